@@ -1,0 +1,137 @@
+package servers
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"sync"
+	"syscall"
+)
+
+const host = "127.0.0.1"
+
+// launcher runs redis-server somewhere: here as local processes.
+type launcher interface {
+	// launch starts redis-server with args on the port, in the working directory dir. It does not wait until the server answers.
+	launch(dir string, port int, args []string) (instance, error)
+}
+
+// instance is one run of a server. Its methods are safe for concurrent use.
+type instance interface {
+	// pid is the process id as the server itself reports it, 0 where it is not known.
+	pid() int
+	// log is the end of what the server wrote.
+	log() string
+	// exited is closed once the server has ended.
+	exited() <-chan struct{}
+	pause() error
+	resume() error
+	// kill ends the server at once and returns when it has ended. It does nothing for one that has ended.
+	kill() error
+}
+
+// processes is the launcher of local processes.
+var processes launcher = processLauncher{}
+
+type processLauncher struct{}
+
+func (processLauncher) launch(dir string, port int, args []string) (instance, error) {
+	name := os.Getenv("REDIS_SERVER")
+	if name == "" {
+		name = "redis-server"
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return nil, fmt.Errorf("no %s: install it (apt-get install redis-server), or name one in REDIS_SERVER: %w", name, err)
+	}
+	// The caller's arguments come first, since a sentinel's must begin with its configuration file.
+	args = append(append([]string{}, args...), "--port", strconv.Itoa(port), "--bind", host, "--dir", dir, "--daemonize", "no")
+	p := &process{cmd: exec.Command(path, args...), done: make(chan struct{})}
+	p.cmd.Dir = dir
+	p.cmd.Stdout = &p.output
+	p.cmd.Stderr = &p.output
+	p.cmd.SysProcAttr = sysProcAttr()
+
+	started := make(chan error)
+	go func() {
+		// On Linux the server gets a signal when the thread that started it ends, not only when the process does. So it has a
+		// thread of its own, which lives until the server has ended.
+		runtime.LockOSThread()
+		err := p.cmd.Start()
+		started <- err
+		if err != nil {
+			return
+		}
+		// How it ended says nothing new: it was killed, or its log tells why.
+		_ = p.cmd.Wait()
+		close(p.done)
+	}()
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+type process struct {
+	cmd    *exec.Cmd
+	output tail
+	done   chan struct{}
+}
+
+func (p *process) pid() int                { return p.cmd.Process.Pid }
+func (p *process) log() string             { return p.output.String() }
+func (p *process) exited() <-chan struct{} { return p.done }
+func (p *process) pause() error            { return p.signal(syscall.SIGSTOP) }
+func (p *process) resume() error           { return p.signal(syscall.SIGCONT) }
+
+func (p *process) kill() error {
+	err := p.signal(syscall.SIGKILL)
+	if errors.Is(err, os.ErrProcessDone) {
+		err = nil
+	}
+	if err == nil {
+		<-p.done
+	}
+	return err
+}
+
+// signal reaches the whole process group, which the server leads: also a child that it forked.
+func (p *process) signal(s syscall.Signal) error {
+	select {
+	case <-p.done:
+		return os.ErrProcessDone
+	default:
+	}
+	err := syscall.Kill(-p.pid(), s)
+	if errors.Is(err, syscall.ESRCH) {
+		return os.ErrProcessDone
+	}
+	return err
+}
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	mu   sync.Mutex
+	data []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	const keep = 32 << 10
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.data = append(t.data, p...)
+	if extra := len(t.data) - keep; extra > 0 {
+		t.data = t.data[extra:]
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(bytes.ToValidUTF8(t.data, []byte("?")))
+}

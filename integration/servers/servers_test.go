@@ -1,0 +1,110 @@
+package servers
+
+import (
+	"context"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func text(t *testing.T, s *Server, args ...string) string {
+	t.Helper()
+	got, err := askText(t.Context(), s.Addr(), args...)
+	require.NoError(t, err)
+	return got
+}
+
+func TestSingle(t *testing.T) {
+	s := Single(t, "--maxmemory", "100mb")
+	require.Equal(t, "OK", text(t, s, "SET", "k", "v"))
+	_, err := s.Do(t.Context(), "CONFIG", "GET", "save")
+	require.NoError(t, err)
+
+	require.NoError(t, s.Pause())
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, err = s.Do(ctx, "PING")
+	require.Error(t, err, "a paused server answers nothing")
+	require.True(t, s.Running())
+	require.NoError(t, s.Resume())
+	require.Equal(t, "v", text(t, s, "GET", "k"), "a pause keeps the data")
+
+	before := s.PID()
+	require.NoError(t, s.Restart())
+	require.NotEqual(t, before, s.PID())
+	got, err := s.Do(t.Context(), "EXISTS", "k")
+	require.NoError(t, err)
+	n, err := got.AsInt64()
+	require.NoError(t, err)
+	require.Zero(t, n, "a restart loses the data")
+
+	require.NoError(t, s.Kill())
+	require.NoError(t, s.Kill())
+	require.False(t, s.Running())
+	require.NoError(t, s.Restart())
+	require.Equal(t, "PONG", text(t, s, "PING"))
+}
+
+func TestSinglePersistsWhereAsked(t *testing.T) {
+	s := Single(t, "--appendonly", "yes", "--appendfsync", "always")
+	require.Equal(t, "OK", text(t, s, "SET", "k", "v"))
+	require.NoError(t, s.Restart())
+	require.Equal(t, "v", text(t, s, "GET", "k"))
+}
+
+func TestSingleEndsWithItsTest(t *testing.T) {
+	var pid int
+	t.Run("started", func(t *testing.T) { pid = Single(t).PID() })
+	require.ErrorIs(t, syscall.Kill(pid, 0), syscall.ESRCH)
+}
+
+func TestOpenSingle(t *testing.T) {
+	s, err := OpenSingle(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "PONG", text(t, s, "PING"))
+	require.NoError(t, s.Close())
+	require.NoDirExists(t, s.Dir())
+	require.False(t, s.Running())
+}
+
+func TestBadArgumentsShowTheLog(t *testing.T) {
+	_, err := OpenSingle(t.Context(), "--no-such-option", "1")
+	require.ErrorContains(t, err, "no-such-option")
+}
+
+func TestNoServerSaysWhatToInstall(t *testing.T) {
+	t.Setenv("REDIS_SERVER", "no-such-redis-server")
+	_, err := OpenSingle(t.Context())
+	require.ErrorContains(t, err, "apt-get install redis-server")
+}
+
+// A port that was free when it was chosen and taken when it was bound is given up for another one.
+func TestTakenPortIsGivenUpForAnother(t *testing.T) {
+	taken := Single(t)
+	l := &unlucky{launcher: processes, taken: taken.Port()}
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	defer cancel()
+	s, err := startServer(ctx, l, t.TempDir(), nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { closeAndReport(t, s) })
+	require.Equal(t, 2, l.launched)
+	require.NotEqual(t, taken.Port(), s.Port())
+	require.Equal(t, "PONG", text(t, s, "PING"))
+}
+
+// unlucky launches its first server on a port that is taken.
+type unlucky struct {
+	launcher
+	taken    int
+	launched int
+}
+
+func (u *unlucky) launch(dir string, port int, args []string) (instance, error) {
+	u.launched++
+	if u.launched == 1 {
+		port = u.taken
+	}
+	return u.launcher.launch(dir, port, args)
+}
