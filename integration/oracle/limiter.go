@@ -1,0 +1,235 @@
+package oracle
+
+import (
+	"context"
+	"time"
+)
+
+// RateType is the enum of the same name, spelled as in Java.
+type RateType string
+
+// The rate types. The zero value of RateType counts as Overall.
+const (
+	Overall   RateType = "OVERALL"
+	PerClient RateType = "PER_CLIENT"
+)
+
+// Rate is a limiter's configuration. Durations are whole milliseconds, what is below is cut off.
+//
+// A KeepAlive of 0 calls the form of the Java call that has no keepAlive; any other is ErrUnsupported before 3.38.0.
+type Rate struct {
+	Type      RateType
+	Permits   int64
+	Interval  time.Duration
+	KeepAlive time.Duration
+}
+
+// ExpireCondition is when an expiry is set.
+type ExpireCondition string
+
+// The conditions, each named as the Java call that it stands for.
+const (
+	ExpireIfSet     ExpireCondition = "expireIfSet"
+	ExpireIfNotSet  ExpireCondition = "expireIfNotSet"
+	ExpireIfGreater ExpireCondition = "expireIfGreater"
+	ExpireIfLess    ExpireCondition = "expireIfLess"
+)
+
+// Limiter is one RRateLimiter. Its methods are safe for concurrent use; each is the Java call of nearly the same name.
+//
+// An exception in Java is an *Error. Where a context ends its method returns at once, but the call goes on in Java, where nothing
+// can end an acquire that waits: close the Redisson for that.
+type Limiter struct {
+	r    *Redisson
+	name string
+}
+
+// Name is the name that the limiter was asked for by.
+func (l *Limiter) Name() string { return l.name }
+
+// TrySetRate is trySetRate.
+func (l *Limiter) TrySetRate(ctx context.Context, rate Rate) (bool, error) {
+	return ask[bool](ctx, l, rate.request("trySetRate"))
+}
+
+// SetRate is setRate(type, rate, interval) or, with a KeepAlive, setRate(type, rate, interval, keepAlive).
+func (l *Limiter) SetRate(ctx context.Context, rate Rate) error {
+	return l.tell(ctx, rate.request("setRate"))
+}
+
+// SetRateArgs is setRate(RateLimiterArgs). Releases since 4.4.0 have it.
+func (l *Limiter) SetRateArgs(ctx context.Context, rate Rate, keepState bool) error {
+	q := rate.request("setRateArgs")
+	q.KeepState = keepState
+	return l.tell(ctx, q)
+}
+
+// UpdateRate is updateRate(RateLimiterArgs). Releases since 4.4.0 have it.
+func (l *Limiter) UpdateRate(ctx context.Context, rate Rate, keepState bool) (bool, error) {
+	q := rate.request("updateRate")
+	q.KeepState = keepState
+	return ask[bool](ctx, l, q)
+}
+
+// Config is getConfig. It has no KeepAlive, since Redisson's answer has none.
+func (l *Limiter) Config(ctx context.Context) (Rate, error) {
+	got, err := ask[struct {
+		Type           RateType
+		Rate           int64
+		IntervalMillis int64
+	}](ctx, l, request{Call: "getConfig"})
+	return Rate{Type: got.Type, Permits: got.Rate, Interval: time.Duration(got.IntervalMillis) * time.Millisecond}, err
+}
+
+// TryAcquireOne is tryAcquire().
+func (l *Limiter) TryAcquireOne(ctx context.Context) (bool, error) {
+	return ask[bool](ctx, l, request{Call: "tryAcquire"})
+}
+
+// TryAcquire is tryAcquire(permits).
+func (l *Limiter) TryAcquire(ctx context.Context, permits int64) (bool, error) {
+	return ask[bool](ctx, l, request{Call: "tryAcquire", Permits: &permits})
+}
+
+// TryAcquireOneWithin is tryAcquire(timeout, unit).
+func (l *Limiter) TryAcquireOneWithin(ctx context.Context, timeout time.Duration) (bool, error) {
+	return ask[bool](ctx, l, request{Call: "tryAcquire", TimeoutMillis: millis(timeout)})
+}
+
+// TryAcquireWithin is tryAcquire(permits, timeout, unit).
+func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout time.Duration) (bool, error) {
+	return ask[bool](ctx, l, request{Call: "tryAcquire", Permits: &permits, TimeoutMillis: millis(timeout)})
+}
+
+// AcquireOne is acquire().
+func (l *Limiter) AcquireOne(ctx context.Context) error {
+	return l.tell(ctx, request{Call: "acquire"})
+}
+
+// Acquire is acquire(permits).
+func (l *Limiter) Acquire(ctx context.Context, permits int64) error {
+	return l.tell(ctx, request{Call: "acquire", Permits: &permits})
+}
+
+// Release is release(permits). Releases since 3.52.0 have it.
+func (l *Limiter) Release(ctx context.Context, permits int64) error {
+	return l.tell(ctx, request{Call: "release", Permits: &permits})
+}
+
+// AvailablePermits is availablePermits.
+func (l *Limiter) AvailablePermits(ctx context.Context) (int64, error) {
+	return ask[int64](ctx, l, request{Call: "availablePermits"})
+}
+
+// Expire is expire(timeToLive, unit).
+func (l *Limiter) Expire(ctx context.Context, d time.Duration) (bool, error) {
+	return ask[bool](ctx, l, request{Call: "expire", Millis: millis(d)})
+}
+
+// ExpireAt is expireAt(timestamp).
+func (l *Limiter) ExpireAt(ctx context.Context, at time.Time) (bool, error) {
+	return ask[bool](ctx, l, request{Call: "expireAt", Millis: unixMillis(at)})
+}
+
+// ExpireIf is the call that the condition names, with a Duration.
+func (l *Limiter) ExpireIf(ctx context.Context, condition ExpireCondition, d time.Duration) (bool, error) {
+	return ask[bool](ctx, l, request{Call: string(condition), Millis: millis(d)})
+}
+
+// ExpireAtIf is the call that the condition names, with an Instant.
+func (l *Limiter) ExpireAtIf(ctx context.Context, condition ExpireCondition, at time.Time) (bool, error) {
+	return ask[bool](ctx, l, request{Call: string(condition), Millis: unixMillis(at), Absolute: true})
+}
+
+// ClearExpire is clearExpire.
+func (l *Limiter) ClearExpire(ctx context.Context) (bool, error) {
+	return ask[bool](ctx, l, request{Call: "clearExpire"})
+}
+
+// RemainTimeToLive is remainTimeToLive: milliseconds, or -1 where there is no expiry, or -2 where there is no limiter.
+func (l *Limiter) RemainTimeToLive(ctx context.Context) (int64, error) {
+	return ask[int64](ctx, l, request{Call: "remainTimeToLive"})
+}
+
+// ExpireTime is getExpireTime: Unix milliseconds, or -1 or -2 as RemainTimeToLive.
+func (l *Limiter) ExpireTime(ctx context.Context) (int64, error) {
+	return ask[int64](ctx, l, request{Call: "getExpireTime"})
+}
+
+// Exists is isExists.
+func (l *Limiter) Exists(ctx context.Context) (bool, error) {
+	return ask[bool](ctx, l, request{Call: "isExists"})
+}
+
+// Delete is delete.
+func (l *Limiter) Delete(ctx context.Context) (bool, error) {
+	return ask[bool](ctx, l, request{Call: "delete"})
+}
+
+// Unlink is unlink.
+func (l *Limiter) Unlink(ctx context.Context) (bool, error) {
+	return ask[bool](ctx, l, request{Call: "unlink"})
+}
+
+// Rename is rename. In Java the object then has the new name; this Limiter keeps the old one.
+func (l *Limiter) Rename(ctx context.Context, newName string) error {
+	return l.tell(ctx, request{Call: "rename", NewName: &newName})
+}
+
+// RenameNX is renamenx. In Java the object then has the new name; this Limiter keeps the old one.
+func (l *Limiter) RenameNX(ctx context.Context, newName string) (bool, error) {
+	return ask[bool](ctx, l, request{Call: "renamenx", NewName: &newName})
+}
+
+// Copy is copy(destination).
+func (l *Limiter) Copy(ctx context.Context, newName string) (bool, error) {
+	return ask[bool](ctx, l, request{Call: "copy", NewName: &newName})
+}
+
+// CopyAndReplace is copyAndReplace(destination).
+func (l *Limiter) CopyAndReplace(ctx context.Context, newName string) (bool, error) {
+	return ask[bool](ctx, l, request{Call: "copy", NewName: &newName, Replace: true})
+}
+
+// Touch is touch.
+func (l *Limiter) Touch(ctx context.Context) (bool, error) {
+	return ask[bool](ctx, l, request{Call: "touch"})
+}
+
+// SizeInMemory is sizeInMemory, in bytes.
+func (l *Limiter) SizeInMemory(ctx context.Context) (int64, error) {
+	return ask[int64](ctx, l, request{Call: "sizeInMemory"})
+}
+
+func (r Rate) request(call string) request {
+	q := request{Call: call, Type: r.Type, Rate: &r.Permits, IntervalMillis: millis(r.Interval)}
+	if q.Type == "" {
+		q.Type = Overall
+	}
+	if r.KeepAlive != 0 {
+		q.KeepAlive = millis(r.KeepAlive)
+	}
+	return q
+}
+
+func (l *Limiter) tell(ctx context.Context, q request) error {
+	q.Limiter = l.name
+	return l.r.call(ctx, q, nil)
+}
+
+func ask[T any](ctx context.Context, l *Limiter, q request) (T, error) {
+	var result T
+	q.Limiter = l.name
+	err := l.r.call(ctx, q, &result)
+	return result, err
+}
+
+func millis(d time.Duration) *int64 {
+	ms := d.Milliseconds()
+	return &ms
+}
+
+func unixMillis(t time.Time) *int64 {
+	ms := t.UnixMilli()
+	return &ms
+}
