@@ -1,0 +1,203 @@
+package rratelimiter
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/rueidis"
+)
+
+//go:embed script.lua
+var scriptSource string
+
+// The scripts, each of the parts of script.lua that its call runs and of nothing else. None is retryable: a call
+// whose reply was lost may have been carried out, and a second one would take permits twice.
+var (
+	acquireScript    = script("limiter", "reclaim", "acquire", "expiry")
+	releaseScript    = script("limiter", "reclaim", "release", "expiry")
+	availableScript  = script("limiter", "available")
+	trySetRateScript = script("trysetrate")
+	setRateScript    = script("setrate", "expiry")
+	eachScript       = script("each")
+	expireTimeScript = script("expiretime")
+	moveScript       = script("move")
+)
+
+// script puts a script together from parts of script.lua.
+func script(parts ...string) *rueidis.Lua {
+	var text strings.Builder
+	for _, part := range parts {
+		_, body, found := strings.Cut(scriptSource, "\n--@ "+part+"\n")
+		if !found {
+			panic("rratelimiter: script.lua has no part " + part)
+		}
+		body, _, _ = strings.Cut(body, "\n--@ ")
+		for line := range strings.Lines(body) {
+			// The comments stay here: a server keeps the text of every script that it was sent.
+			if !strings.HasPrefix(strings.TrimLeft(line, " "), "--") {
+				text.WriteString(strings.TrimLeft(line, " "))
+			}
+		}
+		text.WriteByte('\n')
+	}
+	return rueidis.NewLuaScript(text.String())
+}
+
+// The first number of a reply of more than one, as script.lua says.
+const (
+	replyDone = iota
+	replyAgain
+	replyNotInitialized
+	replyCorrupt
+)
+
+// cursorArg is the argument with which a script goes on where the call before it stopped: ARGV[6].
+const cursorArg = 5
+
+// eval runs a script once, to its end: it must be called where nobody waits longer than ctx (see detached).
+func (l *Limiter) eval(ctx context.Context, script *rueidis.Lua, keys, args []string) (rueidis.RedisMessage, error) {
+	message, err := script.Exec(ctx, l.client.redis, keys, args).ToMessage()
+	if err != nil {
+		err = l.explain(ctx, err)
+	}
+	return message, err
+}
+
+// ask runs a script that replies {0, ...}, and goes on as often as the script says that there is more to do.
+func (l *Limiter) ask(ctx context.Context, script *rueidis.Lua, args ...string) ([]rueidis.RedisMessage, error) {
+	for {
+		message, err := detached(ctx, func(ctx context.Context) (rueidis.RedisMessage, error) {
+			return l.eval(ctx, script, l.keys[:], args)
+		})
+		if err != nil {
+			return nil, err
+		}
+		reply, err := message.ToArray()
+		if err != nil {
+			return nil, l.unexpected(message)
+		}
+		cursor, again, err := l.status(reply)
+		switch {
+		case err != nil:
+			return nil, err
+		case !again:
+			return reply, nil
+		}
+		args = withCursor(args, cursor)
+	}
+}
+
+// askInt runs a script that replies a number.
+func (l *Limiter) askInt(ctx context.Context, script *rueidis.Lua, keys []string, args ...string) (int64, error) {
+	message, err := detached(ctx, func(ctx context.Context) (rueidis.RedisMessage, error) {
+		return l.eval(ctx, script, keys, args)
+	})
+	if err != nil {
+		return 0, err
+	}
+	if message.IsInt64() {
+		return message.AsInt64()
+	}
+	if reply, err := message.ToArray(); err == nil {
+		if _, _, err := l.status(reply); err != nil {
+			return 0, err
+		}
+	}
+	return 0, l.unexpected(message)
+}
+
+// withCursor gives the arguments of the call that goes on at cursor.
+func withCursor(args []string, cursor string) []string {
+	next := make([]string, cursorArg+1)
+	copy(next, args)
+	next[cursorArg] = cursor
+	return next
+}
+
+// status reads how a reply of several elements begins: the error that it stands for, or whether to ask again.
+func (l *Limiter) status(reply []rueidis.RedisMessage) (cursor string, again bool, err error) {
+	if len(reply) == 0 {
+		return "", false, fmt.Errorf("rratelimiter: limiter %q: empty reply from the script", l.name)
+	}
+	kind, err := reply[0].AsInt64()
+	switch {
+	case err != nil:
+	case kind == replyDone:
+		return "", false, nil
+	case kind == replyNotInitialized:
+		return "", false, fmt.Errorf("%w: %q has no rate, set one with TrySetRate or SetRate", ErrNotInitialized, l.name)
+	case kind == replyAgain && len(reply) == 2:
+		if cursor, err := reply[1].ToString(); err == nil {
+			return cursor, true, nil
+		}
+	case kind == replyCorrupt && len(reply) == 4:
+		key, keyErr := reply[1].AsInt64()
+		field, fieldErr := reply[2].ToString()
+		value, valueErr := reply[3].ToString()
+		if keyErr == nil && fieldErr == nil && valueErr == nil && key >= 1 && key <= int64(len(l.keys)) {
+			return "", false, &StateError{Key: l.keys[key-1], Field: field, Value: value}
+		}
+	}
+	return "", false, l.unexpected(reply[0])
+}
+
+func (l *Limiter) unexpected(message rueidis.RedisMessage) error {
+	return fmt.Errorf("rratelimiter: limiter %q: the script replied %s, which this version does not know", l.name, message.String())
+}
+
+// explain makes the error of a Redis call say which limiter it is about, and where it says that a key is of
+// another type, which key that is.
+func (l *Limiter) explain(ctx context.Context, err error) error {
+	var redisErr *rueidis.RedisError
+	if errors.As(err, &redisErr) && strings.Contains(redisErr.Error(), "WRONGTYPE") {
+		if state := l.wrongType(ctx); state != nil {
+			return state
+		}
+	}
+	return fmt.Errorf("rratelimiter: limiter %q: %w", l.name, err)
+}
+
+// wrongType finds the first key of the limiter that holds another type than it should, or nil.
+func (l *Limiter) wrongType(ctx context.Context) error {
+	want := [...]string{configKey: "hash", valueKey: "string", clientValueKey: "string", permitsKey: "zset", clientPermitsKey: "zset"}
+	types := make(rueidis.Commands, len(l.keys))
+	for i, key := range l.keys {
+		types[i] = l.client.redis.B().Type().Key(key).Build()
+	}
+	for i, result := range l.client.redis.DoMulti(ctx, types...) {
+		if got, err := result.ToString(); err == nil && got != want[i] && got != "none" {
+			return &StateError{Key: l.keys[i], Value: got}
+		}
+	}
+	return nil
+}
+
+// detached runs a call that ends by itself and gives its result, or the error of ctx as soon as ctx ends. rueidis
+// may watch the deadline of a context alone, and answers it by closing a connection that others use.
+func detached[T any](ctx context.Context, call func(context.Context) (T, error)) (T, error) {
+	var none T
+	if err := ctx.Err(); err != nil {
+		return none, err
+	}
+	if ctx.Done() == nil {
+		return call(ctx)
+	}
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		value, err := call(context.WithoutCancel(ctx))
+		done <- result{value, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		return none, ctx.Err()
+	}
+}

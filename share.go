@@ -1,0 +1,422 @@
+package rratelimiter
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+const (
+	// maxCalls is how many calls for one limiter may be in flight at once. With one alone, callers on a slow link
+	// would wait for a round trip before theirs begins.
+	maxCalls = 8
+
+	// fullBatch is the size from which a call no longer waits for others that are about to join it.
+	fullBatch = 32
+)
+
+// request is one caller's wish for permits, and in the end its answer.
+type request struct {
+	permits int64
+	detail  bool          // the caller wants all of decision, not Allowed alone
+	done    chan struct{} // has one element once the answer is there
+
+	state    requestState // guarded by Client.mu
+	decision Decision
+	err      error
+}
+
+type requestState uint8
+
+const (
+	queued    requestState = iota // waits for a call that takes it along
+	flying                        // in a call that is under way
+	answered                      // decision and err are final
+	abandoned                     // the caller has gone: what arrives for it goes back
+)
+
+var requests = sync.Pool{New: func() any { return &request{done: make(chan struct{}, 1)} }}
+
+// gate gathers the callers of one limiter's name while calls for it are under way. It exists only for so long.
+// Client.mu guards it.
+type gate struct {
+	waiting   []*request // for the next call, in order of arrival
+	calls     int        // under way, the one that gathers included
+	gathering bool       // a call is about to take waiting along
+}
+
+var gates = sync.Pool{New: func() any { return new(gate) }}
+
+// tryAcquire asks for permits once, together with whoever asks at the same moment.
+func (l *Limiter) tryAcquire(ctx context.Context, permits int64, detail bool) (Decision, error) {
+	if err := l.checkAcquire(ctx, permits); err != nil {
+		return Decision{}, err
+	}
+	r := requests.Get().(*request)
+	r.permits, r.detail = permits, detail
+	c := l.client
+	c.mu.Lock()
+	g := c.gates[l.keys[configKey]]
+	if g == nil {
+		g = gates.Get().(*gate)
+		c.gates[l.keys[configKey]] = g
+	}
+	g.waiting = append(g.waiting, r)
+	lead := !g.gathering && g.calls < maxCalls
+	if lead {
+		g.gathering = true
+		g.calls++
+	}
+	c.mu.Unlock()
+
+	done := ctx.Done()
+	switch {
+	case !lead:
+	case done == nil:
+		l.fly(ctx, g, true)
+	default:
+		go l.fly(context.WithoutCancel(ctx), g, false)
+	}
+	select {
+	case <-r.done:
+	case <-done:
+		if c.abandon(r) {
+			return Decision{}, ctx.Err()
+		}
+		<-r.done
+	}
+	decision, err := r.decision, r.err
+	*r = request{done: r.done}
+	requests.Put(r)
+	return decision, err
+}
+
+// abandon takes a caller whose context has ended out of its request. It says false where the answer is there already.
+func (c *Client) abandon(r *request) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.state == answered {
+		return false
+	}
+	r.state = abandoned
+	return true
+}
+
+// fly sends what waits at a gate, again and again until nothing does. Where it runs on the goroutine of a caller
+// it sends once and leaves the rest to a goroutine of its own, since the caller has its answer by then.
+func (l *Limiter) fly(ctx context.Context, g *gate, caller bool) {
+	c := l.client
+	f := flights.Get().(*flight)
+	for again := true; again; {
+		c.gather(g)
+		c.mu.Lock()
+		f.batch = g.board(f.batch[:0])
+		g.gathering = false
+		c.mu.Unlock()
+
+		var err error
+		if len(f.batch) > 0 {
+			err = l.acquire(ctx, f)
+		}
+
+		c.mu.Lock()
+		lost := f.deliver(err)
+		again = len(g.waiting) > 0 && !g.gathering
+		if again {
+			g.gathering = true
+		} else if g.calls--; g.calls == 0 {
+			delete(c.gates, l.keys[configKey])
+			gates.Put(g)
+		}
+		c.mu.Unlock()
+		f.wake()
+		if again && caller {
+			go l.fly(ctx, g, false)
+			again = false
+		}
+		l.giveBack(ctx, lost)
+	}
+	flights.Put(f)
+}
+
+// gather lets the callers that are about to join do so: those that the last reply woke, mostly.
+func (c *Client) gather(g *gate) {
+	for size := 1; ; {
+		runtime.Gosched()
+		c.mu.Lock()
+		now := len(g.waiting)
+		c.mu.Unlock()
+		if now <= size || now >= fullBatch {
+			return
+		}
+		size = now
+	}
+}
+
+// board moves the waiting requests whose callers are still there to a batch, as many as one call can add up.
+func (g *gate) board(batch []*request) []*request {
+	taken, total := 0, int64(0)
+	for _, r := range g.waiting {
+		if r.state == queued {
+			if total += r.permits; total > maxPermits {
+				break
+			}
+			r.state = flying
+			batch = append(batch, r)
+		}
+		taken++
+	}
+	rest := copy(g.waiting, g.waiting[taken:])
+	clear(g.waiting[rest:])
+	g.waiting = g.waiting[:rest]
+	return batch
+}
+
+// giveBack releases what was granted to callers that had gone. Where that fails, the permits come back by
+// themselves after the interval.
+func (l *Limiter) giveBack(ctx context.Context, permits int64) {
+	if permits > 0 {
+		_ = l.Release(context.WithoutCancel(ctx), permits)
+	}
+}
+
+// flight is one call of the acquire script for several requests.
+type flight struct {
+	batch   []*request
+	ordered bool // behind a request that is not granted, none is
+
+	free    int64       // permits left after the call, below 0 where more are taken than the rate
+	returns []returning // when permits come back, the earliest first: all that ordered or denied requests need, or a page
+
+	asked time.Time // the moment that returns count from
+
+	args    []string
+	text    []byte
+	waiters []*request
+}
+
+// returning says that permits come back at a moment.
+type returning struct {
+	after   time.Duration
+	permits int64
+}
+
+var flights = sync.Pool{New: func() any { return &flight{args: make([]string, 0, cursorArg+1)} }}
+
+// acquire asks for the permits of a batch and answers its requests.
+func (l *Limiter) acquire(ctx context.Context, f *flight) error {
+	f.asked = time.Now()
+	f.prepare(l.client.appendNow)
+	for {
+		message, err := l.eval(ctx, acquireScript, l.keys[:], f.args)
+		if err != nil {
+			return err
+		}
+		if l.client.serverTime {
+			// The server read its clock at some moment before this one: none of the returns is earlier than it seems.
+			f.asked = time.Now()
+		}
+		if message.IsInt64() {
+			f.free, err = message.AsInt64()
+			if err == nil {
+				f.grantAll()
+			}
+			return err
+		}
+		reply, err := message.ToArray()
+		if err != nil {
+			return l.unexpected(message)
+		}
+		cursor, again, err := l.status(reply)
+		if err != nil {
+			return err
+		}
+		if !again {
+			return l.answer(f, reply)
+		}
+		f.args = withCursor(f.args, cursor)
+	}
+}
+
+// prepare makes the arguments of the acquire script, all in one string, since a call should cost as little as it can.
+func (f *flight) prepare(appendNow func([]byte) []byte) {
+	f.free, f.returns = 0, f.returns[:0]
+	var total int64
+	detail := false
+	for _, r := range f.batch {
+		total += r.permits
+		detail = detail || r.detail
+	}
+	text := appendNow(f.text[:0])
+	nowEnd := len(text)
+	text = strconv.AppendInt(text, total, 10)
+	totalEnd := len(text)
+	text = appendMember(text, total)
+	memberEnd := len(text)
+	if len(f.batch) > 1 || f.ordered || detail {
+		text = appendRuns(text, f.batch)
+	}
+	runsEnd := len(text)
+	switch {
+	case f.ordered:
+		text = append(text, "ow"...)
+	case detail:
+		text = append(text, "dw"...)
+	}
+	f.text = text
+	all := string(text)
+	f.args = append(f.args[:0], all[:nowEnd], all[nowEnd:totalEnd], all[totalEnd:memberEnd])
+	if memberEnd < len(all) {
+		f.args = append(f.args, all[memberEnd:runsEnd], all[runsEnd:])
+	}
+}
+
+// appendMember appends the member of a grant of n permits: a length, as many random bytes, and the low 32 bits
+// of n, little-endian.
+func appendMember(text []byte, n int64) []byte {
+	const random = 16
+	text = append(text, random)
+	for range random / 8 {
+		bits := rand.Uint64()
+		for range 8 {
+			text = append(text, byte(bits))
+			bits >>= 8
+		}
+	}
+	return append(text, byte(n), byte(n>>8), byte(n>>16), byte(n>>24))
+}
+
+// appendRuns appends the permits of each request, with equal neighbours told once: "1*200 3*1".
+func appendRuns(text []byte, batch []*request) []byte {
+	for i := 0; i < len(batch); {
+		run := i + 1
+		for run < len(batch) && batch[run].permits == batch[i].permits {
+			run++
+		}
+		if i > 0 {
+			text = append(text, ' ')
+		}
+		text = strconv.AppendInt(text, batch[i].permits, 10)
+		text = append(text, '*')
+		text = strconv.AppendInt(text, int64(run-i), 10)
+		i = run
+	}
+	return text
+}
+
+// grantAll answers a batch of which every request was granted.
+func (f *flight) grantAll() {
+	left := f.free
+	for i := len(f.batch) - 1; i >= 0; i-- {
+		r := f.batch[i]
+		r.decision = Decision{Allowed: true, Remaining: max(0, left)}
+		left += r.permits
+	}
+}
+
+// answer answers a batch from a reply that tells the requests apart.
+func (l *Limiter) answer(f *flight, reply []rueidis.RedisMessage) error {
+	const head = 5
+	if len(reply) < head || len(reply)%2 != head%2 {
+		return l.unexpected(reply[0])
+	}
+	var numbers [head - 1]int64
+	for i := range numbers {
+		number, err := reply[i].AsInt64()
+		if err != nil {
+			return l.unexpected(reply[i])
+		}
+		numbers[i] = number
+	}
+	free, rate, reset := numbers[1], numbers[2], millis(numbers[3])
+	letters, err := reply[head-1].ToString()
+	if err != nil || letters != "" && len(letters) != len(f.batch) {
+		return l.unexpected(reply[head-1])
+	}
+	for pair := head; pair < len(reply); pair += 2 {
+		after, err := reply[pair].AsInt64()
+		if err != nil {
+			return l.unexpected(reply[pair])
+		}
+		permits, err := reply[pair+1].AsInt64()
+		if err != nil {
+			return l.unexpected(reply[pair+1])
+		}
+		f.returns = append(f.returns, returning{millis(after), permits})
+	}
+	f.free = free
+	if letters == "" {
+		f.grantAll()
+	} else {
+		left := free
+		for i := len(f.batch) - 1; i >= 0; i-- {
+			r := f.batch[i]
+			r.decision = Decision{Allowed: letters[i] == 'g', Remaining: max(0, left)}
+			switch letters[i] {
+			case 'g':
+				left += r.permits
+			case 'x':
+				r.err = fmt.Errorf("%w: %d requested, the rate of %q is %d", ErrPermitsExceedRate, r.permits, l.name, rate)
+			default:
+				r.decision.RetryAfter = freeAfter(f.returns, r.permits-free)
+			}
+		}
+	}
+	for _, r := range f.batch {
+		r.decision.Limit, r.decision.ResetAfter = rate, reset
+	}
+	return nil
+}
+
+// freeAfter says how long it takes until so many permits have come back, or where only the first returns are known,
+// how long at least.
+func freeAfter(returns []returning, permits int64) time.Duration {
+	var after time.Duration
+	for _, r := range returns {
+		if permits <= 0 {
+			break
+		}
+		after, permits = r.after, permits-r.permits
+	}
+	return after
+}
+
+// deliver makes the answers of a batch final and tells how many permits were granted to callers that had gone.
+// Client.mu is held; wake follows once it is not.
+func (f *flight) deliver(err error) (lost int64) {
+	f.waiters = f.waiters[:0]
+	for _, r := range f.batch {
+		if r.state == abandoned {
+			if err == nil && r.decision.Allowed {
+				lost += r.permits
+			}
+			continue
+		}
+		if err != nil {
+			r.err = err
+		}
+		r.state = answered
+		f.waiters = append(f.waiters, r)
+	}
+	return lost
+}
+
+// wake wakes the callers whose answers deliver made final.
+func (f *flight) wake() {
+	for i, r := range f.waiters {
+		f.waiters[i] = nil
+		r.done <- struct{}{}
+	}
+}
+
+// millis is a number of milliseconds as a duration, the longest there is where it is more.
+func millis(n int64) time.Duration {
+	const most = int64(1<<63-1) / int64(time.Millisecond)
+	return time.Duration(min(max(n, -most), most)) * time.Millisecond
+}
