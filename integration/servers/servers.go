@@ -235,6 +235,7 @@ func ask(ctx context.Context, addr string, args ...string) (rueidis.RedisMessage
 		ForceSingleClient: true,
 		DisableCache:      true,
 		DisableRetry:      true,
+		AlwaysRESP2:       true, // in RESP3 some texts come with their format before them
 		Dialer:            net.Dialer{Timeout: answerTimeout},
 		ConnWriteTimeout:  answerTimeout,
 	})

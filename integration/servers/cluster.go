@@ -1,0 +1,357 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// Slots is the number of hash slots of a cluster.
+const Slots = 16384
+
+const (
+	clusterMasters = 3
+	clusterNodes   = 2 * clusterMasters
+)
+
+// Cluster is a Redis Cluster of three masters and three replicas. Its methods are safe for concurrent use.
+type Cluster struct {
+	nodes   []*Server
+	ownsDir string
+}
+
+// NewCluster starts a cluster for the test and returns once every node sees it whole, each master with its replica. args are further
+// arguments of each redis-server. The test fails where the cluster cannot be started; the cluster ends with the test.
+//
+// A master that is gone is replaced by its replica after about two seconds.
+func NewCluster(t testing.TB, args ...string) *Cluster {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	c, err := startCluster(ctx, t.TempDir(), args)
+	if err != nil {
+		t.Fatalf("servers: %v", err)
+	}
+	t.Cleanup(func() { closeAndReport(t, c.nodes...) })
+	return c
+}
+
+// OpenCluster is NewCluster without a test: the caller must Close the cluster. ctx bounds the start alone.
+func OpenCluster(ctx context.Context, args ...string) (*Cluster, error) {
+	dir, err := os.MkdirTemp("", "redis-cluster-")
+	if err != nil {
+		return nil, err
+	}
+	c, err := startCluster(ctx, dir, args)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	c.ownsDir = dir
+	return c, nil
+}
+
+// Close kills all nodes.
+func (c *Cluster) Close() error {
+	err := closeAll(c.nodes)
+	if c.ownsDir != "" {
+		err = errors.Join(err, os.RemoveAll(c.ownsDir))
+	}
+	return err
+}
+
+// Nodes are all nodes, whatever their roles and whether they run.
+func (c *Cluster) Nodes() []*Server { return slices.Clone(c.nodes) }
+
+// Addrs are the addresses of all nodes.
+func (c *Cluster) Addrs() []string { return addrs(c.nodes) }
+
+// SlotOf is the hash slot of a key.
+func (c *Cluster) SlotOf(ctx context.Context, key string) (int, error) {
+	var errs []error
+	for _, node := range c.nodes {
+		message, err := node.Do(ctx, "CLUSTER", "KEYSLOT", key)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		slot, err := message.AsInt64()
+		return int(slot), err
+	}
+	return 0, errors.Join(errs...)
+}
+
+// MasterOf is the node that serves the slot now, as the nodes that answer see themselves. During a failover, between the old master's
+// end and its replica's rise, there is none: an error.
+func (c *Cluster) MasterOf(ctx context.Context, slot int) (*Server, error) {
+	master, _, err := c.find(ctx, slot)
+	return master, err
+}
+
+// ReplicaOf is a replica of the node that serves the slot now.
+func (c *Cluster) ReplicaOf(ctx context.Context, slot int) (*Server, error) {
+	_, replica, err := c.find(ctx, slot)
+	if err == nil && replica == nil {
+		err = fmt.Errorf("the master of slot %d has no replica that answers", slot)
+	}
+	return replica, err
+}
+
+// AwaitHealthy waits until every node answers and all of them see one and the same cluster, whole and in order, each replica in step
+// with its master: so after a failover, once the old master runs again.
+func (c *Cluster) AwaitHealthy(ctx context.Context) error {
+	for {
+		err := c.agree(ctx)
+		if err == nil {
+			return nil
+		}
+		if !pause(ctx) {
+			return err
+		}
+	}
+}
+
+// agree says what keeps the nodes from seeing one and the same healthy cluster.
+func (c *Cluster) agree(ctx context.Context) error {
+	var first string
+	for _, node := range c.nodes {
+		view, err := healthy(ctx, node)
+		if err != nil {
+			return fmt.Errorf("the node on %s does not see a healthy cluster: %w", node.Addr(), err)
+		}
+		if first == "" {
+			first = view
+		}
+		// A node that comes back is sure of its old role until the others have told it of its new one.
+		if view != first {
+			return fmt.Errorf("the nodes on %s and %s see different clusters", c.nodes[0].Addr(), node.Addr())
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) find(ctx context.Context, slot int) (master, replica *Server, err error) {
+	if slot < 0 || slot >= Slots {
+		return nil, nil, fmt.Errorf("there is no slot %d", slot)
+	}
+	seen := make(map[*Server]clusterNode)
+	var owner clusterNode
+	var errs []error
+	for _, node := range c.nodes {
+		lines, err := clusterView(ctx, node)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		for _, line := range lines {
+			if !line.has("myself") {
+				continue
+			}
+			seen[node] = line
+			// An old master that has just come back may still claim its slots: the higher epoch is right.
+			if line.has("master") && line.serves(slot) && (master == nil || line.epoch > owner.epoch) {
+				master, owner = node, line
+			}
+		}
+	}
+	if master == nil {
+		return nil, nil, errors.Join(append(errs, fmt.Errorf("no node serves slot %d", slot))...)
+	}
+	for _, node := range c.nodes {
+		if line, ok := seen[node]; ok && line.master == owner.id {
+			return master, node, nil
+		}
+	}
+	return master, nil, nil
+}
+
+func startCluster(ctx context.Context, dir string, args []string) (*Cluster, error) {
+	nodes, err := startAll(ctx, dir, clusterNodes, func(int) []string {
+		own := dataArgs([]string{
+			"--cluster-enabled", "yes",
+			"--cluster-node-timeout", "1500",
+			// A replica takes over however long it was cut off: tests look at what a limiter does then, not at how old data may be.
+			"--cluster-replica-validity-factor", "0",
+			"--repl-diskless-sync-delay", "0",
+			"--repl-ping-replica-period", "1",
+		})
+		return append(own, args...)
+	})
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{nodes: nodes}
+	if err := c.form(ctx); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// form makes a cluster of nodes that know nothing of each other: the first half become masters, each with one of the others as replica.
+func (c *Cluster) form(ctx context.Context) error {
+	ids := make([]string, len(c.nodes))
+	for i, node := range c.nodes {
+		id, err := askText(ctx, node.Addr(), "CLUSTER", "MYID")
+		if err != nil {
+			return err
+		}
+		ids[i] = id
+		// Epochs that differ from the start spare the nodes a round of settling.
+		if _, err := node.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)); err != nil {
+			return err
+		}
+	}
+	for i, node := range c.nodes[:clusterMasters] {
+		if _, err := node.Do(ctx, append([]string{"CLUSTER", "ADDSLOTS"}, slotsOf(i)...)...); err != nil {
+			return err
+		}
+	}
+	for _, node := range c.nodes[1:] {
+		if _, err := node.Do(ctx, "CLUSTER", "MEET", host, strconv.Itoa(c.nodes[0].Port())); err != nil {
+			return err
+		}
+	}
+	for i, replica := range c.nodes[clusterMasters:] {
+		// A node can be told its master only once gossip has brought it that master's name.
+		for {
+			_, err := replica.Do(ctx, "CLUSTER", "REPLICATE", ids[i])
+			if err == nil {
+				break
+			}
+			if !pause(ctx) {
+				return err
+			}
+		}
+	}
+	return c.AwaitHealthy(ctx)
+}
+
+// slotsOf are the slots of the i-th master, a third of all.
+func slotsOf(i int) []string {
+	var slots []string
+	for slot := i * Slots / clusterMasters; slot < (i+1)*Slots/clusterMasters; slot++ {
+		slots = append(slots, strconv.Itoa(slot))
+	}
+	return slots
+}
+
+// healthy says what, in the eyes of one node, is missing from a healthy cluster; where nothing is, which node has which role and slots.
+func healthy(ctx context.Context, node *Server) (roles string, err error) {
+	info, err := askText(ctx, node.Addr(), "CLUSTER", "INFO")
+	if err != nil {
+		return "", err
+	}
+	if !strings.Contains(info, "cluster_state:ok\r\n") {
+		return "", errors.New("the state is not ok")
+	}
+	view, err := clusterView(ctx, node)
+	if err != nil {
+		return "", err
+	}
+	masters, replicated := 0, make(map[string]bool)
+	all := make([]string, len(view))
+	for i, line := range view {
+		if line.has("fail") || line.has("fail?") || line.has("handshake") || line.has("noaddr") {
+			return "", fmt.Errorf("%s is %v", line.id, line.flags)
+		}
+		if line.has("master") {
+			masters++
+		} else {
+			replicated[line.master] = true
+		}
+		if line.has("myself") && line.has("slave") {
+			if err := inStep(ctx, node); err != nil {
+				return "", err
+			}
+		}
+		all[i] = fmt.Sprint(line.id, line.master, line.slots)
+	}
+	if len(view) != clusterNodes || masters != clusterMasters || len(replicated) != clusterMasters {
+		return "", fmt.Errorf("%d nodes, %d of them masters, %d of these with a replica", len(view), masters, len(replicated))
+	}
+	slices.Sort(all)
+	return strings.Join(all, "\n"), nil
+}
+
+// inStep says whether the replica is connected to its master and has its data.
+func inStep(ctx context.Context, replica *Server) error {
+	info, err := askText(ctx, replica.Addr(), "INFO", "replication")
+	if err == nil && !strings.Contains(info, "master_link_status:up\r\n") {
+		err = errors.New("the replica is not in step with its master")
+	}
+	return err
+}
+
+// clusterNode is what one line of CLUSTER NODES says.
+type clusterNode struct {
+	id     string
+	flags  []string
+	master string // the id of a replica's master
+	epoch  int64
+	slots  [][2]int // first and last of each range
+}
+
+func (n clusterNode) has(flag string) bool { return slices.Contains(n.flags, flag) }
+
+func (n clusterNode) serves(slot int) bool {
+	return slices.ContainsFunc(n.slots, func(r [2]int) bool { return r[0] <= slot && slot <= r[1] })
+}
+
+// clusterView is how one node sees the cluster.
+func clusterView(ctx context.Context, node *Server) ([]clusterNode, error) {
+	text, err := askText(ctx, node.Addr(), "CLUSTER", "NODES")
+	if err != nil {
+		return nil, err
+	}
+	var view []clusterNode
+	for line := range strings.Lines(text) {
+		n, err := parseClusterNode(line)
+		if err != nil {
+			return nil, err
+		}
+		view = append(view, n)
+	}
+	return view, nil
+}
+
+// parseClusterNode reads a line: id, address, flags, master, ping sent, pong received, epoch, link state, slots.
+func parseClusterNode(line string) (clusterNode, error) {
+	fields := strings.Fields(line)
+	if len(fields) < 8 {
+		return clusterNode{}, fmt.Errorf("CLUSTER NODES: cannot read %q", line)
+	}
+	epoch, err := strconv.ParseInt(fields[6], 10, 64)
+	if err != nil {
+		return clusterNode{}, fmt.Errorf("CLUSTER NODES: cannot read %q: %w", line, err)
+	}
+	n := clusterNode{id: fields[0], flags: strings.Split(fields[2], ","), master: fields[3], epoch: epoch}
+	for _, field := range fields[8:] {
+		// [slot->-id] and [slot-<-id] are slots on their way to another node, which the ranges tell too while this node serves them.
+		if strings.HasPrefix(field, "[") {
+			continue
+		}
+		first, last, isRange := strings.Cut(field, "-")
+		if !isRange {
+			last = first
+		}
+		from, fromErr := strconv.Atoi(first)
+		to, toErr := strconv.Atoi(last)
+		if err := errors.Join(fromErr, toErr); err != nil {
+			return clusterNode{}, fmt.Errorf("CLUSTER NODES: cannot read %q: %w", line, err)
+		}
+		n.slots = append(n.slots, [2]int{from, to})
+	}
+	return n, nil
+}
+
+func addrs(servers []*Server) []string {
+	all := make([]string, len(servers))
+	for i, server := range servers {
+		all[i] = server.Addr()
+	}
+	return all
+}

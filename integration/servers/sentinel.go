@@ -1,0 +1,217 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const (
+	sentinels         = 3
+	sentinelReplicas  = 2
+	sentinelQuorum    = 2
+	sentinelMaster    = "mymaster"
+	sentinelConfig    = "sentinel.conf"
+	sentinelDownAfter = 1000 // milliseconds
+)
+
+// Sentinel is a master with two replicas, watched by three sentinels. Its methods are safe for concurrent use.
+type Sentinel struct {
+	data      []*Server
+	sentinels []*Server
+	ownsDir   string
+}
+
+// NewSentinel starts a master, its replicas and the sentinels for the test, and returns once each sentinel knows all of them. args are
+// further arguments of each server that keeps data. The test fails where they cannot be started; they end with the test.
+//
+// A master that is gone is replaced by a replica after about two seconds.
+func NewSentinel(t testing.TB, args ...string) *Sentinel {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	s, err := startSentinel(ctx, t.TempDir(), args)
+	if err != nil {
+		t.Fatalf("servers: %v", err)
+	}
+	t.Cleanup(func() { closeAndReport(t, append(s.Sentinels(), s.Servers()...)...) })
+	return s
+}
+
+// OpenSentinel is NewSentinel without a test: the caller must Close the result. ctx bounds the start alone.
+func OpenSentinel(ctx context.Context, args ...string) (*Sentinel, error) {
+	dir, err := os.MkdirTemp("", "redis-sentinel-")
+	if err != nil {
+		return nil, err
+	}
+	s, err := startSentinel(ctx, dir, args)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	s.ownsDir = dir
+	return s, nil
+}
+
+// Close kills the sentinels and all servers.
+func (s *Sentinel) Close() error {
+	err := errors.Join(closeAll(s.sentinels), closeAll(s.data))
+	if s.ownsDir != "" {
+		err = errors.Join(err, os.RemoveAll(s.ownsDir))
+	}
+	return err
+}
+
+// MasterName is the name by which the sentinels know the master.
+func (s *Sentinel) MasterName() string { return sentinelMaster }
+
+// Addrs are the addresses of the sentinels.
+func (s *Sentinel) Addrs() []string { return addrs(s.sentinels) }
+
+// Sentinels are the sentinels themselves.
+func (s *Sentinel) Sentinels() []*Server { return slices.Clone(s.sentinels) }
+
+// Servers are the servers that keep data, whatever their roles and whether they run.
+func (s *Sentinel) Servers() []*Server { return slices.Clone(s.data) }
+
+// Master is the server that the sentinels, or the first of them that answers, hold to be the master now. For a while after a
+// master's end that is still the old one.
+func (s *Sentinel) Master(ctx context.Context) (*Server, error) {
+	var errs []error
+	for _, sentinel := range s.sentinels {
+		message, err := sentinel.Do(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", sentinelMaster)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		addr, err := message.AsStrSlice()
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		for _, server := range s.data {
+			if len(addr) == 2 && server.Addr() == net.JoinHostPort(addr[0], addr[1]) {
+				return server, nil
+			}
+		}
+		errs = append(errs, fmt.Errorf("the sentinel on %s names a master that is none of ours: %v", sentinel.Addr(), addr))
+	}
+	return nil, errors.Join(errs...)
+}
+
+// AwaitHealthy waits until all sentinels see the same master up, with both replicas in step and the other sentinels: so after a
+// failover, once the old master runs again. Sentinels look at roles every ten seconds, so that may take half a minute.
+func (s *Sentinel) AwaitHealthy(ctx context.Context) error {
+	for {
+		err := s.agree(ctx)
+		if err == nil {
+			return nil
+		}
+		if !pause(ctx) {
+			return err
+		}
+	}
+}
+
+// agree says what keeps the sentinels from watching one and the same healthy master.
+func (s *Sentinel) agree(ctx context.Context) error {
+	var first string
+	for _, sentinel := range s.sentinels {
+		master, err := watches(ctx, sentinel)
+		if err != nil {
+			return fmt.Errorf("the sentinel on %s: %w", sentinel.Addr(), err)
+		}
+		if first == "" {
+			first = master
+		}
+		if master != first {
+			return fmt.Errorf("the sentinels' masters are %s and %s", first, master)
+		}
+	}
+	return nil
+}
+
+// watches is the master's address in the eyes of one sentinel, or what is missing in them.
+func watches(ctx context.Context, sentinel *Server) (master string, err error) {
+	message, err := sentinel.Do(ctx, "SENTINEL", "MASTER", sentinelMaster)
+	if err != nil {
+		return "", err
+	}
+	seen, err := message.AsStrMap()
+	if err != nil {
+		return "", err
+	}
+	if seen["flags"] != "master" || seen["num-other-sentinels"] != fmt.Sprint(sentinels-1) {
+		return "", fmt.Errorf("its master is %q, with %s other sentinels", seen["flags"], seen["num-other-sentinels"])
+	}
+	message, err = sentinel.Do(ctx, "SENTINEL", "REPLICAS", sentinelMaster)
+	if err != nil {
+		return "", err
+	}
+	replicas, err := message.ToArray()
+	if err != nil {
+		return "", err
+	}
+	if len(replicas) != sentinelReplicas {
+		return "", fmt.Errorf("it knows %d replicas", len(replicas))
+	}
+	for _, replica := range replicas {
+		fields, err := replica.AsStrMap()
+		if err != nil {
+			return "", err
+		}
+		inStep := fields["flags"] == "slave" && fields["master-link-status"] == "ok" && fields["master-port"] == seen["port"]
+		if !inStep {
+			return "", fmt.Errorf("the replica on %s is %q, its link is %q", fields["name"], fields["flags"], fields["master-link-status"])
+		}
+	}
+	return net.JoinHostPort(seen["ip"], seen["port"]), nil
+}
+
+func startSentinel(ctx context.Context, dir string, args []string) (_ *Sentinel, err error) {
+	s := &Sentinel{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	quick := append([]string{"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"}, args...)
+	if s.data, err = startAll(ctx, dir, 1, func(int) []string { return dataArgs(quick) }); err != nil {
+		return nil, err
+	}
+	master := s.data[0]
+	replicas, err := startAll(ctx, dir, sentinelReplicas, func(int) []string {
+		return append(dataArgs(quick), "--replicaof", fmt.Sprintf("%s %d", host, master.Port()))
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.data = append(s.data, replicas...)
+
+	// A sentinel writes what it learns into its configuration file, so each needs its own.
+	var lines strings.Builder
+	fmt.Fprintf(&lines, "sentinel monitor %s %s %d %d\n", sentinelMaster, host, master.Port(), sentinelQuorum)
+	fmt.Fprintf(&lines, "sentinel down-after-milliseconds %s %d\n", sentinelMaster, sentinelDownAfter)
+	fmt.Fprintf(&lines, "sentinel failover-timeout %s %d\n", sentinelMaster, 3*sentinelDownAfter)
+	configs := make([]string, sentinels)
+	for i := range configs {
+		own, err := os.MkdirTemp(dir, "config-")
+		if err != nil {
+			return nil, err
+		}
+		configs[i] = filepath.Join(own, sentinelConfig)
+		if err := os.WriteFile(configs[i], []byte(lines.String()), 0o600); err != nil {
+			return nil, err
+		}
+	}
+	s.sentinels, err = startAll(ctx, dir, sentinels, func(i int) []string { return []string{configs[i], "--sentinel"} })
+	if err != nil {
+		return nil, err
+	}
+	return s, s.AwaitHealthy(ctx)
+}
