@@ -16,7 +16,8 @@ const (
 
 // Rate is a limiter's configuration. Durations are whole milliseconds, what is below is cut off.
 //
-// A KeepAlive of 0 calls the form of the Java call that has no keepAlive; any other is ErrUnsupported before 3.38.0.
+// A KeepAlive of 0 calls the form of the Java call that has no keepAlive, but in SetRateArgs and UpdateRate, which leave it unset. Any
+// other is ErrUnsupported in 3.34.1 and older, while 3.38.1 has it.
 type Rate struct {
 	Type      RateType
 	Permits   int64
@@ -57,14 +58,14 @@ func (l *Limiter) SetRate(ctx context.Context, rate Rate) error {
 	return l.tell(ctx, rate.request("setRate"))
 }
 
-// SetRateArgs is setRate(RateLimiterArgs). Releases since 4.4.0 have it.
+// SetRateArgs is setRate(RateLimiterArgs). Release 4.6.1 has it, 4.3.1 has not.
 func (l *Limiter) SetRateArgs(ctx context.Context, rate Rate, keepState bool) error {
 	q := rate.request("setRateArgs")
 	q.KeepState = keepState
 	return l.tell(ctx, q)
 }
 
-// UpdateRate is updateRate(RateLimiterArgs). Releases since 4.4.0 have it.
+// UpdateRate is updateRate(RateLimiterArgs). Release 4.6.1 has it, 4.3.1 has not.
 func (l *Limiter) UpdateRate(ctx context.Context, rate Rate, keepState bool) (bool, error) {
 	q := rate.request("updateRate")
 	q.KeepState = keepState
@@ -111,7 +112,7 @@ func (l *Limiter) Acquire(ctx context.Context, permits int64) error {
 	return l.tell(ctx, request{Call: "acquire", Permits: &permits})
 }
 
-// Release is release(permits). Releases since 3.52.0 have it.
+// Release is release(permits). Release 3.52.0 has it, 3.45.1 has not.
 func (l *Limiter) Release(ctx context.Context, permits int64) error {
 	return l.tell(ctx, request{Call: "release", Permits: &permits})
 }
@@ -131,12 +132,12 @@ func (l *Limiter) ExpireAt(ctx context.Context, at time.Time) (bool, error) {
 	return ask[bool](ctx, l, request{Call: "expireAt", Millis: unixMillis(at)})
 }
 
-// ExpireIf is the call that the condition names, with a Duration.
+// ExpireIf is the call that the condition names, with a Duration. Release 3.20.1 has it, 3.16.8 has not.
 func (l *Limiter) ExpireIf(ctx context.Context, condition ExpireCondition, d time.Duration) (bool, error) {
 	return ask[bool](ctx, l, request{Call: string(condition), Millis: millis(d)})
 }
 
-// ExpireAtIf is the call that the condition names, with an Instant.
+// ExpireAtIf is the call that the condition names, with an Instant, in the releases that have ExpireIf.
 func (l *Limiter) ExpireAtIf(ctx context.Context, condition ExpireCondition, at time.Time) (bool, error) {
 	return ask[bool](ctx, l, request{Call: string(condition), Millis: unixMillis(at), Absolute: true})
 }
@@ -151,7 +152,7 @@ func (l *Limiter) RemainTimeToLive(ctx context.Context) (int64, error) {
 	return ask[int64](ctx, l, request{Call: "remainTimeToLive"})
 }
 
-// ExpireTime is getExpireTime: Unix milliseconds, or -1 or -2 as RemainTimeToLive.
+// ExpireTime is getExpireTime: Unix milliseconds, or -1 or -2 as RemainTimeToLive. Release 3.20.1 has it, 3.16.8 has not.
 func (l *Limiter) ExpireTime(ctx context.Context) (int64, error) {
 	return ask[int64](ctx, l, request{Call: "getExpireTime"})
 }
@@ -181,12 +182,12 @@ func (l *Limiter) RenameNX(ctx context.Context, newName string) (bool, error) {
 	return ask[bool](ctx, l, request{Call: "renamenx", NewName: &newName})
 }
 
-// Copy is copy(destination).
+// Copy is copy(destination). Release 3.38.1 has it, 3.34.1 has not.
 func (l *Limiter) Copy(ctx context.Context, newName string) (bool, error) {
 	return ask[bool](ctx, l, request{Call: "copy", NewName: &newName})
 }
 
-// CopyAndReplace is copyAndReplace(destination).
+// CopyAndReplace is copyAndReplace(destination), in the releases that have Copy.
 func (l *Limiter) CopyAndReplace(ctx context.Context, newName string) (bool, error) {
 	return ask[bool](ctx, l, request{Call: "copy", NewName: &newName, Replace: true})
 }

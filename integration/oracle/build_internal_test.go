@@ -1,0 +1,61 @@
+package oracle
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestLockIsForOneAlone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	unlock, err := lock(t.Context(), path)
+	require.NoError(t, err)
+
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	_, err = lock(ctx, path)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+
+	require.NoError(t, unlock())
+	unlock, err = lock(t.Context(), path)
+	require.NoError(t, err)
+	require.NoError(t, unlock())
+}
+
+func TestHashChangesWithTheSources(t *testing.T) {
+	dir := t.TempDir()
+	source := filepath.Join(dir, "src", "A.java")
+	require.NoError(t, os.MkdirAll(filepath.Dir(source), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "pom.xml"), []byte("pom"), 0o600))
+	require.NoError(t, os.WriteFile(source, []byte("one"), 0o600))
+	one, err := hashSources(dir)
+	require.NoError(t, err)
+	again, err := hashSources(dir)
+	require.NoError(t, err)
+	require.Equal(t, one, again)
+
+	require.NoError(t, os.WriteFile(source, []byte("two"), 0o600))
+	two, err := hashSources(dir)
+	require.NoError(t, err)
+	require.NotEqual(t, one, two)
+
+	require.NoError(t, os.Rename(source, filepath.Join(dir, "src", "B.java")))
+	renamed, err := hashSources(dir)
+	require.NoError(t, err)
+	require.NotEqual(t, two, renamed)
+}
+
+func TestNoMavenSaysWhatToInstall(t *testing.T) {
+	t.Setenv("PATH", "")
+	require.ErrorContains(t, compile(t.Context(), t.TempDir(), "4.7.0"), "install Maven 3 and a JDK 17")
+}
+
+func TestFailedBuildShowsMavensOutput(t *testing.T) {
+	err := compile(t.Context(), t.TempDir(), "4.7.0")
+	require.ErrorContains(t, err, "building against Redisson 4.7.0")
+	require.ErrorContains(t, err, "no POM")
+}
