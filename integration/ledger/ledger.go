@@ -1,0 +1,122 @@
+// Package ledger keeps the books of a run in which many callers take permits of one limiter: every grant with its times, every denial
+// and every error, and from them the fullest window and a table of figures.
+package ledger
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Grant is one call that got its permits. Start is read on the caller's clock right before the call, End on the same clock right after
+// its answer, so that the grant took effect at some moment from Start to End.
+type Grant struct {
+	Start, End time.Time
+	Permits    int64
+	Who        string
+}
+
+// Unclassified is the kind of the errors that no classifier knows. A run that counts any has an error that nobody expected.
+const Unclassified = "unclassified"
+
+// Classifier names the kind of an error: a few words that stand in a table. It answers "" for an error that it does not know.
+type Classifier func(error) string
+
+// Ledger is the log of one run. It is safe for concurrent use.
+//
+// The zero value is an empty ledger that classifies no error.
+type Ledger struct {
+	classify Classifier
+
+	mu           sync.Mutex
+	grants       []Grant
+	denials      int64
+	errors       map[string]int64
+	unclassified []error
+}
+
+// New makes an empty ledger. A nil classifier knows no error.
+func New(classify Classifier) *Ledger { return &Ledger{classify: classify} }
+
+// Time makes one call and books what it comes to: a grant of the permits, a denial or an error. It gives the call's own answer back.
+func (l *Ledger) Time(who string, permits int64, call func() (granted bool, err error)) (bool, error) {
+	start := time.Now()
+	granted, err := call()
+	end := time.Now()
+	switch {
+	case err != nil:
+		l.Failed(err, 1)
+	case granted:
+		l.Granted(Grant{Start: start, End: end, Permits: permits, Who: who})
+	default:
+		l.Denied(1)
+	}
+	return granted, err
+}
+
+// Granted books calls that got their permits.
+func (l *Ledger) Granted(grants ...Grant) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.grants = append(l.grants, grants...)
+}
+
+// Denied books n calls that were answered and got nothing.
+func (l *Ledger) Denied(n int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.denials += n
+}
+
+// Failed books n calls that failed with the error.
+func (l *Ledger) Failed(err error, n int64) {
+	var kind string
+	if l.classify != nil {
+		kind = l.classify(err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if kind == "" || kind == Unclassified {
+		kind = Unclassified
+		const keep = 10
+		if len(l.unclassified) < keep {
+			l.unclassified = append(l.unclassified, err)
+		}
+	}
+	if l.errors == nil {
+		l.errors = make(map[string]int64)
+	}
+	l.errors[kind] += n
+}
+
+// Grants gives a copy of all grants, in the order in which they were booked.
+func (l *Ledger) Grants() []Grant {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.grants)
+}
+
+// Denials is the number of denied calls.
+func (l *Ledger) Denials() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.denials
+}
+
+// Errors gives the number of failed calls by kind.
+func (l *Ledger) Errors() map[string]int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.errors)
+}
+
+// Unclassified gives the first few errors that the classifier does not know, for a test's message.
+func (l *Ledger) Unclassified() []error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.unclassified)
+}
+
+// Worst is the fullest window of the grants booked so far: see the function of that name.
+func (l *Ledger) Worst(interval time.Duration) Window { return Worst(l.Grants(), interval) }

@@ -1,0 +1,159 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var epoch = time.UnixMilli(1_700_000_000_000)
+
+func grant(start, end time.Duration, permits int64) Grant {
+	return Grant{Start: epoch.Add(start), End: epoch.Add(end), Permits: permits}
+}
+
+func TestWorst(t *testing.T) {
+	const ms = time.Millisecond
+	for name, test := range map[string]struct {
+		grants []Grant
+		want   int64
+	}{
+		"none": {nil, 0},
+		"all within a window": {
+			[]Grant{grant(0, ms, 2), grant(500*ms, 501*ms, 3), grant(998*ms, 999*ms, 4)}, 9},
+		"a window ends before its last moment": {
+			[]Grant{grant(0, ms, 2), grant(999*ms, 1000*ms, 4)}, 4},
+		"the fullest is neither the first nor the last": {
+			[]Grant{grant(0, 0, 1), grant(2000*ms, 2000*ms, 5), grant(2500*ms, 2500*ms, 5), grant(4000*ms, 4000*ms, 9)}, 10},
+		"a call that sticks out at the end may have been later": {
+			[]Grant{grant(0, ms, 2), grant(500*ms, 1200*ms, 4)}, 4},
+		"a call that sticks out at the start may have been earlier": {
+			[]Grant{grant(-400*ms, ms, 2), grant(800*ms, 900*ms, 4)}, 4},
+		"a call longer than a window proves nothing": {
+			[]Grant{grant(0, 3000*ms, 100), grant(500*ms, 500*ms, 1)}, 1},
+		"one millisecond of the limiter's clock is one moment": {
+			[]Grant{grant(900*time.Microsecond, 950*time.Microsecond, 5), grant(1000*ms+100*time.Microsecond, 1000*ms+200*time.Microsecond, 5)}, 5},
+		"order of booking does not matter": {
+			[]Grant{grant(600*ms, 601*ms, 3), grant(0, ms, 2)}, 5},
+		"equal starts count together": {
+			[]Grant{grant(0, ms, 3), grant(0, 2*ms, 2), grant(0, 1500*ms, 7)}, 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, test.want, Worst(test.grants, time.Second).Permits)
+		})
+	}
+}
+
+func TestWorstTellsTheWindow(t *testing.T) {
+	got := Worst([]Grant{grant(0, 0, 1), grant(5*time.Second, 5*time.Second, 2), grant(5500*time.Millisecond, 5500*time.Millisecond, 2)}, time.Second)
+	require.Equal(t, int64(4), got.Permits)
+	require.Equal(t, 2, got.Grants)
+	require.True(t, got.Start.Equal(epoch.Add(5*time.Second)))
+}
+
+// The sweep and the plain definition, every start against every grant, agree.
+func TestWorstAgreesWithTheDefinition(t *testing.T) {
+	for seed := range uint64(500) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		grants := make([]Grant, random.IntN(60))
+		for i := range grants {
+			start := time.Duration(random.IntN(5_000_000)) * time.Microsecond
+			length := time.Duration(random.IntN(300)) * time.Millisecond
+			if random.IntN(10) == 0 {
+				length *= 8
+			}
+			grants[i] = grant(start, start+length, 1+random.Int64N(5))
+		}
+		interval := time.Duration(1+random.IntN(2000)) * time.Millisecond
+		require.Equal(t, worstByDefinition(grants, interval), Worst(grants, interval).Permits, "seed %d", seed)
+	}
+}
+
+func worstByDefinition(grants []Grant, interval time.Duration) (worst int64) {
+	for _, first := range grants {
+		from := first.Start.Truncate(time.Millisecond)
+		var sum int64
+		for _, g := range grants {
+			if !g.Start.Truncate(time.Millisecond).Before(from) && g.End.Before(from.Add(interval)) {
+				sum += g.Permits
+			}
+		}
+		worst = max(worst, sum)
+	}
+	return worst
+}
+
+func TestTimeBooksWhatACallComesTo(t *testing.T) {
+	l := New(nil)
+	before := time.Now()
+	granted, err := l.Time("go", 3, func() (bool, error) { return true, nil })
+	require.NoError(t, err)
+	require.True(t, granted)
+	granted, err = l.Time("go", 3, func() (bool, error) { return false, nil })
+	require.NoError(t, err)
+	require.False(t, granted)
+	_, err = l.Time("go", 3, func() (bool, error) { return false, context.Canceled })
+	require.ErrorIs(t, err, context.Canceled)
+
+	grants := l.Grants()
+	require.Len(t, grants, 1)
+	require.Equal(t, int64(3), grants[0].Permits)
+	require.Equal(t, "go", grants[0].Who)
+	require.False(t, grants[0].Start.Before(before))
+	require.False(t, grants[0].End.Before(grants[0].Start))
+	require.Equal(t, int64(1), l.Denials())
+	require.Equal(t, map[string]int64{Unclassified: 1}, l.Errors())
+	require.Equal(t, []error{context.Canceled}, l.Unclassified())
+}
+
+func TestErrorsAreCountedByKind(t *testing.T) {
+	l := New(func(err error) string {
+		if errors.Is(err, context.DeadlineExceeded) {
+			return "timeout"
+		}
+		return ""
+	})
+	l.Failed(context.DeadlineExceeded, 2)
+	l.Failed(errors.New("odd"), 1)
+	l.Failed(context.DeadlineExceeded, 1)
+	require.Equal(t, map[string]int64{"timeout": 3, Unclassified: 1}, l.Errors())
+	require.Len(t, l.Unclassified(), 1)
+}
+
+func TestConcurrentUse(t *testing.T) {
+	var l Ledger
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 100 {
+				l.Granted(grant(0, 0, 1))
+				l.Denied(1)
+				l.Failed(context.Canceled, 1)
+				l.Errors()[Unclassified] = -1
+			}
+		})
+	}
+	wg.Wait()
+	f := l.Figures("all", 1000, time.Second, 0, 0)
+	require.Equal(t, int64(2400), f.Calls())
+	require.Equal(t, int64(800), f.Worst)
+}
+
+func TestTable(t *testing.T) {
+	got := Table(
+		Figures{Run: "calm", Grants: 900, Denials: 100, Worst: 50, Rate: 50},
+		Figures{Run: "master lost", Grants: 10, Denials: 2, Errors: map[string]int64{"moved": 1, "closed": 20, "a|b": 1}, Worst: 51, Rate: 50, Missing: 3, Goroutines: 12},
+	)
+	require.Equal(t, strings.TrimPrefix(`
+| run         | calls | grants | denials | errors                     | worst window | rate | worst / rate | missing | goroutines left |
+| ----------- | ----: | -----: | ------: | -------------------------- | -----------: | ---: | -----------: | ------: | --------------: |
+| calm        |  1000 |    900 |     100 | 0                          |           50 |   50 |        1.000 |       0 |               0 |
+| master lost |    34 |     10 |       2 | closed 20, a\|b 1, moved 1 |           51 |   50 |        1.020 |       3 |              12 |
+`, "\n"), got)
+}

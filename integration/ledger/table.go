@@ -1,0 +1,126 @@
+package ledger
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Figures are one row of a table: what a run came to.
+type Figures struct {
+	Run             string
+	Grants, Denials int64
+	Errors          map[string]int64 // by kind
+	Worst           int64            // permits in the fullest window
+	Rate            int64            // permits that a window may hold
+	Missing         int64            // permits that were not back one interval after the end
+	Goroutines      int              // left after the end
+}
+
+// Figures counts the run up. The limiter's state after the run, missing, and the goroutines left are the caller's to find out.
+func (l *Ledger) Figures(run string, rate int64, interval time.Duration, missing int64, goroutines int) Figures {
+	return Figures{
+		Run:        run,
+		Grants:     int64(len(l.Grants())),
+		Denials:    l.Denials(),
+		Errors:     l.Errors(),
+		Worst:      l.Worst(interval).Permits,
+		Rate:       rate,
+		Missing:    missing,
+		Goroutines: goroutines,
+	}
+}
+
+// Calls is how many calls there were.
+func (f Figures) Calls() int64 {
+	calls := f.Grants + f.Denials
+	for _, n := range f.Errors {
+		calls += n
+	}
+	return calls
+}
+
+// Table sets runs out as a Markdown table whose columns line up.
+func Table(runs ...Figures) string {
+	rows := [][]string{{"run", "calls", "grants", "denials", "errors", "worst window", "rate", "worst / rate", "missing", "goroutines left"}}
+	for _, f := range runs {
+		rows = append(rows, []string{
+			f.Run,
+			strconv.FormatInt(f.Calls(), 10),
+			strconv.FormatInt(f.Grants, 10),
+			strconv.FormatInt(f.Denials, 10),
+			errorsText(f.Errors),
+			strconv.FormatInt(f.Worst, 10),
+			strconv.FormatInt(f.Rate, 10),
+			ratio(f.Worst, f.Rate),
+			strconv.FormatInt(f.Missing, 10),
+			strconv.Itoa(f.Goroutines),
+		})
+	}
+	return align(rows)
+}
+
+// errorsText tells the kinds of errors, the most frequent first.
+func errorsText(counts map[string]int64) string {
+	kinds := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		if counts[a] != counts[b] {
+			return int(min(max(counts[b]-counts[a], -1), 1))
+		}
+		return strings.Compare(a, b)
+	})
+	texts := make([]string, len(kinds))
+	for i, kind := range kinds {
+		texts[i] = fmt.Sprintf("%s %d", strings.ReplaceAll(kind, "|", `\|`), counts[kind])
+	}
+	if len(texts) == 0 {
+		return "0"
+	}
+	return strings.Join(texts, ", ")
+}
+
+func ratio(worst, rate int64) string {
+	if rate == 0 {
+		return "-"
+	}
+	return strconv.FormatFloat(float64(worst)/float64(rate), 'f', 3, 64)
+}
+
+// align makes a Markdown table of rows, the first of which is the head. Texts stand left, numbers right.
+func align(rows [][]string) string {
+	left := func(column int) bool { return column == 0 || rows[0][column] == "errors" }
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	var table strings.Builder
+	for n, row := range rows {
+		for i, cell := range row {
+			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
+			if left(i) {
+				cell += pad
+			} else {
+				cell = pad + cell
+			}
+			table.WriteString("| " + cell + " ")
+		}
+		table.WriteString("|\n")
+		if n > 0 {
+			continue
+		}
+		for i, width := range widths {
+			if left(i) {
+				table.WriteString("| " + strings.Repeat("-", width) + " ")
+			} else {
+				table.WriteString("| " + strings.Repeat("-", width-1) + ": ")
+			}
+		}
+		table.WriteString("|\n")
+	}
+	return table.String()
+}
