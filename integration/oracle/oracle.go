@@ -66,6 +66,12 @@ func WithRetryAttempts(n int) Option { return flag("--retry-attempts", strconv.I
 // WithNamePrefix sets a NameMapper that puts the prefix before every name.
 func WithNamePrefix(prefix string) Option { return flag("--name-prefix", prefix) }
 
+// WithDefaultPools leaves threads, and the connections to a single server, at Redisson's defaults. Without it there are few of
+// either, since a test starts several Redissons on a small machine.
+func WithDefaultPools() Option {
+	return func(args *[]string) { *args = append(*args, "--default-pools") }
+}
+
 func flag(name, value string) Option {
 	return func(args *[]string) { *args = append(*args, name, value) }
 }
@@ -216,6 +222,8 @@ type request struct {
 	NewName        *string  `json:"newName,omitempty"`
 	Replace        bool     `json:"replace,omitempty"`
 	Threads        int      `json:"threads,omitempty"`
+	Limiters       int      `json:"limiters,omitempty"`
+	Async          bool     `json:"async,omitempty"`
 	AcquireTimeout *int64   `json:"acquireTimeoutMillis,omitempty"`
 }
 

@@ -30,6 +30,9 @@ final class Calls {
         if (q.call.equals("id")) {
             return new JsonPrimitive(redisson.getId());
         }
+        if (q.call.equals("bench")) {
+            return bench(q);
+        }
         RRateLimiter limiter = redisson.getRateLimiter(Request.need(q.limiter, "limiter"));
         switch (q.call) {
             case "trySetRate":
@@ -88,6 +91,14 @@ final class Calls {
                 return result(limiter.sizeInMemory());
             default:
                 throw new IllegalArgumentException("no such call: " + q.call);
+        }
+    }
+
+    private JsonElement bench(Request q) {
+        try {
+            return Bench.run(redisson, q);
+        } catch (InterruptedException e) {
+            throw new IllegalStateException("interrupted while a benchmark was running", e);
         }
     }
 

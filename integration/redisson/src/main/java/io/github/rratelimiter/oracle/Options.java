@@ -26,6 +26,7 @@ final class Options {
     private Integer timeoutMillis;
     private Integer retryAttempts;
     private String namePrefix;
+    private boolean defaultPools;
 
     /** @throws IllegalArgumentException for arguments that name no target, or are unknown */
     static Options parse(String[] args) {
@@ -52,6 +53,9 @@ final class Options {
                     break;
                 case "--name-prefix":
                     o.namePrefix = value(args, i++, flag);
+                    break;
+                case "--default-pools":
+                    o.defaultPools = true;
                     break;
                 default:
                     throw new IllegalArgumentException("unknown argument " + flag);
@@ -83,15 +87,19 @@ final class Options {
         Config config = new Config();
         // A limiter never uses the codec; the default one of old releases needs libraries that fail on new JDKs.
         config.setCodec(StringCodec.INSTANCE);
-        config.setThreads(4);
-        config.setNettyThreads(4);
+        if (!defaultPools) {
+            config.setThreads(4);
+            config.setNettyThreads(4);
+        }
         if (single != null) {
             SingleServerConfig server = config.useSingleServer();
             server.setAddress(single);
-            server.setConnectionMinimumIdleSize(MIN_IDLE);
-            server.setConnectionPoolSize(POOL);
-            server.setSubscriptionConnectionMinimumIdleSize(MIN_IDLE);
-            server.setSubscriptionConnectionPoolSize(POOL);
+            if (!defaultPools) {
+                server.setConnectionMinimumIdleSize(MIN_IDLE);
+                server.setConnectionPoolSize(POOL);
+                server.setSubscriptionConnectionMinimumIdleSize(MIN_IDLE);
+                server.setSubscriptionConnectionPoolSize(POOL);
+            }
             base(server);
         } else if (cluster != null) {
             ClusterServersConfig servers = config.useClusterServers();

@@ -24,6 +24,9 @@ final class Request {
     String newName;
     boolean replace;
     Integer threads;
+    /** How many limiters to use: {@link #limiter} is then the prefix of their names, and their numbers follow. */
+    Integer limiters;
+    boolean async;
     Long acquireTimeoutMillis;
 
     static <T> T need(T value, String field) {

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter/integration/oracle"
+	"github.com/rratelimiter/rratelimiter/integration/servers"
+)
+
+const redissonVersion = "4.7.0"
+
+// bench is what all measurements share: one Redis, the slow link to it, and one JVM.
+type bench struct {
+	redis  *servers.Server
+	server *server
+	link   *link
+	rounds int
+	warmup time.Duration
+	length time.Duration // of what is measured after the warm-up
+
+	redisson *oracle.Redisson
+	script   *acquireScript
+	warm     map[string]bool // the ways of calling for which the JVM has compiled its code
+}
+
+func openBench(ctx context.Context) (*bench, error) {
+	redis, err := servers.OpenSingle(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b := &bench{redis: redis, warm: make(map[string]bool)}
+	client, err := dial(redis.Addr())
+	if err == nil {
+		b.server = &server{client}
+		b.link, err = openLink(redis.Addr())
+	}
+	if err != nil {
+		return nil, errors.Join(err, b.close())
+	}
+	return b, nil
+}
+
+func (b *bench) close() error {
+	if b.redisson != nil {
+		b.redisson.Close()
+	}
+	if b.server != nil {
+		b.server.redis.Close()
+	}
+	var err error
+	if b.link != nil {
+		err = b.link.close()
+	}
+	return errors.Join(err, b.redis.Close())
+}
+
+// jvm starts Redisson when it is first needed.
+func (b *bench) jvm(ctx context.Context) (*oracle.Redisson, error) {
+	var err error
+	if b.redisson == nil {
+		b.redisson, err = oracle.Open(ctx, redissonVersion, oracle.Single(b.redis.Addr()), oracle.WithDefaultPools())
+	}
+	return b.redisson, err
+}
+
+func (b *bench) redissonScript(ctx context.Context) (*acquireScript, error) {
+	if b.script == nil {
+		redisson, err := b.jvm(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if b.script, err = captureScript(ctx, redisson, b.redis.Addr()); err != nil {
+			return nil, err
+		}
+	}
+	return b.script, nil
+}
+
+// figures are what one run of a side came to, or why it is not reported.
+type figures struct {
+	refused        string
+	rate           float64 // decisions a second
+	p50, p99, p999 time.Duration
+	serverCPU      float64 // microseconds a decision, as clientCPU
+	clientCPU      float64
+	allocs         float64 // a decision; negative where it cannot be known
+	bytes          float64 // a decision, both ways
+	requests       float64 // a decision
+	share          float64 // of decisions that granted
+	checked        bool    // its windows were, and hold no more than the rate
+}
+
+// measure runs a load against a side, once.
+func (b *bench) measure(ctx context.Context, s side, l load) (figures, error) {
+	if _, err := b.redissonScript(ctx); s.key == "script" && err != nil {
+		return figures{}, err
+	}
+	if err := b.server.clear(ctx); err != nil {
+		return figures{}, err
+	}
+	session, err := s.open(ctx, b, l)
+	if session != nil {
+		defer session.close()
+	}
+	if err != nil {
+		return figures{}, fmt.Errorf("%s: %w", s.title, err)
+	}
+	var prepared int64
+	if l.expect == allDenied && s.key != "empty" {
+		if prepared, err = exhaust(ctx, session, l); err != nil {
+			return figures{}, fmt.Errorf("%s: %w", s.title, err)
+		}
+	}
+	runtime.GC()
+
+	var before, after usage
+	began := func() (err error) { before, err = b.server.usage(ctx); return err }
+	ended := func() (err error) { after, err = b.server.usage(ctx); return err }
+	var t tally
+	if session.run == nil {
+		t, err = drive(ctx, session, l, b.warmup, b.length, began, ended)
+	} else {
+		t, err = remote(ctx, session, b.warmup, b.length, began, ended)
+	}
+	if err != nil {
+		return figures{}, fmt.Errorf("%s: %w", s.title, err)
+	}
+	t.allPermits += prepared
+	return b.judge(ctx, s, l, t, before, after)
+}
+
+// remote is drive for callers in another process.
+func remote(ctx context.Context, s *session, warmup, d time.Duration, began, ended func() error) (tally, error) {
+	if _, err := s.run(ctx, warmup); err != nil {
+		return tally{}, err
+	}
+	if err := began(); err != nil {
+		return tally{}, err
+	}
+	t, err := s.run(ctx, d)
+	return t, errors.Join(err, ended())
+}
+
+// judge makes figures of a run whose preconditions held.
+func (b *bench) judge(ctx context.Context, s side, l load, t tally, before, after usage) (figures, error) {
+	if t.decisions == 0 {
+		return figures{refused: "no decisions"}, nil
+	}
+	n := float64(t.decisions)
+	f := figures{
+		rate:      n / t.elapsed.Seconds(),
+		p50:       t.latency.quantile(0.50),
+		p99:       t.latency.quantile(0.99),
+		p999:      t.latency.quantile(0.999),
+		serverCPU: float64((after.cpu - before.cpu).Nanoseconds()) / 1e3 / n,
+		clientCPU: float64(t.clientCPU.Nanoseconds()) / 1e3 / n,
+		allocs:    t.allocs / n,
+		bytes:     (after.bytes - before.bytes) / n,
+		requests:  requests(before, after, s.commands) / n,
+		share:     float64(t.granted) / n,
+	}
+	const tolerated = 0.001
+	switch {
+	case t.failed > 0:
+		f.refused = fmt.Sprintf("%.2g%% errors", 100*float64(t.failed)/n)
+		if t.failed == t.decisions || float64(t.failed)/n < tolerated {
+			f.refused += ": " + t.err.Error()
+		}
+	case l.expect == allGranted && t.granted != t.decisions:
+		f.refused = fmt.Sprintf("%.2g%% denied", 100*(1-f.share))
+	case l.expect == allDenied && f.share > tolerated:
+		f.refused = fmt.Sprintf("%.2g%% granted", 100*f.share)
+	case l.expect == someDenied && (t.granted == 0 || t.granted == t.decisions):
+		f.refused = fmt.Sprintf("%.2g%% granted", 100*f.share)
+	}
+	if f.refused != "" {
+		return f, nil
+	}
+	switch {
+	case !s.isRRateLimiter() || s.inOtherProcess():
+	case l.expect == someDenied:
+		if most := fullest(t.grants, l.limit.interval); most > l.limit.permits {
+			f.refused = fmt.Sprintf("a window holds %d permits, the rate is %d", most, l.limit.permits)
+		}
+		f.checked = true
+	default:
+		if err := b.server.account(ctx, l.names, l.limit, t.allPermits); err != nil {
+			f.refused = err.Error()
+		}
+		f.checked = true
+	}
+	return f, nil
+}

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// limit is a rate as every side can set it.
+type limit struct {
+	permits  int64
+	interval time.Duration
+}
+
+// expectation is what a load is meant to measure. A run in which it was something else is not reported.
+type expectation int
+
+const (
+	allGranted expectation = iota
+	allDenied
+	someDenied
+)
+
+// load is what callers do to limiters.
+type load struct {
+	addr       string
+	callers    int
+	names      []string
+	maxPermits int64 // calls ask for 1 to so many permits, at random
+	limit      limit
+	expect     expectation
+}
+
+// Hardly any run grants a milliard permits, and an hour-long window keeps all grants of a run: each can be accounted for.
+var (
+	generous = limit{1_000_000_000, time.Hour}
+	scarce   = limit{10, time.Hour}
+)
+
+const namePrefix = "limiter-"
+
+func names(n int) []string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = namePrefix + strconv.Itoa(i)
+	}
+	return list
+}
+
+// tally is what the calls of a run came to.
+type tally struct {
+	decisions, granted, permits int64
+	failed                      int64
+	err                         error // one of those that failed
+	elapsed                     time.Duration
+	latency                     histogram
+	clientCPU                   time.Duration
+	allocs                      float64 // of all calls; negative where it cannot be known
+	allPermits                  int64   // granted since the session began, warm-up and preparation included
+	grants                      []grant // only where windows are checked by time
+}
+
+// caller is one goroutine that asks again and again. Its figures are its own until it has ended.
+type caller struct {
+	tally
+	_ [64]byte
+}
+
+// drive lets the callers loose: for warmup, and then for d while everything is counted. began and ended are called around that.
+func drive(ctx context.Context, s *session, l load, warmup, d time.Duration, began func() error, ended func() error) (tally, error) {
+	var counting, stop atomic.Bool
+	callers := make([]caller, l.callers)
+	var running sync.WaitGroup
+	for i := range callers {
+		running.Go(func() { callers[i].call(ctx, s, i, l, &counting, &stop) })
+	}
+	time.Sleep(warmup)
+	err := began()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	cpu, start := processCPU(), time.Now()
+	counting.Store(true)
+	time.Sleep(d)
+	counting.Store(false)
+	total := tally{elapsed: time.Since(start), clientCPU: processCPU() - cpu}
+	runtime.ReadMemStats(&after)
+	total.allocs = float64(after.Mallocs - before.Mallocs)
+	err = errors.Join(err, ended())
+	stop.Store(true)
+	running.Wait()
+	for i := range callers {
+		total.add(&callers[i].tally)
+	}
+	return total, err
+}
+
+func (t *tally) add(other *tally) {
+	t.decisions += other.decisions
+	t.granted += other.granted
+	t.permits += other.permits
+	t.failed += other.failed
+	t.allPermits += other.allPermits
+	t.grants = append(t.grants, other.grants...)
+	t.latency.merge(&other.latency)
+	if other.err != nil {
+		t.err = other.err
+	}
+}
+
+func (c *caller) call(ctx context.Context, s *session, self int, l load, counting, stop *atomic.Bool) {
+	random := rand.New(rand.NewPCG(uint64(self), 1))
+	start := time.Now()
+	for !stop.Load() {
+		name, permits := 0, int64(1)
+		if len(l.names) > 1 {
+			name = random.IntN(len(l.names))
+		}
+		if l.maxPermits > 1 {
+			permits = 1 + random.Int64N(l.maxPermits)
+		}
+		counted := counting.Load()
+		granted, err := s.take(ctx, self, name, permits)
+		end := time.Now()
+		if granted {
+			c.allPermits += permits
+			if l.expect == someDenied {
+				c.grants = append(c.grants, grant{start, end, permits})
+			}
+		}
+		if counted {
+			c.count(granted, permits, err, end.Sub(start))
+		}
+		start = end
+	}
+}
+
+func (t *tally) count(granted bool, permits int64, err error, took time.Duration) {
+	t.decisions++
+	t.latency.add(took)
+	switch {
+	case err != nil:
+		t.failed++
+		t.err = err
+	case granted:
+		t.granted++
+		t.permits += permits
+	}
+}
+
+// exhaust takes what a scarce limit has, so that only denials follow.
+func exhaust(ctx context.Context, s *session, l load) (permits int64, err error) {
+	for name := range l.names {
+		for tries := int64(0); ; tries++ {
+			granted, err := s.take(ctx, 0, name, 1)
+			if err != nil {
+				return permits, err
+			}
+			if !granted {
+				break
+			}
+			if permits++; tries > l.limit.permits {
+				return permits, fmt.Errorf("%d permits of a limit of %d were granted at once", tries+1, l.limit.permits)
+			}
+		}
+	}
+	return permits, nil
+}

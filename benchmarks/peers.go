@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"net"
+	"time"
+
+	"github.com/go-redis/redis_rate/v10"
+	redigo "github.com/gomodule/redigo/redis"
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+	"github.com/redis/rueidis/rueidislimiter"
+	"github.com/sethvargo/go-redisstore"
+	"github.com/throttled/throttled/v2"
+	"github.com/throttled/throttled/v2/store/goredisstore.v9"
+	"github.com/ulule/limiter/v3"
+	ululeredis "github.com/ulule/limiter/v3/drivers/store/redis"
+	"golang.org/x/time/rate"
+)
+
+// The peers run with the options that their users get by default, but where that would fail under the load.
+
+func openRedisRate(_ context.Context, _ *bench, l load) (*session, error) {
+	redis := goredis.NewClient(&goredis.Options{Addr: l.addr})
+	limiter := redis_rate.NewLimiter(redis)
+	limit := redis_rate.Limit{Rate: int(l.limit.permits), Burst: int(l.limit.permits), Period: l.limit.interval}
+	return &session{
+		take: func(ctx context.Context, _, name int, permits int64) (bool, error) {
+			result, err := limiter.AllowN(ctx, l.names[name], limit, int(permits))
+			return err == nil && result.Allowed > 0, err
+		},
+		close: func() { _ = redis.Close() },
+	}, nil
+}
+
+func openRueidisLimiter(_ context.Context, _ *bench, l load) (*session, error) {
+	redis, err := dial(l.addr)
+	if err != nil {
+		return nil, err
+	}
+	limiter, err := rueidislimiter.NewRateLimiter(rueidislimiter.RateLimiterOption{
+		ClientBuilder: func(rueidis.ClientOption) (rueidis.Client, error) { return redis, nil },
+		Limit:         int(l.limit.permits),
+		Window:        l.limit.interval,
+	})
+	return &session{
+		take: func(ctx context.Context, _, name int, permits int64) (bool, error) {
+			result, err := limiter.AllowN(ctx, l.names[name], permits)
+			return result.Allowed, err
+		},
+		close: redis.Close,
+	}, err
+}
+
+func openThrottled(_ context.Context, _ *bench, l load) (*session, error) {
+	redis := goredis.NewClient(&goredis.Options{Addr: l.addr})
+	closeRedis := func() { _ = redis.Close() }
+	store, err := goredisstore.NewCtx(redis, "throttled:")
+	if err != nil {
+		return &session{close: closeRedis}, err
+	}
+	limiter, err := throttled.NewGCRARateLimiterCtx(store, throttled.RateQuota{
+		MaxRate:  throttled.PerDuration(int(l.limit.permits), l.limit.interval),
+		MaxBurst: int(l.limit.permits) - 1,
+	})
+	return &session{
+		take: func(ctx context.Context, _, name int, permits int64) (bool, error) {
+			limited, _, err := limiter.RateLimitCtx(ctx, l.names[name], int(permits))
+			return !limited, err
+		},
+		close: closeRedis,
+	}, err
+}
+
+// openRedisStore keeps idle connections and waits for a free one: by default the pool keeps none, and above 100 callers it fails.
+func openRedisStore(ctx context.Context, _ *bench, l load) (*session, error) {
+	const connections = 100
+	var dialer net.Dialer
+	store, err := redisstore.NewWithPool(&redisstore.Config{Tokens: uint64(l.limit.permits), Interval: l.limit.interval}, &redigo.Pool{
+		MaxActive: connections,
+		MaxIdle:   connections,
+		Wait:      true,
+		DialContext: func(ctx context.Context) (redigo.Conn, error) {
+			conn, err := dialer.DialContext(ctx, "tcp", l.addr)
+			if err != nil {
+				return nil, err
+			}
+			return redigo.NewConn(conn, 0, 0), nil
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &session{
+		take: func(ctx context.Context, _, name int, _ int64) (bool, error) {
+			_, _, _, granted, err := store.Take(ctx, l.names[name])
+			return granted, err
+		},
+		close: func() { _ = store.Close(context.WithoutCancel(ctx)) },
+	}, nil
+}
+
+func openUlule(_ context.Context, _ *bench, l load) (*session, error) {
+	redis := goredis.NewClient(&goredis.Options{Addr: l.addr})
+	closeRedis := func() { _ = redis.Close() }
+	store, err := ululeredis.NewStore(redis)
+	if err != nil {
+		return &session{close: closeRedis}, err
+	}
+	instance := limiter.New(store, limiter.Rate{Limit: l.limit.permits, Period: l.limit.interval})
+	return &session{
+		take: func(ctx context.Context, _, name int, permits int64) (bool, error) {
+			got, err := instance.Increment(ctx, l.names[name], permits)
+			return !got.Reached, err
+		},
+		close: closeRedis,
+	}, nil
+}
+
+// openXTime is the floor of a limiter that shares nothing between processes.
+func openXTime(_ context.Context, _ *bench, l load) (*session, error) {
+	limiters := make([]*rate.Limiter, len(l.names))
+	for i := range limiters {
+		limiters[i] = rate.NewLimiter(rate.Limit(float64(l.limit.permits)/l.limit.interval.Seconds()), int(l.limit.permits))
+	}
+	return &session{
+		take: func(_ context.Context, _, name int, permits int64) (bool, error) {
+			return limiters[name].AllowN(time.Now(), int(permits)), nil
+		},
+		close: func() {},
+	}, nil
+}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter/integration/oracle"
+)
+
+// jvmWarmup is how long the JVM runs a way of calling before it is measured for the first time.
+const jvmWarmup = 10 * time.Second
+
+// openRedisson measures the real client: its callers are threads of the JVM, or for async so many calls under way at once.
+func openRedisson(mode string) func(context.Context, *bench, load) (*session, error) {
+	return func(ctx context.Context, b *bench, l load) (*session, error) {
+		redisson, err := b.jvm(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if err := setRates(ctx, b.server.redis, l); err != nil {
+			return nil, err
+		}
+		run := func(ctx context.Context, d time.Duration) (tally, error) {
+			got, err := redisson.Limiter(namePrefix).Bench(ctx, oracle.Bench{
+				Limiters: len(l.names), Callers: l.callers, Async: mode == "async", Permits: 1, Duration: d,
+			})
+			t := tally{
+				decisions: got.Decisions, granted: got.Granted, failed: got.Failed, err: got.Err,
+				elapsed: got.Elapsed, clientCPU: got.CPU, allocs: -1,
+			}
+			copy(t.latency[:], got.Latencies)
+			return t, err
+		}
+		if !b.warm[mode] {
+			if _, err := run(ctx, min(jvmWarmup, 10*b.length)); err != nil {
+				return nil, err
+			}
+			b.warm[mode] = true
+		}
+		return &session{
+			take: func(ctx context.Context, _, name int, permits int64) (bool, error) {
+				return redisson.Limiter(l.names[name]).TryAcquire(ctx, permits)
+			},
+			run:   run,
+			close: func() {},
+		}, nil
+	}
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter"
+)
+
+// scriptTimes is the server's time of one lone acquire, in microseconds as Redis itself counts them, for each way that it can go.
+type scriptTimes struct {
+	cases []scriptCase
+	ours  map[string][]float64
+	their map[string][]float64
+}
+
+// scriptCase is one way that an acquire can go. The clock of both sides is injected: step is how far it moves with each call.
+type scriptCase struct {
+	name    string
+	limit   limit
+	step    time.Duration
+	before  int // calls that bring the limiter into the state that is measured
+	granted bool
+}
+
+var scriptCases = []scriptCase{
+	{name: "a grant", limit: generous, granted: true},
+	{name: "a denial", limit: scarce, before: 10},
+	// Each call finds that the oldest of the grants in the window has left it.
+	{name: "a grant that reclaims", limit: limit{1_000_000, time.Second}, step: time.Millisecond, before: 1000, granted: true},
+}
+
+const scriptRounds, scriptCalls = 9, 3000
+
+// clock is a time that moves when it is told to.
+type clock struct{ now time.Time }
+
+// attempt is one acquire of either side at the clock's time.
+type attempt func(ctx context.Context) (bool, error)
+
+func (b *bench) scriptTimes(ctx context.Context) (scriptTimes, error) {
+	times := scriptTimes{scriptCases, make(map[string][]float64), make(map[string][]float64)}
+	for _, c := range scriptCases {
+		for round := range scriptRounds {
+			// Who goes first changes, so that neither has the warmer caches each time.
+			order := []bool{round%2 == 0, round%2 != 0}
+			for _, ours := range order {
+				perCall, err := b.scriptTime(ctx, c, ours)
+				if err != nil {
+					return times, fmt.Errorf("time of the script for %s: %w", c.name, err)
+				}
+				if ours {
+					times.ours[c.name] = append(times.ours[c.name], perCall)
+				} else {
+					times.their[c.name] = append(times.their[c.name], perCall)
+				}
+			}
+		}
+	}
+	return times, nil
+}
+
+func (b *bench) scriptTime(ctx context.Context, c scriptCase, ours bool) (microseconds float64, err error) {
+	now := &clock{time.Now()}
+	acquire, closeSide, err := b.lone(ctx, c.limit, now, ours)
+	if err != nil {
+		return 0, err
+	}
+	defer closeSide()
+	next := func() (bool, error) {
+		now.now = now.now.Add(c.step)
+		return acquire(ctx)
+	}
+	for range c.before {
+		if granted, err := next(); err != nil || !granted {
+			return 0, errors.Join(err, errors.New("a preparing call was denied"))
+		}
+	}
+	// The first call may have to send the script's text.
+	if _, err := next(); err != nil {
+		return 0, err
+	}
+	before, err := b.server.usage(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for range scriptCalls {
+		granted, err := next()
+		if err != nil {
+			return 0, err
+		}
+		if granted != c.granted {
+			return 0, fmt.Errorf("granted is %v, want %v", granted, c.granted)
+		}
+	}
+	after, err := b.server.usage(ctx)
+	if err != nil {
+		return 0, err
+	}
+	was, is := before.commands["evalsha"], after.commands["evalsha"]
+	if calls := is.calls - was.calls; calls != scriptCalls {
+		return 0, fmt.Errorf("%v calls of EVALSHA, want %d", calls, scriptCalls)
+	}
+	return float64((is.time - was.time).Nanoseconds()) / 1e3 / scriptCalls, nil
+}
+
+// lone opens one side alone on an empty server, its limiter set and its clock injected.
+func (b *bench) lone(ctx context.Context, rate limit, now *clock, ours bool) (attempt, func(), error) {
+	script, err := b.redissonScript(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := b.server.clear(ctx); err != nil {
+		return nil, nil, err
+	}
+	redis, err := dial(b.redis.Addr())
+	if err != nil {
+		return nil, nil, err
+	}
+	name := names(1)[0]
+	if err := setRates(ctx, redis, load{names: names(1), limit: rate}); err != nil {
+		redis.Close()
+		return nil, nil, err
+	}
+	if ours {
+		limiter := rratelimiter.New(redis, rratelimiter.WithClock(func() time.Time { return now.now })).Limiter(name)
+		return func(ctx context.Context) (bool, error) { return limiter.TryAcquire(ctx, 1) }, redis.Close, nil
+	}
+	keys := script.keysOf(name)
+	return func(ctx context.Context) (bool, error) {
+		granted, _, err := script.take(ctx, redis, keys, 1, now.now)
+		return granted, err
+	}, redis.Close, nil
+}
+
+func (t scriptTimes) table() string {
+	var text strings.Builder
+	text.WriteString("| | this library, us | Redisson's script, us | ratio (min..max) |\n| --- | --: | --: | --: |\n")
+	for _, c := range t.cases {
+		fmt.Fprintf(&text, "| %s | %s | %s | %s |\n", c.name, short(spreadOf(t.ours[c.name]).median),
+			short(spreadOf(t.their[c.name]).median), t.ratio(c.name))
+	}
+	return text.String()
+}
+
+func (t scriptTimes) ratio(name string) spread {
+	var ratios []float64
+	for i, ours := range t.ours[name] {
+		ratios = append(ratios, ours/t.their[name][i])
+	}
+	return spreadOf(ratios)
+}
