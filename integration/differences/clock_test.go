@@ -1,0 +1,38 @@
+package differences_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+)
+
+// requireGrantedAt takes a permit and checks which clock dated the grant, and whether the server's was asked at all.
+func requireGrantedAt(t *testing.T, l acquirer, name string, clock func() time.Time, serverAsked bool) {
+	t.Helper()
+	before, asked := clock().UnixMilli(), called(t, "time")
+	take(t, l, 1)
+	after := clock().UnixMilli()
+	score := scores(t, permitsKey(name))[0]
+	require.GreaterOrEqual(t, score, before)
+	require.LessOrEqual(t, score, after)
+	require.Equal(t, serverAsked, called(t, "time") > asked)
+}
+
+func TestClock(t *testing.T) {
+	anHourAhead := func() time.Time { return time.Now().Add(time.Hour) }
+	theirs, ours := pair(t, perMinute(10))
+	requireGrantedAt(t, theirs, theirs.Name(), time.Now, false)
+	requireGrantedAt(t, ours, ours.Name(), time.Now, false)
+
+	ahead := rratelimiter.New(redis, rratelimiter.WithClock(anHourAhead)).Limiter(t.Name() + " ahead")
+	require.NoError(t, ahead.SetRate(t.Context(), perMinute(10)))
+	requireGrantedAt(t, ahead, ahead.Name(), anHourAhead, false)
+
+	// The server runs on this host, so its clock is time.Now too.
+	byServer := rratelimiter.New(redis, rratelimiter.WithClock(anHourAhead), rratelimiter.WithServerTime()).Limiter(t.Name() + " server")
+	require.NoError(t, byServer.SetRate(t.Context(), perMinute(10)))
+	requireGrantedAt(t, byServer, byServer.Name(), time.Now, true)
+}

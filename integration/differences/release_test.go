@@ -1,0 +1,51 @@
+package differences_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Ten permits are taken and released, and then the window that they were taken in is over.
+func TestReleasedGrants(t *testing.T) {
+	theirs, ours := pair(t, perMinute(10))
+
+	take(t, theirs, 10)
+	require.NoError(t, theirs.Release(t.Context(), 10))
+	require.Equal(t, []int64{10}, counts(t, permitsKey(theirs.Name())), "the grant stays")
+	age(t, permitsKey(theirs.Name()), time.Minute)
+	requireFree(t, theirs, 20)
+	take(t, theirs, 10)
+	take(t, theirs, 10)
+	require.Equal(t, []int64{10, 10}, counts(t, permitsKey(theirs.Name())), "20 at once, at a rate of 10")
+
+	take(t, ours, 10)
+	require.NoError(t, ours.Release(t.Context(), 10))
+	require.False(t, exists(t, permitsKey(ours.Name())), "the grant goes")
+	requireFree(t, ours, 10)
+	take(t, ours, 10)
+	deny(t, ours, 1)
+}
+
+// The same where the permits are taken again before: nobody has to ask for the free permits.
+func TestReleasedGrantsTakenAgain(t *testing.T) {
+	theirs, ours := pair(t, perMinute(10))
+
+	takeInTurn(t, theirs, permitsKey(theirs.Name()), 10)
+	require.NoError(t, theirs.Release(t.Context(), 10))
+	take(t, theirs, 10)
+	ageOldest(t, permitsKey(theirs.Name()), 1, time.Minute)
+	take(t, theirs, 10)
+	require.Equal(t, []int64{10, 10}, counts(t, permitsKey(theirs.Name())), "without a release between the two")
+
+	takeInTurn(t, ours, permitsKey(ours.Name()), 6, 4)
+	granted := scores(t, permitsKey(ours.Name()))
+	require.NoError(t, ours.Release(t.Context(), 5))
+	require.Equal(t, []int64{1, 4}, counts(t, permitsKey(ours.Name())), "the oldest grant shrinks where it stands")
+	require.Equal(t, granted, scores(t, permitsKey(ours.Name())))
+	take(t, ours, 5)
+	ageOldest(t, permitsKey(ours.Name()), 1, time.Minute)
+	take(t, ours, 1)
+	deny(t, ours, 1)
+}

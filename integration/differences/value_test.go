@@ -1,0 +1,86 @@
+package differences_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+)
+
+// Another client lowers the rate of a PerClient limiter. The value of this one, which it cannot name, stays what it was.
+func TestValueAboveTheRate(t *testing.T) {
+	high := perMinute(50)
+	high.Type = rratelimiter.PerClient
+	low := high
+	low.Permits = 10
+	theirs, ours := pair(t, high)
+	take(t, theirs, 1)
+	take(t, ours, 1)
+	require.NoError(t, here.Limiter(theirs.Name()).SetRate(t.Context(), low))
+	require.NoError(t, java.Limiter(ours.Name()).SetRate(t.Context(), inJava(low)))
+
+	for range 4 {
+		take(t, theirs, 10)
+	}
+	require.Equal(t, int64(9), number(t, "GET", clientValueKey(theirs.Name(), java.ID())), "40 of the 49 at once, at a rate of 10")
+
+	take(t, ours, 10)
+	deny(t, ours, 1)
+}
+
+// Permits were released, and the grants that Redisson leaves in the set return besides.
+func TestReturnedPermitsBeyondTheRate(t *testing.T) {
+	theirs, ours := java.Limiter(t.Name()+" in Java"), here.Limiter(t.Name()+" here")
+	for _, name := range []string{theirs.Name(), ours.Name()} {
+		l := java.Limiter(name)
+		require.NoError(t, l.SetRate(t.Context(), inJava(perMinute(10))))
+		takeInTurn(t, l, permitsKey(name), 4, 4, 2)
+		require.NoError(t, l.Release(t.Context(), 8))
+		require.Equal(t, int64(8), value(t, name))
+		ageOldest(t, permitsKey(name), 1, time.Minute)
+	}
+
+	deny(t, theirs, 8)
+	require.Equal(t, int64(4), value(t, theirs.Name()), "the rate less the 6 in the window: half of what was released is gone")
+
+	take(t, ours, 8)
+	require.Equal(t, int64(2), value(t, ours.Name()), "capped at the rate")
+}
+
+func TestValueLost(t *testing.T) {
+	theirs, ours := pair(t, perMinute(10))
+	take(t, theirs, 7)
+	take(t, ours, 7)
+	require.Equal(t, int64(2), number(t, "DEL", valueKey(theirs.Name()), valueKey(ours.Name())))
+
+	take(t, theirs, 10)
+	require.ElementsMatch(t, []int64{7, 10}, counts(t, permitsKey(theirs.Name())), "17 in a window, at a rate of 10")
+
+	deny(t, ours, 4)
+	take(t, ours, 3)
+	deny(t, ours, 1)
+}
+
+func TestPermitsSetLost(t *testing.T) {
+	theirs, ours := pair(t, perMinute(10))
+	take(t, theirs, 7)
+	take(t, ours, 7)
+	require.Equal(t, int64(2), number(t, "DEL", permitsKey(theirs.Name()), permitsKey(ours.Name())))
+
+	take(t, theirs, 3)
+	age(t, permitsKey(theirs.Name()), time.Minute)
+	requireFree(t, theirs, 3)
+	take(t, theirs, 3)
+	require.Equal(t, int64(1), number(t, "DEL", permitsKey(theirs.Name())))
+	for range 3 {
+		_, err := theirs.TryAcquire(t.Context(), 1)
+		require.ErrorContains(t, err, "attempt to perform arithmetic on a nil value")
+	}
+
+	take(t, ours, 10)
+	require.Equal(t, []int64{10}, counts(t, permitsKey(ours.Name())))
+	require.Equal(t, int64(1), number(t, "DEL", permitsKey(ours.Name())))
+	take(t, ours, 1)
+}

@@ -1,0 +1,64 @@
+package differences_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+)
+
+// Five grants of 2 leave the window one by one, from half a second on and a fifth of a second apart. Somebody wants all 10 permits.
+func TestWaitingForAllPermits(t *testing.T) {
+	const first, apart = 500 * time.Millisecond, 200 * time.Millisecond
+	theirs, ours := pair(t, perMinute(10))
+	spread := func(name string) {
+		for i := range 5 {
+			take(t, here.Limiter(name), 2)
+			age(t, permitsKey(name), apart)
+			if i == 4 {
+				age(t, permitsKey(name), time.Minute-first-5*apart)
+			}
+		}
+	}
+
+	spread(theirs.Name())
+	asked := scripts(t, func() {
+		granted, err := theirs.TryAcquireWithin(t.Context(), 10, 10*time.Second)
+		require.NoError(t, err)
+		require.True(t, granted)
+	})
+	require.Greater(t, asked, int64(2), "once for each grant that leaves the window, in vain but for the last")
+
+	spread(ours.Name())
+	decision, err := ours.Take(t.Context(), 10)
+	require.NoError(t, err)
+	require.Greater(t, decision.RetryAfter, first+2*apart, "not the first of the five grants")
+	asked = scripts(t, func() {
+		granted, err := ours.TryAcquireWithin(t.Context(), 10, 10*time.Second)
+		require.NoError(t, err)
+		require.True(t, granted)
+	})
+	require.Equal(t, int64(2), asked, "at the start, and when the permits are there")
+}
+
+func TestTimeoutOfMinusOneMillisecond(t *testing.T) {
+	theirs, ours := pair(t, rratelimiter.Rate{Permits: 1, Interval: 2 * time.Second})
+
+	take(t, theirs, 1)
+	granted, err := theirs.TryAcquireWithin(t.Context(), 1, -2*time.Millisecond)
+	require.NoError(t, err)
+	require.False(t, granted, "any other negative timeout is one try")
+	granted, err = theirs.TryAcquireWithin(t.Context(), 1, -time.Millisecond)
+	require.NoError(t, err)
+	require.True(t, granted, "it has waited for the permit")
+
+	take(t, ours, 1)
+	asked := scripts(t, func() {
+		granted, err = ours.TryAcquireWithin(t.Context(), 1, -time.Millisecond)
+		require.NoError(t, err)
+		require.False(t, granted)
+	})
+	require.Equal(t, int64(1), asked, "one try")
+}
