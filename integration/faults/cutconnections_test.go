@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/rratelimiter/rratelimiter/integration/servers"
 )
 
@@ -13,12 +15,19 @@ func TestAllConnectionsCut(t *testing.T) {
 	cluster := servers.NewCluster(t)
 	load := Start(t, "CLIENT KILL of all connections, ten times", OnCluster(cluster))
 
-	for range 10 {
+	const times = 10
+	var connections int64
+	for range times {
 		for _, node := range cluster.Nodes() {
-			command(t, node, "CLIENT", "KILL", "TYPE", "normal")
+			killed, err := node.Do(t.Context(), "CLIENT", "KILL", "TYPE", "normal")
+			require.NoError(t, err)
+			n, err := killed.AsInt64()
+			require.NoError(t, err)
+			connections += n
 		}
 		load.Run(300 * time.Millisecond)
 	}
+	require.GreaterOrEqual(t, connections, int64(times), "there was hardly anything to cut")
 	load.AwaitGrants(time.Now())
 	load.Run(time.Second)
 
