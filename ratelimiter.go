@@ -29,6 +29,7 @@ type Client struct {
 	mu    sync.Mutex
 	gates map[string]*gate // by configuration key: the callers that share calls
 	lines map[string]*line // by configuration key: the callers that wait
+	pools pools
 }
 
 // Option is a setting of a [Client], for [New].
@@ -68,6 +69,7 @@ func New(client rueidis.Client, opts ...Option) *Client {
 		gates: make(map[string]*gate),
 		lines: make(map[string]*line),
 	}
+	c.pools.init()
 	for _, opt := range opts {
 		if opt != nil {
 			opt(c)
@@ -265,7 +267,15 @@ func (l *Limiter) parseConfig(fields []rueidis.RedisMessage) (Rate, error) {
 			return Rate{}, l.unexpected(fields[i])
 		}
 		number, ok := parseCount(text)
-		if !ok || name == "rate" && number > maxPermits || name == "type" && number > 1 {
+		switch name {
+		case "rate":
+			ok = ok && (number < maxPermits || text == strconv.FormatInt(maxPermits, 10))
+		case "type":
+			ok = text == "0" || text == "1"
+		case "keepAliveTime":
+			ok = ok && len(text) < 16 && (text == "0" || text[0] != '0')
+		}
+		if !ok {
 			return Rate{}, &StateError{Key: l.keys[configKey], Field: name, Value: text}
 		}
 		numbers[i] = number

@@ -28,13 +28,15 @@ if not (config[1] and config[2] and config[3]) then
 end
 local find = string.find
 local rate, interval, keepAlive = tonumber(config[1]), tonumber(config[2]), config[4] or '0'
-if not find(config[1], '^%d+$') or rate > 9007199254740992 then
+-- Above 2^53 a number is no longer told from its neighbours, 2^53 itself included.
+if not find(config[1], '^%d+$') or (rate >= 9007199254740992 and config[1] ~= '9007199254740992') then
   return {3, 1, 'rate', config[1]}
 end
 if not find(config[2], '^%d+$') then
   return {3, 1, 'interval', config[2]}
 end
-if keepAlive ~= '0' and not (find(keepAlive, '^%d+$') and #keepAlive < 16) then
+-- PEXPIRE and DECRBY take no leading zeros, and their errors would come when the permits are taken already.
+if keepAlive ~= '0' and not (find(keepAlive, '^[1-9]%d*$') and #keepAlive < 16) then
   return {3, 1, 'keepAliveTime', keepAlive}
 end
 local valueAt, permitsAt = 2, 4
@@ -46,7 +48,7 @@ end
 local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
 local stored = redis.call('GET', valueKey)
 local value = stored and tonumber(stored)
-if stored and not find(stored, '^%-?%d+$') then
+if stored and stored ~= '0' and not (find(stored, '^%-?[1-9]%d*$') and value >= -9007199254740992) then
   return {3, valueAt, '', stored}
 end
 local nowText = ARGV[1]
@@ -125,13 +127,13 @@ end
 -- Answers requests for permits, in their order.
 -- ARGV[2] the permits of all requests together
 -- ARGV[3] the member for a grant of them all
--- ARGV[4] the requests, with equal neighbours told once: '1*200 3*1'; absent for a single one
+-- ARGV[4] the requests, with equal neighbours told once: '1*200 3*1'; absent or '' for a single one
 -- ARGV[5] letters: d tells rate and reset even where all is granted, w tells waits,
 --         o keeps the order: behind a request that is not granted none is
 -- Replies with the permits left where all were granted (and no d), else
 --   {0, left, rate, reset, answers, wait, permits, wait, permits, ...}
 -- reset: milliseconds until the newest grant leaves the window, 0 without d
--- answers: a letter for each request: g granted, n not now, x more than the rate
+-- answers: a letter for each request: g granted, n not now, x more than the rate; or '*', all granted
 -- wait, permits: so many permits come back after so many milliseconds; only as many pairs as the requests that
 --         were not granted need (all, for o), and at most a page of them
 local total, granted, flags = tonumber(ARGV[2]), 0, ARGV[5] or ''
@@ -146,7 +148,11 @@ local want = 0
 if granted == 0 then
   answers = {}
   local shut, ordered = false, find(flags, 'o', 1, true)
-  for text, times in string.gmatch(ARGV[4] or ARGV[2] .. '*1', '(%d+)%*(%d+)') do
+  local runs = ARGV[4]
+  if not runs or runs == '' then
+    runs = ARGV[2] .. '*1'
+  end
+  for text, times in string.gmatch(runs, '(%d+)%*(%d+)') do
     local n, got = tonumber(text), 0
     times = tonumber(times)
     if n > rate then
@@ -196,7 +202,7 @@ elseif dirty then
 end
 local reply = value
 if answers or find(flags, 'd', 1, true) then
-  reply = {0, value, rate, 0, table.concat(answers or {})}
+  reply = {0, value, rate, 0, answers and table.concat(answers) or '*'}
   if find(flags, 'd', 1, true) then
     local newest = redis.call('ZRANGE', permitsKey, -1, -1, 'WITHSCORES')[2]
     if newest then

@@ -41,8 +41,6 @@ const (
 	abandoned                     // the caller has gone: what arrives for it goes back
 )
 
-var requests = sync.Pool{New: func() any { return &request{done: make(chan struct{}, 1)} }}
-
 // gate gathers the callers of one limiter's name while calls for it are under way. It exists only for so long.
 // Client.mu guards it.
 type gate struct {
@@ -51,20 +49,30 @@ type gate struct {
 	gathering bool       // a call is about to take waiting along
 }
 
-var gates = sync.Pool{New: func() any { return new(gate) }}
+// pools keep what a call needs for the calls after it. They are a Client's own: a channel made in a synctest bubble
+// must not come up in another one.
+type pools struct {
+	requests, gates, flights sync.Pool
+}
+
+func (p *pools) init() {
+	p.requests.New = func() any { return &request{done: make(chan struct{}, 1)} }
+	p.gates.New = func() any { return new(gate) }
+	p.flights.New = func() any { return &flight{args: make([]string, 0, cursorArg+1)} }
+}
 
 // tryAcquire asks for permits once, together with whoever asks at the same moment.
 func (l *Limiter) tryAcquire(ctx context.Context, permits int64, detail bool) (Decision, error) {
 	if err := l.checkAcquire(ctx, permits); err != nil {
 		return Decision{}, err
 	}
-	r := requests.Get().(*request)
-	r.permits, r.detail = permits, detail
 	c := l.client
+	r := c.pools.requests.Get().(*request)
+	r.permits, r.detail = permits, detail
 	c.mu.Lock()
 	g := c.gates[l.keys[configKey]]
 	if g == nil {
-		g = gates.Get().(*gate)
+		g = c.pools.gates.Get().(*gate)
 		c.gates[l.keys[configKey]] = g
 	}
 	g.waiting = append(g.waiting, r)
@@ -93,7 +101,7 @@ func (l *Limiter) tryAcquire(ctx context.Context, permits int64, detail bool) (D
 	}
 	decision, err := r.decision, r.err
 	*r = request{done: r.done}
-	requests.Put(r)
+	c.pools.requests.Put(r)
 	return decision, err
 }
 
@@ -112,7 +120,7 @@ func (c *Client) abandon(r *request) bool {
 // it sends once and leaves the rest to a goroutine of its own, since the caller has its answer by then.
 func (l *Limiter) fly(ctx context.Context, g *gate, caller bool) {
 	c := l.client
-	f := flights.Get().(*flight)
+	f := c.pools.flights.Get().(*flight)
 	for again := true; again; {
 		c.gather(g)
 		c.mu.Lock()
@@ -132,7 +140,7 @@ func (l *Limiter) fly(ctx context.Context, g *gate, caller bool) {
 			g.gathering = true
 		} else if g.calls--; g.calls == 0 {
 			delete(c.gates, l.keys[configKey])
-			gates.Put(g)
+			c.pools.gates.Put(g)
 		}
 		c.mu.Unlock()
 		f.wake()
@@ -142,7 +150,7 @@ func (l *Limiter) fly(ctx context.Context, g *gate, caller bool) {
 		}
 		l.giveBack(ctx, lost)
 	}
-	flights.Put(f)
+	c.pools.flights.Put(f)
 }
 
 // gather lets the callers that are about to join do so: those that the last reply woke, mostly.
@@ -206,8 +214,6 @@ type returning struct {
 	after   time.Duration
 	permits int64
 }
-
-var flights = sync.Pool{New: func() any { return &flight{args: make([]string, 0, cursorArg+1)} }}
 
 // acquire asks for the permits of a batch and answers its requests.
 func (l *Limiter) acquire(ctx context.Context, f *flight) error {
@@ -320,6 +326,9 @@ func (f *flight) grantAll() {
 	}
 }
 
+// allGranted stands for the letters of a batch of which every request was granted.
+const allGranted = "*"
+
 // answer answers a batch from a reply that tells the requests apart.
 func (l *Limiter) answer(f *flight, reply []rueidis.RedisMessage) error {
 	const head = 5
@@ -336,7 +345,7 @@ func (l *Limiter) answer(f *flight, reply []rueidis.RedisMessage) error {
 	}
 	free, rate, reset := numbers[1], numbers[2], millis(numbers[3])
 	letters, err := reply[head-1].ToString()
-	if err != nil || letters != "" && len(letters) != len(f.batch) {
+	if err != nil || letters != allGranted && len(letters) != len(f.batch) {
 		return l.unexpected(reply[head-1])
 	}
 	for pair := head; pair < len(reply); pair += 2 {
@@ -351,7 +360,7 @@ func (l *Limiter) answer(f *flight, reply []rueidis.RedisMessage) error {
 		f.returns = append(f.returns, returning{millis(after), permits})
 	}
 	f.free = free
-	if letters == "" {
+	if letters == allGranted {
 		f.grantAll()
 	} else {
 		left := free

@@ -1,0 +1,67 @@
+// Package rratelimiter is Redisson's RRateLimiter for Go, on rueidis. A Go program and a Java program that open the
+// same limiter name on the same Redis share one limit: the same keys, the same bytes, the same answers.
+//
+// # Model
+//
+// A limiter has a [Rate]: so many permits in an interval. Every grant is kept in Redis with its time, and its permits
+// come back once the interval has passed since, each grant by itself: the window slides. No window of one interval
+// ever holds more than the rate.
+//
+// A rate is [Overall], one for all clients together, or [PerClient], one for each [Client] (in Java: for each Redisson
+// instance) by its ID.
+//
+// [Limiter.TryAcquire] and [Limiter.Take] ask once and never wait. [Limiter.Acquire] and [Limiter.TryAcquireWithin]
+// wait, and those who wait for one limiter on one Client stand in one line: first come first served, a large request
+// before smaller ones behind it. Between processes there is no order.
+//
+// # Sharing calls
+//
+// Callers that ask one limiter at the same moment through one Client go to Redis together, whichever [Limiter] value
+// they hold. Each has its own answer and its own error, in the order in which they came. A lone caller goes at once.
+//
+// # Keys
+//
+// The configuration of the limiter "name" is the hash "name". Its state is "{name}:value", the free permits, and
+// "{name}:permits", the grants; for PerClient limiters each client has a pair of its own, with its ID behind the key.
+// In a name that contains "{" the braces are the caller's: "{tenant7}:minute" has its state in "{tenant7}:minute:value"
+// and "{tenant7}:minute:permits".
+//
+// An unused limiter stays in Redis unless its Rate has a KeepAlive or [Limiter.Expire] was called. State of this client
+// under a PerClient limiter without either goes by itself once it has been unused for an interval. Give keepAlive to
+// limiters that are made for each user or each request.
+//
+// # Clocks
+//
+// A grant is dated by the clock of the host that asks, as Redisson does, so that a Go process counts as one more
+// Redisson instance. Keep the hosts' clocks synchronised: a host whose clock is ahead of the others by d sees grants
+// leave the window d too early, and the grants that it makes leave d late for the others.
+//
+//   - A clock that jumps back makes grants stay longer, by as much as it jumped. Nothing fails.
+//   - A clock that is ahead by an hour takes the permits of the others an hour too early, once, and theirs from it
+//     stay an hour longer. Even then no more than the rate is granted at once.
+//
+// [WithServerTime] dates grants by the server's clock: then the skew between Go hosts does not matter. Java clients
+// of the same limiter go on to use theirs. After a failover the clock is the new master's.
+//
+// # Redis Cluster
+//
+// All keys of a limiter share a slot if its name has no braces, or one hash tag that is not empty. Any other name is
+// refused with [ErrCrossSlot] before anything is sent, where Redisson fails with CROSSSLOT. Rename and Copy work within
+// a slot.
+//
+// # Contexts
+//
+// Every call ends as soon as its context does. What had been sent by then may still be carried out. Permits that
+// arrive for an acquire whose caller has gone are released.
+//
+// # Errors
+//
+// Wrong arguments, and names that cannot work, are refused before Redis is asked: [ErrInvalidPermits],
+// [ErrInvalidRate], [ErrInvalidName], [ErrInvalidOption], [ErrCrossSlot], [ErrNoClient]. A limiter without a rate is
+// [ErrNotInitialized], more permits than the rate [ErrPermitsExceedRate]. Keys that hold something that is no
+// limiter's are a [*StateError], which names key and field. Everything else comes from Redis or the way to it and is
+// wrapped: *rueidis.RedisError for what the server said.
+//
+// No script call is ever sent a second time after its reply was lost, since it may have been carried out. The permits
+// of such a call return after the interval.
+package rratelimiter

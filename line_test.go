@@ -1,0 +1,232 @@
+package rratelimiter
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// queue starts waiters one after another and tells when each was served, in seconds, or that it was not.
+type queue struct {
+	*bubble
+	start time.Time
+	done  sync.WaitGroup
+	mu    sync.Mutex
+	log   []string
+}
+
+func (q *queue) wait(l *Limiter, who string, permits int64, timeout time.Duration) {
+	q.done.Go(func() {
+		ctx := q.Context()
+		if timeout > 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, timeout)
+			defer cancel()
+		}
+		q.say(who, l.Acquire(ctx, permits))
+	})
+	synctest.Wait()
+}
+
+func (q *queue) say(who string, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	at := time.Since(q.start).Round(time.Millisecond).Seconds()
+	if err != nil {
+		q.log = append(q.log, fmt.Sprintf("%s failed at %gs", who, at))
+		return
+	}
+	q.log = append(q.log, fmt.Sprintf("%s at %gs", who, at))
+}
+
+func inQueue(t *testing.T, rate Rate, test func(q *queue, l *Limiter)) {
+	inBubble(t, func(b *bubble) {
+		q := &queue{bubble: b}
+		l := b.limiter(rate)
+		q.start = time.Now()
+		test(q, l)
+		q.done.Wait()
+		synctest.Wait()
+		assert.Empty(b, l.client.lines)
+		assert.Empty(b, l.client.gates)
+	})
+}
+
+// TestFirstComeFirstServed: a large request at the head is served before smaller ones behind it.
+func TestFirstComeFirstServed(t *testing.T) {
+	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *queue, l *Limiter) {
+		for range 10 { // one permit comes back a second, from the 10th on
+			q.take(l, 1)
+			time.Sleep(second)
+		}
+		q.start = time.Now().Add(-10 * second)
+		q.wait(l, "a", 1, 0)
+		q.wait(l, "large", 3, 0)
+		q.wait(l, "b", 1, 0)
+		q.wait(l, "c", 2, 0)
+		q.full(l, 1)
+		q.done.Wait()
+		assert.Equal(t, []string{"a at 10s", "large at 13s", "b at 14s", "c at 16s"}, q.log)
+	})
+}
+
+// TestTheLineAsksOnceForAPermit, however many stand in it: the head asks when it could be served, nobody else does.
+func TestTheLineAsksOnceForAPermit(t *testing.T) {
+	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *queue, l *Limiter) {
+		for range 10 {
+			q.take(l, 1)
+			time.Sleep(second)
+		}
+		before := q.scripts.Load()
+		for i := range 100 {
+			q.wait(l, fmt.Sprint(i), 1, 0)
+		}
+		q.done.Wait()
+		assert.LessOrEqual(t, q.scripts.Load()-before, int64(102))
+	})
+	t.Run("all return together", func(t *testing.T) {
+		inQueue(t, Rate{Permits: 50, Interval: 10 * second}, func(q *queue, l *Limiter) {
+			q.take(l, 50)
+			before := q.scripts.Load()
+			for i := range 100 {
+				q.wait(l, fmt.Sprint(i), 1, 0)
+			}
+			q.done.Wait()
+			assert.LessOrEqual(t, q.scripts.Load()-before, int64(4))
+			assert.Len(t, q.log, 100)
+		})
+	})
+}
+
+func TestWhoWouldWaitInVainIsToldAtOnce(t *testing.T) {
+	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *queue, l *Limiter) {
+		ctx := q.Context()
+		q.take(l, 10)
+		ok, err := l.TryAcquireWithin(ctx, 1, 9*second)
+		require.NoError(t, err)
+		assert.False(t, ok)
+
+		short, cancel := context.WithTimeout(ctx, 9*second)
+		defer cancel()
+		err = l.Acquire(short, 1)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Contains(t, err.Error(), "10s at the earliest")
+		ok, err = l.TryAcquireWithin(short, 1, time.Minute)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.False(t, ok)
+		assert.Zero(t, time.Since(q.start).Round(time.Millisecond))
+
+		// Behind others it is their permits that count: the 10 that come back are theirs.
+		q.wait(l, "first", 6, 0)
+		q.wait(l, "second", 6, 0)
+		ok, err = l.TryAcquireWithin(ctx, 1, 9*second)
+		require.NoError(t, err)
+		assert.False(t, ok)
+		assert.Zero(t, time.Since(q.start).Round(time.Millisecond))
+		ok, err = l.TryAcquireWithin(ctx, 1, 21*second)
+		require.NoError(t, err)
+		assert.True(t, ok)
+		q.done.Wait()
+		assert.Equal(t, []string{"first at 10s", "second at 20s"}, q.log)
+	})
+}
+
+// TestATimeoutBelowARoundTripIsNoReasonToWasteTheAnswer.
+func TestATimeoutBelowARoundTripIsNoReasonToWasteTheAnswer(t *testing.T) {
+	inQueue(t, Rate{Permits: 1, Interval: 10 * second}, func(q *queue, l *Limiter) {
+		q.latency.Store(int64(100 * time.Millisecond))
+		ok, err := l.TryAcquireWithin(q.Context(), 1, time.Millisecond)
+		require.NoError(t, err)
+		assert.True(t, ok)
+		ok, err = l.TryAcquireWithin(q.Context(), 1, time.Millisecond)
+		require.NoError(t, err)
+		assert.False(t, ok)
+	})
+}
+
+// TestWhoLeavesTheLineHoldsNobodyUp.
+func TestWhoLeavesTheLineHoldsNobodyUp(t *testing.T) {
+	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *queue, l *Limiter) {
+		q.take(l, 5)
+		ctx, cancel := context.WithCancel(q.Context())
+		q.done.Go(func() { q.say("large", l.Acquire(ctx, 8)) })
+		synctest.Wait()
+		q.wait(l, "small", 4, 0)
+		time.Sleep(second)
+		cancel()
+		synctest.Wait()
+		assert.ElementsMatch(t, []string{"large failed at 1s", "small at 1s"}, q.log)
+		q.free(l, 1)
+	})
+}
+
+// TestPermitsForAWaiterThatHasGoneGoBack.
+func TestPermitsForAWaiterThatHasGoneGoBack(t *testing.T) {
+	inQueue(t, Rate{Permits: 10, Interval: time.Hour}, func(q *queue, l *Limiter) {
+		q.latency.Store(int64(100 * time.Millisecond))
+		ctx, cancel := context.WithCancel(q.Context())
+		time.AfterFunc(50*time.Millisecond, cancel)
+		assert.ErrorIs(t, l.Acquire(ctx, 7), context.Canceled)
+		time.Sleep(second)
+		q.free(l, 10)
+	})
+}
+
+// TestPermitsThatThisClientGivesBackServeTheLineAtOnce.
+func TestPermitsThatThisClientGivesBackServeTheLineAtOnce(t *testing.T) {
+	inQueue(t, Rate{Permits: 10, Interval: time.Hour}, func(q *queue, l *Limiter) {
+		q.take(l, 10)
+		q.wait(l, "a", 4, 0)
+		q.wait(l, "b", 4, 0)
+		time.Sleep(second)
+		require.NoError(t, l.Release(q.Context(), 5))
+		time.Sleep(second)
+		require.NoError(t, l.SetRate(q.Context(), Rate{Permits: 14, Interval: time.Hour}, KeepState()))
+		q.done.Wait()
+		assert.Equal(t, []string{"a at 1s", "b at 2s"}, q.log)
+	})
+}
+
+func TestALineEndsWithItsLimiter(t *testing.T) {
+	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *queue, l *Limiter) {
+		q.take(l, 10)
+		q.wait(l, "a", 1, 0)
+		q.wait(l, "b", 1, 0)
+		_, err := l.Delete(q.Context())
+		require.NoError(t, err)
+		q.done.Wait()
+		assert.ElementsMatch(t, []string{"a failed at 10s", "b failed at 10s"}, q.log)
+		assert.ErrorIs(t, l.Acquire(q.Context(), 1), ErrNotInitialized)
+	})
+}
+
+func TestARequestAboveTheRateDoesNotHoldUpTheLine(t *testing.T) {
+	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *queue, l *Limiter) {
+		q.latency.Store(int64(100 * time.Millisecond))
+		q.wait(l, "a", 1, 0)
+		q.wait(l, "above", 11, 0)
+		q.wait(l, "b", 1, 0)
+		q.done.Wait()
+		assert.ElementsMatch(t, []string{"a at 0.1s", "above failed at 0.2s", "b at 0.2s"}, q.log)
+	})
+}
+
+// TestTheLineGoesOnAfterAnError: those whose call failed are told, those who came later are asked for.
+func TestTheLineGoesOnAfterAnError(t *testing.T) {
+	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *queue, l *Limiter) {
+		q.latency.Store(int64(100 * time.Millisecond))
+		q.redis.SetError("OOM")
+		q.wait(l, "a", 1, 0)
+		time.AfterFunc(150*time.Millisecond, func() { q.redis.SetError("") })
+		time.Sleep(10 * time.Millisecond)
+		q.wait(l, "b", 1, 0)
+		q.done.Wait()
+		assert.Equal(t, []string{"a failed at 0.1s", "b at 0.2s"}, q.log)
+	})
+}

@@ -1,0 +1,160 @@
+package rratelimiter
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// crowd starts callers one after another, so that their order of arrival is known, and gives their answers.
+func crowd(b *bubble, callers int, call func(caller int) (Decision, error)) (answers []Decision, errs []error) {
+	answers, errs = make([]Decision, callers), make([]error, callers)
+	var done sync.WaitGroup
+	for i := range callers {
+		done.Go(func() { answers[i], errs[i] = call(i) })
+		synctest.Wait()
+	}
+	done.Wait()
+	return answers, errs
+}
+
+// TestCallersShareCalls: while as many calls as may be are in flight, everybody else goes in the next one, and each
+// gets the answer that belongs to its place.
+func TestCallersShareCalls(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(Rate{Permits: 100, Interval: time.Minute})
+		other := l.client.Limiter("limiter")
+		before := b.scripts.Load()
+		b.latency.Store(int64(10 * time.Millisecond))
+		answers, errs := crowd(b, 150, func(i int) (Decision, error) {
+			if i%2 == 0 {
+				return other.Take(b.Context(), 1)
+			}
+			return l.Take(b.Context(), 1)
+		})
+		for i := range answers {
+			require.NoError(b, errs[i])
+			assert.Equal(b, i < 100, answers[i].Allowed, "caller %d", i)
+			assert.EqualValues(b, max(0, 99-i), answers[i].Remaining, "caller %d", i)
+			assert.EqualValues(b, 100, answers[i].Limit)
+		}
+		assert.EqualValues(b, maxCalls+1, b.scripts.Load()-before, "script calls")
+		members, err := b.redis.ZMembers("{limiter}:permits")
+		require.NoError(b, err)
+		assert.LessOrEqual(b, len(members), maxCalls+1, "the granted requests of a call are one member")
+		assert.Empty(b, l.client.gates)
+	})
+}
+
+// TestALargeRequestDoesNotHoldUpSmallerOnes: who does not wait does not stand in line.
+func TestALargeRequestDoesNotHoldUpSmallerOnes(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(Rate{Permits: 10, Interval: time.Minute})
+		b.latency.Store(int64(10 * time.Millisecond))
+		wants := []int64{1, 1, 1, 1, 1, 1, 1, 1 /* their calls, and in the next: */, 5, 1, 11, 2, 1, 1}
+		answers, errs := crowd(b, len(wants), func(i int) (Decision, error) { return l.Take(b.Context(), wants[i]) })
+		var got string
+		for i := range wants {
+			switch {
+			case errs[i] != nil:
+				assert.ErrorIs(b, errs[i], ErrPermitsExceedRate)
+				got += "x"
+			case answers[i].Allowed:
+				got += "g"
+			default:
+				got += "n"
+			}
+		}
+		assert.Equal(b, "ggggggggngxngn", got)
+	})
+}
+
+// TestACancelledCallerLosesNoPermits: what arrives for it goes back.
+func TestACancelledCallerLosesNoPermits(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(Rate{Permits: 100, Interval: time.Hour})
+		b.latency.Store(int64(10 * time.Millisecond))
+		before := b.scripts.Load()
+		_, errs := crowd(b, 40, func(i int) (Decision, error) {
+			ctx, cancel := context.WithCancel(b.Context())
+			defer cancel()
+			if i%4 == 3 {
+				// Some while their call is in flight, the others before it begins.
+				time.AfterFunc(5*time.Millisecond, cancel)
+			}
+			return l.Take(ctx, 2)
+		})
+		for i, err := range errs {
+			if i%4 == 3 {
+				assert.ErrorIs(b, err, context.Canceled, "caller %d", i)
+			} else {
+				assert.NoError(b, err, "caller %d", i)
+			}
+		}
+		time.Sleep(time.Second)
+		b.free(l, 100-2*30)
+		calls := b.scripts.Load() - before - 1
+		assert.EqualValues(b, maxCalls+1+2, calls, "the calls, and two releases of what came for those who had gone")
+	})
+}
+
+// TestEachCallerHasTheErrorOfItsCall, and the next one works again.
+func TestEachCallerHasTheErrorOfItsCall(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(Rate{Permits: 100, Interval: time.Minute})
+		b.latency.Store(int64(10 * time.Millisecond))
+		b.redis.SetError("LOADING Redis is loading the dataset in memory")
+		_, errs := crowd(b, 20, func(int) (Decision, error) { return l.Take(b.Context(), 1) })
+		for _, err := range errs {
+			assert.ErrorContains(b, err, "LOADING")
+		}
+		b.redis.SetError("")
+		b.take(l, 100)
+		assert.Empty(b, l.client.gates)
+	})
+}
+
+// TestRequestsThatNoCallCanAddUp go in several.
+func TestRequestsThatNoCallCanAddUp(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(Rate{Permits: 10, Interval: time.Minute})
+		b.latency.Store(int64(10 * time.Millisecond))
+		_, errs := crowd(b, 20, func(i int) (Decision, error) {
+			if i%2 == 0 {
+				return l.Take(b.Context(), 1)
+			}
+			return l.Take(b.Context(), maxPermits)
+		})
+		for i, err := range errs {
+			if i%2 == 0 {
+				assert.NoError(b, err)
+			} else {
+				assert.ErrorIs(b, err, ErrPermitsExceedRate)
+			}
+		}
+		b.full(l, 1)
+	})
+}
+
+// TestNothingIsKeptOfNamesThatAreNotInUse: a limiter for each of many users costs no memory here.
+func TestNothingIsKeptOfNamesThatAreNotInUse(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		c := New(b.conn)
+		for i := range 100 {
+			l := c.Limiter(fmt.Sprintf("user:%d", i))
+			require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 1, Interval: time.Second}))
+			b.take(l, 1)
+			b.full(l, 1)
+			require.NoError(b, l.Acquire(b.Context(), 1))
+		}
+		synctest.Wait()
+		assert.Empty(b, c.gates)
+		assert.Empty(b, c.lines)
+	})
+}
