@@ -79,15 +79,35 @@ func (l *Ledger) Failed(err error, n int64) {
 	defer l.mu.Unlock()
 	if kind == "" || kind == Unclassified {
 		kind = Unclassified
-		const keep = 10
-		if len(l.unclassified) < keep {
-			l.unclassified = append(l.unclassified, err)
-		}
+		l.keep(err)
 	}
+	l.count(kind, n)
+}
+
+func (l *Ledger) count(kind string, n int64) {
 	if l.errors == nil {
 		l.errors = make(map[string]int64)
 	}
 	l.errors[kind] += n
+}
+
+// keep remembers errors as long as they are few.
+func (l *Ledger) keep(errs ...error) {
+	const most = 10
+	l.unclassified = append(l.unclassified, errs[:min(len(errs), most-len(l.unclassified))]...)
+}
+
+// Merge books all that another ledger of the same run holds, its errors under the kinds that they have there.
+func (l *Ledger) Merge(other *Ledger) {
+	grants, denials, kinds, unclassified := other.Grants(), other.Denials(), other.Errors(), other.Unclassified()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.grants = append(l.grants, grants...)
+	l.denials += denials
+	for kind, n := range kinds {
+		l.count(kind, n)
+	}
+	l.keep(unclassified...)
 }
 
 // Grants gives a copy of all grants, in the order in which they were booked.

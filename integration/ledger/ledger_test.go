@@ -126,6 +126,29 @@ func TestErrorsAreCountedByKind(t *testing.T) {
 	require.Len(t, l.Unclassified(), 1)
 }
 
+func TestMerge(t *testing.T) {
+	one := New(func(err error) string {
+		if errors.Is(err, context.Canceled) {
+			return "canceled"
+		}
+		return ""
+	})
+	one.Granted(grant(0, 0, 3))
+	one.Denied(4)
+	one.Failed(context.Canceled, 5)
+	one.Failed(errors.New("odd"), 20)
+	var all Ledger
+	all.Granted(grant(1, 1, 2))
+	all.Failed(errors.New("strange"), 1)
+	for range 11 {
+		all.Merge(one)
+	}
+	require.Len(t, all.Grants(), 12)
+	require.Equal(t, int64(44), all.Denials())
+	require.Equal(t, map[string]int64{"canceled": 55, Unclassified: 221}, all.Errors())
+	require.Len(t, all.Unclassified(), 10, "the first few")
+}
+
 func TestConcurrentUse(t *testing.T) {
 	var l Ledger
 	var wg sync.WaitGroup
