@@ -17,7 +17,7 @@ const redissonVersion = "4.7.0"
 type bench struct {
 	redis  *servers.Server
 	server *server
-	link   *link
+	link   *child
 	rounds int
 	warmup time.Duration
 	length time.Duration // of what is measured after the warm-up
@@ -25,6 +25,8 @@ type bench struct {
 	redisson *oracle.Redisson
 	script   *acquireScript
 	warm     map[string]bool // the ways of calling for which the JVM has compiled its code
+
+	crowdsSeen int // so that no crowd meets the limiter of another one
 }
 
 func openBench(ctx context.Context) (*bench, error) {
@@ -33,10 +35,10 @@ func openBench(ctx context.Context) (*bench, error) {
 		return nil, err
 	}
 	b := &bench{redis: redis, warm: make(map[string]bool)}
-	client, err := dial(redis.Addr())
+	client, err := dialPatient(redis.Addr())
 	if err == nil {
 		b.server = &server{client}
-		b.link, err = openLink(redis.Addr())
+		b.link, err = openChild("link " + redis.Addr())
 	}
 	if err != nil {
 		return nil, errors.Join(err, b.close())

@@ -1,57 +1,15 @@
 package main
 
 import (
-	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
-	"os/exec"
-	"strings"
 	"time"
 )
 
-// linkEnv makes the program be a slow link to the address that it holds, instead of a benchmark. The link is a process of its own,
-// so that what it costs is not counted as a client's.
-const linkEnv = "BENCHMARK_LINK_TO"
-
-// oneWay is how long the link takes a byte to the other end: half of its round trip.
+// oneWay is how long the slow link takes a byte to the other end: half of its round trip.
 const oneWay = time.Millisecond
-
-type link struct {
-	addr  string
-	cmd   *exec.Cmd
-	stdin io.Closer
-}
-
-func openLink(target string) (*link, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	l := &link{cmd: exec.Command(self)}
-	l.cmd.Env = append(os.Environ(), linkEnv+"="+target)
-	l.cmd.Stderr = os.Stderr
-	if l.stdin, err = l.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	stdout, err := l.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := l.cmd.Start(); err != nil {
-		return nil, err
-	}
-	line, err := bufio.NewReader(stdout).ReadString('\n')
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("the slow link did not start: %w", err), l.close())
-	}
-	l.addr = strings.TrimSpace(line)
-	return l, nil
-}
-
-func (l *link) close() error { return errors.Join(l.stdin.Close(), l.cmd.Wait()) }
 
 // serveLink is the link's process. It ends with its standard input.
 func serveLink(target string) error {

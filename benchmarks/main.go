@@ -11,14 +11,16 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
 )
 
 func main() {
-	if target := os.Getenv(linkEnv); target != "" {
-		exit(serveLink(target))
+	if role := os.Getenv(childEnv); role != "" {
+		exit(serveChild(role))
 	}
 	exit(run(os.Args[1:]))
 }
@@ -39,6 +41,8 @@ func run(args []string) error {
 	warmup := flags.Float64("warmup", 0.3, "seconds that a side runs before it is measured")
 	only := flags.String("only", "", "sides to measure, by comma: "+keys(sides))
 	part := flags.String("part", "", "parts to measure, by comma: "+strings.Join(partNames(), ", "))
+	grants := flags.Int("grants", 1_000_000, "how many grants leave the window at once, and how many the memory is measured of")
+	out := flags.String("out", "", "folder that performance.md and its plots are written to; docs where nothing is left out, else they are printed")
 	callers := flags.String("callers", "", "numbers of callers to measure, by comma")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -49,7 +53,7 @@ func run(args []string) error {
 		setUnless(flags, "only", func() { *only = "ours,script,empty" })
 		setUnless(flags, "part", func() { *part = "granting,denying,link,script" })
 	}
-	p := plan{only: list(*only), parts: list(*part), callers: list(*callers)}
+	p := plan{only: list(*only), parts: list(*part), callers: list(*callers), grants: *grants}
 	if err := p.check(); err != nil {
 		return err
 	}
@@ -63,7 +67,56 @@ func run(args []string) error {
 	b.rounds = *rounds
 	b.length = time.Duration(*seconds * float64(time.Second))
 	b.warmup = time.Duration(*warmup * float64(time.Second))
-	return errors.Join(p.run(ctx, b), b.close())
+	r, err := p.run(ctx, b)
+	if err := errors.Join(err, b.close()); err != nil {
+		return err
+	}
+	r.Command = strings.Join(append([]string{"go run ./benchmarks/..."}, args...), " ")
+	everything := len(p.only)+len(p.parts)+len(p.callers) == 0
+	switch {
+	case *out == "" && everything:
+		if *out, err = docs(); err != nil {
+			return err
+		}
+		fallthrough
+	case *out != "":
+		err = r.write(*out)
+	default:
+		var text string
+		text, err = r.document()
+		fmt.Print(text)
+	}
+	return errors.Join(err, r.refusals())
+}
+
+// docs is the folder of the repository's documents, which stands beside this one.
+func docs() (string, error) {
+	_, self, _, _ := runtime.Caller(0)
+	root := filepath.Dir(filepath.Dir(self))
+	if _, err := os.Stat(filepath.Join(root, "go.work")); err != nil {
+		return "", fmt.Errorf("the repository is not where this program was compiled, name a folder with -out: %w", err)
+	}
+	return filepath.Join(root, "docs"), nil
+}
+
+// refusals is an error where a run of this library, or of what it is compared with, was not what was meant to be measured.
+func (r *results) refusals() error {
+	var errs []error
+	for _, run := range r.runs {
+		for _, key := range references {
+			if why := run.refused(key); why != "" {
+				errs = append(errs, fmt.Errorf("%s, %s: not reported: %s", run.title, key, why))
+			}
+		}
+	}
+	for _, c := range r.crowds {
+		for _, f := range c.figures["ours"] {
+			if f.refused != "" {
+				errs = append(errs, fmt.Errorf("a waiting crowd, %s: not reported: %s", c.name, f.refused))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func setUnless(flags *flag.FlagSet, name string, set func()) {

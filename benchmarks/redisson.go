@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"os/exec"
+	"strings"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/integration/oracle"
@@ -45,4 +47,14 @@ func openRedisson(mode string) func(context.Context, *bench, load) (*session, er
 			close: func() {},
 		}, nil
 	}
+}
+
+// javaVersion is that of the java command, as it tells itself.
+func javaVersion() string {
+	output, err := exec.Command("java", "-version").CombinedOutput()
+	if err != nil {
+		return "an unknown JVM"
+	}
+	line, _, _ := strings.Cut(string(output), "\n")
+	return strings.ReplaceAll(line, `"`, "")
 }

@@ -36,17 +36,16 @@ var (
 func scenarios() []scenario {
 	var all []scenario
 	for _, kind := range []struct {
-		part   string
 		limit  limit
 		expect expectation
-	}{{"granting", generous, allGranted}, {"denying", scarce, allDenied}} {
+	}{{generous, allGranted}, {scarce, allDenied}} {
 		for _, callers := range []int{1, 2, 4, 8, 16, 64, 256, 2048} {
 			who := references
 			if slices.Contains([]int{1, 16, 256, 2048}, callers) {
 				who = everybody
 			}
 			all = append(all, scenario{
-				part: kind.part, title: fmt.Sprintf("%s, %d callers", kind.part, callers), sides: who,
+				part: kind.expect.String(), title: kind.expect.String() + ", " + callersText(callers), sides: who,
 				load: load{callers: callers, names: names(1), maxPermits: 1, limit: kind.limit, expect: kind.expect},
 			})
 		}
@@ -54,11 +53,10 @@ func scenarios() []scenario {
 	for _, kind := range []struct {
 		limit  limit
 		expect expectation
-		name   string
-	}{{generous, allGranted, "granting"}, {scarce, allDenied, "denying"}} {
+	}{{generous, allGranted}, {scarce, allDenied}} {
 		for _, callers := range []int{16, 256, 2048} {
 			all = append(all, scenario{
-				part: "link", title: fmt.Sprintf("2 ms link, %s, %d callers", kind.name, callers), slow: true, sides: references,
+				part: "link", title: fmt.Sprintf("2 ms link, %s, %d callers", kind.expect, callers), slow: true, sides: references,
 				load: load{callers: callers, names: names(1), maxPermits: 1, limit: kind.limit, expect: kind.expect},
 			})
 		}
@@ -83,6 +81,7 @@ func scenarios() []scenario {
 // plan is what of all that is measured in this run; empty lists mean everything.
 type plan struct {
 	only, parts, callers []string
+	grants               int // how many leave the window at once, and how many the memory is measured of
 }
 
 func (p plan) check() error {
@@ -142,36 +141,85 @@ func (b *bench) compare(ctx context.Context, s scenario) (runs, error) {
 	return r, nil
 }
 
-func (p plan) run(ctx context.Context, b *bench) error {
-	var done []runs
+// run measures what the plan includes.
+func (p plan) run(ctx context.Context, b *bench) (*results, error) {
+	r := &results{Rounds: b.rounds, Seconds: b.length.Seconds(), Warmup: b.warmup.Seconds()}
 	for _, s := range p.scenarios() {
-		fmt.Fprintf(os.Stderr, "%s ...\n", s.title)
-		r, err := b.compare(ctx, s)
+		progress(s.title)
+		compared, err := b.compare(ctx, s)
 		if err != nil {
-			return err
+			return r, err
 		}
-		done = append(done, r)
-		fmt.Println(r.table())
+		r.runs = append(r.runs, compared)
 	}
-	if p.includes("script") {
-		fmt.Fprintln(os.Stderr, "the script's time ...")
+	for _, part := range parts {
+		if !p.includes(part.name) {
+			continue
+		}
+		progress(part.name)
+		if err := part.measure(ctx, b, p, r); err != nil {
+			return r, err
+		}
+	}
+	var err error
+	r.Machine, err = b.machine(ctx)
+	return r, err
+}
+
+// parts are what is measured besides scenarios.
+var parts = []struct {
+	name    string
+	measure func(ctx context.Context, b *bench, p plan, r *results) error
+}{
+	{"crowd", func(ctx context.Context, b *bench, p plan, r *results) (err error) {
+		r.crowds, err = b.crowds(ctx, p.only)
+		return err
+	}},
+	{"script", func(ctx context.Context, b *bench, _ plan, r *results) error {
 		times, err := b.scriptTimes(ctx)
-		if err != nil {
-			return err
+		r.script = &times
+		return err
+	}},
+	{"leaving", func(ctx context.Context, b *bench, p plan, r *results) error {
+		leaving, err := b.leaving(ctx, p.grants)
+		r.leaving = &leaving
+		return err
+	}},
+	{"memory", func(ctx context.Context, b *bench, p plan, r *results) (err error) {
+		r.memory, err = b.memory(ctx, int64(p.grants))
+		return err
+	}},
+	{"allocations", func(ctx context.Context, b *bench, _ plan, r *results) (err error) {
+		r.allocations, err = b.allocations(ctx)
+		return err
+	}},
+	{"costs", func(ctx context.Context, b *bench, _ plan, r *results) error {
+		for _, callers := range []int{1, 256} {
+			c, err := b.costs(ctx, callers)
+			if err != nil {
+				return err
+			}
+			r.costs = append(r.costs, c)
 		}
-		fmt.Println(times.table())
-	}
-	return nil
+		return nil
+	}},
+}
+
+func progress(what string) {
+	fmt.Fprintf(os.Stderr, "%s %s\n", time.Now().Format(time.TimeOnly), what)
 }
 
 func partNames() []string {
-	var parts []string
+	var all []string
 	for _, s := range scenarios() {
-		if !slices.Contains(parts, s.part) {
-			parts = append(parts, s.part)
+		if !slices.Contains(all, s.part) {
+			all = append(all, s.part)
 		}
 	}
-	return append(parts, "script")
+	for _, part := range parts {
+		all = append(all, part.name)
+	}
+	return all
 }
 
 func (s side) isRRateLimiter() bool {

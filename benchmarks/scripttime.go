@@ -116,7 +116,7 @@ func (b *bench) lone(ctx context.Context, rate limit, now *clock, ours bool) (at
 	if err := b.server.clear(ctx); err != nil {
 		return nil, nil, err
 	}
-	redis, err := dial(b.redis.Addr())
+	redis, err := dialPatient(b.redis.Addr())
 	if err != nil {
 		return nil, nil, err
 	}

@@ -60,6 +60,11 @@ func dial(addr string) (rueidis.Client, error) {
 	return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}})
 }
 
+// dialPatient opens a client that waits for calls which hold up the server for seconds.
+func dialPatient(addr string) (rueidis.Client, error) {
+	return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ConnWriteTimeout: time.Minute})
+}
+
 func openOurs(ctx context.Context, _ *bench, l load) (*session, error) {
 	redis, err := dial(l.addr)
 	if err != nil {

@@ -1,0 +1,227 @@
+package main
+
+import (
+	_ "embed"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/template"
+)
+
+//go:embed performance.md.tmpl
+var documentText string
+
+// results are everything that a run measured; what it did not measure is empty.
+type results struct {
+	Command     string
+	Machine     []string
+	Rounds      int
+	Seconds     float64
+	Warmup      float64
+	runs        []runs
+	crowds      []crowdRuns
+	script      *scriptTimes
+	leaving     *leaving
+	memory      memory
+	allocations allocations
+	costs       []costs
+	plotted     []figure
+}
+
+// write draws the plots into the folder performance beside the document, and writes that.
+func (r *results) write(dir string) error {
+	folder := filepath.Join(dir, "performance")
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	for _, f := range plots {
+		drawn, err := f.save(folder, r.runs)
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.file, err)
+		}
+		if drawn {
+			r.plotted = append(r.plotted, f)
+		}
+	}
+	text, err := r.document()
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "performance.md"), []byte(text), 0o644)
+}
+
+func (r *results) document() (string, error) {
+	t, err := template.New("performance.md").Parse(documentText)
+	if err != nil {
+		return "", err
+	}
+	var text strings.Builder
+	if err := t.Execute(&text, r); err != nil {
+		return "", err
+	}
+	return text.String(), nil
+}
+
+// The methods below are what the template shows. Each answers nothing where nothing was measured.
+
+func (r *results) Goals() string {
+	all := r.goals()
+	if len(all) == 0 {
+		return ""
+	}
+	return goalTable(all)
+}
+
+func (r *results) Plots() []figure { return r.plotted }
+
+func (f figure) File() string  { return f.file }
+func (f figure) Title() string { return f.title }
+
+// Part gives the tables of a part, and before them its ratios to Redisson's script where it has several numbers of callers.
+func (r *results) Part(part string) string {
+	var chosen []runs
+	for _, found := range r.runs {
+		if found.part == part {
+			chosen = append(chosen, found)
+		}
+	}
+	var tables []string
+	if len(chosen) > 1 {
+		tables = append(tables, ratioTable(chosen))
+	}
+	for _, found := range chosen {
+		tables = append(tables, found.table())
+	}
+	return strings.Join(tables, "\n")
+}
+
+// ratioTable shows how decisions a second compare with those of Redisson's script, scenario by scenario.
+func ratioTable(all []runs) string {
+	var t strings.Builder
+	t.WriteString("Decisions a second, to Redisson's script in the same round: median (lowest..highest)\n\n| |")
+	for _, r := range all {
+		t.WriteString(" " + r.title + " |")
+	}
+	t.WriteString("\n| --- |" + strings.Repeat(" --: |", len(all)) + "\n")
+	for _, s := range sides {
+		row, measured := "| "+s.title+" |", false
+		for _, r := range all {
+			cell := ""
+			if why := r.refused(s.key); why != "" {
+				why, _, _ = strings.Cut(why, ":")
+				cell = why
+			} else if len(r.figures[s.key]) > 0 {
+				cell = r.ratio(s.key, "script", rateOf).String()
+			}
+			measured = measured || cell != ""
+			row += " " + cell + " |"
+		}
+		if measured && s.key != "script" {
+			t.WriteString(row + "\n")
+		}
+	}
+	return t.String()
+}
+
+func (r *results) Crowd() string {
+	if len(r.crowds) == 0 {
+		return ""
+	}
+	var t strings.Builder
+	t.WriteString("| permits return | | Redis calls a granted permit | callers overtaken | not served at all |\n| --- | --- | --: | --: | --: |\n")
+	for _, c := range r.crowds {
+		for _, s := range sides {
+			all := c.figures[s.key]
+			if len(all) == 0 {
+				continue
+			}
+			if i := slices.IndexFunc(all, func(f crowdFigures) bool { return f.refused != "" }); i >= 0 {
+				fmt.Fprintf(&t, "| %s | %s | not reported: %s |\n", c.name, s.title, all[i].refused)
+				continue
+			}
+			var overtaken, unserved []float64
+			for _, f := range all {
+				overtaken = append(overtaken, float64(f.overtaken))
+				unserved = append(unserved, float64(f.unserved))
+			}
+			fmt.Fprintf(&t, "| %s | %s | %s | %.0f | %.0f |\n", c.name, s.title, c.requests(s.key),
+				spreadOf(overtaken).median, spreadOf(unserved).median)
+		}
+	}
+	return t.String()
+}
+
+// requests is not known of a side one of whose rounds was refused.
+func (c crowdRuns) requests(key string) spread {
+	var values []float64
+	for _, f := range c.figures[key] {
+		if f.refused != "" {
+			return spreadOf(nil)
+		}
+		values = append(values, f.requests)
+	}
+	return spreadOf(values)
+}
+
+func (r *results) Script() string {
+	if r.script == nil {
+		return ""
+	}
+	return r.script.table()
+}
+
+func (r *results) Leaving() string {
+	if r.leaving == nil {
+		return ""
+	}
+	var t strings.Builder
+	fmt.Fprintf(&t, "| of %s grants leave | | longest call | calls until all are given back |\n| --- | --- | --: | --: |\n", thousands(float64(r.leaving.grants)))
+	for _, c := range r.leaving.cases {
+		for _, side := range []struct {
+			title string
+			runs  []leavingRun
+		}{{"this library", c.ours}, {"Redisson's script", c.their}} {
+			var took []float64
+			calls := 0
+			for _, run := range side.runs {
+				took = append(took, run.longest.Seconds()*1e3)
+				calls = max(calls, run.calls)
+			}
+			fmt.Fprintf(&t, "| %s | %s | %s ms | %s |\n", c.name, side.title, spreadOf(took), thousands(float64(calls)))
+		}
+	}
+	return t.String()
+}
+
+func (r *results) Memory() string {
+	if r.memory == nil {
+		return ""
+	}
+	return fmt.Sprintf("| | bytes a grant |\n| --- | --: |\n| this library | %s |\n| Redisson's script | %s |\n\nRatio: %s.\n",
+		spreadOf(r.memory["ours"]), spreadOf(r.memory["script"]), r.memory.ratio())
+}
+
+func (m memory) ratio() spread {
+	var ratios []float64
+	for i, ours := range m["ours"] {
+		ratios = append(ratios, ours/m["script"][i])
+	}
+	return spreadOf(ratios)
+}
+
+func (r *results) Allocations() string {
+	if r.allocations == nil {
+		return ""
+	}
+	return r.allocations.table()
+}
+
+func (r *results) Costs() string {
+	var tables []string
+	for _, c := range r.costs {
+		tables = append(tables, c.table())
+	}
+	return strings.Join(tables, "\n")
+}

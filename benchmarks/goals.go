@@ -1,0 +1,155 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+)
+
+// goal is a ratio that this library is meant to reach.
+type goal struct {
+	what    string
+	got     float64
+	atLeast bool
+	want    float64
+}
+
+func (g goal) met() bool {
+	if g.atLeast {
+		return g.got >= g.want
+	}
+	return g.got <= g.want
+}
+
+// peers of ours that are Go libraries and talk to Redis.
+var goPeers = []string{"rueidislimiter", "redis_rate", "throttled", "redisstore", "ulule"}
+
+// find is the scenario of a part for so many callers, and whether it was measured.
+func (r *results) find(part string, callers int, expect expectation) (runs, bool) {
+	for _, found := range r.runs {
+		if found.part == part && found.load.callers == callers && found.load.expect == expect {
+			return found, true
+		}
+	}
+	return runs{}, false
+}
+
+// goals lists what was measured of what is to be reached.
+func (r *results) goals() []goal {
+	var all []goal
+	add := func(atLeast bool, want, got float64, format string, args ...any) {
+		if !math.IsNaN(got) {
+			all = append(all, goal{fmt.Sprintf(format, args...), got, atLeast, want})
+		}
+	}
+	for _, expect := range []expectation{allGranted, allDenied} {
+		for _, step := range []struct {
+			callers int
+			want    float64
+		}{{1, 1}, {2, 1.1}, {4, 1.4}, {8, 1.6}, {16, 2}, {64, 4}, {256, 12}, {2048, 15}} {
+			run, ok := r.find(expect.String(), step.callers, expect)
+			if !ok {
+				continue
+			}
+			add(true, step.want, run.ratio("ours", "script", rateOf).median, "%s, %s: decisions a second to Redisson's script", expect, callersText(step.callers))
+			if step.callers == 1 {
+				add(false, 1.3, run.ratio("ours", "empty", p50Of).median, "%s, 1 caller: p50 to an empty script", expect)
+			}
+			if step.callers == 256 {
+				add(false, 1.0/30, run.ratio("ours", "script", func(f figures) float64 { return f.serverCPU }).median, "%s, 256 callers: server CPU to Redisson's script", expect)
+				add(false, 1.0/5, run.ratio("ours", "script", p99Of).median, "%s, 256 callers: p99 to Redisson's script", expect)
+				add(true, 12, run.toBest([]string{"jvm-sync", "jvm-async"}), "%s, 256 callers: decisions a second to Redisson on the JVM", expect)
+			}
+			want := map[int]float64{16: 1, 256: 7, 2048: 6}[step.callers]
+			if want > 0 {
+				add(true, want, run.toBest(goPeers), "%s, %s: decisions a second to the best Go peer", expect, callersText(step.callers))
+			}
+		}
+	}
+	if run, ok := r.find("mixed", 256, allGranted); ok {
+		add(true, 10, run.ratio("ours", "script", rateOf).median, "1 to 3 permits a call, 256 callers: decisions a second to Redisson's script")
+	}
+	if run, ok := r.find("names", 256, allGranted); ok {
+		add(true, 1, run.ratio("ours", "script", rateOf).median, "10,000 names, 256 callers: decisions a second to Redisson's script")
+	}
+	for _, expect := range []expectation{allGranted, allDenied} {
+		if run, ok := r.find("link", 16, expect); ok {
+			add(true, 1, run.ratio("ours", "script", rateOf).median, "2 ms link, %s, 16 callers: decisions a second to Redisson's script", expect)
+			add(false, 1.2, run.ratio("ours", "script", p50Of).median, "2 ms link, %s, 16 callers: p50 to Redisson's script", expect)
+		}
+		if run, ok := r.find("link", 2048, expect); ok {
+			add(true, 10, run.ratio("ours", "script", rateOf).median, "2 ms link, %s, 2048 callers: decisions a second to Redisson's script", expect)
+		}
+	}
+	if run, ok := r.find("denial cache", 256, allDenied); ok {
+		add(true, 2e6, run.spread("cached", rateOf).median, "denial cache, 256 callers: denials a second")
+		add(false, 2, run.spread("cached", func(f figures) float64 { return f.requests * f.rate }).median, "denial cache, 256 callers: Redis calls a second")
+	}
+	for i, c := range r.crowds {
+		add(false, []float64{1.05, 0.05}[i], c.requests("ours").median, "a waiting crowd, permits returning %s: Redis calls a granted permit", c.name)
+	}
+	if r.script != nil {
+		for _, c := range r.script.cases[:2] {
+			add(false, 1, r.script.ratio(c.name).median, "server time of one call, %s: to Redisson's script", c.name)
+		}
+	}
+	if r.leaving != nil {
+		for _, c := range r.leaving.cases {
+			add(false, 2, longest(c.ours).Seconds()*1e3, "%s grants leave the window at once, %s: longest call, ms", thousands(float64(r.leaving.grants)), c.name)
+		}
+	}
+	if r.memory != nil {
+		add(false, 1.0/50, r.memory.ratio().median, "Redis memory of a grant, 256 callers: to Redisson's script")
+	}
+	if r.allocations != nil {
+		add(false, 3, r.allocations.most(), "allocations of one TryAcquire")
+	}
+	return all
+}
+
+// toBest compares with whichever of the others has the most decisions a second.
+func (r runs) toBest(others []string) float64 {
+	best, most := math.NaN(), 0.0
+	for _, key := range others {
+		if rate := r.spread(key, rateOf).median; r.refused(key) == "" && rate > most {
+			best, most = r.ratio("ours", key, rateOf).median, rate
+		}
+	}
+	return best
+}
+
+func (e expectation) String() string {
+	return []string{"granting", "denying", "granting and denying"}[e]
+}
+
+func callersText(n int) string {
+	if n == 1 {
+		return "1 caller"
+	}
+	return fmt.Sprintf("%d callers", n)
+}
+
+func longest(runs []leavingRun) time.Duration {
+	var most time.Duration
+	for _, r := range runs {
+		most = max(most, r.longest)
+	}
+	return most
+}
+
+func goalTable(all []goal) string {
+	var t strings.Builder
+	t.WriteString("| | to reach | measured | |\n| --- | --: | --: | --- |\n")
+	for _, g := range all {
+		sign, verdict := "at most", "reached"
+		if g.atLeast {
+			sign = "at least"
+		}
+		if !g.met() {
+			verdict = "**missed**"
+		}
+		fmt.Fprintf(&t, "| %s | %s %s | %s | %s |\n", g.what, sign, short(g.want), short(g.got), verdict)
+	}
+	return t.String()
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// leaving is how long the server stands still when very many grants leave the window at once.
+type leaving struct {
+	grants int
+	cases  []leavingCase
+}
+
+type leavingCase struct {
+	name    string
+	staying int // of the grants, those that are still in the window
+	ours    []leavingRun
+	their   []leavingRun
+}
+
+// leavingRun is one side's round.
+type leavingRun struct {
+	longest time.Duration // of its calls, as SLOWLOG tells
+	calls   int           // until everything that had left was given back
+}
+
+const leavingRounds = 3
+
+func (b *bench) leaving(ctx context.Context, grants int) (leaving, error) {
+	result := leaving{grants: grants, cases: []leavingCase{{name: "all of them"}, {name: "all but one", staying: 1}}}
+	for i := range result.cases {
+		c := &result.cases[i]
+		for range min(b.rounds, leavingRounds) {
+			for _, ours := range []bool{true, false} {
+				run, err := b.leave(ctx, grants, c.staying, ours)
+				if err != nil {
+					return result, fmt.Errorf("%d grants leave the window, %s: %w", grants, c.name, err)
+				}
+				if ours {
+					c.ours = append(c.ours, run)
+				} else {
+					c.their = append(c.their, run)
+				}
+			}
+		}
+	}
+	return result, nil
+}
+
+// leave lets the grants leave the window at once, and acquires until the limiter has taken note of all of it.
+func (b *bench) leave(ctx context.Context, count, staying int, ours bool) (leavingRun, error) {
+	rate := limit{2 * int64(count), time.Minute}
+	then := time.Now().Add(-rate.interval)
+	now := &clock{then.Add(rate.interval)}
+	acquire, closeSide, err := b.lone(ctx, rate, now, ours)
+	if err != nil {
+		return leavingRun{}, err
+	}
+	defer closeSide()
+	// The first call may have to send the script's text, which SLOWLOG would count as a long one.
+	if _, err := acquire(ctx); err != nil {
+		return leavingRun{}, err
+	}
+	name := names(1)[0]
+	if _, err := b.server.do(ctx, "DEL", "{"+name+"}:permits", "{"+name+"}:value"); err != nil {
+		return leavingRun{}, err
+	}
+	grants := slices.Repeat([]preparedGrant{{then, 1}}, count)
+	for i := range staying {
+		grants[i].at = now.now
+	}
+	if err := b.prepare(ctx, name, rate.permits-int64(count), grants); err != nil {
+		return leavingRun{}, err
+	}
+	for _, config := range [][]string{{"slowlog-log-slower-than", "0"}, {"slowlog-max-len", "100000"}} {
+		if _, err := b.server.do(ctx, "CONFIG", "SET", config[0], config[1]); err != nil {
+			return leavingRun{}, err
+		}
+	}
+	if _, err := b.server.do(ctx, "SLOWLOG", "RESET"); err != nil {
+		return leavingRun{}, err
+	}
+	run := leavingRun{}
+	limit := strconv.FormatInt(then.UnixMilli(), 10)
+	for left := int64(1); left > 0; {
+		granted, err := acquire(ctx)
+		if err != nil {
+			return run, err
+		}
+		if !granted {
+			return run, fmt.Errorf("call %d was denied though %d permits were free", run.calls+1, count)
+		}
+		run.calls++
+		reply, err := b.server.do(ctx, "ZCOUNT", "{"+name+"}:permits", "-inf", limit)
+		if err != nil {
+			return run, err
+		}
+		if left, err = reply.AsInt64(); err != nil {
+			return run, err
+		}
+	}
+	run.longest, err = b.slowest(ctx)
+	return run, err
+}
+
+// slowest is the longest call of a script that SLOWLOG holds.
+func (b *bench) slowest(ctx context.Context) (time.Duration, error) {
+	log, err := b.server.do(ctx, "SLOWLOG", "GET", "-1")
+	if err != nil {
+		return 0, err
+	}
+	entries, err := log.ToArray()
+	if err != nil {
+		return 0, err
+	}
+	var longest int64
+	for _, entry := range entries {
+		// Id, time, microseconds, arguments, and more that does not matter here.
+		fields, err := entry.ToArray()
+		if err != nil || len(fields) < 4 {
+			return 0, fmt.Errorf("an entry of SLOWLOG with %d fields: %w", len(fields), err)
+		}
+		args, err := fields[3].AsStrSlice()
+		if err != nil {
+			return 0, err
+		}
+		took, err := fields[2].AsInt64()
+		if err != nil {
+			return 0, err
+		}
+		if args[0] == "EVALSHA" || args[0] == "EVAL" {
+			longest = max(longest, took)
+		}
+	}
+	if longest == 0 {
+		return 0, fmt.Errorf("SLOWLOG holds no script among %d entries", len(entries))
+	}
+	return time.Duration(longest) * time.Microsecond, nil
+}
