@@ -1,0 +1,147 @@
+// Package calls makes the same call of a rate limiter from Go, through this project's library, and from Java, through real Redisson,
+// and gives what it came to in the same words.
+package calls
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Side is one of the two languages with a limiter opened in it.
+type Side interface {
+	// Do makes a call. An error is none of the limiter's: the call could not be made, or failed in a way that no test expects. It is
+	// oracle.ErrUnsupported where the release of Redisson lacks the call.
+	Do(ctx context.Context, call Call) (Reply, error)
+	// String is "Go" or "Java".
+	String() string
+}
+
+// Call is one call with its arguments. Those that the call does not have are zero.
+type Call struct {
+	Op        Op            `json:"op"`
+	Permits   int64         `json:"permits,omitempty"`
+	Timeout   time.Duration `json:"timeout,omitempty"`
+	PerClient bool          `json:"perClient,omitempty"` // the type of a rate; OVERALL otherwise
+	Interval  time.Duration `json:"interval,omitempty"`
+	KeepAlive time.Duration `json:"keepAlive,omitempty"`
+	KeepState bool          `json:"keepState,omitempty"`
+	Expiry    time.Duration `json:"expiry,omitempty"` // of expire and its like; those that take a moment take it from now
+	NewName   string        `json:"newName,omitempty"`
+}
+
+// Op is the name of a call: Redisson's, with the form where there are several.
+type Op string
+
+// The calls.
+const (
+	TrySetRate         Op = "trySetRate"
+	SetRate            Op = "setRate"
+	SetRateArgs        Op = "setRate(args)"
+	UpdateRate         Op = "updateRate(args)"
+	GetConfig          Op = "getConfig"
+	TryAcquireOne      Op = "tryAcquire()"
+	TryAcquire         Op = "tryAcquire(permits)"
+	TryAcquireOneUntil Op = "tryAcquire(timeout)"
+	TryAcquireUntil    Op = "tryAcquire(permits, timeout)"
+	AcquireOne         Op = "acquire()"
+	Acquire            Op = "acquire(permits)"
+	Release            Op = "release"
+	AvailablePermits   Op = "availablePermits"
+	Expire             Op = "expire"
+	ExpireAt           Op = "expireAt"
+	ExpireIfSet        Op = "expireIfSet"
+	ExpireIfNotSet     Op = "expireIfNotSet"
+	ExpireIfGreater    Op = "expireIfGreater"
+	ExpireIfLess       Op = "expireIfLess"
+	ExpireAtIfSet      Op = "expireIfSet(instant)"
+	ExpireAtIfNotSet   Op = "expireIfNotSet(instant)"
+	ExpireAtIfGreater  Op = "expireIfGreater(instant)"
+	ExpireAtIfLess     Op = "expireIfLess(instant)"
+	ClearExpire        Op = "clearExpire"
+	RemainTimeToLive   Op = "remainTimeToLive"
+	ExpireTime         Op = "getExpireTime"
+	Exists             Op = "isExists"
+	Delete             Op = "delete"
+	Unlink             Op = "unlink"
+	Rename             Op = "rename"
+	RenameNX           Op = "renamenx"
+	Copy               Op = "copy"
+	CopyAndReplace     Op = "copyAndReplace"
+	Touch              Op = "touch"
+	SizeInMemory       Op = "sizeInMemory"
+)
+
+// Ops are all calls.
+var Ops = []Op{
+	TrySetRate, SetRate, SetRateArgs, UpdateRate, GetConfig,
+	TryAcquireOne, TryAcquire, TryAcquireOneUntil, TryAcquireUntil, AcquireOne, Acquire, Release, AvailablePermits,
+	Expire, ExpireAt, ExpireIfSet, ExpireIfNotSet, ExpireIfGreater, ExpireIfLess,
+	ExpireAtIfSet, ExpireAtIfNotSet, ExpireAtIfGreater, ExpireAtIfLess, ClearExpire, RemainTimeToLive, ExpireTime,
+	Exists, Delete, Unlink, Rename, RenameNX, Copy, CopyAndReplace, Touch, SizeInMemory,
+}
+
+// Reply is what a call came to: "done", "true", "false", a number, a rate as "OVERALL 10/1m0s", a time to live, or one of the errors
+// below.
+type Reply string
+
+// The errors that both sides have words for, and the reply of a call that gives nothing.
+const (
+	Done           Reply = "done"
+	NotInitialized Reply = "not initialized"
+	AboveRate      Reply = "above the rate"
+	Refused        Reply = "refused" // by the library, before Redis was asked
+	NoLimiter      Reply = "no limiter of that name"
+	ScriptError    Reply = "error from the script" // of Redisson's, on state that it cannot read
+)
+
+// String prints the call for people.
+func (c Call) String() string {
+	args := []string{}
+	add := func(name string, there bool, value any) {
+		if there {
+			args = append(args, fmt.Sprintf("%s %v", name, value))
+		}
+	}
+	switch c.Op {
+	case TrySetRate, SetRate, SetRateArgs, UpdateRate:
+		kind := "OVERALL"
+		if c.PerClient {
+			kind = "PER_CLIENT"
+		}
+		args = append(args, fmt.Sprintf("%s %d/%v", kind, c.Permits, c.Interval))
+	default:
+		add("permits", c.Permits != 0, c.Permits)
+	}
+	add("timeout", c.Timeout != 0, c.Timeout)
+	add("keepAlive", c.KeepAlive != 0, c.KeepAlive)
+	add("keepState", c.KeepState, c.KeepState)
+	add("in", c.Expiry != 0, c.Expiry)
+	add("to", c.NewName != "", c.NewName)
+	return string(c.Op) + " [" + strings.Join(args, ", ") + "]"
+}
+
+func truth(yes bool, err error) (Reply, error) {
+	return Reply(fmt.Sprint(yes)), err
+}
+
+func number(n int64, err error) (Reply, error) {
+	return Reply(fmt.Sprint(n)), err
+}
+
+func nothing(err error) (Reply, error) { return Done, err }
+
+// grain is what times to live are rounded to in replies. Tests use whole multiples of it.
+const grain = time.Minute
+
+func lifetime(ms int64, err error) (Reply, error) {
+	if ms < 0 {
+		return number(ms, err)
+	}
+	return Reply((time.Duration(ms) * time.Millisecond).Round(grain).String()), err
+}
+
+func rateReply(kind string, permits int64, interval time.Duration) Reply {
+	return Reply(fmt.Sprintf("%s %d/%v", kind, permits, interval))
+}

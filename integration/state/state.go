@@ -1,0 +1,294 @@
+// Package state reads what Redis holds of a rate limiter: the five keys that one client of it can name, as they are and not as
+// some library sees them. Tests compare what two clients left behind, and make time pass for a limiter without waiting for it.
+package state
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// Keys are the five keys of a limiter, in Redisson's order: configuration, value, the client's value, permits, the client's permits.
+type Keys [5]string
+
+// The indexes of Keys.
+const (
+	Config = iota
+	Value
+	ClientValue
+	Permits
+	ClientPermits
+)
+
+// KeysOf gives the keys of the limiter of a name for the client of an id. They are written down here once more, rather than asked of
+// the library under test.
+func KeysOf(name, id string) Keys {
+	prefix := name
+	if !strings.Contains(name, "{") {
+		prefix = "{" + name + "}"
+	}
+	return Keys{name, prefix + ":value", prefix + ":value:" + id, prefix + ":permits", prefix + ":permits:" + id}
+}
+
+// What TTL holds where there is no time to live, as PTTL replies it.
+const (
+	Forever = -1 // the key never expires
+	NoKey   = -2
+)
+
+// State is what the five keys hold. The zero value of a part means that its key does not exist, but for TTLs, which are NoKey then.
+type State struct {
+	Config    map[string]string // nil where there is no hash
+	ConfigTTL int64             // milliseconds, Forever or NoKey
+	Overall   Pair
+	Client    Pair
+	Read      time.Time // when it was read, on this host's clock
+}
+
+// Pair is the state that one count of permits has.
+type Pair struct {
+	Value     *string // nil where there is none
+	ValueTTL  int64
+	Grants    []Grant // in the order of the set: by score, then by bytes
+	GrantsTTL int64
+}
+
+// Grant is one member of a permits set.
+type Grant struct {
+	Score   int64 // Unix milliseconds
+	Member  string
+	Layout  Layout
+	Random  int   // the length of the random part
+	Permits int64 // what the last four bytes say, -1 where there are less
+}
+
+// Layout is the way in which a member is written. All end in the permits, 4 bytes little-endian.
+type Layout string
+
+// The layouts, oldest first.
+const (
+	FloatLayout Layout = "fI"   // up to 3.16.3: 4 bytes of a random float
+	LongLayout  Layout = "Lc0I" // 3.16.4 to 3.16.8: the length of the random part in 8 bytes, little-endian, and that part
+	ByteLayout  Layout = "Bc0I" // since 3.17.0, and Go: the length of the random part in a byte, and that part
+	NoLayout    Layout = ""     // none of them
+)
+
+// Decode takes a member of a permits set apart.
+func Decode(member string) Grant {
+	const count, long = 4, 8
+	g := Grant{Member: member, Permits: -1}
+	if len(member) < count {
+		return g
+	}
+	head, tail := []byte(member[:len(member)-count]), []byte(member[len(member)-count:])
+	g.Permits = int64(binary.LittleEndian.Uint32(tail))
+	switch {
+	case len(head) == 4:
+		g.Layout, g.Random = FloatLayout, 4
+	case len(head) > long && binary.LittleEndian.Uint64(head) == uint64(len(head)-long):
+		g.Layout, g.Random = LongLayout, len(head)-long
+	case len(head) > 0 && int(head[0]) == len(head)-1:
+		g.Layout, g.Random = ByteLayout, len(head)-1
+	}
+	return g
+}
+
+// Read reads the five keys.
+func Read(ctx context.Context, client rueidis.Client, k Keys) (State, error) {
+	b := client.B
+	replies := client.DoMulti(ctx,
+		b().Hgetall().Key(k[Config]).Build(), b().Pttl().Key(k[Config]).Build(),
+		b().Get().Key(k[Value]).Build(), b().Pttl().Key(k[Value]).Build(),
+		b().Zrange().Key(k[Permits]).Min("0").Max("-1").Withscores().Build(), b().Pttl().Key(k[Permits]).Build(),
+		b().Get().Key(k[ClientValue]).Build(), b().Pttl().Key(k[ClientValue]).Build(),
+		b().Zrange().Key(k[ClientPermits]).Min("0").Max("-1").Withscores().Build(), b().Pttl().Key(k[ClientPermits]).Build(),
+	)
+	s := State{Read: time.Now()}
+	fields, err := replies[0].AsStrMap()
+	if err != nil {
+		return s, fmt.Errorf("reading %q: %w", k[Config], err)
+	}
+	if len(fields) > 0 {
+		s.Config = fields
+	}
+	if s.ConfigTTL, err = replies[1].AsInt64(); err != nil {
+		return s, err
+	}
+	if s.Overall, err = readPair(replies[2:6]); err != nil {
+		return s, fmt.Errorf("reading %q and %q: %w", k[Value], k[Permits], err)
+	}
+	if s.Client, err = readPair(replies[6:10]); err != nil {
+		return s, fmt.Errorf("reading %q and %q: %w", k[ClientValue], k[ClientPermits], err)
+	}
+	return s, nil
+}
+
+func readPair(replies []rueidis.RedisResult) (Pair, error) {
+	var p Pair
+	value, err := replies[0].ToString()
+	if err == nil {
+		p.Value = &value
+	} else if !rueidis.IsRedisNil(err) {
+		return p, err
+	}
+	if p.ValueTTL, err = replies[1].AsInt64(); err != nil {
+		return p, err
+	}
+	scores, err := replies[2].AsZScores()
+	if err != nil {
+		return p, err
+	}
+	for _, z := range scores {
+		g := Decode(z.Member)
+		g.Score = int64(z.Score)
+		p.Grants = append(p.Grants, g)
+	}
+	p.GrantsTTL, err = replies[3].AsInt64()
+	return p, err
+}
+
+// Count is what the value says, and whether there is a value that is a number.
+func (p Pair) Count() (int64, bool) {
+	if p.Value == nil {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(*p.Value, 10, 64)
+	return n, err == nil
+}
+
+// Taken is how many permits the grants that were made after a moment hold, and Left how many those made until then.
+func (p Pair) Taken(after int64) (taken, left int64) {
+	for _, g := range p.Grants {
+		if g.Score > after {
+			taken += g.Permits
+		} else {
+			left += g.Permits
+		}
+	}
+	return taken, left
+}
+
+// fieldOrder is the order in which fields are printed; others follow by name.
+var fieldOrder = []string{"rate", "interval", "type", "keepAliveTime"}
+
+// grain is what times are rounded to when they are printed: a test takes less, and makes time pass in multiples of it.
+const grain = 5 * time.Minute
+
+// String prints the state in one line, keys that do not exist left out: fields, values, and each grant as permits@age. Ages and times
+// to live are rounded to 5 minutes.
+func (s State) String() string {
+	var parts []string
+	if s.Config != nil {
+		var fields []string
+		for _, name := range fieldOrder {
+			if text, ok := s.Config[name]; ok {
+				fields = append(fields, name+"="+text)
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(s.Config)) {
+			if !slices.Contains(fieldOrder, name) {
+				fields = append(fields, name+"="+s.Config[name])
+			}
+		}
+		parts = append(parts, strings.Join(fields, " ")+ttlText(s.ConfigTTL))
+	}
+	parts = append(parts, s.Overall.parts("", s.Read)...)
+	parts = append(parts, s.Client.parts("client ", s.Read)...)
+	if len(parts) == 0 {
+		return "nothing"
+	}
+	return strings.Join(parts, "; ")
+}
+
+func (p Pair) parts(whose string, now time.Time) []string {
+	var parts []string
+	if p.Value != nil {
+		parts = append(parts, whose+"value "+*p.Value+ttlText(p.ValueTTL))
+	}
+	if len(p.Grants) > 0 {
+		text := whose + "permits"
+		for _, g := range p.Grants {
+			text += " " + g.String() + "@" + now.Sub(time.UnixMilli(g.Score)).Round(grain).String()
+		}
+		parts = append(parts, text+ttlText(p.GrantsTTL))
+	}
+	return parts
+}
+
+// String is the number of permits, and for a member of unknown layout its bytes.
+func (g Grant) String() string {
+	if g.Layout == NoLayout {
+		return fmt.Sprintf("%d(member %s)", g.Permits, hex.EncodeToString([]byte(g.Member)))
+	}
+	return strconv.FormatInt(g.Permits, 10)
+}
+
+func ttlText(ms int64) string {
+	if ms < 0 {
+		return ""
+	}
+	return " ttl " + (time.Duration(ms) * time.Millisecond).Round(grain).String()
+}
+
+// Differences tells in what two states differ, a line each. Scores and times to live may differ by slack, since two calls are never
+// made at the same moment; what a grant is told apart by, its random bytes, and their number do not count.
+func Differences(a, b State, slack time.Duration) []string {
+	var all []string
+	differ := func(what string, a, b any) { all = append(all, fmt.Sprintf("%s: %v, and %v", what, a, b)) }
+	if !maps.Equal(a.Config, b.Config) {
+		differ("configuration", a.Config, b.Config)
+	}
+	if !closeTo(a.ConfigTTL, b.ConfigTTL, slack) {
+		differ("TTL of the configuration", a.ConfigTTL, b.ConfigTTL)
+	}
+	pair := func(whose string, a, b Pair) {
+		if text(a.Value) != text(b.Value) {
+			differ(whose+" value", text(a.Value), text(b.Value))
+		}
+		if !closeTo(a.ValueTTL, b.ValueTTL, slack) {
+			differ("TTL of "+whose+" value", a.ValueTTL, b.ValueTTL)
+		}
+		if !slices.EqualFunc(a.Grants, b.Grants, func(a, b Grant) bool {
+			return a.Permits == b.Permits && (a.Layout == NoLayout) == (b.Layout == NoLayout) && closeTo(a.Score, b.Score, slack)
+		}) {
+			differ(whose+" permits", list(a.Grants), list(b.Grants))
+		}
+		if !closeTo(a.GrantsTTL, b.GrantsTTL, slack) {
+			differ("TTL of "+whose+" permits", a.GrantsTTL, b.GrantsTTL)
+		}
+	}
+	pair("the overall", a.Overall, b.Overall)
+	pair("the client's", a.Client, b.Client)
+	return all
+}
+
+func list(grants []Grant) string {
+	var texts []string
+	for _, g := range grants {
+		texts = append(texts, fmt.Sprintf("%v@%d", g, g.Score))
+	}
+	return "[" + strings.Join(texts, " ") + "]"
+}
+
+func text(value *string) string {
+	if value == nil {
+		return "none"
+	}
+	return *value
+}
+
+// closeTo compares two moments or times to live. Those below zero are words and not times.
+func closeTo(a, b int64, slack time.Duration) bool {
+	if a < 0 || b < 0 {
+		return a == b
+	}
+	return max(a-b, b-a) <= slack.Milliseconds()
+}

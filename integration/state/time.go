@@ -1,0 +1,72 @@
+package state
+
+import (
+	"context"
+	"encoding/binary"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// age makes all grants older and all times to live shorter. A key whose time is up is deleted, as it would have been.
+var age = rueidis.NewLuaScript(`
+for i, key in ipairs(KEYS) do
+  if i > 3 then
+    local grants = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
+    for g = 1, #grants, 2 do
+      redis.call('ZINCRBY', key, '-' .. ARGV[1], grants[g])
+    end
+  end
+  local ttl = redis.call('PTTL', key)
+  if ttl >= 0 then
+    redis.call('PEXPIRE', key, string.format('%.0f', ttl - tonumber(ARGV[1])))
+  end
+end
+return 1`)
+
+// Age lets time pass for a limiter: afterwards its keys are as they would be had they been left alone for d.
+func Age(ctx context.Context, client rueidis.Client, k Keys, d time.Duration) error {
+	return age.Exec(ctx, client, k[:], []string{strconv.FormatInt(d.Milliseconds(), 10)}).Error()
+}
+
+// Rewrite writes all grants of the newest layout in that of Redisson 3.16.4 to 3.16.8, which can read no other.
+func Rewrite(ctx context.Context, client rueidis.Client, k Keys) error {
+	s, err := Read(ctx, client, k)
+	if err != nil {
+		return err
+	}
+	for key, pair := range map[string]Pair{k[Permits]: s.Overall, k[ClientPermits]: s.Client} {
+		for _, g := range pair.Grants {
+			if g.Layout != ByteLayout {
+				continue
+			}
+			member := string(binary.LittleEndian.AppendUint64(nil, uint64(g.Random))) + g.Member[1:]
+			// The new one first: a set that is empty in between would lose its time to live.
+			for _, reply := range client.DoMulti(ctx,
+				client.B().Zadd().Key(key).ScoreMember().ScoreMember(float64(g.Score), member).Build(),
+				client.B().Zrem().Key(key).Member(g.Member).Build()) {
+				if err := reply.Error(); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// Copy replaces all that a limiter is by what another one is, times to live included.
+func Copy(ctx context.Context, client rueidis.Client, from, to Keys) error {
+	commands := make(rueidis.Commands, 0, 2*len(from))
+	for i := range from {
+		commands = append(commands,
+			client.B().Del().Key(to[i]).Build(),
+			client.B().Copy().Source(from[i]).Destination(to[i]).Build())
+	}
+	for _, reply := range client.DoMulti(ctx, commands...) {
+		if err := reply.Error(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
