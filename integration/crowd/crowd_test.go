@@ -44,6 +44,10 @@ func TestMixedCrowd(t *testing.T) {
 	for _, version := range oracle.VersionsToTest() {
 		t.Run(version, func(t *testing.T) {
 			server := servers.Single(t)
+			var jvms []*oracle.Redisson
+			for range processes {
+				jvms = append(jvms, oracle.Start(t, version, oracle.Single(server.Addr())))
+			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}})
@@ -51,10 +55,6 @@ func TestMixedCrowd(t *testing.T) {
 			defer redis.Close()
 			limiter := rratelimiter.New(redis).Limiter("crowded")
 			require.NoError(t, limiter.SetRate(ctx, rratelimiter.Rate{Permits: rate, Interval: interval}))
-			var jvms []*oracle.Redisson
-			for range processes {
-				jvms = append(jvms, oracle.Start(t, version, oracle.Single(server.Addr())))
-			}
 
 			begin := time.Now().Add(500 * time.Millisecond)
 			end := begin.Add(duration)
