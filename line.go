@@ -177,11 +177,12 @@ func (l *Limiter) serve(queue *line) {
 
 		c.mu.Lock()
 		lost, done := queue.deliver(l.name, f, err)
+		granted := f.granted(lost)
 		c.mu.Unlock()
 		for _, w := range done {
 			w.done <- struct{}{}
 		}
-		l.giveBack(context.Background(), lost)
+		l.giveBack(context.Background(), f, granted, lost)
 	}
 }
 

@@ -18,6 +18,7 @@ var scriptSource string
 var (
 	acquireScript    = script("limiter", "reclaim", "acquire", "expiry")
 	releaseScript    = script("limiter", "reclaim", "release", "expiry")
+	giveBackScript   = script("limiter", "reclaim", "giveback", "expiry")
 	availableScript  = script("limiter", "available")
 	trySetRateScript = script("trysetrate")
 	setRateScript    = script("setrate", "expiry")
@@ -53,6 +54,9 @@ const (
 	replyNotInitialized
 	replyCorrupt
 )
+
+// memberArg is the argument with which the acquire script gets the member of its grant: ARGV[3].
+const memberArg = 2
 
 // cursorArg is the argument with which a script goes on where the call before it stopped: ARGV[6].
 const cursorArg = 5

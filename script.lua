@@ -269,6 +269,25 @@ else
 end
 redis.call('SET', valueKey, value, 'KEEPTTL')
 
+--@ giveback
+-- Gives back permits of one grant whose callers had gone. Where that grant is not there its permits are back already: it has left the
+-- window, or was released, or was lost in a failover. What is taken then belongs to others.
+-- ARGV[2] the permits
+-- ARGV[3] the member of the grant
+-- ARGV[4] the member of what stays taken of it, or ''
+local reply = {0, 0}
+local score = redis.call('ZSCORE', permitsKey, ARGV[3])
+if score then
+  if ARGV[4] ~= '' then
+    redis.call('ZADD', permitsKey, score, ARGV[4])
+  end
+  redis.call('ZREM', permitsKey, ARGV[3])
+  value, dirty = math.min(rate, value + tonumber(ARGV[2])), true
+end
+if dirty then
+  redis.call('SET', valueKey, string.format('%.0f', value), 'KEEPTTL')
+end
+
 --@ expiry
 -- Lets the state live as long as the configuration: for keepAliveTime from now, or until the expiry that was set.
 -- Where neither is given, this client's own pair goes once nothing in it can count any more: nobody could name it

@@ -3,6 +3,7 @@ package rratelimiter
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"strconv"
@@ -135,6 +136,7 @@ func (l *Limiter) fly(ctx context.Context, g *gate, caller bool) {
 
 		c.mu.Lock()
 		lost := f.deliver(err)
+		granted := f.granted(lost)
 		again = len(g.waiting) > 0 && !g.gathering
 		if again {
 			g.gathering = true
@@ -148,7 +150,7 @@ func (l *Limiter) fly(ctx context.Context, g *gate, caller bool) {
 			go l.fly(ctx, g, false)
 			again = false
 		}
-		l.giveBack(ctx, lost)
+		l.giveBack(ctx, f, granted, lost)
 	}
 	c.pools.flights.Put(f)
 }
@@ -186,11 +188,24 @@ func (g *gate) board(batch []*request) []*request {
 	return batch
 }
 
-// giveBack releases what was granted to callers that had gone. Where that fails, the permits come back by
-// themselves after the interval.
-func (l *Limiter) giveBack(ctx context.Context, permits int64) {
-	if permits > 0 {
-		_ = l.Release(context.WithoutCancel(ctx), permits)
+// giveBack frees what was granted, as a part of a flight's grant, to callers that had gone. Where that fails, or the grant
+// is so large that it became several members, the permits come back by themselves after the interval.
+//
+// It names the grant, rather than releasing the oldest one: the answer may have come so late that the grant has left
+// the window, or from a master that has lost its slots since.
+func (l *Limiter) giveBack(ctx context.Context, f *flight, granted, permits int64) {
+	if permits == 0 || granted > math.MaxUint32 {
+		return
+	}
+	random := f.args[memberArg][:len(f.args[memberArg])-4]
+	grant := string(appendUint32([]byte(random), granted))
+	rest := ""
+	if granted > permits {
+		rest = string(appendUint32([]byte(random), granted-permits))
+	}
+	ctx = context.WithoutCancel(ctx)
+	if _, err := l.ask(ctx, giveBackScript, l.client.nowText(), strconv.FormatInt(permits, 10), grant, rest); err == nil {
+		l.poke()
 	}
 }
 
@@ -295,6 +310,10 @@ func appendMember(text []byte, n int64) []byte {
 			bits >>= 8
 		}
 	}
+	return appendUint32(text, n)
+}
+
+func appendUint32(text []byte, n int64) []byte {
 	return append(text, byte(n), byte(n>>8), byte(n>>16), byte(n>>24))
 }
 
@@ -414,6 +433,19 @@ func (f *flight) deliver(err error) (lost int64) {
 		f.waiters = append(f.waiters, r)
 	}
 	return lost
+}
+
+// granted counts the permits of the flight's grant where some of them were lost, before the callers are woken.
+func (f *flight) granted(lost int64) (permits int64) {
+	if lost == 0 {
+		return 0
+	}
+	for _, r := range f.batch {
+		if r.decision.Allowed {
+			permits += r.permits
+		}
+	}
+	return permits
 }
 
 // wake wakes the callers whose answers deliver made final.
