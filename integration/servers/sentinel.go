@@ -18,7 +18,10 @@ const (
 	sentinelQuorum    = 2
 	sentinelMaster    = "mymaster"
 	sentinelConfig    = "sentinel.conf"
-	sentinelDownAfter = 1000 // milliseconds
+
+	// sentinelDownAfter is in milliseconds. Sentinels ping once a second: with no more than that, an answer that is a little late makes them
+	// depose a master that is well, which loses what it grants until it knows.
+	sentinelDownAfter = 2000
 )
 
 // Sentinel is a master with two replicas, watched by three sentinels. Its methods are safe for concurrent use.
@@ -31,7 +34,7 @@ type Sentinel struct {
 // NewSentinel starts a master, its replicas and the sentinels for the test, and returns once each sentinel knows all of them. args are
 // further arguments of each server that keeps data. The test fails where they cannot be started; they end with the test.
 //
-// A master that is gone is replaced by a replica after about two seconds.
+// A master that is gone is replaced by a replica after about three seconds.
 func NewSentinel(t testing.TB, args ...string) *Sentinel {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
