@@ -149,8 +149,8 @@ func remote(ctx context.Context, s *session, warmup, d time.Duration, began, end
 
 // judge makes figures of a run whose preconditions held.
 func (b *bench) judge(ctx context.Context, s side, l load, t tally, before, after usage) (figures, error) {
-	if t.decisions == 0 {
-		return figures{refused: "no decisions"}, nil
+	if t.decisions < int64(l.callers) {
+		return figures{refused: fmt.Sprintf("%d decisions, too few", t.decisions)}, nil
 	}
 	n := float64(t.decisions)
 	f := figures{

@@ -20,6 +20,7 @@ type results struct {
 	Rounds      int
 	Seconds     float64
 	Warmup      float64
+	Grants      string
 	runs        []runs
 	crowds      []crowdRuns
 	script      *scriptTimes
@@ -183,13 +184,11 @@ func (r *results) Leaving() string {
 			title string
 			runs  []leavingRun
 		}{{"this library", c.ours}, {"Redisson's script", c.their}} {
-			var took []float64
 			calls := 0
 			for _, run := range side.runs {
-				took = append(took, run.longest.Seconds()*1e3)
 				calls = max(calls, run.calls)
 			}
-			fmt.Fprintf(&t, "| %s | %s | %s ms | %s |\n", c.name, side.title, spreadOf(took), thousands(float64(calls)))
+			fmt.Fprintf(&t, "| %s | %s | %s ms | %s |\n", c.name, side.title, longest(side.runs), thousands(float64(calls)))
 		}
 	}
 	return t.String()

@@ -1,13 +1,15 @@
 package main
 
 import (
+	"errors"
 	"image/color"
 	"math"
+	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/palette/brewer"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
@@ -36,16 +38,12 @@ func (f figure) save(dir string, all []runs) (bool, error) {
 	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
 	p.X.Tick.Marker = plot.TickerFunc(callerTicks)
 	p.Y.Tick.Marker = plot.TickerFunc(decadeTicks)
-	p.Legend.Top, p.Legend.Left = true, true
-	p.Legend.TextStyle.Font.Size = vg.Points(9)
 	p.Add(plotter.NewGrid())
-	colors, err := brewer.GetPalette(brewer.TypeQualitative, "Paired", len(sides))
-	if err != nil {
-		return false, err
-	}
+	legend := plot.NewLegend()
+	legend.Top = true
+	legend.TextStyle.Font.Size = vg.Points(9)
 	drawn := false
-	low, high := math.Inf(1), math.Inf(-1)
-	for i, s := range sides {
+	for _, s := range sides {
 		var line plotter.XYs
 		for _, r := range all {
 			if r.part != f.part || r.load.expect != f.expect || len(r.figures[s.key]) == 0 || r.refused(s.key) != "" {
@@ -54,7 +52,6 @@ func (f figure) save(dir string, all []runs) (bool, error) {
 			// A side that uses no Redis has no cost there: a logarithm has no place for it.
 			if y := r.spread(s.key, f.pick).median; y > 0 && (!s.inMemory || f.file != "server.svg") {
 				line = append(line, plotter.XY{X: float64(r.load.callers), Y: y})
-				low, high = min(low, y), max(high, y)
 			}
 		}
 		if len(line) == 0 {
@@ -64,20 +61,56 @@ func (f figure) save(dir string, all []runs) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		lines.Color, points.Color, points.Shape = colors.Colors()[i], colors.Colors()[i], draw.CircleGlyph{}
-		if s.key == "ours" {
-			lines.Color, points.Color, lines.Width = color.Black, color.Black, vg.Points(2.5)
+		lines.Color, points.Color, points.Shape = colors[s.key], colors[s.key], draw.CircleGlyph{}
+		switch {
+		case s.key == "ours":
+			lines.Width = vg.Points(2.5)
+		case s.key == "empty" || s.inMemory:
+			lines.Dashes = []vg.Length{vg.Points(4), vg.Points(3)}
 		}
 		p.Add(lines, points)
-		p.Legend.Add(s.title, lines, points)
+		legend.Add(s.title, lines, points)
 		drawn = true
 	}
 	if !drawn {
 		return false, nil
 	}
-	// Room for the legend, above what is drawn.
-	p.Y.Min, p.Y.Max = low/1.5, high*math.Pow(high/low*1.5, 0.7)
-	return true, p.Save(18*vg.Centimeter, 14*vg.Centimeter, filepath.Join(dir, f.file))
+	return true, write(p, legend, filepath.Join(dir, f.file))
+}
+
+// colors are grey for the floors, warm for Redisson, and cold for the other libraries.
+var colors = map[string]color.Color{
+	"ours":           color.Black,
+	"off":            color.RGBA{R: 120, G: 60, B: 160, A: 255},
+	"script":         color.RGBA{R: 205, A: 255},
+	"jvm-sync":       color.RGBA{R: 255, G: 150, A: 255},
+	"jvm-async":      color.RGBA{R: 200, G: 110, B: 60, A: 255},
+	"rueidislimiter": color.RGBA{G: 90, B: 200, A: 255},
+	"redis_rate":     color.RGBA{G: 150, B: 90, A: 255},
+	"throttled":      color.RGBA{R: 150, G: 190, A: 255},
+	"redisstore":     color.RGBA{R: 90, G: 180, B: 230, A: 255},
+	"ulule":          color.RGBA{G: 160, B: 170, A: 255},
+	"empty":          color.Gray{Y: 110},
+	"xtime":          color.Gray{Y: 170},
+}
+
+// write draws the legend beside the plot, where it hides nothing.
+func write(p *plot.Plot, legend plot.Legend, path string) (err error) {
+	const width, height, beside = 22 * vg.Centimeter, 12 * vg.Centimeter, 6.5 * vg.Centimeter
+	format := strings.TrimPrefix(filepath.Ext(path), ".")
+	canvas, err := draw.NewFormattedCanvas(width, height, format)
+	if err != nil {
+		return err
+	}
+	all := draw.New(canvas)
+	p.Draw(draw.Crop(all, 0, -beside, 0, 0))
+	legend.Draw(all)
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	_, err = canvas.WriteTo(file)
+	return errors.Join(err, file.Close())
 }
 
 func callerTicks(low, high float64) []plot.Tick {

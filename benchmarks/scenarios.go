@@ -143,7 +143,7 @@ func (b *bench) compare(ctx context.Context, s scenario) (runs, error) {
 
 // run measures what the plan includes.
 func (p plan) run(ctx context.Context, b *bench) (*results, error) {
-	r := &results{Rounds: b.rounds, Seconds: b.length.Seconds(), Warmup: b.warmup.Seconds()}
+	r := &results{Rounds: b.rounds, Seconds: b.length.Seconds(), Warmup: b.warmup.Seconds(), Grants: thousands(float64(p.grants))}
 	for _, s := range p.scenarios() {
 		progress(s.title)
 		compared, err := b.compare(ctx, s)
