@@ -78,7 +78,7 @@ var quirks = []quirk{
 		},
 	},
 	{
-		name: "the time to live of the configuration is not that of the state", until: "3.17.0",
+		name: "the time to live of the configuration is not that of the state", until: "3.17.3",
 		at: func(call calls.Call, _ bool, s state.State) bool {
 			p := s.Overall
 			if s.Config["type"] == "1" {
