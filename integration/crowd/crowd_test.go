@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -42,6 +43,9 @@ const (
 // interval, and once all have stopped every permit is back within an interval.
 func TestMixedCrowd(t *testing.T) {
 	for _, version := range oracle.VersionsToTest() {
+		if strings.HasPrefix(version, "3.16.") {
+			continue // such a release cannot read the grants of any later one, nor ours
+		}
 		t.Run(version, func(t *testing.T) {
 			server := servers.Single(t)
 			var jvms []*oracle.Redisson
