@@ -143,10 +143,10 @@ func captureScript(ctx context.Context, r *oracle.Redisson, addr string) (*acqui
 		return nil, fmt.Errorf("capturing Redisson's script: %w", err)
 	}
 	if len(args) != 3 || args[0] != "2" || len(args[2]) != 16 {
-		return nil, fmt.Errorf("Redisson's script has %d arguments, want permits, milliseconds and 16 random bytes: %q", len(args), args)
+		return nil, fmt.Errorf("the script of Redisson has %d arguments, want permits, milliseconds and 16 random bytes: %q", len(args), args)
 	}
 	if _, err := strconv.ParseInt(args[1], 10, 64); err != nil {
-		return nil, fmt.Errorf("Redisson's script has no time as its second argument: %w", err)
+		return nil, fmt.Errorf("the script of Redisson has no time as its second argument: %w", err)
 	}
 	return &acquireScript{rueidis.NewLuaScript(script), keys}, nil
 }
