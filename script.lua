@@ -21,23 +21,10 @@
 --@ limiter
 -- Reads the limiter. Sets rate, interval, keepAlive, now, nowText, the two keys of the rate type (valueKey,
 -- permitsKey with their KEYS indexes valueAt, permitsAt), stored (the text of the value) and value (its number).
-local page = 256
-local config = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
+local call, page = redis.call, 256
+local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
 if not (config[1] and config[2] and config[3]) then
   return {2}
-end
-local find = string.find
-local rate, interval, keepAlive = tonumber(config[1]), tonumber(config[2]), config[4] or '0'
--- Above 2^53 a number is no longer told from its neighbours, 2^53 itself included.
-if not find(config[1], '^%d+$') or (rate >= 9007199254740992 and config[1] ~= '9007199254740992') then
-  return {3, 1, 'rate', config[1]}
-end
-if not find(config[2], '^%d+$') then
-  return {3, 1, 'interval', config[2]}
-end
--- PEXPIRE and DECRBY take no leading zeros, and their errors would come when the permits are taken already.
-if keepAlive ~= '0' and not (find(keepAlive, '^[1-9]%d*$') and #keepAlive < 16) then
-  return {3, 1, 'keepAliveTime', keepAlive}
 end
 local valueAt, permitsAt = 2, 4
 if config[3] == '1' then
@@ -46,14 +33,29 @@ elseif config[3] ~= '0' then
   return {3, 1, 'type', config[3]}
 end
 local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
-local stored = redis.call('GET', valueKey)
-local value = stored and tonumber(stored)
-if stored and stored ~= '0' and not (find(stored, '^%-?[1-9]%d*$') and value >= -9007199254740992) then
-  return {3, valueAt, '', stored}
+local stored = call('GET', valueKey)
+local find, keepAlive = string.find, config[4] or '0'
+local rate, interval, value = tonumber(config[1]), tonumber(config[2]), stored and tonumber(stored)
+-- Mostly all are digits, which one look finds.
+if not (rate and interval and value ~= nil and rate < 9007199254740992 and keepAlive ~= '' and #keepAlive < 16
+    and find(config[1] .. config[2] .. keepAlive .. (stored or ''), '^%d+$')) then
+  -- From 2^53 on, the text alone tells whether that is the number meant.
+  if not find(config[1], '^%d+$') or (rate >= 9007199254740992 and config[1] ~= '9007199254740992') then
+    return {3, 1, 'rate', config[1]}
+  end
+  if not find(config[2], '^%d+$') then
+    return {3, 1, 'interval', config[2]}
+  end
+  if not find(keepAlive, '^%d+$') or #keepAlive > 15 then
+    return {3, 1, 'keepAliveTime', keepAlive}
+  end
+  if stored and not find(stored, '^%-?%d+$') then
+    return {3, valueAt, '', stored}
+  end
 end
 local nowText = ARGV[1]
 if nowText == '' then
-  local time = redis.call('TIME')
+  local time = call('TIME')
   nowText = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
 end
 local now = tonumber(nowText)
@@ -62,34 +64,36 @@ local now = tonumber(nowText)
 -- Gives back what has left the window and makes value the number of free permits, which can be negative where
 -- the rate was lowered under the permits taken. Sets dirty (value is not what Redis holds) and
 -- more (grants that have left the window are still in the set).
+local limit = string.format('%d', now - interval)
+local left, grants = call('ZCOUNT', permitsKey, '-inf', limit), call('ZCARD', permitsKey)
 local dirty, more = not stored, false
-local oldest = redis.call('ZRANGE', permitsKey, 0, 0, 'WITHSCORES')
-if not oldest[1] then
-  -- No grant, so nothing is taken, whatever the value says: the set may have been evicted.
+if left == grants then
+  -- Nothing is taken, whatever the value says: all grants have left, or the set may have been evicted.
+  if grants > 0 then
+    call('UNLINK', permitsKey)
+  end
   if value ~= rate then
     value, dirty = rate, true
   end
 else
-  local limit = now - interval
-  if tonumber(oldest[2]) <= limit then
-    if tonumber(redis.call('ZRANGE', permitsKey, -1, -1, 'WITHSCORES')[2]) <= limit then
-      redis.call('UNLINK', permitsKey)
-      value, dirty = rate, true
+  if left > 0 then
+    more = left > page
+    local returned, sum = call('ZRANGEBYSCORE', permitsKey, '-inf', limit, 'LIMIT', '0', '256'), 0
+    for i = 1, #returned do
+      local a, b, c, d = string.byte(returned[i], -4, -1)
+      if not d then
+        return {3, permitsAt, 'member', returned[i]}
+      end
+      sum = sum + a + b * 256 + c * 65536 + d * 16777216
+    end
+    if more then
+      call('ZREMRANGEBYRANK', permitsKey, '0', '255')
     else
-      local left = redis.call('ZRANGEBYSCORE', permitsKey, '-inf', limit, 'LIMIT', 0, page)
-      local sum = 0
-      for i = 1, #left do
-        local a, b, c, d = string.byte(left[i], -4, -1)
-        if not d then
-          return {3, permitsAt, 'member', left[i]}
-        end
-        sum = sum + a + b * 256 + c * 65536 + d * 16777216
-      end
-      redis.call('ZREMRANGEBYRANK', permitsKey, 0, #left - 1)
-      dirty, more = true, #left == page
-      if value then
-        value = value + sum
-      end
+      call('ZREMRANGEBYSCORE', permitsKey, '-inf', limit)
+    end
+    dirty = true
+    if value then
+      value = value + sum
     end
   end
   if not value then
@@ -98,14 +102,14 @@ else
     if more then
       return {1, ''}
     end
-    local newest = redis.call('ZRANGE', permitsKey, -1, -1)[1]
+    local newest = call('ZRANGE', permitsKey, -1, -1)[1]
     local skip, sum, mark = string.match(ARGV[6] or '', '^(%d+) (%d+) (.*)$')
-    if mark == newest and tonumber(skip) <= redis.call('ZCARD', permitsKey) then
+    if mark == newest and tonumber(skip) <= grants - left then
       skip, sum = tonumber(skip), tonumber(sum)
     else
       skip, sum = 0, 0
     end
-    local counted = redis.call('ZREVRANGE', permitsKey, skip, skip + page - 1)
+    local counted = call('ZREVRANGE', permitsKey, skip, skip + page - 1)
     for i = 1, #counted do
       local a, b, c, d = string.byte(counted[i], -4, -1)
       if not d then
@@ -114,7 +118,7 @@ else
       sum = sum + a + b * 256 + c * 65536 + d * 16777216
     end
     if #counted == page then
-      return {1, string.format('%d %.0f ', skip + #counted, sum) .. newest}
+      return {1, string.format('%d %d ', skip + #counted, sum) .. newest}
     end
     value = rate - sum
   end
@@ -130,25 +134,22 @@ end
 -- ARGV[4] the requests, with equal neighbours told once: '1*200 3*1'; absent or '' for a single one
 -- ARGV[5] letters: d tells rate and reset even where all is granted, w tells waits,
 --         o keeps the order: behind a request that is not granted none is
--- Replies with the permits left where all were granted (and no d), else
+-- Replies, without d, with the permits left where all were granted and with -1 where none was for now; else
 --   {0, left, rate, reset, answers, wait, permits, wait, permits, ...}
 -- reset: milliseconds until the newest grant leaves the window, 0 without d
 -- answers: a letter for each request: g granted, n not now, x more than the rate; or '*', all granted
 -- wait, permits: so many permits come back after so many milliseconds; only as many pairs as the requests that
 --         were not granted need (all, for o), and at most a page of them
 local total, granted, flags = tonumber(ARGV[2]), 0, ARGV[5] or ''
-local answers
+local answers, want, above
 if total <= value then
   granted = total
 elseif more then
-  redis.call('SET', valueKey, value, 'KEEPTTL')
+  call('SET', valueKey, string.format('%d', value), 'KEEPTTL')
   return {1, ''}
-end
-local want = 0
-if granted == 0 then
+elseif ARGV[4] or total > rate then
   answers = {}
-  local shut, ordered = false, find(flags, 'o', 1, true)
-  local runs = ARGV[4]
+  local shut, ordered, runs = false, find(flags, 'o', 1, true), ARGV[4]
   if not runs or runs == '' then
     runs = ARGV[2] .. '*1'
   end
@@ -157,6 +158,7 @@ if granted == 0 then
     times = tonumber(times)
     if n > rate then
       answers[#answers + 1] = string.rep('x', times)
+      above = true
     else
       if not shut and n <= value - granted then
         got = math.min(times, math.floor((value - granted) / n))
@@ -165,24 +167,24 @@ if granted == 0 then
       end
       if got < times then
         answers[#answers + 1] = string.rep('n', times - got)
-        want = math.max(want, n)
+        want = math.max(want or 0, n)
         shut = ordered
       end
     end
   end
-  if ordered then
+  if want and ordered then
     want = rate
   end
 end
 if granted > 0 then
   if dirty or answers then
-    redis.call('SET', valueKey, value - granted, 'KEEPTTL')
+    call('SET', valueKey, string.format('%d', value - granted), 'KEEPTTL')
   else
-    redis.call('DECRBY', valueKey, ARGV[2])
+    call('DECRBY', valueKey, ARGV[2])
   end
   value, dirty = value - granted, false
   if granted == total and total <= 4294967295 then
-    redis.call('ZADD', permitsKey, nowText, ARGV[3])
+    call('ZADD', permitsKey, nowText, ARGV[3])
   else
     -- One member counts to 4294967295. More are several members, told apart by the last bytes of their random part.
     local random, index, rest = string.sub(ARGV[3], 1, 17), 0, granted
@@ -192,26 +194,28 @@ if granted > 0 then
         random = string.sub(ARGV[3], 1, 13) .. string.char(index % 256, math.floor(index / 256) % 256,
           math.floor(index / 65536) % 256, math.floor(index / 16777216))
       end
-      redis.call('ZADD', permitsKey, nowText, random .. string.char(n % 256, math.floor(n / 256) % 256,
+      call('ZADD', permitsKey, nowText, random .. string.char(n % 256, math.floor(n / 256) % 256,
         math.floor(n / 65536) % 256, math.floor(n / 16777216)))
       index, rest = index + 1, rest - n
     end
   end
 elseif dirty then
-  redis.call('SET', valueKey, value, 'KEEPTTL')
+  call('SET', valueKey, string.format('%d', value), 'KEEPTTL')
 end
 local reply = value
-if answers or find(flags, 'd', 1, true) then
+if granted == 0 and flags == '' and not above then
+  reply = -1
+elseif answers or flags ~= '' then
   reply = {0, value, rate, 0, answers and table.concat(answers) or '*'}
   if find(flags, 'd', 1, true) then
-    local newest = redis.call('ZRANGE', permitsKey, -1, -1, 'WITHSCORES')[2]
+    local newest = call('ZRANGE', permitsKey, -1, -1, 'WITHSCORES')[2]
     if newest then
       reply[4] = math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992)
     end
   end
-  if want > 0 and find(flags, 'w', 1, true) then
+  if want and find(flags, 'w', 1, true) then
     local need, last = want - value, nil
-    local grants = redis.call('ZRANGE', permitsKey, 0, need > 1 and page - 1 or 0, 'WITHSCORES')
+    local grants = call('ZRANGE', permitsKey, '0', need > 1 and '255' or '0', 'WITHSCORES')
     for i = 1, #grants, 2 do
       local a, b, c, d = string.byte(grants[i], -4, -1)
       local n = d and a + b * 256 + c * 65536 + d * 16777216 or 0
@@ -237,10 +241,10 @@ end
 -- Replies {0, rest}: rest, mostly 0, is what another call has to give back
 local n, reply = tonumber(ARGV[2]), {0, 0}
 if value + n >= rate then
-  redis.call('UNLINK', permitsKey)
+  call('UNLINK', permitsKey)
   value = rate
 else
-  local grants = redis.call('ZRANGE', permitsKey, 0, page - 1, 'WITHSCORES')
+  local grants = call('ZRANGE', permitsKey, 0, page - 1, 'WITHSCORES')
   local rest, whole, cut = n, 0, nil
   for i = 1, #grants, 2 do
     local a, b, c, d = string.byte(grants[i], -4, -1)
@@ -256,18 +260,18 @@ else
     whole, rest = whole + 1, rest - held
   end
   if whole > 0 then
-    redis.call('ZREMRANGEBYRANK', permitsKey, 0, whole - 1)
+    call('ZREMRANGEBYRANK', permitsKey, 0, whole - 1)
   end
   if cut then
-    redis.call('ZREM', permitsKey, cut[1])
-    redis.call('ZADD', permitsKey, cut[2], string.sub(cut[1], 1, -5) .. string.char(cut[3] % 256,
+    call('ZREM', permitsKey, cut[1])
+    call('ZADD', permitsKey, cut[2], string.sub(cut[1], 1, -5) .. string.char(cut[3] % 256,
       math.floor(cut[3] / 256) % 256, math.floor(cut[3] / 65536) % 256, math.floor(cut[3] / 16777216)))
   elseif rest > 0 and #grants == page * 2 then
     n, reply[2] = n - rest, rest
   end
   value = value + n
 end
-redis.call('SET', valueKey, value, 'KEEPTTL')
+call('SET', valueKey, value, 'KEEPTTL')
 
 --@ giveback
 -- Gives back permits of one grant whose callers had gone. Where that grant is not there its permits are back already: it has left the
@@ -276,16 +280,16 @@ redis.call('SET', valueKey, value, 'KEEPTTL')
 -- ARGV[3] the member of the grant
 -- ARGV[4] the member of what stays taken of it, or ''
 local reply = {0, 0}
-local score = redis.call('ZSCORE', permitsKey, ARGV[3])
+local score = call('ZSCORE', permitsKey, ARGV[3])
 if score then
   if ARGV[4] ~= '' then
-    redis.call('ZADD', permitsKey, score, ARGV[4])
+    call('ZADD', permitsKey, score, ARGV[4])
   end
-  redis.call('ZREM', permitsKey, ARGV[3])
+  call('ZREM', permitsKey, ARGV[3])
   value, dirty = math.min(rate, value + tonumber(ARGV[2])), true
 end
 if dirty then
-  redis.call('SET', valueKey, string.format('%.0f', value), 'KEEPTTL')
+  call('SET', valueKey, string.format('%.0f', value), 'KEEPTTL')
 end
 
 --@ expiry
@@ -293,17 +297,17 @@ end
 -- Where neither is given, this client's own pair goes once nothing in it can count any more: nobody could name it
 -- after the client is gone. The shared pair stays, since Redisson would not extend its expiry.
 if keepAlive ~= '0' then
-  redis.call('PEXPIRE', KEYS[1], keepAlive)
-  redis.call('PEXPIRE', valueKey, keepAlive)
-  redis.call('PEXPIRE', permitsKey, keepAlive)
+  call('PEXPIRE', KEYS[1], keepAlive)
+  call('PEXPIRE', valueKey, keepAlive)
+  call('PEXPIRE', permitsKey, keepAlive)
 else
-  local ttl = redis.call('PTTL', KEYS[1])
+  local ttl = call('PTTL', KEYS[1])
   if ttl < 0 and valueAt == 3 and interval < 1e15 then
     ttl = interval
   end
   if ttl ~= -1 then
-    redis.call('PEXPIRE', valueKey, ttl)
-    redis.call('PEXPIRE', permitsKey, ttl)
+    call('PEXPIRE', valueKey, ttl)
+    call('PEXPIRE', permitsKey, ttl)
   end
 end
 return reply
@@ -316,12 +320,12 @@ local first, final = 'ZRANGE', 'ZREVRANGE'
 if not value then
   first, final = final, first
 end
-local begin = redis.call(first, permitsKey, 0, 0, 'WITHSCORES')
+local begin = call(first, permitsKey, 0, 0, 'WITHSCORES')
 if not begin[1] then
   return {0, rate}
 end
 local limit = now - interval
-local newest = value and redis.call('ZRANGE', permitsKey, -1, -1, 'WITHSCORES')[2] or begin[2]
+local newest = value and call('ZRANGE', permitsKey, -1, -1, 'WITHSCORES')[2] or begin[2]
 if tonumber(newest) <= limit then
   return {0, rate}
 end
@@ -331,7 +335,7 @@ if mark == begin[1] then
 else
   skip, sum = 0, 0
 end
-local grants = redis.call(first, permitsKey, skip, skip + page - 1, 'WITHSCORES')
+local grants = call(first, permitsKey, skip, skip + page - 1, 'WITHSCORES')
 local done = #grants < page * 2
 for i = 1, #grants, 2 do
   -- With a value, what has left the window is free besides; without one, what has not left it is taken.
@@ -347,7 +351,7 @@ for i = 1, #grants, 2 do
   sum = sum + a + b * 256 + c * 65536 + d * 16777216
 end
 if not done then
-  return {1, string.format('%d %.0f ', skip + page, sum) .. begin[1]}
+  return {1, string.format('%d %d ', skip + page, sum) .. begin[1]}
 end
 free = value and value + sum or rate - sum
 return {0, math.max(0, math.min(rate, free))}
@@ -379,11 +383,11 @@ return 1
 -- ARGV[2] to ARGV[5]: rate, interval, type, keepAliveTime
 -- ARGV[6] letters: e only where the limiter exists, k keeps what is taken
 -- Replies 1 where it was set, 0 where not, or {3, ...}
-local find, page = string.find, 256
+local call, find, page = redis.call, string.find, 256
 local interval, keepAlive = tonumber(ARGV[3]), ARGV[5]
 local keep = find(ARGV[6], 'k', 1, true)
-local old = redis.call('HMGET', KEYS[1], 'rate', 'type', 'keepAliveTime')
-if find(ARGV[6], 'e', 1, true) and redis.call('EXISTS', KEYS[1]) == 0 then
+local old = call('HMGET', KEYS[1], 'rate', 'type', 'keepAliveTime')
+if find(ARGV[6], 'e', 1, true) and call('EXISTS', KEYS[1]) == 0 then
   return 0
 end
 local valueAt, permitsAt = 2, 4
@@ -395,15 +399,15 @@ local value, gone
 if keep and old[2] == ARGV[4] then
   local rate, now = tonumber(ARGV[2]), tonumber(ARGV[1])
   if not now then
-    local time = redis.call('TIME')
+    local time = call('TIME')
     now = time[1] * 1000 + math.floor(time[2] / 1000)
   end
-  local stored = redis.call('GET', valueKey)
+  local stored = call('GET', valueKey)
   if stored and not find(stored, '^%-?%d+$') then
     return {3, valueAt, '', stored}
   end
-  if redis.call('ZCARD', permitsKey) <= page then
-    local grants, used = redis.call('ZRANGE', permitsKey, 0, -1, 'WITHSCORES'), 0
+  if call('ZCARD', permitsKey) <= page then
+    local grants, used = call('ZRANGE', permitsKey, 0, -1, 'WITHSCORES'), 0
     gone = 0
     for i = 1, #grants, 2 do
       local a, b, c, d = string.byte(grants[i], -4, -1)
@@ -424,30 +428,30 @@ if keep and old[2] == ARGV[4] then
     value = math.min(rate, tonumber(stored) + rate - tonumber(old[1]))
   end
 end
-redis.call('HSET', KEYS[1], 'rate', ARGV[2], 'interval', ARGV[3], 'type', ARGV[4], 'keepAliveTime', ARGV[5])
+call('HSET', KEYS[1], 'rate', ARGV[2], 'interval', ARGV[3], 'type', ARGV[4], 'keepAliveTime', ARGV[5])
 if keepAlive ~= '0' then
-  redis.call('PEXPIRE', KEYS[1], keepAlive)
+  call('PEXPIRE', KEYS[1], keepAlive)
 elseif (tonumber(old[3] or '0') or 0) > 0 then
   -- The TTL came from the old keepAliveTime, which would delete a limiter that is to stay.
-  redis.call('PERSIST', KEYS[1])
-  redis.call('PERSIST', valueKey)
-  redis.call('PERSIST', permitsKey)
+  call('PERSIST', KEYS[1])
+  call('PERSIST', valueKey)
+  call('PERSIST', permitsKey)
 end
 if old[2] ~= ARGV[4] then
-  redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4], KEYS[5])
+  call('UNLINK', KEYS[2], KEYS[3], KEYS[4], KEYS[5])
   return 1
 end
 if not keep then
-  redis.call('UNLINK', valueKey, permitsKey)
+  call('UNLINK', valueKey, permitsKey)
   return 1
 end
 if value then
-  redis.call('SET', valueKey, value, 'KEEPTTL')
+  call('SET', valueKey, value, 'KEEPTTL')
 else
-  redis.call('UNLINK', valueKey)
+  call('UNLINK', valueKey)
 end
 if gone and gone > 0 then
-  redis.call('ZREMRANGEBYRANK', permitsKey, 0, gone - 1)
+  call('ZREMRANGEBYRANK', permitsKey, 0, gone - 1)
 end
 local reply = 1
 

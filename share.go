@@ -244,8 +244,9 @@ func (l *Limiter) acquire(ctx context.Context, f *flight) error {
 			f.asked = time.Now()
 		}
 		if message.IsInt64() {
-			f.free, err = message.AsInt64()
-			if err == nil {
+			left, err := message.AsInt64()
+			if err == nil && left >= 0 {
+				f.free = left
 				f.grantAll()
 			}
 			return err
