@@ -285,7 +285,7 @@ func TestGrantsOfTheOtherSideComeBack(t *testing.T) {
 		keys := state.KeysOf(name, w.java.ID())
 		golang, java := w.sides(name)
 		want := calls.Reply("true")
-		if !newerThan(w.version, "3.17.0") {
+		if !calls.AtLeast(w.version, "3.17.0") {
 			want = calls.ScriptError
 		}
 		for _, step := range []struct {
@@ -354,7 +354,7 @@ func TestClientsCountApart(t *testing.T) {
 		do(java, take(calls.TryAcquire, 1), "false")
 		do(golang, take(calls.TryAcquire, 5), "true")
 		do(java, call, calls.Done)
-		if newerThan(w.version, "3.27.0") {
+		if calls.AtLeast(w.version, "3.27.0") {
 			keeps("client value 0; client permits 5@0s", "nothing")
 		} else {
 			keeps("client value 0; client permits 5@0s", "client value 0; client permits 10@0s")
@@ -456,7 +456,7 @@ func TestWaitingForEachOther(t *testing.T) {
 					require.NoError(t, err)
 					got, err := waits.Do(ctx, call)
 					require.NoError(t, err, call)
-					if waits.String() == "Java" && !newerThan(w.version, "3.17.0") {
+					if waits.String() == "Java" && !calls.AtLeast(w.version, "3.17.0") {
 						require.Equal(t, calls.ScriptError, got, "it cannot read our grants: %v", call)
 						return
 					}

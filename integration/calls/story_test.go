@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -183,17 +182,6 @@ func (l *lacking) print(t *testing.T) {
 	}
 }
 
-// newerThan says whether a release is at least another one.
-func newerThan(version, since string) bool {
-	var a, b [3]int
-	for text, numbers := range map[string]*[3]int{version: &a, since: &b} {
-		if _, err := fmt.Sscanf(text, "%d.%d.%d", &numbers[0], &numbers[1], &numbers[2]); err != nil {
-			panic(fmt.Sprintf("%q is no release of Redisson: %v", text, err))
-		}
-	}
-	return slices.Compare(a[:], b[:]) >= 0
-}
-
 // perClient retells what was said of an OVERALL limiter.
 func perClient(text string) string {
 	return strings.NewReplacer("type=0", "type=1", "value", "client value", "permits", "client permits", "OVERALL", "PER_CLIENT").Replace(text)
@@ -233,13 +221,13 @@ func (w *world) tell(t *testing.T, s story, name string, client bool, lack *lack
 				wantKeeps = st.goKeeps
 			}
 		}
-		if by.String() == "Go" && !newerThan(w.version, "3.17.0") {
+		if by.String() == "Go" && !calls.AtLeast(w.version, "3.17.0") {
 			require.NoError(t, state.Rewrite(ctx, w.redis, keys))
 		}
 		got, err := state.Read(ctx, w.redis, keys)
 		require.NoError(t, err, step)
 		for _, q := range quirks {
-			if by.String() == "Java" && !newerThan(w.version, q.until) && q.at(call, client, got) {
+			if by.String() == "Java" && !calls.AtLeast(w.version, q.until) && q.at(call, client, got) {
 				t.Logf("%s: %s", step, q.name)
 				require.NoError(t, q.mend(ctx, w.redis, keys))
 				got, err = state.Read(ctx, w.redis, keys)
@@ -250,13 +238,13 @@ func (w *world) tell(t *testing.T, s story, name string, client bool, lack *lack
 		// Releases before 3.38.0 write no keepAliveTime; once Go has written it, it stays.
 		switch {
 		case got.Config == nil:
-			noKeepAlive = !newerThan(w.version, "3.38.0")
+			noKeepAlive = !calls.AtLeast(w.version, "3.38.0")
 		case by.String() == "Go" && (call.Op == calls.SetRate || call.Op == calls.SetRateArgs || call.Op == calls.UpdateRate ||
 			call.Op == calls.TrySetRate && reply == "true"):
 			noKeepAlive = false
 		}
 		if i == 0 && by.String() == "Java" {
-			noKeepAlive = !newerThan(w.version, "3.38.0")
+			noKeepAlive = !calls.AtLeast(w.version, "3.38.0")
 		}
 		if noKeepAlive {
 			wantKeeps = strings.Replace(wantKeeps, " keepAliveTime=0", "", 1)

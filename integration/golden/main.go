@@ -149,7 +149,7 @@ func (s story) record(ctx context.Context, redis rueidis.Client, java *oracle.Re
 		if err := state.Age(ctx, redis, keys, st.later); err != nil {
 			return l, err
 		}
-		if st.oldest != "" && !atLeast(java.Version(), st.oldest) {
+		if st.oldest != "" && !calls.AtLeast(java.Version(), st.oldest) {
 			continue
 		}
 		call := st.call
@@ -234,14 +234,4 @@ func newest(keys []Key) int64 {
 		}
 	}
 	return score
-}
-
-func atLeast(version, oldest string) bool {
-	var a, b [3]int
-	for text, numbers := range map[string]*[3]int{version: &a, oldest: &b} {
-		if _, err := fmt.Sscanf(text, "%d.%d.%d", &numbers[0], &numbers[1], &numbers[2]); err != nil {
-			log.Fatalf("%q is no release of Redisson: %v", text, err)
-		}
-	}
-	return slices.Compare(a[:], b[:]) >= 0
 }
