@@ -1,0 +1,61 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A run takes half an hour: what it measured must not be lost to a slip in the template.
+func TestDocumentShowsAllThatWasMeasured(t *testing.T) {
+	r := &results{Command: "go run", Rounds: 2, Grants: "1,000"}
+	for _, s := range scenarios() {
+		run := runs{s, make(map[string][]figures)}
+		for i, key := range s.sides {
+			f := figures{rate: float64(1000 * (i + 1)), p50: time.Millisecond, p99: time.Second, serverCPU: 2, clientCPU: 3, allocs: -1}
+			if key == "throttled" {
+				f.refused = "3% errors"
+			}
+			run.figures[key] = []figures{f, f}
+		}
+		r.runs = append(r.runs, run)
+	}
+	for _, kind := range crowdKinds {
+		r.crowds = append(r.crowds, crowdRuns{kind.name, map[string][]crowdFigures{"ours": {{requests: 1.01}}, "script": {{requests: 500, overtaken: 480}}}})
+	}
+	r.script = &scriptTimes{scriptCases, make(map[string][]float64), make(map[string][]float64)}
+	for _, c := range scriptCases {
+		r.script.ours[c.name], r.script.their[c.name] = []float64{8}, []float64{10}
+	}
+	r.leaving = &leaving{1000, []leavingCase{{name: "all of them", ours: []leavingRun{{time.Millisecond, 4}}, their: []leavingRun{{time.Second, 1}}}}}
+	r.memory = memory{"ours": {2}, "script": {120}}
+	r.allocations = allocations{{"Redis", "granted", 3}}
+	r.costs = []costs{{callers: 1, client: []cost{{"the clock", 1}}, server: []cost{{"GET", 1}, {"SET", 1}}}}
+
+	dir := t.TempDir()
+	require.NoError(t, r.write(dir))
+	text, err := os.ReadFile(filepath.Join(dir, "performance.md"))
+	require.NoError(t, err)
+	for _, want := range []string{
+		"## What is to be reached", "![One name, granting](performance/granting.svg)", "### Granting", "### Denying", "## Mixed",
+		"## At the limit", "## Many names", "## A slow link", "| one by one | this library | 1.01 (1.01..1.01) | 0 | 0 |",
+		"| a grant | 8.00 | 10.0 | 0.80 (0.80..0.80) |", "| all of them | Redisson's script | 1,000 (1,000..1,000) ms | 1 |",
+		"1,000 grants taken", "| Redis, granted | 3.00 |", "1 caller, 0 decisions a second", "| throttled v2 | not reported: 3% errors |",
+		"server time of one call, a grant: to Redisson's script | at most 1.00 | 0.80 | reached |",
+	} {
+		require.Contains(t, string(text), want)
+	}
+	for _, f := range plots {
+		require.FileExists(t, filepath.Join(dir, "performance", f.file))
+	}
+}
+
+func TestDocumentOfNothingHasNoEmptySections(t *testing.T) {
+	text, err := new(results).document()
+	require.NoError(t, err)
+	require.NotContains(t, text, "## ")
+	require.NotContains(t, text, "|")
+}
