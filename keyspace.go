@@ -3,6 +3,7 @@ package rratelimiter
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -80,6 +81,7 @@ func (l *Limiter) SizeInMemory(ctx context.Context) (int64, error) {
 // value is no condition.
 type ExpireOption uint8
 
+// The conditions. Redis looks at each key by itself.
 const (
 	IfSet     ExpireOption = iota + 1 // only keys that have an expiry: expireIfSet
 	IfNotSet                          // only keys that have none: expireIfNotSet
@@ -220,7 +222,7 @@ func (l *Limiter) move(ctx context.Context, command, newName string, replace boo
 	if err != nil {
 		return false, err
 	}
-	both := append(l.keys[:len(l.keys):len(l.keys)], target[:]...)
+	both := slices.Concat(l.keys[:], target[:])
 	if l.client.cluster {
 		if err := checkSlots(both...); err != nil {
 			return false, err
