@@ -1,0 +1,59 @@
+// Package leaks tells what a run has left behind in this process.
+package leaks
+
+import (
+	"runtime"
+	"strings"
+	"time"
+)
+
+// Goroutines counts those above before, the number that there were when all was idle. It gives those that are about to end some time,
+// and asks on this goroutine: a helper's own would count too.
+func Goroutines(before int, patience time.Duration) int {
+	return settle(patience, func() int { return max(0, runtime.NumGoroutine()-before) })
+}
+
+// OfLimiters counts the goroutines that run in the limiter's package, while the Redis client keeps its own.
+func OfLimiters(patience time.Duration) int {
+	return settle(patience, func() int {
+		count := 0
+		for stack := range strings.SplitSeq(Stacks(), "\n\n") {
+			if strings.Contains(stack, "github.com/rratelimiter/rratelimiter.") {
+				count++
+			}
+		}
+		return count
+	})
+}
+
+// Stacks are those of all goroutines, for a test's message.
+func Stacks() string {
+	for size := 1 << 20; ; size *= 2 {
+		all := make([]byte, size)
+		if n := runtime.Stack(all, true); n < size {
+			return string(all[:n])
+		}
+	}
+}
+
+// Heap is how many bytes the process holds once all garbage is gone. A pool lets go of what it holds at the second collection.
+func Heap() int64 {
+	for range 3 {
+		runtime.GC()
+	}
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc)
+}
+
+// settle counts until there is nothing left or patience ends.
+func settle(patience time.Duration, count func() int) int {
+	ended := time.Now().Add(patience)
+	for {
+		left := count()
+		if left == 0 || time.Now().After(ended) {
+			return left
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}

@@ -1,0 +1,80 @@
+package network_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The server acts and its reply is lost. The permits are taken once, the call is not sent again however its connection ends, and one
+// interval later the permits are back.
+func TestLostReplies(t *testing.T) {
+	l := newLink(t, 1)
+	const permits = 7
+	limiter := l.limiter
+	for name, call := range map[string]func(context.Context) (bool, error){
+		"TryAcquire": func(ctx context.Context) (bool, error) { return limiter.TryAcquire(ctx, permits) },
+		"Take": func(ctx context.Context) (bool, error) {
+			decision, err := limiter.Take(ctx, permits)
+			return decision.Allowed, err
+		},
+		"Acquire": func(ctx context.Context) (bool, error) {
+			err := limiter.Acquire(ctx, permits)
+			return err == nil, err
+		},
+		"TryAcquireWithin": func(ctx context.Context) (bool, error) {
+			return limiter.TryAcquireWithin(ctx, permits, time.Minute)
+		},
+	} {
+		for _, end := range []string{"the context", "the connection"} {
+			t.Run(name+" ended by "+end, func(t *testing.T) {
+				answers := func() bool {
+					_, err := limiter.AvailablePermits(t.Context())
+					return err == nil
+				}
+				require.Eventually(t, answers, 2*givenUp, 10*time.Millisecond, "the connections of the case before are replaced")
+				before, _ := l.monitor.calls()
+				cure := l.poison(t, "timeout", "downstream", `"timeout": 0`)
+
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				answer := make(chan error, 1)
+				go func() {
+					_, err := l.books.Time("go", permits, func() (bool, error) { return call(ctx) })
+					answer <- err
+				}()
+				taken := func() int64 {
+					free, err := l.direct.AvailablePermits(t.Context())
+					require.NoError(t, err)
+					return rate - free
+				}
+				require.Eventually(t, func() bool { return taken() > 0 }, late, time.Millisecond, "the server acts")
+				require.EqualValues(t, permits, taken())
+				acted := time.Now()
+				if end == "the context" {
+					cancel()
+					require.ErrorIs(t, <-answer, context.Canceled)
+					cure()
+				} else {
+					cure() // which closes the connection
+					require.Equal(t, "cut", classify(<-answer))
+				}
+
+				// rueidis connects anew for the next call, and sends that alone.
+				require.Eventually(t, answers, 2*givenUp, 10*time.Millisecond)
+				if time.Since(acted) < interval/2 {
+					require.EqualValues(t, permits, taken(), "nothing was given back or taken twice")
+				}
+				after, again := l.monitor.calls()
+				require.Equal(t, 1, after-before, "one call reached Redis")
+				require.Zero(t, again)
+
+				time.Sleep(time.Until(acted.Add(interval)))
+				require.Zero(t, taken(), "the permits are back")
+			})
+		}
+	}
+	l.end(t, "replies lost, 8 calls")
+}

@@ -1,0 +1,301 @@
+// Package network_test puts a bad network between the limiter and Redis: each test file is one way in which it is bad.
+//
+// Whatever the network does, Redis is looked at past it: by a monitor that sees every call arrive, and by a client of its own.
+package network_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/bits"
+	"math/rand/v2"
+	"net"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/Shopify/toxiproxy/v2"
+	"github.com/redis/rueidis"
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/integration/leaks"
+	"github.com/rratelimiter/rratelimiter/integration/ledger"
+	"github.com/rratelimiter/rratelimiter/integration/servers"
+)
+
+const (
+	name     = "uploads"
+	rate     = 300
+	interval = time.Second
+
+	// givenUp is how long rueidis waits for an answer before it gives a connection up.
+	givenUp = 2 * time.Second
+
+	// late is by how much a call may outlive its context: much more than a busy machine needs to wake it.
+	late = 2 * time.Second
+
+	manyConnections = 4 // as many as rueidis has where nothing is said
+)
+
+// link is a limiter behind a proxy that tests make bad.
+type link struct {
+	proxy   *toxiproxy.Proxy
+	redis   rueidis.Client
+	limiter *rratelimiter.Limiter // over the proxy
+	direct  *rratelimiter.Limiter // past it
+	monitor *monitor
+	books   *ledger.Ledger
+
+	close  func()
+	idle   int          // goroutines before anything was begun
+	latest atomic.Int64 // by how much a call outlived its context at most, in nanoseconds
+}
+
+// newLink makes a link that is good, of so many connections.
+func newLink(t *testing.T, connections int) *link {
+	t.Helper()
+	server := servers.Single(t)
+	l := &link{idle: runtime.NumGoroutine(), books: ledger.New(classify)}
+
+	api := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
+	l.proxy = toxiproxy.NewProxy(api, t.Name(), "127.0.0.1:0", server.Addr())
+	require.NoError(t, l.proxy.Start())
+	connect := func(addr string) rueidis.Client {
+		multiplex := bits.Len(uint(connections)) - 1
+		if multiplex == 0 {
+			multiplex = -1 // where 0 is the default
+		}
+		client, err := rueidis.NewClient(rueidis.ClientOption{
+			InitAddress: []string{addr}, ForceSingleClient: true, DisableCache: true, ConnWriteTimeout: givenUp, PipelineMultiplex: multiplex,
+		})
+		require.NoError(t, err)
+		return client
+	}
+	l.redis = connect(l.proxy.Listen)
+	direct := connect(server.Addr())
+	l.limiter = rratelimiter.New(l.redis).Limiter(name)
+	l.direct = rratelimiter.New(direct).Limiter(name)
+	require.NoError(t, l.direct.SetRate(t.Context(), rratelimiter.Rate{Permits: rate, Interval: interval}))
+	l.monitor = watch(t, server.Addr())
+	// Redis knows the script from here on, so that each call is one EVALSHA, and so does the monitor.
+	granted, err := l.direct.TryAcquire(t.Context(), 1)
+	require.NoError(t, err)
+	require.True(t, granted)
+	require.Eventually(t, l.monitor.learn, late, time.Millisecond)
+	require.NoError(t, l.direct.Release(t.Context(), 1))
+
+	l.close = sync.OnceFunc(func() {
+		l.redis.Close()
+		direct.Close()
+		l.monitor.close()
+		l.proxy.Stop()
+	})
+	t.Cleanup(l.close)
+	return l
+}
+
+// poison adds a toxic: its name, which way it lies ("upstream" to Redis, "downstream" from it), and its settings.
+func (l *link) poison(t *testing.T, toxic, way, attributes string) (cure func()) {
+	t.Helper()
+	text := fmt.Sprintf(`{"name": "%s %s", "type": %q, "stream": %q, "attributes": {%s}}`, toxic, way, toxic, way, attributes)
+	added, err := l.proxy.Toxics.AddToxicJson(strings.NewReader(text))
+	require.NoError(t, err)
+	return func() {
+		t.Helper()
+		require.NoError(t, l.proxy.Toxics.RemoveToxic(context.Background(), added.Name))
+	}
+}
+
+// classify names the kind of an error, "" for one that a caller could not make sense of.
+func classify(err error) string {
+	var timeout net.Error
+	switch {
+	case errors.Is(err, context.Canceled):
+		return "cancelled"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "deadline"
+	case !strings.Contains(err.Error(), name):
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "refused"
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, net.ErrClosed):
+		return "cut"
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return "no answer"
+	}
+	return ""
+}
+
+// load lets callers take permits by all calls, each with a context that ends within patience, while the network does its worst.
+func (l *link) load(patience time.Duration, worst func()) {
+	const callers = 16
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	for i := range callers {
+		wg.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(i), 0))
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				l.call(i, 1+random.Int64N(3), patience/2+time.Duration(random.Int64N(int64(patience/2))), random)
+				// About twice what the limiter grants.
+				time.Sleep(time.Duration(random.IntN(100)) * time.Millisecond)
+			}
+		})
+	}
+	worst()
+	close(stop)
+	wg.Wait()
+}
+
+// call makes one call, the i-th way, and books it.
+func (l *link) call(i int, permits int64, patience time.Duration, random *rand.Rand) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	ends := time.Now().Add(patience)
+	if random.IntN(4) == 0 {
+		// A caller that loses interest rather than time.
+		early := time.Duration(random.Int64N(int64(patience)))
+		ends = time.Now().Add(early)
+		defer time.AfterFunc(early, cancel).Stop()
+	}
+	_, _ = l.books.Time("go", permits, func() (bool, error) {
+		switch i % 4 {
+		case 0:
+			err := l.limiter.Acquire(ctx, permits)
+			return err == nil, err
+		case 1:
+			return l.limiter.TryAcquireWithin(ctx, permits, patience/2)
+		case 2:
+			decision, err := l.limiter.Take(ctx, permits)
+			return decision.Allowed, err
+		default:
+			return l.limiter.TryAcquire(ctx, permits)
+		}
+	})
+	by := int64(time.Since(ends))
+	for {
+		latest := l.latest.Load()
+		if by <= latest || l.latest.CompareAndSwap(latest, by) {
+			return
+		}
+	}
+}
+
+// end waits one idle interval and demands what holds on every network, prints the figures and gives the kinds of errors that there were.
+func (l *link) end(t *testing.T, run string) map[string]int64 {
+	t.Helper()
+	time.Sleep(interval)
+	// A call whose caller has gone may still be on its way to Redis, as long as its connection is not given up.
+	var missing int64
+	require.Eventually(t, func() bool {
+		free, err := l.direct.AvailablePermits(context.Background())
+		require.NoError(t, err)
+		missing = rate - free
+		return missing == 0
+	}, 2*givenUp, 20*time.Millisecond)
+	granted, err := l.direct.TryAcquire(context.Background(), rate)
+	require.NoError(t, err)
+	require.True(t, granted, "all permits are back")
+
+	calls, again := l.monitor.calls()
+	l.close()
+	// A connection that nobody answers is given up only in the end, and rueidis closes some after 5 s.
+	left := leaks.Goroutines(l.idle, 3*givenUp+5*time.Second)
+	figures := l.books.Figures(run, rate, interval, missing, left)
+	t.Logf("\n%s%d acquire calls reached Redis, %d of them a second time; the latest caller was %v behind its context",
+		ledger.Table(figures), calls, again, max(0, time.Duration(l.latest.Load())).Round(time.Millisecond))
+
+	require.Zero(t, again, "calls were sent again")
+	require.LessOrEqual(t, figures.Worst, figures.Rate, "the fullest window")
+	require.Empty(t, l.books.Unclassified())
+	require.Zero(t, left, "goroutines are left:\n%s", leaks.Stacks())
+	require.Less(t, time.Duration(l.latest.Load()), late, "a call outlived its context")
+	return figures.Errors
+}
+
+// monitor sees every command that reaches Redis, whatever becomes of its reply.
+type monitor struct {
+	conn  net.Conn
+	ended chan struct{}
+
+	mu      sync.Mutex
+	latest  string         // the digest of the script that was called last
+	acquire string         // that of the acquire script
+	members map[string]int // of acquire calls: the member that names a grant, which is random, and how often it came
+}
+
+var word = regexp.MustCompile(`"((?:[^"\\]|\\.)*)"`)
+
+func watch(t *testing.T, addr string) *monitor {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	require.NoError(t, err)
+	_, err = io.WriteString(conn, "MONITOR\r\n")
+	require.NoError(t, err)
+	in := bufio.NewReader(conn)
+	ok, err := in.ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, "+OK\r\n", ok)
+	m := &monitor{conn: conn, ended: make(chan struct{}), members: make(map[string]int)}
+	go func() {
+		defer close(m.ended)
+		for {
+			line, err := in.ReadString('\n')
+			if err != nil {
+				return
+			}
+			m.see(word.FindAllStringSubmatch(line, -1))
+		}
+	}()
+	return m
+}
+
+// see looks at one command: EVALSHA, digest, 5, the five keys, the time, the permits, the member, ...
+func (m *monitor) see(words [][]string) {
+	const digest, member = 1, 10
+	if len(words) <= member || !strings.EqualFold(words[0][1], "EVALSHA") {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.latest = words[digest][1]
+	if m.latest == m.acquire {
+		m.members[words[member][1]]++
+	}
+}
+
+// learn takes the script that was called last for the acquire script, once there is one.
+func (m *monitor) learn() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.acquire = m.latest
+	return m.acquire != ""
+}
+
+// calls is how many acquire calls Redis saw, and how many of them for a second time.
+func (m *monitor) calls() (calls, again int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, times := range m.members {
+		calls += times
+		again += times - 1
+	}
+	return calls, again
+}
+
+func (m *monitor) close() {
+	m.conn.Close()
+	<-m.ended
+}

@@ -1,0 +1,182 @@
+// Package waits_test lets a great crowd wait for one limiter, most of it for less long than it would take.
+package waits_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/integration/leaks"
+	"github.com/rratelimiter/rratelimiter/integration/ledger"
+	"github.com/rratelimiter/rratelimiter/integration/servers"
+)
+
+const (
+	name     = "queue"
+	rate     = 500
+	interval = 500 * time.Millisecond
+)
+
+func setting(t *testing.T, name string, fallback int) int {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return fallback
+	}
+	n, err := strconv.Atoi(text)
+	require.NoError(t, err, "%s must be a number", name)
+	return n
+}
+
+// WAITS_CALLERS goroutines wait in Acquire and TryAcquireWithin for WAITS_SECONDS, each call with a random timeout or cancelled at a random
+// moment. Each ends in time, what was granted to those who had gone is given back, and nothing is left of any of them.
+func TestCrowdOfImpatientCallers(t *testing.T) {
+	callers, seconds := setting(t, "WAITS_CALLERS", 5000), setting(t, "WAITS_SECONDS", 8)
+	server := servers.Single(t)
+	goroutines := runtime.NumGoroutine()
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	c := rratelimiter.New(client)
+	// What the Redis client and the runtime keep for so many goroutines is there before anything is counted.
+	crowd(t, c.Limiter("before"), callers, 500*time.Millisecond)
+	held := leaks.Heap()
+
+	limiter, length := c.Limiter(name), time.Duration(seconds)*time.Second
+	begun, stalled := time.Now(), machine()
+	books, late := crowd(t, limiter, callers, length)
+	stall := stalled()
+	ended := time.Now()
+
+	time.Sleep(time.Until(ended.Add(interval)))
+	free, err := limiter.AvailablePermits(t.Context())
+	require.NoError(t, err)
+	granted, err := limiter.TryAcquire(t.Context(), rate)
+	require.NoError(t, err)
+	require.True(t, granted, "all permits are back")
+
+	left := leaks.OfLimiters(10 * time.Second)
+
+	var used int64
+	for _, g := range books.Grants() {
+		used += g.Permits
+	}
+	slices.Sort(late)
+	at := func(share float64) time.Duration {
+		return late[int(share*float64(len(late)-1))].Round(10 * time.Microsecond)
+	}
+	figures := books.Figures(strconv.Itoa(callers)+" callers, "+strconv.Itoa(seconds)+" s", rate, interval, rate-free, left)
+	unclassified := books.Unclassified()
+	p99 := at(0.99)
+	t.Logf("\n%sthe %d calls outlived their callers' time or interest by %v at the median, %v at p99, %v at most, a timer of the test's own by %v at most\n%.1f%% of the permits of that time were granted to callers that still wanted them",
+		ledger.Table(figures), len(late), at(0.5), p99, at(1), stall.Round(10*time.Microsecond), 100*float64(used)/(float64(rate)*float64(ended.Sub(begun))/float64(interval)))
+
+	books, late = nil, nil
+	more := leaks.Heap() - held
+	t.Logf("the process holds %d bytes more than before", more)
+	client.Close()
+
+	require.Zero(t, figures.Missing)
+	require.LessOrEqual(t, figures.Worst, figures.Rate)
+	require.Empty(t, unclassified)
+	require.Less(t, p99, time.Second+stall)
+	require.Zero(t, left)
+	require.Less(t, more, int64(2<<20), "something is held for the name or its callers")
+	require.Zero(t, leaks.Goroutines(goroutines, 10*time.Second))
+}
+
+// machine watches how late a timer is here at most, until it is asked: for so long nobody could have been on time.
+func machine() (stall func() time.Duration) {
+	stop, most := make(chan struct{}), make(chan time.Duration)
+	go func() {
+		var worst time.Duration
+		tick := 10 * time.Millisecond
+		for {
+			begun := time.Now()
+			select {
+			case <-time.After(tick):
+				worst = max(worst, time.Since(begun)-tick)
+			case <-stop:
+				most <- worst
+				return
+			}
+		}
+	}()
+	return func() time.Duration {
+		close(stop)
+		return <-most
+	}
+}
+
+// crowd lets the callers loose for a while and gives their books, and by how much each call was late.
+func crowd(t *testing.T, limiter *rratelimiter.Limiter, callers int, length time.Duration) (*ledger.Ledger, []time.Duration) {
+	t.Helper()
+	require.NoError(t, limiter.SetRate(t.Context(), rratelimiter.Rate{Permits: rate, Interval: interval}))
+	books, late := ledger.New(classify), make([][]time.Duration, callers)
+	stop := time.Now().Add(length)
+	var wg sync.WaitGroup
+	for i := range callers {
+		wg.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(i), 0))
+			for time.Now().Before(stop) {
+				late[i] = append(late[i], wait(books, limiter, random))
+			}
+		})
+	}
+	wg.Wait()
+	return books, slices.Concat(late...)
+}
+
+// wait makes one call and says by how much it outlived its end: 0 where it was over before.
+func wait(books *ledger.Ledger, limiter *rratelimiter.Limiter, random *rand.Rand) time.Duration {
+	permits := 1 + random.Int64N(3)
+	ends := time.Now().Add(10*time.Millisecond + time.Duration(random.Int64N(int64(2*time.Second))))
+	ctx, cancel := context.WithCancel(context.Background())
+	var timeout time.Duration
+	switch random.IntN(4) {
+	case 0, 1:
+		ctx, cancel = context.WithDeadline(context.Background(), ends)
+	case 2:
+		defer time.AfterFunc(time.Until(ends), cancel).Stop()
+	default:
+		timeout = time.Until(ends)
+	}
+	defer cancel()
+	// Nobody waits in vain who could know that it is in vain: such a call ends at once, and its caller comes back later.
+	granted, err := books.Time("go", permits, func() (bool, error) {
+		if timeout > 0 {
+			return limiter.TryAcquireWithin(ctx, permits, timeout)
+		}
+		err := limiter.Acquire(ctx, permits)
+		return err == nil, err
+	})
+	late := max(0, time.Since(ends))
+	if err != nil || !granted {
+		time.Sleep(time.Duration(random.IntN(100)) * time.Millisecond)
+	}
+	return late
+}
+
+func classify(err error) string {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return "cancelled"
+	case errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), name):
+		return "in vain"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "deadline"
+	}
+	return ""
+}
