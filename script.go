@@ -16,7 +16,7 @@ var scriptSource string
 // The scripts, each of the parts of script.lua that its call runs and of nothing else. None is retryable: a call
 // whose reply was lost may have been carried out, and a second one would take permits twice.
 var (
-	acquireScript    = script("limiter", "reclaim", "acquire", "expiry")
+	acquireScript    = script("limiter", "refuse", "reclaim", "acquire", "expiry")
 	releaseScript    = script("limiter", "reclaim", "release", "expiry")
 	giveBackScript   = script("limiter", "reclaim", "giveback", "expiry")
 	availableScript  = script("limiter", "available")

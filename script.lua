@@ -60,6 +60,27 @@ if nowText == '' then
 end
 local now = tonumber(nowText)
 
+--@ refuse
+-- Answers at once where every request is for more than the rate: what can never be served changes nothing, and does
+-- not keep a limiter alive. Arguments and reply are those of acquire. Sets total.
+local total = tonumber(ARGV[2])
+if total > rate then
+  local answers, runs = {}, ARGV[4]
+  if not runs or runs == '' then
+    runs = ARGV[2] .. '*1'
+  end
+  for text, times in string.gmatch(runs, '(%d+)%*(%d+)') do
+    if tonumber(text) <= rate then
+      answers = nil
+      break
+    end
+    answers[#answers + 1] = string.rep('x', tonumber(times))
+  end
+  if answers then
+    return {0, 0, rate, 0, table.concat(answers)}
+  end
+end
+
 --@ reclaim
 -- Gives back what has left the window and makes value the number of free permits, which can be negative where
 -- the rate was lowered under the permits taken. Sets dirty (value is not what Redis holds) and
@@ -140,7 +161,7 @@ end
 -- answers: a letter for each request: g granted, n not now, x more than the rate; or '*', all granted
 -- wait, permits: so many permits come back after so many milliseconds; only as many pairs as the requests that
 --         were not granted need (all, for o), and at most a page of them
-local total, granted, flags = tonumber(ARGV[2]), 0, ARGV[5] or ''
+local granted, flags = 0, ARGV[5] or ''
 local answers, want, above
 if total <= value then
   granted = total
