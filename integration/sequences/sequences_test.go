@@ -98,6 +98,7 @@ type twins struct {
 	javaB    calls.Side
 	big      bool // a rate above 2^32
 	history  []string
+	expiries int
 	nextCall *calls.Call
 }
 
@@ -277,12 +278,14 @@ func (r *run) choose(tw *twins, before state.State, client bool) calls.Call {
 	case v.rate > 0 && r.chance(85):
 		n += r.random.Int64N(v.rate)
 	case r.chance(60):
-		n = v.rate + 0
+		n = v.rate + 1
 	default:
 		n = -r.random.Int64N(2)
 	}
+	// No two are the same on one limiter, even after a number of ticks: which of two equal times is greater, the machine's speed says.
+	tw.expiries++
 	expiry := func(op calls.Op) calls.Call {
-		return calls.Call{Op: op, Expiry: time.Duration(5+r.random.IntN(200))*tick + half}
+		return calls.Call{Op: op, Expiry: time.Duration(5+r.random.IntN(200))*tick + half + time.Duration(tw.expiries)*4*time.Second}
 	}
 	weighted := []struct {
 		weight int
