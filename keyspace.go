@@ -29,6 +29,7 @@ func (l *Limiter) Delete(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	n, err := l.do(ctx, l.client.redis.B().Unlink().Key(l.keys[:]...).Build())
+	l.poke()
 	return n > 0, err
 }
 
@@ -233,6 +234,8 @@ func (l *Limiter) move(ctx context.Context, command, newName string, replace boo
 		flag = "1"
 	}
 	moved, err := l.askInt(ctx, moveScript, both, command, flag)
+	l.poke()
+	l.client.Limiter(newName).poke()
 	if err == nil && moved < 0 {
 		err = fmt.Errorf("%w: there is no limiter %q to rename or copy", ErrNotInitialized, l.name)
 	}

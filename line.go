@@ -135,9 +135,11 @@ func (q *line) change() {
 	}
 }
 
-// poke lets the line of a limiter ask at once: this client gave permits back or changed the rate.
+// poke lets the line of a limiter ask at once, and forgets what denied it: this client gave permits back or changed
+// the rate.
 func (l *Limiter) poke() {
 	c := l.client
+	c.denials.forget(l.keys[configKey])
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if queue := c.lines[l.keys[configKey]]; queue != nil {

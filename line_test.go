@@ -201,7 +201,7 @@ func TestALineEndsWithItsLimiter(t *testing.T) {
 		_, err := l.Delete(q.Context())
 		require.NoError(t, err)
 		q.done.Wait()
-		assert.ElementsMatch(t, []string{"a failed at 10s", "b failed at 10s"}, q.log)
+		assert.ElementsMatch(t, []string{"a failed at 0s", "b failed at 0s"}, q.log)
 		assert.ErrorIs(t, l.Acquire(q.Context(), 1), ErrNotInitialized)
 	})
 }

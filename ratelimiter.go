@@ -30,6 +30,8 @@ type Client struct {
 	gates map[string]*gate // by configuration key: the callers that share calls
 	lines map[string]*line // by configuration key: the callers that wait
 	pools pools
+
+	denials *denials // nil without WithDenialCache
 }
 
 // Option is a setting of a [Client], for [New].

@@ -68,6 +68,9 @@ func (l *Limiter) tryAcquire(ctx context.Context, permits int64, detail bool) (D
 		return Decision{}, err
 	}
 	c := l.client
+	if decision, denied := l.deny(ctx, permits); denied {
+		return decision, nil
+	}
 	r := c.pools.requests.Get().(*request)
 	r.permits, r.detail = permits, detail
 	c.mu.Lock()
@@ -122,6 +125,7 @@ func (c *Client) abandon(r *request) bool {
 func (l *Limiter) fly(ctx context.Context, g *gate, caller bool) {
 	c := l.client
 	f := c.pools.flights.Get().(*flight)
+	f.detail = c.denials != nil
 	for again := true; again; {
 		c.gather(g)
 		c.mu.Lock()
@@ -151,6 +155,7 @@ func (l *Limiter) fly(ctx context.Context, g *gate, caller bool) {
 			again = false
 		}
 		l.giveBack(ctx, f, granted, lost)
+		l.remember(ctx, f)
 	}
 	c.pools.flights.Put(f)
 }
@@ -213,9 +218,13 @@ func (l *Limiter) giveBack(ctx context.Context, f *flight, granted, permits int6
 type flight struct {
 	batch   []*request
 	ordered bool // behind a request that is not granted, none is
+	detail  bool // the answers tell all, whoever asks
 
-	free    int64       // permits left after the call, below 0 where more are taken than the rate
-	returns []returning // when permits come back, the earliest first: all that ordered or denied requests need, or a page
+	rate    int64         // of the limiter, where the reply told
+	reset   time.Duration // until every permit is free again, where the reply told
+	denied  int64         // the fewest permits that were denied, 0 for none
+	free    int64         // permits left after the call, below 0 where more are taken than the rate
+	returns []returning   // when permits come back, the earliest first: all that ordered or denied requests need, or a page
 
 	asked time.Time // the moment that returns count from
 
@@ -268,9 +277,9 @@ func (l *Limiter) acquire(ctx context.Context, f *flight) error {
 
 // prepare makes the arguments of the acquire script, all in one string, since a call should cost as little as it can.
 func (f *flight) prepare(appendNow func([]byte) []byte) {
-	f.free, f.returns = 0, f.returns[:0]
+	f.free, f.denied, f.returns = 0, 0, f.returns[:0]
 	var total int64
-	detail := false
+	detail := f.detail
 	for _, r := range f.batch {
 		total += r.permits
 		detail = detail || r.detail
@@ -379,7 +388,7 @@ func (l *Limiter) answer(f *flight, reply []rueidis.RedisMessage) error {
 		}
 		f.returns = append(f.returns, returning{millis(after), permits})
 	}
-	f.free = free
+	f.free, f.rate, f.reset = free, rate, reset
 	if letters == allGranted {
 		f.grantAll()
 	} else {
@@ -394,6 +403,9 @@ func (l *Limiter) answer(f *flight, reply []rueidis.RedisMessage) error {
 				r.err = fmt.Errorf("%w: %d requested, the rate of %q is %d", ErrPermitsExceedRate, r.permits, l.name, rate)
 			default:
 				r.decision.RetryAfter = freeAfter(f.returns, r.permits-free)
+				if f.denied == 0 || r.permits < f.denied {
+					f.denied = r.permits
+				}
 			}
 		}
 	}
