@@ -40,7 +40,7 @@ func TestDocumentShowsAllThatWasMeasured(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(dir, "performance.md"))
 	require.NoError(t, err)
 	for _, want := range []string{
-		"## What is to be reached", "![One name, granting](performance/granting.svg)", "### Granting", "### Denying", "## Mixed",
+		"## What is to be reached", "![One name, granting](performance/granting.svg)", "### Granting", "### Denying", "WithDenialCache", "denial cache, 256 callers: denials a second | at least 2,000,000 | 2,000 | **missed** |", "## Mixed",
 		"## At the limit", "## Many names", "## A slow link", "| one by one | this library | 1.01 (1.01..1.01) | 0 | 0 |",
 		"| a grant | 8.00 | 10.0 | 0.80 (0.80..0.80) |", "| all of them | Redisson's script | 1,000 (1,000..1,000) ms | 1 |",
 		"1,000 grants taken", "| Redis, granted | 3.00 |", "1 caller, 0 decisions a second", "| throttled v2 | not reported: 3% errors |",

@@ -81,6 +81,7 @@ func (f figure) save(dir string, all []runs) (bool, error) {
 // colors are grey for the floors, warm for Redisson, and cold for the other libraries.
 var colors = map[string]color.Color{
 	"ours":           color.Black,
+	"cached":         color.Black,
 	"off":            color.RGBA{R: 120, G: 60, B: 160, A: 255},
 	"script":         color.RGBA{R: 205, A: 255},
 	"jvm-sync":       color.RGBA{R: 255, G: 150, A: 255},

@@ -63,6 +63,10 @@ func scenarios() []scenario {
 	}
 	all = append(all,
 		scenario{
+			part: "denial cache", title: "denying, 256 callers", sides: []string{"ours", "cached", "script"},
+			load: load{callers: 256, names: names(1), maxPermits: 1, limit: scarce, expect: allDenied},
+		},
+		scenario{
 			part: "mixed", title: "1 to 3 permits a call, 256 callers", sides: []string{"ours", "off", "script"},
 			load: load{callers: 256, names: names(1), maxPermits: 3, limit: generous, expect: allGranted},
 		},
@@ -223,7 +227,7 @@ func partNames() []string {
 }
 
 func (s side) isRRateLimiter() bool {
-	return slices.Contains([]string{"ours", "off", "script", "jvm-sync", "jvm-async"}, s.key)
+	return slices.Contains([]string{"ours", "cached", "off", "script", "jvm-sync", "jvm-async"}, s.key)
 }
 
 func (s side) inOtherProcess() bool { return strings.HasPrefix(s.key, "jvm-") }

@@ -38,9 +38,13 @@ type session struct {
 
 var scripts = map[string]float64{"eval": 1, "evalsha": 1}
 
+// cachedReads counts what the client-side cache of rueidis sends besides: CLIENT CACHING, MULTI, PTTL, the read and EXEC.
+var cachedReads = map[string]float64{"eval": 1, "evalsha": 1, "exec": 5}
+
 // sides are all of them, in the order of the report.
 var sides = []side{
 	{key: "ours", title: "this library", commands: scripts, open: openOurs},
+	{key: "cached", title: "this library, WithDenialCache", commands: cachedReads, open: openCached},
 	{key: "off", title: "this library, nothing shared", commands: scripts, open: openUnshared},
 	{key: "script", title: "Redisson's script through rueidis", commands: scripts, open: openScript},
 	{key: "jvm-sync", title: "Redisson 4.7.0, sync", commands: scripts, open: openRedisson("sync")},
@@ -65,12 +69,18 @@ func dialPatient(addr string) (rueidis.Client, error) {
 	return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ConnWriteTimeout: time.Minute})
 }
 
-func openOurs(ctx context.Context, _ *bench, l load) (*session, error) {
+func openOurs(ctx context.Context, _ *bench, l load) (*session, error) { return openShared(ctx, l) }
+
+func openCached(ctx context.Context, _ *bench, l load) (*session, error) {
+	return openShared(ctx, l, rratelimiter.WithDenialCache())
+}
+
+func openShared(ctx context.Context, l load, opts ...rratelimiter.Option) (*session, error) {
 	redis, err := dial(l.addr)
 	if err != nil {
 		return nil, err
 	}
-	client := rratelimiter.New(redis)
+	client := rratelimiter.New(redis, opts...)
 	limiters := make([]*rratelimiter.Limiter, len(l.names))
 	for i, name := range l.names {
 		limiters[i] = client.Limiter(name)
