@@ -17,7 +17,13 @@
 // # Sharing calls
 //
 // Callers that ask one limiter at the same moment through one Client go to Redis together, whichever [Limiter] value
-// they hold. Each has its own answer and its own error, in the order in which they came. A lone caller goes at once.
+// they hold. Each has its own answer and its own error, and those of one call are served in the order in which they
+// came. A lone caller goes at once. While several calls are under way, on a slow link, they may overtake each other.
+//
+// [WithDenialCache] answers denials without asking Redis while nothing can have come back. A denial from memory may be
+// stale for about a millisecond after the moment at which Redis told this client that somebody else released permits
+// or changed the rate; where the rueidis client keeps no cache, until the moment that Redis had named. A grant is
+// never answered from memory.
 //
 // # Keys
 //
@@ -27,7 +33,7 @@
 // and "{tenant7}:minute:permits".
 //
 // An unused limiter stays in Redis unless its Rate has a KeepAlive or [Limiter.Expire] was called. State of this client
-// under a PerClient limiter without either goes by itself once it has been unused for an interval. Give keepAlive to
+// under a PerClient limiter without either goes by itself once it has been unused for an interval. Give a KeepAlive to
 // limiters that are made for each user or each request.
 //
 // # Clocks

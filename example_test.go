@@ -27,21 +27,27 @@ func connect() (rueidis.Client, func()) {
 	return redis, func() { redis.Close(); server.Close() }
 }
 
+// The lines of the README.
+func quota(ctx context.Context, redis rueidis.Client) error {
+	limiter := rratelimiter.New(redis).Limiter("paid-api") // the same limiter as redisson.getRateLimiter("paid-api")
+	if _, err := limiter.TrySetRate(ctx, rratelimiter.Rate{Permits: 3, Interval: time.Minute}); err != nil {
+		return err
+	}
+	for range 4 {
+		allowed, err := limiter.TryAcquire(ctx, 1) // never waits; Acquire waits in line, and ends with ctx
+		if err != nil {
+			return err
+		}
+		fmt.Println(allowed)
+	}
+	return nil
+}
+
 func Example() {
 	redis, closeRedis := connect()
 	defer closeRedis()
-	ctx := context.Background()
-
-	limiter := rratelimiter.New(redis).Limiter("paid-api")
-	if _, err := limiter.TrySetRate(ctx, rratelimiter.Rate{Permits: 3, Interval: time.Minute}); err != nil {
+	if err := quota(context.Background(), redis); err != nil {
 		panic(err)
-	}
-	for range 4 {
-		allowed, err := limiter.TryAcquire(ctx, 1)
-		if err != nil {
-			panic(err)
-		}
-		fmt.Println(allowed)
 	}
 	// Output:
 	// true
