@@ -38,7 +38,8 @@ local find, keepAlive = string.find, config[4] or '0'
 local rate, interval, value = tonumber(config[1]), tonumber(config[2]), stored and tonumber(stored)
 -- Mostly all are digits, which one look finds.
 if not (rate and interval and value ~= nil and rate < 9007199254740992 and keepAlive ~= '' and #keepAlive < 16
-    and find(config[1] .. config[2] .. keepAlive .. (stored or ''), '^%d+$')) then
+    and find(config[1] .. config[2] .. keepAlive .. (stored or ''), '^%d+$')
+    and (keepAlive == '0' or keepAlive >= '1') and (not stored or stored == '0' or stored >= '1' and #stored < 18)) then
   -- From 2^53 on, the text alone tells whether that is the number meant.
   if not find(config[1], '^%d+$') or (rate >= 9007199254740992 and config[1] ~= '9007199254740992') then
     return {3, 1, 'rate', config[1]}
@@ -46,10 +47,11 @@ if not (rate and interval and value ~= nil and rate < 9007199254740992 and keepA
   if not find(config[2], '^%d+$') then
     return {3, 1, 'interval', config[2]}
   end
-  if not find(keepAlive, '^%d+$') or #keepAlive > 15 then
+  -- PEXPIRE and DECRBY take no leading zeros, and their errors would come when the permits are taken already.
+  if keepAlive ~= '0' and not find(keepAlive, '^[1-9]%d*$') or #keepAlive > 15 then
     return {3, 1, 'keepAliveTime', keepAlive}
   end
-  if stored and not find(stored, '^%-?%d+$') then
+  if stored and stored ~= '0' and not (find(stored, '^%-?[1-9]%d*$') and #stored < 18) then
     return {3, valueAt, '', stored}
   end
 end

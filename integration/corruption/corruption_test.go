@@ -83,6 +83,10 @@ func (r *run) round(t *testing.T, client rueidis.Client, round int, random *rand
 
 	config, err := l.Config(ctx)
 	r.book(t, story, "Config", err)
+	if err != nil {
+		_, asked := l.AvailablePermits(ctx)
+		require.Error(t, asked, "what Config refuses, all calls refuse: %s", story)
+	}
 	// With the clock standing still nothing can come back, so that all grants from here on are granted at once.
 	var granted int64
 	bound := config.Permits
