@@ -256,13 +256,15 @@ func (l *Limiter) Config(ctx context.Context) (Rate, error) {
 // parseConfig makes a Rate of the four fields of the configuration hash. What is no number is refused; an interval or
 // keep-alive longer than a Duration is cut.
 func (l *Limiter) parseConfig(fields []rueidis.RedisMessage) (Rate, error) {
+	for i := range 3 {
+		if i >= len(fields) || fields[i].IsNil() {
+			return Rate{}, fmt.Errorf("%w: %q has no rate, set one with TrySetRate or SetRate", ErrNotInitialized, l.name)
+		}
+	}
 	var numbers [4]int64
 	for i, name := range []string{"rate", "interval", "type", "keepAliveTime"} {
 		if i >= len(fields) || fields[i].IsNil() {
-			if i == 3 {
-				continue // releases before 3.38 do not write it
-			}
-			return Rate{}, fmt.Errorf("%w: %q has no rate, set one with TrySetRate or SetRate", ErrNotInitialized, l.name)
+			continue // releases before 3.38 do not write keepAliveTime
 		}
 		text, err := fields[i].ToString()
 		if err != nil {
