@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -30,6 +31,8 @@ type Client struct {
 	gates map[string]*gate // by configuration key: the callers that share calls
 	lines map[string]*line // by configuration key: the callers that wait
 	pools pools
+
+	company atomic.Bool // the last call carried several callers, or was not the only one for its limiter
 
 	denials *denials // nil without WithDenialCache
 }

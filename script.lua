@@ -419,7 +419,8 @@ if ARGV[4] == '1' then
 end
 local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
 local value, gone
-if keep and old[2] == ARGV[4] then
+-- Where the configuration was lost, what is left of the state is still what was taken.
+if keep and (not old[2] or old[2] == ARGV[4]) then
   local rate, now = tonumber(ARGV[2]), tonumber(ARGV[1])
   if not now then
     local time = call('TIME')
@@ -460,7 +461,7 @@ elseif (tonumber(old[3] or '0') or 0) > 0 then
   call('PERSIST', valueKey)
   call('PERSIST', permitsKey)
 end
-if old[2] ~= ARGV[4] then
+if old[2] ~= ARGV[4] and (old[2] or not keep) then
   call('UNLINK', KEYS[2], KEYS[3], KEYS[4], KEYS[5])
   return 1
 end

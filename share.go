@@ -131,6 +131,9 @@ func (l *Limiter) fly(ctx context.Context, g *gate, caller bool) {
 		c.mu.Lock()
 		f.batch = g.board(f.batch[:0])
 		g.gathering = false
+		if company := len(f.batch) > 1 || g.calls > 1; company != c.company.Load() {
+			c.company.Store(company)
+		}
 		c.mu.Unlock()
 
 		var err error
@@ -160,9 +163,10 @@ func (l *Limiter) fly(ctx context.Context, g *gate, caller bool) {
 	c.pools.flights.Put(f)
 }
 
-// gather lets the callers that are about to join do so: those that the last reply woke, mostly.
+// gather lets the callers that are about to join do so: those that the last reply woke, mostly. Where the last call had
+// no company it costs a lone caller nothing.
 func (c *Client) gather(g *gate) {
-	for size := 1; ; {
+	for size := 1; c.company.Load(); {
 		runtime.Gosched()
 		c.mu.Lock()
 		now := len(g.waiting)
