@@ -78,11 +78,18 @@ var differences = []difference{
 	{"a new type: all pairs go", "", func(m meeting) bool {
 		return m.call.Op == calls.SetRate && m.changesType()
 	}},
+	{"a new rate where the configuration was lost: all pairs go", "", func(m meeting) bool {
+		return m.setsRate() && !m.call.KeepState && !m.there
+	}},
 	{"setRate of a PER_CLIENT limiter leaves the client's pair (old)", "3.27.0", func(m meeting) bool {
 		return m.call.Op == calls.SetRate && m.call.PerClient
 	}},
 	{"keepState keeps the deficit", "", func(m meeting) bool {
-		taken, _ := m.pair.Taken(m.now - m.call.Interval.Milliseconds())
+		pair := m.before.Overall
+		if m.call.PerClient {
+			pair = m.before.Client
+		}
+		taken, _ := pair.Taken(m.now - m.call.Interval.Milliseconds())
 		return m.setsRate() && m.call.KeepState && !m.changesType() && taken > m.call.Permits
 	}},
 	{"the value lost, grants in the set", "", func(m meeting) bool {
@@ -99,6 +106,9 @@ var differences = []difference{
 	}},
 	{"n > 4294967295 is several members", "", func(m meeting) bool {
 		return m.acquires() && m.call.Permits > 1<<32-1
+	}},
+	{"the state does not live as long as the configuration (old)", "3.17.3", func(m meeting) bool {
+		return m.acquires() && m.before.ConfigTTL >= 0
 	}},
 	{"the client's own pair expires by itself", "", func(m meeting) bool {
 		v := m.view

@@ -211,7 +211,8 @@ func (m *model) setFields(c calls.Call) {
 
 func (m *model) setRate(c calls.Call) {
 	old := look(&m.State)
-	sameType := m.Config["type"] != "" && old.perClient == c.PerClient
+	hadType := m.Config["type"] != ""
+	sameType := hadType && old.perClient == c.PerClient || !hadType && c.KeepState // lost is not changed
 	m.setFields(c)
 	v := look(&m.State)
 	if c.KeepAlive > 0 {

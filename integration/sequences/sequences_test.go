@@ -224,6 +224,11 @@ func (r *run) happens(ctx context.Context, t *testing.T, tw *twins) {
 		{"the permits are evicted", func(k state.Keys) rueidis.Completed {
 			return b().Del().Key(k[state.Permits], k[state.ClientPermits]).Build()
 		}},
+		// Without what time the state has to live: a rate that is set afterwards says nothing of it, and neither side does.
+		{"the configuration is evicted", func(k state.Keys) rueidis.Completed {
+			return b().Eval().Script(`redis.call('DEL', KEYS[1]) for i = 2, 5 do redis.call('PERSIST', KEYS[i]) end`).
+				Numkeys(5).Key(k[:]...).Build()
+		}},
 		{"another client sets a lower rate", func(k state.Keys) rueidis.Completed {
 			return b().Eval().Script(`if redis.call('EXISTS', KEYS[1]) == 1 then redis.call('HSET', KEYS[1], 'rate', '4') end`).
 				Numkeys(1).Key(k[state.Config]).Build()
@@ -267,7 +272,11 @@ func (r *run) choose(tw *twins, before state.State, client bool) calls.Call {
 	}
 	v := look(&before)
 	if !v.there && r.chance(70) {
-		return r.rate(calls.TrySetRate, tw, client)
+		c := r.rate(calls.TrySetRate, tw, client)
+		if r.chance(40) {
+			c.Op, c.KeepState = calls.SetRateArgs, r.chance(70)
+		}
+		return c
 	}
 	copied := &model{State: clone(before), now: time.Now().UnixMilli()}
 	free := max(0, copied.count(look(&copied.State)))
