@@ -20,14 +20,14 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/servers"
 )
 
-// NAMES_COUNT limiters, each made with a KeepAlive and used once. While they live, what they cost is counted; once their time is over,
+// NAMES limiters, each made with a KeepAlive and used once. While they live, what they cost is counted; once their time is over,
 // Redis holds no key of them, and the process, which never remembered any, holds nothing.
 func TestManyNamesLeaveNothing(t *testing.T) {
 	count := 100_000
-	if text := os.Getenv("NAMES_COUNT"); text != "" {
+	if text := os.Getenv("NAMES"); text != "" {
 		var err error
 		count, err = strconv.Atoi(text)
-		require.NoError(t, err, "NAMES_COUNT must be a number")
+		require.NoError(t, err, "NAMES must be a number")
 	}
 	server := servers.Single(t)
 	goroutines := runtime.NumGoroutine()

@@ -4,11 +4,11 @@ package waits_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -29,21 +29,15 @@ const (
 	interval = 500 * time.Millisecond
 )
 
-func setting(t *testing.T, name string, fallback int) int {
-	t.Helper()
-	text := os.Getenv(name)
-	if text == "" {
-		return fallback
-	}
-	n, err := strconv.Atoi(text)
-	require.NoError(t, err, "%s must be a number", name)
-	return n
-}
-
-// WAITS_CALLERS goroutines wait in Acquire and TryAcquireWithin for WAITS_SECONDS, each call with a random timeout or cancelled at a random
+// 5,000 goroutines wait in Acquire and TryAcquireWithin for the time that WAITS gives, each call with a random timeout or cancelled at a random
 // moment. Each ends in time, what was granted to those who had gone is given back, and nothing is left of any of them.
 func TestCrowdOfImpatientCallers(t *testing.T) {
-	callers, seconds := setting(t, "WAITS_CALLERS", 5000), setting(t, "WAITS_SECONDS", 8)
+	callers, length := 5000, 8*time.Second
+	if text := os.Getenv("WAITS"); text != "" {
+		var err error
+		length, err = time.ParseDuration(text)
+		require.NoError(t, err, "WAITS must be a duration")
+	}
 	server := servers.Single(t)
 	goroutines := runtime.NumGoroutine()
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
@@ -54,7 +48,7 @@ func TestCrowdOfImpatientCallers(t *testing.T) {
 	crowd(t, c.Limiter("before"), callers, 500*time.Millisecond)
 	held := leaks.Heap()
 
-	limiter, length := c.Limiter(name), time.Duration(seconds)*time.Second
+	limiter := c.Limiter(name)
 	begun, stalled := time.Now(), machine()
 	books, late := crowd(t, limiter, callers, length)
 	stall := stalled()
@@ -77,7 +71,7 @@ func TestCrowdOfImpatientCallers(t *testing.T) {
 	at := func(share float64) time.Duration {
 		return late[int(share*float64(len(late)-1))].Round(10 * time.Microsecond)
 	}
-	figures := books.Figures(strconv.Itoa(callers)+" callers, "+strconv.Itoa(seconds)+" s", rate, interval, rate-free, left)
+	figures := books.Figures(fmt.Sprintf("%d callers, %v", callers, length), rate, interval, rate-free, left)
 	unclassified := books.Unclassified()
 	p99 := at(0.99)
 	t.Logf("\n%sthe %d calls outlived their callers' time or interest by %v at the median, %v at p99, %v at most, a timer of the test's own by %v at most\n%.1f%% of the permits of that time were granted to callers that still wanted them",
