@@ -104,7 +104,7 @@ func (b *bench) measure(ctx context.Context, s side, l load) (figures, error) {
 	if err := b.server.clear(ctx); err != nil {
 		return figures{}, err
 	}
-	session, err := s.open(ctx, b, l)
+	session, err := s.open(context.WithoutCancel(ctx), b, l)
 	if session != nil {
 		defer session.close()
 	}

@@ -131,7 +131,7 @@ func (b *bench) crowd(ctx context.Context, side int, apart time.Duration) (crowd
 	b.crowdsSeen++
 	name := fmt.Sprintf("crowd-%d", b.crowdsSeen)
 	s := crowdSides[side]
-	acquire, closeSide, err := s.open(ctx, b, name)
+	acquire, closeSide, err := s.open(context.WithoutCancel(ctx), b, name)
 	if err != nil {
 		return crowdFigures{}, err
 	}

@@ -38,7 +38,7 @@ func (b *bench) memoryOf(ctx context.Context, s side, grants int64) (bytes float
 		return 0, err
 	}
 	l := load{addr: b.redis.Addr(), callers: memoryCallers, names: names(1), maxPermits: 1, limit: generous, expect: allGranted}
-	session, err := s.open(ctx, b, l)
+	session, err := s.open(context.WithoutCancel(ctx), b, l)
 	if session != nil {
 		defer session.close()
 	}
