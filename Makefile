@@ -6,7 +6,10 @@ STATICCHECK   = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 MODULES       = . ./integration ./benchmarks
 GO_TEST       = go test -race -shuffle=on
 
-.PHONY: demo test test-root test-integration test-matrix test-faults test-docker fuzz bench lint deps
+CONTAINER     = $(CURDIR)/bin/redis-container
+PACKAGES      = ./...
+
+.PHONY: demo test test-root test-integration test-matrix test-faults test-docker redis-image fuzz bench lint deps
 
 # The main job in one command; REDIS_URL=redis://host:6379 runs it on a real Redis.
 demo:
@@ -30,6 +33,19 @@ test-matrix: deps
 test-faults: deps
 	cd integration && $(GO_TEST) -count=10 -timeout 120m ./faults ./network
 	cd integration && NAMES=1000000 WAITS=30s $(GO_TEST) -v -timeout 60m ./names ./waits ./corruption
+
+# The suites of test-integration with each Redis in a container, by testcontainers-go and a Docker engine on this machine (Linux). The image:
+#   make test-docker                                                          redis:7, pulled where Docker has none
+#   REDIS_IMAGE=redis:6.2 make test-docker                                    another one
+#   make redis-image && REDIS_IMAGE=rratelimiter-redis:local make test-docker the installed redis-server, no registry needed
+# PACKAGES='./cluster ./faults' runs some of them. All other targets run Redis as local processes, whether there is a Docker or not.
+test-docker: deps
+	cd integration && go build -o $(CONTAINER) ./servers/container
+	$(CONTAINER)
+	cd integration && REDIS_CONTAINER=$(CONTAINER) $(GO_TEST) -p 1 -timeout 60m $(PACKAGES)
+
+redis-image: deps
+	sh integration/servers/image.sh rratelimiter-redis:local
 
 # Each fuzz target for a minute.
 fuzz:

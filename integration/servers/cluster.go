@@ -170,7 +170,7 @@ func (c *Cluster) find(ctx context.Context, slot int) (master, replica *Server, 
 }
 
 func startCluster(ctx context.Context, dir string, args []string) (*Cluster, error) {
-	nodes, err := startAll(ctx, dir, clusterNodes, func(int) []string {
+	nodes, err := startAll(ctx, dir, clusterNodes, func(string) ([]string, error) {
 		own := dataArgs([]string{
 			"--cluster-enabled", "yes",
 			"--cluster-node-timeout", "1500",
@@ -179,7 +179,7 @@ func startCluster(ctx context.Context, dir string, args []string) (*Cluster, err
 			"--repl-diskless-sync-delay", "0",
 			"--repl-ping-replica-period", "1",
 		})
-		return append(own, args...)
+		return append(own, args...), nil
 	})
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -14,7 +15,7 @@ import (
 
 const host = "127.0.0.1"
 
-// launcher runs redis-server somewhere: here as local processes.
+// launcher runs redis-server somewhere: as local processes, or in containers.
 type launcher interface {
 	// launch starts redis-server with args on the port, in the working directory dir. It does not wait until the server answers.
 	launch(dir string, port int, args []string) (instance, error)
@@ -34,12 +35,23 @@ type instance interface {
 	kill() error
 }
 
+// launcherAskedFor is what the environment asks for.
+func launcherAskedFor() launcher {
+	if program := os.Getenv("REDIS_CONTAINER"); program != "" {
+		return containers(program)
+	}
+	return processes{}
+}
+
+// serverArgs are all arguments of redis-server. The caller's come first, since a sentinel's must begin with its configuration file.
+func serverArgs(dir string, port int, args []string) []string {
+	return append(slices.Clone(args), "--port", strconv.Itoa(port), "--bind", host, "--dir", dir, "--daemonize", "no")
+}
+
 // processes is the launcher of local processes.
-var processes launcher = processLauncher{}
+type processes struct{}
 
-type processLauncher struct{}
-
-func (processLauncher) launch(dir string, port int, args []string) (instance, error) {
+func (processes) launch(dir string, port int, args []string) (instance, error) {
 	name := os.Getenv("REDIS_SERVER")
 	if name == "" {
 		name = "redis-server"
@@ -48,9 +60,7 @@ func (processLauncher) launch(dir string, port int, args []string) (instance, er
 	if err != nil {
 		return nil, fmt.Errorf("no %s: install it (apt-get install redis-server), or name one in REDIS_SERVER: %w", name, err)
 	}
-	// The caller's arguments come first, since a sentinel's must begin with its configuration file.
-	args = append(append([]string{}, args...), "--port", strconv.Itoa(port), "--bind", host, "--dir", dir, "--daemonize", "no")
-	p := &process{cmd: exec.Command(path, args...), done: make(chan struct{})}
+	p := &process{cmd: exec.Command(path, serverArgs(dir, port, args)...), done: make(chan struct{})}
 	p.cmd.Dir = dir
 	p.cmd.Stdout = &p.output
 	p.cmd.Stderr = &p.output

@@ -23,7 +23,8 @@ func TestServerDiesWithTheProcessThatStartedIt(t *testing.T) {
 		return
 	}
 	child := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=1m")
-	child.Env = append(os.Environ(), childEnv+"=1")
+	// It cannot remove its temporary folders: they go with this test's.
+	child.Env = append(os.Environ(), childEnv+"=1", "TMPDIR="+t.TempDir())
 	output, err := child.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, child.Start())

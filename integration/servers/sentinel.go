@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	sentinels         = 3
-	sentinelReplicas  = 2
-	sentinelQuorum    = 2
-	sentinelMaster    = "mymaster"
-	sentinelConfig    = "sentinel.conf"
+	sentinels        = 3
+	sentinelReplicas = 2
+	sentinelQuorum   = 2
+	sentinelMaster   = "mymaster"
+	sentinelConfig   = "sentinel.conf"
 
 	// sentinelDownAfter is in milliseconds. Sentinels ping once a second: with no more than that, an answer that is a little late makes them
 	// depose a master that is well, which loses what it grants until it knows.
@@ -184,12 +184,12 @@ func startSentinel(ctx context.Context, dir string, args []string) (_ *Sentinel,
 		}
 	}()
 	quick := append([]string{"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"}, args...)
-	if s.data, err = startAll(ctx, dir, 1, func(int) []string { return dataArgs(quick) }); err != nil {
+	if s.data, err = startAll(ctx, dir, 1, func(string) ([]string, error) { return dataArgs(quick), nil }); err != nil {
 		return nil, err
 	}
 	master := s.data[0]
-	replicas, err := startAll(ctx, dir, sentinelReplicas, func(int) []string {
-		return append(dataArgs(quick), "--replicaof", fmt.Sprintf("%s %d", host, master.Port()))
+	replicas, err := startAll(ctx, dir, sentinelReplicas, func(string) ([]string, error) {
+		return append(dataArgs(quick), "--replicaof", fmt.Sprintf("%s %d", host, master.Port())), nil
 	})
 	if err != nil {
 		return nil, err
@@ -201,18 +201,10 @@ func startSentinel(ctx context.Context, dir string, args []string) (_ *Sentinel,
 	fmt.Fprintf(&lines, "sentinel monitor %s %s %d %d\n", sentinelMaster, host, master.Port(), sentinelQuorum)
 	fmt.Fprintf(&lines, "sentinel down-after-milliseconds %s %d\n", sentinelMaster, sentinelDownAfter)
 	fmt.Fprintf(&lines, "sentinel failover-timeout %s %d\n", sentinelMaster, 3*sentinelDownAfter)
-	configs := make([]string, sentinels)
-	for i := range configs {
-		own, err := os.MkdirTemp(dir, "config-")
-		if err != nil {
-			return nil, err
-		}
-		configs[i] = filepath.Join(own, sentinelConfig)
-		if err := os.WriteFile(configs[i], []byte(lines.String()), 0o600); err != nil {
-			return nil, err
-		}
-	}
-	s.sentinels, err = startAll(ctx, dir, sentinels, func(i int) []string { return []string{configs[i], "--sentinel"} })
+	s.sentinels, err = startAll(ctx, dir, sentinels, func(own string) ([]string, error) {
+		config := filepath.Join(own, sentinelConfig)
+		return []string{config, "--sentinel"}, os.WriteFile(config, []byte(lines.String()), 0o600)
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,9 @@
 // The servers are local processes on loopback, each on a free port, without persistence. The binary is redis-server, or what the
 // environment variable REDIS_SERVER names. A missing binary fails the test: a suite that skips what it cannot start proves nothing.
 //
+// Where the environment variable REDIS_CONTAINER names the program of package container, as make test-docker does, each server runs
+// in a container instead, from the image REDIS_IMAGE. A test cannot tell: addresses, process ids and folders are as those of a process.
+//
 // Single, NewCluster and NewSentinel belong to a test and end with it. OpenSingle, OpenCluster and OpenSentinel are for TestMain and
 // for programs, which call Close themselves.
 package servers
@@ -45,7 +48,7 @@ func Single(t testing.TB, args ...string) *Server {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	server, err := startServer(ctx, processes, t.TempDir(), dataArgs(args))
+	server, err := startServer(ctx, launcherAskedFor(), t.TempDir(), dataArgs(args))
 	if err != nil {
 		t.Fatalf("servers: %v", err)
 	}
@@ -59,7 +62,7 @@ func OpenSingle(ctx context.Context, args ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	server, err := startServer(ctx, processes, dir, dataArgs(args))
+	server, err := startServer(ctx, launcherAskedFor(), dir, dataArgs(args))
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -267,8 +270,9 @@ func pause(ctx context.Context) bool {
 	}
 }
 
-// startAll starts n servers at once, each in its own folder under dir. Where one fails, all that started are killed.
-func startAll(ctx context.Context, dir string, n int, args func(i int) []string) ([]*Server, error) {
+// startAll starts n servers at once, each in its own folder under dir. Where one fails, all that started are killed. args gives a server's
+// arguments and may prepare its folder.
+func startAll(ctx context.Context, dir string, n int, args func(own string) ([]string, error)) ([]*Server, error) {
 	started := make([]*Server, n)
 	errs := make([]error, n)
 	var wg sync.WaitGroup
@@ -279,7 +283,12 @@ func startAll(ctx context.Context, dir string, n int, args func(i int) []string)
 				errs[i] = err
 				return
 			}
-			started[i], errs[i] = startServer(ctx, processes, own, args(i))
+			ownArgs, err := args(own)
+			if err != nil {
+				errs[i] = err
+				return
+			}
+			started[i], errs[i] = startServer(ctx, launcherAskedFor(), own, ownArgs)
 		})
 	}
 	wg.Wait()

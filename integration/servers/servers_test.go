@@ -47,6 +47,17 @@ func TestSingle(t *testing.T) {
 	require.Equal(t, "PONG", text(t, s, "PING"))
 }
 
+func TestPausedServerCanBeKilled(t *testing.T) {
+	s := Single(t)
+	require.NoError(t, s.Pause())
+	require.NoError(t, s.Kill())
+	require.False(t, s.Running())
+	require.NoError(t, s.Restart())
+	require.NoError(t, s.Pause())
+	require.NoError(t, s.Restart())
+	require.Equal(t, "PONG", text(t, s, "PING"))
+}
+
 func TestSinglePersistsWhereAsked(t *testing.T) {
 	s := Single(t, "--appendonly", "yes", "--appendfsync", "always")
 	require.Equal(t, "OK", text(t, s, "SET", "k", "v"))
@@ -75,6 +86,7 @@ func TestBadArgumentsShowTheLog(t *testing.T) {
 }
 
 func TestNoServerSaysWhatToInstall(t *testing.T) {
+	t.Setenv("REDIS_CONTAINER", "")
 	t.Setenv("REDIS_SERVER", "no-such-redis-server")
 	_, err := OpenSingle(t.Context())
 	require.ErrorContains(t, err, "apt-get install redis-server")
@@ -83,7 +95,7 @@ func TestNoServerSaysWhatToInstall(t *testing.T) {
 // A port that was free when it was chosen and taken when it was bound is given up for another one.
 func TestTakenPortIsGivenUpForAnother(t *testing.T) {
 	taken := Single(t)
-	l := &unlucky{launcher: processes, taken: taken.Port()}
+	l := &unlucky{launcher: launcherAskedFor(), taken: taken.Port()}
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
 	s, err := startServer(ctx, l, t.TempDir(), nil)
