@@ -84,12 +84,12 @@ func (m *model) do(c calls.Call) calls.Reply {
 	case calls.Exists:
 		return truth(m.Config != nil)
 	case calls.Delete:
-		any := m.Config != nil
+		there := m.Config != nil
 		for _, p := range []*state.Pair{&m.Overall, &m.Client} {
-			any = any || p.Value != nil || p.Grants != nil
+			there = there || p.Value != nil || p.Grants != nil
 		}
 		m.State = state.State{ConfigTTL: state.NoKey, Overall: none, Client: none, Read: m.Read}
-		return truth(any)
+		return truth(there)
 	case calls.ClearExpire:
 		return m.eachTTL(func(ttl int64) int64 { return state.Forever })
 	case calls.Expire, calls.ExpireIfSet, calls.ExpireIfNotSet, calls.ExpireIfGreater, calls.ExpireIfLess:

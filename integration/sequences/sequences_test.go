@@ -90,7 +90,7 @@ type run struct {
 	events      int
 }
 
-// pair of limiters of one round.
+// twins are the limiters A and B of one round, and who calls them.
 type twins struct {
 	a, b     state.Keys
 	goA      calls.Side
@@ -126,7 +126,7 @@ func (r *run) step(ctx context.Context, t *testing.T, tw *twins, client bool) {
 	if r.chance(12) {
 		later += time.Duration(r.random.IntN(30)) * tick
 	}
-	r.both(ctx, t, tw, func(k state.Keys) error { return state.Age(ctx, r.redis, k, later) })
+	r.both(t, tw, func(k state.Keys) error { return state.Age(ctx, r.redis, k, later) })
 	tw.tell("%v later", later)
 	if r.chance(5) {
 		r.happens(ctx, t, tw)
@@ -204,7 +204,7 @@ func (tw *twins) tell(format string, args ...any) {
 
 func (r *run) chance(percent int) bool { return r.random.IntN(100) < percent }
 
-func (r *run) both(_ context.Context, t *testing.T, tw *twins, do func(k state.Keys) error) {
+func (r *run) both(t *testing.T, tw *twins, do func(k state.Keys) error) {
 	t.Helper()
 	for _, k := range []state.Keys{tw.a, tw.b} {
 		require.NoError(t, do(k), tw)
@@ -240,7 +240,7 @@ func (r *run) happens(ctx context.Context, t *testing.T, tw *twins) {
 	event := events[r.random.IntN(len(events))]
 	r.events++
 	tw.tell("%s", event.name)
-	r.both(ctx, t, tw, func(k state.Keys) error {
+	r.both(t, tw, func(k state.Keys) error {
 		err := r.redis.Do(ctx, event.command(k)).Error()
 		if rueidis.IsRedisNil(err) {
 			return nil
