@@ -43,7 +43,9 @@ func TestDenialsAreAnsweredFromMemory(t *testing.T) {
 func TestWhatThisClientChangesIsForgotten(t *testing.T) {
 	for name, change := range map[string]func(b *bubble, l *Limiter) error{
 		"Release": func(b *bubble, l *Limiter) error { return l.Release(b.Context(), 3) },
-		"SetRate": func(b *bubble, l *Limiter) error { return l.SetRate(b.Context(), Rate{Permits: 10, Interval: time.Hour}) },
+		"SetRate": func(b *bubble, l *Limiter) error {
+			return l.SetRate(b.Context(), Rate{Permits: 10, Interval: time.Hour})
+		},
 		"UpdateRate": func(b *bubble, l *Limiter) error {
 			_, err := l.UpdateRate(b.Context(), Rate{Permits: 20, Interval: time.Hour}, KeepState())
 			return err

@@ -36,7 +36,8 @@ var (
 )
 
 // StateError says that Redis holds something that is not a limiter's under a key of this limiter. Nothing was
-// granted. Get it with [errors.As]; delete or repair the key, or call SetRate, which replaces all of it.
+// granted. Get it with [errors.As]. SetRate replaces fields and state that are wrong, Delete takes away keys of another
+// type.
 //
 // The zero value describes nothing.
 type StateError struct {

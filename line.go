@@ -27,6 +27,7 @@ type line struct {
 // waiter is a request that stands in line.
 type waiter struct {
 	request
+	asked    bool      // Redis has been asked for it
 	deadline time.Time // the latest moment at which it wants to be served; zero for none
 }
 
@@ -73,7 +74,8 @@ func (l *Limiter) wait(ctx context.Context, permits int64, deadline time.Time) e
 			<-w.done
 			return w.err
 		case <-expired:
-			// A request that is under way is worth its answer: a timeout below a round trip is no reason to waste it.
+			// A request that is under way, or about to be, is worth its answer: a timeout below a round trip is one
+			// try, as in Redisson.
 			if l.leave(w, false) {
 				return &errTooLate{permits, l.name, 0}
 			}
@@ -103,7 +105,7 @@ func (l *Limiter) join(w *waiter) error {
 }
 
 // leave takes a waiter out of the line. It says false where the waiter stays for an answer that is there already or,
-// unless the caller gives it up, under way.
+// unless the caller gives it up, under way or in the call that is about to begin.
 func (l *Limiter) leave(w *waiter, giveUp bool) bool {
 	c := l.client
 	c.mu.Lock()
@@ -111,6 +113,9 @@ func (l *Limiter) leave(w *waiter, giveUp bool) bool {
 	queue := c.lines[l.keys[configKey]]
 	switch w.state {
 	case queued:
+		if !giveUp && !w.asked && queue.pause() <= 0 {
+			return false
+		}
 		i := slices.Index(queue.waiters, w)
 		queue.waiters = slices.Delete(queue.waiters, i, i+1)
 		queue.wanted -= w.permits
@@ -210,6 +215,9 @@ func (q *line) tooLate(name string, w *waiter, ahead int64) error {
 	now := time.Now()
 	at := q.servable(ahead + w.permits)
 	if at.Before(now) {
+		if !w.asked {
+			return nil // it may be served by the call that is about to begin
+		}
 		at = now
 	}
 	if !at.After(w.deadline) {
@@ -226,7 +234,7 @@ func (q *line) board(f *flight) {
 		if total += w.permits; total > maxPermits {
 			break
 		}
-		w.state = flying
+		w.state, w.asked = flying, true
 		f.batch = append(f.batch, &w.request)
 	}
 	q.poked = false

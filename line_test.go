@@ -230,3 +230,22 @@ func TestTheLineGoesOnAfterAnError(t *testing.T) {
 		assert.Equal(t, []string{"a failed at 0.1s", "b at 0.2s"}, q.log)
 	})
 }
+
+// TestATinyTimeoutIsOneTry, as in Redisson, on a limiter with permits enough, idle or busy.
+func TestATinyTimeoutIsOneTry(t *testing.T) {
+	inQueue(t, Rate{Permits: 1000, Interval: time.Hour}, func(q *queue, l *Limiter) {
+		q.take(l, 1)
+		q.latency.Store(int64(30 * time.Millisecond))
+		for range 20 {
+			q.done.Go(func() {
+				for range 5 {
+					ok, err := l.TryAcquireWithin(q.Context(), 1, time.Nanosecond)
+					assert.NoError(t, err)
+					assert.True(t, ok)
+				}
+			})
+			time.Sleep(time.Millisecond)
+		}
+		q.done.Wait()
+	})
+}

@@ -41,7 +41,8 @@ type Client struct {
 type Option func(*Client)
 
 // WithClientID sets the ID by which PerClient limiters count this client, so that a process which is started again
-// goes on with what it had taken. Two clients that run at once with the same ID share their PerClient limits.
+// goes on with what it had taken. Two clients that run at once with the same ID share their PerClient limits; do not
+// give the ID of a running Redisson instance, which would not keep what the two have taken for as long as it counts.
 // By default each Client has a random UUID, as each Redisson instance has.
 func WithClientID(id uuid.UUID) Option {
 	return func(c *Client) { c.id = id.String() }
@@ -303,7 +304,8 @@ func parseCount(text string) (int64, bool) {
 // TryAcquire takes permits if they are free now, and says whether they were: tryAcquire(permits). It never waits.
 //
 // Errors: [ErrInvalidPermits], [ErrNotInitialized], [ErrPermitsExceedRate], [*StateError]. Where Redis fails while
-// the call is under way the permits may be taken all the same; they return after the interval.
+// the call is under way the permits may be taken all the same; they return after the interval. Redis keeps a grant as
+// one member for each 4294967295 permits, so a single grant of more than some 2^40 makes the server work for a while.
 func (l *Limiter) TryAcquire(ctx context.Context, permits int64) (bool, error) {
 	decision, err := l.tryAcquire(ctx, permits, false)
 	return decision.Allowed, err

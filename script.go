@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/redis/rueidis"
 )
@@ -27,8 +28,14 @@ var (
 	moveScript       = script("move")
 )
 
+// serverScript is a script as Redis gets it.
+type serverScript struct {
+	*rueidis.Lua
+	dated bool // its first argument is the time
+}
+
 // script puts a script together from parts of script.lua.
-func script(parts ...string) *rueidis.Lua {
+func script(parts ...string) serverScript {
 	var text strings.Builder
 	for _, part := range parts {
 		_, body, found := strings.Cut(scriptSource, "\n--@ "+part+"\n")
@@ -44,7 +51,7 @@ func script(parts ...string) *rueidis.Lua {
 		}
 		text.WriteByte('\n')
 	}
-	return rueidis.NewLuaScript(text.String())
+	return serverScript{rueidis.NewLuaScript(text.String()), parts[0] == "limiter" || parts[0] == "setrate"}
 }
 
 // The first number of a reply of more than one, as script.lua says.
@@ -62,16 +69,36 @@ const memberArg = 2
 const cursorArg = 5
 
 // eval runs a script once, to its end: it must be called where nobody waits longer than ctx (see detached).
-func (l *Limiter) eval(ctx context.Context, script *rueidis.Lua, keys, args []string) (rueidis.RedisMessage, error) {
-	message, err := script.Exec(ctx, l.client.redis, keys, args).ToMessage()
-	if err != nil {
-		err = l.explain(ctx, err)
+func (l *Limiter) eval(ctx context.Context, script serverScript, keys, args []string) (rueidis.RedisMessage, error) {
+	for attempt := 0; ; attempt++ {
+		message, err := script.Exec(ctx, l.client.redis, keys, args).ToMessage()
+		if err != nil && slotMoves(err, attempt) {
+			if script.dated {
+				args[0] = l.client.nowText() // a grant must not look older than it is
+			}
+			continue
+		}
+		if err != nil {
+			err = l.explain(ctx, err)
+		}
+		return message, err
 	}
-	return message, err
+}
+
+// slotMoves says that a cluster refused a script unread, since the keys' slot is moving to another node and some of
+// them are here and some there, or nowhere yet. That ends soon, so it waits a little, up to a quarter of a second in
+// all.
+func slotMoves(err error, attempt int) bool {
+	var redisErr *rueidis.RedisError
+	if attempt > 7 || !errors.As(err, &redisErr) || !redisErr.IsTryAgain() {
+		return false
+	}
+	time.Sleep(time.Millisecond << attempt)
+	return true
 }
 
 // ask runs a script that replies {0, ...}, and goes on as often as the script says that there is more to do.
-func (l *Limiter) ask(ctx context.Context, script *rueidis.Lua, args ...string) ([]rueidis.RedisMessage, error) {
+func (l *Limiter) ask(ctx context.Context, script serverScript, args ...string) ([]rueidis.RedisMessage, error) {
 	for {
 		message, err := detached(ctx, func(ctx context.Context) (rueidis.RedisMessage, error) {
 			return l.eval(ctx, script, l.keys[:], args)
@@ -95,7 +122,7 @@ func (l *Limiter) ask(ctx context.Context, script *rueidis.Lua, args ...string) 
 }
 
 // askInt runs a script that replies a number.
-func (l *Limiter) askInt(ctx context.Context, script *rueidis.Lua, keys []string, args ...string) (int64, error) {
+func (l *Limiter) askInt(ctx context.Context, script serverScript, keys []string, args ...string) (int64, error) {
 	message, err := detached(ctx, func(ctx context.Context) (rueidis.RedisMessage, error) {
 		return l.eval(ctx, script, keys, args)
 	})

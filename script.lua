@@ -312,7 +312,7 @@ if score then
   value, dirty = math.min(rate, value + tonumber(ARGV[2])), true
 end
 if dirty then
-  call('SET', valueKey, string.format('%.0f', value), 'KEEPTTL')
+  call('SET', valueKey, string.format('%d', value), 'KEEPTTL')
 end
 
 --@ expiry

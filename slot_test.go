@@ -1,0 +1,30 @@
+package rratelimiter
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestASlotThatMovesIsWaitedFor: nothing was run, so asking again is safe; the grant is dated when it is made.
+func TestASlotThatMovesIsWaitedFor(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(Rate{Permits: 10, Interval: time.Hour})
+		const moving = "TRYAGAIN Multiple keys request during rehashing of slot"
+		b.redis.SetError(moving)
+		time.AfterFunc(100*time.Millisecond, func() { b.redis.SetError("") })
+		start := time.Now()
+		b.take(l, 10)
+		assert.Less(b, time.Since(start), 200*time.Millisecond)
+		score, err := b.redis.ZScore("{limiter}:permits", firstMember(b))
+		require.NoError(b, err)
+		assert.GreaterOrEqual(b, int64(score), start.UnixMilli()+100)
+
+		b.redis.SetError(moving)
+		_, err = l.TryAcquire(b.Context(), 1)
+		assert.ErrorContains(b, err, "TRYAGAIN")
+		b.redis.SetError("")
+	})
+}
