@@ -100,7 +100,7 @@ func use(ctx context.Context, l *rratelimiter.Limiter, keepAlive time.Duration) 
 		return err
 	}
 	granted, err := l.TryAcquire(ctx, 1)
-	if err == nil && !(set && granted) {
+	if err == nil && (!set || !granted) {
 		err = fmt.Errorf("%s: set %v, granted %v", l.Name(), set, granted)
 	}
 	return err
