@@ -461,6 +461,22 @@ func TestReleaseTakesTheOldestGrantsBack(t *testing.T) {
 	})
 }
 
+// TestAReleaseThatFailsLosesNothing: what had left the window by then is back.
+func TestAReleaseThatFailsLosesNothing(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(Rate{Permits: 10, Interval: 10 * second})
+		b.take(l, 4)
+		time.Sleep(5 * second)
+		_, err := b.redis.ZAdd("{limiter}:permits", float64(time.Now().UnixMilli()-1), "abc")
+		require.NoError(b, err)
+		b.take(l, 5)
+		time.Sleep(5 * second)
+		var state *StateError
+		require.ErrorAs(b, l.Release(b.Context(), 1), &state)
+		b.free(l, 5)
+	})
+}
+
 func TestReleaseOfManyGrants(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 10_000, Interval: 10 * second})

@@ -272,6 +272,9 @@ else
   for i = 1, #grants, 2 do
     local a, b, c, d = string.byte(grants[i], -4, -1)
     if not d then
+      if dirty then
+        call('SET', valueKey, value, 'KEEPTTL') -- what has left the window is back all the same
+      end
       return {3, permitsAt, 'member', grants[i]}
     end
     local held = a + b * 256 + c * 65536 + d * 16777216
@@ -297,8 +300,8 @@ end
 call('SET', valueKey, value, 'KEEPTTL')
 
 --@ giveback
--- Gives back permits of one grant whose callers had gone. Where that grant is not there its permits are back already: it has left the
--- window, or was released, or was lost in a failover. What is taken then belongs to others.
+-- Gives back permits of one grant whose callers had gone. Where that grant is not there its permits are back already:
+-- it has left the window, or was released, or was lost in a failover. What is taken then belongs to others.
 -- ARGV[2] the permits
 -- ARGV[3] the member of the grant
 -- ARGV[4] the member of what stays taken of it, or ''
