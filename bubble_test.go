@@ -44,7 +44,7 @@ func inBubble(t *testing.T, test func(b *bubble)) {
 			b.latency.Store(0)
 			b.conn.Close()
 			b.redis.Close()
-			time.Sleep(time.Minute) // what was on its way arrives
+			pass(time.Minute) // what was on its way arrives
 		})
 		// The acquire script is loaded, so that each call is one round trip.
 		_, err := New(b.conn).Limiter("none").TryAcquire(b.Context(), 1)
@@ -75,7 +75,7 @@ type slowConn struct {
 }
 
 func (c slowConn) Write(p []byte) (int, error) {
-	time.Sleep(time.Duration(c.latency.Load()))
+	pass(time.Duration(c.latency.Load()))
 	return c.Conn.Write(p)
 }
 
@@ -108,3 +108,6 @@ func (b *bubble) free(l *Limiter, want int64) {
 	require.NoError(b, err)
 	require.Equal(b, want, got, "free permits")
 }
+
+// pass lets time pass on the clock of the bubble, which takes none.
+func pass(d time.Duration) { time.Sleep(d) }

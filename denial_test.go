@@ -16,7 +16,7 @@ func TestDenialsAreAnsweredFromMemory(t *testing.T) {
 		ctx := b.Context()
 		l := b.limiter(Rate{Permits: 10, Interval: 10 * second}, WithDenialCache())
 		b.take(l, 4)
-		time.Sleep(second)
+		pass(second)
 		b.take(l, 5)
 		b.full(l, 3)
 		synctest.Wait() // the denial is remembered once its caller has the answer
@@ -26,7 +26,7 @@ func TestDenialsAreAnsweredFromMemory(t *testing.T) {
 			b.full(l, 3)
 			b.full(l, 10)
 		}
-		time.Sleep(2 * second)
+		pass(2 * second)
 		d, err := l.Take(ctx, 4)
 		require.NoError(b, err)
 		assert.Equal(b, Decision{Limit: 10, Remaining: 1, RetryAfter: 7 * second, ResetAfter: 8 * second}, d)
@@ -35,7 +35,7 @@ func TestDenialsAreAnsweredFromMemory(t *testing.T) {
 		b.take(l, 1) // fewer than were denied: Redis decides, as it does on more than the rate
 		_, err = l.TryAcquire(ctx, 11)
 		require.ErrorIs(b, err, ErrPermitsExceedRate)
-		time.Sleep(7 * second)
+		pass(7 * second)
 		b.take(l, 4)
 	})
 }
@@ -95,7 +95,7 @@ func TestDenialsAreForgottenInTime(t *testing.T) {
 			return n
 		}
 		assert.Equal(b, 1, left())
-		time.Sleep(second)
+		pass(second)
 		synctest.Wait()
 		assert.Zero(b, left())
 	})

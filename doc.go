@@ -55,10 +55,19 @@
 // refused with [ErrCrossSlot] before anything is sent, where Redisson fails with CROSSSLOT. Rename and Copy work within
 // a slot.
 //
+// # Failovers
+//
+// Redis answers first and replicates afterwards. What a master granted and its replica had not received when it died
+// is forgotten: a window that reaches over such a failover holds the rate and, on top, at most those grants, those of
+// the last milliseconds mostly. A restart that lost the data can double one window, and takes the rate with it: calls
+// fail with [ErrNotInitialized] until it is set again. A failover that was asked for, a slot that moves, and whatever
+// merely cuts or slows calls, cost nothing. docs/reliability.md has the figures.
+//
 // # Contexts
 //
 // Every call ends as soon as its context does. What had been sent by then may still be carried out. Permits that
-// arrive for an acquire whose caller has gone are released.
+// arrive for an acquire whose caller has gone are given back. Without a deadline, a call to a server that hangs ends
+// when rueidis gives the connection up, after its ConnWriteTimeout.
 //
 // # Errors
 //

@@ -63,7 +63,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *queue, l *Limiter) {
 		for range 10 { // one permit comes back a second, from the 10th on
 			q.take(l, 1)
-			time.Sleep(second)
+			pass(second)
 		}
 		q.start = time.Now().Add(-10 * second)
 		q.wait(l, "a", 1, 0)
@@ -81,7 +81,7 @@ func TestTheLineAsksOnceForAPermit(t *testing.T) {
 	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *queue, l *Limiter) {
 		for range 10 {
 			q.take(l, 1)
-			time.Sleep(second)
+			pass(second)
 		}
 		before := q.scripts.Load()
 		for i := range 100 {
@@ -158,7 +158,7 @@ func TestWhoLeavesTheLineHoldsNobodyUp(t *testing.T) {
 		q.done.Go(func() { q.say("large", l.Acquire(ctx, 8)) })
 		synctest.Wait()
 		q.wait(l, "small", 4, 0)
-		time.Sleep(second)
+		pass(second)
 		cancel()
 		synctest.Wait()
 		assert.ElementsMatch(t, []string{"large failed at 1s", "small at 1s"}, q.log)
@@ -173,7 +173,7 @@ func TestPermitsForAWaiterThatHasGoneGoBack(t *testing.T) {
 		ctx, cancel := context.WithCancel(q.Context())
 		time.AfterFunc(50*time.Millisecond, cancel)
 		assert.ErrorIs(t, l.Acquire(ctx, 7), context.Canceled)
-		time.Sleep(second)
+		pass(second)
 		q.free(l, 10)
 	})
 }
@@ -184,9 +184,9 @@ func TestPermitsThatThisClientGivesBackServeTheLineAtOnce(t *testing.T) {
 		q.take(l, 10)
 		q.wait(l, "a", 4, 0)
 		q.wait(l, "b", 4, 0)
-		time.Sleep(second)
+		pass(second)
 		require.NoError(t, l.Release(q.Context(), 5))
-		time.Sleep(second)
+		pass(second)
 		require.NoError(t, l.SetRate(q.Context(), Rate{Permits: 14, Interval: time.Hour}, KeepState()))
 		q.done.Wait()
 		assert.Equal(t, []string{"a at 1s", "b at 2s"}, q.log)
@@ -224,7 +224,7 @@ func TestTheLineGoesOnAfterAnError(t *testing.T) {
 		q.redis.SetError("OOM")
 		q.wait(l, "a", 1, 0)
 		time.AfterFunc(150*time.Millisecond, func() { q.redis.SetError("") })
-		time.Sleep(10 * time.Millisecond)
+		pass(10 * time.Millisecond)
 		q.wait(l, "b", 1, 0)
 		q.done.Wait()
 		assert.Equal(t, []string{"a failed at 0.1s", "b at 0.2s"}, q.log)
@@ -244,7 +244,7 @@ func TestATinyTimeoutIsOneTry(t *testing.T) {
 					assert.True(t, ok)
 				}
 			})
-			time.Sleep(time.Millisecond)
+			pass(time.Millisecond)
 		}
 		q.done.Wait()
 	})

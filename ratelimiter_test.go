@@ -40,7 +40,7 @@ func TestTheWindowSlides(t *testing.T) {
 					{20 * second, 2, true, 0},
 					{40 * second, 10, true, 0},
 				} {
-					time.Sleep(time.Until(start.Add(step.at)))
+					pass(time.Until(start.Add(step.at)))
 					ok, err := l.TryAcquire(b.Context(), step.take)
 					require.NoError(b, err)
 					assert.Equal(b, step.granted, ok, "%d permits after %v", step.take, step.at)
@@ -67,7 +67,7 @@ func TestDecisionTellsWhatUsersAreShown(t *testing.T) {
 			{0, 1, Decision{Allowed: true, Limit: 10, ResetAfter: 10 * second}},
 			{0, 10, Decision{Limit: 10, RetryAfter: 10 * second, ResetAfter: 10 * second}},
 		} {
-			time.Sleep(step.sleep)
+			pass(step.sleep)
 			got, err := l.Take(b.Context(), step.take)
 			require.NoError(b, err)
 			assert.Equal(b, step.want, got, "take %d", step.take)
@@ -95,11 +95,11 @@ func TestOwnStateGoesUnused(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		b.take(b.limiter(Rate{Type: PerClient, Permits: 2, Interval: second}), 1)
 		assert.Len(b, b.redis.Keys(), 3)
-		time.Sleep(second + time.Millisecond)
+		pass(second + time.Millisecond)
 		assert.Equal(b, []string{"limiter"}, b.redis.Keys())
 
 		b.take(b.limiter(Rate{Permits: 2, Interval: second}), 1)
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		assert.Len(b, b.redis.Keys(), 3)
 	})
 }
@@ -108,14 +108,14 @@ func TestKeepAliveDeletesAnUnusedLimiter(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 2, Interval: second, KeepAlive: 3 * second})
 		for range 5 {
-			time.Sleep(2 * second)
+			pass(2 * second)
 			b.take(l, 1)
 		}
-		time.Sleep(2 * second)
+		pass(2 * second)
 		require.NoError(b, l.Release(b.Context(), 1)) // a use as well
-		time.Sleep(2 * second)
+		pass(2 * second)
 		assert.Len(b, b.redis.Keys(), 2) // the set of grants was emptied
-		time.Sleep(second)
+		pass(second)
 		assert.Empty(b, b.redis.Keys())
 		_, err := l.TryAcquire(b.Context(), 1)
 		assert.ErrorIs(b, err, ErrNotInitialized)
@@ -261,7 +261,7 @@ func TestAContextEndsACallUnderWay(t *testing.T) {
 				assert.ErrorIs(b, everyCall(l)[name](ctx), context.Canceled)
 				assert.Equal(b, second*3/2, time.Since(start))
 				b.latency.Store(0)
-				time.Sleep(time.Minute)
+				pass(time.Minute)
 			})
 		})
 	}
@@ -368,7 +368,7 @@ func TestPermitsAboveWhatOneMemberCounts(t *testing.T) {
 		assert.Len(b, members, 3)
 		assert.EqualValues(b, many, sum)
 		b.free(l, 1<<40-many)
-		time.Sleep(second)
+		pass(second)
 		b.take(l, 1<<40)
 	})
 }
@@ -388,7 +388,7 @@ func TestLostStateHeals(t *testing.T) {
 		b.take(l, 10)
 
 		// More than the rate, as a lowered rate of another client leaves it.
-		time.Sleep(second)
+		pass(second)
 		b.redis.Set("{limiter}:value", "50")
 		b.take(l, 10)
 		b.full(l, 1)
@@ -402,7 +402,7 @@ func TestManyGrantsCountedAcrossCalls(t *testing.T) {
 		for range 1000 {
 			b.take(l, 2)
 		}
-		time.Sleep(5 * second)
+		pass(5 * second)
 		b.take(l, 2)
 
 		// The value alone is lost: 1001 grants are more than one call counts.
@@ -416,7 +416,7 @@ func TestManyGrantsCountedAcrossCalls(t *testing.T) {
 		b.full(l, 1)
 
 		// 1000 grants leave the window while others stay: a call takes back a page of them, and no more than it needs.
-		time.Sleep(5 * second)
+		pass(5 * second)
 		b.free(l, 2000)
 		before = b.scripts.Load()
 		b.take(l, 3)
@@ -429,7 +429,7 @@ func TestManyGrantsCountedAcrossCalls(t *testing.T) {
 		b.full(l, 1)
 
 		// All have left: nothing is read one by one.
-		time.Sleep(10 * second)
+		pass(10 * second)
 		before = b.scripts.Load()
 		b.take(l, 10_000)
 		assert.EqualValues(b, 1, b.scripts.Load()-before)
@@ -443,14 +443,14 @@ func TestReleaseTakesTheOldestGrantsBack(t *testing.T) {
 		ctx := b.Context()
 		l := b.limiter(Rate{Permits: 10, Interval: 10 * second})
 		b.take(l, 4)
-		time.Sleep(second)
+		pass(second)
 		b.take(l, 6)
 		require.NoError(b, l.Release(ctx, 5)) // the 4, and 1 of the 6
 		b.free(l, 5)
 		b.take(l, 5)
-		time.Sleep(9 * second) // the 4 would be back now, had they not come before
+		pass(9 * second) // the 4 would be back now, had they not come before
 		b.full(l, 1)
-		time.Sleep(second)
+		pass(second)
 		b.free(l, 10)
 
 		require.NoError(b, l.Release(ctx, 3)) // of nothing
@@ -466,11 +466,11 @@ func TestAReleaseThatFailsLosesNothing(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 10, Interval: 10 * second})
 		b.take(l, 4)
-		time.Sleep(5 * second)
+		pass(5 * second)
 		_, err := b.redis.ZAdd("{limiter}:permits", float64(time.Now().UnixMilli()-1), "abc")
 		require.NoError(b, err)
 		b.take(l, 5)
-		time.Sleep(5 * second)
+		pass(5 * second)
 		var state *StateError
 		require.ErrorAs(b, l.Release(b.Context(), 1), &state)
 		b.free(l, 5)
@@ -518,7 +518,7 @@ func TestKeepStateKeepsWhatIsTaken(t *testing.T) {
 		ctx := b.Context()
 		l := b.limiter(Rate{Permits: 10, Interval: 10 * second})
 		b.take(l, 3)
-		time.Sleep(4 * second)
+		pass(4 * second)
 		b.take(l, 5)
 		keep := func(permits int64, interval time.Duration) {
 			require.NoError(b, l.SetRate(ctx, Rate{Permits: permits, Interval: interval}, KeepState()))
@@ -532,7 +532,7 @@ func TestKeepStateKeepsWhatIsTaken(t *testing.T) {
 		assert.Equal(b, Decision{Limit: 6, RetryAfter: 10 * second, ResetAfter: 10 * second}, d)
 		keep(6, 4*second) // the 3 have left the shorter interval
 		b.free(l, 1)
-		time.Sleep(4 * second)
+		pass(4 * second)
 		b.take(l, 6)
 	})
 }
@@ -550,7 +550,7 @@ func TestKeepStateOfManyGrants(t *testing.T) {
 		require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 2500, Interval: 10 * second}, KeepState()))
 		b.take(l, 500)
 		b.full(l, 1)
-		time.Sleep(10 * second)
+		pass(10 * second)
 		b.take(l, 2500)
 	})
 }
@@ -561,14 +561,14 @@ func TestSetRateAndTheOldExpiry(t *testing.T) {
 		l := b.limiter(Rate{Permits: 10, Interval: second, KeepAlive: time.Minute})
 		b.take(l, 1)
 		require.NoError(b, l.SetRate(ctx, Rate{Permits: 10, Interval: second}, KeepState()))
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		assert.Len(b, b.redis.Keys(), 3, "the TTL of the old keep-alive is gone")
 
 		_, err := l.Expire(ctx, time.Minute)
 		require.NoError(b, err)
 		require.NoError(b, l.SetRate(ctx, Rate{Permits: 10, Interval: second}))
 		b.take(l, 1)
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		assert.Empty(b, b.redis.Keys(), "the TTL of Expire stays, and state made later shares it")
 	})
 }
@@ -583,9 +583,9 @@ func TestClocks(t *testing.T) {
 			b.free(l, 4)
 			b.take(l, 4)
 			b.full(l, 1)
-			time.Sleep(10 * second)
+			pass(10 * second)
 			b.free(l, 4) // those dated by the clock that is back; the 6 stay for the hour that it jumped
-			time.Sleep(time.Hour)
+			pass(time.Hour)
 			b.take(l, 10)
 		})
 	})
@@ -598,7 +598,7 @@ func TestClocks(t *testing.T) {
 			b.full(ahead, 1)
 			b.full(here, 1)
 			b.free(here, 0)
-			time.Sleep(time.Hour + 10*second)
+			pass(time.Hour + 10*second)
 			b.take(here, 10)
 		})
 	})
@@ -610,7 +610,7 @@ func TestClocks(t *testing.T) {
 			score, err := b.redis.ZScore("{limiter}:permits", firstMember(b))
 			require.NoError(b, err)
 			assert.EqualValues(b, time.Now().UnixMilli(), score)
-			time.Sleep(10 * second)
+			pass(10 * second)
 			b.free(l, 10)
 			require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 5, Interval: second}, KeepState()))
 			b.take(l, 5)
