@@ -43,7 +43,7 @@ func TestWhatHasLeftTheWindowIsNotGivenBackTwice(t *testing.T) {
 				require.ErrorIs(b, call(ctx, slow), context.DeadlineExceeded)
 
 				// The slow call is carried out after 3 s, as of 0 s; what gives its permits back comes seconds later.
-				time.Sleep(4 * time.Second)
+				pass(4 * time.Second)
 				var last time.Time
 				for range 100 {
 					ok, err := other.TryAcquire(b.Context(), 10)
@@ -52,7 +52,7 @@ func TestWhatHasLeftTheWindowIsNotGivenBackTwice(t *testing.T) {
 						require.GreaterOrEqual(b, time.Since(last), time.Second, "since the rate was granted before")
 						last = time.Now()
 					}
-					time.Sleep(100 * time.Millisecond)
+					pass(100 * time.Millisecond)
 				}
 				require.False(b, last.IsZero())
 			})
@@ -71,11 +71,11 @@ func TestOnlyThePermitsOfThoseWhoHaveGoneAreGivenBack(t *testing.T) {
 		go func() { _, err := l.TryAcquire(gone, 3); answer <- err }()
 		b.take(l, 4)
 		require.ErrorIs(b, <-answer, context.DeadlineExceeded)
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		b.free(l, 6)
 
 		// Once the interval is over for those that stayed, all is free.
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		b.take(l, 10)
 	})
 }
