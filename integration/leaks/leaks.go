@@ -3,6 +3,7 @@ package leaks
 
 import (
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -15,10 +16,20 @@ func Goroutines(before int, patience time.Duration) int {
 
 // OfLimiters counts the goroutines that run in the limiter's package, while the Redis client keeps its own.
 func OfLimiters(patience time.Duration) int {
+	return mentioning(patience, "github.com/rratelimiter/rratelimiter.")
+}
+
+// OfClients counts the goroutines that run in the limiter's package or in rueidis, for runs whose proxies keep some of their own.
+func OfClients(patience time.Duration) int {
+	return mentioning(patience, "github.com/rratelimiter/rratelimiter.", "github.com/redis/rueidis.")
+}
+
+// mentioning counts the goroutines whose stacks show one of some packages.
+func mentioning(patience time.Duration, packages ...string) int {
 	return settle(patience, func() int {
 		count := 0
 		for stack := range strings.SplitSeq(Stacks(), "\n\n") {
-			if strings.Contains(stack, "github.com/rratelimiter/rratelimiter.") {
+			if slices.ContainsFunc(packages, func(name string) bool { return strings.Contains(stack, name) }) {
 				count++
 			}
 		}
