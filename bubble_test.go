@@ -24,6 +24,7 @@ type bubble struct {
 	conn  rueidis.Client
 
 	scripts atomic.Int64 // EVALSHA calls so far
+	sent    atomic.Int64 // what went to Redis in one piece so far: round trips
 	latency atomic.Int64 // of every command, a time.Duration
 }
 
@@ -61,7 +62,7 @@ func (b *bubble) dial() rueidis.Client {
 		PipelineMultiplex: -1, // one connection, so that calls in flight arrive in order
 		DialCtxFn: func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
 			conn, err := b.redis.Dial()
-			return slowConn{conn, &b.latency}, err
+			return slowConn{conn, b}, err
 		},
 	})
 	require.NoError(b, err)
@@ -71,11 +72,12 @@ func (b *bubble) dial() rueidis.Client {
 // slowConn is a connection on which everything that is sent takes a while.
 type slowConn struct {
 	net.Conn
-	latency *atomic.Int64
+	bubble *bubble
 }
 
 func (c slowConn) Write(p []byte) (int, error) {
-	pass(time.Duration(c.latency.Load()))
+	c.bubble.sent.Add(1)
+	pass(time.Duration(c.bubble.latency.Load()))
 	return c.Conn.Write(p)
 }
 
