@@ -18,7 +18,7 @@ import (
 // A crowd is callers who all wait in Acquire for a limiter that gives few permits.
 const (
 	crowdCallers = 500
-	crowdApart   = 200 * time.Microsecond // between one caller and the next, so that their order is known
+	crowdApart   = 2 * time.Millisecond // between one caller and the next, so that their order is known on a busy machine too
 	// The crowd waits until everybody was served once, which takes 10 s at the limit's rate where nobody is overtaken, or so long.
 	crowdLongest = 12 * time.Second
 )
