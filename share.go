@@ -435,7 +435,11 @@ func (l *Limiter) answer(f *flight, reply []rueidis.RedisMessage) error {
 		}
 	}
 	for _, r := range f.batch {
-		r.decision.Limit, r.decision.ResetAfter = rate, reset
+		if r.err == nil {
+			r.decision.Limit, r.decision.ResetAfter = rate, reset
+		} else {
+			r.decision = Decision{}
+		}
 	}
 	return nil
 }
