@@ -20,6 +20,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/rratelimiter/rratelimiter/integration/logtail"
 )
 
 // ErrUnsupported is in the chain of the error of a call that the release of Redisson does not have.
@@ -81,7 +83,7 @@ type Redisson struct {
 	version string
 	id      string
 	cmd     *exec.Cmd
-	stderr  tail
+	stderr  logtail.Tail
 	ended   chan struct{} // closed once the process is gone and failed is set
 	closing sync.Once
 
@@ -133,6 +135,7 @@ func Open(ctx context.Context, version string, target Target, opts ...Option) (*
 		opt(&args)
 	}
 	r := &Redisson{
+		stderr:  logtail.Tail{Keep: 64 << 10},
 		version: version,
 		cmd:     exec.Command(command, args...),
 		ended:   make(chan struct{}),

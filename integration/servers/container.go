@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+
+	"github.com/rratelimiter/rratelimiter/integration/logtail"
 )
 
 // containers is a launcher of containers, by the program that it names: see its package, container. A program of its own keeps Docker's
@@ -18,7 +20,7 @@ import (
 type containers string
 
 func (c containers) launch(dir string, port int, args []string) (instance, error) {
-	run := &containerRun{done: make(chan struct{})}
+	run := &containerRun{output: logtail.Tail{Keep: keptOutput}, done: make(chan struct{})}
 	run.cmd = exec.Command(string(c), append([]string{dir}, serverArgs(dir, port, args)...)...)
 	run.cmd.Stderr = &run.output
 	// A group of its own: Ctrl-C is for the test, whose end then ends the container.
@@ -61,7 +63,7 @@ func (c containers) launch(dir string, port int, args []string) (instance, error
 type containerRun struct {
 	cmd       *exec.Cmd
 	commands  io.WriteCloser
-	output    tail
+	output    logtail.Tail
 	serverPID int
 	failure   error // set before done is closed
 	done      chan struct{}

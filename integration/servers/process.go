@@ -1,7 +1,6 @@
 package servers
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -9,11 +8,15 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
-	"sync"
 	"syscall"
+
+	"github.com/rratelimiter/rratelimiter/integration/logtail"
 )
 
 const host = "127.0.0.1"
+
+// keptOutput is how much of what a server says is kept, in bytes.
+const keptOutput = 32 << 10
 
 // launcher runs redis-server somewhere: as local processes, or in containers.
 type launcher interface {
@@ -60,7 +63,7 @@ func (processes) launch(dir string, port int, args []string) (instance, error) {
 	if err != nil {
 		return nil, fmt.Errorf("no %s: install it (apt-get install redis-server), or name one in REDIS_SERVER: %w", name, err)
 	}
-	p := &process{cmd: exec.Command(path, serverArgs(dir, port, args)...), done: make(chan struct{})}
+	p := &process{cmd: exec.Command(path, serverArgs(dir, port, args)...), output: logtail.Tail{Keep: keptOutput}, done: make(chan struct{})}
 	p.cmd.Dir = dir
 	p.cmd.Stdout = &p.output
 	p.cmd.Stderr = &p.output
@@ -88,7 +91,7 @@ func (processes) launch(dir string, port int, args []string) (instance, error) {
 
 type process struct {
 	cmd    *exec.Cmd
-	output tail
+	output logtail.Tail
 	done   chan struct{}
 }
 
@@ -121,27 +124,4 @@ func (p *process) signal(s syscall.Signal) error {
 		return os.ErrProcessDone
 	}
 	return err
-}
-
-// tail keeps the end of what is written to it.
-type tail struct {
-	mu   sync.Mutex
-	data []byte
-}
-
-func (t *tail) Write(p []byte) (int, error) {
-	const keep = 32 << 10
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.data = append(t.data, p...)
-	if extra := len(t.data) - keep; extra > 0 {
-		t.data = t.data[extra:]
-	}
-	return len(p), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(bytes.ToValidUTF8(t.data, []byte("?")))
 }
