@@ -27,8 +27,9 @@ type line struct {
 // waiter is a request that stands in line.
 type waiter struct {
 	request
-	asked    bool      // Redis has been asked for it
-	deadline time.Time // the latest moment at which it wants to be served; zero for none
+	done     chan struct{} // has one element once the answer is there
+	asked    bool          // Redis has been asked for it
+	deadline time.Time     // the latest moment at which it wants to be served; zero for none
 }
 
 // errTooLate says that a waiter's deadline lies before the earliest moment at which it could be served.
@@ -59,7 +60,7 @@ func (l *Limiter) wait(ctx context.Context, permits int64, deadline time.Time) e
 	if end, ok := ctx.Deadline(); ok && (deadline.IsZero() || end.Before(deadline)) {
 		deadline = end
 	}
-	w := &waiter{request: request{permits: permits, done: make(chan struct{}, 1)}, deadline: deadline}
+	w := &waiter{request: request{permits: permits}, done: make(chan struct{}, 1), deadline: deadline}
 	if err := l.join(w); err != nil {
 		return err
 	}

@@ -30,10 +30,13 @@ type Client struct {
 	mu    sync.Mutex
 	gates map[string]*gate // by configuration key: the callers that share calls
 	lines map[string]*line // by configuration key: the callers that wait
-	fast  bool             // the last call took little time
+	slow  bool             // the last call took long
 	pools pools
 
 	company atomic.Bool // the last call carried several callers, or was not the only one for its limiter
+	several atomic.Bool // calls for several names are at Redis
+
+	pipeline pipeline
 
 	denials *denials // nil without WithDenialCache
 }

@@ -2,7 +2,9 @@ package rratelimiter
 
 import (
 	"context"
+	"crypto/sha1"
 	_ "embed"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -31,6 +33,7 @@ var (
 // serverScript is a script as Redis gets it.
 type serverScript struct {
 	*rueidis.Lua
+	sha1  string
 	dated bool // its first argument is the time
 }
 
@@ -51,7 +54,9 @@ func script(parts ...string) serverScript {
 		}
 		text.WriteByte('\n')
 	}
-	return serverScript{rueidis.NewLuaScript(text.String()), parts[0] == "limiter" || parts[0] == "setrate"}
+	sum := sha1.Sum([]byte(text.String()))
+	dated := parts[0] == "limiter" || parts[0] == "setrate"
+	return serverScript{rueidis.NewLuaScript(text.String()), hex.EncodeToString(sum[:]), dated}
 }
 
 // The first number of a reply of more than one, as script.lua says.
@@ -71,7 +76,7 @@ const cursorArg = 5
 // eval runs a script once, to its end: it must be called where nobody waits longer than ctx (see detached).
 func (l *Limiter) eval(ctx context.Context, script serverScript, keys, args []string) (rueidis.RedisMessage, error) {
 	for attempt := 0; ; attempt++ {
-		message, err := script.Exec(ctx, l.client.redis, keys, args).ToMessage()
+		message, err := l.client.run(ctx, script, keys, args).ToMessage()
 		if err != nil && slotMoves(err, attempt) {
 			if script.dated {
 				args[0] = l.client.nowText() // a grant must not look older than it is

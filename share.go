@@ -13,30 +13,35 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// How many calls for one limiter may be in flight at once, and when one leaves, follows from what is seen. Decisions a
-// second against one call for each decision, with 256 callers, and with 16 over a link of 2 ms (short runs, two cores):
+// How many calls for one limiter may be in flight at once, and when one leaves, follows from what is seen.
 //
-//	                    256     16
-//	8 calls of 32      13.8   1.14
-//	16 calls of 256    12.5   1.15
-//	4 calls of 256     13.4   1.14
-//	2 calls of 256     24.5   1.14
+// On a fast link two calls keep the server busy, and more make all of them smaller. The callers that a reply woke come
+// back within moments, so a call waits for them, giving way (runtime.Gosched) as long as more come. It does not wait for
+// more than fullBatch, or all callers would end up in one call and idle together while it is under way. Where a call takes
+// long, its callers must not wait for the one before it, and more of them fly. Decisions a second against one call
+// for each decision, by callers (medians of short runs, two cores):
 //
-// On a fast link a second call is enough to keep the server busy, and more make all of them smaller. Where a call takes
-// long its callers must not wait for the one before it, which with callers that come at random costs more than the
-// table shows. make bench measures it.
+//	                                         4      256    2048
+//	2 calls of 128, patience 3             1.50    14.5    24.3
+//	2 calls of 256, patience 1             1.35    12.8    21.1
+//	3 calls of 128, patience 3             1.43    14.5    25.0
+//	1 call of 256, patience 1              1.40    12.0
+//	2 ms link: 8 calls of 128                       1.7     8.0
+//	2 ms link: 16 calls of 128                      1.7     8.0
+//
+// make bench measures it.
 const (
 	maxCalls     = 8                // in flight at once, where calls are slow
 	maxFastCalls = 2                // in flight at once, where they are fast
-	fastCall     = time.Millisecond // the last call took less: calls are fast
-	fullBatch    = 256              // callers with whom a call no longer waits for those about to join
+	slowCall     = time.Millisecond // the last call took as long or longer: calls are slow
+	fullBatch    = 128              // callers with whom a call no longer waits for those about to join
+	patience     = 3                // so often nobody came while a call gave way: it leaves
 )
 
 // request is one caller's wish for permits, and in the end its answer.
 type request struct {
 	permits int64
-	detail  bool          // the caller wants all of decision, not Allowed alone
-	done    chan struct{} // has one element once the answer is there
+	detail  bool // the caller wants all of decision, not Allowed alone
 
 	state    requestState // guarded by Client.mu
 	decision Decision
@@ -55,21 +60,27 @@ const (
 // gate gathers the callers of one limiter's name while calls for it are under way. It exists only for so long.
 // Client.mu guards it.
 type gate struct {
-	waiting   []*request // for the next call, in order of arrival
-	calls     int        // under way, the one that gathers included
-	gathering bool       // a call is about to take waiting along
+	waiting   []*request    // for the next call, in order of arrival
+	wanted    int64         // the permits of all that wait
+	answers   chan struct{} // closed once those that wait have their answers; nil where nobody listens
+	calls     int           // under way, the one that gathers included
+	gathering bool          // a call is about to take waiting along
 }
 
-// pools keep what a call needs for the calls after it. They are a Client's own: a channel made in a synctest bubble
-// must not come up in another one.
+// pools keep what a call needs for the calls after it. They are a Client's own: a flight must not come up in another
+// synctest bubble.
 type pools struct {
 	requests, gates, flights sync.Pool
 }
 
 func (p *pools) init() {
-	p.requests.New = func() any { return &request{done: make(chan struct{}, 1)} }
+	p.requests.New = func() any { return new(request) }
 	p.gates.New = func() any { return new(gate) }
-	p.flights.New = func() any { return &flight{args: make([]string, 0, cursorArg+1)} }
+	p.flights.New = func() any {
+		f := &flight{args: make([]string, 0, cursorArg+1)}
+		f.start = func() { f.fly(false) }
+		return f
+	}
 }
 
 // tryAcquire asks for permits once, together with whoever asks at the same moment.
@@ -77,54 +88,66 @@ func (l *Limiter) tryAcquire(ctx context.Context, permits int64, detail bool) (D
 	if err := l.checkAcquire(ctx, permits); err != nil {
 		return Decision{}, err
 	}
-	c := l.client
+	c, name := l.client, l.keys[configKey]
 	if decision, denied := l.deny(ctx, permits); denied {
 		return decision, nil
 	}
+	gone := ctx.Done()
 	r := c.pools.requests.Get().(*request)
 	r.permits, r.detail = permits, detail
 	c.mu.Lock()
-	g := c.gates[l.keys[configKey]]
-	if g == nil {
+	g := c.gates[name]
+	switch {
+	case g == nil:
 		g = c.pools.gates.Get().(*gate)
-		c.gates[l.keys[configKey]] = g
+		c.gates[name] = g
+	case permits > maxPermits-g.wanted:
+		// More than one call can add up: it goes alone.
+		g = c.pools.gates.Get().(*gate)
 	}
 	g.waiting = append(g.waiting, r)
+	g.wanted += permits
 	lead := !g.gathering && g.calls < c.callLimit()
 	if lead {
 		g.gathering = true
 		g.calls++
 	}
+	if g.answers == nil && (!lead || gone != nil) {
+		g.answers = make(chan struct{})
+	}
+	answers := g.answers
 	c.mu.Unlock()
 
-	done := ctx.Done()
 	switch {
-	case !lead:
-	case done == nil:
-		l.fly(ctx, g, true)
-	default:
-		go l.fly(context.WithoutCancel(ctx), g, false)
-	}
-	select {
-	case <-r.done:
-	case <-done:
-		if c.abandon(r) {
-			return Decision{}, ctx.Err()
+	case lead && gone == nil:
+		l.flight(ctx, g).fly(true) // until this request is answered
+	case lead:
+		go l.flight(context.WithoutCancel(ctx), g).start()
+		fallthrough
+	case gone != nil:
+		select {
+		case <-answers:
+		case <-gone:
+			if c.abandon(r) {
+				return Decision{}, ctx.Err()
+			}
+			<-answers
 		}
-		<-r.done
+	default:
+		<-answers
 	}
 	decision, err := r.decision, r.err
-	*r = request{done: r.done}
+	*r = request{}
 	c.pools.requests.Put(r)
 	return decision, err
 }
 
 // callLimit is how many calls for one limiter may be in flight at once. Client.mu is held.
 func (c *Client) callLimit() int {
-	if c.fast {
-		return maxFastCalls
+	if c.slow {
+		return maxCalls
 	}
-	return maxCalls
+	return maxFastCalls
 }
 
 // abandon takes a caller whose context has ended out of its request. It says false where the answer is there already.
@@ -138,84 +161,98 @@ func (c *Client) abandon(r *request) bool {
 	return true
 }
 
-// fly sends what waits at a gate, again and again until nothing does. Where it runs on the goroutine of a caller
+// flight makes a flight that sends what waits at a gate.
+func (l *Limiter) flight(ctx context.Context, g *gate) *flight {
+	f := l.client.pools.flights.Get().(*flight)
+	f.ctx, f.limiter, f.gate, f.detail = ctx, l, g, l.client.denials != nil
+	return f
+}
+
+// fly sends what waits at the gate, again and again until nothing does. Where it runs on the goroutine of a caller
 // it sends once and leaves the rest to a goroutine of its own, since the caller has its answer by then.
-func (l *Limiter) fly(ctx context.Context, g *gate, caller bool) {
-	c := l.client
-	f := c.pools.flights.Get().(*flight)
-	f.detail = c.denials != nil
+func (f *flight) fly(caller bool) {
+	l, g, c := f.limiter, f.gate, f.limiter.client
 	for again := true; again; {
 		c.gather(g)
 		c.mu.Lock()
-		f.batch = g.board(f.batch[:0])
-		g.gathering = false
+		f.board(g)
 		if company := len(f.batch) > 1 || g.calls > 1; company != c.company.Load() {
 			c.company.Store(company)
+		}
+		if several := len(c.gates) > pipelined; several != c.several.Load() {
+			c.several.Store(several)
 		}
 		c.mu.Unlock()
 
 		var err error
-		begin := time.Now()
+		var took time.Duration
 		if len(f.batch) > 0 {
-			err = l.acquire(ctx, f)
+			err = l.acquire(f.ctx, f)
+			took = time.Since(f.sent)
 		}
-		fast := time.Since(begin) < fastCall
 
 		c.mu.Lock()
-		c.fast = fast
+		if len(f.batch) > 0 {
+			c.slow = took >= slowCall
+		}
 		lost := f.deliver(err)
 		granted := f.granted(lost)
 		again = len(g.waiting) > 0 && !g.gathering
 		if again {
 			g.gathering = true
 		} else if g.calls--; g.calls == 0 {
-			delete(c.gates, l.keys[configKey])
+			if c.gates[l.keys[configKey]] == g {
+				delete(c.gates, l.keys[configKey])
+			}
 			c.pools.gates.Put(g)
 		}
 		c.mu.Unlock()
-		f.wake()
+		// The requests are their callers' from here on.
+		clear(f.batch)
+		if f.answers != nil {
+			close(f.answers)
+		}
 		if again && caller {
-			go l.fly(ctx, g, false)
+			go l.flight(f.ctx, g).start()
 			again = false
 		}
-		l.giveBack(ctx, f, granted, lost)
-		l.remember(ctx, f)
+		l.giveBack(f.ctx, f, granted, lost)
+		l.remember(f.ctx, f)
 	}
+	f.ctx, f.limiter, f.gate, f.answers = nil, nil, nil, nil
 	c.pools.flights.Put(f)
 }
 
 // gather lets the callers that are about to join do so: those that the last reply woke, mostly. Where the last call had
 // no company it costs a lone caller nothing.
 func (c *Client) gather(g *gate) {
-	for size := 1; c.company.Load(); {
+	for size, nobody := 0, 0; nobody < patience && c.company.Load(); {
 		runtime.Gosched()
 		c.mu.Lock()
 		now := len(g.waiting)
 		c.mu.Unlock()
-		if now <= size || now >= fullBatch {
+		if now >= fullBatch {
 			return
 		}
-		size = now
+		if now == size {
+			nobody++
+		} else {
+			size, nobody = now, 0
+		}
 	}
 }
 
-// board moves the waiting requests whose callers are still there to a batch, as many as one call can add up.
-func (g *gate) board(batch []*request) []*request {
-	taken, total := 0, int64(0)
+// board takes the requests that wait at a gate along, except those whose callers have gone.
+func (f *flight) board(g *gate) {
+	f.batch, f.answers = f.batch[:0], g.answers
 	for _, r := range g.waiting {
 		if r.state == queued {
-			if total += r.permits; total > maxPermits {
-				break
-			}
 			r.state = flying
-			batch = append(batch, r)
+			f.batch = append(f.batch, r)
 		}
-		taken++
 	}
-	rest := copy(g.waiting, g.waiting[taken:])
-	clear(g.waiting[rest:])
-	g.waiting = g.waiting[:rest]
-	return batch
+	clear(g.waiting)
+	g.waiting, g.wanted, g.answers, g.gathering = g.waiting[:0], 0, nil, false
 }
 
 // giveBack frees what was granted, as a part of a flight's grant, to callers that had gone. Where that fails, or the grant
@@ -241,6 +278,12 @@ func (l *Limiter) giveBack(ctx context.Context, f *flight, granted, permits int6
 
 // flight is one call of the acquire script for several requests.
 type flight struct {
+	ctx     context.Context
+	limiter *Limiter
+	gate    *gate
+	start   func()        // fly, on a goroutine of its own
+	answers chan struct{} // closed once the batch has its answers; nil where nobody listens
+
 	batch   []*request
 	ordered bool // behind a request that is not granted, none is
 	detail  bool // the answers tell all, whoever asks
@@ -251,11 +294,11 @@ type flight struct {
 	free    int64         // permits left after the call, below 0 where more are taken than the rate
 	returns []returning   // when permits come back, the earliest first: all that ordered or denied requests need, or a page
 
+	sent  time.Time // the moment that the call began
 	asked time.Time // the moment that returns count from
 
-	args    []string
-	text    []byte
-	waiters []*request
+	args []string
+	text []byte
 }
 
 // returning says that permits come back at a moment.
@@ -266,7 +309,8 @@ type returning struct {
 
 // acquire asks for the permits of a batch and answers its requests.
 func (l *Limiter) acquire(ctx context.Context, f *flight) error {
-	f.asked = time.Now()
+	f.sent = time.Now()
+	f.asked = f.sent
 	f.prepare(l.client.appendNow)
 	for {
 		message, err := l.eval(ctx, acquireScript, l.keys[:], f.args)
@@ -458,9 +502,8 @@ func freeAfter(returns []returning, permits int64) time.Duration {
 }
 
 // deliver makes the answers of a batch final and tells how many permits were granted to callers that had gone.
-// Client.mu is held; wake follows once it is not.
+// Client.mu is held.
 func (f *flight) deliver(err error) (lost int64) {
-	f.waiters = f.waiters[:0]
 	for _, r := range f.batch {
 		if r.state == abandoned {
 			if err == nil && r.decision.Allowed {
@@ -472,7 +515,6 @@ func (f *flight) deliver(err error) (lost int64) {
 			r.err = err
 		}
 		r.state = answered
-		f.waiters = append(f.waiters, r)
 	}
 	return lost
 }
@@ -488,14 +530,6 @@ func (f *flight) granted(lost int64) (permits int64) {
 		}
 	}
 	return permits
-}
-
-// wake wakes the callers whose answers deliver made final.
-func (f *flight) wake() {
-	for i, r := range f.waiters {
-		f.waiters[i] = nil
-		r.done <- struct{}{}
-	}
 }
 
 // millis is a number of milliseconds as a duration, the longest there is where it is more.

@@ -1,0 +1,121 @@
+package rratelimiter
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// pipelines counts what is sent in pipelines.
+type pipelines struct {
+	rueidis.Client
+	sent, commands atomic.Int64
+}
+
+func (p *pipelines) DoMulti(ctx context.Context, commands ...rueidis.Completed) []rueidis.RedisResult {
+	p.sent.Add(1)
+	p.commands.Add(int64(len(commands)))
+	return p.Client.DoMulti(ctx, commands...)
+}
+
+// takeAtOnce takes a permit of each of very many limiters, whose rates are 1, 2, 3 and so on.
+func takeAtOnce(b *bubble, c *Client) (answers []Decision, errs []error) {
+	const names = 20 * pipelined
+	limiters := make([]*Limiter, names)
+	for i := range limiters {
+		limiters[i] = c.Limiter(fmt.Sprint("limiter:", i))
+		require.NoError(b, limiters[i].SetRate(b.Context(), Rate{Permits: int64(i + 1), Interval: time.Minute}))
+	}
+	answers, errs = make([]Decision, names), make([]error, names)
+	b.latency.Store(int64(10 * time.Millisecond))
+	var callers sync.WaitGroup
+	for i, l := range limiters {
+		callers.Go(func() { answers[i], errs[i] = l.Take(b.Context(), 1) })
+	}
+	callers.Wait()
+	b.latency.Store(0)
+	return answers, errs
+}
+
+// TestCallsOfManyNamesLeaveTogether, and each has its own answer. Few do not.
+func TestCallsOfManyNamesLeaveTogether(t *testing.T) {
+	for name, prepare := range map[string]func(b *bubble){
+		"":                        func(*bubble) {},
+		"to a server that forgot": func(b *bubble) { require.NoError(b, b.conn.Do(b.Context(), b.conn.B().ScriptFlush().Build()).Error()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(b *bubble) {
+				counting := &pipelines{Client: b.conn}
+				prepare(b)
+				c := New(counting)
+				answers, errs := takeAtOnce(b, c)
+				for i := range answers {
+					require.NoError(b, errs[i])
+					assert.Equal(b, Decision{Allowed: true, Remaining: int64(i), Limit: int64(i + 1), ResetAfter: answers[i].ResetAfter}, answers[i])
+				}
+				assert.Greater(b, counting.commands.Load(), int64(len(answers)/2), "commands in pipelines")
+				assert.Less(b, counting.sent.Load(), counting.commands.Load()/2, "pipelines")
+
+				before := counting.sent.Load()
+				b.take(c.Limiter("limiter:1"), 1)
+				assert.Equal(b, before, counting.sent.Load(), "a lone call goes alone")
+			})
+		})
+	}
+}
+
+// TestNoCallWaitsForANodeThatIsNotItsOwn: on a cluster a pipeline has its answers when its slowest node has given them.
+func TestNoCallWaitsForANodeThatIsNotItsOwn(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		counting := &pipelines{Client: b.conn}
+		c := New(counting)
+		c.cluster = true
+		_, errs := takeAtOnce(b, c)
+		for _, err := range errs {
+			require.NoError(b, err)
+		}
+		assert.Zero(b, counting.sent.Load(), "pipelines")
+	})
+}
+
+// TestEachCallOfAPipelineHasItsOwnError.
+func TestEachCallOfAPipelineHasItsOwnError(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		c := New(b.conn)
+		takeAtOnce(b, c)
+		b.latency.Store(int64(10 * time.Millisecond))
+		var callers sync.WaitGroup
+		for i := range 20 * pipelined {
+			name := fmt.Sprint("limiter:", i)
+			switch i % 3 {
+			case 1:
+				b.redis.Del(name)
+			case 2:
+				b.redis.HSet(name, "rate", "many")
+			}
+			callers.Go(func() {
+				_, err := c.Limiter(name).TryAcquire(b.Context(), 1)
+				var state *StateError
+				switch i % 3 {
+				case 0:
+					assert.NoError(b, err)
+				case 1:
+					assert.ErrorIs(b, err, ErrNotInitialized)
+				case 2:
+					assert.ErrorAs(b, err, &state)
+				}
+				if err != nil {
+					assert.ErrorContains(b, err, name)
+				}
+			})
+		}
+		callers.Wait()
+	})
+}
