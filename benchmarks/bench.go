@@ -26,6 +26,9 @@ type bench struct {
 	script   *acquireScript
 	warm     map[string]bool // the ways of calling for which the JVM has compiled its code
 
+	distances []float64 // nanoseconds between the processors
+	pings     []float64 // seconds over the link
+
 	crowdsSeen int // so that no crowd meets the limiter of another one
 }
 

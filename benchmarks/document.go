@@ -28,6 +28,7 @@ type results struct {
 	memory      memory
 	allocations allocations
 	costs       []costs
+	pings       []float64
 	plotted     []figure
 }
 
@@ -124,6 +125,19 @@ func ratioTable(all []runs) string {
 		}
 	}
 	return t.String()
+}
+
+// Bound says what the link allows at most: a caller has one decision a round trip, whoever decides.
+func (r *results) Bound() string {
+	const callers = 2048
+	run, ok := r.find("link", callers, allGranted)
+	script := run.spread("script", rateOf).median
+	if !ok || len(r.pings) == 0 || script == 0 {
+		return ""
+	}
+	ping := spreadOf(r.pings).median
+	return fmt.Sprintf("A lone PING takes %s. %s callers that each wait for their answer can have no more than %s decisions a second, "+
+		"then, which is %s times Redisson's script as measured below.", seconds(ping), thousands(callers), thousands(callers/ping), short(callers/ping/script))
 }
 
 func (r *results) Crowd() string {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -10,6 +11,24 @@ import (
 
 // oneWay is how long the slow link takes a byte to the other end: half of its round trip.
 const oneWay = time.Millisecond
+
+// ping is how long a lone PING takes over the link, the median of some.
+func (b *bench) ping(ctx context.Context) (time.Duration, error) {
+	redis, err := dial(b.link.addr)
+	if err != nil {
+		return 0, err
+	}
+	defer redis.Close()
+	var took histogram
+	for range 50 {
+		start := time.Now()
+		if err := redis.Do(ctx, redis.B().Ping().Build()).Error(); err != nil {
+			return 0, err
+		}
+		took.add(time.Since(start))
+	}
+	return took.quantile(0.5), nil
+}
 
 // serveLink is the link's process. It ends with its standard input.
 func serveLink(target string) error {
@@ -59,8 +78,9 @@ func pass(from, to net.Conn) {
 			}
 		}
 	}()
+	sleep := preciseSleep()
 	for p := range parcels {
-		time.Sleep(time.Until(p.due))
+		sleep(time.Until(p.due))
 		if _, err := to.Write(p.data); err != nil {
 			break
 		}

@@ -124,6 +124,14 @@ func (p plan) scenarios() []scenario {
 func (b *bench) compare(ctx context.Context, s scenario) (runs, error) {
 	r := runs{s, make(map[string][]figures)}
 	for round := range b.rounds {
+		b.distances = append(b.distances, distance())
+		if s.slow {
+			took, err := b.ping(ctx)
+			if err != nil {
+				return r, err
+			}
+			b.pings = append(b.pings, took.Seconds())
+		}
 		for i := range s.sides {
 			key := s.sides[(round+i)%len(s.sides)]
 			side := sides[slices.IndexFunc(sides, func(s side) bool { return s.key == key })]
@@ -167,6 +175,7 @@ func (p plan) run(ctx context.Context, b *bench) (*results, error) {
 	}
 	var err error
 	r.Machine, err = b.machine(ctx)
+	r.pings = b.pings
 	return r, err
 }
 
