@@ -3,7 +3,6 @@ package rratelimiter
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"slices"
 	"time"
 )
@@ -162,7 +161,7 @@ func (l *Limiter) serve(queue *line) {
 	defer timer.Stop()
 	for {
 		// Those who come at the same moment, or whom the last answer woke, can still join.
-		runtime.Gosched()
+		c.courtesy.giveWay()
 		c.mu.Lock()
 		if len(queue.waiters) == 0 {
 			delete(c.lines, l.keys[configKey])

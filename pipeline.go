@@ -2,7 +2,6 @@ package rratelimiter
 
 import (
 	"context"
-	"runtime"
 	"sync"
 
 	"github.com/redis/rueidis"
@@ -16,6 +15,8 @@ const pipelined = 16
 
 // pipeline gathers calls of different names.
 type pipeline struct {
+	courtesy *courtesy
+
 	mu      sync.Mutex
 	waiting *departure // the one that has room, nil where the next call begins another
 }
@@ -68,10 +69,10 @@ func (p *pipeline) run(ctx context.Context, redis rueidis.Client, command rueidi
 // gather lets those that are about to come do so, as many as one pipeline holds.
 func (p *pipeline) gather(d *departure) {
 	for size, room := 0, true; room; {
-		runtime.Gosched()
+		again := p.courtesy.giveWay()
 		p.mu.Lock()
 		now := len(d.commands)
-		if room = p.waiting == d; room && now == size {
+		if room = p.waiting == d; room && (now == size || !again) {
 			p.waiting, room = nil, false
 		}
 		size = now

@@ -36,6 +36,7 @@ type Client struct {
 	company atomic.Bool // the last call carried several callers, or was not the only one for its limiter
 	several atomic.Bool // calls for several names are at Redis
 
+	courtesy courtesy
 	pipeline pipeline
 
 	denials *denials // nil without WithDenialCache
@@ -80,6 +81,7 @@ func New(client rueidis.Client, opts ...Option) *Client {
 		lines: make(map[string]*line),
 	}
 	c.pools.init()
+	c.pipeline.courtesy = &c.courtesy
 	for _, opt := range opts {
 		if opt != nil {
 			opt(c)

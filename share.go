@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"runtime"
 	"strconv"
 	"sync"
 	"time"
@@ -16,7 +15,7 @@ import (
 // How many calls for one limiter may be in flight at once, and when one leaves, follows from what is seen.
 //
 // On a fast link two calls keep the server busy, and more make all of them smaller. The callers that a reply woke come
-// back within moments, so a call waits for them, giving way (runtime.Gosched) as long as more come. It does not wait for
+// back within moments, so a call waits for them, giving way as long as more come. It does not wait for
 // more than fullBatch, or all callers would end up in one call and idle together while it is under way. Where a call takes
 // long, its callers must not wait for the one before it, and more of them fly. Decisions a second against one call
 // for each decision, by callers (medians of short runs, two cores):
@@ -226,8 +225,7 @@ func (f *flight) fly(caller bool) {
 // gather lets the callers that are about to join do so: those that the last reply woke, mostly. Where the last call had
 // no company it costs a lone caller nothing.
 func (c *Client) gather(g *gate) {
-	for size, nobody := 0, 0; nobody < patience && c.company.Load(); {
-		runtime.Gosched()
+	for size, nobody := 0, 0; nobody < patience && c.company.Load() && c.courtesy.giveWay(); {
 		c.mu.Lock()
 		now := len(g.waiting)
 		c.mu.Unlock()

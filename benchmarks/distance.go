@@ -10,7 +10,11 @@ import (
 // virtual processors about it changes from minute to minute, and with it what callers that share anything can do.
 func distance() float64 {
 	// The two sides may begin on one processor, where each trip takes a time slice.
-	return min(distanceNow(), distanceNow(), distanceNow())
+	shortest := distanceNow()
+	for range 9 {
+		shortest = min(shortest, distanceNow())
+	}
+	return shortest
 }
 
 func distanceNow() float64 {
