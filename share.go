@@ -21,12 +21,16 @@ import (
 // for each decision, by callers (medians of short runs, two cores):
 //
 //	                                         4      256    2048
-//	2 calls of 128, patience 3             1.50    14.5    24.3
-//	2 calls of 256, patience 1             1.35    12.8    21.1
-//	3 calls of 128, patience 3             1.43    14.5    25.0
-//	1 call of 256, patience 1              1.40    12.0
-//	2 ms link: 8 calls of 128                       1.7     8.0
-//	2 ms link: 16 calls of 128                      1.7     8.0
+//	2 calls of 128, patience 3            1.58     14.7    24.0
+//	2 calls of 256, patience 1            1.56     13.8    25.1
+//	3 calls of 128, patience 3            1.47     14.9    25.4
+//	1 call of 256, patience 1             1.35     13.0    23.4
+//	2 ms link: 1 call of 128                       1.06     7.2
+//	2 ms link: 2 calls of 128                      1.54     6.0
+//	2 ms link: 8 calls of 128                      1.85     8.0
+//	2 ms link: 16 calls of 128                     1.72     7.8
+//
+// Three calls cost the server more for each decision than they gain.
 //
 // make bench measures it.
 const (
