@@ -100,3 +100,26 @@ func TestDenialsAreForgottenInTime(t *testing.T) {
 		assert.Zero(b, left())
 	})
 }
+
+// TestACallThatNobodyMakesIsNoDenial: a flight whose callers have all gone knows nothing but what its last call said,
+// which was about another limiter.
+func TestACallThatNobodyMakesIsNoDenial(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		ctx, rate := b.Context(), Rate{Permits: 10, Interval: time.Minute}
+		l := b.limiter(rate, WithDenialCache())
+		other := l.client.Limiter("other")
+		require.NoError(b, other.SetRate(ctx, rate))
+		for _, exhausted := range []*Limiter{l, other} {
+			b.take(New(b.conn).Limiter(exhausted.Name()), 10)
+		}
+		f := l.flight(ctx, &gate{waiting: []*request{{permits: 1}}, calls: 1})
+		f.fly(false)
+		_, denied := l.deny(ctx, 1)
+		require.True(b, denied)
+
+		f.ctx, f.limiter, f.gate = ctx, other, &gate{waiting: []*request{{permits: 1, state: abandoned}}, calls: 1}
+		f.fly(false)
+		_, denied = other.deny(ctx, 1)
+		assert.False(b, denied)
+	})
+}

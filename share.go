@@ -187,15 +187,16 @@ func (f *flight) fly(caller bool) {
 		}
 		c.mu.Unlock()
 
+		called := len(f.batch) > 0 // or all of its callers have gone
 		var err error
 		var took time.Duration
-		if len(f.batch) > 0 {
+		if called {
 			err = l.acquire(f.ctx, f)
 			took = time.Since(f.sent)
 		}
 
 		c.mu.Lock()
-		if len(f.batch) > 0 {
+		if called {
 			c.slow = took >= slowCall
 		}
 		lost := f.deliver(err)
@@ -219,8 +220,10 @@ func (f *flight) fly(caller bool) {
 			go l.flight(f.ctx, g).start()
 			again = false
 		}
-		l.giveBack(f.ctx, f, granted, lost)
-		l.remember(f.ctx, f)
+		if called {
+			l.giveBack(f.ctx, f, granted, lost)
+			l.remember(f.ctx, f)
+		}
 	}
 	f.ctx, f.limiter, f.gate, f.answers = nil, nil, nil, nil
 	c.pools.flights.Put(f)

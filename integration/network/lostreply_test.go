@@ -2,10 +2,13 @@ package network_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
 )
 
 // The server acts and its reply is lost. The permits are taken once, the call is not sent again however its connection ends, and one
@@ -77,4 +80,48 @@ func TestLostReplies(t *testing.T) {
 		}
 	}
 	l.end(t, "replies lost, 8 calls")
+}
+
+// Calls for many names leave in pipelines. Where the replies are lost each of them has its error and none is sent again.
+func TestLostRepliesOfManyNames(t *testing.T) {
+	l := newLink(t, 1)
+	const names, permits = 200, 7
+	client := rratelimiter.New(l.redis)
+	limiters := make([]*rratelimiter.Limiter, names)
+	for i := range limiters {
+		limiters[i] = client.Limiter(fmt.Sprint(name, ":", i))
+		require.NoError(t, limiters[i].SetRate(t.Context(), rratelimiter.Rate{Permits: rate, Interval: time.Hour}))
+	}
+	// From a call whose context can end on, rueidis sends what comes while it waits for replies.
+	require.NoError(t, l.redis.Do(t.Context(), l.redis.B().Ping().Build()).Error())
+	before, _ := l.monitor.calls()
+	cure := l.poison(t, "timeout", "downstream", `"timeout": 0`)
+	errs := make(chan error, names)
+	for _, limiter := range limiters {
+		go func() {
+			_, err := limiter.TryAcquire(context.Background(), permits)
+			errs <- err
+		}()
+	}
+	arrived := func() bool {
+		now, _ := l.monitor.calls()
+		return now-before == names
+	}
+	require.Eventually(t, arrived, givenUp/2, time.Millisecond, "the server acts")
+	cure() // which closes the connection
+	for range limiters {
+		require.Equal(t, "cut", classify(<-errs))
+	}
+
+	answers := func() bool {
+		_, err := limiters[0].AvailablePermits(t.Context())
+		return err == nil
+	}
+	require.Eventually(t, answers, 2*givenUp, 10*time.Millisecond)
+	for _, limiter := range limiters {
+		free, err := limiter.AvailablePermits(t.Context())
+		require.NoError(t, err)
+		require.EqualValues(t, rate-permits, free)
+	}
+	require.True(t, arrived(), "calls were sent again")
 }
