@@ -15,10 +15,10 @@ import (
 // How many calls for one limiter may be in flight at once, and when one leaves, follows from what is seen.
 //
 // On a fast link two calls keep the server busy, and more make all of them smaller. The callers that a reply woke come
-// back within moments, so a call waits for them, giving way as long as more come. It does not wait for
-// more than fullBatch, or all callers would end up in one call and idle together while it is under way. Where a call takes
-// long, its callers must not wait for the one before it, and more of them fly. Decisions a second against one call
-// for each decision, by callers (medians of short runs, two cores):
+// back within moments, so a call waits for them, giving way as long as more come. It does not wait for more than fullBatch,
+// or all callers would end up in one call and idle together while it is under way. Where a call takes long, its callers
+// must not wait for the one before it, and more of them fly. Decisions a second against one call for each decision,
+// by callers (medians of short runs, two cores):
 //
 //	                                         4      256    2048
 //	2 calls of 128, patience 3            1.58     14.7    24.0
@@ -220,8 +220,8 @@ func (f *flight) fly(caller bool) {
 			go l.flight(f.ctx, g).start()
 			again = false
 		}
+		l.giveBack(f.ctx, f, granted, lost)
 		if called {
-			l.giveBack(f.ctx, f, granted, lost)
 			l.remember(f.ctx, f)
 		}
 	}
