@@ -136,8 +136,14 @@ func (r *results) Bound() string {
 		return ""
 	}
 	ping := spreadOf(r.pings).median
-	return fmt.Sprintf("A lone PING takes %s. %s callers that each wait for their answer can have no more than %s decisions a second, "+
-		"then, which is %s times Redisson's script as measured below.", seconds(ping), thousands(callers), thousands(callers/ping), short(callers/ping/script))
+	text := fmt.Sprintf("A lone PING takes %s. %s callers that each wait for their answer can have no more than %s decisions a second, "+
+		"then, which is %s times Redisson's script as measured below", seconds(ping), thousands(callers), thousands(callers/ping), short(callers/ping/script))
+	if near, ok := r.find("granting", callers, allGranted); ok {
+		// With so many callers Redis bounds the script, and a link only delays it.
+		text += fmt.Sprintf(", and %s times what the script does without the link and the processor time that the proxy takes",
+			short(callers/ping/near.spread("script", rateOf).median))
+	}
+	return text + "."
 }
 
 func (r *results) Crowd() string {

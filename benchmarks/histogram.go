@@ -20,12 +20,17 @@ func (h *histogram) merge(other *histogram) {
 	}
 }
 
-// quantile is the latency that the share q of all calls did not exceed.
-func (h *histogram) quantile(q float64) time.Duration {
-	var total uint64
+// calls is how many were counted.
+func (h *histogram) calls() (total uint64) {
 	for _, n := range h {
 		total += uint64(n)
 	}
+	return total
+}
+
+// quantile is the latency that the share q of all calls did not exceed.
+func (h *histogram) quantile(q float64) time.Duration {
+	total := h.calls()
 	var seen uint64
 	for i, n := range h {
 		if seen += uint64(n); n > 0 && float64(seen) >= q*float64(total) {
