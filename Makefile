@@ -49,9 +49,9 @@ test-docker: deps
 redis-image: deps
 	sh integration/servers/image.sh rratelimiter-redis:local
 
-# Each fuzz target for a minute.
+# Each fuzz target, some minutes in all. By count: Go calls the end of a time a failure now and then (golang/go#75804).
 fuzz:
-	for target in $$(go test -list '^Fuzz' . | grep '^Fuzz'); do go test -run '^$$' -fuzz "^$$target\$$" -fuzztime 60s . || exit 1; done
+	for target in $$(go test -list '^Fuzz' . | grep '^Fuzz'); do go test -run '^$$' -fuzz "^$$target\$$" -fuzztime 50000x . || exit 1; done
 
 # This library beside every other one; writes docs/performance.md.
 bench: deps
