@@ -15,8 +15,6 @@ const pipelined = 16
 
 // pipeline gathers calls of different names.
 type pipeline struct {
-	courtesy *courtesy
-
 	mu      sync.Mutex
 	waiting *departure // the one that has room, nil where the next call begins another
 }
@@ -34,7 +32,7 @@ func (c *Client) run(ctx context.Context, script serverScript, keys, args []stri
 	if c.cluster || !c.several.Load() {
 		return script.Exec(ctx, c.redis, keys, args)
 	}
-	result := c.pipeline.run(ctx, c.redis, c.redis.B().Evalsha().Sha1(script.sha1).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build())
+	result := c.pipeline.run(ctx, c, c.redis.B().Evalsha().Sha1(script.sha1).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build())
 	if err, ok := rueidis.IsRedisErr(result.Error()); ok && err.IsNoScript() {
 		return script.Exec(ctx, c.redis, keys, args)
 	}
@@ -42,7 +40,7 @@ func (c *Client) run(ctx context.Context, script serverScript, keys, args []stri
 }
 
 // run sends a command with those that come at the same moment.
-func (p *pipeline) run(ctx context.Context, redis rueidis.Client, command rueidis.Completed) rueidis.RedisResult {
+func (p *pipeline) run(ctx context.Context, c *Client, command rueidis.Completed) rueidis.RedisResult {
 	p.mu.Lock()
 	d := p.waiting
 	lead := d == nil
@@ -57,8 +55,8 @@ func (p *pipeline) run(ctx context.Context, redis rueidis.Client, command rueidi
 	}
 	p.mu.Unlock()
 	if lead {
-		p.gather(d) // nobody adds to it after that
-		d.results = redis.DoMulti(ctx, d.commands...)
+		p.gather(d, &c.courtesy) // nobody adds to it after that
+		d.results = c.redis.DoMulti(ctx, d.commands...)
 		close(d.done)
 	} else {
 		<-d.done
@@ -67,9 +65,9 @@ func (p *pipeline) run(ctx context.Context, redis rueidis.Client, command rueidi
 }
 
 // gather lets those that are about to come do so, as many as one pipeline holds.
-func (p *pipeline) gather(d *departure) {
+func (p *pipeline) gather(d *departure, courtesy *courtesy) {
 	for size, room := 0, true; room; {
-		again := p.courtesy.giveWay()
+		again := courtesy.giveWay()
 		p.mu.Lock()
 		now := len(d.commands)
 		if room = p.waiting == d; room && (now == size || !again) {

@@ -81,7 +81,6 @@ func New(client rueidis.Client, opts ...Option) *Client {
 		lines: make(map[string]*line),
 	}
 	c.pools.init()
-	c.pipeline.courtesy = &c.courtesy
 	for _, opt := range opts {
 		if opt != nil {
 			opt(c)
