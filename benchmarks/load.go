@@ -143,23 +143,22 @@ func (c *caller) call(ctx context.Context, s *session, self int, l load, countin
 			start = time.Now()
 		}
 		granted, err := s.take(ctx, self, name, permits)
-		end := start
 		if timed {
-			end = time.Now()
+			end := time.Now()
+			if counted {
+				c.latency.add(end.Sub(start))
+			}
+			if granted && l.expect == someDenied {
+				c.grants = append(c.grants, grant{start, end, permits})
+			}
+			start = end
 		}
 		if granted {
 			c.allPermits += permits
-			if l.expect == someDenied {
-				c.grants = append(c.grants, grant{start, end, permits})
-			}
 		}
 		if counted {
 			c.count(granted, permits, err)
-			if timed {
-				c.latency.add(end.Sub(start))
-			}
 		}
-		start = end
 	}
 }
 
