@@ -79,7 +79,7 @@ if total > rate then
     answers[#answers + 1] = string.rep('x', tonumber(times))
   end
   if answers then
-    return {0, 0, rate, 0, table.concat(answers)}
+    return {0, 0, rate, math.min(interval, 9007199254740992), 0, table.concat(answers)}
   end
 end
 
@@ -158,7 +158,8 @@ end
 -- ARGV[5] letters: d tells rate and reset even where all is granted, w tells waits,
 --         o keeps the order: behind a request that is not granted none is
 -- Replies, without d, with the permits left where all were granted and with -1 where none was for now; else
---   {0, left, rate, reset, answers, wait, permits, wait, permits, ...}
+--   {0, left, rate, interval, reset, answers, wait, permits, wait, permits, ...}
+-- interval: of the rate, milliseconds, at most 2^53
 -- reset: milliseconds until the newest grant leaves the window, 0 without d
 -- answers: a letter for each request: g granted, n not now, x more than the rate; or '*', all granted
 -- wait, permits: so many permits come back after so many milliseconds; only as many pairs as the requests that
@@ -229,11 +230,11 @@ local reply = value
 if granted == 0 and flags == '' and not above then
   reply = -1
 elseif answers or flags ~= '' then
-  reply = {0, value, rate, 0, answers and table.concat(answers) or '*'}
+  reply = {0, value, rate, math.min(interval, 9007199254740992), 0, answers and table.concat(answers) or '*'}
   if find(flags, 'd', 1, true) then
     local newest = call('ZRANGE', permitsKey, -1, -1, 'WITHSCORES')[2]
     if newest then
-      reply[4] = math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992)
+      reply[5] = math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992)
     end
   end
   if want and find(flags, 'w', 1, true) then
