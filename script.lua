@@ -544,10 +544,11 @@ end
 local reply = 1
 
 --@ slack
--- Sets slack, by how much this client's own pair outlives the configuration, and base, behind which the keys stand of
--- the limiter that the script leaves.
+-- Sets slack, by how much this client's own pair outlives the configuration, ttl of the configuration, and base, behind
+-- which the keys stand of the limiter that the script leaves.
 local call, base = redis.call, #KEYS - 5
-local slack = math.min(tonumber(call('HMGET', KEYS[1], 'interval')[1] or '0') or 0, 1e15) + 86400000
+local ttl = call('PTTL', KEYS[1])
+local slack = math.max(0, math.min(tonumber(call('HMGET', KEYS[1], 'interval')[1] or '0') or 0, 1e15)) + 86400000
 
 --@ each
 -- Runs one command on every key, for what Redisson does to the five keys alike. Where it gives an expiry, this client's
@@ -562,7 +563,8 @@ if type(reply) == 'table' then
   end
   return reply
 end
-if time and time < 1e15 and call('EXISTS', KEYS[1]) == 1 then
+ttl = call('PTTL', KEYS[1])
+if time and time < 1e15 and ttl ~= -2 then
   own = time + slack
 end
 for i = 2, 5 do
@@ -593,7 +595,7 @@ return at
 -- Replies 1 where it moved, 0 where the new name has a limiter that must stay, -1 where there is none to move, -2 where
 -- the server has no COPY
 local reply = 1
-if call('EXISTS', KEYS[1]) == 0 then
+if ttl == -2 then
   return -1
 end
 if ARGV[2] ~= '1' and call('EXISTS', KEYS[6]) == 1 then
@@ -626,7 +628,6 @@ end
 
 --@ outlive
 -- Lets no state of this client that has a TTL die before the configuration.
-local ttl = call('PTTL', KEYS[base + 1])
 for i = base + 2, base + 5 do
   local life = call('PTTL', KEYS[i])
   if ttl ~= -2 and life >= 0 then

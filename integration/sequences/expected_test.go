@@ -119,9 +119,7 @@ func (m *model) count(v view) int64 {
 
 func (v view) store(value int64) {
 	text := strconv.FormatInt(value, 10)
-	if v.pair.Value == nil {
-		v.pair.ValueTTL = state.Forever
-	}
+	v.pair.ValueTTL = state.Forever
 	v.pair.Value = &text
 }
 
@@ -246,11 +244,15 @@ func (m *model) live(v view) {
 	case v.keepAlive > 0:
 		ttl = v.keepAlive
 		m.ConfigTTL = ttl
-	case ttl < 0 && v.perClient:
-		ttl = v.interval
-	}
-	if ttl < 0 {
+	case ttl < 0:
+		// A TTL that was left behind goes; a value that is not written anew may keep it.
+		if v.pair.Grants != nil {
+			v.pair.GrantsTTL = state.Forever
+		}
 		return
+	}
+	if v.perClient {
+		ttl += v.interval + 24*time.Hour.Milliseconds()
 	}
 	if v.pair.Value != nil {
 		v.pair.ValueTTL = ttl
