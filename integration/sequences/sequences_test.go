@@ -112,6 +112,7 @@ type run struct {
 	events      int
 	sharers     int // requests that were made at one moment with others
 	sharedCalls int // the calls that carried them
+	stacks      []byte
 }
 
 // twins are the limiters A and B of one round, each with the one of another name that it may be renamed or copied to.
