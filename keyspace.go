@@ -135,6 +135,9 @@ func (l *Limiter) expire(ctx context.Context, command string, ms int64, opts []E
 		return false, err
 	}
 	n, err := l.askInt(ctx, eachScript, l.keys[:], append([]string{command, strconv.FormatInt(ms, 10)}, conditions...)...)
+	if err == nil && n == replyUnsupported {
+		err = fmt.Errorf("%w: Expire and ExpireAt of %q with a condition need Redis 7.0", ErrUnsupported, l.name)
+	}
 	return n > 0, err
 }
 
@@ -236,7 +239,11 @@ func (l *Limiter) move(ctx context.Context, command, newName string, replace boo
 	moved, err := l.askInt(ctx, moveScript, both, command, flag)
 	l.poke()
 	l.client.Limiter(newName).poke()
-	if err == nil && moved < 0 {
+	switch {
+	case err != nil:
+	case moved == replyUnsupported:
+		err = fmt.Errorf("%w: Copy of %q needs Redis 6.2", ErrUnsupported, l.name)
+	case moved < 0:
 		err = fmt.Errorf("%w: there is no limiter %q to rename or copy", ErrNotInitialized, l.name)
 	}
 	return moved == 1, err

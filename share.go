@@ -293,11 +293,12 @@ type flight struct {
 	ordered bool // behind a request that is not granted, none is
 	detail  bool // the answers tell all, whoever asks
 
-	rate    int64         // of the limiter, where the reply told
-	reset   time.Duration // until every permit is free again, where the reply told
-	denied  int64         // the fewest permits that were denied, 0 for none
-	free    int64         // permits left after the call, below 0 where more are taken than the rate
-	returns []returning   // when permits come back, the earliest first: all that ordered or denied requests need, or a page
+	rate     int64         // of the limiter, where the reply told
+	interval time.Duration // of the limiter, where the reply told
+	reset    time.Duration // until every permit is free again, where the reply told
+	denied   int64         // the fewest permits that were denied, 0 for none
+	free     int64         // permits left after the call, below 0 where more are taken than the rate
+	returns  []returning   // when permits come back, the earliest first: all that ordered or denied requests need, or a page
 
 	sent  time.Time // the moment that the call began
 	asked time.Time // the moment that returns count from
@@ -434,7 +435,7 @@ const allGranted = "*"
 
 // answer answers a batch from a reply that tells the requests apart.
 func (l *Limiter) answer(f *flight, reply []rueidis.RedisMessage) error {
-	const head = 5
+	const head = 6
 	if len(reply) < head || len(reply)%2 != head%2 {
 		return l.unexpected(reply[0])
 	}
@@ -446,7 +447,7 @@ func (l *Limiter) answer(f *flight, reply []rueidis.RedisMessage) error {
 		}
 		numbers[i] = number
 	}
-	free, rate, reset := numbers[1], numbers[2], millis(numbers[3])
+	free, rate, interval, reset := numbers[1], numbers[2], millis(numbers[3]), millis(numbers[4])
 	letters, err := reply[head-1].ToString()
 	if err != nil || letters != allGranted && len(letters) != len(f.batch) {
 		return l.unexpected(reply[head-1])
@@ -462,7 +463,7 @@ func (l *Limiter) answer(f *flight, reply []rueidis.RedisMessage) error {
 		}
 		f.returns = append(f.returns, returning{millis(after), permits})
 	}
-	f.free, f.rate, f.reset = free, rate, reset
+	f.free, f.rate, f.interval, f.reset = free, rate, interval, reset
 	if letters == allGranted {
 		f.grantAll()
 	} else {
