@@ -180,7 +180,7 @@ func (m meeting) met(version string) (names []difference, beyond []string) {
 			names = append(names, difference(d))
 		}
 		for field, text := range touched {
-			if !slices.Contains(rule.may, field) {
+			if !m.may(difference(d), field) {
 				beyond = append(beyond, rule.name+": "+field+": "+text)
 			}
 		}
@@ -188,7 +188,13 @@ func (m meeting) met(version string) (names []difference, beyond []string) {
 	return names, beyond
 }
 
+// may says whether a difference may touch a field. Of several requests a later one finds what an earlier one left: there it may touch
+// all that they do.
+func (m meeting) may(d difference, field string) bool {
+	return slices.Contains(rules[d].may, field) || len(m.deed) > 1 && (field == answer || slices.Contains(pair, field))
+}
+
 // allowed says whether one of the differences may touch a field.
-func allowed(names []difference, field string) bool {
-	return slices.ContainsFunc(names, func(d difference) bool { return slices.Contains(rules[d].may, field) })
+func (m meeting) allowed(names []difference, field string) bool {
+	return slices.ContainsFunc(names, func(d difference) bool { return m.may(d, field) })
 }
