@@ -38,7 +38,7 @@ const (
 	half = tick / 2
 )
 
-// TestRandomSequences plays, on every release of Redisson, random sequences of calls twice: on limiter A each call is made by Go or by
+// TestRandomSequences tells the stories and plays, on every release of Redisson, random sequences of calls twice: on limiter A each call is made by Go or by
 // Java, on limiter B by Java. After every step the answers and all keys, of the limiter and of the one that it may be renamed or copied
 // to, must be what the protocol says, A's with our differences of its section 7 and B's without. Where A and B differ, the differences
 // that make them do so are known by name and counted, and only what these may touch differs; the two limiters are made equal again then,
@@ -47,6 +47,7 @@ func TestRandomSequences(t *testing.T) {
 	first := number(t, "SEQUENCE_SEED", uint64(time.Now().UnixNano()))
 	count := number(t, "SEQUENCE_SEEDS", seeds)
 	eachRelease(t, func(t *testing.T, r *run) {
+		r.stories(t)
 		for seed := first; seed < first+count; seed++ {
 			r.seed, r.random = seed, rand.New(rand.NewPCG(seed, 0))
 			for round := range rounds {

@@ -9,8 +9,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/calls"
 )
 
-// TestStories tells step by step what random sequences found, and what they come across too seldom.
-func TestStories(t *testing.T) {
+// stories tells step by step what random sequences found, and what they come across too seldom.
+func (r *run) stories(t *testing.T) {
 	const interval, soon = 20*time.Hour + half, 3*time.Hour + half
 	type step struct {
 		later  time.Duration // a tick where it is 0
@@ -46,22 +46,20 @@ func TestStories(t *testing.T) {
 			golang(take(1)), golang(take(1), try(1), take(2)),
 		},
 	}
-	eachRelease(t, func(t *testing.T, r *run) {
-		for name, steps := range stories {
-			t.Run(name, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				defer cancel()
-				r.random = rand.New(rand.NewPCG(0, 0))
-				tw := r.twins(name)
-				for _, s := range steps {
-					r.passes(ctx, t, tw, max(tick, s.later))
-					if s.event != nil {
-						r.happens(ctx, t, tw, *s.event)
-						continue
-					}
-					r.step(ctx, t, tw, r.read(ctx, t, tw.a), s.deed, !s.byJava)
+	for name, steps := range stories {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			r.random = rand.New(rand.NewPCG(0, 0))
+			tw := r.twins(name)
+			for _, s := range steps {
+				r.passes(ctx, t, tw, max(tick, s.later))
+				if s.event != nil {
+					r.happens(ctx, t, tw, *s.event)
+					continue
 				}
-			})
-		}
-	})
+				r.step(ctx, t, tw, r.read(ctx, t, tw.a), s.deed, !s.byJava)
+			}
+		})
+	}
 }
