@@ -31,10 +31,12 @@ test-integration: deps
 test-matrix: deps
 	cd integration && REDISSON_VERSIONS=$(REDISSON_VERSIONS) $(GO_TEST) -p 1 -timeout 120m ./oracle ./calls ./sequences
 
-# What takes too long for every day: each fault ten times, a million limiters, waiting crowds for half a minute.
+# What takes too long for every day: each fault ten times, a million limiters, waiting crowds for half a minute, a
+# hundred seeds of random sequences beside Redisson.
 test-faults: deps
 	cd integration && $(GO_TEST) -v -count=10 -timeout 120m ./faults ./network
 	cd integration && NAMES=1000000 WAITS=30s $(GO_TEST) -v -timeout 60m ./names ./waits ./corruption
+	cd integration && SEQUENCE_SEEDS=100 REDISSON_VERSIONS=4.7.0 $(GO_TEST) -v -timeout 120m ./sequences
 
 # The suites of test-integration with each Redis in a container, by testcontainers-go and a Docker engine on this machine (Linux). The image:
 #   make test-docker                                                          redis:7, pulled where Docker has none

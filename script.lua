@@ -283,7 +283,8 @@ elseif answers or flags ~= '' then
   if want and find(flags, 'w', 1, true) then
     local need, last = want - value, nil
     local grants = oldest
-    if need > 1 or drop > 0 or granted > 0 then
+    -- The oldest grant alone is enough where one permit is wanted, but not one of no permits, as Redisson makes them.
+    if need > 1 or drop > 0 or granted > 0 or string.sub(oldest[1] or '', -4) == '\0\0\0\0' then
       grants = call('ZRANGE', permitsKey, 0, page - 1, 'WITHSCORES')
     end
     for i = 1, #grants, 2 do

@@ -82,7 +82,7 @@ func (j java) do(ctx context.Context, c Call) (Reply, error) {
 		return rateReply(string(got.Type), got.Permits, got.Interval), err
 	case TryAcquireOne:
 		return truth(l.TryAcquireOne(ctx))
-	case TryAcquire:
+	case TryAcquire, Take:
 		return truth(l.TryAcquire(ctx, c.Permits))
 	case TryAcquireOneUntil:
 		return truth(l.TryAcquireOneWithin(ctx, c.Timeout))

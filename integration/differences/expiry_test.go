@@ -2,14 +2,11 @@ package differences_test
 
 import (
 	"math/rand/v2"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
-
-	"github.com/rratelimiter/rratelimiter"
 )
 
 // many is more grants than one call of ours gives back, by several times.
@@ -67,59 +64,4 @@ func TestAllGrantsExpireAtOnce(t *testing.T) {
 	require.Equal(t, int64(1), scripts(t, func() { take(t, ours, many+1) }))
 	require.Equal(t, unlinked+1, called(t, "unlink"))
 	require.Equal(t, []int64{many + 1}, counts(t, permitsKey(ours.Name())))
-}
-
-// What a client that died took of a PerClient limiter: of one that can expire it goes by itself.
-func TestKeysOfDeadClients(t *testing.T) {
-	rate := perMinute(10)
-	rate.Type = rratelimiter.PerClient
-	rate.KeepAlive = time.Hour
-	theirs, ours := pair(t, rate)
-	take(t, theirs, 1)
-	take(t, ours, 1)
-	const slack = 24*time.Hour + time.Minute
-	near := func(want time.Duration, key string) {
-		t.Helper()
-		left := time.Duration(number(t, "PTTL", key)) * time.Millisecond
-		require.LessOrEqual(t, left, want, key)
-		require.Greater(t, left, want-time.Minute/2, key)
-	}
-	for _, key := range []string{clientValueKey(theirs.Name(), java.ID()), clientPermitsKey(theirs.Name(), java.ID())} {
-		near(time.Hour, key)
-	}
-	for _, key := range []string{clientValueKey(ours.Name(), here.ID()), clientPermitsKey(ours.Name(), here.ID())} {
-		near(time.Hour+slack, key)
-	}
-
-	// Another client prolongs the limiter and lengthens its interval: what was taken before counts, here.
-	for _, l := range []struct{ name, value, permits string }{
-		{theirs.Name(), clientValueKey(theirs.Name(), java.ID()), clientPermitsKey(theirs.Name(), java.ID())},
-		{ours.Name(), clientValueKey(ours.Name(), here.ID()), clientPermitsKey(ours.Name(), here.ID())},
-	} {
-		ask(t, "HSET", l.name, "interval", "7200000", "keepAliveTime", "0")
-		ask(t, "PERSIST", l.name)
-		for _, key := range []string{l.value, l.permits} {
-			if left := number(t, "PTTL", key) - time.Hour.Milliseconds() - 1000; left > 0 {
-				ask(t, "PEXPIRE", key, strconv.FormatInt(left, 10))
-			} else {
-				ask(t, "DEL", key)
-			}
-		}
-	}
-	take(t, theirs, 10)
-	deny(t, ours, 10)
-
-	for name, key := range map[string]string{"lasting": clientPermitsKey(t.Name()+" lasting", here.ID())} {
-		rate.KeepAlive = 0
-		l := here.Limiter(t.Name() + " " + name)
-		require.NoError(t, l.SetRate(t.Context(), rate))
-		take(t, l, 1)
-		require.Equal(t, int64(-1), number(t, "PTTL", key), "for ever, as the limiter")
-	}
-
-	overall := here.Limiter(t.Name() + " overall")
-	require.NoError(t, overall.SetRate(t.Context(), perMinute(10)))
-	take(t, overall, 1)
-	require.Equal(t, int64(-1), number(t, "PTTL", valueKey(overall.Name())), "Java would not extend an expiry of the shared pair")
-	require.Equal(t, int64(-1), number(t, "PTTL", permitsKey(overall.Name())))
 }

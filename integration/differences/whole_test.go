@@ -56,6 +56,16 @@ func TestCopyTakesTheWholeLimiter(t *testing.T) {
 	requireFree(t, here.Limiter(ours), 6)
 }
 
+func TestCopyOfNothing(t *testing.T) {
+	copied, err := java.Limiter(t.Name()).Copy(t.Context(), t.Name()+"2")
+	require.NoError(t, err)
+	require.False(t, copied)
+
+	copied, err = here.Limiter(t.Name()).Copy(t.Context(), t.Name()+"2")
+	require.ErrorIs(t, err, rratelimiter.ErrNotInitialized)
+	require.False(t, copied)
+}
+
 // A limiter that is copied over another one: what was taken of that one must not count against the copy.
 func TestCopyReplacesTheWholeLimiter(t *testing.T) {
 	theirs, ours := takenOf(t)
