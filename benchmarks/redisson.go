@@ -13,7 +13,7 @@ import (
 const jvmWarmup = 10 * time.Second
 
 // openRedisson measures the real client: its callers are threads of the JVM, or for async so many calls under way at once.
-func openRedisson(mode string) func(context.Context, *bench, load) (*session, error) {
+func openRedisson(mode string) opener {
 	return func(ctx context.Context, b *bench, l load) (*session, error) {
 		redisson, err := b.jvm(ctx)
 		if err != nil {
