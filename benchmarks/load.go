@@ -38,7 +38,8 @@ type load struct {
 	context    contextKind
 }
 
-// contextKind is what callers pass to their calls.
+// contextKind is what callers pass to their calls. It decides how rueidis carries out a call: on the caller's goroutine, or, where the
+// context can end and has no deadline, on two others. A side that gives back a caller as soon as its context ends needs another one, too.
 type contextKind int
 
 const (

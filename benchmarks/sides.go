@@ -33,8 +33,8 @@ type opener func(ctx context.Context, b *bench, l load) (*session, error)
 type session struct {
 	// take asks for permits of the name with that index. Calls of different callers run at once; those of one caller do not.
 	take func(ctx context.Context, caller, name int, permits int64) (bool, error)
-	// run, where it is set, stands for callers that live in another process.
-	run   func(ctx context.Context, d time.Duration) (tally, error)
+	// run, where it is set, is drive for callers that live in another process.
+	run   func(ctx context.Context, warmup, d time.Duration, began, ended func() error) (tally, error)
 	close func()
 }
 
