@@ -22,10 +22,7 @@ func (g goal) met() bool {
 }
 
 // peers of ours that are Go libraries and talk to Redis.
-var goPeers = []string{
-	"rueidislimiter", "rueidislimiter-pool", "rueidislimiter-delay", "redis_rate", "redis_rate-auto", "redis_rate-many", "redis_rate-delay",
-	"throttled", "redisstore", "ulule", "ulule-auto", "ulule-many", "ulule-delay",
-}
+var goPeers = append([]string{"rueidislimiter", "redis_rate", "throttled", "redisstore", "ulule"}, otherWays...)
 
 // find is the scenario of a part for so many callers, and whether it was measured.
 func (r *results) find(part string, callers int, expect expectation) (runs, bool) {

@@ -32,8 +32,9 @@ var (
 		"rueidislimiter", "rueidislimiter-pool", "redis_rate", "redis_rate-auto", "throttled", "redisstore", "ulule", "ulule-auto",
 		"empty", "xtime",
 	}
-	// tuned are peers in ways that are for many callers alone.
-	tuned = []string{"rueidislimiter-delay", "redis_rate-many", "redis_rate-delay", "ulule-many", "ulule-delay"}
+	// tuned are peers in ways that are for many callers alone, otherWays all ways that are not a peer's default.
+	tuned     = []string{"rueidislimiter-delay", "redis_rate-many", "redis_rate-delay", "ulule-many", "ulule-delay"}
+	otherWays = append([]string{"rueidislimiter-pool", "redis_rate-auto", "ulule-auto"}, tuned...)
 )
 
 // allOf are those who are measured with so many callers. Where they are granted, throttled is not with the most of them: its callers
