@@ -120,13 +120,14 @@ func openThrottled(_ context.Context, _ *bench, l load) (*session, error) {
 	}, nil
 }
 
+const redigoConnections = 100
+
 // openRedisStore keeps idle connections and waits for a free one: by default the pool keeps none, and above 100 callers it fails.
 func openRedisStore(ctx context.Context, _ *bench, l load) (*session, error) {
-	const connections = 100
 	var dialer net.Dialer
 	store, err := redisstore.NewWithPool(&redisstore.Config{Tokens: uint64(l.limit.permits), Interval: l.limit.interval}, &redigo.Pool{
-		MaxActive: connections,
-		MaxIdle:   connections,
+		MaxActive: redigoConnections,
+		MaxIdle:   redigoConnections,
 		Wait:      true,
 		DialContext: func(ctx context.Context) (redigo.Conn, error) {
 			conn, err := dialer.DialContext(ctx, "tcp", l.addr)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"os"
@@ -151,7 +152,7 @@ func apart(wanted []float64, low, high, step float64) []float64 {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return int(math.Copysign(1, wanted[a]-wanted[b])) })
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(wanted[a], wanted[b]) })
 	places := make([]float64, len(wanted))
 	next := low
 	for _, i := range order {
@@ -195,7 +196,7 @@ var colors = map[string]string{
 func decadeTicks(low, high float64) []float64 {
 	var ticks []float64
 	steps := []float64{1}
-	if high/low < 100 {
+	if high/low < 1000 {
 		steps = []float64{1, 2, 5}
 	}
 	for e := math.Floor(math.Log10(low)); e <= math.Ceil(math.Log10(high)); e++ {

@@ -34,13 +34,19 @@ var (
 	}
 	// tuned are peers in ways that are for many callers alone, otherWays all ways that are not a peer's default.
 	tuned     = []string{"rueidislimiter-delay", "redis_rate-many", "redis_rate-delay", "ulule-many", "ulule-delay"}
-	otherWays = append([]string{"rueidislimiter-pool", "redis_rate-auto", "ulule-auto"}, tuned...)
+	otherWays = slices.Concat([]string{"rueidislimiter-pool"}, together, tuned)
 )
+
+// together are ways to send calls that are made at once together: a lone caller has none.
+var together = []string{"redis_rate-auto", "ulule-auto"}
 
 // allOf are those who are measured with so many callers. Where they are granted, throttled is not with the most of them: its callers
 // compare and swap one value, one of them with success, and a run would have to wait for a minute until each of them was that one.
 func allOf(callers int, expect expectation) []string {
 	who := slices.Clone(everybody)
+	if callers == 1 {
+		who = slices.DeleteFunc(who, func(key string) bool { return slices.Contains(together, key) })
+	}
 	if callers >= 256 {
 		who = append(who, tuned...)
 	}
