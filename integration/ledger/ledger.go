@@ -117,6 +117,16 @@ func (l *Ledger) Grants() []Grant {
 	return slices.Clone(l.grants)
 }
 
+// Permits is the sum of all grants.
+func (l *Ledger) Permits() (sum int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, g := range l.grants {
+		sum += g.Permits
+	}
+	return sum
+}
+
 // Denials is the number of denied calls.
 func (l *Ledger) Denials() int64 {
 	l.mu.Lock()

@@ -144,6 +144,7 @@ func TestMerge(t *testing.T) {
 		all.Merge(one)
 	}
 	require.Len(t, all.Grants(), 12)
+	require.Equal(t, int64(35), all.Permits())
 	require.Equal(t, int64(44), all.Denials())
 	require.Equal(t, map[string]int64{"canceled": 55, Unclassified: 221}, all.Errors())
 	require.Len(t, all.Unclassified(), 10, "the first few")
