@@ -1,52 +1,61 @@
 package rratelimiter
 
 import (
-	"context"
-	"strconv"
+	"hash/maphash"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/redis/rueidis"
 )
 
 // WithDenialCache answers denials from memory: once Redis has said that so many permits cannot be free before some
 // moment, TryAcquire and Take for at least as many are denied without asking it until then. Nothing is ever granted
 // from memory.
 //
-// What was remembered is forgotten as soon as this Client gives permits back or changes the limiter, and, where the
-// rueidis client caches (the default, with Redis 6 or later), within about a millisecond of being told that somebody
-// else did. With a rueidis client that was made with DisableCache, a limiter that others reset, or release permits
-// of, stays denied here for as long as Redis had said.
+// What was remembered is forgotten as soon as this Client changes the limiter in any way, and, where the rueidis client
+// caches (the default, with Redis 6 or later), within about a millisecond of being told that somebody else did. With a
+// rueidis client that was made with DisableCache, a limiter that others reset, delete, or release permits of, stays
+// denied here for as long as Redis had said.
 //
 // It remembers a name only while it is exhausted.
 func WithDenialCache() Option {
-	return func(c *Client) { c.denials = new(denials) }
+	return func(c *Client) { c.denials = &denials{seed: maphash.MakeSeed()} }
 }
 
 // denials is what a Client remembers of exhausted limiters.
 type denials struct {
 	byKey sync.Map // configuration key -> *denial
+	// versions counts the changes of limiters, by a hash of the key. What was known before one is not remembered after it.
+	seed     maphash.Seed
+	versions [256]atomic.Uint64
+	caching  atomic.Int32 // whether the rueidis client caches: 0 is not known, see cachingYes and cachingNo
 }
 
-// denial is Redis's word that so many permits are not free before a moment.
+const (
+	cachingYes = 1
+	cachingNo  = 2
+)
+
+// denial is Redis's word on when permits of an exhausted limiter come back.
 type denial struct {
-	permits  int64
-	until    time.Time
-	reset    time.Time // when every permit is free again
-	decision Decision  // as it was then
-
-	watched bool         // Redis tells of changes, through the cache of rueidis
-	checked atomic.Int64 // when the cache was last asked, as time since asked
+	limit   int64
+	permits int64         // the fewest that were denied
+	free    int64         // below 0 where more are taken than the rate
+	returns []returning   // after the moment asked
+	until   time.Duration // after the moment asked: the first return that may end it
+	reset   time.Duration // after the moment asked: when every permit is free again
 	asked   time.Time
+	end     *time.Timer // forgets it
+
+	seen    seen         // what Redis tells changes of; nil where it does not
+	checked atomic.Int64 // when the cache was last looked at, as time since asked
 }
 
-// checkEvery is how often the cache of rueidis is asked whether Redis told of a change. It is a look into memory, but
+// checkEvery is how often the cache of rueidis is looked at, whether Redis told of a change. It is a look into memory, but
 // one that takes longer than all the rest of a denial.
 const checkEvery = time.Millisecond
 
 // deny answers a request from memory, where that is possible.
-func (l *Limiter) deny(ctx context.Context, permits int64) (Decision, bool) {
+func (l *Limiter) deny(permits int64) (Decision, bool) {
 	all := l.client.denials
 	if all == nil {
 		return Decision{}, false
@@ -56,93 +65,93 @@ func (l *Limiter) deny(ctx context.Context, permits int64) (Decision, bool) {
 		return Decision{}, false
 	}
 	d := found.(*denial)
-	now := time.Now()
-	if permits < d.permits || permits > d.decision.Limit || !now.Before(d.until) {
+	since := time.Since(d.asked)
+	if permits < d.permits || permits > d.limit || since >= d.until {
 		return Decision{}, false
 	}
-	since, checked := int64(now.Sub(d.asked)), d.checked.Load()
-	if d.watched && since-checked > int64(checkEvery) && d.checked.CompareAndSwap(checked, since) && !l.watch(ctx, d.until).untouched() {
-		all.forget(l.keys[configKey])
+	var back int64
+	for _, r := range d.returns {
+		back += r.permits
+	}
+	if back < permits-d.free {
+		return Decision{}, false // it is not known when so many come back
+	}
+	if checked := d.checked.Load(); d.seen != nil && int64(since)-checked > int64(checkEvery) &&
+		d.checked.CompareAndSwap(checked, int64(since)) && !l.peek(d.seen) {
+		all.drop(l.keys[configKey], d)
 		return Decision{}, false
 	}
-	decision := d.decision
-	decision.RetryAfter, decision.ResetAfter = d.until.Sub(now), d.reset.Sub(now)
-	return decision, true
+	return Decision{
+		Limit:      d.limit,
+		Remaining:  max(0, d.free),
+		RetryAfter: freeAfter(d.returns, permits-d.free) - since,
+		ResetAfter: d.reset - since,
+	}, true
 }
 
-// remember keeps the denial of the fewest permits in a flight.
-func (l *Limiter) remember(ctx context.Context, f *flight) {
+// remember keeps what a batch learned of an exhausted limiter, known being the version before it was sent. Where Redis is
+// to tell of changes that takes calls of their own, for which nobody waits.
+func (l *Limiter) remember(b *batch, known uint64) {
 	all := l.client.denials
-	if all == nil || f.denied == 0 {
+	d := &denial{
+		limit: b.rate, permits: b.denied, free: b.free, returns: append([]returning(nil), b.returns...),
+		until: freeAfter(b.returns, b.denied-b.free), reset: b.reset, asked: b.asked,
+	}
+	if time.Until(d.asked.Add(d.until)) <= checkEvery {
 		return
 	}
-	d := &denial{permits: f.denied, asked: f.asked, until: f.asked.Add(freeAfter(f.returns, f.denied-f.free)), reset: f.asked.Add(f.reset)}
-	d.decision = Decision{Limit: f.rate, Remaining: max(0, f.free)}
-	left := time.Until(d.until)
-	if left <= checkEvery {
+	if all.caching.Load() == cachingNo {
+		all.keep(l.keys[configKey], d, known)
 		return
 	}
-	// The first look asks Redis to tell of changes and sees whether there were any since the denial, the second
-	// whether the rueidis client keeps a cache at all.
-	if !l.watch(ctx, d.until).shows(f) {
-		return
-	}
-	d.watched = l.watch(ctx, d.until).untouched()
-	all.byKey.Store(l.keys[configKey], d)
-	time.AfterFunc(left, func() { all.byKey.CompareAndDelete(l.keys[configKey], d) })
-}
-
-// watched is what the cache of rueidis holds of a limiter: the configuration, the value, and this client's value.
-type watched []rueidis.RedisResult
-
-// watch looks into the cache of rueidis, which asks Redis for what it does not hold, and to tell when it changes.
-func (l *Limiter) watch(ctx context.Context, until time.Time) watched {
-	ttl := time.Until(until) + time.Second
-	b := l.client.redis.B()
-	looks := []rueidis.CacheableTTL{
-		rueidis.CT(b.Hmget().Key(l.keys[configKey]).Field("rate", "type").Cache(), ttl),
-		rueidis.CT(b.Get().Key(l.keys[valueKey]).Cache(), ttl),
-		rueidis.CT(b.Get().Key(l.keys[clientValueKey]).Cache(), ttl),
-	}
-	results, err := detached(ctx, func(ctx context.Context) (watched, error) {
-		return l.client.redis.DoMultiCache(ctx, looks...), nil
-	})
-	if err != nil {
-		return nil
-	}
-	return results
-}
-
-// untouched says that all was in the cache still, so that Redis has told of no change.
-func (w watched) untouched() bool {
-	for _, result := range w {
-		if !result.IsCacheHit() {
-			return false
+	picture := pictureOf(b)
+	go func() {
+		if l.watch(d, picture) {
+			all.keep(l.keys[configKey], d, known)
 		}
-	}
-	return len(w) > 0
+	}()
 }
 
-// shows says whether the limiter is as a flight found it.
-func (w watched) shows(f *flight) bool {
-	if len(w) == 0 {
-		return false
+// keep remembers a denial, unless this client has changed the limiter since it was of that version.
+func (d *denials) keep(key string, found *denial, known uint64) {
+	left := time.Until(found.asked.Add(found.until))
+	if left <= 0 {
+		return
 	}
-	config, err := w[0].AsStrSlice()
-	if err != nil || len(config) != 2 || config[0] != strconv.FormatInt(f.rate, 10) {
-		return false
+	found.end = time.AfterFunc(left, func() { d.byKey.CompareAndDelete(key, found) })
+	if before, ok := d.byKey.Swap(key, found); ok {
+		before.(*denial).end.Stop()
 	}
-	value := w[1]
-	if config[1] == "1" {
-		value = w[2]
+	// Whoever changes the limiter counts first and forgets then.
+	if d.version(key) != known {
+		d.drop(key, found)
 	}
-	text, err := value.ToString()
-	return err == nil && text == strconv.FormatInt(f.free, 10)
 }
 
-// forget drops what is remembered of a limiter.
+func (d *denials) drop(key string, found *denial) {
+	d.byKey.CompareAndDelete(key, found)
+	found.end.Stop()
+}
+
+// version is of what Redis is told to hold by this client, so far.
+func (d *denials) version(key string) uint64 {
+	if d == nil {
+		return 0
+	}
+	return d.counter(key).Load()
+}
+
+func (d *denials) counter(key string) *atomic.Uint64 {
+	return &d.versions[maphash.String(d.seed, key)%uint64(len(d.versions))]
+}
+
+// forget drops what is remembered of a limiter, and what is about to be.
 func (d *denials) forget(key string) {
-	if d != nil {
-		d.byKey.Delete(key)
+	if d == nil {
+		return
+	}
+	d.counter(key).Add(1)
+	if before, ok := d.byKey.LoadAndDelete(key); ok {
+		before.(*denial).end.Stop()
 	}
 }

@@ -101,7 +101,7 @@ func TestDenialsAreForgottenInTime(t *testing.T) {
 	})
 }
 
-// TestACallThatNobodyMakesIsNoDenial: a flight whose callers have all gone knows nothing but what its last call said,
+// TestACallThatNobodyMakesIsNoDenial: a batch whose callers have all gone knows nothing but what its last call said,
 // which was about another limiter.
 func TestACallThatNobodyMakesIsNoDenial(t *testing.T) {
 	inBubble(t, func(b *bubble) {
@@ -112,14 +112,21 @@ func TestACallThatNobodyMakesIsNoDenial(t *testing.T) {
 		for _, exhausted := range []*Limiter{l, other} {
 			b.take(New(b.conn).Limiter(exhausted.Name()), 10)
 		}
-		f := l.flight(ctx, &gate{waiting: []*request{{permits: 1}}, calls: 1})
-		f.fly(false)
-		_, denied := l.deny(ctx, 1)
+		b.full(l, 1)
+		synctest.Wait()
+		_, denied := l.deny(1)
 		require.True(b, denied)
 
-		f.ctx, f.limiter, f.gate = ctx, other, &gate{waiting: []*request{{permits: 1, state: abandoned}}, calls: 1}
-		f.fly(false)
-		_, denied = other.deny(ctx, 1)
+		c := l.client
+		e, r := c.names.lock(other), &request{permits: 1}
+		c.gather(e, r)
+		e.leaving, e.calls = true, 1
+		e.mu.Unlock()
+		require.True(b, c.abandon(e, r))
+		other.fly(ctx, e, false)
+		synctest.Wait()
+		_, denied = other.deny(1)
 		assert.False(b, denied)
+		assert.Zero(b, c.names.live.Load())
 	})
 }

@@ -403,8 +403,8 @@ func readLength(in *bufio.Reader, mark byte) (int, error) {
 func FuzzReplies(f *testing.F) {
 	f.Add([]byte{0, 9})
 	f.Add([]byte{})
-	f.Add([]byte{13, 5, 0, 4, 0, 5, 0, 14, 0, 0, 5, 1, 'g'})
-	f.Add([]byte{13, 7, 0, 4, 0, 5, 0, 14, 0, 0, 5, 1, 'n', 0, 9, 0, 9})
+	f.Add([]byte{13, 6, 0, 4, 0, 5, 0, 14, 0, 9, 0, 0, 5, 1, 'g'})
+	f.Add([]byte{13, 8, 0, 4, 0, 5, 0, 14, 0, 9, 0, 0, 5, 1, 'n', 0, 9, 0, 9})
 	f.Add([]byte{13, 2, 0, 5, 5, 1, 'x'})
 	f.Add([]byte{13, 1, 0, 6})
 	f.Add([]byte{13, 4, 0, 7, 0, 5, 5, 4, 'r', 'a', 't', 'e', 5, 1, 'x'})

@@ -18,7 +18,7 @@ func (l *Limiter) Exists(ctx context.Context) (bool, error) {
 	if err := l.check(ctx); err != nil {
 		return false, err
 	}
-	n, err := l.do(ctx, l.client.redis.B().Exists().Key(l.keys[configKey]).Build())
+	n, err := l.do(ctx, l.client.redis.B().Arbitrary("EXISTS").Keys(l.keys[configKey]).Build())
 	return n > 0, err
 }
 
@@ -28,8 +28,7 @@ func (l *Limiter) Delete(ctx context.Context) (bool, error) {
 	if err := l.check(ctx); err != nil {
 		return false, err
 	}
-	n, err := l.do(ctx, l.client.redis.B().Unlink().Key(l.keys[:]...).Build())
-	l.poke()
+	n, err := changing(ctx, l.client, l.keys[:1], l.run(l.client.redis.B().Unlink().Key(l.keys[:]...).Build()))
 	return n > 0, err
 }
 
@@ -41,19 +40,24 @@ func (l *Limiter) Touch(ctx context.Context) (bool, error) {
 	if err := l.check(ctx); err != nil {
 		return false, err
 	}
-	n, err := l.do(ctx, l.client.redis.B().Touch().Key(l.keys[:]...).Build())
+	n, err := l.do(ctx, l.client.redis.B().Arbitrary("TOUCH").Keys(l.keys[:]...).Build())
 	return n > 0, err
 }
 
-// do runs a command that replies a number.
+// do runs a command that reads a number. It is one that rueidis does not send again: the reads of rueidis' own builders it
+// retries for as long as an outage lasts, when nobody may be left to tell it to stop.
 func (l *Limiter) do(ctx context.Context, command rueidis.Completed) (int64, error) {
-	return detached(ctx, func(ctx context.Context) (int64, error) {
+	return detached(ctx, l.run(command))
+}
+
+func (l *Limiter) run(command rueidis.Completed) func(context.Context) (int64, error) {
+	return func(ctx context.Context) (int64, error) {
 		n, err := l.client.redis.Do(ctx, command).ToInt64()
 		if err != nil {
 			err = l.explain(ctx, err)
 		}
 		return n, err
-	})
+	}
 }
 
 // SizeInMemory is what the limiter takes in Redis, in bytes, all keys together: sizeInMemory(). Redis estimates it.
@@ -64,7 +68,7 @@ func (l *Limiter) SizeInMemory(ctx context.Context) (int64, error) {
 	return detached(ctx, func(ctx context.Context) (int64, error) {
 		commands := make(rueidis.Commands, len(l.keys))
 		for i, key := range l.keys {
-			commands[i] = l.client.redis.B().MemoryUsage().Key(key).Build()
+			commands[i] = l.client.redis.B().Arbitrary("MEMORY", "USAGE").Keys(key).Build()
 		}
 		var sum int64
 		for _, result := range l.client.redis.DoMulti(ctx, commands...) {
@@ -134,7 +138,7 @@ func (l *Limiter) expire(ctx context.Context, command string, ms int64, opts []E
 	if err := l.check(ctx); err != nil {
 		return false, err
 	}
-	n, err := l.askInt(ctx, eachScript, l.keys[:], append([]string{command, strconv.FormatInt(ms, 10)}, conditions...)...)
+	n, err := l.askInt(ctx, l.keys[:1], eachScript, l.keys[:], append([]string{command, strconv.FormatInt(ms, 10)}, conditions...)...)
 	return n > 0, err
 }
 
@@ -143,7 +147,7 @@ func (l *Limiter) ClearExpire(ctx context.Context) (bool, error) {
 	if err := l.check(ctx); err != nil {
 		return false, err
 	}
-	n, err := l.askInt(ctx, eachScript, l.keys[:], "PERSIST")
+	n, err := l.askInt(ctx, l.keys[:1], eachScript, l.keys[:], "PERSIST")
 	return n > 0, err
 }
 
@@ -159,7 +163,7 @@ func (l *Limiter) RemainTimeToLive(ctx context.Context) (time.Duration, error) {
 	if err := l.check(ctx); err != nil {
 		return 0, err
 	}
-	ms, err := l.do(ctx, l.client.redis.B().Pttl().Key(l.keys[configKey]).Build())
+	ms, err := l.do(ctx, l.client.redis.B().Arbitrary("PTTL").Keys(l.keys[configKey]).Build())
 	if err != nil || ms < 0 {
 		return time.Duration(ms), err
 	}
@@ -172,7 +176,7 @@ func (l *Limiter) ExpireTime(ctx context.Context) (time.Time, error) {
 	if err := l.check(ctx); err != nil {
 		return time.Time{}, err
 	}
-	ms, err := l.askInt(ctx, expireTimeScript, l.keys[:1])
+	ms, err := l.askInt(ctx, nil, expireTimeScript, l.keys[:1])
 	if err != nil || ms < 0 {
 		return time.Time{}, err
 	}
@@ -233,9 +237,7 @@ func (l *Limiter) move(ctx context.Context, command, newName string, replace boo
 	if replace {
 		flag = "1"
 	}
-	moved, err := l.askInt(ctx, moveScript, both, command, flag)
-	l.poke()
-	l.client.Limiter(newName).poke()
+	moved, err := l.askInt(ctx, []string{l.keys[configKey], target[configKey]}, moveScript, both, command, flag)
 	if err == nil && moved < 0 {
 		err = fmt.Errorf("%w: there is no limiter %q to rename or copy", ErrNotInitialized, l.name)
 	}

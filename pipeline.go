@@ -16,11 +16,11 @@ const pipelined = 16
 // pipeline gathers calls of different names.
 type pipeline struct {
 	mu      sync.Mutex
-	waiting *departure // the one that has room, nil where the next call begins another
+	waiting *pipelineBatch // the one that has room, nil where the next call begins another
 }
 
-// departure is calls that leave together.
-type departure struct {
+// pipelineBatch is calls that leave together.
+type pipelineBatch struct {
 	commands rueidis.Commands
 	results  []rueidis.RedisResult
 	done     chan struct{} // closed once results are there
@@ -29,7 +29,7 @@ type departure struct {
 // run runs a script, in a pipeline with others where there are many. Not on a cluster: rueidis gives the results of
 // a pipeline back once each node has answered, and no call should wait for a node that is not its own.
 func (c *Client) run(ctx context.Context, script serverScript, keys, args []string) rueidis.RedisResult {
-	if c.cluster || !c.several.Load() {
+	if c.cluster || c.names.live.Load() <= pipelined {
 		return script.Exec(ctx, c.redis, keys, args)
 	}
 	result := c.pipeline.run(ctx, c, c.redis.B().Evalsha().Sha1(script.sha1).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build())
@@ -45,7 +45,7 @@ func (p *pipeline) run(ctx context.Context, c *Client, command rueidis.Completed
 	d := p.waiting
 	lead := d == nil
 	if lead {
-		d = &departure{commands: make(rueidis.Commands, 0, pipelined), done: make(chan struct{})}
+		d = &pipelineBatch{commands: make(rueidis.Commands, 0, pipelined), done: make(chan struct{})}
 		p.waiting = d
 	}
 	place := len(d.commands)
@@ -55,7 +55,7 @@ func (p *pipeline) run(ctx context.Context, c *Client, command rueidis.Completed
 	}
 	p.mu.Unlock()
 	if lead {
-		p.gather(d, &c.courtesy) // nobody adds to it after that
+		p.gather(d, &c.yields) // nobody adds to it after that
 		d.results = c.redis.DoMulti(ctx, d.commands...)
 		close(d.done)
 	} else {
@@ -65,9 +65,9 @@ func (p *pipeline) run(ctx context.Context, c *Client, command rueidis.Completed
 }
 
 // gather lets those that are about to come do so, as many as one pipeline holds.
-func (p *pipeline) gather(d *departure, courtesy *courtesy) {
+func (p *pipeline) gather(d *pipelineBatch, yields *yields) {
 	for size, room := 0, true; room; {
-		again := courtesy.giveWay()
+		again := yields.yield()
 		p.mu.Lock()
 		now := len(d.commands)
 		if room = p.waiting == d; room && (now == size || !again) {

@@ -27,19 +27,17 @@ type Client struct {
 	serverTime bool
 	cluster    bool
 
-	mu    sync.Mutex
-	gates map[string]*gate // by configuration key: the callers that share calls
-	lines map[string]*line // by configuration key: the callers that wait
-	slow  bool             // the last call took long
-	pools pools
+	names    names
+	pipeline pipeline
+	yields   yields
+	denials  *denials // nil without WithDenialCache
 
 	company atomic.Bool // the last call carried several callers, or was not the only one for its limiter
-	several atomic.Bool // calls for several names are at Redis
+	slow    atomic.Bool // the last call took long
 
-	courtesy courtesy
-	pipeline pipeline
-
-	denials *denials // nil without WithDenialCache
+	// What a call needs is kept for the calls after it. The pools are a Client's own: what they hold must not come up in
+	// another synctest bubble.
+	requests, batches, flights sync.Pool
 }
 
 // Option is a setting of a [Client], for [New].
@@ -74,13 +72,11 @@ func WithServerTime() Option {
 // New makes a Client on a rueidis client for a single Redis, a Sentinel set-up or a Redis Cluster. It asks nothing
 // of Redis. A nil client shows as [ErrNoClient] at the first call.
 func New(client rueidis.Client, opts ...Option) *Client {
-	c := &Client{
-		redis: client,
-		id:    uuid.NewString(),
-		gates: make(map[string]*gate),
-		lines: make(map[string]*line),
-	}
-	c.pools.init()
+	c := &Client{redis: client, id: uuid.NewString()}
+	c.names.init()
+	c.requests.New = func() any { return new(request) }
+	c.batches.New = func() any { return &batch{args: make([]string, 0, cursorArg+1)} }
+	c.flights.New = func() any { return new(flight) }
 	for _, opt := range opts {
 		if opt != nil {
 			opt(c)
@@ -147,6 +143,8 @@ type Limiter struct {
 	name   string
 	keys   keys
 	err    error // what is wrong with the name or the client
+
+	met atomic.Pointer[entry] // the last entry of the name that a call of this Limiter met; it may be another name's by now
 }
 
 // Name is the name that the limiter was opened with: getName().
@@ -182,7 +180,7 @@ func (l *Limiter) TrySetRate(ctx context.Context, rate Rate) (bool, error) {
 	if err := l.check(ctx); err != nil {
 		return false, err
 	}
-	set, err := l.askInt(ctx, trySetRateScript, l.keys[:], rate.fields()...)
+	set, err := l.askInt(ctx, l.keys[:1], trySetRateScript, l.keys[:], rate.fields()...)
 	return set == 1, err
 }
 
@@ -229,10 +227,7 @@ func (l *Limiter) setRate(ctx context.Context, rate Rate, letters string, opts [
 		letters += "k"
 	}
 	args := append([]string{l.client.nowText()}, rate.fields()...)
-	done, err := l.askInt(ctx, setRateScript, l.keys[:], append(args, letters)...)
-	if err == nil {
-		l.poke()
-	}
+	done, err := l.askInt(ctx, l.keys[:1], setRateScript, l.keys[:], append(args, letters)...)
 	return done == 1, err
 }
 
@@ -253,7 +248,7 @@ func (l *Limiter) Config(ctx context.Context) (Rate, error) {
 		return Rate{}, err
 	}
 	return detached(ctx, func(ctx context.Context) (Rate, error) {
-		read := l.client.redis.B().Hmget().Key(l.keys[configKey]).Field("rate", "interval", "type", "keepAliveTime").Build()
+		read := l.client.redis.B().Arbitrary("HMGET").Keys(l.keys[configKey]).Args("rate", "interval", "type", "keepAliveTime").Build()
 		fields, err := l.client.redis.Do(ctx, read).ToArray()
 		if err != nil {
 			return Rate{}, l.explain(ctx, err)
@@ -358,7 +353,7 @@ func (l *Limiter) Release(ctx context.Context, permits int64) error {
 		return err
 	}
 	for permits > 0 {
-		reply, err := l.ask(ctx, releaseScript, l.client.nowText(), strconv.FormatInt(permits, 10))
+		reply, err := l.askChange(ctx, releaseScript, l.client.nowText(), strconv.FormatInt(permits, 10))
 		if err != nil {
 			return err
 		}
@@ -368,7 +363,6 @@ func (l *Limiter) Release(ctx context.Context, permits int64) error {
 		if permits, err = reply[1].AsInt64(); err != nil {
 			return l.unexpected(reply[1])
 		}
-		l.poke()
 	}
 	return nil
 }

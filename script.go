@@ -102,12 +102,21 @@ func slotMoves(err error, attempt int) bool {
 	return true
 }
 
-// ask runs a script that replies {0, ...}, and goes on as often as the script says that there is more to do.
+// ask runs a script that replies {0, ...} and only reads, askChange one that changes the limiter.
 func (l *Limiter) ask(ctx context.Context, script serverScript, args ...string) ([]rueidis.RedisMessage, error) {
+	return detached(ctx, func(ctx context.Context) ([]rueidis.RedisMessage, error) { return l.pages(ctx, script, args) })
+}
+
+func (l *Limiter) askChange(ctx context.Context, script serverScript, args ...string) ([]rueidis.RedisMessage, error) {
+	return changing(ctx, l.client, l.keys[:1], func(ctx context.Context) ([]rueidis.RedisMessage, error) {
+		return l.pages(ctx, script, args)
+	})
+}
+
+// pages runs a script that replies {0, ...}, and goes on as often as the script says that there is more to do.
+func (l *Limiter) pages(ctx context.Context, script serverScript, args []string) ([]rueidis.RedisMessage, error) {
 	for {
-		message, err := detached(ctx, func(ctx context.Context) (rueidis.RedisMessage, error) {
-			return l.eval(ctx, script, l.keys[:], args)
-		})
+		message, err := l.eval(ctx, script, l.keys[:], args)
 		if err != nil {
 			return nil, err
 		}
@@ -126,9 +135,9 @@ func (l *Limiter) ask(ctx context.Context, script serverScript, args ...string) 
 	}
 }
 
-// askInt runs a script that replies a number.
-func (l *Limiter) askInt(ctx context.Context, script serverScript, keys []string, args ...string) (int64, error) {
-	message, err := detached(ctx, func(ctx context.Context) (rueidis.RedisMessage, error) {
+// askInt runs a script that replies a number and changes limiters of these keys.
+func (l *Limiter) askInt(ctx context.Context, changed []string, script serverScript, keys []string, args ...string) (int64, error) {
+	message, err := changing(ctx, l.client, changed, func(ctx context.Context) (rueidis.RedisMessage, error) {
 		return l.eval(ctx, script, keys, args)
 	})
 	if err != nil {
@@ -201,7 +210,7 @@ func (l *Limiter) wrongType(ctx context.Context) error {
 	want := [...]string{configKey: "hash", valueKey: "string", clientValueKey: "string", permitsKey: "zset", clientPermitsKey: "zset"}
 	types := make(rueidis.Commands, len(l.keys))
 	for i, key := range l.keys {
-		types[i] = l.client.redis.B().Type().Key(key).Build()
+		types[i] = l.client.redis.B().Arbitrary("TYPE").Keys(key).Build()
 	}
 	for i, result := range l.client.redis.DoMulti(ctx, types...) {
 		if got, err := result.ToString(); err == nil && got != want[i] && got != "none" {
@@ -209,31 +218,4 @@ func (l *Limiter) wrongType(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// detached runs a call that ends by itself and gives its result, or the error of ctx as soon as ctx ends. rueidis
-// may watch the deadline of a context alone, and answers it by closing a connection that others use.
-func detached[T any](ctx context.Context, call func(context.Context) (T, error)) (T, error) {
-	var none T
-	if err := ctx.Err(); err != nil {
-		return none, err
-	}
-	if ctx.Done() == nil {
-		return call(ctx)
-	}
-	type result struct {
-		value T
-		err   error
-	}
-	done := make(chan result, 1)
-	go func() {
-		value, err := call(context.WithoutCancel(ctx))
-		done <- result{value, err}
-	}()
-	select {
-	case r := <-done:
-		return r.value, r.err
-	case <-ctx.Done():
-		return none, ctx.Err()
-	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// queue starts waiters one after another and tells when each was served, in seconds, or that it was not.
-type queue struct {
+// line starts waiters one after another and tells when each was served, in seconds, or that it was not.
+type line struct {
 	*bubble
 	start time.Time
 	done  sync.WaitGroup
@@ -21,7 +21,7 @@ type queue struct {
 	log   []string
 }
 
-func (q *queue) wait(l *Limiter, who string, permits int64, timeout time.Duration) {
+func (q *line) wait(l *Limiter, who string, permits int64, timeout time.Duration) {
 	q.done.Go(func() {
 		ctx := q.Context()
 		if timeout > 0 {
@@ -34,7 +34,7 @@ func (q *queue) wait(l *Limiter, who string, permits int64, timeout time.Duratio
 	synctest.Wait()
 }
 
-func (q *queue) say(who string, err error) {
+func (q *line) say(who string, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	at := time.Since(q.start).Round(time.Millisecond).Seconds()
@@ -45,22 +45,21 @@ func (q *queue) say(who string, err error) {
 	q.log = append(q.log, fmt.Sprintf("%s at %gs", who, at))
 }
 
-func inQueue(t *testing.T, rate Rate, test func(q *queue, l *Limiter)) {
+func inQueue(t *testing.T, rate Rate, test func(q *line, l *Limiter)) {
 	inBubble(t, func(b *bubble) {
-		q := &queue{bubble: b}
+		q := &line{bubble: b}
 		l := b.limiter(rate)
 		q.start = time.Now()
 		test(q, l)
 		q.done.Wait()
 		synctest.Wait()
-		assert.Empty(b, l.client.lines)
-		assert.Empty(b, l.client.gates)
+		assert.Zero(b, l.client.names.live.Load())
 	})
 }
 
 // TestFirstComeFirstServed: a large request at the head is served before smaller ones behind it.
 func TestFirstComeFirstServed(t *testing.T) {
-	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *queue, l *Limiter) {
+	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
 		for range 10 { // one permit comes back a second, from the 10th on
 			q.take(l, 1)
 			pass(second)
@@ -78,7 +77,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 
 // TestTheLineAsksOnceForAPermit, however many stand in it: the head asks when it could be served, nobody else does.
 func TestTheLineAsksOnceForAPermit(t *testing.T) {
-	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *queue, l *Limiter) {
+	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
 		for range 10 {
 			q.take(l, 1)
 			pass(second)
@@ -91,7 +90,7 @@ func TestTheLineAsksOnceForAPermit(t *testing.T) {
 		assert.LessOrEqual(t, q.scripts.Load()-before, int64(102))
 	})
 	t.Run("all return together", func(t *testing.T) {
-		inQueue(t, Rate{Permits: 50, Interval: 10 * second}, func(q *queue, l *Limiter) {
+		inQueue(t, Rate{Permits: 50, Interval: 10 * second}, func(q *line, l *Limiter) {
 			q.take(l, 50)
 			before := q.scripts.Load()
 			for i := range 100 {
@@ -105,7 +104,7 @@ func TestTheLineAsksOnceForAPermit(t *testing.T) {
 }
 
 func TestWhoWouldWaitInVainIsToldAtOnce(t *testing.T) {
-	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *queue, l *Limiter) {
+	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
 		ctx := q.Context()
 		q.take(l, 10)
 		ok, err := l.TryAcquireWithin(ctx, 1, 9*second)
@@ -139,7 +138,7 @@ func TestWhoWouldWaitInVainIsToldAtOnce(t *testing.T) {
 
 // TestATimeoutBelowARoundTripIsNoReasonToWasteTheAnswer.
 func TestATimeoutBelowARoundTripIsNoReasonToWasteTheAnswer(t *testing.T) {
-	inQueue(t, Rate{Permits: 1, Interval: 10 * second}, func(q *queue, l *Limiter) {
+	inQueue(t, Rate{Permits: 1, Interval: 10 * second}, func(q *line, l *Limiter) {
 		q.latency.Store(int64(100 * time.Millisecond))
 		ok, err := l.TryAcquireWithin(q.Context(), 1, time.Millisecond)
 		require.NoError(t, err)
@@ -152,7 +151,7 @@ func TestATimeoutBelowARoundTripIsNoReasonToWasteTheAnswer(t *testing.T) {
 
 // TestWhoLeavesTheLineHoldsNobodyUp.
 func TestWhoLeavesTheLineHoldsNobodyUp(t *testing.T) {
-	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *queue, l *Limiter) {
+	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
 		q.take(l, 5)
 		ctx, cancel := context.WithCancel(q.Context())
 		q.done.Go(func() { q.say("large", l.Acquire(ctx, 8)) })
@@ -168,7 +167,7 @@ func TestWhoLeavesTheLineHoldsNobodyUp(t *testing.T) {
 
 // TestPermitsForAWaiterThatHasGoneGoBack.
 func TestPermitsForAWaiterThatHasGoneGoBack(t *testing.T) {
-	inQueue(t, Rate{Permits: 10, Interval: time.Hour}, func(q *queue, l *Limiter) {
+	inQueue(t, Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *Limiter) {
 		q.latency.Store(int64(100 * time.Millisecond))
 		ctx, cancel := context.WithCancel(q.Context())
 		time.AfterFunc(50*time.Millisecond, cancel)
@@ -180,7 +179,7 @@ func TestPermitsForAWaiterThatHasGoneGoBack(t *testing.T) {
 
 // TestPermitsThatThisClientGivesBackServeTheLineAtOnce.
 func TestPermitsThatThisClientGivesBackServeTheLineAtOnce(t *testing.T) {
-	inQueue(t, Rate{Permits: 10, Interval: time.Hour}, func(q *queue, l *Limiter) {
+	inQueue(t, Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *Limiter) {
 		q.take(l, 10)
 		q.wait(l, "a", 4, 0)
 		q.wait(l, "b", 4, 0)
@@ -194,7 +193,7 @@ func TestPermitsThatThisClientGivesBackServeTheLineAtOnce(t *testing.T) {
 }
 
 func TestALineEndsWithItsLimiter(t *testing.T) {
-	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *queue, l *Limiter) {
+	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
 		q.take(l, 10)
 		q.wait(l, "a", 1, 0)
 		q.wait(l, "b", 1, 0)
@@ -207,7 +206,7 @@ func TestALineEndsWithItsLimiter(t *testing.T) {
 }
 
 func TestARequestAboveTheRateDoesNotHoldUpTheLine(t *testing.T) {
-	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *queue, l *Limiter) {
+	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
 		q.latency.Store(int64(100 * time.Millisecond))
 		q.wait(l, "a", 1, 0)
 		q.wait(l, "above", 11, 0)
@@ -219,7 +218,7 @@ func TestARequestAboveTheRateDoesNotHoldUpTheLine(t *testing.T) {
 
 // TestTheLineGoesOnAfterAnError: those whose call failed are told, those who came later are asked for.
 func TestTheLineGoesOnAfterAnError(t *testing.T) {
-	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *queue, l *Limiter) {
+	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
 		q.latency.Store(int64(100 * time.Millisecond))
 		q.redis.SetError("OOM")
 		q.wait(l, "a", 1, 0)
@@ -233,7 +232,7 @@ func TestTheLineGoesOnAfterAnError(t *testing.T) {
 
 // TestATinyTimeoutIsOneTry, as in Redisson, on a limiter with permits enough, idle or busy.
 func TestATinyTimeoutIsOneTry(t *testing.T) {
-	inQueue(t, Rate{Permits: 1000, Interval: time.Hour}, func(q *queue, l *Limiter) {
+	inQueue(t, Rate{Permits: 1000, Interval: time.Hour}, func(q *line, l *Limiter) {
 		q.take(l, 1)
 		q.latency.Store(int64(30 * time.Millisecond))
 		for range 20 {

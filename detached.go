@@ -1,0 +1,54 @@
+package rratelimiter
+
+import "context"
+
+// detached runs a call that ends by itself and gives its result, or the error of ctx as soon as ctx ends. rueidis
+// may watch the deadline of a context alone, and answers it by closing a connection that others use.
+//
+// A call that panics, by a callback of the program's, panics in its caller, or where that has gone not at all.
+func detached[T any](ctx context.Context, call func(context.Context) (T, error)) (T, error) {
+	var none T
+	if err := ctx.Err(); err != nil {
+		return none, err
+	}
+	if ctx.Done() == nil {
+		return call(ctx)
+	}
+	type result struct {
+		value    T
+		err      error
+		panicked any
+	}
+	done := make(chan result, 1)
+	go func() {
+		var r result
+		defer func() {
+			r.panicked = recover()
+			done <- r
+		}()
+		r.value, r.err = call(context.WithoutCancel(ctx))
+	}()
+	select {
+	case r := <-done:
+		if r.panicked != nil {
+			panic(r.panicked)
+		}
+		return r.value, r.err
+	case <-ctx.Done():
+		return none, ctx.Err()
+	}
+}
+
+// changing runs a call that changes limiters, as every call that does so is run: once it has ended, with an error too,
+// and whoever still listens, those who wait for these limiters ask again, and nothing is denied from memory that was
+// known before.
+func changing[T any](ctx context.Context, c *Client, changed []string, call func(context.Context) (T, error)) (T, error) {
+	return detached(ctx, func(ctx context.Context) (T, error) {
+		defer func() {
+			for _, key := range changed {
+				c.poke(key)
+			}
+		}()
+		return call(ctx)
+	})
+}

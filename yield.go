@@ -1,0 +1,33 @@
+package rratelimiter
+
+import (
+	"runtime"
+	"sync/atomic"
+	"time"
+)
+
+// A process whose other goroutines keep the processors busy gets back to a call that yields only after all of them.
+const (
+	longestYield = 5 * time.Millisecond // yielding took longer: the process is busy
+	hastyCalls   = 1000                 // so many calls do not yield then
+)
+
+// yields decides whether calls yield to those who are about to join them.
+type yields struct {
+	hasty atomic.Int64 // how many calls still do not
+}
+
+// yield lets other goroutines run, and says whether that may be done again.
+func (c *yields) yield() bool {
+	if c.hasty.Load() > 0 {
+		c.hasty.Add(-1)
+		return false
+	}
+	start := time.Now()
+	runtime.Gosched()
+	if time.Since(start) > longestYield {
+		c.hasty.Store(hastyCalls)
+		return false
+	}
+	return true
+}

@@ -1,0 +1,28 @@
+package rratelimiter
+
+import (
+	"runtime"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// TestABusyProcessIsNotYieldedTo: who yields to goroutines that compute waits for all of them, once.
+func TestABusyProcessIsNotYieldedTo(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	var c yields
+	var stop atomic.Bool
+	go func() {
+		for !stop.Load() {
+		}
+	}()
+	for c.yield() { // now and then the scheduler comes back at once
+	}
+	stop.Store(true)
+	for range hastyCalls {
+		assert.False(t, c.yield(), "the calls after it leave at once")
+	}
+	for !c.yield() { // nobody is busy any more, except other processes now and then
+	}
+}
