@@ -85,6 +85,8 @@ func TestMixedCrowd(t *testing.T) {
 				books = append(books, book)
 				running.Go(func() { goroutines[i] = crowdHere(wait, book) })
 			}
+			greedy := ledger.New(nil)
+			running.Go(func() { takeTheRest(ctx, limiter, end, greedy) })
 			running.Wait()
 			seen := grants.Seen(t)
 
@@ -105,6 +107,7 @@ func TestMixedCrowd(t *testing.T) {
 				all.Merge(book)
 				figures = append(figures, book.Figures(name, rate, interval, 0, threads))
 			}
+			all.Merge(greedy)
 			figures = append(figures, all.Figures("all, Redisson "+version, rate, interval, rate-free, goroutines[0]+goroutines[1]))
 			booked := all.Permits()
 			t.Logf("%d permits in %v, for %v:\n%sRedis granted %d permits in %d grants, %d of which it took back in part or as a whole; callers booked %d",
@@ -158,6 +161,24 @@ func crowdInJava(ctx context.Context, l *oracle.Limiter, end time.Time, book *le
 		}
 	})
 	ways.Wait()
+}
+
+// takeTheRest asks now and then for one permit more than is free, and then for what is: however slow the others are here, the limiter is
+// exhausted, and one permit too many is taken where it can be had.
+func takeTheRest(ctx context.Context, l *rratelimiter.Limiter, end time.Time, book *ledger.Ledger) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for time.Now().Before(end) {
+		<-tick.C
+		free, err := l.AvailablePermits(ctx)
+		if err != nil {
+			book.Failed(err, 1)
+			continue
+		}
+		for permits := min(free+1, rate); permits > max(0, free-1); permits-- {
+			_, _ = book.Time("greedy", permits, func() (bool, error) { return l.TryAcquire(ctx, permits) })
+		}
+	}
 }
 
 // crowdHere books what a Go process reports, and gives the number of goroutines that it had left.
