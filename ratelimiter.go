@@ -30,6 +30,7 @@ type Client struct {
 	names    names
 	pipeline pipeline
 	yields   yields
+	workers  workers
 	denials  *denials // nil without WithDenialCache
 
 	company atomic.Bool // the last call carried several callers, or was not the only one for its limiter
@@ -37,7 +38,7 @@ type Client struct {
 
 	// What a call needs is kept for the calls after it. The pools are a Client's own: what they hold must not come up in
 	// another synctest bubble.
-	requests, batches, flights sync.Pool
+	requests, batches sync.Pool
 }
 
 // Option is a setting of a [Client], for [New].
@@ -76,7 +77,6 @@ func New(client rueidis.Client, opts ...Option) *Client {
 	c.names.init()
 	c.requests.New = func() any { return new(request) }
 	c.batches.New = func() any { return &batch{args: make([]string, 0, cursorArg+1)} }
-	c.flights.New = func() any { return new(flight) }
 	for _, opt := range opts {
 		if opt != nil {
 			opt(c)
