@@ -42,11 +42,9 @@ func TestAHundredThousandWaiters(t *testing.T) {
 	limiter := c.Limiter(name)
 	require.NoError(t, limiter.SetRate(t.Context(), rratelimiter.Rate{Permits: rate, Interval: interval / 5}))
 
-	idlers := gather(func(ctx context.Context, _ int) error { <-ctx.Done(); return ctx.Err() })
+	crowd := gather()
 	alone := probe(t, other)
-	idlersTook := idlers.dismiss()
-
-	crowd := gather(func(ctx context.Context, i int) error {
+	idlersTook := crowd.call(func(ctx context.Context, i int) error {
 		permits := 1 + int64(i%3)
 		switch i % 4 {
 		case 0:
@@ -84,7 +82,7 @@ func TestAHundredThousandWaiters(t *testing.T) {
 	at := func(of []time.Duration, share float64) time.Duration {
 		return of[int(share*float64(len(of)-1))].Round(time.Microsecond)
 	}
-	t.Logf("%d of %d stood to the end; %d script calls for them, the slowest %v in the quietest of %d rounds and %v in the loudest (0s: below %v)\nanother name: %v at the median and %v at p99, %v and %v without the crowd\nall cancelled returned after %v, as many idle goroutines after %v",
+	t.Logf("%d of %d stood to the end; %d script calls for them, the slowest %v in the quietest of %d rounds and %v in the loudest (0s: below %v)\nanother name: %v at the median and %v at p99, %v and %v without the crowd\nall cancelled returned after %v, they had been woken after %v",
 		standing, many, calls, slowest[0], rounds, slowest[rounds-1], slow, at(crowded, 0.5), at(crowded, 0.99), at(alone, 0.5), at(alone, 0.99),
 		took.Round(time.Millisecond), idlersTook.Round(time.Millisecond))
 	require.Empty(t, crowd.wrong())
@@ -104,13 +102,16 @@ func TestAHundredThousandAbandonedCalls(t *testing.T) {
 	require.NoError(t, limiter.SetRate(t.Context(), rratelimiter.Rate{Permits: many, Interval: time.Hour}))
 	try := func(ctx context.Context, _ int) error { _, err := limiter.TryAcquire(ctx, 1); return err }
 	// What the runtime and the Redis client keep for so many goroutines is there before anything is counted.
-	gather(try).dismiss()
+	before := gather()
+	before.call(try)
+	before.dismiss()
 	require.Zero(t, leaks.OfLimiters(10*time.Second))
 	require.NoError(t, limiter.SetRate(t.Context(), rratelimiter.Rate{Permits: many, Interval: time.Hour}))
 	idle, held := leaks.ClientsNow(), leaks.Heap()
 
 	require.NoError(t, server.Pause())
-	crowd := gather(try)
+	crowd := gather()
+	crowd.call(try)
 	took := crowd.dismiss()
 	more, goroutines := leaks.Heap()-held, leaks.ClientsNow()-idle
 	require.NoError(t, server.Resume())
@@ -134,9 +135,14 @@ func connect(t *testing.T, server *servers.Server) *rratelimiter.Client {
 	return rratelimiter.New(client)
 }
 
-// goroutines are many of them, each of which makes one call with a context that all share.
+// goroutines are many of them. They wait for nothing at first and then make one call each, with a context that all share.
 type goroutines struct {
+	make  func(ctx context.Context, i int) error
+	begin chan struct{} // closed for them to make it
+
+	ctx     context.Context
 	cancel  context.CancelFunc
+	woken   sync.WaitGroup
 	running sync.WaitGroup
 	ended   atomic.Int64
 	failed  atomic.Int64 // of those that ended
@@ -145,20 +151,32 @@ type goroutines struct {
 	errs []error // that are no end of a context, the first few
 }
 
-// gather returns once all have begun.
-func gather(call func(ctx context.Context, i int) error) *goroutines {
-	ctx, cancel := context.WithCancel(context.Background())
-	g := &goroutines{cancel: cancel}
-	var begun sync.WaitGroup
-	begun.Add(many)
+// gather returns once all are there.
+func gather() *goroutines {
+	g := &goroutines{begin: make(chan struct{})}
+	g.ctx, g.cancel = context.WithCancel(context.Background())
+	var there sync.WaitGroup
+	there.Add(many)
+	g.woken.Add(many)
 	for i := range many {
 		g.running.Go(func() {
-			begun.Done()
-			g.note(call(ctx, i))
+			there.Done()
+			<-g.begin
+			g.woken.Done()
+			g.note(g.make(g.ctx, i))
 		})
 	}
-	begun.Wait()
+	there.Wait()
 	return g
+}
+
+// call has all make the call, and says how long it took until they were awake.
+func (g *goroutines) call(one func(ctx context.Context, i int) error) time.Duration {
+	g.make = one
+	start := time.Now()
+	close(g.begin)
+	g.woken.Wait()
+	return time.Since(start)
 }
 
 func (g *goroutines) note(err error) {
@@ -192,7 +210,7 @@ func (g *goroutines) wrong() []error {
 
 const probes = 500
 
-// probe takes permits one after the other and says how long each call took, in order of time.
+// probe takes permits one after the other for more than half a second, and says how long each call took, the shortest first.
 func probe(t *testing.T, l *rratelimiter.Limiter) []time.Duration {
 	t.Helper()
 	took := make([]time.Duration, probes)
@@ -200,6 +218,7 @@ func probe(t *testing.T, l *rratelimiter.Limiter) []time.Duration {
 		start := time.Now()
 		granted, err := l.TryAcquire(t.Context(), 1)
 		took[i] = time.Since(start)
+		time.Sleep(time.Millisecond)
 		require.NoError(t, err)
 		require.True(t, granted)
 	}
