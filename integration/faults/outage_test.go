@@ -136,7 +136,7 @@ func TestEveryCallInAnOutage(t *testing.T) {
 				})
 				outage.call(call, "no end", func() (context.Context, context.CancelFunc) { return context.Background(), func() {} })
 			}
-			outage.callers.Wait()
+			outage.await(t)
 			left := leaks.AboveClients(idle, test.goesOn)
 			var stacks string
 			if left > 0 {
@@ -166,6 +166,7 @@ type outage struct {
 	callers sync.WaitGroup
 
 	mu      sync.Mutex
+	open    map[string]bool // those that wait for an answer
 	calls   int
 	latest  time.Duration // by how much a call outlived its context at most
 	longest time.Duration // how long one took whose context cannot end
@@ -173,13 +174,16 @@ type outage struct {
 }
 
 func newOutage(l *rratelimiter.Limiter, until time.Time) *outage {
-	return &outage{limiter: l, until: until}
+	return &outage{limiter: l, until: until, open: make(map[string]bool)}
 }
 
 // call makes one call again and again.
 func (o *outage) call(name, kind string, begin func() (context.Context, context.CancelFunc)) {
 	o.callers.Go(func() {
 		for time.Now().Before(o.until) {
+			o.mu.Lock()
+			o.open[name+", "+kind] = true
+			o.mu.Unlock()
 			ctx, cancel := begin()
 			start := time.Now()
 			err := everyCall[name](ctx, o.limiter)
@@ -191,10 +195,28 @@ func (o *outage) call(name, kind string, begin func() (context.Context, context.
 	})
 }
 
+// await waits until the last caller has gone.
+func (o *outage) await(t *testing.T) {
+	t.Helper()
+	gone := make(chan struct{})
+	go func() {
+		o.callers.Wait()
+		close(gone)
+	}()
+	select {
+	case <-gone:
+	case <-time.After(time.Until(o.until) + answersWithin + patience):
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		require.Fail(t, "calls have no answer", "%v", slices.Sorted(maps.Keys(o.open)))
+	}
+}
+
 func (o *outage) book(name, kind string, err error, took time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.calls++
+	delete(o.open, name+", "+kind)
 	if kind == "no end" {
 		o.longest = max(o.longest, took)
 	} else {
