@@ -31,9 +31,10 @@ test-integration: deps
 test-matrix: deps
 	cd integration && REDISSON_VERSIONS=$(REDISSON_VERSIONS) $(GO_TEST) -p 1 -timeout 120m ./oracle ./calls ./sequences
 
-# What takes too long for every day: each fault ten times, a million limiters, waiting crowds for half a minute, a
-# hundred seeds of random sequences beside Redisson.
+# What takes too long for every day: each fault ten times, an outage of a minute, a million limiters, waiting crowds for
+# half a minute, a hundred seeds of random sequences beside Redisson.
 test-faults: deps
+	cd integration && OUTAGE=1m $(GO_TEST) -v -count=1 -timeout 30m -run TestEveryCallInAnOutage ./faults
 	cd integration && $(GO_TEST) -v -count=10 -timeout 120m ./faults ./network
 	cd integration && NAMES=1000000 WAITS=30s $(GO_TEST) -v -timeout 60m ./names ./waits ./corruption
 	cd integration && SEQUENCE_SEEDS=100 REDISSON_VERSIONS=4.7.0 $(GO_TEST) -v -timeout 120m ./sequences

@@ -16,6 +16,7 @@ func TestOutOfMemory(t *testing.T) {
 	load := Start(t, "maxmemory reached, noeviction", OnCluster(cluster))
 
 	load.Run(time.Second)
+	load.Break()
 	for _, node := range cluster.Nodes() {
 		command(t, node, "CONFIG", "SET", "maxmemory-policy", "noeviction", "maxmemory", "1mb")
 	}
@@ -24,10 +25,11 @@ func TestOutOfMemory(t *testing.T) {
 		command(t, node, "CONFIG", "SET", "maxmemory", "0")
 	}
 	load.AwaitGrants(time.Now())
+	load.Mend()
 	load.Run(2 * time.Second)
 
 	outcome := load.Stop()
-	outcome.RequireCalm("OOM")
+	outcome.RequireCalm(Most{"OOM": outcome.oftenBy(pause)})
 	outcome.RequireWindows()
 	require.Positive(t, outcome.goBooks.Errors()["OOM"], "the servers were never full")
 }
