@@ -52,13 +52,15 @@ func TestRandomSequences(t *testing.T) {
 	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
 	require.NoError(t, err)
 	t.Cleanup(redis.Close)
+	serverVersion, err := servers.VersionOf(t.Context(), redis)
+	require.NoError(t, err)
 	for _, version := range oracle.VersionsToTest() {
 		t.Run(version, func(t *testing.T) {
 			t.Logf("seed %d; again: SEQUENCE_SEED=%d REDISSON_VERSIONS=%s go test -race -count=1 -run TestRandomSequences ./sequences",
 				seed, seed, version)
 			java := oracle.Start(t, version, oracle.Single(server.Addr()))
 			r := &run{
-				version: version, redis: redis, java: java,
+				version: version, server: serverVersion, redis: redis, java: java, refused: make(map[calls.Op]int),
 				golang: rratelimiter.New(redis, rratelimiter.WithClientID(uuid.MustParse(java.ID()))),
 				random: rand.New(rand.NewPCG(seed, 0)),
 				met:    make(map[string]int), lacks: make(map[calls.Op]int), made: make(map[calls.Op]int), answers: make(map[calls.Reply]int),
@@ -77,6 +79,7 @@ func TestRandomSequences(t *testing.T) {
 // run is the test of one release.
 type run struct {
 	version string
+	server  servers.Version
 	redis   rueidis.Client
 	java    *oracle.Redisson
 	golang  *rratelimiter.Client
@@ -87,6 +90,7 @@ type run struct {
 	answers     map[calls.Reply]int // of acquires
 	met         map[string]int      // differences, by name
 	lacks       map[calls.Op]int
+	refused     map[calls.Op]int // since the server lacks what the call needs
 	events      int
 }
 
@@ -135,6 +139,11 @@ func (r *run) step(ctx context.Context, t *testing.T, tw *twins, client bool) {
 	require.NoError(t, err)
 	call := r.choose(tw, before, client)
 
+	if !served(ctx, t, r.redis, r.server, call, map[calls.Side]state.Keys{tw.goA: tw.a, tw.javaB: tw.b}) {
+		r.refused[call.Op]++
+		tw.tell("refused by the server: %v", call)
+		return
+	}
 	replyB, err := tw.javaB.Do(ctx, call)
 	if errors.Is(err, oracle.ErrUnsupported) {
 		r.lacks[call.Op]++
@@ -367,6 +376,11 @@ func (r *run) report(t *testing.T) {
 	t.Logf("  calls: %s", strings.Join(made, ", "))
 	t.Logf("  answers of acquires: %v", r.answers)
 	t.Logf("  %d steps left out, since the release lacks the call: %s", total, strings.Join(lacks, ", "))
+	for _, op := range calls.Ops {
+		if n := r.refused[op]; n > 0 {
+			t.Logf("  %v lacks what %s needs: refused %d times", r.server, op, n)
+		}
+	}
 	for _, d := range differences {
 		if n := r.met[d.name]; n > 0 {
 			t.Logf("  known difference, %4d times: %s", n, d.name)

@@ -42,15 +42,18 @@ func VersionOf(ctx context.Context, client rueidis.Client) (Version, error) {
 
 func (v Version) String() string { return v.server }
 
+// Has says whether the server has a feature.
+func (v Version) Has(f Feature) bool { return slices.Compare(v.release[:], f.since[:]) >= 0 }
+
 // Lacks says whether the server has no such feature, and where it has none, writes so into the test's output: what a test then does
 // instead is not what it is there for.
 func (v Version) Lacks(t testing.TB, f Feature) bool {
 	t.Helper()
-	lacks := slices.Compare(v.release[:], f.since[:]) < 0
-	if lacks {
-		t.Logf("%v lacks %s, which came with Redis %d.%d", v, f.name, f.since[0], f.since[1])
+	if v.Has(f) {
+		return false
 	}
-	return lacks
+	t.Logf("%v lacks %s, which came with Redis %d.%d", v, f.name, f.since[0], f.since[1])
+	return true
 }
 
 // parseVersion reads INFO server.

@@ -21,9 +21,9 @@ func TestVersionsAsServersTellThem(t *testing.T) {
 		v, err := parseVersion(test.info)
 		require.NoError(t, err)
 		require.Equal(t, test.version, v.String())
-		require.Equal(t, test.copies, !v.Lacks(t, CopyCommand), v)
-		require.Equal(t, test.conditions, !v.Lacks(t, ExpireCondition), v)
-		require.Equal(t, test.expireAts, !v.Lacks(t, ExpireTime), v)
+		require.Equal(t, test.copies, v.Has(CopyCommand), v)
+		require.Equal(t, test.conditions, v.Has(ExpireCondition), v)
+		require.Equal(t, test.expireAts, v.Has(ExpireTime), v)
 	}
 	_, err := parseVersion("# Server\r\nredis_mode:standalone\r\n")
 	require.Error(t, err)
