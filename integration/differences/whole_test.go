@@ -43,6 +43,28 @@ func TestRenameTakesTheWholeLimiter(t *testing.T) {
 	}
 }
 
+func TestNameAfterRename(t *testing.T) {
+	theirs, ours := takenOf(t)
+	name, err := java.Limiter(theirs).NameAfterRename(t.Context(), theirs+"2")
+	require.NoError(t, err)
+	require.Equal(t, theirs+"2", name)
+	name, err = java.Limiter(theirs+"2").NameAfterRenameNX(t.Context(), theirs+"3")
+	require.NoError(t, err)
+	require.Equal(t, theirs+"3", name)
+
+	l := here.Limiter(ours)
+	require.NoError(t, l.Rename(t.Context(), ours+"2"))
+	require.Equal(t, ours, l.Name())
+	_, err = l.TryAcquire(t.Context(), 1)
+	require.ErrorIs(t, err, rratelimiter.ErrNotInitialized)
+	requireFree(t, here.Limiter(ours+"2"), 6)
+	l = here.Limiter(ours + "2")
+	renamed, err := l.RenameNX(t.Context(), ours+"3")
+	require.NoError(t, err)
+	require.True(t, renamed)
+	require.Equal(t, ours+"2", l.Name())
+}
+
 func TestCopyTakesTheWholeLimiter(t *testing.T) {
 	theirs, ours := takenOf(t)
 	if version.Lacks(t, servers.CopyCommand) {
