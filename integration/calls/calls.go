@@ -95,6 +95,7 @@ const (
 	Refused        Reply = "refused" // by the library, before Redis was asked
 	NoLimiter      Reply = "no limiter of that name"
 	ScriptError    Reply = "error from the script" // of Redisson's, on state that it cannot read
+	Lacking        Reply = "the server lacks what that needs"
 )
 
 // String prints the call for people.

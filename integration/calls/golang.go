@@ -29,6 +29,8 @@ func (g golang) Do(ctx context.Context, c Call) (Reply, error) {
 			return NoLimiter, nil
 		}
 		return NotInitialized, nil
+	case errors.Is(err, rratelimiter.ErrUnsupported):
+		return Lacking, nil
 	case err != nil:
 		return "", fmt.Errorf("go, %v: %w", c, err)
 	}

@@ -31,6 +31,8 @@ var words = []struct {
 	{"bad argument #2 to 'unpack' (data string too short)", ScriptError},
 	{"Cannot parse null string", NotInitialized}, // getConfig of releases before 3.17
 	{"ERR no such key", NoLimiter},
+	{"ERR unknown command", Lacking},
+	{"Wrong number of args calling Redis command", Lacking},
 }
 
 func (j java) Do(ctx context.Context, c Call) (Reply, error) {

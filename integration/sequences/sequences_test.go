@@ -79,6 +79,8 @@ func eachRelease(t *testing.T, test func(t *testing.T, r *run)) {
 	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
 	require.NoError(t, err)
 	t.Cleanup(redis.Close)
+	serverVersion, err := servers.VersionOf(t.Context(), redis)
+	require.NoError(t, err)
 	for _, version := range oracle.VersionsToTest() {
 		t.Run(version, func(t *testing.T) {
 			java := oracle.Start(t, version, oracle.Single(server.Addr()))
@@ -88,8 +90,9 @@ func eachRelease(t *testing.T, test func(t *testing.T, r *run)) {
 			_, err := golang.Limiter("none").TryAcquire(t.Context(), 1)
 			require.ErrorIs(t, err, rratelimiter.ErrNotInitialized)
 			test(t, &run{
-				version: version, redis: redis, java: java, id: id, golang: golang,
-				lacks: make(map[calls.Op]int), made: make(map[calls.Op]int), answers: make(map[calls.Reply]int),
+				version: version, server: serverVersion, redis: redis, java: java, id: id, golang: golang,
+				refused: make(map[calls.Op]int),
+				lacks:   make(map[calls.Op]int), made: make(map[calls.Op]int), answers: make(map[calls.Reply]int),
 			})
 		})
 	}
@@ -98,6 +101,7 @@ func eachRelease(t *testing.T, test func(t *testing.T, r *run)) {
 // run is the test of one release.
 type run struct {
 	version string
+	server  servers.Version
 	redis   rueidis.Client
 	java    *oracle.Redisson
 	golang  *rratelimiter.Client
@@ -110,6 +114,7 @@ type run struct {
 	answers     map[calls.Reply]int // of acquires
 	met         [endOfDifferences]int
 	lacks       map[calls.Op]int
+	refused     map[calls.Op]int // since the server lacks what the call needs
 	events      int
 	sharers     int // requests that were made at one moment with others
 	sharedCalls int // the calls that carried them
@@ -204,6 +209,17 @@ func (r *run) step(ctx context.Context, t *testing.T, tw *twins, before outcome,
 	t.Helper()
 	seed := fmt.Sprintf("again: SEQUENCE_SEED=%d SEQUENCE_SEEDS=1 REDISSON_VERSIONS=%s go test -race -count=1 -run %s ./sequences\n",
 		r.seed, r.version, strings.Split(t.Name(), "/")[0])
+	if len(deed) == 1 {
+		call, sides := deed[0], map[calls.Side]state.Keys{
+			calls.Go(r.golang.Limiter(tw.a.name)): tw.a.keys(), calls.Java(r.java.Limiter(tw.b.name)): tw.b.keys(),
+		}
+		call.NewName = tw.a.other
+		if !served(ctx, t, r.redis, r.server, call, sides) {
+			r.refused[call.Op]++
+			tw.tell("refused by the server: %v", call)
+			return
+		}
+	}
 	var batches []int
 	repliesB, err := one(ctx, calls.Java(r.java.Limiter(tw.b.name)), tw.b, deed)
 	if errors.Is(err, oracle.ErrUnsupported) {

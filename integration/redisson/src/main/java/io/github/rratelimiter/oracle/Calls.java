@@ -87,6 +87,13 @@ final class Calls {
                 return JsonNull.INSTANCE;
             case "renamenx":
                 return result(limiter.renamenx(Request.need(q.newName, "newName")));
+            case "renamedObject":
+                if (q.replace) {
+                    limiter.rename(Request.need(q.newName, "newName"));
+                } else {
+                    limiter.renamenx(Request.need(q.newName, "newName"));
+                }
+                return new JsonPrimitive(limiter.getName());
             case "copy":
                 return result(Reflect.call(RObject.class, limiter, q.replace ? "copyAndReplace" : "copy", new Class<?>[] {String.class},
                         Request.need(q.newName, "newName")));
