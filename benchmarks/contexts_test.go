@@ -66,7 +66,7 @@ func TestPeersGrantAndDeny(t *testing.T) {
 		}
 		for _, expect := range []expectation{allGranted, allDenied} {
 			t.Run(s.key+", "+expect.String(), func(t *testing.T) {
-				l := load{addr: addr, callers: 32, names: names(1), maxPermits: 1, limit: generous, expect: expect}
+				l := load{addr: addr, callers: 12, names: names(1), maxPermits: 1, limit: generous, expect: expect}
 				if expect == allDenied {
 					l.limit = scarce
 				}
