@@ -59,7 +59,7 @@ func TestPeersGrantAndDeny(t *testing.T) {
 	redis, err := dial(addr)
 	require.NoError(t, err)
 	defer redis.Close()
-	b := &bench{server: &server{redis}, warmup: 20 * time.Millisecond, length: 20 * time.Millisecond}
+	b := &bench{server: &server{redis}, script: new(acquireScript), warmup: 20 * time.Millisecond, length: 20 * time.Millisecond}
 	for _, s := range sides {
 		if !slices.Contains(goPeers, s.key) {
 			continue
