@@ -59,14 +59,14 @@ func TestPeersGrantAndDeny(t *testing.T) {
 	redis, err := dial(addr)
 	require.NoError(t, err)
 	defer redis.Close()
-	b := &bench{server: &server{redis}, warmup: 20 * time.Millisecond, length: 20 * time.Millisecond}
+	b := &bench{server: &server{redis}, script: new(acquireScript), warmup: 20 * time.Millisecond, length: 20 * time.Millisecond}
 	for _, s := range sides {
 		if !slices.Contains(goPeers, s.key) {
 			continue
 		}
 		for _, expect := range []expectation{allGranted, allDenied} {
 			t.Run(s.key+", "+expect.String(), func(t *testing.T) {
-				l := load{addr: addr, callers: 32, names: names(1), maxPermits: 1, limit: generous, expect: expect}
+				l := load{addr: addr, callers: 12, names: names(1), maxPermits: 1, limit: generous, expect: expect}
 				if expect == allDenied {
 					l.limit = scarce
 				}
