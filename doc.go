@@ -37,8 +37,8 @@
 // and "{tenant7}:minute:permits".
 //
 // An unused limiter stays in Redis unless its Rate has a KeepAlive or [Limiter.Expire] was called. State of this client
-// under a PerClient limiter without either goes by itself once it has been unused for an interval. Give a KeepAlive to
-// limiters that are made for each user or each request.
+// under a PerClient limiter with either outlives the limiter by an interval and a day, since other clients can make it
+// last longer without that state. Give a KeepAlive to limiters that are made for each user or each request.
 //
 // # Clocks
 //

@@ -34,8 +34,9 @@ type Client struct {
 	workers  workers
 	denials  *denials // nil without WithDenialCache
 
-	company atomic.Bool // the last call carried several callers, or was not the only one for its limiter
-	slow    atomic.Bool // the last call took long
+	company atomic.Bool  // the last call carried several callers, or was not the only one for its limiter
+	slow    atomic.Bool  // the last call took long
+	calling atomic.Int64 // names that callers who ask once have calls under way for
 
 	// What a call needs is kept for the calls after it. The pools are a Client's own: what they hold must not come up in
 	// another synctest bubble.

@@ -54,7 +54,9 @@ func (l *Limiter) tryAcquire(ctx context.Context, permits int64, detail bool) (D
 	lead := !e.leaving && e.calls < c.callLimit()
 	if lead {
 		e.leaving = true
-		e.calls++
+		if e.calls++; e.calls == 1 {
+			c.calling.Add(1)
+		}
 	}
 	inline := lead && gone == nil && b == e.gathering[0]
 	if b.answered == nil && !inline {
@@ -170,8 +172,8 @@ func (l *Limiter) fly(ctx context.Context, e *entry, inline bool) {
 		again = len(e.gathering) > 0 && !e.leaving
 		if again {
 			e.leaving = true
-		} else {
-			e.calls--
+		} else if e.calls--; e.calls == 0 {
+			c.calling.Add(-1)
 		}
 		c.names.unlock(e)
 		// The requests are their callers' from here on.
