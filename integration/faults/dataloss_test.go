@@ -29,7 +29,7 @@ func TestRestartThatLostTheData(t *testing.T) {
 	load.Run(2 * time.Second)
 
 	outcome := load.Stop()
-	outcome.RequireCalm(Most{notInitialized: outcome.oftenBy(pause), refused: outcome.oftenBy(pause), cut: outcome.once()})
+	outcome.RequireCalm(Most{notInitialized: outcome.oftenBy(pause), refused: outcome.oftenBy(pause), cut: outcome.onceEach()})
 	outcome.RequireWindows()
 	require.LessOrEqual(t, ledger.Worst(outcome.grants, Interval).Permits, int64(2*Rate))
 	require.Positive(t, outcome.goBooks.Errors()[notInitialized], "nobody noticed the loss")

@@ -41,6 +41,9 @@ const (
 	// settled is how long a client that is served again may need until all of its connections are.
 	settled = time.Second
 
+	// stall is how long a bare command takes where the machine is too busy for anything to be demanded of it.
+	stall = 250 * time.Millisecond
+
 	// pause is the shortest time that a caller waits after a denial or an error.
 	pause = 5 * time.Millisecond
 
@@ -101,6 +104,7 @@ type Load struct {
 
 	started time.Time
 	faults  []span
+	stalls  []span // times in which the machine kept everybody waiting
 
 	stop    chan struct{}
 	callers sync.WaitGroup
@@ -108,6 +112,9 @@ type Load struct {
 
 // span is a time in which something was broken.
 type span struct{ from, to time.Time }
+
+// meets says whether a call was under way in that time.
+func (s span) meets(f ledger.Failure) bool { return !f.End.Before(s.from) && !f.Start.After(s.to) }
 
 // loss says that grants of calls that began before to and ended after from may be lost to the limiter.
 type loss struct{ from, to time.Time }
@@ -136,6 +143,7 @@ func Start(t testing.TB, fault string, on Target) *Load {
 	for i := range goCallers {
 		l.callers.Go(func() { l.goCaller(i) })
 	}
+	l.callers.Go(func() { l.watchMachine(on.Redis) })
 	// Threads of many small requests, and of fewer larger ones that wait longer.
 	l.callers.Go(func() {
 		l.javaCrowd(oracle.Crowd{Threads: javaCallers / 2, Permits: 1, AcquireTimeout: 50 * time.Millisecond})
@@ -211,6 +219,28 @@ func (l *Load) goCaller(i int) {
 		if err != nil || !granted {
 			// A program that was denied or failed has something else to do first, too.
 			time.Sleep(pause + time.Duration(random.Int64N(int64(10*time.Millisecond))))
+		}
+	}
+}
+
+// watchMachine notes when this process, or the server of the limiter, does not get on for longer than a stall: it asks for something that
+// has nothing to do with limiters, over connections of its own.
+func (l *Load) watchMachine(on rueidis.ClientOption) {
+	on.DialCtxFn = nil
+	bare, err := rueidis.NewClient(on)
+	if err != nil {
+		l.t.Errorf("a client to watch the machine with: %v", err)
+		return
+	}
+	defer bare.Close()
+	for !l.stopped() {
+		begun := time.Now()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		_ = bare.Do(ctx, bare.B().Exists().Key(Name).Build()).Error()
+		cancel()
+		time.Sleep(pause)
+		if ended := time.Now(); ended.Sub(begun) > stall {
+			l.stalls = append(l.stalls, span{begun, ended})
 		}
 	}
 }
@@ -306,6 +336,7 @@ func (l *Load) Stop() *Outcome {
 		t:         l.t,
 		run:       span{l.started, stopped},
 		faults:    l.faults,
+		stalls:    l.stalls,
 		goBooks:   l.goBooks,
 		javaBooks: l.javaBooks,
 		lateCalls: l.lateCalls.Load(),

@@ -23,6 +23,6 @@ func TestManualFailover(t *testing.T) {
 	load.Run(2 * time.Second)
 
 	outcome := load.Stop()
-	outcome.RequireCalm(Most{"CLUSTERDOWN": outcome.once(), "READONLY": outcome.once(), cut: outcome.once(), deadline: outcome.once()})
+	outcome.RequireCalm(Most{"CLUSTERDOWN": outcome.once(), "READONLY": outcome.once(), cut: outcome.onceEach(), deadline: outcome.once()})
 	outcome.RequireWindows()
 }

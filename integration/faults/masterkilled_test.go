@@ -33,7 +33,7 @@ func TestMasterKilled(t *testing.T) {
 // mostOfLostMaster is how many calls may fail while a cluster makes another master: those under way at once, and all that come until then.
 func (o *Outcome) mostOfLostMaster() Most {
 	return Most{
-		cut: o.once(), dead: o.once(), deadline: o.oftenBy(within), refused: o.oftenBy(pause), noNode: o.oftenBy(pause),
+		cut: o.onceEach(), dead: o.onceEach(), deadline: o.oftenBy(within), refused: o.oftenBy(pause), noNode: o.oftenBy(pause),
 		"CLUSTERDOWN": o.oftenBy(pause), "READONLY": o.oftenBy(pause),
 	}
 }

@@ -41,6 +41,6 @@ func TestSentinelMasterKilled(t *testing.T) {
 	load.Run(2 * time.Second)
 
 	outcome := load.Stop()
-	outcome.RequireCalm(Most{"READONLY": outcome.oftenBy(pause), refused: outcome.oftenBy(pause), cut: outcome.once()})
+	outcome.RequireCalm(Most{"READONLY": outcome.oftenBy(pause), refused: outcome.oftenBy(pause), cut: outcome.onceEach()})
 	outcome.RequireWindows()
 }

@@ -53,10 +53,7 @@ func (l *Ledger) Time(who string, permits int64, call func() (granted bool, err 
 	end := time.Now()
 	switch {
 	case err != nil:
-		kind := l.failed(err, 1)
-		l.mu.Lock()
-		l.failures = append(l.failures, Failure{Start: start, End: end, Kind: kind})
-		l.mu.Unlock()
+		l.FailedAt(Failure{Start: start, End: end, Kind: l.kind(err)})
 	case granted:
 		l.Granted(Grant{Start: start, End: end, Permits: permits, Who: who})
 	default:
@@ -80,20 +77,34 @@ func (l *Ledger) Denied(n int64) {
 }
 
 // Failed books n calls that failed with the error.
-func (l *Ledger) Failed(err error, n int64) { l.failed(err, n) }
+func (l *Ledger) Failed(err error, n int64) {
+	kind := l.kind(err)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.count(kind, n)
+}
 
-func (l *Ledger) failed(err error, n int64) (kind string) {
+// FailedAt books one call that failed, with its times.
+func (l *Ledger) FailedAt(f Failure) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failures = append(l.failures, f)
+	l.count(f.Kind, 1)
+}
+
+// kind classifies an error, and remembers one that cannot be.
+func (l *Ledger) kind(err error) string {
+	var kind string
 	if l.classify != nil {
 		kind = l.classify(err)
 	}
+	if kind != "" && kind != Unclassified {
+		return kind
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if kind == "" || kind == Unclassified {
-		kind = Unclassified
-		l.keep(err)
-	}
-	l.count(kind, n)
-	return kind
+	l.keep(err)
+	return Unclassified
 }
 
 func (l *Ledger) count(kind string, n int64) {
@@ -153,7 +164,7 @@ func (l *Ledger) Errors() map[string]int64 {
 	return maps.Clone(l.errors)
 }
 
-// Failures gives a copy of all failed calls that Time made.
+// Failures gives a copy of the failed calls whose times are known.
 func (l *Ledger) Failures() []Failure {
 	l.mu.Lock()
 	defer l.mu.Unlock()
