@@ -547,7 +547,8 @@ local reply = 1
 -- which the keys stand of the limiter that the script leaves.
 local call, base = redis.call, #KEYS - 5
 local ttl = call('PTTL', KEYS[1])
-local slack = math.max(0, math.min(tonumber(call('HMGET', KEYS[1], 'interval')[1] or '0') or 0, 1e15)) + 86400000
+local interval = tonumber(call('HMGET', KEYS[1], 'interval')[1] or '0') or 0
+local slack = math.floor(math.max(0, math.min(interval, 1e15))) + 86400000
 
 --@ each
 -- Runs one command on every key, for what Redisson does to the five keys alike. Where it gives an expiry, this client's
