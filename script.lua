@@ -549,11 +549,12 @@ local reply = 1
 -- which the keys stand of the limiter that the script leaves.
 local call, base = redis.call, #KEYS - 5
 local ttl = call('PTTL', KEYS[1])
-local slack = math.max(0, math.min(tonumber(call('HMGET', KEYS[1], 'interval')[1] or '0') or 0, 1e15)) + 86400000
+local interval = tonumber(call('HMGET', KEYS[1], 'interval')[1] or '0') or 0
+local slack = math.floor(math.max(0, math.min(interval, 1e15))) + 86400000
 
 --@ each
 -- Runs one command on every key, for what Redisson does to the five keys alike. Where it gives an expiry, this client's
--- own pair gets it with slack.
+-- own pair gets it with slack. Whether one is later (GT) or earlier (LT), the configuration says for its own pair, too.
 -- ARGV: the command and what follows its key
 -- Replies the number of keys that it changed, or -2 where the server does not know the conditions
 local time, own = tonumber(ARGV[2]), ARGV[2]
@@ -568,11 +569,13 @@ ttl = call('PTTL', KEYS[1])
 if time and time < 1e15 and ttl ~= -2 then
   own = time + slack
 end
+local compares = ttl ~= -2 and string.find(table.concat(ARGV, ' ', 3), '[GL]T')
 for i = 2, 5 do
   if i % 2 == 0 or not own then
     reply = reply + call(ARGV[1], KEYS[i], unpack(ARGV, 2))
   else
-    reply = reply + call(ARGV[1], KEYS[i], own, unpack(ARGV, 3))
+    local changed = call(ARGV[1], KEYS[i], own, unpack(ARGV, 3))
+    reply = reply + (compares and 0 or changed)
   end
 end
 
