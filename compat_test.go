@@ -230,9 +230,9 @@ func compare(t *testing.T, step recordedStep, got []recordedKey, about string) (
 		require.Equal(t, fieldsOfToday(w.Hash, step), g.Hash, about)
 		require.Equal(t, w.String, g.String, "%s: %q", about, w.Key)
 		seconds := w.Seconds
-		if ownPair(step) && !expires && w.Hash == nil {
-			// Protocol section 7: our own pair goes by itself once the interval has passed unused.
-			seconds = intervalOf(step) / 1000
+		if ownPair(step) && expires && w.Hash == nil {
+			// Our own pair outlives a limiter that expires, by an interval and a day.
+			seconds += intervalOf(step)/1000 + 24*60*60
 		}
 		require.Equal(t, seconds, g.Seconds, "%s: seconds that %q has to live", about, w.Key)
 
@@ -271,7 +271,7 @@ func fieldsOfToday(hash map[string]string, step recordedStep) map[string]string 
 
 // ownPair says whether a call is one that gives the client's own pair its time to live.
 func ownPair(step recordedStep) bool {
-	takes := step.Reply != "above the rate" && slices.Contains([]string{"tryAcquire()", "tryAcquire(permits)", "acquire(permits)"}, step.Call)
+	takes := step.Reply != "above the rate" && slices.Contains([]string{"tryAcquire()", "tryAcquire(permits)", "acquire(permits)", "expire"}, step.Call)
 	keeps := step.Args.KeepState
 	return (takes || keeps) && typeOf(step) == "1"
 }

@@ -12,13 +12,17 @@
 //
 // [Limiter.TryAcquire] and [Limiter.Take] ask once and never wait. [Limiter.Acquire] and [Limiter.TryAcquireWithin]
 // wait, and those who wait for one limiter on one Client stand in one line: first come first served, a large request
-// before smaller ones behind it. Between processes there is no order.
+// before smaller ones behind it. Between processes there is no order. Who comes is never refused from what was known
+// before: where that would refuse it, Redis is asked, once for all who come at the same moment. What another process gives
+// back is seen by those who wait when the next call is made for them: when the first of them could be served, or somebody
+// new has come, within a second of that.
 //
 // # Sharing calls
 //
 // Callers that ask one limiter at the same moment through one Client go to Redis together, whichever [Limiter] value
 // they hold. Each has its own answer and its own error, and those of one call are served in the order in which they
-// came. A lone caller goes at once. While several calls are under way, on a slow link, they may overtake each other.
+// came. A lone caller goes at once. While several calls are under way, on a slow link, they may overtake each other. A call
+// carries at most 1,024 callers, so that no crowd keeps the server from others.
 //
 // [WithDenialCache] answers denials without asking Redis while nothing can have come back. A denial from memory may be
 // stale for about a millisecond after the moment at which Redis told this client that somebody else released permits
@@ -65,9 +69,18 @@
 //
 // # Contexts
 //
-// Every call ends as soon as its context does. What had been sent by then may still be carried out. Permits that
-// arrive for an acquire whose caller has gone are given back. Without a deadline, a call to a server that hangs ends
-// when rueidis gives the connection up, after its ConnWriteTimeout.
+// Every call ends as soon as its context does, and TryAcquireWithin with its timeout, but for a request that is at Redis
+// by then, which has a tenth of a second more to be answered: a timeout below a round trip is one try. What had been sent
+// may still be carried out. Permits that arrive for an acquire whose caller has gone are given back, by naming their grant.
+//
+// What goes on after its caller has gone is the one command that was sent. Nothing is sent again, so it ends with the
+// answer or when rueidis gives the connection up: at once where the server refuses connections, else after its
+// ConnWriteTimeout (10 seconds by default), or its Dialer's timeout (5 seconds) where it was connecting. That is also how long
+// a call without a deadline lasts on a server that hangs. Meanwhile new callers of the name gather for the next call; those
+// who leave leave nothing behind. An idle Client has no goroutine: the last one ends within a tenth of a second.
+//
+// A clock ([WithClock]) or name mapper ([WithNameMapper]) that panics does so in the call for which it was asked. Others who
+// shared that call are served.
 //
 // # Errors
 //

@@ -31,6 +31,10 @@ var (
 	// slots of a Redis Cluster, where no script could change them together.
 	ErrCrossSlot = errors.New("rratelimiter: keys do not share a cluster slot")
 
+	// ErrUnsupported says that the server is too old for the call, which changed nothing: Copy needs Redis 6.2, and
+	// Expire and ExpireAt with a condition need 7.0.
+	ErrUnsupported = errors.New("rratelimiter: the server does not support this call")
+
 	// ErrNoClient says that the Client was made without a Redis client: New(nil), or a zero Client or Limiter.
 	ErrNoClient = errors.New("rratelimiter: no Redis client")
 )

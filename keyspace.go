@@ -139,6 +139,9 @@ func (l *Limiter) expire(ctx context.Context, command string, ms int64, opts []E
 		return false, err
 	}
 	n, err := l.askInt(ctx, l.keys[:1], eachScript, l.keys[:], append([]string{command, strconv.FormatInt(ms, 10)}, conditions...)...)
+	if err == nil && n == replyUnsupported {
+		err = fmt.Errorf("%w: Expire and ExpireAt of %q with a condition need Redis 7.0", ErrUnsupported, l.name)
+	}
 	return n > 0, err
 }
 
@@ -238,7 +241,11 @@ func (l *Limiter) move(ctx context.Context, command, newName string, replace boo
 		flag = "1"
 	}
 	moved, err := l.askInt(ctx, []string{l.keys[configKey], target[configKey]}, moveScript, both, command, flag)
-	if err == nil && moved < 0 {
+	switch {
+	case err != nil:
+	case moved == replyUnsupported:
+		err = fmt.Errorf("%w: Copy of %q needs Redis 6.2", ErrUnsupported, l.name)
+	case moved < 0:
 		err = fmt.Errorf("%w: there is no limiter %q to rename or copy", ErrNotInitialized, l.name)
 	}
 	return moved == 1, err

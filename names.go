@@ -11,7 +11,7 @@ import (
 type names struct {
 	seed    maphash.Seed
 	shards  [64]shard
-	live    atomic.Int64 // entries
+	live    atomic.Int64 // entries: none once nothing is under way
 	entries sync.Pool
 }
 

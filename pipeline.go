@@ -29,7 +29,7 @@ type pipelineBatch struct {
 // run runs a script, in a pipeline with others where there are many. Not on a cluster: rueidis gives the results of
 // a pipeline back once each node has answered, and no call should wait for a node that is not its own.
 func (c *Client) run(ctx context.Context, script serverScript, keys, args []string) rueidis.RedisResult {
-	if c.cluster || c.names.live.Load() <= pipelined {
+	if c.cluster || c.calling.Load() <= pipelined {
 		return script.Exec(ctx, c.redis, keys, args)
 	}
 	result := c.pipeline.run(ctx, c, c.redis.B().Evalsha().Sha1(script.sha1).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build())

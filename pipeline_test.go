@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -55,6 +56,7 @@ func TestCallsOfManyNamesLeaveTogether(t *testing.T) {
 				counting := &pipelines{Client: b.conn}
 				prepare(b)
 				c := New(counting)
+				var callers sync.WaitGroup
 				answers, errs := takeAtOnce(b, c)
 				for i := range answers {
 					require.NoError(b, errs[i])
@@ -66,6 +68,19 @@ func TestCallsOfManyNamesLeaveTogether(t *testing.T) {
 				before := counting.sent.Load()
 				b.take(c.Limiter("limiter:1"), 1)
 				assert.Equal(b, before, counting.sent.Load(), "a lone call goes alone")
+
+				// So it does while others wait for their turn, and ask nothing.
+				ctx, cancel := context.WithCancel(b.Context())
+				for i := range 2 * pipelined {
+					l := c.Limiter(fmt.Sprint("limiter:", i))
+					callers.Go(func() { assert.ErrorIs(b, l.Acquire(ctx, int64(i+1)), context.Canceled) })
+				}
+				synctest.Wait()
+				before = counting.sent.Load()
+				b.take(c.Limiter("limiter:100"), 1)
+				assert.Equal(b, before, counting.sent.Load(), "a lone call goes alone")
+				cancel()
+				callers.Wait()
 			})
 		})
 	}

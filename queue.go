@@ -1,8 +1,6 @@
 package rratelimiter
 
 import (
-	"context"
-	"fmt"
 	"sort"
 	"time"
 )
@@ -50,15 +48,6 @@ const (
 	lastTry = 100 * time.Millisecond
 )
 
-// waiter is a request that stands in the queue.
-type waiter struct {
-	request
-	arrival    uint64
-	next, prev *waiter
-	done       chan struct{} // has one element once the answer is there
-	deadline   time.Time     // the latest moment at which it wants to be served; zero for none
-}
-
 // list is the waiters in their order.
 type list struct{ first, last *waiter }
 
@@ -83,88 +72,6 @@ func (q *list) remove(w *waiter) {
 	} else {
 		q.last = w.prev
 	}
-}
-
-// errTooLate says that a waiter's deadline lies before the earliest moment at which it could be served.
-type errTooLate struct {
-	permits int64
-	name    string
-	after   time.Duration
-}
-
-func (e *errTooLate) Error() string {
-	return fmt.Sprintf("rratelimiter: %d permits of %q cannot be had before the deadline, in %v at the earliest", e.permits, e.name, e.after)
-}
-
-// Unwrap makes it the error that the context would have given in the end.
-func (e *errTooLate) Unwrap() error { return context.DeadlineExceeded }
-
-// wait stands in line until permits were granted, the deadline makes that impossible (*errTooLate), the deadline passes
-// without an answer, or ctx ends.
-func (l *Limiter) wait(ctx context.Context, permits int64, deadline time.Time) error {
-	if err := l.checkAcquire(ctx, permits); err != nil {
-		return err
-	}
-	var expired <-chan time.Time
-	if !deadline.IsZero() {
-		timer := time.NewTimer(time.Until(deadline))
-		defer timer.Stop()
-		expired = timer.C
-	}
-	if end, ok := ctx.Deadline(); ok && (deadline.IsZero() || end.Before(deadline)) {
-		deadline = end
-	}
-	w := &waiter{request: request{permits: permits}, done: make(chan struct{}, 1), deadline: deadline}
-	e := l.join(w)
-	var last <-chan time.Time
-	for {
-		select {
-		case <-w.done:
-			_, err := w.result()
-			return err
-		case <-ctx.Done():
-			if l.withdraw(e, w) {
-				return ctx.Err()
-			}
-		case <-expired:
-			if refused, gone := l.timeOut(e, w); gone {
-				return refused
-			}
-			timer := time.NewTimer(lastTry)
-			defer timer.Stop()
-			expired, last = nil, timer.C
-		case <-last:
-			if l.withdraw(e, w) {
-				return fmt.Errorf("rratelimiter: limiter %q: Redis has not answered before the timeout: %w", l.name, context.DeadlineExceeded)
-			}
-		}
-	}
-}
-
-// join puts a waiter at the end of the queue.
-func (l *Limiter) join(w *waiter) *entry {
-	c := l.client
-	e := c.names.lock(l)
-	defer e.mu.Unlock()
-	q := e.queue
-	if q == nil {
-		q = &queue{changed: make(chan struct{}, 1)}
-		q.batch.ordered = true
-		e.queue = q
-		go l.serve(e, q)
-	}
-	q.came++
-	w.arrival = q.came
-	q.waiters.push(w)
-	if q.unjudged == nil {
-		q.unjudged, q.ahead = w, q.wanted
-	}
-	before := q.wanted
-	q.wanted.add(w.permits)
-	if len(q.taken) == 0 && q.askBy(w, before) {
-		q.wake()
-	}
-	return e
 }
 
 // askBy sees to it that Redis is asked for a waiter behind others in time, and says whether that is sooner than it would
@@ -197,31 +104,6 @@ func (q *queue) refuses(w *waiter, ahead total, now time.Time) bool {
 	return q.rate > 0 && w.permits > q.rate || q.late(w, ahead, now) > 0
 }
 
-// withdraw takes a waiter out of the queue whose caller has gone. It says false where the answer is there already.
-func (l *Limiter) withdraw(e *entry, w *waiter) bool {
-	e.mu.Lock() // it may be another name's entry by now, but not before the answer is there
-	defer e.mu.Unlock()
-	if w.state == answered {
-		return false
-	}
-	w.state = abandoned
-	e.queue.remove(w)
-	return true
-}
-
-// timeOut takes a waiter whose timeout has ended out of the queue, if Redis has been asked for it since it came. Else, or
-// where it is in a call, its answer is still worth waiting for.
-func (l *Limiter) timeOut(e *entry, w *waiter) (refused error, gone bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if w.state != queued || w.arrival > e.queue.asked {
-		return nil, false
-	}
-	w.state = abandoned
-	e.queue.remove(w)
-	return &errTooLate{w.permits, l.name, 0}, true
-}
-
 // remove takes a waiter off.
 func (q *queue) remove(w *waiter) {
 	if q.unjudged != nil {
@@ -245,51 +127,6 @@ func (q *queue) wake() {
 	select {
 	case q.changed <- struct{}{}:
 	default:
-	}
-}
-
-// serve asks Redis for those who wait, until nobody does.
-func (l *Limiter) serve(e *entry, q *queue) {
-	c := l.client
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		// Those who come at the same moment, or whom the last answer woke, can still join.
-		c.yields.yield()
-		e.mu.Lock()
-		if q.waiters.first == nil {
-			e.queue = nil
-			c.names.unlock(e)
-			return
-		}
-		if pause := time.Until(q.next()); pause > 0 {
-			e.mu.Unlock()
-			timer.Reset(pause)
-			select {
-			case <-timer.C:
-			case <-q.changed:
-			}
-			continue
-		}
-		began := q.came
-		q.leave()
-		e.mu.Unlock()
-
-		err := l.acquire(context.Background(), &q.batch)
-
-		e.mu.Lock()
-		lost, done := q.deliver(err)
-		granted := q.batch.granted(lost)
-		e.mu.Unlock()
-		wakeAll(done)
-		l.giveBack(context.Background(), &q.batch, granted, lost)
-		l.judge(e, q, began, err)
-	}
-}
-
-func wakeAll(done []*waiter) {
-	for _, w := range done {
-		w.done <- struct{}{}
 	}
 }
 
@@ -396,99 +233,6 @@ func (q *queue) deliver(err error) (lost int64, done []*waiter) {
 	clear(q.taken)
 	q.taken = q.taken[:0]
 	return lost, done
-}
-
-// judge takes those out of the queue, of all who had come when a call began, whose call it was that failed, or who would
-// wait in vain, as its answer says. It does so page by page, so that whoever comes or goes meanwhile need not wait.
-func (l *Limiter) judge(e *entry, q *queue, began uint64, err error) {
-	first := true
-	for more := true; more; first = false {
-		var done []*waiter
-		e.mu.Lock()
-		switch {
-		case err != nil:
-			done, more = q.failed(began, err)
-		case first:
-			q.asked = began
-			done = l.inVain(q, q.waiters.first, len(q.batch.requests))
-		default:
-			done, more = l.newcomers(q, began)
-		}
-		e.mu.Unlock()
-		wakeAll(done)
-	}
-}
-
-// failed answers a page of those who had come by then with the error of their call.
-func (q *queue) failed(began uint64, err error) (done []*waiter, more bool) {
-	for w := q.waiters.first; w != nil && w.arrival <= began; w = w.next {
-		if len(done) == mostRequests {
-			return done, true
-		}
-		w.deliver(err)
-		q.remove(w)
-		done = append(done, w)
-	}
-	return done, false
-}
-
-// inVain takes those of a page at the head of the queue out who cannot be served in time any more.
-func (l *Limiter) inVain(q *queue, w *waiter, page int) (done []*waiter) {
-	now := time.Now()
-	var ahead total
-	for ; page > 0 && w != nil && w != q.unjudged; page-- {
-		next := w.next
-		if l.refuse(q, w, ahead, now) {
-			done = append(done, w)
-		} else {
-			ahead.add(w.permits)
-		}
-		w = next
-	}
-	return done
-}
-
-// newcomers judges a page of those who had come by then, and when all are, sees to it that those who have come since are
-// asked for in time.
-func (l *Limiter) newcomers(q *queue, began uint64) (done []*waiter, more bool) {
-	now := time.Now()
-	for page := mostRequests; q.unjudged != nil && q.unjudged.arrival <= began; page-- {
-		if page == 0 {
-			return done, true
-		}
-		w := q.unjudged
-		if l.refuse(q, w, q.ahead, now) {
-			done = append(done, w) // and unjudged is who stands behind it
-			continue
-		}
-		q.ahead.add(w.permits)
-		q.unjudged = w.next
-	}
-	ahead := q.ahead
-	for w, page := q.unjudged, mostRequests; w != nil; w, page = w.next, page-1 {
-		if page == 0 {
-			q.due = now
-			break
-		}
-		q.askBy(w, ahead)
-		ahead.add(w.permits)
-	}
-	return done, false
-}
-
-// refuse takes a waiter out of the queue whom what is known refuses.
-func (l *Limiter) refuse(q *queue, w *waiter, ahead total, now time.Time) bool {
-	var err error
-	if q.rate > 0 && w.permits > q.rate {
-		err = l.aboveRate(w.permits, q.rate)
-	} else if after := q.late(w, ahead, now); after > 0 {
-		err = &errTooLate{w.permits, l.name, after}
-	} else {
-		return false
-	}
-	w.deliver(err)
-	q.remove(w)
-	return true
 }
 
 // poke lets those who wait for a limiter ask at once, and forgets what denied it.

@@ -17,8 +17,9 @@ import (
 // Client opens limiters on one Redis. It counts as one more Redisson instance: it has an ID, by which PerClient
 // limiters tell clients apart. A program needs one Client for each Redis it talks to, mostly one.
 //
-// A Client is safe for concurrent use, keeps no goroutine and no memory of a limiter once no call for it is under
-// way, and needs no Close; the rueidis client stays its caller's. Calls of the zero Client fail with [ErrNoClient].
+// A Client is safe for concurrent use, keeps no memory of a limiter once no call for it is under way and no goroutine
+// for longer than a tenth of a second after its last call, and needs no Close; the rueidis client stays its caller's. Calls of
+// the zero Client fail with [ErrNoClient].
 type Client struct {
 	redis      rueidis.Client
 	id         string
@@ -30,14 +31,16 @@ type Client struct {
 	names    names
 	pipeline pipeline
 	yields   yields
+	workers  workers
 	denials  *denials // nil without WithDenialCache
 
-	company atomic.Bool // the last call carried several callers, or was not the only one for its limiter
-	slow    atomic.Bool // the last call took long
+	company atomic.Bool  // the last call carried several callers, or was not the only one for its limiter
+	slow    atomic.Bool  // the last call took long
+	calling atomic.Int64 // names that callers who ask once have calls under way for
 
 	// What a call needs is kept for the calls after it. The pools are a Client's own: what they hold must not come up in
 	// another synctest bubble.
-	requests, batches, flights sync.Pool
+	requests, batches sync.Pool
 }
 
 // Option is a setting of a [Client], for [New].
@@ -76,7 +79,6 @@ func New(client rueidis.Client, opts ...Option) *Client {
 	c.names.init()
 	c.requests.New = func() any { return new(request) }
 	c.batches.New = func() any { return &batch{args: make([]string, 0, cursorArg+1)} }
-	c.flights.New = func() any { return new(flight) }
 	for _, opt := range opts {
 		if opt != nil {
 			opt(c)
@@ -319,7 +321,8 @@ func (l *Limiter) Take(ctx context.Context, permits int64) (Decision, error) {
 
 // TryAcquireWithin takes permits as soon as they are free, if that is within the timeout, and says whether it was:
 // tryAcquire(permits, timeout). It stands in line with Acquire. Where the permits cannot be free in time it says so at
-// once rather than at the end of the timeout. A timeout of 0 or below is one try, as TryAcquire.
+// once rather than at the end of the timeout. A timeout of 0 or below is one try, as TryAcquire. Where the timeout passes
+// without any answer of Redis, the error is [context.DeadlineExceeded].
 func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout time.Duration) (bool, error) {
 	if timeout <= 0 {
 		return l.TryAcquire(ctx, permits)

@@ -90,20 +90,6 @@ func TestPerClientLimitsCountByID(t *testing.T) {
 	})
 }
 
-// TestOwnStateGoesUnused: nobody could name a dead client's pair, so it goes by itself; the shared one stays.
-func TestOwnStateGoesUnused(t *testing.T) {
-	inBubble(t, func(b *bubble) {
-		b.take(b.limiter(Rate{Type: PerClient, Permits: 2, Interval: second}), 1)
-		assert.Len(b, b.redis.Keys(), 3)
-		pass(second + time.Millisecond)
-		assert.Equal(b, []string{"limiter"}, b.redis.Keys())
-
-		b.take(b.limiter(Rate{Permits: 2, Interval: second}), 1)
-		pass(time.Hour)
-		assert.Len(b, b.redis.Keys(), 3)
-	})
-}
-
 func TestKeepAliveDeletesAnUnusedLimiter(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 2, Interval: second, KeepAlive: 3 * second})

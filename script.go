@@ -19,15 +19,15 @@ var scriptSource string
 // The scripts, each of the parts of script.lua that its call runs and of nothing else. None is retryable: a call
 // whose reply was lost may have been carried out, and a second one would take permits twice.
 var (
-	acquireScript    = script("limiter", "refuse", "reclaim", "acquire", "expiry")
-	releaseScript    = script("limiter", "reclaim", "release", "expiry")
-	giveBackScript   = script("limiter", "reclaim", "giveback", "expiry")
+	acquireScript    = script("limiter", "refuse", "reclaim", "acquire", "store", "grant", "checked", "answer", "expiry")
+	releaseScript    = script("limiter", "reclaim", "release", "store", "swap", "checked", "expiry")
+	giveBackScript   = script("limiter", "reclaim", "giveback", "store", "swap", "checked", "expiry")
 	availableScript  = script("limiter", "available")
 	trySetRateScript = script("trysetrate")
 	setRateScript    = script("setrate", "expiry")
-	eachScript       = script("each")
+	eachScript       = script("slack", "each", "outlive")
 	expireTimeScript = script("expiretime")
-	moveScript       = script("move")
+	moveScript       = script("slack", "move", "outlive")
 )
 
 // serverScript is a script as Redis gets it.
@@ -66,6 +66,9 @@ const (
 	replyNotInitialized
 	replyCorrupt
 )
+
+// replyUnsupported is what the scripts of Expire and Copy reply where the server lacks what they need.
+const replyUnsupported = -2
 
 // memberArg is the argument with which the acquire script gets the member of its grant: ARGV[3].
 const memberArg = 2

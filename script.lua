@@ -16,7 +16,15 @@
 --   {3, key, field, text}   text cannot be what KEYS[key], or its field, should hold; nothing was taken or set
 --   and what the part at the end of the script says
 --
--- An error that a redis.call raises stops a script before its first write: each reads all that it needs first.
+-- Writes. A user without the right for a command (ACL) is refused when the script comes to it, so everything is read
+-- before the first write, and the writes come in an order that can stop anywhere: the value first, then the permits set,
+-- where what is added comes before what goes, so that it never holds less than is taken. Where a write of the set is
+-- refused the value goes too: what is free is counted from the set then, and that heals as its grants leave the window.
+--
+-- Lives. State never dies before its configuration: a set that is gone counts as nothing taken. Where the configuration
+-- has no TTL, state that a script touches has none either (SET takes it off the value), and no PEXPIRE of state is
+-- below 1 ms. This client's own pair of a limiter that can expire outlives it, by slack: an interval and a day. Others
+-- can prolong the limiter, or lengthen the interval, and cannot name the pair.
 
 --@ limiter
 -- Reads the limiter. Sets rate, interval, keepAlive, now, nowText, the two keys of the rate type (valueKey,
@@ -47,7 +55,7 @@ if not (rate and interval and value ~= nil and rate < 9007199254740992 and keepA
   if not find(config[2], '^%d+$') then
     return {3, 1, 'interval', config[2]}
   end
-  -- PEXPIRE and DECRBY take no leading zeros, and their errors would come when the permits are taken already.
+  -- Redis takes no leading zeros, in PEXPIRE here and in Redisson's DECRBY, and would refuse once permits are taken.
   if keepAlive ~= '0' and not find(keepAlive, '^[1-9]%d*$') or #keepAlive > 15 then
     return {3, 1, 'keepAliveTime', keepAlive}
   end
@@ -84,35 +92,32 @@ if total > rate then
 end
 
 --@ reclaim
--- Gives back what has left the window and makes value the number of free permits, which can be negative where
--- the rate was lowered under the permits taken. Sets dirty (value is not what Redis holds) and
--- more (grants that have left the window are still in the set).
-local limit = string.format('%d', now - interval)
-local left, grants = call('ZCOUNT', permitsKey, '-inf', limit), call('ZCARD', permitsKey)
-local dirty, more = not stored, false
-if left == grants then
+-- Finds what has left the window and makes value the number of free permits, which can be negative where the rate was
+-- lowered under the permits taken. Only reads. Sets ttl (of a configuration without keepAliveTime), dirty (value is not
+-- what Redis holds), oldest (the first grant with its score), limit (the score up to which grants have left), wipe (all
+-- have), drop (so many of the oldest are in value already and have to go), more (others that have left are still there).
+local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
+local oldest, limit = call('ZRANGE', permitsKey, 0, 0, 'WITHSCORES'), now - interval
+local dirty, more, wipe, drop, left, grants = not stored, false, false, 0, 0, nil
+if oldest[1] and tonumber(oldest[2]) <= limit then
+  left, grants = call('ZCOUNT', permitsKey, '-inf', string.format('%d', limit)), call('ZCARD', permitsKey)
+end
+if not oldest[1] or left == grants then
   -- Nothing is taken, whatever the value says: all grants have left, or the set may have been evicted.
-  if grants > 0 then
-    call('UNLINK', permitsKey)
-  end
+  wipe = left > 0
   if value ~= rate then
     value, dirty = rate, true
   end
 else
   if left > 0 then
-    more = left > page
-    local returned, sum = call('ZRANGEBYSCORE', permitsKey, '-inf', limit, 'LIMIT', '0', '256'), 0
+    more, drop = left > page, math.min(left, page)
+    local returned, sum = call('ZRANGE', permitsKey, 0, drop - 1), 0
     for i = 1, #returned do
       local a, b, c, d = string.byte(returned[i], -4, -1)
       if not d then
         return {3, permitsAt, 'member', returned[i]}
       end
       sum = sum + a + b * 256 + c * 65536 + d * 16777216
-    end
-    if more then
-      call('ZREMRANGEBYRANK', permitsKey, '0', '255')
-    else
-      call('ZREMRANGEBYSCORE', permitsKey, '-inf', limit)
     end
     dirty = true
     if value then
@@ -123,16 +128,19 @@ else
     -- The value alone was lost. Free is what the grants in the set leave free: count them, newest first, so that
     -- grants which leave the window meanwhile do not move those already counted.
     if more then
+      call('ZREMRANGEBYRANK', permitsKey, 0, drop - 1)
       return {1, ''}
     end
+    local inside = (grants or call('ZCARD', permitsKey)) - left
     local newest = call('ZRANGE', permitsKey, -1, -1)[1]
     local skip, sum, mark = string.match(ARGV[6] or '', '^(%d+) (%d+) (.*)$')
-    if mark == newest and tonumber(skip) <= grants - left then
+    if mark == newest and tonumber(skip) <= inside then
       skip, sum = tonumber(skip), tonumber(sum)
     else
       skip, sum = 0, 0
     end
-    local counted = call('ZREVRANGE', permitsKey, skip, skip + page - 1)
+    local stop = math.min(skip + page, inside)
+    local counted = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
     for i = 1, #counted do
       local a, b, c, d = string.byte(counted[i], -4, -1)
       if not d then
@@ -140,8 +148,8 @@ else
       end
       sum = sum + a + b * 256 + c * 65536 + d * 16777216
     end
-    if #counted == page then
-      return {1, string.format('%d %d ', skip + #counted, sum) .. newest}
+    if stop < inside then
+      return {1, string.format('%d %d ', stop, sum) .. newest}
     end
     value = rate - sum
   end
@@ -170,8 +178,7 @@ local answers, want, above
 if total <= value then
   granted = total
 elseif more then
-  call('SET', valueKey, string.format('%d', value), 'KEEPTTL')
-  return {1, ''}
+  flags = nil
 elseif ARGV[4] or total > rate then
   answers = {}
   local shut, ordered, runs = false, find(flags, 'o', 1, true), ARGV[4]
@@ -202,33 +209,68 @@ elseif ARGV[4] or total > rate then
   end
 end
 if granted > 0 then
-  if dirty or answers then
-    call('SET', valueKey, string.format('%d', value - granted), 'KEEPTTL')
-  else
-    call('DECRBY', valueKey, ARGV[2])
-  end
-  value, dirty = value - granted, false
+  value, dirty = value - granted, true
+end
+
+--@ store
+-- Writes value, and takes out of the set what is in it already. Sets failed, an error where a write of the set was
+-- refused: the parts up to checked write no more then.
+if dirty then
+  call('SET', valueKey, string.format('%d', value))
+end
+local failed
+if wipe then
+  failed = redis.pcall('UNLINK', permitsKey)
+elseif drop > 0 then
+  failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, 0, drop - 1)
+end
+
+--@ grant
+-- Puts what acquire granted into the set.
+if granted > 0 and type(failed) ~= 'table' then
   if granted == total and total <= 4294967295 then
-    call('ZADD', permitsKey, nowText, ARGV[3])
+    failed = redis.pcall('ZADD', permitsKey, nowText, ARGV[3])
   else
     -- One member counts to 4294967295. More are several members, told apart by the last bytes of their random part.
     local random, index, rest = string.sub(ARGV[3], 1, 17), 0, granted
-    while rest > 0 do
+    while rest > 0 and type(failed) ~= 'table' do
       local n = math.min(rest, 4294967295)
       if granted > 4294967295 then
         random = string.sub(ARGV[3], 1, 13) .. string.char(index % 256, math.floor(index / 256) % 256,
           math.floor(index / 65536) % 256, math.floor(index / 16777216))
       end
-      call('ZADD', permitsKey, nowText, random .. string.char(n % 256, math.floor(n / 256) % 256,
+      failed = redis.pcall('ZADD', permitsKey, nowText, random .. string.char(n % 256, math.floor(n / 256) % 256,
         math.floor(n / 65536) % 256, math.floor(n / 16777216)))
       index, rest = index + 1, rest - n
     end
   end
-elseif dirty then
-  call('SET', valueKey, string.format('%d', value), 'KEEPTTL')
 end
+
+--@ swap
+-- Puts the member add into the set in the place of the member cut: what is left of one grant, or '' for nothing.
+if cut and type(failed) ~= 'table' then
+  if add ~= '' then
+    failed = redis.pcall('ZADD', permitsKey, score, add)
+  end
+  if type(failed) ~= 'table' then
+    failed = redis.pcall('ZREM', permitsKey, cut)
+  end
+end
+
+--@ checked
+-- Ends the script where a write of the set was refused. There is no DEL here, whose right may be the one that is
+-- missing: a value that lives for a millisecond and grants nothing goes as well.
+if type(failed) == 'table' then
+  call('SET', valueKey, '0', 'PX', '1')
+  return failed
+end
+
+--@ answer
+-- Makes the reply of acquire.
 local reply = value
-if granted == 0 and flags == '' and not above then
+if not flags then
+  reply = {1, ''}
+elseif granted == 0 and flags == '' and not above then
   reply = -1
 elseif answers or flags ~= '' then
   reply = {0, value, rate, math.min(interval, 9007199254740992), 0, now, answers and table.concat(answers) or '*'}
@@ -240,7 +282,10 @@ elseif answers or flags ~= '' then
   end
   if want and find(flags, 'w', 1, true) then
     local need, last = want - value, nil
-    local grants = call('ZRANGE', permitsKey, '0', need > 1 and '255' or '0', 'WITHSCORES')
+    local grants = oldest
+    if need > 1 or drop > 0 or granted > 0 then
+      grants = call('ZRANGE', permitsKey, 0, page - 1, 'WITHSCORES')
+    end
     for i = 1, #grants, 2 do
       local a, b, c, d = string.byte(grants[i], -4, -1)
       local n = d and a + b * 256 + c * 65536 + d * 16777216 or 0
@@ -265,78 +310,90 @@ end
 -- ARGV[2] the permits
 -- Replies {0, rest}: rest, mostly 0, is what another call has to give back
 local n, reply = tonumber(ARGV[2]), {0, 0}
+local cut, add, score
 if value + n >= rate then
-  call('UNLINK', permitsKey)
-  value = rate
+  value, wipe = rate, true
+elseif more then
+  reply = {1, ''}
 else
-  local grants = call('ZRANGE', permitsKey, 0, page - 1, 'WITHSCORES')
-  local rest, whole, cut = n, 0, nil
+  local grants = call('ZRANGE', permitsKey, drop, drop + page - 1, 'WITHSCORES')
+  local rest = n
   for i = 1, #grants, 2 do
+    if rest == 0 then
+      break
+    end
     local a, b, c, d = string.byte(grants[i], -4, -1)
     if not d then
-      if dirty then
-        call('SET', valueKey, value, 'KEEPTTL') -- what has left the window is back all the same
-      end
       return {3, permitsAt, 'member', grants[i]}
     end
     local held = a + b * 256 + c * 65536 + d * 16777216
     if held > rest then
-      cut = {grants[i], grants[i + 1], held - rest}
-      rest = 0
-      break
+      held = held - rest
+      cut, score, rest = grants[i], grants[i + 1], 0
+      add = string.sub(cut, 1, -5) .. string.char(held % 256, math.floor(held / 256) % 256,
+        math.floor(held / 65536) % 256, math.floor(held / 16777216))
+    else
+      drop, rest = drop + 1, rest - held
     end
-    whole, rest = whole + 1, rest - held
   end
-  if whole > 0 then
-    call('ZREMRANGEBYRANK', permitsKey, 0, whole - 1)
-  end
-  if cut then
-    call('ZREM', permitsKey, cut[1])
-    call('ZADD', permitsKey, cut[2], string.sub(cut[1], 1, -5) .. string.char(cut[3] % 256,
-      math.floor(cut[3] / 256) % 256, math.floor(cut[3] / 65536) % 256, math.floor(cut[3] / 16777216)))
-  elseif rest > 0 and #grants == page * 2 then
+  if rest > 0 and #grants == page * 2 then
     n, reply[2] = n - rest, rest
   end
   value = value + n
 end
-call('SET', valueKey, value, 'KEEPTTL')
+dirty = true
 
 --@ giveback
 -- Gives back permits of one grant whose callers had gone. Where that grant is not there its permits are back already:
--- it has left the window, or was released, or was lost in a failover. What is taken then belongs to others.
+-- it has left the window, or was released, or was lost in a failover. What is taken then belongs to others. A release
+-- by somebody else may have cut it: then it is among the oldest, under the same random bytes.
 -- ARGV[2] the permits
 -- ARGV[3] the member of the grant
 -- ARGV[4] the member of what stays taken of it, or ''
-local reply = {0, 0}
-local score = call('ZSCORE', permitsKey, ARGV[3])
-if score then
-  if ARGV[4] ~= '' then
-    call('ZADD', permitsKey, score, ARGV[4])
+local reply, n = {0, 0}, tonumber(ARGV[2])
+local cut, add, score = ARGV[3], ARGV[4], call('ZSCORE', permitsKey, ARGV[3])
+if not score then
+  local grants, random = call('ZRANGE', permitsKey, drop, drop + page - 1, 'WITHSCORES'), string.sub(cut, 1, 17)
+  for i = 1, #grants, 2 do
+    if string.sub(grants[i], 1, 17) == random and #grants[i] == 21 then
+      local a, b, c, d = string.byte(grants[i], -4, -1)
+      local held = a + b * 256 + c * 65536 + d * 16777216
+      cut, score, add = grants[i], grants[i + 1], ''
+      if held > n then
+        held = held - n
+        add = random .. string.char(held % 256, math.floor(held / 256) % 256,
+          math.floor(held / 65536) % 256, math.floor(held / 16777216))
+      else
+        n = held
+      end
+      break
+    end
   end
-  call('ZREM', permitsKey, ARGV[3])
-  value, dirty = math.min(rate, value + tonumber(ARGV[2])), true
 end
-if dirty then
-  call('SET', valueKey, string.format('%d', value), 'KEEPTTL')
+if score and tonumber(score) > limit then
+  value, dirty = math.min(rate, value + n), true
+else
+  cut = nil
 end
 
 --@ expiry
--- Lets the state live as long as the configuration: for keepAliveTime from now, or until the expiry that was set.
--- Where neither is given, this client's own pair goes once nothing in it can count any more: nobody could name it
--- after the client is gone. The shared pair stays, since Redisson would not extend its expiry.
+-- Lets the state live as long as the configuration, for keepAliveTime from now or until the expiry that was set, and
+-- this client's own pair by slack longer.
+local life
 if keepAlive ~= '0' then
   call('PEXPIRE', KEYS[1], keepAlive)
-  call('PEXPIRE', valueKey, keepAlive)
-  call('PEXPIRE', permitsKey, keepAlive)
+  life = tonumber(keepAlive)
+elseif ttl >= 0 and ttl < 1e15 then
+  life = math.max(ttl, 1)
+end
+if life then
+  if valueAt == 3 then
+    life = life + math.min(interval, 1e15) + 86400000
+  end
+  call('PEXPIRE', valueKey, life)
+  call('PEXPIRE', permitsKey, life)
 else
-  local ttl = call('PTTL', KEYS[1])
-  if ttl < 0 and valueAt == 3 and interval < 1e15 then
-    ttl = interval
-  end
-  if ttl ~= -1 then
-    call('PEXPIRE', valueKey, ttl)
-    call('PEXPIRE', permitsKey, ttl)
-  end
+  call('PERSIST', permitsKey)
 end
 return reply
 
@@ -412,11 +469,16 @@ return 1
 -- ARGV[6] letters: e only where the limiter exists, k keeps what is taken
 -- Replies 1 where it was set, 0 where not, or {3, ...}
 local call, find, page = redis.call, string.find, 256
-local interval, keepAlive = tonumber(ARGV[3]), ARGV[5]
+local interval, keepAlive, ttl = tonumber(ARGV[3]), ARGV[5], -1
 local keep = find(ARGV[6], 'k', 1, true)
 local old = call('HMGET', KEYS[1], 'rate', 'type', 'keepAliveTime')
 if find(ARGV[6], 'e', 1, true) and call('EXISTS', KEYS[1]) == 0 then
   return 0
+end
+-- A TTL that came from the old keepAliveTime would delete a limiter that is to stay.
+local stays = keepAlive == '0' and (tonumber(old[3] or '0') or 0) > 0
+if keepAlive == '0' and not stays then
+  ttl = call('PTTL', KEYS[1])
 end
 local valueAt, permitsAt = 2, 4
 if ARGV[4] == '1' then
@@ -457,42 +519,59 @@ if keep and (not old[2] or old[2] == ARGV[4]) then
     value = math.min(rate, tonumber(stored) + rate - tonumber(old[1]))
   end
 end
+-- Without a value it is the set that counts, under the old rate as under the new one, wherever the writes stop.
+call('UNLINK', valueKey)
 call('HSET', KEYS[1], 'rate', ARGV[2], 'interval', ARGV[3], 'type', ARGV[4], 'keepAliveTime', ARGV[5])
 if keepAlive ~= '0' then
   call('PEXPIRE', KEYS[1], keepAlive)
-elseif (tonumber(old[3] or '0') or 0) > 0 then
-  -- The TTL came from the old keepAliveTime, which would delete a limiter that is to stay.
+elseif stays then
   call('PERSIST', KEYS[1])
-  call('PERSIST', valueKey)
-  call('PERSIST', permitsKey)
 end
 if old[2] ~= ARGV[4] and (old[2] or not keep) then
   call('UNLINK', KEYS[2], KEYS[3], KEYS[4], KEYS[5])
   return 1
 end
 if not keep then
-  call('UNLINK', valueKey, permitsKey)
+  call('UNLINK', permitsKey)
   return 1
-end
-if value then
-  call('SET', valueKey, value, 'KEEPTTL')
-else
-  call('UNLINK', valueKey)
 end
 if gone and gone > 0 then
   call('ZREMRANGEBYRANK', permitsKey, 0, gone - 1)
 end
+if value then
+  call('SET', valueKey, value)
+end
 local reply = 1
 
+--@ slack
+-- Sets slack, by how much this client's own pair outlives the configuration, and base, behind which the keys stand of
+-- the limiter that the script leaves.
+local call, base = redis.call, #KEYS - 5
+local slack = math.min(tonumber(call('HMGET', KEYS[1], 'interval')[1] or '0') or 0, 1e15) + 86400000
+
 --@ each
--- Runs one command on every key, for what Redisson does to the five keys alike.
+-- Runs one command on every key, for what Redisson does to the five keys alike. Where it gives an expiry, this client's
+-- own pair gets it with slack.
 -- ARGV: the command and what follows its key
--- Replies the number of keys that it changed
-local changed = 0
-for i = 1, #KEYS do
-  changed = changed + redis.call(ARGV[1], KEYS[i], unpack(ARGV, 2))
+-- Replies the number of keys that it changed, or -2 where the server does not know the conditions
+local time, own = tonumber(ARGV[2]), ARGV[2]
+local reply = redis.pcall(ARGV[1], KEYS[1], unpack(ARGV, 2))
+if type(reply) == 'table' then
+  if ARGV[3] and string.find(reply.err, 'rong number of arg') then
+    return -2
+  end
+  return reply
 end
-return changed
+if time and time < 1e15 and call('EXISTS', KEYS[1]) == 1 then
+  own = time + slack
+end
+for i = 2, 5 do
+  if i % 2 == 0 or not own then
+    reply = reply + call(ARGV[1], KEYS[i], unpack(ARGV, 2))
+  else
+    reply = reply + call(ARGV[1], KEYS[i], own, unpack(ARGV, 3))
+  end
+end
 
 --@ expiretime
 -- Replies when the configuration expires, Unix milliseconds, -1 for never, -2 where there is none.
@@ -511,27 +590,55 @@ return at
 -- Renames or copies a limiter with all its state. The new name's old state goes, so that the two cannot mix.
 -- KEYS[6] to KEYS[10]: the keys of the new name
 -- ARGV[1] RENAME or COPY, ARGV[2] 1 to replace a limiter of the new name
--- Replies 1 where it moved, 0 where the new name has a limiter that must stay, -1 where there is none to move
-if redis.call('EXISTS', KEYS[1]) == 0 then
+-- Replies 1 where it moved, 0 where the new name has a limiter that must stay, -1 where there is none to move, -2 where
+-- the server has no COPY
+local reply = 1
+if call('EXISTS', KEYS[1]) == 0 then
   return -1
 end
-if ARGV[2] ~= '1' and redis.call('EXISTS', KEYS[6]) == 1 then
+if ARGV[2] ~= '1' and call('EXISTS', KEYS[6]) == 1 then
   return 0
 end
 if KEYS[1] == KEYS[6] then
   return 1
 end
-for i = 1, 5 do
-  -- The configuration goes first and in one step: a server that lacks COPY refuses it before anything has changed.
-  if i > 1 then
-    redis.call('UNLINK', KEYS[i + 5])
+if ARGV[1] == 'COPY' then
+  -- The other way round, and without REPLACE, it changes nothing: there is KEYS[1].
+  local able = redis.pcall('COPY', KEYS[6], KEYS[1])
+  if type(able) == 'table' then
+    return string.find(able.err, 'nknown') and -2 or able
   end
-  if redis.call('EXISTS', KEYS[i]) == 1 then
+end
+-- Without values it is the sets that count, should RENAME be refused.
+call('UNLINK', KEYS[7], KEYS[8])
+for i = 1, 5 do
+  if i > 1 then
+    call('UNLINK', KEYS[i + 5])
+  end
+  if call('EXISTS', KEYS[i]) == 1 then
     if ARGV[1] == 'COPY' then
-      redis.call('COPY', KEYS[i], KEYS[i + 5], 'REPLACE')
+      call('COPY', KEYS[i], KEYS[i + 5], 'REPLACE')
     else
-      redis.call('RENAME', KEYS[i], KEYS[i + 5])
+      call('RENAME', KEYS[i], KEYS[i + 5])
     end
   end
 end
-return 1
+
+--@ outlive
+-- Lets no state of this client that has a TTL die before the configuration.
+local ttl = call('PTTL', KEYS[base + 1])
+for i = base + 2, base + 5 do
+  local life = call('PTTL', KEYS[i])
+  if ttl ~= -2 and life >= 0 then
+    local least = math.max(ttl, 1)
+    if (i - base) % 2 == 1 then
+      least = least + slack
+    end
+    if ttl < 0 or ttl >= 1e15 then
+      call('PERSIST', KEYS[i])
+    elseif life < least then
+      call('PEXPIRE', KEYS[i], least)
+    end
+  end
+end
+return reply

@@ -54,7 +54,9 @@ func (l *Limiter) tryAcquire(ctx context.Context, permits int64, detail bool) (D
 	lead := !e.leaving && e.calls < c.callLimit()
 	if lead {
 		e.leaving = true
-		e.calls++
+		if e.calls++; e.calls == 1 {
+			c.calling.Add(1)
+		}
 	}
 	inline := lead && gone == nil && b == e.gathering[0]
 	if b.answered == nil && !inline {
@@ -67,7 +69,7 @@ func (l *Limiter) tryAcquire(ctx context.Context, permits int64, detail bool) (D
 	case inline:
 		l.fly(ctx, e, true) // until this request is answered
 	case lead:
-		c.launch(context.WithoutCancel(ctx), l, e)
+		c.workers.fly(context.WithoutCancel(ctx), l, e)
 		fallthrough
 	default:
 		select {
@@ -138,28 +140,6 @@ func (c *Client) abandon(e *entry, r *request) bool {
 	return true
 }
 
-// flight is a fly on a goroutine of its own.
-type flight struct {
-	ctx     context.Context
-	limiter *Limiter
-	entry   *entry
-	start   func()
-}
-
-// launch starts a flight.
-func (c *Client) launch(ctx context.Context, l *Limiter, e *entry) {
-	f := c.flights.Get().(*flight)
-	f.ctx, f.limiter, f.entry = ctx, l, e
-	if f.start == nil {
-		f.start = func() {
-			f.limiter.fly(f.ctx, f.entry, false)
-			f.ctx, f.limiter, f.entry = nil, nil, nil
-			c.flights.Put(f)
-		}
-	}
-	go f.start()
-}
-
 // fly sends the batch that gathered first, and goes on as long as others have gathered meanwhile. Where it runs on the
 // goroutine of a caller it sends one and leaves the rest to a goroutine of its own, since the caller has its answer by then.
 func (l *Limiter) fly(ctx context.Context, e *entry, inline bool) {
@@ -192,8 +172,8 @@ func (l *Limiter) fly(ctx context.Context, e *entry, inline bool) {
 		again = len(e.gathering) > 0 && !e.leaving
 		if again {
 			e.leaving = true
-		} else {
-			e.calls--
+		} else if e.calls--; e.calls == 0 {
+			c.calling.Add(-1)
 		}
 		c.names.unlock(e)
 		// The requests are their callers' from here on.
@@ -202,7 +182,7 @@ func (l *Limiter) fly(ctx context.Context, e *entry, inline bool) {
 			close(b.answered)
 		}
 		if again && inline {
-			c.launch(ctx, l, e)
+			c.workers.fly(ctx, l, e)
 			again = false
 		}
 		l.giveBack(ctx, b, granted, lost)

@@ -1,0 +1,371 @@
+package rratelimiter
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// State never dies before its configuration. What a real server makes of it, at every millisecond around the end, is
+// looked at in integration/expiry.
+
+// reply makes the server answer a command on a key itself, also within a script, and counts how often it did.
+func (b *bubble) reply(command, key string, answer func(peer *server.Peer, args []string)) (times *int) {
+	times = new(int)
+	b.redis.Server().SetPreHook(func(peer *server.Peer, name string, args ...string) bool {
+		if strings.EqualFold(name, "EVALSHA") {
+			b.scripts.Add(1)
+		}
+		if name != command || len(args) == 0 || key != "" && args[0] != key {
+			return false
+		}
+		*times++
+		answer(peer, args)
+		return true
+	})
+	return times
+}
+
+// ttls are the times to live of all keys, by the end of their names; 0 is for ever.
+func (b *bubble) ttls() map[string]time.Duration {
+	all := make(map[string]time.Duration)
+	for _, key := range b.redis.Keys() {
+		name := strings.TrimPrefix(key, "{limiter}:")
+		if before, _, own := strings.Cut(name, ":"); own {
+			name = "own " + before
+		}
+		all[name] = b.redis.TTL(key)
+	}
+	return all
+}
+
+// TestTheLastMillisecondOfALimiter is Issue 9, point 1: the time to live of the configuration is 0 then, and it is there
+// all the same. An expiry of 0 would delete the state.
+func TestTheLastMillisecondOfALimiter(t *testing.T) {
+	for _, typ := range []RateType{Overall, PerClient} {
+		t.Run(typ.String(), func(t *testing.T) {
+			for name, call := range map[string]func(b *bubble, l *Limiter){
+				"TryAcquire":        func(b *bubble, l *Limiter) { b.full(l, 1) },
+				"Release":           func(b *bubble, l *Limiter) { require.NoError(b, l.Release(b.Context(), 1)) },
+				"SetRate KeepState": func(b *bubble, l *Limiter) { require.NoError(b, everyCall(l)["SetRate keep"](b.Context())) },
+			} {
+				t.Run(name, func(t *testing.T) {
+					inBubble(t, func(b *bubble) {
+						l := b.limiter(Rate{Type: typ, Permits: 10, Interval: second})
+						b.take(l, 4)
+						b.take(l, 6)
+						_, err := l.Expire(b.Context(), second)
+						require.NoError(b, err)
+						asked := b.reply("PTTL", "limiter", func(peer *server.Peer, _ []string) { peer.WriteInt(0) })
+						if name == "SetRate KeepState" {
+							require.NoError(b, l.SetRate(b.Context(), Rate{Type: typ, Permits: 10, Interval: second}, KeepState()))
+						} else {
+							call(b, l)
+						}
+						assert.Equal(b, 1, *asked)
+						least := time.Millisecond
+						if typ == PerClient {
+							least += second + 24*time.Hour
+						}
+						for key, ttl := range b.ttls() {
+							if key != "limiter" {
+								assert.Equal(b, least, ttl, key)
+							}
+						}
+						assert.Len(b, b.redis.Keys(), 3)
+					})
+				})
+			}
+		})
+	}
+}
+
+// TestAnIntervalThatAnotherClientLengthens is Issue 9, point 2: what this client took counts under it, however long ago
+// under the old one it would have left the window.
+func TestAnIntervalThatAnotherClientLengthens(t *testing.T) {
+	for name, lasts := range map[string]struct{ first, later Rate }{
+		"for ever":          {Rate{Interval: second}, Rate{Interval: 2 * time.Hour}},
+		"with a keep-alive": {Rate{Interval: second, KeepAlive: 2 * second}, Rate{Interval: time.Hour, KeepAlive: time.Hour}},
+		"that gets one":     {Rate{Interval: second}, Rate{Interval: time.Hour, KeepAlive: 2 * time.Hour}},
+		"that loses it":     {Rate{Interval: second, KeepAlive: 2 * second}, Rate{Interval: time.Hour}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(b *bubble) {
+				lasts.first.Type, lasts.first.Permits = PerClient, 10
+				lasts.later.Type, lasts.later.Permits = PerClient, 10
+				l := b.limiter(lasts.first)
+				b.take(l, 10)
+				other := New(b.conn).Limiter("limiter")
+				require.NoError(b, other.SetRate(b.Context(), lasts.later, KeepState()))
+				pass(time.Minute)
+				b.full(l, 1)
+				b.free(l, 0)
+				pass(lasts.later.Interval - time.Minute - time.Millisecond)
+				b.full(l, 1)
+				pass(time.Millisecond)
+				b.take(l, 10)
+			})
+		})
+	}
+}
+
+// TestALimiterThatOthersProlong: they cannot name this client's pair.
+func TestALimiterThatOthersProlong(t *testing.T) {
+	for name, prolong := range map[string]func(b *bubble, other *Limiter) error{
+		"Expire":      func(b *bubble, other *Limiter) error { _, err := other.Expire(b.Context(), time.Hour); return err },
+		"ClearExpire": func(b *bubble, other *Limiter) error { _, err := other.ClearExpire(b.Context()); return err },
+		"keep-alive": func(b *bubble, other *Limiter) error {
+			return other.SetRate(b.Context(), Rate{Type: PerClient, Permits: 10, Interval: time.Minute, KeepAlive: time.Hour})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(b *bubble) {
+				l := b.limiter(Rate{Type: PerClient, Permits: 10, Interval: time.Minute})
+				_, err := l.Expire(b.Context(), second)
+				require.NoError(b, err)
+				b.take(l, 10)
+				require.NoError(b, prolong(b, New(b.conn).Limiter("limiter")))
+				pass(time.Minute - time.Millisecond)
+				b.full(l, 1)
+				pass(time.Millisecond)
+				b.take(l, 10)
+			})
+		})
+	}
+}
+
+// TestTheLifeOfState: as long as the configuration's, and of this client's own pair an interval and a day longer.
+func TestTheLifeOfState(t *testing.T) {
+	const day = 24 * time.Hour
+	inBubble(t, func(b *bubble) {
+		ctx := b.Context()
+		check := func(config time.Duration, perClient bool) {
+			b.Helper()
+			want := map[string]time.Duration{"limiter": config}
+			switch {
+			case !perClient:
+				want["value"], want["permits"] = config, config
+			case config == 0:
+				want["own value"], want["own permits"] = 0, 0
+			default:
+				want["own value"], want["own permits"] = config+second+day, config+second+day
+			}
+			require.Equal(b, want, b.ttls())
+		}
+		for _, typ := range []RateType{Overall, PerClient} {
+			own := typ == PerClient
+			b.redis.FlushAll()
+			rate := Rate{Type: typ, Permits: 10, Interval: second}
+			l := b.limiter(rate)
+			use := []func(){
+				func() { b.take(l, 2) },
+				func() { b.full(l, 10) },
+				func() { require.NoError(b, l.Release(ctx, 1)) },
+				func() { require.NoError(b, l.SetRate(ctx, rate, KeepState())) },
+			}
+			every := func(config time.Duration) {
+				b.Helper()
+				for _, call := range use {
+					b.take(l, 1)
+					check(config, own)
+					// A time to live that was left behind: a configuration that expired and was set anew, or another program.
+					for _, key := range b.redis.Keys()[1:] {
+						b.redis.SetTTL(key, 10*time.Millisecond)
+					}
+					call()
+					for key, ttl := range b.ttls() {
+						if config == 0 && strings.HasSuffix(key, "value") {
+							continue // a denial writes none, and one that dies is counted anew
+						}
+						assert.True(b, ttl == 0 || ttl >= config && config > 0, "%s lives %v, the configuration %v", key, ttl, config)
+					}
+					require.NoError(b, l.Release(ctx, 10))
+				}
+				b.take(l, 1)
+				check(config, own)
+			}
+			every(0)
+			changed, err := l.Expire(ctx, time.Minute)
+			require.NoError(b, err)
+			require.True(b, changed)
+			check(time.Minute, own)
+			every(time.Minute)
+			changed, err = l.ExpireAt(ctx, time.Now().Add(time.Hour))
+			require.NoError(b, err)
+			require.True(b, changed)
+			check(time.Hour, own)
+			every(time.Hour)
+			changed, err = l.ClearExpire(ctx)
+			require.NoError(b, err)
+			require.True(b, changed)
+			check(0, own)
+
+			rate.KeepAlive = time.Minute
+			require.NoError(b, l.SetRate(ctx, rate, KeepState()))
+			check(time.Minute, own)
+			every(time.Minute)
+			rate.KeepAlive = 0
+			require.NoError(b, l.SetRate(ctx, rate, KeepState()))
+			check(0, own)
+		}
+	})
+}
+
+// TestConditionsOfAnExpiry are looked at for each key, and what would die before the configuration then does not.
+func TestConditionsOfAnExpiry(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		ctx := b.Context()
+		for _, typ := range []RateType{Overall, PerClient} {
+			var slack time.Duration
+			if typ == PerClient {
+				slack = second + 24*time.Hour
+			}
+			l := b.limiter(Rate{Type: typ, Permits: 10, Interval: second})
+			for _, step := range []struct {
+				config, state time.Duration // before, 0 for ever
+				expiry        time.Duration
+				when          ExpireOption
+				changed       bool
+				after         time.Duration // of the configuration
+				stateAfter    time.Duration // without slack
+			}{
+				{0, 0, time.Minute, IfNotSet, true, time.Minute, time.Minute},
+				{time.Hour, time.Hour, time.Minute, IfNotSet, false, time.Hour, time.Hour},
+				{time.Hour, time.Hour, time.Minute, IfSet, true, time.Minute, time.Minute},
+				{time.Hour, time.Hour, time.Minute, IfGreater, false, time.Hour, time.Hour},
+				{time.Hour, time.Hour, 2 * time.Hour, IfLess, false, time.Hour, time.Hour},
+				{time.Hour, time.Hour, 2 * time.Hour, IfGreater, true, 2 * time.Hour, 2 * time.Hour},
+				{time.Hour, time.Hour, time.Minute, IfLess, true, time.Minute, time.Minute},
+				// The keys differ, as another program left them.
+				{0, time.Hour, time.Minute, IfSet, true, 0, 0},
+				{0, time.Hour, 2 * time.Hour, IfGreater, true, 0, 0},
+				{time.Hour, 0, time.Minute, IfNotSet, true, time.Hour, time.Hour},
+				{time.Hour, 2 * time.Hour, 90 * time.Minute, IfLess, true, time.Hour, 90 * time.Minute},
+				{time.Hour, time.Minute, 2 * time.Minute, IfGreater, true, time.Hour, time.Hour},
+			} {
+				about := fmt.Sprintf("%v %+v", typ, step)
+				b.redis.FlushAll()
+				require.NoError(b, l.SetRate(ctx, Rate{Type: typ, Permits: 10, Interval: second}))
+				b.take(l, 1)
+				for _, key := range b.redis.Keys() {
+					ttl := step.state + slack
+					if step.state == 0 {
+						ttl = 0
+					}
+					if key == "limiter" {
+						ttl = step.config
+					}
+					if ttl > 0 {
+						b.redis.SetTTL(key, ttl)
+					}
+				}
+				changed, err := l.Expire(ctx, step.expiry, step.when)
+				require.NoError(b, err)
+				require.Equal(b, step.changed, changed, about)
+				for key, ttl := range b.ttls() {
+					want := step.stateAfter + slack
+					switch {
+					case key == "limiter":
+						want = step.after
+					case step.stateAfter == 0:
+						want = 0
+					}
+					require.Equal(b, want, ttl, "%s: %s", about, key)
+				}
+			}
+			for _, past := range []time.Duration{0, -second} {
+				b.take(l, 1)
+				_, err := l.Expire(ctx, past)
+				require.NoError(b, err)
+				require.Empty(b, b.redis.Keys())
+				require.NoError(b, l.SetRate(ctx, Rate{Type: typ, Permits: 10, Interval: second}))
+			}
+			b.take(l, 1)
+			_, err := l.ExpireAt(ctx, time.Now().Add(-second))
+			require.NoError(b, err)
+			require.Empty(b, b.redis.Keys())
+		}
+	})
+}
+
+// TestDurationsThatOverflow: lives that no addition may make negative, and no number lose its digits over.
+func TestDurationsThatOverflow(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		ctx := b.Context()
+		const longest = time.Duration(math.MaxInt64) / time.Millisecond * time.Millisecond
+		for _, typ := range []RateType{Overall, PerClient} {
+			l := b.limiter(Rate{Type: typ, Permits: 10, Interval: longest, KeepAlive: longest})
+			b.take(l, 10)
+			b.full(l, 1)
+			require.NoError(b, l.Release(ctx, 1))
+			require.NoError(b, l.SetRate(ctx, Rate{Type: typ, Permits: 10, Interval: longest}, KeepState()))
+			b.free(l, 1)
+			decision, err := l.Take(ctx, 10)
+			require.NoError(b, err)
+			assert.Equal(b, Decision{Limit: 10, Remaining: 1, RetryAfter: longest, ResetAfter: longest}, decision)
+
+			// As Java may leave it: 64 bits of milliseconds.
+			b.redis.HSet("limiter", "interval", "9223372036854775807")
+			b.full(l, 10)
+			decision, err = l.Take(ctx, 10)
+			require.NoError(b, err)
+			assert.Equal(b, time.Duration(math.MaxInt64).Truncate(time.Millisecond), decision.RetryAfter)
+			_, err = l.Expire(ctx, time.Hour)
+			require.NoError(b, err)
+			b.full(l, 10)
+			for key, ttl := range b.ttls() {
+				assert.GreaterOrEqual(b, ttl, time.Hour, key)
+			}
+
+			// A moment that is further away than numbers of Lua are exact: the state has no end then.
+			far := "8000000000000000000"
+			b.reply("PTTL", "limiter", func(peer *server.Peer, _ []string) { peer.WriteInt(8000000000000000000) })
+			b.full(l, 10)
+			for key, ttl := range b.ttls() {
+				if strings.Contains(key, "permits") {
+					assert.Zero(b, ttl, "%s, which the configuration keeps for %s ms", key, far)
+				}
+			}
+			b.reply("", "", nil)
+			b.redis.FlushAll()
+		}
+	})
+}
+
+// TestACopyOfStateThatWouldDieEarly lives as long as its configuration, too.
+func TestACopyOfStateThatWouldDieEarly(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		ctx := b.Context()
+		c := New(b.conn, WithClientID(uuid.New()))
+		for _, typ := range []RateType{Overall, PerClient} {
+			for _, config := range []time.Duration{0, time.Minute} {
+				b.redis.FlushAll()
+				l := c.Limiter("from")
+				require.NoError(b, l.SetRate(ctx, Rate{Type: typ, Permits: 10, Interval: time.Hour}))
+				b.take(l, 10)
+				for _, key := range b.redis.Keys() {
+					switch {
+					case key != "from":
+						b.redis.SetTTL(key, second)
+					case config > 0:
+						b.redis.SetTTL(key, config)
+					}
+				}
+				copied, err := l.Copy(ctx, "copy")
+				require.NoError(b, err)
+				require.True(b, copied)
+				require.NoError(b, l.Rename(ctx, "to"))
+				pass(2 * second)
+				b.full(c.Limiter("copy"), 1)
+				b.full(c.Limiter("to"), 1)
+			}
+		}
+	})
+}

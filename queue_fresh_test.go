@@ -1,0 +1,187 @@
+package rratelimiter
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Issue 9, point 4: whoever comes while somebody waits is told what is true now, not what was true when the queue fell asleep.
+func TestNobodyIsRefusedFromBeforeItCame(t *testing.T) {
+	rate := Rate{Permits: 10, Interval: time.Hour}
+	within := func(l *Limiter, ctx context.Context, permits int64) error {
+		ok, err := l.TryAcquireWithin(ctx, permits, 5*time.Minute)
+		if err == nil && !ok {
+			return fmt.Errorf("(false, nil)")
+		}
+		return err
+	}
+	acquire := func(l *Limiter, ctx context.Context, permits int64) error {
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+		defer cancel()
+		return l.Acquire(ctx, permits)
+	}
+	for name, test := range map[string]struct {
+		change  func(ctx context.Context, l *Limiter) error
+		permits int64
+		want    error
+	}{
+		"Release": {func(ctx context.Context, l *Limiter) error { return l.Release(ctx, 10) }, 1, nil},
+		"SetRate": {func(ctx context.Context, l *Limiter) error { return l.SetRate(ctx, rate) }, 9, nil},
+		"a higher rate": {func(ctx context.Context, l *Limiter) error {
+			return l.SetRate(ctx, Rate{Permits: 50, Interval: time.Hour}, KeepState())
+		}, 30, nil},
+		"Delete":               {func(ctx context.Context, l *Limiter) error { _, err := l.Delete(ctx); return err }, 1, ErrNotInitialized},
+		"nothing":              {func(context.Context, *Limiter) error { return nil }, 11, ErrPermitsExceedRate},
+		"nothing, and no time": {func(context.Context, *Limiter) error { return nil }, 1, context.DeadlineExceeded},
+		"Delete and TrySetRate": {func(ctx context.Context, l *Limiter) error {
+			if _, err := l.Delete(ctx); err != nil {
+				return err
+			}
+			_, err := l.TrySetRate(ctx, Rate{Permits: 20, Interval: second})
+			return err
+		}, 12, nil},
+	} {
+		for who, other := range map[string]bool{"another client": true, "this client": false} {
+			for call, ask := range map[string]func(*Limiter, context.Context, int64) error{"TryAcquireWithin": within, "Acquire": acquire} {
+				t.Run(name+" by "+who+", "+call, func(t *testing.T) {
+					inQueue(t, rate, func(q *line, l *Limiter) {
+						ctx, cancel := context.WithCancel(q.Context())
+						defer cancel()
+						q.take(l, 10)
+						q.done.Go(func() { _ = l.Acquire(ctx, 1) })
+						synctest.Wait()
+						pass(time.Minute)
+						changer := l
+						if other {
+							changer = New(q.conn).Limiter("limiter")
+						}
+						require.NoError(t, test.change(q.Context(), changer))
+						before, start := q.scripts.Load(), time.Now()
+						err := ask(l, q.Context(), test.permits)
+						if test.want == context.DeadlineExceeded && call == "TryAcquireWithin" {
+							assert.EqualError(t, err, "(false, nil)")
+						} else {
+							assert.ErrorIs(t, err, test.want)
+						}
+						assert.Zero(t, time.Since(start), "told at once")
+						if other {
+							assert.Positive(t, q.scripts.Load()-before, "calls of Redis for the newcomer")
+						}
+						cancel()
+					})
+				})
+			}
+		}
+	}
+}
+
+// Issue 9, point 4: a call is made for a newcomer, and shared by those who come together.
+func TestNewcomersShareACall(t *testing.T) {
+	inQueue(t, Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *Limiter) {
+		q.take(l, 10)
+		ctx, cancel := context.WithCancel(q.Context())
+		q.done.Go(func() { _ = l.Acquire(ctx, 1) })
+		synctest.Wait()
+		pass(time.Minute)
+		before := q.scripts.Load()
+		for range 100 {
+			q.done.Go(func() {
+				ok, err := l.TryAcquireWithin(ctx, 1, time.Minute)
+				assert.NoError(t, err)
+				assert.False(t, ok)
+			})
+		}
+		synctest.Wait()
+		assert.LessOrEqual(t, q.scripts.Load()-before, int64(3))
+
+		// Who cannot be refused is asked for as well, but not each at once.
+		before = q.scripts.Load()
+		for range 100 {
+			q.done.Go(func() { _ = l.Acquire(ctx, 1) })
+			pass(10 * time.Millisecond)
+		}
+		assert.LessOrEqual(t, q.scripts.Load()-before, int64(2))
+		New(q.conn).Limiter("limiter").Delete(ctx)
+		failed := make(chan error)
+		go func() { failed <- l.Acquire(ctx, 1) }()
+		start := time.Now()
+		assert.ErrorIs(t, <-failed, ErrNotInitialized)
+		assert.LessOrEqual(t, time.Since(start), freshEnough)
+		cancel()
+	})
+}
+
+// Issue 9, point 4: what is wanted ahead may be more than is known to come back.
+func TestPermitsThatComeBackTwiceAreCounted(t *testing.T) {
+	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
+		ctx := q.Context()
+		q.take(l, 10)
+		q.wait(l, "first", 6, 0)
+		q.wait(l, "second", 6, 0)
+		for _, timeout := range []time.Duration{second, 9 * second, 15 * second, 20*second - time.Millisecond} {
+			ok, err := l.TryAcquireWithin(ctx, 1, timeout)
+			require.NoError(t, err)
+			assert.False(t, ok, timeout)
+			assert.Zero(t, time.Since(q.start).Round(time.Millisecond), "told at once")
+		}
+		short, cancel := context.WithTimeout(ctx, 15*second)
+		defer cancel()
+		assert.ErrorContains(t, l.Acquire(short, 1), "in 20s at the earliest")
+		ok, err := l.TryAcquireWithin(ctx, 1, 21*second)
+		require.NoError(t, err)
+		assert.True(t, ok)
+		q.done.Wait()
+		assert.Equal(t, []string{"first at 10s", "second at 20s"}, q.log)
+	})
+}
+
+// Issue 9, point 7: a timeout ends a call on a server that hangs, and says that nobody answered.
+func TestATimeoutEndsACallOnAServerThatHangs(t *testing.T) {
+	inQueue(t, Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *Limiter) {
+		q.latency.Store(int64(8 * second))
+		start := time.Now()
+		var callers sync.WaitGroup
+		for range 5 { // the first is in a call, the others wait for theirs
+			callers.Go(func() {
+				ok, err := l.TryAcquireWithin(q.Context(), 1, 100*time.Millisecond)
+				assert.ErrorIs(t, err, context.DeadlineExceeded)
+				assert.ErrorContains(t, err, "has not answered")
+				assert.False(t, ok)
+				assert.LessOrEqual(t, time.Since(start), 100*time.Millisecond+lastTry)
+			})
+		}
+		callers.Wait()
+		pass(time.Minute)
+		q.latency.Store(0)
+		q.free(l, 10)
+	})
+}
+
+// Issue 9, point 10: what waits may be more than any number counts.
+func TestMoreIsWantedThanCanBeCounted(t *testing.T) {
+	inQueue(t, Rate{Permits: maxPermits, Interval: time.Hour}, func(q *line, l *Limiter) {
+		q.take(l, 1)
+		q.latency.Store(int64(10 * time.Millisecond))
+		ctx, cancel := context.WithCancel(q.Context())
+		var refused sync.WaitGroup
+		for range 2100 {
+			q.done.Go(func() { assert.ErrorIs(t, l.Acquire(ctx, maxPermits), context.Canceled) })
+			refused.Go(func() {
+				ok, err := l.TryAcquireWithin(ctx, maxPermits, time.Minute)
+				assert.NoError(t, err)
+				assert.False(t, ok)
+			})
+		}
+		refused.Wait()
+		assert.Less(t, time.Since(q.start), second)
+		cancel()
+		pass(second)
+	})
+}

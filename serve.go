@@ -1,0 +1,144 @@
+package rratelimiter
+
+import (
+	"context"
+	"time"
+)
+
+// serve asks Redis for those who wait, until nobody does.
+func (l *Limiter) serve(e *entry, q *queue) {
+	c := l.client
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		// Those who come at the same moment, or whom the last answer woke, can still join.
+		c.yields.yield()
+		e.mu.Lock()
+		if q.waiters.first == nil {
+			e.queue = nil
+			c.names.unlock(e)
+			return
+		}
+		if pause := time.Until(q.next()); pause > 0 {
+			e.mu.Unlock()
+			timer.Reset(pause)
+			select {
+			case <-timer.C:
+			case <-q.changed:
+			}
+			continue
+		}
+		began := q.came
+		q.leave()
+		e.mu.Unlock()
+
+		err := l.acquire(context.Background(), &q.batch)
+
+		e.mu.Lock()
+		lost, done := q.deliver(err)
+		granted := q.batch.granted(lost)
+		e.mu.Unlock()
+		wakeAll(done)
+		l.giveBack(context.Background(), &q.batch, granted, lost)
+		l.judge(e, q, began, err)
+	}
+}
+
+func wakeAll(done []*waiter) {
+	for _, w := range done {
+		w.done <- struct{}{}
+	}
+}
+
+// judge takes those out of the queue, of all who had come when a call began, whose call it was that failed, or who would
+// wait in vain, as its answer says. It does so page by page, so that whoever comes or goes meanwhile need not wait.
+func (l *Limiter) judge(e *entry, q *queue, began uint64, err error) {
+	first := true
+	for more := true; more; first = false {
+		var done []*waiter
+		e.mu.Lock()
+		switch {
+		case err != nil:
+			done, more = q.failed(began, err)
+		case first:
+			q.asked = began
+			done = l.inVain(q, q.waiters.first, len(q.batch.requests))
+		default:
+			done, more = l.newcomers(q, began)
+		}
+		e.mu.Unlock()
+		wakeAll(done)
+	}
+}
+
+// failed answers a page of those who had come by then with the error of their call.
+func (q *queue) failed(began uint64, err error) (done []*waiter, more bool) {
+	for w := q.waiters.first; w != nil && w.arrival <= began; w = w.next {
+		if len(done) == mostRequests {
+			return done, true
+		}
+		w.deliver(err)
+		q.remove(w)
+		done = append(done, w)
+	}
+	return done, false
+}
+
+// inVain takes those of a page at the head of the queue out who cannot be served in time any more.
+func (l *Limiter) inVain(q *queue, w *waiter, page int) (done []*waiter) {
+	now := time.Now()
+	var ahead total
+	for ; page > 0 && w != nil && w != q.unjudged; page-- {
+		next := w.next
+		if l.refuse(q, w, ahead, now) {
+			done = append(done, w)
+		} else {
+			ahead.add(w.permits)
+		}
+		w = next
+	}
+	return done
+}
+
+// newcomers judges a page of those who had come by then, and when all are, sees to it that those who have come since are
+// asked for in time.
+func (l *Limiter) newcomers(q *queue, began uint64) (done []*waiter, more bool) {
+	now := time.Now()
+	for page := mostRequests; q.unjudged != nil && q.unjudged.arrival <= began; page-- {
+		if page == 0 {
+			return done, true
+		}
+		w := q.unjudged
+		if l.refuse(q, w, q.ahead, now) {
+			done = append(done, w) // and unjudged is who stands behind it
+			continue
+		}
+		q.ahead.add(w.permits)
+		q.unjudged = w.next
+	}
+	ahead := q.ahead
+	for w, page := q.unjudged, mostRequests; w != nil; w, page = w.next, page-1 {
+		if page == 0 {
+			q.due = now
+			break
+		}
+		q.askBy(w, ahead)
+		ahead.add(w.permits)
+	}
+	return done, false
+}
+
+// refuse takes a waiter out of the queue whom what is known refuses.
+func (l *Limiter) refuse(q *queue, w *waiter, ahead total, now time.Time) bool {
+	var err error
+	if q.rate > 0 && w.permits > q.rate {
+		err = l.aboveRate(w.permits, q.rate)
+	} else if after := q.late(w, ahead, now); after > 0 {
+		err = &errTooLate{w.permits, l.name, after}
+	} else {
+		return false
+	}
+	w.deliver(err)
+	q.remove(w)
+	return true
+}

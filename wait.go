@@ -1,0 +1,123 @@
+package rratelimiter
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// waiter is a request that stands in the queue.
+type waiter struct {
+	request
+	arrival    uint64
+	next, prev *waiter
+	done       chan struct{} // has one element once the answer is there
+	deadline   time.Time     // the latest moment at which it wants to be served; zero for none
+}
+
+// errTooLate says that a waiter's deadline lies before the earliest moment at which it could be served.
+type errTooLate struct {
+	permits int64
+	name    string
+	after   time.Duration
+}
+
+func (e *errTooLate) Error() string {
+	return fmt.Sprintf("rratelimiter: %d permits of %q cannot be had before the deadline, in %v at the earliest", e.permits, e.name, e.after)
+}
+
+// Unwrap makes it the error that the context would have given in the end.
+func (e *errTooLate) Unwrap() error { return context.DeadlineExceeded }
+
+// wait stands in line until permits were granted, the deadline makes that impossible (*errTooLate), the deadline passes
+// without an answer, or ctx ends.
+func (l *Limiter) wait(ctx context.Context, permits int64, deadline time.Time) error {
+	if err := l.checkAcquire(ctx, permits); err != nil {
+		return err
+	}
+	var expired <-chan time.Time
+	if !deadline.IsZero() {
+		timer := time.NewTimer(time.Until(deadline))
+		defer timer.Stop()
+		expired = timer.C
+	}
+	if end, ok := ctx.Deadline(); ok && (deadline.IsZero() || end.Before(deadline)) {
+		deadline = end
+	}
+	w := &waiter{request: request{permits: permits}, done: make(chan struct{}, 1), deadline: deadline}
+	e := l.join(w)
+	var last <-chan time.Time
+	for {
+		select {
+		case <-w.done:
+			_, err := w.result()
+			return err
+		case <-ctx.Done():
+			if l.withdraw(e, w) {
+				return ctx.Err()
+			}
+		case <-expired:
+			if refused, gone := l.timeOut(e, w); gone {
+				return refused
+			}
+			timer := time.NewTimer(lastTry)
+			defer timer.Stop()
+			expired, last = nil, timer.C
+		case <-last:
+			if l.withdraw(e, w) {
+				return fmt.Errorf("rratelimiter: limiter %q: Redis has not answered before the timeout: %w", l.name, context.DeadlineExceeded)
+			}
+		}
+	}
+}
+
+// join puts a waiter at the end of the queue.
+func (l *Limiter) join(w *waiter) *entry {
+	c := l.client
+	e := c.names.lock(l)
+	defer e.mu.Unlock()
+	q := e.queue
+	if q == nil {
+		q = &queue{changed: make(chan struct{}, 1)}
+		q.batch.ordered = true
+		e.queue = q
+		go l.serve(e, q)
+	}
+	q.came++
+	w.arrival = q.came
+	q.waiters.push(w)
+	if q.unjudged == nil {
+		q.unjudged, q.ahead = w, q.wanted
+	}
+	before := q.wanted
+	q.wanted.add(w.permits)
+	if len(q.taken) == 0 && q.askBy(w, before) {
+		q.wake()
+	}
+	return e
+}
+
+// withdraw takes a waiter out of the queue whose caller has gone. It says false where the answer is there already.
+func (l *Limiter) withdraw(e *entry, w *waiter) bool {
+	e.mu.Lock() // it may be another name's entry by now, but not before the answer is there
+	defer e.mu.Unlock()
+	if w.state == answered {
+		return false
+	}
+	w.state = abandoned
+	e.queue.remove(w)
+	return true
+}
+
+// timeOut takes a waiter whose timeout has ended out of the queue, if Redis has been asked for it since it came. Else, or
+// where it is in a call, its answer is still worth waiting for.
+func (l *Limiter) timeOut(e *entry, w *waiter) (refused error, gone bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if w.state != queued || w.arrival > e.queue.asked {
+		return nil, false
+	}
+	w.state = abandoned
+	e.queue.remove(w)
+	return &errTooLate{w.permits, l.name, 0}, true
+}
