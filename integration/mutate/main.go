@@ -2,7 +2,7 @@
 // the lists of testdata/mutations say which one should, which edits another suite sees, and which are no defect. It fails
 // where an edit that a test should kill survives, or where one no longer applies.
 //
-//	go run ./mutate [-skip regexp] [-only text] [list ...]
+//	go run ./mutate [-run regexp] [-skip regexp] [-only text] [list ...]
 package main
 
 import (
@@ -26,17 +26,18 @@ const atOnce = 2
 func main() {
 	root := flag.String("root", "..", "folder of the library")
 	skip := flag.String("skip", "", "tests that are not run, to try new edits without the slow ones")
+	runs := flag.String("run", "", "tests that are run, likewise")
 	only := flag.String("only", "", "try the edits whose line of output would contain this")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *root, *skip, *only, flag.Args()); err != nil {
+	if err := run(ctx, *root, *runs, *skip, *only, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, root, skip, only string, lists []string) error {
+func run(ctx context.Context, root, runs, skip, only string, lists []string) error {
 	root, err := filepath.Abs(root)
 	if err != nil {
 		return err
@@ -68,7 +69,7 @@ func run(ctx context.Context, root, skip, only string, lists []string) error {
 	var next sync.Mutex
 	var workers sync.WaitGroup
 	for worker := range atOnce {
-		t := trial{root: root, folder: filepath.Join(work, fmt.Sprint(worker)), skip: skip}
+		t := trial{root: root, folder: filepath.Join(work, fmt.Sprint(worker)), runs: runs, skip: skip}
 		workers.Go(func() {
 			for {
 				next.Lock()
@@ -149,7 +150,7 @@ func (t *tally) end() error {
 // trial runs tests with edits, one after another.
 type trial struct {
 	root, folder string
-	skip         string
+	runs, skip   string
 }
 
 // outcome is the test that failed, "" where none did, or why that cannot be said.
@@ -189,10 +190,7 @@ func (t trial) try(ctx context.Context, e edit) outcome {
 			return o
 		}
 	}
-	if t.skip != "" {
-		return t.test(ctx, overlay, "-skip", t.skip)
-	}
-	return t.test(ctx, overlay)
+	return t.test(ctx, overlay, "-run", t.runs, "-skip", t.skip)
 }
 
 // event is a line of go test -json.
