@@ -2,6 +2,7 @@ package rratelimiter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -85,6 +86,9 @@ func (b *batch) forget() {
 	b.rate, b.interval, b.reset, b.denied, b.free, b.returns = 0, 0, 0, 0, 0, b.returns[:0]
 }
 
+// errUnsent says that a batch was not sent, since the clock panicked for each of its requests.
+var errUnsent = errors.New("rratelimiter: no request is left to send")
+
 // acquire asks for the permits of a batch and answers its requests.
 //
 // A clock that panics does so in the name of the first request, whose caller gets the panic; the others are asked for
@@ -92,23 +96,32 @@ func (b *batch) forget() {
 // carried out.
 func (l *Limiter) acquire(ctx context.Context, b *batch) (err error) {
 	b.forget()
-	b.sent = time.Now()
-	b.asked = b.sent
+	all := b.requests
 	defer func() {
+		b.requests = all
 		if reason := recover(); reason != nil {
-			hurt := slices.IndexFunc(b.requests, func(r *request) bool { return r.panicked == nil })
-			b.requests[max(hurt, 0)].panicked = reason
+			hurt := slices.IndexFunc(all, func(r *request) bool { return r.panicked == nil })
+			all[max(hurt, 0)].panicked = reason
 			err = fmt.Errorf("rratelimiter: limiter %q: the call that carried this request panicked: %v", l.name, reason)
 		}
 	}()
-	now, asked := l.client.clockFor(b)
-	defer func() { b.requests = asked }()
-	if len(b.requests) == 0 {
-		return nil
+	for attempt := 0; ; attempt++ {
+		b.sent = time.Now()
+		b.asked = b.sent
+		if !b.prepare(l.client) {
+			return errUnsent
+		}
+		err := l.converse(ctx, b)
+		if err == nil || !slotMoves(err, attempt) {
+			return err
+		}
 	}
-	b.prepare(now)
+}
+
+// converse sends a batch's call until the script has done all of its work, and reads the answer.
+func (l *Limiter) converse(ctx context.Context, b *batch) error {
 	for {
-		message, err := l.eval(ctx, acquireScript, l.keys[:], b.args)
+		message, err := l.send(ctx, acquireScript, l.keys[:], b.args)
 		if err != nil {
 			return err
 		}
@@ -139,34 +152,44 @@ func (l *Limiter) acquire(ctx context.Context, b *batch) (err error) {
 	}
 }
 
-// clockFor reads the clock for a batch. Requests in whose name it panicked leave the batch; all gives them back.
-func (c *Client) clockFor(b *batch) (now []byte, all []*request) {
-	all = b.requests
-	for len(b.requests) > 0 {
-		now, reason := c.tryClock(b.text[:0])
-		if reason == nil {
-			return now, all
-		}
-		b.requests[0].panicked = reason
-		b.requests = b.requests[1:]
-	}
-	return nil, all
-}
-
+// tryClock reads the clock, and says with what it panicked, if it did.
 func (c *Client) tryClock(text []byte) (now []byte, reason any) {
-	defer func() { reason = recover() }()
-	return c.appendNow(text), nil
+	if !c.ownClock {
+		return c.appendNow(text), nil
+	}
+	// On a goroutine of its own: a clock may end that, as a failed assertion of a test does.
+	reason = "rratelimiter: the clock of WithClock ended its goroutine"
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			if r := recover(); r != nil {
+				reason = r
+			}
+		}()
+		now, reason = c.appendNow(text), nil
+	}()
+	<-done
+	return now, reason
 }
 
 // prepare makes the arguments of the acquire script, all in one string, since a call should cost as little as it can.
-func (b *batch) prepare(now []byte) {
+// Requests in whose name the clock panics leave the batch; it says whether any is left.
+func (b *batch) prepare(c *Client) bool {
+	text, reason := c.tryClock(b.text[:0])
+	for reason != nil {
+		b.requests[0].panicked = reason
+		if b.requests = b.requests[1:]; len(b.requests) == 0 {
+			return false
+		}
+		text, reason = c.tryClock(b.text[:0])
+	}
 	var total int64
 	detail := b.detail
 	for _, r := range b.requests {
 		total += r.permits
 		detail = detail || r.detail
 	}
-	text := now
 	nowEnd := len(text)
 	text = strconv.AppendInt(text, total, 10)
 	totalEnd := len(text)
@@ -190,6 +213,7 @@ func (b *batch) prepare(now []byte) {
 	if memberEnd < len(all) {
 		b.args = append(b.args, all[memberEnd:runsEnd], all[runsEnd:])
 	}
+	return true
 }
 
 // appendMember appends the member of a grant of n permits: a length, as many random bytes, and the low 32 bits

@@ -46,7 +46,7 @@ type denial struct {
 	asked   time.Time
 	end     *time.Timer // forgets it
 
-	seen    seen         // what Redis tells changes of; nil where it does not
+	seen    *picture     // of which Redis tells changes; nil where it does not
 	checked atomic.Int64 // when the cache was last looked at, as time since asked
 }
 
@@ -77,7 +77,7 @@ func (l *Limiter) deny(permits int64) (Decision, bool) {
 		return Decision{}, false // it is not known when so many come back
 	}
 	if checked := d.checked.Load(); d.seen != nil && int64(since)-checked > int64(checkEvery) &&
-		d.checked.CompareAndSwap(checked, int64(since)) && !l.peek(d.seen) {
+		d.checked.CompareAndSwap(checked, int64(since)) && !l.peek(d) {
 		all.drop(l.keys[configKey], d)
 		return Decision{}, false
 	}
@@ -104,9 +104,9 @@ func (l *Limiter) remember(b *batch, known uint64) {
 		all.keep(l.keys[configKey], d, known)
 		return
 	}
-	picture := pictureOf(b)
+	seen := &picture{b.rate, b.interval.Milliseconds(), b.free, b.now, d.returns}
 	go func() {
-		if l.watch(d, picture) {
+		if l.watch(d, seen) {
 			all.keep(l.keys[configKey], d, known)
 		}
 	}()

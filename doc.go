@@ -36,9 +36,13 @@
 // In a name that contains "{" the braces are the caller's: "{tenant7}:minute" has its state in "{tenant7}:minute:value"
 // and "{tenant7}:minute:permits".
 //
-// An unused limiter stays in Redis unless its Rate has a KeepAlive or [Limiter.Expire] was called. State of this client
-// under a PerClient limiter without either goes by itself once it has been unused for an interval. Give a KeepAlive to
-// limiters that are made for each user or each request.
+// An unused limiter stays in Redis unless its Rate has a KeepAlive or [Limiter.Expire] was called; give a KeepAlive to
+// limiters that are made for each user or each request. State never dies before its limiter. This client's own pair of a
+// PerClient limiter outlives one that can expire by an interval and a day, since other clients can prolong the limiter
+// and lengthen its interval, and cannot name the pair. So the pair of a client that is gone goes by itself where the
+// limiter has a KeepAlive or an expiry, and stays where it has neither. What this client took counts where such a
+// limiter expires and is set anew within the interval. An interval that another client lengthens by more than a day may
+// forget such a pair once: that client is then granted its rate once more.
 //
 // # Clocks
 //
@@ -49,6 +53,10 @@
 //   - A clock that jumps back makes grants stay longer, by as much as it jumped. Nothing fails.
 //   - A clock that is ahead by an hour takes the permits of the others an hour too early, once, and theirs from it
 //     stay an hour longer. Even then no more than the rate is granted at once.
+//
+// The server's clock decides when a limiter expires. Where it steps forward, one that can expire does so early, and calls
+// fail with [ErrNotInitialized]; its state goes with it or after it. A limiter without an expiry has no state that could.
+// Where others had prolonged a limiter meanwhile, a step of more than a day can end this client's pair of it alone.
 //
 // [WithServerTime] dates grants by the server's clock: then the skew between Go hosts does not matter. Java clients
 // of the same limiter go on to use theirs. After a failover the clock is the new master's.
@@ -85,7 +93,7 @@
 // # Errors
 //
 // Wrong arguments, and names that cannot work, are refused before Redis is asked: [ErrInvalidPermits],
-// [ErrInvalidRate], [ErrInvalidName], [ErrInvalidOption], [ErrCrossSlot], [ErrNoClient]. A limiter without a rate is
+// [ErrInvalidRate], [ErrInvalidName], [ErrInvalidOption], [ErrCrossSlot], [ErrNoClient]. What the server is too old for is [ErrUnsupported]. A limiter without a rate is
 // [ErrNotInitialized], more permits than the rate [ErrPermitsExceedRate]. Keys that hold something that is no
 // limiter's are a [*StateError], which names key and field. Everything else comes from Redis or the way to it and is
 // wrapped: *rueidis.RedisError for what the server said.

@@ -210,6 +210,10 @@ func (q *queue) leave() {
 // the others stay where they are. It tells how many permits came for callers that had gone, and whom to wake.
 func (q *queue) deliver(err error) (lost int64, done []*waiter) {
 	b := &q.batch
+	if q.known && err == nil && q.worse(b) {
+		// Who was judged before would have been told otherwise now.
+		q.unjudged, q.ahead = q.waiters.first, total{}
+	}
 	q.known = err == nil
 	q.rate, q.every, q.free, q.at = b.rate, b.interval, b.free, b.asked
 	q.returns = append(q.returns[:0], b.returns...)
@@ -233,6 +237,14 @@ func (q *queue) deliver(err error) (lost int64, done []*waiter) {
 	clear(q.taken)
 	q.taken = q.taken[:0]
 	return lost, done
+}
+
+// worse says whether somebody who was judged by what is known may wait in vain by what a call says: the rate was lowered, the
+// interval lengthened, or the first was to be served by now and is not.
+func (q *queue) worse(b *batch) bool {
+	first := q.taken[0]
+	return b.rate < q.rate || b.interval > q.every ||
+		first.err == nil && !first.decision.Allowed && first.panicked == nil && !q.servable(first.permits).After(b.sent)
 }
 
 // poke lets those who wait for a limiter ask at once, and forgets what denied it.

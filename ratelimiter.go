@@ -25,6 +25,7 @@ type Client struct {
 	id         string
 	mapName    func(string) string
 	now        func() time.Time
+	ownClock   bool // now is the program's
 	serverTime bool
 	cluster    bool
 
@@ -63,13 +64,13 @@ func WithNameMapper(mapper func(name string) string) Option {
 // WithClock sets the clock by which grants are dated and leave the window. The default, which nil stands for too,
 // is [time.Now]: the calling host's clock, as Redisson takes it.
 func WithClock(now func() time.Time) Option {
-	return func(c *Client) { c.now, c.serverTime = now, false }
+	return func(c *Client) { c.now, c.ownClock, c.serverTime = now, now != nil, false }
 }
 
 // WithServerTime dates grants by the clock of the Redis server, which makes Go hosts immune to the skew between
 // their clocks. Java clients of the same limiter still date theirs by their own.
 func WithServerTime() Option {
-	return func(c *Client) { c.serverTime = true }
+	return func(c *Client) { c.ownClock, c.serverTime = false, true }
 }
 
 // New makes a Client on a rueidis client for a single Redis, a Sentinel set-up or a Redis Cluster. It asks nothing

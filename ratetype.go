@@ -58,6 +58,9 @@ func (r Rate) validate() error {
 
 // Decision is what [Limiter.Take] found: the answer, and the numbers that a caller shows its own users.
 //
+// Remaining may be too low, and never too high, while more than 256 grants that have left the window wait to be taken
+// back: a call takes back as many, and more only where the permits asked for need it.
+//
 // The zero value is a denial with nothing known.
 type Decision struct {
 	Allowed    bool          // whether the permits were granted

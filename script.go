@@ -76,20 +76,25 @@ const memberArg = 2
 // cursorArg is the argument with which a script goes on where the call before it stopped: ARGV[6].
 const cursorArg = 5
 
-// eval runs a script once, to its end: it must be called where nobody waits longer than ctx (see detached).
+// send runs a script once: it must be called where nobody waits longer than ctx (see detached).
+func (l *Limiter) send(ctx context.Context, script serverScript, keys, args []string) (rueidis.RedisMessage, error) {
+	message, err := l.client.run(ctx, script, keys, args).ToMessage()
+	if err != nil {
+		err = l.explain(ctx, err)
+	}
+	return message, err
+}
+
+// eval is send, again where a slot moves.
 func (l *Limiter) eval(ctx context.Context, script serverScript, keys, args []string) (rueidis.RedisMessage, error) {
 	for attempt := 0; ; attempt++ {
-		message, err := l.client.run(ctx, script, keys, args).ToMessage()
-		if err != nil && slotMoves(err, attempt) {
-			if script.dated {
-				args[0] = l.client.nowText() // a grant must not look older than it is
-			}
-			continue
+		message, err := l.send(ctx, script, keys, args)
+		if err == nil || !slotMoves(err, attempt) {
+			return message, err
 		}
-		if err != nil {
-			err = l.explain(ctx, err)
+		if script.dated {
+			args[0] = l.client.nowText() // a grant must not look older than it is
 		}
-		return message, err
 	}
 }
 

@@ -283,7 +283,8 @@ elseif answers or flags ~= '' then
   if want and find(flags, 'w', 1, true) then
     local need, last = want - value, nil
     local grants = oldest
-    if need > 1 or drop > 0 or granted > 0 then
+    -- The oldest grant alone is enough where one permit is wanted, but not one of no permits, as Redisson makes them.
+    if need > 1 or drop > 0 or granted > 0 or string.sub(oldest[1] or '', -4) == '\0\0\0\0' then
       grants = call('ZRANGE', permitsKey, 0, page - 1, 'WITHSCORES')
     end
     for i = 1, #grants, 2 do
@@ -544,14 +545,16 @@ end
 local reply = 1
 
 --@ slack
--- Sets slack, by how much this client's own pair outlives the configuration, and base, behind which the keys stand of
--- the limiter that the script leaves.
+-- Sets slack, by how much this client's own pair outlives the configuration, ttl of the configuration, and base, behind
+-- which the keys stand of the limiter that the script leaves.
 local call, base = redis.call, #KEYS - 5
-local slack = math.min(tonumber(call('HMGET', KEYS[1], 'interval')[1] or '0') or 0, 1e15) + 86400000
+local ttl = call('PTTL', KEYS[1])
+local interval = tonumber(call('HMGET', KEYS[1], 'interval')[1] or '0') or 0
+local slack = math.floor(math.max(0, math.min(interval, 1e15))) + 86400000
 
 --@ each
 -- Runs one command on every key, for what Redisson does to the five keys alike. Where it gives an expiry, this client's
--- own pair gets it with slack.
+-- own pair gets it with slack. Whether one is later (GT) or earlier (LT), the configuration says for its own pair, too.
 -- ARGV: the command and what follows its key
 -- Replies the number of keys that it changed, or -2 where the server does not know the conditions
 local time, own = tonumber(ARGV[2]), ARGV[2]
@@ -562,14 +565,17 @@ if type(reply) == 'table' then
   end
   return reply
 end
-if time and time < 1e15 and call('EXISTS', KEYS[1]) == 1 then
+ttl = call('PTTL', KEYS[1])
+if time and time < 1e15 and ttl ~= -2 then
   own = time + slack
 end
+local compares = ttl ~= -2 and string.find(table.concat(ARGV, ' ', 3), '[GL]T')
 for i = 2, 5 do
   if i % 2 == 0 or not own then
     reply = reply + call(ARGV[1], KEYS[i], unpack(ARGV, 2))
   else
-    reply = reply + call(ARGV[1], KEYS[i], own, unpack(ARGV, 3))
+    local changed = call(ARGV[1], KEYS[i], own, unpack(ARGV, 3))
+    reply = reply + (compares and 0 or changed)
   end
 end
 
@@ -593,7 +599,7 @@ return at
 -- Replies 1 where it moved, 0 where the new name has a limiter that must stay, -1 where there is none to move, -2 where
 -- the server has no COPY
 local reply = 1
-if call('EXISTS', KEYS[1]) == 0 then
+if ttl == -2 then
   return -1
 end
 if ARGV[2] ~= '1' and call('EXISTS', KEYS[6]) == 1 then
@@ -626,7 +632,6 @@ end
 
 --@ outlive
 -- Lets no state of this client that has a TTL die before the configuration.
-local ttl = call('PTTL', KEYS[base + 1])
 for i = base + 2, base + 5 do
   local life = call('PTTL', KEYS[i])
   if ttl ~= -2 and life >= 0 then

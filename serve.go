@@ -40,7 +40,9 @@ func (l *Limiter) serve(e *entry, q *queue) {
 		e.mu.Unlock()
 		wakeAll(done)
 		l.giveBack(context.Background(), &q.batch, granted, lost)
-		l.judge(e, q, began, err)
+		if err != errUnsent {
+			l.judge(e, q, began, err)
+		}
 	}
 }
 

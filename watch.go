@@ -8,29 +8,23 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// seen is what the cache of rueidis is asked for of a limiter: configuration, values and grants. Redis tells of changes of
-// what was read through it.
-type seen func() []rueidis.CacheableTTL
-
 // watchFor bounds the calls that begin a watch, for which nobody waits.
 const watchFor = 500 * time.Millisecond
 
 // watch has Redis tell of changes of an exhausted limiter, and says whether the limiter still is what the denial says: only
 // what was read after Redis had begun to tell of changes, and has not changed since, is to be relied on. Where rueidis
 // keeps no cache that cannot be had, and the denial stands as it is.
-func (l *Limiter) watch(d *denial, p picture) bool {
+func (l *Limiter) watch(d *denial, p *picture) bool {
 	all := l.client.denials
 	// Not a deadline: rueidis would answer that by closing a connection that others use.
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	defer time.AfterFunc(watchFor, cancel).Stop()
-	looks := l.looks(d.until + time.Second)
 	for range 3 {
-		found := l.client.redis.DoMultiCache(ctx, looks()...)
-		if !l.shows(found, p) {
+		if !p.shownBy(l.client.redis.DoMultiCache(ctx, l.looks(d.until)...)) {
 			return false
 		}
-		again := l.client.redis.DoMultiCache(ctx, looks()...)
+		again := l.client.redis.DoMultiCache(ctx, l.looks(d.until)...)
 		hits := 0
 		for _, r := range again {
 			if r.IsCacheHit() {
@@ -41,25 +35,23 @@ func (l *Limiter) watch(d *denial, p picture) bool {
 			all.caching.CompareAndSwap(0, cachingYes)
 		}
 		if hits == len(again) {
-			d.seen = looks
-			return l.shows(again, p)
+			d.seen = p
+			return p.shownBy(again)
 		}
 	}
 	// Somebody changes the limiter all the time, or there is no cache.
 	return ctx.Err() == nil && all.caching.CompareAndSwap(0, cachingNo)
 }
 
-// looks makes the reads of a limiter that go through the cache. Each is to be used once.
-func (l *Limiter) looks(ttl time.Duration) seen {
-	return func() []rueidis.CacheableTTL {
-		b := l.client.redis.B()
-		return []rueidis.CacheableTTL{
-			rueidis.CT(b.Hmget().Key(l.keys[configKey]).Field("rate", "interval", "type").Cache(), ttl),
-			rueidis.CT(b.Get().Key(l.keys[valueKey]).Cache(), ttl),
-			rueidis.CT(b.Get().Key(l.keys[clientValueKey]).Cache(), ttl),
-			rueidis.CT(b.Zrange().Key(l.keys[permitsKey]).Min("0").Max("255").Withscores().Cache(), ttl),
-			rueidis.CT(b.Zrange().Key(l.keys[clientPermitsKey]).Min("0").Max("255").Withscores().Cache(), ttl),
-		}
+// looks makes the reads of a limiter that go through the cache of rueidis. Redis tells of changes of what was read.
+func (l *Limiter) looks(until time.Duration) []rueidis.CacheableTTL {
+	b, ttl := l.client.redis.B(), until+time.Second
+	return []rueidis.CacheableTTL{
+		rueidis.CT(b.Hmget().Key(l.keys[configKey]).Field("rate", "interval", "type").Cache(), ttl),
+		rueidis.CT(b.Get().Key(l.keys[valueKey]).Cache(), ttl),
+		rueidis.CT(b.Get().Key(l.keys[clientValueKey]).Cache(), ttl),
+		rueidis.CT(b.Zrange().Key(l.keys[permitsKey]).Min("0").Max("255").Withscores().Cache(), ttl),
+		rueidis.CT(b.Zrange().Key(l.keys[clientPermitsKey]).Min("0").Max("255").Withscores().Cache(), ttl),
 	}
 }
 
@@ -70,14 +62,16 @@ var ended = func() context.Context {
 	return ctx
 }()
 
-// peek says whether all that was seen is in the cache still, so that Redis has told of no change.
-func (l *Limiter) peek(s seen) bool {
-	for _, r := range l.client.redis.DoMultiCache(ended, s()...) {
-		if r.Error() != nil && !rueidis.IsRedisNil(r.Error()) || !r.IsCacheHit() {
+// peek says whether all that a denial is about is in the cache still, as it was seen: Redis has told of no change. Somebody
+// else may have read it into the cache again after one.
+func (l *Limiter) peek(d *denial) bool {
+	found := l.client.redis.DoMultiCache(ended, l.looks(d.until)...)
+	for _, r := range found {
+		if !r.IsCacheHit() {
 			return false
 		}
 	}
-	return true
+	return d.seen.shownBy(found)
 }
 
 // picture is a limiter as a batch found it.
@@ -87,12 +81,8 @@ type picture struct {
 	returns              []returning
 }
 
-func pictureOf(b *batch) picture {
-	return picture{b.rate, b.interval.Milliseconds(), b.free, b.now, append([]returning(nil), b.returns...)}
-}
-
-// shows says whether what was read is the limiter of a picture.
-func (l *Limiter) shows(found []rueidis.RedisResult, p picture) bool {
+// shownBy says whether what was read is the limiter of a picture.
+func (p *picture) shownBy(found []rueidis.RedisResult) bool {
 	config, err := found[0].AsStrSlice()
 	if err != nil || len(config) != 3 || config[0] != strconv.FormatInt(p.rate, 10) || config[1] != strconv.FormatInt(p.interval, 10) {
 		return false

@@ -129,25 +129,13 @@ func (b *bench) measure(ctx context.Context, s side, l load) (figures, error) {
 	if session.run == nil {
 		t, err = drive(ctx, session, l, b.warmup, b.length, began, ended)
 	} else {
-		t, err = remote(ctx, session, b.warmup, b.length, began, ended)
+		t, err = session.run(ctx, b.warmup, b.length, began, ended)
 	}
 	if err != nil {
 		return figures{}, fmt.Errorf("%s: %w", s.title, err)
 	}
 	t.allPermits += prepared
 	return b.judge(ctx, s, l, t, before, after)
-}
-
-// remote is drive for callers in another process.
-func remote(ctx context.Context, s *session, warmup, d time.Duration, began, ended func() error) (tally, error) {
-	if _, err := s.run(ctx, warmup); err != nil {
-		return tally{}, err
-	}
-	if err := began(); err != nil {
-		return tally{}, err
-	}
-	t, err := s.run(ctx, d)
-	return t, errors.Join(err, ended())
 }
 
 // judge makes figures of a run whose preconditions held.

@@ -3,11 +3,16 @@ package main
 import (
 	_ "embed"
 	"fmt"
+	"math/bits"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"text/template"
+
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
 )
 
 //go:embed performance.md.tmpl
@@ -75,6 +80,17 @@ func (r *results) Goals() string {
 	}
 	return goalTable(all)
 }
+
+// Pools tells how many connections each client has.
+func (r *results) Pools() string {
+	processors := runtime.GOMAXPROCS(0)
+	return fmt.Sprintf("go-redis has its default of 10 connections a processor, %d here, and up to %d more for pipelines; go-redisstore %d, since by itself its pool keeps "+
+		"none and fails above 100 callers; rueidis its default of %d, or where each call takes one (DisableAutoPipelining), up to %s; Redisson its default of 24 to 64",
+		10*processors, goredis.DefaultPipelinePoolSize, redigoConnections, 1<<min(2, bits.Len(uint(processors))-1), thousands(rueidis.DefaultPoolSize))
+}
+
+func (r *results) GoRedisDelay() string { return seconds(goRedisDelay.Seconds()) }
+func (r *results) RueidisDelay() string { return seconds(rueidisDelay.Seconds()) }
 
 func (r *results) Plots() []figure { return r.plotted }
 

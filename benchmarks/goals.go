@@ -22,12 +22,17 @@ func (g goal) met() bool {
 }
 
 // peers of ours that are Go libraries and talk to Redis.
-var goPeers = []string{"rueidislimiter", "redis_rate", "throttled", "redisstore", "ulule"}
+var goPeers = append([]string{"rueidislimiter", "redis_rate", "throttled", "redisstore", "ulule"}, otherWays...)
 
 // find is the scenario of a part for so many callers, and whether it was measured.
 func (r *results) find(part string, callers int, expect expectation) (runs, bool) {
+	return r.findWith(endless, part, callers, expect)
+}
+
+// findWith is find for callers with contexts of that kind.
+func (r *results) findWith(ctx contextKind, part string, callers int, expect expectation) (runs, bool) {
 	for _, found := range r.runs {
-		if found.part == part && found.load.callers == callers && found.load.expect == expect {
+		if found.part == part && found.load.callers == callers && found.load.expect == expect && found.load.context == ctx {
 			return found, true
 		}
 	}
@@ -63,6 +68,14 @@ func (r *results) goals() []goal {
 			want := map[int]float64{16: 1, 256: 7, 2048: 6}[step.callers]
 			if want > 0 {
 				add(true, want, run.toBest(goPeers), "%s, %s: decisions a second to the best Go peer", expect, callersText(step.callers))
+			}
+		}
+	}
+	for _, expect := range []expectation{allGranted, allDenied} {
+		for _, ctx := range []contextKind{deadline, cancellable} {
+			if run, ok := r.findWith(ctx, "contexts", 1, expect); ok {
+				add(true, 0.97, run.ratio("ours", "script", rateOf).median, "%s, %s, 1 caller: decisions a second to Redisson's script with the same context", ctx, expect)
+				add(false, 1.3, run.ratio("ours", "empty", p50Of).median, "%s, %s, 1 caller: p50 to an empty script with the same context", ctx, expect)
 			}
 		}
 	}

@@ -35,6 +35,33 @@ type load struct {
 	maxPermits int64 // calls ask for 1 to so many permits, at random
 	limit      limit
 	expect     expectation
+	context    contextKind
+}
+
+// contextKind is what callers pass to their calls. It decides how rueidis carries out a call: on the caller's goroutine, or, where the
+// context can end and has no deadline, on two others. A side that gives back a caller as soon as its context ends needs another one, too.
+type contextKind int
+
+const (
+	endless     contextKind = iota // one context for all calls, which cannot end
+	deadline                       // one for each call, that ends after a second
+	cancellable                    // one for each call, that ends when it is told to
+)
+
+func (k contextKind) String() string {
+	return []string{"no end", "a deadline", "cancellable"}[k]
+}
+
+// make makes the context of one call, as users do.
+func (k contextKind) make(ctx context.Context) (context.Context, context.CancelFunc) {
+	switch k {
+	case deadline:
+		return context.WithTimeout(ctx, time.Second)
+	case cancellable:
+		return context.WithCancel(ctx)
+	default:
+		return ctx, func() {}
+	}
 }
 
 // Hardly any run grants a milliard permits, and an hour-long window keeps all grants of a run: each can be accounted for.
@@ -74,9 +101,7 @@ type caller struct {
 
 // drive lets the callers loose: for warmup, and then for d while everything is counted. began and ended are called around that.
 func drive(ctx context.Context, s *session, l load, warmup, d time.Duration, began func() error, ended func() error) (tally, error) {
-	// The callers end by stop. A context that can end makes rueidis, and so every side that is on it, hand each call
-	// from goroutine to goroutine, which hides what the sides themselves cost a lone caller.
-	ctx = context.WithoutCancel(ctx)
+	ctx = context.WithoutCancel(ctx) // the callers end by stop
 	var counting, stop atomic.Bool
 	callers := make([]caller, l.callers)
 	var running sync.WaitGroup
@@ -142,7 +167,9 @@ func (c *caller) call(ctx context.Context, s *session, self int, l load, countin
 		if timed && every > 1 {
 			start = time.Now()
 		}
-		granted, err := s.take(ctx, self, name, permits)
+		callCtx, cancel := l.context.make(ctx)
+		granted, err := s.take(callCtx, self, name, permits)
+		cancel()
 		if timed {
 			end := time.Now()
 			if counted {
@@ -174,8 +201,10 @@ func (t *tally) count(granted bool, permits int64, err error) {
 	}
 }
 
-// exhaust takes what a scarce limit has, so that only denials follow.
+// exhaust takes what a scarce limit has, so that only denials follow. One call with a context that can end would put a connection of
+// rueidis into pipelining for good, before the first call that is measured.
 func exhaust(ctx context.Context, s *session, l load) (permits int64, err error) {
+	ctx = context.WithoutCancel(ctx)
 	for name := range l.names {
 		for tries := int64(0); ; tries++ {
 			granted, err := s.take(ctx, 0, name, 1)

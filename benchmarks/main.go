@@ -1,7 +1,14 @@
 // Command benchmarks measures this library beside Redisson and other limiters, in turn, on one Redis that it starts itself.
 //
-//	go run ./benchmarks/...                 all of it, written to docs/performance.md
-//	go run ./benchmarks/... -quick          a short run of the most telling part, printed
+//	make bench                      all of it, written to docs/performance.md; go run ./benchmarks does the same
+//	go run ./benchmarks -quick      a short run of the most telling part, printed
+//
+// Another state of the library is measured by the same program where a workspace puts its checkout in place of this one. The oracle of
+// the tests is this checkout's in any case:
+//
+//	git worktree add ../before COMMIT
+//	printf 'go 1.26.0\nuse (\n\t./benchmarks\n\t./integration\n\t../before\n)\n' > before.work
+//	GOWORK=$PWD/before.work go run ./benchmarks -out before
 package main
 
 import (
@@ -37,8 +44,8 @@ func run(args []string) error {
 	flags := flag.NewFlagSet("benchmarks", flag.ExitOnError)
 	quick := flags.Bool("quick", false, "a short run: this library, Redisson's script and an empty script; nothing is written")
 	rounds := flags.Int("rounds", 5, "rounds; in each every side has its turn")
-	seconds := flags.Float64("seconds", 1, "how long a side is measured in each round")
-	warmup := flags.Float64("warmup", 0.3, "seconds that a side runs before it is measured")
+	seconds := flags.Float64("seconds", 0.4, "how long a side is measured in each round")
+	warmup := flags.Float64("warmup", 0.15, "seconds that a side runs before it is measured")
 	only := flags.String("only", "", "sides to measure, by comma: "+keys(sides))
 	part := flags.String("part", "", "parts to measure, by comma: "+strings.Join(partNames(), ", "))
 	grants := flags.Int("grants", 1_000_000, "how many grants leave the window at once, and how many the memory is measured of")
@@ -49,7 +56,6 @@ func run(args []string) error {
 	}
 	if *quick {
 		setUnless(flags, "rounds", func() { *rounds = 3 })
-		setUnless(flags, "seconds", func() { *seconds = 0.5 })
 		setUnless(flags, "only", func() { *only = "ours,script,empty" })
 		setUnless(flags, "part", func() { *part = "granting,denying,link,script" })
 	}
@@ -71,7 +77,10 @@ func run(args []string) error {
 	if err := errors.Join(err, b.close()); err != nil {
 		return err
 	}
-	r.Command = strings.Join(append([]string{"go run ./benchmarks/..."}, args...), " ")
+	r.Command = "make bench"
+	if len(args) > 0 {
+		r.Command = strings.Join(append([]string{"go run ./benchmarks"}, args...), " ")
+	}
 	everything := len(p.only)+len(p.parts)+len(p.callers) == 0
 	switch {
 	case *out == "" && everything:

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"math"
 	"net"
 	"time"
 
@@ -18,38 +19,80 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// The peers run with the options that their users get by default, but where that would fail under the load.
+// The peers run with the options that their users get by default, but where that would fail under the load. Where the client that
+// they run on offers to share round trips at the price of latency, they are sides of their own with each of its ways.
 
-func openRedisRate(_ context.Context, _ *bench, l load) (*session, error) {
-	redis := goredis.NewClient(&goredis.Options{Addr: l.addr})
-	limiter := redis_rate.NewLimiter(redis)
-	limit := redis_rate.Limit{Rate: int(l.limit.permits), Burst: int(l.limit.permits), Period: l.limit.interval}
-	return &session{
-		take: func(ctx context.Context, _, name int, permits int64) (bool, error) {
-			result, err := limiter.AllowN(ctx, l.names[name], limit, int(permits))
-			return err == nil && result.Allowed > 0, err
-		},
-		close: func() { _ = redis.Close() },
-	}, nil
+// For how long a write waits for those that come after it, as each client's documentation has it.
+const (
+	goRedisDelay = 100 * time.Microsecond
+	rueidisDelay = 20 * time.Microsecond
+)
+
+// goRedis opens a client of go-redis.
+type goRedis func(addr string) (redis goredis.UniversalClient, closeRedis func(), err error)
+
+// plain asks for a connection of its pool for each call.
+func plain(addr string) (goredis.UniversalClient, func(), error) {
+	redis := goredis.NewClient(&goredis.Options{Addr: addr})
+	return redis, func() { _ = redis.Close() }, nil
 }
 
-func openRueidisLimiter(_ context.Context, _ *bench, l load) (*session, error) {
-	redis, err := dial(l.addr)
-	if err != nil {
-		return nil, err
+// autoPipeline puts calls that are made at once into pipelines.
+func autoPipeline(change func(*goredis.AutoPipelineOptions)) goRedis {
+	return func(addr string) (goredis.UniversalClient, func(), error) {
+		redis := goredis.NewClient(&goredis.Options{Addr: addr})
+		options := goredis.DefaultBlockingAutoPipelineOptions()
+		change(options)
+		pipelines, err := redis.AutoPipelineWithOptions(options)
+		return pipelines, func() { _ = redis.Close() }, err
 	}
-	limiter, err := rueidislimiter.NewRateLimiter(rueidislimiter.RateLimiterOption{
-		ClientBuilder: func(rueidis.ClientOption) (rueidis.Client, error) { return redis, nil },
-		Limit:         int(l.limit.permits),
-		Window:        l.limit.interval,
-	})
-	return &session{
-		take: func(ctx context.Context, _, name int, permits int64) (bool, error) {
-			result, err := limiter.AllowN(ctx, l.names[name], permits)
-			return result.Allowed, err
-		},
-		close: redis.Close,
-	}, err
+}
+
+// The ways of AutoPipeline: one pipeline after the other, which is the default; several at once; and one that waits for more calls.
+var (
+	onePipeline  = autoPipeline(func(*goredis.AutoPipelineOptions) {})
+	manyAtOnce   = autoPipeline(func(o *goredis.AutoPipelineOptions) { o.MaxConcurrentBatches, o.Unordered = 8, true })
+	withFlushing = autoPipeline(func(o *goredis.AutoPipelineOptions) { o.MaxFlushDelay = goRedisDelay })
+)
+
+func openRedisRate(dial goRedis) opener {
+	return func(_ context.Context, _ *bench, l load) (*session, error) {
+		redis, closeRedis, err := dial(l.addr)
+		if err != nil {
+			return &session{close: closeRedis}, err
+		}
+		limiter := redis_rate.NewLimiter(redis)
+		limit := redis_rate.Limit{Rate: int(l.limit.permits), Burst: int(l.limit.permits), Period: l.limit.interval}
+		return &session{
+			take: func(ctx context.Context, _, name int, permits int64) (bool, error) {
+				result, err := limiter.AllowN(ctx, l.names[name], limit, int(permits))
+				return err == nil && result.Allowed > 0, err
+			},
+			close: closeRedis,
+		}, nil
+	}
+}
+
+func openRueidisLimiter(option rueidis.ClientOption) opener {
+	return func(_ context.Context, _ *bench, l load) (*session, error) {
+		option.InitAddress = []string{l.addr}
+		redis, err := rueidis.NewClient(option)
+		if err != nil {
+			return nil, err
+		}
+		limiter, err := rueidislimiter.NewRateLimiter(rueidislimiter.RateLimiterOption{
+			ClientBuilder: func(rueidis.ClientOption) (rueidis.Client, error) { return redis, nil },
+			Limit:         int(l.limit.permits),
+			Window:        l.limit.interval,
+		})
+		return &session{
+			take: func(ctx context.Context, _, name int, permits int64) (bool, error) {
+				result, err := limiter.AllowN(ctx, l.names[name], permits)
+				return result.Allowed, err
+			},
+			close: redis.Close,
+		}, err
+	}
 }
 
 func openThrottled(_ context.Context, _ *bench, l load) (*session, error) {
@@ -63,22 +106,28 @@ func openThrottled(_ context.Context, _ *bench, l load) (*session, error) {
 		MaxRate:  throttled.PerDuration(int(l.limit.permits), l.limit.interval),
 		MaxBurst: int(l.limit.permits) - 1,
 	})
+	if err != nil {
+		return &session{close: closeRedis}, err
+	}
+	// Of many callers that compare and swap at once one is lucky, and its default of 10 attempts ends in errors.
+	limiter.SetMaxCASAttemptsLimit(math.MaxInt32)
 	return &session{
 		take: func(ctx context.Context, _, name int, permits int64) (bool, error) {
 			limited, _, err := limiter.RateLimitCtx(ctx, l.names[name], int(permits))
 			return !limited, err
 		},
 		close: closeRedis,
-	}, err
+	}, nil
 }
+
+const redigoConnections = 100
 
 // openRedisStore keeps idle connections and waits for a free one: by default the pool keeps none, and above 100 callers it fails.
 func openRedisStore(ctx context.Context, _ *bench, l load) (*session, error) {
-	const connections = 100
 	var dialer net.Dialer
 	store, err := redisstore.NewWithPool(&redisstore.Config{Tokens: uint64(l.limit.permits), Interval: l.limit.interval}, &redigo.Pool{
-		MaxActive: connections,
-		MaxIdle:   connections,
+		MaxActive: redigoConnections,
+		MaxIdle:   redigoConnections,
 		Wait:      true,
 		DialContext: func(ctx context.Context) (redigo.Conn, error) {
 			conn, err := dialer.DialContext(ctx, "tcp", l.addr)
@@ -100,21 +149,25 @@ func openRedisStore(ctx context.Context, _ *bench, l load) (*session, error) {
 	}, nil
 }
 
-func openUlule(_ context.Context, _ *bench, l load) (*session, error) {
-	redis := goredis.NewClient(&goredis.Options{Addr: l.addr})
-	closeRedis := func() { _ = redis.Close() }
-	store, err := ululeredis.NewStore(redis)
-	if err != nil {
-		return &session{close: closeRedis}, err
+func openUlule(dial goRedis) opener {
+	return func(_ context.Context, _ *bench, l load) (*session, error) {
+		redis, closeRedis, err := dial(l.addr)
+		if err != nil {
+			return &session{close: closeRedis}, err
+		}
+		store, err := ululeredis.NewStore(redis)
+		if err != nil {
+			return &session{close: closeRedis}, err
+		}
+		instance := limiter.New(store, limiter.Rate{Limit: l.limit.permits, Period: l.limit.interval})
+		return &session{
+			take: func(ctx context.Context, _, name int, permits int64) (bool, error) {
+				got, err := instance.Increment(ctx, l.names[name], permits)
+				return !got.Reached, err
+			},
+			close: closeRedis,
+		}, nil
 	}
-	instance := limiter.New(store, limiter.Rate{Limit: l.limit.permits, Period: l.limit.interval})
-	return &session{
-		take: func(ctx context.Context, _, name int, permits int64) (bool, error) {
-			got, err := instance.Increment(ctx, l.names[name], permits)
-			return !got.Reached, err
-		},
-		close: closeRedis,
-	}, nil
 }
 
 // openXTime is the floor of a limiter that shares nothing between processes.

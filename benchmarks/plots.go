@@ -1,18 +1,13 @@
 package main
 
 import (
-	"errors"
-	"image/color"
+	"cmp"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
-	"strings"
-
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
 )
 
 // figure is a plot over the number of callers, both axes logarithmic, a line for each side.
@@ -31,109 +26,183 @@ var plots = []figure{
 	{"link.svg", "One name, granting, over a link of 2 ms", "decisions a second", "link", allGranted, rateOf},
 }
 
-// draw writes the plot; false where there is nothing to plot.
+// series is the line of a side: callers and figures.
+type series struct {
+	side   side
+	points [][2]float64
+}
+
+// save writes the plot; false where there is nothing to plot.
 func (f figure) save(dir string, all []runs) (bool, error) {
-	p := plot.New()
-	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = f.title, "callers", f.axis
-	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
-	p.X.Tick.Marker = plot.TickerFunc(callerTicks)
-	p.Y.Tick.Marker = plot.TickerFunc(decadeTicks)
-	p.Add(plotter.NewGrid())
-	legend := plot.NewLegend()
-	legend.Top = true
-	legend.TextStyle.Font.Size = vg.Points(9)
-	drawn := false
+	lines := f.series(all)
+	if len(lines) == 0 {
+		return false, nil
+	}
+	return true, os.WriteFile(filepath.Join(dir, f.file), []byte(f.draw(lines).String()), 0o644)
+}
+
+func (f figure) series(all []runs) []series {
+	var lines []series
 	for _, s := range sides {
-		var line plotter.XYs
+		line := series{side: s}
 		for _, r := range all {
 			if r.part != f.part || r.load.expect != f.expect || len(r.figures[s.key]) == 0 || r.refused(s.key) != "" {
 				continue
 			}
 			// A side that uses no Redis has no cost there: a logarithm has no place for it.
 			if y := r.spread(s.key, f.pick).median; y > 0 && (!s.inMemory || f.file != "server.svg") {
-				line = append(line, plotter.XY{X: float64(r.load.callers), Y: y})
+				line.points = append(line.points, [2]float64{float64(r.load.callers), y})
 			}
 		}
-		if len(line) == 0 {
-			continue
+		if len(line.points) > 0 {
+			lines = append(lines, line)
 		}
-		lines, points, err := plotter.NewLinePoints(line)
-		if err != nil {
-			return false, err
-		}
-		lines.Color, points.Color, points.Shape = colors[s.key], colors[s.key], draw.CircleGlyph{}
-		switch {
-		case s.key == "ours":
-			lines.Width = vg.Points(2.5)
-		case s.key == "empty" || s.inMemory:
-			lines.Dashes = []vg.Length{vg.Points(4), vg.Points(3)}
-		}
-		p.Add(lines, points)
-		legend.Add(s.title, lines, points)
-		drawn = true
 	}
-	if !drawn {
-		return false, nil
+	return lines
+}
+
+// Where things are in a plot. The labels have a third of it for themselves.
+const (
+	plotWidth, plotHeight = 1000, 480
+	left, right           = 110, 620
+	top, bottom           = 50, 425
+	labels                = right + 36 // where the text of the lines begins
+	labelStep             = fontSize + 5
+)
+
+// axis maps figures to the picture, by their logarithms.
+type axis struct{ low, high, from, to float64 }
+
+func (a axis) at(v float64) float64 {
+	if a.high == a.low {
+		return (a.from + a.to) / 2
 	}
-	return true, write(p, legend, filepath.Join(dir, f.file))
+	return a.from + (a.to-a.from)*math.Log(v/a.low)/math.Log(a.high/a.low)
+}
+
+func axes(lines []series) (x, y axis) {
+	x, y = axis{math.Inf(1), 0, left + 12, right}, axis{math.Inf(1), 0, bottom, top}
+	for _, line := range lines {
+		for _, p := range line.points {
+			x.low, x.high = min(x.low, p[0]), max(x.high, p[0])
+			y.low, y.high = min(y.low, p[1]), max(y.high, p[1])
+		}
+	}
+	y.low, y.high = y.low/1.3, y.high*1.3
+	return x, y
+}
+
+func (f figure) draw(lines []series) *svg {
+	s := &svg{width: plotWidth, height: plotHeight}
+	x, y := axes(lines)
+	s.write(left, 26, atStart, `font-size="15" font-weight="bold"`, f.title)
+	s.write((left+right)/2, plotHeight-14, atHalf, "", "callers")
+	s.writeUp(20, (top+bottom)/2, f.axis)
+	const grid = `stroke="#ddd"`
+	for _, n := range []int{1, 2, 4, 8, 16, 64, 256, 2048} {
+		if v := float64(n); v >= x.low && v <= x.high {
+			s.line(x.at(v), top, x.at(v), bottom, grid)
+			s.write(x.at(v), bottom+18, atHalf, "", strconv.Itoa(n))
+		}
+	}
+	for _, v := range decadeTicks(y.low, y.high) {
+		s.line(left, y.at(v), right, y.at(v), grid)
+		s.write(left-8, y.at(v)+4, atEnd, "", short(v))
+	}
+	const edge = `stroke="#555"`
+	s.line(left, top, left, bottom, edge)
+	s.line(left, bottom, right, bottom, edge)
+
+	ends := make([]float64, len(lines))
+	for i, line := range lines {
+		ends[i] = y.at(line.points[len(line.points)-1][1])
+	}
+	places := apart(ends, top, bottom, labelStep)
+	for i, line := range lines {
+		points := make([][2]float64, len(line.points))
+		for j, p := range line.points {
+			points[j] = [2]float64{x.at(p[0]), y.at(p[1])}
+		}
+		color := colors[line.side.key]
+		end := points[len(points)-1]
+		s.line(end[0], end[1], labels-4, places[i], fmt.Sprintf(`stroke="%s" stroke-width="0.7" stroke-dasharray="1 3"`, color))
+		s.path(points, color, line.side.stroke())
+		s.write(labels, places[i]+4, atStart, fmt.Sprintf(`fill="%s"`, color), line.side.title)
+	}
+	return s
+}
+
+// stroke is heavy for this library, and broken for the floors and for what a peer can do besides its default.
+func (s side) stroke() string {
+	switch {
+	case s.key == "ours":
+		return `stroke-width="3"`
+	case s.key == "empty" || s.inMemory:
+		return `stroke-width="1.5" stroke-dasharray="5 4"`
+	case slices.Contains(otherWays, s.key):
+		return `stroke-width="1.2" stroke-dasharray="9 3"`
+	default:
+		return `stroke-width="1.5"`
+	}
+}
+
+// apart moves places away from each other, in their order, until step lies between them, and keeps them between low and high.
+func apart(wanted []float64, low, high, step float64) []float64 {
+	order := make([]int, len(wanted))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(wanted[a], wanted[b]) })
+	places := make([]float64, len(wanted))
+	next := low
+	for _, i := range order {
+		places[i] = max(wanted[i], next)
+		next = places[i] + step
+	}
+	next = high
+	for _, i := range slices.Backward(order) {
+		places[i] = min(places[i], next)
+		next = places[i] - step
+	}
+	return places
 }
 
 // colors are grey for the floors, warm for Redisson, and cold for the other libraries.
-var colors = map[string]color.Color{
-	"ours":           color.Black,
-	"cached":         color.Black,
-	"off":            color.RGBA{R: 120, G: 60, B: 160, A: 255},
-	"script":         color.RGBA{R: 205, A: 255},
-	"jvm-sync":       color.RGBA{R: 255, G: 150, A: 255},
-	"jvm-async":      color.RGBA{R: 200, G: 110, B: 60, A: 255},
-	"rueidislimiter": color.RGBA{G: 90, B: 200, A: 255},
-	"redis_rate":     color.RGBA{G: 150, B: 90, A: 255},
-	"throttled":      color.RGBA{R: 150, G: 190, A: 255},
-	"redisstore":     color.RGBA{R: 90, G: 180, B: 230, A: 255},
-	"ulule":          color.RGBA{G: 160, B: 170, A: 255},
-	"empty":          color.Gray{Y: 110},
-	"xtime":          color.Gray{Y: 170},
+var colors = map[string]string{
+	"ours":                 "#000",
+	"cached":               "#000",
+	"off":                  "#783ca0",
+	"script":               "#cd0000",
+	"jvm-sync":             "#ef8a00",
+	"jvm-async":            "#b85f28",
+	"rueidislimiter":       "#005ac8",
+	"rueidislimiter-pool":  "#4a8fe0",
+	"rueidislimiter-delay": "#4a8fe0",
+	"redis_rate":           "#00803f",
+	"redis_rate-auto":      "#00965a",
+	"redis_rate-many":      "#00965a",
+	"redis_rate-delay":     "#00965a",
+	"throttled":            "#7a9e00",
+	"redisstore":           "#3a9fd0",
+	"ulule":                "#007f8a",
+	"ulule-auto":           "#00a0aa",
+	"ulule-many":           "#00a0aa",
+	"ulule-delay":          "#00a0aa",
+	"empty":                "#6e6e6e",
+	"xtime":                "#8f8f8f",
 }
 
-// write draws the legend beside the plot, where it hides nothing.
-func write(p *plot.Plot, legend plot.Legend, path string) (err error) {
-	const width, height, beside = 22 * vg.Centimeter, 12 * vg.Centimeter, 6.5 * vg.Centimeter
-	format := strings.TrimPrefix(filepath.Ext(path), ".")
-	canvas, err := draw.NewFormattedCanvas(width, height, format)
-	if err != nil {
-		return err
+// decadeTicks are the powers of ten, and where these are few, twice and five times of them.
+func decadeTicks(low, high float64) []float64 {
+	var ticks []float64
+	steps := []float64{1}
+	if high/low < 1000 {
+		steps = []float64{1, 2, 5}
 	}
-	all := draw.New(canvas)
-	p.Draw(draw.Crop(all, 0, -beside, 0, 0))
-	legend.Draw(all)
-	file, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	_, err = canvas.WriteTo(file)
-	return errors.Join(err, file.Close())
-}
-
-func callerTicks(low, high float64) []plot.Tick {
-	var ticks []plot.Tick
-	for _, n := range []int{1, 2, 4, 8, 16, 64, 256, 2048} {
-		if float64(n) >= low*0.99 && float64(n) <= high*1.01 {
-			ticks = append(ticks, plot.Tick{Value: float64(n), Label: strconv.Itoa(n)})
-		}
-	}
-	return ticks
-}
-
-func decadeTicks(low, high float64) []plot.Tick {
-	var ticks []plot.Tick
 	for e := math.Floor(math.Log10(low)); e <= math.Ceil(math.Log10(high)); e++ {
-		for i := 1.0; i < 10; i++ {
-			tick := plot.Tick{Value: i * math.Pow(10, e)}
-			if i == 1 {
-				tick.Label = short(tick.Value)
-			}
-			if tick.Value >= low && tick.Value <= high {
-				ticks = append(ticks, tick)
+		for _, step := range steps {
+			if v := step * math.Pow(10, e); v >= low && v <= high {
+				ticks = append(ticks, v)
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os/exec"
 	"strings"
 	"time"
@@ -13,7 +14,7 @@ import (
 const jvmWarmup = 10 * time.Second
 
 // openRedisson measures the real client: its callers are threads of the JVM, or for async so many calls under way at once.
-func openRedisson(mode string) func(context.Context, *bench, load) (*session, error) {
+func openRedisson(mode string) opener {
 	return func(ctx context.Context, b *bench, l load) (*session, error) {
 		redisson, err := b.jvm(ctx)
 		if err != nil {
@@ -22,19 +23,27 @@ func openRedisson(mode string) func(context.Context, *bench, load) (*session, er
 		if err := setRates(ctx, b.server.redis, l); err != nil {
 			return nil, err
 		}
-		run := func(ctx context.Context, d time.Duration) (tally, error) {
-			got, err := redisson.Limiter(namePrefix).Bench(ctx, oracle.Bench{
-				Limiters: len(l.names), Callers: l.callers, Async: mode == "async", Permits: 1, Duration: d,
+		run := func(ctx context.Context, warmup, d time.Duration, began, ended func() error) (tally, error) {
+			running, err := redisson.Limiter(namePrefix).StartBench(ctx, oracle.Bench{
+				Limiters: len(l.names), Callers: l.callers, Async: mode == "async", Permits: 1,
 			})
+			if err != nil {
+				return tally{}, err
+			}
+			time.Sleep(warmup)
+			err = began()
+			err = errors.Join(err, running.Count(ctx, d), ended())
+			got, stopErr := running.Stop(ctx)
 			t := tally{
 				decisions: got.Decisions, granted: got.Granted, failed: got.Failed, err: got.Err,
-				elapsed: got.Elapsed, clientCPU: got.CPU, allocs: -1,
+				elapsed: got.Elapsed, clientCPU: got.CPU, allocs: -1, allPermits: got.AllGranted,
 			}
 			copy(t.latency[:], got.Latencies)
-			return t, err
+			return t, errors.Join(err, stopErr)
 		}
 		if !b.warm[mode] {
-			if _, err := run(ctx, min(jvmWarmup, 10*b.length)); err != nil {
+			nothing := func() error { return nil }
+			if _, err := run(ctx, min(jvmWarmup, 10*b.length), 0, nothing, nothing); err != nil {
 				return nil, err
 			}
 			b.warm[mode] = true

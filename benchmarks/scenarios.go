@@ -28,9 +28,33 @@ type runs struct {
 var (
 	references = []string{"ours", "script", "empty"}
 	everybody  = []string{
-		"ours", "off", "script", "jvm-sync", "jvm-async", "rueidislimiter", "redis_rate", "throttled", "redisstore", "ulule", "empty", "xtime",
+		"ours", "off", "script", "jvm-sync", "jvm-async",
+		"rueidislimiter", "rueidislimiter-pool", "redis_rate", "redis_rate-auto", "throttled", "redisstore", "ulule", "ulule-auto",
+		"empty", "xtime",
 	}
+	// tuned are peers in ways that are for many callers alone, otherWays all ways that are not a peer's default.
+	tuned     = []string{"rueidislimiter-delay", "redis_rate-many", "redis_rate-delay", "ulule-many", "ulule-delay"}
+	otherWays = slices.Concat([]string{"rueidislimiter-pool"}, together, tuned)
 )
+
+// together are ways to send calls that are made at once together: a lone caller has none.
+var together = []string{"redis_rate-auto", "ulule-auto"}
+
+// allOf are those who are measured with so many callers. Where they are granted, throttled is not with the most of them: its callers
+// compare and swap one value, one of them with success, and a run would have to wait for a minute until each of them was that one.
+func allOf(callers int, expect expectation) []string {
+	who := slices.Clone(everybody)
+	if callers == 1 {
+		who = slices.DeleteFunc(who, func(key string) bool { return slices.Contains(together, key) })
+	}
+	if callers >= 256 {
+		who = append(who, tuned...)
+	}
+	if callers == 2048 && expect == allGranted {
+		who = slices.DeleteFunc(who, func(key string) bool { return key == "throttled" })
+	}
+	return who
+}
 
 // scenarios lists what is measured, in the order of the report.
 func scenarios() []scenario {
@@ -42,7 +66,7 @@ func scenarios() []scenario {
 		for _, callers := range []int{1, 2, 4, 8, 16, 64, 256, 2048} {
 			who := references
 			if slices.Contains([]int{1, 16, 256, 2048}, callers) {
-				who = everybody
+				who = allOf(callers, kind.expect)
 			}
 			all = append(all, scenario{
 				part: kind.expect.String(), title: kind.expect.String() + ", " + callersText(callers), sides: who,
@@ -61,6 +85,19 @@ func scenarios() []scenario {
 			})
 		}
 	}
+	for _, kind := range []struct {
+		limit  limit
+		expect expectation
+	}{{generous, allGranted}, {scarce, allDenied}} {
+		for _, ctx := range []contextKind{deadline, cancellable} {
+			for _, callers := range []int{1, 4} {
+				all = append(all, scenario{
+					part: "contexts", title: fmt.Sprintf("%s, %s, %s", ctx, kind.expect, callersText(callers)), sides: references,
+					load: load{callers: callers, names: names(1), maxPermits: 1, limit: kind.limit, expect: kind.expect, context: ctx},
+				})
+			}
+		}
+	}
 	all = append(all,
 		scenario{
 			part: "denial cache", title: "denying, 256 callers", sides: []string{"ours", "cached", "script"},
@@ -75,7 +112,7 @@ func scenarios() []scenario {
 			load: load{callers: 256, names: names(1), maxPermits: 1, limit: limit{1000, 100 * time.Millisecond}, expect: someDenied},
 		},
 		scenario{
-			part: "names", title: "10,000 names, 256 callers", sides: everybody,
+			part: "names", title: "10,000 names, 256 callers", sides: allOf(256, allGranted),
 			load: load{callers: 256, names: names(10_000), maxPermits: 1, limit: generous, expect: allGranted},
 		},
 	)

@@ -24,15 +24,17 @@ type side struct {
 	// under their own names, so the default counts the scripts alone.
 	commands map[string]float64
 	inMemory bool // asks nothing of Redis
-	open     func(ctx context.Context, b *bench, l load) (*session, error)
+	open     opener
 }
+
+type opener func(ctx context.Context, b *bench, l load) (*session, error)
 
 // session is a side that is connected, with its limiters set.
 type session struct {
 	// take asks for permits of the name with that index. Calls of different callers run at once; those of one caller do not.
 	take func(ctx context.Context, caller, name int, permits int64) (bool, error)
-	// run, where it is set, stands for callers that live in another process.
-	run   func(ctx context.Context, d time.Duration) (tally, error)
+	// run, where it is set, is drive for callers that live in another process.
+	run   func(ctx context.Context, warmup, d time.Duration, began, ended func() error) (tally, error)
 	close func()
 }
 
@@ -49,12 +51,20 @@ var sides = []side{
 	{key: "script", title: "Redisson's script through rueidis", commands: scripts, open: openScript},
 	{key: "jvm-sync", title: "Redisson 4.7.0, sync", commands: scripts, open: openRedisson("sync")},
 	{key: "jvm-async", title: "Redisson 4.7.0, async", commands: scripts, open: openRedisson("async")},
-	{key: "rueidislimiter", title: "rueidislimiter", commands: scripts, open: openRueidisLimiter},
-	{key: "redis_rate", title: "redis_rate v10", commands: scripts, open: openRedisRate},
+	{key: "rueidislimiter", title: "rueidislimiter", commands: scripts, open: openRueidisLimiter(rueidis.ClientOption{})},
+	{key: "rueidislimiter-pool", title: "rueidislimiter, DisableAutoPipelining", commands: scripts, open: openRueidisLimiter(rueidis.ClientOption{DisableAutoPipelining: true})},
+	{key: "rueidislimiter-delay", title: "rueidislimiter, MaxFlushDelay", commands: scripts, open: openRueidisLimiter(rueidis.ClientOption{MaxFlushDelay: rueidisDelay})},
+	{key: "redis_rate", title: "redis_rate v10", commands: scripts, open: openRedisRate(plain)},
+	{key: "redis_rate-auto", title: "redis_rate, AutoPipeline", commands: scripts, open: openRedisRate(onePipeline)},
+	{key: "redis_rate-many", title: "redis_rate, AutoPipeline, 8 at once", commands: scripts, open: openRedisRate(manyAtOnce)},
+	{key: "redis_rate-delay", title: "redis_rate, AutoPipeline, delay", commands: scripts, open: openRedisRate(withFlushing)},
 	// TIME and GET come in one pipeline, and SET or the script of the compare-and-swap follow.
 	{key: "throttled", title: "throttled v2", commands: map[string]float64{"time": 2, "eval": 1, "evalsha": 1}, open: openThrottled},
 	{key: "redisstore", title: "go-redisstore", commands: scripts, open: openRedisStore},
-	{key: "ulule", title: "ulule/limiter v3", commands: scripts, open: openUlule},
+	{key: "ulule", title: "ulule/limiter v3", commands: scripts, open: openUlule(plain)},
+	{key: "ulule-auto", title: "ulule, AutoPipeline", commands: scripts, open: openUlule(onePipeline)},
+	{key: "ulule-many", title: "ulule, AutoPipeline, 8 at once", commands: scripts, open: openUlule(manyAtOnce)},
+	{key: "ulule-delay", title: "ulule, AutoPipeline, delay", commands: scripts, open: openUlule(withFlushing)},
 	{key: "empty", title: "floor: an empty script", commands: scripts, open: openEmpty},
 	{key: "xtime", title: "floor: x/time/rate, in process", inMemory: true, open: openXTime},
 }

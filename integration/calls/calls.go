@@ -45,6 +45,7 @@ const (
 	TryAcquire         Op = "tryAcquire(permits)"
 	TryAcquireOneUntil Op = "tryAcquire(timeout)"
 	TryAcquireUntil    Op = "tryAcquire(permits, timeout)"
+	Take               Op = "take" // Go alone has it: Java's tryAcquire(permits) with the numbers of a Decision
 	AcquireOne         Op = "acquire()"
 	Acquire            Op = "acquire(permits)"
 	Release            Op = "release"
@@ -76,7 +77,7 @@ const (
 // Ops are all calls.
 var Ops = []Op{
 	TrySetRate, SetRate, SetRateArgs, UpdateRate, GetConfig,
-	TryAcquireOne, TryAcquire, TryAcquireOneUntil, TryAcquireUntil, AcquireOne, Acquire, Release, AvailablePermits,
+	TryAcquireOne, TryAcquire, TryAcquireOneUntil, TryAcquireUntil, Take, AcquireOne, Acquire, Release, AvailablePermits,
 	Expire, ExpireAt, ExpireIfSet, ExpireIfNotSet, ExpireIfGreater, ExpireIfLess,
 	ExpireAtIfSet, ExpireAtIfNotSet, ExpireAtIfGreater, ExpireAtIfLess, ClearExpire, RemainTimeToLive, ExpireTime,
 	Exists, Delete, Unlink, Rename, RenameNX, Copy, CopyAndReplace, Touch, SizeInMemory,
@@ -94,6 +95,7 @@ const (
 	Refused        Reply = "refused" // by the library, before Redis was asked
 	NoLimiter      Reply = "no limiter of that name"
 	ScriptError    Reply = "error from the script" // of Redisson's, on state that it cannot read
+	Lacking        Reply = "the server lacks what that needs"
 )
 
 // String prints the call for people.
@@ -140,6 +142,11 @@ func lifetime(ms int64, err error) (Reply, error) {
 		return number(ms, err)
 	}
 	return Reply((time.Duration(ms) * time.Millisecond).Round(grain).String()), err
+}
+
+// Decision is the reply of Go's Take; Java's to the same call is what stands before the comma. Times are rounded to a minute.
+func Decision(granted bool, limit, left int64, retry, reset time.Duration) Reply {
+	return Reply(fmt.Sprintf("%t, %d of %d left, again in %v, all in %v", granted, left, limit, retry.Round(grain), reset.Round(grain)))
 }
 
 func rateReply(kind string, permits int64, interval time.Duration) Reply {

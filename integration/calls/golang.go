@@ -29,6 +29,8 @@ func (g golang) Do(ctx context.Context, c Call) (Reply, error) {
 			return NoLimiter, nil
 		}
 		return NotInitialized, nil
+	case errors.Is(err, rratelimiter.ErrUnsupported):
+		return Lacking, nil
 	case err != nil:
 		return "", fmt.Errorf("go, %v: %w", c, err)
 	}
@@ -64,6 +66,9 @@ func (g golang) do(ctx context.Context, c Call) (Reply, error) {
 		return truth(l.TryAcquireWithin(ctx, 1, c.Timeout))
 	case TryAcquireUntil:
 		return truth(l.TryAcquireWithin(ctx, c.Permits, c.Timeout))
+	case Take:
+		d, err := l.Take(ctx, c.Permits)
+		return Decision(d.Allowed, d.Limit, d.Remaining, d.RetryAfter, d.ResetAfter), err
 	case AcquireOne:
 		return nothing(l.Acquire(ctx, 1))
 	case Acquire:

@@ -31,6 +31,8 @@ var words = []struct {
 	{"bad argument #2 to 'unpack' (data string too short)", ScriptError},
 	{"Cannot parse null string", NotInitialized}, // getConfig of releases before 3.17
 	{"ERR no such key", NoLimiter},
+	{"ERR unknown command", Lacking},
+	{"Wrong number of args calling Redis command", Lacking},
 }
 
 func (j java) Do(ctx context.Context, c Call) (Reply, error) {
@@ -82,7 +84,7 @@ func (j java) do(ctx context.Context, c Call) (Reply, error) {
 		return rateReply(string(got.Type), got.Permits, got.Interval), err
 	case TryAcquireOne:
 		return truth(l.TryAcquireOne(ctx))
-	case TryAcquire:
+	case TryAcquire, Take:
 		return truth(l.TryAcquire(ctx, c.Permits))
 	case TryAcquireOneUntil:
 		return truth(l.TryAcquireOneWithin(ctx, c.Timeout))

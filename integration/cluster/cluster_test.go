@@ -22,6 +22,7 @@ import (
 // What all tests share: one cluster, which they never change, one Redisson and one Go client on it.
 var (
 	nodes    *servers.Cluster
+	version  servers.Version
 	redis    rueidis.Client
 	client   *rratelimiter.Client
 	redisson *oracle.Redisson
@@ -48,6 +49,9 @@ func run(m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	defer redis.Close()
+	if version, err = servers.VersionOf(ctx, redis); err != nil {
+		return 0, err
+	}
 	client = rratelimiter.New(redis)
 	if redisson, err = oracle.Open(ctx, "4.7.0", oracle.Cluster(nodes.Addrs()...)); err != nil {
 		return 0, err

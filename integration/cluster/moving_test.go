@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/integration/oracle"
+	"github.com/rratelimiter/rratelimiter/integration/servers"
 )
 
 // moves are the calls that give a limiter another name.
@@ -23,6 +25,9 @@ var moves = map[string]func(context.Context, *rratelimiter.Limiter, string) erro
 		return done(l.Copy(ctx, to, rratelimiter.Replace()))
 	},
 }
+
+// copies says whether a move leaves the old name in place.
+func copies(call string) bool { return strings.HasPrefix(call, "Copy") }
 
 // done makes "it did not" an error.
 func done(ok bool, err error) error {
@@ -63,6 +68,12 @@ func TestMovesWithinASlot(t *testing.T) {
 				require.NotEmpty(t, held, "%q has to exist for this test", fromKeys[i])
 			}
 
+			if copies(call) && version.Lacks(t, servers.CopyCommand) {
+				require.ErrorIs(t, move(ctx, l, to), rratelimiter.ErrUnsupported)
+				require.Equal(t, before, contents(t, fromKeys))
+				require.Equal(t, make([]string, 5), contents(t, toKeys))
+				return
+			}
 			require.NoError(t, move(ctx, l, to))
 			require.Equal(t, before, contents(t, toKeys))
 			moved := client.Limiter(to)
@@ -101,6 +112,12 @@ func TestMovesOntoAnotherLimiterOfTheSlot(t *testing.T) {
 				require.Equal(t, before, contents(t, toKeys))
 				require.Equal(t, make([]string, 5), contents(t, fromKeys))
 			case "Copy with Replace":
+				if version.Lacks(t, servers.CopyCommand) {
+					require.ErrorIs(t, err, rratelimiter.ErrUnsupported)
+					require.Equal(t, before, contents(t, fromKeys))
+					require.Equal(t, there, contents(t, toKeys))
+					return
+				}
 				require.NoError(t, err)
 				require.Equal(t, before, contents(t, toKeys))
 				require.Equal(t, before, contents(t, fromKeys))

@@ -43,7 +43,9 @@ func TestEveryCallWorksOrNamesTheCorruption(t *testing.T) {
 	require.NoError(t, err)
 	defer client.Close()
 
-	r := &run{figures: ledger.Figures{Run: "corruption", Errors: map[string]int64{}}}
+	version, err := servers.VersionOf(t.Context(), client)
+	require.NoError(t, err)
+	r := &run{lacksCopy: version.Lacks(t, servers.CopyCommand), figures: ledger.Figures{Run: "corruption", Errors: map[string]int64{}}}
 	for round := range rounds {
 		r.round(t, client, round, rand.New(rand.NewPCG(seed, uint64(round))))
 	}
@@ -52,7 +54,10 @@ func TestEveryCallWorksOrNamesTheCorruption(t *testing.T) {
 	require.Positive(t, r.figures.Grants, "some is survived")
 }
 
-type run struct{ figures ledger.Figures }
+type run struct {
+	figures   ledger.Figures
+	lacksCopy bool
+}
 
 // round is the life of one limiter: a rate, some grants, a corruption, calls, repair.
 func (r *run) round(t *testing.T, client rueidis.Client, round int, random *rand.Rand) {
@@ -193,6 +198,8 @@ func (r *run) book(t *testing.T, story, call string, err error) {
 		r.figures.Errors["state"]++
 	case errors.Is(err, rratelimiter.ErrNotInitialized):
 		r.figures.Errors["not initialized"]++
+	case r.lacksCopy && call == "Copy" && errors.Is(err, rratelimiter.ErrUnsupported):
+		r.figures.Errors["unsupported"]++
 	case errors.Is(err, rratelimiter.ErrPermitsExceedRate):
 		r.figures.Errors["above the rate"]++
 	default:

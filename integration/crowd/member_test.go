@@ -93,6 +93,11 @@ func (t task) acquire(l *rratelimiter.Limiter, book *ledger.Ledger) {
 		func(permits int64) (bool, error) { return l.TryAcquire(ctx, permits) },
 		func(permits int64) (bool, error) { return l.TryAcquireWithin(ctx, permits, 200*time.Millisecond) },
 		func(permits int64) (bool, error) { return true, l.Acquire(ctx, permits) },
+		func(permits int64) (bool, error) { // and has often gone when its permits come, which go back
+			ctx, cancel := context.WithTimeout(ctx, time.Duration(rand.Int64N(int64(2*time.Millisecond))))
+			defer cancel()
+			return l.TryAcquire(ctx, permits)
+		},
 	}
 	var callers sync.WaitGroup
 	for i := range 2 * len(ways) {

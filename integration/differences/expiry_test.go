@@ -7,8 +7,6 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
-
-	"github.com/rratelimiter/rratelimiter"
 )
 
 // many is more grants than one call of ours gives back, by several times.
@@ -66,29 +64,4 @@ func TestAllGrantsExpireAtOnce(t *testing.T) {
 	require.Equal(t, int64(1), scripts(t, func() { take(t, ours, many+1) }))
 	require.Equal(t, unlinked+1, called(t, "unlink"))
 	require.Equal(t, []int64{many + 1}, counts(t, permitsKey(ours.Name())))
-}
-
-// What a client that died took of a PerClient limiter.
-func TestKeysOfDeadClients(t *testing.T) {
-	rate := perMinute(10)
-	rate.Type = rratelimiter.PerClient
-	theirs, ours := pair(t, rate)
-	take(t, theirs, 1)
-	take(t, ours, 1)
-
-	for _, key := range []string{clientValueKey(theirs.Name(), java.ID()), clientPermitsKey(theirs.Name(), java.ID())} {
-		require.Equal(t, int64(-1), number(t, "PTTL", key), "%s stays for ever", key)
-	}
-	for _, key := range []string{clientValueKey(ours.Name(), here.ID()), clientPermitsKey(ours.Name(), here.ID())} {
-		left := number(t, "PTTL", key)
-		require.Positive(t, left, key)
-		require.LessOrEqual(t, left, time.Minute.Milliseconds(), key)
-	}
-	require.Equal(t, int64(-1), number(t, "PTTL", ours.Name()), "the limiter itself stays")
-
-	overall := here.Limiter(t.Name() + " overall")
-	require.NoError(t, overall.SetRate(t.Context(), perMinute(10)))
-	take(t, overall, 1)
-	require.Equal(t, int64(-1), number(t, "PTTL", valueKey(overall.Name())), "Java would not extend an expiry of the shared pair")
-	require.Equal(t, int64(-1), number(t, "PTTL", permitsKey(overall.Name())))
 }

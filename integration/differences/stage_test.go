@@ -27,10 +27,11 @@ const redissonVersion = "4.7.0"
 // What all tests share: a server, and on it one Redisson and one Client of ours. Tests run one after another, since some count what the
 // server was asked.
 var (
-	server *servers.Server
-	redis  rueidis.Client
-	java   *oracle.Redisson
-	here   *rratelimiter.Client
+	server  *servers.Server
+	version servers.Version
+	redis   rueidis.Client
+	java    *oracle.Redisson
+	here    *rratelimiter.Client
 )
 
 func TestMain(m *testing.M) {
@@ -54,6 +55,9 @@ func run(m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	defer redis.Close()
+	if version, err = servers.VersionOf(ctx, redis); err != nil {
+		return 0, err
+	}
 	here = rratelimiter.New(redis)
 	if java, err = oracle.Open(ctx, redissonVersion, oracle.Single(server.Addr())); err != nil {
 		return 0, err

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/integration/servers"
 )
 
 // takenOf opens a pair of limiters of which 4 of 10 permits are taken.
@@ -42,8 +43,34 @@ func TestRenameTakesTheWholeLimiter(t *testing.T) {
 	}
 }
 
+func TestNameAfterRename(t *testing.T) {
+	theirs, ours := takenOf(t)
+	name, err := java.Limiter(theirs).NameAfterRename(t.Context(), theirs+"2")
+	require.NoError(t, err)
+	require.Equal(t, theirs+"2", name)
+	name, err = java.Limiter(theirs+"2").NameAfterRenameNX(t.Context(), theirs+"3")
+	require.NoError(t, err)
+	require.Equal(t, theirs+"3", name)
+
+	l := here.Limiter(ours)
+	require.NoError(t, l.Rename(t.Context(), ours+"2"))
+	require.Equal(t, ours, l.Name())
+	_, err = l.TryAcquire(t.Context(), 1)
+	require.ErrorIs(t, err, rratelimiter.ErrNotInitialized)
+	requireFree(t, here.Limiter(ours+"2"), 6)
+	l = here.Limiter(ours + "2")
+	renamed, err := l.RenameNX(t.Context(), ours+"3")
+	require.NoError(t, err)
+	require.True(t, renamed)
+	require.Equal(t, ours+"2", l.Name())
+}
+
 func TestCopyTakesTheWholeLimiter(t *testing.T) {
 	theirs, ours := takenOf(t)
+	if version.Lacks(t, servers.CopyCommand) {
+		refuseToCopy(t, theirs, ours)
+		return
+	}
 	copied, err := java.Limiter(theirs).Copy(t.Context(), theirs+"2")
 	require.NoError(t, err)
 	require.True(t, copied)
@@ -56,6 +83,16 @@ func TestCopyTakesTheWholeLimiter(t *testing.T) {
 	requireFree(t, here.Limiter(ours), 6)
 }
 
+func TestCopyOfNothing(t *testing.T) {
+	copied, err := java.Limiter(t.Name()).Copy(t.Context(), t.Name()+"2")
+	require.NoError(t, err)
+	require.False(t, copied)
+
+	copied, err = here.Limiter(t.Name()).Copy(t.Context(), t.Name()+"2")
+	require.ErrorIs(t, err, rratelimiter.ErrNotInitialized)
+	require.False(t, copied)
+}
+
 // A limiter that is copied over another one: what was taken of that one must not count against the copy.
 func TestCopyReplacesTheWholeLimiter(t *testing.T) {
 	theirs, ours := takenOf(t)
@@ -63,6 +100,11 @@ func TestCopyReplacesTheWholeLimiter(t *testing.T) {
 		old := java.Limiter(name)
 		require.NoError(t, old.SetRate(t.Context(), inJava(perMinute(20))))
 		take(t, old, 15)
+	}
+	if version.Lacks(t, servers.CopyCommand) {
+		refuseToCopy(t, theirs, ours)
+		require.Equal(t, []int64{15}, counts(t, permitsKey(ours+"2")))
+		return
 	}
 
 	copied, err := java.Limiter(theirs).CopyAndReplace(t.Context(), theirs+"2")
@@ -75,6 +117,16 @@ func TestCopyReplacesTheWholeLimiter(t *testing.T) {
 	require.True(t, copied)
 	require.Equal(t, []int64{4}, counts(t, permitsKey(ours+"2")))
 	requireFree(t, here.Limiter(ours+"2"), 6)
+}
+
+// refuseToCopy shows both sides on a server without COPY, where ours says what is missing.
+func refuseToCopy(t *testing.T, theirs, ours string) {
+	t.Helper()
+	_, err := java.Limiter(theirs).CopyAndReplace(t.Context(), theirs+"2")
+	require.ErrorContains(t, err, "unknown command")
+	_, err = here.Limiter(ours).Copy(t.Context(), ours+"2", rratelimiter.Replace())
+	require.ErrorIs(t, err, rratelimiter.ErrUnsupported)
+	requireFree(t, here.Limiter(ours), 6)
 }
 
 func TestUnlinkTakesTheWholeLimiter(t *testing.T) {

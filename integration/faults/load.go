@@ -38,6 +38,19 @@ const (
 	// late is by how much a call may outlive its context before it counts as late: much more than a busy machine needs to wake it.
 	late = time.Second
 
+	// settled is how long a client that is served again may need until all of its connections are.
+	settled = time.Second
+
+	// stall is how long a bare command takes where the machine is too busy for anything to be demanded of it.
+	stall = 250 * time.Millisecond
+
+	// pause is the shortest time that a caller waits after a denial or an error.
+	pause = 5 * time.Millisecond
+
+	// within is the timeout of those who wait with one. A call whose timeout ends while Redis has not answered at all is an error, which
+	// a machine that is busy with other things must not bring about.
+	within = time.Second
+
 	// patience is how long a test waits for something that has to happen in the end.
 	patience = 60 * time.Second
 )
@@ -89,9 +102,19 @@ type Load struct {
 
 	losses []loss
 
+	started time.Time
+	faults  []span
+	stalls  []span // times in which the machine kept everybody waiting
+
 	stop    chan struct{}
 	callers sync.WaitGroup
 }
+
+// span is a time in which something was broken.
+type span struct{ from, to time.Time }
+
+// meets says whether a call was under way in that time.
+func (s span) meets(f ledger.Failure) bool { return !f.End.Before(s.from) && !f.Start.After(s.to) }
 
 // loss says that grants of calls that began before to and ended after from may be lost to the limiter.
 type loss struct{ from, to time.Time }
@@ -116,10 +139,11 @@ func Start(t testing.TB, fault string, on Target) *Load {
 	}
 	l.SetRate()
 	l.warmUp()
-	started := time.Now()
+	l.started = time.Now()
 	for i := range goCallers {
 		l.callers.Go(func() { l.goCaller(i) })
 	}
+	l.callers.Go(func() { l.watchMachine(on.Redis) })
 	// Threads of many small requests, and of fewer larger ones that wait longer.
 	l.callers.Go(func() {
 		l.javaCrowd(oracle.Crowd{Threads: javaCallers / 2, Permits: 1, AcquireTimeout: 50 * time.Millisecond})
@@ -135,7 +159,7 @@ func Start(t testing.TB, fault string, on Target) *Load {
 		}
 		l.callers.Wait()
 	})
-	l.AwaitGrants(started)
+	l.AwaitGrants(l.started)
 	return l
 }
 
@@ -182,7 +206,7 @@ func (l *Load) goCaller(i int) {
 				err := l.limiter.Acquire(ctx, permits)
 				return err == nil, err
 			case 1:
-				return l.limiter.TryAcquireWithin(ctx, permits, 300*time.Millisecond)
+				return l.limiter.TryAcquireWithin(ctx, permits, within)
 			case 2:
 				decision, err := l.limiter.Take(ctx, permits)
 				return decision.Allowed, err
@@ -194,7 +218,29 @@ func (l *Load) goCaller(i int) {
 		cancel()
 		if err != nil || !granted {
 			// A program that was denied or failed has something else to do first, too.
-			time.Sleep(5*time.Millisecond + time.Duration(random.Int64N(int64(10*time.Millisecond))))
+			time.Sleep(pause + time.Duration(random.Int64N(int64(10*time.Millisecond))))
+		}
+	}
+}
+
+// watchMachine notes when this process, or the server of the limiter, does not get on for longer than a stall: it asks for something that
+// has nothing to do with limiters, over connections of its own.
+func (l *Load) watchMachine(on rueidis.ClientOption) {
+	on.DialCtxFn = nil
+	bare, err := rueidis.NewClient(on)
+	if err != nil {
+		l.t.Errorf("a client to watch the machine with: %v", err)
+		return
+	}
+	defer bare.Close()
+	for !l.stopped() {
+		begun := time.Now()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		_ = bare.Do(ctx, bare.B().Exists().Key(Name).Build()).Error()
+		cancel()
+		time.Sleep(pause)
+		if ended := time.Now(); ended.Sub(begun) > stall {
+			l.stalls = append(l.stalls, span{begun, ended})
 		}
 	}
 }
@@ -268,6 +314,13 @@ func grantedAfter(grants []ledger.Grant, after time.Time) bool {
 	return false
 }
 
+// Break tells the load that something is broken from now on, and Mend that it is mended and both sides work again. Calls may fail in
+// between, and until settled has passed.
+func (l *Load) Break() { l.faults = append(l.faults, span{from: time.Now()}) }
+
+// Mend ends what Break began.
+func (l *Load) Mend() { l.faults[len(l.faults)-1].to = time.Now() }
+
 // MayLose tells the load that Redis may have lost grants: those of calls that ended at from or later and had begun by to, at most.
 func (l *Load) MayLose(from, to time.Time) { l.losses = append(l.losses, loss{from, to}) }
 
@@ -275,11 +328,15 @@ func (l *Load) MayLose(from, to time.Time) { l.losses = append(l.losses, loss{fr
 func (l *Load) Stop() *Outcome {
 	l.t.Helper()
 	close(l.stop)
+	stopped := time.Now()
 	l.callers.Wait()
 	ended := time.Now()
 	o := &Outcome{
 		Fault:     l.fault,
 		t:         l.t,
+		run:       span{l.started, stopped},
+		faults:    l.faults,
+		stalls:    l.stalls,
 		goBooks:   l.goBooks,
 		javaBooks: l.javaBooks,
 		lateCalls: l.lateCalls.Load(),

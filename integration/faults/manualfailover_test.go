@@ -15,12 +15,14 @@ func TestManualFailover(t *testing.T) {
 	load := Start(t, "CLUSTER FAILOVER", OnCluster(cluster))
 
 	load.Run(time.Second)
+	load.Break()
 	command(t, replica, "CLUSTER", "FAILOVER")
 	awaitMaster(t, cluster, slot, replica)
 	load.AwaitGrants(time.Now())
+	load.Mend()
 	load.Run(2 * time.Second)
 
 	outcome := load.Stop()
-	outcome.RequireCalm("CLUSTERDOWN", "READONLY", cut)
+	outcome.RequireCalm(Most{"CLUSTERDOWN": outcome.once(), "READONLY": outcome.once(), cut: outcome.onceEach(), deadline: outcome.once()})
 	outcome.RequireWindows()
 }

@@ -24,17 +24,28 @@ func OfClients(patience time.Duration) int {
 	return mentioning(patience, "github.com/rratelimiter/rratelimiter.", "github.com/redis/rueidis.")
 }
 
+// ClientsNow is how many goroutines run in the limiter's package or in rueidis at this moment, for AboveClients.
+func ClientsNow() int {
+	return count("github.com/rratelimiter/rratelimiter.", "github.com/redis/rueidis.")
+}
+
+// AboveClients is OfClients without those that an idle rueidis client keeps.
+func AboveClients(idle int, patience time.Duration) int {
+	return settle(patience, func() int { return max(0, ClientsNow()-idle) })
+}
+
 // mentioning counts the goroutines whose stacks show one of some packages.
 func mentioning(patience time.Duration, packages ...string) int {
-	return settle(patience, func() int {
-		count := 0
-		for stack := range strings.SplitSeq(Stacks(), "\n\n") {
-			if slices.ContainsFunc(packages, func(name string) bool { return strings.Contains(stack, name) }) {
-				count++
-			}
+	return settle(patience, func() int { return count(packages...) })
+}
+
+func count(packages ...string) (n int) {
+	for stack := range strings.SplitSeq(Stacks(), "\n\n") {
+		if slices.ContainsFunc(packages, func(name string) bool { return strings.Contains(stack, name) }) {
+			n++
 		}
-		return count
-	})
+	}
+	return n
 }
 
 // Stacks are those of all goroutines, for a test's message.
@@ -58,10 +69,10 @@ func Heap() int64 {
 }
 
 // settle counts until there is nothing left or patience ends.
-func settle(patience time.Duration, count func() int) int {
+func settle(patience time.Duration, counted func() int) int {
 	ended := time.Now().Add(patience)
 	for {
-		left := count()
+		left := counted()
 		if left == 0 || time.Now().After(ended) {
 			return left
 		}

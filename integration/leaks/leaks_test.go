@@ -33,6 +33,9 @@ func TestOfLimiters(t *testing.T) {
 	go c.Limiter("busy")
 	<-asked
 	require.Equal(t, 1, OfLimiters(0))
+	require.Equal(t, 1, ClientsNow())
+	require.Equal(t, 1, AboveClients(0, 0))
+	require.Zero(t, AboveClients(1, 0))
 	close(stop)
 	require.Zero(t, OfLimiters(10*time.Second))
 }

@@ -17,6 +17,12 @@ type Grant struct {
 	Who        string
 }
 
+// Failure is one call that failed, with the times of a Grant and the kind of its error.
+type Failure struct {
+	Start, End time.Time
+	Kind       string
+}
+
 // Unclassified is the kind of the errors that no classifier knows. A run that counts any has an error that nobody expected.
 const Unclassified = "unclassified"
 
@@ -33,6 +39,7 @@ type Ledger struct {
 	grants       []Grant
 	denials      int64
 	errors       map[string]int64
+	failures     []Failure
 	unclassified []error
 }
 
@@ -46,7 +53,7 @@ func (l *Ledger) Time(who string, permits int64, call func() (granted bool, err 
 	end := time.Now()
 	switch {
 	case err != nil:
-		l.Failed(err, 1)
+		l.FailedAt(Failure{Start: start, End: end, Kind: l.kind(err)})
 	case granted:
 		l.Granted(Grant{Start: start, End: end, Permits: permits, Who: who})
 	default:
@@ -71,17 +78,33 @@ func (l *Ledger) Denied(n int64) {
 
 // Failed books n calls that failed with the error.
 func (l *Ledger) Failed(err error, n int64) {
+	kind := l.kind(err)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.count(kind, n)
+}
+
+// FailedAt books one call that failed, with its times.
+func (l *Ledger) FailedAt(f Failure) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failures = append(l.failures, f)
+	l.count(f.Kind, 1)
+}
+
+// kind classifies an error, and remembers one that cannot be.
+func (l *Ledger) kind(err error) string {
 	var kind string
 	if l.classify != nil {
 		kind = l.classify(err)
 	}
+	if kind != "" && kind != Unclassified {
+		return kind
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if kind == "" || kind == Unclassified {
-		kind = Unclassified
-		l.keep(err)
-	}
-	l.count(kind, n)
+	l.keep(err)
+	return Unclassified
 }
 
 func (l *Ledger) count(kind string, n int64) {
@@ -117,6 +140,16 @@ func (l *Ledger) Grants() []Grant {
 	return slices.Clone(l.grants)
 }
 
+// Permits is the sum of all grants.
+func (l *Ledger) Permits() (sum int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, g := range l.grants {
+		sum += g.Permits
+	}
+	return sum
+}
+
 // Denials is the number of denied calls.
 func (l *Ledger) Denials() int64 {
 	l.mu.Lock()
@@ -129,6 +162,13 @@ func (l *Ledger) Errors() map[string]int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return maps.Clone(l.errors)
+}
+
+// Failures gives a copy of the failed calls whose times are known.
+func (l *Ledger) Failures() []Failure {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.failures)
 }
 
 // Unclassified gives the first few errors that the classifier does not know, for a test's message.

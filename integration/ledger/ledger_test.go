@@ -110,6 +110,11 @@ func TestTimeBooksWhatACallComesTo(t *testing.T) {
 	require.Equal(t, int64(1), l.Denials())
 	require.Equal(t, map[string]int64{Unclassified: 1}, l.Errors())
 	require.Equal(t, []error{context.Canceled}, l.Unclassified())
+	failures := l.Failures()
+	require.Len(t, failures, 1)
+	require.Equal(t, Unclassified, failures[0].Kind)
+	require.False(t, failures[0].Start.Before(grants[0].End))
+	require.False(t, failures[0].End.Before(failures[0].Start))
 }
 
 func TestErrorsAreCountedByKind(t *testing.T) {
@@ -144,6 +149,7 @@ func TestMerge(t *testing.T) {
 		all.Merge(one)
 	}
 	require.Len(t, all.Grants(), 12)
+	require.Equal(t, int64(35), all.Permits())
 	require.Equal(t, int64(44), all.Denials())
 	require.Equal(t, map[string]int64{"canceled": 55, Unclassified: 221}, all.Errors())
 	require.Len(t, all.Unclassified(), 10, "the first few")

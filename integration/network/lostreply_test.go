@@ -38,7 +38,7 @@ func TestLostReplies(t *testing.T) {
 					return err == nil
 				}
 				require.Eventually(t, answers, 2*givenUp, 10*time.Millisecond, "the connections of the case before are replaced")
-				before, _ := l.monitor.calls()
+				before, _ := l.acquires.calls()
 				cure := l.poison(t, "timeout", "downstream", `"timeout": 0`)
 
 				ctx, cancel := context.WithCancel(t.Context())
@@ -70,7 +70,7 @@ func TestLostReplies(t *testing.T) {
 				if time.Since(acted) < interval/2 {
 					require.EqualValues(t, permits, taken(), "nothing was given back or taken twice")
 				}
-				after, again := l.monitor.calls()
+				after, again := l.acquires.calls()
 				require.Equal(t, 1, after-before, "one call reached Redis")
 				require.Zero(t, again)
 
@@ -94,7 +94,7 @@ func TestLostRepliesOfManyNames(t *testing.T) {
 	}
 	// From a call whose context can end on, rueidis sends what comes while it waits for replies.
 	require.NoError(t, l.redis.Do(t.Context(), l.redis.B().Ping().Build()).Error())
-	before, _ := l.monitor.calls()
+	before, _ := l.acquires.calls()
 	cure := l.poison(t, "timeout", "downstream", `"timeout": 0`)
 	errs := make(chan error, names)
 	for _, limiter := range limiters {
@@ -104,7 +104,7 @@ func TestLostRepliesOfManyNames(t *testing.T) {
 		}()
 	}
 	arrived := func() bool {
-		now, _ := l.monitor.calls()
+		now, _ := l.acquires.calls()
 		return now-before == names
 	}
 	require.Eventually(t, arrived, givenUp/2, time.Millisecond, "the server acts")

@@ -4,7 +4,6 @@
 package network_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"math/bits"
 	"math/rand/v2"
 	"net"
-	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,6 +26,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/integration/leaks"
 	"github.com/rratelimiter/rratelimiter/integration/ledger"
+	"github.com/rratelimiter/rratelimiter/integration/monitor"
 	"github.com/rratelimiter/rratelimiter/integration/servers"
 )
 
@@ -42,17 +41,21 @@ const (
 	// late is by how much a call may outlive its context: much more than a busy machine needs to wake it.
 	late = 2 * time.Second
 
+	// moment is what a call that was about to leave when its caller went may need until it has read the clock, on a busy machine.
+	moment = 100 * time.Millisecond
+
 	manyConnections = 4 // as many as rueidis has where nothing is said
 )
 
 // link is a limiter behind a proxy that tests make bad.
 type link struct {
-	proxy   *toxiproxy.Proxy
-	redis   rueidis.Client
-	limiter *rratelimiter.Limiter // over the proxy
-	direct  *rratelimiter.Limiter // past it
-	monitor *monitor
-	books   *ledger.Ledger
+	proxy    *toxiproxy.Proxy
+	redis    rueidis.Client
+	limiter  *rratelimiter.Limiter // over the proxy
+	past     rueidis.Client        // past the proxy
+	direct   *rratelimiter.Limiter // likewise
+	acquires *acquires
+	books    *ledger.Ledger
 
 	close  func()
 	latest atomic.Int64 // by how much a call outlived its context at most, in nanoseconds
@@ -79,22 +82,22 @@ func newLink(t *testing.T, connections int) *link {
 		return client
 	}
 	l.redis = connect(l.proxy.Listen)
-	direct := connect(server.Addr())
+	l.past = connect(server.Addr())
 	l.limiter = rratelimiter.New(l.redis).Limiter(name)
-	l.direct = rratelimiter.New(direct).Limiter(name)
+	l.direct = rratelimiter.New(l.past).Limiter(name)
 	require.NoError(t, l.direct.SetRate(t.Context(), rratelimiter.Rate{Permits: rate, Interval: interval}))
-	l.monitor = watch(t, server.Addr())
+	l.acquires = watch(t, server.Addr())
 	// Redis knows the script from here on, so that each call is one EVALSHA, and so does the monitor.
 	granted, err := l.direct.TryAcquire(t.Context(), 1)
 	require.NoError(t, err)
 	require.True(t, granted)
-	require.Eventually(t, l.monitor.learn, late, time.Millisecond)
+	require.Eventually(t, l.acquires.learn, late, time.Millisecond)
 	require.NoError(t, l.direct.Release(t.Context(), 1))
 
 	l.close = sync.OnceFunc(func() {
 		l.redis.Close()
-		direct.Close()
-		l.monitor.close()
+		l.past.Close()
+		l.acquires.monitor.Close()
 		l.proxy.Stop()
 	})
 	t.Cleanup(l.close)
@@ -191,23 +194,26 @@ func (l *link) call(i int, permits int64, patience time.Duration, random *rand.R
 	}
 }
 
-// end waits one idle interval and demands what holds on every network, prints the figures and gives the kinds of errors that there were.
+// end demands what holds on every network, one idle interval after the last call, prints the figures and gives the kinds of errors that
+// there were.
 func (l *link) end(t *testing.T, run string) map[string]int64 {
 	t.Helper()
-	time.Sleep(interval)
-	// A call whose caller has gone may still be on its way to Redis, as long as its connection is not given up.
-	var missing int64
-	require.Eventually(t, func() bool {
-		free, err := l.direct.AvailablePermits(context.Background())
-		require.NoError(t, err)
-		missing = rate - free
-		return missing == 0
-	}, 2*givenUp, 20*time.Millisecond)
+	ended := time.Now()
+	// A call whose caller has gone may reach Redis late, but it is dated as it left: all that callers can have taken is back an interval
+	// after the last of them has gone. Calls may leave for a moment after that, where the caller's end and theirs came together.
+	time.Sleep(time.Until(ended.Add(interval)))
+	if newest, ok := l.newest(t); ok {
+		require.Less(t, newest.Sub(ended), moment, "a call was dated after the last caller had gone")
+		time.Sleep(time.Until(newest.Add(interval)))
+	}
+	free, err := l.direct.AvailablePermits(context.Background())
+	require.NoError(t, err)
+	missing := rate - free
 	granted, err := l.direct.TryAcquire(context.Background(), rate)
 	require.NoError(t, err)
-	require.True(t, granted, "all permits are back")
 
-	calls, again := l.monitor.calls()
+	l.acquires.monitor.CatchUp(t)
+	calls, again := l.acquires.calls()
 	l.close()
 	// A connection that nobody answers is given up only in the end, and rueidis closes some after 5 s.
 	// toxiproxy leaves one of its own behind where a connection is reset while it passes something on.
@@ -216,6 +222,8 @@ func (l *link) end(t *testing.T, run string) map[string]int64 {
 	t.Logf("\n%s%d acquire calls reached Redis, %d of them a second time; the latest caller was %v behind its context",
 		ledger.Table(figures), calls, again, max(0, time.Duration(l.latest.Load())).Round(time.Millisecond))
 
+	require.Zero(t, missing, "permits are not back one interval after the last call")
+	require.True(t, granted, "permits are back, but not there to take")
 	require.Zero(t, again, "calls were sent again")
 	require.LessOrEqual(t, figures.Worst, figures.Rate, "the fullest window")
 	require.Empty(t, l.books.Unclassified())
@@ -224,77 +232,68 @@ func (l *link) end(t *testing.T, run string) map[string]int64 {
 	return figures.Errors
 }
 
-// monitor sees every command that reaches Redis, whatever becomes of its reply.
-type monitor struct {
-	conn  net.Conn
-	ended chan struct{}
+// newest is the date of the newest grant that Redis holds.
+func (l *link) newest(t *testing.T) (time.Time, bool) {
+	t.Helper()
+	b := l.past.B()
+	grants, err := l.past.Do(context.Background(), b.Zrevrange().Key("{"+name+"}:permits").Start(0).Stop(0).Withscores().Build()).AsZScores()
+	require.NoError(t, err)
+	if len(grants) == 0 {
+		return time.Time{}, false
+	}
+	return time.UnixMilli(int64(grants[0].Score)), true
+}
+
+// acquires are the acquire calls that reach Redis, whatever becomes of their replies.
+type acquires struct {
+	monitor *monitor.Monitor
 
 	mu      sync.Mutex
 	latest  string         // the digest of the script that was called last
-	acquire string         // that of the acquire script
+	script  string         // that of the acquire script
 	members map[string]int // of acquire calls: the member that names a grant, which is random, and how often it came
 }
 
-var word = regexp.MustCompile(`"((?:[^"\\]|\\.)*)"`)
-
-func watch(t *testing.T, addr string) *monitor {
+func watch(t *testing.T, addr string) *acquires {
 	t.Helper()
-	conn, err := net.Dial("tcp", addr)
-	require.NoError(t, err)
-	_, err = io.WriteString(conn, "MONITOR\r\n")
-	require.NoError(t, err)
-	in := bufio.NewReader(conn)
-	ok, err := in.ReadString('\n')
-	require.NoError(t, err)
-	require.Equal(t, "+OK\r\n", ok)
-	m := &monitor{conn: conn, ended: make(chan struct{}), members: make(map[string]int)}
-	go func() {
-		defer close(m.ended)
-		for {
-			line, err := in.ReadString('\n')
-			if err != nil {
-				return
-			}
-			m.see(word.FindAllStringSubmatch(line, -1))
-		}
-	}()
-	return m
+	a := &acquires{members: make(map[string]int)}
+	a.monitor = monitor.Watch(t, addr, a.see)
+	return a
 }
 
 // see looks at one command: EVALSHA, digest, 5, the five keys, the time, the permits, the member, ...
-func (m *monitor) see(words [][]string) {
+func (a *acquires) see(c monitor.Command) {
 	const digest, member = 1, 10
-	if len(words) <= member || !strings.EqualFold(words[0][1], "EVALSHA") {
+	if c.Script || !strings.EqualFold(c.Name(), "EVALSHA") {
 		return
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.latest = words[digest][1]
-	if m.latest == m.acquire {
-		m.members[words[member][1]]++
+	words := c.Words()
+	if len(words) <= member {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.latest = words[digest]
+	if a.latest == a.script {
+		a.members[words[member]]++
 	}
 }
 
 // learn takes the script that was called last for the acquire script, once there is one.
-func (m *monitor) learn() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.acquire = m.latest
-	return m.acquire != ""
+func (a *acquires) learn() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.script = a.latest
+	return a.script != ""
 }
 
 // calls is how many acquire calls Redis saw, and how many of them for a second time.
-func (m *monitor) calls() (calls, again int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, times := range m.members {
+func (a *acquires) calls() (calls, again int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, times := range a.members {
 		calls += times
 		again += times - 1
 	}
 	return calls, again
-}
-
-func (m *monitor) close() {
-	m.conn.Close()
-	<-m.ended
 }

@@ -12,12 +12,12 @@ type Bench struct {
 	Callers  int // threads, or where Async is set, chains of tryAcquireAsync(permits)
 	Async    bool
 	Permits  int64 // of each call
-	Duration time.Duration
 }
 
-// BenchResult is what the calls of a Bench came to.
+// BenchResult is what the calls of a Bench that were counted came to.
 type BenchResult struct {
 	Decisions, Granted, Failed int64 // Failed are among Decisions
+	AllGranted                 int64 // with those that were not counted
 	Err                        error // of one call that failed
 	Elapsed                    time.Duration
 	CPU                        time.Duration // of the whole Java process
@@ -25,31 +25,40 @@ type BenchResult struct {
 	Latencies []uint32
 }
 
-// Bench lets the load loose on limiters whose names begin with this one's, and returns when its time is over.
-func (l *Limiter) Bench(ctx context.Context, b Bench) (BenchResult, error) {
+// RunningBench is a Bench whose callers run until Stop.
+type RunningBench struct{ l *Limiter }
+
+// StartBench lets the load loose on limiters whose names begin with this one's, and returns when every caller has begun.
+func (l *Limiter) StartBench(ctx context.Context, b Bench) (*RunningBench, error) {
+	_, err := ask[any](ctx, l, request{Call: "benchStart", Limiters: b.Limiters, Threads: b.Callers, Async: b.Async, Permits: &b.Permits})
+	return &RunningBench{l}, err
+}
+
+// Count counts the calls that begin from now on, for d. It is called once.
+func (r *RunningBench) Count(ctx context.Context, d time.Duration) error {
+	_, err := ask[any](ctx, r.l, request{Call: "benchCount", Millis: millis(d)})
+	return err
+}
+
+// Stop ends the callers.
+func (r *RunningBench) Stop(ctx context.Context) (BenchResult, error) {
 	got, err := ask[struct {
-		Decisions, Granted, Failed int64
-		Error                      string
-		ElapsedNanos, CPUNanos     int64
-		Latencies                  []uint32
-	}](ctx, l, request{
-		Call:     "bench",
-		Limiters: b.Limiters,
-		Threads:  b.Callers,
-		Async:    b.Async,
-		Permits:  &b.Permits,
-		Millis:   millis(b.Duration),
-	})
+		Decisions, Granted, AllGranted, Failed int64
+		Error                                  string
+		ElapsedNanos, CPUNanos                 int64
+		Latencies                              []uint32
+	}](ctx, r.l, request{Call: "benchStop"})
 	if err != nil {
 		return BenchResult{}, err
 	}
 	result := BenchResult{
-		Decisions: got.Decisions,
-		Granted:   got.Granted,
-		Failed:    got.Failed,
-		Elapsed:   time.Duration(got.ElapsedNanos),
-		CPU:       time.Duration(got.CPUNanos),
-		Latencies: got.Latencies,
+		Decisions:  got.Decisions,
+		Granted:    got.Granted,
+		AllGranted: got.AllGranted,
+		Failed:     got.Failed,
+		Elapsed:    time.Duration(got.ElapsedNanos),
+		CPU:        time.Duration(got.CPUNanos),
+		Latencies:  got.Latencies,
 	}
 	if got.Error != "" {
 		result.Err = errors.New(got.Error)

@@ -182,6 +182,16 @@ func (l *Limiter) RenameNX(ctx context.Context, newName string) (bool, error) {
 	return ask[bool](ctx, l, request{Call: "renamenx", NewName: &newName})
 }
 
+// NameAfterRename is the name that the object has in Java after rename, and NameAfterRenameNX after renamenx.
+func (l *Limiter) NameAfterRename(ctx context.Context, newName string) (string, error) {
+	return ask[string](ctx, l, request{Call: "renamedObject", NewName: &newName, Replace: true})
+}
+
+// NameAfterRenameNX: see NameAfterRename.
+func (l *Limiter) NameAfterRenameNX(ctx context.Context, newName string) (string, error) {
+	return ask[string](ctx, l, request{Call: "renamedObject", NewName: &newName})
+}
+
 // Copy is copy(destination). Release 3.38.1 has it, 3.34.1 has not.
 func (l *Limiter) Copy(ctx context.Context, newName string) (bool, error) {
 	return ask[bool](ctx, l, request{Call: "copy", NewName: &newName})

@@ -25,7 +25,8 @@ import (
 )
 
 const (
-	rounds        = 60 // limiters, in turn OVERALL and PER_CLIENT
+	seeds         = 3  // of a run, unless SEQUENCE_SEEDS says how many
+	rounds        = 20 // limiters of a seed, in turn OVERALL and PER_CLIENT
 	stepsPerRound = 50
 
 	// tick passes before every step, so that no two grants are made at the same moment and none leaves the window because the machine
@@ -37,39 +38,62 @@ const (
 	half = tick / 2
 )
 
-// TestRandomSequences plays, on every release of Redisson, random sequences of calls twice: on limiter A each call is made by Go or by
-// Java, on limiter B by Java. Answers and all five keys must be the same after every step, but for the differences of protocol
-// section 7, each recognised by name and counted; after one the two limiters are made equal again, the one like the other or the other
-// like the one.
+// TestRandomSequences tells the stories and plays, on every release of Redisson, random sequences of calls twice: on limiter A each call is made by Go or by
+// Java, on limiter B by Java. After every step the answers and all keys, of the limiter and of the one that it may be renamed or copied
+// to, must be what the protocol says, A's with our differences of its section 7 and B's without. Where A and B differ, the differences
+// that make them do so are known by name and counted, and only what these may touch differs; the two limiters are made equal again then,
+// the one like the other or the other like the one.
 func TestRandomSequences(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	if text := os.Getenv("SEQUENCE_SEED"); text != "" {
-		var err error
-		seed, err = strconv.ParseUint(text, 10, 64)
-		require.NoError(t, err, "SEQUENCE_SEED")
+	first := number(t, "SEQUENCE_SEED", uint64(time.Now().UnixNano()))
+	count := number(t, "SEQUENCE_SEEDS", seeds)
+	eachRelease(t, func(t *testing.T, r *run) {
+		r.stories(t)
+		for seed := first; seed < first+count; seed++ {
+			r.seed, r.random = seed, rand.New(rand.NewPCG(seed, 0))
+			for round := range rounds {
+				r.play(t, round)
+			}
+		}
+		r.report(t)
+		require.GreaterOrEqual(t, r.steps, int(count)*rounds*stepsPerRound*2/3, "too few steps for a proof")
+		denied, granted := r.answers["false"], r.answers["true"]+r.answers[calls.Done]
+		require.Greater(t, 3*granted, 2*denied, "most acquires must not be trivial denials")
+		require.Greater(t, 2*r.sharers, 3*r.sharedCalls, "callers of one moment must share calls")
+	})
+}
+
+func number(t *testing.T, variable string, otherwise uint64) uint64 {
+	t.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		return otherwise
 	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	require.NoError(t, err, variable)
+	return n
+}
+
+// eachRelease runs a test against every release of Redisson that is to be tested.
+func eachRelease(t *testing.T, test func(t *testing.T, r *run)) {
 	server := servers.Single(t)
 	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
 	require.NoError(t, err)
 	t.Cleanup(redis.Close)
+	serverVersion, err := servers.VersionOf(t.Context(), redis)
+	require.NoError(t, err)
 	for _, version := range oracle.VersionsToTest() {
 		t.Run(version, func(t *testing.T) {
-			t.Logf("seed %d; again: SEQUENCE_SEED=%d REDISSON_VERSIONS=%s go test -race -count=1 -run TestRandomSequences ./sequences",
-				seed, seed, version)
 			java := oracle.Start(t, version, oracle.Single(server.Addr()))
-			r := &run{
-				version: version, redis: redis, java: java,
-				golang: rratelimiter.New(redis, rratelimiter.WithClientID(uuid.MustParse(java.ID()))),
-				random: rand.New(rand.NewPCG(seed, 0)),
-				met:    make(map[string]int), lacks: make(map[calls.Op]int), made: make(map[calls.Op]int), answers: make(map[calls.Reply]int),
-			}
-			for round := range rounds {
-				r.play(t, round)
-			}
-			r.report(t)
-			require.GreaterOrEqual(t, r.steps, 2000, "too few steps for a proof")
-			denied, granted := r.answers["false"], r.answers["true"]
-			require.Greater(t, granted, denied, "most acquires must not be trivial denials")
+			id := rratelimiter.WithClientID(uuid.MustParse(java.ID()))
+			golang := rratelimiter.New(redis, id)
+			// The server has to know the script before calls are held back: one that it does not know is sent twice.
+			_, err := golang.Limiter("none").TryAcquire(t.Context(), 1)
+			require.ErrorIs(t, err, rratelimiter.ErrNotInitialized)
+			test(t, &run{
+				version: version, server: serverVersion, redis: redis, java: java, id: id, golang: golang,
+				refused: make(map[calls.Op]int),
+				lacks:   make(map[calls.Op]int), made: make(map[calls.Op]int), answers: make(map[calls.Reply]int),
+			})
 		})
 	}
 }
@@ -77,119 +101,236 @@ func TestRandomSequences(t *testing.T) {
 // run is the test of one release.
 type run struct {
 	version string
+	server  servers.Version
 	redis   rueidis.Client
 	java    *oracle.Redisson
 	golang  *rratelimiter.Client
+	id      rratelimiter.Option // golang's
+	seed    uint64
 	random  *rand.Rand
 
 	steps, byGo int
 	made        map[calls.Op]int
 	answers     map[calls.Reply]int // of acquires
-	met         map[string]int      // differences, by name
+	met         [endOfDifferences]int
 	lacks       map[calls.Op]int
+	refused     map[calls.Op]int // since the server lacks what the call needs
 	events      int
+	sharers     int // requests that were made at one moment with others
+	sharedCalls int // the calls that carried them
+	stacks      []byte
 }
 
-// twins are the limiters A and B of one round, and who calls them.
+// twins are the limiters A and B of one round, each with the one of another name that it may be renamed or copied to.
 type twins struct {
-	a, b     state.Keys
-	goA      calls.Side
-	javaA    calls.Side
-	javaB    calls.Side
+	a, b     twin
 	big      bool // a rate above 2^32
+	client   bool // most rates are PER_CLIENT
 	history  []string
 	expiries int
-	nextCall *calls.Call
+	next     []calls.Call // to be made before others
+}
+
+// twin is a limiter and the one of another name, in turn: which of them is called changes.
+type twin struct {
+	name, other string
+	id          string
+}
+
+func (w twin) keys() state.Keys      { return state.KeysOf(w.name, w.id) }
+func (w twin) otherKeys() state.Keys { return state.KeysOf(w.other, w.id) }
+
+func (tw *twins) each(do func(w *twin)) {
+	do(&tw.a)
+	do(&tw.b)
+}
+
+// swap makes the limiters of the other names those that are called.
+func (tw *twins) swap() {
+	tw.each(func(w *twin) { w.name, w.other = w.other, w.name })
+	tw.tell("the other name")
+}
+
+func (r *run) twins(title string) *twins {
+	of := func(name string) twin {
+		name = fmt.Sprintf("%s/%d/%s/%s", r.version, r.seed, title, name)
+		return twin{name: name, other: name + "2", id: r.java.ID()}
+	}
+	return &twins{a: of("a"), b: of("b")}
 }
 
 func (r *run) play(t *testing.T, round int) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	nameA, nameB := fmt.Sprintf("%s/%d/a", r.version, round), fmt.Sprintf("%s/%d/b", r.version, round)
-	tw := &twins{
-		a: state.KeysOf(nameA, r.java.ID()), b: state.KeysOf(nameB, r.java.ID()),
-		goA: calls.Go(r.golang.Limiter(nameA)), javaA: calls.Java(r.java.Limiter(nameA)), javaB: calls.Java(r.java.Limiter(nameB)),
-		big: round%10 >= 8,
-	}
-	client := round%2 == 1
-	first := r.rate(calls.TrySetRate, tw, client)
-	tw.nextCall = &first
+	tw := r.twins(strconv.Itoa(round))
+	tw.big, tw.client = round%10 >= 8, round%2 == 1
+	tw.next = []calls.Call{r.rate(calls.TrySetRate, tw)}
 	for range stepsPerRound {
-		r.step(ctx, t, tw, client)
+		later := tick
+		if r.chance(12) {
+			later += time.Duration(r.random.IntN(30)) * tick
+		}
+		r.passes(ctx, t, tw, later)
+		if r.chance(5) {
+			r.happens(ctx, t, tw, events[r.random.IntN(len(events))])
+		}
+		if r.chance(4) {
+			tw.swap()
+		}
+		before := r.read(ctx, t, tw.a)
+		deed := r.choose(tw, before)
+		r.step(ctx, t, tw, before, deed, len(deed) > 1 || r.chance(60))
 	}
 }
 
-// step makes one call on both limiters and compares.
-func (r *run) step(ctx context.Context, t *testing.T, tw *twins, client bool) {
+// passes lets time pass for both limiters.
+func (r *run) passes(ctx context.Context, t *testing.T, tw *twins, later time.Duration) {
 	t.Helper()
-	later := tick
-	if r.chance(12) {
-		later += time.Duration(r.random.IntN(30)) * tick
-	}
-	r.both(t, tw, func(k state.Keys) error { return state.Age(ctx, r.redis, k, later) })
+	tw.each(func(w *twin) {
+		for _, k := range []state.Keys{w.keys(), w.otherKeys()} {
+			require.NoError(t, state.Age(ctx, r.redis, k, later), tw)
+		}
+	})
 	tw.tell("%v later", later)
-	if r.chance(5) {
-		r.happens(ctx, t, tw)
-	}
-	before, err := state.Read(ctx, r.redis, tw.a)
-	require.NoError(t, err)
-	call := r.choose(tw, before, client)
+}
 
-	replyB, err := tw.javaB.Do(ctx, call)
+// read reads a limiter and that of the other name.
+func (r *run) read(ctx context.Context, t *testing.T, w twin) outcome {
+	t.Helper()
+	main, err := state.Read(ctx, r.redis, w.keys())
+	require.NoError(t, err)
+	other, err := state.Read(ctx, r.redis, w.otherKeys())
+	require.NoError(t, err)
+	return outcome{main: main, other: other}
+}
+
+// step makes one call, or several requests of callers that share calls, on both limiters and compares.
+func (r *run) step(ctx context.Context, t *testing.T, tw *twins, before outcome, deed []calls.Call, byGo bool) {
+	t.Helper()
+	seed := fmt.Sprintf("again: SEQUENCE_SEED=%d SEQUENCE_SEEDS=1 REDISSON_VERSIONS=%s go test -race -count=1 -run %s ./sequences\n",
+		r.seed, r.version, strings.Split(t.Name(), "/")[0])
+	if len(deed) == 1 {
+		call, sides := deed[0], map[calls.Side]state.Keys{
+			calls.Go(r.golang.Limiter(tw.a.name)): tw.a.keys(), calls.Java(r.java.Limiter(tw.b.name)): tw.b.keys(),
+		}
+		call.NewName = tw.a.other
+		if !served(ctx, t, r.redis, r.server, call, sides) {
+			r.refused[call.Op]++
+			tw.tell("refused by the server: %v", call)
+			return
+		}
+	}
+	var batches []int
+	repliesB, err := one(ctx, calls.Java(r.java.Limiter(tw.b.name)), tw.b, deed)
 	if errors.Is(err, oracle.ErrUnsupported) {
-		r.lacks[call.Op]++
+		r.lacks[deed[0].Op]++
 		return
 	}
 	require.NoError(t, err, tw)
-	by := tw.javaA
-	if r.chance(60) {
-		by = tw.goA
+	atB, by := time.Now(), calls.Java(r.java.Limiter(tw.a.name))
+	if byGo {
+		by = calls.Go(r.golang.Limiter(tw.a.name))
 	}
-	replyA, err := by.Do(ctx, call)
+	var repliesA []calls.Reply
+	if len(deed) > 1 {
+		repliesA, batches, err = r.share(ctx, t, tw.a.name, deed)
+	} else {
+		repliesA, err = one(ctx, by, tw.a, deed)
+	}
 	require.NoError(t, err, tw)
-	if by == tw.goA && !calls.AtLeast(r.version, "3.17.0") {
-		require.NoError(t, state.Rewrite(ctx, r.redis, tw.a))
+	atA := time.Now()
+	if byGo && !calls.AtLeast(r.version, "3.17.0") {
+		require.NoError(t, state.Rewrite(ctx, r.redis, tw.a.keys()))
 	}
-	a, err := state.Read(ctx, r.redis, tw.a)
-	require.NoError(t, err)
-	b, err := state.Read(ctx, r.redis, tw.b)
-	require.NoError(t, err)
+	a, b := r.read(ctx, t, tw.a), r.read(ctx, t, tw.b)
+	a.replies, b.replies = repliesA, repliesB
 	r.steps++
-	r.made[call.Op]++
-	if call.Op == calls.TryAcquire || call.Op == calls.TryAcquireUntil || call.Op == calls.Acquire {
-		r.answers[replyB]++
+	for i, call := range deed {
+		r.made[call.Op]++
+		switch call.Op {
+		case calls.TryAcquire, calls.TryAcquireUntil, calls.Acquire, calls.Take:
+			r.answers[repliesB[i]]++
+		}
 	}
-	tw.tell("%v: %v = %s, Java alone %s; %v", by, call, replyA, replyB, a)
+	tw.tell("%v: %v = %v, Java alone %v; %v", by, deed, repliesA, repliesB, a.main)
+	if a.other.Config != nil {
+		tw.tell("  and of the other name: %v", a.other)
+	}
+	if len(deed) > 1 {
+		a.merge(atA)
+		b.merge(atB)
+	}
 
-	if by == tw.goA {
+	ours, theirs := lawOf(r.version)
+	r.requireLaw(t, "Java alone", meet(deed, batches, before, atB).play(theirs), b, seed, tw)
+	m := meet(deed, batches, before, atA)
+	lawA := theirs
+	if byGo {
 		r.byGo++
-		wantReply, want := expected(before, call, time.Now())
-		require.Equal(t, wantReply, replyA, "Go does not answer as the protocol says\n%v", tw)
-		require.Empty(t, state.Differences(want, a, slack), "Go does not leave what the protocol says: that, and what it left\n%v", tw)
+		lawA = ours
 	}
-	// Releases that do not know keepAliveTime do not write it.
-	if !calls.AtLeast(r.version, "3.38.0") {
-		delete(a.Config, "keepAliveTime")
-		delete(b.Config, "keepAliveTime")
+	r.requireLaw(t, by.String(), m.play(lawA), a, seed, tw)
+	differ := a.without(r.version).fields(b.without(r.version), m.perClient)
+	if len(differ) > 0 {
+		r.explain(t, m, differ, seed, tw)
 	}
-	differences := state.Differences(a, b, slack)
-	if replyA != replyB {
-		differences = append(differences, fmt.Sprintf("answer: %s, and %s", replyA, replyB))
+	if from, to := tw.a, tw.b; len(differ) > 0 || len(deed) > 1 {
+		if r.chance(50) {
+			from, to = to, from
+		}
+		require.NoError(t, state.Copy(ctx, r.redis, from.keys(), to.keys()))
+		require.NoError(t, state.Copy(ctx, r.redis, from.otherKeys(), to.otherKeys()))
 	}
-	if len(differences) == 0 {
-		return
+}
+
+// one makes calls one by one.
+func one(ctx context.Context, by calls.Side, w twin, deed []calls.Call) (replies []calls.Reply, err error) {
+	for _, call := range deed {
+		switch call.Op {
+		case calls.Rename, calls.RenameNX, calls.Copy, calls.CopyAndReplace:
+			call.NewName = w.other
+		}
+		reply, err := by.Do(ctx, call)
+		if err != nil {
+			return nil, err
+		}
+		replies = append(replies, reply)
 	}
-	text := strings.Join(differences, "\n")
-	require.Equal(t, tw.goA, by, "Java differs from Java:\n%s\n%v", text, tw)
-	name := recognise(meet(call, before, time.Now().UnixMilli()), r.version)
-	require.NotEmpty(t, name, "no difference that is known, in %v\nbefore: %v\n%s\n%v", call, before, text, tw)
-	r.met[name]++
-	tw.tell("known difference: %s", name)
-	from, to := tw.a, tw.b
-	if r.chance(50) {
-		from, to = to, from
+	return replies, nil
+}
+
+// requireLaw requires that a call came to what a law says, to the last field.
+func (r *run) requireLaw(t *testing.T, who string, want, got outcome, seed string, tw *twins) {
+	t.Helper()
+	want, got = want.without(r.version), got.without(r.version)
+	require.Equal(t, want.replies, got.replies, "%s does not answer as the protocol says\n%s%v", who, seed, tw)
+	for _, text := range want.fields(got, false) {
+		require.Empty(t, text, "%s does not leave what the protocol says: that, and what was left\n%s%v", who, seed, tw)
 	}
-	require.NoError(t, state.Copy(ctx, r.redis, from, to))
+}
+
+// explain requires that the differences which a call met, and no others, are what A and B differ in.
+func (r *run) explain(t *testing.T, m meeting, differ map[string]string, seed string, tw *twins) {
+	t.Helper()
+	met, beyond := m.met(r.version)
+	require.Empty(t, beyond, "a difference touches what it may not\n%s%v", seed, tw)
+	for field, text := range differ {
+		require.True(t, m.allowed(met, field), "no difference that is known: %s\n%s%v", text, seed, tw)
+	}
+	for _, d := range met {
+		r.met[d]++
+		tw.tell("known difference: %s", rules[d].name)
+	}
+}
+
+// without leaves out what a release does not write: keepAliveTime.
+func (o outcome) without(version string) outcome {
+	o = o.clone()
+	if !calls.AtLeast(version, "3.38.0") {
+		delete(o.main.Config, "keepAliveTime")
+		delete(o.other.Config, "keepAliveTime")
+	}
+	return o
 }
 
 // String is what happened to the limiters of the round.
@@ -203,152 +344,6 @@ func (tw *twins) tell(format string, args ...any) {
 }
 
 func (r *run) chance(percent int) bool { return r.random.IntN(100) < percent }
-
-func (r *run) both(t *testing.T, tw *twins, do func(k state.Keys) error) {
-	t.Helper()
-	for _, k := range []state.Keys{tw.a, tw.b} {
-		require.NoError(t, do(k), tw)
-	}
-}
-
-// happens lets something befall both limiters that is no call: eviction, another client, an old release.
-func (r *run) happens(ctx context.Context, t *testing.T, tw *twins) {
-	b := r.redis.B
-	events := []struct {
-		name    string
-		command func(k state.Keys) rueidis.Completed
-	}{
-		{"the value is evicted", func(k state.Keys) rueidis.Completed {
-			return b().Del().Key(k[state.Value], k[state.ClientValue]).Build()
-		}},
-		{"the permits are evicted", func(k state.Keys) rueidis.Completed {
-			return b().Del().Key(k[state.Permits], k[state.ClientPermits]).Build()
-		}},
-		// Without what time the state has to live: a rate that is set afterwards says nothing of it, and neither side does.
-		{"the configuration is evicted", func(k state.Keys) rueidis.Completed {
-			return b().Eval().Script(`redis.call('DEL', KEYS[1]) for i = 2, 5 do redis.call('PERSIST', KEYS[i]) end`).
-				Numkeys(5).Key(k[:]...).Build()
-		}},
-		{"another client sets a lower rate", func(k state.Keys) rueidis.Completed {
-			return b().Eval().Script(`if redis.call('EXISTS', KEYS[1]) == 1 then redis.call('HSET', KEYS[1], 'rate', '4') end`).
-				Numkeys(1).Key(k[state.Config]).Build()
-		}},
-		{"a release before 3.38 had made the limiter", func(k state.Keys) rueidis.Completed {
-			return b().Hdel().Key(k[state.Config]).Field("keepAliveTime").Build()
-		}},
-	}
-	event := events[r.random.IntN(len(events))]
-	r.events++
-	tw.tell("%s", event.name)
-	r.both(t, tw, func(k state.Keys) error {
-		err := r.redis.Do(ctx, event.command(k)).Error()
-		if rueidis.IsRedisNil(err) {
-			return nil
-		}
-		return err
-	})
-}
-
-// rate is a call that sets a random rate.
-func (r *run) rate(op calls.Op, tw *twins, client bool) calls.Call {
-	c := calls.Call{Op: op, PerClient: client, Permits: 4 + r.random.Int64N(30), Interval: time.Duration(3+r.random.IntN(60))*tick + half}
-	if tw.big {
-		c.Permits = 1<<34 + r.random.Int64N(1<<34)
-	}
-	if calls.AtLeast(r.version, "3.38.0") && r.chance(25) {
-		c.KeepAlive = c.Interval + time.Duration(r.random.IntN(20))*tick
-	}
-	if r.chance(8) {
-		c.PerClient = !client
-	}
-	return c
-}
-
-// choose picks the next call, so that it mostly does something.
-func (r *run) choose(tw *twins, before state.State, client bool) calls.Call {
-	if c := tw.nextCall; c != nil {
-		tw.nextCall = nil
-		return *c
-	}
-	v := look(&before)
-	if !v.there && r.chance(70) {
-		c := r.rate(calls.TrySetRate, tw, client)
-		if r.chance(40) {
-			c.Op, c.KeepState = calls.SetRateArgs, r.chance(70)
-		}
-		return c
-	}
-	copied := &model{State: clone(before), now: time.Now().UnixMilli()}
-	free := max(0, copied.count(look(&copied.State)))
-	n := int64(1)
-	switch {
-	case free > 0 && r.chance(85):
-		n += r.random.Int64N(max(1, min(free, 1+free*2/3)))
-	case v.rate > 0 && r.chance(85):
-		n += r.random.Int64N(v.rate)
-	case r.chance(60):
-		n = v.rate + 1
-	default:
-		n = -r.random.Int64N(2)
-	}
-	// No two are the same on one limiter, even after a number of ticks: which of two equal times is greater, the machine's speed says.
-	tw.expiries++
-	expiry := func(op calls.Op) calls.Call {
-		return calls.Call{Op: op, Expiry: time.Duration(5+r.random.IntN(200))*tick + half + time.Duration(tw.expiries)*4*time.Second}
-	}
-	weighted := []struct {
-		weight int
-		call   func() calls.Call
-	}{
-		{46, func() calls.Call { return calls.Call{Op: calls.TryAcquire, Permits: n} }},
-		{4, func() calls.Call {
-			return calls.Call{Op: calls.TryAcquireUntil, Permits: n, Timeout: 3 * time.Millisecond}
-		}},
-		{8, func() calls.Call {
-			// Only where Java does not wait either, which counts otherwise.
-			value, ok := v.pair.Count()
-			_, left := v.pair.Taken(time.Now().UnixMilli() - v.interval)
-			if n < 1 || n > free || ok && (value+left < n || value+left > v.rate) {
-				return calls.Call{Op: calls.TryAcquire, Permits: n}
-			}
-			return calls.Call{Op: calls.Acquire, Permits: n}
-		}},
-		{7, func() calls.Call { return calls.Call{Op: calls.AvailablePermits} }},
-		{6, func() calls.Call { return calls.Call{Op: calls.Release, Permits: n - 1} }},
-		{3, func() calls.Call { return r.rate(calls.TrySetRate, tw, client) }},
-		{4, func() calls.Call { return r.rate(calls.SetRate, tw, client) }},
-		{4, func() calls.Call {
-			c := r.rate(calls.SetRateArgs, tw, client)
-			c.KeepState = r.chance(70)
-			return c
-		}},
-		{4, func() calls.Call {
-			c := r.rate(calls.UpdateRate, tw, client)
-			c.KeepState = r.chance(70)
-			return c
-		}},
-		{2, func() calls.Call { return calls.Call{Op: calls.GetConfig} }},
-		{1, func() calls.Call { return calls.Call{Op: calls.Exists} }},
-		{1, func() calls.Call { return calls.Call{Op: calls.Delete} }},
-		{2, func() calls.Call { return expiry(calls.Expire) }},
-		{1, func() calls.Call { return expiry(calls.ExpireIfSet) }},
-		{1, func() calls.Call { return expiry(calls.ExpireIfNotSet) }},
-		{1, func() calls.Call { return expiry(calls.ExpireIfGreater) }},
-		{1, func() calls.Call { return expiry(calls.ExpireIfLess) }},
-		{4, func() calls.Call { return calls.Call{Op: calls.ClearExpire} }},
-	}
-	sum := 0
-	for _, w := range weighted {
-		sum += w.weight
-	}
-	pick := r.random.IntN(sum)
-	for _, w := range weighted {
-		if pick -= w.weight; pick < 0 {
-			return w.call()
-		}
-	}
-	panic("unreachable")
-}
 
 // report prints what was met.
 func (r *run) report(t *testing.T) {
@@ -367,15 +362,13 @@ func (r *run) report(t *testing.T) {
 	t.Logf("  calls: %s", strings.Join(made, ", "))
 	t.Logf("  answers of acquires: %v", r.answers)
 	t.Logf("  %d steps left out, since the release lacks the call: %s", total, strings.Join(lacks, ", "))
-	for _, d := range differences {
-		if n := r.met[d.name]; n > 0 {
-			t.Logf("  known difference, %4d times: %s", n, d.name)
-		}
-	}
+	t.Logf("  %d requests of callers of one moment went in %d calls", r.sharers, r.sharedCalls)
 	var others []string
-	for _, d := range differences {
-		if r.met[d.name] == 0 {
-			others = append(others, d.name)
+	for d, rule := range rules {
+		if n := r.met[d]; n > 0 {
+			t.Logf("  known difference, %4d times: %s", n, rule.name)
+		} else {
+			others = append(others, rule.name)
 		}
 	}
 	slices.Sort(others)

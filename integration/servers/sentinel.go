@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -189,7 +190,7 @@ func startSentinel(ctx context.Context, dir string, args []string) (_ *Sentinel,
 	}
 	master := s.data[0]
 	replicas, err := startAll(ctx, dir, sentinelReplicas, func(string) ([]string, error) {
-		return append(dataArgs(quick), "--replicaof", fmt.Sprintf("%s %d", host, master.Port())), nil
+		return append(dataArgs(quick), "--replicaof", host, strconv.Itoa(master.Port())), nil
 	})
 	if err != nil {
 		return nil, err

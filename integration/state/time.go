@@ -55,18 +55,21 @@ func Rewrite(ctx context.Context, client rueidis.Client, k Keys) error {
 	return nil
 }
 
-// Copy replaces all that a limiter is by what another one is, times to live included.
+// copied makes each key of the second half what one of the first half is, times to live included. COPY came with Redis 6.2.
+var copied = rueidis.NewLuaScript(`
+local half = #KEYS / 2
+for i = 1, half do
+  redis.call('DEL', KEYS[i + half])
+  local dump = redis.call('DUMP', KEYS[i])
+  if dump then
+    -- To RESTORE 0 is no time to live.
+    local ttl = redis.call('PTTL', KEYS[i])
+    redis.call('RESTORE', KEYS[i + half], ttl < 0 and 0 or math.max(ttl, 1), dump)
+  end
+end
+return 1`)
+
+// Copy replaces all that a limiter is by what another one is.
 func Copy(ctx context.Context, client rueidis.Client, from, to Keys) error {
-	commands := make(rueidis.Commands, 0, 2*len(from))
-	for i := range from {
-		commands = append(commands,
-			client.B().Del().Key(to[i]).Build(),
-			client.B().Copy().Source(from[i]).Destination(to[i]).Build())
-	}
-	for _, reply := range client.DoMulti(ctx, commands...) {
-		if err := reply.Error(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return copied.Exec(ctx, client, append(from[:], to[:]...), nil).Error()
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/integration/leaks"
 	"github.com/rratelimiter/rratelimiter/integration/ledger"
+	"github.com/rratelimiter/rratelimiter/integration/monitor"
 	"github.com/rratelimiter/rratelimiter/integration/servers"
 )
 
@@ -48,11 +49,16 @@ func TestCrowdOfImpatientCallers(t *testing.T) {
 	crowd(t, c.Limiter("before"), callers, 500*time.Millisecond)
 	held := leaks.Heap()
 
+	grants := monitor.WatchGrants(t, server.Addr(), "{"+name+"}:permits", interval)
 	limiter := c.Limiter(name)
 	begun, stalled := time.Now(), machine()
 	books, late := crowd(t, limiter, callers, length)
-	stall := stalled()
+	stall, stood := stalled()
+	// What is on its way to callers who have gone comes back first.
+	left := leaks.OfLimiters(10 * time.Second)
 	ended := time.Now()
+	seen := grants.Seen(t)
+	grants.Close()
 
 	time.Sleep(time.Until(ended.Add(interval)))
 	free, err := limiter.AvailablePermits(t.Context())
@@ -61,12 +67,11 @@ func TestCrowdOfImpatientCallers(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, granted, "all permits are back")
 
-	left := leaks.OfLimiters(10 * time.Second)
-
-	var used int64
-	for _, g := range books.Grants() {
-		used += g.Permits
-	}
+	// All permits are free at the start, and each interval brings as many again: while the callers wanted them, and until the last grant.
+	wanted, used := rate*windows(length), grants.Between(begun, begun.Add(length))
+	share := 100 * float64(used) / float64(wanted)
+	could := 100 * float64(length-stood) / float64(length) // where this process stands still, it asks for nothing
+	booked, most := books.Permits(), rate*windows(seen.Last.Sub(seen.First)+time.Millisecond)
 	slices.Sort(late)
 	at := func(share float64) time.Duration {
 		return late[int(share*float64(len(late)-1))].Round(10 * time.Microsecond)
@@ -74,8 +79,8 @@ func TestCrowdOfImpatientCallers(t *testing.T) {
 	figures := books.Figures(fmt.Sprintf("%d callers, %v", callers, length), rate, interval, rate-free, left)
 	unclassified := books.Unclassified()
 	p99 := at(0.99)
-	t.Logf("\n%sthe %d calls outlived their callers' time or interest by %v at the median, %v at p99, %v at most, a timer of the test's own by %v at most\n%.1f%% of the permits of that time were granted to callers that still wanted them",
-		ledger.Table(figures), len(late), at(0.5), p99, at(1), stall.Round(10*time.Microsecond), 100*float64(used)/(float64(rate)*float64(ended.Sub(begun))/float64(interval)))
+	t.Logf("\n%sthe %d calls outlived their callers' time or interest by %v at the median, %v at p99, %v at most, a timer of the test's own by %v at most and %v in all\n%.1f%% of the permits of that time were granted to callers that still wanted them\nRedis granted %d permits in %d grants, %d of which it took back in part or as a whole; callers booked %d",
+		ledger.Table(figures), len(late), at(0.5), p99, at(1), stall.Round(10*time.Microsecond), stood.Round(time.Millisecond), share, seen.Permits, seen.Added, seen.Returned, booked)
 
 	books, late = nil, nil
 	more := leaks.Heap() - held
@@ -84,33 +89,44 @@ func TestCrowdOfImpatientCallers(t *testing.T) {
 
 	require.Zero(t, figures.Missing)
 	require.LessOrEqual(t, figures.Worst, figures.Rate)
+	require.EqualValues(t, rate, seen.Worst, "the most permits that counted at once, at %v; less: the limiter was never short of them, so this has shown nothing", seen.When)
+	require.Zero(t, seen.Unknown)
+	require.LessOrEqual(t, seen.Permits, most, "Redis granted more than the windows from its first grant to its last allow")
+	require.LessOrEqual(t, booked, seen.Permits, "callers were granted permits that Redis does not count")
+	require.LessOrEqual(t, used, wanted, "more than the windows allow")
+	require.Greater(t, share, 0.6*could, "permits were there that nobody got, though thousands wanted them")
 	require.Empty(t, unclassified)
-	require.Less(t, p99, time.Second+stall)
+	require.Less(t, p99, time.Second+stood)
 	require.Zero(t, left)
 	require.Less(t, more, int64(2<<20), "something is held for the name or its callers")
 	require.Zero(t, leaks.Goroutines(goroutines, 10*time.Second))
 }
 
-// machine watches how late a timer is here at most, until it is asked: for so long nobody could have been on time.
-func machine() (stall func() time.Duration) {
-	stop, most := make(chan struct{}), make(chan time.Duration)
+// windows is how many windows of an interval begin in a time: none of them holds more than the rate.
+func windows(d time.Duration) int64 { return int64((d + interval - 1) / interval) }
+
+// machine watches how late a timer is here, at most and in all, until it is asked: for so long nobody could have been on time.
+func machine() (stalled func() (most, all time.Duration)) {
+	stop, end := make(chan struct{}), make(chan struct{})
+	var most, all time.Duration
 	go func() {
-		var worst time.Duration
-		tick := 10 * time.Millisecond
+		defer close(end)
+		const tick = 10 * time.Millisecond
 		for {
 			begun := time.Now()
 			select {
 			case <-time.After(tick):
-				worst = max(worst, time.Since(begun)-tick)
+				late := time.Since(begun) - tick
+				most, all = max(most, late), all+late
 			case <-stop:
-				most <- worst
 				return
 			}
 		}
 	}()
-	return func() time.Duration {
+	return func() (time.Duration, time.Duration) {
 		close(stop)
-		return <-most
+		<-end
+		return most, all
 	}
 }
 

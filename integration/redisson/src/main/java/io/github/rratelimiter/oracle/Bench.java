@@ -13,61 +13,88 @@ import java.util.concurrent.ThreadLocalRandom;
 import org.redisson.api.RRateLimiter;
 import org.redisson.api.RedissonClient;
 
-/** As many decisions as Redisson can make, and how long each took. */
+/** As many decisions as Redisson can make, and how long each took: callers that run from the start to the stop, and are counted in between. */
 final class Bench {
     private final RRateLimiter[] limiters;
     private final long permits;
-    private final long deadlineNanos;
+    private final List<Caller> callers = new ArrayList<>();
+    private final CountDownLatch running;
+    private volatile boolean counting;
+    private volatile boolean stopped;
+    private long elapsedNanos;
+    private long cpuNanos;
 
-    private Bench(RRateLimiter[] limiters, long permits, long deadlineNanos) {
+    private Bench(RRateLimiter[] limiters, long permits, int count) {
         this.limiters = limiters;
         this.permits = permits;
-        this.deadlineNanos = deadlineNanos;
+        this.running = new CountDownLatch(count);
     }
 
-    static JsonElement run(RedissonClient redisson, Request q) throws InterruptedException {
+    /** Returns once every caller has begun. Threads are all there before the first of them calls: to start many takes its time. */
+    static Bench start(RedissonClient redisson, Request q) throws InterruptedException {
         RRateLimiter[] limiters = new RRateLimiter[Request.need(q.limiters, "limiters")];
         for (int i = 0; i < limiters.length; i++) {
             limiters[i] = redisson.getRateLimiter(q.limiter + i);
         }
         int count = Request.need(q.threads, "threads");
-        OperatingSystemMXBean system = (OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
+        Bench bench = new Bench(limiters, Request.need(q.permits, "permits"), count);
+        for (int i = 0; i < count; i++) {
+            bench.callers.add(bench.new Caller());
+        }
+        if (q.async) {
+            bench.callers.forEach(Caller::next);
+            return bench;
+        }
+        CountDownLatch started = new CountDownLatch(count);
+        CountDownLatch go = new CountDownLatch(1);
+        for (Caller caller : bench.callers) {
+            Thread thread = new Thread(() -> {
+                started.countDown();
+                try {
+                    go.await();
+                } catch (InterruptedException e) {
+                    throw new IllegalStateException("interrupted before a benchmark began", e);
+                }
+                caller.block();
+            }, "bench");
+            thread.setDaemon(true);
+            thread.start();
+        }
+        started.await();
+        go.countDown();
+        return bench;
+    }
 
+    /** Counts the calls that begin within that time. */
+    synchronized void count(long millis) throws InterruptedException {
+        OperatingSystemMXBean system = (OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
         long cpu = system.getProcessCpuTime();
         long start = System.nanoTime();
-        Bench bench = new Bench(limiters, Request.need(q.permits, "permits"), start + Request.need(q.millis, "millis") * 1_000_000);
-        CountDownLatch running = new CountDownLatch(count);
-        List<Caller> callers = new ArrayList<>();
-        for (int i = 0; i < count; i++) {
-            Caller caller = bench.new Caller(running);
-            callers.add(caller);
-            if (q.async) {
-                caller.next();
-            } else {
-                Thread thread = new Thread(caller::block, "bench-" + i);
-                thread.setDaemon(true);
-                thread.start();
-            }
-        }
+        counting = true;
+        Thread.sleep(millis);
+        counting = false;
+        elapsedNanos = System.nanoTime() - start;
+        cpuNanos = system.getProcessCpuTime() - cpu;
+    }
+
+    synchronized JsonElement stop() throws InterruptedException {
+        stopped = true;
         running.await();
-        return answer(callers, System.nanoTime() - start, system.getProcessCpuTime() - cpu);
+        return answer();
     }
 
     /** One call at a time: its own thread's, or a chain of asynchronous ones. */
     private final class Caller {
-        private final CountDownLatch running;
         private final Histogram latencies = new Histogram();
+        private long allGranted;
         private long granted;
         private long decisions;
         private long failed;
         private String error;
 
-        Caller(CountDownLatch running) {
-            this.running = running;
-        }
-
         void block() {
-            while (System.nanoTime() < deadlineNanos) {
+            while (!stopped) {
+                boolean counted = counting;
                 long start = System.nanoTime();
                 Boolean got = null;
                 Throwable thrown = null;
@@ -76,19 +103,20 @@ final class Bench {
                 } catch (RuntimeException e) {
                     thrown = e;
                 }
-                count(got, thrown, start);
+                done(counted, got, thrown, start);
             }
             running.countDown();
         }
 
         void next() {
-            if (System.nanoTime() >= deadlineNanos) {
+            if (stopped) {
                 running.countDown();
                 return;
             }
+            boolean counted = counting;
             long start = System.nanoTime();
             limiter().tryAcquireAsync(permits).whenComplete((got, thrown) -> {
-                count(got, thrown, start);
+                done(counted, got, thrown, start);
                 next();
             });
         }
@@ -97,26 +125,35 @@ final class Bench {
             return limiters[limiters.length == 1 ? 0 : ThreadLocalRandom.current().nextInt(limiters.length)];
         }
 
-        private void count(Boolean got, Throwable thrown, long start) {
+        private void done(boolean counted, Boolean got, Throwable thrown, long start) {
+            boolean isGranted = thrown == null && Boolean.TRUE.equals(got);
+            if (isGranted) {
+                allGranted++;
+            }
+            if (!counted) {
+                return;
+            }
             latencies.add(System.nanoTime() - start);
             decisions++;
             if (thrown != null) {
                 failed++;
                 error = Main.innermost(thrown).toString();
-            } else if (Boolean.TRUE.equals(got)) {
+            } else if (isGranted) {
                 granted++;
             }
         }
     }
 
-    private static JsonElement answer(List<Caller> callers, long elapsedNanos, long cpuNanos) {
+    private JsonElement answer() {
         Histogram latencies = new Histogram();
+        long allGranted = 0;
         long granted = 0;
         long decisions = 0;
         long failed = 0;
         String error = "";
         for (Caller caller : callers) {
             latencies.add(caller.latencies);
+            allGranted += caller.allGranted;
             granted += caller.granted;
             decisions += caller.decisions;
             failed += caller.failed;
@@ -128,6 +165,7 @@ final class Bench {
         }
         JsonObject answer = new JsonObject();
         answer.addProperty("decisions", decisions);
+        answer.addProperty("allGranted", allGranted);
         answer.addProperty("granted", granted);
         answer.addProperty("failed", failed);
         answer.addProperty("error", error);

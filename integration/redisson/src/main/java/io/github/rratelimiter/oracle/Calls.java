@@ -6,6 +6,8 @@ import com.google.gson.JsonObject;
 import com.google.gson.JsonPrimitive;
 import java.time.Duration;
 import java.time.Instant;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import org.redisson.api.RExpirable;
 import org.redisson.api.RObject;
@@ -21,6 +23,9 @@ final class Calls {
 
     private final RedissonClient redisson;
 
+    /** Those that are running, by the name of their limiters. */
+    private final Map<String, Bench> benches = new ConcurrentHashMap<>();
+
     Calls(RedissonClient redisson) {
         this.redisson = redisson;
     }
@@ -30,7 +35,7 @@ final class Calls {
         if (q.call.equals("id")) {
             return new JsonPrimitive(redisson.getId());
         }
-        if (q.call.equals("bench")) {
+        if (q.call.startsWith("bench")) {
             return bench(q);
         }
         RRateLimiter limiter = redisson.getRateLimiter(Request.need(q.limiter, "limiter"));
@@ -82,6 +87,13 @@ final class Calls {
                 return JsonNull.INSTANCE;
             case "renamenx":
                 return result(limiter.renamenx(Request.need(q.newName, "newName")));
+            case "renamedObject":
+                if (q.replace) {
+                    limiter.rename(Request.need(q.newName, "newName"));
+                } else {
+                    limiter.renamenx(Request.need(q.newName, "newName"));
+                }
+                return new JsonPrimitive(limiter.getName());
             case "copy":
                 return result(Reflect.call(RObject.class, limiter, q.replace ? "copyAndReplace" : "copy", new Class<?>[] {String.class},
                         Request.need(q.newName, "newName")));
@@ -95,8 +107,26 @@ final class Calls {
     }
 
     private JsonElement bench(Request q) {
+        String name = Request.need(q.limiter, "limiter");
         try {
-            return Bench.run(redisson, q);
+            if (q.call.equals("benchStart")) {
+                benches.put(name, Bench.start(redisson, q));
+                return JsonNull.INSTANCE;
+            }
+            Bench bench = benches.get(name);
+            if (bench == null) {
+                throw new IllegalArgumentException("no benchmark of " + name + " is running");
+            }
+            switch (q.call) {
+                case "benchCount":
+                    bench.count(Request.need(q.millis, "millis"));
+                    return JsonNull.INSTANCE;
+                case "benchStop":
+                    benches.remove(name);
+                    return bench.stop();
+                default:
+                    throw new IllegalArgumentException("no such call: " + q.call);
+            }
         } catch (InterruptedException e) {
             throw new IllegalStateException("interrupted while a benchmark was running", e);
         }

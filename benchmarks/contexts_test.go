@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/integration/servers"
+)
+
+// Issue 9, point 18: each call gets a context of the kind that its scenario names.
+func TestCallsGetTheContextOfTheirScenario(t *testing.T) {
+	for _, c := range []struct {
+		kind          contextKind
+		ends, hasTime bool
+	}{{endless, false, false}, {deadline, true, true}, {cancellable, true, false}} {
+		t.Run(c.kind.String(), func(t *testing.T) {
+			var counting, stop atomic.Bool
+			var last context.Context
+			s := &session{take: func(ctx context.Context, _, _ int, _ int64) (bool, error) {
+				require.NoError(t, ctx.Err())
+				_, hasTime := ctx.Deadline()
+				require.Equal(t, c.hasTime, hasTime)
+				require.Equal(t, c.ends, ctx.Done() != nil)
+				require.False(t, c.ends && ctx == last, "one for each call")
+				stop.Store(last != nil)
+				last = ctx
+				return true, nil
+			}}
+			new(caller).call(context.Background(), s, 0, load{callers: 1, names: names(1), maxPermits: 1, context: c.kind}, &counting, &stop)
+			if c.ends {
+				require.Error(t, last.Err(), "cancelled after its call")
+			}
+		})
+	}
+}
+
+// Issue 9, point 19: one call with a context that can end puts a connection of rueidis into pipelining.
+func TestExhaustCallsWithAContextThatCannotEnd(t *testing.T) {
+	calls := 0
+	s := &session{take: func(ctx context.Context, _, _ int, _ int64) (bool, error) {
+		require.Nil(t, ctx.Done())
+		calls++
+		return calls <= 3, nil
+	}}
+	permits, err := exhaust(t.Context(), s, load{names: names(1), limit: scarce})
+	require.NoError(t, err)
+	require.EqualValues(t, 3, permits)
+	require.Equal(t, 4, calls)
+}
+
+// Issue 9, points 19 and 20: every peer works with its settings, and none gives up where callers are several.
+func TestPeersGrantAndDeny(t *testing.T) {
+	addr := servers.Single(t).Addr()
+	redis, err := dial(addr)
+	require.NoError(t, err)
+	defer redis.Close()
+	b := &bench{server: &server{redis}, script: new(acquireScript), warmup: 20 * time.Millisecond, length: 20 * time.Millisecond}
+	for _, s := range sides {
+		if !slices.Contains(goPeers, s.key) {
+			continue
+		}
+		for _, expect := range []expectation{allGranted, allDenied} {
+			t.Run(s.key+", "+expect.String(), func(t *testing.T) {
+				l := load{addr: addr, callers: 12, names: names(1), maxPermits: 1, limit: generous, expect: expect}
+				if expect == allDenied {
+					l.limit = scarce
+				}
+				f, err := b.measure(t.Context(), s, l)
+				require.NoError(t, err)
+				require.NotContains(t, f.refused, "errors")
+				require.NotContains(t, f.refused, "granted")
+				require.NotContains(t, f.refused, "denied")
+			})
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"encoding/xml"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Issue 9, point 22: what is written must be inside of the picture with the widest of fonts, and away from what is written beside it.
+func TestPlotsHaveRoomForAnyFont(t *testing.T) {
+	const widest = 0.8 // of its size, the mean width of a letter: more than that of a bold and wide font
+	var all []runs
+	for _, s := range scenarios() {
+		run := runs{s, make(map[string][]figures)}
+		for i, key := range s.sides {
+			rate := float64(1000*(i/3+1)) + float64(s.load.callers)
+			run.figures[key] = []figures{{rate: 1e3 * rate, p99: 1e6, serverCPU: rate}}
+		}
+		all = append(all, run)
+	}
+	for _, f := range plots {
+		t.Run(f.file, func(t *testing.T) {
+			lines := f.series(all)
+			text := f.draw(lines).String()
+			written, titles := 0, make(map[string]float64)
+			for decoder := xml.NewDecoder(strings.NewReader(text)); ; {
+				token, err := decoder.Token()
+				if err == io.EOF {
+					break
+				}
+				require.NoError(t, err)
+				start, ok := token.(xml.StartElement)
+				if !ok || start.Name.Local != "text" {
+					continue
+				}
+				var element struct {
+					X         float64 `xml:"x,attr"`
+					Y         float64 `xml:"y,attr"`
+					Anchor    anchor  `xml:"text-anchor,attr"`
+					Size      float64 `xml:"font-size,attr"`
+					Transform string  `xml:"transform,attr"`
+					Text      string  `xml:",chardata"`
+				}
+				require.NoError(t, decoder.DecodeElement(&element, &start))
+				written++
+				size := max(element.Size, fontSize)
+				width := widest * size * float64(len([]rune(element.Text)))
+				before := map[anchor]float64{atStart: 0, atHalf: width / 2, atEnd: width}[element.Anchor]
+				from, to, end := element.X-before, element.X+width-before, float64(plotWidth)
+				if element.Transform != "" {
+					from, to, end = element.Y-width/2, element.Y+width/2, plotHeight
+				}
+				require.GreaterOrEqual(t, from, 0.0, element.Text)
+				require.LessOrEqual(t, to, end, element.Text)
+				if element.X == labels {
+					titles[element.Text] = element.Y
+				}
+			}
+			require.Greater(t, written, len(lines))
+			require.Len(t, titles, len(lines))
+			var places []float64
+			for _, place := range titles {
+				places = append(places, place)
+			}
+			slices.Sort(places)
+			for i := 1; i < len(places); i++ {
+				require.GreaterOrEqual(t, places[i]-places[i-1], float64(fontSize))
+			}
+			require.Greater(t, places[0], float64(top)-labelStep)
+		})
+	}
+}

@@ -1,0 +1,156 @@
+// Package monitor sees what a server runs, in the order in which it does: every command that arrives, and every one that scripts run.
+package monitor
+
+import (
+	"bufio"
+	"crypto/rand"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Command is one command as MONITOR tells it.
+type Command struct {
+	At     time.Time // on the server's clock
+	Script bool      // a script ran it, the one that came last without this mark
+	text   string    // the words, quoted
+}
+
+// Name is the command's name, in the letters in which it was sent.
+func (c Command) Name() string {
+	name, _, _ := strings.Cut(strings.TrimPrefix(c.text, `"`), `"`)
+	return name
+}
+
+// Words takes the command apart: its name and its arguments.
+func (c Command) Words() []string {
+	var words []string
+	for rest := c.text; ; {
+		rest = strings.TrimLeft(rest, " ")
+		quoted, err := strconv.QuotedPrefix(rest)
+		if err != nil {
+			return words
+		}
+		word, err := strconv.Unquote(quoted)
+		if err != nil {
+			return words
+		}
+		words, rest = append(words, word), rest[len(quoted):]
+	}
+}
+
+// parse reads a line of MONITOR: 1700000000.123456 [0 127.0.0.1:4711] "GET" "key". In place of the address stands lua for scripts.
+func parse(line string) (Command, bool) {
+	clock, rest, ok := strings.Cut(strings.TrimRight(strings.TrimPrefix(line, "+"), "\r\n"), " [")
+	seconds, micros, dot := strings.Cut(clock, ".")
+	source, text, closed := strings.Cut(rest, "] ")
+	s, err := strconv.ParseInt(seconds, 10, 64)
+	us, fractionErr := strconv.ParseInt(micros, 10, 64)
+	if !ok || !dot || !closed || err != nil || fractionErr != nil {
+		return Command{}, false
+	}
+	return Command{At: time.UnixMicro(s*1_000_000 + us), Script: strings.HasSuffix(source, " lua"), text: text}, true
+}
+
+// Monitor is a connection on which a server tells what it runs.
+type Monitor struct {
+	addr  string
+	conn  net.Conn
+	ended chan struct{}
+
+	mu     sync.Mutex
+	marks  map[string]chan struct{} // by word: closed once it came
+	strays []string                 // lines that are no command
+}
+
+// Watch has see called with every command that the server at addr runs from now on, one after the other. The monitor ends with the test.
+func Watch(t testing.TB, addr string, see func(Command)) *Monitor {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatalf("monitor: %v", err)
+	}
+	m := &Monitor{addr: addr, conn: conn, ended: make(chan struct{}), marks: make(map[string]chan struct{})}
+	in := bufio.NewReaderSize(conn, 1<<16)
+	_, err = io.WriteString(conn, "MONITOR\r\n")
+	if err == nil {
+		var answer string
+		if answer, err = in.ReadString('\n'); answer != "+OK\r\n" {
+			t.Errorf("monitor: MONITOR was answered by %q", answer)
+		}
+	}
+	if err != nil {
+		conn.Close()
+		t.Fatalf("monitor: %v", err)
+	}
+	go func() {
+		defer close(m.ended)
+		for {
+			line, err := in.ReadString('\n')
+			if err != nil {
+				return
+			}
+			m.read(line, see)
+		}
+	}()
+	t.Cleanup(m.Close)
+	return m
+}
+
+func (m *Monitor) read(line string, see func(Command)) {
+	command, ok := parse(line)
+	m.mu.Lock()
+	if !ok {
+		m.strays = append(m.strays, line)
+	}
+	for word, came := range m.marks {
+		if strings.HasSuffix(command.text, word) {
+			delete(m.marks, word)
+			close(came)
+		}
+	}
+	m.mu.Unlock()
+	if ok {
+		see(command)
+	}
+}
+
+// CatchUp waits until all that the server has run so far was seen.
+func (m *Monitor) CatchUp(t testing.TB) {
+	t.Helper()
+	const patience = 30 * time.Second
+	mark, came := rand.Text(), make(chan struct{})
+	m.mu.Lock()
+	m.marks[strconv.Quote(mark)] = came
+	m.mu.Unlock()
+	conn, err := net.DialTimeout("tcp", m.addr, patience)
+	if err != nil {
+		t.Fatalf("monitor: %v", err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "ECHO "+mark+"\r\n"); err != nil {
+		t.Fatalf("monitor: %v", err)
+	}
+	select {
+	case <-came:
+	case <-m.ended:
+		t.Fatalf("monitor: the server ended it")
+	case <-time.After(patience):
+		t.Fatalf("monitor: it is further behind than %v", patience)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.strays) > 0 {
+		t.Fatalf("monitor: %d lines are no commands, the first is %q", len(m.strays), m.strays[0])
+	}
+}
+
+// Close ends the monitor. Nothing is seen after it.
+func (m *Monitor) Close() {
+	m.conn.Close()
+	<-m.ended
+}

@@ -1,0 +1,48 @@
+package servers
+
+import (
+	"testing"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+)
+
+func TestVersionsAsServersTellThem(t *testing.T) {
+	for _, test := range []struct {
+		info, version                 string
+		copies, conditions, expireAts bool
+	}{
+		{"# Server\r\nredis_version:6.0.16\r\nredis_mode:standalone\r\n", "Redis 6.0.16", false, false, false},
+		{"# Server\r\nredis_version:6.2.0\r\n", "Redis 6.2.0", true, false, false},
+		{"# Server\r\nredis_version:7.0.15\r\n", "Redis 7.0.15", true, true, true},
+		{"# Server\r\nredis_version:10.0.1\r\n", "Redis 10.0.1", true, true, true},
+		{"# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2\r\n", "Valkey 9.1.2", true, true, true},
+	} {
+		v, err := parseVersion(test.info)
+		require.NoError(t, err)
+		require.Equal(t, test.version, v.String())
+		require.Equal(t, test.copies, v.Has(CopyCommand), v)
+		require.Equal(t, test.conditions, v.Has(ExpireCondition), v)
+		require.Equal(t, test.expireAts, v.Has(ExpireTime), v)
+	}
+	_, err := parseVersion("# Server\r\nredis_mode:standalone\r\n")
+	require.Error(t, err)
+}
+
+// What a server is said to lack it refuses, and the rest it has.
+func TestServersLackWhatTheirVersionSays(t *testing.T) {
+	s := Single(t)
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.Addr()}, ForceSingleClient: true})
+	require.NoError(t, err)
+	defer client.Close()
+	v, err := VersionOf(t.Context(), client)
+	require.NoError(t, err)
+	for f, command := range map[Feature][]string{
+		CopyCommand:     {"COPY", "from", "to"},
+		ExpireCondition: {"PEXPIRE", "key", "1000", "NX"},
+		ExpireTime:      {"PEXPIRETIME", "key"},
+	} {
+		_, err := s.Do(t.Context(), command...)
+		require.Equal(t, v.Lacks(t, f), err != nil, "%v, %v: %v", v, command, err)
+	}
+}
