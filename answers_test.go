@@ -1,0 +1,198 @@
+package rratelimiter
+
+import (
+	"context"
+	"math"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestEachOfACallHasItsOwnAnswer: what is left after it, and when its own permits could be had.
+func TestEachOfACallHasItsOwnAnswer(t *testing.T) {
+	granted := func(left int64) Decision { return Decision{Allowed: true, Remaining: left} }
+	denied := func(left int64, after time.Duration) Decision { return Decision{Remaining: left, RetryAfter: after} }
+	for name, test := range map[string]struct {
+		free  int64
+		reply []returning
+		wants []int64
+		marks string
+		want  []Decision
+	}{
+		"all granted":        {4, nil, []int64{1, 2, 3}, "*", []Decision{granted(9), granted(7), granted(4)}},
+		"some granted":       {1, []returning{{second, 5}, {2 * second, 1}, {3 * second, 3}}, []int64{1, 7, 2, 8}, "gngn", []Decision{granted(3), denied(3, 2*second), granted(1), denied(1, 3*second)}},
+		"none granted":       {1, []returning{{second, 1}, {2 * second, 8}}, []int64{2, 3}, "nn", []Decision{denied(1, second), denied(1, 2*second)}},
+		"more than the rate": {-3, []returning{{second, 3}, {2 * second, 1}, {3 * second, 9}}, []int64{1, 2}, "nn", []Decision{denied(0, 2*second), denied(0, 3*second)}},
+		"above the rate":     {5, nil, []int64{11, 5}, "xg", []Decision{{}, granted(5)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(b *bubble) {
+				l := named(New(b.conn), "a")
+				ba := new(batch)
+				for _, permits := range test.wants {
+					ba.requests = append(ba.requests, &request{permits: permits})
+				}
+				script := "return {0, " + decimal(test.free) + ", 10, 10000, 4000, 7, '" + test.marks + "'"
+				for _, r := range test.reply {
+					script += ", " + decimal(r.after.Milliseconds()) + ", " + decimal(r.permits)
+				}
+				reply, err := b.conn.Do(b.Context(), b.conn.B().Eval().Script(script+"}").Numkeys(0).Build()).ToArray()
+				require.NoError(b, err)
+				require.NoError(b, l.answer(ba, reply))
+				for i, r := range ba.requests {
+					if test.want[i] == (Decision{}) {
+						assert.ErrorIs(b, r.err, ErrPermitsExceedRate)
+						assert.Zero(b, r.decision)
+						continue
+					}
+					test.want[i].Limit, test.want[i].ResetAfter = 10, 4*second
+					assert.Equal(b, test.want[i], r.decision, "request %d", i)
+				}
+				assert.Equal(b, 10*second, ba.interval)
+			})
+		})
+	}
+}
+
+func decimal(n int64) string { return strconv.FormatInt(n, 10) }
+
+// TestDurationsAreCutAndDoNotOverflow.
+func TestDurationsAreCutAndDoNotOverflow(t *testing.T) {
+	const most = math.MaxInt64 / int64(time.Millisecond)
+	for ms, want := range map[int64]time.Duration{
+		0: 0, 1: time.Millisecond, most: time.Duration(most) * time.Millisecond, most + 1: time.Duration(most) * time.Millisecond,
+		math.MaxInt64: time.Duration(most) * time.Millisecond, 1 << 53: time.Duration(most) * time.Millisecond,
+		math.MinInt64: -time.Duration(most) * time.Millisecond,
+	} {
+		assert.Equal(t, want, millis(ms), ms)
+	}
+}
+
+// fragile is a client of Redis that panics where it is told to.
+type fragile struct {
+	rueidis.Client
+	broken atomic.Bool
+}
+
+func (c *fragile) Do(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
+	result := c.Client.Do(ctx, command)
+	if c.broken.Load() {
+		panic("broken")
+	}
+	return result
+}
+
+// TestACallThatPanicsIsTheFirstCallersPanic, an error for the others, and nobody's permits: the call may have been carried out.
+func TestACallThatPanicsIsTheFirstCallersPanic(t *testing.T) {
+	for name, call := range map[string]func(context.Context, *Limiter) error{
+		"TryAcquire": func(ctx context.Context, l *Limiter) error {
+			ok, err := l.TryAcquire(ctx, 1)
+			if err == nil && !ok {
+				panic("no error")
+			}
+			return err
+		},
+		"Acquire": func(ctx context.Context, l *Limiter) error { return l.Acquire(ctx, 1) },
+	} {
+		for kind, clocks := range map[string]int64{"": 0, ", and the clock before it": 1} {
+			t.Run(name+kind, func(t *testing.T) {
+				inBubble(t, func(b *bubble) {
+					conn := &fragile{Client: b.conn}
+					var clock atomic.Int64
+					l := New(conn, WithClock(func() time.Time {
+						if clock.Add(-1) >= 0 {
+							panic("no time")
+						}
+						return time.Now()
+					})).Limiter("limiter")
+					require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 100, Interval: time.Hour}))
+					b.latency.Store(int64(10 * time.Millisecond))
+					var mu sync.Mutex
+					said := map[any]int{}
+					var callers sync.WaitGroup
+					for i := range 8 {
+						callers.Go(func() {
+							defer func() {
+								mu.Lock()
+								defer mu.Unlock()
+								said[recover()]++
+							}()
+							assert.ErrorContains(b, call(b.Context(), l), "panicked: broken")
+						})
+						synctest.Wait()
+						if i == 0 {
+							// Its call has left; the clock panics for those that come.
+							clock.Store(clocks)
+							conn.broken.Store(true)
+						}
+					}
+					callers.Wait()
+					calls := said["broken"]
+					assert.Positive(b, calls)
+					assert.Equal(b, int(clocks), said["no time"])
+					assert.Equal(b, 8-calls-int(clocks), said[nil], "have an error")
+					conn.broken.Store(false)
+					pass(second)
+					assert.NoError(b, call(b.Context(), l))
+					synctest.Wait()
+					assert.Zero(b, l.client.names.live.Load())
+				})
+			})
+		}
+	}
+}
+
+// TestTheServersTimeIsReadAfterTheCallHasLeft: what returns then does so no earlier than it seems.
+func TestTheServersTimeIsReadAfterTheCallHasLeft(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(Rate{Permits: 10, Interval: 10 * second}, WithServerTime())
+		b.take(l, 10)
+		pass(100 * time.Millisecond)
+		before := b.scripts.Load()
+		b.latency.Store(int64(500 * time.Millisecond))
+		time.AfterFunc(700*time.Millisecond, func() { b.latency.Store(0) })
+		require.NoError(b, l.Acquire(b.Context(), 1))
+		assert.EqualValues(b, 2, b.scripts.Load()-before, "calls: one that is denied, and one in time")
+	})
+}
+
+// TestTheLastClockGivenCounts.
+func TestTheLastClockGivenCounts(t *testing.T) {
+	fixed := func() time.Time { return time.UnixMilli(1234567) }
+	for want, opts := range map[string][]Option{
+		"1234567": {WithServerTime(), WithClock(fixed)},
+		"":        {WithClock(fixed), WithServerTime()},
+	} {
+		assert.Equal(t, want, New(nil, opts...).nowText())
+	}
+	assert.NotEmpty(t, New(nil, WithServerTime(), WithClock(nil)).nowText())
+}
+
+// TestAPanicOfACallThatEndsByItself hurts nobody whose caller has gone; a caller that is there gets it.
+func TestAPanicOfACallThatEndsByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := func(ctx context.Context) (int, error) {
+			_, limited := ctx.Deadline()
+			assert.False(t, limited, "rueidis would answer the deadline by closing a connection that others use")
+			assert.Nil(t, ctx.Done())
+			pass(second)
+			panic("broken")
+		}
+		gone, cancel := context.WithTimeout(t.Context(), second/2)
+		defer cancel()
+		_, err := detached(gone, slow)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		pass(second)
+		assert.PanicsWithValue(t, "broken", func() { _, _ = detached(t.Context(), slow) })
+		assert.PanicsWithValue(t, "broken", func() { _, _ = detached(context.Background(), slow) })
+		_, err = detached(gone, func(context.Context) (int, error) { panic("called") })
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+	})
+}

@@ -1,0 +1,177 @@
+package rratelimiter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// When a queue asks Redis, of whom nobody else tells it that something has changed.
+
+// within starts a TryAcquireWithin and logs its end.
+func (q *line) within(l *Limiter, who string, permits int64, timeout time.Duration) {
+	q.done.Go(func() {
+		ok, err := l.TryAcquireWithin(q.Context(), permits, timeout)
+		if err == nil && !ok {
+			err = errors.New("not in time")
+		}
+		q.say(who, err)
+	})
+	synctest.Wait()
+}
+
+// TestAQueueLearnsOfALimiterThatIsGone soon after somebody has come, well before its deadline, and once for all.
+func TestAQueueLearnsOfALimiterThatIsGone(t *testing.T) {
+	t.Run("within a second", func(t *testing.T) {
+		inQueue(t, Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *Limiter) {
+			q.take(l, 10)
+			q.wait(l, "a", 1, 0)
+			pass(5 * second)
+			before := q.scripts.Load()
+			q.wait(l, "b", 1, 0) // the last call is old
+			assert.Equal(t, before+1, q.scripts.Load())
+			pass(100 * time.Millisecond)
+			q.redis.FlushAll()
+			pass(100 * time.Millisecond)
+			q.wait(l, "c", 1, 0)
+			pass(100 * time.Millisecond)
+			q.wait(l, "d", 1, 0)
+			q.done.Wait()
+			assert.ElementsMatch(t, []string{"a failed at 6s", "b failed at 6s", "c failed at 6s", "d failed at 6s"}, q.log)
+			assert.Equal(t, before+2, q.scripts.Load())
+		})
+	})
+	t.Run("in half of the time that is left", func(t *testing.T) {
+		inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
+			q.take(l, 10)
+			pass(9500 * time.Millisecond)
+			q.wait(l, "a", 1, 0)
+			q.redis.FlushAll()
+			q.within(l, "b", 1, 600*time.Millisecond) // can be served after 500 ms
+			q.wait(l, "c", 1, 0)                      // and this one need not know so soon
+			q.done.Wait()
+			assert.ElementsMatch(t, []string{"a failed at 9.8s", "b failed at 9.8s", "c failed at 9.8s"}, q.log)
+		})
+	})
+}
+
+// TestWhoComesWhileACallIsUnderWayIsAskedForByTheNext: what the first says is older than its arrival.
+func TestWhoComesWhileACallIsUnderWayIsAskedForByTheNext(t *testing.T) {
+	inQueue(t, Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *Limiter) {
+		q.take(l, 10)
+		ctx, cancel := context.WithCancel(q.Context())
+		defer cancel()
+		q.done.Go(func() { _ = l.Acquire(ctx, 1) })
+		pass(5500 * time.Millisecond) // between two pings of rueidis
+		q.latency.Store(int64(100 * time.Millisecond))
+		before := q.scripts.Load()
+		q.within(l, "b", 1, time.Minute)
+		pass(50 * time.Millisecond)
+		q.within(l, "c", 1, time.Minute)
+		for i := range 20 {
+			q.within(l, fmt.Sprint(i), 1, time.Minute)
+		}
+		pass(second)
+		require.Len(t, q.log, 22)
+		assert.Equal(t, "b failed at 5.6s", q.log[0])
+		for _, answer := range q.log[1:] {
+			assert.Contains(t, answer, " failed at 5.7s")
+		}
+		assert.Equal(t, before+2, q.scripts.Load())
+		cancel()
+	})
+}
+
+// TestAnAnswerIsEverybodys, in pages: more than one call carries are told by one call what it says.
+func TestAnAnswerIsEverybodys(t *testing.T) {
+	const many = 2*mostRequests + 500
+	for name, change := range map[string]func(q *line){
+		"refused": func(*line) {},
+		"failed":  func(q *line) { q.redis.FlushAll() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inQueue(t, Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *Limiter) {
+				q.take(l, 10)
+				ctx, cancel := context.WithCancel(q.Context())
+				defer cancel()
+				q.done.Go(func() { _ = l.Acquire(ctx, 1) })
+				pass(5500 * time.Millisecond) // between two pings of rueidis
+				q.latency.Store(int64(100 * time.Millisecond))
+				q.done.Go(func() { _ = l.Acquire(ctx, 1) })
+				pass(50 * time.Millisecond) // and its call is under way
+				change(q)
+				before := q.scripts.Load()
+				start := time.Now()
+				for range many {
+					q.done.Go(func() {
+						ok, err := l.TryAcquireWithin(ctx, 1, time.Minute)
+						assert.False(t, ok)
+						if name == "failed" {
+							assert.ErrorIs(t, err, ErrNotInitialized)
+						} else {
+							assert.NoError(t, err)
+						}
+						assert.LessOrEqual(t, time.Since(start), 160*time.Millisecond)
+					})
+				}
+				pass(second)
+				assert.LessOrEqual(t, q.scripts.Load()-before, int64(2))
+				cancel()
+			})
+		})
+	}
+}
+
+// TestARequestThatIsTooLateBehindOthersInItsCall is told so by that call, and one that is in time stays.
+func TestARequestThatIsTooLateBehindOthersInItsCall(t *testing.T) {
+	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
+		q.take(l, 10)
+		q.latency.Store(int64(100 * time.Millisecond))
+		q.within(l, "opens", 1, second)
+		q.wait(l, "first", 6, 0)
+		q.within(l, "second", 6, 15*second)
+		q.within(l, "third", 4, 15*second)
+		q.done.Wait()
+		assert.ElementsMatch(t, []string{"opens failed at 0.1s", "second failed at 0.2s", "first at 10.1s", "third at 10.1s"}, q.log)
+	})
+}
+
+// TestADeadlineAndATimeout: the sooner one counts, and each has its own answer.
+func TestADeadlineAndATimeout(t *testing.T) {
+	inQueue(t, Rate{Permits: 1, Interval: 10 * second}, func(q *line, l *Limiter) {
+		q.take(l, 1)
+		long, cancel := context.WithTimeout(q.Context(), 20*second)
+		defer cancel()
+		short, cancel := context.WithTimeout(q.Context(), 5*second)
+		defer cancel()
+		ok, err := l.TryAcquireWithin(long, 1, 5*second)
+		require.NoError(t, err)
+		assert.False(t, ok)
+		_, err = l.TryAcquireWithin(short, 1, 20*second)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Zero(t, time.Since(q.start).Round(time.Millisecond), "both are told at once")
+		ok, err = l.TryAcquireWithin(long, 1, 15*second)
+		require.NoError(t, err)
+		assert.True(t, ok)
+	})
+}
+
+// TestAnAnswerThatIsThereIsTaken, by a caller that goes at that moment too: what it was granted is not lost.
+func TestAnAnswerThatIsThereIsTaken(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(Rate{Permits: 10, Interval: time.Hour})
+		w := &waiter{request: request{permits: 3, state: answered}, done: make(chan struct{}, 1)}
+		e := &entry{queue: new(queue)}
+		assert.False(b, l.withdraw(e, w))
+		_, gone := l.timeOut(e, w)
+		assert.False(b, gone)
+		assert.Equal(b, answered, w.state)
+		assert.False(b, l.client.abandon(e, &w.request))
+	})
+}
