@@ -2,7 +2,6 @@ package rratelimiter
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"sync/atomic"
@@ -197,5 +196,3 @@ func TestAClockThatEndsItsGoroutineHurtsItsOwnCallAlone(t *testing.T) {
 		})
 	}
 }
-
-var _ = errors.New
