@@ -90,4 +90,3 @@ func TestHungAndCancelled(t *testing.T) {
 		assert.LessOrEqual(t, runtime.NumGoroutine(), before+8)
 	}
 }
-
