@@ -49,6 +49,8 @@ type batch struct {
 	permits  int64         // of those that gather
 	live     int           // that gather and have not been abandoned
 	answered chan struct{} // closed once the requests have their answers; nil where nobody listens
+	next     *batch        // of those that gather
+	prev     *batch
 
 	ordered bool // behind a request that is not granted, none is
 	detail  bool // the answers tell all, whoever asks

@@ -69,8 +69,8 @@ func TestAbandonedRequestsLeave(t *testing.T) {
 		held := func() (requests int) {
 			e := l.client.names.find("limiter")
 			defer l.client.names.unlock(e)
-			for _, batch := range e.gathering {
-				requests += len(batch.requests)
+			for b := e.first; b != nil; b = b.next {
+				requests += len(b.requests)
 			}
 			return requests
 		}

@@ -16,7 +16,7 @@ func TestBatchesAreWithinTheirBounds(t *testing.T) {
 	c, n := freshNames()
 	l := named(c, "a")
 	sums := func(e *entry) (requests, live []int, permits []int64) {
-		for _, b := range e.gathering {
+		for b := e.first; b != nil; b = b.next {
 			requests, live, permits = append(requests, len(b.requests)), append(live, b.live), append(permits, b.permits)
 		}
 		return requests, live, permits
@@ -67,7 +67,8 @@ func TestBatchesAreWithinTheirBounds(t *testing.T) {
 	assert.Equal(t, []int64{0}, permits)
 	e.leaving = false
 	abandon(e, gather(e, 3)...)
-	assert.Empty(t, e.gathering)
+	assert.Nil(t, e.first)
+	assert.Nil(t, e.last)
 
 	// No call adds up more than 2^53.
 	gather(e, 1, maxPermits-1, 1, maxPermits, 1)
@@ -86,7 +87,9 @@ func TestBatchesAreWithinTheirBounds(t *testing.T) {
 	assert.Nil(t, b.answered)
 	assert.Zero(t, b.denied)
 	assert.Empty(t, b.returns)
-	e.gathering = nil
+	for e.first != nil {
+		e.remove(e.first)
+	}
 	n.unlock(e)
 }
 

@@ -27,9 +27,9 @@ type entry struct {
 	mu  sync.Mutex
 	key string // of the configuration; "" while the entry is out of use
 
-	gathering []*batch // of callers that ask once, in order of arrival; the first leaves next
-	calls     int      // of theirs under way, the one about to leave included
-	leaving   bool     // a call is about to take the first batch along
+	first, last *batch // that gather, of callers that ask once, in order of arrival; the first leaves next
+	calls       int    // of theirs under way, the one about to leave included
+	leaving     bool   // a call is about to take the first batch along
 
 	queue *queue // the callers that wait, or nil
 }
@@ -109,4 +109,29 @@ func (n *names) unlock(e *entry) {
 	}
 }
 
-func (e *entry) idle() bool { return len(e.gathering) == 0 && e.calls == 0 && e.queue == nil }
+func (e *entry) idle() bool { return e.first == nil && e.calls == 0 && e.queue == nil }
+
+// push puts a batch behind those that gather.
+func (e *entry) push(b *batch) {
+	if b.prev = e.last; e.last != nil {
+		e.last.next = b
+	} else {
+		e.first = b
+	}
+	e.last = b
+}
+
+// remove takes a batch off those that gather.
+func (e *entry) remove(b *batch) {
+	if b.prev != nil {
+		b.prev.next = b.next
+	} else {
+		e.first = b.next
+	}
+	if b.next != nil {
+		b.next.prev = b.prev
+	} else {
+		e.last = b.prev
+	}
+	b.next, b.prev = nil, nil
+}

@@ -53,7 +53,7 @@ func TestAnEntryIsOneNamesAtATime(t *testing.T) {
 // TestAnEntryInUseStays, whatever it is used for.
 func TestAnEntryInUseStays(t *testing.T) {
 	for name, use := range map[string]func(e *entry){
-		"gathering": func(e *entry) { e.gathering = []*batch{new(batch)} },
+		"gathering": func(e *entry) { e.push(new(batch)) },
 		"calls":     func(e *entry) { e.calls = 1 },
 		"queue":     func(e *entry) { e.queue = new(queue) },
 	} {

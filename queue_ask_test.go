@@ -78,6 +78,8 @@ func TestWhoComesWhileACallIsUnderWayIsAskedForByTheNext(t *testing.T) {
 			q.within(l, fmt.Sprint(i), 1, time.Minute)
 		}
 		pass(second)
+		q.mu.Lock()
+		defer q.mu.Unlock()
 		require.Len(t, q.log, 22)
 		assert.Equal(t, "b failed at 5.6s", q.log[0])
 		for _, answer := range q.log[1:] {

@@ -2,6 +2,7 @@ package rratelimiter
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -40,7 +41,7 @@ func (l *Limiter) serve(e *entry, q *queue) {
 		e.mu.Unlock()
 		wakeAll(done)
 		l.giveBack(context.Background(), &q.batch, granted, lost)
-		if err != errUnsent {
+		if !errors.Is(err, errUnsent) {
 			l.judge(e, q, began, err)
 		}
 	}

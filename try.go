@@ -58,7 +58,7 @@ func (l *Limiter) tryAcquire(ctx context.Context, permits int64, detail bool) (D
 			c.calling.Add(1)
 		}
 	}
-	inline := lead && gone == nil && b == e.gathering[0]
+	inline := lead && gone == nil && b == e.first
 	if b.answered == nil && !inline {
 		b.answered = make(chan struct{})
 	}
@@ -97,15 +97,12 @@ func (c *Client) callLimit() int {
 
 // gather puts a request into the batch that gathers last, or into another one where that is full. The entry is locked.
 func (c *Client) gather(e *entry, r *request) *batch {
-	var b *batch
-	if n := len(e.gathering); n > 0 {
-		b = e.gathering[n-1]
-	}
+	b := e.last
 	// A call adds up no more than 2^53.
 	if b == nil || len(b.requests) >= mostRequests || r.permits > maxPermits-b.permits {
 		b = c.batches.Get().(*batch)
 		b.detail = c.denials != nil
-		e.gathering = append(e.gathering, b)
+		e.push(b)
 	}
 	r.batch = b
 	b.requests = append(b.requests, r)
@@ -129,9 +126,9 @@ func (c *Client) abandon(e *entry, r *request) bool {
 		b.permits -= r.permits
 		b.live--
 		r.state = abandoned
-		switch i := slices.Index(e.gathering, b); {
-		case b.live == 0 && (i > 0 || !e.leaving):
-			e.gathering = slices.Delete(e.gathering, i, i+1)
+		switch {
+		case b.live == 0 && (b != e.first || !e.leaving):
+			e.remove(b)
 		case b.live <= len(b.requests)/2:
 			b.requests = slices.DeleteFunc(b.requests, func(r *request) bool { return r.state == abandoned })
 		}
@@ -169,7 +166,7 @@ func (l *Limiter) fly(ctx context.Context, e *entry, inline bool) {
 			lost += r.deliver(err)
 		}
 		granted := b.granted(lost)
-		again = len(e.gathering) > 0 && !e.leaving
+		again = e.first != nil && !e.leaving
 		if again {
 			e.leaving = true
 		} else if e.calls--; e.calls == 0 {
@@ -199,7 +196,7 @@ func (l *Limiter) fly(ctx context.Context, e *entry, inline bool) {
 func (c *Client) yieldTo(e *entry) {
 	for size, nobody := 0, 0; nobody < patience && c.company.Load() && c.yields.yield(); {
 		e.mu.Lock()
-		now := len(e.gathering[0].requests)
+		now := len(e.first.requests)
 		e.mu.Unlock()
 		if now >= fullBatch {
 			return
@@ -214,8 +211,8 @@ func (c *Client) yieldTo(e *entry) {
 
 // leave takes the batch that gathered first off, without the requests whose callers have gone. The entry is locked.
 func (e *entry) leave() *batch {
-	b := e.gathering[0]
-	e.gathering = slices.Delete(e.gathering, 0, 1)
+	b := e.first
+	e.remove(b)
 	e.leaving = false
 	if b.live < len(b.requests) {
 		b.requests = slices.DeleteFunc(b.requests, func(r *request) bool { return r.state == abandoned })

@@ -1,5 +1,5 @@
-// Package attack shows that no permit is lost by callers who leave while the server hangs.
-package attack
+// Package leaving shows that no permit is lost by callers who leave while the server hangs.
+package leaving
 
 import (
 	"context"
