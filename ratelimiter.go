@@ -322,7 +322,8 @@ func (l *Limiter) Take(ctx context.Context, permits int64) (Decision, error) {
 
 // TryAcquireWithin takes permits as soon as they are free, if that is within the timeout, and says whether it was:
 // tryAcquire(permits, timeout). It stands in line with Acquire. Where the permits cannot be free in time it says so at
-// once rather than at the end of the timeout. A timeout of 0 or below is one try, as TryAcquire. Where the timeout passes
+// once rather than at the end of the timeout; where more than 256 grants lie in the window, only as far as the oldest 256
+// tell. A timeout of 0 or below is one try, as TryAcquire. Where the timeout passes
 // without any answer of Redis, the error is [context.DeadlineExceeded].
 func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout time.Duration) (bool, error) {
 	if timeout <= 0 {

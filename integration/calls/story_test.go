@@ -272,20 +272,6 @@ func (w *world) tell(t *testing.T, s story, name string, client bool, lack *lack
 	}
 }
 
-// withoutFeature does what a call would have come to, had the server what it needs, so that the story goes on.
-func (w *world) withoutFeature(ctx context.Context, t *testing.T, by calls.Side, call calls.Call, want calls.Reply) calls.Reply {
-	t.Helper()
-	if call.Op != calls.ExpireTime {
-		if want == "false" {
-			return want
-		}
-		call.Op = calls.Expire
-	}
-	reply, err := by.Do(ctx, call)
-	require.NoError(t, err, call)
-	return reply
-}
-
 // shortenOwnPair takes off the pair what Go lets its own outlive the limiter. Here the id is that of a running Redisson as well, which
 // would not.
 func (w *world) shortenOwnPair(t *testing.T, keys state.Keys, s *state.State) {

@@ -42,7 +42,12 @@ func classifyGo(err error) string {
 	case errors.Is(err, rratelimiter.ErrNotInitialized):
 		return notInitialized
 	case errors.As(err, &redisErr):
-		word, _, _ := strings.Cut(redisErr.Error(), " ")
+		text := redisErr.Error()
+		// Before Redis 7.0 the error of a command stands behind that of the script which ran it.
+		if _, ofCommand, within := strings.Cut(text, ": -"); within {
+			text = ofCommand
+		}
+		word, _, _ := strings.Cut(text, " ")
 		if slices.Contains(redisWords, word) {
 			return word
 		}

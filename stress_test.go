@@ -1,0 +1,123 @@
+package rratelimiter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Issue 9, points 4 to 10: whatever callers do and whenever they leave, each has one answer, what was granted to those
+// who stayed is what is taken, and nothing is left of any name.
+func TestCallersWhoLeaveAtEveryMoment(t *testing.T) {
+	seeds := 6
+	if s, err := strconv.Atoi(os.Getenv("STRESS_SEEDS")); err == nil {
+		seeds = s
+	}
+	for seed := range seeds {
+		for kind, opts := range map[string][]Option{"": nil, ", with a denial cache": {WithDenialCache()}, ", server time": {WithServerTime()}} {
+			t.Run(fmt.Sprint(seed, kind), func(t *testing.T) {
+				inBubble(t, func(b *bubble) {
+					random := rand.New(rand.NewPCG(uint64(seed), 9))
+					c := New(b.conn, opts...)
+					names := 1 + random.IntN(40)
+					rate := int64(1 + random.IntN(400))
+					opened := make([][2]*Limiter, names)
+					granted := make([]atomic.Int64, names)
+					for i := range opened {
+						for j := range opened[i] {
+							opened[i][j] = c.Limiter(fmt.Sprint("limiter:", i))
+						}
+						require.NoError(b, opened[i][0].SetRate(b.Context(), Rate{Permits: rate, Interval: time.Hour}))
+					}
+					b.latency.Store(random.Int64N(int64(10 * time.Millisecond)))
+					var callers sync.WaitGroup
+					var answers atomic.Int64
+					started := 0
+					for range 6 {
+						for range random.IntN(400) {
+							started++
+							i, permits, what := random.IntN(names), 1+random.Int64N(1+rate/20), random.IntN(6)
+							if random.IntN(20) == 0 {
+								permits = rate + 1
+							}
+							l := opened[i][random.IntN(2)]
+							after, patience := time.Duration(random.Int64N(int64(20*time.Millisecond))), time.Duration(1+random.Int64N(int64(30*time.Millisecond)))
+							leaves := random.IntN(3) > 0 || what == 2
+							callers.Go(func() {
+								pass(after)
+								ctx := context.Background()
+								if leaves {
+									var cancel context.CancelFunc
+									if what%2 == 0 {
+										ctx, cancel = context.WithTimeout(ctx, patience)
+									} else {
+										ctx, cancel = context.WithCancel(ctx)
+										time.AfterFunc(patience, cancel)
+									}
+									defer cancel()
+								}
+								var ok bool
+								var err error
+								start := time.Now()
+								switch what {
+								case 0, 1:
+									ok, err = l.TryAcquire(ctx, permits)
+								case 2:
+									err = l.Acquire(ctx, permits)
+									ok = err == nil
+								case 3:
+									ok, err = l.TryAcquireWithin(ctx, permits, patience/2)
+									assert.LessOrEqual(b, time.Since(start), patience/2+lastTry)
+								case 4:
+									ok, err = l.TryAcquireWithin(ctx, permits, time.Nanosecond)
+								case 5:
+									var d Decision
+									d, err = l.Take(ctx, permits)
+									ok = d.Allowed
+								}
+								if leaves && what != 3 && what != 4 {
+									assert.LessOrEqual(b, time.Since(start), patience)
+								}
+								if err != nil {
+									assert.False(b, ok)
+									assert.True(b, errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
+										permits > rate && errors.Is(err, ErrPermitsExceedRate), "%v", err)
+								}
+								if ok {
+									granted[i].Add(permits)
+								}
+								answers.Add(1)
+							})
+						}
+						pass(time.Duration(random.Int64N(int64(60 * time.Millisecond))))
+						if random.IntN(2) == 0 {
+							callers.Wait()
+							pass(second)
+						}
+					}
+					callers.Wait()
+					b.latency.Store(0)
+					pass(second)
+					synctest.Wait()
+					assert.EqualValues(b, started, answers.Load())
+					assert.Zero(b, c.names.live.Load())
+					assert.Zero(b, c.calling.Load())
+					for i := range opened {
+						b.free(opened[i][0], rate-granted[i].Load())
+					}
+				})
+			})
+		}
+	}
+}
