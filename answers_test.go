@@ -242,3 +242,36 @@ func TestOptionsThatAreNilAreNone(t *testing.T) {
 		assert.True(b, there)
 	})
 }
+
+// answering is a client whose Redis gives one answer to everything.
+type answering struct {
+	rueidis.Client
+	text string
+}
+
+func (c *answering) Do(ctx context.Context, _ rueidis.Completed) rueidis.RedisResult {
+	return c.Client.Do(ctx, c.B().Eval().Script("return "+c.text).Numkeys(0).Build())
+}
+
+// TestReleaseAndAvailablePermitsTakeTheirOwnRepliesOnly.
+func TestReleaseAndAvailablePermitsTakeTheirOwnRepliesOnly(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		for _, text := range []string{"{0}", "{0, 0, 0}", "{0, 'x'}"} {
+			l := New(&answering{b.conn, text}).Limiter("limiter")
+			for _, call := range []string{"Release", "AvailablePermits"} {
+				assert.ErrorContains(b, everyCall(l)[call](b.Context()), "does not know", text)
+			}
+		}
+	})
+}
+
+// TestAConfigurationWithTheLongestTimesIsRead, and they are cut to what a Duration holds.
+func TestAConfigurationWithTheLongestTimesIsRead(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := New(b.conn).Limiter("limiter")
+		b.redis.HSet("limiter", "rate", "9007199254740992", "interval", "9223372036854775808", "type", "0", "keepAliveTime", "999999999999999")
+		rate, err := l.Config(b.Context())
+		require.NoError(b, err)
+		assert.Equal(b, Rate{Permits: maxPermits, Interval: millis(math.MaxInt64), KeepAlive: millis(math.MaxInt64)}, rate)
+	})
+}

@@ -37,10 +37,13 @@ func TestOfASharedGrantTheRestStays(t *testing.T) {
 					return false
 				})
 				b.latency.Store(int64(100 * time.Millisecond))
-				wants := []int64{1, 1, 3, 4, 5}
+				wants := []int64{1, 1, 3, 4, 5, 50}
 				_, errs := crowd(b, len(wants), func(i int) (Decision, error) {
 					if i == 2 {
 						return Decision{}, call(ctx, l, wants[i])
+					}
+					if i == 5 && name == "Acquire" {
+						return Decision{}, nil // it would wait
 					}
 					return Decision{}, call(b.Context(), l, wants[i])
 				})

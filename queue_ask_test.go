@@ -243,3 +243,25 @@ func TestATimeoutOfNothingDoesNotStandInLine(t *testing.T) {
 		assert.True(t, ok)
 	})
 }
+
+// TestWhoStandsBehindAPageIsAskedForToo, when more have come than are looked at in one piece.
+func TestWhoStandsBehindAPageIsAskedForToo(t *testing.T) {
+	inQueue(t, Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *Limiter) {
+		q.take(l, 10)
+		ctx, cancel := context.WithCancel(q.Context())
+		defer cancel()
+		q.done.Go(func() { _ = l.Acquire(ctx, 1) })
+		pass(5500 * time.Millisecond) // between two pings of rueidis
+		q.latency.Store(int64(100 * time.Millisecond))
+		q.done.Go(func() { _ = l.Acquire(ctx, 1) })
+		pass(50 * time.Millisecond) // and its call is under way
+		for range mostRequests + 10 {
+			q.done.Go(func() { _ = l.Acquire(ctx, 1) })
+		}
+		synctest.Wait()
+		q.within(l, "last", 1, time.Minute)
+		pass(200 * time.Millisecond)
+		assert.Equal(t, []string{"last failed at 5.7s"}, q.log)
+		cancel()
+	})
+}
