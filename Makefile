@@ -14,7 +14,7 @@ SERVER_SUITES = ./denials ./differences ./corruption ./cluster ./calls ./sequenc
 
 REDISSON_VERSIONS = 3.16.8,3.20.1,3.21.3,3.27.2,3.34.1,3.38.1,3.45.1,3.52.0,4.0.0,4.3.1,4.6.1,4.7.0
 
-.PHONY: demo test test-root test-integration test-matrix test-servers test-faults test-docker redis-image fuzz bench lint deps
+.PHONY: demo test test-root test-integration test-matrix test-servers test-faults test-docker redis-image fuzz mutate bench lint deps
 
 # The main job in one command; REDIS_URL=redis://host:6379 runs it on a real Redis.
 demo:
@@ -64,6 +64,10 @@ redis-image: deps
 # Each fuzz target, some minutes in all. By count: Go calls the end of a time a failure now and then (golang/go#75804).
 fuzz:
 	for target in $$(go test -list '^Fuzz' . | grep '^Fuzz'); do go test -run '^$$' -fuzz "^$$target\$$" -fuzztime 50000x . || exit 1; done
+
+# Each edit of testdata/mutations, one at a time: which test sees it. A quarter of an hour on two idle cores.
+mutate:
+	cd integration && go run ./mutate
 
 # This library beside every other one; writes docs/performance.md.
 bench: deps

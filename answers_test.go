@@ -196,3 +196,82 @@ func TestAPanicOfACallThatEndsByItself(t *testing.T) {
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 	})
 }
+
+// TestTwoWhoShareACallAreToldApart, also where neither asks for more than yes or no.
+func TestTwoWhoShareACallAreToldApart(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(Rate{Permits: 5, Interval: time.Hour})
+		b.latency.Store(int64(10 * time.Millisecond))
+		answers, errs := crowd(b, 4, func(i int) (Decision, error) {
+			ok, err := l.TryAcquire(b.Context(), []int64{1, 1, 2, 2}[i])
+			return Decision{Allowed: ok}, err
+		})
+		for i, want := range []bool{true, true, true, false} {
+			require.NoError(b, errs[i])
+			assert.Equal(b, want, answers[i].Allowed, i)
+		}
+	})
+}
+
+// TestRepliesThatFitNoCallAreRefused.
+func TestRepliesThatFitNoCallAreRefused(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := named(New(b.conn), "a")
+		for _, text := range []string{"{0, 1, 10, 1000, 1, 7, 'g'}", "{0, 1, 10, 1000, 1, 7, 'ggg'}", "{0, 1, 10, 1000, 1, 7}", "{0, 1, 10, 1000, 1, 7, 'gg', 5}", "{0, 1, 10, 'x', 1, 7, 'gg'}"} {
+			reply, err := b.conn.Do(b.Context(), b.conn.B().Eval().Script("return "+text).Numkeys(0).Build()).ToArray()
+			require.NoError(b, err)
+			assert.ErrorContains(b, l.answer(&batch{requests: []*request{{permits: 1}, {permits: 1}}}, reply), "does not know", text)
+		}
+		for _, text := range []string{"{1, 'cursor', 1}", "{3, 0, 'rate', 'x'}", "{3, 6, 'rate', 'x'}", "{3, 1, 'rate', 'x', 'y'}", "{9}"} {
+			reply, err := b.conn.Do(b.Context(), b.conn.B().Eval().Script("return "+text).Numkeys(0).Build()).ToArray()
+			require.NoError(b, err)
+			_, again, err := l.status(reply)
+			assert.ErrorContains(b, err, "does not know", text)
+			assert.False(b, again)
+		}
+	})
+}
+
+// TestOptionsThatAreNilAreNone, and a fresh limiter is one to touch.
+func TestOptionsThatAreNilAreNone(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := New(b.conn, nil).Limiter("fresh")
+		require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 1, Interval: second}, nil))
+		there, err := l.Touch(b.Context())
+		require.NoError(b, err)
+		assert.True(b, there)
+	})
+}
+
+// answering is a client whose Redis gives one answer to everything.
+type answering struct {
+	rueidis.Client
+	text string
+}
+
+func (c *answering) Do(ctx context.Context, _ rueidis.Completed) rueidis.RedisResult {
+	return c.Client.Do(ctx, c.B().Eval().Script("return "+c.text).Numkeys(0).Build())
+}
+
+// TestReleaseAndAvailablePermitsTakeTheirOwnRepliesOnly.
+func TestReleaseAndAvailablePermitsTakeTheirOwnRepliesOnly(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		for _, text := range []string{"{0}", "{0, 0, 0}", "{0, 'x'}"} {
+			l := New(&answering{b.conn, text}).Limiter("limiter")
+			for _, call := range []string{"Release", "AvailablePermits"} {
+				assert.ErrorContains(b, everyCall(l)[call](b.Context()), "does not know", text)
+			}
+		}
+	})
+}
+
+// TestAConfigurationWithTheLongestTimesIsRead, and they are cut to what a Duration holds.
+func TestAConfigurationWithTheLongestTimesIsRead(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := New(b.conn).Limiter("limiter")
+		b.redis.HSet("limiter", "rate", "9007199254740992", "interval", "9223372036854775808", "type", "0", "keepAliveTime", "999999999999999")
+		rate, err := l.Config(b.Context())
+		require.NoError(b, err)
+		assert.Equal(b, Rate{Permits: maxPermits, Interval: millis(math.MaxInt64), KeepAlive: millis(math.MaxInt64)}, rate)
+	})
+}

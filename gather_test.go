@@ -170,3 +170,21 @@ func TestAFullBatchThatWaitsLeavesFirst(t *testing.T) {
 		b.free(l, maxPermits-22)
 	})
 }
+
+// TestACallForNobodyIsNotSent.
+func TestACallForNobodyIsNotSent(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(Rate{Permits: 10, Interval: time.Hour})
+		before := b.scripts.Load()
+		e, r := l.client.names.lock(l), &request{permits: 1}
+		l.client.gather(e, r)
+		e.leaving, e.calls = true, 1
+		l.client.calling.Add(1)
+		e.mu.Unlock()
+		require.True(b, l.client.abandon(e, r))
+		l.fly(b.Context(), e, false)
+		assert.Equal(b, before, b.scripts.Load())
+		assert.Zero(b, l.client.names.live.Load())
+		assert.Zero(b, l.client.calling.Load())
+	})
+}

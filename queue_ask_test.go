@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -175,5 +176,94 @@ func TestAnAnswerThatIsThereIsTaken(t *testing.T) {
 		assert.False(b, gone)
 		assert.Equal(b, answered, w.state)
 		assert.False(b, l.client.abandon(e, &w.request))
+
+		refused := &waiter{request: request{permits: 2}}
+		e.queue.rate = 1
+		e.queue.waiters.push(refused)
+		require.True(b, l.refuse(e.queue, refused, total{}, time.Now()))
+		assert.Equal(b, answered, refused.state)
+		assert.ErrorIs(b, refused.err, ErrPermitsExceedRate)
+	})
+}
+
+// TestATimeoutThatEndsWhileAnotherIsAskedFor is one: the queue has been asked for it before, and goes on without it.
+func TestATimeoutThatEndsWhileAnotherIsAskedFor(t *testing.T) {
+	inQueue(t, Rate{Permits: 1, Interval: 10 * second}, func(q *line, l *Limiter) {
+		q.take(l, 1)
+		q.wait(l, "a", 1, 0)
+		q.wait(l, "b", 1, 0)
+		q.within(l, "c", 1, 30*second) // may be served at that very moment
+		pass(9900 * time.Millisecond)
+		q.latency.Store(int64(25 * second)) // of the call for a, which carries b too
+		pass(21 * second)
+		assert.Equal(t, []string{"c failed at 30s"}, q.log)
+		e := l.client.names.find("limiter")
+		assert.Equal(t, total{0, 2}, e.queue.wanted)
+		l.client.names.unlock(e)
+		q.latency.Store(0)
+		q.done.Wait()
+		assert.Len(t, q.log, 3)
+	})
+}
+
+// TestAWaiterWhoseClockPanicsTakesNothing.
+func TestAWaiterWhoseClockPanicsTakesNothing(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		var panics atomic.Int64
+		l := b.limiter(Rate{Permits: 10, Interval: time.Hour}, WithClock(func() time.Time {
+			if panics.Add(-1) >= 0 {
+				panic("no time")
+			}
+			return time.Now()
+		}))
+		b.latency.Store(int64(100 * time.Millisecond))
+		var hurt atomic.Int64
+		crowd(b, 3, func(i int) (Decision, error) {
+			defer func() {
+				if recover() != nil {
+					hurt.Add(1)
+				}
+			}()
+			if i == 2 {
+				panics.Store(1)
+			}
+			return Decision{}, l.Acquire(b.Context(), 1)
+		})
+		b.latency.Store(0)
+		assert.EqualValues(b, 1, hurt.Load())
+		b.free(l, 8)
+	})
+}
+
+// TestATimeoutOfNothingDoesNotStandInLine.
+func TestATimeoutOfNothingDoesNotStandInLine(t *testing.T) {
+	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
+		q.take(l, 8)
+		q.wait(l, "large", 5, 0)
+		ok, err := l.TryAcquireWithin(q.Context(), 1, 0)
+		require.NoError(t, err)
+		assert.True(t, ok)
+	})
+}
+
+// TestWhoStandsBehindAPageIsAskedForToo, when more have come than are looked at in one piece.
+func TestWhoStandsBehindAPageIsAskedForToo(t *testing.T) {
+	inQueue(t, Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *Limiter) {
+		q.take(l, 10)
+		ctx, cancel := context.WithCancel(q.Context())
+		defer cancel()
+		q.done.Go(func() { _ = l.Acquire(ctx, 1) })
+		pass(5500 * time.Millisecond) // between two pings of rueidis
+		q.latency.Store(int64(100 * time.Millisecond))
+		q.done.Go(func() { _ = l.Acquire(ctx, 1) })
+		pass(50 * time.Millisecond) // and its call is under way
+		for range mostRequests + 10 {
+			q.done.Go(func() { _ = l.Acquire(ctx, 1) })
+		}
+		synctest.Wait()
+		q.within(l, "last", 1, time.Minute)
+		pass(200 * time.Millisecond)
+		assert.Equal(t, []string{"last failed at 5.7s"}, q.log)
+		cancel()
 	})
 }

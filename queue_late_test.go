@@ -58,6 +58,7 @@ func TestWhoIsTooLate(t *testing.T) {
 		"so often that nobody lives":    {permits: 1, ahead: total{10, 0}, timeout: time.Hour, want: never},
 		"as often as a number counts":   {permits: 1, ahead: total{9, 0}, timeout: time.Hour, want: never},
 		"a time that overflows":         {permits: 1, ahead: total{0, 20}, timeout: time.Hour, want: never, change: func(q *queue) { q.every = 1 << 62 }},
+		"a time that overflows to 0":    {permits: 1, ahead: total{0, 40}, timeout: time.Hour, want: never, change: func(q *queue) { q.every = 1 << 62 }},
 		"a time that just overflows":    {permits: 1, ahead: total{0, 10}, timeout: time.Hour, want: never, change: func(q *queue) { q.every = never - second }},
 		"a time that does not":          {permits: 1, ahead: total{0, 10}, timeout: time.Hour, want: never - 2*second, change: func(q *queue) { q.every = never - 4*second }},
 		"nothing is known of the rate":  {permits: 1, ahead: total{0, 1000}, timeout: 1, change: func(q *queue) { q.rate = 0 }},
