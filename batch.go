@@ -159,7 +159,11 @@ func (c *Client) tryClock(text []byte) (now []byte, reason any) {
 	if !c.ownClock {
 		return c.appendNow(text), nil
 	}
-	// On a goroutine of its own: a clock may end that, as a failed assertion of a test does.
+	return c.tryOwnClock(text)
+}
+
+// tryOwnClock reads the program's clock on a goroutine of its own: it may end that, as a failed assertion of a test does.
+func (c *Client) tryOwnClock(text []byte) (now []byte, reason any) {
 	reason = "rratelimiter: the clock of WithClock ended its goroutine"
 	done := make(chan struct{})
 	go func() {
