@@ -93,10 +93,10 @@
 // # Errors
 //
 // Wrong arguments, and names that cannot work, are refused before Redis is asked: [ErrInvalidPermits],
-// [ErrInvalidRate], [ErrInvalidName], [ErrInvalidOption], [ErrCrossSlot], [ErrNoClient]. What the server is too old for is [ErrUnsupported]. A limiter without a rate is
-// [ErrNotInitialized], more permits than the rate [ErrPermitsExceedRate]. Keys that hold something that is no
-// limiter's are a [*StateError], which names key and field. Everything else comes from Redis or the way to it and is
-// wrapped: *rueidis.RedisError for what the server said.
+// [ErrInvalidRate], [ErrInvalidName], [ErrInvalidOption], [ErrCrossSlot], [ErrNoClient]. A limiter without a rate is
+// [ErrNotInitialized], more permits than the rate [ErrPermitsExceedRate], a server too old for a call [ErrUnsupported].
+// Keys that hold something that is no limiter's are a [*StateError], which names key and field. Everything else comes
+// from Redis or the way to it and is wrapped: *rueidis.RedisError for what the server said.
 //
 // No script call is ever sent a second time after its reply was lost, since it may have been carried out. The permits
 // of such a call return after the interval.

@@ -370,3 +370,19 @@ func TestACopyOfStateThatWouldDieEarly(t *testing.T) {
 		}
 	})
 }
+
+// TestStateInItsLastMillisecond lives on with the configuration.
+func TestStateInItsLastMillisecond(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(Rate{Permits: 10, Interval: second})
+		b.take(l, 10)
+		for _, key := range b.redis.Keys() {
+			b.redis.SetTTL(key, time.Minute)
+		}
+		b.redis.SetTTL("{limiter}:permits", time.Millisecond)
+		b.reply("PTTL", "{limiter}:permits", func(peer *server.Peer, _ []string) { peer.WriteInt(0) })
+		_, err := l.Expire(b.Context(), time.Hour, IfNotSet)
+		require.NoError(b, err)
+		assert.Equal(b, time.Minute, b.redis.TTL("{limiter}:permits"))
+	})
+}

@@ -93,16 +93,16 @@ end
 
 --@ reclaim
 -- Finds what has left the window and makes value the number of free permits, which can be negative where the rate was
--- lowered under the permits taken. Only reads. Sets ttl (of a configuration without keepAliveTime), dirty (value is not
--- what Redis holds), oldest (the first grant with its score), limit (the score up to which grants have left), wipe (all
--- have), drop (so many of the oldest are in value already and have to go), more (others that have left are still there).
+-- lowered under the permits taken. Only reads. Sets ttl (of a configuration without keepAliveTime), lives (the TTL of the
+-- set, -2 where there is none), dirty (value is not what Redis holds, or not for as long as it should), limit (the score
+-- up to which grants have left), wipe (all have), drop (so many of the oldest are in value already and have to go), more
+-- (others that have left are still there), spent (nil: what acquire takes off the value where that is all that changes).
 local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
-local oldest, limit = call('ZRANGE', permitsKey, 0, 0, 'WITHSCORES'), now - interval
-local dirty, more, wipe, drop, left, grants = not stored, false, false, 0, 0, nil
-if oldest[1] and tonumber(oldest[2]) <= limit then
-  left, grants = call('ZCOUNT', permitsKey, '-inf', string.format('%d', limit)), call('ZCARD', permitsKey)
-end
-if not oldest[1] or left == grants then
+local limit, spent = now - interval, nil
+local left, lives = call('ZCOUNT', permitsKey, '-inf', string.format('%d', limit)), call('PTTL', permitsKey)
+local grants = lives == -2 and 0 or left > 0 and call('ZCARD', permitsKey) or nil
+local dirty, more, wipe, drop = not stored or lives ~= -1 and ttl == -1, false, false, 0
+if left == grants then
   -- Nothing is taken, whatever the value says: all grants have left, or the set may have been evicted.
   wipe = left > 0
   if value ~= rate then
@@ -209,7 +209,12 @@ elseif ARGV[4] or total > rate then
   end
 end
 if granted > 0 then
-  value, dirty = value - granted, true
+  value = value - granted
+  if granted == total then
+    spent = ARGV[2]
+  else
+    dirty = true
+  end
 end
 
 --@ store
@@ -217,6 +222,8 @@ end
 -- refused: the parts up to checked write no more then.
 if dirty then
   call('SET', valueKey, string.format('%d', value))
+elseif spent then
+  call('DECRBY', valueKey, spent)
 end
 local failed
 if wipe then
@@ -282,10 +289,10 @@ elseif answers or flags ~= '' then
   end
   if want and find(flags, 'w', 1, true) then
     local need, last = want - value, nil
-    local grants = oldest
+    local grants = call('ZRANGE', permitsKey, '0', need > 1 and '255' or '0', 'WITHSCORES')
     -- The oldest grant alone is enough where one permit is wanted, but not one of no permits, as Redisson makes them.
-    if need > 1 or drop > 0 or granted > 0 or string.sub(oldest[1] or '', -4) == '\0\0\0\0' then
-      grants = call('ZRANGE', permitsKey, 0, page - 1, 'WITHSCORES')
+    if need == 1 and string.sub(grants[1] or '', -4) == '\0\0\0\0' then
+      grants = call('ZRANGE', permitsKey, '0', '255', 'WITHSCORES')
     end
     for i = 1, #grants, 2 do
       local a, b, c, d = string.byte(grants[i], -4, -1)
@@ -393,7 +400,7 @@ if life then
   end
   call('PEXPIRE', valueKey, life)
   call('PEXPIRE', permitsKey, life)
-else
+elseif lives >= 0 then
   call('PERSIST', permitsKey)
 end
 return reply
@@ -470,7 +477,7 @@ return 1
 -- ARGV[6] letters: e only where the limiter exists, k keeps what is taken
 -- Replies 1 where it was set, 0 where not, or {3, ...}
 local call, find, page = redis.call, string.find, 256
-local interval, keepAlive, ttl = tonumber(ARGV[3]), ARGV[5], -1
+local interval, keepAlive, ttl, lives = tonumber(ARGV[3]), ARGV[5], -1, 0
 local keep = find(ARGV[6], 'k', 1, true)
 local old = call('HMGET', KEYS[1], 'rate', 'type', 'keepAliveTime')
 if find(ARGV[6], 'e', 1, true) and call('EXISTS', KEYS[1]) == 0 then

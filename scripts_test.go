@@ -79,6 +79,7 @@ func TestRepliesOfTheAcquireScript(t *testing.T) {
 		{"waits for the smallest", "w", "2*1", "0 1 10 60000 0 n 57000 4", []int64{4, 3, 2}},
 		{"waits for more", "w", "6*1", "0 1 10 60000 0 n 57000 4 58000 3", []int64{4, 3, 2}},
 		{"waits for exactly that", "w", "5*1", "0 1 10 60000 0 n 57000 4", []int64{4, 3, 2}},
+		{"waits for two grants", "w", "3*1", "0 1 10 60000 0 n 58000 1 59000 8", []int64{1, 8}},
 		{"waits for the largest", "w", "6*1 2*1", "0 1 10 60000 0 nn 57000 4 58000 3", []int64{4, 3, 2}},
 		{"waits for the largest, behind", "w", "2*1 6*1", "0 1 10 60000 0 nn 57000 4 58000 3", []int64{4, 3, 2}},
 		{"waits of the line are all", "ow", "2*1", "0 1 10 60000 0 n 57000 4 58000 3 59000 2", []int64{4, 3, 2}},
@@ -178,6 +179,17 @@ func TestAPageIsAPage(t *testing.T) {
 			calls(1, func() { b.take(l, 1) })
 			calls(max(1, pages-1), func() { b.take(l, 9998) })
 			b.full(l, 1)
+
+			fill(n)
+			pass(5 * second)
+			b.take(l, 1)
+			pass(5 * second)
+			calls(pages, func() { b.full(l, 10_000) })
+			calls(1, func() { b.take(l, 9999) })
+
+			fill(n)
+			calls(1, func() { require.NoError(b, l.Release(b.Context(), int64(2*n))) })
+			b.free(l, 10_000)
 
 			fill(n)
 			require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 1000, Interval: 10 * second}, KeepState()))
@@ -422,4 +434,42 @@ func TestACopyReplacesTheState(t *testing.T) {
 		assert.False(b, b.redis.Exists("{to}:permits"))
 		assert.False(b, b.redis.Exists("{to}:value"))
 	})
+}
+
+// TestAValueAboveTheRate, beside grants: no more than the rate is ever free.
+func TestAValueAboveTheRate(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(Rate{Permits: 10, Interval: second})
+		b.take(l, 4)
+		require.NoError(b, b.redis.Set("{limiter}:value", "50"))
+		b.free(l, 10)
+		b.take(l, 3)
+		b.free(l, 7)
+		b.take(l, 7)
+		b.full(l, 1)
+	})
+}
+
+// TestARenameWithoutARight changes nothing, but that the new name's values are counted anew.
+func TestARenameWithoutARight(t *testing.T) {
+	for _, command := range []string{"PTTL", "HMGET", "UNLINK", "EXISTS", "RENAME"} {
+		inBubble(t, func(b *bubble) {
+			ctx, c := b.Context(), New(b.conn)
+			from, to := c.Limiter("from"), c.Limiter("to")
+			for _, l := range []*Limiter{from, to} {
+				require.NoError(b, l.SetRate(ctx, Rate{Permits: 10, Interval: time.Minute}))
+			}
+			b.take(from, 4)
+			b.take(to, 9)
+			b.reply(command, "", func(peer *server.Peer, _ []string) { peer.WriteError("NOPERM") })
+			_, err := from.RenameNX(ctx, "new")
+			require.Error(b, err, command)
+			if command != "EXISTS" { // which looks whether there is a limiter of the new name
+				require.Error(b, from.Rename(ctx, "to"), command)
+			}
+			b.reply("", "none", nil)
+			b.free(from, 6)
+			b.free(to, 1)
+		})
+	}
 }
