@@ -124,7 +124,7 @@ func load(t *testing.T, server *miniredis.Miniredis, keys []recordedKey) {
 func dump(t *testing.T, server *miniredis.Miniredis) []recordedKey {
 	all := []recordedKey{}
 	for _, key := range server.Keys() {
-		k := recordedKey{Key: key, Seconds: int64((server.TTL(key) + time.Second - 1) / time.Second)}
+		k := recordedKey{Key: key, Seconds: int64(server.TTL(key).Round(time.Second) / time.Second)}
 		switch kind := server.Type(key); kind {
 		case "hash":
 			fields, err := server.HKeys(key)

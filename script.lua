@@ -22,9 +22,10 @@
 -- refused the value goes too: what is free is counted from the set then, and that heals as its grants leave the window.
 --
 -- Lives. State never dies before its configuration: a set that is gone counts as nothing taken. Where the configuration
--- has no TTL, state that a script touches has none either (SET takes it off the value), and no PEXPIRE of state is
--- below 1 ms. This client's own pair of a limiter that can expire outlives it, by slack: an interval and a day. Others
--- can prolong the limiter, or lengthen the interval, and cannot name the pair.
+-- has no TTL, state that a script touches has none either (SET takes it off the value). Where it has one, the state's is
+-- a millisecond longer: a key is there until its last millisecond is over, but a PEXPIRE during which that begins deletes
+-- it. This client's own pair of a limiter that can expire outlives it by slack besides, an interval and a day: others can
+-- prolong the limiter, or lengthen the interval, and cannot name the pair.
 
 --@ limiter
 -- Reads the limiter. Sets rate, interval, keepAlive, now, nowText, the two keys of the rate type (valueKey,
@@ -390,9 +391,9 @@ end
 local life
 if keepAlive ~= '0' then
   call('PEXPIRE', KEYS[1], keepAlive)
-  life = tonumber(keepAlive)
+  life = keepAlive + 1
 elseif ttl >= 0 and ttl < 1e15 then
-  life = math.max(ttl, 1)
+  life = ttl + 1
 end
 if life then
   if valueAt == 3 then
@@ -560,11 +561,11 @@ local interval = tonumber(call('HMGET', KEYS[1], 'interval')[1] or '0') or 0
 local slack = math.floor(math.max(0, math.min(interval, 1e15))) + 86400000
 
 --@ each
--- Runs one command on every key, for what Redisson does to the five keys alike. Where it gives an expiry, this client's
--- own pair gets it with slack. Whether one is later (GT) or earlier (LT), the configuration says for its own pair, too.
+-- Runs one command on every key, for what Redisson does to the five keys alike. Where it gives an expiry, the state gets
+-- it with a millisecond, and this client's own pair with slack besides. Whether one is later (GT) or earlier (LT), the configuration says for its own pair, too.
 -- ARGV: the command and what follows its key
 -- Replies the number of keys that it changed, or -2 where the server does not know the conditions
-local time, own = tonumber(ARGV[2]), ARGV[2]
+local time, life, own = tonumber(ARGV[2]), ARGV[2], ARGV[2]
 local reply = redis.pcall(ARGV[1], KEYS[1], unpack(ARGV, 2))
 if type(reply) == 'table' then
   if ARGV[3] and string.find(reply.err, 'rong number of arg') then
@@ -574,12 +575,14 @@ if type(reply) == 'table' then
 end
 ttl = call('PTTL', KEYS[1])
 if time and time < 1e15 and ttl ~= -2 then
-  own = time + slack
+  life, own = time + 1, time + 1 + slack
 end
 local compares = ttl ~= -2 and string.find(table.concat(ARGV, ' ', 3), '[GL]T')
 for i = 2, 5 do
-  if i % 2 == 0 or not own then
-    reply = reply + call(ARGV[1], KEYS[i], unpack(ARGV, 2))
+  if not time then
+    reply = reply + call(ARGV[1], KEYS[i])
+  elseif i % 2 == 0 then
+    reply = reply + call(ARGV[1], KEYS[i], life, unpack(ARGV, 3))
   else
     local changed = call(ARGV[1], KEYS[i], own, unpack(ARGV, 3))
     reply = reply + (compares and 0 or changed)
@@ -642,7 +645,7 @@ end
 for i = base + 2, base + 5 do
   local life = call('PTTL', KEYS[i])
   if ttl ~= -2 and life >= 0 then
-    local least = math.max(ttl, 1)
+    local least = ttl + 1
     if (i - base) % 2 == 1 then
       least = least + slack
     end

@@ -27,7 +27,9 @@ const (
 	interval = time.Hour // nothing comes back by itself while a limiter lives
 )
 
-// redisson does what tryAcquire of Redisson does, in words of our own: protocol sections 5 and 6.
+// redisson does what tryAcquire of Redisson does, in words of our own: protocol sections 5 and 6. But for the last milliseconds: a
+// PEXPIRE deletes where its moment has begun when it is carried out, while the configuration is there until that moment is over. So
+// Redisson itself loses state now and then, and nobody else can mend that.
 var redisson = rueidis.NewLuaScript(`
 local call = redis.call
 local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
@@ -50,7 +52,7 @@ if tonumber(config[4] or '0') > 0 then
   for _, key in ipairs({KEYS[1], value, permits}) do call('PEXPIRE', key, config[4]) end
 else
   local ttl = call('PTTL', KEYS[1])
-  if ttl > 0 then
+  if ttl > 5 then
     call('PEXPIRE', value, ttl)
     call('PEXPIRE', permits, ttl)
   end
