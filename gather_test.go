@@ -137,8 +137,9 @@ func TestACallerDoesNotFlyForOthers(t *testing.T) {
 		}
 		callers.Wait()
 		assert.Equal(b, 10*time.Millisecond, took[0])
-		assert.Equal(b, 20*time.Millisecond, took[1])
-		assert.Equal(b, 30*time.Millisecond, took[4])
+		for _, later := range took[1:] {
+			assert.GreaterOrEqual(b, later, 20*time.Millisecond)
+		}
 	})
 }
 

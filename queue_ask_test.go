@@ -44,7 +44,7 @@ func TestAQueueLearnsOfALimiterThatIsGone(t *testing.T) {
 			pass(100 * time.Millisecond)
 			q.wait(l, "d", 1, 0)
 			q.done.Wait()
-			assert.ElementsMatch(t, []string{"a failed at 6s", "b failed at 6s", "c failed at 6s", "d failed at 6s"}, q.log)
+			assert.ElementsMatch(t, []string{"a failed at 6s", "b failed at 6s", "c failed at 6s", "d failed at 6s"}, q.said())
 			assert.Equal(t, before+2, q.scripts.Load())
 		})
 	})
@@ -57,7 +57,7 @@ func TestAQueueLearnsOfALimiterThatIsGone(t *testing.T) {
 			q.within(l, "b", 1, 600*time.Millisecond) // can be served after 500 ms
 			q.wait(l, "c", 1, 0)                      // and this one need not know so soon
 			q.done.Wait()
-			assert.ElementsMatch(t, []string{"a failed at 9.8s", "b failed at 9.8s", "c failed at 9.8s"}, q.log)
+			assert.ElementsMatch(t, []string{"a failed at 9.8s", "b failed at 9.8s", "c failed at 9.8s"}, q.said())
 		})
 	})
 }
@@ -79,11 +79,10 @@ func TestWhoComesWhileACallIsUnderWayIsAskedForByTheNext(t *testing.T) {
 			q.within(l, fmt.Sprint(i), 1, time.Minute)
 		}
 		pass(second)
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		require.Len(t, q.log, 22)
-		assert.Equal(t, "b failed at 5.6s", q.log[0])
-		for _, answer := range q.log[1:] {
+		said := q.said()
+		require.Len(t, said, 22)
+		assert.Equal(t, "b failed at 5.6s", said[0])
+		for _, answer := range said[1:] {
 			assert.Contains(t, answer, " failed at 5.7s")
 		}
 		assert.Equal(t, before+2, q.scripts.Load())
@@ -141,7 +140,7 @@ func TestARequestThatIsTooLateBehindOthersInItsCall(t *testing.T) {
 		q.within(l, "second", 6, 15*second)
 		q.within(l, "third", 4, 15*second)
 		q.done.Wait()
-		assert.ElementsMatch(t, []string{"opens failed at 0.1s", "second failed at 0.2s", "first at 10.1s", "third at 10.1s"}, q.log)
+		assert.ElementsMatch(t, []string{"opens failed at 0.1s", "second failed at 0.2s", "first at 10.1s", "third at 10.1s"}, q.said())
 	})
 }
 
@@ -196,13 +195,13 @@ func TestATimeoutThatEndsWhileAnotherIsAskedFor(t *testing.T) {
 		pass(9900 * time.Millisecond)
 		q.latency.Store(int64(25 * second)) // of the call for a, which carries b too
 		pass(21 * second)
-		assert.Equal(t, []string{"c failed at 30s"}, q.log)
+		assert.Equal(t, []string{"c failed at 30s"}, q.said())
 		e := l.client.names.find("limiter")
 		assert.Equal(t, total{0, 2}, e.queue.wanted)
 		l.client.names.unlock(e)
 		q.latency.Store(0)
 		q.done.Wait()
-		assert.Len(t, q.log, 3)
+		assert.Len(t, q.said(), 3)
 	})
 }
 
@@ -263,7 +262,7 @@ func TestWhoStandsBehindAPageIsAskedForToo(t *testing.T) {
 		synctest.Wait()
 		q.within(l, "last", 1, time.Minute)
 		pass(200 * time.Millisecond)
-		assert.Equal(t, []string{"last failed at 5.7s"}, q.log)
+		assert.Equal(t, []string{"last failed at 5.7s"}, q.said())
 		cancel()
 	})
 }

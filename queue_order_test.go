@@ -129,6 +129,6 @@ func TestSmallRequestsDoNotOvertakeALargeOne(t *testing.T) {
 		q.wait(l, "small", 1, 0)
 		q.wait(l, "smaller", 1, 0)
 		q.done.Wait()
-		assert.ElementsMatch(t, []string{"first at 1.1s", "large at 10.1s", "small at 10.1s", "smaller at 11.1s"}, q.log)
+		assert.ElementsMatch(t, []string{"first at 1.1s", "large at 10.1s", "small at 10.1s", "smaller at 11.1s"}, q.said())
 	})
 }

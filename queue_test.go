@@ -3,6 +3,7 @@ package rratelimiter
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -43,6 +44,13 @@ func (q *line) say(who string, err error) {
 		return
 	}
 	q.log = append(q.log, fmt.Sprintf("%s at %gs", who, at))
+}
+
+// said is the log so far.
+func (q *line) said() []string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.Clone(q.log)
 }
 
 func inQueue(t *testing.T, rate Rate, test func(q *line, l *Limiter)) {
