@@ -140,7 +140,7 @@ func (m *model) do(c calls.Call) calls.Reply {
 	case calls.Rename, calls.RenameNX, calls.Copy, calls.CopyAndReplace:
 		return m.move(c.Op)
 	case calls.ClearExpire:
-		return m.eachTTL(func(_, _ int64) int64 { return state.Forever })
+		return m.eachTTL(false, func(_, _ int64) int64 { return state.Forever })
 	case calls.Expire, calls.ExpireIfSet, calls.ExpireIfNotSet, calls.ExpireIfGreater, calls.ExpireIfLess:
 		return m.expire(c)
 	}

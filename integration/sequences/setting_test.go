@@ -70,8 +70,9 @@ func (m *model) live(v view) {
 		ttl = v.keepAlive
 		m.ConfigTTL = ttl
 	}
-	if ttl < 0 && m.here(noStrayLife) {
-		v.pair.GrantsTTL = min(v.pair.GrantsTTL, state.Forever)
+	if ttl < 0 && m.here(noStrayLife) && v.pair.GrantsTTL >= 0 {
+		v.pair.GrantsTTL = state.Forever
+		v.pair.ValueTTL = min(v.pair.ValueTTL, state.Forever)
 	}
 	if ttl < 0 || !m.here(oldLives) {
 		return
@@ -149,24 +150,26 @@ func (m *model) move(op calls.Op) calls.Reply {
 	return "true"
 }
 
-// eachTTL changes the times to live of all keys that exist, and says whether that changed any. The client's own pair has slack.
-func (m *model) eachTTL(change func(ttl, slack int64) int64) calls.Reply {
+// eachTTL changes the times to live of all keys that exist, and says whether that changed any. The client's own pair has slack, and
+// where the change compares times, it is the configuration that says whether one is later or earlier.
+func (m *model) eachTTL(compares bool, change func(ttl, slack int64) int64) calls.Reply {
 	var slack int64
 	if m.Config != nil {
 		slack = m.slack(look(m.State))
 	}
-	changed := false
+	changed, counts := false, true
 	each := func(ttl *int64, slack int64) {
 		if *ttl == state.NoKey {
 			return
 		}
 		next := change(*ttl, slack)
-		changed = changed || next != *ttl
+		changed = changed || counts && next != *ttl
 		*ttl = next
 	}
 	each(&m.ConfigTTL, 0)
 	each(&m.Overall.ValueTTL, 0)
 	each(&m.Overall.GrantsTTL, 0)
+	counts = !compares || m.Config == nil || !m.here(ownPairOutlives)
 	each(&m.Client.ValueTTL, slack)
 	each(&m.Client.GrantsTTL, slack)
 	m.outlive(m.State, slack)
@@ -174,7 +177,8 @@ func (m *model) eachTTL(change func(ttl, slack int64) int64) calls.Reply {
 }
 
 func (m *model) expire(c calls.Call) calls.Reply {
-	return m.eachTTL(func(ttl, slack int64) int64 {
+	compares := c.Op == calls.ExpireIfGreater || c.Op == calls.ExpireIfLess
+	return m.eachTTL(compares, func(ttl, slack int64) int64 {
 		ms, set := c.Expiry.Milliseconds()+slack, false
 		switch c.Op {
 		case calls.Expire:
