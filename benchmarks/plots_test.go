@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/xml"
+	"errors"
 	"io"
 	"slices"
 	"strings"
@@ -29,7 +30,7 @@ func TestPlotsHaveRoomForAnyFont(t *testing.T) {
 			written, titles := 0, make(map[string]float64)
 			for decoder := xml.NewDecoder(strings.NewReader(text)); ; {
 				token, err := decoder.Token()
-				if err == io.EOF {
+				if errors.Is(err, io.EOF) {
 					break
 				}
 				require.NoError(t, err)

@@ -66,7 +66,7 @@ func (o *Outcome) RequireCalm(most Most) {
 	kinds := o.goBooks.Errors()
 	failures := slices.DeleteFunc(o.goBooks.Failures(), func(f ledger.Failure) bool {
 		stood := f.Kind == deadline && slices.ContainsFunc(o.stalls, func(s span) bool { return s.meets(f) })
-		excused := stood && !(awaited && broken(f))
+		excused := stood && (!awaited || !broken(f))
 		if excused {
 			kinds[deadline]--
 		}

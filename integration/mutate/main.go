@@ -30,8 +30,9 @@ func main() {
 	only := flag.String("only", "", "try the edits whose line of output would contain this")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, *root, *runs, *skip, *only, flag.Args()); err != nil {
+	err := run(ctx, *root, *runs, *skip, *only, flag.Args())
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
 		os.Exit(1)
 	}
@@ -63,7 +64,7 @@ func run(ctx context.Context, root, runs, skip, only string, lists []string) err
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(work)
+	defer func() { _ = os.RemoveAll(work) }()
 
 	var said tally
 	var next sync.Mutex

@@ -187,7 +187,7 @@ func (l *Limiter) NameAfterRename(ctx context.Context, newName string) (string, 
 	return ask[string](ctx, l, request{Call: "renamedObject", NewName: &newName, Replace: true})
 }
 
-// NameAfterRenameNX: see NameAfterRename.
+// NameAfterRenameNX is NameAfterRename by renamenx.
 func (l *Limiter) NameAfterRenameNX(ctx context.Context, newName string) (string, error) {
 	return ask[string](ctx, l, request{Call: "renamedObject", NewName: &newName})
 }
