@@ -133,7 +133,7 @@ func (d *denials) drop(key string, found *denial) {
 	found.end.Stop()
 }
 
-// version is of what Redis is told to hold by this client, so far.
+// version counts the changes that this client has made to a limiter, and to those that share its counter.
 func (d *denials) version(key string) uint64 {
 	if d == nil {
 		return 0

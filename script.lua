@@ -562,7 +562,8 @@ local slack = math.floor(math.max(0, math.min(interval, 1e15))) + 86400000
 
 --@ each
 -- Runs one command on every key, for what Redisson does to the five keys alike. Where it gives an expiry, the state gets
--- it with a millisecond, and this client's own pair with slack besides. Whether one is later (GT) or earlier (LT), the configuration says for its own pair, too.
+-- it with a millisecond, and this client's own pair with slack besides. Whether one is later (GT) or earlier (LT), the
+-- configuration says for its own pair, too.
 -- ARGV: the command and what follows its key
 -- Replies the number of keys that it changed, or -2 where the server does not know the conditions
 local time, life, own = tonumber(ARGV[2]), ARGV[2], ARGV[2]
