@@ -142,7 +142,7 @@ func TestACallThatPanicsIsTheFirstCallersPanic(t *testing.T) {
 					pass(second)
 					assert.NoError(b, call(b.Context(), l))
 					synctest.Wait()
-					assert.Zero(b, l.client.names.live.Load())
+					assert.True(b, l.client.engine.Idle())
 				})
 			})
 		}

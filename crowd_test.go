@@ -128,6 +128,6 @@ func TestANameDoesNotWaitForAnother(t *testing.T) {
 		b.take(other, 1)
 		l.client.names.unlock(e)
 		synctest.Wait()
-		assert.Zero(b, l.client.names.live.Load())
+		assert.True(b, l.client.engine.Idle())
 	})
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
 // The calls of this file act on a limiter's keys as a whole: Redisson's RObject and RExpirable. All five keys that
@@ -28,7 +30,7 @@ func (l *Limiter) Delete(ctx context.Context) (bool, error) {
 	if err := l.check(ctx); err != nil {
 		return false, err
 	}
-	n, err := changing(ctx, l.client, l.keys[:1], l.run(l.client.redis.B().Unlink().Key(l.keys[:]...).Build()))
+	n, err := engine.Changing(ctx, l.client.engine, l.keys[:1], l.run(l.client.redis.B().Unlink().Key(l.keys[:]...).Build()))
 	return n > 0, err
 }
 
@@ -47,7 +49,7 @@ func (l *Limiter) Touch(ctx context.Context) (bool, error) {
 // do runs a command that reads a number. It is one that rueidis does not send again: the reads of rueidis' own builders it
 // retries for as long as an outage lasts, when nobody may be left to tell it to stop.
 func (l *Limiter) do(ctx context.Context, command rueidis.Completed) (int64, error) {
-	return detached(ctx, l.run(command))
+	return engine.Detached(ctx, l.run(command))
 }
 
 func (l *Limiter) run(command rueidis.Completed) func(context.Context) (int64, error) {
@@ -65,7 +67,7 @@ func (l *Limiter) SizeInMemory(ctx context.Context) (int64, error) {
 	if err := l.check(ctx); err != nil {
 		return 0, err
 	}
-	return detached(ctx, func(ctx context.Context) (int64, error) {
+	return engine.Detached(ctx, func(ctx context.Context) (int64, error) {
 		commands := make(rueidis.Commands, len(l.keys))
 		for i, key := range l.keys {
 			commands[i] = l.client.redis.B().Arbitrary("MEMORY", "USAGE").Keys(key).Build()
@@ -140,7 +142,7 @@ func (l *Limiter) expire(ctx context.Context, command string, ms int64, opts []E
 	}
 	n, err := l.askInt(ctx, l.keys[:1], eachScript, l.keys[:], append([]string{command, strconv.FormatInt(ms, 10)}, conditions...)...)
 	if err == nil && n == replyUnsupported {
-		err = fmt.Errorf("%w: Expire and ExpireAt of %q with a condition need Redis 7.0", ErrUnsupported, l.name)
+		err = fmt.Errorf("%w: Expire and ExpireAt of %q with a condition need Redis 7.0", ErrUnsupported, l.calls.Name)
 	}
 	return n > 0, err
 }
@@ -231,7 +233,7 @@ func (l *Limiter) move(ctx context.Context, command, newName string, replace boo
 		return false, err
 	}
 	both := slices.Concat(l.keys[:], target[:])
-	if l.client.cluster {
+	if l.client.engine.Cluster() {
 		if err := checkSlots(both...); err != nil {
 			return false, err
 		}
@@ -244,9 +246,9 @@ func (l *Limiter) move(ctx context.Context, command, newName string, replace boo
 	switch {
 	case err != nil:
 	case moved == replyUnsupported:
-		err = fmt.Errorf("%w: Copy of %q needs Redis 6.2", ErrUnsupported, l.name)
+		err = fmt.Errorf("%w: Copy of %q needs Redis 6.2", ErrUnsupported, l.calls.Name)
 	case moved < 0:
-		err = fmt.Errorf("%w: there is no limiter %q to rename or copy", ErrNotInitialized, l.name)
+		err = fmt.Errorf("%w: there is no limiter %q to rename or copy", ErrNotInitialized, l.calls.Name)
 	}
 	return moved == 1, err
 }

@@ -64,7 +64,7 @@ func TestAClockThatPanicsHurtsItsOwnCallAlone(t *testing.T) {
 					assert.EqualValues(b, 3, hurt.Load())
 					assert.EqualValues(b, 47, served.Load())
 					synctest.Wait()
-					assert.Zero(b, l.client.names.live.Load())
+					assert.True(b, l.client.engine.Idle())
 				})
 			})
 		}

@@ -61,7 +61,7 @@ func inQueue(t *testing.T, rate Rate, test func(q *line, l *Limiter)) {
 		test(q, l)
 		q.done.Wait()
 		synctest.Wait()
-		assert.Zero(b, l.client.names.live.Load())
+		assert.True(b, l.client.engine.Idle())
 	})
 }
 

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/redis/rueidis"
+
+	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
 // Client opens limiters on one Redis. It counts as one more Redisson instance: it has an ID, by which PerClient
@@ -21,27 +21,11 @@ import (
 // for longer than a tenth of a second after its last call, and needs no Close; the rueidis client stays its caller's. Calls of
 // the zero Client fail with [ErrNoClient].
 type Client struct {
-	redis      rueidis.Client
-	id         string
-	mapName    func(string) string
-	now        func() time.Time
-	ownClock   bool // now is the program's
-	serverTime bool
-	cluster    bool
-
-	names    names
-	pipeline pipeline
-	yields   yields
-	workers  workers
-	denials  *denials // nil without WithDenialCache
-
-	company atomic.Bool  // the last call carried several callers, or was not the only one for its limiter
-	slow    atomic.Bool  // the last call took long
-	calling atomic.Int64 // names that callers who ask once have calls under way for
-
-	// What a call needs is kept for the calls after it. The pools are a Client's own: what they hold must not come up in
-	// another synctest bubble.
-	requests, batches sync.Pool
+	redis    rueidis.Client
+	id       string
+	mapName  func(string) string
+	settings engine.Settings
+	engine   *engine.Engine
 }
 
 // Option is a setting of a [Client], for [New].
@@ -64,31 +48,25 @@ func WithNameMapper(mapper func(name string) string) Option {
 // WithClock sets the clock by which grants are dated and leave the window. The default, which nil stands for too,
 // is [time.Now]: the calling host's clock, as Redisson takes it.
 func WithClock(now func() time.Time) Option {
-	return func(c *Client) { c.now, c.ownClock, c.serverTime = now, now != nil, false }
+	return func(c *Client) { c.settings.Now, c.settings.ServerTime = now, false }
 }
 
 // WithServerTime dates grants by the clock of the Redis server, which makes Go hosts immune to the skew between
 // their clocks. Java clients of the same limiter still date theirs by their own.
 func WithServerTime() Option {
-	return func(c *Client) { c.ownClock, c.serverTime = false, true }
+	return func(c *Client) { c.settings.Now, c.settings.ServerTime = nil, true }
 }
 
 // New makes a Client on a rueidis client for a single Redis, a Sentinel set-up or a Redis Cluster. It asks nothing
 // of Redis. A nil client shows as [ErrNoClient] at the first call.
 func New(client rueidis.Client, opts ...Option) *Client {
-	c := &Client{redis: client, id: uuid.NewString()}
-	c.names.init()
-	c.requests.New = func() any { return new(request) }
-	c.batches.New = func() any { return &batch{args: make([]string, 0, cursorArg+1)} }
+	c := &Client{redis: client, id: uuid.NewString(), settings: engine.Settings{Redis: client}}
 	for _, opt := range opts {
 		if opt != nil {
 			opt(c)
 		}
 	}
-	if c.now == nil {
-		c.now = time.Now
-	}
-	c.cluster = client != nil && client.Mode() == rueidis.ClientModeCluster
+	c.engine = engine.New(c.settings)
 	return c
 }
 
@@ -99,8 +77,9 @@ func (c *Client) ID() string { return c.id }
 // Limiters of one name are the same limiter. A name that cannot be used shows at the first call: [ErrInvalidName] for
 // an empty one, [ErrCrossSlot] for one whose keys do not share a slot, on a cluster.
 func (c *Client) Limiter(name string) *Limiter {
-	l := &Limiter{client: c, name: name}
+	l := &Limiter{client: c}
 	l.keys, l.err = c.open(name)
+	l.calls.Engine, l.calls.ID, l.calls.Name, l.calls.Protocol = c.engine, l.keys[configKey], name, (*protocol)(l)
 	return l
 }
 
@@ -117,7 +96,7 @@ func (c *Client) open(name string) (keys, error) {
 		return keys{}, fmt.Errorf("%w: %q is empty or was mapped to nothing", ErrInvalidName, name)
 	}
 	k := newKeys(mapped, c.id)
-	if c.cluster {
+	if c.engine.Cluster() {
 		if err := checkSlots(k[:]...); err != nil {
 			return keys{}, err
 		}
@@ -125,15 +104,22 @@ func (c *Client) open(name string) (keys, error) {
 	return k, nil
 }
 
-// appendNow appends the time as scripts take it: Unix milliseconds, or nothing for the server's clock.
-func (c *Client) appendNow(text []byte) []byte {
-	if c.serverTime {
-		return text
-	}
-	return strconv.AppendInt(text, c.now().UnixMilli(), 10)
+// WithDenialCache answers denials from memory: once Redis has said that so many permits cannot be free before some
+// moment, TryAcquire and Take for at least as many are denied without asking it until then. Nothing is ever granted
+// from memory.
+//
+// What was remembered is forgotten as soon as this Client changes the limiter in any way, and, where the rueidis client
+// caches (the default, with Redis 6 or later), within about a millisecond of being told that somebody else did. With a
+// rueidis client that was made with DisableCache, a limiter that others reset, delete, or release permits of, stays
+// denied here for as long as Redis had said.
+//
+// It remembers a name only while it is exhausted.
+func WithDenialCache() Option {
+	return func(c *Client) { c.settings.Denials = true }
 }
 
-func (c *Client) nowText() string { return string(c.appendNow(nil)) }
+// nowText is the time as scripts take it.
+func (c *Client) nowText() string { return string(c.engine.AppendMillis(nil, c.engine.Now())) }
 
 // Limiter is one rate limiter, shared with everybody who opens its name on the same Redis: Redisson's RRateLimiter.
 //
@@ -143,15 +129,13 @@ func (c *Client) nowText() string { return string(c.appendNow(nil)) }
 // sent by then may still take effect, but permits that arrive for a caller that has gone are given back.
 type Limiter struct {
 	client *Client
-	name   string
 	keys   keys
 	err    error // what is wrong with the name or the client
-
-	met atomic.Pointer[entry] // the last entry of the name that a call of this Limiter met; it may be another name's by now
+	calls  engine.Limiter
 }
 
 // Name is the name that the limiter was opened with: getName().
-func (l *Limiter) Name() string { return l.name }
+func (l *Limiter) Name() string { return l.calls.Name }
 
 // check says what is wrong before Redis is asked at all.
 func (l *Limiter) check(ctx context.Context) error {
@@ -166,10 +150,10 @@ func (l *Limiter) check(ctx context.Context) error {
 
 func (l *Limiter) checkAcquire(ctx context.Context, permits int64) error {
 	if permits < 1 {
-		return fmt.Errorf("%w: %d permits of %q requested, want at least 1", ErrInvalidPermits, permits, l.name)
+		return fmt.Errorf("%w: %d permits of %q requested, want at least 1", ErrInvalidPermits, permits, l.calls.Name)
 	}
 	if permits > maxPermits {
-		return fmt.Errorf("%w: %w: %d permits of %q requested, and no rate is above 2^53", ErrInvalidPermits, ErrPermitsExceedRate, permits, l.name)
+		return fmt.Errorf("%w: %w: %d permits of %q requested, and no rate is above 2^53", ErrInvalidPermits, ErrPermitsExceedRate, permits, l.calls.Name)
 	}
 	return l.check(ctx)
 }
@@ -250,7 +234,7 @@ func (l *Limiter) Config(ctx context.Context) (Rate, error) {
 	if err := l.check(ctx); err != nil {
 		return Rate{}, err
 	}
-	return detached(ctx, func(ctx context.Context) (Rate, error) {
+	return engine.Detached(ctx, func(ctx context.Context) (Rate, error) {
 		read := l.client.redis.B().Arbitrary("HMGET").Keys(l.keys[configKey]).Args("rate", "interval", "type", "keepAliveTime").Build()
 		fields, err := l.client.redis.Do(ctx, read).ToArray()
 		if err != nil {
@@ -265,7 +249,7 @@ func (l *Limiter) Config(ctx context.Context) (Rate, error) {
 func (l *Limiter) parseConfig(fields []rueidis.RedisMessage) (Rate, error) {
 	for i := range 3 {
 		if i >= len(fields) || fields[i].IsNil() {
-			return Rate{}, fmt.Errorf("%w: %q has no rate, set one with TrySetRate or SetRate", ErrNotInitialized, l.name)
+			return Rate{}, fmt.Errorf("%w: %q has no rate, set one with TrySetRate or SetRate", ErrNotInitialized, l.calls.Name)
 		}
 	}
 	var numbers [4]int64
@@ -310,14 +294,22 @@ func parseCount(text string) (int64, bool) {
 // the call is under way the permits may be taken all the same; they return after the interval. Redis keeps a grant as
 // one member for each 4294967295 permits, so a single grant of more than some 2^40 makes the server work for a while.
 func (l *Limiter) TryAcquire(ctx context.Context, permits int64) (bool, error) {
-	decision, err := l.tryAcquire(ctx, permits, false)
+	decision, err := l.try(ctx, engine.Ask{Permits: permits})
 	return decision.Allowed, err
 }
 
 // Take is [Limiter.TryAcquire] with the numbers that a caller shows its own users, in an HTTP header for instance.
 // Where very many grants are in the window, RetryAfter may be the moment to ask again rather than the last word.
 func (l *Limiter) Take(ctx context.Context, permits int64) (Decision, error) {
-	return l.tryAcquire(ctx, permits, true)
+	return l.try(ctx, engine.Ask{Permits: permits, Detail: true})
+}
+
+func (l *Limiter) try(ctx context.Context, ask engine.Ask) (Decision, error) {
+	if err := l.checkAcquire(ctx, ask.Permits); err != nil {
+		return Decision{}, err
+	}
+	result, err := l.calls.Try(ctx, ask)
+	return Decision(result.Answer), err
 }
 
 // TryAcquireWithin takes permits as soon as they are free, if that is within the timeout, and says whether it was:
@@ -330,14 +322,10 @@ func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout t
 		return l.TryAcquire(ctx, permits)
 	}
 	deadline := time.Now().Add(timeout)
-	err := l.wait(ctx, permits, deadline)
-	var late *errTooLate
-	if errors.As(err, &late) {
-		if end, ok := ctx.Deadline(); !ok || deadline.Before(end) {
-			return false, nil
-		}
+	if err := l.checkAcquire(ctx, permits); err != nil {
+		return false, err
 	}
-	return err == nil, err
+	return l.calls.Wait(ctx, permits, deadline)
 }
 
 // Acquire takes permits as soon as they are free, and waits until then: acquire(permits). Those who wait for one
@@ -345,14 +333,18 @@ func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout t
 // It ends with ctx; where the deadline of ctx lies before the moment at which the permits could be free, it fails at
 // once with an error that is [context.DeadlineExceeded]. Nobody holds permits afterwards who was not granted them.
 func (l *Limiter) Acquire(ctx context.Context, permits int64) error {
-	return l.wait(ctx, permits, time.Time{})
+	if err := l.checkAcquire(ctx, permits); err != nil {
+		return err
+	}
+	_, err := l.calls.Wait(ctx, permits, time.Time{})
+	return err
 }
 
 // Release gives permits back before they leave the window by themselves: release(permits). The oldest grants shrink
 // by as much. Releasing more than is taken frees all; 0 does nothing. Below 0 is [ErrInvalidPermits].
 func (l *Limiter) Release(ctx context.Context, permits int64) error {
 	if permits < 0 || permits > maxPermits {
-		return fmt.Errorf("%w: %d permits of %q to release, want 0 to 2^53", ErrInvalidPermits, permits, l.name)
+		return fmt.Errorf("%w: %d permits of %q to release, want 0 to 2^53", ErrInvalidPermits, permits, l.calls.Name)
 	}
 	if err := l.check(ctx); err != nil {
 		return err

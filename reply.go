@@ -1,27 +1,43 @@
 package rratelimiter
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/redis/rueidis"
-)
 
-// grantAll answers a batch of which every request was granted.
-func (b *batch) grantAll() {
-	left := b.free
-	for i := len(b.requests) - 1; i >= 0; i-- {
-		r := b.requests[i]
-		r.decision = Decision{Allowed: true, Remaining: max(0, left)}
-		left += r.permits
-	}
-}
+	"github.com/rratelimiter/rratelimiter/internal/engine"
+)
 
 // allGranted stands for the letters of a batch of which every request was granted.
 const allGranted = "*"
 
+// Answer reads what the acquire script replied.
+func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {
+	l := (*Limiter)(p)
+	if message.IsInt64() {
+		left, err := message.AsInt64()
+		if err == nil && left >= 0 {
+			b.GrantAll(left, engine.Answer{})
+		}
+		return false, err
+	}
+	reply, err := message.ToArray()
+	if err != nil {
+		return false, l.unexpected(message)
+	}
+	cursor, again, err := l.status(reply)
+	switch {
+	case err != nil:
+		return false, err
+	case again:
+		b.Args = withCursor(b.Args, cursor)
+		return true, nil
+	}
+	return false, l.answer(b, reply)
+}
+
 // answer answers a batch from a reply that tells the requests apart.
-func (l *Limiter) answer(b *batch, reply []rueidis.RedisMessage) error {
+func (l *Limiter) answer(b *engine.Batch, reply []rueidis.RedisMessage) error {
 	const head = 7
 	if len(reply) < head || len(reply)%2 != head%2 {
 		return l.unexpected(reply[0])
@@ -34,11 +50,16 @@ func (l *Limiter) answer(b *batch, reply []rueidis.RedisMessage) error {
 		}
 		numbers[i] = number
 	}
-	free, rate, interval, reset := numbers[1], numbers[2], millis(numbers[3]), millis(numbers[4])
 	letters, err := reply[head-1].ToString()
-	if err != nil || letters != allGranted && len(letters) != len(b.requests) {
+	if err != nil || letters != allGranted && len(letters) != len(b.Requests) {
 		return l.unexpected(reply[head-1])
 	}
+	o, ok := b.Spare().(*outlook)
+	if !ok {
+		o = new(outlook)
+	}
+	*o = outlook{free: numbers[1], rate: numbers[2], interval: millis(numbers[3]), reset: millis(numbers[4]), now: numbers[5], returns: o.returns[:0]}
+	var back int64
 	for pair := head; pair < len(reply); pair += 2 {
 		after, err := reply[pair].AsInt64()
 		if err != nil {
@@ -48,54 +69,31 @@ func (l *Limiter) answer(b *batch, reply []rueidis.RedisMessage) error {
 		if err != nil {
 			return l.unexpected(reply[pair+1])
 		}
-		b.returns = append(b.returns, returning{millis(after), permits})
+		back += permits
+		o.returns = append(o.returns, returning{millis(after), back})
 	}
-	b.free, b.rate, b.interval, b.reset, b.now = free, rate, interval, reset, numbers[5]
+	b.Outlook = o
 	if letters == allGranted {
-		b.grantAll()
-	} else {
-		left := free
-		for i := len(b.requests) - 1; i >= 0; i-- {
-			r := b.requests[i]
-			r.decision = Decision{Allowed: letters[i] == 'g', Remaining: max(0, left)}
-			switch letters[i] {
-			case 'g':
-				left += r.permits
-			case 'x':
-				r.err = l.aboveRate(r.permits, rate)
-			default:
-				r.decision.RetryAfter = freeAfter(b.returns, r.permits-free)
-				if b.denied == 0 || r.permits < b.denied {
-					b.denied = r.permits
-				}
+		b.GrantAll(o.free, engine.Answer{Limit: o.rate, ResetAfter: o.reset})
+		return nil
+	}
+	left := o.free
+	for i := len(b.Requests) - 1; i >= 0; i-- {
+		r := b.Requests[i]
+		r.Answer = engine.Answer{Allowed: letters[i] == 'g', Limit: o.rate, Remaining: max(0, left), ResetAfter: o.reset}
+		switch letters[i] {
+		case 'g':
+			left += r.Permits
+		case 'x':
+			r.Answer, r.Err = engine.Answer{}, (*protocol)(l).AboveLimit(r.Permits, o.rate)
+		default:
+			r.RetryAfter, _ = o.after(r.Permits)
+			if b.Denied == 0 || r.Permits < b.Denied {
+				b.Denied = r.Permits
 			}
 		}
 	}
-	for _, r := range b.requests {
-		if r.err == nil {
-			r.decision.Limit, r.decision.ResetAfter = rate, reset
-		} else {
-			r.decision = Decision{}
-		}
-	}
 	return nil
-}
-
-func (l *Limiter) aboveRate(permits, rate int64) error {
-	return fmt.Errorf("%w: %d requested, the rate of %q is %d", ErrPermitsExceedRate, permits, l.name, rate)
-}
-
-// freeAfter says how long it takes until so many permits have come back, or where only the first returns are known,
-// how long at least.
-func freeAfter(returns []returning, permits int64) time.Duration {
-	var after time.Duration
-	for _, r := range returns {
-		if permits <= 0 {
-			break
-		}
-		after, permits = r.after, permits-r.permits
-	}
-	return after
 }
 
 // millis is a number of milliseconds as a duration, the longest there is where it is more.

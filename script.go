@@ -2,22 +2,21 @@ package rratelimiter
 
 import (
 	"context"
-	"crypto/sha1"
 	_ "embed"
-	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
 //go:embed script.lua
 var scriptSource string
 
-// The scripts, each of the parts of script.lua that its call runs and of nothing else. None is retryable: a call
-// whose reply was lost may have been carried out, and a second one would take permits twice.
+// The scripts, each of the parts of script.lua that its call runs and of nothing else.
 var (
 	acquireScript    = script("limiter", "refuse", "reclaim", "acquire", "store", "grant", "checked", "answer", "expiry")
 	releaseScript    = script("limiter", "reclaim", "release", "store", "swap", "checked", "expiry")
@@ -30,15 +29,11 @@ var (
 	moveScript       = script("slack", "move", "outlive")
 )
 
-// serverScript is a script as Redis gets it.
-type serverScript struct {
-	*rueidis.Lua
-	sha1  string
-	dated bool // its first argument is the time
-}
+// dated is the scripts whose first argument is the time.
+var dated = []*engine.Script{releaseScript, giveBackScript, availableScript, setRateScript}
 
 // script puts a script together from parts of script.lua.
-func script(parts ...string) serverScript {
+func script(parts ...string) *engine.Script {
 	var text strings.Builder
 	for _, part := range parts {
 		_, body, found := strings.Cut(scriptSource, "\n--@ "+part+"\n")
@@ -54,9 +49,7 @@ func script(parts ...string) serverScript {
 		}
 		text.WriteByte('\n')
 	}
-	sum := sha1.Sum([]byte(text.String()))
-	dated := parts[0] == "limiter" || parts[0] == "setrate"
-	return serverScript{rueidis.NewLuaScript(text.String()), hex.EncodeToString(sum[:]), dated}
+	return engine.NewScript(text.String())
 }
 
 // The first number of a reply of more than one, as script.lua says.
@@ -76,53 +69,32 @@ const memberArg = 2
 // cursorArg is the argument with which a script goes on where the call before it stopped: ARGV[6].
 const cursorArg = 5
 
-// send runs a script once: it must be called where nobody waits longer than ctx (see detached).
-func (l *Limiter) send(ctx context.Context, script serverScript, keys, args []string) (rueidis.RedisMessage, error) {
-	message, err := l.client.run(ctx, script, keys, args).ToMessage()
+// eval runs a script: it must be called where nobody waits longer than ctx (see engine.Detached).
+func (l *Limiter) eval(ctx context.Context, script *engine.Script, keys, args []string) (rueidis.RedisMessage, error) {
+	var renew func([]string)
+	if slices.Contains(dated, script) {
+		renew = func(args []string) { args[0] = l.client.nowText() } // a grant must not look older than it is
+	}
+	message, err := l.client.engine.Eval(ctx, script, keys, args, renew)
 	if err != nil {
 		err = l.explain(ctx, err)
 	}
 	return message, err
 }
 
-// eval is send, again where a slot moves.
-func (l *Limiter) eval(ctx context.Context, script serverScript, keys, args []string) (rueidis.RedisMessage, error) {
-	for attempt := 0; ; attempt++ {
-		message, err := l.send(ctx, script, keys, args)
-		if err == nil || !slotMoves(err, attempt) {
-			return message, err
-		}
-		if script.dated {
-			args[0] = l.client.nowText() // a grant must not look older than it is
-		}
-	}
-}
-
-// slotMoves says that a cluster refused a script unread, since the keys' slot is moving to another node and some of
-// them are here and some there, or nowhere yet. That ends soon, so it waits a little, up to a quarter of a second in
-// all.
-func slotMoves(err error, attempt int) bool {
-	var redisErr *rueidis.RedisError
-	if attempt > 7 || !errors.As(err, &redisErr) || !redisErr.IsTryAgain() {
-		return false
-	}
-	time.Sleep(time.Millisecond << attempt)
-	return true
-}
-
 // ask runs a script that replies {0, ...} and only reads, askChange one that changes the limiter.
-func (l *Limiter) ask(ctx context.Context, script serverScript, args ...string) ([]rueidis.RedisMessage, error) {
-	return detached(ctx, func(ctx context.Context) ([]rueidis.RedisMessage, error) { return l.pages(ctx, script, args) })
+func (l *Limiter) ask(ctx context.Context, script *engine.Script, args ...string) ([]rueidis.RedisMessage, error) {
+	return engine.Detached(ctx, func(ctx context.Context) ([]rueidis.RedisMessage, error) { return l.pages(ctx, script, args) })
 }
 
-func (l *Limiter) askChange(ctx context.Context, script serverScript, args ...string) ([]rueidis.RedisMessage, error) {
-	return changing(ctx, l.client, l.keys[:1], func(ctx context.Context) ([]rueidis.RedisMessage, error) {
+func (l *Limiter) askChange(ctx context.Context, script *engine.Script, args ...string) ([]rueidis.RedisMessage, error) {
+	return engine.Changing(ctx, l.client.engine, l.keys[:1], func(ctx context.Context) ([]rueidis.RedisMessage, error) {
 		return l.pages(ctx, script, args)
 	})
 }
 
 // pages runs a script that replies {0, ...}, and goes on as often as the script says that there is more to do.
-func (l *Limiter) pages(ctx context.Context, script serverScript, args []string) ([]rueidis.RedisMessage, error) {
+func (l *Limiter) pages(ctx context.Context, script *engine.Script, args []string) ([]rueidis.RedisMessage, error) {
 	for {
 		message, err := l.eval(ctx, script, l.keys[:], args)
 		if err != nil {
@@ -144,8 +116,8 @@ func (l *Limiter) pages(ctx context.Context, script serverScript, args []string)
 }
 
 // askInt runs a script that replies a number and changes limiters of these keys.
-func (l *Limiter) askInt(ctx context.Context, changed []string, script serverScript, keys []string, args ...string) (int64, error) {
-	message, err := changing(ctx, l.client, changed, func(ctx context.Context) (rueidis.RedisMessage, error) {
+func (l *Limiter) askInt(ctx context.Context, changed []string, script *engine.Script, keys []string, args ...string) (int64, error) {
+	message, err := engine.Changing(ctx, l.client.engine, changed, func(ctx context.Context) (rueidis.RedisMessage, error) {
 		return l.eval(ctx, script, keys, args)
 	})
 	if err != nil {
@@ -173,7 +145,7 @@ func withCursor(args []string, cursor string) []string {
 // status reads how a reply of several elements begins: the error that it stands for, or whether to ask again.
 func (l *Limiter) status(reply []rueidis.RedisMessage) (cursor string, again bool, err error) {
 	if len(reply) == 0 {
-		return "", false, fmt.Errorf("rratelimiter: limiter %q: empty reply from the script", l.name)
+		return "", false, fmt.Errorf("rratelimiter: limiter %q: empty reply from the script", l.calls.Name)
 	}
 	kind, err := reply[0].AsInt64()
 	switch {
@@ -181,7 +153,7 @@ func (l *Limiter) status(reply []rueidis.RedisMessage) (cursor string, again boo
 	case kind == replyDone:
 		return "", false, nil
 	case kind == replyNotInitialized:
-		return "", false, fmt.Errorf("%w: %q has no rate, set one with TrySetRate or SetRate", ErrNotInitialized, l.name)
+		return "", false, fmt.Errorf("%w: %q has no rate, set one with TrySetRate or SetRate", ErrNotInitialized, l.calls.Name)
 	case kind == replyAgain && len(reply) == 2:
 		if cursor, err := reply[1].ToString(); err == nil {
 			return cursor, true, nil
@@ -198,7 +170,7 @@ func (l *Limiter) status(reply []rueidis.RedisMessage) (cursor string, again boo
 }
 
 func (l *Limiter) unexpected(message rueidis.RedisMessage) error {
-	return fmt.Errorf("rratelimiter: limiter %q: the script replied %s, which this version does not know", l.name, message.String())
+	return fmt.Errorf("rratelimiter: limiter %q: the script replied %s, which this version does not know", l.calls.Name, message.String())
 }
 
 // explain makes the error of a Redis call say which limiter it is about, and where it says that a key is of
@@ -210,7 +182,7 @@ func (l *Limiter) explain(ctx context.Context, err error) error {
 			return state
 		}
 	}
-	return fmt.Errorf("rratelimiter: limiter %q: %w", l.name, err)
+	return fmt.Errorf("rratelimiter: limiter %q: %w", l.calls.Name, err)
 }
 
 // wrongType finds the first key of the limiter that holds another type than it should, or nil.

@@ -111,8 +111,7 @@ func TestCallersWhoLeaveAtEveryMoment(t *testing.T) {
 					pass(second)
 					synctest.Wait()
 					assert.EqualValues(b, started, answers.Load())
-					assert.Zero(b, c.names.live.Load())
-					assert.Zero(b, c.calling.Load())
+					assert.True(b, c.engine.Idle())
 					for i := range opened {
 						b.free(opened[i][0], rate-granted[i].Load())
 					}

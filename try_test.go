@@ -48,7 +48,7 @@ func TestCallersShareCalls(t *testing.T) {
 		members, err := b.redis.ZMembers("{limiter}:permits")
 		require.NoError(b, err)
 		assert.LessOrEqual(b, len(members), fastCalls+1, "the granted requests of a call are one member")
-		assert.Zero(b, l.client.names.live.Load())
+		assert.True(b, l.client.engine.Idle())
 	})
 }
 
@@ -120,7 +120,7 @@ func TestEachCallerHasTheErrorOfItsCall(t *testing.T) {
 		}
 		b.redis.SetError("")
 		b.take(l, 100)
-		assert.Zero(b, l.client.names.live.Load())
+		assert.True(b, l.client.engine.Idle())
 	})
 }
 
@@ -158,6 +158,6 @@ func TestNothingIsKeptOfNamesThatAreNotInUse(t *testing.T) {
 			require.NoError(b, l.Acquire(b.Context(), 1))
 		}
 		synctest.Wait()
-		assert.Zero(b, c.names.live.Load())
+		assert.True(b, c.engine.Idle())
 	})
 }

@@ -1,4 +1,4 @@
-package rratelimiter
+package engine
 
 import (
 	"context"
@@ -8,16 +8,17 @@ import (
 
 // serve asks Redis for those who wait, until nobody does.
 func (l *Limiter) serve(e *entry, q *queue) {
-	c := l.client
+	g := l.Engine
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		// Those who come at the same moment, or whom the last answer woke, can still join.
-		c.yields.yield()
+		g.yields.yield()
 		e.mu.Lock()
 		if q.waiters.first == nil {
 			e.queue = nil
-			c.names.unlock(e)
+			g.waiting.remove(l)
+			g.names.unlock(e)
 			return
 		}
 		if pause := time.Until(q.next()); pause > 0 {
@@ -36,11 +37,10 @@ func (l *Limiter) serve(e *entry, q *queue) {
 		err := l.acquire(context.Background(), &q.batch)
 
 		e.mu.Lock()
-		lost, done := q.deliver(err)
-		granted := q.batch.granted(lost)
+		done := q.deliver(err)
 		e.mu.Unlock()
 		wakeAll(done)
-		l.giveBack(context.Background(), &q.batch, granted, lost)
+		l.giveBack(context.Background(), &q.batch)
 		if !errors.Is(err, errUnsent) {
 			l.judge(e, q, began, err)
 		}
@@ -65,7 +65,7 @@ func (l *Limiter) judge(e *entry, q *queue, began uint64, err error) {
 			done, more = q.failed(began, err)
 		case first:
 			q.asked = began
-			done = l.inVain(q, q.waiters.first, len(q.batch.requests))
+			done = l.inVain(q, q.waiters.first, len(q.batch.Requests))
 		default:
 			done, more = l.newcomers(q, began)
 		}
@@ -77,7 +77,7 @@ func (l *Limiter) judge(e *entry, q *queue, began uint64, err error) {
 // failed answers a page of those who had come by then with the error of their call.
 func (q *queue) failed(began uint64, err error) (done []*waiter, more bool) {
 	for w := q.waiters.first; w != nil && w.arrival <= began; w = w.next {
-		if len(done) == mostRequests {
+		if len(done) == MostRequests {
 			return done, true
 		}
 		w.deliver(err)
@@ -90,13 +90,13 @@ func (q *queue) failed(began uint64, err error) (done []*waiter, more bool) {
 // inVain takes those of a page at the head of the queue out who cannot be served in time any more.
 func (l *Limiter) inVain(q *queue, w *waiter, page int) (done []*waiter) {
 	now := time.Now()
-	var ahead total
+	var ahead Total
 	for ; page > 0 && w != nil && w != q.unjudged; page-- {
 		next := w.next
 		if l.refuse(q, w, ahead, now) {
 			done = append(done, w)
 		} else {
-			ahead.add(w.permits)
+			ahead.Add(w.Permits)
 		}
 		w = next
 	}
@@ -107,7 +107,7 @@ func (l *Limiter) inVain(q *queue, w *waiter, page int) (done []*waiter) {
 // asked for in time.
 func (l *Limiter) newcomers(q *queue, began uint64) (done []*waiter, more bool) {
 	now := time.Now()
-	for page := mostRequests; q.unjudged != nil && q.unjudged.arrival <= began; page-- {
+	for page := MostRequests; q.unjudged != nil && q.unjudged.arrival <= began; page-- {
 		if page == 0 {
 			return done, true
 		}
@@ -116,28 +116,28 @@ func (l *Limiter) newcomers(q *queue, began uint64) (done []*waiter, more bool) 
 			done = append(done, w) // and unjudged is who stands behind it
 			continue
 		}
-		q.ahead.add(w.permits)
+		q.ahead.Add(w.Permits)
 		q.unjudged = w.next
 	}
 	ahead := q.ahead
-	for w, page := q.unjudged, mostRequests; w != nil; w, page = w.next, page-1 {
+	for w, page := q.unjudged, MostRequests; w != nil; w, page = w.next, page-1 {
 		if page == 0 {
 			q.due = now
 			break
 		}
 		q.askBy(w, ahead)
-		ahead.add(w.permits)
+		ahead.Add(w.Permits)
 	}
 	return done, false
 }
 
 // refuse takes a waiter out of the queue whom what is known refuses.
-func (l *Limiter) refuse(q *queue, w *waiter, ahead total, now time.Time) bool {
+func (l *Limiter) refuse(q *queue, w *waiter, ahead Total, now time.Time) bool {
 	var err error
-	if q.rate > 0 && w.permits > q.rate {
-		err = l.aboveRate(w.permits, q.rate)
+	if q.aboveLimit(w) {
+		err = l.Protocol.AboveLimit(w.Permits, q.outlook.Limit())
 	} else if after := q.late(w, ahead, now); after > 0 {
-		err = &errTooLate{w.permits, l.name, after}
+		err = &errTooLate{w.Permits, l.Name, after}
 	} else {
 		return false
 	}

@@ -1,4 +1,4 @@
-package rratelimiter
+package engine
 
 import (
 	"context"
@@ -26,8 +26,8 @@ type worker struct {
 	again   chan bool // false: it is to end
 }
 
-// fly runs Limiter.fly on a worker.
-func (s *workers) fly(ctx context.Context, l *Limiter, e *entry) {
+// carry runs Limiter.carry on a worker.
+func (s *workers) carry(ctx context.Context, l *Limiter, e *entry) {
 	s.mu.Lock()
 	if last := len(s.idle) - 1; last >= 0 {
 		w := s.idle[last]
@@ -42,7 +42,7 @@ func (s *workers) fly(ctx context.Context, l *Limiter, e *entry) {
 	w := &worker{ctx, l, e, make(chan bool, 1)}
 	go func() {
 		for more := true; more; more = <-w.again {
-			w.limiter.fly(w.ctx, w.entry, false)
+			w.limiter.carry(w.ctx, w.entry, false)
 			w.ctx, w.limiter, w.entry = nil, nil, nil
 			s.rest(w)
 		}

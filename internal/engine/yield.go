@@ -1,4 +1,4 @@
-package rratelimiter
+package engine
 
 import (
 	"runtime"

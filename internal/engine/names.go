@@ -1,4 +1,4 @@
-package rratelimiter
+package engine
 
 import (
 	"hash/maphash"
@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// names is what a Client keeps of limiters' names: an entry for each that has calls under way, and nothing of any other.
+// names is what an Engine keeps of limiters: an entry for each ID that has calls under way, and nothing of any other.
 // Its locks are held for a look into a map; what takes longer has the entry's own lock, so that no name waits for another.
 type names struct {
 	seed    maphash.Seed
@@ -18,16 +18,16 @@ type names struct {
 // shard is a part of the names.
 type shard struct {
 	mu    sync.Mutex
-	byKey map[string]*entry
+	byID map[string]*entry
 	_     [48]byte // shards do not share a line of cache
 }
 
-// entry is a name with calls under way.
+// entry is an ID with calls under way.
 type entry struct {
 	mu  sync.Mutex
-	key string // of the configuration; "" while the entry is out of use
+	id string // "" while the entry is out of use
 
-	first, last *batch // that gather, of callers that ask once, in order of arrival; the first leaves next
+	first, last *Batch // that gather, of callers that ask once, in order of arrival; the first leaves next
 	calls       int    // of theirs under way, the one about to leave included
 	leaving     bool   // a call is about to take the first batch along
 
@@ -39,34 +39,34 @@ func (n *names) init() {
 	n.entries.New = func() any { return new(entry) }
 }
 
-func (n *names) shard(key string) *shard {
-	return &n.shards[maphash.String(n.seed, key)%uint64(len(n.shards))]
+func (n *names) shard(id string) *shard {
+	return &n.shards[maphash.String(n.seed, id)%uint64(len(n.shards))]
 }
 
-// lock gives the entry of a key, locked. It is to be unlocked with unlock.
+// lock gives the entry of a limiter, locked. It is to be unlocked with unlock.
 func (n *names) lock(l *Limiter) *entry {
-	key := l.keys[configKey]
+	id := l.ID
 	// Mostly the entry is still the one that this Limiter met before. One that was put away may be another name's by now.
 	if e := l.met.Load(); e != nil {
 		e.mu.Lock()
-		if e.key == key {
+		if e.id == id {
 			return e
 		}
 		e.mu.Unlock()
 	}
-	s := n.shard(key)
+	s := n.shard(id)
 	s.mu.Lock()
-	e := s.byKey[key]
+	e := s.byID[id]
 	if e != nil {
 		e.mu.Lock()
 	} else {
 		e = n.entries.Get().(*entry)
 		e.mu.Lock()
-		e.key = key
-		if s.byKey == nil {
-			s.byKey = make(map[string]*entry)
+		e.id = id
+		if s.byID == nil {
+			s.byID = make(map[string]*entry)
 		}
-		s.byKey[key] = e
+		s.byID[id] = e
 		n.live.Add(1)
 	}
 	s.mu.Unlock()
@@ -74,12 +74,12 @@ func (n *names) lock(l *Limiter) *entry {
 	return e
 }
 
-// find gives the entry of a key, locked, where it has calls under way, else nil.
-func (n *names) find(key string) *entry {
-	s := n.shard(key)
+// find gives the entry of an ID, locked, where it has calls under way, else nil.
+func (n *names) find(id string) *entry {
+	s := n.shard(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.byKey[key]
+	e := s.byID[id]
 	if e != nil {
 		e.mu.Lock()
 	}
@@ -88,18 +88,18 @@ func (n *names) find(key string) *entry {
 
 // unlock unlocks an entry, and puts it away where nothing is under way for its name.
 func (n *names) unlock(e *entry) {
-	idle, key := e.idle(), e.key
+	idle, id := e.idle(), e.id
 	e.mu.Unlock()
 	if !idle {
 		return
 	}
-	s := n.shard(key)
+	s := n.shard(id)
 	s.mu.Lock()
 	e.mu.Lock()
-	gone := e.key == key && e.idle()
+	gone := e.id == id && e.idle()
 	if gone {
-		e.key = ""
-		delete(s.byKey, key)
+		e.id = ""
+		delete(s.byID, id)
 		n.live.Add(-1)
 	}
 	e.mu.Unlock()
@@ -112,7 +112,7 @@ func (n *names) unlock(e *entry) {
 func (e *entry) idle() bool { return e.first == nil && e.calls == 0 && e.queue == nil }
 
 // push puts a batch behind those that gather.
-func (e *entry) push(b *batch) {
+func (e *entry) push(b *Batch) {
 	if b.prev = e.last; e.last != nil {
 		e.last.next = b
 	} else {
@@ -122,7 +122,7 @@ func (e *entry) push(b *batch) {
 }
 
 // remove takes a batch off those that gather.
-func (e *entry) remove(b *batch) {
+func (e *entry) remove(b *Batch) {
 	if b.prev != nil {
 		b.prev.next = b.next
 	} else {

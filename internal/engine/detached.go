@@ -1,12 +1,12 @@
-package rratelimiter
+package engine
 
 import "context"
 
-// detached runs a call that ends by itself and gives its result, or the error of ctx as soon as ctx ends. rueidis
+// Detached runs a call that ends by itself and gives its result, or the error of ctx as soon as ctx ends. rueidis
 // may watch the deadline of a context alone, and answers it by closing a connection that others use.
 //
 // A call that panics, by a callback of the program's, panics in its caller, or where that has gone not at all.
-func detached[T any](ctx context.Context, call func(context.Context) (T, error)) (T, error) {
+func Detached[T any](ctx context.Context, call func(context.Context) (T, error)) (T, error) {
 	var none T
 	if err := ctx.Err(); err != nil {
 		return none, err
@@ -39,14 +39,14 @@ func detached[T any](ctx context.Context, call func(context.Context) (T, error))
 	}
 }
 
-// changing runs a call that changes limiters, as every call that does so is run: once it has ended, with an error too,
-// and whoever still listens, those who wait for these limiters ask again, and nothing is denied from memory that was
-// known before.
-func changing[T any](ctx context.Context, c *Client, changed []string, call func(context.Context) (T, error)) (T, error) {
-	return detached(ctx, func(ctx context.Context) (T, error) {
+// Changing runs a call that changes limiters, as every call that does so is run: once it has ended, with an error too,
+// and whoever still listens, those who wait for a limiter with one of these subjects ask again, and nothing is denied from
+// memory that was known before.
+func Changing[T any](ctx context.Context, g *Engine, subjects []string, call func(context.Context) (T, error)) (T, error) {
+	return Detached(ctx, func(ctx context.Context) (T, error) {
 		defer func() {
-			for _, key := range changed {
-				c.poke(key)
+			for _, subject := range subjects {
+				g.changed(subject)
 			}
 		}()
 		return call(ctx)

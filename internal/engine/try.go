@@ -1,10 +1,8 @@
-package rratelimiter
+package engine
 
 import (
 	"context"
-	"math"
 	"slices"
-	"strconv"
 	"time"
 )
 
@@ -37,25 +35,24 @@ const (
 	patience  = 3                // so often nobody came while a call gave way: it leaves
 )
 
-// tryAcquire asks for permits once, together with whoever asks at the same moment.
-func (l *Limiter) tryAcquire(ctx context.Context, permits int64, detail bool) (Decision, error) {
-	if err := l.checkAcquire(ctx, permits); err != nil {
-		return Decision{}, err
-	}
-	c := l.client
-	if decision, denied := l.deny(permits); denied {
-		return decision, nil
+// Try asks for permits once, together with whoever asks at the same moment.
+//
+// It ends with ctx: where the request had been sent by then, what arrives for it is given back.
+func (l *Limiter) Try(ctx context.Context, ask Ask) (Result, error) {
+	g := l.Engine
+	if answer, denied := l.deny(ask); denied {
+		return Result{Answer: answer}, nil
 	}
 	gone := ctx.Done()
-	r := c.requests.Get().(*request)
-	r.permits, r.detail = permits, detail
-	e := c.names.lock(l)
-	b := c.gather(e, r)
-	lead := !e.leaving && e.calls < c.callLimit()
+	r := g.requests.Get().(*Request)
+	r.Ask = ask
+	e := g.names.lock(l)
+	b := g.gather(e, r)
+	lead := !e.leaving && e.calls < g.callLimit()
 	if lead {
 		e.leaving = true
 		if e.calls++; e.calls == 1 {
-			c.calling.Add(1)
+			g.calling.Add(1)
 		}
 	}
 	inline := lead && gone == nil && b == e.first
@@ -67,46 +64,46 @@ func (l *Limiter) tryAcquire(ctx context.Context, permits int64, detail bool) (D
 
 	switch {
 	case inline:
-		l.fly(ctx, e, true) // until this request is answered
+		l.carry(ctx, e, true) // until this request is answered
 	case lead:
-		c.workers.fly(context.WithoutCancel(ctx), l, e)
+		g.workers.carry(context.WithoutCancel(ctx), l, e)
 		fallthrough
 	default:
 		select {
 		case <-answers:
 		case <-gone:
-			if c.abandon(e, r) {
-				return Decision{}, ctx.Err()
+			if g.abandon(e, r) {
+				return Result{}, ctx.Err()
 			}
 			<-answers
 		}
 	}
-	decision, err := r.result()
-	*r = request{}
-	c.requests.Put(r)
-	return decision, err
+	result, err := r.result()
+	*r = Request{}
+	g.requests.Put(r)
+	return result, err
 }
 
 // callLimit is how many calls for one limiter may be in flight at once.
-func (c *Client) callLimit() int {
-	if c.slow.Load() {
+func (g *Engine) callLimit() int {
+	if g.slow.Load() {
 		return mostCalls
 	}
 	return fastCalls
 }
 
 // gather puts a request into the batch that gathers last, or into another one where that is full. The entry is locked.
-func (c *Client) gather(e *entry, r *request) *batch {
+func (g *Engine) gather(e *entry, r *Request) *Batch {
 	b := e.last
 	// A call adds up no more than 2^53.
-	if b == nil || len(b.requests) >= mostRequests || r.permits > maxPermits-b.permits {
-		b = c.batches.Get().(*batch)
-		b.detail = c.denials != nil
+	if b == nil || len(b.Requests) >= MostRequests || r.Permits > MostPermits-b.permits {
+		b = g.batches.Get().(*Batch)
+		b.Full = g.denials != nil
 		e.push(b)
 	}
 	r.batch = b
-	b.requests = append(b.requests, r)
-	b.permits += r.permits
+	b.Requests = append(b.Requests, r)
+	b.permits += r.Permits
 	b.live++
 	return b
 }
@@ -115,7 +112,7 @@ func (c *Client) gather(e *entry, r *request) *batch {
 //
 // While a call hangs nothing may gather for it but those who still wait: of a batch that gathers, at most half are
 // abandoned requests.
-func (c *Client) abandon(e *entry, r *request) bool {
+func (g *Engine) abandon(e *entry, r *Request) bool {
 	e.mu.Lock() // it may be another name's entry by now, but not before the answer is there
 	defer e.mu.Unlock()
 	switch r.state {
@@ -123,80 +120,81 @@ func (c *Client) abandon(e *entry, r *request) bool {
 		return false
 	case queued:
 		b := r.batch
-		b.permits -= r.permits
+		b.permits -= r.Permits
 		b.live--
 		r.state = abandoned
 		switch {
 		case b.live == 0 && (b != e.first || !e.leaving):
 			e.remove(b)
-		case b.live <= len(b.requests)/2:
-			b.requests = slices.DeleteFunc(b.requests, func(r *request) bool { return r.state == abandoned })
+		case b.live <= len(b.Requests)/2:
+			b.Requests = slices.DeleteFunc(b.Requests, func(r *Request) bool { return r.state == abandoned })
 		}
 	}
 	r.state = abandoned
 	return true
 }
 
-// fly sends the batch that gathered first, and goes on as long as others have gathered meanwhile. Where it runs on the
+// carry sends the batch that gathered first, and goes on as long as others have gathered meanwhile. Where it runs on the
 // goroutine of a caller it sends one and leaves the rest to a goroutine of its own, since the caller has its answer by then.
-func (l *Limiter) fly(ctx context.Context, e *entry, inline bool) {
-	c := l.client
+func (l *Limiter) carry(ctx context.Context, e *entry, inline bool) {
+	g := l.Engine
 	for again := true; again; {
-		c.yieldTo(e)
+		g.yieldTo(e)
 		e.mu.Lock()
 		b := e.leave()
-		if company := len(b.requests) > 1 || e.calls > 1; company != c.company.Load() {
-			c.company.Store(company)
+		if company := len(b.Requests) > 1 || e.calls > 1; company != g.company.Load() {
+			g.company.Store(company)
 		}
 		e.mu.Unlock()
 
-		called := len(b.requests) > 0 // or all of its callers have gone
-		known := c.denials.version(l.keys[configKey])
+		called := len(b.Requests) > 0 // or all of its callers have gone
+		known := g.denials.version(l)
 		var err error
 		if called {
 			err = l.acquire(ctx, b)
-			if slow := time.Since(b.sent) >= slowCall; slow != c.slow.Load() {
-				c.slow.Store(slow)
+			if slow := time.Since(b.sent) >= slowCall; slow != g.slow.Load() {
+				g.slow.Store(slow)
 			}
 		}
 
 		e.mu.Lock()
-		var lost int64
-		for _, r := range b.requests {
-			lost += r.deliver(err)
+		for _, r := range b.Requests {
+			if r.deliver(err) {
+				b.Lost = append(b.Lost, r)
+			}
 		}
-		granted := b.granted(lost)
+		b.count()
 		again = e.first != nil && !e.leaving
 		if again {
 			e.leaving = true
 		} else if e.calls--; e.calls == 0 {
-			c.calling.Add(-1)
+			g.calling.Add(-1)
 		}
-		c.names.unlock(e)
+		g.names.unlock(e)
 		// The requests are their callers' from here on.
-		clear(b.requests)
+		clear(b.Requests)
 		if b.answered != nil {
 			close(b.answered)
 		}
 		if again && inline {
-			c.workers.fly(ctx, l, e)
+			g.workers.carry(ctx, l, e)
 			again = false
 		}
-		l.giveBack(ctx, b, granted, lost)
-		if c.denials != nil && b.denied > 0 {
+		l.giveBack(ctx, b)
+		if g.denials != nil && b.Denied > 0 {
 			l.remember(b, known)
 		}
 		b.clear()
-		c.batches.Put(b)
+		g.batches.Put(b)
 	}
 }
 
 // yieldTo lets the callers that are about to join do so: those that the last reply woke, mostly. Where the last call had
 // no company it costs a lone caller nothing.
-func (c *Client) yieldTo(e *entry) {
-	for size, nobody := 0, 0; nobody < patience && c.company.Load() && c.yields.yield(); {
+func (g *Engine) yieldTo(e *entry) {
+	for size, nobody := 0, 0; nobody < patience && g.company.Load() && g.yields.yield(); {
 		e.mu.Lock()
-		now := len(e.first.requests)
+		now := len(e.first.Requests)
 		e.mu.Unlock()
 		if now >= fullBatch {
 			return
@@ -210,37 +208,15 @@ func (c *Client) yieldTo(e *entry) {
 }
 
 // leave takes the batch that gathered first off, without the requests whose callers have gone. The entry is locked.
-func (e *entry) leave() *batch {
+func (e *entry) leave() *Batch {
 	b := e.first
 	e.remove(b)
 	e.leaving = false
-	if b.live < len(b.requests) {
-		b.requests = slices.DeleteFunc(b.requests, func(r *request) bool { return r.state == abandoned })
+	if b.live < len(b.Requests) {
+		b.Requests = slices.DeleteFunc(b.Requests, func(r *Request) bool { return r.state == abandoned })
 	}
-	for _, r := range b.requests {
+	for _, r := range b.Requests {
 		r.state = inFlight
 	}
 	return b
-}
-
-// giveBack frees what was granted, as a part of a batch's grant, to callers that had gone. Where that fails, or the grant
-// is so large that it became several members, the permits come back by themselves after the interval.
-//
-// It names the grant, rather than releasing the oldest one: the answer may have come so late that the grant has left
-// the window, or from a master that has lost its slots since.
-func (l *Limiter) giveBack(ctx context.Context, b *batch, granted, permits int64) {
-	if permits == 0 || granted > math.MaxUint32 {
-		return
-	}
-	random := b.args[memberArg][:len(b.args[memberArg])-4]
-	grant := string(appendUint32([]byte(random), granted))
-	rest := ""
-	if granted > permits {
-		rest = string(appendUint32([]byte(random), granted-permits))
-	}
-	// Nobody waits for it, and nobody is there for a clock that panics.
-	go func() {
-		defer func() { _ = recover() }()
-		_, _ = l.askChange(context.WithoutCancel(ctx), giveBackScript, l.client.nowText(), strconv.FormatInt(permits, 10), grant, rest)
-	}()
 }

@@ -1,4 +1,4 @@
-package rratelimiter
+package engine
 
 import (
 	"context"
@@ -28,19 +28,19 @@ type pipelineBatch struct {
 
 // run runs a script, in a pipeline with others where there are many. Not on a cluster: rueidis gives the results of
 // a pipeline back once each node has answered, and no call should wait for a node that is not its own.
-func (c *Client) run(ctx context.Context, script serverScript, keys, args []string) rueidis.RedisResult {
-	if c.cluster || c.calling.Load() <= pipelined {
-		return script.Exec(ctx, c.redis, keys, args)
+func (g *Engine) run(ctx context.Context, script *Script, keys, args []string) rueidis.RedisResult {
+	if g.cluster || g.calling.Load() <= pipelined {
+		return script.lua.Exec(ctx, g.redis, keys, args)
 	}
-	result := c.pipeline.run(ctx, c, c.redis.B().Evalsha().Sha1(script.sha1).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build())
+	result := g.pipeline.run(ctx, g, g.redis.B().Evalsha().Sha1(script.sha1).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build())
 	if err, ok := rueidis.IsRedisErr(result.Error()); ok && err.IsNoScript() {
-		return script.Exec(ctx, c.redis, keys, args)
+		return script.lua.Exec(ctx, g.redis, keys, args)
 	}
 	return result
 }
 
 // run sends a command with those that come at the same moment.
-func (p *pipeline) run(ctx context.Context, c *Client, command rueidis.Completed) rueidis.RedisResult {
+func (p *pipeline) run(ctx context.Context, g *Engine, command rueidis.Completed) rueidis.RedisResult {
 	p.mu.Lock()
 	d := p.waiting
 	lead := d == nil
@@ -55,8 +55,8 @@ func (p *pipeline) run(ctx context.Context, c *Client, command rueidis.Completed
 	}
 	p.mu.Unlock()
 	if lead {
-		p.gather(d, &c.yields) // nobody adds to it after that
-		d.results = c.redis.DoMulti(ctx, d.commands...)
+		p.gather(d, &g.yields) // nobody adds to it after that
+		d.results = g.redis.DoMulti(ctx, d.commands...)
 		close(d.done)
 	} else {
 		<-d.done

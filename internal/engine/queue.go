@@ -1,7 +1,7 @@
-package rratelimiter
+package engine
 
 import (
-	"sort"
+	"cmp"
 	"time"
 )
 
@@ -16,13 +16,13 @@ import (
 // However long the queue is, to come, to leave and to be answered take the same time. Its entry guards it.
 type queue struct {
 	waiters list
-	wanted  total  // the permits of all who wait
+	wanted  Total  // the permits of all who wait
 	came    uint64 // the newest arrival
 	asked   uint64 // whoever had come by then has been asked for: a call that began later has been answered
 
 	// The arrivals that no answer has judged yet, since none was to a call that began after they came.
 	unjudged *waiter
-	ahead    total // the permits of those before it
+	ahead    Total // the permits of those before it
 
 	changed chan struct{} // has an element where the goroutine has to look again
 	ask     bool          // at once: something has changed
@@ -30,13 +30,10 @@ type queue struct {
 
 	// What the last call said.
 	known   bool
-	rate    int64 // 0 where it did not say
-	every   time.Duration
-	free    int64
-	returns []returning // after the moment at; the permits of those before it included
+	outlook Outlook // from the moment at on; nil where it told nothing but answers
 	at      time.Time
 
-	batch batch
+	batch Batch
 	taken []*waiter // those of the batch
 }
 
@@ -76,7 +73,7 @@ func (q *list) remove(w *waiter) {
 
 // askBy sees to it that Redis is asked for a waiter behind others in time, and says whether that is sooner than it would
 // have been.
-func (q *queue) askBy(w *waiter, ahead total) bool {
+func (q *queue) askBy(w *waiter, ahead Total) bool {
 	now := time.Now()
 	due := now
 	if q.known && !q.refuses(w, ahead, now) {
@@ -100,8 +97,8 @@ func earliest(a, b time.Time) time.Time {
 }
 
 // refuses says whether what is known would refuse a waiter.
-func (q *queue) refuses(w *waiter, ahead total, now time.Time) bool {
-	return q.rate > 0 && w.permits > q.rate || q.late(w, ahead, now) > 0
+func (q *queue) refuses(w *waiter, ahead Total, now time.Time) bool {
+	return q.aboveLimit(w) || q.late(w, ahead, now) > 0
 }
 
 // remove takes a waiter off.
@@ -111,12 +108,12 @@ func (q *queue) remove(w *waiter) {
 		case w == q.unjudged:
 			q.unjudged = w.next
 		case w.arrival < q.unjudged.arrival:
-			q.ahead.sub(w.permits)
+			q.ahead.Sub(w.Permits)
 		}
 	}
 	first := w == q.waiters.first
 	q.waiters.remove(w)
-	q.wanted.sub(w.permits)
+	q.wanted.Sub(w.Permits)
 	if first {
 		q.wake()
 	}
@@ -135,43 +132,38 @@ func (q *queue) next() time.Time {
 	if !q.known || q.ask {
 		return time.Time{}
 	}
-	at := q.servable(q.waiters.first.permits)
+	at := q.servable(q.waiters.first)
 	if !q.due.IsZero() {
 		at = earliest(at, q.due)
 	}
 	return at
 }
 
-// servable says when so many permits, at most the rate, could be free at the earliest, as far as the last call told.
-func (q *queue) servable(permits int64) time.Time {
-	need := permits - q.free
-	if need <= 0 || len(q.returns) == 0 {
+// aboveLimit says whether a waiter can never be served, as far as the last call told.
+func (q *queue) aboveLimit(w *waiter) bool {
+	return q.outlook != nil && w.Permits > q.outlook.Limit()
+}
+
+// servable says when a waiter could be served at the earliest, if it were the first, as far as the last call told.
+func (q *queue) servable(w *waiter) time.Time {
+	if q.outlook == nil {
 		return q.at
 	}
-	i := sort.Search(len(q.returns)-1, func(i int) bool { return q.returns[i].permits >= need })
-	return q.at.Add(q.returns[i].after)
+	var wanted Total
+	wanted.Add(w.Permits)
+	return q.at.Add(q.outlook.Earliest(wanted))
 }
 
 // late says by how much a waiter's deadline lies before the earliest moment at which it could be served, behind others
 // who want ahead permits; 0 where it may be served in time.
-//
-// Those permits come back one after another, and once more, an interval after they were granted again, where more is
-// wanted than the rate.
-func (q *queue) late(w *waiter, ahead total, now time.Time) time.Duration {
-	const never = time.Duration(1<<63 - 1)
-	if w.deadline.IsZero() || q.rate == 0 {
+func (q *queue) late(w *waiter, ahead Total, now time.Time) time.Duration {
+	if w.deadline.IsZero() || q.outlook == nil {
 		return 0
 	}
-	ahead.add(w.permits)
-	times, rest, ok := ahead.rounds(q.rate)
-	after := q.servable(rest).Sub(now)
-	switch every := uint64(q.every); {
-	case !ok || times > 0 && every > uint64(never)/times:
-		after = never
-	case after > never-time.Duration(times*every):
-		after = never
-	default:
-		after += time.Duration(times * every)
+	ahead.Add(w.Permits)
+	after := q.outlook.Earliest(ahead)
+	if after < Never {
+		after -= now.Sub(q.at)
 	}
 	if after <= w.deadline.Sub(now) {
 		return 0
@@ -179,78 +171,84 @@ func (q *queue) late(w *waiter, ahead total, now time.Time) time.Duration {
 	return max(after, 1)
 }
 
-// leave makes a call of those who come first: as many as the rate could serve at once, or, where the first cannot be
+// leave makes a call of those who come first: as many as the limit could serve at once, or, where the first cannot be
 // served yet, the first alone, for what the answer says.
 func (q *queue) leave() {
 	b := &q.batch
-	b.requests, q.taken = b.requests[:0], q.taken[:0]
-	most := int64(maxPermits)
-	if q.rate > 0 {
-		most = q.rate
+	b.Requests, q.taken = b.Requests[:0], q.taken[:0]
+	most := int64(MostPermits)
+	if q.outlook != nil {
+		most = q.outlook.Limit()
 	}
-	look := q.known && !q.ask && q.servable(q.waiters.first.permits).After(time.Now())
+	look := q.known && !q.ask && q.servable(q.waiters.first).After(time.Now())
 	var sum, servable int64
-	for w := q.waiters.first; w != nil && len(b.requests) < mostRequests; w = w.next {
-		// One more than the rate serves is the one that the answer tells the waits of.
-		if len(b.requests) > 0 && (look || servable > most || w.permits > maxPermits-sum) {
+	for w := q.waiters.first; w != nil && len(b.Requests) < MostRequests; w = w.next {
+		// One more than the limit serves is the one that the answer tells the waits of.
+		if len(b.Requests) > 0 && (look || servable > most || w.Permits > MostPermits-sum) {
 			break
 		}
-		sum += w.permits
-		if w.permits <= most {
-			servable += w.permits
+		sum += w.Permits
+		if w.Permits <= most {
+			servable += w.Permits
 		}
 		w.state = inFlight
-		b.requests = append(b.requests, &w.request)
+		b.Requests = append(b.Requests, &w.Request)
 		q.taken = append(q.taken, w)
 	}
 	q.ask, q.due = false, time.Time{}
 }
 
 // deliver makes the answers of a call final: those who were granted permits, or whose request failed, leave the queue;
-// the others stay where they are. It tells how many permits came for callers that had gone, and whom to wake.
-func (q *queue) deliver(err error) (lost int64, done []*waiter) {
+// the others stay where they are. It tells whom to wake.
+func (q *queue) deliver(err error) (done []*waiter) {
 	b := &q.batch
 	if q.known && err == nil && q.worse(b) {
 		// Who was judged before would have been told otherwise now.
-		q.unjudged, q.ahead = q.waiters.first, total{}
+		q.unjudged, q.ahead = q.waiters.first, Total{}
 	}
-	q.known = err == nil
-	q.rate, q.every, q.free, q.at = b.rate, b.interval, b.free, b.asked
-	q.returns = append(q.returns[:0], b.returns...)
-	var back int64
-	for i := range q.returns {
-		back += q.returns[i].permits
-		q.returns[i].permits = back
-	}
+	// What is no longer known is the batch's to use again.
+	q.known, q.at = err == nil, b.asked
+	q.outlook, b.Outlook, b.spare = b.Outlook, nil, cmp.Or(q.outlook, b.spare)
 	for _, w := range q.taken {
-		if w.state != abandoned && err == nil && !w.decision.Allowed && w.err == nil && w.panicked == nil {
+		if w.state != abandoned && err == nil && !w.Allowed && w.Err == nil && w.panicked == nil {
 			w.state = queued
 			continue
 		}
 		gone := w.state == abandoned
-		lost += w.deliver(err)
+		if w.deliver(err) {
+			b.Lost = append(b.Lost, &w.Request)
+		}
 		if !gone {
 			q.remove(w)
 			done = append(done, w)
 		}
 	}
+	b.count()
 	clear(q.taken)
 	q.taken = q.taken[:0]
-	return lost, done
+	return done
 }
 
-// worse says whether somebody who was judged by what is known may wait in vain by what a call says: the rate was lowered, the
-// interval lengthened, or the first was to be served by now and is not.
-func (q *queue) worse(b *batch) bool {
+// worse says whether somebody who was judged by what is known may wait in vain by what a call says: the limiter has changed,
+// or the first was to be served by now and is not.
+func (q *queue) worse(b *Batch) bool {
 	first := q.taken[0]
-	return b.rate < q.rate || b.interval > q.every ||
-		first.err == nil && !first.decision.Allowed && first.panicked == nil && !q.servable(first.permits).After(b.sent)
+	return b.Outlook != nil && q.outlook != nil && b.Outlook.Worse(q.outlook) ||
+		first.Err == nil && !first.Allowed && first.panicked == nil && !q.servable(first).After(b.sent)
 }
 
-// poke lets those who wait for a limiter ask at once, and forgets what denied it.
-func (c *Client) poke(key string) {
-	c.denials.forget(key)
-	e := c.names.find(key)
+// changed lets those who wait for a limiter with this subject ask at once, and forgets what denied it.
+func (g *Engine) changed(subject string) {
+	g.denials.forget(subject)
+	g.wake(subject)
+	for _, id := range g.waiting.of(subject) {
+		g.wake(id)
+	}
+}
+
+// wake lets those who wait for limiters of an ID ask at once.
+func (g *Engine) wake(id string) {
+	e := g.names.find(id)
 	if e == nil {
 		return
 	}
@@ -258,5 +256,5 @@ func (c *Client) poke(key string) {
 		e.queue.ask = true
 		e.queue.wake()
 	}
-	c.names.unlock(e)
+	g.names.unlock(e)
 }

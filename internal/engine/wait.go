@@ -1,14 +1,15 @@
-package rratelimiter
+package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
 
 // waiter is a request that stands in the queue.
 type waiter struct {
-	request
+	Request
 	arrival    uint64
 	next, prev *waiter
 	done       chan struct{} // has one element once the answer is there
@@ -29,12 +30,22 @@ func (e *errTooLate) Error() string {
 // Unwrap makes it the error that the context would have given in the end.
 func (e *errTooLate) Unwrap() error { return context.DeadlineExceeded }
 
-// wait stands in line until permits were granted, the deadline makes that impossible (*errTooLate), the deadline passes
-// without an answer, or ctx ends.
-func (l *Limiter) wait(ctx context.Context, permits int64, deadline time.Time) error {
-	if err := l.checkAcquire(ctx, permits); err != nil {
-		return err
+// Wait stands in line until permits were granted, and says whether they were. It ends with ctx. A deadline, the zero Time for
+// none, ends it too: without an error, at once where it makes that impossible, unless the context's end comes first, or with
+// context.DeadlineExceeded where Redis did not answer until then.
+func (l *Limiter) Wait(ctx context.Context, permits int64, deadline time.Time) (bool, error) {
+	err := l.wait(ctx, permits, deadline)
+	var late *errTooLate
+	if !deadline.IsZero() && errors.As(err, &late) {
+		if end, ok := ctx.Deadline(); !ok || deadline.Before(end) {
+			return false, nil
+		}
 	}
+	return err == nil, err
+}
+
+// wait is Wait with *errTooLate where the deadline, or the context's, makes it impossible.
+func (l *Limiter) wait(ctx context.Context, permits int64, deadline time.Time) error {
 	var expired <-chan time.Time
 	if !deadline.IsZero() {
 		timer := time.NewTimer(time.Until(deadline))
@@ -44,7 +55,7 @@ func (l *Limiter) wait(ctx context.Context, permits int64, deadline time.Time) e
 	if end, ok := ctx.Deadline(); ok && (deadline.IsZero() || end.Before(deadline)) {
 		deadline = end
 	}
-	w := &waiter{request: request{permits: permits}, done: make(chan struct{}, 1), deadline: deadline}
+	w := &waiter{Request: Request{Ask: Ask{Permits: permits}}, done: make(chan struct{}, 1), deadline: deadline}
 	e := l.join(w)
 	var last <-chan time.Time
 	for {
@@ -65,7 +76,7 @@ func (l *Limiter) wait(ctx context.Context, permits int64, deadline time.Time) e
 			expired, last = nil, timer.C
 		case <-last:
 			if l.withdraw(e, w) {
-				return fmt.Errorf("rratelimiter: limiter %q: Redis has not answered before the timeout: %w", l.name, context.DeadlineExceeded)
+				return fmt.Errorf("rratelimiter: limiter %q: Redis has not answered before the timeout: %w", l.Name, context.DeadlineExceeded)
 			}
 		}
 	}
@@ -73,14 +84,15 @@ func (l *Limiter) wait(ctx context.Context, permits int64, deadline time.Time) e
 
 // join puts a waiter at the end of the queue.
 func (l *Limiter) join(w *waiter) *entry {
-	c := l.client
-	e := c.names.lock(l)
+	g := l.Engine
+	e := g.names.lock(l)
 	defer e.mu.Unlock()
 	q := e.queue
 	if q == nil {
 		q = &queue{changed: make(chan struct{}, 1)}
-		q.batch.ordered = true
+		q.batch.Ordered = true
 		e.queue = q
+		g.waiting.add(l)
 		go l.serve(e, q)
 	}
 	q.came++
@@ -90,7 +102,7 @@ func (l *Limiter) join(w *waiter) *entry {
 		q.unjudged, q.ahead = w, q.wanted
 	}
 	before := q.wanted
-	q.wanted.add(w.permits)
+	q.wanted.Add(w.Permits)
 	if len(q.taken) == 0 && q.askBy(w, before) {
 		q.wake()
 	}
@@ -119,5 +131,5 @@ func (l *Limiter) timeOut(e *entry, w *waiter) (refused error, gone bool) {
 	}
 	w.state = abandoned
 	e.queue.remove(w)
-	return &errTooLate{w.permits, l.name, 0}, true
+	return &errTooLate{w.Permits, l.Name, 0}, true
 }

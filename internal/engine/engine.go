@@ -1,0 +1,95 @@
+// Package engine carries the calls of limiters to Redis. It lets callers that ask at the same moment share one call, sends
+// calls of many names in pipelines, keeps those who wait in a queue, gives back what was granted to callers that have gone,
+// and answers denials from memory.
+//
+// It knows requests, batches and replies. What they mean, a [Protocol] knows: the keys, the script, how a batch becomes
+// arguments, and how a reply becomes answers.
+package engine
+
+import (
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// Engine carries the calls for one Redis. It keeps nothing of a name once no call for it is under way, but denials that
+// are remembered, and no goroutine for longer than a tenth of a second after its last call.
+type Engine struct {
+	redis    rueidis.Client
+	now      func() time.Time // nil: the server's clock
+	ownClock bool             // now is the program's, and may panic
+	cluster  bool
+
+	names    names
+	waiting  index // of the limiters that somebody waits for
+	pipeline pipeline
+	yields   yields
+	workers  workers
+	denials  *denials // nil where denials are not remembered
+
+	company atomic.Bool  // the last call carried several callers, or was not the only one for its name
+	slow    atomic.Bool  // the last call took long
+	calling atomic.Int64 // names that callers who ask once have calls under way for
+
+	// What a call needs is kept for the calls after it. The pools are an Engine's own: what they hold must not come up in
+	// another synctest bubble.
+	requests, batches sync.Pool
+}
+
+// Settings is what an Engine is made with.
+type Settings struct {
+	Redis      rueidis.Client
+	Now        func() time.Time // the clock; nil for the host's
+	ServerTime bool             // the server's clock instead
+	Denials    bool             // answer denials from memory
+}
+
+// New makes an Engine. It asks nothing of Redis.
+func New(s Settings) *Engine {
+	g := &Engine{redis: s.Redis, now: s.Now, ownClock: s.Now != nil && !s.ServerTime}
+	switch {
+	case s.ServerTime:
+		g.now = nil
+	case s.Now == nil:
+		g.now = time.Now
+	}
+	g.names.init()
+	g.requests.New = func() any { return new(Request) }
+	g.batches.New = func() any { return new(Batch) }
+	if s.Denials {
+		g.denials = newDenials()
+	}
+	g.cluster = s.Redis != nil && s.Redis.Mode() == rueidis.ClientModeCluster
+	return g
+}
+
+// Redis is the client that the calls go through.
+func (g *Engine) Redis() rueidis.Client { return g.redis }
+
+// Cluster says whether that is a Redis Cluster.
+func (g *Engine) Cluster() bool { return g.cluster }
+
+// RemembersDenials says whether denials may be answered from memory.
+func (g *Engine) RemembersDenials() bool { return g.denials != nil }
+
+// Now is the time that calls are dated by; the zero Time where the server's clock is to tell.
+func (g *Engine) Now() time.Time {
+	if g.now == nil {
+		return time.Time{}
+	}
+	return g.now()
+}
+
+// AppendMillis appends a time of Now as a script takes it: Unix milliseconds, or nothing for the server's clock.
+func (g *Engine) AppendMillis(text []byte, now time.Time) []byte {
+	if g.now == nil {
+		return text
+	}
+	return strconv.AppendInt(text, now.UnixMilli(), 10)
+}
+
+// Idle says whether no call is under way.
+func (g *Engine) Idle() bool { return g.names.live.Load() == 0 && g.calling.Load() == 0 }

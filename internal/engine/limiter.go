@@ -1,0 +1,92 @@
+package engine
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// Limiter is what calls are made for. Limiters of one ID share their calls, whichever value their callers hold.
+//
+// It is made once and not copied; all of it but Subjects is needed.
+type Limiter struct {
+	Engine   *Engine
+	ID       string
+	Name     string   // as messages tell it
+	Subjects []string // what its answers depend on, see Changing; nil for its ID
+	Protocol Protocol
+
+	met atomic.Pointer[entry] // the last entry that a call of this value met; it may be another ID's by now
+}
+
+// subjects is what the answers of a limiter depend on.
+func (l *Limiter) subjects() []string {
+	if l.Subjects == nil {
+		return []string{l.ID}
+	}
+	return l.Subjects
+}
+
+// Protocol is what calls of a limiter mean.
+type Protocol interface {
+	// Call is the script that takes permits, and its keys.
+	Call() (*Script, []string)
+
+	// Arguments makes the Args of a batch. The time is as Engine.Now tells it.
+	Arguments(b *Batch, now time.Time)
+
+	// Answer reads the reply to a batch: it fills in the answers and errors of its requests, and what else the reply tells
+	// of Batch. Or it sets other Args, with which the script goes on where it stopped.
+	Answer(b *Batch, reply rueidis.RedisMessage) (again bool, err error)
+
+	// GiveBack is what takes back what a batch was granted for its Lost requests, or nil where that is not possible. It runs
+	// once their batch is no longer used, and nobody waits for it.
+	GiveBack(b *Batch) func(context.Context)
+
+	// Explain makes the error of a Redis call say which limiter it is about.
+	Explain(ctx context.Context, err error) error
+
+	// AboveLimit is the error of a request that can never be granted.
+	AboveLimit(permits, limit int64) error
+
+	// Looks are reads through the cache of rueidis of all that a denial depends on: Redis tells of changes of it.
+	Looks(ttl time.Duration) []rueidis.CacheableTTL
+}
+
+// Answer is what a request came to.
+type Answer struct {
+	Allowed    bool
+	Limit      int64
+	Remaining  int64
+	RetryAfter time.Duration
+	ResetAfter time.Duration
+}
+
+// Outlook is what a reply tells of the time after it.
+type Outlook interface {
+	// Limit is the most permits that can ever be granted at once.
+	Limit() int64
+
+	// Denied is the answer to a request for permits that are not free, at the moment of the reply. It says false where the
+	// reply does not tell.
+	Denied(permits int64) (Answer, bool)
+
+	// Earliest is how long after the reply the last of so many permits can be granted at the earliest, where they are asked
+	// for one after another: Never, or a time that may be too early, but not too late.
+	Earliest(wanted Total) time.Duration
+
+	// Worse says whether somebody who could have been served by another outlook may wait in vain by this one, since the
+	// limiter itself has changed.
+	Worse(than Outlook) bool
+
+	// Shows says whether what Protocol.Looks read is the limiter of this outlook.
+	Shows(found []rueidis.RedisResult) bool
+
+	// Keep is this outlook for longer than its batch.
+	Keep() Outlook
+}
+
+// Never is longer than anything lasts.
+const Never = time.Duration(1<<63 - 1)

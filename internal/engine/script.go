@@ -1,0 +1,50 @@
+package engine
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"errors"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// Script is a script as Redis gets it. None is retryable: a call whose reply was lost may have been carried out, and
+// a second one would take permits twice.
+type Script struct {
+	lua  *rueidis.Lua
+	sha1 string
+}
+
+// NewScript makes a Script of a text.
+func NewScript(text string) *Script {
+	sum := sha1.Sum([]byte(text))
+	return &Script{rueidis.NewLuaScript(text), hex.EncodeToString(sum[:])}
+}
+
+// Eval runs a script, again where a slot moves, with what renew then makes of its arguments, if it is there. It must be
+// called where nobody waits longer than ctx: see Detached.
+func (g *Engine) Eval(ctx context.Context, script *Script, keys, args []string, renew func(args []string)) (rueidis.RedisMessage, error) {
+	for attempt := 0; ; attempt++ {
+		message, err := g.run(ctx, script, keys, args).ToMessage()
+		if err == nil || !slotMoves(err, attempt) {
+			return message, err
+		}
+		if renew != nil {
+			renew(args)
+		}
+	}
+}
+
+// slotMoves says that a cluster refused a script unread, since the keys' slot is moving to another node and some of
+// them are here and some there, or nowhere yet. That ends soon, so it waits a little, up to a quarter of a second in
+// all.
+func slotMoves(err error, attempt int) bool {
+	var redisErr *rueidis.RedisError
+	if attempt > 7 || !errors.As(err, &redisErr) || !redisErr.IsTryAgain() {
+		return false
+	}
+	time.Sleep(time.Millisecond << attempt)
+	return true
+}

@@ -1,0 +1,120 @@
+package rratelimiter
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/rratelimiter/rratelimiter/internal/engine"
+)
+
+// protocol is a Limiter as the engine sees it: how the acquire script of script.lua is asked.
+type protocol Limiter
+
+// Call is the acquire script.
+func (p *protocol) Call() (script *engine.Script, keys []string) { return acquireScript, p.keys[:] }
+
+// Arguments makes the arguments of the acquire script, all in one string, since a call should cost as little as it can.
+func (p *protocol) Arguments(b *engine.Batch, now time.Time) {
+	var total int64
+	detail := b.Full
+	for _, r := range b.Requests {
+		total += r.Permits
+		detail = detail || r.Detail
+	}
+	text := p.client.engine.AppendMillis(b.Text[:0], now)
+	nowEnd := len(text)
+	text = strconv.AppendInt(text, total, 10)
+	totalEnd := len(text)
+	text = appendMember(text, total)
+	memberEnd := len(text)
+	if len(b.Requests) > 1 || b.Ordered || detail {
+		text = engine.AppendRuns(text, b.Requests)
+	}
+	runsEnd := len(text)
+	switch {
+	case b.Ordered:
+		text = append(text, "ow"...)
+	case b.Full:
+		text = append(text, "dwa"...)
+	case detail:
+		text = append(text, "dw"...)
+	}
+	b.Text = text
+	all := string(text)
+	b.Args = append(b.Args[:0], all[:nowEnd], all[nowEnd:totalEnd], all[totalEnd:memberEnd])
+	if memberEnd < len(all) {
+		b.Args = append(b.Args, all[memberEnd:runsEnd], all[runsEnd:])
+	}
+}
+
+// appendMember appends the member of a grant of n permits: a length, as many random bytes, and the low 32 bits
+// of n, little-endian.
+func appendMember(text []byte, n int64) []byte {
+	const random = 16
+	text = append(text, random)
+	for range random / 8 {
+		bits := rand.Uint64()
+		for range 8 {
+			text = append(text, byte(bits))
+			bits >>= 8
+		}
+	}
+	return appendUint32(text, n)
+}
+
+func appendUint32(text []byte, n int64) []byte {
+	return append(text, byte(n), byte(n>>8), byte(n>>16), byte(n>>24))
+}
+
+// GiveBack frees what was granted, as a part of a batch's grant, to callers that had gone. Where that fails, or the grant
+// is so large that it became several members, the permits come back by themselves after the interval.
+//
+// It names the grant, rather than releasing the oldest one: the answer may have come so late that the grant has left
+// the window, or from a master that has lost its slots since.
+func (p *protocol) GiveBack(b *engine.Batch) func(context.Context) {
+	if b.Granted > math.MaxUint32 {
+		return nil
+	}
+	var permits int64
+	for _, r := range b.Lost {
+		permits += r.Permits
+	}
+	random := b.Args[memberArg][:len(b.Args[memberArg])-4]
+	grant := string(appendUint32([]byte(random), b.Granted))
+	rest := ""
+	if b.Granted > permits {
+		rest = string(appendUint32([]byte(random), b.Granted-permits))
+	}
+	return func(ctx context.Context) {
+		l := (*Limiter)(p)
+		_, _ = l.askChange(ctx, giveBackScript, l.client.nowText(), strconv.FormatInt(permits, 10), grant, rest)
+	}
+}
+
+// AboveLimit says that so many permits can never be granted.
+func (p *protocol) AboveLimit(permits, limit int64) error {
+	return fmt.Errorf("%w: %d requested, the rate of %q is %d", ErrPermitsExceedRate, permits, p.calls.Name, limit)
+}
+
+// Explain makes the error of a Redis call say which limiter it is about.
+func (p *protocol) Explain(ctx context.Context, err error) error {
+	return (*Limiter)(p).explain(ctx, err)
+}
+
+// Looks are reads of all that a denial depends on. Whatever changes a limiter changes one of these.
+func (p *protocol) Looks(ttl time.Duration) []rueidis.CacheableTTL {
+	b := p.client.engine.Redis().B()
+	return []rueidis.CacheableTTL{
+		rueidis.CT(b.Hmget().Key(p.keys[configKey]).Field("rate", "interval", "type").Cache(), ttl),
+		rueidis.CT(b.Get().Key(p.keys[valueKey]).Cache(), ttl),
+		rueidis.CT(b.Get().Key(p.keys[clientValueKey]).Cache(), ttl),
+		rueidis.CT(b.Zrange().Key(p.keys[permitsKey]).Min("0").Max("255").Withscores().Cache(), ttl),
+		rueidis.CT(b.Zrange().Key(p.keys[clientPermitsKey]).Min("0").Max("255").Withscores().Cache(), ttl),
+	}
+}
