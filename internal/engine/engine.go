@@ -91,5 +91,16 @@ func (g *Engine) AppendMillis(text []byte, now time.Time) []byte {
 	return strconv.AppendInt(text, now.UnixMilli(), 10)
 }
 
+// AppendMicros is AppendMillis in microseconds.
+func (g *Engine) AppendMicros(text []byte, now time.Time) []byte {
+	if g.now == nil {
+		return text
+	}
+	return strconv.AppendInt(text, now.UnixMicro(), 10)
+}
+
+// ServerTime says whether the server's clock is to tell the time.
+func (g *Engine) ServerTime() bool { return g.now == nil }
+
 // Idle says whether no call is under way.
 func (g *Engine) Idle() bool { return g.names.live.Load() == 0 && g.calling.Load() == 0 }

@@ -29,3 +29,11 @@ func (t Total) Rounds(limit int64) (times uint64, rest int64, ok bool) {
 	times, before := bits.Div64(t.high, t.low, uint64(limit))
 	return times, int64(before) + 1, true
 }
+
+// Int64 is the sum, or the largest number there is where it is more.
+func (t Total) Int64() int64 {
+	if t.high > 0 || t.low > 1<<63-1 {
+		return 1<<63 - 1
+	}
+	return int64(t.low)
+}

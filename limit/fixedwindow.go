@@ -1,0 +1,94 @@
+package limit
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter/internal/engine"
+)
+
+// FixedWindow grants so many permits in each window of an interval. A window begins with its first permit, and the
+// next one with the first permit after its end; Aligned windows begin at multiples of the interval since the Unix epoch, on
+// every host alike.
+//
+// It is the cheapest policy. Around the end of a window an interval can see twice the permits; where that must not be, take
+// [SlidingWindow] or [SlidingLog].
+type FixedWindow struct {
+	Permits  int64         // a window, 1 to 2^53
+	Interval time.Duration // length of a window, whole milliseconds
+	Aligned  bool
+}
+
+func (p FixedWindow) validate() error {
+	if err := checkPermits("FixedWindow.Permits", p.Permits); err != nil {
+		return err
+	}
+	return checkInterval("FixedWindow.Interval", p.Interval)
+}
+
+func (p FixedWindow) kind() string { return "fixedwindow" }
+
+func (p FixedWindow) suffix() string {
+	if p.Aligned {
+		return fmt.Sprintf("aligned:%d", p.Interval.Milliseconds())
+	}
+	return fmt.Sprintf("window:%d", p.Interval.Milliseconds())
+}
+
+func (p FixedWindow) arguments(args []string, _ time.Time) []string {
+	aligned := "0"
+	if p.Aligned {
+		aligned = "1"
+	}
+	return append(args, strconv.FormatInt(p.Permits, 10), strconv.FormatInt(p.Interval.Milliseconds(), 10), aligned)
+}
+
+func (p FixedWindow) keeps() *keeping { return inString }
+
+func (p FixedWindow) most() int64 { return p.Permits }
+
+func (p FixedWindow) outlook(told []int64) (outlook, bool) {
+	if len(told) != 2 {
+		return nil, false
+	}
+	return windowOutlook{p.Permits, told[0], micros(told[1]), p.Interval}, true
+}
+
+// windowOutlook is a window that all permits leave at once.
+type windowOutlook struct {
+	permits, count int64
+	end            time.Duration // from now
+	length         time.Duration // of the windows behind it
+}
+
+func (o windowOutlook) limit() int64 { return o.permits }
+
+func (o windowOutlook) left() int64 { return o.permits - o.count }
+
+func (o windowOutlook) wait(permits int64) (time.Duration, bool) {
+	if permits <= o.left() {
+		return 0, true
+	}
+	return o.end, true
+}
+
+func (o windowOutlook) reset() time.Duration {
+	if o.count == 0 {
+		return 0
+	}
+	return o.end
+}
+
+// earliest: what this window has no room for goes into the next ones, as full as they can be.
+func (o windowOutlook) earliest(wanted engine.Total) time.Duration {
+	permits, left := wanted.Int64(), max(0, o.left())
+	if permits <= left {
+		return 0
+	}
+	windows := (permits - left - 1) / o.permits
+	if windows > int64(engine.Never/o.length) {
+		return engine.Never
+	}
+	return later(o.end, time.Duration(windows)*o.length)
+}

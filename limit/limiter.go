@@ -1,0 +1,181 @@
+package limit
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
+)
+
+// Limiter limits a name by one policy or several at once, shared by all programs that open the name with the same policies on
+// the same Redis.
+//
+// A Limiter is safe for concurrent use. Calls of the zero Limiter fail with [rratelimiter.ErrNoClient]. Every call ends as soon
+// as its context does, with the context's error. A call that changes something and had been sent by then may still take
+// effect, but permits that arrive for a caller that has gone are given back.
+//
+// Callers that ask for the same name and policies at the same moment share one call to Redis.
+type Limiter struct {
+	client   inside.Client
+	err      error // what is wrong with the client, the name or the policies
+	policies []Policy
+	keys     []string // of the policies, in their order
+	calls    engine.Limiter
+}
+
+// New opens the limiter of a name. It asks nothing of Redis and costs little, so that a name for each user, tenant or address
+// is fine. What is wrong with the name or the policies shows at the first call: [rratelimiter.ErrInvalidRate] for a field of a
+// policy that is out of range, no policy, or two that would count in the same key; [rratelimiter.ErrInvalidName];
+// [rratelimiter.ErrNoClient].
+func New(client *rratelimiter.Client, name string, policies ...Policy) *Limiter {
+	l := &Limiter{policies: slices.Clone(policies)}
+	l.calls.Name = name
+	if l.err = l.open(client, name); l.err != nil {
+		return l
+	}
+	var id strings.Builder
+	for i, p := range policies {
+		fmt.Fprintf(&id, "%s %#v\n", l.keys[i], p)
+	}
+	l.calls.Engine, l.calls.ID, l.calls.Subjects, l.calls.Protocol = l.client.Engine, id.String(), l.keys, (*protocol)(l)
+	return l
+}
+
+// mostPolicies is how many policies a script has room for: Lua counts 200 locals.
+const mostPolicies = 16
+
+func (l *Limiter) open(client *rratelimiter.Client, name string) (err error) {
+	if l.client, err = inside.Open(client); err != nil {
+		return err
+	}
+	if n := len(l.policies); n < 1 || n > mostPolicies {
+		return invalid("%d policies for %q, want 1 to %d", n, name, mostPolicies)
+	}
+	suffixes := make([]string, len(l.policies))
+	for i, p := range l.policies {
+		if p == nil {
+			return invalid("policy %d of %q is nil", i+1, name)
+		}
+		if err := p.validate(); err != nil {
+			return err
+		}
+		suffixes[i] = p.suffix()
+		if same := slices.Index(suffixes[:i], suffixes[i]); same >= 0 {
+			return invalid("policies %d and %d of %q, %+v and %+v, would count in the same key", same+1, i+1, name, l.policies[same], p)
+		}
+	}
+	l.keys, err = l.client.Keys(name, suffixes...)
+	return err
+}
+
+// Name is the name that the limiter was opened with.
+func (l *Limiter) Name() string { return l.calls.Name }
+
+// check says what is wrong before Redis is asked at all.
+func (l *Limiter) check(ctx context.Context) error {
+	if l.err != nil {
+		return l.err
+	}
+	if l.client.Engine == nil {
+		return fmt.Errorf("%w: open a Limiter with New", rratelimiter.ErrNoClient)
+	}
+	return ctx.Err()
+}
+
+// checkPermits says what is wrong with permits to take.
+func (l *Limiter) checkPermits(ctx context.Context, permits int64) error {
+	if permits < 1 {
+		return fmt.Errorf("%w: %d permits of %q requested, want at least 1", rratelimiter.ErrInvalidPermits, permits, l.Name())
+	}
+	if err := l.check(ctx); err != nil {
+		return err
+	}
+	if most := l.most(); permits > most {
+		return (*protocol)(l).AboveLimit(permits, most)
+	}
+	return nil
+}
+
+// most is the most permits that can ever be granted at once.
+func (l *Limiter) most() int64 {
+	most := int64(maxPermits)
+	for _, p := range l.policies {
+		most = min(most, p.most())
+	}
+	return most
+}
+
+// TryAcquire takes permits if they are free now, by every policy, and says whether they were. It never waits.
+//
+// Errors: [rratelimiter.ErrInvalidPermits], [rratelimiter.ErrPermitsExceedRate] for more than a policy could ever grant, and
+// *[rratelimiter.StateError] where a key holds what is not a limiter's. Where Redis fails while the call is under way the
+// permits may be taken all the same.
+func (l *Limiter) TryAcquire(ctx context.Context, permits int64) (bool, error) {
+	result, err := l.try(ctx, engine.Ask{Permits: permits})
+	return result.Allowed, err
+}
+
+// Take is [Limiter.TryAcquire] with the numbers that a caller shows its own users. Those of several policies are told as one:
+// RetryAfter and ResetAfter are the longest; Limit and Remaining are those of the policy that refused for longest, or where all
+// granted of the one with the fewest permits left.
+func (l *Limiter) Take(ctx context.Context, permits int64) (rratelimiter.Decision, error) {
+	result, err := l.try(ctx, engine.Ask{Permits: permits, Detail: true})
+	return rratelimiter.Decision(result.Answer), err
+}
+
+// TakeEach is [Limiter.Take] with a Decision for each policy, in their order. Allowed says which of them had the permits free;
+// they were taken if all had.
+func (l *Limiter) TakeEach(ctx context.Context, permits int64) ([]rratelimiter.Decision, error) {
+	result, err := l.try(ctx, engine.Ask{Permits: permits, Detail: true, Each: true})
+	return decisions(result.Parts), err
+}
+
+func (l *Limiter) try(ctx context.Context, ask engine.Ask) (engine.Result, error) {
+	if err := l.checkPermits(ctx, ask.Permits); err != nil {
+		return engine.Result{}, err
+	}
+	return l.calls.Try(ctx, ask)
+}
+
+func decisions(answers []engine.Answer) []rratelimiter.Decision {
+	if answers == nil {
+		return nil
+	}
+	all := make([]rratelimiter.Decision, len(answers))
+	for i, a := range answers {
+		all[i] = rratelimiter.Decision(a)
+	}
+	return all
+}
+
+// TryAcquireWithin takes permits as soon as they are free, if that is within the timeout, and says whether it was. It stands in
+// line with Acquire. Where the permits cannot be free in time it says so at once rather than at the end of the timeout. A
+// timeout of 0 or below is one try, as TryAcquire. Where the timeout passes without any answer of Redis, the error is
+// [context.DeadlineExceeded].
+func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout time.Duration) (bool, error) {
+	if timeout <= 0 {
+		return l.TryAcquire(ctx, permits)
+	}
+	deadline := time.Now().Add(timeout)
+	if err := l.checkPermits(ctx, permits); err != nil {
+		return false, err
+	}
+	return l.calls.Wait(ctx, permits, deadline)
+}
+
+// Acquire takes permits as soon as they are free, and waits until then. Those who wait for one name on one Client are served in
+// the order in which they came, a large request before smaller ones behind it. It ends with ctx; where the deadline of ctx lies
+// before the moment at which the permits could be free, it fails at once with an error that is [context.DeadlineExceeded].
+// Nobody holds permits afterwards who was not granted them.
+func (l *Limiter) Acquire(ctx context.Context, permits int64) error {
+	if err := l.checkPermits(ctx, permits); err != nil {
+		return err
+	}
+	_, err := l.calls.Wait(ctx, permits, time.Time{})
+	return err
+}

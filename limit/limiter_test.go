@@ -1,0 +1,183 @@
+package limit
+
+import (
+	"context"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+)
+
+const ms = time.Millisecond
+
+// TestWorkedExamples are those of the contract: when, how many permits, and what the answer is.
+func TestWorkedExamples(t *testing.T) {
+	type call struct {
+		at      time.Duration
+		permits int64
+		want    rratelimiter.Decision // Limit and ResetAfter where they are given
+	}
+	allowed := func(remaining int64) rratelimiter.Decision {
+		return rratelimiter.Decision{Allowed: true, Remaining: remaining}
+	}
+	refused := func(remaining int64, after time.Duration) rratelimiter.Decision {
+		return rratelimiter.Decision{Remaining: remaining, RetryAfter: after}
+	}
+	for name, test := range map[string]struct {
+		policies []Policy
+		calls    []call
+	}{
+		"FixedWindow": {[]Policy{FixedWindow{3, time.Second, false}}, []call{
+			{0, 2, allowed(1)}, {900 * ms, 2, refused(1, 100*ms)}, {900 * ms, 1, allowed(0)}, {1000 * ms, 3, allowed(0)},
+		}},
+		"FixedWindow, aligned": {[]Policy{FixedWindow{3, time.Second, true}}, []call{
+			{900 * ms, 3, allowed(0)}, {1000 * ms, 3, allowed(0)}, {1999 * ms, 1, refused(0, ms)},
+		}},
+		"TokenBucket": {[]Policy{TokenBucket{20, 5, time.Second}}, []call{
+			{0, 20, allowed(0)}, {100 * ms, 1, refused(0, 100*ms)},
+			{200 * ms, 1, rratelimiter.Decision{Allowed: true, ResetAfter: 4 * time.Second}},
+		}},
+		"TokenBucket, two a second": {[]Policy{TokenBucket{2, 2, time.Second}}, []call{
+			{0, 1, allowed(1)}, {0, 1, allowed(0)}, {400 * ms, 1, refused(0, 100*ms)}, {500 * ms, 1, allowed(0)}, {10 * time.Second, 1, allowed(1)},
+		}},
+		"a second and a minute": {[]Policy{FixedWindow{10, time.Second, false}, FixedWindow{15, time.Minute, false}}, []call{
+			{0, 10, rratelimiter.Decision{Allowed: true, Limit: 10, ResetAfter: time.Minute}},
+			{500 * ms, 1, rratelimiter.Decision{Limit: 10, RetryAfter: 500 * ms, ResetAfter: 59500 * ms}},
+			{time.Second, 6, rratelimiter.Decision{Limit: 15, Remaining: 5, RetryAfter: 59 * time.Second, ResetAfter: 59 * time.Second}},
+			{time.Second, 5, rratelimiter.Decision{Allowed: true, Limit: 15, ResetAfter: 59 * time.Second}},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			start := time.UnixMicro(b.now).Truncate(time.Hour).UnixMicro()
+			b.now = start
+			l := New(b.client, "name", test.policies...)
+			for _, c := range test.calls {
+				b.pass(c.at - time.Duration(b.now-start)*time.Microsecond)
+				got, err := l.Take(t.Context(), c.permits)
+				require.NoError(t, err)
+				if c.want.Limit == 0 {
+					got.Limit = 0
+				}
+				if c.want.ResetAfter == 0 {
+					got.ResetAfter = 0
+				}
+				assert.Equal(t, c.want, got, "at %v", c.at)
+			}
+		})
+	}
+}
+
+// TestEachTellsWhichPolicyRefused, and a refusal by one takes from none.
+func TestEachTellsWhichPolicyRefused(t *testing.T) {
+	b := newBench(t)
+	l := New(b.client, "name", FixedWindow{10, time.Second, false}, TokenBucket{100, 1, time.Second})
+	each, err := l.TakeEach(t.Context(), 8)
+	require.NoError(t, err)
+	assert.Equal(t, []rratelimiter.Decision{
+		{Allowed: true, Limit: 10, Remaining: 2, ResetAfter: time.Second - 789*time.Microsecond},
+		{Allowed: true, Limit: 100, Remaining: 92, ResetAfter: 8 * time.Second},
+	}, each)
+	each, err = l.TakeEach(t.Context(), 5)
+	require.NoError(t, err)
+	assert.Equal(t, []rratelimiter.Decision{
+		{Limit: 10, Remaining: 2, RetryAfter: time.Second - 789*time.Microsecond, ResetAfter: time.Second - 789*time.Microsecond},
+		{Allowed: true, Limit: 100, Remaining: 92, ResetAfter: 8 * time.Second},
+	}, each)
+	seen, err := l.Peek(t.Context())
+	require.NoError(t, err)
+	assert.EqualValues(t, 2, seen[0].Remaining)
+	assert.EqualValues(t, 92, seen[1].Remaining)
+}
+
+// TestBadInput has a typed error before Redis is asked.
+func TestBadInput(t *testing.T) {
+	b := newBench(t)
+	ctx := t.Context()
+	good := FixedWindow{1, time.Second, false}
+	for name, l := range map[string]*Limiter{
+		"none":                  New(b.client, "name"),
+		"nil":                   New(b.client, "name", nil),
+		"the zero window":       New(b.client, "name", FixedWindow{}),
+		"the zero bucket":       New(b.client, "name", TokenBucket{}),
+		"no permits":            New(b.client, "name", FixedWindow{0, time.Second, false}),
+		"too many permits":      New(b.client, "name", FixedWindow{1<<53 + 1, time.Second, false}),
+		"no interval":           New(b.client, "name", FixedWindow{1, 0, false}),
+		"half a millisecond":    New(b.client, "name", FixedWindow{1, 1500 * time.Microsecond, false}),
+		"an interval too long":  New(b.client, "name", FixedWindow{1, math.MaxInt64 / ms * ms, false}),
+		"a negative interval":   New(b.client, "name", TokenBucket{1, 1, -time.Second}),
+		"no refill":             New(b.client, "name", TokenBucket{1, 0, time.Second}),
+		"too much refill":       New(b.client, "name", TokenBucket{1, 1<<53 + 1, time.Second}),
+		"no capacity":           New(b.client, "name", TokenBucket{0, 1, time.Second}),
+		"two equal ones":        New(b.client, "name", good, good),
+		"two of one key":        New(b.client, "name", good, FixedWindow{2, time.Second, false}),
+		"the second is invalid": New(b.client, "name", good, TokenBucket{}),
+	} {
+		_, err := l.TryAcquire(ctx, 1)
+		assert.ErrorIs(t, err, rratelimiter.ErrInvalidRate, name)
+		assert.ErrorIs(t, l.Release(ctx, 1), rratelimiter.ErrInvalidRate, name)
+		assert.ErrorIs(t, l.Reset(ctx), rratelimiter.ErrInvalidRate, name)
+		_, err = l.Charge(ctx, 1)
+		assert.ErrorIs(t, err, rratelimiter.ErrInvalidRate, name)
+		_, err = l.Peek(ctx)
+		assert.ErrorIs(t, err, rratelimiter.ErrInvalidRate, name)
+	}
+	l := New(b.client, "name", good, TokenBucket{5, 1, time.Second})
+	for _, permits := range []int64{0, -1, math.MinInt64} {
+		_, err := l.Take(ctx, permits)
+		assert.ErrorIs(t, err, rratelimiter.ErrInvalidPermits, permits)
+		assert.ErrorIs(t, l.Acquire(ctx, permits), rratelimiter.ErrInvalidPermits, permits)
+	}
+	for _, permits := range []int64{2, math.MaxInt64} {
+		_, err := l.Take(ctx, permits)
+		assert.ErrorIs(t, err, rratelimiter.ErrPermitsExceedRate, permits)
+	}
+	assert.ErrorIs(t, l.Release(ctx, -1), rratelimiter.ErrInvalidPermits)
+	_, err := l.Charge(ctx, 0)
+	assert.ErrorIs(t, err, rratelimiter.ErrInvalidPermits)
+	_, err = New(b.client, "", good).Take(ctx, 1)
+	assert.ErrorIs(t, err, rratelimiter.ErrInvalidName)
+	for _, none := range []*Limiter{New(nil, "name", good), New(new(rratelimiter.Client), "name", good), New(rratelimiter.New(nil), "name", good), new(Limiter)} {
+		_, err = none.Take(ctx, 1)
+		assert.ErrorIs(t, err, rratelimiter.ErrNoClient)
+	}
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	_, err = l.Take(ended, 1)
+	assert.ErrorIs(t, err, context.Canceled)
+	assert.Empty(t, b.redis.Keys())
+}
+
+// TestStateThatIsNotOursIsAnError that names the key, and nothing is taken by any policy.
+func TestStateThatIsNotOursIsAnError(t *testing.T) {
+	b := newBench(t)
+	l := New(b.client, "name", TokenBucket{5, 1, time.Second}, FixedWindow{5, time.Second, false})
+	const key = "{name}:window:1000"
+	want := func(value string) {
+		t.Helper()
+		_, err := l.Take(t.Context(), 1)
+		var state *rratelimiter.StateError
+		require.ErrorAs(t, err, &state)
+		assert.Equal(t, rratelimiter.StateError{Key: key, Value: value}, *state)
+		require.ErrorAs(t, l.Release(t.Context(), 1), &state)
+		_, err = l.Charge(t.Context(), 1)
+		require.ErrorAs(t, err, &state)
+		_, err = l.Peek(t.Context())
+		require.ErrorAs(t, err, &state)
+		assert.Equal(t, []string{key}, b.redis.Keys())
+	}
+	for _, text := range []string{"x", "1", "1 2 3", "-1 2", "1 -2", "1.5 2", " 1 2", "1 2 "} {
+		require.NoError(t, b.redis.Set(key, text))
+		want(text)
+	}
+	b.redis.Del(key)
+	_, err := b.redis.SetAdd(key, "member")
+	require.NoError(t, err)
+	want("set")
+	require.NoError(t, l.Reset(t.Context()))
+	assert.Empty(t, b.redis.Keys())
+}

@@ -1,0 +1,160 @@
+package limit
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+)
+
+// model is what a policy is, in plain Go: the reference of its script. Times are Unix microseconds.
+type model interface {
+	// take takes permits, if they are free.
+	take(now, permits int64) bool
+	// charge takes them, whether they are free or not.
+	charge(now, permits int64)
+	// release gives back, at most what is taken.
+	release(now, permits int64)
+	// free is how many are free, below 0 where more are taken than there are.
+	free(now int64) int64
+	// wait is how many microseconds it takes until permits are free.
+	wait(now, permits int64) int64
+	// reset is how many microseconds it takes until nothing is taken.
+	reset(now int64) int64
+}
+
+// decision is what a model says of a request, after it.
+func decision(m model, limit, now, permits int64, allowed bool) rratelimiter.Decision {
+	d := rratelimiter.Decision{Allowed: allowed, Limit: limit, Remaining: max(0, m.free(now)), ResetAfter: micros(m.reset(now))}
+	if !allowed {
+		d.RetryAfter = micros(m.wait(now, permits))
+	}
+	return d
+}
+
+// bench is a Redis in memory and a clock, which tests turn.
+type bench struct {
+	*testing.T
+	redis  *miniredis.Miniredis
+	client *rratelimiter.Client
+	now    int64 // Unix microseconds
+	back   bool  // the clock may go back: the server's stands still then, so that nothing expires
+}
+
+// begin is a moment that is no multiple of anything.
+const begin = 1_763_740_123_456_789
+
+func newBench(t *testing.T, opts ...rratelimiter.Option) *bench {
+	b := &bench{T: t, redis: miniredis.RunT(t), now: begin}
+	conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{b.redis.Addr()}, DisableCache: true, ForceSingleClient: true})
+	require.NoError(t, err)
+	t.Cleanup(conn.Close)
+	b.client = rratelimiter.New(conn, append(opts, rratelimiter.WithClock(func() time.Time { return time.UnixMicro(b.now) }))...)
+	return b
+}
+
+// pass lets time pass.
+func (b *bench) pass(d time.Duration) {
+	b.now += d.Microseconds()
+	if !b.back {
+		b.redis.FastForward(d)
+	}
+}
+
+// TestPoliciesAreTheirModels: random calls and times, with answers that are all of a Decision.
+func TestPoliciesAreTheirModels(t *testing.T) {
+	for _, p := range []struct {
+		policy Policy
+		limit  int64
+		model  func() model
+	}{
+		{FixedWindow{10, time.Second, false}, 10, func() model { return &fixedModel{permits: 10, interval: 1e6} }},
+		{FixedWindow{10, 3 * time.Second, true}, 10, func() model { return &fixedModel{permits: 10, interval: 3e6, aligned: true} }},
+		{FixedWindow{1, time.Millisecond, false}, 1, func() model { return &fixedModel{permits: 1, interval: 1e3} }},
+		{TokenBucket{20, 5, time.Second}, 20, func() model { return &tokenModel{capacity: 20, refill: 5, interval: 1e6} }},
+		{TokenBucket{7, 3, 11 * time.Millisecond}, 7, func() model { return &tokenModel{capacity: 7, refill: 3, interval: 11e3} }},
+		{TokenBucket{1000, 7919, time.Minute}, 1000, func() model { return &tokenModel{capacity: 1000, refill: 7919, interval: 6e7} }},
+	} {
+		for _, back := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%T%+v back %t", p.policy, p.policy, back), func(t *testing.T) {
+				b := newBench(t)
+				b.back = back
+				sequence(b, New(b.client, "name", p.policy), p.policy, p.limit, p.model(), rand.New(rand.NewPCG(1, 2)), steps)
+			})
+		}
+	}
+}
+
+// steps is how many calls a sequence has; integration/policies makes more of them, on a real server.
+const steps = 1000
+
+// sequence runs random calls through a limiter and its model.
+func sequence(b *bench, l *Limiter, p Policy, limit int64, m model, random *rand.Rand, steps int) {
+	ctx := context.Background()
+	most := p.most()
+	var log []string
+	for step := range steps {
+		// Mostly as far as something happens.
+		switch random.IntN(12) {
+		case 0:
+			b.pass(micros(m.wait(b.now, 1+random.Int64N(most))))
+		case 1:
+			b.pass(micros(m.reset(b.now)))
+		case 2:
+			b.pass(max(0, micros(m.wait(b.now, 1+random.Int64N(most)))-1*time.Microsecond))
+		case 3:
+			if b.back {
+				b.pass(-micros(random.Int64N(5e5)))
+			}
+		case 4, 5, 6:
+			b.pass(micros(random.Int64N(1 + m.reset(b.now)/4)))
+		}
+		n := 1 + random.Int64N(cmp.Or(min(most, 1+random.Int64N(most)), 1))
+		var got, want rratelimiter.Decision
+		var err error
+		call := "Take"
+		switch kind := random.IntN(20); {
+		case kind == 0:
+			call = "Charge"
+			got, err = l.Charge(ctx, n)
+			m.charge(b.now, n)
+			want = decision(m, limit, b.now, 1, m.wait(b.now, 1) == 0)
+			if want.Allowed {
+				want.RetryAfter = 0
+			}
+		case kind == 1:
+			call = "Release"
+			err = l.Release(ctx, n)
+			m.release(b.now, n)
+		case kind == 2:
+			call = "Peek"
+			var all []rratelimiter.Decision
+			all, err = l.Peek(ctx)
+			require.Len(b, all, 1)
+			got = all[0]
+			want = decision(m, limit, b.now, 1, m.wait(b.now, 1) == 0)
+		default:
+			got, err = l.Take(ctx, n)
+			ok := m.take(b.now, n)
+			want = decision(m, limit, b.now, n, ok)
+		}
+		log = append(log, fmt.Sprintf("%d: at %d %s %d: %+v", step, b.now-begin, call, n, got))
+		require.NoError(b, err, "%v", log[max(0, len(log)-5):])
+		require.Equal(b, want, got, "%v", log[max(0, len(log)-5):])
+		// Nothing stays behind, and nothing goes too early.
+		for _, key := range b.redis.Keys() {
+			if b.back {
+				continue
+			}
+			require.LessOrEqual(b, b.redis.TTL(key), micros(m.reset(b.now))+time.Millisecond, "%v", log[max(0, len(log)-5):])
+		}
+	}
+}

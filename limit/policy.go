@@ -1,0 +1,90 @@
+package limit
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/engine"
+)
+
+// Policy is a way to limit: [FixedWindow] or [TokenBucket]. Policies are plain values that can be compared. The zero value of each is invalid.
+type Policy interface {
+	// validate says which field is wrong.
+	validate() error
+
+	// kind names the policy's part of the scripts: the file of its name.
+	kind() string
+
+	// suffix is the policy's part of its key: its kind, and what must not be mixed with others.
+	suffix() string
+
+	// arguments appends what the script gets of the policy, always as many.
+	arguments(args []string, now time.Time) []string
+
+	// most is the most permits that can ever be granted at once.
+	most() int64
+
+	// outlook reads what the script tells of the policy's state, or says that it cannot.
+	outlook(told []int64) (outlook, bool)
+
+	// keeps says how the policy's key holds its state.
+	keeps() *keeping
+}
+
+// keeping is how a key holds a state: the type of the key, and a read of what the script tells that it holds.
+type keeping struct {
+	redisType string
+	look      func(b rueidis.Builder, key string) rueidis.Cacheable
+}
+
+var inString = &keeping{"string", func(b rueidis.Builder, key string) rueidis.Cacheable { return b.Get().Key(key).Cache() }}
+
+// kinds is every kind of policy.
+var kinds = []string{"fixedwindow", "tokenbucket"}
+
+// outlook is the state of one policy, as a call left it.
+type outlook interface {
+	// limit is the permits that a Decision shows.
+	limit() int64
+
+	// left is the permits that are free, below 0 where more are taken than there are.
+	left() int64
+
+	// wait says how long it takes until so many permits are free, or where the script did not tell so far, how long at least.
+	wait(permits int64) (after time.Duration, known bool)
+
+	// reset says how long it takes until nothing is taken.
+	reset() time.Duration
+
+	// earliest is as engine.Outlook's.
+	earliest(wanted engine.Total) time.Duration
+}
+
+// maxPermits is the largest number of permits: above it a Lua number, a double, no longer tells two neighbours apart.
+const maxPermits = engine.MostPermits
+
+func invalid(format string, values ...any) error {
+	return fmt.Errorf("%w: %s", rratelimiter.ErrInvalidRate, fmt.Sprintf(format, values...))
+}
+
+// checkPermits says what is wrong with a field that counts permits.
+func checkPermits(field string, n int64) error {
+	if n < 1 || n > maxPermits {
+		return invalid("%s is %d, want 1 to 2^53", field, n)
+	}
+	return nil
+}
+
+// maxInterval is the longest interval, some 285 years: its microseconds are a Lua number.
+const maxInterval = maxPermits / 1000 * time.Millisecond
+
+// checkInterval says what is wrong with a field that is a length of time.
+func checkInterval(field string, d time.Duration) error {
+	if d < time.Millisecond || d > maxInterval || d%time.Millisecond != 0 {
+		return invalid("%s is %v, want whole milliseconds, 1 ms to %v", field, d, maxInterval)
+	}
+	return nil
+}

@@ -1,0 +1,147 @@
+package limit
+
+import (
+	"embed"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter/internal/engine"
+)
+
+//go:embed *.lua
+var sources embed.FS
+
+// parts is the parts of script.lua, and sections those of each kind of policy, by their names.
+var (
+	parts    = cut("script.lua")
+	sections = func() map[string]map[string]string {
+		all := make(map[string]map[string]string)
+		for _, kind := range kinds {
+			all[kind] = cut(kind + ".lua")
+		}
+		return all
+	}()
+)
+
+// cut reads a file of parts, each of which begins at its "--@ name" line.
+func cut(file string) map[string]string {
+	text, err := sources.ReadFile(file)
+	if err != nil {
+		panic(err)
+	}
+	found := make(map[string]string)
+	name := ""
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimLeft(line, " ")
+		if begin, ok := strings.CutPrefix(line, "--@ "); ok {
+			name = strings.TrimSpace(begin)
+			continue
+		}
+		// The comments stay here: a server keeps the text of every script that it was sent.
+		if name != "" && line != "\n" && !strings.HasPrefix(line, "-- ") {
+			found[name] += line
+		}
+	}
+	return found
+}
+
+// The calls that scripts are put together for.
+type call string
+
+const (
+	acquire call = "acquire"
+	charge  call = "charge"
+	release call = "release"
+	peek    call = "peek"
+)
+
+// scripts is those that were put together, by call and kinds. There are as many as a program has combinations of policies.
+var scripts sync.Map
+
+// scriptFor gives the script of a call for policies.
+func scriptFor(c call, policies []Policy) *engine.Script {
+	var key strings.Builder
+	key.WriteString(string(c))
+	for _, p := range policies {
+		key.WriteString(" " + p.kind())
+	}
+	if found, ok := scripts.Load(key.String()); ok {
+		return found.(*engine.Script)
+	}
+	made, _ := scripts.LoadOrStore(key.String(), engine.NewScript(assemble(c, policies)))
+	return made.(*engine.Script)
+}
+
+// before is how many arguments of a script come before those of its policies.
+var before = map[call]int{acquire: 4, charge: 2, release: 3, peek: 1}
+
+// assemble puts the text of a script together.
+func assemble(c call, policies []Policy) string {
+	var text strings.Builder
+	each := func(section, begin, end string) {
+		first := before[c]
+		for i, p := range policies {
+			count := len(p.arguments(nil, time.Time{}))
+			fmt.Fprint(&text, begin, number(sections[p.kind()], section, i+1, first, count), end)
+			first += count
+		}
+	}
+	list := func(name string) string {
+		var all []string
+		for i := range policies {
+			all = append(all, fmt.Sprint(name, i+1))
+		}
+		return strings.Join(all, ", ")
+	}
+	text.WriteString(parts["head"])
+	each("read", "", "")
+	tell := func() {
+		each("tell", "", "")
+		fmt.Fprintf(&text, "local told = {%s}\n%s", list("told"), parts["reply"])
+	}
+	switch c {
+	case acquire:
+		var credits []string
+		for i, p := range policies {
+			if strings.Contains(sections[p.kind()]["read"], "credit@") {
+				credits = append(credits, fmt.Sprint("credit", i+1))
+			}
+		}
+		fmt.Fprintf(&text, "local free, most, credit = min(%s), min(%s), min(%s)\n", list("free"), list("most"),
+			strings.Join(append(credits, "math.huge"), ", "))
+		text.WriteString(parts["acquire"])
+		text.WriteString("if granted > 0 then\n")
+		each("take", "do\n", "end\n")
+		text.WriteString("end\n" + parts["plain"])
+		tell()
+	case charge:
+		text.WriteString(parts["charge"])
+		each("take", "do\n", "end\n")
+		tell()
+	case release:
+		text.WriteString(parts["release"])
+		each("release", "do\n", "end\n")
+		text.WriteString("return 1\n")
+	case peek:
+		text.WriteString("local answers\n")
+		tell()
+	}
+	return text.String()
+}
+
+// number gives a section for the policy of a number, whose arguments come behind so many others. A line "--@name" in it stands
+// for another section.
+func number(all map[string]string, section string, policy, others, arguments int) string {
+	body := all[section]
+	for name, other := range all {
+		body = strings.ReplaceAll(body, "--@"+name+"\n", other)
+	}
+	var pairs []string
+	for i := range arguments {
+		pairs = append(pairs, fmt.Sprintf("ARGV[@%d]", i+1), fmt.Sprintf("ARGV[%d]", others+i+1))
+	}
+	pairs = append(pairs, "@", fmt.Sprint(policy))
+	return strings.NewReplacer(pairs...).Replace(body)
+}

@@ -1,0 +1,93 @@
+-- The server's half of package limit. A script is put together for the policies of a limiter, as script.go lists: parts of
+-- this file, and between them, for each policy, sections of the .lua file of its kind. Both start at their "--@ name" line.
+-- They are straight code and no functions, since a closure made on every call costs more than the lines that it saves.
+--
+-- In a section "@" stands for the number of the policy: KEYS[@] is its key, ARGV[@1] its first argument, and its locals end in
+-- it. Its sections are
+--   read     reads the state, as it is now: sets free@, the permits that are free, below 0 where more are taken than there
+--            are, and most@, the permits that can be free at all; writes nothing
+--   take     takes granted permits, more than 0
+--   release  gives n permits back, at most those that are taken; of a call at the time dated, where that is not false, or
+--            else the newest
+--   tell     sets told@, what the Go side reads: first what the key holds, as text, or '' for nothing; then numbers
+--
+-- ARGV[1]: Unix microseconds, or '' to ask the server's clock. Times are microseconds, or milliseconds where it says so. A
+-- clock that goes back stands still for whoever has seen it further on.
+--
+-- Every script replies {3, policy, text} where text cannot be what the policy's key should hold; nothing is changed then.
+
+--@ head
+local call, floor, ceil, max, min = redis.call, math.floor, math.ceil, math.max, math.min
+local match, format, tonumber = string.match, string.format, tonumber
+local now = tonumber(ARGV[1])
+if not now then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
+local millis = floor(now / 1000)
+
+--@ acquire
+-- Answers requests for permits, in their order: all policies grant one, or none does. Before it free is the fewest permits
+-- that a policy has free, most the fewest that one can have, and credit the fewest that may be taken before another request:
+-- who comes behind more waits until they are paid for.
+-- ARGV[2] the permits of all requests together
+-- ARGV[3] the requests, with equal neighbours told once: '1*200 3*1'; may be '' for a single one without letters
+-- ARGV[4] letters: d tells all, o keeps the order: behind a request that is not granted none is
+-- Replies, without d, with the permits left where all were granted and with -1 where none was for now; else
+--   {0, now, answers, told, told, ...}
+-- answers: a letter for each request: g granted, n not now, x more than can ever be; or '*', all granted
+local total, granted, answers, above = tonumber(ARGV[2]), 0, nil, false
+if total <= free and (total <= credit or ARGV[3] == '' and credit >= 0) then
+  granted = total
+elseif ARGV[3] ~= '' or total > most then
+  answers = {}
+  local shut, ordered, runs = false, ARGV[4] == 'do', ARGV[3]
+  if runs == '' then
+    runs = ARGV[2] .. '*1'
+  end
+  for text, times in string.gmatch(runs, '(%d+)%*(%d+)') do
+    local n, got = tonumber(text), 0
+    times = tonumber(times)
+    if n > most then
+      answers[#answers + 1] = string.rep('x', times)
+      above = true
+    else
+      if not shut and n <= free - granted and granted <= credit then
+        got = min(times, floor((free - granted) / n), floor((credit - granted) / n) + 1)
+        granted = granted + got * n
+        answers[#answers + 1] = string.rep('g', got)
+      end
+      if got < times then
+        answers[#answers + 1] = string.rep('n', times - got)
+        shut = ordered
+      end
+    end
+  end
+end
+
+--@ charge
+-- ARGV[2] the permits to take, whether they are free or not. Replies as peek.
+local granted, answers = tonumber(ARGV[2]), nil
+
+--@ release
+-- ARGV[2] the permits to give back
+-- ARGV[3] the time of the call that took them, or '' to give back whichever
+-- Replies 1
+local n, dated = tonumber(ARGV[2]), tonumber(ARGV[3]) or false
+
+--@ plain
+-- Ends acquire where nobody wants to know more than whether.
+if ARGV[4] == '' and not above then
+  if granted == total then
+    return free - granted
+  elseif granted == 0 then
+    return -1
+  end
+end
+
+--@ reply
+-- The end of a script that tells all, told being the told@ of every policy.
+table.insert(told, 1, answers and table.concat(answers) or '*')
+table.insert(told, 1, format('%d', now))
+table.insert(told, 1, 0)
+return told

@@ -1,0 +1,96 @@
+package limit
+
+import (
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/rratelimiter/rratelimiter/internal/engine"
+)
+
+// state is the policies of a limiter, as a call left them.
+type state struct {
+	now      int64 // Unix microseconds
+	most     int64
+	policies []outlook
+	texts    []string // what their keys held
+}
+
+// granted is the answer to a request that was granted, behind which later permits were granted by the same call.
+func (s *state) granted(later int64) engine.Answer {
+	fewest := s.policies[0]
+	for _, p := range s.policies[1:] {
+		if p.left() < fewest.left() {
+			fewest = p
+		}
+	}
+	return engine.Answer{Allowed: true, Limit: fewest.limit(), Remaining: remaining(fewest, later), ResetAfter: s.reset()}
+}
+
+// denied is the answer to a request that was not granted. It says false where it is not known when it can be.
+func (s *state) denied(permits, later int64) (engine.Answer, bool) {
+	longest, known := s.policies[0], true
+	after := time.Duration(-1)
+	for _, p := range s.policies {
+		wait, ok := p.wait(permits)
+		known = known && ok
+		if wait > after {
+			longest, after = p, wait
+		}
+	}
+	return engine.Answer{Limit: longest.limit(), Remaining: remaining(longest, later), RetryAfter: after, ResetAfter: s.reset()}, known
+}
+
+// each is the answers of all policies to one request.
+func (s *state) each(permits, later int64, granted bool) []engine.Answer {
+	answers := make([]engine.Answer, len(s.policies))
+	for i, p := range s.policies {
+		a := engine.Answer{Allowed: granted, Limit: p.limit(), Remaining: remaining(p, later), ResetAfter: p.reset()}
+		if !granted {
+			a.RetryAfter, _ = p.wait(permits)
+			a.Allowed = a.RetryAfter == 0
+		}
+		answers[i] = a
+	}
+	return answers
+}
+
+func remaining(p outlook, later int64) int64 { return max(0, p.left()+later) }
+
+func (s *state) reset() (after time.Duration) {
+	for _, p := range s.policies {
+		after = max(after, p.reset())
+	}
+	return after
+}
+
+// Limit is the most permits that can ever be granted at once.
+func (s *state) Limit() int64 { return s.most }
+
+// Denied is the answer to who asks for more than is free.
+func (s *state) Denied(permits int64) (engine.Answer, bool) { return s.denied(permits, 0) }
+
+// Earliest is when the last policy could have granted so many.
+func (s *state) Earliest(wanted engine.Total) (after time.Duration) {
+	for _, p := range s.policies {
+		after = max(after, p.earliest(wanted))
+	}
+	return after
+}
+
+// Worse says that the policies have changed, which they cannot: others have an ID of their own.
+func (s *state) Worse(engine.Outlook) bool { return false }
+
+// Shows says whether the keys still hold what they held.
+func (s *state) Shows(found []rueidis.RedisResult) bool {
+	for i, text := range s.texts {
+		got, err := found[i].ToString()
+		if err != nil && !rueidis.IsRedisNil(err) || got != text {
+			return false
+		}
+	}
+	return true
+}
+
+// Keep is the state itself, which nobody changes.
+func (s *state) Keep() engine.Outlook { return s }

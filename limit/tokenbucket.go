@@ -1,0 +1,114 @@
+package limit
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"strconv"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter/internal/engine"
+)
+
+// TokenBucket holds up to Capacity permits, full at first, and gets Refill more in every Interval, evenly. Whoever takes
+// permits takes them out.
+//
+// Over any stretch of time it grants at most Capacity and what is refilled in it: a burst, and behind it a steady rate. It
+// counts exactly as long as Capacity times the microseconds of Interval is below 2^53, and to 15 digits beyond.
+type TokenBucket struct {
+	Capacity int64         // the largest burst, 1 to 2^53
+	Refill   int64         // permits an Interval, 1 to 2^53
+	Interval time.Duration // whole milliseconds
+}
+
+func (p TokenBucket) validate() error {
+	return checkBucket("TokenBucket", "Refill", p.Capacity, p.Refill, p.Interval)
+}
+
+func checkBucket(policy, rate string, capacity, refill int64, interval time.Duration) error {
+	if err := checkPermits(policy+".Capacity", capacity); err != nil {
+		return err
+	}
+	if err := checkPermits(policy+"."+rate, refill); err != nil {
+		return err
+	}
+	return checkInterval(policy+".Interval", interval)
+}
+
+func (p TokenBucket) kind() string { return "tokenbucket" }
+
+func (p TokenBucket) suffix() string { return fmt.Sprintf("bucket:%d", p.Interval.Milliseconds()) }
+
+func (p TokenBucket) arguments(args []string, _ time.Time) []string {
+	return append(args, strconv.FormatInt(p.Capacity, 10), strconv.FormatInt(p.Refill, 10), strconv.FormatInt(p.Interval.Microseconds(), 10))
+}
+
+func (p TokenBucket) keeps() *keeping { return inString }
+
+func (p TokenBucket) most() int64 { return p.Capacity }
+
+func (p TokenBucket) outlook(told []int64) (outlook, bool) {
+	if len(told) != 3 {
+		return nil, false
+	}
+	return bucketOutlook{p.Capacity, p.Refill, p.Interval.Microseconds(), told[0], told[1], micros(told[2])}, true
+}
+
+// bucketOutlook is a bucket that fills, or empties, evenly.
+type bucketOutlook struct {
+	capacity, refill, interval int64
+	taken, part                int64         // of a permit, in parts of an interval
+	begins                     time.Duration // from now: a clock has gone back
+}
+
+func (o bucketOutlook) limit() int64 { return o.capacity }
+
+func (o bucketOutlook) left() int64 {
+	left := o.capacity - o.taken
+	if o.part > 0 {
+		left--
+	}
+	return left
+}
+
+// after says how long it takes until so many permits are free.
+func (o bucketOutlook) after(permits int64) time.Duration {
+	if uint64(o.taken)+uint64(permits) < uint64(o.capacity) {
+		return 0
+	}
+	// So many parts of an interval's refill have to come back, refill of them a microsecond.
+	need := uint64(o.taken) + uint64(permits) - uint64(o.capacity)
+	high, low := bits.Mul64(need, uint64(o.interval))
+	low, carry := bits.Add64(low, uint64(o.part), 0)
+	if high += carry; high == 0 && low == 0 {
+		return 0
+	}
+	low, carry = bits.Add64(low, uint64(o.refill)-1, 0) // rounded up
+	if high += carry; high >= uint64(o.refill) {
+		return engine.Never
+	}
+	after, _ := bits.Div64(high, low, uint64(o.refill))
+	return later(micros(int64(min(after, math.MaxInt64))), o.begins)
+}
+
+func (o bucketOutlook) wait(permits int64) (time.Duration, bool) { return o.after(permits), true }
+
+func (o bucketOutlook) reset() time.Duration { return o.after(o.capacity) }
+
+func (o bucketOutlook) earliest(wanted engine.Total) time.Duration { return o.after(wanted.Int64()) }
+
+// micros is a number of microseconds as a duration, engine.Never where it is more.
+func micros(n int64) time.Duration {
+	if n > int64(engine.Never/time.Microsecond) {
+		return engine.Never
+	}
+	return time.Duration(n) * time.Microsecond
+}
+
+// later is the sum of two durations, engine.Never where it is more.
+func later(a, b time.Duration) time.Duration {
+	if a > engine.Never-b {
+		return engine.Never
+	}
+	return a + b
+}
