@@ -1,8 +1,11 @@
 package rratelimiter
 
 import (
+	"context"
 	"fmt"
+	"strconv"
 
+	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/inside"
 )
 
@@ -12,9 +15,32 @@ func init() {
 		if !ok || c == nil || c.redis == nil {
 			return inside.Client{}, fmt.Errorf("%w: give a Client that New made of a rueidis.Client", ErrNoClient)
 		}
-		return inside.Client{Engine: c.engine, Keys: c.partKeys}, nil
+		return c.inside(), nil
+	}
+	inside.OpenLimiter = func(limiter any) (inside.Limiter, error) {
+		l, ok := limiter.(*Limiter)
+		if !ok || l == nil || l.client == nil {
+			return inside.Limiter{}, fmt.Errorf("%w: open a Limiter with Client.Limiter", ErrNoClient)
+		}
+		if l.err != nil {
+			return inside.Limiter{}, l.err
+		}
+		return inside.Limiter{
+			Client: l.client.inside(), Keys: l.keys[:], Looks: (*protocol)(l).Looks, Outlook: outlookOf, Release: l.Release,
+			GiveBack: func(ctx context.Context, permits int64, random string, granted int64) error {
+				return l.giveBack(ctx, permits, random, granted)
+			},
+		}, nil
+	}
+	inside.SameSlot = checkSlots
+	inside.Script = scriptText
+	inside.RandomMember = func() string {
+		member := appendMember(nil, 0)
+		return string(member[:len(member)-4])
 	}
 }
+
+func (c *Client) inside() inside.Client { return inside.Client{Engine: c.engine, Keys: c.partKeys} }
 
 // partKeys gives the keys of parts of a limiter of package limit.
 func (c *Client) partKeys(name string, parts ...string) ([]string, error) {
@@ -27,4 +53,28 @@ func (c *Client) partKeys(name string, parts ...string) ([]string, error) {
 		all[i] = suffixed(opened[configKey], part)
 	}
 	return all, nil
+}
+
+// outlookOf makes an outlook of what a script of package limit tells of a limiter.
+func outlookOf(r inside.Reply) engine.Outlook {
+	o := &outlook{rate: r.Rate, interval: millis(r.Interval), reset: millis(r.Reset), free: r.Free, now: r.Now}
+	var back int64
+	for pair := 0; pair+1 < len(r.Returns); pair += 2 {
+		back += r.Returns[pair+1]
+		o.returns = append(o.returns, returning{millis(r.Returns[pair]), back})
+	}
+	return o
+}
+
+// giveBack frees permits of the grant whose member begins so and was of so many permits. It names the grant, rather than
+// releasing the oldest one: the answer may have come so late that the grant has left the window, or from a master that has
+// lost its slots since.
+func (l *Limiter) giveBack(ctx context.Context, permits int64, random string, granted int64) error {
+	grant := string(appendUint32([]byte(random), granted))
+	rest := ""
+	if granted > permits {
+		rest = string(appendUint32([]byte(random), granted-permits))
+	}
+	_, err := l.askChange(ctx, giveBackScript, l.client.nowText(), strconv.FormatInt(permits, 10), grant, rest)
+	return err
 }

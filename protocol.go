@@ -74,9 +74,6 @@ func appendUint32(text []byte, n int64) []byte {
 
 // GiveBack frees what was granted, as a part of a batch's grant, to callers that had gone. Where that fails, or the grant
 // is so large that it became several members, the permits come back by themselves after the interval.
-//
-// It names the grant, rather than releasing the oldest one: the answer may have come so late that the grant has left
-// the window, or from a master that has lost its slots since.
 func (p *protocol) GiveBack(b *engine.Batch) func(context.Context) {
 	if b.Granted > math.MaxUint32 {
 		return nil
@@ -85,15 +82,10 @@ func (p *protocol) GiveBack(b *engine.Batch) func(context.Context) {
 	for _, r := range b.Lost {
 		permits += r.Permits
 	}
+	granted := b.Granted
 	random := b.Args[memberArg][:len(b.Args[memberArg])-4]
-	grant := string(appendUint32([]byte(random), b.Granted))
-	rest := ""
-	if b.Granted > permits {
-		rest = string(appendUint32([]byte(random), b.Granted-permits))
-	}
 	return func(ctx context.Context) {
-		l := (*Limiter)(p)
-		_, _ = l.askChange(ctx, giveBackScript, l.client.nowText(), strconv.FormatInt(permits, 10), grant, rest)
+		_ = (*Limiter)(p).giveBack(ctx, permits, random, granted)
 	}
 }
 

@@ -33,7 +33,9 @@ var (
 var dated = []*engine.Script{releaseScript, giveBackScript, availableScript, setRateScript}
 
 // script puts a script together from parts of script.lua.
-func script(parts ...string) *engine.Script {
+func script(parts ...string) *engine.Script { return engine.NewScript(scriptText(parts...)) }
+
+func scriptText(parts ...string) string {
 	var text strings.Builder
 	for _, part := range parts {
 		_, body, found := strings.Cut(scriptSource, "\n--@ "+part+"\n")
@@ -49,7 +51,7 @@ func script(parts ...string) *engine.Script {
 		}
 		text.WriteByte('\n')
 	}
-	return engine.NewScript(text.String())
+	return text.String()
 }
 
 // The first number of a reply of more than one, as script.lua says.

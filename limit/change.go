@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/redis/rueidis"
-
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
@@ -23,19 +21,25 @@ func (l *Limiter) Release(ctx context.Context, permits int64) error {
 	if permits == 0 {
 		return nil
 	}
-	return l.release(ctx, permits, "")
+	return l.release(ctx, permits, "", func(ctx context.Context, _ int, p redisson) error { return p.limiter.Release(ctx, permits) })
 }
 
-// release gives permits back, of the call at a time, or where that is "" whichever.
-func (l *Limiter) release(ctx context.Context, permits int64, dated string) error {
-	message, err := l.change(ctx, release, strconv.FormatInt(permits, 10), dated)
-	if err != nil || message.IsInt64() {
-		return err
+// release gives permits back, of the call at a time, or where that is "" whichever, and those of limiters of Redisson's layout
+// as told.
+func (l *Limiter) release(ctx context.Context, permits int64, dated string, other func(ctx context.Context, member int, p redisson) error) error {
+	var own []member
+	for i, m := range l.members {
+		p, ok := m.policy.(redisson)
+		if !ok {
+			own = append(own, m)
+		} else if err := other(ctx, i, p); err != nil {
+			return err
+		}
 	}
-	_, _, err = l.read(message)
-	if err == nil {
-		err = l.unexpected(message)
+	if own == nil {
+		return nil
 	}
+	_, err := l.change(ctx, release, own, strconv.FormatInt(permits, 10), dated)
 	return err
 }
 
@@ -44,7 +48,7 @@ func (l *Limiter) release(ctx context.Context, permits int64, dated string) erro
 // is 0 until then, and RetryAfter counts it. The Decision is that of a request for one permit more; its Allowed says
 // whether one is left.
 //
-// Permits above 2^53 or below 1 are [rratelimiter.ErrInvalidPermits].
+// Permits above 2^53 or below 1 are [rratelimiter.ErrInvalidPermits], a Join with a *rratelimiter.Limiter [ErrNotChargeable].
 func (l *Limiter) Charge(ctx context.Context, permits int64) (rratelimiter.Decision, error) {
 	if permits < 1 || permits > maxPermits {
 		return rratelimiter.Decision{}, fmt.Errorf("%w: %d permits of %q to charge, want 1 to 2^53", rratelimiter.ErrInvalidPermits, permits, l.Name())
@@ -52,11 +56,12 @@ func (l *Limiter) Charge(ctx context.Context, permits int64) (rratelimiter.Decis
 	if err := l.check(ctx); err != nil {
 		return rratelimiter.Decision{}, err
 	}
-	message, err := l.change(ctx, charge, strconv.FormatInt(permits, 10))
-	if err != nil {
-		return rratelimiter.Decision{}, err
+	for _, m := range l.members {
+		if _, ok := m.policy.(redisson); ok {
+			return rratelimiter.Decision{}, fmt.Errorf("%w: %q is one, charge the others by themselves", ErrNotChargeable, m.name)
+		}
 	}
-	o, _, err := l.read(message)
+	o, err := l.change(ctx, charge, l.members, strconv.FormatInt(permits, 10))
 	if err != nil {
 		return rratelimiter.Decision{}, err
 	}
@@ -71,25 +76,29 @@ func (l *Limiter) Peek(ctx context.Context) ([]rratelimiter.Decision, error) {
 	if err := l.check(ctx); err != nil {
 		return nil, err
 	}
-	message, err := engine.Detached(ctx, func(ctx context.Context) (rueidis.RedisMessage, error) { return l.eval(ctx, peek) })
-	if err != nil {
-		return nil, err
-	}
-	o, _, err := l.read(message)
+	o, err := engine.Detached(ctx, func(ctx context.Context) (*state, error) { return l.eval(ctx, peek, l.members) })
 	if err != nil {
 		return nil, err
 	}
 	return decisions(o.each(1, 0, false)), nil
 }
 
-// Reset forgets all that was taken.
+// Reset forgets all that was taken. The rate of a joined *rratelimiter.Limiter stays.
 func (l *Limiter) Reset(ctx context.Context) error {
 	if err := l.check(ctx); err != nil {
 		return err
 	}
-	_, err := engine.Changing(ctx, l.client.Engine, l.keys, func(ctx context.Context) (int64, error) {
+	var keys []string
+	for _, m := range l.members {
+		if _, ok := m.policy.(redisson); ok {
+			keys = append(keys, m.keys[1:]...)
+		} else {
+			keys = append(keys, m.keys...)
+		}
+	}
+	_, err := engine.Changing(ctx, l.client.Engine, l.calls.Subjects, func(ctx context.Context) (int64, error) {
 		redis := l.client.Engine.Redis()
-		n, err := redis.Do(ctx, redis.B().Unlink().Key(l.keys...).Build()).AsInt64()
+		n, err := redis.Do(ctx, redis.B().Unlink().Key(keys...).Build()).AsInt64()
 		if err != nil {
 			err = (*protocol)(l).Explain(ctx, err)
 		}
@@ -98,27 +107,40 @@ func (l *Limiter) Reset(ctx context.Context) error {
 	return err
 }
 
-// change runs a script that changes the limiter.
-func (l *Limiter) change(ctx context.Context, c call, args ...string) (rueidis.RedisMessage, error) {
-	return engine.Changing(ctx, l.client.Engine, l.keys, func(ctx context.Context) (rueidis.RedisMessage, error) {
-		return l.eval(ctx, c, args...)
+// change runs a script that changes members of the limiter.
+func (l *Limiter) change(ctx context.Context, c call, members []member, args ...string) (*state, error) {
+	return engine.Changing(ctx, l.client.Engine, l.calls.Subjects, func(ctx context.Context) (*state, error) {
+		return l.eval(ctx, c, members, args...)
 	})
 }
 
-// eval runs a script, with the time before its own arguments and those of the policies behind them.
-func (l *Limiter) eval(ctx context.Context, c call, args ...string) (rueidis.RedisMessage, error) {
+// eval runs a script for members, with the time before its own arguments and those of the members behind them, as often as it
+// says that there is more to do. It gives what the script tells, nil where that is only that it is done.
+func (l *Limiter) eval(ctx context.Context, c call, members []member, own ...string) (*state, error) {
 	g := l.client.Engine
+	var keys []string
+	for _, m := range members {
+		keys = append(keys, m.keys...)
+	}
 	arguments := func() []string {
 		now := g.Now()
-		all := append([]string{string(g.AppendMicros(nil, now))}, args...)
-		for _, p := range l.policies {
-			all = p.arguments(all, now)
+		args := append([]string{string(g.AppendMicros(nil, now))}, own...)
+		for _, m := range members {
+			args = m.policy.arguments(args, now)
 		}
-		return all
+		return args
 	}
-	message, err := g.Eval(ctx, scriptFor(c, l.policies), l.keys, arguments(), func(args []string) { copy(args, arguments()) })
-	if err != nil {
-		err = (*protocol)(l).Explain(ctx, err)
+	args := arguments()
+	for {
+		message, err := g.Eval(ctx, scriptFor(c, members), keys, args, func(args []string) { copy(args, arguments()) })
+		if err != nil {
+			return nil, (*protocol)(l).Explain(ctx, err)
+		}
+		if message.IsInt64() {
+			return nil, nil
+		}
+		if o, _, err := l.read(c, members, message, args); err != nil || o != nil {
+			return o, err
+		}
 	}
-	return message, err
 }

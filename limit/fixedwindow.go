@@ -48,15 +48,16 @@ func (p FixedWindow) keeps() *keeping { return inString }
 
 func (p FixedWindow) most() int64 { return p.Permits }
 
-func (p FixedWindow) outlook(told []int64) (outlook, bool) {
+func (p FixedWindow) outlook(_ int64, told []int64) (outlook, bool) {
 	if len(told) != 2 {
 		return nil, false
 	}
-	return windowOutlook{p.Permits, told[0], micros(told[1]), p.Interval}, true
+	return windowOutlook{asString{}, p.Permits, told[0], micros(told[1]), p.Interval}, true
 }
 
 // windowOutlook is a window that all permits leave at once.
 type windowOutlook struct {
+	asString
 	permits, count int64
 	end            time.Duration // from now
 	length         time.Duration // of the windows behind it

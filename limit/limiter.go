@@ -3,7 +3,6 @@ package limit
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -21,11 +20,19 @@ import (
 //
 // Callers that ask for the same name and policies at the same moment share one call to Redis.
 type Limiter struct {
-	client   inside.Client
-	err      error // what is wrong with the client, the name or the policies
-	policies []Policy
-	keys     []string // of the policies, in their order
-	calls    engine.Limiter
+	client  inside.Client
+	err     error // what is wrong with the client, the name or the policies
+	members []member
+	keys    []string // of the members, in their order
+	most    int64    // the most permits that can ever be granted at once, as far as that is known here
+	calls   engine.Limiter
+}
+
+// member is one policy of a limiter.
+type member struct {
+	policy Policy
+	name   string // that it was opened with
+	keys   []string
 }
 
 // New opens the limiter of a name. It asks nothing of Redis and costs little, so that a name for each user, tenant or address
@@ -33,44 +40,65 @@ type Limiter struct {
 // policy that is out of range, no policy, or two that would count in the same key; [rratelimiter.ErrInvalidName];
 // [rratelimiter.ErrNoClient].
 func New(client *rratelimiter.Client, name string, policies ...Policy) *Limiter {
-	l := &Limiter{policies: slices.Clone(policies)}
+	l := new(Limiter)
 	l.calls.Name = name
-	if l.err = l.open(client, name); l.err != nil {
+	if l.client, l.err = inside.Open(client); l.err != nil {
 		return l
 	}
-	var id strings.Builder
+	suffixes := make([]string, len(policies))
 	for i, p := range policies {
-		fmt.Fprintf(&id, "%s %#v\n", l.keys[i], p)
+		if p == nil {
+			l.err = invalid("policy %d of %q is nil", i+1, name)
+			return l
+		}
+		if l.err = p.validate(); l.err != nil {
+			return l
+		}
+		suffixes[i] = p.suffix()
 	}
-	l.calls.Engine, l.calls.ID, l.calls.Subjects, l.calls.Protocol = l.client.Engine, id.String(), l.keys, (*protocol)(l)
+	keys, err := l.client.Keys(name, suffixes...)
+	if err != nil {
+		l.err = err
+		return l
+	}
+	for i, p := range policies {
+		l.members = append(l.members, member{p, name, keys[i : i+1 : i+1]})
+	}
+	l.open(name)
 	return l
 }
 
 // mostPolicies is how many policies a script has room for: Lua counts 200 locals.
 const mostPolicies = 16
 
-func (l *Limiter) open(client *rratelimiter.Client, name string) (err error) {
-	if l.client, err = inside.Open(client); err != nil {
-		return err
+// open makes a limiter of its members.
+func (l *Limiter) open(name string) {
+	l.calls.Name = name
+	if n := len(l.members); n < 1 || n > mostPolicies {
+		l.err = invalid("%d policies for %q, want 1 to %d", n, name, mostPolicies)
+		return
 	}
-	if n := len(l.policies); n < 1 || n > mostPolicies {
-		return invalid("%d policies for %q, want 1 to %d", n, name, mostPolicies)
+	l.most = maxPermits
+	var id strings.Builder
+	var subjects []string
+	for i, m := range l.members {
+		for _, before := range l.members[:i] {
+			if before.keys[0] == m.keys[0] {
+				l.err = invalid("%+v of %q and %+v of %q would count in the same key, %q", before.policy, before.name, m.policy, m.name, m.keys[0])
+				return
+			}
+		}
+		l.keys = append(l.keys, m.keys...)
+		l.most = min(l.most, m.policy.most())
+		subjects = append(subjects, m.keys[0])
+		fmt.Fprintf(&id, "%s %+v\n", m.keys[0], m.policy)
 	}
-	suffixes := make([]string, len(l.policies))
-	for i, p := range l.policies {
-		if p == nil {
-			return invalid("policy %d of %q is nil", i+1, name)
-		}
-		if err := p.validate(); err != nil {
-			return err
-		}
-		suffixes[i] = p.suffix()
-		if same := slices.Index(suffixes[:i], suffixes[i]); same >= 0 {
-			return invalid("policies %d and %d of %q, %+v and %+v, would count in the same key", same+1, i+1, name, l.policies[same], p)
+	if l.client.Engine.Cluster() {
+		if l.err = inside.SameSlot(l.keys...); l.err != nil {
+			return
 		}
 	}
-	l.keys, err = l.client.Keys(name, suffixes...)
-	return err
+	l.calls.Engine, l.calls.ID, l.calls.Subjects, l.calls.Protocol = l.client.Engine, id.String(), subjects, (*protocol)(l)
 }
 
 // Name is the name that the limiter was opened with.
@@ -81,7 +109,7 @@ func (l *Limiter) check(ctx context.Context) error {
 	if l.err != nil {
 		return l.err
 	}
-	if l.client.Engine == nil {
+	if l.calls.Engine == nil {
 		return fmt.Errorf("%w: open a Limiter with New", rratelimiter.ErrNoClient)
 	}
 	return ctx.Err()
@@ -95,19 +123,10 @@ func (l *Limiter) checkPermits(ctx context.Context, permits int64) error {
 	if err := l.check(ctx); err != nil {
 		return err
 	}
-	if most := l.most(); permits > most {
-		return (*protocol)(l).AboveLimit(permits, most)
+	if permits > l.most {
+		return (*protocol)(l).AboveLimit(permits, l.most)
 	}
 	return nil
-}
-
-// most is the most permits that can ever be granted at once.
-func (l *Limiter) most() int64 {
-	most := int64(maxPermits)
-	for _, p := range l.policies {
-		most = min(most, p.most())
-	}
-	return most
 }
 
 // TryAcquire takes permits if they are free now, by every policy, and says whether they were. It never waits.

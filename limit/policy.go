@@ -27,23 +27,25 @@ type Policy interface {
 	// most is the most permits that can ever be granted at once.
 	most() int64
 
-	// outlook reads what the script tells of the policy's state, or says that it cannot.
-	outlook(told []int64) (outlook, bool)
+	// outlook reads what the script tells of the policy's state at a time, Unix microseconds, or says that it cannot.
+	outlook(now int64, told []int64) (outlook, bool)
 
-	// keeps says how the policy's key holds its state.
+	// keeps says how the policy's keys hold its state.
 	keeps() *keeping
 }
 
-// keeping is how a key holds a state: the type of the key, and a read of what the script tells that it holds.
+// keeping is how keys hold a state: their types, and reads of what a denial depends on.
 type keeping struct {
-	redisType string
-	look      func(b rueidis.Builder, key string) rueidis.Cacheable
+	types []string
+	looks func(b rueidis.Builder, keys []string, ttl time.Duration) []rueidis.CacheableTTL
 }
 
-var inString = &keeping{"string", func(b rueidis.Builder, key string) rueidis.Cacheable { return b.Get().Key(key).Cache() }}
+var inString = &keeping{[]string{"string"}, func(b rueidis.Builder, keys []string, ttl time.Duration) []rueidis.CacheableTTL {
+	return []rueidis.CacheableTTL{rueidis.CT(b.Get().Key(keys[0]).Cache(), ttl)}
+}}
 
 // kinds is every kind of policy.
-var kinds = []string{"fixedwindow", "tokenbucket"}
+var kinds = []string{"fixedwindow", "tokenbucket", "redisson"}
 
 // outlook is the state of one policy, as a call left it.
 type outlook interface {
@@ -61,6 +63,17 @@ type outlook interface {
 
 	// earliest is as engine.Outlook's.
 	earliest(wanted engine.Total) time.Duration
+
+	// shows says whether what keeping.looks read is what the script told.
+	shows(found []rueidis.RedisResult, text string) bool
+}
+
+// asString is the part of an outlook whose policy keeps its state in a string.
+type asString struct{}
+
+func (asString) shows(found []rueidis.RedisResult, text string) bool {
+	got, err := found[0].ToString()
+	return (err == nil || rueidis.IsRedisNil(err)) && got == text
 }
 
 // maxPermits is the largest number of permits: above it a Lua number, a double, no longer tells two neighbours apart.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,7 +21,7 @@ type protocol Limiter
 
 // Call is the script that takes permits.
 func (p *protocol) Call() (script *engine.Script, keys []string) {
-	return scriptFor(acquire, p.policies), p.keys
+	return scriptFor(acquire, p.members), p.keys
 }
 
 // Arguments makes the arguments of the acquire script.
@@ -49,8 +50,8 @@ func (p *protocol) Arguments(b *engine.Batch, now time.Time) {
 	b.Text = text
 	all := string(text)
 	b.Args = append(b.Args[:0], all[:nowEnd], all[nowEnd:totalEnd], all[totalEnd:runsEnd], all[runsEnd:])
-	for _, policy := range p.policies {
-		b.Args = policy.arguments(b.Args, now)
+	for _, m := range p.members {
+		b.Args = m.policy.arguments(b.Args, now)
 	}
 }
 
@@ -66,9 +67,9 @@ func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 		}
 		return false, err
 	}
-	o, letters, err := (*Limiter)(p).read(message)
-	if err != nil {
-		return false, err
+	o, letters, err := (*Limiter)(p).read(acquire, p.members, message, b.Args)
+	if err != nil || o == nil {
+		return err == nil, err
 	}
 	if letters != allGranted && len(letters) != len(b.Requests) {
 		return false, (*Limiter)(p).unexpected(message)
@@ -100,30 +101,31 @@ func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 	return false, nil
 }
 
-// The first number of a reply of more than one, as script.lua says.
+// The first number of a reply of more than one, as the scripts say.
 const (
-	replyDone  = 0
-	replyState = 3
+	replyDone = iota
+	replyAgain
+	replyNotInitialized
+	replyState
 )
 
-// read reads a reply that tells all.
-func (l *Limiter) read(message rueidis.RedisMessage) (o *state, letters string, err error) {
+// read reads a reply that tells all. Where there is more to do it gives nil, and args have what the script goes on with.
+func (l *Limiter) read(c call, members []member, message rueidis.RedisMessage, args []string) (o *state, letters string, err error) {
 	reply, err := message.ToArray()
-	if err != nil || len(reply) < 3 {
+	if err != nil || len(reply) < 2 {
 		return nil, "", l.unexpected(message)
 	}
-	switch kind, err := reply[0].AsInt64(); {
-	case err == nil && kind == replyState:
-		policy, err := reply[1].AsInt64()
-		text, textErr := reply[2].ToString()
-		if err == nil && textErr == nil && policy >= 1 && policy <= int64(len(l.keys)) {
-			return nil, "", &rratelimiter.StateError{Key: l.keys[policy-1], Value: text}
-		}
-		return nil, "", l.unexpected(message)
-	case err != nil || kind != replyDone || len(reply) != 3+len(l.policies):
+	kind, err := reply[0].AsInt64()
+	if err != nil {
 		return nil, "", l.unexpected(message)
 	}
-	o = &state{most: l.most()}
+	if kind != replyDone {
+		return nil, "", l.stopped(c, members, kind, reply[1:], message, args)
+	}
+	if len(reply) != 3+len(members) {
+		return nil, "", l.unexpected(message)
+	}
+	o = &state{most: l.most}
 	if o.now, err = reply[1].AsInt64(); err != nil {
 		return nil, "", l.unexpected(message)
 	}
@@ -131,27 +133,52 @@ func (l *Limiter) read(message rueidis.RedisMessage) (o *state, letters string, 
 		return nil, "", l.unexpected(message)
 	}
 	for i, told := range reply[3:] {
-		texts, err := told.ToArray()
-		if err != nil || len(texts) == 0 {
+		if !o.add(members[i].policy, told) {
 			return nil, "", l.unexpected(message)
 		}
-		text, err := texts[0].ToString()
-		if err != nil {
-			return nil, "", l.unexpected(message)
-		}
-		numbers := make([]int64, len(texts)-1)
-		for j := range numbers {
-			if numbers[j], err = texts[j+1].AsInt64(); err != nil {
-				return nil, "", l.unexpected(message)
-			}
-		}
-		policy, ok := l.policies[i].outlook(numbers)
-		if !ok {
-			return nil, "", l.unexpected(message)
-		}
-		o.policies, o.texts = append(o.policies, policy), append(o.texts, text)
 	}
 	return o, letters, nil
+}
+
+// stopped reads why a script stopped before its end: nil where it is to go on.
+func (l *Limiter) stopped(c call, members []member, kind int64, reply []rueidis.RedisMessage, message rueidis.RedisMessage, args []string) error {
+	number, err := reply[0].AsInt64()
+	if err != nil || number < 1 || number > int64(len(members)) {
+		return l.unexpected(message)
+	}
+	at := int(number) - 1
+	m := members[at]
+	var texts []string
+	for _, text := range reply[1:] {
+		t, err := text.ToString()
+		if err != nil {
+			return l.unexpected(message)
+		}
+		texts = append(texts, t)
+	}
+	switch {
+	case kind == replyAgain && len(texts) == 1:
+		args[argument(c, members, at)+cursorArg] = texts[0]
+		return nil
+	case kind == replyNotInitialized && len(texts) == 0:
+		return fmt.Errorf("%w: %q has no rate, set one with TrySetRate or SetRate", rratelimiter.ErrNotInitialized, m.name)
+	case kind == replyState && len(texts) == 1:
+		return &rratelimiter.StateError{Key: m.keys[0], Value: texts[0]}
+	case kind == replyState && len(texts) == 3:
+		if key, err := strconv.Atoi(texts[0]); err == nil && key >= 1 && key <= len(m.keys) {
+			return &rratelimiter.StateError{Key: m.keys[key-1], Field: texts[1], Value: texts[2]}
+		}
+	}
+	return l.unexpected(message)
+}
+
+// argument is the place of a member's first argument in those of a script.
+func argument(c call, members []member, member int) int {
+	at := before[c]
+	for _, m := range members[:member] {
+		at += len(m.policy.arguments(nil, time.Time{}))
+	}
+	return at
 }
 
 func (l *Limiter) unexpected(message rueidis.RedisMessage) error {
@@ -160,24 +187,28 @@ func (l *Limiter) unexpected(message rueidis.RedisMessage) error {
 
 // GiveBack gives back what callers that had gone were granted: what was taken at that time, where it still counts.
 func (p *protocol) GiveBack(b *engine.Batch) func(context.Context) {
+	l := (*Limiter)(p)
 	var permits int64
 	for _, r := range b.Lost {
 		permits += r.Permits
 	}
-	dated := b.Args[0]
+	dated, granted, args := b.Args[0], b.Granted, slices.Clone(b.Args)
 	if o, ok := b.Outlook.(*state); ok {
 		dated = strconv.FormatInt(o.now, 10)
 	}
 	return func(ctx context.Context) {
-		_ = (*Limiter)(p).release(ctx, permits, dated)
+		_ = l.release(ctx, permits, dated, func(ctx context.Context, at int, p redisson) error {
+			if granted > math.MaxUint32 {
+				return nil // it comes back by itself after the interval
+			}
+			return p.limiter.GiveBack(ctx, permits, args[argument(acquire, l.members, at)+randomArg], granted)
+		})
 	}
 }
 
 // AboveLimit says that so many permits can never be granted.
-func (p *protocol) AboveLimit(permits, _ int64) error {
-	strictest := slices.MinFunc(p.policies, func(a, b Policy) int { return int(min(1, max(-1, a.most()-b.most()))) })
-	return fmt.Errorf("%w: %d requested of %q, and %+v can never grant more than %d", rratelimiter.ErrPermitsExceedRate, permits,
-		p.calls.Name, strictest, strictest.most())
+func (p *protocol) AboveLimit(permits, limit int64) error {
+	return fmt.Errorf("%w: %d requested of %q, which can never grant more than %d", rratelimiter.ErrPermitsExceedRate, permits, p.calls.Name, limit)
 }
 
 // Explain makes the error of a Redis call say which limiter it is about, and where it says that a key is of another type,
@@ -186,11 +217,13 @@ func (p *protocol) Explain(ctx context.Context, err error) error {
 	var redisErr *rueidis.RedisError
 	if errors.As(err, &redisErr) && strings.Contains(redisErr.Error(), "WRONGTYPE") {
 		redis := p.client.Engine.Redis()
-		for i, key := range p.keys {
-			// Not a read of rueidis' own builder, which would be sent again for as long as an outage lasts.
-			got, err := redis.Do(ctx, redis.B().Arbitrary("TYPE").Keys(key).Build()).ToString()
-			if want := p.policies[i].keeps().redisType; err == nil && got != want && got != "none" {
-				return &rratelimiter.StateError{Key: key, Value: got}
+		for _, m := range p.members {
+			for i, want := range m.policy.keeps().types {
+				// Not a read of rueidis' own builder, which would be sent again for as long as an outage lasts.
+				got, err := redis.Do(ctx, redis.B().Arbitrary("TYPE").Keys(m.keys[i]).Build()).ToString()
+				if err == nil && got != want && got != "none" {
+					return &rratelimiter.StateError{Key: m.keys[i], Value: got}
+				}
 			}
 		}
 	}
@@ -198,10 +231,9 @@ func (p *protocol) Explain(ctx context.Context, err error) error {
 }
 
 // Looks reads all keys.
-func (p *protocol) Looks(ttl time.Duration) []rueidis.CacheableTTL {
-	looks := make([]rueidis.CacheableTTL, len(p.keys))
-	for i, key := range p.keys {
-		looks[i] = rueidis.CT(p.policies[i].keeps().look(p.client.Engine.Redis().B(), key), ttl)
+func (p *protocol) Looks(ttl time.Duration) (looks []rueidis.CacheableTTL) {
+	for _, m := range p.members {
+		looks = append(looks, m.policy.keeps().looks(p.client.Engine.Redis().B(), m.keys, ttl)...)
 	}
 	return looks
 }

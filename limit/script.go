@@ -3,11 +3,13 @@ package limit
 import (
 	"embed"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 )
 
 //go:embed *.lua
@@ -61,16 +63,16 @@ const (
 var scripts sync.Map
 
 // scriptFor gives the script of a call for policies.
-func scriptFor(c call, policies []Policy) *engine.Script {
+func scriptFor(c call, members []member) *engine.Script {
 	var key strings.Builder
 	key.WriteString(string(c))
-	for _, p := range policies {
-		key.WriteString(" " + p.kind())
+	for _, m := range members {
+		key.WriteString(" " + m.policy.kind())
 	}
 	if found, ok := scripts.Load(key.String()); ok {
 		return found.(*engine.Script)
 	}
-	made, _ := scripts.LoadOrStore(key.String(), engine.NewScript(assemble(c, policies)))
+	made, _ := scripts.LoadOrStore(key.String(), engine.NewScript(assemble(c, members)))
 	return made.(*engine.Script)
 }
 
@@ -78,40 +80,49 @@ func scriptFor(c call, policies []Policy) *engine.Script {
 var before = map[call]int{acquire: 4, charge: 2, release: 3, peek: 1}
 
 // assemble puts the text of a script together.
-func assemble(c call, policies []Policy) string {
+func assemble(c call, members []member) string {
 	var text strings.Builder
 	each := func(section, begin, end string) {
-		first := before[c]
-		for i, p := range policies {
-			count := len(p.arguments(nil, time.Time{}))
-			fmt.Fprint(&text, begin, number(sections[p.kind()], section, i+1, first, count), end)
-			first += count
+		key, argument := 0, before[c]
+		for i, m := range members {
+			keys, arguments := len(m.policy.keeps().types), len(m.policy.arguments(nil, time.Time{}))
+			if body := sections[m.policy.kind()][section]; body != "" {
+				fmt.Fprint(&text, begin, number(sections[m.policy.kind()], body, i+1, key, keys, argument, arguments), end)
+			}
+			key += keys
+			argument += arguments
 		}
 	}
 	list := func(name string) string {
 		var all []string
-		for i := range policies {
+		for i := range members {
 			all = append(all, fmt.Sprint(name, i+1))
 		}
 		return strings.Join(all, ", ")
 	}
-	text.WriteString(parts["head"])
-	each("read", "", "")
 	tell := func() {
 		each("tell", "", "")
 		fmt.Fprintf(&text, "local told = {%s}\n%s", list("told"), parts["reply"])
 	}
+	text.WriteString(parts["head"])
+	if slices.ContainsFunc(members, func(m member) bool { return m.policy.kind() == "redisson" }) {
+		body := strings.ReplaceAll(sections["redisson"]["limiter"], "--@settled\n", inside.Script("store", "grant", "checked", "expiry"))
+		fmt.Fprintf(&text, "local function redisson(KEYS, ARGV)\n%s%send\n", inside.Script("limiter", "reclaim"), body)
+	}
+	each("read", "", "")
 	switch c {
 	case acquire:
 		var credits []string
-		for i, p := range policies {
-			if strings.Contains(sections[p.kind()]["read"], "credit@") {
+		for i, m := range members {
+			if strings.Contains(sections[m.policy.kind()]["read"], "credit@") {
 				credits = append(credits, fmt.Sprint("credit", i+1))
 			}
 		}
 		fmt.Fprintf(&text, "local free, most, credit = min(%s), min(%s), min(%s)\n", list("free"), list("most"),
 			strings.Join(append(credits, "math.huge"), ", "))
 		text.WriteString(parts["acquire"])
+		each("again", "", "")
+		each("settle", "do\n", "end\n")
 		text.WriteString("if granted > 0 then\n")
 		each("take", "do\n", "end\n")
 		text.WriteString("end\n" + parts["plain"])
@@ -125,20 +136,22 @@ func assemble(c call, policies []Policy) string {
 		each("release", "do\n", "end\n")
 		text.WriteString("return 1\n")
 	case peek:
-		text.WriteString("local answers\n")
+		text.WriteString("local answers = '*'\n")
 		tell()
 	}
 	return text.String()
 }
 
-// number gives a section for the policy of a number, whose arguments come behind so many others. A line "--@name" in it stands
-// for another section.
-func number(all map[string]string, section string, policy, others, arguments int) string {
-	body := all[section]
+// number gives a section for the policy of a number, whose keys and arguments come behind so many others. A line "--@name" in
+// it stands for another section.
+func number(all map[string]string, body string, policy, otherKeys, keys, others, arguments int) string {
 	for name, other := range all {
 		body = strings.ReplaceAll(body, "--@"+name+"\n", other)
 	}
-	var pairs []string
+	pairs := []string{"KEYS[@]", fmt.Sprintf("KEYS[%d]", otherKeys+1)}
+	for i := range keys {
+		pairs = append(pairs, fmt.Sprintf("KEYS[@%d]", i+1), fmt.Sprintf("KEYS[%d]", otherKeys+i+1))
+	}
 	for i := range arguments {
 		pairs = append(pairs, fmt.Sprintf("ARGV[@%d]", i+1), fmt.Sprintf("ARGV[%d]", others+i+1))
 	}

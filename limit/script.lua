@@ -63,6 +63,7 @@ elseif ARGV[3] ~= '' or total > most then
       end
     end
   end
+  answers = table.concat(answers)
 end
 
 --@ charge
@@ -87,7 +88,7 @@ end
 
 --@ reply
 -- The end of a script that tells all, told being the told@ of every policy.
-table.insert(told, 1, answers and table.concat(answers) or '*')
+table.insert(told, 1, answers or '*')
 table.insert(told, 1, format('%d', now))
 table.insert(told, 1, 0)
 return told

@@ -14,6 +14,32 @@ type state struct {
 	most     int64
 	policies []outlook
 	texts    []string // what their keys held
+	looks    []int    // how many reads show that
+}
+
+// add adds what the script told of a policy, and says whether that is what it tells.
+func (s *state) add(p Policy, told rueidis.RedisMessage) bool {
+	texts, err := told.ToArray()
+	if err != nil || len(texts) == 0 {
+		return false
+	}
+	text, err := texts[0].ToString()
+	if err != nil {
+		return false
+	}
+	numbers := make([]int64, len(texts)-1)
+	for i := range numbers {
+		if numbers[i], err = texts[i+1].AsInt64(); err != nil {
+			return false
+		}
+	}
+	o, ok := p.outlook(s.now, numbers)
+	if !ok {
+		return false
+	}
+	s.most = min(s.most, o.limit())
+	s.policies, s.texts, s.looks = append(s.policies, o), append(s.texts, text), append(s.looks, len(p.keeps().types))
+	return true
 }
 
 // granted is the answer to a request that was granted, behind which later permits were granted by the same call.
@@ -83,11 +109,11 @@ func (s *state) Worse(engine.Outlook) bool { return false }
 
 // Shows says whether the keys still hold what they held.
 func (s *state) Shows(found []rueidis.RedisResult) bool {
-	for i, text := range s.texts {
-		got, err := found[i].ToString()
-		if err != nil && !rueidis.IsRedisNil(err) || got != text {
+	for i, p := range s.policies {
+		if !p.shows(found[:s.looks[i]], s.texts[i]) {
 			return false
 		}
+		found = found[s.looks[i]:]
 	}
 	return true
 }

@@ -47,15 +47,16 @@ func (p TokenBucket) keeps() *keeping { return inString }
 
 func (p TokenBucket) most() int64 { return p.Capacity }
 
-func (p TokenBucket) outlook(told []int64) (outlook, bool) {
+func (p TokenBucket) outlook(_ int64, told []int64) (outlook, bool) {
 	if len(told) != 3 {
 		return nil, false
 	}
-	return bucketOutlook{p.Capacity, p.Refill, p.Interval.Microseconds(), told[0], told[1], micros(told[2])}, true
+	return bucketOutlook{asString{}, p.Capacity, p.Refill, p.Interval.Microseconds(), told[0], told[1], micros(told[2])}, true
 }
 
 // bucketOutlook is a bucket that fills, or empties, evenly.
 type bucketOutlook struct {
+	asString
 	capacity, refill, interval int64
 	taken, part                int64         // of a permit, in parts of an interval
 	begins                     time.Duration // from now: a clock has gone back

@@ -1,16 +1,55 @@
-// Package inside shows package limit what package rratelimiter does not export.
+// Package inside shows package limit what package rratelimiter does not export. Package rratelimiter sets its variables.
 package inside
 
-import "github.com/rratelimiter/rratelimiter/internal/engine"
+import (
+	"context"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/rratelimiter/rratelimiter/internal/engine"
+)
 
 // Client is a *rratelimiter.Client from within.
 type Client struct {
 	Engine *engine.Engine
 
 	// Keys makes the names of the keys of a limiter's parts, in the cluster slot of its name, or says what is wrong with the
-	// client, the name, or the slots of the keys.
+	// name, or with the slots of the keys.
 	Keys func(name string, parts ...string) ([]string, error)
 }
 
-// Open gives a *rratelimiter.Client from within. Package rratelimiter sets it.
+// Open gives a *rratelimiter.Client from within, or says what is wrong with it.
 var Open func(client any) (Client, error)
+
+// Limiter is a *rratelimiter.Limiter from within.
+type Limiter struct {
+	Client Client
+	Keys   []string // in the order of its scripts; the first is the configuration's
+
+	// Looks and Outlook are as engine.Protocol and its replies have them.
+	Looks   func(ttl time.Duration) []rueidis.CacheableTTL
+	Outlook func(Reply) engine.Outlook
+
+	// Release gives permits back, the oldest first; GiveBack those of one grant.
+	Release  func(ctx context.Context, permits int64) error
+	GiveBack func(ctx context.Context, permits int64, random string, granted int64) error
+}
+
+// Reply is what a script told of a limiter. Times are milliseconds.
+type Reply struct {
+	Now, Rate, Interval, Free, Reset int64
+	Returns                          []int64 // pairs: after so long, so many permits come back
+}
+
+// OpenLimiter gives a *rratelimiter.Limiter from within, or says what is wrong with it.
+var OpenLimiter func(limiter any) (Limiter, error)
+
+// SameSlot says whether a script may name all of these keys on a cluster.
+var SameSlot func(keys ...string) error
+
+// Script is the text of parts of the scripts of Redisson's limiter.
+var Script func(parts ...string) string
+
+// RandomMember begins the name of a grant.
+var RandomMember func() string

@@ -1,0 +1,142 @@
+package limit
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+)
+
+// TestAJoinTakesOfAllOrOfNone, a limiter of Redisson's layout among them.
+func TestAJoinTakesOfAllOrOfNone(t *testing.T) {
+	b := newBench(t)
+	ctx := t.Context()
+	shared := b.client.Limiter("{tenant}:shared")
+	join := Join(New(b.client, "{tenant}:second", FixedWindow{5, time.Second, false}), shared, New(b.client, "{tenant}:day", TokenBucket{20, 1, time.Hour}))
+	_, err := join.Take(ctx, 1)
+	require.ErrorIs(t, err, rratelimiter.ErrNotInitialized)
+	require.ErrorContains(t, err, "{tenant}:shared")
+	assert.Empty(t, b.redis.Keys(), "nothing is taken of the others")
+
+	require.NoError(t, shared.SetRate(ctx, rratelimiter.Rate{Permits: 8, Interval: time.Minute}))
+	d, err := join.Take(ctx, 5)
+	require.NoError(t, err)
+	assert.Equal(t, rratelimiter.Decision{Allowed: true, Limit: 5, ResetAfter: 5 * time.Hour}, d)
+	free, err := shared.AvailablePermits(ctx)
+	require.NoError(t, err)
+	assert.EqualValues(t, 3, free)
+
+	each, err := join.TakeEach(ctx, 1)
+	require.NoError(t, err)
+	assert.Equal(t, []bool{false, true, true}, []bool{each[0].Allowed, each[1].Allowed, each[2].Allowed})
+	b.pass(time.Second)
+	each, err = join.TakeEach(ctx, 4)
+	require.NoError(t, err)
+	assert.Equal(t, rratelimiter.Decision{Limit: 8, Remaining: 3, RetryAfter: 59 * time.Second, ResetAfter: 59 * time.Second}, each[1])
+	assert.Equal(t, []bool{true, false, true}, []bool{each[0].Allowed, each[1].Allowed, each[2].Allowed})
+	ok, err := join.TryAcquire(ctx, 3)
+	require.NoError(t, err)
+	assert.True(t, ok)
+
+	seen, err := join.Peek(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, []int64{2, 0, 12}, []int64{seen[0].Remaining, seen[1].Remaining, seen[2].Remaining})
+	require.NoError(t, join.Release(ctx, 2))
+	seen, err = join.Peek(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, []int64{4, 2, 14}, []int64{seen[0].Remaining, seen[1].Remaining, seen[2].Remaining})
+	_, err = join.Take(ctx, 9)
+	require.ErrorIs(t, err, rratelimiter.ErrPermitsExceedRate)
+	_, err = join.Charge(ctx, 1)
+	require.ErrorIs(t, err, ErrNotChargeable)
+	require.NoError(t, join.Reset(ctx))
+	assert.Equal(t, []string{"{tenant}:shared"}, b.redis.Keys())
+	free, err = shared.AvailablePermits(ctx)
+	require.NoError(t, err)
+	assert.EqualValues(t, 8, free)
+	assert.Equal(t, "{tenant}:second + {tenant}:shared + {tenant}:day", join.Name())
+}
+
+// TestAJoinOfOneIsThatOne: random calls give the same answers as the limiter of Redisson's layout by itself, and leave the same.
+func TestAJoinOfOneIsThatOne(t *testing.T) {
+	for _, kind := range []rratelimiter.RateType{rratelimiter.Overall, rratelimiter.PerClient} {
+		t.Run(kind.String(), func(t *testing.T) {
+			b := newBench(t)
+			ctx := t.Context()
+			rate := rratelimiter.Rate{Type: kind, Permits: 10, Interval: time.Second, KeepAlive: time.Hour}
+			alone, joined := b.client.Limiter("alone"), b.client.Limiter("joined")
+			require.NoError(t, alone.SetRate(ctx, rate))
+			require.NoError(t, joined.SetRate(ctx, rate))
+			join := Join(joined)
+			random := rand.New(rand.NewPCG(3, 4))
+			for step := range steps {
+				if random.IntN(2) == 0 {
+					b.pass(time.Duration(random.IntN(400)) * ms)
+				}
+				n := 1 + random.Int64N(11)
+				switch random.IntN(8) {
+				case 0:
+					require.NoError(t, alone.Release(ctx, n))
+					require.NoError(t, join.Release(ctx, n))
+				case 1:
+					b.redis.Del("{alone}:value")
+					b.redis.Del("{joined}:value")
+				default:
+					want, wantErr := alone.Take(ctx, n)
+					got, err := join.Take(ctx, n)
+					require.Equal(t, wantErr == nil, err == nil, "step %d: %v, %v", step, wantErr, err)
+					require.Equal(t, want, got, "step %d", step)
+				}
+				wantFree, err := alone.AvailablePermits(ctx)
+				require.NoError(t, err)
+				free, err := joined.AvailablePermits(ctx)
+				require.NoError(t, err)
+				require.Equal(t, wantFree, free, "step %d", step)
+				require.Equal(t, b.redis.TTL("alone"), b.redis.TTL("joined"), "step %d", step)
+			}
+		})
+	}
+}
+
+// TestABadJoin has a typed error before Redis is asked.
+func TestABadJoin(t *testing.T) {
+	b, other := newBench(t), newBench(t)
+	ctx := context.Background()
+	window := FixedWindow{1, time.Second, false}
+	good, redisson := New(b.client, "name", window), b.client.Limiter("name")
+	many := make([]Joinable, 17)
+	for i := range many {
+		many[i] = New(b.client, fmt.Sprint("name:", i), window)
+	}
+	for name, test := range map[string]struct {
+		join *Limiter
+		want error
+	}{
+		"nothing":                     {Join(), rratelimiter.ErrInvalidRate},
+		"too many":                    {Join(many...), rratelimiter.ErrInvalidRate},
+		"one twice":                   {Join(good, good), rratelimiter.ErrInvalidRate},
+		"a limiter of Redisson twice": {Join(redisson, b.client.Limiter("name")), rratelimiter.ErrInvalidRate},
+		"two that share a key":        {Join(good, New(b.client, "name", FixedWindow{2, time.Second, false})), rratelimiter.ErrInvalidRate},
+		"one that is invalid":         {Join(good, New(b.client, "name", TokenBucket{})), rratelimiter.ErrInvalidRate},
+		"one without a name":          {Join(good, b.client.Limiter("")), rratelimiter.ErrInvalidName},
+		"of two clients":              {Join(good, New(other.client, "other", window)), rratelimiter.ErrInvalidOption},
+		"something else":              {Join(good, struct{ Joinable }{good}), rratelimiter.ErrInvalidOption},
+		"nil":                         {Join(good, nil), rratelimiter.ErrInvalidOption},
+		"a nil limiter":               {Join(good, (*Limiter)(nil)), rratelimiter.ErrNoClient},
+		"a nil limiter of Redisson":   {Join(good, (*rratelimiter.Limiter)(nil)), rratelimiter.ErrNoClient},
+		"the zero limiter":            {Join(new(Limiter), good), rratelimiter.ErrNoClient},
+		"the zero one of Redisson":    {Join(new(rratelimiter.Limiter)), rratelimiter.ErrNoClient},
+	} {
+		_, err := test.join.Take(ctx, 1)
+		assert.ErrorIs(t, err, test.want, name)
+	}
+	assert.Empty(t, b.redis.Keys())
+	_, err := Join(Join(good), New(b.client, "second", window)).Take(ctx, 1)
+	assert.NoError(t, err, "joins can be joined")
+}

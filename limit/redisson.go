@@ -1,0 +1,79 @@
+package limit
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
+)
+
+// redisson is the policy of a *rratelimiter.Limiter that is joined with others: its rate is in Redis.
+type redisson struct {
+	limiter *inside.Limiter
+	name    string
+}
+
+func (p redisson) validate() error { return nil }
+
+func (p redisson) kind() string { return "redisson" }
+
+func (p redisson) suffix() string { return "" }
+
+// The arguments of a redisson, by their place among its own.
+const (
+	randomArg = iota
+	cursorArg
+)
+
+func (p redisson) arguments(args []string, _ time.Time) []string {
+	return append(args, inside.RandomMember(), "")
+}
+
+func (p redisson) most() int64 { return maxPermits }
+
+func (p redisson) String() string { return fmt.Sprintf("the rate of %q", p.name) }
+
+func (p redisson) outlook(now int64, told []int64) (outlook, bool) {
+	if len(told) < 4 || len(told)%2 != 0 {
+		return nil, false
+	}
+	reply := inside.Reply{Now: now / 1000, Rate: told[0], Interval: told[1], Free: told[2], Reset: told[3], Returns: told[4:]}
+	return redissonOutlook{p.limiter.Outlook(reply), reply.Free, time.Duration(reply.Reset) * time.Millisecond}, true
+}
+
+func (p redisson) keeps() *keeping {
+	return &keeping{
+		[]string{"hash", "string", "string", "zset", "zset"},
+		func(_ rueidis.Builder, _ []string, ttl time.Duration) []rueidis.CacheableTTL {
+			return p.limiter.Looks(ttl)
+		},
+	}
+}
+
+// redissonOutlook is a limiter of Redisson's layout as a call left it.
+type redissonOutlook struct {
+	engine.Outlook
+	free    int64
+	resetIn time.Duration
+}
+
+func (o redissonOutlook) limit() int64 { return o.Limit() }
+
+func (o redissonOutlook) left() int64 { return o.free }
+
+func (o redissonOutlook) wait(permits int64) (time.Duration, bool) {
+	if permits <= o.free {
+		return 0, true
+	}
+	answer, known := o.Denied(permits)
+	return answer.RetryAfter, known
+}
+
+func (o redissonOutlook) reset() time.Duration { return o.resetIn }
+
+func (o redissonOutlook) earliest(wanted engine.Total) time.Duration { return o.Earliest(wanted) }
+
+func (o redissonOutlook) shows(found []rueidis.RedisResult, _ string) bool { return o.Shows(found) }

@@ -1,0 +1,58 @@
+-- A limiter of Redisson's layout that is joined with others. KEYS: its five. ARGV: the beginning of the name of a grant, and
+-- the cursor of the call before, or ''.
+
+--@ limiter
+-- The end of the function redisson, behind the parts limiter and reclaim of the root package's script.lua, which return what
+-- they reply, or read the limiter into locals. A closure holds these here, since a script may have several such limiters.
+local limiter = {free = value, most = rate, more = more}
+function limiter.settle(granted)
+  local total, reply = -1, false
+  if granted > 0 then
+    value, spent = value - granted, string.format('%d', granted)
+  end
+--@settled
+end
+function limiter.tell(denied)
+  local newest = call('ZRANGE', permitsKey, -1, -1, 'WITHSCORES')[2]
+  local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
+  local told = {'', rate, math.min(interval, 9007199254740992), value, reset}
+  if denied then
+    local grants, last = call('ZRANGE', permitsKey, 0, page - 1, 'WITHSCORES'), nil
+    for i = 1, #grants, 2 do
+      local a, b, c, d = string.byte(grants[i], -4, -1)
+      local n = d and a + b * 256 + c * 65536 + d * 16777216 or 0
+      local wait = math.min(math.max(0, tonumber(grants[i + 1]) + interval - now), 9007199254740992)
+      if wait == last then
+        told[#told] = told[#told] + n
+      else
+        told[#told + 1], told[#told + 2], last = wait, n, wait
+      end
+    end
+  end
+  return told
+end
+return limiter
+
+--@ read
+local limiter@ = redisson({KEYS[@1], KEYS[@2], KEYS[@3], KEYS[@4], KEYS[@5]},
+  {format('%d', millis), '', ARGV[@1], nil, nil, ARGV[@2]})
+if limiter@[1] then
+  table.insert(limiter@, 2, @)
+  return limiter@
+end
+local free@, most@ = limiter@.free, limiter@.most
+
+--@ again
+if total > free and limiter@.more then
+  return limiter@.settle(0) or {1, @, ''}
+end
+
+--@ settle
+-- What asks for more than can ever be granted changes nothing.
+local failed = (not answers or match(answers, '[gn]')) and limiter@.settle(granted)
+if failed then
+  return failed
+end
+
+--@ tell
+local told@ = limiter@.tell(answers)
