@@ -1,0 +1,42 @@
+// Package limit has the ways to limit that Java does not have to share: policies that live in the program, one name for each
+// user, tenant or address if need be, several of them at once. They run on a [rratelimiter.Client], in Redis, for all
+// processes together, and share its calls: callers that ask for one name at the same moment go to Redis together.
+//
+//	logins := limit.New(client, "login:"+user, limit.FixedWindow{Permits: 5, Interval: time.Minute}, limit.FixedWindow{Permits: 20, Interval: time.Hour})
+//	allowed, err := logins.TryAcquire(ctx, 1)
+//
+// # Several at once
+//
+// All policies of a limiter grant a request, or none takes anything. [Join] does the same for several limiters, of different
+// names, and for those of package rratelimiter, whose rate Java programs share: a tenant's own limit and the quota of a paid
+// API, say. One script call decides and takes. [Limiter.TakeEach] and [Limiter.Peek] tell what each policy said.
+//
+// # Afterwards
+//
+// [Limiter.Release] gives back what was taken and is not needed. [Limiter.Charge] takes what turned out to be needed, whether
+// it is free or not: a request takes its least cost before it runs, and is charged with the rest when that is known. What
+// is owed comes back first.
+//
+// # Time
+//
+// Policies count by the Client's clock: the host's, [rratelimiter.WithClock], or with [rratelimiter.WithServerTime] that of the
+// Redis server, which makes hosts immune to the skew between their clocks. A clock that goes back stands still for what has
+// been taken by it, until it is where it was: nothing fails, and nothing more is granted.
+//
+// # Keys
+//
+// Each policy of the name "user:7" has one key, "{user:7}:" and its kind and interval, in the cluster slot of the name; in a
+// name that contains "{" the braces are the caller's. So two policies that differ in nothing but their permits would share a
+// key, which is refused. A key expires as soon as it would say that nothing is taken, and no name is kept in the process once
+// no call for it is under way, so names may be as many as there are users.
+//
+// Another policy for the same name, after a deployment or a reload, takes effect with the next call. It keeps what was
+// taken where kind and interval are the same; else it begins anew.
+//
+// # Errors
+//
+// They are those of package rratelimiter: [rratelimiter.ErrInvalidRate] for a policy's field that is out of range,
+// [rratelimiter.ErrInvalidPermits], [rratelimiter.ErrPermitsExceedRate] for more than could ever be granted,
+// [rratelimiter.ErrCrossSlot], *[rratelimiter.StateError] for a key that holds what is not a limiter's. Where Redis fails
+// while a call is under way, its permits may be taken all the same; no call is sent twice.
+package limit

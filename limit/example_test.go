@@ -1,0 +1,103 @@
+package limit_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// connect opens a Client on an in-memory Redis, in place of
+//
+//	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"localhost:6379"}})
+//	client := rratelimiter.New(redis)
+func connect() (*rratelimiter.Client, func()) {
+	server, err := miniredis.Run()
+	if err != nil {
+		panic(err)
+	}
+	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	if err != nil {
+		panic(err)
+	}
+	return rratelimiter.New(redis), func() { redis.Close(); server.Close() }
+}
+
+// Log-ins of one user: five a minute, and no more than twenty an hour.
+func ExampleNew() {
+	client, closeClient := connect()
+	defer closeClient()
+	ctx := context.Background()
+
+	logins := limit.New(client, "login:alice",
+		limit.FixedWindow{Permits: 5, Interval: time.Minute},
+		limit.FixedWindow{Permits: 20, Interval: time.Hour})
+	for range 6 {
+		d, err := logins.Take(ctx, 1)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(d.Allowed, d.Remaining, "of", d.Limit)
+	}
+	// Output:
+	// true 4 of 5
+	// true 3 of 5
+	// true 2 of 5
+	// true 1 of 5
+	// true 0 of 5
+	// false 0 of 5
+}
+
+// A tenant's own limit, and the quota of a paid API that all tenants share, with Java programs too.
+func ExampleJoin() {
+	client, closeClient := connect()
+	defer closeClient()
+	ctx := context.Background()
+
+	quota := client.Limiter("{paid-api}") // redisson.getRateLimiter("{paid-api}") in Java
+	if _, err := quota.TrySetRate(ctx, rratelimiter.Rate{Permits: 100, Interval: time.Minute}); err != nil {
+		panic(err)
+	}
+	tenant := limit.New(client, "{paid-api}:tenant:7", limit.TokenBucket{Capacity: 2, Refill: 1, Interval: time.Second})
+	both := limit.Join(tenant, quota)
+	for range 3 {
+		allowed, err := both.TryAcquire(ctx, 1)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(allowed)
+	}
+	left, err := quota.AvailablePermits(ctx)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(left, "left of the quota: a refusal by the tenant's limit takes nothing of it")
+	// Output:
+	// true
+	// true
+	// false
+	// 98 left of the quota: a refusal by the tenant's limit takes nothing of it
+}
+
+// A model's tokens, which are counted once the answer is there.
+func ExampleLimiter_Charge() {
+	client, closeClient := connect()
+	defer closeClient()
+	ctx := context.Background()
+
+	tokens := limit.New(client, "tokens:alice", limit.TokenBucket{Capacity: 1000, Refill: 1000, Interval: time.Minute})
+	if allowed, err := tokens.TryAcquire(ctx, 100); err != nil || !allowed { // the least that a request costs
+		panic(err)
+	}
+	d, err := tokens.Charge(ctx, 1400) // the rest of what it has cost
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(d.Allowed, d.Remaining, d.RetryAfter.Round(time.Second))
+	// Output: false 0 30s
+}
