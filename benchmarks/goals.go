@@ -106,6 +106,7 @@ func (r *results) goals() []goal {
 			add(false, 1, r.script.ratio(c.name).median, "server time of one call, %s: to Redisson's script", c.name)
 		}
 	}
+	r.policyGoals(add)
 	if r.leaving != nil {
 		for _, c := range r.leaving.cases {
 			add(false, 2, longest(c.ours).median, "%s grants leave the window at once, %s: longest call, ms", thousands(float64(r.leaving.grants)), c.name)
@@ -121,12 +122,15 @@ func (r *results) goals() []goal {
 	return all
 }
 
-// toBest compares with whichever of the others has the most decisions a second.
-func (r runs) toBest(others []string) float64 {
+// toBest compares this library with whichever of the others has the most decisions a second.
+func (r runs) toBest(others []string) float64 { return r.best("ours", others) }
+
+// best compares a side with whichever of the others has the most decisions a second.
+func (r runs) best(key string, others []string) float64 {
 	best, most := math.NaN(), 0.0
-	for _, key := range others {
-		if rate := r.spread(key, rateOf).median; r.refused(key) == "" && rate > most {
-			best, most = r.ratio("ours", key, rateOf).median, rate
+	for _, other := range others {
+		if rate := r.spread(other, rateOf).median; r.refused(other) == "" && rate > most {
+			best, most = r.ratio(key, other, rateOf).median, rate
 		}
 	}
 	return best

@@ -56,7 +56,7 @@ func (b *bench) leave(ctx context.Context, count, staying int, ours bool) (leavi
 	rate := limit{2 * int64(count), time.Minute}
 	then := time.Now().Add(-rate.interval)
 	now := &clock{then.Add(rate.interval)}
-	acquire, closeSide, err := b.lone(ctx, rate, now, ours)
+	acquire, closeSide, err := b.lone(ctx, scriptCase{limit: rate}, now, ours)
 	if err != nil {
 		return leavingRun{}, err
 	}

@@ -116,7 +116,7 @@ func scenarios() []scenario {
 			load: load{callers: 256, names: names(10_000), maxPermits: 1, limit: generous, expect: allGranted},
 		},
 	)
-	return all
+	return append(all, policyScenarios()...)
 }
 
 // plan is what of all that is measured in this run; empty lists mean everything.

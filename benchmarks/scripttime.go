@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
+	policies "github.com/rratelimiter/rratelimiter/limit"
 )
 
 // scriptTimes is the server's time of one lone acquire, in microseconds as Redis itself counts them, for each way that it can go.
@@ -19,11 +20,12 @@ type scriptTimes struct {
 
 // scriptCase is one way that an acquire can go. The clock of both sides is injected: step is how far it moves with each call.
 type scriptCase struct {
-	name    string
-	limit   limit
-	step    time.Duration
-	before  int // calls that bring the limiter into the state that is measured
-	granted bool
+	name     string
+	limit    limit
+	step     time.Duration
+	before   int // calls that bring the limiter into the state that is measured
+	granted  bool
+	policies func(limit) []policies.Policy // in place of a limiter of Redisson's layout
 }
 
 var scriptCases = []scriptCase{
@@ -31,6 +33,9 @@ var scriptCases = []scriptCase{
 	{name: "a denial", limit: scarce, before: 10},
 	// Each call finds that the oldest of the grants in the window has left it.
 	{name: "a grant that reclaims", limit: limit{1_000_000, time.Second}, step: time.Millisecond, before: 1000, granted: true},
+	{name: "a grant by FixedWindow", limit: generous, granted: true, policies: fixedWindow},
+	{name: "a grant by TokenBucket", limit: generous, step: time.Millisecond, granted: true, policies: tokenBucket},
+	{name: "a grant by both at once", limit: generous, step: time.Millisecond, granted: true, policies: both},
 }
 
 const scriptRounds, scriptChunks, scriptCalls = 9, 15, 200
@@ -65,7 +70,7 @@ func (b *bench) scriptTimes(ctx context.Context) (scriptTimes, error) {
 
 func (b *bench) scriptTime(ctx context.Context, c scriptCase, ours bool) (microseconds float64, err error) {
 	now := &clock{time.Now()}
-	acquire, closeSide, err := b.lone(ctx, c.limit, now, ours)
+	acquire, closeSide, err := b.lone(ctx, c, now, ours)
 	if err != nil {
 		return 0, err
 	}
@@ -120,7 +125,7 @@ func (b *bench) scriptChunk(ctx context.Context, c scriptCase, next func() (bool
 }
 
 // lone opens one side alone on an empty server, its limiter set and its clock injected.
-func (b *bench) lone(ctx context.Context, rate limit, now *clock, ours bool) (attempt, func(), error) {
+func (b *bench) lone(ctx context.Context, c scriptCase, now *clock, ours bool) (attempt, func(), error) {
 	script, err := b.redissonScript(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -133,12 +138,17 @@ func (b *bench) lone(ctx context.Context, rate limit, now *clock, ours bool) (at
 		return nil, nil, err
 	}
 	name := names(1)[0]
-	if err := setRates(ctx, redis, load{names: names(1), limit: rate}); err != nil {
+	if err := setRates(ctx, redis, load{names: names(1), limit: c.limit}); err != nil {
 		redis.Close()
 		return nil, nil, err
 	}
 	if ours {
-		limiter := rratelimiter.New(redis, rratelimiter.WithClock(func() time.Time { return now.now })).Limiter(name)
+		client := rratelimiter.New(redis, rratelimiter.WithClock(func() time.Time { return now.now }))
+		if c.policies != nil {
+			limiter := policies.New(client, name, c.policies(c.limit)...)
+			return func(ctx context.Context) (bool, error) { return limiter.TryAcquire(ctx, 1) }, redis.Close, nil
+		}
+		limiter := client.Limiter(name)
 		return func(ctx context.Context) (bool, error) { return limiter.TryAcquire(ctx, 1) }, redis.Close, nil
 	}
 	keys := script.keysOf(name)

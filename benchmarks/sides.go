@@ -65,6 +65,9 @@ var sides = []side{
 	{key: "ulule-auto", title: "ulule, AutoPipeline", commands: scripts, open: openUlule(onePipeline)},
 	{key: "ulule-many", title: "ulule, AutoPipeline, 8 at once", commands: scripts, open: openUlule(manyAtOnce)},
 	{key: "ulule-delay", title: "ulule, AutoPipeline, delay", commands: scripts, open: openUlule(withFlushing)},
+	{key: "fixed", title: "FixedWindow", commands: scripts, open: openPolicies(fixedWindow)},
+	{key: "bucket", title: "TokenBucket", commands: scripts, open: openPolicies(tokenBucket)},
+	{key: "both", title: "FixedWindow and TokenBucket at once", commands: scripts, open: openPolicies(both)},
 	{key: "empty", title: "floor: an empty script", commands: scripts, open: openEmpty},
 	{key: "xtime", title: "floor: x/time/rate, in process", inMemory: true, open: openXTime},
 }

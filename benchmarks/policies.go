@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"slices"
+
+	"github.com/rratelimiter/rratelimiter"
+	policies "github.com/rratelimiter/rratelimiter/limit"
+)
+
+// windowPeers and bucketPeers are the peers that do the job of a policy, in all their ways.
+var (
+	windowPeers = []string{"rueidislimiter", "rueidislimiter-pool", "rueidislimiter-delay", "redisstore", "ulule", "ulule-auto", "ulule-many", "ulule-delay"}
+	bucketPeers = []string{"redis_rate", "redis_rate-auto", "redis_rate-many", "redis_rate-delay", "throttled"}
+	ourPolicies = []string{"fixed", "bucket", "both"}
+)
+
+// policyScenarios is the policies beside those who do the same job.
+func policyScenarios() []scenario {
+	who := slices.Concat(ourPolicies, []string{"script"}, windowPeers, bucketPeers, []string{"empty"})
+	lone := slices.DeleteFunc(slices.Clone(who), func(key string) bool { return slices.Contains(together, key) || slices.Contains(tuned, key) })
+	var all []scenario
+	for _, many := range []struct {
+		title          string
+		callers, names int
+		sides          []string
+	}{{"1 caller", 1, 1, lone}, {"256 callers", 256, 1, who}, {"10,000 names, 256 callers", 256, 10_000, who}} {
+		all = append(all, scenario{
+			part: "policies", title: "policies, " + many.title, sides: many.sides,
+			load: load{callers: many.callers, names: names(many.names), maxPermits: 1, limit: generous, expect: allGranted},
+		})
+	}
+	return all
+}
+
+// policyGoals is what of it is to be reached.
+func (r *results) policyGoals(add func(atLeast bool, want, got float64, format string, args ...any)) {
+	for _, run := range r.runs {
+		if run.part != "policies" || run.load.callers != 256 {
+			continue
+		}
+		if len(run.load.names) == 1 {
+			for _, key := range ourPolicies {
+				add(true, 12, run.ratio(key, "script", rateOf).median, "%s, %s: decisions a second to Redisson's script", run.title, titleOf(key))
+			}
+			add(true, 6, run.best("fixed", windowPeers), "%s, FixedWindow: decisions a second to the best fixed window of the peers", run.title)
+			add(true, 10, run.best("bucket", bucketPeers), "%s, TokenBucket: decisions a second to the best bucket of the peers", run.title)
+			continue
+		}
+		add(true, 1, run.best("fixed", windowPeers), "%s, FixedWindow: decisions a second to the best fixed window of the peers", run.title)
+		add(true, 1.5, run.best("bucket", bucketPeers), "%s, TokenBucket: decisions a second to the best bucket of the peers", run.title)
+	}
+	if r.script == nil {
+		return
+	}
+	for _, c := range r.script.cases {
+		if c.policies != nil && len(c.policies(c.limit)) == 1 {
+			add(false, 0.8, r.script.ratio(c.name).median, "server time of one call, %s: to a grant of Redisson's script", c.name)
+		}
+	}
+}
+
+func titleOf(key string) string {
+	return sides[slices.IndexFunc(sides, func(s side) bool { return s.key == key })].title
+}
+
+// The policies of package limit, as many permits an interval as the load has.
+
+func fixedWindow(l limit) []policies.Policy {
+	return []policies.Policy{policies.FixedWindow{Permits: l.permits, Interval: l.interval}}
+}
+
+func tokenBucket(l limit) []policies.Policy {
+	return []policies.Policy{policies.TokenBucket{Capacity: l.permits, Refill: l.permits, Interval: l.interval}}
+}
+
+// both is two policies at once.
+func both(l limit) []policies.Policy { return append(fixedWindow(l), tokenBucket(l)...) }
+
+func openPolicies(of func(limit) []policies.Policy) opener {
+	return func(_ context.Context, _ *bench, l load) (*session, error) {
+		redis, err := dial(l.addr)
+		if err != nil {
+			return nil, err
+		}
+		client, all := rratelimiter.New(redis), of(l.limit)
+		limiters := make([]*policies.Limiter, len(l.names))
+		for i, name := range l.names {
+			limiters[i] = policies.New(client, name, all...)
+		}
+		return &session{
+			take: func(ctx context.Context, _, name int, permits int64) (bool, error) {
+				return limiters[name].TryAcquire(ctx, permits)
+			},
+			close: redis.Close,
+		}, nil
+	}
+}
