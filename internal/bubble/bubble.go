@@ -44,10 +44,9 @@ func Run(t *testing.T, test func(b *Bubble)) {
 		})
 		b.Cleanup(func() {
 			b.Latency.Store(0)
-			Pass(time.Minute) // what was on its way arrives: rueidis spins until then
 			b.Conn.Close()
 			b.Redis.Close()
-			Pass(time.Minute)
+			Pass(time.Minute) // what was on its way arrives
 		})
 		test(b)
 	})

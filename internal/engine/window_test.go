@@ -202,6 +202,11 @@ func inBubble(t *testing.T, test func(b *bubble)) {
 		b := &bubble{m}
 		// The script is loaded, so that each call is one round trip.
 		b.take(open(b.engine(), "none", 1, time.Millisecond), 1)
+		// What is on its way arrives before the connection is closed: rueidis may spin until it has, and no time passes.
+		defer func() {
+			b.Latency.Store(0)
+			pass(time.Minute)
+		}()
 		test(b)
 	})
 }
