@@ -100,7 +100,7 @@ func (b *Batch) GrantAll(left int64, answer Answer) {
 	for i := len(b.Requests) - 1; i >= 0; i-- {
 		r := b.Requests[i]
 		r.Answer = answer
-		r.Answer.Remaining = max(0, left)
+		r.Remaining = max(0, left)
 		left += r.Permits
 	}
 }
