@@ -13,31 +13,37 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
 // TestEachOfACallHasItsOwnAnswer: what is left after it, and when its own permits could be had.
 func TestEachOfACallHasItsOwnAnswer(t *testing.T) {
 	granted := func(left int64) Decision { return Decision{Allowed: true, Remaining: left} }
 	denied := func(left int64, after time.Duration) Decision { return Decision{Remaining: left, RetryAfter: after} }
+	type pair struct {
+		after   time.Duration
+		permits int64
+	}
 	for name, test := range map[string]struct {
 		free  int64
-		reply []returning
+		reply []pair
 		wants []int64
 		marks string
 		want  []Decision
 	}{
 		"all granted":        {4, nil, []int64{1, 2, 3}, "*", []Decision{granted(9), granted(7), granted(4)}},
-		"some granted":       {1, []returning{{second, 5}, {2 * second, 1}, {3 * second, 3}}, []int64{1, 7, 2, 8}, "gngn", []Decision{granted(3), denied(3, 2*second), granted(1), denied(1, 3*second)}},
-		"none granted":       {1, []returning{{second, 1}, {2 * second, 8}}, []int64{2, 3}, "nn", []Decision{denied(1, second), denied(1, 2*second)}},
-		"more than the rate": {-3, []returning{{second, 3}, {2 * second, 1}, {3 * second, 9}}, []int64{1, 2}, "nn", []Decision{denied(0, 2*second), denied(0, 3*second)}},
+		"some granted":       {1, []pair{{second, 5}, {2 * second, 1}, {3 * second, 3}}, []int64{1, 7, 2, 8}, "gngn", []Decision{granted(3), denied(3, 2*second), granted(1), denied(1, 3*second)}},
+		"none granted":       {1, []pair{{second, 1}, {2 * second, 8}}, []int64{2, 3}, "nn", []Decision{denied(1, second), denied(1, 2*second)}},
+		"more than the rate": {-3, []pair{{second, 3}, {2 * second, 1}, {3 * second, 9}}, []int64{1, 2}, "nn", []Decision{denied(0, 2*second), denied(0, 3*second)}},
 		"above the rate":     {5, nil, []int64{11, 5}, "xg", []Decision{{}, granted(5)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(b *bubble) {
-				l := named(New(b.conn), "a")
-				ba := new(batch)
+				l := New(b.conn).Limiter("a")
+				ba := new(engine.Batch)
 				for _, permits := range test.wants {
-					ba.requests = append(ba.requests, &request{permits: permits})
+					ba.Requests = append(ba.Requests, &engine.Request{Ask: engine.Ask{Permits: permits}})
 				}
 				script := "return {0, " + decimal(test.free) + ", 10, 10000, 4000, 7, '" + test.marks + "'"
 				for _, r := range test.reply {
@@ -46,16 +52,16 @@ func TestEachOfACallHasItsOwnAnswer(t *testing.T) {
 				reply, err := b.conn.Do(b.Context(), b.conn.B().Eval().Script(script+"}").Numkeys(0).Build()).ToArray()
 				require.NoError(b, err)
 				require.NoError(b, l.answer(ba, reply))
-				for i, r := range ba.requests {
+				for i, r := range ba.Requests {
 					if test.want[i] == (Decision{}) {
-						assert.ErrorIs(b, r.err, ErrPermitsExceedRate)
-						assert.Zero(b, r.decision)
+						assert.ErrorIs(b, r.Err, ErrPermitsExceedRate)
+						assert.Zero(b, r.Result)
 						continue
 					}
 					test.want[i].Limit, test.want[i].ResetAfter = 10, 4*second
-					assert.Equal(b, test.want[i], r.decision, "request %d", i)
+					assert.Equal(b, test.want[i], Decision(r.Answer), "request %d", i)
 				}
-				assert.Equal(b, 10*second, ba.interval)
+				assert.Equal(b, 10*second, ba.Outlook.(*outlook).interval)
 			})
 		})
 	}
@@ -175,28 +181,6 @@ func TestTheLastClockGivenCounts(t *testing.T) {
 	assert.NotEmpty(t, New(nil, WithServerTime(), WithClock(nil)).nowText())
 }
 
-// TestAPanicOfACallThatEndsByItself hurts nobody whose caller has gone; a caller that is there gets it.
-func TestAPanicOfACallThatEndsByItself(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		slow := func(ctx context.Context) (int, error) {
-			_, limited := ctx.Deadline()
-			assert.False(t, limited, "rueidis would answer the deadline by closing a connection that others use")
-			assert.Nil(t, ctx.Done())
-			pass(second)
-			panic("broken")
-		}
-		gone, cancel := context.WithTimeout(t.Context(), second/2)
-		defer cancel()
-		_, err := detached(gone, slow)
-		assert.ErrorIs(t, err, context.DeadlineExceeded)
-		pass(second)
-		assert.PanicsWithValue(t, "broken", func() { _, _ = detached(t.Context(), slow) })
-		assert.PanicsWithValue(t, "broken", func() { _, _ = detached(context.Background(), slow) })
-		_, err = detached(gone, func(context.Context) (int, error) { panic("called") })
-		assert.ErrorIs(t, err, context.DeadlineExceeded)
-	})
-}
-
 // TestTwoWhoShareACallAreToldApart, also where neither asks for more than yes or no.
 func TestTwoWhoShareACallAreToldApart(t *testing.T) {
 	inBubble(t, func(b *bubble) {
@@ -216,11 +200,11 @@ func TestTwoWhoShareACallAreToldApart(t *testing.T) {
 // TestRepliesThatFitNoCallAreRefused.
 func TestRepliesThatFitNoCallAreRefused(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		l := named(New(b.conn), "a")
+		l := New(b.conn).Limiter("a")
 		for _, text := range []string{"{0, 1, 10, 1000, 1, 7, 'g'}", "{0, 1, 10, 1000, 1, 7, 'ggg'}", "{0, 1, 10, 1000, 1, 7}", "{0, 1, 10, 1000, 1, 7, 'gg', 5}", "{0, 1, 10, 'x', 1, 7, 'gg'}"} {
 			reply, err := b.conn.Do(b.Context(), b.conn.B().Eval().Script("return "+text).Numkeys(0).Build()).ToArray()
 			require.NoError(b, err)
-			assert.ErrorContains(b, l.answer(&batch{requests: []*request{{permits: 1}, {permits: 1}}}, reply), "does not know", text)
+			assert.ErrorContains(b, l.answer(&engine.Batch{Requests: []*engine.Request{{Ask: engine.Ask{Permits: 1}}, {Ask: engine.Ask{Permits: 1}}}}, reply), "does not know", text)
 		}
 		for _, text := range []string{"{1, 'cursor', 1}", "{3, 0, 'rate', 'x'}", "{3, 6, 'rate', 'x'}", "{3, 1, 'rate', 'x', 'y'}", "{9}"} {
 			reply, err := b.conn.Do(b.Context(), b.conn.B().Eval().Script("return "+text).Numkeys(0).Build()).ToArray()

@@ -54,7 +54,7 @@ func TestAChangeIsForgottenWhoeverStillListens(t *testing.T) {
 					b.take(l, 10)
 					b.full(l, 1)
 					synctest.Wait()
-					_, denied := l.deny(1)
+					_, denied := b.remembered(l, 1)
 					require.True(b, denied)
 
 					b.latency.Store(int64(100 * time.Millisecond))
@@ -67,7 +67,7 @@ func TestAChangeIsForgottenWhoeverStillListens(t *testing.T) {
 					} else {
 						require.NoError(b, err)
 					}
-					_, denied = l.deny(1)
+					_, denied = b.remembered(l, 1)
 					assert.False(b, denied)
 				})
 			})
@@ -121,7 +121,7 @@ func TestWhatHasChangedSinceIsNotRemembered(t *testing.T) {
 					b.take(l, 10)
 					b.full(l, 1)
 					pass(2 * second)
-					_, denied := l.deny(1)
+					_, denied := b.remembered(l, 1)
 					assert.False(b, denied)
 				})
 			})
@@ -138,7 +138,7 @@ func TestWhatThisClientChangesWhileItLooksIsNotRemembered(t *testing.T) {
 			conn.call = func(n int64) {
 				if n == look {
 					// It takes place after all that this look reads, and is told of before the denial is kept.
-					go func() { l.client.poke("limiter") }()
+					go l.changed(b.Context())
 					pass(time.Millisecond)
 				}
 			}
@@ -147,7 +147,7 @@ func TestWhatThisClientChangesWhileItLooksIsNotRemembered(t *testing.T) {
 			b.take(l, 10)
 			b.full(l, 1)
 			pass(second)
-			_, denied := l.deny(1)
+			_, denied := b.remembered(l, 1)
 			assert.False(b, denied, "look %d", look)
 		})
 	}
@@ -191,28 +191,5 @@ func TestRetryAfterFromMemoryIsExact(t *testing.T) {
 			require.NoError(b, err)
 			assert.Equal(b, asked+1, b.scripts.Load(), "calls of Redis")
 		})
-	})
-}
-
-// Issue 9, point 11: what is forgotten leaves no timer behind.
-func TestForgottenDenialsLeaveNoTimers(t *testing.T) {
-	inBubble(t, func(b *bubble) {
-		l := b.limiter(Rate{Permits: 10, Interval: 24 * time.Hour}, WithDenialCache())
-		remembered := func() *denial {
-			b.full(l, 10)
-			synctest.Wait()
-			found, ok := l.client.denials.byKey.Load("limiter")
-			require.True(b, ok)
-			return found.(*denial)
-		}
-		b.take(l, 9)
-		forgotten := remembered()
-		require.NoError(b, l.Release(b.Context(), 1))
-		assert.False(b, forgotten.end.Stop(), "its timer runs on")
-
-		replaced := remembered()
-		b.full(l, 5) // fewer than were denied before
-		synctest.Wait()
-		assert.False(b, replaced.end.Stop(), "its timer runs on")
 	})
 }

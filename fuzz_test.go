@@ -53,10 +53,9 @@ func FuzzNames(f *testing.F) {
 	}
 	id := uuid.MustParse("0198f1a2-7c3d-7e4f-8a5b-6c7d8e9fa0b1")
 	// A client with nothing behind it panics where it is asked anything.
-	client := struct{ rueidis.Client }{}
 	f.Fuzz(func(t *testing.T, name, other string) {
-		single := &Client{redis: client, id: id.String()}
-		cluster := &Client{redis: client, id: id.String(), cluster: true}
+		single := New(withMode{mode: rueidis.ClientModeStandalone}, WithClientID(id))
+		cluster := New(withMode{mode: rueidis.ClientModeCluster}, WithClientID(id))
 		l := single.Limiter(name)
 		require.Equal(t, name, l.Name())
 		if name == "" {
@@ -478,7 +477,7 @@ func requireTold(t *testing.T, l *Limiter, err error) {
 	case errors.As(err, &state):
 		require.Contains(t, l.keys, state.Key)
 	default:
-		require.ErrorContains(t, err, strconv.Quote(l.name))
+		require.ErrorContains(t, err, strconv.Quote(l.Name()))
 	}
 }
 

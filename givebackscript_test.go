@@ -11,11 +11,13 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
 // run runs a script as it is.
-func (b *bubble) run(script serverScript, l *Limiter, args ...string) (rueidis.RedisMessage, error) {
-	return script.Exec(b.Context(), b.conn, l.keys[:], args).ToMessage()
+func (b *bubble) run(script *engine.Script, l *Limiter, args ...string) (rueidis.RedisMessage, error) {
+	return l.client.engine.Eval(b.Context(), script, l.keys[:], args, nil)
 }
 
 func (b *bubble) nowText() string { return strconv.FormatInt(time.Now().UnixMilli(), 10) }

@@ -26,9 +26,11 @@ func (p *pipelines) DoMulti(ctx context.Context, commands ...rueidis.Completed) 
 	return p.Client.DoMulti(ctx, commands...)
 }
 
+// names is more than there are in one pipeline.
+const names = 320
+
 // takeAtOnce takes a permit of each of very many limiters, whose rates are 1, 2, 3 and so on.
 func takeAtOnce(b *bubble, c *Client) (answers []Decision, errs []error) {
-	const names = 20 * pipelined
 	limiters := make([]*Limiter, names)
 	for i := range limiters {
 		limiters[i] = c.Limiter(fmt.Sprint("limiter:", i))
@@ -71,7 +73,7 @@ func TestCallsOfManyNamesLeaveTogether(t *testing.T) {
 
 				// So it does while others wait for their turn, and ask nothing.
 				ctx, cancel := context.WithCancel(b.Context())
-				for i := range 2 * pipelined {
+				for i := range names / 10 {
 					l := c.Limiter(fmt.Sprint("limiter:", i))
 					callers.Go(func() { assert.ErrorIs(b, l.Acquire(ctx, int64(i+1)), context.Canceled) })
 				}
@@ -86,13 +88,19 @@ func TestCallsOfManyNamesLeaveTogether(t *testing.T) {
 	}
 }
 
+// withMode is a client that says what it talks to.
+type withMode struct {
+	rueidis.Client
+	mode rueidis.ClientMode
+}
+
+func (c withMode) Mode() rueidis.ClientMode { return c.mode }
+
 // TestNoCallWaitsForANodeThatIsNotItsOwn: on a cluster a pipeline has its answers when its slowest node has given them.
 func TestNoCallWaitsForANodeThatIsNotItsOwn(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		counting := &pipelines{Client: b.conn}
-		c := New(counting)
-		c.cluster = true
-		_, errs := takeAtOnce(b, c)
+		_, errs := takeAtOnce(b, New(withMode{counting, rueidis.ClientModeCluster}))
 		for _, err := range errs {
 			require.NoError(b, err)
 		}
@@ -107,7 +115,7 @@ func TestEachCallOfAPipelineHasItsOwnError(t *testing.T) {
 		takeAtOnce(b, c)
 		b.latency.Store(int64(10 * time.Millisecond))
 		var callers sync.WaitGroup
-		for i := range 20 * pipelined {
+		for i := range names {
 			name := fmt.Sprint("limiter:", i)
 			switch i % 3 {
 			case 1:

@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
 // When a queue asks Redis, of whom nobody else tells it that something has changed.
@@ -92,7 +94,7 @@ func TestWhoComesWhileACallIsUnderWayIsAskedForByTheNext(t *testing.T) {
 
 // TestAnAnswerIsEverybodys, in pages: more than one call carries are told by one call what it says.
 func TestAnAnswerIsEverybodys(t *testing.T) {
-	const many = 2*mostRequests + 500
+	const many = 2*engine.MostRequests + 500
 	for name, change := range map[string]func(q *line){
 		"refused": func(*line) {},
 		"failed":  func(q *line) { q.redis.FlushAll() },
@@ -164,47 +166,6 @@ func TestADeadlineAndATimeout(t *testing.T) {
 	})
 }
 
-// TestAnAnswerThatIsThereIsTaken, by a caller that goes at that moment too: what it was granted is not lost.
-func TestAnAnswerThatIsThereIsTaken(t *testing.T) {
-	inBubble(t, func(b *bubble) {
-		l := b.limiter(Rate{Permits: 10, Interval: time.Hour})
-		w := &waiter{request: request{permits: 3, state: answered}, done: make(chan struct{}, 1)}
-		e := &entry{queue: new(queue)}
-		assert.False(b, l.withdraw(e, w))
-		_, gone := l.timeOut(e, w)
-		assert.False(b, gone)
-		assert.Equal(b, answered, w.state)
-		assert.False(b, l.client.abandon(e, &w.request))
-
-		refused := &waiter{request: request{permits: 2}}
-		e.queue.rate = 1
-		e.queue.waiters.push(refused)
-		require.True(b, l.refuse(e.queue, refused, total{}, time.Now()))
-		assert.Equal(b, answered, refused.state)
-		assert.ErrorIs(b, refused.err, ErrPermitsExceedRate)
-	})
-}
-
-// TestATimeoutThatEndsWhileAnotherIsAskedFor is one: the queue has been asked for it before, and goes on without it.
-func TestATimeoutThatEndsWhileAnotherIsAskedFor(t *testing.T) {
-	inQueue(t, Rate{Permits: 1, Interval: 10 * second}, func(q *line, l *Limiter) {
-		q.take(l, 1)
-		q.wait(l, "a", 1, 0)
-		q.wait(l, "b", 1, 0)
-		q.within(l, "c", 1, 30*second) // may be served at that very moment
-		pass(9900 * time.Millisecond)
-		q.latency.Store(int64(25 * second)) // of the call for a, which carries b too
-		pass(21 * second)
-		assert.Equal(t, []string{"c failed at 30s"}, q.said())
-		e := l.client.names.find("limiter")
-		assert.Equal(t, total{0, 2}, e.queue.wanted)
-		l.client.names.unlock(e)
-		q.latency.Store(0)
-		q.done.Wait()
-		assert.Len(t, q.said(), 3)
-	})
-}
-
 // TestAWaiterWhoseClockPanicsTakesNothing.
 func TestAWaiterWhoseClockPanicsTakesNothing(t *testing.T) {
 	inBubble(t, func(b *bubble) {
@@ -256,7 +217,7 @@ func TestWhoStandsBehindAPageIsAskedForToo(t *testing.T) {
 		q.latency.Store(int64(100 * time.Millisecond))
 		q.done.Go(func() { _ = l.Acquire(ctx, 1) })
 		pass(50 * time.Millisecond) // and its call is under way
-		for range mostRequests + 10 {
+		for range engine.MostRequests + 10 {
 			q.done.Go(func() { _ = l.Acquire(ctx, 1) })
 		}
 		synctest.Wait()

@@ -13,6 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// A request that is at Redis when its timeout ends has so long to be answered, as the package documentation says.
+const lastTry = 100 * time.Millisecond
+
 // line starts waiters one after another and tells when each was served, in seconds, or that it was not.
 type line struct {
 	*bubble

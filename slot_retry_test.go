@@ -17,7 +17,7 @@ func TestADenialCountsFromTheCallThatWasAnswered(t *testing.T) {
 		time.AfterFunc(100*time.Millisecond, func() { b.redis.SetError("") })
 		b.full(l, 1)
 		pass(second)
-		d, denied := l.deny(1)
+		d, denied := b.remembered(l, 1)
 		assert.True(b, denied)
 		assert.Equal(b, time.Hour-time.Since(start), d.RetryAfter)
 	})

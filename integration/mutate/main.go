@@ -1,4 +1,4 @@
-// Command mutate tries small edits of the library, one at a time, and says which test of the root package fails with each:
+// Command mutate tries small edits of the library, one at a time, and says which test of the root module fails with each:
 // the lists of testdata/mutations say which one should, which edits another suite sees, and which are no defect. It fails
 // where an edit that a test should kill survives, or where one no longer applies.
 //
@@ -7,6 +7,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -195,11 +196,11 @@ func (t trial) try(ctx context.Context, e edit) outcome {
 }
 
 // event is a line of go test -json.
-type event struct{ Action, Test, Output string }
+type event struct{ Action, Package, Test, Output string }
 
 func (t trial) test(ctx context.Context, overlay string, args ...string) outcome {
 	args = append([]string{"test", "-json", "-failfast", "-count=1", "-vet=off", "-timeout", "120s", "-overlay", overlay}, args...)
-	command := exec.CommandContext(ctx, "go", append(args, ".")...)
+	command := exec.CommandContext(ctx, "go", append(args, ".", "./internal/...")...)
 	command.Dir = t.root
 	var stderr bytes.Buffer
 	command.Stderr = &stderr
@@ -211,7 +212,8 @@ func (t trial) test(ctx context.Context, overlay string, args ...string) outcome
 		return outcome{}
 	}
 	// A test that takes the process down, or never ends, is one that began and of which nothing else is told.
-	var test, running, said string
+	var test, said string
+	running := make(map[string]string) // by package
 	for text := range bytes.Lines(out) {
 		var line event
 		if json.Unmarshal(text, &line) != nil {
@@ -220,15 +222,12 @@ func (t trial) test(ctx context.Context, overlay string, args ...string) outcome
 		name, _, _ := strings.Cut(line.Test, "/")
 		switch {
 		case line.Action == "run":
-			running = name
-		case line.Action == "fail" && name != "" && test == "":
-			test = name
+			running[line.Package] = name
+		case line.Action == "fail" && test == "":
+			test = cmp.Or(name, running[line.Package])
 		case line.Action == "output" || line.Action == "build-output":
 			said += line.Output
 		}
-	}
-	if test == "" {
-		test = running
 	}
 	if test == "" {
 		return outcome{err: fmt.Errorf("no test has run: %s%s", said, stderr.String())}

@@ -88,8 +88,11 @@ type Batch struct {
 	asked time.Time // the moment that Outlook counts from
 }
 
-// Spare is the outlook of an earlier reply, of whatever kind, which may be used again; or nil.
-func (b *Batch) Spare() Outlook { return b.spare }
+// Spare is the outlook of an earlier reply, of whatever kind, which may be used again, by the caller alone; or nil.
+func (b *Batch) Spare() (spare Outlook) {
+	spare, b.spare = b.spare, nil
+	return spare
+}
 
 // GrantAll answers a batch of which every request was granted.
 func (b *Batch) GrantAll(left int64, answer Answer) {
@@ -97,7 +100,7 @@ func (b *Batch) GrantAll(left int64, answer Answer) {
 	for i := len(b.Requests) - 1; i >= 0; i-- {
 		r := b.Requests[i]
 		r.Answer = answer
-		r.Answer.Remaining = max(0, left)
+		r.Remaining = max(0, left)
 		left += r.Permits
 	}
 }

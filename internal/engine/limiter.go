@@ -21,14 +21,6 @@ type Limiter struct {
 	met atomic.Pointer[entry] // the last entry that a call of this value met; it may be another ID's by now
 }
 
-// subjects is what the answers of a limiter depend on.
-func (l *Limiter) subjects() []string {
-	if l.Subjects == nil {
-		return []string{l.ID}
-	}
-	return l.Subjects
-}
-
 // Protocol is what calls of a limiter mean.
 type Protocol interface {
 	// Call is the script that takes permits, and its keys.

@@ -17,14 +17,14 @@ type names struct {
 
 // shard is a part of the names.
 type shard struct {
-	mu    sync.Mutex
+	mu   sync.Mutex
 	byID map[string]*entry
-	_     [48]byte // shards do not share a line of cache
+	_    [48]byte // shards do not share a line of cache
 }
 
 // entry is an ID with calls under way.
 type entry struct {
-	mu  sync.Mutex
+	mu sync.Mutex
 	id string // "" while the entry is out of use
 
 	first, last *Batch // that gather, of callers that ask once, in order of arrival; the first leaves next

@@ -4,23 +4,26 @@ import (
 	"fmt"
 	"runtime"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
-func freshNames() (*Client, *names) {
-	c := New(nil)
-	return c, &c.names
+func freshNames() (*Engine, *names) {
+	g := New(Settings{})
+	return g, &g.names
 }
 
-func named(c *Client, name string) *Limiter {
-	return &Limiter{client: c, name: name, keys: newKeys(name, "id")}
+func named(g *Engine, name string) *Limiter {
+	return &Limiter{Engine: g, ID: name, Name: name}
 }
 
 // TestAnEntryIsOneNamesAtATime: one that was put away is another name's next, whoever met it before.
 func TestAnEntryIsOneNamesAtATime(t *testing.T) {
-	c, n := freshNames()
-	a, b := named(c, "a"), named(c, "b")
+	g, n := freshNames()
+	a, b := named(g, "a"), named(g, "b")
 	e := n.lock(a)
 	e.calls = 1
 	n.unlock(e)
@@ -31,7 +34,7 @@ func TestAnEntryIsOneNamesAtATime(t *testing.T) {
 	n.unlock(e)
 	assert.Zero(t, n.live.Load())
 	assert.Nil(t, n.find("a"))
-	assert.Empty(t, e.key, "out of use")
+	assert.Empty(t, e.id, "out of use")
 
 	// As if the pool gave the same one to another name.
 	n.entries.New = func() any { return e }
@@ -41,7 +44,7 @@ func TestAnEntryIsOneNamesAtATime(t *testing.T) {
 	n.entries.New = func() any { return new(entry) }
 	again := n.lock(a)
 	assert.NotSame(t, other, again)
-	assert.Equal(t, "a", again.key)
+	assert.Equal(t, "a", again.id)
 	again.calls = 1
 	n.unlock(again)
 	found := n.find("a")
@@ -53,12 +56,12 @@ func TestAnEntryIsOneNamesAtATime(t *testing.T) {
 // TestAnEntryInUseStays, whatever it is used for.
 func TestAnEntryInUseStays(t *testing.T) {
 	for name, use := range map[string]func(e *entry){
-		"gathering": func(e *entry) { e.push(new(batch)) },
+		"gathering": func(e *entry) { e.push(new(Batch)) },
 		"calls":     func(e *entry) { e.calls = 1 },
 		"queue":     func(e *entry) { e.queue = new(queue) },
 	} {
-		c, n := freshNames()
-		e := n.lock(named(c, "a"))
+		g, n := freshNames()
+		e := n.lock(named(g, "a"))
 		use(e)
 		n.unlock(e)
 		found := n.find("a")
@@ -73,11 +76,11 @@ func TestAnEntryInUseStays(t *testing.T) {
 func TestAnEntryThatIsTakenUpAgainStays(t *testing.T) {
 	for name, meanwhile := range map[string]func(e *entry){
 		"by its name":    func(e *entry) { e.calls = 1 },
-		"by another one": func(e *entry) { e.key = "b" },
+		"by another one": func(e *entry) { e.id = "b" },
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, n := freshNames()
-			e := n.lock(named(c, "a"))
+			g, n := freshNames()
+			e := n.lock(named(g, "a"))
 			s := n.shard("a")
 			s.mu.Lock()
 			done := make(chan bool)
@@ -86,13 +89,13 @@ func TestAnEntryThatIsTakenUpAgainStays(t *testing.T) {
 				runtime.Gosched()
 			}
 			meanwhile(e)
-			key := e.key
+			id := e.id
 			e.mu.Unlock()
 			s.mu.Unlock()
 			<-done
-			assert.Equal(t, key, e.key)
+			assert.Equal(t, id, e.id)
 			assert.EqualValues(t, 1, n.live.Load())
-			assert.Same(t, e, s.byKey["a"])
+			assert.Same(t, e, s.byID["a"])
 		})
 	}
 }
@@ -105,4 +108,20 @@ func TestNamesSpread(t *testing.T) {
 		used[n.shard(fmt.Sprint("user:", i))] = true
 	}
 	assert.Len(t, used, len(n.shards))
+}
+
+// TestANameDoesNotWaitForAnother is Issue 9, point 9.
+func TestANameDoesNotWaitForAnother(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		g := b.engine()
+		l, other := open(g, "limiter", 10, time.Hour), open(g, "other", 10, time.Hour)
+		e := g.names.lock(&l.Limiter)
+		granted, err := other.Wait(b.Context(), 1, time.Time{}) // hangs where the names share a lock
+		require.NoError(b, err)
+		require.True(b, granted)
+		b.take(other, 1)
+		g.names.unlock(e)
+		synctest.Wait()
+		assert.True(b, g.Idle())
+	})
 }

@@ -144,9 +144,10 @@ func (q *queue) aboveLimit(w *waiter) bool {
 	return q.outlook != nil && w.Permits > q.outlook.Limit()
 }
 
-// servable says when a waiter could be served at the earliest, if it were the first, as far as the last call told.
+// servable says when a waiter could be served at the earliest, if it were the first, as far as the last call told. Who can
+// never be served need not wait to be told so.
 func (q *queue) servable(w *waiter) time.Time {
-	if q.outlook == nil {
+	if q.outlook == nil || q.aboveLimit(w) {
 		return q.at
 	}
 	var wanted Total

@@ -10,13 +10,13 @@ import (
 
 // TestTotalsCountLikeNumbersWithoutAnEnd: the reference is math/big.
 func TestTotalsCountLikeNumbersWithoutAnEnd(t *testing.T) {
-	var sum total
+	var sum Total
 	want := new(big.Int)
 	check := func() {
 		t.Helper()
-		for _, rate := range []int64{1, 2, 3, 4, 7, 10, 1 << 32, maxPermits - 1, maxPermits} {
+		for _, rate := range []int64{1, 2, 3, 4, 7, 10, 1 << 32, MostPermits - 1, MostPermits} {
 			whole, rest := new(big.Int).QuoRem(new(big.Int).Sub(want, big.NewInt(1)), big.NewInt(rate), new(big.Int))
-			times, last, ok := sum.rounds(rate)
+			times, last, ok := sum.Rounds(rate)
 			require.Equal(t, whole.IsUint64(), ok, "%v of %d", want, rate)
 			if ok {
 				assert.Equal(t, whole.Uint64(), times, "%v of %d", want, rate)
@@ -26,24 +26,24 @@ func TestTotalsCountLikeNumbersWithoutAnEnd(t *testing.T) {
 	}
 	const many = 1 << 13 // times 2^53 is 2^66
 	for i := range many {
-		sum.add(maxPermits)
-		want.Add(want, big.NewInt(maxPermits))
+		sum.Add(MostPermits)
+		want.Add(want, big.NewInt(MostPermits))
 		if i < 3 || i%1000 == 0 || i%2048 > 2045 || i%2048 < 2 {
 			check()
 		}
 	}
 	for _, permits := range []int64{1, 2, 9} {
-		sum.add(permits)
+		sum.Add(permits)
 		want.Add(want, big.NewInt(permits))
 		check()
 	}
 	for i := range many {
-		sum.sub(maxPermits)
-		want.Sub(want, big.NewInt(maxPermits))
+		sum.Sub(MostPermits)
+		want.Sub(want, big.NewInt(MostPermits))
 		if i%2048 < 3 {
 			check()
 		}
 	}
 	check()
-	assert.Equal(t, total{low: 12}, sum)
+	assert.Equal(t, Total{low: 12}, sum)
 }

@@ -1,13 +1,15 @@
-package rratelimiter
+package engine
 
 import (
 	"context"
+	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 // largest keeps the size of the largest pipeline.
@@ -28,11 +30,17 @@ func (c *largest) DoMulti(ctx context.Context, commands ...rueidis.Completed) []
 // TestAPipelineHoldsSoManyCallsAtMost: nobody waits for more of them than that.
 func TestAPipelineHoldsSoManyCallsAtMost(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		conn := &largest{Client: b.conn}
-		_, errs := takeAtOnce(b, New(conn))
-		for _, err := range errs {
-			require.NoError(b, err)
+		conn := &largest{Client: b.Conn}
+		g := New(Settings{Redis: conn})
+		b.Latency.Store(int64(10 * time.Millisecond))
+		var callers sync.WaitGroup
+		for i := range 20 * pipelined {
+			callers.Go(func() {
+				_, err := open(g, fmt.Sprint("limiter:", i), 1, time.Minute).Try(b.Context(), Ask{Permits: 1})
+				assert.NoError(b, err)
+			})
 		}
+		callers.Wait()
 		assert.EqualValues(b, pipelined, conn.size.Load())
 	})
 }

@@ -1,0 +1,204 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestBatchesAreWithinTheirBounds, and what gathers counts only those who still wait.
+func TestBatchesAreWithinTheirBounds(t *testing.T) {
+	g, n := freshNames()
+	l := named(g, "a")
+	sums := func(e *entry) (requests, live []int, permits []int64) {
+		for b := e.first; b != nil; b = b.next {
+			requests, live, permits = append(requests, len(b.Requests)), append(live, b.live), append(permits, b.permits)
+		}
+		return requests, live, permits
+	}
+	gather := func(e *entry, wants ...int64) (made []*Request) {
+		for _, permits := range wants {
+			r := &Request{Ask: Ask{Permits: permits}}
+			b := g.gather(e, r)
+			assert.Same(t, b, r.batch)
+			made = append(made, r)
+		}
+		return made
+	}
+	abandon := func(e *entry, requests ...*Request) {
+		e.mu.Unlock()
+		for _, r := range requests {
+			assert.True(t, g.abandon(e, r))
+			assert.Equal(t, abandoned, r.state)
+		}
+		e.mu.Lock()
+	}
+
+	e := n.lock(l)
+	e.leaving = true
+	many := make([]int64, MostRequests+1)
+	for i := range many {
+		many[i] = 2
+	}
+	made := gather(e, many...)
+	requests, live, permits := sums(e)
+	assert.Equal(t, []int{MostRequests, 1}, requests)
+	assert.Equal(t, []int{MostRequests, 1}, live)
+	assert.Equal(t, []int64{2 * MostRequests, 2}, permits)
+
+	// Half of them and one more go: so do their requests.
+	abandon(e, made[:MostRequests/2+1]...)
+	requests, live, permits = sums(e)
+	assert.LessOrEqual(t, requests[0], MostRequests/2)
+	assert.Equal(t, []int{MostRequests/2 - 1, 1}, live)
+	assert.Equal(t, []int64{MostRequests - 2, 2}, permits)
+
+	// A batch of nobody goes, but the first one, which a call is about to take along.
+	abandon(e, made[MostRequests])
+	abandon(e, made[MostRequests/2+1:MostRequests]...)
+	requests, live, permits = sums(e)
+	assert.Equal(t, []int{0}, requests)
+	assert.Equal(t, []int{0}, live)
+	assert.Equal(t, []int64{0}, permits)
+	e.leaving = false
+	abandon(e, gather(e, 3)...)
+	assert.Nil(t, e.first)
+	assert.Nil(t, e.last)
+
+	// No call adds up more than 2^53.
+	gather(e, 1, MostPermits-1, 1, MostPermits, 1)
+	_, _, permits = sums(e)
+	assert.Equal(t, []int64{MostPermits, 1, MostPermits, 1}, permits)
+	b := e.leave()
+	assert.Len(t, b.Requests, 2)
+	assert.Equal(t, inFlight, b.Requests[0].state)
+
+	// A batch that is used again is as good as new, but for what it lends.
+	v := new(view)
+	b.Outlook, b.Denied, b.Granted, b.Lost, b.answered = v, 3, 4, []*Request{{}}, make(chan struct{})
+	b.clear()
+	assert.Empty(t, b.Requests)
+	assert.Zero(t, b.permits)
+	assert.Zero(t, b.live)
+	assert.Nil(t, b.answered)
+	assert.Zero(t, b.Denied)
+	assert.Nil(t, b.Outlook)
+	assert.Empty(t, b.Lost)
+	assert.Zero(t, b.Granted)
+	assert.Same(t, v, b.Spare())
+	for e.first != nil {
+		e.remove(e.first)
+	}
+	n.unlock(e)
+}
+
+// TestWhereCallsTakeLongMoreOfThemFly at once, and where they do not, few.
+func TestWhereCallsTakeLongMoreOfThemFly(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(1<<40, time.Hour)
+		calls := func() int64 {
+			before := b.Scripts.Load()
+			b.Latency.Store(int64(10 * time.Millisecond))
+			for _, err := range crowd(40, func(int) error { _, err := l.Try(b.Context(), Ask{Permits: 1, Detail: true}); return err }) {
+				require.NoError(b, err)
+			}
+			return b.Scripts.Load() - before
+		}
+		assert.EqualValues(b, fastCalls+1, calls())
+		assert.EqualValues(b, mostCalls+1, calls(), "the last one was slow")
+		assert.EqualValues(b, mostCalls+1, calls())
+		b.Latency.Store(0)
+		b.take(l, 1)
+		assert.EqualValues(b, fastCalls+1, calls(), "the last one was fast")
+		b.Latency.Store(int64(slowCall))
+		b.take(l, 1)
+		assert.EqualValues(b, mostCalls+1, calls(), "the last one was just slow")
+	})
+}
+
+// TestACallForNobodyIsNotSent.
+func TestACallForNobodyIsNotSent(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(10, time.Hour)
+		before := b.Scripts.Load()
+		carryNobody(b, l)
+		assert.Equal(b, before, b.Scripts.Load())
+		assert.True(b, l.Engine.Idle())
+	})
+}
+
+// carryNobody is a call whose only caller goes before it is sent.
+func carryNobody(b *bubble, l *window) {
+	g := l.Engine
+	e, r := g.names.lock(&l.Limiter), &Request{Ask: Ask{Permits: 1}}
+	g.gather(e, r)
+	e.leaving, e.calls = true, 1
+	g.calling.Add(1)
+	e.mu.Unlock()
+	require.True(b, g.abandon(e, r))
+	l.carry(b.Context(), e, false)
+}
+
+// TestAbandonedRequestsLeave is Issue 9, point 10: callers that have gone leave nothing behind while a call hangs, and what
+// they wanted is not wanted.
+func TestAbandonedRequestsLeave(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(MostPermits, time.Hour)
+		b.take(l, 1)
+		b.Latency.Store(int64(5 * second))
+		held := func() (requests int) {
+			e := l.Engine.names.find("limiter")
+			defer l.Engine.names.unlock(e)
+			for b := e.first; b != nil; b = b.next {
+				requests += len(b.Requests)
+			}
+			return requests
+		}
+		var callers sync.WaitGroup
+		for wave := range 5 {
+			ctx, cancel := context.WithCancel(b.Context())
+			for range 5000 {
+				callers.Go(func() {
+					_, err := l.Try(ctx, Ask{Permits: 1 << 20})
+					assert.ErrorIs(b, err, context.Canceled)
+				})
+			}
+			synctest.Wait()
+			cancel()
+			callers.Wait()
+			assert.LessOrEqual(b, held(), 1, "requests of nobody, wave %d", wave)
+		}
+		// Those who stay keep their places.
+		stay, cancel := context.WithCancel(b.Context())
+		defer cancel()
+		errs := crowd(100, func(i int) error {
+			ctx := stay
+			if i%2 == 0 {
+				var gone context.CancelFunc
+				ctx, gone = context.WithTimeout(stay, second)
+				defer gone()
+			}
+			result, err := l.Try(ctx, Ask{Permits: int64(1 + i)})
+			if err == nil && !result.Allowed {
+				err = errors.New("denied")
+			}
+			return err
+		})
+		for i, err := range errs {
+			if i%2 == 0 {
+				assert.ErrorIs(b, err, context.DeadlineExceeded)
+			} else {
+				assert.NoError(b, err)
+			}
+		}
+		pass(time.Minute)
+		b.Latency.Store(0)
+		b.free(l, MostPermits-2551)
+	})
+}

@@ -1,0 +1,118 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// What a queue says of the times to come follows from what the last call told and who stands ahead, and from nothing else.
+
+func waiterFor(permits int64) *waiter { return &waiter{Request: Request{Ask: Ask{Permits: permits}}} }
+
+func TestWhenAWaiterIsServable(t *testing.T) {
+	at := time.Now()
+	for name, test := range map[string]struct {
+		outlook Outlook
+		permits int64
+		want    time.Duration
+	}{
+		"its permits are free":          {&view{limit: 10, free: 4, after: 2 * second, every: second}, 4, 0},
+		"they come back":                {&view{limit: 10, free: 4, after: 2 * second, every: second}, 5, 2 * second},
+		"nothing is known":              {nil, 5, 0},
+		"it will be told that it never": {&view{limit: 10, after: 2 * second, every: second}, 11, 0},
+	} {
+		q := &queue{known: true, outlook: test.outlook, at: at}
+		assert.Equal(t, test.want, q.servable(waiterFor(test.permits)).Sub(at), name)
+	}
+}
+
+func TestWhoIsTooLate(t *testing.T) {
+	now := time.Now()
+	for name, test := range map[string]struct {
+		free, permits int64
+		ahead         Total
+		timeout       time.Duration
+		want          time.Duration
+		change        func(q *queue, v *view)
+	}{
+		"at the last moment":            {permits: 3, timeout: 2 * second},
+		"a moment too late":             {permits: 3, timeout: 2*second - 1, want: 2 * second},
+		"behind others":                 {permits: 1, ahead: Total{0, 3}, timeout: second, want: 2 * second},
+		"all that a window has":         {permits: 4, ahead: Total{0, 6}, timeout: 2 * second},
+		"the next window":               {permits: 4, ahead: Total{0, 7}, timeout: 12*second - 1, want: 12 * second},
+		"the next window, in time":      {permits: 4, ahead: Total{0, 7}, timeout: 12 * second},
+		"three windows":                 {permits: 5, ahead: Total{0, 20}, timeout: 21 * second, want: 22 * second},
+		"free permits are not waited":   {free: 4, permits: 4, timeout: 1},
+		"its time is over":              {free: 4, permits: 4, timeout: -1, want: 1},
+		"so often that nobody lives":    {permits: 1, ahead: Total{10, 0}, timeout: time.Hour, want: Never},
+		"and known for a while":         {permits: 1, ahead: Total{10, 0}, timeout: time.Hour, want: Never, change: func(q *queue, _ *view) { q.at = now.Add(-second) }},
+		"a time that overflows":         {permits: 1, ahead: Total{0, 20}, timeout: time.Hour, want: Never, change: func(_ *queue, v *view) { v.every = 1 << 62 }},
+		"nothing is known of the limit": {permits: 1, ahead: Total{0, 1000}, timeout: 1, change: func(q *queue, _ *view) { q.outlook = nil }},
+		"known for a while":             {permits: 3, timeout: second, change: func(q *queue, _ *view) { q.at = now.Add(-second) }},
+		"known for a while, and more":   {permits: 3, timeout: second - 1, want: second, change: func(q *queue, _ *view) { q.at = now.Add(-second) }},
+		"over, and what was known past": {permits: 3, timeout: -second, want: 1, change: func(q *queue, _ *view) { q.at = now.Add(-2 * second) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := &view{limit: 10, free: test.free, after: 2 * second, every: 10 * second}
+			q := &queue{known: true, outlook: v, at: now}
+			if test.change != nil {
+				test.change(q, v)
+			}
+			w := waiterFor(test.permits)
+			w.deadline = now.Add(test.timeout)
+			assert.Equal(t, test.want, q.late(w, test.ahead, now))
+			w.deadline = time.Time{}
+			assert.Zero(t, q.late(w, test.ahead, now), "who has no deadline is never late")
+		})
+	}
+}
+
+func TestWhomTheQueueWouldRefuse(t *testing.T) {
+	now := time.Now()
+	q := &queue{known: true, outlook: &view{limit: 10, after: 5 * second, every: 10 * second}, at: now}
+	for permits, want := range map[int64]bool{1: false, 10: false, 11: true} {
+		assert.Equal(t, want, q.refuses(waiterFor(permits), Total{}, now), permits)
+	}
+	short := waiterFor(1)
+	short.deadline = now.Add(second)
+	assert.True(t, q.refuses(short, Total{}, now))
+	q.outlook = nil // a call that failed told none
+	assert.False(t, q.refuses(waiterFor(11), Total{}, now))
+}
+
+// What a call carries: as many as the limit could serve, and one more that the waits are told of.
+func TestWhoLeavesWithACall(t *testing.T) {
+	for name, test := range map[string]struct {
+		q     queue
+		wants []int64
+		want  int // so many of them leave
+	}{
+		"nothing is known":                    {queue{}, []int64{4, 6, 1, 9}, 4},
+		"a limit":                             {queue{known: true, outlook: &view{limit: 10, free: 10}}, []int64{4, 6, 1, 9}, 3},
+		"the first has to wait":               {queue{known: true, outlook: &view{limit: 10, free: 3, after: time.Hour, every: time.Hour}}, []int64{4, 6, 1, 9}, 1},
+		"the first may be served":             {queue{known: true, outlook: &view{limit: 10, free: 4, after: time.Hour, every: time.Hour}}, []int64{4, 6, 1, 9}, 3},
+		"something has changed":               {queue{known: true, ask: true, outlook: &view{limit: 10, after: time.Hour, every: time.Hour}}, []int64{4, 6, 1, 9}, 3},
+		"who can never be served":             {queue{known: true, outlook: &view{limit: 5, free: 5}}, []int64{4, 6, 1, 9}, 4},
+		"who can never be served, too":        {queue{known: true, outlook: &view{limit: 4, free: 4}}, []int64{4, 6, 1, 9}, 3},
+		"who can never be served comes first": {queue{known: true, outlook: &view{limit: 5, free: 4, after: time.Hour, every: time.Hour}}, []int64{6, 4, 1}, 3},
+		"no call adds up more than 2^53":      {queue{}, []int64{1, MostPermits - 1, 1}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := &test.q
+			q.at = time.Now()
+			for _, permits := range test.wants {
+				q.waiters.push(waiterFor(permits))
+			}
+			q.leave()
+			var got []int64
+			for _, r := range q.batch.Requests {
+				assert.Equal(t, inFlight, r.state)
+				got = append(got, r.Permits)
+			}
+			assert.Equal(t, test.wants[:test.want], got)
+			assert.Len(t, q.taken, len(got))
+		})
+	}
+}

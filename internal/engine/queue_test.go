@@ -1,0 +1,223 @@
+package engine
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestTheOrderOfThoseWhoWait stays, whoever leaves: the reference is a slice.
+func TestTheOrderOfThoseWhoWait(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	var q list
+	var want []*waiter
+	for range 2000 {
+		if n := len(want); n == 0 || n < 8 && random.IntN(2) == 0 {
+			w := new(waiter)
+			q.push(w)
+			want = append(want, w)
+		} else {
+			i := random.IntN(n)
+			q.remove(want[i])
+			want = slices.Delete(want, i, i+1)
+		}
+		var forth, back []*waiter
+		for w := q.first; w != nil && len(forth) <= len(want); w = w.next {
+			forth = append(forth, w)
+		}
+		for w := q.last; w != nil && len(back) <= len(want); w = w.prev {
+			back = append(back, w)
+		}
+		slices.Reverse(back)
+		require.True(t, slices.Equal(want, forth), "from the first on")
+		require.True(t, slices.Equal(want, back), "from the last on")
+	}
+}
+
+// TestTheSumsOfAQueueAreThoseOfItsWaiters, however they come and leave: served, refused, too late, cancelled, or with an error.
+func TestTheSumsOfAQueueAreThoseOfItsWaiters(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(20, 2*second)
+		random := rand.New(rand.NewPCG(3, 4))
+		check := func() (waiting int) {
+			e := l.Engine.names.find("limiter")
+			if e == nil {
+				return 0
+			}
+			defer l.Engine.names.unlock(e)
+			if e.queue == nil {
+				return 0
+			}
+			var wanted, ahead Total
+			judged := true
+			var last uint64
+			for w := e.queue.waiters.first; w != nil; w = w.next {
+				judged = judged && w != e.queue.unjudged
+				if judged {
+					ahead.Add(w.Permits)
+				}
+				wanted.Add(w.Permits)
+				assert.Greater(b, w.arrival, last)
+				assert.Less(b, w.state, answered)
+				last = w.arrival
+				waiting++
+			}
+			assert.Equal(b, wanted, e.queue.wanted, "wanted by all")
+			assert.Equal(b, judged, e.queue.unjudged == nil, "unjudged is one who waits")
+			if !judged {
+				assert.Equal(b, ahead, e.queue.ahead, "wanted by those before the first unjudged")
+			}
+			return waiting
+		}
+		b.Latency.Store(int64(30 * time.Millisecond))
+		var callers sync.WaitGroup
+		most := 0
+		for step := range 1500 {
+			permits := 1 + random.Int64N(6)
+			if random.IntN(40) == 0 {
+				permits = 21
+			}
+			ctx, cancel := context.WithCancel(b.Context())
+			if random.IntN(3) == 0 {
+				time.AfterFunc(time.Duration(random.IntN(3000))*time.Millisecond, cancel)
+			}
+			timeout := time.Duration(random.IntN(4000)) * time.Millisecond
+			callers.Go(func() {
+				defer cancel()
+				var deadline time.Time
+				if timeout <= 3*second {
+					deadline = time.Now().Add(timeout)
+				}
+				_, _ = l.Wait(ctx, permits, deadline)
+			})
+			switch random.IntN(60) {
+			case 0:
+				callers.Go(func() { _ = l.release(b.Context(), 10, string(l.Engine.AppendMillis(nil, time.Now()))) })
+			case 1:
+				b.Redis.SetError("OOM")
+			case 2, 3, 4, 5:
+				b.Redis.SetError("")
+			}
+			if random.IntN(4) > 0 {
+				pass(time.Duration(random.IntN(100)) * time.Millisecond)
+			}
+			synctest.Wait()
+			most = max(most, check())
+			require.False(b, b.Failed(), "step %d", step)
+		}
+		b.Redis.SetError("")
+		assert.Greater(b, most, 20)
+		callers.Wait()
+		pass(second)
+		assert.True(b, l.Engine.Idle())
+	})
+}
+
+// TestAnAnswerThatIsThereIsTaken, by a caller that goes at that moment too: what it was granted is not lost.
+func TestAnAnswerThatIsThereIsTaken(t *testing.T) {
+	l := open(New(Settings{}), "limiter", 1, time.Hour)
+	w := &waiter{Request: Request{Ask: Ask{Permits: 3}, state: answered}, done: make(chan struct{}, 1)}
+	e := &entry{queue: new(queue)}
+	assert.False(t, l.withdraw(e, w))
+	_, gone := l.timeOut(e, w)
+	assert.False(t, gone)
+	assert.Equal(t, answered, w.state)
+	assert.False(t, l.Engine.abandon(e, &w.Request))
+
+	refused := &waiter{Request: Request{Ask: Ask{Permits: 2}}}
+	e.queue.outlook = &view{limit: 1}
+	e.queue.waiters.push(refused)
+	require.True(t, l.refuse(e.queue, refused, Total{}, time.Now()))
+	assert.Equal(t, answered, refused.state)
+	assert.Equal(t, aboveLimit{2, 1}, refused.Err)
+}
+
+// TestATimeoutThatEndsWhileAnotherIsAskedFor is one: the queue has been asked for it before, and goes on without it.
+func TestATimeoutThatEndsWhileAnotherIsAskedFor(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(1, 10*second)
+		b.take(l, 1)
+		start := time.Now()
+		var callers sync.WaitGroup
+		for range 2 {
+			callers.Go(func() { _, _ = l.Wait(b.Context(), 1, time.Time{}) }) // until rueidis gives the connection up
+			synctest.Wait()
+		}
+		var told time.Duration
+		callers.Go(func() { // may be served at that very moment
+			granted, err := l.Wait(b.Context(), 1, start.Add(30*second))
+			assert.NoError(b, err)
+			assert.False(b, granted)
+			told = time.Since(start)
+		})
+		synctest.Wait()
+		pass(9900 * time.Millisecond)
+		b.Latency.Store(int64(25 * second)) // of the call for the first, which carries the second too
+		pass(21 * second)
+		synctest.Wait()
+		assert.Equal(b, 30*second, told)
+		e := l.Engine.names.find("limiter")
+		assert.Equal(b, Total{0, 2}, e.queue.wanted)
+		l.Engine.names.unlock(e)
+		b.Latency.Store(0)
+		callers.Wait()
+		synctest.Wait()
+		assert.True(b, l.Engine.Idle())
+	})
+}
+
+// TestThoseWhoWaitAskAgainWhenASubjectChanges.
+func TestThoseWhoWaitAskAgainWhenASubjectChanges(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		g := b.engine()
+		l := open(g, "both", 10, time.Hour)
+		l.Subjects = []string{"a", "b"}
+		b.take(l, 10)
+		served := make(chan error, 1)
+		go func() { _, err := l.Wait(b.Context(), 1, time.Time{}); served <- err }()
+		synctest.Wait()
+		b.Redis.Del("both") // by somebody else, of whom nothing is told here
+		before := b.Scripts.Load()
+		change(b.Context(), g, "c")
+		synctest.Wait()
+		assert.Equal(b, before, b.Scripts.Load())
+		change(b.Context(), g, "b")
+		synctest.Wait()
+		require.Len(b, served, 1)
+		assert.NoError(b, <-served)
+		assert.True(b, g.Idle())
+		assert.Empty(b, g.waiting.ids, "nothing is kept of who does not wait")
+	})
+}
+
+// TestAnOutlookIsNotUsedAgainWhileItIsKnown: calls that failed before make no difference.
+func TestAnOutlookIsNotUsedAgainWhileItIsKnown(t *testing.T) {
+	q := new(queue)
+	q.waiters.push(&waiter{Request: Request{Ask: Ask{Permits: 1}}})
+	made := map[Outlook]bool{}
+	for call, fails := range []bool{false, false, true, false, false, false, true, true, false, false} {
+		q.leave()
+		q.batch.forget()
+		var err error
+		if fails {
+			q.taken[0].state, err = abandoned, context.Canceled // so that it stays
+		} else {
+			v, ok := q.batch.Spare().(*view)
+			if !ok {
+				v = new(view)
+			}
+			require.False(t, q.outlook == Outlook(v), "call %d", call)
+			*v = view{limit: 10, after: time.Hour, every: time.Hour}
+			q.batch.Outlook, made[v] = v, true
+		}
+		q.deliver(err)
+	}
+	assert.LessOrEqual(t, len(made), 4, "of 7 replies")
+}

@@ -1,0 +1,259 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	inmemory "github.com/rratelimiter/rratelimiter/internal/bubble"
+)
+
+const second = time.Second
+
+// window is the limiter of these tests: so many permits from a first grant on until a time is over, and then anew.
+type window struct {
+	Limiter
+	limit int64
+	every time.Duration
+}
+
+// open makes a window. It is known to Redis from its first grant on.
+func open(g *Engine, name string, limit int64, every time.Duration) *window {
+	l := &window{limit: limit, every: every}
+	l.Engine, l.ID, l.Name, l.Protocol = g, name, name, l
+	return l
+}
+
+// ARGV: now, limit, length of the window, o where nobody is served behind one who is not, requests.
+// Replies when the window began, what is free, in how long it ends, and a letter for each request.
+var windowScript = NewScript(`
+local now, limit, every = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+if not now then
+  local time = redis.call('TIME')
+  now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+local state = redis.call('HMGET', KEYS[1], 'began', 'used')
+local began, used = tonumber(state[1]), tonumber(state[2])
+if not began or now >= began + every then
+  began, used = now, 0
+end
+local letters, stopped = {}, false
+for permits, times in string.gmatch(ARGV[5], '(%d+)%*(%d+)') do
+  permits = tonumber(permits)
+  for i = 1, tonumber(times) do
+    if permits > limit then
+      letters[#letters + 1] = 'x'
+    elseif stopped or used + permits > limit then
+      letters[#letters + 1], stopped = 'n', ARGV[4] == 'o'
+    else
+      letters[#letters + 1], used = 'g', used + permits
+    end
+  end
+end
+redis.call('HSET', KEYS[1], 'began', string.format('%.0f', began), 'used', string.format('%.0f', used))
+return {began, limit - used, began + every - now, table.concat(letters)}
+`)
+
+// ARGV: permits, and a moment of the window that they were granted in.
+var backScript = NewScript(`
+local state = redis.call('HMGET', KEYS[1], 'began', 'used')
+if state[1] and tonumber(state[1]) <= tonumber(ARGV[2]) then
+  redis.call('HSET', KEYS[1], 'used', string.format('%.0f', math.max(0, state[2] - ARGV[1])))
+end
+return 0
+`)
+
+func (l *window) Call() (*Script, []string) { return windowScript, []string{l.ID} }
+
+func (l *window) Arguments(b *Batch, now time.Time) {
+	ordered := ""
+	if b.Ordered {
+		ordered = "o"
+	}
+	b.Args = append(b.Args[:0], string(l.Engine.AppendMillis(nil, now)), strconv.FormatInt(l.limit, 10),
+		strconv.FormatInt(l.every.Milliseconds(), 10), ordered, string(AppendRuns(nil, b.Requests)))
+}
+
+func (l *window) Answer(b *Batch, message rueidis.RedisMessage) (again bool, err error) {
+	reply, err := message.ToArray()
+	if err != nil {
+		return false, err
+	}
+	var numbers [3]int64
+	for i := range numbers {
+		if numbers[i], err = reply[i].AsInt64(); err != nil {
+			return false, err
+		}
+	}
+	letters, err := reply[len(numbers)].ToString()
+	if err != nil || len(letters) != len(b.Requests) {
+		return false, fmt.Errorf("%d letters for %d requests: %w", len(letters), len(b.Requests), err)
+	}
+	v, ok := b.Spare().(*view)
+	if !ok {
+		v = new(view)
+	}
+	*v = view{l.limit, numbers[1], numbers[0], time.Duration(numbers[2]) * time.Millisecond, l.every}
+	b.Outlook = v
+	left := v.free
+	for i := len(b.Requests) - 1; i >= 0; i-- {
+		r := b.Requests[i]
+		r.Answer = Answer{Allowed: letters[i] == 'g', Limit: v.limit, Remaining: left, ResetAfter: v.after}
+		switch letters[i] {
+		case 'g':
+			left += r.Permits
+		case 'x':
+			r.Answer, r.Err = Answer{}, l.AboveLimit(r.Permits, v.limit)
+		default:
+			r.RetryAfter = v.after
+			b.Denied = min(r.Permits, cmp.Or(b.Denied, r.Permits))
+		}
+	}
+	return false, nil
+}
+
+func (l *window) GiveBack(b *Batch) func(context.Context) {
+	var permits int64
+	for _, r := range b.Lost {
+		permits += r.Permits
+	}
+	now := b.Args[0]
+	return func(ctx context.Context) { _ = l.release(ctx, permits, now) }
+}
+
+// release takes permits back that were granted in the window of a moment.
+func (l *window) release(ctx context.Context, permits int64, now string) error {
+	_, err := Changing(ctx, l.Engine, []string{l.ID}, func(ctx context.Context) (rueidis.RedisMessage, error) {
+		return l.Engine.Eval(ctx, backScript, []string{l.ID}, []string{strconv.FormatInt(permits, 10), now}, nil)
+	})
+	return err
+}
+
+func (l *window) Explain(_ context.Context, err error) error {
+	return fmt.Errorf("%s: %w", l.Name, err)
+}
+
+// aboveLimit is the error of a request for more permits than a window has.
+type aboveLimit struct{ permits, limit int64 }
+
+func (e aboveLimit) Error() string { return fmt.Sprintf("%d permits of %d", e.permits, e.limit) }
+
+func (l *window) AboveLimit(permits, limit int64) error { return aboveLimit{permits, limit} }
+
+func (l *window) Looks(ttl time.Duration) []rueidis.CacheableTTL {
+	return []rueidis.CacheableTTL{rueidis.CT(l.Engine.Redis().B().Hmget().Key(l.ID).Field("began", "used").Cache(), ttl)}
+}
+
+// view is the outlook of a window.
+type view struct {
+	limit, free int64
+	began       int64
+	after       time.Duration // until it ends
+	every       time.Duration
+}
+
+func (v *view) Limit() int64 { return v.limit }
+
+func (v *view) Denied(permits int64) (Answer, bool) {
+	return Answer{Limit: v.limit, Remaining: v.free, RetryAfter: v.after, ResetAfter: v.after}, permits > v.free
+}
+
+func (v *view) Earliest(wanted Total) time.Duration {
+	if wanted.high == 0 && wanted.low <= uint64(v.free) {
+		return 0
+	}
+	wanted.Sub(v.free)
+	times, _, ok := wanted.Rounds(v.limit)
+	if !ok || times > uint64(Never-v.after)/uint64(v.every) {
+		return Never
+	}
+	return v.after + time.Duration(times)*v.every
+}
+
+func (v *view) Worse(than Outlook) bool {
+	before := than.(*view)
+	return v.limit < before.limit || v.every > before.every
+}
+
+func (v *view) Shows(found []rueidis.RedisResult) bool {
+	state, err := found[0].AsStrSlice()
+	return err == nil && len(state) == 2 && state[0] == strconv.FormatInt(v.began, 10) && state[1] == strconv.FormatInt(v.limit-v.free, 10)
+}
+
+func (v *view) Keep() Outlook {
+	kept := *v
+	return &kept
+}
+
+// bubble is a Redis in memory inside a synctest bubble, and what tests do with a window there.
+type bubble struct{ *inmemory.Bubble }
+
+// inBubble runs a test with a Redis in memory and a clock of its own, and fails where a goroutine is left.
+func inBubble(t *testing.T, test func(b *bubble)) {
+	inmemory.Run(t, func(m *inmemory.Bubble) {
+		b := &bubble{m}
+		// The script is loaded, so that each call is one round trip.
+		b.take(open(b.engine(), "none", 1, time.Millisecond), 1)
+		// What is on its way arrives before the connection is closed: rueidis may spin until it has, and no time passes.
+		defer func() {
+			b.Latency.Store(0)
+			pass(time.Minute)
+		}()
+		test(b)
+	})
+}
+
+func (b *bubble) engine() *Engine { return New(Settings{Redis: b.Conn}) }
+
+// remembering is an engine that answers denials from memory.
+func (b *bubble) remembering() *Engine { return New(Settings{Redis: b.Conn, Denials: true}) }
+
+// limiter opens a window on an engine of its own.
+func (b *bubble) limiter(limit int64, every time.Duration) *window {
+	return open(b.engine(), "limiter", limit, every)
+}
+
+// take takes permits that must be free.
+func (b *bubble) take(l *window, permits int64) {
+	b.Helper()
+	result, err := l.Try(b.Context(), Ask{Permits: permits})
+	require.NoError(b, err)
+	require.True(b, result.Allowed, "%d permits should be free", permits)
+}
+
+// full makes sure that permits are not to be had.
+func (b *bubble) full(l *window, permits int64) {
+	b.Helper()
+	result, err := l.Try(b.Context(), Ask{Permits: permits})
+	require.NoError(b, err)
+	require.False(b, result.Allowed, "%d permits should not be free", permits)
+}
+
+// free makes sure that so many permits are left of the window that has begun.
+func (b *bubble) free(l *window, want int64) {
+	b.Helper()
+	require.Equal(b, strconv.FormatInt(l.limit-want, 10), b.Redis.HGet(l.ID, "used"), "permits taken")
+}
+
+// crowd starts callers one after another, so that their order of arrival is known, and gives their errors.
+func crowd(callers int, call func(caller int) error) (errs []error) {
+	errs = make([]error, callers)
+	var done sync.WaitGroup
+	for i := range callers {
+		done.Go(func() { errs[i] = call(i) })
+		synctest.Wait()
+	}
+	done.Wait()
+	return errs
+}
+
+// pass lets time pass on the clock of the bubble, which takes none.
+func pass(d time.Duration) { inmemory.Pass(d) }
