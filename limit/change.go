@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -32,11 +33,26 @@ func (l *Limiter) release(ctx context.Context, permits int64, dated string) erro
 	if err != nil || message.IsInt64() {
 		return err
 	}
-	_, _, err = l.read(message)
-	if err == nil {
-		err = l.unexpected(message)
+	reply, err := message.AsIntSlice()
+	if err != nil || reply[0] != replyRest || len(reply)%2 == 0 {
+		if _, _, err = l.read(message); err == nil {
+			err = l.unexpected(message)
+		}
+		return err
 	}
-	return err
+	// What was more than one call may do: each policy alone goes on with its own.
+	for i := 1; i < len(reply); i += 2 {
+		policy := int(reply[i] - 1)
+		if policy < 0 || policy >= len(l.policies) {
+			return l.unexpected(message)
+		}
+		alone := &Limiter{client: l.client, policies: l.policies[policy : policy+1], keys: l.keys[policy : policy+1]}
+		alone.calls.Name = l.calls.Name
+		if err := alone.release(ctx, reply[i+1], dated); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Charge takes permits whether they are free or not, for a cost that is known only afterwards: the bytes that were sent, the
@@ -105,20 +121,28 @@ func (l *Limiter) change(ctx context.Context, c call, args ...string) (rueidis.R
 	})
 }
 
-// eval runs a script, with the time before its own arguments and those of the policies behind them.
+// eval runs a script, with the time before its own arguments and those of the policies behind them, as often as the script
+// wants it.
 func (l *Limiter) eval(ctx context.Context, c call, args ...string) (rueidis.RedisMessage, error) {
 	g := l.client.Engine
+	var told time.Time // by the script
 	arguments := func() []string {
 		now := g.Now()
 		all := append([]string{string(g.AppendMicros(nil, now))}, args...)
-		for _, p := range l.policies {
-			all = p.arguments(all, now)
+		if g.ServerTime() {
+			now = told
 		}
-		return all
+		return l.arguments(all, now)
 	}
-	message, err := g.Eval(ctx, scriptFor(c, l.policies), l.keys, arguments(), func(args []string) { copy(args, arguments()) })
-	if err != nil {
-		err = (*protocol)(l).Explain(ctx, err)
+	for {
+		message, err := g.Eval(ctx, scriptFor(c, l.policies), l.keys, arguments(), func(args []string) { copy(args, arguments()) })
+		if err != nil {
+			return message, (*protocol)(l).Explain(ctx, err)
+		}
+		now, again := wantsAgain(message)
+		if !again {
+			return message, nil
+		}
+		told = now
 	}
-	return message, err
 }

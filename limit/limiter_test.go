@@ -37,6 +37,9 @@ func TestWorkedExamples(t *testing.T) {
 		"FixedWindow, aligned": {[]Policy{FixedWindow{3, time.Second, true}}, []call{
 			{900 * ms, 3, allowed(0)}, {1000 * ms, 3, allowed(0)}, {1999 * ms, 1, refused(0, ms)},
 		}},
+		"SlidingLog": {[]Policy{SlidingLog{3, time.Second}}, []call{
+			{0, 2, allowed(1)}, {500 * ms, 1, allowed(0)}, {1000 * ms, 2, allowed(0)}, {1000 * ms, 1, refused(0, 500*ms)},
+		}},
 		"TokenBucket": {[]Policy{TokenBucket{20, 5, time.Second}}, []call{
 			{0, 20, allowed(0)}, {100 * ms, 1, refused(0, 100*ms)},
 			{200 * ms, 1, rratelimiter.Decision{Allowed: true, ResetAfter: 4 * time.Second}},
@@ -104,6 +107,9 @@ func TestBadInput(t *testing.T) {
 		"nil":                   New(b.client, "name", nil),
 		"the zero window":       New(b.client, "name", FixedWindow{}),
 		"the zero bucket":       New(b.client, "name", TokenBucket{}),
+		"the zero log":          New(b.client, "name", SlidingLog{}),
+		"a log of no permits":   New(b.client, "name", SlidingLog{0, time.Second}),
+		"a log of no interval":  New(b.client, "name", SlidingLog{1, time.Microsecond}),
 		"no permits":            New(b.client, "name", FixedWindow{0, time.Second, false}),
 		"too many permits":      New(b.client, "name", FixedWindow{1<<53 + 1, time.Second, false}),
 		"no interval":           New(b.client, "name", FixedWindow{1, 0, false}),

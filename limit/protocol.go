@@ -49,9 +49,15 @@ func (p *protocol) Arguments(b *engine.Batch, now time.Time) {
 	b.Text = text
 	all := string(text)
 	b.Args = append(b.Args[:0], all[:nowEnd], all[nowEnd:totalEnd], all[totalEnd:runsEnd], all[runsEnd:])
-	for _, policy := range p.policies {
-		b.Args = policy.arguments(b.Args, now)
+	b.Args = (*Limiter)(p).arguments(b.Args, now)
+}
+
+// arguments appends those of the policies.
+func (l *Limiter) arguments(args []string, now time.Time) []string {
+	for _, p := range l.policies {
+		args = p.arguments(args, now)
 	}
+	return args
 }
 
 // allGranted stands for the letters of a batch of which every request was granted.
@@ -65,6 +71,10 @@ func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 			b.GrantAll(left, engine.Answer{})
 		}
 		return false, err
+	}
+	if now, again := wantsAgain(message); again {
+		b.Args = (*Limiter)(p).arguments(b.Args[:before[acquire]], now)
+		return true, nil
 	}
 	o, letters, err := (*Limiter)(p).read(message)
 	if err != nil {
@@ -103,8 +113,21 @@ func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 // The first number of a reply of more than one, as script.lua says.
 const (
 	replyDone  = 0
+	replyAgain = 1
 	replyState = 3
+	replyRest  = 4
 )
+
+// wantsAgain says whether a script is to be called again, with the arguments that its policies have at a time.
+func wantsAgain(message rueidis.RedisMessage) (now time.Time, again bool) {
+	reply, err := message.ToArray()
+	if err != nil || len(reply) != 2 {
+		return now, false
+	}
+	kind, err := reply[0].AsInt64()
+	at, atErr := reply[1].AsInt64()
+	return time.UnixMicro(at), err == nil && atErr == nil && kind == replyAgain
+}
 
 // read reads a reply that tells all.
 func (l *Limiter) read(message rueidis.RedisMessage) (o *state, letters string, err error) {

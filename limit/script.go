@@ -97,6 +97,7 @@ func assemble(c call, policies []Policy) string {
 	}
 	text.WriteString(parts["head"])
 	each("read", "", "")
+	each("again", "", "")
 	tell := func() {
 		each("tell", "", "")
 		fmt.Fprintf(&text, "local told = {%s}\n%s", list("told"), parts["reply"])
@@ -123,9 +124,9 @@ func assemble(c call, policies []Policy) string {
 	case release:
 		text.WriteString(parts["release"])
 		each("release", "do\n", "end\n")
-		text.WriteString("return 1\n")
+		text.WriteString("return rests or 1\n")
 	case peek:
-		text.WriteString("local answers\n")
+		text.WriteString("local answers, want = nil, 1\n")
 		tell()
 	}
 	return text.String()

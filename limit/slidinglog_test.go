@@ -1,0 +1,313 @@
+package limit
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+)
+
+// logModel is SlidingLog.
+type logModel struct {
+	permits, interval int64
+	entries           [][2]int64 // time and permits
+	last              int64      // as far as a clock was seen that changed anything
+}
+
+// at is the entries that have not left, and the time as the log knows it.
+func (m *logModel) at(now int64) (entries [][2]int64, moment int64) {
+	moment = now - now%1000
+	if len(m.entries) > 0 {
+		moment = max(moment, m.last)
+	}
+	for _, e := range m.entries {
+		if e[0] > moment-m.interval {
+			entries = append(entries, e)
+		}
+	}
+	return entries, moment
+}
+
+func (m *logModel) take(now, n int64) bool {
+	if n > m.free(now) {
+		return false
+	}
+	m.charge(now, n)
+	return true
+}
+
+func (m *logModel) charge(now, n int64) {
+	m.entries, m.last = m.at(now)
+	m.entries = append(m.entries, [2]int64{m.last, n})
+}
+
+func (m *logModel) release(now, n int64) {
+	entries, moment := m.at(now)
+	if len(entries) == 0 {
+		return
+	}
+	m.entries, m.last = entries, moment
+	for n > 0 && len(m.entries) > 0 {
+		back := min(n, m.entries[0][1])
+		n -= back
+		if m.entries[0][1] -= back; m.entries[0][1] == 0 {
+			m.entries = m.entries[1:]
+		}
+	}
+}
+
+func (m *logModel) free(now int64) int64 {
+	free := m.permits
+	entries, _ := m.at(now)
+	for _, e := range entries {
+		free -= e[1]
+	}
+	return free
+}
+
+func (m *logModel) wait(now, n int64) int64 {
+	need := n - m.free(now)
+	entries, _ := m.at(now)
+	for _, e := range entries {
+		if need <= 0 {
+			break
+		}
+		if need -= e[1]; need <= 0 {
+			return e[0] + m.interval - now
+		}
+	}
+	return 0
+}
+
+func (m *logModel) reset(now int64) int64 {
+	if entries, _ := m.at(now); len(entries) > 0 {
+		return entries[len(entries)-1][0] + m.interval - now
+	}
+	return 0
+}
+
+// TestSlidingLogIsAnOverallLimiter: the same calls of both, on one clock, have the same answers.
+func TestSlidingLogIsAnOverallLimiter(t *testing.T) {
+	for _, rate := range []SlidingLog{{10, time.Second}, {3, 7 * ms}, {1000, time.Minute}} {
+		t.Run(fmt.Sprintf("%+v", rate), func(t *testing.T) {
+			b := newBench(t)
+			b.now -= b.now % 1000
+			l, overall := New(b.client, "log", rate), b.client.Limiter("overall")
+			require.NoError(t, overall.SetRate(t.Context(), rratelimiter.Rate{Type: rratelimiter.Overall, Permits: rate.Permits, Interval: rate.Interval}))
+			random := rand.New(rand.NewPCG(3, 4))
+			granted, refused := 0, 0
+			for step := range steps {
+				b.pass(time.Duration(random.Int64N(int64(rate.Interval/ms)/3+1)) * ms)
+				n := 1 + random.Int64N(cmp.Or(min(rate.Permits, 1+random.Int64N(rate.Permits)), 1))
+				if random.IntN(15) == 0 {
+					require.NoError(t, l.Release(t.Context(), n))
+					require.NoError(t, overall.Release(t.Context(), n))
+					continue
+				}
+				got, err := l.Take(t.Context(), n)
+				require.NoError(t, err)
+				want, err := overall.Take(t.Context(), n)
+				require.NoError(t, err)
+				require.Equal(t, want, got, "step %d: %d", step, n)
+				if got.Allowed {
+					granted++
+				} else {
+					refused++
+				}
+			}
+			assert.Greater(t, granted, steps/10)
+			assert.Greater(t, refused, steps/10)
+		})
+	}
+}
+
+// TestLongLogs: what takes more than one call is the same as what takes one.
+func TestLongLogs(t *testing.T) {
+	for _, entries := range []int64{7, 8, 255, 256, 257, 258, 511, 512, 513, 1100} {
+		b := newBench(t)
+		m := &logModel{permits: 3 * entries, interval: 1e7}
+		policy := SlidingLog{3 * entries, 10 * time.Second}
+		l := New(b.client, "name", policy)
+		fill := func() {
+			var list []string
+			for range entries {
+				b.pass(ms)
+				require.True(t, m.take(b.now, 2))
+				list = append(list, fmt.Sprintf("%d 2", b.now/1000))
+			}
+			list[entries-1] = fmt.Sprintf("%d %s 0", 2*entries, list[entries-1])
+			b.redis.Push("{name}:log:10000", slices.Concat(list[entries-1:], list[:entries-1])...)
+			b.redis.SetTTL("{name}:log:10000", 10*time.Second)
+		}
+		same := func() {
+			t.Helper()
+			got, err := l.Peek(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, []rratelimiter.Decision{decision(m, policy.Permits, b.now, 1, true)}, got, entries)
+		}
+		fill()
+		same()
+		// All but a page of them and two have to come back, or all but one permit.
+		for _, n := range []int64{policy.Permits, policy.Permits - 1, entries + 2*256, entries + 2*256 + 1, entries + 1} {
+			if n > policy.Permits || n <= entries {
+				continue
+			}
+			got, err := l.Take(t.Context(), n)
+			require.NoError(t, err)
+			want := decision(m, policy.Permits, b.now, n, false)
+			// The last of them is in the head: all are known, or the first page.
+			if need := n - entries; need > 2*256 {
+				want.RetryAfter = micros(m.wait(b.now, entries+2*256))
+			}
+			require.Equal(t, want, got, "%d: %d", entries, n)
+		}
+		// Released are the oldest.
+		require.NoError(t, l.Release(t.Context(), 2*entries-3))
+		m.release(b.now, 2*entries-3)
+		same()
+		held, err := b.redis.List("{name}:log:10000")
+		require.NoError(t, err)
+		require.Len(t, held, 2)
+		// All but the newest have left.
+		require.NoError(t, l.Reset(t.Context()))
+		*m = logModel{permits: m.permits, interval: m.interval}
+		fill()
+		b.pass(10*time.Second - ms)
+		same()
+		got, err := l.Take(t.Context(), policy.Permits)
+		require.NoError(t, err)
+		require.Equal(t, decision(m, policy.Permits, b.now, policy.Permits, false), got, entries)
+		b.pass(ms)
+		got, err = l.Take(t.Context(), policy.Permits)
+		require.NoError(t, err)
+		require.True(t, got.Allowed)
+	}
+}
+
+// TestReleaseGoesOnWithTheLogsAlone: a release that is more than one call's work gives back the rest where it belongs, once.
+func TestReleaseGoesOnWithTheLogsAlone(t *testing.T) {
+	b := newBench(t)
+	policies := []Policy{SlidingLog{2000, 10 * time.Second}, FixedWindow{2000, 10 * time.Second, false}, SlidingLog{2000, 20 * time.Second}}
+	l := New(b.client, "name", policies...)
+	for range 600 {
+		b.pass(ms)
+		ok, err := l.TryAcquire(t.Context(), 1)
+		require.NoError(t, err)
+		require.True(t, ok)
+	}
+	require.NoError(t, l.Release(t.Context(), 550))
+	all, err := l.Peek(t.Context())
+	require.NoError(t, err)
+	for _, d := range all {
+		assert.EqualValues(t, 1950, d.Remaining)
+	}
+}
+
+// dated tells what a key holds after a release of permits that a caller was granted who had gone, taken at the time now.
+func (b *bench) dated(l *Limiter, at, permits int64) rratelimiter.Decision {
+	b.Helper()
+	require.NoError(b, l.release(b.Context(), permits, fmt.Sprint(at)))
+	all, err := l.Peek(b.Context())
+	require.NoError(b, err)
+	return all[0]
+}
+
+// TestGivenBackFromItsOwnEntry: what comes for callers that had gone goes from the entry of their call, if that is there.
+func TestGivenBackFromItsOwnEntry(t *testing.T) {
+	b := newBench(t)
+	l := New(b.client, "name", SlidingLog{10, time.Second})
+	first := b.now
+	var times []int64
+	for range 4 {
+		_, err := l.Take(t.Context(), 2)
+		require.NoError(t, err)
+		times = append(times, b.now)
+		b.pass(100 * ms)
+	}
+	reset := func(at int64) time.Duration { return micros(at - at%1000 + 1e6 - b.now) }
+	want := rratelimiter.Decision{Allowed: true, Limit: 10, Remaining: 3, ResetAfter: reset(times[3])}
+	assert.Equal(t, want, b.dated(l, times[1], 1), "a part of an entry")
+	assert.Equal(t, want, b.dated(l, times[1]+1000, 1), "no entry")
+	want.Remaining = 4
+	assert.Equal(t, want, b.dated(l, times[1], 2), "all that is left of it")
+	want.Remaining = 5
+	assert.Equal(t, want, b.dated(l, times[3], 1), "a part of the newest")
+	want.Remaining, want.ResetAfter = 6, reset(times[2])
+	assert.Equal(t, want, b.dated(l, times[3], 3), "the newest")
+	assert.LessOrEqual(t, b.redis.TTL("{name}:log:1000"), want.ResetAfter+ms)
+	refused, err := l.Take(t.Context(), 7)
+	require.NoError(t, err)
+	assert.Equal(t, reset(first), refused.RetryAfter)
+	// The first has left, and is there still.
+	b.pass(600 * ms)
+	assert.EqualValues(t, 8, b.dated(l, first, 2).Remaining)
+	assert.EqualValues(t, 10, b.dated(l, times[2], 1000).Remaining)
+	assert.Empty(t, b.redis.Keys())
+	assert.EqualValues(t, 10, b.dated(l, times[2], 1).Remaining)
+}
+
+// foreign says that every call fails with a *StateError that tells a text, and changes nothing.
+func (b *bench) foreign(policy Policy, text string) {
+	b.Helper()
+	before := b.redis.Dump()
+	l := New(b.client, "name", policy)
+	_, err := l.Take(b.Context(), 1)
+	var state *rratelimiter.StateError
+	require.ErrorAs(b, err, &state, text)
+	assert.Equal(b, rratelimiter.StateError{Key: l.keys[0], Value: text}, *state)
+	require.ErrorAs(b, l.Release(b.Context(), 1), &state, text)
+	_, err = l.Charge(b.Context(), 1)
+	require.ErrorAs(b, err, &state, text)
+	_, err = l.Peek(b.Context())
+	require.ErrorAs(b, err, &state, text)
+	assert.Equal(b, before, b.redis.Dump(), text)
+	b.redis.FlushAll()
+}
+
+func TestLogThatIsNotOurs(t *testing.T) {
+	b := newBench(t)
+	policy := SlidingLog{5, time.Second}
+	const key = "{name}:log:1000"
+	now := b.now / 1000
+	for _, head := range []string{"", "x", "1 2 3", "1 2 3 4 5", "-1 2 3 4", "1 2.5 3 4", "1 2 3 4 ", "1 99999999999999999999 3 4", "1 2 3 99999999999999999999"} {
+		b.redis.Push(key, head)
+		b.foreign(policy, head)
+	}
+	for _, entry := range []string{"", "x", "1", "1 2 3", "-1 2", "1 2 "} {
+		b.redis.Push(key, fmt.Sprintf("5 %d 1 0", now), entry)
+		b.foreign(policy, entry)
+		b.redis.Push(key, slices.Concat([]string{fmt.Sprintf("50 %d 1 0", now)}, slices.Repeat([]string{"1 1"}, 7), []string{entry})...)
+		b.foreign(policy, entry)
+	}
+	require.NoError(t, b.redis.Set(key, "x"))
+	b.foreign(policy, "string")
+}
+
+// TestLogCached: what a denial from memory looks at changes with the log.
+func TestLogCached(t *testing.T) {
+	b := newBench(t)
+	l := New(b.client, "name", SlidingLog{5, time.Second})
+	redis := l.client.Engine.Redis()
+	head := func() string {
+		text, err := redis.Do(t.Context(), rueidis.Completed(l.policies[0].keeps().look(redis.B(), l.keys[0]))).ToString()
+		require.NoError(t, err)
+		return text
+	}
+	_, err := l.Take(t.Context(), 1)
+	require.NoError(t, err)
+	first := head()
+	_, err = l.Take(t.Context(), 1)
+	require.NoError(t, err)
+	assert.NotEqual(t, first, head())
+	seen, _, err := l.read(func() rueidis.RedisMessage { m, err := l.eval(t.Context(), peek); require.NoError(t, err); return m }())
+	require.NoError(t, err)
+	assert.Equal(t, []string{head()}, seen.texts)
+}
