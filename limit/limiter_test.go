@@ -40,6 +40,9 @@ func TestWorkedExamples(t *testing.T) {
 		"SlidingLog": {[]Policy{SlidingLog{3, time.Second}}, []call{
 			{0, 2, allowed(1)}, {500 * ms, 1, allowed(0)}, {1000 * ms, 2, allowed(0)}, {1000 * ms, 1, refused(0, 500*ms)},
 		}},
+		"SlidingWindow": {[]Policy{SlidingWindow{3, time.Second, 10}}, []call{
+			{950 * ms, 3, allowed(0)}, {1899 * ms, 1, refused(0, 101*ms)}, {1999 * ms, 1, refused(0, ms)}, {2000 * ms, 1, allowed(2)},
+		}},
 		"TokenBucket": {[]Policy{TokenBucket{20, 5, time.Second}}, []call{
 			{0, 20, allowed(0)}, {100 * ms, 1, refused(0, 100*ms)},
 			{200 * ms, 1, rratelimiter.Decision{Allowed: true, ResetAfter: 4 * time.Second}},
@@ -110,6 +113,15 @@ func TestBadInput(t *testing.T) {
 		"the zero log":          New(b.client, "name", SlidingLog{}),
 		"a log of no permits":   New(b.client, "name", SlidingLog{0, time.Second}),
 		"a log of no interval":  New(b.client, "name", SlidingLog{1, time.Microsecond}),
+		"the zero cells":        New(b.client, "name", SlidingWindow{}),
+		"cells of no permits":   New(b.client, "name", SlidingWindow{0, time.Second, 10}),
+		"cells of no interval":  New(b.client, "name", SlidingWindow{1, 0, 10}),
+		"one cell":              New(b.client, "name", SlidingWindow{1, time.Second, 1}),
+		"fewer cells than none": New(b.client, "name", SlidingWindow{1, time.Second, -10}),
+		"too many cells":        New(b.client, "name", SlidingWindow{1, 1001 * time.Second, 1001}),
+		"cells of a third":      New(b.client, "name", SlidingWindow{1, time.Second, 3}),
+		"ten cells of 5 ms":     New(b.client, "name", SlidingWindow{1, 5 * ms, 0}),
+		"two of the same cells": New(b.client, "name", SlidingWindow{1, time.Second, 0}, SlidingWindow{2, time.Second, 10}),
 		"no permits":            New(b.client, "name", FixedWindow{0, time.Second, false}),
 		"too many permits":      New(b.client, "name", FixedWindow{1<<53 + 1, time.Second, false}),
 		"no interval":           New(b.client, "name", FixedWindow{1, 0, false}),
