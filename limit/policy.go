@@ -10,7 +10,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// Policy is a way to limit: [FixedWindow], [SlidingLog], [SlidingWindow] or [TokenBucket]. Policies are plain values that can be compared. The zero value of each is invalid.
+// Policy is a way to limit: [FixedWindow], [Calendar], [SlidingWindow], [SlidingLog] or [TokenBucket]. Policies are plain values
+// that can be compared. The zero value of each is invalid.
 type Policy interface {
 	// validate says which field is wrong.
 	validate() error
@@ -21,7 +22,8 @@ type Policy interface {
 	// suffix is the policy's part of its key: its kind, and what must not be mixed with others.
 	suffix() string
 
-	// arguments appends what the script gets of the policy, always as many.
+	// arguments appends what the script gets of the policy, always as many. The time is zero where the server's clock is to
+	// tell it, but has not yet.
 	arguments(args []string, now time.Time) []string
 
 	// most is the most permits that can ever be granted at once.
@@ -43,7 +45,7 @@ type keeping struct {
 var inString = &keeping{"string", func(b rueidis.Builder, key string) rueidis.Cacheable { return b.Get().Key(key).Cache() }}
 
 // kinds is every kind of policy.
-var kinds = []string{"fixedwindow", "slidinglog", "slidingwindow", "tokenbucket"}
+var kinds = []string{"calendar", "fixedwindow", "slidinglog", "slidingwindow", "tokenbucket"}
 
 // outlook is the state of one policy, as a call left it.
 type outlook interface {

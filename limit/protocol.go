@@ -126,7 +126,8 @@ func wantsAgain(message rueidis.RedisMessage) (now time.Time, again bool) {
 	}
 	kind, err := reply[0].AsInt64()
 	at, atErr := reply[1].AsInt64()
-	return time.UnixMicro(at), err == nil && atErr == nil && kind == replyAgain
+	now = time.UnixMicro(at)
+	return now, err == nil && atErr == nil && kind == replyAgain && !now.IsZero()
 }
 
 // read reads a reply that tells all.
