@@ -57,8 +57,8 @@ func TestDenseLog(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8))
 	most := 0
 	for step := range 2 * steps {
-		b.pass(time.Duration(random.Int64N(2)) * ms)
-		if random.IntN(600) == 0 {
+		b.pass(time.Duration(min(1, random.Int64N(5))) * ms)
+		if random.IntN(800) == 0 {
 			b.pass(time.Duration(random.Int64N(1100)) * ms)
 		}
 		n, full := 1+random.Int64N(4), random.IntN(50) == 0
@@ -76,7 +76,7 @@ func TestDenseLog(t *testing.T) {
 			want = decision(m, policy.Permits, b.now, 1, m.wait(b.now, 1) == 0)
 		default:
 			if full {
-				n = policy.Permits - random.Int64N(100)
+				n = max(1, min(policy.Permits, m.free(b.now)+1+random.Int64N(2000)))
 			}
 			got, err = l.Take(t.Context(), n)
 			ok := m.take(b.now, n)
