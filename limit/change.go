@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/redis/rueidis"
+
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
@@ -39,8 +41,31 @@ func (l *Limiter) release(ctx context.Context, permits int64, dated string, othe
 	if own == nil {
 		return nil
 	}
-	_, err := l.change(ctx, release, own, strconv.FormatInt(permits, 10), dated)
-	return err
+	return l.releaseOf(ctx, own, permits, dated)
+}
+
+func (l *Limiter) releaseOf(ctx context.Context, members []member, permits int64, dated string) error {
+	message, err := l.change(ctx, release, members, strconv.FormatInt(permits, 10), dated)
+	if err != nil || message.IsInt64() {
+		return err
+	}
+	reply, err := message.AsIntSlice()
+	if err != nil || len(reply) == 0 || reply[0] != replyRest || len(reply)%2 == 0 {
+		if _, _, err = l.read(members, message); err == nil {
+			err = l.unexpected(message)
+		}
+		return err
+	}
+	// What was more than one call may do: each policy alone goes on with its own.
+	for i := 1; i < len(reply); i += 2 {
+		if reply[i] < 1 || reply[i] > int64(len(members)) {
+			return l.unexpected(message)
+		}
+		if err := l.releaseOf(ctx, members[reply[i]-1:reply[i]], reply[i+1], dated); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Charge takes permits whether they are free or not, for a cost that is known only afterwards: the bytes that were sent, the
@@ -61,7 +86,11 @@ func (l *Limiter) Charge(ctx context.Context, permits int64) (rratelimiter.Decis
 			return rratelimiter.Decision{}, fmt.Errorf("%w: %q is one, charge the others by themselves", ErrNotChargeable, m.name)
 		}
 	}
-	o, err := l.change(ctx, charge, l.members, strconv.FormatInt(permits, 10))
+	message, err := l.change(ctx, charge, l.members, strconv.FormatInt(permits, 10))
+	if err != nil {
+		return rratelimiter.Decision{}, err
+	}
+	o, _, err := l.read(l.members, message)
 	if err != nil {
 		return rratelimiter.Decision{}, err
 	}
@@ -76,7 +105,11 @@ func (l *Limiter) Peek(ctx context.Context) ([]rratelimiter.Decision, error) {
 	if err := l.check(ctx); err != nil {
 		return nil, err
 	}
-	o, err := engine.Detached(ctx, func(ctx context.Context) (*state, error) { return l.eval(ctx, peek, l.members) })
+	message, err := engine.Detached(ctx, func(ctx context.Context) (rueidis.RedisMessage, error) { return l.eval(ctx, peek, l.members) })
+	if err != nil {
+		return nil, err
+	}
+	o, _, err := l.read(l.members, message)
 	if err != nil {
 		return nil, err
 	}
@@ -108,39 +141,34 @@ func (l *Limiter) Reset(ctx context.Context) error {
 }
 
 // change runs a script that changes members of the limiter.
-func (l *Limiter) change(ctx context.Context, c call, members []member, args ...string) (*state, error) {
-	return engine.Changing(ctx, l.client.Engine, l.calls.Subjects, func(ctx context.Context) (*state, error) {
+func (l *Limiter) change(ctx context.Context, c call, members []member, args ...string) (rueidis.RedisMessage, error) {
+	return engine.Changing(ctx, l.client.Engine, l.calls.Subjects, func(ctx context.Context) (rueidis.RedisMessage, error) {
 		return l.eval(ctx, c, members, args...)
 	})
 }
 
-// eval runs a script for members, with the time before its own arguments and those of the members behind them, as often as it
-// says that there is more to do. It gives what the script tells, nil where that is only that it is done.
-func (l *Limiter) eval(ctx context.Context, c call, members []member, own ...string) (*state, error) {
+// eval runs a script for members, with the time before its own arguments and those of the members behind them, as often as the
+// script wants it.
+func (l *Limiter) eval(ctx context.Context, c call, members []member, own ...string) (rueidis.RedisMessage, error) {
 	g := l.client.Engine
 	var keys []string
 	for _, m := range members {
 		keys = append(keys, m.keys...)
 	}
-	arguments := func() []string {
-		now := g.Now()
-		args := append([]string{string(g.AppendMicros(nil, now))}, own...)
-		for _, m := range members {
-			args = m.policy.arguments(args, now)
-		}
-		return args
-	}
-	args := arguments()
+	now := g.Now()
+	args := arguments(append([]string{string(g.AppendMicros(nil, now))}, own...), members, now)
 	for {
-		message, err := g.Eval(ctx, scriptFor(c, members), keys, args, func(args []string) { copy(args, arguments()) })
+		message, err := g.Eval(ctx, scriptFor(c, members), keys, args, func(args []string) {
+			now := g.Now()
+			copy(args, arguments(append([]string{string(g.AppendMicros(nil, now))}, own...), members, now))
+		})
 		if err != nil {
-			return nil, (*protocol)(l).Explain(ctx, err)
+			return message, (*protocol)(l).Explain(ctx, err)
 		}
-		if message.IsInt64() {
-			return nil, nil
+		next, again := goOn(c, members, message, args)
+		if !again {
+			return message, nil
 		}
-		if o, _, err := l.read(c, members, message, args); err != nil || o != nil {
-			return o, err
-		}
+		args = next
 	}
 }

@@ -52,12 +52,12 @@ func (p FixedWindow) outlook(_ int64, told []int64) (outlook, bool) {
 	if len(told) != 2 {
 		return nil, false
 	}
-	return windowOutlook{asString{}, p.Permits, told[0], micros(told[1]), p.Interval}, true
+	return windowOutlook{asText{}, p.Permits, told[0], micros(told[1]), p.Interval}, true
 }
 
 // windowOutlook is a window that all permits leave at once.
 type windowOutlook struct {
-	asString
+	asText
 	permits, count int64
 	end            time.Duration // from now
 	length         time.Duration // of the windows behind it

@@ -10,7 +10,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// Policy is a way to limit: [FixedWindow] or [TokenBucket]. Policies are plain values that can be compared. The zero value of each is invalid.
+// Policy is a way to limit: [FixedWindow], [Calendar], [SlidingWindow], [SlidingLog] or [TokenBucket]. Policies are plain values
+// that can be compared. The zero value of each is invalid.
 type Policy interface {
 	// validate says which field is wrong.
 	validate() error
@@ -21,7 +22,8 @@ type Policy interface {
 	// suffix is the policy's part of its key: its kind, and what must not be mixed with others.
 	suffix() string
 
-	// arguments appends what the script gets of the policy, always as many.
+	// arguments appends what the script gets of the policy, always as many. The time is zero where the server's clock is to
+	// tell it, but has not yet.
 	arguments(args []string, now time.Time) []string
 
 	// most is the most permits that can ever be granted at once.
@@ -45,7 +47,7 @@ var inString = &keeping{[]string{"string"}, func(b rueidis.Builder, keys []strin
 }}
 
 // kinds is every kind of policy.
-var kinds = []string{"fixedwindow", "tokenbucket", "redisson"}
+var kinds = []string{"calendar", "fixedwindow", "redisson", "slidinglog", "slidingwindow", "tokenbucket"}
 
 // outlook is the state of one policy, as a call left it.
 type outlook interface {
@@ -68,10 +70,10 @@ type outlook interface {
 	shows(found []rueidis.RedisResult, text string) bool
 }
 
-// asString is the part of an outlook whose policy keeps its state in a string.
-type asString struct{}
+// asText is the part of an outlook whose policy looks at one text, which is what its script tells that the key holds.
+type asText struct{}
 
-func (asString) shows(found []rueidis.RedisResult, text string) bool {
+func (asText) shows(found []rueidis.RedisResult, text string) bool {
 	got, err := found[0].ToString()
 	return (err == nil || rueidis.IsRedisNil(err)) && got == text
 }

@@ -50,9 +50,15 @@ func (p *protocol) Arguments(b *engine.Batch, now time.Time) {
 	b.Text = text
 	all := string(text)
 	b.Args = append(b.Args[:0], all[:nowEnd], all[nowEnd:totalEnd], all[totalEnd:runsEnd], all[runsEnd:])
-	for _, m := range p.members {
-		b.Args = m.policy.arguments(b.Args, now)
+	b.Args = arguments(b.Args, p.members, now)
+}
+
+// arguments appends those of members at a time.
+func arguments(args []string, members []member, now time.Time) []string {
+	for _, m := range members {
+		args = m.policy.arguments(args, now)
 	}
+	return args
 }
 
 // allGranted stands for the letters of a batch of which every request was granted.
@@ -67,9 +73,13 @@ func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 		}
 		return false, err
 	}
-	o, letters, err := (*Limiter)(p).read(acquire, p.members, message, b.Args)
-	if err != nil || o == nil {
-		return err == nil, err
+	if next, again := goOn(acquire, p.members, message, b.Args); again {
+		b.Args = next
+		return true, nil
+	}
+	o, letters, err := (*Limiter)(p).read(p.members, message)
+	if err != nil {
+		return false, err
 	}
 	if letters != allGranted && len(letters) != len(b.Requests) {
 		return false, (*Limiter)(p).unexpected(message)
@@ -107,10 +117,38 @@ const (
 	replyAgain
 	replyNotInitialized
 	replyState
+	replyRest
 )
 
-// read reads a reply that tells all. Where there is more to do it gives nil, and args have what the script goes on with.
-func (l *Limiter) read(c call, members []member, message rueidis.RedisMessage, args []string) (o *state, letters string, err error) {
+// goOn gives the arguments with which a script is called again, where it wants that: those that its members have at the time
+// that it told.
+func goOn(c call, members []member, message rueidis.RedisMessage, args []string) (next []string, again bool) {
+	reply, err := message.ToArray()
+	if err != nil || len(reply) != 2 && len(reply) != 4 {
+		return nil, false
+	}
+	var numbers [3]int64
+	for i := range min(3, len(reply)) {
+		if numbers[i], err = reply[i].AsInt64(); err != nil {
+			return nil, false
+		}
+	}
+	if numbers[0] != replyAgain {
+		return nil, false
+	}
+	next = arguments(args[:before[c]:before[c]], members, time.UnixMicro(numbers[1]))
+	if len(reply) == 4 {
+		cursor, err := reply[3].ToString()
+		if err != nil || numbers[2] < 1 || numbers[2] > int64(len(members)) {
+			return nil, false
+		}
+		next[argument(c, members, int(numbers[2])-1)+cursorArg] = cursor
+	}
+	return next, true
+}
+
+// read reads a reply that tells all.
+func (l *Limiter) read(members []member, message rueidis.RedisMessage) (o *state, letters string, err error) {
 	reply, err := message.ToArray()
 	if err != nil || len(reply) < 2 {
 		return nil, "", l.unexpected(message)
@@ -120,7 +158,7 @@ func (l *Limiter) read(c call, members []member, message rueidis.RedisMessage, a
 		return nil, "", l.unexpected(message)
 	}
 	if kind != replyDone {
-		return nil, "", l.stopped(c, members, kind, reply[1:], message, args)
+		return nil, "", l.stopped(members, kind, reply[1:], message)
 	}
 	if len(reply) != 3+len(members) {
 		return nil, "", l.unexpected(message)
@@ -140,14 +178,13 @@ func (l *Limiter) read(c call, members []member, message rueidis.RedisMessage, a
 	return o, letters, nil
 }
 
-// stopped reads why a script stopped before its end: nil where it is to go on.
-func (l *Limiter) stopped(c call, members []member, kind int64, reply []rueidis.RedisMessage, message rueidis.RedisMessage, args []string) error {
+// stopped reads why a script stopped before its end.
+func (l *Limiter) stopped(members []member, kind int64, reply []rueidis.RedisMessage, message rueidis.RedisMessage) error {
 	number, err := reply[0].AsInt64()
 	if err != nil || number < 1 || number > int64(len(members)) {
 		return l.unexpected(message)
 	}
-	at := int(number) - 1
-	m := members[at]
+	m := members[number-1]
 	var texts []string
 	for _, text := range reply[1:] {
 		t, err := text.ToString()
@@ -157,9 +194,6 @@ func (l *Limiter) stopped(c call, members []member, kind int64, reply []rueidis.
 		texts = append(texts, t)
 	}
 	switch {
-	case kind == replyAgain && len(texts) == 1:
-		args[argument(c, members, at)+cursorArg] = texts[0]
-		return nil
 	case kind == replyNotInitialized && len(texts) == 0:
 		return fmt.Errorf("%w: %q has no rate, set one with TrySetRate or SetRate", rratelimiter.ErrNotInitialized, m.name)
 	case kind == replyState && len(texts) == 1:

@@ -36,15 +36,17 @@ return limiter
 --@ read
 local limiter@ = redisson({KEYS[@1], KEYS[@2], KEYS[@3], KEYS[@4], KEYS[@5]},
   {format('%d', millis), '', ARGV[@1], nil, nil, ARGV[@2]})
-if limiter@[1] then
+if limiter@[1] == 1 then
+  return {1, format('%d', now), @, limiter@[2]}
+elseif limiter@[1] then
   table.insert(limiter@, 2, @)
   return limiter@
 end
 local free@, most@ = limiter@.free, limiter@.most
 
---@ again
+--@ more
 if total > free and limiter@.more then
-  return limiter@.settle(0) or {1, @, ''}
+  return limiter@.settle(0) or {1, format('%d', now)}
 end
 
 --@ settle

@@ -110,6 +110,7 @@ func assemble(c call, members []member) string {
 		fmt.Fprintf(&text, "local function redisson(KEYS, ARGV)\n%s%send\n", inside.Script("limiter", "reclaim"), body)
 	}
 	each("read", "", "")
+	each("again", "", "")
 	switch c {
 	case acquire:
 		var credits []string
@@ -121,7 +122,7 @@ func assemble(c call, members []member) string {
 		fmt.Fprintf(&text, "local free, most, credit = min(%s), min(%s), min(%s)\n", list("free"), list("most"),
 			strings.Join(append(credits, "math.huge"), ", "))
 		text.WriteString(parts["acquire"])
-		each("again", "", "")
+		each("more", "", "")
 		each("settle", "do\n", "end\n")
 		text.WriteString("if granted > 0 then\n")
 		each("take", "do\n", "end\n")
@@ -134,9 +135,9 @@ func assemble(c call, members []member) string {
 	case release:
 		text.WriteString(parts["release"])
 		each("release", "do\n", "end\n")
-		text.WriteString("return 1\n")
+		text.WriteString("return rests or 1\n")
 	case peek:
-		text.WriteString("local answers = '*'\n")
+		text.WriteString("local answers, want = '*', 1\n")
 		tell()
 	}
 	return text.String()

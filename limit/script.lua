@@ -6,15 +6,23 @@
 -- it. Its sections are
 --   read     reads the state, as it is now: sets free@, the permits that are free, below 0 where more are taken than there
 --            are, and most@, the permits that can be free at all; writes nothing
+--   again    where the work is larger than one call may do, or needs other arguments: may do a part of it, and replies
+--            {1, now}, or {1, now, policy, cursor}; the script is called again, with the policies' arguments as they are at
+--            that time, and the cursor for that policy
+--   more     the same, behind acquire
+--   settle   runs before the others take, with 0 granted too
 --   take     takes granted permits, more than 0
 --   release  gives n permits back, at most those that are taken; of a call at the time dated, where that is not false, or
---            else the newest
---   tell     sets told@, what the Go side reads: first what the key holds, as text, or '' for nothing; then numbers
+--            else those that the policy says; where that is more than one call may do, it adds the number of the
+--            policy and the permits that are still to be given back to rests, which is {4} or nothing before
+--   tell     sets told@, what the Go side reads: first what the key holds, as text, or '' for nothing; then numbers; as far
+--            as it takes to say when want permits are free
 --
 -- ARGV[1]: Unix microseconds, or '' to ask the server's clock. Times are microseconds, or milliseconds where it says so. A
 -- clock that goes back stands still for whoever has seen it further on.
 --
--- Every script replies {3, policy, text} where text cannot be what the policy's key should hold; nothing is changed then.
+-- Every script replies {3, policy, text} where text cannot be what the policy's key should hold, or {3, policy, key, field,
+-- text} where it has several, and {2, policy} where it has no rate; nothing is changed then.
 
 --@ head
 local call, floor, ceil, max, min = redis.call, math.floor, math.ceil, math.max, math.min
@@ -37,6 +45,7 @@ local millis = floor(now / 1000)
 --   {0, now, answers, told, told, ...}
 -- answers: a letter for each request: g granted, n not now, x more than can ever be; or '*', all granted
 local total, granted, answers, above = tonumber(ARGV[2]), 0, nil, false
+local want = ARGV[4] == 'do' and most or 0
 if total <= free and (total <= credit or ARGV[3] == '' and credit >= 0) then
   granted = total
 elseif ARGV[3] ~= '' or total > most then
@@ -59,6 +68,7 @@ elseif ARGV[3] ~= '' or total > most then
       end
       if got < times then
         answers[#answers + 1] = string.rep('n', times - got)
+        want = max(want, n)
         shut = ordered
       end
     end
@@ -68,13 +78,13 @@ end
 
 --@ charge
 -- ARGV[2] the permits to take, whether they are free or not. Replies as peek.
-local granted, answers = tonumber(ARGV[2]), nil
+local granted, answers, want = tonumber(ARGV[2]), nil, 1
 
 --@ release
 -- ARGV[2] the permits to give back
 -- ARGV[3] the time of the call that took them, or '' to give back whichever
--- Replies 1
-local n, dated = tonumber(ARGV[2]), tonumber(ARGV[3]) or false
+-- Replies 1, or rests
+local n, dated, rests = tonumber(ARGV[2]), tonumber(ARGV[3]) or false, nil
 
 --@ plain
 -- Ends acquire where nobody wants to know more than whether.

@@ -51,12 +51,12 @@ func (p TokenBucket) outlook(_ int64, told []int64) (outlook, bool) {
 	if len(told) != 3 {
 		return nil, false
 	}
-	return bucketOutlook{asString{}, p.Capacity, p.Refill, p.Interval.Microseconds(), told[0], told[1], micros(told[2])}, true
+	return bucketOutlook{asText{}, p.Capacity, p.Refill, p.Interval.Microseconds(), told[0], told[1], micros(told[2])}, true
 }
 
 // bucketOutlook is a bucket that fills, or empties, evenly.
 type bucketOutlook struct {
-	asString
+	asText
 	capacity, refill, interval int64
 	taken, part                int64         // of a permit, in parts of an interval
 	begins                     time.Duration // from now: a clock has gone back

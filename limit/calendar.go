@@ -1,0 +1,168 @@
+package limit
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter/internal/engine"
+)
+
+// Calendar grants so many permits in each day, week, month or year of the calendar of a place. It is [FixedWindow] with windows
+// as long as the calendar has them: a day on which the clocks change has 23 or 25 hours, a February 28 or 29 days. A unit
+// begins with the first moment at which the clocks there show its first midnight or a later time, so with 01:00 where
+// they skip that midnight. Where they go back over midnight the hours that come again are of the unit that has begun.
+//
+// Windows are shared by the name of the location: two locations of one name count in one key, whatever their rules. time.Local
+// is named "Local" on all hosts, and so of use only where all are set to the same place.
+type Calendar struct {
+	Permits int64 // a unit, 1 to 2^53
+	Unit    Unit
+	In      *time.Location // nil means UTC
+}
+
+// Unit is a unit of the calendar.
+type Unit int
+
+// The units of [Calendar].
+const (
+	Day  Unit = iota + 1
+	Week      // begins on Monday
+	Month
+	Year
+)
+
+var units = [...]string{Day: "Day", Week: "Week", Month: "Month", Year: "Year"}
+
+// String is the unit's name.
+func (u Unit) String() string {
+	if u < Day || u > Year {
+		return fmt.Sprintf("Unit(%d)", int(u))
+	}
+	return units[u]
+}
+
+func (p Calendar) validate() error {
+	if err := checkPermits("Calendar.Permits", p.Permits); err != nil {
+		return err
+	}
+	if p.Unit < Day || p.Unit > Year {
+		return invalid("Calendar.Unit is %v, want Day, Week, Month or Year", p.Unit)
+	}
+	return nil
+}
+
+// GoString tells the location by its name, as calls are shared by it.
+func (p Calendar) GoString() string {
+	return fmt.Sprintf("limit.Calendar{Permits:%d, Unit:limit.%v, In:%q}", p.Permits, p.Unit, p.In.String())
+}
+
+func (p Calendar) kind() string { return "calendar" }
+
+func (p Calendar) suffix() string { return strings.ToLower(p.Unit.String()) + ":" + p.In.String() }
+
+// arguments tells the unit that a time is in, the one before and the one behind it. Where the server's clock is to tell the
+// time it is mostly in one of those of the host's; else the script asks for the arguments of its own.
+func (p Calendar) arguments(args []string, now time.Time) []string {
+	if now.IsZero() {
+		now = time.Now()
+	}
+	args = append(args, strconv.FormatInt(p.Permits, 10))
+	date := p.date(now)
+	for p.begin(date, 1) <= now.Unix() {
+		date = p.next(date, 1) // the clocks have gone back over midnight
+	}
+	for i := -1; i <= 2; i++ {
+		args = append(args, strconv.FormatInt(p.begin(date, i)*1000, 10))
+	}
+	return args
+}
+
+// date is the midnight that the unit of a time begins with, as a clock shows it: the clock time of the place, as if in UTC.
+func (p Calendar) date(t time.Time) time.Time {
+	year, month, day := t.In(p.location()).Date()
+	switch p.Unit {
+	case Week:
+		weekday := time.Date(year, month, day, 0, 0, 0, 0, time.UTC).Weekday()
+		day -= int(weekday+6) % 7
+	case Month:
+		day = 1
+	case Year:
+		month, day = time.January, 1
+	}
+	return time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
+}
+
+func (p Calendar) location() *time.Location {
+	if p.In == nil {
+		return time.UTC
+	}
+	return p.In
+}
+
+// next is the midnight that so many units later begin with.
+func (p Calendar) next(date time.Time, units int) time.Time {
+	switch p.Unit {
+	case Week:
+		return date.AddDate(0, 0, 7*units)
+	case Month:
+		return date.AddDate(0, units, 0)
+	case Year:
+		return date.AddDate(units, 0, 0)
+	default:
+		return date.AddDate(0, 0, units)
+	}
+}
+
+// begin is the first moment, in Unix seconds, at which the clocks show at least the midnight of a number of units later.
+func (p Calendar) begin(date time.Time, units int) int64 {
+	midnight := p.next(date, units).Unix()
+	// Two days before, that is not yet shown: no place has moved its clocks by more than one.
+	at := time.Unix(midnight, 0).In(p.location())
+	_, about := at.Zone()
+	at = at.Add(-time.Duration(about)*time.Second - 48*time.Hour)
+	for {
+		_, offset := at.Zone()
+		_, end := at.ZoneBounds()
+		first := max(at.Unix(), midnight-int64(offset))
+		if end.IsZero() || first < end.Unix() {
+			return first
+		}
+		at = end
+	}
+}
+
+func (p Calendar) keeps() *keeping { return inString }
+
+func (p Calendar) most() int64 { return p.Permits }
+
+func (p Calendar) outlook(_ int64, told []int64) (outlook, bool) {
+	if len(told) != 3 {
+		return nil, false
+	}
+	return calendarOutlook{windowOutlook{permits: p.Permits, count: told[0], end: micros(told[1])}, p, told[2]}, true
+}
+
+// calendarOutlook is a window whose next ones have the calendar's lengths.
+type calendarOutlook struct {
+	windowOutlook
+	policy Calendar
+	ends   int64 // Unix milliseconds
+}
+
+// earliest: what this unit has no room for goes into the next ones, as full as they can be.
+func (o calendarOutlook) earliest(wanted engine.Total) time.Duration {
+	permits, left := wanted.Int64(), max(0, o.left())
+	if permits <= left {
+		return 0
+	}
+	const most = 292 * 366 // days that a time.Duration can tell
+	windows := (permits - left - 1) / o.permits
+	if windows > most {
+		return engine.Never
+	}
+	end := time.UnixMilli(o.ends)
+	last := time.Unix(o.policy.begin(o.policy.date(end), int(windows)), 0)
+	return later(o.end, max(0, last.Sub(end)))
+}

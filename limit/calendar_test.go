@@ -1,0 +1,289 @@
+package limit
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+	_ "time/tzdata" // the test's places are there on every host
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/engine"
+)
+
+// place is a location of tzdata.
+func place(name string) *time.Location {
+	in, err := time.LoadLocation(name)
+	if err != nil {
+		panic(err)
+	}
+	return in
+}
+
+// shown is the date that the clocks of a place show, as a number that grows with it.
+func shown(t time.Time, in *time.Location) int {
+	year, month, day := t.In(in).Date()
+	return year*10000 + int(month)*100 + day
+}
+
+// unitOf finds the unit of a time: it walks from noon to noon to the first day of it and of the next one, and from minute
+// to minute to the first at which that is shown.
+func unitOf(unit Unit, in *time.Location, t time.Time) (begin, end time.Time) {
+	first := func(day time.Time) bool {
+		switch unit {
+		case Week:
+			return day.Weekday() == time.Monday
+		case Month:
+			return day.Day() == 1
+		case Year:
+			return day.YearDay() == 1
+		}
+		return true
+	}
+	dawn := func(noon time.Time) time.Time {
+		date := noon.Year()*10000 + int(noon.Month())*100 + noon.Day()
+		at := noon.Add(-40 * time.Hour).Truncate(time.Minute)
+		for shown(at, in) < date {
+			at = at.Add(time.Minute)
+		}
+		return at
+	}
+	year, month, day := t.In(in).Date()
+	noon := func(days int) time.Time { return time.Date(year, month, day+days, 12, 0, 0, 0, in) }
+	back := 0
+	for !first(noon(back)) {
+		back--
+	}
+	ahead := 1
+	for !first(noon(ahead)) || !dawn(noon(ahead)).After(t) {
+		if first(noon(ahead)) {
+			back = ahead
+		}
+		ahead++
+	}
+	return dawn(noon(back)), dawn(noon(ahead))
+}
+
+// calendarModel is Calendar: a FixedWindow whose windows are the calendar's.
+type calendarModel struct {
+	permits           int64
+	unit              Unit
+	in                *time.Location
+	begin, end, count int64
+	known             [2]int64 // the unit that was found last
+}
+
+func newCalendarModel(permits int64, unit Unit, in string) *calendarModel {
+	return &calendarModel{permits: permits, unit: unit, in: place(in)}
+}
+
+func (m *calendarModel) at(now int64) (begin, end, count int64) {
+	if m.count > 0 && now < m.end {
+		return m.begin, m.end, m.count
+	}
+	if now < m.known[0] || now >= m.known[1] {
+		begin, end := unitOf(m.unit, m.in, time.UnixMicro(now))
+		m.known = [2]int64{begin.UnixMicro(), end.UnixMicro()}
+	}
+	return m.known[0], m.known[1], 0
+}
+
+func (m *calendarModel) take(now, n int64) bool {
+	if n > m.free(now) {
+		return false
+	}
+	m.charge(now, n)
+	return true
+}
+
+func (m *calendarModel) charge(now, n int64) {
+	m.begin, m.end, m.count = m.at(now)
+	m.count += n
+}
+
+func (m *calendarModel) release(now, n int64) {
+	if begin, end, count := m.at(now); count > 0 {
+		m.begin, m.end, m.count = begin, end, max(0, count-n)
+	}
+}
+
+func (m *calendarModel) free(now int64) int64 {
+	_, _, count := m.at(now)
+	return m.permits - count
+}
+
+func (m *calendarModel) wait(now, n int64) int64 {
+	_, end, count := m.at(now)
+	if count+n <= m.permits {
+		return 0
+	}
+	return end - now
+}
+
+func (m *calendarModel) reset(now int64) int64 {
+	if _, end, count := m.at(now); count > 0 {
+		return end - now
+	}
+	return 0
+}
+
+// moments are those at which calendars are strange, and what a day has there.
+var moments = []struct {
+	in, at string // Unix time's, as RFC 3339
+	day    time.Duration
+	begin  string // of the day, as its clocks show it
+}{
+	{"UTC", "2024-02-29T13:00:00Z", 24 * time.Hour, "2024-02-29T00:00:00"},
+	{"UTC", "2023-02-28T23:59:59Z", 24 * time.Hour, "2023-02-28T00:00:00"},
+	{"UTC", "2024-12-31T23:59:59Z", 24 * time.Hour, "2024-12-31T00:00:00"},
+	{"UTC", "2000-01-01T00:00:00Z", 24 * time.Hour, "2000-01-01T00:00:00"},
+	{"Europe/Berlin", "2025-03-30T00:59:59Z", 23 * time.Hour, "2025-03-30T00:00:00"},
+	{"Europe/Berlin", "2025-03-30T01:00:00Z", 23 * time.Hour, "2025-03-30T00:00:00"},
+	{"Europe/Berlin", "2025-10-26T00:30:00Z", 25 * time.Hour, "2025-10-26T00:00:00"},
+	{"Europe/Berlin", "2025-10-26T01:30:00Z", 25 * time.Hour, "2025-10-26T00:00:00"},
+	{"Europe/Berlin", "2025-12-31T23:00:00Z", 24 * time.Hour, "2026-01-01T00:00:00"},
+	{"Europe/Berlin", "2025-12-31T22:59:59Z", 24 * time.Hour, "2025-12-31T00:00:00"},
+	{"America/New_York", "2026-03-08T12:00:00Z", 23 * time.Hour, "2026-03-08T00:00:00"},
+	{"America/New_York", "2026-11-01T05:30:00Z", 25 * time.Hour, "2026-11-01T00:00:00"},
+	{"America/New_York", "2026-11-02T04:59:59Z", 25 * time.Hour, "2026-11-01T00:00:00"},
+	{"America/New_York", "2024-03-01T04:59:59Z", 24 * time.Hour, "2024-02-29T00:00:00"},
+	// Midnight is skipped.
+	{"America/Sao_Paulo", "2018-11-04T03:00:00Z", 23 * time.Hour, "2018-11-04T01:00:00"},
+	{"America/Sao_Paulo", "2018-11-04T02:59:59Z", 24 * time.Hour, "2018-11-03T00:00:00"},
+	{"Africa/Cairo", "2024-04-26T12:00:00Z", 23 * time.Hour, "2024-04-26T01:00:00"},
+	// 23:00 to midnight comes twice.
+	{"America/Sao_Paulo", "2018-02-18T02:30:00Z", 25 * time.Hour, "2018-02-17T00:00:00"},
+	{"Africa/Cairo", "2024-10-31T21:30:00Z", 25 * time.Hour, "2024-10-31T00:00:00"},
+	// Midnight itself does, as the clocks go from 01:00 back to it.
+	{"America/Havana", "2025-11-02T05:30:00Z", 25 * time.Hour, "2025-11-02T00:00:00"},
+	// And from 00:01 back to 23:01 of the day before, which is of the day that had begun.
+	{"America/St_Johns", "2010-11-07T02:45:00Z", 25 * time.Hour, "2010-11-07T00:00:00"},
+	{"America/St_Johns", "2010-11-07T03:45:00Z", 25 * time.Hour, "2010-11-07T00:00:00"},
+	// December 30 was none there.
+	{"Pacific/Apia", "2011-12-30T09:59:59Z", 24 * time.Hour, "2011-12-29T00:00:00"},
+	{"Pacific/Apia", "2011-12-30T10:00:00Z", 24 * time.Hour, "2011-12-31T00:00:00"},
+	{"Australia/Lord_Howe", "2026-04-04T16:00:00Z", 24*time.Hour + 30*time.Minute, "2026-04-05T00:00:00"},
+	{"Pacific/Kiritimati", "2026-05-31T10:00:00Z", 24 * time.Hour, "2026-06-01T00:00:00"},
+}
+
+// TestCalendarUnits: the units of strange moments are those that are to be expected, and those that the model walks to.
+func TestCalendarUnits(t *testing.T) {
+	for _, test := range moments {
+		at, err := time.Parse(time.RFC3339, test.at)
+		require.NoError(t, err)
+		in := place(test.in)
+		begin, end := unitOf(Day, in, at)
+		assert.Equal(t, test.begin, begin.In(in).Format("2006-01-02T15:04:05"), "%v", test)
+		assert.Equal(t, test.day, end.Sub(begin), "%v", test)
+		for unit := Day; unit <= Year; unit++ {
+			args := Calendar{1, unit, in}.arguments(nil, at)
+			require.Len(t, args, 5)
+			begin, end := unitOf(unit, in, at)
+			before, _ := unitOf(unit, in, begin.Add(-time.Millisecond))
+			_, behind := unitOf(unit, in, end)
+			if test.in == "Pacific/Apia" && unit == Day {
+				continue // an empty unit is before or behind it
+			}
+			want := []string{"1"}
+			for _, moment := range []time.Time{before, begin, end, behind} {
+				want = append(want, fmt.Sprint(moment.UnixMilli()))
+			}
+			assert.Equal(t, want, args, "%v: %v", test, unit)
+		}
+	}
+	args := Calendar{1, Day, place("Pacific/Apia")}.arguments(nil, time.Date(2011, 12, 30, 9, 0, 0, 0, time.UTC))
+	assert.Equal(t, []string{"1325066400000", "1325152800000", "1325239200000", "1325239200000"}, args[1:])
+	// A location can be of the program's own making.
+	far := time.FixedZone("Far", 100*3600)
+	noon := time.Date(2026, 5, 5, 12, 0, 0, 0, far)
+	assert.Equal(t, fmt.Sprint(noon.Add(-12*time.Hour).UnixMilli()), Calendar{1, Day, far}.arguments(nil, noon)[2])
+}
+
+// TestCalendarOnTheServersClock: the unit is that of the server's time, however wrong the host's clock is, for every call.
+func TestCalendarOnTheServersClock(t *testing.T) {
+	b := newBench(t)
+	b.client = rratelimiter.New(New(b.client, "name", SlidingLog{1, time.Second}).client.Engine.Redis(), rratelimiter.WithServerTime())
+	berlin := place("Europe/Berlin")
+	for _, server := range []time.Time{
+		time.Now(), time.Now().AddDate(0, 0, 1), time.Now().AddDate(0, 0, -1), time.Now().AddDate(0, 0, 3), time.Date(2035, 3, 25, 12, 0, 0, 0, berlin),
+		time.Date(1999, 12, 31, 23, 59, 59, 0, berlin),
+	} {
+		b.redis.SetTime(server)
+		_, end := unitOf(Day, berlin, server)
+		l := New(b.client, "name", FixedWindow{10, time.Second, true}, Calendar{3, Day, berlin}, SlidingLog{10, time.Second})
+		want := rratelimiter.Decision{Allowed: true, Limit: 3, Remaining: 1, ResetAfter: micros(end.UnixMicro() - server.UnixMicro())}
+		got, err := l.Take(t.Context(), 2)
+		require.NoError(t, err)
+		assert.Equal(t, want, got, server)
+		b.redis.FlushAll()
+		each, err := l.Peek(t.Context())
+		require.NoError(t, err)
+		assert.EqualValues(t, 3, each[1].Remaining)
+		got, err = l.Charge(t.Context(), 2)
+		require.NoError(t, err)
+		assert.Equal(t, want.ResetAfter, got.ResetAfter, server)
+		require.NoError(t, l.Release(t.Context(), 2))
+		ok, err := l.TryAcquire(t.Context(), 2)
+		require.NoError(t, err)
+		assert.True(t, ok)
+		require.NoError(t, l.Acquire(t.Context(), 1), "a queue's call")
+		b.redis.FlushAll()
+	}
+}
+
+// TestCalendarIsOneByName: what is shared is the name of the location, nil and UTC alike.
+func TestCalendarIsOneByName(t *testing.T) {
+	b := newBench(t)
+	one, other := New(b.client, "name", Calendar{3, Day, nil}), New(b.client, "name", Calendar{3, Day, time.FixedZone("UTC", 3600)})
+	assert.Equal(t, "{name}:day:UTC", one.keys[0])
+	assert.Equal(t, one.calls.ID, other.calls.ID)
+	assert.Equal(t, "{name}:week:Europe/Berlin", New(b.client, "name", Calendar{3, Week, place("Europe/Berlin")}).keys[0])
+	var policy Policy = Calendar{3, Day, nil}
+	assert.True(t, policy == Policy(Calendar{3, Day, nil}))
+}
+
+// TestGivenBackInItsOwnUnit: what comes for callers that had gone does not go from another unit.
+func TestGivenBackInItsOwnUnit(t *testing.T) {
+	b := newBench(t)
+	l := New(b.client, "name", Calendar{10, Month, nil})
+	_, err := l.Take(t.Context(), 4)
+	require.NoError(t, err)
+	assert.EqualValues(t, 6, b.dated(l, b.now-40*24*3600*1e6, 1).Remaining)
+	assert.EqualValues(t, 6, b.dated(l, b.now+40*24*3600*1e6, 1).Remaining)
+	assert.EqualValues(t, 7, b.dated(l, b.now, 1).Remaining)
+	assert.EqualValues(t, 10, b.dated(l, b.now, 100).Remaining)
+	assert.Empty(t, b.redis.Keys())
+}
+
+// TestCalendarEarliest: what a month has no room for goes into the next ones, with the lengths that they have.
+func TestCalendarEarliest(t *testing.T) {
+	now := time.Date(2024, 1, 20, 0, 0, 0, 0, time.UTC)
+	end := time.Date(2024, 2, 1, 0, 0, 0, 0, time.UTC)
+	o, ok := Calendar{10, Month, nil}.outlook(0, []int64{4, end.Sub(now).Microseconds(), end.UnixMilli()})
+	require.True(t, ok)
+	for permits, want := range map[int64]time.Time{
+		6: now, 7: end, 16: end, 17: time.Date(2024, 3, 1, 0, 0, 0, 0, time.UTC), 6 + 130: time.Date(2025, 2, 1, 0, 0, 0, 0, time.UTC),
+	} {
+		var wanted engine.Total
+		wanted.Add(permits)
+		assert.Equal(t, want.Sub(now), o.earliest(wanted), permits)
+	}
+	for _, permits := range []int64{120000, math.MaxInt64} {
+		var wanted engine.Total
+		wanted.Add(permits)
+		assert.Equal(t, engine.Never, o.earliest(wanted), permits)
+	}
+}
+
+func TestCalendarThatIsNotOurs(t *testing.T) {
+	b := newBench(t)
+	for _, text := range []string{"x", "1", "1 2", "1 2 3 4", "1 -2 3", "1 2 -3", "1.5 2 3", " 1 2 3", "1 2 3 ", "1 99999999999999999 3"} {
+		require.NoError(t, b.redis.Set("{name}:day:UTC", text))
+		b.foreign(Calendar{5, Day, nil}, text)
+	}
+	b.redis.HSet("{name}:day:UTC", "field", "value")
+	b.foreign(Calendar{5, Day, nil}, "hash")
+}

@@ -1,0 +1,152 @@
+package limit
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+)
+
+// TestSlidingLogIsAnOverallLimiter: the same calls of both, on one clock, have the same answers.
+func TestSlidingLogIsAnOverallLimiter(t *testing.T) {
+	for _, rate := range []SlidingLog{{10, time.Second}, {3, 7 * ms}, {1000, time.Minute}} {
+		t.Run(fmt.Sprintf("%+v", rate), func(t *testing.T) {
+			b := newBench(t)
+			b.now -= b.now % 1000
+			l, overall := New(b.client, "log", rate), b.client.Limiter("overall")
+			require.NoError(t, overall.SetRate(t.Context(), rratelimiter.Rate{Type: rratelimiter.Overall, Permits: rate.Permits, Interval: rate.Interval}))
+			random := rand.New(rand.NewPCG(3, 4))
+			granted, refused := 0, 0
+			for step := range steps {
+				b.pass(time.Duration(random.Int64N(int64(rate.Interval/ms)/3+1)) * ms)
+				n := 1 + random.Int64N(cmp.Or(min(rate.Permits, 1+random.Int64N(rate.Permits)), 1))
+				if random.IntN(15) == 0 {
+					require.NoError(t, l.Release(t.Context(), n))
+					require.NoError(t, overall.Release(t.Context(), n))
+					continue
+				}
+				got, err := l.Take(t.Context(), n)
+				require.NoError(t, err)
+				want, err := overall.Take(t.Context(), n)
+				require.NoError(t, err)
+				require.Equal(t, want, got, "step %d: %d", step, n)
+				if got.Allowed {
+					granted++
+				} else {
+					refused++
+				}
+			}
+			assert.Greater(t, granted, steps/10)
+			assert.Greater(t, refused, steps/10)
+		})
+	}
+}
+
+// TestDenseLog: random calls on a log of more entries than a page.
+func TestDenseLog(t *testing.T) {
+	b := newBench(t)
+	policy := SlidingLog{3000, time.Second}
+	l, m := New(b.client, "name", policy), &logModel{permits: policy.Permits, interval: 1e6}
+	random := rand.New(rand.NewPCG(7, 8))
+	most := 0
+	for step := range 2 * steps {
+		b.pass(time.Duration(min(1, random.Int64N(5))) * ms)
+		if random.IntN(800) == 0 {
+			b.pass(time.Duration(random.Int64N(1100)) * ms)
+		}
+		n, full := 1+random.Int64N(4), random.IntN(50) == 0
+		var got, want rratelimiter.Decision
+		var err error
+		switch {
+		case random.IntN(400) == 0:
+			n *= 150
+			require.NoError(t, l.Release(t.Context(), n))
+			m.release(b.now, n)
+			continue
+		case random.IntN(50) == 0:
+			got, err = l.Charge(t.Context(), n)
+			m.charge(b.now, n)
+			want = decision(m, policy.Permits, b.now, 1, m.wait(b.now, 1) == 0)
+		default:
+			if full {
+				n = max(1, min(policy.Permits, m.free(b.now)+1+random.Int64N(2000)))
+			}
+			got, err = l.Take(t.Context(), n)
+			ok := m.take(b.now, n)
+			want = decision(m, policy.Permits, b.now, n, ok)
+		}
+		require.NoError(t, err)
+		require.Equal(t, want, got, "step %d: %d", step, n)
+		entries, _ := m.at(b.now)
+		most = max(most, len(entries))
+	}
+	assert.Greater(t, most, 400)
+}
+
+// TestPageByPage: of logs around the size of a page, all that has left goes, and all that is released.
+func TestPageByPage(t *testing.T) {
+	const key = "{name}:log:10000"
+	for _, entries := range []int64{7, 8, 9, 255, 256, 257, 258, 511, 512, 513, 514, 1100} {
+		b := newBench(t)
+		policy := SlidingLog{3 * entries, 10 * time.Second}
+		l := New(b.client, "name", policy)
+		var m *logModel
+		fill := func() {
+			require.NoError(t, l.Reset(t.Context()))
+			m = &logModel{permits: policy.Permits, interval: 1e7}
+			var list []string
+			for range entries {
+				b.pass(ms)
+				require.True(t, m.take(b.now, 2))
+				list = append(list, fmt.Sprintf("%d 2", b.now/1000))
+			}
+			list[entries-1] = fmt.Sprintf("%d %s 0", 2*entries, list[entries-1])
+			b.redis.Push(key, slices.Concat(list[entries-1:], list[:entries-1])...)
+			b.redis.SetTTL(key, 10*time.Second)
+		}
+		take := func(n int64) {
+			t.Helper()
+			got, err := l.Take(t.Context(), n)
+			require.NoError(t, err)
+			ok := m.take(b.now, n)
+			require.Equal(t, decision(m, policy.Permits, b.now, n, ok), got, entries)
+		}
+		fill()
+		take(policy.Permits)
+		// Released are the oldest.
+		require.NoError(t, l.Release(t.Context(), 2*entries-3))
+		m.release(b.now, 2*entries-3)
+		held, err := b.redis.List(key)
+		require.NoError(t, err)
+		require.Len(t, held, 2)
+		take(policy.Permits)
+		// All but the newest have left.
+		fill()
+		b.pass(10*time.Second - ms)
+		take(policy.Permits)
+		take(1)
+		held, err = b.redis.List(key)
+		require.NoError(t, err)
+		require.Len(t, held, 2)
+		b.pass(ms)
+		take(policy.Permits - 1)
+		// One call pops a page, and one that only looks pops no more: a clock behind it stands still.
+		fill()
+		b.pass(10*time.Second - ms)
+		b.back = true
+		_, err = l.Peek(t.Context())
+		require.NoError(t, err)
+		if entries > 256 {
+			m.last = b.now - b.now%1000
+		}
+		b.pass(-5 * time.Second)
+		take(policy.Permits)
+	}
+}

@@ -1,0 +1,109 @@
+package limit
+
+import (
+	"fmt"
+	"sort"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/rratelimiter/rratelimiter/internal/engine"
+)
+
+// SlidingLog grants so many permits in any interval, to the millisecond: a permit comes back an interval after it was taken.
+// It is what an Overall [rratelimiter.Limiter] does.
+//
+// It logs when permits were taken, one entry of some 20 bytes for each millisecond in which any were. Where that is too much,
+// take [SlidingWindow], which counts in cells. It counts exactly as long as less than 2^53 permits are taken, and to 15 digits
+// beyond, where Charge can bring it.
+//
+// Release gives back the oldest permits. RetryAfter of a Decision for which more than 256 entries have to come back is the
+// moment at which that many have.
+type SlidingLog struct {
+	Permits  int64         // an interval, 1 to 2^53
+	Interval time.Duration // whole milliseconds
+}
+
+func (p SlidingLog) validate() error {
+	if err := checkPermits("SlidingLog.Permits", p.Permits); err != nil {
+		return err
+	}
+	return checkInterval("SlidingLog.Interval", p.Interval)
+}
+
+func (p SlidingLog) kind() string { return "slidinglog" }
+
+func (p SlidingLog) suffix() string { return fmt.Sprintf("log:%d", p.Interval.Milliseconds()) }
+
+func (p SlidingLog) arguments(args []string, _ time.Time) []string {
+	return append(args, strconv.FormatInt(p.Permits, 10), strconv.FormatInt(p.Interval.Milliseconds(), 10))
+}
+
+// inLog is a list whose head changes with whatever changes in it.
+var inLog = &keeping{[]string{"list"}, func(b rueidis.Builder, keys []string, ttl time.Duration) []rueidis.CacheableTTL {
+	return []rueidis.CacheableTTL{rueidis.CT(b.Lindex().Key(keys[0]).Index(0).Cache(), ttl)}
+}}
+
+func (p SlidingLog) keeps() *keeping { return inLog }
+
+func (p SlidingLog) most() int64 { return p.Permits }
+
+func (p SlidingLog) outlook(_ int64, told []int64) (outlook, bool) {
+	return newReturns(p.Permits, p.Interval, told)
+}
+
+// returnsOutlook is permits that come back one after another, an interval after they were taken or later.
+type returnsOutlook struct {
+	asText
+	permits, taken int64
+	interval       time.Duration
+	end            time.Duration // from now: the last ones come back
+	returns        []returning   // the earliest first, as far as the script told
+}
+
+// returning says that by a moment so many permits have come back, those before included.
+type returning struct {
+	after   time.Duration
+	permits int64
+}
+
+// newReturns reads the permits taken, when the last of them come back, and then when and how many do.
+func newReturns(permits int64, interval time.Duration, told []int64) (outlook, bool) {
+	if len(told) < 2 || len(told)%2 != 0 {
+		return nil, false
+	}
+	o := returnsOutlook{permits: permits, taken: told[0], end: micros(told[1]), interval: interval}
+	var back int64
+	for i := 2; i < len(told); i += 2 {
+		back = min(back, maxPermits) + told[i+1]
+		o.returns = append(o.returns, returning{micros(told[i]), back})
+	}
+	return o, true
+}
+
+func (o returnsOutlook) limit() int64 { return o.permits }
+
+func (o returnsOutlook) left() int64 { return o.permits - o.taken }
+
+func (o returnsOutlook) wait(permits int64) (after time.Duration, known bool) {
+	need := permits - o.left()
+	if need <= 0 || len(o.returns) == 0 {
+		return 0, need <= 0
+	}
+	last := len(o.returns) - 1
+	i := sort.Search(last, func(i int) bool { return o.returns[i].permits >= need })
+	return o.returns[i].after, o.returns[i].permits >= need
+}
+
+func (o returnsOutlook) reset() time.Duration { return o.end }
+
+// earliest: where more is wanted than there is, what was granted has to come back, which takes an interval each time.
+func (o returnsOutlook) earliest(wanted engine.Total) time.Duration {
+	times, rest, ok := wanted.Rounds(o.permits)
+	if !ok || times > uint64(engine.Never/o.interval) {
+		return engine.Never
+	}
+	after, _ := o.wait(rest)
+	return later(after, time.Duration(times)*o.interval)
+}

@@ -1,0 +1,65 @@
+package limit
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// SlidingWindow grants so many permits in any interval, never more. It counts them in cells, which begin at multiples of a
+// cell's length since the Unix epoch; what was taken comes back once its cell, as a whole, is an interval old: up to a cell
+// later than with [SlidingLog], and in memory and time that are bounded by the number of cells, whatever is taken.
+//
+// It counts exactly as long as less than 2^53 permits are taken, and to 15 digits beyond, where Charge can bring it. Release
+// gives back the newest permits.
+type SlidingWindow struct {
+	Permits  int64         // an interval, 1 to 2^53
+	Interval time.Duration // whole milliseconds
+	Cells    int           // 2 to 1000, of whole milliseconds; 0 means 10
+}
+
+func (p SlidingWindow) validate() error {
+	if err := checkPermits("SlidingWindow.Permits", p.Permits); err != nil {
+		return err
+	}
+	if err := checkInterval("SlidingWindow.Interval", p.Interval); err != nil {
+		return err
+	}
+	cells := p.cells()
+	if cells < 2 || cells > 1000 {
+		return invalid("SlidingWindow.Cells is %d, want 2 to 1000, or 0 for 10", p.Cells)
+	}
+	if p.Interval.Milliseconds()%cells != 0 {
+		return invalid("SlidingWindow.Interval is %v, which %d cells do not divide into whole milliseconds", p.Interval, cells)
+	}
+	return nil
+}
+
+func (p SlidingWindow) cells() int64 { return int64(cmp.Or(p.Cells, 10)) }
+
+func (p SlidingWindow) kind() string { return "slidingwindow" }
+
+func (p SlidingWindow) suffix() string {
+	return fmt.Sprintf("sliding:%d:%d", p.Interval.Milliseconds(), p.cells())
+}
+
+func (p SlidingWindow) arguments(args []string, _ time.Time) []string {
+	cell := p.Interval.Milliseconds() / p.cells()
+	return append(args, strconv.FormatInt(p.Permits, 10), strconv.FormatInt(cell, 10), strconv.FormatInt(p.cells(), 10))
+}
+
+// inCells is a hash with a field that changes with whatever changes in it.
+var inCells = &keeping{[]string{"hash"}, func(b rueidis.Builder, keys []string, ttl time.Duration) []rueidis.CacheableTTL {
+	return []rueidis.CacheableTTL{rueidis.CT(b.Hget().Key(keys[0]).Field("m").Cache(), ttl)}
+}}
+
+func (p SlidingWindow) keeps() *keeping { return inCells }
+
+func (p SlidingWindow) most() int64 { return p.Permits }
+
+func (p SlidingWindow) outlook(_ int64, told []int64) (outlook, bool) {
+	return newReturns(p.Permits, p.Interval, told)
+}
