@@ -82,6 +82,8 @@ func TestPoliciesAreTheirModels(t *testing.T) {
 		{TokenBucket{20, 5, time.Second}, 20, func() model { return &tokenModel{capacity: 20, refill: 5, interval: 1e6} }},
 		{TokenBucket{7, 3, 11 * time.Millisecond}, 7, func() model { return &tokenModel{capacity: 7, refill: 3, interval: 11e3} }},
 		{TokenBucket{1000, 7919, time.Minute}, 1000, func() model { return &tokenModel{capacity: 1000, refill: 7919, interval: 6e7} }},
+		{LeakyBucket{10, 2, time.Second}, 10, func() model { return &tokenModel{capacity: 10, refill: 2, interval: 1e6} }},
+		{LeakyBucket{40, 7, 13 * time.Millisecond}, 40, func() model { return &tokenModel{capacity: 40, refill: 7, interval: 13e3} }},
 	} {
 		for _, back := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%T%+v back %t", p.policy, p.policy, back), func(t *testing.T) {

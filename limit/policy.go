@@ -10,7 +10,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// Policy is a way to limit: [FixedWindow] or [TokenBucket]. Policies are plain values that can be compared. The zero value of each is invalid.
+// Policy is a way to limit: [FixedWindow], [TokenBucket], [LeakyBucket] or [Smooth]. Policies are plain values that can be compared. The zero value of each is invalid.
 type Policy interface {
 	// validate says which field is wrong.
 	validate() error
@@ -43,7 +43,7 @@ type keeping struct {
 var inString = &keeping{"string", func(b rueidis.Builder, key string) rueidis.Cacheable { return b.Get().Key(key).Cache() }}
 
 // kinds is every kind of policy.
-var kinds = []string{"fixedwindow", "tokenbucket"}
+var kinds = []string{"fixedwindow", "tokenbucket", "leakybucket"}
 
 // outlook is the state of one policy, as a call left it.
 type outlook interface {

@@ -21,6 +21,11 @@ var (
 		for _, kind := range kinds {
 			all[kind] = cut(kind + ".lua")
 		}
+		for name, body := range all["tokenbucket"] {
+			if _, own := all["leakybucket"][name]; !own {
+				all["leakybucket"][name] = body
+			}
+		}
 		return all
 	}()
 )

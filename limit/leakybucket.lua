@@ -1,0 +1,2 @@
+-- LeakyBucket. ARGV and what the key holds are TokenBucket's: the level is what is missing there. So are the sections that are
+-- not here.
