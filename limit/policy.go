@@ -43,7 +43,7 @@ type keeping struct {
 var inString = &keeping{"string", func(b rueidis.Builder, key string) rueidis.Cacheable { return b.Get().Key(key).Cache() }}
 
 // kinds is every kind of policy.
-var kinds = []string{"fixedwindow", "tokenbucket", "leakybucket"}
+var kinds = []string{"fixedwindow", "tokenbucket", "leakybucket", "smooth"}
 
 // outlook is the state of one policy, as a call left it.
 type outlook interface {
