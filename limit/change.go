@@ -28,7 +28,11 @@ func (l *Limiter) Release(ctx context.Context, permits int64) error {
 
 // release gives permits back, of the call at a time, or where that is "" whichever.
 func (l *Limiter) release(ctx context.Context, permits int64, dated string) error {
-	message, err := l.change(ctx, release, strconv.FormatInt(permits, 10), dated)
+	return l.done(l.change(ctx, release, strconv.FormatInt(permits, 10), dated))
+}
+
+// done reads the reply of a script that tells nothing.
+func (l *Limiter) done(message rueidis.RedisMessage, err error) error {
 	if err != nil || message.IsInt64() {
 		return err
 	}

@@ -26,6 +26,7 @@ type Limiter struct {
 	policies []Policy
 	keys     []string // of the policies, in their order
 	calls    engine.Limiter
+	reserves engine.Limiter // for reservations, where there are any
 }
 
 // New opens the limiter of a name. It asks nothing of Redis and costs little, so that a name for each user, tenant or address
@@ -43,6 +44,10 @@ func New(client *rratelimiter.Client, name string, policies ...Policy) *Limiter 
 		fmt.Fprintf(&id, "%s %#v\n", l.keys[i], p)
 	}
 	l.calls.Engine, l.calls.ID, l.calls.Subjects, l.calls.Protocol = l.client.Engine, id.String(), l.keys, (*protocol)(l)
+	if l.reservable() {
+		l.reserves.Engine, l.reserves.ID, l.reserves.Name = l.client.Engine, "reserve "+l.calls.ID, name
+		l.reserves.Subjects, l.reserves.Protocol = l.keys, (*reserving)(l)
+	}
 	return l
 }
 
@@ -154,7 +159,7 @@ func decisions(answers []engine.Answer) []rratelimiter.Decision {
 }
 
 // TryAcquireWithin takes permits as soon as they are free, if that is within the timeout, and says whether it was. It stands in
-// line with Acquire. Where the permits cannot be free in time it says so at once rather than at the end of the timeout. A
+// line with Acquire, or makes a reservation as Acquire does. Where the permits cannot be free in time it says so at once rather than at the end of the timeout. A
 // timeout of 0 or below is one try, as TryAcquire. Where the timeout passes without any answer of Redis, the error is
 // [context.DeadlineExceeded].
 func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout time.Duration) (bool, error) {
@@ -165,16 +170,30 @@ func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout t
 	if err := l.checkPermits(ctx, permits); err != nil {
 		return false, err
 	}
+	if l.reservable() {
+		return l.reserveWithin(ctx, permits, timeout)
+	}
 	return l.calls.Wait(ctx, permits, deadline)
 }
 
 // Acquire takes permits as soon as they are free, and waits until then. Those who wait for one name on one Client are served in
-// the order in which they came, a large request before smaller ones behind it. It ends with ctx; where the deadline of ctx lies
-// before the moment at which the permits could be free, it fails at once with an error that is [context.DeadlineExceeded].
-// Nobody holds permits afterwards who was not granted them.
+// the order in which they came, a large request before smaller ones behind it. With a single [TokenBucket], [LeakyBucket] or
+// [Smooth] it makes a reservation and waits for its moment: then callers of all programs are served in the order in which
+// Redis saw them, at one call each at most.
+//
+// It ends with ctx; where the deadline of ctx lies before the moment at which the permits could be free, it fails at once with
+// an error that is [context.DeadlineExceeded]. Nobody holds permits afterwards who was not granted them; a reservation is given
+// back as [Reservation.Cancel] does.
 func (l *Limiter) Acquire(ctx context.Context, permits int64) error {
 	if err := l.checkPermits(ctx, permits); err != nil {
 		return err
+	}
+	if l.reservable() {
+		r, err := l.reserve(ctx, permits)
+		if err != nil {
+			return err
+		}
+		return r.wait(ctx)
 	}
 	_, err := l.calls.Wait(ctx, permits, time.Time{})
 	return err

@@ -114,12 +114,7 @@ func (l *Limiter) read(message rueidis.RedisMessage) (o *state, letters string, 
 	}
 	switch kind, err := reply[0].AsInt64(); {
 	case err == nil && kind == replyState:
-		policy, err := reply[1].AsInt64()
-		text, textErr := reply[2].ToString()
-		if err == nil && textErr == nil && policy >= 1 && policy <= int64(len(l.keys)) {
-			return nil, "", &rratelimiter.StateError{Key: l.keys[policy-1], Value: text}
-		}
-		return nil, "", l.unexpected(message)
+		return nil, "", l.wrongState(message, reply)
 	case err != nil || kind != replyDone || len(reply) != 3+len(l.policies):
 		return nil, "", l.unexpected(message)
 	}
@@ -152,6 +147,16 @@ func (l *Limiter) read(message rueidis.RedisMessage) (o *state, letters string, 
 		o.policies, o.texts = append(o.policies, policy), append(o.texts, text)
 	}
 	return o, letters, nil
+}
+
+// wrongState is the error of a reply that says that a key holds what is not a limiter's.
+func (l *Limiter) wrongState(message rueidis.RedisMessage, reply []rueidis.RedisMessage) error {
+	policy, err := reply[1].AsInt64()
+	text, textErr := reply[2].ToString()
+	if err != nil || textErr != nil || policy < 1 || policy > int64(len(l.keys)) {
+		return l.unexpected(message)
+	}
+	return &rratelimiter.StateError{Key: l.keys[policy-1], Value: text}
 }
 
 func (l *Limiter) unexpected(message rueidis.RedisMessage) error {

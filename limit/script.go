@@ -20,6 +20,9 @@ var (
 		all := make(map[string]map[string]string)
 		for _, kind := range kinds {
 			all[kind] = cut(kind + ".lua")
+			for _, whole := range []call{reserve, cancel} {
+				all[kind][string(whole)] = parts[string(whole)]
+			}
 		}
 		for name, body := range all["tokenbucket"] {
 			if _, own := all["leakybucket"][name]; !own {
@@ -60,6 +63,8 @@ const (
 	charge  call = "charge"
 	release call = "release"
 	peek    call = "peek"
+	reserve call = "reserve"
+	cancel  call = "cancel"
 )
 
 // scripts is those that were put together, by call and kinds. There are as many as a program has combinations of policies.
@@ -80,7 +85,7 @@ func scriptFor(c call, policies []Policy) *engine.Script {
 }
 
 // before is how many arguments of a script come before those of its policies.
-var before = map[call]int{acquire: 4, charge: 2, release: 3, peek: 1}
+var before = map[call]int{acquire: 4, charge: 2, release: 3, peek: 1, reserve: 2, cancel: 2}
 
 // assemble puts the text of a script together.
 func assemble(c call, policies []Policy) string {
@@ -132,6 +137,8 @@ func assemble(c call, policies []Policy) string {
 	case peek:
 		text.WriteString("local answers\n")
 		tell()
+	case reserve, cancel:
+		each(string(c), "", "")
 	}
 	return text.String()
 }
@@ -139,14 +146,22 @@ func assemble(c call, policies []Policy) string {
 // number gives a section for the policy of a number, whose arguments come behind so many others. A line "--@name" in it stands
 // for another section.
 func number(all map[string]string, section string, policy, others, arguments int) string {
-	body := all[section]
-	for name, other := range all {
-		body = strings.ReplaceAll(body, "--@"+name+"\n", other)
-	}
 	var pairs []string
 	for i := range arguments {
 		pairs = append(pairs, fmt.Sprintf("ARGV[@%d]", i+1), fmt.Sprintf("ARGV[%d]", others+i+1))
 	}
 	pairs = append(pairs, "@", fmt.Sprint(policy))
-	return strings.NewReplacer(pairs...).Replace(body)
+	return strings.NewReplacer(pairs...).Replace(expand(all, section))
+}
+
+// expand gives a section with those that its lines stand for.
+func expand(all map[string]string, section string) string {
+	var text strings.Builder
+	for line := range strings.Lines(all[section]) {
+		if name, ok := strings.CutPrefix(line, "--@"); ok {
+			line = expand(all, strings.TrimSpace(name))
+		}
+		text.WriteString(line)
+	}
+	return text.String()
 }

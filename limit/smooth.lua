@@ -1,17 +1,17 @@
 -- Smooth. ARGV: what a permit costs in microseconds, the most permits stored, the microseconds until another one is stored;
 -- and with a warm-up above how many stored ones they cost more, and how much more each, else '' twice. All are doubles. The key
--- holds "<stored permits> <next free moment, us>".
+-- holds "<stored permits> <next free moment, us>", and where reservations wait " <the one behind the last of them>".
 
 --@ read
 local stable@, size@, cool@, threshold@, slope@ = tonumber(ARGV[@1]), tonumber(ARGV[@2]), tonumber(ARGV[@3]), tonumber(ARGV[@4]), tonumber(ARGV[@5])
-local stored@, next@, text@ = size@, now, call('GET', KEYS[@]) or ''
+local stored@, next@, last@, text@ = size@, now, 0, call('GET', KEYS[@]) or ''
 if text@ ~= '' then
-  local stored, next = match(text@, '^(%d[%d.e+-]*) (%d+)$')
+  local stored, next, last = match(text@, '^(%d[%d.e+-]*) (%d+)( ?%d*)$')
   stored = tonumber(stored or '')
-  if not stored then
+  if not stored or last == ' ' then
     return {3, @, text@}
   end
-  stored@, next@ = min(stored, size@), min(9007199254740992, tonumber(next))
+  stored@, next@, last@ = min(stored, size@), min(9007199254740992, tonumber(next)), tonumber(last) or 0
   if now > next@ then
     stored@, next@ = min(size@, stored@ + (now - next@) / cool@), now
   end
@@ -39,6 +39,9 @@ stored@, next@ = stored@ - spent, min(9007199254740992, next@ + wait)
 --@ write
 if next@ > now or stored@ < size@ then
   text@ = format('%.17g %d', stored@, next@)
+  if last@ > now then
+    text@ = text@ .. format(' %d', last@)
+  end
   -- A moment longer than it takes: rounding must not leave a trace of a permit behind.
   call('SET', KEYS[@], text@, 'PX', floor((next@ - now + ceil((size@ - stored@) * cool@)) / 1000) + 1)
 else
@@ -56,6 +59,36 @@ left@ = slope@ and next@ > now and 0 or left@ - n
 --@ release
 next@ = max(now, next@ - floor(n * stable@))
 --@write
+
+--@ due
+delay = next@ - now
+
+--@ book
+-- The ticket is the next free moment behind it, what it costs and the stored permits that it found.
+--@spend
+last@ = max(last@, next@)
+ticket = format('%d %d %.17g', next@, wait, spent)
+
+--@ undo
+-- Later is what was reserved behind it.
+local own, cost, spent = match(text, '^%d+ (%d+) (%d+) (%S+)$')
+own, cost, spent = tonumber(own), tonumber(cost), tonumber(spent)
+local later, unused = last@ - own, spent
+if own <= now then
+  -- It is paid for. What was stored would have been so again, little by little.
+  later, unused = 0, spent - (now - own) / cool@
+elseif last@ <= now then
+  -- Nobody waits any more, not even this one: somebody has reset the limiter since.
+  later = -1
+elseif later == 0 then
+  last@ = own - cost
+end
+if later == 0 and unused > 0 then
+  stored@, changed = min(size@, stored@ + unused), true
+end
+if own > now and later >= 0 and later < cost then
+  next@, changed = max(now, next@ - (cost - later)), true
+end
 
 --@ tell
 local told@ = {text@, floor(left@), next@ - now, next@ - now + ceil((size@ - stored@) * cool@)}

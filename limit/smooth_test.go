@@ -24,6 +24,7 @@ type smoothModel struct {
 	seen   bool
 	stored float64
 	next   int64 // the moment from which it is free
+	end    int64 // that behind the last reservation
 }
 
 func newSmoothModel(rate, burst, warmUp, coldFactor float64) *smoothModel {
@@ -86,6 +87,39 @@ func (m *smoothModel) charge(now, n int64) {
 func (m *smoothModel) release(now, n int64) {
 	m.stored, m.next = m.at(now)
 	m.seen, m.next = true, max(now, m.next-int64(float64(n)*m.stable))
+}
+
+// smoothTicket is a reservation of a model: the next free moment behind it, what it cost, and the stored permits it found.
+type smoothTicket struct {
+	end, cost int64
+	spent     float64
+}
+
+func (m *smoothModel) reserve(now, n int64) (delay int64, ticket any) {
+	stored, next := m.at(now)
+	cost, spent := m.cost(stored, n)
+	m.charge(now, n)
+	m.end = max(m.end, m.next)
+	return next - now, smoothTicket{m.next, cost, spent}
+}
+
+func (m *smoothModel) undo(now int64, ticket any) {
+	made := ticket.(smoothTicket)
+	stored, next := m.at(now)
+	unused, back := made.spent, int64(0)
+	switch later := m.end - made.end; {
+	case made.end <= now:
+		unused -= float64(now-made.end) / m.cool
+	case later == 0:
+		back, m.end = made.cost, made.end-made.cost
+	case m.end > now && later > 0:
+		unused, back = 0, made.cost-later
+	default:
+		return // forgotten meanwhile
+	}
+	if unused > 0 || back > 0 {
+		m.seen, m.stored, m.next = true, min(m.size, stored+max(0, unused)), max(now, next-max(0, back))
+	}
 }
 
 func (m *smoothModel) free(now int64) int64 {
