@@ -1,6 +1,6 @@
 -- Smooth. ARGV: what a permit costs in microseconds, the most permits stored, the microseconds until another one is stored;
 -- and with a warm-up above how many stored ones they cost more, and how much more each, else '' twice. All are doubles. The key
--- holds "<stored permits> <next free moment, us>", and where reservations wait " <the one behind the last of them>".
+-- holds "<stored permits> <next free moment, us>", and where reservations wait " <the one behind the newest of them>".
 
 --@ read
 local stable@, size@, cool@, threshold@, slope@ = tonumber(ARGV[@1]), tonumber(ARGV[@2]), tonumber(ARGV[@3]), tonumber(ARGV[@4]), tonumber(ARGV[@5])
@@ -66,28 +66,31 @@ delay = next@ - now
 --@ book
 -- The ticket is the next free moment behind it, what it costs and the stored permits that it found.
 --@spend
-last@ = max(last@, next@)
+last@ = next@
 ticket = format('%d %d %.17g', next@, wait, spent)
 
 --@ undo
 -- Later is what was reserved behind it.
 local own, cost, spent = match(text, '^%d+ (%d+) (%d+) (%S+)$')
 own, cost, spent = tonumber(own), tonumber(cost), tonumber(spent)
-local later, unused = last@ - own, spent
+local later, unused = max(0, last@ - own), spent
 if own <= now then
   -- It is paid for. What was stored would have been so again, little by little.
   later, unused = 0, spent - (now - own) / cool@
 elseif last@ <= now then
   -- Nobody waits any more, not even this one: somebody has reset the limiter since.
-  later = -1
-elseif later == 0 then
+  later = cost + 1
+elseif last@ == own then
   last@ = own - cost
 end
 if later == 0 and unused > 0 then
   stored@, changed = min(size@, stored@ + unused), true
 end
-if own > now and later >= 0 and later < cost then
-  next@, changed = max(now, next@ - (cost - later)), true
+if own > now and later < cost then
+  next@, changed = next@ - (cost - later), true
+  if next@ < now then
+    stored@, next@ = min(size@, stored@ + (now - next@) / cool@), now
+  end
 end
 
 --@ tell

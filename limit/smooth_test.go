@@ -24,7 +24,7 @@ type smoothModel struct {
 	seen   bool
 	stored float64
 	next   int64 // the moment from which it is free
-	end    int64 // that behind the last reservation
+	end    int64 // that behind the newest reservation
 }
 
 func newSmoothModel(rate, burst, warmUp, coldFactor float64) *smoothModel {
@@ -99,7 +99,7 @@ func (m *smoothModel) reserve(now, n int64) (delay int64, ticket any) {
 	stored, next := m.at(now)
 	cost, spent := m.cost(stored, n)
 	m.charge(now, n)
-	m.end = max(m.end, m.next)
+	m.end = m.next
 	return next - now, smoothTicket{m.next, cost, spent}
 }
 
@@ -107,18 +107,22 @@ func (m *smoothModel) undo(now int64, ticket any) {
 	made := ticket.(smoothTicket)
 	stored, next := m.at(now)
 	unused, back := made.spent, int64(0)
-	switch later := m.end - made.end; {
+	switch later := max(0, m.end-made.end); {
 	case made.end <= now:
 		unused -= float64(now-made.end) / m.cool
-	case later == 0:
-		back, m.end = made.cost, made.end-made.cost
-	case m.end > now && later > 0:
+	case m.end <= now:
+		return // forgotten meanwhile
+	case later > 0:
 		unused, back = 0, made.cost-later
 	default:
-		return // forgotten meanwhile
+		back = made.cost
+		if m.end == made.end {
+			m.end -= made.cost
+		}
 	}
 	if unused > 0 || back > 0 {
-		m.seen, m.stored, m.next = true, min(m.size, stored+max(0, unused)), max(now, next-max(0, back))
+		m.seen, m.stored, m.next = true, min(m.size, stored+max(0, unused)), next-max(0, back)
+		m.stored, m.next = m.at(now)
 	}
 }
 

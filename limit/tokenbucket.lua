@@ -1,6 +1,6 @@
 -- TokenBucket. ARGV: capacity, refill, interval in microseconds. The key holds "<at, us> <taken> <part>": at that time so many
 -- permits were missing to a full bucket, and part of an interval's refill of another one. Where reservations wait there is
--- " <last>" behind it: what was missing at that time when the last of them was made, in parts of an interval's refill.
+-- " <last>" behind it: what was missing when the newest of them was made and is at that time, in parts of an interval's refill.
 
 --@ read
 local capacity@, refill@, interval@ = tonumber(ARGV[@1]), tonumber(ARGV[@2]), tonumber(ARGV[@3])
@@ -34,7 +34,7 @@ if missing@ > 0 then
   if last@ > ahead@ then
     text@ = text@ .. format(' %d', last@)
   end
-  call('SET', KEYS[@], text@, 'PX', ceil((missing@ / refill@ + at@ - now) / 1000))
+  call('SET', KEYS[@], text@, 'PX', min(9007199254740, ceil((missing@ / refill@ + at@ - now) / 1000)))
 else
   call('UNLINK', KEYS[@])
 end
@@ -61,7 +61,9 @@ end
 --@ book
 -- The ticket is when nothing would be missing any more: microseconds, and so many parts of an interval's refill less.
 missing@ = missing@ + n * interval@
-last@ = max(last@, missing@)
+if missing@ > ahead@ then
+  last@ = missing@
+end
 local full = ceil(missing@ / refill@)
 ticket = format('%d %d', at@ + full, full * refill@ - missing@)
 
@@ -69,16 +71,18 @@ ticket = format('%d %d', at@ + full, full * refill@ - missing@)
 -- Own is what was missing when it was made, of what is missing still; later is what was reserved behind it.
 local permits, full, less = match(text, '^(%d+) (%d+) (%d+)$')
 local own = (full - at@) * refill@ - less
-local later = last@ - own
-if last@ <= ahead@ then
-  -- Nobody waits any more. Where this one should, somebody has reset the limiter since.
-  later = own <= ahead@ and 0 or own
+local later, n = 0, permits * interval@
+if last@ > ahead@ then
+  later = max(0, last@ - own)
+elseif own > ahead@ then
+  -- Nobody waits any more, not even this one: somebody has reset the limiter since.
+  later = n
 end
-local back = min(permits * interval@ - later, own)
-if later >= 0 and back > 0 then
+local back = min(n - later, own)
+if back > 0 then
   missing@, changed = max(0, missing@ - back), true
-  if later == 0 then
-    last@ = last@ - permits * interval@
+  if last@ == own then
+    last@ = own - n
   end
 end
 

@@ -8,7 +8,7 @@ type tokenModel struct {
 	last                       int64    // when tokens changed
 	tokens                     *big.Rat // nil: full
 	leaky                      bool
-	end                        *big.Rat // when the last reservation will be made up for, as far as anybody waits; nil: nobody does
+	end                        *big.Rat // when the newest reservation will be made up for; nil: nobody waits
 }
 
 // at is the tokens at a moment, and that moment as the bucket knows it: no clock takes back what another one has seen. It
@@ -99,7 +99,7 @@ func (m *tokenModel) reserve(now, n int64) (delay int64, ticket any) {
 		delay = m.last - now - floor(new(big.Rat).Neg(due))
 	}
 	made.end.Add(made.end, new(big.Rat).SetInt64(m.last))
-	if m.ahead().Cmp(m.until(made.end)) < 0 && (m.end == nil || m.end.Cmp(made.end) < 0) {
+	if m.ahead().Cmp(m.until(made.end)) < 0 {
 		m.end = made.end
 	}
 	return delay, made
@@ -110,19 +110,19 @@ func (m *tokenModel) undo(now int64, ticket any) {
 	m.settle(now)
 	own, later := m.until(made.end), new(big.Rat)
 	switch {
-	case m.end != nil:
-		later.Sub(m.end, made.end)
-	case own.Cmp(m.ahead()) > 0:
+	case m.end == nil && own.Cmp(m.ahead()) > 0:
 		return // forgotten meanwhile
+	case m.end != nil && m.end.Cmp(made.end) > 0:
+		later.Sub(m.end, made.end)
 	}
 	back := new(big.Rat).Sub(m.per(made.permits), later)
 	if back.Cmp(own) > 0 {
 		back = own
 	}
-	if later.Sign() < 0 || back.Sign() <= 0 {
+	if back.Sign() <= 0 {
 		return
 	}
-	if later.Sign() == 0 && m.end != nil {
+	if m.end != nil && m.end.Cmp(made.end) == 0 {
 		m.end = new(big.Rat).Sub(m.end, m.per(made.permits))
 	}
 	m.restore(new(big.Rat).Quo(back, m.per(big.NewRat(1, 1))))
