@@ -1,6 +1,6 @@
 module github.com/rratelimiter/rratelimiter/integration
 
-go 1.25.0
+go 1.26.0
 
 require (
 	github.com/Shopify/toxiproxy/v2 v2.5.0
@@ -12,6 +12,7 @@ require (
 	github.com/rs/zerolog v1.28.0
 	github.com/stretchr/testify v1.12.1
 	github.com/testcontainers/testcontainers-go v0.44.0
+	golang.org/x/time v0.16.0
 )
 
 require (

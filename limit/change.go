@@ -51,10 +51,7 @@ func (l *Limiter) releaseOf(ctx context.Context, members []member, permits int64
 	}
 	reply, err := message.AsIntSlice()
 	if err != nil || len(reply) == 0 || reply[0] != replyRest || len(reply)%2 == 0 {
-		if _, _, err = l.read(members, message); err == nil {
-			err = l.unexpected(message)
-		}
-		return err
+		return l.strange(members, message)
 	}
 	// What was more than one call may do: each policy alone goes on with its own.
 	for i := 1; i < len(reply); i += 2 {
@@ -66,6 +63,14 @@ func (l *Limiter) releaseOf(ctx context.Context, members []member, permits int64
 		}
 	}
 	return nil
+}
+
+// strange is the error of a reply that is not what it should be: the one that it tells, if it does.
+func (l *Limiter) strange(members []member, message rueidis.RedisMessage) error {
+	if _, _, err := l.read(members, message); err != nil {
+		return err
+	}
+	return l.unexpected(message)
 }
 
 // Charge takes permits whether they are free or not, for a cost that is known only afterwards: the bytes that were sent, the

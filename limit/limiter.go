@@ -20,12 +20,13 @@ import (
 //
 // Callers that ask for the same name and policies at the same moment share one call to Redis.
 type Limiter struct {
-	client  inside.Client
-	err     error // what is wrong with the client, the name or the policies
-	members []member
-	keys    []string // of the members, in their order
-	most    int64    // the most permits that can ever be granted at once, as far as that is known here
-	calls   engine.Limiter
+	client   inside.Client
+	err      error // what is wrong with the client, the name or the policies
+	members  []member
+	keys     []string // of the members, in their order
+	most     int64    // the most permits that can ever be granted at once, as far as that is known here
+	calls    engine.Limiter
+	reserves engine.Limiter // for reservations, where there are any
 }
 
 // member is one policy of a limiter.
@@ -99,6 +100,10 @@ func (l *Limiter) open(name string) {
 		}
 	}
 	l.calls.Engine, l.calls.ID, l.calls.Subjects, l.calls.Protocol = l.client.Engine, id.String(), subjects, (*protocol)(l)
+	if l.reservable() {
+		l.reserves.Engine, l.reserves.ID, l.reserves.Name = l.client.Engine, "reserve "+l.calls.ID, name
+		l.reserves.Subjects, l.reserves.Protocol = subjects, (*reserving)(l)
+	}
 }
 
 // Name is the name that the limiter was opened with.
@@ -173,9 +178,9 @@ func decisions(answers []engine.Answer) []rratelimiter.Decision {
 }
 
 // TryAcquireWithin takes permits as soon as they are free, if that is within the timeout, and says whether it was. It stands in
-// line with Acquire. Where the permits cannot be free in time it says so at once rather than at the end of the timeout. A
-// timeout of 0 or below is one try, as TryAcquire. Where the timeout passes without any answer of Redis, the error is
-// [context.DeadlineExceeded].
+// line with Acquire, or makes a reservation as Acquire does. Where the permits cannot be free in time it says so at once rather
+// than at the end of the timeout. A timeout of 0 or below is one try, as TryAcquire. Where the timeout passes without any
+// answer of Redis, the error is [context.DeadlineExceeded].
 func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout time.Duration) (bool, error) {
 	if timeout <= 0 {
 		return l.TryAcquire(ctx, permits)
@@ -184,16 +189,30 @@ func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout t
 	if err := l.checkPermits(ctx, permits); err != nil {
 		return false, err
 	}
+	if l.reservable() {
+		return l.reserveWithin(ctx, permits, timeout)
+	}
 	return l.calls.Wait(ctx, permits, deadline)
 }
 
 // Acquire takes permits as soon as they are free, and waits until then. Those who wait for one name on one Client are served in
-// the order in which they came, a large request before smaller ones behind it. It ends with ctx; where the deadline of ctx lies
-// before the moment at which the permits could be free, it fails at once with an error that is [context.DeadlineExceeded].
-// Nobody holds permits afterwards who was not granted them.
+// the order in which they came, a large request before smaller ones behind it. With a single [TokenBucket], [LeakyBucket] or
+// [Smooth] it makes a reservation and waits for its moment: then callers of all programs are served in the order in which
+// Redis saw them, at one call each at most.
+//
+// It ends with ctx; where the deadline of ctx lies before the moment at which the permits could be free, it fails at once with
+// an error that is [context.DeadlineExceeded]. Nobody holds permits afterwards who was not granted them; a reservation is given
+// back as [Reservation.Cancel] does.
 func (l *Limiter) Acquire(ctx context.Context, permits int64) error {
 	if err := l.checkPermits(ctx, permits); err != nil {
 		return err
+	}
+	if l.reservable() {
+		r, err := l.reserve(ctx, permits)
+		if err != nil {
+			return err
+		}
+		return r.wait(ctx)
 	}
 	_, err := l.calls.Wait(ctx, permits, time.Time{})
 	return err

@@ -50,6 +50,21 @@ func TestWorkedExamples(t *testing.T) {
 		"TokenBucket, two a second": {[]Policy{TokenBucket{2, 2, time.Second}}, []call{
 			{0, 1, allowed(1)}, {0, 1, allowed(0)}, {400 * ms, 1, refused(0, 100*ms)}, {500 * ms, 1, allowed(0)}, {10 * time.Second, 1, allowed(1)},
 		}},
+		"LeakyBucket": {[]Policy{LeakyBucket{10, 2, time.Second}}, []call{
+			{0, 8, allowed(2)}, {0, 3, refused(2, 500*ms)}, {500 * ms, 3, rratelimiter.Decision{Allowed: true, ResetAfter: 5 * time.Second}},
+		}},
+		"Smooth": {[]Policy{Smooth{Permits: 1, Interval: time.Second}}, []call{
+			{0, 5, rratelimiter.Decision{Allowed: true, Limit: 1, ResetAfter: 5 * time.Second}}, {0, 1, refused(0, 4*time.Second)},
+			{3999 * ms, 1, refused(0, ms)}, {4000 * ms, 1, allowed(0)}, {time.Hour, 3, allowed(0)}, {time.Hour, 1, refused(0, 2*time.Second)},
+		}},
+		"Smooth, a burst of three": {[]Policy{Smooth{Permits: 1, Interval: time.Second, Burst: 3 * time.Second}}, []call{
+			{0, 1, allowed(2)}, {0, 1, allowed(1)}, {500 * ms, 1, allowed(0)}, {500 * ms, 1, allowed(0)}, {500 * ms, 1, refused(0, 500*ms)},
+		}},
+		// Of four stored permits the first costs what lies between 3 s and 2 s, the second between 2 s and 1 s, and the others 1 s.
+		"Smooth, warming up": {[]Policy{Smooth{Permits: 1, Interval: time.Second, WarmUp: 4 * time.Second}}, []call{
+			{0, 1, allowed(0)}, {0, 1, refused(0, 2500*ms)}, {2500 * ms, 1, allowed(0)}, {4000 * ms, 1, allowed(0)},
+			{5000 * ms, 1, rratelimiter.Decision{Allowed: true, ResetAfter: 5 * time.Second}},
+		}},
 		"a second and a minute": {[]Policy{FixedWindow{10, time.Second, false}, FixedWindow{15, time.Minute, false}}, []call{
 			{0, 10, rratelimiter.Decision{Allowed: true, Limit: 10, ResetAfter: time.Minute}},
 			{500 * ms, 1, rratelimiter.Decision{Limit: 10, RetryAfter: 500 * ms, ResetAfter: 59500 * ms}},
@@ -136,6 +151,17 @@ func TestBadInput(t *testing.T) {
 		"no refill":             New(b.client, "name", TokenBucket{1, 0, time.Second}),
 		"too much refill":       New(b.client, "name", TokenBucket{1, 1<<53 + 1, time.Second}),
 		"no capacity":           New(b.client, "name", TokenBucket{0, 1, time.Second}),
+		"no leak":               New(b.client, "name", LeakyBucket{1, 0, time.Second}),
+		"the zero leaky bucket": New(b.client, "name", LeakyBucket{}),
+		"the zero smooth":       New(b.client, "name", Smooth{}),
+		"smooth, no interval":   New(b.client, "name", Smooth{Permits: 1}),
+		"a negative burst":      New(b.client, "name", Smooth{1, time.Second, -time.Second, 0, 0}),
+		"a negative warm-up":    New(b.client, "name", Smooth{1, time.Second, 0, -time.Second, 0}),
+		"half a cold factor":    New(b.client, "name", Smooth{1, time.Second, 0, time.Second, 0.5}),
+		"too cold a factor":     New(b.client, "name", Smooth{1, time.Second, 0, time.Second, 1e7}),
+		"a factor of NaN":       New(b.client, "name", Smooth{1, time.Second, 0, time.Second, math.NaN()}),
+		"a factor of infinity":  New(b.client, "name", Smooth{1, time.Second, 0, time.Second, math.Inf(1)}),
+		"two smooth of one key": New(b.client, "name", Smooth{Permits: 1, Interval: time.Second}, Smooth{Permits: 2, Interval: time.Second}),
 		"two equal ones":        New(b.client, "name", good, good),
 		"two of one key":        New(b.client, "name", good, FixedWindow{2, time.Second, false}),
 		"the second is invalid": New(b.client, "name", good, TokenBucket{}),

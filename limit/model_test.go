@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -29,6 +30,14 @@ type model interface {
 	wait(now, permits int64) int64
 	// reset is how many microseconds it takes until nothing is taken.
 	reset(now int64) int64
+}
+
+// reserver is a model of a policy with reservations.
+type reserver interface {
+	// reserve takes permits, and says in how many microseconds they can be had, and what undo needs to know.
+	reserve(now, permits int64) (delay int64, ticket any)
+	// undo is Cancel.
+	undo(now int64, ticket any)
 }
 
 // decision is what a model says of a request, after it.
@@ -91,6 +100,12 @@ func TestPoliciesAreTheirModels(t *testing.T) {
 		{TokenBucket{20, 5, time.Second}, 20, func() model { return &tokenModel{capacity: 20, refill: 5, interval: 1e6} }},
 		{TokenBucket{7, 3, 11 * time.Millisecond}, 7, func() model { return &tokenModel{capacity: 7, refill: 3, interval: 11e3} }},
 		{TokenBucket{1000, 7919, time.Minute}, 1000, func() model { return &tokenModel{capacity: 1000, refill: 7919, interval: 6e7} }},
+		{Smooth{Permits: 10, Interval: time.Second}, 10, func() model { return newSmoothModel(10, 1, 0, 0) }},
+		{Smooth{3, 7 * time.Second, 20 * time.Second, 0, 0}, 3, func() model { return newSmoothModel(3.0/7, 20, 0, 0) }},
+		{Smooth{Permits: 10, Interval: time.Second, WarmUp: 4 * time.Second}, 10, func() model { return newSmoothModel(10, 0, 4e6, 3) }},
+		{Smooth{2, 3 * time.Second, 0, 17 * time.Second, 1.5}, 2, func() model { return newSmoothModel(2.0/3, 0, 17e6, 1.5) }},
+		{LeakyBucket{10, 2, time.Second}, 10, func() model { return &tokenModel{capacity: 10, refill: 2, interval: 1e6, leaky: true} }},
+		{LeakyBucket{40, 7, 13 * time.Millisecond}, 40, func() model { return &tokenModel{capacity: 40, refill: 7, interval: 13e3, leaky: true} }},
 	} {
 		for _, back := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%T%+v back %t", p.policy, p.policy, back), func(t *testing.T) {
@@ -108,8 +123,15 @@ const steps = 1000
 // sequence runs random calls through a limiter and its model.
 func sequence(b *bench, l *Limiter, p Policy, limit int64, m model, random *rand.Rand, steps int) {
 	ctx := context.Background()
-	most := p.most()
+	most := min(p.most(), 4*limit) // a Smooth has no other bound
 	var log []string
+	reserves, has := m.(reserver)
+	share := 20
+	if has {
+		share = 26
+	}
+	var made []*Reservation
+	var tickets []any
 	for step := range steps {
 		// Mostly as far as something happens.
 		switch random.IntN(12) {
@@ -130,7 +152,7 @@ func sequence(b *bench, l *Limiter, p Policy, limit int64, m model, random *rand
 		var got, want rratelimiter.Decision
 		var err error
 		call := "Take"
-		switch kind := random.IntN(20); {
+		switch kind := random.IntN(share); {
 		case kind == 0:
 			call = "Charge"
 			got, err = l.Charge(ctx, n)
@@ -145,11 +167,24 @@ func sequence(b *bench, l *Limiter, p Policy, limit int64, m model, random *rand
 			m.release(b.now, n)
 		case kind == 2:
 			call = "Peek"
-			var all []rratelimiter.Decision
-			all, err = l.Peek(ctx)
-			require.Len(b, all, 1)
-			got = all[0]
-			want = decision(m, limit, b.now, 1, m.wait(b.now, 1) == 0)
+			got, want, err = look(ctx, b, l, m, limit)
+		case kind >= 23 && len(made) > 0:
+			// Mostly one of the last.
+			which := max(random.IntN(len(made)), random.IntN(len(made)))
+			call = fmt.Sprintf("Cancel of %d %v", made[which].permits, made[which].ticket)
+			require.NoError(b, made[which].giveBack(ctx))
+			reserves.undo(b.now, tickets[which])
+			made, tickets = slices.Delete(made, which, which+1), slices.Delete(tickets, which, which+1)
+			got, want, err = look(ctx, b, l, m, limit)
+		case kind >= 20:
+			var r *Reservation
+			r, err = l.Reserve(ctx, n)
+			require.NoError(b, err)
+			delay, ticket := reserves.reserve(b.now, n)
+			call = fmt.Sprintf("Reserve, %v,", r.delay)
+			require.Equal(b, micros(delay), r.delay, "%v %d: Reserve %d", log[max(0, len(log)-5):], step, n)
+			made, tickets = append(made, r), append(tickets, ticket)
+			got, want, err = look(ctx, b, l, m, limit)
 		default:
 			got, err = l.Take(ctx, n)
 			ok := m.take(b.now, n)
@@ -166,4 +201,14 @@ func sequence(b *bench, l *Limiter, p Policy, limit int64, m model, random *rand
 			require.LessOrEqual(b, b.redis.TTL(key), micros(m.reset(b.now))+time.Millisecond, "%v", log[max(0, len(log)-5):])
 		}
 	}
+}
+
+// look is what a limiter and its model say of one permit.
+func look(ctx context.Context, b *bench, l *Limiter, m model, limit int64) (got, want rratelimiter.Decision, err error) {
+	all, err := l.Peek(ctx)
+	if err == nil {
+		require.Len(b, all, 1)
+		got = all[0]
+	}
+	return got, decision(m, limit, b.now, 1, m.wait(b.now, 1) == 0), err
 }

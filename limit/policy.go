@@ -10,8 +10,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// Policy is a way to limit: [FixedWindow], [Calendar], [SlidingWindow], [SlidingLog] or [TokenBucket]. Policies are plain values
-// that can be compared. The zero value of each is invalid.
+// Policy is a way to limit: [FixedWindow], [Calendar], [SlidingWindow], [SlidingLog], [TokenBucket], [LeakyBucket] or [Smooth].
+// Policies are plain values that can be compared. The zero value of each is invalid.
 type Policy interface {
 	// validate says which field is wrong.
 	validate() error
@@ -47,7 +47,7 @@ var inString = &keeping{[]string{"string"}, func(b rueidis.Builder, keys []strin
 }}
 
 // kinds is every kind of policy.
-var kinds = []string{"calendar", "fixedwindow", "redisson", "slidinglog", "slidingwindow", "tokenbucket"}
+var kinds = []string{"calendar", "fixedwindow", "leakybucket", "redisson", "slidinglog", "slidingwindow", "smooth", "tokenbucket"}
 
 // outlook is the state of one policy, as a call left it.
 type outlook interface {

@@ -22,6 +22,14 @@ var (
 		all := make(map[string]map[string]string)
 		for _, kind := range kinds {
 			all[kind] = cut(kind + ".lua")
+			for _, whole := range []call{reserve, cancel} {
+				all[kind][string(whole)] = parts[string(whole)]
+			}
+		}
+		for name, body := range all["tokenbucket"] {
+			if _, own := all["leakybucket"][name]; !own {
+				all["leakybucket"][name] = body
+			}
 		}
 		return all
 	}()
@@ -57,6 +65,8 @@ const (
 	charge  call = "charge"
 	release call = "release"
 	peek    call = "peek"
+	reserve call = "reserve"
+	cancel  call = "cancel"
 )
 
 // scripts is those that were put together, by call and kinds. There are as many as a program has combinations of policies.
@@ -77,7 +87,7 @@ func scriptFor(c call, members []member) *engine.Script {
 }
 
 // before is how many arguments of a script come before those of its policies.
-var before = map[call]int{acquire: 4, charge: 2, release: 3, peek: 1}
+var before = map[call]int{acquire: 4, charge: 2, release: 3, peek: 1, reserve: 2, cancel: 2}
 
 // assemble puts the text of a script together.
 func assemble(c call, members []member) string {
@@ -86,8 +96,8 @@ func assemble(c call, members []member) string {
 		key, argument := 0, before[c]
 		for i, m := range members {
 			keys, arguments := len(m.policy.keeps().types), len(m.policy.arguments(nil, time.Time{}))
-			if body := sections[m.policy.kind()][section]; body != "" {
-				fmt.Fprint(&text, begin, number(sections[m.policy.kind()], body, i+1, key, keys, argument, arguments), end)
+			if all := sections[m.policy.kind()]; all[section] != "" {
+				fmt.Fprint(&text, begin, number(all, section, i+1, key, keys, argument, arguments), end)
 			}
 			key += keys
 			argument += arguments
@@ -139,16 +149,15 @@ func assemble(c call, members []member) string {
 	case peek:
 		text.WriteString("local answers, want = '*', 1\n")
 		tell()
+	case reserve, cancel:
+		each(string(c), "", "")
 	}
 	return text.String()
 }
 
 // number gives a section for the policy of a number, whose keys and arguments come behind so many others. A line "--@name" in
 // it stands for another section.
-func number(all map[string]string, body string, policy, otherKeys, keys, others, arguments int) string {
-	for name, other := range all {
-		body = strings.ReplaceAll(body, "--@"+name+"\n", other)
-	}
+func number(all map[string]string, section string, policy, otherKeys, keys, others, arguments int) string {
 	pairs := []string{"KEYS[@]", fmt.Sprintf("KEYS[%d]", otherKeys+1)}
 	for i := range keys {
 		pairs = append(pairs, fmt.Sprintf("KEYS[@%d]", i+1), fmt.Sprintf("KEYS[%d]", otherKeys+i+1))
@@ -157,5 +166,17 @@ func number(all map[string]string, body string, policy, otherKeys, keys, others,
 		pairs = append(pairs, fmt.Sprintf("ARGV[@%d]", i+1), fmt.Sprintf("ARGV[%d]", others+i+1))
 	}
 	pairs = append(pairs, "@", fmt.Sprint(policy))
-	return strings.NewReplacer(pairs...).Replace(body)
+	return strings.NewReplacer(pairs...).Replace(expand(all, section))
+}
+
+// expand gives a section with those that its lines stand for.
+func expand(all map[string]string, section string) string {
+	var text strings.Builder
+	for line := range strings.Lines(all[section]) {
+		if name, ok := strings.CutPrefix(line, "--@"); ok {
+			line = expand(all, strings.TrimSpace(name))
+		}
+		text.WriteString(line)
+	}
+	return text.String()
 }

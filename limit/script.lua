@@ -86,6 +86,45 @@ local granted, answers, want = tonumber(ARGV[2]), nil, 1
 -- Replies 1, or rests
 local n, dated, rests = tonumber(ARGV[2]), tonumber(ARGV[3]) or false, nil
 
+--@ reserve
+-- Answers requests for permits at a moment to come, in their order, by a single policy that has sections for it: due sets
+-- delay, the microseconds until n permits can be had, and book takes them and sets ticket, what cancel needs to know.
+-- ARGV[2] the requests, equal neighbours told once, and the longest delays that they accept: '1*200<0 3*1<5000000'
+-- Replies {0, now, answers}: for each request, with commas between them, its delay and its ticket; or below 0 the delay that
+-- was too long, and nothing is reserved for it.
+local answers, changed = {}, false
+for text, times, within in string.gmatch(ARGV[2], '(%d+)%*(%d+)<(%d+)') do
+  local n = tonumber(text)
+  within = tonumber(within)
+  for _ = 1, tonumber(times) do
+    local delay, ticket
+    --@due
+    if delay <= within then
+      --@book
+      answers[#answers + 1], changed = format('%d ', delay) .. ticket, true
+    else
+      answers[#answers + 1] = format('%d', -min(delay, 9007199254740992))
+    end
+  end
+end
+if changed then
+  --@write
+end
+return {0, format('%d', now), table.concat(answers, ',')}
+
+--@ cancel
+-- Gives reservations back, as far as nothing was reserved behind them: undo does so for one, and sets changed.
+-- ARGV[2] permits and ticket of each, the last reserved first, with commas between them
+-- Replies 1
+local changed = false
+for text in string.gmatch(ARGV[2], '[^,]+') do
+  --@undo
+end
+if changed then
+  --@write
+end
+return 1
+
 --@ plain
 -- Ends acquire where nobody wants to know more than whether.
 if ARGV[4] == '' and not above then

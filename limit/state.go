@@ -37,7 +37,9 @@ func (s *state) add(p Policy, told rueidis.RedisMessage) bool {
 	if !ok {
 		return false
 	}
-	s.most = min(s.most, o.limit())
+	if r, ok := o.(redissonOutlook); ok {
+		s.most = min(s.most, r.Limit()) // only Redis knows that
+	}
 	s.policies, s.texts, s.looks = append(s.policies, o), append(s.texts, text), append(s.looks, len(p.keeps().types))
 	return true
 }

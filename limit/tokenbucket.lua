@@ -1,38 +1,89 @@
 -- TokenBucket. ARGV: capacity, refill, interval in microseconds. The key holds "<at, us> <taken> <part>": at that time so many
--- permits were missing to a full bucket, and part of an interval's refill of another one.
+-- permits were missing to a full bucket, and part of an interval's refill of another one. Where reservations wait there is
+-- " <last>" behind it: what was missing when the newest of them was made and is at that time, in parts of an interval's refill.
 
 --@ read
 local capacity@, refill@, interval@ = tonumber(ARGV[@1]), tonumber(ARGV[@2]), tonumber(ARGV[@3])
 -- What is missing, times interval: whole numbers, as long as they are below 2^53.
-local at@, missing@, text@ = now, 0, call('GET', KEYS[@]) or ''
+local at@, missing@, last@, text@ = now, 0, 0, call('GET', KEYS[@]) or ''
 if text@ ~= '' then
-  local at, taken, part = match(text@, '^(%d+) (%d+) (%d+)$')
-  if not at then
+  local at, taken, part, last = match(text@, '^(%d+) (%d+) (%d+)( ?%d*)$')
+  if not at or last == ' ' then
     return {3, @, text@}
   end
-  at@, missing@ = tonumber(at), taken * interval@ + part
+  at@, missing@, last@ = tonumber(at), taken * interval@ + part, tonumber(last) or 0
   if at@ < now then
-    missing@, at@ = max(0, missing@ - (now - at@) * refill@), now
+    missing@, last@, at@ = max(0, missing@ - (now - at@) * refill@), last@ - (now - at@) * refill@, now
+    if missing@ == 0 then
+      last@ = 0
+    end
   end
 end
+--@ahead
 local part@ = math.fmod(missing@, interval@)
 local free@, most@ = capacity@ - (missing@ - part@) / interval@ - (part@ > 0 and 1 or 0), capacity@
 
+--@ ahead
+-- Reservations wait while more than this is missing of what was missing when they were made.
+local ahead@ = capacity@ * interval@
+
 --@ write
 part@ = math.fmod(missing@, interval@)
-text@ = format('%d %d %d', at@, (missing@ - part@) / interval@, part@)
-call('SET', KEYS[@], text@, 'PX', ceil((missing@ / refill@ + at@ - now) / 1000))
+if missing@ > 0 then
+  text@ = format('%d %d %d', at@, (missing@ - part@) / interval@, part@)
+  if last@ > ahead@ then
+    text@ = text@ .. format(' %d', last@)
+  end
+  call('SET', KEYS[@], text@, 'PX', min(9007199254740, ceil((missing@ / refill@ + at@ - now) / 1000)))
+else
+  call('UNLINK', KEYS[@])
+end
 
 --@ take
 missing@ = missing@ + granted * interval@
 --@write
 
 --@ release
-missing@ = missing@ - n * interval@
-if missing@ > 0 then
-  --@write
-else
-  call('UNLINK', KEYS[@])
+missing@ = max(0, missing@ - n * interval@)
+--@write
+
+--@ due
+-- Until the bucket would hold n, after all that was taken before. Permits beyond 2^53 in all are not counted any more.
+local due = missing@ + n * interval@ - ahead@
+--@wait
+
+--@ wait
+delay = due > 0 and at@ - now + ceil(due / refill@) or 0
+if missing@ / interval@ + n > 9007199254740992 then
+  delay = 9007199254740992
+end
+
+--@ book
+-- The ticket is when nothing would be missing any more: microseconds, and so many parts of an interval's refill less.
+missing@ = missing@ + n * interval@
+if missing@ > ahead@ then
+  last@ = missing@
+end
+local full = ceil(missing@ / refill@)
+ticket = format('%d %d', at@ + full, full * refill@ - missing@)
+
+--@ undo
+-- Own is what was missing when it was made, of what is missing still; later is what was reserved behind it.
+local permits, full, less = match(text, '^(%d+) (%d+) (%d+)$')
+local own = (full - at@) * refill@ - less
+local later, n = 0, permits * interval@
+if last@ > ahead@ then
+  later = max(0, last@ - own)
+elseif own > ahead@ then
+  -- Nobody waits any more, not even this one: somebody has reset the limiter since.
+  later = n
+end
+local back = min(n - later, own)
+if back > 0 then
+  missing@, changed = max(0, missing@ - back), true
+  if last@ == own then
+    last@ = own - n
+  end
 end
 
 --@ tell

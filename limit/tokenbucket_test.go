@@ -2,11 +2,13 @@ package limit
 
 import "math/big"
 
-// tokenModel is TokenBucket: the tokens are a fraction, so that nothing is rounded.
+// tokenModel is TokenBucket, and LeakyBucket, whose level is what a bucket lacks: the tokens are a fraction, so that nothing is rounded.
 type tokenModel struct {
 	capacity, refill, interval int64
 	last                       int64    // when tokens changed
 	tokens                     *big.Rat // nil: full
+	leaky                      bool
+	end                        *big.Rat // when the newest reservation will be made up for; nil: nobody waits
 }
 
 // at is the tokens at a moment, and that moment as the bucket knows it: no clock takes back what another one has seen. It
@@ -33,15 +35,97 @@ func (m *tokenModel) take(now, n int64) bool {
 }
 
 func (m *tokenModel) charge(now, n int64) {
-	m.tokens, m.last = m.at(now)
+	m.settle(now)
 	m.tokens.Sub(m.tokens, new(big.Rat).SetInt64(n))
 }
 
 func (m *tokenModel) release(now, n int64) {
-	m.charge(now, -n)
-	if m.tokens.Cmp(new(big.Rat).SetInt64(m.capacity)) >= 0 {
-		m.tokens = nil
+	m.settle(now)
+	m.restore(new(big.Rat).SetInt64(n))
+}
+
+// settle makes a moment the one that the tokens are of.
+func (m *tokenModel) settle(now int64) {
+	m.tokens, m.last = m.at(now)
+	if m.missing().Sign() == 0 || m.end != nil && m.ahead().Cmp(m.until(m.end)) >= 0 {
+		m.end = nil
 	}
+}
+
+func (m *tokenModel) restore(n *big.Rat) {
+	if m.tokens.Add(m.tokens, n).Cmp(new(big.Rat).SetInt64(m.capacity)) >= 0 {
+		m.tokens, m.end = nil, nil
+	}
+}
+
+func (m *tokenModel) missing() *big.Rat {
+	return new(big.Rat).Sub(new(big.Rat).SetInt64(m.capacity), m.tokens)
+}
+
+// per is the time for so many permits, in microseconds.
+func (m *tokenModel) per(permits *big.Rat) *big.Rat {
+	return new(big.Rat).Mul(permits, big.NewRat(m.interval, m.refill))
+}
+
+// until is the time from the tokens' moment on.
+func (m *tokenModel) until(moment *big.Rat) *big.Rat {
+	return new(big.Rat).Sub(moment, new(big.Rat).SetInt64(m.last))
+}
+
+// ahead is how long before it is made up for a reservation's moment comes at the latest.
+func (m *tokenModel) ahead() *big.Rat {
+	if m.leaky {
+		return new(big.Rat)
+	}
+	return m.per(new(big.Rat).SetInt64(m.capacity))
+}
+
+// bucketTicket is a reservation of a model, and when it will be made up for.
+type bucketTicket struct {
+	permits *big.Rat
+	end     *big.Rat
+}
+
+func (m *tokenModel) reserve(now, n int64) (delay int64, ticket any) {
+	m.settle(now)
+	made := bucketTicket{permits: new(big.Rat).SetInt64(n)}
+	due := m.per(m.missing())
+	m.tokens.Sub(m.tokens, made.permits)
+	made.end = m.per(m.missing())
+	if !m.leaky {
+		due.Sub(made.end, m.ahead())
+	}
+	if due.Sign() > 0 {
+		delay = m.last - now - floor(new(big.Rat).Neg(due))
+	}
+	made.end.Add(made.end, new(big.Rat).SetInt64(m.last))
+	if m.ahead().Cmp(m.until(made.end)) < 0 {
+		m.end = made.end
+	}
+	return delay, made
+}
+
+func (m *tokenModel) undo(now int64, ticket any) {
+	made := ticket.(bucketTicket)
+	m.settle(now)
+	own, later := m.until(made.end), new(big.Rat)
+	switch {
+	case m.end == nil && own.Cmp(m.ahead()) > 0:
+		return // forgotten meanwhile
+	case m.end != nil && m.end.Cmp(made.end) > 0:
+		later.Sub(m.end, made.end)
+	}
+	back := new(big.Rat).Sub(m.per(made.permits), later)
+	if back.Cmp(own) > 0 {
+		back = own
+	}
+	if back.Sign() <= 0 {
+		return
+	}
+	if m.end != nil && m.end.Cmp(made.end) == 0 {
+		m.end = new(big.Rat).Sub(m.end, m.per(made.permits))
+	}
+	m.restore(new(big.Rat).Quo(back, m.per(big.NewRat(1, 1))))
 }
 
 func (m *tokenModel) free(now int64) int64 {

@@ -27,7 +27,8 @@ type Ask struct {
 // Result is what came of it.
 type Result struct {
 	Answer
-	Parts []Answer // for a request with Each
+	Parts  []Answer // for a request with Each
+	Ticket any      // for a reservation: what the Protocol makes of it
 }
 
 // Request is one caller's wish for permits, and in the end its answer.

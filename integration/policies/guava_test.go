@@ -1,0 +1,171 @@
+package policies
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter/limit"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// guava is a RateLimiter of Guava, in a program of its own.
+type guava struct {
+	*testing.T
+	requests *json.Encoder
+	answers  *bufio.Reader
+}
+
+type guavaRequest struct {
+	Call         string  `json:"call"`
+	Rate         float64 `json:"rate,omitempty"`
+	BurstSeconds float64 `json:"burstSeconds,omitempty"`
+	WarmUpMicros int64   `json:"warmUpMicros,omitempty"`
+	ColdFactor   float64 `json:"coldFactor,omitempty"`
+	At           int64   `json:"at"`
+	Permits      int64   `json:"permits,omitempty"`
+}
+
+type guavaAnswer struct {
+	Granted bool    `json:"granted"`
+	Seconds float64 `json:"seconds"`
+	Stored  float64 `json:"stored"`
+}
+
+// buildGuava compiles the Java program and answers its classpath.
+func buildGuava(t *testing.T) string {
+	dir, err := filepath.Abs("../guava")
+	require.NoError(t, err)
+	mvn := exec.Command("mvn", "--quiet", "--batch-mode", "compile")
+	mvn.Dir = dir
+	output, err := mvn.CombinedOutput()
+	require.NoError(t, err, "install Maven 3 and a JDK 17 or newer (apt-get install maven openjdk-17-jdk-headless)\n%s", output)
+	return filepath.Join(dir, "target", "classes") + string(filepath.ListSeparator) + filepath.Join(dir, "target", "lib", "*")
+}
+
+func startGuava(t *testing.T, classpath string, create guavaRequest) *guava {
+	java := exec.Command("java", "-Xmx64m", "-XX:+UseSerialGC", "-cp", classpath, "com.google.common.util.concurrent.RateLimiterLines")
+	java.Stderr = os.Stderr
+	stdin, err := java.StdinPipe()
+	require.NoError(t, err)
+	stdout, err := java.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, java.Start())
+	t.Cleanup(func() {
+		_ = stdin.Close()
+		assert.NoError(t, java.Wait())
+	})
+	g := &guava{t, json.NewEncoder(stdin), bufio.NewReader(stdout)}
+	create.Call = "create"
+	g.call(create)
+	return g
+}
+
+func (g *guava) call(q guavaRequest) (a guavaAnswer) {
+	g.Helper()
+	require.NoError(g, g.requests.Encode(q))
+	line, err := g.answers.ReadBytes('\n')
+	require.NoError(g, err)
+	require.NoError(g, json.Unmarshal(line, &a))
+	return a
+}
+
+// TestSmoothIsGuavas: tryAcquire and acquire of Guava's own RateLimiter, on a clock of the test's, to the microsecond and with the
+// stored permits to the last digit. A RateLimiter of Guava that is new has none stored; here it has been idle long before the
+// first call, as a name that was never seen counts.
+func TestSmoothIsGuavas(t *testing.T) {
+	classpath := buildGuava(t)
+	for _, p := range []limit.Smooth{
+		{Permits: 7, Interval: 10 * time.Minute, Burst: 30 * time.Minute},
+		{Permits: 1, Interval: time.Minute},
+		{Permits: 3, Interval: 7 * time.Minute, Burst: 100 * time.Minute},
+		{Permits: 10, Interval: 11 * time.Minute, WarmUp: 40 * time.Minute},
+		{Permits: 2, Interval: 3 * time.Minute, WarmUp: time.Hour, ColdFactor: 1.7},
+		{Permits: 1, Interval: time.Minute, WarmUp: 30 * time.Second, ColdFactor: 100},
+	} {
+		t.Run(fmt.Sprintf("%+v", p), func(t *testing.T) {
+			b := newBench(t)
+			random := rand.New(rand.NewPCG(7, 8))
+			ours := limit.New(b.client, "name", p)
+			create := guavaRequest{Rate: float64(p.Permits) / p.Interval.Seconds(), BurstSeconds: p.Burst.Seconds(),
+				WarmUpMicros: p.WarmUp.Microseconds(), ColdFactor: p.ColdFactor}
+			key := fmt.Sprintf("{name}:smooth:%d", p.Interval.Milliseconds())
+			if p.WarmUp > 0 {
+				key = fmt.Sprintf("{name}:warmup:%d", p.Interval.Milliseconds())
+			}
+			if p.Burst == 0 {
+				create.BurstSeconds = 1
+			}
+			if p.ColdFactor == 0 {
+				create.ColdFactor = 3
+			}
+			theirs := startGuava(t, classpath, create)
+			begin := b.now.Add(-1000 * time.Hour)
+			count := make(map[string]int)
+			for step := range steps {
+				each := p.Interval / time.Duration(p.Permits)
+				seen, err := ours.Peek(t.Context())
+				require.NoError(t, err)
+				switch wait := seen[0].RetryAfter; random.IntN(8) {
+				case 0:
+					b.now = b.now.Add(wait)
+				case 1:
+					b.now = b.now.Add(max(0, wait-time.Microsecond))
+				case 2:
+					b.now = b.now.Add(seen[0].ResetAfter)
+				case 3:
+					b.now = b.now.Add(wait + time.Duration(random.Int64N(int64(each)*20)).Truncate(time.Microsecond))
+				case 4, 5:
+					b.now = b.now.Add(time.Duration(random.Int64N(int64(each) * 4)).Truncate(time.Microsecond))
+				}
+				q := guavaRequest{At: b.now.Sub(begin).Microseconds(), Permits: 1 + random.Int64N(1+random.Int64N(12))}
+				where := fmt.Sprintf("step %d: %+v", step, q)
+				changed := true
+				var stored float64
+				if random.IntN(3) > 0 {
+					q.Call = "tryAcquire"
+					want := theirs.call(q)
+					got, err := ours.TryAcquire(t.Context(), q.Permits)
+					require.NoError(t, err)
+					require.Equal(t, want.Granted, got, where)
+					changed, stored = got, want.Stored
+					count[fmt.Sprintf("tryAcquire %t", got)]++
+				} else {
+					q.Call = "acquire"
+					seen, err := ours.Peek(t.Context())
+					require.NoError(t, err)
+					want := theirs.call(q)
+					stored = want.Stored
+					delay := time.Duration(math.Round(want.Seconds*1e6)) * time.Microsecond
+					require.Equal(t, delay, seen[0].RetryAfter, where)
+					r, err := ours.Reserve(t.Context(), q.Permits)
+					require.NoError(t, err)
+					require.InDelta(t, delay, r.Delay(), float64(5*time.Second), "it shrinks from the reply on")
+					count[fmt.Sprintf("acquire waits %t", delay > 0)]++
+				}
+				if changed {
+					text, err := b.conn.Do(t.Context(), b.conn.B().Get().Key(key).Build()).ToString()
+					require.NoError(t, err, where)
+					got, err := strconv.ParseFloat(strings.Fields(text)[0], 64)
+					require.NoError(t, err)
+					require.Equal(t, stored, got, where)
+					b.persist(key)
+				}
+			}
+			t.Log(count)
+			for _, kind := range []string{"tryAcquire true", "tryAcquire false", "acquire waits true", "acquire waits false"} {
+				assert.Greater(t, count[kind], steps/100, kind)
+			}
+		})
+	}
+}

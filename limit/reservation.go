@@ -1,0 +1,181 @@
+package limit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter/internal/engine"
+)
+
+// ErrNotReservable says that a limiter has no reservations: Reserve is for a single [TokenBucket], [LeakyBucket] or [Smooth].
+var ErrNotReservable = errors.New("rratelimiter: the limiter has no reservations")
+
+// Reservation is permits that a caller may use from a moment on. The zero Reservation is one whose moment has come: its Delay is
+// 0 and its Cancel does nothing.
+//
+// A Reservation is safe for concurrent use.
+type Reservation struct {
+	limiter   *Limiter
+	permits   int64
+	delay     time.Duration // when it was made
+	moment    time.Time     // by the process' clock
+	ticket    string        // what the cancel script needs to know
+	cancelled atomic.Bool
+}
+
+// Delay is how long to wait, from now, before acting; 0 once the moment has come. It counts from the reply of Redis on, by
+// the clock of this process.
+func (r *Reservation) Delay() time.Duration {
+	if r.limiter == nil {
+		return 0
+	}
+	return max(0, time.Until(r.moment))
+}
+
+// Cancel gives back what nobody behind the reservation has built on: its permits less those that were reserved later, whose
+// moments stay as they are. So the last one is given back whole, and one with more behind it than it holds not at all. It
+// does nothing once the moment has come, and nothing a second time, even where the first one failed. Whoever cancels must
+// not act any more.
+func (r *Reservation) Cancel(ctx context.Context) error {
+	if r.Delay() == 0 {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return r.giveBack(ctx)
+}
+
+// giveBack is Cancel whether the moment has come or not.
+func (r *Reservation) giveBack(ctx context.Context) error {
+	if r.cancelled.Swap(true) {
+		return nil
+	}
+	return r.limiter.cancel(ctx, string(r.appendTicket(nil)))
+}
+
+// appendTicket appends what the cancel script needs to know.
+func (r *Reservation) appendTicket(text []byte) []byte {
+	return append(append(strconv.AppendInt(text, r.permits, 10), ' '), r.ticket...)
+}
+
+// cancel runs the cancel script.
+func (l *Limiter) cancel(ctx context.Context, tickets string) error {
+	message, err := l.change(ctx, cancel, l.members, tickets)
+	if err != nil || message.IsInt64() {
+		return err
+	}
+	return l.strange(l.members, message)
+}
+
+// wait waits for the moment. Where ctx ends before that, the reservation goes back, and nobody waits for that.
+func (r *Reservation) wait(ctx context.Context) error {
+	delay := r.Delay()
+	if delay == 0 {
+		return nil
+	}
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		if r.Delay() == 0 {
+			return nil
+		}
+		go func() {
+			defer func() { _ = recover() }() // nobody is there for what a clock panics with
+			_ = r.giveBack(context.WithoutCancel(ctx))
+		}()
+		return ctx.Err()
+	}
+}
+
+// Reserve takes permits for the moment at which they can be had, and tells how long it is until then: callers of all
+// programs get their moments in the order in which Redis saw them. Who comes later can have an earlier one only where somebody
+// has cancelled. Callers that reserve at the same moment share one call to Redis.
+//
+// With a [TokenBucket] the moment is when the bucket holds the permits after all that was taken and reserved before, so that
+// its tokens go below 0, as ReserveN of golang.org/x/time/rate does. With a [LeakyBucket] it is when all that was taken
+// before has leaked away. With [Smooth] it is the next free moment, whatever the permits.
+//
+// Where the deadline of ctx lies before the moment it fails at once with [context.DeadlineExceeded] and reserves nothing; so does
+// a moment that lies more than 285 years ahead. What had been sent by the time ctx ended is given back. Other errors:
+// [ErrNotReservable], and those of [Limiter.TryAcquire].
+func (l *Limiter) Reserve(ctx context.Context, permits int64) (*Reservation, error) {
+	if err := l.checkPermits(ctx, permits); err != nil {
+		return nil, err
+	}
+	if !l.reservable() {
+		return nil, fmt.Errorf("%w: %q is none of one TokenBucket, LeakyBucket or Smooth", ErrNotReservable, l.Name())
+	}
+	return l.reserve(ctx, permits)
+}
+
+// reservable says whether the limiter has reservations.
+func (l *Limiter) reservable() bool {
+	if len(l.members) != 1 {
+		return false
+	}
+	switch l.members[0].policy.(type) {
+	case TokenBucket, LeakyBucket, Smooth:
+		return true
+	}
+	return false
+}
+
+// longestDelay is the longest that a reservation can be made for.
+const longestDelay = (maxPermits - 1) * time.Microsecond
+
+// reserve makes a reservation within the deadline of ctx.
+func (l *Limiter) reserve(ctx context.Context, permits int64) (*Reservation, error) {
+	within := longestDelay
+	if deadline, ok := ctx.Deadline(); ok {
+		if within = min(within, time.Until(deadline)); within < 0 {
+			return nil, context.DeadlineExceeded
+		}
+	}
+	result, err := l.reserves.Try(ctx, engine.Ask{Permits: permits, Within: within})
+	if err != nil {
+		return nil, err
+	}
+	if !result.Allowed {
+		return nil, fmt.Errorf("rratelimiter: %d permits of %q cannot be had before the deadline, in %v at the earliest: %w", permits, l.Name(),
+			result.RetryAfter, context.DeadlineExceeded)
+	}
+	return result.Ticket.(*Reservation), nil
+}
+
+// lastTry is how much longer than a timeout an answer of Redis is waited for.
+const lastTry = 100 * time.Millisecond
+
+// reserveWithin makes a reservation within a timeout and waits for it.
+func (l *Limiter) reserveWithin(ctx context.Context, permits int64, timeout time.Duration) (bool, error) {
+	deadline, ok := ctx.Deadline()
+	if ok && time.Until(deadline) <= timeout {
+		r, err := l.reserve(ctx, permits)
+		if err != nil {
+			return false, err
+		}
+		err = r.wait(ctx)
+		return err == nil, err
+	}
+	asking, stop := context.WithTimeout(ctx, timeout+lastTry)
+	defer stop()
+	result, err := l.reserves.Try(asking, engine.Ask{Permits: permits, Within: min(timeout, longestDelay)})
+	if err == nil && !result.Allowed {
+		return false, nil
+	}
+	if err != nil {
+		if asking.Err() != nil && ctx.Err() == nil {
+			err = fmt.Errorf("rratelimiter: limiter %q: Redis has not answered before the timeout: %w", l.Name(), context.DeadlineExceeded)
+		}
+		return false, err
+	}
+	err = result.Ticket.(*Reservation).wait(ctx)
+	return err == nil, err
+}

@@ -1,0 +1,206 @@
+package limit
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/engine"
+)
+
+// TestReserve has the worked examples: the delays of reservations that are made at one moment.
+func TestReserve(t *testing.T) {
+	type made struct {
+		at      time.Duration
+		permits int64
+		delay   time.Duration
+	}
+	for name, test := range map[string]struct {
+		policy Policy
+		made   []made
+		denied int64 // are not granted at once afterwards
+	}{
+		"LeakyBucket":             {LeakyBucket{10, 2, time.Second}, []made{{0, 1, 0}, {0, 1, 500 * ms}, {0, 1, time.Second}}, 8},
+		"LeakyBucket, large ones": {LeakyBucket{10, 2, time.Second}, []made{{0, 10, 0}, {0, 10, 5 * time.Second}, {ms, 1, 9999 * ms}}, 1},
+		"TokenBucket":             {TokenBucket{2, 2, time.Second}, []made{{0, 1, 0}, {0, 2, 500 * ms}, {0, 2, 1500 * ms}, {1500 * ms, 1, 500 * ms}}, 1},
+		"Smooth":                  {Smooth{Permits: 1, Interval: time.Second}, []made{{0, 5, 0}, {0, 1, 4 * time.Second}, {ms, 2, 4999 * ms}}, 1},
+	} {
+		b := newBench(t)
+		start := b.now
+		l := New(b.client, "name", test.policy)
+		for i, m := range test.made {
+			b.pass(m.at - time.Duration(b.now-start)*time.Microsecond)
+			r, err := l.Reserve(t.Context(), m.permits)
+			require.NoError(t, err, name)
+			assert.Equal(t, m.delay, r.delay, "%s, %d", name, i)
+			assert.LessOrEqual(t, r.Delay(), m.delay, "it shrinks")
+		}
+		ok, err := l.TryAcquire(t.Context(), test.denied)
+		require.NoError(t, err, name)
+		assert.False(t, ok, name)
+	}
+}
+
+// TestReserveBadInput has a typed error, and nothing is taken.
+func TestReserveBadInput(t *testing.T) {
+	b := newBench(t)
+	ctx := t.Context()
+	bucket := TokenBucket{5, 1, time.Second}
+	for _, l := range []*Limiter{New(b.client, "name", FixedWindow{1, time.Second, false}), New(b.client, "name", bucket, FixedWindow{5, time.Second, false})} {
+		_, err := l.Reserve(ctx, 1)
+		assert.ErrorIs(t, err, ErrNotReservable)
+	}
+	_, err := New(b.client, "name", TokenBucket{}).Reserve(ctx, 1)
+	assert.ErrorIs(t, err, rratelimiter.ErrInvalidRate)
+	_, err = new(Limiter).Reserve(ctx, 1)
+	assert.ErrorIs(t, err, rratelimiter.ErrNoClient)
+	for _, p := range []Policy{bucket, LeakyBucket{5, 1, time.Second}} {
+		_, err = New(b.client, "name", p).Reserve(ctx, 6)
+		assert.ErrorIs(t, err, rratelimiter.ErrPermitsExceedRate)
+		_, err = New(b.client, "name", p).Reserve(ctx, 0)
+		assert.ErrorIs(t, err, rratelimiter.ErrInvalidPermits)
+	}
+	assert.Empty(t, b.redis.Keys())
+
+	r := new(Reservation)
+	assert.Zero(t, r.Delay())
+	assert.NoError(t, r.Cancel(ctx))
+
+	l := New(b.client, "name", bucket)
+	for range 2 {
+		r, err = l.Reserve(ctx, 5)
+		require.NoError(t, err)
+	}
+	require.NoError(t, b.redis.Set("{name}:bucket:1000", "1 2 3 "))
+	var state *rratelimiter.StateError
+	_, err = l.Reserve(ctx, 1)
+	require.ErrorAs(t, err, &state)
+	assert.Equal(t, rratelimiter.StateError{Key: "{name}:bucket:1000", Value: "1 2 3 "}, *state)
+	require.ErrorAs(t, r.Cancel(ctx), &state)
+	assert.NoError(t, r.Cancel(ctx), "a second time")
+}
+
+// TestReservationsBeyondAnyTime are refused, and what the key holds stays in order.
+func TestReservationsBeyondAnyTime(t *testing.T) {
+	for _, p := range []Policy{TokenBucket{1 << 53, 1 << 53, time.Millisecond}, LeakyBucket{1 << 53, 1 << 53, time.Millisecond}, TokenBucket{1 << 53, 1, time.Hour}} {
+		b := newBench(t)
+		l := New(b.client, "name", p)
+		_, err := l.Reserve(t.Context(), 1<<53)
+		require.NoError(t, err)
+		_, err = l.Reserve(t.Context(), 1<<53)
+		require.ErrorIs(t, err, context.DeadlineExceeded, "%+v", p)
+		_, err = l.Peek(t.Context())
+		require.NoError(t, err)
+	}
+}
+
+// TestADeadlineBeforeTheMomentReservesNothing and fails at once.
+func TestADeadlineBeforeTheMomentReservesNothing(t *testing.T) {
+	for _, p := range []Policy{TokenBucket{5, 1, time.Minute}, LeakyBucket{5, 1, time.Minute}, Smooth{Permits: 1, Interval: time.Minute}} {
+		b := newBench(t)
+		l := New(b.client, "name", p)
+		_, err := l.Reserve(t.Context(), 5)
+		require.NoError(t, err)
+		before, err := l.Peek(t.Context())
+		require.NoError(t, err)
+		soon, stop := context.WithTimeout(t.Context(), 30*time.Second)
+		defer stop()
+		_, err = l.Reserve(soon, 1)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.ErrorContains(t, err, "at the earliest")
+		assert.ErrorIs(t, l.Acquire(soon, 1), context.DeadlineExceeded)
+		ok, err := l.TryAcquireWithin(t.Context(), 1, 30*time.Second)
+		assert.NoError(t, err)
+		assert.False(t, ok)
+		_, err = l.TryAcquireWithin(soon, 1, time.Hour)
+		assert.ErrorIs(t, err, context.DeadlineExceeded, "the context is why")
+		assert.NoError(t, soon.Err(), "at once")
+		after, err := l.Peek(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, before, after)
+	}
+}
+
+// TestCancelGivesBackWhatNobodyBuiltOn: all of the last reservation, and of others what they have more than those behind.
+func TestCancelGivesBackWhatNobodyBuiltOn(t *testing.T) {
+	for _, p := range []Policy{TokenBucket{5, 1, time.Minute}, LeakyBucket{5, 1, time.Minute}, Smooth{Permits: 1, Interval: time.Minute, Burst: 5 * time.Minute}} {
+		b := newBench(t)
+		l := New(b.client, "name", p)
+		reserve := func(permits int64) *Reservation {
+			t.Helper()
+			r, err := l.Reserve(t.Context(), permits)
+			require.NoError(t, err)
+			return r
+		}
+		reserve(5)
+		reserve(1)
+		large, small := reserve(5), reserve(2)
+		next := func() time.Duration {
+			t.Helper()
+			r := reserve(1)
+			require.NoError(t, r.giveBack(t.Context()))
+			return r.delay
+		}
+		full := next()
+		require.NoError(t, large.Cancel(t.Context()))
+		assert.Equal(t, full-3*time.Minute, next(), "%T: 5 less the 2 behind it", p)
+		require.NoError(t, large.Cancel(t.Context()))
+		assert.Equal(t, full-3*time.Minute, next(), "%T: only once", p)
+		require.NoError(t, small.Cancel(t.Context()))
+		assert.Equal(t, full-5*time.Minute, next(), "%T: all of the last", p)
+
+		lost := reserve(1)
+		require.NoError(t, l.Reset(t.Context()))
+		_, err := l.Take(t.Context(), 5)
+		require.NoError(t, err)
+		want, err := l.Peek(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, lost.Cancel(t.Context()))
+		got, err := l.Peek(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, want, got, "%T: what a Reset has forgotten does not come back", p)
+
+		past := reserve(1)
+		past.moment = time.Now()
+		require.NoError(t, past.Cancel(t.Context()))
+		assert.False(t, past.cancelled.Load(), "%T: its moment has come", p)
+	}
+}
+
+// TestAllThatACallLostGoesBack, since the last reservation goes first.
+func TestAllThatACallLostGoesBack(t *testing.T) {
+	for _, p := range []Policy{TokenBucket{5, 1, time.Minute}, LeakyBucket{5, 1, time.Minute}, Smooth{3, time.Minute, 0, time.Hour, 0}} {
+		b := newBench(t)
+		l := New(b.client, "name", p)
+		_, err := l.Reserve(t.Context(), 2)
+		require.NoError(t, err)
+		before, err := l.Peek(t.Context())
+		require.NoError(t, err)
+		batch := new(engine.Batch)
+		for _, ask := range []engine.Ask{{Permits: 2, Within: time.Hour}, {Permits: 5, Within: time.Hour}, {Permits: 5}, {Permits: 5, Within: time.Hour}} {
+			batch.Requests = append(batch.Requests, &engine.Request{Ask: ask})
+		}
+		call := (*reserving)(l)
+		call.Arguments(batch, time.UnixMicro(b.now))
+		script, keys := call.Call()
+		reply, err := l.client.Engine.Eval(t.Context(), script, keys, batch.Args, nil)
+		require.NoError(t, err)
+		_, err = call.Answer(batch, reply)
+		require.NoError(t, err)
+		for i, r := range batch.Requests {
+			assert.Equal(t, i != 2, r.Allowed, "%T: %d", p, i)
+			if r.Allowed {
+				batch.Lost = append(batch.Lost, r)
+			}
+		}
+		assert.Positive(t, batch.Requests[2].RetryAfter)
+		call.GiveBack(batch)(t.Context())
+		after, err := l.Peek(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, before, after, "%T", p)
+	}
+}

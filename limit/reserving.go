@@ -1,0 +1,104 @@
+package limit
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/rratelimiter/rratelimiter/internal/engine"
+)
+
+// reserving is a Limiter as the engine sees it when it reserves.
+type reserving Limiter
+
+// Call is the script that reserves permits.
+func (p *reserving) Call() (script *engine.Script, keys []string) {
+	return scriptFor(reserve, p.members), p.keys
+}
+
+// Arguments makes the arguments of the reserve script.
+func (p *reserving) Arguments(b *engine.Batch, now time.Time) {
+	text := p.client.Engine.AppendMicros(b.Text[:0], now)
+	nowEnd := len(text)
+	for i := 0; i < len(b.Requests); {
+		r, run := b.Requests[i], i+1
+		for run < len(b.Requests) && b.Requests[run].Permits == r.Permits && b.Requests[run].Within == r.Within {
+			run++
+		}
+		if i > 0 {
+			text = append(text, ' ')
+		}
+		text = append(strconv.AppendInt(text, r.Permits, 10), '*')
+		text = append(strconv.AppendInt(text, int64(run-i), 10), '<')
+		text = strconv.AppendInt(text, r.Within.Microseconds(), 10)
+		i = run
+	}
+	b.Text = text
+	all := string(text)
+	b.Args = p.members[0].policy.arguments(append(b.Args[:0], all[:nowEnd], all[nowEnd:]), now)
+}
+
+// Answer reads what the reserve script replied.
+func (p *reserving) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {
+	l := (*Limiter)(p)
+	reply, err := message.ToArray()
+	if err != nil || len(reply) != 3 {
+		return false, l.unexpected(message)
+	}
+	kind, err := reply[0].AsInt64()
+	if err == nil && kind != replyDone {
+		return false, l.stopped(p.members, kind, reply[1:], message)
+	}
+	text, textErr := reply[2].ToString()
+	answers := strings.Split(text, ",")
+	if err != nil || textErr != nil || len(answers) != len(b.Requests) {
+		return false, l.unexpected(message)
+	}
+	now := time.Now()
+	for i, r := range b.Requests {
+		first, ticket, _ := strings.Cut(answers[i], " ")
+		delay, err := strconv.ParseInt(first, 10, 64)
+		if err != nil {
+			return false, l.unexpected(message)
+		}
+		if delay < 0 {
+			r.RetryAfter = micros(-delay)
+			continue
+		}
+		r.Allowed = true
+		r.Ticket = &Reservation{limiter: l, permits: r.Permits, delay: micros(delay), moment: now.Add(micros(delay)), ticket: ticket}
+	}
+	return false, nil
+}
+
+// GiveBack cancels the reservations of callers that had gone, the last one first: so all of them go back whole behind which
+// nobody else has reserved.
+func (p *reserving) GiveBack(b *engine.Batch) func(context.Context) {
+	var tickets []byte
+	for _, r := range slices.Backward(b.Lost) {
+		if len(tickets) > 0 {
+			tickets = append(tickets, ',')
+		}
+		tickets = r.Ticket.(*Reservation).appendTicket(tickets)
+	}
+	return func(ctx context.Context) {
+		_ = (*Limiter)(p).cancel(ctx, string(tickets))
+	}
+}
+
+// Explain is as for other calls.
+func (p *reserving) Explain(ctx context.Context, err error) error {
+	return (*protocol)(p).Explain(ctx, err)
+}
+
+// AboveLimit is as for other calls.
+func (p *reserving) AboveLimit(permits, limit int64) error {
+	return (*protocol)(p).AboveLimit(permits, limit)
+}
+
+// Looks is none: reservations are not denied from memory.
+func (p *reserving) Looks(time.Duration) []rueidis.CacheableTTL { return nil }

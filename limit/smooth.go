@@ -1,0 +1,147 @@
+package limit
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter/internal/engine"
+)
+
+// Smooth lets permits through at a steady rate, as the RateLimiter of Guava does: a request is granted at once if all that was
+// granted before it has been paid for with time, however many permits it asks for, and whoever comes next waits for what it
+// cost. So it suits requests of very different sizes, none of which is too large.
+//
+// Time in which nobody asks is stored as permits, as many as come in Burst, and those cost nothing (SmoothBursty). With WarmUp it
+// is the other way round (SmoothWarmingUp): the longer nobody asked the colder it is and the more a permit costs, up to
+// ColdFactor times as much, and it takes WarmUp to be back at the steady rate: for what is slow at first, as a cache or a pool
+// of connections. A name that was never seen counts as one that nobody asked for long: all of Burst is stored, or it is as
+// cold as can be.
+//
+// Limit in a Decision is Permits; Remaining the stored permits, 0 while there is a wait; RetryAfter that wait; ResetAfter the
+// time until it is as if nobody had asked for long. A clock that goes back has to come up to the last moment at which permits
+// were free before any are. No moment lies beyond 2^53 microseconds, in the year 2255.
+type Smooth struct {
+	Permits    int64         // an Interval, 1 to 2^53
+	Interval   time.Duration // whole milliseconds
+	Burst      time.Duration // how much time is stored, whole milliseconds; 0: 1 s; with WarmUp it has no meaning
+	WarmUp     time.Duration // whole milliseconds; 0: none
+	ColdFactor float64       // how much more a permit costs when cold, 1 to 1,000,000; 0: 3
+}
+
+const (
+	defaultBurst      = time.Second
+	defaultColdFactor = 3
+	maxColdFactor     = 1e6 // the warm and the cold end are still far apart in a double
+)
+
+func (p Smooth) validate() error {
+	if err := checkPermits("Smooth.Permits", p.Permits); err != nil {
+		return err
+	}
+	if err := checkInterval("Smooth.Interval", p.Interval); err != nil {
+		return err
+	}
+	if p.Burst != 0 {
+		if err := checkInterval("Smooth.Burst", p.Burst); err != nil {
+			return err
+		}
+	}
+	if p.WarmUp != 0 {
+		if err := checkInterval("Smooth.WarmUp", p.WarmUp); err != nil {
+			return err
+		}
+	}
+	if p.ColdFactor != 0 && !(p.ColdFactor >= 1 && p.ColdFactor <= maxColdFactor) {
+		return invalid("Smooth.ColdFactor is %v, want 0 or 1 to %v", p.ColdFactor, int64(maxColdFactor))
+	}
+	return nil
+}
+
+func (p Smooth) kind() string { return "smooth" }
+
+// suffix: permits that are stored cost nothing with one and more with the other.
+func (p Smooth) suffix() string {
+	if p.WarmUp > 0 {
+		return fmt.Sprintf("warmup:%d", p.Interval.Milliseconds())
+	}
+	return fmt.Sprintf("smooth:%d", p.Interval.Milliseconds())
+}
+
+// curve is what stored permits cost, in doubles and in the order in which Guava computes it. Times are microseconds.
+type curve struct {
+	stable    float64 // a permit costs at the steady rate
+	most      float64 // permits that can be stored
+	cool      float64 // until another one is stored
+	threshold float64 // above so many stored ones they cost more than stable
+	slope     float64 // each of those so much more than the one before; 0 without WarmUp
+}
+
+func (p Smooth) curve() curve {
+	rate := float64(p.Permits) / p.Interval.Seconds()
+	c := curve{stable: 1e6 / rate}
+	if p.WarmUp == 0 {
+		burst := p.Burst
+		if burst == 0 {
+			burst = defaultBurst
+		}
+		c.most, c.cool = burst.Seconds()*rate, c.stable
+		return c
+	}
+	factor := p.ColdFactor
+	if factor == 0 {
+		factor = defaultColdFactor
+	}
+	// The conversions keep a compiler from joining a product and a sum, which would round otherwise.
+	warmUp, cold := float64(p.WarmUp.Microseconds()), float64(c.stable*factor)
+	c.threshold = 0.5 * warmUp / c.stable
+	c.most = c.threshold + float64(2*warmUp)/(c.stable+cold)
+	c.slope = (cold - c.stable) / (c.most - c.threshold)
+	c.cool = warmUp / c.most
+	return c
+}
+
+func (p Smooth) arguments(args []string, _ time.Time) []string {
+	c := p.curve()
+	text := func(x float64) string {
+		t := strconv.FormatFloat(x, 'g', -1, 64)
+		if !strings.Contains(t, ".") {
+			t = strings.Replace(t, "e", ".0e", 1) // miniredis reads an exponent behind a point only
+		}
+		return t
+	}
+	args = append(args, text(c.stable), text(c.most), text(c.cool))
+	if p.WarmUp == 0 {
+		return append(args, "", "")
+	}
+	return append(args, text(c.threshold), text(c.slope))
+}
+
+func (p Smooth) keeps() *keeping { return inString }
+
+func (p Smooth) most() int64 { return maxPermits }
+
+func (p Smooth) outlook(_ int64, told []int64) (outlook, bool) {
+	if len(told) != 3 {
+		return nil, false
+	}
+	return smoothOutlook{asText{}, p.Permits, told[0], micros(told[1]), micros(told[2])}, true
+}
+
+// smoothOutlook is free for everybody from a moment on.
+type smoothOutlook struct {
+	asText
+	permits, stored int64
+	free, idle      time.Duration // from now
+}
+
+func (o smoothOutlook) limit() int64 { return o.permits }
+
+func (o smoothOutlook) left() int64 { return o.stored }
+
+func (o smoothOutlook) wait(int64) (time.Duration, bool) { return o.free, true }
+
+func (o smoothOutlook) reset() time.Duration { return o.idle }
+
+func (o smoothOutlook) earliest(engine.Total) time.Duration { return o.free }

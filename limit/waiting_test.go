@@ -1,0 +1,208 @@
+package limit
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+)
+
+// bubble is a Redis in memory inside a synctest bubble, whose clock runs while everything waits.
+type bubble struct {
+	*testing.T
+	redis   *miniredis.Miniredis
+	client  *rratelimiter.Client
+	scripts atomic.Int64 // EVALSHA calls so far
+	latency atomic.Int64 // of what is sent, a time.Duration
+}
+
+func inBubble(t *testing.T, test func(b *bubble)) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bubble{T: t, redis: miniredis.NewMiniRedis()}
+		b.redis.ClockTTL(true)
+		conn, err := rueidis.NewClient(rueidis.ClientOption{
+			InitAddress: []string{"in-memory"}, ForceSingleClient: true, DisableCache: true, PipelineMultiplex: -1,
+			DialCtxFn: func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+				conn, err := b.redis.Dial()
+				return slowConn{conn, b}, err
+			},
+		})
+		require.NoError(t, err)
+		t.Cleanup(func() {
+			b.latency.Store(0)
+			conn.Close()
+			b.redis.Close()
+			time.Sleep(time.Minute)
+		})
+		b.client = rratelimiter.New(conn)
+		b.redis.Server().SetPreHook(func(_ *server.Peer, command string, _ ...string) bool {
+			if strings.EqualFold(command, "EVALSHA") {
+				b.scripts.Add(1)
+			}
+			return false
+		})
+		test(b)
+	})
+}
+
+type slowConn struct {
+	net.Conn
+	bubble *bubble
+}
+
+func (c slowConn) Write(p []byte) (int, error) {
+	time.Sleep(time.Duration(c.bubble.latency.Load()))
+	return c.Conn.Write(p)
+}
+
+// reservables are policies that grant one permit at once, and then one every 100 ms.
+var reservables = []Policy{
+	TokenBucket{1, 10, time.Second}, LeakyBucket{1, 10, time.Second}, Smooth{Permits: 10, Interval: time.Second, Burst: ms},
+}
+
+// TestAcquireWaitsForItsReservation: each at its moment, at one call at most.
+func TestAcquireWaitsForItsReservation(t *testing.T) {
+	for _, p := range reservables {
+		inBubble(t, func(b *bubble) {
+			const callers = 50
+			l := New(b.client, "name", p)
+			start := time.Now()
+			var mu sync.Mutex
+			var at []time.Duration
+			var all sync.WaitGroup
+			for range callers {
+				all.Go(func() {
+					assert.NoError(b, l.Acquire(b.Context(), 1))
+					mu.Lock()
+					defer mu.Unlock()
+					at = append(at, time.Since(start))
+				})
+			}
+			all.Wait()
+			for i, got := range at {
+				want := time.Duration(i) * 100 * ms
+				if _, smooth := p.(Smooth); smooth && i > 0 {
+					want -= ms // was stored
+				}
+				assert.Equal(b, want, got, "%T: caller %d", p, i)
+			}
+			assert.LessOrEqual(b, b.scripts.Load(), int64(callers), "calls")
+		})
+	}
+}
+
+// TestAcquireThatEndsGivesItsReservationBack, at once and to whoever comes next.
+func TestAcquireThatEndsGivesItsReservationBack(t *testing.T) {
+	for _, p := range reservables {
+		inBubble(t, func(b *bubble) {
+			l := New(b.client, "name", p)
+			require.NoError(b, l.Acquire(b.Context(), 1))
+			first, err := l.Reserve(b.Context(), 1)
+			require.NoError(b, err)
+			ctx, cancel := context.WithCancel(b.Context())
+			ended := make(chan error)
+			start := time.Now()
+			go func() { ended <- l.Acquire(ctx, 1) }()
+			time.Sleep(50 * ms)
+			cancel()
+			assert.ErrorIs(b, <-ended, context.Canceled)
+			assert.Equal(b, 50*ms, time.Since(start))
+			synctest.Wait()
+			next, err := l.Reserve(b.Context(), 1)
+			require.NoError(b, err)
+			assert.Equal(b, 100*ms, next.Delay()-first.Delay(), "%T", p)
+		})
+	}
+}
+
+// TestWhatArrivesForACallerThatHasGone is given back, whether its moment would have been at once or later.
+func TestWhatArrivesForACallerThatHasGone(t *testing.T) {
+	for _, p := range []Policy{TokenBucket{3, 1, time.Hour}, LeakyBucket{3, 1, time.Hour}, Smooth{Permits: 1, Interval: time.Hour, Burst: 3 * time.Hour}} {
+		inBubble(t, func(b *bubble) {
+			l := New(b.client, "name", p)
+			for _, taken := range []int64{0, 3, 3} {
+				if taken > 0 {
+					_, err := l.Reserve(b.Context(), taken)
+					require.NoError(b, err)
+				}
+				before, err := l.Peek(b.Context())
+				require.NoError(b, err)
+				began := time.Now()
+				b.latency.Store(int64(10 * ms))
+				ctx, cancel := context.WithCancel(b.Context())
+				var all sync.WaitGroup
+				all.Go(func() {
+					if taken == 0 {
+						assert.ErrorIs(b, l.Acquire(ctx, 2), context.Canceled)
+						return
+					}
+					_, err := l.Reserve(ctx, 2)
+					assert.ErrorIs(b, err, context.Canceled)
+				})
+				time.Sleep(ms)
+				cancel()
+				all.Wait()
+				b.latency.Store(0)
+				time.Sleep(time.Second)
+				passed := time.Since(began)
+				after, err := l.Peek(b.Context())
+				require.NoError(b, err)
+				before[0].RetryAfter = max(0, before[0].RetryAfter-passed)
+				before[0].ResetAfter = max(0, before[0].ResetAfter-passed)
+				assert.Equal(b, before, after, "%T, after %d", p, taken)
+			}
+		})
+	}
+}
+
+// TestTryAcquireWithinWaitsForItsReservation, or says at once that it is too late.
+func TestTryAcquireWithinWaitsForItsReservation(t *testing.T) {
+	for _, p := range reservables {
+		inBubble(t, func(b *bubble) {
+			l := New(b.client, "name", p)
+			require.NoError(b, l.Acquire(b.Context(), 1))
+			start := time.Now()
+			ok, err := l.TryAcquireWithin(b.Context(), 1, 50*ms)
+			require.NoError(b, err)
+			assert.False(b, ok)
+			assert.Zero(b, time.Since(start), "at once")
+			ok, err = l.TryAcquireWithin(b.Context(), 1, 100*ms)
+			require.NoError(b, err)
+			assert.True(b, ok, "%T", p)
+			assert.InDelta(b, 100*ms, time.Since(start), float64(ms))
+
+			b.latency.Store(int64(time.Second))
+			start = time.Now()
+			_, err = l.TryAcquireWithin(b.Context(), 1, 100*ms)
+			assert.ErrorIs(b, err, context.DeadlineExceeded)
+			assert.ErrorContains(b, err, "has not answered")
+			assert.Equal(b, 100*ms+lastTry, time.Since(start))
+		})
+	}
+}
+
+// TestSeveralPoliciesStandInLine, since there are no reservations for them.
+func TestSeveralPoliciesStandInLine(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := New(b.client, "name", TokenBucket{1, 10, time.Second}, Smooth{Permits: 5, Interval: time.Second, Burst: ms}, LeakyBucket{3, 10, time.Second})
+		start := time.Now()
+		for i := range 4 {
+			require.NoError(b, l.Acquire(b.Context(), 1))
+			assert.InDelta(b, time.Duration(i)*200*ms, time.Since(start), float64(2*ms), fmt.Sprint(i))
+		}
+	})
+}
