@@ -33,14 +33,14 @@ const (
 	Year
 )
 
-var units = [...]string{Day: "Day", Week: "Week", Month: "Month", Year: "Year"}
+var unitNames = [...]string{Day: "Day", Week: "Week", Month: "Month", Year: "Year"}
 
 // String is the unit's name.
 func (u Unit) String() string {
 	if u < Day || u > Year {
 		return fmt.Sprintf("Unit(%d)", int(u))
 	}
-	return units[u]
+	return unitNames[u]
 }
 
 func (p Calendar) validate() error {

@@ -2,15 +2,16 @@ package limit
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
 // logModel is SlidingLog.
@@ -196,23 +197,20 @@ func TestLogThatIsNotOurs(t *testing.T) {
 	b.foreign(policy, "string")
 }
 
-// TestLogCached: what a denial from memory looks at changes with the log.
-func TestLogCached(t *testing.T) {
-	b := newBench(t)
-	l := New(b.client, "name", SlidingLog{5, time.Second})
-	redis := l.client.Engine.Redis()
-	head := func() string {
-		text, err := redis.Do(t.Context(), rueidis.Completed(l.policies[0].keeps().look(redis.B(), l.keys[0]))).ToString()
-		require.NoError(t, err)
-		return text
+// TestReturnsEarliest: who wants more than there is waits an interval more for each time that all have to come back.
+func TestReturnsEarliest(t *testing.T) {
+	o, ok := newReturns(10, time.Second, []int64{7, 900_000, 100_000, 3, 900_000, 4})
+	require.True(t, ok)
+	for permits, want := range map[int64]time.Duration{
+		3: 0, 4: 100 * ms, 6: 100 * ms, 7: 900 * ms, 10: 900 * ms, 13: time.Second, 14: 1100 * ms, 20: 1900 * ms, 1004: 100100 * ms,
+		math.MaxInt64: engine.Never,
+	} {
+		var wanted engine.Total
+		wanted.Add(permits)
+		assert.Equal(t, want, o.earliest(wanted), permits)
 	}
-	_, err := l.Take(t.Context(), 1)
-	require.NoError(t, err)
-	first := head()
-	_, err = l.Take(t.Context(), 1)
-	require.NoError(t, err)
-	assert.NotEqual(t, first, head())
-	seen, _, err := l.read(func() rueidis.RedisMessage { m, err := l.eval(t.Context(), peek); require.NoError(t, err); return m }())
-	require.NoError(t, err)
-	assert.Equal(t, []string{head()}, seen.texts)
+	for _, told := range [][]int64{{}, {1}, {1, 2, 3}} {
+		_, ok = newReturns(10, time.Second, told)
+		assert.False(t, ok)
+	}
 }
