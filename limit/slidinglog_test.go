@@ -144,10 +144,13 @@ func TestGivenBackFromItsOwnEntry(t *testing.T) {
 	assert.Equal(t, want, b.dated(l, times[1]+1000, 1), "no entry")
 	want.Remaining = 4
 	assert.Equal(t, want, b.dated(l, times[1], 2), "all that is left of it")
+	held, err := b.redis.List("{name}:log:1000")
+	require.NoError(t, err)
+	assert.Len(t, held, 3)
 	want.Remaining = 5
 	assert.Equal(t, want, b.dated(l, times[3], 1), "a part of the newest")
 	want.Remaining, want.ResetAfter = 6, reset(times[2])
-	assert.Equal(t, want, b.dated(l, times[3], 3), "the newest")
+	assert.Equal(t, want, b.dated(l, times[3], 1), "the newest")
 	assert.LessOrEqual(t, b.redis.TTL("{name}:log:1000"), want.ResetAfter+ms)
 	refused, err := l.Take(t.Context(), 7)
 	require.NoError(t, err)
