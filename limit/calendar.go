@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
@@ -33,14 +34,14 @@ const (
 	Year
 )
 
-var units = [...]string{Day: "Day", Week: "Week", Month: "Month", Year: "Year"}
+var unitNames = [...]string{Day: "Day", Week: "Week", Month: "Month", Year: "Year"}
 
 // String is the unit's name.
 func (u Unit) String() string {
 	if u < Day || u > Year {
 		return fmt.Sprintf("Unit(%d)", int(u))
 	}
-	return units[u]
+	return unitNames[u]
 }
 
 func (p Calendar) validate() error {
@@ -68,15 +69,35 @@ func (p Calendar) arguments(args []string, now time.Time) []string {
 	if now.IsZero() {
 		now = time.Now()
 	}
-	args = append(args, strconv.FormatInt(p.Permits, 10))
+	found := recent[p.Unit].Load()
+	if found == nil || found.in != p.In || now.Unix() < found.begin || now.Unix() >= found.end {
+		found = p.find(now)
+		recent[p.Unit].Store(found)
+	}
+	return append(append(args, strconv.FormatInt(p.Permits, 10)), found.moments[:]...)
+}
+
+// foundUnit is what the script gets of a unit of a place, from a second to another.
+type foundUnit struct {
+	in         *time.Location
+	begin, end int64
+	moments    [4]string
+}
+
+// recent is the units that were found last: to find one takes as long as all else that a lone call costs its caller.
+var recent [Year + 1]atomic.Pointer[foundUnit]
+
+// find finds the unit of a time.
+func (p Calendar) find(now time.Time) *foundUnit {
 	date := p.date(now)
 	for p.begin(date, 1) <= now.Unix() {
 		date = p.next(date, 1) // the clocks have gone back over midnight
 	}
-	for i := -1; i <= 2; i++ {
-		args = append(args, strconv.FormatInt(p.begin(date, i)*1000, 10))
+	found := &foundUnit{in: p.In, begin: p.begin(date, 0), end: p.begin(date, 1)}
+	for i := range found.moments {
+		found.moments[i] = strconv.FormatInt(p.begin(date, i-1)*1000, 10)
 	}
-	return args
+	return found
 }
 
 // date is the midnight that the unit of a time begins with, as a clock shows it: the clock time of the place, as if in UTC.

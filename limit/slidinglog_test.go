@@ -2,15 +2,16 @@ package limit
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
 // logModel is SlidingLog.
@@ -143,10 +144,13 @@ func TestGivenBackFromItsOwnEntry(t *testing.T) {
 	assert.Equal(t, want, b.dated(l, times[1]+1000, 1), "no entry")
 	want.Remaining = 4
 	assert.Equal(t, want, b.dated(l, times[1], 2), "all that is left of it")
+	held, err := b.redis.List("{name}:log:1000")
+	require.NoError(t, err)
+	assert.Len(t, held, 3)
 	want.Remaining = 5
 	assert.Equal(t, want, b.dated(l, times[3], 1), "a part of the newest")
 	want.Remaining, want.ResetAfter = 6, reset(times[2])
-	assert.Equal(t, want, b.dated(l, times[3], 3), "the newest")
+	assert.Equal(t, want, b.dated(l, times[3], 1), "the newest")
 	assert.LessOrEqual(t, b.redis.TTL("{name}:log:1000"), want.ResetAfter+ms)
 	refused, err := l.Take(t.Context(), 7)
 	require.NoError(t, err)
@@ -196,26 +200,20 @@ func TestLogThatIsNotOurs(t *testing.T) {
 	b.foreign(policy, "string")
 }
 
-// TestLogCached: what a denial from memory looks at changes with the log.
-func TestLogCached(t *testing.T) {
-	b := newBench(t)
-	l := New(b.client, "name", SlidingLog{5, time.Second})
-	redis := l.client.Engine.Redis()
-	head := func() string {
-		look := l.members[0].policy.keeps().looks(redis.B(), l.keys, time.Second)[0]
-		text, err := redis.Do(t.Context(), rueidis.Completed(look.Cmd)).ToString()
-		require.NoError(t, err)
-		return text
+// TestReturnsEarliest: who wants more than there is waits an interval more for each time that all have to come back.
+func TestReturnsEarliest(t *testing.T) {
+	o, ok := newReturns(10, time.Second, []int64{7, 900_000, 100_000, 3, 900_000, 4})
+	require.True(t, ok)
+	for permits, want := range map[int64]time.Duration{
+		3: 0, 4: 100 * ms, 6: 100 * ms, 7: 900 * ms, 10: 900 * ms, 13: time.Second, 14: 1100 * ms, 20: 1900 * ms, 1004: 100100 * ms,
+		math.MaxInt64: engine.Never,
+	} {
+		var wanted engine.Total
+		wanted.Add(permits)
+		assert.Equal(t, want, o.earliest(wanted), permits)
 	}
-	_, err := l.Take(t.Context(), 1)
-	require.NoError(t, err)
-	first := head()
-	_, err = l.Take(t.Context(), 1)
-	require.NoError(t, err)
-	assert.NotEqual(t, first, head())
-	message, err := l.eval(t.Context(), peek, l.members)
-	require.NoError(t, err)
-	seen, _, err := l.read(l.members, message)
-	require.NoError(t, err)
-	assert.Equal(t, []string{head()}, seen.texts)
+	for _, told := range [][]int64{{}, {1}, {1, 2, 3}} {
+		_, ok = newReturns(10, time.Second, told)
+		assert.False(t, ok)
+	}
 }

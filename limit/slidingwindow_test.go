@@ -204,6 +204,24 @@ func TestPermitsOfASlidingWindowChange(t *testing.T) {
 	}
 }
 
+// TestNothingIsReleased of what has left by this clock: another one may be behind it.
+func TestNothingIsReleased(t *testing.T) {
+	for _, policy := range []Policy{SlidingWindow{10, time.Second, 10}, SlidingLog{10, time.Second}, Calendar{10, Day, nil}} {
+		b := newBench(t)
+		b.back = true
+		l := New(b.client, "name", policy)
+		ok, err := l.TryAcquire(t.Context(), 3)
+		require.NoError(t, err)
+		require.True(t, ok)
+		before := b.redis.Dump()
+		b.pass(24 * time.Hour)
+		b.dated(l, begin, 3)
+		b.dated(l, b.now, 3)
+		require.NoError(t, l.Release(t.Context(), 3))
+		assert.Equal(t, before, b.redis.Dump())
+	}
+}
+
 func TestCellsThatAreNotOurs(t *testing.T) {
 	b := newBench(t)
 	policy := SlidingWindow{5, time.Second, 10}
