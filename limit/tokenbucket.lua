@@ -1,5 +1,6 @@
 -- TokenBucket. ARGV: capacity, refill, interval in microseconds. The key holds "<at, us> <taken> <part>": at that time so many
--- permits were missing to a full bucket, and part of an interval's refill of another one. Where reservations wait there is
+-- permits were missing to a full bucket, and part of an interval's refill of another one. "<at><taken>" with three digits of
+-- taken stands for no part: Redis keeps a whole number in a third of the memory. Where reservations wait there is
 -- " <last>" behind it: what was missing when the newest of them was made and is at that time, in parts of an interval's refill.
 
 --@ read
@@ -8,6 +9,10 @@ local capacity@, refill@, interval@ = tonumber(ARGV[@1]), tonumber(ARGV[@2]), to
 local at@, missing@, last@, text@ = now, 0, 0, call('GET', KEYS[@]) or ''
 if text@ ~= '' then
   local at, taken, part, last = match(text@, '^(%d+) (%d+) (%d+)( ?%d*)$')
+  if not at then
+    at, taken = match(text@, '^([1-9]%d*)(%d%d%d)$')
+    taken, part = at and tonumber(taken, 10), 0 -- in decimal, whatever it begins with
+  end
   if not at or last == ' ' then
     return {3, @, text@}
   end
@@ -30,9 +35,14 @@ local ahead@ = capacity@ * interval@
 --@ write
 part@ = math.fmod(missing@, interval@)
 if missing@ > 0 then
-  text@ = format('%d %d %d', at@, (missing@ - part@) / interval@, part@)
-  if last@ > ahead@ then
-    text@ = text@ .. format(' %d', last@)
+  local taken = (missing@ - part@) / interval@
+  if part@ == 0 and taken < 1000 and last@ <= ahead@ and at@ >= 1 then
+    text@ = format('%d%03d', at@, taken)
+  else
+    text@ = format('%d %d %d', at@, taken, part@)
+    if last@ > ahead@ then
+      text@ = text@ .. format(' %d', last@)
+    end
   end
   call('SET', KEYS[@], text@, 'PX', min(9007199254740, ceil((missing@ / refill@ + at@ - now) / 1000)))
 else
