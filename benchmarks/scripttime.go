@@ -35,6 +35,10 @@ var scriptCases = []scriptCase{
 	{name: "a grant that reclaims", limit: limit{1_000_000, time.Second}, step: time.Millisecond, before: 1000, granted: true},
 	{name: "a grant by FixedWindow", limit: generous, granted: true, policies: fixedWindow},
 	{name: "a grant by TokenBucket", limit: generous, step: time.Millisecond, granted: true, policies: tokenBucket},
+	{name: "a grant by SlidingWindow", limit: generous, step: time.Millisecond, granted: true, policies: slidingWindow},
+	{name: "a grant by SlidingLog", limit: generous, step: time.Millisecond, granted: true, policies: slidingLog},
+	{name: "a grant by LeakyBucket", limit: generous, step: time.Millisecond, granted: true, policies: leakyBucket},
+	{name: "a grant by Smooth", limit: generous, step: time.Millisecond, granted: true, policies: smooth},
 	{name: "a grant by both at once", limit: generous, step: time.Millisecond, granted: true, policies: both},
 }
 

@@ -51,7 +51,12 @@ var drawings = []struct {
 }{
 	{"fixedwindow", "FixedWindow{10, 1s}", limit.FixedWindow{Permits: 10, Interval: time.Second}},
 	{"aligned", "FixedWindow{10, 1s, Aligned}", limit.FixedWindow{Permits: 10, Interval: time.Second, Aligned: true}},
+	{"slidingwindow", "SlidingWindow{10, 1s, 10 cells}", limit.SlidingWindow{Permits: 10, Interval: time.Second}},
+	{"slidinglog", "SlidingLog{10, 1s}", limit.SlidingLog{Permits: 10, Interval: time.Second}},
 	{"tokenbucket", "TokenBucket{20, 10, 1s}", limit.TokenBucket{Capacity: 20, Refill: 10, Interval: time.Second}},
+	{"leakybucket", "LeakyBucket{20, 10, 1s}, by Reserve", limit.LeakyBucket{Capacity: 20, Leak: 10, Interval: time.Second}},
+	{"smooth", "Smooth{10, 1s}, by Reserve", limit.Smooth{Permits: 10, Interval: time.Second}},
+	{"warmup", "Smooth{10, 1s, WarmUp 2s}, by Reserve", limit.Smooth{Permits: 10, Interval: time.Second, WarmUp: 2 * time.Second}},
 }
 
 func main() {
@@ -68,7 +73,8 @@ func main() {
 	}
 }
 
-// run is how many requests a policy grants in each step.
+// run is how many requests a policy grants in each step. Those of LeakyBucket and
+// Smooth are reservations, of at most two seconds.
 func run(policy limit.Policy) ([]int, error) {
 	redis, err := miniredis.Run()
 	if err != nil {
@@ -85,6 +91,13 @@ func run(policy limit.Policy) ([]int, error) {
 	granted := make([]int, steps)
 	for i := range granted {
 		for range demand(i) {
+			switch policy.(type) {
+			case limit.LeakyBucket, limit.Smooth:
+				if err := reserve(limiter, policy, granted, i); err != nil {
+					return nil, err
+				}
+				continue
+			}
 			ok, err := limiter.TryAcquire(context.Background(), 1)
 			if err != nil {
 				return nil, err
@@ -97,6 +110,29 @@ func run(policy limit.Policy) ([]int, error) {
 		redis.FastForward(step)
 	}
 	return granted, nil
+}
+
+// reserve makes a reservation, and counts it in the step of its moment.
+func reserve(limiter *limit.Limiter, policy limit.Policy, granted []int, i int) error {
+	seen, err := limiter.Peek(context.Background())
+	if err != nil {
+		return err
+	}
+	// Delay counts by the clock of the process, which is not the one that the policy goes by here.
+	delay := seen[0].RetryAfter
+	if _, ok := policy.(limit.LeakyBucket); ok {
+		delay = seen[0].ResetAfter // until all that came before has left
+	}
+	if delay > 2*time.Second {
+		return nil
+	}
+	if _, err := limiter.Reserve(context.Background(), 1); err != nil {
+		return err
+	}
+	if at := i + int(delay/step); at < len(granted) {
+		granted[at]++
+	}
+	return nil
 }
 
 // The drawing, in its own units. Text stands where it has room to spare, since the reader's fonts may be wider.
