@@ -216,3 +216,56 @@ func TestForgottenDenialsLeaveNoTimers(t *testing.T) {
 		assert.False(b, replaced.end.Stop(), "its timer runs on")
 	})
 }
+
+// after is a client of Redis that calls back once, when a command has its answer and its caller does not know it yet.
+type after struct {
+	rueidis.Client
+	call func()
+}
+
+func (c *after) Do(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
+	result := c.Client.Do(ctx, command)
+	if call := c.call; call != nil {
+		c.call = nil
+		call()
+	}
+	return result
+}
+
+// TestWhatThisClientChangesBeforeADenialIsReadIsNotRemembered, also where Redis tells of no changes.
+func TestWhatThisClientChangesBeforeADenialIsReadIsNotRemembered(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		conn := &after{Client: b.conn}
+		l := New(conn, WithDenialCache()).Limiter("limiter")
+		require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 10, Interval: time.Hour}))
+		l.client.denials.caching.Store(cachingNo)
+		b.take(l, 10)
+		conn.call = func() { assert.NoError(b, l.Release(b.Context(), 10)) }
+		b.full(l, 1)
+		b.take(l, 10)
+	})
+}
+
+// TestALimiterThatChangesAllTheTimeIsNotRemembered, where Redis tells of changes; where it does not, that is found out once.
+func TestALimiterThatChangesAllTheTimeIsNotRemembered(t *testing.T) {
+	for caching, remembered := range map[int32]bool{0: true, cachingYes: false} {
+		inBubble(t, func(b *bubble) {
+			conn := &looked{Client: b.conn, call: func(int64) {}} // never from the cache, as what has just changed
+			l := New(conn, WithDenialCache()).Limiter("limiter")
+			require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 10, Interval: time.Hour}))
+			l.client.denials.caching.Store(caching)
+			b.take(l, 10)
+			b.full(l, 2)
+			synctest.Wait()
+			_, denied := l.deny(2)
+			assert.Equal(b, remembered, denied)
+			if !remembered {
+				return
+			}
+			before := conn.looks.Load()
+			b.full(l, 1)
+			synctest.Wait()
+			assert.Equal(b, before, conn.looks.Load(), "looks into a cache that there is not")
+		})
+	}
+}

@@ -189,3 +189,34 @@ func TestACallForNobodyIsNotSent(t *testing.T) {
 		assert.Zero(b, l.client.calling.Load())
 	})
 }
+
+// TestWhatIsAboutToLeaveWithACallGoesWithThatOne, though another call has its answer before.
+func TestWhatIsAboutToLeaveWithACallGoesWithThatOne(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(Rate{Permits: 10, Interval: time.Hour})
+		b.latency.Store(int64(10 * time.Millisecond))
+		var callers sync.WaitGroup
+		callers.Go(func() {
+			ok, err := l.TryAcquire(b.Context(), 1)
+			assert.NoError(b, err)
+			assert.True(b, ok)
+		})
+		synctest.Wait()
+		e, r := l.client.names.lock(l), &request{permits: 2}
+		l.client.gather(e, r)
+		e.leaving = true
+		e.calls++
+		e.mu.Unlock()
+		callers.Wait()
+		synctest.Wait()
+		e.mu.Lock()
+		assert.Equal(b, queued, r.state)
+		require.NotNil(b, e.first)
+		e.mu.Unlock()
+		l.fly(b.Context(), e, false)
+		assert.True(b, r.decision.Allowed)
+		assert.Zero(b, l.client.calling.Load())
+		b.latency.Store(0)
+		b.free(l, 7)
+	})
+}
