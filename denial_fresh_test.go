@@ -2,6 +2,7 @@ package rratelimiter
 
 import (
 	"context"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -268,4 +269,28 @@ func TestALimiterThatChangesAllTheTimeIsNotRemembered(t *testing.T) {
 			assert.Equal(b, before, conn.looks.Load(), "looks into a cache that there is not")
 		})
 	}
+}
+
+// TestAChangeIsToldOfOnceTheServerHasAnswered, and not before: what is learned meanwhile may be older than it.
+func TestAChangeIsToldOfOnceTheServerHasAnswered(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		conn := &after{Client: b.conn}
+		l := New(conn, WithDenialCache()).Limiter("limiter")
+		require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 10, Interval: time.Hour}))
+		b.take(l, 10)
+		var known uint64
+		conn.call = func() { known = l.client.denials.version("limiter") }
+		require.NoError(b, l.Release(b.Context(), 10))
+		assert.Greater(b, l.client.denials.version("limiter"), known)
+	})
+}
+
+// TestChangesOfLimitersAreCountedApart: most of them are no reason to forget what is known of another.
+func TestChangesOfLimitersAreCountedApart(t *testing.T) {
+	d := New(nil, WithDenialCache()).denials
+	counters := map[*atomic.Uint64]bool{}
+	for i := range 2000 {
+		counters[d.counter(strconv.Itoa(i))] = true
+	}
+	assert.Greater(t, len(counters), 200)
 }
