@@ -64,6 +64,20 @@ func TestWhoCanNoLongerBeServedIsToldByTheNextCall(t *testing.T) {
 	})
 }
 
+// TestWhomTheCallIsForIsToldByIt that it can no longer be served.
+func TestWhomTheCallIsForIsToldByIt(t *testing.T) {
+	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
+		other := New(q.conn).Limiter("limiter")
+		q.take(other, 10)
+		q.within(l, "a", 1, 11*second)
+		pass(2 * second)
+		require.NoError(t, other.Release(q.Context(), 10))
+		q.take(other, 10)
+		q.wait(l, "b", 1, 0) // the last call is old
+		assert.Equal(t, []string{"a failed at 2s"}, q.said(), "at 12s")
+	})
+}
+
 // Issue 9, point 4: and so is a request above a rate that was lowered.
 func TestARequestAboveALoweredRateIsToldAtOnceBehindOthers(t *testing.T) {
 	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {

@@ -211,12 +211,20 @@ func (t trial) try(ctx context.Context, e edit) outcome {
 		o.suite = true
 		return o
 	}
+	alone := func(test string) outcome {
+		return t.test(ctx, overlay, ".", ".", "-run", "^"+regexp.QuoteMeta(test)+"$")
+	}
 	if e.killedBy != "" {
-		if o := t.test(ctx, overlay, ".", ".", "-run", "^"+regexp.QuoteMeta(e.killedBy)+"$"); o != (outcome{}) {
+		if o := alone(e.killedBy); o != (outcome{}) {
 			return o
 		}
 	}
-	return t.test(ctx, overlay, ".", ".", "-run", t.runs, "-skip", t.skip)
+	o := t.test(ctx, overlay, ".", ".", "-run", t.runs, "-skip", t.skip)
+	if o.test != "" && alone(o.test).test == "" {
+		// It may be the machine that failed it, and no edit is to count for that.
+		return outcome{err: fmt.Errorf("%s has failed with it once, and not by itself", o.test)}
+	}
+	return o
 }
 
 // event is a line of go test -json.
