@@ -259,3 +259,18 @@ func TestAConfigurationWithTheLongestTimesIsRead(t *testing.T) {
 		assert.Equal(b, Rate{Permits: maxPermits, Interval: millis(math.MaxInt64), KeepAlive: millis(math.MaxInt64)}, rate)
 	})
 }
+
+// TestTheLargestRateIsOneText: from 2^53 on a number no longer tells what was meant, for Config as for the scripts.
+func TestTheLargestRateIsOneText(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(Rate{Permits: maxPermits, Interval: second})
+		for _, text := range []string{"9007199254740993", "09007199254740992"} {
+			b.redis.HSet("limiter", "rate", text)
+			var state *StateError
+			_, err := l.Config(b.Context())
+			assert.ErrorAs(b, err, &state, text)
+			_, err = l.TryAcquire(b.Context(), 1)
+			assert.ErrorAs(b, err, &state, text)
+		}
+	})
+}

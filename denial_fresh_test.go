@@ -193,3 +193,53 @@ func TestRetryAfterFromMemoryIsExact(t *testing.T) {
 		})
 	})
 }
+
+// after is a client of Redis that calls back once, when a command has its answer and its caller does not know it yet.
+type after struct {
+	rueidis.Client
+	call func()
+}
+
+func (c *after) Do(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
+	result := c.Client.Do(ctx, command)
+	if call := c.call; call != nil {
+		c.call = nil
+		call()
+	}
+	return result
+}
+
+// TestWhatThisClientChangesBeforeADenialIsReadIsNotRemembered, also where Redis tells of no changes.
+func TestWhatThisClientChangesBeforeADenialIsReadIsNotRemembered(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		conn := &after{Client: b.conn}
+		l := New(conn, WithDenialCache()).Limiter("limiter")
+		require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 10, Interval: time.Hour}))
+		b.take(l, 10)
+		b.full(l, 1)
+		synctest.Wait() // there is no cache, which is known by now
+		require.NoError(b, l.Release(b.Context(), 10))
+		b.take(l, 10)
+		conn.call = func() { assert.NoError(b, l.Release(b.Context(), 10)) }
+		b.full(l, 1)
+		b.take(l, 10)
+	})
+}
+
+// TestThatThereIsNoCacheIsFoundOutOnce.
+func TestThatThereIsNoCacheIsFoundOutOnce(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		conn := &looked{Client: b.conn, call: func(int64) {}}
+		l := New(conn, WithDenialCache()).Limiter("limiter")
+		require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 10, Interval: time.Hour}))
+		b.take(l, 10)
+		b.full(l, 2)
+		synctest.Wait()
+		_, denied := b.remembered(l, 2)
+		assert.True(b, denied)
+		before := conn.looks.Load()
+		b.full(l, 1)
+		synctest.Wait()
+		assert.Equal(b, before, conn.looks.Load(), "looks into a cache that there is not")
+	})
+}

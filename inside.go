@@ -1,9 +1,7 @@
 package rratelimiter
 
 import (
-	"context"
 	"fmt"
-	"strconv"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/inside"
@@ -27,9 +25,7 @@ func init() {
 		}
 		return inside.Limiter{
 			Client: l.client.inside(), Keys: l.keys[:], Looks: (*protocol)(l).Looks, Outlook: outlookOf, Release: l.Release,
-			GiveBack: func(ctx context.Context, permits int64, random string, granted int64) error {
-				return l.giveBack(ctx, permits, random, granted)
-			},
+			GiveBack: l.giveBack,
 		}, nil
 	}
 	inside.SameSlot = checkSlots
@@ -64,17 +60,4 @@ func outlookOf(r inside.Reply) engine.Outlook {
 		o.returns = append(o.returns, returning{millis(r.Returns[pair]), back})
 	}
 	return o
-}
-
-// giveBack frees permits of the grant whose member begins so and was of so many permits. It names the grant, rather than
-// releasing the oldest one: the answer may have come so late that the grant has left the window, or from a master that has
-// lost its slots since.
-func (l *Limiter) giveBack(ctx context.Context, permits int64, random string, granted int64) error {
-	grant := string(appendUint32([]byte(random), granted))
-	rest := ""
-	if granted > permits {
-		rest = string(appendUint32([]byte(random), granted-permits))
-	}
-	_, err := l.askChange(ctx, giveBackScript, l.client.nowText(), strconv.FormatInt(permits, 10), grant, rest)
-	return err
 }

@@ -89,6 +89,19 @@ func (p *protocol) GiveBack(b *engine.Batch) func(context.Context) {
 	}
 }
 
+// giveBack frees permits of the grant whose member begins so and was of so many permits. It names the grant, rather than
+// releasing the oldest one: the answer may have come so late that the grant has left the window, or from a master that has
+// lost its slots since.
+func (l *Limiter) giveBack(ctx context.Context, permits int64, random string, granted int64) error {
+	grant := string(appendUint32([]byte(random), granted))
+	rest := ""
+	if granted > permits {
+		rest = string(appendUint32([]byte(random), granted-permits))
+	}
+	_, err := l.askChange(ctx, giveBackScript, l.client.nowText(), strconv.FormatInt(permits, 10), grant, rest)
+	return err
+}
+
 // AboveLimit says that so many permits can never be granted.
 func (p *protocol) AboveLimit(permits, limit int64) error {
 	return fmt.Errorf("%w: %d requested, the rate of %q is %d", ErrPermitsExceedRate, permits, p.calls.Name, limit)

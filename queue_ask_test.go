@@ -92,6 +92,25 @@ func TestWhoComesWhileACallIsUnderWayIsAskedForByTheNext(t *testing.T) {
 	})
 }
 
+// TestWhoComesWhileACallIsUnderWayIsNoReasonForAnotherAtOnce, where what that one says does not refuse it.
+func TestWhoComesWhileACallIsUnderWayIsNoReasonForAnotherAtOnce(t *testing.T) {
+	inQueue(t, Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *Limiter) {
+		q.take(l, 10)
+		q.latency.Store(int64(100 * time.Millisecond))
+		ctx, cancel := context.WithCancel(q.Context())
+		defer cancel()
+		before := q.scripts.Load()
+		q.done.Go(func() { _ = l.Acquire(ctx, 1) })
+		pass(50 * time.Millisecond)
+		q.done.Go(func() { _ = l.Acquire(ctx, 1) })
+		pass(time.Second / 2)
+		assert.Equal(t, before+1, q.scripts.Load())
+		pass(time.Second)
+		assert.Equal(t, before+2, q.scripts.Load())
+		cancel()
+	})
+}
+
 // TestAnAnswerIsEverybodys, in pages: more than one call carries are told by one call what it says.
 func TestAnAnswerIsEverybodys(t *testing.T) {
 	const many = 2*engine.MostRequests + 500

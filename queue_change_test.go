@@ -44,6 +44,40 @@ func TestWhoCanNoLongerBeServedIsToldAtOnceBehindOthers(t *testing.T) {
 	})
 }
 
+// TestWhoCanNoLongerBeServedIsToldByTheNextCall, though it is somebody else's and serves that one: who stands between counts.
+func TestWhoCanNoLongerBeServedIsToldByTheNextCall(t *testing.T) {
+	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
+		other := New(q.conn).Limiter("limiter")
+		q.take(other, 1)
+		pass(second)
+		q.take(other, 9)
+		q.wait(l, "a", 1, 0)
+		q.wait(l, "b", 5, 0)
+		q.within(l, "c", 4, 13*second) // at 11s, with b
+		pass(2 * second)
+		require.NoError(t, other.Release(q.Context(), 10))
+		q.take(other, 5)
+		pass(2 * second)
+		q.take(other, 4)
+		pass(6 * second)
+		assert.ElementsMatch(t, []string{"a at 10s", "c failed at 10s"}, q.said(), "c is behind b, which can be served at 13s: at 15s")
+	})
+}
+
+// TestWhomTheCallIsForIsToldByIt that it can no longer be served.
+func TestWhomTheCallIsForIsToldByIt(t *testing.T) {
+	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
+		other := New(q.conn).Limiter("limiter")
+		q.take(other, 10)
+		q.within(l, "a", 1, 11*second)
+		pass(2 * second)
+		require.NoError(t, other.Release(q.Context(), 10))
+		q.take(other, 10)
+		q.wait(l, "b", 1, 0) // the last call is old
+		assert.Equal(t, []string{"a failed at 2s"}, q.said(), "at 12s")
+	})
+}
+
 // Issue 9, point 4: and so is a request above a rate that was lowered.
 func TestARequestAboveALoweredRateIsToldAtOnceBehindOthers(t *testing.T) {
 	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {

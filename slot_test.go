@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -26,5 +27,24 @@ func TestASlotThatMovesIsWaitedFor(t *testing.T) {
 		_, err = l.TryAcquire(b.Context(), 1)
 		assert.ErrorContains(b, err, "TRYAGAIN")
 		b.redis.SetError("")
+	})
+}
+
+// ofACluster is a client of a Redis Cluster, as far as it says.
+type ofACluster struct{ rueidis.Client }
+
+func (ofACluster) Mode() rueidis.ClientMode { return rueidis.ClientModeCluster }
+
+// TestAClusterIsKnownByItsClient: there a name has its keys in one slot, or is refused.
+func TestAClusterIsKnownByItsClient(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		for _, name := range []string{"limiter", "{tag}:limiter"} {
+			_, err := New(ofACluster{b.conn}).Limiter(name).Exists(b.Context())
+			assert.NoError(b, err, name)
+		}
+		_, err := New(ofACluster{b.conn}).Limiter("{}limiter").Exists(b.Context())
+		assert.ErrorIs(b, err, ErrCrossSlot)
+		_, err = New(b.conn).Limiter("{}limiter").Exists(b.Context())
+		assert.NoError(b, err)
 	})
 }

@@ -100,7 +100,9 @@ func (l *Limiter) Charge(ctx context.Context, permits int64) (rratelimiter.Decis
 		return rratelimiter.Decision{}, err
 	}
 	answer, _ := o.denied(1, 0)
-	answer.Allowed = answer.RetryAfter == 0
+	if answer.RetryAfter == 0 {
+		answer = o.granted(0)
+	}
 	return rratelimiter.Decision(answer), nil
 }
 

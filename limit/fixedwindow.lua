@@ -21,17 +21,17 @@ local free@, most@ = permits@ - count@, permits@
 
 --@ take
 count@ = count@ + granted
-text@ = format('%d %d', begin@, count@)
+text@ = format('%d %.0f', begin@, count@)
 call('SET', KEYS[@], text@, 'PX', begin@ + interval@ - millis)
 
 --@ release
 if count@ > 0 and (not dated or floor(dated / 1000) >= begin@) then
   if n < count@ then
-    call('SET', KEYS[@], format('%d %d', begin@, count@ - n), 'KEEPTTL')
+    call('SET', KEYS[@], format('%d %.0f', begin@, count@ - n), 'KEEPTTL')
   else
     call('UNLINK', KEYS[@])
   end
 end
 
 --@ tell
-local told@ = {text@, count@, (begin@ + interval@) * 1000 - now}
+local told@ = {text@, min(count@, 9007199254740992), (begin@ + interval@) * 1000 - now}

@@ -1,8 +1,9 @@
 // Command mutate tries small edits of the library, one at a time, and says which test of the root module fails with each:
 // the lists of testdata/mutations say which one should, which edits another suite sees, and which are no defect. It fails
-// where an edit that a test should kill survives, or where one no longer applies.
+// where an edit that a test should kill survives, or where one no longer applies. With -suites it tries the edits that
+// another suite sees instead, each with that suite.
 //
-//	go run ./mutate [-run regexp] [-skip regexp] [-only text] [list ...]
+//	go run ./mutate [-suites] [-run regexp] [-skip regexp] [-only text] [list ...]
 package main
 
 import (
@@ -29,9 +30,10 @@ func main() {
 	skip := flag.String("skip", "", "tests that are not run, to try new edits without the slow ones")
 	runs := flag.String("run", "", "tests that are run, likewise")
 	only := flag.String("only", "", "try the edits whose line of output would contain this")
+	suites := flag.Bool("suites", false, "try the edits that another suite sees, with that suite alone, one at a time")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, *root, *runs, *skip, *only, flag.Args())
+	err := run(ctx, trial{root: *root, runs: *runs, skip: *skip, suites: *suites}, *only, flag.Args())
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
@@ -39,8 +41,8 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, root, runs, skip, only string, lists []string) error {
-	root, err := filepath.Abs(root)
+func run(ctx context.Context, as trial, only string, lists []string) error {
+	root, err := filepath.Abs(as.root)
 	if err != nil {
 		return err
 	}
@@ -56,7 +58,7 @@ func run(ctx context.Context, root, runs, skip, only string, lists []string) err
 			return err
 		}
 		for _, e := range found {
-			if strings.Contains(e.String(), only) {
+			if strings.Contains(e.String(), only) && (!as.suites || e.suite != "") {
 				edits = append(edits, e)
 			}
 		}
@@ -70,8 +72,13 @@ func run(ctx context.Context, root, runs, skip, only string, lists []string) err
 	var said tally
 	var next sync.Mutex
 	var workers sync.WaitGroup
-	for worker := range atOnce {
-		t := trial{root: root, folder: filepath.Join(work, fmt.Sprint(worker)), runs: runs, skip: skip}
+	parallel := atOnce
+	if as.suites {
+		parallel = 1 // they have real servers and real time
+	}
+	for worker := range parallel {
+		t := as
+		t.root, t.folder = root, filepath.Join(work, fmt.Sprint(worker))
 		workers.Go(func() {
 			for {
 				next.Lock()
@@ -90,7 +97,7 @@ func run(ctx context.Context, root, runs, skip, only string, lists []string) err
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return said.end()
+	return said.end(as.suites)
 }
 
 // tally is what came out so far.
@@ -108,6 +115,12 @@ func (t *tally) add(e edit, o outcome) {
 	switch {
 	case o.err != nil:
 		wrong = o.err.Error()
+	case o.suite && o.test != "":
+		t.elsewhere++
+		fmt.Printf("%s\n\tkilled by %s of suite %s\n", e, o.test, e.suite)
+	case o.suite:
+		t.survived++
+		wrong = "SURVIVED, though the list says that it is killed by suite " + e.suite
 	case o.test != "":
 		t.killed++
 		switch {
@@ -139,10 +152,14 @@ func (t *tally) add(e edit, o outcome) {
 	}
 }
 
-func (t *tally) end() error {
+func (t *tally) end(suites bool) error {
 	matters := t.killed + t.survived + t.elsewhere
-	fmt.Printf("\n%d of %d edits that matter are killed by the root suite, %.1f %%; %d more by other suites, %d are no defect\n",
-		t.killed, matters, 100*float64(t.killed)/float64(max(matters, 1)), t.elsewhere, t.no)
+	if suites {
+		fmt.Printf("\n%d of %d edits are killed by the suite that the lists name\n", t.elsewhere, matters)
+	} else {
+		fmt.Printf("\n%d of %d edits that matter are killed by the root suite, %.1f %%; %d more by other suites, %d are no defect\n",
+			t.killed, matters, 100*float64(t.killed)/float64(max(matters, 1)), t.elsewhere, t.no)
+	}
 	if t.wrong > 0 {
 		return fmt.Errorf("%d edits are not as the lists say", t.wrong)
 	}
@@ -153,12 +170,14 @@ func (t *tally) end() error {
 type trial struct {
 	root, folder string
 	runs, skip   string
+	suites       bool
 }
 
 // outcome is the test that failed, "" where none did, or why that cannot be said.
 type outcome struct {
-	test string
-	err  error
+	test  string
+	suite bool // another suite was run
+	err   error
 }
 
 // try runs the tests with an edit: first the one that should fail, then, where it does not, all.
@@ -187,21 +206,39 @@ func (t trial) try(ctx context.Context, e edit) outcome {
 			return outcome{err: err}
 		}
 	}
+	if t.suites {
+		module, suite, _ := strings.Cut(e.suite, "/")
+		o := t.test(ctx, overlay, module, []string{"./" + suite}, "-timeout", "20m", "-run", t.runs, "-skip", t.skip)
+		o.suite = true
+		return o
+	}
+	alone := func(test string) outcome {
+		return t.test(ctx, overlay, ".", quick, "-run", "^"+regexp.QuoteMeta(test)+"$")
+	}
 	if e.killedBy != "" {
-		if o := t.test(ctx, overlay, "-run", "^"+regexp.QuoteMeta(e.killedBy)+"$"); o != (outcome{}) {
+		if o := alone(e.killedBy); o != (outcome{}) {
 			return o
 		}
 	}
-	return t.test(ctx, overlay, "-run", t.runs, "-skip", t.skip)
+	o := t.test(ctx, overlay, ".", quick, "-run", t.runs, "-skip", t.skip)
+	if o.test != "" && alone(o.test).test == "" {
+		// It may be the machine that failed it, and no edit is to count for that.
+		return outcome{err: fmt.Errorf("%s has failed with it once, and not by itself", o.test)}
+	}
+	return o
 }
 
 // event is a line of go test -json.
 type event struct{ Action, Package, Test, Output string }
 
-func (t trial) test(ctx context.Context, overlay string, args ...string) outcome {
+// quick is the packages whose tests are to see an edit.
+var quick = []string{".", "./internal/..."}
+
+// test runs the tests of packages, whose module is in a folder.
+func (t trial) test(ctx context.Context, overlay, module string, tests []string, args ...string) outcome {
 	args = append([]string{"test", "-json", "-failfast", "-count=1", "-vet=off", "-timeout", "120s", "-overlay", overlay}, args...)
-	command := exec.CommandContext(ctx, "go", append(args, ".", "./internal/...")...)
-	command.Dir = t.root
+	command := exec.CommandContext(ctx, "go", append(args, tests...)...)
+	command.Dir = filepath.Join(t.root, module)
 	var stderr bytes.Buffer
 	command.Stderr = &stderr
 	out, failed := command.Output()

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"strconv"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -220,4 +222,27 @@ func TestADenialEndsWithAnyOfItsSubjects(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAChangeIsToldOfOnceTheServerHasAnswered, and not before: what is learned meanwhile may be older than it.
+func TestAChangeIsToldOfOnceTheServerHasAnswered(t *testing.T) {
+	g := New(Settings{Denials: true})
+	l := named(g, "a")
+	var known uint64
+	_, err := Changing(t.Context(), g, []string{"a"}, func(context.Context) (any, error) {
+		known = g.denials.version(l)
+		return nil, nil
+	})
+	require.NoError(t, err)
+	assert.Greater(t, g.denials.version(l), known)
+}
+
+// TestChangesOfLimitersAreCountedApart: most of them are no reason to forget what is known of another.
+func TestChangesOfLimitersAreCountedApart(t *testing.T) {
+	d := newDenials()
+	counters := map[*atomic.Uint64]bool{}
+	for i := range 2000 {
+		counters[d.counter(strconv.Itoa(i))] = true
+	}
+	assert.Greater(t, len(counters), 200)
 }

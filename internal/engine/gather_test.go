@@ -145,6 +145,36 @@ func carryNobody(b *bubble, l *window) {
 	l.carry(b.Context(), e, false)
 }
 
+// TestWhatIsAboutToLeaveWithACallGoesWithThatOne, though another call has its answer before.
+func TestWhatIsAboutToLeaveWithACallGoesWithThatOne(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(10, time.Hour)
+		g := l.Engine
+		b.Latency.Store(int64(10 * time.Millisecond))
+		var callers sync.WaitGroup
+		callers.Go(func() {
+			result, err := l.Try(b.Context(), Ask{Permits: 1})
+			assert.NoError(b, err)
+			assert.True(b, result.Allowed)
+		})
+		synctest.Wait()
+		e, r := g.names.lock(&l.Limiter), &Request{Ask: Ask{Permits: 2}}
+		g.gather(e, r)
+		e.leaving = true
+		e.calls++
+		e.mu.Unlock()
+		callers.Wait()
+		synctest.Wait()
+		e.mu.Lock()
+		assert.Equal(b, queued, r.state)
+		require.NotNil(b, e.first)
+		e.mu.Unlock()
+		l.carry(b.Context(), e, false)
+		assert.True(b, r.Allowed)
+		assert.True(b, g.Idle())
+	})
+}
+
 // TestAbandonedRequestsLeave is Issue 9, point 10: callers that have gone leave nothing behind while a call hangs, and what
 // they wanted is not wanted.
 func TestAbandonedRequestsLeave(t *testing.T) {
