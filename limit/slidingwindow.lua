@@ -65,7 +65,7 @@ else
     call('HSET', KEYS[@], 'm', text@)
   end
 end
-if newest@ < cell@ or count@ == 0 then
+if count@ == 0 then
   call('PEXPIRE', KEYS[@], (cell@ + ARGV[@3] + 1) * ARGV[@2] - millis)
 end
 newest@, count@ = cell@, count@ + granted
