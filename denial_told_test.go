@@ -95,6 +95,7 @@ func TestThatThereIsACacheIsFoundOutOnce(t *testing.T) {
 		synctest.Wait()
 		_, denied = b.remembered(l, 4)
 		assert.False(b, denied)
+		synctest.Wait()
 		conn.Client = cache
 		b.full(l, 3)
 		synctest.Wait()
