@@ -46,7 +46,7 @@ func New(client *rratelimiter.Client, name string, policies ...Policy) *Limiter 
 	l.calls.Engine, l.calls.ID, l.calls.Subjects, l.calls.Protocol = l.client.Engine, id.String(), l.keys, (*protocol)(l)
 	if l.reservable() {
 		l.reserves.Engine, l.reserves.ID, l.reserves.Name = l.client.Engine, "reserve "+l.calls.ID, name
-		l.reserves.Subjects, l.reserves.Protocol = l.keys, (*reserving)(l)
+		l.reserves.Subjects, l.reserves.Protocol, l.reserves.Most = l.keys, (*reserving)(l), mostReservations
 	}
 	return l
 }

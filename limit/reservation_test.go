@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -42,6 +43,21 @@ func TestReserve(t *testing.T) {
 		ok, err := l.TryAcquire(t.Context(), test.denied)
 		require.NoError(t, err, name)
 		assert.False(t, ok, name)
+	}
+}
+
+// TestReserveByTheServersClock.
+func TestReserveByTheServersClock(t *testing.T) {
+	b := newBench(t)
+	b.redis.SetTime(time.UnixMicro(begin))
+	conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{b.redis.Addr()}, DisableCache: true, ForceSingleClient: true})
+	require.NoError(t, err)
+	t.Cleanup(conn.Close)
+	l := New(rratelimiter.New(conn, rratelimiter.WithServerTime()), "name", TokenBucket{1, 1, time.Minute})
+	for i := range 3 {
+		r, err := l.Reserve(t.Context(), 1)
+		require.NoError(t, err)
+		assert.Equal(t, time.Duration(i)*time.Minute, r.delay)
 	}
 }
 
