@@ -187,6 +187,28 @@ func TestCancelGivesBackWhatNobodyBuiltOn(t *testing.T) {
 	}
 }
 
+// TestWhoIsServedAtOnceMakesNobodyForgotten who still waits, since somebody before has cancelled.
+func TestWhoIsServedAtOnceMakesNobodyForgotten(t *testing.T) {
+	b := newBench(t)
+	l := New(b.client, "name", TokenBucket{5, 1, time.Minute})
+	var made []*Reservation
+	for _, permits := range []int64{1, 5, 1} {
+		r, err := l.Reserve(t.Context(), permits)
+		require.NoError(t, err)
+		made = append(made, r)
+	}
+	require.NoError(t, made[1].giveBack(t.Context()))
+	at, err := l.Reserve(t.Context(), 1)
+	require.NoError(t, err)
+	assert.Zero(t, at.delay)
+	before, err := l.Peek(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, made[2].giveBack(t.Context()))
+	after, err := l.Peek(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, before[0].ResetAfter-time.Minute, after[0].ResetAfter)
+}
+
 // TestAllThatACallLostGoesBack, since the last reservation goes first.
 func TestAllThatACallLostGoesBack(t *testing.T) {
 	for _, p := range []Policy{TokenBucket{5, 1, time.Minute}, LeakyBucket{5, 1, time.Minute}, Smooth{3, time.Minute, 0, time.Hour, 0}} {

@@ -99,7 +99,9 @@ func (m *smoothModel) reserve(now, n int64) (delay int64, ticket any) {
 	stored, next := m.at(now)
 	cost, spent := m.cost(stored, n)
 	m.charge(now, n)
-	m.end = m.next
+	if m.next > now {
+		m.end = m.next
+	}
 	return next - now, smoothTicket{m.next, cost, spent}
 }
 
@@ -196,7 +198,7 @@ func TestSmoothJudgesEachOfACall(t *testing.T) {
 func TestSmoothStateThatIsNotOurs(t *testing.T) {
 	b := newBench(t)
 	l := New(b.client, "name", Smooth{Permits: 1, Interval: time.Second})
-	for _, text := range []string{"x", "1", "1 2 3", "1 -2", "-1 2", "1.2.3 4", "1e 2", "nan 2", "inf 2", "1 2 ", " 1 2", "1 2.5"} {
+	for _, text := range []string{"x", "1", "1 2 3 4", "1 2 -3", "1 2 x", "1 -2", "-1 2", "1.2.3 4", "1e 2", "nan 2", "inf 2", "1 2 ", " 1 2", "1 2.5"} {
 		require.NoError(t, b.redis.Set("{name}:smooth:1000", text))
 		_, err := l.Take(t.Context(), 1)
 		var state *rratelimiter.StateError
