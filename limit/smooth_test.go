@@ -86,8 +86,12 @@ func (m *smoothModel) charge(now, n int64) {
 
 func (m *smoothModel) release(now, n int64) {
 	m.stored, m.next = m.at(now)
-	m.seen, m.next = true, max(now, m.next-int64(float64(n)*m.stable))
+	m.next = max(now, m.next-int64(float64(n)*m.stable))
+	m.settle(now)
 }
+
+// settle forgets a name of which nothing is taken.
+func (m *smoothModel) settle(now int64) { m.seen = m.next > now || m.stored < m.size }
 
 // smoothTicket is a reservation of a model: the next free moment behind it, what it cost, and the stored permits it found.
 type smoothTicket struct {
@@ -125,6 +129,7 @@ func (m *smoothModel) undo(now int64, ticket any) {
 	if unused > 0 || back > 0 {
 		m.seen, m.stored, m.next = true, min(m.size, stored+max(0, unused)), next-max(0, back)
 		m.stored, m.next = m.at(now)
+		m.settle(now)
 	}
 }
 
