@@ -102,7 +102,7 @@ func (l *Limiter) open(name string) {
 	l.calls.Engine, l.calls.ID, l.calls.Subjects, l.calls.Protocol = l.client.Engine, id.String(), subjects, (*protocol)(l)
 	if l.reservable() {
 		l.reserves.Engine, l.reserves.ID, l.reserves.Name = l.client.Engine, "reserve "+l.calls.ID, name
-		l.reserves.Subjects, l.reserves.Protocol = subjects, (*reserving)(l)
+		l.reserves.Subjects, l.reserves.Protocol, l.reserves.Most = subjects, (*reserving)(l), mostReservations
 	}
 }
 

@@ -138,7 +138,7 @@ func sequence(b *bench, l *Limiter, p Policy, limit int64, m model, random *rand
 		case 0:
 			b.pass(micros(m.wait(b.now, 1+random.Int64N(most))))
 		case 1:
-			b.pass(micros(m.reset(b.now)))
+			b.pass(micros(max(0, m.reset(b.now)-random.Int64N(2))))
 		case 2:
 			b.pass(max(0, micros(m.wait(b.now, 1+random.Int64N(most)))-1*time.Microsecond))
 		case 3:

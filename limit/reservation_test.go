@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -42,6 +43,21 @@ func TestReserve(t *testing.T) {
 		ok, err := l.TryAcquire(t.Context(), test.denied)
 		require.NoError(t, err, name)
 		assert.False(t, ok, name)
+	}
+}
+
+// TestReserveByTheServersClock.
+func TestReserveByTheServersClock(t *testing.T) {
+	b := newBench(t)
+	b.redis.SetTime(time.UnixMicro(begin))
+	conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{b.redis.Addr()}, DisableCache: true, ForceSingleClient: true})
+	require.NoError(t, err)
+	t.Cleanup(conn.Close)
+	l := New(rratelimiter.New(conn, rratelimiter.WithServerTime()), "name", TokenBucket{1, 1, time.Minute})
+	for i := range 3 {
+		r, err := l.Reserve(t.Context(), 1)
+		require.NoError(t, err)
+		assert.Equal(t, time.Duration(i)*time.Minute, r.delay)
 	}
 }
 
@@ -169,6 +185,28 @@ func TestCancelGivesBackWhatNobodyBuiltOn(t *testing.T) {
 		require.NoError(t, past.Cancel(t.Context()))
 		assert.False(t, past.cancelled.Load(), "%T: its moment has come", p)
 	}
+}
+
+// TestWhoIsServedAtOnceMakesNobodyForgotten who still waits, since somebody before has cancelled.
+func TestWhoIsServedAtOnceMakesNobodyForgotten(t *testing.T) {
+	b := newBench(t)
+	l := New(b.client, "name", TokenBucket{5, 1, time.Minute})
+	var made []*Reservation
+	for _, permits := range []int64{1, 5, 1} {
+		r, err := l.Reserve(t.Context(), permits)
+		require.NoError(t, err)
+		made = append(made, r)
+	}
+	require.NoError(t, made[1].giveBack(t.Context()))
+	at, err := l.Reserve(t.Context(), 1)
+	require.NoError(t, err)
+	assert.Zero(t, at.delay)
+	before, err := l.Peek(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, made[2].giveBack(t.Context()))
+	after, err := l.Peek(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, before[0].ResetAfter-time.Minute, after[0].ResetAfter)
 }
 
 // TestAllThatACallLostGoesBack, since the last reservation goes first.

@@ -15,6 +15,9 @@ import (
 // reserving is a Limiter as the engine sees it when it reserves.
 type reserving Limiter
 
+// mostReservations is how many go in one call: each costs the server more than a microsecond, however many are alike.
+const mostReservations = 256
+
 // Call is the script that reserves permits.
 func (p *reserving) Call() (script *engine.Script, keys []string) {
 	return scriptFor(reserve, p.members), p.keys

@@ -66,7 +66,9 @@ delay = next@ - now
 --@ book
 -- The ticket is the next free moment behind it, what it costs and the stored permits that it found.
 --@spend
-last@ = next@
+if next@ > now then
+  last@ = next@
+end
 ticket = format('%d %d %.17g', next@, wait, spent)
 
 --@ undo

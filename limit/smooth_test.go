@@ -86,8 +86,12 @@ func (m *smoothModel) charge(now, n int64) {
 
 func (m *smoothModel) release(now, n int64) {
 	m.stored, m.next = m.at(now)
-	m.seen, m.next = true, max(now, m.next-int64(float64(n)*m.stable))
+	m.next = max(now, m.next-int64(float64(n)*m.stable))
+	m.settle(now)
 }
+
+// settle forgets a name of which nothing is taken.
+func (m *smoothModel) settle(now int64) { m.seen = m.next > now || m.stored < m.size }
 
 // smoothTicket is a reservation of a model: the next free moment behind it, what it cost, and the stored permits it found.
 type smoothTicket struct {
@@ -99,7 +103,9 @@ func (m *smoothModel) reserve(now, n int64) (delay int64, ticket any) {
 	stored, next := m.at(now)
 	cost, spent := m.cost(stored, n)
 	m.charge(now, n)
-	m.end = m.next
+	if m.next > now {
+		m.end = m.next
+	}
 	return next - now, smoothTicket{m.next, cost, spent}
 }
 
@@ -123,6 +129,7 @@ func (m *smoothModel) undo(now int64, ticket any) {
 	if unused > 0 || back > 0 {
 		m.seen, m.stored, m.next = true, min(m.size, stored+max(0, unused)), next-max(0, back)
 		m.stored, m.next = m.at(now)
+		m.settle(now)
 	}
 }
 
@@ -196,7 +203,7 @@ func TestSmoothJudgesEachOfACall(t *testing.T) {
 func TestSmoothStateThatIsNotOurs(t *testing.T) {
 	b := newBench(t)
 	l := New(b.client, "name", Smooth{Permits: 1, Interval: time.Second})
-	for _, text := range []string{"x", "1", "1 2 3 4", "1 -2", "-1 2", "1.2.3 4", "1e 2", "nan 2", "inf 2", "1 2 ", " 1 2", "1 2.5"} {
+	for _, text := range []string{"x", "1", "1 2 3 4", "1 2 -3", "1 2 x", "1 -2", "-1 2", "1.2.3 4", "1e 2", "nan 2", "inf 2", "1 2 ", " 1 2", "1 2.5"} {
 		require.NoError(t, b.redis.Set("{name}:smooth:1000", text))
 		_, err := l.Take(t.Context(), 1)
 		var state *rratelimiter.StateError

@@ -106,11 +106,12 @@ func (m *tokenModel) reserve(now, n int64) (delay int64, ticket any) {
 }
 
 func (m *tokenModel) undo(now int64, ticket any) {
-	made := ticket.(bucketTicket)
+	made, before := ticket.(bucketTicket), *m
 	m.settle(now)
 	own, later := m.until(made.end), new(big.Rat)
 	switch {
 	case m.end == nil && own.Cmp(m.ahead()) > 0:
+		*m = before
 		return // forgotten meanwhile
 	case m.end != nil && m.end.Cmp(made.end) > 0:
 		later.Sub(m.end, made.end)
@@ -120,6 +121,7 @@ func (m *tokenModel) undo(now int64, ticket any) {
 		back = own
 	}
 	if back.Sign() <= 0 {
+		*m = before // nothing is written
 		return
 	}
 	if m.end != nil && m.end.Cmp(made.end) == 0 {

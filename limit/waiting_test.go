@@ -105,6 +105,29 @@ func TestAcquireWaitsForItsReservation(t *testing.T) {
 	}
 }
 
+// TestReservationsShareCalls, and no call is long.
+func TestReservationsShareCalls(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := New(b.client, "name", TokenBucket{1, 10, time.Second})
+		_, err := l.Reserve(b.Context(), 1)
+		require.NoError(b, err)
+		b.scripts.Store(0)
+		b.latency.Store(int64(10 * ms))
+		const callers = 1000
+		var all sync.WaitGroup
+		for range callers {
+			all.Go(func() {
+				_, err := l.Reserve(b.Context(), 1)
+				assert.NoError(b, err)
+			})
+		}
+		all.Wait()
+		calls := b.scripts.Load()
+		assert.GreaterOrEqual(b, calls, int64(callers/256+1), "of 256 at most")
+		assert.LessOrEqual(b, calls, int64(20))
+	})
+}
+
 // TestAcquireThatEndsGivesItsReservationBack, at once and to whoever comes next.
 func TestAcquireThatEndsGivesItsReservationBack(t *testing.T) {
 	for _, p := range reservables {

@@ -1,14 +1,9 @@
 package policies
 
 import (
-	"bufio"
-	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,13 +13,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
-
-// guava is a RateLimiter of Guava, in a program of its own.
-type guava struct {
-	*testing.T
-	requests *json.Encoder
-	answers  *bufio.Reader
-}
 
 type guavaRequest struct {
 	Call         string  `json:"call"`
@@ -42,49 +30,11 @@ type guavaAnswer struct {
 	Stored  float64 `json:"stored"`
 }
 
-// buildGuava compiles the Java program and answers its classpath.
-func buildGuava(t *testing.T) string {
-	dir, err := filepath.Abs("../guava")
-	require.NoError(t, err)
-	mvn := exec.Command("mvn", "--quiet", "--batch-mode", "compile")
-	mvn.Dir = dir
-	output, err := mvn.CombinedOutput()
-	require.NoError(t, err, "install Maven 3 and a JDK 17 or newer (apt-get install maven openjdk-17-jdk-headless)\n%s", output)
-	return filepath.Join(dir, "target", "classes") + string(filepath.ListSeparator) + filepath.Join(dir, "target", "lib", "*")
-}
-
-func startGuava(t *testing.T, classpath string, create guavaRequest) *guava {
-	java := exec.Command("java", "-Xmx64m", "-XX:+UseSerialGC", "-cp", classpath, "com.google.common.util.concurrent.RateLimiterLines")
-	java.Stderr = os.Stderr
-	stdin, err := java.StdinPipe()
-	require.NoError(t, err)
-	stdout, err := java.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, java.Start())
-	t.Cleanup(func() {
-		_ = stdin.Close()
-		assert.NoError(t, java.Wait())
-	})
-	g := &guava{t, json.NewEncoder(stdin), bufio.NewReader(stdout)}
-	create.Call = "create"
-	g.call(create)
-	return g
-}
-
-func (g *guava) call(q guavaRequest) (a guavaAnswer) {
-	g.Helper()
-	require.NoError(g, g.requests.Encode(q))
-	line, err := g.answers.ReadBytes('\n')
-	require.NoError(g, err)
-	require.NoError(g, json.Unmarshal(line, &a))
-	return a
-}
-
 // TestSmoothIsGuavas: tryAcquire and acquire of Guava's own RateLimiter, on a clock of the test's, to the microsecond and with the
 // stored permits to the last digit. A RateLimiter of Guava that is new has none stored; here it has been idle long before the
 // first call, as a name that was never seen counts.
 func TestSmoothIsGuavas(t *testing.T) {
-	classpath := buildGuava(t)
+	classpath := buildPeers(t)
 	for _, p := range []limit.Smooth{
 		{Permits: 7, Interval: 10 * time.Minute, Burst: 30 * time.Minute},
 		{Permits: 1, Interval: time.Minute},
@@ -97,7 +47,7 @@ func TestSmoothIsGuavas(t *testing.T) {
 			b := newBench(t)
 			random := rand.New(rand.NewPCG(7, 8))
 			ours := limit.New(b.client, "name", p)
-			create := guavaRequest{Rate: float64(p.Permits) / p.Interval.Seconds(), BurstSeconds: p.Burst.Seconds(),
+			create := guavaRequest{Call: "create", Rate: float64(p.Permits) / p.Interval.Seconds(), BurstSeconds: p.Burst.Seconds(),
 				WarmUpMicros: p.WarmUp.Microseconds(), ColdFactor: p.ColdFactor}
 			key := fmt.Sprintf("{name}:smooth:%d", p.Interval.Milliseconds())
 			if p.WarmUp > 0 {
@@ -109,7 +59,8 @@ func TestSmoothIsGuavas(t *testing.T) {
 			if p.ColdFactor == 0 {
 				create.ColdFactor = 3
 			}
-			theirs := startGuava(t, classpath, create)
+			theirs := startPeer[guavaRequest, guavaAnswer](t, classpath, "com.google.common.util.concurrent.RateLimiterLines")
+			theirs.call(create)
 			begin := b.now.Add(-1000 * time.Hour)
 			count := make(map[string]int)
 			for step := range steps {

@@ -25,7 +25,7 @@ func TestBatchesAreWithinTheirBounds(t *testing.T) {
 	gather := func(e *entry, wants ...int64) (made []*Request) {
 		for _, permits := range wants {
 			r := &Request{Ask: Ask{Permits: permits}}
-			b := g.gather(e, r)
+			b := l.gather(e, r)
 			assert.Same(t, b, r.batch)
 			made = append(made, r)
 		}
@@ -137,7 +137,7 @@ func TestACallForNobodyIsNotSent(t *testing.T) {
 func carryNobody(b *bubble, l *window) {
 	g := l.Engine
 	e, r := g.names.lock(&l.Limiter), &Request{Ask: Ask{Permits: 1}}
-	g.gather(e, r)
+	l.gather(e, r)
 	e.leaving, e.calls = true, 1
 	g.calling.Add(1)
 	e.mu.Unlock()
@@ -159,7 +159,7 @@ func TestWhatIsAboutToLeaveWithACallGoesWithThatOne(t *testing.T) {
 		})
 		synctest.Wait()
 		e, r := g.names.lock(&l.Limiter), &Request{Ask: Ask{Permits: 2}}
-		g.gather(e, r)
+		l.gather(e, r)
 		e.leaving = true
 		e.calls++
 		e.mu.Unlock()

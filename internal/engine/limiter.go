@@ -10,13 +10,14 @@ import (
 
 // Limiter is what calls are made for. Limiters of one ID share their calls, whichever value their callers hold.
 //
-// It is made once and not copied; all of it but Subjects is needed.
+// It is made once and not copied; all of it but Subjects and Most is needed.
 type Limiter struct {
 	Engine   *Engine
 	ID       string
 	Name     string   // as messages tell it
 	Subjects []string // what its answers depend on, see Changing; nil for its ID
 	Protocol Protocol
+	Most     int // how many requests of Try go in one call; 0 for MostRequests
 
 	met atomic.Pointer[entry] // the last entry that a call of this value met; it may be another ID's by now
 }

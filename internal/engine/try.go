@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -47,7 +48,7 @@ func (l *Limiter) Try(ctx context.Context, ask Ask) (Result, error) {
 	r := g.requests.Get().(*Request)
 	r.Ask = ask
 	e := g.names.lock(l)
-	b := g.gather(e, r)
+	b := l.gather(e, r)
 	lead := !e.leaving && e.calls < g.callLimit()
 	if lead {
 		e.leaving = true
@@ -93,10 +94,11 @@ func (g *Engine) callLimit() int {
 }
 
 // gather puts a request into the batch that gathers last, or into another one where that is full. The entry is locked.
-func (g *Engine) gather(e *entry, r *Request) *Batch {
+func (l *Limiter) gather(e *entry, r *Request) *Batch {
+	g := l.Engine
 	b := e.last
 	// A call adds up no more than 2^53.
-	if b == nil || len(b.Requests) >= MostRequests || r.Permits > MostPermits-b.permits {
+	if b == nil || len(b.Requests) >= cmp.Or(l.Most, MostRequests) || r.Permits > MostPermits-b.permits {
 		b = g.batches.Get().(*Batch)
 		b.Full = g.denials != nil
 		e.push(b)
