@@ -41,11 +41,13 @@ test-servers: deps
 	sh integration/servers/matrix.sh $(SERVERS) $(or $(PACKAGES),$(SERVER_SUITES))
 
 # What takes too long for every day: each fault ten times, an outage of a minute, a million limiters, waiting crowds for
-# half a minute, a hundred seeds of random sequences beside Redisson.
+# half a minute, 50,000 calls of each policy beside its model, a hundred seeds of random sequences beside Redisson.
 test-faults: deps
 	cd integration && OUTAGE=1m $(GO_TEST) -v -count=1 -timeout 30m -run TestEveryCallInAnOutage ./faults
 	cd integration && $(GO_TEST) -v -count=10 -timeout 120m ./faults ./network
 	cd integration && NAMES=1000000 WAITS=30s $(GO_TEST) -v -timeout 60m ./names ./waits ./corruption
+	POLICY_STEPS=50000 $(GO_TEST) -timeout 120m ./limit
+	cd integration && POLICY_STEPS=50000 $(GO_TEST) -v -timeout 60m ./policies
 	cd integration && SEQUENCE_SEEDS=100 REDISSON_VERSIONS=4.7.0 $(GO_TEST) -v -timeout 120m ./sequences
 
 # The suites of test-integration with each Redis in a container, by testcontainers-go and a Docker engine on this machine (Linux). The image:
@@ -65,7 +67,7 @@ redis-image: deps
 fuzz:
 	for target in $$(go test -list '^Fuzz' . | grep '^Fuzz'); do go test -run '^$$' -fuzz "^$$target\$$" -fuzztime 50000x . || exit 1; done
 
-# Each edit of testdata/mutations, one at a time: which test sees it. A quarter of an hour on two idle cores.
+# Each edit of testdata/mutations, one at a time: which test sees it. Half an hour or more on two idle cores.
 mutate:
 	cd integration && go run ./mutate
 

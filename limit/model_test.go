@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -117,8 +119,14 @@ func TestPoliciesAreTheirModels(t *testing.T) {
 	}
 }
 
-// steps is how many calls a sequence has; integration/policies makes more of them, on a real server.
-const steps = 1000
+// steps is how many calls a sequence has: POLICY_STEPS, by default some for every day.
+var steps = func() int {
+	n, err := strconv.Atoi(cmp.Or(os.Getenv("POLICY_STEPS"), "400"))
+	if err != nil || n < 1 {
+		panic("POLICY_STEPS wants a number above 0")
+	}
+	return n
+}()
 
 // sequence runs random calls through a limiter and its model.
 func sequence(b *bench, l *Limiter, p Policy, limit int64, m model, random *rand.Rand, steps int) {
