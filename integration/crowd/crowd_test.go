@@ -61,6 +61,7 @@ func TestMixedCrowd(t *testing.T) {
 			limiter := rratelimiter.New(redis).Limiter("crowded")
 			require.NoError(t, limiter.SetRate(ctx, rratelimiter.Rate{Permits: rate, Interval: interval}))
 
+			quotes := monitor.Quotes(t, server.Addr())
 			grants := monitor.WatchGrants(t, server.Addr(), "{"+limiter.Name()+"}:permits", interval)
 
 			begin := time.Now().Add(500 * time.Millisecond)
@@ -110,13 +111,16 @@ func TestMixedCrowd(t *testing.T) {
 			all.Merge(greedy)
 			figures = append(figures, all.Figures("all, Redisson "+version, rate, interval, rate-free, goroutines[0]+goroutines[1]))
 			booked := all.Permits()
-			t.Logf("%d permits in %v, for %v:\n%sRedis granted %d permits in %d grants, %d of which it took back in part or as a whole; callers booked %d",
-				rate, interval, duration, ledger.Table(figures...), seen.Permits, seen.Added, seen.Returned, booked)
+			t.Logf("%d permits in %v, for %v:\n%s", rate, interval, duration, ledger.Table(figures...))
 
 			sum := figures[len(figures)-1]
-			require.EqualValues(t, rate, seen.Worst, "the most permits that counted at once, at %v; less: the limiter was never short of them, so this has shown nothing", seen.When)
-			require.Zero(t, seen.Unknown)
-			require.LessOrEqual(t, booked, seen.Permits, "callers were granted permits that Redis does not count")
+			if quotes {
+				t.Logf("Redis granted %d permits in %d grants, %d of which it took back in part or as a whole; callers booked %d",
+					seen.Permits, seen.Added, seen.Returned, booked)
+				require.EqualValues(t, rate, seen.Worst, "the most permits that counted at once, at %v; less: the limiter was never short of them, so this has shown nothing", seen.When)
+				require.Zero(t, seen.Unknown)
+				require.LessOrEqual(t, booked, seen.Permits, "callers were granted permits that Redis does not count")
+			}
 			require.LessOrEqual(t, sum.Worst, int64(rate))
 			require.Empty(t, all.Unclassified())
 			require.Zero(t, sum.Missing)

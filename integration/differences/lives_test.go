@@ -8,6 +8,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/integration/oracle"
+	"github.com/rratelimiter/rratelimiter/integration/servers"
 )
 
 // What is left of a limiter that expired, and was set anew, has the time to live of the old one: here 30 s of a minute's interval.
@@ -41,6 +42,16 @@ func TestStateLivesAsLongAsTheLimiter(t *testing.T) {
 	take(t, ours, 6)
 	for _, name := range []string{theirs.Name(), ours.Name()} {
 		ask(t, "PEXPIRE", name, "3600000")
+	}
+
+	if version.Lacks(t, servers.ExpireCondition) {
+		_, err := theirs.ExpireIf(t.Context(), oracle.ExpireIfNotSet, time.Second)
+		require.ErrorContains(t, err, "Wrong number of args")
+		_, err = ours.Expire(t.Context(), time.Second, rratelimiter.IfNotSet)
+		require.ErrorIs(t, err, rratelimiter.ErrUnsupported)
+		require.Equal(t, int64(-1), number(t, "PTTL", permitsKey(ours.Name())))
+		requireFree(t, ours, 4)
+		return
 	}
 
 	set, err := theirs.ExpireIf(t.Context(), oracle.ExpireIfNotSet, time.Second)

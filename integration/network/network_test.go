@@ -256,6 +256,7 @@ type acquires struct {
 
 func watch(t *testing.T, addr string) *acquires {
 	t.Helper()
+	require.True(t, monitor.Quotes(t, addr), "which calls are sent again cannot be seen on this server")
 	a := &acquires{members: make(map[string]int)}
 	a.monitor = monitor.Watch(t, addr, a.see)
 	return a

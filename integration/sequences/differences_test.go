@@ -66,7 +66,7 @@ type rule struct {
 // rules are told for what we do; what Redisson does stands at the place in the model.
 var rules = [endOfDifferences]rule{
 	nothingRefused:   {"n <= 0 is refused", "", with(pair, answer, configTTL)},
-	nothingGoes:      {"a grant of nothing, which Redisson made, leaves the window like any other", "", []string{answer, valueTTL, permits, setTTL}},
+	nothingGoes:      {"a grant of nothing, which Redisson made, leaves the window like any other", "", []string{answer, value, valueTTL, permits, setTTL}}, // where the rate is below the value, that is counted anew
 	valueCounted:     {"the value lost, grants in the set: the grants are counted", "", with(pair, answer)},
 	valueCapped:      {"a value above the rate counts as the rate", "", []string{answer, value, valueTTL, permits, setTTL}},
 	returnsCapped:    {"value and what returns are capped at the rate", "", []string{answer, value, valueTTL, permits, setTTL}},

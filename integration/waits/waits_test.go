@@ -49,6 +49,7 @@ func TestCrowdOfImpatientCallers(t *testing.T) {
 	crowd(t, c.Limiter("before"), callers, 500*time.Millisecond)
 	held := leaks.Heap()
 
+	require.True(t, monitor.Quotes(t, server.Addr()), "what Redis grants cannot be seen on this server")
 	grants := monitor.WatchGrants(t, server.Addr(), "{"+name+"}:permits", interval)
 	limiter := c.Limiter(name)
 	begun, stalled := time.Now(), machine()
