@@ -67,7 +67,7 @@ redis-image: deps
 fuzz:
 	for target in $$(go test -list '^Fuzz' . | grep '^Fuzz'); do go test -run '^$$' -fuzz "^$$target\$$" -fuzztime 50000x . || exit 1; done
 
-# Each edit of testdata/mutations, one at a time: which test sees it. Half an hour or more on two idle cores.
+# Each edit of testdata/mutations, one at a time: which test sees it. An hour or so on two idle cores.
 mutate:
 	cd integration && go run ./mutate
 

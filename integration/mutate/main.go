@@ -18,6 +18,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -213,7 +214,7 @@ func (t trial) try(ctx context.Context, e edit) outcome {
 		return o
 	}
 	alone := func(test string) outcome {
-		return t.test(ctx, overlay, ".", quick, "-run", "^"+regexp.QuoteMeta(test)+"$")
+		return t.test(ctx, overlay, ".", t.packagesOf(test), "-run", "^"+regexp.QuoteMeta(test)+"$")
 	}
 	if e.killedBy != "" {
 		if o := alone(e.killedBy); o != (outcome{}) {
@@ -233,6 +234,30 @@ type event struct{ Action, Package, Test, Output string }
 
 // quick is the packages whose tests are to see an edit.
 var quick = []string{".", "./internal/..."}
+
+// packagesOf is those of quick that have a test of that name, which spares building the others; all where none has.
+func (t trial) packagesOf(test string) []string {
+	files, err := filepath.Glob(filepath.Join(t.root, "internal", "*", "*_test.go"))
+	roots, rootErr := filepath.Glob(filepath.Join(t.root, "*_test.go"))
+	if err != nil || rootErr != nil {
+		return quick
+	}
+	var found []string
+	for _, file := range append(files, roots...) {
+		text, err := os.ReadFile(file)
+		folder, relErr := filepath.Rel(t.root, filepath.Dir(file))
+		if err != nil || relErr != nil || !strings.Contains(string(text), "\nfunc "+test+"(") {
+			continue
+		}
+		if folder = "./" + folder; !slices.Contains(found, folder) {
+			found = append(found, folder)
+		}
+	}
+	if found == nil {
+		return quick
+	}
+	return found
+}
 
 // test runs the tests of packages, whose module is in a folder.
 func (t trial) test(ctx context.Context, overlay, module string, tests []string, args ...string) outcome {
