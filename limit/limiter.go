@@ -48,8 +48,10 @@ func New(client *rratelimiter.Client, name string, policies ...Policy) *Limiter 
 	}
 	suffixes := make([]string, len(policies))
 	for i, p := range policies {
-		if p == nil {
-			l.err = invalid("policy %d of %q is nil", i+1, name)
+		switch p.(type) {
+		case FixedWindow, Calendar, SlidingWindow, SlidingLog, TokenBucket, LeakyBucket, Smooth:
+		default:
+			l.err = invalid("policy %d of %q is a %T, give a policy of this package by value", i+1, name, p)
 			return l
 		}
 		if l.err = p.validate(); l.err != nil {

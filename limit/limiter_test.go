@@ -123,6 +123,8 @@ func TestBadInput(t *testing.T) {
 	for name, l := range map[string]*Limiter{
 		"none":                  New(b.client, "name"),
 		"nil":                   New(b.client, "name", nil),
+		"a pointer":             New(b.client, "name", &FixedWindow{1, time.Second, false}),
+		"a nil pointer":         New(b.client, "name", (*TokenBucket)(nil)),
 		"the zero window":       New(b.client, "name", FixedWindow{}),
 		"the zero bucket":       New(b.client, "name", TokenBucket{}),
 		"the zero log":          New(b.client, "name", SlidingLog{}),

@@ -2,71 +2,27 @@ package limit
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
-	"net"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/alicebob/miniredis/v2/server"
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	inmemory "github.com/rratelimiter/rratelimiter/internal/bubble"
 )
 
-// bubble is a Redis in memory inside a synctest bubble, whose clock runs while everything waits.
+// bubble is a Redis in memory inside a synctest bubble, and a Client on it.
 type bubble struct {
-	*testing.T
-	redis   *miniredis.Miniredis
-	client  *rratelimiter.Client
-	scripts atomic.Int64 // EVALSHA calls so far
-	latency atomic.Int64 // of what is sent, a time.Duration
+	*inmemory.Bubble
+	client *rratelimiter.Client
 }
 
 func inBubble(t *testing.T, test func(b *bubble)) {
-	synctest.Test(t, func(t *testing.T) {
-		b := &bubble{T: t, redis: miniredis.NewMiniRedis()}
-		b.redis.ClockTTL(true)
-		conn, err := rueidis.NewClient(rueidis.ClientOption{
-			InitAddress: []string{"in-memory"}, ForceSingleClient: true, DisableCache: true, PipelineMultiplex: -1,
-			DialCtxFn: func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
-				conn, err := b.redis.Dial()
-				return slowConn{conn, b}, err
-			},
-		})
-		require.NoError(t, err)
-		t.Cleanup(func() {
-			b.latency.Store(0)
-			conn.Close()
-			b.redis.Close()
-			time.Sleep(time.Minute)
-		})
-		b.client = rratelimiter.New(conn)
-		b.redis.Server().SetPreHook(func(_ *server.Peer, command string, _ ...string) bool {
-			if strings.EqualFold(command, "EVALSHA") {
-				b.scripts.Add(1)
-			}
-			return false
-		})
-		test(b)
-	})
-}
-
-type slowConn struct {
-	net.Conn
-	bubble *bubble
-}
-
-func (c slowConn) Write(p []byte) (int, error) {
-	time.Sleep(time.Duration(c.bubble.latency.Load()))
-	return c.Conn.Write(p)
+	inmemory.Run(t, func(b *inmemory.Bubble) { test(&bubble{b, rratelimiter.New(b.Conn)}) })
 }
 
 // reservables are policies that grant one permit at once, and then one every 100 ms.
@@ -100,7 +56,7 @@ func TestAcquireWaitsForItsReservation(t *testing.T) {
 				}
 				assert.Equal(b, want, got, "%T: caller %d", p, i)
 			}
-			assert.LessOrEqual(b, b.scripts.Load(), int64(callers), "calls")
+			assert.LessOrEqual(b, b.Scripts.Load(), int64(callers), "calls")
 		})
 	}
 }
@@ -111,8 +67,8 @@ func TestReservationsShareCalls(t *testing.T) {
 		l := New(b.client, "name", TokenBucket{1, 10, time.Second})
 		_, err := l.Reserve(b.Context(), 1)
 		require.NoError(b, err)
-		b.scripts.Store(0)
-		b.latency.Store(int64(10 * ms))
+		b.Scripts.Store(0)
+		b.Latency.Store(int64(10 * ms))
 		const callers = 1000
 		var all sync.WaitGroup
 		for range callers {
@@ -122,7 +78,7 @@ func TestReservationsShareCalls(t *testing.T) {
 			})
 		}
 		all.Wait()
-		calls := b.scripts.Load()
+		calls := b.Scripts.Load()
 		assert.GreaterOrEqual(b, calls, int64(callers/256+1), "of 256 at most")
 		assert.LessOrEqual(b, calls, int64(20))
 	})
@@ -165,7 +121,7 @@ func TestWhatArrivesForACallerThatHasGone(t *testing.T) {
 				before, err := l.Peek(b.Context())
 				require.NoError(b, err)
 				began := time.Now()
-				b.latency.Store(int64(10 * ms))
+				b.Latency.Store(int64(10 * ms))
 				ctx, cancel := context.WithCancel(b.Context())
 				var all sync.WaitGroup
 				all.Go(func() {
@@ -179,7 +135,7 @@ func TestWhatArrivesForACallerThatHasGone(t *testing.T) {
 				time.Sleep(ms)
 				cancel()
 				all.Wait()
-				b.latency.Store(0)
+				b.Latency.Store(0)
 				time.Sleep(time.Second)
 				passed := time.Since(began)
 				after, err := l.Peek(b.Context())
@@ -208,7 +164,7 @@ func TestTryAcquireWithinWaitsForItsReservation(t *testing.T) {
 			assert.True(b, ok, "%T", p)
 			assert.InDelta(b, 100*ms, time.Since(start), float64(ms))
 
-			b.latency.Store(int64(time.Second))
+			b.Latency.Store(int64(time.Second))
 			start = time.Now()
 			_, err = l.TryAcquireWithin(b.Context(), 1, 100*ms)
 			assert.ErrorIs(b, err, context.DeadlineExceeded)

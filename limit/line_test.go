@@ -1,0 +1,151 @@
+package limit
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+)
+
+// TestThoseWhoWaitAreServedInTheirOrder, when each policy has permits for them, and Redis is asked about as often as it has.
+func TestThoseWhoWaitAreServedInTheirOrder(t *testing.T) {
+	for name, test := range map[string]struct {
+		policies []Policy
+		want     []time.Duration
+		calls    int64
+	}{
+		"FixedWindow":   {[]Policy{FixedWindow{2, time.Second, false}}, []time.Duration{0, 0, time.Second, time.Second, 2 * time.Second}, 6},
+		"SlidingWindow": {[]Policy{SlidingWindow{2, time.Second, 0}}, []time.Duration{0, 0, 1100 * ms, 1100 * ms, 2200 * ms}, 6},
+		"SlidingLog":    {[]Policy{SlidingLog{2, time.Second}}, []time.Duration{0, 0, time.Second, time.Second, 2 * time.Second}, 6},
+		"two at once": {
+			[]Policy{FixedWindow{2, time.Second, false}, TokenBucket{3, 1, 2 * time.Second}},
+			[]time.Duration{0, 0, time.Second, 2 * time.Second, 4 * time.Second}, 8,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(b *bubble) {
+				l := New(b.client, "name", test.policies...)
+				start := time.Now()
+				took := make([]time.Duration, len(test.want))
+				var callers sync.WaitGroup
+				for i := range took {
+					callers.Go(func() {
+						assert.NoError(b, l.Acquire(b.Context(), 1))
+						took[i] = time.Since(start)
+					})
+					synctest.Wait()
+				}
+				callers.Wait()
+				for i := range took {
+					// The bubble begins at a whole second, and a wait ends in whole milliseconds.
+					assert.InDelta(b, test.want[i], took[i], float64(2*ms), "caller %d of %v", i, took)
+				}
+				assert.LessOrEqual(b, b.Scripts.Load(), test.calls)
+			})
+		})
+	}
+}
+
+// TestWhoCannotBeServedInTimeIsToldAtOnce, and whoever can is not: behind others, over the ends of windows.
+func TestWhoCannotBeServedInTimeIsToldAtOnce(t *testing.T) {
+	for name, policy := range map[string]Policy{
+		"FixedWindow": FixedWindow{4, time.Second, false}, "SlidingLog": SlidingLog{4, time.Second}, "SlidingWindow": SlidingWindow{4, time.Second, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(b *bubble) {
+				l := New(b.client, "name", policy)
+				d, err := l.Take(b.Context(), 4)
+				require.NoError(b, err)
+				require.True(b, d.Allowed)
+				start := time.Now()
+				var callers sync.WaitGroup
+				callers.Go(func() { assert.NoError(b, l.Acquire(b.Context(), 4)) }) // after a window
+				synctest.Wait()
+				ok, err := l.TryAcquireWithin(b.Context(), 1, 1500*ms)
+				require.NoError(b, err)
+				assert.False(b, ok)
+				ctx, cancel := context.WithTimeout(b.Context(), 1500*ms)
+				defer cancel()
+				require.ErrorIs(b, l.Acquire(ctx, 1), context.DeadlineExceeded)
+				assert.Less(b, time.Since(start), 10*ms, "both are told at once")
+				ok, err = l.TryAcquireWithin(b.Context(), 1, 2500*ms)
+				require.NoError(b, err)
+				assert.True(b, ok)
+				assert.Less(b, time.Since(start), 2300*ms)
+				callers.Wait()
+			})
+		})
+	}
+}
+
+// TestACancelledCallerLosesNoPermits: what arrives for it goes back, to each policy and to a limiter of Redisson's layout.
+func TestACancelledCallerLosesNoPermits(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		quota := b.client.Limiter("{t}:quota")
+		require.NoError(b, quota.SetRate(b.Context(), rratelimiter.Rate{Permits: 10, Interval: time.Hour}))
+		l := Join(New(b.client, "{t}:own", FixedWindow{10, time.Hour, false}, SlidingLog{10, time.Hour}, SlidingWindow{10, time.Hour, 0},
+			TokenBucket{10, 1, time.Hour}, LeakyBucket{10, 1, time.Hour}, Calendar{10, Year, nil}), quota)
+		_, err := l.Take(b.Context(), 2) // and the scripts are loaded
+		require.NoError(b, err)
+		require.NoError(b, l.Release(b.Context(), 1))
+
+		for _, call := range []func(context.Context) error{
+			func(ctx context.Context) error { _, err := l.TryAcquire(ctx, 3); return err },
+			func(ctx context.Context) error { return l.Acquire(ctx, 3) },
+		} {
+			b.Latency.Store(int64(100 * ms))
+			ctx, cancel := context.WithTimeout(b.Context(), 50*ms)
+			assert.ErrorIs(b, call(ctx), context.DeadlineExceeded)
+			cancel()
+			time.Sleep(time.Second)
+			b.Latency.Store(0)
+			seen, err := l.Peek(b.Context())
+			require.NoError(b, err)
+			for i, d := range seen {
+				assert.EqualValues(b, 9, d.Remaining, "policy %d", i)
+			}
+		}
+		assert.NoError(b, l.Reset(b.Context()))
+	})
+}
+
+// TestDenialsAreAnsweredFromMemory for all policies, until something changes that this client knows of.
+func TestDenialsAreAnsweredFromMemory(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		client := rratelimiter.New(b.Conn, rratelimiter.WithDenialCache())
+		l := New(client, "name", FixedWindow{5, time.Hour, false}, TokenBucket{10, 1, time.Hour})
+		refused := func(permits int64) (rratelimiter.Decision, bool) {
+			before := b.Scripts.Load()
+			d, err := l.Take(b.Context(), permits)
+			require.NoError(b, err)
+			require.False(b, d.Allowed)
+			synctest.Wait()
+			return d, b.Scripts.Load() == before
+		}
+		_, err := l.Take(b.Context(), 4)
+		require.NoError(b, err)
+		asked, memory := refused(2)
+		assert.False(b, memory)
+		time.Sleep(time.Minute)
+		told, memory := refused(2)
+		assert.True(b, memory)
+		asked.RetryAfter -= time.Minute
+		asked.ResetAfter -= time.Minute
+		assert.Equal(b, asked, told)
+		each, err := l.TakeEach(b.Context(), 2)
+		require.NoError(b, err)
+		assert.Len(b, each, 2, "what each says is asked for")
+
+		// A change of one of its keys, by another limiter that has it.
+		require.NoError(b, Join(New(client, "name", FixedWindow{7, time.Hour, false})).Release(b.Context(), 4))
+		d, err := l.Take(b.Context(), 2)
+		require.NoError(b, err)
+		assert.True(b, d.Allowed)
+	})
+}
