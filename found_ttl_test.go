@@ -32,3 +32,17 @@ func TestATimeToLiveThatIsFoundGoes(t *testing.T) {
 		assert.Zero(b, b.redis.TTL(permits))
 	})
 }
+
+// TestAValueThatDiesBeforeItsSet, since Redisson left it with a life of its own, grants nothing: the set is what counts.
+func TestAValueThatDiesBeforeItsSet(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(Rate{Permits: 10, Interval: time.Hour})
+		b.take(l, 4)
+		b.redis.SetTTL("{limiter}:value", time.Minute)
+		b.take(l, 3)
+		pass(2 * time.Minute)
+		b.full(l, 4)
+		b.take(l, 3)
+		b.full(l, 1)
+	})
+}

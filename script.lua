@@ -22,7 +22,9 @@
 -- refused the value goes too: what is free is counted from the set then, and that heals as its grants leave the window.
 --
 -- Lives. State never dies before its configuration: a set that is gone counts as nothing taken. Where the configuration
--- has no TTL, state that a script touches has none either (SET takes it off the value). Where it has one, the state's is
+-- has no TTL, a set that a script touches has none either, nor has the value beside a set that had one or is new (SET takes
+-- it off; DECRBY, of a plain grant, would keep it). A value that Redisson left with a TTL beside a set without may die: the
+-- set is what counts then. Where the configuration has a TTL, the state's is
 -- a millisecond longer: a key is there until its last millisecond is over, but a PEXPIRE during which that begins deletes
 -- it. This client's own pair of a limiter that can expire outlives it by slack besides, an interval and a day: others can
 -- prolong the limiter, or lengthen the interval, and cannot name the pair.

@@ -81,6 +81,8 @@ func (m *model) acquire(requests ...calls.Call) []calls.Reply {
 	if open == 0 {
 		return replies
 	}
+	// A life of the value's own is not looked at beside a set that has none: without the value the set is what counts.
+	stray := m.here(noStrayLife) && (v.pair.Grants == nil || v.pair.GrantsTTL >= 0)
 	free, changed := m.reclaim(v)
 	var granted []int64
 	found := free
@@ -98,7 +100,7 @@ func (m *model) acquire(requests ...calls.Call) []calls.Reply {
 		}
 		left[i] = free
 	}
-	if changed || len(granted) > 0 && m.here(noStrayLife) {
+	if changed || len(granted) > 0 && stray {
 		v.set(found)
 	}
 	if len(granted) > 0 {
