@@ -1,0 +1,32 @@
+package limit
+
+import (
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+)
+
+// BenchmarkNew is what a limiter for one request costs: programs open one for each user that calls.
+func BenchmarkNew(b *testing.B) {
+	redis := miniredis.RunT(b)
+	conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{redis.Addr()}, DisableCache: true, ForceSingleClient: true})
+	require.NoError(b, err)
+	defer conn.Close()
+	client := rratelimiter.New(conn)
+	for name, policies := range map[string][]Policy{
+		"one": {TokenBucket{20, 5, time.Second}},
+		"two": {FixedWindow{5, time.Minute, false}, FixedWindow{20, time.Hour, false}},
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				New(client, "login:alice", policies...)
+			}
+		})
+	}
+}
