@@ -150,3 +150,35 @@ func TestPageByPage(t *testing.T) {
 		take(policy.Permits)
 	}
 }
+
+// TestWhoIsGrantedWaitsForNoPages: a call takes a page off that has left, and another one only where that is needed to grant,
+// or to tell what is left.
+func TestWhoIsGrantedWaitsForNoPages(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := New(b.client, "name", SlidingLog{1000, time.Second})
+		for range 1000 {
+			_, err := l.TryAcquire(b.Context(), 1)
+			require.NoError(b, err)
+			time.Sleep(ms)
+		}
+		time.Sleep(998 * ms) // all have left but the newest
+		asked := func(call func() error) int64 {
+			before := b.Scripts.Load()
+			require.NoError(b, call())
+			return b.Scripts.Load() - before
+		}
+		for range 2 {
+			assert.EqualValues(b, 1, asked(func() error {
+				ok, err := l.TryAcquire(b.Context(), 200)
+				assert.True(b, ok)
+				return err
+			}))
+		}
+		assert.Greater(b, asked(func() error {
+			d, err := l.Take(b.Context(), 500)
+			assert.True(b, d.Allowed)
+			assert.EqualValues(b, 99, d.Remaining)
+			return err
+		}), int64(1))
+	})
+}

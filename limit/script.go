@@ -121,6 +121,9 @@ func assemble(c call, members []member) string {
 	}
 	each("read", "", "")
 	each("again", "", "")
+	if c != acquire {
+		each("pages", "", "")
+	}
 	switch c {
 	case acquire:
 		var credits []string

@@ -9,7 +9,7 @@
 --   again    where the work is larger than one call may do, or needs other arguments: may do a part of it, and replies
 --            {1, now}, or {1, now, policy, cursor}; the script is called again, with the policies' arguments as they are at
 --            that time, and the cursor for that policy
---   more     the same, behind acquire
+--   pages    the same, for all calls but acquire, and more, for acquire, which has decided by then
 --   settle   runs before the others take, with 0 granted too
 --   take     takes granted permits, more than 0
 --   release  gives n permits back, at most those that are taken; of a call at the time dated, where that is not false, or

@@ -39,10 +39,16 @@ do
 end
 local free@ = most@ - sum@
 
---@ again
+--@ pages
 if more@ then
   --@head
   return {1, format('%d', now)}
+end
+
+--@ more
+-- Who wants to know no more than whether, and is granted, leaves the rest to the calls behind it.
+if total > free or ARGV[4] ~= '' then
+  --@pages
 end
 
 --@ head
