@@ -100,4 +100,9 @@
 //
 // No script call is ever sent a second time after its reply was lost, since it may have been carried out. The permits
 // of such a call return after the interval.
+//
+// # Other ways to limit
+//
+// Package [github.com/rratelimiter/rratelimiter/limit] has what Java does not have to share, on the same [Client]: fixed and
+// sliding windows, calendar quotas, token and leaky buckets, several at once, and a [Limiter] of this package among them.
 package rratelimiter
