@@ -44,7 +44,7 @@ var clientParts = []struct {
 		"runtime.(*mheap)", "runtime.bgsweep", "runtime.sweep", "runtime.newobject", "runtime.growslice", "runtime.makeslice"}},
 	{"the clock", []string{"time.now", "time.Now", "time.Since", "runtime.nanotime", "runtime.vdso"}},
 	{"rueidis", []string{"github.com/redis/rueidis"}},
-	{"this library", []string{"github.com/rratelimiter/rratelimiter."}},
+	{"this library", []string{"github.com/rratelimiter/rratelimiter.", "github.com/rratelimiter/rratelimiter/internal/"}},
 	{"the benchmark", []string{"main.", "math/rand"}},
 }
 

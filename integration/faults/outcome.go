@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter/integration/leaks"
 	"github.com/rratelimiter/rratelimiter/integration/ledger"
 )
 
@@ -256,7 +257,7 @@ func goroutinesLeft() []string {
 	// rueidis closes some connections after 5 s.
 	ended := time.Now().Add(10 * time.Second)
 	for {
-		left := stacks("github.com/rratelimiter/rratelimiter.", "github.com/redis/rueidis.")
+		left := stacks(append([]string{"github.com/redis/rueidis."}, leaks.Library...)...)
 		if len(left) == 0 || time.Now().After(ended) {
 			return left
 		}

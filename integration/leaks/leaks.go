@@ -8,25 +8,33 @@ import (
 	"time"
 )
 
+// Library is how the functions of the library's packages begin in a stack.
+var Library = []string{
+	"github.com/rratelimiter/rratelimiter.", "github.com/rratelimiter/rratelimiter/internal/engine.", "github.com/rratelimiter/rratelimiter/limit.",
+}
+
+// clients is Library and the Redis client.
+var clients = append([]string{"github.com/redis/rueidis."}, Library...)
+
 // Goroutines counts those above before, the number that there were when all was idle. It gives those that are about to end some time,
 // and asks on this goroutine: a helper's own would count too.
 func Goroutines(before int, patience time.Duration) int {
 	return settle(patience, func() int { return max(0, runtime.NumGoroutine()-before) })
 }
 
-// OfLimiters counts the goroutines that run in the limiter's package, while the Redis client keeps its own.
+// OfLimiters counts the goroutines that run in the library, while the Redis client keeps its own.
 func OfLimiters(patience time.Duration) int {
-	return mentioning(patience, "github.com/rratelimiter/rratelimiter.")
+	return mentioning(patience, Library...)
 }
 
-// OfClients counts the goroutines that run in the limiter's package or in rueidis, for runs whose proxies keep some of their own.
+// OfClients counts the goroutines that run in the library or in rueidis, for runs whose proxies keep some of their own.
 func OfClients(patience time.Duration) int {
-	return mentioning(patience, "github.com/rratelimiter/rratelimiter.", "github.com/redis/rueidis.")
+	return mentioning(patience, clients...)
 }
 
 // ClientsNow is how many goroutines run in the limiter's package or in rueidis at this moment, for AboveClients.
 func ClientsNow() int {
-	return count("github.com/rratelimiter/rratelimiter.", "github.com/redis/rueidis.")
+	return count(clients...)
 }
 
 // AboveClients is OfClients without those that an idle rueidis client keeps.

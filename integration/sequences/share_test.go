@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/integration/calls"
+	"github.com/rratelimiter/rratelimiter/integration/leaks"
 )
 
 // share makes requests as callers of one Client do at one moment: each arrives while the calls of those before it are held back. It gives
@@ -66,7 +68,7 @@ func (r *run) settled(callers int) bool {
 	all := r.stacks[:runtime.Stack(r.stacks, true)]
 	for stack := range bytes.SplitSeq(all, []byte("\n\n")) {
 		called := bytes.Contains(stack, []byte("sequences_test.caller("))
-		if !called && !bytes.Contains(stack, []byte("\ngithub.com/rratelimiter/rratelimiter.")) {
+		if !called && !slices.ContainsFunc(leaks.Library, func(name string) bool { return bytes.Contains(stack, []byte("\n"+name)) }) {
 			continue
 		}
 		state, _, _ := bytes.Cut(stack, []byte("]"))
