@@ -66,7 +66,11 @@ func (m *model) acquire(requests ...calls.Call) []calls.Reply {
 	v := look(m.State)
 	replies := make([]calls.Reply, len(requests))
 	open := 0 // requests that are not for more than the rate
+	sent := len(requests)
 	for i, c := range requests {
+		if c.Permits <= 0 {
+			sent--
+		}
 		switch {
 		case c.Permits <= 0 && m.here(nothingRefused):
 			replies[i] = calls.Refused
@@ -81,8 +85,9 @@ func (m *model) acquire(requests ...calls.Call) []calls.Reply {
 	if open == 0 {
 		return replies
 	}
-	// A life of the value's own is not looked at beside a set that has none: without the value the set is what counts.
-	stray := m.here(noStrayLife) && (v.pair.Grants == nil || v.pair.GrantsTTL >= 0)
+	// A life of the value's own is not looked at beside a set that has none: without the value the set is what counts. Where
+	// not all of a call is granted the value is written anew, and has none then.
+	written := v.pair.Grants == nil || v.pair.GrantsTTL >= 0
 	free, changed := m.reclaim(v)
 	var granted []int64
 	found := free
@@ -100,7 +105,7 @@ func (m *model) acquire(requests ...calls.Call) []calls.Reply {
 		}
 		left[i] = free
 	}
-	if changed || len(granted) > 0 && stray {
+	if changed || len(granted) > 0 && m.here(noStrayLife) && (written || len(granted) < sent) {
 		v.set(found)
 	}
 	if len(granted) > 0 {
