@@ -45,9 +45,8 @@ test-servers: deps
 test-faults: deps
 	cd integration && OUTAGE=1m $(GO_TEST) -v -count=1 -timeout 30m -run TestEveryCallInAnOutage ./faults
 	cd integration && $(GO_TEST) -v -count=10 -timeout 120m ./faults ./network
-	cd integration && NAMES=1000000 WAITS=30s $(GO_TEST) -v -timeout 60m ./names ./waits ./corruption
+	cd integration && NAMES=1000000 WAITS=30s POLICY_STEPS=50000 $(GO_TEST) -v -timeout 120m ./names ./waits ./corruption ./policies
 	POLICY_STEPS=50000 $(GO_TEST) -timeout 120m ./limit
-	cd integration && POLICY_STEPS=50000 $(GO_TEST) -v -timeout 60m ./policies
 	cd integration && SEQUENCE_SEEDS=100 REDISSON_VERSIONS=4.7.0 $(GO_TEST) -v -timeout 120m ./sequences
 
 # The suites of test-integration with each Redis in a container, by testcontainers-go and a Docker engine on this machine (Linux). The image:
