@@ -64,7 +64,8 @@ redis-image: deps
 
 # Each fuzz target, some minutes in all. By count: Go calls the end of a time a failure now and then (golang/go#75804).
 fuzz:
-	for target in $$(go test -list '^Fuzz' . | grep '^Fuzz'); do go test -run '^$$' -fuzz "^$$target\$$" -fuzztime 50000x . || exit 1; done
+	for package in . ./limit; do for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz'); do \
+		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime 50000x $$package || exit 1; done; done
 
 # Each edit of testdata/mutations, one at a time: which test sees it. An hour or so on two idle cores.
 mutate:

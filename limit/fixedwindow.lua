@@ -8,7 +8,7 @@ if ARGV[@3] == '1' then
 end
 if text@ ~= '' then
   local begin, count = match(text@, '^(%d+) (%d+)$')
-  if not begin then
+  if not begin or #begin > 15 or #count > 16 then
     return {3, @, text@}
   end
   begin = tonumber(begin)
@@ -20,7 +20,7 @@ end
 local free@, most@ = permits@ - count@, permits@
 
 --@ take
-count@ = count@ + granted
+count@ = min(9007199254740992, count@ + granted) -- by Charge alone
 text@ = format('%d %.0f', begin@, count@)
 call('SET', KEYS[@], text@, 'PX', begin@ + interval@ - millis)
 

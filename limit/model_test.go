@@ -53,7 +53,7 @@ func decision(m model, limit, now, permits int64, allowed bool) rratelimiter.Dec
 
 // bench is a Redis in memory and a clock, which tests turn.
 type bench struct {
-	*testing.T
+	testing.TB
 	redis  *miniredis.Miniredis
 	client *rratelimiter.Client
 	now    int64 // Unix microseconds
@@ -63,8 +63,10 @@ type bench struct {
 // begin is a moment that is no multiple of anything.
 const begin = 1_763_740_123_456_789
 
-func newBench(t *testing.T, opts ...rratelimiter.Option) *bench {
-	b := &bench{T: t, redis: miniredis.RunT(t), now: begin}
+func newBench(t *testing.T, opts ...rratelimiter.Option) *bench { return newBenchOf(t, opts...) }
+
+func newBenchOf(t testing.TB, opts ...rratelimiter.Option) *bench {
+	b := &bench{TB: t, redis: miniredis.RunT(t), now: begin}
 	conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{b.redis.Addr()}, DisableCache: true, ForceSingleClient: true})
 	require.NoError(t, err)
 	t.Cleanup(conn.Close)
