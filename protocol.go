@@ -21,12 +21,7 @@ func (p *protocol) Call() (script *engine.Script, keys []string) { return acquir
 
 // Arguments makes the arguments of the acquire script, all in one string, since a call should cost as little as it can.
 func (p *protocol) Arguments(b *engine.Batch, now time.Time) {
-	var total int64
-	detail := b.Full
-	for _, r := range b.Requests {
-		total += r.Permits
-		detail = detail || r.Detail
-	}
+	total, detail := b.Wants()
 	text := p.client.engine.AppendMillis(b.Text[:0], now)
 	nowEnd := len(text)
 	text = strconv.AppendInt(text, total, 10)
@@ -78,11 +73,7 @@ func (p *protocol) GiveBack(b *engine.Batch) func(context.Context) {
 	if b.Granted > math.MaxUint32 {
 		return nil
 	}
-	var permits int64
-	for _, r := range b.Lost {
-		permits += r.Permits
-	}
-	granted := b.Granted
+	permits, granted := b.LostPermits, b.Granted
 	random := b.Args[memberArg][:len(b.Args[memberArg])-4]
 	return func(ctx context.Context) {
 		_ = (*Limiter)(p).giveBack(ctx, permits, random, granted)

@@ -12,7 +12,8 @@ import (
 )
 
 // Release gives back permits that were taken and are not needed, to every policy: a window counts them no more, a bucket holds
-// them again at once, and a [Smooth] is free so much earlier, but not before now. It gives back no more than was taken; 0 does nothing. Below 0 is [rratelimiter.ErrInvalidPermits].
+// them again at once, and a [Smooth] is free so much earlier, but not before now. It gives back no more than was taken; 0 does
+// nothing. Below 0 is [rratelimiter.ErrInvalidPermits].
 func (l *Limiter) Release(ctx context.Context, permits int64) error {
 	if permits < 0 || permits > maxPermits {
 		return fmt.Errorf("%w: %d permits of %q to release, want 0 to 2^53", rratelimiter.ErrInvalidPermits, permits, l.Name())

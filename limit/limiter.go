@@ -23,8 +23,9 @@ type Limiter struct {
 	client   inside.Client
 	err      error // what is wrong with the client, the name or the policies
 	members  []member
-	keys     []string // of the members, in their order
-	most     int64    // the most permits that can ever be granted at once, as far as that is known here
+	keys     []string       // of the members, in their order
+	most     int64          // the most permits that can ever be granted at once, as far as that is known here
+	script   *engine.Script // that takes permits
 	calls    engine.Limiter
 	reserves engine.Limiter // for reservations, where there are any
 }
@@ -101,6 +102,7 @@ func (l *Limiter) open(name string) {
 			return
 		}
 	}
+	l.script = scriptFor(acquire, l.members)
 	l.calls.Engine, l.calls.ID, l.calls.Subjects, l.calls.Protocol = l.client.Engine, id.String(), subjects, (*protocol)(l)
 	if l.reservable() {
 		l.reserves.Engine, l.reserves.ID, l.reserves.Name = l.client.Engine, "reserve "+l.calls.ID, name

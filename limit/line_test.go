@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	inmemory "github.com/rratelimiter/rratelimiter/internal/bubble"
 )
 
 // TestThoseWhoWaitAreServedInTheirOrder, when each policy has permits for them, and Redis is asked about as often as it has.
@@ -103,7 +104,7 @@ func TestACancelledCallerLosesNoPermits(t *testing.T) {
 			ctx, cancel := context.WithTimeout(b.Context(), 50*ms)
 			assert.ErrorIs(b, call(ctx), context.DeadlineExceeded)
 			cancel()
-			time.Sleep(time.Second)
+			inmemory.Pass(time.Second)
 			b.Latency.Store(0)
 			seen, err := l.Peek(b.Context())
 			require.NoError(b, err)
@@ -132,7 +133,7 @@ func TestDenialsAreAnsweredFromMemory(t *testing.T) {
 		require.NoError(b, err)
 		asked, memory := refused(2)
 		assert.False(b, memory)
-		time.Sleep(time.Minute)
+		inmemory.Pass(time.Minute)
 		told, memory := refused(2)
 		assert.True(b, memory)
 		asked.RetryAfter -= time.Minute

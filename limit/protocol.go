@@ -21,18 +21,14 @@ type protocol Limiter
 
 // Call is the script that takes permits.
 func (p *protocol) Call() (script *engine.Script, keys []string) {
-	return scriptFor(acquire, p.members), p.keys
+	return p.script, p.keys
 }
 
 // Arguments makes the arguments of the acquire script.
 func (p *protocol) Arguments(b *engine.Batch, now time.Time) {
-	var total int64
+	total, detail := b.Wants()
 	// Only a reply that tells all tells the server's time, by which what is lost is given back.
-	detail := b.Full || p.client.Engine.ServerTime()
-	for _, r := range b.Requests {
-		total += r.Permits
-		detail = detail || r.Detail
-	}
+	detail = detail || p.client.Engine.ServerTime()
 	text := p.client.Engine.AppendMicros(b.Text[:0], now)
 	nowEnd := len(text)
 	text = strconv.AppendInt(text, total, 10)
@@ -222,11 +218,8 @@ func (l *Limiter) unexpected(message rueidis.RedisMessage) error {
 // GiveBack gives back what callers that had gone were granted: what was taken at that time, where it still counts.
 func (p *protocol) GiveBack(b *engine.Batch) func(context.Context) {
 	l := (*Limiter)(p)
-	var permits int64
-	for _, r := range b.Lost {
-		permits += r.Permits
-	}
-	dated, granted, args := b.Args[0], b.Granted, slices.Clone(b.Args)
+	permits, granted := b.LostPermits, b.Granted
+	dated, args := b.Args[0], slices.Clone(b.Args)
 	if o, ok := b.Outlook.(*state); ok {
 		dated = strconv.FormatInt(o.now, 10)
 	}

@@ -74,9 +74,10 @@ type Batch struct {
 	Outlook Outlook // nil where it told nothing but answers
 	Denied  int64   // the fewest permits that were denied, 0 for none
 
-	// What came for callers that had gone, and, where that is anything, how much was granted in all.
-	Lost    []*Request
-	Granted int64
+	// What came for callers that had gone, and, where that is anything, how many permits that is, and were granted in all.
+	Lost        []*Request
+	LostPermits int64
+	Granted     int64
 
 	permits  int64         // of those that gather
 	live     int           // that gather and have not been abandoned
@@ -93,6 +94,16 @@ type Batch struct {
 func (b *Batch) Spare() (spare Outlook) {
 	spare, b.spare = b.spare, nil
 	return spare
+}
+
+// Wants says how many permits the requests are for, and whether anybody wants to know more than whether they were granted.
+func (b *Batch) Wants() (permits int64, detail bool) {
+	detail = b.Full
+	for _, r := range b.Requests {
+		permits += r.Permits
+		detail = detail || r.Detail
+	}
+	return permits, detail
 }
 
 // GrantAll answers a batch of which every request was granted.
@@ -119,7 +130,7 @@ func (b *Batch) forget() {
 		b.spare = b.Outlook
 	}
 	clear(b.Lost)
-	b.Outlook, b.Denied, b.Lost, b.Granted = nil, 0, b.Lost[:0], 0
+	b.Outlook, b.Denied, b.Lost, b.LostPermits, b.Granted = nil, 0, b.Lost[:0], 0, 0
 }
 
 // errUnsent says that a batch was not sent, since the clock panicked for each of its requests.
@@ -244,6 +255,9 @@ func (r *Request) deliver(err error) (lost bool) {
 func (b *Batch) count() {
 	if len(b.Lost) == 0 {
 		return
+	}
+	for _, r := range b.Lost {
+		b.LostPermits += r.Permits
 	}
 	for _, r := range b.Requests {
 		if r.Allowed {
