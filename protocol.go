@@ -17,7 +17,12 @@ import (
 type protocol Limiter
 
 // Call is the acquire script.
-func (p *protocol) Call() (script *engine.Script, keys []string) { return acquireScript, p.keys[:] }
+func (p *protocol) Call(b *engine.Batch) (script *engine.Script, keys []string) {
+	if b.Lease.Span > 0 {
+		return leaseScript, p.keys[:]
+	}
+	return acquireScript, p.keys[:]
+}
 
 // Arguments makes the arguments of the acquire script, all in one string, since a call should cost as little as it can.
 func (p *protocol) Arguments(b *engine.Batch, now time.Time) {
@@ -43,8 +48,14 @@ func (p *protocol) Arguments(b *engine.Batch, now time.Time) {
 	b.Text = text
 	all := string(text)
 	b.Args = append(b.Args[:0], all[:nowEnd], all[nowEnd:totalEnd], all[totalEnd:memberEnd])
-	if memberEnd < len(all) {
+	if memberEnd < len(all) || b.Lease.Span > 0 {
 		b.Args = append(b.Args, all[memberEnd:runsEnd], all[runsEnd:])
+	}
+	if b.Lease.Span > 0 {
+		if len(b.Requests) == 0 {
+			b.Args[runsArg] = " "
+		}
+		b.Args = append(b.Args, "", strconv.FormatInt(b.Lease.Permits, 10), strconv.FormatInt(b.Lease.Span.Milliseconds(), 10))
 	}
 }
 
@@ -89,7 +100,9 @@ func (l *Limiter) giveBack(ctx context.Context, permits int64, random string, gr
 	if granted > permits {
 		rest = string(appendUint32([]byte(random), granted-permits))
 	}
-	_, err := l.askChange(ctx, giveBackScript, l.client.nowText(), strconv.FormatInt(permits, 10), grant, rest)
+	_, err := engine.Returning(ctx, l.client.engine, l.keys[:1], func(ctx context.Context) ([]rueidis.RedisMessage, error) {
+		return l.pages(ctx, giveBackScript, []string{l.client.nowText(), strconv.FormatInt(permits, 10), grant, rest})
+	})
 	return err
 }
 

@@ -26,6 +26,7 @@ type Client struct {
 	mapName  func(string) string
 	settings engine.Settings
 	engine   *engine.Engine
+	err      error // what is wrong with the options
 }
 
 // Option is a setting of a [Client], for [New].
@@ -80,6 +81,7 @@ func (c *Client) Limiter(name string) *Limiter {
 	l := &Limiter{client: c}
 	l.keys, l.err = c.open(name)
 	l.calls.Engine, l.calls.ID, l.calls.Name, l.calls.Protocol = c.engine, l.keys[configKey], name, (*protocol)(l)
+	l.calls.Leases = true
 	return l
 }
 
@@ -87,6 +89,9 @@ func (c *Client) Limiter(name string) *Limiter {
 func (c *Client) open(name string) (keys, error) {
 	if c.redis == nil {
 		return keys{}, fmt.Errorf("%w: give New a rueidis.Client", ErrNoClient)
+	}
+	if c.err != nil {
+		return keys{}, c.err
 	}
 	mapped := name
 	if c.mapName != nil {
@@ -116,6 +121,37 @@ func (c *Client) open(name string) (keys, error) {
 // It remembers a name only while it is exhausted.
 func WithDenialCache() Option {
 	return func(c *Client) { c.settings.Denials = true }
+}
+
+// WithLease makes the processes' own memory answer callers that ask often: this Client takes permits for callers to come, as many as
+// they asked for in the last d, and hands them out for d, in whole milliseconds from 1 ms to 1 s. Callers that ask seldom are
+// asked for one by one, as without it.
+//
+// It stays strict: what is leased counts as taken from the lease's end on, so that no window of one interval ever holds more than the
+// rate. The price is that permits come back up to d later, and that others find fewer free: never less than half of what
+// there is, and the last eighth of a rate is never leased. No lease lasts longer than a sixteenth of the interval, or than an
+// expiry leaves the limiter.
+//
+// What is not used goes back when the lease ends, with [Client.Flush], and whenever this Client changes the limiter in any way.
+// A change that others make is seen by callers once the lease has ended. Permits that a process had leased when it
+// died are free again when they leave the window. Nothing is handed out after a lease's end, by the process' clocks, whatever
+// stopped the process meanwhile, but for what was checked by then and had not returned: some nanoseconds, mostly.
+func WithLease(d time.Duration) Option {
+	return func(c *Client) {
+		if d < time.Millisecond || d > time.Second || d%time.Millisecond != 0 {
+			c.err = fmt.Errorf("%w: WithLease(%v), want whole milliseconds from 1ms to 1s", ErrInvalidOption, d)
+		}
+		c.settings.Lease = d
+	}
+}
+
+// Flush gives the permits back that are leased and not used, for a program that is about to end. It does nothing without [WithLease].
+// What a call under way brings goes back by itself once it is there.
+func (c *Client) Flush(ctx context.Context) error {
+	if c.redis == nil {
+		return fmt.Errorf("%w: give New a rueidis.Client", ErrNoClient)
+	}
+	return c.engine.Flush(ctx)
 }
 
 // nowText is the time as scripts take it.

@@ -1,6 +1,7 @@
 package rratelimiter
 
 import (
+	"context"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -25,6 +26,9 @@ func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 	if err != nil {
 		return false, l.unexpected(message)
 	}
+	if b.Lease.Span > 0 && l.leased(b, reply) {
+		return p.Answer(b, reply[len(reply)-1])
+	}
 	cursor, again, err := l.status(reply)
 	switch {
 	case err != nil:
@@ -34,6 +38,32 @@ func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 		return true, nil
 	}
 	return false, l.answer(b, reply)
+}
+
+// leased reads what a reply tells of a lease, if it does. Its last element is the reply of acquire.
+func (l *Limiter) leased(b *engine.Batch, reply []rueidis.RedisMessage) bool {
+	const elements = 7
+	var numbers [elements - 1]int64
+	if len(reply) != elements {
+		return false
+	}
+	for i := range numbers {
+		number, err := reply[i].AsInt64()
+		if err != nil {
+			return false
+		}
+		numbers[i] = number
+	}
+	if numbers[0] != replyLeased {
+		return false
+	}
+	total, _ := b.Wants()
+	lasts, granted := millis(numbers[2]), numbers[1]+total
+	random := b.Args[memberArg][:len(b.Args[memberArg])-4]
+	b.Lease.Granted, b.Lease.Lasts, b.Lease.Limit, b.Lease.Free = numbers[1], lasts, numbers[3], numbers[5]
+	b.Lease.Reset = lasts + millis(numbers[4])
+	b.Lease.Return = func(ctx context.Context, permits int64) { _ = l.giveBack(ctx, permits, random, granted) }
+	return true
 }
 
 // answer answers a batch from a reply that tells the requests apart.

@@ -19,6 +19,7 @@ var scriptSource string
 // The scripts, each of the parts of script.lua that its call runs and of nothing else.
 var (
 	acquireScript    = script("limiter", "refuse", "reclaim", "acquire", "store", "grant", "checked", "answer", "expiry")
+	leaseScript      = script("limiter", "refuse", "reclaim", "acquire", "lease", "store", "grant", "checked", "answer", "leased", "expiry")
 	releaseScript    = script("limiter", "reclaim", "release", "store", "swap", "checked", "expiry")
 	giveBackScript   = script("limiter", "reclaim", "giveback", "store", "swap", "checked", "expiry")
 	availableScript  = script("limiter", "available")
@@ -60,6 +61,7 @@ const (
 	replyAgain
 	replyNotInitialized
 	replyCorrupt
+	replyLeased
 )
 
 // replyUnsupported is what the scripts of Expire and Copy reply where the server lacks what they need.
@@ -67,6 +69,9 @@ const replyUnsupported = -2
 
 // memberArg is the argument with which the acquire script gets the member of its grant: ARGV[3].
 const memberArg = 2
+
+// runsArg is the argument with which the acquire script gets its requests: ARGV[4].
+const runsArg = 3
 
 // cursorArg is the argument with which a script goes on where the call before it stopped: ARGV[6].
 const cursorArg = 5
@@ -138,7 +143,7 @@ func (l *Limiter) askInt(ctx context.Context, changed []string, script *engine.S
 
 // withCursor gives the arguments of the call that goes on at cursor.
 func withCursor(args []string, cursor string) []string {
-	next := make([]string, cursorArg+1)
+	next := make([]string, max(len(args), cursorArg+1))
 	copy(next, args)
 	next[cursorArg] = cursor
 	return next

@@ -176,7 +176,7 @@ end
 -- answers: a letter for each request: g granted, n not now, x more than the rate; or '*', all granted
 -- wait, permits: so many permits come back after so many milliseconds; only as many pairs as the requests that
 --         were not granted need (all, for o and a), and at most a page of them
-local granted, flags = 0, ARGV[5] or ''
+local granted, flags, dated = 0, ARGV[5] or '', nowText
 local answers, want, above
 if total <= value then
   granted = total
@@ -220,6 +220,34 @@ if granted > 0 then
   end
 end
 
+--@ lease
+-- Behind acquire: where all was granted and much is left, grants more, for the process to hand out. All that the call grants is
+-- dated at the lease's end, so that it stays taken until an interval after the last moment at which a permit of it can be used.
+-- Nothing is leased where the limiter may be gone by then, nor for longer than a sixteenth of the interval, nor more than half
+-- of what is free, and none of the last eighth of the rate, which all find as it is.
+-- ARGV[7] the permits
+-- ARGV[8] milliseconds
+local leased, span = 0, math.min(tonumber(ARGV[8]), math.floor(interval / 16))
+local ends = ttl
+if keepAlive ~= '0' then
+  ends = tonumber(keepAlive)
+end
+if granted == total and flags and span > 0 and (ends < 0 or ends > span) and value * 8 >= rate then
+  leased = math.min(tonumber(ARGV[7]), math.floor(value / 2))
+  if leased > 0 and granted + leased <= 4294967295 then
+    value, granted = value - leased, granted + leased
+    spent, dated = string.format('%d', granted), string.format('%d', now + span)
+  else
+    leased = 0
+  end
+end
+
+--@ leased
+-- Ends the reply of a call that leased permits: {4, permits, milliseconds, rate, interval, free, reply of acquire}.
+if leased > 0 then
+  reply = {4, leased, span, rate, math.min(interval, 9007199254740992), value, reply}
+end
+
 --@ store
 -- Writes value, and takes out of the set what is in it already. Sets failed, an error where a write of the set was
 -- refused: the parts up to checked write no more then.
@@ -239,7 +267,7 @@ end
 -- Puts what acquire granted into the set.
 if granted > 0 and type(failed) ~= 'table' then
   if granted == total and total <= 4294967295 then
-    failed = redis.pcall('ZADD', permitsKey, nowText, ARGV[3])
+    failed = redis.pcall('ZADD', permitsKey, dated, ARGV[3])
   else
     -- One member counts to 4294967295. More are several members, told apart by the last bytes of their random part.
     local random, index, rest = string.sub(ARGV[3], 1, 17), 0, granted
@@ -249,7 +277,7 @@ if granted > 0 and type(failed) ~= 'table' then
         random = string.sub(ARGV[3], 1, 13) .. string.char(index % 256, math.floor(index / 256) % 256,
           math.floor(index / 65536) % 256, math.floor(index / 16777216))
       end
-      failed = redis.pcall('ZADD', permitsKey, nowText, random .. string.char(n % 256, math.floor(n / 256) % 256,
+      failed = redis.pcall('ZADD', permitsKey, dated, random .. string.char(n % 256, math.floor(n / 256) % 256,
         math.floor(n / 65536) % 256, math.floor(n / 16777216)))
       index, rest = index + 1, rest - n
     end

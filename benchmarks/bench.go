@@ -134,6 +134,11 @@ func (b *bench) measure(ctx context.Context, s side, l load) (figures, error) {
 	if err != nil {
 		return figures{}, fmt.Errorf("%s: %w", s.title, err)
 	}
+	if session.settle != nil {
+		if err := session.settle(ctx); err != nil {
+			return figures{}, fmt.Errorf("%s: %w", s.title, err)
+		}
+	}
 	t.allPermits += prepared
 	return b.judge(ctx, s, l, t, before, after)
 }

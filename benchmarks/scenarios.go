@@ -116,7 +116,7 @@ func scenarios() []scenario {
 			load: load{callers: 256, names: names(10_000), maxPermits: 1, limit: generous, expect: allGranted},
 		},
 	)
-	return append(all, policyScenarios()...)
+	return slices.Concat(all, leaseScenarios(), policyScenarios())
 }
 
 // plan is what of all that is measured in this run; empty lists mean everything.
@@ -281,7 +281,7 @@ func partNames() []string {
 }
 
 func (s side) isRRateLimiter() bool {
-	return slices.Contains([]string{"ours", "cached", "off", "script", "jvm-sync", "jvm-async"}, s.key)
+	return slices.Contains([]string{"ours", "cached", "leased", "off", "script", "jvm-sync", "jvm-async"}, s.key)
 }
 
 func (s side) inOtherProcess() bool { return strings.HasPrefix(s.key, "jvm-") }

@@ -34,8 +34,9 @@ type session struct {
 	// take asks for permits of the name with that index. Calls of different callers run at once; those of one caller do not.
 	take func(ctx context.Context, caller, name int, permits int64) (bool, error)
 	// run, where it is set, is drive for callers that live in another process.
-	run   func(ctx context.Context, warmup, d time.Duration, began, ended func() error) (tally, error)
-	close func()
+	run    func(ctx context.Context, warmup, d time.Duration, began, ended func() error) (tally, error)
+	settle func(ctx context.Context) error // before Redis is compared with what the callers were told; may be nil
+	close  func()
 }
 
 var scripts = map[string]float64{"eval": 1, "evalsha": 1}
@@ -47,6 +48,7 @@ var cachedReads = map[string]float64{"eval": 1, "evalsha": 1, "exec": 5}
 var sides = []side{
 	{key: "ours", title: "this library", commands: scripts, open: openOurs},
 	{key: "cached", title: "this library, WithDenialCache", commands: cachedReads, open: openCached},
+	{key: "leased", title: "this library, WithLease(10ms)", commands: scripts, open: openLeased},
 	{key: "off", title: "this library, nothing shared", commands: scripts, open: openUnshared},
 	{key: "script", title: "Redisson's script through rueidis", commands: scripts, open: openScript},
 	{key: "jvm-sync", title: "Redisson 4.7.0, sync", commands: scripts, open: openRedisson("sync")},
@@ -92,12 +94,31 @@ func openCached(ctx context.Context, _ *bench, l load) (*session, error) {
 	return openShared(ctx, l, rratelimiter.WithDenialCache())
 }
 
+// openLeased gives back what is leased once the callers have ended.
+func openLeased(ctx context.Context, _ *bench, l load) (*session, error) {
+	redis, err := dial(l.addr)
+	if err != nil {
+		return nil, err
+	}
+	client := rratelimiter.New(redis, rratelimiter.WithLease(10*time.Millisecond))
+	s := sharedSession(redis, client, l)
+	s.settle = func(ctx context.Context) error {
+		err := client.Flush(ctx)
+		time.Sleep(50 * time.Millisecond) // a call that brings one more lease may be under way, and gives that back
+		return err
+	}
+	return s, setRates(ctx, redis, l)
+}
+
 func openShared(ctx context.Context, l load, opts ...rratelimiter.Option) (*session, error) {
 	redis, err := dial(l.addr)
 	if err != nil {
 		return nil, err
 	}
-	client := rratelimiter.New(redis, opts...)
+	return sharedSession(redis, rratelimiter.New(redis, opts...), l), setRates(ctx, redis, l)
+}
+
+func sharedSession(redis rueidis.Client, client *rratelimiter.Client, l load) *session {
 	limiters := make([]*rratelimiter.Limiter, len(l.names))
 	for i, name := range l.names {
 		limiters[i] = client.Limiter(name)
@@ -107,7 +128,7 @@ func openShared(ctx context.Context, l load, opts ...rratelimiter.Option) (*sess
 			return limiters[name].TryAcquire(ctx, permits)
 		},
 		close: redis.Close,
-	}, setRates(ctx, redis, l)
+	}
 }
 
 // openUnshared gives each caller a Client of its own on one connection pool, so that no two share a call.

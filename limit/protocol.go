@@ -20,7 +20,7 @@ import (
 type protocol Limiter
 
 // Call is the script that takes permits.
-func (p *protocol) Call() (script *engine.Script, keys []string) {
+func (p *protocol) Call(*engine.Batch) (script *engine.Script, keys []string) {
 	return p.script, p.keys
 }
 

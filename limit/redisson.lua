@@ -6,7 +6,7 @@
 -- they reply, or read the limiter into locals. A closure holds these here, since a script may have several such limiters.
 local limiter = {free = value, most = rate, more = more}
 function limiter.settle(granted)
-  local total, reply = -1, false
+  local total, reply, dated = -1, false, nowText
   if granted > 0 then
     value, spent = value - granted, string.format('%d', granted)
   end

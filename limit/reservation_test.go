@@ -224,7 +224,7 @@ func TestAllThatACallLostGoesBack(t *testing.T) {
 		}
 		call := (*reserving)(l)
 		call.Arguments(batch, time.UnixMicro(b.now))
-		script, keys := call.Call()
+		script, keys := call.Call(batch)
 		reply, err := l.client.Engine.Eval(t.Context(), script, keys, batch.Args, nil)
 		require.NoError(t, err)
 		_, err = call.Answer(batch, reply)

@@ -19,7 +19,7 @@ type reserving Limiter
 const mostReservations = 256
 
 // Call is the script that reserves permits.
-func (p *reserving) Call() (script *engine.Script, keys []string) {
+func (p *reserving) Call(*engine.Batch) (script *engine.Script, keys []string) {
 	return scriptFor(reserve, p.members), p.keys
 }
 

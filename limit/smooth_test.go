@@ -178,7 +178,7 @@ func TestSmoothJudgesEachOfACall(t *testing.T) {
 			}
 			call := (*protocol)(l)
 			call.Arguments(batch, time.UnixMicro(b.now))
-			script, keys := call.Call()
+			script, keys := call.Call(batch)
 			reply, err := l.client.Engine.Eval(t.Context(), script, keys, batch.Args, nil)
 			require.NoError(t, err)
 			_, err = call.Answer(batch, reply)

@@ -74,6 +74,8 @@ type Batch struct {
 	Outlook Outlook // nil where it told nothing but answers
 	Denied  int64   // the fewest permits that were denied, 0 for none
 
+	Lease Lease // for callers to come
+
 	// What came for callers that had gone, and, where that is anything, how many permits that is, and were granted in all.
 	Lost        []*Request
 	LostPermits int64
@@ -120,7 +122,7 @@ func (b *Batch) GrantAll(left int64, answer Answer) {
 // clear makes a batch as good as new.
 func (b *Batch) clear() {
 	clear(b.Requests)
-	b.Requests, b.permits, b.live, b.answered = b.Requests[:0], 0, 0, nil
+	b.Requests, b.permits, b.live, b.answered, b.Lease = b.Requests[:0], 0, 0, nil, Lease{}
 	b.forget()
 }
 
@@ -147,8 +149,10 @@ func (l *Limiter) acquire(ctx context.Context, b *Batch) (err error) {
 	defer func() {
 		b.Requests = all
 		if reason := recover(); reason != nil {
-			hurt := slices.IndexFunc(all, func(r *Request) bool { return r.panicked == nil })
-			all[max(hurt, 0)].panicked = reason
+			if len(all) > 0 { // else nobody is there for it
+				hurt := slices.IndexFunc(all, func(r *Request) bool { return r.panicked == nil })
+				all[max(hurt, 0)].panicked = reason
+			}
 			err = fmt.Errorf("rratelimiter: limiter %q: the call that carried this request panicked: %v", l.Name, reason)
 		}
 	}()
@@ -169,7 +173,7 @@ func (l *Limiter) acquire(ctx context.Context, b *Batch) (err error) {
 
 // converse sends a batch's call until the script has done all of its work, and reads the answer.
 func (l *Limiter) converse(ctx context.Context, b *Batch) error {
-	script, keys := l.Protocol.Call()
+	script, keys := l.Protocol.Call(b)
 	for {
 		message, err := l.Engine.run(ctx, script, keys, b.Args).ToMessage()
 		if err != nil {
@@ -193,6 +197,9 @@ func (g *Engine) date(b *Batch) (now time.Time, ok bool) {
 	}
 	now, reason := g.tryOwnClock()
 	for reason != nil {
+		if len(b.Requests) == 0 {
+			return now, false
+		}
 		b.Requests[0].panicked = reason
 		if b.Requests = b.Requests[1:]; len(b.Requests) == 0 {
 			return now, false

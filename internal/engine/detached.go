@@ -41,8 +41,24 @@ func Detached[T any](ctx context.Context, call func(context.Context) (T, error))
 
 // Changing runs a call that changes limiters, as every call that does so is run: once it has ended, with an error too,
 // and whoever still listens, those who wait for a limiter with one of these subjects ask again, and nothing is denied from
-// memory that was known before.
+// memory that was known before. What is leased of them goes back first.
 func Changing[T any](ctx context.Context, g *Engine, subjects []string, call func(context.Context) (T, error)) (T, error) {
+	return Returning(ctx, g, subjects, func(ctx context.Context) (T, error) {
+		recall := func() {
+			for _, subject := range subjects {
+				for _, back := range g.recall(subject) {
+					back(ctx)
+				}
+			}
+		}
+		recall()
+		defer recall() // what was leased meanwhile
+		return call(ctx)
+	})
+}
+
+// Returning is Changing for a call that gives permits back, which leaves leases as they are.
+func Returning[T any](ctx context.Context, g *Engine, subjects []string, call func(context.Context) (T, error)) (T, error) {
 	return Detached(ctx, func(ctx context.Context) (T, error) {
 		defer func() {
 			for _, subject := range subjects {

@@ -16,15 +16,17 @@ import (
 )
 
 // Engine carries the calls for one Redis. It keeps nothing of a name once no call for it is under way, but denials that
-// are remembered, and no goroutine for longer than a tenth of a second after its last call.
+// are remembered and permits that are leased, and no goroutine for longer than a tenth of a second after its last call.
 type Engine struct {
 	redis    rueidis.Client
 	now      func() time.Time // nil: the server's clock
 	ownClock bool             // now is the program's, and may panic
 	cluster  bool
+	lease    time.Duration // how long permits are leased for, 0 for not at all
 
 	names    names
 	waiting  index // of the limiters that somebody waits for
+	holders  index // of those with leases
 	pipeline pipeline
 	yields   yields
 	workers  workers
@@ -45,11 +47,12 @@ type Settings struct {
 	Now        func() time.Time // the clock; nil for the host's
 	ServerTime bool             // the server's clock instead
 	Denials    bool             // answer denials from memory
+	Lease      time.Duration    // lease permits for so long, where a Limiter can; 0: not at all
 }
 
 // New makes an Engine. It asks nothing of Redis.
 func New(s Settings) *Engine {
-	g := &Engine{redis: s.Redis, now: s.Now, ownClock: s.Now != nil && !s.ServerTime}
+	g := &Engine{redis: s.Redis, now: s.Now, ownClock: s.Now != nil && !s.ServerTime, lease: s.Lease}
 	switch {
 	case s.ServerTime:
 		g.now = nil

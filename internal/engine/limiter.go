@@ -17,15 +17,16 @@ type Limiter struct {
 	Name     string   // as messages tell it
 	Subjects []string // what its answers depend on, see Changing; nil for its ID
 	Protocol Protocol
-	Most     int // how many requests of Try go in one call; 0 for MostRequests
+	Most     int  // how many requests of Try go in one call; 0 for MostRequests
+	Leases   bool // its script knows how to lease
 
 	met atomic.Pointer[entry] // the last entry that a call of this value met; it may be another ID's by now
 }
 
 // Protocol is what calls of a limiter mean.
 type Protocol interface {
-	// Call is the script that takes permits, and its keys.
-	Call() (*Script, []string)
+	// Call is the script that takes the permits of a batch, and its keys.
+	Call(b *Batch) (*Script, []string)
 
 	// Arguments makes the Args of a batch. The time is as Engine.Now tells it.
 	Arguments(b *Batch, now time.Time)

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"hash/maphash"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -32,6 +34,8 @@ type entry struct {
 	leaving     bool   // a call is about to take the first batch along
 
 	queue *queue // the callers that wait, or nil
+
+	holding *holding // what is leased, or nil
 }
 
 func (n *names) init() {
@@ -86,6 +90,17 @@ func (n *names) find(id string) *entry {
 	return e
 }
 
+// ids is those with an entry.
+func (n *names) ids() (ids []string) {
+	for i := range n.shards {
+		s := &n.shards[i]
+		s.mu.Lock()
+		ids = slices.AppendSeq(ids, maps.Keys(s.byID))
+		s.mu.Unlock()
+	}
+	return ids
+}
+
 // unlock unlocks an entry, and puts it away where nothing is under way for its name.
 func (n *names) unlock(e *entry) {
 	idle, id := e.idle(), e.id
@@ -109,7 +124,9 @@ func (n *names) unlock(e *entry) {
 	}
 }
 
-func (e *entry) idle() bool { return e.first == nil && e.calls == 0 && e.queue == nil }
+func (e *entry) idle() bool {
+	return e.first == nil && e.calls == 0 && e.queue == nil && e.holding == nil
+}
 
 // push puts a batch behind those that gather.
 func (e *entry) push(b *Batch) {

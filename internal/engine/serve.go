@@ -21,6 +21,11 @@ func (l *Limiter) serve(e *entry, q *queue) {
 			g.names.unlock(e)
 			return
 		}
+		if done := e.holding.serve(q); done != nil {
+			e.mu.Unlock()
+			wakeAll(done)
+			continue
+		}
 		if pause := time.Until(q.next()); pause > 0 {
 			e.mu.Unlock()
 			timer.Reset(pause)
@@ -32,15 +37,20 @@ func (l *Limiter) serve(e *entry, q *queue) {
 		}
 		began := q.came
 		q.leave()
+		changes := e.holding.wish(&q.batch)
 		e.mu.Unlock()
 
 		err := l.acquire(context.Background(), &q.batch)
 
 		e.mu.Lock()
 		done := q.deliver(err)
+		unused := e.holding.keep(&q.batch, err, changes)
 		e.mu.Unlock()
 		wakeAll(done)
 		l.giveBack(context.Background(), &q.batch)
+		if unused != nil {
+			go unused(context.Background())
+		}
 		if !errors.Is(err, errUnsent) {
 			l.judge(e, q, began, err)
 		}

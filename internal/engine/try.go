@@ -41,6 +41,12 @@ const (
 // It ends with ctx: where the request had been sent by then, what arrives for it is given back.
 func (l *Limiter) Try(ctx context.Context, ask Ask) (Result, error) {
 	g := l.Engine
+	leases := l.leases()
+	if leases {
+		if answer, ok := l.fromLease(ask, false); ok {
+			return Result{Answer: answer}, nil
+		}
+	}
 	if answer, denied := l.deny(ask); denied {
 		return Result{Answer: answer}, nil
 	}
@@ -48,6 +54,9 @@ func (l *Limiter) Try(ctx context.Context, ask Ask) (Result, error) {
 	r := g.requests.Get().(*Request)
 	r.Ask = ask
 	e := g.names.lock(l)
+	if leases {
+		l.hold(e, ask.Permits)
+	}
 	b := l.gather(e, r)
 	lead := !e.leaving && e.calls < g.callLimit()
 	if lead {
@@ -99,14 +108,20 @@ func (l *Limiter) gather(e *entry, r *Request) *Batch {
 	b := e.last
 	// A call adds up no more than 2^53.
 	if b == nil || len(b.Requests) >= cmp.Or(l.Most, MostRequests) || r.Permits > MostPermits-b.permits {
-		b = g.batches.Get().(*Batch)
-		b.Full = g.denials != nil
+		b = g.newBatch()
 		e.push(b)
 	}
 	r.batch = b
 	b.Requests = append(b.Requests, r)
 	b.permits += r.Permits
 	b.live++
+	return b
+}
+
+// newBatch gives an empty batch.
+func (g *Engine) newBatch() *Batch {
+	b := g.batches.Get().(*Batch)
+	b.Full = g.denials != nil
 	return b
 }
 
@@ -147,9 +162,10 @@ func (l *Limiter) carry(ctx context.Context, e *entry, inline bool) {
 		if company := len(b.Requests) > 1 || e.calls > 1; company != g.company.Load() {
 			g.company.Store(company)
 		}
+		changes := e.holding.wish(b)
 		e.mu.Unlock()
 
-		called := len(b.Requests) > 0 // or all of its callers have gone
+		called := len(b.Requests) > 0 || b.Lease.Span > 0 // or all of its callers have gone
 		known := g.denials.version(l)
 		var err error
 		if called {
@@ -166,6 +182,7 @@ func (l *Limiter) carry(ctx context.Context, e *entry, inline bool) {
 			}
 		}
 		b.count()
+		unused := e.holding.keep(b, err, changes)
 		again = e.first != nil && !e.leaving
 		if again {
 			e.leaving = true
@@ -183,6 +200,9 @@ func (l *Limiter) carry(ctx context.Context, e *entry, inline bool) {
 			again = false
 		}
 		l.giveBack(ctx, b)
+		if unused != nil {
+			go unused(context.WithoutCancel(ctx))
+		}
 		if g.denials != nil && b.Denied > 0 {
 			l.remember(b, known)
 		}

@@ -46,6 +46,11 @@ func (l *Limiter) Wait(ctx context.Context, permits int64, deadline time.Time) (
 
 // wait is Wait with *errTooLate where the deadline, or the context's, makes it impossible.
 func (l *Limiter) wait(ctx context.Context, permits int64, deadline time.Time) error {
+	if l.leases() {
+		if _, ok := l.fromLease(Ask{Permits: permits}, true); ok {
+			return nil
+		}
+	}
 	var expired <-chan time.Time
 	if !deadline.IsZero() {
 		timer := time.NewTimer(time.Until(deadline))
@@ -87,6 +92,9 @@ func (l *Limiter) join(w *waiter) *entry {
 	g := l.Engine
 	e := g.names.lock(l)
 	defer e.mu.Unlock()
+	if l.leases() {
+		l.hold(e, w.Permits)
+	}
 	q := e.queue
 	if q == nil {
 		q = &queue{changed: make(chan struct{}, 1)}

@@ -71,7 +71,7 @@ end
 return 0
 `)
 
-func (l *window) Call() (*Script, []string) { return windowScript, []string{l.ID} }
+func (l *window) Call(*Batch) (*Script, []string) { return windowScript, []string{l.ID} }
 
 func (l *window) Arguments(b *Batch, now time.Time) {
 	ordered := ""

@@ -1,0 +1,353 @@
+package engine
+
+import (
+	"context"
+	"time"
+)
+
+// Lease is permits that one call takes for callers to come, who are answered by this process until it ends. A script dates them at
+// the end, so that they stay taken until an interval after the last moment at which one of them can be used.
+type Lease struct {
+	// What is asked for.
+	Permits int64
+	Span    time.Duration // for so long at most; 0 asks for none
+
+	// What came of it.
+	Granted int64         // 0 for none
+	Lasts   time.Duration // at most Span
+	Limit   int64         // as an Answer has it
+	Free    int64         // that nobody has, at Redis
+	Reset   time.Duration // from the call on, until every permit is free again
+	Return  func(ctx context.Context, permits int64)
+}
+
+const (
+	leastLease = 4 // permits: fewer are no gain, since a lease costs a call itself
+	mostLease  = 1 << 31
+	mostLeases = 4  // of one limiter at a time: one is used up, one begins, more come of requests too large for them
+	fetchTrips = 2  // round trips before the permits or the time run out, the next lease is asked for
+	returnsFor = 16 // so many leases are given back at once by Flush
+)
+
+// holding is the leases of an ID and what it was asked for, which says how large the next one is to be. Its entry guards it.
+type holding struct {
+	limiter  *Limiter
+	leases   []held // the oldest first
+	asked    int64  // permits that callers wanted since turned
+	before   int64  // in the span before that
+	turned   time.Time
+	fetching bool          // a call is under way that brings a lease
+	trip     time.Duration // how long the last one took
+	changes  uint64        // by this client: what was leased before one is not used after it
+	timer    *time.Timer
+}
+
+// held is a lease that callers are served from.
+type held struct {
+	Lease
+	left int64
+	sent time.Time // before the call that brought it: the lease began then at the earliest
+}
+
+// over says whether the lease has ended. A process that was stopped knows by the monotonic clock; a machine that slept, whose
+// monotonic clock may have slept as well, by the other.
+func (s *held) over(now time.Time) bool { return s.remains(now) <= 0 }
+
+func (s *held) remains(now time.Time) time.Duration {
+	return s.Lasts - max(now.Sub(s.sent), time.Duration(now.UnixNano()-s.sent.UnixNano()))
+}
+
+// leases says whether the limiter's permits may be leased.
+func (l *Limiter) leases() bool { return l.Engine.lease > 0 && l.Leases }
+
+// fromLease answers a request from what this process holds, where it can. With behind nobody may wait for the limiter: who
+// stands in line comes first.
+func (l *Limiter) fromLease(ask Ask, behind bool) (Answer, bool) {
+	e := l.met.Load()
+	if e == nil || ask.Each {
+		return Answer{}, false
+	}
+	e.mu.Lock()
+	h := e.holding
+	if e.id != l.ID || h == nil || behind && e.queue != nil {
+		e.mu.Unlock()
+		return Answer{}, false
+	}
+	now := time.Now()
+	for i := range h.leases {
+		s := &h.leases[i]
+		if s.left < ask.Permits || s.over(now) {
+			continue
+		}
+		s.left -= ask.Permits
+		answer := Answer{Allowed: true}
+		if ask.Detail {
+			answer.Limit, answer.Remaining = s.Limit, s.Free+h.left(now)
+			answer.ResetAfter = s.Reset - now.Sub(s.sent)
+		}
+		h.count(now, ask.Permits)
+		var fetch bool
+		if i == len(h.leases)-1 && h.runsOut(s, now) {
+			fetch = l.prefetch(e)
+		}
+		e.mu.Unlock()
+		if fetch {
+			l.Engine.workers.carry(context.Background(), l, e)
+		}
+		return answer, true
+	}
+	e.mu.Unlock()
+	return Answer{}, false
+}
+
+// serve answers those who wait from what this process holds, as far as it goes, and tells whom to wake. The entry is locked.
+func (h *holding) serve(q *queue) (done []*waiter) {
+	if h == nil {
+		return nil
+	}
+	now := time.Now()
+	for i := range h.leases {
+		s := &h.leases[i]
+		for w := q.waiters.first; w != nil && w.Permits <= s.left && !s.over(now) && len(done) < MostRequests; w = q.waiters.first {
+			s.left -= w.Permits
+			w.Allowed = true
+			w.deliver(nil)
+			q.remove(w)
+			done = append(done, w)
+		}
+	}
+	return done
+}
+
+// left is the permits that can be had of all leases.
+func (h *holding) left(now time.Time) (left int64) {
+	for i := range h.leases {
+		if !h.leases[i].over(now) {
+			left += h.leases[i].left
+		}
+	}
+	return left
+}
+
+// count counts what callers ask for.
+func (h *holding) count(now time.Time, permits int64) {
+	span := h.limiter.Engine.lease
+	if since := now.Sub(h.turned); since >= span {
+		h.before = h.asked
+		if since >= 2*span {
+			h.before = 0
+		}
+		h.asked, h.turned = 0, now
+	}
+	h.asked = min(mostLease, h.asked+min(permits, mostLease))
+}
+
+// demand is about how many permits callers asked for in the span before now.
+func (h *holding) demand(now time.Time) int64 {
+	span := h.limiter.Engine.lease
+	since := now.Sub(h.turned)
+	if since >= 2*span {
+		return 0
+	}
+	if since >= span {
+		return int64(float64(h.asked) * float64(2*span-since) / float64(span))
+	}
+	return h.asked + int64(float64(h.before)*float64(span-since)/float64(span))
+}
+
+// runsOut says whether the newest lease will be used up, or over, by the time that the next one can be there.
+func (h *holding) runsOut(s *held, now time.Time) bool {
+	if h.fetching {
+		return false
+	}
+	ahead := fetchTrips * h.trip
+	if s.remains(now) <= ahead {
+		return true
+	}
+	return float64(s.left)*float64(h.limiter.Engine.lease) <= float64(h.demand(now))*float64(ahead)
+}
+
+// prefetch prepares a call that brings the next lease, and says whether it is to be carried. The entry is locked.
+func (l *Limiter) prefetch(e *entry) bool {
+	g := l.Engine
+	if e.leaving || e.calls >= g.callLimit() {
+		return false // what is about to leave brings one as well
+	}
+	if e.first == nil {
+		e.push(g.newBatch())
+	}
+	e.leaving = true
+	if e.calls++; e.calls == 1 {
+		g.calling.Add(1)
+	}
+	return true
+}
+
+// hold gives the holding of a limiter whose callers ask for permits. The entry is locked.
+func (l *Limiter) hold(e *entry, permits int64) {
+	now := time.Now()
+	if e.holding == nil {
+		h := &holding{limiter: l, turned: now}
+		h.timer = time.AfterFunc(l.Engine.lease, func() { l.expire(e, h) })
+		e.holding = h
+		l.Engine.holders.add(l)
+	}
+	e.holding.count(now, permits)
+}
+
+// wish says what a call that leaves asks for besides what its requests do. The entry is locked.
+func (h *holding) wish(b *Batch) (changes uint64) {
+	b.Lease = Lease{}
+	if h == nil || h.fetching || len(h.leases) >= mostLeases {
+		return 0
+	}
+	permits := h.demand(time.Now())
+	for _, r := range b.Requests {
+		permits -= r.Permits
+	}
+	if permits < leastLease {
+		return 0
+	}
+	b.Lease.Permits, b.Lease.Span = permits, h.limiter.Engine.lease
+	h.fetching = true
+	return h.changes
+}
+
+// keep holds what a call has brought, err being its error. It gives what is not to be used: to be called once the entry is unlocked.
+func (h *holding) keep(b *Batch, err error, changes uint64) (unused func(context.Context)) {
+	if h == nil || b.Lease.Span == 0 {
+		return nil
+	}
+	h.fetching = false
+	if err != nil {
+		return nil
+	}
+	now := time.Now()
+	h.trip = now.Sub(b.sent)
+	if b.Lease.Granted == 0 {
+		return nil
+	}
+	// What came for callers that had gone is of the same grant.
+	s := held{b.Lease, b.Lease.Granted + b.LostPermits, b.sent}
+	b.Lost = b.Lost[:0]
+	if h.changes != changes || s.over(now) {
+		return s.giveBack()
+	}
+	h.leases = append(h.leases, s)
+	h.timer.Reset(h.next(now))
+	return nil
+}
+
+// giveBack is what gives back the permits that are left of a lease.
+func (s *held) giveBack() func(context.Context) {
+	left, back := s.left, s.Return
+	s.left = 0
+	if left == 0 {
+		return nil
+	}
+	return func(ctx context.Context) {
+		defer func() { _ = recover() }() // nobody is there for what a callback panics with
+		back(ctx, left)
+	}
+}
+
+// next is how long it takes until a lease ends.
+func (h *holding) next(now time.Time) time.Duration {
+	next := h.limiter.Engine.lease
+	for i := range h.leases {
+		next = min(next, h.leases[i].remains(now))
+	}
+	return max(next, 0)
+}
+
+// expire gives back what is left of leases that have ended, and forgets the limiter where nobody has asked for a while.
+func (l *Limiter) expire(e *entry, h *holding) {
+	e.mu.Lock()
+	if e.holding != h {
+		e.mu.Unlock()
+		return
+	}
+	now := time.Now()
+	var backs []func(context.Context)
+	kept := h.leases[:0]
+	for i := range h.leases {
+		if s := h.leases[i]; !s.over(now) && s.left > 0 {
+			kept = append(kept, s)
+		} else if back := s.giveBack(); back != nil {
+			backs = append(backs, back)
+		}
+	}
+	clear(h.leases[len(kept):])
+	h.leases = kept
+	if len(kept) > 0 || h.fetching || h.demand(now) > 0 {
+		h.timer.Reset(h.next(now))
+	} else {
+		e.holding = nil
+		l.Engine.holders.remove(l)
+	}
+	l.Engine.names.unlock(e)
+	for _, back := range backs {
+		back(context.Background())
+	}
+}
+
+// recall takes all leases of a subject's limiters back from their callers: what gives their permits back.
+func (g *Engine) recall(subject string) (backs []func(context.Context)) {
+	if g.lease == 0 {
+		return nil
+	}
+	backs = g.recallID(subject, backs)
+	for _, id := range g.holders.of(subject) {
+		backs = g.recallID(id, backs)
+	}
+	return backs
+}
+
+func (g *Engine) recallID(id string, backs []func(context.Context)) []func(context.Context) {
+	e := g.names.find(id)
+	if e == nil {
+		return backs
+	}
+	backs = e.holding.recall(backs)
+	g.names.unlock(e)
+	return backs
+}
+
+// recall is that of one limiter.
+func (h *holding) recall(backs []func(context.Context)) []func(context.Context) {
+	if h == nil {
+		return backs
+	}
+	h.changes++
+	for i := range h.leases {
+		if back := h.leases[i].giveBack(); back != nil {
+			backs = append(backs, back)
+		}
+	}
+	clear(h.leases)
+	h.leases = h.leases[:0]
+	return backs
+}
+
+// Flush gives back all that is leased. What calls that are under way bring goes back as soon as it is there.
+func (g *Engine) Flush(ctx context.Context) error {
+	var backs []func(context.Context)
+	for _, id := range g.names.ids() {
+		backs = g.recallID(id, backs)
+	}
+	_, err := Detached(ctx, func(ctx context.Context) (struct{}, error) {
+		slots := make(chan struct{}, returnsFor)
+		for _, back := range backs {
+			slots <- struct{}{}
+			go func() {
+				defer func() { <-slots }()
+				back(ctx)
+			}()
+		}
+		for range returnsFor {
+			slots <- struct{}{}
+		}
+		return struct{}{}, nil
+	})
+	return err
+}

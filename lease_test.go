@@ -1,0 +1,265 @@
+package rratelimiter
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const tenMillis = 10 * time.Millisecond
+
+// often takes permits one by one, so many times, with a pause before each, and counts those granted.
+func (b *bubble) often(l *Limiter, times int, pause time.Duration) (granted int) {
+	b.Helper()
+	for range times {
+		pass(pause)
+		ok, err := l.TryAcquire(b.Context(), 1)
+		require.NoError(b, err)
+		if ok {
+			granted++
+		}
+	}
+	return granted
+}
+
+// inLease runs a test with leases of 10 ms and calls that take half a millisecond, and sees that nothing is left in the process.
+func inLease(t *testing.T, rate Rate, test func(b *bubble, l *Limiter), opts ...Option) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(rate, append(opts, WithLease(tenMillis))...)
+		b.latency.Store(int64(500 * time.Microsecond))
+		test(b, l)
+		pass(100 * time.Millisecond)
+		synctest.Wait()
+		assert.True(b, l.client.engine.Idle(), "nothing is kept of a limiter that nobody asks")
+	})
+}
+
+func TestALeaseAnswersWithoutRedis(t *testing.T) {
+	inLease(t, Rate{Permits: 1_000_000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
+		require.Equal(b, 1000, b.often(l, 1000, 20*time.Microsecond))
+		before := b.scripts.Load()
+		start := time.Now()
+		require.Equal(b, 5000, b.often(l, 5000, 20*time.Microsecond))
+		assert.Equal(b, 100*time.Millisecond, time.Since(start), "nobody waits for Redis")
+		assert.LessOrEqual(b, b.scripts.Load()-before, int64(30), "calls in a tenth of a second")
+
+		d, err := l.Take(b.Context(), 1)
+		require.NoError(b, err)
+		assert.True(b, d.Allowed)
+		assert.Equal(b, int64(1_000_000), d.Limit)
+		assert.InDelta(b, 1_000_000-6001, d.Remaining, 200, "what is given back at this moment is not known")
+		assert.InDelta(b, 10*time.Second+tenMillis, d.ResetAfter, float64(tenMillis))
+
+		pass(50 * time.Millisecond)
+		b.free(l, 1_000_000-6001)
+	})
+}
+
+// TestWhoAsksSeldomLeasesNothing: each permit is as without leases.
+func TestWhoAsksSeldomLeasesNothing(t *testing.T) {
+	inLease(t, Rate{Permits: 1000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
+		before := b.scripts.Load()
+		require.Equal(b, 50, b.often(l, 50, 20*time.Millisecond))
+		assert.Equal(b, int64(50), b.scripts.Load()-before)
+		b.free(l, 950)
+	})
+}
+
+// TestTheLastPermitsAreNotLeased: others find them, one by one.
+func TestTheLastPermitsAreNotLeased(t *testing.T) {
+	inLease(t, Rate{Permits: 400, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
+		assert.Equal(b, 380, b.often(l, 380, 50*time.Microsecond))
+		other := New(b.conn).Limiter("limiter")
+		b.take(other, 20)
+		b.full(other, 1)
+		b.full(l, 1)
+	})
+}
+
+// use is a permit that a caller was granted.
+type use struct{ asked, granted time.Time }
+
+// TestNoWindowOfUsesHoldsMoreThanTheRate: whoever uses what was leased, and when.
+func TestNoWindowOfUsesHoldsMoreThanTheRate(t *testing.T) {
+	for seed := range uint64(3) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			inBubble(t, func(b *bubble) {
+				const rate = 3000
+				b.limiter(Rate{Permits: rate, Interval: time.Second})
+				b.latency.Store(int64(300 * time.Microsecond))
+				var mu sync.Mutex
+				var uses []use
+				var callers sync.WaitGroup
+				start := time.Now()
+				for client := range uint64(2) {
+					l := New(b.conn, WithLease(50*time.Millisecond)).Limiter("limiter")
+					callers.Go(func() {
+						random := rand.New(rand.NewPCG(seed, client))
+						for time.Since(start) < 2500*time.Millisecond {
+							burst, pause := 1+random.IntN(400), time.Duration(random.IntN(300))*time.Microsecond
+							for range burst {
+								pass(pause)
+								asked := time.Now()
+								ok, err := l.TryAcquire(b.Context(), 1)
+								if err != nil {
+									b.Error(err)
+									return
+								}
+								if ok {
+									mu.Lock()
+									uses = append(uses, use{asked, time.Now()})
+									mu.Unlock()
+								}
+							}
+							pass(time.Duration(random.IntN(100)) * time.Millisecond)
+						}
+					})
+				}
+				callers.Wait()
+				pass(time.Second)
+				slices.SortFunc(uses, func(a, b use) int { return a.asked.Compare(b.asked) })
+				worst := 0
+				for i, first := range uses {
+					// A use lies for certain between when it was asked for and when it was granted, and Redis counts in milliseconds.
+					sure, last := 0, first.asked.UnixMilli()+1000
+					for _, u := range uses[i:] {
+						if u.granted.UnixMilli() < last {
+							sure++
+						}
+						if u.asked.UnixMilli() >= last {
+							break
+						}
+					}
+					worst = max(worst, sure)
+				}
+				assert.LessOrEqual(b, worst, rate)
+				assert.Greater(b, len(uses), 2*rate, "in two intervals and a half")
+			})
+		})
+	}
+}
+
+// TestWhatIsLeasedGoesBack: with Flush, and before this client changes the limiter.
+func TestWhatIsLeasedGoesBack(t *testing.T) {
+	for name, change := range map[string]func(ctx context.Context, l *Limiter) error{
+		"Flush": func(ctx context.Context, l *Limiter) error { return l.client.Flush(ctx) },
+		"Release": func(ctx context.Context, l *Limiter) error {
+			if err := l.Release(ctx, 1); err != nil {
+				return err
+			}
+			_, err := New(l.client.redis).Limiter("limiter").TryAcquire(ctx, 1)
+			return err
+		},
+		"SetRate": func(ctx context.Context, l *Limiter) error {
+			return l.SetRate(ctx, Rate{Permits: 10_000, Interval: 10 * time.Second}, KeepState())
+		},
+		"the end": func(context.Context, *Limiter) error { pass(tenMillis + time.Millisecond); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLease(t, Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
+				granted := int64(b.often(l, 300, 30*time.Microsecond))
+				require.Equal(b, int64(300), granted)
+				free, err := New(b.quickConn()).Limiter("limiter").AvailablePermits(b.Context())
+				require.NoError(b, err)
+				require.Less(b, free, 10_000-granted, "something is leased")
+				require.NoError(b, change(b.Context(), l))
+				b.free(l, 10_000-granted)
+			})
+		})
+	}
+}
+
+// TestNothingIsHandedOutOfALimiterThatThisClientDeleted or moved, or whose rate it has set anew.
+func TestNothingIsHandedOutOfALimiterThatThisClientDeleted(t *testing.T) {
+	for name, change := range map[string]func(ctx context.Context, l *Limiter) error{
+		"Delete": func(ctx context.Context, l *Limiter) error { _, err := l.Delete(ctx); return err },
+		"Rename": func(ctx context.Context, l *Limiter) error { return l.Rename(ctx, "other") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLease(t, Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
+				b.often(l, 300, 30*time.Microsecond)
+				require.NoError(b, change(b.Context(), l))
+				_, err := l.TryAcquire(b.Context(), 1)
+				require.ErrorIs(b, err, ErrNotInitialized)
+			})
+		})
+	}
+}
+
+// TestALeaseEnds: once it has, Redis is asked, which knows nothing of the limiter by then.
+func TestALeaseEnds(t *testing.T) {
+	inLease(t, Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
+		b.often(l, 300, 30*time.Microsecond)
+		_, err := New(b.quickConn()).Limiter("limiter").Delete(b.Context())
+		require.NoError(b, err)
+		var end time.Duration
+		for start := time.Now(); ; pass(100 * time.Microsecond) {
+			_, err := l.TryAcquire(b.Context(), 1)
+			if end = time.Since(start); err != nil {
+				require.ErrorIs(b, err, ErrNotInitialized)
+				break
+			}
+		}
+		assert.LessOrEqual(b, end, tenMillis+time.Millisecond)
+	})
+}
+
+// TestNoLeaseOutlivesItsLimiter, nor is longer than a sixteenth of the interval.
+func TestNoLeaseOutlivesItsLimiter(t *testing.T) {
+	inLease(t, Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
+		b.often(l, 300, 30*time.Microsecond)
+		_, err := l.Expire(b.Context(), tenMillis)
+		require.NoError(b, err)
+		before := b.scripts.Load()
+		b.often(l, 10, 30*time.Microsecond)
+		assert.Equal(b, int64(10), b.scripts.Load()-before)
+	})
+	inLease(t, Rate{Permits: 10_000, Interval: 15 * time.Millisecond}, func(b *bubble, l *Limiter) {
+		before := b.scripts.Load()
+		b.often(l, 100, 30*time.Microsecond)
+		assert.Equal(b, int64(100), b.scripts.Load()-before)
+	})
+}
+
+// TestThoseWhoWaitComeFirst: what is leased meanwhile is theirs, in their order.
+func TestThoseWhoWaitComeFirst(t *testing.T) {
+	inLease(t, Rate{Permits: 2000, Interval: time.Second}, func(b *bubble, l *Limiter) {
+		const together = 10
+		served := make([]time.Time, 3000)
+		var callers sync.WaitGroup
+		for i := range served {
+			callers.Go(func() {
+				assert.NoError(b, l.Acquire(b.Context(), 1))
+				served[i] = time.Now()
+			})
+			if i%together == together-1 {
+				synctest.Wait()
+				pass(200 * time.Microsecond)
+			}
+		}
+		callers.Wait()
+		for i := range len(served) - together {
+			at := i - i%together + together
+			require.False(b, served[at].Before(served[i]), "%d was served before %d", at, i)
+		}
+		assert.Less(b, b.scripts.Load(), int64(1500), "calls")
+	})
+}
+
+func TestABadLease(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		for _, d := range []time.Duration{0, -tenMillis, time.Microsecond, 1500 * time.Microsecond, time.Second + time.Millisecond} {
+			_, err := New(b.conn, WithLease(d)).Limiter("limiter").TryAcquire(b.Context(), 1)
+			require.ErrorIs(b, err, ErrInvalidOption)
+			assert.ErrorContains(b, err, d.String())
+		}
+	})
+}
