@@ -63,6 +63,19 @@ func TestALeaseAnswersWithoutRedis(t *testing.T) {
 	})
 }
 
+// TestALongLeaseGrowsAtOnce: one that is used up makes room for the next, long before its end.
+func TestALongLeaseGrowsAtOnce(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(Rate{Permits: 1_000_000, Interval: time.Hour}, WithLease(time.Second))
+		b.latency.Store(int64(500 * time.Microsecond))
+		before := b.scripts.Load()
+		require.Equal(b, 10_000, b.often(l, 10_000, time.Microsecond))
+		assert.Less(b, b.scripts.Load()-before, int64(40))
+		pass(3 * time.Second)
+		b.free(l, 990_000)
+	})
+}
+
 // TestWhoAsksSeldomLeasesNothing: each permit is as without leases.
 func TestWhoAsksSeldomLeasesNothing(t *testing.T) {
 	inLease(t, Rate{Permits: 1000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {

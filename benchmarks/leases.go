@@ -18,7 +18,7 @@ func leaseScenarios() []scenario {
 		}
 	}
 	return append(all, scenario{
-		part: "leases", title: "leased, 256 callers on 256 names", sides: []string{"leased", "script", "xtime"},
+		part: "leases", title: "leased, 256 callers on 256 names", sides: []string{"leased", "leased-long", "script", "xtime"},
 		load: load{callers: 256, names: names(256), maxPermits: 1, limit: generous, expect: allGranted},
 	})
 }
@@ -37,7 +37,8 @@ func (r *results) leaseGoals(add func(atLeast bool, want, got float64, format st
 				add(true, 0.5, run.spread("leased", rateOf).median/fast.spread("leased", rateOf).median, "%s: decisions a second to those without the link", run.title)
 			}
 		case len(run.load.names) > 1:
-			add(true, 0.7, run.ratio("leased", "xtime", rateOf).median, "%s: decisions a second to x/time/rate", run.title)
+			// 256 leases of 10 ms are 50,000 calls a second: with those the server is what is measured.
+			add(true, 0.7, run.ratio("leased-long", "xtime", rateOf).median, "%s, for a second: decisions a second to x/time/rate", run.title)
 		default:
 			near[callers] = run
 			want := 40.0

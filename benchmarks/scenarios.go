@@ -281,7 +281,7 @@ func partNames() []string {
 }
 
 func (s side) isRRateLimiter() bool {
-	return slices.Contains([]string{"ours", "cached", "leased", "off", "script", "jvm-sync", "jvm-async"}, s.key)
+	return slices.Contains([]string{"ours", "cached", "leased", "leased-long", "off", "script", "jvm-sync", "jvm-async"}, s.key)
 }
 
 func (s side) inOtherProcess() bool { return strings.HasPrefix(s.key, "jvm-") }

@@ -48,7 +48,8 @@ var cachedReads = map[string]float64{"eval": 1, "evalsha": 1, "exec": 5}
 var sides = []side{
 	{key: "ours", title: "this library", commands: scripts, open: openOurs},
 	{key: "cached", title: "this library, WithDenialCache", commands: cachedReads, open: openCached},
-	{key: "leased", title: "this library, WithLease(10ms)", commands: scripts, open: openLeased},
+	{key: "leased", title: "this library, WithLease(10ms)", commands: scripts, open: openLeased(10 * time.Millisecond)},
+	{key: "leased-long", title: "this library, WithLease(1s)", commands: scripts, open: openLeased(time.Second)},
 	{key: "off", title: "this library, nothing shared", commands: scripts, open: openUnshared},
 	{key: "script", title: "Redisson's script through rueidis", commands: scripts, open: openScript},
 	{key: "jvm-sync", title: "Redisson 4.7.0, sync", commands: scripts, open: openRedisson("sync")},
@@ -95,19 +96,21 @@ func openCached(ctx context.Context, _ *bench, l load) (*session, error) {
 }
 
 // openLeased gives back what is leased once the callers have ended.
-func openLeased(ctx context.Context, _ *bench, l load) (*session, error) {
-	redis, err := dial(l.addr)
-	if err != nil {
-		return nil, err
+func openLeased(d time.Duration) opener {
+	return func(ctx context.Context, _ *bench, l load) (*session, error) {
+		redis, err := dial(l.addr)
+		if err != nil {
+			return nil, err
+		}
+		client := rratelimiter.New(redis, rratelimiter.WithLease(d))
+		s := sharedSession(redis, client, l)
+		s.settle = func(ctx context.Context) error {
+			err := client.Flush(ctx)
+			time.Sleep(50 * time.Millisecond) // a call that brings one more lease may be under way, and gives that back
+			return err
+		}
+		return s, setRates(ctx, redis, l)
 	}
-	client := rratelimiter.New(redis, rratelimiter.WithLease(10*time.Millisecond))
-	s := sharedSession(redis, client, l)
-	s.settle = func(ctx context.Context) error {
-		err := client.Flush(ctx)
-		time.Sleep(50 * time.Millisecond) // a call that brings one more lease may be under way, and gives that back
-		return err
-	}
-	return s, setRates(ctx, redis, l)
 }
 
 func openShared(ctx context.Context, l load, opts ...rratelimiter.Option) (*session, error) {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -22,7 +23,7 @@ type Lease struct {
 }
 
 const (
-	leastLease = 4 // permits: fewer are no gain, since a lease costs a call itself
+	leastLease = 2 // permits: fewer are no gain, since to give back what is left is a call as well
 	mostLease  = 1 << 31
 	mostLeases = 4  // of one limiter at a time: one is used up, one begins, more come of requests too large for them
 	fetchTrips = 2  // round trips before the permits or the time run out, the next lease is asked for
@@ -198,7 +199,10 @@ func (l *Limiter) hold(e *entry, permits int64) {
 // wish says what a call that leaves asks for besides what its requests do. The entry is locked.
 func (h *holding) wish(b *Batch) (changes uint64) {
 	b.Lease = Lease{}
-	if h == nil || h.fetching || len(h.leases) >= mostLeases {
+	if h == nil || h.fetching {
+		return 0
+	}
+	if h.leases = slices.DeleteFunc(h.leases, func(s held) bool { return s.left == 0 }); len(h.leases) >= mostLeases {
 		return 0
 	}
 	permits := h.demand(time.Now())
