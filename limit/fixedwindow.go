@@ -37,11 +37,11 @@ func (p FixedWindow) suffix() string {
 }
 
 func (p FixedWindow) arguments(args []string, _ time.Time) []string {
-	aligned := "0"
+	interval := p.Interval.Milliseconds()
 	if p.Aligned {
-		aligned = "1"
+		interval = -interval
 	}
-	return append(args, strconv.FormatInt(p.Permits, 10), strconv.FormatInt(p.Interval.Milliseconds(), 10), aligned)
+	return append(args, strconv.FormatInt(p.Permits, 10), strconv.FormatInt(interval, 10))
 }
 
 func (p FixedWindow) keeps() *keeping { return inString }

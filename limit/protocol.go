@@ -45,8 +45,10 @@ func (p *protocol) Arguments(b *engine.Batch, now time.Time) {
 	}
 	b.Text = text
 	all := string(text)
-	b.Args = append(b.Args[:0], all[:nowEnd], all[nowEnd:totalEnd], all[totalEnd:runsEnd], all[runsEnd:])
-	b.Args = arguments(b.Args, p.members, now)
+	b.Args = arguments(append(b.Args[:0], all[:nowEnd], all[nowEnd:totalEnd]), p.members, now)
+	if totalEnd < len(all) {
+		b.Args = append(b.Args, all[totalEnd:runsEnd], all[runsEnd:])
+	}
 }
 
 // arguments appends those of members at a time.
@@ -133,6 +135,7 @@ func goOn(c call, members []member, message rueidis.RedisMessage, args []string)
 		return nil, false
 	}
 	next = arguments(args[:before[c]:before[c]], members, time.UnixMicro(numbers[1]))
+	next = append(next, args[argument(c, members, len(members)):]...)
 	if len(reply) == 4 {
 		cursor, err := reply[3].ToString()
 		if err != nil || numbers[2] < 1 || numbers[2] > int64(len(members)) {
@@ -202,7 +205,7 @@ func (l *Limiter) stopped(members []member, kind int64, reply []rueidis.RedisMes
 	return l.unexpected(message)
 }
 
-// argument is the place of a member's first argument in those of a script.
+// argument is the place of a member's first argument in those of a script, or of the first one behind all members.
 func argument(c call, members []member, member int) int {
 	at := before[c]
 	for _, m := range members[:member] {

@@ -3,6 +3,7 @@ package limit
 import (
 	"embed"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -86,8 +87,9 @@ func scriptFor(c call, members []member) *engine.Script {
 	return made.(*engine.Script)
 }
 
-// before is how many arguments of a script come before those of its policies.
-var before = map[call]int{acquire: 4, charge: 2, release: 3, peek: 1, reserve: 2, cancel: 2}
+// before is how many arguments of a script come before those of its policies. Those of acquire that it needs now and then alone
+// come behind them.
+var before = map[call]int{acquire: 2, charge: 2, release: 3, peek: 1, reserve: 2, cancel: 2}
 
 // assemble puts the text of a script together.
 func assemble(c call, members []member) string {
@@ -103,18 +105,25 @@ func assemble(c call, members []member) string {
 			argument += arguments
 		}
 	}
-	list := func(name string) string {
-		var all []string
+	list := func(name string) (all []string) {
 		for i := range members {
 			all = append(all, fmt.Sprint(name, i+1))
 		}
-		return strings.Join(all, ", ")
+		return all
+	}
+	least := func(all []string, none string) string {
+		switch len(all) {
+		case 0:
+			return none
+		case 1:
+			return all[0]
+		}
+		return "min(" + strings.Join(all, ", ") + ")"
 	}
 	tell := func() {
 		each("tell", "", "")
-		fmt.Fprintf(&text, "local told = {%s}\n%s", list("told"), parts["reply"])
+		fmt.Fprintf(&text, "local told = {%s}\n%s", strings.Join(list("told"), ", "), parts["reply"])
 	}
-	text.WriteString(parts["head"])
 	if slices.ContainsFunc(members, func(m member) bool { return m.policy.kind() == "redisson" }) {
 		body := strings.ReplaceAll(sections["redisson"]["limiter"], "--@settled\n", inside.Script("store", "grant", "checked", "expiry"))
 		fmt.Fprintf(&text, "local function redisson(KEYS, ARGV)\n%s%send\n", inside.Script("limiter", "reclaim"), body)
@@ -132,8 +141,10 @@ func assemble(c call, members []member) string {
 				credits = append(credits, fmt.Sprint("credit", i+1))
 			}
 		}
-		fmt.Fprintf(&text, "local free, most, credit = min(%s), min(%s), min(%s)\n", list("free"), list("most"),
-			strings.Join(append(credits, "math.huge"), ", "))
+		fmt.Fprintf(&text, "local free, most, credit = %s, %s, %s\n", least(list("free"), ""), least(list("most"), ""),
+			least(credits, fmt.Sprint(maxPermits)))
+		last := argument(acquire, members, len(members))
+		fmt.Fprintf(&text, "local runs, letters = ARGV[%d] or '', ARGV[%d] or ''\n", last+1, last+2)
 		text.WriteString(parts["acquire"])
 		each("more", "", "")
 		each("settle", "do\n", "end\n")
@@ -155,7 +166,32 @@ func assemble(c call, members []member) string {
 	case reserve, cancel:
 		each(string(c), "", "")
 	}
-	return text.String()
+	return withHead(text.String())
+}
+
+// names are the functions that sections call by a short name.
+var names = map[string]string{
+	"call": "redis.call", "floor": "math.floor", "ceil": "math.ceil", "max": "math.max", "min": "math.min",
+	"match": "string.match", "format": "string.format", "tonumber": "tonumber",
+}
+
+var calling = regexp.MustCompile(`\b[a-z]+\(`)
+
+// withHead puts before a script what it uses of the head: to look up a name costs a lone call more than to pass by a line.
+func withHead(text string) string {
+	head := parts["head"]
+	if strings.Contains(text, "millis") {
+		head += parts["millis"]
+	}
+	text = head + text
+	var locals, functions []string
+	for _, found := range calling.FindAllString(text, -1) {
+		name := strings.TrimSuffix(found, "(")
+		if function, ok := names[name]; ok && !slices.Contains(locals, name) {
+			locals, functions = append(locals, name), append(functions, function)
+		}
+	}
+	return fmt.Sprintf("local %s = %s\n%s", strings.Join(locals, ", "), strings.Join(functions, ", "), text)
 }
 
 // number gives a section for the policy of a number, whose keys and arguments come behind so many others. A line "--@name" in

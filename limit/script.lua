@@ -24,14 +24,16 @@
 -- Every script replies {3, policy, text} where text cannot be what the policy's key should hold, or {3, policy, key, field,
 -- text} where it has several, and {2, policy} where it has no rate; nothing is changed then.
 
+-- A script has locals for those functions of names (script.go) that it calls, and millis where it reads that.
+
 --@ head
-local call, floor, ceil, max, min = redis.call, math.floor, math.ceil, math.max, math.min
-local match, format, tonumber = string.match, string.format, tonumber
 local now = tonumber(ARGV[1])
 if not now then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+
+--@ millis
 local millis = floor(now / 1000)
 
 --@ acquire
@@ -39,18 +41,19 @@ local millis = floor(now / 1000)
 -- that a policy has free, most the fewest that one can have, and credit the fewest that may be taken before another request:
 -- who comes behind more waits until they are paid for.
 -- ARGV[2] the permits of all requests together
--- ARGV[3] the requests, with equal neighbours told once: '1*200 3*1'; may be '' for a single one without letters
--- ARGV[4] letters: d tells all, o keeps the order: behind a request that is not granted none is
+-- Behind the arguments of the policies, and absent for a single request without letters:
+-- runs     the requests, with equal neighbours told once: '1*200 3*1'
+-- letters  d tells all, o keeps the order: behind a request that is not granted none is
 -- Replies, without d, with the permits left where all were granted and with -1 where none was for now; else
 --   {0, now, answers, told, told, ...}
 -- answers: a letter for each request: g granted, n not now, x more than can ever be; or '*', all granted
 local total, granted, answers, above = tonumber(ARGV[2]), 0, nil, false
-local want = ARGV[4] == 'do' and most or 0
-if total <= free and (total <= credit or ARGV[3] == '' and credit >= 0) then
+local want = letters == 'do' and most or 0
+if total <= free and (total <= credit or runs == '' and credit >= 0) then
   granted = total
-elseif ARGV[3] ~= '' or total > most then
+elseif runs ~= '' or total > most then
   answers = {}
-  local shut, ordered, runs = false, ARGV[4] == 'do', ARGV[3]
+  local shut, ordered = false, letters == 'do'
   if runs == '' then
     runs = ARGV[2] .. '*1'
   end
@@ -127,7 +130,7 @@ return 1
 
 --@ plain
 -- Ends acquire where nobody wants to know more than whether.
-if ARGV[4] == '' and not above then
+if letters == '' and not above then
   if granted == total then
     return free - granted
   elseif granted == 0 then

@@ -47,7 +47,7 @@ end
 
 --@ more
 -- Who wants to know no more than whether, and is granted, leaves the rest to the calls behind it.
-if total > free or ARGV[4] ~= '' then
+if total > free or letters ~= '' then
   --@pages
 end
 

@@ -20,11 +20,7 @@ import (
 // cold as can be.
 //
 // Limit in a Decision is Permits; Remaining the stored permits, 0 while there is a wait; RetryAfter that wait; ResetAfter the
-// time until it is as if nobody had asked for long. A clock that goes back has to come up to the last moment at which permits
-// were free before any are. No moment lies beyond 2^53 microseconds, in the year 2255.
-//
-// Of calls that overtake each other on their way to Redis, one whose time is microseconds older than what Redis has seen is refused
-// by TryAcquire, with a RetryAfter as short: see it as any other refusal, or use Acquire.
+// time until it is as if nobody had asked for long. No moment lies beyond 2^53 microseconds, in the year 2255.
 type Smooth struct {
 	Permits    int64         // an Interval, 1 to 2^53
 	Interval   time.Duration // whole milliseconds

@@ -1,24 +1,27 @@
 -- Smooth. ARGV: what a permit costs in microseconds, the most permits stored, the microseconds until another one is stored;
 -- and with a warm-up above how many stored ones they cost more, and how much more each, else '' twice. All are doubles. The key
--- holds "<stored permits> <next free moment, us>", and where reservations wait " <the one behind the newest of them>".
+-- holds "<stored permits> <at, us> <wait, us>": what was stored at that time, and how long it took until the next permits were
+-- free; and where reservations wait " <the free moment behind the newest of them>".
 
 --@ read
 local stable@, size@, cool@, threshold@, slope@ = tonumber(ARGV[@1]), tonumber(ARGV[@2]), tonumber(ARGV[@3]), tonumber(ARGV[@4]), tonumber(ARGV[@5])
-local stored@, next@, last@, text@ = size@, now, 0, call('GET', KEYS[@]) or ''
+local at@, stored@, next@, last@, text@ = now, size@, now, 0, call('GET', KEYS[@]) or ''
 if text@ ~= '' then
-  local stored, next, last = match(text@, '^(%d[%d.e+-]*) (%d+)( ?%d*)$')
+  local stored, at, wait, last = match(text@, '^(%d[%d.e+-]*) (%d+) (%d+)( ?%d*)$')
   stored = tonumber(stored or '')
   if not stored or last == ' ' then
     return {3, @, text@}
   end
-  stored@, next@, last@ = min(stored, size@), min(9007199254740992, tonumber(next)), tonumber(last) or 0
-  if now > next@ then
-    stored@, next@ = min(size@, stored@ + (now - next@) / cool@), now
+  -- A caller that others have overtaken, or whose clock has gone back, is as late as they were.
+  at@ = max(now, min(9007199254740992, tonumber(at)))
+  stored@, next@, last@ = min(stored, size@), min(9007199254740992, at + wait), tonumber(last) or 0
+  if at@ > next@ then
+    stored@, next@ = min(size@, stored@ + (at@ - next@) / cool@), at@
   end
 end
 -- Whoever comes when it is free is granted everything, and so is who comes behind somebody who found enough stored.
 local free@, most@, credit@, left@ = 9007199254740992, 9007199254740992, -1, 0
-if next@ <= now then
+if next@ <= at@ then
   credit@, left@ = slope@ and 0 or stored@, stored@
 end
 
@@ -37,9 +40,9 @@ wait = wait + floor((n - spent) * stable@)
 stored@, next@ = stored@ - spent, min(9007199254740992, next@ + wait)
 
 --@ write
-if next@ > now or stored@ < size@ then
-  text@ = format('%.17g %d', stored@, next@)
-  if last@ > now then
+if next@ > at@ or stored@ < size@ then
+  text@ = format('%.17g %d %d', stored@, at@, next@ - at@)
+  if last@ > at@ then
     text@ = text@ .. format(' %d', last@)
   end
   -- A moment longer than it takes: rounding must not leave a trace of a permit behind.
@@ -53,20 +56,20 @@ end
 local n = granted
 --@spend
 -- Below 0 it is how much more than was stored the last request took: those before it saw what was left then.
-left@ = slope@ and next@ > now and 0 or left@ - n
+left@ = slope@ and next@ > at@ and 0 or left@ - n
 --@write
 
 --@ release
-next@ = max(now, next@ - floor(n * stable@))
+next@ = max(at@, next@ - floor(n * stable@))
 --@write
 
 --@ due
-delay = next@ - now
+delay = next@ > at@ and next@ - now or 0
 
 --@ book
 -- The ticket is the next free moment behind it, what it costs and the stored permits that it found.
 --@spend
-if next@ > now then
+if next@ > at@ then
   last@ = next@
 end
 ticket = format('%d %d %.17g', next@, wait, spent)
@@ -76,10 +79,10 @@ ticket = format('%d %d %.17g', next@, wait, spent)
 local own, cost, spent = match(text, '^%d+ (%d+) (%d+) (%S+)$')
 own, cost, spent = tonumber(own), tonumber(cost), tonumber(spent)
 local later, unused = max(0, last@ - own), spent
-if own <= now then
+if own <= at@ then
   -- It is paid for. What was stored would have been so again, little by little.
-  later, unused = 0, spent - (now - own) / cool@
-elseif last@ <= now then
+  later, unused = 0, spent - (at@ - own) / cool@
+elseif last@ <= at@ then
   -- Nobody waits any more, not even this one: somebody has reset the limiter since.
   later = cost + 1
 elseif last@ == own then
@@ -88,12 +91,15 @@ end
 if later == 0 and unused > 0 then
   stored@, changed = min(size@, stored@ + unused), true
 end
-if own > now and later < cost then
+if own > at@ and later < cost then
   next@, changed = next@ - (cost - later), true
-  if next@ < now then
-    stored@, next@ = min(size@, stored@ + (now - next@) / cool@), now
+  if next@ < at@ then
+    stored@, next@ = min(size@, stored@ + (at@ - next@) / cool@), at@
   end
 end
 
 --@ tell
-local told@ = {text@, floor(left@), next@ - now, next@ - now + ceil((size@ - stored@) * cool@)}
+local told@ = {text@, floor(left@), 0, 0}
+if next@ > at@ or stored@ < size@ then
+  told@[3], told@[4] = next@ > at@ and next@ - now or 0, next@ - now + ceil((size@ - stored@) * cool@)
+end

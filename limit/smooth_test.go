@@ -22,6 +22,7 @@ type smoothModel struct {
 	threshold, slope   float64
 
 	seen   bool
+	last   int64 // as far as a clock was seen that changed anything
 	stored float64
 	next   int64 // the moment from which it is free
 	end    int64 // that behind the newest reservation
@@ -41,15 +42,16 @@ func newSmoothModel(rate, burst, warmUp, coldFactor float64) *smoothModel {
 	return m
 }
 
-// at is what is stored at a moment, and the next free one.
-func (m *smoothModel) at(now int64) (stored float64, next int64) {
-	switch {
-	case !m.seen:
-		return m.size, now
-	case now > m.next:
-		return min(m.size, m.stored+float64(now-m.next)/m.cool), now
+// at is what is stored at a moment, the next free one, and that moment as the limiter knows it: no clock takes back what
+// another one has seen.
+func (m *smoothModel) at(now int64) (stored float64, next, at int64) {
+	if !m.seen {
+		return m.size, now, now
 	}
-	return m.stored, m.next
+	if at = max(now, m.last); at > m.next {
+		return min(m.size, m.stored+float64(at-m.next)/m.cool), at, at
+	}
+	return m.stored, m.next, at
 }
 
 // cost is how long the next caller waits for permits of which so many are stored.
@@ -71,7 +73,7 @@ func (m *smoothModel) cost(stored float64, permits int64) (micros int64, spent f
 func (m *smoothModel) price(above float64) float64 { return m.stable + float64(above*m.slope) }
 
 func (m *smoothModel) take(now, n int64) bool {
-	if _, next := m.at(now); next > now {
+	if _, next, at := m.at(now); next > at {
 		return false
 	}
 	m.charge(now, n)
@@ -79,19 +81,19 @@ func (m *smoothModel) take(now, n int64) bool {
 }
 
 func (m *smoothModel) charge(now, n int64) {
-	m.stored, m.next = m.at(now)
+	m.stored, m.next, m.last = m.at(now)
 	micros, spent := m.cost(m.stored, n)
 	m.seen, m.stored, m.next = true, m.stored-spent, m.next+micros
 }
 
 func (m *smoothModel) release(now, n int64) {
-	m.stored, m.next = m.at(now)
-	m.next = max(now, m.next-int64(float64(n)*m.stable))
-	m.settle(now)
+	m.stored, m.next, m.last = m.at(now)
+	m.next = max(m.last, m.next-int64(float64(n)*m.stable))
+	m.settle()
 }
 
 // settle forgets a name of which nothing is taken.
-func (m *smoothModel) settle(now int64) { m.seen = m.next > now || m.stored < m.size }
+func (m *smoothModel) settle() { m.seen = m.next > m.last || m.stored < m.size }
 
 // smoothTicket is a reservation of a model: the next free moment behind it, what it cost, and the stored permits it found.
 type smoothTicket struct {
@@ -100,23 +102,24 @@ type smoothTicket struct {
 }
 
 func (m *smoothModel) reserve(now, n int64) (delay int64, ticket any) {
-	stored, next := m.at(now)
+	delay = m.wait(now, n)
+	stored, _, _ := m.at(now)
 	cost, spent := m.cost(stored, n)
 	m.charge(now, n)
-	if m.next > now {
+	if m.next > m.last {
 		m.end = m.next
 	}
-	return next - now, smoothTicket{m.next, cost, spent}
+	return delay, smoothTicket{m.next, cost, spent}
 }
 
 func (m *smoothModel) undo(now int64, ticket any) {
 	made := ticket.(smoothTicket)
-	stored, next := m.at(now)
+	stored, next, at := m.at(now)
 	unused, back := made.spent, int64(0)
 	switch later := max(0, m.end-made.end); {
-	case made.end <= now:
-		unused -= float64(now-made.end) / m.cool
-	case m.end <= now:
+	case made.end <= at:
+		unused -= float64(at-made.end) / m.cool
+	case m.end <= at:
 		return // forgotten meanwhile
 	case later > 0:
 		unused, back = 0, made.cost-later
@@ -127,27 +130,32 @@ func (m *smoothModel) undo(now int64, ticket any) {
 		}
 	}
 	if unused > 0 || back > 0 {
-		m.seen, m.stored, m.next = true, min(m.size, stored+max(0, unused)), next-max(0, back)
-		m.stored, m.next = m.at(now)
-		m.settle(now)
+		m.seen, m.last, m.stored, m.next = true, at, min(m.size, stored+max(0, unused)), next-max(0, back)
+		m.stored, m.next, _ = m.at(now)
+		m.settle()
 	}
 }
 
 func (m *smoothModel) free(now int64) int64 {
-	stored, next := m.at(now)
-	if next > now {
+	stored, next, at := m.at(now)
+	if next > at {
 		return 0
 	}
 	return int64(stored)
 }
 
 func (m *smoothModel) wait(now, _ int64) int64 {
-	_, next := m.at(now)
-	return next - now
+	if _, next, at := m.at(now); next > at {
+		return next - now
+	}
+	return 0
 }
 
 func (m *smoothModel) reset(now int64) int64 {
-	stored, next := m.at(now)
+	stored, next, at := m.at(now)
+	if next == at && stored == m.size {
+		return 0
+	}
 	return next - now + int64(math.Ceil((m.size-stored)*m.cool))
 }
 
@@ -203,7 +211,7 @@ func TestSmoothJudgesEachOfACall(t *testing.T) {
 func TestSmoothStateThatIsNotOurs(t *testing.T) {
 	b := newBench(t)
 	l := New(b.client, "name", Smooth{Permits: 1, Interval: time.Second})
-	for _, text := range []string{"x", "1", "1 2 3 4", "1 2 -3", "1 2 x", "1 -2", "-1 2", "1.2.3 4", "1e 2", "nan 2", "inf 2", "1 2 ", " 1 2", "1 2.5"} {
+	for _, text := range []string{"x", "1", "1 2", "1 2 3 4 5", "1 2 3 -4", "1 2 3 x", "1 -2 3", "1 2 -3", "-1 2 3", "1.2.3 4 5", "1e 2 3", "nan 2 3", "inf 2 3", "1 2 3 ", " 1 2 3", "1 2.5 3"} {
 		require.NoError(t, b.redis.Set("{name}:smooth:1000", text))
 		_, err := l.Take(t.Context(), 1)
 		var state *rratelimiter.StateError
