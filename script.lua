@@ -233,13 +233,11 @@ if keepAlive ~= '0' then
   ends = tonumber(keepAlive)
 end
 if granted == total and flags and span > 0 and (ends < 0 or ends > span) and value * 8 >= rate then
-  leased = math.min(tonumber(ARGV[7]), math.floor(value / 2))
-  if leased > 0 and granted + leased <= 4294967295 then
-    value, granted = value - leased, granted + leased
-    spent, dated = string.format('%d', granted), string.format('%d', now + span)
-  else
-    leased = 0
-  end
+  leased = math.max(0, math.min(tonumber(ARGV[7]), math.floor(value / 2), 4294967295 - granted)) -- one member
+end
+if leased > 0 then
+  value, granted = value - leased, granted + leased
+  spent, dated = string.format('%d', granted), string.format('%d', now + span)
 end
 
 --@ leased

@@ -30,6 +30,10 @@ if ask@ then
   return {1, format('%d', now)}
 end
 
+--@ lease
+-- What is leased is used in the unit that counts it.
+span = min(span, end@ - millis)
+
 --@ take
 count@ = count@ + granted
 text@ = format('%d %d %.0f', begin@, end@, count@)

@@ -68,7 +68,7 @@ func (l *Limiter) releaseOf(ctx context.Context, members []member, permits int64
 
 // strange is the error of a reply that is not what it should be: the one that it tells, if it does.
 func (l *Limiter) strange(members []member, message rueidis.RedisMessage) error {
-	if _, _, err := l.read(members, message); err != nil {
+	if _, _, err := l.read(release, members, message); err != nil {
 		return err
 	}
 	return l.unexpected(message)
@@ -96,7 +96,7 @@ func (l *Limiter) Charge(ctx context.Context, permits int64) (rratelimiter.Decis
 	if err != nil {
 		return rratelimiter.Decision{}, err
 	}
-	o, _, err := l.read(l.members, message)
+	o, _, err := l.read(charge, l.members, message)
 	if err != nil {
 		return rratelimiter.Decision{}, err
 	}
@@ -117,7 +117,7 @@ func (l *Limiter) Peek(ctx context.Context) ([]rratelimiter.Decision, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, _, err := l.read(l.members, message)
+	o, _, err := l.read(peek, l.members, message)
 	if err != nil {
 		return nil, err
 	}

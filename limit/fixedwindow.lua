@@ -28,6 +28,10 @@ if text@ ~= '' then
 end
 local free@, most@ = permits@ - count@, permits@
 
+--@ lease
+-- What is leased is used in the window that counts it.
+span = min(span, floor(interval@ / 16), begin@ + interval@ - millis)
+
 --@ take
 count@ = min(9007199254740992, count@ + granted) -- by Charge alone
 if count@ > 999 or begin@ < 1 or begin@ > 9999999999999 then

@@ -26,6 +26,8 @@ type Limiter struct {
 	keys     []string       // of the members, in their order
 	most     int64          // the most permits that can ever be granted at once, as far as that is known here
 	script   *engine.Script // that takes permits
+
+	leaseScript *engine.Script // the same, and leases some; nil where that is not possible or not wanted
 	calls    engine.Limiter
 	reserves engine.Limiter // for reservations, where there are any
 }
@@ -103,6 +105,9 @@ func (l *Limiter) open(name string) {
 		}
 	}
 	l.script = scriptFor(acquire, l.members)
+	if l.client.Engine.Leases() && canLease(l.members) {
+		l.leaseScript, l.calls.Leases = scriptFor(lease, l.members), true
+	}
 	l.calls.Engine, l.calls.ID, l.calls.Subjects, l.calls.Protocol = l.client.Engine, id.String(), subjects, (*protocol)(l)
 	if l.reservable() {
 		l.reserves.Engine, l.reserves.ID, l.reserves.Name = l.client.Engine, "reserve "+l.calls.ID, name

@@ -24,7 +24,7 @@ func TestLooksAreWhatIsTold(t *testing.T) {
 			require.NoError(t, err)
 			message, err := l.eval(t.Context(), peek, l.members)
 			require.NoError(t, err)
-			seen, _, err := l.read(l.members, message)
+			seen, _, err := l.read(peek, l.members, message)
 			require.NoError(t, err)
 			assert.NotEqual(t, told, seen.texts[0])
 			told = seen.texts[0]

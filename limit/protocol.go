@@ -20,7 +20,10 @@ import (
 type protocol Limiter
 
 // Call is the script that takes permits.
-func (p *protocol) Call(*engine.Batch) (script *engine.Script, keys []string) {
+func (p *protocol) Call(b *engine.Batch) (script *engine.Script, keys []string) {
+	if b.Lease.Span > 0 {
+		return p.leaseScript, p.keys
+	}
 	return p.script, p.keys
 }
 
@@ -33,7 +36,7 @@ func (p *protocol) Arguments(b *engine.Batch, now time.Time) {
 	nowEnd := len(text)
 	text = strconv.AppendInt(text, total, 10)
 	totalEnd := len(text)
-	if len(b.Requests) > 1 || b.Ordered || detail {
+	if len(b.Requests) > 1 || b.Ordered || detail || b.Lease.Span > 0 {
 		text = engine.AppendRuns(text, b.Requests)
 	}
 	runsEnd := len(text)
@@ -45,7 +48,11 @@ func (p *protocol) Arguments(b *engine.Batch, now time.Time) {
 	}
 	b.Text = text
 	all := string(text)
-	b.Args = arguments(append(b.Args[:0], all[:nowEnd], all[nowEnd:totalEnd]), p.members, now)
+	b.Args = append(b.Args[:0], all[:nowEnd], all[nowEnd:totalEnd])
+	if b.Lease.Span > 0 {
+		b.Args = append(b.Args, strconv.FormatInt(b.Lease.Permits, 10), strconv.FormatInt(b.Lease.Span.Milliseconds(), 10))
+	}
+	b.Args = arguments(b.Args, p.members, now)
 	if totalEnd < len(all) {
 		b.Args = append(b.Args, all[totalEnd:runsEnd], all[runsEnd:])
 	}
@@ -71,13 +78,20 @@ func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 		}
 		return false, err
 	}
-	if next, again := goOn(acquire, p.members, message, b.Args); again {
+	c := acquire
+	if b.Lease.Span > 0 {
+		c = lease
+	}
+	if next, again := goOn(c, p.members, message, b.Args); again {
 		b.Args = next
 		return true, nil
 	}
-	o, letters, err := (*Limiter)(p).read(p.members, message)
+	o, letters, err := (*Limiter)(p).read(c, p.members, message)
 	if err != nil {
 		return false, err
+	}
+	if o.leased > 0 {
+		p.lease(b, o)
 	}
 	if letters != allGranted && len(letters) != len(b.Requests) {
 		return false, (*Limiter)(p).unexpected(message)
@@ -146,8 +160,19 @@ func goOn(c call, members []member, message rueidis.RedisMessage, args []string)
 	return next, true
 }
 
+// lease tells of a lease that a call has brought.
+func (p *protocol) lease(b *engine.Batch, o *state) {
+	l, answer, dated := (*Limiter)(p), o.granted(0), strconv.FormatInt(o.now, 10)
+	b.Lease.Granted, b.Lease.Lasts, b.Lease.Limit, b.Lease.Free, b.Lease.Reset = o.leased, o.lasts, answer.Limit, answer.Remaining, answer.ResetAfter
+	b.Lease.Return = func(ctx context.Context, permits int64) {
+		_, _ = engine.Returning(ctx, l.client.Engine, l.calls.Subjects, func(ctx context.Context) (rueidis.RedisMessage, error) {
+			return l.eval(ctx, release, l.members, strconv.FormatInt(permits, 10), dated)
+		})
+	}
+}
+
 // read reads a reply that tells all.
-func (l *Limiter) read(members []member, message rueidis.RedisMessage) (o *state, letters string, err error) {
+func (l *Limiter) read(c call, members []member, message rueidis.RedisMessage) (o *state, letters string, err error) {
 	reply, err := message.ToArray()
 	if err != nil || len(reply) < 2 {
 		return nil, "", l.unexpected(message)
@@ -159,10 +184,20 @@ func (l *Limiter) read(members []member, message rueidis.RedisMessage) (o *state
 	if kind != replyDone {
 		return nil, "", l.stopped(members, kind, reply[1:], message)
 	}
+	o = &state{most: l.most}
+	if end := 3 + len(members); c == lease && len(reply) == end+2 {
+		lasts, err := reply[end+1].AsInt64()
+		if err != nil {
+			return nil, "", l.unexpected(message)
+		}
+		if o.leased, err = reply[end].AsInt64(); err != nil {
+			return nil, "", l.unexpected(message)
+		}
+		o.lasts, reply = time.Duration(lasts)*time.Millisecond, reply[:end]
+	}
 	if len(reply) != 3+len(members) {
 		return nil, "", l.unexpected(message)
 	}
-	o = &state{most: l.most}
 	if o.now, err = reply[1].AsInt64(); err != nil {
 		return nil, "", l.unexpected(message)
 	}

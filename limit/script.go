@@ -63,6 +63,7 @@ type call string
 
 const (
 	acquire call = "acquire"
+	lease   call = "lease" // acquire, and a lease
 	charge  call = "charge"
 	release call = "release"
 	peek    call = "peek"
@@ -87,9 +88,14 @@ func scriptFor(c call, members []member) *engine.Script {
 	return made.(*engine.Script)
 }
 
-// before is how many arguments of a script come before those of its policies. Those of acquire that it needs now and then alone
+// before is how many arguments of a script come before those of its policies. Those of acquire and lease that are needed now and then alone
 // come behind them.
-var before = map[call]int{acquire: 2, charge: 2, release: 3, peek: 1, reserve: 2, cancel: 2}
+var before = map[call]int{acquire: 2, lease: 4, charge: 2, release: 3, peek: 1, reserve: 2, cancel: 2}
+
+// canLease says whether permits of all members can be leased.
+func canLease(members []member) bool {
+	return !slices.ContainsFunc(members, func(m member) bool { return sections[m.policy.kind()]["lease"] == "" })
+}
 
 // assemble puts the text of a script together.
 func assemble(c call, members []member) string {
@@ -123,6 +129,10 @@ func assemble(c call, members []member) string {
 	tell := func() {
 		each("tell", "", "")
 		fmt.Fprintf(&text, "local told = {%s}\n%s", strings.Join(list("told"), ", "), parts["reply"])
+		if c == lease {
+			text.WriteString(parts["leased"])
+		}
+		text.WriteString(parts["return"])
 	}
 	if slices.ContainsFunc(members, func(m member) bool { return m.policy.kind() == "redisson" }) {
 		body := strings.ReplaceAll(sections["redisson"]["limiter"], "--@settled\n", inside.Script("store", "grant", "checked", "expiry"))
@@ -130,11 +140,11 @@ func assemble(c call, members []member) string {
 	}
 	each("read", "", "")
 	each("again", "", "")
-	if c != acquire {
+	if c != acquire && c != lease {
 		each("pages", "", "")
 	}
 	switch c {
-	case acquire:
+	case acquire, lease:
 		var credits []string
 		for i, m := range members {
 			if strings.Contains(sections[m.policy.kind()]["read"], "credit@") {
@@ -143,14 +153,22 @@ func assemble(c call, members []member) string {
 		}
 		fmt.Fprintf(&text, "local free, most, credit = %s, %s, %s\n", least(list("free"), ""), least(list("most"), ""),
 			least(credits, fmt.Sprint(maxPermits)))
-		last := argument(acquire, members, len(members))
+		last := argument(c, members, len(members))
 		fmt.Fprintf(&text, "local runs, letters = ARGV[%d] or '', ARGV[%d] or ''\n", last+1, last+2)
 		text.WriteString(parts["acquire"])
 		each("more", "", "")
+		if c == lease {
+			text.WriteString("local span = tonumber(ARGV[4])\n")
+			each("lease", "", "")
+			text.WriteString(parts["lease"])
+		}
 		each("settle", "do\n", "end\n")
 		text.WriteString("if granted > 0 then\n")
 		each("take", "do\n", "end\n")
-		text.WriteString("end\n" + parts["plain"])
+		text.WriteString("end\n")
+		if c == acquire {
+			text.WriteString(parts["plain"])
+		}
 		tell()
 	case charge:
 		text.WriteString(parts["charge"])

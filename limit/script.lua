@@ -10,6 +10,7 @@
 --            {1, now}, or {1, now, policy, cursor}; the script is called again, with the policies' arguments as they are at
 --            that time, and the cursor for that policy
 --   pages    the same, for all calls but acquire, and more, for acquire, which has decided by then
+--   lease    makes span fewer milliseconds: as long as what is leased now may be used, for a policy that can lease
 --   settle   runs before the others take, with 0 granted too
 --   take     takes granted permits, more than 0
 --   release  gives n permits back, at most those that are taken; of a call at the time dated, where that is not false, or
@@ -79,6 +80,18 @@ elseif runs ~= '' or total > most then
   answers = table.concat(answers)
 end
 
+--@ lease
+-- Behind acquire: where all was granted and much is left, takes more, for the process to hand out before the lease ends: no more
+-- than half of what is free, and none of the last eighth of a policy.
+-- ARGV[3] the permits
+-- ARGV[4] milliseconds; the policies make them fewer
+-- Replies as with d, and behind it the permits that were leased, and for how long.
+local leased = 0
+if granted == total and span > 0 and (free - granted) * 8 >= most then
+  leased = max(0, min(tonumber(ARGV[3]), floor((free - granted) / 2)))
+  granted = granted + leased
+end
+
 --@ charge
 -- ARGV[2] the permits to take, whether they are free or not. Replies as peek.
 local granted, answers, want = tonumber(ARGV[2]), nil, 1
@@ -143,4 +156,9 @@ end
 table.insert(told, 1, answers or '*')
 table.insert(told, 1, format('%d', now))
 table.insert(told, 1, 0)
+
+--@ leased
+told[#told + 1], told[#told + 2] = leased, span
+
+--@ return
 return told

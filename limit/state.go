@@ -15,6 +15,9 @@ type state struct {
 	policies []outlook
 	texts    []string // what their keys held
 	looks    []int    // how many reads show that
+
+	leased int64 // permits that were taken for callers to come
+	lasts  time.Duration
 }
 
 // add adds what the script told of a policy, and says whether that is what it tells.

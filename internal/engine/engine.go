@@ -78,6 +78,9 @@ func (g *Engine) Cluster() bool { return g.cluster }
 // RemembersDenials says whether denials may be answered from memory.
 func (g *Engine) RemembersDenials() bool { return g.denials != nil }
 
+// Leases says whether permits may be leased.
+func (g *Engine) Leases() bool { return g.lease > 0 }
+
 // Now is the time that calls are dated by; the zero Time where the server's clock is to tell.
 func (g *Engine) Now() time.Time {
 	if g.now == nil {

@@ -212,7 +212,7 @@ func (h *holding) wish(b *Batch) (changes uint64) {
 	if permits < leastLease {
 		return 0
 	}
-	b.Lease.Permits, b.Lease.Span = permits, h.limiter.Engine.lease
+	b.Lease.Permits, b.Lease.Span = min(permits, mostLease), h.limiter.Engine.lease
 	h.fetching = true
 	return h.changes
 }
@@ -233,6 +233,7 @@ func (h *holding) keep(b *Batch, err error, changes uint64) (unused func(context
 	}
 	// What came for callers that had gone is of the same grant.
 	s := held{b.Lease, b.Lease.Granted + b.LostPermits, b.sent}
+	clear(b.Lost)
 	b.Lost = b.Lost[:0]
 	if h.changes != changes || s.over(now) {
 		return s.giveBack()

@@ -1,0 +1,129 @@
+package limit
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	inmemory "github.com/rratelimiter/rratelimiter/internal/bubble"
+)
+
+// often takes permits one by one with so long between them, and counts those that were granted.
+func often(b *inmemory.Bubble, l *Limiter, times int, pause time.Duration) (granted int) {
+	b.Helper()
+	for range times {
+		inmemory.Pass(pause)
+		ok, err := l.TryAcquire(b.Context(), 1)
+		require.NoError(b, err)
+		if ok {
+			granted++
+		}
+	}
+	return granted
+}
+
+// inLease runs a test with leases of 10 ms and calls that take half a millisecond.
+func inLease(t *testing.T, policies []Policy, test func(b *inmemory.Bubble, l *Limiter)) {
+	inmemory.Run(t, func(b *inmemory.Bubble) {
+		l := New(rratelimiter.New(b.Conn, rratelimiter.WithLease(10*time.Millisecond)), "name", policies...)
+		_, err := l.Peek(b.Context())
+		require.NoError(b, err)
+		b.Latency.Store(int64(500 * time.Microsecond))
+		test(b, l)
+	})
+}
+
+// TestLeasesOfWindows: what is leased counts in the window in which it is used, and what is not goes back.
+func TestLeasesOfWindows(t *testing.T) {
+	for name, policies := range map[string][]Policy{
+		"FixedWindow": {FixedWindow{100_000, time.Hour, false}},
+		"Aligned":     {FixedWindow{100_000, time.Hour, true}},
+		"Calendar":    {Calendar{100_000, Day, nil}},
+		"two at once": {FixedWindow{200_000, time.Hour, false}, Calendar{100_000, Day, nil}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLease(t, policies, func(b *inmemory.Bubble, l *Limiter) {
+				require.Equal(b, 500, often(b, l, 500, 20*time.Microsecond))
+				before := b.Scripts.Load()
+				require.Equal(b, 5000, often(b, l, 5000, 20*time.Microsecond))
+				assert.LessOrEqual(b, b.Scripts.Load()-before, int64(30), "calls in a tenth of a second")
+				d, err := l.Take(b.Context(), 1)
+				require.NoError(b, err)
+				assert.InDelta(b, 100_000-5501, d.Remaining, 300, "what is given back at this moment is not known")
+				inmemory.Pass(50 * time.Millisecond)
+				all, err := l.Peek(b.Context())
+				require.NoError(b, err)
+				for i, d := range all {
+					assert.Equal(b, policies[i].most()-5501, d.Remaining)
+				}
+			})
+		})
+	}
+}
+
+// TestNoLeaseOutlivesItsWindow: what is used in a window was counted in it.
+func TestNoLeaseOutlivesItsWindow(t *testing.T) {
+	const permits = 1000
+	inLease(t, []Policy{FixedWindow{permits, 200 * time.Millisecond, true}}, func(b *inmemory.Bubble, l *Limiter) {
+		used := make(map[int64]int)
+		for range 5 {
+			// A lease is under way as the window ends; the next one is used up.
+			inmemory.Pass(time.Until(time.Now().Truncate(400 * time.Millisecond).Add(550 * time.Millisecond)))
+			for range 2000 {
+				inmemory.Pass(100 * time.Microsecond)
+				asked := time.Now().UnixMilli() / 200
+				ok, err := l.TryAcquire(b.Context(), 1)
+				require.NoError(b, err)
+				if now := time.Now().UnixMilli() / 200; ok && now == asked {
+					used[now]++
+				}
+			}
+		}
+		for window, n := range used {
+			assert.LessOrEqual(b, n, permits, "%d", window)
+		}
+		assert.Contains(b, slices.Collect(maps.Values(used)), permits, "no window is full")
+	})
+}
+
+// TestPoliciesThatLeaseNothing: a bucket would be refilled before what was leased is used, and a log or cells know the time as far
+// as it was seen.
+func TestPoliciesThatLeaseNothing(t *testing.T) {
+	for _, p := range []Policy{
+		TokenBucket{100_000, 100_000, time.Hour}, LeakyBucket{100_000, 100_000, time.Hour}, SlidingLog{100_000, time.Hour},
+		SlidingWindow{100_000, time.Hour, 0}, Smooth{Permits: 1_000_000_000, Interval: time.Second},
+	} {
+		t.Run(fmt.Sprintf("%T", p), func(t *testing.T) {
+			inLease(t, []Policy{p, FixedWindow{100_000, time.Hour, false}}, func(b *inmemory.Bubble, l *Limiter) {
+				before := b.Scripts.Load()
+				require.Equal(b, 200, often(b, l, 200, 20*time.Microsecond))
+				assert.Equal(b, int64(200), b.Scripts.Load()-before)
+			})
+		})
+	}
+}
+
+// TestALeaseOfAWindowGoesBack before this client changes the limiter.
+func TestALeaseOfAWindowGoesBack(t *testing.T) {
+	for name, change := range map[string]func(ctx context.Context, l *Limiter) error{
+		"Release": func(ctx context.Context, l *Limiter) error { return l.Release(ctx, 1) },
+		"Charge":  func(ctx context.Context, l *Limiter) error { _, err := l.Charge(ctx, 1); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLease(t, []Policy{FixedWindow{100_000, time.Hour, false}}, func(b *inmemory.Bubble, l *Limiter) {
+				require.Equal(b, 500, often(b, l, 500, 20*time.Microsecond))
+				require.NoError(b, change(b.Context(), l))
+				all, err := l.Peek(b.Context())
+				require.NoError(b, err)
+				assert.InDelta(b, 100_000-500, all[0].Remaining, 1)
+			})
+		})
+	}
+}
