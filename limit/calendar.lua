@@ -32,7 +32,7 @@ end
 
 --@ lease
 -- What is leased is used in the unit that counts it.
-span = min(span, end@ - millis)
+span = min(span, floor(end@ - now / 1000))
 
 --@ take
 count@ = count@ + granted

@@ -30,7 +30,7 @@ local free@, most@ = permits@ - count@, permits@
 
 --@ lease
 -- What is leased is used in the window that counts it.
-span = min(span, floor(interval@ / 16), begin@ + interval@ - millis)
+span = min(span, floor(interval@ / 16), floor(begin@ + interval@ - now / 1000))
 
 --@ take
 count@ = min(9007199254740992, count@ + granted) -- by Charge alone
