@@ -29,6 +29,16 @@
 // or changed the rate; where the rueidis client keeps no cache, until the moment that Redis had named. A grant is
 // never answered from memory.
 //
+// # Leases
+//
+// With [WithLease] a Client takes permits for callers to come, as many as were asked for within the lease's length just before, and
+// hands them out until the lease ends. They are dated at its end, in the member that the permits set gets: so each use lies at
+// least an interval before the moment at which its permits are free again, and no window of uses ever holds more than the rate.
+// A permit is away for up to the lease's length longer, a sixteenth of the interval at most. Java reads these grants as any
+// others. Those who wait in Acquire are served from a lease in their order, before anybody who comes later. A process that is
+// stopped, or a machine that sleeps, finds the lease over when it goes on: both of its clocks are looked at right before a permit
+// is handed out. What was being handed out at that very moment is all that can be late.
+//
 // # Keys
 //
 // The configuration of the limiter "name" is the hash "name". Its state is "{name}:value", the free permits, and

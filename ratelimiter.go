@@ -17,7 +17,8 @@ import (
 // Client opens limiters on one Redis. It counts as one more Redisson instance: it has an ID, by which PerClient
 // limiters tell clients apart. A program needs one Client for each Redis it talks to, mostly one.
 //
-// A Client is safe for concurrent use, keeps no memory of a limiter once no call for it is under way and no goroutine
+// A Client is safe for concurrent use, keeps no memory of a limiter once no call for it is under way (and with [WithLease] none was for
+// as long as a lease lasts) and no goroutine
 // for longer than a tenth of a second after its last call, and needs no Close; the rueidis client stays its caller's. Calls of
 // the zero Client fail with [ErrNoClient].
 type Client struct {
@@ -133,7 +134,8 @@ func WithDenialCache() Option {
 // expiry leaves the limiter.
 //
 // What is not used goes back when the lease ends, with [Client.Flush], and whenever this Client changes the limiter in any way.
-// A change that others make is seen by callers once the lease has ended. Permits that a process had leased when it
+// A change that others make is seen by callers once the lease has ended: until then they are granted what was leased before. In
+// package limit the windows lease, see there. Permits that a process had leased when it
 // died are free again when they leave the window. Nothing is handed out after a lease's end, by the process' clocks, whatever
 // stopped the process meanwhile, but for what was checked by then and had not returned: some nanoseconds, mostly.
 func WithLease(d time.Duration) Option {

@@ -23,6 +23,14 @@
 // Redis server, which makes hosts immune to the skew between their clocks. A clock that goes back stands still for what has
 // been taken by it, until it is where it was: nothing fails, and nothing more is granted. It has to be later than 1970.
 //
+// # Leases
+//
+// With [rratelimiter.WithLease] permits of a [FixedWindow] and a [Calendar], and of several of them at once, are leased: what a
+// lease takes is used before the window ends that counts it. The option has no effect on the others, which would grant more
+// than they may, or less than they should: a bucket and a [Smooth] earn permits again between the moment at which they are leased
+// and that at which they are used; a [SlidingLog] and a [SlidingWindow] count by the latest time that they have seen, which a
+// lease that is dated at its end would set forward for everybody. Nor on a [Join], which takes part in the leases of no member.
+//
 // # Keys
 //
 // Each policy of the name "user:7" has one key, "{user:7}:" and its kind and interval, in the cluster slot of the name; in a
