@@ -25,11 +25,11 @@
 //
 // # Leases
 //
-// With [rratelimiter.WithLease] permits of a [FixedWindow] and a [Calendar], and of several of them at once, are leased: what a
+// With [rratelimiter.WithLease] permits of a [FixedWindow] and a [Calendar], and of several of them or a [Join], are leased: what a
 // lease takes is used before the window ends that counts it. The option has no effect on the others, which would grant more
 // than they may, or less than they should: a bucket and a [Smooth] earn permits again between the moment at which they are leased
 // and that at which they are used; a [SlidingLog] and a [SlidingWindow] count by the latest time that they have seen, which a
-// lease that is dated at its end would set forward for everybody. Nor on a [Join], which takes part in the leases of no member.
+// lease that is dated at its end would set forward for everybody. Where one of several cannot lease, none does.
 //
 // # Keys
 //

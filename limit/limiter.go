@@ -20,16 +20,16 @@ import (
 //
 // Callers that ask for the same name and policies at the same moment share one call to Redis.
 type Limiter struct {
-	client   inside.Client
-	err      error // what is wrong with the client, the name or the policies
-	members  []member
-	keys     []string       // of the members, in their order
-	most     int64          // the most permits that can ever be granted at once, as far as that is known here
-	script   *engine.Script // that takes permits
+	client  inside.Client
+	err     error // what is wrong with the client, the name or the policies
+	members []member
+	keys    []string       // of the members, in their order
+	most    int64          // the most permits that can ever be granted at once, as far as that is known here
+	script  *engine.Script // that takes permits
 
 	leaseScript *engine.Script // the same, and leases some; nil where that is not possible or not wanted
-	calls    engine.Limiter
-	reserves engine.Limiter // for reservations, where there are any
+	calls       engine.Limiter
+	reserves    engine.Limiter // for reservations, where there are any
 }
 
 // member is one policy of a limiter.
