@@ -95,7 +95,8 @@ func (l *Limiter) open(name string) {
 		l.keys = append(l.keys, m.keys...)
 		l.most = min(l.most, m.policy.most())
 		subjects = append(subjects, m.keys[0])
-		fmt.Fprintf(&id, "%s %+v\n", m.keys[0], m.policy)
+		// With its length, so that no name can look like the keys of several, or like an ID with something before it.
+		fmt.Fprintf(&id, "%d %s %+v\n", len(m.keys[0]), m.keys[0], m.policy)
 	}
 	if l.client.Engine.Cluster() {
 		if l.err = inside.SameSlot(l.keys...); l.err != nil {
