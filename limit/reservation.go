@@ -155,6 +155,7 @@ const lastTry = 100 * time.Millisecond
 
 // reserveWithin makes a reservation within a timeout and waits for it.
 func (l *Limiter) reserveWithin(ctx context.Context, permits int64, timeout time.Duration) (bool, error) {
+	timeout = min(timeout, longestDelay)
 	deadline, ok := ctx.Deadline()
 	if ok && time.Until(deadline) <= timeout {
 		r, err := l.reserve(ctx, permits)
@@ -166,7 +167,7 @@ func (l *Limiter) reserveWithin(ctx context.Context, permits int64, timeout time
 	}
 	asking, stop := context.WithTimeout(ctx, timeout+lastTry)
 	defer stop()
-	result, err := l.reserves.Try(asking, engine.Ask{Permits: permits, Within: min(timeout, longestDelay)})
+	result, err := l.reserves.Try(asking, engine.Ask{Permits: permits, Within: timeout})
 	if err == nil && !result.Allowed {
 		return false, nil
 	}

@@ -3,6 +3,7 @@ package limit
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -172,6 +173,19 @@ func TestTryAcquireWithinWaitsForItsReservation(t *testing.T) {
 			assert.Equal(b, 100*ms+lastTry, time.Since(start))
 		})
 	}
+}
+
+// TestTheLongestTimeout is no shorter than others.
+func TestTheLongestTimeout(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		for _, p := range append(reservables, FixedWindow{1, 100 * ms, false}) {
+			for range 2 {
+				ok, err := New(b.client, "name", p).TryAcquireWithin(b.Context(), 1, math.MaxInt64)
+				require.NoError(b, err, "%T", p)
+				assert.True(b, ok, "%T", p)
+			}
+		}
+	})
 }
 
 // TestSeveralPoliciesStandInLine, since there are no reservations for them.
