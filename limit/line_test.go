@@ -85,6 +85,30 @@ func TestWhoCannotBeServedInTimeIsToldAtOnce(t *testing.T) {
 	}
 }
 
+// TestWhoWaitsForAJoinIsToldOfALoweredRate at once, behind others: a limiter of Redisson's layout can change.
+func TestWhoWaitsForAJoinIsToldOfALoweredRate(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		quota := b.client.Limiter("quota")
+		require.NoError(b, quota.SetRate(b.Context(), rratelimiter.Rate{Permits: 10, Interval: 10 * time.Second}))
+		join := Join(quota)
+		_, err := join.Take(b.Context(), 10)
+		require.NoError(b, err)
+		start := time.Now()
+		var callers sync.WaitGroup
+		for range 20 {
+			callers.Go(func() { assert.NoError(b, join.Acquire(b.Context(), 1)) })
+		}
+		synctest.Wait()
+		callers.Go(func() {
+			assert.ErrorIs(b, join.Acquire(b.Context(), 5), rratelimiter.ErrPermitsExceedRate)
+			assert.Less(b, time.Since(start), 5*time.Second)
+		})
+		inmemory.Pass(4 * time.Second) // all are asked for
+		require.NoError(b, quota.SetRate(b.Context(), rratelimiter.Rate{Permits: 2, Interval: time.Minute}, rratelimiter.KeepState()))
+		callers.Wait()
+	})
+}
+
 // TestACancelledCallerLosesNoPermits: what arrives for it goes back, to each policy and to a limiter of Redisson's layout.
 func TestACancelledCallerLosesNoPermits(t *testing.T) {
 	inBubble(t, func(b *bubble) {

@@ -106,8 +106,20 @@ func (s *state) Earliest(wanted engine.Total) (after time.Duration) {
 	return after
 }
 
-// Worse says that the policies have changed, which they cannot: others have an ID of their own.
-func (s *state) Worse(engine.Outlook) bool { return false }
+// Worse says that one of Redisson's layout has changed for the worse. The policies of this package cannot: others have an ID of
+// their own.
+func (s *state) Worse(than engine.Outlook) bool {
+	before, ok := than.(*state)
+	if !ok {
+		return true
+	}
+	for i, p := range s.policies {
+		if r, ok := p.(redissonOutlook); ok && r.Worse(before.policies[i].(redissonOutlook).Outlook) {
+			return true
+		}
+	}
+	return false
+}
 
 // Shows says whether the keys still hold what they held.
 func (s *state) Shows(found []rueidis.RedisResult) bool {
