@@ -5,18 +5,19 @@
 
 --@ read
 local capacity@, refill@, interval@ = tonumber(ARGV[@1]), tonumber(ARGV[@2]), tonumber(ARGV[@3])
--- What is missing, times interval: whole numbers, as long as they are below 2^53.
+-- What is missing, times interval: whole numbers, as long as they are below 2^53. From 2^63 on they cannot be told with %d.
 local at@, missing@, last@, text@ = now, 0, 0, call('GET', KEYS[@]) or ''
 if text@ ~= '' then
   local at, taken, part, last = match(text@, '^(%d+) (%d+) (%d+)( ?%d*)$')
   if not at then
     at, taken = match(text@, '^([1-9]%d*)(%d%d%d)$')
-    taken, part = at and tonumber(taken, 10), 0 -- in decimal, whatever it begins with
+    part = '0'
   end
-  if not at or last == ' ' then
+  if not at or last == ' ' or #at > 18 or #taken > 16 or #part > 16 or last and #last > 33 then
     return {3, @, text@}
   end
-  at@, missing@, last@ = tonumber(at), taken * interval@ + part, tonumber(last) or 0
+  -- Taken in decimal, whatever it begins with; and miniredis reads 2^63 and more with a point only.
+  at@, missing@, last@ = tonumber(at), tonumber(taken, 10) * interval@ + part, tonumber((last or '') .. '.') or 0
   if at@ < now then
     missing@, last@, at@ = max(0, missing@ - (now - at@) * refill@), last@ - (now - at@) * refill@, now
     if missing@ == 0 then
@@ -26,7 +27,8 @@ if text@ ~= '' then
 end
 --@ahead
 local part@ = math.fmod(missing@, interval@)
-local free@, most@ = capacity@ - (missing@ - part@) / interval@ - (part@ > 0 and 1 or 0), capacity@
+local taken@ = floor((missing@ - part@) / interval@ + 0.5)
+local free@, most@ = capacity@ - taken@ - (part@ > 0 and 1 or 0), capacity@
 
 --@ ahead
 -- Reservations wait while more than this is missing of what was missing when they were made.
@@ -34,14 +36,14 @@ local ahead@ = capacity@ * interval@
 
 --@ write
 part@ = math.fmod(missing@, interval@)
+taken@ = floor((missing@ - part@) / interval@ + 0.5)
 if missing@ > 0 then
-  local taken = (missing@ - part@) / interval@
-  if part@ == 0 and taken < 1000 and last@ <= ahead@ and at@ >= 1 then
-    text@ = format('%d%03d', at@, taken)
+  if part@ == 0 and taken@ < 1000 and last@ <= ahead@ and at@ >= 1 then
+    text@ = format('%d%03d', at@, taken@)
   else
-    text@ = format('%d %d %d', at@, taken, part@)
+    text@ = format('%d %d %d', at@, taken@, part@)
     if last@ > ahead@ then
-      text@ = text@ .. format(' %d', last@)
+      text@ = text@ .. format(' %.0f', last@)
     end
   end
   call('SET', KEYS[@], text@, 'PX', min(9007199254740, ceil((missing@ / refill@ + at@ - now) / 1000)))
@@ -50,7 +52,7 @@ else
 end
 
 --@ take
-missing@ = missing@ + granted * interval@
+missing@ = min(9007199254740992 * interval@, missing@ + granted * interval@) -- by Charge alone
 --@write
 
 --@ release
@@ -75,7 +77,7 @@ if missing@ > ahead@ then
   last@ = missing@
 end
 local full = ceil(missing@ / refill@)
-ticket = format('%d %d', at@ + full, full * refill@ - missing@)
+ticket = format('%.0f %.0f', at@ + full, max(0, full * refill@ - missing@))
 
 --@ undo
 -- Own is what was missing when it was made, of what is missing still; later is what was reserved behind it.
@@ -97,4 +99,4 @@ if back > 0 then
 end
 
 --@ tell
-local told@ = {text@, (missing@ - part@) / interval@, part@, at@ - now}
+local told@ = {text@, taken@, part@, at@ - now}
