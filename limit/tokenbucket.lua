@@ -56,7 +56,8 @@ missing@ = min(9007199254740992 * interval@, missing@ + granted * interval@) -- 
 --@write
 
 --@ release
-missing@ = max(0, missing@ - n * interval@)
+-- Of a call at a time, less what has been refilled since, which would come back twice.
+missing@ = max(0, missing@ - max(0, n * interval@ - (dated and max(0, now - dated) * refill@ or 0)))
 --@write
 
 --@ due

@@ -1,6 +1,15 @@
 package limit
 
-import "math/big"
+import (
+	"math/big"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+)
 
 // tokenModel is TokenBucket, and LeakyBucket, whose level is what a bucket lacks: the tokens are a fraction, so that nothing is rounded.
 type tokenModel struct {
@@ -149,4 +158,25 @@ func (m *tokenModel) reset(now int64) int64 { return m.wait(now, m.capacity) }
 // floor rounds down.
 func floor(r *big.Rat) int64 {
 	return new(big.Int).Div(r.Num(), r.Denom()).Int64() // rounded down for a denominator above 0
+}
+
+// TestGivenBackLessWhatCameBack: what a bucket was refilled since the call of those who had gone may be theirs, and does not come twice.
+func TestGivenBackLessWhatCameBack(t *testing.T) {
+	for _, p := range []Policy{TokenBucket{10, 10, time.Second}, LeakyBucket{10, 10, time.Second}} {
+		b := newBench(t)
+		l := New(b.client, "name", p)
+		take := func(permits int64) rratelimiter.Decision {
+			d, err := l.Take(t.Context(), permits)
+			require.NoError(t, err)
+			return d
+		}
+		take(4)
+		lost := b.now
+		take(6)
+		b.pass(200 * ms)
+		assert.EqualValues(t, 2+6-2, b.dated(l, lost, 6).Remaining, "%T: two of them may be there by themselves", p)
+		b.pass(time.Second)
+		assert.True(t, take(10).Allowed)
+		assert.Zero(t, b.dated(l, lost, 6).Remaining, "%T: all of them may", p)
+	}
 }
