@@ -1,23 +1,28 @@
 -- TokenBucket. ARGV: capacity, refill, interval in microseconds. The key holds "<at, us> <taken> <part>": at that time so many
 -- permits were missing to a full bucket, and part of an interval's refill of another one. "<at><taken>" with three digits of
 -- taken stands for no part: Redis keeps a whole number in a third of the memory. Where reservations wait there is
--- " <last>" behind it: what was missing when the newest of them was made and is at that time, in parts of an interval's refill.
+-- " <last> <since>" behind it: what was missing when the newest of them was made and is at that time, in parts of an interval's
+-- refill, and the time at which reservations began to wait.
 
 --@ read
 local capacity@, refill@, interval@ = tonumber(ARGV[@1]), tonumber(ARGV[@2]), tonumber(ARGV[@3])
 -- What is missing, times interval: whole numbers, as long as they are below 2^53. From 2^63 on they cannot be told with %d.
-local at@, missing@, last@, text@ = now, 0, 0, call('GET', KEYS[@]) or ''
+local at@, missing@, last@, since@, text@ = now, 0, 0, 0, call('GET', KEYS[@]) or ''
 if text@ ~= '' then
-  local at, taken, part, last = match(text@, '^(%d+) (%d+) (%d+)( ?%d*)$')
+  local at, taken, part, rest = match(text@, '^(%d+) (%d+) (%d+)(.*)$')
+  local last, since = match(rest or '', '^ (%d+) (%d+)$')
   if not at then
     at, taken = match(text@, '^([1-9]%d*)(%d%d%d)$')
-    part = '0'
+    part, rest = '0', ''
   end
-  if not at or last == ' ' or #at > 18 or #taken > 16 or #part > 16 or last and #last > 33 then
+  if not at or rest ~= '' and not last or #at > 18 or #taken > 16 or #part > 16 or last and (#last > 33 or #since > 18) then
     return {3, @, text@}
   end
   -- Taken in decimal, whatever it begins with; and miniredis reads 2^63 and more with a point only.
-  at@, missing@, last@ = tonumber(at), tonumber(taken, 10) * interval@ + part, tonumber((last or '') .. '.') or 0
+  at@, missing@ = tonumber(at), tonumber(taken, 10) * interval@ + part
+  if last then
+    last@, since@ = tonumber(last .. '.'), tonumber(since)
+  end
   if at@ < now then
     missing@, last@, at@ = max(0, missing@ - (now - at@) * refill@), last@ - (now - at@) * refill@, now
     if missing@ == 0 then
@@ -43,7 +48,7 @@ if missing@ > 0 then
   else
     text@ = format('%d %d %d', at@, taken@, part@)
     if last@ > ahead@ then
-      text@ = text@ .. format(' %.0f', last@)
+      text@ = text@ .. format(' %.0f %d', last@, since@)
     end
   end
   call('SET', KEYS[@], text@, 'PX', min(9007199254740, ceil((missing@ / refill@ + at@ - now) / 1000)))
@@ -72,24 +77,29 @@ if missing@ / interval@ + n > 9007199254740992 then
 end
 
 --@ book
--- The ticket is when nothing would be missing any more: microseconds, and so many parts of an interval's refill less.
+-- The ticket is when nothing would be missing any more: microseconds, and so many parts of an interval's refill less; and of one
+-- that waits, since when reservations do.
 missing@ = missing@ + n * interval@
+local waits = 0
 if missing@ > ahead@ then
-  last@ = missing@
+  if last@ <= ahead@ then
+    since@ = at@
+  end
+  last@, waits = missing@, since@
 end
 local full = ceil(missing@ / refill@)
-ticket = format('%.0f %.0f', at@ + full, max(0, full * refill@ - missing@))
+ticket = format('%.0f %.0f %d', at@ + full, max(0, full * refill@ - missing@), waits)
 
 --@ undo
 -- Own is what was missing when it was made, of what is missing still; later is what was reserved behind it.
-local permits, full, less = match(text, '^(%d+) (%d+) (%d+)$')
+local permits, full, less, waits = match(text, '^(%d+) (%d+) (%d+) (%d+)$')
 local own = (full - at@) * refill@ - less
 local later, n = 0, permits * interval@
-if last@ > ahead@ then
-  later = max(0, last@ - own)
-elseif own > ahead@ then
-  -- Nobody waits any more, not even this one: somebody has reset the limiter since.
+if last@ <= ahead@ and own > ahead@ or last@ > ahead@ and waits ~= '0' and tonumber(waits) ~= since@ then
+  -- Nobody waits any more, or only who began later, and not even this one: somebody has reset the limiter since.
   later = n
+elseif last@ > ahead@ then
+  later = max(0, last@ - own)
 end
 local back = min(n - later, own)
 if back > 0 then

@@ -18,6 +18,7 @@ type tokenModel struct {
 	tokens                     *big.Rat // nil: full
 	leaky                      bool
 	end                        *big.Rat // when the newest reservation will be made up for; nil: nobody waits
+	since                      int64    // when reservations began to wait
 }
 
 // at is the tokens at a moment, and that moment as the bucket knows it: no clock takes back what another one has seen. It
@@ -93,6 +94,7 @@ func (m *tokenModel) ahead() *big.Rat {
 type bucketTicket struct {
 	permits *big.Rat
 	end     *big.Rat
+	waits   int64 // since when reservations do; 0 for one that does not wait
 }
 
 func (m *tokenModel) reserve(now, n int64) (delay int64, ticket any) {
@@ -109,7 +111,10 @@ func (m *tokenModel) reserve(now, n int64) (delay int64, ticket any) {
 	}
 	made.end.Add(made.end, new(big.Rat).SetInt64(m.last))
 	if m.ahead().Cmp(m.until(made.end)) < 0 {
-		m.end = made.end
+		if m.end == nil {
+			m.since = m.last
+		}
+		m.end, made.waits = made.end, m.since
 	}
 	return delay, made
 }
@@ -119,7 +124,7 @@ func (m *tokenModel) undo(now int64, ticket any) {
 	m.settle(now)
 	own, later := m.until(made.end), new(big.Rat)
 	switch {
-	case m.end == nil && own.Cmp(m.ahead()) > 0:
+	case m.end == nil && own.Cmp(m.ahead()) > 0, m.end != nil && made.waits != 0 && made.waits != m.since:
 		*m = before
 		return // forgotten meanwhile
 	case m.end != nil && m.end.Cmp(made.end) > 0:
