@@ -12,7 +12,7 @@ do
   text@ = found[1]
   if text@ then
     local sum, time, count, ahead = match(text@, '^(%d+) (%d+) (%d+) (%d+)$')
-    if not sum or time + ahead > 9007199254740992 then
+    if not sum or #text@ > 99 or time + ahead > 9007199254740992 then
       return {3, @, text@}
     end
     at@ = max(millis, time + ahead)

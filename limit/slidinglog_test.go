@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -186,7 +187,8 @@ func TestLogThatIsNotOurs(t *testing.T) {
 	policy := SlidingLog{5, time.Second}
 	const key = "{name}:log:1000"
 	now := b.now / 1000
-	for _, head := range []string{"", "x", "1 2 3", "1 2 3 4 5", "-1 2 3 4", "1 2.5 3 4", "1 2 3 4 ", "1 99999999999999999999 3 4", "1 2 3 99999999999999999999"} {
+	for _, head := range []string{"", "x", "1 2 3", "1 2 3 4 5", "-1 2 3 4", "1 2.5 3 4", "1 2 3 4 ", "1 99999999999999999999 3 4", "1 2 3 99999999999999999999",
+		strings.Repeat("9", 400) + " 2 3 4", "1 2 " + strings.Repeat("9", 400) + " 4"} {
 		b.redis.Push(key, head)
 		b.foreign(policy, head)
 	}

@@ -10,7 +10,7 @@ local most@, cell@, sum@, oldest@, newest@, count@, gone@ = tonumber(ARGV[@1]), 
 local text@ = call('HGET', KEYS[@], 'm')
 if text@ then
   local sum, oldest, newest, count = match(text@, '^(%d+) (%d+) (%d+) ([1-9]%d*)$')
-  if not sum or newest - oldest < 0 or newest - oldest > tonumber(ARGV[@3]) or (newest + ARGV[@3] + 1) * ARGV[@2] > 9007199254740992 then
+  if not sum or #text@ > 99 or newest - oldest < 0 or newest - oldest > tonumber(ARGV[@3]) or (newest + ARGV[@3] + 1) * ARGV[@2] > 9007199254740992 then
     return {3, @, text@}
   end
   oldest@, newest@ = tonumber(oldest), tonumber(newest)
