@@ -35,6 +35,9 @@ count@ = min(9007199254740992, count@ + granted) -- by Charge alone
 text@ = format('%d %d %.0f', begin@, end@, count@)
 call('SET', KEYS[@], text@, 'PX', end@ - millis)
 
+--@ late
+late = late or begin@ > millis
+
 --@ release
 if count@ > 0 and (not dated or floor(dated / 1000) >= begin@ and floor(dated / 1000) < end@) then
   if n < count@ then

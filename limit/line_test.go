@@ -140,6 +140,42 @@ func TestACancelledCallerLosesNoPermits(t *testing.T) {
 	})
 }
 
+// TestGivenBackThoughAnotherClockIsAhead: what was taken counts at the time that the other clock has shown, and goes back from there.
+func TestGivenBackThoughAnotherClockIsAhead(t *testing.T) {
+	for _, policies := range [][]Policy{
+		{SlidingLog{10, time.Hour}}, {SlidingWindow{10, time.Hour, 0}}, {Calendar{10, Day, nil}}, {TokenBucket{10, 1, time.Hour}},
+		{SlidingLog{10, time.Hour}, SlidingWindow{10, time.Hour, 0}, TokenBucket{10, 1, time.Hour}, Calendar{10, Year, nil}, Calendar{10, Day, nil}},
+	} {
+		inBubble(t, func(b *bubble) {
+			end := time.Until(time.Now().Truncate(24 * time.Hour).Add(24 * time.Hour)) // of a day, an hour and a cell
+			client := func(since time.Duration) *rratelimiter.Client {
+				return rratelimiter.New(b.Conn, rratelimiter.WithClock(func() time.Time { return time.Now().Add(end + since) }))
+			}
+			behind := New(client(-200*ms), "name", policies...)
+			for _, l := range []*Limiter{New(client(800*ms), "name", policies...), behind} { // and the scripts are loaded
+				_, err := l.TryAcquire(b.Context(), 1)
+				require.NoError(b, err)
+			}
+			b.Latency.Store(int64(20 * ms))
+			for _, call := range []func(context.Context) error{
+				func(ctx context.Context) error { _, err := behind.TryAcquire(ctx, 3); return err },
+				func(ctx context.Context) error { _, err := behind.Take(ctx, 3); return err },
+			} {
+				ctx, cancel := context.WithTimeout(b.Context(), 10*ms)
+				assert.ErrorIs(b, call(ctx), context.DeadlineExceeded)
+				cancel()
+				inmemory.Pass(50 * ms)
+			}
+			b.Latency.Store(0)
+			seen, err := behind.Peek(b.Context())
+			require.NoError(b, err)
+			for i, d := range seen {
+				assert.EqualValues(b, 8, d.Remaining, "%T", policies[i])
+			}
+		})
+	}
+}
+
 // TestDenialsAreAnsweredFromMemory for all policies, until something changes that this client knows of.
 func TestDenialsAreAnsweredFromMemory(t *testing.T) {
 	inBubble(t, func(b *bubble) {

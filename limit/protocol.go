@@ -219,9 +219,9 @@ func (l *Limiter) unexpected(message rueidis.RedisMessage) error {
 func (p *protocol) GiveBack(b *engine.Batch) func(context.Context) {
 	l := (*Limiter)(p)
 	permits, granted := b.LostPermits, b.Granted
-	dated, args := b.Args[0], slices.Clone(b.Args)
+	dated, args := slices.Repeat(b.Args[:1], len(l.members)), slices.Clone(b.Args)
 	if o, ok := b.Outlook.(*state); ok {
-		dated = strconv.FormatInt(o.now, 10)
+		dated = o.counts()
 	}
 	return func(ctx context.Context) {
 		_ = l.release(ctx, permits, dated, func(ctx context.Context, at int, p redisson) error {

@@ -80,6 +80,9 @@ else
   call('PEXPIRE', KEYS[@], at@ + ARGV[@2] - millis)
 end
 
+--@ late
+late = late or at@ > millis
+
 --@ release
 -- The oldest permits, or those of the entry of a time.
 if dated and count@ > 0 then

@@ -70,6 +70,9 @@ if count@ == 0 then
 end
 newest@, count@ = cell@, count@ + granted
 
+--@ late
+late = late or cell@ > floor(millis / ARGV[@2])
+
 --@ release
 -- The newest permits, or those of the cell of a time. What is gone stays in the sum: a take drops it, whose cell shows all
 -- clocks how late it is.

@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -42,6 +43,15 @@ func (s *state) add(p Policy, told rueidis.RedisMessage) bool {
 	}
 	s.policies, s.texts, s.looks = append(s.policies, o), append(s.texts, text), append(s.looks, len(p.keeps().types))
 	return true
+}
+
+// counts is the times at which the policies count what the call has taken, as the release script takes them.
+func (s *state) counts() []string {
+	times := make([]string, len(s.policies))
+	for i, p := range s.policies {
+		times[i] = strconv.FormatInt(p.counts(s.now), 10)
+	}
+	return times
 }
 
 // granted is the answer to a request that was granted, behind which later permits were granted by the same call.

@@ -60,9 +60,12 @@ end
 missing@ = min(9007199254740992 * interval@, missing@ + granted * interval@) -- by Charge alone
 --@write
 
+--@ late
+late = late or at@ > now
+
 --@ release
 -- Of a call at a time, less what has been refilled since, which would come back twice.
-missing@ = max(0, missing@ - max(0, n * interval@ - (dated and max(0, now - dated) * refill@ or 0)))
+missing@ = max(0, missing@ - max(0, n * interval@ - (dated and max(0, at@ - dated) * refill@ or 0)))
 --@write
 
 --@ due
