@@ -43,6 +43,18 @@ func TestEveryPermitOfALargeBucketCounts(t *testing.T) {
 	}
 }
 
+// TestAFastBucket, whose permits come back within less than a double tells of a time.
+func TestAFastBucket(t *testing.T) {
+	for _, p := range []Policy{TokenBucket{1e9, 1e9, time.Second}, LeakyBucket{1e9, 1e9, time.Second}, TokenBucket{1 << 53, 1 << 53, ms}} {
+		b := newBench(t)
+		l := New(b.client, "name", p)
+		d, err := l.Take(t.Context(), 1)
+		require.NoError(t, err, "%+v", p)
+		assert.Equal(t, time.Microsecond, d.ResetAfter)
+		assert.Equal(t, ms, b.redis.TTL(l.keys[0]))
+	}
+}
+
 // TestADebtBeyond2To53 is one of 2^53.
 func TestADebtBeyond2To53(t *testing.T) {
 	for _, p := range []Policy{TokenBucket{5, 1, time.Millisecond}, LeakyBucket{5, 1, time.Millisecond}} {

@@ -51,7 +51,7 @@ if missing@ > 0 then
       text@ = text@ .. format(' %.0f %d', last@, since@)
     end
   end
-  call('SET', KEYS[@], text@, 'PX', min(9007199254740, ceil((missing@ / refill@ + at@ - now) / 1000)))
+  call('SET', KEYS[@], text@, 'PX', min(9007199254740, ceil((missing@ / refill@ + (at@ - now)) / 1000)))
 else
   call('UNLINK', KEYS[@])
 end
