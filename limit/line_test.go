@@ -157,10 +157,14 @@ func TestGivenBackThoughAnotherClockIsAhead(t *testing.T) {
 				require.NoError(b, err)
 			}
 			b.Latency.Store(int64(20 * ms))
-			for _, call := range []func(context.Context) error{
+			calls := []func(context.Context) error{
 				func(ctx context.Context) error { _, err := behind.TryAcquire(ctx, 3); return err },
 				func(ctx context.Context) error { _, err := behind.Take(ctx, 3); return err },
-			} {
+			}
+			if !behind.reservable() {
+				calls = append(calls, func(ctx context.Context) error { return behind.Acquire(ctx, 3) })
+			}
+			for _, call := range calls {
 				ctx, cancel := context.WithTimeout(b.Context(), 10*ms)
 				assert.ErrorIs(b, call(ctx), context.DeadlineExceeded)
 				cancel()
@@ -174,6 +178,29 @@ func TestGivenBackThoughAnotherClockIsAhead(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestWhoWaitedAndHasGoneGivesBackItsOwn by the server's clock, too, and not what others took.
+func TestWhoWaitedAndHasGoneGivesBackItsOwn(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		client := rratelimiter.New(b.Conn, rratelimiter.WithServerTime())
+		l := New(client, "name", SlidingLog{10, time.Hour})
+		_, err := l.Take(b.Context(), 4)
+		require.NoError(b, err)
+		end := time.Now().Add(time.Hour)
+		inmemory.Pass(time.Minute)
+		require.NoError(b, New(client, "other", SlidingLog{10, time.Hour}).Acquire(b.Context(), 1)) // the script is loaded
+		b.Latency.Store(int64(20 * ms))
+		ctx, cancel := context.WithTimeout(b.Context(), 10*ms)
+		defer cancel()
+		assert.ErrorIs(b, l.Acquire(ctx, 3), context.DeadlineExceeded)
+		inmemory.Pass(50 * ms)
+		b.Latency.Store(0)
+		seen, err := l.Peek(b.Context())
+		require.NoError(b, err)
+		assert.EqualValues(b, 6, seen[0].Remaining)
+		assert.Equal(b, time.Until(end), seen[0].ResetAfter, "those of the others stay as they are")
+	})
 }
 
 // TestDenialsAreAnsweredFromMemory for all policies, until something changes that this client knows of.
