@@ -172,6 +172,9 @@ type calendarOutlook struct {
 	ends   int64 // Unix milliseconds
 }
 
+// counts: any time of the unit is as good, and this one is in it whatever clock began it.
+func (o calendarOutlook) counts(int64) int64 { return o.ends*1000 - 1000 }
+
 // earliest: what this unit has no room for goes into the next ones, as full as they can be.
 func (o calendarOutlook) earliest(wanted engine.Total) time.Duration {
 	permits, left := wanted.Int64(), max(0, o.left())

@@ -7,7 +7,7 @@ local most@, begin@, end@, count@, ask@ = tonumber(ARGV[@1]), tonumber(ARGV[@3])
 local text@ = call('GET', KEYS[@]) or ''
 if text@ ~= '' then
   local begin, finish, count = match(text@, '^(%-?%d+) (%d+) (%d+)$')
-  if not begin or tonumber(finish) > 9007199254740992 then
+  if not begin or #begin > 16 or #count > 16 or #finish > 16 or tonumber(finish) > 9007199254740992 then
     return {3, @, text@}
   end
   -- It has not begun for a clock that has gone back.
@@ -35,9 +35,12 @@ end
 span = min(span, floor(end@ - now / 1000))
 
 --@ take
-count@ = count@ + granted
+count@ = min(9007199254740992, count@ + granted) -- by Charge alone
 text@ = format('%d %d %.0f', begin@, end@, count@)
 call('SET', KEYS[@], text@, 'PX', end@ - millis)
+
+--@ late
+late = late or begin@ > millis
 
 --@ release
 if count@ > 0 and (not dated or floor(dated / 1000) >= begin@ and floor(dated / 1000) < end@) then

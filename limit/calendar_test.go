@@ -280,7 +280,7 @@ func TestCalendarEarliest(t *testing.T) {
 
 func TestCalendarThatIsNotOurs(t *testing.T) {
 	b := newBench(t)
-	for _, text := range []string{"x", "1", "1 2", "1 2 3 4", "1 -2 3", "1 2 -3", "1.5 2 3", " 1 2 3", "1 2 3 ", "1 99999999999999999 3"} {
+	for _, text := range []string{"x", "1", "1 2", "1 2 3 4", "1 -2 3", "1 2 -3", "1.5 2 3", " 1 2 3", "1 2 3 ", "1 99999999999999999 3", "1 9000000000000000 99999999999999999", "99999999999999999 9000000000000000 3"} {
 		require.NoError(t, b.redis.Set("{name}:day:UTC", text))
 		b.foreign(Calendar{5, Day, nil}, text)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/redis/rueidis"
 
@@ -12,8 +13,9 @@ import (
 )
 
 // Release gives back permits that were taken and are not needed, to every policy: a window counts them no more, a bucket holds
-// them again at once, and a [Smooth] is free so much earlier, but not before now. It gives back no more than was taken; 0 does
-// nothing. Below 0 is [rratelimiter.ErrInvalidPermits].
+// them again at once, and a [Smooth] is free so much earlier, but not before now. Where reservations wait, those keep their
+// moments, and only what was taken behind the last of them comes back: Reservation.Cancel gives back a reservation. It gives back
+// no more than was taken; 0 does nothing. Below 0 is [rratelimiter.ErrInvalidPermits].
 func (l *Limiter) Release(ctx context.Context, permits int64) error {
 	if permits < 0 || permits > maxPermits {
 		return fmt.Errorf("%w: %d permits of %q to release, want 0 to 2^53", rratelimiter.ErrInvalidPermits, permits, l.Name())
@@ -24,17 +26,21 @@ func (l *Limiter) Release(ctx context.Context, permits int64) error {
 	if permits == 0 {
 		return nil
 	}
-	return l.release(ctx, permits, "", func(ctx context.Context, _ int, p redisson) error { return p.limiter.Release(ctx, permits) })
+	return l.release(ctx, permits, nil, func(ctx context.Context, _ int, p redisson) error { return p.limiter.Release(ctx, permits) })
 }
 
-// release gives permits back, of the call at a time, or where that is "" whichever, and those of limiters of Redisson's layout
-// as told.
-func (l *Limiter) release(ctx context.Context, permits int64, dated string, other func(ctx context.Context, member int, p redisson) error) error {
+// release gives permits back, those that each member counts at a time, or without times whichever, and those of limiters of
+// Redisson's layout as told.
+func (l *Limiter) release(ctx context.Context, permits int64, dated []string, other func(ctx context.Context, member int, p redisson) error) error {
 	var own []member
+	var times []string
 	for i, m := range l.members {
 		p, ok := m.policy.(redisson)
 		if !ok {
 			own = append(own, m)
+			if dated != nil {
+				times = append(times, dated[i])
+			}
 		} else if err := other(ctx, i, p); err != nil {
 			return err
 		}
@@ -42,11 +48,11 @@ func (l *Limiter) release(ctx context.Context, permits int64, dated string, othe
 	if own == nil {
 		return nil
 	}
-	return l.releaseOf(ctx, own, permits, dated)
+	return l.releaseOf(ctx, own, permits, times)
 }
 
-func (l *Limiter) releaseOf(ctx context.Context, members []member, permits int64, dated string) error {
-	message, err := l.change(ctx, release, members, strconv.FormatInt(permits, 10), dated)
+func (l *Limiter) releaseOf(ctx context.Context, members []member, permits int64, dated []string) error {
+	message, err := l.change(ctx, release, members, strconv.FormatInt(permits, 10), strings.Join(dated, " "))
 	if err != nil || message.IsInt64() {
 		return err
 	}
@@ -54,12 +60,12 @@ func (l *Limiter) releaseOf(ctx context.Context, members []member, permits int64
 	if err != nil || len(reply) == 0 || reply[0] != replyRest || len(reply)%2 == 0 {
 		return l.strange(members, message)
 	}
-	// What was more than one call may do: each policy alone goes on with its own.
+	// What was more than one call may do, of whichever time: each policy alone goes on with its own.
 	for i := 1; i < len(reply); i += 2 {
 		if reply[i] < 1 || reply[i] > int64(len(members)) {
 			return l.unexpected(message)
 		}
-		if err := l.releaseOf(ctx, members[reply[i]-1:reply[i]], reply[i+1], dated); err != nil {
+		if err := l.releaseOf(ctx, members[reply[i]-1:reply[i]], reply[i+1], nil); err != nil {
 			return err
 		}
 	}

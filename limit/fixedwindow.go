@@ -81,6 +81,11 @@ func (o windowOutlook) reset() time.Duration {
 	return o.end
 }
 
+// counts: the window may have begun by a clock that is ahead.
+func (o windowOutlook) counts(now int64) int64 {
+	return max(now, now+(o.end-o.length).Microseconds())
+}
+
 // earliest: what this window has no room for goes into the next ones, as full as they can be.
 func (o windowOutlook) earliest(wanted engine.Total) time.Duration {
 	permits, left := wanted.Int64(), max(0, o.left())

@@ -44,6 +44,9 @@ else
   call('SET', KEYS[@], text@, 'PX', begin@ + interval@ - millis)
 end
 
+--@ late
+late = late or begin@ > millis
+
 --@ release
 if count@ > 0 and (not dated or floor(dated / 1000) >= begin@) then
   if n >= count@ then

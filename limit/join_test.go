@@ -110,7 +110,7 @@ func TestABadJoin(t *testing.T) {
 	ctx := context.Background()
 	window := FixedWindow{1, time.Second, false}
 	good, redisson := New(b.client, "name", window), b.client.Limiter("name")
-	many := make([]Joinable, 17)
+	many := make([]Joinable, mostPolicies+1)
 	for i := range many {
 		many[i] = New(b.client, fmt.Sprint("name:", i), window)
 	}

@@ -11,7 +11,8 @@ import (
 // With [Limiter.TryAcquire] that is a [TokenBucket] seen from the other side. With [Limiter.Reserve] and [Limiter.Acquire] it is
 // a queue that never sends a burst: permits leave one after another, so many of them at a time as a request has, and each
 // request once those before it have leaked away. So the level can rise above Capacity, and nothing is granted at once until it
-// is below. For bursts up to Capacity and a steady rate behind them take TokenBucket.
+// is below. Where a reservation is cancelled in the midst, what was not built upon goes to whoever comes next, whose moment may lie
+// so much closer to the last one's. For bursts up to Capacity and a steady rate behind them take TokenBucket.
 //
 // It counts exactly as long as the level times the microseconds of Interval is below 2^53, and to 15 digits beyond.
 type LeakyBucket struct {

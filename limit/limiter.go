@@ -74,8 +74,8 @@ func New(client *rratelimiter.Client, name string, policies ...Policy) *Limiter 
 	return l
 }
 
-// mostPolicies is how many policies a script has room for: Lua counts 200 locals.
-const mostPolicies = 16
+// mostPolicies is how many policies a script has room for: Lua counts 200 locals, and Smooth has 14.
+const mostPolicies = 12
 
 // open makes a limiter of its members.
 func (l *Limiter) open(name string) {
@@ -97,7 +97,8 @@ func (l *Limiter) open(name string) {
 		l.keys = append(l.keys, m.keys...)
 		l.most = min(l.most, m.policy.most())
 		subjects = append(subjects, m.keys[0])
-		fmt.Fprintf(&id, "%s %+v\n", m.keys[0], m.policy)
+		// With its length, so that no name can look like the keys of several, or like an ID with something before it.
+		fmt.Fprintf(&id, "%d %s %+v\n", len(m.keys[0]), m.keys[0], m.policy)
 	}
 	if l.client.Engine.Cluster() {
 		if l.err = inside.SameSlot(l.keys...); l.err != nil {

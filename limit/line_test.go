@@ -85,6 +85,30 @@ func TestWhoCannotBeServedInTimeIsToldAtOnce(t *testing.T) {
 	}
 }
 
+// TestWhoWaitsForAJoinIsToldOfALoweredRate at once, behind others: a limiter of Redisson's layout can change.
+func TestWhoWaitsForAJoinIsToldOfALoweredRate(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		quota := b.client.Limiter("quota")
+		require.NoError(b, quota.SetRate(b.Context(), rratelimiter.Rate{Permits: 10, Interval: 10 * time.Second}))
+		join := Join(quota)
+		_, err := join.Take(b.Context(), 10)
+		require.NoError(b, err)
+		start := time.Now()
+		var callers sync.WaitGroup
+		for range 20 {
+			callers.Go(func() { assert.NoError(b, join.Acquire(b.Context(), 1)) })
+		}
+		synctest.Wait()
+		callers.Go(func() {
+			assert.ErrorIs(b, join.Acquire(b.Context(), 5), rratelimiter.ErrPermitsExceedRate)
+			assert.Less(b, time.Since(start), 5*time.Second)
+		})
+		inmemory.Pass(4 * time.Second) // all are asked for
+		require.NoError(b, quota.SetRate(b.Context(), rratelimiter.Rate{Permits: 2, Interval: time.Minute}, rratelimiter.KeepState()))
+		callers.Wait()
+	})
+}
+
 // TestACancelledCallerLosesNoPermits: what arrives for it goes back, to each policy and to a limiter of Redisson's layout.
 func TestACancelledCallerLosesNoPermits(t *testing.T) {
 	inBubble(t, func(b *bubble) {
@@ -113,6 +137,69 @@ func TestACancelledCallerLosesNoPermits(t *testing.T) {
 			}
 		}
 		assert.NoError(b, l.Reset(b.Context()))
+	})
+}
+
+// TestGivenBackThoughAnotherClockIsAhead: what was taken counts at the time that the other clock has shown, and goes back from there.
+func TestGivenBackThoughAnotherClockIsAhead(t *testing.T) {
+	for _, policies := range [][]Policy{
+		{SlidingLog{10, time.Hour}}, {SlidingWindow{10, time.Hour, 0}}, {Calendar{10, Day, nil}}, {TokenBucket{10, 1, time.Hour}}, {FixedWindow{10, time.Hour, false}},
+		{SlidingLog{10, time.Hour}, SlidingWindow{10, time.Hour, 0}, TokenBucket{10, 1, time.Hour}, Calendar{10, Year, nil}, Calendar{10, Day, nil}},
+	} {
+		inBubble(t, func(b *bubble) {
+			end := time.Until(time.Now().Truncate(24 * time.Hour).Add(24 * time.Hour)) // of a day, an hour and a cell
+			client := func(since time.Duration) *rratelimiter.Client {
+				return rratelimiter.New(b.Conn, rratelimiter.WithClock(func() time.Time { return time.Now().Add(end + since) }))
+			}
+			behind := New(client(-200*ms), "name", policies...)
+			for _, l := range []*Limiter{New(client(800*ms), "name", policies...), behind} { // and the scripts are loaded
+				_, err := l.TryAcquire(b.Context(), 1)
+				require.NoError(b, err)
+			}
+			b.Latency.Store(int64(20 * ms))
+			calls := []func(context.Context) error{
+				func(ctx context.Context) error { _, err := behind.TryAcquire(ctx, 3); return err },
+				func(ctx context.Context) error { _, err := behind.Take(ctx, 3); return err },
+			}
+			if !behind.reservable() {
+				calls = append(calls, func(ctx context.Context) error { return behind.Acquire(ctx, 3) })
+			}
+			for _, call := range calls {
+				ctx, cancel := context.WithTimeout(b.Context(), 10*ms)
+				assert.ErrorIs(b, call(ctx), context.DeadlineExceeded)
+				cancel()
+				inmemory.Pass(50 * ms)
+			}
+			b.Latency.Store(0)
+			seen, err := behind.Peek(b.Context())
+			require.NoError(b, err)
+			for i, d := range seen {
+				assert.EqualValues(b, 8, d.Remaining, "%T", policies[i])
+			}
+		})
+	}
+}
+
+// TestWhoWaitedAndHasGoneGivesBackItsOwn by the server's clock, too, and not what others took.
+func TestWhoWaitedAndHasGoneGivesBackItsOwn(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		client := rratelimiter.New(b.Conn, rratelimiter.WithServerTime())
+		l := New(client, "name", SlidingLog{10, time.Hour})
+		_, err := l.Take(b.Context(), 4)
+		require.NoError(b, err)
+		end := time.Now().Add(time.Hour)
+		inmemory.Pass(time.Minute)
+		require.NoError(b, New(client, "other", SlidingLog{10, time.Hour}).Acquire(b.Context(), 1)) // the script is loaded
+		b.Latency.Store(int64(20 * ms))
+		ctx, cancel := context.WithTimeout(b.Context(), 10*ms)
+		defer cancel()
+		assert.ErrorIs(b, l.Acquire(ctx, 3), context.DeadlineExceeded)
+		inmemory.Pass(50 * ms)
+		b.Latency.Store(0)
+		seen, err := l.Peek(b.Context())
+		require.NoError(b, err)
+		assert.EqualValues(b, 6, seen[0].Remaining)
+		assert.Equal(b, time.Until(end), seen[0].ResetAfter, "those of the others stay as they are")
 	})
 }
 

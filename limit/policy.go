@@ -63,6 +63,10 @@ type outlook interface {
 	// reset says how long it takes until nothing is taken.
 	reset() time.Duration
 
+	// counts is the time at which the policy counts what was taken last, where that was by the call itself, at now: Unix
+	// microseconds. It is later where another clock was ahead.
+	counts(now int64) int64
+
 	// earliest is as engine.Outlook's.
 	earliest(wanted engine.Total) time.Duration
 
@@ -77,6 +81,8 @@ func (asText) shows(found []rueidis.RedisResult, text string) bool {
 	got, err := found[0].ToString()
 	return (err == nil || rueidis.IsRedisNil(err)) && got == text
 }
+
+func (asText) counts(now int64) int64 { return now }
 
 // maxPermits is the largest number of permits: above it a Lua number, a double, no longer tells two neighbours apart.
 const maxPermits = engine.MostPermits

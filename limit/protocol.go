@@ -162,7 +162,7 @@ func goOn(c call, members []member, message rueidis.RedisMessage, args []string)
 
 // lease tells of a lease that a call has brought.
 func (p *protocol) lease(b *engine.Batch, o *state) {
-	l, answer, dated := (*Limiter)(p), o.granted(0), strconv.FormatInt(o.now, 10)
+	l, answer, dated := (*Limiter)(p), o.granted(0), strings.Join(o.counts(), " ")
 	b.Lease.Granted, b.Lease.Lasts, b.Lease.Limit, b.Lease.Free, b.Lease.Reset = o.leased, o.lasts, answer.Limit, answer.Remaining, answer.ResetAfter
 	b.Lease.Return = func(ctx context.Context, permits int64) {
 		_, _ = engine.Returning(ctx, l.client.Engine, l.calls.Subjects, func(ctx context.Context) (rueidis.RedisMessage, error) {
@@ -257,9 +257,9 @@ func (l *Limiter) unexpected(message rueidis.RedisMessage) error {
 func (p *protocol) GiveBack(b *engine.Batch) func(context.Context) {
 	l := (*Limiter)(p)
 	permits, granted := b.LostPermits, b.Granted
-	dated, args := b.Args[0], slices.Clone(b.Args)
+	dated, args := slices.Repeat(b.Args[:1], len(l.members)), slices.Clone(b.Args)
 	if o, ok := b.Outlook.(*state); ok {
-		dated = strconv.FormatInt(o.now, 10)
+		dated = o.counts()
 	}
 	return func(ctx context.Context) {
 		_ = l.release(ctx, permits, dated, func(ctx context.Context, at int, p redisson) error {

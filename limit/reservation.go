@@ -87,12 +87,17 @@ func (r *Reservation) wait(ctx context.Context) error {
 		if r.Delay() == 0 {
 			return nil
 		}
-		go func() {
-			defer func() { _ = recover() }() // nobody is there for what a clock panics with
-			_ = r.giveBack(context.WithoutCancel(ctx))
-		}()
+		r.giveBackLater(ctx)
 		return ctx.Err()
 	}
+}
+
+// giveBackLater is giveBack for which nobody waits.
+func (r *Reservation) giveBackLater(ctx context.Context) {
+	go func() {
+		defer func() { _ = recover() }() // nobody is there for what a clock panics with
+		_ = r.giveBack(context.WithoutCancel(ctx))
+	}()
 }
 
 // Reserve takes permits for the moment at which they can be had, and tells how long it is until then: callers of all
@@ -134,7 +139,8 @@ const longestDelay = (maxPermits - 1) * time.Microsecond
 // reserve makes a reservation within the deadline of ctx.
 func (l *Limiter) reserve(ctx context.Context, permits int64) (*Reservation, error) {
 	within := longestDelay
-	if deadline, ok := ctx.Deadline(); ok {
+	deadline, bound := ctx.Deadline()
+	if bound {
 		if within = min(within, time.Until(deadline)); within < 0 {
 			return nil, context.DeadlineExceeded
 		}
@@ -143,11 +149,18 @@ func (l *Limiter) reserve(ctx context.Context, permits int64) (*Reservation, err
 	if err != nil {
 		return nil, err
 	}
-	if !result.Allowed {
-		return nil, fmt.Errorf("rratelimiter: %d permits of %q cannot be had before the deadline, in %v at the earliest: %w", permits, l.Name(),
-			result.RetryAfter, context.DeadlineExceeded)
+	after := result.RetryAfter
+	if result.Allowed {
+		r := result.Ticket.(*Reservation)
+		if !bound || r.delay == 0 || !r.moment.After(deadline) {
+			return r, nil
+		}
+		// The call itself took what was left.
+		r.giveBackLater(ctx)
+		after = r.delay
 	}
-	return result.Ticket.(*Reservation), nil
+	return nil, fmt.Errorf("rratelimiter: %d permits of %q cannot be had before the deadline, in %v at the earliest: %w", permits, l.Name(), after,
+		context.DeadlineExceeded)
 }
 
 // lastTry is how much longer than a timeout an answer of Redis is waited for.
@@ -155,6 +168,7 @@ const lastTry = 100 * time.Millisecond
 
 // reserveWithin makes a reservation within a timeout and waits for it.
 func (l *Limiter) reserveWithin(ctx context.Context, permits int64, timeout time.Duration) (bool, error) {
+	timeout = min(timeout, longestDelay)
 	deadline, ok := ctx.Deadline()
 	if ok && time.Until(deadline) <= timeout {
 		r, err := l.reserve(ctx, permits)
@@ -166,7 +180,7 @@ func (l *Limiter) reserveWithin(ctx context.Context, permits int64, timeout time
 	}
 	asking, stop := context.WithTimeout(ctx, timeout+lastTry)
 	defer stop()
-	result, err := l.reserves.Try(asking, engine.Ask{Permits: permits, Within: min(timeout, longestDelay)})
+	result, err := l.reserves.Try(asking, engine.Ask{Permits: permits, Within: timeout})
 	if err == nil && !result.Allowed {
 		return false, nil
 	}

@@ -105,7 +105,7 @@ func assemble(c call, members []member) string {
 		for i, m := range members {
 			keys, arguments := len(m.policy.keeps().types), len(m.policy.arguments(nil, time.Time{}))
 			if all := sections[m.policy.kind()]; all[section] != "" {
-				fmt.Fprint(&text, begin, number(all, section, i+1, key, keys, argument, arguments), end)
+				fmt.Fprint(&text, strings.ReplaceAll(begin, "@", fmt.Sprint(i+1)), number(all, section, i+1, key, keys, argument, arguments), end)
 			}
 			key += keys
 			argument += arguments
@@ -165,6 +165,7 @@ func assemble(c call, members []member) string {
 		each("settle", "do\n", "end\n")
 		text.WriteString("if granted > 0 then\n")
 		each("take", "do\n", "end\n")
+		each("late", "", "")
 		text.WriteString("end\n")
 		if c == acquire {
 			text.WriteString(parts["plain"])
@@ -176,7 +177,7 @@ func assemble(c call, members []member) string {
 		tell()
 	case release:
 		text.WriteString(parts["release"])
-		each("release", "do\n", "end\n")
+		each("release", "do\nlocal dated = times[@] or false\n", "end\n")
 		text.WriteString("return rests or 1\n")
 	case peek:
 		text.WriteString("local answers, want = '*', 1\n")

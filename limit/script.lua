@@ -13,6 +13,7 @@
 --   lease    makes span fewer milliseconds: as long as what is leased now may be used, for a policy that can lease
 --   settle   runs before the others take, with 0 granted too
 --   take     takes granted permits, more than 0
+--   late     sets late where they count at a later time than now, since another clock was ahead
 --   release  gives n permits back, at most those that are taken; of a call at the time dated, where that is not false, or
 --            else those that the policy says; where that is more than one call may do, it adds the number of the
 --            policy and the permits that are still to be given back to rests, which is {4} or nothing before
@@ -45,10 +46,10 @@ local millis = floor(now / 1000)
 -- Behind the arguments of the policies, and absent for a single request without letters:
 -- runs     the requests, with equal neighbours told once: '1*200 3*1'
 -- letters  d tells all, o keeps the order: behind a request that is not granted none is
--- Replies, without d, with the permits left where all were granted and with -1 where none was for now; else
+-- Replies, without d, with the permits left where all were granted, and none late, and with -1 where none was for now; else
 --   {0, now, answers, told, told, ...}
 -- answers: a letter for each request: g granted, n not now, x more than can ever be; or '*', all granted
-local total, granted, answers, above = tonumber(ARGV[2]), 0, nil, false
+local total, granted, answers, above, late = tonumber(ARGV[2]), 0, nil, false, false
 local want = letters == 'do' and most or 0
 if total <= free and (total <= credit or runs == '' and credit >= 0) then
   granted = total
@@ -98,9 +99,12 @@ local granted, answers, want = tonumber(ARGV[2]), nil, 1
 
 --@ release
 -- ARGV[2] the permits to give back
--- ARGV[3] the time of the call that took them, or '' to give back whichever
+-- ARGV[3] the time at which each policy counts them, or '' to give back whichever
 -- Replies 1, or rests
-local n, dated, rests = tonumber(ARGV[2]), tonumber(ARGV[3]) or false, nil
+local n, times, rests = tonumber(ARGV[2]), {}, nil
+for time in string.gmatch(ARGV[3], '%d+') do
+  times[#times + 1] = tonumber(time)
+end
 
 --@ reserve
 -- Answers requests for permits at a moment to come, in their order, by a single policy that has sections for it: due sets
@@ -143,7 +147,7 @@ return 1
 
 --@ plain
 -- Ends acquire where nobody wants to know more than whether.
-if letters == '' and not above then
+if letters == '' and not above and not late then
   if granted == total then
     return free - granted
   elseif granted == 0 then

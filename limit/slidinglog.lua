@@ -12,7 +12,7 @@ do
   text@ = found[1]
   if text@ then
     local sum, time, count, ahead = match(text@, '^(%d+) (%d+) (%d+) (%d+)$')
-    if not sum or time + ahead > 9007199254740992 then
+    if not sum or #text@ > 99 or time + ahead > 9007199254740992 then
       return {3, @, text@}
     end
     at@ = max(millis, time + ahead)
@@ -79,6 +79,9 @@ else
   call('RPUSH', KEYS[@], text@)
   call('PEXPIRE', KEYS[@], at@ + ARGV[@2] - millis)
 end
+
+--@ late
+late = late or at@ > millis
 
 --@ release
 -- The oldest permits, or those of the entry of a time.

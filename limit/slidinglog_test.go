@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -120,7 +121,7 @@ func TestReleaseGoesOnWithTheLogsAlone(t *testing.T) {
 // dated tells what a key holds after a release of permits that a caller was granted who had gone, taken at the time now.
 func (b *bench) dated(l *Limiter, at, permits int64) rratelimiter.Decision {
 	b.Helper()
-	require.NoError(b, l.releaseOf(b.Context(), l.members, permits, fmt.Sprint(at)))
+	require.NoError(b, l.releaseOf(b.Context(), l.members, permits, []string{fmt.Sprint(at)}))
 	all, err := l.Peek(b.Context())
 	require.NoError(b, err)
 	return all[0]
@@ -186,7 +187,8 @@ func TestLogThatIsNotOurs(t *testing.T) {
 	policy := SlidingLog{5, time.Second}
 	const key = "{name}:log:1000"
 	now := b.now / 1000
-	for _, head := range []string{"", "x", "1 2 3", "1 2 3 4 5", "-1 2 3 4", "1 2.5 3 4", "1 2 3 4 ", "1 99999999999999999999 3 4", "1 2 3 99999999999999999999"} {
+	for _, head := range []string{"", "x", "1 2 3", "1 2 3 4 5", "-1 2 3 4", "1 2.5 3 4", "1 2 3 4 ", "1 99999999999999999999 3 4", "1 2 3 99999999999999999999",
+		strings.Repeat("9", 400) + " 2 3 4", "1 2 " + strings.Repeat("9", 400) + " 4"} {
 		b.redis.Push(key, head)
 		b.foreign(policy, head)
 	}
@@ -202,7 +204,7 @@ func TestLogThatIsNotOurs(t *testing.T) {
 
 // TestReturnsEarliest: who wants more than there is waits an interval more for each time that all have to come back.
 func TestReturnsEarliest(t *testing.T) {
-	o, ok := newReturns(10, time.Second, []int64{7, 900_000, 100_000, 3, 900_000, 4})
+	o, ok := newReturns(10, time.Second, time.Second, []int64{7, 900_000, 100_000, 3, 900_000, 4})
 	require.True(t, ok)
 	for permits, want := range map[int64]time.Duration{
 		3: 0, 4: 100 * ms, 6: 100 * ms, 7: 900 * ms, 10: 900 * ms, 13: time.Second, 14: 1100 * ms, 20: 1900 * ms, 1004: 100100 * ms,
@@ -213,7 +215,7 @@ func TestReturnsEarliest(t *testing.T) {
 		assert.Equal(t, want, o.earliest(wanted), permits)
 	}
 	for _, told := range [][]int64{{}, {1}, {1, 2, 3}} {
-		_, ok = newReturns(10, time.Second, told)
+		_, ok = newReturns(10, time.Second, time.Second, told)
 		assert.False(t, ok)
 	}
 }

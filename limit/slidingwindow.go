@@ -61,5 +61,5 @@ func (p SlidingWindow) keeps() *keeping { return inCells }
 func (p SlidingWindow) most() int64 { return p.Permits }
 
 func (p SlidingWindow) outlook(_ int64, told []int64) (outlook, bool) {
-	return newReturns(p.Permits, p.Interval, told)
+	return newReturns(p.Permits, p.Interval, p.Interval+p.Interval/time.Duration(p.cells()), told)
 }

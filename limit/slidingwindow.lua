@@ -10,7 +10,7 @@ local most@, cell@, sum@, oldest@, newest@, count@, gone@ = tonumber(ARGV[@1]), 
 local text@ = call('HGET', KEYS[@], 'm')
 if text@ then
   local sum, oldest, newest, count = match(text@, '^(%d+) (%d+) (%d+) ([1-9]%d*)$')
-  if not sum or newest - oldest < 0 or newest - oldest > tonumber(ARGV[@3]) or (newest + ARGV[@3] + 1) * ARGV[@2] > 9007199254740992 then
+  if not sum or #text@ > 99 or newest - oldest < 0 or newest - oldest > tonumber(ARGV[@3]) or (newest + ARGV[@3] + 1) * ARGV[@2] > 9007199254740992 then
     return {3, @, text@}
   end
   oldest@, newest@ = tonumber(oldest), tonumber(newest)
@@ -69,6 +69,9 @@ if count@ == 0 then
   call('PEXPIRE', KEYS[@], (cell@ + ARGV[@3] + 1) * ARGV[@2] - millis)
 end
 newest@, count@ = cell@, count@ + granted
+
+--@ late
+late = late or cell@ > floor(millis / ARGV[@2])
 
 --@ release
 -- The newest permits, or those of the cell of a time. What is gone stays in the sum: a take drops it, whose cell shows all

@@ -3,6 +3,7 @@ package limit
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -231,7 +232,7 @@ func TestCellsThatAreNotOurs(t *testing.T) {
 	const key = "{name}:sliding:1000:10"
 	cell := b.now / 1e5
 	for _, text := range []string{"", "x", "1 2 3", "1 2 3 4 5", "1 3 2 1", "1 2 13 1", "1 2 3 0", "-1 2 3 4", "1 2 3 4 ", "1 2.5 3 4",
-		"1 99999999999999999999 99999999999999999999 4"} {
+		"1 99999999999999999999 99999999999999999999 4", strings.Repeat("9", 400) + " 2 3 4", "1 2 3 " + strings.Repeat("9", 400)} {
 		b.redis.HSet(key, "m", text)
 		b.foreign(policy, text)
 	}

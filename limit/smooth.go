@@ -122,10 +122,10 @@ func (p Smooth) keeps() *keeping { return inString }
 func (p Smooth) most() int64 { return maxPermits }
 
 func (p Smooth) outlook(_ int64, told []int64) (outlook, bool) {
-	if len(told) != 3 {
+	if len(told) != 4 {
 		return nil, false
 	}
-	return smoothOutlook{asText{}, p.Permits, told[0], micros(told[1]), micros(told[2])}, true
+	return smoothOutlook{asText{}, p.Permits, told[0], micros(told[1]), micros(told[2]), micros(told[3])}, true
 }
 
 // smoothOutlook is free for everybody from a moment on.
@@ -133,6 +133,7 @@ type smoothOutlook struct {
 	asText
 	permits, stored int64
 	free, idle      time.Duration // from now
+	ahead           time.Duration // another clock was
 }
 
 func (o smoothOutlook) limit() int64 { return o.permits }
@@ -140,6 +141,8 @@ func (o smoothOutlook) limit() int64 { return o.permits }
 func (o smoothOutlook) left() int64 { return o.stored }
 
 func (o smoothOutlook) wait(int64) (time.Duration, bool) { return o.free, true }
+
+func (o smoothOutlook) counts(now int64) int64 { return now + o.ahead.Microseconds() }
 
 func (o smoothOutlook) reset() time.Duration { return o.idle }
 

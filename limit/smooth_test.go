@@ -26,6 +26,7 @@ type smoothModel struct {
 	stored float64
 	next   int64 // the moment from which it is free
 	end    int64 // that behind the newest reservation
+	since  int64 // when reservations began to wait
 }
 
 func newSmoothModel(rate, burst, warmUp, coldFactor float64) *smoothModel {
@@ -88,7 +89,11 @@ func (m *smoothModel) charge(now, n int64) {
 
 func (m *smoothModel) release(now, n int64) {
 	m.stored, m.next, m.last = m.at(now)
-	m.next = max(m.last, m.next-int64(float64(n)*m.stable))
+	first := m.last
+	if m.end > m.last { // those who wait keep their moments
+		first = min(m.end, m.next)
+	}
+	m.next = max(first, m.next-int64(float64(n)*m.stable))
 	m.settle()
 }
 
@@ -99,6 +104,7 @@ func (m *smoothModel) settle() { m.seen = m.next > m.last || m.stored < m.size }
 type smoothTicket struct {
 	end, cost int64
 	spent     float64
+	waits     int64 // since when reservations do
 }
 
 func (m *smoothModel) reserve(now, n int64) (delay int64, ticket any) {
@@ -106,10 +112,14 @@ func (m *smoothModel) reserve(now, n int64) (delay int64, ticket any) {
 	stored, _, _ := m.at(now)
 	cost, spent := m.cost(stored, n)
 	m.charge(now, n)
+	waits := int64(0)
 	if m.next > m.last {
-		m.end = m.next
+		if m.end <= m.last {
+			m.since = m.last
+		}
+		m.end, waits = m.next, m.since
 	}
-	return delay, smoothTicket{m.next, cost, spent}
+	return delay, smoothTicket{m.next, cost, spent, waits}
 }
 
 func (m *smoothModel) undo(now int64, ticket any) {
@@ -119,7 +129,7 @@ func (m *smoothModel) undo(now int64, ticket any) {
 	switch later := max(0, m.end-made.end); {
 	case made.end <= at:
 		unused -= float64(at-made.end) / m.cool
-	case m.end <= at:
+	case m.end <= at, made.waits != m.since:
 		return // forgotten meanwhile
 	case later > 0:
 		unused, back = 0, made.cost-later
@@ -211,7 +221,7 @@ func TestSmoothJudgesEachOfACall(t *testing.T) {
 func TestSmoothStateThatIsNotOurs(t *testing.T) {
 	b := newBench(t)
 	l := New(b.client, "name", Smooth{Permits: 1, Interval: time.Second})
-	for _, text := range []string{"x", "1", "1 2", "1 2 3 4 5", "1 2 3 -4", "1 2 3 x", "1 -2 3", "1 2 -3", "-1 2 3", "1.2.3 4 5", "1e 2 3", "nan 2 3", "inf 2 3", "1 2 3 ", " 1 2 3", "1 2.5 3"} {
+	for _, text := range []string{"x", "1", "1 2", "1 2 3 4", "1 2 3 4 5 6", "1 2 3 -4 5", "1 2 3 4 99999999999999999", "1 2 3 99999999999999999 4", "1 2 3 x", "1 -2 3", "1 2 -3", "-1 2 3", "1.2.3 4 5", "1e 2 3", "nan 2 3", "inf 2 3", "1 2 3 ", " 1 2 3", "1 2.5 3"} {
 		require.NoError(t, b.redis.Set("{name}:smooth:1000", text))
 		_, err := l.Take(t.Context(), 1)
 		var state *rratelimiter.StateError

@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -45,6 +46,15 @@ func (s *state) add(p Policy, told rueidis.RedisMessage) bool {
 	}
 	s.policies, s.texts, s.looks = append(s.policies, o), append(s.texts, text), append(s.looks, len(p.keeps().types))
 	return true
+}
+
+// counts is the times at which the policies count what the call has taken, as the release script takes them.
+func (s *state) counts() []string {
+	times := make([]string, len(s.policies))
+	for i, p := range s.policies {
+		times[i] = strconv.FormatInt(p.counts(s.now), 10)
+	}
+	return times
 }
 
 // granted is the answer to a request that was granted, behind which later permits were granted by the same call.
@@ -109,8 +119,20 @@ func (s *state) Earliest(wanted engine.Total) (after time.Duration) {
 	return after
 }
 
-// Worse says that the policies have changed, which they cannot: others have an ID of their own.
-func (s *state) Worse(engine.Outlook) bool { return false }
+// Worse says that one of Redisson's layout has changed for the worse. The policies of this package cannot: others have an ID of
+// their own.
+func (s *state) Worse(than engine.Outlook) bool {
+	before, ok := than.(*state)
+	if !ok {
+		return true
+	}
+	for i, p := range s.policies {
+		if r, ok := p.(redissonOutlook); ok && r.Worse(before.policies[i].(redissonOutlook).Outlook) {
+			return true
+		}
+	}
+	return false
+}
 
 // Shows says whether the keys still hold what they held.
 func (s *state) Shows(found []rueidis.RedisResult) bool {

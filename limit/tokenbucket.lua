@@ -1,22 +1,28 @@
 -- TokenBucket. ARGV: capacity, refill, interval in microseconds. The key holds "<at, us> <taken> <part>": at that time so many
 -- permits were missing to a full bucket, and part of an interval's refill of another one. "<at><taken>" with three digits of
 -- taken stands for no part: Redis keeps a whole number in a third of the memory. Where reservations wait there is
--- " <last>" behind it: what was missing when the newest of them was made and is at that time, in parts of an interval's refill.
+-- " <last> <since>" behind it: what was missing when the newest of them was made and is at that time, in parts of an interval's
+-- refill, and the time at which reservations began to wait.
 
 --@ read
 local capacity@, refill@, interval@ = tonumber(ARGV[@1]), tonumber(ARGV[@2]), tonumber(ARGV[@3])
--- What is missing, times interval: whole numbers, as long as they are below 2^53.
-local at@, missing@, last@, text@ = now, 0, 0, call('GET', KEYS[@]) or ''
+-- What is missing, times interval: whole numbers, as long as they are below 2^53. From 2^63 on they cannot be told with %d.
+local at@, missing@, last@, since@, text@ = now, 0, 0, 0, call('GET', KEYS[@]) or ''
 if text@ ~= '' then
-  local at, taken, part, last = match(text@, '^(%d+) (%d+) (%d+)( ?%d*)$')
+  local at, taken, part, rest = match(text@, '^(%d+) (%d+) (%d+)(.*)$')
+  local last, since = match(rest or '', '^ (%d+) (%d+)$')
   if not at then
     at, taken = match(text@, '^([1-9]%d*)(%d%d%d)$')
-    taken, part = at and tonumber(taken, 10), 0 -- in decimal, whatever it begins with
+    part, rest = '0', ''
   end
-  if not at or last == ' ' then
+  if not at or rest ~= '' and not last or #at > 18 or #taken > 16 or #part > 16 or last and (#last > 33 or #since > 18) then
     return {3, @, text@}
   end
-  at@, missing@, last@ = tonumber(at), taken * interval@ + part, tonumber(last) or 0
+  -- Taken in decimal, whatever it begins with; and miniredis reads 2^63 and more with a point only.
+  at@, missing@ = tonumber(at), tonumber(taken, 10) * interval@ + part
+  if last then
+    last@, since@ = tonumber(last .. '.'), tonumber(since)
+  end
   if at@ < now then
     missing@, last@, at@ = max(0, missing@ - (now - at@) * refill@), last@ - (now - at@) * refill@, now
     if missing@ == 0 then
@@ -26,7 +32,8 @@ if text@ ~= '' then
 end
 --@ahead
 local part@ = math.fmod(missing@, interval@)
-local free@, most@ = capacity@ - (missing@ - part@) / interval@ - (part@ > 0 and 1 or 0), capacity@
+local taken@ = floor((missing@ - part@) / interval@ + 0.5)
+local free@, most@ = capacity@ - taken@ - (part@ > 0 and 1 or 0), capacity@
 
 --@ ahead
 -- Reservations wait while more than this is missing of what was missing when they were made.
@@ -34,27 +41,31 @@ local ahead@ = capacity@ * interval@
 
 --@ write
 part@ = math.fmod(missing@, interval@)
+taken@ = floor((missing@ - part@) / interval@ + 0.5)
 if missing@ > 0 then
-  local taken = (missing@ - part@) / interval@
-  if part@ == 0 and taken < 1000 and last@ <= ahead@ and at@ >= 1 then
-    text@ = format('%d%03d', at@, taken)
+  if part@ == 0 and taken@ < 1000 and last@ <= ahead@ and at@ >= 1 then
+    text@ = format('%d%03d', at@, taken@)
   else
-    text@ = format('%d %d %d', at@, taken, part@)
+    text@ = format('%d %d %d', at@, taken@, part@)
     if last@ > ahead@ then
-      text@ = text@ .. format(' %d', last@)
+      text@ = text@ .. format(' %.0f %d', last@, since@)
     end
   end
-  call('SET', KEYS[@], text@, 'PX', min(9007199254740, ceil((missing@ / refill@ + at@ - now) / 1000)))
+  call('SET', KEYS[@], text@, 'PX', min(9007199254740, ceil((missing@ / refill@ + (at@ - now)) / 1000)))
 else
   call('UNLINK', KEYS[@])
 end
 
 --@ take
-missing@ = missing@ + granted * interval@
+missing@ = min(9007199254740992 * interval@, missing@ + granted * interval@) -- by Charge alone
 --@write
 
+--@ late
+late = late or at@ > now
+
 --@ release
-missing@ = max(0, missing@ - n * interval@)
+-- Of a call at a time, less what has been refilled since, which would come back twice. Those who wait keep their moments.
+missing@ = max(last@ > ahead@ and min(last@, missing@) or 0, missing@ - max(0, n * interval@ - (dated and max(0, at@ - dated) * refill@ or 0)))
 --@write
 
 --@ due
@@ -69,24 +80,29 @@ if missing@ / interval@ + n > 9007199254740992 then
 end
 
 --@ book
--- The ticket is when nothing would be missing any more: microseconds, and so many parts of an interval's refill less.
+-- The ticket is when nothing would be missing any more: microseconds, and so many parts of an interval's refill less; and of one
+-- that waits, since when reservations do.
 missing@ = missing@ + n * interval@
+local waits = 0
 if missing@ > ahead@ then
-  last@ = missing@
+  if last@ <= ahead@ then
+    since@ = at@
+  end
+  last@, waits = missing@, since@
 end
 local full = ceil(missing@ / refill@)
-ticket = format('%d %d', at@ + full, full * refill@ - missing@)
+ticket = format('%.0f %.0f %d', at@ + full, max(0, full * refill@ - missing@), waits)
 
 --@ undo
 -- Own is what was missing when it was made, of what is missing still; later is what was reserved behind it.
-local permits, full, less = match(text, '^(%d+) (%d+) (%d+)$')
+local permits, full, less, waits = match(text, '^(%d+) (%d+) (%d+) (%d+)$')
 local own = (full - at@) * refill@ - less
 local later, n = 0, permits * interval@
-if last@ > ahead@ then
-  later = max(0, last@ - own)
-elseif own > ahead@ then
-  -- Nobody waits any more, not even this one: somebody has reset the limiter since.
+if last@ <= ahead@ and own > ahead@ or last@ > ahead@ and waits ~= '0' and tonumber(waits) ~= since@ then
+  -- Nobody waits any more, or only who began later, and not even this one: somebody has reset the limiter since.
   later = n
+elseif last@ > ahead@ then
+  later = max(0, last@ - own)
 end
 local back = min(n - later, own)
 if back > 0 then
@@ -97,4 +113,4 @@ if back > 0 then
 end
 
 --@ tell
-local told@ = {text@, (missing@ - part@) / interval@, part@, at@ - now}
+local told@ = {text@, taken@, part@, at@ - now}

@@ -1,6 +1,15 @@
 package limit
 
-import "math/big"
+import (
+	"math/big"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+)
 
 // tokenModel is TokenBucket, and LeakyBucket, whose level is what a bucket lacks: the tokens are a fraction, so that nothing is rounded.
 type tokenModel struct {
@@ -9,6 +18,7 @@ type tokenModel struct {
 	tokens                     *big.Rat // nil: full
 	leaky                      bool
 	end                        *big.Rat // when the newest reservation will be made up for; nil: nobody waits
+	since                      int64    // when reservations began to wait
 }
 
 // at is the tokens at a moment, and that moment as the bucket knows it: no clock takes back what another one has seen. It
@@ -41,7 +51,17 @@ func (m *tokenModel) charge(now, n int64) {
 
 func (m *tokenModel) release(now, n int64) {
 	m.settle(now)
-	m.restore(new(big.Rat).SetInt64(n))
+	back := new(big.Rat).SetInt64(n)
+	if m.end != nil { // those who wait keep their moments
+		waits := new(big.Rat).Mul(m.until(m.end), big.NewRat(m.refill, m.interval))
+		if most := waits.Sub(m.missing(), waits); back.Cmp(most) > 0 {
+			back = most
+		}
+		if back.Sign() < 0 {
+			back.SetInt64(0)
+		}
+	}
+	m.restore(back)
 }
 
 // settle makes a moment the one that the tokens are of.
@@ -84,6 +104,7 @@ func (m *tokenModel) ahead() *big.Rat {
 type bucketTicket struct {
 	permits *big.Rat
 	end     *big.Rat
+	waits   int64 // since when reservations do; 0 for one that does not wait
 }
 
 func (m *tokenModel) reserve(now, n int64) (delay int64, ticket any) {
@@ -100,7 +121,10 @@ func (m *tokenModel) reserve(now, n int64) (delay int64, ticket any) {
 	}
 	made.end.Add(made.end, new(big.Rat).SetInt64(m.last))
 	if m.ahead().Cmp(m.until(made.end)) < 0 {
-		m.end = made.end
+		if m.end == nil {
+			m.since = m.last
+		}
+		m.end, made.waits = made.end, m.since
 	}
 	return delay, made
 }
@@ -110,7 +134,7 @@ func (m *tokenModel) undo(now int64, ticket any) {
 	m.settle(now)
 	own, later := m.until(made.end), new(big.Rat)
 	switch {
-	case m.end == nil && own.Cmp(m.ahead()) > 0:
+	case m.end == nil && own.Cmp(m.ahead()) > 0, m.end != nil && made.waits != 0 && made.waits != m.since:
 		*m = before
 		return // forgotten meanwhile
 	case m.end != nil && m.end.Cmp(made.end) > 0:
@@ -149,4 +173,25 @@ func (m *tokenModel) reset(now int64) int64 { return m.wait(now, m.capacity) }
 // floor rounds down.
 func floor(r *big.Rat) int64 {
 	return new(big.Int).Div(r.Num(), r.Denom()).Int64() // rounded down for a denominator above 0
+}
+
+// TestGivenBackLessWhatCameBack: what a bucket was refilled since the call of those who had gone may be theirs, and does not come twice.
+func TestGivenBackLessWhatCameBack(t *testing.T) {
+	for _, p := range []Policy{TokenBucket{10, 10, time.Second}, LeakyBucket{10, 10, time.Second}} {
+		b := newBench(t)
+		l := New(b.client, "name", p)
+		take := func(permits int64) rratelimiter.Decision {
+			d, err := l.Take(t.Context(), permits)
+			require.NoError(t, err)
+			return d
+		}
+		take(4)
+		lost := b.now
+		take(6)
+		b.pass(200 * ms)
+		assert.EqualValues(t, 2+6-2, b.dated(l, lost, 6).Remaining, "%T: two of them may be there by themselves", p)
+		b.pass(time.Second)
+		assert.True(t, take(10).Allowed)
+		assert.Zero(t, b.dated(l, lost, 6).Remaining, "%T: all of them may", p)
+	}
 }

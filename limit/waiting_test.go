@@ -3,6 +3,7 @@ package limit
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -148,6 +149,34 @@ func TestWhatArrivesForACallerThatHasGone(t *testing.T) {
 	}
 }
 
+// TestAMomentThatTheCallItselfLeftNoTimeFor is as one behind the deadline: told at once, and given back.
+func TestAMomentThatTheCallItselfLeftNoTimeFor(t *testing.T) {
+	for _, p := range reservables {
+		for name, call := range map[string]func(*Limiter, context.Context) error{
+			"Reserve": func(l *Limiter, ctx context.Context) error { _, err := l.Reserve(ctx, 1); return err },
+			"Acquire": func(l *Limiter, ctx context.Context) error { return l.Acquire(ctx, 1) },
+		} {
+			inBubble(t, func(b *bubble) {
+				l := New(b.client, "name", p)
+				for range 2 { // Smooth's first costs nothing
+					require.NoError(b, l.Acquire(b.Context(), 1))
+				}
+				start := time.Now()
+				b.Latency.Store(int64(50 * ms))
+				ctx, cancel := context.WithTimeout(b.Context(), 120*ms)
+				defer cancel()
+				assert.ErrorIs(b, call(l, ctx), context.DeadlineExceeded, "%s, %T", name, p)
+				assert.Equal(b, 50*ms, time.Since(start), "%s, %T", name, p)
+				inmemory.Pass(60 * ms)
+				b.Latency.Store(0)
+				next, err := l.Reserve(b.Context(), 1)
+				require.NoError(b, err)
+				assert.Zero(b, next.delay, "%s, %T", name, p)
+			})
+		}
+	}
+}
+
 // TestTryAcquireWithinWaitsForItsReservation, or says at once that it is too late.
 func TestTryAcquireWithinWaitsForItsReservation(t *testing.T) {
 	for _, p := range reservables {
@@ -172,6 +201,19 @@ func TestTryAcquireWithinWaitsForItsReservation(t *testing.T) {
 			assert.Equal(b, 100*ms+lastTry, time.Since(start))
 		})
 	}
+}
+
+// TestTheLongestTimeout is no shorter than others.
+func TestTheLongestTimeout(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		for _, p := range append(reservables, FixedWindow{1, 100 * ms, false}) {
+			for range 2 {
+				ok, err := New(b.client, "name", p).TryAcquireWithin(b.Context(), 1, math.MaxInt64)
+				require.NoError(b, err, "%T", p)
+				assert.True(b, ok, "%T", p)
+			}
+		}
+	})
 }
 
 // TestSeveralPoliciesStandInLine, since there are no reservations for them.

@@ -88,6 +88,50 @@ func TestAServerAnswersAsTheOneInMemory(t *testing.T) {
 	}
 }
 
+// TestMostPoliciesOnAServer: a script has room for as many as a limiter can have, of each kind.
+func TestMostPoliciesOnAServer(t *testing.T) {
+	const most = 12
+	b := newBench(t)
+	for i, kind := range []func(time.Duration) limit.Policy{
+		func(d time.Duration) limit.Policy { return limit.FixedWindow{Permits: 5, Interval: d} },
+		func(d time.Duration) limit.Policy {
+			return limit.Calendar{Permits: 5, Unit: limit.Year, In: time.FixedZone(d.String(), 0)}
+		},
+		func(d time.Duration) limit.Policy { return limit.SlidingWindow{Permits: 5, Interval: d} },
+		func(d time.Duration) limit.Policy { return limit.SlidingLog{Permits: 5, Interval: d} },
+		func(d time.Duration) limit.Policy { return limit.TokenBucket{Capacity: 5, Refill: 1, Interval: d} },
+		func(d time.Duration) limit.Policy { return limit.LeakyBucket{Capacity: 5, Leak: 1, Interval: d} },
+		func(d time.Duration) limit.Policy { return limit.Smooth{Permits: 1, Interval: d, Burst: 5 * d} },
+	} {
+		var policies []limit.Policy
+		for n := range most {
+			policies = append(policies, kind(time.Duration(n+1)*time.Hour))
+		}
+		l := limit.New(b.client, fmt.Sprint(i), policies...)
+		_, err := l.Charge(t.Context(), 1)
+		require.NoError(t, err, "%T", policies[0])
+		each, err := l.TakeEach(t.Context(), 1)
+		require.NoError(t, err, "%T", policies[0])
+		for _, d := range each {
+			assert.EqualValues(t, 3, d.Remaining, "%T", policies[0])
+		}
+		require.NoError(t, l.Release(t.Context(), 1), "%T", policies[0])
+		_, err = limit.New(b.client, fmt.Sprint(i), append(policies, kind(100*time.Hour))...).Take(t.Context(), 1)
+		require.ErrorIs(t, err, rratelimiter.ErrInvalidRate, "no more than %d", most)
+	}
+	var quotas []limit.Joinable
+	for i := range most {
+		quota := b.client.Limiter(fmt.Sprint("quota:", i))
+		require.NoError(t, quota.SetRate(t.Context(), rratelimiter.Rate{Permits: 5, Interval: time.Hour}))
+		quotas = append(quotas, quota)
+	}
+	each, err := limit.Join(quotas...).TakeEach(t.Context(), 2)
+	require.NoError(t, err)
+	for _, d := range each {
+		assert.EqualValues(t, 3, d.Remaining)
+	}
+}
+
 // TestKeysExpireOnAServer as soon as nothing is taken, by the server's clock too.
 func TestKeysExpireOnAServer(t *testing.T) {
 	server := servers.Single(t)

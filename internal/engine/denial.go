@@ -108,8 +108,8 @@ func (a *denials) keep(d *denial, known uint64) {
 	if before, ok := a.byID.Swap(d.limiter.ID, d); ok {
 		a.stop(before.(*denial))
 	}
-	// Whoever changes the limiter counts first and forgets then.
-	if a.version(d.limiter) != known {
+	// Whoever changes the limiter counts first and forgets then. And the end may have come before there was anything to forget.
+	if a.version(d.limiter) != known || time.Since(d.asked) >= d.until {
 		a.drop(d)
 	}
 }

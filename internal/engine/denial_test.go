@@ -62,6 +62,20 @@ func TestWhatADenialAnswers(t *testing.T) {
 	}
 }
 
+// TestADenialThatEndsAsItIsKept stays no longer. It takes many to meet that moment.
+func TestADenialThatEndsAsItIsKept(t *testing.T) {
+	g := New(Settings{Denials: true})
+	for i := range 50_000 {
+		asked := time.Now().Add(time.Duration(i%3000) - time.Millisecond)
+		g.denials.keep(&denial{limiter: named(g, strconv.Itoa(i)), outlook: &view{limit: 10}, permits: 1, until: time.Millisecond, asked: asked}, 0)
+	}
+	assert.Eventually(t, func() bool {
+		kept := 0
+		g.denials.byID.Range(func(any, any) bool { kept++; return true })
+		return kept == 0
+	}, 5*time.Second, 10*time.Millisecond)
+}
+
 // TestADenialIsKeptUntilItsEnd, by the fewest permits that were denied in a call, and not beyond.
 func TestADenialIsKeptUntilItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -5,7 +5,8 @@ import "context"
 // Detached runs a call that ends by itself and gives its result, or the error of ctx as soon as ctx ends. rueidis
 // may watch the deadline of a context alone, and answers it by closing a connection that others use.
 //
-// A call that panics, by a callback of the program's, panics in its caller, or where that has gone not at all.
+// A call that panics, by a callback of the program's, panics in its caller, or where that has gone not at all. So does one whose
+// callback ends its goroutine, as a failed assertion of a test does, where that is not its caller's.
 func Detached[T any](ctx context.Context, call func(context.Context) (T, error)) (T, error) {
 	var none T
 	if err := ctx.Err(); err != nil {
@@ -21,12 +22,15 @@ func Detached[T any](ctx context.Context, call func(context.Context) (T, error))
 	}
 	done := make(chan result, 1)
 	go func() {
-		var r result
+		r := result{panicked: "rratelimiter: a callback of the program ended its goroutine"}
 		defer func() {
-			r.panicked = recover()
+			if reason := recover(); reason != nil {
+				r.panicked = reason
+			}
 			done <- r
 		}()
-		r.value, r.err = call(context.WithoutCancel(ctx))
+		value, err := call(context.WithoutCancel(ctx))
+		r = result{value: value, err: err}
 	}()
 	select {
 	case r := <-done:

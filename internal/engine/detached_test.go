@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"runtime"
 	"testing"
 	"testing/synctest"
 
@@ -27,5 +28,15 @@ func TestAPanicOfACallThatEndsByItself(t *testing.T) {
 		assert.PanicsWithValue(t, "broken", func() { _, _ = Detached(context.Background(), slow) })
 		_, err = Detached(gone, func(context.Context) (int, error) { panic("called") })
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
+	})
+}
+
+// TestACallThatEndsItsGoroutine has no result.
+func TestACallThatEndsItsGoroutine(t *testing.T) {
+	assert.Panics(t, func() {
+		_, _ = Detached(t.Context(), func(context.Context) (int, error) {
+			runtime.Goexit()
+			return 1, nil
+		})
 	})
 }

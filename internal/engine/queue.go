@@ -177,6 +177,7 @@ func (q *queue) late(w *waiter, ahead Total, now time.Time) time.Duration {
 func (q *queue) leave() {
 	b := &q.batch
 	b.Requests, q.taken = b.Requests[:0], q.taken[:0]
+	b.Outlook = nil // it is the queue's
 	most := int64(MostPermits)
 	if q.outlook != nil {
 		most = q.outlook.Limit()
@@ -209,7 +210,7 @@ func (q *queue) deliver(err error) (done []*waiter) {
 	}
 	// What is no longer known is the batch's to use again.
 	q.known, q.at = err == nil, b.asked
-	q.outlook, b.Outlook, b.spare = b.Outlook, nil, cmp.Or(q.outlook, b.spare)
+	q.outlook, b.spare = b.Outlook, cmp.Or(q.outlook, b.spare)
 	for _, w := range q.taken {
 		if w.state != abandoned && err == nil && !w.Allowed && w.Err == nil && w.panicked == nil {
 			w.state = queued

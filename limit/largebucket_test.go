@@ -1,0 +1,89 @@
+package limit
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestReservationsOfALargeBucket, in which permits times the microseconds of the interval are more than 2^63: bytes an hour, say.
+func TestReservationsOfALargeBucket(t *testing.T) {
+	for _, p := range []Policy{TokenBucket{1e10, 1e10, time.Hour}, LeakyBucket{1e10, 1e10, time.Hour}} {
+		b := newBench(t)
+		l := New(b.client, "name", p)
+		var last *Reservation
+		for i := range 4 {
+			r, err := l.Reserve(t.Context(), 1e10)
+			require.NoError(t, err, "%T", p)
+			assert.Equal(t, time.Duration(i)*time.Hour, r.delay, "%T", p)
+			last = r
+		}
+		require.NoError(t, last.Cancel(t.Context()))
+		again, err := l.Reserve(t.Context(), 1e10)
+		require.NoError(t, err, "%T", p)
+		assert.Equal(t, last.delay, again.delay, "%T: all of the last goes back", p)
+	}
+}
+
+// TestEveryPermitOfALargeBucketCounts, though permits times microseconds are more than 2^53.
+func TestEveryPermitOfALargeBucketCounts(t *testing.T) {
+	for _, test := range []struct{ permits, days int64 }{{66037722, 30}, {236846727, 30}, {534702879, 7}, {3728210266, 1}} {
+		b := newBench(t)
+		l := New(b.client, "name", TokenBucket{1e10, 1, time.Duration(test.days) * 24 * time.Hour})
+		_, err := l.Take(t.Context(), test.permits-5)
+		require.NoError(t, err)
+		for i := range int64(10) {
+			d, err := l.Take(t.Context(), 1)
+			require.NoError(t, err)
+			require.InDelta(t, 1e10-test.permits+4-i, d.Remaining, 1, "%+v", test)
+		}
+	}
+}
+
+// TestAFastBucket, whose permits come back within less than a double tells of a time.
+func TestAFastBucket(t *testing.T) {
+	for _, p := range []Policy{TokenBucket{1e9, 1e9, time.Second}, LeakyBucket{1e9, 1e9, time.Second}, TokenBucket{1 << 53, 1 << 53, ms}} {
+		b := newBench(t)
+		l := New(b.client, "name", p)
+		d, err := l.Take(t.Context(), 1)
+		require.NoError(t, err, "%+v", p)
+		assert.Equal(t, time.Microsecond, d.ResetAfter)
+		assert.Equal(t, ms, b.redis.TTL(l.keys[0]))
+	}
+}
+
+// TestADebtBeyond2To53 is one of 2^53.
+func TestADebtBeyond2To53(t *testing.T) {
+	for _, p := range []Policy{TokenBucket{5, 1, time.Millisecond}, LeakyBucket{5, 1, time.Millisecond}} {
+		b := newBench(t)
+		l := New(b.client, "name", p)
+		for i := range 1100 {
+			d, err := l.Charge(t.Context(), 1<<53)
+			require.NoError(t, err, "%T: %d", p, i)
+			require.Zero(t, d.Remaining)
+			require.Positive(t, d.RetryAfter)
+		}
+		require.NoError(t, l.Release(t.Context(), 1<<53))
+		d, err := l.Take(t.Context(), 5)
+		require.NoError(t, err)
+		assert.True(t, d.Allowed, "%T", p)
+	}
+}
+
+// TestBucketThatIsNotOurs: numbers that no bucket can have.
+func TestBucketThatIsNotOurs(t *testing.T) {
+	b := newBench(t)
+	long := strings.Repeat("9", 400)
+	for _, text := range []string{
+		"x", "-1 2 3", "1 2 3 ", "1 2 3 4 ", "1 2.5 3", "0x10 2 3", "1 2 3\n", "nan 2 3", "1 inf 3", "0123",
+		long + " 2 3", "1 " + long + " 3", "1 2 " + long, "1 2 3 " + long, long, "1 99999999999999999 3", "1 2 99999999999999999", "9999999999999999999 2 3",
+	} {
+		require.NoError(t, b.redis.Set("{name}:bucket:1000", text))
+		b.foreign(TokenBucket{5, 1, time.Second}, text)
+		require.NoError(t, b.redis.Set("{name}:leaky:1000", text))
+		b.foreign(LeakyBucket{5, 1, time.Second}, text)
+	}
+}
