@@ -10,7 +10,7 @@ CONTAINER     = $(CURDIR)/bin/redis-container
 
 # The oldest and the newest first, and quick suites before slow ones, so that a failure shows early.
 SERVERS      ?= redis-6.0,valkey-9.1,redis-8.0,valkey-8.0,valkey-8.1,redis-7.0
-SERVER_SUITES = ./denials ./differences ./corruption ./policies ./strict ./joined ./cluster ./calls ./sequences ./crowd ./faults
+SERVER_SUITES = ./denials ./differences ./corruption ./limits ./strict ./joined ./cluster ./calls ./sequences ./crowd ./faults
 
 REDISSON_VERSIONS = 3.16.8,3.20.1,3.21.3,3.27.2,3.34.1,3.38.1,3.45.1,3.52.0,4.0.0,4.3.1,4.6.1,4.7.0
 
@@ -47,7 +47,7 @@ test-faults: deps
 	cd integration && OUTAGE=1m $(GO_TEST) -v -count=1 -timeout 30m -run TestEveryCallInAnOutage ./faults
 	cd integration && $(GO_TEST) -v -count=10 -timeout 120m ./faults ./network ./joined
 	cd integration && STRICT=10s $(GO_TEST) -v -timeout 60m ./strict
-	cd integration && NAMES=1000000 WAITS=30s POLICY_STEPS=50000 $(GO_TEST) -v -timeout 120m ./names ./waits ./corruption ./policies
+	cd integration && NAMES=1000000 WAITS=30s POLICY_STEPS=50000 $(GO_TEST) -v -timeout 120m ./names ./waits ./corruption ./limits
 	POLICY_STEPS=50000 $(GO_TEST) -timeout 120m ./limit
 	cd integration && SEQUENCE_SEEDS=100 REDISSON_VERSIONS=4.7.0 $(GO_TEST) -v -timeout 120m ./sequences
 
