@@ -34,7 +34,7 @@ test-integration: deps
 test-matrix: deps
 	cd integration && REDISSON_VERSIONS=$(REDISSON_VERSIONS) $(GO_TEST) -p 1 -timeout 120m ./oracle ./calls ./sequences
 
-# Every server that we claim, an hour in all: Debian's packages of redis-server 6.0, 7.0 and 8.0 and valkey-server 8.0, 8.1 and 9.1, fetched
+# Every server that we claim, an hour and a quarter in all: Debian's packages of redis-server 6.0, 7.0 and 8.0 and valkey-server 8.0, 8.1 and 9.1, fetched
 # by apt and unpacked into RRATELIMITER_SERVERS, by default ~/.cache/rratelimiter-servers. Some servers, some suites:
 #   make test-servers SERVERS=redis-6.0,valkey-9.1 PACKAGES='./calls ./faults'
 test-servers: deps

@@ -30,7 +30,7 @@ func length(t testing.TB) time.Duration {
 	t.Helper()
 	text := os.Getenv("STRICT")
 	if text == "" {
-		return 600 * time.Millisecond
+		return 500 * time.Millisecond
 	}
 	d, err := time.ParseDuration(text)
 	require.NoError(t, err, "STRICT must be a duration")

@@ -14,7 +14,7 @@ import (
 
 // interval is that of most policies here, and permits what they grant in it.
 const (
-	interval = 250 * time.Millisecond
+	interval = 200 * time.Millisecond
 	permits  = 100
 )
 
