@@ -10,7 +10,7 @@ CONTAINER     = $(CURDIR)/bin/redis-container
 
 # The oldest and the newest first, and quick suites before slow ones, so that a failure shows early.
 SERVERS      ?= redis-6.0,valkey-9.1,redis-8.0,valkey-8.0,valkey-8.1,redis-7.0
-SERVER_SUITES = ./denials ./differences ./corruption ./cluster ./calls ./sequences ./crowd ./faults
+SERVER_SUITES = ./denials ./differences ./corruption ./limits ./strict ./joined ./cluster ./calls ./sequences ./crowd ./faults
 
 REDISSON_VERSIONS = 3.16.8,3.20.1,3.21.3,3.27.2,3.34.1,3.38.1,3.45.1,3.52.0,4.0.0,4.3.1,4.6.1,4.7.0
 
@@ -34,18 +34,20 @@ test-integration: deps
 test-matrix: deps
 	cd integration && REDISSON_VERSIONS=$(REDISSON_VERSIONS) $(GO_TEST) -p 1 -timeout 120m ./oracle ./calls ./sequences
 
-# Every server that we claim, an hour in all: Debian's packages of redis-server 6.0, 7.0 and 8.0 and valkey-server 8.0, 8.1 and 9.1, fetched
+# Every server that we claim, an hour and a quarter in all: Debian's packages of redis-server 6.0, 7.0 and 8.0 and valkey-server 8.0, 8.1 and 9.1, fetched
 # by apt and unpacked into RRATELIMITER_SERVERS, by default ~/.cache/rratelimiter-servers. Some servers, some suites:
 #   make test-servers SERVERS=redis-6.0,valkey-9.1 PACKAGES='./calls ./faults'
 test-servers: deps
 	sh integration/servers/matrix.sh $(SERVERS) $(or $(PACKAGES),$(SERVER_SUITES))
 
 # What takes too long for every day: each fault ten times, an outage of a minute, a million limiters, waiting crowds for
-# half a minute, 50,000 calls of each policy beside its model, a hundred seeds of random sequences beside Redisson.
+# half a minute, crowds on each policy for ten seconds, 50,000 calls of each policy beside its model, a hundred seeds of
+# random sequences beside Redisson.
 test-faults: deps
 	cd integration && OUTAGE=1m $(GO_TEST) -v -count=1 -timeout 30m -run TestEveryCallInAnOutage ./faults
-	cd integration && $(GO_TEST) -v -count=10 -timeout 120m ./faults ./network
-	cd integration && NAMES=1000000 WAITS=30s POLICY_STEPS=50000 $(GO_TEST) -v -timeout 120m ./names ./waits ./corruption ./policies
+	cd integration && $(GO_TEST) -v -count=10 -timeout 120m ./faults ./network ./joined
+	cd integration && STRICT=10s $(GO_TEST) -v -timeout 60m ./strict
+	cd integration && NAMES=1000000 WAITS=30s POLICY_STEPS=50000 $(GO_TEST) -v -timeout 120m ./names ./waits ./corruption ./limits
 	POLICY_STEPS=50000 $(GO_TEST) -timeout 120m ./limit
 	cd integration && SEQUENCE_SEEDS=100 REDISSON_VERSIONS=4.7.0 $(GO_TEST) -v -timeout 120m ./sequences
 

@@ -27,13 +27,16 @@ const (
 // redisWords are the errors by which a Redis that is in trouble, or on the move, refuses a command.
 var redisWords = []string{"CLUSTERDOWN", "LOADING", "MASTERDOWN", "MOVED", "OOM", "READONLY", "TRYAGAIN", "UNBLOCKED"}
 
-// classifyGo names the kind of an error of this library, "" for one that a caller could not make sense of. Such is also one that does
-// not say which limiter it is about, unless it is the caller's own context.
-func classifyGo(err error) string {
+// classifyGo names the kind of an error of the load's limiter.
+func classifyGo(err error) string { return Kind(err, Name) }
+
+// Kind names the kind of an error of this library, "" for one that a caller could not make sense of. Such is also one that does not
+// say which limiter it is about, unless it is the caller's own context.
+func Kind(err error, name string) string {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return deadline
 	}
-	if !strings.Contains(err.Error(), Name) {
+	if !strings.Contains(err.Error(), name) {
 		return ""
 	}
 	var redisErr *rueidis.RedisError

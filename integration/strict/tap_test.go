@@ -1,0 +1,200 @@
+package strict_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+)
+
+// grant is one request that Redis granted. It counts at some moment from lo to hi, which are one where the server's clock tells it.
+type grant struct {
+	lo, hi  int64 // Unix microseconds
+	permits int64
+	limit   int64 // the first argument of the limiter's first policy, if it is a whole number: mostly its permits, or its capacity
+}
+
+// tap is a Redis client that takes note of what Redis replies to limiters, before the library has seen it.
+type tap struct {
+	rueidis.Client
+	clock func() time.Time // the limiters'; nil where it is the server's
+
+	mu     sync.Mutex
+	grants []grant
+	errs   []error
+}
+
+func (c *tap) Do(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
+	words := slices.Clone(command.Commands()) // which go back into a pool
+	result := c.Client.Do(ctx, command)
+	c.see(words, result)
+	return result
+}
+
+func (c *tap) DoMulti(ctx context.Context, commands ...rueidis.Completed) []rueidis.RedisResult {
+	words := make([][]string, len(commands))
+	for i, command := range commands {
+		words[i] = slices.Clone(command.Commands())
+	}
+	results := c.Client.DoMulti(ctx, commands...)
+	for i, result := range results {
+		c.see(words[i], result)
+	}
+	return results
+}
+
+// see notes what a call was granted: EVALSHA, digest, n, n keys, the time, ...
+func (c *tap) see(words []string, result rueidis.RedisResult) {
+	if words[0] != "EVALSHA" && words[0] != "EVAL" {
+		return
+	}
+	keys, err := strconv.Atoi(words[2])
+	if err == nil {
+		if refused, ok := rueidis.IsRedisErr(result.Error()); ok && refused.IsNoScript() {
+			return // it is sent with its text
+		}
+		args := words[3+keys:]
+		if strings.Contains(args[1], "<") {
+			err = c.reserved(args, result)
+		} else {
+			err = c.taken(args, result)
+		}
+	}
+	if err != nil {
+		c.mu.Lock()
+		c.errs = append(c.errs, fmt.Errorf("%.200q: %w", words, err))
+		c.mu.Unlock()
+	}
+}
+
+// taken reads a call that takes permits. Args: the time, permits in all, requests, letters.
+func (c *tap) taken(args []string, result rueidis.RedisResult) error {
+	requests, err := runs(cmp.Or(args[2], args[1]+"*1"))
+	if err != nil {
+		return err
+	}
+	message, err := result.ToMessage()
+	if err != nil {
+		return err
+	}
+	now, letters := args[0], "*"
+	if message.IsInt64() {
+		if left, err := message.AsInt64(); err != nil || left < 0 {
+			return err
+		}
+	} else {
+		reply, err := message.ToArray()
+		if err != nil {
+			return err
+		}
+		if kind, err := reply[0].AsInt64(); err != nil || kind == 1 {
+			return err // it is called again
+		}
+		if now, err = reply[1].ToString(); err != nil {
+			return err
+		}
+		if letters, err = reply[2].ToString(); err != nil {
+			return err
+		}
+	}
+	for i, permits := range requests {
+		if letters == "*" || letters[i] == 'g' {
+			if err := c.note(now, 0, permits, args[4]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// reserved reads a call that reserves. Args: the time, requests.
+func (c *tap) reserved(args []string, result rueidis.RedisResult) error {
+	var requests []int64
+	for run := range strings.FieldsSeq(args[1]) {
+		one, _, _ := strings.Cut(run, "<")
+		some, err := runs(one)
+		if err != nil {
+			return err
+		}
+		requests = append(requests, some...)
+	}
+	reply, err := result.ToArray()
+	if err != nil {
+		return err
+	}
+	now, err := reply[1].ToString()
+	if err != nil {
+		return err
+	}
+	answers, err := reply[2].ToString()
+	if err != nil {
+		return err
+	}
+	for i, answer := range strings.Split(answers, ",") {
+		first, _, _ := strings.Cut(answer, " ")
+		delay, err := strconv.ParseInt(first, 10, 64)
+		if err != nil {
+			return err
+		}
+		if delay >= 0 {
+			if err := c.note(now, delay, requests[i], args[2]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (c *tap) note(now string, delay, permits int64, first string) error {
+	lo, err := strconv.ParseInt(now, 10, 64)
+	if err != nil {
+		return err
+	}
+	limit, _ := strconv.ParseInt(first, 10, 64)
+	g := grant{lo + delay, lo + delay, permits, limit}
+	if c.clock != nil {
+		g.hi = max(g.lo, c.clock().UnixMicro())
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.grants = append(c.grants, g)
+	return nil
+}
+
+// runs reads requests: '1*200 3*1'.
+func runs(all string) (requests []int64, err error) {
+	for run := range strings.FieldsSeq(all) {
+		one, many, _ := strings.Cut(run, "*")
+		permits, err := strconv.ParseInt(one, 10, 64)
+		if err != nil {
+			return nil, err
+		}
+		n, err := strconv.Atoi(many)
+		if err != nil {
+			return nil, err
+		}
+		requests = append(requests, slices.Repeat([]int64{permits}, n)...)
+	}
+	return requests, nil
+}
+
+// seen is what taps saw, in the order of time, which is Redis' where the clock is the server's.
+func seen(t testing.TB, taps ...*tap) (all []grant) {
+	t.Helper()
+	for _, c := range taps {
+		c.mu.Lock()
+		require.Empty(t, c.errs)
+		all = append(all, c.grants...)
+		c.mu.Unlock()
+	}
+	slices.SortStableFunc(all, func(a, b grant) int { return cmp.Compare(a.lo, b.lo) })
+	return all
+}
