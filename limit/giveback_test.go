@@ -21,15 +21,16 @@ func TestNothingIsGivenBackTwice(t *testing.T) {
 		policy  Policy
 		newest  func(b *bench) string // the entry that counts what was taken last
 		counted int64                 // how many entries before the newest count
+		entry   int64                 // microseconds that one counts
 	}{
 		{SlidingLog{20, time.Second}, func(b *bench) string {
 			log, err := b.redis.List("{name}:log:1000")
 			require.NoError(b, err)
 			return strings.Fields(log[0])[1]
-		}, 999},
+		}, 999, 1000},
 		{SlidingWindow{20, time.Second, 10}, func(b *bench) string {
 			return strings.Fields(b.redis.HGet("{name}:sliding:1000:10", "m"))[2]
-		}, 10},
+		}, 10, 100_000},
 	} {
 		t.Run(fmt.Sprintf("%T", test.policy), func(t *testing.T) {
 			b := newBench(t)
@@ -68,7 +69,7 @@ func TestNothingIsGivenBackTwice(t *testing.T) {
 					which := len(grants) - 2 - random.IntN(min(5, len(grants)-1))
 					before, err := l.Peek(t.Context())
 					require.NoError(t, err)
-					after := b.dated(l, grants[which].dated, grants[which].permits)
+					after := b.dated(l, grants[which].at*test.entry, grants[which].permits)
 					// Where it has left by a clock that is ahead, it is back already.
 					if b.now-grants[which].dated < 500_000 {
 						assert.Equal(t, grants[which].permits, after.Remaining-before[0].Remaining)

@@ -84,51 +84,42 @@ end
 late = late or at@ > millis
 
 --@ release
--- The oldest permits, or where they are dated the oldest from that time on: a call that was overtaken on its way, or whose clock is
--- behind another one, is logged later than it is dated, and nothing newer than its own may go for it. It is looked for among the
--- newest, a page of them.
+-- The oldest permits, or those of the entry of a time.
 if dated and count@ > 0 then
-  local moment, found, first, rest = floor(dated / 1000), {}, 1, n
-  if moment < time@ then
-    found = call('LRANGE', KEYS[@], -256, -1)
-    first = #found + 1
+  local moment = floor(dated / 1000)
+  if moment == time@ and n < count@ then
+    sum@, count@ = sum@ - n, count@ - n
+    --@head
+  elseif moment == time@ and sum@ > count@ then
+    -- The entry before it becomes the newest.
+    local time, count = match(call('LINDEX', KEYS[@], -1), '^(%d+) (%d+)$')
+    if time then
+      sum@, time@, count@ = sum@ - count@, tonumber(time), tonumber(count)
+      call('RPOP', KEYS[@])
+      call('PEXPIRE', KEYS[@], time@ + ARGV[@2] - millis)
+      --@head
+    end
+  elseif moment == time@ then
+    call('UNLINK', KEYS[@])
+  elseif moment < time@ and moment > at@ - ARGV[@2] then
+    local found = call('LRANGE', KEYS[@], -256, -1)
     for i = #found, 1, -1 do
-      local time = match(found[i], '^(%d+) %d+$')
+      local time, count = match(found[i], '^(%d+) (%d+)$')
       if not time or tonumber(time) < moment then
         break
       end
-      first = i
-    end
-  end
-  if moment > at@ - ARGV[@2] and moment <= time@ and (first > 1 or #found < 256) then
-    for i = first, #found do
-      local time, count = match(found[i], '^(%d+) (%d+)$')
-      local less = min(rest, tonumber(count))
-      if less < tonumber(count) then
-        call('LSET', KEYS[@], i - #found - 1, format('%d %.0f', time, count - less))
-      else
-        call('LREM', KEYS[@], -1, found[i])
-      end
-      sum@, rest = sum@ - less, rest - less
-      if rest == 0 then
+      if tonumber(time) == moment then
+        local rest = count - n
+        if rest > 0 then
+          call('LSET', KEYS[@], i - #found - 1, format('%d %.0f', time, rest))
+          sum@ = sum@ - n
+        else
+          call('LREM', KEYS[@], -1, found[i])
+          sum@ = sum@ - count
+        end
+        --@head
         break
       end
-    end
-    local less = min(rest, count@)
-    sum@, count@ = sum@ - less, count@ - less
-    if sum@ == 0 then
-      call('UNLINK', KEYS[@])
-    else
-      if count@ == 0 then
-        -- The entry before it becomes the newest.
-        local time, count = match(call('LINDEX', KEYS[@], -1), '^(%d+) (%d+)$')
-        if time then
-          time@, count@ = tonumber(time), tonumber(count)
-          call('RPOP', KEYS[@])
-          call('PEXPIRE', KEYS[@], time@ + ARGV[@2] - millis)
-        end
-      end
-      --@head
     end
   end
 elseif count@ > 0 and n >= sum@ then

@@ -74,49 +74,36 @@ newest@, count@ = cell@, count@ + granted
 late = late or cell@ > floor(millis / ARGV[@2])
 
 --@ release
--- The newest permits, or where they are dated the oldest from that cell on: a call that was overtaken on its way, or whose clock is
--- behind another one, is counted later than it is dated, and nothing newer than its own may go for it. What is gone stays in the sum:
--- a take drops it, whose cell shows all clocks how late it is.
+-- The newest permits, or those of the cell of a time. What is gone stays in the sum: a take drops it, whose cell shows all
+-- clocks how late it is.
 if count@ > 0 and not dated and n >= sum@ then
   call('UNLINK', KEYS[@])
 elseif count@ > 0 then
-  local only, last, first, back = dated and floor(floor(dated / 1000) / ARGV[@2]), newest@, cell@ - ARGV[@3], 0
-  local fields, held, less = {}, {}, {}
-  if only and only < last or n >= count@ then
-    for i = last - 1, max(oldest@, first), -1 do
-      fields[#fields + 1] = i % (ARGV[@3] + 1)
-    end
-    for i, text in ipairs(#fields > 0 and call('HMGET', KEYS[@], unpack(fields)) or {}) do
-      held[i], less[i] = tonumber(text or '0') or 0, 0
-    end
-  end
-  if not only then
+  local only, back, last = dated and floor(floor(dated / 1000) / ARGV[@2]), 0, newest@
+  if not only or only == last then
     back = min(n, count@)
     count@ = count@ - back
-    for i = 1, #fields do
-      less[i] = min(n - back, held[i])
-      back = back + less[i]
-    end
-  elseif only >= first and only <= last then
-    for i = #fields, 1, -1 do
-      if last - i >= only then
-        less[i] = min(n - back, held[i])
-        back = back + less[i]
-      end
-    end
-    local rest = min(n - back, count@)
-    back, count@ = back + rest, count@ - rest
   end
-  local empty, cut, rest = {}, nil, nil
-  for i = 1, #fields do
-    if held[i] > less[i] and count@ == 0 then
+  local fields, empty, cut, rest = {}, {}, nil, nil
+  if count@ == 0 or only and only < last then
+    for i = last - 1, max(oldest@, cell@ - ARGV[@3]), -1 do
+      fields[#fields + 1] = i % (ARGV[@3] + 1)
+    end
+  end
+  for i, text in ipairs(#fields > 0 and call('HMGET', KEYS[@], unpack(fields)) or {}) do
+    local held, less = tonumber(text or '0') or 0, 0
+    if not only or only == last - i then
+      less = min(n - back, held)
+      back = back + less
+    end
+    if held > less and count@ == 0 then
       -- It is the newest now.
-      newest@, count@ = last - i, held[i] - less[i]
+      newest@, count@ = last - i, held - less
       empty[#empty + 1] = fields[i]
       break
-    elseif held[i] > less[i] and less[i] > 0 then
-      cut, rest = fields[i], format('%.0f', held[i] - less[i])
-    elseif less[i] > 0 then
+    elseif held > less and less > 0 then
+      cut, rest = fields[i], format('%.0f', held - less)
+    elseif less > 0 then
       empty[#empty + 1] = fields[i]
     end
   end

@@ -134,8 +134,7 @@ func TestSlidingWindowIsStrict(t *testing.T) {
 	assert.Less(t, len(grants), steps*9/10)
 }
 
-// TestGivenBackFromItsOwnCell: what comes for callers that had gone goes from the cell of their call, or from one that is older than
-// that, but not than the call.
+// TestGivenBackFromItsOwnCell: what comes for callers that had gone goes from the cell of their call, if that is there.
 func TestGivenBackFromItsOwnCell(t *testing.T) {
 	b := newBench(t)
 	l := New(b.client, "name", SlidingWindow{10, time.Second, 10})
@@ -149,24 +148,23 @@ func TestGivenBackFromItsOwnCell(t *testing.T) {
 	reset := func(at int64) time.Duration { return micros(at - at%1e5 + 11e5 - b.now) }
 	want := rratelimiter.Decision{Allowed: true, Limit: 10, Remaining: 3, ResetAfter: reset(times[3])}
 	assert.Equal(t, want, b.dated(l, times[1], 1), "a part of a cell")
+	assert.Equal(t, want, b.dated(l, times[1]+1e5, 1), "no cell")
 	assert.Equal(t, want, b.dated(l, times[1]-1e7, 1), "long ago")
 	assert.Equal(t, want, b.dated(l, times[3]+1e7, 1), "later than all")
 	want.Remaining = 4
-	assert.Equal(t, want, b.dated(l, times[1]+1e5, 1), "a part of the next one")
-	want.Remaining = 6
-	assert.Equal(t, want, b.dated(l, times[1], 2), "all that is left of two")
-	want.Remaining = 7
+	assert.Equal(t, want, b.dated(l, times[1], 2), "all that is left of it")
+	want.Remaining = 5
 	assert.Equal(t, want, b.dated(l, times[3], 1), "a part of the newest")
-	want.Remaining, want.ResetAfter = 8, reset(times[0])
-	assert.Equal(t, want, b.dated(l, times[2], 3), "the newest")
+	want.Remaining, want.ResetAfter = 6, reset(times[2])
+	assert.Equal(t, want, b.dated(l, times[3], 3), "the newest")
 	assert.LessOrEqual(t, b.redis.TTL("{name}:sliding:1000:10"), want.ResetAfter+ms)
 	fields, err := b.redis.HKeys("{name}:sliding:1000:10")
 	require.NoError(t, err)
-	assert.Equal(t, []string{"m"}, fields)
-	refused, err := l.Take(t.Context(), 9)
+	assert.Len(t, fields, 2, "m, and the first cell's")
+	refused, err := l.Take(t.Context(), 7)
 	require.NoError(t, err)
 	assert.Equal(t, reset(times[0]), refused.RetryAfter)
-	assert.EqualValues(t, 10, b.dated(l, times[0], 1000).Remaining)
+	assert.EqualValues(t, 10, b.dated(l, times[0], 2).Remaining+b.dated(l, times[2], 1000).Remaining-8)
 	assert.Empty(t, b.redis.Keys())
 	assert.EqualValues(t, 10, b.dated(l, times[2], 1).Remaining)
 }
