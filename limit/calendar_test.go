@@ -67,6 +67,23 @@ func unitOf(unit Unit, in *time.Location, t time.Time) (begin, end time.Time) {
 	return dawn(noon(back)), dawn(noon(ahead))
 }
 
+// TestTheLastDayOfALeapYear: a place's data list clock changes to 2037 or so, or fewer; behind them Go tells that the offset of such a
+// day ends before it begins.
+func TestTheLastDayOfALeapYear(t *testing.T) {
+	for _, name := range []string{"America/New_York", "Europe/Berlin", "America/Santiago", "Australia/Lord_Howe"} {
+		for _, unit := range []Unit{Day, Week, Month, Year} {
+			for hour := range 3 * 24 {
+				p := Calendar{1, unit, place(name)}
+				at := time.Date(2040, 12, 30, hour, 30, 0, 0, time.UTC)
+				begin, end := unitOf(unit, p.In, at)
+				found := p.find(at)
+				assert.Equal(t, begin.Unix(), found.begin, "%s %v %v", name, unit, at)
+				assert.Equal(t, end.Unix(), found.end, "%s %v %v", name, unit, at)
+			}
+		}
+	}
+}
+
 // calendarModel is Calendar: a FixedWindow whose windows are the calendar's.
 type calendarModel struct {
 	permits           int64
