@@ -147,7 +147,7 @@ func (p Calendar) begin(date time.Time, units int) int64 {
 		_, offset := at.Zone()
 		_, end := at.ZoneBounds()
 		if !end.IsZero() && !end.After(at) {
-			// Behind the last change that a place's data list, Go has the last day of a leap year end before it begins.
+			// Behind the last change that the data of a place list, Go has the last day of a leap year end before it begins (golang/go#81583).
 			end = time.Date(at.UTC().Year()+1, time.January, 1, 0, 0, 0, 0, time.UTC).In(p.location())
 		}
 		first := max(at.Unix(), midnight-int64(offset))
