@@ -6,6 +6,9 @@ STATICCHECK   = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 MODULES       = . ./integration ./benchmarks
 GO_TEST       = go test -race -shuffle=on
 
+# Suites that judge how late something is, or how much of a time was used: nothing else is tested meanwhile.
+ALONE         = crowd|denials|expiry|faults|joined|leaving|names|network|strict|waits
+
 CONTAINER     = $(CURDIR)/bin/redis-container
 
 # The oldest and the newest first, and quick suites before slow ones, so that a failure shows early.
@@ -28,7 +31,8 @@ test-root:
 
 test-integration: deps
 	cd benchmarks && $(GO_TEST) ./...
-	cd integration && $(GO_TEST) -p 1 -timeout 30m ./...
+	cd integration && $(GO_TEST) -p 2 -timeout 30m $$(go list ./... | grep -vE '/($(ALONE))$$')
+	cd integration && $(GO_TEST) -p 1 -timeout 30m $$(go list ./... | grep -E '/($(ALONE))$$')
 
 # Every release of Redisson that we claim, with the same suites.
 test-matrix: deps
