@@ -18,8 +18,8 @@ import (
 // error.
 func TestAPolicyChangesWhileAllTake(t *testing.T) {
 	server := servers.Single(t)
-	asking := []way{tryAcquire, take, takeEach}
-	waiting := append(asking, acquire)
+	waiting := []way{tryAcquire, take, takeEach, acquire}
+	asking := waiting[:3]
 	anyInterval := func(grants []grant) float64 { return float64(inAnyInterval(grants, interval)) }
 	stretches := func(grants []grant) float64 { return overStretches(grants, 400, interval) }
 	for name, test := range map[string]struct {
@@ -86,9 +86,15 @@ func TestACalendarChangesWhileAllTake(t *testing.T) {
 	for _, n := range []int64{50, 200, 120} {
 		stages = append(stages, s.open(limit.Calendar{Permits: n, Unit: limit.Day}))
 	}
-	whole, begun := length(t), time.Now()
-	grants := s.crowd(whole, func() []*limit.Limiter {
-		return stages[min(2, int(3*time.Since(begun)/whole))]
+	grants := s.crowd(2*length(t), func() []*limit.Limiter {
+		switch taken := s.granted.Load(); {
+		case taken < 50:
+			return stages[0]
+		case taken < 200:
+			return stages[1]
+		default:
+			return stages[2]
+		}
 	}, tryAcquire, take, takeEach)
 	held := make(map[int64]int64)
 	for _, g := range grants {

@@ -16,21 +16,21 @@ import (
 // moment of its call.
 func TestOnTheHostsClock(t *testing.T) {
 	server := servers.Single(t)
-	all := []way{tryAcquire, take, takeEach, acquire}
-	asking := all[:3]
+	waiting := []way{tryAcquire, take, takeEach, acquire}
+	asking := waiting[:3]
 	slow := limit.TokenBucket{Capacity: permits, Refill: 2, Interval: interval}
 	for name, test := range map[string]struct {
 		ways   []way
 		policy limit.Policy
 		check  func(t *testing.T, grants []grant)
 	}{
-		"FixedWindow, aligned": {all, aligned, func(t *testing.T, grants []grant) {
+		"FixedWindow, aligned": {waiting, aligned, func(t *testing.T, grants []grant) {
 			fullUnits(t, grants, func(at time.Time) time.Time {
 				return time.UnixMilli(at.UnixMilli() - at.UnixMilli()%interval.Milliseconds())
 			})
 		}},
-		"SlidingWindow": {all, cells, func(t *testing.T, grants []grant) { full(t, float64(inAnyCall(grants, interval))) }},
-		"SlidingLog":    {all, log, func(t *testing.T, grants []grant) { full(t, float64(inAnyCall(grants, interval))) }},
+		"SlidingWindow": {waiting, cells, func(t *testing.T, grants []grant) { full(t, float64(inAnyCall(grants, interval))) }},
+		"SlidingLog":    {waiting, log, func(t *testing.T, grants []grant) { full(t, float64(inAnyCall(grants, interval))) }},
 		"TokenBucket":   {asking, slow, func(t *testing.T, grants []grant) { full(t, overStretches(grants, slow.Refill, interval)) }},
 		"LeakyBucket": {asking, limit.LeakyBucket{Capacity: slow.Capacity, Leak: slow.Refill, Interval: interval}, func(t *testing.T, grants []grant) {
 			full(t, overStretches(grants, slow.Refill, interval))
