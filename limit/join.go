@@ -25,7 +25,7 @@ type Joinable interface {
 //
 // On a Redis Cluster all names need the same hash tag, as "{tenant:7}:second" and "{tenant:7}:day" have, else calls
 // fail with [rratelimiter.ErrCrossSlot]. What else is wrong shows at the first call too: [rratelimiter.ErrInvalidRate] for no
-// limiters, more policies in all than 12, or one limiter twice; [rratelimiter.ErrInvalidOption] for limiters of several
+// limiters, more policies in all than 10, or one limiter twice; [rratelimiter.ErrInvalidOption] for limiters of several
 // Clients, or a Joinable of another type; and what is wrong with a member.
 //
 // Release and Reset act on every member, one after another; so where Redis fails meanwhile, some may not have followed.

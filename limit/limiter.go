@@ -74,8 +74,8 @@ func New(client *rratelimiter.Client, name string, policies ...Policy) *Limiter 
 	return l
 }
 
-// mostPolicies is how many policies a script has room for: Lua counts 200 locals, and Smooth has 14.
-const mostPolicies = 12
+// mostPolicies is how many policies a script has room for: Lua counts 200 locals, and Smooth has 16.
+const mostPolicies = 10
 
 // open makes a limiter of its members.
 func (l *Limiter) open(name string) {

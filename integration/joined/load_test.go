@@ -108,10 +108,6 @@ func (l *load) open(c *crowd, client *rratelimiter.Client, name string, permits 
 		}
 		return faults.Kind(err, c.limiter.Name())
 	})
-	// The FixedWindow begins here: it gives back nothing that is dated before, as the first of many calls at once can be.
-	granted, err := c.book.Time("go", 1, func() (bool, error) { return c.limiter.TryAcquire(l.Context(), 1) })
-	require.NoError(l, err)
-	require.True(l, granted)
 }
 
 // caller takes permits again and again, by the call that its number stands for, each time with a context that ends.

@@ -90,7 +90,7 @@ func TestAServerAnswersAsTheOneInMemory(t *testing.T) {
 
 // TestMostPoliciesOnAServer: a script has room for as many as a limiter can have, of each kind.
 func TestMostPoliciesOnAServer(t *testing.T) {
-	const most = 12
+	const most = 10
 	b := newBench(t)
 	for i, kind := range []func(time.Duration) limit.Policy{
 		func(d time.Duration) limit.Policy { return limit.FixedWindow{Permits: 5, Interval: d} },
