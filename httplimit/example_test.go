@@ -19,7 +19,7 @@ import (
 //
 //	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"localhost:6379"}})
 //	client := rratelimiter.New(redis)
-func connect() (*rratelimiter.Client, func()) {
+func connect(opts ...rratelimiter.Option) (*rratelimiter.Client, func()) {
 	server, err := miniredis.Run()
 	if err != nil {
 		panic(err)
@@ -28,7 +28,7 @@ func connect() (*rratelimiter.Client, func()) {
 	if err != nil {
 		panic(err)
 	}
-	return rratelimiter.New(redis), func() { redis.Close(); server.Close() }
+	return rratelimiter.New(redis, opts...), func() { redis.Close(); server.Close() }
 }
 
 // hello is what the examples limit.

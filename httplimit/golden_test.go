@@ -77,3 +77,17 @@ func TestTheDocumentedResponses(t *testing.T) {
 		}
 	})
 }
+
+// TestTheReadmeShowsTheExample: each line of its code for this package runs in Example.
+func TestTheReadmeShowsTheExample(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	require.NoError(t, err)
+	example, err := os.ReadFile("example_test.go")
+	require.NoError(t, err)
+	_, code, found := strings.Cut(string(readme), "```go\nperClient")
+	require.True(t, found)
+	code, _, _ = strings.Cut("perClient"+code, "```")
+	for line := range strings.Lines(code) {
+		assert.Contains(t, string(example), strings.TrimSpace(line))
+	}
+}

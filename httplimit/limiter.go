@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"net/http"
 	"reflect"
+	"sync/atomic"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/door"
@@ -46,6 +48,7 @@ func Each(client *rratelimiter.Client, name string, key Key, policies ...limit.P
 	if _, err := limit.New(client, door.Name(name, "key"), policies...).Take(ended, 1); !errors.Is(err, context.Canceled) {
 		panic(fmt.Sprintf("httplimit: Each of %q: %v", name, err))
 	}
+	lately := &recent{seed: maphash.MakeSeed()}
 	return func(r *http.Request) (Limiter, error) {
 		text, err := key(r)
 		if err != nil {
@@ -54,14 +57,37 @@ func Each(client *rratelimiter.Client, name string, key Key, policies ...limit.P
 		if text == "" {
 			return nil, errors.New("httplimit: the key of the request is empty")
 		}
-		return &one{limit.New(client, door.Name(name, text), policies...), known}, nil
+		place := lately.place(text)
+		if l := place.Load(); l != nil && l.key == text {
+			return l, nil
+		}
+		l := &one{limit.New(client, door.Name(name, text), policies...), text, known}
+		if len(text) <= longestKept {
+			place.Store(l)
+		}
+		return l, nil
 	}
 }
 
 // one is the limiter of one key, and what is known of its policies.
 type one struct {
 	*limit.Limiter
+	key   string
 	known *known
+}
+
+// recent is limiters that were used lately: to open one takes longer than all else that a refusal from memory does. It has a
+// place for each of some hundred hashes of keys, however many keys there are.
+type recent struct {
+	seed   maphash.Seed
+	places [512]atomic.Pointer[one]
+}
+
+// longestKept is the longest key that is kept.
+const longestKept = 128
+
+func (c *recent) place(key string) *atomic.Pointer[one] {
+	return &c.places[maphash.String(c.seed, key)%uint64(len(c.places))]
 }
 
 // isNil says whether there is no limiter, also where a nil pointer says so.

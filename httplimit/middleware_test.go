@@ -3,6 +3,7 @@ package httplimit_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -235,5 +236,21 @@ func TestALimiterWithoutARate(t *testing.T) {
 		w := serve(handler, request())
 		assert.Equal(b, 503, w.Code)
 		assert.False(b, strings.Contains(w.Body.String(), "none"), "the client is not told the limiter's name")
+	})
+}
+
+// However many keys there are, each has a limiter of its own.
+func TestManyKeys(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		handler := httplimit.Middleware(httplimit.Each(client, "web", httplimit.ByHeader("X-Key"), hour(1)))(new(ok))
+		for round := range 2 {
+			for key := range 600 {
+				r := request()
+				r.Header.Set("X-Key", fmt.Sprint(key))
+				if got, want := serve(handler, r).Code, []int{200, 429}[round]; got != want {
+					b.Fatalf("round %d of key %d: %d, want %d", round, key, got, want)
+				}
+			}
+		}
 	})
 }
