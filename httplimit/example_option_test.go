@@ -141,7 +141,7 @@ func ExampleOnFailure() {
 		return httplimit.Middleware(httplimit.All(down{}), append(opts, httplimit.OnFailure(mode))...)(hello)
 	}
 	fmt.Println(get(handler(httplimit.Open), "/").Status)
-	fmt.Println(get(handler(httplimit.Closed), "/").Status)
+	fmt.Println(get(handler(httplimit.Closed, httplimit.Deadline(20*time.Millisecond)), "/").Status)
 	// Output:
 	// 200 OK
 	// 503 Service Unavailable

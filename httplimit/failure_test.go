@@ -80,6 +80,10 @@ func TestNoShare(t *testing.T) {
 		handler = httplimit.Middleware(httplimit.All(quota), httplimit.OnFailure(httplimit.Local(1)), httplimit.Policies(hour(1)))(new(ok))
 		assert.Equal(b, 200, serve(handler, request()).Code)
 		assert.Equal(b, 429, serve(handler, request()).Code)
+		handler = httplimit.Middleware(perIP(client, hour(10)), httplimit.OnFailure(httplimit.Local(0.09)))(new(ok))
+		assert.Equal(b, 503, serve(handler, request()).Code, "less than a permit")
+		handler = httplimit.Middleware(perIP(client, hour(10)), httplimit.OnFailure(httplimit.Local(0.5)), httplimit.Cost(func(*http.Request) int64 { return 4 }))(new(ok))
+		assert.Equal(b, 503, serve(handler, request()).Code, "more than can be had at once")
 	})
 }
 

@@ -70,8 +70,8 @@ func TestWhatCannotBeTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := new(ok)
 			var got httplimit.Outcome
-			opts := append(c.opts, httplimit.Report(func(_ *http.Request, o httplimit.Outcome) { got = o }))
-			w := serve(httplimit.Middleware(c.choose, opts...)(h), request())
+			report := httplimit.Report(func(_ *http.Request, o httplimit.Outcome) { got = o })
+			w := serve(httplimit.Middleware(c.choose, append([]httplimit.Option{report}, c.opts...)...)(h), request())
 			assert.Equal(t, c.status, w.Code)
 			assert.Equal(t, c.result, got.Result)
 			assert.Equal(t, c.status == 200, h.served == 1)
@@ -135,7 +135,6 @@ func TestWait(t *testing.T) {
 		ctx, cancel := context.WithTimeout(b.Context(), time.Second)
 		defer cancel()
 		bubble.Pass(1500 * time.Millisecond)
-		begin = time.Now()
 		w = serve(handler, request().WithContext(ctx))
 		assert.Equal(b, 503, w.Code, "its context has ended")
 		assert.Equal(b, 2, h.served)

@@ -130,10 +130,10 @@ const (
 )
 
 // Local lets this process grant a share of each limit by itself while Redis fails: a tenth where ten processes share it. Each key
-// has a bucket of its own. A share is kept strictly: no interval of a window holds more than the share of its permits, and
-// a bucket is the share of its Capacity and Refill; a share of less than one permit lets nothing pass. A share of a window
-// is spread: half of it can be had at once. What was taken in Redis before does not count, and what is taken here does not count
-// there; it does where Redis fails again soon.
+// has a bucket of its own. A share is kept strictly: no interval of a window holds more than the share of its permits, of which
+// half can be had at once; a bucket is the share of its Capacity and Refill. A request that costs more than can be had at once,
+// as any does where the share is less than one permit, is Closed. What was taken in Redis before does not count, and what is taken
+// here does not count there; it does where Redis fails again soon.
 //
 // It has to know policies (of [Each] or [Policies]) and the limiter's name; else, and where it cannot be told who asks, it is
 // Closed. Beyond 65,536 keys at once, which take some 10 MB, further ones are Closed too.

@@ -114,9 +114,6 @@ func (s shape) decide(full, now, permits int64) rratelimiter.Decision {
 	if s.owes {
 		needs = min(permits, s.holds)
 	}
-	if needs > s.holds {
-		return d // never
-	}
 	if short := time.Duration(needs)*s.period - room; short > 0 {
 		d.RetryAfter = short
 		return d

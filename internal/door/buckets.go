@@ -27,13 +27,18 @@ type buckets struct {
 // cleanEvery is how often full buckets are looked for.
 const cleanEvery = time.Second
 
-// take decides a request by shares of its limiter's policies. It says false where those, or the limiter's name, are not known, and
-// where there is no room for another name.
+// take decides a request by shares of its limiter's policies. It says false where those, or the limiter's name, are not known, where
+// it costs more than a share ever holds, and where there is no room for another name.
 func (b *buckets) take(q Request, share float64) (Answer, bool) {
 	name := NameOf(q.Limiter)
 	shapes := shapesOf(q.Policies, share)
 	if name == "" || len(shapes) == 0 {
 		return Answer{}, false
+	}
+	for _, s := range shapes {
+		if s.holds < q.Permits && !s.owes {
+			return Answer{}, false
+		}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -54,11 +59,6 @@ func (b *buckets) take(q Request, share float64) (Answer, bool) {
 			each[i] = s.decide(full[i], now, 0)
 		}
 		a.Decision = together(each)
-	}
-	for _, s := range shapes {
-		if s.holds < q.Permits && !s.owes {
-			a.Decision.RetryAfter = 0 // no wait would help
-		}
 	}
 	if len(each) > 1 {
 		a.Each = each

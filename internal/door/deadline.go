@@ -33,11 +33,17 @@ func (c *deadline) Done() <-chan struct{} {
 	return c.timed.Done()
 }
 
-func (c *deadline) Err() error { return c.now().Err() }
+func (c *deadline) Err() error {
+	err := c.inner().Err()
+	if err == nil && !time.Now().Before(c.at) {
+		return context.DeadlineExceeded
+	}
+	return err
+}
 
-func (c *deadline) Value(key any) any { return c.now().Value(key) }
+func (c *deadline) Value(key any) any { return c.inner().Value(key) }
 
-func (c *deadline) now() context.Context {
+func (c *deadline) inner() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.timed == nil {

@@ -114,24 +114,6 @@ func (g *Guard) Ask(ctx context.Context, q Request) Answer {
 	}
 }
 
-// lookAgain is how often who waits for a share of the limit looks whether Redis is back.
-const lookAgain = time.Second
-
-// Sleep waits, and fails at once where ctx ends before.
-func Sleep(ctx context.Context, d time.Duration) error {
-	if end, ok := ctx.Deadline(); ok && time.Until(end) < d {
-		return context.DeadlineExceeded
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // once decides a request, by Redis where that is not known to be down.
 func (g *Guard) once(ctx context.Context, q Request) Answer {
 	g.local.tidy()
@@ -149,7 +131,7 @@ func (g *Guard) once(ctx context.Context, q Request) Answer {
 	}
 	a, err := take(c, q)
 	if err != nil {
-		return g.failed(ctx, c.at, q, a, err)
+		return g.failed(ctx, q, a, err)
 	}
 	if a.Decision.Allowed {
 		a.Result = Granted
@@ -168,12 +150,6 @@ func (g *Guard) once(ctx context.Context, q Request) Answer {
 		return a
 	}
 	return g.wait(ctx, q, a, l)
-}
-
-// waiter is a limiter that can be waited for.
-type waiter interface {
-	TryAcquireWithin(ctx context.Context, permits int64, timeout time.Duration) (bool, error)
-	Acquire(ctx context.Context, permits int64) error
 }
 
 // take asks for permits once.
@@ -215,64 +191,14 @@ func together(each []rratelimiter.Decision) (d rratelimiter.Decision) {
 	return d
 }
 
-// wait stands in line for permits that were refused.
-func (g *Guard) wait(ctx context.Context, q Request, a Answer, l waiter) Answer {
-	end := time.Now().Add(q.Wait)
-	// Redis has its deadline on top, for the answer to what is asked at the very end.
-	limited, stop := context.WithDeadline(ctx, end.Add(g.deadline))
-	defer stop()
-	granted, err := l.TryAcquireWithin(limited, q.Permits, q.Wait)
-	if err != nil {
-		return g.failed(ctx, end, q, a, err)
-	}
-	if !granted {
-		return a
-	}
-	g.store.answered()
-	// What others have taken meanwhile is not known: what was short is used up.
-	a.Result = Granted
-	a.Decision = served(a.Decision, q.Permits)
-	for i, d := range a.Each {
-		a.Each[i] = served(d, q.Permits)
-	}
-	return a
-}
-
-// served is a decision once the permits were had after a wait.
-func served(d rratelimiter.Decision, permits int64) rratelimiter.Decision {
-	left := max(0, d.Remaining-permits)
-	if !d.Allowed {
-		left = 0
-	}
-	return rratelimiter.Decision{Allowed: true, Limit: d.Limit, Remaining: left, ResetAfter: d.ResetAfter}
-}
-
-// inLine waits for permits as long as ctx lasts. Redis has to answer by the deadline once; then it is there.
-func (g *Guard) inLine(ctx context.Context, c *deadline, q Request, l waiter) Answer {
-	granted, err := l.TryAcquireWithin(c, q.Permits, g.deadline/2)
-	if err == nil {
-		g.store.answered()
-		if granted {
-			return Answer{Result: Granted}
-		}
-		err = l.Acquire(ctx, q.Permits)
-	}
-	if err != nil {
-		return g.failed(ctx, c.at, q, Answer{}, err)
-	}
-	g.store.answered()
-	return Answer{Result: Granted}
-}
-
-// failed decides a request after an error of its limiter, which had until a moment to answer.
-func (g *Guard) failed(ctx context.Context, until time.Time, q Request, a Answer, err error) Answer {
+// failed decides a request after an error of its limiter.
+func (g *Guard) failed(ctx context.Context, q Request, a Answer, err error) Answer {
 	a.Err = err
 	switch {
 	case errors.Is(err, rratelimiter.ErrPermitsExceedRate):
 		a.Result = Refused // for ever
 		return a
-	case ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded) && time.Now().Before(until):
-		// The second says that there are no permits before the request's own deadline.
+	case ctx.Err() != nil:
 		a.Result = Canceled
 		return a
 	}
@@ -289,62 +215,6 @@ func (g *Guard) alone(q Request, err error) Answer {
 		}
 	}
 	return g.Fail(err)
-}
-
-// Settle makes the permits that a granted request has taken as many as it has cost in the end. It has the guard's deadline,
-// whether ctx has ended or not.
-func (g *Guard) Settle(ctx context.Context, q Request, a Answer, cost int64) error {
-	more := cost - q.Permits
-	switch {
-	case a.Result != Granted || more == 0:
-		return nil
-	case a.Local:
-		g.local.settle(q, float64(g.mode), more)
-		return nil
-	case g.store.isDown():
-		return ErrDown
-	}
-	c := &deadline{Context: context.WithoutCancel(ctx), at: time.Now().Add(g.deadline)}
-	defer c.stop()
-	err := settle(c, q.Limiter, more)
-	if err != nil {
-		g.store.judge(err)
-	} else {
-		g.store.answered()
-	}
-	return err
-}
-
-// Settles says whether the permits that a limiter has granted can become more, or fewer.
-func Settles(l Limiter, more bool) bool {
-	if more {
-		_, ok := l.(charger)
-		return ok
-	}
-	_, ok := l.(releaser)
-	return ok
-}
-
-type charger interface {
-	Charge(ctx context.Context, permits int64) (rratelimiter.Decision, error)
-}
-
-type releaser interface {
-	Release(ctx context.Context, permits int64) error
-}
-
-func settle(ctx context.Context, l Limiter, more int64) error {
-	if more < 0 {
-		if l, ok := l.(releaser); ok {
-			return l.Release(ctx, -more)
-		}
-		return errors.ErrUnsupported
-	}
-	if l, ok := l.(charger); ok {
-		_, err := l.Charge(ctx, more)
-		return err
-	}
-	return errors.ErrUnsupported
 }
 
 // NameOf is a limiter's name, "" where it has none.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -239,6 +240,53 @@ func TestACallerWhoLeaves(t *testing.T) {
 		assert.False(t, g.store.isDown())
 	})
 }
+
+// dialTimeout is what rueidis gives where a connection could not be made in time: it is a context.DeadlineExceeded too.
+var dialTimeout = fmt.Errorf("wrapped: %w", &net.OpError{Op: "dial", Err: context.DeadlineExceeded})
+
+// A connection that could not be made in time is an outage, and permits that cannot be had in time are none, though both are told by
+// the same error.
+func TestTooLateForWhat(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		wait time.Duration
+		want Result
+	}{
+		"dialed at once": {dialTimeout, 0, FailedOpen}, "dialed while it waits": {dialTimeout, time.Second, FailedOpen},
+		"dialed in line": {dialTimeout, Forever, FailedOpen}, "no permits while it waits": {context.DeadlineExceeded, time.Second, Canceled},
+		"no permits in line": {context.DeadlineExceeded, Forever, Canceled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				g := New(Open, patience, nil)
+				a := g.Ask(ctx, Request{Limiter: waits{c.err, c.wait == 0}, Permits: 1, Wait: c.wait})
+				assert.Equal(t, c.want, a.Result)
+				assert.Equal(t, c.want == FailedOpen, g.store.isDown())
+			})
+		})
+	}
+}
+
+// waits is a limiter whose waits fail, or already its Take.
+type waits struct {
+	err  error
+	take bool
+}
+
+func (w waits) Take(context.Context, int64) (rratelimiter.Decision, error) {
+	if w.take {
+		return rratelimiter.Decision{}, w.err
+	}
+	return rratelimiter.Decision{Limit: 1, RetryAfter: time.Millisecond}, nil
+}
+
+func (w waits) TryAcquireWithin(context.Context, int64, time.Duration) (bool, error) {
+	return false, w.err
+}
+
+func (w waits) Acquire(context.Context, int64) error { return w.err }
 
 // A callback that blocks holds up the request that tells it, and no other; what happens meanwhile is told behind it, in order. One
 // that panics hurts the request that called it.

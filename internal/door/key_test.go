@@ -13,15 +13,15 @@ import (
 
 func TestNames(t *testing.T) {
 	for key, want := range map[string]string{
-		"192.0.2.1":               "web:192.0.2.1",
-		"2001:db8::/64":           "web:2001:db8::/64",
-		"{a}":                     "web:%7Ba%7D",
-		"100%":                    "web:100%25",
-		"a b\x00é":                "web:a%20b%00%C3%A9",
-		strings.Repeat("x", 128):  "web:" + strings.Repeat("x", 128),
-		strings.Repeat("x", 129):  "web:%sha256:",
-		strings.Repeat("{", 43):   "web:%sha256:",
-		"%sha256:0b6b8c0e9f":      "web:%25sha256:0b6b8c0e9f",
+		"192.0.2.1":              "web:192.0.2.1",
+		"2001:db8::/64":          "web:2001:db8::/64",
+		"{a}":                    "web:%7Ba%7D",
+		"100%":                   "web:100%25",
+		"a b\x00é":               "web:a%20b%00%C3%A9",
+		strings.Repeat("x", 128): "web:" + strings.Repeat("x", 128),
+		strings.Repeat("x", 129): "web:%sha256:",
+		strings.Repeat("{", 43):  "web:%sha256:",
+		"%sha256:0b6b8c0e9f":     "web:%25sha256:0b6b8c0e9f",
 	} {
 		if want == "web:%sha256:" { // and what it is
 			assert.Regexp(t, "^web:%sha256:[0-9a-f]{64}$", Name("web", key))
