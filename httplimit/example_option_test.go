@@ -24,7 +24,7 @@ func ExampleHeaders() {
 	client, closeClient := connect()
 	defer closeClient()
 
-	handler := httplimit.Middleware(one(client), httplimit.Headers(httplimit.ThreeHeaders))(hello)
+	handler := httplimit.Middleware(one(client), unhurried, httplimit.Headers(httplimit.ThreeHeaders))(hello)
 	h := get(handler, "/").Header
 	fmt.Println(h.Get("RateLimit-Limit"), h.Get("RateLimit-Remaining"), h.Get("RateLimit-Reset"))
 	// Output: 1 0 3600
@@ -37,7 +37,7 @@ func ExampleCost() {
 
 	items := httplimit.Cost(func(r *http.Request) int64 { return int64(len(r.URL.Query()["id"])) })
 	perClient := httplimit.Each(client, "batch", httplimit.ByIP(), limit.TokenBucket{Capacity: 3, Refill: 1, Interval: time.Minute})
-	handler := httplimit.Middleware(perClient, items)(hello)
+	handler := httplimit.Middleware(perClient, unhurried, items)(hello)
 	for _, path := range []string{"/", "/?id=1&id=2", "/?id=1&id=2", "/?id=1&id=2&id=3&id=4"} {
 		resp := get(handler, path)
 		fmt.Println(resp.Status, resp.Header["Retry-After"])
@@ -55,7 +55,7 @@ func ExampleSkip() {
 	defer closeClient()
 
 	clients, office := httplimit.Address{}, netip.MustParsePrefix("192.0.2.0/24")
-	handler := httplimit.Middleware(one(client), httplimit.Skip(func(r *http.Request) bool {
+	handler := httplimit.Middleware(one(client), unhurried, httplimit.Skip(func(r *http.Request) bool {
 		addr, err := clients.Client(r)
 		return err == nil && office.Contains(addr)
 	}))(hello)
@@ -73,7 +73,7 @@ func ExampleWait() {
 	defer closeClient()
 
 	perClient := httplimit.Each(client, "web", httplimit.ByIP(), limit.TokenBucket{Capacity: 1, Refill: 100, Interval: time.Second})
-	handler := httplimit.Middleware(perClient, httplimit.Wait(50*time.Millisecond))(hello)
+	handler := httplimit.Middleware(perClient, unhurried, httplimit.Wait(time.Second))(hello)
 	for range 3 {
 		fmt.Println(get(handler, "/").Status)
 	}
@@ -91,7 +91,7 @@ func ExampleShadow() {
 	report := func(r *http.Request, o httplimit.Outcome) {
 		fmt.Println(r.URL.Path, o.Limiter, o.Result, o.Violated())
 	}
-	handler := httplimit.Middleware(one(client), httplimit.Shadow(), httplimit.Report(report))(hello)
+	handler := httplimit.Middleware(one(client), unhurried, httplimit.Shadow(), httplimit.Report(report))(hello)
 	for range 2 {
 		resp := get(handler, "/hello")
 		fmt.Println(resp.Status, resp.Header["Ratelimit"])
@@ -117,7 +117,7 @@ func ExampleRefuse() {
 		w.WriteHeader(status)
 		fmt.Fprintf(w, `{"error": "over %v"}`, o.Violated())
 	})
-	handler := httplimit.Middleware(one(client), httplimit.Refuse(refuse))(hello)
+	handler := httplimit.Middleware(one(client), unhurried, httplimit.Refuse(refuse))(hello)
 	for range 2 {
 		fmt.Println(get(handler, "/").Status)
 	}
@@ -178,7 +178,7 @@ func ExampleSettle() {
 		}
 	})
 	failed := httplimit.Each(client, "failed", httplimit.ByIP(), limit.FixedWindow{Permits: 2, Interval: time.Minute})
-	handler := httplimit.Middleware(failed, httplimit.OnSettleError(func(_ *http.Request, err error) { fmt.Println(err) }))(login)
+	handler := httplimit.Middleware(failed, unhurried, httplimit.OnSettleError(func(_ *http.Request, err error) { fmt.Println(err) }))(login)
 	for _, password := range []string{"secret", "secret", "guess", "secret", "guess", "secret"} {
 		fmt.Println(get(handler, "/?password="+password).Status)
 	}
@@ -201,7 +201,7 @@ func ExampleFromContext() {
 			fmt.Println(o.Decision.Remaining, "of", o.Decision.Limit, "left")
 		}
 	})
-	get(httplimit.Middleware(one(client))(page), "/")
+	get(httplimit.Middleware(one(client), unhurried)(page), "/")
 	get(page, "/")
 	// Output: 0 of 1 left
 }

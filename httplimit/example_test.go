@@ -19,6 +19,8 @@ import (
 //
 //	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"localhost:6379"}})
 //	client := rratelimiter.New(redis)
+//
+// Its clock stands still, so that what examples print does not depend on the machine.
 func connect(opts ...rratelimiter.Option) (*rratelimiter.Client, func()) {
 	server, err := miniredis.Run()
 	if err != nil {
@@ -28,8 +30,13 @@ func connect(opts ...rratelimiter.Option) (*rratelimiter.Client, func()) {
 	if err != nil {
 		panic(err)
 	}
+	now := time.Now()
+	opts = append([]rratelimiter.Option{rratelimiter.WithClock(func() time.Time { return now })}, opts...)
 	return rratelimiter.New(redis, opts...), func() { redis.Close(); server.Close() }
 }
+
+// unhurried is for machines that have other things to do than to run examples.
+var unhurried = httplimit.Deadline(time.Minute)
 
 // hello is what the examples limit.
 var hello = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") })
@@ -54,7 +61,7 @@ func Example() {
 	perClient := httplimit.Each(client, "web", httplimit.ByIP(balancer),
 		limit.FixedWindow{Permits: 10, Interval: time.Second},
 		limit.FixedWindow{Permits: 100, Interval: time.Minute})
-	limited := httplimit.Middleware(perClient, httplimit.OnFailure(httplimit.Local(0.5)))
+	limited := httplimit.Middleware(perClient, httplimit.OnFailure(httplimit.Local(0.5)), httplimit.Deadline(time.Second))
 
 	mux := http.NewServeMux()
 	mux.Handle("GET /hello", limited(hello))
@@ -77,7 +84,7 @@ func ExampleAll() {
 	if err := quota.SetRate(noContext, rratelimiter.Rate{Permits: 1, Interval: time.Hour}); err != nil {
 		panic(err)
 	}
-	reports := httplimit.Middleware(httplimit.All(quota), httplimit.Policies(limit.SlidingLog{Permits: 1, Interval: time.Hour}))(hello)
+	reports := httplimit.Middleware(httplimit.All(quota), unhurried, httplimit.Policies(limit.SlidingLog{Permits: 1, Interval: time.Hour}))(hello)
 	for range 2 {
 		resp := get(reports, "/reports")
 		fmt.Println(resp.Status, resp.Header["Retry-After"])
@@ -95,7 +102,7 @@ func ExampleEach() {
 	perUser := httplimit.Each(client, "login", httplimit.Combined(httplimit.ByPathValue("user"), httplimit.ByIP()),
 		httplimit.Named("logins", limit.SlidingWindow{Permits: 5, Interval: time.Minute}))
 	mux := http.NewServeMux()
-	mux.Handle("GET /login/{user}", httplimit.Middleware(perUser)(hello))
+	mux.Handle("GET /login/{user}", httplimit.Middleware(perUser, unhurried)(hello))
 	for range 5 {
 		get(mux, "/login/alice")
 	}
@@ -124,7 +131,7 @@ func ExampleMiddleware() {
 			return limit.New(client, "tenant:"+tenant, limit.FixedWindow{Permits: 10, Interval: time.Minute}), nil
 		}
 	}
-	handler := httplimit.Middleware(choose)(hello)
+	handler := httplimit.Middleware(choose, unhurried)(hello)
 	for _, tenant := range []string{"gold", "iron", "self", ""} {
 		resp := get(handler, "/", "X-Tenant", tenant)
 		fmt.Println(resp.Status, resp.Header["Ratelimit"])

@@ -21,16 +21,16 @@ func ExampleTransport() {
 
 	perHost := httplimit.Each(client, "calls", func(r *http.Request) (string, error) { return r.URL.Host, nil },
 		limit.FixedWindow{Permits: 2, Interval: time.Hour})
-	api := &http.Client{Transport: httplimit.Transport(nil, perHost)}
+	api := &http.Client{Transport: httplimit.Transport(nil, perHost, unhurried)}
 	for range 3 {
-		ctx, cancel := context.WithTimeout(noContext, time.Second)
+		ctx, cancel := context.WithTimeout(noContext, time.Minute)
 		defer cancel()
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, nil)
 		if err != nil {
 			panic(err)
 		}
 		resp, err := api.Do(r)
-		if err != nil { // at once: there is no permit within the second that the context lasts
+		if err != nil { // at once: there is no permit within the minute that the context lasts
 			fmt.Println(errors.Is(err, httplimit.ErrNotSent), errors.Is(err, context.DeadlineExceeded))
 			continue
 		}

@@ -30,7 +30,7 @@ func TestTenThousandRequests(t *testing.T) {
 			defer closeClient()
 			perKey := httplimit.Each(client, "web", httplimit.ByHeader("X-Key"), hour(permits))
 			var served, conns atomic.Int64
-			handler := httplimit.Middleware(perKey, httplimit.Deadline(time.Minute))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			handler := httplimit.Middleware(perKey, unhurried)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				served.Add(1)
 				assert.Equal(t, protocol, r.Proto)
 				fmt.Fprint(w, "hello")
@@ -98,7 +98,7 @@ func TestTenThousandRequests(t *testing.T) {
 func TestTheResponseWriterIsTheServers(t *testing.T) {
 	client, closeClient := connect()
 	defer closeClient()
-	limited := httplimit.Middleware(perIP(client, hour(100)), httplimit.Deadline(time.Minute))
+	limited := httplimit.Middleware(perIP(client, hour(100)), unhurried)
 	mux := http.NewServeMux()
 	mux.Handle("/flush", limited(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		controller := http.NewResponseController(w)

@@ -17,6 +17,8 @@ import (
 //
 //	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"localhost:6379"}})
 //	client := rratelimiter.New(redis)
+//
+// Its clock stands still, so that what examples print does not depend on the machine.
 func connect() (*rratelimiter.Client, func()) {
 	server, err := miniredis.Run()
 	if err != nil {
@@ -26,12 +28,16 @@ func connect() (*rratelimiter.Client, func()) {
 	if err != nil {
 		panic(err)
 	}
-	return rratelimiter.New(redis), func() { redis.Close(); server.Close() }
+	now := time.Now()
+	return rratelimiter.New(redis, rratelimiter.WithClock(func() time.Time { return now })), func() { redis.Close(); server.Close() }
 }
+
+// unhurried is for machines that have other things to do than to run examples.
+var unhurried = httplimit.Deadline(time.Minute)
 
 // twoAnHour limits each client to two requests an hour.
 func twoAnHour(client *rratelimiter.Client) func(http.Handler) http.Handler {
-	return httplimit.Middleware(httplimit.Each(client, "web", httplimit.ByIP(), limit.FixedWindow{Permits: 2, Interval: time.Hour}))
+	return httplimit.Middleware(httplimit.Each(client, "web", httplimit.ByIP(), limit.FixedWindow{Permits: 2, Interval: time.Hour}), unhurried)
 }
 
 // get sends a request to a handler.

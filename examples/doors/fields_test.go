@@ -69,7 +69,7 @@ func TestFieldsAreStructured(t *testing.T) {
 			client, closeClient := connect()
 			defer closeClient()
 			var o httplimit.Outcome
-			handler := httplimit.Middleware(httplimit.Each(client, "web", httplimit.ByIP(), policies...), httplimit.Deadline(minute),
+			handler := httplimit.Middleware(httplimit.Each(client, "web", httplimit.ByIP(), policies...), unhurried,
 				httplimit.Report(func(_ *http.Request, got httplimit.Outcome) { o = got }))(http.NotFoundHandler())
 			for range 6 {
 				resp := get(handler, "/")
@@ -115,7 +115,7 @@ func TestNamesComeBack(t *testing.T) {
 	defer closeClient()
 	for i, name := range []string{"plain", `"`, `\`, `\"`, "a, b;c=d", " ", "~!@#$%^&*()"} {
 		handler := httplimit.Middleware(httplimit.Each(client, fmt.Sprint("web", i), httplimit.ByIP(),
-			httplimit.Named(name, limit.FixedWindow{Permits: 2, Interval: time.Second})), httplimit.Deadline(time.Minute))(http.NotFoundHandler())
+			httplimit.Named(name, limit.FixedWindow{Permits: 2, Interval: time.Second})), unhurried)(http.NotFoundHandler())
 		for field, values := range get(handler, "/").Header {
 			if field != "Ratelimit" && field != "Ratelimit-Policy" {
 				continue

@@ -18,7 +18,7 @@ func Example_serveMux() {
 	client, closeClient := connect()
 	defer closeClient()
 
-	perUser := httplimit.Middleware(httplimit.Each(client, "user", httplimit.ByPathValue("id"), limit.FixedWindow{Permits: 1, Interval: time.Hour}))
+	perUser := httplimit.Middleware(httplimit.Each(client, "user", httplimit.ByPathValue("id"), limit.FixedWindow{Permits: 1, Interval: time.Hour}), unhurried)
 	mux := http.NewServeMux()
 	mux.Handle("GET /users/{id}", perUser(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(w, "user", r.PathValue("id"))
@@ -38,7 +38,7 @@ func Example_chi() {
 	client, closeClient := connect()
 	defer closeClient()
 
-	perUser := httplimit.Middleware(httplimit.Each(client, "user", httplimit.ByPathValue("id"), limit.FixedWindow{Permits: 1, Interval: time.Hour}))
+	perUser := httplimit.Middleware(httplimit.Each(client, "user", httplimit.ByPathValue("id"), limit.FixedWindow{Permits: 1, Interval: time.Hour}), unhurried)
 	router := chi.NewRouter()
 	router.Use(twoAnHour(client))
 	router.With(perUser).Get("/users/{id}", func(w http.ResponseWriter, r *http.Request) {
