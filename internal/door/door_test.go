@@ -135,6 +135,28 @@ func TestAnOutageCostsFewRequestsTheirDeadline(t *testing.T) {
 	})
 }
 
+// One at a time asks, also where a limiter of another kind does not end with its context.
+func TestOneAtATimeAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := New(Closed, patience, nil)
+		asked := 0
+		slow := takes(func(context.Context) (rratelimiter.Decision, error) {
+			asked++
+			time.Sleep(time.Second)
+			return rratelimiter.Decision{}, errRefused
+		})
+		q := Request{Limiter: slow, Permits: 1}
+		g.Ask(t.Context(), q)
+		go g.Ask(t.Context(), q)
+		for range 9 {
+			time.Sleep(patience)
+			g.Ask(t.Context(), q)
+		}
+		assert.Equal(t, 2, asked)
+		time.Sleep(time.Second) // the last one ends
+	})
+}
+
 // What refuses at once is asked no more often.
 func TestARefusedConnectionIsTriedOnceADeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

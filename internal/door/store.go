@@ -113,7 +113,7 @@ func (s *store) become(up bool, err error) {
 		return
 	}
 	s.down.Store(!up)
-	s.probing, s.next = none, 0
+	s.probing = none
 	if s.changed == nil {
 		return
 	}

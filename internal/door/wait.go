@@ -43,11 +43,7 @@ func (g *Guard) wait(ctx context.Context, q Request, a Answer, l waiter) Answer 
 
 // served is a decision once the permits were had after a wait.
 func served(d rratelimiter.Decision, permits int64) rratelimiter.Decision {
-	left := max(0, d.Remaining-permits)
-	if !d.Allowed {
-		left = 0
-	}
-	return rratelimiter.Decision{Allowed: true, Limit: d.Limit, Remaining: left, ResetAfter: d.ResetAfter}
+	return rratelimiter.Decision{Allowed: true, Limit: d.Limit, Remaining: max(0, d.Remaining-permits), ResetAfter: d.ResetAfter}
 }
 
 // inLine waits for permits as long as ctx lasts. Redis has to answer by the deadline once; then it is there.
