@@ -139,9 +139,9 @@ func TestAnOutageCostsFewRequestsTheirDeadline(t *testing.T) {
 func TestOneAtATimeAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(Closed, patience, nil)
-		asked := 0
+		var asked atomic.Int64
 		slow := takes(func(context.Context) (rratelimiter.Decision, error) {
-			asked++
+			asked.Add(1)
 			time.Sleep(time.Second)
 			return rratelimiter.Decision{}, errRefused
 		})
@@ -152,7 +152,7 @@ func TestOneAtATimeAsks(t *testing.T) {
 			time.Sleep(patience)
 			g.Ask(t.Context(), q)
 		}
-		assert.Equal(t, 2, asked)
+		assert.EqualValues(t, 2, asked.Load())
 		time.Sleep(time.Second) // the last one ends
 	})
 }
