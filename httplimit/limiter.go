@@ -92,15 +92,8 @@ func (c *recent) place(key string) *atomic.Pointer[one] {
 
 // isNil says whether there is no limiter, also where a nil pointer says so.
 func isNil(l Limiter) bool {
-	switch l := l.(type) {
-	case nil:
+	if l == nil {
 		return true
-	case *one:
-		return l == nil
-	case *limit.Limiter:
-		return l == nil
-	case *rratelimiter.Limiter:
-		return l == nil
 	}
 	v := reflect.ValueOf(l)
 	switch v.Kind() {

@@ -122,6 +122,7 @@ func TestRetryAfterPausesAll(t *testing.T) {
 		"a date of theirs":  {429, []string{"Retry-After", "Sun, 02 Jan 2005 00:00:05 GMT", "Date", "Sun, 02 Jan 2005 00:00:00 GMT"}, 5 * time.Second},
 		"a date gone by":    {429, []string{"Retry-After", "Sat, 01 Jan 1999 00:00:30 GMT"}, 0},
 		"a year":            {429, []string{"Retry-After", "31536000"}, time.Hour},
+		"a date far away":   {429, []string{"Retry-After", "Mon, 01 Jan 2001 00:00:00 GMT"}, time.Hour},
 		"more than a int64": {429, []string{"Retry-After", "99999999999999999999"}, time.Hour},
 		"zero":              {429, []string{"Retry-After", "0"}, 0},
 		"below zero":        {429, []string{"Retry-After", "-7"}, 0},
@@ -224,7 +225,7 @@ func TestAPauseThatBeginsMeanwhile(t *testing.T) {
 	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
 		replies := make(chan *http.Response, 2)
 		transport := httplimit.Transport(upstream(func(*http.Request) *http.Response { return <-replies }),
-			perHost(client, limit.FixedWindow{Permits: 1, Interval: 2 * time.Second}))
+			perHost(client, limit.TokenBucket{Capacity: 1, Refill: 1, Interval: 6 * time.Second})) // the next permit but one is there after 12 s
 		begin := time.Now()
 		var calls sync.WaitGroup
 		calls.Go(func() { _, _ = call(b, transport, "one", time.Minute) })

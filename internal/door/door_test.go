@@ -394,6 +394,12 @@ func TestADeadlineIsAContext(t *testing.T) {
 		<-done
 		assert.ErrorIs(t, c.Err(), context.Canceled)
 
+		c = &deadline{Context: t.Context(), at: time.Now().Add(patience)}
+		done = c.Done()
+		c.stop()
+		<-done
+		assert.ErrorIs(t, c.Err(), context.Canceled, "it keeps no timer")
+
 		sooner, stop := context.WithTimeout(t.Context(), time.Millisecond)
 		defer stop()
 		at, _ = (&deadline{Context: sooner, at: time.Now().Add(patience)}).Deadline()
