@@ -136,7 +136,7 @@ const (
 // here does not count there; it does where Redis fails again soon.
 //
 // It has to know policies (of [Each] or [Policies]) and the limiter's name; else, and where it cannot be told who asks, it is
-// Closed. Beyond 65,536 keys at once, which take some 10 MB, further ones are Closed too.
+// Closed. Beyond 65,536 keys at once, which take some 9 MB, further ones are Closed too.
 //
 // Local panics where the share is not above 0 and at most 1.
 func Local(share float64) FailureMode {

@@ -48,7 +48,7 @@ type Outcome struct {
 	Cost     int64                   // permits that were asked for
 	Decision rratelimiter.Decision   // the numbers, where Result is Acquired or Rejected
 	Each     []rratelimiter.Decision // those of each policy, in order, where several are known; else nil
-	Err      error                   // why nobody could decide; not for clients' eyes
+	Err      error                   // why Redis did not decide; not for clients to see
 
 	known *known
 }

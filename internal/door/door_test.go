@@ -263,8 +263,8 @@ func TestACallerWhoLeaves(t *testing.T) {
 	})
 }
 
-// dialTimeout is what rueidis gives where a connection could not be made in time: it is a context.DeadlineExceeded too.
-var dialTimeout = fmt.Errorf("wrapped: %w", &net.OpError{Op: "dial", Err: context.DeadlineExceeded})
+// errDialTimeout is what rueidis gives where a connection could not be made in time: it is a context.DeadlineExceeded too.
+var errDialTimeout = fmt.Errorf("wrapped: %w", &net.OpError{Op: "dial", Err: context.DeadlineExceeded})
 
 // A connection that could not be made in time is an outage, and permits that cannot be had in time are none, though both are told by
 // the same error.
@@ -274,8 +274,8 @@ func TestTooLateForWhat(t *testing.T) {
 		wait time.Duration
 		want Result
 	}{
-		"dialed at once": {dialTimeout, 0, FailedOpen}, "dialed while it waits": {dialTimeout, time.Second, FailedOpen},
-		"dialed in line": {dialTimeout, Forever, FailedOpen}, "no permits while it waits": {context.DeadlineExceeded, time.Second, Canceled},
+		"dialed at once": {errDialTimeout, 0, FailedOpen}, "dialed while it waits": {errDialTimeout, time.Second, FailedOpen},
+		"dialed in line": {errDialTimeout, Forever, FailedOpen}, "no permits while it waits": {context.DeadlineExceeded, time.Second, Canceled},
 		"no permits in line": {context.DeadlineExceeded, Forever, Canceled},
 	} {
 		t.Run(name, func(t *testing.T) {
