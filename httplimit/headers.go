@@ -53,11 +53,13 @@ func (f *fields) set(h http.Header) {
 			all[i] = text[begin:f.ends[i]]
 		}
 		begin = f.ends[i]
-		if before := h[f.names[i]]; len(before) > 0 && (f.names[i] == limitField || f.names[i] == policyField) {
-			h[f.names[i]] = append(before, all[i])
-		} else {
-			h[f.names[i]] = all[i : i+1 : i+1]
+		name, values := f.names[i], all[i:i+1:i+1]
+		if name == limitField || name == policyField {
+			if before := h[name]; len(before) > 0 {
+				values = append(before, all[i])
+			}
 		}
+		h[name] = values
 	}
 }
 
