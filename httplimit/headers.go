@@ -3,6 +3,7 @@ package httplimit
 import (
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
@@ -16,6 +17,14 @@ type fields struct {
 	values [5]string // those that stand fixed; "" for those in text
 	ends   [5]int
 	n      int
+}
+
+// pool keeps fields, whose text grows to what a response needs.
+var pool = sync.Pool{New: func() any { return new(fields) }}
+
+// clear makes fields ready for another response.
+func (f *fields) clear() {
+	*f = fields{text: f.text[:0]}
 }
 
 // fixed adds a field with a value that is not made here.
@@ -78,8 +87,9 @@ var (
 
 // tell sets the headers of a decision, and those of a problem document.
 func (m *middleware) tell(h http.Header, o *Outcome, document bool) {
-	var room [256]byte
-	f := fields{text: room[:0]}
+	f := pool.Get().(*fields)
+	defer pool.Put(f)
+	f.clear()
 	retry := retryAfter(o)
 	switch numbers := o.Decision.Limit > 0; {
 	case o.Result != Acquired && o.Result != Rejected:
