@@ -62,13 +62,12 @@ func (f *fields) set(h http.Header) {
 			all[i] = text[begin:f.ends[i]]
 		}
 		begin = f.ends[i]
-		name, values := f.names[i], all[i:i+1:i+1]
-		if name == limitField || name == policyField {
-			if before := h[name]; len(before) > 0 {
-				values = append(before, all[i])
-			}
+		name := f.names[i]
+		if (name == limitField || name == policyField) && len(h[name]) > 0 {
+			h[name] = append(h[name], all[i])
+		} else {
+			h[name] = all[i : i+1 : i+1]
 		}
-		h[name] = values
 	}
 }
 
