@@ -3,11 +3,11 @@
 
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 STATICCHECK   = honnef.co/go/tools/cmd/staticcheck@v0.8.2
-MODULES       = . ./integration ./benchmarks
+MODULES       = . ./integration ./benchmarks ./examples/doors
 GO_TEST       = go test -race -shuffle=on
 
 # Suites that judge how late something is, or how much of a time was used: nothing else is tested meanwhile.
-ALONE         = crowd|denials|expiry|faults|joined|leaving|names|network|strict|waits
+ALONE         = crowd|denials|doors|expiry|faults|joined|leaving|names|network|strict|waits
 
 CONTAINER     = $(CURDIR)/bin/redis-container
 
@@ -31,6 +31,7 @@ test-root:
 
 test-integration: deps
 	cd benchmarks && $(GO_TEST) ./...
+	cd examples/doors && $(GO_TEST) ./...
 	cd integration && $(GO_TEST) -p 2 -timeout 30m $$(go list ./... | grep -vE '/($(ALONE))$$')
 	cd integration && $(GO_TEST) -p 1 -timeout 30m $$(go list ./... | grep -E '/($(ALONE))$$')
 
@@ -70,7 +71,7 @@ redis-image: deps
 
 # Each fuzz target, some minutes in all. By count: Go calls the end of a time a failure now and then (golang/go#75804).
 fuzz:
-	for package in . ./limit; do for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz'); do \
+	for package in . ./limit ./internal/door ./httplimit; do for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz'); do \
 		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime 50000x $$package || exit 1; done; done
 
 # Each edit of testdata/mutations, one at a time: which test sees it. An hour or so on two idle cores.

@@ -1,0 +1,48 @@
+package doors
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// connect opens a Client on an in-memory Redis, in place of
+//
+//	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"localhost:6379"}})
+//	client := rratelimiter.New(redis)
+//
+// Its clock stands still, so that what examples print does not depend on the machine.
+func connect() (*rratelimiter.Client, func()) {
+	server, err := miniredis.Run()
+	if err != nil {
+		panic(err)
+	}
+	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	if err != nil {
+		panic(err)
+	}
+	now := time.Now()
+	return rratelimiter.New(redis, rratelimiter.WithClock(func() time.Time { return now })), func() { redis.Close(); server.Close() }
+}
+
+// unhurried is for machines that have other things to do than to run examples.
+var unhurried = httplimit.Deadline(time.Minute)
+
+// twoAnHour limits each client to two requests an hour.
+func twoAnHour(client *rratelimiter.Client) func(http.Handler) http.Handler {
+	return httplimit.Middleware(httplimit.Each(client, "web", httplimit.ByIP(), limit.FixedWindow{Permits: 2, Interval: time.Hour}), unhurried)
+}
+
+// get sends a request to a handler.
+func get(handler http.Handler, path string) *http.Response {
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	return w.Result()
+}

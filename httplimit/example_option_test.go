@@ -1,0 +1,207 @@
+package httplimit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+var noContext = context.Background()
+
+// one is a limiter of one permit an hour, in place of yours.
+func one(client *rratelimiter.Client) func(*http.Request) (httplimit.Limiter, error) {
+	return httplimit.Each(client, "web", httplimit.ByIP(), limit.FixedWindow{Permits: 1, Interval: time.Hour})
+}
+
+func ExampleHeaders() {
+	client, closeClient := connect()
+	defer closeClient()
+
+	handler := httplimit.Middleware(one(client), unhurried, httplimit.Headers(httplimit.ThreeHeaders))(hello)
+	h := get(handler, "/").Header
+	fmt.Println(h.Get("RateLimit-Limit"), h.Get("RateLimit-Remaining"), h.Get("RateLimit-Reset"))
+	// Output: 1 0 3600
+}
+
+// Batches cost as many permits as they have items.
+func ExampleCost() {
+	client, closeClient := connect()
+	defer closeClient()
+
+	items := httplimit.Cost(func(r *http.Request) int64 { return int64(len(r.URL.Query()["id"])) })
+	perClient := httplimit.Each(client, "batch", httplimit.ByIP(), limit.TokenBucket{Capacity: 3, Refill: 1, Interval: time.Minute})
+	handler := httplimit.Middleware(perClient, unhurried, items)(hello)
+	for _, path := range []string{"/", "/?id=1&id=2", "/?id=1&id=2", "/?id=1&id=2&id=3&id=4"} {
+		resp := get(handler, path)
+		fmt.Println(resp.Status, resp.Header["Retry-After"])
+	}
+	// Output:
+	// 200 OK []
+	// 200 OK []
+	// 429 Too Many Requests [60]
+	// 429 Too Many Requests []
+}
+
+// The office is not limited.
+func ExampleSkip() {
+	client, closeClient := connect()
+	defer closeClient()
+
+	clients, office := httplimit.Address{}, netip.MustParsePrefix("192.0.2.0/24")
+	handler := httplimit.Middleware(one(client), unhurried, httplimit.Skip(func(r *http.Request) bool {
+		addr, err := clients.Client(r)
+		return err == nil && office.Contains(addr)
+	}))(hello)
+	for range 2 {
+		fmt.Println(get(handler, "/").Status)
+	}
+	// Output:
+	// 200 OK
+	// 200 OK
+}
+
+// A moment's patience instead of a refusal.
+func ExampleWait() {
+	client, closeClient := connect()
+	defer closeClient()
+
+	perClient := httplimit.Each(client, "web", httplimit.ByIP(), limit.TokenBucket{Capacity: 1, Refill: 100, Interval: time.Second})
+	handler := httplimit.Middleware(perClient, unhurried, httplimit.Wait(time.Second))(hello)
+	for range 3 {
+		fmt.Println(get(handler, "/").Status)
+	}
+	// Output:
+	// 200 OK
+	// 200 OK
+	// 200 OK
+}
+
+// What a limit would refuse, before it does.
+func ExampleShadow() {
+	client, closeClient := connect()
+	defer closeClient()
+
+	report := func(r *http.Request, o httplimit.Outcome) {
+		fmt.Println(r.URL.Path, o.Limiter, o.Result, o.Violated())
+	}
+	handler := httplimit.Middleware(one(client), unhurried, httplimit.Shadow(), httplimit.Report(report))(hello)
+	for range 2 {
+		resp := get(handler, "/hello")
+		fmt.Println(resp.Status, resp.Header["Ratelimit"])
+	}
+	// Output:
+	// /hello web:192.0.2.1 acquired []
+	// 200 OK []
+	// /hello web:192.0.2.1 rejected [hour]
+	// 200 OK []
+}
+
+// A refusal in the words of one's own API. Its headers are there already.
+func ExampleRefuse() {
+	client, closeClient := connect()
+	defer closeClient()
+
+	refuse := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		o, _ := httplimit.FromContext(r.Context())
+		status := http.StatusTooManyRequests
+		if o.Result != httplimit.Rejected {
+			status = http.StatusServiceUnavailable
+		}
+		w.WriteHeader(status)
+		fmt.Fprintf(w, `{"error": "over %v"}`, o.Violated())
+	})
+	handler := httplimit.Middleware(one(client), unhurried, httplimit.Refuse(refuse))(hello)
+	for range 2 {
+		fmt.Println(get(handler, "/").Status)
+	}
+	// Output:
+	// 200 OK
+	// 429 Too Many Requests
+}
+
+// down is a limiter whose Redis does not answer.
+type down struct{}
+
+func (down) Take(context.Context, int64) (rratelimiter.Decision, error) {
+	return rratelimiter.Decision{}, errors.New("connection refused")
+}
+
+// Name is what Local tells its buckets apart by.
+func (down) Name() string { return "down" }
+
+func ExampleOnFailure() {
+	handler := func(mode httplimit.FailureMode, opts ...httplimit.Option) http.Handler {
+		return httplimit.Middleware(httplimit.All(down{}), append(opts, httplimit.OnFailure(mode))...)(hello)
+	}
+	fmt.Println(get(handler(httplimit.Open), "/").Status)
+	fmt.Println(get(handler(httplimit.Closed, httplimit.Deadline(20*time.Millisecond)), "/").Status)
+	// Output:
+	// 200 OK
+	// 503 Service Unavailable
+}
+
+// Four processes share a limit of eight a minute, so each grants two of them by itself while Redis is down.
+func ExampleLocal() {
+	handler := httplimit.Middleware(httplimit.All(down{}),
+		httplimit.Policies(limit.FixedWindow{Permits: 8, Interval: time.Minute}),
+		httplimit.OnFailure(httplimit.Local(0.25)),
+		httplimit.OnStoreChange(func(up bool, err error) { fmt.Println("up:", up, err) }))(hello)
+	for range 2 {
+		resp := get(handler, "/")
+		fmt.Println(resp.Status, resp.Header["Retry-After"])
+	}
+	// Output:
+	// up: false connection refused
+	// 200 OK []
+	// 429 Too Many Requests [30]
+}
+
+// Failed log-ins alone count.
+func ExampleSettle() {
+	client, closeClient := connect()
+	defer closeClient()
+
+	login := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("password") != "secret" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		if err := httplimit.Settle(r.Context(), 0); err != nil {
+			panic(err)
+		}
+	})
+	failed := httplimit.Each(client, "failed", httplimit.ByIP(), limit.FixedWindow{Permits: 2, Interval: time.Minute})
+	handler := httplimit.Middleware(failed, unhurried, httplimit.OnSettleError(func(_ *http.Request, err error) { fmt.Println(err) }))(login)
+	for _, password := range []string{"secret", "secret", "guess", "secret", "guess", "secret"} {
+		fmt.Println(get(handler, "/?password="+password).Status)
+	}
+	// Output:
+	// 200 OK
+	// 200 OK
+	// 401 Unauthorized
+	// 200 OK
+	// 401 Unauthorized
+	// 429 Too Many Requests
+}
+
+// A handler sees what is left.
+func ExampleFromContext() {
+	client, closeClient := connect()
+	defer closeClient()
+
+	page := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if o, limited := httplimit.FromContext(r.Context()); limited {
+			fmt.Println(o.Decision.Remaining, "of", o.Decision.Limit, "left")
+		}
+	})
+	get(httplimit.Middleware(one(client), unhurried)(page), "/")
+	get(page, "/")
+	// Output: 0 of 1 left
+}

@@ -1,0 +1,192 @@
+package httplimit_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// connect opens a Client on an in-memory Redis, in place of
+//
+//	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"localhost:6379"}})
+//	client := rratelimiter.New(redis)
+//
+// Its clock stands still, so that what examples print does not depend on the machine.
+func connect(opts ...rratelimiter.Option) (*rratelimiter.Client, func()) {
+	server, err := miniredis.Run()
+	if err != nil {
+		panic(err)
+	}
+	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	if err != nil {
+		panic(err)
+	}
+	now := time.Now()
+	opts = append([]rratelimiter.Option{rratelimiter.WithClock(func() time.Time { return now })}, opts...)
+	return rratelimiter.New(redis, opts...), func() { redis.Close(); server.Close() }
+}
+
+// unhurried is for machines that have other things to do than to run examples.
+var unhurried = httplimit.Deadline(time.Minute)
+
+// hello is what the examples limit.
+var hello = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") })
+
+// get sends a request to a handler, with pairs of header names and values, and gives the response.
+func get(handler http.Handler, path string, headers ...string) *http.Response {
+	r := httptest.NewRequest(http.MethodGet, path, nil) // its peer is 192.0.2.1
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Add(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, r)
+	return w.Result()
+}
+
+// Ten requests a second and a hundred a minute for each client, behind a load balancer that writes X-Forwarded-For.
+func Example() {
+	client, closeClient := connect()
+	defer closeClient()
+
+	balancer := netip.MustParsePrefix("192.0.2.0/24")
+	perClient := httplimit.Each(client, "web", httplimit.ByIP(balancer),
+		limit.FixedWindow{Permits: 10, Interval: time.Second},
+		limit.FixedWindow{Permits: 100, Interval: time.Minute})
+	limited := httplimit.Middleware(perClient, httplimit.OnFailure(httplimit.Local(0.5)), httplimit.Deadline(time.Second))
+
+	mux := http.NewServeMux()
+	mux.Handle("GET /hello", limited(hello))
+	resp := get(mux, "/hello", "X-Forwarded-For", "203.0.113.9")
+	fmt.Println(resp.Status)
+	fmt.Println(resp.Header.Get("RateLimit-Policy"))
+	fmt.Println(resp.Header.Get("RateLimit"))
+	// Output:
+	// 200 OK
+	// "second";q=10;w=1, "minute";q=100;w=60
+	// "second";r=9;t=1, "minute";r=99;t=60
+}
+
+// One limit for all, a limiter that Java programs use too.
+func ExampleAll() {
+	client, closeClient := connect()
+	defer closeClient()
+
+	quota := client.Limiter("reports") // redisson.getRateLimiter("reports") in Java
+	if err := quota.SetRate(noContext, rratelimiter.Rate{Permits: 1, Interval: time.Hour}); err != nil {
+		panic(err)
+	}
+	reports := httplimit.Middleware(httplimit.All(quota), unhurried, httplimit.Policies(limit.SlidingLog{Permits: 1, Interval: time.Hour}))(hello)
+	for range 2 {
+		resp := get(reports, "/reports")
+		fmt.Println(resp.Status, resp.Header["Retry-After"])
+	}
+	// Output:
+	// 200 OK []
+	// 429 Too Many Requests [3600]
+}
+
+// Five log-ins a minute for each user and address. Policies can have names for clients to see.
+func ExampleEach() {
+	client, closeClient := connect()
+	defer closeClient()
+
+	perUser := httplimit.Each(client, "login", httplimit.Combined(httplimit.ByPathValue("user"), httplimit.ByIP()),
+		httplimit.Named("logins", limit.SlidingWindow{Permits: 5, Interval: time.Minute}))
+	mux := http.NewServeMux()
+	mux.Handle("GET /login/{user}", httplimit.Middleware(perUser, unhurried)(hello))
+	for range 5 {
+		get(mux, "/login/alice")
+	}
+	fmt.Println(get(mux, "/login/alice").Status)
+	resp := get(mux, "/login/bob")
+	fmt.Println(resp.Status, resp.Header.Get("RateLimit-Policy"))
+	// Output:
+	// 429 Too Many Requests
+	// 200 OK "logins";q=5;w=60
+}
+
+// A chooser is a func: paying tenants have a larger limit, and one's own checks none.
+func ExampleMiddleware() {
+	client, closeClient := connect()
+	defer closeClient()
+
+	choose := func(r *http.Request) (httplimit.Limiter, error) {
+		switch tenant := r.Header.Get("X-Tenant"); tenant { // set by what authenticates
+		case "":
+			return nil, fmt.Errorf("no tenant")
+		case "self":
+			return nil, nil
+		case "gold":
+			return limit.New(client, "tenant:gold", limit.FixedWindow{Permits: 1000, Interval: time.Minute}), nil
+		default:
+			return limit.New(client, "tenant:"+tenant, limit.FixedWindow{Permits: 10, Interval: time.Minute}), nil
+		}
+	}
+	handler := httplimit.Middleware(choose, unhurried)(hello)
+	for _, tenant := range []string{"gold", "iron", "self", ""} {
+		resp := get(handler, "/", "X-Tenant", tenant)
+		fmt.Println(resp.Status, resp.Header["Ratelimit"])
+	}
+	// Output:
+	// 200 OK ["default";r=999;t=60]
+	// 200 OK ["default";r=9;t=60]
+	// 200 OK []
+	// 503 Service Unavailable []
+}
+
+// A content network writes the client's address into a header of its own.
+func ExampleAddress() {
+	clients := httplimit.Address{
+		Trusted:  []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, // the ranges that the network publishes
+		Header:   "CF-Connecting-IP",
+		IPv6Bits: 48,
+	}
+	r := httptest.NewRequest(http.MethodGet, "/", nil) // of 192.0.2.1
+	r.Header.Set("CF-Connecting-IP", "2001:db8:1:2::3")
+	r.Header.Set("X-Forwarded-For", "203.0.113.9") // nobody reads it
+	fmt.Println(clients.Key(r))
+	fmt.Println(clients.Client(r))
+	// Output:
+	// 2001:db8:1::/48 <nil>
+	// 2001:db8:1:2::3 <nil>
+}
+
+func ExampleByIP() {
+	direct, proxied := httplimit.ByIP(), httplimit.ByIP(netip.MustParsePrefix("192.0.2.0/24"))
+	r := httptest.NewRequest(http.MethodGet, "/", nil) // of 192.0.2.1
+	r.Header.Set("X-Forwarded-For", "198.51.100.1, 203.0.113.9, 192.0.2.7")
+	fmt.Println(direct(r))
+	fmt.Println(proxied(r)) // the first from the right that is no proxy; what a client claims left of it counts for nothing
+	// Output:
+	// 192.0.2.1 <nil>
+	// 203.0.113.9 <nil>
+}
+
+func ExampleByHeader() {
+	byKey := httplimit.ByHeader("X-API-Key")
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	_, err := byKey(r)
+	fmt.Println(err)
+	r.Header.Set("X-API-Key", "k-4711")
+	fmt.Println(byKey(r))
+	// Output:
+	// httplimit: 0 values of the header X-Api-Key, want one that is not empty
+	// k-4711 <nil>
+}
+
+func ExampleCombined() {
+	perTenantAndMethod := httplimit.Combined(httplimit.ByHeader("X-Tenant"), func(r *http.Request) (string, error) { return r.Method, nil })
+	r := httptest.NewRequest(http.MethodDelete, "/", nil)
+	r.Header.Set("X-Tenant", "gold")
+	fmt.Println(perTenantAndMethod(r))
+	// Output: gold|DELETE <nil>
+}

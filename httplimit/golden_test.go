@@ -1,0 +1,93 @@
+package httplimit_test
+
+import (
+	"flag"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+var update = flag.Bool("update", false, "write the responses that there are into docs/http.md")
+
+const golden = "../docs/http.md"
+
+// documented is the server whose responses docs/http.md shows.
+func documented(client *rratelimiter.Client) http.Handler {
+	each := func(name string, policies ...limit.Policy) func(*http.Request) (httplimit.Limiter, error) {
+		return httplimit.Each(client, name, httplimit.ByIP(), policies...)
+	}
+	two := []limit.Policy{limit.FixedWindow{Permits: 2, Interval: time.Second}, limit.SlidingWindow{Permits: 100, Interval: time.Minute}}
+	behind := httplimit.Each(client, "proxied", httplimit.ByIP(netip.MustParsePrefix("192.0.2.0/24")), two...)
+	broken := httplimit.All(down{})
+	ten := httplimit.Policies(limit.FixedWindow{Permits: 10, Interval: time.Minute})
+	mux := http.NewServeMux()
+	for path, limited := range map[string]func(http.Handler) http.Handler{
+		"/draft11": httplimit.Middleware(each("draft11", two...)),
+		"/three":   httplimit.Middleware(each("three", two...), httplimit.Headers(httplimit.ThreeHeaders)),
+		"/x":       httplimit.Middleware(each("x", two...), httplimit.Headers(httplimit.XRateLimit)),
+		"/proxied": httplimit.Middleware(behind),
+		"/none":    httplimit.Middleware(each("none", limit.FixedWindow{Permits: 1, Interval: time.Minute}), httplimit.Headers(httplimit.NoHeaders)),
+		"/named": httplimit.Middleware(each("named", httplimit.Named(`pages "per" day`, limit.Calendar{Permits: 50, Unit: limit.Day}),
+			httplimit.Named("tokens", limit.TokenBucket{Capacity: 20, Refill: 5, Interval: time.Second})),
+			httplimit.Cost(func(r *http.Request) int64 { return int64(len(r.URL.Query().Get("text"))) })),
+		"/closed": httplimit.Middleware(broken),
+		"/open":   httplimit.Middleware(broken, httplimit.OnFailure(httplimit.Open)),
+		"/local":  httplimit.Middleware(broken, ten, httplimit.OnFailure(httplimit.Local(0.1))),
+	} {
+		mux.Handle(path, limited(hello))
+	}
+	return mux
+}
+
+var block = regexp.MustCompile("(?s)```http\n(.*?)\n\n(.*?)```\n")
+
+// TestTheDocumentedResponses: a server answers the requests of docs/http.md, one after another, as it says there.
+func TestTheDocumentedResponses(t *testing.T) {
+	before, err := os.ReadFile(golden)
+	require.NoError(t, err)
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		p := listen(b, documented(client))
+		shown := 0
+		after := block.ReplaceAllStringFunc(string(before), func(text string) string {
+			shown++
+			parts := block.FindStringSubmatch(text)
+			response := exchange(b, p, parts[1]+"\n")
+			response = strings.Replace(response, "Connection: close\n", "", 1)
+			if !*update {
+				assert.Equal(b, strings.TrimSuffix(parts[2], "\n"), strings.TrimSuffix(response, "\n"), parts[1])
+			}
+			return fmt.Sprintf("```http\n%s\n\n%s\n```\n", parts[1], strings.TrimSuffix(response, "\n"))
+		})
+		assert.GreaterOrEqual(b, shown, 12)
+		if *update {
+			require.NoError(b, os.WriteFile(golden, []byte(after), 0o644))
+		}
+	})
+}
+
+// TestTheReadmeShowsTheExample: each line of its code for this package runs in Example.
+func TestTheReadmeShowsTheExample(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	require.NoError(t, err)
+	example, err := os.ReadFile("example_test.go")
+	require.NoError(t, err)
+	_, code, found := strings.Cut(string(readme), "```go\nperClient")
+	require.True(t, found)
+	code, _, _ = strings.Cut("perClient"+code, "```")
+	for line := range strings.Lines(code) {
+		assert.Contains(t, string(example), strings.TrimSpace(line))
+	}
+}

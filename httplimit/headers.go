@@ -1,0 +1,237 @@
+package httplimit
+
+import (
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter"
+)
+
+// fields collects header fields, so that all of them together take two allocations.
+type fields struct {
+	text   []byte // the values that are made here, one behind the other
+	begin  int    // of the next one
+	names  [5]string
+	values [5]string // those that stand fixed; "" for those in text
+	ends   [5]int
+	n      int
+}
+
+// pool keeps fields, whose text grows to what a response needs.
+var pool = sync.Pool{New: func() any { return new(fields) }}
+
+// clear makes fields ready for another response.
+func (f *fields) clear() {
+	*f = fields{text: f.text[:0]}
+}
+
+// fixed adds a field with a value that is not made here.
+func (f *fields) fixed(name, value string) {
+	f.values[f.n] = value
+	f.end(name)
+}
+
+// end adds a field with what has been appended to text since the last one.
+func (f *fields) end(name string) {
+	f.names[f.n], f.ends[f.n] = name, len(f.text)
+	f.n++
+	f.begin = len(f.text)
+}
+
+// comma stands between the items of a field.
+func (f *fields) comma() {
+	if len(f.text) > f.begin {
+		f.text = append(f.text, ", "...)
+	}
+}
+
+// number adds a field that is a number.
+func (f *fields) number(name string, n int64) {
+	f.text = strconv.AppendInt(f.text, n, 10)
+	f.end(name)
+}
+
+// set sets the fields. Items of the draft's come behind those of a Middleware outside.
+func (f *fields) set(h http.Header) {
+	text, begin := string(f.text), 0
+	all := make([]string, f.n)
+	for i := range all {
+		if all[i] = f.values[i]; all[i] == "" {
+			all[i] = text[begin:f.ends[i]]
+		}
+		begin = f.ends[i]
+		name := f.names[i]
+		if (name == limitField || name == policyField) && len(h[name]) > 0 {
+			h[name] = append(h[name], all[i])
+		} else {
+			h[name] = all[i : i+1 : i+1]
+		}
+	}
+}
+
+// Names of header fields as maps of net/http have them.
+const (
+	policyField = "Ratelimit-Policy"
+	limitField  = "Ratelimit"
+	retryField  = "Retry-After"
+	typeField   = "Content-Type"
+)
+
+var (
+	threeFields  = [3]string{"Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset"}
+	xLimitFields = [3]string{"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"}
+)
+
+// tell sets the headers of a decision, and those of a problem document.
+func (m *middleware) tell(h http.Header, o *Outcome, document bool) {
+	f := pool.Get().(*fields)
+	defer pool.Put(f)
+	f.clear()
+	retry := retryAfter(o)
+	switch numbers := o.Decision.Limit > 0; {
+	case o.Result != Acquired && o.Result != Rejected:
+	case m.style == Draft11:
+		if !o.Local && o.known.asKnown(o) {
+			f.fixed(policyField, o.known.header)
+		} else if numbers {
+			f.policies(o)
+		}
+		if numbers {
+			f.limits(o, retry)
+		}
+	case m.style == ThreeHeaders && numbers:
+		f.three(threeFields, o, seconds(reset(o)))
+	case m.style == XRateLimit && numbers:
+		f.three(xLimitFields, o, unix(time.Now().Add(reset(o))))
+	}
+	if retry > 0 {
+		f.number(retryField, retry)
+	}
+	if document {
+		f.fixed(typeField, "application/problem+json")
+	}
+	f.set(h)
+}
+
+// asKnown says whether the decisions are by the policies that are known.
+func (k *known) asKnown(o *Outcome) bool {
+	if len(k.policies) == 0 {
+		return false
+	}
+	if o.Each == nil {
+		return len(k.policies) > 1 || k.quotas[0] == o.Decision.Limit || o.Decision.Limit == 0
+	}
+	if len(o.Each) != len(k.quotas) {
+		return false
+	}
+	for i, d := range o.Each {
+		if d.Limit != k.quotas[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// single is the policy that the decision of a whole limiter tells of.
+func (k *known) single(d rratelimiter.Decision) int {
+	for i, quota := range k.quotas {
+		if quota == d.Limit {
+			return i
+		}
+	}
+	return 0
+}
+
+// policies adds RateLimit-Policy.
+func (f *fields) policies(o *Outcome) {
+	if o.Each == nil {
+		f.text = o.known.appendPolicy(f.text, o.known.single(o.Decision), o.Decision.Limit)
+	}
+	for i, d := range o.Each {
+		f.comma()
+		f.text = o.known.appendPolicy(f.text, i, d.Limit)
+	}
+	f.end(policyField)
+}
+
+// limits adds RateLimit: no more than r within t. A policy that refused has no more than r until RetryAfter, the others until
+// ResetAfter; so that Retry-After lies before the end of no t, none is longer than it.
+func (f *fields) limits(o *Outcome, retry int64) {
+	if o.Each == nil {
+		f.limit(o.known.item(o.known.single(o.Decision)), o.Decision, retry)
+	}
+	for i, d := range o.Each {
+		f.comma()
+		f.limit(o.known.item(i), d, retry)
+	}
+	f.end(limitField)
+}
+
+func (f *fields) limit(item string, d rratelimiter.Decision, retry int64) {
+	f.text = append(f.text, item...)
+	f.text = append(f.text, ";r="...)
+	f.text = strconv.AppendInt(f.text, whole(d.Remaining), 10)
+	t := seconds(d.ResetAfter)
+	if !d.Allowed {
+		t = seconds(d.RetryAfter)
+	}
+	if retry > 0 {
+		t = min(t, retry)
+	}
+	if t > 0 {
+		f.text = append(f.text, ";t="...)
+		f.text = strconv.AppendInt(f.text, whole(t), 10)
+	}
+}
+
+// three adds the three fields of older styles, which tell of one policy: the one that Decision does.
+func (f *fields) three(names [3]string, o *Outcome, reset int64) {
+	f.number(names[0], o.Decision.Limit)
+	f.number(names[1], o.Decision.Remaining)
+	f.number(names[2], reset)
+}
+
+// reset is when Remaining is worth a new look: where the request was refused at Retry-After, else when all is free again by the
+// policy that Decision tells of.
+func reset(o *Outcome) time.Duration {
+	if o.Result == Rejected {
+		return max(o.Decision.RetryAfter, time.Second)
+	}
+	for _, d := range o.Each {
+		if d.Limit == o.Decision.Limit && d.Remaining == o.Decision.Remaining {
+			return d.ResetAfter
+		}
+	}
+	return o.Decision.ResetAfter
+}
+
+// retryAfter is the seconds of Retry-After, 0 for none.
+func retryAfter(o *Outcome) int64 {
+	switch {
+	case o.Result == FailedClosed:
+		return 1
+	case o.Result == Rejected && o.Decision.RetryAfter > 0:
+		return seconds(o.Decision.RetryAfter)
+	}
+	return 0
+}
+
+// seconds is whole seconds, rounded up.
+func seconds(d time.Duration) int64 {
+	s := int64(d / time.Second)
+	if d%time.Second > 0 {
+		s++
+	}
+	return s
+}
+
+// unix is a moment in whole seconds, rounded up.
+func unix(t time.Time) int64 {
+	s := t.Unix()
+	if t.Nanosecond() > 0 {
+		s++
+	}
+	return s
+}

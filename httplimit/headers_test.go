@@ -1,0 +1,46 @@
+package httplimit_test
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// Names are strings of structured fields, and numbers have 15 digits at most. examples/doors reads them with a parser.
+func TestFieldsAreStructured(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		odd := httplimit.Named(`a\b"c`, limit.FixedWindow{Permits: 1 << 53, Interval: time.Minute})
+		h := serve(httplimit.Middleware(perIP(client, odd))(new(ok)), request()).Header()
+		assert.Equal(b, []string{`"a\\b\"c";q=999999999999999;w=60`}, h["Ratelimit-Policy"])
+		assert.Equal(b, []string{`"a\\b\"c";r=999999999999999;t=60`}, h["Ratelimit"])
+	})
+}
+
+// All times are rounded up to whole seconds.
+func TestTimesAreRoundedUp(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		choose := perIP(client, limit.FixedWindow{Permits: 1, Interval: 10 * time.Second})
+		bubble.Pass(300 * time.Millisecond)
+		begin := time.Now().Truncate(time.Second)
+		assert.Equal(b, 200, serve(httplimit.Middleware(choose)(new(ok)), request()).Code)
+		bubble.Pass(time.Millisecond) // the window ends 9,999 ms later
+		h := serve(httplimit.Middleware(choose, httplimit.Headers(httplimit.XRateLimit))(new(ok)), request()).Header()
+		assert.Equal(b, "10", h.Get("Retry-After"))
+		assert.Equal(b, begin.Add(11*time.Second).Unix(), unixOf(b, h.Get("X-RateLimit-Reset")))
+		h = serve(httplimit.Middleware(choose, httplimit.Headers(httplimit.ThreeHeaders))(new(ok)), request()).Header()
+		assert.Equal(b, "10", h.Get("RateLimit-Reset"))
+	})
+}
+
+func unixOf(b *bubble.Bubble, text string) int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	assert.NoError(b, err)
+	return n
+}

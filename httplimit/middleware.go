@@ -1,0 +1,115 @@
+package httplimit
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/rratelimiter/rratelimiter/internal/door"
+)
+
+// Middleware limits the requests to a handler: each takes its permits of the limiter that choose gives for it, and where they are
+// not to be had it does not get to the handler. A request for which choose gives nil passes, and nothing is asked for it; one
+// for which it gives an error is decided as the [FailureMode] says. [All] and [Each] are ready-made choices.
+//
+// The handler gets the ResponseWriter as it is, so that whatever it can do it still can, and finds the [Outcome] in the context
+// of its request with [FromContext].
+//
+// Each Middleware sees for itself whether Redis is up, for all handlers around which its result is put. It panics where choose is
+// nil.
+func Middleware(choose func(*http.Request) (Limiter, error), opts ...Option) func(http.Handler) http.Handler {
+	if choose == nil {
+		panic("httplimit: Middleware: nothing chooses the limiter of a request")
+	}
+	s, guard := newSettings(opts)
+	return func(next http.Handler) http.Handler {
+		return &middleware{s, guard, choose, next}
+	}
+}
+
+type middleware struct {
+	*settings
+	guard  *door.Guard
+	choose func(*http.Request) (Limiter, error)
+	next   http.Handler
+}
+
+func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	q, known, limited, err := m.request(r, m.choose)
+	if !limited {
+		m.next.ServeHTTP(w, r)
+		return
+	}
+	var a door.Answer
+	if err != nil {
+		a = m.guard.Fail(err)
+	} else {
+		if m.shadow {
+			q.Wait = 0
+		}
+		a = m.guard.Ask(r.Context(), q)
+	}
+	o := m.outcome(q, a, known)
+	if m.report != nil {
+		m.report(r, o)
+	}
+	passes := m.shadow || a.Result == door.Granted || a.Result == door.FailedOpen
+	document := !passes && m.refuse == nil
+	if !m.shadow {
+		m.tell(w.Header(), &o, document)
+	}
+	if document {
+		writeRefusal(w, &o)
+		return
+	}
+	v := &visit{Context: r.Context(), outcome: o, guard: m.guard, request: q, answer: a}
+	v.settled.Store(unsettled)
+	if !passes {
+		m.refuse.ServeHTTP(w, r.WithContext(v))
+		return
+	}
+	defer func() { // also where the handler panics
+		if err := v.settle(); err != nil && m.unsettled != nil {
+			m.unsettled(r, err)
+		}
+	}()
+	m.next.ServeHTTP(w, r.WithContext(v))
+}
+
+// request makes what is asked for a request, or says that nothing is.
+func (s *settings) request(r *http.Request, choose func(*http.Request) (Limiter, error)) (q door.Request, k *known, limited bool, err error) {
+	if s.skip != nil && s.skip(r) {
+		return q, nil, false, nil
+	}
+	limiter, err := choose(r)
+	if err != nil {
+		return q, nil, true, err
+	}
+	if isNil(limiter) {
+		return q, nil, false, nil
+	}
+	k = s.known
+	if l, ok := limiter.(*one); ok {
+		k = l.known
+	}
+	q = door.Request{Limiter: limiter, Policies: k.policies, Permits: 1, Wait: s.wait}
+	if s.cost != nil {
+		if q.Permits = s.cost(r); q.Permits == 0 {
+			return q, nil, false, nil
+		}
+		if q.Permits < 0 {
+			return q, k, true, fmt.Errorf("httplimit: Cost says %d, want 0 or more", q.Permits)
+		}
+	}
+	return q, k, true, nil
+}
+
+// outcome tells users what a guard answered.
+func (s *settings) outcome(q door.Request, a door.Answer, k *known) Outcome {
+	o := Outcome{
+		Result: Result(a.Result), Shadow: s.shadow, Local: a.Local, Cost: q.Permits, Decision: a.Decision, Each: a.Each, Err: a.Err, known: k,
+	}
+	if q.Limiter != nil {
+		o.Limiter = door.NameOf(q.Limiter)
+	}
+	return o
+}

@@ -1,0 +1,33 @@
+package httplimit
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// What is kept of pauses is bounded, what is over is forgotten, and none becomes shorter.
+func TestPausesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p pauses
+		p.add("", time.Second)
+		assert.Empty(t, p.until)
+		for i := range mostPauses + 1 {
+			p.add(fmt.Sprint(i), time.Second)
+		}
+		assert.Len(t, p.until, mostPauses)
+		assert.Zero(t, p.left(fmt.Sprint(mostPauses)))
+		p.add("0", 2*time.Second)
+		p.add("0", time.Second)
+		assert.Equal(t, 2*time.Second, p.left("0"))
+		time.Sleep(2 * time.Second)
+		assert.Zero(t, p.left("0"))
+		assert.Len(t, p.until, mostPauses-1)
+		time.Sleep(time.Minute)
+		p.add("0", time.Second)
+		assert.Len(t, p.until, 1)
+	})
+}

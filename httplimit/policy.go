@@ -1,0 +1,113 @@
+package httplimit
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// Named gives a policy the name by which clients are told of it, for [Each] and [Policies]. Without it a policy is named by its
+// window, as second, minute, day or 10s, or by its kind: bucket, leaky, smooth.
+//
+// Named panics where the name is empty or not printable ASCII.
+func Named(name string, policy limit.Policy) limit.Policy {
+	if name == "" || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' }) {
+		panic(fmt.Sprintf("httplimit: Named: the name %q of a policy is empty or not printable ASCII", name))
+	}
+	return named{policy, name}
+}
+
+type named struct {
+	limit.Policy
+	name string
+}
+
+// known is what clients are told of a limiter's policies.
+type known struct {
+	policies []limit.Policy
+	quotas   []int64
+	names    []string
+	items    []string // the names as structured fields have them
+	windows  []string // the parameter w of each, "" for none
+	header   string   // RateLimit-Policy
+	problem  []byte   // the refusal by the first policy alone
+}
+
+// unknown is a limiter of which nothing is known.
+const unknown = "default"
+
+// describe tells policies by their names.
+func describe(policies []limit.Policy) *known {
+	policies = slices.Clone(policies)
+	k := &known{policies: policies}
+	given := make([]string, len(policies))
+	for i, p := range policies {
+		if n, ok := p.(named); ok {
+			policies[i], given[i] = n.Policy, n.name
+		}
+	}
+	k.names = door.Names(policies, given)
+	for _, p := range policies {
+		k.quotas = append(k.quotas, door.Quota(p))
+		window := ""
+		if w := door.Window(p); w > 0 && w%time.Second == 0 {
+			window = ";w=" + strconv.FormatInt(whole(int64(w/time.Second)), 10)
+		}
+		k.windows = append(k.windows, window)
+	}
+	if len(policies) == 0 {
+		k.names = []string{unknown}
+	}
+	var header []byte
+	for i, name := range k.names {
+		k.items = append(k.items, quoted(name))
+		if i < len(policies) {
+			if i > 0 {
+				header = append(header, ", "...)
+			}
+			header = k.appendPolicy(header, i, k.quotas[i])
+		}
+	}
+	k.header = string(header)
+	k.problem = appendProblem(nil, quotaExceeded, k.names[:1])
+	return k
+}
+
+// item is the name of a policy as a structured field's string.
+func (k *known) item(i int) string {
+	if i < len(k.items) {
+		return k.items[i]
+	}
+	return quoted(k.name(i))
+}
+
+func (k *known) name(i int) string {
+	if i < len(k.names) {
+		return k.names[i]
+	}
+	return unknown + "-" + strconv.Itoa(i+1)
+}
+
+// appendPolicy appends an item of RateLimit-Policy.
+func (k *known) appendPolicy(text []byte, i int, quota int64) []byte {
+	text = append(text, k.item(i)...)
+	text = append(text, ";q="...)
+	text = strconv.AppendInt(text, whole(quota), 10)
+	if i < len(k.windows) {
+		text = append(text, k.windows[i]...)
+	}
+	return text
+}
+
+// quoted is a text as a structured field's string (RFC 9651): of printable ASCII, with quotes and backslashes escaped.
+func quoted(text string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
+}
+
+// whole is a number as structured fields have them, of at most 15 digits.
+func whole(n int64) int64 { return min(n, 999_999_999_999_999) }

@@ -1,0 +1,52 @@
+package httplimit
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+)
+
+// problem is a kind of problem document (RFC 9457).
+type problem struct {
+	kind, title string
+	status      int
+}
+
+var (
+	quotaExceeded = problem{"quota-exceeded", "The request is over its limit.", http.StatusTooManyRequests}
+	reduced       = problem{"temporary-reduced-capacity", "Requests cannot be admitted at the moment.", http.StatusServiceUnavailable}
+)
+
+// appendProblem appends a problem document, which names policies that were violated.
+func appendProblem(text []byte, p problem, violated []string) []byte {
+	text = append(text, `{"type":"https://iana.org/assignments/http-problem-types#`...)
+	text = append(text, p.kind...)
+	text = append(text, `","title":"`...)
+	text = append(text, p.title...)
+	text = append(text, `","status":`...)
+	text = strconv.AppendInt(text, int64(p.status), 10)
+	if len(violated) > 0 {
+		names, err := json.Marshal(violated)
+		if err == nil { // texts always have a form
+			text = append(append(text, `,"violated-policies":`...), names...)
+		}
+	}
+	return append(text, "}\n"...)
+}
+
+var reducedProblem = appendProblem(nil, reduced, nil)
+
+// writeRefusal answers in place of the handler. The headers are there.
+func writeRefusal(w http.ResponseWriter, o *Outcome) {
+	if o.Result != Rejected {
+		w.WriteHeader(reduced.status)
+		_, _ = w.Write(reducedProblem) // a client that has gone needs no answer
+		return
+	}
+	text := o.known.problem
+	if len(o.known.names) > 1 {
+		text = appendProblem(nil, quotaExceeded, o.Violated())
+	}
+	w.WriteHeader(quotaExceeded.status)
+	_, _ = w.Write(text)
+}

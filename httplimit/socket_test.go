@@ -1,0 +1,146 @@
+package httplimit_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/httplimit"
+)
+
+// Ten thousand requests of a hundred clients over real sockets, on connections that stay: each key gets what its limit says and
+// nothing more.
+func TestTenThousandRequests(t *testing.T) {
+	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		t.Run(protocol, func(t *testing.T) {
+			const clients, requests, keys, permits = 100, 100, 10, 300
+			client, closeClient := connect(rratelimiter.WithDenialCache())
+			defer closeClient()
+			perKey := httplimit.Each(client, "web", httplimit.ByHeader("X-Key"), hour(permits))
+			var served, conns atomic.Int64
+			handler := httplimit.Middleware(perKey, unhurried)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				served.Add(1)
+				assert.Equal(t, protocol, r.Proto)
+				fmt.Fprint(w, "hello")
+			}))
+			server := httptest.NewUnstartedServer(handler)
+			server.EnableHTTP2 = protocol == "HTTP/2.0"
+			server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+				if state == http.StateNew {
+					conns.Add(1)
+				}
+			}
+			if server.EnableHTTP2 {
+				server.StartTLS()
+			} else {
+				server.Start()
+			}
+			defer server.Close()
+
+			var mu sync.Mutex
+			got := make(map[string]int)
+			var all sync.WaitGroup
+			for i := range clients {
+				all.Go(func() {
+					transport := server.Client().Transport.(*http.Transport).Clone()
+					defer transport.CloseIdleConnections()
+					for range requests {
+						r, err := http.NewRequest(http.MethodGet, server.URL, nil)
+						if !assert.NoError(t, err) {
+							return
+						}
+						r.Header.Set("X-Key", fmt.Sprint(i%keys))
+						resp, err := transport.RoundTrip(r)
+						if !assert.NoError(t, err) {
+							return
+						}
+						body, _ := io.ReadAll(resp.Body)
+						resp.Body.Close()
+						mu.Lock()
+						got[fmt.Sprint(i%keys, " ", resp.StatusCode)]++
+						mu.Unlock()
+						switch resp.StatusCode {
+						case http.StatusOK:
+							assert.Equal(t, "hello", string(body))
+						default:
+							assert.Regexp(t, "^3[56][0-9][0-9]$", resp.Header.Get("Retry-After"))
+							assert.Contains(t, string(body), `"violated-policies":["hour"]`)
+						}
+					}
+				})
+			}
+			all.Wait()
+			want := make(map[string]int)
+			for key := range keys {
+				want[fmt.Sprint(key, " 200")] = permits
+				want[fmt.Sprint(key, " 429")] = clients/keys*requests - permits
+			}
+			assert.Equal(t, want, got)
+			assert.EqualValues(t, keys*permits, served.Load())
+			assert.EqualValues(t, clients, conns.Load(), "connections")
+		})
+	}
+}
+
+// Whatever the server's ResponseWriter can do, it can behind the middleware.
+func TestTheResponseWriterIsTheServers(t *testing.T) {
+	client, closeClient := connect()
+	defer closeClient()
+	limited := httplimit.Middleware(perIP(client, hour(100)), unhurried)
+	mux := http.NewServeMux()
+	mux.Handle("/flush", limited(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		controller := http.NewResponseController(w)
+		assert.NoError(t, controller.EnableFullDuplex())
+		fmt.Fprintln(w, "first")
+		w.(http.Flusher).Flush()
+		assert.NoError(t, controller.SetWriteDeadline(time.Now().Add(time.Minute)))
+		assert.NoError(t, controller.SetReadDeadline(time.Now().Add(time.Minute)))
+		line, err := bufio.NewReader(r.Body).ReadString('\n') // the client sends it when it has the first line
+		assert.NoError(t, err)
+		fmt.Fprint(w, line)
+	})))
+	mux.Handle("/hijack", limited(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, buffered, err := http.NewResponseController(w).Hijack()
+		if assert.NoError(t, err) {
+			defer conn.Close()
+			fmt.Fprint(buffered, "HTTP/1.1 101 Switching Protocols\r\n\r\nhijacked")
+			buffered.Flush()
+		}
+	})))
+	server := httptest.NewServer(mux)
+	defer server.Close()
+
+	reader, writer := io.Pipe()
+	resp, err := http.Post(server.URL+"/flush", "text/plain", reader)
+	require.NoError(t, err)
+	lines := bufio.NewReader(resp.Body)
+	line, err := lines.ReadString('\n')
+	require.NoError(t, err)
+	assert.Equal(t, "first\n", line)
+	fmt.Fprintln(writer, "second")
+	writer.Close()
+	line, err = lines.ReadString('\n')
+	require.NoError(t, err)
+	assert.Equal(t, "second\n", line)
+	resp.Body.Close()
+
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	require.NoError(t, err)
+	defer conn.Close()
+	fmt.Fprint(conn, "GET /hijack HTTP/1.1\r\nHost: x\r\n\r\n")
+	all, err := io.ReadAll(conn)
+	require.NoError(t, err)
+	assert.True(t, strings.HasSuffix(string(all), "hijacked"), "%s", all)
+}

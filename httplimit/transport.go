@@ -1,0 +1,119 @@
+package httplimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/door"
+)
+
+// ErrNotSent says that a [Transport] has not sent a request: there was no permit within its context or [Wait], or Redis failed
+// and the mode is [Closed]. The reason is wrapped: [context.DeadlineExceeded] for instance.
+var ErrNotSent = errors.New("httplimit: the request was not sent")
+
+// Transport limits outgoing calls: each waits for its permits of the limiter that choose gives for it, in line with the
+// others, as long as its context or [Wait] allows. Where its permits cannot be had by then it fails at once, with an error that is
+// [ErrNotSent]. What follows a redirect is a call of its own. A nil base is [http.DefaultTransport].
+//
+// A response 429 or 503 that has a Retry-After, in seconds or as a date, pauses the limiter's name, for all who call through
+// this Transport: no call with a limiter of that name is sent before, for at most an hour. The response goes to its caller as
+// it is. Nothing is sent again; a caller that does it waits here for the right moment. Up to 65,536 names are paused at once.
+//
+// Of the options, [Cost], [Skip], [Wait], [Shadow], [Report], [Policies], [OnFailure], [Deadline] and [OnStoreChange] apply. A server
+// that stops to answer while calls stand in line is noticed by those in line only when rueidis gives the connection up; by new
+// ones after the Deadline.
+//
+// It panics where choose is nil.
+func Transport(base http.RoundTripper, choose func(*http.Request) (Limiter, error), opts ...Option) http.RoundTripper {
+	if choose == nil {
+		panic("httplimit: Transport: nothing chooses the limiter of a request")
+	}
+	if base == nil {
+		base = http.DefaultTransport
+	}
+	s, guard := newSettings(opts)
+	return &transport{settings: s, guard: guard, choose: choose, base: base}
+}
+
+type transport struct {
+	*settings
+	guard  *door.Guard
+	choose func(*http.Request) (Limiter, error)
+	base   http.RoundTripper
+	pauses pauses
+}
+
+// RoundTrip sends a request once it may go.
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	q, known, limited, err := t.request(r, t.choose)
+	if !limited {
+		return t.base.RoundTrip(r)
+	}
+	var a door.Answer
+	if err != nil {
+		a = t.guard.Fail(err)
+	} else {
+		a = t.ask(r.Context(), q)
+	}
+	o := t.outcome(q, a, known)
+	if t.report != nil {
+		t.report(r, o)
+	}
+	if !t.shadow && a.Result != door.Granted && a.Result != door.FailedOpen {
+		if r.Body != nil {
+			_ = r.Body.Close() // as the contract of RoundTripper has it
+		}
+		return nil, notSent(&o)
+	}
+	resp, err := t.base.RoundTrip(r)
+	if err == nil && q.Limiter != nil {
+		if after, ok := retryOf(resp, time.Now()); ok {
+			t.pauses.add(o.Limiter, after)
+		}
+	}
+	return resp, err
+}
+
+// ask waits for the end of a pause, and then for permits.
+func (t *transport) ask(ctx context.Context, q door.Request) door.Answer {
+	if t.shadow {
+		q.Wait = 0
+		return t.guard.Ask(ctx, q)
+	}
+	name := door.NameOf(q.Limiter)
+	until := time.Now().Add(t.wait)
+	for {
+		for left := t.pauses.left(name); left > 0; left = t.pauses.left(name) {
+			if t.wait > 0 && time.Until(until) < left {
+				return door.Answer{Result: door.Refused, Decision: rratelimiter.Decision{RetryAfter: left}}
+			}
+			if err := door.Sleep(ctx, left); err != nil {
+				return door.Answer{Result: door.Canceled, Err: err}
+			}
+		}
+		q.Wait = door.Forever
+		if t.wait > 0 {
+			q.Wait = max(1, time.Until(until))
+		}
+		a := t.guard.Ask(ctx, q)
+		if a.Result != door.Granted || t.pauses.left(name) == 0 {
+			return a
+		}
+		// The pause began while it waited: the permit is of no use by its end. One that cannot be given back is lost.
+		_ = t.guard.Settle(ctx, q, a, 0)
+	}
+}
+
+func notSent(o *Outcome) error {
+	switch {
+	case o.Err != nil:
+		return fmt.Errorf("%w: %w", ErrNotSent, o.Err)
+	case o.Decision.RetryAfter > 0:
+		return fmt.Errorf("%w: %q has no %d permits in time, but in %v", ErrNotSent, o.Limiter, o.Cost, o.Decision.RetryAfter)
+	}
+	return fmt.Errorf("%w: %q has no %d permits in time", ErrNotSent, o.Limiter, o.Cost)
+}

@@ -1,0 +1,180 @@
+package door
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// What a share of a window grants: at once, and in any interval whatever is asked when.
+func TestAShareOfAWindowIsStrict(t *testing.T) {
+	const interval = time.Second
+	for _, c := range []struct {
+		permits int64
+		share   float64
+		burst   int
+		most    int
+	}{
+		{10, 1, 5, 10}, {10, 0.5, 3, 5}, {10, 0.1, 1, 1}, {10, 0.25, 1, 2}, {3, 1, 2, 3}, {1, 1, 1, 1}, {100, 0.29, 15, 29}, {9, 0.1, 0, 0}, {1000, 0.7, 350, 700},
+	} {
+		t.Run(fmt.Sprintf("%v of %d", c.share, c.permits), func(t *testing.T) {
+			s, ok := shapeOf(limit.SlidingLog{Permits: c.permits, Interval: interval}, c.share)
+			require.True(t, ok)
+			assert.EqualValues(t, c.most, s.limit)
+			for seed := range uint64(20) {
+				random := rand.New(rand.NewPCG(seed, 0))
+				full, now := int64(0), int64(1)
+				var granted []int64
+				for range 5_000 {
+					if d := s.decide(full, now, 1); d.Allowed {
+						full = s.take(full, now, 1)
+						granted = append(granted, now)
+					} else if c.most > 0 {
+						if next := now + int64(d.RetryAfter); next == now || !s.decide(full, next, 1).Allowed || s.decide(full, next-1, 1).Allowed {
+							t.Fatalf("after %v it is to be had, not before", d.RetryAfter)
+						} else if seed%2 == 0 {
+							now = next // who asks as soon as it is told
+							continue
+						}
+					}
+					now += random.Int64N(int64(interval) / (1 + random.Int64N(4*max(1, c.permits))))
+				}
+				begin, busiest := 0, 0
+				for i, at := range granted {
+					for granted[begin] <= at-int64(interval) {
+						begin++
+					}
+					busiest = max(busiest, i-begin+1)
+				}
+				require.LessOrEqual(t, busiest, c.most)
+			}
+			full, burst := int64(0), 0
+			for ; s.decide(full, 1, 1).Allowed; burst++ {
+				full = s.take(full, 1, 1)
+			}
+			assert.Equal(t, c.burst, burst)
+		})
+	}
+}
+
+// It is not so strict that it grants much less: who asks all the time gets what there is.
+func TestAShareOfAWindowIsHad(t *testing.T) {
+	s, _ := shapeOf(limit.FixedWindow{Permits: 100, Interval: time.Second}, 0.5)
+	full, granted := int64(0), 0
+	for now := int64(1); now <= int64(100*time.Second); now += int64(time.Millisecond) {
+		if s.decide(full, now, 1).Allowed {
+			full = s.take(full, now, 1)
+			granted++
+		}
+	}
+	assert.InDelta(t, 100*26, granted, 30, "25 at once, 26 a second")
+}
+
+func TestShapes(t *testing.T) {
+	for _, c := range []struct {
+		policy limit.Policy
+		share  float64
+		want   shape
+	}{
+		{limit.TokenBucket{Capacity: 20, Refill: 10, Interval: time.Second}, 0.5, shape{limit: 10, holds: 10, period: 200 * time.Millisecond}},
+		{limit.LeakyBucket{Capacity: 20, Leak: 10, Interval: time.Second}, 0.1, shape{limit: 2, holds: 2, period: time.Second}},
+		{limit.TokenBucket{Capacity: 5, Refill: 5, Interval: time.Second}, 0.1, shape{limit: 0, holds: 0, period: 2 * time.Second}},
+		{limit.Smooth{Permits: 10, Interval: time.Second}, 0.5, shape{limit: 5, holds: 5, period: 200 * time.Millisecond, owes: true}},
+		{limit.Smooth{Permits: 1, Interval: time.Hour}, 0.5, shape{limit: 0, holds: 1, period: 2 * time.Hour, owes: true}},
+		{limit.Calendar{Permits: 2, Unit: limit.Day}, 0.5, shape{limit: 1, holds: 1, period: 25 * time.Hour}},
+		{limit.Calendar{Permits: 1, Unit: limit.Year}, 1, shape{limit: 1, holds: 1, period: (366*24 + 1) * time.Hour}},
+		{limit.FixedWindow{Permits: 1 << 53, Interval: time.Millisecond}, 1, shape{limit: 1 << 53, holds: 1 << 52, period: 1}},
+	} {
+		got, ok := shapeOf(c.policy, c.share)
+		assert.True(t, ok)
+		assert.Equal(t, c.want, got, "%v of %+v", c.share, c.policy)
+	}
+}
+
+// Smooth grants more than it holds, and who comes later waits for it.
+func TestAShareOfSmooth(t *testing.T) {
+	s, _ := shapeOf(limit.Smooth{Permits: 10, Interval: time.Second}, 0.5)
+	full := int64(0)
+	require.True(t, s.decide(full, 1, 20).Allowed)
+	full = s.take(full, 1, 20)
+	assert.Equal(t, 3200*time.Millisecond, s.decide(full, 1, 1).RetryAfter, "15 that it owes and one, 5 a second")
+}
+
+// All policies grant or none takes anything.
+func TestSeveralShares(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := buckets{clock: clock{time.Now()}}
+		q := Request{Limiter: new(redis), Permits: 1, Policies: []limit.Policy{
+			limit.FixedWindow{Permits: 4, Interval: time.Second}, limit.FixedWindow{Permits: 6, Interval: time.Minute},
+		}}
+		take := func() Answer {
+			a, ok := b.take(q, 0.5)
+			require.True(t, ok)
+			return a
+		}
+		a := take()
+		assert.Equal(t, Granted, a.Result)
+		assert.EqualValues(t, 2, a.Each[0].Limit)
+		assert.EqualValues(t, 1, a.Each[1].Remaining)
+		a = take()
+		assert.Equal(t, Refused, a.Result)
+		assert.False(t, a.Each[0].Allowed)
+		assert.True(t, a.Each[1].Allowed)
+		assert.Equal(t, 500*time.Millisecond, a.Decision.RetryAfter)
+		time.Sleep(500 * time.Millisecond)
+		assert.Equal(t, Granted, take().Result, "the refusal has taken nothing of the second")
+		time.Sleep(500 * time.Millisecond)
+		a = take()
+		assert.Equal(t, Refused, a.Result)
+		assert.True(t, a.Each[0].Allowed)
+		assert.False(t, a.Each[1].Allowed)
+
+		b.settle(q, 0.5, -1)
+		assert.Equal(t, Granted, take().Result, "what came back")
+		b.settle(q, 0.5, 10)
+		time.Sleep(time.Minute)
+		assert.Equal(t, Refused, take().Result, "what is owed")
+	})
+}
+
+// What a process can keep of names is bounded, and what is over it forgets.
+func TestNamesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := buckets{clock: clock{time.Now()}}
+		policies := []limit.Policy{limit.FixedWindow{Permits: 10, Interval: time.Minute}}
+		take := func(name string) bool {
+			a, ok := b.take(Request{Limiter: called{name: name}, Permits: 1, Policies: policies}, 0.5)
+			return ok && a.Result == Granted
+		}
+		for i := range mostNames {
+			require.True(t, take(fmt.Sprint(i)))
+		}
+		assert.False(t, take("one more"))
+		assert.True(t, take("0"), "those that are there go on")
+		b.tidy()
+		assert.EqualValues(t, mostNames, b.count.Load())
+		time.Sleep(time.Minute)
+		assert.True(t, take("one more"))
+		assert.EqualValues(t, 1, b.count.Load())
+		time.Sleep(time.Minute)
+		b.tidy()
+		assert.Zero(t, b.count.Load())
+		assert.Nil(t, b.byName)
+		assert.False(t, take(""), "a limiter without a name")
+	})
+}
+
+// called is a limiter by its name alone.
+type called struct {
+	*redis
+	name string
+}
+
+func (c called) Name() string { return c.name }

@@ -1,0 +1,75 @@
+package door
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// Name is the name of the limiter of a key, under a name that all keys of a door share. Different keys have different names. What
+// clients can put into a key changes no cluster slot, since braces are written as %7B and %7D, and a name is as short as 200 bytes
+// and what they share, since a long key is told by its SHA-256.
+func Name(shared, key string) string {
+	plain := len(key) <= longestKey
+	for i := 0; plain && i < len(key); i++ {
+		plain = isPlain(key[i])
+	}
+	if plain {
+		return shared + ":" + key
+	}
+	var b strings.Builder
+	for i := range len(key) {
+		if c := key[i]; isPlain(c) {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	if b.Len() > longestKey {
+		sum := sha256.Sum256([]byte(key))
+		return shared + ":%sha256:" + hex.EncodeToString(sum[:]) // no escape begins with an s
+	}
+	return shared + ":" + b.String()
+}
+
+const longestKey = 128
+
+func isPlain(c byte) bool { return c > ' ' && c < 0x7f && c != '{' && c != '}' && c != '%' }
+
+// Join makes one key of several. Different ones give different keys.
+func Join(keys ...string) string {
+	var b strings.Builder
+	for i, key := range keys {
+		if i > 0 {
+			b.WriteByte('|')
+		}
+		for j := range len(key) {
+			if key[j] == '|' || key[j] == '\\' {
+				b.WriteByte('\\')
+			}
+			b.WriteByte(key[j])
+		}
+	}
+	return b.String()
+}
+
+// DefaultIPv6Bits is the network that a host mostly has to itself, and can choose addresses in at will.
+const DefaultIPv6Bits = 64
+
+// Plain is an address without its zone, and as IPv4 where that is mapped into IPv6.
+func Plain(addr netip.Addr) netip.Addr { return addr.WithZone("").Unmap() }
+
+// AddressKey is the key of a client's address: itself, or for IPv6 its network of so many bits.
+func AddressKey(addr netip.Addr, ipv6Bits int) string {
+	addr = Plain(addr)
+	if addr.Is4() || ipv6Bits >= addr.BitLen() {
+		return addr.String()
+	}
+	network, err := addr.Prefix(ipv6Bits)
+	if err != nil {
+		return addr.String()
+	}
+	return network.String()
+}

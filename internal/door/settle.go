@@ -1,0 +1,65 @@
+package door
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter"
+)
+
+// Settle makes the permits that a granted request has taken as many as it has cost in the end. It has the guard's deadline,
+// whether ctx has ended or not.
+func (g *Guard) Settle(ctx context.Context, q Request, a Answer, cost int64) error {
+	more := cost - q.Permits
+	switch {
+	case a.Result != Granted || more == 0:
+		return nil
+	case a.Local:
+		g.local.settle(q, float64(g.mode), more)
+		return nil
+	case g.store.isDown():
+		return ErrDown
+	}
+	c := &deadline{Context: context.WithoutCancel(ctx), at: time.Now().Add(g.deadline)}
+	defer c.stop()
+	err := settle(c, q.Limiter, more)
+	if err != nil {
+		g.store.judge(err)
+	} else {
+		g.store.answered()
+	}
+	return err
+}
+
+// Settles says whether the permits that a limiter has granted can become more, or fewer.
+func Settles(l Limiter, more bool) bool {
+	if more {
+		_, ok := l.(charger)
+		return ok
+	}
+	_, ok := l.(releaser)
+	return ok
+}
+
+type charger interface {
+	Charge(ctx context.Context, permits int64) (rratelimiter.Decision, error)
+}
+
+type releaser interface {
+	Release(ctx context.Context, permits int64) error
+}
+
+func settle(ctx context.Context, l Limiter, more int64) error {
+	if more < 0 {
+		if l, ok := l.(releaser); ok {
+			return l.Release(ctx, -more)
+		}
+		return errors.ErrUnsupported
+	}
+	if l, ok := l.(charger); ok {
+		_, err := l.Charge(ctx, more)
+		return err
+	}
+	return errors.ErrUnsupported
+}
