@@ -82,8 +82,6 @@ func (asText) shows(found []rueidis.RedisResult, text string) bool {
 	return (err == nil || rueidis.IsRedisNil(err)) && got == text
 }
 
-func (asText) counts(now int64) int64 { return now }
-
 // maxPermits is the largest number of permits: above it a Lua number, a double, no longer tells two neighbours apart.
 const maxPermits = engine.MostPermits
 
