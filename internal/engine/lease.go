@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -19,12 +20,11 @@ type Lease struct {
 	Limit   int64         // as an Answer has it
 	Free    int64         // that nobody has, at Redis
 	Reset   time.Duration // from the call on, until every permit is free again
-	Return  func(ctx context.Context, permits int64)
+	Return  func(ctx context.Context, permits int64) error
 }
 
 const (
-	leastLease = 2 // permits: fewer are no gain, since to give back what is left is a call as well
-	mostLease  = 1 << 31
+	leastLease = 2  // permits: fewer are no gain, since to give back what is left is a call as well
 	mostLeases = 4  // of one limiter at a time: one is used up, one begins, more come of requests too large for them
 	fetchTrips = 2  // round trips before the permits or the time run out, the next lease is asked for
 	returnsFor = 16 // so many leases are given back at once by Flush
@@ -49,6 +49,9 @@ type held struct {
 	left int64
 	sent time.Time // before the call that brought it: the lease began then at the earliest
 }
+
+// giveBack gives back what is left of a lease.
+type giveBack func(context.Context) error
 
 // over says whether the lease has ended. A process that was stopped knows by the monotonic clock; a machine that slept, whose
 // monotonic clock may have slept as well, by the other.
@@ -83,7 +86,7 @@ func (l *Limiter) fromLease(ask Ask, behind bool) (Answer, bool) {
 		s.left -= ask.Permits
 		answer := Answer{Allowed: true}
 		if ask.Detail {
-			answer.Limit, answer.Remaining = s.Limit, s.Free+h.left(now)
+			answer.Limit, answer.Remaining = s.Limit, h.leases[len(h.leases)-1].Free+h.left(now)
 			answer.ResetAfter = s.Reset - now.Sub(s.sent)
 		}
 		h.count(now, ask.Permits)
@@ -140,7 +143,7 @@ func (h *holding) count(now time.Time, permits int64) {
 		}
 		h.asked, h.turned = 0, now
 	}
-	h.asked = min(mostLease, h.asked+min(permits, mostLease))
+	h.asked = min(MostPermits, h.asked+permits)
 }
 
 // demand is about how many permits callers asked for in the span before now.
@@ -218,7 +221,7 @@ func (h *holding) wish(b *Batch) (changes uint64) {
 }
 
 // keep holds what a call has brought, err being its error. It gives what is not to be used: to be called once the entry is unlocked.
-func (h *holding) keep(b *Batch, err error, changes uint64) (unused func(context.Context)) {
+func (h *holding) keep(b *Batch, err error, changes uint64) (unused giveBack) {
 	if h == nil || b.Lease.Span == 0 {
 		return nil
 	}
@@ -243,16 +246,52 @@ func (h *holding) keep(b *Batch, err error, changes uint64) (unused func(context
 }
 
 // giveBack is what gives back the permits that are left of a lease.
-func (s *held) giveBack() func(context.Context) {
+func (s *held) giveBack() giveBack {
 	left, back := s.left, s.Return
 	s.left = 0
 	if left == 0 {
 		return nil
 	}
-	return func(ctx context.Context) {
-		defer func() { _ = recover() }() // nobody is there for what a callback panics with
-		back(ctx, left)
+	return func(ctx context.Context) (err error) {
+		defer func() {
+			if reason := recover(); reason != nil { // nobody is there for what a callback panics with
+				err = fmt.Errorf("rratelimiter: to give back what was leased panicked: %v", reason)
+			}
+		}()
+		return back(ctx, left)
 	}
+}
+
+// spare gives back what is leased where a request could be served of that and what Redis has, but of neither alone. The entry is
+// locked.
+func (h *holding) spare(permits int64) []giveBack {
+	if h == nil || len(h.leases) == 0 {
+		return nil
+	}
+	left := h.left(time.Now())
+	if left == 0 || permits > h.leases[len(h.leases)-1].Free+left {
+		return nil
+	}
+	return h.recall(nil)
+}
+
+// spare is that of a limiter, and says whether anything went back.
+func (l *Limiter) spare(ctx context.Context, permits int64) (bool, error) {
+	e := l.Engine.names.find(l.ID)
+	if e == nil {
+		return false, nil
+	}
+	backs := e.holding.spare(permits)
+	l.Engine.names.unlock(e)
+	if backs == nil {
+		return false, nil
+	}
+	return Detached(ctx, func(ctx context.Context) (bool, error) {
+		for _, back := range backs {
+			_ = back(ctx) // Redis says what it has, whatever came of this
+		}
+		return true, nil
+	})
 }
 
 // next is how long it takes until a lease ends.
@@ -272,7 +311,7 @@ func (l *Limiter) expire(e *entry, h *holding) {
 		return
 	}
 	now := time.Now()
-	var backs []func(context.Context)
+	var backs []giveBack
 	kept := h.leases[:0]
 	for i := range h.leases {
 		if s := h.leases[i]; !s.over(now) && s.left > 0 {
@@ -291,12 +330,12 @@ func (l *Limiter) expire(e *entry, h *holding) {
 	}
 	l.Engine.names.unlock(e)
 	for _, back := range backs {
-		back(context.Background())
+		_ = back(context.Background()) // else they leave the window
 	}
 }
 
 // recall takes all leases of a subject's limiters back from their callers: what gives their permits back.
-func (g *Engine) recall(subject string) (backs []func(context.Context)) {
+func (g *Engine) recall(subject string) (backs []giveBack) {
 	if g.lease == 0 {
 		return nil
 	}
@@ -307,7 +346,7 @@ func (g *Engine) recall(subject string) (backs []func(context.Context)) {
 	return backs
 }
 
-func (g *Engine) recallID(id string, backs []func(context.Context)) []func(context.Context) {
+func (g *Engine) recallID(id string, backs []giveBack) []giveBack {
 	e := g.names.find(id)
 	if e == nil {
 		return backs
@@ -318,7 +357,7 @@ func (g *Engine) recallID(id string, backs []func(context.Context)) []func(conte
 }
 
 // recall is that of one limiter.
-func (h *holding) recall(backs []func(context.Context)) []func(context.Context) {
+func (h *holding) recall(backs []giveBack) []giveBack {
 	if h == nil {
 		return backs
 	}
@@ -333,25 +372,36 @@ func (h *holding) recall(backs []func(context.Context)) []func(context.Context) 
 	return backs
 }
 
-// Flush gives back all that is leased. What calls that are under way bring goes back as soon as it is there.
+// Flush gives back all that is leased, and tells one error of those that it met. What calls that are under way bring goes back as
+// soon as it is there.
 func (g *Engine) Flush(ctx context.Context) error {
-	var backs []func(context.Context)
+	var backs []giveBack
 	for _, id := range g.names.ids() {
 		backs = g.recallID(id, backs)
 	}
 	_, err := Detached(ctx, func(ctx context.Context) (struct{}, error) {
-		slots := make(chan struct{}, returnsFor)
+		slots, failed := make(chan struct{}, returnsFor), make(chan error, 1)
 		for _, back := range backs {
 			slots <- struct{}{}
 			go func() {
 				defer func() { <-slots }()
-				back(ctx)
+				if err := back(ctx); err != nil {
+					select {
+					case failed <- err:
+					default:
+					}
+				}
 			}()
 		}
 		for range returnsFor {
 			slots <- struct{}{}
 		}
-		return struct{}{}, nil
+		select {
+		case err := <-failed:
+			return struct{}{}, err
+		default:
+			return struct{}{}, nil
+		}
 	})
 	return err
 }
