@@ -1,0 +1,42 @@
+package engine
+
+import (
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// later is a time after another one, by the wall clock and by the monotonic clock.
+func later(t *testing.T, from time.Time, wall, monotonic time.Duration) time.Time {
+	at := from.Add(monotonic)
+	// The first word of a Time is the wall clock's seconds, behind its nanoseconds of 30 bits, where there is a monotonic clock.
+	*(*uint64)(unsafe.Pointer(&at)) += uint64((wall-monotonic)/time.Second) << 30
+	require.Equal(t, monotonic, at.Sub(from))
+	require.Equal(t, wall, time.Duration(at.UnixNano()-from.UnixNano()))
+	return at
+}
+
+// TestALeaseIsOverByEitherClock: the monotonic one of a process that was stopped while somebody set the other back, and the other one
+// of a machine that slept.
+func TestALeaseIsOverByEitherClock(t *testing.T) {
+	sent := time.Now()
+	s := held{Lease: Lease{Lasts: time.Second}, sent: sent}
+	for _, test := range []struct {
+		wall, monotonic, remains time.Duration
+	}{
+		{0, 0, time.Second},
+		{999 * time.Millisecond, 999 * time.Millisecond, time.Millisecond},
+		{time.Second, time.Second, 0},
+		{time.Hour, 0, time.Second - time.Hour},
+		{-time.Hour, 0, time.Second},
+		{-time.Hour, time.Second, 0},
+		{time.Second, 0, 0},
+	} {
+		now := later(t, sent, test.wall, test.monotonic)
+		assert.Equal(t, test.remains, s.remains(now), "%+v", test)
+		assert.Equal(t, test.remains <= 0, s.over(now), "%+v", test)
+	}
+}
