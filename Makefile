@@ -40,11 +40,12 @@ test-matrix: deps
 test-servers: deps
 	sh integration/servers/matrix.sh $(SERVERS) $(or $(PACKAGES),$(SERVER_SUITES))
 
-# What takes too long for every day: each fault ten times, an outage of a minute, a million limiters, waiting crowds for
+# What takes too long for every day: each fault ten times, leases under load for half a minute each, an outage of a minute, a million limiters, waiting crowds for
 # half a minute, 50,000 calls of each policy beside its model, a hundred seeds of random sequences beside Redisson.
 test-faults: deps
 	cd integration && OUTAGE=1m $(GO_TEST) -v -count=1 -timeout 30m -run TestEveryCallInAnOutage ./faults
 	cd integration && $(GO_TEST) -v -count=10 -timeout 120m ./faults ./network
+	cd integration && LEASE_LOAD=30s $(GO_TEST) -v -count=1 -timeout 30m ./leases
 	cd integration && NAMES=1000000 WAITS=30s POLICY_STEPS=50000 $(GO_TEST) -v -timeout 120m ./names ./waits ./corruption ./policies
 	POLICY_STEPS=50000 $(GO_TEST) -timeout 120m ./limit
 	cd integration && SEQUENCE_SEEDS=100 REDISSON_VERSIONS=4.7.0 $(GO_TEST) -v -timeout 120m ./sequences

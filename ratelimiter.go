@@ -133,7 +133,8 @@ func WithDenialCache() Option {
 // expiry leaves the limiter.
 //
 // What is not used goes back when the lease ends, with [Client.Flush], and whenever this Client changes the limiter in any way.
-// A change that others make is seen by callers once the lease has ended. Permits that a process had leased when it
+// A change that others make is seen by callers once the lease has ended: where Java lowers the rate, what is used beyond the new one
+// is at most what was leased, for no longer than the lease lasts. Permits that a process had leased when it
 // died are free again when they leave the window. Nothing is handed out after a lease's end, by the process' clocks, whatever
 // stopped the process meanwhile, but for what was checked by then and had not returned: some nanoseconds, mostly.
 func WithLease(d time.Duration) Option {

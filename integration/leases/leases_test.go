@@ -1,7 +1,7 @@
 // Package leases_test puts callers with leases, in several Go clients and processes, and real Redisson on one limiter, and looks whether
 // it stays strict: in quiet, while Redis breaks, and while a process that holds a lease is stopped or killed.
 //
-// LEASE_LOAD is how long each load lasts, by default 4s.
+// LEASE_LOAD is how long each load lasts, by default 3s.
 package leases_test
 
 import (
@@ -41,7 +41,7 @@ const (
 func loadTime(t *testing.T) time.Duration {
 	text := os.Getenv("LEASE_LOAD")
 	if text == "" {
-		return 4 * time.Second
+		return 3 * time.Second
 	}
 	d, err := time.ParseDuration(text)
 	require.NoError(t, err, "LEASE_LOAD")

@@ -32,18 +32,31 @@ func TestShares(t *testing.T) {
 		return got
 	}
 	busy, idle := task{}, task{Often: 1, Pause: 20 * time.Millisecond}
-	alone := run(500*time.Millisecond, busy)[0]
-	beside := run(500*time.Millisecond, busy, idle)
-	t.Logf("alone it was granted %d permits; beside one that wants 50 a second and was granted %d, %d: %.1f %%", alone, beside[1], beside[0],
-		100*float64(beside[0])/float64(alone))
-	require.GreaterOrEqual(t, float64(beside[0]), 0.9*float64(alone))
-	require.Positive(t, beside[1])
-
+	onceOf(t, 3, func() bool {
+		alone := run(500*time.Millisecond, busy)[0]
+		beside := run(500*time.Millisecond, busy, idle)
+		share := 100 * float64(beside[0]) / float64(alone)
+		t.Logf("alone it was granted %d permits; beside one that wants 50 a second and was granted %d, %d: %.1f %%", alone, beside[1], beside[0], share)
+		return share >= 90 && beside[1] > 0
+	})
 	// Those who ask without a pause take all that comes back at once, and those who ask for thrice the rate, for a while.
 	for _, wants := range []task{busy, {Often: 12, Pause: time.Millisecond}} {
-		alike := run(100*time.Millisecond, wants, wants)
-		share := 100 * float64(alike[0]) / float64(alike[0]+alike[1])
-		t.Logf("two alike were granted %d and %d, %.1f %% and %.1f %%", alike[0], alike[1], share, 100-share)
-		require.InDelta(t, 50, share, 10)
+		onceOf(t, 3, func() bool {
+			alike := run(100*time.Millisecond, wants, wants)
+			share := 100 * float64(alike[0]) / float64(alike[0]+alike[1])
+			t.Logf("two alike were granted %d and %d, %.1f %% and %.1f %%", alike[0], alike[1], share, 100-share)
+			return share >= 40 && share <= 60
+		})
 	}
+}
+
+// onceOf tries again where the machine may have been busy: a process that does not get on for a moment misses a whole interval.
+func onceOf(t *testing.T, times int, try func() bool) {
+	t.Helper()
+	for range times {
+		if try() {
+			return
+		}
+	}
+	t.Errorf("not once of %d times", times)
 }

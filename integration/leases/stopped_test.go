@@ -20,7 +20,7 @@ func TestAStoppedProcessUsesNoLeaseAfterItsEnd(t *testing.T) {
 	server := servers.Single(t)
 	redis := dial(t, single(server.Addr()))
 	after := 0
-	for _, stopped := range []time.Duration{20, 100, 200, 300, 390, 400, 410, 1000} {
+	for _, stopped := range []time.Duration{100, 390, 400, 600} {
 		stopped *= time.Millisecond
 		t.Run(fmt.Sprint(stopped), func(t *testing.T) {
 			l := setRate(t, redis, rratelimiter.Rate{Permits: 100_000_000, Interval: time.Minute})

@@ -40,3 +40,37 @@ func TestALeaseIsOverByEitherClock(t *testing.T) {
 		assert.Equal(t, test.remains <= 0, s.over(now), "%+v", test)
 	}
 }
+
+// TestALeaseWhoseTimerIsLateIsNotUsed: a process that was stopped goes on with its callers first.
+func TestALeaseWhoseTimerIsLateIsNotUsed(t *testing.T) {
+	for _, over := range []bool{false, true} {
+		sent := time.Now()
+		if over {
+			sent = sent.Add(-time.Hour)
+		}
+		l := &Limiter{Engine: New(Settings{Lease: time.Hour}), ID: "name", Leases: true}
+		h := &holding{limiter: l, fetching: true, leases: []held{{Lease{Lasts: time.Hour}, 2, sent}}}
+		e := &entry{id: "name", holding: h}
+		l.met.Store(e)
+		_, served := l.fromLease(Ask{Permits: 1}, false)
+		assert.Equal(t, !over, served)
+		q := &queue{}
+		q.waiters.push(&waiter{Request: Request{Ask: Ask{Permits: 1}}})
+		assert.Equal(t, !over, h.serve(q) != nil)
+		if !over {
+			assert.Zero(t, h.leases[0].left)
+		}
+	}
+}
+
+// TestRemainingIsByTheNewestLease: that was taken of what the older ones had left.
+func TestRemainingIsByTheNewestLease(t *testing.T) {
+	l := &Limiter{Engine: New(Settings{Lease: time.Hour}), ID: "name", Leases: true}
+	now := time.Now()
+	l.met.Store(&entry{id: "name", holding: &holding{limiter: l, fetching: true, leases: []held{
+		{Lease{Lasts: time.Hour, Limit: 1000, Free: 900}, 20, now}, {Lease{Lasts: time.Hour, Limit: 1000, Free: 850}, 50, now},
+	}}})
+	answer, served := l.fromLease(Ask{Permits: 3, Detail: true}, false)
+	assert.True(t, served)
+	assert.Equal(t, int64(850+17+50), answer.Remaining)
+}
