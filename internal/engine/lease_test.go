@@ -74,3 +74,48 @@ func TestRemainingIsByTheNewestLease(t *testing.T) {
 	assert.True(t, served)
 	assert.Equal(t, int64(850+17+50), answer.Remaining)
 }
+
+// TestDemand: what was asked for in the last span, as far as two counts tell.
+func TestDemand(t *testing.T) {
+	const span = 10 * time.Millisecond
+	now := time.Now()
+	for _, test := range []struct {
+		turned, later time.Duration // before and after now, when 100 more were asked for
+		demand        int64
+	}{
+		{5 * time.Millisecond, 0, 400},
+		{15 * time.Millisecond, 0, 400},
+		{15 * time.Millisecond, 5 * time.Millisecond, 250},
+		{15 * time.Millisecond, 12 * time.Millisecond, 80},
+		{15 * time.Millisecond, 20 * time.Millisecond, 0},
+		{25 * time.Millisecond, 0, 100},
+	} {
+		h := &holding{limiter: &Limiter{Engine: New(Settings{Lease: span})}, asked: 300, turned: now.Add(-test.turned)}
+		h.count(now, 100)
+		assert.Equal(t, test.demand, h.demand(now.Add(test.later)), "%+v", test)
+	}
+}
+
+// TestRunsOut: the next lease is to be there before this one is used up or over.
+func TestRunsOut(t *testing.T) {
+	const span = 100 * time.Millisecond
+	now := time.Now()
+	for _, test := range []struct {
+		left     int64
+		old      time.Duration
+		fetching bool
+		out      bool
+	}{
+		{left: 20, out: true}, // as many as are asked for in two round trips
+		{left: 21},
+		{left: 500, old: 97 * time.Millisecond},
+		{left: 500, old: 98 * time.Millisecond, out: true},
+		{left: 1, fetching: true},
+	} {
+		h := &holding{
+			limiter: &Limiter{Engine: New(Settings{Lease: span})}, asked: 1000, turned: now, trip: time.Millisecond, fetching: test.fetching,
+		}
+		s := &held{Lease{Lasts: span}, test.left, now.Add(-test.old)}
+		assert.Equal(t, test.out, h.runsOut(s, now), "%+v", test)
+	}
+}
