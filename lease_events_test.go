@@ -294,3 +294,16 @@ func TestAClockThatPanicsWhileALeaseIsFetched(t *testing.T) {
 		require.Equal(b, 300, b.often(l, 300, 30*time.Microsecond))
 	}, WithClock(clock))
 }
+
+// TestAShortLeaseEndsInTime: one that the script has shortened goes back when it ends.
+func TestAShortLeaseEndsInTime(t *testing.T) {
+	inLease(t, Rate{Permits: 10_000, Interval: 100 * time.Millisecond}, func(b *bubble, l *Limiter) {
+		b.latency.Store(int64(100 * time.Microsecond))
+		start := time.Now()
+		require.Equal(b, 20, b.often(l, 20, 30*time.Microsecond))
+		require.Less(b, b.stored(), int64(9980))
+		pass(6500 * time.Microsecond)
+		require.Less(b, time.Since(start), tenMillis)
+		assert.Equal(b, int64(9980), b.stored())
+	})
+}

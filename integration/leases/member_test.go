@@ -26,8 +26,9 @@ type task struct {
 	Lease time.Duration
 	Begin time.Time
 	End   time.Time
-	Often int // grants before a pause, which 0 stands for too
+	Often int // grants before a pause; 0 for none
 	Pause time.Duration
+	Warm  int // grants from memory, of which it tells
 }
 
 // report is what it came to.
@@ -43,7 +44,7 @@ type process struct {
 	answers *json.Decoder
 }
 
-// startMember starts a process with a task, and returns once it holds a lease, or at its begin.
+// startMember starts a process with a task, and returns once it is warm, or before its begin.
 func startMember(t *testing.T, spec task) *process {
 	t.Helper()
 	self, err := os.Executable()
@@ -112,7 +113,7 @@ func member(spec string) error {
 		if end.Sub(start) < fromMemory {
 			leased++
 		}
-		if leased > 1000 && !told {
+		if leased > t.Warm && !told {
 			told = true
 			if err := answers.Encode(true); err != nil {
 				return err

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"testing"
 	"time"
 	"unsafe"
@@ -118,4 +119,22 @@ func TestRunsOut(t *testing.T) {
 		s := &held{Lease{Lasts: span}, test.left, now.Add(-test.old)}
 		assert.Equal(t, test.out, h.runsOut(s, now), "%+v", test)
 	}
+}
+
+// TestALeaseFromBeforeAChangeGoesBack: it was on its way while this client changed the limiter.
+func TestALeaseFromBeforeAChangeGoesBack(t *testing.T) {
+	l := &Limiter{Engine: New(Settings{Lease: time.Hour})}
+	h := &holding{limiter: l, turned: time.Now(), asked: 100}
+	b := &Batch{sent: time.Now()}
+	changes := h.wish(b)
+	require.Equal(t, int64(100), b.Lease.Permits)
+	assert.Empty(t, h.recall(nil))
+	returned := int64(0)
+	b.Lease.Granted, b.Lease.Lasts = 5, time.Hour
+	b.Lease.Return = func(_ context.Context, permits int64) error { returned = permits; return nil }
+	unused := h.keep(b, nil, changes)
+	require.NotNil(t, unused)
+	require.NoError(t, unused(t.Context()))
+	assert.Equal(t, int64(5), returned)
+	assert.Empty(t, h.leases)
 }
