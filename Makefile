@@ -7,7 +7,7 @@ MODULES       = . ./integration ./benchmarks ./examples/doors
 GO_TEST       = go test -race -shuffle=on
 
 # Suites that judge how late something is, or how much of a time was used: nothing else is tested meanwhile.
-ALONE         = crowd|denials|doors|expiry|faults|joined|leaving|names|network|strict|waits
+ALONE         = crowd|denials|doors|expiry|faults|joined|leases|leaving|names|network|strict|waits
 
 CONTAINER     = $(CURDIR)/bin/redis-container
 
@@ -45,12 +45,13 @@ test-matrix: deps
 test-servers: deps
 	sh integration/servers/matrix.sh $(SERVERS) $(or $(PACKAGES),$(SERVER_SUITES))
 
-# What takes too long for every day: each fault ten times, an outage of a minute, a million limiters, waiting crowds for
+# What takes too long for every day: each fault ten times, leases under load for half a minute each, an outage of a minute, a million limiters, waiting crowds for
 # half a minute, crowds on each policy for ten seconds, 50,000 calls of each policy beside its model, a hundred seeds of
 # random sequences beside Redisson.
 test-faults: deps
 	cd integration && OUTAGE=1m $(GO_TEST) -v -count=1 -timeout 30m -run TestEveryCallInAnOutage ./faults
 	cd integration && $(GO_TEST) -v -count=10 -timeout 120m ./faults ./network ./joined
+	cd integration && LEASE_LOAD=30s $(GO_TEST) -v -count=1 -timeout 30m ./leases
 	cd integration && STRICT=10s $(GO_TEST) -v -timeout 60m ./strict
 	cd integration && NAMES=1000000 WAITS=30s POLICY_STEPS=50000 $(GO_TEST) -v -timeout 120m ./names ./waits ./corruption ./limits
 	POLICY_STEPS=50000 $(GO_TEST) -timeout 120m ./limit

@@ -37,7 +37,8 @@
 // A permit is away for up to the lease's length longer, a sixteenth of the interval at most. Java reads these grants as any
 // others. Those who wait in Acquire are served from a lease in their order, before anybody who comes later. A process that is
 // stopped, or a machine that sleeps, finds the lease over when it goes on: both of its clocks are looked at right before a permit
-// is handed out. What was being handed out at that very moment is all that can be late.
+// is handed out. What was being handed out at that very moment is all that can be late. Where the clock by which grants are dated
+// jumps forward, what was leased before can be used on top, until the lease ends.
 //
 // # Keys
 //

@@ -134,8 +134,9 @@ func WithDenialCache() Option {
 // expiry leaves the limiter.
 //
 // What is not used goes back when the lease ends, with [Client.Flush], and whenever this Client changes the limiter in any way.
-// A change that others make is seen by callers once the lease has ended: until then they are granted what was leased before. In
-// package limit the windows lease, see there. Permits that a process had leased when it
+// A change that others make is seen by callers once the lease has ended: where Java lowers the rate, what is used beyond the new one
+// is at most what was leased, for no longer than the lease lasts. In package limit the windows lease, see there. Permits that a
+// process had leased when it
 // died are free again when they leave the window. Nothing is handed out after a lease's end, by the process' clocks, whatever
 // stopped the process meanwhile, but for what was checked by then and had not returned: some nanoseconds, mostly.
 func WithLease(d time.Duration) Option {
@@ -148,7 +149,8 @@ func WithLease(d time.Duration) Option {
 }
 
 // Flush gives the permits back that are leased and not used, for a program that is about to end. It does nothing without [WithLease].
-// What a call under way brings goes back by itself once it is there.
+// What a call under way brings goes back by itself once it is there. Where Redis fails, the error is one of those that it gave, and
+// the permits come back when they leave the window.
 func (c *Client) Flush(ctx context.Context) error {
 	if c.redis == nil {
 		return fmt.Errorf("%w: give New a rueidis.Client", ErrNoClient)

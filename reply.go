@@ -27,7 +27,11 @@ func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 		return false, l.unexpected(message)
 	}
 	if b.Lease.Span > 0 && l.leased(b, reply) {
-		return p.Answer(b, reply[len(reply)-1])
+		again, err := p.Answer(b, reply[len(reply)-1])
+		for _, r := range b.Requests {
+			r.Remaining += b.Lease.Granted // nobody has them yet
+		}
+		return again, err
 	}
 	cursor, again, err := l.status(reply)
 	switch {
@@ -62,7 +66,7 @@ func (l *Limiter) leased(b *engine.Batch, reply []rueidis.RedisMessage) bool {
 	random := b.Args[memberArg][:len(b.Args[memberArg])-4]
 	b.Lease.Granted, b.Lease.Lasts, b.Lease.Limit, b.Lease.Free = numbers[1], lasts, numbers[3], numbers[5]
 	b.Lease.Reset = lasts + millis(numbers[4])
-	b.Lease.Return = func(ctx context.Context, permits int64) { _ = l.giveBack(ctx, permits, random, granted) }
+	b.Lease.Return = func(ctx context.Context, permits int64) error { return l.giveBack(ctx, permits, random, granted) }
 	return true
 }
 

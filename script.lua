@@ -224,7 +224,7 @@ end
 -- Behind acquire: where all was granted and much is left, grants more, for the process to hand out. All that the call grants is
 -- dated at the lease's end, so that it stays taken until an interval after the last moment at which a permit of it can be used.
 -- Nothing is leased where the limiter may be gone by then, nor for longer than a sixteenth of the interval, nor more than half
--- of what is free, and none of the last eighth of the rate, which all find as it is.
+-- of what is free, and none of the last eighth of the rate, which all find as it is. One member has it all.
 -- ARGV[7] the permits
 -- ARGV[8] milliseconds
 local leased, span = 0, math.min(tonumber(ARGV[8]), math.floor(interval / 16))
@@ -232,12 +232,12 @@ local ends = ttl
 if keepAlive ~= '0' then
   ends = tonumber(keepAlive)
 end
-if granted == total and flags and span > 0 and (ends < 0 or ends > span) and value * 8 >= rate then
-  leased = math.max(0, math.min(tonumber(ARGV[7]), math.floor(value / 2), 4294967295 - granted)) -- one member
-end
-if leased > 0 then
-  value, granted = value - leased, granted + leased
-  spent, dated = string.format('%d', granted), string.format('%d', now + span)
+if granted == total and flags and span > 0 and (ends < 0 or ends > span) then
+  leased = math.max(0, math.min(tonumber(ARGV[7]), math.floor(value / 2), value - math.ceil(rate / 8), 4294967295 - granted))
+  if leased > 0 then
+    value, granted = value - leased, granted + leased
+    spent, dated = string.format('%d', granted), string.format('%d', now + span)
+  end
 end
 
 --@ leased

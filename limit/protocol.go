@@ -97,7 +97,7 @@ func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 		return false, (*Limiter)(p).unexpected(message)
 	}
 	b.Outlook = o
-	var later int64 // permits granted behind the request
+	later := o.leased // permits granted behind the request, or to nobody yet
 	for i := len(b.Requests) - 1; i >= 0; i-- {
 		r := b.Requests[i]
 		letter := byte('g')
@@ -164,10 +164,11 @@ func goOn(c call, members []member, message rueidis.RedisMessage, args []string)
 func (p *protocol) lease(b *engine.Batch, o *state) {
 	l, answer, dated := (*Limiter)(p), o.granted(0), strings.Join(o.counts(), " ")
 	b.Lease.Granted, b.Lease.Lasts, b.Lease.Limit, b.Lease.Free, b.Lease.Reset = o.leased, o.lasts, answer.Limit, answer.Remaining, answer.ResetAfter
-	b.Lease.Return = func(ctx context.Context, permits int64) {
-		_, _ = engine.Returning(ctx, l.client.Engine, l.calls.Subjects, func(ctx context.Context) (rueidis.RedisMessage, error) {
+	b.Lease.Return = func(ctx context.Context, permits int64) error {
+		_, err := engine.Returning(ctx, l.client.Engine, l.calls.Subjects, func(ctx context.Context) (rueidis.RedisMessage, error) {
 			return l.eval(ctx, release, l.members, strconv.FormatInt(permits, 10), dated)
 		})
+		return err
 	}
 }
 

@@ -88,8 +88,8 @@ end
 -- ARGV[4] milliseconds; the policies make them fewer
 -- Replies as with d, and behind it the permits that were leased, and for how long.
 local leased = 0
-if granted == total and span > 0 and (free - granted) * 8 >= most then
-  leased = max(0, min(tonumber(ARGV[3]), floor((free - granted) / 2)))
+if granted == total and span > 0 then
+  leased = max(0, min(tonumber(ARGV[3]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
   granted = granted + leased
 end
 

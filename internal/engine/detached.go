@@ -51,7 +51,7 @@ func Changing[T any](ctx context.Context, g *Engine, subjects []string, call fun
 		recall := func() {
 			for _, subject := range subjects {
 				for _, back := range g.recall(subject) {
-					back(ctx)
+					_ = back(ctx) // else they leave the window
 				}
 			}
 		}

@@ -19,15 +19,13 @@ type Lease struct {
 	Limit   int64         // as an Answer has it
 	Free    int64         // that nobody has, at Redis
 	Reset   time.Duration // from the call on, until every permit is free again
-	Return  func(ctx context.Context, permits int64)
+	Return  func(ctx context.Context, permits int64) error
 }
 
 const (
 	leastLease = 2 // permits: fewer are no gain, since to give back what is left is a call as well
-	mostLease  = 1 << 31
-	mostLeases = 4  // of one limiter at a time: one is used up, one begins, more come of requests too large for them
-	fetchTrips = 2  // round trips before the permits or the time run out, the next lease is asked for
-	returnsFor = 16 // so many leases are given back at once by Flush
+	mostLeases = 4 // of one limiter at a time: one is used up, one begins, more come of requests too large for them
+	fetchTrips = 2 // round trips before the permits or the time run out, the next lease is asked for
 )
 
 // holding is the leases of an ID and what it was asked for, which says how large the next one is to be. Its entry guards it.
@@ -83,7 +81,7 @@ func (l *Limiter) fromLease(ask Ask, behind bool) (Answer, bool) {
 		s.left -= ask.Permits
 		answer := Answer{Allowed: true}
 		if ask.Detail {
-			answer.Limit, answer.Remaining = s.Limit, s.Free+h.left(now)
+			answer.Limit, answer.Remaining = s.Limit, h.leases[len(h.leases)-1].Free+h.left(now)
 			answer.ResetAfter = s.Reset - now.Sub(s.sent)
 		}
 		h.count(now, ask.Permits)
@@ -140,7 +138,7 @@ func (h *holding) count(now time.Time, permits int64) {
 		}
 		h.asked, h.turned = 0, now
 	}
-	h.asked = min(mostLease, h.asked+min(permits, mostLease))
+	h.asked = min(MostPermits, h.asked+permits)
 }
 
 // demand is about how many permits callers asked for in the span before now.
@@ -212,13 +210,13 @@ func (h *holding) wish(b *Batch) (changes uint64) {
 	if permits < leastLease {
 		return 0
 	}
-	b.Lease.Permits, b.Lease.Span = min(permits, mostLease), h.limiter.Engine.lease
+	b.Lease.Permits, b.Lease.Span = permits, h.limiter.Engine.lease
 	h.fetching = true
 	return h.changes
 }
 
 // keep holds what a call has brought, err being its error. It gives what is not to be used: to be called once the entry is unlocked.
-func (h *holding) keep(b *Batch, err error, changes uint64) (unused func(context.Context)) {
+func (h *holding) keep(b *Batch, err error, changes uint64) (unused giveBack) {
 	if h == nil || b.Lease.Span == 0 {
 		return nil
 	}
@@ -243,19 +241,6 @@ func (h *holding) keep(b *Batch, err error, changes uint64) (unused func(context
 	return nil
 }
 
-// giveBack is what gives back the permits that are left of a lease.
-func (s *held) giveBack() func(context.Context) {
-	left, back := s.left, s.Return
-	s.left = 0
-	if left == 0 {
-		return nil
-	}
-	return func(ctx context.Context) {
-		defer func() { _ = recover() }() // nobody is there for what a callback panics with
-		back(ctx, left)
-	}
-}
-
 // next is how long it takes until a lease ends.
 func (h *holding) next(now time.Time) time.Duration {
 	next := h.limiter.Engine.lease
@@ -263,96 +248,4 @@ func (h *holding) next(now time.Time) time.Duration {
 		next = min(next, h.leases[i].remains(now))
 	}
 	return max(next, 0)
-}
-
-// expire gives back what is left of leases that have ended, and forgets the limiter where nobody has asked for a while.
-func (l *Limiter) expire(e *entry, h *holding) {
-	e.mu.Lock()
-	if e.holding != h {
-		e.mu.Unlock()
-		return
-	}
-	now := time.Now()
-	var backs []func(context.Context)
-	kept := h.leases[:0]
-	for i := range h.leases {
-		if s := h.leases[i]; !s.over(now) && s.left > 0 {
-			kept = append(kept, s)
-		} else if back := s.giveBack(); back != nil {
-			backs = append(backs, back)
-		}
-	}
-	clear(h.leases[len(kept):])
-	h.leases = kept
-	if len(kept) > 0 || h.fetching || h.demand(now) > 0 {
-		h.timer.Reset(h.next(now))
-	} else {
-		e.holding = nil
-		l.Engine.holders.remove(l)
-	}
-	l.Engine.names.unlock(e)
-	for _, back := range backs {
-		back(context.Background())
-	}
-}
-
-// recall takes all leases of a subject's limiters back from their callers: what gives their permits back.
-func (g *Engine) recall(subject string) (backs []func(context.Context)) {
-	if g.lease == 0 {
-		return nil
-	}
-	backs = g.recallID(subject, backs)
-	for _, id := range g.holders.of(subject) {
-		backs = g.recallID(id, backs)
-	}
-	return backs
-}
-
-func (g *Engine) recallID(id string, backs []func(context.Context)) []func(context.Context) {
-	e := g.names.find(id)
-	if e == nil {
-		return backs
-	}
-	backs = e.holding.recall(backs)
-	g.names.unlock(e)
-	return backs
-}
-
-// recall is that of one limiter.
-func (h *holding) recall(backs []func(context.Context)) []func(context.Context) {
-	if h == nil {
-		return backs
-	}
-	h.changes++
-	for i := range h.leases {
-		if back := h.leases[i].giveBack(); back != nil {
-			backs = append(backs, back)
-		}
-	}
-	clear(h.leases)
-	h.leases = h.leases[:0]
-	return backs
-}
-
-// Flush gives back all that is leased. What calls that are under way bring goes back as soon as it is there.
-func (g *Engine) Flush(ctx context.Context) error {
-	var backs []func(context.Context)
-	for _, id := range g.names.ids() {
-		backs = g.recallID(id, backs)
-	}
-	_, err := Detached(ctx, func(ctx context.Context) (struct{}, error) {
-		slots := make(chan struct{}, returnsFor)
-		for _, back := range backs {
-			slots <- struct{}{}
-			go func() {
-				defer func() { <-slots }()
-				back(ctx)
-			}()
-		}
-		for range returnsFor {
-			slots <- struct{}{}
-		}
-		return struct{}{}, nil
-	})
-	return err
 }

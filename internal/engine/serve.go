@@ -45,11 +45,21 @@ func (l *Limiter) serve(e *entry, q *queue) {
 		e.mu.Lock()
 		done := q.deliver(err)
 		unused := e.holding.keep(&q.batch, err, changes)
+		var spared []giveBack
+		if first := q.waiters.first; err == nil && first != nil && first.arrival <= began {
+			spared = e.holding.spare(first.Permits)
+		}
 		e.mu.Unlock()
 		wakeAll(done)
 		l.giveBack(context.Background(), &q.batch)
 		if unused != nil {
-			go unused(context.Background())
+			go func() { _ = unused(context.Background()) }()
+		}
+		for _, back := range spared {
+			_ = back(context.Background()) // which has those who wait asked for again
+		}
+		if spared != nil {
+			continue
 		}
 		if !errors.Is(err, errUnsent) {
 			l.judge(e, q, began, err)

@@ -40,6 +40,18 @@ const (
 //
 // It ends with ctx: where the request had been sent by then, what arrives for it is given back.
 func (l *Limiter) Try(ctx context.Context, ask Ask) (Result, error) {
+	result, err := l.try(ctx, ask)
+	if err != nil || result.Allowed || !l.leases() {
+		return result, err
+	}
+	if spared, err := l.spare(ctx, ask.Permits); !spared {
+		return result, err
+	}
+	return l.try(ctx, ask)
+}
+
+// try is Try where what is leased is of no use to a request that it is too little for.
+func (l *Limiter) try(ctx context.Context, ask Ask) (Result, error) {
 	g := l.Engine
 	leases := l.leases()
 	if leases {
@@ -201,7 +213,7 @@ func (l *Limiter) carry(ctx context.Context, e *entry, inline bool) {
 		}
 		l.giveBack(ctx, b)
 		if unused != nil {
-			go unused(context.WithoutCancel(ctx))
+			go func() { _ = unused(context.WithoutCancel(ctx)) }()
 		}
 		if g.denials != nil && b.Denied > 0 {
 			l.remember(b, known)

@@ -1,0 +1,83 @@
+// Package leases_test puts callers with leases, in several Go clients and processes, and real Redisson on one limiter, and looks whether
+// it stays strict: in quiet, while Redis breaks, and while a process that holds a lease is stopped or killed.
+//
+// LEASE_LOAD is how long each load lasts, by default 3s.
+package leases_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+)
+
+func TestMain(m *testing.M) {
+	if spec := os.Getenv(memberEnv); spec != "" {
+		if err := member(spec); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+const (
+	name     = "{shop}:leased"
+	rate     = 4000
+	interval = time.Second
+	lease    = 50 * time.Millisecond
+
+	patience = 60 * time.Second
+)
+
+// loadTime is how long a load lasts.
+func loadTime(t *testing.T) time.Duration {
+	text := os.Getenv("LEASE_LOAD")
+	if text == "" {
+		return 3 * time.Second
+	}
+	d, err := time.ParseDuration(text)
+	require.NoError(t, err, "LEASE_LOAD")
+	return d
+}
+
+// dial opens a client of its own.
+func dial(t *testing.T, on rueidis.ClientOption) rueidis.Client {
+	t.Helper()
+	redis, err := rueidis.NewClient(on)
+	require.NoError(t, err)
+	t.Cleanup(redis.Close)
+	return redis
+}
+
+func single(addr string) rueidis.ClientOption {
+	return rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true}
+}
+
+// setRate opens a limiter without leases, and sets its rate.
+func setRate(t *testing.T, redis rueidis.Client, r rratelimiter.Rate) *rratelimiter.Limiter {
+	t.Helper()
+	l := rratelimiter.New(redis).Limiter(name)
+	require.NoError(t, l.SetRate(t.Context(), r))
+	return l
+}
+
+// balance is what the value and the grants of the limiter in Redis add up to, read at one moment.
+func balance(ctx context.Context, redis rueidis.Client) (int64, error) {
+	const script = `
+local sum = tonumber(redis.call('GET', KEYS[1]))
+local grants = redis.call('ZRANGE', KEYS[2], 0, -1)
+for i = 1, #grants do
+  local a, b, c, d = string.byte(grants[i], -4, -1)
+  sum = sum + a + b * 256 + c * 65536 + d * 16777216
+end
+return sum`
+	return redis.Do(ctx, redis.B().Eval().Script(script).Numkeys(2).Key(name+":value", name+":permits").Build()).AsInt64()
+}

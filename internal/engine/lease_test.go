@@ -1,0 +1,140 @@
+package engine
+
+import (
+	"context"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// later is a time after another one, by the wall clock and by the monotonic clock.
+func later(t *testing.T, from time.Time, wall, monotonic time.Duration) time.Time {
+	at := from.Add(monotonic)
+	// The first word of a Time is the wall clock's seconds, behind its nanoseconds of 30 bits, where there is a monotonic clock.
+	*(*uint64)(unsafe.Pointer(&at)) += uint64((wall-monotonic)/time.Second) << 30
+	require.Equal(t, monotonic, at.Sub(from))
+	require.Equal(t, wall, time.Duration(at.UnixNano()-from.UnixNano()))
+	return at
+}
+
+// TestALeaseIsOverByEitherClock: the monotonic one of a process that was stopped while somebody set the other back, and the other one
+// of a machine that slept.
+func TestALeaseIsOverByEitherClock(t *testing.T) {
+	sent := time.Now()
+	s := held{Lease: Lease{Lasts: time.Second}, sent: sent}
+	for _, test := range []struct {
+		wall, monotonic, remains time.Duration
+	}{
+		{0, 0, time.Second},
+		{999 * time.Millisecond, 999 * time.Millisecond, time.Millisecond},
+		{time.Second, time.Second, 0},
+		{time.Hour, 0, time.Second - time.Hour},
+		{-time.Hour, 0, time.Second},
+		{-time.Hour, time.Second, 0},
+		{time.Second, 0, 0},
+	} {
+		now := later(t, sent, test.wall, test.monotonic)
+		assert.Equal(t, test.remains, s.remains(now), "%+v", test)
+		assert.Equal(t, test.remains <= 0, s.over(now), "%+v", test)
+	}
+}
+
+// TestALeaseWhoseTimerIsLateIsNotUsed: a process that was stopped goes on with its callers first.
+func TestALeaseWhoseTimerIsLateIsNotUsed(t *testing.T) {
+	for _, over := range []bool{false, true} {
+		sent := time.Now()
+		if over {
+			sent = sent.Add(-time.Hour)
+		}
+		l := &Limiter{Engine: New(Settings{Lease: time.Hour}), ID: "name", Leases: true}
+		h := &holding{limiter: l, fetching: true, leases: []held{{Lease{Lasts: time.Hour}, 2, sent}}}
+		e := &entry{id: "name", holding: h}
+		l.met.Store(e)
+		_, served := l.fromLease(Ask{Permits: 1}, false)
+		assert.Equal(t, !over, served)
+		q := &queue{}
+		q.waiters.push(&waiter{Request: Request{Ask: Ask{Permits: 1}}})
+		assert.Equal(t, !over, h.serve(q) != nil)
+		if !over {
+			assert.Zero(t, h.leases[0].left)
+		}
+	}
+}
+
+// TestRemainingIsByTheNewestLease: that was taken of what the older ones had left.
+func TestRemainingIsByTheNewestLease(t *testing.T) {
+	l := &Limiter{Engine: New(Settings{Lease: time.Hour}), ID: "name", Leases: true}
+	now := time.Now()
+	l.met.Store(&entry{id: "name", holding: &holding{limiter: l, fetching: true, leases: []held{
+		{Lease{Lasts: time.Hour, Limit: 1000, Free: 900}, 20, now}, {Lease{Lasts: time.Hour, Limit: 1000, Free: 850}, 50, now},
+	}}})
+	answer, served := l.fromLease(Ask{Permits: 3, Detail: true}, false)
+	assert.True(t, served)
+	assert.Equal(t, int64(850+17+50), answer.Remaining)
+}
+
+// TestDemand: what was asked for in the last span, as far as two counts tell.
+func TestDemand(t *testing.T) {
+	const span = 10 * time.Millisecond
+	now := time.Now()
+	for _, test := range []struct {
+		turned, later time.Duration // before and after now, when 100 more were asked for
+		demand        int64
+	}{
+		{5 * time.Millisecond, 0, 400},
+		{15 * time.Millisecond, 0, 400},
+		{15 * time.Millisecond, 5 * time.Millisecond, 250},
+		{15 * time.Millisecond, 12 * time.Millisecond, 80},
+		{15 * time.Millisecond, 20 * time.Millisecond, 0},
+		{25 * time.Millisecond, 0, 100},
+	} {
+		h := &holding{limiter: &Limiter{Engine: New(Settings{Lease: span})}, asked: 300, turned: now.Add(-test.turned)}
+		h.count(now, 100)
+		assert.Equal(t, test.demand, h.demand(now.Add(test.later)), "%+v", test)
+	}
+}
+
+// TestRunsOut: the next lease is to be there before this one is used up or over.
+func TestRunsOut(t *testing.T) {
+	const span = 100 * time.Millisecond
+	now := time.Now()
+	for _, test := range []struct {
+		left     int64
+		old      time.Duration
+		fetching bool
+		out      bool
+	}{
+		{left: 20, out: true}, // as many as are asked for in two round trips
+		{left: 21},
+		{left: 500, old: 97 * time.Millisecond},
+		{left: 500, old: 98 * time.Millisecond, out: true},
+		{left: 1, fetching: true},
+	} {
+		h := &holding{
+			limiter: &Limiter{Engine: New(Settings{Lease: span})}, asked: 1000, turned: now, trip: time.Millisecond, fetching: test.fetching,
+		}
+		s := &held{Lease{Lasts: span}, test.left, now.Add(-test.old)}
+		assert.Equal(t, test.out, h.runsOut(s, now), "%+v", test)
+	}
+}
+
+// TestALeaseFromBeforeAChangeGoesBack: it was on its way while this client changed the limiter.
+func TestALeaseFromBeforeAChangeGoesBack(t *testing.T) {
+	l := &Limiter{Engine: New(Settings{Lease: time.Hour})}
+	h := &holding{limiter: l, turned: time.Now(), asked: 100}
+	b := &Batch{sent: time.Now()}
+	changes := h.wish(b)
+	require.Equal(t, int64(100), b.Lease.Permits)
+	assert.Empty(t, h.recall(nil))
+	returned := int64(0)
+	b.Lease.Granted, b.Lease.Lasts = 5, time.Hour
+	b.Lease.Return = func(_ context.Context, permits int64) error { returned = permits; return nil }
+	unused := h.keep(b, nil, changes)
+	require.NotNil(t, unused)
+	require.NoError(t, unused(t.Context()))
+	assert.Equal(t, int64(5), returned)
+	assert.Empty(t, h.leases)
+}

@@ -1,0 +1,165 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// returnsFor is how many leases Flush gives back at once.
+const returnsFor = 16
+
+// giveBack gives back what is left of a lease.
+type giveBack func(context.Context) error
+
+// giveBack is what gives back the permits that are left of a lease.
+func (s *held) giveBack() giveBack {
+	left, back := s.left, s.Return
+	s.left = 0
+	if left == 0 {
+		return nil
+	}
+	return func(ctx context.Context) (err error) {
+		defer func() {
+			if reason := recover(); reason != nil { // nobody is there for what a callback panics with
+				err = fmt.Errorf("rratelimiter: to give back what was leased panicked: %v", reason)
+			}
+		}()
+		return back(ctx, left)
+	}
+}
+
+// spare gives back what is leased where a request could be served of that and what Redis has, but of neither alone. The entry is
+// locked.
+func (h *holding) spare(permits int64) []giveBack {
+	if h == nil || len(h.leases) == 0 {
+		return nil
+	}
+	left := h.left(time.Now())
+	if left == 0 || permits > h.leases[len(h.leases)-1].Free+left {
+		return nil
+	}
+	return h.recall(nil)
+}
+
+// spare is that of a limiter, and says whether anything went back.
+func (l *Limiter) spare(ctx context.Context, permits int64) (bool, error) {
+	e := l.Engine.names.find(l.ID)
+	if e == nil {
+		return false, nil
+	}
+	backs := e.holding.spare(permits)
+	l.Engine.names.unlock(e)
+	if backs == nil {
+		return false, nil
+	}
+	return Detached(ctx, func(ctx context.Context) (bool, error) {
+		for _, back := range backs {
+			_ = back(ctx) // Redis says what it has, whatever came of this
+		}
+		return true, nil
+	})
+}
+
+// expire gives back what is left of leases that have ended, and forgets the limiter where nobody has asked for a while.
+func (l *Limiter) expire(e *entry, h *holding) {
+	e.mu.Lock()
+	if e.holding != h {
+		e.mu.Unlock()
+		return
+	}
+	now := time.Now()
+	var backs []giveBack
+	kept := h.leases[:0]
+	for i := range h.leases {
+		if s := h.leases[i]; !s.over(now) && s.left > 0 {
+			kept = append(kept, s)
+		} else if back := s.giveBack(); back != nil {
+			backs = append(backs, back)
+		}
+	}
+	clear(h.leases[len(kept):])
+	h.leases = kept
+	if len(kept) > 0 || h.fetching || h.demand(now) > 0 {
+		h.timer.Reset(h.next(now))
+	} else {
+		e.holding = nil
+		l.Engine.holders.remove(l)
+	}
+	l.Engine.names.unlock(e)
+	for _, back := range backs {
+		_ = back(context.Background()) // else they leave the window
+	}
+}
+
+// recall takes all leases of a subject's limiters back from their callers: what gives their permits back.
+func (g *Engine) recall(subject string) (backs []giveBack) {
+	if g.lease == 0 {
+		return nil
+	}
+	backs = g.recallID(subject, backs)
+	for _, id := range g.holders.of(subject) {
+		backs = g.recallID(id, backs)
+	}
+	return backs
+}
+
+func (g *Engine) recallID(id string, backs []giveBack) []giveBack {
+	e := g.names.find(id)
+	if e == nil {
+		return backs
+	}
+	backs = e.holding.recall(backs)
+	g.names.unlock(e)
+	return backs
+}
+
+// recall is that of one limiter.
+func (h *holding) recall(backs []giveBack) []giveBack {
+	if h == nil {
+		return backs
+	}
+	h.changes++
+	for i := range h.leases {
+		if back := h.leases[i].giveBack(); back != nil {
+			backs = append(backs, back)
+		}
+	}
+	clear(h.leases)
+	h.leases = h.leases[:0]
+	return backs
+}
+
+// Flush gives back all that is leased, and tells one error of those that it met. What calls that are under way bring goes back as
+// soon as it is there.
+func (g *Engine) Flush(ctx context.Context) error {
+	var backs []giveBack
+	for _, id := range g.names.ids() {
+		backs = g.recallID(id, backs)
+	}
+	_, err := Detached(ctx, func(ctx context.Context) (struct{}, error) {
+		slots, failed := make(chan struct{}, returnsFor), make(chan error, 1)
+		for _, back := range backs {
+			slots <- struct{}{}
+			go func() {
+				defer func() { <-slots }()
+				if err := back(ctx); err != nil {
+					select {
+					case failed <- err:
+					default:
+					}
+				}
+			}()
+		}
+		for range returnsFor {
+			slots <- struct{}{}
+		}
+		select {
+		case err := <-failed:
+			return struct{}{}, err
+		default:
+			return struct{}{}, nil
+		}
+	})
+	return err
+}

@@ -1,0 +1,309 @@
+package rratelimiter
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestRepliesOfTheLeaseScript: how much is leased, and until when.
+func TestRepliesOfTheLeaseScript(t *testing.T) {
+	const most = 1<<32 - 1
+	for name, test := range map[string]struct {
+		rate              Rate
+		expires           time.Duration
+		keepAlive         int
+		permits, wanted   int64
+		leased, span, all int64 // all: permits of the grant
+	}{
+		"as many as wanted":      {rate: Rate{Permits: 1000, Interval: time.Second}, permits: 10, wanted: 400, leased: 400, span: 10, all: 410},
+		"half of what is free":   {rate: Rate{Permits: 1000, Interval: time.Second}, permits: 11, wanted: 900, leased: 494, span: 10, all: 505},
+		"none of the last 125":   {rate: Rate{Permits: 1000, Interval: time.Second}, permits: 860, wanted: 900, leased: 15, span: 10, all: 875},
+		"nothing is left":        {rate: Rate{Permits: 1000, Interval: time.Second}, permits: 875, wanted: 900, all: 875},
+		"not granted":            {rate: Rate{Permits: 1000, Interval: time.Second}, permits: 1001, wanted: 900},
+		"for nobody in the call": {rate: Rate{Permits: 1000, Interval: time.Second}, wanted: 100, leased: 100, span: 10, all: 100},
+		"what a member holds":    {rate: Rate{Permits: 1 << 50, Interval: time.Second}, permits: 7, wanted: 1 << 40, leased: most - 7, span: 10, all: most},
+		"a short interval":       {rate: Rate{Permits: 1000, Interval: 100 * time.Millisecond}, permits: 1, wanted: 100, leased: 100, span: 6, all: 101},
+		"a shorter one":          {rate: Rate{Permits: 1000, Interval: 15 * time.Millisecond}, permits: 1, wanted: 100, all: 1},
+		"it lives":               {rate: Rate{Permits: 1000, Interval: time.Second}, keepAlive: 11, permits: 1, wanted: 100, leased: 100, span: 10, all: 101},
+		"it may be gone":         {rate: Rate{Permits: 1000, Interval: time.Second}, keepAlive: 10, permits: 1, wanted: 100, all: 1},
+		"it expires later":       {rate: Rate{Permits: 1000, Interval: time.Second}, expires: 11 * time.Millisecond, permits: 1, wanted: 100, leased: 100, span: 10, all: 101},
+		"it expires by then":     {rate: Rate{Permits: 1000, Interval: time.Second}, expires: 10 * time.Millisecond, permits: 1, wanted: 100, all: 1},
+		"for each client":        {rate: Rate{Type: PerClient, Permits: 1000, Interval: time.Second}, permits: 1, wanted: 100, leased: 100, span: 10, all: 101},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(b *bubble) {
+				l := b.limiter(test.rate)
+				if test.expires > 0 {
+					_, err := l.Expire(b.Context(), test.expires)
+					require.NoError(b, err)
+				}
+				b.redis.HSet("limiter", "keepAliveTime", strconv.Itoa(test.keepAlive)) // Java sets a short one too
+				runs := " "
+				if test.permits > 0 {
+					runs = ""
+				}
+				now := time.Now().UnixMilli()
+				member := string(appendMember(nil, test.permits))
+				message, err := l.client.engine.Eval(b.Context(), leaseScript, l.keys[:], []string{
+					strconv.FormatInt(now, 10), strconv.FormatInt(test.permits, 10), member, runs, "", "",
+					strconv.FormatInt(test.wanted, 10), "10",
+				}, nil)
+				require.NoError(b, err)
+				reply, err := message.ToArray()
+				if test.leased > 0 {
+					require.NoError(b, err)
+					require.Len(b, reply, 7)
+					left := test.rate.Permits - test.all
+					for i, want := range []int64{replyLeased, test.leased, test.span, test.rate.Permits, test.rate.Interval.Milliseconds(), left, left} {
+						got, err := reply[i].AsInt64()
+						require.NoError(b, err)
+						assert.Equal(b, want, got, "element %d", i+1)
+					}
+				}
+				set, value := "{limiter}:permits", "{limiter}:value"
+				if test.rate.Type == PerClient {
+					set, value = set+":"+l.client.ID(), value+":"+l.client.ID()
+				}
+				grants, _ := b.redis.SortedSet(set)
+				if test.all == 0 {
+					assert.Empty(b, grants)
+					return
+				}
+				require.Len(b, grants, 1)
+				assert.InDelta(b, float64(now+test.span), grants[string(appendUint32([]byte(member[:17]), test.all))], 0)
+				stored, err := b.redis.Get(value)
+				require.NoError(b, err)
+				assert.Equal(b, strconv.FormatInt(test.rate.Permits-test.all, 10), stored)
+			})
+		})
+	}
+}
+
+// TestWhatACallerIsTooLateForIsLeased: permits for callers who left while their call brought a lease are a part of it.
+func TestWhatACallerIsTooLateForIsLeased(t *testing.T) {
+	inLease(t, Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
+		b.leasing(l)
+		require.NoError(b, l.client.Flush(b.Context()))
+		taken := int64(300)
+		for range 20 {
+			ctx, cancel := context.WithCancel(b.Context())
+			var callers sync.WaitGroup
+			for i := range 40 {
+				callers.Go(func() {
+					ctx := ctx
+					if i%2 == 0 {
+						ctx = b.Context()
+					}
+					if ok, _ := l.TryAcquire(ctx, 1); ok {
+						atomic.AddInt64(&taken, 1)
+					}
+				})
+			}
+			pass(200 * time.Microsecond)
+			cancel()
+			callers.Wait()
+			require.NoError(b, l.client.Flush(b.Context()))
+			pass(2 * time.Millisecond) // what is on its way goes back
+		}
+		require.Less(b, taken, int64(1100), "some have left")
+		b.free(l, 10_000-taken)
+	})
+}
+
+// TestALeaseThatIsOnItsWayWhenTheRateIsSet is not used, nor one that was fetched while it was being set.
+func TestALeaseThatIsOnItsWayWhenTheRateIsSet(t *testing.T) {
+	for _, keep := range []bool{false, true} {
+		inLease(t, Rate{Permits: 100_000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
+			const rate = 20
+			var set atomic.Bool
+			var after atomic.Int64
+			var callers sync.WaitGroup
+			stop := time.Now().Add(40 * time.Millisecond)
+			for range 4 {
+				callers.Go(func() {
+					for time.Now().Before(stop) {
+						pass(20 * time.Microsecond)
+						late := set.Load()
+						if ok, err := l.TryAcquire(b.Context(), 1); assert.NoError(b, err) && ok && late {
+							after.Add(1)
+						}
+					}
+				})
+			}
+			pass(10 * time.Millisecond)
+			var opts []SetRateOption
+			if keep {
+				opts = append(opts, KeepState())
+			}
+			require.NoError(b, l.SetRate(b.Context(), Rate{Permits: rate, Interval: 10 * time.Second}, opts...))
+			set.Store(true)
+			callers.Wait()
+			assert.LessOrEqual(b, after.Load(), int64(rate), "keepState %t", keep)
+		})
+	}
+}
+
+// TestALeaseThatComesTooLateGoesBack, whoever has forgotten meanwhile that it was asked for.
+func TestALeaseThatComesTooLateGoesBack(t *testing.T) {
+	inLease(t, Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
+		taken := int64(100)
+		require.Equal(b, 100, b.often(l, 100, 50*time.Microsecond))
+		b.latency.Store(int64(70 * time.Millisecond))
+		var callers sync.WaitGroup
+		for range 200 {
+			callers.Go(func() {
+				if ok, _ := l.TryAcquire(b.Context(), 1); ok {
+					atomic.AddInt64(&taken, 1)
+				}
+			})
+		}
+		callers.Wait()
+		b.latency.Store(0)
+		pass(200 * time.Millisecond)
+		require.Equal(b, int64(300), taken)
+		b.free(l, 10_000-300)
+	})
+}
+
+// TestALostLeaseComesBackWithTheWindow: its reply was lost.
+func TestALostLeaseComesBackWithTheWindow(t *testing.T) {
+	inLease(t, Rate{Permits: 10_000, Interval: time.Second}, func(b *bubble, l *Limiter) {
+		failed := 0
+		b.leasing(l)
+		b.redis.SetError("UNKILLABLE the reply is lost")
+		for range 2000 {
+			pass(20 * time.Microsecond)
+			if _, err := l.TryAcquire(b.Context(), 1); err != nil {
+				failed++
+			}
+		}
+		require.Positive(b, failed, "leases end")
+		b.redis.SetError("")
+		require.Equal(b, 300, b.often(l, 300, 20*time.Microsecond), "it goes on")
+		pass(time.Second + shortLease)
+		b.free(l, 10_000)
+	})
+}
+
+// TestALimiterWhoseEntryIsAnothersByNow holds nothing of the other.
+func TestALimiterWhoseEntryIsAnothersByNow(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		client := New(b.conn, WithLease(shortLease))
+		one, other := client.Limiter("one"), client.Limiter("other")
+		for range 10 {
+			require.NoError(b, one.SetRate(b.Context(), Rate{Permits: 5, Interval: time.Hour}))
+			require.NoError(b, other.SetRate(b.Context(), Rate{Permits: 10_000, Interval: time.Hour}))
+			b.take(one, 5)
+			pass(100 * time.Millisecond) // it is forgotten, and its entry is for others to use
+			for range 200 {
+				pass(10 * time.Microsecond)
+				b.take(other, 1)
+			}
+			b.full(one, 1)
+			pass(100 * time.Millisecond)
+		}
+	})
+}
+
+// TestABurstLongAgoIsNoDemand, nor is what a caller wants who is served by the call.
+func TestABurstLongAgoIsNoDemand(t *testing.T) {
+	inLease(t, Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
+		b.leasing(l)
+		pass(25 * time.Millisecond)
+		b.take(l, 100)
+		assert.Equal(b, int64(9600), b.stored(), "nothing is leased")
+	})
+}
+
+// TestClocksThatJump: the end of a lease is by the process' time, whatever the clock is that dates grants, and an hour's jump of that
+// lets no more through than the rate besides what was taken or leased before.
+func TestClocksThatJump(t *testing.T) {
+	for name, jump := range map[string]time.Duration{"forward": time.Hour, "back": -time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(b *bubble) {
+				const rate = 2000
+				var offset atomic.Int64
+				clock := func() time.Time { return time.Now().Add(time.Duration(offset.Load())) }
+				l := b.limiter(Rate{Permits: rate, Interval: 10 * time.Second}, WithLease(50*time.Millisecond), WithClock(clock))
+				b.latency.Store(int64(300 * time.Microsecond))
+				require.Equal(b, 1000, b.often(l, 1000, 20*time.Microsecond))
+				offset.Add(int64(jump))
+				granted := b.often(l, 3200, 20*time.Microsecond)
+				if jump < 0 {
+					assert.Equal(b, rate-1000, granted, "what was taken stays so")
+				} else {
+					assert.LessOrEqual(b, granted, rate+1000, "what was taken or leased before the jump is forgotten, once")
+				}
+
+				// Whatever the clock says: of a limiter that is gone a lease is used until its end.
+				require.NoError(b, New(b.quickConn()).Limiter("limiter").SetRate(b.Context(), Rate{Permits: 1_000_000, Interval: time.Hour}))
+				require.Equal(b, 1000, b.often(l, 1000, 20*time.Microsecond))
+				_, err := New(b.quickConn()).Limiter("limiter").Delete(b.Context())
+				require.NoError(b, err)
+				offset.Add(int64(jump))
+				start, last := time.Now(), time.Duration(0)
+				for failed := 0; failed < 10; pass(100 * time.Microsecond) {
+					asked := time.Since(start)
+					if _, err := l.TryAcquire(b.Context(), 1); err == nil {
+						last = asked
+					} else {
+						failed++
+					}
+				}
+				assert.LessOrEqual(b, last, 50*time.Millisecond)
+				assert.Positive(b, last)
+			})
+		})
+	}
+}
+
+// TestAClockThatPanicsWhileALeaseIsFetched: nobody is there for it, and callers are served once it works.
+func TestAClockThatPanicsWhileALeaseIsFetched(t *testing.T) {
+	var broken atomic.Bool
+	clock := func() time.Time {
+		if broken.Load() {
+			panic("the clock is broken")
+		}
+		return time.Now()
+	}
+	inLease(t, Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
+		b.leasing(l)
+		broken.Store(true)
+		require.Error(b, l.client.Flush(b.Context()), "something is leased")
+		panics := 0
+		for range 500 {
+			pass(50 * time.Microsecond)
+			func() {
+				defer func() {
+					if recover() != nil {
+						panics++
+					}
+				}()
+				_, _ = l.TryAcquire(b.Context(), 1)
+			}()
+		}
+		assert.Positive(b, panics)
+		broken.Store(false)
+		require.Equal(b, 300, b.often(l, 300, 30*time.Microsecond))
+	}, WithClock(clock))
+}
+
+// TestAShortLeaseEndsInTime: one that the script has shortened goes back when it ends.
+func TestAShortLeaseEndsInTime(t *testing.T) {
+	inLease(t, Rate{Permits: 10_000, Interval: 100 * time.Millisecond}, func(b *bubble, l *Limiter) {
+		b.latency.Store(int64(100 * time.Microsecond))
+		start := time.Now()
+		require.Equal(b, 20, b.often(l, 20, 30*time.Microsecond))
+		require.Less(b, b.stored(), int64(9980))
+		pass(6500 * time.Microsecond)
+		require.Less(b, time.Since(start), shortLease)
+		assert.Equal(b, int64(9980), b.stored())
+	})
+}

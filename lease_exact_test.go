@@ -1,0 +1,123 @@
+package rratelimiter
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// leasing makes a client lease: callers asked for 300 permits in 9 ms.
+func (b *bubble) leasing(l *Limiter) {
+	b.Helper()
+	require.Equal(b, 300, b.often(l, 300, 30*time.Microsecond))
+}
+
+// stored is the value in Redis: what neither callers nor leases have.
+func (b *bubble) stored() int64 {
+	b.Helper()
+	text, err := b.redis.Get("{limiter}:value")
+	require.NoError(b, err)
+	n, err := strconv.ParseInt(text, 10, 64)
+	require.NoError(b, err)
+	return n
+}
+
+// TestTheLastEighthIsNeverLeased: whatever others find there was taken by callers alone.
+func TestTheLastEighthIsNeverLeased(t *testing.T) {
+	for _, rate := range []int64{800, 805} {
+		inLease(t, Rate{Permits: rate, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
+			eighth := (rate + 7) / 8
+			for taken := int64(1); taken <= rate; taken++ {
+				require.Equal(b, 1, b.often(l, 1, 20*time.Microsecond))
+				require.GreaterOrEqual(b, b.stored(), min(eighth, rate-taken), "%d are taken", taken)
+			}
+			b.full(l, 1)
+		})
+	}
+}
+
+// TestALargeRequestIsServedOfWhatIsLeasedToo: where Redis alone has too few permits for it, and this process holds others.
+func TestALargeRequestIsServedOfWhatIsLeasedToo(t *testing.T) {
+	for name, acquire := range map[string]func(ctx context.Context, l *Limiter, permits int64) (bool, error){
+		"TryAcquire": func(ctx context.Context, l *Limiter, permits int64) (bool, error) { return l.TryAcquire(ctx, permits) },
+		"Take": func(ctx context.Context, l *Limiter, permits int64) (bool, error) {
+			d, err := l.Take(ctx, permits)
+			return d.Allowed, err
+		},
+		"TryAcquireWithin": func(ctx context.Context, l *Limiter, permits int64) (bool, error) {
+			return l.TryAcquireWithin(ctx, permits, 5*time.Millisecond)
+		},
+		"Acquire": func(ctx context.Context, l *Limiter, permits int64) (bool, error) {
+			ctx, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
+			defer cancel()
+			err := l.Acquire(ctx, permits)
+			return err == nil, err
+		},
+	} {
+		for kind, opts := range map[string][]Option{"": nil, ", denials remembered": {WithDenialCache()}} {
+			t.Run(name+kind, func(t *testing.T) {
+				inLease(t, Rate{Permits: 1000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
+					b.leasing(l)
+					require.Less(b, b.stored(), int64(700), "something is leased")
+					granted, err := acquire(b.Context(), l, 700)
+					require.NoError(b, err)
+					assert.True(b, granted, "700 of 1000 permits are nobody's")
+					pass(20 * time.Millisecond)
+					b.free(l, 0)
+				}, opts...)
+			})
+		}
+	}
+}
+
+// TestARequestThatIsTooLargeLeavesLeasesAlone: where they could not make up for what Redis lacks.
+func TestARequestThatIsTooLargeLeavesLeasesAlone(t *testing.T) {
+	inLease(t, Rate{Permits: 1000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
+		b.leasing(l)
+		before := b.stored()
+		b.full(l, 701)
+		assert.Equal(b, before, b.stored())
+	})
+}
+
+// TestRemainingCountsWhatIsLeased: of all leases, and in the call that brings one.
+func TestRemainingCountsWhatIsLeased(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(Rate{Permits: 100_000, Interval: time.Hour}, WithLease(100*time.Millisecond))
+		for taken := int64(1); taken <= 2000; taken++ {
+			pass(20 * time.Microsecond)
+			d, err := l.Take(b.Context(), 1)
+			require.NoError(b, err)
+			require.Equal(b, 100_000-taken, d.Remaining, "%d are taken", taken)
+		}
+	})
+}
+
+// TestFlushSaysWhatWentWrong: permits that have not gone back stay taken for the interval.
+func TestFlushSaysWhatWentWrong(t *testing.T) {
+	inLease(t, Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
+		b.leasing(l)
+		b.redis.SetError("LOADING Redis is loading")
+		err := l.client.Flush(b.Context())
+		require.ErrorContains(b, err, "LOADING")
+		require.ErrorContains(b, err, `"limiter"`)
+		b.redis.SetError("")
+		require.NoError(b, l.client.Flush(b.Context()), "nothing is leased any more")
+	})
+}
+
+// TestDemandOfManyPermits: as many are leased as one grant holds.
+func TestDemandOfManyPermits(t *testing.T) {
+	inLease(t, Rate{Permits: 1 << 50, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
+		for range 10 {
+			b.take(l, 1<<31-1)
+		}
+		before := b.scripts.Load()
+		b.take(l, 1<<20)
+		assert.Equal(b, before, b.scripts.Load(), "it was served by a lease")
+	})
+}
