@@ -9,6 +9,9 @@ GO_TEST       = go test -race -shuffle=on
 # Suites that judge how late something is, or how much of a time was used: nothing else is tested meanwhile.
 ALONE         = crowd|denials|doors|expiry|faults|joined|leases|leaving|names|network|strict|waits
 
+# Tests of leases that take longest; make test-faults runs them too.
+LONG          = ^(TestShares|TestMasterKilledUnderSentinels)$$
+
 CONTAINER     = $(CURDIR)/bin/redis-container
 
 # The oldest and the newest first, and quick suites before slow ones, so that a failure shows early.
@@ -33,7 +36,7 @@ test-integration: deps
 	cd benchmarks && $(GO_TEST) ./...
 	cd examples/doors && $(GO_TEST) ./...
 	cd integration && $(GO_TEST) -p 2 -timeout 30m $$(go list ./... | grep -vE '/($(ALONE))$$')
-	cd integration && $(GO_TEST) -p 1 -timeout 30m $$(go list ./... | grep -E '/($(ALONE))$$')
+	cd integration && $(GO_TEST) -p 1 -timeout 30m -skip '$(LONG)' $$(go list ./... | grep -E '/($(ALONE))$$')
 
 # Every release of Redisson that we claim, with the same suites.
 test-matrix: deps
