@@ -31,18 +31,18 @@ const (
 
 // load is callers in bursts, between which permits come back that can be leased.
 type load struct {
-	t               *testing.T
-	redis           rueidis.Client
-	limiter         *rratelimiter.Limiter // without leases
-	java            *oracle.Limiter
-	goBooks, javas  *ledger.Ledger
-	stop            chan struct{}
-	running         sync.WaitGroup
-	broken          []ledger.Failure // times in which calls may fail
-	lostFrom, lost  time.Time        // what was granted between may be lost to the limiter
-	began           time.Time
-	unbalanced      []int64
-	balances, reads int
+	t              *testing.T
+	redis          rueidis.Client
+	limiter        *rratelimiter.Limiter // without leases
+	java           *oracle.Limiter
+	goBooks, javas *ledger.Ledger
+	stop           chan struct{}
+	running        sync.WaitGroup
+	broken         []ledger.Failure // times in which calls may fail
+	lostFrom, lost time.Time        // what was granted between may be lost to the limiter
+	began          time.Time
+	unbalanced     []int64
+	balances       int
 }
 
 // start sets the rate and lets the callers loose.
