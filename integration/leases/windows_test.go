@@ -67,7 +67,7 @@ func (c losing) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if c.on.Load() && c.reads.Add(1)%100 == 0 {
 		c.lost.Add(1)
-		return 0, errors.Join(errors.New("the reply was lost"), c.Conn.Close())
+		return 0, errors.Join(errors.New("the reply was lost"), c.Close())
 	}
 	return n, err
 }
