@@ -21,7 +21,8 @@
 //
 // Policies count by the Client's clock: the host's, [rratelimiter.WithClock], or with [rratelimiter.WithServerTime] that of the
 // Redis server, which makes hosts immune to the skew between their clocks. A clock that goes back stands still for what has
-// been taken by it, until it is where it was: nothing fails, and nothing more is granted. It has to be later than 1970.
+// been taken by it, until it is where it was: nothing fails, and nothing more is granted. It has to be
+// later than 1970 and before 2255.
 //
 // # Leases
 //
