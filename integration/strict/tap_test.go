@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -75,9 +76,16 @@ func (c *tap) see(words []string, result rueidis.RedisResult) {
 	}
 }
 
-// taken reads a call that takes permits. Args: the time, permits in all, requests, letters.
+// told is how a call tells its requests, where it is for more than one or wants to know all.
+var told = regexp.MustCompile(`^\d+\*\d+( \d+\*\d+)*$`)
+
+// taken reads a call that takes permits. Args: the time, permits in all, those of the policies; and mostly requests, letters.
 func (c *tap) taken(args []string, result rueidis.RedisResult) error {
-	requests, err := runs(cmp.Or(args[2], args[1]+"*1"))
+	all := args[1] + "*1"
+	if text := args[len(args)-2]; told.MatchString(text) {
+		all = text
+	}
+	requests, err := runs(all)
 	if err != nil {
 		return err
 	}
@@ -107,7 +115,7 @@ func (c *tap) taken(args []string, result rueidis.RedisResult) error {
 	}
 	for i, permits := range requests {
 		if letters == "*" || letters[i] == 'g' {
-			if err := c.note(now, 0, permits, args[4]); err != nil {
+			if err := c.note(now, 0, permits, args[2]); err != nil {
 				return err
 			}
 		}
