@@ -160,18 +160,6 @@ func goOn(c call, members []member, message rueidis.RedisMessage, args []string)
 	return next, true
 }
 
-// lease tells of a lease that a call has brought.
-func (p *protocol) lease(b *engine.Batch, o *state) {
-	l, answer, dated := (*Limiter)(p), o.granted(0), strings.Join(o.counts(), " ")
-	b.Lease.Granted, b.Lease.Lasts, b.Lease.Limit, b.Lease.Free, b.Lease.Reset = o.leased, o.lasts, answer.Limit, answer.Remaining, answer.ResetAfter
-	b.Lease.Return = func(ctx context.Context, permits int64) error {
-		_, err := engine.Returning(ctx, l.client.Engine, l.calls.Subjects, func(ctx context.Context) (rueidis.RedisMessage, error) {
-			return l.eval(ctx, release, l.members, strconv.FormatInt(permits, 10), dated)
-		})
-		return err
-	}
-}
-
 // read reads a reply that tells all.
 func (l *Limiter) read(c call, members []member, message rueidis.RedisMessage) (o *state, letters string, err error) {
 	reply, err := message.ToArray()

@@ -92,11 +92,6 @@ func scriptFor(c call, members []member) *engine.Script {
 // come behind them.
 var before = map[call]int{acquire: 2, lease: 4, charge: 2, release: 3, peek: 1, reserve: 2, cancel: 2}
 
-// canLease says whether permits of all members can be leased.
-func canLease(members []member) bool {
-	return !slices.ContainsFunc(members, func(m member) bool { return sections[m.policy.kind()]["lease"] == "" })
-}
-
 // assemble puts the text of a script together.
 func assemble(c call, members []member) string {
 	var text strings.Builder

@@ -57,7 +57,7 @@ func (s *held) remains(now time.Time) time.Duration {
 }
 
 // leases says whether the limiter's permits may be leased.
-func (l *Limiter) leases() bool { return l.Engine.lease > 0 && l.Leases }
+func (l *Limiter) leases() bool { return l.Leases && l.Engine.Leases() }
 
 // fromLease answers a request from what this process holds, where it can. With behind nobody may wait for the limiter: who
 // stands in line comes first.
@@ -169,15 +169,11 @@ func (h *holding) runsOut(s *held, now time.Time) bool {
 // prefetch prepares a call that brings the next lease, and says whether it is to be carried. The entry is locked.
 func (l *Limiter) prefetch(e *entry) bool {
 	g := l.Engine
-	if e.leaving || e.calls >= g.callLimit() {
+	if !g.lead(e) {
 		return false // what is about to leave brings one as well
 	}
 	if e.first == nil {
 		e.push(g.newBatch())
-	}
-	e.leaving = true
-	if e.calls++; e.calls == 1 {
-		g.calling.Add(1)
 	}
 	return true
 }

@@ -12,6 +12,13 @@ const returnsFor = 16
 // giveBack gives back what is left of a lease.
 type giveBack func(context.Context) error
 
+// later gives back what nobody waits for, if there is anything: else it leaves the window.
+func (b giveBack) later() {
+	if b != nil {
+		go func() { _ = b(context.Background()) }()
+	}
+}
+
 // giveBack is what gives back the permits that are left of a lease.
 func (s *held) giveBack() giveBack {
 	left, back := s.left, s.Return

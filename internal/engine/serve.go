@@ -52,9 +52,7 @@ func (l *Limiter) serve(e *entry, q *queue) {
 		e.mu.Unlock()
 		wakeAll(done)
 		l.giveBack(context.Background(), &q.batch)
-		if unused != nil {
-			go func() { _ = unused(context.Background()) }()
-		}
+		unused.later()
 		for _, back := range spared {
 			_ = back(context.Background()) // which has those who wait asked for again
 		}

@@ -70,13 +70,7 @@ func (l *Limiter) try(ctx context.Context, ask Ask) (Result, error) {
 		l.hold(e, ask.Permits)
 	}
 	b := l.gather(e, r)
-	lead := !e.leaving && e.calls < g.callLimit()
-	if lead {
-		e.leaving = true
-		if e.calls++; e.calls == 1 {
-			g.calling.Add(1)
-		}
-	}
+	lead := g.lead(e)
 	inline := lead && gone == nil && b == e.first
 	if b.answered == nil && !inline {
 		b.answered = make(chan struct{})
@@ -104,6 +98,18 @@ func (l *Limiter) try(ctx context.Context, ask Ask) (Result, error) {
 	*r = Request{}
 	g.requests.Put(r)
 	return result, err
+}
+
+// lead says whether another call may be in flight, and counts it if so: it is about to leave. The entry is locked.
+func (g *Engine) lead(e *entry) bool {
+	if e.leaving || e.calls >= g.callLimit() {
+		return false
+	}
+	e.leaving = true
+	if e.calls++; e.calls == 1 {
+		g.calling.Add(1)
+	}
+	return true
 }
 
 // callLimit is how many calls for one limiter may be in flight at once.
@@ -212,9 +218,7 @@ func (l *Limiter) carry(ctx context.Context, e *entry, inline bool) {
 			again = false
 		}
 		l.giveBack(ctx, b)
-		if unused != nil {
-			go func() { _ = unused(context.WithoutCancel(ctx)) }()
-		}
+		unused.later()
 		if g.denials != nil && b.Denied > 0 {
 			l.remember(b, known)
 		}
