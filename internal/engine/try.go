@@ -40,8 +40,14 @@ const (
 //
 // It ends with ctx: where the request had been sent by then, what arrives for it is given back.
 func (l *Limiter) Try(ctx context.Context, ask Ask) (Result, error) {
+	if !l.leases() {
+		return l.try(ctx, ask)
+	}
+	if answer, ok := l.fromLease(ask, false); ok {
+		return Result{Answer: answer}, nil
+	}
 	result, err := l.try(ctx, ask)
-	if err != nil || result.Allowed || !l.leases() {
+	if err != nil || result.Allowed {
 		return result, err
 	}
 	if spared, err := l.spare(ctx, ask.Permits); !spared {
@@ -50,15 +56,9 @@ func (l *Limiter) Try(ctx context.Context, ask Ask) (Result, error) {
 	return l.try(ctx, ask)
 }
 
-// try is Try where what is leased is of no use to a request that it is too little for.
+// try is Try of Redis, or of what it said.
 func (l *Limiter) try(ctx context.Context, ask Ask) (Result, error) {
 	g := l.Engine
-	leases := l.leases()
-	if leases {
-		if answer, ok := l.fromLease(ask, false); ok {
-			return Result{Answer: answer}, nil
-		}
-	}
 	if answer, denied := l.deny(ask); denied {
 		return Result{Answer: answer}, nil
 	}
@@ -66,7 +66,7 @@ func (l *Limiter) try(ctx context.Context, ask Ask) (Result, error) {
 	r := g.requests.Get().(*Request)
 	r.Ask = ask
 	e := g.names.lock(l)
-	if leases {
+	if l.leases() {
 		l.hold(e, ask.Permits)
 	}
 	b := l.gather(e, r)
