@@ -27,6 +27,7 @@ type Client struct {
 	mapName  func(string) string
 	settings engine.Settings
 	engine   *engine.Engine
+	observer *Observer
 	err      error // what is wrong with the options
 }
 
