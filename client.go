@@ -24,7 +24,6 @@ type Client struct {
 	mapName  func(string) string
 	settings engine.Settings
 	engine   *engine.Engine
-	observer *Observer
 	err      error // what is wrong with the options
 }
 
@@ -80,7 +79,7 @@ func (c *Client) Limiter(name string) *Limiter {
 	l := &Limiter{client: c}
 	l.keys, l.err = c.open(name)
 	l.calls.Engine, l.calls.ID, l.calls.Name, l.calls.Protocol = c.engine, l.keys[configKey], name, (*protocol)(l)
-	l.calls.Leases = true
+	l.calls.Leases, l.calls.Policy = true, "redisson"
 	return l
 }
 

@@ -41,7 +41,11 @@ func (l *Limiter) checkAcquire(ctx context.Context, permits int64) error {
 		return fmt.Errorf("%w: %d permits of %q requested, want at least 1", ErrInvalidPermits, permits, l.calls.Name)
 	}
 	if permits > maxPermits {
-		return fmt.Errorf("%w: %w: %d permits of %q requested, and no rate is above 2^53", ErrInvalidPermits, ErrPermitsExceedRate, permits, l.calls.Name)
+		err := fmt.Errorf("%w: %w: %d permits of %q requested, and no rate is above 2^53", ErrInvalidPermits, ErrPermitsExceedRate, permits, l.calls.Name)
+		if l.check(ctx) == nil {
+			l.calls.Refused(ctx, permits, err)
+		}
+		return err
 	}
 	return l.check(ctx)
 }
