@@ -209,6 +209,13 @@ func TestAnObserverIsToldOfReservations(t *testing.T) {
 		}
 		assert.Equal(b, []int{1, 2, 3, 2, 1, 0}, lengths[:6])
 		assert.Len(b, lengths, 6)
+
+		inmemory.Pass(time.Second)
+		require.NoError(b, l.Acquire(b.Context(), 1))
+		decisions, calls, waiting = o.all()
+		assert.Equal(b, []rratelimiter.DecisionInfo{want}, decisions, "it did not wait")
+		assert.Len(b, calls, 1)
+		assert.Empty(b, waiting)
 	})
 }
 

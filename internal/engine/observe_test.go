@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -9,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -22,8 +24,9 @@ type sums struct {
 type numbers struct {
 	decided, granted     int
 	calls, requests      int
-	permits              int64
-	alone                int // of calls, on a goroutine of its own
+	permits, leased      int64
+	took                 time.Duration // of the last call
+	alone                int           // of calls, on a goroutine of its own
 	begun, ended, length int
 	sent, carried        int
 	wanted               int64
@@ -53,6 +56,8 @@ func (s *sums) observer() *Observer {
 			s.calls++
 			s.requests += c.Requests
 			s.permits += c.Permits
+			s.leased += c.Leased
+			s.took = c.Took
 			if ctx.Value(callerKey{}) == nil {
 				s.alone++
 			}
@@ -177,6 +182,29 @@ func TestACallIsToldOfOnceHoweverOftenItIsSent(t *testing.T) {
 		assert.Equal(b, 1, s.now().calls)
 		assert.Equal(b, 1, s.now().requests)
 		assert.EqualValues(b, 3, s.now().permits)
+		assert.Greater(b, s.now().took, 100*time.Millisecond)
+	})
+}
+
+// torn is a window whose replies break off behind what they grant.
+type torn struct{ *window }
+
+func (l torn) Answer(b *Batch, _ rueidis.RedisMessage) (bool, error) {
+	b.Requests[0].Allowed, b.Lease.Granted = true, 7
+	return false, errors.New("torn")
+}
+
+// TestNothingIsGrantedByAnError.
+func TestNothingIsGrantedByAnError(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l, s := b.counted(20, time.Hour)
+		l.Protocol = torn{l.window}
+		_, err := l.Try(b.Context(), Ask{Permits: 1})
+		require.EqualError(b, err, "torn")
+		assert.Equal(b, 1, s.now().decided)
+		assert.Equal(b, 1, s.now().calls)
+		assert.Zero(b, s.now().granted)
+		assert.Zero(b, s.now().leased)
 	})
 }
 
