@@ -2,6 +2,7 @@ package rratelimiter
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"strings"
@@ -374,6 +375,37 @@ func TestAnObserverIsToldHowLongTheLineIs(t *testing.T) {
 		assert.Zero(b, more[len(more)-1].Length)
 		assert.NotEmpty(b, calls)
 		assert.Greater(b, b.scripts.Load()-before, int64(len(calls)), "and some before")
+	})
+}
+
+// TestCallsThatShareAPipelineAreToldOfEach.
+func TestCallsThatShareAPipelineAreToldOfEach(t *testing.T) {
+	observed(t, Rate{Permits: 1000, Interval: time.Hour}, func(ctx context.Context, b *bubble, l *Limiter, o *told) {
+		const names = 40
+		scripts, sent := b.scripts.Load(), b.sent.Load()
+		var callers sync.WaitGroup
+		for i := range names {
+			name := l.client.Limiter(fmt.Sprint("name ", i))
+			for range 3 {
+				callers.Go(func() {
+					_, err := name.TryAcquire(ctx, 1)
+					assert.ErrorIs(b, err, ErrNotInitialized)
+				})
+			}
+		}
+		callers.Wait()
+		decisions, calls, _ := o.all()
+		assert.Len(b, decisions, 3*names)
+		assert.Len(b, calls, int(b.scripts.Load()-scripts))
+		assert.Less(b, b.sent.Load()-sent, int64(len(calls)), "in pipelines")
+		carried := make(map[string]int)
+		for _, c := range calls {
+			carried[c.Name] += c.Requests
+		}
+		assert.Len(b, carried, names)
+		for name, requests := range carried {
+			assert.Equal(b, 3, requests, name)
+		}
 	})
 }
 
