@@ -95,7 +95,7 @@ func (c *counted) Call(b *Batch) (*Script, []string) {
 func (b *bubble) counted(limit int64, every time.Duration) (*counted, *sums) {
 	s := new(sums)
 	c := &counted{open(New(Settings{Redis: b.Conn, Observer: s.observer()}), "limiter", limit, every), s}
-	c.Protocol = c
+	c.Protocol, c.Name = c, "another name"
 	return c, s
 }
 
