@@ -109,6 +109,7 @@ func (r *results) goals() []goal {
 			add(false, []float64{0.85, 0.7}[i], r.script.ratio(c.name).median, "server time of one call, %s: to Redisson's script", c.name)
 		}
 	}
+	r.observerGoals(add)
 	r.leaseGoals(add)
 	r.policyGoals(add)
 	if r.leaving != nil {

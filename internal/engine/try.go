@@ -40,11 +40,22 @@ const (
 //
 // It ends with ctx: where the request had been sent by then, what arrives for it is given back.
 func (l *Limiter) Try(ctx context.Context, ask Ask) (Result, error) {
+	if l.Engine.observer == nil {
+		return l.Ask(ctx, ask)
+	}
+	asking := l.Asking(ask.Permits)
+	result, err := l.Ask(ctx, ask)
+	asking.Tell(ctx, result.Allowed, result.From, err)
+	return result, err
+}
+
+// Ask is Try that leaves it to its caller to tell of the decision: see Asking.
+func (l *Limiter) Ask(ctx context.Context, ask Ask) (Result, error) {
 	if !l.leases() {
 		return l.try(ctx, ask)
 	}
 	if answer, ok := l.fromLease(ask, false); ok {
-		return Result{Answer: answer}, nil
+		return Result{Answer: answer, From: FromLease}, nil
 	}
 	result, err := l.try(ctx, ask)
 	if err != nil || result.Allowed {
@@ -60,7 +71,7 @@ func (l *Limiter) Try(ctx context.Context, ask Ask) (Result, error) {
 func (l *Limiter) try(ctx context.Context, ask Ask) (Result, error) {
 	g := l.Engine
 	if answer, denied := l.deny(ask); denied {
-		return Result{Answer: answer}, nil
+		return Result{Answer: answer, From: FromMemory}, nil
 	}
 	gone := ctx.Done()
 	r := g.requests.Get().(*Request)
@@ -94,6 +105,7 @@ func (l *Limiter) try(ctx context.Context, ask Ask) (Result, error) {
 			<-answers
 		}
 	}
+	r.call.tell(ctx)
 	result, err := r.result()
 	*r = Request{}
 	g.requests.Put(r)
@@ -200,6 +212,7 @@ func (l *Limiter) carry(ctx context.Context, e *entry, inline bool) {
 			}
 		}
 		b.count()
+		b.hand()
 		unused := e.holding.keep(b, err, changes)
 		again = e.first != nil && !e.leaving
 		if again {
@@ -219,6 +232,7 @@ func (l *Limiter) carry(ctx context.Context, e *entry, inline bool) {
 		}
 		l.giveBack(ctx, b)
 		unused.later()
+		b.takeCall().tellAlone()
 		if g.denials != nil && b.Denied > 0 {
 			l.remember(b, known)
 		}
