@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	test "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
@@ -107,7 +109,9 @@ func (a addressed) Accept() (net.Conn, error) {
 
 type addressedConn struct{ net.Conn }
 
-func (addressedConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 4711} }
+func (addressedConn) RemoteAddr() net.Addr {
+	return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 4711}
+}
 
 // server is a grpc server within a bubble.
 type server struct {
@@ -176,8 +180,17 @@ func told(t assert.TestingT, err error, trailer metadata.MD) string {
 }
 
 // get makes a unary call and says what the client is told.
-func get(b *bubble.Bubble, c test.TestServiceClient) string {
+func get(b *bubble.Bubble, c test.TestServiceClient) string { return getOf(b, c, 0) }
+
+// getOf makes one of a size.
+func getOf(b *bubble.Bubble, c test.TestServiceClient, size int32) string {
 	var trailer metadata.MD
-	err := call(b.Context(), c, grpc.Trailer(&trailer))
+	_, err := c.UnaryCall(b.Context(), &test.SimpleRequest{ResponseSize: size}, grpc.Trailer(&trailer))
 	return told(b, err, trailer)
+}
+
+// from is the context of a call from an address, with pairs of metadata.
+func from(ctx context.Context, addr string, pairs ...string) context.Context {
+	ctx = peer.NewContext(ctx, &peer.Peer{Addr: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(addr))})
+	return metadata.NewIncomingContext(ctx, metadata.Pairs(pairs...))
 }

@@ -118,4 +118,3 @@ func detail(m proto.Message) []*anypb.Any {
 	}
 	return []*anypb.Any{packed}
 }
-
