@@ -93,7 +93,7 @@ func TestWhatCannotBeTold(t *testing.T) {
 				assert.Equal(b, c.want, get(b, unary(b, s, c.choose, append([]grpclimit.Option{report}, c.opts...)...)))
 				assert.Equal(b, c.result, got.Result)
 				assert.Error(b, got.Err)
-				assert.Equal(b, c.want == "OK", s.served == 1)
+				assert.Equal(b, c.want == "OK", s.served.Load() == 1)
 			})
 		})
 	}
@@ -121,7 +121,7 @@ func TestCost(t *testing.T) {
 		} {
 			assert.Equal(b, row.want, getOf(b, c, row.cost), "cost %d", row.cost)
 		}
-		assert.Equal(b, 3, s.served)
+		assert.EqualValues(b, 3, s.served.Load())
 	})
 }
 
@@ -137,7 +137,7 @@ func TestWait(t *testing.T) {
 		bubble.Pass(1500 * time.Millisecond)
 		assert.Equal(b, "OK", get(b, c))
 		assert.Equal(b, 3*time.Second, time.Since(begin))
-		assert.Equal(b, 2, s.served)
+		assert.EqualValues(b, 2, s.served.Load())
 	})
 }
 
@@ -178,7 +178,7 @@ func TestShadowDecidesAndLetsPass(t *testing.T) {
 		b.Redis.Server().Close()
 		assert.Equal(b, "OK", get(b, c))
 		assert.Equal(b, []string{"acquired", "rejected", "failed_closed"}, results)
-		assert.Equal(b, 3, s.served)
+		assert.EqualValues(b, 3, s.served.Load())
 	})
 }
 

@@ -58,7 +58,7 @@ func TestStreamsAtTheirStart(t *testing.T) {
 		answered, end = exchange(b, c, 5)
 		assert.Zero(b, answered)
 		assert.Equal(b, anHour, end)
-		assert.Equal(b, 1, s.served)
+		assert.EqualValues(b, 1, s.served.Load())
 	})
 }
 
