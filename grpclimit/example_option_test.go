@@ -113,7 +113,7 @@ func ExampleSubject() {
 			}
 		}
 	}
-	// Output: tenant:gold hour 1 the limit "hour" of 1 is used up
+	// Output: tenant:gold hour 1 the limit "hour" of 1 has too few permits left
 }
 
 // down is a limiter whose Redis does not answer.

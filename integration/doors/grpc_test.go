@@ -82,7 +82,7 @@ func (l *load) call(client healthpb.HealthClient, key string) {
 			quota, ok := s.Details()[1].(*errdetails.QuotaFailure)
 			if assert.True(l.t, ok) && assert.Len(l.t, quota.GetViolations(), 1) {
 				v := quota.GetViolations()[0]
-				assert.Equal(l.t, fmt.Sprintf(`the limit "second" of %d is used up`, v.GetQuotaValue()), v.GetDescription())
+				assert.Equal(l.t, fmt.Sprintf(`the limit "second" of %d has too few permits left`, v.GetQuotaValue()), v.GetDescription())
 				assert.Empty(l.t, v.GetSubject())
 			}
 		}
