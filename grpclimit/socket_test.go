@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -109,9 +110,13 @@ func TestARetryOverSockets(t *testing.T) {
 	require.NoError(t, err)
 	defer conn.Close()
 	c := test.NewTestServiceClient(conn)
-	assert.NoError(t, call(t.Context(), c))
-	assert.NoError(t, call(t.Context(), c))
-	assert.Equal(t, []string{"acquired", "rejected", "acquired"}, results)
+	require.Eventually(t, func() bool { // a slow machine has its second call in another window
+		assert.NoError(t, call(t.Context(), c))
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Contains(results, "rejected")
+	}, time.Minute, time.Millisecond)
+	assert.Equal(t, []string{"rejected", "acquired"}, results[len(results)-2:])
 }
 
 // What has no address is not one key for all.
