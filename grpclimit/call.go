@@ -13,13 +13,6 @@ type Call struct {
 
 // Service is the first part of the method, "grpc.health.v1.Health" for instance.
 func (c Call) Service() string {
-	service, _ := c.split()
-	return service
-}
-
-// split parts a method from its service. Of a text without a slash all is the method.
-func (c Call) split() (service, method string) {
 	text := strings.TrimPrefix(c.Method, "/")
-	at := strings.LastIndexByte(text, '/')
-	return text[:max(0, at)], text[at+1:]
+	return text[:max(0, strings.LastIndexByte(text, '/'))]
 }
