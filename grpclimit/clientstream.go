@@ -2,6 +2,7 @@ package grpclimit
 
 import (
 	"context"
+	"errors"
 	"io"
 	"sync/atomic"
 
@@ -39,7 +40,7 @@ func (s *sending) SendMsg(m any) error {
 		return err
 	}
 	s.name.Store(&name)
-	if err = s.ClientStream.SendMsg(m); err != nil && err != io.EOF {
+	if err = s.ClientStream.SendMsg(m); err != nil && !errors.Is(err, io.EOF) {
 		s.over(err)
 	}
 	return err

@@ -2,6 +2,7 @@ package grpclimit_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"sync"
 	"testing"
@@ -138,7 +139,7 @@ type sums struct {
 
 func (sums) StreamingInputCall(ss test.TestService_StreamingInputCallServer) error {
 	for n := int32(0); ; n++ {
-		if _, err := ss.Recv(); err == io.EOF {
+		if _, err := ss.Recv(); errors.Is(err, io.EOF) {
 			return ss.SendAndClose(&test.StreamingInputCallResponse{AggregatedPayloadSize: n})
 		} else if err != nil {
 			return err

@@ -75,7 +75,7 @@ var uploads = grpc.ServiceDesc{
 	Streams: []grpc.StreamDesc{{StreamName: "Upload", ClientStreams: true, Handler: func(_ any, ss grpc.ServerStream) error {
 		for n := 0; ; n++ {
 			err := ss.RecvMsg(new(healthpb.HealthCheckRequest))
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				fmt.Println(n, "messages")
 				return nil
 			} else if err != nil {

@@ -2,6 +2,7 @@ package grpclimit_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -86,7 +87,7 @@ func (s *service) FullDuplexCall(ss test.TestService_FullDuplexCallServer) error
 // echo answers each message.
 func echo(ss test.TestService_FullDuplexCallServer) error {
 	for {
-		if _, err := ss.Recv(); err == io.EOF {
+		if _, err := ss.Recv(); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
 			return err
