@@ -79,16 +79,14 @@ type subjects struct {
 
 func (s *subjects) of(key subject) *sets {
 	made := s.known()
-	if found := made[key]; found != nil {
-		return found
+	found := made[key]
+	if found == nil && len(made) >= most {
+		found = made[key.other()]
 	}
-	if len(made) >= most {
-		key = key.other()
-		if found := made[key]; found != nil {
-			return found
-		}
+	if found == nil {
+		found = s.add(key)
 	}
-	return s.add(key)
+	return found
 }
 
 func (s *subjects) known() map[subject]*sets {
@@ -102,11 +100,11 @@ func (s *subjects) add(key subject) *sets {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.known()
-	if len(before) >= most {
-		key = key.other() // others came meanwhile
+	if before[key] == nil && len(before) >= most {
+		key = key.other()
 	}
 	if found := before[key]; found != nil {
-		return found
+		return found // who came meanwhile has added it
 	}
 	after := maps.Clone(before)
 	if after == nil {
