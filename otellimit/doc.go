@@ -29,7 +29,8 @@
 //
 //	acquired       it has its permits
 //	rejected       they were not to be had, or not in time
-//	canceled       the caller's context ended first
+//	canceled       the caller's context ended first, or would have
+//	charged        taken afterwards, by Charge of package limit
 //	failed         nobody decided: Redis failed, or the request is one that cannot be granted
 //	shadowed       at a door: it passed, and would have been rejected but for the shadow mode
 //	failed_open    at a door: nobody decided, and it passed
@@ -42,8 +43,8 @@
 //
 // # Spans
 //
-// Each call that waited for permits is a span, rratelimiter.wait, below the caller's own: made when it is over, with the attributes
-// of the request and rratelimiter.permits. Calls that never waited have none.
+// Each call that waited for permits for some time, see [WithSpansAfter], is a span, rratelimiter.wait, below the caller's own: made when
+// it is over, with the attributes of the request and rratelimiter.permits. Calls that never wait have none.
 //
 // # Costs
 //

@@ -83,6 +83,10 @@ func TestErrorTypesOfRedis(t *testing.T) {
 func TestResults(t *testing.T) {
 	live := context.Background()
 	left, late := ended(context.Canceled), ended(context.DeadlineExceeded)
+	bound, stop := context.WithTimeout(live, time.Hour)
+	defer stop()
+	taken := granted("n", "redisson")
+	taken.Charged = true
 	for _, c := range []struct {
 		name string
 		ctx  context.Context
@@ -94,6 +98,9 @@ func TestResults(t *testing.T) {
 		{"denied", live, denied("n", "redisson"), "rratelimiter.policy=redisson,rratelimiter.result=rejected"},
 		{"left", left, broken("n", "redisson", fmt.Errorf("waiting: %w", context.Canceled)), "error.type=canceled,rratelimiter.policy=redisson,rratelimiter.result=canceled"},
 		{"too late", late, broken("n", "redisson", context.DeadlineExceeded), "error.type=deadline_exceeded,rratelimiter.policy=redisson,rratelimiter.result=canceled"},
+		{"cannot be had in time", bound, broken("n", "redisson", context.DeadlineExceeded), "error.type=deadline_exceeded,rratelimiter.policy=redisson,rratelimiter.result=canceled"},
+		{"no answer of a server within rueidis' time", bound, broken("n", "redisson", os.ErrDeadlineExceeded), "error.type=deadline_exceeded,rratelimiter.policy=redisson,rratelimiter.result=failed"},
+		{"charged", live, taken, "rratelimiter.policy=redisson,rratelimiter.result=charged"},
 		{"no answer within a timeout", live, broken("n", "redisson", context.DeadlineExceeded), "error.type=deadline_exceeded,rratelimiter.policy=redisson,rratelimiter.result=failed"},
 		{"Redis fails, and the caller leaves", left, broken("n", "redisson", io.EOF), "error.type=connection,rratelimiter.policy=redisson,rratelimiter.result=failed"},
 		{"Redis fails", live, broken("n", "redisson", errors.New("dial tcp 10.0.0.7")), "error.type=_OTHER,rratelimiter.policy=redisson,rratelimiter.result=failed"},

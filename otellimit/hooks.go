@@ -21,7 +21,9 @@ func (t *Telemetry) decision(ctx context.Context, d rratelimiter.DecisionInfo) {
 	}
 	if d.Waited > 0 {
 		t.inQueue.Record(ctx, d.Waited.Seconds(), m.record...)
-		t.span(ctx, d, m)
+		if d.Waited >= t.spansAfter {
+			t.span(ctx, d, m)
+		}
 	}
 }
 
@@ -44,17 +46,24 @@ func (t *Telemetry) setsOf(policy, name string) *sets {
 	return t.subjects.of(subject{policy: policy, limiter: t.names.of(name)})
 }
 
-// resultOf is the result of a decision, and why there is none. A caller whose context ends has given up, whatever it asked for; an
-// answer that does not come in time though the context goes on is a failure.
+// resultOf is the result of a decision, and why there is none. A caller whose context ends has given up, whatever it asked for, and so
+// has one whose deadline is known to come too early. An answer that does not come in time though the context goes on is a failure.
 func resultOf(ctx context.Context, d rratelimiter.DecisionInfo) (result, failure) {
 	switch {
+	case d.Err == nil && d.Charged:
+		return charged, noFailure
 	case d.Err == nil && d.Granted:
 		return acquired, noFailure
 	case d.Err == nil:
 		return rejected, noFailure
 	}
-	f := classify(d.Err)
-	if ended := ctx.Err(); ended != nil && errors.Is(d.Err, ended) {
+	f, ended := classify(d.Err), ctx.Err()
+	if ended == nil {
+		if _, bound := ctx.Deadline(); bound {
+			ended = context.DeadlineExceeded
+		}
+	}
+	if ended != nil && errors.Is(d.Err, ended) {
 		return gaveUp, f
 	}
 	return failed, f

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"go.opentelemetry.io/otel/attribute"
@@ -28,7 +29,7 @@ func TestNamesAreToldByChoiceAlone(t *testing.T) {
 		for name, want := range c.want {
 			assert.Equal(t, want, b.names.of(name), name)
 			d := granted(name, "redisson")
-			d.Waited = d.Took
+			d.Waited = time.Second
 			o.Decision(context.Background(), d)
 			o.Decision(context.Background(), broken(name, "redisson", fmt.Errorf("%q at 10.0.0.7", name)))
 			o.RedisCall(context.Background(), rratelimiter.RedisCallInfo{Name: name, Policy: "redisson", Requests: 1})

@@ -99,7 +99,7 @@ func TestShutdown(t *testing.T) {
 	require.NoError(t, b.meters.Shutdown(ctx))
 	require.NoError(t, b.tracer.Shutdown(ctx))
 	waited := granted("n", "redisson")
-	waited.Waited = waited.Took
+	waited.Waited = time.Second
 	o.Decision(ctx, waited)
 	o.RedisCall(ctx, rratelimiter.RedisCallInfo{Took: time.Second})
 	o.Waiting(ctx, rratelimiter.WaitingInfo{Change: 1})
@@ -129,7 +129,7 @@ func TestGlobalProviders(t *testing.T) {
 	const key = "rratelimiter.policy=redisson,rratelimiter.result=acquired"
 	requests, spans := b.sums("requests")[key], len(b.spans.Ended())
 	waited := granted("n", "redisson")
-	waited.Waited = waited.Took
+	waited.Waited = time.Second
 	made.Observer().Decision(context.Background(), waited)
 	assert.Equal(t, requests+1, b.sums("requests")[key])
 	assert.Len(t, b.spans.Ended(), spans+1)

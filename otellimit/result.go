@@ -8,6 +8,7 @@ const (
 	acquired
 	rejected
 	gaveUp
+	charged
 	failed
 	shadowed
 	failedOpen
@@ -21,6 +22,7 @@ var results = [resultCount]string{
 	acquired:     "acquired",
 	rejected:     "rejected",
 	gaveUp:       "canceled",
+	charged:      "charged",
 	failed:       "failed",
 	shadowed:     "shadowed",
 	failedOpen:   "failed_open",

@@ -25,6 +25,9 @@ func TestSpans(t *testing.T) {
 		o.Decision(ctx, granted("paid-api", "redisson"))
 		o.Decision(ctx, denied("paid-api", "redisson"))
 		o.Decision(ctx, broken("paid-api", "redisson", errSecret))
+		short := granted("paid-api", "redisson")
+		short.Took, short.Waited = DefaultSpansAfter, DefaultSpansAfter-1
+		o.Decision(ctx, short)
 		require.Len(t, b.spans.Started(), 1)
 
 		time.Sleep(1500 * time.Millisecond)
@@ -70,4 +73,19 @@ func TestSpans(t *testing.T) {
 			{trace.SpanID{}, end - time.Second, end, codes.Error, "error.type=canceled,rratelimiter.permits=1,rratelimiter.policy=token_bucket,rratelimiter.result=failed"},
 		}, got)
 	})
+}
+
+func TestSpansAfter(t *testing.T) {
+	b := setUp(t, WithSpansAfter(0))
+	short := granted("paid-api", "redisson")
+	b.Observer().Decision(context.Background(), short)
+	assert.Empty(t, b.spans.Ended(), "it never waited")
+	short.Waited = 1
+	b.Observer().Decision(context.Background(), short)
+	assert.Len(t, b.spans.Ended(), 1)
+
+	b = setUp(t, WithSpansAfter(time.Minute))
+	short.Took, short.Waited = time.Minute, time.Minute-1
+	b.Observer().Decision(context.Background(), short)
+	assert.Empty(t, b.spans.Ended())
 }

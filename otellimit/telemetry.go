@@ -3,6 +3,7 @@ package otellimit
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
@@ -19,19 +20,21 @@ const scope = "github.com/rratelimiter/rratelimiter/otellimit"
 // Its zero value is of no use; [New] makes one.
 type Telemetry struct {
 	instruments
-	tracer   trace.Tracer
-	names    names
-	subjects subjects
-	rules    *sets
+	tracer     trace.Tracer
+	spansAfter time.Duration
+	names      names
+	subjects   subjects
+	rules      *sets
 }
 
 // Option is a setting of a [Telemetry], for [New].
 type Option func(*settings)
 
 type settings struct {
-	meters  metric.MeterProvider
-	tracers trace.TracerProvider
-	names   []string
+	meters     metric.MeterProvider
+	tracers    trace.TracerProvider
+	spansAfter time.Duration
+	names      []string
 }
 
 // WithMeterProvider sets where the instruments come from. By default that is [otel.GetMeterProvider], which may also be set
@@ -43,6 +46,15 @@ func WithMeterProvider(provider metric.MeterProvider) Option {
 // WithTracerProvider sets where spans go. By default that is [otel.GetTracerProvider], which may also be set after New.
 func WithTracerProvider(provider trace.TracerProvider) Option {
 	return func(s *settings) { s.tracers = provider }
+}
+
+// DefaultSpansAfter is how long a call has to wait for a span of its own, unless [WithSpansAfter] says otherwise.
+const DefaultSpansAfter = 5 * time.Millisecond
+
+// WithSpansAfter sets how long a call has to wait for permits to have a span of its own, [DefaultSpansAfter] by default. Who asks
+// Acquire for permits that are free stands in line too, for as long as Redis takes to answer: with 0 all of these have spans.
+func WithSpansAfter(wait time.Duration) Option {
+	return func(s *settings) { s.spansAfter = wait }
 }
 
 // WithLimiterNames adds the attribute rratelimiter.limiter for the limiters of these names, and for no others. A name that ends
@@ -59,7 +71,7 @@ func WithLimiterNames(names ...string) Option {
 // one. What works here never panics later: a provider that does is told of to [otel.Handle], and the limiter's caller has its
 // result.
 func New(opts ...Option) (_ *Telemetry, err error) {
-	s := settings{meters: otel.GetMeterProvider(), tracers: otel.GetTracerProvider()}
+	s := settings{meters: otel.GetMeterProvider(), tracers: otel.GetTracerProvider(), spansAfter: DefaultSpansAfter}
 	for _, opt := range opts {
 		if opt != nil {
 			opt(&s)
@@ -91,7 +103,7 @@ func New(opts ...Option) (_ *Telemetry, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Telemetry{instruments: made, tracer: tracer, names: told, rules: newSets(subject{})}, nil
+	return &Telemetry{instruments: made, tracer: tracer, spansAfter: s.spansAfter, names: told, rules: newSets(subject{})}, nil
 }
 
 // Observer is what [rratelimiter.WithObserver] needs, a new one at each call: a program with hooks of its own can put them around
