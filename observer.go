@@ -8,7 +8,7 @@ import (
 )
 
 // Observer is told of what a [Client] does, in the manner of net/http/httptrace: a field that is nil is not called, and costs nothing.
-// It is set with [WithObserver], for limiters of this package and of package limit.
+// It is set with [WithObserver], for limiters of this package and of package limit. The zero Observer is told nothing.
 //
 // Hooks run on the goroutine of the call that they tell of, with the context that was given to it, before the call returns and with no
 // lock held: one that blocks, or panics, does so for that caller alone, whose result is lost with the panic, and of whose decision

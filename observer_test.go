@@ -2,6 +2,7 @@ package rratelimiter
 
 import (
 	"context"
+	"math/rand/v2"
 	"runtime"
 	"strings"
 	"sync"
@@ -224,6 +225,116 @@ func TestAnObserverIsToldWhoDecided(t *testing.T) {
 		assert.Equal(b, from, carried)
 		assert.Less(b, len(waiting), 100, "who has a lease does not wait")
 	}, WithLease(shortLease))
+}
+
+// TestAnObserverIsToldWhoDecidedInACrowd that is served from leases, in line too: whom Redis decided on, a call carried.
+func TestAnObserverIsToldWhoDecidedInACrowd(t *testing.T) {
+	observed(t, Rate{Permits: 20_000, Interval: second}, func(ctx context.Context, b *bubble, l *Limiter, o *told) {
+		b.latency.Store(int64(500 * time.Microsecond))
+		random := rand.New(rand.NewPCG(7, 8))
+		var callers sync.WaitGroup
+		for range 4000 {
+			permits, waits := 1+random.Int64N(3), random.IntN(3) == 0
+			callers.Go(func() {
+				if waits {
+					assert.NoError(b, l.Acquire(ctx, permits))
+				} else {
+					_, err := l.TryAcquire(ctx, permits)
+					assert.NoError(b, err)
+				}
+			})
+			if random.IntN(3) == 0 {
+				pass(time.Duration(random.IntN(100)) * time.Microsecond)
+			}
+		}
+		callers.Wait()
+		pass(second)
+		decisions, calls, _ := o.all()
+		require.Len(b, decisions, 4000)
+		by, inLine, carried := make(map[Source]int), 0, 0
+		for _, d := range decisions {
+			by[d.Source]++
+			if d.Source == FromLease && d.Waited > 0 {
+				inLine++
+			}
+		}
+		for _, c := range calls {
+			carried += c.Requests
+		}
+		assert.Greater(b, by[FromLease], 1000)
+		assert.Positive(b, inLine)
+		again := carried - by[FromRedis] // whom a call did not serve, and a later one, or a lease, did
+		assert.GreaterOrEqual(b, again, 0)
+		assert.Less(b, again, 100)
+	}, WithLease(shortLease))
+}
+
+// TestAHookThatNobodyIsThereForHurtsNobody: the line goes on, and so do the callers of a name, whatever it does.
+func TestAHookThatNobodyIsThereForHurtsNobody(t *testing.T) {
+	for way, fail := range map[string]func(){
+		"panics": func() { panic("no hook") }, "ends": runtime.Goexit, "blocks": func() { pass(time.Minute) },
+	} {
+		t.Run(way, func(t *testing.T) {
+			inBubble(t, func(b *bubble) {
+				var alone atomic.Int64
+				l := b.limiter(Rate{Permits: 1, Interval: second}, WithObserver(&Observer{RedisCall: func(ctx context.Context, _ RedisCallInfo) {
+					if ctx.Value(callerKey{}) == nil {
+						alone.Add(1)
+						fail()
+					}
+				}}))
+				b.latency.Store(int64(trip))
+				caller := context.WithValue(b.Context(), callerKey{}, 1)
+				leaves, leave := context.WithTimeout(caller, trip/2)
+				defer leave()
+				_, err := l.TryAcquire(leaves, 1)
+				require.ErrorIs(b, err, context.DeadlineExceeded)
+				pass(second)
+				assert.EqualValues(b, 1, alone.Load())
+				start := time.Now()
+				ok, err := l.TryAcquire(caller, 1)
+				require.NoError(b, err)
+				require.True(b, ok)
+				for range 3 { // each is asked for before its permit is free, and waits on
+					require.NoError(b, l.Acquire(caller, 1))
+				}
+				assert.InDelta(b, 3*second, time.Since(start), float64(10*trip))
+				assert.EqualValues(b, 4, alone.Load())
+			})
+		})
+	}
+}
+
+// TestAHookMayAsk the limiter itself that it is told of.
+func TestAHookMayAsk(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		var l *Limiter
+		var asked atomic.Int64
+		again := func(ctx context.Context) {
+			if ctx.Value(callerKey{}) == nil { // not of itself
+				ctx = context.WithValue(ctx, callerKey{}, 1)
+				assert.NoError(b, l.Acquire(ctx, 1))
+				_, err := l.TryAcquire(ctx, 1)
+				assert.NoError(b, err)
+				_, err = l.AvailablePermits(ctx)
+				assert.NoError(b, err)
+				asked.Add(1)
+			}
+		}
+		l = b.limiter(Rate{Permits: 1000, Interval: time.Hour}, WithObserver(&Observer{
+			Decision:  func(ctx context.Context, _ DecisionInfo) { again(ctx) },
+			RedisCall: func(ctx context.Context, _ RedisCallInfo) { again(ctx) },
+			Waiting:   func(ctx context.Context, _ WaitingInfo) { again(ctx) },
+		}))
+		var callers sync.WaitGroup
+		for range 10 {
+			callers.Go(func() { b.take(l, 1) })
+			callers.Go(func() { assert.NoError(b, l.Acquire(b.Context(), 1)) })
+		}
+		callers.Wait()
+		synctest.Wait()
+		assert.GreaterOrEqual(b, asked.Load(), int64(10+10+2*10))
+	})
 }
 
 // TestAnObserverIsToldHowLongTheLineIs.
