@@ -39,7 +39,10 @@ func Example() {
 	client := rratelimiter.New(redis, rratelimiter.WithObserver(telemetry.Observer()))
 	perClient := httplimit.Each(client, "web", httplimit.ByIP(), limit.FixedWindow{Permits: 2, Interval: time.Hour})
 	door := telemetry.Door("http")
-	limited := httplimit.Middleware(perClient, unhurried, httplimit.Report(door.HTTP), httplimit.OnStoreChange(door.StoreChange))
+	limited := httplimit.Middleware(perClient,
+		httplimit.Report(door.HTTP),
+		httplimit.OnStoreChange(door.StoreChange),
+		unhurried)
 	mux := http.NewServeMux()
 	mux.Handle("GET /hello", limited(hello))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
