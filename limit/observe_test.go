@@ -2,6 +2,7 @@ package limit
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -191,12 +192,12 @@ func TestAnObserverIsToldOfReservations(t *testing.T) {
 				assert.Equal(b, d.Took, d.Waited+10*ms)
 				sum += d.Waited
 			}
-			switch d.Err {
-			case left:
+			switch {
+			case errors.Is(d.Err, left):
 				assert.Equal(b, 90*ms, d.Waited)
 				assert.Equal(b, 100*ms, d.Took)
 				assert.Equal(b, rratelimiter.FromNobody, d.Source)
-			case refused:
+			case errors.Is(d.Err, refused):
 				assert.Zero(b, d.Waited)
 			default:
 				assert.Equal(b, rratelimiter.FromRedis, d.Source)
@@ -216,6 +217,25 @@ func TestAnObserverIsToldOfReservations(t *testing.T) {
 		assert.Equal(b, []rratelimiter.DecisionInfo{want}, decisions, "it did not wait")
 		assert.Len(b, calls, 1)
 		assert.Empty(b, waiting)
+	})
+}
+
+// TestWhoWaitsIsCountedByItsLimiter, not by its name alone, whichever value it holds.
+func TestWhoWaitsIsCountedByItsLimiter(t *testing.T) {
+	observed(t, func(b *bubble, client *rratelimiter.Client, o *told) {
+		var callers sync.WaitGroup
+		for _, policy := range []Policy{FixedWindow{1, time.Second, false}, SlidingLog{1, time.Second}, FixedWindow{1, time.Second, false}} {
+			callers.Go(func() { assert.NoError(b, New(client, "name", policy).Acquire(b.Context(), 1)) })
+			synctest.Wait()
+		}
+		callers.Wait()
+		_, _, waiting := o.all()
+		assert.Equal(b, []rratelimiter.WaitingInfo{
+			{Name: "name", Policy: "fixed_window", Change: 1, Length: 1},
+			{Name: "name", Policy: "sliding_log", Change: 1, Length: 1},
+			{Name: "name", Policy: "fixed_window", Change: 1, Length: 2},
+		}, waiting[:3])
+		assert.Len(b, waiting, 6)
 	})
 }
 

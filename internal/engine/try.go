@@ -49,7 +49,7 @@ func (l *Limiter) Try(ctx context.Context, ask Ask) (Result, error) {
 	return result, err
 }
 
-// Ask is Try of whose answer the caller tells by itself, as Asking.Tell does.
+// Ask is Try that leaves it to its caller to tell of the decision: see Asking.
 func (l *Limiter) Ask(ctx context.Context, ask Ask) (Result, error) {
 	result, err := l.try(ctx, ask)
 	if err != nil || result.Allowed || !l.leases() {
