@@ -9,7 +9,7 @@
 //	rratelimiter.requests               counter    {request}  requests for permits
 //	rratelimiter.permits                counter    {permit}   permits that were granted
 //	rratelimiter.request.duration       histogram  s          the whole call, waits included
-//	rratelimiter.request.time_in_queue  histogram  s          the wait for permits, of requests that waited
+//	rratelimiter.request.time_in_queue  histogram  s          the wait in line, of requests that stood in one
 //	rratelimiter.queued_requests        up-down    {request}  requests that wait now
 //	rratelimiter.denial_cache.hits      counter    {request}  requests that were denied from memory
 //	rratelimiter.redis.calls            counter    {call}     calls to Redis that ask for permits
@@ -18,6 +18,8 @@
 //	rratelimiter.door.requests          counter    {request}  what became of requests at a [Door]
 //	rratelimiter.fallback.active        up-down    {limiter}  doors that do without Redis now
 //	rratelimiter.rules.reloads          counter    {reload}   files of rules that were read
+//
+// Whoever calls Acquire or TryAcquireWithin of most limiters stands in line, if for no longer than Redis takes to answer.
 //
 // # Attributes
 //

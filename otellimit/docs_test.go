@@ -40,7 +40,7 @@ func TestTheDocumentsNameEverything(t *testing.T) {
 	for name, m := range b.metrics() {
 		assert.Contains(t, page, "| `rratelimiter."+name+"` |")
 		assert.Contains(t, page, ", "+m.Unit+" |", name)
-		line := doc[strings.Index(doc, "//	rratelimiter."+name+" "):]
+		_, line, _ := strings.Cut(doc, "//	rratelimiter."+name+" ")
 		line, _, _ = strings.Cut(line, "\n")
 		assert.Contains(t, line, m.Unit, name)
 	}
