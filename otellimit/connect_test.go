@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,7 +56,7 @@ func newMeters() meters {
 	return meters{sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)), reader}
 }
 
-// print prints the counters of a name.
+// print prints the counters of a name, by the alphabet.
 func (m meters) print(name string) {
 	var all metricdata.ResourceMetrics
 	if err := m.reader.Collect(context.Background(), &all); err != nil {
@@ -67,10 +68,13 @@ func (m meters) print(name string) {
 			if measured.Name != name || !counts {
 				continue
 			}
+			var lines []string
 			for _, p := range data.DataPoints {
 				set := p.Attributes.Encoded(attribute.DefaultEncoder())
-				fmt.Println(strings.ReplaceAll(set, "rratelimiter.", ""), p.Value)
+				lines = append(lines, fmt.Sprintln(strings.ReplaceAll(set, "rratelimiter.", ""), p.Value))
 			}
+			slices.Sort(lines)
+			fmt.Print(strings.Join(lines, ""))
 		}
 	}
 }

@@ -163,7 +163,7 @@ func ExampleWithLimiterNames() {
 		}
 	}
 	provider.print("rratelimiter.permits")
-	// Unordered output:
+	// Output:
 	// limiter=paid-api,policy=fixed_window 1
 	// limiter=web:*,policy=fixed_window 2
 	// policy=fixed_window 1
@@ -211,7 +211,7 @@ func ExampleTelemetry_Door() {
 		fmt.Println(get(api, "/").Code, get(login, "/").Code)
 	}
 	provider.print("rratelimiter.door.requests")
-	// Unordered output:
+	// Output:
 	// 200 200
 	// 429 200
 	// door=api,result=acquired 1
@@ -237,9 +237,9 @@ func ExampleDoor_HTTP() {
 	get(httplimit.Middleware(httplimit.All(down{}), httplimit.OnFailure(httplimit.Open), httplimit.Report(door.HTTP))(hello), "/")
 	get(httplimit.Middleware(httplimit.All(down{}), httplimit.Report(door.HTTP))(hello), "/")
 	provider.print("rratelimiter.door.requests")
-	// Unordered output:
-	// error.type=_OTHER,door=http,result=failed_open 1
+	// Output:
 	// error.type=_OTHER,door=http,result=failed_closed 1
+	// error.type=_OTHER,door=http,result=failed_open 1
 }
 
 func ExampleDoor_StoreChange() {
@@ -283,7 +283,7 @@ func ExampleTelemetry_RulesReloaded() {
 	telemetry.RulesReloaded(nil)
 	telemetry.RulesReloaded(errors.New("limits.yaml:7: unknown field"))
 	provider.print("rratelimiter.rules.reloads")
-	// Unordered output:
-	// result=succeeded 1
+	// Output:
 	// result=failed 1
+	// result=succeeded 1
 }

@@ -88,4 +88,7 @@ func TestSpansAfter(t *testing.T) {
 	short.Took, short.Waited = time.Minute, time.Minute-1
 	b.Observer().Decision(context.Background(), short)
 	assert.Empty(t, b.spans.Ended())
+	short.Waited = time.Minute
+	b.Observer().Decision(context.Background(), short)
+	assert.Len(t, b.spans.Ended(), 1)
 }
