@@ -3,7 +3,8 @@
 
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 STATICCHECK   = honnef.co/go/tools/cmd/staticcheck@v0.8.2
-MODULES       = . ./integration ./benchmarks ./examples/doors ./grpclimit
+DOORS         = ./grpclimit ./otellimit ./examples/doors
+MODULES       = . ./integration ./benchmarks $(DOORS)
 GO_TEST       = go test -race -shuffle=on
 
 # Suites that judge how late something is, or how much of a time was used: nothing else is tested meanwhile.
@@ -33,9 +34,7 @@ test-root:
 	$(GO_TEST) ./...
 
 test-integration: deps
-	cd benchmarks && $(GO_TEST) ./...
-	cd examples/doors && $(GO_TEST) ./...
-	cd grpclimit && $(GO_TEST) ./...
+	for module in ./benchmarks $(DOORS); do (cd $$module && $(GO_TEST) ./...) || exit 1; done
 	cd integration && $(GO_TEST) -p 2 -timeout 30m $$(go list ./... | grep -vE '/($(ALONE))$$')
 	cd integration && $(GO_TEST) -p 1 -timeout 30m -skip '$(LONG)' $$(go list ./... | grep -E '/($(ALONE))$$')
 
