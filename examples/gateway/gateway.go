@@ -25,7 +25,12 @@ func newHandler(client *rratelimiter.Client, c config, m *metrics, log *slog.Log
 		httplimit.Middleware(perClient,
 			httplimit.OnFailure(c.mode),
 			httplimit.Deadline(c.redisTimeout),
-			httplimit.Report(func(r *http.Request, o httplimit.Outcome) { m.decided(c.routes.of(r), o) }),
+			httplimit.Report(func(r *http.Request, o httplimit.Outcome) {
+				m.decided(c.routes.of(r), o)
+				if o.Err != nil {
+					log.Info("not decided by Redis", "result", o.Result, "local", o.Local, "error", o.Err)
+				}
+			}),
 			httplimit.OnStoreChange(func(up bool, err error) {
 				m.redisIs(up)
 				log.Warn("Redis has changed", "up", up, "error", err)

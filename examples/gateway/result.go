@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -58,7 +59,7 @@ func (r *result) String() string {
 	fmt.Fprintf(w, "status\trequests\tshare\tRetry-After: requests\n")
 	for _, status := range slices.Sorted(maps.Keys(r.by)) {
 		a := r.by[status]
-		fmt.Fprintf(w, "%d\t%d\t%.1f %%\t%s\n", status, a.count, 100*float64(a.count)/float64(total), strings.Join(a.retries(), ", "))
+		fmt.Fprintf(w, "%d\t%d\t%.1f %%\t%s\n", status, a.count, 100*float64(a.count)/float64(total), cmp.Or(strings.Join(a.retries(), ", "), "-"))
 	}
 	if r.failed > 0 {
 		fmt.Fprintf(w, "none\t%d\t%.1f %%\t%v\n", r.failed, 100*float64(r.failed)/float64(total), r.err)
@@ -80,7 +81,11 @@ func (a *answers) retries() []string {
 		return strings.Compare(x, y)
 	})
 	for i, value := range values {
-		values[i] = fmt.Sprintf("%s s: %d", value, a.retry[value])
+		unit := " s"
+		if strings.Trim(value, "0123456789") != "" { // a date
+			unit = ""
+		}
+		values[i] = fmt.Sprintf("%s%s: %d", value, unit, a.retry[value])
 	}
 	return values
 }
