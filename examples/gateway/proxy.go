@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/netip"
-	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/httplimit"
@@ -22,38 +22,10 @@ func newProxy(c config, who httplimit.Address, log *slog.Logger) http.Handler {
 	transport.DialContext = (&net.Dialer{Timeout: min(c.upstreamTimeout, 5*time.Second)}).DialContext
 	transport.ResponseHeaderTimeout = c.upstreamTimeout
 	transport.MaxIdleConnsPerHost = 100
-	proxy := &httputil.ReverseProxy{
+	proxy := httputil.ReverseProxy{
 		Transport: transport,
 		ErrorLog:  slog.NewLogLogger(log.Handler(), slog.LevelError),
-		Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetURL(c.upstream)
-			r.SetXForwarded()
-			// The upstream is told the address that was limited, and of headers that say as much only those of trusted proxies.
-			client, err := who.Client(r.In)
-			if err != nil {
-				r.Out.Header.Del("X-Forwarded-For")
-				return
-			}
-			r.Out.Header.Set("X-Forwarded-For", client.String())
-			if peer, err := netip.ParseAddrPort(r.In.RemoteAddr); err == nil && peer.Addr().Unmap().WithZone("") != client {
-				for _, name := range []string{"X-Forwarded-Proto", "X-Forwarded-Host"} {
-					if value := r.In.Header.Get(name); value != "" {
-						r.Out.Header.Set(name, value)
-					}
-				}
-			}
-		},
-		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			status := statusOf(r.Context(), err)
-			log.Warn("no response of the upstream", "method", r.Method, "path", r.URL.Path, "status", status, "error", err)
-			if unreached(err) {
-				// It has cost the upstream nothing, and is given back. What fails there counts: a server in trouble needs its limit most.
-				if err := httplimit.Settle(r.Context(), 0); err != nil {
-					log.Warn("a permit was not given back", "error", err)
-				}
-			}
-			http.Error(w, http.StatusText(status), status)
-		},
+		Rewrite:   func(r *httputil.ProxyRequest) { rewrite(r, c, who) },
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -64,15 +36,53 @@ func newProxy(c config, who httplimit.Address, log *slog.Logger) http.Handler {
 			http.Error(w, http.StatusText(http.StatusRequestEntityTooLarge), http.StatusRequestEntityTooLarge)
 			return
 		}
-		if r.Body != nil && r.Body != http.NoBody {
-			r.Body = &clientBody{http.MaxBytesReader(w, r.Body, c.maxBody)}
+		body := &clientBody{ReadCloser: http.MaxBytesReader(w, r.Body, c.maxBody)}
+		if body.whole.Store(r.ContentLength == 0); r.ContentLength != 0 {
+			r.Body = body
 		}
-		proxy.ServeHTTP(&keeper{ResponseWriter: w, header: w.Header().Clone()}, r)
+		each := proxy
+		each.ErrorHandler = func(w http.ResponseWriter, r *http.Request, err error) {
+			status := statusOf(r.Context(), body, err)
+			log.Warn("no response of the upstream", "method", r.Method, "path", r.URL.Path, "status", status, "error", err)
+			if unreached(err) {
+				// It has cost the upstream nothing, and is given back. What fails there counts: a server in trouble needs its limit most.
+				if err := httplimit.Settle(r.Context(), 0); err != nil {
+					log.Warn("a permit was not given back", "error", err)
+				}
+			}
+			http.Error(w, http.StatusText(status), status)
+		}
+		each.ServeHTTP(&keeper{ResponseWriter: w, header: w.Header().Clone()}, r)
 	})
 }
 
+// rewrite makes the upstream's request. The upstream is told the address that was limited, and of headers that say as much those
+// of trusted proxies alone.
+func rewrite(r *httputil.ProxyRequest, c config, who httplimit.Address) {
+	r.SetURL(c.upstream)
+	r.SetXForwarded()
+	client, err := who.Client(r.In)
+	if err != nil {
+		r.Out.Header.Del("X-Forwarded-For")
+		return
+	}
+	r.Out.Header.Set("X-Forwarded-For", client.String())
+	peer, err := netip.ParseAddrPort(r.In.RemoteAddr)
+	if err != nil || peer.Addr().Unmap().WithZone("") == client {
+		return
+	}
+	for _, name := range []string{"X-Forwarded-Proto", "X-Forwarded-Host"} {
+		if value := r.In.Header.Get(name); value != "" {
+			r.Out.Header.Set(name, value)
+		}
+	}
+}
+
 // clientBody tells errors of the client's body from those of the upstream.
-type clientBody struct{ io.ReadCloser }
+type clientBody struct {
+	io.ReadCloser
+	whole atomic.Bool // it has been read to its end
+}
 
 type clientError struct{ error }
 
@@ -80,24 +90,28 @@ func (e clientError) Unwrap() error { return e.error }
 
 func (b *clientBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
+	switch {
+	case errors.Is(err, io.EOF):
+		b.whole.Store(true)
+	case err != nil:
 		err = clientError{err}
 	}
 	return n, err
 }
 
 // statusOf is what a client is told when there is no response.
-func statusOf(ctx context.Context, err error) int {
+func statusOf(ctx context.Context, body *clientBody, err error) int {
 	var large *http.MaxBytesError
 	var client clientError
 	var network net.Error
 	switch {
 	case errors.As(err, &large):
 		return http.StatusRequestEntityTooLarge
-	case errors.As(err, &client) && errors.Is(err, os.ErrDeadlineExceeded):
+	case errors.As(err, &client) || ctx.Err() != nil: // a body that is late ends the context, and may be told by that alone
+		if body.whole.Load() {
+			return statusClientGone
+		}
 		return http.StatusRequestTimeout
-	case errors.As(err, &client) || ctx.Err() != nil:
-		return statusClientGone
 	case errors.As(err, &network) && network.Timeout():
 		return http.StatusGatewayTimeout
 	}

@@ -124,11 +124,14 @@ func TestStream(t *testing.T) {
 	g := behind(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.ReadAll(r.Body)
 		w.Header().Set("Content-Type", "text/event-stream")
+		w.(http.Flusher).Flush()
 		for i := range next {
 			fmt.Fprintf(w, "data: %d\n\n", i)
 			w.(http.Flusher).Flush()
 		}
 	}, "-client-timeout", "100ms")
+	end := sync.OnceFunc(func() { close(next) })
+	defer end()
 	resp, err := http.Post(g.url, "text/plain", strings.NewReader("go"))
 	require.NoError(t, err)
 	defer resp.Body.Close()
@@ -142,7 +145,7 @@ func TestStream(t *testing.T) {
 		_, err = lines.ReadString('\n')
 		require.NoError(t, err)
 	}
-	close(next)
+	end()
 	_, err = lines.ReadByte()
 	assert.Equal(t, io.EOF, err)
 }

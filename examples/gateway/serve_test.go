@@ -19,10 +19,7 @@ import (
 
 func logTo(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
 
-func gauge(t *testing.T, m *metrics) float64 {
-	t.Helper()
-	return testutil.ToFloat64(m.redisUp)
-}
+func redisUp(m *metrics) float64 { return testutil.ToFloat64(m.redisUp) }
 
 // The program itself: it serves, is shot at, and ends when it is told to, with the requests under way.
 func TestRun(t *testing.T) {

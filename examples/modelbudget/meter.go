@@ -17,7 +17,7 @@ type document struct {
 }
 
 // mostKept is the longest document whose usage is looked for.
-const mostKept = 16 << 20
+const mostKept = 4 << 20
 
 func (d *document) Read(p []byte) (int, error) {
 	n, err := d.ReadCloser.Read(p)
