@@ -106,6 +106,7 @@ func (r *results) goals() []goal {
 			add(false, 1, r.script.ratio(c.name).median, "server time of one call, %s: to Redisson's script", c.name)
 		}
 	}
+	r.observerGoals(add)
 	r.leaseGoals(add)
 	r.policyGoals(add)
 	if r.leaving != nil {

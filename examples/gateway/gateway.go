@@ -26,13 +26,13 @@ func newHandler(client *rratelimiter.Client, c config, m *metrics, log *slog.Log
 			httplimit.OnFailure(c.mode),
 			httplimit.Deadline(c.redisTimeout),
 			httplimit.Report(func(r *http.Request, o httplimit.Outcome) {
-				m.decided(c.routes.of(r), o)
+				m.door.HTTP(r, o)
 				if o.Err != nil {
 					log.Info("not decided by Redis", "result", o.Result, "local", o.Local, "error", o.Err)
 				}
 			}),
 			httplimit.OnStoreChange(func(up bool, err error) {
-				m.redisIs(up)
+				m.door.StoreChange(up, err)
 				log.Warn("Redis has changed", "up", up, "error", err)
 			}),
 			httplimit.OnSettleError(func(_ *http.Request, err error) { log.Warn("a permit was not given back", "error", err) }),

@@ -32,12 +32,14 @@ func start(t *testing.T, upstream string, args ...string) *gateway {
 	t.Helper()
 	c, err := parseConfig(append([]string{"-upstream", upstream, "-redis-timeout", "1m"}, args...), io.Discard)
 	require.NoError(t, err)
-	g := &gateway{redis: miniredis.RunT(t), m: newMetrics(), log: new(buffer)}
+	m, err := newMetrics()
+	require.NoError(t, err)
+	g := &gateway{redis: miniredis.RunT(t), m: m, log: new(buffer)}
 	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{g.redis.Addr()}, ForceSingleClient: true, DisableCache: true})
 	require.NoError(t, err)
 	t.Cleanup(redis.Close)
 	now := time.Now()
-	client := rratelimiter.New(redis, rratelimiter.WithClock(func() time.Time { return now }))
+	client := rratelimiter.New(redis, rratelimiter.WithClock(func() time.Time { return now }), rratelimiter.WithObserver(m.telemetry.Observer()))
 	log := slog.New(slog.NewTextHandler(g.log, nil))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -167,12 +168,13 @@ func TestRedisDown(t *testing.T) {
 				assert.LessOrEqual(t, got[200], 3+back)
 			}
 			assert.Equal(t, want, got)
-			for _, up := range []float64{0, 1} {
+			for _, fallback := range []string{"1", "0"} {
+				line := `rratelimiter_fallback_active{rratelimiter_door="gateway"} ` + fallback
 				require.Eventually(t, func() bool {
 					resp, _ := g.get(t, "/elsewhere")
-					return redisUp(g.m) == up && (up == 0 || resp.StatusCode == 200)
-				}, time.Minute, 10*time.Millisecond, "%v", up)
-				if up == 0 {
+					return strings.Contains(g.scrape(t), line) && (fallback == "1" || resp.StatusCode == 200)
+				}, time.Minute, 10*time.Millisecond, line)
+				if fallback == "1" {
 					require.NoError(t, g.redis.Restart())
 				}
 			}

@@ -1,64 +1,50 @@
 package main
 
 import (
+	"context"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/otel/attribute"
+	exporter "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/metric"
+	sdk "go.opentelemetry.io/otel/sdk/metric"
 
-	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/otellimit"
 )
 
-// metrics is what Prometheus is told. No label has what a client can make up: not its address, not its path.
+// metrics is what Prometheus is told, by OpenTelemetry: the requests, and what package otellimit knows of limits and Redis. No label
+// has what a client can make up: neither its address nor its path.
 type metrics struct {
 	registry  *prometheus.Registry
-	requests  *prometheus.CounterVec
-	seconds   *prometheus.HistogramVec
-	decisions *prometheus.CounterVec
-	redisUp   prometheus.Gauge
+	telemetry *otellimit.Telemetry
+	door      *otellimit.Door
+	seconds   metric.Float64Histogram
 }
 
-func newMetrics() *metrics {
-	m := &metrics{
-		registry: prometheus.NewRegistry(),
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "gateway_requests_total", Help: "Requests by route and by the status of their response.",
-		}, []string{"route", "code"}),
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "gateway_request_seconds", Help: "How long requests took, to the end of the response.", Buckets: prometheus.DefBuckets,
-		}, []string{"route"}),
-		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "gateway_decisions_total", Help: "What the limiter decided, and whether this process did so without Redis.",
-		}, []string{"route", "result", "local"}),
-		redisUp: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "gateway_redis_up", Help: "1 while Redis answers, as requests see it, else 0.",
-		}),
+func newMetrics() (*metrics, error) {
+	m := &metrics{registry: prometheus.NewRegistry()}
+	reader, err := exporter.New(exporter.WithRegisterer(m.registry), exporter.WithoutScopeInfo(), exporter.WithoutTargetInfo())
+	if err != nil {
+		return nil, err
 	}
-	m.registry.MustRegister(m.requests, m.seconds, m.decisions, m.redisUp)
-	m.redisUp.Set(1)
-	return m
+	provider := sdk.NewMeterProvider(sdk.WithReader(reader))
+	if m.telemetry, err = otellimit.New(otellimit.WithMeterProvider(provider)); err != nil {
+		return nil, err
+	}
+	m.door = m.telemetry.Door("gateway")
+	m.seconds, err = provider.Meter("gateway").Float64Histogram("http.server.request.duration", metric.WithUnit("s"),
+		metric.WithDescription("Requests, until the end of their response."),
+		metric.WithExplicitBucketBoundaries(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10))
+	return m, err
 }
 
 // served counts a request that is over.
 func (m *metrics) served(route string, status int, took time.Duration) {
-	m.requests.WithLabelValues(route, strconv.Itoa(status)).Inc()
-	m.seconds.WithLabelValues(route).Observe(took.Seconds())
-}
-
-// decided counts a decision of the limiter.
-func (m *metrics) decided(route string, o httplimit.Outcome) {
-	m.decisions.WithLabelValues(route, o.Result.String(), strconv.FormatBool(o.Local)).Inc()
-}
-
-// redisIs tells whether Redis answers.
-func (m *metrics) redisIs(up bool) {
-	value := 0.0
-	if up {
-		value = 1
-	}
-	m.redisUp.Set(value)
+	m.seconds.Record(context.Background(), took.Seconds(),
+		metric.WithAttributes(attribute.String("http.route", route), attribute.Int("http.response.status_code", status)))
 }
 
 func (m *metrics) handler() http.Handler {

@@ -34,7 +34,14 @@ func serve(ctx context.Context, c config, out io.Writer) error {
 		defer closeUpstream()
 		c.upstream = upstream
 	}
-	options := []rratelimiter.Option{rratelimiter.WithDenialCache()} // so that a flood from one address costs Redis nothing
+	m, err := newMetrics()
+	if err != nil {
+		return err
+	}
+	options := []rratelimiter.Option{
+		rratelimiter.WithDenialCache(), // so that a flood from one address costs Redis nothing
+		rratelimiter.WithObserver(m.telemetry.Observer()),
+	}
 	if c.lease > 0 {
 		options = append(options, rratelimiter.WithLease(c.lease))
 	}
@@ -44,7 +51,6 @@ func serve(ctx context.Context, c config, out io.Writer) error {
 		level = slog.LevelWarn
 	}
 	log := slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: level}))
-	m := newMetrics()
 
 	clients, err := net.Listen("tcp", c.listen)
 	if err != nil {

@@ -109,7 +109,7 @@ func (h *holding) serve(q *queue) (done []*waiter) {
 		s := &h.leases[i]
 		for w := q.waiters.first; w != nil && w.Permits <= s.left && !s.over(now) && len(done) < MostRequests; w = q.waiters.first {
 			s.left -= w.Permits
-			w.Allowed = true
+			w.Allowed, w.From = true, FromLease
 			w.deliver(nil)
 			q.remove(w)
 			done = append(done, w)

@@ -40,6 +40,17 @@ const (
 //
 // It ends with ctx: where the request had been sent by then, what arrives for it is given back.
 func (l *Limiter) Try(ctx context.Context, ask Ask) (Result, error) {
+	if l.Engine.observer == nil {
+		return l.Ask(ctx, ask)
+	}
+	asking := l.Asking(ask.Permits)
+	result, err := l.Ask(ctx, ask)
+	asking.Tell(ctx, result.Allowed, result.From, err)
+	return result, err
+}
+
+// Ask is Try of whose answer the caller tells by itself, as Asking.Tell does.
+func (l *Limiter) Ask(ctx context.Context, ask Ask) (Result, error) {
 	result, err := l.try(ctx, ask)
 	if err != nil || result.Allowed || !l.leases() {
 		return result, err
@@ -56,11 +67,11 @@ func (l *Limiter) try(ctx context.Context, ask Ask) (Result, error) {
 	leases := l.leases()
 	if leases {
 		if answer, ok := l.fromLease(ask, false); ok {
-			return Result{Answer: answer}, nil
+			return Result{Answer: answer, From: FromLease}, nil
 		}
 	}
 	if answer, denied := l.deny(ask); denied {
-		return Result{Answer: answer}, nil
+		return Result{Answer: answer, From: FromMemory}, nil
 	}
 	gone := ctx.Done()
 	r := g.requests.Get().(*Request)
@@ -94,6 +105,7 @@ func (l *Limiter) try(ctx context.Context, ask Ask) (Result, error) {
 			<-answers
 		}
 	}
+	r.call.tell(ctx)
 	result, err := r.result()
 	*r = Request{}
 	g.requests.Put(r)
@@ -200,6 +212,7 @@ func (l *Limiter) carry(ctx context.Context, e *entry, inline bool) {
 			}
 		}
 		b.count()
+		b.hand()
 		unused := e.holding.keep(b, err, changes)
 		again = e.first != nil && !e.leaving
 		if again {
@@ -219,6 +232,7 @@ func (l *Limiter) carry(ctx context.Context, e *entry, inline bool) {
 		}
 		l.giveBack(ctx, b)
 		unused.later()
+		b.takeCall().tellAlone()
 		if g.denials != nil && b.Denied > 0 {
 			l.remember(b, known)
 		}
