@@ -24,7 +24,6 @@ type config struct {
 
 	mode         httplimit.FailureMode
 	redisTimeout time.Duration
-	lease        time.Duration
 
 	maxBody         int64
 	clientTimeout   time.Duration
@@ -82,7 +81,6 @@ func parseConfig(args []string, out io.Writer) (config, error) {
 		return err
 	})
 	f.DurationVar(&c.redisTimeout, "redis-timeout", httplimit.DefaultDeadline, "how long Redis may take for one request")
-	f.DurationVar(&c.lease, "lease", 0, "take permits of busy clients so long ahead, 1ms to 1s; 0: not at all")
 	f.Int64Var(&c.maxBody, "max-body", 10<<20, "`bytes` of a request's body; larger ones are refused with 413")
 	f.DurationVar(&c.clientTimeout, "client-timeout", 30*time.Second, "how long a client may take to send a request, and to take each piece of the response")
 	f.DurationVar(&c.upstreamTimeout, "upstream-timeout", 30*time.Second, "how long the upstream may take until its response begins")

@@ -38,14 +38,7 @@ func serve(ctx context.Context, c config, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	options := []rratelimiter.Option{
-		rratelimiter.WithDenialCache(), // so that a flood from one address costs Redis nothing
-		rratelimiter.WithObserver(m.telemetry.Observer()),
-	}
-	if c.lease > 0 {
-		options = append(options, rratelimiter.WithLease(c.lease))
-	}
-	client := rratelimiter.New(redis, options...)
+	client := rratelimiter.New(redis, rratelimiter.WithObserver(m.telemetry.Observer()))
 	level := slog.LevelInfo
 	if c.quiet {
 		level = slog.LevelWarn
@@ -85,7 +78,7 @@ func serve(ctx context.Context, c config, out io.Writer) error {
 			errs = append(errs, fmt.Errorf("requests were still under way after -drain %v: %w", c.drain, err), server.Close())
 		}
 	}
-	return errors.Join(append(errs, client.Flush(context.WithoutCancel(ctx)))...)
+	return errors.Join(append(errs, client.Flush(context.WithoutCancel(ctx)))...) // which matters as soon as somebody adds WithLease
 }
 
 // newServer is a server that slow clients cannot hold, see also hurried.

@@ -41,7 +41,7 @@ func TestRun(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	out, done := new(buffer), make(chan error)
 	go func() {
-		done <- run(ctx, []string{"-listen", "localhost:0", "-admin", "localhost:0", "-upstream", upstream.URL, "-redis-timeout", "1m", "-minute", "5", "-lease", "10ms"}, out)
+		done <- run(ctx, []string{"-listen", "localhost:0", "-admin", "localhost:0", "-upstream", upstream.URL, "-redis-timeout", "1m", "-minute", "5"}, out)
 	}()
 	addresses := regexp.MustCompile(`^(http://\S+) -> .*: 10 requests a second and 5 a minute .* routes \[/\], counted in memory.*\n(http://\S+)/metrics and`)
 	require.Eventually(t, func() bool { return addresses.MatchString(out.String()) }, time.Minute, time.Millisecond)
@@ -104,8 +104,8 @@ func TestMetrics(t *testing.T) {
 		`http_server_request_duration_seconds_count{http_response_status_code="404",http_route="/login"} 1`,
 		`rratelimiter_door_requests_total{rratelimiter_door="gateway",rratelimiter_result="acquired"} 4`,
 		`rratelimiter_door_requests_total{rratelimiter_door="gateway",rratelimiter_result="rejected"} 2`,
-		`rratelimiter_requests_total{rratelimiter_policy="fixed_window+fixed_window",rratelimiter_result="acquired"} 4`,
-		`rratelimiter_requests_total{rratelimiter_policy="fixed_window+fixed_window",rratelimiter_result="rejected"} 2`,
+		`rratelimiter_requests_total{rratelimiter_policy="fixed_window",rratelimiter_result="acquired"} 4`,
+		`rratelimiter_requests_total{rratelimiter_policy="fixed_window",rratelimiter_result="rejected"} 2`,
 		`rratelimiter_fallback_active{rratelimiter_door="gateway"} 0`,
 	}
 	require.Eventually(t, func() bool { // a request is counted when it is over, which may be behind its last byte

@@ -39,13 +39,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		defer model.Close()
 		c.upstream = &url.URL{Scheme: "http", Host: listener.Addr().String()}
 	}
-	client := rratelimiter.New(redis)
 	log := slog.New(slog.NewTextHandler(out, nil))
 	listener, err := net.Listen("tcp", c.listen)
 	if err != nil {
 		return err
 	}
-	server := newServer(newHandler(client, c, log))
+	server := newServer(newHandler(rratelimiter.New(redis), c, log))
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	fmt.Fprintf(out, "http://%v -> %v: %d requests and %d tokens a minute for each of %d users, counted %s\n",
@@ -61,7 +60,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err = server.Shutdown(ending); err != nil {
 		err = errors.Join(fmt.Errorf("requests were still under way: %w", err), server.Close())
 	}
-	return errors.Join(err, client.Flush(context.WithoutCancel(ctx)))
+	return err
 }
 
 // newServer is a server that slow users cannot hold. How long a body may take is said where it is read.
