@@ -50,16 +50,12 @@ func giveBack(ctx context.Context) error {
 	return errors.Join(b.settle(ctx, 0), b.giveRequestBack())
 }
 
-// bodyPatience is how long a user may take to send a request.
-const bodyPatience = 30 * time.Second
-
 // billed reads and estimates a request, and logs what it has cost.
 func billed(c config, log *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		control := http.NewResponseController(w)
-		_ = control.SetReadDeadline(time.Now().Add(bodyPatience)) // what a connection cannot do it need not
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, c.maxBody))
-		_ = control.SetReadDeadline(time.Time{})
+		// The server's ReadTimeout would end the context of a request while its answer still streams.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 		var large *http.MaxBytesError
 		switch {
 		case errors.As(err, &large):
@@ -71,7 +67,7 @@ func billed(c config, log *slog.Logger, next http.Handler) http.Handler {
 		}
 		b, body, err := newBill(apis[r.URL.Path], body, c.output)
 		if err != nil {
-			writeError(w, r, http.StatusBadRequest, "invalid_request_error", err.Error())
+			writeError(w, r, http.StatusBadRequest, "invalid_request_error", "What the request costs cannot be told: "+err.Error()+".")
 			return
 		}
 		b.request = r.Context()

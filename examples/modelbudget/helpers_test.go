@@ -57,7 +57,7 @@ func start(t *testing.T, upstream string, http2 bool, args ...string) *proxy {
 	now := time.Now()
 	p.client = rratelimiter.New(redis, rratelimiter.WithClock(func() time.Time { return now }))
 	p.Server = httptest.NewUnstartedServer(nil)
-	p.Config = newServer(newHandler(p.client, c, slog.New(slog.NewTextHandler(p.log, nil))))
+	p.Config = newServer(newHandler(p.client, c, slog.New(slog.NewTextHandler(p.log, nil))), c)
 	if p.EnableHTTP2 = http2; http2 {
 		p.StartTLS()
 	} else {

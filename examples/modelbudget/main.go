@@ -58,6 +58,8 @@ type config struct {
 	maxBody      int64
 	mode         httplimit.FailureMode
 	redisTimeout time.Duration
+
+	clientTimeout time.Duration
 }
 
 func parseConfig(args []string, out io.Writer) (config, error) {
@@ -88,14 +90,16 @@ func parseConfig(args []string, out io.Writer) (config, error) {
 		return err
 	})
 	f.DurationVar(&c.redisTimeout, "redis-timeout", httplimit.DefaultDeadline, "how long Redis may take for one call")
+	f.DurationVar(&c.clientTimeout, "client-timeout", 30*time.Second, "how long a client may take to send a request")
 	if err := f.Parse(args); err != nil {
 		return c, err
 	}
 	switch {
 	case f.NArg() > 0:
 		return c, fmt.Errorf("%q is no flag; see modelbudget -help", f.Arg(0))
-	case c.requests < 1 || c.tokens < 1 || c.output < 1 || c.maxBody < 1 || c.redisTimeout <= 0:
-		return c, fmt.Errorf("-requests %d, -tokens %d, -output %d, -max-body %d and -redis-timeout %v, want all above 0", c.requests, c.tokens, c.output, c.maxBody, c.redisTimeout)
+	case c.requests < 1 || c.tokens < 1 || c.output < 1 || c.maxBody < 1 || c.redisTimeout <= 0 || c.clientTimeout <= 0:
+		return c, fmt.Errorf("-requests %d, -tokens %d, -output %d, -max-body %d, -redis-timeout %v and -client-timeout %v, want all above 0",
+			c.requests, c.tokens, c.output, c.maxBody, c.redisTimeout, c.clientTimeout)
 	case c.users == nil && c.upstream != nil:
 		return c, errors.New("-upstream needs -users: everybody can read the built-in keys")
 	case c.users == nil:

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"regexp"
 	"strings"
@@ -105,6 +106,30 @@ func TestStream(t *testing.T) {
 		assert.Equal(t, want, string(rest))
 		assert.Equal(t, [2]int64{1, 3}, p.cost())
 	}
+}
+
+// Clients that do not send what they said they would are let go, whoever they are; a stream may last longer than that.
+func TestSlowClients(t *testing.T) {
+	p := behind(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for range 4 {
+			time.Sleep(100 * time.Millisecond)
+			fmt.Fprint(w, "data: {}\n\n")
+			w.(http.Flusher).Flush()
+		}
+	}), "-client-timeout", "250ms")
+	for _, key := range []string{"sk-alice", "sk-eve"} {
+		conn, err := net.Dial("tcp", p.Listener.Addr().String())
+		require.NoError(t, err)
+		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nX-Api-Key: %s\r\nContent-Length: 100\r\n\r\n{", chat, key)
+		_, err = io.ReadAll(conn) // until it is closed
+		assert.NoError(t, err)
+		conn.Close()
+	}
+	assert.Equal(t, [2]int64{1, 0}, p.cost())
+	resp, body := p.ask(chat, `{"stream":true}`)
+	assert.Equal(t, 200, resp.StatusCode)
+	assert.Equal(t, 4, strings.Count(body, "data: {}"))
 }
 
 // However the bytes of a stream come, they are the same, and cost the same.

@@ -33,10 +33,10 @@ func newBill(a api, body []byte, output int64) (*bill, []byte, error) {
 	// Names that differ in case are different ones, as they are for the API: a struct would take Max_Tokens for max_tokens.
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(body, &fields); err != nil || fields == nil {
-		return nil, nil, errors.New("The body is no JSON object.") //nolint:staticcheck,revive // it is shown to users
+		return nil, nil, errors.New("the body is no JSON object")
 	}
 	if isTrue(fields["background"]) {
-		return nil, nil, errors.New("This proxy has to see the answer: background is not possible.") //nolint:staticcheck,revive // likewise
+		return nil, nil, errors.New("background is not possible, since this proxy has to see the answer")
 	}
 	b := &bill{input: int64(len(body)/bytesPerToken + 1)}
 	if a.answers {

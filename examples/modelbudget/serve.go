@@ -44,7 +44,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	server := newServer(newHandler(rratelimiter.New(redis), c, log))
+	server := newServer(newHandler(rratelimiter.New(redis), c, log), c)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	fmt.Fprintf(out, "http://%v -> %v: %d requests and %d tokens a minute for each of %d users, counted %s\n",
@@ -63,11 +63,13 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return err
 }
 
-// newServer is a server that slow users cannot hold. How long a body may take is said where it is read.
-func newServer(handler http.Handler) *http.Server {
+// newServer is a server that slow clients cannot hold. The time to send a request holds for those who are refused too, whose bodies
+// nobody else reads.
+func newServer(handler http.Handler, c config) *http.Server {
 	return &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       c.clientTimeout,
 		WriteTimeout:      15 * time.Minute, // models answer for minutes
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    64 << 10,
