@@ -3,8 +3,6 @@ package main
 import (
 	"bufio"
 	"cmp"
-	"errors"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -70,35 +68,14 @@ func recovered(log *slog.Logger) part {
 	}
 }
 
-// hurried gives clients a time: so long for all of a request's body, and so long for each piece of the response. So a response may
-// stream for as long as it likes, and a client that reads none of it is let go.
-//
-// http.Server.ReadTimeout would not do: when it is over it ends the context of a request whose response still streams.
+// hurried gives clients so long to take each piece of a response: a response may stream for as long as it likes, and a client that
+// reads none of it is let go. For the request there is http.Server.ReadTimeout.
 func hurried(patience time.Duration) part {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			control := http.NewResponseController(w)
-			if r.Body != nil && r.Body != http.NoBody {
-				// What a connection cannot do it need not.
-				_ = control.SetReadDeadline(time.Now().Add(patience))
-				r.Body = &hurriedBody{r.Body, control}
-			}
-			next.ServeHTTP(&hurriedWriter{w, control, patience}, r)
+			next.ServeHTTP(&hurriedWriter{w, http.NewResponseController(w), patience}, r)
 		})
 	}
-}
-
-type hurriedBody struct {
-	io.ReadCloser
-	control *http.ResponseController
-}
-
-func (b *hurriedBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if errors.Is(err, io.EOF) {
-		_ = b.control.SetReadDeadline(time.Time{})
-	}
-	return n, err
 }
 
 type hurriedWriter struct {
@@ -108,7 +85,7 @@ type hurriedWriter struct {
 }
 
 func (w *hurriedWriter) Write(p []byte) (int, error) {
-	_ = w.control.SetWriteDeadline(time.Now().Add(w.patience))
+	_ = w.control.SetWriteDeadline(time.Now().Add(w.patience)) // what a connection cannot do it need not
 	return w.ResponseWriter.Write(p)
 }
 

@@ -43,7 +43,7 @@ func start(t *testing.T, upstream string, args ...string) *gateway {
 	log := slog.New(slog.NewTextHandler(g.log, nil))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	server := newServer(newHandler(client, c, g.m, log), log)
+	server := newServer(newHandler(client, c, g.m, log), c, log)
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() { server.Close() })
 	g.url = "http://" + listener.Addr().String()

@@ -129,7 +129,7 @@ func TestStream(t *testing.T) {
 			fmt.Fprintf(w, "data: %d\n\n", i)
 			w.(http.Flusher).Flush()
 		}
-	}, "-client-timeout", "100ms")
+	}, "-client-timeout", "200ms")
 	end := sync.OnceFunc(func() { close(next) })
 	defer end()
 	resp, err := http.Post(g.url, "text/plain", strings.NewReader("go"))
@@ -137,8 +137,8 @@ func TestStream(t *testing.T) {
 	defer resp.Body.Close()
 	lines := bufio.NewReader(resp.Body)
 	for i := range 4 {
-		time.Sleep(60 * time.Millisecond) // as long as events take to happen
-		next <- i                         // and none before the client has had the one before
+		time.Sleep(100 * time.Millisecond) // as long as events take to happen
+		next <- i                          // and none before the client has had the one before
 		line, err := lines.ReadString('\n')
 		require.NoError(t, err)
 		assert.Equal(t, fmt.Sprintf("data: %d\n", i), line)
@@ -160,7 +160,7 @@ func TestUpgrade(t *testing.T) {
 			fmt.Fprint(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
 			_, _ = io.Copy(conn, buffered)
 		}
-	}, "-second", "1", "-client-timeout", "50ms")
+	}, "-second", "1", "-client-timeout", "200ms")
 	upgrade := "GET /chat HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 	conn := g.dial(t)
 	fmt.Fprint(conn, upgrade)
@@ -170,7 +170,7 @@ func TestUpgrade(t *testing.T) {
 	require.Equal(t, 101, resp.StatusCode)
 	assert.Equal(t, `"second";r=0;t=1, "minute";r=99;t=60`, resp.Header.Get("Ratelimit"))
 	for range 3 {
-		time.Sleep(30 * time.Millisecond) // longer in all than a client has for a request
+		time.Sleep(100 * time.Millisecond) // longer in all than a client has for a request
 		fmt.Fprintln(conn, "hello")
 		line, err := reader.ReadString('\n')
 		require.NoError(t, err)
@@ -220,7 +220,7 @@ func TestSlowClients(t *testing.T) {
 			_, _ = io.Copy(w, io.LimitReader(zeros{}, 1<<30))
 		}
 		_, _ = io.Copy(io.Discard, r.Body)
-	}, "-client-timeout", "500ms", "-second", "10000", "-minute", "10000")
+	}, "-client-timeout", "1s", "-second", "10000", "-minute", "10000")
 	var senders []net.Conn
 	for i := range 100 {
 		conn := g.dial(t)

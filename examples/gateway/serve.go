@@ -56,7 +56,7 @@ func serve(ctx context.Context, c config, out io.Writer) error {
 	}
 	defer operators.Close()
 	var draining atomic.Bool
-	servers := []*http.Server{newServer(newHandler(client, c, m, log), log), newServer(newAdmin(m, &draining), log)}
+	servers := []*http.Server{newServer(newHandler(client, c, m, log), c, log), newServer(newAdmin(m, &draining), c, log)}
 	ended := make(chan error, len(servers))
 	go func() { ended <- servers[0].Serve(clients) }()
 	go func() { ended <- servers[1].Serve(operators) }()
@@ -82,14 +82,15 @@ func serve(ctx context.Context, c config, out io.Writer) error {
 }
 
 // newServer is a server that slow clients cannot hold, see also hurried.
-func newServer(handler http.Handler, log *slog.Logger) *http.Server {
+func newServer(handler http.Handler, c config, log *slog.Logger) *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true) // for balancers that speak it; TLS ends there
 	return &http.Server{
 		Handler:           handler,
 		Protocols:         protocols,
-		ReadHeaderTimeout: 5 * time.Second,
+		ReadHeaderTimeout: min(c.clientTimeout, 5*time.Second),
+		ReadTimeout:       c.clientTimeout, // also where nobody reads the body, as of a request that is refused
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),

@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"time"
 
 	"github.com/rratelimiter/rratelimiter/httplimit"
 )
@@ -54,8 +53,6 @@ func giveBack(ctx context.Context) error {
 func billed(c config, log *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, c.maxBody))
-		// The server's ReadTimeout would end the context of a request while its answer still streams.
-		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 		var large *http.MaxBytesError
 		switch {
 		case errors.As(err, &large):

@@ -68,7 +68,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 func newServer(handler http.Handler, c config) *http.Server {
 	return &http.Server{
 		Handler:           handler,
-		ReadHeaderTimeout: 5 * time.Second,
+		ReadHeaderTimeout: min(c.clientTimeout, 5*time.Second),
 		ReadTimeout:       c.clientTimeout,
 		WriteTimeout:      15 * time.Minute, // models answer for minutes
 		IdleTimeout:       time.Minute,
