@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"cmp"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -54,7 +55,7 @@ func recovered(log *slog.Logger) part {
 				if v == nil {
 					return
 				}
-				if v == http.ErrAbortHandler { // how the proxy breaks a response off whose upstream has gone
+				if err, ok := v.(error); ok && errors.Is(err, http.ErrAbortHandler) { // how the proxy breaks a response off whose upstream has gone
 					panic(v)
 				}
 				log.Error("a handler panicked", "panic", v, "stack", string(debug.Stack()))

@@ -47,7 +47,7 @@ func parseConfig(args []string, out io.Writer) (config, error) {
 	c := config{routes: newRoutes(nil), mode: httplimit.Local(0.5)}
 	f := flag.NewFlagSet("gateway", flag.ContinueOnError)
 	f.SetOutput(out)
-	f.Usage = func() { fmt.Fprint(out, usage); f.PrintDefaults() }
+	f.Usage = func() { _, _ = fmt.Fprint(out, usage); f.PrintDefaults() }
 	f.StringVar(&c.listen, "listen", "localhost:8080", "serve clients on this `address`; :8080 for other hosts too")
 	f.StringVar(&c.admin, "admin", "localhost:8081", "serve /metrics and /healthz on this `address`")
 	f.Func("upstream", "pass requests on to this `URL` (default a small server of its own)", func(text string) (err error) {

@@ -56,15 +56,15 @@ func (r *result) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d requests of %d clients to %s in %v\n\n", total, r.load.clients, r.load.url, r.took.Round(100*time.Millisecond))
 	w := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
-	fmt.Fprintf(w, "status\trequests\tshare\tRetry-After: requests\n")
+	_, _ = fmt.Fprintf(w, "status\trequests\tshare\tRetry-After: requests\n")
 	for _, status := range slices.Sorted(maps.Keys(r.by)) {
 		a := r.by[status]
-		fmt.Fprintf(w, "%d\t%d\t%.1f %%\t%s\n", status, a.count, 100*float64(a.count)/float64(total), cmp.Or(strings.Join(a.retries(), ", "), "-"))
+		_, _ = fmt.Fprintf(w, "%d\t%d\t%.1f %%\t%s\n", status, a.count, 100*float64(a.count)/float64(total), cmp.Or(strings.Join(a.retries(), ", "), "-"))
 	}
 	if r.failed > 0 {
-		fmt.Fprintf(w, "none\t%d\t%.1f %%\t%v\n", r.failed, 100*float64(r.failed)/float64(total), r.err)
+		_, _ = fmt.Fprintf(w, "none\t%d\t%.1f %%\t%v\n", r.failed, 100*float64(r.failed)/float64(total), r.err)
 	}
-	w.Flush()
+	_ = w.Flush()
 	if len(r.latencies) > 0 {
 		slices.Sort(r.latencies)
 		fmt.Fprintf(&b, "\nlatency: p50 %v, p99 %v, longest %v\n", r.percentile(50), r.percentile(99), r.percentile(100))

@@ -60,9 +60,9 @@ func serve(ctx context.Context, c config, out io.Writer) error {
 	ended := make(chan error, len(servers))
 	go func() { ended <- servers[0].Serve(clients) }()
 	go func() { ended <- servers[1].Serve(operators) }()
-	fmt.Fprintf(out, "http://%v -> %v: %d requests a second and %d a minute for each client on each of the routes %v, counted %s\n",
+	_, _ = fmt.Fprintf(out, "http://%v -> %v: %d requests a second and %d a minute for each client on each of the routes %v, counted %s\n",
 		clients.Addr(), c.upstream, c.perSecond, c.perMinute, c.routes, where)
-	fmt.Fprintf(out, "http://%v/metrics and /healthz\n", operators.Addr())
+	_, _ = fmt.Fprintf(out, "http://%v/metrics and /healthz\n", operators.Addr())
 
 	select {
 	case err := <-ended:
@@ -108,7 +108,7 @@ func newAdmin(m *metrics, draining *atomic.Bool) http.Handler {
 			http.Error(w, "draining", http.StatusServiceUnavailable)
 			return
 		}
-		fmt.Fprintln(w, "ok")
+		_, _ = fmt.Fprintln(w, "ok")
 	})
 	return mux
 }
@@ -145,8 +145,8 @@ func startUpstream() (*url.URL, func(), error) {
 	}
 	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n, _ := io.Copy(io.Discard, r.Body)
-		fmt.Fprintf(w, "%s %s with %d bytes, for %s\n", r.Method, r.URL.Path, n, r.Header.Get("X-Forwarded-For"))
+		_, _ = fmt.Fprintf(w, "%s %s with %d bytes, for %s\n", r.Method, r.URL.Path, n, r.Header.Get("X-Forwarded-For"))
 	})}
 	go func() { _ = server.Serve(listener) }() // until Close
-	return &url.URL{Scheme: "http", Host: listener.Addr().String()}, func() { server.Close() }, nil
+	return &url.URL{Scheme: "http", Host: listener.Addr().String()}, func() { _ = server.Close() }, nil
 }

@@ -33,7 +33,7 @@ func runShoot(ctx context.Context, args []string, out io.Writer) error {
 	l := load{url: "http://localhost:8080/"}
 	f := flag.NewFlagSet("gateway shoot", flag.ContinueOnError)
 	f.SetOutput(out)
-	f.Usage = func() { fmt.Fprint(out, shootUsage); f.PrintDefaults() }
+	f.Usage = func() { _, _ = fmt.Fprint(out, shootUsage); f.PrintDefaults() }
 	f.IntVar(&l.clients, "clients", 2, "`number` of clients, 1 to 254, who take turns")
 	f.Float64Var(&l.rate, "rate", 30, "`requests` a second, of all clients together")
 	seconds := f.Float64("seconds", 5, "how long")

@@ -66,7 +66,7 @@ func parseConfig(args []string, out io.Writer) (config, error) {
 	c := config{key: os.Getenv("UPSTREAM_API_KEY"), mode: httplimit.Closed}
 	f := flag.NewFlagSet("modelbudget", flag.ContinueOnError)
 	f.SetOutput(out)
-	f.Usage = func() { fmt.Fprint(out, usageText); f.PrintDefaults() }
+	f.Usage = func() { _, _ = fmt.Fprint(out, usageText); f.PrintDefaults() }
 	f.StringVar(&c.listen, "listen", "localhost:8090", "serve users on this `address`")
 	f.Func("upstream", "the `URL` of the API, as https://api.openai.com (default a model that repeats what it is told)", func(text string) (err error) {
 		if c.upstream, err = url.Parse(text); err == nil && (c.upstream.Scheme != "http" && c.upstream.Scheme != "https" || c.upstream.Host == "") {

@@ -80,7 +80,7 @@ func (m model) chat(w http.ResponseWriter, r *http.Request) {
 	if p.StreamOptions.IncludeUsage {
 		events.send("", map[string]any{"object": "chat.completion.chunk", "choices": []any{}, "usage": usage})
 	}
-	fmt.Fprint(w, "data: [DONE]\n\n")
+	_, _ = fmt.Fprint(w, "data: [DONE]\n\n")
 }
 
 func (m model) messages(w http.ResponseWriter, r *http.Request) {
@@ -118,13 +118,13 @@ func newEvents(w http.ResponseWriter) events {
 // send sends an event at once, and says whether somebody still listens.
 func (e events) send(name string, data any) bool {
 	if name != "" {
-		fmt.Fprintf(e.w, "event: %s\n", name)
+		_, _ = fmt.Fprintf(e.w, "event: %s\n", name)
 	}
-	fmt.Fprint(e.w, "data: ")
+	_, _ = fmt.Fprint(e.w, "data: ")
 	if err := json.NewEncoder(e.w).Encode(data); err != nil {
 		return false
 	}
-	fmt.Fprintln(e.w)
+	_, _ = fmt.Fprintln(e.w)
 	return e.control.Flush() == nil
 }
 

@@ -36,7 +36,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		}
 		model := &http.Server{Handler: newModel(100 * time.Millisecond), ReadHeaderTimeout: time.Minute}
 		go func() { _ = model.Serve(listener) }() // until Close
-		defer model.Close()
+		defer func() { _ = model.Close() }()
 		c.upstream = &url.URL{Scheme: "http", Host: listener.Addr().String()}
 	}
 	log := slog.New(slog.NewTextHandler(out, nil))
@@ -47,7 +47,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	server := newServer(newHandler(rratelimiter.New(redis), c, log), c)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
-	fmt.Fprintf(out, "http://%v -> %v: %d requests and %d tokens a minute for each of %d users, counted %s\n",
+	_, _ = fmt.Fprintf(out, "http://%v -> %v: %d requests and %d tokens a minute for each of %d users, counted %s\n",
 		listener.Addr(), c.upstream, c.requests, c.tokens, len(c.users), where)
 
 	select {
