@@ -3,7 +3,7 @@
 
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 STATICCHECK   = honnef.co/go/tools/cmd/staticcheck@v0.8.2
-DOORS         = ./grpclimit ./otellimit ./examples/doors
+DOORS         = ./grpclimit ./otellimit ./examples/doors ./examples/gateway
 MODULES       = . ./integration ./benchmarks $(DOORS)
 GO_TEST       = go test -race -shuffle=on
 
