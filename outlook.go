@@ -48,6 +48,9 @@ func (o *outlook) Denied(permits int64) (engine.Answer, bool) {
 	return engine.Answer{Limit: o.rate, Remaining: max(0, o.free), RetryAfter: after, ResetAfter: o.reset}, known
 }
 
+// Parts: a rate has none.
+func (o *outlook) Parts(int64) []engine.Answer { return nil }
+
 // Earliest says when the last of so many permits could be granted. They come back one after another, and once more, an
 // interval after they were granted again, where more is wanted than the rate.
 func (o *outlook) Earliest(wanted engine.Total) time.Duration {

@@ -226,9 +226,14 @@ func TestDenialsAreAnsweredFromMemory(t *testing.T) {
 		asked.RetryAfter -= time.Minute
 		asked.ResetAfter -= time.Minute
 		assert.Equal(b, asked, told)
+		before := b.Scripts.Load()
 		each, err := l.TakeEach(b.Context(), 2)
 		require.NoError(b, err)
-		assert.Len(b, each, 2, "what each says is asked for")
+		assert.Equal(b, before, b.Scripts.Load(), "calls of Redis")
+		assert.Equal(b, []rratelimiter.Decision{
+			{Limit: 5, Remaining: 1, RetryAfter: told.RetryAfter, ResetAfter: told.RetryAfter},
+			{Allowed: true, Limit: 10, Remaining: 6, ResetAfter: told.ResetAfter},
+		}, each)
 
 		// A change of one of its keys, by another limiter that has it.
 		require.NoError(b, Join(New(client, "name", FixedWindow{7, time.Hour, false})).Release(b.Context(), 4))

@@ -111,6 +111,9 @@ func (s *state) Limit() int64 { return s.most }
 // Denied is the answer to who asks for more than is free.
 func (s *state) Denied(permits int64) (engine.Answer, bool) { return s.denied(permits, 0) }
 
+// Parts is what each policy says to that.
+func (s *state) Parts(permits int64) []engine.Answer { return s.each(permits, 0, false) }
+
 // Earliest is when the last policy could have granted so many.
 func (s *state) Earliest(wanted engine.Total) (after time.Duration) {
 	for _, p := range s.policies {

@@ -42,32 +42,47 @@ const checkEvery = time.Millisecond
 func newDenials() *denials { return &denials{seed: maphash.MakeSeed()} }
 
 // deny answers a request from memory, where that is possible.
-func (l *Limiter) deny(ask Ask) (Answer, bool) {
+func (l *Limiter) deny(ask Ask) (Result, bool) {
 	all := l.Engine.denials
-	if all == nil || ask.Each {
-		return Answer{}, false
+	if all == nil {
+		return Result{}, false
 	}
 	found, ok := all.byID.Load(l.ID)
 	if !ok {
-		return Answer{}, false
+		return Result{}, false
 	}
 	d := found.(*denial)
 	since := time.Since(d.asked)
 	if ask.Permits < d.permits || ask.Permits > d.outlook.Limit() || since >= d.until {
-		return Answer{}, false
+		return Result{}, false
 	}
 	answer, known := d.outlook.Denied(ask.Permits)
 	if !known {
-		return Answer{}, false
+		return Result{}, false
 	}
 	if checked := d.checked.Load(); d.watched && int64(since)-checked > int64(checkEvery) &&
 		d.checked.CompareAndSwap(checked, int64(since)) && !l.peek(d) {
 		all.drop(d)
-		return Answer{}, false
+		return Result{}, false
 	}
 	answer.RetryAfter -= since
 	answer.ResetAfter -= since
-	return answer, true
+	r := Result{Answer: answer, From: FromMemory}
+	if ask.Each {
+		r.Parts = d.parts(ask.Permits, since)
+	}
+	return r, true
+}
+
+// parts is what each part says by now: one may have its permits free again while another refuses.
+func (d *denial) parts(permits int64, since time.Duration) []Answer {
+	parts := d.outlook.Parts(permits)
+	for i := range parts {
+		p := &parts[i]
+		p.RetryAfter, p.ResetAfter = max(0, p.RetryAfter-since), max(0, p.ResetAfter-since)
+		p.Allowed = p.RetryAfter == 0
+	}
+	return parts
 }
 
 // remember keeps what a batch learned of an exhausted limiter, known being the version before it was sent. Where Redis is

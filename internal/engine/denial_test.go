@@ -43,7 +43,7 @@ func TestWhatADenialAnswers(t *testing.T) {
 		"above the limit":             {6, 1, 0, second, Ask{Permits: 7}, -1},
 		"the last moment":             {10, 1, 0, 2*second - 1, Ask{Permits: 1}, 1},
 		"its end":                     {10, 1, 0, 2 * second, Ask{Permits: 1}, -1},
-		"what each part says":         {10, 1, 0, second, Ask{Permits: 1, Each: true}, -1},
+		"what each part says":         {10, 1, 0, second, Ask{Permits: 1, Each: true}, second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -54,9 +54,17 @@ func TestWhatADenialAnswers(t *testing.T) {
 				pass(test.since)
 				got, denied := named(g, "a").deny(test.ask)
 				require.Equal(t, test.want >= 0, denied)
-				if denied {
-					assert.Equal(t, Answer{Limit: test.limit, RetryAfter: test.want, ResetAfter: 2*second - test.since}, got)
+				if !denied {
+					return
 				}
+				assert.Equal(t, FromMemory, got.From)
+				assert.Equal(t, Answer{Limit: test.limit, RetryAfter: test.want, ResetAfter: 2*second - test.since}, got.Answer)
+				if !test.ask.Each {
+					assert.Nil(t, got.Parts)
+					return
+				}
+				// The other part's permits are free by now.
+				assert.Equal(t, []Answer{got.Answer, {Allowed: true, Limit: 100}}, got.Parts)
 			})
 		})
 	}

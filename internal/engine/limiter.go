@@ -68,6 +68,9 @@ type Outlook interface {
 	// reply does not tell.
 	Denied(permits int64) (Answer, bool)
 
+	// Parts is what each part says of such a request, for an Ask with Each; nil where there are none.
+	Parts(permits int64) []Answer
+
 	// Earliest is how long after the reply the last of so many permits can be granted at the earliest, where they are asked
 	// for one after another: Never, or a time that may be too early, but not too late.
 	Earliest(wanted Total) time.Duration

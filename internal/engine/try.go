@@ -70,8 +70,8 @@ func (l *Limiter) Ask(ctx context.Context, ask Ask) (Result, error) {
 // try is Try of Redis, or of what it said.
 func (l *Limiter) try(ctx context.Context, ask Ask) (Result, error) {
 	g := l.Engine
-	if answer, denied := l.deny(ask); denied {
-		return Result{Answer: answer, From: FromMemory}, nil
+	if result, denied := l.deny(ask); denied {
+		return result, nil
 	}
 	gone := ctx.Done()
 	r := g.requests.Get().(*Request)

@@ -166,6 +166,12 @@ func (v *view) Denied(permits int64) (Answer, bool) {
 	return Answer{Limit: v.limit, Remaining: v.free, RetryAfter: v.after, ResetAfter: v.after}, permits > v.free
 }
 
+func (v *view) Parts(permits int64) []Answer {
+	a, denied := v.Denied(permits)
+	a.Allowed = !denied
+	return []Answer{a, {Limit: 100, RetryAfter: v.after / 2, ResetAfter: v.after / 4}}
+}
+
 func (v *view) Earliest(wanted Total) time.Duration {
 	if wanted.high == 0 && wanted.low <= uint64(v.free) {
 		return 0
