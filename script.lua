@@ -32,7 +32,7 @@
 --@ limiter
 -- Reads the limiter. Sets rate, interval, keepAlive, now, nowText, the two keys of the rate type (valueKey,
 -- permitsKey with their KEYS indexes valueAt, permitsAt), stored (the text of the value) and value (its number).
-local call, page = redis.call, 256
+local KEYS, ARGV, call, page = KEYS, ARGV, redis.call, 256
 local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
 if not (config[1] and config[2] and config[3]) then
   return {2}
@@ -46,13 +46,12 @@ end
 local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
 local stored = call('GET', valueKey)
 local find, keepAlive = string.find, config[4] or '0'
-local rate, interval, value = tonumber(config[1]), tonumber(config[2]), stored and tonumber(stored)
 -- Mostly all are digits, which one look finds.
-if not (rate and interval and value ~= nil and rate < 9007199254740992 and keepAlive ~= '' and #keepAlive < 16
+if not (config[1] ~= '' and #config[1] < 16 and config[2] ~= '' and #keepAlive < 16
     and find(config[1] .. config[2] .. keepAlive .. (stored or ''), '^%d+$')
     and (keepAlive == '0' or keepAlive >= '1') and (not stored or stored == '0' or stored >= '1' and #stored < 18)) then
   -- From 2^53 on, the text alone tells whether that is the number meant.
-  if not find(config[1], '^%d+$') or (rate >= 9007199254740992 and config[1] ~= '9007199254740992') then
+  if not find(config[1], '^%d+$') or (config[1] + 0 >= 9007199254740992 and config[1] ~= '9007199254740992') then
     return {3, 1, 'rate', config[1]}
   end
   if not find(config[2], '^%d+$') then
@@ -66,17 +65,18 @@ if not (rate and interval and value ~= nil and rate < 9007199254740992 and keepA
     return {3, valueAt, '', stored}
   end
 end
+local rate, interval, value = config[1] + 0, config[2] + 0, stored and stored + 0
 local nowText = ARGV[1]
 if nowText == '' then
   local time = call('TIME')
   nowText = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
 end
-local now = tonumber(nowText)
+local now = nowText + 0
 
 --@ refuse
 -- Answers at once where every request is for more than the rate: what can never be served changes nothing, and does
 -- not keep a limiter alive. Arguments and reply are those of acquire. Sets total.
-local total = tonumber(ARGV[2])
+local total = ARGV[2] + 0
 if total > rate then
   local answers, runs = {}, ARGV[4]
   if not runs or runs == '' then
