@@ -32,30 +32,31 @@
 --@ limiter
 -- Reads the limiter. Sets rate, interval, keepAlive, now, nowText, the two keys of the rate type (valueKey,
 -- permitsKey with their KEYS indexes valueAt, permitsAt), stored (the text of the value) and value (its number).
-local KEYS, ARGV, call, page = KEYS, ARGV, redis.call, 256
+local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
+local call, find, page = redis.call, string.find, 256
 local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
-if not (config[1] and config[2] and config[3]) then
+local rate, interval, kind, keepAlive = config[1], config[2], config[3], config[4] or '0'
+if not (rate and interval and kind) then
   return {2}
 end
 local valueAt, permitsAt = 2, 4
-if config[3] == '1' then
+if kind == '1' then
   valueAt, permitsAt = 3, 5
-elseif config[3] ~= '0' then
-  return {3, 1, 'type', config[3]}
+elseif kind ~= '0' then
+  return {3, 1, 'type', kind}
 end
 local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
 local stored = call('GET', valueKey)
-local find, keepAlive = string.find, config[4] or '0'
 -- Mostly all are digits, which one look finds.
-if not (config[1] ~= '' and #config[1] < 16 and config[2] ~= '' and #keepAlive < 16
-    and find(config[1] .. config[2] .. keepAlive .. (stored or ''), '^%d+$')
+if not (rate ~= '' and #rate < 16 and interval ~= '' and #keepAlive < 16
+    and find(rate .. interval .. keepAlive .. (stored or ''), '^%d+$')
     and (keepAlive == '0' or keepAlive >= '1') and (not stored or stored == '0' or stored >= '1' and #stored < 18)) then
   -- From 2^53 on, the text alone tells whether that is the number meant.
-  if not find(config[1], '^%d+$') or (config[1] + 0 >= 9007199254740992 and config[1] ~= '9007199254740992') then
-    return {3, 1, 'rate', config[1]}
+  if not find(rate, '^%d+$') or (rate + 0 >= 9007199254740992 and rate ~= '9007199254740992') then
+    return {3, 1, 'rate', rate}
   end
-  if not find(config[2], '^%d+$') then
-    return {3, 1, 'interval', config[2]}
+  if not find(interval, '^%d+$') then
+    return {3, 1, 'interval', interval}
   end
   -- Redis takes no leading zeros, in PEXPIRE here and in Redisson's DECRBY, and would refuse once permits are taken.
   if keepAlive ~= '0' and not find(keepAlive, '^[1-9]%d*$') or #keepAlive > 15 then
@@ -65,7 +66,8 @@ if not (config[1] ~= '' and #config[1] < 16 and config[2] ~= '' and #keepAlive <
     return {3, valueAt, '', stored}
   end
 end
-local rate, interval, value = config[1] + 0, config[2] + 0, stored and stored + 0
+local value = stored and stored + 0
+rate, interval = rate + 0, interval + 0
 local nowText = ARGV[1]
 if nowText == '' then
   local time = call('TIME')
@@ -263,7 +265,7 @@ end
 
 --@ grant
 -- Puts what acquire granted into the set.
-if granted > 0 and type(failed) ~= 'table' then
+if granted > 0 and (not failed or type(failed) ~= 'table') then
   if granted == total and total <= 4294967295 then
     failed = redis.pcall('ZADD', permitsKey, dated, ARGV[3])
   else
@@ -296,7 +298,7 @@ end
 --@ checked
 -- Ends the script where a write of the set was refused. There is no DEL here, whose right may be the one that is
 -- missing: a value that lives for a millisecond and grants nothing goes as well.
-if type(failed) == 'table' then
+if failed and failed ~= 1 and type(failed) == 'table' then
   call('SET', valueKey, '0', 'PX', '1')
   return failed
 end
