@@ -77,12 +77,18 @@ local now = nowText + 0
 
 --@ refuse
 -- Answers at once where every request is for more than the rate: what can never be served changes nothing, and does
--- not keep a limiter alive. Arguments and reply are those of acquire. Sets total.
-local total = ARGV[2] + 0
+-- not keep a limiter alive. Arguments and reply are those of acquire. Sets total
+-- and wanted, its text.
+local wanted, total = ARGV[3], 1
+if wanted and wanted ~= '' then
+  total = wanted + 0
+else
+  wanted = '1'
+end
 if total > rate then
   local answers, runs = {}, ARGV[4]
   if not runs or runs == '' then
-    runs = ARGV[2] .. '*1'
+    runs = wanted .. '*1'
   end
   for text, times in string.gmatch(runs, '(%d+)%*(%d+)') do
     if tonumber(text) <= rate then
@@ -165,8 +171,8 @@ end
 
 --@ acquire
 -- Answers requests for permits, in their order.
--- ARGV[2] the permits of all requests together
--- ARGV[3] the member for a grant of them all
+-- ARGV[2] the member for a grant of them all
+-- ARGV[3] the permits of all requests together; absent or '' for 1
 -- ARGV[4] the requests, with equal neighbours told once: '1*200 3*1'; absent or '' for a single one
 -- ARGV[5] letters: d tells rate and reset even where all is granted, w tells waits,
 --         o keeps the order: behind a request that is not granted none is, a tells all waits
@@ -188,7 +194,7 @@ elseif ARGV[4] or total > rate then
   answers = {}
   local shut, ordered, runs = false, find(flags, 'o', 1, true), ARGV[4]
   if not runs or runs == '' then
-    runs = ARGV[2] .. '*1'
+    runs = wanted .. '*1'
   end
   for text, times in string.gmatch(runs, '(%d+)%*(%d+)') do
     local n, got = tonumber(text), 0
@@ -216,7 +222,7 @@ end
 if granted > 0 then
   value = value - granted
   if granted == total then
-    spent = ARGV[2]
+    spent = wanted
   else
     dirty = true
   end
@@ -267,14 +273,14 @@ end
 -- Puts what acquire granted into the set.
 if granted > 0 and (not failed or type(failed) ~= 'table') then
   if granted == total and total <= 4294967295 then
-    failed = redis.pcall('ZADD', permitsKey, dated, ARGV[3])
+    failed = redis.pcall('ZADD', permitsKey, dated, ARGV[2])
   else
     -- One member counts to 4294967295. More are several members, told apart by the last bytes of their random part.
-    local random, index, rest = string.sub(ARGV[3], 1, 17), 0, granted
+    local random, index, rest = string.sub(ARGV[2], 1, 17), 0, granted
     while rest > 0 and type(failed) ~= 'table' do
       local n = math.min(rest, 4294967295)
       if granted > 4294967295 then
-        random = string.sub(ARGV[3], 1, 13) .. string.char(index % 256, math.floor(index / 256) % 256,
+        random = string.sub(ARGV[2], 1, 13) .. string.char(index % 256, math.floor(index / 256) % 256,
           math.floor(index / 65536) % 256, math.floor(index / 16777216))
       end
       failed = redis.pcall('ZADD', permitsKey, dated, random .. string.char(n % 256, math.floor(n / 256) % 256,
