@@ -5,7 +5,7 @@
 -- refill, and the time at which reservations began to wait.
 
 --@ read
-local capacity@, refill@, interval@ = tonumber(ARGV[@1]), tonumber(ARGV[@2]), tonumber(ARGV[@3])
+local capacity@, refill@, interval@ = ARGV[@1] + 0, ARGV[@2] + 0, ARGV[@3] + 0
 -- What is missing, times interval: whole numbers, as long as they are below 2^53. From 2^63 on they cannot be told with %d.
 local at@, missing@, last@, since@, text@ = now, 0, 0, 0, call('GET', KEYS[@]) or ''
 if text@ ~= '' then
@@ -19,7 +19,7 @@ if text@ ~= '' then
     return {3, @, text@}
   end
   -- Taken in decimal, whatever it begins with; and miniredis reads 2^63 and more with a point only.
-  at@, missing@ = tonumber(at), tonumber(taken, 10) * interval@ + part
+  at@, missing@ = at + 0, tonumber(taken, 10) * interval@ + part
   if last then
     last@, since@ = tonumber(last .. '.'), tonumber(since)
   end
