@@ -37,12 +37,12 @@ span = min(span, floor(interval@ / 16), floor(begin@ + interval@ - now / 1000))
 count@ = min(9007199254740992, count@ + granted) -- by Charge alone
 if count@ > 999 or begin@ < 1 or begin@ > 9999999999999 then
   text@, counts@ = format('%d %.0f', begin@, count@), false
-  call('SET', KEYS[@], text@, 'PX', begin@ + interval@ - millis)
+  call('SET', KEYS[@], text@, 'PX', format('%d', begin@ + interval@ - millis))
 elseif counts@ then
   text@ = call('INCRBY', KEYS[@], spent or granted)
 else
   text@ = format('%d%03d', begin@, count@)
-  call('SET', KEYS[@], text@, 'PX', begin@ + interval@ - millis)
+  call('SET', KEYS[@], text@, 'PX', format('%d', begin@ + interval@ - millis))
 end
 
 --@ late

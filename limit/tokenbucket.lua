@@ -31,7 +31,7 @@ if text@ ~= '' then
   end
 end
 --@ahead
-local part@ = math.fmod(missing@, interval@)
+local part@ = fmod(missing@, interval@)
 local taken@ = floor((missing@ - part@) / interval@ + 0.5)
 local free@, most@ = capacity@ - taken@ - (part@ > 0 and 1 or 0), capacity@
 
@@ -40,7 +40,7 @@ local free@, most@ = capacity@ - taken@ - (part@ > 0 and 1 or 0), capacity@
 local ahead@ = capacity@ * interval@
 
 --@ write
-part@ = math.fmod(missing@, interval@)
+part@ = fmod(missing@, interval@)
 taken@ = floor((missing@ - part@) / interval@ + 0.5)
 if missing@ > 0 then
   if part@ == 0 and taken@ < 1000 and last@ <= ahead@ and at@ >= 1 then
@@ -51,7 +51,7 @@ if missing@ > 0 then
       text@ = text@ .. format(' %.0f %d', last@, since@)
     end
   end
-  call('SET', KEYS[@], text@, 'PX', min(9007199254740, ceil((missing@ / refill@ + (at@ - now)) / 1000)))
+  call('SET', KEYS[@], text@, 'PX', format('%d', min(9007199254740, ceil((missing@ / refill@ + (at@ - now)) / 1000))))
 else
   call('UNLINK', KEYS[@])
 end
