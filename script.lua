@@ -32,6 +32,7 @@
 --@ limiter
 -- Reads the limiter. Sets rate, interval, keepAlive, now, nowText, the two keys of the rate type (valueKey,
 -- permitsKey with their KEYS indexes valueAt, permitsAt), stored (the text of the value) and value (its number).
+-- Locals, since a lone call feels each look at a global.
 local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
 local call, find, page = redis.call, string.find, 256
 local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
@@ -66,6 +67,7 @@ if not (rate ~= '' and #rate < 16 and interval ~= '' and #keepAlive < 16
     return {3, valueAt, '', stored}
   end
 end
+-- All are numbers by now, which + 0 makes of a text in half of tonumber's time.
 local value = stored and stored + 0
 rate, interval = rate + 0, interval + 0
 local nowText = ARGV[1]
@@ -172,7 +174,7 @@ end
 --@ acquire
 -- Answers requests for permits, in their order.
 -- ARGV[2] the member for a grant of them all
--- ARGV[3] the permits of all requests together; absent or '' for 1
+-- ARGV[3] the permits of all requests together; absent or '' for 1, which is asked for most
 -- ARGV[4] the requests, with equal neighbours told once: '1*200 3*1'; absent or '' for a single one
 -- ARGV[5] letters: d tells rate and reset even where all is granted, w tells waits,
 --         o keeps the order: behind a request that is not granted none is, a tells all waits
@@ -303,7 +305,7 @@ end
 
 --@ checked
 -- Ends the script where a write of the set was refused. There is no DEL here, whose right may be the one that is
--- missing: a value that lives for a millisecond and grants nothing goes as well.
+-- missing: a value that lives for a millisecond and grants nothing goes as well. A plain grant's reply is 1, which is no error.
 if failed and failed ~= 1 and type(failed) == 'table' then
   call('SET', valueKey, '0', 'PX', '1')
   return failed
