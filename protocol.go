@@ -29,10 +29,12 @@ func (p *protocol) Arguments(b *engine.Batch, now time.Time) {
 	total, detail := b.Wants()
 	text := p.client.engine.AppendMillis(b.Text[:0], now)
 	nowEnd := len(text)
-	text = strconv.AppendInt(text, total, 10)
-	totalEnd := len(text)
 	text = appendMember(text, total)
 	memberEnd := len(text)
+	if total != 1 || b.Lease.Span > 0 {
+		text = strconv.AppendInt(text, total, 10)
+	}
+	totalEnd := len(text)
 	if len(b.Requests) > 1 || b.Ordered || detail {
 		text = engine.AppendRuns(text, b.Requests)
 	}
@@ -47,9 +49,12 @@ func (p *protocol) Arguments(b *engine.Batch, now time.Time) {
 	}
 	b.Text = text
 	all := string(text)
-	b.Args = append(b.Args[:0], all[:nowEnd], all[nowEnd:totalEnd], all[totalEnd:memberEnd])
-	if memberEnd < len(all) || b.Lease.Span > 0 {
-		b.Args = append(b.Args, all[memberEnd:runsEnd], all[runsEnd:])
+	b.Args = append(b.Args[:0], all[:nowEnd], all[nowEnd:memberEnd])
+	if memberEnd < len(all) {
+		b.Args = append(b.Args, all[memberEnd:totalEnd])
+	}
+	if totalEnd < len(all) || b.Lease.Span > 0 {
+		b.Args = append(b.Args, all[totalEnd:runsEnd], all[runsEnd:])
 	}
 	if b.Lease.Span > 0 {
 		if len(b.Requests) == 0 {

@@ -67,8 +67,8 @@ const (
 // replyUnsupported is what the scripts of Expire and Copy reply where the server lacks what they need.
 const replyUnsupported = -2
 
-// memberArg is the argument with which the acquire script gets the member of its grant: ARGV[3].
-const memberArg = 2
+// memberArg is the argument with which the acquire script gets the member of its grant: ARGV[2].
+const memberArg = 1
 
 // runsArg is the argument with which the acquire script gets its requests: ARGV[4].
 const runsArg = 3

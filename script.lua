@@ -32,31 +32,32 @@
 --@ limiter
 -- Reads the limiter. Sets rate, interval, keepAlive, now, nowText, the two keys of the rate type (valueKey,
 -- permitsKey with their KEYS indexes valueAt, permitsAt), stored (the text of the value) and value (its number).
-local call, page = redis.call, 256
+-- Locals, since a lone call feels each look at a global.
+local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
+local call, find, page = redis.call, string.find, 256
 local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
-if not (config[1] and config[2] and config[3]) then
+local rate, interval, kind, keepAlive = config[1], config[2], config[3], config[4] or '0'
+if not (rate and interval and kind) then
   return {2}
 end
 local valueAt, permitsAt = 2, 4
-if config[3] == '1' then
+if kind == '1' then
   valueAt, permitsAt = 3, 5
-elseif config[3] ~= '0' then
-  return {3, 1, 'type', config[3]}
+elseif kind ~= '0' then
+  return {3, 1, 'type', kind}
 end
 local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
 local stored = call('GET', valueKey)
-local find, keepAlive = string.find, config[4] or '0'
-local rate, interval, value = tonumber(config[1]), tonumber(config[2]), stored and tonumber(stored)
 -- Mostly all are digits, which one look finds.
-if not (rate and interval and value ~= nil and rate < 9007199254740992 and keepAlive ~= '' and #keepAlive < 16
-    and find(config[1] .. config[2] .. keepAlive .. (stored or ''), '^%d+$')
+if not (rate ~= '' and #rate < 16 and interval ~= '' and #keepAlive < 16
+    and find(rate .. interval .. keepAlive .. (stored or ''), '^%d+$')
     and (keepAlive == '0' or keepAlive >= '1') and (not stored or stored == '0' or stored >= '1' and #stored < 18)) then
   -- From 2^53 on, the text alone tells whether that is the number meant.
-  if not find(config[1], '^%d+$') or (rate >= 9007199254740992 and config[1] ~= '9007199254740992') then
-    return {3, 1, 'rate', config[1]}
+  if not find(rate, '^%d+$') or (rate + 0 >= 9007199254740992 and rate ~= '9007199254740992') then
+    return {3, 1, 'rate', rate}
   end
-  if not find(config[2], '^%d+$') then
-    return {3, 1, 'interval', config[2]}
+  if not find(interval, '^%d+$') then
+    return {3, 1, 'interval', interval}
   end
   -- Redis takes no leading zeros, in PEXPIRE here and in Redisson's DECRBY, and would refuse once permits are taken.
   if keepAlive ~= '0' and not find(keepAlive, '^[1-9]%d*$') or #keepAlive > 15 then
@@ -66,21 +67,30 @@ if not (rate and interval and value ~= nil and rate < 9007199254740992 and keepA
     return {3, valueAt, '', stored}
   end
 end
+-- All are numbers by now, which + 0 makes of a text in half of tonumber's time.
+local value = stored and stored + 0
+rate, interval = rate + 0, interval + 0
 local nowText = ARGV[1]
 if nowText == '' then
   local time = call('TIME')
   nowText = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
 end
-local now = tonumber(nowText)
+local now = nowText + 0
 
 --@ refuse
 -- Answers at once where every request is for more than the rate: what can never be served changes nothing, and does
--- not keep a limiter alive. Arguments and reply are those of acquire. Sets total.
-local total = tonumber(ARGV[2])
+-- not keep a limiter alive. Arguments and reply are those of acquire. Sets total
+-- and wanted, its text.
+local wanted, total = ARGV[3], 1
+if wanted and wanted ~= '' then
+  total = wanted + 0
+else
+  wanted = '1'
+end
 if total > rate then
   local answers, runs = {}, ARGV[4]
   if not runs or runs == '' then
-    runs = ARGV[2] .. '*1'
+    runs = wanted .. '*1'
   end
   for text, times in string.gmatch(runs, '(%d+)%*(%d+)') do
     if tonumber(text) <= rate then
@@ -163,8 +173,8 @@ end
 
 --@ acquire
 -- Answers requests for permits, in their order.
--- ARGV[2] the permits of all requests together
--- ARGV[3] the member for a grant of them all
+-- ARGV[2] the member for a grant of them all
+-- ARGV[3] the permits of all requests together; absent or '' for 1, which is asked for most
 -- ARGV[4] the requests, with equal neighbours told once: '1*200 3*1'; absent or '' for a single one
 -- ARGV[5] letters: d tells rate and reset even where all is granted, w tells waits,
 --         o keeps the order: behind a request that is not granted none is, a tells all waits
@@ -186,7 +196,7 @@ elseif ARGV[4] or total > rate then
   answers = {}
   local shut, ordered, runs = false, find(flags, 'o', 1, true), ARGV[4]
   if not runs or runs == '' then
-    runs = ARGV[2] .. '*1'
+    runs = wanted .. '*1'
   end
   for text, times in string.gmatch(runs, '(%d+)%*(%d+)') do
     local n, got = tonumber(text), 0
@@ -214,7 +224,7 @@ end
 if granted > 0 then
   value = value - granted
   if granted == total then
-    spent = ARGV[2]
+    spent = wanted
   else
     dirty = true
   end
@@ -263,16 +273,16 @@ end
 
 --@ grant
 -- Puts what acquire granted into the set.
-if granted > 0 and type(failed) ~= 'table' then
+if granted > 0 and (not failed or type(failed) ~= 'table') then
   if granted == total and total <= 4294967295 then
-    failed = redis.pcall('ZADD', permitsKey, dated, ARGV[3])
+    failed = redis.pcall('ZADD', permitsKey, dated, ARGV[2])
   else
     -- One member counts to 4294967295. More are several members, told apart by the last bytes of their random part.
-    local random, index, rest = string.sub(ARGV[3], 1, 17), 0, granted
+    local random, index, rest = string.sub(ARGV[2], 1, 17), 0, granted
     while rest > 0 and type(failed) ~= 'table' do
       local n = math.min(rest, 4294967295)
       if granted > 4294967295 then
-        random = string.sub(ARGV[3], 1, 13) .. string.char(index % 256, math.floor(index / 256) % 256,
+        random = string.sub(ARGV[2], 1, 13) .. string.char(index % 256, math.floor(index / 256) % 256,
           math.floor(index / 65536) % 256, math.floor(index / 16777216))
       end
       failed = redis.pcall('ZADD', permitsKey, dated, random .. string.char(n % 256, math.floor(n / 256) % 256,
@@ -295,8 +305,8 @@ end
 
 --@ checked
 -- Ends the script where a write of the set was refused. There is no DEL here, whose right may be the one that is
--- missing: a value that lives for a millisecond and grants nothing goes as well.
-if type(failed) == 'table' then
+-- missing: a value that lives for a millisecond and grants nothing goes as well. A plain grant's reply is 1, which is no error.
+if failed and failed ~= 1 and type(failed) == 'table' then
   call('SET', valueKey, '0', 'PX', '1')
   return failed
 end

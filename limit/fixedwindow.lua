@@ -3,7 +3,7 @@
 -- do not suffice it is "<begin, ms> <count>".
 
 --@ read
-local permits@, interval@ = tonumber(ARGV[@1]), tonumber(ARGV[@2])
+local permits@, interval@ = ARGV[@1] + 0, ARGV[@2] + 0
 local begin@, count@, counts@, text@ = millis, 0, false, call('GET', KEYS[@]) or ''
 if interval@ < 0 then
   interval@ = -interval@
@@ -12,6 +12,7 @@ end
 if text@ ~= '' then
   local begin, count, whole = nil, nil, #text@ <= 16 and match(text@, '^[1-9]%d%d%d+$')
   if whole then
+    whole = whole + 0
     count = whole % 1000
     begin = (whole - count) / 1000
   else
@@ -19,7 +20,7 @@ if text@ ~= '' then
     if not begin or #begin > 15 or #count > 16 then
       return {3, @, text@}
     end
-    begin, count = tonumber(begin), tonumber(count)
+    begin, count = begin + 0, count + 0
   end
   -- Begin is later than now for a clock that has gone back.
   if begin + interval@ > millis then
@@ -36,12 +37,12 @@ span = min(span, floor(interval@ / 16), floor(begin@ + interval@ - now / 1000))
 count@ = min(9007199254740992, count@ + granted) -- by Charge alone
 if count@ > 999 or begin@ < 1 or begin@ > 9999999999999 then
   text@, counts@ = format('%d %.0f', begin@, count@), false
-  call('SET', KEYS[@], text@, 'PX', begin@ + interval@ - millis)
+  call('SET', KEYS[@], text@, 'PX', format('%d', begin@ + interval@ - millis))
 elseif counts@ then
-  text@ = call('INCRBY', KEYS[@], granted)
+  text@ = call('INCRBY', KEYS[@], spent or granted)
 else
   text@ = format('%d%03d', begin@, count@)
-  call('SET', KEYS[@], text@, 'PX', begin@ + interval@ - millis)
+  call('SET', KEYS[@], text@, 'PX', format('%d', begin@ + interval@ - millis))
 end
 
 --@ late

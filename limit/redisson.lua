@@ -35,7 +35,7 @@ return limiter
 
 --@ read
 local limiter@ = redisson({KEYS[@1], KEYS[@2], KEYS[@3], KEYS[@4], KEYS[@5]},
-  {format('%d', millis), '', ARGV[@1], nil, nil, ARGV[@2]})
+  {format('%d', millis), ARGV[@1], nil, nil, nil, ARGV[@2]})
 if limiter@[1] == 1 then
   return {1, format('%d', now), @, limiter@[2]}
 elseif limiter@[1] then

@@ -185,7 +185,7 @@ func assemble(c call, members []member) string {
 
 // names are the functions that sections call by a short name.
 var names = map[string]string{
-	"call": "redis.call", "floor": "math.floor", "ceil": "math.ceil", "max": "math.max", "min": "math.min",
+	"call": "redis.call", "floor": "math.floor", "ceil": "math.ceil", "max": "math.max", "min": "math.min", "fmod": "math.fmod",
 	"match": "string.match", "format": "string.format", "tonumber": "tonumber",
 }
 

@@ -5,7 +5,7 @@
 -- refill, and the time at which reservations began to wait.
 
 --@ read
-local capacity@, refill@, interval@ = tonumber(ARGV[@1]), tonumber(ARGV[@2]), tonumber(ARGV[@3])
+local capacity@, refill@, interval@ = ARGV[@1] + 0, ARGV[@2] + 0, ARGV[@3] + 0
 -- What is missing, times interval: whole numbers, as long as they are below 2^53. From 2^63 on they cannot be told with %d.
 local at@, missing@, last@, since@, text@ = now, 0, 0, 0, call('GET', KEYS[@]) or ''
 if text@ ~= '' then
@@ -19,7 +19,7 @@ if text@ ~= '' then
     return {3, @, text@}
   end
   -- Taken in decimal, whatever it begins with; and miniredis reads 2^63 and more with a point only.
-  at@, missing@ = tonumber(at), tonumber(taken, 10) * interval@ + part
+  at@, missing@ = at + 0, tonumber(taken, 10) * interval@ + part
   if last then
     last@, since@ = tonumber(last .. '.'), tonumber(since)
   end
@@ -31,7 +31,7 @@ if text@ ~= '' then
   end
 end
 --@ahead
-local part@ = math.fmod(missing@, interval@)
+local part@ = fmod(missing@, interval@)
 local taken@ = floor((missing@ - part@) / interval@ + 0.5)
 local free@, most@ = capacity@ - taken@ - (part@ > 0 and 1 or 0), capacity@
 
@@ -40,7 +40,7 @@ local free@, most@ = capacity@ - taken@ - (part@ > 0 and 1 or 0), capacity@
 local ahead@ = capacity@ * interval@
 
 --@ write
-part@ = math.fmod(missing@, interval@)
+part@ = fmod(missing@, interval@)
 taken@ = floor((missing@ - part@) / interval@ + 0.5)
 if missing@ > 0 then
   if part@ == 0 and taken@ < 1000 and last@ <= ahead@ and at@ >= 1 then
@@ -51,7 +51,7 @@ if missing@ > 0 then
       text@ = text@ .. format(' %.0f %d', last@, since@)
     end
   end
-  call('SET', KEYS[@], text@, 'PX', min(9007199254740, ceil((missing@ / refill@ + (at@ - now)) / 1000)))
+  call('SET', KEYS[@], text@, 'PX', format('%d', min(9007199254740, ceil((missing@ / refill@ + (at@ - now)) / 1000))))
 else
   call('UNLINK', KEYS[@])
 end
