@@ -1,0 +1,150 @@
+package rls
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// group is descriptors that are decided together: all take what they ask for, or none does.
+type group struct {
+	members  []*asked
+	joint    bool // others may join
+	policies int
+	err      error
+}
+
+// mostJoined is how many policies decide together, as package limit has room for them.
+const mostJoined = 10
+
+// place puts a descriptor into the group that it is decided with, or into one of its own. Together are those in one slot that
+// cost the same; a descriptor that stands there twice is asked twice.
+func place(groups []*group, a *asked, joint bool) []*group {
+	if joint {
+		for _, g := range groups {
+			if g.takes(a) {
+				g.members = append(g.members, a)
+				g.policies += len(a.limits)
+				return groups
+			}
+		}
+	}
+	return append(groups, &group{members: []*asked{a}, joint: joint, policies: len(a.limits)})
+}
+
+func (g *group) takes(a *asked) bool {
+	first := g.members[0]
+	if !g.joint || first.slot != a.slot || first.hits != a.hits || first.act != a.act || g.policies+len(a.limits) > mostJoined {
+		return false
+	}
+	for _, m := range g.members {
+		if m.name == a.name {
+			return false
+		}
+	}
+	return true
+}
+
+// ask asks Redis, and sets the status of each member.
+func (g *group) ask(ctx context.Context, s *Server) error {
+	first := g.members[0]
+	limiter, policies := first.limiter(s.config.Client)
+	if len(g.members) > 1 {
+		joined := []limit.Joinable{limiter}
+		for _, a := range g.members[1:] {
+			other, more := a.limiter(s.config.Client)
+			joined, policies = append(joined, other), append(policies, more...)
+		}
+		limiter = limit.Join(joined...)
+	}
+	request := door.Request{Limiter: limiter, Policies: policies, Permits: int64(max(1, first.hits))}
+	overdraw := first.act == take && first.rule != nil && first.rule.overdraw
+	if overdraw || first.act != take {
+		request.Limiter = &special{limiter, first.act, int64(first.hits), overdraw}
+		request.Policies = append(policies, nil) // ask for each
+	}
+	answer := s.guard.Ask(ctx, request)
+	now := time.Now()
+	each := answer.Each
+	if each == nil {
+		each = []rratelimiter.Decision{answer.Decision}
+	}
+	switch answer.Result {
+	case door.Granted, door.Refused:
+		if len(each) != g.policies {
+			return s.failed(answer.Err) // no limiter answers so
+		}
+	case door.Canceled:
+		return status.FromContextError(ctx.Err()).Err()
+	default:
+		return s.failed(answer.Err)
+	}
+	for _, a := range g.members {
+		a.conclude(each[:len(a.limits)], now)
+		each = each[len(a.limits):]
+	}
+	return nil
+}
+
+// failed is the error of a request that nobody could decide.
+func (s *Server) failed(err error) error {
+	s.metrics.redisErrors.Add(1)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return status.Errorf(codes.Unavailable, "rls: Redis did not answer within %v", s.config.Deadline)
+	}
+	return status.Errorf(codes.Unavailable, "rls: cannot decide: %v", err)
+}
+
+// special is a limiter of which something else is wanted than to take permits.
+type special struct {
+	*limit.Limiter
+	act      act
+	hits     int64
+	overdraw bool
+}
+
+// TakeEach does what is wanted.
+func (l *special) TakeEach(ctx context.Context, _ int64) ([]rratelimiter.Decision, error) {
+	switch {
+	case l.act == give:
+		if err := l.Release(ctx, l.hits); err != nil {
+			return nil, err
+		}
+		each, err := l.Peek(ctx)
+		for i := range each {
+			each[i].Allowed = true
+		}
+		return each, err
+	case l.act == look:
+		return l.Peek(ctx)
+	}
+	each, err := l.Limiter.TakeEach(ctx, l.hits)
+	if err != nil && !errors.Is(err, rratelimiter.ErrPermitsExceedRate) {
+		return nil, err
+	}
+	refused := err != nil
+	for _, one := range each {
+		refused = refused || !one.Allowed
+	}
+	if !refused {
+		return each, nil
+	}
+	if _, err := l.Charge(ctx, l.hits); err != nil {
+		return nil, err
+	}
+	after, err := l.Peek(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range after {
+		after[i].Allowed = i < len(each) && each[i].Allowed
+	}
+	return after, nil
+}
