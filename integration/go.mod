@@ -9,6 +9,7 @@ require (
 	github.com/moby/moby/client v0.5.0
 	github.com/redis/rueidis v1.0.79
 	github.com/rratelimiter/rratelimiter v0.0.0-00010101000000-000000000000
+	github.com/rratelimiter/rratelimiter/rls v0.0.0-00010101000000-000000000000
 	github.com/rs/zerolog v1.28.0
 	github.com/stretchr/testify v1.12.1
 	github.com/testcontainers/testcontainers-go v0.44.0
@@ -76,3 +77,5 @@ require (
 )
 
 replace github.com/rratelimiter/rratelimiter => ../
+
+replace github.com/rratelimiter/rratelimiter/rls => ../rls

@@ -107,7 +107,7 @@ func (r *reader) limit(n *yaml.Node, path string) *oneLimit {
 		"policy":            given("policy", func(n *yaml.Node, path string) { f.policy = r.oneOf(n, path, policyNames...) }),
 		"aligned":           given("aligned", func(n *yaml.Node, path string) { f.notAligned = !r.flag(n, path) }),
 		"cells":             given("cells", func(n *yaml.Node, path string) { f.cells = r.number(n, path, 1000) }),
-		"in":         given("in", func(n *yaml.Node, path string) { f.zone = r.text(n, path) }),
+		"in":                given("in", func(n *yaml.Node, path string) { f.zone = r.text(n, path) }),
 		"capacity":          given("capacity", func(n *yaml.Node, path string) { f.capacity = r.number(n, path, math.MaxUint32) }),
 		"burst":             given("burst", func(n *yaml.Node, path string) { f.burst = r.duration(n, path) }),
 		"warm_up":           given("warm_up", func(n *yaml.Node, path string) { f.warmUp = r.duration(n, path) }),
@@ -132,6 +132,9 @@ func (r *reader) limit(n *yaml.Node, path string) *oneLimit {
 		return made
 	}
 	unit := r.length(&f)
+	if len(r.errs) > before {
+		return nil
+	}
 	if made.budget = r.budget(&f, unit); len(r.errs) > before {
 		return nil
 	}
@@ -186,7 +189,7 @@ func (r *reader) length(f *limitFile) (unit ratelimit.RateLimitResponse_RateLimi
 var meant = map[string][]string{
 	"aligned":     {fixedWindow},
 	"cells":       {slidingWindow},
-	"in":   {calendar},
+	"in":          {calendar},
 	"capacity":    {tokenBucket, leakyBucket},
 	"burst":       {smooth},
 	"warm_up":     {smooth},

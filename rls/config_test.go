@@ -26,7 +26,7 @@ func TestMistakes(t *testing.T) {
 		{"half written", "domain: x\ndescriptors:\n  - key: [a\n", "FILE: is no YAML:"},
 		{"NUL", "domain: \x00", "FILE: is no YAML:"},
 		{"not UTF-8", "domain: \xff\xfe\xfd", "FILE: is no YAML:"},
-		{"a second document", "domain: x\n---\ndomain: y\n", "FILE:3: a second document begins"},
+		{"a second document", "domain: x\n---\ndomain: y\n", "FILE:2: a second document begins"},
 		{"a field that is not text", "0.25: x\n", `FILE:1: a field is named "0.25", want text`},
 		{"unknown at the top", d[:10] + "descriptor: []\n", "FILE:2: descriptor: is not known, want one of descriptors, domain, http, slot_by"},
 		{"unknown in a descriptor", d + "  - key: a\n    ratelimit: {unit: day, requests_per_unit: 5}\n", "FILE:4: descriptors[0].ratelimit: is not known"},

@@ -149,7 +149,9 @@ func (d *domain) understand(request *ratelimit.RateLimitRequest, all []asked) er
 
 // drop leaves limits out that another descriptor's limit replaces.
 func (a *asked) drop(replaced []string) {
-	gone := func(one *oneLimit) bool { return one.name != "" && !one.unlimited && slices.Contains(replaced, one.name) }
+	gone := func(one *oneLimit) bool {
+		return one.name != "" && !one.unlimited && slices.Contains(replaced, one.name)
+	}
 	if slices.ContainsFunc(a.limits, gone) {
 		a.limits = slices.DeleteFunc(slices.Clone(a.limits), gone)
 	}
@@ -208,18 +210,23 @@ func (a *asked) slotOn(s *Server, d *domain) string {
 	return a.slot
 }
 
-// each asks for all groups at once.
+// each asks for all groups at once, but for those that come again.
 func (s *Server) each(ctx context.Context, groups []*group) error {
 	if len(groups) == 0 {
 		return nil
 	}
 	var others sync.WaitGroup
 	for _, g := range groups[1:] {
-		others.Go(func() { g.err = g.ask(ctx, s) })
+		if !g.again {
+			others.Go(func() { g.err = g.ask(ctx, s) })
+		}
 	}
 	groups[0].err = groups[0].ask(ctx, s)
 	others.Wait()
 	for _, g := range groups {
+		if g.again {
+			g.err = g.ask(ctx, s)
+		}
 		if g.err != nil {
 			return g.err
 		}

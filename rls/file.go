@@ -3,6 +3,8 @@ package rls
 import (
 	"bytes"
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
@@ -189,12 +191,17 @@ func (r *reader) anything(n *yaml.Node, path string, depth int) any {
 		return made
 	}
 	switch n.ShortTag() {
-	case "!!null", "!!bool", "!!int", "!!float":
-		var made any
-		if err := n.Decode(&made); err == nil {
-			if _, err := structpb.NewValue(made); err == nil {
-				return made
-			}
+	case "!!null":
+		return nil
+	case "!!bool":
+		return strings.EqualFold(n.Value, "true")
+	case "!!int":
+		if whole, err := strconv.ParseInt(n.Value, 0, 64); err == nil {
+			return whole
+		}
+	case "!!float":
+		if value, err := strconv.ParseFloat(n.Value, 64); err == nil && !math.IsInf(value, 0) && !math.IsNaN(value) {
+			return value
 		}
 	}
 	return n.Value

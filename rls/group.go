@@ -3,6 +3,7 @@ package rls
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -18,6 +19,7 @@ type group struct {
 	members  []*asked
 	joint    bool // others may join
 	policies int
+	again    bool // a group before asks one of its limiters too
 	err      error
 }
 
@@ -25,31 +27,28 @@ type group struct {
 const mostJoined = 10
 
 // place puts a descriptor into the group that it is decided with, or into one of its own. Together are those in one slot that
-// cost the same; a descriptor that stands there twice is asked twice.
+// cost the same; a descriptor that stands there twice is asked twice, one after the other.
 func place(groups []*group, a *asked, joint bool) []*group {
-	if joint {
-		for _, g := range groups {
-			if g.takes(a) {
-				g.members = append(g.members, a)
-				g.policies += len(a.limits)
-				return groups
-			}
+	again := false
+	for _, g := range groups {
+		if g.has(a.name) {
+			again = true
+		} else if joint && g.takes(a) && !again {
+			g.members = append(g.members, a)
+			g.policies += len(a.limits)
+			return groups
 		}
 	}
-	return append(groups, &group{members: []*asked{a}, joint: joint, policies: len(a.limits)})
+	return append(groups, &group{members: []*asked{a}, joint: joint, policies: len(a.limits), again: again})
 }
 
 func (g *group) takes(a *asked) bool {
 	first := g.members[0]
-	if !g.joint || first.slot != a.slot || first.hits != a.hits || first.act != a.act || g.policies+len(a.limits) > mostJoined {
-		return false
-	}
-	for _, m := range g.members {
-		if m.name == a.name {
-			return false
-		}
-	}
-	return true
+	return g.joint && !g.again && first.slot == a.slot && first.hits == a.hits && first.act == a.act && g.policies+len(a.limits) <= mostJoined
+}
+
+func (g *group) has(name string) bool {
+	return slices.ContainsFunc(g.members, func(m *asked) bool { return m.name == name })
 }
 
 // ask asks Redis, and sets the status of each member.

@@ -60,8 +60,11 @@ descriptors:
 		{0, "all | wide | ban", "OVER | OK 2/3 hour 3600s | OVER 0/0 hour 3600s"},
 		{0, "all x4 | wide | tight=other", "OVER | OVER 0/3 hour 3600s | OVER 0/1 minute 60s"},
 		{0, "all | wide | tight=other", "OK | OK 1/3 hour 3600s | OK 0/1 minute 60s"},
-		{0, "all | wide | wide", "OK | OK 0/3 hour 3600s | OK 0/3 hour 3600s"}, // twice is two
+		{0, "all | wide | free=x", "OK | OK 0/3 hour 3600s | OK"},
+		{0, "all | wide | wide", "OVER | OVER 0/3 hour 3600s | OVER 0/3 hour 3600s"},
 		{0, "all | wide | free=x", "OVER | OVER 0/3 hour 3600s | OK"},
+		{0, "all | wide=twice | wide=twice", "OK | OK 2/3 hour 3600s | OK 1/3 hour 3600s"},
+		{0, "all | wide=twice | wide=twice", "OVER | OK 0/3 hour 3600s | OVER 0/3 hour 3600s"},
 	}},
 }
 
@@ -118,7 +121,7 @@ descriptors:
 		{0, "replace | class=read user=bob", "OK | OK 0/1 minute 60s reads"}, // it was left alone
 		{0, "replace | both | class=read user=bob", "OK | OK 8/9 minute 60s b | OK"},
 		{0, "replace | over | both | class=read user=bob", "OK | OK 7/8 minute 60s | OK | OK"}, // who is replaced replaces all the same
-		{0, "replace | path=/big user=ann 1/hour | class=read user=ann", "OVER | OK 0/1 hour 3600s | OVER 0/1 minute 60s reads"},
+		{0, "replace | path=/big user=ann 1/hour | class=read user=ann", "OVER | OK 1/1 hour 3600s | OVER 0/1 minute 60s reads"},
 	}},
 }
 
