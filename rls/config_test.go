@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -170,6 +171,10 @@ func TestFolders(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "folder.yaml"), 0o700))
 	_, err = rls.Load(dir, false)
 	assert.ErrorContains(t, err, "folder.yaml: is no file")
+	pipe := filepath.Join(t.TempDir(), "pipe.yaml")
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+	_, err = rls.Load(pipe, false)
+	assert.ErrorContains(t, err, "pipe.yaml: is no file")
 	_, err = rls.Load(t.TempDir(), false)
 	assert.ErrorContains(t, err, "has no file whose name ends in .yaml or .yml")
 	_, err = rls.Load(filepath.Join(dir, "none.yaml"), false)

@@ -14,7 +14,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // asked is a descriptor of a request, and what becomes of it.
@@ -81,6 +80,7 @@ func (s *Server) decide(ctx context.Context, request *ratelimit.RateLimitRequest
 		}
 		if len(a.limits) > 0 {
 			s.metrics.count(d, a)
+			s.advise(a)
 		}
 		if a.over && a.rule != nil && a.rule.shadow {
 			a.status.Code = ratelimit.RateLimitResponse_OK
@@ -103,6 +103,14 @@ func (s *Server) decide(ctx context.Context, request *ratelimit.RateLimitRequest
 		s.metrics.globalShadow.Add(1)
 	}
 	return response, all, nil
+}
+
+// advise names a rule in the log once that is looked at, but does not count what is charged behind the look where it does not fit.
+func (s *Server) advise(a *asked) {
+	if a.hits == 0 && a.rule != nil && !a.rule.overdraw && !a.unlimited() && a.rule.advised.CompareAndSwap(false, true) {
+		s.config.Log.Warn("rls: a request looks with hits_addend 0; where costs are charged after the response, the descriptor needs overdraw: true, or costs that do not fit are not counted",
+			"file", a.rule.file, "line", a.rule.line)
+	}
 }
 
 // understand finds the limits of each descriptor.
@@ -291,13 +299,4 @@ func (a *asked) conclude(each []rratelimiter.Decision, now time.Time) {
 	}
 	a.status = statusOf(a.limits[shown], each[shown], now)
 	a.over = a.status.GetCode() == ratelimit.RateLimitResponse_OVER_LIMIT
-}
-
-// limiter opens what counts for a descriptor.
-func (a *asked) limiter(client *rratelimiter.Client) (*limit.Limiter, []limit.Policy) {
-	policies := make([]limit.Policy, len(a.limits))
-	for i, one := range a.limits {
-		policies[i] = one.budget.policy
-	}
-	return limit.New(client, a.name, policies...), policies
 }

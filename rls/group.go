@@ -54,12 +54,13 @@ func (g *group) has(name string) bool {
 // ask asks Redis, and sets the status of each member.
 func (g *group) ask(ctx context.Context, s *Server) error {
 	first := g.members[0]
-	limiter, policies := first.limiter(s.config.Client)
+	o := s.recent.open(s.config.Client, first)
+	limiter, policies := o.limiter, o.policies
 	if len(g.members) > 1 {
 		joined := []limit.Joinable{limiter}
 		for _, a := range g.members[1:] {
-			other, more := a.limiter(s.config.Client)
-			joined, policies = append(joined, other), append(policies, more...)
+			other := s.recent.open(s.config.Client, a)
+			joined, policies = append(joined, other.limiter), slices.Concat(policies, other.policies)
 		}
 		limiter = limit.Join(joined...)
 	}
@@ -67,7 +68,7 @@ func (g *group) ask(ctx context.Context, s *Server) error {
 	overdraw := first.act == take && first.rule != nil && first.rule.overdraw
 	if overdraw || first.act != take {
 		request.Limiter = &special{limiter, first.act, int64(first.hits), overdraw}
-		request.Policies = append(policies, nil) // ask for each
+		request.Policies = append(slices.Clone(policies), nil) // asks for each
 	}
 	answer := s.guard.Ask(ctx, request)
 	now := time.Now()

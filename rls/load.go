@@ -37,7 +37,10 @@ func read(path string) ([]source, error) {
 	}
 	if !info.IsDir() {
 		file, err := readFile(path)
-		return []source{file}, err
+		if err != nil {
+			return nil, err
+		}
+		return []source{file}, nil
 	}
 	entries, err := os.ReadDir(path)
 	if err != nil {
@@ -63,14 +66,14 @@ func read(path string) ([]source, error) {
 
 // readFile reads one file, and no more of it than may be there.
 func readFile(path string) (source, error) {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // to open a pipe could last for ever
+		return source{}, &ConfigError{File: path, Reason: fmt.Sprintf("is no file (%s)", info.Mode().Type())}
+	}
 	file, err := os.Open(path)
 	if err != nil {
 		return source{}, unreadable(path, err)
 	}
 	defer file.Close()
-	if info, err := file.Stat(); err == nil && !info.Mode().IsRegular() {
-		return source{}, &ConfigError{File: path, Reason: fmt.Sprintf("is no file (%s)", info.Mode().Type())}
-	}
 	text, err := io.ReadAll(io.LimitReader(file, mostBytes+1))
 	if err != nil {
 		return source{}, unreadable(path, err)

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,6 +34,8 @@ type Config struct {
 	GRPC net.Listener // of [Serve], for Envoy; nil: none
 	HTTP net.Listener // of [Serve], for [Server.Handler]; nil: none
 
+	Options []grpc.ServerOption // of the gRPC server of [Serve]: credentials, say
+
 	Deadline  time.Duration // for Redis, a request; 0: 100 ms
 	Shadow    bool          // every request passes, those over a limit are counted
 	Quota     bool          // every descriptor is in quota mode
@@ -51,6 +55,7 @@ type Server struct {
 	guard   *door.Guard
 	rules   atomic.Pointer[Rules]
 	metrics metrics
+	recent  recent
 	health  *health.Server
 	closing atomic.Bool
 
@@ -61,7 +66,7 @@ type Server struct {
 
 // New makes a Server, and reads its configuration. It listens to nothing, and asks nothing of Redis.
 //
-// Errors: *[ConfigError] for the files, [rratelimiter.ErrNoClient], and [rratelimiter.ErrInvalidOption] for other fields.
+// Errors: *[ConfigError] for the files, [rratelimiter.ErrNoClient], [rratelimiter.ErrInvalidOption] for other fields.
 func New(c Config) (*Server, error) {
 	client, err := inside.Open(c.Client)
 	if err != nil {
@@ -74,7 +79,7 @@ func New(c Config) (*Server, error) {
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
-	s := &Server{config: c, cluster: client.Engine.Cluster(), health: health.NewServer()}
+	s := &Server{config: c, cluster: client.Engine.Cluster(), health: health.NewServer(), recent: recent{seed: maphash.MakeSeed()}}
 	s.metrics.nearRatio, s.metrics.most = cmp.Or(c.NearLimit, 0.8), cmp.Or(c.MaxSeries, 10_000)
 	s.guard = door.New(door.Closed, c.Deadline, func(up bool, err error) {
 		if up {
@@ -138,7 +143,8 @@ func Serve(ctx context.Context, c Config) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	server := grpc.NewServer()
+	// Workers that stay have stacks that have grown already: some per cent of what a request costs.
+	server := grpc.NewServer(append([]grpc.ServerOption{grpc.NumStreamWorkers(uint32(4 * runtime.GOMAXPROCS(0)))}, c.Options...)...)
 	s.Register(server)
 	web := &http.Server{Handler: s.Handler(), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}
 	ended := make(chan error, 3)

@@ -2,10 +2,7 @@ package rls
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"hash/maphash"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -22,45 +19,53 @@ const (
 // Watch reads the configuration anew whenever its files change, until ctx ends, and returns its error then. It sees files that are
 // written, renamed and removed, and the swap of a symbolic link by which Kubernetes updates a ConfigMap; and it looks every ten seconds
 // whatever it was told. What is wrong with files is logged and counted, and the rules before stay in force.
-//
-// Another error says that nothing can be watched at all.
 func (s *Server) Watch(ctx context.Context) error {
+	var events <-chan fsnotify.Event
+	var lost <-chan error
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
-		return fmt.Errorf("rls: cannot watch %s: %w", s.config.Path, err)
+		s.config.Log.Warn("rls: changes are seen late", "path", s.config.Path, "error", err)
+	} else {
+		defer watcher.Close()
+		events, lost = watcher.Events, watcher.Errors
 	}
-	defer watcher.Close()
-	var due <-chan time.Time // when to read
-	var latest time.Time     // when to read at the latest
+	look := func() {
+		s.follow(watcher)
+		if err := s.reload(); err != nil {
+			s.config.Log.Error("rls: the configuration is wrong, the one before stays in force", "path", s.config.Path, "error", err)
+		}
+	}
+	look() // what has changed since it was read
 	poll := time.NewTicker(lookAll)
 	defer poll.Stop()
-	s.follow(watcher)
-	s.reread() // what has changed since it was read
+	var due <-chan time.Time // when to read
+	var latest time.Time     // when to read at the latest
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-watcher.Events:
+		case <-events:
 			now := time.Now()
 			if due == nil {
 				latest = now.Add(mostWait)
 			}
 			due = time.After(min(quiet, time.Until(latest)))
-		case err := <-watcher.Errors:
-			s.config.Log.Warn("rls: changes may be seen late", "path", s.config.Path, "error", err)
+		case err := <-lost:
+			s.config.Log.Warn("rls: a change may be seen late", "path", s.config.Path, "error", err)
 		case <-due:
 			due = nil
-			s.follow(watcher)
-			s.reread()
+			look()
 		case <-poll.C:
-			s.follow(watcher)
-			s.reread()
+			look()
 		}
 	}
 }
 
 // follow watches the folders whose changes can change the configuration: the configuration's own, and those of what it links to.
 func (s *Server) follow(watcher *fsnotify.Watcher) {
+	if watcher == nil {
+		return
+	}
 	wanted := map[string]bool{filepath.Dir(s.config.Path): true}
 	path := s.config.Path
 	for range 40 { // more links than that no system follows
@@ -83,16 +88,7 @@ func (s *Server) follow(watcher *fsnotify.Watcher) {
 		}
 	}
 	for folder := range wanted {
-		if err := watcher.Add(folder); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			s.config.Log.Warn("rls: changes may be seen late", "path", folder, "error", err)
-		}
-	}
-}
-
-// reread reads the configuration where it has changed. What is wrong is told.
-func (s *Server) reread() {
-	if err := s.reload(); err != nil {
-		s.config.Log.Error("rls: the configuration is wrong, the one before stays in force", "path", s.config.Path, "error", err)
+		_ = watcher.Add(folder) // where that fails, the folder is looked at every ten seconds
 	}
 }
 

@@ -81,7 +81,7 @@ func start(t *testing.T) *service {
 	return s
 }
 
-func listen(t *testing.T) (net.Listener, int) {
+func listen(t testing.TB) (net.Listener, int) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
