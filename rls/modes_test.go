@@ -63,6 +63,7 @@ descriptors:
 		{0, "all | wide | free=x", "OK | OK 0/3 hour 3600s | OK"},
 		{0, "all | wide | wide", "OVER | OVER 0/3 hour 3600s | OVER 0/3 hour 3600s"},
 		{0, "all | wide | free=x", "OVER | OVER 0/3 hour 3600s | OK"},
+		{0, "all | wide=three | wide=three | wide=three", "OK | OK 2/3 hour 3600s | OK 1/3 hour 3600s | OK 0/3 hour 3600s"}, // one after the other
 		{0, "all | wide=twice | wide=twice", "OK | OK 2/3 hour 3600s | OK 1/3 hour 3600s"},
 		{0, "all | wide=twice | wide=twice", "OVER | OK 0/3 hour 3600s | OVER 0/3 hour 3600s"},
 	}},

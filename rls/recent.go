@@ -8,8 +8,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// recent is limiters that were used lately: to open one costs about as much as all else that a decision costs this process, but for
-// gRPC. It has a place for each of some thousand hashes of names, however many names there are.
+// recent is limiters that were used lately: to open one is a good part of what a decision costs this process beside gRPC. It has a place for each of some thousand hashes of names, however many names there are.
 type recent struct {
 	seed   maphash.Seed
 	places [8192]atomic.Pointer[opened]

@@ -77,7 +77,7 @@ type domain struct {
 	web    *web // nil where there is no HTTP twin
 }
 
-// Rules is the configuration of a service: what all files together say. It never changes.
+// Rules is the configuration of a service: what all files together say. It never changes. The zero Rules has no limits.
 type Rules struct {
 	domains map[string]*domain
 	order   []*domain // as in the files

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -143,8 +142,7 @@ func Serve(ctx context.Context, c Config) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// Workers that stay have stacks that have grown already: some per cent of what a request costs.
-	server := grpc.NewServer(append([]grpc.ServerOption{grpc.NumStreamWorkers(uint32(4 * runtime.GOMAXPROCS(0)))}, c.Options...)...)
+	server := grpc.NewServer(c.Options...)
 	s.Register(server)
 	web := &http.Server{Handler: s.Handler(), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}
 	ended := make(chan error, 3)

@@ -40,18 +40,20 @@ func (s *Server) Watch(ctx context.Context) error {
 	defer poll.Stop()
 	var due <-chan time.Time // when to read
 	var latest time.Time     // when to read at the latest
+	changed := func() {
+		if due == nil {
+			latest = time.Now().Add(mostWait)
+		}
+		due = time.After(min(quiet, time.Until(latest)))
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-events:
-			now := time.Now()
-			if due == nil {
-				latest = now.Add(mostWait)
-			}
-			due = time.After(min(quiet, time.Until(latest)))
-		case err := <-lost:
-			s.config.Log.Warn("rls: a change may be seen late", "path", s.config.Path, "error", err)
+			changed()
+		case <-lost: // some events were
+			changed()
 		case <-due:
 			due = nil
 			look()
