@@ -3,7 +3,8 @@
 
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 STATICCHECK   = honnef.co/go/tools/cmd/staticcheck@v0.8.2
-MODULES       = . ./integration ./benchmarks ./examples/doors ./rls
+DOORS         = ./grpclimit ./otellimit ./rls ./examples/doors ./examples/gateway
+MODULES       = . ./integration ./benchmarks $(DOORS)
 GO_TEST       = go test -race -shuffle=on
 
 # Suites that judge how late something is, or how much of a time was used: nothing else is tested meanwhile.
@@ -33,9 +34,7 @@ test-root:
 	$(GO_TEST) ./...
 
 test-integration: deps
-	cd benchmarks && $(GO_TEST) ./...
-	cd examples/doors && $(GO_TEST) ./...
-	cd rls && $(GO_TEST) ./...
+	for module in ./benchmarks $(DOORS); do (cd $$module && $(GO_TEST) ./...) || exit 1; done
 	cd integration && $(GO_TEST) -p 2 -timeout 30m $$(go list ./... | grep -vE '/($(ALONE))$$')
 	cd integration && $(GO_TEST) -p 1 -timeout 30m -skip '$(LONG)' $$(go list ./... | grep -E '/($(ALONE))$$')
 
@@ -76,7 +75,7 @@ redis-image: deps
 
 # Each fuzz target, some minutes in all. By count: Go calls the end of a time a failure now and then (golang/go#75804).
 fuzz:
-	for package in . ./limit ./internal/door ./httplimit ./rls; do for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz'); do \
+	for package in . ./limit ./internal/door ./httplimit ./grpclimit ./rls; do for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz'); do \
 		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime 50000x $$package || exit 1; done; done
 
 # Each edit of testdata/mutations, one at a time: which test sees it. An hour or so on two idle cores.

@@ -98,8 +98,13 @@
 // a call without a deadline lasts on a server that hangs. Meanwhile new callers of the name gather for the next call; those
 // who leave leave nothing behind. An idle Client has no goroutine: the last one ends within a tenth of a second.
 //
-// A clock ([WithClock]) or name mapper ([WithNameMapper]) that panics does so in the call for which it was asked. Others who
-// shared that call are served.
+// A clock ([WithClock]), name mapper ([WithNameMapper]) or hook ([WithObserver]) that panics does so in the call for which it was
+// asked. Others who shared that call are served.
+//
+// # Being told
+//
+// [WithObserver] sets hooks that are told of every decision, every call to Redis that asks for permits, and everybody who begins or
+// ceases to wait: what metrics and traces are made of. They run on the goroutine of the call that they tell of, and no lock is held.
 //
 // # Errors
 //

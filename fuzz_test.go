@@ -410,6 +410,8 @@ func FuzzReplies(f *testing.F) {
 	f.Add([]byte{13, 4, 0, 7, 0, 99, 5, 0, 5, 0})
 	f.Add([]byte{9, 9, 'W', 'R', 'O', 'N', 'G', 'T', 'Y', 'P', 'E'})
 	f.Add([]byte{13, 2, 0, 4, 0, 200})
+	f.Add([]byte{0, 0})
+	f.Add([]byte{0, 210})
 
 	server := new(oddServer)
 	client, err := rueidis.NewClient(rueidis.ClientOption{
@@ -446,13 +448,20 @@ func FuzzReplies(f *testing.F) {
 			"UpdateRate": func(ctx context.Context) (any, error) {
 				return l.UpdateRate(ctx, Rate{Permits: 1, Interval: time.Second})
 			},
-			"Exists":           func(ctx context.Context) (any, error) { return l.Exists(ctx) },
-			"Delete":           func(ctx context.Context) (any, error) { return l.Delete(ctx) },
-			"Expire":           func(ctx context.Context) (any, error) { return l.Expire(ctx, time.Second) },
-			"RemainTimeToLive": func(ctx context.Context) (any, error) { return l.RemainTimeToLive(ctx) },
-			"ExpireTime":       func(ctx context.Context) (any, error) { return l.ExpireTime(ctx) },
-			"SizeInMemory":     func(ctx context.Context) (any, error) { return l.SizeInMemory(ctx) },
-			"RenameNX":         func(ctx context.Context) (any, error) { return l.RenameNX(ctx, "s") },
+			"Exists": func(ctx context.Context) (any, error) { return l.Exists(ctx) },
+			"Delete": func(ctx context.Context) (any, error) { return l.Delete(ctx) },
+			"Expire": func(ctx context.Context) (any, error) { return l.Expire(ctx, time.Second) },
+			"RemainTimeToLive": func(ctx context.Context) (any, error) {
+				left, err := l.RemainTimeToLive(ctx)
+				var ms int64
+				if n, _ := fmt.Sscanf(message, ":%d", &ms); n == 1 && ms >= 0 {
+					require.Equal(t, millis(ms), left)
+				}
+				return left, err
+			},
+			"ExpireTime":   func(ctx context.Context) (any, error) { return l.ExpireTime(ctx) },
+			"SizeInMemory": func(ctx context.Context) (any, error) { return l.SizeInMemory(ctx) },
+			"RenameNX":     func(ctx context.Context) (any, error) { return l.RenameNX(ctx, "s") },
 		} {
 			answers(3)
 			_, err := call(t.Context())

@@ -35,6 +35,9 @@ func TestDeleteTakesAllKeys(t *testing.T) {
 				there, err = l.Touch(ctx)
 				require.NoError(b, err)
 				assert.False(b, there)
+				there, err = l.Exists(ctx)
+				require.NoError(b, err)
+				assert.False(b, there)
 			}
 		}
 	})

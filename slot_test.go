@@ -23,6 +23,15 @@ func TestASlotThatMovesIsWaitedFor(t *testing.T) {
 		require.NoError(b, err)
 		assert.GreaterOrEqual(b, int64(score), start.UnixMilli()+100)
 
+		// What is free is told as of the answer, too.
+		quick := New(b.conn).Limiter("quick")
+		require.NoError(b, quick.SetRate(b.Context(), Rate{Permits: 10, Interval: second}))
+		b.take(quick, 10)
+		pass(950 * time.Millisecond)
+		b.redis.SetError(moving)
+		time.AfterFunc(100*time.Millisecond, func() { b.redis.SetError("") })
+		b.free(quick, 10)
+
 		b.redis.SetError(moving)
 		_, err = l.TryAcquire(b.Context(), 1)
 		assert.ErrorContains(b, err, "TRYAGAIN")

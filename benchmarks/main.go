@@ -112,7 +112,7 @@ func docs() (string, error) {
 func (r *results) refusals() error {
 	var errs []error
 	for _, run := range r.runs {
-		for _, key := range append([]string{"cached"}, references...) {
+		for _, key := range append([]string{"cached", "observed"}, references...) {
 			if why := run.refused(key); why != "" {
 				errs = append(errs, fmt.Errorf("%s, %s: not reported: %s", run.title, key, why))
 			}

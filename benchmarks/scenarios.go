@@ -116,6 +116,7 @@ func scenarios() []scenario {
 			load: load{callers: 256, names: names(10_000), maxPermits: 1, limit: generous, expect: allGranted},
 		},
 	)
+	all = append(all, observedScenario())
 	return slices.Concat(all, leaseScenarios(), policyScenarios())
 }
 
@@ -281,7 +282,7 @@ func partNames() []string {
 }
 
 func (s side) isRRateLimiter() bool {
-	return slices.Contains([]string{"ours", "cached", "leased", "leased-long", "off", "script", "jvm-sync", "jvm-async"}, s.key)
+	return slices.Contains([]string{"ours", "cached", "observed", "leased", "leased-long", "off", "script", "jvm-sync", "jvm-async"}, s.key)
 }
 
 func (s side) inOtherProcess() bool { return strings.HasPrefix(s.key, "jvm-") }

@@ -48,6 +48,7 @@ var cachedReads = map[string]float64{"eval": 1, "evalsha": 1, "exec": 5}
 var sides = []side{
 	{key: "ours", title: "this library", commands: scripts, open: openOurs},
 	{key: "cached", title: "this library, WithDenialCache", commands: cachedReads, open: openCached},
+	{key: "observed", title: "this library, WithObserver", commands: scripts, open: openObserved},
 	{key: "leased", title: "this library, WithLease(10ms)", commands: scripts, open: openLeased(10 * time.Millisecond)},
 	{key: "leased-long", title: "this library, WithLease(1s)", commands: scripts, open: openLeased(time.Second)},
 	{key: "off", title: "this library, nothing shared", commands: scripts, open: openUnshared},

@@ -61,14 +61,13 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeRefusal(w, &o)
 		return
 	}
-	v := &visit{Context: r.Context(), outcome: o, guard: m.guard, request: q, answer: a}
-	v.settled.Store(unsettled)
+	v := door.NewVisit(r.Context(), m.guard, q, a, o)
 	if !passes {
 		m.refuse.ServeHTTP(w, r.WithContext(v))
 		return
 	}
 	defer func() { // also where the handler panics
-		if err := v.settle(); err != nil && m.unsettled != nil {
+		if err := v.End(); err != nil && m.unsettled != nil {
 			m.unsettled(r, err)
 		}
 	}()
@@ -84,14 +83,14 @@ func (s *settings) request(r *http.Request, choose func(*http.Request) (Limiter,
 	if err != nil {
 		return q, nil, true, err
 	}
-	if isNil(limiter) {
+	if door.IsNil(limiter) {
 		return q, nil, false, nil
 	}
 	k = s.known
 	if l, ok := limiter.(*one); ok {
-		k = l.known
+		k = l.Known
 	}
-	q = door.Request{Limiter: limiter, Policies: k.policies, Permits: 1, Wait: s.wait}
+	q = door.Request{Limiter: limiter, Policies: k.Policies, Permits: 1, Wait: s.wait}
 	if s.cost != nil {
 		if q.Permits = s.cost(r); q.Permits == 0 {
 			return q, nil, false, nil

@@ -11,11 +11,13 @@ require (
 	github.com/moby/moby/client v0.5.0
 	github.com/redis/rueidis v1.0.79
 	github.com/rratelimiter/rratelimiter v0.0.0-00010101000000-000000000000
+	github.com/rratelimiter/rratelimiter/grpclimit v0.0.0-00010101000000-000000000000
 	github.com/rratelimiter/rratelimiter/rls v0.0.0-00010101000000-000000000000
 	github.com/rs/zerolog v1.28.0
 	github.com/stretchr/testify v1.12.1
 	github.com/testcontainers/testcontainers-go v0.44.0
 	golang.org/x/time v0.16.0
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260706201446-f0a921348800
 	google.golang.org/grpc v1.84.0
 	google.golang.org/protobuf v1.36.11
 )
@@ -84,10 +86,11 @@ require (
 	golang.org/x/net v0.57.0 // indirect
 	golang.org/x/sys v0.47.0 // indirect
 	golang.org/x/text v0.41.0 // indirect
-	google.golang.org/genproto/googleapis/rpc v0.0.0-20260706201446-f0a921348800 // indirect
 	gopkg.in/tomb.v1 v1.0.0-20141024135613-dd632973f1e7 // indirect
 )
 
 replace github.com/rratelimiter/rratelimiter => ../
+
+replace github.com/rratelimiter/rratelimiter/grpclimit => ../grpclimit
 
 replace github.com/rratelimiter/rratelimiter/rls => ../rls

@@ -98,7 +98,17 @@ func (l *Limiter) Charge(ctx context.Context, permits int64) (rratelimiter.Decis
 			return rratelimiter.Decision{}, fmt.Errorf("%w: %q is one, charge the others by themselves", ErrNotChargeable, m.name)
 		}
 	}
-	message, err := l.change(ctx, charge, l.members, strconv.FormatInt(permits, 10))
+	asking := l.calls.Asking(permits)
+	asking.Charged = true
+	decision, err := l.charge(ctx, permits)
+	asking.Tell(ctx, err == nil, engine.FromRedis, err)
+	return decision, err
+}
+
+func (l *Limiter) charge(ctx context.Context, permits int64) (rratelimiter.Decision, error) {
+	message, err := engine.Taking(ctx, &l.calls, permits, func(ctx context.Context) (rueidis.RedisMessage, error) {
+		return l.eval(ctx, charge, l.members, strconv.FormatInt(permits, 10))
+	})
 	if err != nil {
 		return rratelimiter.Decision{}, err
 	}

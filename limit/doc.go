@@ -32,6 +32,11 @@
 // and that at which they are used; a [SlidingLog] and a [SlidingWindow] count by the latest time that they have seen, which a
 // lease that is dated at its end would set forward for everybody. Where one of several cannot lease, none does.
 //
+// # Being told
+//
+// [rratelimiter.WithObserver] is told of these limiters as of others: of a reservation when it is made, or, where the call waits for its
+// moment, after that; of Charge as of a decision that is always granted.
+//
 // # Keys
 //
 // Each policy of the name "user:7" has one key, "{user:7}:" and its kind and interval, in the cluster slot of the name; in a

@@ -110,8 +110,11 @@ func (l *Limiter) open(name string) {
 		l.leaseScript, l.calls.Leases = scriptFor(lease, l.members), true
 	}
 	l.calls.Engine, l.calls.ID, l.calls.Subjects, l.calls.Protocol = l.client.Engine, id.String(), subjects, (*protocol)(l)
+	if l.client.Engine.Observed() {
+		l.calls.Policy = policyOf(l.members)
+	}
 	if l.reservable() {
-		l.reserves.Engine, l.reserves.ID, l.reserves.Name = l.client.Engine, "reserve "+l.calls.ID, name
+		l.reserves.Engine, l.reserves.ID, l.reserves.Name, l.reserves.Policy = l.client.Engine, "reserve "+l.calls.ID, name, l.calls.Policy
 		l.reserves.Subjects, l.reserves.Protocol, l.reserves.Most = subjects, (*reserving)(l), mostReservations
 	}
 }
@@ -139,7 +142,9 @@ func (l *Limiter) checkPermits(ctx context.Context, permits int64) error {
 		return err
 	}
 	if permits > l.most {
-		return (*protocol)(l).AboveLimit(permits, l.most)
+		err := (*protocol)(l).AboveLimit(permits, l.most)
+		l.calls.Refused(ctx, permits, err)
+		return err
 	}
 	return nil
 }
@@ -200,7 +205,10 @@ func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout t
 		return false, err
 	}
 	if l.reservable() {
-		return l.reserveWithin(ctx, permits, timeout)
+		asking := l.calls.Asking(permits)
+		granted, err := l.reserveWithin(ctx, permits, timeout, &asking)
+		asking.Tell(ctx, granted, engine.FromRedis, err)
+		return granted, err
 	}
 	return l.calls.Wait(ctx, permits, deadline)
 }
@@ -218,11 +226,10 @@ func (l *Limiter) Acquire(ctx context.Context, permits int64) error {
 		return err
 	}
 	if l.reservable() {
-		r, err := l.reserve(ctx, permits)
-		if err != nil {
-			return err
-		}
-		return r.wait(ctx)
+		asking := l.calls.Asking(permits)
+		err := l.reserveAndWait(ctx, permits, &asking)
+		asking.Tell(ctx, err == nil, engine.FromRedis, err)
+		return err
 	}
 	_, err := l.calls.Wait(ctx, permits, time.Time{})
 	return err

@@ -72,13 +72,16 @@ func (l *Limiter) cancel(ctx context.Context, tickets string) error {
 	return l.strange(l.members, message)
 }
 
-// wait waits for the moment. Where ctx ends before that, the reservation goes back, and nobody waits for that.
-func (r *Reservation) wait(ctx context.Context) error {
-	delay := r.Delay()
-	if delay == 0 {
+// wait waits for the moment, in the name of a call. Where ctx ends before that, the reservation goes back, and nobody waits for that.
+func (r *Reservation) wait(ctx context.Context, asking *engine.Asking) error {
+	if r.Delay() == 0 {
 		return nil
 	}
-	timer := time.NewTimer(delay)
+	return asking.Wait(ctx, func() error { return r.stand(ctx) })
+}
+
+func (r *Reservation) stand(ctx context.Context) error {
+	timer := time.NewTimer(r.Delay())
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -118,7 +121,10 @@ func (l *Limiter) Reserve(ctx context.Context, permits int64) (*Reservation, err
 	if !l.reservable() {
 		return nil, fmt.Errorf("%w: %q is none of one TokenBucket, LeakyBucket or Smooth", ErrNotReservable, l.Name())
 	}
-	return l.reserve(ctx, permits)
+	asking := l.calls.Asking(permits)
+	r, err := l.reserve(ctx, permits)
+	asking.Tell(ctx, err == nil, engine.FromRedis, err)
+	return r, err
 }
 
 // reservable says whether the limiter has reservations.
@@ -145,7 +151,7 @@ func (l *Limiter) reserve(ctx context.Context, permits int64) (*Reservation, err
 			return nil, context.DeadlineExceeded
 		}
 	}
-	result, err := l.reserves.Try(ctx, engine.Ask{Permits: permits, Within: within})
+	result, err := l.reserves.Ask(ctx, engine.Ask{Permits: permits, Within: within})
 	if err != nil {
 		return nil, err
 	}
@@ -166,30 +172,35 @@ func (l *Limiter) reserve(ctx context.Context, permits int64) (*Reservation, err
 // lastTry is how much longer than a timeout an answer of Redis is waited for.
 const lastTry = 100 * time.Millisecond
 
+// reserveAndWait makes a reservation within the deadline of ctx and waits for it.
+func (l *Limiter) reserveAndWait(ctx context.Context, permits int64, asking *engine.Asking) error {
+	r, err := l.reserve(ctx, permits)
+	if err != nil {
+		return err
+	}
+	return r.wait(ctx, asking)
+}
+
 // reserveWithin makes a reservation within a timeout and waits for it.
-func (l *Limiter) reserveWithin(ctx context.Context, permits int64, timeout time.Duration) (bool, error) {
+func (l *Limiter) reserveWithin(ctx context.Context, permits int64, timeout time.Duration, asking *engine.Asking) (bool, error) {
 	timeout = min(timeout, longestDelay)
 	deadline, ok := ctx.Deadline()
 	if ok && time.Until(deadline) <= timeout {
-		r, err := l.reserve(ctx, permits)
-		if err != nil {
-			return false, err
-		}
-		err = r.wait(ctx)
+		err := l.reserveAndWait(ctx, permits, asking)
 		return err == nil, err
 	}
-	asking, stop := context.WithTimeout(ctx, timeout+lastTry)
+	bound, stop := context.WithTimeout(ctx, timeout+lastTry)
 	defer stop()
-	result, err := l.reserves.Try(asking, engine.Ask{Permits: permits, Within: timeout})
+	result, err := l.reserves.Ask(bound, engine.Ask{Permits: permits, Within: timeout})
 	if err == nil && !result.Allowed {
 		return false, nil
 	}
 	if err != nil {
-		if asking.Err() != nil && ctx.Err() == nil {
+		if bound.Err() != nil && ctx.Err() == nil {
 			err = fmt.Errorf("rratelimiter: limiter %q: Redis has not answered before the timeout: %w", l.Name(), context.DeadlineExceeded)
 		}
 		return false, err
 	}
-	err = result.Ticket.(*Reservation).wait(ctx)
+	err = result.Ticket.(*Reservation).wait(ctx, asking)
 	return err == nil, err
 }

@@ -29,6 +29,7 @@ type Result struct {
 	Answer
 	Parts  []Answer // for a request with Each
 	Ticket any      // for a reservation: what the Protocol makes of it
+	From   Source
 }
 
 // Request is one caller's wish for permits, and in the end its answer.
@@ -40,6 +41,7 @@ type Request struct {
 	state    requestState // guarded by the entry, as is batch
 	batch    *Batch       // that it gathers in; nil for those who wait in line
 	panicked any          // what a callback of the program's panicked with, in this caller's name
+	call     *Call        // that this caller is to tell of, or nil
 }
 
 type requestState uint8
@@ -90,6 +92,7 @@ type Batch struct {
 	spare Outlook   // what Outlook was, for Protocol.Answer to use again
 	sent  time.Time // the moment that the call began
 	asked time.Time // the moment that Outlook counts from
+	call  *Call     // that nobody has told of yet, where that is wanted
 }
 
 // Spare is the outlook of an earlier reply, of whatever kind, which may be used again, by the caller alone; or nil.
@@ -155,6 +158,7 @@ func (l *Limiter) acquire(ctx context.Context, b *Batch) (err error) {
 			}
 			err = fmt.Errorf("rratelimiter: limiter %q: the call that carried this request panicked: %v", l.Name, reason)
 		}
+		b.call.ends(b.Lease.Granted, err)
 	}()
 	for attempt := 0; ; attempt++ {
 		b.sent = time.Now()
@@ -164,6 +168,7 @@ func (l *Limiter) acquire(ctx context.Context, b *Batch) (err error) {
 			return errUnsent
 		}
 		l.Protocol.Arguments(b, now)
+		l.Engine.observer.sends(l, b)
 		err := l.converse(ctx, b)
 		if err == nil || !slotMoves(err, attempt) {
 			return err

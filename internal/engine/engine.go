@@ -30,7 +30,8 @@ type Engine struct {
 	pipeline pipeline
 	yields   yields
 	workers  workers
-	denials  *denials // nil where denials are not remembered
+	denials  *denials  // nil where denials are not remembered
+	observer *observer // nil where nobody is told of anything
 
 	company atomic.Bool  // the last call carried several callers, or was not the only one for its name
 	slow    atomic.Bool  // the last call took long
@@ -48,11 +49,12 @@ type Settings struct {
 	ServerTime bool             // the server's clock instead
 	Denials    bool             // answer denials from memory
 	Lease      time.Duration    // lease permits for so long, where a Limiter can; 0: not at all
+	Observer   *Observer        // nil: nobody
 }
 
 // New makes an Engine. It asks nothing of Redis.
 func New(s Settings) *Engine {
-	g := &Engine{redis: s.Redis, now: s.Now, ownClock: s.Now != nil && !s.ServerTime, lease: s.Lease}
+	g := &Engine{redis: s.Redis, now: s.Now, ownClock: s.Now != nil && !s.ServerTime, lease: s.Lease, observer: newObserver(s.Observer)}
 	switch {
 	case s.ServerTime:
 		g.now = nil
@@ -80,6 +82,9 @@ func (g *Engine) RemembersDenials() bool { return g.denials != nil }
 
 // Leases says whether permits may be leased.
 func (g *Engine) Leases() bool { return g.lease > 0 }
+
+// Observed says whether anybody is told of what it does.
+func (g *Engine) Observed() bool { return g.observer != nil }
 
 // Now is the time that calls are dated by; the zero Time where the server's clock is to tell.
 func (g *Engine) Now() time.Time {

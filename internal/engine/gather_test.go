@@ -122,6 +122,15 @@ func TestWhereCallsTakeLongMoreOfThemFly(t *testing.T) {
 	})
 }
 
+// TestNoLessThanNothingIsLeft, whatever a reply says.
+func TestNoLessThanNothingIsLeft(t *testing.T) {
+	b := &Batch{Requests: []*Request{{Ask: Ask{Permits: 2}}, {Ask: Ask{Permits: 1}}}}
+	b.GrantAll(-2, Answer{Limit: 10})
+	for i, r := range b.Requests {
+		assert.Equal(t, Answer{Allowed: true, Limit: 10}, r.Answer, i)
+	}
+}
+
 // TestACallForNobodyIsNotSent.
 func TestACallForNobodyIsNotSent(t *testing.T) {
 	inBubble(t, func(b *bubble) {

@@ -75,7 +75,8 @@ func (l *Limiter) fromLease(ask Ask, behind bool) (Answer, bool) {
 	now := time.Now()
 	for i := range h.leases {
 		s := &h.leases[i]
-		if s.left < ask.Permits || s.over(now) {
+		remains := s.remains(now)
+		if s.left < ask.Permits || remains <= 0 {
 			continue
 		}
 		s.left -= ask.Permits
@@ -86,7 +87,7 @@ func (l *Limiter) fromLease(ask Ask, behind bool) (Answer, bool) {
 		}
 		h.count(now, ask.Permits)
 		var fetch bool
-		if i == len(h.leases)-1 && h.runsOut(s, now) {
+		if i == len(h.leases)-1 && h.runsOut(s, now, remains) {
 			fetch = l.prefetch(e)
 		}
 		e.mu.Unlock()
@@ -109,7 +110,7 @@ func (h *holding) serve(q *queue) (done []*waiter) {
 		s := &h.leases[i]
 		for w := q.waiters.first; w != nil && w.Permits <= s.left && !s.over(now) && len(done) < MostRequests; w = q.waiters.first {
 			s.left -= w.Permits
-			w.Allowed = true
+			w.Allowed, w.From = true, FromLease
 			w.deliver(nil)
 			q.remove(w)
 			done = append(done, w)
@@ -155,15 +156,19 @@ func (h *holding) demand(now time.Time) int64 {
 }
 
 // runsOut says whether the newest lease will be used up, or over, by the time that the next one can be there.
-func (h *holding) runsOut(s *held, now time.Time) bool {
+func (h *holding) runsOut(s *held, now time.Time, remains time.Duration) bool {
 	if h.fetching {
 		return false
 	}
 	ahead := fetchTrips * h.trip
-	if s.remains(now) <= ahead {
+	if remains <= ahead {
 		return true
 	}
-	return float64(s.left)*float64(h.limiter.Engine.lease) <= float64(h.demand(now))*float64(ahead)
+	left := float64(s.left) * float64(h.limiter.Engine.lease)
+	if left > float64(h.asked+h.before)*float64(ahead) {
+		return false // by what demand never is above, and costs less
+	}
+	return left <= float64(h.demand(now))*float64(ahead)
 }
 
 // prefetch prepares a call that brings the next lease, and says whether it is to be carried. The entry is locked.

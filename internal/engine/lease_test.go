@@ -117,7 +117,7 @@ func TestRunsOut(t *testing.T) {
 			limiter: &Limiter{Engine: New(Settings{Lease: span})}, asked: 1000, turned: now, trip: time.Millisecond, fetching: test.fetching,
 		}
 		s := &held{Lease{Lasts: span}, test.left, now.Add(-test.old)}
-		assert.Equal(t, test.out, h.runsOut(s, now), "%+v", test)
+		assert.Equal(t, test.out, h.runsOut(s, now, s.remains(now)), "%+v", test)
 	}
 }
 

@@ -15,6 +15,7 @@ type Limiter struct {
 	Engine   *Engine
 	ID       string
 	Name     string   // as messages tell it
+	Policy   string   // as an Observer is told it
 	Subjects []string // what its answers depend on, see Changing; nil for its ID
 	Protocol Protocol
 	Most     int  // how many requests of Try go in one call; 0 for MostRequests

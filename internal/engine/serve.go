@@ -23,7 +23,7 @@ func (l *Limiter) serve(e *entry, q *queue) {
 		}
 		if done := e.holding.serve(q); done != nil {
 			e.mu.Unlock()
-			wakeAll(done)
+			q.wakeAll(done)
 			continue
 		}
 		if pause := time.Until(q.next()); pause > 0 {
@@ -50,22 +50,24 @@ func (l *Limiter) serve(e *entry, q *queue) {
 			spared = e.holding.spare(first.Permits)
 		}
 		e.mu.Unlock()
-		wakeAll(done)
+		q.wakeAll(done)
 		l.giveBack(context.Background(), &q.batch)
 		unused.later()
 		for _, back := range spared {
 			_ = back(context.Background()) // which has those who wait asked for again
 		}
-		if spared != nil {
-			continue
-		}
-		if !errors.Is(err, errUnsent) {
+		if spared == nil && !errors.Is(err, errUnsent) {
 			l.judge(e, q, began, err)
 		}
+		q.batch.takeCall().tellAlone() // whom it concerned has gone, or waits on
 	}
 }
 
-func wakeAll(done []*waiter) {
+// wakeAll wakes those who have their answers, the first of them to tell of the call that these came of.
+func (q *queue) wakeAll(done []*waiter) {
+	if len(done) > 0 {
+		done[0].call = q.batch.takeCall()
+	}
 	for _, w := range done {
 		w.done <- struct{}{}
 	}
@@ -88,7 +90,7 @@ func (l *Limiter) judge(e *entry, q *queue, began uint64, err error) {
 			done, more = l.newcomers(q, began)
 		}
 		e.mu.Unlock()
-		wakeAll(done)
+		q.wakeAll(done)
 	}
 }
 

@@ -40,8 +40,25 @@ const (
 //
 // It ends with ctx: where the request had been sent by then, what arrives for it is given back.
 func (l *Limiter) Try(ctx context.Context, ask Ask) (Result, error) {
+	if l.Engine.observer == nil {
+		return l.Ask(ctx, ask)
+	}
+	asking := l.Asking(ask.Permits)
+	result, err := l.Ask(ctx, ask)
+	asking.Tell(ctx, result.Allowed, result.From, err)
+	return result, err
+}
+
+// Ask is Try that leaves it to its caller to tell of the decision: see Asking.
+func (l *Limiter) Ask(ctx context.Context, ask Ask) (Result, error) {
+	if !l.leases() {
+		return l.try(ctx, ask)
+	}
+	if answer, ok := l.fromLease(ask, false); ok {
+		return Result{Answer: answer, From: FromLease}, nil
+	}
 	result, err := l.try(ctx, ask)
-	if err != nil || result.Allowed || !l.leases() {
+	if err != nil || result.Allowed {
 		return result, err
 	}
 	if spared, err := l.spare(ctx, ask.Permits); !spared {
@@ -50,23 +67,17 @@ func (l *Limiter) Try(ctx context.Context, ask Ask) (Result, error) {
 	return l.try(ctx, ask)
 }
 
-// try is Try where what is leased is of no use to a request that it is too little for.
+// try is Try of Redis, or of what it said.
 func (l *Limiter) try(ctx context.Context, ask Ask) (Result, error) {
 	g := l.Engine
-	leases := l.leases()
-	if leases {
-		if answer, ok := l.fromLease(ask, false); ok {
-			return Result{Answer: answer}, nil
-		}
-	}
 	if answer, denied := l.deny(ask); denied {
-		return Result{Answer: answer}, nil
+		return Result{Answer: answer, From: FromMemory}, nil
 	}
 	gone := ctx.Done()
 	r := g.requests.Get().(*Request)
 	r.Ask = ask
 	e := g.names.lock(l)
-	if leases {
+	if l.leases() {
 		l.hold(e, ask.Permits)
 	}
 	b := l.gather(e, r)
@@ -94,6 +105,7 @@ func (l *Limiter) try(ctx context.Context, ask Ask) (Result, error) {
 			<-answers
 		}
 	}
+	r.call.tell(ctx)
 	result, err := r.result()
 	*r = Request{}
 	g.requests.Put(r)
@@ -200,6 +212,7 @@ func (l *Limiter) carry(ctx context.Context, e *entry, inline bool) {
 			}
 		}
 		b.count()
+		b.hand()
 		unused := e.holding.keep(b, err, changes)
 		again = e.first != nil && !e.leaving
 		if again {
@@ -219,6 +232,7 @@ func (l *Limiter) carry(ctx context.Context, e *entry, inline bool) {
 		}
 		l.giveBack(ctx, b)
 		unused.later()
+		b.takeCall().tellAlone()
 		if g.denials != nil && b.Denied > 0 {
 			l.remember(b, known)
 		}

@@ -34,23 +34,36 @@ func (e *errTooLate) Unwrap() error { return context.DeadlineExceeded }
 // none, ends it too: without an error, at once where it makes that impossible, unless the context's end comes first, or with
 // context.DeadlineExceeded where Redis did not answer until then.
 func (l *Limiter) Wait(ctx context.Context, permits int64, deadline time.Time) (bool, error) {
-	err := l.wait(ctx, permits, deadline)
+	asking := l.Asking(permits)
+	from, err := l.wait(ctx, permits, deadline, &asking)
+	granted := err == nil
 	var late *errTooLate
 	if !deadline.IsZero() && errors.As(err, &late) {
 		if end, ok := ctx.Deadline(); !ok || deadline.Before(end) {
-			return false, nil
+			err = nil
 		}
 	}
-	return err == nil, err
+	asking.Tell(ctx, granted, from, err)
+	return granted, err
 }
 
 // wait is Wait with *errTooLate where the deadline, or the context's, makes it impossible.
-func (l *Limiter) wait(ctx context.Context, permits int64, deadline time.Time) error {
+func (l *Limiter) wait(ctx context.Context, permits int64, deadline time.Time, asking *Asking) (Source, error) {
 	if l.leases() {
 		if _, ok := l.fromLease(Ask{Permits: permits}, true); ok {
-			return nil
+			return FromLease, nil
 		}
 	}
+	var result Result
+	err := asking.Wait(ctx, func() (err error) {
+		result, err = l.stand(ctx, permits, deadline)
+		return err
+	})
+	return result.From, err
+}
+
+// stand stands in line.
+func (l *Limiter) stand(ctx context.Context, permits int64, deadline time.Time) (Result, error) {
 	var expired <-chan time.Time
 	if !deadline.IsZero() {
 		timer := time.NewTimer(time.Until(deadline))
@@ -66,22 +79,22 @@ func (l *Limiter) wait(ctx context.Context, permits int64, deadline time.Time) e
 	for {
 		select {
 		case <-w.done:
-			_, err := w.result()
-			return err
+			w.call.tell(ctx)
+			return w.result()
 		case <-ctx.Done():
 			if l.withdraw(e, w) {
-				return ctx.Err()
+				return Result{}, ctx.Err()
 			}
 		case <-expired:
 			if refused, gone := l.timeOut(e, w); gone {
-				return refused
+				return Result{}, refused
 			}
 			timer := time.NewTimer(lastTry)
 			defer timer.Stop()
 			expired, last = nil, timer.C
 		case <-last:
 			if l.withdraw(e, w) {
-				return fmt.Errorf("rratelimiter: limiter %q: Redis has not answered before the timeout: %w", l.Name, context.DeadlineExceeded)
+				return Result{}, fmt.Errorf("rratelimiter: limiter %q: Redis has not answered before the timeout: %w", l.Name, context.DeadlineExceeded)
 			}
 		}
 	}

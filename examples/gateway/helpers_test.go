@@ -1,0 +1,108 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+)
+
+// gateway is one that serves on loopback, as serve would have it, but for the clock of its limits, which stands still.
+type gateway struct {
+	url   string
+	redis *miniredis.Miniredis
+	m     *metrics
+	log   *buffer
+}
+
+// start starts a gateway with some flags. They have no -redis-timeout that a busy machine would miss.
+func start(t *testing.T, upstream string, args ...string) *gateway {
+	t.Helper()
+	c, err := parseConfig(append([]string{"-upstream", upstream, "-redis-timeout", "1m"}, args...), io.Discard)
+	require.NoError(t, err)
+	m, err := newMetrics()
+	require.NoError(t, err)
+	g := &gateway{redis: miniredis.RunT(t), m: m, log: new(buffer)}
+	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{g.redis.Addr()}, ForceSingleClient: true, DisableCache: true})
+	require.NoError(t, err)
+	t.Cleanup(redis.Close)
+	now := time.Now()
+	client := rratelimiter.New(redis, rratelimiter.WithClock(func() time.Time { return now }), rratelimiter.WithObserver(m.telemetry.Observer()))
+	log := slog.New(slog.NewTextHandler(g.log, nil))
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	server := newServer(newHandler(client, c, g.m, log), c, log)
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() { server.Close() })
+	g.url = "http://" + listener.Addr().String()
+	return g
+}
+
+// behind starts an upstream, and a gateway in front of it.
+func behind(t *testing.T, upstream http.HandlerFunc, args ...string) *gateway {
+	server := httptest.NewServer(upstream)
+	t.Cleanup(server.Close)
+	return start(t, server.URL, args...)
+}
+
+// get sends a request with some headers, as name and value, and gives its response with the body read.
+func (g *gateway) get(t *testing.T, path string, headers ...string) (*http.Response, string) {
+	t.Helper()
+	r, err := http.NewRequest(http.MethodGet, g.url+path, nil)
+	require.NoError(t, err)
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Add(headers[i], headers[i+1])
+	}
+	return roundTrip(t, http.DefaultTransport, r)
+}
+
+func roundTrip(t *testing.T, transport http.RoundTripper, r *http.Request) (*http.Response, string) {
+	t.Helper()
+	resp, err := transport.RoundTrip(r)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return resp, string(body)
+}
+
+// dial opens a connection to the gateway, for what http.Client would not send.
+func (g *gateway) dial(t *testing.T) net.Conn {
+	t.Helper()
+	u, err := url.Parse(g.url)
+	require.NoError(t, err)
+	conn, err := net.Dial("tcp", u.Host)
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// buffer is a bytes.Buffer for several goroutines.
+type buffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/otel/attribute"
+	exporter "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/metric"
+	sdk "go.opentelemetry.io/otel/sdk/metric"
+
+	"github.com/rratelimiter/rratelimiter/otellimit"
+)
+
+// metrics is what Prometheus is told, by OpenTelemetry: the requests, and what package otellimit knows of limits and Redis. No label
+// has what a client can make up: neither its address nor its path.
+type metrics struct {
+	registry  *prometheus.Registry
+	telemetry *otellimit.Telemetry
+	door      *otellimit.Door
+	seconds   metric.Float64Histogram
+}
+
+func newMetrics() (*metrics, error) {
+	m := &metrics{registry: prometheus.NewRegistry()}
+	reader, err := exporter.New(exporter.WithRegisterer(m.registry), exporter.WithoutScopeInfo(), exporter.WithoutTargetInfo())
+	if err != nil {
+		return nil, err
+	}
+	provider := sdk.NewMeterProvider(sdk.WithReader(reader))
+	if m.telemetry, err = otellimit.New(otellimit.WithMeterProvider(provider)); err != nil {
+		return nil, err
+	}
+	m.door = m.telemetry.Door("gateway")
+	m.seconds, err = provider.Meter("gateway").Float64Histogram("http.server.request.duration", metric.WithUnit("s"),
+		metric.WithDescription("Requests, until the end of their response."),
+		metric.WithExplicitBucketBoundaries(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10))
+	return m, err
+}
+
+// served counts a request that is over.
+func (m *metrics) served(route string, status int, took time.Duration) {
+	m.seconds.Record(context.Background(), took.Seconds(),
+		metric.WithAttributes(attribute.String("http.route", route), attribute.Int("http.response.status_code", status)))
+}
+
+func (m *metrics) handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+}

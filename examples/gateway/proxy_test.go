@@ -1,0 +1,276 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/textproto"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// What never reached the upstream is not counted; what failed there is.
+func TestUpstreamDown(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := listener.Addr().String()
+	listener.Close()
+	g := start(t, "http://"+address, "-second", "3")
+	for range 10 {
+		resp, body := g.get(t, "/")
+		require.Equal(t, 502, resp.StatusCode)
+		assert.Equal(t, "Bad Gateway\n", body)
+	}
+
+	listener, err = net.Listen("tcp", address)
+	require.NoError(t, err)
+	upstream := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/broken":
+			w.WriteHeader(500)
+		case "/gone":
+			panic(http.ErrAbortHandler)
+		}
+	})}
+	go func() { _ = upstream.Serve(listener) }()
+	defer upstream.Close()
+	var got []int
+	for _, path := range []string{"/", "/broken", "/gone", "/"} {
+		resp, _ := g.get(t, path)
+		got = append(got, resp.StatusCode)
+	}
+	assert.Equal(t, []int{200, 500, 502, 429}, got)
+}
+
+// A slow upstream is 504, and has cost a permit.
+func TestSlowUpstream(t *testing.T) {
+	end := make(chan struct{})
+	g := behind(t, func(http.ResponseWriter, *http.Request) { <-end }, "-second", "1", "-upstream-timeout", "50ms")
+	defer close(end)
+	resp, _ := g.get(t, "/")
+	assert.Equal(t, 504, resp.StatusCode)
+	resp, _ = g.get(t, "/")
+	assert.Equal(t, 429, resp.StatusCode)
+}
+
+// A body arrives as it was sent, whether its length was told or not; one that is too large does not arrive whole.
+func TestBodies(t *testing.T) {
+	const most = 1 << 20
+	g := behind(t, func(w http.ResponseWriter, r *http.Request) {
+		hash := sha256.New()
+		n, err := io.Copy(hash, r.Body)
+		if err == nil {
+			fmt.Fprintf(w, "%d %x", n, hash.Sum(nil))
+		}
+	}, "-max-body", fmt.Sprint(most), "-second", "100")
+	for size, want := range map[int]int{0: 200, 1: 200, most: 200, most + 1: 413, 4 * most: 413} {
+		for _, chunked := range []bool{false, true} {
+			body := bytes.Repeat([]byte("0123456789abcde"), size/15+1)[:size]
+			var reader io.Reader = bytes.NewReader(body)
+			if chunked {
+				reader = struct{ io.Reader }{reader} // net/http does not know its length
+			}
+			r, err := http.NewRequest(http.MethodPost, g.url, reader)
+			require.NoError(t, err)
+			r.Header.Set("Expect", "100-continue") // so that nobody writes where nobody reads
+			resp, text := roundTrip(t, &http.Transport{ExpectContinueTimeout: time.Minute, DisableKeepAlives: true}, r)
+			assert.Equal(t, want, resp.StatusCode, "%d bytes, chunked: %v", size, chunked)
+			if want == 200 {
+				assert.Equal(t, fmt.Sprintf("%d %x", size, sha256.Sum256(body)), text)
+			}
+		}
+	}
+}
+
+// The limits are told behind informational responses too, which the proxy passes on.
+func TestEarlyHints(t *testing.T) {
+	g := behind(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Link", "</style.css>; rel=preload")
+		w.WriteHeader(http.StatusEarlyHints)
+		w.Header().Set("X-Own", "1")
+		w.WriteHeader(http.StatusAccepted)
+	})
+	conn := g.dial(t)
+	fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+	reader := textproto.NewReader(bufio.NewReader(conn))
+	line, err := reader.ReadLine()
+	require.NoError(t, err)
+	assert.Equal(t, "HTTP/1.1 103 Early Hints", line)
+	_, err = reader.ReadMIMEHeader()
+	require.NoError(t, err)
+	line, err = reader.ReadLine()
+	require.NoError(t, err)
+	assert.Equal(t, "HTTP/1.1 202 Accepted", line)
+	header, err := reader.ReadMIMEHeader()
+	require.NoError(t, err)
+	assert.Equal(t, []string{`"second";q=10;w=1, "minute";q=100;w=60`}, header["Ratelimit-Policy"])
+	assert.Equal(t, []string{`"second";r=9;t=1, "minute";r=99;t=60`}, header["Ratelimit"])
+	assert.Equal(t, []string{"1"}, header["X-Own"])
+}
+
+// Server-sent events come one by one, for longer than a client has for its request.
+func TestStream(t *testing.T) {
+	next := make(chan int)
+	g := behind(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.ReadAll(r.Body)
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.(http.Flusher).Flush()
+		for i := range next {
+			fmt.Fprintf(w, "data: %d\n\n", i)
+			w.(http.Flusher).Flush()
+		}
+	}, "-client-timeout", "200ms")
+	end := sync.OnceFunc(func() { close(next) })
+	defer end()
+	resp, err := http.Post(g.url, "text/plain", strings.NewReader("go"))
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	lines := bufio.NewReader(resp.Body)
+	for i := range 4 {
+		time.Sleep(100 * time.Millisecond) // as long as events take to happen
+		next <- i                          // and none before the client has had the one before
+		line, err := lines.ReadString('\n')
+		require.NoError(t, err)
+		assert.Equal(t, fmt.Sprintf("data: %d\n", i), line)
+		_, err = lines.ReadString('\n')
+		require.NoError(t, err)
+	}
+	end()
+	_, err = lines.ReadByte()
+	assert.Equal(t, io.EOF, err)
+}
+
+// A WebSocket's upgrade passes, and is one request.
+func TestUpgrade(t *testing.T) {
+	g := behind(t, func(w http.ResponseWriter, r *http.Request) {
+		assert.Equal(t, "websocket", r.Header.Get("Upgrade"))
+		conn, buffered, err := http.NewResponseController(w).Hijack()
+		if assert.NoError(t, err) {
+			defer conn.Close()
+			fmt.Fprint(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+			_, _ = io.Copy(conn, buffered)
+		}
+	}, "-second", "1", "-client-timeout", "200ms")
+	upgrade := "GET /chat HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+	conn := g.dial(t)
+	fmt.Fprint(conn, upgrade)
+	reader := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(reader, nil)
+	require.NoError(t, err)
+	require.Equal(t, 101, resp.StatusCode)
+	assert.Equal(t, `"second";r=0;t=1, "minute";r=99;t=60`, resp.Header.Get("Ratelimit"))
+	for range 3 {
+		time.Sleep(100 * time.Millisecond) // longer in all than a client has for a request
+		fmt.Fprintln(conn, "hello")
+		line, err := reader.ReadString('\n')
+		require.NoError(t, err)
+		assert.Equal(t, "hello\n", line)
+	}
+	second := g.dial(t)
+	fmt.Fprint(second, upgrade)
+	resp, err = http.ReadResponse(bufio.NewReader(second), nil)
+	require.NoError(t, err)
+	assert.Equal(t, 429, resp.StatusCode)
+	conn.Close()
+	require.Eventually(t, func() bool { return strings.Contains(g.log.String(), "status=101") }, time.Minute, time.Millisecond)
+}
+
+// What is between two neighbours goes no further, and a client cannot name what the proxy itself adds.
+func TestHopByHop(t *testing.T) {
+	g := behind(t, func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, r.Header["X-Hop"], r.Header["Proxy-Authorization"], r.Header["X-Forwarded-For"])
+		w.Header().Set("Trailer", "X-End")
+	})
+	_, body := g.get(t, "/", "Connection", "X-Hop, X-Forwarded-For", "X-Hop", "1", "Proxy-Authorization", "secret")
+	assert.Equal(t, "[] [] [127.0.0.1]", body)
+}
+
+// It is no proxy for whatever address a client names.
+func TestNoForwardProxy(t *testing.T) {
+	g := behind(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.URL.Path) })
+	for request, want := range map[string]string{
+		"CONNECT example.org:443 HTTP/1.1\r\nHost: example.org:443\r\n\r\n":                   "405 Method Not Allowed",
+		"GET http://example.org/x HTTP/1.1\r\nHost: example.org\r\nConnection: close\r\n\r\n": "200 OK",
+	} {
+		conn := g.dial(t)
+		fmt.Fprint(conn, request)
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		require.NoError(t, err)
+		assert.Equal(t, want, resp.Status)
+	}
+}
+
+// A hundred clients that send and read next to nothing are let go, and hold nobody else up.
+func TestSlowClients(t *testing.T) {
+	var writers sync.WaitGroup
+	g := behind(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/large" {
+			writers.Add(1)
+			defer writers.Done()
+			_, _ = io.Copy(w, io.LimitReader(zeros{}, 1<<30))
+		}
+		_, _ = io.Copy(io.Discard, r.Body)
+	}, "-client-timeout", "1s", "-second", "10000", "-minute", "10000")
+	var senders []net.Conn
+	for i := range 100 {
+		conn := g.dial(t)
+		if i%2 == 0 {
+			fmt.Fprint(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nslow")
+			senders = append(senders, conn)
+		} else {
+			fmt.Fprint(conn, "GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+		}
+	}
+	for range 20 {
+		resp, _ := g.get(t, "/")
+		assert.Equal(t, 200, resp.StatusCode)
+	}
+	told := 0
+	for _, conn := range senders {
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err == nil && assert.Equal(t, 408, resp.StatusCode) {
+			told++
+		} // else it was let go without a word: this machine took longer to say it than a client has to take it
+	}
+	assert.Positive(t, told)
+	writers.Wait() // the upstream has nobody left to write to
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// A handler that panics is 500, or a response that breaks off where it had begun.
+func TestPanics(t *testing.T) {
+	log := new(buffer)
+	handler := chain(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/begun" {
+			fmt.Fprint(w, "begun")
+			_ = http.NewResponseController(w).Flush()
+		}
+		panic("oops")
+	}), recovered(logTo(log)))
+	server := httptest.NewServer(handler)
+	defer server.Close()
+	resp, err := http.Get(server.URL)
+	require.NoError(t, err)
+	resp.Body.Close()
+	assert.Equal(t, 500, resp.StatusCode)
+	assert.Contains(t, log.String(), "oops")
+	assert.Contains(t, log.String(), "proxy_test.go")
+	resp, err = http.Get(server.URL + "/begun")
+	require.NoError(t, err)
+	_, err = io.ReadAll(resp.Body)
+	assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	resp.Body.Close()
+}

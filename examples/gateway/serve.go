@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+
+	"github.com/rratelimiter/rratelimiter"
+)
+
+// serve runs a gateway until ctx ends, and lets the requests under way end then.
+func serve(ctx context.Context, c config, out io.Writer) error {
+	redis, where, closeRedis, err := connect()
+	if err != nil {
+		return err
+	}
+	defer closeRedis()
+	if c.upstream == nil {
+		upstream, closeUpstream, err := startUpstream()
+		if err != nil {
+			return err
+		}
+		defer closeUpstream()
+		c.upstream = upstream
+	}
+	m, err := newMetrics()
+	if err != nil {
+		return err
+	}
+	client := rratelimiter.New(redis, rratelimiter.WithObserver(m.telemetry.Observer()))
+	level := slog.LevelInfo
+	if c.quiet {
+		level = slog.LevelWarn
+	}
+	log := slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: level}))
+
+	clients, err := net.Listen("tcp", c.listen)
+	if err != nil {
+		return err
+	}
+	defer clients.Close()
+	operators, err := net.Listen("tcp", c.admin)
+	if err != nil {
+		return err
+	}
+	defer operators.Close()
+	var draining atomic.Bool
+	servers := []*http.Server{newServer(newHandler(client, c, m, log), c, log), newServer(newAdmin(m, &draining), c, log)}
+	ended := make(chan error, len(servers))
+	go func() { ended <- servers[0].Serve(clients) }()
+	go func() { ended <- servers[1].Serve(operators) }()
+	_, _ = fmt.Fprintf(out, "http://%v -> %v: %d requests a second and %d a minute for each client on each of the routes %v, counted %s\n",
+		clients.Addr(), c.upstream, c.perSecond, c.perMinute, c.routes, where)
+	_, _ = fmt.Fprintf(out, "http://%v/metrics and /healthz\n", operators.Addr())
+
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	draining.Store(true)
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.drain)
+	defer cancel()
+	var errs []error
+	for _, server := range servers {
+		if err := server.Shutdown(ending); err != nil {
+			errs = append(errs, fmt.Errorf("requests were still under way after -drain %v: %w", c.drain, err), server.Close())
+		}
+	}
+	return errors.Join(append(errs, client.Flush(context.WithoutCancel(ctx)))...) // which matters as soon as somebody adds WithLease
+}
+
+// newServer is a server that slow clients cannot hold, see also hurried.
+func newServer(handler http.Handler, c config, log *slog.Logger) *http.Server {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true) // for balancers that speak it; TLS ends there
+	return &http.Server{
+		Handler:           handler,
+		Protocols:         protocols,
+		ReadHeaderTimeout: min(c.clientTimeout, 5*time.Second),
+		ReadTimeout:       c.clientTimeout, // also where nobody reads the body, as of a request that is refused
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+}
+
+// newAdmin is for those who run the gateway, on an address of its own, so that no client finds it and no path of the upstream is
+// hidden by it.
+func newAdmin(m *metrics, draining *atomic.Bool) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", m.handler())
+	// Redis is no part of it: the gateway serves without, as -redis-down says, and to take all gateways out of service would not help.
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		if draining.Load() {
+			http.Error(w, "draining", http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = fmt.Fprintln(w, "ok")
+	})
+	return mux
+}
+
+// connect opens the Redis of REDIS_URL, or one in memory.
+func connect() (redis rueidis.Client, where string, closeAll func(), err error) {
+	if address := os.Getenv("REDIS_URL"); address != "" {
+		option, err := rueidis.ParseURL(address)
+		if err != nil {
+			return nil, "", nil, fmt.Errorf("REDIS_URL is no URL of a Redis: %w", err)
+		}
+		if redis, err = rueidis.NewClient(option); err != nil {
+			return nil, "", nil, fmt.Errorf("no Redis at REDIS_URL, %v: %w", option.InitAddress, err)
+		}
+		return redis, fmt.Sprintf("in the Redis at %v", option.InitAddress), redis.Close, nil
+	}
+	server, err := miniredis.Run()
+	if err != nil {
+		return nil, "", nil, err
+	}
+	redis, err = rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	if err != nil {
+		server.Close()
+		return nil, "", nil, err
+	}
+	return redis, "in memory (REDIS_URL takes a real Redis)", func() { redis.Close(); server.Close() }, nil
+}
+
+// startUpstream starts a server that says what it was asked.
+func startUpstream() (*url.URL, func(), error) {
+	listener, err := net.Listen("tcp", "localhost:0")
+	if err != nil {
+		return nil, nil, err
+	}
+	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n, _ := io.Copy(io.Discard, r.Body)
+		_, _ = fmt.Fprintf(w, "%s %s with %d bytes, for %s\n", r.Method, r.URL.Path, n, r.Header.Get("X-Forwarded-For"))
+	})}
+	go func() { _ = server.Serve(listener) }() // until Close
+	return &url.URL{Scheme: "http", Host: listener.Addr().String()}, func() { _ = server.Close() }, nil
+}

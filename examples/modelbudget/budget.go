@@ -1,0 +1,44 @@
+package main
+
+import (
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// newHandler puts the proxy together. A request is counted as one, then read and estimated, and then its tokens are taken: so a
+// user over the limit of requests sends no bodies that are read for nothing.
+func newHandler(client *rratelimiter.Client, c config, log *slog.Logger) http.Handler {
+	perUser := func(name string, perMinute int64, opts ...httplimit.Option) func(http.Handler) http.Handler {
+		// A bucket, which can be overdrawn: what an answer used beyond its estimate has to fill up first.
+		bucket := limit.TokenBucket{Capacity: perMinute, Refill: perMinute, Interval: time.Minute}
+		return httplimit.Middleware(httplimit.Each(client, "model:"+name, byUser, httplimit.Named(name, bucket)), append(opts,
+			httplimit.OnFailure(c.mode),
+			httplimit.Deadline(c.redisTimeout),
+			httplimit.Refuse(http.HandlerFunc(refuse)),
+			httplimit.OnStoreChange(func(up bool, err error) { log.Warn("Redis has changed", "up", up, "error", err) }),
+			httplimit.OnSettleError(func(r *http.Request, err error) {
+				log.Error("not settled", "of", name, "path", r.URL.Path, "error", err)
+			}),
+		)...)
+	}
+	requests := perUser("requests", c.requests)
+	tokens := perUser("tokens", c.tokens, httplimit.Cost(func(r *http.Request) int64 { return billOf(r.Context()).estimate() }))
+
+	proxy := newProxy(c, log)
+	metered := requests(billed(c, log, tokens(proxy)))
+	mux := http.NewServeMux()
+	for path := range apis {
+		mux.Handle("POST "+path, metered)
+	}
+	mux.Handle("GET /v1/models", requests(proxy))
+	// What is not listed could cost anything.
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		writeError(w, r, http.StatusNotFound, "not_found_error", "This proxy does not pass this on.")
+	})
+	return c.users.authenticated(mux)
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+const (
+	requests = 10
+	tokens   = 2000
+	output   = 100 // of an answer whose request sets no bound
+	mostBody = 4096
+)
+
+// proxy is one that serves on loopback, with the clock of its limits standing still: so buckets do not fill.
+type proxy struct {
+	*httptest.Server
+	t      *testing.T
+	redis  *miniredis.Miniredis
+	client *rratelimiter.Client
+	log    *buffer
+}
+
+// behind starts a proxy in front of an API.
+func behind(t *testing.T, api http.Handler, args ...string) *proxy {
+	t.Helper()
+	upstream := httptest.NewServer(api)
+	t.Cleanup(upstream.Close)
+	return start(t, upstream.URL, false, args...)
+}
+
+func start(t *testing.T, upstream string, http2 bool, args ...string) *proxy {
+	t.Helper()
+	c, err := parseConfig(append([]string{"-requests", "10", "-tokens", "2000", "-output", "100", "-max-body", "4096", "-redis-timeout", "1m"}, args...), io.Discard)
+	require.NoError(t, err)
+	c.upstream, err = url.Parse(upstream) // which has the users that are built in
+	require.NoError(t, err)
+	p := &proxy{t: t, redis: miniredis.RunT(t), log: new(buffer)}
+	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{p.redis.Addr()}, ForceSingleClient: true, DisableCache: true})
+	require.NoError(t, err)
+	t.Cleanup(redis.Close)
+	now := time.Now()
+	p.client = rratelimiter.New(redis, rratelimiter.WithClock(func() time.Time { return now }))
+	p.Server = httptest.NewUnstartedServer(nil)
+	p.Config = newServer(newHandler(p.client, c, slog.New(slog.NewTextHandler(p.log, nil))), c)
+	if p.EnableHTTP2 = http2; http2 {
+		p.StartTLS()
+	} else {
+		p.Start()
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+// left is how many requests and tokens alice has left.
+func (p *proxy) left() [2]int64 {
+	var left [2]int64
+	for i, l := range []*limit.Limiter{
+		limit.New(p.client, "model:requests:alice", limit.TokenBucket{Capacity: requests, Refill: requests, Interval: time.Minute}),
+		limit.New(p.client, "model:tokens:alice", limit.TokenBucket{Capacity: tokens, Refill: tokens, Interval: time.Minute}),
+	} {
+		d, err := l.Peek(p.t.Context())
+		require.NoError(p.t, err)
+		left[i] = d[0].Remaining
+	}
+	return left
+}
+
+// cost is what alice has used.
+func (p *proxy) cost() [2]int64 {
+	left := p.left()
+	return [2]int64{requests - left[0], tokens - left[1]}
+}
+
+// ask sends a request of alice.
+func (p *proxy) ask(path, body string) (*http.Response, string) {
+	p.t.Helper()
+	return p.send(p.request(path, strings.NewReader(body)))
+}
+
+func (p *proxy) request(path string, body io.Reader) *http.Request {
+	r, err := http.NewRequest(http.MethodPost, p.URL+path, body)
+	require.NoError(p.t, err)
+	r.Header.Set("Authorization", "Bearer sk-alice")
+	return r
+}
+
+func (p *proxy) send(r *http.Request) (*http.Response, string) {
+	p.t.Helper()
+	resp, err := p.Client().Transport.RoundTrip(r)
+	require.NoError(p.t, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(p.t, err)
+	return resp, string(text)
+}
+
+// estimateOf is what a body without a bound is estimated at.
+func estimateOf(body string) int64 { return int64(len(body))/4 + 1 + output }
+
+// buffer is a bytes.Buffer for several goroutines.
+type buffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// users is who may ask, by the hash of their keys: how long it takes to look one up tells nothing of the others.
+type users map[[sha256.Size]byte]string
+
+// parseUsers reads a name and a key in each line.
+func parseUsers(text string) (users, error) {
+	us := make(users)
+	for i, line := range strings.Split(text, "\n") {
+		fields := strings.Fields(line)
+		if len(fields) == 0 {
+			continue
+		}
+		if len(fields) != 2 {
+			return nil, fmt.Errorf("line %d has %d words, want a name and a key", i+1, len(fields))
+		}
+		hash := sha256.Sum256([]byte(fields[1]))
+		if _, ok := us[hash]; ok {
+			return nil, fmt.Errorf("line %d has the key of another line", i+1)
+		}
+		us[hash] = fields[0]
+	}
+	if len(us) == 0 {
+		return nil, errors.New("there are no users")
+	}
+	return us, nil
+}
+
+type userKey struct{}
+
+// authenticated lets those pass who have a key. Nothing is counted for others, whose keys are not worth a limiter each.
+func (us users) authenticated(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		key, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if !ok {
+			key = r.Header.Get("X-Api-Key")
+		}
+		user, ok := us[sha256.Sum256([]byte(key))]
+		if !ok {
+			writeError(w, r, http.StatusUnauthorized, "authentication_error", "There is no user with this key.")
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, user)))
+	})
+}
+
+// byUser is the user as a httplimit.Key. A user has one budget, whichever of its keys it shows.
+func byUser(r *http.Request) (string, error) {
+	user, ok := r.Context().Value(userKey{}).(string)
+	if !ok {
+		return "", errors.New("nobody was authenticated")
+	}
+	return user, nil
+}

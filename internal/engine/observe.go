@@ -1,0 +1,215 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Observer is who is told of what an Engine does; rratelimiter.Observer says when and by whom. A function that is nil is not called.
+type Observer struct {
+	Decided func(context.Context, Decision)
+	Called  func(context.Context, Call)
+	Waits   func(context.Context, Waiting)
+}
+
+// Decision is what came of a call for permits, as it returns that.
+type Decision struct {
+	Limiter      *Limiter
+	Permits      int64
+	Granted      bool
+	Charged      bool // taken whether they were free or not
+	Took, Waited time.Duration
+	From         Source // where Err is nil
+	Err          error
+}
+
+// Source is who decided on a request.
+type Source uint8
+
+// The sources.
+const (
+	FromRedis Source = iota
+	FromMemory
+	FromLease
+)
+
+// Call is a call to Redis that asked for permits.
+type Call struct {
+	Limiter         *Limiter
+	Requests        int
+	Permits, Leased int64
+	Took            time.Duration
+	Err             error
+
+	began time.Time
+}
+
+// Waiting is a change of how many wait for a limiter.
+type Waiting struct {
+	Limiter        *Limiter
+	Change, Length int
+}
+
+// observer is an Observer, and what an Engine keeps for it.
+type observer struct {
+	Observer
+	made time.Time
+
+	mu      sync.Mutex
+	waiting map[string]int // how many wait for an ID, where anybody does
+}
+
+// newObserver is nil where nobody is to be told anything.
+func newObserver(o *Observer) *observer {
+	if o == nil || o.Decided == nil && o.Called == nil && o.Waits == nil {
+		return nil
+	}
+	return &observer{Observer: *o, made: time.Now(), waiting: make(map[string]int)}
+}
+
+// clock is the time that durations are told by. It reads the monotonic clock alone, which costs half as much as both.
+func (o *observer) clock() time.Duration { return time.Since(o.made) }
+
+// count changes how many wait for an ID, and tells it.
+func (o *observer) count(id string, change int) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n := o.waiting[id] + change
+	if o.waiting[id] = n; n == 0 {
+		delete(o.waiting, id)
+	}
+	return n
+}
+
+// Asking is a call for permits that is under way. The zero Asking tells nobody.
+type Asking struct {
+	Charged bool
+
+	observer      *observer
+	limiter       *Limiter
+	permits       int64
+	began, waited time.Duration
+}
+
+// Asking begins to observe a call for permits.
+func (l *Limiter) Asking(permits int64) Asking {
+	o := l.Engine.observer
+	if o == nil {
+		return Asking{}
+	}
+	return Asking{observer: o, limiter: l, permits: permits, began: o.clock()}
+}
+
+// Tell tells what came of it. Nothing of the call is under way any more, so that the hook hurts nobody else.
+func (a *Asking) Tell(ctx context.Context, granted bool, from Source, err error) {
+	if o := a.observer; o != nil && o.Decided != nil {
+		o.Decided(ctx, Decision{a.limiter, a.permits, granted && err == nil, a.Charged, o.clock() - a.began, a.waited, from, err})
+	}
+}
+
+// Refused tells of a call for permits that is refused before anything is asked.
+func (l *Limiter) Refused(ctx context.Context, permits int64, err error) {
+	asking := l.Asking(permits)
+	asking.Tell(ctx, false, FromRedis, err)
+}
+
+// Wait waits in the name of the call, and tells that it begins to, and that it no longer does: always both.
+func (a *Asking) Wait(ctx context.Context, wait func() error) error {
+	o := a.observer
+	if o == nil {
+		return wait()
+	}
+	if o.Waits != nil {
+		defer func() { o.Waits(ctx, Waiting{a.limiter, -1, o.count(a.limiter.ID, -1)}) }()
+		o.Waits(ctx, Waiting{a.limiter, 1, o.count(a.limiter.ID, 1)})
+	}
+	began := o.clock()
+	err := wait()
+	a.waited = o.clock() - began
+	return err
+}
+
+// sends notes that a batch goes to Redis, once more where its slot moves.
+func (o *observer) sends(l *Limiter, b *Batch) {
+	if o == nil || o.Called == nil {
+		return
+	}
+	if b.call == nil {
+		b.call = &Call{Limiter: l, began: b.sent}
+	}
+	permits, _ := b.Wants()
+	b.call.Requests, b.call.Permits = len(b.Requests), permits
+}
+
+// ends notes what came of it.
+func (c *Call) ends(leased int64, err error) {
+	if c == nil {
+		return
+	}
+	if c.Took, c.Err = time.Since(c.began), err; err == nil {
+		c.Leased = leased
+	}
+}
+
+// tell tells of a call, if there is one to tell of.
+func (c *Call) tell(ctx context.Context) {
+	if c != nil {
+		c.Limiter.Engine.observer.Called(ctx, *c)
+	}
+}
+
+// tellAlone tells of a call that no caller is there to tell of: a hook that blocks or panics must hurt nobody.
+func (c *Call) tellAlone() {
+	if c == nil {
+		return
+	}
+	go func() {
+		defer func() { _ = recover() }()
+		c.tell(context.Background())
+	}()
+}
+
+// hand leaves it to the first caller who listens to tell of its call. The answers are final, and the entry is locked: who
+// listens now takes its answer.
+func (b *Batch) hand() {
+	if b.call == nil {
+		return
+	}
+	for _, r := range b.Requests {
+		if r.state == answered {
+			r.call, b.call = b.call, nil
+			return
+		}
+	}
+}
+
+// takeCall is the call of a batch that is still to be told of, if it is.
+func (b *Batch) takeCall() (c *Call) {
+	c, b.call = b.call, nil
+	return c
+}
+
+// Taking is Changing for a call that takes permits by itself, and tells of it: on its caller's goroutine, where that is there
+// still when it ends.
+func Taking[T any](ctx context.Context, l *Limiter, permits int64, call func(context.Context) (T, error)) (T, error) {
+	o := l.Engine.observer
+	if o == nil || o.Called == nil {
+		return Changing(ctx, l.Engine, l.Subjects, call)
+	}
+	c := &Call{Limiter: l, Requests: 1, Permits: permits}
+	var ended atomic.Int32 // the call, and the caller's wait for it: who is second tells
+	value, err := Changing(ctx, l.Engine, l.Subjects, func(ctx context.Context) (T, error) {
+		c.began = time.Now()
+		value, err := call(ctx)
+		if c.ends(0, err); ended.Add(1) == 2 {
+			c.tellAlone()
+		}
+		return value, err
+	})
+	if ended.Add(1) == 2 {
+		c.tell(ctx)
+	}
+	return value, err
+}

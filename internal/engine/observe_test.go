@@ -1,0 +1,299 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// sums is what an Observer was told in all, beside what there was to tell.
+type sums struct {
+	mu sync.Mutex
+	numbers
+}
+
+type numbers struct {
+	decided, granted     int
+	calls, requests      int
+	permits, leased      int64
+	took                 time.Duration // of the last call
+	alone                int           // of calls, on a goroutine of its own
+	begun, ended, length int
+	sent, carried        int
+	wanted               int64
+}
+
+func (s *sums) now() numbers {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.numbers
+}
+
+type callerKey struct{}
+
+func (s *sums) observer() *Observer {
+	return &Observer{
+		Decided: func(_ context.Context, d Decision) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.decided++
+			if d.Granted {
+				s.granted++
+			}
+		},
+		Called: func(ctx context.Context, c Call) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.calls++
+			s.requests += c.Requests
+			s.permits += c.Permits
+			s.leased += c.Leased
+			s.took = c.Took
+			if ctx.Value(callerKey{}) == nil {
+				s.alone++
+			}
+		},
+		Waits: func(_ context.Context, w Waiting) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if w.Change > 0 {
+				s.begun++
+			} else {
+				s.ended++
+			}
+			s.length = max(s.length, w.Length)
+		},
+	}
+}
+
+// counted is a window that counts its calls to Redis.
+type counted struct {
+	*window
+	sums *sums
+}
+
+func (c *counted) Call(b *Batch) (*Script, []string) {
+	c.sums.mu.Lock()
+	defer c.sums.mu.Unlock()
+	c.sums.sent++
+	c.sums.carried += len(b.Requests)
+	for _, r := range b.Requests {
+		c.sums.wanted += r.Permits
+	}
+	return c.window.Call(b)
+}
+
+func (b *bubble) counted(limit int64, every time.Duration) (*counted, *sums) {
+	s := new(sums)
+	c := &counted{open(New(Settings{Redis: b.Conn, Observer: s.observer()}), "limiter", limit, every), s}
+	c.Protocol, c.Name = c, "another name"
+	return c, s
+}
+
+// TestWhatHappensIsToldOnce, to the call, however callers come, leave and fail.
+func TestWhatHappensIsToldOnce(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l, s := b.counted(20, 2*second)
+		random := rand.New(rand.NewPCG(5, 6))
+		b.Latency.Store(int64(30 * time.Millisecond))
+		var callers sync.WaitGroup
+		var returned, granted, waits atomic.Int64
+		for range 3000 {
+			permits := 1 + random.Int64N(4)
+			if random.IntN(40) == 0 {
+				permits = 21
+			}
+			ctx, cancel := context.WithCancel(context.WithValue(b.Context(), callerKey{}, 1))
+			if random.IntN(4) == 0 { // without a way to end, or with one that is used
+				ctx = context.WithValue(context.Background(), callerKey{}, 1)
+			} else if random.IntN(3) > 0 {
+				time.AfterFunc(time.Duration(random.IntN(200))*time.Millisecond, cancel)
+			}
+			kind := random.IntN(3)
+			callers.Go(func() {
+				defer cancel()
+				var ok bool
+				switch kind {
+				case 0:
+					var deadline time.Time
+					if permits%2 == 0 || ctx.Done() == nil {
+						deadline = time.Now().Add(time.Duration(permits) * 100 * time.Millisecond)
+					}
+					waits.Add(1)
+					ok, _ = l.Wait(ctx, permits, deadline)
+				default:
+					result, err := l.Try(ctx, Ask{Permits: permits})
+					ok = result.Allowed && err == nil
+				}
+				returned.Add(1)
+				if ok {
+					granted.Add(1)
+				}
+			})
+			switch random.IntN(60) {
+			case 1:
+				b.Redis.SetError("OOM")
+			case 2, 3, 4, 5:
+				b.Redis.SetError("")
+			}
+			if random.IntN(4) == 0 {
+				pass(time.Duration(random.IntN(100)) * time.Millisecond)
+			}
+		}
+		b.Redis.SetError("")
+		pass(time.Minute)
+		callers.Wait()
+		synctest.Wait()
+		told := s.now()
+		assert.EqualValues(b, returned.Load(), told.decided)
+		assert.EqualValues(b, granted.Load(), told.granted)
+		assert.Positive(b, told.granted)
+		assert.Greater(b, told.sent, 100)
+		assert.Equal(b, told.sent, told.calls)
+		assert.Equal(b, told.carried, told.requests)
+		assert.Equal(b, told.wanted, told.permits)
+		assert.Positive(b, told.alone)
+		assert.Less(b, told.alone, told.calls/2, "those who were answered tell of the others")
+		assert.EqualValues(b, waits.Load(), told.begun)
+		assert.EqualValues(b, waits.Load(), told.ended)
+		assert.Greater(b, told.length, 5)
+		assert.Empty(b, l.Engine.observer.waiting, "nothing is kept of who does not wait")
+		assert.True(b, l.Engine.Idle())
+	})
+}
+
+// TestACallIsToldOfOnceHoweverOftenItIsSent, where its slot moves.
+func TestACallIsToldOfOnceHoweverOftenItIsSent(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l, s := b.counted(20, time.Hour)
+		b.Redis.SetError("TRYAGAIN Multiple keys request during rehashing of slot")
+		time.AfterFunc(100*time.Millisecond, func() { b.Redis.SetError("") })
+		b.take(l.window, 3)
+		assert.Greater(b, s.now().sent, 3)
+		assert.Equal(b, 1, s.now().calls)
+		assert.Equal(b, 1, s.now().requests)
+		assert.EqualValues(b, 3, s.now().permits)
+		assert.Greater(b, s.now().took, 100*time.Millisecond)
+	})
+}
+
+// torn is a window whose replies break off behind what they grant.
+type torn struct{ *window }
+
+func (l torn) Answer(b *Batch, _ rueidis.RedisMessage) (bool, error) {
+	b.Requests[0].Allowed, b.Lease.Granted = true, 7
+	return false, errors.New("torn")
+}
+
+// TestNothingIsGrantedByAnError.
+func TestNothingIsGrantedByAnError(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l, s := b.counted(20, time.Hour)
+		l.Protocol = torn{l.window}
+		_, err := l.Try(b.Context(), Ask{Permits: 1})
+		require.EqualError(b, err, "torn")
+		assert.Equal(b, 1, s.now().decided)
+		assert.Equal(b, 1, s.now().calls)
+		assert.Zero(b, s.now().granted)
+		assert.Zero(b, s.now().leased)
+	})
+}
+
+// TestWhoWasNotCarriedIsNotCounted: a clock that panics takes requests out of their call, and where none is left nothing is sent.
+func TestWhoWasNotCarriedIsNotCounted(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		var panics atomic.Int64
+		s := new(sums)
+		l := open(New(Settings{Redis: b.Conn, Observer: s.observer(), Now: func() time.Time {
+			if panics.Add(-1) >= 0 {
+				panic("no time")
+			}
+			return time.Now()
+		}}), "limiter", 100, time.Hour)
+		panics.Store(1)
+		assert.PanicsWithValue(b, "no time", func() { _, _ = l.Try(b.Context(), Ask{Permits: 1}) })
+		panics.Store(1)
+		assert.PanicsWithValue(b, "no time", func() { _, _ = l.Wait(b.Context(), 1, time.Time{}) })
+		synctest.Wait()
+		assert.Zero(b, s.now().calls)
+		assert.Equal(b, 1, s.now().ended)
+
+		b.Latency.Store(int64(10 * time.Millisecond))
+		panics.Store(2)
+		var callers sync.WaitGroup
+		for range 10 {
+			callers.Go(func() {
+				defer func() { _ = recover() }()
+				_, _ = l.Try(b.Context(), Ask{Permits: 1})
+			})
+		}
+		callers.Wait()
+		synctest.Wait()
+		assert.Equal(b, 8, s.now().requests)
+		assert.EqualValues(b, 8, s.now().permits)
+		assert.Equal(b, 8, s.now().decided, "a call that panics has no result")
+		assert.Empty(b, l.Engine.observer.waiting)
+	})
+}
+
+// TestACallThatTakesByItselfIsToldOfOnce, by its caller if that is there.
+func TestACallThatTakesByItselfIsToldOfOnce(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l, s := b.counted(20, time.Hour)
+		take := func(ctx context.Context) error {
+			_, err := Taking(ctx, &l.Limiter, 5, func(context.Context) (int, error) {
+				pass(second)
+				return 0, nil
+			})
+			return err
+		}
+		caller := context.WithValue(b.Context(), callerKey{}, 1)
+		require.NoError(b, take(caller))
+		require.NoError(b, take(context.WithValue(context.Background(), callerKey{}, 1)))
+		assert.Equal(b, 2, s.now().calls)
+		assert.Zero(b, s.now().alone)
+		leaves, leave := context.WithTimeout(caller, second/2)
+		defer leave()
+		require.ErrorIs(b, take(leaves), context.DeadlineExceeded)
+		require.ErrorIs(b, take(leaves), context.DeadlineExceeded)
+		assert.Equal(b, 2, s.now().calls)
+		pass(second)
+		synctest.Wait()
+		assert.Equal(b, 3, s.now().calls)
+		assert.Equal(b, 1, s.now().alone)
+		assert.EqualValues(b, 15, s.now().permits)
+	})
+}
+
+// TestNobodyIsToldOfAnythingWhereNothingIsSet.
+func TestNobodyIsToldOfAnythingWhereNothingIsSet(t *testing.T) {
+	assert.False(t, New(Settings{}).Observed())
+	assert.False(t, New(Settings{Observer: new(Observer)}).Observed())
+	inBubble(t, func(b *bubble) {
+		var told atomic.Int64
+		for _, o := range []*Observer{
+			{Decided: func(context.Context, Decision) { told.Add(1) }},
+			{Called: func(context.Context, Call) { told.Add(1) }},
+			{Waits: func(context.Context, Waiting) { told.Add(1) }},
+		} {
+			l := open(New(Settings{Redis: b.Conn, Observer: o}), "limiter", 100, time.Hour)
+			before := told.Load()
+			b.take(l, 1)
+			_, err := l.Wait(b.Context(), 1, time.Time{})
+			require.NoError(b, err)
+			_, err = Taking(b.Context(), &l.Limiter, 1, func(context.Context) (int, error) { return 0, nil })
+			require.NoError(b, err)
+			assert.Greater(b, told.Load(), before)
+		}
+		assert.EqualValues(b, 2+3+2, told.Load())
+	})
+}

@@ -1,0 +1,266 @@
+package limit
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	inmemory "github.com/rratelimiter/rratelimiter/internal/bubble"
+)
+
+// told is what an Observer was told since it was last looked at.
+type told struct {
+	mu        sync.Mutex
+	decisions []rratelimiter.DecisionInfo
+	calls     []rratelimiter.RedisCallInfo
+	waiting   []rratelimiter.WaitingInfo
+}
+
+func (o *told) observer() *rratelimiter.Observer {
+	return &rratelimiter.Observer{
+		Decision: func(_ context.Context, d rratelimiter.DecisionInfo) {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			o.decisions = append(o.decisions, d)
+		},
+		RedisCall: func(_ context.Context, c rratelimiter.RedisCallInfo) {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			o.calls = append(o.calls, c)
+		},
+		Waiting: func(_ context.Context, w rratelimiter.WaitingInfo) {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			o.waiting = append(o.waiting, w)
+		},
+	}
+}
+
+func (o *told) all() (decisions []rratelimiter.DecisionInfo, calls []rratelimiter.RedisCallInfo, waiting []rratelimiter.WaitingInfo) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	decisions, calls, waiting = o.decisions, o.calls, o.waiting
+	o.decisions, o.calls, o.waiting = nil, nil, nil
+	return decisions, calls, waiting
+}
+
+// observed runs a test with limiters that somebody is told of, on a link of 10 ms.
+func observed(t *testing.T, test func(b *bubble, client *rratelimiter.Client, o *told), opts ...rratelimiter.Option) {
+	inBubble(t, func(b *bubble) {
+		o := new(told)
+		client := rratelimiter.New(b.Conn, append(opts, rratelimiter.WithObserver(o.observer()))...)
+		for _, policy := range []Policy{FixedWindow{10, time.Hour, false}, TokenBucket{10, 10, time.Second}} { // the scripts are loaded
+			l := New(client, "other", policy)
+			_, err := l.Charge(b.Context(), 1)
+			require.NoError(b, err)
+			_, err = l.TryAcquire(b.Context(), 1)
+			require.NoError(b, err)
+			_, err = l.Reserve(b.Context(), 1)
+			if err != nil {
+				require.ErrorIs(b, err, ErrNotReservable)
+			}
+		}
+		o.all()
+		b.Latency.Store(int64(10 * ms))
+		test(b, client, o)
+	})
+}
+
+// TestAnObserverIsToldOfEveryDecision once, and of the call to Redis that it came of.
+func TestAnObserverIsToldOfEveryDecision(t *testing.T) {
+	const trip = 10 * ms
+	for name, ask := range map[string]func(ctx context.Context, l *Limiter, permits int64) error{
+		"TryAcquire": func(ctx context.Context, l *Limiter, n int64) error { _, err := l.TryAcquire(ctx, n); return err },
+		"Take":       func(ctx context.Context, l *Limiter, n int64) error { _, err := l.Take(ctx, n); return err },
+		"TakeEach":   func(ctx context.Context, l *Limiter, n int64) error { _, err := l.TakeEach(ctx, n); return err },
+		"Charge":     func(ctx context.Context, l *Limiter, n int64) error { _, err := l.Charge(ctx, n); return err },
+		"Acquire":    func(ctx context.Context, l *Limiter, n int64) error { return l.Acquire(ctx, n) },
+		"TryAcquireWithin": func(ctx context.Context, l *Limiter, n int64) error {
+			_, err := l.TryAcquireWithin(ctx, n, time.Second)
+			return err
+		},
+		"TryAcquireWithin no time": func(ctx context.Context, l *Limiter, n int64) error {
+			_, err := l.TryAcquireWithin(ctx, n, 0)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			observed(t, func(b *bubble, client *rratelimiter.Client, o *told) {
+				l := New(client, "name", FixedWindow{10, time.Hour, false})
+				only := func(want rratelimiter.DecisionInfo, took time.Duration) {
+					b.Helper()
+					want.Name, want.Policy, want.Took, want.Charged = "name", "fixed_window", max(took, want.Took), name == "Charge"
+					if name == "Acquire" || name == "TryAcquireWithin" {
+						want.Waited = want.Took
+					}
+					decisions, calls, _ := o.all()
+					assert.Equal(b, []rratelimiter.DecisionInfo{want}, decisions)
+					if took == 0 {
+						assert.Empty(b, calls)
+					} else {
+						assert.Equal(b, []rratelimiter.RedisCallInfo{{Name: "name", Policy: "fixed_window", Requests: 1, Permits: want.Permits, Took: took}}, calls)
+					}
+				}
+				require.NoError(b, ask(b.Context(), l, 6))
+				only(rratelimiter.DecisionInfo{Permits: 6, Granted: true, Source: rratelimiter.FromRedis}, trip)
+				if name != "Acquire" {
+					require.NoError(b, ask(b.Context(), l, 7))
+					only(rratelimiter.DecisionInfo{Permits: 7, Granted: name == "Charge", Source: rratelimiter.FromRedis}, trip)
+				}
+				if name != "Charge" {
+					err := ask(b.Context(), l, 11)
+					require.ErrorIs(b, err, rratelimiter.ErrPermitsExceedRate)
+					only(rratelimiter.DecisionInfo{Permits: 11, Err: err}, 0)
+				}
+				leaves, leave := context.WithTimeout(b.Context(), trip/2)
+				defer leave()
+				err := ask(leaves, l, 2)
+				require.ErrorIs(b, err, context.DeadlineExceeded)
+				only(rratelimiter.DecisionInfo{Permits: 2, Took: trip / 2, Err: err}, 0)
+				synctest.Wait()
+				inmemory.Pass(time.Second)
+				_, calls, _ := o.all()
+				assert.Len(b, calls, 1, "told by a goroutine of its own")
+
+				// What is refused before anything is asked.
+				require.Error(b, ask(leaves, l, 1))
+				require.Error(b, ask(leaves, l, 11))
+				require.Error(b, ask(b.Context(), l, 0))
+				require.Error(b, ask(b.Context(), New(client, "name"), 1))
+				require.Error(b, ask(b.Context(), new(Limiter), 1))
+				_, err = l.Reserve(b.Context(), 1)
+				require.ErrorIs(b, err, ErrNotReservable)
+				decisions, calls, waiting := o.all()
+				assert.Empty(b, decisions)
+				assert.Empty(b, calls)
+				for i, w := range waiting { // of before
+					assert.Equal(b, 1-i%2, w.Length)
+				}
+			})
+		})
+	}
+}
+
+// TestAnObserverIsToldOfReservations: who waits for a moment waits, and is counted with the others of that limiter.
+func TestAnObserverIsToldOfReservations(t *testing.T) {
+	observed(t, func(b *bubble, client *rratelimiter.Client, o *told) {
+		l := New(client, "name", TokenBucket{1, 10, time.Second})
+		r, err := l.Reserve(b.Context(), 1)
+		require.NoError(b, err)
+		assert.Zero(b, r.Delay())
+		want := rratelimiter.DecisionInfo{Name: "name", Policy: "token_bucket", Permits: 1, Granted: true, Took: 10 * ms, Source: rratelimiter.FromRedis}
+		decisions, calls, waiting := o.all()
+		assert.Equal(b, []rratelimiter.DecisionInfo{want}, decisions)
+		assert.Equal(b, []rratelimiter.RedisCallInfo{{Name: "name", Policy: "token_bucket", Requests: 1, Permits: 1, Took: 10 * ms}}, calls)
+		assert.Empty(b, waiting)
+
+		var callers sync.WaitGroup
+		callers.Go(func() { assert.NoError(b, l.Acquire(b.Context(), 1)) })
+		inmemory.Pass(20 * ms)
+		callers.Go(func() {
+			ok, err := l.TryAcquireWithin(b.Context(), 1, time.Second)
+			assert.NoError(b, err)
+			assert.True(b, ok)
+		})
+		inmemory.Pass(20 * ms)
+		ok, err := l.TryAcquireWithin(b.Context(), 1, 50*ms)
+		require.NoError(b, err)
+		require.False(b, ok)
+		leaves, leave := context.WithCancel(b.Context())
+		time.AfterFunc(100*ms, leave)
+		left := l.Acquire(leaves, 1)
+		require.ErrorIs(b, left, context.Canceled)
+		late, stop := context.WithTimeout(b.Context(), 20*ms)
+		defer stop()
+		refused := l.Acquire(late, 1)
+		require.ErrorIs(b, refused, context.DeadlineExceeded)
+		callers.Wait()
+
+		decisions, calls, waiting = o.all()
+		require.Len(b, decisions, 5)
+		assert.Len(b, calls, 5)
+		sum := time.Duration(0)
+		for _, d := range decisions {
+			if d.Granted {
+				assert.Equal(b, d.Took, d.Waited+10*ms)
+				sum += d.Waited
+			}
+			switch {
+			case errors.Is(d.Err, left):
+				assert.Equal(b, 90*ms, d.Waited)
+				assert.Equal(b, 100*ms, d.Took)
+				assert.Equal(b, rratelimiter.FromNobody, d.Source)
+			case errors.Is(d.Err, refused):
+				assert.Zero(b, d.Waited)
+			default:
+				assert.Equal(b, rratelimiter.FromRedis, d.Source)
+			}
+		}
+		assert.Positive(b, sum)
+		var lengths []int
+		for _, w := range waiting {
+			lengths = append(lengths, w.Length)
+		}
+		assert.Equal(b, []int{1, 2, 3, 2, 1, 0}, lengths[:6])
+		assert.Len(b, lengths, 6)
+
+		inmemory.Pass(time.Second)
+		require.NoError(b, l.Acquire(b.Context(), 1))
+		decisions, calls, waiting = o.all()
+		assert.Equal(b, []rratelimiter.DecisionInfo{want}, decisions, "it did not wait")
+		assert.Len(b, calls, 1)
+		assert.Empty(b, waiting)
+	})
+}
+
+// TestWhoWaitsIsCountedByItsLimiter, not by its name alone, whichever value it holds.
+func TestWhoWaitsIsCountedByItsLimiter(t *testing.T) {
+	observed(t, func(b *bubble, client *rratelimiter.Client, o *told) {
+		var callers sync.WaitGroup
+		for _, policy := range []Policy{FixedWindow{1, time.Second, false}, SlidingLog{1, time.Second}, FixedWindow{1, time.Second, false}} {
+			callers.Go(func() { assert.NoError(b, New(client, "name", policy).Acquire(b.Context(), 1)) })
+			synctest.Wait()
+		}
+		callers.Wait()
+		_, _, waiting := o.all()
+		assert.Equal(b, []rratelimiter.WaitingInfo{
+			{Name: "name", Policy: "fixed_window", Change: 1, Length: 1},
+			{Name: "name", Policy: "sliding_log", Change: 1, Length: 1},
+			{Name: "name", Policy: "fixed_window", Change: 1, Length: 2},
+		}, waiting[:3])
+		assert.Len(b, waiting, 6)
+	})
+}
+
+// TestPoliciesAreToldByTheirKinds, few of them in all.
+func TestPoliciesAreToldByTheirKinds(t *testing.T) {
+	observed(t, func(b *bubble, client *rratelimiter.Client, o *told) {
+		java := client.Limiter("java")
+		require.NoError(b, java.SetRate(b.Context(), rratelimiter.Rate{Permits: 1, Interval: time.Hour}))
+		windows := New(client, "name", SlidingLog{5, time.Hour}, FixedWindow{5, time.Hour, false}, FixedWindow{5, time.Minute, false}, Calendar{5, Day, nil})
+		for want, l := range map[string]*Limiter{
+			"calendar+fixed_window+sliding_log":          windows,
+			"calendar+fixed_window+redisson+sliding_log": Join(windows, java),
+			"leaky_bucket":   New(client, "name", LeakyBucket{5, 5, time.Hour}),
+			"sliding_window": New(client, "name", SlidingWindow{5, time.Hour, 0}),
+			"smooth":         New(client, "name", Smooth{Permits: 5, Interval: time.Hour}),
+		} {
+			_, err := l.Take(b.Context(), 1)
+			require.NoError(b, err)
+			decisions, calls, _ := o.all()
+			assert.Equal(b, want, decisions[0].Policy)
+			assert.Equal(b, want, calls[0].Policy)
+		}
+		assert.Len(b, policyNames, len(kinds))
+		for _, kind := range kinds {
+			assert.NotEmpty(b, policyNames[kind])
+		}
+	})
+}

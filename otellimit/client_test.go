@@ -1,0 +1,83 @@
+package otellimit
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// TestAClient: what a Client that is observed comes to, on a link of a millisecond.
+func TestAClient(t *testing.T) {
+	bubble.Run(t, func(r *bubble.Bubble) {
+		b, ctx := setUp(r), r.Context()
+		client := rratelimiter.New(r.Conn, rratelimiter.WithObserver(b.Observer()))
+		shared := client.Limiter("paid-api")
+		_, err := shared.TrySetRate(ctx, rratelimiter.Rate{Permits: 2, Interval: time.Minute})
+		require.NoError(r, err)
+		bucket := limit.New(client, "tenant:7", limit.TokenBucket{Capacity: 1, Refill: 1, Interval: time.Second})
+		r.Latency.Store(int64(time.Millisecond))
+
+		for range 3 {
+			_, err := shared.TryAcquire(ctx, 1)
+			require.NoError(r, err)
+		}
+		_, err = client.Limiter("unset").Take(ctx, 1)
+		require.ErrorIs(r, err, rratelimiter.ErrNotInitialized)
+		require.NoError(r, bucket.Acquire(ctx, 1))
+		require.NoError(r, bucket.Acquire(ctx, 1))
+		impatient, stop := context.WithTimeout(ctx, 10*time.Second)
+		defer stop()
+		require.ErrorIs(r, shared.Acquire(impatient, 1), context.DeadlineExceeded)
+		synctest.Wait()
+
+		assert.Equal(r, map[string]int64{
+			"rratelimiter.policy=redisson,rratelimiter.result=acquired":                              2,
+			"rratelimiter.policy=redisson,rratelimiter.result=rejected":                              1,
+			"error.type=not_initialized,rratelimiter.policy=redisson,rratelimiter.result=failed":     1,
+			"rratelimiter.policy=token_bucket,rratelimiter.result=acquired":                          2,
+			"error.type=deadline_exceeded,rratelimiter.policy=redisson,rratelimiter.result=canceled": 1,
+		}, b.sums("requests"))
+		assert.Equal(r, map[string]int64{"rratelimiter.policy=redisson": 2, "rratelimiter.policy=token_bucket": 2}, b.sums("permits"))
+		assert.Equal(r, map[string]int64{
+			"rratelimiter.policy=redisson": 4, "error.type=not_initialized,rratelimiter.policy=redisson": 1, "rratelimiter.policy=token_bucket": 2,
+		}, b.sums("redis.calls"))
+		assert.Equal(r, map[string]int64{"rratelimiter.policy=redisson": 0, "rratelimiter.policy=token_bucket": 0}, b.sums("queued_requests"))
+
+		spans := b.spans.Ended()
+		require.Len(r, spans, 1, "of the second Acquire alone")
+		assert.Equal(r, 1*time.Second, spans[0].EndTime().Sub(spans[0].StartTime()).Round(10*time.Millisecond))
+		waited := b.metrics()["request.time_in_queue"].Data.(metricdata.Histogram[float64])
+		assert.Len(r, waited.DataPoints, 2, "of the bucket, and of the one that could not wait so long")
+	})
+}
+
+// TestManyCallersOfAClient: each is counted once, whoever goes together.
+func TestManyCallersOfAClient(t *testing.T) {
+	bubble.Run(t, func(r *bubble.Bubble) {
+		b := setUp(r)
+		client := rratelimiter.New(r.Conn, rratelimiter.WithObserver(b.Observer()))
+		window := limit.New(client, "hot", limit.FixedWindow{Permits: 60, Interval: time.Hour})
+		r.Latency.Store(int64(time.Millisecond))
+		together(100, func(int) { window.TryAcquire(r.Context(), 1) })
+		synctest.Wait()
+		assert.Equal(r, map[string]int64{
+			"rratelimiter.policy=fixed_window,rratelimiter.result=acquired": 60,
+			"rratelimiter.policy=fixed_window,rratelimiter.result=rejected": 40,
+		}, b.sums("requests"))
+		calls := b.sums("redis.calls")["rratelimiter.policy=fixed_window"]
+		assert.Less(r, calls, int64(100))
+		carried := b.metrics()["redis.call.requests"].Data.(metricdata.Histogram[int64]).DataPoints
+		require.Len(r, carried, 1)
+		assert.EqualValues(r, calls, carried[0].Count)
+		assert.EqualValues(r, 100, carried[0].Sum)
+	})
+}

@@ -1,0 +1,80 @@
+package otellimit_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+	"go.opentelemetry.io/otel/attribute"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/rratelimiter/rratelimiter/httplimit"
+)
+
+// connect opens an in-memory Redis, in place of
+//
+//	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"localhost:6379"}})
+func connect() (rueidis.Client, func()) {
+	server, err := miniredis.Run()
+	if err != nil {
+		panic(err)
+	}
+	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	if err != nil {
+		panic(err)
+	}
+	return redis, func() { redis.Close(); server.Close() }
+}
+
+// unhurried is for machines that have other things to do than to run examples.
+var unhurried = httplimit.Deadline(time.Minute)
+
+var hello = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") })
+
+// get sends a request to a handler.
+func get(handler http.Handler, path string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	return w
+}
+
+// meters is a MeterProvider whose counters an example can print, in place of one that exports them.
+type meters struct {
+	*sdkmetric.MeterProvider
+	reader *sdkmetric.ManualReader
+}
+
+func newMeters() meters {
+	reader := sdkmetric.NewManualReader()
+	return meters{sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)), reader}
+}
+
+// print prints the counters of a name, by the alphabet.
+func (m meters) print(name string) {
+	var all metricdata.ResourceMetrics
+	if err := m.reader.Collect(context.Background(), &all); err != nil {
+		panic(err)
+	}
+	for _, s := range all.ScopeMetrics {
+		for _, measured := range s.Metrics {
+			data, counts := measured.Data.(metricdata.Sum[int64])
+			if measured.Name != name || !counts {
+				continue
+			}
+			var lines []string
+			for _, p := range data.DataPoints {
+				set := p.Attributes.Encoded(attribute.DefaultEncoder())
+				lines = append(lines, fmt.Sprintln(strings.ReplaceAll(set, "rratelimiter.", ""), p.Value))
+			}
+			slices.Sort(lines)
+			fmt.Print(strings.Join(lines, ""))
+		}
+	}
+}

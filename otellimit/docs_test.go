@@ -1,0 +1,55 @@
+package otellimit
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func read(t *testing.T, path string) string {
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return string(text)
+}
+
+// TestTheDocumentsShowTheExamples: each line of their code for this package runs in one.
+func TestTheDocumentsShowTheExamples(t *testing.T) {
+	examples := read(t, "example_test.go")
+	for _, path := range []string{"../README.md", "../docs/observability.md"} {
+		_, code, found := strings.Cut(read(t, path), "```go\ntelemetry")
+		require.True(t, found, path)
+		code, _, _ = strings.Cut("telemetry"+code, "```")
+		for line := range strings.Lines(code) {
+			line = strings.TrimSpace(line)
+			if strings.HasPrefix(line, "return") || line == ")" {
+				continue
+			}
+			assert.Contains(t, examples, line, path)
+		}
+	}
+}
+
+// TestTheDocumentsNameEverything: instruments, their names for Prometheus, results, and what is an error.type.
+func TestTheDocumentsNameEverything(t *testing.T) {
+	page, doc := read(t, "../docs/observability.md"), read(t, "doc.go")
+	b := setUp(t)
+	work(b.Telemetry)
+	for name, m := range b.metrics() {
+		assert.Contains(t, page, "| `rratelimiter."+name+"` |")
+		assert.Contains(t, page, ", "+m.Unit+" |", name)
+		_, line, _ := strings.Cut(doc, "//	rratelimiter."+name+" ")
+		line, _, _ = strings.Cut(line, "\n")
+		assert.Contains(t, line, m.Unit, name)
+	}
+	_, families := exported(t)
+	for family := range families {
+		assert.Contains(t, page, "| `"+family+"` |")
+	}
+	for _, value := range append(append([]string(nil), results[noResult+1:unknown]...), failures[noFailure+1:]...) {
+		assert.Contains(t, page, "`"+value+"`")
+		assert.Contains(t, doc, value)
+	}
+}

@@ -1,0 +1,90 @@
+package otellimit
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/httplimit"
+)
+
+// TestDoorResults: what a request at a door counts as.
+func TestDoorResults(t *testing.T) {
+	for _, c := range []struct {
+		o    Outcome
+		want string
+	}{
+		{Outcome{Result: "acquired"}, "rratelimiter.door=d,rratelimiter.result=acquired"},
+		{Outcome{Result: "acquired", Shadow: true}, "rratelimiter.door=d,rratelimiter.result=acquired"},
+		{Outcome{Result: "rejected"}, "rratelimiter.door=d,rratelimiter.result=rejected"},
+		{Outcome{Result: "rejected", Err: rratelimiter.ErrPermitsExceedRate}, "rratelimiter.door=d,rratelimiter.result=rejected"},
+		{Outcome{Result: "rejected", Shadow: true}, "rratelimiter.door=d,rratelimiter.result=shadowed"},
+		{Outcome{Result: "canceled", Err: context.Canceled}, "error.type=canceled,rratelimiter.door=d,rratelimiter.result=canceled"},
+		{Outcome{Result: "canceled", Err: context.Canceled, Shadow: true}, "error.type=canceled,rratelimiter.door=d,rratelimiter.result=canceled"},
+		{Outcome{Result: "failed_open", Err: context.DeadlineExceeded}, "error.type=deadline_exceeded,rratelimiter.door=d,rratelimiter.result=failed_open"},
+		{Outcome{Result: "failed_closed", Err: errSecret}, "error.type=_OTHER,rratelimiter.door=d,rratelimiter.result=failed_closed"},
+		{Outcome{Result: "failed_closed", Err: errSecret, Shadow: true}, "error.type=_OTHER,rratelimiter.door=d,rratelimiter.result=failed_open"},
+		{Outcome{Result: "", Err: errSecret}, "rratelimiter.door=d,rratelimiter.result=_OTHER"},
+		{Outcome{Result: "Result(7)"}, "rratelimiter.door=d,rratelimiter.result=_OTHER"},
+	} {
+		b := setUp(t)
+		b.Door("d").Request(context.Background(), c.o)
+		assert.Equal(t, map[string]int64{c.want: 1}, b.sums("door.requests"), "%+v", c.o)
+	}
+}
+
+// TestDoorsKnowTheResultsOfHTTP: each that httplimit has, by its text.
+func TestDoorsKnowTheResultsOfHTTP(t *testing.T) {
+	for _, r := range []httplimit.Result{httplimit.Acquired, httplimit.Rejected, httplimit.FailedOpen, httplimit.FailedClosed, httplimit.Canceled} {
+		assert.Contains(t, outcomes, r.String())
+		assert.Equal(t, r.String(), results[outcomes[r.String()]])
+	}
+	assert.Len(t, outcomes, 5)
+}
+
+// flaky is a limiter that fails as it is told.
+type flaky struct{ err error }
+
+func (f *flaky) Take(context.Context, int64) (rratelimiter.Decision, error) {
+	return rratelimiter.Decision{Allowed: true}, f.err
+}
+
+// TestFallback: each Middleware counts while its Redis is down, and no longer.
+func TestFallback(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := setUp(t)
+		door := b.Door("http")
+		active := func() int64 { return b.sums("fallback.active")["rratelimiter.door=http"] }
+		stores := []*flaky{{}, {}}
+		var doors []http.Handler
+		for _, s := range stores {
+			doors = append(doors, httplimit.Middleware(httplimit.All(s), httplimit.OnStoreChange(door.StoreChange))(http.NotFoundHandler()))
+		}
+		request := func(i int) {
+			time.Sleep(httplimit.DefaultDeadline)
+			doors[i].ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
+		}
+		request(0)
+		assert.Contains(t, b.metrics(), "fallback.active")
+		assert.Zero(t, active())
+		for i, s := range stores {
+			s.err = errors.New("connection refused")
+			request(i)
+			assert.EqualValues(t, i+1, active())
+			request(i)
+			assert.EqualValues(t, i+1, active(), "it is down as before")
+		}
+		for i, s := range stores {
+			s.err = nil
+			request(i)
+			assert.EqualValues(t, 1-i, active())
+		}
+	})
+}

@@ -1,0 +1,289 @@
+package otellimit_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	exporter "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/limit"
+	"github.com/rratelimiter/rratelimiter/otellimit"
+)
+
+// A server whose limits Prometheus sees.
+func Example() {
+	redis, closeRedis := connect()
+	defer closeRedis()
+	registry := prometheus.NewRegistry()
+
+	reader, err := exporter.New(exporter.WithRegisterer(registry), exporter.WithoutScopeInfo())
+	if err != nil {
+		panic(err)
+	}
+	telemetry, err := otellimit.New(otellimit.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(reader))))
+	if err != nil {
+		panic(err)
+	}
+	client := rratelimiter.New(redis, rratelimiter.WithObserver(telemetry.Observer()))
+	perClient := httplimit.Each(client, "web", httplimit.ByIP(), limit.FixedWindow{Permits: 2, Interval: time.Hour})
+	door := telemetry.Door("http")
+	limited := httplimit.Middleware(perClient,
+		httplimit.Report(door.HTTP),
+		httplimit.OnStoreChange(door.StoreChange),
+		unhurried)
+	mux := http.NewServeMux()
+	mux.Handle("GET /hello", limited(hello))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+
+	for range 3 {
+		fmt.Println(get(mux, "/hello").Code)
+	}
+	lines := bufio.NewScanner(get(mux, "/metrics").Body)
+	for lines.Scan() {
+		if strings.HasPrefix(lines.Text(), "rratelimiter_") && strings.Contains(lines.Text(), "requests_total") {
+			fmt.Println(lines.Text())
+		}
+	}
+	// Output:
+	// 200
+	// 200
+	// 429
+	// rratelimiter_door_requests_total{rratelimiter_door="http",rratelimiter_result="acquired"} 2
+	// rratelimiter_door_requests_total{rratelimiter_door="http",rratelimiter_result="rejected"} 1
+	// rratelimiter_requests_total{rratelimiter_policy="fixed_window",rratelimiter_result="acquired"} 2
+	// rratelimiter_requests_total{rratelimiter_policy="fixed_window",rratelimiter_result="rejected"} 1
+}
+
+// Without options the global providers are used, whenever they are set.
+func ExampleNew() {
+	telemetry, err := otellimit.New()
+	if err != nil {
+		panic(err)
+	}
+	redis, closeRedis := connect()
+	defer closeRedis()
+	client := rratelimiter.New(redis, rratelimiter.WithObserver(telemetry.Observer()))
+	fmt.Println(limit.New(client, "mail", limit.FixedWindow{Permits: 2, Interval: time.Hour}).TryAcquire(context.Background(), 1))
+	// Output: true <nil>
+}
+
+func ExampleWithMeterProvider() {
+	redis, closeRedis := connect()
+	defer closeRedis()
+	provider := newMeters() // yours has a reader that exports
+
+	telemetry, err := otellimit.New(otellimit.WithMeterProvider(provider))
+	if err != nil {
+		panic(err)
+	}
+	client := rratelimiter.New(redis, rratelimiter.WithObserver(telemetry.Observer()))
+	bucket := limit.New(client, "mail", limit.TokenBucket{Capacity: 5, Refill: 1, Interval: time.Hour})
+	for range 2 {
+		if _, err := bucket.TryAcquire(context.Background(), 3); err != nil {
+			panic(err)
+		}
+	}
+	provider.print("rratelimiter.requests")
+	provider.print("rratelimiter.permits")
+	// Output:
+	// policy=token_bucket,result=acquired 1
+	// policy=token_bucket,result=rejected 1
+	// policy=token_bucket 3
+}
+
+// A call that waits for its permits is a span below the caller's.
+func ExampleWithTracerProvider() {
+	redis, closeRedis := connect()
+	defer closeRedis()
+	spans := tracetest.NewSpanRecorder() // yours exports them
+	provider := trace.NewTracerProvider(trace.WithSpanProcessor(spans))
+
+	telemetry, err := otellimit.New(otellimit.WithTracerProvider(provider))
+	if err != nil {
+		panic(err)
+	}
+	client := rratelimiter.New(redis, rratelimiter.WithObserver(telemetry.Observer()))
+	bucket := limit.New(client, "mail", limit.TokenBucket{Capacity: 1, Refill: 5, Interval: time.Second})
+	ctx, sending := provider.Tracer("mail").Start(context.Background(), "send")
+	for range 2 {
+		if err := bucket.Acquire(ctx, 1); err != nil {
+			panic(err)
+		}
+	}
+	sending.End()
+	for _, span := range spans.Ended() {
+		fmt.Println(span.Name(), span.Parent().SpanID() == sending.SpanContext().SpanID())
+	}
+	// Output:
+	// rratelimiter.wait true
+	// send false
+}
+
+// Only waits of a second are worth a span to this program.
+func ExampleWithSpansAfter() {
+	spans := tracetest.NewSpanRecorder()
+	telemetry, err := otellimit.New(otellimit.WithSpansAfter(time.Second),
+		otellimit.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(spans))))
+	if err != nil {
+		panic(err)
+	}
+	for _, waited := range []time.Duration{otellimit.DefaultSpansAfter, 2 * time.Second} {
+		telemetry.Observer().Decision(context.Background(), rratelimiter.DecisionInfo{Policy: "token_bucket", Granted: true, Took: waited, Waited: waited})
+	}
+	fmt.Println(len(spans.Ended()))
+	// Output: 1
+}
+
+// One limiter by its name, and those of all clients of a website together.
+func ExampleWithLimiterNames() {
+	redis, closeRedis := connect()
+	defer closeRedis()
+	provider := newMeters()
+
+	telemetry, err := otellimit.New(otellimit.WithMeterProvider(provider), otellimit.WithLimiterNames("paid-api", "web:*"))
+	if err != nil {
+		panic(err)
+	}
+	client := rratelimiter.New(redis, rratelimiter.WithObserver(telemetry.Observer()))
+	for _, name := range []string{"paid-api", "web:192.0.2.1", "web:192.0.2.2", "login:alice"} {
+		if _, err := limit.New(client, name, limit.FixedWindow{Permits: 5, Interval: time.Hour}).TryAcquire(context.Background(), 1); err != nil {
+			panic(err)
+		}
+	}
+	provider.print("rratelimiter.permits")
+	// Output:
+	// limiter=paid-api,policy=fixed_window 1
+	// limiter=web:*,policy=fixed_window 2
+	// policy=fixed_window 1
+}
+
+// A program with a hook of its own puts it around that of Telemetry.
+func ExampleTelemetry_Observer() {
+	redis, closeRedis := connect()
+	defer closeRedis()
+	telemetry, err := otellimit.New()
+	if err != nil {
+		panic(err)
+	}
+
+	observer := telemetry.Observer()
+	measure := observer.Decision
+	observer.Decision = func(ctx context.Context, d rratelimiter.DecisionInfo) {
+		measure(ctx, d)
+		fmt.Println(d.Name, d.Granted)
+	}
+	client := rratelimiter.New(redis, rratelimiter.WithObserver(observer))
+	if _, err := limit.New(client, "mail", limit.FixedWindow{Permits: 5, Interval: time.Hour}).TryAcquire(context.Background(), 1); err != nil {
+		panic(err)
+	}
+	// Output: mail true
+}
+
+// Two doors of a program, one of which is tried out in shadow.
+func ExampleTelemetry_Door() {
+	redis, closeRedis := connect()
+	defer closeRedis()
+	provider := newMeters()
+	telemetry, err := otellimit.New(otellimit.WithMeterProvider(provider))
+	if err != nil {
+		panic(err)
+	}
+
+	client := rratelimiter.New(redis)
+	behind := func(name string, opts ...httplimit.Option) http.Handler {
+		one := httplimit.Each(client, name, httplimit.ByIP(), limit.FixedWindow{Permits: 1, Interval: time.Hour})
+		return httplimit.Middleware(one, append(opts, unhurried, httplimit.Report(telemetry.Door(name).HTTP))...)(hello)
+	}
+	api, login := behind("api"), behind("login", httplimit.Shadow())
+	for range 2 {
+		fmt.Println(get(api, "/").Code, get(login, "/").Code)
+	}
+	provider.print("rratelimiter.door.requests")
+	// Output:
+	// 200 200
+	// 429 200
+	// door=api,result=acquired 1
+	// door=api,result=rejected 1
+	// door=login,result=acquired 1
+	// door=login,result=shadowed 1
+}
+
+// down is a limiter whose Redis does not answer.
+type down struct{}
+
+func (down) Take(context.Context, int64) (rratelimiter.Decision, error) {
+	return rratelimiter.Decision{}, errors.New("no route to 10.0.0.7")
+}
+
+func ExampleDoor_HTTP() {
+	provider := newMeters()
+	telemetry, err := otellimit.New(otellimit.WithMeterProvider(provider))
+	if err != nil {
+		panic(err)
+	}
+	door := telemetry.Door("http")
+	get(httplimit.Middleware(httplimit.All(down{}), httplimit.OnFailure(httplimit.Open), httplimit.Report(door.HTTP))(hello), "/")
+	get(httplimit.Middleware(httplimit.All(down{}), httplimit.Report(door.HTTP))(hello), "/")
+	provider.print("rratelimiter.door.requests")
+	// Output:
+	// error.type=_OTHER,door=http,result=failed_closed 1
+	// error.type=_OTHER,door=http,result=failed_open 1
+}
+
+func ExampleDoor_StoreChange() {
+	provider := newMeters()
+	telemetry, err := otellimit.New(otellimit.WithMeterProvider(provider))
+	if err != nil {
+		panic(err)
+	}
+	door := telemetry.Door("http")
+	provider.print("rratelimiter.fallback.active")
+	get(httplimit.Middleware(httplimit.All(down{}), httplimit.OnStoreChange(door.StoreChange))(hello), "/")
+	provider.print("rratelimiter.fallback.active")
+	// Output:
+	// door=http 0
+	// door=http 1
+}
+
+// A door of another kind: what grpclimit reports has the same parts.
+func ExampleDoor_Request() {
+	provider := newMeters()
+	telemetry, err := otellimit.New(otellimit.WithMeterProvider(provider))
+	if err != nil {
+		panic(err)
+	}
+	door := telemetry.Door("grpc")
+	report := func(ctx context.Context, o httplimit.Outcome) {
+		door.Request(ctx, otellimit.Outcome{Result: o.Result.String(), Shadow: o.Shadow, Limiter: o.Limiter, Err: o.Err})
+	}
+	report(context.Background(), httplimit.Outcome{Result: httplimit.Rejected})
+	provider.print("rratelimiter.door.requests")
+	// Output: door=grpc,result=rejected 1
+}
+
+// Telemetry is told of each file of limits that is read, and whether that worked.
+func ExampleTelemetry_RulesReloaded() {
+	provider := newMeters()
+	telemetry, err := otellimit.New(otellimit.WithMeterProvider(provider))
+	if err != nil {
+		panic(err)
+	}
+	telemetry.RulesReloaded(nil)
+	telemetry.RulesReloaded(errors.New("limits.yaml:7: unknown field"))
+	provider.print("rratelimiter.rules.reloads")
+	// Output:
+	// result=failed 1
+	// result=succeeded 1
+}

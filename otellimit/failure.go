@@ -1,0 +1,93 @@
+package otellimit
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+
+	"github.com/redis/rueidis"
+
+	"github.com/rratelimiter/rratelimiter"
+)
+
+// failure is the value of error.type, by its place in failures: the texts of errors hold names and addresses.
+type failure int
+
+const (
+	noFailure failure = iota
+	canceled
+	deadlineExceeded
+	notInitialized
+	permitsExceedRate
+	invalidArgument
+	state
+	redis
+	connection
+	other
+	failureCount
+)
+
+var failures = [failureCount]string{
+	canceled:          "canceled",
+	deadlineExceeded:  "deadline_exceeded",
+	notInitialized:    "not_initialized",
+	permitsExceedRate: "permits_exceed_rate",
+	invalidArgument:   "invalid_argument",
+	state:             "state",
+	redis:             "redis",
+	connection:        "connection",
+	other:             otherValue,
+}
+
+// sentinels are the errors that are known by their value, in the order in which they are looked for.
+var sentinels = []struct {
+	err error
+	is  failure
+}{
+	{context.Canceled, canceled},
+	{context.DeadlineExceeded, deadlineExceeded},
+	{os.ErrDeadlineExceeded, deadlineExceeded},
+	{rratelimiter.ErrNotInitialized, notInitialized},
+	{rratelimiter.ErrPermitsExceedRate, permitsExceedRate},
+	{rratelimiter.ErrInvalidPermits, invalidArgument},
+	{rratelimiter.ErrInvalidRate, invalidArgument},
+	{rratelimiter.ErrInvalidName, invalidArgument},
+	{rratelimiter.ErrInvalidOption, invalidArgument},
+	{rratelimiter.ErrCrossSlot, invalidArgument},
+	{rratelimiter.ErrNoClient, invalidArgument},
+	{rueidis.ErrClosing, connection},
+	{net.ErrClosed, connection},
+	{io.EOF, connection},
+	{io.ErrUnexpectedEOF, connection},
+	{io.ErrClosedPipe, connection},
+}
+
+// classify is what kind of error it is.
+func classify(err error) failure {
+	if err == nil {
+		return noFailure
+	}
+	for _, s := range sentinels {
+		if errors.Is(err, s.err) {
+			return s.is
+		}
+	}
+	var wrong *rratelimiter.StateError
+	if errors.As(err, &wrong) {
+		return state
+	}
+	var said *rueidis.RedisError
+	if errors.As(err, &said) {
+		return redis
+	}
+	var network net.Error
+	if errors.As(err, &network) {
+		if network.Timeout() {
+			return deadlineExceeded
+		}
+		return connection
+	}
+	return other
+}

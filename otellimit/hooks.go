@@ -1,0 +1,70 @@
+package otellimit
+
+import (
+	"context"
+	"errors"
+
+	"github.com/rratelimiter/rratelimiter"
+)
+
+// decision is Observer's hook.
+func (t *Telemetry) decision(ctx context.Context, d rratelimiter.DecisionInfo) {
+	defer survive()
+	sets := t.setsOf(d.Policy, d.Name)
+	m := sets.with(resultOf(ctx, d))
+	t.requests.Add(ctx, 1, m.add...)
+	t.duration.Record(ctx, d.Took.Seconds(), m.record...)
+	if d.Granted {
+		t.permits.Add(ctx, d.Permits, sets.with(noResult, noFailure).add...)
+	} else if d.Source == rratelimiter.FromMemory {
+		t.hits.Add(ctx, 1, sets.with(noResult, noFailure).add...)
+	}
+	if d.Waited > 0 {
+		t.inQueue.Record(ctx, d.Waited.Seconds(), m.record...)
+		if d.Waited >= t.spansAfter {
+			t.span(ctx, d, m)
+		}
+	}
+}
+
+// redisCall is Observer's hook.
+func (t *Telemetry) redisCall(ctx context.Context, c rratelimiter.RedisCallInfo) {
+	defer survive()
+	m := t.setsOf(c.Policy, c.Name).with(noResult, classify(c.Err))
+	t.calls.Add(ctx, 1, m.add...)
+	t.callRequests.Record(ctx, int64(c.Requests), m.record...)
+	t.callDuration.Record(ctx, c.Took.Seconds(), m.record...)
+}
+
+// waiting is Observer's hook.
+func (t *Telemetry) waiting(ctx context.Context, w rratelimiter.WaitingInfo) {
+	defer survive()
+	t.queued.Add(ctx, int64(w.Change), t.setsOf(w.Policy, w.Name).with(noResult, noFailure).add...)
+}
+
+func (t *Telemetry) setsOf(policy, name string) *sets {
+	return t.subjects.of(subject{policy: policy, limiter: t.names.of(name)})
+}
+
+// resultOf is the result of a decision, and why there is none. A caller whose context ends has given up, whatever it asked for, and so
+// has one whose deadline is known to come too early. An answer that does not come in time though the context goes on is a failure.
+func resultOf(ctx context.Context, d rratelimiter.DecisionInfo) (result, failure) {
+	switch {
+	case d.Err == nil && d.Charged:
+		return charged, noFailure
+	case d.Err == nil && d.Granted:
+		return acquired, noFailure
+	case d.Err == nil:
+		return rejected, noFailure
+	}
+	f, ended := classify(d.Err), ctx.Err()
+	if ended == nil {
+		if _, bound := ctx.Deadline(); bound {
+			ended = context.DeadlineExceeded
+		}
+	}
+	if ended != nil && errors.Is(d.Err, ended) {
+		return gaveUp, f
+	}
+	return failed, f
+}

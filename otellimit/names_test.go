@@ -1,0 +1,115 @@
+package otellimit
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/rratelimiter/rratelimiter"
+)
+
+// TestNamesAreToldByChoiceAlone: by default none is, in any attribute of any instrument or span.
+func TestNamesAreToldByChoiceAlone(t *testing.T) {
+	for _, c := range []struct {
+		told []string
+		want map[string]string
+	}{
+		{nil, map[string]string{"paid-api": "", "web:10.0.0.7": "", "": ""}},
+		{[]string{"paid-api", "web:*"}, map[string]string{"paid-api": "paid-api", "paid-api2": "", "paid": "", "web:10.0.0.7": "web:*", "web:": "web:*", "web": "", "": ""}},
+		{[]string{"web:*", "web:v6:*", "web:10.0.0.7", "*x*"}, map[string]string{"web:10.0.0.8": "web:*", "web:v6:::1": "web:v6:*", "web:10.0.0.7": "web:10.0.0.7", "*xy": "*x*"}},
+	} {
+		b := setUp(t, WithLimiterNames(c.told...))
+		o := b.Observer()
+		for name, want := range c.want {
+			assert.Equal(t, want, b.names.of(name), name)
+			d := granted(name, "redisson")
+			d.Waited = time.Second
+			o.Decision(context.Background(), d)
+			o.Decision(context.Background(), broken(name, "redisson", fmt.Errorf("%q at 10.0.0.7", name)))
+			o.RedisCall(context.Background(), rratelimiter.RedisCallInfo{Name: name, Policy: "redisson", Requests: 1})
+			o.Waiting(context.Background(), rratelimiter.WaitingInfo{Name: name, Policy: "redisson", Change: 1})
+			b.Door("http").Request(context.Background(), Outcome{Result: "failed_open", Limiter: name, Err: fmt.Errorf("%q at 10.0.0.7", name)})
+		}
+		allowed := append([]string{""}, c.told...)
+		for name, m := range b.metrics() {
+			for _, set := range attributesOf(m) {
+				limiter, _ := set.Value(limiterKey)
+				assert.Contains(t, allowed, limiter.AsString(), name)
+				for _, kv := range set.ToSlice() {
+					if kv.Key != limiterKey {
+						assert.False(t, strings.Contains(kv.Value.String(), "10.0.0") || strings.Contains(kv.Value.String(), "paid"), "%s: %v", name, kv)
+					}
+				}
+			}
+		}
+		for _, span := range b.spans.Ended() {
+			for _, kv := range span.Attributes() {
+				if kv.Key == limiterKey {
+					assert.Contains(t, allowed, kv.Value.AsString())
+				} else {
+					assert.NotContains(t, kv.Value.String(), "10.0.0")
+				}
+			}
+		}
+	}
+}
+
+func TestNamesThatSayNothing(t *testing.T) {
+	for _, told := range []string{"", "*"} {
+		_, err := New(WithLimiterNames("paid-api", told))
+		assert.EqualError(t, err, fmt.Sprintf("otellimit: WithLimiterNames: %q says nothing of a limiter: give its name, or the beginning of some and an asterisk", told))
+	}
+}
+
+// TestTooManySubjects: what nobody could tell apart takes no memory, and nothing of it is lost.
+func TestTooManySubjects(t *testing.T) {
+	const many = most + 200
+	b := setUp(t)
+	o, ctx := b.Observer(), context.Background()
+	together(2, func(int) {
+		for j := range many {
+			o.Decision(ctx, granted("n", fmt.Sprint("policy ", j)))
+			o.Waiting(ctx, rratelimiter.WaitingInfo{Policy: fmt.Sprint("policy ", j), Change: 1})
+		}
+	})
+	together(2, func(int) {
+		for j := range many {
+			o.Waiting(ctx, rratelimiter.WaitingInfo{Policy: fmt.Sprint("policy ", j), Change: -1})
+			b.Door(fmt.Sprint("door ", j)).Request(ctx, Outcome{Result: "acquired"})
+		}
+	})
+	requests, queued, doors := b.sums("requests"), b.sums("queued_requests"), b.sums("door.requests")
+	assert.Len(t, requests, most+1)
+	assert.EqualValues(t, 2, requests["rratelimiter.policy=policy 7,rratelimiter.result=acquired"])
+	assert.EqualValues(t, 2*(many-most), requests["rratelimiter.policy=_OTHER,rratelimiter.result=acquired"])
+	assert.Equal(t, map[string]int64{"rratelimiter.door=_OTHER,rratelimiter.result=acquired": 2 * many}, doors)
+	for key, n := range queued {
+		assert.Zero(t, n, key)
+	}
+	assert.Len(t, b.subjects.known(), most+2)
+}
+
+// attributesOf is the attribute sets of an instrument.
+func attributesOf(m metricdata.Metrics) (sets []attribute.Set) {
+	switch data := m.Data.(type) {
+	case metricdata.Sum[int64]:
+		for _, p := range data.DataPoints {
+			sets = append(sets, p.Attributes)
+		}
+	case metricdata.Histogram[int64]:
+		for _, p := range data.DataPoints {
+			sets = append(sets, p.Attributes)
+		}
+	case metricdata.Histogram[float64]:
+		for _, p := range data.DataPoints {
+			sets = append(sets, p.Attributes)
+		}
+	}
+	return sets
+}

@@ -1,0 +1,100 @@
+package otellimit
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"net/http"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	exporter "go.opentelemetry.io/otel/exporters/prometheus"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/httplimit"
+)
+
+var update = flag.Bool("update", false, "write testdata/prometheus.txt as the exporter has it")
+
+const golden = "testdata/prometheus.txt"
+
+// exported is what Prometheus gets of a program that does everything once or a few times.
+func exported(t testing.TB) (text string, names map[string]map[string]bool) {
+	registry := prometheus.NewRegistry()
+	reader, err := exporter.New(exporter.WithRegisterer(registry), exporter.WithoutTargetInfo(), exporter.WithoutScopeInfo())
+	require.NoError(t, err)
+	telemetry, err := New(WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))), WithLimiterNames("paid-api", "web:*"))
+	require.NoError(t, err)
+	work(telemetry)
+
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	var out bytes.Buffer
+	names = map[string]map[string]bool{}
+	for _, family := range families {
+		_, err := expfmt.MetricFamilyToText(&out, family)
+		require.NoError(t, err)
+		labels := map[string]bool{}
+		for _, m := range family.Metric {
+			for _, l := range m.Label {
+				labels[l.GetName()] = true
+			}
+		}
+		names[family.GetName()] = labels
+	}
+	return out.String(), names
+}
+
+// work is what an Observer and a door are told on a day with everything in it.
+func work(t *Telemetry) {
+	o, ctx := t.Observer(), context.Background()
+	for range 7 {
+		o.Decision(ctx, granted("paid-api", "redisson"))
+		o.Decision(ctx, granted("web:192.0.2.1", "fixed_window+token_bucket"))
+	}
+	o.Decision(ctx, denied("paid-api", "redisson"))
+	memory := denied("web:192.0.2.1", "fixed_window+token_bucket")
+	memory.Source, memory.Took = rratelimiter.FromMemory, time.Microsecond
+	o.Decision(ctx, memory)
+	waited := granted("job:7", "leaky_bucket")
+	waited.Took, waited.Waited = 300*time.Millisecond, 299*time.Millisecond
+	o.Decision(ctx, waited)
+	o.Decision(ended(context.Canceled), broken("job:7", "leaky_bucket", context.Canceled))
+	o.Decision(ctx, broken("job:7", "leaky_bucket", errSecret))
+	o.Waiting(ctx, rratelimiter.WaitingInfo{Name: "job:7", Policy: "leaky_bucket", Change: 1})
+	o.RedisCall(ctx, rratelimiter.RedisCallInfo{Name: "paid-api", Policy: "redisson", Requests: 8, Took: 180 * time.Microsecond})
+	o.RedisCall(ctx, rratelimiter.RedisCallInfo{Name: "job:7", Policy: "leaky_bucket", Requests: 1, Took: time.Second, Err: context.DeadlineExceeded})
+
+	door, request := t.Door("http"), new(http.Request)
+	for _, outcome := range []httplimit.Outcome{
+		{Result: httplimit.Acquired, Limiter: "web:192.0.2.1"},
+		{Result: httplimit.Rejected, Limiter: "web:192.0.2.1"},
+		{Result: httplimit.Rejected, Limiter: "web:192.0.2.1", Shadow: true},
+		{Result: httplimit.FailedOpen, Limiter: "web:192.0.2.1", Err: context.DeadlineExceeded},
+		{Result: httplimit.FailedClosed, Err: errors.New("who asks cannot be told from 192.0.2.1")},
+		{Result: httplimit.Canceled, Limiter: "web:192.0.2.1", Err: context.Canceled},
+	} {
+		door.HTTP(request, outcome)
+	}
+	door.StoreChange(false, errSecret)
+	t.RulesReloaded(nil)
+	t.RulesReloaded(errSecret)
+}
+
+// TestPrometheus: what the exporter makes of it, to the byte.
+func TestPrometheus(t *testing.T) {
+	got, _ := exported(t)
+	if *update {
+		require.NoError(t, os.WriteFile(golden, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(golden)
+	require.NoError(t, err)
+	assert.Equal(t, string(want), got)
+}

@@ -1,0 +1,143 @@
+package otellimit
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/noop"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+	nospans "go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/rratelimiter/rratelimiter"
+)
+
+// provider gives one Meter and one Tracer.
+type provider struct {
+	noop.MeterProvider
+	meter metric.Meter
+}
+
+func (p provider) Meter(string, ...metric.MeterOption) metric.Meter { return p.meter }
+
+// meter makes counters that are wrong.
+type meter struct {
+	noop.Meter
+	counter metric.Int64Counter
+	err     error
+}
+
+func (m meter) Int64Counter(string, ...metric.Int64CounterOption) (metric.Int64Counter, error) {
+	return m.counter, m.err
+}
+
+// explosive is a counter that panics.
+type explosive struct{ noop.Int64Counter }
+
+func (explosive) Add(context.Context, int64, ...metric.AddOption) { panic("no disk") }
+
+type tracers struct {
+	nospans.TracerProvider
+}
+
+func (tracers) Tracer(string, ...trace.TracerOption) trace.Tracer { return nil }
+
+func TestProvidersOfNoUse(t *testing.T) {
+	for name, c := range map[string]struct {
+		opt  Option
+		want string
+	}{
+		"no MeterProvider":     {WithMeterProvider(nil), "otellimit: the MeterProvider is nil: leave WithMeterProvider out, or give it one"},
+		"no TracerProvider":    {WithTracerProvider(nil), "otellimit: the TracerProvider is nil: leave WithTracerProvider out, or give it one"},
+		"a nil MeterProvider":  {WithMeterProvider((*sdkmetric.MeterProvider)(nil)), "otellimit: the MeterProvider (*metric.MeterProvider) or the TracerProvider"},
+		"a nil TracerProvider": {WithTracerProvider((*sdktrace.TracerProvider)(nil)), "the TracerProvider (*trace.TracerProvider) is of no use: runtime error"},
+		"no Meter":             {WithMeterProvider(provider{}), "otellimit: the MeterProvider (otellimit.provider) gives no Meter"},
+		"no Tracer":            {WithTracerProvider(tracers{}), "otellimit: the TracerProvider (otellimit.tracers) gives no Tracer"},
+		"no instrument":        {WithMeterProvider(provider{meter: meter{}}), "otellimit: instrument rratelimiter.requests: a otellimit.meter gives none"},
+		"an error":             {WithMeterProvider(provider{meter: meter{err: errors.New("out of ink")}}), "otellimit: instrument rratelimiter.rules.reloads: out of ink"},
+	} {
+		made, err := New(c.opt)
+		assert.ErrorContains(t, err, c.want, name)
+		assert.Nil(t, made, name)
+	}
+	_, err := New(nil)
+	assert.NoError(t, err, "an Option that is nil")
+}
+
+// TestAPanickingProvider: it hurts no caller of a limiter, and is told of.
+func TestAPanickingProvider(t *testing.T) {
+	var told []error
+	before := otel.GetErrorHandler()
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { told = append(told, err) }))
+	defer otel.SetErrorHandler(before)
+
+	b, err := New(WithMeterProvider(provider{meter: meter{counter: explosive{}}}))
+	require.NoError(t, err)
+	o, ctx := b.Observer(), context.Background()
+	o.Decision(ctx, granted("n", "redisson"))
+	o.RedisCall(ctx, rratelimiter.RedisCallInfo{})
+	b.Door("http").Request(ctx, Outcome{Result: "acquired"})
+	b.RulesReloaded(nil)
+	require.Len(t, told, 4)
+	assert.EqualError(t, told[0], "otellimit: a measurement panicked: no disk")
+}
+
+// TestShutdown: hooks go on being called when the providers are gone.
+func TestShutdown(t *testing.T) {
+	b := setUp(t)
+	o, ctx := b.Observer(), context.Background()
+	o.Decision(ctx, granted("n", "redisson"))
+	require.NoError(t, b.meters.Shutdown(ctx))
+	require.NoError(t, b.tracer.Shutdown(ctx))
+	waited := granted("n", "redisson")
+	waited.Waited = time.Second
+	o.Decision(ctx, waited)
+	o.RedisCall(ctx, rratelimiter.RedisCallInfo{Took: time.Second})
+	o.Waiting(ctx, rratelimiter.WaitingInfo{Change: 1})
+	b.Door("http").StoreChange(false, nil)
+	b.RulesReloaded(nil)
+	assert.Empty(t, b.spans.Ended())
+}
+
+// early is made before a program sets its providers, which it can do but once.
+var early = sync.OnceValues(func() (*Telemetry, error) { return New() })
+
+// late is those providers.
+var late = sync.OnceValue(func() bench {
+	b := bench{reader: sdkmetric.NewManualReader(), spans: tracetest.NewSpanRecorder()}
+	b.meters = sdkmetric.NewMeterProvider(sdkmetric.WithReader(b.reader))
+	otel.SetMeterProvider(b.meters)
+	otel.SetTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(b.spans)))
+	return b
+})
+
+// TestGlobalProviders: a program may set them after New, as main functions do.
+func TestGlobalProviders(t *testing.T) {
+	made, err := early()
+	require.NoError(t, err)
+	b := late()
+	b.t = t
+	const key = "rratelimiter.policy=redisson,rratelimiter.result=acquired"
+	requests, spans := b.sums("requests")[key], len(b.spans.Ended())
+	waited := granted("n", "redisson")
+	waited.Waited = time.Second
+	made.Observer().Decision(context.Background(), waited)
+	assert.Equal(t, requests+1, b.sums("requests")[key])
+	assert.Len(t, b.spans.Ended(), spans+1)
+}
+
+// TestHooksOfOnesOwn: each Observer is its caller's to change.
+func TestHooksOfOnesOwn(t *testing.T) {
+	b := setUp(t)
+	b.Observer().Decision = nil
+	assert.NotNil(t, b.Observer().Decision)
+}

@@ -1,0 +1,32 @@
+package otellimit
+
+// result is the value of rratelimiter.result, by its place in results.
+type result int
+
+const (
+	noResult result = iota
+	acquired
+	rejected
+	gaveUp
+	charged
+	failed
+	shadowed
+	failedOpen
+	failedClosed
+	succeeded
+	unknown
+	resultCount
+)
+
+var results = [resultCount]string{
+	acquired:     "acquired",
+	rejected:     "rejected",
+	gaveUp:       "canceled",
+	charged:      "charged",
+	failed:       "failed",
+	shadowed:     "shadowed",
+	failedOpen:   "failed_open",
+	failedClosed: "failed_closed",
+	succeeded:    "succeeded",
+	unknown:      otherValue,
+}
