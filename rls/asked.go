@@ -102,8 +102,9 @@ func (a *asked) decided(now time.Time) bool {
 	if a.act == give {
 		return slices.ContainsFunc(a.limits, func(one *oneLimit) bool { return one.budget.policy == nil })
 	}
+	overdraw := a.rule != nil && a.rule.overdraw
 	for _, one := range a.limits {
-		never := one.budget.policy == nil || a.hits > one.budget.most && !(a.rule != nil && a.rule.overdraw)
+		never := one.budget.policy == nil || a.hits > one.budget.most && !overdraw
 		if !never {
 			continue
 		}

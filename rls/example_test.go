@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"net"
 	"net/http"
 	"os"
@@ -25,11 +24,11 @@ import (
 func exampleClient() (client *rratelimiter.Client, end func()) {
 	redis, err := miniredis.Run()
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{redis.Addr()}, DisableCache: true})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	return rratelimiter.New(conn), func() {
 		conn.Close()
@@ -41,11 +40,11 @@ func exampleClient() (client *rratelimiter.Client, end func()) {
 func exampleFile(text string) string {
 	dir, err := os.MkdirTemp("", "rls")
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	file := filepath.Join(dir, "shop.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	return file
 }
@@ -63,7 +62,7 @@ func ExampleServe() {
 	defer end()
 	listener, err := net.Listen("tcp", "127.0.0.1:0") // ":8081" is what others use
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background()) // signal.NotifyContext in a program
 	cancel()
@@ -77,7 +76,7 @@ func ExampleServer_ShouldRateLimit() {
 	defer end()
 	server, err := rls.New(rls.Config{Client: client, Path: exampleFile(shop)})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	request := &ratelimit.RateLimitRequest{Domain: "shop", Descriptors: []*common.RateLimitDescriptor{
 		{Entries: []*common.RateLimitDescriptor_Entry{{Key: "user", Value: "ann"}}},
@@ -85,7 +84,7 @@ func ExampleServer_ShouldRateLimit() {
 	for range 2 {
 		response, err := server.ShouldRateLimit(context.Background(), request)
 		if err != nil {
-			log.Fatal(err)
+			panic(err)
 		}
 		fmt.Println(response.GetOverallCode())
 	}
@@ -100,7 +99,7 @@ func ExampleNew() {
 	defer end()
 	server, err := rls.New(rls.Config{Client: client, Path: exampleFile(shop)})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	own := grpc.NewServer()
 	server.Register(own)
@@ -117,7 +116,7 @@ func ExampleNew() {
 func ExampleLoad() {
 	rules, err := rls.Load(exampleFile(shop), false)
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	fmt.Print(rules)
 	// Output: shop.user: unit=YEAR requests_per_unit=1, shadow_mode: false, quota_mode: false

@@ -112,8 +112,8 @@ type special struct {
 
 // TakeEach does what is wanted.
 func (l *special) TakeEach(ctx context.Context, _ int64) ([]rratelimiter.Decision, error) {
-	switch {
-	case l.act == give:
+	switch l.act {
+	case give:
 		if err := l.Release(ctx, l.hits); err != nil {
 			return nil, err
 		}
@@ -122,7 +122,7 @@ func (l *special) TakeEach(ctx context.Context, _ int64) ([]rratelimiter.Decisio
 			each[i].Allowed = true
 		}
 		return each, err
-	case l.act == look:
+	case look:
 		return l.Peek(ctx)
 	}
 	each, err := l.Limiter.TakeEach(ctx, l.hits)

@@ -73,7 +73,7 @@ func readFile(path string) (source, error) {
 	if err != nil {
 		return source{}, unreadable(path, err)
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }() // it was only read
 	text, err := io.ReadAll(io.LimitReader(file, mostBytes+1))
 	if err != nil {
 		return source{}, unreadable(path, err)
@@ -146,12 +146,12 @@ func (d *domain) merge(other *domain) (errs []error) {
 }
 
 // finish sets what is known once all files are read.
-func (d *domain) finish() { d.rules.finish(d.name, nil, false) }
+func (d *domain) finish() { d.rules.finish(nil, false) }
 
-func (l *level) finish(name string, above []string, valueAbove bool) {
+func (l *level) finish(above []string, valueAbove bool) {
 	for _, r := range l.exact {
-		r.levels = append(above[:len(above):len(above)], r.id())
+		r.levels = slices.Concat(above, []string{r.id()})
 		r.dynamic = valueAbove || r.detailed || r.valueInName
-		r.below.finish(name, r.levels, valueAbove || r.valueInName)
+		r.below.finish(r.levels, valueAbove || r.valueInName)
 	}
 }

@@ -186,7 +186,7 @@ func stop(server *grpc.Server, web *http.Server) {
 		server.GracefulStop()
 	}()
 	if err := web.Shutdown(ctx); err != nil {
-		web.Close()
+		_ = web.Close() // what is left has had its time
 	}
 	select {
 	case <-done:
@@ -199,7 +199,7 @@ func stop(server *grpc.Server, web *http.Server) {
 func closeAll(listeners ...net.Listener) {
 	for _, l := range listeners {
 		if l != nil {
-			l.Close()
+			_ = l.Close() // its server has done so, where there was one
 		}
 	}
 }

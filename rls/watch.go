@@ -26,7 +26,7 @@ func (s *Server) Watch(ctx context.Context) error {
 	if err != nil {
 		s.config.Log.Warn("rls: changes are seen late", "path", s.config.Path, "error", err)
 	} else {
-		defer watcher.Close()
+		defer func() { _ = watcher.Close() }() // nobody watches any more
 		events, lost = watcher.Events, watcher.Errors
 	}
 	look := func() {
@@ -52,7 +52,8 @@ func (s *Server) Watch(ctx context.Context) error {
 			return ctx.Err()
 		case <-events:
 			changed()
-		case <-lost: // some events were
+		case err := <-lost:
+			s.config.Log.Debug("rls: told of some changes too late", "path", s.config.Path, "error", err)
 			changed()
 		case <-due:
 			due = nil
