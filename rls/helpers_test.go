@@ -46,7 +46,7 @@ func folder(t testing.TB, texts ...string) string {
 // newServer is a server of these files. Other fields of its configuration may be set.
 func newServer(t testing.TB, client *rratelimiter.Client, config string, change ...func(*rls.Config)) *rls.Server {
 	t.Helper()
-	c := rls.Config{Client: client, Path: folder(t, config), Log: quiet()}
+	c := rls.Config{Client: client, Path: folder(t, config), Log: quiet(), Deadline: 10 * time.Second} // for a busy machine
 	for _, f := range change {
 		f(&c)
 	}

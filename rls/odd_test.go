@@ -55,3 +55,17 @@ descriptors:
 	_, err = ask(deep)
 	require.NoError(t, err)
 }
+
+// A descriptor that stands there several times is asked as often, in order.
+func TestTheSameSeveralTimes(t *testing.T) {
+	client, _ := inMemory(t)
+	s := newServer(t, client, "domain: x\ndescriptors:\n  - {key: k, rate_limit: {unit: year, requests_per_unit: 5}}\n")
+	for i := range 100 {
+		entry := &common.RateLimitDescriptor{Entries: []*common.RateLimitDescriptor_Entry{{Key: "k", Value: strings.Repeat("x", i)}}}
+		answer, err := s.ShouldRateLimit(t.Context(), &ratelimit.RateLimitRequest{Domain: "x", Descriptors: []*common.RateLimitDescriptor{entry, entry, entry, entry, entry}})
+		require.NoError(t, err)
+		for n, one := range answer.GetStatuses() {
+			require.EqualValues(t, 4-n, one.GetLimitRemaining(), "round %d", i)
+		}
+	}
+}

@@ -46,9 +46,7 @@ func run(t testing.TB, c rls.Config) *running {
 	require.NoError(t, err)
 	c.HTTP, err = net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	if c.Log == nil {
-		c.Log = quiet()
-	}
+	c.Log, c.Deadline = quiet(), 2*time.Second // for a busy machine
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- rls.Serve(ctx, c) }()
