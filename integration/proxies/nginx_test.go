@@ -1,0 +1,84 @@
+package proxies
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// nginxConf is docs/envoy.md's, with ports, and files where the test may write.
+const nginxConf = `
+daemon off;
+pid DIR/pid;
+error_log stderr;
+events {}
+http {
+	access_log off;
+	client_body_temp_path DIR/body;
+	proxy_temp_path DIR/proxy;
+	fastcgi_temp_path DIR/fastcgi;
+	uwsgi_temp_path DIR/uwsgi;
+	scgi_temp_path DIR/scgi;
+	server {
+		listen LISTEN;
+		location / {
+			auth_request /_limit;
+			auth_request_set $limit_left $upstream_http_ratelimit_remaining;
+			auth_request_set $limit_retry $upstream_http_retry_after;
+			error_page 403 = @limited;
+			add_header RateLimit-Remaining $limit_left;
+			proxy_pass http://UPSTREAM;
+		}
+		location = /_limit {
+			internal;
+			proxy_pass http://SERVICE/auth/edge?denied=403;
+			proxy_pass_request_body off;
+			proxy_set_header Content-Length "";
+			proxy_set_header X-Forwarded-Method $request_method;
+			proxy_set_header X-Forwarded-Uri $request_uri;
+			proxy_set_header X-Forwarded-Host $host;
+			proxy_set_header X-Forwarded-For $remote_addr;
+		}
+		location @limited {
+			add_header Retry-After $limit_retry always;
+			return 429;
+		}
+	}
+}
+`
+
+// nginx lets requests through as long as the service does, and makes a 429 of what it knows as a 403.
+func TestNginx(t *testing.T) {
+	program, err := exec.LookPath("nginx")
+	if err != nil {
+		program = "/usr/sbin/nginx"
+	}
+	if _, err := os.Stat(program); err != nil {
+		t.Fatal("no nginx: install nginx-light, as make deps does")
+	}
+	s := start(t)
+	dir, listen := t.TempDir(), port(freePort(t))
+	file := filepath.Join(dir, "nginx.conf")
+	// The peer is 127.0.0.1 here, which is a proxy's: another address stands for the client's.
+	text := strings.NewReplacer("DIR", dir, "LISTEN", listen, "UPSTREAM", strings.TrimPrefix(s.upstream.URL, "http://"), "SERVICE", port(s.http),
+		"X-Forwarded-For $remote_addr", "X-Forwarded-For $http_x_test_client").Replace(nginxConf)
+	require.NoError(t, os.WriteFile(file, []byte(strings.ReplaceAll(text, "$http_x_test_client", "203.0.113.9")), 0o600))
+	proxy(t, "http://"+listen+"/_limit", program, "-e", "stderr", "-p", dir, "-c", file)
+
+	var got []string
+	for _, path := range []string{"/login", "/login?x=1", "/login", "/login", "/", "/forbidden", "/"} {
+		got = append(got, path+" "+get(t, "http://"+listen+path, "RateLimit-Remaining"))
+	}
+	assert.Equal(t, []string{
+		"/login 200 left 2", "/login?x=1 200 left 1", "/login 200 left 0", "/login 429 retry", "/ 200 left 1", "/forbidden 403", "/ 429 retry",
+	}, got, "a 403 of the program behind it stays one")
+	assert.EqualValues(t, 5, s.served.Load(), "what is refused does not get there")
+
+	require.NoError(t, s.redis.Kill())
+	assert.Equal(t, "500", get(t, "http://"+listen+"/", ""), "on_failure: closed")
+}

@@ -1,0 +1,116 @@
+package rls
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+
+	"github.com/rratelimiter/rratelimiter"
+)
+
+// asked is a descriptor of a request, and what becomes of it.
+type asked struct {
+	entries []*common.RateLimitDescriptor_Entry
+	rule    *rule // nil where the request brings its own limit, and where nothing matches
+	limits  []*oneLimit
+	shared  []string
+	act     act
+	hits    uint64
+
+	name, slot string // in Redis
+	status     *ratelimit.RateLimitResponse_DescriptorStatus
+	over       bool // also where its status does not say so, in shadow mode
+}
+
+// act is what a descriptor wants of its limits.
+type act int
+
+const (
+	take act = iota
+	look     // takes nothing
+	give     // gives back
+)
+
+// enforced says whether a descriptor by itself can refuse the request.
+func (a *asked) enforced(quotaMode bool) bool {
+	return a.act != give && (a.rule == nil || !a.rule.shadow && !a.rule.quota && !quotaMode)
+}
+
+// understand finds the limits of each descriptor.
+func (d *domain) understand(request *ratelimit.RateLimitRequest, all []asked) error {
+	var replaced []string
+	for i, descriptor := range request.GetDescriptors() {
+		a := &all[i]
+		a.entries = descriptor.GetEntries()
+		a.hits = uint64(max(1, request.GetHitsAddend()))
+		if own := descriptor.GetHitsAddend(); own != nil {
+			a.hits = own.GetValue()
+		}
+		switch {
+		case a.hits > mostHits:
+			return wrong("descriptor %d has hits_addend %d, want at most 2^53", i, a.hits)
+		case a.hits == 0:
+			a.act = look
+		case descriptor.GetIsNegativeHits():
+			a.act = give
+		}
+		if own := descriptor.GetLimit(); own != nil {
+			one, ok := override(own)
+			if !ok {
+				return wrong("descriptor %d brings a limit of unit %v, want SECOND, MINUTE, HOUR, DAY, MONTH or YEAR", i, own.GetUnit())
+			}
+			a.limits = []*oneLimit{one}
+			continue
+		}
+		if a.rule, a.shared = d.match(a.entries); a.rule == nil {
+			continue
+		}
+		a.limits = a.rule.limits
+		for _, one := range a.limits {
+			replaced = append(replaced, one.replaces...)
+		}
+	}
+	if len(replaced) > 0 {
+		for i := range all {
+			all[i].drop(replaced)
+		}
+	}
+	return nil
+}
+
+// drop leaves limits out that another descriptor's limit replaces.
+func (a *asked) drop(replaced []string) {
+	gone := func(one *oneLimit) bool {
+		return one.name != "" && !one.unlimited && slices.Contains(replaced, one.name)
+	}
+	if slices.ContainsFunc(a.limits, gone) {
+		a.limits = slices.DeleteFunc(slices.Clone(a.limits), gone)
+	}
+}
+
+func (a *asked) unlimited() bool { return len(a.limits) > 0 && a.limits[0].unlimited }
+
+// decided sets the status of what needs no answer of Redis.
+func (a *asked) decided(now time.Time) bool {
+	if a.unlimited() {
+		a.status = &ratelimit.RateLimitResponse_DescriptorStatus{Code: ratelimit.RateLimitResponse_OK, LimitRemaining: math.MaxUint32}
+		return true
+	}
+	if a.act == give {
+		return slices.ContainsFunc(a.limits, func(one *oneLimit) bool { return one.budget.policy == nil })
+	}
+	overdraw := a.rule != nil && a.rule.overdraw
+	for _, one := range a.limits {
+		never := one.budget.policy == nil || a.hits > one.budget.most && !overdraw
+		if !never {
+			continue
+		}
+		a.status = statusOf(one, rratelimiter.Decision{RetryAfter: one.budget.rest(now)}, now)
+		a.over = true
+		return true
+	}
+	return false
+}

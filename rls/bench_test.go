@@ -1,0 +1,38 @@
+package rls_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/rls"
+)
+
+// BenchmarkLoad reads ten thousand descriptors, as a reload does.
+func BenchmarkLoad(b *testing.B) {
+	var text strings.Builder
+	text.WriteString("domain: many\ndescriptors:\n")
+	for i := range 10_000 {
+		fmt.Fprintf(&text, "  - key: tenant\n    value: t%d\n    rate_limit:\n      unit: minute\n      requests_per_unit: %d\n", i, i+1)
+	}
+	file := filepath.Join(folder(b, text.String()), "0.yaml")
+	for b.Loop() {
+		_, err := rls.Load(file, false)
+		require.NoError(b, err)
+	}
+}
+
+// BenchmarkUnlimited is a request that asks nothing of Redis: what the service itself costs, gRPC apart.
+func BenchmarkUnlimited(b *testing.B) {
+	client, _ := inMemory(b)
+	s := newServer(b, client, "domain: x\ndescriptors:\n  - key: a\n    value: v*\n    descriptors:\n      - {key: b, rate_limit: {unlimited: true}}\n")
+	asked := request(b, "x | a=value b=other")
+	b.ReportAllocs()
+	for b.Loop() {
+		_, err := s.ShouldRateLimit(b.Context(), asked)
+		require.NoError(b, err)
+	}
+}

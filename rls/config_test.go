@@ -1,0 +1,182 @@
+package rls_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/rls"
+)
+
+// What is wrong with a file is told with line and field.
+func TestMistakes(t *testing.T) {
+	const d = "domain: x\ndescriptors:\n"
+	for _, c := range []struct{ name, text, want string }{
+		{"empty", "", "FILE: is empty, want a domain and its descriptors"},
+		{"a comment alone", "# nothing\n", "FILE: is empty, want a domain and its descriptors"},
+		{"no domain", "descriptors:\n- key: a\n", `FILE:1: domain: is empty, want a name that no other file has`},
+		{"empty domain", "domain: \"\"\n", `FILE:1: domain: is empty, want a name that no other file has`},
+		{"no mapping", "- a\n- b\n", "FILE:1: is a list, want a mapping"},
+		{"no YAML", "'''", "FILE: is no YAML:"},
+		{"half written", "domain: x\ndescriptors:\n  - key: [a\n", "FILE: is no YAML:"},
+		{"NUL", "domain: \x00", "FILE: is no YAML:"},
+		{"not UTF-8", "domain: \xff\xfe\xfd", "FILE: is no YAML:"},
+		{"a second document", "domain: x\n---\ndomain: y\n", "FILE:2: a second document begins"},
+		{"a field that is not text", "0.25: x\n", `FILE:1: a field is named "0.25", want text`},
+		{"unknown at the top", d[:10] + "descriptor: []\n", "FILE:2: descriptor: is not known, want one of descriptors, domain, http, slot_by"},
+		{"unknown in a descriptor", d + "  - key: a\n    ratelimit: {unit: day, requests_per_unit: 5}\n", "FILE:4: descriptors[0].ratelimit: is not known"},
+		{"unknown in a limit", d + "  - key: a\n    rate_limit:\n      unit: day\n      requestsperunit: 5\n", "FILE:6: descriptors[0].rate_limit.requestsperunit: is not known"},
+		{"unknown in replaces", d + "  - key: a\n    rate_limit: {unit: day, requests_per_unit: 5, replaces: [{names: b}]}\n", "FILE:4: descriptors[0].rate_limit.replaces[0].names: is not known, want one of name"},
+		{"misplaced", d + "  - key: a\n    rate_limit: {unit: day, requests_per_unit: 5, shadow_mode: true}\n", "FILE:4: descriptors[0].rate_limit.shadow_mode: has no meaning here, it belongs to the descriptor, beside rate_limit"},
+		{"twice", d + "  - key: a\n    value: b\n    value: c\n", "FILE:5: descriptors[0].value: stands here a second time"},
+		{"descriptors that are text", d + "  - a\n", `FILE:3: descriptors[0]: is "a", want a mapping`},
+		{"descriptors that are no list", "domain: x\ndescriptors: {key: a}\n", "FILE:2: descriptors: is a mapping, want a list"},
+		{"no key", d + "  - value: b\n", "FILE:3: descriptors[0].key: is empty, want the key of the request's entry"},
+		{"an empty descriptor", d + "  -\n", "FILE:3: descriptors[0].key: is empty"},
+		{"a key that is a list", d + "  - key: [a]\n", "FILE:3: descriptors[0].key: is a list, want text"},
+		{"one descriptor twice", d + "  - {key: a, value: b}\n  - {key: a, value: b}\n", `FILE:4: descriptors[1]: "a_b" stands in FILE:3 already`},
+		{"one descriptor twice by its underscore", d + "  - {key: a, value: b_c}\n  - {key: a_b, value: c}\n", `FILE:4: descriptors[1]: "a_b_c" stands in FILE:3 already`},
+		{"one twice further down", d + "  - key: a\n    descriptors:\n      - key: b\n      - key: b\n", `FILE:6: descriptors[0].descriptors[1]: "b" stands in FILE:5 already`},
+		{"no unit", d + "  - {key: a, rate_limit: {requests_per_unit: 5}}\n", `FILE:3: descriptors[0].rate_limit.unit: is "", want second, minute`},
+		{"an unknown unit", d + "  - {key: a, rate_limit: {unit: fortnight, requests_per_unit: 5}}\n", `rate_limit.unit: is "fortnight", want second, minute, hour, day, week, month or year; or per`},
+		{"the unit unknown", d + "  - {key: a, rate_limit: {unit: unknown, requests_per_unit: 5}}\n", `rate_limit.unit: is "unknown", want`},
+		{"unit and per", d + "  - {key: a, rate_limit: {unit: day, per: 1h, requests_per_unit: 5}}\n", "rate_limit.per: stands beside unit"},
+		{"no number", d + "  - {key: a, rate_limit: {unit: day}}\n", "rate_limit.requests_per_unit: is missing; 0 refuses everything"},
+		{"a negative number", d + "  - {key: a, rate_limit: {unit: day, requests_per_unit: -1}}\n", `rate_limit.requests_per_unit: is "-1", want a whole number, 0 to 4294967295`},
+		{"a number too large", d + "  - {key: a, rate_limit: {unit: day, requests_per_unit: 4294967296}}\n", `requests_per_unit: is "4294967296", want a whole number`},
+		{"a fraction", d + "  - {key: a, rate_limit: {unit: day, requests_per_unit: 1.5}}\n", `requests_per_unit: is "1.5", want a whole number`},
+		{"a number as text", d + "  - {key: a, rate_limit: {unit: day, requests_per_unit: \"5\"}}\n", `requests_per_unit: is "5", want a whole number`},
+		{"a flag that is none", d + "  - {key: a, shadow_mode: maybe}\n", `descriptors[0].shadow_mode: is "maybe", want true or false`},
+		{"unlimited with a unit", d + "  - {key: a, rate_limit: {unlimited: true, unit: day}}\n", `rate_limit.unit: is "day", but the limit is unlimited`},
+		{"an empty replaces", d + "  - {key: a, rate_limit: {name: me, unit: day, requests_per_unit: 1, replaces: [{name: }]}}\n", "rate_limit.replaces[0].name: is empty"},
+		{"replaces itself", d + "  - {key: a, rate_limit: {name: me, unit: day, requests_per_unit: 1, replaces: [{name: me}]}}\n", `rate_limit.replaces: names "me", which is this limit itself`},
+		{"shared without a wildcard", d + "  - {key: a, value: b, share_threshold: true}\n", `descriptors[0].share_threshold: is set, but neither value "b" nor key "a" has a *`},
+		{"metadata that is a list", d + "  - {key: a, metadata: [1]}\n", "descriptors[0].metadata: is a list, want a mapping"},
+		{"per that is no time", d + "  - {key: a, rate_limit: {per: soon, requests_per_unit: 1}}\n", `rate_limit.per: is "soon", want a length of time in whole milliseconds`},
+		{"per below a millisecond", d + "  - {key: a, rate_limit: {per: 10us, requests_per_unit: 1}}\n", `rate_limit.per: is "10us", want a length`},
+		{"an unknown policy", d + "  - {key: a, rate_limit: {per: 1s, requests_per_unit: 1, policy: gcra}}\n", `rate_limit.policy: is "gcra", want one of fixed_window`},
+		{"a field of another policy", d + "  - {key: a, rate_limit: {per: 1s, requests_per_unit: 1, capacity: 3}}\n", "rate_limit.capacity: has no meaning for fixed_window, only for policy: token_bucket, leaky_bucket"},
+		{"cells that do not divide", d + "  - {key: a, rate_limit: {per: 1s, requests_per_unit: 1, policy: sliding_window, cells: 7}}\n", "rate_limit: invalid rate: SlidingWindow.Interval is 1s"},
+		{"a calendar of hours", d + "  - {key: a, rate_limit: {unit: hour, requests_per_unit: 1, policy: calendar}}\n", `rate_limit.unit: is "hour", want day, week, month or year for policy: calendar`},
+		{"a zone that is none", d + "  - {key: a, rate_limit: {unit: day, requests_per_unit: 1, policy: calendar, in: Mars/Olympus}}\n", `rate_limit.in: is "Mars/Olympus", which is no time zone here`},
+		{"a bucket without room", d + "  - {key: a, rate_limit: {per: 1s, requests_per_unit: 1, policy: token_bucket, capacity: 0}}\n", "rate_limit: invalid rate: TokenBucket.Capacity is 0"},
+		{"two limits of one key", d + "  - {key: a, limits: [{unit: day, requests_per_unit: 1}, {unit: day, requests_per_unit: 2}]}\n", "descriptors[0].limits: invalid rate:"},
+		{"unlimited among several", d + "  - {key: a, limits: [{unit: day, requests_per_unit: 1}, {unlimited: true}]}\n", "descriptors[0].limits: has an unlimited limit among several"},
+		{"http without requests", "domain: x\nhttp: {trust: [10.0.0.0/8]}\n", "http.requests: is empty"},
+		{"http with addresses that nobody tells", "domain: x\nhttp: {requests: [{descriptor: [{key: a, from: address}]}]}\n", "http.trust: is empty"},
+		{"a network that is none", "domain: x\nhttp: {trust: [10.0.0.0/99], requests: [{descriptor: [{key: a, value: b}]}]}\n", `http.trust[0]: is "10.0.0.0/99", want an address or a network`},
+		{"an entry of two origins", "domain: x\nhttp: {requests: [{descriptor: [{key: a, value: b, from: path}]}]}\n", "http.requests[0].descriptor[0]: wants a key, and one of value, header and from"},
+		{"an unknown origin", "domain: x\nhttp: {requests: [{descriptor: [{key: a, from: cookie}]}]}\n", `from: is "cookie", want one of address, host, method, path`},
+		{"too deep", "domain: x\n" + nested(100), "want at most 64"},
+		{"an alias of itself", "domain: x\ndescriptors: &a\n  - key: k\n    descriptors: *a\n", "FILE"},
+		{"a bomb", bomb(), "FILE"},
+		{"too large", "domain: x\n#" + strings.Repeat("x", 16<<20), "FILE: has 16777"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			file := filepath.Join(folder(t, c.text), "0.yaml")
+			_, err := rls.Load(file, false)
+			var wrong *rls.ConfigError
+			require.ErrorAs(t, err, &wrong)
+			assert.Equal(t, file, wrong.File)
+			assert.Contains(t, err.Error(), strings.ReplaceAll(c.want, "FILE", file))
+			assert.Less(t, len(err.Error()), 10_000)
+		})
+	}
+}
+
+func nested(depth int) string {
+	var b strings.Builder
+	for i := range depth {
+		fmt.Fprintf(&b, "%[1]sdescriptors:\n%[1]s- key: a\n", strings.Repeat("  ", i))
+	}
+	return b.String()
+}
+
+// bomb is a file that is small, and has a million values.
+func bomb() string {
+	var b strings.Builder
+	b.WriteString("domain: x\ndescriptors:\n- key: k\n  metadata:\n    a0: &a0 [1,1,1,1,1,1,1,1,1,1]\n")
+	for i := 1; i < 9; i++ {
+		fmt.Fprintf(&b, "    a%d: &a%d [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d,", i-1), 10), ","))
+	}
+	return b.String()
+}
+
+// All mistakes of a file are told, each on a line.
+func TestAllMistakesAreTold(t *testing.T) {
+	_, err := rls.Load(folder(t, "domain: x\ndescriptors:\n  - {key: a, rate_limit: {unit: eon, requests_per_unit: 1}}\n  - {keys: b}\n", "domain: y\nfoo: 1\n"), false)
+	require.Error(t, err)
+	assert.Len(t, strings.Split(err.Error(), "\n"), 3, err.Error())
+}
+
+// What YAML allows counts: anchors, merges, numbers and flags of YAML 1.1.
+func TestYAML(t *testing.T) {
+	rules, err := rls.Load(folder(t, `
+---
+domain: yaml
+descriptors:
+  - key: a
+    value: 404
+    rate_limit: &limit
+      unit: minute
+      requests_per_unit: 1_000
+  - key: b
+    rate_limit:
+      <<: *limit
+      requests_per_unit: 0x10
+  - &c
+    key: c
+    value: ~
+    shadow_mode: yes
+    rate_limit: *limit
+    metadata: {deep: [1, 2.5, true, null, {text: on}]}
+  - {key: d, value: true, rate_limit: {unlimited: on}}
+  - {<<: *c, key: e}
+  - {key: f, rate_limit: }
+...
+`), false)
+	require.NoError(t, err)
+	assert.Equal(t, `yaml.a_404: unit=MINUTE requests_per_unit=1000, shadow_mode: false, quota_mode: false
+yaml.b: unit=MINUTE requests_per_unit=16, shadow_mode: false, quota_mode: false
+yaml.c: unit=MINUTE requests_per_unit=1000, shadow_mode: true, quota_mode: false
+yaml.d_true: unlimited, shadow_mode: false, quota_mode: false
+yaml.e: unit=MINUTE requests_per_unit=1000, shadow_mode: true, quota_mode: false
+`, rules.String())
+}
+
+// A folder has several files, of which some do not count; with merge they may have one domain.
+func TestFolders(t *testing.T) {
+	one, two := "domain: x\ndescriptors: [{key: a}]\n", "domain: x\ndescriptors: [{key: b, rate_limit: {unit: day, requests_per_unit: 1}}]\n"
+	_, err := rls.Load(folder(t, one, two), false)
+	assert.ErrorContains(t, err, `1.yaml: domain: is "x", which `)
+	rules, err := rls.Load(folder(t, one, two), true)
+	require.NoError(t, err)
+	assert.Contains(t, rules.String(), "x.b: unit=DAY")
+	_, err = rls.Load(folder(t, two, two), true)
+	assert.ErrorContains(t, err, `1.yaml:2: descriptors: "b" stands in `)
+
+	dir := folder(t, one)
+	for name, text := range map[string]string{".hidden.yaml": "{", "readme.md": "{", "more.yml": "domain: y\n"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	_, err = rls.Load(dir, false)
+	require.NoError(t, err)
+
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "folder.yaml"), 0o700))
+	_, err = rls.Load(dir, false)
+	assert.ErrorContains(t, err, "folder.yaml: is no file")
+	pipe := filepath.Join(t.TempDir(), "pipe.yaml")
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+	_, err = rls.Load(pipe, false)
+	assert.ErrorContains(t, err, "pipe.yaml: is no file")
+	_, err = rls.Load(t.TempDir(), false)
+	assert.ErrorContains(t, err, "has no file whose name ends in .yaml or .yml")
+	_, err = rls.Load(filepath.Join(dir, "none.yaml"), false)
+	assert.ErrorContains(t, err, "none.yaml: cannot be read: no such file")
+}

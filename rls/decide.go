@@ -1,0 +1,197 @@
+package rls
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/rratelimiter/rratelimiter"
+)
+
+const (
+	mostLimits = 256 // that one request can ask of Redis
+	mostHits   = 1 << 53
+)
+
+func wrong(format string, values ...any) error {
+	return status.Errorf(codes.InvalidArgument, "rls: "+format, values...)
+}
+
+// decide decides a request by the rules as they are now.
+func (s *Server) decide(ctx context.Context, request *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, []asked, error) {
+	if request.GetDomain() == "" {
+		return nil, nil, wrong("the request has no domain")
+	}
+	if len(request.GetDescriptors()) == 0 {
+		return nil, nil, wrong("the request has no descriptors")
+	}
+	d := s.rules.Load().domains[request.GetDomain()]
+	all := make([]asked, len(request.GetDescriptors()))
+	if d == nil {
+		s.metrics.domainNotFound.Add(1)
+	} else if err := d.understand(request, all); err != nil {
+		return nil, nil, err
+	}
+	if err := s.ask(ctx, d, all); err != nil {
+		return nil, nil, err
+	}
+	response := &ratelimit.RateLimitResponse{OverallCode: ratelimit.RateLimitResponse_OK, Statuses: make([]*ratelimit.RateLimitResponse_DescriptorStatus, len(all))}
+	quotas, failedQuotas := 0, 0
+	for i := range all {
+		a := &all[i]
+		if a.status == nil {
+			a.status = &ratelimit.RateLimitResponse_DescriptorStatus{Code: ratelimit.RateLimitResponse_OK}
+		}
+		if len(a.limits) > 0 {
+			s.metrics.count(d, a)
+			s.advise(a)
+		}
+		if a.over && a.rule != nil && a.rule.shadow {
+			a.status.Code = ratelimit.RateLimitResponse_OK
+		}
+		response.Statuses[i] = a.status
+		over := a.status.GetCode() == ratelimit.RateLimitResponse_OVER_LIMIT
+		if !a.unlimited() && (s.config.Quota || len(a.limits) > 0 && a.rule != nil && a.rule.quota) {
+			if quotas++; over {
+				failedQuotas++
+			}
+		} else if over {
+			response.OverallCode = ratelimit.RateLimitResponse_OVER_LIMIT
+		}
+	}
+	if quotas > 0 && quotas == failedQuotas {
+		response.OverallCode = ratelimit.RateLimitResponse_OVER_LIMIT
+	}
+	if s.config.Shadow && response.GetOverallCode() == ratelimit.RateLimitResponse_OVER_LIMIT {
+		response.OverallCode = ratelimit.RateLimitResponse_OK
+		s.metrics.globalShadow.Add(1)
+	}
+	return response, all, nil
+}
+
+// advise names a rule in the log once that is looked at, but does not count what is charged behind the look where it does not fit.
+func (s *Server) advise(a *asked) {
+	if a.hits == 0 && a.rule != nil && !a.rule.overdraw && !a.unlimited() && a.rule.advised.CompareAndSwap(false, true) {
+		s.config.Log.Warn("rls: a request looks with hits_addend 0; where costs are charged after the response, the descriptor needs overdraw: true, or costs that do not fit are not counted",
+			"file", a.rule.file, "line", a.rule.line)
+	}
+}
+
+// ask asks Redis for each descriptor's limits.
+func (s *Server) ask(ctx context.Context, d *domain, all []asked) error {
+	now := time.Now()
+	var groups []*group
+	limits := 0
+	for i := range all {
+		a := &all[i]
+		if len(a.limits) == 0 || a.decided(now) {
+			continue
+		}
+		if limits += len(a.limits); limits > mostLimits {
+			return wrong("the descriptors have more than %d limits to ask", mostLimits)
+		}
+		a.name, a.slot = d.nameOf(a.entries, a.shared)
+		if s.cluster && a.slot == "" {
+			a.slot = a.name
+		}
+		groups = place(groups, a, a.enforced(s.config.Quota) && (a.rule == nil || !a.rule.overdraw))
+	}
+	for i := range all {
+		if a := &all[i]; a.over && a.enforced(s.config.Quota) {
+			onlyLook(groups, a.slotOn(s, d))
+		}
+	}
+	return s.each(ctx, groups)
+}
+
+// onlyLook is for a request that is refused in a slot before Redis is asked: it takes nothing there.
+func onlyLook(groups []*group, slot string) {
+	for _, g := range groups {
+		if !g.joint || g.members[0].slot != slot {
+			continue
+		}
+		for _, a := range g.members {
+			a.act = look
+		}
+	}
+}
+
+// slotOn is what descriptors that are decided together agree in.
+func (a *asked) slotOn(s *Server, d *domain) string {
+	if !s.cluster {
+		return ""
+	}
+	if a.name == "" {
+		a.name, a.slot = d.nameOf(a.entries, a.shared)
+		if a.slot == "" {
+			a.slot = a.name
+		}
+	}
+	return a.slot
+}
+
+// each asks for all groups at once, but for those that come again.
+func (s *Server) each(ctx context.Context, groups []*group) error {
+	if len(groups) == 0 {
+		return nil
+	}
+	var others sync.WaitGroup
+	for _, g := range groups[1:] {
+		if !g.again {
+			others.Go(func() { g.err = g.ask(ctx, s) })
+		}
+	}
+	groups[0].err = groups[0].ask(ctx, s)
+	others.Wait()
+	for _, g := range groups {
+		if g.again {
+			g.err = g.ask(ctx, s)
+		}
+		if g.err != nil {
+			return g.err
+		}
+	}
+	return nil
+}
+
+// statusOf is what a decision tells of a limit.
+func statusOf(one *oneLimit, d rratelimiter.Decision, now time.Time) *ratelimit.RateLimitResponse_DescriptorStatus {
+	told := &ratelimit.RateLimitResponse_DescriptorStatus{Code: ratelimit.RateLimitResponse_OK, CurrentLimit: one.shown}
+	left := d.ResetAfter
+	if d.Allowed {
+		told.LimitRemaining = uint32(min(max(d.Remaining, 0), math.MaxUint32))
+	} else {
+		told.Code, left = ratelimit.RateLimitResponse_OVER_LIMIT, d.RetryAfter
+	}
+	if left <= 0 {
+		left = one.budget.rest(now)
+	}
+	told.DurationUntilReset = &durationpb.Duration{Seconds: int64((left + time.Second - 1) / time.Second)}
+	return told
+}
+
+// conclude sets a descriptor's status by what its policies said.
+func (a *asked) conclude(each []rratelimiter.Decision, now time.Time) {
+	shown := 0
+	for i := range each {
+		if a.act == look {
+			each[i].Allowed = each[i].Remaining >= int64(max(1, a.hits))
+		}
+		switch one, best := each[i], each[shown]; {
+		case one.Allowed != best.Allowed:
+			if best.Allowed {
+				shown = i
+			}
+		case one.Allowed && one.Remaining < best.Remaining, !one.Allowed && one.RetryAfter > best.RetryAfter:
+			shown = i
+		}
+	}
+	a.status = statusOf(a.limits[shown], each[shown], now)
+	a.over = a.status.GetCode() == ratelimit.RateLimitResponse_OVER_LIMIT
+}

@@ -1,0 +1,136 @@
+package rls_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/alicebob/miniredis/v2"
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/redis/rueidis"
+	"google.golang.org/grpc"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/rls"
+)
+
+// exampleClient is on a Redis in memory, where a program has a real one.
+func exampleClient() (client *rratelimiter.Client, end func()) {
+	redis, err := miniredis.Run()
+	if err != nil {
+		panic(err)
+	}
+	conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{redis.Addr()}, DisableCache: true})
+	if err != nil {
+		panic(err)
+	}
+	return rratelimiter.New(conn), func() {
+		conn.Close()
+		redis.Close()
+	}
+}
+
+// exampleFile writes a configuration, where a program has a file or a ConfigMap.
+func exampleFile(text string) string {
+	dir, err := os.MkdirTemp("", "rls")
+	if err != nil {
+		panic(err)
+	}
+	file := filepath.Join(dir, "shop.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		panic(err)
+	}
+	return file
+}
+
+const shop = `
+domain: shop
+descriptors:
+  - key: user
+    rate_limit: {unit: year, requests_per_unit: 1}
+`
+
+// A service that Envoy can ask, until the program is told to end.
+func ExampleServe() {
+	client, end := exampleClient()
+	defer end()
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // ":8081" is what others use
+	if err != nil {
+		panic(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background()) // signal.NotifyContext in a program
+	cancel()
+	fmt.Println(rls.Serve(ctx, rls.Config{Client: client, Path: exampleFile(shop), GRPC: listener}))
+	// Output: <nil>
+}
+
+// A request as Envoy sends it.
+func ExampleServer_ShouldRateLimit() {
+	client, end := exampleClient()
+	defer end()
+	server, err := rls.New(rls.Config{Client: client, Path: exampleFile(shop)})
+	if err != nil {
+		panic(err)
+	}
+	request := &ratelimit.RateLimitRequest{Domain: "shop", Descriptors: []*common.RateLimitDescriptor{
+		{Entries: []*common.RateLimitDescriptor_Entry{{Key: "user", Value: "ann"}}},
+	}}
+	for range 2 {
+		response, err := server.ShouldRateLimit(context.Background(), request)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(response.GetOverallCode())
+	}
+	// Output:
+	// OK
+	// OVER_LIMIT
+}
+
+// A service in a program that has servers of its own.
+func ExampleNew() {
+	client, end := exampleClient()
+	defer end()
+	server, err := rls.New(rls.Config{Client: client, Path: exampleFile(shop)})
+	if err != nil {
+		panic(err)
+	}
+	own := grpc.NewServer()
+	server.Register(own)
+	mux := http.NewServeMux()
+	mux.Handle("/limits/", http.StripPrefix("/limits", server.Handler()))
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	fmt.Println(server.Watch(ctx), len(own.GetServiceInfo()))
+	server.Shutdown()
+	// Output: context canceled 2
+}
+
+// What is in force can be told.
+func ExampleLoad() {
+	rules, err := rls.Load(exampleFile(shop), false)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Print(rules)
+	// Output: shop.user: unit=YEAR requests_per_unit=1, shadow_mode: false, quota_mode: false
+}
+
+// Mistakes have a place.
+func ExampleConfigError() {
+	_, err := rls.Load(exampleFile(strings.Replace(shop, "year", "eon", 1)), false)
+	var wrong *rls.ConfigError
+	if errors.As(err, &wrong) {
+		fmt.Println(wrong.Line, wrong.Field)
+		fmt.Println(wrong.Reason)
+	}
+	// Output:
+	// 5 descriptors[0].rate_limit.unit
+	// is "eon", want second, minute, hour, day, week, month or year; or per, for any interval
+}

@@ -1,0 +1,113 @@
+package rls_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/rratelimiter/rratelimiter/rls"
+)
+
+// A file is read, or is wrong in a way that is told; what was read can be told too.
+func FuzzConfig(f *testing.F) {
+	for _, stories := range [][]story{matching, units, hits, modes, beyond} {
+		for _, s := range stories {
+			f.Add(s.config)
+		}
+	}
+	f.Add(webConfig)
+	f.Add(bomb())
+	f.Fuzz(func(t *testing.T, text string) {
+		file := filepath.Join(t.TempDir(), "x.yaml")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		rules, err := rls.Load(file, true)
+		if err == nil {
+			_ = rules.String()
+			return
+		}
+		var wrong *rls.ConfigError
+		if !errors.As(err, &wrong) || wrong.File != file || wrong.Reason == "" || !utf8.ValidString(err.Error()) {
+			t.Fatalf("%T %q", err, err)
+		}
+	})
+}
+
+// A request is answered with a status for each descriptor, or refused with a status of gRPC, whatever stands in it.
+func FuzzRequest(f *testing.F) {
+	for _, stories := range [][]story{matching, units, hits, modes, beyond} {
+		for _, s := range stories {
+			for _, turn := range s.turns {
+				message, err := proto.Marshal(request(f, turn.ask))
+				if err != nil {
+					f.Fatal(err)
+				}
+				f.Add(message)
+			}
+		}
+	}
+	var domains []string
+	for _, stories := range [][]story{matching, units, hits, modes, beyond} {
+		for _, s := range stories {
+			domains = append(domains, s.config)
+		}
+	}
+	client, _ := inMemory(f)
+	dir := folder(f, domains...)
+	server, err := rls.New(rls.Config{Client: client, Path: dir, Log: quiet(), Headers: true, Metadata: true})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, message []byte) {
+		var asked ratelimit.RateLimitRequest
+		if proto.Unmarshal(message, &asked) != nil {
+			return
+		}
+		answer, err := server.ShouldRateLimit(context.Background(), &asked)
+		if err != nil {
+			if _, ok := status.FromError(err); !ok {
+				t.Fatalf("%T %v", err, err)
+			}
+			return
+		}
+		if len(answer.GetStatuses()) != len(asked.GetDescriptors()) {
+			t.Fatalf("%d statuses for %d descriptors", len(answer.GetStatuses()), len(asked.GetDescriptors()))
+		}
+		for _, s := range answer.GetStatuses() {
+			if s.GetCode() == ratelimit.RateLimitResponse_UNKNOWN || s.GetDurationUntilReset().GetSeconds() < 0 {
+				t.Fatalf("%v", s)
+			}
+		}
+	})
+}
+
+// A proxy is answered whatever its headers say.
+func FuzzForwardAuth(f *testing.F) {
+	f.Add("POST", "/login", "203.0.113.7", "key")
+	f.Add("", "\x00", "::1%eth0", "\xff")
+	f.Add("GET", "/api/%zz", "a, b,,", "")
+	client, _ := inMemory(f)
+	handler := newServer(f, client, strings.Replace(webConfig, "FAILURE", "closed", 1)).Handler()
+	f.Fuzz(func(t *testing.T, method, uri, forwarded, key string) {
+		r := httptest.NewRequest(http.MethodGet, "/auth/web", nil)
+		r.Header = http.Header{"X-Forwarded-Method": {method}, "X-Forwarded-Uri": {uri}, "X-Forwarded-For": {forwarded}, "X-Api-Key": {key}}
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		switch w.Code {
+		case http.StatusOK, http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		default:
+			t.Fatal(w.Code)
+		}
+	})
+}

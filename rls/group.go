@@ -1,0 +1,150 @@
+package rls
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// group is descriptors that are decided together: all take what they ask for, or none does.
+type group struct {
+	members  []*asked
+	joint    bool // others may join
+	policies int
+	again    bool // a group before asks one of its limiters too
+	err      error
+}
+
+// mostJoined is how many policies decide together, as package limit has room for them.
+const mostJoined = 10
+
+// place puts a descriptor into the group that it is decided with, or into one of its own. Together are those in one slot that
+// cost the same; a descriptor that stands there twice is asked twice, one after the other.
+func place(groups []*group, a *asked, joint bool) []*group {
+	again := false
+	for _, g := range groups {
+		if g.has(a.name) {
+			again = true
+		} else if joint && g.takes(a) && !again {
+			g.members = append(g.members, a)
+			g.policies += len(a.limits)
+			return groups
+		}
+	}
+	return append(groups, &group{members: []*asked{a}, joint: joint, policies: len(a.limits), again: again})
+}
+
+func (g *group) takes(a *asked) bool {
+	first := g.members[0]
+	return g.joint && !g.again && first.slot == a.slot && first.hits == a.hits && first.act == a.act && g.policies+len(a.limits) <= mostJoined
+}
+
+func (g *group) has(name string) bool {
+	return slices.ContainsFunc(g.members, func(m *asked) bool { return m.name == name })
+}
+
+// ask asks Redis, and sets the status of each member.
+func (g *group) ask(ctx context.Context, s *Server) error {
+	first := g.members[0]
+	o := s.recent.open(s.config.Client, first)
+	limiter, policies := o.limiter, o.policies
+	if len(g.members) > 1 {
+		joined := []limit.Joinable{limiter}
+		for _, a := range g.members[1:] {
+			other := s.recent.open(s.config.Client, a)
+			joined, policies = append(joined, other.limiter), slices.Concat(policies, other.policies)
+		}
+		limiter = limit.Join(joined...)
+	}
+	request := door.Request{Limiter: limiter, Policies: policies, Permits: int64(max(1, first.hits))}
+	overdraw := first.act == take && first.rule != nil && first.rule.overdraw
+	if overdraw || first.act != take {
+		request.Limiter = &special{limiter, first.act, int64(first.hits), overdraw}
+		request.Policies = append(slices.Clone(policies), nil) // asks for each
+	}
+	answer := s.guard.Ask(ctx, request)
+	now := time.Now()
+	each := answer.Each
+	if each == nil {
+		each = []rratelimiter.Decision{answer.Decision}
+	}
+	switch answer.Result {
+	case door.Granted, door.Refused:
+		if len(each) != g.policies {
+			return s.failed(answer.Err) // no limiter answers so
+		}
+	case door.Canceled:
+		return status.FromContextError(ctx.Err()).Err()
+	default:
+		return s.failed(answer.Err)
+	}
+	for _, a := range g.members {
+		a.conclude(each[:len(a.limits)], now)
+		each = each[len(a.limits):]
+	}
+	return nil
+}
+
+// failed is the error of a request that nobody could decide.
+func (s *Server) failed(err error) error {
+	s.metrics.redisErrors.Add(1)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return status.Errorf(codes.Unavailable, "rls: Redis did not answer within %v", s.config.Deadline)
+	}
+	return status.Errorf(codes.Unavailable, "rls: cannot decide: %v", err)
+}
+
+// special is a limiter of which something else is wanted than to take permits.
+type special struct {
+	*limit.Limiter
+	act      act
+	hits     int64
+	overdraw bool
+}
+
+// TakeEach does what is wanted.
+func (l *special) TakeEach(ctx context.Context, _ int64) ([]rratelimiter.Decision, error) {
+	switch l.act {
+	case give:
+		if err := l.Release(ctx, l.hits); err != nil {
+			return nil, err
+		}
+		each, err := l.Peek(ctx)
+		for i := range each {
+			each[i].Allowed = true
+		}
+		return each, err
+	case look:
+		return l.Peek(ctx)
+	}
+	each, err := l.Limiter.TakeEach(ctx, l.hits)
+	if err != nil && !errors.Is(err, rratelimiter.ErrPermitsExceedRate) {
+		return nil, err
+	}
+	refused := err != nil
+	for _, one := range each {
+		refused = refused || !one.Allowed
+	}
+	if !refused {
+		return each, nil
+	}
+	if _, err := l.Charge(ctx, l.hits); err != nil {
+		return nil, err
+	}
+	after, err := l.Peek(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range after {
+		after[i].Allowed = i < len(each) && each[i].Allowed
+	}
+	return after, nil
+}

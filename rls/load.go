@@ -1,0 +1,157 @@
+package rls
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Load reads a configuration: one file, or a directory of which every file counts whose name ends in .yaml or .yml and begins with no
+// dot. Each file has a domain of its own; with merge several files may add to one domain.
+//
+// What is wrong with files is told as a *[ConfigError] for each mistake, joined: [errors.As] finds the first.
+func Load(path string, merge bool) (*Rules, error) {
+	files, err := read(path)
+	if err != nil {
+		return nil, err
+	}
+	return compile(files, merge)
+}
+
+// source is a file as it was read.
+type source struct {
+	name string
+	text []byte
+}
+
+// read reads the files of a configuration.
+func read(path string) ([]source, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, unreadable(path, err)
+	}
+	if !info.IsDir() {
+		file, err := readFile(path)
+		if err != nil {
+			return nil, err
+		}
+		return []source{file}, nil
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil, unreadable(path, err)
+	}
+	var files []source
+	for _, entry := range entries {
+		name := entry.Name()
+		if ext := filepath.Ext(name); strings.HasPrefix(name, ".") || ext != ".yaml" && ext != ".yml" {
+			continue
+		}
+		file, err := readFile(filepath.Join(path, name))
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, file)
+	}
+	if len(files) == 0 {
+		return nil, &ConfigError{File: path, Reason: "has no file whose name ends in .yaml or .yml"}
+	}
+	return files, nil
+}
+
+// readFile reads one file, and no more of it than may be there.
+func readFile(path string) (source, error) {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // to open a pipe could last for ever
+		return source{}, &ConfigError{File: path, Reason: fmt.Sprintf("is no file (%s)", info.Mode().Type())}
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return source{}, unreadable(path, err)
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	text, err := io.ReadAll(io.LimitReader(file, mostBytes+1))
+	if err != nil {
+		return source{}, unreadable(path, err)
+	}
+	return source{path, text}, nil
+}
+
+func unreadable(path string, err error) error {
+	var inside *os.PathError
+	if errors.As(err, &inside) {
+		err = inside.Err
+	}
+	return &ConfigError{File: path, Reason: "cannot be read: " + err.Error()}
+}
+
+// compile makes rules of files.
+func compile(files []source, merge bool) (*Rules, error) {
+	rules := &Rules{domains: make(map[string]*domain)}
+	var errs []error
+	for _, file := range files {
+		d, wrong := parse(file.name, file.text)
+		errs = append(errs, wrong...)
+		if d == nil || len(wrong) > 0 {
+			continue
+		}
+		before := rules.domains[d.name]
+		switch {
+		case before == nil:
+			rules.domains[d.name] = d
+			rules.order = append(rules.order, d)
+		case !merge:
+			errs = append(errs, &ConfigError{File: file.name, Field: "domain", Reason: fmt.Sprintf("is %q, which %s has already", short(d.name), before.file)})
+		default:
+			errs = append(errs, before.merge(d)...)
+		}
+	}
+	for _, d := range rules.order {
+		d.finish()
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return rules, nil
+}
+
+// merge adds what another file says of a domain.
+func (d *domain) merge(other *domain) (errs []error) {
+	fail := func(line int, field, reason string) {
+		errs = append(errs, &ConfigError{File: other.file, Line: line, Field: field, Reason: reason})
+	}
+	added := make([]*rule, 0, len(other.rules.exact))
+	for _, r := range other.rules.exact {
+		added = append(added, r)
+	}
+	slices.SortFunc(added, func(a, b *rule) int { return cmp.Compare(a.place, b.place) })
+	for _, r := range added {
+		if err := d.rules.add(r); err != nil {
+			fail(r.line, "descriptors", err.Error())
+		}
+	}
+	if other.slotBy != "" && d.slotBy != "" && other.slotBy != d.slotBy {
+		fail(0, "slot_by", fmt.Sprintf("is %q, but %q in %s", other.slotBy, d.slotBy, d.file))
+	}
+	d.slotBy = cmp.Or(d.slotBy, other.slotBy)
+	if other.web != nil && d.web != nil {
+		fail(0, "http", "stands in "+d.file+" already")
+	}
+	d.web = cmp.Or(d.web, other.web)
+	return errs
+}
+
+// finish sets what is known once all files are read.
+func (d *domain) finish() { d.rules.finish(nil, false) }
+
+func (l *level) finish(above []string, valueAbove bool) {
+	for _, r := range l.exact {
+		r.levels = slices.Concat(above, []string{r.id()})
+		r.dynamic = valueAbove || r.detailed || r.valueInName
+		r.below.finish(r.levels, valueAbove || r.valueInName)
+	}
+}

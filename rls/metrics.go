@@ -1,0 +1,283 @@
+package rls
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+)
+
+// metrics counts what the service does, in the names that dashboards of envoyproxy/ratelimit have.
+type metrics struct {
+	nearRatio float64
+	most      int // series that requests can make
+
+	requests       atomic.Uint64
+	redisErrors    atomic.Uint64
+	serviceErrors  atomic.Uint64
+	domainNotFound atomic.Uint64
+	globalShadow   atomic.Uint64
+	loaded         atomic.Uint64
+	notLoaded      atomic.Uint64
+	times          histogram
+
+	mu      sync.RWMutex
+	series  map[labels]*series
+	dynamic int
+}
+
+// labels is what tells series apart: a domain, and the first two levels of a rule.
+type labels struct{ domain, key1, key2 string }
+
+// series is the counters of a rule.
+type series struct {
+	totalHits, overLimit, nearLimit, withinLimit, shadowMode atomic.Uint64
+}
+
+const longestLabel = 256 // bytes
+
+var address = regexp.MustCompile(`\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}`)
+
+// label is a level as a label has it.
+func label(text string) string {
+	text = strings.ToValidUTF8(text, "_")
+	if strings.ContainsAny(text, ":|") {
+		text = strings.NewReplacer(":", "_", "|", "_").Replace(text)
+	}
+	if strings.Count(text, ".") < 3 {
+		return text
+	}
+	return address.ReplaceAllStringFunc(text, func(ip string) string { return strings.ReplaceAll(ip, ".", "_") })
+}
+
+// of gives the series of a rule, made where it is not there yet. Those that requests make are limited in number, and in length.
+func (m *metrics) of(l labels, dynamic bool) *series {
+	m.mu.RLock()
+	found := m.series[l]
+	m.mu.RUnlock()
+	if found != nil || dynamic && len(l.key1)+len(l.key2) > longestLabel {
+		return found
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if found = m.series[l]; found != nil {
+		return found
+	}
+	if dynamic {
+		if m.dynamic >= m.most {
+			return nil
+		}
+		m.dynamic++
+	}
+	if m.series == nil {
+		m.series = make(map[labels]*series)
+	}
+	found = new(series)
+	m.series[l] = found
+	return found
+}
+
+// adopt gives each rule its series. Rules that were there before go on counting where they were.
+func (m *metrics) adopt(rules *Rules) {
+	for _, d := range rules.order {
+		m.adoptLevel(d.name, &d.rules)
+	}
+}
+
+func (m *metrics) adoptLevel(domain string, l *level) {
+	for _, r := range l.exact {
+		if len(r.limits) > 0 {
+			r.series = m.of(levelLabels(domain, r.levels), false)
+		}
+		m.adoptLevel(domain, &r.below)
+	}
+}
+
+func levelLabels(domain string, levels []string) labels {
+	l := labels{domain: label(domain)}
+	if len(levels) > 0 {
+		l.key1 = label(levels[0])
+	}
+	if len(levels) > 1 {
+		l.key2 = label(levels[1])
+	}
+	return l
+}
+
+// seriesOf is where a descriptor counts: at its rule, or where that or one above wants so, at what the request says.
+func (m *metrics) seriesOf(d *domain, a *asked) *series {
+	if a.rule != nil && !a.rule.dynamic {
+		return a.rule.series
+	}
+	var levels []string
+	at := &d.rules
+	for i, entry := range a.entries[:min(2, len(a.entries))] {
+		levels = append(levels, a.level(at, i, entry))
+		if a.rule != nil {
+			at = &at.find(entry.GetKey(), entry.GetValue()).below
+		}
+	}
+	if found := m.of(levelLabels(d.name, levels), true); found != nil {
+		return found
+	}
+	if a.rule != nil {
+		return a.rule.series
+	}
+	return m.of(labels{domain: label(d.name), key1: "override"}, false)
+}
+
+// level is how metrics name an entry of a request.
+func (a *asked) level(at *level, i int, entry *common.RateLimitDescriptor_Entry) string {
+	key, value := entry.GetKey(), entry.GetValue()
+	if a.rule != nil {
+		r := at.find(key, value)
+		if a.shared != nil && a.shared[i] != "" || !a.rule.detailed && !r.valueInName {
+			return r.id()
+		}
+	}
+	if value == "" {
+		return key
+	}
+	return key + "_" + value
+}
+
+// count counts what became of a descriptor.
+func (m *metrics) count(d *domain, a *asked) {
+	s := m.seriesOf(d, a)
+	if s == nil || a.act == give || a.hits == 0 {
+		return
+	}
+	s.totalHits.Add(a.hits)
+	switch {
+	case a.over:
+		s.overLimit.Add(a.hits)
+		if a.rule != nil && a.rule.shadow {
+			s.shadowMode.Add(a.hits)
+		}
+	default:
+		s.withinLimit.Add(a.hits)
+		if near := m.near(a); near > 0 && a.act == take {
+			s.nearLimit.Add(near)
+		}
+	}
+}
+
+// near is how many of the hits lie above the share of the limit that counts as near it.
+func (m *metrics) near(a *asked) uint64 {
+	if a.status.GetCurrentLimit() == nil {
+		return 0
+	}
+	most := uint64(a.status.GetCurrentLimit().GetRequestsPerUnit())
+	after := most - min(most, uint64(a.status.GetLimitRemaining()))
+	threshold := uint64(math.Floor(float64(float32(most) * float32(m.nearRatio))))
+	if after <= threshold {
+		return 0
+	}
+	return min(a.hits, after-threshold)
+}
+
+// counters is the counters of a series by their names.
+var counters = []struct {
+	name, help string
+	of         func(*series) *atomic.Uint64
+}{
+	{"total_hits", "Hits of a rule.", func(s *series) *atomic.Uint64 { return &s.totalHits }},
+	{"over_limit", "Hits that were over the limit.", func(s *series) *atomic.Uint64 { return &s.overLimit }},
+	{"near_limit", "Hits within the limit that were near it.", func(s *series) *atomic.Uint64 { return &s.nearLimit }},
+	{"within_limit", "Hits within the limit.", func(s *series) *atomic.Uint64 { return &s.withinLimit }},
+	{"shadow_mode", "Hits over the limit that shadow mode let pass.", func(s *series) *atomic.Uint64 { return &s.shadowMode }},
+}
+
+// write writes all in the text format of Prometheus.
+func (m *metrics) write(w io.Writer) error {
+	var b bytes.Buffer
+	m.mu.RLock()
+	all := maps.Clone(m.series)
+	m.mu.RUnlock()
+	order := slices.SortedFunc(maps.Keys(all), func(a, b labels) int {
+		return cmp.Or(cmp.Compare(a.domain, b.domain), cmp.Compare(a.key1, b.key1), cmp.Compare(a.key2, b.key2))
+	})
+	for _, c := range counters {
+		name := "ratelimit_service_rate_limit_" + c.name
+		head(&b, name, "counter", c.help)
+		for _, l := range order {
+			fmt.Fprintf(&b, "%s{domain=%s,key1=%s", name, quoted(l.domain), quoted(l.key1))
+			if l.key2 != "" {
+				b.WriteString(",key2=" + quoted(l.key2))
+			}
+			fmt.Fprintf(&b, "} %d\n", c.of(all[l]).Load())
+		}
+	}
+	for _, c := range []struct {
+		name, help string
+		values     map[string]*atomic.Uint64
+	}{
+		{"rate_limit_domain_not_found", "Requests for a domain that no file has.", map[string]*atomic.Uint64{"": &m.domainNotFound}},
+		{"global_shadow_mode", "Requests over a limit that the shadow mode of the service let pass.", map[string]*atomic.Uint64{"": &m.globalShadow}},
+		{"should_rate_limit_error", "Requests that could not be decided.", map[string]*atomic.Uint64{`{err_type="redis_error"}`: &m.redisErrors, `{err_type="service_error"}`: &m.serviceErrors}},
+		{"total_requests", "Requests.", map[string]*atomic.Uint64{`{grpc_method="ShouldRateLimit"}`: &m.requests}},
+		{"config_load_success", "Configurations that took effect.", map[string]*atomic.Uint64{"": &m.loaded}},
+		{"config_load_error", "Configurations that did not, the one before staying in force.", map[string]*atomic.Uint64{"": &m.notLoaded}},
+	} {
+		head(&b, "ratelimit_service_"+c.name, "counter", c.help)
+		for _, l := range slices.Sorted(maps.Keys(c.values)) {
+			fmt.Fprintf(&b, "ratelimit_service_%s%s %d\n", c.name, l, c.values[l].Load())
+		}
+	}
+	m.times.write(&b, "ratelimit_service_response_time_seconds", `grpc_method="ShouldRateLimit"`)
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+func head(b *bytes.Buffer, name, kind, help string) {
+	fmt.Fprintf(b, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
+}
+
+var escapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
+
+func quoted(text string) string { return `"` + escapes.Replace(text) + `"` }
+
+// histogram counts how long requests took.
+type histogram struct {
+	buckets [len(bounds) + 1]atomic.Uint64
+	nanos   atomic.Uint64
+}
+
+var bounds = [...]time.Duration{
+	250 * time.Microsecond, 500 * time.Microsecond, time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond, 10 * time.Millisecond,
+	25 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond, time.Second,
+}
+
+func (h *histogram) observe(d time.Duration) {
+	i := 0
+	for i < len(bounds) && d > bounds[i] {
+		i++
+	}
+	h.buckets[i].Add(1)
+	h.nanos.Add(uint64(max(0, d)))
+}
+
+func (h *histogram) write(b *bytes.Buffer, name, labels string) {
+	head(b, name, "histogram", "How long requests took.")
+	var total uint64
+	for i := range h.buckets {
+		total += h.buckets[i].Load()
+		bound := "+Inf"
+		if i < len(bounds) {
+			bound = strconv.FormatFloat(bounds[i].Seconds(), 'g', -1, 64)
+		}
+		fmt.Fprintf(b, "%s_bucket{%s,le=%q} %d\n", name, labels, bound, total)
+	}
+	fmt.Fprintf(b, "%s_sum{%s} %g\n%s_count{%s} %d\n", name, labels, time.Duration(h.nanos.Load()).Seconds(), name, labels, total)
+}

@@ -1,0 +1,132 @@
+package rls_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/rls"
+)
+
+func metricsOf(s *rls.Server) string {
+	w := httptest.NewRecorder()
+	s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	return w.Body.String()
+}
+
+// Rules count under the names and labels that dashboards of the original have.
+func TestMetrics(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		s := newServer(t, client, `
+domain: shop
+descriptors:
+  - {key: user, rate_limit: {unit: hour, requests_per_unit: 10}}
+  - {key: user, value: "10.0.0.1", rate_limit: {unit: hour, requests_per_unit: 1}}
+  - key: a
+    value: "x:y"
+    descriptors:
+      - key: b
+        descriptors:
+          - {key: c, shadow_mode: true, rate_limit: {unit: hour, requests_per_unit: 1}}
+  - {key: detail, detailed_metric: true, rate_limit: {unit: hour, requests_per_unit: 10}}
+  - key: route
+    value_to_metric: true
+    descriptors:
+      - {key: method, rate_limit: {unit: hour, requests_per_unit: 10}}
+  - {key: files, value: f/*, share_threshold: true, detailed_metric: true, rate_limit: {unit: hour, requests_per_unit: 10}}
+  - {key: wild, value: w*, rate_limit: {unit: hour, requests_per_unit: 10}}
+  - {key: free, rate_limit: {unlimited: true}}
+`)
+		for _, ask := range []string{
+			"shop x7 | user=ann", "shop x3 | user=ann", "shop x2 | user=ann", "shop | user=ann +0", "shop | user=ann -5",
+			"shop | user=10.0.0.1", "shop | user=10.0.0.1",
+			"shop | a=x:y b=1 c=2", "shop | a=x:y b=1 c=2",
+			"shop | detail=one", "shop | detail=two", "shop | detail",
+			"shop | route=/a method=GET", "shop | route=/b method=PUT",
+			"shop | files=f/1", "shop | files=f/2", "shop | wild=w1", "shop | wild=w2", "shop | free=1",
+			"shop | own=limit 5/hour", "nobody | x=y", "shop",
+		} {
+			_, _ = s.ShouldRateLimit(context.Background(), request(t, ask))
+		}
+		got := metricsOf(s)
+		for _, want := range []string{
+			`total_hits{domain="shop",key1="user"} 12`, `over_limit{domain="shop",key1="user"} 2`, `within_limit{domain="shop",key1="user"} 10`, `near_limit{domain="shop",key1="user"} 2`,
+			`total_hits{domain="shop",key1="user_10_0_0_1"} 2`, `over_limit{domain="shop",key1="user_10_0_0_1"} 1`,
+			`total_hits{domain="shop",key1="a_x_y",key2="b"} 2`, `shadow_mode{domain="shop",key1="a_x_y",key2="b"} 1`, `over_limit{domain="shop",key1="a_x_y",key2="b"} 1`,
+			`total_hits{domain="shop",key1="detail"} 1`, `total_hits{domain="shop",key1="detail_one"} 1`, `total_hits{domain="shop",key1="detail_two"} 1`,
+			`total_hits{domain="shop",key1="route_/a",key2="method"} 1`, `total_hits{domain="shop",key1="route_/b",key2="method"} 1`,
+			`total_hits{domain="shop",key1="files_f/*"} 2`, `total_hits{domain="shop",key1="wild_w*"} 2`, `within_limit{domain="shop",key1="free"} 1`,
+			`total_hits{domain="shop",key1="own_limit"} 1`, `domain_not_found 1`,
+		} {
+			assert.Contains(t, got, "\nratelimit_service_rate_limit_"+want+"\n")
+		}
+		for _, want := range []string{
+			`should_rate_limit_error{err_type="service_error"} 1`, `should_rate_limit_error{err_type="redis_error"} 0`, `total_requests{grpc_method="ShouldRateLimit"} 22`,
+			`config_load_success 1`, `config_load_error 0`, `response_time_seconds_count{grpc_method="ShouldRateLimit"} 22`, `response_time_seconds_bucket{grpc_method="ShouldRateLimit",le="+Inf"} 22`,
+		} {
+			assert.Contains(t, got, "\nratelimit_service_"+want+"\n")
+		}
+		line := regexp.MustCompile(`^(# (HELP|TYPE) .+|[a-z_]+(\{([a-z0-9_]+="([^"\\]|\\.)*",?)+\})? [0-9.e+-]+)$`)
+		for text := range strings.SplitSeq(strings.TrimSpace(got), "\n") {
+			assert.Regexp(t, line, text)
+		}
+	})
+}
+
+// What requests say makes so many series, and no more: others count at their rule.
+func TestSeriesAreBounded(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		s := newServer(t, client, "domain: x\ndescriptors:\n  - {key: k, detailed_metric: true, rate_limit: {unlimited: true}}\n", func(c *rls.Config) { c.MaxSeries = 5 })
+		for i := range 20 {
+			_, _ = s.ShouldRateLimit(context.Background(), request(t, fmt.Sprintf("x | k=%d", i)))
+			_, _ = s.ShouldRateLimit(context.Background(), request(t, fmt.Sprintf("x | k%d=v 1/hour", i)))
+		}
+		_, _ = s.ShouldRateLimit(context.Background(), request(t, "x | k="+strings.Repeat("y", 300)))
+		got := metricsOf(s)
+		assert.Equal(t, 7, strings.Count(got, "\nratelimit_service_rate_limit_total_hits{"), got)
+		assert.Contains(t, got, `total_hits{domain="x",key1="override"}`)
+	})
+}
+
+// Headers and metadata for Envoy, and the modes of the whole service.
+func TestAnswersForEnvoy(t *testing.T) {
+	const config = `
+domain: x
+descriptors:
+  - {key: a, metadata: {team: {name: blue}, n: 1}, rate_limit: {unit: hour, requests_per_unit: 1}}
+  - {key: b, metadata: {team: {lead: eve}, n: 2}, rate_limit: {unit: hour, requests_per_unit: 5}}
+`
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		ctx := context.Background()
+		s := newServer(t, client, config, func(c *rls.Config) { c.Headers, c.Metadata = true, true })
+		for range 2 {
+			answer, err := s.ShouldRateLimit(ctx, request(t, "x | b=1 | a=1"))
+			assert.NoError(t, err)
+			assert.Equal(t, map[string]any{"team": map[string]any{"lead": "eve", "name": "blue"}, "n": 2.0}, answer.GetDynamicMetadata().AsMap()["metadata"])
+			assert.Equal(t, "RateLimit-Limit", answer.GetResponseHeadersToAdd()[0].GetKey())
+			assert.Equal(t, "1", answer.GetResponseHeadersToAdd()[0].GetValue())
+			assert.Equal(t, "0", answer.GetResponseHeadersToAdd()[1].GetValue())
+			assert.Equal(t, "3600", answer.GetResponseHeadersToAdd()[2].GetValue())
+			_, err = s.ShouldRateLimit(ctx, request(t, "x | a=1 -1"))
+			assert.NoError(t, err)
+		}
+		answer, err := s.ShouldRateLimit(ctx, request(t, "x x2 | a=over"))
+		assert.NoError(t, err)
+		assert.Equal(t, map[string]any{"domain": "x", "hitsAddend": 2.0, "descriptors": []any{map[string]any{"entries": []any{"a=over"}}}}, answer.GetDynamicMetadata().AsMap())
+
+		shadow := newServer(t, client, config, func(c *rls.Config) { c.Shadow = true })
+		assert.Equal(t, "OK | OVER 0/1 hour 3600s", told(shadow.ShouldRateLimit(ctx, request(t, "x x2 | a=1"))))
+		assert.Contains(t, metricsOf(shadow), "\nratelimit_service_global_shadow_mode 1\n")
+		quota := newServer(t, client, config, func(c *rls.Config) { c.Quota = true })
+		assert.Equal(t, "OK | OVER 0/1 hour 3600s | OK", told(quota.ShouldRateLimit(ctx, request(t, "x x2 | a=1 | unknown"))))
+		assert.Equal(t, "OVER | OVER 0/1 hour 3600s", told(quota.ShouldRateLimit(ctx, request(t, "x x2 | a=1"))))
+	})
+}

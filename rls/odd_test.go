@@ -1,0 +1,71 @@
+package rls_test
+
+import (
+	"strings"
+	"testing"
+
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Odd requests are answered, and never end the service.
+func TestOddRequests(t *testing.T) {
+	client, _ := inMemory(t)
+	s := newServer(t, client, `
+domain: odd
+descriptors:
+  - {key: k, detailed_metric: true, rate_limit: {unit: hour, requests_per_unit: 1}}
+  - {key: w, value: "*a*b*", share_threshold: true, rate_limit: {unit: hour, requests_per_unit: 1}}
+`)
+	ask := func(d ...*common.RateLimitDescriptor) (*ratelimit.RateLimitResponse, error) {
+		return s.ShouldRateLimit(t.Context(), &ratelimit.RateLimitRequest{Domain: "odd", Descriptors: d})
+	}
+	entry := func(key, value string) *common.RateLimitDescriptor {
+		return &common.RateLimitDescriptor{Entries: []*common.RateLimitDescriptor_Entry{{Key: key, Value: value}}}
+	}
+	for _, value := range []string{"", "\x00", "\xff\xfe", "{a}", "{}", strings.Repeat("x", 1<<20), strings.Repeat("{", 1000), "a\nb", "*", "%sha256:"} {
+		first, err := ask(entry("k", value))
+		require.NoError(t, err)
+		assert.Equal(t, ratelimit.RateLimitResponse_OK, first.GetOverallCode(), "%.20q counts by itself", value)
+		second, err := ask(entry("k", value))
+		require.NoError(t, err)
+		assert.Equal(t, ratelimit.RateLimitResponse_OVER_LIMIT, second.GetOverallCode())
+	}
+	for _, d := range []*common.RateLimitDescriptor{nil, {}, {Entries: []*common.RateLimitDescriptor_Entry{nil}}, entry("", ""), entry("", "k"), entry("w", strings.Repeat("ab", 1<<19))} {
+		_, err := ask(d)
+		require.NoError(t, err)
+	}
+	many := make([]*common.RateLimitDescriptor, 10_000)
+	for i := range many {
+		many[i] = entry("other", "x")
+	}
+	answer, err := ask(many...)
+	require.NoError(t, err)
+	assert.Len(t, answer.GetStatuses(), 10_000)
+	for i := range many {
+		many[i] = entry("k", strings.Repeat("y", i))
+	}
+	_, err = ask(many...)
+	assert.Equal(t, codes.InvalidArgument, status.Code(err))
+	deep := &common.RateLimitDescriptor{Entries: make([]*common.RateLimitDescriptor_Entry, 10_000)}
+	_, err = ask(deep)
+	require.NoError(t, err)
+}
+
+// A descriptor that stands there several times is asked as often, in order.
+func TestTheSameSeveralTimes(t *testing.T) {
+	client, _ := inMemory(t)
+	s := newServer(t, client, "domain: x\ndescriptors:\n  - {key: k, rate_limit: {unit: year, requests_per_unit: 5}}\n")
+	for i := range 100 {
+		entry := &common.RateLimitDescriptor{Entries: []*common.RateLimitDescriptor_Entry{{Key: "k", Value: strings.Repeat("x", i)}}}
+		answer, err := s.ShouldRateLimit(t.Context(), &ratelimit.RateLimitRequest{Domain: "x", Descriptors: []*common.RateLimitDescriptor{entry, entry, entry, entry, entry}})
+		require.NoError(t, err)
+		for n, one := range answer.GetStatuses() {
+			require.EqualValues(t, 4-n, one.GetLimitRemaining(), "round %d", i)
+		}
+	}
+}

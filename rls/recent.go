@@ -1,0 +1,49 @@
+package rls
+
+import (
+	"hash/maphash"
+	"sync/atomic"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// recent is limiters that were used lately: to open one is a good part of what a decision costs this process beside gRPC. It has a place for each of some thousand hashes of names, however many names there are.
+type recent struct {
+	seed   maphash.Seed
+	places [8192]atomic.Pointer[opened]
+}
+
+// opened is a limiter, and what it was opened for.
+type opened struct {
+	limiter  *limit.Limiter
+	policies []limit.Policy
+	name     string
+	limits   []*oneLimit // of the rule; a reload makes others
+}
+
+// open gives what counts for a descriptor.
+func (c *recent) open(client *rratelimiter.Client, a *asked) *opened {
+	place := &c.places[maphash.String(c.seed, a.name)%uint64(len(c.places))]
+	if o := place.Load(); o != nil && o.name == a.name && len(o.limits) == len(a.limits) && sameLimits(o.limits, a.limits) {
+		return o
+	}
+	o := &opened{name: a.name, limits: a.limits, policies: make([]limit.Policy, len(a.limits))}
+	for i, one := range a.limits {
+		o.policies[i] = one.budget.policy
+	}
+	o.limiter = limit.New(client, a.name, o.policies...)
+	if a.rule != nil { // a limit that a request brings along is another one the next time
+		place.Store(o)
+	}
+	return o
+}
+
+func sameLimits(a, b []*oneLimit) bool {
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,161 @@
+package rls
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// rule is a descriptor of the configuration.
+type rule struct {
+	file   string
+	line   int
+	place  int // among the descriptors of its file
+	key    string
+	value  string
+	levels []string // key and value of each descriptor above and of this one, as metrics name them
+	wild   [][]byte // the value with its key, cut at each "*"; nil without one
+
+	limits      []*oneLimit // empty: passes everything
+	shadow      bool
+	quota       bool
+	overdraw    bool
+	detailed    bool
+	valueInName bool // value_to_metric
+	dynamic     bool // its metrics are named after what a request says
+	shared      bool // share_threshold
+	metadata    *structpb.Struct
+	below       level
+	series      *series // where it counts
+
+	advised atomic.Bool // whether its operator was told of looks without overdraw
+}
+
+// level is the rules of one depth, below the same rule.
+type level struct {
+	exact map[string]*rule // by key, or key_value
+	wild  []*rule          // in the order of the file
+}
+
+// add puts a rule into its level, or says that there is one already.
+func (l *level) add(made *rule) error {
+	id := made.id()
+	if before := l.exact[id]; before != nil {
+		return fmt.Errorf("%q stands in %s:%d already", id, before.file, before.line)
+	}
+	if l.exact == nil {
+		l.exact = make(map[string]*rule)
+	}
+	l.exact[id] = made
+	if made.wild != nil {
+		l.wild = append(l.wild, made)
+	}
+	return nil
+}
+
+// id is what a rule is found by.
+func (r *rule) id() string {
+	if r.value == "" {
+		return r.key
+	}
+	return r.key + "_" + r.value
+}
+
+// domain is the limits of one name.
+type domain struct {
+	name   string
+	file   string
+	slotBy string // the key whose value puts limiters into one slot of a cluster
+	rules  level
+	web    *web // nil where there is no HTTP twin
+}
+
+// Rules is the configuration of a service: what all files together say. It never changes. The zero Rules has no limits.
+type Rules struct {
+	domains map[string]*domain
+	order   []*domain // as in the files
+}
+
+// oneLimit is one limit of a rule.
+type oneLimit struct {
+	line     int
+	name     string
+	replaces []string
+
+	unlimited bool
+	budget    budget
+	shown     *ratelimit.RateLimitResponse_RateLimit
+}
+
+// matchesWild says whether a text is a pattern's, which was cut at each "*".
+func matchesWild(parts [][]byte, text []byte) bool {
+	first, last := parts[0], parts[len(parts)-1]
+	if len(text) < len(first)+len(last) || !bytes.HasPrefix(text, first) || !bytes.HasSuffix(text, last) {
+		return false
+	}
+	rest := text[len(first) : len(text)-len(last)]
+	for _, part := range parts[1 : len(parts)-1] {
+		i := bytes.Index(rest, part)
+		if i < 0 {
+			return false
+		}
+		rest = rest[i+len(part):]
+	}
+	return true
+}
+
+// find gives the rule of a key and value: an exact one, else the first whose wildcards match, else that of the key alone.
+func (l *level) find(key, value string) *rule {
+	if len(l.exact) == 0 {
+		return nil
+	}
+	var space [128]byte
+	both := append(append(append(space[:0], key...), '_'), value...)
+	if r := l.exact[string(both)]; r != nil {
+		return r
+	}
+	for _, r := range l.wild {
+		if matchesWild(r.wild, both) {
+			return r
+		}
+	}
+	return l.exact[key]
+}
+
+// String tells each limit in a line: its domain, keys and values, and what it grants.
+func (r *Rules) String() string {
+	var b strings.Builder
+	for _, d := range r.order {
+		d.rules.tell(&b, d.name)
+	}
+	return b.String()
+}
+
+func (l *level) tell(b *strings.Builder, above string) {
+	ordered := slices.SortedFunc(maps.Values(l.exact), func(a, b *rule) int { return cmp.Or(cmp.Compare(a.file, b.file), cmp.Compare(a.place, b.place)) })
+	for _, r := range ordered {
+		name := above + "." + r.id()
+		for _, one := range r.limits {
+			fmt.Fprintf(b, "%s: %s, shadow_mode: %t, quota_mode: %t\n", name, one, r.shadow, r.quota)
+		}
+		r.below.tell(b, name)
+	}
+}
+
+func (o *oneLimit) String() string {
+	if o.unlimited {
+		return "unlimited"
+	}
+	text := fmt.Sprintf("unit=%s requests_per_unit=%d", o.shown.GetUnit(), o.shown.GetRequestsPerUnit())
+	if o.budget.kind != "" && o.budget.kind != fixedWindow || o.shown.GetUnit() == ratelimit.RateLimitResponse_RateLimit_UNKNOWN {
+		text += fmt.Sprintf(" policy=%T%+v", o.budget.policy, o.budget.policy)
+	}
+	return text
+}

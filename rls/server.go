@@ -1,0 +1,205 @@
+package rls
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
+)
+
+// Config is what a service is made of. Client and Path are needed; the zero values of the others are good.
+type Config struct {
+	Client *rratelimiter.Client // on which all limits count
+	Path   string               // a file, or a directory of files, as [Load] reads them
+	Merge  bool                 // several files may have one domain
+
+	GRPC net.Listener // of [Serve], for Envoy; nil: none
+	HTTP net.Listener // of [Serve], for [Server.Handler]; nil: none
+
+	Options []grpc.ServerOption // of the gRPC server of [Serve]: credentials, say
+
+	Deadline  time.Duration // for Redis, a request; 0: 100 ms
+	Shadow    bool          // every request passes, those over a limit are counted
+	Quota     bool          // every descriptor is in quota mode
+	Headers   bool          // answers carry RateLimit-Limit, -Remaining and -Reset for Envoy to add
+	Metadata  bool          // answers carry the request and the metadata of its descriptors for Envoy's filters
+	NearLimit float64       // from which share of a limit on hits count as near it; 0: 0.8
+	MaxSeries int           // of metrics that requests can make, by detailed_metric and value_to_metric; 0: 10,000
+	Log       *slog.Logger  // nil: [slog.Default]
+}
+
+// Server answers rate limit requests. It is safe for concurrent use.
+type Server struct {
+	ratelimit.UnimplementedRateLimitServiceServer
+
+	config  Config
+	cluster bool
+	guard   *door.Guard
+	rules   atomic.Pointer[Rules]
+	metrics metrics
+	recent  recent
+	health  *health.Server
+	closing atomic.Bool
+
+	reading sync.Mutex
+	read    bool   // the files were read once
+	sum     uint64 // of what they held then
+}
+
+// New makes a Server, and reads its configuration. It listens to nothing, and asks nothing of Redis.
+//
+// Errors: *[ConfigError] for the files, [rratelimiter.ErrNoClient], [rratelimiter.ErrInvalidOption] for other fields.
+func New(c Config) (*Server, error) {
+	client, err := inside.Open(c.Client)
+	if err != nil {
+		return nil, err
+	}
+	if c.Deadline < 0 || c.NearLimit < 0 || c.NearLimit > 1 || c.MaxSeries < 0 {
+		return nil, fmt.Errorf("%w: Deadline %v, NearLimit %v, MaxSeries %d: want none below 0, and NearLimit at most 1", rratelimiter.ErrInvalidOption, c.Deadline, c.NearLimit, c.MaxSeries)
+	}
+	c.Deadline = cmp.Or(c.Deadline, 100*time.Millisecond)
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	s := &Server{config: c, cluster: client.Engine.Cluster(), health: health.NewServer(), recent: recent{seed: maphash.MakeSeed()}}
+	s.metrics.nearRatio, s.metrics.most = cmp.Or(c.NearLimit, 0.8), cmp.Or(c.MaxSeries, 10_000)
+	s.guard = door.New(door.Closed, c.Deadline, func(up bool, err error) {
+		if up {
+			c.Log.Info("rls: Redis answers again")
+		} else {
+			c.Log.Error("rls: Redis does not answer, requests end with an error", "error", err)
+		}
+	})
+	if err := s.reload(); err != nil {
+		return nil, err
+	}
+	s.setHealth(grpc_health_v1.HealthCheckResponse_SERVING)
+	return s, nil
+}
+
+// Register registers the rate limit service and the health service.
+func (s *Server) Register(r grpc.ServiceRegistrar) {
+	ratelimit.RegisterRateLimitServiceServer(r, s)
+	grpc_health_v1.RegisterHealthServer(r, s.health)
+}
+
+// setHealth tells all who ask for the health, by whichever name.
+func (s *Server) setHealth(now grpc_health_v1.HealthCheckResponse_ServingStatus) {
+	for _, name := range []string{"", "ratelimit", ratelimit.RateLimitService_ServiceDesc.ServiceName} {
+		s.health.SetServingStatus(name, now)
+	}
+}
+
+// ShouldRateLimit answers a request.
+//
+// Errors: [codes.InvalidArgument] for a request that makes no sense, as without domain or descriptors; [codes.Unavailable] where
+// Redis did not answer, at once where it is known not to.
+func (s *Server) ShouldRateLimit(ctx context.Context, request *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, error) {
+	begin := time.Now()
+	response, all, err := s.decide(ctx, request)
+	s.metrics.requests.Add(1)
+	s.metrics.times.observe(time.Since(begin))
+	if err != nil {
+		if status.Code(err) == codes.InvalidArgument {
+			s.metrics.serviceErrors.Add(1)
+		}
+		return nil, err
+	}
+	if s.config.Headers {
+		response.ResponseHeadersToAdd = headersOf(response)
+	}
+	if s.config.Metadata {
+		response.DynamicMetadata = metadataOf(request, all)
+	}
+	return response, nil
+}
+
+// Serve runs a service on the listeners of its configuration, and reads that anew whenever its files change, until ctx ends. Then
+// it says so to those who ask for its health, answers what it has begun, for five seconds at most, and returns nil. It closes
+// the listeners.
+func Serve(ctx context.Context, c Config) error {
+	defer closeAll(c.GRPC, c.HTTP)
+	s, err := New(c)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	server := grpc.NewServer(c.Options...)
+	s.Register(server)
+	web := &http.Server{Handler: s.Handler(), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}
+	ended := make(chan error, 3)
+	var running sync.WaitGroup
+	running.Go(func() { ended <- s.Watch(ctx) })
+	if c.GRPC != nil {
+		running.Go(func() { ended <- server.Serve(c.GRPC) })
+	}
+	if c.HTTP != nil {
+		running.Go(func() { ended <- web.Serve(c.HTTP) })
+	}
+	select {
+	case <-ctx.Done():
+	case err = <-ended:
+	}
+	if ctx.Err() != nil {
+		err = nil
+	}
+	cancel()
+	s.Shutdown()
+	stop(server, web)
+	running.Wait()
+	return err
+}
+
+// Shutdown tells all who ask for the health that the service is about to end. Requests are answered as before.
+func (s *Server) Shutdown() {
+	s.closing.Store(true)
+	s.health.Shutdown()
+}
+
+// patience is how long what was begun may take when the service ends.
+const patience = 5 * time.Second
+
+func stop(server *grpc.Server, web *http.Server) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		server.GracefulStop()
+	}()
+	if err := web.Shutdown(ctx); err != nil {
+		_ = web.Close() // what is left has had its time
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+		server.Stop()
+		<-done
+	}
+}
+
+func closeAll(listeners ...net.Listener) {
+	for _, l := range listeners {
+		if l != nil {
+			_ = l.Close() // its server has done so, where there was one
+		}
+	}
+}

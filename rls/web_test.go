@@ -1,0 +1,105 @@
+package rls_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/bubble"
+)
+
+const webConfig = `
+domain: web
+descriptors:
+  - {key: login, rate_limit: {unit: minute, requests_per_unit: 1}}
+  - {key: api, rate_limit: {unit: minute, requests_per_unit: 2}}
+  - key: host
+    value: img.example
+    descriptors:
+      - {key: method, value: GET, rate_limit: {unit: hour, requests_per_unit: 1}}
+  - {key: path, value: /banned, rate_limit: {unit: second, requests_per_unit: 0}}
+http:
+  trust: [192.0.2.1, 10.0.0.0/8]
+  on_failure: FAILURE
+  requests:
+    - {method: post, path: /login, descriptor: [{key: login, from: address}]}
+    - {path: "/api/*", descriptor: [{key: api, header: X-Api-Key}]}
+    - {host: IMG.example, descriptor: [{key: host, from: host}, {key: method, from: method}]}
+    - {path: /banned, descriptor: [{key: path, from: path}]}
+`
+
+// What proxies ask, by the headers that each of them sends.
+func TestForwardAuth(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		handler := newServer(t, client, strings.Replace(webConfig, "FAILURE", "closed", 1)).Handler()
+		for _, c := range []struct {
+			query   string
+			headers string // "Name: value; ..."
+			code    int
+			wait    string // Retry-After
+			left    string // RateLimit-Remaining
+		}{
+			{"", "X-Forwarded-Method: POST; X-Forwarded-Uri: /login?next=/; X-Forwarded-For: 203.0.113.7", 200, "", "0"},
+			{"", "X-Forwarded-Method: POST; X-Forwarded-Uri: /login; X-Forwarded-For: 203.0.113.7", 429, "60", "0"},
+			{"?denied=403", "X-Original-Method: POST; X-Original-URI: /login; X-Forwarded-For: 203.0.113.7", 403, "60", "0"},
+			{"?denied=401", "X-Original-Method: POST; X-Original-URI: /%6Cogin; X-Forwarded-For: 203.0.113.7", 401, "60", "0"},
+			{"?denied=418", "X-Forwarded-Uri: /login", 400, "", ""},
+			{"", "X-Forwarded-Method: POST; X-Forwarded-Uri: /login; X-Forwarded-For: 203.0.113.8, 10.1.2.3", 200, "", "0"},
+			{"", "X-Forwarded-Method: POST; X-Forwarded-Uri: /login; X-Forwarded-For: 6.6.6.6, 203.0.113.8", 429, "60", "0"}, // the left is the client's word
+			{"", "X-Forwarded-Method: POST; X-Forwarded-Uri: /login", 503, "", ""},                                           // nobody says who asks
+			{"", "X-Forwarded-Method: GET; X-Forwarded-Uri: /login; X-Forwarded-For: 203.0.113.7", 200, "", ""},
+			{"", "X-Forwarded-Method: GET; X-Forwarded-Uri: /api/x; X-Api-Key: k1", 200, "", "1"},
+			{"", "X-Forwarded-Method: GET; X-Forwarded-Uri: /api/y; X-Api-Key: k1", 200, "", "0"},
+			{"", "X-Forwarded-Method: GET; X-Forwarded-Uri: /api/z; X-Api-Key: k1", 429, "60", "0"},
+			{"", "X-Forwarded-Method: GET; X-Forwarded-Uri: /api/z; X-Api-Key: k2", 200, "", "1"},
+			{"", "X-Forwarded-Method: GET; X-Forwarded-Uri: /api/z", 200, "", ""}, // without the header there is nothing to count
+			{"", "X-Forwarded-Method: GET; X-Forwarded-Uri: /apis; X-Api-Key: k1", 200, "", ""},
+			{"", "X-Forwarded-Host: Img.Example; X-Forwarded-Method: GET; X-Forwarded-Uri: /a", 200, "", "0"},
+			{"", "X-Forwarded-Host: img.example; X-Forwarded-Method: GET; X-Forwarded-Uri: /b", 429, "3600", "0"},
+			{"", "X-Forwarded-Host: img.example; X-Forwarded-Method: HEAD; X-Forwarded-Uri: /b", 200, "", ""},
+			{"", "X-Forwarded-Uri: /banned", 429, "1", "0"},
+			{"", "X-Forwarded-Uri: \x01\xff%zz", 200, "", ""},
+			{"", "", 200, "", ""},
+		} {
+			r := httptest.NewRequest(http.MethodGet, "/auth/web"+c.query, nil) // from 192.0.2.1
+			for header := range strings.SplitSeq(c.headers, "; ") {
+				name, value, _ := strings.Cut(header, ": ")
+				r.Header.Set(name, value)
+			}
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, r)
+			assert.Equal(t, c.code, w.Code, c.headers)
+			assert.Equal(t, c.wait, w.Header().Get("Retry-After"), c.headers)
+			assert.Equal(t, c.left, w.Header().Get("RateLimit-Remaining"), c.headers)
+			if c.code > 400 {
+				assert.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
+			}
+		}
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/auth/none", nil))
+		assert.Equal(t, http.StatusNotFound, w.Code)
+	})
+}
+
+// While Redis does not answer the file says what happens.
+func TestForwardAuthInAnOutage(t *testing.T) {
+	for failure, want := range map[string]int{"open": http.StatusOK, "closed": http.StatusServiceUnavailable} {
+		inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+			handler := newServer(t, client, strings.Replace(webConfig, "FAILURE", failure, 1)).Handler()
+			b.Redis.SetError("LOADING")
+			for _, headers := range []http.Header{{"X-Forwarded-Uri": {"/api/x"}, "X-Api-Key": {"k"}}, {"X-Forwarded-Uri": {"/login"}, "X-Forwarded-Method": {"POST"}}} {
+				r := httptest.NewRequest(http.MethodGet, "/auth/web", nil)
+				r.Header = headers
+				w := httptest.NewRecorder()
+				handler.ServeHTTP(w, r)
+				assert.Equal(t, want, w.Code, failure)
+				assert.NotContains(t, w.Body.String(), "LOADING")
+			}
+			b.Redis.SetError("")
+		})
+	}
+}
