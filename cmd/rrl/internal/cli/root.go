@@ -139,7 +139,7 @@ func (a *app) open(ctx context.Context, changes bool) (*connect.Redis, *look.Rea
 	}
 	reader := &look.Reader{Redis: redis, Now: a.now}
 	if a.serverTime {
-		ahead, err := skew(ctx, redis)
+		ahead, err := a.skew(ctx, redis)
 		if err != nil {
 			redis.Close()
 			return nil, nil, err
@@ -150,8 +150,8 @@ func (a *app) open(ctx context.Context, changes bool) (*connect.Redis, *look.Rea
 }
 
 // skew is how far the server's clock is ahead of this host's.
-func skew(ctx context.Context, redis *connect.Redis) (time.Duration, error) {
-	began := time.Now()
+func (a *app) skew(ctx context.Context, redis *connect.Redis) (time.Duration, error) {
+	began := a.now()
 	parts, err := redis.Do(ctx, redis.B().Time().Build()).AsIntSlice()
 	if err != nil {
 		return 0, redis.Explain(err)
@@ -159,8 +159,8 @@ func skew(ctx context.Context, redis *connect.Redis) (time.Duration, error) {
 	if len(parts) != 2 {
 		return 0, fmt.Errorf("%s answers TIME with %d numbers", redis.Where, len(parts))
 	}
-	half := time.Since(began) / 2
-	return time.Until(time.Unix(parts[0], parts[1]*1000)) + half, nil
+	now := a.now()
+	return time.Unix(parts[0], parts[1]*1000).Sub(now.Add(began.Sub(now) / 2)), nil
 }
 
 // limiters is the library on a connection.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/connect"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/report"
 )
@@ -45,12 +46,12 @@ permits/interval, as 100/1m. What is taken stays taken, and type and keep-alive 
 				return err
 			}
 			rate := rratelimiter.Rate{Permits: permits, Interval: interval}
-			redis, _, err := a.open(cmd.Context(), true)
+			redis, reader, err := a.open(cmd.Context(), true)
 			if err != nil {
 				return err
 			}
 			defer redis.Close()
-			return c.do(cmd.Context(), a, redis, args[0], rate)
+			return c.do(cmd.Context(), a, redis, reader, args[0], rate)
 		},
 	}
 	flags := cmd.Flags()
@@ -63,7 +64,7 @@ permits/interval, as 100/1m. What is taken stays taken, and type and keep-alive 
 	return cmd
 }
 
-func (c change) do(ctx context.Context, a *app, redis *connect.Redis, name string, rate rratelimiter.Rate) error {
+func (c change) do(ctx context.Context, a *app, redis *connect.Redis, reader *look.Reader, name string, rate rratelimiter.Rate) error {
 	l := a.limiters(redis).Limiter(name)
 	before, err := l.Config(ctx)
 	var state *rratelimiter.StateError
@@ -77,15 +78,8 @@ func (c change) do(ctx context.Context, a *app, redis *connect.Redis, name strin
 	if c.ifAbsent {
 		return c.absent(ctx, a, redis, l, rate)
 	}
-	var options []rratelimiter.SetRateOption
-	if rate.Type == rratelimiter.Overall && !c.forget {
-		// Of a PER_CLIENT limiter this tool has taken nothing, and what others have stays theirs.
-		options = append(options, rratelimiter.KeepState())
-	}
 	forgets := ""
 	switch {
-	case has && c.forget && rate.Type == rratelimiter.PerClient && before.Type == rate.Type:
-		return fmt.Errorf("--forget is for OVERALL limiters, and %q is PER_CLIENT: rrl reset forgets what its clients have taken", name)
 	case corrupt:
 		forgets = fmt.Sprintf("replace the configuration of %q, which cannot be read (%v)", name, err)
 	case has && before.Type != rate.Type:
@@ -98,8 +92,8 @@ func (c change) do(ctx context.Context, a *app, redis *connect.Redis, name strin
 			return err
 		}
 	}
-	if err := l.SetRate(ctx, rate, options...); err != nil {
-		return plain(redis, err)
+	if err := c.apply(ctx, a, redis, reader, name, rate, has && before.Type == rate.Type); err != nil {
+		return err
 	}
 	was := ", new"
 	if has {
@@ -107,6 +101,41 @@ func (c change) do(ctx context.Context, a *app, redis *connect.Redis, name strin
 	}
 	_, err = fmt.Fprintf(a.out, "%s: %s%s\n", report.Name(name), tell(rate), was)
 	return err
+}
+
+// apply sets the rate. Of a PER_CLIENT limiter each client that is known has its own count, so it is set as from each of them; where none is, this
+// tool does not become one.
+func (c change) apply(ctx context.Context, a *app, redis *connect.Redis, reader *look.Reader, name string, rate rratelimiter.Rate, sameType bool) error {
+	var options []rratelimiter.SetRateOption
+	if !c.forget {
+		options = append(options, rratelimiter.KeepState())
+	}
+	if rate.Type == rratelimiter.Overall {
+		return plain(redis, a.limiters(redis).Limiter(name).SetRate(ctx, rate, options...))
+	}
+	set := false
+	if sameType {
+		found, err := reader.Of(ctx, name, look.Search{})
+		if err != nil {
+			return err
+		}
+		for _, l := range found.Redisson {
+			for _, p := range l.Pairs {
+				as, err := clientID(p.Client)
+				if err != nil {
+					continue // none of Redisson's
+				}
+				if err := a.limiters(redis, as...).Limiter(name).SetRate(ctx, rate, options...); err != nil {
+					return plain(redis, err)
+				}
+				set = true
+			}
+		}
+	}
+	if set {
+		return nil
+	}
+	return plain(redis, a.limiters(redis).Limiter(name).SetRate(ctx, rate))
 }
 
 // complete makes the rate whole, by flags or as it was.

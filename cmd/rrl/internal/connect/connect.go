@@ -64,9 +64,6 @@ func Open(ctx context.Context, o Options) (*Redis, error) {
 }
 
 func openCluster(option rueidis.ClientOption, where string) (*Redis, error) {
-	if option.SelectDB != 0 {
-		return nil, fmt.Errorf("%s is a cluster, which has database 0 alone: leave /%d out of the URL", where, option.SelectDB)
-	}
 	client, err := rueidis.NewClient(option)
 	if err != nil {
 		return nil, explain(err, "the cluster of "+where, option.Username)

@@ -16,7 +16,14 @@ import (
 )
 
 // Explain says what a failure of a call means: what, where, and what to do. An error that says so by itself stays as it is.
-func (r *Redis) Explain(err error) error { return explain(err, r.Where, "") }
+func (r *Redis) Explain(err error) error {
+	where := r.Where
+	var operation *net.OpError
+	if r.Cluster && errors.As(err, &operation) && operation.Addr != nil {
+		where = operation.Addr.String() + ", a node of the cluster of " + r.Where
+	}
+	return explain(err, where, "")
+}
 
 // Explain is the same for one node.
 func (n Node) Explain(err error) error { return explain(err, n.Where, "") }
@@ -88,6 +95,9 @@ func explainSaid(said *rueidis.RedisError, err error, where, name string) error 
 		return fmt.Errorf("%s is not ready (%s): try again in a moment", where, text)
 	case "CLUSTERDOWN":
 		return fmt.Errorf("the cluster of %s is down (%s): CLUSTER NODES shows which node is missing", where, text)
+	}
+	if strings.Contains(text, "SELECT is not allowed in cluster mode") {
+		return fmt.Errorf("%s is a cluster, which has database 0 alone: leave the number behind the / out of the URL", where)
 	}
 	if strings.Contains(text, "without any password configured") {
 		return fmt.Errorf("%s has no password, and --redis gives one: leave it out", where)
