@@ -20,7 +20,7 @@ SERVER_SUITES = ./denials ./differences ./corruption ./limits ./strict ./joined 
 
 REDISSON_VERSIONS = 3.16.8,3.20.1,3.21.3,3.27.2,3.34.1,3.38.1,3.45.1,3.52.0,4.0.0,4.3.1,4.6.1,4.7.0
 
-.PHONY: demo test test-root test-integration test-matrix test-servers test-faults test-docker redis-image fuzz mutate bench lint deps
+.PHONY: demo test test-root test-integration test-matrix test-servers test-faults test-docker redis-image fuzz mutate bench recording lint deps
 
 # The main job in one command; REDIS_URL=redis://host:6379 runs it on a real Redis.
 demo:
@@ -86,6 +86,10 @@ mutate:
 # This library beside every other one; writes docs/performance.md.
 bench: deps
 	cd benchmarks && go run .
+
+# What rrl demo shows, for README.
+recording:
+	cd cmd/rrl && go run . demo --svg > $(CURDIR)/docs/rrl.svg
 
 lint:
 	@files=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$files" ]; then echo "gofmt would change: $$files"; exit 1; fi

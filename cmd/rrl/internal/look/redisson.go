@@ -38,48 +38,67 @@ func (l *Redisson) Raw() []string {
 func (l *Redisson) Valid() bool { return l.TTL != NoKey && len(l.Wrong) == 0 }
 
 // hashes reads the configurations of names: nil where there is no hash, or one that is no limiter's. A hash whose fields cannot be
-// read, or which has others besides, counts as one where there is state for it.
+// read, or which has others besides, counts as one where there is state for it, or where the user named it.
 func (r *Reader) hashes(ctx context.Context, keys []string, named bool) ([]*Redisson, error) {
-	b := r.Redis.B
 	var commands rueidis.Commands
 	for _, key := range keys {
-		commands = append(commands, b().Hmget().Key(key).Field(fields...).Build(), b().Hlen().Key(key).Build(), b().Pttl().Key(key).Build())
+		commands = append(commands, r.Redis.B().Hmget().Key(key).Field(fields...).Build())
 	}
-	results, err := r.ask(ctx, commands)
+	told, err := r.ask(ctx, commands)
 	if err != nil {
 		return nil, err
 	}
-	all := make([]*Redisson, len(keys))
-	var doubtful []int
+	// Most hashes have none of the fields, and are not looked at any further.
+	all, had := make([]*Redisson, len(keys)), make([]int64, len(keys))
+	commands = commands[:0:0]
 	for i, key := range keys {
-		told := results[3*i:]
-		l := &Redisson{Name: key, TTL: number(told[2])}
-		texts, err := told[0].ToArray()
-		if err != nil {
-			if named && l.TTL != NoKey {
-				l.Wrong = []string{fmt.Sprintf("%q is of another type, want a hash", key)}
-				all[i] = l
-			}
+		l := &Redisson{Name: key}
+		l.raw, had[i] = optionalTexts(told[i])
+		if l.raw == nil {
+			l.Wrong = []string{fmt.Sprintf("%q is of another type, want a hash", key)}
+		} else {
+			l.Config, l.Wrong = decode(l.raw)
+		}
+		if named || had[i] > 0 {
+			all[i] = l
+			commands = append(commands, r.Redis.B().Pttl().Key(key).Build(), r.Redis.B().Hlen().Key(key).Build())
+		}
+	}
+	if told, err = r.ask(ctx, commands); err != nil {
+		return nil, err
+	}
+	var doubtful []int
+	for i, l := range all {
+		if l == nil {
 			continue
 		}
-		had := int64(0)
-		for _, message := range texts {
-			s, err := message.ToString()
-			if err != nil {
-				l.raw = append(l.raw, nil)
-				continue
-			}
-			l.raw, had = append(l.raw, &s), had+1
-		}
-		if l.Config, l.Wrong = decode(l.raw); had == 0 && !named || l.TTL == NoKey {
-			continue
-		}
-		all[i] = l
-		if !named && (len(l.Wrong) > 0 || number(told[1]) != had) {
+		l.TTL = number(told[0])
+		odd := len(l.Wrong) > 0 || number(told[1]) != had[i]
+		if told = told[2:]; l.TTL == NoKey {
+			all[i] = nil
+		} else if odd && !named {
 			doubtful = append(doubtful, i)
 		}
 	}
 	return all, r.settle(ctx, all, doubtful)
+}
+
+// optionalTexts reads a list of texts, nil for those that are missing, and counts those that are not. It is nil where the key is of
+// another type.
+func optionalTexts(result rueidis.RedisResult) (texts []*string, had int64) {
+	messages, err := result.ToArray()
+	if err != nil {
+		return nil, 0
+	}
+	for _, message := range messages {
+		s, err := message.ToString()
+		if err != nil {
+			texts = append(texts, nil)
+			continue
+		}
+		texts, had = append(texts, &s), had+1
+	}
+	return texts, had
 }
 
 // settle takes those out that are no limiters: the doubtful without state.
