@@ -58,6 +58,17 @@ func TestCluster(t *testing.T) {
 	require.Equal(t, exitError, r.code)
 	require.Contains(t, r.err, "database 0 alone")
 
+	for _, node := range nodes {
+		node.run("ACL SETUSER viewer on >secret ~* +@read", "ACL SETUSER more on >secret ~* +@read +cluster|slots +cluster|shards")
+	}
+	r = tool("ls", "--redis", "redis://viewer:secret@"+nodes[0].addr)
+	require.Equal(t, exitError, r.code)
+	require.Contains(t, r.err, "cluster|slots")
+	for _, args := range [][]string{{"ls"}, {"show", "limiter-0"}, {"show", "policy"}, {"audit"}, {"watch", "limiter-0", "--count", "2", "--every", "50ms"}} {
+		r = tool(append(args, "--redis", "redis://more:secret@"+nodes[0].addr)...)
+		require.Equal(t, exitDone, r.code, r.err)
+	}
+
 	nodes[2].kill()
 	r = tool("ls", "--redis", nodes[0].url(), "--timeout", "2s")
 	require.Equal(t, exitError, r.code)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -63,9 +62,6 @@ func pattern(args []string) string {
 }
 
 func (a *app) find(ctx context.Context, redis *connect.Redis, reader *look.Reader, pattern string, most, pages int) (*look.Found, error) {
-	if most <= 0 {
-		most = math.MaxInt
-	}
 	progress, done := a.progress(ctx, redis)
 	defer done()
 	return reader.Find(ctx, look.Search{Pattern: pattern, Most: most, Pages: pages, Progress: progress})
@@ -78,7 +74,7 @@ func (a *app) progress(ctx context.Context, redis *connect.Redis) (report func(s
 	}
 	const often = 200 * time.Millisecond
 	next, shown := time.Now().Add(often), false
-	total := keys(ctx, redis)
+	total := countKeys(ctx, redis)
 	return func(node string, walked uint64) {
 			if time.Now().Before(next) {
 				return
@@ -97,8 +93,8 @@ func (a *app) progress(ctx context.Context, redis *connect.Redis) (report func(s
 		}
 }
 
-// keys counts the keys of all masters, 0 where the user may not know.
-func keys(ctx context.Context, redis *connect.Redis) (sum uint64) {
+// countKeys counts the keys of all masters, 0 where the user may not know.
+func countKeys(ctx context.Context, redis *connect.Redis) (sum uint64) {
 	nodes, err := redis.Masters(ctx)
 	if err != nil {
 		return 0
@@ -115,11 +111,13 @@ func keys(ctx context.Context, redis *connect.Redis) (sum uint64) {
 
 func (a *app) show() *cobra.Command {
 	var policies []string
+	var all bool
 	cmd := &cobra.Command{
 		Use:   "show NAME",
 		Short: "Show one limiter: rate, what is free and taken, when it comes back, clients, and what is wrong",
-		Long: `show tells all that Redis knows of a limiter. It only reads. Clients of a PER_CLIENT limiter and policies of package limit are
-found by SCAN, on a cluster on the one master that has them.`,
+		Long: `show tells all that Redis knows of a limiter. It only reads. Clients of a PER_CLIENT limiter, and policies of package limit that are
+not given, are found by SCAN, on a cluster on the one master that has them. Where there is an OVERALL limiter of the name, --all looks for policies and
+for what is left over beside it.`,
 		Args: oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			given, err := parse(policies)
@@ -131,7 +129,7 @@ found by SCAN, on a cluster on the one master that has them.`,
 				return err
 			}
 			defer redis.Close()
-			limiter, err := a.limiter(cmd.Context(), redis, reader, args[0], given)
+			limiter, err := a.limiter(cmd.Context(), redis, reader, args[0], given, all)
 			if err != nil {
 				return err
 			}
@@ -142,13 +140,14 @@ found by SCAN, on a cluster on the one master that has them.`,
 		},
 	}
 	policyFlag(cmd, &policies, "policies of package limit that the program has, so that their permits are known")
+	cmd.Flags().BoolVar(&all, "all", false, "look for keys of the name by SCAN in any case")
 	return cmd
 }
 
 // limiter reads all of one.
-func (a *app) limiter(ctx context.Context, redis *connect.Redis, reader *look.Reader, name string, given []names.Given) (report.Limiter, error) {
+func (a *app) limiter(ctx context.Context, redis *connect.Redis, reader *look.Reader, name string, given []names.Given, all bool) (report.Limiter, error) {
 	progress, done := a.progress(ctx, redis)
-	found, err := reader.Of(ctx, name, look.Search{Pages: showPages, Progress: progress})
+	found, err := reader.Of(ctx, name, look.Search{Most: mostLimiters, Pages: showPages, Known: names.Known(given), All: all, Progress: progress})
 	done()
 	if err != nil {
 		return report.Limiter{}, err
@@ -157,21 +156,21 @@ func (a *app) limiter(ctx context.Context, redis *connect.Redis, reader *look.Re
 	if err != nil {
 		return report.Limiter{}, err
 	}
-	var all []string
+	var keys []string
 	for _, l := range found.Redisson {
-		all = append(all, l.Name)
+		keys = append(keys, l.Name)
 		for _, p := range l.Pairs {
-			all = append(all, p.ValueKey, p.PermitsKey)
+			keys = append(keys, p.ValueKey, p.PermitsKey)
 			if err := reader.Timeline(ctx, l.Config, p, timelineSteps, showPages); err != nil {
 				return report.Limiter{}, err
 			}
 		}
 	}
 	for _, p := range found.Policies {
-		all = append(all, p.Key)
+		keys = append(keys, p.Key)
 	}
 	limiter := report.NewLimiter(name, found, given, findings)
-	limiter.Bytes, err = reader.Memory(ctx, all)
+	limiter.Bytes, err = reader.Memory(ctx, keys)
 	return limiter, err
 }
 

@@ -16,12 +16,12 @@ import (
 
 func (a *app) reset() *cobra.Command {
 	var client string
-	var yes bool
+	var yes, all bool
 	cmd := &cobra.Command{
 		Use:   "reset NAME",
 		Short: "Forget what is taken of a limiter; the rate stays",
 		Long: `reset makes all permits of a limiter free: of all clients that have taken some, or of one. Policies of package limit that have the
-name are reset too. It asks first.`,
+name are reset too; where there is an OVERALL limiter of the name, with --all. It asks first.`,
 		Args: oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, name := cmd.Context(), args[0]
@@ -33,18 +33,18 @@ name are reset too. It asks first.`,
 				return err
 			}
 			defer redis.Close()
-			found, err := reader.Of(ctx, name, look.Search{Pages: listPages})
+			found, err := reader.Of(ctx, name, look.Search{Pages: listPages, All: all})
 			if err != nil {
 				return err
 			}
-			all := a.resets(redis, name, client, found)
-			if len(all) == 0 {
+			counts := a.resets(redis, name, client, found)
+			if len(counts) == 0 {
 				return fmt.Errorf("there is nothing to reset of %q: rrl ls shows the limiters, rrl show NAME their clients", name)
 			}
-			if err := a.confirm(yes, fmt.Sprintf("forget what is taken of %q (%s)", name, count(all))); err != nil {
+			if err := a.confirm(yes, fmt.Sprintf("forget what is taken of %q (%s)", name, count(counts))); err != nil {
 				return err
 			}
-			for _, r := range all {
+			for _, r := range counts {
 				if err := r.limiter.Reset(ctx); err != nil {
 					return plain(redis, err)
 				}
@@ -56,6 +56,7 @@ name are reset too. It asks first.`,
 		},
 	}
 	cmd.Flags().StringVar(&client, "client", "", "the ID of a client of a PER_CLIENT limiter, to reset its permits alone")
+	cmd.Flags().BoolVar(&all, "all", false, "look for policies of the name by SCAN in any case")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return cmd
 }

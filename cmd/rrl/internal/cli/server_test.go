@@ -57,7 +57,13 @@ func tryRedis(t testing.TB, path string, args []string) *server {
 		return nil // its cluster bus port would be beyond the last one
 	}
 	var log bytes.Buffer
-	s.cmd = exec.Command(path, append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir(), "--enable-debug-command", "yes"}, args...)...)
+	own := []string{"--port", port, "--bind", "127.0.0.1", "--dir", t.TempDir()}
+	if len(args) > 0 && args[0] == "sentinel" {
+		args = []string{args[1], "--sentinel"} // its configuration file has to come first
+	} else {
+		own = append(own, "--save", "", "--enable-debug-command", "yes")
+	}
+	s.cmd = exec.Command(path, append(args[:len(args):len(args)], own...)...)
 	s.cmd.Stdout, s.cmd.Stderr = &log, &log
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	started, ended := make(chan error), make(chan struct{})

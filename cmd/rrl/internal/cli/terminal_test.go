@@ -138,4 +138,3 @@ func TestNarrowList(t *testing.T) {
 	require.Contains(t, p.text(), "paid-api\r\n  kind OVERALL\r\n  rate 100/1h\r\n  taken 100\r\n")
 	require.Equal(t, 20, screen.Columns(p.tty))
 }
-

@@ -25,8 +25,10 @@ type Found struct {
 // Search says what to look for.
 type Search struct {
 	Pattern  string                         // of names; "" for all
-	Most     int                            // limiters, and as many orphans; the rest is counted alone
+	Most     int                            // limiters, as many clients, and as many orphans; the rest is counted alone; 0 for all
 	Pages    int                            // of grants that are read of a limiter, at most
+	Known    []names.Stored                 // for Of: the policies that the limiter has, where that is known
+	All      bool                           // for Of: look for whatever is left over of other types and policies
 	Progress func(node string, keys uint64) // called now and then, with about how many keys were looked at; may be nil
 }
 
@@ -44,6 +46,7 @@ type search struct {
 	prefix   string // of the keys of the one limiter that is looked for
 	redisson map[string]*Redisson
 	clients  map[string]map[string]bool // of a Redisson limiter's name, the IDs
+	seen     int                        // clients, of all limiters
 	policies map[string]*Policy         // by key
 	orphans  map[string]*Pair           // by prefix and client
 	more     int64
@@ -51,6 +54,9 @@ type search struct {
 }
 
 func newSearch(r *Reader, s Search) *search {
+	if s.Most <= 0 {
+		s.Most = math.MaxInt
+	}
 	return &search{Reader: r, Search: s, redisson: map[string]*Redisson{}, clients: map[string]map[string]bool{},
 		policies: map[string]*Policy{}, orphans: map[string]*Pair{}}
 }
@@ -76,10 +82,11 @@ func (r *Reader) Find(ctx context.Context, s Search) (*Found, error) {
 	return w.read(ctx)
 }
 
-// Of looks for one limiter's keys: the configuration and the pair of all clients by their names, clients and policies by SCAN.
+// Of looks for one limiter's keys. What its name tells is read by name: the configuration, the pair of an OVERALL limiter, policies that are
+// known. Clients, policies that are not known, and what is left over are found by SCAN, where they may be.
 func (r *Reader) Of(ctx context.Context, name string, s Search) (*Found, error) {
 	w := newSearch(r, s)
-	w.Pattern, w.Most = "", math.MaxInt
+	w.Pattern = ""
 	value, _ := names.Pair(name, "")
 	w.prefix = strings.TrimSuffix(value, ":value")
 	for _, sibling := range (names.Key{Prefix: w.prefix}).Names() {
@@ -91,13 +98,21 @@ func (r *Reader) Of(ctx context.Context, name string, s Search) (*Found, error) 
 			w.redisson[sibling] = hashes[0]
 		}
 	}
-	nodes, err := r.Redis.Home(ctx, value)
-	if err != nil {
-		return nil, err
+	for _, stored := range s.Known {
+		key := stored.Key(name)
+		w.policies[key] = &Policy{Name: name, Stored: stored, Key: key}
 	}
-	for _, node := range nodes {
-		if err := w.scan(ctx, node, names.Pattern(name), "", w.addKeys); err != nil {
+	l := w.redisson[name]
+	overall := l != nil && l.Valid() && l.Config.Type == rratelimiter.Overall
+	if s.All || !overall && (l != nil || len(s.Known) == 0) {
+		nodes, err := r.Redis.Home(ctx, value)
+		if err != nil {
 			return nil, err
+		}
+		for _, node := range nodes {
+			if err := w.scan(ctx, node, names.Pattern(name), "", w.addKeys); err != nil {
+				return nil, err
+			}
 		}
 	}
 	found, err := w.read(ctx)
@@ -214,16 +229,28 @@ func (w *search) addKeys(_ context.Context, keys []string) error {
 			w.addPolicy(key, name, parsed)
 		case owner != nil && owner.Valid() && (owner.Config.Type == rratelimiter.PerClient) == (parsed.Client != ""):
 			if parsed.Client != "" {
-				if w.clients[owner.Name] == nil {
-					w.clients[owner.Name] = map[string]bool{}
-				}
-				w.clients[owner.Name][strings.Clone(parsed.Client)] = true
+				w.addClient(owner.Name, parsed.Client)
 			}
 		case owner == nil || owner.Valid():
 			w.addOrphan(name, parsed)
 		}
 	}
 	return nil
+}
+
+func (w *search) addClient(name, id string) {
+	known := w.clients[name]
+	switch {
+	case known[id]:
+	case w.seen >= w.Most:
+		w.more++
+	case known == nil:
+		w.clients[name] = map[string]bool{}
+		fallthrough
+	default:
+		w.clients[name][strings.Clone(id)] = true
+		w.seen++
+	}
 }
 
 func (w *search) addPolicy(key, name string, parsed names.Key) {

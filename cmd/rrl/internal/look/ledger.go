@@ -112,7 +112,8 @@ func (r *Reader) addUp(ctx context.Context, config Config, p *Pair, mark *Ledger
 		return &sum, nil
 	}
 	interval := config.Interval.Milliseconds()
-	var window []Grant // those within an interval of the last one seen
+	type dated struct{ at, permits int64 }
+	var window []dated // the grants within an interval of the last one seen
 	var within int64
 	all, err := r.grants(ctx, p.PermitsKey, 0, mark.Count-1, pages, func(g Grant) {
 		if g.Permits < 0 {
@@ -129,9 +130,9 @@ func (r *Reader) addUp(ctx context.Context, config Config, p *Pair, mark *Ledger
 			}
 		}
 		sum.Permits += g.Permits
-		window, within = append(window, Grant{At: g.At, Permits: g.Permits}), within+g.Permits
-		for window[0].At <= g.At-interval {
-			within -= window[0].Permits
+		window, within = append(window, dated{g.At, g.Permits}), within+g.Permits
+		for window[0].at <= g.At-interval {
+			within -= window[0].permits
 			window = window[1:]
 		}
 		if within > sum.MostIn {

@@ -27,6 +27,15 @@ type Given struct {
 	Refill int64  // of a bucket, permits an interval
 }
 
+// Known is what the keys of policies tell.
+func Known(given []Given) []Stored {
+	var all []Stored
+	for _, g := range given {
+		all = append(all, g.Stored)
+	}
+	return all
+}
+
 // ParsePolicy reads a policy of package limit.
 func ParsePolicy(text string) (Given, error) {
 	kind, rest, ok := strings.Cut(text, ":")

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -35,14 +36,27 @@ func ParseStored(text string) (Stored, bool) {
 		}
 	case "day", "week", "month", "year":
 		s.Place = rest
-		_, err := time.LoadLocation(rest)
-		return s, err == nil && rest != ""
+		return s, isPlace(rest)
 	default:
 		return Stored{}, false
 	}
 	ms, ok := whole(rest)
 	s.Interval = time.Duration(ms) * time.Millisecond
 	return s, ok && ms > 0 && ms <= 1<<53/1000
+}
+
+// places are those that were found, since many keys can name them.
+var places sync.Map
+
+func isPlace(name string) bool {
+	if _, found := places.Load(name); found || name == "" {
+		return found
+	}
+	_, err := time.LoadLocation(name)
+	if err == nil {
+		places.Store(strings.Clone(name), true)
+	}
+	return err == nil
 }
 
 // whole reads a number above 0 as a key has it.

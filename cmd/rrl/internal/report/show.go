@@ -17,7 +17,8 @@ type Limiter struct {
 	Redisson *redisson        `json:"redisson,omitempty"`
 	Policies []policy         `json:"policies,omitempty"`
 	Findings []*audit.Finding `json:"findings"`
-	Bytes    int64            `json:"bytes,omitempty"` // in memory, all keys together
+	Bytes    int64            `json:"bytes,omitempty"`    // in memory, all keys together
+	LeftOut  int64            `json:"left_out,omitempty"` // keys of clients beyond the most that are shown
 }
 
 // redisson is a limiter of Redisson's layout.
@@ -50,7 +51,7 @@ type policy struct {
 
 // NewLimiter puts together what is known of a name.
 func NewLimiter(name string, found *look.Found, given []names.Given, findings []*audit.Finding) Limiter {
-	l := Limiter{Name: name, Findings: findings}
+	l := Limiter{Name: name, Findings: findings, LeftOut: found.More}
 	if findings == nil {
 		l.Findings = []*audit.Finding{}
 	}
@@ -95,6 +96,9 @@ func (l Limiter) Text(w io.Writer) {
 	}
 	for _, p := range l.Policies {
 		p.text(w)
+	}
+	if l.LeftOut > 0 {
+		line(w, "and", plural(l.LeftOut, "key")+" of other clients")
 	}
 	if l.Bytes > 0 {
 		line(w, "memory", size(l.Bytes))

@@ -52,6 +52,9 @@ type known struct {
 	found *look.Found
 }
 
+// mostClients bounds what one look reads.
+const mostClients = 1000
+
 // pages is how many pages of grants one look reads of a limiter, at most.
 const pages = 16
 
@@ -89,7 +92,7 @@ func (w *Watcher) Look(ctx context.Context) ([]Sample, error) {
 func (w *Watcher) find(ctx context.Context) error {
 	w.known = w.known[:0]
 	for _, name := range w.Names {
-		found, err := w.Reader.Of(ctx, name, look.Search{Pages: pages})
+		found, err := w.Reader.Of(ctx, name, look.Search{Most: mostClients, Pages: pages, Known: names.Known(w.Given)})
 		if err != nil {
 			return err
 		}
@@ -159,15 +162,16 @@ func (w *Watcher) samples(ctx context.Context, now time.Time, k known) ([]Sample
 	return all, nil
 }
 
-// policies are those that were found, and those that were given, which may have no key while nothing is taken.
+// policies are those that were found. Those that were given may have no key while nothing is taken; beside a limiter of Redisson's they are
+// another name's.
 func (w *Watcher) policies(k known) []*look.Policy {
-	all := k.found.Policies
-	if len(k.found.Redisson) > 0 {
-		return all
+	if len(k.found.Redisson) == 0 {
+		return k.found.Policies
 	}
-	for _, g := range w.Given {
-		if !slices.ContainsFunc(all, func(p *look.Policy) bool { return p.Stored == g.Stored }) {
-			all = append(all, &look.Policy{Name: k.name, Stored: g.Stored, TTL: look.NoKey})
+	var all []*look.Policy
+	for _, p := range k.found.Policies {
+		if p.TTL != look.NoKey {
+			all = append(all, p)
 		}
 	}
 	return all
