@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -108,7 +108,7 @@ func call(ctx context.Context, limiter *rratelimiter.Limiter) (latencies []time.
 }
 
 // Text writes the result for people.
-func (r Result) Text(w io.Writer) {
+func (r Result) Text(w *strings.Builder) {
 	fmt.Fprintf(w, "%s\n", r.Limiter)
 	fmt.Fprintf(w, "  %d callers for %.1fs: %d granted, %d denied, %d failed\n", r.Callers, r.Seconds, r.Granted, r.Denied, r.Failed)
 	fmt.Fprintf(w, "  %.0f decisions/s, latency p50 %v, p99 %v, max %v\n", r.PerS, round(r.P50), round(r.P99), round(r.Max))

@@ -70,7 +70,7 @@ func (a *app) confirm(yes bool, what string) error {
 	if !screen.IsTerminal(a.in) || !screen.IsTerminal(a.err) {
 		return fmt.Errorf("this would %s, and there is no terminal to ask on: say --yes", what)
 	}
-	fmt.Fprintf(a.err, "This will %s. Go on? Type yes: ", what)
+	a.say("This will %s. Go on? Type yes: ", what)
 	answer, err := bufio.NewReader(a.in).ReadString('\n')
 	if err == nil && strings.TrimSpace(answer) == "yes" {
 		return nil

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -46,7 +45,7 @@ away asks first.`,
 				}
 			}
 			result := report.NewAudit(len(report.NewList(found).Limiters), found.More, findings)
-			if err := a.print(result, func(w io.Writer) { result.Text(w) }); err != nil {
+			if err := a.print(result, result.Text); err != nil {
 				return err
 			}
 			if result.Problems > 0 {

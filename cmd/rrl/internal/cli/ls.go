@@ -3,7 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -47,7 +47,7 @@ taken most. Package limit keeps no permits in Redis, so that its rates and what 
 				return err
 			}
 			list := report.NewList(found)
-			return a.print(list, func(w io.Writer) { list.Text(w, a.columns()) })
+			return a.print(list, func(w *strings.Builder) { list.Text(w, a.columns()) })
 		},
 	}
 	cmd.Flags().IntVar(&most, "max", mostLimiters, "limiters of each layout to show at most, the others are counted; 0 for all")
@@ -85,10 +85,10 @@ func (a *app) progress(ctx context.Context, redis *connect.Redis) (report func(s
 				// Configurations are found in one walk, state in another.
 				of = fmt.Sprintf(", %d%%", min(99, walked*100/(2*total)))
 			}
-			fmt.Fprintf(a.err, "\r\x1b[K%s: %d keys%s", node, walked, of)
+			a.say("\r\x1b[K%s: %d keys%s", node, walked, of)
 		}, func() {
 			if shown {
-				fmt.Fprint(a.err, "\r\x1b[K")
+				a.say("\r\x1b[K")
 			}
 		}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -62,11 +63,11 @@ func (a *app) run(ctx context.Context, args []string) int {
 	case errors.Is(failure, errDenied):
 		return exitDenied
 	case ctx.Err() != nil && errors.Is(failure, context.Canceled):
-		fmt.Fprintln(a.err, "rrl: interrupted")
+		a.say("rrl: interrupted\n")
 	case errors.Is(failure, syscall.EPIPE):
 		// Who reads the output has seen enough.
 	default:
-		fmt.Fprintln(a.err, "rrl:", failure)
+		a.say("rrl: %v\n", failure)
 	}
 	return exitError
 }
@@ -135,7 +136,7 @@ func (a *app) open(ctx context.Context, changes bool) (*connect.Redis, *look.Rea
 		return nil, nil, fmt.Errorf("%s is a replica, which takes no changes: name its master with --redis", redis.Where)
 	}
 	if redis.Replica {
-		fmt.Fprintf(a.err, "rrl: %s is a replica: what it shows may be late\n", redis.Where)
+		a.say("rrl: %s is a replica: what it shows may be late\n", redis.Where)
 	}
 	reader := &look.Reader{Redis: redis, Now: a.now}
 	if a.serverTime {
@@ -195,12 +196,19 @@ func plain(redis *connect.Redis, err error) error {
 }
 
 // print writes a result in the format that was asked for.
-func (a *app) print(value any, text func(io.Writer)) error {
+func (a *app) print(value any, text func(*strings.Builder)) error {
 	if a.json() {
 		return report.JSON(a.out, value)
 	}
-	text(a.out)
-	return nil
+	var all strings.Builder
+	text(&all)
+	_, err := io.WriteString(a.out, all.String())
+	return err
+}
+
+// say tells the user something besides the result.
+func (a *app) say(format string, values ...any) {
+	_, _ = fmt.Fprintf(a.err, format, values...) // who does not listen is not told
 }
 
 // columns is the width that a table may have, 0 for any.

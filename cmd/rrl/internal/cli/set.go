@@ -168,7 +168,9 @@ func (c change) absent(ctx context.Context, a *app, redis *connect.Redis, l *rra
 		return plain(redis, err)
 	}
 	if !set {
-		fmt.Fprintf(a.out, "%s has a rate, which stays\n", report.Name(l.Name()))
+		if _, err := fmt.Fprintf(a.out, "%s has a rate, which stays\n", report.Name(l.Name())); err != nil {
+			return err
+		}
 		return errDenied
 	}
 	_, err = fmt.Fprintf(a.out, "%s: %s, new\n", report.Name(l.Name()), tell(rate))

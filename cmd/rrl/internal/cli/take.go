@@ -3,7 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -71,7 +71,7 @@ type tried struct {
 	ResetAfter int64  `json:"reset_after_ms"`
 }
 
-func (t tried) text(w io.Writer) {
+func (t tried) text(w *strings.Builder) {
 	if t.Allowed {
 		fmt.Fprintf(w, "granted: %d of %s, %d left of %d\n", t.Permits, report.Name(t.Limiter), t.Remaining, t.Limit)
 		return

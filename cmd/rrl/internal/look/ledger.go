@@ -3,7 +3,6 @@ package look
 import (
 	"context"
 	"encoding/binary"
-	"fmt"
 	"strconv"
 
 	"github.com/redis/rueidis"
@@ -169,7 +168,7 @@ func (r *Reader) Orphan(ctx context.Context, p *Pair) (sure bool, err error) {
 		}
 	}
 	if p.Value != nil {
-		if n, err := strconv.ParseInt(*p.Value, 10, 64); err != nil || fmt.Sprint(n) != *p.Value {
+		if _, ok := (&Ledger{Value: p.Value}).Number(); !ok {
 			return false, nil
 		}
 	}

@@ -213,8 +213,8 @@ func (p *Policy) sliding(told rueidis.RedisResult, now int64) bool {
 // log reads a list whose head is "<sum> <time, ms> <count> <ahead, ms>": all permits, the newest entry, and how far on the clock was seen.
 // Behind it stand the others, "<time> <count>", the oldest first.
 func (r *Reader) log(ctx context.Context, p *Policy, told rueidis.RedisResult, now int64) (bool, error) {
-	texts, err := told.AsStrSlice()
-	if err != nil || len(texts) == 0 {
+	texts, _ := told.AsStrSlice() // ask has seen to the errors
+	if len(texts) == 0 {
 		return false, nil
 	}
 	p.Text = texts[0]
@@ -249,10 +249,11 @@ func (r *Reader) log(ctx context.Context, p *Policy, told rueidis.RedisResult, n
 			break
 		}
 		start += page
-		entries, err = r.Redis.Do(ctx, r.Redis.B().Lrange().Key(p.Key).Start(start).Stop(start+page-1).Build()).AsStrSlice()
+		more, err := r.Redis.Do(ctx, r.Redis.B().Lrange().Key(p.Key).Start(start).Stop(start+page-1).Build()).AsStrSlice()
 		if err != nil && !rueidis.IsRedisNil(err) {
 			return false, r.Redis.Explain(err)
 		}
+		entries = more
 	}
 	p.Text = texts[0]
 	p.Taken, p.Ends = max(p.Taken, head[2]), head[1]+interval-now

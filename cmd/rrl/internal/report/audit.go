@@ -2,7 +2,7 @@ package report
 
 import (
 	"fmt"
-	"io"
+	"strings"
 
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/audit"
 )
@@ -30,7 +30,7 @@ func NewAudit(limiters int, leftOut int64, findings []*audit.Finding) Audit {
 }
 
 // Text writes it for people.
-func (a Audit) Text(w io.Writer) {
+func (a Audit) Text(w *strings.Builder) {
 	for _, f := range a.Findings {
 		fmt.Fprintf(w, "%s  %s  %s\n  %s\n", f.Severity, f.Kind, Name(f.Limiter), f.Text)
 		switch {

@@ -3,9 +3,9 @@ package report
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
@@ -77,7 +77,7 @@ func redissonRow(l *look.Redisson) row {
 }
 
 // Text writes the list as a table, for so many columns; 0 for as many as it takes.
-func (l List) Text(w io.Writer, columns int) {
+func (l List) Text(w *strings.Builder, columns int) {
 	if len(l.Limiters) == 0 && l.LeftOut == 0 {
 		fmt.Fprintln(w, "no limiters")
 		return

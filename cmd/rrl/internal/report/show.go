@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/rratelimiter/rratelimiter"
@@ -89,7 +88,7 @@ func (l Limiter) Empty() bool {
 }
 
 // Text writes it for people.
-func (l Limiter) Text(w io.Writer) {
+func (l Limiter) Text(w *strings.Builder) {
 	fmt.Fprintln(w, Name(l.Name))
 	if l.Redisson != nil {
 		l.Redisson.text(w)
@@ -111,9 +110,9 @@ func (l Limiter) Text(w io.Writer) {
 	}
 }
 
-func line(w io.Writer, name, text string) { fmt.Fprintf(w, "  %-10s  %s\n", name, text) }
+func line(w *strings.Builder, name, text string) { fmt.Fprintf(w, "  %-10s  %s\n", name, text) }
 
-func (r *redisson) text(w io.Writer) {
+func (r *redisson) text(w *strings.Builder) {
 	if !r.valid {
 		line(w, "kind", "Redisson, and its configuration cannot be read")
 		return
@@ -159,7 +158,7 @@ func timeline(returns []look.Return) string {
 	return strings.Join(parts, ", ")
 }
 
-func (p policy) text(w io.Writer) {
+func (p policy) text(w *strings.Builder) {
 	line(w, "kind", "package limit, "+p.Kind)
 	if len(p.Wrong) > 0 {
 		return // a finding says so

@@ -32,7 +32,7 @@ func Name(name string) string {
 }
 
 // table writes rows under headings, or where the columns of the terminal do not suffice, each row as lines of its own.
-func table(w io.Writer, columns int, head []string, rows [][]string) {
+func table(w *strings.Builder, columns int, head []string, rows [][]string) {
 	widths := make([]int, len(head))
 	for _, row := range append([][]string{head}, rows...) {
 		for i, cell := range row {

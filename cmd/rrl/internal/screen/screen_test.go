@@ -3,6 +3,7 @@ package screen
 import (
 	"bytes"
 	"encoding/xml"
+	"errors"
 	"io"
 	"math"
 	"strings"
@@ -50,7 +51,7 @@ func TestSVG(t *testing.T) {
 	require.NoError(t, SVG(&out, frames, 20, 2, time.Second))
 	for decoder := xml.NewDecoder(bytes.NewReader(out.Bytes())); ; {
 		_, err := decoder.Token()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		require.NoError(t, err)
