@@ -58,6 +58,13 @@ func TestAudit(t *testing.T) {
 			want: []string{"4 permits too many", "expires in 15m"}, then: []string{"GET {a}:value=6", "PTTL {a}:value=-1"},
 		},
 		{
+			name: "too many, of a limiter that expires", make: func(s *server) {
+				put(s, "a", "10", grant("12345678", 4))
+				s.run("PEXPIRE a 900000", "PEXPIRE {a}:value 900001", "PEXPIRE {a}:permits 900001")
+			},
+			want: []string{"4 permits too many"}, then: []string{"GET {a}:value=6", "PTTL {a}:value>800000"},
+		},
+		{
 			name: "value lost", make: func(s *server) { put(s, "a", "", grant("12345678", 4)) },
 			want: []string{"the value is lost beside 4 permits"}, then: []string{"GET {a}:value=6"},
 		},

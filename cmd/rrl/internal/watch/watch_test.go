@@ -61,18 +61,27 @@ func TestEverySize(t *testing.T) {
 			}
 		}
 	}
-	small := v.Frame(20, 12).String()
-	require.Contains(t, small, "100/100")
-	require.Contains(t, small, "paid-api  OVERALL 1…")
+	require.Equal(t, ""+
+		"12:00:29\n"+
+		"paid-api  OVERALL 1…\n"+
+		"▃▄▄▄▄▅▅▅▆▆▆▇▇▇██████\n"+
+		"100/100  +87 granted\n"+
+		"\n"+
+		"tenants  PER_CLIENT…\n"+
+		"▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂\n"+
+		"████████████████████\n"+
+		"12/20  2 clients\n"+
+		"\n"+
+		"+2 more, in a highe…\n", v.Frame(20, 11).String())
 }
 
 // TestWhatHasGoneStays: a policy whose key has expired goes on as nothing taken, and a limiter that comes takes the place of its absence.
 func TestWhatHasGoneStays(t *testing.T) {
 	v := view()
 	now := v.last.Add(time.Second)
-	v.Add([]Sample{{Time: now, Name: "gone", Kind: "OVERALL 5/1s", Limit: 5, Taken: 2, id: "gone"}})
+	v.Add([]Sample{{Time: now, Name: "gone", Kind: "log/1s", Limit: 5, Taken: 2, id: "gone log/1s"}})
 	require.Len(t, v.series, 4)
-	require.Equal(t, "OVERALL 5/1s", v.series[3].sample.Kind)
+	require.Equal(t, "log/1s", v.series[3].sample.Kind)
 	require.Zero(t, v.series[2].sample.Taken)
 	require.Len(t, v.series[2].taken, 31)
 }
