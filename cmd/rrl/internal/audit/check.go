@@ -157,14 +157,14 @@ func (c *checker) members(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
 	if len(ledger.Old) > 0 {
 		c.add(Finding{
 			Kind: KindMember, Severity: Problem, Limiter: l.Name, Key: p.PermitsKey,
-			Text:   fmt.Sprintf("%d grants are written as Redisson %s did, which later releases misread: no such release should be running any more", ledger.OldCount, ledger.Old[0].Layout),
+			Text:   fmt.Sprintf("grants are written as Redisson %s did, which later releases misread (%d of them): no such release should be running any more", ledger.Old[0].Layout, ledger.OldCount),
 			Repair: fmt.Sprintf("write %d of them as releases since 3.17.1 do", len(ledger.Old)), repair: rewrite(p.PermitsKey, ledger.Old),
 		})
 	}
 	if ledger.Strange > 0 {
 		c.add(Finding{
 			Kind: KindMember, Severity: Problem, Limiter: l.Name, Key: p.PermitsKey,
-			Text:   fmt.Sprintf("%d members of it are no grants", ledger.Strange),
+			Text:   fmt.Sprintf("members of it are no grants (%d of them)", ledger.Strange),
 			Repair: fmt.Sprintf("take %d of them out", len(ledger.StrangeMembers)), Deletes: true, repair: remove(p.PermitsKey, ledger.StrangeMembers),
 		})
 	}

@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -65,7 +64,7 @@ func tryRedis(t testing.TB, path string, args []string) *server {
 	}
 	s.cmd = exec.Command(path, append(args[:len(args):len(args)], own...)...)
 	s.cmd.Stdout, s.cmd.Stderr = &log, &log
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	s.cmd.SysProcAttr = sysProcAttr()
 	started, ended := make(chan error), make(chan struct{})
 	go func() {
 		runtime.LockOSThread() // the signal comes when this thread ends

@@ -78,7 +78,8 @@ func decodeGrants(result rueidis.RedisResult) ([]Grant, error) {
 	}
 	found := make([]Grant, len(scores))
 	for i, z := range scores {
-		found[i] = Grant{At: int64(z.Score), Member: z.Member}
+		// Somebody may have put infinity there.
+		found[i] = Grant{At: int64(min(max(z.Score, -maxPermits), maxPermits)), Member: z.Member}
 		found[i].Permits, found[i].Layout = Decode(z.Member)
 	}
 	return found, nil

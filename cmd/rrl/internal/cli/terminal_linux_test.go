@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/connect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/screen"
 )
 
@@ -137,4 +138,23 @@ func TestNarrowList(t *testing.T) {
 	p.await(t, "expires never")
 	require.Contains(t, p.text(), "paid-api\r\n  kind OVERALL\r\n  rate 100/1h\r\n  taken 100\r\n")
 	require.Equal(t, 20, screen.Columns(p.tty))
+}
+
+// TestProgress: a long scan tells on a terminal how far it is, and takes that away in the end; elsewhere it is silent.
+func TestProgress(t *testing.T) {
+	s := startRedis(t)
+	s.run("MSET a 1 b 2 c 3 d 4 e 5")
+	redis := &connect.Redis{Client: s.Client, Where: s.addr}
+	p := openPTY(t, 80, 24)
+	report, done := (&app{err: p.tty}).progress(context.Background(), redis)
+	require.Eventually(t, func() bool {
+		report("somewhere", 4)
+		return strings.Contains(p.text(), "\r\x1b[Ksomewhere: 4 keys, 40%")
+	}, 30*time.Second, 10*time.Millisecond)
+	done()
+	require.Eventually(t, func() bool { return strings.HasSuffix(p.text(), "\r\x1b[K") }, 30*time.Second, 10*time.Millisecond)
+
+	report, done = (&app{err: new(bytes.Buffer)}).progress(context.Background(), redis)
+	require.Nil(t, report)
+	done()
 }
