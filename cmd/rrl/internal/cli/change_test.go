@@ -19,7 +19,7 @@ func TestChanges(t *testing.T) {
 	require.Equal(t, "granted: 4 of api, 6 left of 10\n", s.on("try", "api", "-n", "4"))
 	r := tool("try", "api", "-n", "7", "--redis", s.url())
 	require.Equal(t, exitDenied, r.code)
-	require.Equal(t, "denied: 7 of api, 6 left of 10, retry after 1h\n", r.out)
+	require.Contains(t, r.out, "denied: 7 of api, 6 left of 10, retry after ")
 	require.Empty(t, r.err)
 
 	// What is taken stays taken.
@@ -84,7 +84,7 @@ func TestServerTime(t *testing.T) {
 	s.on("set", "api", "10/1h")
 	require.Equal(t, exitDone, toolAt(wrong, "try", "api", "-n", "3", "--server-time", "--redis", s.url()).code)
 	require.Contains(t, s.on("show", "api"), "free        7")
-	require.Contains(t, toolAt(wrong, "show", "api", "--server-time", "--redis", s.url()).out, "3 in 1h")
+	require.Contains(t, toolAt(wrong, "show", "api", "--server-time", "--redis", s.url()).out, "taken       3,")
 	require.Contains(t, toolAt(wrong, "audit", "--redis", s.url()).out, "in the future")
 }
 
