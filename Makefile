@@ -3,8 +3,8 @@
 
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 STATICCHECK   = honnef.co/go/tools/cmd/staticcheck@v0.8.2
-DOORS         = ./grpclimit ./otellimit ./rls ./examples/doors ./examples/gateway
-MODULES       = . ./integration ./benchmarks $(DOORS)
+SIDES         = ./grpclimit ./otellimit ./rls ./cmd/rrl ./examples/doors ./examples/gateway
+MODULES       = . ./integration ./benchmarks $(SIDES)
 GO_TEST       = go test -race -shuffle=on
 
 # Suites that judge how late something is, or how much of a time was used: nothing else is tested meanwhile.
@@ -21,7 +21,7 @@ SERVER_SUITES = ./denials ./differences ./corruption ./limits ./strict ./joined 
 
 REDISSON_VERSIONS = 3.16.8,3.20.1,3.21.3,3.27.2,3.34.1,3.38.1,3.45.1,3.52.0,4.0.0,4.3.1,4.6.1,4.7.0
 
-.PHONY: demo test test-root test-integration test-proxies test-matrix test-servers test-faults test-docker redis-image fuzz mutate bench lint deps
+.PHONY: demo test test-root test-integration test-proxies test-matrix test-servers test-faults test-docker redis-image fuzz mutate bench recording lint deps
 
 # The main job in one command; REDIS_URL=redis://host:6379 runs it on a real Redis.
 demo:
@@ -34,7 +34,7 @@ test-root:
 	$(GO_TEST) ./...
 
 test-integration: deps
-	for module in ./benchmarks $(DOORS); do (cd $$module && $(GO_TEST) ./...) || exit 1; done
+	for module in ./benchmarks $(SIDES); do (cd $$module && $(GO_TEST) ./...) || exit 1; done
 	cd integration && $(GO_TEST) -p 2 -timeout 30m $$(go list ./... | grep -vE '/($(ALONE)|proxies)$$')
 	cd integration && $(GO_TEST) -p 1 -timeout 30m -skip '$(LONG)' $$(go list ./... | grep -E '/($(ALONE))$$')
 
@@ -90,6 +90,10 @@ mutate:
 # This library beside every other one; writes docs/performance.md.
 bench: deps
 	cd benchmarks && go run .
+
+# What rrl demo shows, for README.
+recording:
+	cd cmd/rrl && go run . demo --svg > $(CURDIR)/docs/rrl.svg
 
 lint:
 	@files=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$files" ]; then echo "gofmt would change: $$files"; exit 1; fi

@@ -1,0 +1,186 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
+)
+
+// Check looks at what was found, and reads at most so many pages of grants of each pair.
+func Check(ctx context.Context, r *look.Reader, found *look.Found, pages int) ([]*Finding, error) {
+	c := &checker{Reader: r, pages: pages}
+	named := make(map[string]bool)
+	for _, l := range found.Redisson {
+		named[l.Name] = true
+	}
+	for _, l := range found.Redisson {
+		c.name(l.Name, named)
+		if err := c.redisson(ctx, l); err != nil {
+			return nil, err
+		}
+	}
+	for _, p := range found.Orphans {
+		if err := c.orphan(ctx, p, found); err != nil {
+			return nil, err
+		}
+	}
+	for _, p := range found.Policies {
+		c.policy(p)
+	}
+	return c.found, nil
+}
+
+type checker struct {
+	*look.Reader
+	pages int
+	found []*Finding
+}
+
+func (c *checker) add(f Finding) { c.found = append(c.found, &f) }
+
+// name looks at the keys that a name makes.
+func (c *checker) name(name string, all map[string]bool) {
+	value, permits := names.Pair(name, "")
+	if err := inside.SameSlot(name, value, permits); err != nil {
+		c.add(Finding{
+			Kind: KindName, Severity: Problem, Limiter: name, Key: name,
+			Text: "no cluster holds the keys of this name together, for its braces: a limiter there needs a name without braces, or with one hash tag that is not empty",
+		})
+	}
+	if braced := "{" + name + "}"; !strings.Contains(name, "{") && all[braced] {
+		c.add(Finding{
+			Kind: KindName, Severity: Problem, Limiter: name, Key: value,
+			Text: fmt.Sprintf("the limiters %q and %q have the same state keys, and take each other's permits: give one another name", name, braced),
+		})
+	}
+}
+
+func (c *checker) redisson(ctx context.Context, l *look.Redisson) error {
+	for _, wrong := range l.Wrong {
+		c.add(Finding{Kind: KindConfig, Severity: Problem, Limiter: l.Name, Key: l.Name, Text: wrong + ": every call of the libraries fails; set the rate anew (rrl set)"})
+	}
+	if !l.Valid() {
+		return nil
+	}
+	keepAlive := l.Config.KeepAlive.Milliseconds()
+	if keepAlive > 0 && l.TTL == look.Forever {
+		c.add(Finding{
+			Kind: KindExpiry, Severity: Problem, Limiter: l.Name, Key: l.Name,
+			Text:   fmt.Sprintf("it has a keep-alive of %s and no expiry, so it stays for ever unless it is used", names.Duration(l.Config.KeepAlive)),
+			Repair: fmt.Sprintf("let it expire in %s, as if it had been used now", names.Duration(l.Config.KeepAlive)),
+			repair: expire(l.Name, keepAlive),
+		})
+	}
+	for _, p := range l.Pairs {
+		if err := c.pair(ctx, l, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pair looks at what one count of permits holds.
+func (c *checker) pair(ctx context.Context, l *look.Redisson, p *look.Pair) error {
+	c.lives(l, p)
+	ledger, err := c.Ledger(ctx, l, p, c.pages)
+	if err != nil || ledger == nil {
+		return err
+	}
+	for _, wrong := range p.Wrong {
+		if strings.Contains(wrong, "another type") {
+			c.add(Finding{Kind: KindConfig, Severity: Problem, Limiter: l.Name, Key: p.ValueKey, Text: wrong + ": every call of the libraries fails; delete the key"})
+		}
+	}
+	c.members(l, p, ledger)
+	if len(p.Wrong) == 0 || !ledger.TypesWrong {
+		c.value(l, p, ledger)
+	}
+	c.windows(l, p, ledger)
+	if ahead := ledger.Newest - c.Now().UnixMilli(); p.Grants > 0 && ahead > 2000 {
+		c.add(Finding{
+			Kind: KindClock, Severity: Problem, Limiter: l.Name, Key: p.PermitsKey,
+			Text: fmt.Sprintf("the newest grant is dated %s in the future: the clock of a host is ahead, or this one's behind; synchronise them", names.About(time.Duration(ahead)*time.Millisecond)),
+		})
+	}
+	c.idle(l, p, ledger)
+	return nil
+}
+
+// value holds the free permits against the grants: together they are the rate, always.
+func (c *checker) value(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
+	if !ledger.Whole || !p.Exists() {
+		return
+	}
+	right := l.Config.Permits - ledger.Permits
+	f := Finding{
+		Kind: KindValue, Severity: Problem, Limiter: l.Name, Key: p.ValueKey, Repair: fmt.Sprintf("set the value to %d, the rate less the grants", right),
+		repair: setValue(l, p, ledger, right),
+	}
+	value, known := ledger.Number()
+	switch {
+	case ledger.Value == nil:
+		f.Text = fmt.Sprintf("the value is lost beside %d permits in grants: Redisson would grant the whole rate of %d anew", ledger.Permits, l.Config.Permits)
+	case !known:
+		f.Text = fmt.Sprintf("the value is %q, which is no number: every call of the libraries fails", *ledger.Value)
+	case value == right:
+		return
+	case value < right:
+		f.Text = fmt.Sprintf("%d permits are lost: %d free and %d in grants, of a rate of %d", right-value, value, ledger.Permits, l.Config.Permits)
+	default:
+		f.Text = fmt.Sprintf("%d permits too many: %d free and %d in grants, of a rate of %d (Redisson's release and a lowered rate leave that)", value-right, value, ledger.Permits, l.Config.Permits)
+	}
+	if ledger.Value != nil && ledger.Strange > 0 {
+		f.Repair, f.repair = "", nil // the members have to be repaired first
+	}
+	c.add(f)
+}
+
+// windows looks for an interval with more permits than the rate.
+func (c *checker) windows(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
+	if ledger.MostIn > l.Config.Permits {
+		c.add(Finding{
+			Kind: KindWindow, Severity: Problem, Limiter: l.Name, Key: p.PermitsKey,
+			Text: fmt.Sprintf("%d permits were granted within one interval, up to %s, of a rate of %d: the rate was lowered since, or some program granted too many",
+				ledger.MostIn, time.UnixMilli(ledger.MostAt).UTC().Format(time.RFC3339), l.Config.Permits),
+		})
+	}
+}
+
+// members looks at how grants are written.
+func (c *checker) members(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
+	if len(ledger.Old) > 0 {
+		c.add(Finding{
+			Kind: KindMember, Severity: Problem, Limiter: l.Name, Key: p.PermitsKey,
+			Text:   fmt.Sprintf("grants are written as Redisson %s did, which later releases misread (%d of them): no such release should be running any more", ledger.Old[0].Layout, ledger.OldCount),
+			Repair: fmt.Sprintf("write %d of them as releases since 3.17.1 do", len(ledger.Old)), repair: rewrite(p.PermitsKey, ledger.Old),
+		})
+	}
+	if ledger.Strange > 0 {
+		c.add(Finding{
+			Kind: KindMember, Severity: Problem, Limiter: l.Name, Key: p.PermitsKey,
+			Text:   fmt.Sprintf("members of it are no grants (%d of them)", ledger.Strange),
+			Repair: fmt.Sprintf("take %d of them out", len(ledger.StrangeMembers)), Deletes: true, repair: remove(p.PermitsKey, ledger.StrangeMembers),
+		})
+	}
+}
+
+// idle looks for clients that are gone: their pairs stay where the limiter does not expire.
+func (c *checker) idle(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
+	if l.Config.Type != rratelimiter.PerClient || p.ValueTTL >= 0 || p.PermitsTTL >= 0 || ledger.Strange > 0 || !ledger.Whole {
+		return
+	}
+	if ledger.Newest > c.Now().UnixMilli()-l.Config.Interval.Milliseconds() {
+		return
+	}
+	c.add(Finding{
+		Kind: KindIdle, Severity: Note, Limiter: l.Name, Key: p.ValueKey,
+		Text:   fmt.Sprintf("client %s has nothing taken and no expiry: if it is gone, its pair stays for ever", p.Client),
+		Repair: "delete the pair, which forgets nothing", Deletes: true, repair: deleteIdle(p, ledger),
+	})
+}

@@ -1,0 +1,103 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
+)
+
+// lives looks at how long the keys of a pair live beside their configuration.
+func (c *checker) lives(l *look.Redisson, p *look.Pair) {
+	for _, state := range []struct {
+		key string
+		ttl int64
+	}{{p.ValueKey, p.ValueTTL}, {p.PermitsKey, p.PermitsTTL}} {
+		switch {
+		case state.ttl == look.NoKey:
+		case l.TTL >= 0 && state.ttl == look.Forever:
+			c.add(Finding{
+				Kind: KindExpiry, Severity: Problem, Limiter: l.Name, Key: state.key,
+				Text:   fmt.Sprintf("%q never expires, and its limiter does in %s: it would stay behind", state.key, names.About(time.Duration(l.TTL)*time.Millisecond)),
+				Repair: "let it expire with the limiter", repair: expireWith(l, state.key),
+			})
+		case l.TTL == look.Forever && l.Config.KeepAlive == 0 && state.ttl >= 0:
+			c.add(Finding{
+				Kind: KindExpiry, Severity: Problem, Limiter: l.Name, Key: state.key,
+				Text:   fmt.Sprintf("%q expires in %s, and its limiter never does: what is taken would be forgotten", state.key, names.About(time.Duration(state.ttl)*time.Millisecond)),
+				Repair: "take its expiry off", repair: persist(l, state.key),
+			})
+		}
+	}
+}
+
+// orphan looks at a pair that no limiter counts by.
+func (c *checker) orphan(ctx context.Context, p *look.Pair, found *look.Found) error {
+	sure, err := c.Orphan(ctx, p)
+	if err != nil || !p.Exists() {
+		return err
+	}
+	parsed, _ := names.Parse(p.ValueKey)
+	f := Finding{Kind: KindOrphan, Severity: Problem, Limiter: parsed.Name(), Key: p.ValueKey, Deletes: true}
+	reason, others := "no limiter has this name", ""
+	for _, l := range found.Redisson {
+		for _, name := range parsed.Names() {
+			if l.Name == name && l.Valid() {
+				f.Limiter, others = name, l.Raw()[2]
+				reason = fmt.Sprintf("%q is %v by now, and counts by other keys", name, l.Config.Type)
+			}
+		}
+	}
+	longest := max(p.ValueTTL, p.PermitsTTL)
+	switch {
+	case !sure:
+		f.Severity, f.Deletes = Note, false
+		f.Text = fmt.Sprintf("%s; the key may be no limiter's at all, so it is left alone", reason)
+	case p.ValueTTL != look.Forever && p.PermitsTTL != look.Forever:
+		f.Severity, f.Deletes = Note, false
+		f.Text = fmt.Sprintf("%s; the pair goes by itself in %s", reason, names.About(time.Duration(longest)*time.Millisecond))
+	default:
+		f.Text = fmt.Sprintf("%s, and the pair never expires", reason)
+		f.Repair, f.repair = "delete the pair", deleteOrphan(parsed, p, others)
+	}
+	c.add(f)
+	return nil
+}
+
+// policy looks at what package limit keeps.
+func (c *checker) policy(p *look.Policy) {
+	if p.TTL == look.NoKey {
+		return
+	}
+	if len(p.Wrong) > 0 {
+		c.add(Finding{
+			Kind: KindStrange, Severity: Note, Limiter: p.Name, Key: p.Key,
+			Text: p.Wrong[0] + ": if it is a limiter's, its calls fail, and the key is to be deleted",
+		})
+		return
+	}
+	if p.TTL != look.Forever {
+		return
+	}
+	f := Finding{
+		Kind: KindExpiry, Severity: Problem, Limiter: p.Name, Key: p.Key,
+		Text: "it never expires, as each key of package limit does: somebody took its expiry off, or a restore did",
+	}
+	if p.Stored.Interval > 0 && p.Stored.Kind != "bucket" && p.Stored.Kind != "leaky" && p.Stored.Kind != "smooth" && p.Stored.Kind != "warmup" {
+		life := 2 * p.Stored.Interval
+		f.Repair, f.repair = fmt.Sprintf("let it expire in %s, by when nothing is taken any more", names.Duration(life)), expire(p.Key, life.Milliseconds())
+	}
+	c.add(f)
+}
+
+// slack is how much longer than the limiter the pair of a client lives, as the Go library has it: an interval and a day.
+func slack(l *look.Redisson, key string) int64 {
+	parsed, _ := names.Parse(key)
+	if l.Config.Type != rratelimiter.PerClient || parsed.Client == "" {
+		return 1
+	}
+	return 1 + l.Config.Interval.Milliseconds() + (24 * time.Hour).Milliseconds()
+}

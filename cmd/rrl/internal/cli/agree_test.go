@@ -1,0 +1,121 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/connect"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// inMemory is a Redis in memory, on a clock that goes by hand.
+type inMemory struct {
+	*testing.T
+	server *miniredis.Miniredis
+	rueidis.Client
+	time time.Time
+}
+
+func startMemory(t *testing.T) *inMemory {
+	m := &inMemory{T: t, server: miniredis.RunT(t), time: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+	m.server.SetTime(m.time)
+	var err error
+	m.Client, err = rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{m.server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	require.NoError(t, err)
+	t.Cleanup(m.Close)
+	return m
+}
+
+func (m *inMemory) now() time.Time { return m.time }
+
+func (m *inMemory) pass(d time.Duration) {
+	m.time = m.time.Add(d)
+	m.server.SetTime(m.time)
+	m.server.FastForward(d)
+}
+
+func (m *inMemory) reader() *look.Reader {
+	return &look.Reader{Redis: &connect.Redis{Client: m.Client, Where: "memory"}, Now: m.now}
+}
+
+// TestCountsAsTheLibraryDoes: what is free of a Redisson limiter, after random calls, with releases and rates that change.
+func TestCountsAsTheLibraryDoes(t *testing.T) {
+	for seed := range uint64(5) {
+		m := startMemory(t)
+		random := rand.New(rand.NewPCG(1, seed))
+		ctx := context.Background()
+		l := rratelimiter.New(m.Client, rratelimiter.WithClock(m.now)).Limiter("x")
+		rate := rratelimiter.Rate{Permits: 20, Interval: time.Second}
+		require.NoError(t, l.SetRate(ctx, rate))
+		for step := range 60 {
+			switch n := random.IntN(12); {
+			case n < 8:
+				_, err := l.TryAcquire(ctx, 1+random.Int64N(4))
+				require.NoError(t, err)
+			case n == 8:
+				require.NoError(t, l.Release(ctx, random.Int64N(5)))
+			case n == 9:
+				rate.Permits = 10 + random.Int64N(20)
+				require.NoError(t, l.SetRate(ctx, rate, rratelimiter.KeepState()))
+			case n == 10:
+				m.server.Del("{x}:value")
+			case n == 11:
+				m.pass(time.Duration(random.IntN(1500)) * time.Millisecond)
+			}
+			m.pass(time.Duration(random.IntN(80)) * time.Millisecond)
+			want, err := l.AvailablePermits(ctx)
+			require.NoError(t, err)
+			found, err := m.reader().Of(ctx, "x", look.Search{Pages: 10})
+			require.NoError(t, err)
+			require.Equal(t, want, found.Redisson[0].Pairs[0].Free, "seed %d, step %d", seed, step)
+		}
+	}
+}
+
+// TestCountsAsPoliciesDo: what is taken of a policy, which is told without knowing its permits.
+func TestCountsAsPoliciesDo(t *testing.T) {
+	for _, text := range []string{
+		"window:20/1s", "aligned:20/1s", "sliding:20/1s", "sliding:20/1s/4", "log:20/1s", "bucket:20/1s", "leaky:30+20/1s", "day:500", "week:500@Asia/Tokyo", "month:500@UTC", "year:500",
+	} {
+		given, err := names.ParsePolicy(text)
+		require.NoError(t, err)
+		for seed := range uint64(2) {
+			m := startMemory(t)
+			random := rand.New(rand.NewPCG(2, seed))
+			ctx := context.Background()
+			l := limit.New(rratelimiter.New(m.Client, rratelimiter.WithClock(m.now)), "x", given.Policy)
+			for step := range 40 {
+				if _, err := l.TryAcquire(ctx, 1+random.Int64N(4)); err != nil {
+					require.True(t, errors.Is(err, rratelimiter.ErrPermitsExceedRate), err)
+				}
+				m.pass(time.Duration(random.IntN(200)) * time.Millisecond)
+				seen, err := l.Peek(ctx)
+				require.NoError(t, err)
+				found, err := m.reader().Of(ctx, "x", look.Search{Pages: 10})
+				require.NoError(t, err)
+				taken := int64(0)
+				if len(found.Policies) > 0 {
+					require.Empty(t, found.Policies[0].Wrong)
+					require.Equal(t, given.Stored, found.Policies[0].Stored)
+					taken = found.Policies[0].Taken
+				}
+				about := 0.0
+				if given.Refill > 0 {
+					about = 1 // its refill is told by the expiry alone
+				}
+				require.InDelta(t, seen[0].Limit-seen[0].Remaining, taken, about, "%s, seed %d, step %d: %s", text, seed, step, fmt.Sprint(m.server.Keys()))
+			}
+		}
+	}
+}

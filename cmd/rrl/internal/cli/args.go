@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/screen"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// oneName takes the name of a limiter.
+func oneName(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 || args[0] == "" {
+		return fmt.Errorf("%s takes the name of one limiter, got %d; %s --help shows more", cmd.CommandPath(), len(args), cmd.CommandPath())
+	}
+	return nil
+}
+
+// policyFlag adds the flag that says the policies of package limit.
+func policyFlag(cmd *cobra.Command, policies *[]string, usage string) {
+	cmd.Flags().StringArrayVar(policies, "policy", nil, usage+":\n"+names.PolicyHelp)
+}
+
+// parse reads policies.
+func parse(policies []string) ([]names.Given, error) {
+	var given []names.Given
+	for _, text := range policies {
+		g, err := names.ParsePolicy(text)
+		if err != nil {
+			return nil, err
+		}
+		given = append(given, g)
+	}
+	return given, nil
+}
+
+// asPolicies is policies as the library takes them.
+func asPolicies(given []names.Given) []limit.Policy {
+	policies := make([]limit.Policy, len(given))
+	for i, g := range given {
+		policies[i] = g.Policy
+	}
+	return policies
+}
+
+// clientID reads --client.
+func clientID(text string) ([]rratelimiter.Option, error) {
+	if text == "" {
+		return nil, nil
+	}
+	id, err := uuid.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("--client %q is no ID of a client: want a UUID, as rrl show lists them", text)
+	}
+	return []rratelimiter.Option{rratelimiter.WithClientID(id)}, nil
+}
+
+// confirm asks for a word on the terminal, unless the user has given it.
+func (a *app) confirm(yes bool, what string) error {
+	if yes {
+		return nil
+	}
+	if !screen.IsTerminal(a.in) || !screen.IsTerminal(a.err) {
+		return fmt.Errorf("this would %s, and there is no terminal to ask on: say --yes", what)
+	}
+	a.say("This will %s. Go on? Type yes: ", what)
+	answer, err := bufio.NewReader(a.in).ReadString('\n')
+	if err == nil && strings.TrimSpace(answer) == "yes" {
+		return nil
+	}
+	return errors.New("nothing was changed")
+}

@@ -1,0 +1,200 @@
+package cli
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// grant is a member as releases since 3.17.1 write it.
+func grant(random string, permits uint32) string {
+	return string(binary.LittleEndian.AppendUint32(append([]byte{byte(len(random))}, random...), permits))
+}
+
+// old is a member as 3.16.4 to 3.16.8 wrote it, older as those before.
+func old(random string, permits uint32) string {
+	return string(binary.LittleEndian.AppendUint32(append(binary.LittleEndian.AppendUint64(nil, uint64(len(random))), random...), permits))
+}
+
+func older(permits uint32) string {
+	return string(binary.LittleEndian.AppendUint32([]byte{0x3e, 0x5f, 0x10, 0x20}, permits))
+}
+
+// put puts a limiter of 10 in an hour, with a value, "" for none, and grants of the last minutes.
+func put(s *server, name, value string, members ...string) {
+	s.run("HSET " + name + " rate 10 interval 3600000 type 0")
+	if value != "" {
+		s.run("SET {" + name + "}:value " + value)
+	}
+	for i, member := range members {
+		s.words("ZADD", "{"+name+"}:permits", strconv.FormatInt(time.Now().Add(time.Duration(i-len(members))*time.Minute).UnixMilli(), 10), member)
+	}
+}
+
+// TestAudit: each sort of damage is told, repaired where that is possible, and then not told any more; what is well stays as it is.
+func TestAudit(t *testing.T) {
+	idle := fmt.Sprint(time.Now().Add(-2 * time.Hour).UnixMilli())
+	for _, test := range []struct {
+		name    string
+		make    func(s *server)
+		want    []string // of the report
+		deletes bool
+		left    int      // problems that no repair takes away
+		then    []string // a command, and behind "=" what it answers after the repair
+	}{
+		{name: "nothing", make: func(s *server) { put(s, "a", "7", grant("12345678", 1), grant("x2345678", 2)) }, want: []string{"1 limiter, 0 problems"}},
+		{name: "unused", make: func(s *server) { put(s, "a", "") }, want: []string{"0 problems"}},
+		{
+			name: "permits lost", make: func(s *server) { put(s, "a", "5", grant("12345678", 1)) },
+			want: []string{"4 permits are lost: 5 free and 1 in grants, of a rate of 10", "set the value to 9"}, then: []string{"GET {a}:value=9"},
+		},
+		{
+			name: "too many", make: func(s *server) { put(s, "a", "10", grant("12345678", 4)); s.run("PEXPIRE {a}:value 900000") },
+			want: []string{"4 permits too many", `"{a}:value" expires in 1`}, then: []string{"GET {a}:value=6", "PTTL {a}:value=-1"},
+		},
+		{
+			name: "too many, of a limiter that expires", make: func(s *server) {
+				put(s, "a", "10", grant("12345678", 4))
+				s.run("PEXPIRE a 900000", "PEXPIRE {a}:value 900001", "PEXPIRE {a}:permits 900001")
+			},
+			want: []string{"4 permits too many"}, then: []string{"GET {a}:value=6", "PTTL {a}:value>800000"},
+		},
+		{
+			name: "value lost", make: func(s *server) { put(s, "a", "", grant("12345678", 4)) },
+			want: []string{"the value is lost beside 4 permits"}, then: []string{"GET {a}:value=6"},
+		},
+		{
+			name: "value no number", make: func(s *server) { put(s, "a", "x", grant("12345678", 4)) },
+			want: []string{`the value is "x", which is no number`}, then: []string{"GET {a}:value=6"},
+		},
+		{name: "set lost", make: func(s *server) { put(s, "a", "3") }, want: []string{"7 permits are lost"}, then: []string{"GET {a}:value=10"}},
+		{
+			name: "old members", make: func(s *server) { put(s, "a", "4", old("abcdefgh", 2), older(3), grant("12345678", 1)) },
+			want: []string{"grants are written as Redisson 3.16", "write 2 of them"}, then: []string{"ZCARD {a}:permits=3", "GET {a}:value=4"},
+		},
+		{
+			name: "strange members", make: func(s *server) { put(s, "a", "9", "xyz", grant("12345678", 1)) }, deletes: true,
+			want: []string{"members of it are no grants (1 of them)"}, then: []string{"ZCARD {a}:permits=1"},
+		},
+		{
+			name: "orphan", make: func(s *server) {
+				s.run("SET {a}:value 3", "SET {a}:value:"+client1+" 3", "SET {b}:value 1 EX 100")
+				s.words("ZADD", "{a}:permits", idle, grant("12345678", 1))
+				s.words("ZADD", "{b}:permits", idle, grant("12345678", 1))
+				s.run("EXPIRE {b}:permits 100", "SET {c}:value 5")
+			}, deletes: true,
+			want: []string{"no limiter has this name, and the pair never expires", "the pair goes by itself in 1m", "may be no limiter's at all"},
+			then: []string{"KEYS {a}:*=", "GET {b}:value=1", "GET {c}:value=5"},
+		},
+		{
+			name: "another type", make: func(s *server) { put(s, "a", "10"); s.run("SET {a}:value:" + client1 + " 3") }, deletes: true,
+			want: []string{`"a" is OVERALL by now, and counts by other keys`}, then: []string{"GET {a}:value=10", "EXISTS {a}:value:" + client1 + "=0"},
+		},
+		{
+			name: "idle client", make: func(s *server) {
+				s.run("HSET a rate 10 interval 3600000 type 1", "SET {a}:value:"+client1+" 6", "SET {a}:value:"+client2+" 6")
+				s.words("ZADD", "{a}:permits:"+client1, idle, grant("12345678", 4))
+				s.words("ZADD", "{a}:permits:"+client2, fmt.Sprint(time.Now().UnixMilli()), grant("12345678", 4))
+			}, deletes: true,
+			want: []string{"client " + client1 + " has nothing taken", "0 problems"}, then: []string{"EXISTS {a}:value:" + client1 + "=0", "EXISTS {a}:value:" + client2 + "=1"},
+		},
+		{
+			name: "stays behind", make: func(s *server) { put(s, "a", "9", grant("12345678", 1)); s.run("EXPIRE a 5000") },
+			want: []string{`"{a}:permits" never expires, and its limiter does in 1h`}, then: []string{"PTTL {a}:permits>4000000", "PTTL {a}:value>4000000"},
+		},
+		{
+			name: "dies before", make: func(s *server) { put(s, "a", "9", grant("12345678", 1)); s.run("EXPIRE {a}:permits 1000") },
+			want: []string{"what is taken would be forgotten"}, then: []string{"PTTL {a}:permits=-1"},
+		},
+		{
+			name: "keep-alive without expiry", make: func(s *server) { put(s, "a", ""); s.run("HSET a keepAliveTime 7200000") },
+			want: []string{"it has a keep-alive of 2h and no expiry"}, then: []string{"PTTL a>7000000"},
+		},
+		{
+			name: "policy without expiry", make: func(s *server) { s.on("try", "u", "--policy", "log:3/1h"); s.run("PERSIST {u}:log:3600000") },
+			want: []string{"it never expires, as each key of package limit does"}, then: []string{"PTTL {u}:log:3600000>7000000"},
+		},
+		{
+			name: "window above the rate", make: func(s *server) { put(s, "a", "-3", grant("12345678", 9), grant("x2345678", 4)) },
+			want: []string{"13 permits were granted within one interval"}, left: 1,
+		},
+		{
+			name: "an interval apart", make: func(s *server) {
+				put(s, "a", "-8")
+				now := time.Now().UnixMilli()
+				s.words("ZADD", "{a}:permits", fmt.Sprint(now-3600000), grant("12345678", 9), fmt.Sprint(now), grant("x2345678", 9))
+			}, want: []string{"0 problems"},
+		},
+		{
+			name: "future", make: func(s *server) {
+				put(s, "a", "9")
+				s.words("ZADD", "{a}:permits", fmt.Sprint(time.Now().Add(time.Hour).UnixMilli()), grant("12345678", 1))
+			},
+			want: []string{"the newest grant is dated"}, left: 1,
+		},
+		{name: "a name for no cluster", make: func(s *server) { s.words("HSET", "a}b", "rate", "1", "interval", "1000", "type", "0") }, want: []string{"no cluster holds the keys of this name"}, left: 1},
+		{
+			name: "names that share", make: func(s *server) {
+				s.run("HSET a rate 1 interval 1000 type 0", "HSET {a} rate 1 interval 1000 type 0")
+			}, want: []string{`the limiters "a" and "{a}" have the same state keys`}, left: 1,
+		},
+		{name: "corrupt", make: func(s *server) { s.run("HSET a rate 1 interval x type 0", "SET {a}:value 1") }, want: []string{`the field "interval" holds "x"`}, left: 1},
+		{name: "value of another type", make: func(s *server) { put(s, "a", ""); s.run("SADD {a}:value 1") }, want: []string{"is of another type, want a string"}, left: 1},
+		{name: "set of another type", make: func(s *server) { put(s, "a", "9"); s.run("SADD {a}:permits 1") }, want: []string{"is of another type, want a sorted set"}, left: 1},
+		{name: "a policy's key with something else", make: func(s *server) { s.run("SET {u}:bucket:1000 hello") }, want: []string{"which package limit does not write", "0 problems"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := startRedis(t)
+			test.make(s)
+			before := s.text("DEBUG", "DIGEST")
+			r := tool("audit", "--redis", s.url())
+			for _, want := range test.want {
+				require.Contains(t, r.out, want, r.err)
+			}
+			require.Equal(t, before, s.text("DEBUG", "DIGEST"), "audit has changed something")
+			if test.deletes {
+				r := tool("audit", "--fix", "--redis", s.url())
+				require.Contains(t, r.out, "left as it is, for it deletes: --yes")
+			}
+			r = tool("audit", "--fix", "--yes", "--redis", s.url())
+			require.NotEqual(t, exitError, r.code, r.err)
+			if len(test.then) > 0 {
+				require.Contains(t, r.out, "repaired: ")
+			}
+			for _, then := range test.then {
+				holds(t, s, then)
+			}
+			after := tool("audit", "--redis", s.url())
+			require.Contains(t, after.out, fmt.Sprintf("%d problem", test.left), after.out)
+			require.Equal(t, test.left > 0, after.code == exitDenied, after.out)
+		})
+	}
+}
+
+// holds says whether a command answers so: "COMMAND=ANSWER", or with > a number above another.
+func holds(t *testing.T, s *server, then string) {
+	t.Helper()
+	cut := strings.LastIndexAny(then, "=>")
+	result := s.words(strings.Fields(then[:cut])...)
+	message, _ := result.ToMessage()
+	got := ""
+	if n, err := message.AsInt64(); err == nil {
+		got = fmt.Sprint(n)
+	} else if text, err := message.ToString(); err == nil {
+		got = text
+	} else if list, err := message.AsStrSlice(); err == nil {
+		got = strings.Join(list, " ")
+	}
+	if then[cut] == '>' {
+		n, _ := strconv.Atoi(got)
+		least, _ := strconv.Atoi(then[cut+1:])
+		require.Greater(t, n, least, then)
+		return
+	}
+	require.Equal(t, then[cut+1:], got, then)
+}

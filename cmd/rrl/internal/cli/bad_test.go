@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestBadInput: each is one clear line that says what, where and what to do, and exit code 2.
+func TestBadInput(t *testing.T) {
+	s := startRedis(t)
+	zoo(s)
+	locked := startRedis(t)
+	locked.run("ACL SETUSER alice on >secret ~* +@all", "CONFIG SET requirepass hidden")
+	replica := startRedis(t)
+	host, port, _ := net.SplitHostPort(s.addr)
+	replica.run("REPLICAOF "+host+" "+port, "CONFIG SET replica-serve-stale-data yes")
+	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	nobody.Close()
+	mute, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
+	require.NoError(t, err)
+	defer mute.Close()
+	file := filepath.Join(t.TempDir(), "secret")
+	require.NoError(t, os.WriteFile(file, []byte("wrong\n"), 0o600))
+
+	at := func(url string, args ...string) []string { return append(args, "--redis", url) }
+	for _, test := range []struct {
+		args []string
+		want []string
+	}{
+		{at("redis://"+nobody.Addr().String(), "ls"), []string{nobody.Addr().String(), "connection refused", "start it", "rrl demo"}},
+		{at("redis://"+mute.Addr().String(), "ls", "--timeout", "300ms"), []string{mute.Addr().String(), "does not answer in time", "--timeout"}},
+		{at("redis://no-such-host.invalid:1", "ls"), []string{"no-such-host.invalid", "check --redis"}},
+		{at("redis://alice:topsecret@"+locked.addr, "ls"), []string{locked.addr, `user "alice"`, "wrong name or password", "--password-file"}},
+		{at("redis://"+locked.addr, "ls"), []string{locked.addr, "wants a password", "--password-file"}},
+		{at("redis://alice@"+locked.addr, "ls", "--password-file", file), []string{locked.addr, "wrong name or password"}},
+		{at("redis://"+locked.addr, "ls", "--password-file", file+"x"), []string{"--password-file", "no such file"}},
+		{at("rediss://"+s.addr, "ls", "--timeout", "1s"), []string{s.addr}},
+		{at("redis://"+s.addr, "ls", "--tls-ca", file), []string{"rediss://"}},
+		{at("rediss://"+s.addr, "ls", "--tls-ca", file), []string{"holds no certificate"}},
+		{at("rediss://"+s.addr, "ls", "--tls-cert", file), []string{"go together"}},
+		{at("http://alice:topsecret@x", "ls"), []string{"rediss:// (TLS)"}},
+		{at("redis://alice:top%secret@x", "ls"), []string{"special characters of the password"}},
+		{at("redis://"+s.addr+"/x", "ls"), []string{"invalid database number"}},
+		{at("redis://"+s.addr+"/99", "ls"), []string{s.addr, "DB index"}},
+		{at("redis://"+replica.addr, "set", "x", "1/s"), []string{replica.addr, "is a replica", "name its master"}},
+		{at("redis://"+replica.addr, "audit", "--fix"), []string{"is a replica"}},
+		{at(s.url(), "show", "nobody"), []string{`there is no limiter "nobody"`, "rrl ls"}},
+		{at(s.url(), "try", "nobody"), []string{`"nobody" has no rate`, "rrl set"}},
+		{at(s.url(), "try", "corrupt"), []string{`field "rate"`, `"many"`, "rrl audit"}},
+		{at(s.url(), "try", "paid-api", "-n", "101"), []string{"101 requested", "is 100"}},
+		{at(s.url(), "try", "paid-api", "-n", "0"), []string{"want at least 1"}},
+		{at(s.url(), "try", "{t}:tenants"), []string{"PER_CLIENT", "--client ID"}},
+		{at(s.url(), "try", "{t}:tenants", "--client", "x"), []string{"want a UUID"}},
+		{at(s.url(), "try", "x", "--policy", "window"), []string{"is no policy", "FixedWindow"}},
+		{at(s.url(), "release", "paid-api", "-n", "-1"), []string{"want at least 1"}},
+		{at(s.url(), "set", "paid-api", "5"), []string{`"5" is no rate`, "100/1m"}},
+		{at(s.url(), "set", "paid-api"), []string{"takes a name and a rate"}},
+		{at(s.url(), "set", "x", "1/s", "--type", "all"), []string{"want overall or per-client"}},
+		{at(s.url(), "set", "x", "1/1m", "--keep-alive", "1s"), []string{"keep-alive is 1s", "at least the interval"}},
+		{at(s.url(), "set", "paid-api", "5/1m", "--forget"), []string{"--yes"}},
+		{at(s.url(), "set", "paid-api", "5/1m", "--type", "per-client"), []string{"--yes"}},
+		{at(s.url(), "set", "{t}:tenants", "5/1m", "--forget"), []string{"--yes"}},
+		{at(s.url(), "reset", "paid-api"), []string{"--yes"}},
+		{at(s.url(), "reset", "nobody"), []string{"nothing to reset"}},
+		{at(s.url(), "watch"), []string{"requires at least 1 arg"}},
+		{at(s.url(), "watch", "x", "--every", "1ms"), []string{"at least 50ms"}},
+		{at(s.url(), "bench", "--callers", "0"), []string{"at least 1 caller"}},
+		{at(s.url(), "ls", "--frobnicate"), []string{"unknown flag: --frobnicate", "rrl ls --help"}},
+		{at(s.url(), "ls", "-o", "xml"), []string{"want text or json"}},
+		{at(s.url(), "ls", "--timeout", "0s"), []string{"above 0"}},
+		{[]string{"frobnicate"}, []string{"unknown command", "frobnicate"}},
+		{[]string{"show", ""}, []string{"the name of one limiter"}},
+	} {
+		r := tool(test.args...)
+		require.Equal(t, exitError, r.code, "%q: %s", test.args, r.out)
+		for _, want := range test.want {
+			require.Contains(t, r.err, want, "%q", test.args)
+		}
+		require.True(t, strings.HasPrefix(r.err, "rrl: "), r.err)
+		require.NotContains(t, r.err, "secret@", "a password is shown: %q", test.args)
+		require.NotContains(t, r.err, "topsecret", "a password is shown: %q", test.args)
+	}
+	require.NotContains(t, s.on("show", "paid-api"), "60s", "something was changed")
+	require.Contains(t, s.on("show", "paid-api"), "100 in 1h", "something was changed")
+
+	// A replica can be read, and says that it is one.
+	r := tool("ls", "--redis", replica.url())
+	require.Equal(t, exitDone, r.code)
+	require.Contains(t, r.err, "is a replica: what it shows may be late")
+}

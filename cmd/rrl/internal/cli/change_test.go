@@ -1,0 +1,119 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestChanges: what set, try, release and reset do, and how they end.
+func TestChanges(t *testing.T) {
+	s := startRedis(t)
+	require.Equal(t, "api: 10/1h OVERALL, new\n", s.on("set", "api", "10/1h"))
+	require.Equal(t, "granted: 4 of api, 6 left of 10\n", s.on("try", "api", "-n", "4"))
+	r := tool("try", "api", "-n", "7", "--redis", s.url())
+	require.Equal(t, exitDenied, r.code)
+	require.Contains(t, r.out, "denied: 7 of api, 6 left of 10, retry after ")
+	require.Empty(t, r.err)
+
+	// What is taken stays taken.
+	require.Equal(t, "api: 20/1h OVERALL, keep-alive 2h, was 10/1h OVERALL\n", s.on("set", "api", "20/1h", "--keep-alive", "2h"))
+	require.Contains(t, s.on("try", "api", "-n", "1"), "15 left of 20")
+	require.Equal(t, "api: 30/1h OVERALL, keep-alive 2h, was 20/1h OVERALL, keep-alive 2h\n", s.on("set", "api", "30/1h"))
+	require.Equal(t, "released: up to 2 of api\n", s.on("release", "api", "-n", "2"))
+	require.Contains(t, s.on("show", "api"), "free        27")
+	require.Equal(t, "reset: api OVERALL, 3 were taken\n", s.on("reset", "api", "--yes"))
+	require.Contains(t, s.on("show", "api"), "free        30")
+	r = tool("set", "api", "1/s", "--if-absent", "--redis", s.url())
+	require.Equal(t, exitDenied, r.code)
+	require.Contains(t, s.on("show", "api"), "30 in 1h")
+
+	// A PER_CLIENT limiter: this tool is no client of it, and leaves no pair behind.
+	s.on("set", "tenants", "5/1h", "--type", "per-client")
+	s.on("set", "tenants", "6/1h")
+	require.ElementsMatch(t, []string{"api", "tenants"}, keysOf(s))
+	s.on("try", "tenants", "--client", client1, "-n", "2")
+	s.on("try", "tenants", "--client", client2, "-n", "3")
+	s.on("set", "tenants", "7/1h")
+	require.Contains(t, s.on("audit"), "0 problems")
+	require.Contains(t, s.on("ls"), "PER_CLIENT  7/1h   3      4     2")
+	require.Equal(t, "reset: tenants client "+client1+", 2 were taken\n", s.on("reset", "tenants", "--client", client1, "--yes"))
+	require.Contains(t, s.on("ls"), "PER_CLIENT  7/1h   3      4     1")
+	s.on("set", "tenants", "8/1h", "--forget", "--yes")
+	require.Contains(t, s.on("ls"), "PER_CLIENT  8/1h   0      8     0")
+
+	// Package limit.
+	require.Equal(t, "granted: 2 of u, 1 left of 3\n", s.on("try", "u", "--policy", "window:3/1h", "--policy", "log:9/1h", "-n", "2"))
+	require.Contains(t, s.on("show", "u", "--policy", "window:3/1h"), "taken       2 of 3")
+	s.on("release", "u", "--policy", "window:3/1h")
+	require.Equal(t, "reset: u log/1h, 2 were taken\nreset: u window/1h, 1 were taken\n", s.on("reset", "u", "--yes"))
+	require.NotContains(t, s.on("ls"), "window")
+
+	var list struct{ Limiters []struct{ Name, Kind string } }
+	require.NoError(t, json.Unmarshal([]byte(s.on("ls", "-o", "json")), &list))
+	require.Len(t, list.Limiters, 2)
+}
+
+func keysOf(s *server) []string {
+	keys, err := s.words("KEYS", "*").AsStrSlice()
+	require.NoError(s, err)
+	return keys
+}
+
+// TestTryWaits until the permits are there, if that is in time.
+func TestTryWaits(t *testing.T) {
+	s := startRedis(t)
+	s.on("set", "api", "1/200ms")
+	s.on("try", "api")
+	require.Contains(t, s.on("try", "api", "--wait", "10s"), "granted")
+	s.on("set", "api", "1/1h")
+	r := tool("try", "api", "--wait", "100ms", "--redis", s.url())
+	require.Equal(t, exitDenied, r.code)
+}
+
+// TestServerTime: grants are dated and counted by the server's clock, whatever this host's says.
+func TestServerTime(t *testing.T) {
+	s := startRedis(t)
+	wrong := func() time.Time { return time.Now().Add(-3 * time.Hour) }
+	s.on("set", "api", "10/1h")
+	require.Equal(t, exitDone, toolAt(wrong, "try", "api", "-n", "3", "--server-time", "--redis", s.url()).code)
+	require.Contains(t, s.on("show", "api"), "free        7")
+	require.Contains(t, toolAt(wrong, "show", "api", "--server-time", "--redis", s.url()).out, "taken       3,")
+	require.Contains(t, toolAt(wrong, "audit", "--redis", s.url()).out, "in the future")
+}
+
+// TestBenchLeavesNothing behind, whether it ends or is ended.
+func TestBenchLeavesNothing(t *testing.T) {
+	s := startRedis(t)
+	var result struct {
+		Granted, Denied, Failed int
+		P50                     int64 `json:"p50_ns"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(s.on("bench", "--for", "200ms", "--callers", "4", "--rate", "5/1h", "-o", "json")), &result))
+	require.Equal(t, 5, result.Granted)
+	require.Positive(t, result.Denied)
+	require.Zero(t, result.Failed)
+	require.Positive(t, result.P50)
+	require.Empty(t, keysOf(s))
+
+	ctx, cancel := context.WithCancel(context.Background())
+	var out, failed bytes.Buffer
+	ended := make(chan int)
+	go func() {
+		a := &app{in: strings.NewReader(""), out: &out, err: &failed, now: time.Now}
+		ended <- a.run(ctx, []string{"bench", "--for", "1h", "--redis", s.url()})
+	}()
+	calls := regexp.MustCompile(`cmdstat_evalsha:calls=\d{3,},`)
+	s.run("CONFIG RESETSTAT")
+	require.Eventually(t, func() bool { return calls.MatchString(s.text("INFO", "commandstats")) }, 30*time.Second, 10*time.Millisecond)
+	cancel()
+	require.Equal(t, exitDone, <-ended, failed.String())
+	require.Contains(t, out.String(), "deleted")
+	require.Empty(t, keysOf(s))
+}

@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/audit"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/connect"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
+)
+
+// TestARepairOfWhatHasChanged changes nothing: each sort of damage is looked at, then something happens, then it is repaired.
+func TestARepairOfWhatHasChanged(t *testing.T) {
+	s := startRedis(t)
+	reader := &look.Reader{Redis: &connect.Redis{Client: s.Client, Where: s.addr}, Now: time.Now}
+	lost := func(s *server) { put(s, "a", "5", grant("12345678", 1)) }
+	orphan := func(s *server) { s.run("SET {a}:value:" + client1 + " 3") }
+	idle := func(s *server) { s.run("HSET a rate 10 interval 3600000 type 1", "SET {a}:value:"+client1+" 10") }
+	stays := func(s *server) { put(s, "a", "10"); s.run("PEXPIRE a 5000000") }
+	dies := func(s *server) { put(s, "a", "10"); s.run("PEXPIRE {a}:value 5000000") }
+	for _, test := range []struct {
+		kind string
+		make func(s *server)
+		then string
+	}{
+		{audit.KindValue, lost, "HSET a rate 11"},
+		{audit.KindValue, lost, "HSET a interval 7"},
+		{audit.KindValue, lost, "HSET a type 1"},
+		{audit.KindValue, lost, "DECR {a}:value"},
+		{audit.KindValue, lost, "DEL {a}:value"},
+		{audit.KindValue, lost, fmt.Sprintf("ZADD {a}:permits %d x1234567", time.Now().UnixMilli())},
+		{audit.KindValue, lost, "ZPOPMIN {a}:permits"},
+		{audit.KindOrphan, orphan, "HSET a rate 10 interval 3600000 type 1"},
+		{audit.KindOrphan, orphan, "HSET {a} rate 10 interval 3600000 type 1"},
+		{audit.KindIdle, idle, "DECR {a}:value:" + client1},
+		{audit.KindIdle, idle, fmt.Sprintf("ZADD {a}:permits:%s %d x1234567", client1, time.Now().UnixMilli())},
+		{audit.KindExpiry, stays, "PERSIST a"},
+		{audit.KindExpiry, stays, "PEXPIRE {a}:value 7000000"},
+		{audit.KindExpiry, dies, "PEXPIRE a 9000000"},
+	} {
+		s.run("FLUSHALL")
+		test.make(s)
+		found, err := reader.Find(context.Background(), look.Search{Pages: 10})
+		require.NoError(t, err)
+		findings, err := audit.Check(context.Background(), reader, found, 10)
+		require.NoError(t, err)
+		require.Len(t, findings, 1)
+		require.Equal(t, test.kind, findings[0].Kind)
+		require.NotEmpty(t, findings[0].Repair)
+		s.run(test.then)
+		before := s.text("DEBUG", "DIGEST")
+		require.NoError(t, findings[0].Fix(context.Background(), reader))
+		require.Equal(t, audit.Changed, findings[0].Result, test.then)
+		require.Equal(t, before, s.text("DEBUG", "DIGEST"), test.then)
+	}
+}

@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestPlacesAndSecrets: a URL from the environment, a password from a file, a number of a database.
+func TestPlacesAndSecrets(t *testing.T) {
+	s := startRedis(t)
+	s.run("ACL SETUSER alice on >hidden ~* +@all")
+	t.Setenv("REDIS_URL", "redis://alice@"+s.addr+"/2")
+	file := filepath.Join(t.TempDir(), "password")
+	require.NoError(t, os.WriteFile(file, []byte("hidden\n"), 0o600))
+	r := tool("set", "api", "1/s", "--password-file", file)
+	require.Equal(t, exitDone, r.code, r.err)
+	require.Contains(t, tool("ls", "--password-file", file).out, "api")
+	require.Equal(t, "no limiters\n", s.on("ls"), "--redis goes before REDIS_URL, and database 0 has none")
+	require.Contains(t, tool("ls", "--redis", s.url()+"/2").out, "api")
+}
+
+// TestSentinel: its master is asked by name, and a sentinel itself is known for what it is.
+func TestSentinel(t *testing.T) {
+	s := startRedis(t)
+	s.on("set", "api", "1/s")
+	host, port, _ := net.SplitHostPort(s.addr)
+	config := filepath.Join(t.TempDir(), "sentinel.conf")
+	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, "sentinel monitor main %s %s 1\n", host, port), 0o600))
+	sentinel := startRedis(t, "sentinel", config)
+	require.Contains(t, tool("ls", "--redis", sentinel.url()+"?master_set=main").out, "api")
+	require.Equal(t, exitDone, tool("try", "api", "--redis", sentinel.url()+"?master_set=main").code)
+	r := tool("ls", "--redis", sentinel.url())
+	require.Equal(t, exitError, r.code)
+	require.Contains(t, r.err, "is a Sentinel and keeps no limiters")
+	r = tool("ls", "--redis", sentinel.url()+"?master_set=other")
+	require.Equal(t, exitError, r.code)
+	require.Contains(t, r.err, "master_set=other")
+}
+
+// TestTLS: with an authority of one's own and a client's certificate; what is wrong with either is told.
+func TestTLS(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := certificate(t, dir)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := listener.Addr().String()
+	_, port, _ := net.SplitHostPort(address)
+	listener.Close()
+	s := startRedis(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert)
+	s.on("set", "api", "1/s")
+
+	all := []string{"ls", "--redis", "rediss://" + address, "--tls-ca", cert, "--tls-cert", cert, "--tls-key", key}
+	r := tool(all...)
+	require.Equal(t, exitDone, r.code, r.err)
+	require.Contains(t, r.out, "api")
+	r = tool("ls", "--redis", "rediss://"+address, "--tls-cert", cert, "--tls-key", key)
+	require.Equal(t, exitError, r.code)
+	require.Contains(t, r.err, "--tls-ca")
+	r = tool(all[:5]...)
+	require.Equal(t, exitError, r.code)
+	require.Contains(t, r.err, address)
+	r = tool("ls", "--redis", "redis://"+address, "--timeout", "2s")
+	require.Equal(t, exitError, r.code)
+	require.Contains(t, r.err, address)
+}
+
+// certificate makes one for 127.0.0.1 that is its own authority.
+func certificate(t *testing.T, dir string) (cert, key string) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "rrl"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	require.NoError(t, err)
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	require.NoError(t, err)
+	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	require.NoError(t, os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	require.NoError(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600))
+	return cert, key
+}

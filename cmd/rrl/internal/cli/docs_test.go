@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/demo"
+)
+
+// TestThePageShowsWhatTheToolSays: every command of docs/tool.md is run, in the order of the page, on a Redis in memory whose clock stands
+// still, and says what the page shows. "rrl" stands for the tool with its Redis.
+func TestThePageShowsWhatTheToolSays(t *testing.T) {
+	const page = "../../../../docs/tool.md"
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	m := startMemory(t)
+	story(m)
+	commands := 0
+	blocks := strings.Split(string(text), "```console\n")
+	for i, block := range blocks[1:] {
+		block, rest, _ := strings.Cut(block, "```")
+		said := ""
+		for _, part := range strings.Split("\n"+block, "\n$ ")[1:] {
+			line, _, _ := strings.Cut(part, "\n")
+			commands++
+			said += "$ " + line + "\n" + m.says(line)
+		}
+		blocks[i+1] = said + "```" + rest
+		if !*update {
+			require.Equal(t, block, said, "go test ./internal/cli -run %s -update writes %s anew", t.Name(), page)
+		}
+	}
+	require.Greater(t, commands, 8)
+	if *update {
+		require.NoError(t, os.WriteFile(page, []byte(strings.Join(blocks, "```console\n")), 0o644))
+	}
+}
+
+var update = flag.Bool("update", false, "write docs/tool.md anew")
+
+// story is what the page is about.
+func story(m *inMemory) {
+	ctx := context.Background()
+	lib := rratelimiter.New(m.Client, rratelimiter.WithClock(m.now))
+	api := lib.Limiter("paid-api")
+	require.NoError(m, api.SetRate(ctx, rratelimiter.Rate{Permits: 100, Interval: time.Minute}))
+	for _, n := range []int64{30, 40, 17} {
+		_, err := api.TryAcquire(ctx, n)
+		require.NoError(m, err)
+		m.pass(10 * time.Second)
+	}
+	for i, id := range []string{client1, client2} {
+		l := rratelimiter.New(m.Client, rratelimiter.WithClock(m.now), rratelimiter.WithClientID(uuid.MustParse(id))).Limiter("exports")
+		_, err := l.TrySetRate(ctx, rratelimiter.Rate{Type: rratelimiter.PerClient, Permits: 20, Interval: 5 * time.Second, KeepAlive: time.Hour})
+		require.NoError(m, err)
+		_, err = l.TryAcquire(ctx, int64(5+13*i))
+		require.NoError(m, err)
+	}
+	require.Equal(m, "granted: 3 of login:ada, 2 left of 5\n", m.says("rrl try login:ada -n 3 --policy window:5/1m"))
+	// A program that was no good.
+	require.NoError(m, lib.Limiter("legacy").SetRate(ctx, rratelimiter.Rate{Permits: 10, Interval: time.Minute}))
+	require.NoError(m, m.server.Set("{legacy}:value", "4"))
+	require.NoError(m, m.server.Set("{gone}:value:"+client1, "4"))
+}
+
+// says runs a line of a shell that begins with rrl, and gives all that is said.
+func (m *inMemory) says(line string) string {
+	line, code := strings.CutSuffix(line, "; echo $?")
+	args := strings.Fields(line)
+	require.Equal(m, "rrl", args[0], line)
+	for i, arg := range args {
+		args[i] = strings.Trim(arg, `'"`)
+	}
+	var out bytes.Buffer
+	a := &app{in: strings.NewReader(""), out: &out, err: &out, now: m.now}
+	ended := a.run(context.Background(), append(args[1:], "--redis", "redis://"+m.server.Addr()))
+	if code {
+		out.WriteString(string(rune('0'+ended)) + "\n")
+	}
+	return out.String()
+}
+
+// TestTheRecordingIsTheDemos: docs/rrl.svg is what rrl demo --svg writes, however often.
+func TestTheRecordingIsTheDemos(t *testing.T) {
+	kept, err := os.ReadFile("../../../../docs/rrl.svg")
+	require.NoError(t, err)
+	var out bytes.Buffer
+	require.NoError(t, demo.Record(context.Background(), &out))
+	require.True(t, bytes.Equal(kept, out.Bytes()), "make recording brings docs/rrl.svg up to date")
+}
+
+// TestDemo runs it live.
+func TestDemo(t *testing.T) {
+	r := tool("demo", "--count", "3", "--every", "100ms")
+	require.Equal(t, exitDone, r.code, r.err)
+	require.Equal(t, 3, strings.Count(r.out, ` paid-api "OVERALL 100/10s" taken=`), r.out)
+	require.Equal(t, 3, strings.Count(r.out, ` login:ada "window/8s" taken=`), r.out)
+}
+
+// TestCompletion: each shell gets its script.
+func TestCompletion(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		r := tool("completion", shell)
+		require.Equal(t, exitDone, r.code)
+		require.Contains(t, r.out, "rrl")
+	}
+	require.Contains(t, tool("__complete", "ls", "-o", "").out, "json")
+}

@@ -1,0 +1,178 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/audit"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/connect"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/report"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/screen"
+)
+
+// How many pages of 256 grants are read of a limiter: a list does not need the last one of a million.
+const (
+	listPages  = 16
+	showPages  = 400
+	auditPages = 4000
+)
+
+// mostLimiters bounds the memory that a list takes.
+const mostLimiters = 10_000
+
+func (a *app) ls() *cobra.Command {
+	most := mostLimiters
+	cmd := &cobra.Command{
+		Use:   "ls [PATTERN]",
+		Short: "List the limiters, Redisson's and package limit's",
+		Long: `ls finds limiters by SCAN, on a cluster on every master, and shows what is taken. It only reads.
+
+PATTERN is one of names as Redis has them: * ? [a-z]. Taken and free of a PER_CLIENT limiter are those of the client that has
+taken most. Package limit keeps no permits in Redis, so that its rates and what is free are known to the programs alone.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			redis, reader, err := a.open(cmd.Context(), false)
+			if err != nil {
+				return err
+			}
+			defer redis.Close()
+			found, err := a.find(cmd.Context(), redis, reader, pattern(args), most, listPages)
+			if err != nil {
+				return err
+			}
+			list := report.NewList(found)
+			return a.print(list, func(w *strings.Builder) { list.Text(w, a.columns()) })
+		},
+	}
+	cmd.Flags().IntVar(&most, "max", mostLimiters, "limiters of each layout to show at most, the others are counted; 0 for all")
+	return cmd
+}
+
+func pattern(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return args[0]
+}
+
+func (a *app) find(ctx context.Context, redis *connect.Redis, reader *look.Reader, pattern string, most, pages int) (*look.Found, error) {
+	progress, done := a.progress(ctx, redis)
+	defer done()
+	return reader.Find(ctx, look.Search{Pattern: pattern, Most: most, Pages: pages, Progress: progress})
+}
+
+// progress shows on stderr how far a scan is, where somebody sees it.
+func (a *app) progress(ctx context.Context, redis *connect.Redis) (report func(string, uint64), done func()) {
+	if !screen.IsTerminal(a.err) {
+		return nil, func() {}
+	}
+	const often = 200 * time.Millisecond
+	next, shown := time.Now().Add(often), false
+	total := countKeys(ctx, redis)
+	return func(node string, walked uint64) {
+			if time.Now().Before(next) {
+				return
+			}
+			next, shown = time.Now().Add(often), true
+			of := ""
+			if total > 0 {
+				// Configurations are found in one walk, state in another.
+				of = fmt.Sprintf(", %d%%", min(99, walked*100/(2*total)))
+			}
+			a.say("\r\x1b[K%s: %d keys%s", node, walked, of)
+		}, func() {
+			if shown {
+				a.say("\r\x1b[K")
+			}
+		}
+}
+
+// countKeys counts the keys of all masters, 0 where the user may not know.
+func countKeys(ctx context.Context, redis *connect.Redis) (sum uint64) {
+	nodes, err := redis.Masters(ctx)
+	if err != nil {
+		return 0
+	}
+	for _, node := range nodes {
+		n, err := node.Do(ctx, node.B().Dbsize().Build()).AsUint64()
+		if err != nil {
+			return 0
+		}
+		sum += n
+	}
+	return sum
+}
+
+func (a *app) show() *cobra.Command {
+	var policies []string
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "show NAME",
+		Short: "Show one limiter: rate, what is free and taken, when it comes back, clients, and what is wrong",
+		Long: `show tells all that Redis knows of a limiter. It only reads. Clients of a PER_CLIENT limiter, and policies of package limit that are
+not given, are found by SCAN, on a cluster on the one master that has them. Where there is an OVERALL limiter of the name, --all looks for policies and
+for what is left over beside it.`,
+		Args: oneName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			given, err := parse(policies)
+			if err != nil {
+				return err
+			}
+			redis, reader, err := a.open(cmd.Context(), false)
+			if err != nil {
+				return err
+			}
+			defer redis.Close()
+			limiter, err := a.limiter(cmd.Context(), redis, reader, args[0], given, all)
+			if err != nil {
+				return err
+			}
+			if limiter.Empty() {
+				return fmt.Errorf("there is no limiter %q: rrl ls shows those that there are; one of package limit has no key while nothing is taken", args[0])
+			}
+			return a.print(limiter, limiter.Text)
+		},
+	}
+	policyFlag(cmd, &policies, "policies of package limit that the program has, so that their permits are known")
+	cmd.Flags().BoolVar(&all, "all", false, "look for keys of the name by SCAN in any case")
+	return cmd
+}
+
+// limiter reads all of one.
+func (a *app) limiter(ctx context.Context, redis *connect.Redis, reader *look.Reader, name string, given []names.Given, all bool) (report.Limiter, error) {
+	progress, done := a.progress(ctx, redis)
+	found, err := reader.Of(ctx, name, look.Search{Most: mostLimiters, Pages: showPages, Known: names.Known(given), All: all, Progress: progress})
+	done()
+	if err != nil {
+		return report.Limiter{}, err
+	}
+	findings, err := audit.Check(ctx, reader, found, showPages)
+	if err != nil {
+		return report.Limiter{}, err
+	}
+	var keys []string
+	for _, l := range found.Redisson {
+		keys = append(keys, l.Name)
+		for _, p := range l.Pairs {
+			keys = append(keys, p.ValueKey, p.PermitsKey)
+			if err := reader.Timeline(ctx, l.Config, p, timelineSteps, showPages); err != nil {
+				return report.Limiter{}, err
+			}
+		}
+	}
+	for _, p := range found.Policies {
+		keys = append(keys, p.Key)
+	}
+	limiter := report.NewLimiter(name, found, given, findings)
+	limiter.Bytes, err = reader.Memory(ctx, keys)
+	return limiter, err
+}
+
+// timelineSteps is into how many parts of an interval returning permits are put together.
+const timelineSteps = 20

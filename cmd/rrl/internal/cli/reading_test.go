@@ -1,0 +1,169 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+const client1, client2 = "5f0c9a52-7d1e-4b7a-9a5e-0d6a1c2b3e01", "a83d4e17-22b0-4f63-8c11-7be09d5f6a02"
+
+// zoo makes one limiter of each sort, some of them broken.
+func zoo(s *server) {
+	ctx := context.Background()
+	lib := rratelimiter.New(s.Client)
+	api := lib.Limiter("paid-api")
+	require.NoError(s, api.SetRate(ctx, rratelimiter.Rate{Permits: 100, Interval: time.Hour}))
+	for range 300 { // more than a page
+		_, err := api.TryAcquire(ctx, 1)
+		require.NoError(s, err)
+	}
+	for _, id := range []string{client1, client2} {
+		tenants := rratelimiter.New(s.Client, rratelimiter.WithClientID(uuid.MustParse(id))).Limiter("{t}:tenants")
+		_, err := tenants.TrySetRate(ctx, rratelimiter.Rate{Type: rratelimiter.PerClient, Permits: 20, Interval: time.Hour, KeepAlive: 2 * time.Hour})
+		require.NoError(s, err)
+		_, err = tenants.TryAcquire(ctx, 7)
+		require.NoError(s, err)
+	}
+	for _, p := range everyPolicy {
+		_, err := limit.New(lib, "user 7", p).TryAcquire(ctx, 3)
+		require.NoError(s, err)
+	}
+	s.run(
+		"HSET corrupt rate many interval 1000 type 0", "SET {corrupt}:value 1",
+		"HSET broken rate 10 interval 60000 type 0", "SET {broken}:value 1", "ZADD {broken}:permits 5 xyz 6 xx",
+		"HSET lost rate 10 interval 60000 type 0", "SET {lost}:value 4 EX 1000",
+		"SET {gone}:value:"+client1+" 5",
+		"HSET product rate 10 interval 60000 type 0 price 7", "HSET other rate 0.5 interval daily type 1",
+		"SET plain text", "LPUSH list 1", "SET {weird}:window:1000 text", "SADD {weird}:value 1",
+	)
+}
+
+var everyPolicy = []limit.Policy{
+	limit.FixedWindow{Permits: 5, Interval: time.Hour}, limit.FixedWindow{Permits: 5, Interval: time.Hour, Aligned: true},
+	limit.Calendar{Permits: 5, Unit: limit.Month}, limit.SlidingWindow{Permits: 5, Interval: time.Hour}, limit.SlidingLog{Permits: 5, Interval: time.Hour},
+	limit.TokenBucket{Capacity: 5, Refill: 1, Interval: time.Hour}, limit.LeakyBucket{Capacity: 5, Leak: 1, Interval: time.Hour},
+	limit.Smooth{Permits: 5, Interval: time.Hour}, limit.Smooth{Permits: 5, Interval: time.Hour, WarmUp: time.Hour},
+}
+
+// readings are commands that only read.
+var readings = [][]string{
+	{"ls"}, {"ls", "-o", "json"}, {"ls", "p*"}, {"show", "paid-api"}, {"show", "{t}:tenants", "-o", "json"}, {"show", "user 7", "--policy", "window:5/1h"},
+	{"show", "corrupt"}, {"show", "broken"}, {"watch", "paid-api", "{t}:tenants", "user 7", "nobody", "corrupt", "--count", "3", "--every", "50ms"},
+	{"watch", "paid-api", "-o", "json", "--count", "1"}, {"audit"}, {"audit", "-o", "json"},
+}
+
+// TestReadingWritesNothing: MONITOR sees no command of theirs that Redis does not call a reading one.
+func TestReadingWritesNothing(t *testing.T) {
+	s := startRedis(t)
+	zoo(s)
+	seen := monitor(t, s.addr)
+	for _, args := range readings {
+		r := tool(append(args, "--redis", s.url())...)
+		require.NotEqual(t, exitError, r.code, "%q: %s", args, r.err)
+		require.NotEmpty(t, r.out)
+	}
+	names := seen("the-end")
+	require.Contains(t, names, "scan")
+	require.Contains(t, names, "zrange")
+	for _, name := range names {
+		if name == "hello" || name == "ping" {
+			continue // about the connection
+		}
+		if name == "memory" {
+			name = "memory|usage" // a family of commands, of which look.Memory sends this one
+		}
+		info, err := s.words("COMMAND", "INFO", name).ToArray()
+		require.NoError(t, err)
+		parts, err := info[0].ToArray()
+		require.NoError(t, err, name)
+		flags, err := parts[2].AsStrSlice()
+		require.NoError(t, err)
+		require.True(t, slices.Contains(flags, "readonly"), "%s is no reading command: %v", name, flags)
+	}
+	// And that is no matter of what MONITOR shows.
+	s.on("try", "paid-api", "--policy", "window:5/1h")
+	require.Contains(t, seen("another-end"), "evalsha")
+}
+
+// monitor gives the names of all commands that others have run since, up to now.
+func monitor(t *testing.T, addr string) func(mark string) []string {
+	conn, err := net.Dial("tcp", addr)
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	_, err = conn.Write([]byte("MONITOR\r\n"))
+	require.NoError(t, err)
+	lines := bufio.NewReader(conn)
+	first, err := lines.ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, "+OK\r\n", first)
+	return func(mark string) []string {
+		other, err := net.Dial("tcp", addr)
+		require.NoError(t, err)
+		defer other.Close()
+		_, err = other.Write([]byte("ECHO " + mark + "\r\n"))
+		require.NoError(t, err)
+		var names []string
+		for {
+			line, err := lines.ReadString('\n')
+			require.NoError(t, err)
+			if strings.Contains(line, mark) {
+				return names
+			}
+			_, command, _ := strings.Cut(line, `] "`)
+			name, _, _ := strings.Cut(command, `"`)
+			if name = strings.ToLower(name); !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+}
+
+// TestReadingNeedsNoOtherRight: a user who may read keys, and nothing else, sees what everybody does.
+func TestReadingNeedsNoOtherRight(t *testing.T) {
+	s := startRedis(t)
+	zoo(s)
+	s.run("ACL SETUSER viewer on >secret ~* +@read")
+	for _, args := range readings {
+		mine := tool(append(args, "--redis", "redis://viewer:secret@"+s.addr)...)
+		require.NotEqual(t, exitError, mine.code, "%q: %s", args, mine.err)
+	}
+	require.Equal(t, firstWords(s.on("ls")), firstWords(tool("ls", "--redis", "redis://viewer:secret@"+s.addr).out))
+	r := tool("try", "paid-api", "--redis", "redis://viewer:secret@"+s.addr)
+	require.Equal(t, exitError, r.code)
+	require.Contains(t, r.err, "does not let this user do that")
+}
+
+// firstWords is the first word of each line: the rest of a list changes with time.
+func firstWords(text string) (words []string) {
+	for line := range strings.Lines(text) {
+		words = append(words, strings.Fields(line)[0])
+	}
+	return words
+}
+
+// TestOtherHashesAreNoLimiters: what looks like one, and is none, is not listed.
+func TestOtherHashesAreNoLimiters(t *testing.T) {
+	s := startRedis(t)
+	zoo(s)
+	list := s.on("ls")
+	for _, name := range []string{"paid-api", "{t}:tenants", `"user 7"`, "corrupt", "broken", "lost"} {
+		require.Contains(t, list, "\n"+name+" ")
+	}
+	for _, name := range []string{"product", "other", "weird", "plain", "list", "gone"} {
+		require.NotContains(t, list, name)
+	}
+	require.Contains(t, s.on("ls", "--max", "2"), "of others: name a PATTERN, or raise --max")
+	require.NotContains(t, s.on("ls", "paid-*"), "tenants")
+	require.Contains(t, s.on("ls", "paid-*"), "paid-api")
+}

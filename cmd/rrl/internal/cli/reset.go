@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/connect"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/report"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+func (a *app) reset() *cobra.Command {
+	var client string
+	var yes, all bool
+	cmd := &cobra.Command{
+		Use:   "reset NAME",
+		Short: "Forget what is taken of a limiter; the rate stays",
+		Long: `reset makes all permits of a limiter free: of all clients that have taken some, or of one. Policies of package limit that have the
+name are reset too; where there is an OVERALL limiter of the name, with --all. It asks first.`,
+		Args: oneName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, name := cmd.Context(), args[0]
+			if _, err := clientID(client); err != nil {
+				return err
+			}
+			redis, reader, err := a.open(ctx, true)
+			if err != nil {
+				return err
+			}
+			defer redis.Close()
+			found, err := reader.Of(ctx, name, look.Search{Pages: listPages, All: all})
+			if err != nil {
+				return err
+			}
+			counts := a.resets(redis, name, client, found)
+			if len(counts) == 0 {
+				return fmt.Errorf("there is nothing to reset of %q: rrl ls shows the limiters, rrl show NAME their clients", name)
+			}
+			if err := a.confirm(yes, fmt.Sprintf("forget what is taken of %q (%s)", name, count(counts))); err != nil {
+				return err
+			}
+			for _, r := range counts {
+				if err := r.limiter.Reset(ctx); err != nil {
+					return plain(redis, err)
+				}
+				if _, err := fmt.Fprintf(a.out, "reset: %s %s, %d were taken\n", report.Name(name), r.what, r.taken); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&client, "client", "", "the ID of a client of a PER_CLIENT limiter, to reset its permits alone")
+	cmd.Flags().BoolVar(&all, "all", false, "look for policies of the name by SCAN in any case")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}
+
+// resetting is one thing to reset.
+type resetting struct {
+	what    string
+	taken   int64
+	limiter interface{ Reset(context.Context) error }
+}
+
+func count(all []resetting) string {
+	var sum int64
+	for _, r := range all {
+		sum += r.taken
+	}
+	return fmt.Sprintf("%d permits", sum)
+}
+
+// resets finds what there is to reset of a name.
+func (a *app) resets(redis *connect.Redis, name, client string, found *look.Found) []resetting {
+	var all []resetting
+	for _, l := range found.Redisson {
+		for _, p := range l.Pairs {
+			if client != "" && p.Client != client {
+				continue
+			}
+			what, options := l.Config.Type.String(), []rratelimiter.Option(nil)
+			if p.Client != "" {
+				id, err := uuid.Parse(p.Client)
+				if err != nil {
+					continue // none of Redisson's
+				}
+				what, options = "client "+p.Client, append(options, rratelimiter.WithClientID(id))
+			}
+			all = append(all, resetting{what, p.Taken, limit.Join(a.limiters(redis, options...).Limiter(name))})
+		}
+	}
+	for _, p := range found.Policies {
+		if client == "" && p.TTL != look.NoKey && len(p.Wrong) == 0 {
+			all = append(all, resetting{p.Stored.String(), p.Taken, limit.New(a.limiters(redis), name, p.Stored.Least())})
+		}
+	}
+	return all
+}

@@ -1,0 +1,215 @@
+// Package cli is the command line of rrl: what the sub-commands are called, what they take, and how they end.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/spf13/cobra"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/connect"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/report"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/screen"
+)
+
+// The exit codes, for scripts.
+const (
+	exitDone   = 0
+	exitDenied = 1 // try was denied, audit found a problem, set --if-absent found a rate
+	exitError  = 2
+)
+
+// errDenied ends a command with exitDenied. What there is to say was said.
+var errDenied = errors.New("denied")
+
+// app is one run of the tool.
+type app struct {
+	in         io.Reader
+	out, err   io.Writer
+	connection connect.Options
+	format     string
+	serverTime bool
+	now        func() time.Time // this host's clock
+}
+
+// Main runs the tool on the process' own input and output, and gives its exit code.
+func Main(args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	return run(ctx, args, os.Stdin, os.Stdout, os.Stderr)
+}
+
+func run(ctx context.Context, args []string, in io.Reader, out, err io.Writer) int {
+	return (&app{in: in, out: out, err: err, now: time.Now}).run(ctx, args)
+}
+
+func (a *app) run(ctx context.Context, args []string) int {
+	root := a.root()
+	root.SetArgs(args)
+	failure := root.ExecuteContext(ctx)
+	switch {
+	case failure == nil:
+		return exitDone
+	case errors.Is(failure, errDenied):
+		return exitDenied
+	case ctx.Err() != nil && errors.Is(failure, context.Canceled):
+		a.say("rrl: interrupted\n")
+	case errors.Is(failure, syscall.EPIPE):
+		// Who reads the output has seen enough.
+	default:
+		a.say("rrl: %v\n", failure)
+	}
+	return exitError
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "rrl",
+		Short: "See, try, change and repair the rate limiters of a Redis",
+		Long: `rrl sees, tries, changes and repairs the rate limiters of a Redis: Redisson's RRateLimiter, whoever uses it from Java or Go,
+and those of rratelimiter's package limit.
+
+Without a Redis at hand: rrl demo.
+
+Exit codes: 0 done; 1 a try that was denied, an audit that found a problem, or set --if-absent where there was a rate; 2 an error.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w; %s --help shows what there is", err, cmd.CommandPath())
+	})
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.connection.URL, "redis", "", "where Redis is: redis://USER@HOST:PORT/DB, rediss:// for TLS, ?addr=HOST:PORT for\nmore nodes, ?master_set=NAME for Sentinel; a cluster shows as one (default REDIS_URL, or "+connect.DefaultURL+")")
+	flags.StringVar(&a.connection.PasswordFile, "password-file", "", "a file with the password")
+	flags.StringVar(&a.connection.SentinelPasswordFile, "sentinel-password-file", "", "a file with the password of the sentinels themselves")
+	flags.StringVar(&a.connection.CA, "tls-ca", "", "a PEM file with the authorities to trust")
+	flags.StringVar(&a.connection.Cert, "tls-cert", "", "a PEM file with this client's certificate")
+	flags.StringVar(&a.connection.Key, "tls-key", "", "a PEM file with its key")
+	flags.DurationVar(&a.connection.Timeout, "timeout", 5*time.Second, "how long Redis has to answer")
+	flags.StringVarP(&a.format, "output", "o", "text", "text or json")
+	flags.BoolVar(&a.serverTime, "server-time", false, "count by the clock of the Redis server, as programs with WithServerTime do")
+	a.complete(root, "output", "text", "json")
+	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+		switch {
+		case a.format != "text" && a.format != "json":
+			return fmt.Errorf("-o %q: want text or json", a.format)
+		case a.connection.Timeout <= 0:
+			return fmt.Errorf("--timeout %v: want a time above 0", a.connection.Timeout)
+		}
+		return nil
+	}
+	root.AddCommand(a.ls(), a.show(), a.watch(), a.try(), a.set(), a.reset(), a.release(), a.audit(), a.bench(), a.demo())
+	return root
+}
+
+// complete tells shells what a flag can be.
+func (a *app) complete(cmd *cobra.Command, flag string, values ...string) {
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // fails for flags that do not exist alone
+}
+
+// open connects. A command that changes something is refused on a replica before it is sent.
+func (a *app) open(ctx context.Context, changes bool) (*connect.Redis, *look.Reader, error) {
+	if a.connection.URL == "" {
+		a.connection.URL = os.Getenv("REDIS_URL")
+	}
+	redis, err := connect.Open(ctx, a.connection)
+	if err != nil {
+		return nil, nil, err
+	}
+	if redis.Replica && changes {
+		redis.Close()
+		return nil, nil, fmt.Errorf("%s is a replica, which takes no changes: name its master with --redis", redis.Where)
+	}
+	if redis.Replica {
+		a.say("rrl: %s is a replica: what it shows may be late\n", redis.Where)
+	}
+	reader := &look.Reader{Redis: redis, Now: a.now}
+	if a.serverTime {
+		ahead, err := a.skew(ctx, redis)
+		if err != nil {
+			redis.Close()
+			return nil, nil, err
+		}
+		reader.Now = func() time.Time { return a.now().Add(ahead) }
+	}
+	return redis, reader, nil
+}
+
+// skew is how far the server's clock is ahead of this host's.
+func (a *app) skew(ctx context.Context, redis *connect.Redis) (time.Duration, error) {
+	began := a.now()
+	parts, err := redis.Do(ctx, redis.B().Time().Build()).AsIntSlice()
+	if err != nil {
+		return 0, redis.Explain(err)
+	}
+	if len(parts) != 2 {
+		return 0, fmt.Errorf("%s answers TIME with %d numbers", redis.Where, len(parts))
+	}
+	now := a.now()
+	return time.Unix(parts[0], parts[1]*1000).Sub(now.Add(began.Sub(now) / 2)), nil
+}
+
+// limiters is the library on a connection.
+func (a *app) limiters(redis *connect.Redis, options ...rratelimiter.Option) *rratelimiter.Client {
+	return rratelimiter.New(redis.Client, append(options, a.clock()...)...)
+}
+
+func (a *app) clock() []rratelimiter.Option {
+	if a.serverTime {
+		return []rratelimiter.Option{rratelimiter.WithServerTime()}
+	}
+	return []rratelimiter.Option{rratelimiter.WithClock(a.now)}
+}
+
+func (a *app) json() bool { return a.format == "json" }
+
+// plain makes an error of the library, or of Redis through it, say what to do.
+func plain(redis *connect.Redis, err error) error {
+	var said *rueidis.RedisError
+	var state *rratelimiter.StateError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &state):
+		return fmt.Errorf("%w (rrl audit shows what is wrong)", err)
+	case errors.Is(err, rratelimiter.ErrNotInitialized):
+		return fmt.Errorf("%w; rrl set gives it a rate, rrl ls shows what there is", err)
+	case errors.As(err, &said):
+		return redis.Explain(said)
+	}
+	return redis.Explain(err)
+}
+
+// print writes a result in the format that was asked for.
+func (a *app) print(value any, text func(*strings.Builder)) error {
+	if a.json() {
+		return report.JSON(a.out, value)
+	}
+	var all strings.Builder
+	text(&all)
+	_, err := io.WriteString(a.out, all.String())
+	return err
+}
+
+// say tells the user something besides the result.
+func (a *app) say(format string, values ...any) {
+	_, _ = fmt.Fprintf(a.err, format, values...) // who does not listen is not told
+}
+
+// columns is the width that a table may have, 0 for any.
+func (a *app) columns() int { return screen.Columns(a.out) }

@@ -1,0 +1,175 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+)
+
+// server is a real redis-server for a test, on a free port.
+type server struct {
+	testing.TB
+	addr string
+	cmd  *exec.Cmd
+	rueidis.Client
+}
+
+func (s *server) url() string { return "redis://" + s.addr }
+
+// startRedis starts a server, which ends with the test.
+func startRedis(t testing.TB, args ...string) *server {
+	t.Helper()
+	name := os.Getenv("REDIS_SERVER")
+	if name == "" {
+		name = "redis-server"
+	}
+	path, err := exec.LookPath(name)
+	require.NoError(t, err, "install redis-server (make deps), or name one in REDIS_SERVER")
+	for range 10 { // a port that was free may be taken when the server comes to it
+		if s := tryRedis(t, path, args); s != nil {
+			return s
+		}
+	}
+	t.Fatal("no redis-server could be started")
+	return nil
+}
+
+func tryRedis(t testing.TB, path string, args []string) *server {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s := &server{TB: t, addr: listener.Addr().String()}
+	_, port, _ := net.SplitHostPort(s.addr)
+	listener.Close()
+	if n, _ := strconv.Atoi(port); n > 55000 {
+		return nil // its cluster bus port would be beyond the last one
+	}
+	var log bytes.Buffer
+	own := []string{"--port", port, "--bind", "127.0.0.1", "--dir", t.TempDir()}
+	if len(args) > 0 && args[0] == "sentinel" {
+		args = []string{args[1], "--sentinel"} // its configuration file has to come first
+	} else {
+		own = append(own, "--save", "", "--enable-debug-command", "yes")
+	}
+	s.cmd = exec.Command(path, append(args[:len(args):len(args)], own...)...)
+	s.cmd.Stdout, s.cmd.Stderr = &log, &log
+	s.cmd.SysProcAttr = sysProcAttr()
+	started, ended := make(chan error), make(chan struct{})
+	go func() {
+		runtime.LockOSThread() // the signal comes when this thread ends
+		err := s.cmd.Start()
+		started <- err
+		if err == nil {
+			_ = s.cmd.Wait()
+		}
+		close(ended)
+	}()
+	require.NoError(t, <-started)
+	t.Cleanup(func() {
+		_ = s.cmd.Process.Kill()
+		<-ended
+	})
+	for {
+		select {
+		case <-ended:
+			t.Log(log.String())
+			return nil
+		default:
+		}
+		s.Client, err = rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.addr}, ForceSingleClient: true, DisableCache: true, DisableRetry: true})
+		if err == nil {
+			t.Cleanup(s.Close)
+			info, _ := s.Do(context.Background(), s.B().Info().Section("server").Build()).ToString()
+			require.Contains(t, info, fmt.Sprintf("process_id:%d\r\n", s.cmd.Process.Pid), "another server has the port")
+			return s
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// run runs commands, a line each, their words parted by spaces.
+func (s *server) run(lines ...string) {
+	s.Helper()
+	for _, line := range lines {
+		s.words(strings.Fields(line)...)
+	}
+}
+
+// words runs one command.
+func (s *server) words(words ...string) rueidis.RedisResult {
+	s.Helper()
+	result := s.Do(context.Background(), s.B().Arbitrary(words...).Build())
+	if err := result.Error(); err != nil && !rueidis.IsRedisNil(err) {
+		require.NoError(s, err, "%q", words)
+	}
+	return result
+}
+
+func (s *server) text(words ...string) string {
+	text, _ := s.words(words...).ToString()
+	return text
+}
+
+// kill ends the server as a crash would.
+func (s *server) kill() { require.NoError(s, s.cmd.Process.Kill()) }
+
+// startCluster starts three masters that share all slots.
+func startCluster(t testing.TB) []*server {
+	t.Helper()
+	nodes := make([]*server, 3)
+	for i := range nodes {
+		nodes[i] = startRedis(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-require-full-coverage", "no")
+		words := []string{"CLUSTER", "ADDSLOTS"}
+		for slot := i * 16384 / 3; slot < (i+1)*16384/3; slot++ {
+			words = append(words, strconv.Itoa(slot))
+		}
+		nodes[i].words("CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
+		nodes[i].words(words...)
+	}
+	for _, node := range nodes[1:] {
+		host, port, _ := net.SplitHostPort(nodes[0].addr)
+		node.words("CLUSTER", "MEET", host, port)
+	}
+	for _, node := range nodes {
+		require.Eventually(t, func() bool {
+			info := node.text("CLUSTER", "INFO")
+			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_slots_assigned:16384") && strings.Contains(info, "cluster_size:3")
+		}, 30*time.Second, 50*time.Millisecond)
+	}
+	return nodes
+}
+
+// ran is what a run of the tool gave.
+type ran struct {
+	code     int
+	out, err string
+}
+
+// tool runs the tool.
+func tool(args ...string) ran { return toolAt(time.Now, args...) }
+
+func toolAt(now func() time.Time, args ...string) ran {
+	var out, failed bytes.Buffer
+	a := &app{in: strings.NewReader(""), out: &out, err: &failed, now: now}
+	code := a.run(context.Background(), args)
+	return ran{code, out.String(), failed.String()}
+}
+
+// on runs the tool on this server, and demands that it works.
+func (s *server) on(args ...string) string {
+	s.Helper()
+	r := tool(append(args, "--redis", s.url())...)
+	require.Equal(s, exitDone, r.code, "%q: %s", args, r.err)
+	return r.out
+}

@@ -1,0 +1,186 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/connect"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/report"
+)
+
+// change is what set is told.
+type change struct {
+	kind      string
+	keepAlive string
+	forget    bool
+	ifAbsent  bool
+	yes       bool
+}
+
+func (a *app) set() *cobra.Command {
+	var c change
+	cmd := &cobra.Command{
+		Use:   "set NAME RATE",
+		Short: "Set the rate of a Redisson limiter, and keep what is taken",
+		Long: `set gives a Redisson limiter a rate, whether it has one or not; Java and Go programs go by it from their next call on. RATE is
+permits/interval, as 100/1m. What is taken stays taken, and type and keep-alive stay as they are, unless flags say otherwise.`,
+		Example: `  rrl set paid-api 100/1m
+  rrl set tenants 20/s --type per-client --keep-alive 1h`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 2 || args[0] == "" {
+				return fmt.Errorf("%s takes a name and a rate, as in rrl set paid-api 100/1m", cmd.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			permits, interval, err := names.ParseRate(args[1])
+			if err != nil {
+				return err
+			}
+			rate := rratelimiter.Rate{Permits: permits, Interval: interval}
+			redis, reader, err := a.open(cmd.Context(), true)
+			if err != nil {
+				return err
+			}
+			defer redis.Close()
+			return c.do(cmd.Context(), a, redis, reader, args[0], rate)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&c.kind, "type", "", "overall or per-client (default as it is, overall for a new one)")
+	flags.StringVar(&c.keepAlive, "keep-alive", "", "delete the limiter when it was not used for so long; 0 to keep it (default as it is)")
+	flags.BoolVar(&c.forget, "forget", false, "forget what is taken")
+	flags.BoolVar(&c.ifAbsent, "if-absent", false, "change nothing where there is a rate (exit code 1)")
+	flags.BoolVar(&c.yes, "yes", false, "do not ask, where something is forgotten")
+	a.complete(cmd, "type", "overall", "per-client")
+	return cmd
+}
+
+func (c change) do(ctx context.Context, a *app, redis *connect.Redis, reader *look.Reader, name string, rate rratelimiter.Rate) error {
+	l := a.limiters(redis).Limiter(name)
+	before, err := l.Config(ctx)
+	var state *rratelimiter.StateError
+	has, corrupt := err == nil, errors.As(err, &state)
+	if !has && !corrupt && !errors.Is(err, rratelimiter.ErrNotInitialized) {
+		return plain(redis, err)
+	}
+	if err := c.complete(&rate, before); err != nil {
+		return err
+	}
+	if c.ifAbsent {
+		return c.absent(ctx, a, redis, l, rate)
+	}
+	forgets := ""
+	switch {
+	case corrupt:
+		forgets = fmt.Sprintf("replace the configuration of %q, which cannot be read (%v)", name, err)
+	case has && before.Type != rate.Type:
+		forgets = fmt.Sprintf("make %q %v, and forget what is taken of it as %v", name, rate.Type, before.Type)
+	case has && c.forget:
+		forgets = fmt.Sprintf("forget what is taken of %q", name)
+	}
+	if forgets != "" {
+		if err := a.confirm(c.yes, forgets); err != nil {
+			return err
+		}
+	}
+	if err := c.apply(ctx, a, redis, reader, name, rate, has && before.Type == rate.Type); err != nil {
+		return err
+	}
+	was := ", new"
+	if has {
+		was = ", was " + tell(before)
+	}
+	_, err = fmt.Fprintf(a.out, "%s: %s%s\n", report.Name(name), tell(rate), was)
+	return err
+}
+
+// apply sets the rate. Of a PER_CLIENT limiter each client that is known has its own count, so it is set as from each of them; where none is, this
+// tool does not become one.
+func (c change) apply(ctx context.Context, a *app, redis *connect.Redis, reader *look.Reader, name string, rate rratelimiter.Rate, sameType bool) error {
+	var options []rratelimiter.SetRateOption
+	if !c.forget {
+		options = append(options, rratelimiter.KeepState())
+	}
+	if rate.Type == rratelimiter.Overall {
+		return plain(redis, a.limiters(redis).Limiter(name).SetRate(ctx, rate, options...))
+	}
+	set := false
+	if sameType {
+		found, err := reader.Of(ctx, name, look.Search{})
+		if err != nil {
+			return err
+		}
+		for _, l := range found.Redisson {
+			for _, p := range l.Pairs {
+				as, err := clientID(p.Client)
+				if err != nil {
+					continue // none of Redisson's
+				}
+				if err := a.limiters(redis, as...).Limiter(name).SetRate(ctx, rate, options...); err != nil {
+					return plain(redis, err)
+				}
+				set = true
+			}
+		}
+	}
+	if set {
+		return nil
+	}
+	return plain(redis, a.limiters(redis).Limiter(name).SetRate(ctx, rate))
+}
+
+// complete makes the rate whole, by flags or as it was.
+func (c change) complete(rate *rratelimiter.Rate, before rratelimiter.Rate) (err error) {
+	rate.Type, rate.KeepAlive = before.Type, before.KeepAlive
+	switch strings.ReplaceAll(strings.ToLower(c.kind), "_", "-") {
+	case "":
+	case "overall":
+		rate.Type = rratelimiter.Overall
+	case "per-client":
+		rate.Type = rratelimiter.PerClient
+	default:
+		return fmt.Errorf("--type %q: want overall or per-client", c.kind)
+	}
+	switch c.keepAlive {
+	case "":
+	case "0":
+		rate.KeepAlive = 0
+	default:
+		if rate.KeepAlive, err = names.ParseDuration(c.keepAlive); err != nil {
+			return fmt.Errorf("--keep-alive: %w", err)
+		}
+	}
+	return nil
+}
+
+func (c change) absent(ctx context.Context, a *app, redis *connect.Redis, l *rratelimiter.Limiter, rate rratelimiter.Rate) error {
+	set, err := l.TrySetRate(ctx, rate)
+	if err != nil {
+		return plain(redis, err)
+	}
+	if !set {
+		if _, err := fmt.Fprintf(a.out, "%s has a rate, which stays\n", report.Name(l.Name())); err != nil {
+			return err
+		}
+		return errDenied
+	}
+	_, err = fmt.Fprintf(a.out, "%s: %s, new\n", report.Name(l.Name()), tell(rate))
+	return err
+}
+
+func tell(r rratelimiter.Rate) string {
+	text := fmt.Sprintf("%d/%s %v", r.Permits, names.Duration(r.Interval), r.Type)
+	if r.KeepAlive > 0 {
+		text += ", keep-alive " + names.Duration(r.KeepAlive.Truncate(time.Millisecond))
+	}
+	return text
+}

@@ -1,0 +1,168 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/connect"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/report"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// limiter is what both packages' limiters can do.
+type limiter interface {
+	Take(ctx context.Context, permits int64) (rratelimiter.Decision, error)
+	Release(ctx context.Context, permits int64) error
+}
+
+// target is which limiter a command means.
+type target struct {
+	policies []string
+	client   string
+	permits  int64
+}
+
+func (t *target) flags(cmd *cobra.Command, verb string) {
+	cmd.Flags().Int64VarP(&t.permits, "permits", "n", 1, "permits to "+verb)
+	cmd.Flags().StringVar(&t.client, "client", "", "the ID of the client of a PER_CLIENT limiter whose permits are meant")
+	policyFlag(cmd, &t.policies, "policies of a limiter of package limit")
+}
+
+// open gives the limiter. One that counts by clients needs to be told by which, for this tool is none of them: it would leave a pair of its
+// own behind for good.
+func (t *target) open(ctx context.Context, a *app, redis *connect.Redis, name string) (limiter, error) {
+	given, err := parse(t.policies)
+	if err != nil {
+		return nil, err
+	}
+	options, err := clientID(t.client)
+	if err != nil {
+		return nil, err
+	}
+	client := a.limiters(redis, options...)
+	if len(given) > 0 {
+		return limit.New(client, name, asPolicies(given)...), nil
+	}
+	l := client.Limiter(name)
+	rate, err := l.Config(ctx)
+	if err != nil {
+		return nil, plain(redis, err)
+	}
+	if rate.Type == rratelimiter.PerClient && t.client == "" {
+		return nil, fmt.Errorf("%q is PER_CLIENT: say whose permits with --client ID; rrl show lists the clients", name)
+	}
+	return l, nil
+}
+
+// tried is what try found.
+type tried struct {
+	Limiter    string `json:"limiter"`
+	Permits    int64  `json:"permits"`
+	Allowed    bool   `json:"allowed"`
+	Limit      int64  `json:"limit,omitempty"`
+	Remaining  int64  `json:"remaining"`
+	RetryAfter int64  `json:"retry_after_ms"`
+	ResetAfter int64  `json:"reset_after_ms"`
+}
+
+func (t tried) text(w *strings.Builder) {
+	if t.Allowed {
+		fmt.Fprintf(w, "granted: %d of %s, %d left of %d\n", t.Permits, report.Name(t.Limiter), t.Remaining, t.Limit)
+		return
+	}
+	fmt.Fprintf(w, "denied: %d of %s, %d left of %d, retry after %s\n", t.Permits, report.Name(t.Limiter), t.Remaining, t.Limit, names.About(time.Duration(t.RetryAfter)*time.Millisecond))
+}
+
+func (a *app) try() *cobra.Command {
+	var t target
+	var wait time.Duration
+	cmd := &cobra.Command{
+		Use:   "try NAME",
+		Short: "Take permits, as a program would; exit code 1 where they are denied",
+		Args:  oneName,
+		Example: `  rrl try paid-api -n 3
+  rrl try login:ada --policy window:5/1m --policy window:20/1h`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			redis, _, err := a.open(ctx, true)
+			if err != nil {
+				return err
+			}
+			defer redis.Close()
+			l, err := t.open(ctx, a, redis, args[0])
+			if err != nil {
+				return err
+			}
+			result, err := take(ctx, l, args[0], t.permits, wait)
+			if err != nil {
+				return plain(redis, err)
+			}
+			if err := a.print(result, result.text); err != nil {
+				return err
+			}
+			if !result.Allowed {
+				return errDenied
+			}
+			return nil
+		},
+	}
+	t.flags(cmd, "take")
+	cmd.Flags().DurationVar(&wait, "wait", 0, "how long to wait for them")
+	return cmd
+}
+
+// take tries until the permits are there or the time is over.
+func take(ctx context.Context, l limiter, name string, permits int64, wait time.Duration) (tried, error) {
+	for until := time.Now().Add(wait); ; {
+		d, err := l.Take(ctx, permits)
+		rest := time.Until(until)
+		if err != nil || d.Allowed || rest <= 0 || d.RetryAfter > rest {
+			return tried{name, permits, d.Allowed, d.Limit, d.Remaining, ceil(d.RetryAfter), ceil(d.ResetAfter)}, err
+		}
+		select {
+		case <-ctx.Done():
+			return tried{}, ctx.Err()
+		case <-time.After(max(d.RetryAfter, time.Millisecond)):
+		}
+	}
+}
+
+// ceil is whole milliseconds, rounded up, so that nobody comes too early.
+func ceil(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
+
+func (a *app) release() *cobra.Command {
+	var t target
+	cmd := &cobra.Command{
+		Use:   "release NAME",
+		Short: "Give permits back before they come back by themselves",
+		Args:  oneName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			if t.permits < 1 {
+				return fmt.Errorf("--permits %d: want at least 1", t.permits)
+			}
+			redis, _, err := a.open(ctx, true)
+			if err != nil {
+				return err
+			}
+			defer redis.Close()
+			l, err := t.open(ctx, a, redis, args[0])
+			if err != nil {
+				return err
+			}
+			if err := l.Release(ctx, t.permits); err != nil {
+				return plain(redis, err)
+			}
+			_, err = fmt.Fprintf(a.out, "released: up to %d of %s\n", t.permits, report.Name(args[0]))
+			return err
+		},
+	}
+	t.flags(cmd, "give back, at most what is taken")
+	return cmd
+}

@@ -1,0 +1,160 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/connect"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/screen"
+)
+
+// pty is a terminal: what the tool writes to it is what somebody would see, and what is typed it reads.
+type pty struct {
+	keyboard, tty *os.File
+	mu            sync.Mutex
+	seen          bytes.Buffer
+	ended         chan struct{}
+}
+
+func openPTY(t *testing.T, columns, rows uint16) *pty {
+	t.Helper()
+	keyboard, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	require.NoError(t, err)
+	require.NoError(t, unix.IoctlSetPointerInt(int(keyboard.Fd()), unix.TIOCSPTLCK, 0))
+	n, err := unix.IoctlGetInt(int(keyboard.Fd()), unix.TIOCGPTN)
+	require.NoError(t, err)
+	tty, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	require.NoError(t, err)
+	p := &pty{keyboard: keyboard, tty: tty, ended: make(chan struct{})}
+	p.resize(t, columns, rows)
+	go func() {
+		defer close(p.ended)
+		buffer := make([]byte, 1<<12)
+		for {
+			n, err := keyboard.Read(buffer)
+			p.mu.Lock()
+			p.seen.Write(buffer[:n])
+			p.mu.Unlock()
+			if err != nil {
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() { tty.Close(); keyboard.Close(); <-p.ended })
+	return p
+}
+
+func (p *pty) resize(t *testing.T, columns, rows uint16) {
+	t.Helper()
+	require.NoError(t, unix.IoctlSetWinsize(int(p.tty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: columns, Row: rows}))
+}
+
+func (p *pty) text() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.seen.String()
+}
+
+// await waits until the terminal has shown a text.
+func (p *pty) await(t *testing.T, text string) {
+	t.Helper()
+	require.Eventually(t, func() bool { return strings.Contains(p.text(), text) }, 30*time.Second, 5*time.Millisecond, "%q is not in %q", text, p.text())
+}
+
+// start runs the tool on the terminal.
+func (p *pty) start(ctx context.Context, args ...string) <-chan int {
+	code := make(chan int, 1)
+	go func() { code <- run(ctx, args, p.tty, p.tty, p.tty) }()
+	return code
+}
+
+// TestWatchGivesTheTerminalBack after Ctrl-C, follows its size, and fits into 20 columns.
+func TestWatchGivesTheTerminalBack(t *testing.T) {
+	s := startRedis(t)
+	zoo(s)
+	p := openPTY(t, 20, 10)
+	before, err := unix.IoctlGetTermios(int(p.tty.Fd()), unix.TCGETS)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	code := p.start(ctx, "watch", "paid-api", "--every", "50ms", "--redis", s.url())
+	p.await(t, "100/100")
+	require.True(t, strings.HasPrefix(p.text(), "\x1b[?1049h\x1b[?25l"), "it takes the other screen, without a cursor")
+	p.resize(t, 100, 30)
+	p.await(t, "Ctrl-C ends.")
+	cancel() // as Ctrl-C does in Main
+	require.Equal(t, exitDone, <-code)
+	p.await(t, "\x1b[?25h\x1b[?1049l")
+	require.True(t, strings.HasSuffix(p.text(), "\x1b[0m\x1b[?25h\x1b[?1049l"))
+	after, err := unix.IoctlGetTermios(int(p.tty.Fd()), unix.TCGETS)
+	require.NoError(t, err)
+	require.Equal(t, before, after)
+}
+
+// TestWatchWithoutRedis: what is wrong is said on the screen that stays, not on the one that goes.
+func TestWatchWithoutRedis(t *testing.T) {
+	p := openPTY(t, 80, 24)
+	require.Equal(t, exitError, <-p.start(context.Background(), "watch", "x", "--redis", "redis://127.0.0.1:1"))
+	p.await(t, "connection refused")
+	require.NotContains(t, p.text(), "\x1b[?1049h")
+}
+
+// TestTheTerminalsWord: what deletes asks, and does it for yes alone.
+func TestTheTerminalsWord(t *testing.T) {
+	s := startRedis(t)
+	s.on("set", "api", "10/1h")
+	s.on("try", "api", "-n", "4")
+	for _, answer := range []string{"no\n", "y\n", "\n", "\x04", "yes\n"} {
+		p := openPTY(t, 80, 24)
+		code := p.start(context.Background(), "reset", "api", "--redis", s.url())
+		p.await(t, `This will forget what is taken of "api" (4 permits). Go on? Type yes: `)
+		_, err := p.keyboard.WriteString(answer)
+		require.NoError(t, err)
+		if answer == "yes\n" {
+			require.Equal(t, exitDone, <-code)
+			require.Contains(t, s.on("show", "api"), "free        10")
+			break
+		}
+		require.Equal(t, exitError, <-code, "%q", answer)
+		p.await(t, "nothing was changed")
+		require.Contains(t, s.on("show", "api"), "free        6")
+	}
+}
+
+// TestNarrowList: a table that does not fit stands as lines.
+func TestNarrowList(t *testing.T) {
+	s := startRedis(t)
+	zoo(s)
+	p := openPTY(t, 20, 10)
+	require.Equal(t, exitDone, <-p.start(context.Background(), "ls", "paid*", "--redis", s.url()))
+	p.await(t, "expires never")
+	require.Contains(t, p.text(), "paid-api\r\n  kind OVERALL\r\n  rate 100/1h\r\n  taken 100\r\n")
+	require.Equal(t, 20, screen.Columns(p.tty))
+}
+
+// TestProgress: a long scan tells on a terminal how far it is, and takes that away in the end; elsewhere it is silent.
+func TestProgress(t *testing.T) {
+	s := startRedis(t)
+	s.run("MSET a 1 b 2 c 3 d 4 e 5")
+	redis := &connect.Redis{Client: s.Client, Where: s.addr}
+	p := openPTY(t, 80, 24)
+	report, done := (&app{err: p.tty}).progress(context.Background(), redis)
+	require.Eventually(t, func() bool {
+		report("somewhere", 4)
+		return strings.Contains(p.text(), "\r\x1b[Ksomewhere: 4 keys, 40%")
+	}, 30*time.Second, 10*time.Millisecond)
+	done()
+	require.Eventually(t, func() bool { return strings.HasSuffix(p.text(), "\r\x1b[K") }, 30*time.Second, 10*time.Millisecond)
+
+	report, done = (&app{err: new(bytes.Buffer)}).progress(context.Background(), redis)
+	require.Nil(t, report)
+	done()
+}

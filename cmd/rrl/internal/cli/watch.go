@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/bench"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/demo"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/watch"
+)
+
+// seen is how watch and demo show samples.
+type seen struct {
+	every time.Duration
+	count int
+}
+
+func (s *seen) flags(cmd *cobra.Command, every time.Duration) {
+	cmd.Flags().DurationVar(&s.every, "every", every, "time between two looks")
+	cmd.Flags().IntVar(&s.count, "count", 0, "end after so many looks; 0 for never")
+}
+
+func (s *seen) check() error {
+	if s.every < 50*time.Millisecond || s.count < 0 {
+		return fmt.Errorf("--every %v --count %d: want at least 50ms, and no count below 0", s.every, s.count)
+	}
+	return nil
+}
+
+func (a *app) watch() *cobra.Command {
+	var s seen
+	var policies []string
+	cmd := &cobra.Command{
+		Use:   "watch NAME...",
+		Short: "Show the use of limiters over time",
+		Long: `watch looks at limiters again and again, and plots what is taken against the rate; of a PER_CLIENT limiter, by which clients. It only
+reads. Where the output is no terminal it writes a line for each look. Who waits for permits does so in the programs: Redis does not
+know.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			given, err := parse(policies)
+			if err != nil {
+				return err
+			}
+			if err := s.check(); err != nil {
+				return err
+			}
+			redis, reader, err := a.open(cmd.Context(), false)
+			if err != nil {
+				return err
+			}
+			defer redis.Close()
+			w := &watch.Watcher{Reader: reader, Names: args, Given: given}
+			return w.Run(cmd.Context(), a.out, redis.Where, s.every, s.count, a.json())
+		},
+	}
+	s.flags(cmd, time.Second)
+	policyFlag(cmd, &policies, "policies of package limit that the programs have, so that their permits are known")
+	return cmd
+}
+
+func (a *app) demo() *cobra.Command {
+	s := seen{}
+	var svg bool
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Show watch on a Redis in memory with a small crowd of callers",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if svg {
+				return demo.Record(cmd.Context(), a.out)
+			}
+			if err := s.check(); err != nil {
+				return err
+			}
+			return demo.Live(cmd.Context(), a.out, s.every, s.count, a.json())
+		},
+	}
+	s.flags(cmd, 250*time.Millisecond)
+	cmd.Flags().BoolVar(&svg, "svg", false, "write a recording as SVG instead, which is the same every time")
+	return cmd
+}
+
+func (a *app) bench() *cobra.Command {
+	var rate string
+	load := bench.Load{}
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Put a load on a limiter of its own, and tell latencies",
+		Long: `bench makes a limiter with a name that nobody else has, asks for its permits from many goroutines at once, as one program does, and
+deletes it, also after Ctrl-C. It is a load on the server: mind who else uses that.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			permits, interval, err := names.ParseRate(rate)
+			if err != nil {
+				return fmt.Errorf("--rate: %w", err)
+			}
+			if load.Callers < 1 || load.Lasts <= 0 {
+				return errors.New("--callers and --for: want at least 1 caller, and a time above 0")
+			}
+			load.Rate, load.Options = rratelimiter.Rate{Permits: permits, Interval: interval}, a.clock()
+			redis, _, err := a.open(cmd.Context(), true)
+			if err != nil {
+				return err
+			}
+			defer redis.Close()
+			result, err := bench.Run(cmd.Context(), redis, load)
+			if err != nil {
+				return err
+			}
+			return a.print(result, result.Text)
+		},
+	}
+	cmd.Flags().StringVar(&rate, "rate", "1000000/s", "the rate of the limiter")
+	cmd.Flags().IntVar(&load.Callers, "callers", 16, "goroutines that ask at once")
+	cmd.Flags().DurationVar(&load.Lasts, "for", 5*time.Second, "how long")
+	return cmd
+}

@@ -1,0 +1,106 @@
+package connect
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/redis/rueidis"
+)
+
+// Explain says what a failure of a call means: what, where, and what to do. An error that says so by itself stays as it is.
+func (r *Redis) Explain(err error) error {
+	where := r.Where
+	var operation *net.OpError
+	if r.Cluster && errors.As(err, &operation) && operation.Addr != nil {
+		where = operation.Addr.String() + ", a node of the cluster of " + r.Where
+	}
+	return explain(err, where, "")
+}
+
+// Explain is the same for one node.
+func (n Node) Explain(err error) error { return explain(err, n.Where, "") }
+
+func user(name string) string {
+	if name == "" {
+		return "default"
+	}
+	return name
+}
+
+func explain(err error, where, name string) error {
+	if err == nil || errors.Is(err, context.Canceled) {
+		return err
+	}
+	if said, ok := rueidis.IsRedisErr(err); ok {
+		return explainSaid(said, err, where, name)
+	}
+	var (
+		unknown   x509.UnknownAuthorityError
+		hostname  x509.HostnameError
+		expired   x509.CertificateInvalidError
+		noTLS     tls.RecordHeaderError
+		dns       *net.DNSError
+		operation *net.OpError
+	)
+	switch {
+	case errors.As(err, &unknown):
+		return fmt.Errorf("%s shows a certificate of an authority that is not trusted: name its PEM file with --tls-ca (%w)", where, err)
+	case errors.As(err, &hostname), errors.As(err, &expired):
+		return fmt.Errorf("%s shows a certificate that does not hold: %w", where, err)
+	case errors.As(err, &noTLS):
+		return fmt.Errorf("%s does not speak TLS: write redis:// instead of rediss://, or give its TLS port", where)
+	case errors.As(err, &dns):
+		return fmt.Errorf("%s: there is no host %q; check --redis or REDIS_URL", where, dns.Name)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("no Redis answers at %s (connection refused): start it, or name another with --redis URL or REDIS_URL; rrl demo needs none", where)
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded), isTimeout(err):
+		return fmt.Errorf("%s does not answer in time: see whether it is up, or give it longer with --timeout", where)
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
+		return fmt.Errorf("%s has closed the connection: its log says why (a server that wants TLS does so to redis://)", where)
+	case errors.Is(err, rueidis.ErrNoAddr):
+		return fmt.Errorf("%s name no such master: check master_set, and SENTINEL MASTERS there", where)
+	case errors.As(err, &operation):
+		return fmt.Errorf("%s cannot be reached: %w", where, err)
+	}
+	return err
+}
+
+func isTimeout(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// explainSaid is for what the server itself said.
+func explainSaid(said *rueidis.RedisError, err error, where, name string) error {
+	text := said.Error()
+	code, _, _ := strings.Cut(text, " ")
+	switch code {
+	case "WRONGPASS":
+		return fmt.Errorf("%s refuses user %q: wrong name or password; check --redis, REDIS_URL or --password-file", where, user(name))
+	case "NOAUTH":
+		return fmt.Errorf("%s wants a password: write it into the URL (redis://:PASSWORD@HOST:PORT) or into a file for --password-file", where)
+	case "NOPERM":
+		return fmt.Errorf("%s does not let this user do that (%s): give it the right by ACL SETUSER", where, strings.TrimSpace(strings.TrimPrefix(text, "NOPERM")))
+	case "READONLY":
+		return fmt.Errorf("%s is a replica, which takes no changes: name its master with --redis", where)
+	case "LOADING", "BUSY", "MASTERDOWN", "TRYAGAIN":
+		return fmt.Errorf("%s is not ready (%s): try again in a moment", where, text)
+	case "CLUSTERDOWN":
+		return fmt.Errorf("the cluster of %s is down (%s): CLUSTER NODES shows which node is missing", where, text)
+	}
+	if strings.Contains(text, "SELECT is not allowed in cluster mode") {
+		return fmt.Errorf("%s is a cluster, which has database 0 alone: leave the number behind the / out of the URL", where)
+	}
+	if strings.Contains(text, "without any password configured") {
+		return fmt.Errorf("%s has no password, and --redis gives one: leave it out", where)
+	}
+	return fmt.Errorf("%s: %w", where, err)
+}

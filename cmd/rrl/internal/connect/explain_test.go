@@ -1,0 +1,30 @@
+package connect
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/stretchr/testify/require"
+)
+
+// TestWhatServersSay is told with what to do.
+func TestWhatServersSay(t *testing.T) {
+	server := miniredis.RunT(t)
+	redis, err := Open(context.Background(), Options{URL: "redis://" + server.Addr(), Timeout: time.Second})
+	require.NoError(t, err)
+	defer redis.Close()
+	for said, want := range map[string]string{
+		"READONLY You can't write against a read only replica.":         "is a replica, which takes no changes: name its master with --redis",
+		"NOPERM this user has no permissions to run the 'scan' command": "does not let this user do that (this user has no permissions to run the 'scan' command): give it the right by ACL SETUSER",
+		"LOADING Redis is loading the dataset in memory":                "is not ready (LOADING Redis is loading the dataset in memory): try again in a moment",
+		"CLUSTERDOWN The cluster is down":                               "is down (CLUSTERDOWN The cluster is down): CLUSTER NODES shows which node is missing",
+		"ERR something new":                                             "something new",
+	} {
+		server.SetError(said)
+		err := redis.Explain(redis.Do(context.Background(), redis.B().Get().Key("x").Build()).Error())
+		require.ErrorContains(t, err, want)
+		require.ErrorContains(t, err, server.Addr())
+	}
+}

@@ -1,0 +1,117 @@
+// Package connect makes connections to a Redis, a Sentinel set-up or a Redis Cluster from what a user says on the command line, and
+// says in plain words what is wrong where that fails.
+package connect
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// Options is where Redis is and who asks. The zero value is the Redis on localhost:6379.
+type Options struct {
+	URL                  string        // redis://, rediss:// or unix://; more nodes as ?addr=HOST:PORT, a Sentinel's master as ?master_set=NAME
+	PasswordFile         string        // a file with the password, instead of one in the URL
+	SentinelPasswordFile string        // the same for the sentinels themselves
+	CA, Cert, Key        string        // PEM files, for rediss://
+	Timeout              time.Duration // of connecting and of each answer
+}
+
+// DefaultURL is where Redis is where nobody says otherwise.
+const DefaultURL = "redis://localhost:6379"
+
+// client makes what rueidis needs to know.
+func (o Options) client() (rueidis.ClientOption, error) {
+	text := o.URL
+	if text == "" {
+		text = DefaultURL
+	}
+	parsed, err := url.Parse(text)
+	if err != nil {
+		// The error of the package quotes the URL, and with it a password.
+		return rueidis.ClientOption{}, errors.New("--redis (or REDIS_URL) is no URL: want redis://USER:PASSWORD@HOST:PORT, with special characters of the password as %XX")
+	}
+	option, err := rueidis.ParseURL(text)
+	if err != nil {
+		return option, fmt.Errorf("--redis (or REDIS_URL) %s: %w; want redis://, rediss:// (TLS) or unix://, as in redis://USER@HOST:6379/0", parsed.Redacted(), withoutURL(err))
+	}
+	if option.Password == "" && o.PasswordFile != "" {
+		if option.Password, err = secret("--password-file", o.PasswordFile); err != nil {
+			return option, err
+		}
+	}
+	if o.SentinelPasswordFile != "" {
+		if option.Sentinel.Password, err = secret("--sentinel-password-file", o.SentinelPasswordFile); err != nil {
+			return option, err
+		}
+	}
+	if err := o.trust(&option); err != nil {
+		return option, err
+	}
+	option.Sentinel.TLSConfig = option.TLSConfig
+	option.Dialer.Timeout, option.ConnWriteTimeout = o.Timeout, o.Timeout
+	// A tool asks for the truth, once, and needs no right for CLIENT.
+	option.DisableCache, option.DisableRetry = true, true
+	option.ClientSetInfo = rueidis.DisableClientSetInfo
+	option.PipelineMultiplex = -1
+	return option, nil
+}
+
+func withoutURL(err error) error {
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) {
+		return wrapped.Err
+	}
+	return err
+}
+
+// trust sets the certificates.
+func (o Options) trust(option *rueidis.ClientOption) error {
+	if o.CA == "" && o.Cert == "" && o.Key == "" {
+		return nil
+	}
+	if option.TLSConfig == nil {
+		return errors.New("--tls-ca, --tls-cert and --tls-key are for rediss:// URLs: write rediss:// instead of redis://")
+	}
+	if o.CA != "" {
+		pem, err := os.ReadFile(o.CA)
+		if err != nil {
+			return fmt.Errorf("--tls-ca: %w", err)
+		}
+		option.TLSConfig.RootCAs = x509.NewCertPool()
+		if !option.TLSConfig.RootCAs.AppendCertsFromPEM(pem) {
+			return fmt.Errorf("--tls-ca: %s holds no certificate in PEM", o.CA)
+		}
+	}
+	if (o.Cert == "") != (o.Key == "") {
+		return errors.New("--tls-cert and --tls-key go together: give both or none")
+	}
+	if o.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(o.Cert, o.Key)
+		if err != nil {
+			return fmt.Errorf("--tls-cert %s, --tls-key %s: %w", o.Cert, o.Key, err)
+		}
+		option.TLSConfig.Certificates = []tls.Certificate{pair}
+	}
+	return nil
+}
+
+// secret reads a file that holds one line.
+func secret(flag, file string) (string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", flag, err)
+	}
+	line := strings.TrimRight(string(text), "\r\n")
+	if line == "" || strings.ContainsAny(line, "\r\n") {
+		return "", fmt.Errorf("%s: %s holds no single line with a password", flag, file)
+	}
+	return line, nil
+}

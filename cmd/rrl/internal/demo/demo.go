@@ -1,0 +1,102 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/screen"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/watch"
+)
+
+// Live lets the crowd work and shows watch on it, until ctx ends or count samples were shown; 0 for no such number.
+func Live(ctx context.Context, out io.Writer, every time.Duration, count int, json bool) error {
+	crowd, err := Start(ctx, time.Now)
+	if err != nil {
+		return err
+	}
+	defer crowd.Close()
+	ctx, cancel := context.WithCancelCause(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel(nil)
+	for _, who := range crowd.callers {
+		wg.Go(func() {
+			if err := crowd.live(ctx, who); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	wg.Go(func() { crowd.age(ctx) })
+	if err := crowd.watcher().Run(ctx, out, Where, every, count, json); err != nil {
+		return err
+	}
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}
+
+// age lets keys expire: the clock of the Redis in memory goes by hand.
+func (c *Crowd) age(ctx context.Context) {
+	ticker := time.NewTicker(step)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			c.server.FastForward(step)
+		}
+	}
+}
+
+func (c *Crowd) watcher() *watch.Watcher {
+	return &watch.Watcher{Reader: &look.Reader{Redis: c.Redis, Now: c.clock}, Names: Names, Given: Given()}
+}
+
+// The recording: what it shows, and how large.
+const (
+	recordWidth, recordHeight = 80, 26
+	recordEvery               = time.Second
+	recordSkips               = 80 // samples that are not shown, in which the plots fill
+	recordFrames              = 38 // two waves of the first limiter, so that the picture begins again where it ends
+	shownFor                  = 400 * time.Millisecond
+)
+
+// Record writes the demo as a picture. Its time is one of its own, so that every recording is the same.
+func Record(ctx context.Context, out io.Writer) error {
+	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	crowd, err := Start(ctx, func() time.Time { return now })
+	if err != nil {
+		return err
+	}
+	defer crowd.Close()
+	crowd.server.SetTime(now)
+	view, watcher := &watch.View{Where: Where, Every: recordEvery}, crowd.watcher()
+	var frames []screen.Frame
+	for n := range recordSkips + recordFrames {
+		for range recordEvery / step {
+			now = now.Add(step)
+			crowd.server.SetTime(now)
+			crowd.server.FastForward(step)
+			for _, who := range crowd.callers {
+				if err := crowd.work(ctx, who); err != nil {
+					return err
+				}
+			}
+		}
+		samples, err := watcher.Look(ctx)
+		if err != nil {
+			return err
+		}
+		view.Add(samples)
+		if n >= recordSkips {
+			frames = append(frames, view.Frame(recordWidth, recordHeight))
+		}
+	}
+	return screen.SVG(out, frames, recordWidth, recordHeight, shownFor)
+}

@@ -1,0 +1,81 @@
+package look
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter"
+)
+
+// Config is the configuration of a Redisson limiter.
+type Config struct {
+	Type      rratelimiter.RateType
+	Permits   int64
+	Interval  time.Duration
+	KeepAlive time.Duration
+}
+
+// Rate tells permits and interval: "100/1m".
+func (c Config) Rate(duration func(time.Duration) string) string {
+	return strconv.FormatInt(c.Permits, 10) + "/" + duration(c.Interval)
+}
+
+// fields are those of the hash.
+var fields = []string{"rate", "interval", "type", "keepAliveTime"}
+
+const maxPermits = 1 << 53
+
+// decode reads the fields, nil where there is none, and says what is wrong with them.
+func decode(texts []*string) (c Config, wrong []string) {
+	var numbers [4]int64
+	for i, field := range fields {
+		if texts[i] == nil {
+			if field != "keepAliveTime" { // which releases before 3.38 do not write
+				wrong = append(wrong, fmt.Sprintf("the field %q is missing", field))
+			}
+			continue
+		}
+		text := *texts[i]
+		n, ok := count(text)
+		switch field {
+		case "rate":
+			ok = ok && n > 0 && n <= maxPermits
+		case "interval":
+			ok = ok && n > 0
+		case "type":
+			ok = text == "0" || text == "1"
+		case "keepAliveTime":
+			ok = ok && len(text) < 16 && (text == "0" || text[0] != '0')
+		}
+		if !ok {
+			wrong = append(wrong, fmt.Sprintf("the field %q holds %q", field, short(text)))
+		}
+		numbers[i] = n
+	}
+	return Config{rratelimiter.RateType(numbers[2]), numbers[0], millis(numbers[1]), millis(numbers[3])}, wrong
+}
+
+func count(text string) (int64, bool) {
+	if text == "" || strings.Trim(text, "0123456789") != "" {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	return n, err == nil
+}
+
+// millis is a number of milliseconds, the longest time there is where it is more.
+func millis(n int64) time.Duration {
+	const most = int64(1<<63-1) / int64(time.Millisecond)
+	return time.Duration(min(max(n, -most), most)) * time.Millisecond
+}
+
+// short cuts what may be a long text.
+func short(text string) string {
+	const most = 40
+	if len(text) > most {
+		return text[:most] + "..."
+	}
+	return text
+}

@@ -1,0 +1,91 @@
+package look
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"strconv"
+
+	"github.com/redis/rueidis"
+)
+
+// Grant is one member of a permits set.
+type Grant struct {
+	At      int64 // Unix milliseconds
+	Permits int64 // -1 where the member is none of a limiter's
+	Layout  Layout
+	Member  string
+}
+
+// Layout is the way in which a member is written. All end in the permits, 4 bytes little-endian.
+type Layout string
+
+// The layouts, the oldest first.
+const (
+	FloatLayout Layout = "3.16.3 and before"  // 4 bytes of a random float
+	LongLayout  Layout = "3.16.4 to 3.16.8"   // the length of the random part in 8 bytes, and that part
+	ByteLayout  Layout = "3.17 and later, Go" // the length in one byte
+	NoLayout    Layout = ""
+)
+
+// Decode takes a member apart.
+func Decode(member string) (permits int64, layout Layout) {
+	const count, long = 4, 8
+	if len(member) < count {
+		return -1, NoLayout
+	}
+	head, tail := []byte(member[:len(member)-count]), []byte(member[len(member)-count:])
+	permits = int64(binary.LittleEndian.Uint32(tail))
+	switch {
+	case len(head) == count && int(head[0]) != count-1:
+		return permits, FloatLayout
+	case len(head) > long && binary.LittleEndian.Uint64(head) == uint64(len(head)-long):
+		return permits, LongLayout
+	case len(head) > 0 && int(head[0]) == len(head)-1:
+		return permits, ByteLayout
+	}
+	return permits, NoLayout
+}
+
+// grants reads the members of a set from one rank to another, a page at a time, the oldest first, and stops after so many pages,
+// which it tells by false, or where see does.
+func (r *Reader) grants(ctx context.Context, key string, first, last int64, pages int, see func(Grant)) (all bool, err error) {
+	for ; first <= last; first += page {
+		if pages == 0 {
+			return false, nil
+		}
+		pages--
+		stop := min(last, first+page-1)
+		result := r.Redis.Do(ctx, r.Redis.B().Zrange().Key(key).Min(strconv.FormatInt(first, 10)).Max(strconv.FormatInt(stop, 10)).Withscores().Build())
+		found, err := decodeGrants(result)
+		if err != nil {
+			return false, r.Redis.Explain(err)
+		}
+		for _, g := range found {
+			see(g)
+		}
+		if int64(len(found)) < stop-first+1 {
+			return true, nil // some have gone meanwhile
+		}
+	}
+	return true, nil
+}
+
+func decodeGrants(result rueidis.RedisResult) ([]Grant, error) {
+	scores, err := result.AsZScores()
+	if err != nil && !rueidis.IsRedisNil(err) {
+		return nil, err
+	}
+	found := make([]Grant, len(scores))
+	for i, z := range scores {
+		// Somebody may have put infinity there.
+		found[i] = Grant{At: int64(min(max(z.Score, -maxPermits), maxPermits)), Member: z.Member}
+		found[i].Permits, found[i].Layout = Decode(z.Member)
+	}
+	return found, nil
+}
+
+// strange says what a member is that is none of a limiter's.
+func strange(key string, g Grant) string {
+	return fmt.Sprintf("%q holds the member %q, which is no grant", key, short(g.Member))
+}

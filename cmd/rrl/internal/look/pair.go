@@ -1,0 +1,159 @@
+package look
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/rueidis"
+
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
+)
+
+// Pair is what one count of permits holds: that of all clients together, or that of one client of a PER_CLIENT limiter.
+type Pair struct {
+	Client     string   `json:"client,omitempty"`
+	Value      *string  `json:"value"` // what is stored, nil for nothing
+	Free       int64    `json:"free"`
+	Taken      int64    `json:"taken"` // above the rate where that was lowered
+	Grants     int64    `json:"grants"`
+	Left       int64    `json:"grants_left"` // of these, those that have left the window and are not yet taken out
+	ValueTTL   int64    `json:"value_ttl_ms"`
+	PermitsTTL int64    `json:"permits_ttl_ms"`
+	Oldest     int64    `json:"-"` // grant in the set, Unix milliseconds, 0 for none
+	Newest     int64    `json:"newest_grant_ms,omitempty"`
+	Returns    []Return `json:"returns,omitempty"`
+	Partial    bool     `json:"partial,omitempty"` // there are too many grants to count them all here
+	Wrong      []string `json:"wrong,omitempty"`
+
+	ValueKey, PermitsKey string `json:"-"`
+}
+
+// Return says that so many permits come back by a moment, those before not included.
+type Return struct {
+	AfterMS int64 `json:"after_ms"`
+	Permits int64 `json:"permits"`
+}
+
+// Exists says whether there is anything of the pair.
+func (p *Pair) Exists() bool { return p.ValueTTL != NoKey || p.PermitsTTL != NoKey }
+
+// commandsOfPair is how many commands a pair is read with.
+const commandsOfPair = 7
+
+// want is a pair to be read, with the configuration that it counts by.
+type want struct {
+	name, client string
+	config       Config
+	pages        int // of grants, at most
+}
+
+// pairs reads pairs, in two round trips and more where many grants have left the window.
+func (r *Reader) pairs(ctx context.Context, wants []want) ([]*Pair, error) {
+	b, now := r.Redis.B, r.Now().UnixMilli()
+	var commands rueidis.Commands
+	all := make([]*Pair, len(wants))
+	for i, w := range wants {
+		p := &Pair{Client: w.client}
+		p.ValueKey, p.PermitsKey = names.Pair(w.name, w.client)
+		all[i] = p
+		commands = append(commands,
+			b().Get().Key(p.ValueKey).Build(), b().Pttl().Key(p.ValueKey).Build(), b().Pttl().Key(p.PermitsKey).Build(),
+			b().Zcard().Key(p.PermitsKey).Build(),
+			b().Zcount().Key(p.PermitsKey).Min("-inf").Max(strconv.FormatInt(now-w.config.Interval.Milliseconds(), 10)).Build(),
+			b().Zrange().Key(p.PermitsKey).Min("0").Max("0").Withscores().Build(),
+			b().Zrange().Key(p.PermitsKey).Min("-1").Max("-1").Withscores().Build())
+	}
+	results, err := r.ask(ctx, commands)
+	if err != nil {
+		return nil, err
+	}
+	for i, w := range wants {
+		p, told := all[i], results[i*commandsOfPair:]
+		var other bool
+		if p.Value, other = text(told[0]); other {
+			p.Wrong = append(p.Wrong, fmt.Sprintf("%q is of another type, want a string", p.ValueKey))
+		}
+		p.ValueTTL, p.PermitsTTL, p.Grants, p.Left = number(told[1]), number(told[2]), number(told[3]), number(told[4])
+		if wrongType(told[3].Error()) {
+			p.Wrong = append(p.Wrong, fmt.Sprintf("%q is of another type, want a sorted set", p.PermitsKey))
+		}
+		if found, err := decodeGrants(told[5]); err == nil && len(found) > 0 {
+			p.Oldest = found[0].At
+		}
+		if found, err := decodeGrants(told[6]); err == nil && len(found) > 0 {
+			p.Newest = found[0].At
+		}
+		if err := r.count(ctx, w, p); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// count finds the permits that are free, as the libraries do.
+func (r *Reader) count(ctx context.Context, w want, p *Pair) error {
+	rate := w.config.Permits
+	value, known := int64(0), p.Value != nil
+	if known {
+		var err error
+		if value, err = strconv.ParseInt(*p.Value, 10, 64); err != nil || strconv.FormatInt(value, 10) != *p.Value {
+			p.Wrong = append(p.Wrong, fmt.Sprintf("%q holds %q, want a whole number", p.ValueKey, short(*p.Value)))
+			known = false
+		}
+	}
+	if p.Grants == p.Left { // no grant is in the window
+		p.Free = rate
+		return nil
+	}
+	first, last := int64(0), p.Left-1
+	if !known {
+		first, last = p.Left, p.Grants-1
+	}
+	var sum int64
+	all, err := r.grants(ctx, p.PermitsKey, first, last, w.pages, func(g Grant) {
+		if g.Permits < 0 {
+			p.wrongMember(g)
+			return
+		}
+		sum += g.Permits
+	})
+	if err != nil {
+		return err
+	}
+	p.Partial = !all
+	free := value + sum
+	if !known {
+		free = rate - sum
+	}
+	p.Free, p.Taken = max(0, min(rate, free)), max(0, rate-free)
+	return nil
+}
+
+func (p *Pair) wrongMember(g Grant) {
+	if said := strange(p.PermitsKey, g); len(p.Wrong) == 0 || !strings.HasPrefix(said, p.Wrong[len(p.Wrong)-1][:len(p.PermitsKey)]) {
+		p.Wrong = append(p.Wrong, said)
+	}
+}
+
+// Timeline reads when the permits of a pair come back, in so many steps of the interval.
+func (r *Reader) Timeline(ctx context.Context, config Config, p *Pair, steps, pages int) error {
+	now, interval := r.Now().UnixMilli(), config.Interval.Milliseconds()
+	step := max(1, (interval+int64(steps)-1)/int64(steps))
+	all, err := r.grants(ctx, p.PermitsKey, p.Left, p.Grants-1, pages, func(g Grant) {
+		after := g.At + interval - now
+		if g.Permits <= 0 || after <= 0 {
+			return
+		}
+		last := len(p.Returns) - 1
+		if last < 0 || (after-1)/step != (p.Returns[last].AfterMS-1)/step {
+			p.Returns = append(p.Returns, Return{AfterMS: after})
+			last++
+		}
+		p.Returns[last].AfterMS = after
+		p.Returns[last].Permits += g.Permits
+	})
+	p.Partial = p.Partial || !all
+	return err
+}

@@ -1,0 +1,167 @@
+package look
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/redis/rueidis"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
+)
+
+// Redisson is a limiter whose rate is in Redis.
+type Redisson struct {
+	Name   string
+	Config Config
+	TTL    int64    // milliseconds, Forever or NoKey
+	Wrong  []string // of the configuration
+	Bytes  int64    // in memory, 0 where that was not asked or the server does not tell
+	Pairs  []*Pair  // the one of all clients together, or those of the clients that are known
+	raw    []*string
+}
+
+// Raw is the fields of the configuration as they stand there, "" for one that is missing.
+func (l *Redisson) Raw() []string {
+	all := make([]string, len(fields))
+	for i, text := range l.raw {
+		if text != nil {
+			all[i] = *text
+		}
+	}
+	return all
+}
+
+// Valid says whether there is a configuration, and it can be read.
+func (l *Redisson) Valid() bool { return l.TTL != NoKey && len(l.Wrong) == 0 }
+
+// hashes reads the configurations of names: nil where there is no hash, or one that is no limiter's. A hash whose fields cannot be
+// read, or which has others besides, counts as one where there is state for it, or where the user named it.
+func (r *Reader) hashes(ctx context.Context, keys []string, named bool) ([]*Redisson, error) {
+	var commands rueidis.Commands
+	for _, key := range keys {
+		commands = append(commands, r.Redis.B().Hmget().Key(key).Field(fields...).Build())
+	}
+	told, err := r.ask(ctx, commands)
+	if err != nil {
+		return nil, err
+	}
+	// Most hashes have none of the fields, and are not looked at any further.
+	all, had := make([]*Redisson, len(keys)), make([]int64, len(keys))
+	commands = commands[:0:0]
+	for i, key := range keys {
+		l := &Redisson{Name: key}
+		l.raw, had[i] = optionalTexts(told[i])
+		if l.raw == nil {
+			l.Wrong = []string{fmt.Sprintf("%q is of another type, want a hash", key)}
+		} else {
+			l.Config, l.Wrong = decode(l.raw)
+		}
+		if named || had[i] > 0 {
+			all[i] = l
+			commands = append(commands, r.Redis.B().Pttl().Key(key).Build(), r.Redis.B().Hlen().Key(key).Build())
+		}
+	}
+	if told, err = r.ask(ctx, commands); err != nil {
+		return nil, err
+	}
+	var doubtful []int
+	for i, l := range all {
+		if l == nil {
+			continue
+		}
+		l.TTL = number(told[0])
+		odd := len(l.Wrong) > 0 || number(told[1]) != had[i]
+		if told = told[2:]; l.TTL == NoKey {
+			all[i] = nil
+		} else if odd && !named {
+			doubtful = append(doubtful, i)
+		}
+	}
+	return all, r.settle(ctx, all, doubtful)
+}
+
+// optionalTexts reads a list of texts, nil for those that are missing, and counts those that are not. It is nil where the key is of
+// another type.
+func optionalTexts(result rueidis.RedisResult) (texts []*string, had int64) {
+	messages, err := result.ToArray()
+	if err != nil {
+		return nil, 0
+	}
+	for _, message := range messages {
+		s, err := message.ToString()
+		if err != nil {
+			texts = append(texts, nil)
+			continue
+		}
+		texts, had = append(texts, &s), had+1
+	}
+	return texts, had
+}
+
+// settle takes those out that are no limiters: the doubtful without state.
+func (r *Reader) settle(ctx context.Context, all []*Redisson, doubtful []int) error {
+	var commands rueidis.Commands
+	for _, i := range doubtful {
+		value, permits := names.Pair(all[i].Name, "")
+		commands = append(commands, r.Redis.B().Type().Key(value).Build(), r.Redis.B().Type().Key(permits).Build())
+	}
+	results, err := r.ask(ctx, commands)
+	if err != nil {
+		return err
+	}
+	for n, i := range doubtful {
+		value, _ := results[2*n].ToString()
+		permits, _ := results[2*n+1].ToString()
+		if value != "string" && permits != "zset" {
+			all[i] = nil
+		}
+	}
+	return nil
+}
+
+// read fills in the pairs of limiters, by the clients that are known of them.
+func (r *Reader) read(ctx context.Context, limiters []*Redisson, clients map[string]map[string]bool, pages int) error {
+	var wants []want
+	var of []*Redisson
+	for _, l := range limiters {
+		if !l.Valid() {
+			continue
+		}
+		ids := []string{""}
+		if l.Config.Type == rratelimiter.PerClient {
+			ids = slices.Sorted(maps.Keys(clients[l.Name]))
+		}
+		for _, id := range ids {
+			wants, of = append(wants, want{l.Name, id, l.Config, pages}), append(of, l)
+		}
+	}
+	for len(wants) > 0 {
+		n := min(len(wants), pipeline/commandsOfPair)
+		pairs, err := r.pairs(ctx, wants[:n])
+		if err != nil {
+			return err
+		}
+		for i, p := range pairs {
+			of[i].Pairs = append(of[i].Pairs, p)
+		}
+		wants, of = wants[n:], of[n:]
+	}
+	return nil
+}
+
+// Memory asks for the memory of all keys of a limiter that are known.
+func (r *Reader) Memory(ctx context.Context, keys []string) (int64, error) {
+	var commands rueidis.Commands
+	for _, key := range keys {
+		commands = append(commands, r.Redis.B().MemoryUsage().Key(key).Build())
+	}
+	results, err := r.ask(ctx, commands)
+	var sum int64
+	for _, result := range results {
+		sum += number(result)
+	}
+	return sum, err
+}

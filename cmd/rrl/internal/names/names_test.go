@@ -1,0 +1,122 @@
+package names
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// policies are written as users write them, each kind at least once.
+var policies = []string{
+	"window:5/1m", "aligned:5/s", "sliding:100/1m", "sliding:100/1m/60", "log:10/500ms", "bucket:5/1s", "bucket:20+5/1s", "leaky:20+5/2h",
+	"smooth:5/1s", "smooth:5/1s,burst=2s,warmup=3s,cold=3", "day:1000", "week:10@Europe/Berlin", "month:7@UTC", "year:9", "window:1/7d",
+}
+
+// TestKeysAreTheLibrarys: the key of each policy is the one that package limit writes, and is read back as the same policy.
+func TestKeysAreTheLibrarys(t *testing.T) {
+	server := miniredis.RunT(t)
+	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	require.NoError(t, err)
+	defer redis.Close()
+	lib := rratelimiter.New(redis)
+	for _, name := range []string{"user", "a:window:5", "{tenant}:x", "a}b"} {
+		for _, text := range policies {
+			given, err := ParsePolicy(text)
+			require.NoError(t, err, text)
+			server.FlushAll()
+			_, err = limit.New(lib, name, given.Policy).TryAcquire(context.Background(), 1)
+			require.NoError(t, err, text)
+			require.Equal(t, []string{given.Stored.Key(name)}, server.Keys(), text)
+			parsed, ok := Parse(given.Stored.Key(name))
+			require.True(t, ok)
+			require.Contains(t, parsed.Names(), name)
+			stored, ok := ParseStored(parsed.Policy)
+			require.True(t, ok)
+			require.Equal(t, given.Stored, stored, text)
+
+			require.NoError(t, limit.New(lib, name, stored.Least()).Reset(context.Background()))
+			require.Empty(t, server.Keys(), "Least has another key than %s", text)
+		}
+	}
+}
+
+func TestParse(t *testing.T) {
+	const id = "5f0c9a52-7d1e-4b7a-9a5e-0d6a1c2b3e01"
+	for key, want := range map[string]Key{
+		"{a}:value":               {Part: Value, Prefix: "{a}"},
+		"{a}:permits":             {Part: Permits, Prefix: "{a}"},
+		"{a}:value:" + id:         {Part: Value, Prefix: "{a}", Client: id},
+		"{t}:a:permits:" + id:     {Part: Permits, Prefix: "{t}:a", Client: id},
+		"{a}:window:1000":         {Part: Policy, Prefix: "{a}", Policy: "window:1000"},
+		"{a}:sliding:1000:10":     {Part: Policy, Prefix: "{a}", Policy: "sliding:1000:10"},
+		"{t}:day:UTC:day:UTC":     {Part: Policy, Prefix: "{t}:day:UTC", Policy: "day:UTC"},
+		"{a}:month:Europe/Berlin": {Part: Policy, Prefix: "{a}", Policy: "month:Europe/Berlin"},
+		"a:value":                 {}, "value": {}, "{a}:value:x": {}, "{a}:window:0": {}, "{a}:window:01": {}, "{a}:sliding:1000": {},
+		"{a}:sliding:1000:1": {}, "{a}:day:Nowhere": {}, "{a}:day:": {}, "{a}:window:99999999999999999": {}, "": {}, "{": {}, ":value": {},
+	} {
+		got, ok := Parse(key)
+		require.Equal(t, want, got, key)
+		require.Equal(t, want.Part != 0, ok, key)
+	}
+	require.Equal(t, []string{"a", "{a}"}, Key{Prefix: "{a}"}.Names())
+	require.Equal(t, []string{"{t}:a"}, Key{Prefix: "{t}:a"}.Names())
+}
+
+func TestRates(t *testing.T) {
+	for text, want := range map[string]struct {
+		permits  int64
+		interval time.Duration
+	}{
+		"100/1m": {100, time.Minute}, "5/s": {5, time.Second}, "1/1d": {1, 24 * time.Hour}, "9007199254740992/1ms": {1 << 53, time.Millisecond},
+	} {
+		permits, interval, err := ParseRate(text)
+		require.NoError(t, err, text)
+		require.Equal(t, want.permits, permits)
+		require.Equal(t, want.interval, interval)
+	}
+	for _, text := range []string{"", "100", "/1m", "0/1m", "-1/1m", "1.5/1m", "1/", "1/0s", "1/1us", "1/-1s", "9007199254740993/1s", "1/x", "1/99999999999d"} {
+		_, _, err := ParseRate(text)
+		require.ErrorContains(t, err, "write permits/interval", text)
+	}
+	for _, text := range []string{"", "x", "x:1/1s", "window:1", "day:0", "day:1@", "day:1@Nowhere", "sliding:1/1s/1", "sliding:1/1s/1/1", "bucket:0+1/1s", "smooth:1/1s,x=1", "smooth:1/1s,burst"} {
+		_, err := ParsePolicy(text)
+		require.ErrorContains(t, err, "is no policy", text)
+	}
+}
+
+func TestDurations(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		time.Minute: "1m", time.Hour: "1h", 90 * time.Minute: "1h30m", 24 * time.Hour: "1d", 1500 * time.Millisecond: "1.5s", time.Hour + time.Second: "1h0m1s",
+	} {
+		require.Equal(t, want, Duration(d))
+	}
+	for d, want := range map[time.Duration]string{
+		0: "0s", 131 * time.Millisecond: "131ms", 1234 * time.Millisecond: "1.2s", 59999 * time.Millisecond: "1m", 3*time.Hour + 10*time.Second: "3h", 50 * time.Hour: "2d",
+	} {
+		require.Equal(t, want, About(d))
+	}
+}
+
+// TestMatch holds patterns against those of Redis, as miniredis has them, and against what its manual says.
+func TestMatch(t *testing.T) {
+	for _, test := range []struct {
+		pattern, name string
+		want          bool
+	}{
+		{"*", "", true}, {"", "", true}, {"", "a", false}, {"a*", "abc", true}, {"*c", "abc", true}, {"*b*", "abc", true}, {"a*d", "abc", false},
+		{"h?llo", "hello", true}, {"h?llo", "hllo", false}, {"h[ae]llo", "hallo", true}, {"h[ae]llo", "hillo", false}, {"h[^e]llo", "hallo", true},
+		{"h[^e]llo", "hello", false}, {"h[a-c]llo", "hbllo", true}, {"h[a-c]llo", "hdllo", false}, {`a\*`, "a*", true}, {`a\*`, "ab", false},
+		{"**", "x", true}, {"a*b*c", "a12b3c", true}, {"a*b*c", "a12b3", false}, {"[", "[", false}, {"{a}:*", "{a}:x", true},
+	} {
+		require.Equal(t, test.want, Match(test.pattern, test.name), "%q %q", test.pattern, test.name)
+	}
+	require.True(t, Match(Pattern(`a*[x]\`), Suffixed(`a*[x]\`, "value")))
+	require.False(t, Match(Pattern("a*"), Suffixed("ab", "value")))
+}

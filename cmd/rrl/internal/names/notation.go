@@ -1,0 +1,78 @@
+package names
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	_ "time/tzdata" // calendars work where the machine has no zones
+)
+
+const rateHelp = "write permits/interval, as 100/1m or 5/s"
+
+// ParseRate reads a rate: "100/1m", or "100/m".
+func ParseRate(text string) (permits int64, interval time.Duration, err error) {
+	count, length, ok := strings.Cut(text, "/")
+	if !ok {
+		return 0, 0, fmt.Errorf("%q is no rate: %s", text, rateHelp)
+	}
+	if permits, err = strconv.ParseInt(count, 10, 64); err != nil || permits < 1 || permits > 1<<53 {
+		return 0, 0, fmt.Errorf("%q is no rate: %q permits, want a whole number from 1 to 2^53; %s", text, count, rateHelp)
+	}
+	if interval, err = ParseDuration(length); err != nil {
+		return 0, 0, fmt.Errorf("%q is no rate: %w; %s", text, err, rateHelp)
+	}
+	return permits, interval, nil
+}
+
+// ParseDuration reads a time of whole milliseconds above 0: as Go writes it, with d for days, and a unit alone for one of it.
+func ParseDuration(text string) (time.Duration, error) {
+	long := text
+	if text != "" && (text[0] < '0' || text[0] > '9') {
+		long = "1" + text
+	}
+	d, err := time.ParseDuration(long)
+	if days, ok := strings.CutSuffix(long, "d"); ok {
+		var n int64
+		if n, err = strconv.ParseInt(days, 10, 64); err == nil && n > 106751 {
+			err = strconv.ErrRange
+		}
+		d = time.Duration(n) * 24 * time.Hour
+	}
+	if err != nil || d <= 0 || d%time.Millisecond != 0 {
+		return 0, fmt.Errorf("%q is no length of time in whole milliseconds above 0, as 500ms, 1s, 1m, 2h or 7d", text)
+	}
+	return d, nil
+}
+
+// Duration writes a time as short as it can be told: 1m, not 1m0s.
+func Duration(d time.Duration) string {
+	const day = 24 * time.Hour
+	if d >= day && d%day == 0 {
+		return strconv.FormatInt(int64(d/day), 10) + "d"
+	}
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+// About writes a time that somebody waits for, with two figures that matter.
+func About(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < 10*time.Second:
+		return d.Round(100 * time.Millisecond).String()
+	case d < time.Hour:
+		return Duration(d.Round(time.Second))
+	case d < 48*time.Hour:
+		return Duration(d.Round(time.Minute))
+	}
+	return strconv.FormatInt(int64(d/(24*time.Hour)), 10) + "d"
+}

@@ -1,0 +1,202 @@
+package names
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// PolicyHelp says how policies are written.
+const PolicyHelp = `window:5/1m          FixedWindow; aligned:5/1m an Aligned one
+sliding:100/1m       SlidingWindow; sliding:100/1m/60 with 60 cells
+log:100/1m           SlidingLog
+bucket:5/1s          TokenBucket, refilled with 5 each second; bucket:20+5/1s holds up to 20
+leaky:5/1s           LeakyBucket; leaky:20+5/1s holds up to 20
+smooth:5/1s          Smooth; smooth:5/1s,burst=2s,warmup=3s,cold=3
+day:1000             Calendar (day, week, month, year); day:1000@Europe/Berlin`
+
+// Given is a policy that a user wrote.
+type Given struct {
+	limit.Policy
+	Stored Stored // what its key tells
+	Most   int64  // the permits that it can grant at once, 0 for one that has no such number
+	Refill int64  // of a bucket, permits an interval
+}
+
+// Known is what the keys of policies tell.
+func Known(given []Given) []Stored {
+	var all []Stored
+	for _, g := range given {
+		all = append(all, g.Stored)
+	}
+	return all
+}
+
+// ParsePolicy reads a policy of package limit.
+func ParsePolicy(text string) (Given, error) {
+	kind, rest, ok := strings.Cut(text, ":")
+	if !ok {
+		return Given{}, unknown(text, errors.New("there is no colon in it"))
+	}
+	var g Given
+	var err error
+	switch kind {
+	case "day", "week", "month", "year":
+		g, err = calendar(kind, rest)
+	case "smooth":
+		g, err = smooth(rest)
+	case "bucket", "leaky":
+		g, err = bucket(kind, rest)
+	case "sliding":
+		g, err = sliding(rest)
+	case "window", "aligned", "log":
+		permits, interval, rateErr := ParseRate(rest)
+		g, err = Given{Most: permits, Stored: Stored{Kind: kind, Interval: interval}}, rateErr
+		if kind == "log" {
+			g.Policy = limit.SlidingLog{Permits: permits, Interval: interval}
+		} else {
+			g.Policy = limit.FixedWindow{Permits: permits, Interval: interval, Aligned: kind == "aligned"}
+		}
+	default:
+		err = fmt.Errorf("there is no policy %q", kind)
+	}
+	if err != nil {
+		return Given{}, unknown(text, err)
+	}
+	return g, nil
+}
+
+func unknown(text string, err error) error {
+	return fmt.Errorf("%q is no policy: %w. Policies are written so:\n%s", text, err, PolicyHelp)
+}
+
+func calendar(kind, rest string) (Given, error) {
+	count, place, placed := strings.Cut(rest, "@")
+	permits, err := strconv.ParseInt(count, 10, 64)
+	if err != nil || permits < 1 {
+		return Given{}, fmt.Errorf("%q permits, want a whole number above 0", count)
+	}
+	policy := limit.Calendar{Permits: permits, Unit: units[kind]}
+	stored := Stored{Kind: kind, Place: "UTC"}
+	if placed {
+		if policy.In, err = time.LoadLocation(place); err != nil || place == "" {
+			return Given{}, fmt.Errorf("there is no place %q, want one as Europe/Berlin", place)
+		}
+		stored.Place = policy.In.String()
+	}
+	return Given{Policy: policy, Stored: stored, Most: permits}, nil
+}
+
+func bucket(kind, rest string) (Given, error) {
+	count, refilled, filled := strings.Cut(rest, "+")
+	if !filled {
+		refilled = rest
+	}
+	refill, interval, err := ParseRate(refilled)
+	if err != nil {
+		return Given{}, err
+	}
+	capacity := refill
+	if filled {
+		if capacity, err = strconv.ParseInt(count, 10, 64); err != nil || capacity < 1 {
+			return Given{}, fmt.Errorf("it holds %q permits, want a whole number above 0", count)
+		}
+	}
+	g := Given{Stored: Stored{Kind: kind, Interval: interval}, Most: capacity, Refill: refill}
+	if kind == "leaky" {
+		g.Policy = limit.LeakyBucket{Capacity: capacity, Leak: refill, Interval: interval}
+	} else {
+		g.Policy = limit.TokenBucket{Capacity: capacity, Refill: refill, Interval: interval}
+	}
+	return g, nil
+}
+
+func sliding(rest string) (Given, error) {
+	cells := int64(0)
+	if parts := strings.Split(rest, "/"); len(parts) == 3 {
+		var ok bool
+		if cells, ok = whole(parts[2]); !ok || cells < 2 || cells > 1000 {
+			return Given{}, fmt.Errorf("%q cells, want 2 to 1000", parts[2])
+		}
+		rest = parts[0] + "/" + parts[1]
+	}
+	permits, interval, err := ParseRate(rest)
+	g := Given{Policy: limit.SlidingWindow{Permits: permits, Interval: interval, Cells: int(cells)}, Most: permits}
+	if cells == 0 {
+		cells = 10
+	}
+	g.Stored = Stored{Kind: "sliding", Interval: interval, Cells: cells}
+	return g, err
+}
+
+func smooth(rest string) (Given, error) {
+	parts := strings.Split(rest, ",")
+	permits, interval, err := ParseRate(parts[0])
+	if err != nil {
+		return Given{}, err
+	}
+	policy := limit.Smooth{Permits: permits, Interval: interval}
+	for _, part := range parts[1:] {
+		field, value, _ := strings.Cut(part, "=")
+		switch field {
+		case "burst":
+			policy.Burst, err = ParseDuration(value)
+		case "warmup":
+			policy.WarmUp, err = ParseDuration(value)
+		case "cold":
+			policy.ColdFactor, err = strconv.ParseFloat(value, 64)
+		default:
+			err = fmt.Errorf("there is no field %q, want burst, warmup or cold", field)
+		}
+		if err != nil {
+			return Given{}, err
+		}
+	}
+	stored := Stored{Kind: "smooth", Interval: interval}
+	if policy.WarmUp > 0 {
+		stored.Kind = "warmup"
+	}
+	return Given{Policy: policy, Stored: stored}, nil
+}
+
+// Key is where the policy of a limiter's name keeps its state.
+func (s Stored) Key(name string) string {
+	part := fmt.Sprintf("%s:%d", s.Kind, s.Interval.Milliseconds())
+	switch {
+	case s.Place != "":
+		part = s.Kind + ":" + s.Place
+	case s.Cells != 0:
+		part = fmt.Sprintf("%s:%d", part, s.Cells)
+	}
+	return Suffixed(name, part)
+}
+
+// Least is a policy with this key, of the fewest permits: for what asks for none.
+func (s Stored) Least() limit.Policy {
+	switch s.Kind {
+	case "window", "aligned":
+		return limit.FixedWindow{Permits: 1, Interval: s.Interval, Aligned: s.Kind == "aligned"}
+	case "sliding":
+		return limit.SlidingWindow{Permits: 1, Interval: s.Interval, Cells: int(s.Cells)}
+	case "log":
+		return limit.SlidingLog{Permits: 1, Interval: s.Interval}
+	case "bucket":
+		return limit.TokenBucket{Capacity: 1, Refill: 1, Interval: s.Interval}
+	case "leaky":
+		return limit.LeakyBucket{Capacity: 1, Leak: 1, Interval: s.Interval}
+	case "smooth", "warmup":
+		policy := limit.Smooth{Permits: 1, Interval: s.Interval}
+		if s.Kind == "warmup" {
+			policy.WarmUp = time.Second
+		}
+		return policy
+	}
+	in, _ := time.LoadLocation(s.Place) // which ParseStored has found
+	return limit.Calendar{Permits: 1, Unit: units[s.Kind], In: in}
+}
+
+var units = map[string]limit.Unit{"day": limit.Day, "week": limit.Week, "month": limit.Month, "year": limit.Year}

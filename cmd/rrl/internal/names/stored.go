@@ -1,0 +1,88 @@
+package names
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Stored is a policy of package limit as far as its key tells it: its kind, and what must not be mixed with others. How many
+// permits it has is known to the programs that use it alone.
+type Stored struct {
+	Kind     string        // "window", "aligned", "sliding", "log", "bucket", "leaky", "smooth", "warmup", or a unit of the calendar
+	Interval time.Duration // 0 for a unit of the calendar
+	Cells    int64         // of "sliding"
+	Place    string        // of a unit of the calendar
+}
+
+// ParseStored reads the part of a key that tells the policy.
+func ParseStored(text string) (Stored, bool) {
+	kind, rest, ok := strings.Cut(text, ":")
+	if !ok {
+		return Stored{}, false
+	}
+	s := Stored{Kind: kind}
+	switch kind {
+	case "window", "aligned", "log", "bucket", "leaky", "smooth", "warmup":
+	case "sliding":
+		var cells string
+		if rest, cells, ok = strings.Cut(rest, ":"); !ok {
+			return Stored{}, false
+		}
+		if s.Cells, ok = whole(cells); !ok || s.Cells < 2 || s.Cells > 1000 {
+			return Stored{}, false
+		}
+	case "day", "week", "month", "year":
+		s.Place = rest
+		return s, isPlace(rest)
+	default:
+		return Stored{}, false
+	}
+	ms, ok := whole(rest)
+	s.Interval = time.Duration(ms) * time.Millisecond
+	return s, ok && ms > 0 && ms <= 1<<53/1000
+}
+
+// places are those that were found, since many keys can name them.
+var places sync.Map
+
+func isPlace(name string) bool {
+	if _, found := places.Load(name); found || name == "" {
+		return found
+	}
+	_, err := time.LoadLocation(name)
+	if err == nil {
+		places.Store(strings.Clone(name), true)
+	}
+	return err == nil
+}
+
+// whole reads a number above 0 as a key has it.
+func whole(text string) (int64, bool) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	return n, err == nil && strconv.FormatInt(n, 10) == text
+}
+
+// Type is the type of the key in Redis.
+func (s Stored) Type() string {
+	switch s.Kind {
+	case "sliding":
+		return "hash"
+	case "log":
+		return "list"
+	}
+	return "string"
+}
+
+// String tells the policy as a user writes it, without its permits.
+func (s Stored) String() string {
+	switch {
+	case s.Place != "":
+		return s.Kind + "@" + s.Place
+	case s.Cells != 0:
+		return fmt.Sprintf("%s/%s/%d", s.Kind, Duration(s.Interval), s.Cells)
+	}
+	return s.Kind + "/" + Duration(s.Interval)
+}

@@ -1,0 +1,49 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/audit"
+)
+
+// Audit is what an audit found.
+type Audit struct {
+	Limiters int              `json:"limiters"`
+	Problems int              `json:"problems"` // those that are left
+	Findings []*audit.Finding `json:"findings"`
+	LeftOut  int64            `json:"left_out,omitempty"`
+}
+
+// NewAudit counts findings.
+func NewAudit(limiters int, leftOut int64, findings []*audit.Finding) Audit {
+	a := Audit{Limiters: limiters, Findings: findings, LeftOut: leftOut}
+	if findings == nil {
+		a.Findings = []*audit.Finding{}
+	}
+	for _, f := range findings {
+		if f.Severity == audit.Problem && f.Result != audit.Repaired {
+			a.Problems++
+		}
+	}
+	return a
+}
+
+// Text writes it for people.
+func (a Audit) Text(w *strings.Builder) {
+	for _, f := range a.Findings {
+		fmt.Fprintf(w, "%s  %s  %s\n  %s\n", f.Severity, f.Kind, Name(f.Limiter), f.Text)
+		switch {
+		case f.Result != "":
+			fmt.Fprintf(w, "  %s: %s\n", f.Result, f.Repair)
+		case f.Deletes:
+			fmt.Fprintf(w, "  --fix would %s (it asks first, or takes --yes)\n", f.Repair)
+		case f.Repair != "":
+			fmt.Fprintf(w, "  --fix would %s\n", f.Repair)
+		}
+	}
+	fmt.Fprintf(w, "%s, %s\n", plural(int64(a.Limiters), "limiter"), plural(int64(a.Problems), "problem"))
+	if a.LeftOut > 0 {
+		fmt.Fprintf(w, "%s of others were not looked at: name a PATTERN, or raise --max\n", plural(a.LeftOut, "key"))
+	}
+}

@@ -1,0 +1,111 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
+)
+
+// row is a limiter in a list. Of a PER_CLIENT limiter, taken and free are those of the client that has the most.
+type row struct {
+	Name     string   `json:"name"`
+	Kind     string   `json:"kind"` // OVERALL, PER_CLIENT, or what package limit keeps it as
+	Permits  int64    `json:"permits,omitempty"`
+	Interval int64    `json:"interval_ms,omitempty"`
+	Taken    *int64   `json:"taken,omitempty"`
+	Free     *int64   `json:"free,omitempty"`
+	Clients  *int     `json:"clients,omitempty"`
+	TTL      int64    `json:"ttl_ms"` // -1 for never
+	Wrong    []string `json:"wrong,omitempty"`
+
+	rate string
+}
+
+// List is limiters, one a line.
+type List struct {
+	Limiters []row `json:"limiters"`
+	LeftOut  int64 `json:"left_out,omitempty"` // keys of limiters beyond the most that were asked for
+}
+
+// NewList makes a list. Keys that only look like a policy's are left out.
+func NewList(found *look.Found) List {
+	l := List{Limiters: []row{}, LeftOut: found.More}
+	for _, r := range found.Redisson {
+		l.Limiters = append(l.Limiters, redissonRow(r))
+	}
+	for _, p := range found.Policies {
+		if p.TTL == look.NoKey || len(p.Wrong) > 0 {
+			continue
+		}
+		line := row{Name: p.Name, Kind: p.Stored.String(), Interval: p.Stored.Interval.Milliseconds(), TTL: p.TTL}
+		if !smooth(p) {
+			line.Taken = &p.Taken
+		}
+		l.Limiters = append(l.Limiters, line)
+	}
+	slices.SortStableFunc(l.Limiters, func(a, b row) int { return cmp.Compare(a.Name, b.Name) })
+	return l
+}
+
+func smooth(p *look.Policy) bool { return p.Stored.Kind == "smooth" || p.Stored.Kind == "warmup" }
+
+func redissonRow(l *look.Redisson) row {
+	line := row{Name: l.Name, TTL: l.TTL, Wrong: l.Wrong}
+	if !l.Valid() {
+		line.Kind = "corrupt"
+		return line
+	}
+	line.Kind, line.rate = l.Config.Type.String(), l.Config.Rate(names.Duration)
+	line.Permits, line.Interval = l.Config.Permits, l.Config.Interval.Milliseconds()
+	var taken, free int64 = 0, l.Config.Permits
+	for _, p := range l.Pairs {
+		taken, free = max(taken, p.Taken), min(free, p.Free)
+		line.Wrong = append(line.Wrong, p.Wrong...)
+	}
+	line.Taken, line.Free = &taken, &free
+	if l.Config.Type == rratelimiter.PerClient {
+		n := len(l.Pairs)
+		line.Clients = &n
+	}
+	return line
+}
+
+// Text writes the list as a table, for so many columns; 0 for as many as it takes.
+func (l List) Text(w *strings.Builder, columns int) {
+	if len(l.Limiters) == 0 && l.LeftOut == 0 {
+		fmt.Fprintln(w, "no limiters")
+		return
+	}
+	var rows [][]string
+	for _, r := range l.Limiters {
+		expiry := expires(r.TTL)
+		if len(r.Wrong) > 0 {
+			expiry += "  wrong, see rrl show"
+		}
+		rows = append(rows, []string{Name(r.Name), r.Kind, cmp.Or(r.rate, "-"), optional(r.Taken), optional(r.Free), clients(r.Clients), expiry})
+	}
+	table(w, columns, []string{"NAME", "KIND", "RATE", "TAKEN", "FREE", "CLIENTS", "EXPIRES"}, rows)
+	if l.LeftOut > 0 {
+		fmt.Fprintf(w, "and %s of others: name a PATTERN, or raise --max\n", plural(l.LeftOut, "key"))
+	}
+}
+
+func optional(n *int64) string {
+	if n == nil {
+		return "-"
+	}
+	return strconv.FormatInt(*n, 10)
+}
+
+func clients(n *int) string {
+	if n == nil {
+		return "-"
+	}
+	return strconv.Itoa(*n)
+}

@@ -1,0 +1,188 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/audit"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
+)
+
+// Limiter is all that is known of a name.
+type Limiter struct {
+	Name     string           `json:"name"`
+	Redisson *redisson        `json:"redisson,omitempty"`
+	Policies []policy         `json:"policies,omitempty"`
+	Findings []*audit.Finding `json:"findings"`
+	Bytes    int64            `json:"bytes,omitempty"`    // in memory, all keys together
+	LeftOut  int64            `json:"left_out,omitempty"` // keys of clients beyond the most that are shown
+}
+
+// redisson is a limiter of Redisson's layout.
+type redisson struct {
+	Type      string       `json:"type"`
+	Permits   int64        `json:"permits"`
+	Interval  int64        `json:"interval_ms"`
+	KeepAlive int64        `json:"keep_alive_ms"`
+	TTL       int64        `json:"ttl_ms"`
+	Pairs     []*look.Pair `json:"pairs"` // the one of all clients, or one for each client
+
+	config look.Config
+	valid  bool
+}
+
+// policy is a policy of package limit. Its permits are the program's, and known here only where they were given.
+type policy struct {
+	Kind    string        `json:"kind"`
+	Key     string        `json:"key"`
+	Permits int64         `json:"permits,omitempty"`
+	Taken   *int64        `json:"taken,omitempty"`
+	Busy    *int64        `json:"busy_ms,omitempty"`
+	Ends    int64         `json:"ends_ms"` // until nothing is taken
+	About   bool          `json:"about,omitempty"`
+	TTL     int64         `json:"ttl_ms"`
+	Stored  string        `json:"stored"`
+	Wrong   []string      `json:"wrong,omitempty"`
+	Returns []look.Return `json:"returns,omitempty"`
+}
+
+// NewLimiter puts together what is known of a name.
+func NewLimiter(name string, found *look.Found, given []names.Given, findings []*audit.Finding) Limiter {
+	l := Limiter{Name: name, Findings: findings, LeftOut: found.More}
+	if findings == nil {
+		l.Findings = []*audit.Finding{}
+	}
+	for _, r := range found.Redisson {
+		if r.Name == name {
+			l.Redisson = &redisson{
+				r.Config.Type.String(), r.Config.Permits, r.Config.Interval.Milliseconds(), r.Config.KeepAlive.Milliseconds(),
+				r.TTL, r.Pairs, r.Config, r.Valid(),
+			}
+		}
+	}
+	for _, p := range found.Policies {
+		if p.TTL == look.NoKey {
+			continue
+		}
+		line := policy{p.Stored.String(), p.Key, 0, nil, nil, p.Ends, p.About, p.TTL, p.Text, p.Wrong, p.Returns}
+		if smooth(p) {
+			line.Busy = &p.Busy
+		} else {
+			line.Taken = &p.Taken
+		}
+		for _, g := range given {
+			if g.Stored == p.Stored {
+				line.Permits = g.Most
+			}
+		}
+		l.Policies = append(l.Policies, line)
+	}
+	return l
+}
+
+// Empty says that nothing was found.
+func (l Limiter) Empty() bool {
+	return l.Redisson == nil && len(l.Policies) == 0 && len(l.Findings) == 0
+}
+
+// Text writes it for people.
+func (l Limiter) Text(w *strings.Builder) {
+	fmt.Fprintln(w, Name(l.Name))
+	if l.Redisson != nil {
+		l.Redisson.text(w)
+	}
+	for _, p := range l.Policies {
+		p.text(w)
+	}
+	if l.LeftOut > 0 {
+		line(w, "and", plural(l.LeftOut, "key")+" of other clients")
+	}
+	if l.Bytes > 0 {
+		line(w, "memory", size(l.Bytes))
+	}
+	if len(l.Findings) == 0 {
+		line(w, "wrong", "nothing")
+	}
+	for _, f := range l.Findings {
+		line(w, string(f.Severity), f.Text)
+	}
+}
+
+func line(w *strings.Builder, name, text string) { fmt.Fprintf(w, "  %-10s  %s\n", name, text) }
+
+func (r *redisson) text(w *strings.Builder) {
+	if !r.valid {
+		line(w, "kind", "Redisson, and its configuration cannot be read")
+		return
+	}
+	line(w, "kind", "Redisson "+r.Type)
+	line(w, "rate", fmt.Sprintf("%d in %s", r.Permits, names.Duration(r.config.Interval)))
+	keeps := "no keep-alive"
+	if r.KeepAlive > 0 {
+		keeps = "keep-alive " + names.Duration(r.config.KeepAlive)
+	}
+	line(w, "expires", expires(r.TTL)+", "+keeps)
+	if r.config.Type == rratelimiter.PerClient {
+		line(w, "clients", fmt.Sprint(len(r.Pairs)))
+	}
+	for _, p := range r.Pairs {
+		if p.Client != "" {
+			line(w, "client", p.Client)
+		}
+		about := ""
+		if p.Partial {
+			about = " (about: there are too many grants to count)"
+		}
+		line(w, "free", fmt.Sprint(p.Free)+about)
+		line(w, "taken", fmt.Sprintf("%d, in %s", p.Taken, plural(p.Grants-p.Left, "grant")))
+		if len(p.Returns) > 0 {
+			line(w, "back", timeline(p.Returns))
+		}
+	}
+}
+
+// timeline tells returns, each with those before it.
+func timeline(returns []look.Return) string {
+	const most = 5
+	var parts []string
+	var sum int64
+	step := (len(returns) + most - 1) / most
+	for i, r := range returns {
+		sum += r.Permits
+		if (i+1)%step == 0 || i == len(returns)-1 {
+			parts = append(parts, fmt.Sprintf("%d in %s", sum, after(r.AfterMS)))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (p policy) text(w *strings.Builder) {
+	line(w, "kind", "package limit, "+p.Kind)
+	if len(p.Wrong) > 0 {
+		return // a finding says so
+	}
+	switch {
+	case p.Busy != nil && *p.Busy > 0:
+		line(w, "next free", "in "+after(*p.Busy))
+	case p.Busy != nil:
+		line(w, "next free", "now")
+	default:
+		about := ""
+		if p.About {
+			about = " (about)"
+		}
+		of := ", of as many as the program says"
+		if p.Permits > 0 {
+			of = fmt.Sprintf(" of %d", p.Permits)
+		}
+		line(w, "taken", fmt.Sprintf("%d%s%s", *p.Taken, of, about))
+	}
+	if len(p.Returns) > 0 {
+		line(w, "back", timeline(p.Returns))
+	} else if p.Ends > 0 {
+		line(w, "back", "all in "+after(p.Ends))
+	}
+	line(w, "expires", expires(p.TTL))
+}

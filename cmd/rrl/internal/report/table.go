@@ -1,0 +1,96 @@
+// Package report writes what was found: as tables and lines for people, as JSON for programs.
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
+)
+
+// JSON writes a value as one line.
+func JSON(w io.Writer, value any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(value)
+}
+
+// Name writes a limiter's name so that a terminal shows all of it and obeys none of it.
+func Name(name string) string {
+	strange := func(c rune) bool { return !unicode.IsPrint(c) || c == ' ' || c == utf8.RuneError }
+	if name == "" || strings.ContainsFunc(name, strange) {
+		return strconv.Quote(name)
+	}
+	return name
+}
+
+// table writes rows under headings, or where the columns of the terminal do not suffice, each row as lines of its own.
+func table(w *strings.Builder, columns int, head []string, rows [][]string) {
+	widths := make([]int, len(head))
+	for _, row := range append([][]string{head}, rows...) {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	width := 2 * (len(widths) - 1)
+	for _, n := range widths {
+		width += n
+	}
+	if columns > 0 && width > columns {
+		for _, row := range rows {
+			fmt.Fprintln(w, row[0])
+			for i, cell := range row[1:] {
+				fmt.Fprintf(w, "  %s %s\n", strings.ToLower(head[i+1]), cell)
+			}
+		}
+		return
+	}
+	for _, row := range append([][]string{head}, rows...) {
+		var line strings.Builder
+		for i, cell := range row {
+			if i > 0 {
+				line.WriteString("  ")
+			}
+			line.WriteString(cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)))
+		}
+		fmt.Fprintln(w, strings.TrimRight(line.String(), " "))
+	}
+}
+
+// expires tells a TTL.
+func expires(ms int64) string {
+	switch {
+	case ms == look.Forever:
+		return "never"
+	case ms < 0:
+		return "-"
+	}
+	return "in " + after(ms)
+}
+
+func after(ms int64) string { return names.About(time.Duration(ms) * time.Millisecond) }
+
+// size tells bytes.
+func size(n int64) string {
+	switch {
+	case n < 1<<10:
+		return fmt.Sprintf("%d B", n)
+	case n < 1<<20:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+}
+
+func plural(n int64, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %ss", n, one)
+}

@@ -1,0 +1,131 @@
+// Package screen draws: frames of styled text, plots in them, and what becomes of a frame on a terminal or in a picture.
+package screen
+
+import (
+	"strings"
+)
+
+// Style is how text looks.
+type Style uint8
+
+// The styles.
+const (
+	Plain Style = iota
+	Bold
+	Dim
+	Good // below the limit
+	Warn // near it
+	Bad  // at it
+)
+
+// Span is text of one style.
+type Span struct {
+	Text  string
+	Style Style
+}
+
+// Line is one line of a frame.
+type Line []Span
+
+// Frame is what a screen shows, from the top.
+type Frame []Line
+
+// Text is a line of one style.
+func Text(text string, style Style) Line { return Line{{text, style}} }
+
+// Cut makes a frame fit.
+func (f Frame) Cut(width, height int) Frame {
+	f = f[:min(len(f), max(0, height))]
+	cut := make(Frame, len(f))
+	for i, line := range f {
+		cut[i] = line.cut(width)
+	}
+	return cut
+}
+
+// cut shortens a line, with an ellipsis where something is missing.
+func (l Line) cut(width int) Line {
+	if l.width() <= width {
+		return l
+	}
+	var kept Line
+	rest := width - 1
+	for _, span := range l {
+		var text strings.Builder
+		full := false
+		for _, c := range span.Text {
+			if full = columns(c) > rest; full {
+				break
+			}
+			text.WriteRune(c)
+			rest -= columns(c)
+		}
+		kept = append(kept, Span{text.String(), span.Style})
+		if full {
+			break
+		}
+	}
+	if width > 0 {
+		kept = append(kept, Span{"…", Dim})
+	}
+	return kept
+}
+
+func (l Line) width() (sum int) {
+	for _, span := range l {
+		sum += Width(span.Text)
+	}
+	return sum
+}
+
+// Width is the columns that a text takes.
+func Width(text string) (sum int) {
+	for _, c := range text {
+		sum += columns(c)
+	}
+	return sum
+}
+
+// columns is the columns that a character takes on terminals: two for those of East Asia and pictures.
+func columns(c rune) int {
+	if c >= 0x1100 && c <= 0x115f || c >= 0x2e80 && c <= 0xa4cf || c >= 0xac00 && c <= 0xd7a3 || c >= 0xf900 && c <= 0xfaff ||
+		c >= 0xfe30 && c <= 0xfe6f || c >= 0xff00 && c <= 0xff60 || c >= 0xffe0 && c <= 0xffe6 || c >= 0x1f300 {
+		return 2
+	}
+	return 1
+}
+
+// String is the frame without styles.
+func (f Frame) String() string {
+	var all strings.Builder
+	for _, line := range f {
+		var text strings.Builder
+		for _, span := range line {
+			text.WriteString(span.Text)
+		}
+		all.WriteString(strings.TrimRight(text.String(), " ") + "\n")
+	}
+	return all.String()
+}
+
+// ANSI is the frame as a terminal takes it, drawn over the one before.
+func (f Frame) ANSI(color bool) string {
+	codes := map[Style]string{Bold: "1", Dim: "2", Good: "32", Warn: "33", Bad: "31"}
+	var all strings.Builder
+	all.WriteString("\x1b[H")
+	for i, line := range f {
+		if i > 0 {
+			all.WriteString("\r\n")
+		}
+		for _, span := range line {
+			if code := codes[span.Style]; code != "" && (color || span.Style <= Dim) {
+				all.WriteString("\x1b[" + code + "m" + span.Text + "\x1b[0m")
+			} else {
+				all.WriteString(span.Text)
+			}
+		}
+		all.WriteString("\x1b[K")
+	}
+	all.WriteString("\x1b[J")
+	return all.String()
+}

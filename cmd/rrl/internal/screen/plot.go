@@ -1,0 +1,73 @@
+package screen
+
+import "math"
+
+// blocks are eighths of a cell, from below.
+var blocks = []rune(" ▁▂▃▄▅▆▇█")
+
+// Plot draws shares from 0 to 1 as columns, the newest at the right, in so many rows. What is above 1 is drawn as 1, and a
+// share that is NaN as a gap.
+func Plot(shares []float64, width, height int) []Line {
+	if len(shares) > width {
+		shares = shares[len(shares)-width:]
+	}
+	rows := make([]Line, height)
+	for row := range rows {
+		above := height - 1 - row // rows below this one
+		var line Line
+		if gap := width - len(shares); gap > 0 {
+			line = append(line, Span{spaces(gap), Plain})
+		}
+		for _, share := range shares {
+			eighths := 0
+			if !math.IsNaN(share) {
+				eighths = int(math.Round(min(1, max(0, share)) * float64(8*height)))
+				if share > 0 && eighths == 0 {
+					eighths = 1 // something is not nothing
+				}
+			}
+			cell := string(blocks[min(8, max(0, eighths-8*above))])
+			style := Level(share)
+			if last := len(line) - 1; last >= 0 && line[last].Style == style {
+				line[last].Text += cell
+			} else {
+				line = append(line, Span{cell, style})
+			}
+		}
+		rows[row] = line
+	}
+	return rows
+}
+
+// Bar draws a share as a row.
+func Bar(share float64, width int) Span {
+	full := int(math.Round(min(1, max(0, share)) * float64(width)))
+	text := ""
+	for i := range width {
+		if i < full {
+			text += "█"
+		} else {
+			text += "░"
+		}
+	}
+	return Span{text, Level(share)}
+}
+
+// Level is the style of a share.
+func Level(share float64) Style {
+	switch {
+	case share >= 1:
+		return Bad
+	case share >= 0.8:
+		return Warn
+	}
+	return Good
+}
+
+func spaces(n int) string {
+	text := make([]byte, n)
+	for i := range text {
+		text[i] = ' '
+	}
+	return string(text)
+}

@@ -1,0 +1,61 @@
+package screen
+
+import (
+	"io"
+	"os"
+
+	"golang.org/x/term"
+)
+
+// Terminal is a terminal that frames are drawn on. Nothing of its modes is changed, so that Ctrl-C and Ctrl-Z do what they do; Close
+// shows what was there before.
+type Terminal struct {
+	out   *os.File
+	color bool
+}
+
+// IsTerminal says whether what is written there is seen by somebody.
+func IsTerminal(w any) bool {
+	file, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+// Columns is the width of a terminal, 0 where it is none.
+func Columns(w any) int {
+	if !IsTerminal(w) {
+		return 0
+	}
+	columns, _, err := term.GetSize(int(w.(*os.File).Fd()))
+	if err != nil {
+		return 0
+	}
+	return columns
+}
+
+// OpenTerminal takes the terminal's other screen, without a cursor.
+func OpenTerminal(out *os.File) (*Terminal, error) {
+	t := &Terminal{out: out, color: os.Getenv("NO_COLOR") == ""}
+	_, err := io.WriteString(out, "\x1b[?1049h\x1b[?25l")
+	return t, err
+}
+
+// Size is how much there is to draw on now.
+func (t *Terminal) Size() (width, height int) {
+	width, height, err := term.GetSize(int(t.out.Fd()))
+	if err != nil || width <= 0 || height <= 0 {
+		return 80, 24
+	}
+	return width, height
+}
+
+// Draw shows a frame.
+func (t *Terminal) Draw(f Frame) error {
+	_, err := io.WriteString(t.out, f.ANSI(t.color))
+	return err
+}
+
+// Close gives the terminal back as it was.
+func (t *Terminal) Close() error {
+	_, err := io.WriteString(t.out, "\x1b[0m\x1b[?25h\x1b[?1049l")
+	return err
+}

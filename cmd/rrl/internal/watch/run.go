@@ -1,0 +1,68 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/report"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/screen"
+)
+
+// Run looks every so often until ctx ends, and count times where that is above 0. On a terminal it draws, and gives the terminal
+// back however it ends; elsewhere it writes a line for each sample, as JSON if that is wanted.
+func (w *Watcher) Run(ctx context.Context, out io.Writer, where string, every time.Duration, count int, json bool) (err error) {
+	view := &View{Where: where, Every: every}
+	var terminal *screen.Terminal
+	if file, ok := out.(*os.File); ok && !json && screen.IsTerminal(out) {
+		// The first look tells what is wrong, where it can be read afterwards.
+		if _, err := w.Look(ctx); err != nil {
+			return err
+		}
+		if terminal, err = screen.OpenTerminal(file); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, terminal.Close()) }()
+	}
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for n := 1; ; n++ {
+		samples, err := w.Look(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := show(out, terminal, view, samples, json); err != nil || n == count {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+func show(out io.Writer, terminal *screen.Terminal, view *View, samples []Sample, json bool) error {
+	if terminal != nil {
+		view.Add(samples)
+		return terminal.Draw(view.Frame(terminal.Size()))
+	}
+	for _, s := range samples {
+		var err error
+		if json {
+			err = report.JSON(out, s)
+		} else {
+			_, err = fmt.Fprintln(out, s.Plain(report.Name(s.Name)))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,87 @@
+package watch
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/screen"
+)
+
+// views is a view on three limiters and one that is missing.
+func view() *View {
+	v := &View{Where: "localhost:6379", Every: time.Second}
+	begin := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for i := range int64(30) {
+		granted := 3 * i
+		now := begin.Add(time.Duration(i) * time.Second)
+		v.Add([]Sample{
+			{Time: now, Name: "paid-api", Kind: "OVERALL 100/1m", Limit: 100, Taken: min(100, 4*i), Granted: &granted, id: "paid-api"},
+			{Time: now, Name: "tenants", Kind: "PER_CLIENT 20/1s", Limit: 20, Taken: 12, id: "tenants", Clients: []Client{{"5f0c9a52-7d1e-4b7a-9a5e-0d6a1c2b3e01", 12}, {"a83d4e17-22b0-4f63-8c11-7be09d5f6a02", 3}}},
+			{Time: now, Name: "user 7", Kind: "window/1m", Taken: i % 5, id: "user 7 window/1m"},
+			{Time: now, Name: "gone", Kind: "no limiter", Wrong: "nothing of this name is in Redis now", id: "gone"},
+		})
+	}
+	return v
+}
+
+func TestFrame(t *testing.T) {
+	require.Equal(t, strings.TrimPrefix(`
+12:00:29  localhost:6379
+paid-api  OVERALL 100/1m
+  100 │                                     ▁▂▂▃▄▄▅▅▆▇▇█████
+    0 │                        ▁▁▂▃▃▄▄▅▆▆▇██████████████████
+taken 100 of 100  free 0  +87 granted
+
+tenants  PER_CLIENT 20/1s
+   20 │                       ▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂
+    0 │                       ██████████████████████████████
+taken 12 of 20  free 8  2 clients
+
+"user 7"  window/1m
+    5 │                          ▁▄   ▁▄   ▁▄   ▁▄   ▁▄   ▁▄
+    0 │                        ▃▆██ ▃▆██ ▃▆██ ▃▆██ ▃▆██ ▃▆██
+taken 4
+
++1 more, in a higher window. Ctrl-C ends. Who waits for per…
+`, "\n"), view().Frame(60, 17).String())
+}
+
+// TestEverySize: nothing is wider or higher than the terminal, down to nothing.
+func TestEverySize(t *testing.T) {
+	v := view()
+	for _, width := range []int{0, 1, 2, 3, 7, 8, 13, 20, 21, 30, 47, 48, 49, 80, 83, 84, 85, 200} {
+		for height := range 40 {
+			frame := v.Frame(width, height)
+			require.LessOrEqual(t, len(frame), height)
+			for _, line := range strings.Split(strings.TrimSuffix(frame.String(), "\n"), "\n") {
+				require.LessOrEqual(t, screen.Width(line), width, "%dx%d", width, height)
+			}
+		}
+	}
+	require.Equal(t, ""+
+		"12:00:29\n"+
+		"paid-api  OVERALL 1…\n"+
+		"▃▄▄▄▄▅▅▅▆▆▆▇▇▇██████\n"+
+		"100/100  +87 granted\n"+
+		"\n"+
+		"tenants  PER_CLIENT…\n"+
+		"▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂\n"+
+		"████████████████████\n"+
+		"12/20  2 clients\n"+
+		"\n"+
+		"+2 more, in a highe…\n", v.Frame(20, 11).String())
+}
+
+// TestWhatHasGoneStays: a policy whose key has expired goes on as nothing taken, and a limiter that comes takes the place of its absence.
+func TestWhatHasGoneStays(t *testing.T) {
+	v := view()
+	now := v.last.Add(time.Second)
+	v.Add([]Sample{{Time: now, Name: "gone", Kind: "log/1s", Limit: 5, Taken: 2, id: "gone log/1s"}})
+	require.Len(t, v.series, 4)
+	require.Equal(t, "log/1s", v.series[3].sample.Kind)
+	require.Zero(t, v.series[2].sample.Taken)
+	require.Len(t, v.series[2].taken, 31)
+}
