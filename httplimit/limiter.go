@@ -40,7 +40,7 @@ func Each(client *rratelimiter.Client, name string, key Key, policies ...limit.P
 	if name == "" || key == nil {
 		panic("httplimit: Each needs a name and a Key")
 	}
-	known := describe(policies)
+	known := describePolicies(policies)
 	policies = known.policies // as limit.New wants them
 	// A call whose context has ended asks nothing of Redis, and says what is wrong before it says that.
 	ended, end := context.WithCancel(context.Background())

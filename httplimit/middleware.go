@@ -88,8 +88,13 @@ func (s *settings) request(r *http.Request, choose func(*http.Request) (Limiter,
 		return q, nil, false, nil
 	}
 	k = s.known
-	if l, ok := limiter.(*one); ok {
+	switch l := limiter.(type) {
+	case *one:
 		k = l.known
+	case *described:
+		if limiter, k = l.Limiter, l.known; isNil(limiter) {
+			return q, nil, false, nil
+		}
 	}
 	q = door.Request{Limiter: limiter, Policies: k.policies, Permits: 1, Wait: s.wait}
 	if s.cost != nil {

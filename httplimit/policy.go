@@ -27,6 +27,21 @@ type named struct {
 	name string
 }
 
+// Describe gives what tells [Middleware] and [Transport] the policies of limiters that a chooser of your own makes, in their order,
+// where those of all requests are not the same ([Policies]): a chooser gives describe(limiter) in place of the limiter. Where a
+// policy is not known, as that of a *[rratelimiter.Limiter] whose rate is in Redis, nil stands in its place, with a name by [Named].
+// To describe costs some microseconds, to use the description again nothing.
+func Describe(policies ...limit.Policy) (describe func(Limiter) Limiter) {
+	known := describePolicies(policies)
+	return func(l Limiter) Limiter { return &described{l, known} }
+}
+
+// described is a limiter, and what is known of its policies.
+type described struct {
+	Limiter
+	known *known
+}
+
 // known is what clients are told of a limiter's policies.
 type known struct {
 	policies []limit.Policy
@@ -41,8 +56,8 @@ type known struct {
 // unknown is a limiter of which nothing is known.
 const unknown = "default"
 
-// describe tells policies by their names.
-func describe(policies []limit.Policy) *known {
+// describePolicies tells policies by their names.
+func describePolicies(policies []limit.Policy) *known {
 	policies = slices.Clone(policies)
 	k := &known{policies: policies}
 	given := make([]string, len(policies))
