@@ -48,7 +48,7 @@ type view struct {
 
 // now is the view of the file as it is now. What is known of Redis stays, with the Middlewares of settings that stay.
 func (d *doors) now() *view {
-	file := d.set.current.Load()
+	file := d.set.file()
 	if v := d.current.Load(); v != nil && v.snapshot == file {
 		return v
 	}

@@ -24,6 +24,10 @@ type snapshot struct {
 	all      bool // all rules that match decide, not the first alone
 	http     tree
 	grpc     tree
+
+	// Of a file that was read in chunks, for the next reading.
+	head   string
+	chunks map[string][]*rule
 }
 
 // fileFile is a file as it is written.
@@ -39,10 +43,15 @@ var fileFields = map[string]field[fileFile]{
 	"rules":    func(_ *decoder, n *yaml.Node, f *fileFile) { f.rules = n },
 }
 
-// parse reads a file.
-func parse(name string, data []byte) (*snapshot, error) {
+// parse reads a file, of which before is an earlier reading, or nil.
+func parse(name string, data []byte, before *snapshot) (*snapshot, error) {
 	if len(data) > mostBytes {
 		return nil, tooLarge(name, int64(len(data)))
+	}
+	if len(data) >= smallest && utf8.Valid(data) && !strings.EqualFold(filepath.Ext(name), ".json") {
+		if s, ok := inChunks(name, data, before); ok {
+			return s, nil
+		}
 	}
 	root, problem := document(name, data)
 	if problem != nil {
@@ -185,6 +194,12 @@ func (d *decoder) snapshot(root *yaml.Node) *snapshot {
 		}
 	}
 	d.rates(s)
+	s.build()
+	return s
+}
+
+// build makes ready what requests need of the rules.
+func (s *snapshot) build() {
 	s.settings = settingsOf(s.rules)
 	for i, r := range s.rules {
 		for _, c := range r.conditions {
@@ -194,8 +209,10 @@ func (d *decoder) snapshot(root *yaml.Node) *snapshot {
 				s.http.add(i, c)
 			}
 		}
+		if i%rulesAtOnce == rulesAtOnce-1 {
+			runtime.Gosched()
+		}
 	}
-	return s
 }
 
 // rulesAtOnce is how many rules are read before others may have the processor: so a reload holds up no request.

@@ -9,8 +9,8 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// Set is the rules of a file. That of [Watch] changes with its file; those of [Parse] and [Load] never do. It is safe for
-// concurrent use.
+// Set is the rules of a file. That of [Watch] changes with its file; those of [Parse] and [Load] never do. The zero Set has no
+// rules. It is safe for concurrent use.
 type Set struct {
 	current atomic.Pointer[snapshot]
 }
@@ -18,7 +18,7 @@ type Set struct {
 // Parse reads rules. The name is for errors, and one that ends in .json says that the text is JSON; else it is YAML, which JSON mostly
 // is too. Every error is an [*Error], or several, for errors.As to find.
 func Parse(name string, data []byte) (*Set, error) {
-	s, err := parse(name, data)
+	s, err := parse(name, data, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -41,8 +41,18 @@ func newSet(s *snapshot) *Set {
 	return set
 }
 
+// file is the file as it is now.
+func (s *Set) file() *snapshot {
+	if file := s.current.Load(); file != nil {
+		return file
+	}
+	return nothing
+}
+
+var nothing = new(snapshot)
+
 // Len is how many rules there are.
-func (s *Set) Len() int { return len(s.current.Load().rules) }
+func (s *Set) Len() int { return len(s.file().rules) }
 
 // stated is the limiters of Redisson's whose rates a rule states.
 func (r *rule) stated() []redisson {
@@ -67,7 +77,7 @@ func (r *rule) stated() []redisson {
 //
 // Where a limiter fails the others are set all the same; the errors come together.
 func (s *Set) SetRates(ctx context.Context, client *rratelimiter.Client) error {
-	return s.current.Load().setRates(ctx, client)
+	return s.file().setRates(ctx, client)
 }
 
 func (s *snapshot) setRates(ctx context.Context, client *rratelimiter.Client) error {

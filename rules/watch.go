@@ -101,7 +101,7 @@ func (w *watch) load() error {
 	if err != nil {
 		return err
 	}
-	s, err := parse(w.path, data)
+	s, err := parse(w.path, data, nil)
 	if err != nil {
 		return err
 	}
@@ -203,7 +203,7 @@ func (w *watch) look(ctx context.Context) {
 		w.tell(nil)
 		return
 	}
-	s, err := parse(w.path, data)
+	s, err := parse(w.path, data, w.set.current.Load())
 	if err != nil {
 		w.tell(err)
 		return
