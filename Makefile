@@ -3,7 +3,7 @@
 
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 STATICCHECK   = honnef.co/go/tools/cmd/staticcheck@v0.8.2
-MODULES       = . ./integration ./benchmarks ./examples/doors
+MODULES       = . ./integration ./benchmarks ./examples/doors ./rules
 GO_TEST       = go test -race -shuffle=on
 
 # Suites that judge how late something is, or how much of a time was used: nothing else is tested meanwhile.
@@ -35,6 +35,7 @@ test-root:
 test-integration: deps
 	cd benchmarks && $(GO_TEST) ./...
 	cd examples/doors && $(GO_TEST) ./...
+	cd rules && $(GO_TEST) ./...
 	cd integration && $(GO_TEST) -p 2 -timeout 30m $$(go list ./... | grep -vE '/($(ALONE))$$')
 	cd integration && $(GO_TEST) -p 1 -timeout 30m -skip '$(LONG)' $$(go list ./... | grep -E '/($(ALONE))$$')
 

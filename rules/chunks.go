@@ -113,8 +113,8 @@ func inChunks(name string, data []byte, before *snapshot) (*snapshot, bool) {
 		return nil, false
 	}
 	root, problem := parseYAML([]byte(parts.head))
-	if problem != nil || root.Kind != yaml.MappingNode {
-		return nil, false
+	if problem != nil || root.Kind != yaml.MappingNode || root.Style&yaml.FlowStyle != 0 {
+		return nil, false // in braces there are no lists of dashes
 	}
 	d := newDecoder(name, root)
 	d.plain(root)

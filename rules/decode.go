@@ -19,7 +19,8 @@ type decoder struct {
 	file     string
 	root     *yaml.Node
 	problems []*Error
-	right    map[limit.Policy]bool // those that were looked at and are right
+	right    map[limit.Policy]bool    // those that were looked at and are right
+	apart    map[[2]limit.Policy]bool // pairs that count in keys of their own, by their kinds
 
 	address  httplimit.Address
 	defaults ruleFile

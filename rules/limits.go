@@ -105,7 +105,7 @@ func (d *decoder) limits(n *yaml.Node, policy string) *limits {
 		return nil
 	}
 	if !all.refuse {
-		if err := all.check(); err != nil {
+		if err := d.checkTogether(all); err != nil {
 			d.fail(n, "%s", reasonOf(err))
 			return nil
 		}
@@ -387,10 +387,23 @@ func (d *decoder) check(p limit.Policy) error {
 	return err
 }
 
-// check says what is wrong with limits together.
-func (l *limits) check() error {
-	if len(l.policies)+len(l.redisson) == 1 {
-		return nil
+// checkTogether says what is wrong with limits together: too many, or two that would count in the same key. Permits make no difference
+// to that, so that what was looked at once, of any permits, need not be looked at again.
+func (d *decoder) checkTogether(l *limits) error {
+	n := len(l.policies) + len(l.redisson)
+	if n <= mostPolicies && len(l.redisson) <= 1 {
+		seen := true
+		for i, p := range l.policies {
+			for _, other := range l.policies[:i] {
+				pair := [2]limit.Policy{kindOnly(other), kindOnly(p)}
+				if seen = seen && d.apart[pair]; !seen {
+					break
+				}
+			}
+		}
+		if seen {
+			return nil
+		}
 	}
 	var members []limit.Joinable
 	if len(l.policies) > 0 {
@@ -399,7 +412,43 @@ func (l *limits) check() error {
 	for _, r := range l.redisson {
 		members = append(members, nowhere.Limiter(r.name))
 	}
-	return ended(limit.Join(members...).Take(over, 1))
+	err := ended(limit.Join(members...).Take(over, 1))
+	if err == nil {
+		for i, p := range l.policies {
+			for _, other := range l.policies[:i] {
+				d.apart[[2]limit.Policy{kindOnly(other), kindOnly(p)}] = true
+			}
+		}
+	}
+	return err
+}
+
+// kindOnly is a policy without its permits.
+func kindOnly(p limit.Policy) limit.Policy {
+	switch p := p.(type) {
+	case limit.FixedWindow:
+		p.Permits = 0
+		return p
+	case limit.Calendar:
+		p.Permits = 0
+		return p
+	case limit.SlidingWindow:
+		p.Permits = 0
+		return p
+	case limit.SlidingLog:
+		p.Permits = 0
+		return p
+	case limit.TokenBucket:
+		p.Capacity, p.Refill = 0, 0
+		return p
+	case limit.LeakyBucket:
+		p.Capacity, p.Leak = 0, 0
+		return p
+	case limit.Smooth:
+		p.Permits = 0
+		return p
+	}
+	return p
 }
 
 func checkRate(rate rratelimiter.Rate) error {

@@ -210,6 +210,9 @@ func (d *decoder) checkWildcards(n *yaml.Node, r *rule) {
 				at = c.source
 			}
 			d.fail(at, "no wildcard {%s} here, of which the key of the rule is", part.name)
+			if c.source == nil {
+				return // match is not there at all
+			}
 		}
 	}
 }
