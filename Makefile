@@ -3,7 +3,7 @@
 
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 STATICCHECK   = honnef.co/go/tools/cmd/staticcheck@v0.8.2
-MODULES       = . ./integration ./benchmarks ./examples/doors ./rules
+MODULES       = . ./integration ./benchmarks ./examples/doors ./grpclimit ./rules
 GO_TEST       = go test -race -shuffle=on
 
 # Suites that judge how late something is, or how much of a time was used: nothing else is tested meanwhile.
@@ -35,6 +35,7 @@ test-root:
 test-integration: deps
 	cd benchmarks && $(GO_TEST) ./...
 	cd examples/doors && $(GO_TEST) ./...
+	cd grpclimit && $(GO_TEST) ./...
 	cd rules && $(GO_TEST) ./...
 	cd integration && $(GO_TEST) -p 2 -timeout 30m $$(go list ./... | grep -vE '/($(ALONE))$$')
 	cd integration && $(GO_TEST) -p 1 -timeout 30m -skip '$(LONG)' $$(go list ./... | grep -E '/($(ALONE))$$')
@@ -76,7 +77,7 @@ redis-image: deps
 
 # Each fuzz target, some minutes in all. By count: Go calls the end of a time a failure now and then (golang/go#75804).
 fuzz:
-	for package in . ./limit ./internal/door ./httplimit; do for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz'); do \
+	for package in . ./limit ./internal/door ./httplimit ./grpclimit ./rules; do for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz'); do \
 		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime 50000x $$package || exit 1; done; done
 
 # Each edit of testdata/mutations, one at a time: which test sees it. An hour or so on two idle cores.

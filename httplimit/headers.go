@@ -117,37 +117,27 @@ func (m *middleware) tell(h http.Header, o *Outcome, document bool) {
 
 // asKnown says whether the decisions are by the policies that are known.
 func (k *known) asKnown(o *Outcome) bool {
-	if len(k.policies) == 0 {
+	if len(k.Policies) == 0 {
 		return false
 	}
 	if o.Each == nil {
-		return len(k.policies) > 1 || k.quotas[0] == o.Decision.Limit || o.Decision.Limit == 0
+		return len(k.Policies) > 1 || k.Quotas[0] == o.Decision.Limit || o.Decision.Limit == 0
 	}
-	if len(o.Each) != len(k.quotas) {
+	if len(o.Each) != len(k.Quotas) {
 		return false
 	}
 	for i, d := range o.Each {
-		if d.Limit != k.quotas[i] {
+		if d.Limit != k.Quotas[i] {
 			return false
 		}
 	}
 	return true
 }
 
-// single is the policy that the decision of a whole limiter tells of.
-func (k *known) single(d rratelimiter.Decision) int {
-	for i, quota := range k.quotas {
-		if quota == d.Limit {
-			return i
-		}
-	}
-	return 0
-}
-
 // policies adds RateLimit-Policy.
 func (f *fields) policies(o *Outcome) {
 	if o.Each == nil {
-		f.text = o.known.appendPolicy(f.text, o.known.single(o.Decision), o.Decision.Limit)
+		f.text = o.known.appendPolicy(f.text, o.known.Single(o.Decision), o.Decision.Limit)
 	}
 	for i, d := range o.Each {
 		f.comma()
@@ -160,7 +150,7 @@ func (f *fields) policies(o *Outcome) {
 // ResetAfter; so that Retry-After lies before the end of no t, none is longer than it.
 func (f *fields) limits(o *Outcome, retry int64) {
 	if o.Each == nil {
-		f.limit(o.known.item(o.known.single(o.Decision)), o.Decision, retry)
+		f.limit(o.known.item(o.known.Single(o.Decision)), o.Decision, retry)
 	}
 	for i, d := range o.Each {
 		f.comma()

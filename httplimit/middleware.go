@@ -61,14 +61,13 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeRefusal(w, &o)
 		return
 	}
-	v := &visit{Context: r.Context(), outcome: o, guard: m.guard, request: q, answer: a}
-	v.settled.Store(unsettled)
+	v := door.NewVisit(r.Context(), m.guard, q, a, o)
 	if !passes {
 		m.refuse.ServeHTTP(w, r.WithContext(v))
 		return
 	}
 	defer func() { // also where the handler panics
-		if err := v.settle(); err != nil && m.unsettled != nil {
+		if err := v.End(); err != nil && m.unsettled != nil {
 			m.unsettled(r, err)
 		}
 	}()
@@ -84,19 +83,19 @@ func (s *settings) request(r *http.Request, choose func(*http.Request) (Limiter,
 	if err != nil {
 		return q, nil, true, err
 	}
-	if isNil(limiter) {
+	if door.IsNil(limiter) {
 		return q, nil, false, nil
 	}
 	k = s.known
 	switch l := limiter.(type) {
 	case *one:
-		k = l.known
+		k = l.Known
 	case *described:
-		if limiter, k = l.Limiter, l.known; isNil(limiter) {
+		if limiter, k = l.Limiter, l.known; door.IsNil(limiter) {
 			return q, nil, false, nil
 		}
 	}
-	q = door.Request{Limiter: limiter, Policies: k.policies, Permits: 1, Wait: s.wait}
+	q = door.Request{Limiter: limiter, Policies: k.Policies, Permits: 1, Wait: s.wait}
 	if s.cost != nil {
 		if q.Permits = s.cost(r); q.Permits == 0 {
 			return q, nil, false, nil

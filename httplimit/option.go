@@ -32,7 +32,7 @@ type settings struct {
 const DefaultDeadline = 100 * time.Millisecond
 
 func newSettings(opts []Option) (*settings, *door.Guard) {
-	s := &settings{deadline: DefaultDeadline, known: describePolicies(nil)}
+	s := &settings{deadline: DefaultDeadline, known: describe(nil)}
 	for _, opt := range opts {
 		if opt != nil {
 			opt(s)
@@ -64,7 +64,7 @@ func Headers(style HeaderStyle) Option {
 // tell its policies, and the rate of a *[rratelimiter.Limiter], which is a [limit.SlidingLog], is in Redis. It is what headers
 // name and [Local] has a share of.
 func Policies(policies ...limit.Policy) Option {
-	known := describePolicies(policies)
+	known := describe(policies)
 	return func(s *settings) { s.known = known }
 }
 

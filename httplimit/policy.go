@@ -2,7 +2,6 @@ package httplimit
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,20 +18,15 @@ func Named(name string, policy limit.Policy) limit.Policy {
 	if name == "" || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' }) {
 		panic(fmt.Sprintf("httplimit: Named: the name %q of a policy is empty or not printable ASCII", name))
 	}
-	return named{policy, name}
-}
-
-type named struct {
-	limit.Policy
-	name string
+	return door.Named{Policy: policy, Name: name}
 }
 
 // Describe gives what tells [Middleware] and [Transport] the policies of limiters that a chooser of your own makes, in their order,
-// where those of all requests are not the same ([Policies]): a chooser gives describe(limiter) in place of the limiter. Where a
-// policy is not known, as that of a *[rratelimiter.Limiter] whose rate is in Redis, nil stands in its place, with a name by [Named].
-// To describe costs some microseconds, to use the description again nothing.
-func Describe(policies ...limit.Policy) (describe func(Limiter) Limiter) {
-	known := describePolicies(policies)
+// where those of all requests are not the same ([Policies]): a chooser gives what Describe's func makes of a limiter. Where a policy
+// is not known, as that of a *[rratelimiter.Limiter] whose rate is in Redis, nil stands in its place, with a name by [Named].
+// To describe policies costs some microseconds, to use the description again nothing.
+func Describe(policies ...limit.Policy) func(Limiter) Limiter {
+	known := describe(policies)
 	return func(l Limiter) Limiter { return &described{l, known} }
 }
 
@@ -44,52 +38,35 @@ type described struct {
 
 // known is what clients are told of a limiter's policies.
 type known struct {
-	policies []limit.Policy
-	quotas   []int64
-	names    []string
-	items    []string // the names as structured fields have them
-	windows  []string // the parameter w of each, "" for none
-	header   string   // RateLimit-Policy
-	problem  []byte   // the refusal by the first policy alone
+	door.Known
+	items   []string // the names as structured fields have them
+	windows []string // the parameter w of each, "" for none
+	header  string   // RateLimit-Policy
+	problem []byte   // the refusal by the first policy alone
 }
 
-// unknown is a limiter of which nothing is known.
-const unknown = "default"
-
-// describePolicies tells policies by their names.
-func describePolicies(policies []limit.Policy) *known {
-	policies = slices.Clone(policies)
-	k := &known{policies: policies}
-	given := make([]string, len(policies))
-	for i, p := range policies {
-		if n, ok := p.(named); ok {
-			policies[i], given[i] = n.Policy, n.name
-		}
-	}
-	k.names = door.Names(policies, given)
-	for _, p := range policies {
-		k.quotas = append(k.quotas, door.Quota(p))
+// describe tells policies by their names.
+func describe(policies []limit.Policy) *known {
+	k := &known{Known: door.Describe(policies)}
+	for _, p := range k.Policies {
 		window := ""
 		if w := door.Window(p); w > 0 && w%time.Second == 0 {
 			window = ";w=" + strconv.FormatInt(whole(int64(w/time.Second)), 10)
 		}
 		k.windows = append(k.windows, window)
 	}
-	if len(policies) == 0 {
-		k.names = []string{unknown}
-	}
 	var header []byte
-	for i, name := range k.names {
+	for i, name := range k.Names {
 		k.items = append(k.items, quoted(name))
 		if i < len(policies) {
 			if i > 0 {
 				header = append(header, ", "...)
 			}
-			header = k.appendPolicy(header, i, k.quotas[i])
+			header = k.appendPolicy(header, i, k.Quotas[i])
 		}
 	}
 	k.header = string(header)
-	k.problem = appendProblem(nil, quotaExceeded, k.names[:1])
+	k.problem = appendProblem(nil, quotaExceeded, k.Names[:1])
 	return k
 }
 
@@ -98,14 +75,7 @@ func (k *known) item(i int) string {
 	if i < len(k.items) {
 		return k.items[i]
 	}
-	return quoted(k.name(i))
-}
-
-func (k *known) name(i int) string {
-	if i < len(k.names) {
-		return k.names[i]
-	}
-	return unknown + "-" + strconv.Itoa(i+1)
+	return quoted(k.Name(i))
 }
 
 // appendPolicy appends an item of RateLimit-Policy.

@@ -44,7 +44,7 @@ func writeRefusal(w http.ResponseWriter, o *Outcome) {
 		return
 	}
 	text := o.known.problem
-	if len(o.known.names) > 1 {
+	if len(o.known.Names) > 1 {
 		text = appendProblem(nil, quotaExceeded, o.Violated())
 	}
 	w.WriteHeader(quotaExceeded.status)

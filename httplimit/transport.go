@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/door"
 )
 
@@ -44,7 +43,7 @@ type transport struct {
 	guard  *door.Guard
 	choose func(*http.Request) (Limiter, error)
 	base   http.RoundTripper
-	pauses pauses
+	pauses door.Pauses
 }
 
 // RoundTrip sends a request once it may go.
@@ -72,7 +71,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := t.base.RoundTrip(r)
 	if err == nil && q.Limiter != nil {
 		if after, ok := retryOf(resp, time.Now()); ok {
-			t.pauses.add(o.Limiter, after)
+			t.pauses.Add(o.Limiter, after)
 		}
 	}
 	return resp, err
@@ -84,28 +83,10 @@ func (t *transport) ask(ctx context.Context, q door.Request) door.Answer {
 		q.Wait = 0
 		return t.guard.Ask(ctx, q)
 	}
-	name := door.NameOf(q.Limiter)
-	until := time.Now().Add(t.wait)
-	for {
-		for left := t.pauses.left(name); left > 0; left = t.pauses.left(name) {
-			if t.wait > 0 && time.Until(until) < left {
-				return door.Answer{Result: door.Refused, Decision: rratelimiter.Decision{RetryAfter: left}}
-			}
-			if err := door.Sleep(ctx, left); err != nil {
-				return door.Answer{Result: door.Canceled, Err: err}
-			}
-		}
+	if q.Wait == 0 {
 		q.Wait = door.Forever
-		if t.wait > 0 {
-			q.Wait = max(1, time.Until(until))
-		}
-		a := t.guard.Ask(ctx, q)
-		if a.Result != door.Granted || t.pauses.left(name) == 0 {
-			return a
-		}
-		// The pause began while it waited: the permit is of no use by its end. One that cannot be given back is lost.
-		_ = t.guard.Settle(ctx, q, a, 0)
 	}
+	return t.pauses.Ask(ctx, t.guard, q)
 }
 
 func notSent(o *Outcome) error {

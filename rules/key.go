@@ -106,18 +106,19 @@ func (d *decoder) addressKey(n *yaml.Node, text string) string {
 			return ""
 		}
 		addr = network.Addr()
-		if key := door.AddressKey(addr, d.ipv6Bits()); key != network.Masked().String() {
+		if key := d.keyOfAddress(addr); key != network.Masked().String() {
 			d.fail(n, "clients of %v do not count as one: give one address, or a rule of its own with match: {ranges: %v}", network, network)
 		}
 	}
-	return door.AddressKey(addr, d.ipv6Bits())
+	return d.keyOfAddress(addr)
 }
 
-func (d *decoder) ipv6Bits() int {
-	if d.address.IPv6Bits == 0 {
-		return door.DefaultIPv6Bits
+func (d *decoder) keyOfAddress(addr netip.Addr) string {
+	key, err := door.AddressKey(addr, d.address.IPv6Bits)
+	if err != nil {
+		return "" // the address settings are wrong, and told
 	}
-	return d.address.IPv6Bits
+	return key
 }
 
 // keyOf is the key of a request that a condition has matched.

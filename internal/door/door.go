@@ -17,6 +17,7 @@ package door
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
@@ -67,6 +68,23 @@ const (
 	Canceled            // its context has ended, or will have before there are permits
 )
 
+// String is the result as metrics name it.
+func (r Result) String() string {
+	switch r {
+	case Granted:
+		return "acquired"
+	case Refused:
+		return "rejected"
+	case FailedOpen:
+		return "failed_open"
+	case FailedClosed:
+		return "failed_closed"
+	case Canceled:
+		return "canceled"
+	}
+	return fmt.Sprintf("Result(%d)", int(r))
+}
+
 // Answer is the result of a request, and why.
 type Answer struct {
 	Result   Result
@@ -105,7 +123,7 @@ func (g *Guard) Ask(ctx context.Context, q Request) Answer {
 		} else if _, ok := q.Limiter.(waiter); ok {
 			return a // it has waited
 		}
-		if err := Sleep(ctx, pause); err != nil {
+		if err := sleep(ctx, pause); err != nil {
 			return Answer{Result: Canceled, Decision: a.Decision, Each: a.Each, Err: err}
 		}
 		if q.Wait > 0 {

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"net/netip"
 	"strings"
 )
 
@@ -53,23 +52,4 @@ func Join(keys ...string) string {
 		}
 	}
 	return b.String()
-}
-
-// DefaultIPv6Bits is the network that a host mostly has to itself, and can choose addresses in at will.
-const DefaultIPv6Bits = 64
-
-// Plain is an address without its zone, and as IPv4 where that is mapped into IPv6.
-func Plain(addr netip.Addr) netip.Addr { return addr.WithZone("").Unmap() }
-
-// AddressKey is the key of a client's address: itself, or for IPv6 its network of so many bits.
-func AddressKey(addr netip.Addr, ipv6Bits int) string {
-	addr = Plain(addr)
-	if addr.Is4() || ipv6Bits >= addr.BitLen() {
-		return addr.String()
-	}
-	network, err := addr.Prefix(ipv6Bits)
-	if err != nil {
-		return addr.String()
-	}
-	return network.String()
 }

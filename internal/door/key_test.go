@@ -62,9 +62,13 @@ func TestAddressKeys(t *testing.T) {
 		"fe80::1:2:3:4%eth0":     "fe80::/64",
 		"2001:0db8:0001:0002::9": "2001:db8:1:2::/64",
 	} {
-		assert.Equal(t, want, AddressKey(netip.MustParseAddr(text), DefaultIPv6Bits), text)
+		got, err := AddressKey(netip.MustParseAddr(text), 0)
+		assert.NoError(t, err)
+		assert.Equal(t, want, got, text)
 	}
-	assert.Equal(t, "2001:db8::1", AddressKey(netip.MustParseAddr("2001:db8::1"), 128))
+	got, err := AddressKey(netip.MustParseAddr("2001:db8::1"), 128)
+	assert.NoError(t, err)
+	assert.Equal(t, "2001:db8::1", got)
 }
 
 func TestPolicyNames(t *testing.T) {

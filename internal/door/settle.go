@@ -32,8 +32,8 @@ func (g *Guard) Settle(ctx context.Context, q Request, a Answer, cost int64) err
 	return err
 }
 
-// Settles says whether the permits that a limiter has granted can become more, or fewer.
-func Settles(l Limiter, more bool) bool {
+// settles says whether the permits that a limiter has granted can become more, or fewer.
+func settles(l Limiter, more bool) bool {
 	if more {
 		_, ok := l.(charger)
 		return ok

@@ -79,8 +79,8 @@ func tooLate(ctx context.Context, err error) bool {
 // lookAgain is how often who waits for a share of the limit looks whether Redis is back.
 const lookAgain = time.Second
 
-// Sleep waits, and fails at once where ctx ends before.
-func Sleep(ctx context.Context, d time.Duration) error {
+// sleep waits, and fails at once where ctx ends before.
+func sleep(ctx context.Context, d time.Duration) error {
 	if end, ok := ctx.Deadline(); ok && time.Until(end) < d {
 		return context.DeadlineExceeded
 	}

@@ -1,4 +1,4 @@
-package httplimit
+package door
 
 import (
 	"errors"
@@ -55,7 +55,7 @@ func parseForwarded(element string) (netip.Addr, error) {
 	if node != strings.Trim(node, " \t") {
 		return netip.Addr{}, noAddress(node)
 	}
-	return parseNode(node)
+	return ParseAddr(node)
 }
 
 // pair reads the first pair of an element.

@@ -1,4 +1,4 @@
-package httplimit
+package door
 
 import (
 	"fmt"
@@ -12,22 +12,22 @@ import (
 // What is kept of pauses is bounded, what is over is forgotten, and none becomes shorter.
 func TestPausesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var p pauses
-		p.add("", time.Second)
+		var p Pauses
+		p.Add("", time.Second)
 		assert.Empty(t, p.until)
 		for i := range mostPauses + 1 {
-			p.add(fmt.Sprint(i), time.Second)
+			p.Add(fmt.Sprint(i), time.Second)
 		}
 		assert.Len(t, p.until, mostPauses)
 		assert.Zero(t, p.left(fmt.Sprint(mostPauses)))
-		p.add("0", 2*time.Second)
-		p.add("0", time.Second)
+		p.Add("0", 2*time.Second)
+		p.Add("0", time.Second)
 		assert.Equal(t, 2*time.Second, p.left("0"))
 		time.Sleep(2 * time.Second)
 		assert.Zero(t, p.left("0"))
 		assert.Len(t, p.until, mostPauses-1)
 		time.Sleep(time.Minute)
-		p.add("0", time.Second)
+		p.Add("0", time.Second)
 		assert.Len(t, p.until, 1)
 	})
 }

@@ -1,0 +1,280 @@
+package grpclimit_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	test "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/grpclimit"
+	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// perHost limits a client's calls by metadata, so that one connection has many hosts.
+func perHost(client *rratelimiter.Client, policies ...limit.Policy) choice {
+	return grpclimit.Each(client, "calls", grpclimit.ByMetadata("Host-Key"), policies...)
+}
+
+// limited is a client whose calls are limited, unary ones and streams by themselves.
+func limited(s *server, choose choice, opts ...grpclimit.Option) test.TestServiceClient {
+	return s.dial(grpc.WithUnaryInterceptor(grpclimit.UnaryClientInterceptor(choose, opts...)),
+		grpc.WithStreamInterceptor(grpclimit.StreamClientInterceptor(choose, opts...)))
+}
+
+// ask calls a host within a time.
+func ask(b *bubble.Bubble, c test.TestServiceClient, host string, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(b.Context(), within)
+	defer cancel()
+	return call(to(ctx, host), c)
+}
+
+// Calls wait for their permits in the order in which they came, each host's by themselves.
+func TestCallsWait(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		c := limited(serve(b, new(service)), perHost(client, limit.FixedWindow{Permits: 1, Interval: time.Second}))
+		begin := time.Now()
+		var calls sync.WaitGroup
+		for i := range 5 {
+			calls.Go(func() {
+				bubble.Pass(time.Duration(i) * time.Millisecond)
+				assert.NoError(b, ask(b, c, "one", time.Minute))
+				assert.Equal(b, time.Duration(i)*time.Second, time.Since(begin).Truncate(time.Second), "call %d", i)
+			})
+		}
+		assert.NoError(b, ask(b, c, "two", time.Minute))
+		assert.Zero(b, time.Since(begin))
+		calls.Wait()
+	})
+}
+
+// A call that cannot be sent in time fails at once, with a status that says so and no more, and has not been sent.
+func TestCallsThatCannotWait(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		const over = "ResourceExhausted: the call is over its limit\n"
+		for name, c := range map[string]struct {
+			opts []grpclimit.Option
+			want string
+		}{
+			"context":          {nil, "DeadlineExceeded: the call ended before it was admitted\n"},
+			"wait":             {[]grpclimit.Option{grpclimit.Wait(time.Second)}, over + "RetryInfo: retry_delay 1h0m0s\n"},
+			"at once":          {[]grpclimit.Option{grpclimit.AtOnce()}, over + "RetryInfo: retry_delay 1h0m0s\n"},
+			"the last counts":  {[]grpclimit.Option{grpclimit.Wait(time.Second), grpclimit.AtOnce()}, over + "RetryInfo: retry_delay 1h0m0s\n"},
+			"more than all is": {[]grpclimit.Option{grpclimit.Cost(func(context.Context, grpclimit.Call) int64 { return 2 })}, over},
+		} {
+			s := new(service)
+			calls := limited(serve(b, s), perHost(client, hour(1)), c.opts...)
+			begin := time.Now()
+			err := ask(b, calls, name, time.Minute)
+			if name != "more than all is" {
+				require.NoError(b, err, name)
+			}
+			err = ask(b, calls, name, time.Minute)
+			assert.ErrorIs(b, err, grpclimit.ErrNotSent)
+			assert.Equal(b, name == "context", errors.Is(err, context.DeadlineExceeded))
+			assert.Equal(b, c.want, told(b, err, nil), name)
+			ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
+			_, err = calls.FullDuplexCall(to(ctx, name))
+			cancel()
+			assert.ErrorIs(b, err, grpclimit.ErrNotSent)
+			assert.Equal(b, c.want, told(b, err, nil), name)
+			assert.Zero(b, time.Since(begin))
+			assert.LessOrEqual(b, s.served, 1)
+		}
+	})
+}
+
+func statusOf(code codes.Code, details ...protoadapt.MessageV1) error {
+	s, err := status.New(code, "theirs").WithDetails(details...)
+	if err != nil {
+		panic(err)
+	}
+	return s.Err()
+}
+
+func retryIn(d time.Duration) *errdetails.RetryInfo {
+	return &errdetails.RetryInfo{RetryDelay: durationpb.New(d)}
+}
+
+// A RetryInfo pauses its limiter's name for all calls of the interceptor, and no other.
+func TestRetryInfoPausesAll(t *testing.T) {
+	quota := new(errdetails.QuotaFailure)
+	for name, c := range map[string]struct {
+		err   error
+		pause time.Duration
+	}{
+		"exhausted":   {statusOf(codes.ResourceExhausted, quota, retryIn(7*time.Second)), 7 * time.Second},
+		"unavailable": {statusOf(codes.Unavailable, retryIn(7*time.Second)), 7 * time.Second},
+		"a year":      {statusOf(codes.ResourceExhausted, retryIn(365*24*time.Hour)), time.Hour},
+		"an eternity": {statusOf(codes.ResourceExhausted, &errdetails.RetryInfo{RetryDelay: &durationpb.Duration{Seconds: 1 << 62}}), time.Hour},
+		"zero":        {statusOf(codes.ResourceExhausted, retryIn(0)), 0},
+		"below zero":  {statusOf(codes.ResourceExhausted, retryIn(-7*time.Second)), 0},
+		"no delay":    {statusOf(codes.ResourceExhausted, new(errdetails.RetryInfo)), 0},
+		"none":        {statusOf(codes.ResourceExhausted, quota), 0},
+		"another":     {statusOf(codes.Internal, retryIn(7*time.Second)), 0},
+		"no status":   {errors.New("no"), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+				refusing := true
+				fails := func() error {
+					if refusing {
+						refusing = false
+						return c.err
+					}
+					return nil
+				}
+				s := &service{unary: func(context.Context, *test.SimpleRequest) error { return fails() },
+					stream: func(test.TestService_FullDuplexCallServer) error { return fails() }}
+				on := serve(b, s)
+				bucket := limit.TokenBucket{Capacity: 100, Refill: 1, Interval: time.Hour}
+				for kind, ask := range map[string]func(calls test.TestServiceClient, host string, within time.Duration) error{
+					"unary": func(calls test.TestServiceClient, host string, within time.Duration) error {
+						return ask(b, calls, host, within)
+					},
+					"stream": func(calls test.TestServiceClient, host string, within time.Duration) error {
+						ctx, cancel := context.WithTimeout(b.Context(), within)
+						defer cancel()
+						ss, err := calls.FullDuplexCall(to(ctx, host))
+						if err == nil {
+							if _, err = ss.Recv(); err.Error() == "EOF" {
+								err = nil
+							}
+						}
+						return err
+					},
+				} {
+					refusing = true
+					calls := limited(on, perHost(client, bucket))
+					begin := time.Now()
+					err := ask(calls, "one", time.Minute)
+					assert.Equal(b, status.Code(c.err), status.Code(err), "the caller sees it")
+					var all sync.WaitGroup
+					for range 10 {
+						all.Go(func() {
+							assert.NoError(b, ask(calls, "one", 2*time.Hour), kind)
+							assert.Equal(b, c.pause, time.Since(begin), kind)
+						})
+					}
+					assert.NoError(b, ask(calls, "two", time.Minute))
+					assert.Zero(b, time.Since(begin))
+					if c.pause > 0 {
+						assert.ErrorIs(b, ask(calls, "one", time.Second), context.DeadlineExceeded)
+						assert.Zero(b, time.Since(begin), "it knows at once")
+					}
+					all.Wait()
+				}
+			})
+		})
+	}
+}
+
+// What an interceptor further in has not sent is no word of the server's.
+func TestOwnRefusalsPauseNothing(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		inner := grpclimit.UnaryClientInterceptor(grpclimit.Each(client, "inner", grpclimit.ByMethod(), hour(1)), grpclimit.AtOnce())
+		outer := grpclimit.UnaryClientInterceptor(perHost(client, hour(9)), grpclimit.AtOnce())
+		c := serve(b, new(service)).dial(grpc.WithChainUnaryInterceptor(outer, inner))
+		require.NoError(b, ask(b, c, "one", time.Minute))
+		assert.ErrorIs(b, ask(b, c, "one", time.Minute), grpclimit.ErrNotSent)
+		sent := b.Scripts.Load()
+		assert.ErrorIs(b, ask(b, c, "one", time.Minute), grpclimit.ErrNotSent)
+		assert.EqualValues(b, 2, b.Scripts.Load()-sent, "both were asked: the outer one was not paused")
+	})
+}
+
+// A pause that begins while a call stands in line for a permit holds for it too, and the permit goes back.
+func TestAPauseThatBeginsMeanwhile(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		answers := make(chan error, 2)
+		c := limited(serve(b, &service{unary: func(context.Context, *test.SimpleRequest) error { return <-answers }}),
+			perHost(client, limit.TokenBucket{Capacity: 1, Refill: 1, Interval: 6 * time.Second})) // the next permit but one is there after 12 s
+		begin := time.Now()
+		var calls sync.WaitGroup
+		calls.Go(func() { _ = ask(b, c, "one", time.Minute) })
+		bubble.Pass(time.Millisecond)
+		calls.Go(func() {
+			assert.NoError(b, ask(b, c, "one", time.Minute))
+			assert.Equal(b, 10*time.Second, time.Since(begin).Truncate(time.Second))
+		})
+		bubble.Pass(time.Second - time.Millisecond)
+		answers <- statusOf(codes.ResourceExhausted, retryIn(9*time.Second))
+		answers <- nil
+		calls.Wait()
+	})
+}
+
+// What a client does while Redis fails.
+func TestCallsInAnOutage(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		on := serve(b, new(service))
+		open := limited(on, perHost(client, hour(10)), grpclimit.OnFailure(grpclimit.Open))
+		shut := limited(on, perHost(client, hour(10)))
+		share := limited(on, perHost(client, limit.FixedWindow{Permits: 10, Interval: time.Second}), grpclimit.OnFailure(grpclimit.Local(0.1)))
+		b.Latency.Store(int64(time.Minute))
+		begin := time.Now()
+		assert.NoError(b, ask(b, open, "one", time.Minute))
+		assert.Equal(b, grpclimit.DefaultDeadline, time.Since(begin))
+		err := ask(b, shut, "one", time.Minute)
+		assert.ErrorIs(b, err, grpclimit.ErrNotSent)
+		assert.ErrorIs(b, err, context.DeadlineExceeded)
+		assert.Equal(b, "Unavailable: calls cannot be admitted at the moment\nRetryInfo: retry_delay 1s\n", told(b, err, nil))
+		begin = time.Now()
+		for i := range 4 {
+			assert.NoError(b, ask(b, share, "one", time.Minute))
+			assert.InDelta(b, float64(i), time.Since(begin).Seconds(), 0.5, "one a second")
+		}
+		b.Latency.Store(0)
+		bubble.Pass(2 * time.Minute)
+	})
+}
+
+// Shadow waits for nothing.
+func TestCallsInTheShadow(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		var results []string
+		s := &service{unary: func(context.Context, *test.SimpleRequest) error {
+			return statusOf(codes.ResourceExhausted, retryIn(time.Hour))
+		}}
+		c := limited(serve(b, s), perHost(client, hour(1)), grpclimit.Shadow(), grpclimit.Report(func(_ context.Context, call grpclimit.Call, o grpclimit.Outcome) {
+			assert.True(b, call.Outgoing)
+			assert.Equal(b, "passthrough:///server", call.Target)
+			results = append(results, o.Result.String())
+		}))
+		begin := time.Now()
+		for range 2 {
+			assert.Equal(b, codes.ResourceExhausted, status.Code(ask(b, c, "one", time.Minute)))
+		}
+		assert.Equal(b, []string{"acquired", "rejected"}, results)
+		assert.Zero(b, time.Since(begin))
+	})
+}
+
+// The tries of a retry policy take permits once.
+func TestRetriesAreOneCall(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		var tries atomic.Int64
+		s := &service{unary: func(context.Context, *test.SimpleRequest) error {
+			if tries.Add(1) < 3 {
+				return statusOf(codes.Unavailable)
+			}
+			return nil
+		}}
+		c := serve(b, s).dial(grpc.WithDefaultServiceConfig(retries), grpc.WithUnaryInterceptor(grpclimit.UnaryClientInterceptor(perHost(client, hour(1)))))
+		assert.NoError(b, ask(b, c, "one", time.Minute))
+		assert.EqualValues(b, 3, tries.Load())
+	})
+}

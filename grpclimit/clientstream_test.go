@@ -1,0 +1,171 @@
+package grpclimit_test
+
+import (
+	"context"
+	"io"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	test "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/grpclimit"
+	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// to is the context of a call to a host.
+func to(ctx context.Context, host string) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, "host-key", host)
+}
+
+var message = new(test.StreamingOutputCallRequest)
+
+// Each message waits for its permit, while another goroutine receives.
+func TestMessagesWait(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		c := limited(serve(b, new(service)), perHost(client, limit.FixedWindow{Permits: 2, Interval: time.Second}), grpclimit.EachMessage(),
+			grpclimit.Report(func(_ context.Context, call grpclimit.Call, _ grpclimit.Outcome) {
+				assert.Same(b, message, call.Message)
+			}))
+		ss, err := c.FullDuplexCall(to(b.Context(), "one"))
+		require.NoError(b, err)
+		begin := time.Now()
+		var receives sync.WaitGroup
+		receives.Go(func() {
+			for i := range 6 {
+				_, err := ss.Recv()
+				assert.NoError(b, err)
+				assert.Equal(b, time.Duration(i/2)*time.Second, time.Since(begin).Truncate(time.Second), "answer %d", i)
+			}
+			_, err := ss.Recv()
+			assert.Equal(b, io.EOF, err)
+		})
+		for range 6 {
+			assert.NoError(b, ss.Send(message))
+		}
+		assert.NoError(b, ss.CloseSend())
+		receives.Wait()
+	})
+}
+
+// A message that may not be sent ends the stream, so that a caller that goes away then leaves nothing.
+func TestAMessageThatIsNotSent(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		ended := make(chan error, 1)
+		s := &service{stream: func(ss test.TestService_FullDuplexCallServer) error {
+			err := echo(ss)
+			ended <- err
+			return err
+		}}
+		c := limited(serve(b, s), perHost(client, hour(1)), grpclimit.EachMessage(), grpclimit.AtOnce())
+		ss, err := c.FullDuplexCall(to(b.Context(), "one"))
+		require.NoError(b, err)
+		require.NoError(b, ss.Send(message))
+		_, err = ss.Recv()
+		require.NoError(b, err)
+		err = ss.Send(message)
+		assert.ErrorIs(b, err, grpclimit.ErrNotSent)
+		assert.Equal(b, codes.ResourceExhausted, status.Code(err))
+		assert.Equal(b, codes.Canceled, status.Code(<-ended))
+	})
+}
+
+// A stream that ends while a message waits frees its sender, as if it had ended before.
+func TestAStreamThatEndsMeanwhile(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		s := &service{stream: func(ss test.TestService_FullDuplexCallServer) error {
+			_, _ = ss.Recv()
+			bubble.Pass(time.Second)
+			return statusOf(codes.ResourceExhausted, retryIn(10*time.Second))
+		}}
+		c := limited(serve(b, s), perHost(client, limit.TokenBucket{Capacity: 1, Refill: 1, Interval: 5 * time.Second}), grpclimit.EachMessage())
+		ss, err := c.FullDuplexCall(to(b.Context(), "one"))
+		require.NoError(b, err)
+		require.NoError(b, ss.Send(message))
+		begin := time.Now()
+		var sends sync.WaitGroup
+		sends.Go(func() {
+			assert.Equal(b, io.EOF, ss.Send(message))
+			assert.Equal(b, time.Second, time.Since(begin))
+		})
+		_, err = ss.Recv()
+		assert.Equal(b, codes.ResourceExhausted, status.Code(err))
+		sends.Wait()
+
+		ss, err = c.FullDuplexCall(to(b.Context(), "one"))
+		require.NoError(b, err)
+		require.NoError(b, ss.Send(message))
+		assert.Equal(b, 11*time.Second, time.Since(begin), "the limiter was paused")
+		_, _ = ss.Recv()
+	})
+}
+
+// One answer is the end of a stream that has one.
+func TestClientStreams(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		c := limited(serve(b, new(sums)), perHost(client, hour(2)), grpclimit.EachMessage())
+		ss, err := c.StreamingInputCall(to(b.Context(), "one"))
+		require.NoError(b, err)
+		for range 2 {
+			require.NoError(b, ss.Send(new(test.StreamingInputCallRequest)))
+		}
+		answer, err := ss.CloseAndRecv()
+		require.NoError(b, err)
+		assert.EqualValues(b, 2, answer.GetAggregatedPayloadSize())
+
+		server, err := c.StreamingOutputCall(to(b.Context(), "two"), message)
+		require.NoError(b, err)
+		_, err = server.Recv()
+		assert.Equal(b, io.EOF, err)
+		ctx, cancel := context.WithTimeout(to(b.Context(), "one"), time.Second)
+		defer cancel()
+		_, err = c.StreamingOutputCall(ctx, message)
+		assert.ErrorIs(b, err, grpclimit.ErrNotSent, "its one message")
+	})
+}
+
+// sums counts what it receives.
+type sums struct {
+	test.UnimplementedTestServiceServer
+}
+
+func (sums) StreamingInputCall(ss test.TestService_StreamingInputCallServer) error {
+	for n := int32(0); ; n++ {
+		if _, err := ss.Recv(); err == io.EOF {
+			return ss.SendAndClose(&test.StreamingInputCallResponse{AggregatedPayloadSize: n})
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+func (sums) StreamingOutputCall(*test.StreamingOutputCallRequest, test.TestService_StreamingOutputCallServer) error {
+	return nil
+}
+
+// A caller that leaves while its message waits, or before it has sent any, leaves nothing behind.
+func TestSendersThatLeave(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		c := limited(serve(b, new(service)), perHost(client, hour(1)), grpclimit.EachMessage())
+		ctx, leave := context.WithCancel(to(b.Context(), "one"))
+		ss, err := c.FullDuplexCall(ctx)
+		require.NoError(b, err)
+		require.NoError(b, ss.Send(message))
+		time.AfterFunc(time.Second, leave)
+		err = ss.Send(message)
+		assert.ErrorIs(b, err, grpclimit.ErrNotSent)
+		assert.Equal(b, codes.Canceled, status.Code(err))
+
+		ctx, leave = context.WithCancel(to(b.Context(), "two"))
+		_, err = c.FullDuplexCall(ctx)
+		require.NoError(b, err)
+		leave()
+	})
+}

@@ -1,0 +1,121 @@
+package grpclimit
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/rratelimiter/rratelimiter/internal/door"
+)
+
+// gate is what interceptors of all four kinds have in common.
+type gate struct {
+	settings
+	guard  *door.Guard
+	choose func(context.Context, Call) (Limiter, error)
+	pauses door.Pauses // of clients
+}
+
+// visit is a call that passed a server's gate: the context of its handler.
+type visit = door.Visit[Outcome]
+
+func newGate(interceptor string, choose func(context.Context, Call) (Limiter, error), opts []Option) *gate {
+	if choose == nil {
+		panic(fmt.Sprintf("grpclimit: %s: nothing chooses the limiter of a call", interceptor))
+	}
+	g := &gate{settings: settings{deadline: DefaultDeadline, known: describe(nil)}, choose: choose}
+	for _, opt := range opts {
+		if opt != nil {
+			opt(&g.settings)
+		}
+	}
+	g.guard = door.New(door.Mode(g.mode), g.deadline, g.changed)
+	return g
+}
+
+// request makes what is asked for a call, or says that nothing is.
+func (g *gate) request(ctx context.Context, call Call) (q door.Request, k *known, limited bool, err error) {
+	if g.skip != nil && g.skip(ctx, call) {
+		return q, nil, false, nil
+	}
+	limiter, err := g.choose(ctx, call)
+	if err != nil {
+		return q, nil, true, err
+	}
+	if door.IsNil(limiter) {
+		return q, nil, false, nil
+	}
+	k = g.known
+	if l, ok := limiter.(*one); ok {
+		k = l.Known
+	}
+	q = door.Request{Limiter: limiter, Policies: k.Policies, Permits: 1, Wait: g.wait}
+	if g.cost != nil {
+		if q.Permits = g.cost(ctx, call); q.Permits == 0 {
+			return q, nil, false, nil
+		}
+		if q.Permits < 0 {
+			return q, k, true, fmt.Errorf("grpclimit: Cost says %d, want 0 or more", q.Permits)
+		}
+	}
+	return q, k, true, nil
+}
+
+// decide decides a call, and reports it. It says false where nothing limits it.
+func (g *gate) decide(ctx context.Context, call Call) (q door.Request, a door.Answer, o Outcome, limited bool) {
+	q, k, limited, err := g.request(ctx, call)
+	switch {
+	case !limited:
+		return q, a, o, false
+	case err != nil:
+		a = g.guard.Fail(err)
+	case g.shadow:
+		q.Wait = 0
+		a = g.guard.Ask(ctx, q)
+	case call.Outgoing:
+		if q.Wait == 0 && !g.atOnce {
+			q.Wait = door.Forever
+		}
+		a = g.pauses.Ask(ctx, g.guard, q)
+	default:
+		a = g.guard.Ask(ctx, q)
+	}
+	o = Outcome{
+		Result: Result(a.Result), Shadow: g.shadow, Local: a.Local, Cost: q.Permits, Decision: a.Decision, Each: a.Each, Err: a.Err, known: k,
+	}
+	if q.Limiter != nil {
+		o.Limiter = door.NameOf(q.Limiter)
+	}
+	if g.report != nil {
+		g.report(ctx, call, o)
+	}
+	return q, a, o, true
+}
+
+// passes says whether a call goes on.
+func (g *gate) passes(o *Outcome) bool {
+	return g.shadow || o.Result == Acquired || o.Result == FailedOpen
+}
+
+// admit decides a call to a server, or a message: it gives the context of one that goes on, nil where nothing limits it, or says with which
+// status it does not.
+func (g *gate) admit(ctx context.Context, call Call) (*visit, *refusal) {
+	q, a, o, limited := g.decide(ctx, call)
+	if !limited {
+		return nil, nil
+	}
+	if !g.passes(&o) {
+		subject := ""
+		if g.subject != nil && o.Result == Rejected {
+			subject = g.subject(ctx, call)
+		}
+		return nil, newRefusal(ctx, &o, subject)
+	}
+	return door.NewVisit(ctx, g.guard, q, a, o), nil
+}
+
+// settle does what a handler's Settle said.
+func (g *gate) settle(call Call, v *visit) {
+	if err := v.End(); err != nil && g.unsettled != nil {
+		g.unsettled(v.Context, call, err)
+	}
+}

@@ -1,0 +1,196 @@
+package grpclimit_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	test "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/grpclimit"
+	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// inBubble runs a test with a Redis in memory and a clock of its own. It fails where a goroutine is left.
+func inBubble(t *testing.T, test func(b *bubble.Bubble, client *rratelimiter.Client)) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		client := rratelimiter.New(b.Conn)
+		_, err := limit.New(client, "warm", limit.FixedWindow{Permits: 1, Interval: time.Second}).Take(b.Context(), 1)
+		require.NoError(b, err) // connected
+		test(b, client)
+	})
+}
+
+// choice is what interceptors are told to limit by.
+type choice = func(context.Context, grpclimit.Call) (grpclimit.Limiter, error)
+
+// hour is a window of so many permits.
+func hour(permits int64) limit.Policy {
+	return limit.FixedWindow{Permits: permits, Interval: time.Hour}
+}
+
+// perIP limits each client.
+func perIP(client *rratelimiter.Client, policies ...limit.Policy) choice {
+	return grpclimit.Each(client, "api", grpclimit.ByIP(), policies...)
+}
+
+// fake is a limiter of another kind.
+type fake func(ctx context.Context, permits int64) (rratelimiter.Decision, error)
+
+func (f fake) Take(ctx context.Context, permits int64) (rratelimiter.Decision, error) {
+	return f(ctx, permits)
+}
+
+// service is what is limited. A call of which nothing is said has an empty answer.
+type service struct {
+	test.UnimplementedTestServiceServer
+	unary  func(context.Context, *test.SimpleRequest) error
+	stream func(test.TestService_FullDuplexCallServer) error
+	served int
+}
+
+func (s *service) UnaryCall(ctx context.Context, r *test.SimpleRequest) (*test.SimpleResponse, error) {
+	s.served++
+	if s.unary == nil {
+		return new(test.SimpleResponse), nil
+	}
+	return new(test.SimpleResponse), s.unary(ctx, r)
+}
+
+func (s *service) FullDuplexCall(ss test.TestService_FullDuplexCallServer) error {
+	s.served++
+	if s.stream == nil {
+		return echo(ss)
+	}
+	return s.stream(ss)
+}
+
+// echo answers each message.
+func echo(ss test.TestService_FullDuplexCallServer) error {
+	for {
+		if _, err := ss.Recv(); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if err := ss.Send(new(test.StreamingOutputCallResponse)); err != nil {
+			return err
+		}
+	}
+}
+
+// addressed is a listener all of whose clients are 192.0.2.1.
+type addressed struct{ net.Listener }
+
+func (a addressed) Accept() (net.Conn, error) {
+	conn, err := a.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return addressedConn{conn}, nil
+}
+
+type addressedConn struct{ net.Conn }
+
+func (addressedConn) RemoteAddr() net.Addr {
+	return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 4711}
+}
+
+// server is a grpc server within a bubble.
+type server struct {
+	b        *bubble.Bubble
+	listener *bufconn.Listener
+}
+
+// serve serves within a bubble until its end. Interceptors are options.
+func serve(b *bubble.Bubble, s test.TestServiceServer, opts ...grpc.ServerOption) *server {
+	listener := bufconn.Listen(1 << 20)
+	g := grpc.NewServer(opts...)
+	test.RegisterTestServiceServer(g, s)
+	go func() { _ = g.Serve(addressed{listener}) }()
+	b.Cleanup(g.Stop)
+	return &server{b, listener}
+}
+
+// dial connects a client.
+func (s *server) dial(opts ...grpc.DialOption) test.TestServiceClient {
+	conn, err := grpc.NewClient("passthrough:///server", append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return s.listener.DialContext(ctx) }))...)
+	require.NoError(s.b, err)
+	s.b.Cleanup(func() { conn.Close() })
+	return test.NewTestServiceClient(conn)
+}
+
+// unary is a server whose unary calls are limited, and a client of it.
+func unary(b *bubble.Bubble, s *service, choose choice, opts ...grpclimit.Option) test.TestServiceClient {
+	return serve(b, s, grpc.UnaryInterceptor(grpclimit.UnaryServerInterceptor(choose, opts...))).dial()
+}
+
+// call makes a unary call.
+func call(ctx context.Context, c test.TestServiceClient, opts ...grpc.CallOption) error {
+	_, err := c.UnaryCall(ctx, new(test.SimpleRequest), opts...)
+	return err
+}
+
+// told is what a client is told in all: the code, the message, the details and the trailer.
+func told(t assert.TestingT, err error, trailer metadata.MD) string {
+	s, ok := status.FromError(err)
+	assert.True(t, ok, "%v", err)
+	if s.Code() == codes.OK {
+		return "OK"
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "%v: %s\n", s.Code(), s.Message())
+	for _, d := range s.Details() {
+		switch d := d.(type) {
+		case *errdetails.RetryInfo:
+			fmt.Fprintf(&text, "RetryInfo: retry_delay %v\n", d.GetRetryDelay().AsDuration())
+		case *errdetails.QuotaFailure:
+			for _, v := range d.GetViolations() {
+				fmt.Fprintf(&text, "QuotaFailure: subject %q, description %q, quota_metric %q, quota_id %q, quota_value %d\n",
+					v.GetSubject(), v.GetDescription(), v.GetQuotaMetric(), v.GetQuotaId(), v.GetQuotaValue())
+			}
+		default:
+			assert.Fail(t, "a detail", "%T: %v", d, d)
+		}
+	}
+	for name, values := range trailer {
+		if name != "content-type" {
+			fmt.Fprintf(&text, "%s: %s\n", name, strings.Join(values, ", "))
+		}
+	}
+	return text.String()
+}
+
+// get makes a unary call and says what the client is told.
+func get(b *bubble.Bubble, c test.TestServiceClient) string { return getOf(b, c, 0) }
+
+// getOf makes one of a size.
+func getOf(b *bubble.Bubble, c test.TestServiceClient, size int32) string {
+	var trailer metadata.MD
+	_, err := c.UnaryCall(b.Context(), &test.SimpleRequest{ResponseSize: size}, grpc.Trailer(&trailer))
+	return told(b, err, trailer)
+}
+
+// from is the context of a call from an address, with pairs of metadata.
+func from(ctx context.Context, addr string, pairs ...string) context.Context {
+	ctx = peer.NewContext(ctx, &peer.Peer{Addr: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(addr))})
+	return metadata.NewIncomingContext(ctx, metadata.Pairs(pairs...))
+}

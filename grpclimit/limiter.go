@@ -1,0 +1,57 @@
+package grpclimit
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// Limiter is what a call is limited by: a *[rratelimiter.Limiter], a *[limit.Limiter], or one of another kind.
+//
+// One of another kind may have more methods of those two, and is asked by them where it has: TryAcquireWithin and Acquire to
+// wait in line, TakeEach to tell several policies apart, Release and Charge to settle, Peek or AvailablePermits to see that
+// Redis is back, and Name, without which neither [Local] nor the pauses of clients can tell it from others.
+type Limiter interface {
+	Take(ctx context.Context, permits int64) (rratelimiter.Decision, error)
+}
+
+// All limits all calls by one limiter. A nil limiter lets them pass.
+func All(limiter Limiter) func(context.Context, Call) (Limiter, error) {
+	return func(context.Context, Call) (Limiter, error) { return limiter, nil }
+}
+
+// Each limits the calls of each key by a limiter of their own, with some policies: that of the key "192.0.2.1" and the name
+// "api" is named "api:192.0.2.1". A key of more than 128 bytes is told by its SHA-256, and bytes that would mean something else in
+// a name are written as in a URL, braces among them. So the name, not the key, decides the slot of a Redis Cluster where it
+// has a hash tag.
+//
+// An empty key is an error, as a key that cannot be told is: no two clients share a limiter by accident.
+//
+// Each panics where the client, the name or a policy is one that no call could work with.
+func Each(client *rratelimiter.Client, name string, key Key, policies ...limit.Policy) func(context.Context, Call) (Limiter, error) {
+	if key == nil {
+		panic(fmt.Sprintf("grpclimit: Each of %q needs a Key", name))
+	}
+	known := describe(policies)
+	keyed, err := door.NewKeyed(client, name, known.Policies, known)
+	if err != nil {
+		panic(fmt.Sprintf("grpclimit: Each: %v", err))
+	}
+	return func(ctx context.Context, call Call) (Limiter, error) {
+		text, err := key(ctx, call)
+		if err != nil {
+			return nil, err
+		}
+		l, err := keyed.Limiter(text)
+		if err != nil {
+			return nil, fmt.Errorf("grpclimit: of a call: %w", err)
+		}
+		return l, nil
+	}
+}
+
+// one is the limiter of one key.
+type one = door.One[*known]

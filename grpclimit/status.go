@@ -1,0 +1,120 @@
+package grpclimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	spb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/rratelimiter/rratelimiter"
+)
+
+// Messages of statuses. They say nothing of errors.
+const (
+	overLimit = "the call is over its limit"
+	reduced   = "calls cannot be admitted at the moment"
+	ended     = "the call ended before it was admitted"
+)
+
+// code is the status code of what does not pass.
+func code(ctx context.Context, o *Outcome) codes.Code {
+	switch {
+	case o.Result == Rejected:
+		return codes.ResourceExhausted
+	case o.Result != Canceled:
+		return codes.Unavailable
+	case errors.Is(ctx.Err(), context.Canceled):
+		return codes.Canceled
+	}
+	return codes.DeadlineExceeded
+}
+
+// retryAfter is when another try could help, 0 where none does.
+func retryAfter(o *Outcome) time.Duration {
+	switch o.Result {
+	case Rejected:
+		return o.Decision.RetryAfter
+	case FailedClosed:
+		return time.Second
+	}
+	return 0
+}
+
+// refusal is what a client of a server gets instead of an answer.
+type refusal struct {
+	err     error
+	trailer metadata.MD
+}
+
+func newRefusal(ctx context.Context, o *Outcome, subject string) *refusal {
+	s := &spb.Status{Code: int32(code(ctx, o)), Message: reduced}
+	switch o.Result {
+	case Rejected:
+		s.Message = overLimit
+	case Canceled:
+		s.Message = ended
+	}
+	if after := retryAfter(o); after > 0 {
+		s.Details = append(s.Details, detail(&errdetails.RetryInfo{RetryDelay: durationpb.New(after)})...)
+	}
+	if o.Result == Rejected {
+		s.Details = append(s.Details, quotaFailure(o, subject)...)
+	}
+	return &refusal{status.ErrorProto(s), pushback(retryAfter(o))}
+}
+
+// quotaFailure tells of each policy that refused.
+func quotaFailure(o *Outcome, subject string) []*anypb.Any {
+	violated := o.violated()
+	never := errors.Is(o.Err, rratelimiter.ErrPermitsExceedRate)
+	if len(violated) == 1 && !never && subject == "" {
+		if i := violated[0]; i < len(o.known.failures) && o.of(i).Limit == o.known.Quotas[i] {
+			return o.known.failures[i]
+		}
+	}
+	if !utf8.ValidString(subject) {
+		subject = ""
+	}
+	f := new(errdetails.QuotaFailure)
+	for _, i := range violated {
+		value := o.of(i).Limit
+		if value == 0 && i < len(o.known.Quotas) {
+			value = o.known.Quotas[i]
+		}
+		f.Violations = append(f.Violations, violation(o.known.Name(i), value, subject, never))
+	}
+	return detail(f)
+}
+
+// violation tells of one policy.
+func violation(name string, quota int64, subject string, never bool) *errdetails.QuotaFailure_Violation {
+	v := &errdetails.QuotaFailure_Violation{Subject: subject, QuotaMetric: "permits", QuotaId: name, QuotaValue: quota}
+	switch {
+	case never:
+		v.Description = fmt.Sprintf("the call costs more than the limit %q of %d ever grants", name, quota)
+	case quota == 0:
+		v.Description = fmt.Sprintf("the limit %q is used up", name)
+	default:
+		v.Description = fmt.Sprintf("the limit %q of %d is used up", name, quota)
+	}
+	return v
+}
+
+// detail packs a detail, or leaves it out where it cannot be: what it says of itself is all valid.
+func detail(m proto.Message) []*anypb.Any {
+	packed, err := anypb.New(m)
+	if err != nil {
+		return nil
+	}
+	return []*anypb.Any{packed}
+}

@@ -1,0 +1,34 @@
+package httplimit
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter/internal/door"
+)
+
+// retryOf is how long a response wants nothing more to be sent.
+func retryOf(resp *http.Response, now time.Time) (time.Duration, bool) {
+	if resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusServiceUnavailable {
+		return 0, false
+	}
+	text := strings.TrimSpace(resp.Header.Get("Retry-After"))
+	if text != "" && strings.Trim(text, "0123456789") == "" {
+		after, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || after > int64(door.LongestPause/time.Second) {
+			return door.LongestPause, true
+		}
+		return time.Duration(after) * time.Second, after > 0
+	}
+	at, err := http.ParseTime(text)
+	if err != nil {
+		return 0, false
+	}
+	// A date is by the clock of the server, which has told its time.
+	if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
+		now = date
+	}
+	return at.Sub(now), at.After(now)
+}

@@ -1,0 +1,131 @@
+package door
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// defaultIPv6Bits is the network that a host mostly has to itself, and can choose addresses in at will.
+const defaultIPv6Bits = 64
+
+// Plain is an address without its zone, and as IPv4 where that is mapped into IPv6.
+func Plain(addr netip.Addr) netip.Addr { return addr.WithZone("").Unmap() }
+
+// AddressKey is the key of a client's address: itself, or for IPv6 its network of so many bits, of defaultIPv6Bits for 0.
+func AddressKey(addr netip.Addr, ipv6Bits int) (string, error) {
+	if ipv6Bits < 0 || ipv6Bits > 128 {
+		return "", fmt.Errorf("an Address.IPv6Bits of %d, want 1 to 128, or 0 for %d", ipv6Bits, defaultIPv6Bits)
+	}
+	if ipv6Bits == 0 {
+		ipv6Bits = defaultIPv6Bits
+	}
+	addr = Plain(addr)
+	if addr.Is4() || ipv6Bits >= addr.BitLen() {
+		return addr.String(), nil
+	}
+	network, err := addr.Prefix(ipv6Bits)
+	return network.String(), err
+}
+
+// Trusts says whether an address is in one of the networks.
+func Trusts(networks []netip.Prefix, addr netip.Addr) bool {
+	for _, network := range networks {
+		if network.Contains(addr) {
+			return true
+		}
+		// A range of IPv4 that is written as mapped into IPv6.
+		if network.Addr().Is4In6() && network.Bits() >= 96 && netip.PrefixFrom(network.Addr().Unmap(), network.Bits()-96).Contains(addr) {
+			return true
+		}
+	}
+	return false
+}
+
+// Behind is the client for whom a trusted proxy speaks, by the lines of a header: from the right, the first address that is
+// not trusted itself. The header is Forwarded (RFC 7239) or a list of addresses.
+func Behind(proxy netip.Addr, trusted []netip.Prefix, header string, lines []string) (netip.Addr, error) {
+	forwarded := strings.EqualFold(header, "Forwarded")
+	for _, line := range slices.Backward(lines) {
+		for more := true; more; {
+			var last string
+			var addr netip.Addr
+			var err error
+			if forwarded {
+				last, line, more = lastElement(line)
+				addr, err = parseForwarded(last)
+			} else {
+				last, line, more = lastOf(line)
+				addr, err = ParseAddr(last)
+			}
+			if err != nil {
+				return netip.Addr{}, fmt.Errorf("the header %s of the proxy %v: %w", header, proxy, err)
+			}
+			if !Trusts(trusted, addr) {
+				return addr, nil
+			}
+		}
+	}
+	if len(lines) == 0 {
+		return netip.Addr{}, fmt.Errorf("the proxy %v sent no header %s", proxy, header)
+	}
+	return netip.Addr{}, fmt.Errorf("the header %s of the proxy %v names none but trusted addresses", header, proxy)
+}
+
+// lastOf cuts the last element off a list.
+func lastOf(list string) (last, rest string, more bool) {
+	at := strings.LastIndexByte(list, ',')
+	if at < 0 {
+		return list, "", false
+	}
+	return list[at+1:], list[:at], true
+}
+
+// ParseAddr reads an address, which may have a port, a zone and brackets.
+func ParseAddr(text string) (netip.Addr, error) {
+	text = strings.Trim(text, " \t")
+	bare := text
+	if inside, ok := strings.CutPrefix(bare, "["); ok {
+		before, port, closed := strings.Cut(inside, "]")
+		if !closed || port != "" && !isPort(port) || !strings.Contains(before, ":") {
+			return netip.Addr{}, noAddress(text)
+		}
+		bare = before
+	} else if at := strings.IndexByte(bare, ':'); at >= 0 && strings.IndexByte(bare[at+1:], ':') < 0 {
+		if !isPort(bare[at:]) {
+			return netip.Addr{}, noAddress(text)
+		}
+		bare = bare[:at]
+	}
+	addr, err := netip.ParseAddr(bare)
+	if err != nil {
+		return netip.Addr{}, noAddress(text)
+	}
+	return Plain(addr), nil
+}
+
+// isPort says whether a text is a colon and a port: a number, or in Forwarded a name that hides it.
+func isPort(text string) bool {
+	port, ok := strings.CutPrefix(text, ":")
+	if !ok || port == "" {
+		return false
+	}
+	const digits = "0123456789"
+	if hidden, ok := strings.CutPrefix(port, "_"); ok {
+		return hidden != "" && strings.Trim(hidden, digits+"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ._-") == ""
+	}
+	return len(port) <= 5 && strings.Trim(port, digits) == ""
+}
+
+func noAddress(text string) error {
+	if text == "" {
+		return errors.New("an empty text is no address")
+	}
+	const shown = 64
+	if len(text) > shown {
+		return fmt.Errorf("%q and %d bytes more are no address", text[:shown], len(text)-shown)
+	}
+	return fmt.Errorf("%q is no address", text)
+}

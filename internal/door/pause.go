@@ -1,0 +1,92 @@
+package door
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter"
+)
+
+const mostPauses = 1 << 16
+
+// LongestPause is as long as anybody is paused, whatever the other side asks for.
+const LongestPause = time.Hour
+
+// Pauses is what the other side of outgoing calls has asked for: no call with a limiter of that name until then. The zero Pauses
+// are none.
+type Pauses struct {
+	mu    sync.Mutex
+	until map[string]time.Time
+	clean time.Time // when to look for those that are over
+}
+
+// Add pauses a name, or prolongs its pause. A limiter without a name cannot be paused.
+func (p *Pauses) Add(name string, d time.Duration) {
+	if name == "" {
+		return
+	}
+	now := time.Now()
+	until := now.Add(min(d, LongestPause))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now.After(p.clean) {
+		p.clean = now.Add(time.Minute)
+		for name, until := range p.until {
+			if !until.After(now) {
+				delete(p.until, name)
+			}
+		}
+	}
+	before, ok := p.until[name]
+	if !ok && len(p.until) >= mostPauses || until.Before(before) {
+		return
+	}
+	if p.until == nil {
+		p.until = make(map[string]time.Time)
+	}
+	p.until[name] = until
+}
+
+// left is how long a name is still paused.
+func (p *Pauses) left(name string) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	until, ok := p.until[name]
+	if !ok {
+		return 0
+	}
+	left := time.Until(until)
+	if left <= 0 {
+		delete(p.until, name)
+	}
+	return max(0, left)
+}
+
+// Ask decides an outgoing call, which waits for the end of a pause too, within the request's Wait.
+func (p *Pauses) Ask(ctx context.Context, g *Guard, q Request) Answer {
+	name := NameOf(q.Limiter)
+	var until time.Time
+	if q.Wait > 0 {
+		until = time.Now().Add(q.Wait)
+	}
+	for {
+		for left := p.left(name); left > 0; left = p.left(name) {
+			if q.Wait != Forever && time.Until(until) < left {
+				return Answer{Result: Refused, Decision: rratelimiter.Decision{RetryAfter: left}}
+			}
+			if err := sleep(ctx, left); err != nil {
+				return Answer{Result: Canceled, Err: err}
+			}
+		}
+		if q.Wait > 0 {
+			q.Wait = max(1, time.Until(until))
+		}
+		a := g.Ask(ctx, q)
+		if a.Result != Granted || p.left(name) == 0 {
+			return a
+		}
+		// The pause began while it waited: the permit is of no use by its end. One that cannot be given back is lost.
+		_ = g.Settle(ctx, q, a, 0)
+	}
+}

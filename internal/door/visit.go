@@ -1,0 +1,80 @@
+package door
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/rratelimiter/rratelimiter"
+)
+
+// Visit is a request that passed a door: the context of its handler, which finds there what the door tells of it, an O.
+type Visit[O any] struct {
+	context.Context
+	Outcome O
+
+	guard   *Guard
+	request Request
+	answer  Answer
+	settled atomic.Int64 // the cost in the end, or one of the two below 0
+}
+
+const (
+	unsettled = -1
+	over      = -2 // the handler has returned
+)
+
+type visitKey[O any] struct{}
+
+// NewVisit makes the context of a request that was decided so.
+func NewVisit[O any](ctx context.Context, g *Guard, q Request, a Answer, o O) *Visit[O] {
+	v := &Visit[O]{Context: ctx, Outcome: o, guard: g, request: q, answer: a}
+	v.settled.Store(unsettled)
+	return v
+}
+
+// Value finds the visit itself.
+func (v *Visit[O]) Value(key any) any {
+	if key == (visitKey[O]{}) {
+		return v
+	}
+	return v.Context.Value(key)
+}
+
+// VisitOf is the innermost visit of a context, nil for none.
+func VisitOf[O any](ctx context.Context) *Visit[O] {
+	v, _ := ctx.Value(visitKey[O]{}).(*Visit[O])
+	return v
+}
+
+// Settle notes what the request has cost in the end. It does nothing for one that has taken nothing.
+func (v *Visit[O]) Settle(cost int64) error {
+	if cost < 0 {
+		return fmt.Errorf("%w: a cost of %d to settle, want 0 or more", rratelimiter.ErrInvalidPermits, cost)
+	}
+	if v == nil || v.answer.Result != Granted {
+		return nil
+	}
+	if taken := v.request.Permits; cost != taken && !v.answer.Local && !settles(v.request.Limiter, cost > taken) {
+		return fmt.Errorf("a limiter of type %T has taken %d permits and cannot settle for %d: %w", v.request.Limiter, taken, cost, errors.ErrUnsupported)
+	}
+	for {
+		before := v.settled.Load()
+		if before == over {
+			return errors.New("Settle after the handler has returned")
+		}
+		if v.settled.CompareAndSwap(before, cost) {
+			return nil
+		}
+	}
+}
+
+// End does what Settle said, once the handler has returned.
+func (v *Visit[O]) End() error {
+	cost := v.settled.Swap(over)
+	if cost < 0 {
+		return nil
+	}
+	return v.guard.Settle(v.Context, v.request, v.answer, cost)
+}
