@@ -1,8 +1,10 @@
 package rules
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -45,8 +47,11 @@ func (e *Error) Unwrap() error { return e.Err }
 // mostProblems is how many problems of one file are told.
 const mostProblems = 20
 
-// joined makes one error of problems, nil of none.
+// joined makes one error of problems, in the order of the file, nil of none.
 func joined(problems []*Error) error {
+	slices.SortStableFunc(problems, func(a, b *Error) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
 	all := make([]error, len(problems))
 	for i, p := range problems {
 		all[i] = p

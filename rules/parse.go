@@ -267,9 +267,7 @@ func (d *decoder) head(file *fileFile, s *snapshot) (domain string) {
 func (d *decoder) readDefaults(n *yaml.Node) {
 	file := ruleFile{}
 	before := len(d.problems)
-	if !fields(d, n, defaultFields, &file) {
-		return
-	}
+	fields(d, n, defaultFields, &file)
 	d.settings(&file, &rule{})
 	if file.key != nil {
 		d.key(file.key)
