@@ -92,7 +92,7 @@ func TestCallsThatCannotWait(t *testing.T) {
 			assert.ErrorIs(b, err, grpclimit.ErrNotSent)
 			assert.Equal(b, c.want, told(b, err, nil), name)
 			assert.Zero(b, time.Since(begin))
-			assert.LessOrEqual(b, s.served, 1)
+			assert.LessOrEqual(b, s.served.Load(), int64(1))
 		}
 	})
 }
@@ -276,5 +276,34 @@ func TestRetriesAreOneCall(t *testing.T) {
 		c := serve(b, s).dial(grpc.WithDefaultServiceConfig(retries), grpc.WithUnaryInterceptor(grpclimit.UnaryClientInterceptor(perHost(client, hour(1)))))
 		assert.NoError(b, ask(b, c, "one", time.Minute))
 		assert.EqualValues(b, 3, tries.Load())
+	})
+}
+
+// A server that hands on what its own calls came to tells nobody why.
+func TestAServerHandsOn(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		backend := limited(serve(b, new(service)), func(context.Context, grpclimit.Call) (grpclimit.Limiter, error) {
+			return nil, errors.New(secret)
+		})
+		var own error
+		c := serve(b, &service{unary: func(ctx context.Context, _ *test.SimpleRequest) error {
+			own = call(ctx, backend)
+			return own
+		}}).dial()
+		assert.Equal(b, "Unavailable: calls cannot be admitted at the moment\nRetryInfo: retry_delay 1s\n", get(b, c))
+		assert.ErrorContains(b, own, secret)
+	})
+}
+
+// Nothing limits a call that no limiter is chosen for.
+func TestCallsWithoutALimiter(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, _ *rratelimiter.Client) {
+		for _, opts := range [][]grpclimit.Option{nil, {grpclimit.EachMessage()}} {
+			c := limited(serve(b, new(service)), grpclimit.All(nil), opts...)
+			assert.NoError(b, call(b.Context(), c))
+			answered, end := exchange(b, c, 3)
+			assert.Equal(b, 3, answered)
+			assert.Equal(b, "OK", end)
+		}
 	})
 }

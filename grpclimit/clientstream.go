@@ -39,7 +39,10 @@ func (s *sending) SendMsg(m any) error {
 		return err
 	}
 	s.name.Store(&name)
-	return s.ClientStream.SendMsg(m)
+	if err = s.ClientStream.SendMsg(m); err != nil && err != io.EOF {
+		s.over(err)
+	}
+	return err
 }
 
 // Header waits for the header of the answer.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -63,11 +64,11 @@ type service struct {
 	test.UnimplementedTestServiceServer
 	unary  func(context.Context, *test.SimpleRequest) error
 	stream func(test.TestService_FullDuplexCallServer) error
-	served int
+	served atomic.Int64
 }
 
 func (s *service) UnaryCall(ctx context.Context, r *test.SimpleRequest) (*test.SimpleResponse, error) {
-	s.served++
+	s.served.Add(1)
 	if s.unary == nil {
 		return new(test.SimpleResponse), nil
 	}
@@ -75,7 +76,7 @@ func (s *service) UnaryCall(ctx context.Context, r *test.SimpleRequest) (*test.S
 }
 
 func (s *service) FullDuplexCall(ss test.TestService_FullDuplexCallServer) error {
-	s.served++
+	s.served.Add(1)
 	if s.stream == nil {
 		return echo(ss)
 	}
@@ -172,7 +173,7 @@ func told(t assert.TestingT, err error, trailer metadata.MD) string {
 		}
 	}
 	for name, values := range trailer {
-		if name != "content-type" {
+		if name != "content-type" && name != "grpc-status-details-bin" {
 			fmt.Fprintf(&text, "%s: %s\n", name, strings.Join(values, ", "))
 		}
 	}

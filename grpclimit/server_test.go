@@ -23,7 +23,7 @@ import (
 
 const (
 	anHour = "ResourceExhausted: the call is over its limit\nRetryInfo: retry_delay 1h0m0s\n" +
-		`QuotaFailure: subject "", description "the limit \"hour\" of 1 is used up", quota_metric "permits", quota_id "hour", quota_value 1` +
+		`QuotaFailure: subject "", description "the limit \"hour\" of 1 has too few permits left", quota_metric "permits", quota_id "hour", quota_value 1` +
 		"\ngrpc-retry-pushback-ms: -1\n"
 	closedText = "Unavailable: calls cannot be admitted at the moment\nRetryInfo: retry_delay 1s\ngrpc-retry-pushback-ms: 1000\n"
 )
@@ -93,7 +93,7 @@ func TestWhatCannotBeTold(t *testing.T) {
 				assert.Equal(b, c.want, get(b, unary(b, s, c.choose, append([]grpclimit.Option{report}, c.opts...)...)))
 				assert.Equal(b, c.result, got.Result)
 				assert.Error(b, got.Err)
-				assert.Equal(b, c.want == "OK", s.served == 1)
+				assert.Equal(b, c.want == "OK", s.served.Load() == 1)
 			})
 		})
 	}
@@ -112,7 +112,7 @@ func TestCost(t *testing.T) {
 		}{
 			{0, "OK"}, {7, "OK"},
 			{4, "ResourceExhausted: the call is over its limit\nRetryInfo: retry_delay 1h0m0s\n" +
-				`QuotaFailure: subject "", description "the limit \"hour\" of 10 is used up", quota_metric "permits", quota_id "hour", quota_value 10` +
+				`QuotaFailure: subject "", description "the limit \"hour\" of 10 has too few permits left", quota_metric "permits", quota_id "hour", quota_value 10` +
 				"\ngrpc-retry-pushback-ms: -1\n"},
 			{3, "OK"},
 			{11, "ResourceExhausted: the call is over its limit\n" +
@@ -121,7 +121,7 @@ func TestCost(t *testing.T) {
 		} {
 			assert.Equal(b, row.want, getOf(b, c, row.cost), "cost %d", row.cost)
 		}
-		assert.Equal(b, 3, s.served)
+		assert.EqualValues(b, 3, s.served.Load())
 	})
 }
 
@@ -137,7 +137,7 @@ func TestWait(t *testing.T) {
 		bubble.Pass(1500 * time.Millisecond)
 		assert.Equal(b, "OK", get(b, c))
 		assert.Equal(b, 3*time.Second, time.Since(begin))
-		assert.Equal(b, 2, s.served)
+		assert.EqualValues(b, 2, s.served.Load())
 	})
 }
 
@@ -178,7 +178,7 @@ func TestShadowDecidesAndLetsPass(t *testing.T) {
 		b.Redis.Server().Close()
 		assert.Equal(b, "OK", get(b, c))
 		assert.Equal(b, []string{"acquired", "rejected", "failed_closed"}, results)
-		assert.Equal(b, 3, s.served)
+		assert.EqualValues(b, 3, s.served.Load())
 	})
 }
 
@@ -190,8 +190,8 @@ func TestRefusals(t *testing.T) {
 			limit.TokenBucket{Capacity: 1, Refill: 1, Interval: time.Second}, limit.FixedWindow{Permits: 9, Interval: 24 * time.Hour})
 		c := unary(b, new(service), choose, grpclimit.Subject(func(context.Context, grpclimit.Call) string { return subject }))
 		require.Equal(b, "OK", get(b, c))
-		two := `QuotaFailure: subject "tenant:gold", description "the limit \"calls\" of 1 is used up", quota_metric "permits", quota_id "calls", quota_value 1` + "\n" +
-			`QuotaFailure: subject "tenant:gold", description "the limit \"bucket\" of 1 is used up", quota_metric "permits", quota_id "bucket", quota_value 1` + "\n"
+		two := `QuotaFailure: subject "tenant:gold", description "the limit \"calls\" of 1 has too few permits left", quota_metric "permits", quota_id "calls", quota_value 1` + "\n" +
+			`QuotaFailure: subject "tenant:gold", description "the limit \"bucket\" of 1 has too few permits left", quota_metric "permits", quota_id "bucket", quota_value 1` + "\n"
 		assert.Equal(b, "ResourceExhausted: the call is over its limit\nRetryInfo: retry_delay 1h0m0s\n"+two+"grpc-retry-pushback-ms: -1\n", get(b, c))
 		subject = "\xff"
 		assert.Contains(b, get(b, c), `QuotaFailure: subject "", description "the limit \"calls\"`)
@@ -201,7 +201,7 @@ func TestRefusals(t *testing.T) {
 		c = unary(b, new(service), grpclimit.All(quota))
 		require.Equal(b, "OK", get(b, c))
 		assert.Equal(b, "ResourceExhausted: the call is over its limit\nRetryInfo: retry_delay 1m0s\n"+
-			`QuotaFailure: subject "", description "the limit \"default\" of 1 is used up", quota_metric "permits", quota_id "default", quota_value 1`+
+			`QuotaFailure: subject "", description "the limit \"default\" of 1 has too few permits left", quota_metric "permits", quota_id "default", quota_value 1`+
 			"\ngrpc-retry-pushback-ms: 60000\n", get(b, c))
 	})
 }

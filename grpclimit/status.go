@@ -103,9 +103,9 @@ func violation(name string, quota int64, subject string, never bool) *errdetails
 	case never:
 		v.Description = fmt.Sprintf("the call costs more than the limit %q of %d ever grants", name, quota)
 	case quota == 0:
-		v.Description = fmt.Sprintf("the limit %q is used up", name)
+		v.Description = fmt.Sprintf("the limit %q has too few permits left", name)
 	default:
-		v.Description = fmt.Sprintf("the limit %q of %d is used up", name, quota)
+		v.Description = fmt.Sprintf("the limit %q of %d has too few permits left", name, quota)
 	}
 	return v
 }

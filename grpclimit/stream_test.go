@@ -58,7 +58,7 @@ func TestStreamsAtTheirStart(t *testing.T) {
 		answered, end = exchange(b, c, 5)
 		assert.Zero(b, answered)
 		assert.Equal(b, anHour, end)
-		assert.Equal(b, 1, s.served)
+		assert.EqualValues(b, 1, s.served.Load())
 	})
 }
 
@@ -66,7 +66,7 @@ func TestStreamsAtTheirStart(t *testing.T) {
 func TestEachMessage(t *testing.T) {
 	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
 		const over = "ResourceExhausted: the call is over its limit\nRetryInfo: retry_delay 10s\n" +
-			`QuotaFailure: subject "", description "the limit \"10s\" of 3 is used up", quota_metric "permits", quota_id "10s", quota_value 3` + "\n"
+			`QuotaFailure: subject "", description "the limit \"10s\" of 3 has too few permits left", quota_metric "permits", quota_id "10s", quota_value 3` + "\n"
 		c := streams(b, new(service), perIP(client, limit.FixedWindow{Permits: 3, Interval: 10 * time.Second}), grpclimit.EachMessage(),
 			grpclimit.Cost(func(_ context.Context, call grpclimit.Call) int64 {
 				assert.NotNil(b, call.Message.(*test.StreamingOutputCallRequest))

@@ -1,4 +1,4 @@
-// Package doors breaks a real Redis under httplimit while a real HTTP server is under load.
+// Package doors breaks a real Redis under httplimit and grpclimit while a real server of HTTP or gRPC is under load.
 package doors
 
 import (
@@ -47,7 +47,7 @@ type change struct {
 	up bool
 }
 
-// load is clients that ask an HTTP server all the time.
+// load is clients that ask a server all the time.
 type load struct {
 	t    *testing.T
 	stop context.CancelFunc
@@ -66,17 +66,9 @@ func start(t *testing.T, addr string, mode httplimit.FailureMode) *load {
 	l := &load{t: t}
 	perClient := httplimit.Each(rratelimiter.New(redis), "web", httplimit.ByHeader("X-Client"), limit.SlidingWindow{Permits: permits, Interval: interval})
 	limited := httplimit.Middleware(perClient, httplimit.OnFailure(mode), httplimit.Deadline(deadline),
-		httplimit.OnStoreChange(func(up bool, err error) {
-			assert.Equal(t, up, err == nil)
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			l.changes = append(l.changes, change{time.Now(), up})
-		}),
+		httplimit.OnStoreChange(l.change),
 		httplimit.Report(func(r *http.Request, o httplimit.Outcome) {
-			now := time.Now()
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			l.decisions = append(l.decisions, decision{now, o.Result, o.Local, r.Header.Get("X-Client"), now.Sub(arrival(r))})
+			l.decide(r.Context(), o.Result, o.Local, r.Header.Get("X-Client"))
 		}))
 	handler := limited(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, greeting) }))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -101,7 +93,21 @@ func start(t *testing.T, addr string, mode httplimit.FailureMode) *load {
 
 type arrivalKey struct{}
 
-func arrival(r *http.Request) time.Time { return r.Context().Value(arrivalKey{}).(time.Time) }
+// change is told of each change of the store's state.
+func (l *load) change(up bool, err error) {
+	assert.Equal(l.t, up, err == nil)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.changes = append(l.changes, change{time.Now(), up})
+}
+
+// decide is told of each decision, with the context that knows when the request arrived.
+func (l *load) decide(ctx context.Context, result httplimit.Result, local bool, key string) {
+	now := time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.decisions = append(l.decisions, decision{now, result, local, key, now.Sub(ctx.Value(arrivalKey{}).(time.Time))})
+}
 
 // request sends one request, and looks at all that comes back.
 func (l *load) request(client *http.Client, url, key string) {

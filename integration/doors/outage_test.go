@@ -14,28 +14,30 @@ import (
 
 const outage = 3 * time.Second
 
-// For each failure mode Redis dies, or hangs, and comes back under load.
+// For each failure mode and door Redis dies, or hangs, and comes back under load.
 func TestOutages(t *testing.T) {
 	for fault, f := range map[string]struct{ breaks, mends func(*servers.Server) error }{
 		"killed": {(*servers.Server).Kill, (*servers.Server).Restart},
 		"paused": {(*servers.Server).Pause, (*servers.Server).Resume},
 	} {
 		for name, mode := range map[string]httplimit.FailureMode{"open": httplimit.Open, "closed": httplimit.Closed, "local": httplimit.Local(share)} {
-			t.Run(fault+" "+name, func(t *testing.T) {
-				server := servers.Single(t)
-				l := start(t, server.Addr(), mode)
-				time.Sleep(time.Second)
-				broken := time.Now()
-				require.NoError(t, f.breaks(server))
-				l.await(false)
-				time.Sleep(outage)
-				mended := time.Now()
-				require.NoError(t, f.mends(server))
-				back := l.await(true)
-				time.Sleep(time.Second)
-				judge(t, l, mode, broken, mended, back)
-				assert.Zero(t, leaks.OfLimiters(5*time.Second), "goroutines: %s", leaks.Stacks())
-			})
+			for door, start := range map[string]func(*testing.T, string, httplimit.FailureMode) *load{"http": start, "grpc": startGRPC} {
+				t.Run(fault+" "+name+" "+door, func(t *testing.T) {
+					server := servers.Single(t)
+					l := start(t, server.Addr(), mode)
+					time.Sleep(time.Second)
+					broken := time.Now()
+					require.NoError(t, f.breaks(server))
+					l.await(false)
+					time.Sleep(outage)
+					mended := time.Now()
+					require.NoError(t, f.mends(server))
+					back := l.await(true)
+					time.Sleep(time.Second)
+					judge(t, l, mode, broken, mended, back)
+					assert.Zero(t, leaks.OfLimiters(5*time.Second), "goroutines: %s", leaks.Stacks())
+				})
+			}
 		}
 	}
 }

@@ -1,0 +1,199 @@
+package grpclimit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/grpclimit"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// one is a limiter of one permit an hour, in place of yours.
+func one(client *rratelimiter.Client) func(context.Context, grpclimit.Call) (grpclimit.Limiter, error) {
+	return grpclimit.Each(client, "api", grpclimit.ByIP(), limit.FixedWindow{Permits: 1, Interval: time.Hour})
+}
+
+// A call costs as many permits as the name that it asks for has letters.
+func ExampleCost() {
+	client, closeClient := connect()
+	defer closeClient()
+
+	letters := grpclimit.Cost(func(_ context.Context, call grpclimit.Call) int64 {
+		return int64(len(call.Message.(*healthpb.HealthCheckRequest).GetService()))
+	})
+	perClient := grpclimit.Each(client, "letters", grpclimit.ByIP(), limit.TokenBucket{Capacity: 3, Refill: 1, Interval: time.Minute})
+	c, stop := start(limitedBy(perClient, letters))
+	defer stop()
+	for _, name := range []string{"", "ab", "ab", "abcd"} {
+		_, err := c.Check(noContext, &healthpb.HealthCheckRequest{Service: name})
+		fmt.Println(status.Code(err), len(status.Convert(err).Details()))
+	}
+	// Output:
+	// OK 0
+	// NotFound 0
+	// ResourceExhausted 2
+	// ResourceExhausted 1
+}
+
+// Health checks are not limited.
+func ExampleSkip() {
+	client, closeClient := connect()
+	defer closeClient()
+
+	c, stop := start(limitedBy(one(client), grpclimit.Skip(func(_ context.Context, call grpclimit.Call) bool {
+		return strings.HasPrefix(call.Method, "/grpc.health.")
+	})))
+	defer stop()
+	for range 2 {
+		fmt.Println(status.Code(check(noContext, c)))
+	}
+	// Output:
+	// OK
+	// OK
+}
+
+// A moment's patience instead of a refusal.
+func ExampleWait() {
+	client, closeClient := inMemory()
+	defer closeClient()
+
+	perClient := grpclimit.Each(client, "api", grpclimit.ByIP(), limit.TokenBucket{Capacity: 1, Refill: 100, Interval: time.Second})
+	c, stop := start(limitedBy(perClient, grpclimit.Wait(time.Minute)))
+	defer stop()
+	for range 3 {
+		fmt.Println(status.Code(check(noContext, c)))
+	}
+	// Output:
+	// OK
+	// OK
+	// OK
+}
+
+// What a limit would refuse, before it does.
+func ExampleShadow() {
+	client, closeClient := connect()
+	defer closeClient()
+
+	report := func(_ context.Context, call grpclimit.Call, o grpclimit.Outcome) {
+		fmt.Println(call.Service(), o.Limiter, o.Result, o.Violated())
+	}
+	c, stop := start(limitedBy(one(client), grpclimit.Shadow(), grpclimit.Report(report)))
+	defer stop()
+	for range 2 {
+		fmt.Println(status.Code(check(noContext, c)))
+	}
+	// Output:
+	// grpc.health.v1.Health api:127.0.0.1 acquired []
+	// OK
+	// grpc.health.v1.Health api:127.0.0.1 rejected [hour]
+	// OK
+}
+
+// Tenants are told whose quota it is.
+func ExampleSubject() {
+	client, closeClient := connect()
+	defer closeClient()
+
+	c, stop := start(limitedBy(one(client), grpclimit.Subject(func(context.Context, grpclimit.Call) string { return "tenant:gold" })))
+	defer stop()
+	for range 2 {
+		for _, detail := range status.Convert(check(noContext, c)).Details() {
+			if quota, ok := detail.(*errdetails.QuotaFailure); ok {
+				v := quota.GetViolations()[0]
+				fmt.Println(v.GetSubject(), v.GetQuotaId(), v.GetQuotaValue(), v.GetDescription())
+			}
+		}
+	}
+	// Output: tenant:gold hour 1 the limit "hour" of 1 has too few permits left
+}
+
+// down is a limiter whose Redis does not answer.
+type down struct{}
+
+func (down) Take(context.Context, int64) (rratelimiter.Decision, error) {
+	return rratelimiter.Decision{}, errors.New("connection refused")
+}
+
+// Name is what Local tells its buckets apart by.
+func (down) Name() string { return "down" }
+
+func ExampleOnFailure() {
+	for _, mode := range []grpclimit.FailureMode{grpclimit.Open, grpclimit.Closed} {
+		c, stop := start([]grpc.ServerOption{grpc.UnaryInterceptor(
+			grpclimit.UnaryServerInterceptor(grpclimit.All(down{}), grpclimit.OnFailure(mode), grpclimit.Deadline(20*time.Millisecond)))})
+		fmt.Println(check(noContext, c))
+		stop()
+	}
+	// Output:
+	// <nil>
+	// rpc error: code = Unavailable desc = calls cannot be admitted at the moment
+}
+
+// Four processes share a limit of eight a minute, so each grants two of them by itself while Redis is down.
+func ExampleLocal() {
+	c, stop := start(limitedBy(grpclimit.All(down{}), grpclimit.Policies(limit.FixedWindow{Permits: 8, Interval: time.Minute}),
+		grpclimit.OnFailure(grpclimit.Local(0.25)),
+		grpclimit.OnStoreChange(func(up bool, err error) { fmt.Println("up:", up, err) })))
+	defer stop()
+	for range 2 {
+		fmt.Println(status.Code(check(noContext, c)))
+	}
+	// Output:
+	// up: false connection refused
+	// OK
+	// ResourceExhausted
+}
+
+// A handler sees what is left.
+func ExampleFromContext() {
+	client, closeClient := connect()
+	defer closeClient()
+
+	handler := func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) { // in place of yours
+		if o, limited := grpclimit.FromContext(ctx); limited {
+			fmt.Println(o.Decision.Remaining, "of", o.Decision.Limit, "left")
+		}
+		return next(ctx, req)
+	}
+	c, stop := start([]grpc.ServerOption{grpc.ChainUnaryInterceptor(grpclimit.UnaryServerInterceptor(one(client), unhurried), handler)})
+	defer stop()
+	fmt.Println(status.Code(check(noContext, c)))
+	// Output:
+	// 0 of 1 left
+	// OK
+}
+
+// Calls that fail alone count.
+func ExampleSettle() {
+	client, closeClient := connect()
+	defer closeClient()
+
+	handler := func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) { // in place of yours
+		answer, err := next(ctx, req)
+		if err == nil {
+			err = grpclimit.Settle(ctx, 0)
+		}
+		return answer, err
+	}
+	c, stop := start([]grpc.ServerOption{grpc.ChainUnaryInterceptor(grpclimit.UnaryServerInterceptor(one(client), unhurried,
+		grpclimit.OnSettleError(func(_ context.Context, _ grpclimit.Call, err error) { fmt.Println(err) })), handler)})
+	defer stop()
+	for _, name := range []string{"", "", "guess", ""} {
+		_, err := c.Check(noContext, &healthpb.HealthCheckRequest{Service: name})
+		fmt.Println(status.Code(err))
+	}
+	// Output:
+	// OK
+	// OK
+	// NotFound
+	// ResourceExhausted
+}

@@ -1,0 +1,260 @@
+package grpclimit_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/grpclimit"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// connect opens a Client on an in-memory Redis, in place of
+//
+//	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"localhost:6379"}})
+//	client := rratelimiter.New(redis)
+//
+// Its clock stands still, so that what examples print does not depend on the machine.
+func connect(opts ...rratelimiter.Option) (*rratelimiter.Client, func()) {
+	now := time.Now()
+	return inMemory(append([]rratelimiter.Option{rratelimiter.WithClock(func() time.Time { return now })}, opts...)...)
+}
+
+func inMemory(opts ...rratelimiter.Option) (*rratelimiter.Client, func()) {
+	server, err := miniredis.Run()
+	if err != nil {
+		panic(err)
+	}
+	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	if err != nil {
+		panic(err)
+	}
+	return rratelimiter.New(redis, opts...), func() { redis.Close(); server.Close() }
+}
+
+// unhurried is for machines that have other things to do than to run examples.
+var unhurried = grpclimit.Deadline(time.Minute)
+
+// start serves the health service of grpc on a socket, and connects a client to it.
+func start(server []grpc.ServerOption, client ...grpc.DialOption) (healthpb.HealthClient, func()) {
+	s := grpc.NewServer(server...)
+	healthpb.RegisterHealthServer(s, health.NewServer())
+	conn, stop := connectTo(s, client...)
+	return healthpb.NewHealthClient(conn), stop
+}
+
+// startDesc serves a service that has no generated code.
+func startDesc(desc *grpc.ServiceDesc, opts ...grpc.ServerOption) (*grpc.ClientConn, func()) {
+	s := grpc.NewServer(opts...)
+	s.RegisterService(desc, nil)
+	return connectTo(s)
+}
+
+func connectTo(s *grpc.Server, opts ...grpc.DialOption) (*grpc.ClientConn, func()) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	go func() { _ = s.Serve(listener) }() // until Stop
+	conn, err := grpc.NewClient(listener.Addr().String(), append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	if err != nil {
+		panic(err)
+	}
+	return conn, func() { conn.Close(); s.Stop() }
+}
+
+// check makes a call.
+func check(ctx context.Context, c healthpb.HealthClient) error {
+	_, err := c.Check(ctx, new(healthpb.HealthCheckRequest))
+	return err
+}
+
+// limitedBy is the option of a server whose unary calls are limited.
+func limitedBy(choose func(context.Context, grpclimit.Call) (grpclimit.Limiter, error), opts ...grpclimit.Option) []grpc.ServerOption {
+	return []grpc.ServerOption{grpc.UnaryInterceptor(grpclimit.UnaryServerInterceptor(choose, append(opts, unhurried)...))}
+}
+
+var noContext = context.Background()
+
+// Two calls an hour for each client and service.
+func Example() {
+	client, closeClient := connect()
+	defer closeClient()
+
+	calls := grpclimit.Each(client, "api", grpclimit.Combined(grpclimit.ByIP(), grpclimit.ByService()), limit.FixedWindow{Permits: 2, Interval: time.Hour})
+	server := grpc.NewServer(
+		grpc.UnaryInterceptor(grpclimit.UnaryServerInterceptor(calls, grpclimit.Deadline(time.Second))),
+		grpc.StreamInterceptor(grpclimit.StreamServerInterceptor(calls, grpclimit.Deadline(time.Second))))
+
+	healthpb.RegisterHealthServer(server, health.NewServer())
+	conn, stop := connectTo(server)
+	defer stop()
+	for range 3 {
+		err := check(noContext, healthpb.NewHealthClient(conn))
+		fmt.Println(status.Code(err))
+		for _, detail := range status.Convert(err).Details() {
+			fmt.Printf("%T\n", detail)
+		}
+	}
+	// Output:
+	// OK
+	// OK
+	// ResourceExhausted
+	// *errdetails.RetryInfo
+	// *errdetails.QuotaFailure
+}
+
+// One limit for all, a limiter that Java programs use too.
+func ExampleAll() {
+	client, closeClient := connect()
+	defer closeClient()
+
+	quota := client.Limiter("reports") // redisson.getRateLimiter("reports") in Java
+	if err := quota.SetRate(noContext, rratelimiter.Rate{Permits: 1, Interval: time.Hour}); err != nil {
+		panic(err)
+	}
+	c, stop := start(limitedBy(grpclimit.All(quota), grpclimit.Policies(limit.SlidingLog{Permits: 1, Interval: time.Hour})))
+	defer stop()
+	for range 2 {
+		fmt.Println(status.Code(check(noContext, c)))
+	}
+	// Output:
+	// OK
+	// ResourceExhausted
+}
+
+// A call a minute for each tenant, under a name for clients to see.
+func ExampleEach() {
+	client, closeClient := connect()
+	defer closeClient()
+
+	perTenant := grpclimit.Each(client, "tenant", grpclimit.ByMetadata("tenant"),
+		grpclimit.Named("checks", limit.SlidingWindow{Permits: 1, Interval: time.Minute}))
+	c, stop := start(limitedBy(perTenant))
+	defer stop()
+	for _, tenant := range []string{"gold", "gold", "iron"} {
+		err := check(metadata.AppendToOutgoingContext(noContext, "tenant", tenant), c)
+		fmt.Println(tenant, status.Code(err))
+	}
+	fmt.Println(status.Code(check(noContext, c)), "without a tenant")
+	// Output:
+	// gold OK
+	// gold ResourceExhausted
+	// iron OK
+	// Unavailable without a tenant
+}
+
+// A chooser is a func: one method has a limit, the others have none.
+func ExampleUnaryServerInterceptor() {
+	client, closeClient := connect()
+	defer closeClient()
+
+	checks := limit.New(client, "checks", limit.FixedWindow{Permits: 1, Interval: time.Hour})
+	choose := func(_ context.Context, call grpclimit.Call) (grpclimit.Limiter, error) {
+		if call.Method == healthpb.Health_Check_FullMethodName {
+			return checks, nil
+		}
+		return nil, nil
+	}
+	c, stop := start([]grpc.ServerOption{grpc.ChainUnaryInterceptor(grpclimit.UnaryServerInterceptor(choose, unhurried))})
+	defer stop()
+	for range 2 {
+		_, err := c.List(noContext, new(healthpb.HealthListRequest))
+		fmt.Println(status.Code(check(noContext, c)), status.Code(err))
+	}
+	// Output:
+	// OK OK
+	// ResourceExhausted OK
+}
+
+// A stream is limited at its start.
+func ExampleStreamServerInterceptor() {
+	client, closeClient := connect()
+	defer closeClient()
+
+	perClient := grpclimit.Each(client, "watch", grpclimit.ByIP(), limit.FixedWindow{Permits: 1, Interval: time.Hour})
+	c, stop := start([]grpc.ServerOption{grpc.StreamInterceptor(grpclimit.StreamServerInterceptor(perClient, unhurried))})
+	defer stop()
+	for range 2 {
+		watch, err := c.Watch(noContext, new(healthpb.HealthCheckRequest))
+		if err != nil {
+			panic(err)
+		}
+		_, err = watch.Recv()
+		fmt.Println(status.Code(err))
+	}
+	// Output:
+	// OK
+	// ResourceExhausted
+}
+
+// A load balancer writes clients' addresses into metadata of its own.
+func ExampleAddress() {
+	clients := grpclimit.Address{
+		Trusted:  []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")},
+		Header:   "x-real-ip",
+		IPv6Bits: 48,
+	}
+	ctx := peer.NewContext(noContext, &peer.Peer{Addr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}})
+	ctx = metadata.NewIncomingContext(ctx, metadata.Pairs("x-real-ip", "2001:db8:1:2::3", "x-forwarded-for", "203.0.113.9"))
+	fmt.Println(clients.Key(ctx, grpclimit.Call{}))
+	fmt.Println(clients.Client(ctx))
+	// Output:
+	// 2001:db8:1::/48 <nil>
+	// 2001:db8:1:2::3 <nil>
+}
+
+func ExampleByIP() {
+	direct, proxied := grpclimit.ByIP(), grpclimit.ByIP(netip.MustParsePrefix("192.0.2.0/24"))
+	ctx := peer.NewContext(noContext, &peer.Peer{Addr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}})
+	ctx = metadata.NewIncomingContext(ctx, metadata.Pairs("x-forwarded-for", "198.51.100.1, 203.0.113.9, 192.0.2.7"))
+	fmt.Println(direct(ctx, grpclimit.Call{}))
+	fmt.Println(proxied(ctx, grpclimit.Call{})) // the first from the right that is no proxy; what a client claims left of it counts for nothing
+	// Output:
+	// 192.0.2.1 <nil>
+	// 203.0.113.9 <nil>
+}
+
+func ExampleByMetadata() {
+	byKey := grpclimit.ByMetadata("api-key")
+	_, err := byKey(noContext, grpclimit.Call{})
+	fmt.Println(err)
+	fmt.Println(byKey(metadata.NewIncomingContext(noContext, metadata.Pairs("api-key", "k-4711")), grpclimit.Call{}))
+	// Output:
+	// grpclimit: 0 values of the metadata api-key, want one that is not empty
+	// k-4711 <nil>
+}
+
+func ExampleCombined() {
+	perMethodAndTarget := grpclimit.Combined(grpclimit.ByMethod(), grpclimit.ByTarget())
+	fmt.Println(perMethodAndTarget(noContext, grpclimit.Call{Method: "/a.B/C", Outgoing: true, Target: "dns:///b.example"}))
+	// Output: /a.B/C|dns:///b.example <nil>
+}
+
+func ExampleByMethod() {
+	fmt.Println(grpclimit.ByMethod()(noContext, grpclimit.Call{Method: "/grpc.health.v1.Health/Check"}))
+	// Output: /grpc.health.v1.Health/Check <nil>
+}
+
+func ExampleByService() {
+	fmt.Println(grpclimit.ByService()(noContext, grpclimit.Call{Method: "/grpc.health.v1.Health/Check"}))
+	// Output: grpc.health.v1.Health <nil>
+}
+
+func ExampleByTarget() {
+	fmt.Println(grpclimit.ByTarget()(noContext, grpclimit.Call{Outgoing: true, Target: "dns:///b.example"}))
+	// Output: dns:///b.example <nil>
+}

@@ -1,0 +1,93 @@
+package grpclimit_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	test "google.golang.org/grpc/interop/grpc_testing"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/grpclimit"
+	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+var update = flag.Bool("update", false, "write what clients are told into docs/grpc.md")
+
+const golden = "../docs/grpc.md"
+
+// documented is the servers that docs/grpc.md calls.
+func documented(b *bubble.Bubble, client *rratelimiter.Client) map[string]test.TestServiceClient {
+	each := func(name string, policies ...limit.Policy) choice {
+		return grpclimit.Each(client, name, grpclimit.ByIP(), policies...)
+	}
+	second, minute := limit.FixedWindow{Permits: 2, Interval: time.Second}, limit.SlidingWindow{Permits: 100, Interval: time.Minute}
+	servers := make(map[string]test.TestServiceClient)
+	serve := func(name string, choose choice, opts ...grpclimit.Option) {
+		servers[name] = unary(b, new(service), choose, append(opts, grpclimit.Cost(func(_ context.Context, call grpclimit.Call) int64 {
+			return int64(call.Message.(*test.SimpleRequest).GetResponseSize())
+		}))...)
+	}
+	serve("two", each("two", second, minute))
+	serve("both", each("both", limit.FixedWindow{Permits: 4, Interval: time.Second}, limit.TokenBucket{Capacity: 5, Refill: 1, Interval: 10 * time.Second}))
+	serve("named", each("named", grpclimit.Named("pages per day", limit.Calendar{Permits: 50, Unit: limit.Day})),
+		grpclimit.Subject(func(context.Context, grpclimit.Call) string { return "tenant:gold" }))
+	serve("closed", grpclimit.All(down{}))
+	serve("open", grpclimit.All(down{}), grpclimit.OnFailure(grpclimit.Open))
+	serve("local", grpclimit.All(down{}), grpclimit.Policies(limit.FixedWindow{Permits: 10, Interval: time.Minute}), grpclimit.OnFailure(grpclimit.Local(0.1)))
+	serve("unknown", func(context.Context, grpclimit.Call) (grpclimit.Limiter, error) {
+		return nil, errors.New("a peer of the network \"unix\"")
+	})
+	return servers
+}
+
+var block = regexp.MustCompile("(?s)```text\n-> (\\w+), cost (\\d+)\n(.*?)```\n")
+
+// TestTheDocumentedAnswers: servers answer the calls of docs/grpc.md, one after another, as it says there.
+func TestTheDocumentedAnswers(t *testing.T) {
+	before, err := os.ReadFile(golden)
+	require.NoError(t, err)
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		servers := documented(b, client)
+		shown := 0
+		after := block.ReplaceAllStringFunc(string(before), func(text string) string {
+			shown++
+			parts := block.FindStringSubmatch(text)
+			cost, err := strconv.Atoi(parts[2])
+			require.NoError(b, err)
+			answer := strings.TrimSpace(getOf(b, servers[parts[1]], int32(cost))) + "\n"
+			if !*update {
+				assert.Equal(b, parts[3], answer, parts[1])
+			}
+			return fmt.Sprintf("```text\n-> %s, cost %s\n%s```\n", parts[1], parts[2], answer)
+		})
+		assert.Equal(b, 12, shown)
+		if *update {
+			require.NoError(b, os.WriteFile(golden, []byte(after), 0o644))
+		}
+	})
+}
+
+// TestTheReadmeShowsTheExample: each line of its code for this package runs in Example.
+func TestTheReadmeShowsTheExample(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	require.NoError(t, err)
+	example, err := os.ReadFile("example_test.go")
+	require.NoError(t, err)
+	_, code, found := strings.Cut(string(readme), "```go\ncalls := grpclimit")
+	require.True(t, found)
+	code, _, _ = strings.Cut("calls := grpclimit"+code, "```")
+	for line := range strings.Lines(code) {
+		assert.Contains(t, string(example), strings.TrimSpace(line))
+	}
+}

@@ -1,0 +1,143 @@
+package grpclimit_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	test "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/grpclimit"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// Ten thousand calls of a hundred clients over real sockets, and two thousand streams: each key gets what its limit says and nothing more.
+func TestTenThousandCalls(t *testing.T) {
+	const clients, keys, permits = 100, 10, 150
+	for kind, c := range map[string]struct {
+		calls int // of each client
+		ask   func(ctx context.Context, c test.TestServiceClient) error
+	}{
+		"unary": {100, func(ctx context.Context, c test.TestServiceClient) error { return call(ctx, c) }},
+		"streams": {20, func(ctx context.Context, c test.TestServiceClient) error {
+			ss, err := c.FullDuplexCall(ctx)
+			if err != nil {
+				return err
+			}
+			_ = ss.Send(message)
+			if _, err = ss.Recv(); err == nil {
+				_ = ss.CloseSend()
+				_, _ = ss.Recv()
+			}
+			return err
+		}},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			client, closeClient := connect(rratelimiter.WithDenialCache())
+			defer closeClient()
+			perKey := grpclimit.Each(client, "api", grpclimit.ByMetadata("key"), hour(permits))
+			s := new(service)
+			addr, stop := listen(s, grpc.UnaryInterceptor(grpclimit.UnaryServerInterceptor(perKey, unhurried)),
+				grpc.StreamInterceptor(grpclimit.StreamServerInterceptor(perKey, unhurried)))
+			defer stop()
+
+			var mu sync.Mutex
+			got := make(map[string]int)
+			var all sync.WaitGroup
+			for i := range clients {
+				all.Go(func() {
+					conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+					if !assert.NoError(t, err) {
+						return
+					}
+					defer conn.Close()
+					server := test.NewTestServiceClient(conn)
+					ctx := metadata.AppendToOutgoingContext(context.Background(), "key", fmt.Sprint(i%keys))
+					for range c.calls {
+						err := c.ask(ctx, server)
+						mu.Lock()
+						got[fmt.Sprint(i%keys, " ", status.Code(err))]++
+						mu.Unlock()
+						if s := status.Convert(err); s.Code() == codes.ResourceExhausted && assert.Len(t, s.Details(), 2) {
+							delay := s.Details()[0].(*errdetails.RetryInfo).GetRetryDelay().AsDuration()
+							assert.InDelta(t, 60, delay.Minutes(), 10)
+							assert.Equal(t, "hour", s.Details()[1].(*errdetails.QuotaFailure).GetViolations()[0].GetQuotaId())
+						}
+					}
+				})
+			}
+			all.Wait()
+			want := make(map[string]int)
+			for key := range keys {
+				want[fmt.Sprint(key, " OK")] = permits
+				want[fmt.Sprint(key, " ResourceExhausted")] = clients/keys*c.calls - permits
+			}
+			assert.Equal(t, want, got)
+			assert.EqualValues(t, keys*permits, s.served.Load())
+		})
+	}
+}
+
+// A retry policy over real sockets: refused, told when, and served.
+func TestARetryOverSockets(t *testing.T) {
+	client, closeClient := inMemory()
+	defer closeClient()
+	var results []string
+	var mu sync.Mutex
+	addr, stop := listen(new(service), grpc.UnaryInterceptor(grpclimit.UnaryServerInterceptor(
+		grpclimit.Each(client, "api", grpclimit.ByIP(), limit.FixedWindow{Permits: 1, Interval: 500 * time.Millisecond}), unhurried,
+		grpclimit.Report(func(_ context.Context, _ grpclimit.Call, o grpclimit.Outcome) {
+			mu.Lock()
+			defer mu.Unlock()
+			assert.Equal(t, "api:127.0.0.1", o.Limiter)
+			results = append(results, o.Result.String())
+		}))))
+	defer stop()
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultServiceConfig(retries))
+	require.NoError(t, err)
+	defer conn.Close()
+	c := test.NewTestServiceClient(conn)
+	assert.NoError(t, call(t.Context(), c))
+	assert.NoError(t, call(t.Context(), c))
+	assert.Equal(t, []string{"acquired", "rejected", "acquired"}, results)
+}
+
+// What has no address is not one key for all.
+func TestUnixSockets(t *testing.T) {
+	client, closeClient := connect()
+	defer closeClient()
+	listener, err := net.Listen("unix", t.TempDir()+"/socket")
+	require.NoError(t, err)
+	s := grpc.NewServer(grpc.UnaryInterceptor(grpclimit.UnaryServerInterceptor(perIP(client, hour(1)), unhurried)))
+	test.RegisterTestServiceServer(s, new(service))
+	go func() { _ = s.Serve(listener) }()
+	defer s.Stop()
+	conn, err := grpc.NewClient("unix:"+listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	defer conn.Close()
+	assert.Equal(t, codes.Unavailable, status.Code(call(t.Context(), test.NewTestServiceClient(conn))))
+}
+
+// listen serves on a socket of this host.
+func listen(s test.TestServiceServer, opts ...grpc.ServerOption) (addr string, stop func()) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	g := grpc.NewServer(opts...)
+	test.RegisterTestServiceServer(g, s)
+	go func() { _ = g.Serve(listener) }()
+	return listener.Addr().String(), g.Stop
+}
