@@ -65,10 +65,10 @@ func BenchmarkMatch(b *testing.B) {
 	for _, name := range []string{"path", "all", "host", "header"} {
 		b.Run(name, func(b *testing.B) {
 			v := &view{snapshot: parsed(b, files[name]).file()}
-			r := asked("GET http://t9000.example.com/api/v1/service-9000/7", "X-Tenant", "t9000")
+			r := request("GET http://t9000.example.com/api/v1/service-9000/7", "X-Tenant", "t9000")
 			b.ReportAllocs()
 			for b.Loop() {
-				s := search{request: r, address: v.address, all: v.all}
+				s := search{request: overHTTP{r, &v.address}, all: v.all}
 				v.http.find(&s, cleanPath(r.URL.EscapedPath()))
 				if len(s.found) != 1 || v.rules[s.found[0].rule].name[1:] == "" {
 					b.Fatal(len(s.found))
@@ -81,7 +81,7 @@ func BenchmarkMatch(b *testing.B) {
 // BenchmarkPass is what the middleware costs a request that no rule matches.
 func BenchmarkPass(b *testing.B) {
 	handler := parsed(b, large(10_000)).Middleware(nowhere)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	r := asked("GET /other")
+	r := request("GET /other")
 	b.ReportAllocs()
 	for b.Loop() {
 		handler.ServeHTTP(nil, r)

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/httplimit"
 )
 
 // plain is rules without what is made for them when they are used.
@@ -16,7 +18,7 @@ func plainRules(s *snapshot) []rule {
 	all := make([]rule, len(s.rules))
 	forget := func(l *limits) *limits {
 		c := *l
-		c.described, c.describe = nil, nil
+		c.described, c.describe[httpDoor], c.describe[grpcDoor] = nil, nil, nil
 		return &c
 	}
 	for i, r := range s.rules {
@@ -149,10 +151,10 @@ func FuzzParse(f *testing.F) {
 		}
 		// What it gives can be asked.
 		v := &view{snapshot: s.file()}
-		r := asked("GET /")
+		r := request("GET /")
 		r.URL.Path = target
 		r.URL.RawPath = target
-		for _, step := range v.steps(newOpener(nowhere), r) {
+		for _, step := range v.steps(newOpener(nowhere, httpDoor), r) {
 			if step.err == nil {
 				_, _ = step.limiter.Take(over, 1)
 			}
@@ -174,7 +176,7 @@ func FuzzPath(f *testing.F) {
 		}
 		var found tree
 		found.add(0, &condition{pattern: p})
-		s := search{request: asked("GET /")}
+		s := search{request: overHTTP{request("GET /"), &httplimit.Address{}}}
 		found.find(&s, clean)
 		require.Equal(t, p.matches(clean), len(s.found) == 1, "%q %q", clean, text)
 	})

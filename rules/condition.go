@@ -2,14 +2,11 @@ package rules
 
 import (
 	"errors"
-	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
-
-	"github.com/rratelimiter/rratelimiter/httplimit"
 )
 
 // condition is a way in which a request can be a rule's. Of a rule's conditions one is enough; all that one says has to be so.
@@ -142,18 +139,18 @@ func (d *decoder) grpc(n *yaml.Node, text string, c *condition) bool {
 }
 
 // holds says whether a request, whose path and host are the pattern's, meets the rest of the condition.
-func (c *condition) holds(address httplimit.Address, r *http.Request) bool {
-	if !c.hasMethod(r.Method) || len(c.methods) > 0 && !slices.Contains(c.methods, r.Method) {
+func (c *condition) holds(r asked) bool {
+	if !c.hasMethod(r.method()) || len(c.methods) > 0 && !slices.Contains(c.methods, r.method()) {
 		return false
 	}
 	for _, h := range c.headers {
-		values := r.Header[h.name]
+		values := r.values(h.name)
 		if len(values) == 0 || h.value != "*" && !slices.Contains(values, h.value) {
 			return false
 		}
 	}
 	if len(c.ranges) > 0 {
-		client, err := address.Client(r)
+		client, err := r.client()
 		return err == nil && contains(c.ranges, client)
 	}
 	return true

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
@@ -31,8 +33,8 @@ func parsed(t testing.TB, text string) *Set {
 	return s
 }
 
-// asked is a request as "POST /login", with pairs of header names and values.
-func asked(what string, headers ...string) *http.Request {
+// request is a request as "POST /login", with pairs of header names and values.
+func request(what string, headers ...string) *http.Request {
 	method, target, _ := strings.Cut(what, " ")
 	r := httptest.NewRequest(method, target, nil) // of 192.0.2.1
 	for i := 0; i < len(headers); i += 2 {
@@ -43,7 +45,7 @@ func asked(what string, headers ...string) *http.Request {
 
 // status is that of the response to a request.
 func status(h http.Handler, what string, headers ...string) int {
-	return serve(h, asked(what, headers...)).Code
+	return serve(h, request(what, headers...)).Code
 }
 
 func serve(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
@@ -56,3 +58,12 @@ func serve(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 type ok struct{ served int }
 
 func (h *ok) ServeHTTP(http.ResponseWriter, *http.Request) { h.served++ }
+
+// connected is a client of a Redis in memory.
+func connected(t *testing.T) *rratelimiter.Client {
+	server := miniredis.RunT(t)
+	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	require.NoError(t, err)
+	t.Cleanup(redis.Close)
+	return rratelimiter.New(redis)
+}

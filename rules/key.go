@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"fmt"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -8,7 +9,6 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/door"
 )
 
@@ -122,33 +122,37 @@ func (d *decoder) keyOfAddress(addr netip.Addr) string {
 }
 
 // keyOf is the key of a request that a condition has matched.
-func keyOf(parts []keyPart, address httplimit.Address, r *http.Request, path string, c *condition) (string, error) {
+func keyOf(parts []keyPart, r asked, path string, c *condition) (string, error) {
 	if len(parts) == 1 {
-		return parts[0].of(address, r, path, c)
+		return parts[0].of(r, path, c)
 	}
 	texts := make([]string, len(parts))
 	for i, p := range parts {
 		var err error
-		if texts[i], err = p.of(address, r, path, c); err != nil {
+		if texts[i], err = p.of(r, path, c); err != nil {
 			return "", err
 		}
 	}
 	return door.Join(texts...), nil
 }
 
-func (p keyPart) of(address httplimit.Address, r *http.Request, path string, c *condition) (string, error) {
+func (p keyPart) of(r asked, path string, c *condition) (string, error) {
 	switch p.kind {
 	case "ip":
-		return address.Key(r)
+		return r.clientKey()
 	case "header":
-		return httplimit.ByHeader(p.name)(r)
+		values := r.values(p.name)
+		if len(values) != 1 || strings.TrimSpace(values[0]) == "" {
+			return "", fmt.Errorf("rules: %d values of the header %s, want one that is not empty", len(values), p.name)
+		}
+		return strings.TrimSpace(values[0]), nil
 	case "path":
 		if value := c.wildcard(path, p.name); value != "" {
 			return value, nil
 		}
 		return "", errNoValue
 	case "method":
-		return r.Method, nil
+		return r.method(), nil
 	}
 	return p.name, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/door"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -25,8 +26,8 @@ type limits struct {
 	pass     bool     // everything
 
 	// Made when they are used first: of many rules few are used at any time.
-	described func() []limit.Policy // as clients are told of them
-	describe  func() func(httplimit.Limiter) httplimit.Limiter
+	described func() []limit.Policy                     // as clients are told of them
+	describe  [2]func() func(door.Limiter) door.Limiter // by the kind of door
 }
 
 // redisson is a limiter that Java programs use too.
@@ -116,7 +117,9 @@ func (d *decoder) limits(n *yaml.Node, policy string) *limits {
 // ready makes limits ready for requests.
 func (l *limits) ready() *limits {
 	l.described = sync.OnceValue(l.named)
-	l.describe = sync.OnceValue(func() func(httplimit.Limiter) httplimit.Limiter { return httplimit.Describe(l.described()...) })
+	for _, kind := range []doorKind{httpDoor, grpcDoor} {
+		l.describe[kind] = sync.OnceValue(func() func(door.Limiter) door.Limiter { return kind.describe(l.described()) })
+	}
 	return l
 }
 

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/grpclimit"
 	"github.com/rratelimiter/rratelimiter/httplimit"
 )
 
@@ -26,7 +27,7 @@ func (s *Set) Middleware(client *rratelimiter.Client, opts ...httplimit.Option) 
 	if client == nil {
 		panic("rules: Middleware: there is no client")
 	}
-	d := &doors{set: s, opener: newOpener(client), opts: opts}
+	d := &doors{set: s, opener: newOpener(client, httpDoor), opts: opts}
 	return func(next http.Handler) http.Handler { return &middleware{d, next} }
 }
 
@@ -144,29 +145,33 @@ func (c *visit) granted(w http.ResponseWriter, r *http.Request) {
 }
 
 // Matched is the names of the rules that decide a request, in their order, for its handler, or for what the options of
-// [Set.Middleware] were given, with the context of the request. It is nil where no rule does.
+// [Set.Middleware] or [Set.UnaryServerInterceptor] were given, with the context of the request. It is nil where no rule does.
 func Matched(ctx context.Context) []string {
-	c, ok := ctx.Value(visitKey{}).(*visit)
-	if !ok {
-		return nil
+	var steps []step
+	if c, ok := ctx.Value(visitKey{}).(*visit); ok {
+		steps = c.steps
+	} else if s := rpcStepOf(ctx); s != nil {
+		steps = s.visit.steps
 	}
 	var names []string
-	for i := range c.steps {
-		names = append(names, c.steps[i].rules...)
+	for i := range steps {
+		names = append(names, steps[i].rules...)
 	}
 	return names
 }
 
-// Settle is httplimit.Settle for all rules that let a request pass: says what the request has cost in the end. httplimit.Settle settles
-// with the last of them alone.
+// Settle is httplimit.Settle, or grpclimit.Settle, for all rules that let a request pass: says what it has cost in the end. Those
+// settle with the last of them alone.
 func Settle(ctx context.Context, cost int64) error {
-	c, ok := ctx.Value(visitKey{}).(*visit)
-	if !ok || !c.served {
-		return nil
-	}
 	var failed []error
-	for _, passed := range c.passed {
-		failed = append(failed, httplimit.Settle(passed, cost))
+	if c, ok := ctx.Value(visitKey{}).(*visit); ok && c.served {
+		for _, passed := range c.passed {
+			failed = append(failed, httplimit.Settle(passed, cost))
+		}
+	} else if s := rpcStepOf(ctx); s != nil && s.visit.served {
+		for _, passed := range s.visit.passed {
+			failed = append(failed, grpclimit.Settle(passed, cost))
+		}
 	}
 	return errors.Join(failed...)
 }

@@ -170,7 +170,7 @@ rules:
 		require.NoError(b, err)
 		assert.Equal(b, rratelimiter.Rate{Permits: 3, Interval: time.Hour}, is)
 		assert.Equal(b, good, status(handler, "GET /alone"))
-		w := serve(handler, asked("GET /both"))
+		w := serve(handler, request("GET /both"))
 		assert.Equal(b, good, w.Code)
 		assert.Equal(b, `"1h";r=1;t=3960, "paid";r=1;t=3600`, strings.ReplaceAll(w.Header().Get("Ratelimit"), "hour", "1h"))
 		assert.Equal(b, good, status(handler, "GET /both"))
@@ -221,7 +221,7 @@ func TestBansAskNothing(t *testing.T) {
 	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
 		handler := parsed(b, "match: all\nrules: [{name: wide, key: ip, limits: 1/h}, {name: a, ban: true}]").Middleware(client)(&ok{})
 		sent := b.Sent.Load()
-		w := serve(handler, asked("GET /"))
+		w := serve(handler, request("GET /"))
 		assert.Equal(b, many, w.Code)
 		assert.Equal(b, sent, b.Sent.Load())
 		assert.Equal(b, `"ban";q=0`, w.Header().Get("Ratelimit-Policy"))
@@ -257,7 +257,7 @@ rules:
   - {name: one, key: ip, limits: 9/h}
   - {name: two, key: all, limits: 9/h}
   - {name: three, key: all, limits: 9/h, shadow: true}`).Middleware(client, report)(next)
-		serve(handler, asked("GET /"))
+		serve(handler, request("GET /"))
 		assert.Equal(b, []string{"one", "two", "three"}, seen)
 		assert.Equal(b, []string{"shop:one:192.0.2.1 + shop:two acquired one,two,three", "shop:three acquired one,two,three"}, reported)
 		assert.Nil(b, Matched(context.Background()))
@@ -288,7 +288,7 @@ func TestReload(t *testing.T) {
 		assert.Equal(b, good, status(handler, "GET /a"))
 		assert.Equal(b, good, status(handler, "GET /a"))
 		set.current.Store(parsed(b, "rules: [{name: b, match: /b, key: ip, limits: 1/h}, {name: a, match: /a, key: ip, limits: 4/h}]").current.Load())
-		assert.Equal(b, "1", serve(handler, asked("GET /a")).Header().Get("Ratelimit")[len(`"hour";r=`):][:1])
+		assert.Equal(b, "1", serve(handler, request("GET /a")).Header().Get("Ratelimit")[len(`"hour";r=`):][:1])
 		assert.Equal(b, good, status(handler, "GET /a"))
 		assert.Equal(b, many, status(handler, "GET /a"))
 		set.current.Store(parsed(b, "rules: []").current.Load())
@@ -312,13 +312,13 @@ func TestAReloadKeepsWhatIsKnownOfRedis(t *testing.T) {
 
 // TestCluster: on a cluster rules of one hash tag decide together, others one after another; nothing fails.
 func TestCluster(t *testing.T) {
-	o := newOpener(nowhereCluster)
+	o := newOpener(nowhereCluster, httpDoor)
 	require.True(t, o.cluster)
-	require.False(t, newOpener(nowhere).cluster)
+	require.False(t, newOpener(nowhere, httpDoor).cluster)
 	steps := func(o *opener, file string) [][]string {
 		v := &view{snapshot: parsed(t, file).current.Load()}
 		var names [][]string
-		for _, s := range v.steps(o, asked("GET /")) {
+		for _, s := range v.steps(o, request("GET /")) {
 			_, err := s.limiter.Take(over, 1)
 			require.True(t, errors.Is(err, context.Canceled), "%v", err)
 			names = append(names, s.rules)
@@ -326,7 +326,7 @@ func TestCluster(t *testing.T) {
 		return names
 	}
 	file := "match: all\nrules: [{name: a, key: ip, limits: 1/h}, {name: b, key: all, limits: [2/h, {redisson: r}]}]"
-	assert.Equal(t, [][]string{{"a", "b"}}, steps(newOpener(nowhere), file))
+	assert.Equal(t, [][]string{{"a", "b"}}, steps(newOpener(nowhere, httpDoor), file))
 	assert.Equal(t, [][]string{{"a"}, {"b"}, nil}, steps(o, file))
 	assert.Equal(t, [][]string{{"a", "b"}, nil}, steps(o, "domain: '{shop}'\n"+file))
 	assert.Equal(t, [][]string{{"a", "b"}}, steps(o, strings.Replace("domain: '{shop}'\n"+file, "redisson: r", "redisson: '{shop}:r'", 1)))

@@ -9,16 +9,37 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/grpclimit"
 	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/door"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // opener opens the limiters of requests.
 type opener struct {
+	door    doorKind
 	client  *rratelimiter.Client
 	cluster bool
 	seed    maphash.Seed
 	lately  [2048]atomic.Pointer[opened] // by the hash of rule and key, however many there are
+}
+
+// doorKind is a kind of door.
+type doorKind int
+
+const (
+	httpDoor doorKind = iota
+	grpcDoor
+)
+
+// describe gives what tells a door the policies of a limiter.
+func (k doorKind) describe(policies []limit.Policy) func(door.Limiter) door.Limiter {
+	if k == grpcDoor {
+		describe := grpclimit.Describe(policies...)
+		return func(l door.Limiter) door.Limiter { return describe(l) }
+	}
+	describe := httplimit.Describe(policies...)
+	return func(l door.Limiter) door.Limiter { return describe(l) }
 }
 
 // opened is the limiters of a rule's key, kept for a while: to open them takes longer than to find them.
@@ -28,10 +49,10 @@ type opened struct {
 	groups []told
 }
 
-// told is a group as httplimit asks it.
+// told is a group as its door asks it.
 type told struct {
 	group
-	told httplimit.Limiter
+	told door.Limiter
 }
 
 // group is limiters that decide at once.
@@ -57,10 +78,10 @@ const longestKept = 128
 
 var errNoKey = errors.New("rules: the key of the request is empty")
 
-func newOpener(client *rratelimiter.Client) *opener {
+func newOpener(client *rratelimiter.Client, at doorKind) *opener {
 	one := limit.FixedWindow{Permits: 1, Interval: time.Second}
 	_, err := limit.Join(limit.New(client, "a", one), limit.New(client, "b", one)).Take(over, 1)
-	return &opener{client: client, cluster: errors.Is(err, rratelimiter.ErrCrossSlot), seed: maphash.MakeSeed()}
+	return &opener{door: at, client: client, cluster: errors.Is(err, rratelimiter.ErrCrossSlot), seed: maphash.MakeSeed()}
 }
 
 // open opens the limiters of a rule for a key.
@@ -102,11 +123,11 @@ func (o *opener) groups(r *rule, l *limits, key string) []told {
 	}
 	all := make([]told, len(kept))
 	for i, g := range kept {
-		describe := l.describe
-		if len(kept) > 1 {
-			describe = func() func(httplimit.Limiter) httplimit.Limiter { return httplimit.Describe(g.policies...) }
+		if len(kept) == 1 {
+			all[i] = told{g, l.describe[o.door]()(g.limiter())}
+		} else {
+			all[i] = told{g, o.door.describe(g.policies)(g.limiter())}
 		}
-		all[i] = told{g, describe()(g.limiter())}
 	}
 	return all
 }
@@ -134,9 +155,9 @@ func (g *group) with(other *group, cluster bool) *group {
 }
 
 // limiter is the group as one.
-func (g *group) limiter() httplimit.Limiter {
+func (g *group) limiter() door.Limiter {
 	if len(g.members) == 1 {
-		limiter, _ := g.members[0].limiter.(httplimit.Limiter) // as both kinds are
+		limiter, _ := g.members[0].limiter.(door.Limiter) // as both kinds are
 		return limiter
 	}
 	all := make([]limit.Joinable, len(g.members))

@@ -10,23 +10,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
 )
 
 // TestReloadsUnderLoad: requests of several clients while the file changes without a pause. None is lost, none sees half of a file,
 // and what was taken stays taken.
 func TestReloadsUnderLoad(t *testing.T) {
-	server := miniredis.RunT(t)
-	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
-	require.NoError(t, err)
-	defer redis.Close()
-	client := rratelimiter.New(redis)
+	client := connected(t)
 
 	// One version bans what the other has no limit for, and the rule "count" stands somewhere else in each.
 	filler := strings.ReplaceAll(strings.TrimPrefix(named("f1", "f2", "f3"), "rules:\n"), "key: ip", "match: /f, key: ip")

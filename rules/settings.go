@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"net/http"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -128,12 +127,12 @@ func (d *decoder) cost(n *yaml.Node) *cost {
 }
 
 // of is what a request costs, at least 1, or -1 where it cannot be told.
-func (c *cost) of(r *http.Request) int64 {
+func (c *cost) of(r asked) int64 {
 	switch {
 	case c == nil:
 		return 1
 	case c.header != "":
-		values := r.Header[c.header]
+		values := r.values(c.header)
 		if len(values) != 1 {
 			return -1
 		}
@@ -143,10 +142,11 @@ func (c *cost) of(r *http.Request) int64 {
 		}
 		return max(1, int64(permits))
 	case c.bytes > 0:
-		if r.ContentLength < 0 {
+		length := r.length()
+		if length < 0 {
 			return -1
 		}
-		return max(1, (r.ContentLength-1)/c.bytes+1)
+		return max(1, (length-1)/c.bytes+1)
 	}
 	return c.permits
 }
@@ -178,17 +178,17 @@ var skipFields = map[string]field[skip]{
 }
 
 // skips says whether a rule lets a request pass. A client whose address cannot be told is in no range.
-func (s *skip) skips(address httplimit.Address, r *http.Request, path string) bool {
+func (s *skip) skips(r asked, path string) bool {
 	if s == nil {
 		return false
 	}
-	if slices.Contains(s.methods, r.Method) || slices.ContainsFunc(s.paths, func(p pattern) bool { return p.matches(path) }) {
+	if slices.Contains(s.methods, r.method()) || slices.ContainsFunc(s.paths, func(p pattern) bool { return p.matches(path) }) {
 		return true
 	}
 	if len(s.ranges) == 0 {
 		return false
 	}
-	client, err := address.Client(r)
+	client, err := r.client()
 	return err == nil && contains(s.ranges, client)
 }
 

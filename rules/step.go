@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/door"
 )
 
@@ -16,18 +15,17 @@ type step struct {
 	settings settings
 	rules    []string
 	cost     int64
-	err      error             // why it cannot be told what to ask
-	limiter  httplimit.Limiter // what to ask, described; nil where it is to be made of the group
-	group    *group            // what the limiter consists of; nil where it cannot be joined with others
+	err      error        // why it cannot be told what to ask
+	limiter  door.Limiter // what to ask, described; nil where it is to be made of the group
+	group    *group       // what the limiter consists of; nil where it cannot be joined with others
 }
 
-// steps is what decides a request, nil for nothing.
+// steps is what decides a request of HTTP, nil for nothing.
 func (v *view) steps(o *opener, r *http.Request) []step {
-	s := search{request: r, address: v.address, all: v.all}
-	escaped := r.URL.EscapedPath()
-	path := cleanPath(escaped)
+	s := search{request: overHTTP{r, &v.address}, all: v.all}
+	path := cleanPath(r.URL.EscapedPath())
 	v.http.find(&s, path)
-	steps := v.append(nil, o, r, path, s.found)
+	steps := v.append(nil, o, &s, path, s.found)
 	if r.URL.RawPath == "" {
 		return joinable(steps, o)
 	}
@@ -41,7 +39,7 @@ func (v *view) steps(o *opener, r *http.Request) []step {
 	v.http.find(&s, other)
 	for _, e := range s.found {
 		if !hasRule(before, e.rule) {
-			steps = v.append(steps, o, r, other, []entry{e})
+			steps = v.append(steps, o, &s, other, []entry{e})
 		}
 	}
 	return joinable(steps, o)
@@ -57,18 +55,18 @@ func hasRule(entries []entry, rule int) bool {
 }
 
 // append adds a step for each rule, or several where its limits do not share a slot.
-func (v *view) append(steps []step, o *opener, r *http.Request, path string, found []entry) []step {
+func (v *view) append(steps []step, o *opener, s *search, path string, found []entry) []step {
 	for _, e := range found {
 		rule := v.rules[e.rule]
-		if rule.skip.skips(v.address, r, path) {
+		if rule.skip.skips(s.request, path) {
 			continue
 		}
-		steps = rule.append(steps, o, v, r, path, e.condition)
+		steps = rule.append(steps, o, s.request, path, e.condition)
 	}
 	return steps
 }
 
-func (r *rule) append(steps []step, o *opener, v *view, request *http.Request, path string, c *condition) []step {
+func (r *rule) append(steps []step, o *opener, request asked, path string, c *condition) []step {
 	s := step{settings: r.settings, rules: []string{r.name}, cost: 1}
 	if r.cost != nil {
 		s.cost = r.cost.of(request)
@@ -76,7 +74,7 @@ func (r *rule) append(steps []step, o *opener, v *view, request *http.Request, p
 	l, key := r.limits, ""
 	if r.key != nil && !l.refuse {
 		var err error
-		if key, err = keyOf(r.key, v.address, request, path, c); err == nil && key == "" {
+		if key, err = keyOf(r.key, request, path, c); err == nil && key == "" {
 			err = errNoKey
 		}
 		if err != nil {
@@ -92,7 +90,7 @@ func (r *rule) append(steps []step, o *opener, v *view, request *http.Request, p
 		return steps
 	case l.refuse:
 		s.settings = refusing(r.settings)
-		s.limiter = l.describe()(refusal(r.prefix))
+		s.limiter = l.describe[o.door]()(refusal(r.prefix))
 		s.cost = 1
 		return append([]step{s}, steps...) // before anything is taken
 	}
@@ -127,7 +125,7 @@ func joinable(steps []step, o *opener) []step {
 	}
 	for i := range kept {
 		if kept[i].limiter == nil && kept[i].err == nil {
-			kept[i].limiter = httplimit.Describe(kept[i].group.policies...)(kept[i].group.limiter())
+			kept[i].limiter = o.door.describe(kept[i].group.policies)(kept[i].group.limiter())
 		}
 	}
 	return kept

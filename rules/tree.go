@@ -2,11 +2,8 @@ package rules
 
 import (
 	"math"
-	"net/http"
 	"slices"
 	"strings"
-
-	"github.com/rratelimiter/rratelimiter/httplimit"
 )
 
 // tree finds the rules of a request by its host and path, in a time that depends on the path and not on how many rules there are.
@@ -103,8 +100,7 @@ func (l *leaf) add(e entry) {
 
 // search is one look for the rules of a request.
 type search struct {
-	request *http.Request
-	address httplimit.Address
+	request asked
 	all     bool
 	found   []entry // by the order of the rules; at most one where not all are wanted
 }
@@ -115,7 +111,7 @@ func (t *tree) find(s *search, path string) {
 		return
 	}
 	if len(t.hosts) > 0 {
-		if b := t.hosts[plainHost(s.request.Host)]; b != nil {
+		if b := t.hosts[plainHost(s.request.host())]; b != nil {
 			s.walk(b, path)
 		}
 	}
@@ -154,7 +150,7 @@ func (s *search) walk(b *branch, rest string) {
 func (s *search) look(l *leaf) {
 	s.try(l.plain)
 	for i := range l.byHeader {
-		for _, value := range s.request.Header[l.byHeader[i].name] {
+		for _, value := range s.request.values(l.byHeader[i].name) {
 			s.try(l.byHeader[i].entries[value])
 		}
 	}
@@ -166,7 +162,7 @@ func (s *search) try(entries []entry) {
 		if !s.all && len(s.found) > 0 && s.found[0].rule <= e.rule {
 			return
 		}
-		if !e.condition.holds(s.address, s.request) {
+		if !e.condition.holds(s.request) {
 			continue
 		}
 		if s.all {
