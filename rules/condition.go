@@ -41,6 +41,10 @@ var matchFields = map[string]field[matchFile]{
 			d.wrong(n, "a mapping of headers and their values")
 			return
 		}
+		if len(n.Content)/2 > mostHeaders {
+			d.fail(n, "%d headers, want %d at most", len(n.Content)/2, mostHeaders)
+			return
+		}
 		d.pairs(n, func(name, value *yaml.Node) {
 			text, _ := d.text(value, "a text, the header's value, or * for any")
 			h := header{d.headerName(name, name.Value), text}
@@ -53,6 +57,9 @@ var matchFields = map[string]field[matchFile]{
 	"methods": func(d *decoder, n *yaml.Node, m *matchFile) { m.methods = d.methods(n) },
 	"ranges":  func(d *decoder, n *yaml.Node, m *matchFile) { m.ranges = d.ranges(n) },
 }
+
+// mostHeaders is how many headers a condition may name.
+const mostHeaders = 32
 
 // methods reads methods of HTTP.
 func (d *decoder) methods(n *yaml.Node) []string {

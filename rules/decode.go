@@ -191,31 +191,31 @@ func (d *decoder) list(n *yaml.Node, want string, each func(n *yaml.Node)) {
 }
 
 // number reads a whole number of decimal digits.
-func (d *decoder) number(n *yaml.Node, least, most int64, want string) (int64, bool) {
+func (d *decoder) number(n *yaml.Node, least, most int64, want string) int64 {
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" {
 		d.wrong(n, want)
-		return 0, false
+		return 0
 	}
 	number, err := strconv.ParseInt(n.Value, 10, 64)
 	if err != nil || number < least || number > most || strings.HasPrefix(n.Value, "+") || len(n.Value) > 1 && n.Value[0] == '0' {
 		d.fail(n, "%s, want %s", clipped(n.Value), want)
-		return 0, false
+		return 0
 	}
-	return number, true
+	return number
 }
 
 // fraction reads a number.
-func (d *decoder) fraction(n *yaml.Node, want string, ok func(x float64) bool) (float64, bool) {
+func (d *decoder) fraction(n *yaml.Node, want string, ok func(x float64) bool) float64 {
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" && n.ShortTag() != "!!float" {
 		d.wrong(n, want)
-		return 0, false
+		return 0
 	}
 	x, err := strconv.ParseFloat(n.Value, 64)
 	if err != nil || !ok(x) {
 		d.fail(n, "%s, want %s", clipped(n.Value), want)
-		return 0, false
+		return 0
 	}
-	return x, true
+	return x
 }
 
 // boolean reads true or false.
@@ -228,17 +228,17 @@ func (d *decoder) boolean(n *yaml.Node) bool {
 }
 
 // duration reads a length of time, above 0.
-func (d *decoder) duration(n *yaml.Node) (time.Duration, bool) {
+func (d *decoder) duration(n *yaml.Node) time.Duration {
 	const want = "a text like 500ms, 30s, 1m30s, 12h or 7d"
 	text, ok := d.text(n, want)
 	if !ok {
-		return 0, false
+		return 0
 	}
 	length, ok := parseDuration(text)
 	if !ok {
 		d.fail(n, "%q is no length of time, want %s", clipped(text), want)
 	}
-	return length, ok
+	return length
 }
 
 // parseDuration reads a length of time above 0, in whole milliseconds, with days and weeks besides the units of Go.

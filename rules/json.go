@@ -11,12 +11,13 @@ import (
 
 // jsonReader reads JSON as the nodes that YAML gives, so that both are decoded alike and errors have their line.
 type jsonReader struct {
-	text      string
-	at        int
-	line      int
-	lineStart int // offset
-	depth     int
-	nodes     []yaml.Node // some, made at once
+	text     string
+	at       int
+	line     int
+	columnAt int // how far columns of this line are counted
+	columns  int
+	depth    int
+	nodes    []yaml.Node // some, made at once
 }
 
 // jsonProblem is what is wrong, where the reader is.
@@ -38,7 +39,14 @@ func parseJSON(data []byte) (root *yaml.Node, problem *Error) {
 	return root, nil
 }
 
-func (r *jsonReader) column() int { return utf8.RuneCountInString(r.text[r.lineStart:r.at]) + 1 }
+// column counts on from where it counted last: a file may be one line.
+func (r *jsonReader) column() int {
+	if r.at > r.columnAt {
+		r.columns += utf8.RuneCountInString(r.text[r.columnAt:r.at])
+		r.columnAt = r.at
+	}
+	return r.columns + 1
+}
 
 func (r *jsonReader) fail(format string, values ...any) {
 	panic(jsonProblem(fmt.Sprintf(format, values...)))
@@ -58,7 +66,7 @@ func (r *jsonReader) space() {
 		switch r.text[r.at] {
 		case '\n':
 			r.line++
-			r.lineStart = r.at + 1
+			r.columnAt, r.columns = r.at+1, 0
 		case ' ', '\t', '\r':
 		default:
 			return

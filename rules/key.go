@@ -152,7 +152,7 @@ func (p keyPart) of(r asked, path string, c *condition) (string, error) {
 		}
 		return "", errNoValue
 	case "method":
-		return r.method(), nil
+		return r.methodKey(), nil
 	}
 	return p.name, nil
 }

@@ -60,7 +60,7 @@ var limitFields = map[string]field[limitFile]{
 	"name": func(d *decoder, n *yaml.Node, l *limitFile) { l.name = d.printable(n) },
 	"permits": func(d *decoder, n *yaml.Node, l *limitFile) {
 		l.hasCount = n
-		l.permits, _ = d.number(n, 0, mostPermits, "a whole number of permits, 0 to 2^53")
+		l.permits = d.number(n, 0, mostPermits, "a whole number of permits, 0 to 2^53")
 	},
 	"policy":      func(_ *decoder, n *yaml.Node, l *limitFile) { l.policy = n },
 	"rate":        func(_ *decoder, n *yaml.Node, l *limitFile) { l.rate = n },
@@ -216,7 +216,7 @@ var policies = map[string]func(d *decoder, l *limitFile, r rate) limit.Policy{
 	"sliding_window": func(d *decoder, l *limitFile, r rate) limit.Policy {
 		p := limit.SlidingWindow{Permits: r.permits, Interval: r.per}
 		if l.cells != nil {
-			n, _ := d.number(l.cells, 2, 1000, "a whole number of cells, 2 to 1000")
+			n := d.number(l.cells, 2, 1000, "a whole number of cells, 2 to 1000")
 			p.Cells = int(n)
 		}
 		return p
@@ -233,13 +233,13 @@ var policies = map[string]func(d *decoder, l *limitFile, r rate) limit.Policy{
 	"smooth": func(d *decoder, l *limitFile, r rate) limit.Policy {
 		p := limit.Smooth{Permits: r.permits, Interval: r.per}
 		if l.burst != nil {
-			p.Burst, _ = d.duration(l.burst)
+			p.Burst = d.duration(l.burst)
 		}
 		if l.warmUp != nil {
-			p.WarmUp, _ = d.duration(l.warmUp)
+			p.WarmUp = d.duration(l.warmUp)
 		}
 		if l.cold != nil {
-			p.ColdFactor, _ = d.fraction(l.cold, "a number, 1 to 1,000,000", func(x float64) bool { return x >= 1 && x <= 1e6 })
+			p.ColdFactor = d.fraction(l.cold, "a number, 1 to 1,000,000", func(x float64) bool { return x >= 1 && x <= 1e6 })
 		}
 		return p
 	},
@@ -278,7 +278,7 @@ func (d *decoder) capacity(l *limitFile, r rate) int64 {
 	if l.capacity == nil {
 		return r.permits
 	}
-	n, _ := d.number(l.capacity, 1, mostPermits, "a whole number of permits, 1 to 2^53")
+	n := d.number(l.capacity, 1, mostPermits, "a whole number of permits, 1 to 2^53")
 	return n
 }
 
@@ -337,7 +337,7 @@ func (d *decoder) redisson(n *yaml.Node, l *limitFile, into *limits) {
 		}
 	}
 	if l.keep != nil && r.rate != nil {
-		r.rate.KeepAlive, _ = d.duration(l.keep)
+		r.rate.KeepAlive = d.duration(l.keep)
 	}
 	if r.rate == nil && (l.kind != nil || l.keep != nil) {
 		d.fail(n, "type and keep_alive are of a rate: state it too, or neither")

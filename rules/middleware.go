@@ -66,9 +66,6 @@ func (d *doors) now() *view {
 			continue
 		}
 		opts := append(append([]httplimit.Option{}, d.opts...), s.options()...)
-		if s.costs {
-			opts = append(opts, httplimit.Cost(costOf))
-		}
 		v.bySettings[s] = httplimit.Middleware(limiterOf, opts...)
 	}
 	d.current.Store(v)

@@ -88,6 +88,20 @@ rules:
 				{"GET /", h("X-Tenant", "evil"), many}, {"GET /", h("X-Tenant", "zero"), many},
 				{"GET /", h("X-Tenant", "self"), good}, {"GET /", h("X-Tenant", "self"), good},
 			}},
+		"all but some are banned": {`
+rules:
+  - name: tenants
+    key: header:X-Tenant
+    ban: true
+    on_failure: open
+    overrides: [{key: gold, limits: 1/h}, {key: self, unlimited: true}]`,
+			[]call{
+				{"GET /", h("X-Tenant", "gold"), good}, {"GET /", h("X-Tenant", "gold"), many}, {"GET /", h("X-Tenant", "self"), good},
+				{"GET /", h("X-Tenant", "iron"), many}, {"GET /", nil, many},
+			}},
+		"methods that a client makes up are one": {`
+rules: [{name: a, key: method, limits: 1/h}]`,
+			[]call{{"GET /", nil, good}, {"FOO /", nil, good}, {"BAR /", nil, many}}},
 		"an address is overridden, and a network banned": {`
 rules:
   - {name: bad, match: {ranges: [198.51.100.0/24]}, ban: true}
@@ -227,6 +241,17 @@ func TestBansAskNothing(t *testing.T) {
 		assert.Equal(b, `"ban";q=0`, w.Header().Get("Ratelimit-Policy"))
 		assert.Empty(b, w.Header().Get("Retry-After"))
 		assert.Contains(b, w.Body.String(), `"violated-policies":["ban"]`)
+	})
+}
+
+// TestABanIsNoMatterOfCost: an option by which requests cost nothing does not lift it.
+func TestABanIsNoMatterOfCost(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		free := httplimit.Cost(func(*http.Request) int64 { return 0 })
+		handler := parsed(b, "rules: [{name: a, match: /ban, ban: true}, {name: b, key: ip, limits: 1/h}]").Middleware(client, free)(&ok{})
+		assert.Equal(b, many, status(handler, "GET /ban"))
+		assert.Equal(b, good, status(handler, "GET /"))
+		assert.Equal(b, good, status(handler, "GET /"))
 	})
 }
 

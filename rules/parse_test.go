@@ -191,6 +191,18 @@ func TestUnreadable(t *testing.T) {
 	assert.ErrorContains(t, unreadable("f", &fs.PathError{Op: "open", Path: "f", Err: fs.ErrPermission}), "f: cannot be read: permission denied")
 }
 
+// TestALongLine: columns of a large file in one line do not take for ever to count.
+func TestALongLine(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(`{"rules": [`)
+	for i := range 100_000 {
+		fmt.Fprintf(&b, `{"name": "r%d", "ban": true}, `, i)
+	}
+	b.WriteString(`{"name": "ä", "nam": 1}]}`)
+	_, err := Parse("f.json", []byte(b.String()))
+	assert.ErrorContains(t, err, fmt.Sprintf(`f.json:1:%d: rules[100000].nam: unknown field "nam"`, b.Len()-len(`ä", "nam": 1}]}`)+5))
+}
+
 // TestBombs: a small file that says much is refused at once.
 func TestBombs(t *testing.T) {
 	var b strings.Builder

@@ -38,7 +38,7 @@ func readOpened(path string) ([]byte, fs.FileInfo, error) {
 	if err != nil {
 		return nil, nil, unreadable(path, err)
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }() // it was read alone
 	data, err := io.ReadAll(io.LimitReader(file, mostBytes+1))
 	if err != nil {
 		return nil, nil, unreadable(path, err)

@@ -222,6 +222,8 @@ type overGRPC struct {
 
 func (a overGRPC) method() string { return a.call.Method }
 
+func (a overGRPC) methodKey() string { return a.call.Method }
+
 func (a overGRPC) host() string {
 	if values := metadata.ValueFromIncomingContext(a.ctx, ":authority"); len(values) > 0 {
 		return values[0]

@@ -134,10 +134,10 @@ func (d *decoder) settings(file *ruleFile, r *rule) {
 		d.onFailure(file.onFailure, s)
 	}
 	if file.deadline != nil {
-		s.deadline, _ = d.duration(file.deadline)
+		s.deadline = d.duration(file.deadline)
 	}
 	if file.wait != nil {
-		s.wait, _ = d.duration(file.wait)
+		s.wait = d.duration(file.wait)
 	}
 	if file.shadow != nil {
 		s.shadow = d.boolean(file.shadow)

@@ -20,7 +20,7 @@ type settings struct {
 	deadline  time.Duration // 0 where the rule does not say
 	wait      time.Duration
 	shadow    bool
-	costs     bool // the rule says what a request costs
+	costs     bool // the rule says what a request costs, or it does not matter
 	refuses   bool // Redis is not asked, so that it does not matter whether it is up
 }
 
@@ -39,11 +39,14 @@ func (s settings) options() []httplimit.Option {
 	if s.shadow {
 		opts = append(opts, httplimit.Shadow())
 	}
+	if s.costs {
+		opts = append(opts, httplimit.Cost(costOf))
+	}
 	return opts
 }
 
 // refusing is the settings of a rule where it refuses without asking.
-func refusing(s settings) settings { return settings{shadow: s.shadow, refuses: true} }
+func refusing(s settings) settings { return settings{shadow: s.shadow, costs: true, refuses: true} }
 
 // settingsOf is the settings of rules, once each.
 func settingsOf(rules []*rule) []settings {
@@ -89,7 +92,7 @@ func (d *decoder) onFailure(n *yaml.Node, s *settings) {
 
 var localFields = map[string]field[float64]{
 	"local": func(d *decoder, n *yaml.Node, share *float64) {
-		*share, _ = d.fraction(n, "a share of the limit, above 0, at most 1", func(x float64) bool { return x > 0 && x <= 1 })
+		*share = d.fraction(n, "a share of the limit, above 0, at most 1", func(x float64) bool { return x > 0 && x <= 1 })
 	},
 }
 
@@ -104,7 +107,7 @@ type cost struct {
 func (d *decoder) cost(n *yaml.Node) *cost {
 	const want = "a whole number of permits from 1 on, header:NAME, content_length, or content_length/BYTES"
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!int" {
-		permits, _ := d.number(n, 1, mostPermits, want)
+		permits := d.number(n, 1, mostPermits, want)
 		return &cost{permits: permits}
 	}
 	text, ok := d.text(n, want)
@@ -201,7 +204,7 @@ var addressFields = map[string]field[httplimit.Address]{
 		}
 	},
 	"ipv6_bits": func(d *decoder, n *yaml.Node, a *httplimit.Address) {
-		bits, _ := d.number(n, 1, 128, "bits of an address, 1 to 128")
+		bits := d.number(n, 1, 128, "bits of an address, 1 to 128")
 		a.IPv6Bits = int(bits)
 	},
 }

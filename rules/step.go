@@ -72,12 +72,12 @@ func (r *rule) append(steps []step, o *opener, request asked, path string, c *co
 		s.cost = r.cost.of(request)
 	}
 	l, key := r.limits, ""
-	if r.key != nil && !l.refuse {
+	if r.key != nil && (!l.refuse || len(r.overrides) > 0) {
 		var err error
 		if key, err = keyOf(r.key, request, path, c); err == nil && key == "" {
 			err = errNoKey
 		}
-		if err != nil {
+		if err != nil && !l.refuse {
 			s.err = err
 			return append(steps, s)
 		}

@@ -121,7 +121,7 @@ const (
 func (w *watch) run(ctx context.Context, events <-chan fsnotify.Event, lost <-chan error, poll *time.Ticker) {
 	defer poll.Stop()
 	if w.notifier != nil {
-		defer w.notifier.Close()
+		defer func() { _ = w.notifier.Close() }() // nobody listens any more
 	}
 	timer := time.NewTimer(0)
 	timer.Stop()
