@@ -1,4 +1,5 @@
-// Package rules keeps limits in a file, which may change while the program runs, and puts them in front of HTTP handlers.
+// Package rules keeps limits in a file, which may change while the program runs, and puts them in front of HTTP handlers and
+// servers of grpc-go.
 //
 //	set, err := rules.Watch(ctx, "/etc/shop/rules.yaml")
 //	http.ListenAndServe(":8080", set.Middleware(client)(mux))
@@ -28,7 +29,7 @@
 // and count on where a limit keeps its policy and its time.
 //
 // Decisions, headers, refusals and what happens while Redis fails are those of package
-// [github.com/rratelimiter/rratelimiter/httplimit], limits those of [github.com/rratelimiter/rratelimiter/limit].
+// [github.com/rratelimiter/rratelimiter/httplimit] and [github.com/rratelimiter/rratelimiter/grpclimit], limits those of [github.com/rratelimiter/rratelimiter/limit].
 //
 // # Several rules
 //
