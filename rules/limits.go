@@ -1,14 +1,10 @@
 package rules
 
 import (
-	"context"
-	"errors"
-	"fmt"
+	"slices"
 	"strings"
 	"sync"
-	"time"
 
-	"github.com/redis/rueidis"
 	"go.yaml.in/yaml/v4"
 
 	"github.com/rratelimiter/rratelimiter"
@@ -202,109 +198,8 @@ func (d *decoder) limit(n *yaml.Node, policy string, into *limits) {
 	}
 	at := len(into.policies) // those of Redisson stand behind
 	into.policies = append(into.policies, p)
-	into.names = append(into.names[:at:at], append([]string{l.name}, into.names[at:]...)...)
+	into.names = slices.Insert(into.names, at, l.name)
 }
-
-// policies is how each policy is read, whose permits and interval are known, and which fields it has besides.
-var policies = map[string]func(d *decoder, l *limitFile, r rate) limit.Policy{
-	"fixed_window": func(d *decoder, l *limitFile, r rate) limit.Policy {
-		return limit.FixedWindow{Permits: r.permits, Interval: r.per, Aligned: l.aligned != nil && d.boolean(l.aligned)}
-	},
-	"calendar": func(d *decoder, l *limitFile, r rate) limit.Policy {
-		return limit.Calendar{Permits: r.permits, Unit: r.unit, In: d.location(l.in)}
-	},
-	"sliding_window": func(d *decoder, l *limitFile, r rate) limit.Policy {
-		p := limit.SlidingWindow{Permits: r.permits, Interval: r.per}
-		if l.cells != nil {
-			n := d.number(l.cells, 2, 1000, "a whole number of cells, 2 to 1000")
-			p.Cells = int(n)
-		}
-		return p
-	},
-	"sliding_log": func(_ *decoder, _ *limitFile, r rate) limit.Policy {
-		return limit.SlidingLog{Permits: r.permits, Interval: r.per}
-	},
-	"token_bucket": func(d *decoder, l *limitFile, r rate) limit.Policy {
-		return limit.TokenBucket{Capacity: d.capacity(l, r), Refill: r.permits, Interval: r.per}
-	},
-	"leaky_bucket": func(d *decoder, l *limitFile, r rate) limit.Policy {
-		return limit.LeakyBucket{Capacity: d.capacity(l, r), Leak: r.permits, Interval: r.per}
-	},
-	"smooth": func(d *decoder, l *limitFile, r rate) limit.Policy {
-		p := limit.Smooth{Permits: r.permits, Interval: r.per}
-		if l.burst != nil {
-			p.Burst = d.duration(l.burst)
-		}
-		if l.warmUp != nil {
-			p.WarmUp = d.duration(l.warmUp)
-		}
-		if l.cold != nil {
-			p.ColdFactor = d.fraction(l.cold, "a number, 1 to 1,000,000", func(x float64) bool { return x >= 1 && x <= 1e6 })
-		}
-		return p
-	},
-}
-
-// own is the fields that only some policies have.
-func (l *limitFile) own() map[string]*yaml.Node {
-	return map[string]*yaml.Node{
-		"aligned": l.aligned, "in": l.in, "cells": l.cells, "capacity": l.capacity, "burst": l.burst, "warm_up": l.warmUp, "cold_factor": l.cold,
-	}
-}
-
-var policyFields = map[string][]string{
-	"fixed_window": {"aligned"}, "calendar": {"in"}, "sliding_window": {"cells"}, "token_bucket": {"capacity"}, "leaky_bucket": {"capacity"},
-	"smooth": {"burst", "warm_up", "cold_factor"},
-}
-
-// unused tells of fields that a policy does not have.
-func (d *decoder) unused(l *limitFile, policy string) {
-	if l.aligned == nil && l.in == nil && l.cells == nil && l.capacity == nil && l.burst == nil && l.warmUp == nil && l.cold == nil {
-		return
-	}
-	own := l.own()
-	for _, name := range policyFields[policy] {
-		delete(own, name)
-	}
-	for name, n := range own {
-		if n != nil {
-			d.fail(n, "%s means nothing to %s", name, policy)
-		}
-	}
-}
-
-// capacity is a bucket's, by default as much as comes in an interval.
-func (d *decoder) capacity(l *limitFile, r rate) int64 {
-	if l.capacity == nil {
-		return r.permits
-	}
-	n := d.number(l.capacity, 1, mostPermits, "a whole number of permits, 1 to 2^53")
-	return n
-}
-
-// location is a place of the calendar.
-func (d *decoder) location(n *yaml.Node) *time.Location {
-	if n == nil {
-		return nil
-	}
-	const want = "a text, a place like Europe/Berlin, or UTC"
-	name, ok := d.text(n, want)
-	if !ok {
-		return nil
-	}
-	place, err := time.LoadLocation(name)
-	if err != nil || name == "Local" {
-		d.fail(n, "no time zone %q, want %s", clipped(name), want)
-		return nil
-	}
-	if known, loaded := places.LoadOrStore(name, place); loaded {
-		place, _ = known.(*time.Location)
-	}
-	return place
-}
-
-// places is the locations that were loaded, so that the same name is the same pointer and policies can be compared.
-var places sync.Map
 
 // redisson reads a limit of Redisson's.
 func (d *decoder) redisson(n *yaml.Node, l *limitFile, into *limits) {
@@ -351,122 +246,4 @@ func (d *decoder) redisson(n *yaml.Node, l *limitFile, into *limits) {
 	}
 	into.redisson = append(into.redisson, r)
 	into.names = append(into.names, l.name)
-}
-
-// Clients that have no Redis: with them limiters say what is wrong with their policies and names, and cannot do more.
-var (
-	nowhere        = rratelimiter.New(noRedis{mode: rueidis.ClientModeStandalone})
-	nowhereCluster = rratelimiter.New(noRedis{mode: rueidis.ClientModeCluster})
-)
-
-type noRedis struct {
-	rueidis.Client
-	mode rueidis.ClientMode
-}
-
-func (c noRedis) Mode() rueidis.ClientMode { return c.mode }
-
-// checkName says what is wrong with what names begin with.
-func checkName(domain string) error {
-	return ended(limit.New(nowhereCluster, domain+":rule", limit.FixedWindow{Permits: 1, Interval: time.Second}).Take(over, 1))
-}
-
-// over is a context that has ended: a call with it asks nothing of Redis, and says what is wrong before it says that.
-var over = func() context.Context {
-	ctx, end := context.WithCancel(context.Background())
-	end()
-	return ctx
-}()
-
-// check says what is wrong with a policy.
-func (d *decoder) check(p limit.Policy) error {
-	if d.right[p] {
-		return nil
-	}
-	err := ended(limit.New(nowhere, "rule", p).Take(over, 1))
-	if err == nil {
-		d.right[p] = true
-	}
-	return err
-}
-
-// checkTogether says what is wrong with limits together: too many, or two that would count in the same key. Permits make no difference
-// to that, so that what was looked at once, of any permits, need not be looked at again.
-func (d *decoder) checkTogether(l *limits) error {
-	n := len(l.policies) + len(l.redisson)
-	if n <= mostPolicies && len(l.redisson) <= 1 {
-		seen := true
-		for i, p := range l.policies {
-			for _, other := range l.policies[:i] {
-				pair := [2]limit.Policy{kindOnly(other), kindOnly(p)}
-				if seen = seen && d.apart[pair]; !seen {
-					break
-				}
-			}
-		}
-		if seen {
-			return nil
-		}
-	}
-	var members []limit.Joinable
-	if len(l.policies) > 0 {
-		members = append(members, limit.New(nowhere, "rule", l.policies...))
-	}
-	for _, r := range l.redisson {
-		members = append(members, nowhere.Limiter(r.name))
-	}
-	err := ended(limit.Join(members...).Take(over, 1))
-	if err == nil {
-		for i, p := range l.policies {
-			for _, other := range l.policies[:i] {
-				d.apart[[2]limit.Policy{kindOnly(other), kindOnly(p)}] = true
-			}
-		}
-	}
-	return err
-}
-
-// kindOnly is a policy without its permits.
-func kindOnly(p limit.Policy) limit.Policy {
-	switch p := p.(type) {
-	case limit.FixedWindow:
-		p.Permits = 0
-		return p
-	case limit.Calendar:
-		p.Permits = 0
-		return p
-	case limit.SlidingWindow:
-		p.Permits = 0
-		return p
-	case limit.SlidingLog:
-		p.Permits = 0
-		return p
-	case limit.TokenBucket:
-		p.Capacity, p.Refill = 0, 0
-		return p
-	case limit.LeakyBucket:
-		p.Capacity, p.Leak = 0, 0
-		return p
-	case limit.Smooth:
-		p.Permits = 0
-		return p
-	}
-	return p
-}
-
-func checkRate(rate rratelimiter.Rate) error {
-	return ended(nowhere.Limiter("rule").TrySetRate(over, rate))
-}
-
-// ended is the error of a call that had to fail for its context alone.
-func ended[T any](_ T, err error) error {
-	if errors.Is(err, context.Canceled) {
-		return nil
-	}
-	return err
-}
-
-// reasonOf is an error's text without what all of them begin with.
-func reasonOf(err error) string {
-	return strings.TrimPrefix(err.Error(), fmt.Sprintf("%v: ", rratelimiter.ErrInvalidRate))
 }
