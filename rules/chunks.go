@@ -59,8 +59,6 @@ func cut(data []byte) (s split, ok bool) {
 			s.chunks = append(s.chunks, text[from:at])
 			s.head, s.line = text[:begin]+text[at:], line
 			return s, true
-		case spaces == column && !dash:
-			return s, false
 		case spaces == column && isCut(rest):
 			s.chunks = append(s.chunks, text[from:at])
 			from = at

@@ -43,6 +43,12 @@ rules:
   - {name: a, match: POST /login, key: ip, limits: 1/h}
   - {name: b, match: /, key: ip, limits: 2/h}`,
 			[]call{{"POST /login", nil, good}, {"POST /login", nil, many}, {"GET /login", nil, good}, {"GET /x", nil, good}, {"GET /x", nil, many}}},
+		"the first rule decides, also where a later one wants more": {`
+rules:
+  - {name: a, match: [/, /deep/], key: all, limits: 1/h}
+  - {name: b, match: {headers: {X: y}}, key: all, limits: 9/h}
+  - {name: c, match: /deep/er, key: all, limits: 9/h}`,
+			[]call{{"GET /", h("X", "y"), good}, {"GET /", h("X", "y"), many}, {"GET /deep/er", nil, many}}},
 		"all rules decide, and what one took comes back when another refuses": {`
 match: all
 rules:
@@ -108,11 +114,12 @@ rules:
   - name: clients
     key: ip
     limits: 1/h
-    overrides: [{key: 192.0.2.1, limits: 2/h}]
+    overrides: [{key: "2001:db8::1", limits: 2/h}]
 address: {trusted: [192.0.2.0/24], header: X-Real-IP}`,
 			[]call{
 				{"GET /", h("X-Real-IP", "198.51.100.7"), many}, {"GET /", h("X-Real-IP", "203.0.113.1"), good}, {"GET /", h("X-Real-IP", "203.0.113.1"), many},
-				{"GET /", nil, down},
+				{"GET /", nil, down}, {"GET /", h("X-Real-IP", "2001:db8::1"), good}, {"GET /", h("X-Real-IP", "2001:db8::2"), good},
+				{"GET /", h("X-Real-IP", "2001:db8::3"), many}, {"GET /", h("X-Real-IP", "2001:db8:0:1::1"), good}, {"GET /", h("X-Real-IP", "2001:db8:0:1::1"), many},
 			}},
 		"costs": {`
 rules:

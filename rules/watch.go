@@ -51,16 +51,19 @@ func Watch(ctx context.Context, path string, opts ...WatchOption) (*Set, error) 
 	if err := w.load(); err != nil {
 		return nil, err
 	}
-	w.setRates(ctx)
+	err := w.setRates(ctx) // told by the goroutine that tells all else: the caller may not listen yet
 	var events <-chan fsnotify.Event
 	var lost <-chan error
 	if n, err := fsnotify.NewWatcher(); err == nil { // else the poll has to do
 		w.notifier, events, lost = n, n.Events, n.Errors
 		w.listen()
-		// What has changed before the notifier listened.
-		w.look(ctx)
 	}
-	go w.run(ctx, events, lost, time.NewTicker(w.every))
+	go func() {
+		w.tellRates(err)
+		w.look(ctx) // what has changed before the notifier listened
+		w.tellRates(w.setRates(ctx))
+		w.run(ctx, events, lost, time.NewTicker(w.every))
+	}()
 	return w.set, nil
 }
 
@@ -154,7 +157,7 @@ func (w *watch) run(ctx context.Context, events <-chan fsnotify.Event, lost <-ch
 			first = time.Time{}
 			w.listen()
 			w.look(ctx)
-			w.setRates(ctx)
+			w.tellRates(w.setRates(ctx))
 		}
 	}
 }
@@ -231,23 +234,28 @@ func (w *watch) tell(err error) {
 const patience = 10 * time.Second
 
 // setRates sets the rates that are to be set.
-func (w *watch) setRates(ctx context.Context) {
+func (w *watch) setRates(ctx context.Context) error {
 	if w.client == nil || !w.unset {
-		return
+		return nil
 	}
 	limited, end := context.WithTimeout(ctx, patience)
 	defer end()
 	err := w.set.SetRates(limited, w.client)
 	if ctx.Err() != nil {
-		return
+		return nil
 	}
 	w.unset = err != nil
-	switch {
-	case err != nil && err.Error() != w.wrongRates:
-		w.wrongRates = err.Error()
+	return err
+}
+
+// tellRates tells that rates could not be set, or that they are now, once.
+func (w *watch) tellRates(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != w.wrongRates {
+		w.wrongRates = text
 		w.told(err)
-	case err == nil && w.wrongRates != "":
-		w.wrongRates = ""
-		w.told(nil)
 	}
 }

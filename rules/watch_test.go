@@ -215,6 +215,19 @@ func (r *record) told() ([]error, []time.Time) {
 	return slices.Clone(r.all), slices.Clone(r.at)
 }
 
+// TestTheFirstRatesFail: Watch returns all the same, whoever listens, and they are tried again.
+func TestTheFirstRatesFail(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rules.yaml")
+	write(t, path, "rules: [{name: a, limits: {redisson: q, rate: 5/s}}]")
+	told := make(chan error)
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	set, err := Watch(ctx, path, Rates(rratelimiter.New(nil)), OnReload(func(err error) { told <- err }))
+	require.NoError(t, err)
+	assert.ErrorIs(t, <-told, rratelimiter.ErrNoClient)
+	assert.Equal(t, 1, set.Len())
+}
+
 // TestPoll: without news of the system the file is looked at all the same. The clock is the test's.
 func TestPoll(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rules.yaml")
@@ -293,7 +306,7 @@ func TestRates(t *testing.T) {
 		told := func() []error { all, _ := r.told(); return all }
 		w := newWatch(path, []WatchOption{OnReload(r.add), Rates(client)})
 		require.NoError(b, w.load())
-		w.setRates(b.Context())
+		require.NoError(b, w.setRates(b.Context()))
 		ctx, end := context.WithCancel(b.Context())
 		go w.run(ctx, nil, nil, time.NewTicker(w.every))
 		rate := func() int64 {
