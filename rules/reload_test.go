@@ -2,7 +2,6 @@ package rules
 
 import (
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -30,11 +29,7 @@ func TestReloadsUnderLoad(t *testing.T) {
 		"rules:\n" + pair("{rate: 1000000/s, policy: fixed_window}") + filler + count,
 	}
 	path := filepath.Join(t.TempDir(), "rules.yaml")
-	put := func(text string) {
-		write(t, path+".new", text)
-		require.NoError(t, os.Rename(path+".new", path))
-	}
-	put(versions[0])
+	put(t, path, versions[0])
 	reloads := make(chan error, 1000)
 	set, err := Watch(t.Context(), path, OnReload(func(err error) { reloads <- err }))
 	require.NoError(t, err)
@@ -67,7 +62,7 @@ func TestReloadsUnderLoad(t *testing.T) {
 		})
 	}
 	for i := range 10 {
-		put(versions[(i+1)%2])
+		put(t, path, versions[(i+1)%2])
 		require.NoError(t, <-reloads)
 	}
 	close(stop)

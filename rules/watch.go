@@ -60,8 +60,6 @@ func Watch(ctx context.Context, path string, opts ...WatchOption) (*Set, error) 
 	}
 	go func() {
 		w.tellRates(err)
-		w.look(ctx) // what has changed before the notifier listened
-		w.tellRates(w.setRates(ctx))
 		w.run(ctx, events, lost, time.NewTicker(w.every))
 	}()
 	return w.set, nil
@@ -136,6 +134,7 @@ func (w *watch) run(ctx context.Context, events <-chan fsnotify.Event, lost <-ch
 		}
 		timer.Reset(min(quiet, max(0, first.Add(longest).Sub(now))))
 	}
+	changed() // perhaps, before the notifier listened
 	for {
 		select {
 		case <-ctx.Done():
