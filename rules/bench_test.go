@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -49,6 +50,45 @@ func BenchmarkParse(b *testing.B) {
 			require.Nil(b, s.chunks)
 		}
 	})
+}
+
+// BenchmarkReload reads 10,000 rules again, of which one has changed, or all, while a client asks: "worst-ns" is what a request
+// took at most.
+func BenchmarkReload(b *testing.B) {
+	text := large(10_000)
+	for name, changed := range map[string]string{
+		"one": strings.Replace(text, "5010/s", "7/s", 1), "all": strings.ReplaceAll(text, "on_failure: open", "on_failure: closed"),
+	} {
+		b.Run(name, func(b *testing.B) {
+			set := parsed(b, text)
+			handler := set.Middleware(nowhere)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+			r := request("GET /other")
+			stop := make(chan struct{})
+			worst := make(chan time.Duration)
+			go func() {
+				var most time.Duration
+				for {
+					select {
+					case <-stop:
+						worst <- most
+						return
+					case <-time.After(100 * time.Microsecond):
+					}
+					begin := time.Now()
+					handler.ServeHTTP(nil, r)
+					most = max(most, time.Since(begin))
+				}
+			}()
+			versions := [][]byte{[]byte(changed), []byte(text)}
+			for i := 0; b.Loop(); i++ {
+				s, err := parse("rules.yaml", versions[i%2], set.file())
+				require.NoError(b, err)
+				set.current.Store(s)
+			}
+			close(stop)
+			b.ReportMetric(float64(<-worst), "worst-ns")
+		})
+	}
 }
 
 // BenchmarkMatch finds the rule of a request among 10,000.
