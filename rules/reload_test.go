@@ -36,7 +36,7 @@ func TestReloadsUnderLoad(t *testing.T) {
 	var served atomic.Int64
 	handler := set.Middleware(client, httplimit.Deadline(time.Minute))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served.Add(1) }))
 
-	var granted, passed, banned atomic.Int64
+	var granted, passed atomic.Int64
 	stop := make(chan struct{})
 	var all sync.WaitGroup
 	for range 4 {
@@ -54,7 +54,6 @@ func TestReloadsUnderLoad(t *testing.T) {
 				case good:
 					passed.Add(1)
 				case many:
-					banned.Add(1)
 				default:
 					t.Errorf("%d", code)
 				}
@@ -64,11 +63,17 @@ func TestReloadsUnderLoad(t *testing.T) {
 	for i := range 10 {
 		put(t, path, versions[(i+1)%2])
 		require.NoError(t, <-reloads)
+		want := []int{good, many}[i%2]
+		require.Equal(t, want, status(handler, "GET /pair"), "a request behind a reload")
+		if want == good {
+			passed.Add(1)
+		}
 	}
 	close(stop)
 	all.Wait()
+	for status(handler, "GET /count") == good { // what a slow machine has left
+		granted.Add(1)
+	}
 	assert.EqualValues(t, 100, granted.Load(), "over all versions")
-	assert.Positive(t, passed.Load())
-	assert.Positive(t, banned.Load())
 	assert.Equal(t, granted.Load()+passed.Load(), served.Load())
 }
