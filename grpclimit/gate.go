@@ -45,8 +45,13 @@ func (g *gate) request(ctx context.Context, call Call) (q door.Request, k *known
 		return q, nil, false, nil
 	}
 	k = g.known
-	if l, ok := limiter.(*one); ok {
+	switch l := limiter.(type) {
+	case *one:
 		k = l.Known
+	case *described:
+		if limiter, k = l.Limiter, l.known; door.IsNil(limiter) {
+			return q, nil, false, nil
+		}
 	}
 	q = door.Request{Limiter: limiter, Policies: k.Policies, Permits: 1, Wait: g.wait}
 	if g.cost != nil {

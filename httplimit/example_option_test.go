@@ -205,3 +205,25 @@ func ExampleFromContext() {
 	get(page, "/")
 	// Output: 0 of 1 left
 }
+
+// Limiters of a chooser of one's own, each with the names and numbers of its policies for clients to see.
+func ExampleDescribe() {
+	client, closeClient := connect()
+	defer closeClient()
+
+	gold := []limit.Policy{limit.FixedWindow{Permits: 1000, Interval: time.Minute}}
+	others := []limit.Policy{limit.FixedWindow{Permits: 5, Interval: time.Second}, limit.FixedWindow{Permits: 10, Interval: time.Minute}}
+	describeGold, describeOthers := httplimit.Describe(gold...), httplimit.Describe(others...)
+	handler := httplimit.Middleware(func(r *http.Request) (httplimit.Limiter, error) {
+		if r.Header.Get("X-Tenant") == "gold" { // set by what authenticates
+			return describeGold(limit.New(client, "tenant:gold", gold...)), nil
+		}
+		return describeOthers(limit.New(client, "tenants", others...)), nil
+	}, unhurried)(hello)
+	for _, tenant := range []string{"gold", "iron"} {
+		fmt.Println(get(handler, "/", "X-Tenant", tenant).Header.Get("RateLimit"))
+	}
+	// Output:
+	// "minute";r=999;t=60
+	// "second";r=4;t=1, "minute";r=9;t=60
+}

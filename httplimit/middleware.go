@@ -87,8 +87,13 @@ func (s *settings) request(r *http.Request, choose func(*http.Request) (Limiter,
 		return q, nil, false, nil
 	}
 	k = s.known
-	if l, ok := limiter.(*one); ok {
+	switch l := limiter.(type) {
+	case *one:
 		k = l.Known
+	case *described:
+		if limiter, k = l.Limiter, l.known; door.IsNil(limiter) {
+			return q, nil, false, nil
+		}
 	}
 	q = door.Request{Limiter: limiter, Policies: k.Policies, Permits: 1, Wait: s.wait}
 	if s.cost != nil {

@@ -21,6 +21,21 @@ func Named(name string, policy limit.Policy) limit.Policy {
 	return door.Named{Policy: policy, Name: name}
 }
 
+// Describe gives what tells [Middleware] and [Transport] the policies of limiters that a chooser of your own makes, in their order,
+// where those of all requests are not the same ([Policies]): a chooser gives what Describe's func makes of a limiter. Where a policy
+// is not known, as that of a *[rratelimiter.Limiter] whose rate is in Redis, nil stands in its place, with a name by [Named].
+// To describe policies costs some microseconds, to use the description again nothing.
+func Describe(policies ...limit.Policy) func(Limiter) Limiter {
+	known := describe(policies)
+	return func(l Limiter) Limiter { return &described{l, known} }
+}
+
+// described is a limiter, and what is known of its policies.
+type described struct {
+	Limiter
+	known *known
+}
+
 // known is what clients are told of a limiter's policies.
 type known struct {
 	door.Known

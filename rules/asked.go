@@ -1,0 +1,41 @@
+package rules
+
+import (
+	"net/http"
+	"net/netip"
+
+	"github.com/rratelimiter/rratelimiter/httplimit"
+)
+
+// asked is a request, of whichever door, as rules look at it.
+type asked interface {
+	method() string                // of HTTP; of gRPC in full
+	methodKey() string             // the same as a key
+	host() string                  // as the client wrote it
+	values(header string) []string // by the canonical name
+	client() (netip.Addr, error)   // its address
+	clientKey() (string, error)    // the same as a key
+	length() int64                 // of the body, -1 where that is not known
+}
+
+// overHTTP is a request of HTTP.
+type overHTTP struct {
+	*http.Request
+	address *httplimit.Address
+}
+
+func (a overHTTP) method() string { return a.Method }
+func (a overHTTP) methodKey() string {
+	switch a.Method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodConnect,
+		http.MethodOptions, http.MethodTrace:
+		return a.Method
+	}
+	return "other" // a client makes up as many as it likes
+}
+
+func (a overHTTP) host() string                  { return a.Host }
+func (a overHTTP) values(header string) []string { return a.Header[header] }
+func (a overHTTP) client() (netip.Addr, error)   { return a.address.Client(a.Request) }
+func (a overHTTP) clientKey() (string, error)    { return a.address.Key(a.Request) }
+func (a overHTTP) length() int64                 { return a.ContentLength }

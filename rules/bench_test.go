@@ -1,0 +1,129 @@
+package rules
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// large is a file of so many rules, each with a path, two keys, two limits and a failure mode of its own.
+func large(rules int) string {
+	var b strings.Builder
+	b.WriteString("domain: shop\nrules:\n")
+	for i := range rules {
+		fmt.Fprintf(&b, "  - name: rule-%d\n    match: GET /api/v1/service-%d/{id}\n    key: [ip, \"header:X-Tenant\"]\n    limits:\n", i, i)
+		fmt.Fprintf(&b, "      - %d/s\n      - {policy: token_bucket, capacity: 20, rate: 100/m}\n    on_failure: open\n", 10+i)
+	}
+	return b.String()
+}
+
+// BenchmarkParse reads 10,000 rules: for the first time, and again with one of them changed.
+func BenchmarkParse(b *testing.B) {
+	text := large(10_000)
+	file := []byte(text)
+	b.Run("first", func(b *testing.B) {
+		for b.Loop() {
+			s, err := parse("rules.yaml", file, nil)
+			require.NoError(b, err)
+			require.Len(b, s.rules, 10_000)
+			require.NotNil(b, s.chunks)
+		}
+	})
+	b.Run("again", func(b *testing.B) {
+		before, err := parse("rules.yaml", file, nil)
+		require.NoError(b, err)
+		changed := []byte(strings.Replace(text, "5010/s", "7/s", 1))
+		for b.Loop() {
+			_, err := parse("rules.yaml", changed, before)
+			require.NoError(b, err)
+		}
+	})
+	b.Run("whole", func(b *testing.B) {
+		whole := []byte(strings.Replace(text, "\nrules:\n", "\nrules :\n", 1))
+		for b.Loop() {
+			s, err := parse("rules.yaml", whole, nil)
+			require.NoError(b, err)
+			require.Nil(b, s.chunks)
+		}
+	})
+}
+
+// BenchmarkReload reads 10,000 rules again, of which one has changed, or all, while a client asks: "worst-ns" is what a request
+// took at most.
+func BenchmarkReload(b *testing.B) {
+	text := large(10_000)
+	for name, changed := range map[string]string{
+		"one": strings.Replace(text, "5010/s", "7/s", 1), "all": strings.ReplaceAll(text, "on_failure: open", "on_failure: closed"),
+	} {
+		b.Run(name, func(b *testing.B) {
+			set := parsed(b, text)
+			handler := set.Middleware(nowhere)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+			r := request("GET /other")
+			stop := make(chan struct{})
+			worst := make(chan time.Duration)
+			go func() {
+				var most time.Duration
+				for {
+					select {
+					case <-stop:
+						worst <- most
+						return
+					case <-time.After(100 * time.Microsecond):
+					}
+					begin := time.Now()
+					handler.ServeHTTP(nil, r)
+					most = max(most, time.Since(begin))
+				}
+			}()
+			versions := [][]byte{[]byte(changed), []byte(text)}
+			for i := 0; b.Loop(); i++ {
+				s, err := parse("rules.yaml", versions[i%2], set.file())
+				require.NoError(b, err)
+				set.current.Store(s)
+			}
+			close(stop)
+			b.ReportMetric(float64(<-worst), "worst-ns")
+		})
+	}
+}
+
+// BenchmarkMatch finds the rule of a request among 10,000.
+func BenchmarkMatch(b *testing.B) {
+	files := map[string]string{"path": large(10_000), "all": "match: all\n" + large(10_000)}
+	var hosts, headers strings.Builder
+	hosts.WriteString("rules:\n")
+	headers.WriteString("rules:\n")
+	for i := range 10_000 {
+		fmt.Fprintf(&hosts, "  - {name: r%d, match: t%d.example.com/, key: all, limits: 1/s}\n", i, i)
+		fmt.Fprintf(&headers, "  - {name: r%d, match: {headers: {X-Tenant: t%d}}, key: all, limits: 1/s}\n", i, i)
+	}
+	files["host"], files["header"] = hosts.String(), headers.String()
+	for _, name := range []string{"path", "all", "host", "header"} {
+		b.Run(name, func(b *testing.B) {
+			v := &view{snapshot: parsed(b, files[name]).file()}
+			r := request("GET http://t9000.example.com/api/v1/service-9000/7", "X-Tenant", "t9000")
+			b.ReportAllocs()
+			for b.Loop() {
+				s := search{request: overHTTP{r, &v.address}, all: v.all}
+				v.http.find(&s, cleanPath(r.URL.EscapedPath()))
+				if len(s.found) != 1 || v.rules[s.found[0].rule].name[1:] == "" {
+					b.Fatal(len(s.found))
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkPass is what the middleware costs a request that no rule matches.
+func BenchmarkPass(b *testing.B) {
+	handler := parsed(b, large(10_000)).Middleware(nowhere)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	r := request("GET /other")
+	b.ReportAllocs()
+	for b.Loop() {
+		handler.ServeHTTP(nil, r)
+	}
+}

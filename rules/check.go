@@ -1,0 +1,132 @@
+package rules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// Clients that have no Redis: with them limiters say what is wrong with their policies and names, and cannot do more.
+var (
+	nowhere        = rratelimiter.New(noRedis{mode: rueidis.ClientModeStandalone})
+	nowhereCluster = rratelimiter.New(noRedis{mode: rueidis.ClientModeCluster})
+)
+
+type noRedis struct {
+	rueidis.Client
+	mode rueidis.ClientMode
+}
+
+func (c noRedis) Mode() rueidis.ClientMode { return c.mode }
+
+// checkName says what is wrong with what names begin with.
+func checkName(domain string) error {
+	return ended(limit.New(nowhereCluster, domain+":rule", limit.FixedWindow{Permits: 1, Interval: time.Second}).Take(over, 1))
+}
+
+// over is a context that has ended: a call with it asks nothing of Redis, and says what is wrong before it says that.
+var over = func() context.Context {
+	ctx, end := context.WithCancel(context.Background())
+	end()
+	return ctx
+}()
+
+// check says what is wrong with a policy.
+func (d *decoder) check(p limit.Policy) error {
+	if d.right[p] {
+		return nil
+	}
+	err := ended(limit.New(nowhere, "rule", p).Take(over, 1))
+	if err == nil {
+		d.right[p] = true
+	}
+	return err
+}
+
+// checkTogether says what is wrong with limits together: too many, or two that would count in the same key. Permits make no difference
+// to that, so that what was looked at once, of any permits, need not be looked at again.
+func (d *decoder) checkTogether(l *limits) error {
+	n := len(l.policies) + len(l.redisson)
+	if n <= mostPolicies && len(l.redisson) <= 1 {
+		seen := true
+		for i, p := range l.policies {
+			for _, other := range l.policies[:i] {
+				pair := [2]limit.Policy{kindOnly(other), kindOnly(p)}
+				if seen = seen && d.apart[pair]; !seen {
+					break
+				}
+			}
+		}
+		if seen {
+			return nil
+		}
+	}
+	var members []limit.Joinable
+	if len(l.policies) > 0 {
+		members = append(members, limit.New(nowhere, "rule", l.policies...))
+	}
+	for _, r := range l.redisson {
+		members = append(members, nowhere.Limiter(r.name))
+	}
+	err := ended(limit.Join(members...).Take(over, 1))
+	if err == nil {
+		for i, p := range l.policies {
+			for _, other := range l.policies[:i] {
+				d.apart[[2]limit.Policy{kindOnly(other), kindOnly(p)}] = true
+			}
+		}
+	}
+	return err
+}
+
+// kindOnly is a policy without its permits.
+func kindOnly(p limit.Policy) limit.Policy {
+	switch p := p.(type) {
+	case limit.FixedWindow:
+		p.Permits = 0
+		return p
+	case limit.Calendar:
+		p.Permits = 0
+		return p
+	case limit.SlidingWindow:
+		p.Permits = 0
+		return p
+	case limit.SlidingLog:
+		p.Permits = 0
+		return p
+	case limit.TokenBucket:
+		p.Capacity, p.Refill = 0, 0
+		return p
+	case limit.LeakyBucket:
+		p.Capacity, p.Leak = 0, 0
+		return p
+	case limit.Smooth:
+		p.Permits = 0
+		return p
+	}
+	return p
+}
+
+func checkRate(rate rratelimiter.Rate) error {
+	return ended(nowhere.Limiter("rule").TrySetRate(over, rate))
+}
+
+// ended is the error of a call that had to fail for its context alone.
+func ended[T any](_ T, err error) error {
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// reasonOf is an error's text without what all of them begin with.
+func reasonOf(err error) string {
+	return strings.TrimPrefix(err.Error(), fmt.Sprintf("%v: ", rratelimiter.ErrInvalidRate))
+}

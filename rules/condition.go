@@ -1,0 +1,164 @@
+package rules
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// condition is a way in which a request can be a rule's. Of a rule's conditions one is enough; all that one says has to be so.
+type condition struct {
+	pattern
+	rpc     bool // a method of gRPC, not a request of HTTP
+	headers []header
+	methods []string
+	ranges  []netip.Prefix
+	source  *yaml.Node // until the rule is read
+}
+
+// header is a header that a request has to have.
+type header struct {
+	name  string
+	value string // any where it is "*"
+}
+
+// errNoValue is the error of a request whose path leaves a wildcard empty.
+var errNoValue = errors.New("rules: the wildcard of the path stands for nothing")
+
+type matchFile struct {
+	condition
+	pattern, grpc *yaml.Node
+}
+
+var matchFields = map[string]field[matchFile]{
+	"pattern": func(_ *decoder, n *yaml.Node, m *matchFile) { m.pattern = n },
+	"grpc":    func(_ *decoder, n *yaml.Node, m *matchFile) { m.grpc = n },
+	"headers": func(d *decoder, n *yaml.Node, m *matchFile) {
+		if n.Kind != yaml.MappingNode {
+			d.wrong(n, "a mapping of headers and their values")
+			return
+		}
+		if len(n.Content)/2 > mostHeaders {
+			d.fail(n, "%d headers, want %d at most", len(n.Content)/2, mostHeaders)
+			return
+		}
+		d.pairs(n, func(name, value *yaml.Node) {
+			text, _ := d.text(value, "a text, the header's value, or * for any")
+			h := header{d.headerName(name, name.Value), text}
+			if slices.ContainsFunc(m.headers, func(other header) bool { return other.name == h.name }) {
+				d.fail(name, "the header %s is there twice", h.name)
+			}
+			m.headers = append(m.headers, h)
+		})
+	},
+	"methods": func(d *decoder, n *yaml.Node, m *matchFile) { m.methods = d.methods(n) },
+	"ranges":  func(d *decoder, n *yaml.Node, m *matchFile) { m.ranges = d.ranges(n) },
+}
+
+// mostHeaders is how many headers a condition may name.
+const mostHeaders = 32
+
+// methods reads methods of HTTP.
+func (d *decoder) methods(n *yaml.Node) []string {
+	var all []string
+	const want = "a text, a method like POST"
+	d.texts(n, want, func(n *yaml.Node, text string) {
+		if !isToken(text) || text != strings.ToUpper(text) {
+			d.fail(n, "%q, want %s in capitals", clipped(text), want)
+		}
+		all = append(all, text)
+	})
+	return all
+}
+
+// match reads the conditions of a rule.
+func (d *decoder) match(n *yaml.Node) []*condition {
+	var all []*condition
+	one := func(n *yaml.Node) {
+		m := matchFile{pattern: n}
+		if n.Kind == yaml.MappingNode {
+			m.pattern = nil
+			if !fields(d, n, matchFields, &m) {
+				return
+			}
+		}
+		m.source = n
+		switch {
+		case m.pattern != nil && m.grpc != nil:
+			d.fail(n, "pattern and grpc: a request is one or the other, give a list of two")
+			return
+		case m.grpc != nil:
+			text, ok := d.text(m.grpc, wantGRPC)
+			if !ok || !d.grpc(m.grpc, text, &m.condition) {
+				return
+			}
+		case m.pattern != nil:
+			text, ok := d.text(m.pattern, wantPattern)
+			if !ok {
+				return
+			}
+			var err error
+			if m.condition.pattern, err = parsePattern(text); err != nil {
+				d.fail(m.pattern, "the pattern %q: %v", clipped(text), err)
+				return
+			}
+		default:
+			m.condition.pattern = anyPath
+		}
+		all = append(all, &m.condition)
+	}
+	if n.Kind == yaml.SequenceNode {
+		d.list(n, "a pattern", one)
+	} else {
+		one(n)
+	}
+	return all
+}
+
+const (
+	wantPattern = "a text, a pattern like POST /login, /users/{id} or api.example.com/"
+	wantGRPC    = "a text, a method like /shop.Orders/Create or /shop.Orders/*, or * for all"
+)
+
+// anyPath is the pattern of all requests.
+var anyPath = pattern{end: endRest}
+
+// grpc reads the full name of a method of gRPC, which is a path.
+func (d *decoder) grpc(n *yaml.Node, text string, c *condition) bool {
+	c.rpc = true
+	if text == "*" {
+		c.pattern = anyPath
+		return true
+	}
+	service, method, ok := strings.Cut(strings.TrimPrefix(text, "/"), "/")
+	if !ok || text[0] != '/' || service == "" || method == "" || strings.ContainsAny(text, " {}%") || strings.Contains(method, "/") {
+		d.fail(n, "%q is no method of gRPC, want %s", clipped(text), wantGRPC)
+		return false
+	}
+	c.segments = []string{service, method}
+	if method == "*" {
+		c.segments[1] = ""
+	}
+	return true
+}
+
+// holds says whether a request, whose path and host are the pattern's, meets the rest of the condition.
+func (c *condition) holds(r asked) bool {
+	if !c.hasMethod(r.method()) || len(c.methods) > 0 && !slices.Contains(c.methods, r.method()) {
+		return false
+	}
+	for _, h := range c.headers {
+		values := r.values(h.name)
+		if len(values) == 0 || h.value != "*" && !slices.Contains(values, h.value) {
+			return false
+		}
+	}
+	if len(c.ranges) > 0 {
+		client, err := r.client()
+		return err == nil && contains(c.ranges, client)
+	}
+	return true
+}

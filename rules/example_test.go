@@ -1,0 +1,332 @@
+package rules_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/grpclimit"
+	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/rules"
+)
+
+// connect opens a Client on an in-memory Redis, in place of
+//
+//	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"localhost:6379"}})
+//	client := rratelimiter.New(redis)
+//
+// Its clock stands still, so that what examples print does not depend on the machine.
+func connect() (*rratelimiter.Client, func()) {
+	server, err := miniredis.Run()
+	if err != nil {
+		panic(err)
+	}
+	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	if err != nil {
+		panic(err)
+	}
+	now := time.Now()
+	return rratelimiter.New(redis, rratelimiter.WithClock(func() time.Time { return now })), func() { redis.Close(); server.Close() }
+}
+
+// unhurried is for machines that have other things to do than to run examples.
+var unhurried = httplimit.Deadline(time.Minute)
+
+var hello = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") })
+
+// ask sends a request to a handler, with pairs of header names and values, and gives the response.
+func ask(handler http.Handler, method, path string, headers ...string) *http.Response {
+	r := httptest.NewRequest(method, path, nil) // its peer is 192.0.2.1
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Add(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, r)
+	return w.Result()
+}
+
+// Log-ins are limited by address, and tenants each have a limit, one of them another.
+func Example() {
+	client, closeClient := connect()
+	defer closeClient()
+
+	set, err := rules.Parse("rules.yaml", []byte(`
+domain: shop
+rules:
+  - name: login
+    match: POST /login
+    key: ip
+    limits: [{rate: 1/s, policy: fixed_window}, 20/h]
+  - name: tenants
+    match: /api/
+    key: header:X-Tenant
+    limits: {rate: 100/m, policy: fixed_window}
+    overrides:
+      - {key: gold, limits: {rate: 1000/m, policy: fixed_window}}
+      - {key: gone, ban: true}
+`))
+	if err != nil {
+		panic(err)
+	}
+	handler := set.Middleware(client, unhurried)(hello)
+	fmt.Println(ask(handler, "POST", "/login").Status)
+	fmt.Println(ask(handler, "POST", "/login").Status)
+	for _, tenant := range []string{"iron", "gold", "gone"} {
+		resp := ask(handler, "GET", "/api/orders", "X-Tenant", tenant)
+		fmt.Println(tenant, resp.Status, resp.Header.Get("RateLimit"))
+	}
+	// Output:
+	// 200 OK
+	// 429 Too Many Requests
+	// iron 200 OK "minute";r=99;t=60
+	// gold 200 OK "minute";r=999;t=60
+	// gone 429 Too Many Requests
+}
+
+func ExampleParse() {
+	set, err := rules.Parse("rules.json", []byte(`{"rules": [{"name": "all", "key": "ip", "limits": "10/s"}]}`))
+	fmt.Println(set.Len(), err)
+	// Output: 1 <nil>
+}
+
+func ExampleLoad() {
+	_, err := rules.Load(filepath.Join(os.TempDir(), "no such", "rules.yaml"))
+	fmt.Println(errors.Is(err, os.ErrNotExist))
+	// Output: true
+}
+
+func ExampleError() {
+	_, err := rules.Parse("rules.yaml", []byte("rules:\n  - name: login\n    key: ip\n    limits: 10/fortnight\n"))
+	var wrong *rules.Error
+	if errors.As(err, &wrong) {
+		fmt.Println(wrong.Line, wrong.Column, wrong.Field)
+	}
+	// Output: 4 13 rules[0].limits
+}
+
+// The zero Set has no rules, and lets all requests pass.
+func ExampleSet() {
+	client, closeClient := connect()
+	defer closeClient()
+	var set rules.Set
+	fmt.Println(set.Len(), ask(set.Middleware(client)(hello), "GET", "/").Status)
+	// Output: 0 200 OK
+}
+
+func ExampleSet_Len() {
+	set, _ := rules.Parse("", []byte("rules: []"))
+	fmt.Println(set.Len())
+	// Output: 0
+}
+
+// Options of httplimit are for all rules.
+func ExampleSet_Middleware() {
+	client, closeClient := connect()
+	defer closeClient()
+
+	set, err := rules.Parse("rules.yaml", []byte("rules: [{name: all, key: ip, limits: {rate: 10/h, policy: fixed_window}}]"))
+	if err != nil {
+		panic(err)
+	}
+	handler := set.Middleware(client, unhurried, httplimit.Headers(httplimit.ThreeHeaders))(hello)
+	fmt.Println(ask(handler, "GET", "/").Header["Ratelimit-Remaining"])
+	// Output: [9]
+}
+
+// A server of grpc-go, by the rules that match grpc.
+func ExampleSet_UnaryServerInterceptor() {
+	client, closeClient := connect()
+	defer closeClient()
+
+	set, err := rules.Parse("rules.yaml", []byte("rules: [{name: orders, match: {grpc: /shop.Orders/*}, key: all, limits: 1/h}]"))
+	if err != nil {
+		panic(err)
+	}
+	intercept := set.UnaryServerInterceptor(client, grpclimit.Deadline(time.Minute)) // for grpc.NewServer(grpc.UnaryInterceptor(intercept))
+	call := &grpc.UnaryServerInfo{FullMethod: "/shop.Orders/Create"}
+	for range 2 {
+		_, err := intercept(context.Background(), nil, call, func(context.Context, any) (any, error) { return "created", nil })
+		fmt.Println(status.Code(err))
+	}
+	// Output:
+	// OK
+	// ResourceExhausted
+}
+
+func ExampleSet_StreamServerInterceptor() {
+	client, closeClient := connect()
+	defer closeClient()
+
+	set, err := rules.Parse("rules.yaml", []byte("rules: [{name: orders, match: {grpc: /shop.Orders/Follow}, key: ip, limits: 1/h}]"))
+	if err != nil {
+		panic(err)
+	}
+	server := grpc.NewServer(grpc.StreamInterceptor(set.StreamServerInterceptor(client)))
+	defer server.Stop()
+	// Output:
+}
+
+// A limiter that Java programs use gets the rate of the file.
+func ExampleSet_SetRates() {
+	client, closeClient := connect()
+	defer closeClient()
+
+	set, err := rules.Parse("rules.yaml", []byte("rules: [{name: paid, limits: {redisson: paid-api, rate: 100/s}}]"))
+	if err != nil {
+		panic(err)
+	}
+	if err := set.SetRates(context.Background(), client); err != nil {
+		panic(err)
+	}
+	rate, err := client.Limiter("paid-api").Config(context.Background()) // redisson.getRateLimiter("paid-api") in Java
+	fmt.Println(rate.Permits, rate.Interval, err)
+	// Output: 100 1s <nil>
+}
+
+// A report tells the rules that decided.
+func ExampleMatched() {
+	client, closeClient := connect()
+	defer closeClient()
+
+	set, err := rules.Parse("rules.yaml", []byte(`
+match: all
+rules:
+  - {name: each, key: ip, limits: 10/h}
+  - {name: together, key: all, limits: 100/h}`))
+	if err != nil {
+		panic(err)
+	}
+	report := httplimit.Report(func(r *http.Request, o httplimit.Outcome) {
+		fmt.Println(strings.Join(rules.Matched(r.Context()), " and "), o.Result)
+	})
+	ask(set.Middleware(client, unhurried, report)(hello), "GET", "/")
+	// Output: each and together acquired
+}
+
+// Only log-ins that fail count.
+func ExampleSettle() {
+	client, closeClient := connect()
+	defer closeClient()
+
+	set, err := rules.Parse("rules.yaml", []byte("rules: [{name: login, key: ip, limits: 1/h}]"))
+	if err != nil {
+		panic(err)
+	}
+	login := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Password") == "right" {
+			if err := rules.Settle(r.Context(), 0); err != nil {
+				panic(err)
+			}
+		}
+	})
+	handler := set.Middleware(client, unhurried)(login)
+	for _, password := range []string{"right", "right", "wrong", "right"} {
+		fmt.Println(ask(handler, "POST", "/login", "Password", password).Status)
+	}
+	// Output:
+	// 200 OK
+	// 200 OK
+	// 200 OK
+	// 429 Too Many Requests
+}
+
+// file makes a file for the examples.
+func file(text string) (path string, remove func()) {
+	dir, err := os.MkdirTemp("", "rules")
+	if err != nil {
+		panic(err)
+	}
+	path = filepath.Join(dir, "rules.yaml")
+	put(path, text)
+	return path, func() { os.RemoveAll(dir) }
+}
+
+// put writes another file and renames it, so that nobody reads a half.
+func put(path, text string) {
+	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+		panic(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		panic(err)
+	}
+}
+
+func ExampleWatch() {
+	path, remove := file("rules: []")
+	defer remove()
+	ctx, end := context.WithCancel(context.Background())
+	defer end()
+
+	set, err := rules.Watch(ctx, path)
+	fmt.Println(set.Len(), err)
+	// Output: 0 <nil>
+}
+
+// A bad file is told of, and changes nothing.
+func ExampleOnReload() {
+	path, remove := file("rules: [{name: a, ban: true}]")
+	defer remove()
+	ctx, end := context.WithCancel(context.Background())
+	defer end()
+
+	told := make(chan error)
+	set, err := rules.Watch(ctx, path, rules.OnReload(func(err error) { told <- err }))
+	if err != nil {
+		panic(err)
+	}
+	put(path, "rules: [{name: a, ban: true, limit: 5/s}]")
+	var wrong *rules.Error
+	fmt.Println(errors.As(<-told, &wrong), wrong.Field, set.Len())
+	put(path, "rules: []")
+	fmt.Println(<-told, set.Len())
+	// Output:
+	// true rules[0].limit 1
+	// <nil> 0
+}
+
+func ExampleRates() {
+	client, closeClient := connect()
+	defer closeClient()
+	path, remove := file("rules: [{name: paid, limits: {redisson: paid-api, rate: 100/s}}]")
+	defer remove()
+	ctx, end := context.WithCancel(context.Background())
+	defer end()
+
+	if _, err := rules.Watch(ctx, path, rules.Rates(client)); err != nil {
+		panic(err)
+	}
+	rate, err := client.Limiter("paid-api").Config(ctx)
+	fmt.Println(rate.Permits, err)
+	// Output: 100 <nil>
+}
+
+// A file system of the network, which tells of no changes, is looked at more often.
+func ExamplePollEvery() {
+	path, remove := file("rules: []")
+	defer remove()
+	ctx, end := context.WithCancel(context.Background())
+	defer end()
+
+	_, err := rules.Watch(ctx, path, rules.PollEvery(5*time.Second))
+	fmt.Println(err)
+	// Output: <nil>
+}
+
+func ExampleWatchOption() {
+	opts := []rules.WatchOption{rules.PollEvery(time.Minute), rules.OnReload(func(error) {})}
+	_, err := rules.Watch(context.Background(), os.DevNull, opts...)
+	fmt.Println(err)
+	// Output: /dev/null: it is no regular file (Dc---------)
+}

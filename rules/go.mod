@@ -1,0 +1,29 @@
+module github.com/rratelimiter/rratelimiter/rules
+
+go 1.25.0
+
+replace github.com/rratelimiter/rratelimiter => ../
+
+replace github.com/rratelimiter/rratelimiter/grpclimit => ../grpclimit
+
+require (
+	github.com/alicebob/miniredis/v2 v2.40.0
+	github.com/fsnotify/fsnotify v1.10.1
+	github.com/redis/rueidis v1.0.79
+	github.com/rratelimiter/rratelimiter v0.0.0-00010101000000-000000000000
+	github.com/rratelimiter/rratelimiter/grpclimit v0.0.0-00010101000000-000000000000
+	github.com/stretchr/testify v1.12.1
+	go.yaml.in/yaml/v4 v4.0.0
+	google.golang.org/grpc v1.84.0
+	google.golang.org/protobuf v1.36.11
+)
+
+require (
+	github.com/google/uuid v1.6.0 // indirect
+	github.com/yuin/gopher-lua v1.1.1 // indirect
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
+	golang.org/x/net v0.57.0 // indirect
+	golang.org/x/sys v0.47.0 // indirect
+	golang.org/x/text v0.41.0 // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260706201446-f0a921348800 // indirect
+)

@@ -1,0 +1,69 @@
+package rules
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// inBubble runs a test with a Redis in memory and a clock of its own. It fails where a goroutine is left.
+func inBubble(t *testing.T, test func(b *bubble.Bubble, client *rratelimiter.Client)) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		client := rratelimiter.New(b.Conn)
+		_, err := limit.New(client, "warm", limit.FixedWindow{Permits: 1, Interval: time.Second}).Take(b.Context(), 1)
+		require.NoError(b, err) // connected
+		test(b, client)
+	})
+}
+
+// parsed is the rules of a text.
+func parsed(t testing.TB, text string) *Set {
+	s, err := Parse("rules.yaml", []byte(text))
+	require.NoError(t, err)
+	return s
+}
+
+// request is a request as "POST /login", with pairs of header names and values.
+func request(what string, headers ...string) *http.Request {
+	method, target, _ := strings.Cut(what, " ")
+	r := httptest.NewRequest(method, target, nil) // of 192.0.2.1
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Add(headers[i], headers[i+1])
+	}
+	return r
+}
+
+// status is that of the response to a request.
+func status(h http.Handler, what string, headers ...string) int {
+	return serve(h, request(what, headers...)).Code
+}
+
+func serve(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// ok is a handler that counts.
+type ok struct{ served int }
+
+func (h *ok) ServeHTTP(http.ResponseWriter, *http.Request) { h.served++ }
+
+// connected is a client of a Redis in memory.
+func connected(t *testing.T) *rratelimiter.Client {
+	server := miniredis.RunT(t)
+	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	require.NoError(t, err)
+	t.Cleanup(redis.Close)
+	return rratelimiter.New(redis)
+}

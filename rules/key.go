@@ -1,0 +1,192 @@
+package rules
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/rratelimiter/rratelimiter/internal/door"
+)
+
+// keyPart is a part of what tells which requests count together.
+type keyPart struct {
+	kind string // ip, header, path, method or constant
+	name string // of the header or the wildcard, or the constant
+}
+
+// allKey says that all requests count together.
+const allKey = "all"
+
+const wantKey = "a text: ip, header:NAME, path:WILDCARD, method, constant:TEXT or all"
+
+// key reads a key, nil for all requests together.
+func (d *decoder) key(n *yaml.Node) []keyPart {
+	var parts []keyPart
+	all := false
+	d.texts(n, wantKey, func(n *yaml.Node, text string) {
+		kind, name, named := strings.Cut(text, ":")
+		switch kind {
+		case allKey:
+			all = true
+			fallthrough
+		case "ip", "method":
+			if named {
+				d.fail(n, "%q, want %s", clipped(text), wantKey)
+			}
+		case "header":
+			name = d.headerName(n, name)
+		case "path", "constant":
+			if name == "" {
+				d.fail(n, "%q has no name, want %s", clipped(text), wantKey)
+			}
+		default:
+			d.fail(n, "no key %q, want %s", clipped(text), wantKey)
+		}
+		parts = append(parts, keyPart{kind, name})
+	})
+	if !all {
+		return parts
+	}
+	if len(parts) > 1 {
+		d.fail(n, "all is one limit for all requests, and nothing stands beside it")
+	}
+	return nil
+}
+
+// headerName reads the name of a header.
+func (d *decoder) headerName(n *yaml.Node, name string) string {
+	if !isToken(name) {
+		d.fail(n, "%q is no name of a header", clipped(name))
+		return ""
+	}
+	if name = http.CanonicalHeaderKey(name); name == "Host" {
+		d.fail(n, "Host is told by the pattern of a rule, as api.example.com/path, not as a header")
+	}
+	return name
+}
+
+// isToken says whether a text is a token of HTTP: a method or the name of a header.
+func isToken(text string) bool {
+	return text != "" && !strings.ContainsFunc(text, func(r rune) bool {
+		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
+	})
+}
+
+// overrideKey reads the key of an override as requests have it.
+func (d *decoder) overrideKey(n *yaml.Node, parts []keyPart) (string, bool) {
+	var texts []string
+	before := len(d.problems)
+	d.texts(n, "a text, the key of a request", func(n *yaml.Node, text string) {
+		if i := len(texts); i < len(parts) && parts[i].kind == "ip" {
+			text = d.addressKey(n, text)
+		}
+		texts = append(texts, text)
+	})
+	if len(d.problems) > before {
+		return "", false
+	}
+	if len(texts) != len(parts) {
+		d.fail(n, "%d parts, want %d, as the rule's key has", len(texts), len(parts))
+		return "", false
+	}
+	return door.Join(texts...), true
+}
+
+// addressKey is the key of an address, which may be written as the network that counts as one.
+func (d *decoder) addressKey(n *yaml.Node, text string) string {
+	addr, err := netip.ParseAddr(text)
+	if err != nil {
+		network, err := netip.ParsePrefix(text)
+		if err != nil {
+			d.fail(n, "%q is no address", clipped(text))
+			return ""
+		}
+		addr = network.Addr()
+		if key := d.keyOfAddress(addr); key != network.Masked().String() {
+			d.fail(n, "clients of %v do not count as one: give one address, or a rule of its own with match: {ranges: %v}", network, network)
+		}
+	}
+	return d.keyOfAddress(addr)
+}
+
+func (d *decoder) keyOfAddress(addr netip.Addr) string {
+	key, err := door.AddressKey(addr, d.address.IPv6Bits)
+	if err != nil {
+		return "" // the address settings are wrong, and told
+	}
+	return key
+}
+
+// keyOf is the key of a request that a condition has matched.
+func keyOf(parts []keyPart, r asked, path string, c *condition) (string, error) {
+	if len(parts) == 1 {
+		return parts[0].of(r, path, c)
+	}
+	texts := make([]string, len(parts))
+	for i, p := range parts {
+		var err error
+		if texts[i], err = p.of(r, path, c); err != nil {
+			return "", err
+		}
+	}
+	return door.Join(texts...), nil
+}
+
+func (p keyPart) of(r asked, path string, c *condition) (string, error) {
+	switch p.kind {
+	case "ip":
+		return r.clientKey()
+	case "header":
+		values := r.values(p.name)
+		if len(values) != 1 || strings.TrimSpace(values[0]) == "" {
+			return "", fmt.Errorf("rules: %d values of the header %s, want one that is not empty", len(values), p.name)
+		}
+		return strings.TrimSpace(values[0]), nil
+	case "path":
+		if value := c.wildcard(path, p.name); value != "" {
+			return value, nil
+		}
+		return "", errNoValue
+	case "method":
+		return r.methodKey(), nil
+	}
+	return p.name, nil
+}
+
+// ranges reads ranges of addresses.
+func (d *decoder) ranges(n *yaml.Node) []netip.Prefix {
+	var all []netip.Prefix
+	d.texts(n, "a text, a range of addresses like 10.0.0.0/8 or 2001:db8::/32", func(n *yaml.Node, text string) {
+		network, err := netip.ParsePrefix(text)
+		if addr, alone := netip.ParseAddr(text); alone == nil && addr.Zone() == "" {
+			addr = addr.Unmap()
+			network, err = netip.PrefixFrom(addr, addr.BitLen()), nil
+		}
+		if err != nil {
+			d.fail(n, "%q is no range of addresses, want one like 10.0.0.0/8 or 2001:db8::/32", clipped(text))
+			return
+		}
+		if network != network.Masked() {
+			d.fail(n, "%q has bits behind its length: did you mean %v, or %v/%d?", text, network.Masked(), network.Addr(), network.Addr().BitLen())
+			return
+		}
+		if network.Addr().Is4In6() {
+			if network.Bits() < 96 {
+				d.fail(n, "%q is mapped IPv4 and IPv6 at once", text)
+				return
+			}
+			network = netip.PrefixFrom(network.Addr().Unmap(), network.Bits()-96)
+		}
+		all = append(all, network)
+	})
+	return all
+}
+
+// contains says whether an address is in one of some ranges.
+func contains(ranges []netip.Prefix, addr netip.Addr) bool {
+	return slices.ContainsFunc(ranges, func(p netip.Prefix) bool { return p.Contains(addr) })
+}

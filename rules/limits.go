@@ -1,0 +1,249 @@
+package rules
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// limits is what a request is limited by, of a rule or of one of its keys.
+type limits struct {
+	policies []limit.Policy // by a limiter of the rule's name and the key
+	redisson []redisson
+	names    []string // of both, as the file gives them
+	refuse   bool     // everything, and Redis is not asked
+	pass     bool     // everything
+
+	// Made when they are used first: of many rules few are used at any time.
+	described func() []limit.Policy                     // as clients are told of them
+	describe  [2]func() func(door.Limiter) door.Limiter // by the kind of door
+}
+
+// redisson is a limiter that Java programs use too.
+type redisson struct {
+	name string
+	rate *rratelimiter.Rate // that the file states, or nil
+}
+
+// limitFile is a limit as a file has it.
+type limitFile struct {
+	name     string
+	policy   *yaml.Node
+	rate     *yaml.Node
+	permits  int64
+	hasCount *yaml.Node
+	per      *yaml.Node
+	aligned  *yaml.Node
+	cells    *yaml.Node
+	in       *yaml.Node
+	capacity *yaml.Node
+	burst    *yaml.Node
+	warmUp   *yaml.Node
+	cold     *yaml.Node
+	redisson *yaml.Node
+	kind     *yaml.Node
+	keep     *yaml.Node
+}
+
+var limitFields = map[string]field[limitFile]{
+	"name": func(d *decoder, n *yaml.Node, l *limitFile) { l.name = d.printable(n) },
+	"permits": func(d *decoder, n *yaml.Node, l *limitFile) {
+		l.hasCount = n
+		l.permits = d.number(n, 0, mostPermits, "a whole number of permits, 0 to 2^53")
+	},
+	"policy":      func(_ *decoder, n *yaml.Node, l *limitFile) { l.policy = n },
+	"rate":        func(_ *decoder, n *yaml.Node, l *limitFile) { l.rate = n },
+	"per":         func(_ *decoder, n *yaml.Node, l *limitFile) { l.per = n },
+	"aligned":     func(_ *decoder, n *yaml.Node, l *limitFile) { l.aligned = n },
+	"cells":       func(_ *decoder, n *yaml.Node, l *limitFile) { l.cells = n },
+	"in":          func(_ *decoder, n *yaml.Node, l *limitFile) { l.in = n },
+	"capacity":    func(_ *decoder, n *yaml.Node, l *limitFile) { l.capacity = n },
+	"burst":       func(_ *decoder, n *yaml.Node, l *limitFile) { l.burst = n },
+	"warm_up":     func(_ *decoder, n *yaml.Node, l *limitFile) { l.warmUp = n },
+	"cold_factor": func(_ *decoder, n *yaml.Node, l *limitFile) { l.cold = n },
+	"redisson":    func(_ *decoder, n *yaml.Node, l *limitFile) { l.redisson = n },
+	"type":        func(_ *decoder, n *yaml.Node, l *limitFile) { l.kind = n },
+	"keep_alive":  func(_ *decoder, n *yaml.Node, l *limitFile) { l.keep = n },
+}
+
+const mostPermits = 1 << 53
+
+// printable reads a name that clients may see.
+func (d *decoder) printable(n *yaml.Node) string {
+	text, ok := d.text(n, "a text, a name")
+	if ok && !isPrintable(text) {
+		d.fail(n, "the name %q has bytes that are not printable ASCII, which headers cannot show", clipped(text))
+		return ""
+	}
+	return text
+}
+
+func isPrintable(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' })
+}
+
+// limits reads a limit or a list of them, with the policy that those have which name none.
+func (d *decoder) limits(n *yaml.Node, policy string) *limits {
+	all := &limits{}
+	before := len(d.problems)
+	if n.Kind == yaml.SequenceNode {
+		d.list(n, "a limit", func(n *yaml.Node) { d.limit(n, policy, all) })
+	} else {
+		d.limit(n, policy, all)
+	}
+	if len(d.problems) > before {
+		return nil
+	}
+	if !all.refuse {
+		if err := d.checkTogether(all); err != nil {
+			d.fail(n, "%s", reasonOf(err))
+			return nil
+		}
+	}
+	return all.ready()
+}
+
+// ready makes limits ready for requests.
+func (l *limits) ready() *limits {
+	l.described = sync.OnceValue(l.named)
+	for _, kind := range []doorKind{httpDoor, grpcDoor} {
+		l.describe[kind] = sync.OnceValue(func() func(door.Limiter) door.Limiter { return kind.describe(l.described()) })
+	}
+	return l
+}
+
+// named is the policies with their names.
+func (l *limits) named() []limit.Policy {
+	if l.refuse {
+		return []limit.Policy{httplimit.Named("ban", nil)}
+	}
+	all := make([]limit.Policy, 0, len(l.policies)+len(l.redisson))
+	for i, p := range l.policies {
+		if l.names[i] != "" {
+			p = httplimit.Named(l.names[i], p)
+		}
+		all = append(all, p)
+	}
+	for i, r := range l.redisson {
+		var p limit.Policy
+		if r.rate != nil && r.rate.Type == rratelimiter.Overall {
+			p = limit.SlidingLog{Permits: r.rate.Permits, Interval: r.rate.Interval}
+		}
+		name := l.names[len(l.policies)+i]
+		if name == "" {
+			if name = r.name; !isPrintable(name) {
+				name = "redisson"
+			}
+		}
+		all = append(all, httplimit.Named(name, p))
+	}
+	return all
+}
+
+// limit reads a limit.
+func (d *decoder) limit(n *yaml.Node, policy string, into *limits) {
+	l := limitFile{}
+	if n.Kind == yaml.ScalarNode {
+		if l.rate = n; n.ShortTag() != "!!str" {
+			d.wrong(n, "a text like 10/s, or a mapping")
+			return
+		}
+	} else if !fields(d, n, limitFields, &l) {
+		return
+	}
+	if l.redisson != nil {
+		d.redisson(n, &l, into)
+		return
+	}
+	for name, given := range map[string]*yaml.Node{"type": l.kind, "keep_alive": l.keep} {
+		if given != nil {
+			d.fail(given, "%s is for limits with redisson", name)
+			return
+		}
+	}
+	if l.policy != nil {
+		var ok bool
+		if policy, ok = d.text(l.policy, "a text, one of "+listOf(policies)); !ok {
+			return
+		}
+	}
+	read, ok := policies[policy]
+	if !ok {
+		d.fail(l.policy, "no policy %q, want one of %s", clipped(policy), listOf(policies))
+		return
+	}
+	before := len(d.problems)
+	rate, ok := d.rate(n, &l, policy == "calendar")
+	if !ok {
+		return
+	}
+	if rate.permits == 0 {
+		into.refuse = true
+	}
+	p := read(d, &l, rate)
+	d.unused(&l, policy)
+	if len(d.problems) > before || rate.permits == 0 {
+		return
+	}
+	if err := d.check(p); err != nil {
+		d.fail(n, "%s", reasonOf(err))
+		return
+	}
+	at := len(into.policies) // those of Redisson stand behind
+	into.policies = append(into.policies, p)
+	into.names = slices.Insert(into.names, at, l.name)
+}
+
+// redisson reads a limit of Redisson's.
+func (d *decoder) redisson(n *yaml.Node, l *limitFile, into *limits) {
+	name, ok := d.text(l.redisson, "a text, the name of a limiter")
+	if !ok {
+		return
+	}
+	if l.policy != nil {
+		d.fail(l.policy, "a limit with redisson has no policy: its rate is in Redis, as a sliding log")
+		return
+	}
+	d.unused(l, "redisson")
+	r := redisson{name: name}
+	if l.rate != nil || l.hasCount != nil || l.per != nil {
+		rate, ok := d.rate(n, l, false)
+		if !ok {
+			return
+		}
+		r.rate = &rratelimiter.Rate{Permits: rate.permits, Interval: rate.per}
+	}
+	if l.kind != nil {
+		switch text, ok := d.text(l.kind, "overall or per_client"); {
+		case !ok:
+			return
+		case text == "per_client" && r.rate != nil:
+			r.rate.Type = rratelimiter.PerClient
+		case text != "overall" && text != "per_client":
+			d.fail(l.kind, "%q, want overall or per_client", clipped(text))
+			return
+		}
+	}
+	if l.keep != nil && r.rate != nil {
+		r.rate.KeepAlive = d.duration(l.keep)
+	}
+	if r.rate == nil && (l.kind != nil || l.keep != nil) {
+		d.fail(n, "type and keep_alive are of a rate: state it too, or neither")
+		return
+	}
+	if r.rate != nil {
+		if err := checkRate(*r.rate); err != nil {
+			d.fail(n, "%s", reasonOf(err))
+			return
+		}
+	}
+	into.redisson = append(into.redisson, r)
+	into.names = append(into.names, l.name)
+}

@@ -1,0 +1,178 @@
+package rules
+
+import (
+	"errors"
+	"hash/maphash"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/grpclimit"
+	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// opener opens the limiters of requests.
+type opener struct {
+	door    doorKind
+	client  *rratelimiter.Client
+	cluster bool
+	seed    maphash.Seed
+	lately  [2048]atomic.Pointer[opened] // by the hash of rule and key, however many there are
+}
+
+// doorKind is a kind of door.
+type doorKind int
+
+const (
+	httpDoor doorKind = iota
+	grpcDoor
+)
+
+// describe gives what tells a door the policies of a limiter.
+func (k doorKind) describe(policies []limit.Policy) func(door.Limiter) door.Limiter {
+	if k == grpcDoor {
+		describe := grpclimit.Describe(policies...)
+		return func(l door.Limiter) door.Limiter { return describe(l) }
+	}
+	describe := httplimit.Describe(policies...)
+	return func(l door.Limiter) door.Limiter { return describe(l) }
+}
+
+// opened is the limiters of a rule's key, kept for a while: to open them takes longer than to find them.
+type opened struct {
+	limits *limits
+	key    string
+	groups []told
+}
+
+// told is a group as its door asks it.
+type told struct {
+	group
+	told door.Limiter
+}
+
+// group is limiters that decide at once.
+type group struct {
+	members  []member
+	tag      string         // tells the slot
+	policies []limit.Policy // of all members, named
+}
+
+// member is a limiter of a group.
+type member struct {
+	limiter  limit.Joinable
+	shared   bool // of Redisson's layout
+	policies []limit.Policy
+}
+
+func single(limiter limit.Joinable, shared bool, policies []limit.Policy) group {
+	return group{[]member{{limiter, shared, policies}}, tagOf(limiter.Name()), policies}
+}
+
+// longestKept is the longest key whose limiters are kept.
+const longestKept = 128
+
+var errNoKey = errors.New("rules: the key of the request is empty")
+
+func newOpener(client *rratelimiter.Client, at doorKind) *opener {
+	one := limit.FixedWindow{Permits: 1, Interval: time.Second}
+	_, err := limit.Join(limit.New(client, "a", one), limit.New(client, "b", one)).Take(over, 1)
+	return &opener{door: at, client: client, cluster: errors.Is(err, rratelimiter.ErrCrossSlot), seed: maphash.MakeSeed()}
+}
+
+// open opens the limiters of a rule for a key.
+func (o *opener) open(r *rule, l *limits, key string) *opened {
+	var h maphash.Hash
+	h.SetSeed(o.seed)
+	_, _ = h.WriteString(r.prefix) // a hash takes everything
+	_ = h.WriteByte(0)
+	_, _ = h.WriteString(key)
+	place := &o.lately[h.Sum64()%uint64(len(o.lately))]
+	if kept := place.Load(); kept != nil && kept.limits == l && kept.key == key {
+		return kept
+	}
+	made := &opened{limits: l, key: key, groups: o.groups(r, l, key)}
+	if len(key) <= longestKept {
+		place.Store(made)
+	}
+	return made
+}
+
+// groups makes the groups of a rule's limits: one, where all share a slot.
+func (o *opener) groups(r *rule, l *limits, key string) []told {
+	var groups []group
+	policies := l.described()
+	if own := len(l.policies); own > 0 {
+		groups = append(groups, single(limit.New(o.client, r.nameOf(key), l.policies...), false, policies[:own]))
+	}
+	for i, shared := range l.redisson {
+		at := len(l.policies) + i
+		groups = append(groups, single(o.client.Limiter(shared.name), true, policies[at:at+1]))
+	}
+	kept := groups[:1]
+	for _, g := range groups[1:] {
+		if joined := kept[len(kept)-1].with(&g, o.cluster); joined != nil {
+			kept[len(kept)-1] = *joined
+		} else {
+			kept = append(kept, g)
+		}
+	}
+	all := make([]told, len(kept))
+	for i, g := range kept {
+		if len(kept) == 1 {
+			all[i] = told{g, l.describe[o.door]()(g.limiter())}
+		} else {
+			all[i] = told{g, o.door.describe(g.policies)(g.limiter())}
+		}
+	}
+	return all
+}
+
+// mostPolicies is how many policies decide at once: see limit.New.
+const mostPolicies = 10
+
+// with joins two groups, or gives nil where they cannot decide at once. A limiter that is in both is asked once.
+func (g *group) with(other *group, cluster bool) *group {
+	if cluster && g.tag != other.tag {
+		return nil
+	}
+	joined := &group{slices.Clone(g.members), g.tag, slices.Clone(g.policies)}
+	for _, m := range other.members {
+		if m.shared && slices.ContainsFunc(g.members, func(own member) bool { return own.shared && own.limiter.Name() == m.limiter.Name() }) {
+			continue
+		}
+		joined.members = append(joined.members, m)
+		joined.policies = append(joined.policies, m.policies...)
+	}
+	if len(joined.policies) > mostPolicies {
+		return nil
+	}
+	return joined
+}
+
+// limiter is the group as one.
+func (g *group) limiter() door.Limiter {
+	if len(g.members) == 1 {
+		limiter, _ := g.members[0].limiter.(door.Limiter) // as both kinds are
+		return limiter
+	}
+	all := make([]limit.Joinable, len(g.members))
+	for i, m := range g.members {
+		all[i] = m.limiter
+	}
+	return limit.Join(all...)
+}
+
+// tagOf is what tells the slot of a name: its hash tag, or all of it.
+func tagOf(name string) string {
+	if open := strings.IndexByte(name, '{'); open >= 0 {
+		if length := strings.IndexByte(name[open+1:], '}'); length > 0 {
+			return name[open+1 : open+1+length]
+		}
+	}
+	return name
+}

@@ -1,0 +1,216 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestErrors: what is wrong with a file is told with its line, column and field.
+func TestErrors(t *testing.T) {
+	for _, tt := range []struct{ file, want string }{
+		{"", "f.yaml: the file is empty"},
+		{" \n\t\n", "f.yaml: the file is empty"},
+		{"# nothing\n", "f.yaml: the file has nothing but comments"},
+		{"null", "f.yaml:1:1: nothing, want a mapping"},
+		{"[]", "f.yaml:1:1: a list, want a mapping"},
+		{"domain: x\n", "f.yaml:1:1: no rules: give a list, which may be empty"},
+		{"rules:\n", "f.yaml:1:7: rules: nothing, want a list of rules"},
+		{"rules: []\nrule: x\n", `f.yaml:2:1: rule: unknown field "rule", want address, defaults, domain, match, rules`},
+		{"rules: []\nrules: []\n", `f.yaml:2:1: rules: "rules" is there twice, first in line 1`},
+		{"rules: []\n---\nrules: []\n", "f.yaml:2:1: 2 documents in one file, want one"},
+		{"rules: [\n", "f.yaml:2:1: no YAML: did not find expected node content (while parsing a flow node)"},
+		{"rules:\n  - {name: a, ban: true}\n - {name: b}\n", "f.yaml:3:2: no YAML: did not find expected key (while parsing a block mapping that begins in line 1)"},
+		{"rules:\n  - name: \"a\n", "f.yaml:3:1: no YAML: found unexpected end of stream (while scanning a quoted scalar that begins in line 2)"},
+		{"rules: []\ndomain: \xff\n", "f.yaml:2: the file is not UTF-8"},
+		{"domain: a b\nrules: []", `f.yaml:1:9: domain: the domain "a b", want printable ASCII without spaces`},
+		{"domain: 'a{'\nrules: []", "ErrCrossSlot"},
+		{"match: every\nrules: []", `f.yaml:1:8: match: "every", want first or all`},
+		{"address: {trusted: [10.0.0.0/33]}\nrules: []", `f.yaml:1:21: address.trusted[0]: "10.0.0.0/33" is no range of addresses, want one like 10.0.0.0/8 or 2001:db8::/32`},
+		{"address: {trusted: 10.0.0.1/8}\nrules: []", `f.yaml:1:20: address.trusted: "10.0.0.1/8" has bits behind its length: did you mean 10.0.0.0/8, or 10.0.0.1/32?`},
+		{"address: {ipv6_bits: 129}\nrules: []", "f.yaml:1:22: address.ipv6_bits: 129, want bits of an address, 1 to 128"},
+		{"defaults: {name: x}\nrules: []", `f.yaml:1:12: defaults.name: unknown field "name", want cost, deadline, key, on_failure, policy, shadow, skip, wait`},
+		{"defaults: {policy: bucket}\nrules: []", `f.yaml:1:20: defaults.policy: no policy "bucket", want one of calendar, fixed_window, leaky_bucket, sliding_log, sliding_window, smooth, token_bucket`},
+		{"rules:\n- x\n", `f.yaml:2:3: rules[0]: the text "x", want a mapping`},
+		{"rules:\n- {limits: 1/s, key: ip}\n", "f.yaml:2:3: rules[0]: no name: limits count under it, and keep what was taken when the rule moves"},
+		{"rules:\n- {name: 5, ban: true}\n", "f.yaml:2:10: rules[0].name: the number 5, want a text of letters, digits, dots, dashes and underscores, at most 128"},
+		{"rules:\n- {name: 'a:b', ban: true}\n", `f.yaml:2:10: rules[0].name: the name "a:b", want a text of letters, digits, dots, dashes and underscores, at most 128`},
+		{"rules:\n- {name: a, ban: true}\n- {name: b, ban: true}\n- {name: a, ban: true}\n", `f.yaml:4:3: rules[2]: the name "a" is there twice, first in line 2`},
+		{"rules:\n- {name: a}\n", "f.yaml:2:3: rules[0]: no limits: give limits, or ban: true"},
+		{"rules:\n- {name: a, ban: false}\n", "f.yaml:2:18: rules[0].ban: want true, or no ban at all"},
+		{"rules:\n- {name: a, ban: true, limits: 1/s}\n", "f.yaml:2:18: rules[0].ban: ban and limits: a rule has one of the two"},
+		{"rules:\n- {name: a, limits: 1/s}\n", "f.yaml:2:3: rules[0]: no key: say whose requests count together, ip or header:NAME for instance, or all"},
+		{one("key: ip, limits: 10"), "f.yaml:2:30: rules[0].limits: the number 10, want a text like 10/s, or a mapping"},
+		{one("key: ip, limits: 10/x"), `f.yaml:2:30: rules[0].limits: no unit "x", want one of d, day, h, hour, m, min, minute, s, sec, second, w, week, or a length of time like 30s`},
+		{one("key: ip, limits: 10/month"), "f.yaml:2:30: rules[0].limits: a month has no fixed length: give policy: calendar with it"},
+		{one("key: ip, limits: {rate: 1/s, policy: calendar}"), `f.yaml:2:37: rules[0].limits.rate: no unit "s" of the calendar, want one of d, day, month, w, week, year`},
+		{one("key: ip, limits: -1/s"), `f.yaml:2:30: rules[0].limits: "-1/s" is no rate, want a text like 10/s, 100/minute, 5/30s or 1000/day`},
+		{one("key: ip, limits: []"), "f.yaml:2:30: rules[0].limits: an empty list, want a limit"},
+		{one("key: ip, limits: [1/s, 2/s]"), "would count in the same key"},
+		{one("key: ip, limits: 10/7ms"), "SlidingWindow.Interval is 7ms, which 10 cells do not divide into whole milliseconds"},
+		{one("key: ip, limits: {permits: 5}"), "f.yaml:2:30: rules[0].limits: no rate: give rate, a text like 10/s, 100/minute, 5/30s or 1000/day, or both permits and per"},
+		{one("key: ip, limits: {permits: 5.5, per: s}"), "f.yaml:2:40: rules[0].limits.permits: the number 5.5, want a whole number of permits, 0 to 2^53"},
+		{one("key: ip, limits: {permits: 0x10, per: s}"), "f.yaml:2:40: rules[0].limits.permits: 0x10, want a whole number of permits, 0 to 2^53"},
+		{one("key: ip, limits: {rate: 1/s, permits: 5}"), "rate and permits or per"},
+		{one("key: ip, limits: {rate: 1/s, policy: bucket}"), `f.yaml:2:50: rules[0].limits.policy: no policy "bucket"`},
+		{one("key: ip, limits: {rate: 1/s, cells: 5, policy: fixed_window}"), "f.yaml:2:49: rules[0].limits.cells: cells means nothing to fixed_window"},
+		{one("key: ip, limits: {rate: 1/s, type: overall}"), "type is for limits with redisson"},
+		{one("key: ip, limits: {rate: 1/day, policy: calendar, in: Mars/Base}"), `no time zone "Mars/Base"`},
+		{one("limits: {redisson: x, policy: smooth}"), "a limit with redisson has no policy"},
+		{one("limits: {redisson: x, type: overall}"), "type and keep_alive are of a rate"},
+		{one("limits: {redisson: x, rate: 0/s}"), "0 permits, want 1 to 2^53"},
+		{one("limits: [{redisson: x}, {redisson: x}]"), "would count in the same key"},
+		{one("key: query, limits: 1/s"), `f.yaml:2:18: rules[0].key: no key "query", want a text: ip, header:NAME, path:WILDCARD, method, constant:TEXT or all`},
+		{one("key: [all, ip], limits: 1/s"), "all is one limit for all requests, and nothing stands beside it"},
+		{one("key: 'header:a b', limits: 1/s"), `"a b" is no name of a header`},
+		{one("key: path:id, limits: 1/s"), "f.yaml:2:18: rules[0].key: no wildcard {id} here, of which the key of the rule is"},
+		{one("key: path:id, limits: 1/s, match: ['/a/{id}', /b]"), "f.yaml:2:59: rules[0].match[1]: no wildcard {id} here, of which the key of the rule is"},
+		{one("key: ip, limits: 1/s, match: post /x"), `f.yaml:2:42: rules[0].match: the pattern "post /x": the method "post" matches no request: write POST`},
+		{one("key: ip, limits: 1/s, match: x"), `the pattern "x": it has no path: write a slash behind the host, or in front of the path`},
+		{one("key: ip, limits: 1/s, match: //x"), `requests for "//x" are matched as "/x": write that`},
+		{one("key: ip, limits: 1/s, match: '/{a}/{a}'"), "the wildcard {a} is there twice"},
+		{one("key: ip, limits: 1/s, match: '/x{a}'"), `the segment "x{a}", want a wildcard as a whole segment, as /{id}/`},
+		{one("key: ip, limits: 1/s, match: '/{a...}/b'"), "{a...} is not at the end"},
+		{one("key: ip, limits: 1/s, match: {host: x}"), `rules[0].match.host: unknown field "host", want grpc, headers, methods, pattern, ranges`},
+		{one("key: ip, limits: 1/s, match: {headers: {Host: x}}"), "Host is told by the pattern of a rule"},
+		{one("key: ip, limits: 1/s, match: {grpc: Create}"), `"Create" is no method of gRPC`},
+		{one("key: ip, limits: 1/s, cost: 0"), "f.yaml:2:41: rules[0].cost: 0, want a whole number of permits from 1 on"},
+		{one("key: ip, limits: 1/s, cost: bytes"), `"bytes" is no cost`},
+		{one("key: ip, limits: 1/s, deadline: 5"), "f.yaml:2:45: rules[0].deadline: the number 5, want a text like 500ms, 30s, 1m30s, 12h or 7d"},
+		{one("key: ip, limits: 1/s, wait: -1s"), `"-1s" is no length of time`},
+		{one("key: ip, limits: 1/s, shadow: 1"), "f.yaml:2:43: rules[0].shadow: the number 1, want true or false"},
+		{one("key: ip, limits: 1/s, on_failure: maybe"), `"maybe", want open, closed, or a mapping like {local: 0.1}`},
+		{one("key: ip, limits: 1/s, on_failure: {local: 1.5}"), "1.5, want a share of the limit, above 0, at most 1"},
+		{one("key: ip, limits: 1/s, skip: {paths: [GET /x]}"), `"GET /x", want a text, a path like /health or /static/`},
+		{one("key: all, limits: 1/s, overrides: [{key: x, ban: true}]"), "the rule has no key, and so none to override"},
+		{one("key: method, limits: 1/s, overrides: [{key: x}]"), "an override has one of limits, ban: true and unlimited: true"},
+		{one("key: method, limits: 1/s, overrides: [{key: x, ban: true}, {key: x, ban: true}]"), `the key "x" is there twice`},
+		{one("key: method, limits: 1/s, overrides: [{key: [x, y], ban: true}]"), "2 parts, want 1, as the rule's key has"},
+		{one("key: method, limits: 1/s, overrides: [{key: 7, ban: true}]"), "the number 7, want a text, the key of a request; what is no text of itself needs quotes"},
+		{one("key: ip, limits: 1/s, overrides: [{key: 10.0.0.0/8, ban: true}]"), "clients of 10.0.0.0/8 do not count as one"},
+		{one("key: ip, limits: 1/s, overrides: [{key: 10.0.0, ban: true}]"), `"10.0.0" is no address`},
+		{"rules:\n- &a {name: a, ban: true}\n- *a\n", "f.yaml:2:3: rules[0]: the anchor &a is not supported: what many rules share goes into defaults"},
+		{"rules:\n- &a {name: a, ban: true}\n- *a\n", "f.yaml:3:3: rules[1]: aliases are not supported: what many rules share goes into defaults"},
+		{"rules:\n- *a\n", "f.yaml:2:3: no YAML: unknown anchor 'a' referenced"},
+		{"rules:\n- {name: !!str a, ban: true}\n", "f.yaml:2:10: rules[0].name: the tag !!str is not supported"},
+		{"rules:\n- {<<: {name: a}}\n", `"<<" (!!merge), want the name of a field`},
+		{"rules:\n- {? [a] : b}\n", "a list, want the name of a field"},
+		{"rules:\n- {name: a, limits: {redisson: q, rate: 1/s}}\n- {name: b, limits: {redisson: q, rate: 2/s}}\n", `f.yaml:3: rules: the rule "b" states another rate for the limiter "q" than a rule before it: state it once`},
+		{strings.Repeat("[", 20000), "f.yaml"},
+		{"rules: " + strings.Repeat("[", 3000) + strings.Repeat("]", 3000), "f.yaml:1:9: rules[0]: a list, want a mapping"},
+	} {
+		_, err := Parse("f.yaml", []byte(tt.file))
+		shown := tt.file[:min(len(tt.file), 80)]
+		if !assert.Error(t, err, shown) {
+			continue
+		}
+		assert.Contains(t, err.Error(), strings.Replace(tt.want, "ErrCrossSlot", "slot", 1), shown)
+		assert.NotContains(t, err.Error(), "go-yaml", shown)
+		var known *Error
+		assert.True(t, errors.As(err, &known), shown)
+	}
+}
+
+func one(fields string) string { return "rules:\n- {name: a, " + fields + "}\n" }
+
+// TestErrorsOfJSON have line, column and field too.
+func TestErrorsOfJSON(t *testing.T) {
+	for _, tt := range []struct{ file, want string }{
+		{`{"rules": [}`, `f.json:1:12: "}" is no JSON value`},
+		{"{\n\"rules\": [\n{\"name\": \"a\"", "f.json:3:13: the file ends within the document"},
+		{`{"rules": []} x`, `f.json:1:15: something follows the document: "x"`},
+		{"{\"rules\": [],\n \"rule\": 1}", `f.json:2:2: rule: unknown field "rule"`},
+		{`{"rules": [{"name": "a", "key": "ip", "limits": 5}]}`, "f.json:1:49: rules[0].limits: the number 5"},
+		{`{"rules": [{"name": "a\q"}]}`, `is no JSON text`},
+		{`{"rules": [01]}`, `"01" is no JSON number`},
+		{`{"rules": ["a` + "\n" + `"]}`, "a text has no end in its line"},
+		{`{'rules': []}`, "want the name of a field in quotes"},
+		{`{"rules" []}`, "want a colon"},
+		{`{"rules": [1 2]}`, "want a comma"},
+		{strings.Repeat("[", 200), "more than 100 deep"},
+		{"rules: []", "is no JSON value"},
+	} {
+		_, err := Parse("f.json", []byte(tt.file))
+		if assert.Error(t, err, tt.file) {
+			assert.Contains(t, err.Error(), tt.want)
+		}
+	}
+	for _, name := range []string{"f.json", "f.yaml", ""} {
+		s, err := Parse(name, []byte(`{"domain": "sh\u006fp", "rules": [{"name": "a", "key": "ip", "limits": "1/s", "shadow": false}]}`))
+		require.NoError(t, err)
+		assert.Equal(t, "shop:a", s.file().rules[0].prefix)
+	}
+}
+
+// TestManyErrors are told together, twenty at most.
+func TestManyErrors(t *testing.T) {
+	_, err := Parse("f.yaml", []byte("rules:\n"+strings.Repeat("- {nam: a}\n", 100)))
+	require.Error(t, err)
+	assert.Len(t, strings.Split(err.Error(), "\n"), mostProblems)
+}
+
+// TestFiles that cannot be read.
+func TestFiles(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "rules.yaml")
+	_, err := Load(path)
+	assert.ErrorIs(t, err, fs.ErrNotExist)
+	assert.ErrorContains(t, err, path+": cannot be read: no such file or directory")
+	_, err = Load(dir)
+	assert.ErrorContains(t, err, dir+": it is a directory, want a file")
+	pipe := filepath.Join(dir, "pipe")
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+	_, err = Load(pipe)
+	assert.ErrorContains(t, err, "it is no regular file")
+	// 100 MB that are not there: a file with a hole.
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	require.NoError(t, os.Truncate(path, 100<<20))
+	_, err = Load(path)
+	assert.ErrorContains(t, err, "it has 104857600 bytes, want at most 16777216 (16 MiB)")
+	_, err = Parse("x", make([]byte, mostBytes+1))
+	assert.ErrorContains(t, err, "want at most")
+	require.NoError(t, os.WriteFile(path, []byte("rules: []"), 0o600))
+	s, err := Load(path)
+	require.NoError(t, err)
+	assert.Zero(t, s.Len())
+}
+
+// TestUnreadable: an error of the file system is told and wrapped. Root may read everything, so it is made of a loop of links.
+func TestUnreadable(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "loop")
+	require.NoError(t, os.Symlink(path, path))
+	_, err := Load(path)
+	assert.ErrorIs(t, err, syscall.ELOOP)
+	assert.ErrorContains(t, unreadable("f", &fs.PathError{Op: "open", Path: "f", Err: fs.ErrPermission}), "f: cannot be read: permission denied")
+}
+
+// TestALongLine: columns of a large file in one line do not take for ever to count.
+func TestALongLine(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(`{"rules": [`)
+	for i := range 100_000 {
+		fmt.Fprintf(&b, `{"name": "r%d", "ban": true}, `, i)
+	}
+	b.WriteString(`{"name": "ä", "nam": 1}]}`)
+	_, err := Parse("f.json", []byte(b.String()))
+	assert.ErrorContains(t, err, fmt.Sprintf(`f.json:1:%d: rules[100000].nam: unknown field "nam"`, b.Len()-len(`ä", "nam": 1}]}`)+5))
+}
+
+// TestBombs: a small file that says much is refused at once.
+func TestBombs(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("a0: &a0 [x, x, x, x, x, x, x, x, x]\n")
+	for i := 1; i < 12; i++ {
+		fmt.Fprintf(&b, "a%d: &a%d [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 9), ", "))
+	}
+	_, err := Parse("f.yaml", []byte(b.String()))
+	assert.ErrorContains(t, err, "f.yaml:1:5: a0: the anchor &a0 is not supported")
+}

@@ -1,0 +1,215 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+)
+
+// pattern is a pattern of net/http's ServeMux, as "GET api.example.com/users/{id}": a method (GET is HEAD too), a host and a path, of
+// which the first two may be left out. Wildcards are {name} for a segment, {name...} for all that is left and {$} for the end behind
+// a slash; a path that ends in a slash matches all that begins with it. Patterns may overlap as they like.
+type pattern struct {
+	method   string
+	host     string
+	segments []string       // literal ones, unescaped; "" for a wildcard
+	end      ending         // what comes behind the segments
+	wild     map[string]int // the segment of each wildcard
+	rest     string         // the wildcard of all that is left; "" for none
+}
+
+type ending int
+
+const (
+	endHere  ending = iota // nothing
+	endSlash               // a slash
+	endRest                // a slash and whatever
+)
+
+// parsePattern reads a pattern, or says what is wrong with it.
+func parsePattern(text string) (p pattern, err error) {
+	method, rest, found := strings.Cut(text, " ")
+	if found {
+		rest = strings.TrimLeft(rest, " \t")
+		if !isToken(method) {
+			return p, fmt.Errorf("%q is no method", clipped(method))
+		}
+		if method != strings.ToUpper(method) {
+			return p, fmt.Errorf("the method %q matches no request: write %s", method, strings.ToUpper(method))
+		}
+		p.method = method
+	} else {
+		rest = text
+	}
+	slash := strings.IndexByte(rest, '/')
+	if slash < 0 {
+		return p, errors.New("it has no path: write a slash behind the host, or in front of the path")
+	}
+	host, rest := rest[:slash], rest[slash:]
+	if strings.ContainsAny(host, "{}: \t") {
+		return p, fmt.Errorf("the host %q, want a name without a port and without wildcards", clipped(host))
+	}
+	p.host = plainHost(host)
+	if clean := cleanPath(rest); clean != rest {
+		return p, fmt.Errorf("requests for %q are matched as %q: write that", clipped(rest), clipped(clean))
+	}
+	p.wild = make(map[string]int)
+	return p, p.parsePath(rest[1:])
+}
+
+func (p *pattern) parsePath(rest string) error {
+	for more := true; more; {
+		var segment string
+		segment, rest, more = strings.Cut(rest, "/")
+		if segment == "" && !more {
+			p.end = endRest
+			return nil
+		}
+		name, opened := strings.CutPrefix(segment, "{")
+		name, closed := strings.CutSuffix(name, "}")
+		if opened != closed || !opened && strings.ContainsAny(segment, "{}") {
+			return fmt.Errorf("the segment %q, want a wildcard as a whole segment, as /{id}/", clipped(segment))
+		}
+		switch {
+		case !opened:
+			text, err := url.PathUnescape(segment)
+			if err != nil {
+				return fmt.Errorf("the segment %q is not escaped as in a URL", clipped(segment))
+			}
+			p.segments = append(p.segments, text)
+			continue
+		case name == "$" && !more:
+			p.end = endSlash
+			return nil
+		}
+		name, toEnd := strings.CutSuffix(name, "...")
+		if !isIdentifier(name) {
+			return fmt.Errorf("the wildcard %q, want a name of letters, digits and underscores, or {$} at the end", clipped(segment))
+		}
+		if _, twice := p.wild[name]; twice {
+			return fmt.Errorf("the wildcard {%s} is there twice", name)
+		}
+		if toEnd {
+			if more {
+				return fmt.Errorf("%s is not at the end", segment)
+			}
+			p.end, p.rest = endRest, name
+			p.wild[name] = len(p.segments)
+			return nil
+		}
+		p.wild[name] = len(p.segments)
+		p.segments = append(p.segments, "")
+	}
+	return nil
+}
+
+func isIdentifier(name string) bool {
+	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789") == "" && (name[0] < '0' || name[0] > '9')
+}
+
+// hasWildcard says whether a pattern has a wildcard of a name.
+func (p *pattern) hasWildcard(name string) bool {
+	_, ok := p.wild[name]
+	return ok
+}
+
+// wildcard is what a wildcard stands for in a path that the pattern matches.
+func (p *pattern) wildcard(path, name string) string {
+	at, ok := p.wild[name]
+	if !ok {
+		return ""
+	}
+	for range at {
+		next := strings.IndexByte(path[1:], '/')
+		if next < 0 {
+			return ""
+		}
+		path = path[next+1:]
+	}
+	if name == p.rest {
+		return unescaped(path[1:])
+	}
+	segment, _, _ := strings.Cut(path[1:], "/")
+	return unescaped(segment)
+}
+
+// matches says whether a path, cleaned and escaped, is one of the pattern's, whatever its method and host. A tree finds that out for
+// many patterns at once; this is for few.
+func (p *pattern) matches(path string) bool {
+	for _, want := range p.segments {
+		if len(path) < 2 {
+			return false
+		}
+		segment, _, more := strings.Cut(path[1:], "/")
+		if want != "" && want != unescaped(segment) {
+			return false
+		}
+		if path = path[1+len(segment):]; !more {
+			path = ""
+		}
+	}
+	switch p.end {
+	case endHere:
+		return path == ""
+	case endSlash:
+		return path == "/"
+	}
+	return path != ""
+}
+
+// hasMethod says whether requests of a method are the pattern's.
+func (p *pattern) hasMethod(method string) bool {
+	return p.method == "" || p.method == method || p.method == "GET" && method == "HEAD"
+}
+
+// unescaped is a segment of a path as a ServeMux compares it.
+func unescaped(segment string) string {
+	if strings.IndexByte(segment, '%') < 0 {
+		return segment
+	}
+	text, err := url.PathUnescape(segment)
+	if err != nil {
+		return segment
+	}
+	return text
+}
+
+// cleanPath is a path as a ServeMux would redirect to: without dots and double slashes. So a request does not escape a rule by
+// another way of writing its path.
+func cleanPath(p string) string {
+	if isClean(p) {
+		return p
+	}
+	if p == "" || p[0] != '/' {
+		p = "/" + p
+	}
+	clean := path.Clean(p)
+	if p[len(p)-1] == '/' && clean != "/" {
+		clean += "/"
+	}
+	return clean
+}
+
+// isClean says whether a path is clean, for sure.
+func isClean(p string) bool {
+	return p != "" && p[0] == '/' && !strings.Contains(p, "//") && !strings.Contains(p, "/.")
+}
+
+// plainHost is a host without its port, in lower case and without the dot of the root.
+func plainHost(host string) string {
+	if strings.IndexByte(host, ':') >= 0 {
+		if at := strings.LastIndexByte(host, ':'); strings.IndexByte(host, ']') < at {
+			host = host[:at]
+		}
+	}
+	if len(host) > 0 && host[len(host)-1] == '.' {
+		host = host[:len(host)-1]
+	}
+	if slices.ContainsFunc([]byte(host), func(c byte) bool { return c >= 'A' && c <= 'Z' }) {
+		host = strings.ToLower(host)
+	}
+	return host
+}

@@ -1,0 +1,90 @@
+package rules
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// rate is so many permits in a time, of which one of the two is given.
+type rate struct {
+	permits int64
+	per     time.Duration
+	unit    limit.Unit
+}
+
+const wantRate = "a text like 10/s, 100/minute, 5/30s or 1000/day"
+
+// units is the lengths of time that have a name.
+var units = map[string]time.Duration{
+	"s": time.Second, "sec": time.Second, "second": time.Second,
+	"m": time.Minute, "min": time.Minute, "minute": time.Minute,
+	"h": time.Hour, "hour": time.Hour,
+	"d": 24 * time.Hour, "day": 24 * time.Hour,
+	"w": 7 * 24 * time.Hour, "week": 7 * 24 * time.Hour,
+}
+
+// calendarUnits is the units of the calendar.
+var calendarUnits = map[string]limit.Unit{
+	"d": limit.Day, "day": limit.Day, "w": limit.Week, "week": limit.Week, "month": limit.Month, "year": limit.Year,
+}
+
+// rate reads the permits and the time of a limit: rate, or permits and per.
+func (d *decoder) rate(n *yaml.Node, l *limitFile, calendar bool) (r rate, ok bool) {
+	if l.rate == nil {
+		if l.hasCount == nil || l.per == nil {
+			d.fail(n, "no rate: give rate, %s, or both permits and per", wantRate)
+			return r, false
+		}
+		text, ok := d.text(l.per, "a text like second, 30s or day")
+		if !ok {
+			return r, false
+		}
+		r.permits = l.permits
+		return r, d.per(l.per, text, &r, calendar)
+	}
+	if l.hasCount != nil || l.per != nil {
+		d.fail(n, "rate and permits or per: give rate, %s, or both permits and per", wantRate)
+		return r, false
+	}
+	text, ok := d.text(l.rate, wantRate)
+	if !ok {
+		return r, false
+	}
+	count, unit, found := strings.Cut(text, "/")
+	count, unit = strings.TrimSpace(count), strings.TrimSpace(unit)
+	permits, err := strconv.ParseUint(count, 10, 63)
+	if !found || err != nil || permits > mostPermits {
+		d.fail(l.rate, "%q is no rate, want %s", clipped(text), wantRate)
+		return r, false
+	}
+	r.permits = int64(permits)
+	return r, d.per(l.rate, unit, &r, calendar)
+}
+
+// per reads the time of a rate: a unit, or a length.
+func (d *decoder) per(n *yaml.Node, text string, r *rate, calendar bool) bool {
+	if calendar {
+		var ok bool
+		if r.unit, ok = calendarUnits[text]; !ok {
+			d.fail(n, "no unit %q of the calendar, want one of %s", clipped(text), listOf(calendarUnits))
+		}
+		return ok
+	}
+	var ok bool
+	if r.per, ok = units[text]; !ok {
+		r.per, ok = parseDuration(text)
+	}
+	switch {
+	case ok:
+	case calendarUnits[text] != 0:
+		d.fail(n, "a %s has no fixed length: give policy: calendar with it", text)
+	default:
+		d.fail(n, "no unit %q, want one of %s, or a length of time like 30s", clipped(text), listOf(units))
+	}
+	return ok
+}

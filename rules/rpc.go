@@ -1,0 +1,248 @@
+package rules
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/grpclimit"
+)
+
+// UnaryServerInterceptor limits the unary calls to a server by the rules that match grpc, or whatever comes, as [Set.Middleware] does
+// requests of HTTP. Headers of rules are metadata, content_length the size of a unary call's message, and a key of the
+// method is its full name. The options are those of grpclimit.UnaryServerInterceptor, for all rules; what a rule says itself
+// goes before them.
+func (s *Set) UnaryServerInterceptor(client *rratelimiter.Client, opts ...grpclimit.Option) grpc.UnaryServerInterceptor {
+	d := newRPCDoors("UnaryServerInterceptor", s, client, opts)
+	return func(ctx context.Context, message any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		v := d.now()
+		c := &rpcVisit{steps: v.rpcSteps(d.opener, ctx, grpclimit.Call{Method: info.FullMethod, Message: message})}
+		if len(c.steps) == 0 {
+			return handler(ctx, message)
+		}
+		var next grpc.UnaryHandler
+		decide := func(ctx context.Context, message any) (any, error) {
+			at := c.next(ctx)
+			return v.bySettings[at.step.settings].unary(at, message, info, next)
+		}
+		next = func(ctx context.Context, message any) (any, error) {
+			if c.passes(ctx) {
+				return handler(ctx, message)
+			}
+			defer c.giveBack(ctx)
+			return decide(ctx, message)
+		}
+		return decide(ctx, message)
+	}
+}
+
+// StreamServerInterceptor limits the streams of a server, each at its start. All else is as with [Set.UnaryServerInterceptor]. With
+// grpclimit.EachMessage every message is decided, by the rules that were found at the start.
+func (s *Set) StreamServerInterceptor(client *rratelimiter.Client, opts ...grpclimit.Option) grpc.StreamServerInterceptor {
+	d := newRPCDoors("StreamServerInterceptor", s, client, opts)
+	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		v := d.now()
+		c := &rpcVisit{steps: v.rpcSteps(d.opener, ss.Context(), grpclimit.Call{Method: info.FullMethod})}
+		if len(c.steps) == 0 {
+			return handler(srv, ss)
+		}
+		var next grpc.StreamHandler
+		decide := func(srv any, ss grpc.ServerStream) error {
+			at := c.next(ss.Context())
+			return v.bySettings[at.step.settings].stream(srv, &visited{ss, at}, info, next)
+		}
+		next = func(srv any, ss grpc.ServerStream) error {
+			if c.passes(ss.Context()) {
+				return handler(srv, ss)
+			}
+			defer c.giveBack(ss.Context())
+			return decide(srv, ss)
+		}
+		return decide(srv, ss)
+	}
+}
+
+// visited is a stream whose context is a visit.
+type visited struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s *visited) Context() context.Context { return s.ctx }
+
+// rpcDoors is doors of gRPC.
+type rpcDoors struct {
+	set  *Set
+	opts []grpclimit.Option
+	*opener
+
+	mu      sync.Mutex // of who makes another view
+	current atomic.Pointer[rpcView]
+}
+
+// rpcView is a file as interceptors see it.
+type rpcView struct {
+	view
+	bySettings map[settings]*interceptors
+}
+
+type interceptors struct {
+	unary  grpc.UnaryServerInterceptor
+	stream grpc.StreamServerInterceptor
+}
+
+func newRPCDoors(name string, s *Set, client *rratelimiter.Client, opts []grpclimit.Option) *rpcDoors {
+	if client == nil {
+		panic("rules: " + name + ": there is no client")
+	}
+	return &rpcDoors{set: s, opts: opts, opener: newOpener(client, grpcDoor)}
+}
+
+func (d *rpcDoors) now() *rpcView {
+	file := d.set.file()
+	if v := d.current.Load(); v != nil && v.snapshot == file {
+		return v
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	before := d.current.Load()
+	if before != nil && before.snapshot == file {
+		return before
+	}
+	v := &rpcView{view{snapshot: file}, make(map[settings]*interceptors)}
+	for _, s := range file.settings {
+		if before != nil && before.bySettings[s] != nil {
+			v.bySettings[s] = before.bySettings[s]
+			continue
+		}
+		opts := append(append([]grpclimit.Option{}, d.opts...), s.rpcOptions()...)
+		v.bySettings[s] = &interceptors{
+			grpclimit.UnaryServerInterceptor(rpcLimiterOf, opts...), grpclimit.StreamServerInterceptor(rpcLimiterOf, opts...),
+		}
+	}
+	d.current.Store(v)
+	return v
+}
+
+// rpcOptions is the settings for grpclimit.
+func (s settings) rpcOptions() []grpclimit.Option {
+	var opts []grpclimit.Option
+	if s.modeGiven {
+		opts = append(opts, grpclimit.OnFailure(grpclimit.FailureMode(s.onFailure)))
+	}
+	if s.deadline > 0 {
+		opts = append(opts, grpclimit.Deadline(s.deadline))
+	}
+	if s.wait > 0 {
+		opts = append(opts, grpclimit.Wait(s.wait))
+	}
+	if s.shadow {
+		opts = append(opts, grpclimit.Shadow())
+	}
+	if s.costs {
+		opts = append(opts, grpclimit.Cost(func(ctx context.Context, _ grpclimit.Call) int64 { return rpcStepOf(ctx).step.cost }))
+	}
+	return opts
+}
+
+// rpcVisit is a call on its way through the steps that decide it.
+type rpcVisit struct {
+	steps  []step
+	passed []context.Context
+	served bool
+}
+
+// rpcStep is the context in which a step decides.
+type rpcStep struct {
+	context.Context
+	visit *rpcVisit
+	step  *step
+}
+
+func (s *rpcStep) Value(key any) any {
+	if key == (rpcStepKey{}) {
+		return s
+	}
+	return s.Context.Value(key)
+}
+
+type rpcStepKey struct{}
+
+// rpcStepOf is the innermost step around a context, nil for none.
+func rpcStepOf(ctx context.Context) *rpcStep {
+	s, _ := ctx.Value(rpcStepKey{}).(*rpcStep)
+	return s
+}
+
+// next is the context of the step that decides next.
+func (c *rpcVisit) next(ctx context.Context) *rpcStep {
+	return &rpcStep{ctx, c, &c.steps[len(c.passed)]}
+}
+
+// passes goes on behind a step, and says whether it was the last.
+func (c *rpcVisit) passes(ctx context.Context) bool {
+	c.passed = append(c.passed, ctx)
+	c.served = len(c.passed) == len(c.steps)
+	return c.served
+}
+
+// giveBack gives back what a step took, where a later one has not let the call pass.
+func (c *rpcVisit) giveBack(ctx context.Context) {
+	if !c.served {
+		_ = grpclimit.Settle(ctx, 0) // the limiters of this package can
+	}
+}
+
+func rpcLimiterOf(ctx context.Context, _ grpclimit.Call) (grpclimit.Limiter, error) {
+	s := rpcStepOf(ctx).step
+	return s.limiter, s.err
+}
+
+// rpcSteps is what decides a call.
+func (v *view) rpcSteps(o *opener, ctx context.Context, call grpclimit.Call) []step {
+	address := grpclimit.Address{Trusted: v.address.Trusted, Header: v.address.Header, IPv6Bits: v.address.IPv6Bits}
+	s := search{request: overGRPC{ctx, call, address}, all: v.all}
+	v.grpc.find(&s, call.Method)
+	return joinable(v.append(nil, o, &s, call.Method, s.found), o)
+}
+
+// overGRPC is a call of gRPC.
+type overGRPC struct {
+	ctx     context.Context
+	call    grpclimit.Call
+	address grpclimit.Address
+}
+
+func (a overGRPC) method() string { return a.call.Method }
+
+func (a overGRPC) methodKey() string { return a.call.Method }
+
+func (a overGRPC) host() string {
+	if values := metadata.ValueFromIncomingContext(a.ctx, ":authority"); len(values) > 0 {
+		return values[0]
+	}
+	return ""
+}
+
+func (a overGRPC) values(header string) []string {
+	return metadata.ValueFromIncomingContext(a.ctx, strings.ToLower(header))
+}
+
+func (a overGRPC) client() (netip.Addr, error) { return a.address.Client(a.ctx) }
+
+func (a overGRPC) clientKey() (string, error) { return a.address.Key(a.ctx, a.call) }
+
+// length is the size of a unary call's message.
+func (a overGRPC) length() int64 {
+	if m, ok := a.call.Message.(proto.Message); ok {
+		return int64(proto.Size(m))
+	}
+	return -1
+}

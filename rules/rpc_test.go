@@ -1,0 +1,159 @@
+package rules
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	health "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	grpcstatus "google.golang.org/grpc/status"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/grpclimit"
+)
+
+// healthy is a server of two methods: a unary one and a stream, which answers once for each of its names.
+type healthy struct {
+	health.UnimplementedHealthServer
+	matched []string
+	settle  bool
+}
+
+func (h *healthy) Check(ctx context.Context, _ *health.HealthCheckRequest) (*health.HealthCheckResponse, error) {
+	h.matched = Matched(ctx)
+	if h.settle {
+		return new(health.HealthCheckResponse), Settle(ctx, 0)
+	}
+	return new(health.HealthCheckResponse), nil
+}
+
+func (h *healthy) Watch(_ *health.HealthCheckRequest, s grpc.ServerStreamingServer[health.HealthCheckResponse]) error {
+	h.matched = Matched(s.Context())
+	return s.Send(new(health.HealthCheckResponse))
+}
+
+// rpc serves by rules, over a socket.
+func rpc(t *testing.T, client *rratelimiter.Client, h *healthy, file string, opts ...grpclimit.Option) health.HealthClient {
+	set := parsed(t, file)
+	opts = append([]grpclimit.Option{grpclimit.Deadline(time.Minute)}, opts...)
+	server := grpc.NewServer(
+		grpc.UnaryInterceptor(set.UnaryServerInterceptor(client, opts...)), grpc.StreamInterceptor(set.StreamServerInterceptor(client, opts...)))
+	health.RegisterHealthServer(server, h)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	return health.NewHealthClient(conn)
+}
+
+// TestRPC: methods, metadata, keys, overrides and bans, of calls and streams.
+func TestRPC(t *testing.T) {
+	h := &healthy{}
+	c := rpc(t, connected(t), h, `
+domain: shop
+rules:
+  - name: check
+    match: {grpc: /grpc.health.v1.Health/Check, headers: {X-Tenant: "*"}}
+    key: [header:X-Tenant, ip, method]
+    limits: {rate: 1/h, policy: fixed_window}
+    overrides:
+      - {key: [gold, 127.0.0.1, /grpc.health.v1.Health/Check], limits: {rate: 2/h, policy: fixed_window}}
+      - {key: [gone, 127.0.0.1, /grpc.health.v1.Health/Check], ban: true}
+  - {name: http, match: /, key: all, limits: 1/h}
+  - {name: rest, match: {grpc: /grpc.health.v1.Health/*}, key: all, limits: 2/h}`)
+	check := func(tenant string) codes.Code {
+		ctx := t.Context()
+		if tenant != "" {
+			ctx = metadata.AppendToOutgoingContext(ctx, "x-tenant", tenant)
+		}
+		_, err := c.Check(ctx, new(health.HealthCheckRequest))
+		return grpcstatus.Code(err)
+	}
+	for i, tt := range []struct {
+		tenant string
+		want   codes.Code
+	}{
+		{"iron", codes.OK}, {"iron", codes.ResourceExhausted}, {"gold", codes.OK}, {"gold", codes.OK}, {"gold", codes.ResourceExhausted},
+		{"gone", codes.ResourceExhausted}, {"", codes.OK},
+	} {
+		assert.Equal(t, tt.want, check(tt.tenant), "%d %s", i, tt.tenant)
+	}
+	assert.Equal(t, []string{"rest"}, h.matched)
+	watch := func() codes.Code {
+		stream, err := c.Watch(t.Context(), new(health.HealthCheckRequest))
+		require.NoError(t, err)
+		_, err = stream.Recv()
+		return grpcstatus.Code(err)
+	}
+	assert.Equal(t, codes.OK, watch())
+	assert.Equal(t, codes.ResourceExhausted, watch())
+}
+
+// TestAllRPC: all rules decide, what one took comes back where another refuses, and Settle settles with all.
+func TestAllRPC(t *testing.T) {
+	h := &healthy{}
+	client := connected(t)
+	c := rpc(t, client, h, `
+match: all
+rules:
+  - {name: wide, key: all, limits: 3/h, deadline: 50s}
+  - {name: narrow, match: {grpc: /grpc.health.v1.Health/Check}, key: all, limits: 1/h}`)
+	check := func() codes.Code {
+		_, err := c.Check(t.Context(), new(health.HealthCheckRequest))
+		return grpcstatus.Code(err)
+	}
+	h.settle = true
+	for range 4 {
+		assert.Equal(t, codes.OK, check())
+	}
+	h.settle = false
+	assert.Equal(t, codes.OK, check())
+	assert.Equal(t, []string{"wide", "narrow"}, h.matched)
+	for range 4 {
+		assert.Equal(t, codes.ResourceExhausted, check())
+	}
+	for i, want := range []codes.Code{codes.OK, codes.OK, codes.ResourceExhausted} {
+		stream, err := c.Watch(t.Context(), new(health.HealthCheckRequest))
+		require.NoError(t, err)
+		_, err = stream.Recv()
+		assert.Equal(t, want, grpcstatus.Code(err), i)
+	}
+}
+
+// TestEachMessage of a stream takes permits of all rules.
+func TestEachMessage(t *testing.T) {
+	c := rpc(t, connected(t), &healthy{}, `
+match: all
+rules:
+  - {name: wide, key: all, limits: 2/h, deadline: 50s}
+  - {name: narrow, key: all, limits: 1/h}`, grpclimit.EachMessage())
+	for _, want := range []codes.Code{codes.OK, codes.ResourceExhausted} {
+		stream, err := c.Watch(t.Context(), new(health.HealthCheckRequest))
+		require.NoError(t, err)
+		_, err = stream.Recv()
+		assert.Equal(t, want, grpcstatus.Code(err))
+	}
+}
+
+// TestRPCWithoutRedis: failure modes are those of the rules, and bans hold.
+func TestRPCWithoutRedis(t *testing.T) {
+	for file, want := range map[string]codes.Code{
+		"rules: [{name: a, key: all, limits: 1/h, on_failure: open}]":                        codes.OK,
+		"rules: [{name: a, key: all, limits: 1/h}]":                                          codes.Unavailable,
+		"rules: [{name: a, ban: true, on_failure: open}]":                                    codes.ResourceExhausted,
+		"rules: [{name: a, key: all, limits: 1/h, on_failure: open, shadow: true, cost: 2}]": codes.OK,
+	} {
+		_, err := rpc(t, rratelimiter.New(nil), &healthy{}, file).Check(t.Context(), new(health.HealthCheckRequest))
+		assert.Equal(t, want, grpcstatus.Code(err), file)
+	}
+}

@@ -1,0 +1,279 @@
+package rules
+
+import (
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// rule is a rule as requests need it.
+type rule struct {
+	name       string
+	line       int
+	prefix     string // of the names of its limiters
+	conditions []*condition
+	key        []keyPart // nil: all requests count together
+	limits     *limits
+	overrides  map[string]*limits // by key
+	settings   settings
+	cost       *cost
+	skip       *skip
+}
+
+// ruleFile is what a rule and the defaults can say.
+type ruleFile struct {
+	name, match, key, limits, ban, overrides *yaml.Node
+	policy, cost, skip                       *yaml.Node
+	onFailure, deadline, shadow, wait        *yaml.Node
+}
+
+// ruleFields is the fields of a rule, and defaultFields those of defaults.
+var ruleFields, defaultFields = func() (rule, defaults map[string]field[ruleFile]) {
+	node := func(place func(*ruleFile) **yaml.Node) field[ruleFile] {
+		return func(_ *decoder, n *yaml.Node, r *ruleFile) { *place(r) = n }
+	}
+	defaults = map[string]field[ruleFile]{
+		"key":        node(func(r *ruleFile) **yaml.Node { return &r.key }),
+		"policy":     node(func(r *ruleFile) **yaml.Node { return &r.policy }),
+		"cost":       node(func(r *ruleFile) **yaml.Node { return &r.cost }),
+		"skip":       node(func(r *ruleFile) **yaml.Node { return &r.skip }),
+		"on_failure": node(func(r *ruleFile) **yaml.Node { return &r.onFailure }),
+		"deadline":   node(func(r *ruleFile) **yaml.Node { return &r.deadline }),
+		"shadow":     node(func(r *ruleFile) **yaml.Node { return &r.shadow }),
+		"wait":       node(func(r *ruleFile) **yaml.Node { return &r.wait }),
+	}
+	rule = map[string]field[ruleFile]{
+		"name":      node(func(r *ruleFile) **yaml.Node { return &r.name }),
+		"match":     node(func(r *ruleFile) **yaml.Node { return &r.match }),
+		"limits":    node(func(r *ruleFile) **yaml.Node { return &r.limits }),
+		"ban":       node(func(r *ruleFile) **yaml.Node { return &r.ban }),
+		"overrides": node(func(r *ruleFile) **yaml.Node { return &r.overrides }),
+	}
+	for name, f := range defaults {
+		rule[name] = f
+	}
+	return rule, defaults
+}()
+
+// defaultPolicy is that of limits that name none, where the defaults name none either: strict, and of bounded size.
+const defaultPolicy = "sliding_window"
+
+// given is the values of a rule, or of the defaults where it has none.
+func (r *ruleFile) given(defaults *ruleFile) {
+	for _, f := range []struct{ own, other **yaml.Node }{
+		{&r.key, &defaults.key}, {&r.policy, &defaults.policy}, {&r.cost, &defaults.cost}, {&r.skip, &defaults.skip},
+		{&r.onFailure, &defaults.onFailure}, {&r.deadline, &defaults.deadline}, {&r.shadow, &defaults.shadow}, {&r.wait, &defaults.wait},
+	} {
+		if *f.own == nil {
+			*f.own = *f.other
+		}
+	}
+}
+
+// rule reads a rule of a domain, and gives nil where something is wrong with it.
+func (d *decoder) rule(n *yaml.Node, domain string) *rule {
+	before := len(d.problems)
+	file := ruleFile{}
+	if !fields(d, n, ruleFields, &file) {
+		return nil
+	}
+	r := &rule{line: n.Line}
+	if file.name == nil {
+		d.fail(n, "no name: limits count under it, and keep what was taken when the rule moves")
+	} else if name, ok := d.text(file.name, wantName); ok {
+		if strings.Trim(name, nameLetters) != "" || len(name) > longestName {
+			d.fail(file.name, "the name %q, want %s", clipped(name), wantName)
+		}
+		r.name, r.line = name, file.name.Line
+	}
+	r.prefix = r.name
+	if domain != "" {
+		r.prefix = domain + ":" + r.name
+	}
+	if file.match == nil {
+		r.conditions = []*condition{{pattern: anyPath}, {pattern: anyPath, rpc: true}}
+	} else {
+		r.conditions = d.match(file.match)
+	}
+	ownKey := file.key != nil
+	file.given(&d.defaults)
+	d.settings(&file, r)
+	d.what(n, &file, r)
+	if file.key != nil {
+		r.key = d.key(file.key)
+		if !ownKey && !d.possible(r) {
+			d.fail(n, "the key of the defaults is of a wildcard that match does not have: give a key")
+		} else if ownKey {
+			d.checkWildcards(file.key, r)
+		}
+	} else if r.limits != nil && len(r.limits.policies) > 0 {
+		d.fail(n, "no key: say whose requests count together, ip or header:NAME for instance, or all")
+	}
+	if file.overrides != nil {
+		d.overrides(&file, r)
+	}
+	for _, c := range r.conditions {
+		c.source = nil
+	}
+	if len(d.problems) > before {
+		return nil
+	}
+	return r
+}
+
+const (
+	nameLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+	longestName = 128
+	wantName    = "a text of letters, digits, dots, dashes and underscores, at most 128"
+)
+
+// settings reads how a rule decides.
+func (d *decoder) settings(file *ruleFile, r *rule) {
+	s := &r.settings
+	if file.onFailure != nil {
+		d.onFailure(file.onFailure, s)
+	}
+	if file.deadline != nil {
+		s.deadline = d.duration(file.deadline)
+	}
+	if file.wait != nil {
+		s.wait = d.duration(file.wait)
+	}
+	if file.shadow != nil {
+		s.shadow = d.boolean(file.shadow)
+	}
+	if file.cost != nil {
+		r.cost = d.cost(file.cost)
+		s.costs = true
+	}
+	if file.skip != nil {
+		r.skip = &skip{}
+		fields(d, file.skip, skipFields, r.skip)
+	}
+}
+
+// what reads what a rule limits by: limits, or ban.
+func (d *decoder) what(n *yaml.Node, file *ruleFile, r *rule) {
+	switch {
+	case file.ban != nil && file.limits != nil:
+		d.fail(file.ban, "ban and limits: a rule has one of the two")
+	case file.ban != nil:
+		if !d.boolean(file.ban) {
+			d.fail(file.ban, "want true, or no ban at all")
+		}
+		r.limits = (&limits{refuse: true}).ready()
+	case file.limits != nil:
+		r.limits = d.limits(file.limits, d.policy(file.policy))
+	default:
+		d.fail(n, "no limits: give limits, or ban: true")
+	}
+}
+
+// policy is the name of the policy of limits that name none.
+func (d *decoder) policy(n *yaml.Node) string {
+	if n == nil {
+		return defaultPolicy
+	}
+	const want = "a text, a policy"
+	name, ok := d.text(n, want)
+	if !ok {
+		return defaultPolicy
+	}
+	if _, known := policies[name]; !known {
+		d.fail(n, "no policy %q, want one of %s", clipped(name), listOf(policies))
+		return defaultPolicy
+	}
+	return name
+}
+
+// possible says whether all conditions of a rule have the wildcards that its key is of.
+func (d *decoder) possible(r *rule) bool {
+	for _, part := range r.key {
+		for _, c := range r.conditions {
+			if part.kind == "path" && !c.hasWildcard(part.name) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// checkWildcards tells which condition lacks a wildcard that the key is of.
+func (d *decoder) checkWildcards(n *yaml.Node, r *rule) {
+	for _, part := range r.key {
+		for _, c := range r.conditions {
+			if part.kind != "path" || c.hasWildcard(part.name) {
+				continue
+			}
+			at := n
+			if c.source != nil {
+				at = c.source
+			}
+			d.fail(at, "no wildcard {%s} here, of which the key of the rule is", part.name)
+			if c.source == nil {
+				return // match is not there at all
+			}
+		}
+	}
+}
+
+// overrideFile is an override as a file has it.
+type overrideFile struct {
+	keys, limits, ban, unlimited *yaml.Node
+}
+
+var overrideFields = map[string]field[overrideFile]{
+	"key":       func(_ *decoder, n *yaml.Node, o *overrideFile) { o.keys = n },
+	"limits":    func(_ *decoder, n *yaml.Node, o *overrideFile) { o.limits = n },
+	"ban":       func(_ *decoder, n *yaml.Node, o *overrideFile) { o.ban = n },
+	"unlimited": func(_ *decoder, n *yaml.Node, o *overrideFile) { o.unlimited = n },
+}
+
+// overrides reads the limits of some keys of a rule.
+func (d *decoder) overrides(file *ruleFile, r *rule) {
+	if r.key == nil {
+		d.fail(file.overrides, "the rule has no key, and so none to override")
+		return
+	}
+	r.overrides = make(map[string]*limits)
+	d.list(file.overrides, "a list of overrides, as {key: gold, limits: 1000/m}", func(n *yaml.Node) {
+		o := overrideFile{}
+		if !fields(d, n, overrideFields, &o) {
+			return
+		}
+		if o.keys == nil {
+			d.fail(n, "no key: say whose limits these are")
+			return
+		}
+		key, ok := d.overrideKey(o.keys, r.key)
+		if !ok {
+			return
+		}
+		if r.overrides[key] != nil {
+			d.fail(o.keys, "the key %q is there twice", clipped(key))
+			return
+		}
+		given := 0
+		l := &limits{}
+		if o.limits != nil {
+			given++
+			l = d.limits(o.limits, d.policy(file.policy))
+		}
+		for _, flag := range []struct {
+			n   *yaml.Node
+			set func()
+		}{{o.ban, func() { l = (&limits{refuse: true}).ready() }}, {o.unlimited, func() { l = &limits{pass: true} }}} {
+			if flag.n == nil {
+				continue
+			}
+			if given++; !d.boolean(flag.n) {
+				d.fail(flag.n, "want true, or leave it out")
+			}
+			flag.set()
+		}
+		if given != 1 {
+			d.fail(n, "an override has one of limits, ban: true and unlimited: true")
+		}
+		r.overrides[key] = l
+	})
+}

@@ -1,0 +1,210 @@
+package rules
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/rratelimiter/rratelimiter/httplimit"
+)
+
+// settings is what a rule asks httplimit for. Rules that agree in it share one Middleware, which sees for all of them whether Redis
+// is up.
+type settings struct {
+	onFailure httplimit.FailureMode
+	modeGiven bool
+	deadline  time.Duration // 0 where the rule does not say
+	wait      time.Duration
+	shadow    bool
+	costs     bool // the rule says what a request costs, or it does not matter
+	refuses   bool // Redis is not asked, so that it does not matter whether it is up
+}
+
+// options is the settings for httplimit. What is not set here is as the caller's options have it.
+func (s settings) options() []httplimit.Option {
+	var opts []httplimit.Option
+	if s.modeGiven {
+		opts = append(opts, httplimit.OnFailure(s.onFailure))
+	}
+	if s.deadline > 0 {
+		opts = append(opts, httplimit.Deadline(s.deadline))
+	}
+	if s.wait > 0 {
+		opts = append(opts, httplimit.Wait(s.wait))
+	}
+	if s.shadow {
+		opts = append(opts, httplimit.Shadow())
+	}
+	if s.costs {
+		opts = append(opts, httplimit.Cost(costOf))
+	}
+	return opts
+}
+
+// refusing is the settings of a rule where it refuses without asking.
+func refusing(s settings) settings { return settings{shadow: s.shadow, costs: true, refuses: true} }
+
+// settingsOf is the settings of rules, once each.
+func settingsOf(rules []*rule) []settings {
+	seen := make(map[settings]bool)
+	var all []settings
+	for _, r := range rules {
+		for _, s := range []settings{r.settings, refusing(r.settings)} {
+			if !seen[s] {
+				seen[s] = true
+				all = append(all, s)
+			}
+		}
+	}
+	return all
+}
+
+// onFailure reads a failure mode: open, closed, or {local: share}.
+func (d *decoder) onFailure(n *yaml.Node, s *settings) {
+	const want = "open, closed, or a mapping like {local: 0.1}"
+	s.modeGiven = true
+	if n.Kind == yaml.MappingNode {
+		share := 0.0
+		fields(d, n, localFields, &share)
+		if len(n.Content) == 0 {
+			d.fail(n, "an empty mapping, want %s", want)
+		}
+		if share > 0 {
+			s.onFailure = httplimit.Local(share)
+		}
+		return
+	}
+	text, ok := d.text(n, "a text, "+want)
+	switch {
+	case !ok:
+	case text == "open":
+		s.onFailure = httplimit.Open
+	case text == "closed":
+		s.onFailure = httplimit.Closed
+	default:
+		d.fail(n, "%q, want %s", clipped(text), want)
+	}
+}
+
+var localFields = map[string]field[float64]{
+	"local": func(d *decoder, n *yaml.Node, share *float64) {
+		*share = d.fraction(n, "a share of the limit, above 0, at most 1", func(x float64) bool { return x > 0 && x <= 1 })
+	},
+}
+
+// cost is what a request costs: so many permits, or what it says itself.
+type cost struct {
+	permits int64
+	header  string // that says it
+	bytes   int64  // of the body that a permit is for; 0: they do not count
+}
+
+// cost reads what a request costs.
+func (d *decoder) cost(n *yaml.Node) *cost {
+	const want = "a whole number of permits from 1 on, header:NAME, content_length, or content_length/BYTES"
+	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!int" {
+		permits := d.number(n, 1, mostPermits, want)
+		return &cost{permits: permits}
+	}
+	text, ok := d.text(n, want)
+	if !ok {
+		return nil
+	}
+	if name, ok := strings.CutPrefix(text, "header:"); ok {
+		return &cost{header: d.headerName(n, name)}
+	}
+	if text == "content_length" {
+		return &cost{bytes: 1}
+	}
+	if digits, ok := strings.CutPrefix(text, "content_length/"); ok {
+		if bytes, err := strconv.ParseUint(digits, 10, 53); err == nil && bytes > 0 {
+			return &cost{bytes: int64(bytes)}
+		}
+	}
+	d.fail(n, "%q is no cost, want %s", clipped(text), want)
+	return nil
+}
+
+// of is what a request costs, at least 1, or -1 where it cannot be told.
+func (c *cost) of(r asked) int64 {
+	switch {
+	case c == nil:
+		return 1
+	case c.header != "":
+		values := r.values(c.header)
+		if len(values) != 1 {
+			return -1
+		}
+		permits, err := strconv.ParseUint(strings.TrimSpace(values[0]), 10, 53)
+		if err != nil {
+			return -1
+		}
+		return max(1, int64(permits))
+	case c.bytes > 0:
+		length := r.length()
+		if length < 0 {
+			return -1
+		}
+		return max(1, (length-1)/c.bytes+1)
+	}
+	return c.permits
+}
+
+// skip is the requests that a rule lets pass.
+type skip struct {
+	ranges  []netip.Prefix
+	paths   []pattern
+	methods []string
+}
+
+var skipFields = map[string]field[skip]{
+	"ranges":  func(d *decoder, n *yaml.Node, s *skip) { s.ranges = d.ranges(n) },
+	"methods": func(d *decoder, n *yaml.Node, s *skip) { s.methods = d.methods(n) },
+	"paths": func(d *decoder, n *yaml.Node, s *skip) {
+		const want = "a text, a path like /health or /static/"
+		d.texts(n, want, func(n *yaml.Node, text string) {
+			p, err := parsePattern(text)
+			switch {
+			case err != nil:
+				d.fail(n, "the path %q: %v", clipped(text), err)
+			case p.method != "" || p.host != "":
+				d.fail(n, "%q, want %s", clipped(text), want)
+			default:
+				s.paths = append(s.paths, p)
+			}
+		})
+	},
+}
+
+// skips says whether a rule lets a request pass. A client whose address cannot be told is in no range.
+func (s *skip) skips(r asked, path string) bool {
+	if s == nil {
+		return false
+	}
+	if slices.Contains(s.methods, r.method()) || slices.ContainsFunc(s.paths, func(p pattern) bool { return p.matches(path) }) {
+		return true
+	}
+	if len(s.ranges) == 0 {
+		return false
+	}
+	client, err := r.client()
+	return err == nil && contains(s.ranges, client)
+}
+
+// address reads how a client's address is told.
+var addressFields = map[string]field[httplimit.Address]{
+	"trusted": func(d *decoder, n *yaml.Node, a *httplimit.Address) { a.Trusted = d.ranges(n) },
+	"header": func(d *decoder, n *yaml.Node, a *httplimit.Address) {
+		if text, ok := d.text(n, "a text, the header that proxies write"); ok {
+			a.Header = d.headerName(n, text)
+		}
+	},
+	"ipv6_bits": func(d *decoder, n *yaml.Node, a *httplimit.Address) {
+		bits := d.number(n, 1, 128, "bits of an address, 1 to 128")
+		a.IPv6Bits = int(bits)
+	},
+}

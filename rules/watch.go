@@ -1,0 +1,260 @@
+package rules
+
+import (
+	"context"
+	"crypto/sha256"
+	"path/filepath"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"github.com/rratelimiter/rratelimiter"
+)
+
+// WatchOption is a setting of [Watch].
+type WatchOption func(*watch)
+
+// OnReload sets what is told of each change of the file: nil once the new rules are in force, also where a bad file is right again; and
+// what is wrong, while the old rules stay in force. The same thing is told once, however often it is seen. It is called by one
+// goroutine, one call at a time; while it blocks, no change is seen.
+func OnReload(told func(err error)) WatchOption {
+	return func(w *watch) { w.told = told }
+}
+
+// Rates lets Watch set the rates that the file states for limiters of Redisson's ([Set.SetRates]): before it returns, and on each
+// change. What fails is told to [OnReload] and tried again with each poll.
+func Rates(client *rratelimiter.Client) WatchOption {
+	return func(w *watch) { w.client = client }
+}
+
+// PollEvery sets how often the file is looked at whether the system has told of a change or not, 15 s by default: there are file
+// systems, and links, of which it does not tell. It panics where d is not above 0.
+func PollEvery(d time.Duration) WatchOption {
+	if d <= 0 {
+		panic("rules: PollEvery: want a time above 0")
+	}
+	return func(w *watch) { w.every = d }
+}
+
+// Watch loads the rules of a file and follows the file until ctx ends; then the rules stay as they are. A first file that is bad is an
+// error. Later a bad one, or none, leaves the rules as they are, and [OnReload] is told.
+//
+// The file may be replaced by a rename, as editors do, or by a link that changes, as a Kubernetes ConfigMap does; it may be removed and
+// made again. One that is written in place is read once nobody has written to it for a tenth of a second, or for a second at
+// most: so that no half of a file is ever read, write another one and rename it.
+//
+// A reload costs requests nothing but the processor's time, of which it leaves some to them. They see the old rules until the new ones
+// are ready, and one request never sees both. What was taken stays taken: limiters are named by the domain, the rule's name and the
+// key, and where kind and interval of a limit stay the same it counts on.
+func Watch(ctx context.Context, path string, opts ...WatchOption) (*Set, error) {
+	w := newWatch(path, opts)
+	if err := w.load(); err != nil {
+		return nil, err
+	}
+	err := w.setRates(ctx) // told by the goroutine that tells all else: the caller may not listen yet
+	var events <-chan fsnotify.Event
+	var lost <-chan error
+	if n, err := fsnotify.NewWatcher(); err == nil { // else the poll has to do
+		w.notifier, events, lost = n, n.Events, n.Errors
+		w.listen()
+	}
+	go func() {
+		w.tellRates(err)
+		w.run(ctx, events, lost, time.NewTicker(w.every))
+	}()
+	return w.set, nil
+}
+
+// watch follows a file.
+type watch struct {
+	path   string
+	every  time.Duration
+	client *rratelimiter.Client
+	told   func(error)
+
+	set   *Set
+	seen  [sha256.Size]byte // of the content that was read last
+	right [sha256.Size]byte // of the content in force
+	wrong string            // what was told last of the file, "" for nothing
+	unset bool              // rates are to be set
+	// What was told last of them.
+	wrongRates string
+	notifier   *fsnotify.Watcher
+	places     map[string]bool // directories that the notifier listens to
+}
+
+func newWatch(path string, opts []WatchOption) *watch {
+	w := &watch{path: path, every: 15 * time.Second, told: func(error) {}, places: make(map[string]bool)}
+	for _, opt := range opts {
+		if opt != nil {
+			opt(w)
+		}
+	}
+	if w.told == nil {
+		w.told = func(error) {}
+	}
+	return w
+}
+
+// load reads the file for the first time.
+func (w *watch) load() error {
+	data, err := read(w.path)
+	if err != nil {
+		return err
+	}
+	s, err := parse(w.path, data, nil)
+	if err != nil {
+		return err
+	}
+	w.seen = sha256.Sum256(data)
+	w.right, w.unset = w.seen, true
+	w.set = newSet(s)
+	return nil
+}
+
+// How long a file is left alone after a change: until it has been quiet so long, but not longer.
+const (
+	quiet   = 100 * time.Millisecond
+	longest = time.Second
+)
+
+// run follows the file until ctx ends.
+func (w *watch) run(ctx context.Context, events <-chan fsnotify.Event, lost <-chan error, poll *time.Ticker) {
+	defer poll.Stop()
+	if w.notifier != nil {
+		defer func() { _ = w.notifier.Close() }() // nobody listens any more
+	}
+	timer := time.NewTimer(0)
+	timer.Stop()
+	var first time.Time // of the changes that the timer is for
+	changed := func() {
+		now := time.Now()
+		if first.IsZero() {
+			first = now
+		}
+		timer.Reset(min(quiet, max(0, first.Add(longest).Sub(now))))
+	}
+	changed() // perhaps, before the notifier listened
+	for {
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case _, ok := <-events:
+			if !ok {
+				events = nil
+			}
+			changed()
+		case _, ok := <-lost: // some events were
+			if !ok {
+				lost = nil
+			}
+			changed()
+		case <-poll.C:
+			changed()
+		case <-timer.C:
+			first = time.Time{}
+			w.listen()
+			w.look(ctx)
+			w.tellRates(w.setRates(ctx))
+		}
+	}
+}
+
+// listen has the notifier listen to the directory of the file, and to that of what it links to. Those that are there again are listened
+// to again.
+func (w *watch) listen() {
+	if w.notifier == nil {
+		return
+	}
+	wanted := map[string]bool{filepath.Dir(w.path): true}
+	if target, err := filepath.EvalSymlinks(w.path); err == nil {
+		wanted[filepath.Dir(target)] = true
+	}
+	for place := range w.places {
+		if !wanted[place] {
+			_ = w.notifier.Remove(place) // it may be gone
+			delete(w.places, place)
+		}
+	}
+	for place := range wanted {
+		// One that cannot be listened to is left to the poll.
+		if w.notifier.Add(place) == nil {
+			w.places[place] = true
+		}
+	}
+}
+
+// look reads the file if it has changed.
+func (w *watch) look(ctx context.Context) {
+	data, err := read(w.path)
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		w.seen = [sha256.Size]byte{}
+		w.tell(err)
+		return
+	}
+	sum := sha256.Sum256(data)
+	if sum == w.seen {
+		return
+	}
+	w.seen = sum
+	if sum == w.right {
+		w.tell(nil)
+		return
+	}
+	s, err := parse(w.path, data, w.set.current.Load())
+	if err != nil {
+		w.tell(err)
+		return
+	}
+	w.right, w.unset = sum, true
+	w.set.current.Store(s)
+	w.wrong = ""
+	w.told(nil)
+}
+
+// tell tells what is wrong, or that nothing is any more, once.
+func (w *watch) tell(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text == w.wrong {
+		return
+	}
+	w.wrong = text
+	w.told(err)
+}
+
+// patience is how long rates may take to be set.
+const patience = 10 * time.Second
+
+// setRates sets the rates that are to be set.
+func (w *watch) setRates(ctx context.Context) error {
+	if w.client == nil || !w.unset {
+		return nil
+	}
+	limited, end := context.WithTimeout(ctx, patience)
+	defer end()
+	err := w.set.SetRates(limited, w.client)
+	if ctx.Err() != nil {
+		return nil
+	}
+	w.unset = err != nil
+	return err
+}
+
+// tellRates tells that rates could not be set, or that they are now, once.
+func (w *watch) tellRates(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != w.wrongRates {
+		w.wrongRates = text
+		w.told(err)
+	}
+}

@@ -1,0 +1,349 @@
+package rules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/bubble"
+)
+
+// watched is a file that is followed, and what was told of it.
+type watched struct {
+	*testing.T
+	*Set
+	path string
+	told chan error
+}
+
+// following follows a file by what the system tells alone, unless options say otherwise.
+func following(t *testing.T, path string, opts ...WatchOption) *watched {
+	w := &watched{t, nil, path, make(chan error, 100)}
+	ctx, end := context.WithCancel(t.Context())
+	t.Cleanup(end)
+	opts = append([]WatchOption{PollEvery(time.Hour), OnReload(func(err error) { w.told <- err })}, opts...)
+	set, err := Watch(ctx, path, opts...)
+	require.NoError(t, err)
+	w.Set = set
+	return w
+}
+
+// wait waits until something is told.
+func (w *watched) wait() error {
+	w.Helper()
+	select {
+	case err := <-w.told:
+		return err
+	case <-time.After(time.Minute):
+		w.Fatal("nothing is told in a minute")
+		return nil
+	}
+}
+
+// becomes waits for a reload, after which the rules have these names.
+func (w *watched) becomes(names ...string) {
+	w.Helper()
+	require.NoError(w, w.wait())
+	w.is(names...)
+}
+
+func (w *watched) is(names ...string) {
+	w.Helper()
+	var are []string
+	for _, r := range w.file().rules {
+		are = append(are, r.name)
+	}
+	assert.Equal(w, names, are)
+}
+
+func write(t testing.TB, path, text string) {
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+}
+
+// put writes another file and renames it.
+func put(t testing.TB, path, text string) {
+	write(t, path+".new", text)
+	require.NoError(t, os.Rename(path+".new", path))
+}
+
+// named is a file of rules of these names.
+func named(names ...string) string {
+	var b strings.Builder
+	b.WriteString("rules:\n")
+	for _, name := range names {
+		fmt.Fprintf(&b, "  - {name: %s, key: ip, limits: 10/s}\n", name)
+	}
+	return b.String()
+}
+
+// TestWatch: files that are written in place, renamed, removed, made again and bad.
+func TestWatch(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "rules.yaml")
+	_, err := Watch(t.Context(), path)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	write(t, path, "rules: 5")
+	_, err = Watch(t.Context(), path)
+	require.ErrorContains(t, err, "want a list")
+
+	write(t, path, named("a"))
+	w := following(t, path)
+	w.is("a")
+
+	write(t, path, named("b")) // in place: it is empty first, for as long as the machine likes
+	err = w.wait()
+	for err != nil && strings.Contains(err.Error(), "empty") {
+		err = w.wait()
+	}
+	require.NoError(t, err)
+	w.is("b")
+
+	put(t, path, named("c")) // as editors do
+	w.becomes("c")
+
+	require.NoError(t, os.Rename(path, path+"~")) // as others do
+	assert.ErrorIs(t, w.wait(), os.ErrNotExist)
+	w.is("c")
+	put(t, path, named("d"))
+	w.becomes("d")
+
+	put(t, path, named("e")+"  - {nam: x}\n")
+	assert.ErrorContains(t, w.wait(), `rules.yaml:3:6: rules[1].nam: unknown field "nam"`)
+	w.is("d")
+	put(t, path, "")
+	assert.ErrorContains(t, w.wait(), "the file is empty")
+	w.is("d")
+	put(t, path, named("d")) // right again, as it was
+	w.becomes("d")
+
+	require.NoError(t, os.Remove(path))
+	assert.ErrorIs(t, w.wait(), os.ErrNotExist)
+	require.NoError(t, os.Mkdir(path, 0o700))
+	assert.ErrorContains(t, w.wait(), "it is a directory")
+	w.is("d")
+	require.NoError(t, os.Remove(path))
+	assert.ErrorIs(t, w.wait(), os.ErrNotExist)
+	require.NoError(t, os.WriteFile(path+".new", nil, 0o600))
+	require.NoError(t, os.Truncate(path+".new", 100<<20))
+	require.NoError(t, os.Rename(path+".new", path))
+	assert.ErrorContains(t, w.wait(), "104857600 bytes")
+	w.is("d")
+	put(t, path, named("f"))
+	w.becomes("f")
+	assert.Empty(t, w.told)
+}
+
+// TestWatchAConfigMap: Kubernetes changes the link ..data, to which the file's own link leads.
+func TestWatchAConfigMap(t *testing.T) {
+	dir := t.TempDir()
+	mount := func(version string, text string) {
+		require.NoError(t, os.Mkdir(filepath.Join(dir, version), 0o700))
+		write(t, filepath.Join(dir, version, "rules.yaml"), text)
+		require.NoError(t, os.Symlink(version, filepath.Join(dir, "..data_tmp")))
+		require.NoError(t, os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")))
+	}
+	mount("..1", named("a"))
+	path := filepath.Join(dir, "rules.yaml")
+	require.NoError(t, os.Symlink(filepath.Join("..data", "rules.yaml"), path))
+	w := following(t, path)
+	w.is("a")
+	for i, name := range []string{"b", "c", "d"} {
+		mount(fmt.Sprintf("..%d", i+2), named(name))
+		require.NoError(t, os.RemoveAll(filepath.Join(dir, fmt.Sprintf("..%d", i+1))))
+		w.becomes(name)
+	}
+	// The same content elsewhere is no change.
+	mount("..9", named("d"))
+	mount("..10", named("e"))
+	w.becomes("e")
+	assert.Empty(t, w.told)
+}
+
+// TestWatchALink into another directory, whose target changes.
+func TestWatchALink(t *testing.T) {
+	here, there := t.TempDir(), t.TempDir()
+	target := filepath.Join(there, "x.yaml")
+	write(t, target, named("a"))
+	path := filepath.Join(here, "rules.yaml")
+	require.NoError(t, os.Symlink(target, path))
+	w := following(t, path)
+	put(t, target, named("b"))
+	w.becomes("b")
+}
+
+// TestWatchADirectoryThatGoes: by the poll, since nobody tells of it.
+func TestWatchADirectoryThatGoes(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "etc")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	path := filepath.Join(dir, "rules.yaml")
+	write(t, path, named("a"))
+	w := following(t, path, PollEvery(50*time.Millisecond))
+	require.NoError(t, os.RemoveAll(dir))
+	assert.ErrorIs(t, w.wait(), os.ErrNotExist)
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	write(t, path, named("b"))
+	for err := w.wait(); err != nil; err = w.wait() { // it may be seen before it is written
+	}
+	w.is("b")
+}
+
+// pass lets time pass, and what happens in it happen.
+func pass(d time.Duration) {
+	bubble.Pass(d)
+	synctest.Wait()
+}
+
+// record is what was told, and when.
+type record struct {
+	mu  sync.Mutex
+	all []error
+	at  []time.Time
+}
+
+func (r *record) add(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all, r.at = append(r.all, err), append(r.at, time.Now())
+}
+
+func (r *record) told() ([]error, []time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.all), slices.Clone(r.at)
+}
+
+// TestTheFirstRatesFail: Watch returns all the same, whoever listens, and they are tried again.
+func TestTheFirstRatesFail(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rules.yaml")
+	write(t, path, "rules: [{name: a, limits: {redisson: q, rate: 5/s}}]")
+	told := make(chan error)
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	set, err := Watch(ctx, path, Rates(rratelimiter.New(nil)), OnReload(func(err error) { told <- err }))
+	require.NoError(t, err)
+	assert.ErrorIs(t, <-told, rratelimiter.ErrNoClient)
+	assert.Equal(t, 1, set.Len())
+}
+
+// TestPoll: without news of the system the file is looked at all the same. The clock is the test's.
+func TestPoll(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rules.yaml")
+	write(t, path, named("a"))
+	inBubble(t, func(b *bubble.Bubble, _ *rratelimiter.Client) {
+		var r record
+		told := func() []error { all, _ := r.told(); return all }
+		w := newWatch(path, []WatchOption{OnReload(r.add)})
+		require.NoError(b, w.load())
+		ctx, end := context.WithCancel(b.Context())
+		go w.run(ctx, nil, nil, time.NewTicker(w.every))
+		pass(time.Minute + 500*time.Millisecond)
+		require.Empty(b, told()) // it has not changed
+		write(b, path, named("b"))
+		pass(14 * time.Second) // 74.5 s
+		assert.Empty(b, told())
+		pass(time.Second)
+		assert.Equal(b, []error{nil}, told())
+		assert.Equal(b, "b", w.set.file().rules[0].name)
+		require.NoError(b, os.Remove(path))
+		pass(5 * time.Minute)
+		assert.Len(b, told(), 2) // once
+		end()
+		pass(time.Second)
+		write(b, path, named("c"))
+		pass(time.Minute)
+		assert.Len(b, told(), 2)
+	})
+}
+
+// TestDebounce: what is written bit by bit is read when it is quiet, and after a second all the same.
+func TestDebounce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rules.yaml")
+	write(t, path, named("a"))
+	inBubble(t, func(b *bubble.Bubble, _ *rratelimiter.Client) {
+		var r record
+		told := func() []time.Time { _, at := r.told(); return at }
+		w := newWatch(path, []WatchOption{OnReload(r.add), PollEvery(time.Hour)})
+		require.NoError(b, w.load())
+		ctx, end := context.WithCancel(b.Context())
+		lost := make(chan error)
+		go w.run(ctx, nil, lost, time.NewTicker(w.every))
+		pass(time.Millisecond) // the loop is there
+		for i := range 3 {
+			write(b, path, named("a", "b", fmt.Sprint("c", i)))
+			lost <- errors.New("some")
+			pass(50 * time.Millisecond)
+		}
+		assert.Empty(b, told())
+		begin := time.Now()
+		pass(time.Second)
+		require.Len(b, told(), 1)
+		assert.Equal(b, quiet-50*time.Millisecond, told()[0].Sub(begin))
+		begin = time.Now()
+		for i := range 30 {
+			write(b, path, named("x", fmt.Sprint("y", i)))
+			lost <- errors.New("some")
+			pass(50 * time.Millisecond)
+		}
+		require.GreaterOrEqual(b, len(told()), 2)
+		assert.Equal(b, longest, told()[1].Sub(begin))
+		end()
+		pass(time.Minute)
+	})
+}
+
+// TestRates: those that the file states are set at the start and on each change, and tried again where that fails.
+func TestRates(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rules.yaml")
+	stated := func(rate string) string {
+		return "rules:\n  - {name: a, limits: {redisson: q, rate: " + rate + "}}\n"
+	}
+	write(t, path, stated("5/s"))
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		var r record
+		told := func() []error { all, _ := r.told(); return all }
+		w := newWatch(path, []WatchOption{OnReload(r.add), Rates(client)})
+		require.NoError(b, w.load())
+		require.NoError(b, w.setRates(b.Context()))
+		ctx, end := context.WithCancel(b.Context())
+		go w.run(ctx, nil, nil, time.NewTicker(w.every))
+		rate := func() int64 {
+			is, err := client.Limiter("q").Config(b.Context())
+			require.NoError(b, err)
+			return is.Permits
+		}
+		assert.EqualValues(b, 5, rate())
+		// Another who changes the rate is left in peace until the file changes.
+		require.NoError(b, client.Limiter("q").SetRate(b.Context(), rratelimiter.Rate{Permits: 9, Interval: time.Second}))
+		pass(time.Minute)
+		assert.EqualValues(b, 9, rate())
+		write(b, path, stated("7/s"))
+		pass(time.Minute)
+		assert.EqualValues(b, 7, rate())
+		assert.Equal(b, []error{nil}, told())
+		b.Redis.SetError("LOADING")
+		write(b, path, stated("8/s"))
+		pass(time.Minute)
+		require.Len(b, told(), 3) // the rules are there, the rate is not
+		assert.NoError(b, told()[1])
+		assert.ErrorContains(b, told()[2], `the rate of "q", of the rule "a": `)
+		b.Redis.SetError("")
+		pass(time.Minute)
+		assert.EqualValues(b, 8, rate())
+		require.Len(b, told(), 4)
+		assert.NoError(b, told()[3])
+		end()
+		pass(time.Second)
+	})
+}
