@@ -10,8 +10,8 @@ import (
 // Observer is told of what a [Client] does, in the manner of net/http/httptrace: a field that is nil is not called, and costs nothing.
 // It is set with [WithObserver], for limiters of this package and of package limit. The zero Observer is told nothing.
 //
-// Hooks run on the goroutine of the call that they tell of, with the context that was given to it, before the call returns and with no
-// lock held: one that blocks, or panics, does so for that caller alone, whose result is lost with the panic, and of whose decision
+// Hooks run on the goroutine of the call that they tell of, with the context that was given to it or, where the call has a timeout, one
+// below that, before the call returns and with no lock held: one that blocks, or panics, does so for that caller alone, whose result is lost with the panic, and of whose decision
 // nobody is told then. Hooks of different calls run at the same time. They may call limiters, but tell of that too. The fields are
 // read by WithObserver.
 //
