@@ -11,9 +11,9 @@ import (
 // It is set with [WithObserver], for limiters of this package and of package limit. The zero Observer is told nothing.
 //
 // Hooks run on the goroutine of the call that they tell of, with the context that was given to it or, where the call has a timeout, one
-// below that, before the call returns and with no lock held: one that blocks, or panics, does so for that caller alone, whose result is lost with the panic, and of whose decision
-// nobody is told then. Hooks of different calls run at the same time. They may call limiters, but tell of that too. The fields are
-// read by WithObserver.
+// below that, before the call returns and with no lock held: one that blocks, or panics, does so for that caller alone, whose result
+// is lost with the panic, and of whose decision nobody is told then. Hooks of different calls run at the same time. They may call
+// limiters, but tell of that too. The fields are read by WithObserver.
 //
 // Nobody is told of a call that is refused before anything is asked: for permits below 1, a name that cannot be used, a context that
 // has ended, a limiter without reservations. Of one that is refused with [ErrPermitsExceedRate] the Observer is told, whoever knew it.

@@ -109,6 +109,7 @@ func TestWhoWaitsForRedisAloneHasNotWaited(t *testing.T) {
 		ok, err := l.TryAcquire(ctx, 3)
 		require.NoError(b, err)
 		require.True(b, ok)
+		o.all()
 
 		acquire(ctx, 2) // left in line
 		pass(trip * 2)
