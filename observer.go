@@ -10,10 +10,10 @@ import (
 // Observer is told of what a [Client] does, in the manner of net/http/httptrace: a field that is nil is not called, and costs nothing.
 // It is set with [WithObserver], for limiters of this package and of package limit. The zero Observer is told nothing.
 //
-// Hooks run on the goroutine of the call that they tell of, with the context that was given to it, before the call returns and with no
-// lock held: one that blocks, or panics, does so for that caller alone, whose result is lost with the panic, and of whose decision
-// nobody is told then. Hooks of different calls run at the same time. They may call limiters, but tell of that too. The fields are
-// read by WithObserver.
+// Hooks run on the goroutine of the call that they tell of, with the context that was given to it or, where the call has a timeout, one
+// below that, before the call returns and with no lock held: one that blocks, or panics, does so for that caller alone, whose result
+// is lost with the panic, and of whose decision nobody is told then. Hooks of different calls run at the same time. They may call
+// limiters, but tell of that too. The fields are read by WithObserver.
 //
 // Nobody is told of a call that is refused before anything is asked: for permits below 1, a name that cannot be used, a context that
 // has ended, a limiter without reservations. Of one that is refused with [ErrPermitsExceedRate] the Observer is told, whoever knew it.
@@ -27,12 +27,16 @@ type Observer struct {
 	// alone, a goroutine of its own tells of it with [context.Background], and drops a panic.
 	RedisCall func(context.Context, RedisCallInfo)
 
-	// Waiting is told when a call of TryAcquireWithin or Acquire begins to wait for permits, in line or for a reservation's moment,
-	// and when it no longer does: always both, whatever panics.
+	// Waiting is told when a call of TryAcquireWithin or Acquire begins to wait, in line, if for no longer than Redis takes to answer,
+	// or for a reservation's moment, and when it no longer does: always both, whatever panics.
 	Waiting func(context.Context, WaitingInfo)
 }
 
 // DecisionInfo is what came of a request for permits.
+//
+// Waited is the time that it stood in line, the calls to Redis included, or waited for a reservation's moment. It is 0 for a call
+// that never waits, and for one in line whose first answer of Redis was its last and which nobody stood before whom an answer had
+// left there: it waited for Redis alone, as TryAcquire does.
 type DecisionInfo struct {
 	Name    string        // of the limiter, as it was opened
 	Policy  string        // "redisson", or the kinds that a limiter of package limit limits by: "token_bucket", "calendar+sliding_window"
@@ -40,7 +44,7 @@ type DecisionInfo struct {
 	Granted bool          // false where Err is not nil
 	Charged bool          // by Charge of package limit, which takes permits whether they are free or not
 	Took    time.Duration // the whole call
-	Waited  time.Duration // of that, in line, the calls to Redis included, or for a reservation's moment; 0 where the call never waits
+	Waited  time.Duration // of that, for permits that were not free: see below
 	Source  Source        // who decided; FromNobody where Err is not nil
 	Err     error         // why there is no decision, as the caller gets it
 }
@@ -58,7 +62,7 @@ const (
 
 // RedisCallInfo is one call to Redis.
 type RedisCallInfo struct {
-	Name     string        // of the limiter, as one of the callers opened it
+	Name     string        // of the limiter, as the caller opened it who tells of it, or without one as some caller of that limiter did
 	Policy   string        // as in DecisionInfo
 	Requests int           // that the call carried
 	Permits  int64         // that they were for
@@ -77,7 +81,8 @@ type WaitingInfo struct {
 
 // WithObserver sets who is told of what the Client does. A nil Observer is nobody, which is the default.
 func WithObserver(o *Observer) Option {
-	return func(c *Client) { c.settings.Observer = o.told() }
+	told := o.told()
+	return func(c *Client) { c.settings.Observer = told }
 }
 
 // told is the hooks as the engine calls them.

@@ -106,13 +106,14 @@ func (l *Limiter) Charge(ctx context.Context, permits int64) (rratelimiter.Decis
 }
 
 func (l *Limiter) charge(ctx context.Context, permits int64) (rratelimiter.Decision, error) {
-	message, err := engine.Taking(ctx, &l.calls, permits, func(ctx context.Context) (rueidis.RedisMessage, error) {
-		return l.eval(ctx, charge, l.members, strconv.FormatInt(permits, 10))
+	o, err := engine.Taking(ctx, &l.calls, permits, func(ctx context.Context) (*state, error) {
+		message, err := l.eval(ctx, charge, l.members, strconv.FormatInt(permits, 10))
+		if err != nil {
+			return nil, err
+		}
+		o, _, err := l.read(charge, l.members, message)
+		return o, err
 	})
-	if err != nil {
-		return rratelimiter.Decision{}, err
-	}
-	o, _, err := l.read(charge, l.members, message)
 	if err != nil {
 		return rratelimiter.Decision{}, err
 	}

@@ -97,9 +97,6 @@ func TestAnObserverIsToldOfEveryDecision(t *testing.T) {
 				only := func(want rratelimiter.DecisionInfo, took time.Duration) {
 					b.Helper()
 					want.Name, want.Policy, want.Took, want.Charged = "name", "fixed_window", max(took, want.Took), name == "Charge"
-					if name == "Acquire" || name == "TryAcquireWithin" {
-						want.Waited = want.Took
-					}
 					decisions, calls, _ := o.all()
 					assert.Equal(b, []rratelimiter.DecisionInfo{want}, decisions)
 					if took == 0 {
@@ -217,6 +214,22 @@ func TestAnObserverIsToldOfReservations(t *testing.T) {
 		assert.Equal(b, []rratelimiter.DecisionInfo{want}, decisions, "it did not wait")
 		assert.Len(b, calls, 1)
 		assert.Empty(b, waiting)
+	})
+}
+
+// TestAChargeIsToldWithTheErrorThatItGets, as every call to Redis is, where a key holds what is not the limiter's.
+func TestAChargeIsToldWithTheErrorThatItGets(t *testing.T) {
+	observed(t, func(b *bubble, client *rratelimiter.Client, o *told) {
+		l := New(client, "name", FixedWindow{10, time.Hour, false})
+		require.NoError(b, b.Redis.Set(l.keys[0], "not ours"))
+		_, tried := l.TryAcquire(b.Context(), 1)
+		_, charged := l.Charge(b.Context(), 1)
+		var wrong *rratelimiter.StateError
+		require.ErrorAs(b, charged, &wrong)
+		_, calls, _ := o.all()
+		require.Len(b, calls, 2)
+		assert.Equal(b, tried, calls[0].Err)
+		assert.Equal(b, charged, calls[1].Err)
 	})
 }
 

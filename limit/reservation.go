@@ -77,7 +77,7 @@ func (r *Reservation) wait(ctx context.Context, asking *engine.Asking) error {
 	if r.Delay() == 0 {
 		return nil
 	}
-	return asking.Wait(ctx, func() error { return r.stand(ctx) })
+	return asking.Wait(ctx, func() (bool, error) { return true, r.stand(ctx) })
 }
 
 func (r *Reservation) stand(ctx context.Context) error {

@@ -9,8 +9,8 @@
 //	rratelimiter.requests               counter    {request}  requests for permits
 //	rratelimiter.permits                counter    {permit}   permits that were granted
 //	rratelimiter.request.duration       histogram  s          the whole call, waits included
-//	rratelimiter.request.time_in_queue  histogram  s          the wait in line, of requests that stood in one
-//	rratelimiter.queued_requests        up-down    {request}  requests that wait now
+//	rratelimiter.request.time_in_queue  histogram  s          the wait for permits, of requests that had to
+//	rratelimiter.queued_requests        up-down    {request}  requests that stand in line now
 //	rratelimiter.denial_cache.hits      counter    {request}  requests that were denied from memory
 //	rratelimiter.redis.calls            counter    {call}     calls to Redis that ask for permits
 //	rratelimiter.redis.call.requests    histogram  {request}  requests that such a call carried
@@ -19,7 +19,8 @@
 //	rratelimiter.fallback.active        up-down    {limiter}  doors that do without Redis now
 //	rratelimiter.rules.reloads          counter    {reload}   files of rules that were read
 //
-// Whoever calls Acquire or TryAcquireWithin of most limiters stands in line, if for no longer than Redis takes to answer.
+// Whoever calls Acquire or TryAcquireWithin of most limiters stands in line, if for no longer than Redis takes to answer. One whom the
+// first answer serves, or refuses, is in queued_requests until then, and not in time_in_queue.
 //
 // # Attributes
 //

@@ -71,7 +71,7 @@ func (d *Door) HTTP(r *http.Request, o httplimit.Outcome) {
 }
 
 // StoreChange counts the doors that do without Redis, for [httplimit.OnStoreChange]. Each Middleware and Transport counts by
-// itself. One that a program gives up while Redis is down is told here that it is up, or it counts for ever.
+// itself. One that a program gives up while Redis is down would count for ever: the program then calls StoreChange(true, nil) for it.
 func (d *Door) StoreChange(up bool, _ error) {
 	if up {
 		d.falls(-1)

@@ -51,8 +51,8 @@ func WithTracerProvider(provider trace.TracerProvider) Option {
 // DefaultSpansAfter is how long a call has to wait for a span of its own, unless [WithSpansAfter] says otherwise.
 const DefaultSpansAfter = 5 * time.Millisecond
 
-// WithSpansAfter sets how long a call has to wait for permits to have a span of its own, [DefaultSpansAfter] by default. Who asks
-// Acquire for permits that are free stands in line too, for as long as Redis takes to answer: with 0 all of these have spans.
+// WithSpansAfter sets how long a call has to wait for permits to have a span of its own, [DefaultSpansAfter] by default; with 0 each
+// that does has one. Who asks Acquire for permits that are free waits for Redis alone, and has none.
 func WithSpansAfter(wait time.Duration) Option {
 	return func(s *settings) { s.spansAfter = wait }
 }

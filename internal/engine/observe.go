@@ -115,19 +115,23 @@ func (l *Limiter) Refused(ctx context.Context, permits int64, err error) {
 	asking.Tell(ctx, false, FromRedis, err)
 }
 
-// Wait waits in the name of the call, and tells that it begins to, and that it no longer does: always both.
-func (a *Asking) Wait(ctx context.Context, wait func() error) error {
+// Wait waits in the name of the call, and tells that it begins to, and that it no longer does: always both. The time counts where
+// wait says that it was for permits.
+func (a *Asking) Wait(ctx context.Context, wait func() (waited bool, err error)) error {
 	o := a.observer
 	if o == nil {
-		return wait()
+		_, err := wait()
+		return err
 	}
 	if o.Waits != nil {
 		defer func() { o.Waits(ctx, Waiting{a.limiter, -1, o.count(a.limiter.ID, -1)}) }()
 		o.Waits(ctx, Waiting{a.limiter, 1, o.count(a.limiter.ID, 1)})
 	}
 	began := o.clock()
-	err := wait()
-	a.waited = o.clock() - began
+	waited, err := wait()
+	if waited {
+		a.waited = o.clock() - began
+	}
 	return err
 }
 
@@ -153,10 +157,11 @@ func (c *Call) ends(leased int64, err error) {
 	}
 }
 
-// tell tells of a call, if there is one to tell of.
-func (c *Call) tell(ctx context.Context) {
+// tell tells of a call, if there is one to tell of, in the name of a limiter that it was for.
+func (c *Call) tell(ctx context.Context, l *Limiter) {
 	if c != nil {
-		c.Limiter.Engine.observer.Called(ctx, *c)
+		c.Limiter = l
+		l.Engine.observer.Called(ctx, *c)
 	}
 }
 
@@ -167,7 +172,7 @@ func (c *Call) tellAlone() {
 	}
 	go func() {
 		defer func() { _ = recover() }()
-		c.tell(context.Background())
+		c.tell(context.Background(), c.Limiter)
 	}()
 }
 
@@ -209,7 +214,7 @@ func Taking[T any](ctx context.Context, l *Limiter, permits int64, call func(con
 		return value, err
 	})
 	if ended.Add(1) == 2 {
-		c.tell(ctx)
+		c.tell(ctx, l)
 	}
 	return value, err
 }

@@ -19,6 +19,7 @@ type queue struct {
 	wanted  Total  // the permits of all who wait
 	came    uint64 // the newest arrival
 	asked   uint64 // whoever had come by then has been asked for: a call that began later has been answered
+	stands  bool   // the first has been left in line by the last answer: whoever is there waits for permits, not for Redis alone
 
 	// The arrivals that no answer has judged yet, since none was to a call that began after they came.
 	unjudged *waiter
@@ -111,6 +112,7 @@ func (q *queue) remove(w *waiter) {
 			q.ahead.Sub(w.Permits)
 		}
 	}
+	w.stood = w.stood || q.stands
 	first := w == q.waiters.first
 	q.waiters.remove(w)
 	q.wanted.Sub(w.Permits)

@@ -11,6 +11,7 @@ func (l *Limiter) serve(e *entry, q *queue) {
 	g := l.Engine
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	var began uint64 // the newest arrival when the last call left
 	for {
 		// Those who come at the same moment, or whom the last answer woke, can still join.
 		g.yields.yield()
@@ -21,6 +22,7 @@ func (l *Limiter) serve(e *entry, q *queue) {
 			g.names.unlock(e)
 			return
 		}
+		q.stands = q.waiters.first.arrival <= began
 		if done := e.holding.serve(q); done != nil {
 			e.mu.Unlock()
 			q.wakeAll(done)
@@ -35,7 +37,7 @@ func (l *Limiter) serve(e *entry, q *queue) {
 			}
 			continue
 		}
-		began := q.came
+		began = q.came
 		q.leave()
 		changes := e.holding.wish(&q.batch)
 		e.mu.Unlock()

@@ -105,7 +105,7 @@ func (l *Limiter) try(ctx context.Context, ask Ask) (Result, error) {
 			<-answers
 		}
 	}
-	r.call.tell(ctx)
+	r.call.tell(ctx, l)
 	result, err := r.result()
 	*r = Request{}
 	g.requests.Put(r)

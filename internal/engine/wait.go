@@ -11,6 +11,7 @@ import (
 type waiter struct {
 	Request
 	arrival    uint64
+	stood      bool // behind somebody whom an answer had left in line, or left there itself: see queue.stands
 	next, prev *waiter
 	done       chan struct{} // has one element once the answer is there
 	deadline   time.Time     // the latest moment at which it wants to be served; zero for none
@@ -55,15 +56,15 @@ func (l *Limiter) wait(ctx context.Context, permits int64, deadline time.Time, a
 		}
 	}
 	var result Result
-	err := asking.Wait(ctx, func() (err error) {
-		result, err = l.stand(ctx, permits, deadline)
-		return err
+	err := asking.Wait(ctx, func() (stood bool, err error) {
+		result, stood, err = l.stand(ctx, permits, deadline)
+		return stood, err
 	})
 	return result.From, err
 }
 
-// stand stands in line.
-func (l *Limiter) stand(ctx context.Context, permits int64, deadline time.Time) (Result, error) {
+// stand stands in line, and says whether that was for permits, or for Redis alone.
+func (l *Limiter) stand(ctx context.Context, permits int64, deadline time.Time) (_ Result, stood bool, _ error) {
 	var expired <-chan time.Time
 	if !deadline.IsZero() {
 		timer := time.NewTimer(time.Until(deadline))
@@ -79,22 +80,23 @@ func (l *Limiter) stand(ctx context.Context, permits int64, deadline time.Time) 
 	for {
 		select {
 		case <-w.done:
-			w.call.tell(ctx)
-			return w.result()
+			w.call.tell(ctx, l)
+			result, err := w.result()
+			return result, w.stood, err
 		case <-ctx.Done():
 			if l.withdraw(e, w) {
-				return Result{}, ctx.Err()
+				return Result{}, w.stood, ctx.Err()
 			}
 		case <-expired:
 			if refused, gone := l.timeOut(e, w); gone {
-				return Result{}, refused
+				return Result{}, w.stood, refused
 			}
 			timer := time.NewTimer(lastTry)
 			defer timer.Stop()
 			expired, last = nil, timer.C
 		case <-last:
 			if l.withdraw(e, w) {
-				return Result{}, fmt.Errorf("rratelimiter: limiter %q: Redis has not answered before the timeout: %w", l.Name, context.DeadlineExceeded)
+				return Result{}, w.stood, fmt.Errorf("rratelimiter: limiter %q: Redis has not answered before the timeout: %w", l.Name, context.DeadlineExceeded)
 			}
 		}
 	}
@@ -117,7 +119,7 @@ func (l *Limiter) join(w *waiter) *entry {
 		go l.serve(e, q)
 	}
 	q.came++
-	w.arrival = q.came
+	w.arrival, w.stood = q.came, q.stands && q.waiters.first != nil
 	q.waiters.push(w)
 	if q.unjudged == nil {
 		q.unjudged, q.ahead = w, q.wanted

@@ -1,0 +1,125 @@
+package rratelimiter
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestAnObserverIsToldHowLongTheLineIs.
+func TestAnObserverIsToldHowLongTheLineIs(t *testing.T) {
+	observed(t, Rate{Permits: 2, Interval: second}, func(ctx context.Context, b *bubble, l *Limiter, o *told) {
+		other := New(b.conn, WithObserver(o.observer(b))).Limiter("limiter")
+		before := b.scripts.Load()
+		leaves, leave := context.WithCancel(ctx)
+		var callers sync.WaitGroup
+		for range 6 {
+			callers.Go(func() { assert.NoError(b, l.Acquire(ctx, 1)) })
+			synctest.Wait()
+		}
+		callers.Go(func() { assert.ErrorIs(b, l.Acquire(leaves, 1), context.Canceled) })
+		synctest.Wait()
+		callers.Go(func() { assert.NoError(b, other.Acquire(ctx, 1)) }) // of another Client
+		synctest.Wait()
+		pass(100 * time.Millisecond)
+		_, _, waiting := o.all()
+		var lengths []int
+		for _, w := range waiting {
+			if w.Change == 1 {
+				lengths = append(lengths, w.Length)
+			}
+		}
+		assert.Equal(b, []int{1, 2, 3, 4, 5, 6, 7, 1}, lengths)
+		leave()
+		callers.Wait()
+		pass(second)
+		_, calls, more := o.all()
+		sum := 0
+		for _, w := range append(waiting, more...) {
+			sum += w.Change
+			assert.GreaterOrEqual(b, w.Length, 0)
+		}
+		assert.Zero(b, sum)
+		assert.Zero(b, more[len(more)-1].Length)
+		assert.NotEmpty(b, calls)
+		assert.Greater(b, b.scripts.Load()-before, int64(len(calls)), "and some before")
+	})
+}
+
+// TestWhoWaitsForRedisAloneHasNotWaited: whom an answer leaves in line has, and who stands behind those.
+func TestWhoWaitsForRedisAloneHasNotWaited(t *testing.T) {
+	observed(t, Rate{Permits: 4, Interval: second}, func(ctx context.Context, b *bubble, l *Limiter, o *told) {
+		var callers sync.WaitGroup
+		acquire := func(ctx context.Context, permits int64) {
+			callers.Go(func() { _ = l.Acquire(ctx, permits) })
+			synctest.Wait()
+		}
+		within := func(permits int64, timeout time.Duration) {
+			callers.Go(func() { _, _ = l.TryAcquireWithin(ctx, permits, timeout) })
+			synctest.Wait()
+		}
+		// waited is how long those who asked for so many permits did, of how long their calls took.
+		waited := func(permits int64) (all [][2]time.Duration) {
+			for _, d := range o.decisions {
+				if d.Permits == permits {
+					all = append(all, [2]time.Duration{d.Waited, d.Took})
+				}
+			}
+			return all
+		}
+		o.all()
+
+		acquire(ctx, 2) // with a call of its own
+		pass(trip / 2)
+		acquire(ctx, 1) // while that is under way
+		callers.Wait()
+		assert.Equal(b, [][2]time.Duration{{0, trip}}, waited(2))
+		assert.Equal(b, [][2]time.Duration{{0, 3 * trip / 2}}, waited(1))
+		within(3, second/2) // refused by the first answer
+		callers.Wait()
+		assert.Equal(b, [][2]time.Duration{{0, trip}}, waited(3))
+		leaves, leave := context.WithTimeout(ctx, trip/2)
+		defer leave()
+		acquire(leaves, 1) // gone before the first answer
+		callers.Wait()
+		assert.Equal(b, [2]time.Duration{0, trip / 2}, waited(1)[1])
+		pass(trip)
+		o.all()
+
+		acquire(ctx, 4) // left in line
+		pass(trip * 2)
+		acquire(ctx, 1)     // behind it
+		within(2, second/2) // refused there
+		gone, goes := context.WithCancel(ctx)
+		acquire(gone, 3) // gone from there
+		pass(5 * trip)
+		goes()
+		callers.Wait()
+		require.Len(b, o.decisions, 4)
+		for _, d := range o.decisions {
+			assert.Positive(b, d.Waited, "%+v", d)
+			assert.Equal(b, d.Took, d.Waited, "%+v", d)
+		}
+		pass(5 * second)
+		ok, err := l.TryAcquire(ctx, 3)
+		require.NoError(b, err)
+		require.True(b, ok)
+		o.all()
+
+		acquire(ctx, 2) // left in line
+		pass(trip * 2)
+		for sent := b.sent.Load(); b.sent.Load() == sent; { // until it is asked for again
+			pass(time.Millisecond)
+		}
+		acquire(ctx, 1) // behind it for the rest of that call, and served by the next one
+		callers.Wait()
+		require.Len(b, waited(1), 1)
+		assert.Positive(b, waited(1)[0][0])
+		assert.Less(b, waited(1)[0][1], 3*trip)
+	})
+}
