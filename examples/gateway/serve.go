@@ -49,12 +49,12 @@ func serve(ctx context.Context, c config, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer clients.Close()
+	defer func() { _ = clients.Close() }()
 	operators, err := net.Listen("tcp", c.admin)
 	if err != nil {
 		return err
 	}
-	defer operators.Close()
+	defer func() { _ = operators.Close() }()
 	var draining atomic.Bool
 	servers := []*http.Server{newServer(newHandler(client, c, m, log), c, log), newServer(newAdmin(m, &draining), c, log)}
 	ended := make(chan error, len(servers))

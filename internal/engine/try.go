@@ -54,15 +54,20 @@ func (l *Limiter) Ask(ctx context.Context, ask Ask) (Result, error) {
 	if !l.leases() {
 		return l.try(ctx, ask)
 	}
-	if answer, ok := l.fromLease(ask, false); ok {
-		return Result{Answer: answer, From: FromLease}, nil
-	}
-	result, err := l.try(ctx, ask)
+	result, err := l.tryLeased(ctx, ask)
 	if err != nil || result.Allowed {
 		return result, err
 	}
 	if spared, err := l.spare(ctx, ask.Permits); !spared {
 		return result, err
+	}
+	return l.tryLeased(ctx, ask) // another call may have brought a lease meanwhile
+}
+
+// tryLeased is try where what is leased comes first.
+func (l *Limiter) tryLeased(ctx context.Context, ask Ask) (Result, error) {
+	if answer, ok := l.fromLease(ask, false); ok {
+		return Result{Answer: answer, From: FromLease}, nil
 	}
 	return l.try(ctx, ask)
 }
