@@ -31,7 +31,7 @@ func (p *Pauses) Add(name string, d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if now.After(p.clean) {
-		p.clean = now.Add(time.Minute)
+		p.clean = now.Add(cleanEvery)
 		for name, until := range p.until {
 			if !until.After(now) {
 				delete(p.until, name)

@@ -31,3 +31,16 @@ func TestPausesAreBounded(t *testing.T) {
 		assert.Len(t, p.until, 1)
 	})
 }
+
+// Pauses that are over keep no others out, however short they were.
+func TestPausesMakeRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p Pauses
+		for i := range mostPauses {
+			p.Add(fmt.Sprint(i), time.Second)
+		}
+		time.Sleep(2 * time.Second)
+		p.Add("another", time.Minute)
+		assert.Equal(t, time.Minute, p.left("another"))
+	})
+}
