@@ -77,7 +77,11 @@ func peerOf(ctx context.Context) (netip.Addr, error) {
 	case *net.UDPAddr:
 		addr = end.AddrPort().Addr()
 	default: // a server behind net/http has one of its own
-		if network := end.Network(); !strings.HasPrefix(network, "tcp") && !strings.HasPrefix(network, "udp") {
+		network := end.Network()
+		if local := p.LocalAddr; local != nil && strings.HasPrefix(local.Network(), "unix") {
+			network = local.Network() // which that server calls tcp
+		}
+		if !strings.HasPrefix(network, "tcp") && !strings.HasPrefix(network, "udp") {
 			return addr, fmt.Errorf("a peer of the network %q has none", network)
 		}
 		return door.ParseAddr(end.String())

@@ -39,7 +39,9 @@ func (s *sending) SendMsg(m any) error {
 		s.cancel() // who gets an error here need not receive any more
 		return err
 	}
-	s.name.Store(&name)
+	if name != "" { // what nothing limited has no say in what pauses
+		s.name.Store(&name)
+	}
 	if err = s.ClientStream.SendMsg(m); err != nil && !errors.Is(err, io.EOF) {
 		s.over(err)
 	}

@@ -108,6 +108,38 @@ func TestAStreamThatEndsMeanwhile(t *testing.T) {
 	})
 }
 
+// The pause that ends a stream is its limiter's, also where a message of no cost came last.
+func TestAPauseAfterAMessageThatCostsNothing(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		s := &service{stream: func(ss test.TestService_FullDuplexCallServer) error {
+			for range 2 {
+				_, err := ss.Recv()
+				assert.NoError(b, err)
+			}
+			return statusOf(codes.ResourceExhausted, retryIn(10*time.Second))
+		}}
+		c := limited(serve(b, s), perHost(client, hour(9)), grpclimit.EachMessage(), grpclimit.Cost(func(_ context.Context, call grpclimit.Call) int64 {
+			return int64(len(call.Message.(*test.StreamingOutputCallRequest).GetResponseParameters()))
+		}))
+		costs := &test.StreamingOutputCallRequest{ResponseParameters: []*test.ResponseParameters{{}}}
+		ss, err := c.FullDuplexCall(to(b.Context(), "one"))
+		require.NoError(b, err)
+		require.NoError(b, ss.Send(costs))
+		require.NoError(b, ss.Send(message))
+		_, err = ss.Recv()
+		assert.Equal(b, codes.ResourceExhausted, status.Code(err))
+		begin := time.Now()
+		ctx, cancel := context.WithTimeout(to(b.Context(), "one"), time.Minute)
+		defer cancel()
+		ss, err = c.FullDuplexCall(ctx)
+		require.NoError(b, err)
+		require.NoError(b, ss.Send(costs))
+		assert.Equal(b, 10*time.Second, time.Since(begin))
+		require.NoError(b, ss.Send(message))
+		_, _ = ss.Recv()
+	})
+}
+
 // One answer is the end of a stream that has one.
 func TestClientStreams(t *testing.T) {
 	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {

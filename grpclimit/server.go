@@ -13,6 +13,9 @@ import (
 // The handler finds the [Outcome] in its context with [FromContext]. Statuses of calls that do not pass are told in the
 // package's documentation.
 //
+// Of several in a chain each takes its permits before the next is asked, and keeps them where that refuses. [Each] with several
+// policies, or a [github.com/rratelimiter/rratelimiter/limit.Join], takes of all or of none.
+//
 // Each interceptor sees for itself whether Redis is up. It panics where choose is nil.
 func UnaryServerInterceptor(choose func(context.Context, Call) (Limiter, error), opts ...Option) grpc.UnaryServerInterceptor {
 	g := newGate("UnaryServerInterceptor", choose, opts)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"slices"
 	"sync"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	test "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/rratelimiter/rratelimiter"
@@ -71,10 +73,13 @@ func TestTenThousandCalls(t *testing.T) {
 						mu.Lock()
 						got[fmt.Sprint(i%keys, " ", status.Code(err))]++
 						mu.Unlock()
-						if s := status.Convert(err); s.Code() == codes.ResourceExhausted && assert.Len(t, s.Details(), 2) {
-							delay := s.Details()[0].(*errdetails.RetryInfo).GetRetryDelay().AsDuration()
-							assert.InDelta(t, 60, delay.Minutes(), 10)
-							assert.Equal(t, "hour", s.Details()[1].(*errdetails.QuotaFailure).GetViolations()[0].GetQuotaId())
+						if s := status.Convert(err); s.Code() == codes.ResourceExhausted {
+							details := s.Details() // which are unpacked anew each time
+							delay := details[0].(*errdetails.RetryInfo).GetRetryDelay().AsDuration()
+							quota := details[1].(*errdetails.QuotaFailure).GetViolations()[0].GetQuotaId()
+							if len(details) != 2 || delay < 50*time.Minute || delay > 70*time.Minute || quota != "hour" {
+								t.Errorf("a call is told %v", details)
+							}
 						}
 					}
 				})
@@ -133,6 +138,35 @@ func TestUnixSockets(t *testing.T) {
 	require.NoError(t, err)
 	defer conn.Close()
 	assert.Equal(t, codes.Unavailable, status.Code(call(t.Context(), test.NewTestServiceClient(conn))))
+}
+
+// A peer on a unix socket has none behind net/http either, however it has named its own end.
+func TestUnixSocketsOfNetHTTP(t *testing.T) {
+	client, closeClient := connect()
+	defer closeClient()
+	t.Chdir(t.TempDir())
+	listener, err := net.Listen("unix", "server")
+	require.NoError(t, err)
+	var seen []string
+	s := grpc.NewServer(grpc.UnaryInterceptor(grpclimit.UnaryServerInterceptor(perIP(client, hour(1)), unhurried,
+		grpclimit.Report(func(ctx context.Context, _ grpclimit.Call, o grpclimit.Outcome) {
+			p, _ := peer.FromContext(ctx)
+			seen = append(seen, p.Addr.String(), o.Limiter)
+		}))))
+	test.RegisterTestServiceServer(s, new(service))
+	h2c := new(http.Protocols)
+	h2c.SetUnencryptedHTTP2(true)
+	server := &http.Server{Handler: s, Protocols: h2c}
+	go func() { _ = server.Serve(listener) }()
+	defer server.Close()
+	conn, err := grpc.NewClient("passthrough:///server", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
+			return net.DialUnix("unix", &net.UnixAddr{Name: "192.0.2.1"}, listener.Addr().(*net.UnixAddr))
+		}))
+	require.NoError(t, err)
+	defer conn.Close()
+	assert.Equal(t, codes.Unavailable, status.Code(call(t.Context(), test.NewTestServiceClient(conn))))
+	assert.Equal(t, []string{"192.0.2.1", ""}, seen)
 }
 
 // listen serves on a socket of this host.

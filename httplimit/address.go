@@ -3,8 +3,10 @@ package httplimit
 import (
 	"cmp"
 	"fmt"
+	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 
 	"github.com/rratelimiter/rratelimiter/internal/door"
 )
@@ -17,7 +19,7 @@ import (
 // the client, or by whoever, and is not looked at.
 //
 // Where a trusted peer sends no such header, or what stands where the client should is no address, or all are trusted, it cannot
-// be told who asks. Addresses may have ports, zones (which are dropped), brackets, and in Forwarded quotes. IPv4 addresses that are
+// be told who asks; nor where the peer is on a unix socket. Addresses may have ports, zones (which are dropped), brackets, and in Forwarded quotes. IPv4 addresses that are
 // mapped into IPv6 are IPv4.
 //
 // The zero Address believes no header. It is safe for concurrent use as long as nobody changes it.
@@ -42,6 +44,10 @@ func (a Address) Key(r *http.Request) (string, error) {
 
 // Client is the client's address, or says why it cannot be told.
 func (a Address) Client(r *http.Request) (netip.Addr, error) {
+	// A unix socket's is a path that the client may have chosen, and nobody's address however it reads.
+	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && strings.HasPrefix(local.Network(), "unix") {
+		return netip.Addr{}, fmt.Errorf("httplimit: the peer's address: a peer of the network %q has none", local.Network())
+	}
 	peer, err := door.ParseAddr(r.RemoteAddr)
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("httplimit: the peer's address: %w", err)

@@ -29,7 +29,8 @@ func All(limiter Limiter) func(*http.Request) (Limiter, error) {
 // a name are written as in a URL, braces among them. So the name, not the key, decides the slot of a Redis Cluster where it
 // has a hash tag.
 //
-// An empty key is an error, as a key that cannot be told is: no two clients share a limiter by accident.
+// An empty key is an error, as a key that cannot be told is: no two clients share a limiter by accident. Two names of which one is the
+// other's beginning up to a colon, as "web" and "web:v2", may have a limiter in common, for the keys "v2:x" and "x".
 //
 // Each panics where the client, the name or a policy is one that no call could work with.
 func Each(client *rratelimiter.Client, name string, key Key, policies ...limit.Policy) func(*http.Request) (Limiter, error) {

@@ -14,6 +14,9 @@ import (
 // The handler gets the ResponseWriter as it is, so that whatever it can do it still can, and finds the [Outcome] in the context
 // of its request with [FromContext].
 //
+// Of several around a handler each takes its permits before the next is asked, and keeps them where that refuses. [Each] with several
+// policies, or a [github.com/rratelimiter/rratelimiter/limit.Join], takes of all or of none.
+//
 // Each Middleware sees for itself whether Redis is up, for all handlers around which its result is put. It panics where choose is
 // nil.
 func Middleware(choose func(*http.Request) (Limiter, error), opts ...Option) func(http.Handler) http.Handler {

@@ -150,7 +150,8 @@ func Local(share float64) FailureMode {
 //
 // While Redis is down requests do not wait for it: once a call has failed and none has been answered for as long as the Deadline,
 // requests are decided by the mode at once, and one in each Deadline asks Redis all the same. The first answer ends that for
-// all. What is answered is always an answer of Redis, or of a Client's denial cache; nothing is granted from memory.
+// all. What is answered is always an answer of Redis, or of a Client's denial cache or leases. A refusal is looked at again before it
+// ends an outage, since it may be the cache's; that has a Deadline of its own.
 func OnFailure(mode FailureMode) Option {
 	if err := door.Mode(mode).Check(); err != nil {
 		panic("httplimit: OnFailure: " + err.Error())

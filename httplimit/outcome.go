@@ -32,7 +32,7 @@ type Outcome struct {
 	Local    bool                    // decided by this process for its share of the limit, see [Local]
 	Limiter  string                  // the name of the limiter; "" where it has none, or none was chosen
 	Cost     int64                   // permits that were asked for
-	Decision rratelimiter.Decision   // the numbers, where Result is Acquired or Rejected
+	Decision rratelimiter.Decision   // the numbers, where Result is Acquired or Rejected; Allowed alone where a client without [Wait] had its permits
 	Each     []rratelimiter.Decision // those of each policy, in order, where several are known; else nil
 	Err      error                   // why Redis did not decide; not for clients to see
 
@@ -68,8 +68,9 @@ func FromContext(ctx context.Context) (Outcome, bool) {
 // than is sent at once, the client waits for that call too, for at most a [Deadline].
 //
 // It does nothing for a request that has taken nothing: one that was not limited, whose limiter could not be asked, or which a
-// Shadow let pass. It fails for a cost below 0, with [rratelimiter.ErrInvalidPermits]; after the handler has returned; and with
-// [errors.ErrUnsupported] where the limiter cannot do it: a *[rratelimiter.Limiter] can be given back permits, but not be charged.
+// Shadow let pass. It fails for a cost below 0, or more than 2^53 above what was taken, with [rratelimiter.ErrInvalidPermits]; after
+// the handler has returned; and with [errors.ErrUnsupported] where the limiter cannot do it: a *[rratelimiter.Limiter] can be given
+// back permits, but not be charged. That a [github.com/rratelimiter/rratelimiter/limit.Join] has one among its members shows when it is charged, to [OnSettleError].
 func Settle(ctx context.Context, cost int64) error {
 	if err := door.VisitOf[Outcome](ctx).Settle(cost); err != nil {
 		return fmt.Errorf("httplimit: %w", err)

@@ -16,8 +16,8 @@ type edit struct {
 	old  string
 	new  string
 
-	killedBy string // the test of the root module that fails with it
-	suite    string // or the suite besides the root module that does
+	killedBy string // the test of its quick packages that fails with it
+	suite    string // or the suite besides those that does
 	harmless string // or why it is no defect
 }
 

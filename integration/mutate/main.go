@@ -1,7 +1,7 @@
-// Command mutate tries small edits of the library, one at a time, and says which test of the root module fails with each:
-// the lists of testdata/mutations say which one should, which edits another suite sees, and which are no defect. It fails
-// where an edit that a test should kill survives, or where one no longer applies. With -suites it tries the edits that
-// another suite sees instead, each with that suite.
+// Command mutate tries small edits of the library, one at a time, and says which test fails with each: one of the root package or
+// of internal, or for an edit of a door or of package limit one of theirs. The lists of testdata/mutations say which one should,
+// which edits another suite sees, and which are no defect. It fails where an edit that a test should kill survives, or where one
+// no longer applies. With -suites it tries the edits that another suite sees instead, each with that suite.
 //
 //	go run ./mutate [-suites] [-run regexp] [-skip regexp] [-only text] [list ...]
 package main
@@ -213,15 +213,16 @@ func (t trial) try(ctx context.Context, e edit) outcome {
 		o.suite = true
 		return o
 	}
+	module, quick := e.quick()
 	alone := func(test string) outcome {
-		return t.test(ctx, overlay, ".", t.packagesOf(test), "-run", "^"+regexp.QuoteMeta(test)+"$")
+		return t.test(ctx, overlay, module, t.packagesOf(test, module, quick), "-run", "^"+regexp.QuoteMeta(test)+"$")
 	}
 	if e.killedBy != "" {
 		if o := alone(e.killedBy); o != (outcome{}) {
 			return o
 		}
 	}
-	o := t.test(ctx, overlay, ".", quick, "-run", t.runs, "-skip", t.skip)
+	o := t.test(ctx, overlay, module, quick, "-run", t.runs, "-skip", t.skip)
 	if o.test != "" && alone(o.test).test == "" {
 		// It may be the machine that failed it, and no edit is to count for that.
 		return outcome{err: fmt.Errorf("%s has failed with it once, and not by itself", o.test)}
@@ -232,20 +233,35 @@ func (t trial) try(ctx context.Context, e edit) outcome {
 // event is a line of go test -json.
 type event struct{ Action, Package, Test, Output string }
 
-// quick is the packages whose tests are to see an edit.
-var quick = []string{".", "./internal/..."}
+// quick is the packages, and the folder of their module, whose tests are to see an edit.
+func (e edit) quick() (module string, packages []string) {
+	within := func(folder string) bool { return strings.HasPrefix(e.file, folder+"/") }
+	switch {
+	case within("internal/door"), within("httplimit"):
+		return ".", []string{"./internal/door", "./httplimit"}
+	case within("limit"):
+		return ".", []string{"./limit"}
+	case within("grpclimit"):
+		return "grpclimit", []string{"."}
+	}
+	return ".", []string{".", "./internal/..."}
+}
 
-// packagesOf is those of quick that have a test of that name, which spares building the others; all where none has.
-func (t trial) packagesOf(test string) []string {
-	files, err := filepath.Glob(filepath.Join(t.root, "internal", "*", "*_test.go"))
-	roots, rootErr := filepath.Glob(filepath.Join(t.root, "*_test.go"))
-	if err != nil || rootErr != nil {
-		return quick
+// packagesOf is those of some packages that have a test of that name, which spares building the others; all where none has.
+func (t trial) packagesOf(test, module string, packages []string) []string {
+	root := filepath.Join(t.root, module)
+	var files []string
+	for _, p := range packages {
+		of, err := filepath.Glob(filepath.Join(root, strings.Replace(p, "...", "*", 1), "*_test.go"))
+		if err != nil {
+			return packages
+		}
+		files = append(files, of...)
 	}
 	var found []string
-	for _, file := range append(files, roots...) {
+	for _, file := range files {
 		text, err := os.ReadFile(file)
-		folder, relErr := filepath.Rel(t.root, filepath.Dir(file))
+		folder, relErr := filepath.Rel(root, filepath.Dir(file))
 		if err != nil || relErr != nil || !strings.Contains(string(text), "\nfunc "+test+"(") {
 			continue
 		}
@@ -254,7 +270,7 @@ func (t trial) packagesOf(test string) []string {
 		}
 	}
 	if found == nil {
-		return quick
+		return packages
 	}
 	return found
 }

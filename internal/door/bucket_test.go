@@ -64,6 +64,24 @@ func TestAShareOfAWindowIsStrict(t *testing.T) {
 	}
 }
 
+// Who takes all that there is, and then each permit in the nanosecond in which it comes, has no more than the share either.
+func TestAShareOfAWindowForTheGreedy(t *testing.T) {
+	const interval = time.Second
+	for permits := range int64(100) {
+		s, _ := shapeOf(limit.SlidingLog{Permits: permits + 1, Interval: interval}, 1)
+		full, granted := int64(0), int64(0)
+		for now := int64(1); now <= int64(interval); {
+			if d := s.decide(full, now, 1); d.Allowed {
+				full = s.take(full, now, 1)
+				granted++
+			} else {
+				now += int64(d.RetryAfter)
+			}
+		}
+		assert.Equal(t, permits+1, granted)
+	}
+}
+
 // It is not so strict that it grants much less: who asks all the time gets what there is.
 func TestAShareOfAWindowIsHad(t *testing.T) {
 	s, _ := shapeOf(limit.FixedWindow{Permits: 100, Interval: time.Second}, 0.5)

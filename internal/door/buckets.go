@@ -24,7 +24,7 @@ type buckets struct {
 	byName map[string][]int64 // for each policy when its bucket is full
 }
 
-// cleanEvery is how often full buckets are looked for.
+// cleanEvery is how often full buckets, and pauses that are over, are looked for.
 const cleanEvery = time.Second
 
 // take decides a request by shares of its limiter's policies. It says false where those, or the limiter's name, are not known, where

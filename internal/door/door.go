@@ -11,7 +11,8 @@
 // where no requests come, nothing is noticed, and nobody is there to care.
 //
 // A denial may come from the memory of a Client ([rratelimiter.WithDenialCache]). It holds, but says nothing of Redis; so a
-// request that finds out whether Redis is back looks at it again, by a call that reads alone.
+// request that finds out whether Redis is back looks at it again, by a call that reads alone and has a deadline of its own. A lease
+// ([rratelimiter.WithLease]) is granted from memory too; that lasts a second at most, and is taken for an answer of Redis.
 package door
 
 import (
@@ -158,7 +159,7 @@ func (g *Guard) once(ctx context.Context, q Request) Answer {
 	}
 	a.Result = Refused
 	if turn >= probes {
-		if !proves(c, q.Limiter) {
+		if !g.proves(ctx, q.Limiter) {
 			return a
 		}
 		g.store.answered()

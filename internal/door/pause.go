@@ -31,7 +31,7 @@ func (p *Pauses) Add(name string, d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if now.After(p.clean) {
-		p.clean = now.Add(time.Minute)
+		p.clean = now.Add(cleanEvery)
 		for name, until := range p.until {
 			if !until.After(now) {
 				delete(p.until, name)
@@ -83,10 +83,10 @@ func (p *Pauses) Ask(ctx context.Context, g *Guard, q Request) Answer {
 			q.Wait = max(1, time.Until(until))
 		}
 		a := g.Ask(ctx, q)
-		if a.Result != Granted || p.left(name) == 0 {
+		if a.Result != Granted && a.Result != FailedOpen || p.left(name) == 0 {
 			return a
 		}
-		// The pause began while it waited: the permit is of no use by its end. One that cannot be given back is lost.
+		// The pause began while it waited: a permit is of no use by its end. One that cannot be given back is lost.
 		_ = g.Settle(ctx, q, a, 0)
 	}
 }

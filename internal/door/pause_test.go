@@ -31,3 +31,29 @@ func TestPausesAreBounded(t *testing.T) {
 		assert.Len(t, p.until, 1)
 	})
 }
+
+// Pauses that are over keep no others out, however short they were.
+func TestPausesMakeRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p Pauses
+		for i := range mostPauses {
+			p.Add(fmt.Sprint(i), time.Second)
+		}
+		time.Sleep(2 * time.Second)
+		p.Add("another", time.Minute)
+		assert.Equal(t, time.Minute, p.left("another"))
+	})
+}
+
+// A pause that begins while Redis does not answer holds for what then passes without it.
+func TestAPauseThatBeginsInAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p Pauses
+		r, begin := new(redis), time.Now()
+		r.hangs.Store(true)
+		time.AfterFunc(patience/2, func() { p.Add(r.Name(), time.Second) })
+		a := p.Ask(t.Context(), New(Open, patience, nil), Request{Limiter: r, Permits: 1, Wait: Forever})
+		assert.Equal(t, FailedOpen, a.Result)
+		assert.GreaterOrEqual(t, time.Since(begin), patience/2+time.Second)
+	})
+}

@@ -118,16 +118,21 @@ func (s *store) become(up bool, err error) {
 		return
 	}
 	s.news = append(s.news, change{up, err})
-	if s.telling {
+	if !s.telling {
+		s.tellAll()
+	}
+}
+
+// tellAll tells all that nobody has been told yet, also behind a callback that panics. The lock is held.
+func (s *store) tellAll() {
+	s.telling = len(s.news) > 0
+	if !s.telling {
 		return
 	}
-	s.telling = true
-	defer func() { s.telling = false }()
-	for len(s.news) > 0 {
-		told := s.news[0]
-		s.news = s.news[1:]
-		s.tell(told)
-	}
+	defer s.tellAll()
+	told := s.news[0]
+	s.news = s.news[1:]
+	s.tell(told)
 }
 
 // tell calls the callback without the lock, and has it again afterwards, also where the callback panics.
@@ -137,18 +142,21 @@ func (s *store) tell(c change) {
 	s.changed(c.up, c.err)
 }
 
-// proves says whether Redis answers a call that only reads. A limiter without one is taken at its word.
-func proves(ctx context.Context, l Limiter) bool {
+// proves says whether Redis answers a call that only reads. It has a deadline of its own: a refusal that did come from Redis may
+// have used up most of the request's. A limiter without such a call is taken at its word.
+func (g *Guard) proves(ctx context.Context, l Limiter) bool {
+	c := &deadline{Context: ctx, at: time.Now().Add(g.deadline)}
+	defer c.stop()
 	var err error
 	switch l := l.(type) {
 	case interface {
 		Peek(ctx context.Context) ([]rratelimiter.Decision, error)
 	}:
-		_, err = l.Peek(ctx)
+		_, err = l.Peek(c)
 	case interface {
 		AvailablePermits(ctx context.Context) (int64, error)
 	}:
-		_, err = l.AvailablePermits(ctx)
+		_, err = l.AvailablePermits(c)
 	}
 	return err == nil
 }

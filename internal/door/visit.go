@@ -56,6 +56,9 @@ func (v *Visit[O]) Settle(cost int64) error {
 	if v == nil || v.answer.Result != Granted {
 		return nil
 	}
+	if cost-v.request.Permits > mostPermits {
+		return fmt.Errorf("%w: a cost of %d to settle, and at most 2^53 more permits can be charged", rratelimiter.ErrInvalidPermits, cost)
+	}
 	if taken := v.request.Permits; cost != taken && !v.answer.Local && !settles(v.request.Limiter, cost > taken) {
 		return fmt.Errorf("a limiter of type %T has taken %d permits and cannot settle for %d: %w", v.request.Limiter, taken, cost, errors.ErrUnsupported)
 	}

@@ -53,7 +53,7 @@ func (g *Guard) inLine(ctx context.Context, c *deadline, q Request, l waiter) An
 	if err == nil {
 		g.store.answered()
 		if granted {
-			return Answer{Result: Granted}
+			return hadInLine
 		}
 		err = l.Acquire(ctx, q.Permits)
 		late = tooLate(ctx, err)
@@ -65,8 +65,11 @@ func (g *Guard) inLine(ctx context.Context, c *deadline, q Request, l waiter) An
 		return g.failed(ctx, q, Answer{}, err)
 	}
 	g.store.answered()
-	return Answer{Result: Granted}
+	return hadInLine
 }
+
+// hadInLine is the answer where permits were waited for, which tells nothing of what is left.
+var hadInLine = Answer{Result: Granted, Decision: rratelimiter.Decision{Allowed: true}}
 
 // tooLate says whether an error can say that permits are not to be had before the deadline of ctx, rather than that a connection
 // could not be made in time.

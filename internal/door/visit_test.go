@@ -1,0 +1,26 @@
+package door
+
+import (
+	"context"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/rratelimiter/rratelimiter"
+)
+
+// owes is a limiter that can be charged.
+type owes struct{ *redis }
+
+func (owes) Charge(context.Context, int64) (rratelimiter.Decision, error) {
+	return rratelimiter.Decision{}, nil
+}
+
+// A cost that no call could charge is told to the handler, and not only when it has returned.
+func TestACostThatCannotBeCharged(t *testing.T) {
+	v := NewVisit(t.Context(), New(Closed, patience, nil), Request{Limiter: owes{}, Permits: 1}, Answer{Result: Granted}, 0)
+	assert.ErrorIs(t, v.Settle(math.MaxInt64), rratelimiter.ErrInvalidPermits)
+	assert.ErrorIs(t, v.Settle(mostPermits+2), rratelimiter.ErrInvalidPermits)
+	assert.NoError(t, v.Settle(mostPermits+1))
+}

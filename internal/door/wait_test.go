@@ -1,0 +1,67 @@
+package door
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/rratelimiter/rratelimiter"
+)
+
+// errDialTimeout is what rueidis gives where a connection could not be made in time: it is a context.DeadlineExceeded too.
+var errDialTimeout = fmt.Errorf("wrapped: %w", &net.OpError{Op: "dial", Err: context.DeadlineExceeded})
+
+// A connection that could not be made in time is an outage, and permits that cannot be had in time are none, though both are told by
+// the same error.
+func TestTooLateForWhat(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		wait time.Duration
+		want Result
+	}{
+		"dialed at once": {errDialTimeout, 0, FailedOpen}, "dialed while it waits": {errDialTimeout, time.Second, FailedOpen},
+		"dialed in line": {errDialTimeout, Forever, FailedOpen}, "no permits while it waits": {context.DeadlineExceeded, time.Second, Canceled},
+		"no permits in line": {context.DeadlineExceeded, Forever, Canceled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				g := New(Open, patience, nil)
+				a := g.Ask(ctx, Request{Limiter: waits{c.err, c.wait == 0}, Permits: 1, Wait: c.wait})
+				assert.Equal(t, c.want, a.Result)
+				assert.Equal(t, c.want == FailedOpen, g.store.isDown())
+			})
+		})
+	}
+}
+
+// waits is a limiter whose waits fail, or already its Take.
+type waits struct {
+	err  error
+	take bool
+}
+
+func (w waits) Take(context.Context, int64) (rratelimiter.Decision, error) {
+	if w.take {
+		return rratelimiter.Decision{}, w.err
+	}
+	return rratelimiter.Decision{Limit: 1, RetryAfter: time.Millisecond}, nil
+}
+
+func (w waits) TryAcquireWithin(context.Context, int64, time.Duration) (bool, error) {
+	return false, w.err
+}
+
+func (w waits) Acquire(context.Context, int64) error { return w.err }
+
+// Permits that were waited for are told as granted, though nothing is known of what is left.
+func TestPermitsHadInLine(t *testing.T) {
+	a := New(Closed, patience, nil).Ask(t.Context(), Request{Limiter: waits{}, Permits: 1, Wait: Forever})
+	assert.Equal(t, Answer{Result: Granted, Decision: rratelimiter.Decision{Allowed: true}}, a)
+}
