@@ -2,6 +2,7 @@ package grpclimit_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"sync"
 	"testing"
@@ -39,7 +40,7 @@ func exchange(b *bubble.Bubble, c test.TestServiceClient, messages int) (answere
 		answered++
 	}
 	require.NoError(b, ss.CloseSend())
-	if _, err = ss.Recv(); err == io.EOF {
+	if _, err = ss.Recv(); errors.Is(err, io.EOF) {
 		err = nil
 	}
 	return answered, told(b, err, ss.Trailer())
@@ -91,7 +92,7 @@ func TestShedding(t *testing.T) {
 		s := &service{stream: func(ss test.TestService_FullDuplexCallServer) error {
 			for {
 				_, err := ss.Recv()
-				if err == io.EOF {
+				if errors.Is(err, io.EOF) {
 					return status.Error(codes.Aborted, "another end")
 				}
 				got = append(got, status.Code(err))
