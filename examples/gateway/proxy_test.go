@@ -83,10 +83,17 @@ func TestBodies(t *testing.T) {
 			r, err := http.NewRequest(http.MethodPost, g.url, reader)
 			require.NoError(t, err)
 			r.Header.Set("Expect", "100-continue") // so that nobody writes where nobody reads
-			resp, text := roundTrip(t, &http.Transport{ExpectContinueTimeout: time.Minute, DisableKeepAlives: true}, r)
+			resp, err := (&http.Transport{ExpectContinueTimeout: time.Minute, DisableKeepAlives: true}).RoundTrip(r)
+			if want == 413 && chunked && err != nil {
+				continue // who still writes when the connection is closed need not see what was answered
+			}
+			require.NoError(t, err)
+			text, err := io.ReadAll(resp.Body)
+			require.NoError(t, err)
+			require.NoError(t, resp.Body.Close())
 			assert.Equal(t, want, resp.StatusCode, "%d bytes, chunked: %v", size, chunked)
 			if want == 200 {
-				assert.Equal(t, fmt.Sprintf("%d %x", size, sha256.Sum256(body)), text)
+				assert.Equal(t, fmt.Sprintf("%d %x", size, sha256.Sum256(body)), string(text))
 			}
 		}
 	}
