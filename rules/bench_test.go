@@ -104,7 +104,7 @@ func BenchmarkMatch(b *testing.B) {
 	files["host"], files["header"] = hosts.String(), headers.String()
 	for _, name := range []string{"path", "all", "host", "header"} {
 		b.Run(name, func(b *testing.B) {
-			v := &view{snapshot: parsed(b, files[name]).file()}
+			v := parsed(b, files[name]).file()
 			r := request("GET http://t9000.example.com/api/v1/service-9000/7", "X-Tenant", "t9000")
 			b.ReportAllocs()
 			for b.Loop() {

@@ -150,7 +150,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		// What it gives can be asked.
-		v := &view{snapshot: s.file()}
+		v := s.file()
 		r := request("GET /")
 		r.URL.Path = target
 		r.URL.RawPath = target

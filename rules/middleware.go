@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"sync"
-	"sync/atomic"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
@@ -27,53 +25,20 @@ func (s *Set) Middleware(client *rratelimiter.Client, opts ...httplimit.Option) 
 	if client == nil {
 		panic("rules: Middleware: there is no client")
 	}
-	d := &doors{set: s, opener: newOpener(client, httpDoor), opts: opts}
+	d := &httpDoors{set: s, opener: newOpener(client, httpDoor), open: func(s settings) func(http.Handler) http.Handler {
+		return httplimit.Middleware(limiterOf, append(append([]httplimit.Option{}, opts...), s.options()...)...)
+	}}
 	return func(next http.Handler) http.Handler { return &middleware{d, next} }
 }
 
-// doors is the Middlewares of httplimit that decide, one for all rules of the same settings.
-type doors struct {
-	set  *Set
-	opts []httplimit.Option
-	*opener
-
-	mu      sync.Mutex // of who makes another view
-	current atomic.Pointer[view]
-}
-
-// view is a file as a Middleware sees it.
-type view struct {
-	*snapshot
-	bySettings map[settings]func(http.Handler) http.Handler
-}
-
-// now is the view of the file as it is now. What is known of Redis stays, with the Middlewares of settings that stay.
-func (d *doors) now() *view {
-	file := d.set.file()
-	if v := d.current.Load(); v != nil && v.snapshot == file {
-		return v
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	before := d.current.Load()
-	if before != nil && before.snapshot == file {
-		return before
-	}
-	v := &view{file, make(map[settings]func(http.Handler) http.Handler)}
-	for _, s := range file.settings {
-		if before != nil && before.bySettings[s] != nil {
-			v.bySettings[s] = before.bySettings[s]
-			continue
-		}
-		opts := append(append([]httplimit.Option{}, d.opts...), s.options()...)
-		v.bySettings[s] = httplimit.Middleware(limiterOf, opts...)
-	}
-	d.current.Store(v)
-	return v
-}
+// The doors of HTTP are Middlewares of httplimit.
+type (
+	httpDoors = doors[func(http.Handler) http.Handler]
+	httpView  = view[func(http.Handler) http.Handler]
+)
 
 type middleware struct {
-	*doors
+	*httpDoors
 	next http.Handler
 }
 
@@ -84,14 +49,14 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m.next.ServeHTTP(w, r)
 		return
 	}
-	c := &visit{Context: r.Context(), view: v, steps: steps, next: m.next}
+	c := &visit{Context: r.Context(), httpView: v, steps: steps, next: m.next}
 	c.decide(w, r.WithContext(c))
 }
 
 // visit is a request on its way through the steps that decide it: the context of all of them.
 type visit struct {
 	context.Context
-	*view
+	*httpView
 	steps  []step
 	next   http.Handler
 	passed []context.Context // of the steps that let it pass, until the handler is reached

@@ -348,7 +348,7 @@ func TestCluster(t *testing.T) {
 	require.True(t, o.cluster)
 	require.False(t, newOpener(nowhere, httpDoor).cluster)
 	steps := func(o *opener, file string) [][]string {
-		v := &view{snapshot: parsed(t, file).current.Load()}
+		v := parsed(t, file).current.Load()
 		var names [][]string
 		for _, s := range v.steps(o, request("GET /")) {
 			_, err := s.limiter.Take(over, 1)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"net/netip"
 	"strings"
-	"sync"
-	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -77,58 +75,20 @@ type visited struct {
 
 func (s *visited) Context() context.Context { return s.ctx }
 
-// rpcDoors is doors of gRPC.
-type rpcDoors struct {
-	set  *Set
-	opts []grpclimit.Option
-	*opener
-
-	mu      sync.Mutex // of who makes another view
-	current atomic.Pointer[rpcView]
-}
-
-// rpcView is a file as interceptors see it.
-type rpcView struct {
-	view
-	bySettings map[settings]*interceptors
-}
-
+// interceptors are the doors of gRPC.
 type interceptors struct {
 	unary  grpc.UnaryServerInterceptor
 	stream grpc.StreamServerInterceptor
 }
 
-func newRPCDoors(name string, s *Set, client *rratelimiter.Client, opts []grpclimit.Option) *rpcDoors {
+func newRPCDoors(name string, s *Set, client *rratelimiter.Client, opts []grpclimit.Option) *doors[interceptors] {
 	if client == nil {
 		panic("rules: " + name + ": there is no client")
 	}
-	return &rpcDoors{set: s, opts: opts, opener: newOpener(client, grpcDoor)}
-}
-
-func (d *rpcDoors) now() *rpcView {
-	file := d.set.file()
-	if v := d.current.Load(); v != nil && v.snapshot == file {
-		return v
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	before := d.current.Load()
-	if before != nil && before.snapshot == file {
-		return before
-	}
-	v := &rpcView{view{snapshot: file}, make(map[settings]*interceptors)}
-	for _, s := range file.settings {
-		if before != nil && before.bySettings[s] != nil {
-			v.bySettings[s] = before.bySettings[s]
-			continue
-		}
-		opts := append(append([]grpclimit.Option{}, d.opts...), s.rpcOptions()...)
-		v.bySettings[s] = &interceptors{
-			grpclimit.UnaryServerInterceptor(rpcLimiterOf, opts...), grpclimit.StreamServerInterceptor(rpcLimiterOf, opts...),
-		}
-	}
-	d.current.Store(v)
-	return v
+	return &doors[interceptors]{set: s, opener: newOpener(client, grpcDoor), open: func(s settings) interceptors {
+		opts := append(append([]grpclimit.Option{}, opts...), s.rpcOptions()...)
+		return interceptors{grpclimit.UnaryServerInterceptor(rpcLimiterOf, opts...), grpclimit.StreamServerInterceptor(rpcLimiterOf, opts...)}
+	}}
 }
 
 // rpcOptions is the settings for grpclimit.
@@ -206,11 +166,11 @@ func rpcLimiterOf(ctx context.Context, _ grpclimit.Call) (grpclimit.Limiter, err
 }
 
 // rpcSteps is what decides a call.
-func (v *view) rpcSteps(o *opener, ctx context.Context, call grpclimit.Call) []step {
-	address := grpclimit.Address{Trusted: v.address.Trusted, Header: v.address.Header, IPv6Bits: v.address.IPv6Bits}
-	s := search{request: overGRPC{ctx, call, address}, all: v.all}
-	v.grpc.find(&s, call.Method)
-	return joinable(v.append(nil, o, &s, call.Method, s.found), o)
+func (s *snapshot) rpcSteps(o *opener, ctx context.Context, call grpclimit.Call) []step {
+	address := grpclimit.Address{Trusted: s.address.Trusted, Header: s.address.Header, IPv6Bits: s.address.IPv6Bits}
+	by := search{request: overGRPC{ctx, call, address}, all: s.all}
+	s.grpc.find(&by, call.Method)
+	return joinable(s.append(nil, o, &by, call.Method, by.found), o)
 }
 
 // overGRPC is a call of gRPC.

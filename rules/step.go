@@ -21,11 +21,11 @@ type step struct {
 }
 
 // steps is what decides a request of HTTP, nil for nothing.
-func (v *view) steps(o *opener, r *http.Request) []step {
-	s := search{request: overHTTP{r, &v.address}, all: v.all}
+func (s *snapshot) steps(o *opener, r *http.Request) []step {
+	by := search{request: overHTTP{r, &s.address}, all: s.all}
 	path := cleanPath(r.URL.EscapedPath())
-	v.http.find(&s, path)
-	steps := v.append(nil, o, &s, path, s.found)
+	s.http.find(&by, path)
+	steps := s.append(nil, o, &by, path, by.found)
 	if r.URL.RawPath == "" {
 		return joinable(steps, o)
 	}
@@ -34,12 +34,12 @@ func (v *view) steps(o *opener, r *http.Request) []step {
 	if other == path {
 		return joinable(steps, o)
 	}
-	before := s.found
-	s.found = nil
-	v.http.find(&s, other)
-	for _, e := range s.found {
+	before := by.found
+	by.found = nil
+	s.http.find(&by, other)
+	for _, e := range by.found {
 		if !hasRule(before, e.rule) {
-			steps = v.append(steps, o, &s, other, []entry{e})
+			steps = s.append(steps, o, &by, other, []entry{e})
 		}
 	}
 	return joinable(steps, o)
@@ -55,13 +55,13 @@ func hasRule(entries []entry, rule int) bool {
 }
 
 // append adds a step for each rule, or several where its limits do not share a slot.
-func (v *view) append(steps []step, o *opener, s *search, path string, found []entry) []step {
+func (s *snapshot) append(steps []step, o *opener, by *search, path string, found []entry) []step {
 	for _, e := range found {
-		rule := v.rules[e.rule]
-		if rule.skip.skips(s.request, path) {
+		rule := s.rules[e.rule]
+		if rule.skip.skips(by.request, path) {
 			continue
 		}
-		steps = rule.append(steps, o, s.request, path, e.condition)
+		steps = rule.append(steps, o, by.request, path, e.condition)
 	}
 	return steps
 }
