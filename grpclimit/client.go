@@ -6,11 +6,9 @@ import (
 	"fmt"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
-	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 // ErrNotSent says that a client's interceptor has not sent a call, or a message of a stream: there was no permit within its context or
@@ -121,8 +119,7 @@ func (e *notSent) Unwrap() error              { return e.reason }
 func (e *notSent) GRPCStatus() *status.Status { return e.status }
 
 func newNotSent(ctx context.Context, o *Outcome) error {
-	s := &spb.Status{Code: int32(code(ctx, o)), Message: reduced}
-	e := new(notSent)
+	e := &notSent{status: status.FromProto(newStatus(ctx, o))}
 	switch after := retryAfter(o); {
 	case o.Err != nil:
 		e.reason = fmt.Errorf("%w: %w", ErrNotSent, o.Err)
@@ -131,15 +128,5 @@ func newNotSent(ctx context.Context, o *Outcome) error {
 	default:
 		e.reason = fmt.Errorf("%w: %q has no %d permits in time", ErrNotSent, o.Limiter, o.Cost)
 	}
-	switch o.Result {
-	case Rejected:
-		s.Message = overLimit
-	case Canceled:
-		s.Message = ended
-	}
-	if after := retryAfter(o); after > 0 {
-		s.Details = detail(&errdetails.RetryInfo{RetryDelay: durationpb.New(after)})
-	}
-	e.status = status.FromProto(s)
 	return e
 }

@@ -1,9 +1,6 @@
 package grpclimit
 
 import (
-	"fmt"
-	"strings"
-
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/protobuf/types/known/anypb"
 
@@ -16,10 +13,11 @@ import (
 //
 // Named panics where the name is empty or not printable ASCII.
 func Named(name string, policy limit.Policy) limit.Policy {
-	if name == "" || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' }) {
-		panic(fmt.Sprintf("grpclimit: Named: the name %q of a policy is empty or not printable ASCII", name))
+	named, err := door.NewNamed(name, policy)
+	if err != nil {
+		panic("grpclimit: Named: " + err.Error())
 	}
-	return door.Named{Policy: policy, Name: name}
+	return named
 }
 
 // Describe gives what tells interceptors the policies of limiters that a chooser of your own makes, in their order, where those of all

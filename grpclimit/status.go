@@ -56,7 +56,8 @@ type refusal struct {
 	trailer metadata.MD
 }
 
-func newRefusal(ctx context.Context, o *Outcome, subject string) *refusal {
+// newStatus is the status of what does not pass, on either side.
+func newStatus(ctx context.Context, o *Outcome) *spb.Status {
 	s := &spb.Status{Code: int32(code(ctx, o)), Message: reduced}
 	switch o.Result {
 	case Rejected:
@@ -65,8 +66,13 @@ func newRefusal(ctx context.Context, o *Outcome, subject string) *refusal {
 		s.Message = ended
 	}
 	if after := retryAfter(o); after > 0 {
-		s.Details = append(s.Details, detail(&errdetails.RetryInfo{RetryDelay: durationpb.New(after)})...)
+		s.Details = detail(&errdetails.RetryInfo{RetryDelay: durationpb.New(after)})
 	}
+	return s
+}
+
+func newRefusal(ctx context.Context, o *Outcome, subject string) *refusal {
+	s := newStatus(ctx, o)
 	if o.Result == Rejected {
 		s.Details = append(s.Details, quotaFailure(o, subject)...)
 	}

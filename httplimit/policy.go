@@ -1,7 +1,6 @@
 package httplimit
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -15,10 +14,11 @@ import (
 //
 // Named panics where the name is empty or not printable ASCII.
 func Named(name string, policy limit.Policy) limit.Policy {
-	if name == "" || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' }) {
-		panic(fmt.Sprintf("httplimit: Named: the name %q of a policy is empty or not printable ASCII", name))
+	named, err := door.NewNamed(name, policy)
+	if err != nil {
+		panic("httplimit: Named: " + err.Error())
 	}
-	return door.Named{Policy: policy, Name: name}
+	return named
 }
 
 // Describe gives what tells [Middleware] and [Transport] the policies of limiters that a chooser of your own makes, in their order,

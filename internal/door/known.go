@@ -2,8 +2,10 @@ package door
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/limit"
@@ -13,6 +15,14 @@ import (
 type Named struct {
 	limit.Policy
 	Name string
+}
+
+// NewNamed names a policy, and says what is wrong with a name.
+func NewNamed(name string, policy limit.Policy) (Named, error) {
+	if name == "" || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return Named{}, fmt.Errorf("the name %q of a policy is empty or not printable ASCII", name)
+	}
+	return Named{policy, name}, nil
 }
 
 // Known is what is known of a limiter's policies, in their order.
