@@ -97,7 +97,9 @@ recording:
 
 lint:
 	@files=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$files" ]; then echo "gofmt would change: $$files"; exit 1; fi
-	for module in $(MODULES); do (cd $$module && go vet ./... && go run $(STATICCHECK) ./... && go run $(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml ./...) || exit 1; done
+	go vet $(addsuffix /...,$(MODULES))
+	go run $(STATICCHECK) $(addsuffix /...,$(MODULES))
+	go run $(GOLANGCI_LINT) run --config .golangci.yml $(addsuffix /...,$(MODULES))
 
 # What the tests need besides Go: installed where that is possible, else named.
 deps:
