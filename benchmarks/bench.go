@@ -125,11 +125,12 @@ func (b *bench) measure(ctx context.Context, s side, l load) (figures, error) {
 	var before, after usage
 	began := func() (err error) { before, err = b.server.usage(ctx); return err }
 	ended := func() (err error) { after, err = b.server.usage(ctx); return err }
+	warmup := max(b.warmup, l.warmup)
 	var t tally
 	if session.run == nil {
-		t, err = drive(ctx, session, l, b.warmup, b.length, began, ended)
+		t, err = drive(ctx, session, l, warmup, b.length, began, ended)
 	} else {
-		t, err = session.run(ctx, b.warmup, b.length, began, ended)
+		t, err = session.run(ctx, warmup, b.length, began, ended)
 	}
 	if err != nil {
 		return figures{}, fmt.Errorf("%s: %w", s.title, err)

@@ -1,5 +1,7 @@
 package main
 
+import "time"
+
 // leaseScenarios is what a lease saves: the round trip.
 func leaseScenarios() []scenario {
 	var all []scenario
@@ -17,9 +19,10 @@ func leaseScenarios() []scenario {
 			})
 		}
 	}
+	// What is leased for a second follows the demand of the second before: a lease is as large as it gets after some of them.
 	return append(all, scenario{
 		part: "leases", title: "leased, 256 callers on 256 names", sides: []string{"leased", "leased-long", "script", "xtime"},
-		load: load{callers: 256, names: names(256), maxPermits: 1, limit: generous, expect: allGranted},
+		load: load{callers: 256, names: names(256), maxPermits: 1, limit: generous, expect: allGranted, warmup: 3 * time.Second},
 	})
 }
 

@@ -36,6 +36,7 @@ type load struct {
 	limit      limit
 	expect     expectation
 	context    contextKind
+	warmup     time.Duration // where a side needs more than the usual one
 }
 
 // contextKind is what callers pass to their calls. It decides how rueidis carries out a call: on the caller's goroutine, or, where the
