@@ -43,7 +43,7 @@ func TestEachOfACallHasItsOwnAnswer(t *testing.T) {
 				l := New(b.conn).Limiter("a")
 				ba := new(engine.Batch)
 				for _, permits := range test.wants {
-					ba.Requests = append(ba.Requests, &engine.Request{Ask: engine.Ask{Permits: permits}})
+					ba.Requests = append(ba.Requests, &engine.Request{Permits: permits})
 				}
 				script := "return {0, " + decimal(test.free) + ", 10, 10000, 4000, 7, '" + test.marks + "'"
 				for _, r := range test.reply {
@@ -55,7 +55,7 @@ func TestEachOfACallHasItsOwnAnswer(t *testing.T) {
 				for i, r := range ba.Requests {
 					if test.want[i] == (Decision{}) {
 						assert.ErrorIs(b, r.Err, ErrPermitsExceedRate)
-						assert.Zero(b, r.Result)
+						assert.Zero(b, r.Answer)
 						continue
 					}
 					test.want[i].Limit, test.want[i].ResetAfter = 10, 4*second
@@ -204,7 +204,7 @@ func TestRepliesThatFitNoCallAreRefused(t *testing.T) {
 		for _, text := range []string{"{0, 1, 10, 1000, 1, 7, 'g'}", "{0, 1, 10, 1000, 1, 7, 'ggg'}", "{0, 1, 10, 1000, 1, 7}", "{0, 1, 10, 1000, 1, 7, 'gg', 5}", "{0, 1, 10, 'x', 1, 7, 'gg'}"} {
 			reply, err := b.conn.Do(b.Context(), b.conn.B().Eval().Script("return "+text).Numkeys(0).Build()).ToArray()
 			require.NoError(b, err)
-			assert.ErrorContains(b, l.answer(&engine.Batch{Requests: []*engine.Request{{Ask: engine.Ask{Permits: 1}}, {Ask: engine.Ask{Permits: 1}}}}, reply), "does not know", text)
+			assert.ErrorContains(b, l.answer(&engine.Batch{Requests: []*engine.Request{{Permits: 1}, {Permits: 1}}}, reply), "does not know", text)
 		}
 		for _, text := range []string{"{1, 'cursor', 1}", "{3, 0, 'rate', 'x'}", "{3, 6, 'rate', 'x'}", "{3, 1, 'rate', 'x', 'y'}", "{9}"} {
 			reply, err := b.conn.Do(b.Context(), b.conn.B().Eval().Script("return "+text).Numkeys(0).Build()).ToArray()

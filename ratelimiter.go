@@ -56,21 +56,20 @@ func (l *Limiter) checkAcquire(ctx context.Context, permits int64) error {
 // the call is under way the permits may be taken all the same; they return after the interval. Redis keeps a grant as
 // one member for each 4294967295 permits, so a single grant of more than some 2^40 makes the server work for a while.
 func (l *Limiter) TryAcquire(ctx context.Context, permits int64) (bool, error) {
-	decision, err := l.try(ctx, engine.Ask{Permits: permits})
-	return decision.Allowed, err
+	if err := l.checkAcquire(ctx, permits); err != nil {
+		return false, err
+	}
+	result, err := l.calls.Try(ctx, engine.Ask{Permits: permits})
+	return result.Allowed, err
 }
 
 // Take is [Limiter.TryAcquire] with the numbers that a caller shows its own users, in an HTTP header for instance.
 // Where very many grants are in the window, RetryAfter may be the moment to ask again rather than the last word.
 func (l *Limiter) Take(ctx context.Context, permits int64) (Decision, error) {
-	return l.try(ctx, engine.Ask{Permits: permits, Detail: true})
-}
-
-func (l *Limiter) try(ctx context.Context, ask engine.Ask) (Decision, error) {
-	if err := l.checkAcquire(ctx, ask.Permits); err != nil {
+	if err := l.checkAcquire(ctx, permits); err != nil {
 		return Decision{}, err
 	}
-	result, err := l.calls.Try(ctx, ask)
+	result, err := l.calls.Try(ctx, engine.Ask{Permits: permits, Detail: true})
 	return Decision(result.Answer), err
 }
 

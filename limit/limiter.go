@@ -171,7 +171,7 @@ func (l *Limiter) Take(ctx context.Context, permits int64) (rratelimiter.Decisio
 // they were taken if all had.
 func (l *Limiter) TakeEach(ctx context.Context, permits int64) ([]rratelimiter.Decision, error) {
 	result, err := l.try(ctx, engine.Ask{Permits: permits, Detail: true, Each: true})
-	return decisions(result.Parts), err
+	return decisions(result.Parts()), err
 }
 
 func (l *Limiter) try(ctx context.Context, ask engine.Ask) (engine.Result, error) {

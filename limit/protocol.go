@@ -105,7 +105,7 @@ func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 			letter = letters[i]
 		}
 		if r.Each && letter != 'x' {
-			r.Parts = o.each(r.Permits, later, letter == 'g')
+			r.Extra = o.each(r.Permits, later, letter == 'g')
 		}
 		switch letter {
 		case 'g':

@@ -157,7 +157,7 @@ func (l *Limiter) reserve(ctx context.Context, permits int64) (*Reservation, err
 	}
 	after := result.RetryAfter
 	if result.Allowed {
-		r := result.Ticket.(*Reservation)
+		r := result.Extra.(*Reservation)
 		if !bound || r.delay == 0 || !r.moment.After(deadline) {
 			return r, nil
 		}
@@ -201,6 +201,6 @@ func (l *Limiter) reserveWithin(ctx context.Context, permits int64, timeout time
 		}
 		return false, err
 	}
-	err = result.Ticket.(*Reservation).wait(ctx, asking)
+	err = result.Extra.(*Reservation).wait(ctx, asking)
 	return err == nil, err
 }

@@ -254,7 +254,7 @@ func TestAllThatACallLostGoesBack(t *testing.T) {
 		require.NoError(t, err)
 		batch := new(engine.Batch)
 		for _, ask := range []engine.Ask{{Permits: 2, Within: time.Hour}, {Permits: 5, Within: time.Hour}, {Permits: 5}, {Permits: 5, Within: time.Hour}} {
-			batch.Requests = append(batch.Requests, &engine.Request{Ask: ask})
+			batch.Requests = append(batch.Requests, &engine.Request{Permits: ask.Permits, Within: ask.Within})
 		}
 		call := (*reserving)(l)
 		call.Arguments(batch, time.UnixMicro(b.now))

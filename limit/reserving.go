@@ -73,7 +73,7 @@ func (p *reserving) Answer(b *engine.Batch, message rueidis.RedisMessage) (again
 			continue
 		}
 		r.Allowed = true
-		r.Ticket = &Reservation{limiter: l, permits: r.Permits, delay: micros(delay), moment: now.Add(micros(delay)), ticket: ticket}
+		r.Extra = &Reservation{limiter: l, permits: r.Permits, delay: micros(delay), moment: now.Add(micros(delay)), ticket: ticket}
 	}
 	return false, nil
 }
@@ -86,7 +86,7 @@ func (p *reserving) GiveBack(b *engine.Batch) func(context.Context) {
 		if len(tickets) > 0 {
 			tickets = append(tickets, ',')
 		}
-		tickets = r.Ticket.(*Reservation).appendTicket(tickets)
+		tickets = r.Extra.(*Reservation).appendTicket(tickets)
 	}
 	return func(ctx context.Context) {
 		_ = (*Limiter)(p).cancel(ctx, string(tickets))

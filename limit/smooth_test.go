@@ -189,7 +189,7 @@ func TestSmoothJudgesEachOfACall(t *testing.T) {
 			var want []bool
 			var remaining []int64
 			for range 1 + random.IntN(6) {
-				r := &engine.Request{Ask: engine.Ask{Permits: 1 + random.Int64N(9)}}
+				r := &engine.Request{Permits: 1 + random.Int64N(9)}
 				batch.Requests = append(batch.Requests, r)
 				want = append(want, m.take(b.now, r.Permits))
 				remaining = append(remaining, m.free(b.now))

@@ -27,21 +27,51 @@ type Ask struct {
 // Result is what came of it.
 type Result struct {
 	Answer
-	Parts  []Answer // for a request with Each
-	Ticket any      // for a reservation: what the Protocol makes of it
-	From   Source
+	Extra any // for a request with Each the []Answer of its parts, for a reservation what the Protocol makes of it
+	From  Source
+}
+
+// Parts is what each part says, for a request with Each.
+func (r Result) Parts() []Answer {
+	parts, _ := r.Extra.([]Answer)
+	return parts
 }
 
 // Request is one caller's wish for permits, and in the end its answer.
+//
+// What a call reads and writes is together in one line of the processor's cache, and what its caller alone does in another:
+// with thousands of callers most of a decision's time is to get such lines from one processor to the other.
 type Request struct {
-	Ask
-	Result
-	Err error
+	Permits int64
+	Detail  bool // as in Ask, as is Each
+	Each    bool
+	state   requestState // guarded by the entry, as is batch
+	From    Source
+	Answer
+	batch *Batch // that it gathers in; nil for those who wait in line
 
-	state    requestState // guarded by the entry, as is batch
-	batch    *Batch       // that it gathers in; nil for those who wait in line
-	panicked any          // what a callback of the program's panicked with, in this caller's name
-	call     *Call        // that this caller is to tell of, or nil
+	Within time.Duration // as in Ask
+	Extra  any           // as in Result
+	Err    error
+	call   *Call // that this caller is to tell of, or nil
+	_      [16]byte // two lines, beginning with one
+}
+
+// hurt is the error of a request in whose name a callback of the program's panicked.
+type hurt struct{ reason any }
+
+func (h *hurt) Error() string {
+	return fmt.Sprintf("rratelimiter: a callback of the program panicked: %v", h.reason)
+}
+
+// hurt is nil where no callback panicked in this request's name.
+func (r *Request) hurt() *hurt {
+	if r.Err == nil {
+		return nil
+	}
+	var h *hurt
+	errors.As(r.Err, &h)
+	return h
 }
 
 type requestState uint8
@@ -55,10 +85,10 @@ const (
 
 // result gives a request's answer to its caller.
 func (r *Request) result() (Result, error) {
-	if r.panicked != nil {
-		panic(r.panicked)
+	if h := r.hurt(); h != nil {
+		panic(h.reason)
 	}
-	return r.Result, r.Err
+	return Result{r.Answer, r.Extra, r.From}, r.Err
 }
 
 // Batch is one call: requests in, answers out. While it gathers its entry guards it; from then on it is the caller's of
@@ -153,8 +183,8 @@ func (l *Limiter) acquire(ctx context.Context, b *Batch) (err error) {
 		b.Requests = all
 		if reason := recover(); reason != nil {
 			if len(all) > 0 { // else nobody is there for it
-				hurt := slices.IndexFunc(all, func(r *Request) bool { return r.panicked == nil })
-				all[max(hurt, 0)].panicked = reason
+				first := slices.IndexFunc(all, func(r *Request) bool { return r.hurt() == nil })
+				all[max(first, 0)].Err = &hurt{reason}
 			}
 			err = fmt.Errorf("rratelimiter: limiter %q: the call that carried this request panicked: %v", l.Name, reason)
 		}
@@ -205,7 +235,7 @@ func (g *Engine) date(b *Batch) (now time.Time, ok bool) {
 		if len(b.Requests) == 0 {
 			return now, false
 		}
-		b.Requests[0].panicked = reason
+		b.Requests[0].Err = &hurt{reason}
 		if b.Requests = b.Requests[1:]; len(b.Requests) == 0 {
 			return now, false
 		}
@@ -256,7 +286,7 @@ func (r *Request) deliver(err error) (lost bool) {
 	if r.state == abandoned {
 		return err == nil && r.Allowed
 	}
-	if err != nil {
+	if err != nil && r.hurt() == nil {
 		r.Err = err
 	}
 	r.state = answered

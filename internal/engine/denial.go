@@ -41,12 +41,9 @@ const checkEvery = time.Millisecond
 
 func newDenials() *denials { return &denials{seed: maphash.MakeSeed()} }
 
-// deny answers a request from memory, where that is possible.
+// deny answers a request from memory, where that is possible and wanted.
 func (l *Limiter) deny(ask Ask) (Result, bool) {
 	all := l.Engine.denials
-	if all == nil {
-		return Result{}, false
-	}
 	found, ok := all.byID.Load(l.ID)
 	if !ok {
 		return Result{}, false
@@ -69,7 +66,7 @@ func (l *Limiter) deny(ask Ask) (Result, bool) {
 	answer.ResetAfter -= since
 	r := Result{Answer: answer, From: FromMemory}
 	if ask.Each {
-		r.Parts = d.parts(ask.Permits, since)
+		r.Extra = d.parts(ask.Permits, since)
 	}
 	return r, true
 }

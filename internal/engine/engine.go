@@ -7,6 +7,7 @@
 package engine
 
 import (
+	"context"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -25,8 +26,9 @@ type Engine struct {
 	lease    time.Duration // how long permits are leased for, 0 for not at all
 
 	names    names
-	waiting  index // of the limiters that somebody waits for
-	holders  index // of those with leases
+	waiting  index                                                // of the limiters that somebody waits for
+	holders  index                                                // of those with leases
+	tries    func(*Limiter, context.Context, Ask) (Result, error) // the shortest way to ask that has all that the settings want
 	pipeline pipeline
 	yields   yields
 	workers  workers
@@ -60,6 +62,16 @@ func New(s Settings) *Engine {
 		g.now = nil
 	case s.Now == nil:
 		g.now = time.Now
+	}
+	switch {
+	case g.observer != nil:
+		g.tries = (*Limiter).tryTold
+	case g.lease > 0:
+		g.tries = (*Limiter).Ask
+	case s.Denials:
+		g.tries = (*Limiter).try
+	default:
+		g.tries = (*Limiter).request
 	}
 	g.names.init()
 	g.requests.New = func() any { return new(Request) }

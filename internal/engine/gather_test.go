@@ -24,7 +24,7 @@ func TestBatchesAreWithinTheirBounds(t *testing.T) {
 	}
 	gather := func(e *entry, wants ...int64) (made []*Request) {
 		for _, permits := range wants {
-			r := &Request{Ask: Ask{Permits: permits}}
+			r := &Request{Permits: permits}
 			b := l.gather(e, r)
 			assert.Same(t, b, r.batch)
 			made = append(made, r)
@@ -124,7 +124,7 @@ func TestWhereCallsTakeLongMoreOfThemFly(t *testing.T) {
 
 // TestNoLessThanNothingIsLeft, whatever a reply says.
 func TestNoLessThanNothingIsLeft(t *testing.T) {
-	b := &Batch{Requests: []*Request{{Ask: Ask{Permits: 2}}, {Ask: Ask{Permits: 1}}}}
+	b := &Batch{Requests: []*Request{{Permits: 2}, {Permits: 1}}}
 	b.GrantAll(-2, Answer{Limit: 10})
 	for i, r := range b.Requests {
 		assert.Equal(t, Answer{Allowed: true, Limit: 10}, r.Answer, i)
@@ -145,7 +145,7 @@ func TestACallForNobodyIsNotSent(t *testing.T) {
 // carryNobody is a call whose only caller goes before it is sent.
 func carryNobody(b *bubble, l *window) {
 	g := l.Engine
-	e, r := g.names.lock(&l.Limiter), &Request{Ask: Ask{Permits: 1}}
+	e, r := g.names.lock(&l.Limiter), &Request{Permits: 1}
 	l.gather(e, r)
 	e.leaving, e.calls = true, 1
 	g.calling.Add(1)
@@ -167,7 +167,7 @@ func TestWhatIsAboutToLeaveWithACallGoesWithThatOne(t *testing.T) {
 			assert.True(b, result.Allowed)
 		})
 		synctest.Wait()
-		e, r := g.names.lock(&l.Limiter), &Request{Ask: Ask{Permits: 2}}
+		e, r := g.names.lock(&l.Limiter), &Request{Permits: 2}
 		l.gather(e, r)
 		e.leaving = true
 		e.calls++

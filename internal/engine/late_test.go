@@ -9,7 +9,7 @@ import (
 
 // What a queue says of the times to come follows from what the last call told and who stands ahead, and from nothing else.
 
-func waiterFor(permits int64) *waiter { return &waiter{Request: Request{Ask: Ask{Permits: permits}}} }
+func waiterFor(permits int64) *waiter { return &waiter{Request: Request{Permits: permits}} }
 
 func TestWhenAWaiterIsServable(t *testing.T) {
 	at := time.Now()

@@ -56,7 +56,7 @@ func TestALeaseWhoseTimerIsLateIsNotUsed(t *testing.T) {
 		_, served := l.fromLease(Ask{Permits: 1}, false)
 		assert.Equal(t, !over, served)
 		q := &queue{}
-		q.waiters.push(&waiter{Request: Request{Ask: Ask{Permits: 1}}})
+		q.waiters.push(&waiter{Request: Request{Permits: 1}})
 		assert.Equal(t, !over, h.serve(q) != nil)
 		if !over {
 			assert.Zero(t, h.leases[0].left)

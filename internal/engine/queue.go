@@ -214,7 +214,7 @@ func (q *queue) deliver(err error) (done []*waiter) {
 	q.known, q.at = err == nil, b.asked
 	q.outlook, b.spare = b.Outlook, cmp.Or(q.outlook, b.spare)
 	for _, w := range q.taken {
-		if w.state != abandoned && err == nil && !w.Allowed && w.Err == nil && w.panicked == nil {
+		if w.state != abandoned && err == nil && !w.Allowed && w.Err == nil {
 			w.state = queued
 			continue
 		}
@@ -238,7 +238,7 @@ func (q *queue) deliver(err error) (done []*waiter) {
 func (q *queue) worse(b *Batch) bool {
 	first := q.taken[0]
 	return b.Outlook != nil && q.outlook != nil && b.Outlook.Worse(q.outlook) ||
-		first.Err == nil && !first.Allowed && first.panicked == nil && !q.servable(first).After(b.sent)
+		first.Err == nil && !first.Allowed && !q.servable(first).After(b.sent)
 }
 
 // changed lets those who wait for a limiter with this subject ask at once, and forgets what denied it.

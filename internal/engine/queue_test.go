@@ -123,7 +123,7 @@ func TestTheSumsOfAQueueAreThoseOfItsWaiters(t *testing.T) {
 // TestAnAnswerThatIsThereIsTaken, by a caller that goes at that moment too: what it was granted is not lost.
 func TestAnAnswerThatIsThereIsTaken(t *testing.T) {
 	l := open(New(Settings{}), "limiter", 1, time.Hour)
-	w := &waiter{Request: Request{Ask: Ask{Permits: 3}, state: answered}, done: make(chan struct{}, 1)}
+	w := &waiter{Request: Request{Permits: 3, state: answered}, done: make(chan struct{}, 1)}
 	e := &entry{queue: new(queue)}
 	assert.False(t, l.withdraw(e, w))
 	_, gone := l.timeOut(e, w)
@@ -131,7 +131,7 @@ func TestAnAnswerThatIsThereIsTaken(t *testing.T) {
 	assert.Equal(t, answered, w.state)
 	assert.False(t, l.Engine.abandon(e, &w.Request))
 
-	refused := &waiter{Request: Request{Ask: Ask{Permits: 2}}}
+	refused := &waiter{Request: Request{Permits: 2}}
 	e.queue.outlook = &view{limit: 1}
 	e.queue.waiters.push(refused)
 	require.True(t, l.refuse(e.queue, refused, Total{}, time.Now()))
@@ -200,7 +200,7 @@ func TestThoseWhoWaitAskAgainWhenASubjectChanges(t *testing.T) {
 // TestAnOutlookIsNotUsedAgainWhileItIsKnown: calls that failed before make no difference.
 func TestAnOutlookIsNotUsedAgainWhileItIsKnown(t *testing.T) {
 	q := new(queue)
-	q.waiters.push(&waiter{Request: Request{Ask: Ask{Permits: 1}}})
+	q.waiters.push(&waiter{Request: Request{Permits: 1}})
 	made := map[Outlook]bool{}
 	for call, fails := range []bool{false, false, true, false, false, false, true, true, false, false} {
 		q.leave()

@@ -39,10 +39,15 @@ const (
 // Try asks for permits once, together with whoever asks at the same moment.
 //
 // It ends with ctx: where the request had been sent by then, what arrives for it is given back.
+//
+// It is small enough to be inlined: with thousands of callers each frame of theirs is memory that has left the cache when
+// they wake.
 func (l *Limiter) Try(ctx context.Context, ask Ask) (Result, error) {
-	if l.Engine.observer == nil {
-		return l.Ask(ctx, ask)
-	}
+	return l.Engine.tries(l, ctx, ask)
+}
+
+// tryTold is Try that an observer is told of.
+func (l *Limiter) tryTold(ctx context.Context, ask Ask) (Result, error) {
 	asking := l.Asking(ask.Permits)
 	result, err := l.Ask(ctx, ask)
 	asking.Tell(ctx, result.Allowed, result.From, err)
@@ -74,13 +79,20 @@ func (l *Limiter) tryLeased(ctx context.Context, ask Ask) (Result, error) {
 
 // try is Try of Redis, or of what it said.
 func (l *Limiter) try(ctx context.Context, ask Ask) (Result, error) {
-	g := l.Engine
-	if result, denied := l.deny(ask); denied {
-		return result, nil
+	if l.Engine.denials != nil {
+		if result, denied := l.deny(ask); denied {
+			return result, nil
+		}
 	}
+	return l.request(ctx, ask)
+}
+
+// request is Try of Redis.
+func (l *Limiter) request(ctx context.Context, ask Ask) (result Result, err error) {
+	g := l.Engine
 	gone := ctx.Done()
 	r := g.requests.Get().(*Request)
-	r.Ask = ask
+	r.Permits, r.Detail, r.Each, r.Within = ask.Permits, ask.Detail, ask.Each, ask.Within
 	e := g.names.lock(l)
 	if l.leases() {
 		l.hold(e, ask.Permits)
@@ -94,24 +106,29 @@ func (l *Limiter) try(ctx context.Context, ask Ask) (Result, error) {
 	answers := b.answered
 	e.mu.Unlock()
 
+	if lead && !inline {
+		g.workers.carry(context.WithoutCancel(ctx), l, e)
+	}
 	switch {
 	case inline:
 		l.carry(ctx, e, true) // until this request is answered
-	case lead:
-		g.workers.carry(context.WithoutCancel(ctx), l, e)
-		fallthrough
+	case gone == nil:
+		<-answers // which costs less than a select
 	default:
 		select {
 		case <-answers:
 		case <-gone:
 			if g.abandon(e, r) {
-				return Result{}, ctx.Err()
+				return result, ctx.Err()
 			}
 			<-answers
 		}
 	}
 	r.call.tell(ctx, l)
-	result, err := r.result()
+	result.Answer, result.Extra, result.From, err = r.Answer, r.Extra, r.From, r.Err
+	if h := r.hurt(); h != nil {
+		panic(h.reason)
+	}
 	*r = Request{}
 	g.requests.Put(r)
 	return result, err

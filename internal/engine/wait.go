@@ -74,7 +74,7 @@ func (l *Limiter) stand(ctx context.Context, permits int64, deadline time.Time) 
 	if end, ok := ctx.Deadline(); ok && (deadline.IsZero() || end.Before(deadline)) {
 		deadline = end
 	}
-	w := &waiter{Request: Request{Ask: Ask{Permits: permits}}, done: make(chan struct{}, 1), deadline: deadline}
+	w := &waiter{Request: Request{Permits: permits}, done: make(chan struct{}, 1), deadline: deadline}
 	e := l.join(w)
 	var last <-chan time.Time
 	for {
