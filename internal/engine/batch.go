@@ -53,7 +53,7 @@ type Request struct {
 	Within time.Duration // as in Ask
 	Extra  any           // as in Result
 	Err    error
-	call   *Call // that this caller is to tell of, or nil
+	call   *Call    // that this caller is to tell of, or nil
 	_      [16]byte // two lines, beginning with one
 }
 
