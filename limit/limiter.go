@@ -155,7 +155,10 @@ func (l *Limiter) checkPermits(ctx context.Context, permits int64) error {
 // *[rratelimiter.StateError] where a key holds what is not a limiter's. Where Redis fails while the call is under way the
 // permits may be taken all the same.
 func (l *Limiter) TryAcquire(ctx context.Context, permits int64) (bool, error) {
-	result, err := l.try(ctx, engine.Ask{Permits: permits})
+	if err := l.checkPermits(ctx, permits); err != nil {
+		return false, err
+	}
+	result, err := l.calls.Try(ctx, engine.Ask{Permits: permits})
 	return result.Allowed, err
 }
 
@@ -163,22 +166,21 @@ func (l *Limiter) TryAcquire(ctx context.Context, permits int64) (bool, error) {
 // RetryAfter and ResetAfter are the longest; Limit and Remaining are those of the policy that refused for longest, or where all
 // granted of the one with the fewest permits left.
 func (l *Limiter) Take(ctx context.Context, permits int64) (rratelimiter.Decision, error) {
-	result, err := l.try(ctx, engine.Ask{Permits: permits, Detail: true})
+	if err := l.checkPermits(ctx, permits); err != nil {
+		return rratelimiter.Decision{}, err
+	}
+	result, err := l.calls.Try(ctx, engine.Ask{Permits: permits, Detail: true})
 	return rratelimiter.Decision(result.Answer), err
 }
 
 // TakeEach is [Limiter.Take] with a Decision for each policy, in their order. Allowed says which of them had the permits free;
 // they were taken if all had.
 func (l *Limiter) TakeEach(ctx context.Context, permits int64) ([]rratelimiter.Decision, error) {
-	result, err := l.try(ctx, engine.Ask{Permits: permits, Detail: true, Each: true})
-	return decisions(result.Parts()), err
-}
-
-func (l *Limiter) try(ctx context.Context, ask engine.Ask) (engine.Result, error) {
-	if err := l.checkPermits(ctx, ask.Permits); err != nil {
-		return engine.Result{}, err
+	if err := l.checkPermits(ctx, permits); err != nil {
+		return nil, err
 	}
-	return l.calls.Try(ctx, ask)
+	result, err := l.calls.Try(ctx, engine.Ask{Permits: permits, Detail: true, Each: true})
+	return decisions(result.Parts()), err
 }
 
 func decisions(answers []engine.Answer) []rratelimiter.Decision {
