@@ -63,7 +63,7 @@ func TestDrain(t *testing.T) {
 	forHTTP.Close() // nothing more can come over HTTP, so that there is no use in waiting
 	select {
 	case err := <-served:
-		assert.NoError(t, err)
+		assert.ErrorIs(t, err, net.ErrClosed)
 	case <-soon.Done():
 		t.Fatal("it goes on without its listeners")
 	}

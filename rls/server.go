@@ -161,7 +161,7 @@ func Serve(ctx context.Context, c Config) error {
 		s.Shutdown()
 		select {
 		case <-time.After(c.Drain):
-		case <-ended: // there is nothing to wait for
+		case err = <-ended:
 		}
 	case err = <-ended:
 		s.Shutdown()

@@ -135,4 +135,8 @@ func TestCompletion(t *testing.T) {
 		require.Contains(t, r.out, "rrl")
 	}
 	require.Contains(t, tool("__complete", "ls", "-o", "").out, "json")
+	require.Contains(t, tool("__complete", "ser").out, "serve\t")
+	require.Contains(t, tool("__complete", "rules", "").out, "check\t")
+	require.Contains(t, tool("__complete", "serve", "--dra").out, "--drain\t")
+	require.Contains(t, tool("__complete", "serve", "").out, ":0\n", "files")
 }
