@@ -21,7 +21,11 @@ SERVER_SUITES = ./denials ./differences ./corruption ./limits ./strict ./joined 
 
 REDISSON_VERSIONS = 3.16.8,3.20.1,3.21.3,3.27.2,3.34.1,3.38.1,3.45.1,3.52.0,4.0.0,4.3.1,4.6.1,4.7.0
 
-.PHONY: demo test test-root test-integration test-proxies test-matrix test-servers test-faults test-docker redis-image fuzz mutate bench recording lint deps
+# The image of rrl, and where its authorities come from: Debian's place, or that of Fedora and its like.
+IMAGE        ?= rrl:local
+AUTHORITIES   = $(firstword $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt))
+
+.PHONY: demo test test-root test-integration test-proxies test-matrix test-servers test-faults test-docker redis-image image bin/image fuzz mutate bench recording lint deps
 
 # The main job in one command; REDIS_URL=redis://host:6379 runs it on a real Redis.
 demo:
@@ -77,6 +81,16 @@ test-docker: deps
 
 redis-image: deps
 	sh integration/servers/image.sh rratelimiter-redis:local
+
+# rrl in a Docker image, without a registry: the binary is built here. docker build does the same in a container. IMAGE=NAME:TAG names it.
+image: bin/image
+	docker build --target local -t $(IMAGE) .
+
+# What is in that image.
+bin/image:
+	CGO_ENABLED=0 go build -C cmd/rrl -trimpath -ldflags='-s -w' -o $(CURDIR)/bin/image/rrl .
+	@test -n "$(AUTHORITIES)" || { echo "No authorities to trust: install ca-certificates." >&2; exit 1; }
+	install -D -m 644 $(AUTHORITIES) bin/image/etc/ssl/certs/ca-certificates.crt
 
 # Each fuzz target, some minutes in all. By count: Go calls the end of a time a failure now and then (golang/go#75804).
 fuzz:

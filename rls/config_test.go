@@ -23,8 +23,8 @@ func TestMistakes(t *testing.T) {
 		{"no domain", "descriptors:\n- key: a\n", `FILE:1: domain: is empty, want a name that no other file has`},
 		{"empty domain", "domain: \"\"\n", `FILE:1: domain: is empty, want a name that no other file has`},
 		{"no mapping", "- a\n- b\n", "FILE:1: is a list, want a mapping"},
-		{"no YAML", "'''", "FILE: is no YAML:"},
-		{"half written", "domain: x\ndescriptors:\n  - key: [a\n", "FILE: is no YAML:"},
+		{"no YAML", "'''", "FILE:1: is no YAML: found unexpected end of stream (while scanning a quoted scalar)"},
+		{"half written", "domain: x\ndescriptors:\n  - key: [a\n", "FILE:4: is no YAML: did not find"},
 		{"NUL", "domain: \x00", "FILE: is no YAML:"},
 		{"not UTF-8", "domain: \xff\xfe\xfd", "FILE: is no YAML:"},
 		{"a second document", "domain: x\n---\ndomain: y\n", "FILE:2: a second document begins"},
@@ -148,6 +148,7 @@ yaml.c: unit=MINUTE requests_per_unit=1000, shadow_mode: true, quota_mode: false
 yaml.d_true: unlimited, shadow_mode: false, quota_mode: false
 yaml.e: unit=MINUTE requests_per_unit=1000, shadow_mode: true, quota_mode: false
 `, rules.String())
+	assert.Equal(t, 5, rules.Len())
 }
 
 // A folder has several files, of which some do not count; with merge they may have one domain.
@@ -158,6 +159,7 @@ func TestFolders(t *testing.T) {
 	rules, err := rls.Load(folder(t, one, two), true)
 	require.NoError(t, err)
 	assert.Contains(t, rules.String(), "x.b: unit=DAY")
+	assert.Equal(t, []string{"x"}, rules.Domains())
 	_, err = rls.Load(folder(t, two, two), true)
 	assert.ErrorContains(t, err, `1.yaml:2: descriptors: "b" stands in `)
 

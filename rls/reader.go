@@ -62,13 +62,13 @@ func (r *reader) open(text []byte) *yaml.Node {
 	var document, next yaml.Node
 	if err := decoder.Decode(&document); err != nil {
 		if !errors.Is(err, io.EOF) {
-			r.whole(yamlReason(err))
+			r.unparsed(err)
 		}
 		return nil
 	}
 	if err := decoder.Decode(&next); !errors.Is(err, io.EOF) {
 		if err != nil {
-			r.whole(yamlReason(err))
+			r.unparsed(err)
 		} else {
 			r.fail(&next, "", "a second document begins, give each domain a file of its own")
 		}
@@ -80,8 +80,17 @@ func (r *reader) open(text []byte) *yaml.Node {
 	return &document
 }
 
-func yamlReason(err error) string {
-	return "is no YAML: " + strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "yaml: ")), " ")
+// unparsed tells of what is no YAML.
+func (r *reader) unparsed(err error) {
+	made := &ConfigError{File: r.file, Reason: "is no YAML: " + strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "yaml: ")), " ")}
+	var load *yaml.LoadError
+	if errors.As(err, &load) && load.Mark.Line > 0 {
+		made.Line, made.Reason = load.Mark.Line, "is no YAML: "+load.Message
+		if load.ContextMsg != "" {
+			made.Reason += " (" + load.ContextMsg + ")"
+		}
+	}
+	r.errs = append(r.errs, made)
 }
 
 func (r *reader) whole(reason string) {

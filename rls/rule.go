@@ -83,6 +83,30 @@ type Rules struct {
 	order   []*domain // as in the files
 }
 
+// Domains is the domains that have rules, in the order of the files.
+func (r *Rules) Domains() []string {
+	names := make([]string, len(r.order))
+	for i, d := range r.order {
+		names[i] = d.name
+	}
+	return names
+}
+
+// Len is how many limits there are.
+func (r *Rules) Len() (n int) {
+	for _, d := range r.order {
+		n += d.rules.limits()
+	}
+	return n
+}
+
+func (l *level) limits() (n int) {
+	for _, r := range l.exact {
+		n += len(r.limits) + r.below.limits()
+	}
+	return n
+}
+
 // oneLimit is one limit of a rule.
 type oneLimit struct {
 	line     int

@@ -34,6 +34,7 @@ type Config struct {
 	HTTP net.Listener // of [Serve], for [Server.Handler]; nil: none
 
 	Options []grpc.ServerOption // of the gRPC server of [Serve]: credentials, say
+	Drain   time.Duration       // of [Serve]: how long requests are still taken once its health says that it ends, so that nobody is sent to it any more
 
 	Deadline  time.Duration // for Redis, a request; 0: 100 ms
 	Shadow    bool          // every request passes, those over a limit are counted
@@ -71,8 +72,9 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.Deadline < 0 || c.NearLimit < 0 || c.NearLimit > 1 || c.MaxSeries < 0 {
-		return nil, fmt.Errorf("%w: Deadline %v, NearLimit %v, MaxSeries %d: want none below 0, and NearLimit at most 1", rratelimiter.ErrInvalidOption, c.Deadline, c.NearLimit, c.MaxSeries)
+	if c.Drain < 0 || c.Deadline < 0 || c.NearLimit < 0 || c.NearLimit > 1 || c.MaxSeries < 0 {
+		return nil, fmt.Errorf("%w: Drain %v, Deadline %v, NearLimit %v, MaxSeries %d: want none below 0, and NearLimit at most 1", rratelimiter.ErrInvalidOption,
+			c.Drain, c.Deadline, c.NearLimit, c.MaxSeries)
 	}
 	c.Deadline = cmp.Or(c.Deadline, 100*time.Millisecond)
 	if c.Log == nil {
@@ -132,22 +134,22 @@ func (s *Server) ShouldRateLimit(ctx context.Context, request *ratelimit.RateLim
 }
 
 // Serve runs a service on the listeners of its configuration, and reads that anew whenever its files change, until ctx ends. Then
-// it says so to those who ask for its health, answers what it has begun, for five seconds at most, and returns nil. It closes
-// the listeners.
+// it says so to those who ask for its health, goes on for [Config].Drain, answers what it has begun, for five seconds at most, and
+// returns nil. It closes the listeners.
 func Serve(ctx context.Context, c Config) error {
 	defer closeAll(c.GRPC, c.HTTP)
 	s, err := New(c)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	watching, cancel := context.WithCancel(context.WithoutCancel(ctx)) // what is drained is up to date
 	defer cancel()
 	server := grpc.NewServer(c.Options...)
 	s.Register(server)
 	web := &http.Server{Handler: s.Handler(), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}
 	ended := make(chan error, 3)
 	var running sync.WaitGroup
-	running.Go(func() { ended <- s.Watch(ctx) })
+	running.Go(func() { ended <- s.Watch(watching) })
 	if c.GRPC != nil {
 		running.Go(func() { ended <- server.Serve(c.GRPC) })
 	}
@@ -156,13 +158,15 @@ func Serve(ctx context.Context, c Config) error {
 	}
 	select {
 	case <-ctx.Done():
+		s.Shutdown()
+		select {
+		case <-time.After(c.Drain):
+		case err = <-ended:
+		}
 	case err = <-ended:
-	}
-	if ctx.Err() != nil {
-		err = nil
+		s.Shutdown()
 	}
 	cancel()
-	s.Shutdown()
 	stop(server, web)
 	running.Wait()
 	return err

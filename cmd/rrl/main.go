@@ -1,5 +1,5 @@
 // Rrl sees, tries, changes and repairs the rate limiters of a Redis: those that Java programs have through Redisson and Go programs
-// through rratelimiter, and those of package limit.
+// through rratelimiter, and those of package limit. It serves limits to Envoy and other proxies.
 package main
 
 import (

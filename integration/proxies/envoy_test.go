@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -12,59 +13,24 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// envoyConf is docs/envoy.md's, with ports.
-const envoyConf = `
-static_resources:
-  listeners:
-    - address: {socket_address: {address: 127.0.0.1, port_value: LISTEN}}
-      filter_chains:
-        - filters:
-            - name: envoy.filters.network.http_connection_manager
-              typed_config:
-                "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
-                stat_prefix: edge
-                use_remote_address: false
-                route_config:
-                  virtual_hosts:
-                    - name: all
-                      domains: ["*"]
-                      routes:
-                        - match: {prefix: /}
-                          route:
-                            cluster: program
-                            rate_limits:
-                              - actions:
-                                  - request_headers: {header_name: ":path", descriptor_key: path}
-                                  - request_headers: {header_name: x-client, descriptor_key: client}
-                              - actions:
-                                  - request_headers: {header_name: x-client, descriptor_key: client}
-                http_filters:
-                  - name: envoy.filters.http.ratelimit
-                    typed_config:
-                      "@type": type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimit
-                      domain: edge
-                      timeout: 1s
-                      failure_mode_deny: DENY
-                      enable_x_ratelimit_headers: DRAFT_VERSION_03
-                      rate_limit_service:
-                        transport_api_version: V3
-                        grpc_service: {envoy_grpc: {cluster_name: limits}}
-                  - name: envoy.filters.http.router
-                    typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}
-  clusters:
-    - name: program
-      load_assignment:
-        cluster_name: program
-        endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: UPSTREAM}}}}]}]
-    - name: limits
-      typed_extension_protocol_options:
-        envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
-          "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
-          explicit_http_config: {http2_protocol_options: {}}
-      load_assignment:
-        cluster_name: limits
-        endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: SERVICE}}}}]}]
-`
+// envoyConf is examples/deploy/envoy.yaml, which docs/envoy.md shows, with addresses of this machine.
+func envoyConf(t *testing.T, listen, upstream, service int, deny bool) string {
+	t.Helper()
+	text, err := os.ReadFile("../../examples/deploy/envoy.yaml")
+	require.NoError(t, err)
+	conf := string(text)
+	for was, is := range map[string]string{
+		"address: 0.0.0.0, port_value: 10000": fmt.Sprintf("address: 127.0.0.1, port_value: %d", listen),
+		"address: program, port_value: 80":    fmt.Sprintf("address: 127.0.0.1, port_value: %d", upstream),
+		"address: limits, port_value: 8081":   fmt.Sprintf("address: 127.0.0.1, port_value: %d", service),
+		"failure_mode_deny: false":            fmt.Sprintf("failure_mode_deny: %v", deny),
+		"timeout: 0.15s":                      "timeout: 1s", // for a busy machine
+	} {
+		require.Equal(t, 1, strings.Count(conf, was), was)
+		conf = strings.Replace(conf, was, is, 1)
+	}
+	return conf
+}
 
 // envoy is a binary of Envoy: what ENVOY names, or fetched.
 func envoy(t *testing.T) string {
@@ -87,7 +53,9 @@ func TestEnvoy(t *testing.T) {
 			listen := freePort(t)
 			file := filepath.Join(t.TempDir(), "envoy.yaml")
 			_, upstream, _ := strings.Cut(strings.TrimPrefix(s.upstream.URL, "http://"), ":")
-			text := strings.NewReplacer("LISTEN", fmt.Sprint(listen), "UPSTREAM", upstream, "SERVICE", fmt.Sprint(s.grpc), "DENY", fmt.Sprint(deny), "x-client", "user-agent").Replace(envoyConf)
+			upstreamPort, err := strconv.Atoi(upstream)
+			require.NoError(t, err)
+			text := envoyConf(t, listen, upstreamPort, s.grpc, deny)
 			require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 			at := "http://" + port(listen)
 			proxy(t, at+"/ready", binary, "-c", file, "--base-id", fmt.Sprint(listen), "--concurrency", "1", "-l", "warn")

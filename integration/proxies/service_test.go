@@ -31,14 +31,14 @@ descriptors:
   - key: path
     value: /login
     descriptors:
-      - {key: client, rate_limit: {unit: hour, requests_per_unit: 3}}
-  - {key: client, rate_limit: {unit: hour, requests_per_unit: 5}}
+      - {key: remote_address, rate_limit: {unit: hour, requests_per_unit: 3}}
+  - {key: remote_address, rate_limit: {unit: hour, requests_per_unit: 5}}
 http:
   trust: [127.0.0.1]
   requests:
     - path: /login
-      descriptor: [{key: path, value: /login}, {key: client, from: address}]
-    - descriptor: [{key: client, from: address}]
+      descriptor: [{key: path, value: /login}, {key: remote_address, from: address}]
+    - descriptor: [{key: remote_address, from: address}]
 `
 
 // service is the rate limit service on a Redis, and what it guards.

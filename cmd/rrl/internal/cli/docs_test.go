@@ -5,6 +5,7 @@ import (
 	"context"
 	"flag"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -19,11 +20,13 @@ import (
 // TestThePageShowsWhatTheToolSays: every command of docs/tool.md is run, in the order of the page, on a Redis in memory whose clock stands
 // still, and says what the page shows. "rrl" stands for the tool with its Redis.
 func TestThePageShowsWhatTheToolSays(t *testing.T) {
-	const page = "../../../../docs/tool.md"
+	page, err := filepath.Abs("../../../../docs/tool.md")
+	require.NoError(t, err)
 	text, err := os.ReadFile(page)
 	require.NoError(t, err)
 	m := startMemory(t)
 	story(m)
+	filesOfThePage(t)
 	commands := 0
 	blocks := strings.Split(string(text), "```console\n")
 	for i, block := range blocks[1:] {
@@ -72,6 +75,24 @@ func story(m *inMemory) {
 	require.NoError(m, m.server.Set("{gone}:value:"+client1, "4"))
 }
 
+// filesOfThePage makes a folder with the files that the page is about, and goes there.
+func filesOfThePage(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(filepath.Join(dir, "limits"), os.DirFS(deployed+"limits")))
+	rules, err := os.ReadFile("../../../../rules/testdata/rules.yaml")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "rules.yaml"), rules, 0o600))
+	const wrong = `domain: edge
+descriptors:
+  - key: remote_address
+    rate_limit: {unit: fortnight, requests_per_unit: 5}
+  - value: /login
+    rate_limit: {unit: day, requests_per_unit: 5, shadow_mode: true}
+`
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "wrong.yaml"), []byte(wrong), 0o600))
+	t.Chdir(dir)
+}
+
 // says runs a line of a shell that begins with rrl, and gives all that is said.
 func (m *inMemory) says(line string) string {
 	line, code := strings.CutSuffix(line, "; echo $?")
@@ -114,4 +135,8 @@ func TestCompletion(t *testing.T) {
 		require.Contains(t, r.out, "rrl")
 	}
 	require.Contains(t, tool("__complete", "ls", "-o", "").out, "json")
+	require.Contains(t, tool("__complete", "ser").out, "serve\t")
+	require.Contains(t, tool("__complete", "rules", "").out, "check\t")
+	require.Contains(t, tool("__complete", "serve", "--dra").out, "--drain\t")
+	require.Contains(t, tool("__complete", "serve", "").out, ":0\n", "files")
 }

@@ -75,9 +75,10 @@ func (a *app) run(ctx context.Context, args []string) int {
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "rrl",
-		Short: "See, try, change and repair the rate limiters of a Redis",
+		Short: "See, try, change and repair the rate limiters of a Redis, and serve them to proxies",
 		Long: `rrl sees, tries, changes and repairs the rate limiters of a Redis: Redisson's RRateLimiter, whoever uses it from Java or Go,
-and those of rratelimiter's package limit.
+and those of rratelimiter's package limit. rrl serve is the rate limit service that Envoy and other proxies ask; rrl rules check
+reads its files, and those of package rules.
 
 Without a Redis at hand: rrl demo.
 
@@ -113,7 +114,7 @@ Exit codes: 0 done; 1 a try that was denied, an audit that found a problem, or s
 		}
 		return nil
 	}
-	root.AddCommand(a.ls(), a.show(), a.watch(), a.try(), a.set(), a.reset(), a.release(), a.audit(), a.bench(), a.demo())
+	root.AddCommand(a.ls(), a.show(), a.watch(), a.try(), a.set(), a.reset(), a.release(), a.audit(), a.bench(), a.demo(), a.serve(), a.rules())
 	return root
 }
 

@@ -28,6 +28,19 @@ func (r *Redis) Explain(err error) error {
 // Explain is the same for one node.
 func (n Node) Explain(err error) error { return explain(err, n.Where, "") }
 
+// away is the failure of a server that may answer in a moment.
+type away struct{ error }
+
+func (a away) Unwrap() error { return a.error }
+
+func awayf(format string, values ...any) error { return away{fmt.Errorf(format, values...)} }
+
+// IsAway says whether a failure may pass by itself: nobody answers, or not yet. What a server that answers refuses does not pass.
+func IsAway(err error) bool {
+	var a away
+	return errors.As(err, &a)
+}
+
 func user(name string) string {
 	if name == "" {
 		return "default"
@@ -58,17 +71,17 @@ func explain(err error, where, name string) error {
 	case errors.As(err, &noTLS):
 		return fmt.Errorf("%s does not speak TLS: write redis:// instead of rediss://, or give its TLS port", where)
 	case errors.As(err, &dns):
-		return fmt.Errorf("%s: there is no host %q; check --redis or REDIS_URL", where, dns.Name)
+		return awayf("%s: there is no host %q; check --redis or REDIS_URL", where, dns.Name)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("no Redis answers at %s (connection refused): start it, or name another with --redis URL or REDIS_URL; rrl demo needs none", where)
+		return awayf("no Redis answers at %s (connection refused): start it, or name another with --redis URL or REDIS_URL; rrl demo needs none", where)
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded), isTimeout(err):
-		return fmt.Errorf("%s does not answer in time: see whether it is up, or give it longer with --timeout", where)
+		return awayf("%s does not answer in time: see whether it is up, or give it longer with --timeout", where)
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
-		return fmt.Errorf("%s has closed the connection: its log says why (a server that wants TLS does so to redis://)", where)
+		return awayf("%s has closed the connection: its log says why (a server that wants TLS does so to redis://)", where)
 	case errors.Is(err, rueidis.ErrNoAddr):
-		return fmt.Errorf("%s name no such master: check master_set, and SENTINEL MASTERS there", where)
+		return awayf("%s name no such master: check master_set, and SENTINEL MASTERS there", where)
 	case errors.As(err, &operation):
-		return fmt.Errorf("%s cannot be reached: %w", where, err)
+		return awayf("%s cannot be reached: %w", where, err)
 	}
 	return err
 }
@@ -92,9 +105,9 @@ func explainSaid(said *rueidis.RedisError, err error, where, name string) error 
 	case "READONLY":
 		return fmt.Errorf("%s is a replica, which takes no changes: name its master with --redis", where)
 	case "LOADING", "BUSY", "MASTERDOWN", "TRYAGAIN":
-		return fmt.Errorf("%s is not ready (%s): try again in a moment", where, text)
+		return awayf("%s is not ready (%s): try again in a moment", where, text)
 	case "CLUSTERDOWN":
-		return fmt.Errorf("the cluster of %s is down (%s): CLUSTER NODES shows which node is missing", where, text)
+		return awayf("the cluster of %s is down (%s): CLUSTER NODES shows which node is missing", where, text)
 	}
 	if strings.Contains(text, "SELECT is not allowed in cluster mode") {
 		return fmt.Errorf("%s is a cluster, which has database 0 alone: leave the number behind the / out of the URL", where)

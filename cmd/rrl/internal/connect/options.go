@@ -22,6 +22,7 @@ type Options struct {
 	SentinelPasswordFile string        // the same for the sentinels themselves
 	CA, Cert, Key        string        // PEM files, for rediss://
 	Timeout              time.Duration // of connecting and of each answer
+	Serves               bool          // many requests at once, and for long; else a tool's questions, one by one
 }
 
 // DefaultURL is where Redis is where nobody says otherwise.
@@ -57,10 +58,11 @@ func (o Options) client() (rueidis.ClientOption, error) {
 	}
 	option.Sentinel.TLSConfig = option.TLSConfig
 	option.Dialer.Timeout, option.ConnWriteTimeout = o.Timeout, o.Timeout
-	// A tool asks for the truth, once, and needs no right for CLIENT.
-	option.DisableCache, option.DisableRetry = true, true
-	option.ClientSetInfo = rueidis.DisableClientSetInfo
-	option.PipelineMultiplex = -1
+	// Nobody needs a right for CLIENT. A tool asks for the truth, once.
+	option.DisableCache, option.ClientSetInfo = true, rueidis.DisableClientSetInfo
+	if !o.Serves {
+		option.DisableRetry, option.PipelineMultiplex = true, -1
+	}
 	return option, nil
 }
 

@@ -42,8 +42,8 @@ func (a Audit) Text(w *strings.Builder) {
 			fmt.Fprintf(w, "  --fix would %s\n", f.Repair)
 		}
 	}
-	fmt.Fprintf(w, "%s, %s\n", plural(int64(a.Limiters), "limiter"), plural(int64(a.Problems), "problem"))
+	fmt.Fprintf(w, "%s, %s\n", Plural(int64(a.Limiters), "limiter"), Plural(int64(a.Problems), "problem"))
 	if a.LeftOut > 0 {
-		fmt.Fprintf(w, "%s of others were not looked at: name a PATTERN, or raise --max\n", plural(a.LeftOut, "key"))
+		fmt.Fprintf(w, "%s of others were not looked at: name a PATTERN, or raise --max\n", Plural(a.LeftOut, "key"))
 	}
 }

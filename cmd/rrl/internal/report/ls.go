@@ -92,7 +92,7 @@ func (l List) Text(w *strings.Builder, columns int) {
 	}
 	table(w, columns, []string{"NAME", "KIND", "RATE", "TAKEN", "FREE", "CLIENTS", "EXPIRES"}, rows)
 	if l.LeftOut > 0 {
-		fmt.Fprintf(w, "and %s of others: name a PATTERN, or raise --max\n", plural(l.LeftOut, "key"))
+		fmt.Fprintf(w, "and %s of others: name a PATTERN, or raise --max\n", Plural(l.LeftOut, "key"))
 	}
 }
 

@@ -97,7 +97,7 @@ func (l Limiter) Text(w *strings.Builder) {
 		p.text(w)
 	}
 	if l.LeftOut > 0 {
-		line(w, "and", plural(l.LeftOut, "key")+" of other clients")
+		line(w, "and", Plural(l.LeftOut, "key")+" of other clients")
 	}
 	if l.Bytes > 0 {
 		line(w, "memory", size(l.Bytes))
@@ -136,7 +136,7 @@ func (r *redisson) text(w *strings.Builder) {
 			about = " (about: there are too many grants to count)"
 		}
 		line(w, "free", fmt.Sprint(p.Free)+about)
-		line(w, "taken", fmt.Sprintf("%d, in %s", p.Taken, plural(p.Grants-p.Left, "grant")))
+		line(w, "taken", fmt.Sprintf("%d, in %s", p.Taken, Plural(p.Grants-p.Left, "grant")))
 		if len(p.Returns) > 0 {
 			line(w, "back", timeline(p.Returns))
 		}

@@ -88,7 +88,8 @@ func size(n int64) string {
 	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
 }
 
-func plural(n int64, one string) string {
+// Plural is a number of things.
+func Plural(n int64, one string) string {
 	if n == 1 {
 		return "1 " + one
 	}

@@ -1,0 +1,24 @@
+package check
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/report"
+)
+
+// Text tells a file in a line, or each mistake in one: FILE:LINE:COLUMN: FIELD: REASON, as far as these are known.
+func (f File) Text(w *strings.Builder) {
+	for _, m := range f.Errors {
+		w.WriteString(oneLine(m.text) + "\n")
+	}
+	switch {
+	case !f.Right:
+	case f.Format == Envoy:
+		fmt.Fprintf(w, "%s: Envoy's format, %s, domain %s\n", f.File, report.Plural(int64(f.Limits), "limit"), strings.Join(f.Domains, ", "))
+	default:
+		fmt.Fprintf(w, "%s: %s\n", f.File, report.Plural(int64(f.Rules), "rule"))
+	}
+}
+
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -1,0 +1,105 @@
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/check"
+)
+
+// TestRulesCheck: what is in files, or what is wrong with them and where, without a Redis. FILE stands for the file.
+func TestRulesCheck(t *testing.T) {
+	t.Setenv("REDIS_URL", "redis://no-such-host.invalid:1")
+	for _, test := range []struct {
+		name, file, text string
+		code             int
+		want             []string
+	}{
+		{"rules", "a.yaml", "rules:\n  - {name: x, key: ip, limits: 5/m}\n", 0, []string{"FILE: 1 rule"}},
+		{"rules as JSON", "a.json", `{"domain": "http", "rules": []}`, 0, []string{"FILE: 0 rules"}},
+		{"Envoy's", "a.yaml", "domain: edge\ndescriptors:\n  - {key: a, limits: [{unit: day, requests_per_unit: 9}, {per: 1s, requests_per_unit: 2}]}\n", 0, []string{"FILE: Envoy's format, 2 limits, domain edge"}},
+		{"Envoy's as JSON", "a.json", `{"domain": "edge", "descriptors": []}`, 0, []string{"FILE: Envoy's format, 0 limits, domain edge"}},
+		{"mistakes in rules", "a.yaml", "rules:\n  - name: x\n    key: ip\n    limits: 5/q\n  - {name: y, nam: z, limits: 1/s, key: ip}\n", 2, []string{`FILE:4:13: rules[0].limits: no unit "q"`, `FILE:5:15: rules[1].nam: unknown field "nam"`}},
+		{"mistakes in Envoy's", "a.yaml", "domain: edge\ndescriptors:\n  - {key: a, rate_limit: {unit: eon, requests_per_unit: 1}}\n  - {keys: b}\n", 2, []string{`FILE:3: descriptors[0].rate_limit.unit: is "eon"`, "FILE:4: descriptors[1].keys: is not known"}},
+		{"half of rules", "a.yaml", "rules:\n  - name: x\n    limits: {a: b, \n", 2, []string{"FILE:4:1: no YAML: did not find expected node content"}},
+		{"half of Envoy's", "a.yaml", "domain: edge\ndescriptors:\n  - key: [a\n", 2, []string{"FILE:4: is no YAML: did not find expected ',' or ']'"}},
+		{"empty", "a.yaml", "", 2, []string{"FILE: the file is empty"}},
+		{"a comment", "a.yaml", "# rules\n", 2, []string{"FILE: the file has nothing but comments"}},
+		{"a domain alone", "a.yaml", "domain: edge\n", 2, []string{"FILE:1:1: no rules: give a list"}},
+		{"both", "a.yaml", "rules: []\ndescriptors: []\n", 2, []string{`FILE:2:1: descriptors: unknown field "descriptors"`}},
+		{"no text", "a.yaml", "\xff\xfe\x00", 2, []string{"FILE:1: the file is not UTF-8"}},
+		{"a list", "a.yaml", "- descriptors: a\n", 2, []string{"FILE:1:1: a list, want a mapping"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			file := written(t, test.file, test.text)
+			r := tool("rules", "check", file)
+			require.Equal(t, test.code, r.code, r.out)
+			told := strings.Split(strings.TrimSuffix(r.out, "\n"), "\n")
+			require.Len(t, told, len(test.want), r.out)
+			for i, want := range test.want {
+				assert.Contains(t, told[i], strings.Replace(want, "FILE", file, 1))
+			}
+			assert.Equal(t, test.code == exitDone, r.err == "", r.err)
+		})
+	}
+}
+
+// TestRulesCheckOfNoFile: what is no file that can be read is told, not waited for.
+func TestRulesCheckOfNoFile(t *testing.T) {
+	dir := t.TempDir()
+	pipe := filepath.Join(dir, "pipe")
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+	large := filepath.Join(dir, "large")
+	require.NoError(t, os.WriteFile(large, nil, 0o600))
+	require.NoError(t, os.Truncate(large, 100<<20))
+	gone := filepath.Join(dir, "gone")
+	require.NoError(t, os.Symlink("nowhere", gone))
+	folder := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "a.yaml"), []byte("domain: edge\n"), 0o600))
+	twice := t.TempDir()
+	for _, name := range []string{"a.yaml", "b.yaml"} {
+		require.NoError(t, os.WriteFile(filepath.Join(twice, name), []byte("domain: edge\n"), 0o600))
+	}
+	for _, test := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{pipe}, 2, pipe + ": it is no regular file"},
+		{[]string{large}, 2, large + ": it has 104857600 bytes, want at most 16777216 (16 MiB)"},
+		{[]string{gone}, 2, gone + ": cannot be read: no such file or directory"},
+		{[]string{"/proc/self/mem"}, 2, "/proc/self/mem: "}, // it can be opened, and not read
+		{[]string{folder}, 0, folder + ": Envoy's format, 0 limits, domain edge"},
+		{[]string{twice}, 2, twice + `/b.yaml: domain: is "edge", which ` + twice + "/a.yaml has already"},
+		{[]string{twice, "--merge"}, 0, twice + ": Envoy's format, 0 limits, domain edge"},
+		{[]string{t.TempDir()}, 2, "has no file whose name ends in .yaml or .yml"},
+	} {
+		r := tool(append([]string{"rules", "check"}, test.args...)...)
+		require.Equal(t, test.code, r.code, "%q: %s", test.args, r.out+r.err)
+		require.Contains(t, r.out, test.want)
+	}
+	r := tool("rules", "check")
+	require.Equal(t, exitError, r.code)
+	require.Contains(t, r.err, "at least 1 arg")
+}
+
+// TestRulesCheckAsJSON: several files, each by itself.
+func TestRulesCheckAsJSON(t *testing.T) {
+	right, wrong := written(t, "a.yaml", "rules: []\n"), written(t, "b.yaml", "domain: edge\ndescriptors: [{key: a, value: [b]}]\n")
+	r := tool("rules", "check", right, wrong, "-o", "json")
+	require.Equal(t, exitError, r.code)
+	require.Equal(t, "rrl: 1 mistake in 1 of 2 files\n", r.err)
+	var files []check.File
+	require.NoError(t, json.Unmarshal([]byte(r.out), &files))
+	require.Equal(t, []check.File{
+		{File: right, Format: check.Rules, Right: true, Errors: []check.Mistake{}},
+		{File: wrong, Format: check.Envoy, Errors: []check.Mistake{{File: wrong, Line: 2, Field: "descriptors[0].value", Reason: "is a list, want text"}}},
+	}, files)
+}

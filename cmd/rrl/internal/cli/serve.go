@@ -1,0 +1,184 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/connect"
+	"github.com/rratelimiter/rratelimiter/rls"
+)
+
+// service is what serve is told.
+type service struct {
+	grpc, http string
+	config     rls.Config
+}
+
+func (a *app) serve() *cobra.Command {
+	var s service
+	cmd := &cobra.Command{
+		Use:   "serve PATH",
+		Short: "Be the rate limit service that Envoy asks, and over HTTP nginx, Traefik and Caddy",
+		Long: `serve is a rate limit service: envoy.service.ratelimit.v3 and gRPC's health over gRPC, and over HTTP /auth/DOMAIN for nginx, Traefik and
+Caddy, /json, /healthcheck, /rlconfig and /metrics. PATH is a file of envoyproxy/ratelimit's format, or a folder of them; rrl rules check
+PATH says what is wrong with them. Files that change take effect at once, also by the swap of a ConfigMap; wrong ones are told in
+the log, and what was in force before stays.
+
+It begins to listen once Redis has answered, for which it waits as long as it takes: a Redis that comes later than the service is no
+failure, and one that refuses the service (its password, say) ends it with exit code 2, as a wrong file does. While it serves, requests that
+Redis does not answer end with an error, and the proxy decides. Its log goes to the standard error, with -o json as JSON.
+
+SIGTERM and SIGINT end it: its health says so first, --drain later it takes no more requests, and those under way have five seconds.
+Then the exit code is 0. Both addresses are without TLS, and are for proxies alone.`,
+		Example: `  rrl serve /etc/rls --redis redis://redis:6379 --drain 5s
+  rrl serve limits.yaml --grpc 127.0.0.1:8081 --http ""`,
+		Args: onePath,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s.config.Path = args[0]
+			return s.run(cmd.Context(), a)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&s.grpc, "grpc", ":8081", `where to listen for Envoy; "" for nowhere`)
+	flags.StringVar(&s.http, "http", ":8080", `where to listen for HTTP; "" for nowhere`)
+	flags.DurationVar(&s.config.Drain, "drain", 0, "how long requests are still taken once the health says that the service ends")
+	flags.DurationVar(&s.config.Deadline, "deadline", 100*time.Millisecond, "how long Redis has for a request")
+	flags.BoolVar(&s.config.Merge, "merge", false, "several files may have one domain")
+	flags.BoolVar(&s.config.Shadow, "shadow", false, "let every request pass, and count those over a limit")
+	flags.BoolVar(&s.config.Quota, "quota", false, "have every descriptor in quota mode")
+	flags.BoolVar(&s.config.Headers, "headers", false, "give Envoy RateLimit-Limit, -Remaining and -Reset to add to responses")
+	flags.BoolVar(&s.config.Metadata, "metadata", false, "give Envoy the request and its descriptors' metadata for its filters")
+	flags.Float64Var(&s.config.NearLimit, "near-limit", 0.8, "from which share of a limit on metrics count hits as near it")
+	flags.IntVar(&s.config.MaxSeries, "max-series", 10_000, "of metrics that requests can make")
+	return cmd
+}
+
+func onePath(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 || args[0] == "" {
+		return fmt.Errorf("%s takes one file or folder, got %d; %s --help shows more", cmd.CommandPath(), len(args), cmd.CommandPath())
+	}
+	return nil
+}
+
+// check says what is wrong with flags and files, before anybody waits for Redis.
+func (s *service) check() error {
+	c := &s.config
+	switch {
+	case s.grpc == "" && s.http == "":
+		return errors.New(`--grpc "" --http "": want an address to listen on for one of them`)
+	case c.Drain < 0:
+		return fmt.Errorf("--drain %v: want none below 0", c.Drain)
+	case c.Deadline <= 0:
+		return fmt.Errorf("--deadline %v: want a time above 0", c.Deadline)
+	case c.NearLimit <= 0 || c.NearLimit > 1:
+		return fmt.Errorf("--near-limit %v: want a share above 0, at most 1", c.NearLimit)
+	case c.MaxSeries < 1:
+		return fmt.Errorf("--max-series %d: want at least 1", c.MaxSeries)
+	}
+	if _, err := rls.Load(c.Path, c.Merge); err != nil {
+		return firstOf(err, c.Path)
+	}
+	return nil
+}
+
+// firstOf is the first mistake of files, in a line.
+func firstOf(err error, path string) error {
+	var joined interface{ Unwrap() []error }
+	if errors.As(err, &joined) && len(joined.Unwrap()) > 1 {
+		all := joined.Unwrap()
+		return fmt.Errorf("%w (the first of %d mistakes, rrl rules check %s shows them)", all[0], len(all), path)
+	}
+	return err
+}
+
+// run serves until ctx ends.
+func (s *service) run(ctx context.Context, a *app) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	log := a.logger()
+	a.connection.Serves = true
+	redis, err := a.await(ctx, log)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil // told to end while it waited
+		}
+		return err
+	}
+	defer redis.Close()
+	c := s.config
+	c.Client, c.Log = a.limiters(redis), log
+	if c.GRPC, err = listen(ctx, "--grpc", s.grpc); err != nil {
+		return err
+	}
+	if c.HTTP, err = listen(ctx, "--http", s.http); err != nil {
+		if c.GRPC != nil {
+			_ = c.GRPC.Close() // nobody has come yet
+		}
+		return err
+	}
+	log.Info("rrl: serving", "grpc", where(c.GRPC), "http", where(c.HTTP), "redis", redis.Where)
+	defer context.AfterFunc(ctx, func() { log.Info("rrl: told to end", "drain", c.Drain) })()
+	if err := rls.Serve(ctx, c); err != nil {
+		return err
+	}
+	log.Info("rrl: ended")
+	return nil
+}
+
+func listen(ctx context.Context, flag, address string) (net.Listener, error) {
+	if address == "" {
+		return nil, nil
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("%s %q: %w; want HOST:PORT or :PORT, and nobody else there", flag, address, err)
+	}
+	return l, nil
+}
+
+func where(l net.Listener) string {
+	if l == nil {
+		return "nowhere"
+	}
+	return l.Addr().String()
+}
+
+const (
+	retry  = time.Second      // between two tries to reach a Redis that is not there
+	remind = 30 * time.Second // between two lines of the log that say the same of it
+)
+
+// await connects, as soon as Redis answers.
+func (a *app) await(ctx context.Context, log *slog.Logger) (*connect.Redis, error) {
+	said, when := "", time.Time{}
+	for {
+		redis, _, err := a.open(ctx, true)
+		if err == nil || ctx.Err() != nil || !connect.IsAway(err) {
+			return redis, err
+		}
+		if text := err.Error(); text != said || time.Since(when) >= remind {
+			said, when = text, time.Now()
+			log.Warn("rrl: waiting for Redis, nothing is served yet", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(retry):
+		}
+	}
+}
+
+// logger is the log of a command that goes on.
+func (a *app) logger() *slog.Logger {
+	if a.json() {
+		return slog.New(slog.NewJSONHandler(a.err, nil))
+	}
+	return slog.New(slog.NewTextHandler(a.err, nil))
+}

@@ -1,0 +1,201 @@
+package cli
+
+import (
+	"encoding/json"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+)
+
+const edge = "domain: edge\nhttp: {requests: [{descriptor: [{key: host, from: host}]}]}\ndescriptors:\n  - {key: user, rate_limit: {unit: year, requests_per_unit: 2}}\n  - {key: host, rate_limit: {unit: year, requests_per_unit: 1}}\n"
+
+// written gives a file with a text.
+func written(t testing.TB, name, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name)
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	return file
+}
+
+// TestServe: both doors of the service are open, its limits count in the Redis that was named, and it ends when it is told to.
+func TestServe(t *testing.T) {
+	redis := startRedis(t)
+	redis.run("CONFIG SET requirepass hidden")
+	s := serve(t, written(t, "edge.yaml", edge), "--redis", redis.url(), "--password-file", written(t, "password", "hidden\n"), "--headers")
+
+	health, err := s.health.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+	require.NoError(t, err)
+	assert.Equal(t, grpc_health_v1.HealthCheckResponse_SERVING, health.GetStatus())
+	for _, want := range []ratelimit.RateLimitResponse_Code{ratelimit.RateLimitResponse_OK, ratelimit.RateLimitResponse_OK, ratelimit.RateLimitResponse_OVER_LIMIT} {
+		answer, err := s.ask(t.Context(), "user=ann")
+		require.NoError(t, err)
+		assert.Equal(t, want, answer.GetOverallCode())
+		assert.NotEmpty(t, answer.GetResponseHeadersToAdd(), "--headers")
+	}
+	for _, want := range []int{200, 429} {
+		code, _ := s.get("/auth/edge")
+		assert.Equal(t, want, code)
+	}
+	code, _ := s.get("/healthcheck")
+	assert.Equal(t, 200, code)
+	_, text := s.get("/metrics")
+	assert.Contains(t, text, `ratelimit_service_rate_limit_over_limit{domain="edge",key1="user"} 1`)
+	_, text = s.get("/rlconfig")
+	assert.Contains(t, text, "edge.user: unit=YEAR requests_per_unit=2")
+
+	assert.Equal(t, exitDone, s.stop())
+	assert.Contains(t, s.log.String(), "rrl: ended")
+	assert.NotContains(t, s.log.String(), "hidden")
+}
+
+// TestServeEndsWhatItHasBegun: a request that Redis still decides when the service is told to end is answered.
+func TestServeEndsWhatItHasBegun(t *testing.T) {
+	redis := startRedis(t)
+	s := serve(t, written(t, "edge.yaml", edge), "--redis", redis.url())
+	_, err := s.ask(t.Context(), "user=bob") // its script is known
+	require.NoError(t, err)
+	redis.run("CLIENT PAUSE 60000 WRITE")
+	answered := make(chan error, 1)
+	go func() {
+		_, err := s.ask(t.Context(), "user=ann")
+		answered <- err
+	}()
+	require.Eventually(t, func() bool { return strings.Contains(redis.text("INFO", "clients"), "blocked_clients:1\r\n") }, 20*time.Second, 5*time.Millisecond)
+	ended := make(chan int, 1)
+	go func() { ended <- s.stop() }()
+	s.says("rrl: told to end")
+	require.Eventually(t, func() bool {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(s.http, "http://"))
+		if err == nil {
+			conn.Close()
+		}
+		return err != nil
+	}, 4*time.Second, 5*time.Millisecond, "it still takes connections")
+	select {
+	case <-ended:
+		t.Fatal("it ended with a request under way")
+	default:
+	}
+	redis.run("CLIENT UNPAUSE")
+	assert.NoError(t, <-answered)
+	assert.Equal(t, exitDone, <-ended)
+}
+
+// TestServeWaitsForRedis: it listens once there is one; until then it says why not, and can be told to end.
+func TestServeWaitsForRedis(t *testing.T) {
+	redis := miniredis.NewMiniRedis()
+	require.NoError(t, redis.Start())
+	address := redis.Addr()
+	redis.Close()
+	file := written(t, "edge.yaml", edge)
+	s := started(t, file, "--redis", "redis://"+address)
+	s.says("waiting for Redis, nothing is served yet")
+	s.says(address + " (connection refused)")
+	impatient := started(t, file, "--redis", "redis://"+address)
+	impatient.says("waiting for Redis")
+	assert.Equal(t, exitDone, impatient.stop())
+
+	require.NoError(t, redis.StartAddr(address))
+	defer redis.Close()
+	s.await()
+	answer, err := s.ask(t.Context(), "user=ann")
+	require.NoError(t, err)
+	assert.Equal(t, ratelimit.RateLimitResponse_OK, answer.GetOverallCode())
+
+	redis.Close()
+	_, err = s.ask(t.Context(), "user=ann")
+	assert.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
+	health, err := s.health.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+	require.NoError(t, err)
+	assert.Equal(t, grpc_health_v1.HealthCheckResponse_SERVING, health.GetStatus(), "a service that is taken away answers nobody")
+	require.NoError(t, redis.StartAddr(address))
+	require.Eventually(t, func() bool {
+		_, err := s.ask(t.Context(), "user=ann")
+		return err == nil
+	}, 20*time.Second, 50*time.Millisecond)
+}
+
+// TestServeKeepsWhatWasRight: a file that is wrong now is told with its place, what was before stays, and the next right one counts. With
+// -o json the log is JSON.
+func TestServeKeepsWhatWasRight(t *testing.T) {
+	file := written(t, "edge.yaml", edge)
+	s := started(t, file, "--redis", "redis://"+miniredis.RunT(t).Addr(), "-o", "json")
+	s.says(`"msg":"rrl: serving"`)
+	for line := range strings.Lines(s.log.String()) {
+		var told struct{ Msg, HTTP string }
+		require.NoError(t, json.Unmarshal([]byte(line), &told), line)
+		if told.HTTP != "" {
+			s.http = "http://" + told.HTTP
+		}
+	}
+	replace := func(text string) {
+		require.NoError(t, os.WriteFile(file+"~", []byte(text), 0o600))
+		require.NoError(t, os.Rename(file+"~", file))
+	}
+	replace(strings.Replace(edge, "requests_per_unit: 2", "requests_per_unit: two", 1))
+	s.says("the configuration is wrong, the one before stays in force")
+	s.says(file + `:4: descriptors[0].rate_limit.requests_per_unit: is \"two\", want a whole number`)
+	_, text := s.get("/rlconfig")
+	assert.Contains(t, text, "requests_per_unit=2,")
+	replace(strings.Replace(edge, "requests_per_unit: 2", "requests_per_unit: 3", 1))
+	require.Eventually(t, func() bool {
+		_, text := s.get("/rlconfig")
+		return strings.Contains(text, "requests_per_unit=3,")
+	}, 20*time.Second, 20*time.Millisecond)
+}
+
+// TestServeRefuses: what cannot be served is told in one line, with exit code 2, and nobody waits for a Redis that would not help.
+func TestServeRefuses(t *testing.T) {
+	redis := startRedis(t)
+	locked := startRedis(t)
+	locked.run("CONFIG SET requirepass hidden")
+	replica := startRedis(t)
+	host, port, _ := net.SplitHostPort(redis.addr)
+	replica.run("REPLICAOF " + host + " " + port)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	file := written(t, "edge.yaml", edge)
+	wrong := written(t, "wrong.yaml", "domain: edge\ndescriptors:\n  - {key: a, rate_limit: {unit: eon, requests_per_unit: 1}}\n  - {keys: b}\n")
+	for _, test := range []struct {
+		args []string
+		want []string
+	}{
+		{nil, []string{"rrl serve takes one file or folder, got 0", "rrl serve --help"}},
+		{[]string{file, file}, []string{"takes one file or folder, got 2"}},
+		{[]string{"/nowhere"}, []string{"/nowhere: cannot be read: no such file or directory"}},
+		{[]string{t.TempDir()}, []string{"has no file whose name ends in .yaml"}},
+		{[]string{wrong}, []string{wrong + `:3: descriptors[0].rate_limit.unit: is "eon", want second,`, "the first of 2 mistakes, rrl rules check " + wrong + " shows them"}},
+		{[]string{file, "--grpc", "", "--http", ""}, []string{"want an address to listen on"}},
+		{[]string{file, "--grpc", "8081"}, []string{`--grpc "8081"`, "missing port", "HOST:PORT"}},
+		{[]string{file, "--http", taken.Addr().String()}, []string{"--http", taken.Addr().String(), "already in use"}},
+		{[]string{file, "--drain", "-1s"}, []string{"--drain -1s: want none below 0"}},
+		{[]string{file, "--deadline", "0s"}, []string{"--deadline 0s: want a time above 0"}},
+		{[]string{file, "--near-limit", "80"}, []string{"--near-limit 80: want a share"}},
+		{[]string{file, "--max-series", "0"}, []string{"--max-series 0: want at least 1"}},
+		{[]string{file, "--redis", locked.url()}, []string{locked.addr, "wants a password", "--password-file"}},
+		{[]string{file, "--redis", replica.url()}, []string{replica.addr, "is a replica"}},
+		{[]string{file, "--redis", "http://x"}, []string{"rediss:// (TLS)"}},
+		{[]string{file, "--password-file", "/nowhere"}, []string{"--password-file", "no such file"}},
+	} {
+		args := append([]string{"serve", "--redis", redis.url(), "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0"}, test.args...)
+		r := tool(args...)
+		require.Equal(t, exitError, r.code, "%q: %s", test.args, r.err)
+		require.Equal(t, 1, strings.Count(r.err, "\n"), r.err)
+		require.True(t, strings.HasPrefix(r.err, "rrl: "), r.err)
+		for _, want := range test.want {
+			require.Contains(t, r.err, want, "%q", test.args)
+		}
+	}
+}
