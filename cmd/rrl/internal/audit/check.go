@@ -26,7 +26,7 @@ func Check(ctx context.Context, r *look.Reader, found *look.Found, pages int) ([
 		}
 	}
 	for _, p := range found.Orphans {
-		if err := c.orphan(ctx, p, found); err != nil {
+		if err := c.orphan(ctx, p); err != nil {
 			return nil, err
 		}
 	}
@@ -97,10 +97,11 @@ func (c *checker) pair(ctx context.Context, l *look.Redisson, p *look.Pair) erro
 			c.add(Finding{Kind: KindConfig, Severity: Problem, Limiter: l.Name, Key: p.ValueKey, Text: wrong + ": every call of the libraries fails; delete the key"})
 		}
 	}
-	c.members(l, p, ledger)
+	// The value first: it is repaired beside the members that were counted.
 	if len(p.Wrong) == 0 || !ledger.TypesWrong {
 		c.value(l, p, ledger)
 	}
+	c.members(l, p, ledger)
 	c.windows(l, p, ledger)
 	if ahead := ledger.Newest - c.Now().UnixMilli(); p.Grants > 0 && ahead > 2000 {
 		c.add(Finding{
@@ -172,7 +173,7 @@ func (c *checker) members(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
 
 // idle looks for clients that are gone: their pairs stay where the limiter does not expire.
 func (c *checker) idle(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
-	if l.Config.Type != rratelimiter.PerClient || p.ValueTTL >= 0 || p.PermitsTTL >= 0 || ledger.Strange > 0 || !ledger.Whole {
+	if l.Config.Type != rratelimiter.PerClient || !p.Exists() || p.ValueTTL >= 0 || p.PermitsTTL >= 0 || ledger.Strange > 0 || !ledger.Whole {
 		return
 	}
 	if ledger.Newest > c.Now().UnixMilli()-l.Config.Interval.Milliseconds() {
@@ -181,6 +182,6 @@ func (c *checker) idle(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
 	c.add(Finding{
 		Kind: KindIdle, Severity: Note, Limiter: l.Name, Key: p.ValueKey,
 		Text:   fmt.Sprintf("client %s has nothing taken and no expiry: if it is gone, its pair stays for ever", p.Client),
-		Repair: "delete the pair, which forgets nothing", Deletes: true, repair: deleteIdle(p, ledger),
+		Repair: "delete the pair, which forgets nothing", Deletes: true, repair: deleteIdle(l, p, ledger),
 	})
 }

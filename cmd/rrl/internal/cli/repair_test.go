@@ -1,0 +1,245 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/audit"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/connect"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
+)
+
+// TestOneRepairIsEnough: what several findings say of one limiter is repaired by one run, whatever a repair changes for the next.
+func TestOneRepairIsEnough(t *testing.T) {
+	for name, test := range map[string]struct {
+		make func(s *server)
+		then []string
+	}{
+		"old members and a wrong value": {
+			func(s *server) { put(s, "a", "1", old("abcdefgh", 2), grant("12345678", 1), older(3)) }, []string{"GET {a}:value=4", "ZCARD {a}:permits=3"},
+		},
+		"strange members and no value": {
+			func(s *server) { put(s, "a", "", "xyz", grant("12345678", 1)) }, []string{"GET {a}:value=9", "ZCARD {a}:permits=1"},
+		},
+		"a keep-alive without expiry, and state": {
+			func(s *server) {
+				put(s, "a", "9", grant("12345678", 1))
+				s.run("HSET a keepAliveTime 7200000")
+			}, []string{"PTTL a>7000000", "PTTL {a}:value>7000000", "PTTL {a}:permits>7000000"},
+		},
+		"the same, of clients": {
+			func(s *server) {
+				s.run("HSET a rate 10 interval 3600000 type 1 keepAliveTime 7200000", "SET {a}:value:"+client1+" 6")
+				s.words("ZADD", "{a}:permits:"+client1, fmt.Sprint(time.Now().UnixMilli()), grant("12345678", 4))
+			}, []string{"PTTL a>7000000", "PTTL {a}:value:" + client1 + ">96000000", "GET {a}:value:" + client1 + "=6"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := startRedis(t)
+			test.make(s)
+			first := tool("audit", "--fix", "--yes", "--redis", s.url())
+			require.Equal(t, exitDone, first.code, first.out+first.err)
+			for _, then := range test.then {
+				holds(t, s, then)
+			}
+			require.Contains(t, s.on("audit"), "0 problems")
+		})
+	}
+}
+
+// TestNoRepairForgetsWhatIsTaken: neither where intervals are as long as they can be, nor where this host's clock is wrong, nor where the
+// interval becomes longer between look and repair.
+func TestNoRepairForgetsWhatIsTaken(t *testing.T) {
+	taken := func(s *server) {
+		s.run("HSET a rate 10 interval 3600000 type 1", "SET {a}:value:"+client1+" 0")
+		s.words("ZADD", "{a}:permits:"+client1, fmt.Sprint(time.Now().Add(-30*time.Minute).UnixMilli()), grant("12345678", 10))
+	}
+	t.Run("an interval of three lives", func(t *testing.T) {
+		s := startRedis(t)
+		s.on("try", "u", "--policy", "window:5/100000d")
+		s.run("PERSIST {u}:window:8640000000000")
+		r := tool("audit", "--fix", "--yes", "--redis", s.url())
+		require.Contains(t, r.out, "repaired: let it expire")
+		holds(t, s, "PTTL {u}:window:8640000000000>8640000000000")
+	})
+	t.Run("a begin in the future", func(t *testing.T) {
+		s := startRedis(t)
+		s.run(fmt.Sprintf("SET {u}:window:1000 %d003", time.Now().Add(time.Hour).UnixMilli()))
+		tool("audit", "--fix", "--yes", "--redis", s.url())
+		holds(t, s, "PTTL {u}:window:1000>3500000")
+	})
+	t.Run("a clock that is ahead", func(t *testing.T) {
+		s := startRedis(t)
+		taken(s)
+		r := toolAt(func() time.Time { return time.Now().Add(2 * time.Hour) }, "audit", "--fix", "--yes", "--redis", s.url())
+		require.Contains(t, r.out, "left as it is")
+		holds(t, s, "GET {a}:value:"+client1+"=0")
+	})
+	t.Run("a longer interval", func(t *testing.T) {
+		s := startRedis(t)
+		taken(s)
+		s.run("HSET a interval 60000")
+		reader := s.reader()
+		found, err := reader.Find(context.Background(), look.Search{Pages: 10})
+		require.NoError(t, err)
+		findings, err := audit.Check(context.Background(), reader, found, 10)
+		require.NoError(t, err)
+		require.Len(t, findings, 1)
+		s.run("HSET a interval 3600000")
+		require.NoError(t, findings[0].Fix(context.Background(), reader))
+		require.Equal(t, audit.Changed, findings[0].Result)
+		holds(t, s, "GET {a}:value:"+client1+"=0")
+	})
+}
+
+func (s *server) reader() *look.Reader {
+	return &look.Reader{Redis: &connect.Redis{Client: s.Client, Where: s.addr}, Now: time.Now}
+}
+
+// TestWhatIsInUseIsNoOrphan: state of limiters that an audit does not look at, or that came while it looked, is nobody's to delete, and no
+// problem.
+func TestWhatIsInUseIsNoOrphan(t *testing.T) {
+	t.Run("beyond --max", func(t *testing.T) {
+		s := startRedis(t)
+		for _, name := range []string{"a", "b", "c"} {
+			put(s, name, "9", grant("12345678", 1))
+		}
+		require.Contains(t, s.on("audit", "--max", "1"), "1 limiter, 0 problems")
+	})
+	t.Run("the pattern is not its own name", func(t *testing.T) {
+		s := startRedis(t)
+		s.run("HSET {a} rate 10 interval 3600000 type 0", "SET {a}:value 9")
+		s.words("ZADD", "{a}:permits", fmt.Sprint(time.Now().UnixMilli()), grant("12345678", 1))
+		require.Contains(t, s.on("audit", "a"), "0 problems")
+	})
+	t.Run("it came meanwhile", func(t *testing.T) {
+		s := startRedis(t)
+		s.run("SET {a}:value 9")
+		s.words("ZADD", "{a}:permits", fmt.Sprint(time.Now().UnixMilli()), grant("12345678", 1))
+		reader := s.reader()
+		found, err := reader.Find(context.Background(), look.Search{Pages: 10})
+		require.NoError(t, err)
+		require.Len(t, found.Orphans, 1)
+		s.run("HSET a rate 10 interval 3600000 type 0")
+		findings, err := audit.Check(context.Background(), reader, found, 10)
+		require.NoError(t, err)
+		require.Empty(t, findings)
+	})
+	t.Run("two names with the same keys, of two types", func(t *testing.T) {
+		s := startRedis(t)
+		s.run("HSET a rate 10 interval 3600000 type 1", "HSET {a} rate 10 interval 3600000 type 0", "SET {a}:value 9", "SET {a}:value:"+client1+" 6")
+		s.words("ZADD", "{a}:permits", fmt.Sprint(time.Now().UnixMilli()), grant("12345678", 1))
+		s.words("ZADD", "{a}:permits:"+client1, fmt.Sprint(time.Now().UnixMilli()), grant("12345678", 4))
+		require.NotContains(t, tool("audit", "--redis", s.url()).out, "orphan")
+		require.Contains(t, s.on("ls", "a"), "4      6     1")
+	})
+	t.Run("the empty name", func(t *testing.T) {
+		s := startRedis(t)
+		s.words("HSET", "", "rate", "10", "interval", "3600000", "type", "0")
+		s.run("SET {}:value 6")
+		s.words("ZADD", "{}:permits", fmt.Sprint(time.Now().UnixMilli()), grant("12345678", 4))
+		r := tool("audit", "--fix", "--yes", "--redis", s.url())
+		require.NotContains(t, r.out, "orphan")
+		holds(t, s, "GET {}:value=6")
+	})
+	t.Run("keys of other programs", func(t *testing.T) {
+		s := startRedis(t)
+		s.run("ZADD {team}:permits 1 user-123 2 user-124", "ZADD {dept}:permits 1 "+strings.Repeat("x", 8), "SET {dept}:value 5")
+		s.words("ZADD", "{old}:permits", "17", grant("12345678", 4)) // a score that is no time
+		before := s.text("DEBUG", "DIGEST")
+		require.Contains(t, s.on("audit", "--fix", "--yes"), "0 problems")
+		require.Equal(t, before, s.text("DEBUG", "DIGEST"))
+	})
+}
+
+// TestARateThatChangesMeanwhile is no damage: what is counted is held against the rate that it was counted by.
+func TestARateThatChangesMeanwhile(t *testing.T) {
+	s := startRedis(t)
+	s.on("set", "api", "10/1h")
+	s.on("try", "api", "-n", "4")
+	reader := s.reader()
+	found, err := reader.Find(context.Background(), look.Search{Pages: 10})
+	require.NoError(t, err)
+	s.on("set", "api", "20/1h")
+	findings, err := audit.Check(context.Background(), reader, found, 10)
+	require.NoError(t, err)
+	require.Empty(t, findings)
+}
+
+// TestARepairThatFails: what was done by then is told, and what is left.
+func TestARepairThatFails(t *testing.T) {
+	s := startRedis(t)
+	put(s, "a", "5", grant("12345678", 1))
+	put(s, "b", "9", "xyz", grant("12345678", 1))
+	put(s, "c", "5", grant("12345678", 1))
+	s.run("ACL SETUSER smith on >secret ~* +@all -zrem")
+	r := tool("audit", "--fix", "--yes", "--redis", "redis://smith:secret@"+s.addr)
+	require.Equal(t, exitError, r.code)
+	require.Contains(t, r.err, `"b"`)
+	require.Contains(t, r.err, "does not let this user do that")
+	require.Contains(t, r.out, "repaired: set the value to 9", "what was done before is not told")
+	require.Contains(t, r.out, "failed: take 1 of them out")
+	holds(t, s, "GET {a}:value=9")
+	holds(t, s, "GET {c}:value=9")
+}
+
+// TestAnAuditThatIsInterrupted tells what it has repaired by then.
+func TestAnAuditThatIsInterrupted(t *testing.T) {
+	s := startRedis(t)
+	put(s, "a", "5", grant("12345678", 1))
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	var out, failed strings.Builder
+	a := &app{in: strings.NewReader(""), out: &out, err: &failed, now: time.Now}
+	reader := s.reader()
+	found, err := reader.Find(context.Background(), look.Search{Pages: 10})
+	require.NoError(t, err)
+	findings, err := audit.Check(context.Background(), reader, found, 10)
+	require.NoError(t, err)
+	require.ErrorIs(t, a.fix(ctx, reader, findings, true), context.Canceled)
+	require.Equal(t, audit.Untried, findings[0].Result)
+	holds(t, s, "GET {a}:value=5")
+}
+
+// TestValuesAsTheLibraryTakesThem: a text that it refuses is told as one, however like a number it looks.
+func TestValuesAsTheLibraryTakesThem(t *testing.T) {
+	s := startRedis(t)
+	for _, value := range []string{"9223372036854775807", "100000000000000000", "-99999999999999999", "-0", "007", "+7"} {
+		s.run("FLUSHALL")
+		put(s, "a", value, grant("12345678", 1))
+		_, err := rratelimiter.New(s.Client).Limiter("a").TryAcquire(context.Background(), 1)
+		var state *rratelimiter.StateError
+		require.ErrorAs(t, err, &state, value)
+		require.Contains(t, tool("audit", "--redis", s.url()).out, "is no number", value)
+		require.Contains(t, s.on("show", "a"), "is no number", value)
+		require.Contains(t, s.on("audit", "--fix"), "repaired")
+		_, err = rratelimiter.New(s.Client).Limiter("a").TryAcquire(context.Background(), 1)
+		require.NoError(t, err)
+	}
+}
+
+// closed is an output that nobody reads any more.
+type closed struct{ io.Writer }
+
+func (closed) Write([]byte) (int, error) { return 0, syscall.EPIPE }
+
+// TestNobodyReads: an output that is closed ends a command without a word.
+func TestNobodyReads(t *testing.T) {
+	s := startRedis(t)
+	zoo(s)
+	for _, args := range [][]string{{"ls"}, {"show", "paid-api", "-o", "json"}, {"watch", "paid-api"}, {"audit"}, {"bench", "--for", "50ms"}} {
+		var failed strings.Builder
+		a := &app{in: strings.NewReader(""), out: closed{}, err: &failed, now: time.Now}
+		require.Equal(t, exitError, a.run(context.Background(), append(args, "--redis", s.url())), args)
+		require.Empty(t, failed.String())
+	}
+	require.NotContains(t, fmt.Sprint(keysOf(s)), "rrl-bench")
+}
