@@ -74,7 +74,7 @@ func (a *app) fix(ctx context.Context, reader *look.Reader, findings []*audit.Fi
 	}
 	var refused, failure error
 	if deletes > 0 {
-		refused = a.confirm(yes, fmt.Sprintf("delete what is left behind or no grant, in %d places (rrl audit lists them)", deletes))
+		refused = a.confirm(ctx, yes, fmt.Sprintf("delete what is left behind or no grant, in %d places (rrl audit lists them)", deletes))
 	}
 	ended := ctx.Err()
 	for _, f := range findings {
