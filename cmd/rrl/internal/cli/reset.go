@@ -53,7 +53,9 @@ name are reset too; where there is an OVERALL limiter of the name, with --all. I
 					return plain(redis, err)
 				}
 				done := map[string]any{"limiter": name, "reset": r.what, "taken": r.taken}
-				err := a.print(done, func(w *strings.Builder) { fmt.Fprintf(w, "reset: %s %s, %d were taken\n", report.Name(name), r.what, r.taken) })
+				err := a.print(done, func(w *strings.Builder) {
+					fmt.Fprintf(w, "reset: %s %s, %d were taken\n", report.Name(name), r.what, r.taken)
+				})
 				if err != nil {
 					return err
 				}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -18,8 +19,9 @@ var strange = []string{
 // TestStrangeNames: no name writes to the terminal what the terminal obeys, in any output; JSON is JSON that a program can read, and finds the
 // name again.
 func TestStrangeNames(t *testing.T) {
+	s := startRedis(t)
 	for _, name := range strange {
-		s := startRedis(t)
+		s.run("FLUSHALL")
 		s.words("HSET", name, "rate", "10", "interval", "3600000", "type", "0")
 		commands := [][]string{{"ls"}, {"audit"}}
 		if name != "" {
@@ -29,6 +31,9 @@ func TestStrangeNames(t *testing.T) {
 		}
 		for _, args := range commands {
 			for _, format := range []string{"text", "json"} {
+				if format == "json" && slices.Contains(args, name+"nobody") {
+					continue // the same error
+				}
 				r := tool(append([]string{"--redis", s.url(), "-o", format}, args...)...)
 				for _, c := range r.out + r.err {
 					require.True(t, c == '\n' || c == '\t' || unicode.IsPrint(c), "%q %q: %q", name, args, r.out+r.err)
