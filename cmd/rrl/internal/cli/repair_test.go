@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
@@ -172,6 +173,52 @@ func TestARateThatChangesMeanwhile(t *testing.T) {
 	findings, err := audit.Check(context.Background(), reader, found, 10)
 	require.NoError(t, err)
 	require.Empty(t, findings)
+}
+
+// TestAPairInUseAllTheTime: of what changes with every look nothing is said.
+func TestAPairInUseAllTheTime(t *testing.T) {
+	s := startRedis(t)
+	put(s, "a", "5", grant("12345678", 1))
+	reader := s.reader()
+	found, err := reader.Find(context.Background(), look.Search{Pages: 10})
+	require.NoError(t, err)
+	reader.Redis.Client = restless{s.Client, func() { s.run("DECR {a}:value") }}
+	findings, err := audit.Check(context.Background(), reader, found, 10)
+	require.NoError(t, err)
+	require.Empty(t, findings)
+}
+
+// restless is a connection beside which something happens before whatever it sends.
+type restless struct {
+	rueidis.Client
+	before func()
+}
+
+func (r restless) DoMulti(ctx context.Context, commands ...rueidis.Completed) []rueidis.RedisResult {
+	r.before()
+	return r.Client.DoMulti(ctx, commands...)
+}
+
+// TestAClientThatHasGone since it was found has nothing that could be deleted.
+func TestAClientThatHasGone(t *testing.T) {
+	s := startRedis(t)
+	s.run("HSET a rate 10 interval 3600000 type 1", "SET {a}:value:"+client1+" 10")
+	reader := s.reader()
+	found, err := reader.Of(context.Background(), "a", look.Search{Pages: 10})
+	require.NoError(t, err)
+	s.run("DEL {a}:value:" + client1)
+	require.NoError(t, reader.Again(context.Background(), "a", found, 10))
+	findings, err := audit.Check(context.Background(), reader, found, 10)
+	require.NoError(t, err)
+	require.Empty(t, findings)
+}
+
+// TestOldMembersThatBecomeOthers: a grant that there is already under its new member stays as it is, rather than count once.
+func TestOldMembersThatBecomeOthers(t *testing.T) {
+	s := startRedis(t)
+	put(s, "a", "4", older(3), grant(older(3)[:4], 3))
+	require.Contains(t, tool("audit", "--fix", "--redis", s.url()).out, "left as it is")
+	holds(t, s, "ZCARD {a}:permits=2")
 }
 
 // TestARepairThatFails: what was done by then is told, and what is left.
