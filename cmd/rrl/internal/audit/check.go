@@ -62,8 +62,12 @@ func (c *checker) name(name string, all map[string]bool) {
 }
 
 func (c *checker) redisson(ctx context.Context, l *look.Redisson) error {
+	mend := "set the rate anew (rrl set)"
+	if l.OtherType() {
+		mend = "choose another name for the limiter, or delete the key"
+	}
 	for _, wrong := range l.Wrong {
-		c.add(Finding{Kind: KindConfig, Severity: Problem, Limiter: l.Name, Key: l.Name, Text: wrong + ": every call of the libraries fails; set the rate anew (rrl set)"})
+		c.add(Finding{Kind: KindConfig, Severity: Problem, Limiter: l.Name, Key: l.Name, Text: wrong + ": every call of the libraries fails; " + mend})
 	}
 	if !l.Valid() {
 		return nil

@@ -273,6 +273,29 @@ func TestValuesAsTheLibraryTakesThem(t *testing.T) {
 	}
 }
 
+// TestAnIntervalOfNothing is one that the libraries take: all comes back at once.
+func TestAnIntervalOfNothing(t *testing.T) {
+	s := startRedis(t)
+	s.run("HSET a rate 10 interval 0 type 0")
+	for range 2 {
+		s.on("try", "a", "-n", "10")
+		require.Contains(t, s.on("show", "a"), "wrong       nothing")
+		require.Contains(t, s.on("audit"), "0 problems")
+		require.Contains(t, s.on("watch", "a", "--count", "1"), "taken=0")
+	}
+}
+
+// TestAKeyOfAnotherType is somebody's, and nothing that setting a rate mends.
+func TestAKeyOfAnotherType(t *testing.T) {
+	s := startRedis(t)
+	s.run("SET a text")
+	require.NotContains(t, s.on("show", "a"), "rrl set")
+	require.Contains(t, s.on("show", "a"), "choose another name")
+	r := tool("set", "a", "5/1h", "--yes", "--redis", s.url())
+	require.Equal(t, exitError, r.code)
+	holds(t, s, "GET a=text")
+}
+
 // closed is an output that nobody reads any more.
 type closed struct{ io.Writer }
 

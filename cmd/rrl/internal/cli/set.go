@@ -70,6 +70,9 @@ func (c change) do(ctx context.Context, a *app, redis *connect.Redis, reader *lo
 	before, err := l.Config(ctx)
 	var state *rratelimiter.StateError
 	has, corrupt := err == nil, errors.As(err, &state)
+	if corrupt && state.Field == "" { // another key has the name
+		return plain(redis, err)
+	}
 	if !has && !corrupt && !errors.Is(err, rratelimiter.ErrNotInitialized) {
 		return plain(redis, err)
 	}

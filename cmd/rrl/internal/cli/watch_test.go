@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -64,6 +65,15 @@ func TestWatchGoesOn(t *testing.T) {
 	out.after(t, ` api "OVERALL 30/1h" taken=0`)
 	cancel()
 	require.Equal(t, exitDone, <-ended, failed.text.String())
+}
+
+// TestWatchTellsWhatFails: a limiter of which every call fails is not shown as one of which nothing is taken.
+func TestWatchTellsWhatFails(t *testing.T) {
+	s := startRedis(t)
+	s.run("HSET a rate 10 interval 3600000 type 0", "SADD {a}:value 1", "HSET b rate 10 interval 3600000 type 0", "SET {b}:value x")
+	s.words("ZADD", "{b}:permits", strconv.FormatInt(time.Now().UnixMilli(), 10), grant("12345678", 1))
+	require.Contains(t, s.on("watch", "a", "--count", "1"), "another type")
+	require.Contains(t, s.on("watch", "b", "--count", "1"), "want a whole number")
 }
 
 // TestWatchOfAnotherType: a limiter that becomes PER_CLIENT has no client without a name.

@@ -42,8 +42,6 @@ func decode(texts []*string) (c Config, wrong []string) {
 		switch field {
 		case "rate":
 			ok = ok && n > 0 && n <= maxPermits
-		case "interval":
-			ok = ok && n > 0
 		case "type":
 			ok = text == "0" || text == "1"
 		case "keepAliveTime":

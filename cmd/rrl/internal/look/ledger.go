@@ -127,7 +127,7 @@ func (r *Reader) addUp(ctx context.Context, config Config, p *Pair, mark *Ledger
 		}
 		sum.Permits += g.Permits
 		window, within = append(window, dated{g.At, g.Permits}), within+g.Permits
-		for window[0].at <= g.At-interval {
+		for len(window) > 0 && window[0].at <= g.At-interval {
 			within -= window[0].permits
 			window = window[1:]
 		}

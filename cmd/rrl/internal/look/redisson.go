@@ -34,6 +34,9 @@ func (l *Redisson) Raw() []string {
 	return all
 }
 
+// OtherType says that the key of the configuration holds none.
+func (l *Redisson) OtherType() bool { return l.TTL != NoKey && l.raw == nil }
+
 // Valid says whether there is a configuration, and it can be read.
 func (l *Redisson) Valid() bool { return l.TTL != NoKey && len(l.Wrong) == 0 }
 

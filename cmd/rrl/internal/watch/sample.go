@@ -141,6 +141,9 @@ func (w *Watcher) samples(ctx context.Context, now time.Time, k known) ([]Sample
 		var granted int64
 		for _, p := range l.Pairs {
 			s.Taken = max(s.Taken, p.Taken)
+			if s.Wrong == "" && len(p.Wrong) > 0 {
+				s.Wrong = p.Wrong[0]
+			}
 			if l.Config.Type == rratelimiter.PerClient {
 				s.Clients = append(s.Clients, Client{p.Client, p.Taken})
 			}
