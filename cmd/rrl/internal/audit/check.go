@@ -140,9 +140,6 @@ func (c *checker) value(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
 	default:
 		f.Text = fmt.Sprintf("%d permits too many: %d free and %d in grants, of a rate of %d (Redisson's release and a lowered rate leave that)", value-right, value, ledger.Permits, l.Config.Permits)
 	}
-	if ledger.Value != nil && ledger.Strange > 0 {
-		f.Repair, f.repair = "", nil // the members have to be repaired first
-	}
 	c.add(f)
 }
 

@@ -27,6 +27,9 @@ func TestOneRepairIsEnough(t *testing.T) {
 		"old members and a wrong value": {
 			func(s *server) { put(s, "a", "1", old("abcdefgh", 2), grant("12345678", 1), older(3)) }, []string{"GET {a}:value=4", "ZCARD {a}:permits=3"},
 		},
+		"strange members and a wrong value": {
+			func(s *server) { put(s, "a", "1", "xyz", grant("12345678", 1)) }, []string{"GET {a}:value=9", "ZCARD {a}:permits=1"},
+		},
 		"strange members and no value": {
 			func(s *server) { put(s, "a", "", "xyz", grant("12345678", 1)) }, []string{"GET {a}:value=9", "ZCARD {a}:permits=1"},
 		},
@@ -83,6 +86,11 @@ func TestNoRepairForgetsWhatIsTaken(t *testing.T) {
 		r := toolAt(func() time.Time { return time.Now().Add(2 * time.Hour) }, "audit", "--fix", "--yes", "--redis", s.url())
 		require.Contains(t, r.out, "left as it is")
 		holds(t, s, "GET {a}:value:"+client1+"=0")
+	})
+	t.Run("this hour's permits", func(t *testing.T) {
+		s := startRedis(t)
+		taken(s)
+		require.NotContains(t, s.on("audit"), "idle")
 	})
 	t.Run("a longer interval", func(t *testing.T) {
 		s := startRedis(t)
@@ -293,6 +301,7 @@ func TestAKeyOfAnotherType(t *testing.T) {
 	require.Contains(t, s.on("show", "a"), "choose another name")
 	r := tool("set", "a", "5/1h", "--yes", "--redis", s.url())
 	require.Equal(t, exitError, r.code)
+	require.NotContains(t, tool("set", "a", "5/1h", "--redis", s.url()).err, "--yes", "it would not do that either")
 	holds(t, s, "GET a=text")
 }
 
