@@ -65,5 +65,5 @@ func (r *Reader) Claim(ctx context.Context, p *Pair) (c Claim, err error) {
 func (g Grant) credible(now time.Time) bool {
 	const first = 1_500_000_000_000 // Redisson has had the limiter since 2018
 	const text = 0x20202020         // the least number of four printable bytes
-	return g.Layout != NoLayout && g.At > first && g.At < now.AddDate(1, 0, 0).UnixMilli() && !(g.Layout == FloatLayout && g.Permits >= text)
+	return g.Layout != NoLayout && g.At > first && g.At < now.AddDate(1, 0, 0).UnixMilli() && (g.Layout != FloatLayout || g.Permits < text)
 }

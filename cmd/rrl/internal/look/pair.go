@@ -133,22 +133,6 @@ func (p *Pair) wrongMember(g Grant) {
 	}
 }
 
-// valueRead is how much is read of a value: more than any number has, and not all of what somebody may have put there.
-const valueRead = 64
-
-func (r *Reader) value(key string) rueidis.Completed {
-	return r.Redis.B().Getrange().Key(key).Start(0).End(valueRead - 1).Build()
-}
-
-// value reads what Reader.value asks for, nil where there is no such key.
-func value(result rueidis.RedisResult, exists bool) (value *string, other bool) {
-	value, other = text(result)
-	if value != nil && *value == "" && !exists {
-		return nil, other
-	}
-	return value, other
-}
-
 // permits reads a value as the libraries do: what they refuse is no number.
 func permits(value *string) (int64, bool) {
 	if value == nil || len(*value) >= 18 {
