@@ -18,8 +18,11 @@ import (
 
 // oneName takes the name of a limiter.
 func oneName(cmd *cobra.Command, args []string) error {
-	if len(args) != 1 || args[0] == "" {
+	switch {
+	case len(args) != 1:
 		return fmt.Errorf("%s takes the name of one limiter, got %d; %s --help shows more", cmd.CommandPath(), len(args), cmd.CommandPath())
+	case args[0] == "":
+		return fmt.Errorf("%s takes the name of one limiter, not an empty one", cmd.CommandPath())
 	}
 	return nil
 }
