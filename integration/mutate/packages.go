@@ -15,6 +15,8 @@ func (e edit) quick() (module string, packages []string) {
 		return ".", []string{"./internal/door", "./httplimit"}
 	case within("limit"):
 		return ".", []string{"./limit"}
+	case within("cmd/rrl"):
+		return "cmd/rrl", []string{"./internal/..."}
 	case within("grpclimit"):
 		return "grpclimit", []string{"."}
 	}

@@ -26,7 +26,7 @@ func Check(ctx context.Context, r *look.Reader, found *look.Found, pages int) ([
 		}
 	}
 	for _, p := range found.Orphans {
-		if err := c.orphan(ctx, p, found); err != nil {
+		if err := c.orphan(ctx, p); err != nil {
 			return nil, err
 		}
 	}
@@ -62,8 +62,12 @@ func (c *checker) name(name string, all map[string]bool) {
 }
 
 func (c *checker) redisson(ctx context.Context, l *look.Redisson) error {
+	mend := "set the rate anew (rrl set)"
+	if l.OtherType() {
+		mend = "choose another name for the limiter, or delete the key"
+	}
 	for _, wrong := range l.Wrong {
-		c.add(Finding{Kind: KindConfig, Severity: Problem, Limiter: l.Name, Key: l.Name, Text: wrong + ": every call of the libraries fails; set the rate anew (rrl set)"})
+		c.add(Finding{Kind: KindConfig, Severity: Problem, Limiter: l.Name, Key: l.Name, Text: wrong + ": every call of the libraries fails; " + mend})
 	}
 	if !l.Valid() {
 		return nil
@@ -97,10 +101,11 @@ func (c *checker) pair(ctx context.Context, l *look.Redisson, p *look.Pair) erro
 			c.add(Finding{Kind: KindConfig, Severity: Problem, Limiter: l.Name, Key: p.ValueKey, Text: wrong + ": every call of the libraries fails; delete the key"})
 		}
 	}
-	c.members(l, p, ledger)
+	// The value first: it is repaired beside the members that were counted.
 	if len(p.Wrong) == 0 || !ledger.TypesWrong {
 		c.value(l, p, ledger)
 	}
+	c.members(l, p, ledger)
 	c.windows(l, p, ledger)
 	if ahead := ledger.Newest - c.Now().UnixMilli(); p.Grants > 0 && ahead > 2000 {
 		c.add(Finding{
@@ -134,9 +139,6 @@ func (c *checker) value(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
 		f.Text = fmt.Sprintf("%d permits are lost: %d free and %d in grants, of a rate of %d", right-value, value, ledger.Permits, l.Config.Permits)
 	default:
 		f.Text = fmt.Sprintf("%d permits too many: %d free and %d in grants, of a rate of %d (Redisson's release and a lowered rate leave that)", value-right, value, ledger.Permits, l.Config.Permits)
-	}
-	if ledger.Value != nil && ledger.Strange > 0 {
-		f.Repair, f.repair = "", nil // the members have to be repaired first
 	}
 	c.add(f)
 }
@@ -172,7 +174,7 @@ func (c *checker) members(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
 
 // idle looks for clients that are gone: their pairs stay where the limiter does not expire.
 func (c *checker) idle(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
-	if l.Config.Type != rratelimiter.PerClient || p.ValueTTL >= 0 || p.PermitsTTL >= 0 || ledger.Strange > 0 || !ledger.Whole {
+	if l.Config.Type != rratelimiter.PerClient || !p.Exists() || p.ValueTTL >= 0 || p.PermitsTTL >= 0 || ledger.Strange > 0 || !ledger.Whole {
 		return
 	}
 	if ledger.Newest > c.Now().UnixMilli()-l.Config.Interval.Milliseconds() {
@@ -181,6 +183,6 @@ func (c *checker) idle(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
 	c.add(Finding{
 		Kind: KindIdle, Severity: Note, Limiter: l.Name, Key: p.ValueKey,
 		Text:   fmt.Sprintf("client %s has nothing taken and no expiry: if it is gone, its pair stays for ever", p.Client),
-		Repair: "delete the pair, which forgets nothing", Deletes: true, repair: deleteIdle(p, ledger),
+		Repair: "delete the pair, which forgets nothing", Deletes: true, repair: deleteIdle(l, p, ledger),
 	})
 }

@@ -51,9 +51,10 @@ const (
 	Failed   = "failed"
 	Changed  = "left as it is, since it has changed meanwhile"
 	Refused  = "left as it is"
+	Untried  = "not tried"
 )
 
-// Fix repairs a finding and sets its Result.
+// Fix repairs a finding and sets its Result. The error is as Redis said it.
 func (f *Finding) Fix(ctx context.Context, r *look.Reader) error {
 	if f.repair == nil {
 		return nil

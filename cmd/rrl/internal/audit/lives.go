@@ -18,10 +18,14 @@ func (c *checker) lives(l *look.Redisson, p *look.Pair) {
 	}{{p.ValueKey, p.ValueTTL}, {p.PermitsKey, p.PermitsTTL}} {
 		switch {
 		case state.ttl == look.NoKey:
-		case l.TTL >= 0 && state.ttl == look.Forever:
+		case state.ttl == look.Forever && (l.TTL >= 0 || l.Config.KeepAlive > 0):
+			after := "is to, by its keep-alive"
+			if l.TTL >= 0 {
+				after = "does in " + names.About(time.Duration(l.TTL)*time.Millisecond)
+			}
 			c.add(Finding{
 				Kind: KindExpiry, Severity: Problem, Limiter: l.Name, Key: state.key,
-				Text:   fmt.Sprintf("%q never expires, and its limiter does in %s: it would stay behind", state.key, names.About(time.Duration(l.TTL)*time.Millisecond)),
+				Text:   fmt.Sprintf("%q never expires, and its limiter %s: it would stay behind", state.key, after),
 				Repair: "let it expire with the limiter", repair: expireWith(l, state.key),
 			})
 		case l.TTL == look.Forever && l.Config.KeepAlive == 0 && state.ttl >= 0:
@@ -35,25 +39,21 @@ func (c *checker) lives(l *look.Redisson, p *look.Pair) {
 }
 
 // orphan looks at a pair that no limiter counts by.
-func (c *checker) orphan(ctx context.Context, p *look.Pair, found *look.Found) error {
-	sure, err := c.Orphan(ctx, p)
-	if err != nil || !p.Exists() {
+func (c *checker) orphan(ctx context.Context, p *look.Pair) error {
+	claim, err := c.Claim(ctx, p)
+	if err != nil || claim.InUse || !p.Exists() {
 		return err
 	}
 	parsed, _ := names.Parse(p.ValueKey)
 	f := Finding{Kind: KindOrphan, Severity: Problem, Limiter: parsed.Name(), Key: p.ValueKey, Deletes: true}
 	reason, others := "no limiter has this name", ""
-	for _, l := range found.Redisson {
-		for _, name := range parsed.Names() {
-			if l.Name == name && l.Valid() {
-				f.Limiter, others = name, l.Raw()[2]
-				reason = fmt.Sprintf("%q is %v by now, and counts by other keys", name, l.Config.Type)
-			}
-		}
+	if l := claim.Other; l != nil {
+		f.Limiter, others = l.Name, l.Raw()[2]
+		reason = fmt.Sprintf("%q is %v by now, and counts by other keys", l.Name, l.Config.Type)
 	}
 	longest := max(p.ValueTTL, p.PermitsTTL)
 	switch {
-	case !sure:
+	case !claim.Sure:
 		f.Severity, f.Deletes = Note, false
 		f.Text = fmt.Sprintf("%s; the key may be no limiter's at all, so it is left alone", reason)
 	case p.ValueTTL != look.Forever && p.PermitsTTL != look.Forever:
@@ -87,8 +87,8 @@ func (c *checker) policy(p *look.Policy) {
 		Text: "it never expires, as each key of package limit does: somebody took its expiry off, or a restore did",
 	}
 	if p.Stored.Interval > 0 && p.Stored.Kind != "bucket" && p.Stored.Kind != "leaky" && p.Stored.Kind != "smooth" && p.Stored.Kind != "warmup" {
-		life := 2 * p.Stored.Interval
-		f.Repair, f.repair = fmt.Sprintf("let it expire in %s, by when nothing is taken any more", names.Duration(life)), expire(p.Key, life.Milliseconds())
+		life := max(2*p.Stored.Interval.Milliseconds(), p.Ends) // in milliseconds, since the longest intervals are half of the longest time
+		f.Repair, f.repair = fmt.Sprintf("let it expire in %s, by when nothing is taken any more", names.About(look.Millis(life))), expire(p.Key, life)
 	}
 	c.add(f)
 }

@@ -27,7 +27,7 @@ type repair = func(context.Context, *look.Reader) (bool, error)
 func run(name string, keys []string, args ...string) repair {
 	return func(ctx context.Context, r *look.Reader) (bool, error) {
 		n, err := script(name).Exec(ctx, r.Redis.Client, keys, args).AsInt64()
-		return n > 0, r.Redis.Explain(err)
+		return n > 0, err
 	}
 }
 
@@ -47,13 +47,14 @@ func deleteOrphan(parsed names.Key, p *look.Pair, others string) repair {
 	return run("orphan", append(keys, parsed.Names()...), others)
 }
 
-// deleteIdle deletes the pair of a client, where it has taken nothing since.
-func deleteIdle(p *look.Pair, ledger *look.Ledger) repair {
+// deleteIdle deletes the pair of a client, where it has taken nothing since, and where the server's clock too says that all has left the
+// window: this host's may be wrong.
+func deleteIdle(l *look.Redisson, p *look.Pair, ledger *look.Ledger) repair {
 	value := ""
 	if ledger.Value != nil {
 		value = *ledger.Value
 	}
-	return run("idle", []string{p.ValueKey, p.PermitsKey}, value, strconv.FormatInt(ledger.Count, 10), ledger.Last)
+	return run("idle", []string{l.Name, p.ValueKey, p.PermitsKey}, append(l.Raw()[:3], value, strconv.FormatInt(ledger.Count, 10), ledger.Last)...)
 }
 
 // rewrite writes grants of old releases as new ones do.

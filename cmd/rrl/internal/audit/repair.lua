@@ -2,7 +2,7 @@
 -- has changed nothing then. The work of each is bounded by its arguments.
 
 --@ value
--- KEYS: configuration, value, permits. ARGV: rate, interval, type; 1 where there is a value, and it; the number of grants, the first
+-- KEYS: configuration, value, permits. ARGV: rate, interval, type; 1 where there is a value, and its first 64 bytes; the number of grants, the first
 -- and the last; the right value.
 local config = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type')
 for i = 1, 3 do
@@ -10,14 +10,14 @@ for i = 1, 3 do
     return 0
   end
 end
-local value = redis.call('GET', KEYS[2])
-if (value and '1' or '0') ~= ARGV[4] or (value or '') ~= ARGV[5]
+local has = redis.call('EXISTS', KEYS[2]) == 1
+if (has and '1' or '0') ~= ARGV[4] or redis.call('GETRANGE', KEYS[2], 0, 63) ~= ARGV[5]
     or redis.call('ZCARD', KEYS[3]) ~= tonumber(ARGV[6])
     or (redis.call('ZRANGE', KEYS[3], 0, 0)[1] or '') ~= ARGV[7]
     or (redis.call('ZRANGE', KEYS[3], -1, -1)[1] or '') ~= ARGV[8] then
   return 0
 end
-local life = redis.call('PTTL', value and KEYS[2] or KEYS[3])
+local life = redis.call('PTTL', has and KEYS[2] or KEYS[3])
 redis.call('SET', KEYS[2], ARGV[9])
 if life > 0 then
   redis.call('PEXPIRE', KEYS[2], life)
@@ -35,20 +35,26 @@ end
 return redis.call('UNLINK', KEYS[1], KEYS[2])
 
 --@ idle
--- KEYS: value, permits. ARGV: the value or '', the number of grants, the last.
-if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1]
-    or redis.call('ZCARD', KEYS[2]) ~= tonumber(ARGV[2])
-    or (redis.call('ZRANGE', KEYS[2], -1, -1)[1] or '') ~= ARGV[3] then
+-- KEYS: configuration, value, permits. ARGV: rate, interval, type; the first 64 bytes of the value or '', the number of grants, the last.
+local config = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type')
+for i = 1, 3 do
+  if config[i] ~= ARGV[i] then
+    return 0
+  end
+end
+local last, time = redis.call('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES'), redis.call('TIME')
+if redis.call('GETRANGE', KEYS[2], 0, 63) ~= ARGV[4] or redis.call('ZCARD', KEYS[3]) ~= tonumber(ARGV[5]) or (last[1] or '') ~= ARGV[6]
+    or last[1] and tonumber(last[2]) > time[1] * 1000 - ARGV[2] then
   return 0
 end
-return redis.call('UNLINK', KEYS[1], KEYS[2])
+return redis.call('UNLINK', KEYS[2], KEYS[3])
 
 --@ rewrite
 -- KEYS: permits. ARGV: members, each with what it becomes.
 local done = 0
 for i = 1, #ARGV, 2 do
   local score = redis.call('ZSCORE', KEYS[1], ARGV[i])
-  if score then
+  if score and not redis.call('ZSCORE', KEYS[1], ARGV[i + 1]) then
     redis.call('ZADD', KEYS[1], score, ARGV[i + 1])
     redis.call('ZREM', KEYS[1], ARGV[i])
     done = done + 1

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -17,8 +18,11 @@ import (
 
 // oneName takes the name of a limiter.
 func oneName(cmd *cobra.Command, args []string) error {
-	if len(args) != 1 || args[0] == "" {
+	switch {
+	case len(args) != 1:
 		return fmt.Errorf("%s takes the name of one limiter, got %d; %s --help shows more", cmd.CommandPath(), len(args), cmd.CommandPath())
+	case args[0] == "":
+		return fmt.Errorf("%s takes the name of one limiter, not an empty one", cmd.CommandPath())
 	}
 	return nil
 }
@@ -63,7 +67,7 @@ func clientID(text string) ([]rratelimiter.Option, error) {
 }
 
 // confirm asks for a word on the terminal, unless the user has given it.
-func (a *app) confirm(yes bool, what string) error {
+func (a *app) confirm(ctx context.Context, yes bool, what string) error {
 	if yes {
 		return nil
 	}
@@ -71,9 +75,19 @@ func (a *app) confirm(yes bool, what string) error {
 		return fmt.Errorf("this would %s, and there is no terminal to ask on: say --yes", what)
 	}
 	a.say("This will %s. Go on? Type yes: ", what)
-	answer, err := bufio.NewReader(a.in).ReadString('\n')
-	if err == nil && strings.TrimSpace(answer) == "yes" {
-		return nil
+	answered := make(chan bool, 1)
+	go func() { // which Ctrl-C leaves reading
+		answer, err := bufio.NewReader(a.in).ReadString('\n')
+		answered <- err == nil && strings.TrimSpace(answer) == "yes"
+	}()
+	select {
+	case <-ctx.Done():
+		a.say("\n")
+		return ctx.Err()
+	case yes = <-answered:
 	}
-	return errors.New("nothing was changed")
+	if !yes {
+		return errors.New("nothing was changed")
+	}
+	return nil
 }

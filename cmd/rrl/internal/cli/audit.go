@@ -1,9 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
+	"github.com/redis/rueidis"
 	"github.com/spf13/cobra"
 
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/audit"
@@ -39,14 +42,14 @@ away asks first.`,
 			if err != nil {
 				return err
 			}
+			var failure error
 			if fix {
-				if err := a.fix(ctx, reader, findings, yes); err != nil {
-					return err
-				}
+				failure = a.fix(ctx, reader, findings, yes)
 			}
 			result := report.NewAudit(len(report.NewList(found).Limiters), found.More, findings)
-			if err := a.print(result, result.Text); err != nil {
-				return err
+			// Also where a repair failed: others were done.
+			if err := a.print(result, result.Text); err != nil || failure != nil {
+				return errors.Join(failure, err)
 			}
 			if result.Problems > 0 {
 				return errDenied
@@ -60,7 +63,8 @@ away asks first.`,
 	return cmd
 }
 
-// fix repairs findings. Those whose repair deletes something wait for a word, which is asked for once.
+// fix repairs findings. Those whose repair deletes something wait for a word, which is asked for once. Where Redis refuses one the others
+// are repaired nevertheless; where it does not answer, or ctx ends, those that are left are not tried.
 func (a *app) fix(ctx context.Context, reader *look.Reader, findings []*audit.Finding, yes bool) error {
 	deletes := 0
 	for _, f := range findings {
@@ -68,18 +72,30 @@ func (a *app) fix(ctx context.Context, reader *look.Reader, findings []*audit.Fi
 			deletes++
 		}
 	}
-	refused := error(nil)
+	var refused, failure error
 	if deletes > 0 {
-		refused = a.confirm(yes, fmt.Sprintf("delete what is left behind or no grant, in %d places (rrl audit lists them)", deletes))
+		refused = a.confirm(ctx, yes, fmt.Sprintf("delete what is left behind or no grant, in %d places (rrl audit lists them)", deletes))
 	}
+	ended := ctx.Err()
 	for _, f := range findings {
-		if f.Deletes && refused != nil {
+		switch {
+		case f.Repair == "":
+			continue
+		case ended != nil:
+			f.Result = audit.Untried
+			continue
+		case f.Deletes && refused != nil:
 			f.Result = audit.Refused + ", for it deletes: --yes"
 			continue
 		}
-		if err := f.Fix(ctx, reader); err != nil {
-			return fmt.Errorf("%q, %s: %w", f.Limiter, f.Repair, err)
+		err := f.Fix(ctx, reader)
+		if err == nil {
+			continue
 		}
+		if _, said := rueidis.IsRedisErr(err); !said {
+			ended = err
+		}
+		failure = cmp.Or(failure, fmt.Errorf("%q, %s: %w", f.Limiter, f.Repair, reader.Redis.Explain(err)))
 	}
-	return nil
+	return cmp.Or(failure, ended)
 }

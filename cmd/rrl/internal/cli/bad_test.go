@@ -75,7 +75,9 @@ func TestBadInput(t *testing.T) {
 		{at(s.url(), "ls", "-o", "xml"), []string{"want text or json"}},
 		{at(s.url(), "ls", "--timeout", "0s"), []string{"above 0"}},
 		{[]string{"frobnicate"}, []string{"unknown command", "frobnicate"}},
-		{[]string{"show", ""}, []string{"the name of one limiter"}},
+		{[]string{"show", ""}, []string{"not an empty one"}},
+		{[]string{"show", "a", "b"}, []string{"the name of one limiter, got 2"}},
+		{at(s.url(), "show", "-x"), []string{"a name that begins with - goes behind --"}},
 	} {
 		r := tool(test.args...)
 		require.Equal(t, exitError, r.code, "%q: %s", test.args, r.out)

@@ -18,6 +18,7 @@ func TestARepairOfWhatHasChanged(t *testing.T) {
 	s := startRedis(t)
 	reader := &look.Reader{Redis: &connect.Redis{Client: s.Client, Where: s.addr}, Now: time.Now}
 	lost := func(s *server) { put(s, "a", "5", grant("12345678", 1)) }
+	three := func(s *server) { put(s, "a", "5", grant("12345678", 1), grant("22345678", 1), grant("32345678", 1)) }
 	orphan := func(s *server) { s.run("SET {a}:value:" + client1 + " 3") }
 	idle := func(s *server) { s.run("HSET a rate 10 interval 3600000 type 1", "SET {a}:value:"+client1+" 10") }
 	stays := func(s *server) { put(s, "a", "10"); s.run("PEXPIRE a 5000000") }
@@ -34,6 +35,9 @@ func TestARepairOfWhatHasChanged(t *testing.T) {
 		{audit.KindValue, lost, "DEL {a}:value"},
 		{audit.KindValue, lost, fmt.Sprintf("ZADD {a}:permits %d x1234567", time.Now().UnixMilli())},
 		{audit.KindValue, lost, "ZPOPMIN {a}:permits"},
+		{audit.KindValue, three, "ZREMRANGEBYRANK {a}:permits 0 0"},
+		{audit.KindValue, three, "ZREMRANGEBYRANK {a}:permits 1 1"},
+		{audit.KindValue, three, "ZREMRANGEBYRANK {a}:permits 2 2"},
 		{audit.KindOrphan, orphan, "HSET a rate 10 interval 3600000 type 1"},
 		{audit.KindOrphan, orphan, "HSET {a} rate 10 interval 3600000 type 1"},
 		{audit.KindIdle, idle, "DECR {a}:value:" + client1},

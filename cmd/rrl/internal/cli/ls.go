@@ -85,7 +85,8 @@ func (a *app) progress(ctx context.Context, redis *connect.Redis) (report func(s
 				// Configurations are found in one walk, state in another.
 				of = fmt.Sprintf(", %d%%", min(99, walked*100/(2*total)))
 			}
-			a.say("\r\x1b[K%s: %d keys%s", node, walked, of)
+			line := screen.Text(fmt.Sprintf("%s: %d keys%s", node, walked, of), screen.Plain)
+			a.say("\r\x1b[K%s", strings.TrimSuffix(screen.Frame{line}.Cut(screen.Columns(a.err)-1, 1).String(), "\n"))
 		}, func() {
 			if shown {
 				a.say("\r\x1b[K")

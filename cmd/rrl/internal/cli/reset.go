@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
@@ -28,6 +29,9 @@ name are reset too; where there is an OVERALL limiter of the name, with --all. I
 			if _, err := clientID(client); err != nil {
 				return err
 			}
+			if client != "" {
+				client = uuid.MustParse(client).String() // as it stands in keys
+			}
 			redis, reader, err := a.open(ctx, true)
 			if err != nil {
 				return err
@@ -41,14 +45,18 @@ name are reset too; where there is an OVERALL limiter of the name, with --all. I
 			if len(counts) == 0 {
 				return fmt.Errorf("there is nothing to reset of %q: rrl ls shows the limiters, rrl show NAME their clients", name)
 			}
-			if err := a.confirm(yes, fmt.Sprintf("forget what is taken of %q (%s)", name, count(counts))); err != nil {
+			if err := a.confirm(ctx, yes, fmt.Sprintf("forget what is taken of %q (%s)", name, count(counts))); err != nil {
 				return err
 			}
 			for _, r := range counts {
 				if err := r.limiter.Reset(ctx); err != nil {
 					return plain(redis, err)
 				}
-				if _, err := fmt.Fprintf(a.out, "reset: %s %s, %d were taken\n", report.Name(name), r.what, r.taken); err != nil {
+				done := map[string]any{"limiter": name, "reset": r.what, "taken": r.taken}
+				err := a.print(done, func(w *strings.Builder) {
+					fmt.Fprintf(w, "reset: %s %s, %d were taken\n", report.Name(name), r.what, r.taken)
+				})
+				if err != nil {
 					return err
 				}
 			}

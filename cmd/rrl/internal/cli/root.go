@@ -46,6 +46,7 @@ type app struct {
 func Main(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends it, whatever it is at
 	return run(ctx, args, os.Stdin, os.Stdout, os.Stderr)
 }
 
@@ -67,7 +68,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	case errors.Is(failure, syscall.EPIPE):
 		// Who reads the output has seen enough.
 	default:
-		a.say("rrl: %v\n", failure)
+		a.say("rrl: %s\n", report.Printable(failure.Error()))
 	}
 	return exitError
 }
@@ -92,7 +93,7 @@ Exit codes: 0 done; 1 a try that was denied, an audit that found a problem, or s
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return fmt.Errorf("%w; %s --help shows what there is", err, cmd.CommandPath())
+		return fmt.Errorf("%w; %s --help shows what there is, and a name that begins with - goes behind --", err, cmd.CommandPath())
 	})
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.connection.URL, "redis", "", "where Redis is: redis://USER@HOST:PORT/DB, rediss:// for TLS, ?addr=HOST:PORT for\nmore nodes, ?master_set=NAME for Sentinel; a cluster shows as one (default REDIS_URL, or "+connect.DefaultURL+")")

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,6 +70,9 @@ func (c change) do(ctx context.Context, a *app, redis *connect.Redis, reader *lo
 	before, err := l.Config(ctx)
 	var state *rratelimiter.StateError
 	has, corrupt := err == nil, errors.As(err, &state)
+	if corrupt && state.Field == "" { // another key has the name
+		return plain(redis, err)
+	}
 	if !has && !corrupt && !errors.Is(err, rratelimiter.ErrNotInitialized) {
 		return plain(redis, err)
 	}
@@ -88,7 +92,7 @@ func (c change) do(ctx context.Context, a *app, redis *connect.Redis, reader *lo
 		forgets = fmt.Sprintf("forget what is taken of %q", name)
 	}
 	if forgets != "" {
-		if err := a.confirm(c.yes, forgets); err != nil {
+		if err := a.confirm(ctx, c.yes, forgets); err != nil {
 			return err
 		}
 	}
@@ -99,8 +103,12 @@ func (c change) do(ctx context.Context, a *app, redis *connect.Redis, reader *lo
 	if has {
 		was = ", was " + tell(before)
 	}
-	_, err = fmt.Fprintf(a.out, "%s: %s%s\n", report.Name(name), tell(rate), was)
-	return err
+	result := newSetting(name, rate, true)
+	if has {
+		old := asRate(before)
+		result.Was = &old
+	}
+	return a.print(result, func(w *strings.Builder) { fmt.Fprintf(w, "%s: %s%s\n", report.Name(name), tell(rate), was) })
 }
 
 // apply sets the rate. Of a PER_CLIENT limiter each client that is known has its own count, so it is set as from each of them; where none is, this
@@ -168,13 +176,38 @@ func (c change) absent(ctx context.Context, a *app, redis *connect.Redis, l *rra
 		return plain(redis, err)
 	}
 	if !set {
-		if _, err := fmt.Fprintf(a.out, "%s has a rate, which stays\n", report.Name(l.Name())); err != nil {
-			return err
-		}
-		return errDenied
+		err := a.print(newSetting(l.Name(), rate, false), func(w *strings.Builder) {
+			fmt.Fprintf(w, "%s has a rate, which stays\n", report.Name(l.Name()))
+		})
+		return cmp.Or(err, errDenied)
 	}
-	_, err = fmt.Fprintf(a.out, "%s: %s, new\n", report.Name(l.Name()), tell(rate))
-	return err
+	return a.print(newSetting(l.Name(), rate, true), func(w *strings.Builder) {
+		fmt.Fprintf(w, "%s: %s, new\n", report.Name(l.Name()), tell(rate))
+	})
+}
+
+// setting is what set has done.
+type setting struct {
+	Limiter string `json:"limiter"`
+	rate
+	Set bool  `json:"set"`
+	Was *rate `json:"was,omitempty"`
+}
+
+// rate is a rate for programs.
+type rate struct {
+	Type      string `json:"type"`
+	Permits   int64  `json:"permits"`
+	Interval  int64  `json:"interval_ms"`
+	KeepAlive int64  `json:"keep_alive_ms"`
+}
+
+func asRate(r rratelimiter.Rate) rate {
+	return rate{r.Type.String(), r.Permits, r.Interval.Milliseconds(), r.KeepAlive.Milliseconds()}
+}
+
+func newSetting(name string, r rratelimiter.Rate, set bool) setting {
+	return setting{Limiter: name, rate: asRate(r), Set: set}
 }
 
 func tell(r rratelimiter.Rate) string {

@@ -159,8 +159,10 @@ func (a *app) release() *cobra.Command {
 			if err := l.Release(ctx, t.permits); err != nil {
 				return plain(redis, err)
 			}
-			_, err = fmt.Fprintf(a.out, "released: up to %d of %s\n", t.permits, report.Name(args[0]))
-			return err
+			done := map[string]any{"limiter": args[0], "released_at_most": t.permits}
+			return a.print(done, func(w *strings.Builder) {
+				fmt.Fprintf(w, "released: up to %d of %s\n", t.permits, report.Name(args[0]))
+			})
 		},
 	}
 	t.flags(cmd, "give back, at most what is taken")

@@ -158,3 +158,39 @@ func TestProgress(t *testing.T) {
 	require.Nil(t, report)
 	done()
 }
+
+// TestInterruptedWhileItAsks: Ctrl-C ends a question at once, and nothing is done.
+func TestInterruptedWhileItAsks(t *testing.T) {
+	s := startRedis(t)
+	s.on("set", "api", "10/1h")
+	s.on("try", "api", "-n", "4")
+	p := openPTY(t, 80, 24)
+	ctx, cancel := context.WithCancel(context.Background())
+	code := p.start(ctx, "reset", "api", "--redis", s.url())
+	p.await(t, "Type yes: ")
+	t.Cleanup(func() { _, _ = p.keyboard.WriteString("\n") }) // ends the reading that the end of a process would
+	cancel()
+	select {
+	case ended := <-code:
+		require.Equal(t, exitError, ended)
+	case <-time.After(10 * time.Second):
+		t.Fatal("it goes on to wait for an answer")
+	}
+	p.await(t, "interrupted")
+	require.Contains(t, s.on("show", "api"), "free        6")
+}
+
+// TestProgressFits into the line that it writes anew.
+func TestProgressFits(t *testing.T) {
+	s := startRedis(t)
+	p := openPTY(t, 20, 10)
+	report, done := (&app{err: p.tty}).progress(context.Background(), &connect.Redis{Client: s.Client, Where: s.addr})
+	defer done()
+	require.Eventually(t, func() bool {
+		report("redis.example.com:6379", 123456)
+		return strings.Contains(p.text(), "\x1b[K")
+	}, 30*time.Second, 10*time.Millisecond)
+	for line := range strings.SplitSeq(p.text(), "\r\x1b[K") {
+		require.Less(t, screen.Width(line), 20, "%q", line)
+	}
+}

@@ -109,6 +109,9 @@ func explainSaid(said *rueidis.RedisError, err error, where, name string) error 
 	case "CLUSTERDOWN":
 		return awayf("the cluster of %s is down (%s): CLUSTER NODES shows which node is missing", where, text)
 	}
+	if strings.Contains(text, "executing the script can't run this command") {
+		return fmt.Errorf("%s does not let this user do that (it may not run a command of the script): give it the right by ACL SETUSER", where)
+	}
 	if strings.Contains(text, "SELECT is not allowed in cluster mode") {
 		return fmt.Errorf("%s is a cluster, which has database 0 alone: leave the number behind the / out of the URL", where)
 	}

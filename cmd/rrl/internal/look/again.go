@@ -10,7 +10,9 @@ func (r *Reader) Again(ctx context.Context, name string, found *Found, pages int
 	clients := map[string]map[string]bool{name: {}}
 	for _, l := range found.Redisson {
 		for _, p := range l.Pairs {
-			clients[name][p.Client] = true
+			if p.Client != "" { // that of all together is none, should the limiter count by clients now
+				clients[name][p.Client] = true
+			}
 		}
 	}
 	hashes, err := r.hashes(ctx, []string{name}, true)

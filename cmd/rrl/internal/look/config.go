@@ -42,8 +42,6 @@ func decode(texts []*string) (c Config, wrong []string) {
 		switch field {
 		case "rate":
 			ok = ok && n > 0 && n <= maxPermits
-		case "interval":
-			ok = ok && n > 0
 		case "type":
 			ok = text == "0" || text == "1"
 		case "keepAliveTime":
@@ -54,7 +52,7 @@ func decode(texts []*string) (c Config, wrong []string) {
 		}
 		numbers[i] = n
 	}
-	return Config{rratelimiter.RateType(numbers[2]), numbers[0], millis(numbers[1]), millis(numbers[3])}, wrong
+	return Config{rratelimiter.RateType(numbers[2]), numbers[0], Millis(numbers[1]), Millis(numbers[3])}, wrong
 }
 
 func count(text string) (int64, bool) {
@@ -65,8 +63,8 @@ func count(text string) (int64, bool) {
 	return n, err == nil
 }
 
-// millis is a number of milliseconds, the longest time there is where it is more.
-func millis(n int64) time.Duration {
+// Millis is a number of milliseconds, the longest time there is where it is more.
+func Millis(n int64) time.Duration {
 	const most = int64(1<<63-1) / int64(time.Millisecond)
 	return time.Duration(min(max(n, -most), most)) * time.Millisecond
 }

@@ -7,10 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/redis/rueidis"
-
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/connect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 )
 
@@ -31,13 +28,6 @@ type Search struct {
 	All      bool                           // for Of: look for whatever is left over of other types and policies
 	Progress func(node string, keys uint64) // called now and then, with about how many keys were looked at; may be nil
 }
-
-const (
-	// scanned is how many keys one SCAN looks at: less than a tenth of a millisecond of the server's time, mostly.
-	scanned = 50
-
-	pairPattern = "*{*" // every key of a limiter's state has a brace
-)
 
 // search is a search under way.
 type search struct {
@@ -70,12 +60,12 @@ func (r *Reader) Find(ctx context.Context, s Search) (*Found, error) {
 	}
 	// Configurations first, since they tell which pairs belong to somebody.
 	for _, node := range nodes {
-		if err := w.scan(ctx, node, "", "hash", w.addHashes); err != nil {
+		if err := w.hashesOf(ctx, node); err != nil {
 			return nil, err
 		}
 	}
 	for _, node := range nodes {
-		if err := w.scan(ctx, node, pairPattern, "", w.addKeys); err != nil {
+		if err := w.stateOf(ctx, node, pairPattern); err != nil {
 			return nil, err
 		}
 	}
@@ -110,7 +100,7 @@ func (r *Reader) Of(ctx context.Context, name string, s Search) (*Found, error) 
 			return nil, err
 		}
 		for _, node := range nodes {
-			if err := w.scan(ctx, node, names.Pattern(name), "", w.addKeys); err != nil {
+			if err := w.stateOf(ctx, node, names.Pattern(name)); err != nil {
 				return nil, err
 			}
 		}
@@ -121,160 +111,6 @@ func (r *Reader) Of(ctx context.Context, name string, s Search) (*Found, error) 
 	}
 	found.Redisson = slices.DeleteFunc(found.Redisson, func(l *Redisson) bool { return l.Name != name })
 	return found, nil
-}
-
-// scan walks the keys of a node, of a pattern and a type where they are given.
-func (w *search) scan(ctx context.Context, node connect.Node, pattern, kind string, add func(context.Context, []string) error) error {
-	typed := kind != ""
-	for cursor, begun := uint64(0), false; !begun || cursor != 0; begun = true {
-		entry, err := node.Do(ctx, scanCommand(node, cursor, pattern, typed)).AsScanEntry()
-		if err != nil && typed && saidBy(err, "ERR syntax error") {
-			typed = false // a server before 6.0
-			entry, err = node.Do(ctx, scanCommand(node, cursor, pattern, false)).AsScanEntry()
-		}
-		if err != nil {
-			return node.Explain(err)
-		}
-		if kind != "" && !typed {
-			if entry.Elements, err = w.ofType(ctx, entry.Elements, kind); err != nil {
-				return err
-			}
-		}
-		if err := add(ctx, entry.Elements); err != nil {
-			return err
-		}
-		cursor = entry.Cursor
-		w.walked += scanned
-		if w.Progress != nil {
-			w.Progress(node.Where, w.walked)
-		}
-	}
-	return nil
-}
-
-func scanCommand(node connect.Node, cursor uint64, pattern string, hashes bool) rueidis.Completed {
-	scan := node.B().Scan().Cursor(cursor)
-	switch {
-	case hashes:
-		return scan.Count(scanned).Type("hash").Build()
-	case pattern != "":
-		return scan.Match(pattern).Count(scanned).Build()
-	}
-	return scan.Count(scanned).Build()
-}
-
-// ofType keeps the keys of a type, for servers whose SCAN does not.
-func (w *search) ofType(ctx context.Context, keys []string, kind string) ([]string, error) {
-	commands := make(rueidis.Commands, len(keys))
-	for i, key := range keys {
-		commands[i] = w.Redis.B().Type().Key(key).Build()
-	}
-	results, err := w.ask(ctx, commands)
-	var kept []string
-	for i, result := range results {
-		if is, _ := result.ToString(); is == kind {
-			kept = append(kept, keys[i])
-		}
-	}
-	return kept, err
-}
-
-// addHashes takes the hashes that are limiters.
-func (w *search) addHashes(ctx context.Context, keys []string) error {
-	var asked []string
-	for _, key := range keys {
-		if w.Pattern == "" || names.Match(w.Pattern, key) {
-			asked = append(asked, key)
-		}
-	}
-	for len(asked) > 0 {
-		n := min(len(asked), pipeline)
-		found, err := w.hashes(ctx, asked[:n], false)
-		if err != nil {
-			return err
-		}
-		for _, l := range found {
-			switch {
-			case l == nil || w.redisson[l.Name] != nil:
-			case len(w.redisson) >= w.Most:
-				w.more++
-			default:
-				w.redisson[l.Name] = l
-			}
-		}
-		asked = asked[n:]
-	}
-	return nil
-}
-
-// addKeys takes the keys of limiters' state.
-func (w *search) addKeys(_ context.Context, keys []string) error {
-	for _, key := range keys {
-		parsed, ok := names.Parse(key)
-		if !ok {
-			continue
-		}
-		owner, name := (*Redisson)(nil), parsed.Name()
-		for _, candidate := range parsed.Names() {
-			if l := w.redisson[candidate]; l != nil {
-				owner, name = l, candidate
-			}
-		}
-		if w.Pattern != "" && !names.Match(w.Pattern, name) || w.prefix != "" && parsed.Prefix != w.prefix {
-			continue
-		}
-		key, name = strings.Clone(key), strings.Clone(name)
-		switch {
-		case parsed.Part == names.Policy:
-			w.addPolicy(key, name, parsed)
-		case owner != nil && owner.Valid() && (owner.Config.Type == rratelimiter.PerClient) == (parsed.Client != ""):
-			if parsed.Client != "" {
-				w.addClient(owner.Name, parsed.Client)
-			}
-		case owner == nil || owner.Valid():
-			w.addOrphan(name, parsed)
-		}
-	}
-	return nil
-}
-
-func (w *search) addClient(name, id string) {
-	known := w.clients[name]
-	switch {
-	case known[id]:
-	case w.seen >= w.Most:
-		w.more++
-	case known == nil:
-		w.clients[name] = map[string]bool{}
-		fallthrough
-	default:
-		w.clients[name][strings.Clone(id)] = true
-		w.seen++
-	}
-}
-
-func (w *search) addPolicy(key, name string, parsed names.Key) {
-	stored, _ := names.ParseStored(parsed.Policy)
-	switch {
-	case w.policies[key] != nil:
-	case len(w.policies) >= w.Most:
-		w.more++
-	default:
-		w.policies[key] = &Policy{Name: name, Stored: stored, Key: key}
-	}
-}
-
-func (w *search) addOrphan(name string, parsed names.Key) {
-	id := parsed.Prefix + "\x00" + parsed.Client
-	switch {
-	case w.orphans[id] != nil:
-	case len(w.orphans) >= w.Most:
-		w.more++
-	default:
-		p := &Pair{Client: strings.Clone(parsed.Client)}
-		p.ValueKey, p.PermitsKey = names.Pair(name, p.Client)
-		w.orphans[id] = p
-	}
 }
 
 // read reads what was found.

@@ -3,11 +3,9 @@ package look
 import (
 	"context"
 	"encoding/binary"
-	"strconv"
+	"slices"
 
 	"github.com/redis/rueidis"
-
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 )
 
 // Ledger is what the grants of a pair come to, beside its value, as they were at one moment.
@@ -29,13 +27,7 @@ type Ledger struct {
 }
 
 // Number is the value as a number, where it is one.
-func (l *Ledger) Number() (int64, bool) {
-	if l.Value == nil {
-		return 0, false
-	}
-	n, err := strconv.ParseInt(*l.Value, 10, 64)
-	return n, err == nil && strconv.FormatInt(n, 10) == *l.Value
-}
+func (l *Ledger) Number() (int64, bool) { return permits(l.Value) }
 
 // Rewritten is the member as releases since 3.17.1 write it.
 func (g Grant) Rewritten() string {
@@ -51,19 +43,20 @@ func (g Grant) Rewritten() string {
 // tries is how often a limiter is looked at that changes meanwhile.
 const tries = 5
 
-// Ledger counts the grants of a pair. Where programs take permits meanwhile it looks again; Whole is false where that went on.
+// Ledger counts the grants of a pair. Where programs take permits meanwhile it looks again; Whole is false where that went on. It is nil
+// where the configuration is another one by now: what was found of the limiter does not hold any more.
 func (r *Reader) Ledger(ctx context.Context, l *Redisson, p *Pair, pages int) (*Ledger, error) {
 	var ledger *Ledger
 	for range tries {
-		before, err := r.mark(ctx, p)
-		if err != nil {
+		before, err := r.mark(ctx, l, p)
+		if err != nil || before == nil {
 			return nil, err
 		}
 		if ledger, err = r.addUp(ctx, l.Config, p, before, pages); err != nil || before.TypesWrong {
 			return ledger, err
 		}
-		after, err := r.mark(ctx, p)
-		if err != nil {
+		after, err := r.mark(ctx, l, p)
+		if err != nil || after == nil {
 			return nil, err
 		}
 		if before.same(after) {
@@ -74,19 +67,23 @@ func (r *Reader) Ledger(ctx context.Context, l *Redisson, p *Pair, pages int) (*
 	return ledger, nil
 }
 
-// mark reads what changes with whatever changes in a pair.
-func (r *Reader) mark(ctx context.Context, p *Pair) (*Ledger, error) {
+// mark reads what changes with whatever changes in a pair, nil where the configuration has changed.
+func (r *Reader) mark(ctx context.Context, l *Redisson, p *Pair) (*Ledger, error) {
 	b := r.Redis.B
 	told, err := r.ask(ctx, rueidis.Commands{
-		b().Get().Key(p.ValueKey).Build(), b().Zcard().Key(p.PermitsKey).Build(),
+		r.value(p.ValueKey), b().Zcard().Key(p.PermitsKey).Build(),
 		b().Zrange().Key(p.PermitsKey).Min("0").Max("0").Withscores().Build(), b().Zrange().Key(p.PermitsKey).Min("-1").Max("-1").Withscores().Build(),
+		b().Exists().Key(p.ValueKey).Build(), b().Hmget().Key(l.Name).Field(fields...).Build(),
 	})
 	if err != nil {
 		return nil, err
 	}
+	if raw, _ := optionalTexts(told[5]); !slices.Equal((&Redisson{raw: raw}).Raw(), l.Raw()) {
+		return nil, nil
+	}
 	m := &Ledger{Count: number(told[1]), TypesWrong: wrongType(told[1].Error())}
 	var other bool
-	m.Value, other = text(told[0])
+	m.Value, other = value(told[0], number(told[4]) == 1)
 	m.TypesWrong = m.TypesWrong || other
 	if first, err := decodeGrants(told[2]); err == nil && len(first) == 1 {
 		m.First = first[0].Member
@@ -130,7 +127,7 @@ func (r *Reader) addUp(ctx context.Context, config Config, p *Pair, mark *Ledger
 		}
 		sum.Permits += g.Permits
 		window, within = append(window, dated{g.At, g.Permits}), within+g.Permits
-		for window[0].at <= g.At-interval {
+		for len(window) > 0 && window[0].at <= g.At-interval {
 			within -= window[0].permits
 			window = window[1:]
 		}
@@ -140,38 +137,4 @@ func (r *Reader) addUp(ctx context.Context, config Config, p *Pair, mark *Ledger
 	})
 	sum.Whole = all
 	return &sum, err
-}
-
-// Orphan reads the lives of a pair that no limiter counts by, and says whether it is one at all: grants that can be read, or a number
-// beside the ID of a client.
-func (r *Reader) Orphan(ctx context.Context, p *Pair) (sure bool, err error) {
-	b := r.Redis.B
-	told, err := r.ask(ctx, rueidis.Commands{
-		b().Pttl().Key(p.ValueKey).Build(), b().Pttl().Key(p.PermitsKey).Build(), b().Get().Key(p.ValueKey).Build(),
-		b().Zrange().Key(p.PermitsKey).Min("0").Max(strconv.Itoa(page - 1)).Withscores().Build(),
-	})
-	if err != nil {
-		return false, err
-	}
-	p.ValueTTL, p.PermitsTTL = number(told[0]), number(told[1])
-	var other bool
-	if p.Value, other = text(told[2]); other || wrongType(told[3].Error()) {
-		return false, nil
-	}
-	grants, err := decodeGrants(told[3])
-	if err != nil {
-		return false, r.Redis.Explain(err)
-	}
-	for _, g := range grants {
-		if g.Layout == NoLayout {
-			return false, nil
-		}
-	}
-	if p.Value != nil {
-		if _, ok := (&Ledger{Value: p.Value}).Number(); !ok {
-			return false, nil
-		}
-	}
-	parsed, _ := names.Parse(p.ValueKey)
-	return len(grants) > 0 || parsed.Client != "", nil
 }

@@ -59,7 +59,7 @@ func (r *Reader) pairs(ctx context.Context, wants []want) ([]*Pair, error) {
 		p.ValueKey, p.PermitsKey = names.Pair(w.name, w.client)
 		all[i] = p
 		commands = append(commands,
-			b().Get().Key(p.ValueKey).Build(), b().Pttl().Key(p.ValueKey).Build(), b().Pttl().Key(p.PermitsKey).Build(),
+			r.value(p.ValueKey), b().Pttl().Key(p.ValueKey).Build(), b().Pttl().Key(p.PermitsKey).Build(),
 			b().Zcard().Key(p.PermitsKey).Build(),
 			b().Zcount().Key(p.PermitsKey).Min("-inf").Max(strconv.FormatInt(now-w.config.Interval.Milliseconds(), 10)).Build(),
 			b().Zrange().Key(p.PermitsKey).Min("0").Max("0").Withscores().Build(),
@@ -71,11 +71,11 @@ func (r *Reader) pairs(ctx context.Context, wants []want) ([]*Pair, error) {
 	}
 	for i, w := range wants {
 		p, told := all[i], results[i*commandsOfPair:]
+		p.ValueTTL, p.PermitsTTL, p.Grants, p.Left = number(told[1]), number(told[2]), number(told[3]), number(told[4])
 		var other bool
-		if p.Value, other = text(told[0]); other {
+		if p.Value, other = value(told[0], p.ValueTTL != NoKey); other {
 			p.Wrong = append(p.Wrong, fmt.Sprintf("%q is of another type, want a string", p.ValueKey))
 		}
-		p.ValueTTL, p.PermitsTTL, p.Grants, p.Left = number(told[1]), number(told[2]), number(told[3]), number(told[4])
 		if wrongType(told[3].Error()) {
 			p.Wrong = append(p.Wrong, fmt.Sprintf("%q is of another type, want a sorted set", p.PermitsKey))
 		}
@@ -95,13 +95,9 @@ func (r *Reader) pairs(ctx context.Context, wants []want) ([]*Pair, error) {
 // count finds the permits that are free, as the libraries do.
 func (r *Reader) count(ctx context.Context, w want, p *Pair) error {
 	rate := w.config.Permits
-	value, known := int64(0), p.Value != nil
-	if known {
-		var err error
-		if value, err = strconv.ParseInt(*p.Value, 10, 64); err != nil || strconv.FormatInt(value, 10) != *p.Value {
-			p.Wrong = append(p.Wrong, fmt.Sprintf("%q holds %q, want a whole number", p.ValueKey, short(*p.Value)))
-			known = false
-		}
+	value, known := permits(p.Value)
+	if p.Value != nil && !known {
+		p.Wrong = append(p.Wrong, fmt.Sprintf("%q holds %q, want a whole number of at most 17 characters", p.ValueKey, short(*p.Value)))
 	}
 	if p.Grants == p.Left { // no grant is in the window
 		p.Free = rate
@@ -135,6 +131,15 @@ func (p *Pair) wrongMember(g Grant) {
 	if said := strange(p.PermitsKey, g); len(p.Wrong) == 0 || !strings.HasPrefix(said, p.Wrong[len(p.Wrong)-1][:len(p.PermitsKey)]) {
 		p.Wrong = append(p.Wrong, said)
 	}
+}
+
+// permits reads a value as the libraries do: what they refuse is no number.
+func permits(value *string) (int64, bool) {
+	if value == nil || len(*value) >= 18 {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(*value, 10, 64)
+	return n, err == nil && strconv.FormatInt(n, 10) == *value
 }
 
 // Timeline reads when the permits of a pair come back, in so many steps of the interval.

@@ -31,10 +31,16 @@ type Policy struct {
 
 // policies reads the state of policies. Those whose keys hold something else have Wrong set.
 func (r *Reader) policies(ctx context.Context, all []*Policy) error {
+	for _, p := range all {
+		p.Key = p.Stored.Key(p.Name)
+	}
+	all, err := r.small(ctx, all)
+	if err != nil {
+		return err
+	}
 	b := r.Redis.B
 	var commands rueidis.Commands
 	for _, p := range all {
-		p.Key = p.Stored.Key(p.Name)
 		commands = append(commands, b().Pttl().Key(p.Key).Build())
 		switch p.Stored.Type() {
 		case "hash":

@@ -34,8 +34,17 @@ func (l *Redisson) Raw() []string {
 	return all
 }
 
+// OtherType says that the key of the configuration holds none.
+func (l *Redisson) OtherType() bool { return l.TTL != NoKey && l.raw == nil }
+
 // Valid says whether there is a configuration, and it can be read.
 func (l *Redisson) Valid() bool { return l.TTL != NoKey && len(l.Wrong) == 0 }
+
+// mayCount says whether the limiter counts by the pair of all clients together, for "", or by that of a client. Of one that cannot be read
+// nobody knows.
+func (l *Redisson) mayCount(client string) bool {
+	return !l.Valid() || (l.Config.Type == rratelimiter.PerClient) == (client != "")
+}
 
 // hashes reads the configurations of names: nil where there is no hash, or one that is no limiter's. A hash whose fields cannot be
 // read, or which has others besides, counts as one where there is state for it, or where the user named it.

@@ -42,7 +42,8 @@ func Parse(key string) (Key, bool) {
 	base, id := key, ""
 	const idLength = 36
 	if cut := len(key) - idLength; cut > 0 && key[cut-1] == ':' {
-		if _, err := uuid.Parse(key[cut:]); err == nil {
+		// As Java and Go write them: in small letters.
+		if parsed, err := uuid.Parse(key[cut:]); err == nil && parsed.String() == key[cut:] {
 			base, id = key[:cut-1], key[cut:]
 		}
 	}
@@ -84,7 +85,7 @@ func (k Key) Names() []string {
 func (k Key) Name() string { return k.Names()[0] }
 
 func inBraces(prefix string) (inner string, ok bool) {
-	if len(prefix) < 3 || prefix[0] != '{' || prefix[len(prefix)-1] != '}' {
+	if len(prefix) < 2 || prefix[0] != '{' || prefix[len(prefix)-1] != '}' {
 		return "", false
 	}
 	inner = prefix[1 : len(prefix)-1]

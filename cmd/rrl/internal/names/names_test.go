@@ -2,6 +2,7 @@ package names
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,15 +51,16 @@ func TestKeysAreTheLibrarys(t *testing.T) {
 func TestParse(t *testing.T) {
 	const id = "5f0c9a52-7d1e-4b7a-9a5e-0d6a1c2b3e01"
 	for key, want := range map[string]Key{
-		"{a}:value":               {Part: Value, Prefix: "{a}"},
-		"{a}:permits":             {Part: Permits, Prefix: "{a}"},
-		"{a}:value:" + id:         {Part: Value, Prefix: "{a}", Client: id},
-		"{t}:a:permits:" + id:     {Part: Permits, Prefix: "{t}:a", Client: id},
-		"{a}:window:1000":         {Part: Policy, Prefix: "{a}", Policy: "window:1000"},
-		"{a}:sliding:1000:10":     {Part: Policy, Prefix: "{a}", Policy: "sliding:1000:10"},
-		"{t}:day:UTC:day:UTC":     {Part: Policy, Prefix: "{t}:day:UTC", Policy: "day:UTC"},
-		"{a}:month:Europe/Berlin": {Part: Policy, Prefix: "{a}", Policy: "month:Europe/Berlin"},
-		"a:value":                 {}, "value": {}, "{a}:value:x": {}, "{a}:window:0": {}, "{a}:window:01": {}, "{a}:sliding:1000": {},
+		"{a}:value":                        {Part: Value, Prefix: "{a}"},
+		"{a}:permits":                      {Part: Permits, Prefix: "{a}"},
+		"{a}:value:" + id:                  {Part: Value, Prefix: "{a}", Client: id},
+		"{t}:a:permits:" + id:              {Part: Permits, Prefix: "{t}:a", Client: id},
+		"{a}:window:1000":                  {Part: Policy, Prefix: "{a}", Policy: "window:1000"},
+		"{a}:sliding:1000:10":              {Part: Policy, Prefix: "{a}", Policy: "sliding:1000:10"},
+		"{t}:day:UTC:day:UTC":              {Part: Policy, Prefix: "{t}:day:UTC", Policy: "day:UTC"},
+		"{a}:month:Europe/Berlin":          {Part: Policy, Prefix: "{a}", Policy: "month:Europe/Berlin"},
+		"{a}:value:" + strings.ToUpper(id): {}, // Java and Go write small letters, and would not find it
+		"a:value":                          {}, "value": {}, "{a}:value:x": {}, "{a}:window:0": {}, "{a}:window:01": {}, "{a}:sliding:1000": {},
 		"{a}:sliding:1000:1": {}, "{a}:day:Nowhere": {}, "{a}:day:": {}, "{a}:window:99999999999999999": {}, "": {}, "{": {}, ":value": {},
 	} {
 		got, ok := Parse(key)

@@ -9,17 +9,47 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 )
 
-// JSON writes a value as one line.
+// JSON writes a value as one line, in which a terminal finds nothing to obey.
 func JSON(w io.Writer, value any) error {
-	encoder := json.NewEncoder(w)
+	var line strings.Builder
+	encoder := json.NewEncoder(&line)
 	encoder.SetEscapeHTML(false)
-	return encoder.Encode(value)
+	if err := encoder.Encode(value); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, escape(line.String(), func(c rune) string {
+		escaped := ""
+		for _, unit := range utf16.Encode([]rune{c}) {
+			escaped += fmt.Sprintf(`\u%04x`, unit)
+		}
+		return escaped
+	}))
+	return err
+}
+
+// Printable is a text that a terminal shows all of and obeys none of. Its lines stay lines.
+func Printable(text string) string {
+	return escape(text, func(c rune) string { return strings.Trim(strconv.QuoteRune(c), "'") })
+}
+
+// escape replaces what a terminal might obey.
+func escape(text string, as func(rune) string) string {
+	var escaped strings.Builder
+	for _, c := range text {
+		if unicode.IsPrint(c) || c == '\n' || c == '\t' {
+			escaped.WriteRune(c)
+		} else {
+			escaped.WriteString(as(c))
+		}
+	}
+	return escaped.String()
 }
 
 // Name writes a limiter's name so that a terminal shows all of it and obeys none of it.
@@ -31,12 +61,15 @@ func Name(name string) string {
 	return name
 }
 
+// widest is how wide a column becomes: the row of a longer name stands out, rather than make all others as long.
+const widest = 100
+
 // table writes rows under headings, or where the columns of the terminal do not suffice, each row as lines of its own.
 func table(w *strings.Builder, columns int, head []string, rows [][]string) {
 	widths := make([]int, len(head))
 	for _, row := range append([][]string{head}, rows...) {
 		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+			widths[i] = max(widths[i], min(widest, utf8.RuneCountInString(cell)))
 		}
 	}
 	width := 2 * (len(widths) - 1)
@@ -58,7 +91,7 @@ func table(w *strings.Builder, columns int, head []string, rows [][]string) {
 			if i > 0 {
 				line.WriteString("  ")
 			}
-			line.WriteString(cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)))
+			line.WriteString(cell + strings.Repeat(" ", max(0, widths[i]-utf8.RuneCountInString(cell))))
 		}
 		fmt.Fprintln(w, strings.TrimRight(line.String(), " "))
 	}

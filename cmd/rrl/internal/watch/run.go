@@ -12,7 +12,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/screen"
 )
 
-// Run looks every so often until ctx ends, and count times where that is above 0. On a terminal it draws, and gives the terminal
+// Run looks every so often until ctx ends, and count times where that is above 0. Where the first look fails there is nothing to watch; where
+// a later one does, that is shown, and the next may find Redis again. On a terminal it draws, and gives the terminal
 // back however it ends; elsewhere it writes a line for each sample, as JSON if that is wanted.
 func (w *Watcher) Run(ctx context.Context, out io.Writer, where string, every time.Duration, count int, json bool) (err error) {
 	view := &View{Where: where, Every: every}
@@ -31,11 +32,13 @@ func (w *Watcher) Run(ctx context.Context, out io.Writer, where string, every ti
 	defer ticker.Stop()
 	for n := 1; ; n++ {
 		samples, err := w.Look(ctx)
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return nil
-		}
-		if err != nil {
+		case err != nil && w.last == nil:
 			return err
+		case err != nil:
+			samples = w.Without(err)
 		}
 		if err := show(out, terminal, view, samples, json); err != nil || n == count {
 			return err

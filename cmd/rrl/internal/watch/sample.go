@@ -40,6 +40,7 @@ type Watcher struct {
 	Names  []string
 	Given  []names.Given // the policies of package limit whose permits are known
 
+	last   []Sample         // of the last look
 	before map[string]int64 // by name, when it was looked at, Unix milliseconds
 	known  []known
 	search time.Time     // the next time at which clients and policies are searched
@@ -86,18 +87,31 @@ func (w *Watcher) Look(ctx context.Context) ([]Sample, error) {
 		}
 		all = append(all, samples...)
 	}
+	w.last = all
 	return all, nil
 }
 
+// Without is what to show of a look that failed: what was there before, of which nothing is known now. The next look searches anew.
+func (w *Watcher) Without(err error) []Sample {
+	w.search = time.Time{}
+	samples := slices.Clone(w.last)
+	for i := range samples {
+		s := &samples[i]
+		s.Time, s.Taken, s.Granted, s.BusyMS, s.Clients, s.Wrong = w.Reader.Now(), 0, nil, 0, nil, err.Error()
+	}
+	return samples
+}
+
 func (w *Watcher) find(ctx context.Context) error {
-	w.known = w.known[:0]
+	var all []known
 	for _, name := range w.Names {
 		found, err := w.Reader.Of(ctx, name, look.Search{Most: mostClients, Pages: pages, Known: names.Known(w.Given)})
 		if err != nil {
 			return err
 		}
-		w.known = append(w.known, known{name: name, found: found})
+		all = append(all, known{name: name, found: found})
 	}
+	w.known = all
 	return nil
 }
 
@@ -127,6 +141,9 @@ func (w *Watcher) samples(ctx context.Context, now time.Time, k known) ([]Sample
 		var granted int64
 		for _, p := range l.Pairs {
 			s.Taken = max(s.Taken, p.Taken)
+			if s.Wrong == "" && len(p.Wrong) > 0 {
+				s.Wrong = p.Wrong[0]
+			}
 			if l.Config.Type == rratelimiter.PerClient {
 				s.Clients = append(s.Clients, Client{p.Client, p.Taken})
 			}

@@ -1,0 +1,31 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// closed is an output that nobody reads any more.
+type closed struct{ io.Writer }
+
+func (closed) Write([]byte) (int, error) { return 0, syscall.EPIPE }
+
+// TestNobodyReads: an output that is closed ends a command without a word.
+func TestNobodyReads(t *testing.T) {
+	s := startRedis(t)
+	zoo(s)
+	for _, args := range [][]string{{"ls"}, {"show", "paid-api", "-o", "json"}, {"watch", "paid-api"}, {"audit"}, {"bench", "--for", "50ms"}} {
+		var failed strings.Builder
+		a := &app{in: strings.NewReader(""), out: closed{}, err: &failed, now: time.Now}
+		require.Equal(t, exitError, a.run(context.Background(), append(args, "--redis", s.url())), args)
+		require.Empty(t, failed.String())
+	}
+	require.NotContains(t, fmt.Sprint(keysOf(s)), "rrl-bench")
+}

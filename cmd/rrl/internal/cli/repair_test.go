@@ -1,0 +1,248 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/audit"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/connect"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
+)
+
+// TestOneRepairIsEnough: what several findings say of one limiter is repaired by one run, whatever a repair changes for the next.
+func TestOneRepairIsEnough(t *testing.T) {
+	for name, test := range map[string]struct {
+		make func(s *server)
+		then []string
+	}{
+		"old members and a wrong value": {
+			func(s *server) { put(s, "a", "1", old("abcdefgh", 2), grant("12345678", 1), older(3)) }, []string{"GET {a}:value=4", "ZCARD {a}:permits=3"},
+		},
+		"strange members and a wrong value": {
+			func(s *server) { put(s, "a", "1", "xyz", grant("12345678", 1)) }, []string{"GET {a}:value=9", "ZCARD {a}:permits=1"},
+		},
+		"strange members and no value": {
+			func(s *server) { put(s, "a", "", "xyz", grant("12345678", 1)) }, []string{"GET {a}:value=9", "ZCARD {a}:permits=1"},
+		},
+		"a keep-alive without expiry, and state": {
+			func(s *server) {
+				put(s, "a", "9", grant("12345678", 1))
+				s.run("HSET a keepAliveTime 7200000")
+			}, []string{"PTTL a>7000000", "PTTL {a}:value>7000000", "PTTL {a}:permits>7000000"},
+		},
+		"the same, of clients": {
+			func(s *server) {
+				s.run("HSET a rate 10 interval 3600000 type 1 keepAliveTime 7200000", "SET {a}:value:"+client1+" 6")
+				s.words("ZADD", "{a}:permits:"+client1, fmt.Sprint(time.Now().UnixMilli()), grant("12345678", 4))
+			}, []string{"PTTL a>7000000", "PTTL {a}:value:" + client1 + ">96000000", "GET {a}:value:" + client1 + "=6"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := startRedis(t)
+			test.make(s)
+			first := tool("audit", "--fix", "--yes", "--redis", s.url())
+			require.Equal(t, exitDone, first.code, first.out+first.err)
+			for _, then := range test.then {
+				holds(t, s, then)
+			}
+			require.Contains(t, s.on("audit"), "0 problems")
+		})
+	}
+}
+
+// TestNoRepairForgetsWhatIsTaken: neither where intervals are as long as they can be, nor where this host's clock is wrong, nor where the
+// interval becomes longer between look and repair.
+func TestNoRepairForgetsWhatIsTaken(t *testing.T) {
+	taken := func(s *server) {
+		s.run("HSET a rate 10 interval 3600000 type 1", "SET {a}:value:"+client1+" 0")
+		s.words("ZADD", "{a}:permits:"+client1, fmt.Sprint(time.Now().Add(-30*time.Minute).UnixMilli()), grant("12345678", 10))
+	}
+	t.Run("an interval of three lives", func(t *testing.T) {
+		s := startRedis(t)
+		s.on("try", "u", "--policy", "window:5/100000d")
+		s.run("PERSIST {u}:window:8640000000000")
+		r := tool("audit", "--fix", "--yes", "--redis", s.url())
+		require.Contains(t, r.out, "repaired: let it expire")
+		holds(t, s, "PTTL {u}:window:8640000000000>8640000000000")
+	})
+	t.Run("a begin in the future", func(t *testing.T) {
+		s := startRedis(t)
+		s.run(fmt.Sprintf("SET {u}:window:1000 %d003", time.Now().Add(time.Hour).UnixMilli()))
+		tool("audit", "--fix", "--yes", "--redis", s.url())
+		holds(t, s, "PTTL {u}:window:1000>3500000")
+	})
+	t.Run("a clock that is ahead", func(t *testing.T) {
+		s := startRedis(t)
+		taken(s)
+		r := toolAt(func() time.Time { return time.Now().Add(2 * time.Hour) }, "audit", "--fix", "--yes", "--redis", s.url())
+		require.Contains(t, r.out, "left as it is")
+		holds(t, s, "GET {a}:value:"+client1+"=0")
+	})
+	t.Run("this hour's permits", func(t *testing.T) {
+		s := startRedis(t)
+		taken(s)
+		require.NotContains(t, s.on("audit"), "idle")
+	})
+	t.Run("a longer interval", func(t *testing.T) {
+		s := startRedis(t)
+		taken(s)
+		s.run("HSET a interval 60000")
+		reader := s.reader()
+		found, err := reader.Find(context.Background(), look.Search{Pages: 10})
+		require.NoError(t, err)
+		findings, err := audit.Check(context.Background(), reader, found, 10)
+		require.NoError(t, err)
+		require.Len(t, findings, 1)
+		s.run("HSET a interval 3600000")
+		require.NoError(t, findings[0].Fix(context.Background(), reader))
+		require.Equal(t, audit.Changed, findings[0].Result)
+		holds(t, s, "GET {a}:value:"+client1+"=0")
+	})
+}
+
+func (s *server) reader() *look.Reader {
+	return &look.Reader{Redis: &connect.Redis{Client: s.Client, Where: s.addr}, Now: time.Now}
+}
+
+// TestARateThatChangesMeanwhile is no damage: what is counted is held against the rate that it was counted by.
+func TestARateThatChangesMeanwhile(t *testing.T) {
+	s := startRedis(t)
+	s.on("set", "api", "10/1h")
+	s.on("try", "api", "-n", "4")
+	reader := s.reader()
+	found, err := reader.Find(context.Background(), look.Search{Pages: 10})
+	require.NoError(t, err)
+	s.on("set", "api", "20/1h")
+	findings, err := audit.Check(context.Background(), reader, found, 10)
+	require.NoError(t, err)
+	require.Empty(t, findings)
+}
+
+// TestAPairInUseAllTheTime: of what changes with every look nothing is said.
+func TestAPairInUseAllTheTime(t *testing.T) {
+	s := startRedis(t)
+	put(s, "a", "5", grant("12345678", 1))
+	reader := s.reader()
+	found, err := reader.Find(context.Background(), look.Search{Pages: 10})
+	require.NoError(t, err)
+	reader.Redis.Client = restless{s.Client, func() { s.run("DECR {a}:value") }}
+	findings, err := audit.Check(context.Background(), reader, found, 10)
+	require.NoError(t, err)
+	require.Empty(t, findings)
+}
+
+// restless is a connection beside which something happens before whatever it sends.
+type restless struct {
+	rueidis.Client
+	before func()
+}
+
+func (r restless) DoMulti(ctx context.Context, commands ...rueidis.Completed) []rueidis.RedisResult {
+	r.before()
+	return r.Client.DoMulti(ctx, commands...)
+}
+
+// TestAClientThatHasGone since it was found has nothing that could be deleted.
+func TestAClientThatHasGone(t *testing.T) {
+	s := startRedis(t)
+	s.run("HSET a rate 10 interval 3600000 type 1", "SET {a}:value:"+client1+" 10")
+	reader := s.reader()
+	found, err := reader.Of(context.Background(), "a", look.Search{Pages: 10})
+	require.NoError(t, err)
+	s.run("DEL {a}:value:" + client1)
+	require.NoError(t, reader.Again(context.Background(), "a", found, 10))
+	findings, err := audit.Check(context.Background(), reader, found, 10)
+	require.NoError(t, err)
+	require.Empty(t, findings)
+}
+
+// TestOldMembersThatBecomeOthers: a grant that there is already under its new member stays as it is, rather than count once.
+func TestOldMembersThatBecomeOthers(t *testing.T) {
+	s := startRedis(t)
+	put(s, "a", "4", older(3), grant(older(3)[:4], 3))
+	require.Contains(t, tool("audit", "--fix", "--redis", s.url()).out, "left as it is")
+	holds(t, s, "ZCARD {a}:permits=2")
+}
+
+// TestARepairThatFails: what was done by then is told, and what is left.
+func TestARepairThatFails(t *testing.T) {
+	s := startRedis(t)
+	put(s, "a", "5", grant("12345678", 1))
+	put(s, "b", "9", "xyz", grant("12345678", 1))
+	put(s, "c", "5", grant("12345678", 1))
+	s.run("ACL SETUSER smith on >secret ~* +@all -zrem")
+	r := tool("audit", "--fix", "--yes", "--redis", "redis://smith:secret@"+s.addr)
+	require.Equal(t, exitError, r.code)
+	require.Contains(t, r.err, `"b"`)
+	require.Contains(t, r.err, "does not let this user do that")
+	require.Contains(t, r.out, "repaired: set the value to 9", "what was done before is not told")
+	require.Contains(t, r.out, "failed: take 1 of them out")
+	holds(t, s, "GET {a}:value=9")
+	holds(t, s, "GET {c}:value=9")
+}
+
+// TestAnAuditThatIsInterrupted tells what it has repaired by then.
+func TestAnAuditThatIsInterrupted(t *testing.T) {
+	s := startRedis(t)
+	put(s, "a", "5", grant("12345678", 1))
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	var out, failed strings.Builder
+	a := &app{in: strings.NewReader(""), out: &out, err: &failed, now: time.Now}
+	reader := s.reader()
+	found, err := reader.Find(context.Background(), look.Search{Pages: 10})
+	require.NoError(t, err)
+	findings, err := audit.Check(context.Background(), reader, found, 10)
+	require.NoError(t, err)
+	require.ErrorIs(t, a.fix(ctx, reader, findings, true), context.Canceled)
+	require.Equal(t, audit.Untried, findings[0].Result)
+	holds(t, s, "GET {a}:value=5")
+}
+
+// TestValuesAsTheLibraryTakesThem: a text that it refuses is told as one, however like a number it looks.
+func TestValuesAsTheLibraryTakesThem(t *testing.T) {
+	s := startRedis(t)
+	for _, value := range []string{"9223372036854775807", "100000000000000000", "-99999999999999999", "-0", "007", "+7"} {
+		s.run("FLUSHALL")
+		put(s, "a", value, grant("12345678", 1))
+		_, err := rratelimiter.New(s.Client).Limiter("a").TryAcquire(context.Background(), 1)
+		var state *rratelimiter.StateError
+		require.ErrorAs(t, err, &state, value)
+		require.Contains(t, tool("audit", "--redis", s.url()).out, "is no number", value)
+		require.Contains(t, s.on("show", "a"), "is no number", value)
+		require.Contains(t, s.on("audit", "--fix"), "repaired")
+		_, err = rratelimiter.New(s.Client).Limiter("a").TryAcquire(context.Background(), 1)
+		require.NoError(t, err)
+	}
+}
+
+// TestAnIntervalOfNothing is one that the libraries take: all comes back at once.
+func TestAnIntervalOfNothing(t *testing.T) {
+	s := startRedis(t)
+	s.run("HSET a rate 10 interval 0 type 0")
+	for range 2 {
+		s.on("try", "a", "-n", "10")
+		require.Contains(t, s.on("show", "a"), "wrong       nothing")
+		require.Contains(t, s.on("audit"), "0 problems")
+		require.Contains(t, s.on("watch", "a", "--count", "1"), "taken=0")
+	}
+}
+
+// TestAKeyOfAnotherType is somebody's, and nothing that setting a rate mends.
+func TestAKeyOfAnotherType(t *testing.T) {
+	s := startRedis(t)
+	s.run("SET a text")
+	require.NotContains(t, s.on("show", "a"), "rrl set")
+	require.Contains(t, s.on("show", "a"), "choose another name")
+	r := tool("set", "a", "5/1h", "--yes", "--redis", s.url())
+	require.Equal(t, exitError, r.code)
+	require.NotContains(t, tool("set", "a", "5/1h", "--redis", s.url()).err, "--yes", "it would not do that either")
+	holds(t, s, "GET a=text")
+}

@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
+)
+
+// output is what a command that goes on has written so far.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(text []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(text)
+}
+
+// after waits for a text behind those that were waited for before.
+func (o *output) after(t *testing.T, text string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		at := bytes.Index(o.text.Bytes(), []byte(text))
+		if at >= 0 {
+			o.text.Next(at + len(text))
+		}
+		return at >= 0
+	}, 30*time.Second, 10*time.Millisecond, text)
+}
+
+// TestWatchGoesOn: where a limiter is deleted and made again, and where Redis restarts, it says so, and shows what there is then.
+func TestWatchGoesOn(t *testing.T) {
+	s := startRedis(t)
+	s.on("set", "api", "10/1h")
+	s.on("try", "api", "-n", "4")
+	s.on("try", "u", "--policy", "window:5/1h")
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var out, failed output
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(ctx, []string{"watch", "api", "u", "--every", "50ms", "--timeout", "2s", "--redis", s.url()}, strings.NewReader(""), &out, &failed)
+	}()
+	out.after(t, ` api "OVERALL 10/1h" taken=4`)
+	s.run("DEL api")
+	out.after(t, ` api "no limiter"`)
+	s.on("set", "api", "20/1h")
+	out.after(t, ` api "OVERALL 20/1h" taken=4`)
+	_ = s.Do(context.Background(), s.B().Arbitrary("DEBUG", "RESTART").Build()).Error() // which ends the connection
+	out.after(t, ` wrong="`)
+	out.after(t, ` api "no limiter"`) // nothing of it was saved
+	require.Eventually(t, func() bool { return tool("set", "api", "30/1h", "--redis", s.url()).code == exitDone }, 30*time.Second, 10*time.Millisecond)
+	out.after(t, ` api "OVERALL 30/1h" taken=0`)
+	cancel()
+	require.Equal(t, exitDone, <-ended, failed.text.String())
+}
+
+// TestWatchTellsWhatFails: a limiter of which every call fails is not shown as one of which nothing is taken.
+func TestWatchTellsWhatFails(t *testing.T) {
+	s := startRedis(t)
+	s.run("HSET a rate 10 interval 3600000 type 0", "SADD {a}:value 1", "HSET b rate 10 interval 3600000 type 0", "SET {b}:value x")
+	s.words("ZADD", "{b}:permits", strconv.FormatInt(time.Now().UnixMilli(), 10), grant("12345678", 1))
+	require.Contains(t, s.on("watch", "a", "--count", "1"), "another type")
+	require.Contains(t, s.on("watch", "b", "--count", "1"), "want a whole number")
+}
+
+// TestWatchOfAnotherType: a limiter that becomes PER_CLIENT has no client without a name.
+func TestWatchOfAnotherType(t *testing.T) {
+	s := startRedis(t)
+	s.on("set", "api", "10/1h")
+	s.on("try", "api", "-n", "4")
+	reader := s.reader()
+	found, err := reader.Of(context.Background(), "api", look.Search{Pages: 10})
+	require.NoError(t, err)
+	s.run("HSET api type 1")
+	require.NoError(t, reader.Again(context.Background(), "api", found, 10))
+	require.Empty(t, found.Redisson[0].Pairs)
+}

@@ -1,0 +1,20 @@
+package look
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestEightLettersAreNoGrant: they could be one of the oldest layout, and are likelier somebody else's.
+func TestEightLettersAreNoGrant(t *testing.T) {
+	now := time.Now()
+	for member, want := range map[string]bool{
+		"user-123": false, "x": false, "\x3e\x5f\x10\x20\x05\x00\x00\x00": true, "\x03abc\x05\x00\x00\x00": true,
+	} {
+		g := Grant{At: now.UnixMilli(), Member: member}
+		g.Permits, g.Layout = Decode(member)
+		require.Equal(t, want, g.credible(now), "%q", member)
+	}
+}

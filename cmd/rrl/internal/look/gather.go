@@ -1,0 +1,117 @@
+package look
+
+import (
+	"context"
+	"strings"
+
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
+)
+
+// addHashes takes the hashes that are limiters.
+func (w *search) addHashes(ctx context.Context, keys []string) error {
+	var asked []string
+	for _, key := range keys {
+		if w.wants(key) {
+			asked = append(asked, key)
+		}
+	}
+	for len(asked) > 0 {
+		n := min(len(asked), pipeline)
+		found, err := w.hashes(ctx, asked[:n], false)
+		if err != nil {
+			return err
+		}
+		for _, l := range found {
+			switch {
+			case l == nil || w.redisson[l.Name] != nil:
+			case len(w.redisson) >= w.Most:
+				w.more++
+			default:
+				w.redisson[l.Name] = l
+			}
+		}
+		asked = asked[n:]
+	}
+	return nil
+}
+
+// addKeys takes the keys of limiters' state.
+func (w *search) addKeys(keys []string) {
+	for _, key := range keys {
+		parsed, ok := names.Parse(strings.Clone(key))
+		switch {
+		case !ok || w.prefix != "" && parsed.Prefix != w.prefix:
+		case parsed.Part == names.Policy:
+			w.addPolicy(parsed)
+		default:
+			w.addPair(parsed)
+		}
+	}
+}
+
+func (w *search) wants(name string) bool { return w.Pattern == "" || names.Match(w.Pattern, name) }
+
+// addPair takes a pair to the limiters of its names that count by it, and to the orphans where none does.
+func (w *search) addPair(parsed names.Key) {
+	name, counted := parsed.Name(), false
+	for _, candidate := range parsed.Names() {
+		l := w.redisson[candidate]
+		if l == nil {
+			continue
+		}
+		name = candidate
+		counted = counted || l.mayCount(parsed.Client)
+		if parsed.Client != "" && l.Valid() && l.mayCount(parsed.Client) {
+			w.addClient(candidate, parsed.Client)
+		}
+	}
+	if !counted && w.wants(name) {
+		w.addOrphan(name, parsed)
+	}
+}
+
+func (w *search) addClient(name, id string) {
+	known := w.clients[name]
+	switch {
+	case known[id]:
+	case w.seen >= w.Most:
+		w.more++
+	case known == nil:
+		w.clients[name] = map[string]bool{}
+		fallthrough
+	default:
+		w.clients[name][id] = true
+		w.seen++
+	}
+}
+
+func (w *search) addPolicy(parsed names.Key) {
+	name := parsed.Name()
+	for _, candidate := range parsed.Names() {
+		if w.redisson[candidate] != nil {
+			name = candidate
+		}
+	}
+	stored, _ := names.ParseStored(parsed.Policy)
+	key := stored.Key(name)
+	switch {
+	case !w.wants(name) || w.policies[key] != nil:
+	case len(w.policies) >= w.Most:
+		w.more++
+	default:
+		w.policies[key] = &Policy{Name: name, Stored: stored, Key: key}
+	}
+}
+
+func (w *search) addOrphan(name string, parsed names.Key) {
+	id := parsed.Prefix + "\x00" + parsed.Client
+	switch {
+	case w.orphans[id] != nil:
+	case len(w.orphans) >= w.Most:
+		w.more++
+	default:
+		p := &Pair{Client: parsed.Client}
+		p.ValueKey, p.PermitsKey = names.Pair(name, p.Client)
+		w.orphans[id] = p
+	}
+}
