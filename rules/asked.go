@@ -24,18 +24,23 @@ type overHTTP struct {
 	address *httplimit.Address
 }
 
-func (a overHTTP) method() string { return a.Method }
-func (a overHTTP) methodKey() string {
-	switch a.Method {
-	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodConnect,
-		http.MethodOptions, http.MethodTrace:
-		return a.Method
-	}
-	return "other" // a client makes up as many as it likes
-}
+func (a overHTTP) method() string    { return a.Method }
+func (a overHTTP) methodKey() string { return methodKey(a.Method) }
 
 func (a overHTTP) host() string                  { return a.Host }
 func (a overHTTP) values(header string) []string { return a.Header[header] }
 func (a overHTTP) client() (netip.Addr, error)   { return a.address.Client(a.Request) }
 func (a overHTTP) clientKey() (string, error)    { return a.address.Key(a.Request) }
 func (a overHTTP) length() int64                 { return a.ContentLength }
+
+// otherMethods is the key of methods that net/http has no name for: a client makes up as many as it likes.
+const otherMethods = "other"
+
+func methodKey(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodConnect,
+		http.MethodOptions, http.MethodTrace:
+		return method
+	}
+	return otherMethods
+}

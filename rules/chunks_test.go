@@ -48,8 +48,8 @@ func TestChunks(t *testing.T) {
 			text += indent + "  key: " + []string{"ip", "[ip,\n" + indent + "      method]", "\"header:X-\\\n" + indent + "      Y\"", "|-\n" + indent + "      method"}[random.IntN(4)] + "\n"
 			text += indent + "  limits:\n" + indent + "  - 1/s\n" + indent + "  - {rate: 2/m,\n" + indent + "     policy: fixed_window}\n"
 			if random.IntN(5) == 0 {
-				text += indent + "  overrides:\n" + indent + "  - key: x\n" + indent + "    ban: true\n"
-				text = strings.Replace(text, "key: ip\n"+indent+"  limits:\n"+indent+"  - 1/s\n"+indent+"  - {rate: 2/m,\n"+indent+"     policy: fixed_window}\n"+indent+"  overrides:\n"+indent+"  - key: x", "key: method\n"+indent+"  limits: 1/s\n"+indent+"  overrides:\n"+indent+"  - key: x", 1)
+				text += indent + "  overrides:\n" + indent + "  - key: GET\n" + indent + "    ban: true\n"
+				text = strings.Replace(text, "key: ip\n"+indent+"  limits:\n"+indent+"  - 1/s\n"+indent+"  - {rate: 2/m,\n"+indent+"     policy: fixed_window}\n"+indent+"  overrides:\n"+indent+"  - key: GET", "key: method\n"+indent+"  limits: 1/s\n"+indent+"  overrides:\n"+indent+"  - key: GET", 1)
 			}
 		}
 		text += "match: all\n"

@@ -47,6 +47,9 @@ var matchFields = map[string]field[matchFile]{
 		}
 		d.pairs(n, func(name, value *yaml.Node) {
 			text, _ := d.text(value, "a text, the header's value, or * for any")
+			if text != strings.TrimSpace(text) {
+				d.fail(value, "%q has spaces around it, which no header's value has", clipped(text))
+			}
 			h := header{d.headerName(name, name.Value), text}
 			if slices.ContainsFunc(m.headers, func(other header) bool { return other.name == h.name }) {
 				d.fail(name, "the header %s is there twice", h.name)
@@ -90,6 +93,9 @@ func (d *decoder) match(n *yaml.Node) []*condition {
 		case m.pattern != nil && m.grpc != nil:
 			d.fail(n, "pattern and grpc: a request is one or the other, give a list of two")
 			return
+		case m.grpc != nil && m.methods != nil:
+			d.fail(n, "grpc and methods, which are those of HTTP: leave out methods")
+			return
 		case m.grpc != nil:
 			text, ok := d.text(m.grpc, wantGRPC)
 			if !ok || !d.grpc(m.grpc, text, &m.condition) {
@@ -104,6 +110,9 @@ func (d *decoder) match(n *yaml.Node) []*condition {
 			if m.condition.pattern, err = parsePattern(text); err != nil {
 				d.fail(m.pattern, "the pattern %q: %v", clipped(text), err)
 				return
+			}
+			if m.methods != nil && !slices.ContainsFunc(m.methods, m.hasMethod) {
+				d.fail(n, "no request is of the pattern's method %s and of one in methods: name methods once", m.method)
 			}
 		default:
 			m.condition.pattern = anyPath

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"sync"
@@ -162,15 +163,13 @@ func (d *decoder) limit(n *yaml.Node, policy string, into *limits) {
 		d.redisson(n, &l, into)
 		return
 	}
-	for name, given := range map[string]*yaml.Node{"type": l.kind, "keep_alive": l.keep} {
-		if given != nil {
-			d.fail(given, "%s is for limits with redisson", name)
-			return
-		}
+	if given := cmp.Or(l.kind, l.keep); given != nil {
+		d.fail(given, "type and keep_alive are for limits with redisson")
+		return
 	}
 	if l.policy != nil {
 		var ok bool
-		if policy, ok = d.text(l.policy, "a text, one of "+listOf(policies)); !ok {
+		if policy, ok = d.text(l.policy, wantPolicy); !ok {
 			return
 		}
 	}

@@ -94,6 +94,20 @@ rules:
 				{"GET /", h("X-Tenant", "evil"), many}, {"GET /", h("X-Tenant", "zero"), many},
 				{"GET /", h("X-Tenant", "self"), good}, {"GET /", h("X-Tenant", "self"), good},
 			}},
+		"a key of any bytes is overridden": {`
+rules:
+  - {name: one, match: /one, key: header:K, limits: 9/h, overrides: [{key: 'a|b', ban: true}, {key: 'DOM\me', ban: true}]}
+  - {name: two, match: /two, key: [header:K, method], limits: 9/h, overrides: [{key: ['a|b', GET], ban: true}, {key: ['a', GET], ban: true}]}`,
+			[]call{
+				{"GET /one", h("K", "a|b"), many}, {"GET /one", h("K", `DOM\me`), many}, {"GET /one", h("K", "a"), good},
+				{"GET /two", h("K", "a|b"), many}, {"GET /two", h("K", `a\|b`), good}, {"PUT /two", h("K", "a|b"), good}, {"GET /two", h("K", "a"), many},
+			}},
+		"a key of the defaults is no matter of limits that count by none": {`
+defaults: {key: header:K}
+rules:
+  - {name: ban, match: /ban, ban: true}
+  - {name: some, match: /some, ban: true, overrides: [{key: x, unlimited: true}]}`,
+			[]call{{"GET /ban", nil, many}, {"GET /some", nil, many}, {"GET /some", h("K", "x"), good}}},
 		"all but some are banned": {`
 rules:
   - name: tenants

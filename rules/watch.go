@@ -16,9 +16,16 @@ type WatchOption func(*watch)
 
 // OnReload sets what is told of each change of the file: nil once the new rules are in force, also where a bad file is right again; and
 // what is wrong, while the old rules stay in force. The same thing is told once, however often it is seen. It is called by one
-// goroutine, one call at a time; while it blocks, no change is seen.
+// goroutine, one call at a time; while it blocks, no change is seen. What it panics with is dropped: it hurts no reload.
 func OnReload(told func(err error)) WatchOption {
-	return func(w *watch) { w.told = told }
+	return func(w *watch) {
+		if w.told = told; told != nil {
+			w.told = func(err error) {
+				defer func() { _ = recover() }()
+				told(err)
+			}
+		}
+	}
 }
 
 // Rates lets Watch set the rates that the file states for limiters of Redisson's ([Set.SetRates]): before it returns, and on each
@@ -206,6 +213,9 @@ func (w *watch) look(ctx context.Context) {
 		return
 	}
 	s, err := parse(w.path, data, w.set.current.Load())
+	if ctx.Err() != nil {
+		return // the rules stay as they are from then on
+	}
 	if err != nil {
 		w.tell(err)
 		return

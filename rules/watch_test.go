@@ -347,3 +347,29 @@ func TestRates(t *testing.T) {
 		pass(time.Second)
 	})
 }
+
+// TestWhoeverIsToldPanics: the rules change all the same, and go on changing.
+func TestWhoeverIsToldPanics(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rules.yaml")
+	write(t, path, named("a"))
+	inBubble(t, func(b *bubble.Bubble, _ *rratelimiter.Client) {
+		var r record
+		w := newWatch(path, []WatchOption{OnReload(func(err error) {
+			r.add(err)
+			panic("no time")
+		})})
+		require.NoError(b, w.load())
+		ctx, end := context.WithCancel(b.Context())
+		go w.run(ctx, nil, nil, time.NewTicker(w.every))
+		pass(time.Millisecond)
+		for i, text := range []string{named("b"), "rules: 5", named("c")} {
+			write(b, path, text)
+			pass(time.Minute)
+			all, _ := r.told()
+			assert.Len(b, all, i+1)
+		}
+		assert.Equal(b, "c", w.set.file().rules[0].name)
+		end()
+		pass(time.Second)
+	})
+}
