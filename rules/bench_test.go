@@ -94,21 +94,24 @@ func BenchmarkReload(b *testing.B) {
 // BenchmarkMatch finds the rule of a request among 10,000.
 func BenchmarkMatch(b *testing.B) {
 	files := map[string]string{"path": large(10_000), "all": "match: all\n" + large(10_000)}
-	var hosts, headers strings.Builder
+	var hosts, headers, ranges strings.Builder
 	hosts.WriteString("rules:\n")
 	headers.WriteString("rules:\n")
+	ranges.WriteString("rules:\n")
 	for i := range 10_000 {
 		fmt.Fprintf(&hosts, "  - {name: r%d, match: t%d.example.com/, key: all, limits: 1/s}\n", i, i)
 		fmt.Fprintf(&headers, "  - {name: r%d, match: {headers: {X-Tenant: t%d}}, key: all, limits: 1/s}\n", i, i)
+		fmt.Fprintf(&ranges, "  - {name: r%d, match: {ranges: [10.%d.%d.0/24]}, key: all, limits: 1/s}\n", i, i/256, i%256)
 	}
-	files["host"], files["header"] = hosts.String(), headers.String()
-	for _, name := range []string{"path", "all", "host", "header"} {
+	files["host"], files["header"], files["range"] = hosts.String(), headers.String(), ranges.String()
+	for _, name := range []string{"path", "all", "host", "header", "range"} {
 		b.Run(name, func(b *testing.B) {
 			v := parsed(b, files[name]).file()
 			r := request("GET http://t9000.example.com/api/v1/service-9000/7", "X-Tenant", "t9000")
+			r.RemoteAddr = "10.35.40.7:1"
 			b.ReportAllocs()
 			for b.Loop() {
-				s := search{request: overHTTP{r, &v.address}, all: v.all}
+				s := search{request: &overHTTP{Request: r, address: &v.address}, all: v.all}
 				v.http.find(&s, cleanPath(r.URL.EscapedPath()))
 				if len(s.found) != 1 || v.rules[s.found[0].rule].name[1:] == "" {
 					b.Fatal(len(s.found))

@@ -176,7 +176,7 @@ func FuzzPath(f *testing.F) {
 		}
 		var found tree
 		found.add(0, &condition{pattern: p})
-		s := search{request: overHTTP{request("GET /"), &httplimit.Address{}}}
+		s := search{request: &overHTTP{Request: request("GET /"), address: &httplimit.Address{}}}
 		found.find(&s, clean)
 		require.Equal(t, p.matches(clean), len(s.found) == 1, "%q %q", clean, text)
 	})

@@ -2,7 +2,6 @@ package rules
 
 import (
 	"errors"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -15,7 +14,7 @@ type condition struct {
 	rpc     bool // a method of gRPC, not a request of HTTP
 	headers []header
 	methods []string
-	ranges  []netip.Prefix
+	ranges  ranges
 	source  *yaml.Node // until the rule is read
 }
 
@@ -58,7 +57,7 @@ var matchFields = map[string]field[matchFile]{
 		})
 	},
 	"methods": func(d *decoder, n *yaml.Node, m *matchFile) { m.methods = d.methods(n) },
-	"ranges":  func(d *decoder, n *yaml.Node, m *matchFile) { m.ranges = d.ranges(n) },
+	"ranges":  func(d *decoder, n *yaml.Node, m *matchFile) { m.ranges = newRanges(d.ranges(n)) },
 }
 
 // mostHeaders is how many headers a condition may name.
@@ -165,9 +164,9 @@ func (c *condition) holds(r asked) bool {
 			return false
 		}
 	}
-	if len(c.ranges) > 0 {
+	if len(c.ranges.list) > 0 {
 		client, err := r.client()
-		return err == nil && contains(c.ranges, client)
+		return err == nil && c.ranges.contains(client)
 	}
 	return true
 }

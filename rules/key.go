@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
-	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
@@ -184,38 +183,4 @@ func (p keyPart) of(r asked, path string, c *condition) (string, error) {
 		return r.methodKey(), nil
 	}
 	return p.name, nil
-}
-
-// ranges reads ranges of addresses.
-func (d *decoder) ranges(n *yaml.Node) []netip.Prefix {
-	var all []netip.Prefix
-	d.texts(n, "a text, a range of addresses like 10.0.0.0/8 or 2001:db8::/32", func(n *yaml.Node, text string) {
-		network, err := netip.ParsePrefix(text)
-		if addr, alone := netip.ParseAddr(text); alone == nil && addr.Zone() == "" {
-			addr = addr.Unmap()
-			network, err = netip.PrefixFrom(addr, addr.BitLen()), nil
-		}
-		if err != nil {
-			d.fail(n, "%q is no range of addresses, want one like 10.0.0.0/8 or 2001:db8::/32", clipped(text))
-			return
-		}
-		if network != network.Masked() {
-			d.fail(n, "%q has bits behind its length: did you mean %v, or %v/%d?", text, network.Masked(), network.Addr(), network.Addr().BitLen())
-			return
-		}
-		if network.Addr().Is4In6() {
-			if network.Bits() < 96 {
-				d.fail(n, "%q is mapped IPv4 and IPv6 at once", text)
-				return
-			}
-			network = netip.PrefixFrom(network.Addr().Unmap(), network.Bits()-96)
-		}
-		all = append(all, network)
-	})
-	return all
-}
-
-// contains says whether an address is in one of some ranges.
-func contains(ranges []netip.Prefix, addr netip.Addr) bool {
-	return slices.ContainsFunc(ranges, func(p netip.Prefix) bool { return p.Contains(addr) })
 }

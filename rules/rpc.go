@@ -168,7 +168,7 @@ func rpcLimiterOf(ctx context.Context, _ grpclimit.Call) (grpclimit.Limiter, err
 // rpcSteps is what decides a call.
 func (s *snapshot) rpcSteps(o *opener, ctx context.Context, call grpclimit.Call) []step {
 	address := grpclimit.Address{Trusted: s.address.Trusted, Header: s.address.Header, IPv6Bits: s.address.IPv6Bits}
-	by := search{request: overGRPC{ctx, call, address}, all: s.all}
+	by := search{request: &overGRPC{ctx: ctx, call: call, address: address}, all: s.all}
 	s.grpc.find(&by, call.Method)
 	return joinable(s.append(nil, o, &by, call.Method, by.found), o)
 }
@@ -178,29 +178,35 @@ type overGRPC struct {
 	ctx     context.Context
 	call    grpclimit.Call
 	address grpclimit.Address
+	from    remembered
 }
 
-func (a overGRPC) method() string { return a.call.Method }
+func (a *overGRPC) method() string { return a.call.Method }
 
-func (a overGRPC) methodKey() string { return a.call.Method }
+func (a *overGRPC) methodKey() string { return a.call.Method }
 
-func (a overGRPC) host() string {
+func (a *overGRPC) host() string {
 	if values := metadata.ValueFromIncomingContext(a.ctx, ":authority"); len(values) > 0 {
 		return values[0]
 	}
 	return ""
 }
 
-func (a overGRPC) values(header string) []string {
+func (a *overGRPC) values(header string) []string {
 	return metadata.ValueFromIncomingContext(a.ctx, strings.ToLower(header))
 }
 
-func (a overGRPC) client() (netip.Addr, error) { return a.address.Client(a.ctx) }
+func (a *overGRPC) client() (netip.Addr, error) {
+	if !a.from.known {
+		a.from.set(a.address.Client(a.ctx))
+	}
+	return a.from.addr, a.from.err
+}
 
-func (a overGRPC) clientKey() (string, error) { return a.address.Key(a.ctx, a.call) }
+func (a *overGRPC) clientKey() (string, error) { return a.address.Key(a.ctx, a.call) }
 
 // length is the size of a unary call's message.
-func (a overGRPC) length() int64 {
+func (a *overGRPC) length() int64 {
 	if m, ok := a.call.Message.(proto.Message); ok {
 		return int64(proto.Size(m))
 	}

@@ -22,7 +22,7 @@ type step struct {
 
 // steps is what decides a request of HTTP, nil for nothing.
 func (s *snapshot) steps(o *opener, r *http.Request) []step {
-	by := search{request: overHTTP{r, &s.address}, all: s.all}
+	by := search{request: &overHTTP{Request: r, address: &s.address}, all: s.all}
 	path := cleanPath(r.URL.EscapedPath())
 	s.http.find(&by, path)
 	steps := s.append(nil, o, &by, path, by.found)
