@@ -237,6 +237,7 @@ func (d *decoder) duration(n *yaml.Node) time.Duration {
 	length, ok := parseDuration(text)
 	if !ok {
 		d.fail(n, "%q is no length of time, want %s", clipped(text), wantDuration)
+		return 0
 	}
 	return length
 }
@@ -258,7 +259,7 @@ func parseDuration(text string) (time.Duration, bool) {
 		return time.Duration(n) * unit, err == nil && n > 0 && n <= int64(math.MaxInt64/unit) && text[0] != '+'
 	}
 	length, err := time.ParseDuration(text)
-	return length, err == nil && length > 0 && length%time.Millisecond == 0
+	return length, err == nil && length > 0 && length%time.Millisecond == 0 && text[0] != '+'
 }
 
 // listOf names what may stand somewhere, in order.
