@@ -3,6 +3,7 @@ package rules
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -170,6 +171,38 @@ rules: [{name: a, match: /a/login, key: all, limits: 1/h}]`,
 		"hosts": {`
 rules: [{name: a, match: api.example.com/, key: all, limits: 1/h}]`,
 			[]call{{"GET http://api.example.com/", nil, good}, {"GET http://API.example.com.:8080/x", nil, many}, {"GET http://example.com/", nil, good}}},
+		"GET is HEAD too": {`
+rules: [{name: a, match: GET /a, key: all, limits: 1/h}]`,
+			[]call{{"HEAD /a", nil, good}, {"GET /a", nil, many}, {"HEAD /a", nil, many}, {"POST /a", nil, good}}},
+		"a slash at the end stays": {`
+rules: [{name: a, match: "/a/{$}", key: all, limits: 1/h}]`,
+			[]call{{"GET //a/", nil, good}, {"GET /x/../a/", nil, many}, {"GET //a", nil, good}}},
+		"a skip is that of its rule": {`
+match: all
+rules:
+  - {name: a, key: all, limits: 1/h, skip: {paths: /h}}
+  - {name: b, key: all, limits: 2/h}`,
+			[]call{{"GET /h", nil, good}, {"GET /h", nil, good}, {"GET /h", nil, many}}},
+		"rules of other costs": {`
+match: all
+rules:
+  - {name: a, key: all, limits: 9/h, cost: 1}
+  - {name: b, key: all, limits: 6/h, cost: 3}`,
+			[]call{{"GET /", nil, good}, {"GET /", nil, good}, {"GET /", nil, many}}},
+		"a ban whose cost cannot be told": {`
+rules: [{name: a, key: header:K, limits: 9/h, cost: header:X-Cost, overrides: [{key: x, ban: true}]}]`,
+			[]call{{"GET /", h("K", "x"), many}, {"GET /", h("K", "y"), down}, {"GET /", h("K", "y", "X-Cost", "1", "X-Cost", "1"), down}, {"GET /", h("K", "y", "X-Cost", "x"), down}}},
+		"a header with spaces around it, or there twice": {`
+rules: [{name: a, key: header:K, limits: 1/h}]`,
+			[]call{{"GET /", h("K", "x"), good}, {"GET /", h("K", " x "), many}, {"GET /", h("K", "x", "K", "y"), down}, {"GET /", h("K", " "), down}}},
+		"more limits than decide at once": {`
+match: all
+rules:
+  - {name: a, key: all, limits: [9/h, {rate: 9/h, policy: fixed_window}, {rate: 9/h, policy: sliding_log}]}
+  - {name: b, key: all, limits: [9/h, {rate: 9/h, policy: fixed_window}, {rate: 9/h, policy: sliding_log}]}
+  - {name: c, key: all, limits: [9/h, {rate: 9/h, policy: fixed_window}, {rate: 9/h, policy: sliding_log}]}
+  - {name: d, key: all, limits: [9/h, {rate: 2/h, policy: fixed_window}, {rate: 9/h, policy: sliding_log}]}`,
+			[]call{{"GET /", nil, good}, {"GET /", nil, good}, {"GET /", nil, many}}},
 		"headers": {`
 rules:
   - {name: a, match: {headers: {X-Plan: free}}, key: all, limits: 1/h}
@@ -187,6 +220,55 @@ rules:
 				}
 			})
 		})
+	}
+}
+
+// TestNoAddress: a client whose address cannot be told is in no range.
+func TestNoAddress(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		handler := parsed(b, `
+rules:
+  - {name: in, match: {ranges: [0.0.0.0/0, "::/0"]}, ban: true}
+  - {name: both, match: {headers: {X: y}, ranges: [0.0.0.0/0, "::/0"]}, ban: true}
+  - {name: all, key: all, limits: 1/h, skip: {ranges: [0.0.0.0/0, "::/0"]}}`).Middleware(client)(&ok{})
+		for _, want := range []int{good, many} {
+			r := request("GET /", "X", "y")
+			r.RemoteAddr = "@"
+			assert.Equal(b, want, serve(handler, r).Code)
+		}
+		assert.Equal(b, many, status(handler, "GET /"))
+	})
+}
+
+// TestBytesCost a permit each, or for as many as there are together, begun ones too.
+func TestBytesCost(t *testing.T) {
+	for text, want := range map[string]map[int64]int64{
+		"content_length": {0: 1, 1: 1, 7: 7, -1: -1}, "content_length/10": {0: 1, 1: 1, 10: 1, 11: 2, 20: 2, 21: 3, -1: -1},
+	} {
+		rule := parsed(t, one("key: ip, limits: 1/s, cost: "+text)).file().rules[0]
+		for length, permits := range want {
+			r := request("PUT /")
+			r.ContentLength = length
+			assert.Equal(t, permits, rule.cost.of(&overHTTP{Request: r}), "%s of %d", text, length)
+		}
+	}
+}
+
+// TestWhatIsKeptOpen: each key has its own limiter, however many there are, and long keys are not kept.
+func TestWhatIsKeptOpen(t *testing.T) {
+	rule := parsed(t, one("key: header:K, limits: 1/h")).file().rules[0]
+	o := newOpener(nowhere, httpDoor)
+	for i := range 2 * len(o.lately) {
+		key := fmt.Sprint(i)
+		require.Equal(t, "a:"+key, o.open(rule, rule.limits, key).groups[0].members[0].limiter.Name())
+	}
+	for i := range 100 {
+		o.open(rule, rule.limits, strings.Repeat("x", longestKept+1+i))
+	}
+	for i := range o.lately {
+		if kept := o.lately[i].Load(); kept != nil {
+			require.LessOrEqual(t, len(kept.key), longestKept)
+		}
 	}
 }
 

@@ -30,7 +30,7 @@ func (s *snapshot) steps(o *opener, r *http.Request) []step {
 		return joinable(steps, o)
 	}
 	// Routers differ on a path with escaped slashes or dots. Rules that match either reading of it decide.
-	other := cleanPath((&url.URL{Path: cleanPath(r.URL.Path)}).EscapedPath())
+	other := cleanPath((&url.URL{Path: r.URL.Path}).EscapedPath())
 	if other == path {
 		return joinable(steps, o)
 	}
