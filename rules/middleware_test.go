@@ -272,6 +272,30 @@ func TestWhatIsKeptOpen(t *testing.T) {
 	}
 }
 
+// TestDoorsAreOpenedWhenTheyAreNeeded, not all by the first request behind a reload; those of settings that are gone are let go.
+func TestDoorsAreOpenedWhenTheyAreNeeded(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		set := parsed(b, "rules: [{name: a, match: /a, key: ip, limits: 9/h, deadline: 1s}, {name: b, match: /b, key: ip, limits: 9/h, deadline: 2s}]")
+		handler := set.Middleware(client)(&ok{})
+		opened := func() (deadlines []time.Duration) {
+			handler.(*middleware).opened.Range(func(s, _ any) bool {
+				deadlines = append(deadlines, s.(settings).deadline)
+				return true
+			})
+			return deadlines
+		}
+		status(handler, "GET /other")
+		assert.Empty(b, opened())
+		assert.Equal(b, good, status(handler, "GET /a"))
+		assert.Equal(b, []time.Duration{time.Second}, opened())
+		assert.Equal(b, good, status(handler, "GET /b"))
+		assert.Len(b, opened(), 2)
+		set.current.Store(parsed(b, "rules: [{name: b, match: /b, key: ip, limits: 9/h, deadline: 2s}]").file())
+		status(handler, "GET /other")
+		assert.Equal(b, []time.Duration{2 * time.Second}, opened())
+	})
+}
+
 // TestRedisson: a limiter that Java programs use, alone, with others, and its rate.
 func TestRedisson(t *testing.T) {
 	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
@@ -302,9 +326,10 @@ rules:
 		require.NoError(b, err)
 		assert.EqualValues(b, 2, free)
 		// The same one writes nothing.
-		before := b.Redis.Dump()
+		before, sent := b.Redis.Dump(), b.Sent.Load()
 		require.NoError(b, next.SetRates(b.Context(), client))
 		assert.Equal(b, before, b.Redis.Dump())
+		assert.EqualValues(b, 1, b.Sent.Load()-sent) // to look
 	})
 }
 

@@ -20,7 +20,7 @@ import (
 // snapshot is a file of rules, read. Nobody changes it.
 type snapshot struct {
 	rules    []*rule
-	settings []settings // of all rules, once each
+	settings map[settings]struct{} // of all rules
 	address  httplimit.Address
 	all      bool // all rules that match decide, not the first alone
 	http     tree

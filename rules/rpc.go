@@ -20,15 +20,14 @@ import (
 func (s *Set) UnaryServerInterceptor(client *rratelimiter.Client, opts ...grpclimit.Option) grpc.UnaryServerInterceptor {
 	d := newRPCDoors("UnaryServerInterceptor", s, client, opts)
 	return func(ctx context.Context, message any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		v := d.now()
-		c := &rpcVisit{steps: v.rpcSteps(d.opener, ctx, grpclimit.Call{Method: info.FullMethod, Message: message})}
+		c := &rpcVisit{steps: d.now().rpcSteps(d.opener, ctx, grpclimit.Call{Method: info.FullMethod, Message: message})}
 		if len(c.steps) == 0 {
 			return handler(ctx, message)
 		}
 		var next grpc.UnaryHandler
 		decide := func(ctx context.Context, message any) (any, error) {
 			at := c.next(ctx)
-			return v.bySettings[at.step.settings].unary(at, message, info, next)
+			return d.of(at.step.settings).unary(at, message, info, next)
 		}
 		next = func(ctx context.Context, message any) (any, error) {
 			if c.passes(ctx) {
@@ -46,15 +45,14 @@ func (s *Set) UnaryServerInterceptor(client *rratelimiter.Client, opts ...grpcli
 func (s *Set) StreamServerInterceptor(client *rratelimiter.Client, opts ...grpclimit.Option) grpc.StreamServerInterceptor {
 	d := newRPCDoors("StreamServerInterceptor", s, client, opts)
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-		v := d.now()
-		c := &rpcVisit{steps: v.rpcSteps(d.opener, ss.Context(), grpclimit.Call{Method: info.FullMethod})}
+		c := &rpcVisit{steps: d.now().rpcSteps(d.opener, ss.Context(), grpclimit.Call{Method: info.FullMethod})}
 		if len(c.steps) == 0 {
 			return handler(srv, ss)
 		}
 		var next grpc.StreamHandler
 		decide := func(srv any, ss grpc.ServerStream) error {
 			at := c.next(ss.Context())
-			return v.bySettings[at.step.settings].stream(srv, &visited{ss, at}, info, next)
+			return d.of(at.step.settings).stream(srv, &visited{ss, at}, info, next)
 		}
 		next = func(srv any, ss grpc.ServerStream) error {
 			if c.passes(ss.Context()) {

@@ -47,17 +47,11 @@ func (s settings) options() []httplimit.Option {
 // refusing is the settings of a rule where it refuses without asking.
 func refusing(s settings) settings { return settings{shadow: s.shadow, costs: true, refuses: true} }
 
-// settingsOf is the settings of rules, once each.
-func settingsOf(rules []*rule) []settings {
-	seen := make(map[settings]bool)
-	var all []settings
+// settingsOf is the settings of rules.
+func settingsOf(rules []*rule) map[settings]struct{} {
+	all := make(map[settings]struct{})
 	for _, r := range rules {
-		for _, s := range []settings{r.settings, refusing(r.settings)} {
-			if !seen[s] {
-				seen[s] = true
-				all = append(all, s)
-			}
-		}
+		all[r.settings], all[refusing(r.settings)] = struct{}{}, struct{}{}
 	}
 	return all
 }
