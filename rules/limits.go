@@ -102,11 +102,15 @@ func (d *decoder) limits(n *yaml.Node, policy string) *limits {
 	if len(d.problems) > before {
 		return nil
 	}
-	if !all.refuse {
-		if err := d.checkTogether(all); err != nil {
-			d.fail(n, "%s", reasonOf(err))
-			return nil
-		}
+	count := len(all.policies) + len(all.redisson)
+	switch {
+	case all.refuse:
+	case count > mostPolicies:
+		d.fail(n, "%d limits, want %d at most", count, mostPolicies)
+		return nil
+	case !d.areApart(all):
+		d.fail(n, "two of the limits would count in the same key: leave one out, or give it another policy or time")
+		return nil
 	}
 	return all.ready()
 }
