@@ -18,24 +18,46 @@ type asked interface {
 	length() int64                 // of the body, -1 where that is not known
 }
 
+// remembered is the address of a client, which many rules may ask for.
+type remembered struct {
+	known bool
+	addr  netip.Addr
+	err   error
+}
+
+func (c *remembered) set(addr netip.Addr, err error) { *c = remembered{true, addr, err} }
+
 // overHTTP is a request of HTTP.
 type overHTTP struct {
 	*http.Request
 	address *httplimit.Address
+	from    remembered
 }
 
-func (a overHTTP) method() string { return a.Method }
-func (a overHTTP) methodKey() string {
-	switch a.Method {
+func (a *overHTTP) method() string    { return a.Method }
+func (a *overHTTP) methodKey() string { return methodKey(a.Method) }
+
+func (a *overHTTP) host() string                  { return a.Host }
+func (a *overHTTP) values(header string) []string { return a.Header[header] }
+
+func (a *overHTTP) client() (netip.Addr, error) {
+	if !a.from.known {
+		a.from.set(a.address.Client(a.Request))
+	}
+	return a.from.addr, a.from.err
+}
+
+func (a *overHTTP) clientKey() (string, error) { return a.address.Key(a.Request) }
+func (a *overHTTP) length() int64              { return a.ContentLength }
+
+// otherMethods is the key of methods that net/http has no name for: a client makes up as many as it likes.
+const otherMethods = "other"
+
+func methodKey(method string) string {
+	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodConnect,
 		http.MethodOptions, http.MethodTrace:
-		return a.Method
+		return method
 	}
-	return "other" // a client makes up as many as it likes
+	return otherMethods
 }
-
-func (a overHTTP) host() string                  { return a.Host }
-func (a overHTTP) values(header string) []string { return a.Header[header] }
-func (a overHTTP) client() (netip.Addr, error)   { return a.address.Client(a.Request) }
-func (a overHTTP) clientKey() (string, error)    { return a.address.Key(a.Request) }
-func (a overHTTP) length() int64                 { return a.ContentLength }

@@ -50,11 +50,10 @@ func (d *decoder) check(p limit.Policy) error {
 	return err
 }
 
-// checkTogether says what is wrong with limits together: too many, or two that would count in the same key. Permits make no difference
-// to that, so that what was looked at once, of any permits, need not be looked at again.
-func (d *decoder) checkTogether(l *limits) error {
-	n := len(l.policies) + len(l.redisson)
-	if n <= mostPolicies && len(l.redisson) <= 1 {
+// areApart says whether no two of some limits would count in the same key. Permits make no difference to that, so that what was looked
+// at once, of any permits, need not be looked at again.
+func (d *decoder) areApart(l *limits) bool {
+	if len(l.redisson) <= 1 {
 		seen := true
 		for i, p := range l.policies {
 			for _, other := range l.policies[:i] {
@@ -65,7 +64,7 @@ func (d *decoder) checkTogether(l *limits) error {
 			}
 		}
 		if seen {
-			return nil
+			return true
 		}
 	}
 	var members []limit.Joinable
@@ -75,15 +74,15 @@ func (d *decoder) checkTogether(l *limits) error {
 	for _, r := range l.redisson {
 		members = append(members, nowhere.Limiter(r.name))
 	}
-	err := ended(limit.Join(members...).Take(over, 1))
-	if err == nil {
-		for i, p := range l.policies {
-			for _, other := range l.policies[:i] {
-				d.apart[[2]limit.Policy{kindOnly(other), kindOnly(p)}] = true
-			}
+	if ended(limit.Join(members...).Take(over, 1)) != nil {
+		return false
+	}
+	for i, p := range l.policies {
+		for _, other := range l.policies[:i] {
+			d.apart[[2]limit.Policy{kindOnly(other), kindOnly(p)}] = true
 		}
 	}
-	return err
+	return true
 }
 
 // kindOnly is a policy without its permits.

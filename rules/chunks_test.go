@@ -37,6 +37,7 @@ func plainRules(s *snapshot) []rule {
 func TestChunks(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var before *snapshot
+	right := 0
 	for round := range 30 {
 		text := "domain: d\n# rules:\nrules:  # these\n"
 		indent := []string{"", "  ", "    "}[round/10]
@@ -45,11 +46,14 @@ func TestChunks(t *testing.T) {
 			for range random.IntN(3) {
 				text += []string{"\n", "# remark\n", "      # - name: no\n", "   \n"}[random.IntN(4)]
 			}
-			text += indent + "  key: " + []string{"ip", "[ip,\n" + indent + "      method]", "\"header:X-\\\n" + indent + "      Y\"", "|-\n" + indent + "      method"}[random.IntN(4)] + "\n"
+			key := random.IntN(4)
+			text += indent + "  key: " + []string{"ip", "[ip,\n" + indent + "      method]", "\"header:X-\\\n" + indent + "      Y\"", "|-\n" + indent + "      method"}[key] + "\n"
 			text += indent + "  limits:\n" + indent + "  - 1/s\n" + indent + "  - {rate: 2/m,\n" + indent + "     policy: fixed_window}\n"
 			if random.IntN(5) == 0 {
-				text += indent + "  overrides:\n" + indent + "  - key: x\n" + indent + "    ban: true\n"
-				text = strings.Replace(text, "key: ip\n"+indent+"  limits:\n"+indent+"  - 1/s\n"+indent+"  - {rate: 2/m,\n"+indent+"     policy: fixed_window}\n"+indent+"  overrides:\n"+indent+"  - key: x", "key: method\n"+indent+"  limits: 1/s\n"+indent+"  overrides:\n"+indent+"  - key: x", 1)
+				text += indent + "  overrides:\n" + indent + "  - key: " + []string{"10.0.0.1", "[10.0.0.1,\n" + indent + "      GET]", "x", "GET"}[key] + "\n" + indent + "    ban: true\n"
+			}
+			if random.IntN(500) == 0 {
+				text += indent + "  nam: x\n" // wrong
 			}
 		}
 		text += "match: all\n"
@@ -62,6 +66,7 @@ func TestChunks(t *testing.T) {
 			require.False(t, ok, text)
 			continue
 		}
+		right++
 		require.True(t, ok, text)
 		require.Greater(t, len(got.chunks), 1)
 		require.Equal(t, plainRules(want), plainRules(got))
@@ -69,6 +74,8 @@ func TestChunks(t *testing.T) {
 		require.Equal(t, len(want.settings), len(got.settings))
 		before = got
 	}
+	assert.Greater(t, right, 20)
+	assert.Less(t, right, 30)
 }
 
 // TestAChangeReadsItsChunkAlone: the rules of the others are the very same, so that the limiters that were opened for them stay too.
@@ -176,7 +183,7 @@ func FuzzPath(f *testing.F) {
 		}
 		var found tree
 		found.add(0, &condition{pattern: p})
-		s := search{request: overHTTP{request("GET /"), &httplimit.Address{}}}
+		s := search{request: &overHTTP{Request: request("GET /"), address: &httplimit.Address{}}}
 		found.find(&s, clean)
 		require.Equal(t, p.matches(clean), len(s.found) == 1, "%q %q", clean, text)
 	})

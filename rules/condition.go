@@ -2,7 +2,6 @@ package rules
 
 import (
 	"errors"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -15,7 +14,7 @@ type condition struct {
 	rpc     bool // a method of gRPC, not a request of HTTP
 	headers []header
 	methods []string
-	ranges  []netip.Prefix
+	ranges  ranges
 	source  *yaml.Node // until the rule is read
 }
 
@@ -47,6 +46,9 @@ var matchFields = map[string]field[matchFile]{
 		}
 		d.pairs(n, func(name, value *yaml.Node) {
 			text, _ := d.text(value, "a text, the header's value, or * for any")
+			if text != strings.TrimSpace(text) {
+				d.fail(value, "%q has spaces around it, which no header's value has", clipped(text))
+			}
 			h := header{d.headerName(name, name.Value), text}
 			if slices.ContainsFunc(m.headers, func(other header) bool { return other.name == h.name }) {
 				d.fail(name, "the header %s is there twice", h.name)
@@ -55,7 +57,7 @@ var matchFields = map[string]field[matchFile]{
 		})
 	},
 	"methods": func(d *decoder, n *yaml.Node, m *matchFile) { m.methods = d.methods(n) },
-	"ranges":  func(d *decoder, n *yaml.Node, m *matchFile) { m.ranges = d.ranges(n) },
+	"ranges":  func(d *decoder, n *yaml.Node, m *matchFile) { m.ranges = newRanges(d.ranges(n)) },
 }
 
 // mostHeaders is how many headers a condition may name.
@@ -90,6 +92,9 @@ func (d *decoder) match(n *yaml.Node) []*condition {
 		case m.pattern != nil && m.grpc != nil:
 			d.fail(n, "pattern and grpc: a request is one or the other, give a list of two")
 			return
+		case m.grpc != nil && m.methods != nil:
+			d.fail(n, "grpc and methods, which are those of HTTP: leave out methods")
+			return
 		case m.grpc != nil:
 			text, ok := d.text(m.grpc, wantGRPC)
 			if !ok || !d.grpc(m.grpc, text, &m.condition) {
@@ -104,6 +109,9 @@ func (d *decoder) match(n *yaml.Node) []*condition {
 			if m.condition.pattern, err = parsePattern(text); err != nil {
 				d.fail(m.pattern, "the pattern %q: %v", clipped(text), err)
 				return
+			}
+			if m.methods != nil && !slices.ContainsFunc(m.methods, m.hasMethod) {
+				d.fail(n, "no request is of the pattern's method %s and of one in methods: name methods once", m.method)
 			}
 		default:
 			m.condition.pattern = anyPath
@@ -156,9 +164,9 @@ func (c *condition) holds(r asked) bool {
 			return false
 		}
 	}
-	if len(c.ranges) > 0 {
+	if len(c.ranges.list) > 0 {
 		client, err := r.client()
-		return err == nil && contains(c.ranges, client)
+		return err == nil && c.ranges.contains(client)
 	}
 	return true
 }

@@ -3,6 +3,7 @@ package rules
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,7 +54,7 @@ func pathTo(in, wanted *yaml.Node) (string, bool) {
 		step := "[" + strconv.Itoa(i) + "]"
 		if in.Kind == yaml.MappingNode {
 			name := in.Content[i&^1].Value
-			if step = "." + clipped(name); strings.ContainsAny(name, ". []") || name == "" {
+			if step = "." + clipped(name); strings.ContainsAny(name, ". []") || name == "" || !isPrintable(name) {
 				step = fmt.Sprintf("[%q]", clipped(name))
 			}
 		}
@@ -229,17 +230,19 @@ func (d *decoder) boolean(n *yaml.Node) bool {
 
 // duration reads a length of time, above 0.
 func (d *decoder) duration(n *yaml.Node) time.Duration {
-	const want = "a text like 500ms, 30s, 1m30s, 12h or 7d"
-	text, ok := d.text(n, want)
+	text, ok := d.text(n, wantDuration)
 	if !ok {
 		return 0
 	}
 	length, ok := parseDuration(text)
 	if !ok {
-		d.fail(n, "%q is no length of time, want %s", clipped(text), want)
+		d.fail(n, "%q is no length of time, want %s", clipped(text), wantDuration)
+		return 0
 	}
 	return length
 }
+
+const wantDuration = "a text like 500ms, 30s, 1m30s, 12h or 7d, in whole milliseconds, above 0 and below 292 years"
 
 // parseDuration reads a length of time above 0, in whole milliseconds, with days and weeks besides the units of Go.
 func parseDuration(text string) (time.Duration, bool) {
@@ -252,11 +255,11 @@ func parseDuration(text string) (time.Duration, bool) {
 		unit = 7 * day
 	}
 	if unit > 0 {
-		n, err := strconv.ParseUint(text[:len(text)-1], 10, 12)
-		return time.Duration(n) * unit, err == nil && n > 0
+		n, err := strconv.ParseInt(text[:len(text)-1], 10, 64)
+		return time.Duration(n) * unit, err == nil && n > 0 && n <= int64(math.MaxInt64/unit) && text[0] != '+'
 	}
 	length, err := time.ParseDuration(text)
-	return length, err == nil && length > 0 && length%time.Millisecond == 0
+	return length, err == nil && length > 0 && length%time.Millisecond == 0 && text[0] != '+'
 }
 
 // listOf names what may stand somewhere, in order.

@@ -5,44 +5,41 @@ import (
 	"sync/atomic"
 )
 
-// doors is what decides by a file that changes: one D for all rules of the same settings.
+// doors is what decides by a file that changes: one D for all rules of the same settings, opened when a request needs it first.
 type doors[D any] struct {
 	set *Set
 	*opener
 	open func(settings) D
 
-	mu      sync.Mutex // of who makes another view
-	current atomic.Pointer[view[D]]
+	current atomic.Pointer[snapshot]
+	mu      sync.Mutex // of who opens
+	opened  sync.Map   // settings to D
 }
 
-// view is a file as its doors see it.
-type view[D any] struct {
-	*snapshot
-	bySettings map[settings]D
-}
-
-// now is the view of the file as it is now. What is known of Redis stays, with the doors of settings that stay.
-func (d *doors[D]) now() *view[D] {
+// now is the file as it is now. What is known of Redis stays, with the doors of settings that stay.
+func (d *doors[D]) now() *snapshot {
 	file := d.set.file()
-	if v := d.current.Load(); v != nil && v.snapshot == file {
-		return v
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	before := d.current.Load()
-	if before != nil && before.snapshot == file {
-		return before
-	}
-	v := &view[D]{file, make(map[settings]D)}
-	for _, s := range file.settings {
-		if before != nil {
-			if door, ok := before.bySettings[s]; ok {
-				v.bySettings[s] = door
-				continue
+	if before := d.current.Load(); before != file && d.current.CompareAndSwap(before, file) {
+		d.opened.Range(func(s, _ any) bool {
+			if _, stays := file.settings[s.(settings)]; !stays { //nolint:errcheck,forcetypeassert // nothing else is kept there
+				d.opened.Delete(s)
 			}
-		}
-		v.bySettings[s] = d.open(s)
+			return true
+		})
 	}
-	d.current.Store(v)
-	return v
+	return file
+}
+
+// of is the door of some settings.
+func (d *doors[D]) of(s settings) D {
+	door, ok := d.opened.Load(s)
+	if !ok {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if door, ok = d.opened.Load(s); !ok {
+			door = d.open(s)
+			d.opened.Store(s, door)
+		}
+	}
+	return door.(D) //nolint:errcheck,forcetypeassert // nothing else is kept there
 }

@@ -137,7 +137,7 @@ func (r *jsonReader) list(kind yaml.Kind, tag string, end byte) *yaml.Node {
 			}
 			n.Content = append(n.Content, r.string())
 			if r.space(); r.next() != ':' {
-				r.fail("%q, want a colon behind %q", r.shown(), n.Content[len(n.Content)-1].Value)
+				r.fail("%q, want a colon behind %q", r.shown(), clipped(n.Content[len(n.Content)-1].Value))
 			}
 			r.at++
 			r.space()
@@ -198,8 +198,9 @@ func (r *jsonReader) number() *yaml.Node {
 }
 
 // clipped is a text as errors show it.
-func clipped(text string) string {
-	const most = 64
+func clipped(text string) string { return cutTo(64, text) }
+
+func cutTo(most int, text string) string {
 	if len(text) <= most {
 		return text
 	}

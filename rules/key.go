@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
-	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
@@ -81,8 +80,8 @@ func (d *decoder) overrideKey(n *yaml.Node, parts []keyPart) (string, bool) {
 	var texts []string
 	before := len(d.problems)
 	d.texts(n, "a text, the key of a request", func(n *yaml.Node, text string) {
-		if i := len(texts); i < len(parts) && parts[i].kind == "ip" {
-			text = d.addressKey(n, text)
+		if i := len(texts); i < len(parts) {
+			text = d.overridePart(n, text, parts[i])
 		}
 		texts = append(texts, text)
 	})
@@ -93,7 +92,28 @@ func (d *decoder) overrideKey(n *yaml.Node, parts []keyPart) (string, bool) {
 		d.fail(n, "%d parts, want %d, as the rule's key has", len(texts), len(parts))
 		return "", false
 	}
-	return door.Join(texts...), true
+	return keyOfTexts(texts), true
+}
+
+// overridePart reads a part of an override's key as requests have it. One that no request has would override nothing.
+func (d *decoder) overridePart(n *yaml.Node, text string, part keyPart) string {
+	switch part.kind {
+	case "ip":
+		return d.addressKey(n, text)
+	case "header":
+		if text != strings.TrimSpace(text) {
+			d.fail(n, "%q has spaces around it, which no header's value has", clipped(text))
+		}
+	case "method":
+		if methodKey(text) != text && text[0] != '/' {
+			d.fail(n, "%q is no key of a method, want one like POST, %s for all that net/http has no name for, or one of gRPC like /shop.Orders/Create", clipped(text), otherMethods)
+		}
+	case "constant":
+		if text != part.name {
+			d.fail(n, "%q, want %q, the constant of the rule's key", clipped(text), clipped(part.name))
+		}
+	}
+	return text
 }
 
 // addressKey is the key of an address, which may be written as the network that counts as one.
@@ -124,7 +144,7 @@ func (d *decoder) keyOfAddress(addr netip.Addr) string {
 // keyOf is the key of a request that a condition has matched.
 func keyOf(parts []keyPart, r asked, path string, c *condition) (string, error) {
 	if len(parts) == 1 {
-		return parts[0].of(r, path, c)
+		return parts[0].of(r, path, c) // as keyOfTexts gives it
 	}
 	texts := make([]string, len(parts))
 	for i, p := range parts {
@@ -133,7 +153,15 @@ func keyOf(parts []keyPart, r asked, path string, c *condition) (string, error) 
 			return "", err
 		}
 	}
-	return door.Join(texts...), nil
+	return keyOfTexts(texts), nil
+}
+
+// keyOfTexts is a key of the texts of its parts.
+func keyOfTexts(texts []string) string {
+	if len(texts) == 1 {
+		return texts[0]
+	}
+	return door.Join(texts...)
 }
 
 func (p keyPart) of(r asked, path string, c *condition) (string, error) {
@@ -155,38 +183,4 @@ func (p keyPart) of(r asked, path string, c *condition) (string, error) {
 		return r.methodKey(), nil
 	}
 	return p.name, nil
-}
-
-// ranges reads ranges of addresses.
-func (d *decoder) ranges(n *yaml.Node) []netip.Prefix {
-	var all []netip.Prefix
-	d.texts(n, "a text, a range of addresses like 10.0.0.0/8 or 2001:db8::/32", func(n *yaml.Node, text string) {
-		network, err := netip.ParsePrefix(text)
-		if addr, alone := netip.ParseAddr(text); alone == nil && addr.Zone() == "" {
-			addr = addr.Unmap()
-			network, err = netip.PrefixFrom(addr, addr.BitLen()), nil
-		}
-		if err != nil {
-			d.fail(n, "%q is no range of addresses, want one like 10.0.0.0/8 or 2001:db8::/32", clipped(text))
-			return
-		}
-		if network != network.Masked() {
-			d.fail(n, "%q has bits behind its length: did you mean %v, or %v/%d?", text, network.Masked(), network.Addr(), network.Addr().BitLen())
-			return
-		}
-		if network.Addr().Is4In6() {
-			if network.Bits() < 96 {
-				d.fail(n, "%q is mapped IPv4 and IPv6 at once", text)
-				return
-			}
-			network = netip.PrefixFrom(network.Addr().Unmap(), network.Bits()-96)
-		}
-		all = append(all, network)
-	})
-	return all
-}
-
-// contains says whether an address is in one of some ranges.
-func contains(ranges []netip.Prefix, addr netip.Addr) bool {
-	return slices.ContainsFunc(ranges, func(p netip.Prefix) bool { return p.Contains(addr) })
 }

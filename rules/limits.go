@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"sync"
@@ -101,11 +102,15 @@ func (d *decoder) limits(n *yaml.Node, policy string) *limits {
 	if len(d.problems) > before {
 		return nil
 	}
-	if !all.refuse {
-		if err := d.checkTogether(all); err != nil {
-			d.fail(n, "%s", reasonOf(err))
-			return nil
-		}
+	count := len(all.policies) + len(all.redisson)
+	switch {
+	case all.refuse:
+	case count > mostPolicies:
+		d.fail(n, "%d limits, want %d at most", count, mostPolicies)
+		return nil
+	case !d.areApart(all):
+		d.fail(n, "two of the limits would count in the same key: leave one out, or give it another policy or time")
+		return nil
 	}
 	return all.ready()
 }
@@ -162,15 +167,13 @@ func (d *decoder) limit(n *yaml.Node, policy string, into *limits) {
 		d.redisson(n, &l, into)
 		return
 	}
-	for name, given := range map[string]*yaml.Node{"type": l.kind, "keep_alive": l.keep} {
-		if given != nil {
-			d.fail(given, "%s is for limits with redisson", name)
-			return
-		}
+	if given := cmp.Or(l.kind, l.keep); given != nil {
+		d.fail(given, "type and keep_alive are for limits with redisson")
+		return
 	}
 	if l.policy != nil {
 		var ok bool
-		if policy, ok = d.text(l.policy, "a text, one of "+listOf(policies)); !ok {
+		if policy, ok = d.text(l.policy, wantPolicy); !ok {
 			return
 		}
 	}

@@ -31,11 +31,8 @@ func (s *Set) Middleware(client *rratelimiter.Client, opts ...httplimit.Option) 
 	return func(next http.Handler) http.Handler { return &middleware{d, next} }
 }
 
-// The doors of HTTP are Middlewares of httplimit.
-type (
-	httpDoors = doors[func(http.Handler) http.Handler]
-	httpView  = view[func(http.Handler) http.Handler]
-)
+// httpDoors is the doors of HTTP, Middlewares of httplimit.
+type httpDoors = doors[func(http.Handler) http.Handler]
 
 type middleware struct {
 	*httpDoors
@@ -43,20 +40,19 @@ type middleware struct {
 }
 
 func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	v := m.now()
-	steps := v.steps(m.opener, r)
+	steps := m.now().steps(m.opener, r)
 	if len(steps) == 0 {
 		m.next.ServeHTTP(w, r)
 		return
 	}
-	c := &visit{Context: r.Context(), httpView: v, steps: steps, next: m.next}
+	c := &visit{Context: r.Context(), doors: m.httpDoors, steps: steps, next: m.next}
 	c.decide(w, r.WithContext(c))
 }
 
 // visit is a request on its way through the steps that decide it: the context of all of them.
 type visit struct {
 	context.Context
-	*httpView
+	doors  *httpDoors
 	steps  []step
 	next   http.Handler
 	passed []context.Context // of the steps that let it pass, until the handler is reached
@@ -87,7 +83,7 @@ func costOf(r *http.Request) int64 { return stepOf(r.Context()).cost }
 
 // decide lets the next step decide.
 func (c *visit) decide(w http.ResponseWriter, r *http.Request) {
-	c.bySettings[c.steps[len(c.passed)].settings](http.HandlerFunc(c.granted)).ServeHTTP(w, r)
+	c.doors.of(c.steps[len(c.passed)].settings)(http.HandlerFunc(c.granted)).ServeHTTP(w, r)
 }
 
 // granted goes on behind a step that lets the request pass. Where a later one does not, what this one took is given back.

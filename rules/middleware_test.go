@@ -3,6 +3,7 @@ package rules
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -94,6 +95,20 @@ rules:
 				{"GET /", h("X-Tenant", "evil"), many}, {"GET /", h("X-Tenant", "zero"), many},
 				{"GET /", h("X-Tenant", "self"), good}, {"GET /", h("X-Tenant", "self"), good},
 			}},
+		"a key of any bytes is overridden": {`
+rules:
+  - {name: one, match: /one, key: header:K, limits: 9/h, overrides: [{key: 'a|b', ban: true}, {key: 'DOM\me', ban: true}]}
+  - {name: two, match: /two, key: [header:K, method], limits: 9/h, overrides: [{key: ['a|b', GET], ban: true}, {key: ['a', GET], ban: true}]}`,
+			[]call{
+				{"GET /one", h("K", "a|b"), many}, {"GET /one", h("K", `DOM\me`), many}, {"GET /one", h("K", "a"), good},
+				{"GET /two", h("K", "a|b"), many}, {"GET /two", h("K", `a\|b`), good}, {"PUT /two", h("K", "a|b"), good}, {"GET /two", h("K", "a"), many},
+			}},
+		"a key of the defaults is no matter of limits that count by none": {`
+defaults: {key: header:K}
+rules:
+  - {name: ban, match: /ban, ban: true}
+  - {name: some, match: /some, ban: true, overrides: [{key: x, unlimited: true}]}`,
+			[]call{{"GET /ban", nil, many}, {"GET /some", nil, many}, {"GET /some", h("K", "x"), good}}},
 		"all but some are banned": {`
 rules:
   - name: tenants
@@ -156,6 +171,38 @@ rules: [{name: a, match: /a/login, key: all, limits: 1/h}]`,
 		"hosts": {`
 rules: [{name: a, match: api.example.com/, key: all, limits: 1/h}]`,
 			[]call{{"GET http://api.example.com/", nil, good}, {"GET http://API.example.com.:8080/x", nil, many}, {"GET http://example.com/", nil, good}}},
+		"GET is HEAD too": {`
+rules: [{name: a, match: GET /a, key: all, limits: 1/h}]`,
+			[]call{{"HEAD /a", nil, good}, {"GET /a", nil, many}, {"HEAD /a", nil, many}, {"POST /a", nil, good}}},
+		"a slash at the end stays": {`
+rules: [{name: a, match: "/a/{$}", key: all, limits: 1/h}]`,
+			[]call{{"GET //a/", nil, good}, {"GET /x/../a/", nil, many}, {"GET //a", nil, good}}},
+		"a skip is that of its rule": {`
+match: all
+rules:
+  - {name: a, key: all, limits: 1/h, skip: {paths: /h}}
+  - {name: b, key: all, limits: 2/h}`,
+			[]call{{"GET /h", nil, good}, {"GET /h", nil, good}, {"GET /h", nil, many}}},
+		"rules of other costs": {`
+match: all
+rules:
+  - {name: a, key: all, limits: 9/h, cost: 1}
+  - {name: b, key: all, limits: 6/h, cost: 3}`,
+			[]call{{"GET /", nil, good}, {"GET /", nil, good}, {"GET /", nil, many}}},
+		"a ban whose cost cannot be told": {`
+rules: [{name: a, key: header:K, limits: 9/h, cost: header:X-Cost, overrides: [{key: x, ban: true}]}]`,
+			[]call{{"GET /", h("K", "x"), many}, {"GET /", h("K", "y"), down}, {"GET /", h("K", "y", "X-Cost", "1", "X-Cost", "1"), down}, {"GET /", h("K", "y", "X-Cost", "x"), down}}},
+		"a header with spaces around it, or there twice": {`
+rules: [{name: a, key: header:K, limits: 1/h}]`,
+			[]call{{"GET /", h("K", "x"), good}, {"GET /", h("K", " x "), many}, {"GET /", h("K", "x", "K", "y"), down}, {"GET /", h("K", " "), down}}},
+		"more limits than decide at once": {`
+match: all
+rules:
+  - {name: a, key: all, limits: [9/h, {rate: 9/h, policy: fixed_window}, {rate: 9/h, policy: sliding_log}]}
+  - {name: b, key: all, limits: [9/h, {rate: 9/h, policy: fixed_window}, {rate: 9/h, policy: sliding_log}]}
+  - {name: c, key: all, limits: [9/h, {rate: 9/h, policy: fixed_window}, {rate: 9/h, policy: sliding_log}]}
+  - {name: d, key: all, limits: [9/h, {rate: 2/h, policy: fixed_window}, {rate: 9/h, policy: sliding_log}]}`,
+			[]call{{"GET /", nil, good}, {"GET /", nil, good}, {"GET /", nil, many}}},
 		"headers": {`
 rules:
   - {name: a, match: {headers: {X-Plan: free}}, key: all, limits: 1/h}
@@ -174,6 +221,79 @@ rules:
 			})
 		})
 	}
+}
+
+// TestNoAddress: a client whose address cannot be told is in no range.
+func TestNoAddress(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		handler := parsed(b, `
+rules:
+  - {name: in, match: {ranges: [0.0.0.0/0, "::/0"]}, ban: true}
+  - {name: both, match: {headers: {X: y}, ranges: [0.0.0.0/0, "::/0"]}, ban: true}
+  - {name: all, key: all, limits: 1/h, skip: {ranges: [0.0.0.0/0, "::/0"]}}`).Middleware(client)(&ok{})
+		for _, want := range []int{good, many} {
+			r := request("GET /", "X", "y")
+			r.RemoteAddr = "@"
+			assert.Equal(b, want, serve(handler, r).Code)
+		}
+		assert.Equal(b, many, status(handler, "GET /"))
+	})
+}
+
+// TestBytesCost a permit each, or for as many as there are together, begun ones too.
+func TestBytesCost(t *testing.T) {
+	for text, want := range map[string]map[int64]int64{
+		"content_length": {0: 1, 1: 1, 7: 7, -1: -1}, "content_length/10": {0: 1, 1: 1, 10: 1, 11: 2, 20: 2, 21: 3, -1: -1},
+	} {
+		rule := parsed(t, one("key: ip, limits: 1/s, cost: "+text)).file().rules[0]
+		for length, permits := range want {
+			r := request("PUT /")
+			r.ContentLength = length
+			assert.Equal(t, permits, rule.cost.of(&overHTTP{Request: r}), "%s of %d", text, length)
+		}
+	}
+}
+
+// TestWhatIsKeptOpen: each key has its own limiter, however many there are, and long keys are not kept.
+func TestWhatIsKeptOpen(t *testing.T) {
+	rule := parsed(t, one("key: header:K, limits: 1/h")).file().rules[0]
+	o := newOpener(nowhere, httpDoor)
+	for i := range 2 * len(o.lately) {
+		key := fmt.Sprint(i)
+		require.Equal(t, "a:"+key, o.open(rule, rule.limits, key).groups[0].members[0].limiter.Name())
+	}
+	for i := range 100 {
+		o.open(rule, rule.limits, strings.Repeat("x", longestKept+1+i))
+	}
+	for i := range o.lately {
+		if kept := o.lately[i].Load(); kept != nil {
+			require.LessOrEqual(t, len(kept.key), longestKept)
+		}
+	}
+}
+
+// TestDoorsAreOpenedWhenTheyAreNeeded, not all by the first request behind a reload; those of settings that are gone are let go.
+func TestDoorsAreOpenedWhenTheyAreNeeded(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		set := parsed(b, "rules: [{name: a, match: /a, key: ip, limits: 9/h, deadline: 1s}, {name: b, match: /b, key: ip, limits: 9/h, deadline: 2s}]")
+		handler := set.Middleware(client)(&ok{})
+		opened := func() (deadlines []time.Duration) {
+			handler.(*middleware).opened.Range(func(s, _ any) bool {
+				deadlines = append(deadlines, s.(settings).deadline)
+				return true
+			})
+			return deadlines
+		}
+		status(handler, "GET /other")
+		assert.Empty(b, opened())
+		assert.Equal(b, good, status(handler, "GET /a"))
+		assert.Equal(b, []time.Duration{time.Second}, opened())
+		assert.Equal(b, good, status(handler, "GET /b"))
+		assert.Len(b, opened(), 2)
+		set.current.Store(parsed(b, "rules: [{name: b, match: /b, key: ip, limits: 9/h, deadline: 2s}]").file())
+		status(handler, "GET /other")
+		assert.Equal(b, []time.Duration{2 * time.Second}, opened())
+	})
 }
 
 // TestRedisson: a limiter that Java programs use, alone, with others, and its rate.
@@ -206,9 +326,10 @@ rules:
 		require.NoError(b, err)
 		assert.EqualValues(b, 2, free)
 		// The same one writes nothing.
-		before := b.Redis.Dump()
+		before, sent := b.Redis.Dump(), b.Sent.Load()
 		require.NoError(b, next.SetRates(b.Context(), client))
 		assert.Equal(b, before, b.Redis.Dump())
+		assert.EqualValues(b, 1, b.Sent.Load()-sent) // to look
 	})
 }
 

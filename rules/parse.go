@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
@@ -19,7 +20,7 @@ import (
 // snapshot is a file of rules, read. Nobody changes it.
 type snapshot struct {
 	rules    []*rule
-	settings []settings // of all rules, once each
+	settings map[settings]struct{} // of all rules
 	address  httplimit.Address
 	all      bool // all rules that match decide, not the first alone
 	http     tree
@@ -72,11 +73,12 @@ func parse(name string, data []byte, before *snapshot) (*snapshot, error) {
 
 // document reads the nodes of a file.
 func document(name string, data []byte) (*yaml.Node, *Error) {
+	data = bytes.TrimPrefix(data, []byte("\ufeff")) // as editors on Windows write it
 	if len(bytes.TrimSpace(data)) == 0 {
 		return nil, &Error{Reason: "the file is empty"}
 	}
 	if !utf8.Valid(data) {
-		return nil, notUTF8(data)
+		return nil, &Error{Line: lineOf(data, isNoUTF8), Reason: "the file is not UTF-8"}
 	}
 	if strings.EqualFold(filepath.Ext(name), ".json") {
 		return parseJSON(data)
@@ -89,11 +91,12 @@ func document(name string, data []byte) (*yaml.Node, *Error) {
 	return parseYAML(data)
 }
 
-func notUTF8(data []byte) *Error {
+// lineOf is the line of the first character that is odd.
+func lineOf(data []byte, odd func(r rune, size int) bool) int {
 	line := 1
 	for len(data) > 0 {
 		r, size := utf8.DecodeRune(data)
-		if r == utf8.RuneError && size == 1 {
+		if odd(r, size) {
 			break
 		}
 		if r == '\n' {
@@ -101,7 +104,14 @@ func notUTF8(data []byte) *Error {
 		}
 		data = data[size:]
 	}
-	return &Error{Line: line, Reason: "the file is not UTF-8"}
+	return line
+}
+
+func isNoUTF8(r rune, size int) bool { return r == utf8.RuneError && size == 1 }
+
+// isControl says whether a character is one that YAML does not have.
+func isControl(r rune, _ int) bool {
+	return r != '\u0085' && unicode.IsControl(r) && !strings.ContainsRune("\t\n\r", r) || r == '\ufffe' || r == '\uffff'
 }
 
 // parseYAML reads the nodes of a YAML document.
@@ -109,10 +119,10 @@ func parseYAML(data []byte) (*yaml.Node, *Error) {
 	var documents []yaml.Node
 	err := yaml.Load(data, &documents, yaml.WithAllDocuments())
 	if err != nil {
-		problem := &Error{Reason: err.Error(), Err: err}
+		problem := &Error{Reason: cutTo(200, err.Error()), Err: err}
 		var load *yaml.LoadError
 		if errors.As(err, &load) {
-			problem.Line, problem.Column, problem.Reason = load.Mark.Line, load.Mark.Column, "no YAML: "+load.Message
+			problem.Line, problem.Column, problem.Reason = load.Mark.Line, load.Mark.Column, "no YAML: "+cutTo(200, load.Message)
 			if load.ContextMsg != "" {
 				problem.Reason += " (" + load.ContextMsg
 				if load.ContextMark.Line > 0 && load.ContextMark.Line != load.Mark.Line {
@@ -120,6 +130,9 @@ func parseYAML(data []byte) (*yaml.Node, *Error) {
 				}
 				problem.Reason += ")"
 			}
+		}
+		if problem.Line == 0 { // it says so of characters alone
+			problem.Line = lineOf(data, isControl)
 		}
 		return nil, problem
 	}
@@ -236,10 +249,9 @@ func (d *decoder) rates(s *snapshot) {
 func (d *decoder) head(file *fileFile, s *snapshot) (domain string) {
 	if file.domain != nil {
 		domain, _ = d.text(file.domain, "a text, what the names of all limiters begin with")
-		if !isPrintable(domain) || strings.Contains(domain, " ") {
-			d.fail(file.domain, "the domain %q, want printable ASCII without spaces", clipped(domain))
-		}
-		if err := checkName(domain); err != nil {
+		if !isPrintable(domain) || strings.Contains(domain, " ") || len(domain) > longestName {
+			d.fail(file.domain, "the domain %q, want printable ASCII without spaces, at most %d characters", clipped(domain), longestName)
+		} else if err := checkName(domain); err != nil {
 			d.fail(file.domain, "%v", err)
 		}
 	}

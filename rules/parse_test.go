@@ -54,7 +54,8 @@ func TestErrors(t *testing.T) {
 		{one("key: ip, limits: {rate: 1/s, policy: calendar}"), `f.yaml:2:37: rules[0].limits.rate: no unit "s" of the calendar, want one of d, day, month, w, week, year`},
 		{one("key: ip, limits: -1/s"), `f.yaml:2:30: rules[0].limits: "-1/s" is no rate, want a text like 10/s, 100/minute, 5/30s or 1000/day`},
 		{one("key: ip, limits: []"), "f.yaml:2:30: rules[0].limits: an empty list, want a limit"},
-		{one("key: ip, limits: [1/s, 2/s]"), "would count in the same key"},
+		{one("key: ip, limits: [1/s, 2/s]"), "f.yaml:2:30: rules[0].limits: two of the limits would count in the same key: leave one out, or give it another policy or time"},
+		{one("key: ip, limits: [1/s, 1/m, 1/h, 1/d, 1/w, 1/2s, 1/3s, 1/4s, 1/5s, 1/6s, 1/7s]"), "11 limits, want 10 at most"},
 		{one("key: ip, limits: 10/7ms"), "SlidingWindow.Interval is 7ms, which 10 cells do not divide into whole milliseconds"},
 		{one("key: ip, limits: {permits: 5}"), "f.yaml:2:30: rules[0].limits: no rate: give rate, a text like 10/s, 100/minute, 5/30s or 1000/day, or both permits and per"},
 		{one("key: ip, limits: {permits: 5.5, per: s}"), "f.yaml:2:40: rules[0].limits.permits: the number 5.5, want a whole number of permits, 0 to 2^53"},
@@ -62,7 +63,7 @@ func TestErrors(t *testing.T) {
 		{one("key: ip, limits: {rate: 1/s, permits: 5}"), "rate and permits or per"},
 		{one("key: ip, limits: {rate: 1/s, policy: bucket}"), `f.yaml:2:50: rules[0].limits.policy: no policy "bucket"`},
 		{one("key: ip, limits: {rate: 1/s, cells: 5, policy: fixed_window}"), "f.yaml:2:49: rules[0].limits.cells: cells means nothing to fixed_window"},
-		{one("key: ip, limits: {rate: 1/s, type: overall}"), "type is for limits with redisson"},
+		{one("key: ip, limits: {rate: 1/s, type: overall}"), "type and keep_alive are for limits with redisson"},
 		{one("key: ip, limits: {rate: 1/day, policy: calendar, in: Mars/Base}"), `no time zone "Mars/Base"`},
 		{one("limits: {redisson: x, policy: smooth}"), "a limit with redisson has no policy"},
 		{one("limits: {redisson: x, type: overall}"), "type and keep_alive are of a rate"},
@@ -91,9 +92,9 @@ func TestErrors(t *testing.T) {
 		{one("key: ip, limits: 1/s, on_failure: {local: 1.5}"), "1.5, want a share of the limit, above 0, at most 1"},
 		{one("key: ip, limits: 1/s, skip: {paths: [GET /x]}"), `"GET /x", want a text, a path like /health or /static/`},
 		{one("key: all, limits: 1/s, overrides: [{key: x, ban: true}]"), "the rule has no key, and so none to override"},
-		{one("key: method, limits: 1/s, overrides: [{key: x}]"), "an override has one of limits, ban: true and unlimited: true"},
-		{one("key: method, limits: 1/s, overrides: [{key: x, ban: true}, {key: x, ban: true}]"), `the key "x" is there twice`},
-		{one("key: method, limits: 1/s, overrides: [{key: [x, y], ban: true}]"), "2 parts, want 1, as the rule's key has"},
+		{one("key: method, limits: 1/s, overrides: [{key: GET}]"), "an override has one of limits, ban: true and unlimited: true"},
+		{one("key: method, limits: 1/s, overrides: [{key: GET, ban: true}, {key: GET, ban: true}]"), `the key "GET" is there twice`},
+		{one("key: method, limits: 1/s, overrides: [{key: [GET, PUT], ban: true}]"), "2 parts, want 1, as the rule's key has"},
 		{one("key: method, limits: 1/s, overrides: [{key: 7, ban: true}]"), "the number 7, want a text, the key of a request; what is no text of itself needs quotes"},
 		{one("key: ip, limits: 1/s, overrides: [{key: 10.0.0.0/8, ban: true}]"), "clients of 10.0.0.0/8 do not count as one"},
 		{one("key: ip, limits: 1/s, overrides: [{key: 10.0.0, ban: true}]"), `"10.0.0" is no address`},
@@ -104,6 +105,33 @@ func TestErrors(t *testing.T) {
 		{"rules:\n- {<<: {name: a}}\n", `"<<" (!!merge), want the name of a field`},
 		{"rules:\n- {? [a] : b}\n", "a list, want the name of a field"},
 		{"rules:\n- {name: a, limits: {redisson: q, rate: 1/s}}\n- {name: b, limits: {redisson: q, rate: 2/s}}\n", `f.yaml:3: rules: the rule "b" states another rate for the limiter "q" than a rule before it: state it once`},
+		// What would never match a request, or override a key.
+		{one("key: ip, limits: 1/s, match: bücher.example/"), `the host "bücher.example", want a name as requests have it, in ASCII (xn--... for other letters), without a port and without wildcards`},
+		{one("key: ip, limits: 1/s, match: '*.example.com/'"), `the host "*.example.com"`},
+		{one("key: ip, limits: 1/s, match: example.com:80/"), `the host "example.com:80"`},
+		{one("key: ip, limits: 1/s, match: ./x"), `the host "."`},
+		{one("key: ip, limits: 1/s, match: a..b/x"), `the host "a..b"`},
+		{one("key: ip, limits: 1/s, match: .b/x"), `the host ".b"`},
+		{one("key: ip, limits: 1/s, match: '/a?b=c'"), `'?' in the path "/a?b=c" stands in no request's path: leave out a query, and write %3F for the character`},
+		{one("key: ip, limits: 1/s, match: '/a#b'"), "write %23"},
+		{one("key: ip, limits: 1/s, match: 'GET /a '"), "write %20"},
+		{one("key: ip, limits: 1/s, skip: {paths: '/a?b'}"), "write %3F"},
+		{one("key: ip, limits: 1/s, match: {grpc: /a/b, methods: POST}"), "f.yaml:2:42: rules[0].match: grpc and methods, which are those of HTTP: leave out methods"},
+		{one("key: ip, limits: 1/s, match: {pattern: POST /a, methods: [GET, PUT]}"), "no request is of the pattern's method POST and of one in methods: name methods once"},
+		{one("key: ip, limits: 1/s, match: {headers: {X: ' y'}}"), `" y" has spaces around it, which no header's value has`},
+		{one("key: header:X, limits: 1/s, overrides: [{key: 'y ', ban: true}]"), `"y " has spaces around it, which no header's value has`},
+		{one("key: method, limits: 1/s, overrides: [{key: post, ban: true}]"), `"post" is no key of a method, want one like POST, other for all that net/http has no name for, or one of gRPC like /shop.Orders/Create`},
+		{one("key: [ip, 'constant:x'], limits: 1/s, overrides: [{key: [10.0.0.1, y], ban: true}]"), `overrides[0].key[1]: "y", want "x", the constant of the rule's key`},
+		// Lengths of time that are none.
+		{one("key: ip, limits: 1/s, deadline: 106752d"), `"106752d" is no length of time, want a text like 500ms, 30s, 1m30s, 12h or 7d, in whole milliseconds, above 0 and below 292 years`},
+		{one("key: ip, limits: 1/s, deadline: +1d"), `"+1d" is no length of time`},
+		{one("key: ip, limits: 1/s, deadline: 1.5ms"), "in whole milliseconds"},
+		{one("key: ip, limits: 1/99999999999h"), `"99999999999h" is no length of time`},
+		// Characters, and texts that would break a line.
+		{"rules:\n- {name: a\x00, ban: true}\n", "f.yaml:2: no YAML: control characters are not allowed"},
+		{"# \uffff\nrules: []\n", "f.yaml:1: no YAML: control characters are not allowed"},
+		{"\ufeff", "f.yaml: the file is empty"},
+		{"\"a\\nb\": 1\nrules: []\n", `f.yaml:1:1: ["a\nb"]: unknown field "a\nb"`},
 		{strings.Repeat("[", 20000), "f.yaml"},
 		{"rules: " + strings.Repeat("[", 3000) + strings.Repeat("]", 3000), "f.yaml:1:9: rules[0]: a list, want a mapping"},
 	} {
@@ -147,6 +175,44 @@ func TestErrorsOfJSON(t *testing.T) {
 		s, err := Parse(name, []byte(`{"domain": "sh\u006fp", "rules": [{"name": "a", "key": "ip", "limits": "1/s", "shadow": false}]}`))
 		require.NoError(t, err)
 		assert.Equal(t, "shop:a", s.file().rules[0].prefix)
+	}
+}
+
+// TestErrorsAreShort: however long what is wrong is.
+func TestErrorsAreShort(t *testing.T) {
+	long := strings.Repeat("a", 1<<16)
+	for _, file := range []string{
+		one("key: ip, limits: 1/s, match: '/{" + long + "...}/b'"), one("key: ip, limits: 1/s, match: '/{" + long + "}/{" + long + "}'"),
+		one("key: path:" + long + ", limits: 1/s"), one("key: [ip, constant:" + long + "], limits: 1/s, overrides: [{key: [10.0.0.1, x], ban: true}]"),
+		"domain: " + long + "\nrules: []\n", "domain: " + long + "{\nrules: []\n", "rules: *" + long + "\n", long + ": x\nrules: []\n",
+		`{"` + long + `" 1}`,
+	} {
+		for _, name := range []string{"f.yaml", "f.json"} {
+			_, err := Parse(name, []byte(file))
+			if assert.Error(t, err) {
+				assert.Less(t, len(err.Error()), 500, cutTo(200, err.Error()))
+			}
+		}
+	}
+}
+
+// TestAProblemOfManyIsToldOnce: a policy that none of a rule's limits and overrides names itself.
+func TestAProblemOfManyIsToldOnce(t *testing.T) {
+	_, err := Parse("f.yaml", []byte(one("key: method, policy: bucket, limits: 1/s, overrides: [{key: GET, limits: 2/s}, {key: PUT, limits: 3/s}]")))
+	assert.EqualError(t, err, `f.yaml:2:34: rules[0].policy: no policy "bucket", want one of calendar, fixed_window, leaky_bucket, sliding_log, sliding_window, smooth, token_bucket`)
+}
+
+// TestRightFiles that look odd.
+func TestRightFiles(t *testing.T) {
+	for name, file := range map[string]string{
+		"a.yaml": "\ufeffrules: []\r\n...\r\n",
+		"b.json": "\ufeff{\"rules\": []}",
+		"c.yaml": one("key: [method, header:X], limits: 1/s, deadline: 106751d, overrides: [{key: [other, 'y z'], ban: true}, {key: [/a.B/C, x], ban: true}]"),
+		"d.yaml": one("key: ip, limits: 1/s, match: {pattern: GET API.example.com./%3F/ä, methods: [HEAD, GET]}"),
+		"e.yaml": "defaults: {key: path:id}\nrules:\n- {name: a, ban: true}\n- {name: b, limits: {redisson: q}}\n", // neither counts by a key
+	} {
+		_, err := Parse(name, []byte(file))
+		assert.NoError(t, err, name)
 	}
 }
 

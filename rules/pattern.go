@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // pattern is a pattern of net/http's ServeMux, as "GET api.example.com/users/{id}": a method (GET is HEAD too), a host and a path, of
@@ -49,10 +50,13 @@ func parsePattern(text string) (p pattern, err error) {
 		return p, errors.New("it has no path: write a slash behind the host, or in front of the path")
 	}
 	host, rest := rest[:slash], rest[slash:]
-	if strings.ContainsAny(host, "{}: \t") {
-		return p, fmt.Errorf("the host %q, want a name without a port and without wildcards", clipped(host))
+	if p.host = plainHost(host); host != "" && !isHost(p.host) || strings.Contains(host, ":") {
+		return p, fmt.Errorf("the host %q, want a name as requests have it, in ASCII (xn--... for other letters), without a port and without wildcards", clipped(host))
 	}
-	p.host = plainHost(host)
+	if at := strings.IndexFunc(rest, isOutsidePaths); at >= 0 {
+		odd, _ := utf8.DecodeRuneInString(rest[at:])
+		return p, fmt.Errorf("%q in the path %q stands in no request's path: leave out a query, and write %s for the character", odd, clipped(rest), url.PathEscape(string(odd)))
+	}
 	if clean := cleanPath(rest); clean != rest {
 		return p, fmt.Errorf("requests for %q are matched as %q: write that", clipped(rest), clipped(clean))
 	}
@@ -90,11 +94,11 @@ func (p *pattern) parsePath(rest string) error {
 			return fmt.Errorf("the wildcard %q, want a name of letters, digits and underscores, or {$} at the end", clipped(segment))
 		}
 		if _, twice := p.wild[name]; twice {
-			return fmt.Errorf("the wildcard {%s} is there twice", name)
+			return fmt.Errorf("the wildcard {%s} is there twice", clipped(name))
 		}
 		if toEnd {
 			if more {
-				return fmt.Errorf("%s is not at the end", segment)
+				return fmt.Errorf("%s is not at the end", clipped(segment))
 			}
 			p.end, p.rest = endRest, name
 			p.wild[name] = len(p.segments)
@@ -105,6 +109,14 @@ func (p *pattern) parsePath(rest string) error {
 	}
 	return nil
 }
+
+// isHost says whether a name, in lower case, can be that of a request's host.
+func isHost(name string) bool {
+	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-._") == "" && name[0] != '.' && !strings.Contains(name, "..")
+}
+
+// isOutsidePaths says whether a character ends the path of a URL, or has to be escaped in it.
+func isOutsidePaths(r rune) bool { return r <= ' ' || r == 0x7f || r == '?' || r == '#' }
 
 func isIdentifier(name string) bool {
 	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789") == "" && (name[0] < '0' || name[0] > '9')

@@ -49,6 +49,8 @@ var policies = map[string]func(d *decoder, l *limitFile, r rate) limit.Policy{
 	},
 }
 
+var wantPolicy = "a text, one of " + listOf(policies)
+
 // own is the fields that only some policies have.
 func (l *limitFile) own() map[string]*yaml.Node {
 	return map[string]*yaml.Node{
@@ -96,6 +98,10 @@ func (d *decoder) location(n *yaml.Node) *time.Location {
 	name, ok := d.text(n, want)
 	if !ok {
 		return nil
+	}
+	if known, ok := places.Load(name); ok {
+		place, _ := known.(*time.Location)
+		return place
 	}
 	place, err := time.LoadLocation(name)
 	if err != nil || name == "Local" {

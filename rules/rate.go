@@ -83,6 +83,8 @@ func (d *decoder) per(n *yaml.Node, text string, r *rate, calendar bool) bool {
 	case ok:
 	case calendarUnits[text] != 0:
 		d.fail(n, "a %s has no fixed length: give policy: calendar with it", text)
+	case text != "" && text[0] >= '0' && text[0] <= '9':
+		d.fail(n, "%q is no length of time, want %s", clipped(text), wantDuration)
 	default:
 		d.fail(n, "no unit %q, want one of %s, or a length of time like 30s", clipped(text), listOf(units))
 	}

@@ -20,15 +20,14 @@ import (
 func (s *Set) UnaryServerInterceptor(client *rratelimiter.Client, opts ...grpclimit.Option) grpc.UnaryServerInterceptor {
 	d := newRPCDoors("UnaryServerInterceptor", s, client, opts)
 	return func(ctx context.Context, message any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		v := d.now()
-		c := &rpcVisit{steps: v.rpcSteps(d.opener, ctx, grpclimit.Call{Method: info.FullMethod, Message: message})}
+		c := &rpcVisit{steps: d.now().rpcSteps(d.opener, ctx, grpclimit.Call{Method: info.FullMethod, Message: message})}
 		if len(c.steps) == 0 {
 			return handler(ctx, message)
 		}
 		var next grpc.UnaryHandler
 		decide := func(ctx context.Context, message any) (any, error) {
 			at := c.next(ctx)
-			return v.bySettings[at.step.settings].unary(at, message, info, next)
+			return d.of(at.step.settings).unary(at, message, info, next)
 		}
 		next = func(ctx context.Context, message any) (any, error) {
 			if c.passes(ctx) {
@@ -46,15 +45,14 @@ func (s *Set) UnaryServerInterceptor(client *rratelimiter.Client, opts ...grpcli
 func (s *Set) StreamServerInterceptor(client *rratelimiter.Client, opts ...grpclimit.Option) grpc.StreamServerInterceptor {
 	d := newRPCDoors("StreamServerInterceptor", s, client, opts)
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-		v := d.now()
-		c := &rpcVisit{steps: v.rpcSteps(d.opener, ss.Context(), grpclimit.Call{Method: info.FullMethod})}
+		c := &rpcVisit{steps: d.now().rpcSteps(d.opener, ss.Context(), grpclimit.Call{Method: info.FullMethod})}
 		if len(c.steps) == 0 {
 			return handler(srv, ss)
 		}
 		var next grpc.StreamHandler
 		decide := func(srv any, ss grpc.ServerStream) error {
 			at := c.next(ss.Context())
-			return v.bySettings[at.step.settings].stream(srv, &visited{ss, at}, info, next)
+			return d.of(at.step.settings).stream(srv, &visited{ss, at}, info, next)
 		}
 		next = func(srv any, ss grpc.ServerStream) error {
 			if c.passes(ss.Context()) {
@@ -168,7 +166,7 @@ func rpcLimiterOf(ctx context.Context, _ grpclimit.Call) (grpclimit.Limiter, err
 // rpcSteps is what decides a call.
 func (s *snapshot) rpcSteps(o *opener, ctx context.Context, call grpclimit.Call) []step {
 	address := grpclimit.Address{Trusted: s.address.Trusted, Header: s.address.Header, IPv6Bits: s.address.IPv6Bits}
-	by := search{request: overGRPC{ctx, call, address}, all: s.all}
+	by := search{request: &overGRPC{ctx: ctx, call: call, address: address}, all: s.all}
 	s.grpc.find(&by, call.Method)
 	return joinable(s.append(nil, o, &by, call.Method, by.found), o)
 }
@@ -178,29 +176,35 @@ type overGRPC struct {
 	ctx     context.Context
 	call    grpclimit.Call
 	address grpclimit.Address
+	from    remembered
 }
 
-func (a overGRPC) method() string { return a.call.Method }
+func (a *overGRPC) method() string { return a.call.Method }
 
-func (a overGRPC) methodKey() string { return a.call.Method }
+func (a *overGRPC) methodKey() string { return a.call.Method }
 
-func (a overGRPC) host() string {
+func (a *overGRPC) host() string {
 	if values := metadata.ValueFromIncomingContext(a.ctx, ":authority"); len(values) > 0 {
 		return values[0]
 	}
 	return ""
 }
 
-func (a overGRPC) values(header string) []string {
+func (a *overGRPC) values(header string) []string {
 	return metadata.ValueFromIncomingContext(a.ctx, strings.ToLower(header))
 }
 
-func (a overGRPC) client() (netip.Addr, error) { return a.address.Client(a.ctx) }
+func (a *overGRPC) client() (netip.Addr, error) {
+	if !a.from.known {
+		a.from.set(a.address.Client(a.ctx))
+	}
+	return a.from.addr, a.from.err
+}
 
-func (a overGRPC) clientKey() (string, error) { return a.address.Key(a.ctx, a.call) }
+func (a *overGRPC) clientKey() (string, error) { return a.address.Key(a.ctx, a.call) }
 
 // length is the size of a unary call's message.
-func (a overGRPC) length() int64 {
+func (a *overGRPC) length() int64 {
 	if m, ok := a.call.Message.(proto.Message); ok {
 		return int64(proto.Size(m))
 	}

@@ -98,7 +98,11 @@ func (d *decoder) rule(n *yaml.Node, domain string) *rule {
 	ownKey := file.key != nil
 	file.given(&d.defaults)
 	d.settings(&file, r)
-	d.what(n, &file, r)
+	policy := d.policy(file.policy)
+	d.what(n, &file, r, policy)
+	if !ownKey && file.overrides == nil && r.limits != nil && len(r.limits.policies) == 0 {
+		file.key = nil // what is banned, or limited by limiters of Redisson's alone, counts by no key
+	}
 	if file.key != nil {
 		r.key = d.key(file.key)
 		if !ownKey && !d.possible(r) {
@@ -110,7 +114,7 @@ func (d *decoder) rule(n *yaml.Node, domain string) *rule {
 		d.fail(n, "no key: say whose requests count together, ip or header:NAME for instance, or all")
 	}
 	if file.overrides != nil {
-		d.overrides(&file, r)
+		d.overrides(&file, r, policy)
 	}
 	for _, c := range r.conditions {
 		c.source = nil
@@ -153,7 +157,7 @@ func (d *decoder) settings(file *ruleFile, r *rule) {
 }
 
 // what reads what a rule limits by: limits, or ban.
-func (d *decoder) what(n *yaml.Node, file *ruleFile, r *rule) {
+func (d *decoder) what(n *yaml.Node, file *ruleFile, r *rule, policy string) {
 	switch {
 	case file.ban != nil && file.limits != nil:
 		d.fail(file.ban, "ban and limits: a rule has one of the two")
@@ -163,7 +167,7 @@ func (d *decoder) what(n *yaml.Node, file *ruleFile, r *rule) {
 		}
 		r.limits = (&limits{refuse: true}).ready()
 	case file.limits != nil:
-		r.limits = d.limits(file.limits, d.policy(file.policy))
+		r.limits = d.limits(file.limits, policy)
 	default:
 		d.fail(n, "no limits: give limits, or ban: true")
 	}
@@ -209,7 +213,7 @@ func (d *decoder) checkWildcards(n *yaml.Node, r *rule) {
 			if c.source != nil {
 				at = c.source
 			}
-			d.fail(at, "no wildcard {%s} here, of which the key of the rule is", part.name)
+			d.fail(at, "no wildcard {%s} here, of which the key of the rule is", clipped(part.name))
 			if c.source == nil {
 				return // match is not there at all
 			}
@@ -230,7 +234,7 @@ var overrideFields = map[string]field[overrideFile]{
 }
 
 // overrides reads the limits of some keys of a rule.
-func (d *decoder) overrides(file *ruleFile, r *rule) {
+func (d *decoder) overrides(file *ruleFile, r *rule, policy string) {
 	if r.key == nil {
 		d.fail(file.overrides, "the rule has no key, and so none to override")
 		return
@@ -257,7 +261,7 @@ func (d *decoder) overrides(file *ruleFile, r *rule) {
 		l := &limits{}
 		if o.limits != nil {
 			given++
-			l = d.limits(o.limits, d.policy(file.policy))
+			l = d.limits(o.limits, policy)
 		}
 		for _, flag := range []struct {
 			n   *yaml.Node

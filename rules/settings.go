@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,17 +47,11 @@ func (s settings) options() []httplimit.Option {
 // refusing is the settings of a rule where it refuses without asking.
 func refusing(s settings) settings { return settings{shadow: s.shadow, costs: true, refuses: true} }
 
-// settingsOf is the settings of rules, once each.
-func settingsOf(rules []*rule) []settings {
-	seen := make(map[settings]bool)
-	var all []settings
+// settingsOf is the settings of rules.
+func settingsOf(rules []*rule) map[settings]struct{} {
+	all := make(map[settings]struct{})
 	for _, r := range rules {
-		for _, s := range []settings{r.settings, refusing(r.settings)} {
-			if !seen[s] {
-				seen[s] = true
-				all = append(all, s)
-			}
-		}
+		all[r.settings], all[refusing(r.settings)] = struct{}{}, struct{}{}
 	}
 	return all
 }
@@ -156,13 +149,13 @@ func (c *cost) of(r asked) int64 {
 
 // skip is the requests that a rule lets pass.
 type skip struct {
-	ranges  []netip.Prefix
+	ranges  ranges
 	paths   []pattern
 	methods []string
 }
 
 var skipFields = map[string]field[skip]{
-	"ranges":  func(d *decoder, n *yaml.Node, s *skip) { s.ranges = d.ranges(n) },
+	"ranges":  func(d *decoder, n *yaml.Node, s *skip) { s.ranges = newRanges(d.ranges(n)) },
 	"methods": func(d *decoder, n *yaml.Node, s *skip) { s.methods = d.methods(n) },
 	"paths": func(d *decoder, n *yaml.Node, s *skip) {
 		const want = "a text, a path like /health or /static/"
@@ -188,11 +181,11 @@ func (s *skip) skips(r asked, path string) bool {
 	if slices.Contains(s.methods, r.method()) || slices.ContainsFunc(s.paths, func(p pattern) bool { return p.matches(path) }) {
 		return true
 	}
-	if len(s.ranges) == 0 {
+	if len(s.ranges.list) == 0 {
 		return false
 	}
 	client, err := r.client()
-	return err == nil && contains(s.ranges, client)
+	return err == nil && s.ranges.contains(client)
 }
 
 // address reads how a client's address is told.

@@ -22,7 +22,7 @@ type step struct {
 
 // steps is what decides a request of HTTP, nil for nothing.
 func (s *snapshot) steps(o *opener, r *http.Request) []step {
-	by := search{request: overHTTP{r, &s.address}, all: s.all}
+	by := search{request: &overHTTP{Request: r, address: &s.address}, all: s.all}
 	path := cleanPath(r.URL.EscapedPath())
 	s.http.find(&by, path)
 	steps := s.append(nil, o, &by, path, by.found)
@@ -30,7 +30,7 @@ func (s *snapshot) steps(o *opener, r *http.Request) []step {
 		return joinable(steps, o)
 	}
 	// Routers differ on a path with escaped slashes or dots. Rules that match either reading of it decide.
-	other := cleanPath((&url.URL{Path: cleanPath(r.URL.Path)}).EscapedPath())
+	other := cleanPath((&url.URL{Path: r.URL.Path}).EscapedPath())
 	if other == path {
 		return joinable(steps, o)
 	}

@@ -23,8 +23,9 @@ type branch struct {
 
 // leaf is the conditions of patterns that end at one place.
 type leaf struct {
-	plain    []entry   // in the order of the rules
-	byHeader []byValue // those that want a value of a header, in the order of the rules for each value
+	plain    []entry            // in the order of the rules
+	byHeader []byValue          // those that want a value of a header, in the order of the rules for each value
+	byRange  *prefixes[[]entry] // other ones that want a range of addresses, likewise
 }
 
 // byValue finds entries by the value of a header.
@@ -95,7 +96,17 @@ func (l *leaf) add(e entry) {
 		l.byHeader[i].entries[h.value] = append(l.byHeader[i].entries[h.value], e)
 		return
 	}
-	l.plain = append(l.plain, e)
+	if len(e.condition.ranges.list) == 0 {
+		l.plain = append(l.plain, e)
+		return
+	}
+	if l.byRange == nil {
+		l.byRange = new(prefixes[[]entry])
+	}
+	for _, network := range e.condition.ranges.list {
+		at := l.byRange.at(network)
+		*at = append(*at, e)
+	}
 }
 
 // search is one look for the rules of a request.
@@ -153,6 +164,12 @@ func (s *search) look(l *leaf) {
 		for _, value := range s.request.values(l.byHeader[i].name) {
 			s.try(l.byHeader[i].entries[value])
 		}
+	}
+	if l.byRange == nil {
+		return
+	}
+	if client, err := s.request.client(); err == nil {
+		l.byRange.of(client, s.try)
 	}
 }
 

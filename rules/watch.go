@@ -3,7 +3,6 @@ package rules
 import (
 	"context"
 	"crypto/sha256"
-	"path/filepath"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -16,9 +15,16 @@ type WatchOption func(*watch)
 
 // OnReload sets what is told of each change of the file: nil once the new rules are in force, also where a bad file is right again; and
 // what is wrong, while the old rules stay in force. The same thing is told once, however often it is seen. It is called by one
-// goroutine, one call at a time; while it blocks, no change is seen.
+// goroutine, one call at a time; while it blocks, no change is seen. What it panics with is dropped: it hurts no reload.
 func OnReload(told func(err error)) WatchOption {
-	return func(w *watch) { w.told = told }
+	return func(w *watch) {
+		if w.told = told; told != nil {
+			w.told = func(err error) {
+				defer func() { _ = recover() }()
+				told(err)
+			}
+		}
+	}
 }
 
 // Rates lets Watch set the rates that the file states for limiters of Redisson's ([Set.SetRates]): before it returns, and on each
@@ -39,7 +45,7 @@ func PollEvery(d time.Duration) WatchOption {
 // Watch loads the rules of a file and follows the file until ctx ends; then the rules stay as they are. A first file that is bad is an
 // error. Later a bad one, or none, leaves the rules as they are, and [OnReload] is told.
 //
-// The file may be replaced by a rename, as editors do, or by a link that changes, as a Kubernetes ConfigMap does; it may be removed and
+// The file may be replaced by a rename, as editors do, or by a link on the way to it that changes, as a Kubernetes ConfigMap does; it may be removed and
 // made again. One that is written in place is read once nobody has written to it for a tenth of a second, or for a second at
 // most: so that no half of a file is ever read, write another one and rename it.
 //
@@ -161,15 +167,15 @@ func (w *watch) run(ctx context.Context, events <-chan fsnotify.Event, lost <-ch
 	}
 }
 
-// listen has the notifier listen to the directory of the file, and to that of what it links to. Those that are there again are listened
-// to again.
+// listen has the notifier listen to the directory of the file, and to that of each link on the way to it. Those that are there again
+// are listened to again.
 func (w *watch) listen() {
 	if w.notifier == nil {
 		return
 	}
-	wanted := map[string]bool{filepath.Dir(w.path): true}
-	if target, err := filepath.EvalSymlinks(w.path); err == nil {
-		wanted[filepath.Dir(target)] = true
+	wanted := make(map[string]bool)
+	for _, place := range placesOf(w.path) {
+		wanted[place] = true
 	}
 	for place := range w.places {
 		if !wanted[place] {
@@ -206,6 +212,9 @@ func (w *watch) look(ctx context.Context) {
 		return
 	}
 	s, err := parse(w.path, data, w.set.current.Load())
+	if ctx.Err() != nil {
+		return // the rules stay as they are from then on
+	}
 	if err != nil {
 		w.tell(err)
 		return

@@ -179,8 +179,69 @@ func TestWatchALink(t *testing.T) {
 	path := filepath.Join(here, "rules.yaml")
 	require.NoError(t, os.Symlink(target, path))
 	w := following(t, path)
-	put(t, target, named("b"))
+	for _, name := range []string{"b", "c"} { // by a look at the start, and by news
+		put(t, target, named(name))
+		w.becomes(name)
+	}
+}
+
+// TestWatchALinkOnTheWay: one to a directory, as releases change it, before or behind another link.
+func TestWatchALinkOnTheWay(t *testing.T) {
+	for name, path := range map[string]string{"direct": "current/rules.yaml", "behind a link": "etc/rules.yaml"} {
+		t.Run(name, func(t *testing.T) {
+			base := t.TempDir()
+			release := func(version string) {
+				require.NoError(t, os.Mkdir(filepath.Join(base, version), 0o700))
+				write(t, filepath.Join(base, version, "rules.yaml"), named(version))
+				require.NoError(t, os.Symlink(version, filepath.Join(base, "next")))
+				require.NoError(t, os.Rename(filepath.Join(base, "next"), filepath.Join(base, "current")))
+			}
+			release("a")
+			require.NoError(t, os.Mkdir(filepath.Join(base, "etc"), 0o700))
+			require.NoError(t, os.Symlink("../current/../current/rules.yaml", filepath.Join(base, "etc", "rules.yaml")))
+			w := following(t, filepath.Join(base, path))
+			for _, version := range []string{"b", "c"} { // by a look at the start, and by news
+				release(version)
+				w.becomes(version)
+			}
+		})
+	}
+}
+
+// TestWatchADirectoryThatIsReplaced: by a rename, of which its own news tell.
+func TestWatchADirectoryThatIsReplaced(t *testing.T) {
+	base := t.TempDir()
+	dir := filepath.Join(base, "etc")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	write(t, filepath.Join(dir, "rules.yaml"), named("a"))
+	w := following(t, filepath.Join(dir, "rules.yaml"))
+	put(t, w.path, named("b"))
 	w.becomes("b")
+	require.NoError(t, os.Mkdir(filepath.Join(base, "new"), 0o700))
+	write(t, filepath.Join(base, "new", "rules.yaml"), named("c"))
+	require.NoError(t, os.Rename(dir, filepath.Join(base, "old")))
+	require.NoError(t, os.Rename(filepath.Join(base, "new"), dir))
+	for err := w.wait(); err != nil; err = w.wait() { // it may be seen in between
+	}
+	w.is("c")
+	put(t, w.path, named("d"))
+	w.becomes("d")
+}
+
+// TestPlaces: that of the file behind a link, and links that lead in a circle, or nowhere.
+func TestPlaces(t *testing.T) {
+	base, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	current := filepath.Join(base, "current")
+	require.NoError(t, os.Symlink("v1", current))
+	assert.Equal(t, []string{base, filepath.Join(base, "v1")}, placesOf(filepath.Join(current, "rules.yaml")))
+	circle := filepath.Join(base, "circle")
+	require.NoError(t, os.Symlink("./circle", circle))
+	assert.Equal(t, []string{base}, placesOf(circle))
+	assert.Equal(t, []string{filepath.Join(base, "no", "where")}, placesOf(filepath.Join(base, "no", "where", "rules.yaml")))
+	far := filepath.Join(base, "far")
+	require.NoError(t, os.Symlink(filepath.Join(base, "no", "rules.yaml"), far))
+	assert.Equal(t, []string{base, filepath.Join(base, "no")}, placesOf(far))
 }
 
 // TestWatchADirectoryThatGoes: by the poll, since nobody tells of it.
@@ -259,11 +320,32 @@ func TestPoll(t *testing.T) {
 		require.NoError(b, os.Remove(path))
 		pass(5 * time.Minute)
 		assert.Len(b, told(), 2) // once
+		write(b, path, named("b"))
+		pass(time.Minute)
+		require.Len(b, told(), 3)
+		assert.NoError(b, told()[2]) // there again, as it was
 		end()
 		pass(time.Second)
 		write(b, path, named("c"))
 		pass(time.Minute)
-		assert.Len(b, told(), 2)
+		assert.Len(b, told(), 3)
+	})
+}
+
+// TestAChangeBeforeAnyNews: the file is looked at once when it is listened to.
+func TestAChangeBeforeAnyNews(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rules.yaml")
+	write(t, path, named("a"))
+	inBubble(t, func(b *bubble.Bubble, _ *rratelimiter.Client) {
+		w := newWatch(path, []WatchOption{PollEvery(time.Hour)})
+		require.NoError(b, w.load())
+		write(b, path, named("b"))
+		ctx, end := context.WithCancel(b.Context())
+		go w.run(ctx, nil, nil, time.NewTicker(w.every))
+		pass(time.Second)
+		assert.Equal(b, "b", w.set.file().rules[0].name)
+		end()
+		pass(time.Second)
 	})
 }
 
@@ -343,6 +425,32 @@ func TestRates(t *testing.T) {
 		assert.EqualValues(b, 8, rate())
 		require.Len(b, told(), 4)
 		assert.NoError(b, told()[3])
+		end()
+		pass(time.Second)
+	})
+}
+
+// TestWhoeverIsToldPanics: the rules change all the same, and go on changing.
+func TestWhoeverIsToldPanics(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rules.yaml")
+	write(t, path, named("a"))
+	inBubble(t, func(b *bubble.Bubble, _ *rratelimiter.Client) {
+		var r record
+		w := newWatch(path, []WatchOption{OnReload(func(err error) {
+			r.add(err)
+			panic("no time")
+		})})
+		require.NoError(b, w.load())
+		ctx, end := context.WithCancel(b.Context())
+		go w.run(ctx, nil, nil, time.NewTicker(w.every))
+		pass(time.Millisecond)
+		for i, text := range []string{named("b"), "rules: 5", named("c")} {
+			write(b, path, text)
+			pass(time.Minute)
+			all, _ := r.told()
+			assert.Len(b, all, i+1)
+		}
+		assert.Equal(b, "c", w.set.file().rules[0].name)
 		end()
 		pass(time.Second)
 	})

@@ -1,5 +1,5 @@
 // Command mutate tries small edits of the library, one at a time, and says which test fails with each: one of the root package or
-// of internal, or for an edit of a door or of package limit one of theirs. The lists of testdata/mutations say which one should,
+// of internal, or for an edit of a door, of package limit or of rules one of theirs. The lists of testdata/mutations say which one should,
 // which edits another suite sees, and which are no defect. It fails where an edit that a test should kill survives, or where one
 // no longer applies. With -suites it tries the edits that another suite sees instead, each with that suite.
 //

@@ -19,6 +19,8 @@ func (e edit) quick() (module string, packages []string) {
 		return "cmd/rrl", []string{"./internal/..."}
 	case within("grpclimit"):
 		return "grpclimit", []string{"."}
+	case within("rules"):
+		return "rules", []string{"."}
 	}
 	return ".", []string{".", "./internal/..."}
 }

@@ -1,0 +1,51 @@
+package rules
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// mostLinks is how many links lead to a file at most, as Linux has it.
+const mostLinks = 40
+
+// placesOf is the directories in which another file may come into a path's place: that of the file, and of each link on the way.
+func placesOf(path string) []string {
+	if absolute, err := filepath.Abs(path); err == nil { // else the working directory is gone
+		path = absolute
+	}
+	var places []string
+	add := func(place string) {
+		if !slices.Contains(places, place) {
+			places = append(places, place)
+		}
+	}
+	volume := filepath.VolumeName(path)
+	at := volume + string(filepath.Separator) // without links
+	rest := path[len(volume):]
+	for links := 0; ; {
+		name, behind, more := strings.Cut(strings.TrimLeft(rest, string(filepath.Separator)), string(filepath.Separator))
+		next := filepath.Join(at, name) // ".." is the directory above, since there are no links in at
+		target, err := os.Readlink(next)
+		switch {
+		case err != nil && !more:
+			add(at)
+			return places
+		case err != nil: // no link
+			at, rest = next, behind
+			continue
+		}
+		add(at)
+		if links++; links > mostLinks {
+			return places
+		}
+		if filepath.IsAbs(target) {
+			at = filepath.VolumeName(target) + string(filepath.Separator)
+			target = target[len(filepath.VolumeName(target)):]
+		}
+		if rest = target; more {
+			rest += string(filepath.Separator) + behind
+		}
+	}
+}

@@ -1,0 +1,91 @@
+package rules
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// isOf says, without a tree, whether a request is a condition's.
+func (c *condition) isOf(r *http.Request, from netip.Addr) bool {
+	return (c.host == "" || c.host == plainHost(r.Host)) && c.matches(r.URL.Path) && c.hasMethod(r.Method) &&
+		(c.methods == nil || slices.Contains(c.methods, r.Method)) &&
+		!slices.ContainsFunc(c.headers, func(h header) bool {
+			values := r.Header.Values(h.name)
+			return len(values) == 0 || h.value != "*" && !slices.Contains(values, h.value)
+		}) &&
+		(c.ranges.list == nil || slices.ContainsFunc(c.ranges.list, func(p netip.Prefix) bool { return p.Contains(from) }))
+}
+
+// TestTheTreeFindsWhatIsThere: what a look at each rule finds, the first or all, of rules and requests made up.
+func TestTheTreeFindsWhatIsThere(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	pick := func(from ...string) string { return from[random.IntN(len(from))] }
+	network := func() string {
+		if random.IntN(3) == 0 {
+			return fmt.Sprintf("'2001:db8:%d::/48'", random.IntN(3))
+		}
+		return pick("10.0.0.0/8", fmt.Sprintf("10.%d.0.0/16", random.IntN(3)), fmt.Sprintf("10.%d.%d.0/24", random.IntN(3), random.IntN(3)), "10.1.1.1", "0.0.0.0/0", "'::/0'")
+	}
+	one := func() string {
+		var says []string
+		if random.IntN(3) > 0 {
+			path := pick("/", "/a", "/a/", "/a/b", "/a/{$}", "/{x}", "/{x}/b", "/a/{x...}", "/{x}/{y}/", "/b/%61")
+			says = append(says, "pattern: '"+pick("", "GET ", "POST ")+pick("", "", "h.example", "i.example")+path+"'")
+		} else if random.IntN(2) == 0 {
+			says = append(says, "methods: [GET, PUT]")
+		}
+		if random.IntN(3) == 0 {
+			says = append(says, "headers: {"+pick("X: '*'", "X: '1'", "X: '2'", "Y: '1'", "X: '*', Y: '1'", "Y: '1', X: '2'")+"}")
+		}
+		if random.IntN(3) == 0 {
+			var all []string
+			for range 1 + random.IntN(2*fewRanges) {
+				all = append(all, network())
+			}
+			says = append(says, "ranges: ["+strings.Join(all, ", ")+"]")
+		}
+		return "{" + strings.Join(says, ", ") + "}"
+	}
+	found := 0
+	for range 300 {
+		var file strings.Builder
+		file.WriteString("rules:\n")
+		for i := range 1 + random.IntN(12) {
+			fmt.Fprintf(&file, "- {name: r%d, ban: true, match: [%s, %s]}\n", i, one(), one())
+		}
+		v := parsed(t, file.String()).file()
+		for range 20 {
+			r := request(pick("GET", "HEAD", "POST", "PUT") + " http://" + pick("h.example", "H.example:80", "j.example") + pick("/", "/a", "/a/", "/a/b", "/b/a", "/a/b/c", "/c"))
+			for range random.IntN(3) {
+				r.Header.Add(pick("X", "Y"), pick("1", "2", "3"))
+			}
+			from := netip.MustParseAddr(pick("10.1.1.1", "10.0.2.1", "10.2.0.1", "192.0.2.1", "2001:db8:1::1", "2001:db8:9::1"))
+			r.RemoteAddr = netip.AddrPortFrom(from, 99).String()
+			var want []int
+			for i, rule := range v.rules {
+				if slices.ContainsFunc(rule.conditions, func(c *condition) bool { return c.isOf(r, from) }) {
+					want = append(want, i)
+				}
+			}
+			for _, all := range []bool{true, false} {
+				s := search{request: &overHTTP{Request: r, address: &v.address}, all: all}
+				v.http.find(&s, r.URL.Path)
+				var got []int
+				for _, e := range s.found {
+					got = append(got, e.rule)
+				}
+				require.Equal(t, want, got, "%s%s %s of %v: %v", file.String(), r.Method, r.URL, from, r.Header)
+				found += len(got)
+				want = want[:min(1, len(want))]
+			}
+		}
+	}
+	require.Greater(t, found, 10_000)
+}
