@@ -78,7 +78,7 @@ func (l *Limiter) try(ctx context.Context, ask Ask) (Result, error) {
 	if result, denied := l.deny(ask); denied {
 		return result, nil
 	}
-	gone := ctx.Done()
+	gone, late := ends(ctx)
 	r := g.requests.Get().(*Request)
 	r.Ask = ask
 	e := g.names.lock(l)
@@ -87,7 +87,7 @@ func (l *Limiter) try(ctx context.Context, ask Ask) (Result, error) {
 	}
 	b := l.gather(e, r)
 	lead := g.lead(e)
-	inline := lead && gone == nil && b == e.first
+	inline := lead && gone == nil && late == nil && b == e.first
 	if b.answered == nil && !inline {
 		b.answered = make(chan struct{})
 	}
@@ -108,6 +108,11 @@ func (l *Limiter) try(ctx context.Context, ask Ask) (Result, error) {
 				return Result{}, ctx.Err()
 			}
 			<-answers
+		case <-late:
+			if g.abandon(e, r) {
+				return Result{}, ctx.Err()
+			}
+			<-answers
 		}
 	}
 	r.call.tell(ctx, l)
@@ -115,6 +120,21 @@ func (l *Limiter) try(ctx context.Context, ask Ask) (Result, error) {
 	*r = Request{}
 	g.requests.Put(r)
 	return result, err
+}
+
+// Bounded is a context that ends with another one, or at a moment that many have in common. A Done of its own takes a timer for
+// each; who waits for both ends needs none.
+type Bounded interface {
+	context.Context
+	Ends() (gone, late <-chan struct{})
+}
+
+// ends is what ends a context.
+func ends(ctx context.Context) (gone, late <-chan struct{}) {
+	if b, ok := ctx.(Bounded); ok {
+		return b.Ends()
+	}
+	return ctx.Done(), nil
 }
 
 // lead says whether another call may be in flight, and counts it if so: it is about to leave. The entry is locked.
