@@ -9,7 +9,6 @@ import (
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/rratelimiter/rratelimiter"
 )
@@ -46,7 +45,8 @@ func (s *Server) decide(ctx context.Context, request *ratelimit.RateLimitRequest
 	for i := range all {
 		a := &all[i]
 		if a.status == nil {
-			a.status = &ratelimit.RateLimitResponse_DescriptorStatus{Code: ratelimit.RateLimitResponse_OK}
+			a.status = &a.space.status
+			a.status.Code = ratelimit.RateLimitResponse_OK
 		}
 		if len(a.limits) > 0 {
 			s.metrics.count(d, a)
@@ -86,7 +86,8 @@ func (s *Server) advise(a *asked) {
 // ask asks Redis for each descriptor's limits.
 func (s *Server) ask(ctx context.Context, d *domain, all []asked) error {
 	now := time.Now()
-	var groups []*group
+	var space [4]*group
+	groups := space[:0]
 	limits := 0
 	for i := range all {
 		a := &all[i]
@@ -138,8 +139,11 @@ func (a *asked) slotOn(s *Server, d *domain) string {
 
 // each asks for all groups at once, but for those that come again.
 func (s *Server) each(ctx context.Context, groups []*group) error {
-	if len(groups) == 0 {
+	switch len(groups) {
+	case 0:
 		return nil
+	case 1:
+		return groups[0].ask(ctx, s)
 	}
 	var others sync.WaitGroup
 	for _, g := range groups[1:] {
@@ -160,9 +164,10 @@ func (s *Server) each(ctx context.Context, groups []*group) error {
 	return nil
 }
 
-// statusOf is what a decision tells of a limit.
-func statusOf(one *oneLimit, d rratelimiter.Decision, now time.Time) *ratelimit.RateLimitResponse_DescriptorStatus {
-	told := &ratelimit.RateLimitResponse_DescriptorStatus{Code: ratelimit.RateLimitResponse_OK, CurrentLimit: one.shown}
+// tell sets a descriptor's status by what a decision says of a limit.
+func (a *asked) tell(one *oneLimit, d rratelimiter.Decision, now time.Time) {
+	told := &a.space.status
+	told.Code, told.CurrentLimit = ratelimit.RateLimitResponse_OK, one.shown
 	left := d.ResetAfter
 	if d.Allowed {
 		told.LimitRemaining = uint32(min(max(d.Remaining, 0), math.MaxUint32))
@@ -172,8 +177,9 @@ func statusOf(one *oneLimit, d rratelimiter.Decision, now time.Time) *ratelimit.
 	if left <= 0 {
 		left = one.budget.rest(now)
 	}
-	told.DurationUntilReset = &durationpb.Duration{Seconds: int64((left + time.Second - 1) / time.Second)}
-	return told
+	a.space.reset.Seconds = int64((left + time.Second - 1) / time.Second)
+	told.DurationUntilReset = &a.space.reset
+	a.status, a.over = told, !d.Allowed
 }
 
 // conclude sets a descriptor's status by what its policies said.
@@ -192,6 +198,5 @@ func (a *asked) conclude(each []rratelimiter.Decision, now time.Time) {
 			shown = i
 		}
 	}
-	a.status = statusOf(a.limits[shown], each[shown], now)
-	a.over = a.status.GetCode() == ratelimit.RateLimitResponse_OVER_LIMIT
+	a.tell(a.limits[shown], each[shown], now)
 }

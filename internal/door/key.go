@@ -39,7 +39,12 @@ func isPlain(c byte) bool { return c > ' ' && c < 0x7f && c != '{' && c != '}' &
 
 // Join makes one key of several. Different ones give different keys.
 func Join(keys ...string) string {
+	length := len(keys)
+	for _, key := range keys {
+		length += len(key)
+	}
 	var b strings.Builder
+	b.Grow(length)
 	for i, key := range keys {
 		if i > 0 {
 			b.WriteByte('|')
