@@ -76,7 +76,11 @@ func (d *domain) understand(request *ratelimit.RateLimitRequest, all []asked) er
 		}
 		a.limits = a.rule.limits
 		for _, one := range a.limits {
-			replaced = append(replaced, one.replaces...)
+			for _, name := range one.replaces {
+				if !slices.Contains(replaced, name) { // a request may have very many descriptors
+					replaced = append(replaced, name)
+				}
+			}
 		}
 	}
 	if len(replaced) > 0 {

@@ -22,15 +22,14 @@ func wrong(format string, values ...any) error {
 	return status.Errorf(codes.InvalidArgument, "rls: "+format, values...)
 }
 
-// decide decides a request by the rules as they are now.
-func (s *Server) decide(ctx context.Context, request *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, []asked, error) {
+// decide decides a request by the rules of its domain.
+func (s *Server) decide(ctx context.Context, d *domain, request *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, []asked, error) {
 	if request.GetDomain() == "" {
 		return nil, nil, wrong("the request has no domain")
 	}
 	if len(request.GetDescriptors()) == 0 {
 		return nil, nil, wrong("the request has no descriptors")
 	}
-	d := s.rules.Load().domains[request.GetDomain()]
 	all := make([]asked, len(request.GetDescriptors()))
 	if d == nil {
 		s.metrics.domainNotFound.Add(1)
@@ -137,7 +136,7 @@ func (a *asked) slotOn(s *Server, d *domain) string {
 	return a.slot
 }
 
-// each asks for all groups at once, but for those that come again.
+// each asks for all groups at once, but for those that come again. Those have what is left of the deadline.
 func (s *Server) each(ctx context.Context, groups []*group) error {
 	switch len(groups) {
 	case 0:
@@ -145,6 +144,8 @@ func (s *Server) each(ctx context.Context, groups []*group) error {
 	case 1:
 		return groups[0].ask(ctx, s)
 	}
+	bounded, cancel := context.WithTimeout(ctx, s.config.Deadline)
+	defer cancel()
 	var others sync.WaitGroup
 	for _, g := range groups[1:] {
 		if !g.again {
@@ -155,7 +156,9 @@ func (s *Server) each(ctx context.Context, groups []*group) error {
 	others.Wait()
 	for _, g := range groups {
 		if g.again {
-			g.err = g.ask(ctx, s)
+			if g.err = g.ask(bounded, s); status.Code(g.err) == codes.DeadlineExceeded && ctx.Err() == nil {
+				g.err = s.failed(context.DeadlineExceeded)
+			}
 		}
 		if g.err != nil {
 			return g.err

@@ -3,6 +3,7 @@ package rls_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -68,4 +69,28 @@ func TestTheSameSeveralTimes(t *testing.T) {
 			require.EqualValues(t, 4-n, one.GetLimitRemaining(), "round %d", i)
 		}
 	}
+}
+
+// What limits replace is looked up once for a request, however many descriptors say so.
+func TestManyReplace(t *testing.T) {
+	client, _ := inMemory(t)
+	s := newServer(t, client, `
+domain: x
+descriptors:
+  - {key: ban, rate_limit: {unit: second, requests_per_unit: 0, name: ban, replaces: [{name: a}, {name: b}, {name: c}]}}
+  - {key: a, rate_limit: {unit: hour, requests_per_unit: 1, name: a}}
+`)
+	few, many := request(t, "x | a=1 | ban=1"), request(t, "x | a=1 | ban=1")
+	for range 100_000 {
+		many.Descriptors = append(many.Descriptors, many.Descriptors[1])
+	}
+	ask := func(r *ratelimit.RateLimitRequest) time.Duration {
+		begin := time.Now()
+		answer, err := s.ShouldRateLimit(t.Context(), r)
+		require.NoError(t, err)
+		assert.Nil(t, answer.GetStatuses()[0].GetCurrentLimit(), "it was replaced")
+		return time.Since(begin)
+	}
+	ask(few)
+	assert.Less(t, ask(many), 20*time.Second)
 }

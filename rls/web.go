@@ -215,7 +215,7 @@ func (s *Server) auth(w http.ResponseWriter, r *http.Request) {
 	descriptors, err := d.web.descriptors(r)
 	var response *ratelimit.RateLimitResponse
 	if err == nil && len(descriptors) > 0 {
-		response, err = s.ShouldRateLimit(r.Context(), &ratelimit.RateLimitRequest{Domain: name, Descriptors: descriptors})
+		response, err = s.answer(r.Context(), d, &ratelimit.RateLimitRequest{Domain: name, Descriptors: descriptors})
 	}
 	switch {
 	case err != nil && d.web.open:
