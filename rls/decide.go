@@ -180,7 +180,10 @@ func (a *asked) tell(one *oneLimit, d rratelimiter.Decision, now time.Time) {
 	if left <= 0 {
 		left = one.budget.rest(now)
 	}
-	a.space.reset.Seconds = int64((left + time.Second - 1) / time.Second)
+	a.space.reset.Seconds = int64(left / time.Second)
+	if left%time.Second > 0 {
+		a.space.reset.Seconds++
+	}
 	told.DurationUntilReset = &a.space.reset
 	a.status, a.over = told, !d.Allowed
 }
@@ -189,8 +192,8 @@ func (a *asked) tell(one *oneLimit, d rratelimiter.Decision, now time.Time) {
 func (a *asked) conclude(each []rratelimiter.Decision, now time.Time) {
 	shown := 0
 	for i := range each {
-		if a.act == look {
-			each[i].Allowed = each[i].Remaining >= int64(max(1, a.hits))
+		if a.act == look && a.hits > 1 && a.limits[i].budget.kind != smooth { // which lends
+			each[i].Allowed = each[i].Remaining >= int64(a.hits)
 		}
 		switch one, best := each[i], each[shown]; {
 		case one.Allowed != best.Allowed:
