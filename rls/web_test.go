@@ -58,6 +58,15 @@ func TestForwardAuth(t *testing.T) {
 			{"", "X-Forwarded-Method: GET; X-Forwarded-Uri: /api/z; X-Api-Key: k2", 200, "", "1"},
 			{"", "X-Forwarded-Method: GET; X-Forwarded-Uri: /api/z", 200, "", ""}, // without the header there is nothing to count
 			{"", "X-Forwarded-Method: GET; X-Forwarded-Uri: /apis; X-Api-Key: k1", 200, "", ""},
+			{"", "X-Forwarded-Uri: /banned", 429, "1", "0"},
+			{"", "X-Forwarded-Uri: //banned", 429, "1", "0"}, // a path in other words, as nginx and others serve it
+			{"", "X-Forwarded-Uri: /.//x/../banned?a", 429, "1", "0"},
+			{"", "X-Forwarded-Uri: /x/%2e%2E/banned", 429, "1", "0"},
+			{"", "X-Forwarded-Uri: /../banned#x", 429, "1", "0"},
+			{"", "X-Forwarded-Uri: http://elsewhere.example/banned", 429, "1", "0"},
+			{"", "X-Forwarded-Uri: /%zz/../banned", 429, "1", "0"},
+			{"", "X-Forwarded-Uri: /banned/", 200, "", ""}, // another path
+			{"", "X-Forwarded-Uri: /x/banned", 200, "", ""},
 			{"", "X-Forwarded-Host: Img.Example; X-Forwarded-Method: GET; X-Forwarded-Uri: /a", 200, "", "0"},
 			{"", "X-Forwarded-Host: img.example; X-Forwarded-Method: GET; X-Forwarded-Uri: /b", 429, "3600", "0"},
 			{"", "X-Forwarded-Host: img.example; X-Forwarded-Method: HEAD; X-Forwarded-Uri: /b", 200, "", ""},
