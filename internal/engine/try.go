@@ -101,14 +101,7 @@ func (l *Limiter) try(ctx context.Context, ask Ask) (Result, error) {
 		g.workers.carry(context.WithoutCancel(ctx), l, e)
 		fallthrough
 	default:
-		select {
-		case <-answers:
-		case <-gone:
-			if g.abandon(e, r) {
-				return Result{}, ctx.Err()
-			}
-			<-answers
-		case <-late:
+		if leaves(answers, gone, late) {
 			if g.abandon(e, r) {
 				return Result{}, ctx.Err()
 			}
@@ -135,6 +128,17 @@ func ends(ctx context.Context) (gone, late <-chan struct{}) {
 		return b.Ends()
 	}
 	return ctx.Done(), nil
+}
+
+// leaves waits for answers, and says whether a context ended first.
+func leaves(answers, gone, late <-chan struct{}) bool {
+	select {
+	case <-answers:
+		return false
+	case <-gone:
+	case <-late:
+	}
+	return true
 }
 
 // lead says whether another call may be in flight, and counts it if so: it is about to leave. The entry is locked.
