@@ -8,6 +8,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/rls"
 )
 
 // A look says what one hit would be told, also of a policy that lends what it has not got.
@@ -40,5 +41,43 @@ descriptors:
 `)
 		answer := told(s.ShouldRateLimit(context.Background(), request(t, "x | bucket=1 +9007199254740992")))
 		assert.Equal(t, "OVER | OVER 0/3 second 9223372037s", answer)
+	})
+}
+
+// What a ban leaves to others of its request, and to itself.
+func TestBesideABan(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		s := newServer(t, client, `
+domain: x
+descriptors:
+  - {key: ban, rate_limit: {unit: second, requests_per_unit: 0}}
+  - {key: owing, overdraw: true, rate_limit: {unit: second, requests_per_unit: 0}}
+  - {key: user, rate_limit: {unit: hour, requests_per_unit: 5}}
+  - {key: free, rate_limit: {unlimited: true, name: free}}
+  - {key: other, rate_limit: {unit: hour, requests_per_unit: 5, replaces: [{name: free}]}}
+`)
+		for _, c := range [][2]string{
+			{"x | ban=1 +0", "OVER | OVER 0/0 second 1s"},
+			{"x | owing=1", "OVER | OVER 0/0 second 1s"},
+			{"x | user=1 +3", "OK | OK 2/5 hour 3600s"},
+			{"x | user=1 -2 | ban=1", "OVER | OK 4/5 hour 3600s | OVER 0/0 second 1s"},
+			{"x | user=1 +0", "OK | OK 4/5 hour 3600s"},
+			{"x | free=1 | other=1", "OK | OK unlimited | OK 4/5 hour 3600s"},
+		} {
+			assert.Equal(t, c[1], told(s.ShouldRateLimit(context.Background(), request(t, c[0]))), c[0])
+		}
+	})
+}
+
+// What is unlimited is no quota that could be left.
+func TestUnlimitedIsNoQuota(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		s := newServer(t, client, `
+domain: x
+descriptors:
+  - {key: free, rate_limit: {unlimited: true}}
+  - {key: ban, rate_limit: {unit: second, requests_per_unit: 0}}
+`, func(c *rls.Config) { c.Quota = true })
+		assert.Equal(t, "OVER | OK unlimited | OVER 0/0 second 1s", told(s.ShouldRateLimit(context.Background(), request(t, "x | free=1 | ban=1"))))
 	})
 }
