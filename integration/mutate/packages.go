@@ -17,6 +17,8 @@ func (e edit) quick() (module string, packages []string) {
 		return ".", []string{"./limit"}
 	case within("grpclimit"):
 		return "grpclimit", []string{"."}
+	case within("rls"):
+		return "rls", []string{"."}
 	}
 	return ".", []string{".", "./internal/..."}
 }
