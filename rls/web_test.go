@@ -112,3 +112,30 @@ func TestForwardAuthInAnOutage(t *testing.T) {
 		})
 	}
 }
+
+// What refuses is told, not what is nearest to its limit beside it; and a service that is about to end says so.
+func TestToldOverHTTP(t *testing.T) {
+	client, _ := inMemory(t)
+	s := newServer(t, client, `
+domain: x
+descriptors:
+  - {key: last, rate_limit: {unit: year, requests_per_unit: 1}}
+  - {key: ban, rate_limit: {unit: second, requests_per_unit: 0}}
+http:
+  requests:
+    - descriptor: [{key: last, header: X-Last}]
+    - descriptor: [{key: ban, value: all}]
+`)
+	get := func(path string) *httptest.ResponseRecorder {
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, nil)
+		r.Header.Set("X-Last", "a")
+		s.Handler().ServeHTTP(w, r)
+		return w
+	}
+	w := get("/auth/x")
+	assert.Equal(t, http.StatusTooManyRequests, w.Code)
+	assert.Equal(t, "1", w.Header().Get("Retry-After"))
+	assert.Equal(t, http.StatusOK, get("/healthcheck").Code)
+	s.Shutdown()
+	assert.Equal(t, http.StatusInternalServerError, get("/healthcheck").Code)
+}
