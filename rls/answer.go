@@ -59,7 +59,7 @@ func metadataOf(request *ratelimit.RateLimitRequest, all []asked) *structpb.Stru
 			told["hitsAddend"] = structpb.NewNumberValue(float64(hits.GetValue()))
 		}
 		descriptors[i] = structpb.NewStructValue(&structpb.Struct{Fields: told})
-		a := all[i]
+		a := &all[i]
 		if a.rule != nil && len(a.limits) > 0 && !a.unlimited() && a.status.GetCode() == ratelimit.RateLimitResponse_OK {
 			blend(passed, a.rule.metadata)
 		}

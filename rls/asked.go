@@ -7,6 +7,7 @@ import (
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/rratelimiter/rratelimiter"
 )
@@ -23,6 +24,11 @@ type asked struct {
 	name, slot string // in Redis
 	status     *ratelimit.RateLimitResponse_DescriptorStatus
 	over       bool // also where its status does not say so, in shadow mode
+
+	space struct { // of status
+		status ratelimit.RateLimitResponse_DescriptorStatus
+		reset  durationpb.Duration
+	}
 }
 
 // act is what a descriptor wants of its limits.
@@ -70,7 +76,11 @@ func (d *domain) understand(request *ratelimit.RateLimitRequest, all []asked) er
 		}
 		a.limits = a.rule.limits
 		for _, one := range a.limits {
-			replaced = append(replaced, one.replaces...)
+			for _, name := range one.replaces {
+				if !slices.Contains(replaced, name) { // a request may have very many descriptors
+					replaced = append(replaced, name)
+				}
+			}
 		}
 	}
 	if len(replaced) > 0 {
@@ -108,8 +118,7 @@ func (a *asked) decided(now time.Time) bool {
 		if !never {
 			continue
 		}
-		a.status = statusOf(one, rratelimiter.Decision{RetryAfter: one.budget.rest(now)}, now)
-		a.over = true
+		a.tell(one, rratelimiter.Decision{RetryAfter: one.budget.rest(now)}, now)
 		return true
 	}
 	return false

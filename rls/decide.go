@@ -9,7 +9,6 @@ import (
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/rratelimiter/rratelimiter"
 )
@@ -23,15 +22,14 @@ func wrong(format string, values ...any) error {
 	return status.Errorf(codes.InvalidArgument, "rls: "+format, values...)
 }
 
-// decide decides a request by the rules as they are now.
-func (s *Server) decide(ctx context.Context, request *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, []asked, error) {
+// decide decides a request by the rules of its domain.
+func (s *Server) decide(ctx context.Context, d *domain, request *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, []asked, error) {
 	if request.GetDomain() == "" {
 		return nil, nil, wrong("the request has no domain")
 	}
 	if len(request.GetDescriptors()) == 0 {
 		return nil, nil, wrong("the request has no descriptors")
 	}
-	d := s.rules.Load().domains[request.GetDomain()]
 	all := make([]asked, len(request.GetDescriptors()))
 	if d == nil {
 		s.metrics.domainNotFound.Add(1)
@@ -46,7 +44,8 @@ func (s *Server) decide(ctx context.Context, request *ratelimit.RateLimitRequest
 	for i := range all {
 		a := &all[i]
 		if a.status == nil {
-			a.status = &ratelimit.RateLimitResponse_DescriptorStatus{Code: ratelimit.RateLimitResponse_OK}
+			a.status = &a.space.status
+			a.status.Code = ratelimit.RateLimitResponse_OK
 		}
 		if len(a.limits) > 0 {
 			s.metrics.count(d, a)
@@ -86,7 +85,8 @@ func (s *Server) advise(a *asked) {
 // ask asks Redis for each descriptor's limits.
 func (s *Server) ask(ctx context.Context, d *domain, all []asked) error {
 	now := time.Now()
-	var groups []*group
+	var space [4]*group
+	groups := space[:0]
 	limits := 0
 	for i := range all {
 		a := &all[i]
@@ -136,11 +136,16 @@ func (a *asked) slotOn(s *Server, d *domain) string {
 	return a.slot
 }
 
-// each asks for all groups at once, but for those that come again.
+// each asks for all groups at once, but for those that come again. Those have what is left of the deadline.
 func (s *Server) each(ctx context.Context, groups []*group) error {
-	if len(groups) == 0 {
+	switch len(groups) {
+	case 0:
 		return nil
+	case 1:
+		return groups[0].ask(ctx, s)
 	}
+	bounded, cancel := context.WithTimeout(ctx, s.config.Deadline)
+	defer cancel()
 	var others sync.WaitGroup
 	for _, g := range groups[1:] {
 		if !g.again {
@@ -151,7 +156,9 @@ func (s *Server) each(ctx context.Context, groups []*group) error {
 	others.Wait()
 	for _, g := range groups {
 		if g.again {
-			g.err = g.ask(ctx, s)
+			if g.err = g.ask(bounded, s); status.Code(g.err) == codes.DeadlineExceeded && ctx.Err() == nil {
+				g.err = s.failed(context.DeadlineExceeded)
+			}
 		}
 		if g.err != nil {
 			return g.err
@@ -160,9 +167,10 @@ func (s *Server) each(ctx context.Context, groups []*group) error {
 	return nil
 }
 
-// statusOf is what a decision tells of a limit.
-func statusOf(one *oneLimit, d rratelimiter.Decision, now time.Time) *ratelimit.RateLimitResponse_DescriptorStatus {
-	told := &ratelimit.RateLimitResponse_DescriptorStatus{Code: ratelimit.RateLimitResponse_OK, CurrentLimit: one.shown}
+// tell sets a descriptor's status by what a decision says of a limit.
+func (a *asked) tell(one *oneLimit, d rratelimiter.Decision, now time.Time) {
+	told := &a.space.status
+	told.Code, told.CurrentLimit = ratelimit.RateLimitResponse_OK, one.shown
 	left := d.ResetAfter
 	if d.Allowed {
 		told.LimitRemaining = uint32(min(max(d.Remaining, 0), math.MaxUint32))
@@ -172,16 +180,20 @@ func statusOf(one *oneLimit, d rratelimiter.Decision, now time.Time) *ratelimit.
 	if left <= 0 {
 		left = one.budget.rest(now)
 	}
-	told.DurationUntilReset = &durationpb.Duration{Seconds: int64((left + time.Second - 1) / time.Second)}
-	return told
+	a.space.reset.Seconds = int64(left / time.Second)
+	if left%time.Second > 0 {
+		a.space.reset.Seconds++
+	}
+	told.DurationUntilReset = &a.space.reset
+	a.status, a.over = told, !d.Allowed
 }
 
 // conclude sets a descriptor's status by what its policies said.
 func (a *asked) conclude(each []rratelimiter.Decision, now time.Time) {
 	shown := 0
 	for i := range each {
-		if a.act == look {
-			each[i].Allowed = each[i].Remaining >= int64(max(1, a.hits))
+		if a.act == look && a.hits > 1 && a.limits[i].budget.kind != smooth { // which lends
+			each[i].Allowed = each[i].Remaining >= int64(a.hits)
 		}
 		switch one, best := each[i], each[shown]; {
 		case one.Allowed != best.Allowed:
@@ -192,6 +204,5 @@ func (a *asked) conclude(each []rratelimiter.Decision, now time.Time) {
 			shown = i
 		}
 	}
-	a.status = statusOf(a.limits[shown], each[shown], now)
-	a.over = a.status.GetCode() == ratelimit.RateLimitResponse_OVER_LIMIT
+	a.tell(a.limits[shown], each[shown], now)
 }

@@ -41,7 +41,7 @@
 // limits than ten; and on a Redis Cluster those in different slots. There slot_by names a key: descriptors that agree in
 // its value are in one slot.
 //
-// A descriptor with hits_addend 0 takes nothing and is over its limit if nothing is left. Hits that are charged after the response
+// A descriptor with hits_addend 0 takes nothing and is over its limit if one hit would be. Hits that are charged after the response
 // have been used whether they fit or not: with overdraw they are counted although they do not fit, and what is owed comes back first.
 // is_negative_hits gives back, never more than was taken.
 //

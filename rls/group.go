@@ -21,6 +21,8 @@ type group struct {
 	policies int
 	again    bool // a group before asks one of its limiters too
 	err      error
+
+	space [1]*asked // of members, mostly
 }
 
 // mostJoined is how many policies decide together, as package limit has room for them.
@@ -39,7 +41,9 @@ func place(groups []*group, a *asked, joint bool) []*group {
 			return groups
 		}
 	}
-	return append(groups, &group{members: []*asked{a}, joint: joint, policies: len(a.limits), again: again})
+	g := &group{joint: joint, policies: len(a.limits), again: again}
+	g.members = append(g.space[:0], a)
+	return append(groups, g)
 }
 
 func (g *group) takes(a *asked) bool {

@@ -1,8 +1,12 @@
 package rls_test
 
 import (
+	"context"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -10,6 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/bubble"
 )
 
 // Odd requests are answered, and never end the service.
@@ -68,4 +75,72 @@ func TestTheSameSeveralTimes(t *testing.T) {
 			require.EqualValues(t, 4-n, one.GetLimitRemaining(), "round %d", i)
 		}
 	}
+}
+
+// What limits replace is looked up once for a request, however many descriptors say so.
+func TestManyReplace(t *testing.T) {
+	client, _ := inMemory(t)
+	s := newServer(t, client, `
+domain: x
+descriptors:
+  - {key: ban, rate_limit: {unit: second, requests_per_unit: 0, name: ban, replaces: [{name: a}, {name: b}, {name: c}]}}
+  - {key: a, rate_limit: {unit: hour, requests_per_unit: 1, name: a}}
+`)
+	few, many := request(t, "x | a=1 | ban=1"), request(t, "x | a=1 | ban=1")
+	for range 100_000 {
+		many.Descriptors = append(many.Descriptors, many.Descriptors[1])
+	}
+	ask := func(r *ratelimit.RateLimitRequest) time.Duration {
+		begin := time.Now()
+		answer, err := s.ShouldRateLimit(t.Context(), r)
+		require.NoError(t, err)
+		assert.Nil(t, answer.GetStatuses()[0].GetCurrentLimit(), "it was replaced")
+		return time.Since(begin)
+	}
+	ask(few)
+	assert.Less(t, ask(many), 20*time.Second)
+}
+
+// More descriptors than decide together are decided all the same, and of several limits that refuse the longest is told.
+func TestManyLimits(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		s := newServer(t, client, `
+domain: x
+descriptors:
+  - {key: k, rate_limit: {unit: year, requests_per_unit: 5}}
+  - {key: two, limits: [{unit: second, requests_per_unit: 1}, {unit: hour, requests_per_unit: 1}]}
+`)
+		many := request(t, "x"+strings.Repeat(" | k=", 25))
+		for i, d := range many.GetDescriptors() {
+			d.Entries[0].Value = strings.Repeat("x", i)
+		}
+		answer, err := s.ShouldRateLimit(context.Background(), many)
+		require.NoError(t, err)
+		for _, one := range answer.GetStatuses() {
+			assert.EqualValues(t, 4, one.GetLimitRemaining())
+		}
+		told(s.ShouldRateLimit(context.Background(), request(t, "x | two=1")))
+		assert.Equal(t, "OVER | OVER 0/1 hour 3600s", told(s.ShouldRateLimit(context.Background(), request(t, "x | two=1"))))
+	})
+}
+
+// Values that look like several entries count apart, a wildcard's parts match one after another, and no label is longer than it may be.
+func TestValuesThatLookLikeOthers(t *testing.T) {
+	client, _ := inMemory(t)
+	s := newServer(t, client, `
+domain: x
+descriptors:
+  - key: k
+    detailed_metric: true
+    rate_limit: {unit: year, requests_per_unit: 1}
+    descriptors:
+      - {key: j, rate_limit: {unit: year, requests_per_unit: 1}}
+  - {key: w, value: "*b*b*", rate_limit: {unit: second, requests_per_unit: 0}}
+`)
+	for text, want := range map[string]string{"x | k=v j=w": "OK", "x | k=v|j|w": "OK", "x | w=xbx": "OK", "x | w=xbbx": "OVER", "x | k=" + strings.Repeat("y", 300): "OK"} {
+		assert.Equal(t, want, strings.Split(told(s.ShouldRateLimit(t.Context(), request(t, text))), " | ")[0], "%.30s", text)
+	}
+	w := httptest.NewRecorder()
+	s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	assert.NotContains(t, w.Body.String(), "yyy")
 }

@@ -8,10 +8,11 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// recent is limiters that were used lately: to open one is a good part of what a decision costs this process beside gRPC. It has a place for each of some thousand hashes of names, however many names there are.
+// recent is limiters that were used lately: to open one is a good part of what a decision costs this process beside gRPC. It has a
+// place for each of some ten thousand hashes of names, however many names there are.
 type recent struct {
 	seed   maphash.Seed
-	places [8192]atomic.Pointer[opened]
+	places [32768]atomic.Pointer[opened]
 }
 
 // opened is a limiter, and what it was opened for.

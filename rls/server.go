@@ -114,8 +114,13 @@ func (s *Server) setHealth(now grpc_health_v1.HealthCheckResponse_ServingStatus)
 // Errors: [codes.InvalidArgument] for a request that makes no sense, as without domain or descriptors; [codes.Unavailable] where
 // Redis did not answer, at once where it is known not to.
 func (s *Server) ShouldRateLimit(ctx context.Context, request *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, error) {
+	return s.answer(ctx, s.rules.Load().domains[request.GetDomain()], request)
+}
+
+// answer answers a request by a domain, nil where there is none.
+func (s *Server) answer(ctx context.Context, d *domain, request *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, error) {
 	begin := time.Now()
-	response, all, err := s.decide(ctx, request)
+	response, all, err := s.decide(ctx, d, request)
 	s.metrics.requests.Add(1)
 	s.metrics.times.observe(time.Since(begin))
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	pathpkg "path"
 	"strings"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
@@ -129,12 +130,26 @@ func originalOf(r *http.Request) original {
 		host:   strings.ToLower(cmp.Or(h.Get("X-Forwarded-Host"), r.Host)),
 		path:   cmp.Or(h.Get("X-Forwarded-Uri"), h.Get("X-Original-Uri"), h.Get("X-Original-Url")),
 	}
+	o.path, _, _ = strings.Cut(o.path, "#") // which belongs to no request, and servers cut off
 	if u, err := url.ParseRequestURI(o.path); err == nil {
-		o.path = u.Path // as servers see it: decoded, without the query
+		o.path = u.Path
 	} else {
 		o.path, _, _ = strings.Cut(o.path, "?")
 	}
+	o.path = plain(o.path)
 	return o
+}
+
+// plain is a path as servers see it, so that no other words for it pass by its limit: without empty and dotted parts.
+func plain(path string) string {
+	if !strings.HasPrefix(path, "/") {
+		return path
+	}
+	clean := pathpkg.Clean(path)
+	if strings.HasSuffix(path, "/") && clean != "/" {
+		clean += "/"
+	}
+	return clean
 }
 
 // descriptors is what a request becomes. A descriptor that wants a header that the request has not is left out.
@@ -215,7 +230,7 @@ func (s *Server) auth(w http.ResponseWriter, r *http.Request) {
 	descriptors, err := d.web.descriptors(r)
 	var response *ratelimit.RateLimitResponse
 	if err == nil && len(descriptors) > 0 {
-		response, err = s.ShouldRateLimit(r.Context(), &ratelimit.RateLimitRequest{Domain: name, Descriptors: descriptors})
+		response, err = s.answer(r.Context(), d, &ratelimit.RateLimitRequest{Domain: name, Descriptors: descriptors})
 	}
 	switch {
 	case err != nil && d.web.open:

@@ -58,6 +58,15 @@ func TestForwardAuth(t *testing.T) {
 			{"", "X-Forwarded-Method: GET; X-Forwarded-Uri: /api/z; X-Api-Key: k2", 200, "", "1"},
 			{"", "X-Forwarded-Method: GET; X-Forwarded-Uri: /api/z", 200, "", ""}, // without the header there is nothing to count
 			{"", "X-Forwarded-Method: GET; X-Forwarded-Uri: /apis; X-Api-Key: k1", 200, "", ""},
+			{"", "X-Forwarded-Uri: /banned", 429, "1", "0"},
+			{"", "X-Forwarded-Uri: //banned", 429, "1", "0"}, // a path in other words, as nginx and others serve it
+			{"", "X-Forwarded-Uri: /.//x/../banned?a", 429, "1", "0"},
+			{"", "X-Forwarded-Uri: /x/%2e%2E/banned", 429, "1", "0"},
+			{"", "X-Forwarded-Uri: /../banned#x", 429, "1", "0"},
+			{"", "X-Forwarded-Uri: http://elsewhere.example/banned", 429, "1", "0"},
+			{"", "X-Forwarded-Uri: /%zz/../banned", 429, "1", "0"},
+			{"", "X-Forwarded-Uri: /banned/", 200, "", ""}, // another path
+			{"", "X-Forwarded-Uri: /x/banned", 200, "", ""},
 			{"", "X-Forwarded-Host: Img.Example; X-Forwarded-Method: GET; X-Forwarded-Uri: /a", 200, "", "0"},
 			{"", "X-Forwarded-Host: img.example; X-Forwarded-Method: GET; X-Forwarded-Uri: /b", 429, "3600", "0"},
 			{"", "X-Forwarded-Host: img.example; X-Forwarded-Method: HEAD; X-Forwarded-Uri: /b", 200, "", ""},
@@ -102,4 +111,31 @@ func TestForwardAuthInAnOutage(t *testing.T) {
 			b.Redis.SetError("")
 		})
 	}
+}
+
+// What refuses is told, not what is nearest to its limit beside it; and a service that is about to end says so.
+func TestToldOverHTTP(t *testing.T) {
+	client, _ := inMemory(t)
+	s := newServer(t, client, `
+domain: x
+descriptors:
+  - {key: last, rate_limit: {unit: year, requests_per_unit: 1}}
+  - {key: ban, rate_limit: {unit: second, requests_per_unit: 0}}
+http:
+  requests:
+    - descriptor: [{key: last, header: X-Last}]
+    - descriptor: [{key: ban, value: all}]
+`)
+	get := func(path string) *httptest.ResponseRecorder {
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, nil)
+		r.Header.Set("X-Last", "a")
+		s.Handler().ServeHTTP(w, r)
+		return w
+	}
+	w := get("/auth/x")
+	assert.Equal(t, http.StatusTooManyRequests, w.Code)
+	assert.Equal(t, "1", w.Header().Get("Retry-After"))
+	assert.Equal(t, http.StatusOK, get("/healthcheck").Code)
+	s.Shutdown()
+	assert.Equal(t, http.StatusInternalServerError, get("/healthcheck").Code)
 }

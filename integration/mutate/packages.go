@@ -21,6 +21,8 @@ func (e edit) quick() (module string, packages []string) {
 		return "grpclimit", []string{"."}
 	case within("rules"):
 		return "rules", []string{"."}
+	case within("rls"):
+		return "rls", []string{"."}
 	}
 	return ".", []string{".", "./internal/..."}
 }

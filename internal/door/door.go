@@ -35,6 +35,7 @@ type Limiter interface {
 type Guard struct {
 	mode     Mode
 	deadline time.Duration
+	moments  moments
 	store    store
 	local    buckets
 }
@@ -43,7 +44,10 @@ type Guard struct {
 // request that has seen it; with the error for which the store counts as down.
 func New(mode Mode, deadline time.Duration, changed func(up bool, err error)) *Guard {
 	c := clock{time.Now()}
-	return &Guard{mode: mode, deadline: deadline, store: store{clock: c, patience: deadline, changed: changed}, local: buckets{clock: c}}
+	return &Guard{
+		mode: mode, deadline: deadline, moments: moments{patience: deadline},
+		store: store{clock: c, patience: deadline, changed: changed}, local: buckets{clock: c},
+	}
 }
 
 // Forever is a wait that ends with the request's context alone.
@@ -143,7 +147,7 @@ func (g *Guard) once(ctx context.Context, q Request) Answer {
 	if turn >= probes {
 		defer g.store.probed(turn)
 	}
-	c := &deadline{Context: ctx, at: time.Now().Add(g.deadline)}
+	c := &deadline{Context: ctx, moment: g.moments.next()}
 	defer c.stop()
 	if l, ok := q.Limiter.(waiter); ok && q.Wait == Forever {
 		return g.inLine(ctx, c, q, l)

@@ -11,7 +11,10 @@ import (
 // clients can put into a key changes no cluster slot, since braces are written as %7B and %7D, and a name is as short as 200 bytes
 // and what they share, since a long key is told by its SHA-256.
 func Name(shared, key string) string {
-	plain := len(key) <= longestKey
+	if len(key) > longestKey {
+		return hashed(shared, key)
+	}
+	plain := true
 	for i := 0; plain && i < len(key); i++ {
 		plain = isPlain(key[i])
 	}
@@ -27,10 +30,15 @@ func Name(shared, key string) string {
 		}
 	}
 	if b.Len() > longestKey {
-		sum := sha256.Sum256([]byte(key))
-		return shared + ":%sha256:" + hex.EncodeToString(sum[:]) // no escape begins with an s
+		return hashed(shared, key)
 	}
 	return shared + ":" + b.String()
+}
+
+// hashed is the name of a long key.
+func hashed(shared, key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return shared + ":%sha256:" + hex.EncodeToString(sum[:]) // no escape begins with an s
 }
 
 const longestKey = 128
@@ -39,7 +47,12 @@ func isPlain(c byte) bool { return c > ' ' && c < 0x7f && c != '{' && c != '}' &
 
 // Join makes one key of several. Different ones give different keys.
 func Join(keys ...string) string {
+	length := len(keys)
+	for _, key := range keys {
+		length += len(key)
+	}
 	var b strings.Builder
+	b.Grow(length)
 	for i, key := range keys {
 		if i > 0 {
 			b.WriteByte('|')

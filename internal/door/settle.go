@@ -3,7 +3,6 @@ package door
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/rratelimiter/rratelimiter"
 )
@@ -21,7 +20,7 @@ func (g *Guard) Settle(ctx context.Context, q Request, a Answer, cost int64) err
 	case g.store.isDown():
 		return ErrDown
 	}
-	c := &deadline{Context: context.WithoutCancel(ctx), at: time.Now().Add(g.deadline)}
+	c := &deadline{Context: context.WithoutCancel(ctx), moment: g.moments.next()}
 	defer c.stop()
 	err := settle(c, q.Limiter, more)
 	if err != nil {

@@ -145,7 +145,7 @@ func (s *store) tell(c change) {
 // proves says whether Redis answers a call that only reads. It has a deadline of its own: a refusal that did come from Redis may
 // have used up most of the request's. A limiter without such a call is taken at its word.
 func (g *Guard) proves(ctx context.Context, l Limiter) bool {
-	c := &deadline{Context: ctx, at: time.Now().Add(g.deadline)}
+	c := &deadline{Context: ctx, moment: g.moments.next()}
 	defer c.stop()
 	var err error
 	switch l := l.(type) {

@@ -90,7 +90,7 @@ func (l *Limiter) try(ctx context.Context, ask Ask) (Result, error) {
 // request is Try of Redis.
 func (l *Limiter) request(ctx context.Context, ask Ask) (result Result, err error) {
 	g := l.Engine
-	gone := ctx.Done()
+	gone, late := ends(ctx)
 	r := g.requests.Get().(*Request)
 	r.Permits, r.Detail, r.Each, r.Within = ask.Permits, ask.Detail, ask.Each, ask.Within
 	e := g.names.lock(l)
@@ -99,7 +99,7 @@ func (l *Limiter) request(ctx context.Context, ask Ask) (result Result, err erro
 	}
 	b := l.gather(e, r)
 	lead := g.lead(e)
-	inline := lead && gone == nil && b == e.first
+	inline := lead && gone == nil && late == nil && b == e.first
 	if b.answered == nil && !inline {
 		b.answered = make(chan struct{})
 	}
@@ -112,12 +112,10 @@ func (l *Limiter) request(ctx context.Context, ask Ask) (result Result, err erro
 	switch {
 	case inline:
 		l.carry(ctx, e, true) // until this request is answered
-	case gone == nil:
+	case gone == nil && late == nil:
 		<-answers // which costs less than a select
 	default:
-		select {
-		case <-answers:
-		case <-gone:
+		if leaves(answers, gone, late) {
 			if g.abandon(e, r) {
 				return result, ctx.Err()
 			}
@@ -132,6 +130,32 @@ func (l *Limiter) request(ctx context.Context, ask Ask) (result Result, err erro
 	*r = Request{}
 	g.requests.Put(r)
 	return result, err
+}
+
+// Bounded is a context that ends with another one, or at a moment that many have in common. A Done of its own takes a timer for
+// each; who waits for both ends needs none.
+type Bounded interface {
+	context.Context
+	Ends() (gone, late <-chan struct{})
+}
+
+// ends is what ends a context.
+func ends(ctx context.Context) (gone, late <-chan struct{}) {
+	if b, ok := ctx.(Bounded); ok {
+		return b.Ends()
+	}
+	return ctx.Done(), nil
+}
+
+// leaves waits for answers, and says whether a context ended first.
+func leaves(answers, gone, late <-chan struct{}) bool {
+	select {
+	case <-answers:
+		return false
+	case <-gone:
+	case <-late:
+	}
+	return true
 }
 
 // lead says whether another call may be in flight, and counts it if so: it is about to leave. The entry is locked.

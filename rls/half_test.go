@@ -1,0 +1,66 @@
+package rls
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+)
+
+// A request that proxies ask about is decided by one configuration, whichever: by that which said what becomes of it.
+func TestNoRequestSeesHalfOfAReload(t *testing.T) {
+	conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{miniredis.RunT(t).Addr()}, DisableCache: true, ForceSingleClient: true})
+	require.NoError(t, err)
+	defer conn.Close()
+	file := filepath.Join(t.TempDir(), "half.yaml")
+	write := func(key string) {
+		text := fmt.Sprintf("domain: x\ndescriptors:\n  - {key: %s, rate_limit: {unit: second, requests_per_unit: 0}}\nhttp:\n  requests:\n    - descriptor: [{key: %s, value: all}]\n", key, key)
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	}
+	write("a")
+	s, err := New(Config{Client: rratelimiter.New(conn), Path: file, Log: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	files := make(map[string]*Rules)
+	for _, key := range []string{"a", "b"} {
+		write(key)
+		files[key], err = Load(file, false)
+		require.NoError(t, err)
+	}
+	stop := make(chan struct{})
+	var changing sync.WaitGroup
+	changing.Go(func() {
+		for {
+			for _, rules := range files {
+				s.rules.Store(rules)
+			}
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	})
+	handler := s.Handler()
+	passed := 0
+	for range 20_000 {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/auth/x", nil))
+		if w.Code != http.StatusTooManyRequests {
+			passed++
+		}
+	}
+	close(stop)
+	changing.Wait()
+	assert.Zero(t, passed, "both configurations refuse everything")
+}
