@@ -247,12 +247,12 @@ func TestCallsInTheShadow(t *testing.T) {
 	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
 		var results []string
 		transport := httplimit.Transport(upstream(func(*http.Request) *http.Response { return respond(429, "Retry-After", "9") }),
-			perHost(client, hour(1)), httplimit.Shadow(), httplimit.Report(func(_ *http.Request, o httplimit.Outcome) {
+			perHost(client, hour(1)), httplimit.Shadow(), httplimit.Wait(2*time.Hour), httplimit.Report(func(_ *http.Request, o httplimit.Outcome) {
 				results = append(results, o.Result.String())
 			}))
 		begin := time.Now()
 		for range 2 {
-			_, err := call(b, transport, "one", time.Minute)
+			_, err := call(b, transport, "one", 3*time.Hour)
 			assert.NoError(b, err)
 		}
 		assert.Equal(b, []string{"acquired", "rejected"}, results)
