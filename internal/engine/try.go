@@ -123,10 +123,7 @@ func (l *Limiter) request(ctx context.Context, ask Ask) (result Result, err erro
 		}
 	}
 	r.call.tell(ctx, l)
-	result.Answer, result.Extra, result.From, err = r.Answer, r.Extra, r.From, r.Err
-	if h := r.hurt(); h != nil {
-		panic(h.reason)
-	}
+	result, err = r.result()
 	*r = Request{}
 	g.requests.Put(r)
 	return result, err

@@ -99,7 +99,7 @@ func (s *serving) says(text string) {
 	require.Eventually(s, func() bool { return strings.Contains(s.log.String(), text) }, 20*time.Second, 5*time.Millisecond, "%q is not in the log", text)
 }
 
-// lines is a log.
+// lines is what a command that goes on has written so far.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -115,4 +115,18 @@ func (l *lines) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
+}
+
+// after waits for a text behind those that were waited for before.
+func (l *lines) after(t testing.TB, text string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		at := bytes.Index(l.text.Bytes(), []byte(text))
+		if at >= 0 {
+			l.text.Next(at + len(text))
+		}
+		return at >= 0
+	}, 30*time.Second, 10*time.Millisecond, text)
 }

@@ -1,11 +1,9 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -13,32 +11,6 @@ import (
 
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
 )
-
-// output is what a command that goes on has written so far.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(text []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(text)
-}
-
-// after waits for a text behind those that were waited for before.
-func (o *output) after(t *testing.T, text string) {
-	t.Helper()
-	require.Eventually(t, func() bool {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		at := bytes.Index(o.text.Bytes(), []byte(text))
-		if at >= 0 {
-			o.text.Next(at + len(text))
-		}
-		return at >= 0
-	}, 30*time.Second, 10*time.Millisecond, text)
-}
 
 // TestWatchGoesOn: where a limiter is deleted and made again, and where Redis restarts, it says so, and shows what there is then.
 func TestWatchGoesOn(t *testing.T) {
@@ -48,7 +20,7 @@ func TestWatchGoesOn(t *testing.T) {
 	s.on("try", "u", "--policy", "window:5/1h")
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	var out, failed output
+	var out, failed lines
 	ended := make(chan int, 1)
 	go func() {
 		ended <- run(ctx, []string{"watch", "api", "u", "--every", "50ms", "--timeout", "2s", "--redis", s.url()}, strings.NewReader(""), &out, &failed)
@@ -64,7 +36,7 @@ func TestWatchGoesOn(t *testing.T) {
 	require.Eventually(t, func() bool { return tool("set", "api", "30/1h", "--redis", s.url()).code == exitDone }, 30*time.Second, 10*time.Millisecond)
 	out.after(t, ` api "OVERALL 30/1h" taken=0`)
 	cancel()
-	require.Equal(t, exitDone, <-ended, failed.text.String())
+	require.Equal(t, exitDone, <-ended, failed.String())
 }
 
 // TestWatchTellsWhatFails: a limiter of which every call fails is not shown as one of which nothing is taken.
