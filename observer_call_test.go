@@ -29,7 +29,7 @@ func TestCallsThatShareAPipelineAreToldOfEach(t *testing.T) {
 		callers.Wait()
 		decisions, calls, _ := o.all()
 		assert.Len(b, decisions, 3*names)
-		assert.Len(b, calls, int(b.scripts.Load()-scripts))
+		assert.Less(b, b.scripts.Load()-scripts, int64(len(calls)), "several of them in one call of a script")
 		assert.Less(b, b.sent.Load()-sent, int64(len(calls)), "in pipelines")
 		carried := make(map[string]int)
 		for _, c := range calls {

@@ -2,66 +2,66 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/redis/rueidis"
 )
 
-// pipelined is from how many names on, with calls at Redis at once, calls that begin at the same moment leave in one
-// pipeline, and how many of them one holds. A write to the connection for each costs a client more than all the rest:
-// with 256 callers on 10,000 names, 8 us of processor time a decision instead of 3. With few callers it is a loss: all of
-// them would wait for one pipeline. make bench measures it.
-const pipelined = 16
+// From so many names on with calls at Redis at once, calls that begin at the same moment leave in one pipeline. A write to the
+// connection for each costs a client more than all the rest: with 256 callers on 10,000 names, 8 us of processor time a decision
+// instead of 3. With few callers it is a loss: all of them would wait for one pipeline. make bench measures it.
+const (
+	pipelined     = 16
+	pipelineCalls = 32 // in one
+)
 
 // pipeline gathers calls of different names.
 type pipeline struct {
 	mu      sync.Mutex
 	waiting *pipelineBatch // the one that has room, nil where the next call begins another
+	merging merging
 }
 
 // pipelineBatch is calls that leave together.
 type pipelineBatch struct {
-	commands rueidis.Commands
-	results  []rueidis.RedisResult
-	done     chan struct{} // closed once results are there
+	calls []scriptCall
+	done  chan struct{} // closed once the calls have their replies
 }
 
-// run runs a script, in a pipeline with others where there are many. Not on a cluster: rueidis gives the results of
-// a pipeline back once each node has answered, and no call should wait for a node that is not its own.
-func (g *Engine) run(ctx context.Context, script *Script, keys, args []string) rueidis.RedisResult {
-	if g.cluster || g.calling.Load() <= pipelined {
-		return script.lua.Exec(ctx, g.redis, keys, args)
-	}
-	result := g.pipeline.run(ctx, g, g.redis.B().Evalsha().Sha1(script.sha1).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build())
-	if err, ok := rueidis.IsRedisErr(result.Error()); ok && err.IsNoScript() {
-		return script.lua.Exec(ctx, g.redis, keys, args)
-	}
-	return result
-}
+// pipelines says whether calls leave in pipelines. Not on a cluster: rueidis gives the results of a pipeline back once each node has
+// answered, and no call should wait for a node that is not its own.
+func (g *Engine) pipelines() bool { return !g.cluster && g.calling.Load() > pipelined }
 
-// run sends a command with those that come at the same moment.
-func (p *pipeline) run(ctx context.Context, g *Engine, command rueidis.Completed) rueidis.RedisResult {
-	p.mu.Lock()
-	d := p.waiting
-	lead := d == nil
-	if lead {
-		d = &pipelineBatch{commands: make(rueidis.Commands, 0, pipelined), done: make(chan struct{})}
-		p.waiting = d
+// run runs a script, in a pipeline with others where there are many.
+func (g *Engine) run(ctx context.Context, script *Script, keys, args []string) (rueidis.RedisMessage, error) {
+	if !g.pipelines() {
+		return script.exec(ctx, g.redis, keys, args)
 	}
-	place := len(d.commands)
-	d.commands = append(d.commands, command)
-	if len(d.commands) == pipelined {
-		p.waiting = nil
-	}
-	p.mu.Unlock()
-	if lead {
-		p.gather(d, &g.yields) // nobody adds to it after that
-		d.results = g.redis.DoMulti(ctx, d.commands...)
-		close(d.done)
+	d, place := g.pipeline.join(scriptCall{script: script, keys: keys, args: args})
+	if place == 0 {
+		g.flush(ctx, d)
 	} else {
 		<-d.done
 	}
-	return d.results[place]
+	return d.calls[place].reply, d.calls[place].err
+}
+
+// join adds a call to those that leave at the same moment. Who comes first is to flush them.
+func (p *pipeline) join(c scriptCall) (d *pipelineBatch, place int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	d = p.waiting
+	if d == nil {
+		d = &pipelineBatch{calls: make([]scriptCall, 0, pipelineCalls), done: make(chan struct{})}
+		p.waiting = d
+	}
+	place = len(d.calls)
+	d.calls = append(d.calls, c)
+	if len(d.calls) == pipelineCalls {
+		p.waiting = nil
+	}
+	return d, place
 }
 
 // gather lets those that are about to come do so, as many as one pipeline holds.
@@ -69,11 +69,114 @@ func (p *pipeline) gather(d *pipelineBatch, yields *yields) {
 	for size, room := 0, true; room; {
 		again := yields.yield()
 		p.mu.Lock()
-		now := len(d.commands)
+		now := len(d.calls)
 		if room = p.waiting == d; room && (now == size || !again) {
 			p.waiting, room = nil, false
 		}
 		size = now
 		p.mu.Unlock()
+	}
+}
+
+var errBroken = errors.New("rratelimiter: the connection panicked, or ended its goroutine")
+
+// flush sends a pipeline. Who waits for a call's reply has it then; the others' are answered.
+func (g *Engine) flush(ctx context.Context, d *pipelineBatch) {
+	g.pipeline.gather(d, &g.yields) // nobody adds to it after that
+	sent := false
+	defer func() {
+		reason := recover()
+		if !sent {
+			for i := range d.calls {
+				d.calls[i].err = errBroken
+			}
+		}
+		first := &d.calls[0]
+		if reason != nil && first.batch != nil {
+			_ = first.limiter.panicked(first.batch, reason)
+			reason = nil
+		}
+		close(d.done)
+		for i := range d.calls {
+			if c := &d.calls[i]; c.batch != nil {
+				c.limiter.finish(ctx, c)
+			}
+		}
+		if reason != nil {
+			panic(reason)
+		}
+	}()
+	g.pipeline.merging.send(ctx, g.redis, d.calls)
+	sent = true
+}
+
+// sendPiped sends the batch that gathered first in a pipeline, and waits for nothing: who flushes the pipeline answers it. A caller
+// who can leave shares a goroutine with all of a pipeline, that way.
+func (l *Limiter) sendPiped(ctx context.Context, e *entry) {
+	g := l.Engine
+	b := l.dispatch(e)
+	var err error
+	if b.wanted() {
+		if err = l.prepareGuarded(b); err == nil {
+			script, keys := l.Protocol.Call(b)
+			d, place := g.pipeline.join(scriptCall{script: script, keys: keys, args: b.Args, limiter: l, entry: e, batch: b})
+			if place == 0 {
+				g.workers.flush(context.WithoutCancel(ctx), l, d)
+			}
+			return
+		}
+		b.call.ends(0, err)
+	}
+	l.completeAll(context.WithoutCancel(ctx), e, b, err)
+}
+
+// prepareGuarded is prepare where a panic is the batch's error.
+func (l *Limiter) prepareGuarded(b *Batch) (err error) {
+	b.forget()
+	defer l.recovers(b, b.Requests, &err)
+	return l.prepare(b)
+}
+
+// finish reads the reply to a batch that nobody waits with.
+func (l *Limiter) finish(ctx context.Context, c *scriptCall) {
+	b, e := c.batch, c.entry
+	if c.err == nil {
+		again, err := l.readGuarded(b, c.reply)
+		if !again {
+			b.call.ends(b.Lease.Granted, err)
+			l.completeAll(ctx, e, b, err)
+			return
+		}
+	}
+	// What Redis has to be asked for first keeps none of the others waiting.
+	go func() {
+		err := l.goOn(ctx, b, c.err)
+		b.call.ends(b.Lease.Granted, err)
+		l.completeAll(ctx, e, b, err)
+	}()
+}
+
+// readGuarded is read where a panic is the batch's error.
+func (l *Limiter) readGuarded(b *Batch, reply rueidis.RedisMessage) (again bool, err error) {
+	defer l.recovers(b, b.Requests, &err)
+	return l.read(b, reply)
+}
+
+// goOn goes on where the script did not do all of its work, or says what its error is.
+func (l *Limiter) goOn(ctx context.Context, b *Batch, failed error) (err error) {
+	defer l.recovers(b, b.Requests, &err)
+	switch {
+	case failed == nil:
+		return l.converse(ctx, b)
+	case slotMoves(failed, 0):
+		return l.acquire(ctx, b)
+	}
+	return l.Protocol.Explain(ctx, failed)
+}
+
+// completeAll answers a batch, and sees to those that have gathered meanwhile.
+func (l *Limiter) completeAll(ctx context.Context, e *entry, b *Batch, err error) {
+	if l.complete(ctx, e, b, err) {
+		l.Engine.workers.carry(ctx, l, e)
 	}
 }

@@ -3,6 +3,10 @@ package engine
 import (
 	"context"
 	"fmt"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -10,37 +14,168 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
-// largest keeps the size of the largest pipeline.
-type largest struct {
+// sending sees what is sent in pipelines.
+type sending struct {
 	rueidis.Client
-	size atomic.Int64
+	mu        sync.Mutex
+	pipelines [][]string // the keys of each command, with spaces between them
+	instead   func(send func() []rueidis.RedisResult) []rueidis.RedisResult
 }
 
-func (c *largest) DoMulti(ctx context.Context, commands ...rueidis.Completed) []rueidis.RedisResult {
-	for {
-		size := c.size.Load()
-		if int64(len(commands)) <= size || c.size.CompareAndSwap(size, int64(len(commands))) {
-			return c.Client.DoMulti(ctx, commands...)
-		}
+func (c *sending) DoMulti(ctx context.Context, commands ...rueidis.Completed) []rueidis.RedisResult {
+	var sent []string
+	for _, command := range commands {
+		words := command.Commands()
+		keys, _ := strconv.Atoi(words[2])
+		sent = append(sent, strings.Join(words[3:3+keys], " "))
 	}
+	c.mu.Lock()
+	c.pipelines = append(c.pipelines, sent)
+	instead := c.instead
+	c.mu.Unlock()
+	send := func() []rueidis.RedisResult { return c.Client.DoMulti(ctx, commands...) }
+	if instead != nil {
+		return instead(send)
+	}
+	return send()
+}
+
+// names is how many names each pipeline was for.
+func (c *sending) names() (sizes []int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, sent := range c.pipelines {
+		sizes = append(sizes, len(strings.Fields(strings.Join(sent, " "))))
+	}
+	return sizes
+}
+
+// askAll asks for a permit of each of so many windows, and tells how each call ended.
+func askAll(b *bubble, g *Engine, names int, ctx context.Context, limit int64) (results []Result, errs []error, panics []any) {
+	results, errs, panics = make([]Result, names), make([]error, names), make([]any, names)
+	var callers sync.WaitGroup
+	for i := range names {
+		callers.Go(func() {
+			defer func() { panics[i] = recover() }()
+			results[i], errs[i] = open(g, fmt.Sprint("limiter:", i), limit, time.Minute).Try(ctx, Ask{Permits: 1})
+		})
+	}
+	callers.Wait()
+	return results, errs, panics
+}
+
+// contexts is those with which callers wait for their call, and those with which they can leave it.
+func contexts(b *bubble) map[string]context.Context {
+	ctx, cancel := context.WithCancel(b.Context())
+	b.Cleanup(cancel)
+	return map[string]context.Context{"without an end": context.WithoutCancel(b.Context()), "cancellable": ctx}
 }
 
 // TestAPipelineHoldsSoManyCallsAtMost: nobody waits for more of them than that.
 func TestAPipelineHoldsSoManyCallsAtMost(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		conn := &largest{Client: b.Conn}
-		g := New(Settings{Redis: conn})
+		for name, ctx := range contexts(b) {
+			conn := &sending{Client: b.Conn}
+			b.Latency.Store(int64(10 * time.Millisecond))
+			_, errs, _ := askAll(b, New(Settings{Redis: conn}), 20*pipelineCalls, ctx, 1)
+			for _, err := range errs {
+				require.NoError(b, err)
+			}
+			assert.Equal(b, pipelineCalls, slices.Max(conn.names()), name)
+		}
+	})
+}
+
+// TestWhoCanLeaveAPipelineDoes, and what comes for them goes back; the others of the pipeline have their answers.
+func TestWhoCanLeaveAPipelineDoes(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		g := b.engine()
 		b.Latency.Store(int64(10 * time.Millisecond))
+		const names = 3 * pipelineCalls
+		leaves, leave := context.WithTimeout(b.Context(), 15*time.Millisecond) // their calls are at Redis then
+		defer leave()
+		stays, cancel := context.WithCancel(b.Context())
+		defer cancel()
+		began := time.Now()
+		var granted [names]atomic.Int64
 		var callers sync.WaitGroup
-		for i := range 20 * pipelined {
+		for i := range names {
 			callers.Go(func() {
-				_, err := open(g, fmt.Sprint("limiter:", i), 1, time.Minute).Try(b.Context(), Ask{Permits: 1})
-				assert.NoError(b, err)
+				l, ctx := open(g, fmt.Sprint("limiter:", i), 3, time.Minute), stays
+				if i%2 == 0 {
+					ctx = leaves
+				}
+				for range 3 {
+					_, err := l.Try(ctx, Ask{Permits: 1})
+					if err == nil {
+						granted[i].Add(1)
+					} else if assert.ErrorIs(b, err, context.DeadlineExceeded) {
+						assert.Equal(b, 15*time.Millisecond, time.Since(began), "told at once")
+						assert.Zero(b, i%2)
+						return
+					}
+				}
 			})
 		}
 		callers.Wait()
-		assert.EqualValues(b, pipelined, conn.size.Load())
+		pass(10 * time.Second) // what came for those who left goes back
+		b.Latency.Store(0)
+		for i := range names {
+			used, _ := strconv.ParseInt(b.Redis.HGet(fmt.Sprint("limiter:", i), "used"), 10, 64)
+			assert.Equal(b, granted[i].Load(), used, i)
+		}
+		assert.True(b, g.Idle())
 	})
+}
+
+// TestAConnectionThatFailsInAPipelineHurtsItsCalls and nobody else, and none waits for ever: it panics in the name of one caller,
+// or ends its goroutine, and the others are told.
+func TestAConnectionThatFailsInAPipelineHurtsItsCalls(t *testing.T) {
+	for name, fail := range map[string]func(){"panics": func() { panic("no connection") }, "ends its goroutine": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(b *bubble) {
+				for context, ctx := range contexts(b) {
+					conn := &sending{Client: b.Conn}
+					g := New(Settings{Redis: conn})
+					b.Latency.Store(int64(10 * time.Millisecond))
+					failed := false
+					conn.instead = func(send func() []rueidis.RedisResult) []rueidis.RedisResult {
+						conn.mu.Lock()
+						first := !failed
+						failed = true
+						conn.mu.Unlock()
+						if first {
+							fail()
+						}
+						return send()
+					}
+					const names = 4 * pipelineCalls
+					_, errs, panics := askAll(b, g, names, ctx, 1)
+					told, panicked := 0, 0
+					for i := range names {
+						if panics[i] != nil {
+							assert.Equal(b, "no connection", panics[i])
+							panicked++
+						} else if errs[i] != nil {
+							assert.ErrorIs(b, errs[i], errBroken)
+							assert.ErrorContains(b, errs[i], fmt.Sprint("limiter:", i))
+							told++
+						}
+					}
+					if name == "panics" {
+						assert.Equal(b, 1, panicked, context)
+						told++
+					}
+					assert.LessOrEqual(b, told, pipelineCalls, context)
+					assert.Positive(b, told, context)
+					if name == "panics" || context == "cancellable" { // else a caller of its own ended, and its call with it
+						assert.True(b, g.Idle(), context)
+					}
+				}
+			})
+		})
+	}
 }

@@ -15,19 +15,31 @@ import (
 type Script struct {
 	lua  *rueidis.Lua
 	sha1 string
+	many *Script // the same for many names
 }
 
 // NewScript makes a Script of a text.
 func NewScript(text string) *Script {
+	script := newScript(text)
+	script.many = newScript(manyHead + text + manyTail)
+	return script
+}
+
+func newScript(text string) *Script {
 	sum := sha1.Sum([]byte(text))
-	return &Script{rueidis.NewLuaScript(text), hex.EncodeToString(sum[:])}
+	return &Script{lua: rueidis.NewLuaScript(text), sha1: hex.EncodeToString(sum[:])}
+}
+
+// exec runs a script alone.
+func (s *Script) exec(ctx context.Context, redis rueidis.Client, keys, args []string) (rueidis.RedisMessage, error) {
+	return s.lua.Exec(ctx, redis, keys, args).ToMessage()
 }
 
 // Eval runs a script, again where a slot moves, with what renew then makes of its arguments, if it is there. It must be
 // called where nobody waits longer than ctx: see Detached.
 func (g *Engine) Eval(ctx context.Context, script *Script, keys, args []string, renew func(args []string)) (rueidis.RedisMessage, error) {
 	for attempt := 0; ; attempt++ {
-		message, err := g.run(ctx, script, keys, args).ToMessage()
+		message, err := g.run(ctx, script, keys, args)
 		if err == nil || !slotMoves(err, attempt) {
 			return message, err
 		}

@@ -106,7 +106,11 @@ func (l *Limiter) request(ctx context.Context, ask Ask) (result Result, err erro
 	answers := b.answered
 	e.mu.Unlock()
 
-	if lead && !inline {
+	switch {
+	case !lead || inline:
+	case g.pipelines() && !g.ownClock: // which may panic in a request's name
+		l.sendPiped(ctx, e)
+	default:
 		g.workers.carry(context.WithoutCancel(ctx), l, e)
 	}
 	switch {
@@ -127,32 +131,6 @@ func (l *Limiter) request(ctx context.Context, ask Ask) (result Result, err erro
 	*r = Request{}
 	g.requests.Put(r)
 	return result, err
-}
-
-// Bounded is a context that ends with another one, or at a moment that many have in common. A Done of its own takes a timer for
-// each; who waits for both ends needs none.
-type Bounded interface {
-	context.Context
-	Ends() (gone, late <-chan struct{})
-}
-
-// ends is what ends a context.
-func ends(ctx context.Context) (gone, late <-chan struct{}) {
-	if b, ok := ctx.(Bounded); ok {
-		return b.Ends()
-	}
-	return ctx.Done(), nil
-}
-
-// leaves waits for answers, and says whether a context ended first.
-func leaves(answers, gone, late <-chan struct{}) bool {
-	select {
-	case <-answers:
-		return false
-	case <-gone:
-	case <-late:
-	}
-	return true
 }
 
 // lead says whether another call may be in flight, and counts it if so: it is about to leave. The entry is locked.
@@ -222,96 +200,4 @@ func (g *Engine) abandon(e *entry, r *Request) bool {
 	}
 	r.state = abandoned
 	return true
-}
-
-// carry sends the batch that gathered first, and goes on as long as others have gathered meanwhile. Where it runs on the
-// goroutine of a caller it sends one and leaves the rest to a goroutine of its own, since the caller has its answer by then.
-func (l *Limiter) carry(ctx context.Context, e *entry, inline bool) {
-	g := l.Engine
-	for again := true; again; {
-		g.yieldTo(e)
-		e.mu.Lock()
-		b := e.leave()
-		if company := len(b.Requests) > 1 || e.calls > 1; company != g.company.Load() {
-			g.company.Store(company)
-		}
-		changes := e.holding.wish(b)
-		e.mu.Unlock()
-
-		called := len(b.Requests) > 0 || b.Lease.Span > 0 // or all of its callers have gone
-		known := g.denials.version(l)
-		var err error
-		if called {
-			err = l.acquire(ctx, b)
-			if slow := time.Since(b.sent) >= slowCall; slow != g.slow.Load() {
-				g.slow.Store(slow)
-			}
-		}
-
-		e.mu.Lock()
-		for _, r := range b.Requests {
-			if r.deliver(err) {
-				b.Lost = append(b.Lost, r)
-			}
-		}
-		b.count()
-		b.hand()
-		unused := e.holding.keep(b, err, changes)
-		again = e.first != nil && !e.leaving
-		if again {
-			e.leaving = true
-		} else if e.calls--; e.calls == 0 {
-			g.calling.Add(-1)
-		}
-		g.names.unlock(e)
-		// The requests are their callers' from here on.
-		clear(b.Requests)
-		if b.answered != nil {
-			close(b.answered)
-		}
-		if again && inline {
-			g.workers.carry(ctx, l, e)
-			again = false
-		}
-		l.giveBack(ctx, b)
-		unused.later()
-		b.takeCall().tellAlone()
-		if g.denials != nil && b.Denied > 0 {
-			l.remember(b, known)
-		}
-		b.clear()
-		g.batches.Put(b)
-	}
-}
-
-// yieldTo lets the callers that are about to join do so: those that the last reply woke, mostly. Where the last call had
-// no company it costs a lone caller nothing.
-func (g *Engine) yieldTo(e *entry) {
-	for size, nobody := 0, 0; nobody < patience && g.company.Load() && g.yields.yield(); {
-		e.mu.Lock()
-		now := len(e.first.Requests)
-		e.mu.Unlock()
-		if now >= fullBatch {
-			return
-		}
-		if now == size {
-			nobody++
-		} else {
-			size, nobody = now, 0
-		}
-	}
-}
-
-// leave takes the batch that gathered first off, without the requests whose callers have gone. The entry is locked.
-func (e *entry) leave() *Batch {
-	b := e.first
-	e.remove(b)
-	e.leaving = false
-	if b.live < len(b.Requests) {
-		b.Requests = slices.DeleteFunc(b.Requests, func(r *Request) bool { return r.state == abandoned })
-	}
-	for _, r := range b.Requests {
-		r.state = inFlight
-	}
-	return b
 }

@@ -20,30 +20,53 @@ const kept = 20 * time.Millisecond
 
 // worker is one goroutine and what it is to do.
 type worker struct {
-	ctx     context.Context
-	limiter *Limiter
-	entry   *entry
-	again   chan bool // false: it is to end
+	task
+	again chan bool // false: it is to end
+}
+
+// task is batches to carry, or a pipeline to flush.
+type task struct {
+	ctx      context.Context
+	limiter  *Limiter
+	entry    *entry
+	pipeline *pipelineBatch
+}
+
+func (t *task) run() {
+	if t.pipeline != nil {
+		t.limiter.Engine.flush(t.ctx, t.pipeline)
+		return
+	}
+	t.limiter.carry(t.ctx, t.entry, false)
 }
 
 // carry runs Limiter.carry on a worker.
 func (s *workers) carry(ctx context.Context, l *Limiter, e *entry) {
+	s.start(task{ctx: ctx, limiter: l, entry: e})
+}
+
+// flush runs Engine.flush on a worker.
+func (s *workers) flush(ctx context.Context, l *Limiter, d *pipelineBatch) {
+	s.start(task{ctx: ctx, limiter: l, pipeline: d})
+}
+
+func (s *workers) start(t task) {
 	s.mu.Lock()
 	if last := len(s.idle) - 1; last >= 0 {
 		w := s.idle[last]
 		s.idle = s.idle[:last]
 		s.unused = min(s.unused, last)
 		s.mu.Unlock()
-		w.ctx, w.limiter, w.entry = ctx, l, e
+		w.task = t
 		w.again <- true
 		return
 	}
 	s.mu.Unlock()
-	w := &worker{ctx, l, e, make(chan bool, 1)}
+	w := &worker{t, make(chan bool, 1)}
 	go func() {
 		for more := true; more; more = <-w.again {
-			w.limiter.carry(w.ctx, w.entry, false)
-			w.ctx, w.limiter, w.entry = nil, nil, nil
+			w.run()
+			w.task = task{}
 			s.rest(w)
 		}
 	}()

@@ -1,0 +1,116 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// carry sends the batch that gathered first, and goes on as long as others have gathered meanwhile. Where it runs on the
+// goroutine of a caller it sends one and leaves the rest to a goroutine of its own, since the caller has its answer by then.
+func (l *Limiter) carry(ctx context.Context, e *entry, inline bool) {
+	for again := true; again; {
+		b := l.dispatch(e)
+		var err error
+		if b.wanted() {
+			err = l.acquire(ctx, b)
+		}
+		again = l.complete(ctx, e, b, err)
+		if again && inline {
+			l.Engine.workers.carry(ctx, l, e)
+			again = false
+		}
+	}
+}
+
+// dispatch takes the batch that gathered first along.
+func (l *Limiter) dispatch(e *entry) *Batch {
+	g := l.Engine
+	g.yieldTo(e)
+	e.mu.Lock()
+	b := e.leave()
+	if company := len(b.Requests) > 1 || e.calls > 1; company != g.company.Load() {
+		g.company.Store(company)
+	}
+	b.changes = e.holding.wish(b)
+	e.mu.Unlock()
+	b.known = g.denials.version(l)
+	return b
+}
+
+// wanted says whether a batch is to be sent: not where all of its callers have gone.
+func (b *Batch) wanted() bool { return len(b.Requests) > 0 || b.Lease.Span > 0 }
+
+// complete gives the callers of a batch their answers, err being that of its call. It says whether others have gathered meanwhile,
+// whose batch is to leave next. It waits for nothing.
+func (l *Limiter) complete(ctx context.Context, e *entry, b *Batch, err error) (again bool) {
+	g := l.Engine
+	if b.wanted() {
+		if slow := time.Since(b.sent) >= slowCall; slow != g.slow.Load() {
+			g.slow.Store(slow)
+		}
+	}
+
+	e.mu.Lock()
+	for _, r := range b.Requests {
+		if r.deliver(err) {
+			b.Lost = append(b.Lost, r)
+		}
+	}
+	b.count()
+	b.hand()
+	unused := e.holding.keep(b, err, b.changes)
+	again = e.first != nil && !e.leaving
+	if again {
+		e.leaving = true
+	} else if e.calls--; e.calls == 0 {
+		g.calling.Add(-1)
+	}
+	g.names.unlock(e)
+	// The requests are their callers' from here on.
+	clear(b.Requests)
+	if b.answered != nil {
+		close(b.answered)
+	}
+	l.giveBack(ctx, b)
+	unused.later()
+	b.takeCall().tellAlone()
+	if g.denials != nil && b.Denied > 0 {
+		l.remember(b, b.known)
+	}
+	b.clear()
+	g.batches.Put(b)
+	return again
+}
+
+// yieldTo lets the callers that are about to join do so: those that the last reply woke, mostly. Where the last call had
+// no company it costs a lone caller nothing.
+func (g *Engine) yieldTo(e *entry) {
+	for size, nobody := 0, 0; nobody < patience && g.company.Load() && g.yields.yield(); {
+		e.mu.Lock()
+		now := len(e.first.Requests)
+		e.mu.Unlock()
+		if now >= fullBatch {
+			return
+		}
+		if now == size {
+			nobody++
+		} else {
+			size, nobody = now, 0
+		}
+	}
+}
+
+// leave takes the batch that gathered first off, without the requests whose callers have gone. The entry is locked.
+func (e *entry) leave() *Batch {
+	b := e.first
+	e.remove(b)
+	e.leaving = false
+	if b.live < len(b.Requests) {
+		b.Requests = slices.DeleteFunc(b.Requests, func(r *Request) bool { return r.state == abandoned })
+	}
+	for _, r := range b.Requests {
+		r.state = inFlight
+	}
+	return b
+}

@@ -1,0 +1,180 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// echoScript replies its first key, how many keys and arguments it was given, and these.
+var echoScript = NewScript(`return {KEYS[1], #KEYS, #ARGV, unpack(ARGV)}`)
+
+// otherScript does the same.
+var otherScript = NewScript(`return {KEYS[1], #KEYS, #ARGV, unpack(ARGV)} -- and is another`)
+
+// sendAll sends calls with a merging of their own, and gives what each replied, or its error.
+func (c *sending) sendAll(b *bubble, m *merging, calls []scriptCall) (told []string) {
+	m.send(b.Context(), c, calls)
+	for i := range calls {
+		if err := calls[i].err; err != nil {
+			told = append(told, err.Error())
+		} else {
+			told = append(told, texts(b, &calls[i].reply))
+		}
+	}
+	return told
+}
+
+func texts(b *bubble, m *rueidis.RedisMessage) string {
+	if m.IsInt64() {
+		n, _ := m.AsInt64()
+		return strconv.FormatInt(n, 10)
+	}
+	if m.IsString() {
+		text, _ := m.ToString()
+		return text
+	}
+	if m.IsNil() {
+		return "nil"
+	}
+	all, err := m.ToArray()
+	require.NoError(b, err)
+	var words []string
+	for i := range all {
+		words = append(words, texts(b, &all[i]))
+	}
+	return strings.Join(words, " ")
+}
+
+func echo(script *Script, keys string, args ...string) scriptCall {
+	return scriptCall{script: script, keys: strings.Fields(keys), args: args}
+}
+
+// TestCallsOfOneScriptAreOne: those with as many keys, each with as many arguments as it has, and what takes its time alone.
+func TestCallsOfOneScriptAreOne(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		long := strings.Repeat("1", mergedText/2)
+		conn := &sending{Client: b.Conn}
+		for range 2 { // the server knows none of the scripts, and then all
+			conn.pipelines = nil
+			assert.Equal(b, []string{"a 1 2 x y", "b 1 0", "c 1 3 z  y", "d 2 1 x", "e 1 1 x", "f 1 2 " + long + " " + long, "g 2 0", "h 1 1 x", "i 1 1 " + long},
+				conn.sendAll(b, new(merging), []scriptCall{
+					echo(echoScript, "a", "x", "y"), echo(echoScript, "b"), echo(echoScript, "c", "z", "", "y"), echo(echoScript, "d d2", "x"),
+					echo(otherScript, "e", "x"), echo(echoScript, "f", long, long), echo(echoScript, "g g2"), echo(otherScript, "h", "x"), echo(echoScript, "i", long),
+				}))
+			assert.Equal(b, [][]string{{"a b c i", "d d2 g g2", "e h", "f"}}, conn.pipelines)
+		}
+		// A long call that comes first stays alone as well.
+		conn.pipelines = nil
+		conn.sendAll(b, new(merging), []scriptCall{echo(echoScript, "a", long, long), echo(echoScript, "b"), echo(echoScript, "c")})
+		assert.Equal(b, [][]string{{"a", "b c"}}, conn.pipelines)
+	})
+}
+
+// TestEachOfAMergedCallHasItsOwnReply: an error, nothing, or what else a script can reply.
+func TestEachOfAMergedCallHasItsOwnReply(t *testing.T) {
+	script := NewScript(`
+if ARGV[1] == 'raise' then
+  return redis.call('INCR', KEYS[1])
+elseif ARGV[1] == 'error' then
+  return redis.error_reply('MINE of the script')
+elseif ARGV[1] == 'fault' then
+  return nothing.there
+elseif ARGV[1] ~= 'none' then
+  return tonumber(ARGV[1]) or ARGV[1]
+end`)
+	inBubble(t, func(b *bubble) {
+		b.Redis.HSet("hash", "a", "b")
+		conn := &sending{Client: b.Conn}
+		told := conn.sendAll(b, new(merging), []scriptCall{echo(script, "a", "1"), echo(script, "hash", "raise"), echo(script, "b", "error"), echo(script, "c", "none"),
+			echo(script, "d", "fault"), echo(script, "e", "text"), echo(script, "new", "raise")})
+		assert.Len(b, conn.pipelines[0], 1, "one call")
+		assert.Equal(b, "1", told[0])
+		assert.Contains(b, told[1], "WRONGTYPE")
+		assert.Contains(b, told[2], "MINE of the script")
+		assert.Contains(b, told[3], "nil")
+		assert.Contains(b, told[4], "nothing")
+		assert.Equal(b, []string{"text", "1"}, told[5:])
+	})
+}
+
+// TestAServerThatTakesNoMergedCallsGetsEachAlone, and nothing of what it refused was done; after a while it is asked again.
+func TestAServerThatTakesNoMergedCallsGetsEachAlone(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		refuses := true
+		b.Redis.Server().SetPreHook(func(p *server.Peer, command string, args ...string) bool {
+			if refuses = refuses && command == "EVALSHA"; refuses && args[1] != "1" {
+				p.WriteError("CROSSSLOT Keys in request don't hash to the same slot")
+				return true
+			}
+			refuses = true
+			return false
+		})
+		conn, m := &sending{Client: b.Conn}, new(merging)
+		calls := func() []scriptCall {
+			return []scriptCall{echo(echoScript, "a", "x"), echo(echoScript, "b", "y"), echo(otherScript, "c", "z")}
+		}
+		for range 2 {
+			assert.Equal(b, []string{"a 1 1 x", "b 1 1 y", "c 1 1 z"}, conn.sendAll(b, m, calls()))
+		}
+		assert.Equal(b, [][]string{{"a b", "c"}, {"a", "b", "c"}}, conn.pipelines)
+		for range whileUnable - 2 {
+			m.send(b.Context(), conn, calls())
+		}
+		conn.pipelines = nil
+		m.send(b.Context(), conn, calls())
+		m.send(b.Context(), conn, calls())
+		assert.Equal(b, [][]string{{"a", "b", "c"}, {"a b", "c"}}, conn.pipelines)
+	})
+}
+
+// TestAMergedCallThatFailsFailsForAll: nobody knows what came of it, and it is not sent again.
+func TestAMergedCallThatFailsFailsForAll(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		conn := &sending{Client: b.Conn}
+		for name, fail := range map[string]func() rueidis.RedisResult{
+			"no reply":      func() rueidis.RedisResult { return rueidis.NewErrorResult(errors.New("broken")) },
+			"fewer replies": func() rueidis.RedisResult { return b.Conn.Do(b.Context(), b.Conn.B().Mget().Key("x").Build()) },
+			"a number":      func() rueidis.RedisResult { return b.Conn.Do(b.Context(), b.Conn.B().Incr().Key("x").Build()) },
+		} {
+			conn.pipelines = nil
+			conn.instead = func(func() []rueidis.RedisResult) []rueidis.RedisResult { return []rueidis.RedisResult{fail()} }
+			calls := []scriptCall{echo(echoScript, "a"), echo(echoScript, "b")}
+			new(merging).send(b.Context(), conn, calls)
+			for i := range calls {
+				assert.Error(b, calls[i].err, "%s: %d", name, i)
+			}
+			assert.Len(b, conn.pipelines, 1, name)
+		}
+	})
+}
+
+// TestOneOfManyNamesHasAnError, and nobody else.
+func TestOneOfManyNamesHasAnError(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		for name, ctx := range contexts(b) {
+			g := b.engine()
+			b.Redis.Set("limiter:7", "no hash")
+			b.Latency.Store(int64(10 * time.Millisecond))
+			_, errs, _ := askAll(b, g, 2*pipelineCalls, ctx, 10)
+			for i, err := range errs {
+				if i == 7 {
+					assert.ErrorContains(b, err, "limiter:7: ", name)
+					assert.ErrorContains(b, err, "WRONGTYPE", name)
+				} else {
+					assert.NoError(b, err, fmt.Sprint(name, i))
+				}
+			}
+			b.Latency.Store(0)
+			assert.True(b, g.Idle())
+		}
+	})
+}
