@@ -106,13 +106,17 @@ end
 
 --@ reclaim
 -- Finds what has left the window and makes value the number of free permits, which can be negative where the rate was
--- lowered under the permits taken. Only reads. Sets ttl (of a configuration without keepAliveTime), lives (the TTL of the
--- set, -2 where there is none), dirty (value is not what Redis holds, or not for as long as it should), limit (the score
--- up to which grants have left), wipe (all have), drop (so many of the oldest are in value already and have to go), more
--- (others that have left are still there), spent (nil: what acquire takes off the value where that is all that changes).
-local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
+-- lowered under the permits taken. Only reads. Sets ttl (of a configuration without keepAliveTime, -1 where the set shows
+-- that it needs none), lives (the TTL of the set, -2 where there is none), dirty (value is not what Redis holds, or not
+-- for as long as it should), limit (the score up to which grants have left), wipe (all have), drop (so many of the oldest
+-- are in value already and have to go), more (others that have left are still there), spent (nil: what acquire takes off
+-- the value where that is all that changes).
 local limit, spent = now - interval, nil
-local left, lives = call('ZCOUNT', permitsKey, '-inf', string.format('%d', limit)), call('PTTL', permitsKey)
+local left, lives = call('ZCOUNT', permitsKey, '-inf', limit), call('PTTL', permitsKey)
+-- A set that all share, without TTL, has a configuration without one: what gives that a TTL gives it to both, and the first
+-- grant of a new set looks. Where somebody gave it to the configuration alone, the next call that finds a grant gone sees it.
+local plain = valueAt == 2 and lives == -1 and left == 0
+local ttl = keepAlive == '0' and (plain and -1 or call('PTTL', KEYS[1]))
 local grants = lives == -2 and 0 or left > 0 and call('ZCARD', permitsKey) or nil
 local dirty, more, wipe, drop = not stored or lives ~= -1 and ttl == -1, false, false, 0
 if left == grants then
@@ -238,9 +242,9 @@ end
 -- ARGV[7] the permits
 -- ARGV[8] milliseconds
 local leased, span = 0, math.min(tonumber(ARGV[8]), math.floor(interval / 16))
-local ends = ttl
-if keepAlive ~= '0' then
-  ends = tonumber(keepAlive)
+local ends = tonumber(keepAlive)
+if ends == 0 then
+  ends = call('PTTL', KEYS[1])
 end
 if granted == total and flags and span > 0 and (ends < 0 or ends > span) then
   leased = math.max(0, math.min(tonumber(ARGV[7]), math.floor(value / 2), value - math.ceil(rate / 8), 4294967295 - granted))
