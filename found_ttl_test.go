@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // Issue 9, point 17: where the configuration has no TTL, one that is found on the state goes with the next call, granted or
@@ -44,5 +45,54 @@ func TestAValueThatDiesBeforeItsSet(t *testing.T) {
 		b.full(l, 4)
 		b.take(l, 3)
 		b.full(l, 1)
+	})
+}
+
+// TestATimeToLiveOfTheConfigurationAlone, which no call of a limiter gives: a plain grant does not look for it, the next call that
+// finds a grant gone does, and so does a call that leases, and this client's own state of a PER_CLIENT limiter.
+func TestATimeToLiveOfTheConfigurationAlone(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(Rate{Permits: 10, Interval: time.Minute})
+		b.take(l, 1)
+		pass(30 * time.Second)
+		b.take(l, 1)
+		b.redis.SetTTL("limiter", time.Hour)
+		b.take(l, 1)
+		assert.Zero(b, b.redis.TTL("{limiter}:permits"), "nobody looked")
+		pass(30 * time.Second)
+		b.take(l, 1)
+		for _, key := range []string{"{limiter}:value", "{limiter}:permits"} {
+			assert.Equal(b, b.redis.TTL("limiter")+time.Millisecond, b.redis.TTL(key), key)
+		}
+	})
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(Rate{Type: PerClient, Permits: 10, Interval: time.Minute})
+		b.take(l, 1)
+		b.redis.SetTTL("limiter", time.Hour)
+		b.take(l, 1)
+		for _, key := range l.keys {
+			if b.redis.Exists(key) && key != "limiter" {
+				assert.Equal(b, 25*time.Hour+time.Minute+time.Millisecond, b.redis.TTL(key), key)
+			}
+		}
+	})
+}
+
+// TestNothingIsLeasedOfALimiterThatEnds, even where its configuration alone has a TTL that no plain grant has seen.
+func TestNothingIsLeasedOfALimiterThatEnds(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(Rate{Permits: 1_000_000, Interval: time.Hour}, WithLease(time.Second))
+		b.redis.SetTTL("limiter", 900*time.Millisecond)
+		calls := b.scripts.Load()
+		const asked = 100
+		for range asked {
+			b.take(l, 1)
+		}
+		assert.EqualValues(b, asked, b.scripts.Load()-calls, "calls: each asks Redis")
+		require.NoError(b, b.conn.Do(b.Context(), b.conn.B().Persist().Key("limiter").Build()).Error())
+		for range asked {
+			b.take(l, 1)
+		}
+		assert.Less(b, b.scripts.Load()-calls, int64(asked+asked/2), "leased by then")
 	})
 }

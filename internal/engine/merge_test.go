@@ -2,11 +2,9 @@ package engine
 
 import (
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/rueidis"
@@ -153,28 +151,6 @@ func TestAMergedCallThatFailsFailsForAll(t *testing.T) {
 				assert.Error(b, calls[i].err, "%s: %d", name, i)
 			}
 			assert.Len(b, conn.pipelines, 1, name)
-		}
-	})
-}
-
-// TestOneOfManyNamesHasAnError, and nobody else.
-func TestOneOfManyNamesHasAnError(t *testing.T) {
-	inBubble(t, func(b *bubble) {
-		for name, ctx := range contexts(b) {
-			g := b.engine()
-			b.Redis.Set("limiter:7", "no hash")
-			b.Latency.Store(int64(10 * time.Millisecond))
-			_, errs, _ := askAll(b, g, 2*pipelineCalls, ctx, 10)
-			for i, err := range errs {
-				if i == 7 {
-					assert.ErrorContains(b, err, "limiter:7: ", name)
-					assert.ErrorContains(b, err, "WRONGTYPE", name)
-				} else {
-					assert.NoError(b, err, fmt.Sprint(name, i))
-				}
-			}
-			b.Latency.Store(0)
-			assert.True(b, g.Idle())
 		}
 	})
 }

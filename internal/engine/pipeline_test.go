@@ -179,3 +179,88 @@ func TestAConnectionThatFailsInAPipelineHurtsItsCalls(t *testing.T) {
 		})
 	}
 }
+
+// TestOneOfManyNamesHasAnError, and nobody else.
+func TestOneOfManyNamesHasAnError(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		for name, ctx := range contexts(b) {
+			g := b.engine()
+			b.Redis.Set("limiter:7", "no hash")
+			b.Latency.Store(int64(10 * time.Millisecond))
+			_, errs, _ := askAll(b, g, 2*pipelineCalls, ctx, 10)
+			for i, err := range errs {
+				if i == 7 {
+					assert.ErrorContains(b, err, "limiter:7: ", name)
+					assert.ErrorContains(b, err, "WRONGTYPE", name)
+				} else {
+					assert.NoError(b, err, fmt.Sprint(name, i))
+				}
+			}
+			b.Latency.Store(0)
+			assert.True(b, g.Idle())
+		}
+	})
+}
+
+// twice is a window whose script is asked a second time.
+type twice struct{ *window }
+
+func (l twice) Answer(b *Batch, reply rueidis.RedisMessage) (again bool, err error) {
+	if len(b.Args) == 5 {
+		b.Args = append(b.Args, "again")
+		return true, nil
+	}
+	return l.window.Answer(b, reply)
+}
+
+// TestManyNamesWithMoreToDoThanACallMay are asked for until all is done.
+func TestManyNamesWithMoreToDoThanACallMay(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		for kind, ctx := range contexts(b) {
+			g := b.engine()
+			b.Latency.Store(int64(10 * time.Millisecond))
+			var callers sync.WaitGroup
+			for i := range 2 * pipelineCalls {
+				callers.Go(func() {
+					l := open(g, fmt.Sprint(kind, i), 10, time.Minute)
+					l.Protocol = twice{l}
+					result, err := l.Try(ctx, Ask{Permits: 1})
+					assert.NoError(b, err)
+					assert.True(b, result.Allowed)
+					assert.EqualValues(b, 8, result.Remaining, "after the second call")
+				})
+			}
+			callers.Wait()
+			b.Latency.Store(0)
+			assert.True(b, g.Idle())
+		}
+	})
+}
+
+// TestAClockThatPanicsHurtsOneOfManyNames.
+func TestAClockThatPanicsHurtsOneOfManyNames(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		for kind, ctx := range contexts(b) {
+			var times atomic.Int64
+			g := New(Settings{Redis: b.Conn, Now: func() time.Time {
+				if times.Add(1) == 2*pipelined {
+					panic("no clock")
+				}
+				return time.Now()
+			}})
+			b.Latency.Store(int64(10 * time.Millisecond))
+			_, errs, panics := askAll(b, g, 4*pipelineCalls, ctx, 1)
+			b.Latency.Store(0)
+			panicked := 0
+			for i := range errs {
+				if panics[i] != nil {
+					panicked++
+				} else {
+					assert.NoError(b, errs[i], kind)
+				}
+			}
+			assert.Equal(b, 1, panicked, kind)
+			assert.True(b, g.Idle(), kind)
+		}
+	})
+}
