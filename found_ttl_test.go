@@ -82,6 +82,7 @@ func TestATimeToLiveOfTheConfigurationAlone(t *testing.T) {
 func TestNothingIsLeasedOfALimiterThatEnds(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 1_000_000, Interval: time.Hour}, WithLease(time.Second))
+		b.take(l, 1)
 		b.redis.SetTTL("limiter", 900*time.Millisecond)
 		calls := b.scripts.Load()
 		const asked = 100

@@ -237,6 +237,45 @@ func TestManyNamesWithMoreToDoThanACallMay(t *testing.T) {
 	})
 }
 
+// asksWhy is a window that asks Redis for a while what an error is about.
+type asksWhy struct{ *window }
+
+func (l asksWhy) Explain(ctx context.Context, err error) error {
+	pass(time.Second)
+	return l.window.Explain(ctx, err)
+}
+
+// TestWhoAsksOnceMoreKeepsNobodyWaiting of those in the same pipeline.
+func TestWhoAsksOnceMoreKeepsNobodyWaiting(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		for kind, ctx := range contexts(b) {
+			g := b.engine()
+			b.Latency.Store(int64(10 * time.Millisecond))
+			began := time.Now()
+			var callers sync.WaitGroup
+			for i := range 2 * pipelineCalls {
+				callers.Go(func() {
+					l := open(g, fmt.Sprint(kind, i), 10, time.Minute)
+					l.Protocol = asksWhy{l}
+					if i%2 == 0 {
+						b.Redis.Set(l.ID, "no hash")
+					}
+					_, err := l.Try(ctx, Ask{Permits: 1})
+					if took := time.Since(began); i%2 == 0 {
+						assert.ErrorContains(b, err, "WRONGTYPE")
+						assert.GreaterOrEqual(b, took, time.Second)
+					} else {
+						assert.NoError(b, err)
+						assert.Less(b, took, time.Second)
+					}
+				})
+			}
+			callers.Wait()
+			b.Latency.Store(0)
+		}
+	})
+}
+
 // TestAClockThatPanicsHurtsOneOfManyNames.
 func TestAClockThatPanicsHurtsOneOfManyNames(t *testing.T) {
 	inBubble(t, func(b *bubble) {
