@@ -60,4 +60,4 @@ if count@ > 0 and (not dated or floor(dated / 1000) >= begin@) then
 end
 
 --@ tell
-local told@ = {counts@ and format('%.0f', tonumber(text@)) or text@, min(count@, 9007199254740992), (begin@ + interval@) * 1000 - now}
+local told@ = {text@, min(count@, 9007199254740992), (begin@ + interval@) * 1000 - now}

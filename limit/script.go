@@ -123,7 +123,7 @@ func assemble(c call, members []member) string {
 	}
 	tell := func() {
 		each("tell", "", "")
-		fmt.Fprintf(&text, "local told = {%s}\n%s", strings.Join(list("told"), ", "), parts["reply"])
+		text.WriteString(strings.ReplaceAll(parts["reply"], "@", ", "+strings.Join(list("told"), ", ")))
 		if c == lease {
 			text.WriteString(parts["leased"])
 		}

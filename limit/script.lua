@@ -17,7 +17,7 @@
 --   release  gives n permits back, at most those that are taken; of a call at the time dated, where that is not false, or
 --            else those that the policy says; where that is more than one call may do, it adds the number of the
 --            policy and the permits that are still to be given back to rests, which is {4} or nothing before
---   tell     sets told@, what the Go side reads: first what the key holds, as text, or '' for nothing; then numbers; as far
+--   tell     sets told@, what the Go side reads: first what the key holds, or '' for nothing; then numbers; as far
 --            as it takes to say when want permits are free
 --
 -- ARGV[1]: Unix microseconds, or '' to ask the server's clock. Times are microseconds, or milliseconds where it says so. A
@@ -159,10 +159,8 @@ if letters == '' and not above and not late then
 end
 
 --@ reply
--- The end of a script that tells all, told being the told@ of every policy.
-table.insert(told, 1, answers or '*')
-table.insert(told, 1, format('%d', now))
-table.insert(told, 1, 0)
+-- The end of a script that tells all, told@ of every policy behind it.
+local told = {0, now, answers or '*'@}
 
 --@ leased
 told[#told + 1], told[#told + 2] = leased, span

@@ -28,6 +28,10 @@ func (s *state) add(p Policy, told rueidis.RedisMessage) bool {
 		return false
 	}
 	text, err := texts[0].ToString()
+	if texts[0].IsInt64() { // what a command that counted up replied
+		number, _ := texts[0].AsInt64()
+		text, err = strconv.FormatInt(number, 10), nil
+	}
 	if err != nil {
 		return false
 	}

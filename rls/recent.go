@@ -8,11 +8,11 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// recent is limiters that were used lately: to open one is a good part of what a decision costs this process beside gRPC. It has a
-// place for each of some ten thousand hashes of names, however many names there are.
+// recent is limiters that were used lately: to open one is a good part of what a decision costs this process beside gRPC. It has two
+// places for each of some ten thousand hashes of names, however many names there are.
 type recent struct {
 	seed   maphash.Seed
-	places [32768]atomic.Pointer[opened]
+	places [16384][2]atomic.Pointer[opened] // who came last is first
 }
 
 // opened is a limiter, and what it was opened for.
@@ -25,9 +25,11 @@ type opened struct {
 
 // open gives what counts for a descriptor.
 func (c *recent) open(client *rratelimiter.Client, a *asked) *opened {
-	place := &c.places[maphash.String(c.seed, a.name)%uint64(len(c.places))]
-	if o := place.Load(); o != nil && o.name == a.name && len(o.limits) == len(a.limits) && sameLimits(o.limits, a.limits) {
-		return o
+	places := &c.places[maphash.String(c.seed, a.name)%uint64(len(c.places))]
+	for i := range places {
+		if o := places[i].Load(); o != nil && o.name == a.name && len(o.limits) == len(a.limits) && sameLimits(o.limits, a.limits) {
+			return o
+		}
 	}
 	o := &opened{name: a.name, limits: a.limits, policies: make([]limit.Policy, len(a.limits))}
 	for i, one := range a.limits {
@@ -35,7 +37,7 @@ func (c *recent) open(client *rratelimiter.Client, a *asked) *opened {
 	}
 	o.limiter = limit.New(client, a.name, o.policies...)
 	if a.rule != nil { // a limit that a request brings along is another one the next time
-		place.Store(o)
+		places[1].Store(places[0].Swap(o))
 	}
 	return o
 }
