@@ -26,9 +26,9 @@ func TestDocumentShowsAllThatWasMeasured(t *testing.T) {
 	for _, kind := range crowdKinds {
 		r.crowds = append(r.crowds, crowdRuns{kind.name, map[string][]crowdFigures{"ours": {{requests: 1.01}}, "script": {{requests: 500, overtaken: 480}}}})
 	}
-	r.script = &scriptTimes{scriptCases, make(map[string][]float64), make(map[string][]float64)}
+	r.script = &scriptTimes{scriptCases, make(map[string][]float64), make(map[string][]float64), make(map[string][]float64)}
 	for _, c := range scriptCases {
-		r.script.ours[c.name], r.script.their[c.name] = []float64{8}, []float64{10}
+		r.script.ours[c.name], r.script.their[c.name], r.script.ratios[c.name] = []float64{8}, []float64{10}, []float64{0.8}
 	}
 	r.leaving = &leaving{1000, []leavingCase{{name: "all of them", ours: []leavingRun{{time.Millisecond, 4}}, their: []leavingRun{{time.Second, 1}}}}}
 	r.memory = memory{"ours": {2}, "script": {120}}

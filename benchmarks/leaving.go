@@ -56,7 +56,11 @@ func (b *bench) leave(ctx context.Context, count, staying int, ours bool) (leavi
 	rate := limit{2 * int64(count), time.Minute}
 	then := time.Now().Add(-rate.interval)
 	now := &clock{then.Add(rate.interval)}
-	acquire, closeSide, err := b.lone(ctx, scriptCase{limit: rate}, now, ours)
+	if err := b.server.clear(ctx); err != nil {
+		return leavingRun{}, err
+	}
+	name := names(1)[0]
+	acquire, closeSide, err := b.lone(ctx, scriptCase{limit: rate}, name, now, ours)
 	if err != nil {
 		return leavingRun{}, err
 	}
@@ -65,7 +69,6 @@ func (b *bench) leave(ctx context.Context, count, staying int, ours bool) (leavi
 	if _, err := acquire(ctx); err != nil {
 		return leavingRun{}, err
 	}
-	name := names(1)[0]
 	if _, err := b.server.do(ctx, "DEL", "{"+name+"}:permits", "{"+name+"}:value"); err != nil {
 		return leavingRun{}, err
 	}

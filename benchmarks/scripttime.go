@@ -13,9 +13,8 @@ import (
 
 // scriptTimes is the server's time of one lone acquire, in microseconds as Redis itself counts them, for each way that it can go.
 type scriptTimes struct {
-	cases []scriptCase
-	ours  map[string][]float64
-	their map[string][]float64
+	cases               []scriptCase
+	ours, their, ratios map[string][]float64 // one of each round
 }
 
 // scriptCase is one way that an acquire can go. The clock of both sides is injected: step is how far it moves with each call.
@@ -42,7 +41,7 @@ var scriptCases = []scriptCase{
 	{name: "a grant by both at once", limit: generous, step: time.Millisecond, granted: true, policies: both},
 }
 
-const scriptRounds, scriptChunks, scriptCalls = 9, 15, 200
+const scriptRounds, scriptChunks, scriptCalls = 9, 40, 50
 
 // clock is a time that moves when it is told to.
 type clock struct{ now time.Time }
@@ -51,55 +50,64 @@ type clock struct{ now time.Time }
 type attempt func(ctx context.Context) (bool, error)
 
 func (b *bench) scriptTimes(ctx context.Context) (scriptTimes, error) {
-	times := scriptTimes{scriptCases, make(map[string][]float64), make(map[string][]float64)}
+	times := scriptTimes{scriptCases, make(map[string][]float64), make(map[string][]float64), make(map[string][]float64)}
 	for _, c := range scriptCases {
-		for round := range scriptRounds {
-			// Who goes first changes, so that neither has the warmer caches each time.
-			order := []bool{round%2 == 0, round%2 != 0}
-			for _, ours := range order {
-				perCall, err := b.scriptTime(ctx, c, ours)
-				if err != nil {
-					return times, fmt.Errorf("time of the script for %s: %w", c.name, err)
-				}
-				if ours {
-					times.ours[c.name] = append(times.ours[c.name], perCall)
-				} else {
-					times.their[c.name] = append(times.their[c.name], perCall)
-				}
+		for range scriptRounds {
+			ours, their, ratio, err := b.scriptTime(ctx, c)
+			if err != nil {
+				return times, fmt.Errorf("time of the script for %s: %w", c.name, err)
 			}
+			times.ours[c.name], times.their[c.name] = append(times.ours[c.name], ours), append(times.their[c.name], their)
+			times.ratios[c.name] = append(times.ratios[c.name], ratio)
 		}
 	}
 	return times, nil
 }
 
-func (b *bench) scriptTime(ctx context.Context, c scriptCase, ours bool) (microseconds float64, err error) {
-	now := &clock{time.Now()}
-	acquire, closeSide, err := b.lone(ctx, c, now, ours)
-	if err != nil {
-		return 0, err
+// scriptTime is one round: medians of chunks, by turns. A ratio is of two chunks a few milliseconds apart, since the speed of a
+// processor that others use as well changes within seconds.
+func (b *bench) scriptTime(ctx context.Context, c scriptCase) (ours, their, ratio float64, err error) {
+	if err := b.server.clear(ctx); err != nil {
+		return 0, 0, 0, err
 	}
-	defer closeSide()
-	next := func() (bool, error) {
-		now.now = now.now.Add(c.step)
-		return acquire(ctx)
-	}
-	for range c.before {
-		if granted, err := next(); err != nil || !granted {
-			return 0, errors.Join(err, errors.New("a preparing call was denied"))
+	var sides [2]func() (bool, error)
+	for i, name := range names(2) {
+		now := &clock{time.Now()}
+		acquire, closeSide, err := b.lone(ctx, c, name, now, i == 0)
+		if err != nil {
+			return 0, 0, 0, err
 		}
-	}
-	// The first call may have to send the script's text.
-	if _, err := next(); err != nil {
-		return 0, err
-	}
-	chunks := make([]float64, scriptChunks)
-	for i := range chunks {
-		if chunks[i], err = b.scriptChunk(ctx, c, next); err != nil {
-			return 0, err
+		defer closeSide()
+		next := func() (bool, error) {
+			now.now = now.now.Add(c.step)
+			return acquire(ctx)
 		}
+		for range c.before {
+			if granted, err := next(); err != nil || !granted {
+				return 0, 0, 0, errors.Join(err, errors.New("a preparing call was denied"))
+			}
+		}
+		// The first call may have to send the script's text.
+		if _, err := next(); err != nil {
+			return 0, 0, 0, err
+		}
+		sides[i] = next
 	}
-	// The median, since a moment in which the server does not have its processor would tell in a mean.
-	return spreadOf(chunks).median, nil
+	var took [2][]float64
+	var ratios []float64
+	for chunk := range scriptChunks {
+		var both [2]float64
+		for i := range sides {
+			side := (chunk + i) % 2 // who goes first changes
+			if both[side], err = b.scriptChunk(ctx, c, sides[side]); err != nil {
+				return 0, 0, 0, err
+			}
+			took[side] = append(took[side], both[side])
+		}
+		ratios = append(ratios, both[0]/both[1])
+	}
+	// Medians, since a moment in which the server does not have its processor would tell in a mean.
+	return spreadOf(took[0]).median, spreadOf(took[1]).median, spreadOf(ratios).median, nil
 }
 
 // scriptChunk is the server's mean time of a few calls.
@@ -128,21 +136,17 @@ func (b *bench) scriptChunk(ctx context.Context, c scriptCase, next func() (bool
 	return float64((is.time - was.time).Nanoseconds()) / 1e3 / scriptCalls, nil
 }
 
-// lone opens one side alone on an empty server, its limiter set and its clock injected.
-func (b *bench) lone(ctx context.Context, c scriptCase, now *clock, ours bool) (attempt, func(), error) {
+// lone opens one side, its limiter set and its clock injected.
+func (b *bench) lone(ctx context.Context, c scriptCase, name string, now *clock, ours bool) (attempt, func(), error) {
 	script, err := b.redissonScript(ctx)
 	if err != nil {
-		return nil, nil, err
-	}
-	if err := b.server.clear(ctx); err != nil {
 		return nil, nil, err
 	}
 	redis, err := dialPatient(b.redis.Addr())
 	if err != nil {
 		return nil, nil, err
 	}
-	name := names(1)[0]
-	if err := setRates(ctx, redis, load{names: names(1), limit: c.limit}); err != nil {
+	if err := setRates(ctx, redis, load{names: []string{name}, limit: c.limit}); err != nil {
 		redis.Close()
 		return nil, nil, err
 	}
@@ -172,10 +176,4 @@ func (t scriptTimes) table() string {
 	return text.String()
 }
 
-func (t scriptTimes) ratio(name string) spread {
-	var ratios []float64
-	for i, ours := range t.ours[name] {
-		ratios = append(ratios, ours/t.their[name][i])
-	}
-	return spreadOf(ratios)
-}
+func (t scriptTimes) ratio(name string) spread { return spreadOf(t.ratios[name]) }
