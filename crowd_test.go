@@ -27,7 +27,7 @@ func TestACallCarriesSoManyRequestsAtMost(t *testing.T) {
 				var mu sync.Mutex
 				var carried []int
 				b.redis.Server().SetPreHook(func(_ *server.Peer, command string, args ...string) bool {
-					const runs = 2 + 5 + 3 // sha1, number of keys, keys, and the arguments before the runs
+					const runs = 2 + 5 + 4 // sha1, number of keys, keys, and the arguments before the runs
 					if !strings.EqualFold(command, "EVALSHA") || len(args) <= runs {
 						return false
 					}

@@ -52,7 +52,7 @@ func TestRepliesOfTheLeaseScript(t *testing.T) {
 				now := time.Now().UnixMilli()
 				member := string(appendMember(nil, test.permits))
 				message, err := l.client.engine.Eval(b.Context(), leaseScript, l.keys[:], []string{
-					strconv.FormatInt(now, 10), member, strconv.FormatInt(test.permits, 10), runs, "", "",
+					strconv.FormatInt(now, 10), member, "", strconv.FormatInt(test.permits, 10), runs, "", "",
 					strconv.FormatInt(test.wanted, 10), "10",
 				}, nil)
 				require.NoError(b, err)

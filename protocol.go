@@ -31,6 +31,8 @@ func (p *protocol) Arguments(b *engine.Batch, now time.Time) {
 	nowEnd := len(text)
 	text = appendMember(text, total)
 	memberEnd := len(text)
+	text = p.appendGuess(text, now)
+	guessEnd := len(text)
 	if total != 1 || b.Lease.Span > 0 {
 		text = strconv.AppendInt(text, total, 10)
 	}
@@ -51,16 +53,35 @@ func (p *protocol) Arguments(b *engine.Batch, now time.Time) {
 	all := string(text)
 	b.Args = append(b.Args[:0], all[:nowEnd], all[nowEnd:memberEnd])
 	if memberEnd < len(all) {
-		b.Args = append(b.Args, all[memberEnd:totalEnd])
+		b.Args = append(b.Args, all[memberEnd:guessEnd])
+	}
+	if guessEnd < len(all) {
+		b.Args = append(b.Args, all[guessEnd:totalEnd])
 	}
 	if totalEnd < len(all) || b.Lease.Span > 0 {
-		b.Args = append(b.Args, all[totalEnd:runsEnd], all[runsEnd:])
+		b.Args = append(b.Args, all[totalEnd:runsEnd], "", all[runsEnd:])
 	}
 	if b.Lease.Span > 0 {
 		if len(b.Requests) == 0 {
 			b.Args[runsArg] = " "
 		}
-		b.Args = append(b.Args, "", strconv.FormatInt(b.Lease.Permits, 10), strconv.FormatInt(b.Lease.Span.Milliseconds(), 10))
+		b.Args = append(b.Args, strconv.FormatInt(b.Lease.Permits, 10), strconv.FormatInt(b.Lease.Span.Milliseconds(), 10))
+	}
+}
+
+// appendGuess appends the time less the interval, where that is known. Whoever asks a second time is told it: a wrong guess is.
+func (p *protocol) appendGuess(text []byte, now time.Time) []byte {
+	if p.client.engine.ServerTime() {
+		return text
+	}
+	switch interval := p.interval.Load(); interval {
+	case unasked:
+		p.interval.Store(unknown)
+		return text
+	case unknown:
+		return append(text, '0')
+	default:
+		return strconv.AppendInt(text, now.UnixMilli()-interval, 10)
 	}
 }
 

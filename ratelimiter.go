@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
@@ -20,7 +21,15 @@ type Limiter struct {
 	keys   keys
 	err    error // what is wrong with the name or the client
 	calls  engine.Limiter
+
+	// The interval in milliseconds as Redis told it last; unasked before the first call, and unknown until it is told.
+	interval atomic.Int64
 }
+
+const (
+	unasked = 0
+	unknown = -1
+)
 
 // Name is the name that the limiter was opened with: getName().
 func (l *Limiter) Name() string { return l.calls.Name }

@@ -107,6 +107,9 @@ func (l *Limiter) answer(b *engine.Batch, reply []rueidis.RedisMessage) error {
 		o.returns = append(o.returns, returning{millis(after), back})
 	}
 	b.Outlook = o
+	if l.interval.Load() != numbers[3] {
+		l.interval.Store(numbers[3])
+	}
 	if letters == allGranted {
 		b.GrantAll(o.free, engine.Answer{Limit: o.rate, ResetAfter: o.reset})
 		return nil

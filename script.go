@@ -70,8 +70,8 @@ const replyUnsupported = -2
 // memberArg is the argument with which the acquire script gets the member of its grant: ARGV[2].
 const memberArg = 1
 
-// runsArg is the argument with which the acquire script gets its requests: ARGV[4].
-const runsArg = 3
+// runsArg is the argument with which the acquire script gets its requests: ARGV[5].
+const runsArg = 4
 
 // cursorArg is the argument with which a script goes on where the call before it stopped: ARGV[6].
 const cursorArg = 5

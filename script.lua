@@ -31,16 +31,17 @@
 
 --@ limiter
 -- Reads the limiter. Sets rate, interval, keepAlive, now, nowText, the two keys of the rate type (valueKey,
--- permitsKey with their KEYS indexes valueAt, permitsAt), stored (the text of the value) and value (its number).
+-- permitsKey with their KEYS indexes valueAt, permitsAt), stored (the text of the value), value (its number) and guess (nil: what
+-- acquire is given of limit).
 -- Locals, since a lone call feels each look at a global.
 local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
-local call, find, page = redis.call, string.find, 256
+local call, find, match, page = redis.call, string.find, string.match, 256
 local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
 local rate, interval, kind, keepAlive = config[1], config[2], config[3], config[4] or '0'
 if not (rate and interval and kind) then
   return {2}
 end
-local valueAt, permitsAt = 2, 4
+local valueAt, permitsAt, guess = 2, 4, nil
 if kind == '1' then
   valueAt, permitsAt = 3, 5
 elseif kind ~= '0' then
@@ -48,10 +49,10 @@ elseif kind ~= '0' then
 end
 local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
 local stored = call('GET', valueKey)
--- Mostly all are digits, which one look finds.
-if not (rate ~= '' and #rate < 16 and interval ~= '' and #keepAlive < 16
-    and find(rate .. interval .. keepAlive .. (stored or ''), '^%d+$')
-    and (keepAlive == '0' or keepAlive >= '1') and (not stored or stored == '0' or stored >= '1' and #stored < 18)) then
+-- Mostly all is as it should be.
+if not (#rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$')
+    and (keepAlive == '0' or #keepAlive < 16 and match(keepAlive, '^[1-9]%d*$'))
+    and (not stored or stored == '0' or #stored < 18 and match(stored, '^[1-9]%d*$'))) then
   -- From 2^53 on, the text alone tells whether that is the number meant.
   if not find(rate, '^%d+$') or (rate + 0 >= 9007199254740992 and rate ~= '9007199254740992') then
     return {3, 1, 'rate', rate}
@@ -81,14 +82,15 @@ local now = nowText + 0
 -- Answers at once where every request is for more than the rate: what can never be served changes nothing, and does
 -- not keep a limiter alive. Arguments and reply are those of acquire. Sets total
 -- and wanted, its text.
-local wanted, total = ARGV[3], 1
+local wanted, total = ARGV[4], 1
+guess = ARGV[3]
 if wanted and wanted ~= '' then
   total = wanted + 0
 else
   wanted = '1'
 end
 if total > rate then
-  local answers, runs = {}, ARGV[4]
+  local answers, runs = {}, ARGV[5]
   if not runs or runs == '' then
     runs = wanted .. '*1'
   end
@@ -108,11 +110,16 @@ end
 -- Finds what has left the window and makes value the number of free permits, which can be negative where the rate was
 -- lowered under the permits taken. Only reads. Sets ttl (of a configuration without keepAliveTime, -1 where the set shows
 -- that it needs none), lives (the TTL of the set, -2 where there is none), dirty (value is not what Redis holds, or not
--- for as long as it should), limit (the score up to which grants have left), wipe (all have), drop (so many of the oldest
+-- for as long as it should), limit (the score up to which grants have left), stale (guess was another), wipe (all have), drop (so many of the oldest
 -- are in value already and have to go), more (others that have left are still there), spent (nil: what acquire takes off
 -- the value where that is all that changes).
-local limit, spent = now - interval, nil
-local left, lives = call('ZCOUNT', permitsKey, '-inf', limit), call('PTTL', permitsKey)
+local limit, spent, stale = now - interval, nil, false
+-- To make a text of a number costs as much as a command.
+if not guess or guess == '' or guess + 0 ~= limit then
+  stale = guess and guess ~= ''
+  guess = string.format('%d', limit)
+end
+local left, lives = call('ZCOUNT', permitsKey, '-inf', guess), call('PTTL', permitsKey)
 -- A set that all share, without TTL, has a configuration without one: what gives that a TTL gives it to both, and the first
 -- grant of a new set looks. Where somebody gave it to the configuration alone, the next call that finds a grant gone sees it.
 local plain = valueAt == 2 and lives == -1 and left == 0
@@ -178,9 +185,11 @@ end
 --@ acquire
 -- Answers requests for permits, in their order.
 -- ARGV[2] the member for a grant of them all
--- ARGV[3] the permits of all requests together; absent or '' for 1, which is asked for most
--- ARGV[4] the requests, with equal neighbours told once: '1*200 3*1'; absent or '' for a single one
--- ARGV[5] letters: d tells rate and reset even where all is granted, w tells waits,
+-- ARGV[3] what the client takes for the time less the interval, absent or '' where it does not know: where that is wrong, a
+--         reply to whom all was granted is as with d
+-- ARGV[4] the permits of all requests together; absent or '' for 1, which is asked for most
+-- ARGV[5] the requests, with equal neighbours told once: '1*200 3*1'; absent or '' for a single one
+-- ARGV[7] letters: d tells rate and reset even where all is granted, w tells waits,
 --         o keeps the order: behind a request that is not granted none is, a tells all waits
 -- Replies, without d, with the permits left where all were granted and with -1 where none was for now; else
 --   {0, left, rate, interval, reset, now, answers, wait, permits, wait, permits, ...}
@@ -190,15 +199,18 @@ end
 -- answers: a letter for each request: g granted, n not now, x more than the rate; or '*', all granted
 -- wait, permits: so many permits come back after so many milliseconds; only as many pairs as the requests that
 --         were not granted need (all, for o and a), and at most a page of them
-local granted, flags, dated = 0, ARGV[5] or '', nowText
+local granted, flags, dated = 0, ARGV[7] or '', nowText
 local answers, want, above
 if total <= value then
   granted = total
+  if stale and flags == '' then
+    flags = 'd'
+  end
 elseif more then
   flags = nil
-elseif ARGV[4] or total > rate then
+elseif ARGV[5] or total > rate then
   answers = {}
-  local shut, ordered, runs = false, find(flags, 'o', 1, true), ARGV[4]
+  local shut, ordered, runs = false, find(flags, 'o', 1, true), ARGV[5]
   if not runs or runs == '' then
     runs = wanted .. '*1'
   end
@@ -239,15 +251,15 @@ end
 -- dated at the lease's end, so that it stays taken until an interval after the last moment at which a permit of it can be used.
 -- Nothing is leased where the limiter may be gone by then, nor for longer than a sixteenth of the interval, nor more than half
 -- of what is free, and none of the last eighth of the rate, which all find as it is. One member has it all.
--- ARGV[7] the permits
--- ARGV[8] milliseconds
-local leased, span = 0, math.min(tonumber(ARGV[8]), math.floor(interval / 16))
+-- ARGV[8] the permits
+-- ARGV[9] milliseconds
+local leased, span = 0, math.min(tonumber(ARGV[9]), math.floor(interval / 16))
 local ends = tonumber(keepAlive)
 if ends == 0 then
   ends = call('PTTL', KEYS[1])
 end
 if granted == total and flags and span > 0 and (ends < 0 or ends > span) then
-  leased = math.max(0, math.min(tonumber(ARGV[7]), math.floor(value / 2), value - math.ceil(rate / 8), 4294967295 - granted))
+  leased = math.max(0, math.min(tonumber(ARGV[8]), math.floor(value / 2), value - math.ceil(rate / 8), 4294967295 - granted))
   if leased > 0 then
     value, granted = value - leased, granted + leased
     spent, dated = string.format('%d', granted), string.format('%d', now + span)

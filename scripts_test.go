@@ -44,7 +44,7 @@ func (b *bubble) ask(l *Limiter, flags, runs string) string {
 		_, _ = fmt.Sscanf(run, "%d*%d", &permits, &times)
 		total += permits * times
 	}
-	reply, err := b.run(acquireScript, l, b.nowText(), string(appendMember(nil, total)), fmt.Sprint(total), runs, flags)
+	reply, err := b.run(acquireScript, l, b.nowText(), string(appendMember(nil, total)), "", fmt.Sprint(total), runs, "", flags)
 	parts := strings.Split(texts(b, reply, err), " ")
 	if len(parts) > 1 {
 		now, err := strconv.ParseInt(parts[5], 10, 64)
@@ -247,7 +247,7 @@ func TestACursorIsForTheSetThatItWasMadeFor(t *testing.T) {
 		assert.Equal(b, "1 256", taken("256 262 "+member("y", 7)), "begins anew, another grant being the newest")
 
 		counted := func(cursor string) string {
-			reply, err := b.run(acquireScript, l, b.nowText(), member("n", 1000), "1000", "", "", cursor)
+			reply, err := b.run(acquireScript, l, b.nowText(), member("n", 1000), "", "1000", "", cursor, "")
 			return strings.Fields(texts(b, reply, err))[0] + " " + strings.Join(strings.Fields(texts(b, reply, err))[1:], " ")
 		}
 		assert.Contains(b, counted("400 0 "+newest), "1 256 262", "begins anew, since there are no 400")
