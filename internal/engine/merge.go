@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"sync/atomic"
 
 	"github.com/redis/rueidis"
@@ -74,12 +75,17 @@ type merging struct {
 	unable atomic.Int64 // how many pipelines are still sent unmerged
 }
 
-// send sends calls in one pipeline and sets what came of them.
-//
-// A server can refuse all of a merged call because of one name: the user may have no right for it, or a proxy keeps two of them in
-// different places. Then nothing has been done, and each is sent alone.
+// send sends calls in one pipeline and sets what came of them. Those of a merged call that a server refuses are sent once more, each
+// alone.
 func (m *merging) send(ctx context.Context, redis rueidis.Client, calls []scriptCall) {
-	groups := m.groups(calls)
+	if refused := sendGroups(ctx, redis, m.groups(calls)); len(refused) > 0 {
+		m.unable.Store(whileUnable)
+		sendGroups(ctx, redis, refused)
+	}
+}
+
+// sendGroups sends a call for each group in one pipeline. The calls of groups that the server refused as such are for another one.
+func sendGroups(ctx context.Context, redis rueidis.Client, groups []group) (refused []group) {
 	commands := make(rueidis.Commands, len(groups))
 	for i, g := range groups {
 		script, keys, args := g.merged()
@@ -92,15 +98,27 @@ func (m *merging) send(ctx context.Context, redis rueidis.Client, calls []script
 			script, keys, args := g.merged()
 			message, err = script.exec(ctx, redis, keys, args)
 		}
-		if _, refused := rueidis.IsRedisErr(err); refused && len(g) > 1 {
-			m.unable.Store(whileUnable)
+		if len(g) > 1 && refusesMany(err) {
 			for _, c := range g {
-				c.reply, c.err = c.script.exec(ctx, redis, c.keys, c.args)
+				refused = append(refused, group{c})
 			}
 			continue
 		}
 		g.deliver(message, err)
 	}
+	return refused
+}
+
+// refusesMany says that a server refused a merged call unread, but may take each of its calls: the user has no right for one of the
+// names, or they are kept in different places, or its Lua does not take the script. What other errors there are can be those of a
+// proxy that lost its server, which has carried the call out.
+func refusesMany(err error) bool {
+	refused, ok := rueidis.IsRedisErr(err)
+	if !ok {
+		return false
+	}
+	text := strings.ToLower(refused.Error())
+	return strings.HasPrefix(text, "noperm") || strings.Contains(text, "slot") || strings.Contains(text, "error compiling")
 }
 
 // groups makes groups of calls.

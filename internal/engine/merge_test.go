@@ -123,15 +123,35 @@ func TestAServerThatTakesNoMergedCallsGetsEachAlone(t *testing.T) {
 		for range 2 {
 			assert.Equal(b, []string{"a 1 1 x", "b 1 1 y", "c 1 1 z"}, conn.sendAll(b, m, calls()))
 		}
-		assert.Equal(b, [][]string{{"a b", "c"}, {"a", "b", "c"}}, conn.pipelines)
+		assert.Equal(b, [][]string{{"a b", "c"}, {"a", "b"}, {"a", "b", "c"}}, conn.pipelines)
 		for range whileUnable - 2 {
 			m.send(b.Context(), conn, calls())
 		}
 		conn.pipelines = nil
 		m.send(b.Context(), conn, calls())
 		m.send(b.Context(), conn, calls())
-		assert.Equal(b, [][]string{{"a", "b", "c"}, {"a b", "c"}}, conn.pipelines)
+		assert.Equal(b, [][]string{{"a", "b", "c"}, {"a b", "c"}, {"a", "b"}}, conn.pipelines)
 	})
+}
+
+// TestWhatAServerRefusesUnreadIsSentAlone, in the words of Redis, of a proxy, and of a Lua that takes less.
+func TestWhatAServerRefusesUnreadIsSentAlone(t *testing.T) {
+	for _, refusal := range []string{
+		"NOPERM this user has no permissions to access one of the keys used as arguments", "ERR eval/evalsha command keys must be in same slot",
+		"ERR Error compiling script (new function): user_script:201: too many local variables (limit is 200)",
+	} {
+		inBubble(t, func(b *bubble) {
+			b.Redis.Server().SetPreHook(func(p *server.Peer, command string, args ...string) bool {
+				refuses := command == "EVALSHA" && args[1] != "1"
+				if refuses {
+					p.WriteError(refusal)
+				}
+				return refuses
+			})
+			conn := &sending{Client: b.Conn}
+			assert.Equal(b, []string{"a 1 0", "b 1 0"}, conn.sendAll(b, new(merging), []scriptCall{echo(echoScript, "a"), echo(echoScript, "b")}), refusal)
+		})
+	}
 }
 
 // TestAMergedCallThatFailsFailsForAll: nobody knows what came of it, and it is not sent again.
@@ -142,9 +162,15 @@ func TestAMergedCallThatFailsFailsForAll(t *testing.T) {
 			"no reply":      func() rueidis.RedisResult { return rueidis.NewErrorResult(errors.New("broken")) },
 			"fewer replies": func() rueidis.RedisResult { return b.Conn.Do(b.Context(), b.Conn.B().Mget().Key("x").Build()) },
 			"a number":      func() rueidis.RedisResult { return b.Conn.Do(b.Context(), b.Conn.B().Incr().Key("x").Build()) },
+			"a proxy whose server is gone": func() rueidis.RedisResult {
+				return b.Conn.Do(b.Context(), b.Conn.B().Eval().Script("return redis.error_reply('ERR upstream failure')").Numkeys(0).Build())
+			},
 		} {
 			conn.pipelines = nil
-			conn.instead = func(func() []rueidis.RedisResult) []rueidis.RedisResult { return []rueidis.RedisResult{fail()} }
+			conn.instead = func(send func() []rueidis.RedisResult) []rueidis.RedisResult {
+				send() // it may have been carried out
+				return []rueidis.RedisResult{fail()}
+			}
 			calls := []scriptCall{echo(echoScript, "a"), echo(echoScript, "b")}
 			new(merging).send(b.Context(), conn, calls)
 			for i := range calls {

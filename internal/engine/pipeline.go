@@ -83,14 +83,11 @@ var errBroken = errors.New("rratelimiter: the connection panicked, or ended its 
 // flush sends a pipeline. Who waits for a call's reply has it then; the others' are answered.
 func (g *Engine) flush(ctx context.Context, d *pipelineBatch) {
 	g.pipeline.gather(d, &g.yields) // nobody adds to it after that
-	sent := false
+	for i := range d.calls {
+		d.calls[i].err = errBroken // as long as it has no reply
+	}
 	defer func() {
 		reason := recover()
-		if !sent {
-			for i := range d.calls {
-				d.calls[i].err = errBroken
-			}
-		}
 		first := &d.calls[0]
 		if reason != nil && first.batch != nil {
 			_ = first.limiter.panicked(first.batch, reason)
@@ -107,7 +104,6 @@ func (g *Engine) flush(ctx context.Context, d *pipelineBatch) {
 		}
 	}()
 	g.pipeline.merging.send(ctx, g.redis, d.calls)
-	sent = true
 }
 
 // sendPiped sends the batch that gathered first in a pipeline, and waits for nothing: who flushes the pipeline answers it. A caller

@@ -303,3 +303,22 @@ func TestAClockThatPanicsHurtsOneOfManyNames(t *testing.T) {
 		}
 	})
 }
+
+// panicking is a connection that panics with what it is to send alone.
+type panicking struct{ rueidis.Client }
+
+func (panicking) Do(context.Context, rueidis.Completed) rueidis.RedisResult { panic("no connection") }
+
+// TestAConnectionThatPanicsBetweenRepliesHurtsWhoHasNone: whoever had a reply by then has it.
+func TestAConnectionThatPanicsBetweenRepliesHurtsWhoHasNone(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		_, err := echoScript.exec(b.Context(), b.Conn, []string{"x"}, nil)
+		require.NoError(b, err)
+		d := &pipelineBatch{calls: []scriptCall{echo(echoScript, "a"), echo(otherScript, "b")}, done: make(chan struct{})} // that script is not known
+		g := New(Settings{Redis: panicking{b.Conn}})
+		assert.PanicsWithValue(b, "no connection", func() { g.flush(b.Context(), d) })
+		<-d.done
+		assert.NoError(b, d.calls[0].err)
+		assert.ErrorIs(b, d.calls[1].err, errBroken)
+	})
+}
