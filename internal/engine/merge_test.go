@@ -74,6 +74,11 @@ func TestCallsOfOneScriptAreOne(t *testing.T) {
 		conn.pipelines = nil
 		conn.sendAll(b, new(merging), []scriptCall{echo(echoScript, "a", long, long), echo(echoScript, "b"), echo(echoScript, "c")})
 		assert.Equal(b, [][]string{{"a", "b c"}}, conn.pipelines)
+		// So does one of long names, which the server would keep for all of them at once.
+		name := strings.Repeat("n", mergedKeys)
+		conn.pipelines = nil
+		conn.sendAll(b, new(merging), []scriptCall{echo(echoScript, name), echo(echoScript, "b"), echo(echoScript, name), echo(echoScript, "c")})
+		assert.Equal(b, [][]string{{name, "b c", name}}, conn.pipelines)
 	})
 }
 
