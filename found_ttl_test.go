@@ -78,31 +78,6 @@ func TestATimeToLiveOfTheConfigurationAlone(t *testing.T) {
 	})
 }
 
-// TestWhatALimiterLeavesBehindIsTaken of the next one of its name, whose rate is another: no more than that is in the window.
-func TestWhatALimiterLeavesBehindIsTaken(t *testing.T) {
-	for _, taken := range []int64{2, 8} {
-		inBubble(t, func(b *bubble) {
-			l := b.limiter(Rate{Permits: 10, Interval: time.Hour})
-			b.take(l, 1)
-			b.redis.SetTTL("limiter", time.Minute) // as EXPIRE of that key alone does
-			b.take(l, taken-1)
-			pass(2 * time.Minute)
-			require.False(b, b.redis.Exists("limiter"))
-			set, err := l.TrySetRate(b.Context(), Rate{Permits: 5, Interval: time.Hour})
-			require.NoError(b, err)
-			require.True(b, set)
-			b.free(l, max(0, 5-taken))
-			if taken < 5 {
-				b.take(l, 5-taken)
-			}
-			b.full(l, 1)
-			pass(58 * time.Minute) // what the old one granted leaves the window
-			b.take(l, min(taken, 5))
-			b.full(l, 1)
-		})
-	}
-}
-
 // TestNothingIsLeasedOfALimiterThatEnds, even where its configuration alone has a TTL that no plain grant has seen.
 func TestNothingIsLeasedOfALimiterThatEnds(t *testing.T) {
 	inBubble(t, func(b *bubble) {

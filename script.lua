@@ -518,9 +518,6 @@ for i = 1, 4 do
     return {3, 1, fields[i], config[i]}
   end
 end
--- What a limiter of this name left behind, whose configuration alone is gone, was taken: the set tells how much, where a value that
--- another rate made does not.
-redis.call('UNLINK', KEYS[2], KEYS[3])
 for i = 1, 4 do
   redis.call('HSETNX', KEYS[1], fields[i], ARGV[i])
 end

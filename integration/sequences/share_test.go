@@ -107,9 +107,9 @@ func (d *door) Do(ctx context.Context, command rueidis.Completed) rueidis.RedisR
 	return d.Client.Do(ctx, command)
 }
 
-// requests counts the requests of an acquire script's call. Its fourth argument tells them as '1*200 3*1', or there is none for one.
+// requests counts the requests of an acquire script's call. Its fifth argument tells them as '1*200 3*1', or there is none for one.
 func requests(words []string) (n int) {
-	const keys, runs = 5, 3
+	const keys, runs = 5, 4
 	args := words[3+keys:]
 	if len(args) <= runs || args[runs] == "" {
 		return 1

@@ -106,9 +106,11 @@ func (c *tap) taken(args []string, result rueidis.RedisResult) error {
 		if kind, err := reply[0].AsInt64(); err != nil || kind == 1 {
 			return err // it is called again
 		}
-		if now, err = reply[1].ToString(); err != nil {
+		moment, err := reply[1].AsInt64()
+		if err != nil {
 			return err
 		}
+		now = strconv.FormatInt(moment, 10)
 		if letters, err = reply[2].ToString(); err != nil {
 			return err
 		}
