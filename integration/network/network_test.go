@@ -11,6 +11,7 @@ import (
 	"math/bits"
 	"math/rand/v2"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -262,21 +263,35 @@ func watch(t *testing.T, addr string) *acquires {
 	return a
 }
 
-// see looks at one command: EVALSHA, digest, 5, the five keys, the time, the member, ...
+// see looks at one command: EVALSHA, digest, 5, the five keys, the time, the member, ...; or for several limiters EVALSHA, digest,
+// the number of keys, all keys, 5, and for each the number of its arguments, the time, the member, ...
 func (a *acquires) see(c monitor.Command) {
-	const digest, member = 1, 9
+	const digest, numkeys, keys = 1, 2, 5
 	if c.Script || !strings.EqualFold(c.Name(), "EVALSHA") {
 		return
 	}
 	words := c.Words()
-	if len(words) <= member {
+	all, err := strconv.Atoi(words[numkeys])
+	if err != nil || all < keys || len(words) <= 1+numkeys+all+1 {
 		return
 	}
+	args := words[1+numkeys+all:]
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if all > keys {
+		for rest := args[1:]; len(rest) > 2; {
+			a.members[rest[2]]++
+			count, err := strconv.Atoi(rest[0])
+			if err != nil {
+				return
+			}
+			rest = rest[1+count:]
+		}
+		return
+	}
 	a.latest = words[digest]
 	if a.latest == a.script {
-		a.members[words[member]]++
+		a.members[args[1]]++
 	}
 }
 
