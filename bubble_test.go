@@ -1,6 +1,8 @@
 package rratelimiter
 
 import (
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -74,6 +76,20 @@ func (b *bubble) remembered(l *Limiter, permits int64) (Decision, bool) {
 	require.NoError(b, err)
 	assert.False(b, d.Allowed, "nothing is granted from memory")
 	return d, true
+}
+
+// scriptCall is the keys and the arguments of a command, where it is a call of a script.
+func scriptCall(command string, words []string) (keys, args []string) {
+	if !strings.EqualFold(command, "EVALSHA") {
+		return nil, nil
+	}
+	const numkeys = 1
+	n, err := strconv.Atoi(words[numkeys])
+	if err != nil {
+		panic(err)
+	}
+	words = words[numkeys+1:]
+	return words[:n], words[n:]
 }
 
 // pass lets time pass on the clock of the bubble, which takes none.

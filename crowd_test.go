@@ -27,12 +27,12 @@ func TestACallCarriesSoManyRequestsAtMost(t *testing.T) {
 				var mu sync.Mutex
 				var carried []int
 				b.redis.Server().SetPreHook(func(_ *server.Peer, command string, args ...string) bool {
-					const runs = 2 + 5 + 4 // sha1, number of keys, keys, and the arguments before the runs
-					if !strings.EqualFold(command, "EVALSHA") || len(args) <= runs {
+					_, given := scriptCall(command, args)
+					if len(given) <= runsArg {
 						return false
 					}
 					n := 0
-					for run := range strings.FieldsSeq(args[runs]) {
+					for run := range strings.FieldsSeq(given[runsArg]) {
 						_, times, _ := strings.Cut(run, "*")
 						count, err := strconv.Atoi(times)
 						assert.NoError(b, err)

@@ -48,37 +48,35 @@ func TestAValueThatDiesBeforeItsSet(t *testing.T) {
 	})
 }
 
-// TestATimeToLiveOfTheConfigurationAlone, which no call of a limiter gives: a plain grant does not look for it, the next call that
-// finds a grant gone does, and so does a call that leases, and this client's own state of a PER_CLIENT limiter.
+// TestATimeToLiveOfTheConfigurationAlone goes to the state with the next call, granted or denied. So it is where Redisson renames a
+// limiter that expires to a name whose own state stayed behind.
 func TestATimeToLiveOfTheConfigurationAlone(t *testing.T) {
-	inBubble(t, func(b *bubble) {
-		l := b.limiter(Rate{Permits: 10, Interval: time.Minute})
-		b.take(l, 1)
-		pass(30 * time.Second)
-		b.take(l, 1)
-		b.redis.SetTTL("limiter", time.Hour)
-		b.take(l, 1)
-		assert.Zero(b, b.redis.TTL("{limiter}:permits"), "nobody looked")
-		pass(30 * time.Second)
-		b.take(l, 1)
-		for _, key := range []string{"{limiter}:value", "{limiter}:permits"} {
-			assert.Equal(b, b.redis.TTL("limiter")+time.Millisecond, b.redis.TTL(key), key)
-		}
-	})
-	inBubble(t, func(b *bubble) {
-		l := b.limiter(Rate{Type: PerClient, Permits: 10, Interval: time.Minute})
-		b.take(l, 1)
-		b.redis.SetTTL("limiter", time.Hour)
-		b.take(l, 1)
-		for _, key := range l.keys {
-			if b.redis.Exists(key) && key != "limiter" {
-				assert.Equal(b, 25*time.Hour+time.Minute+time.Millisecond, b.redis.TTL(key), key)
+	for kind, life := range map[RateType]time.Duration{
+		Overall: time.Hour + time.Millisecond, PerClient: 25*time.Hour + time.Minute + time.Millisecond,
+	} {
+		inBubble(t, func(b *bubble) {
+			l := b.limiter(Rate{Type: kind, Permits: 10, Interval: time.Minute})
+			for name, call := range map[string]func(){
+				"a grant":  func() { b.take(l, 1) },
+				"a denial": func() { b.full(l, 10) },
+			} {
+				b.take(l, 1)
+				b.redis.SetTTL("limiter", time.Hour)
+				call()
+				for _, key := range l.keys {
+					if key != "limiter" && b.redis.Exists(key) {
+						assert.Equal(b, life, b.redis.TTL(key), "%v, %s: %s", kind, name, key)
+					}
+				}
+				require.NoError(b, l.SetRate(b.Context(), Rate{Type: kind, Permits: 10, Interval: time.Minute}))
+				_, err := l.ClearExpire(b.Context())
+				require.NoError(b, err)
 			}
-		}
-	})
+		})
+	}
 }
 
-// TestNothingIsLeasedOfALimiterThatEnds, even where its configuration alone has a TTL that no plain grant has seen.
+// TestNothingIsLeasedOfALimiterThatEnds, even where its configuration alone has a TTL.
 func TestNothingIsLeasedOfALimiterThatEnds(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 1_000_000, Interval: time.Hour}, WithLease(time.Second))

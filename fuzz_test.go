@@ -69,7 +69,7 @@ func FuzzNames(f *testing.F) {
 		if strings.ContainsRune(name, '{') {
 			prefix = name
 		}
-		want := keys{name, prefix + ":value", prefix + ":value:" + id.String(), prefix + ":permits", prefix + ":permits:" + id.String()}
+		want := keys{name, prefix + ":value", prefix + ":permits", prefix + ":value:" + id.String(), prefix + ":permits:" + id.String()}
 		require.Equal(t, want, l.keys)
 
 		slots := make([]int, len(want))
@@ -224,7 +224,7 @@ func FuzzConfigurations(f *testing.F) {
 		config, err := l.Config(t.Context())
 		want := kind(err)
 		if want == "none" && value != "" && !wholeNumber.MatchString(value) {
-			key := l.keys[valueKey+int(config.Type)]
+			key := l.keys[map[RateType]int{Overall: valueKey, PerClient: clientValueKey}[config.Type]]
 			_, err := l.AvailablePermits(t.Context())
 			require.Equal(t, &StateError{Key: key, Value: value}, err)
 			granted, err := l.TryAcquire(t.Context(), 1)

@@ -28,9 +28,9 @@ func TestOfASharedGrantTheRestStays(t *testing.T) {
 				ctx, cancel := context.WithCancel(b.Context())
 				defer cancel()
 				b.redis.Server().SetPreHook(func(_ *server.Peer, command string, args ...string) bool {
-					const runs = 2 + 5 + 4 // sha1, number of keys, keys, and the arguments before the runs
-					if strings.EqualFold(command, "EVALSHA") && len(args) > runs && strings.Contains(args[runs], "3*1") {
-						assert.Contains(b, args[runs], " ")
+					_, given := scriptCall(command, args)
+					if len(given) > runsArg && strings.Contains(given[runsArg], "3*1") {
+						assert.Contains(b, given[runsArg], " ")
 						cancel()
 						pass(10 * time.Millisecond)
 					}

@@ -2,7 +2,6 @@ package rratelimiter
 
 import (
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -11,21 +10,34 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// calling is what calls of the acquire script were given beside the time and the member.
+type calling struct {
+	keys  int
+	guess string // none, where it ended before
+}
+
+// tapped keeps of each call of a script what it was given.
+func tapped(b *bubble) *[]calling {
+	var all []calling
+	b.redis.Server().SetPreHook(func(_ *server.Peer, command string, args ...string) bool {
+		if keys, given := scriptCall(command, args); len(keys) > 0 {
+			c := calling{len(keys), "none"}
+			if len(given) > 2 {
+				c.guess = given[2]
+			}
+			all = append(all, c)
+		}
+		return false
+	})
+	return &all
+}
+
 // TestTheTimeLessTheInterval, which spares the script to make a text of it: it is told to whoever asks a second time, and again
 // where another client has changed the interval; what is granted never goes by it.
 func TestTheTimeLessTheInterval(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		var guess string
-		b.redis.Server().SetPreHook(func(_ *server.Peer, command string, args ...string) bool {
-			if strings.EqualFold(command, "EVALSHA") {
-				guess = "none"
-				const at = 2 + 5 + 2 // sha1, number of keys, keys, time and member
-				if len(args) > at {
-					guess = args[at]
-				}
-			}
-			return false
-		})
+		asked := tapped(b)
+		last := func() string { return (*asked)[len(*asked)-1].guess }
 		less := func(interval time.Duration) string {
 			return strconv.FormatInt(time.Now().Add(-interval).UnixMilli(), 10)
 		}
@@ -33,31 +45,76 @@ func TestTheTimeLessTheInterval(t *testing.T) {
 		l := b.limiter(Rate{Permits: 10, Interval: time.Minute})
 		for i, want := range []string{"none", "0", less(time.Minute), less(time.Minute)} {
 			b.take(l, 1)
-			assert.Equal(b, want, guess, i)
+			assert.Equal(b, want, last(), i)
 		}
 		pass(time.Second)
 		b.full(l, 10)
-		assert.Equal(b, less(time.Minute), guess, "of a denial")
+		assert.Equal(b, less(time.Minute), last(), "of a denial")
 
 		require.NoError(b, other.Limiter("limiter").SetRate(b.Context(), Rate{Permits: 10, Interval: time.Second}, KeepState()))
 		for _, want := range []string{less(time.Minute), less(time.Second)} {
 			b.take(l, 1)
-			assert.Equal(b, want, guess)
+			assert.Equal(b, want, last())
 		}
 		b.take(l, 8)
 		b.full(l, 1)
 		require.NoError(b, other.Limiter("limiter").SetRate(b.Context(), Rate{Permits: 10, Interval: time.Hour}, KeepState()))
 		pass(2 * time.Second)
 		b.full(l, 1) // by the wrong guess they would be free
-		assert.Equal(b, less(time.Second), guess)
+		assert.Equal(b, less(time.Second), last())
 		pass(time.Hour)
 		b.take(l, 10)
 
 		served := New(b.conn, WithServerTime()).Limiter("limiter")
 		require.NoError(b, served.SetRate(b.Context(), Rate{Permits: 10, Interval: time.Minute}))
-		for range 3 {
+		for _, want := range []string{"none", "0", "none", "none"} {
 			b.take(served, 1)
-			assert.Equal(b, "none", guess, "nobody but the server knows the time")
+			assert.Equal(b, want, last(), "nobody but the server knows the time")
 		}
 	})
+}
+
+// TestTheKeysOfALimiterThatAllShare are all that the script is given once it has told that the limiter is one. Where somebody else
+// changes its type, it asks for the others, and answers by the new type.
+func TestTheKeysOfALimiterThatAllShare(t *testing.T) {
+	for name, opts := range map[string][]Option{"its own time": nil, "the server's": {WithServerTime()}} {
+		inBubble(t, func(b *bubble) {
+			asked := tapped(b)
+			takes := func(l *Limiter, keys ...int) {
+				b.Helper()
+				before := len(*asked)
+				b.take(l, 1)
+				var given []int
+				for _, c := range (*asked)[before:] {
+					given = append(given, c.keys)
+				}
+				assert.Equal(b, keys, given, name)
+			}
+			other := New(b.quickConn()).Limiter("limiter")
+			as := func(kind RateType) Rate { return Rate{Type: kind, Permits: 4, Interval: time.Minute} }
+			l := b.limiter(as(Overall), opts...)
+			takes(l, 5)
+			takes(l, 5) // told
+			takes(l, 3)
+			takes(l, 3)
+			b.full(l, 1)
+
+			require.NoError(b, other.SetRate(b.Context(), as(PerClient)))
+			takes(l, 3, 5)
+			takes(l, 5)
+			takes(l, 5)
+			takes(l, 5)
+			b.full(l, 1)
+			b.take(other, 4)
+
+			require.NoError(b, other.SetRate(b.Context(), as(Overall)))
+			b.take(l, 1)
+			decision, err := l.Take(b.Context(), 1) // tells, in any case
+			require.NoError(b, err)
+			assert.True(b, decision.Allowed)
+			takes(l, 3)
+			b.take(other, 1)
+			b.full(l, 1)
+		})
+	}
 }

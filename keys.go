@@ -8,15 +8,17 @@ type keys [5]string
 const (
 	configKey        = iota // hash: the configuration
 	valueKey                // string: free permits of an Overall limiter
-	clientValueKey          // string: free permits of this client of a PerClient limiter
 	permitsKey              // sorted set: grants of an Overall limiter
+	clientValueKey          // string: free permits of this client of a PerClient limiter
 	clientPermitsKey        // sorted set: grants of this client of a PerClient limiter
+
+	sharedKeys = permitsKey + 1 // so many are those of an Overall limiter
 )
 
 // newKeys gives the keys of the limiter of a mapped name for the client of an id, as Redisson names them.
 func newKeys(name, id string) keys {
 	value, permits := suffixed(name, "value"), suffixed(name, "permits")
-	return keys{name, value, value + ":" + id, permits, permits + ":" + id}
+	return keys{name, value, permits, value + ":" + id, permits + ":" + id}
 }
 
 // suffixed gives the key of one part of a limiter. A name without a brace becomes the hash tag, so that the key

@@ -9,11 +9,11 @@ import (
 func TestKeysFollowRedisson(t *testing.T) {
 	const id = "b0a0c5a4-8a0a-4c9c-9a39-7a7d3f1b1d11"
 	for name, want := range map[string]keys{
-		"api": {"api", "{api}:value", "{api}:value:" + id, "{api}:permits", "{api}:permits:" + id},
-		"{tenant7}:minute": {"{tenant7}:minute", "{tenant7}:minute:value", "{tenant7}:minute:value:" + id,
-			"{tenant7}:minute:permits", "{tenant7}:minute:permits:" + id},
-		"a}b": {"a}b", "{a}b}:value", "{a}b}:value:" + id, "{a}b}:permits", "{a}b}:permits:" + id},
-		"a{b": {"a{b", "a{b:value", "a{b:value:" + id, "a{b:permits", "a{b:permits:" + id},
+		"api": {"api", "{api}:value", "{api}:permits", "{api}:value:" + id, "{api}:permits:" + id},
+		"{tenant7}:minute": {"{tenant7}:minute", "{tenant7}:minute:value", "{tenant7}:minute:permits",
+			"{tenant7}:minute:value:" + id, "{tenant7}:minute:permits:" + id},
+		"a}b": {"a}b", "{a}b}:value", "{a}b}:permits", "{a}b}:value:" + id, "{a}b}:permits:" + id},
+		"a{b": {"a{b", "a{b:value", "a{b:permits", "a{b:value:" + id, "a{b:permits:" + id},
 	} {
 		assert.Equal(t, want, newKeys(name, id), name)
 	}

@@ -22,8 +22,10 @@ type Limiter struct {
 	err    error // what is wrong with the name or the client
 	calls  engine.Limiter
 
-	// The interval in milliseconds as Redis told it last; unasked before the first call, and unknown until it is told.
+	// What Redis told last: the interval in milliseconds, unasked before the first call and unknown until it is told, and whether the
+	// limiter is one that all share. Both make a call cheaper; where they no longer hold the script finds out.
 	interval atomic.Int64
+	shared   atomic.Bool
 }
 
 const (

@@ -38,6 +38,7 @@ func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 	case err != nil:
 		return false, err
 	case again:
+		l.shared.Store(false)
 		b.Args = withCursor(b.Args, cursor)
 		return true, nil
 	}
@@ -109,6 +110,9 @@ func (l *Limiter) answer(b *engine.Batch, reply []rueidis.RedisMessage) error {
 	b.Outlook = o
 	if l.interval.Load() != numbers[3] {
 		l.interval.Store(numbers[3])
+	}
+	if shared := numbers[0] == replyDone; l.shared.Load() != shared {
+		l.shared.Store(shared)
 	}
 	if letters == allGranted {
 		b.GrantAll(o.free, engine.Answer{Limit: o.rate, ResetAfter: o.reset})

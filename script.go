@@ -62,6 +62,7 @@ const (
 	replyNotInitialized
 	replyCorrupt
 	replyLeased
+	replyDoneOwn // of a PerClient limiter
 )
 
 // replyUnsupported is what the scripts of Expire and Copy reply where the server lacks what they need.
@@ -157,7 +158,7 @@ func (l *Limiter) status(reply []rueidis.RedisMessage) (cursor string, again boo
 	kind, err := reply[0].AsInt64()
 	switch {
 	case err != nil:
-	case kind == replyDone:
+	case kind == replyDone, kind == replyDoneOwn:
 		return "", false, nil
 	case kind == replyNotInitialized:
 		return "", false, fmt.Errorf("%w: %q has no rate, set one with TrySetRate or SetRate", ErrNotInitialized, l.calls.Name)

@@ -5,13 +5,14 @@
 -- more than the lines that it saves. Whatever a script reads and does is bounded by page: however many grants
 -- a limiter holds, no call keeps the server busy for longer than a page of them takes.
 --
--- KEYS, in every script (Redisson's own order):
---   1 configuration   2 value   3 this client's value   4 permits   5 this client's permits
+-- KEYS, in every script; acquire is given the first three alone where the client takes the limiter for one that all share:
+--   1 configuration   2 value   3 permits   4 this client's value   5 this client's permits
 -- ARGV[1], in every script that needs the time: Unix milliseconds, or '' to ask the server's clock.
 -- ARGV[6], in every script that counts grants: where the count of the call before stopped, or absent.
 --
 -- Replies of the scripts that start with the part limiter:
---   {1, cursor}             the work is larger than one call may do: ask again, with cursor as ARGV[6]
+--   {1, cursor}             the work is larger than one call may do, or needs the other keys: ask again, with cursor as ARGV[6]
+--                           and all keys
 --   {2}                     the limiter is not initialised
 --   {3, key, field, text}   text cannot be what KEYS[key], or its field, should hold; nothing was taken or set
 --   and what the part at the end of the script says
@@ -41,9 +42,12 @@ local rate, interval, kind, keepAlive = config[1], config[2], config[3], config[
 if not (rate and interval and kind) then
   return {2}
 end
-local valueAt, permitsAt, guess = 2, 4, nil
+local valueAt, permitsAt, guess = 2, 3, nil
 if kind == '1' then
-  valueAt, permitsAt = 3, 5
+  if not KEYS[4] then
+    return {1, ''}
+  end
+  valueAt, permitsAt = 4, 5
 elseif kind ~= '0' then
   return {3, 1, 'type', kind}
 end
@@ -102,28 +106,27 @@ if total > rate then
     answers[#answers + 1] = string.rep('x', tonumber(times))
   end
   if answers then
-    return {0, 0, rate, math.min(interval, 9007199254740992), 0, now, table.concat(answers)}
+    return {valueAt == 2 and 0 or 5, 0, rate, math.min(interval, 9007199254740992), 0, now, table.concat(answers)}
   end
 end
 
 --@ reclaim
 -- Finds what has left the window and makes value the number of free permits, which can be negative where the rate was
--- lowered under the permits taken. Only reads. Sets ttl (of a configuration without keepAliveTime, -1 where the set shows
--- that it needs none), lives (the TTL of the set, -2 where there is none), dirty (value is not what Redis holds, or not
--- for as long as it should), limit (the score up to which grants have left), stale (guess was another), wipe (all have), drop (so many of the oldest
--- are in value already and have to go), more (others that have left are still there), spent (nil: what acquire takes off
--- the value where that is all that changes).
+-- lowered under the permits taken. Only reads. Sets ttl (of a configuration without keepAliveTime), lives (the TTL of the
+-- set, -2 where there is none), dirty (value is not what Redis holds, or not for as long as it should), limit (the score
+-- up to which grants have left), stale (what the client takes for known is not so), wipe (all have), drop (so many of the
+-- oldest are in value already and have to go), more (others that have left are still there), spent (nil: what acquire
+-- takes off the value where that is all that changes).
+local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
 local limit, spent, stale = now - interval, nil, false
 -- To make a text of a number costs as much as a command.
 if not guess or guess == '' or guess + 0 ~= limit then
   stale = guess and guess ~= ''
   guess = string.format('%d', limit)
+elseif KEYS[4] and valueAt == 2 then
+  stale = true
 end
 local left, lives = call('ZCOUNT', permitsKey, '-inf', guess), call('PTTL', permitsKey)
--- A set that all share, without TTL, has a configuration without one: what gives that a TTL gives it to both, and the first
--- grant of a new set looks. Where somebody gave it to the configuration alone, the next call that finds a grant gone sees it.
-local plain = valueAt == 2 and lives == -1 and left == 0
-local ttl = keepAlive == '0' and (plain and -1 or call('PTTL', KEYS[1]))
 local grants = lives == -2 and 0 or left > 0 and call('ZCARD', permitsKey) or nil
 local dirty, more, wipe, drop = not stored or lives ~= -1 and ttl == -1, false, false, 0
 if left == grants then
@@ -185,14 +188,15 @@ end
 --@ acquire
 -- Answers requests for permits, in their order.
 -- ARGV[2] the member for a grant of them all
--- ARGV[3] what the client takes for the time less the interval, absent or '' where it does not know: where that is wrong, a
---         reply to whom all was granted is as with d
+-- ARGV[3] what the client takes for the time less the interval, absent or '' where it does not know: where that is wrong, or
+--         keys were given that are not needed, the reply to whom all was granted is the long one
 -- ARGV[4] the permits of all requests together; absent or '' for 1, which is asked for most
 -- ARGV[5] the requests, with equal neighbours told once: '1*200 3*1'; absent or '' for a single one
 -- ARGV[7] letters: d tells rate and reset even where all is granted, w tells waits,
 --         o keeps the order: behind a request that is not granted none is, a tells all waits
 -- Replies, without d, with the permits left where all were granted and with -1 where none was for now; else
---   {0, left, rate, interval, reset, now, answers, wait, permits, wait, permits, ...}
+--   {0, left, rate, interval, reset, now, answers, wait, permits, wait, permits, ...}, or 5 in the place of 0 where the
+--   limiter is not one that all share
 -- interval: of the rate, milliseconds, at most 2^53
 -- reset: milliseconds until the newest grant leaves the window, 0 without d
 -- now: Unix milliseconds, which waits and reset count from
@@ -203,9 +207,6 @@ local granted, flags, dated = 0, ARGV[7] or '', nowText
 local answers, want, above
 if total <= value then
   granted = total
-  if stale and flags == '' then
-    flags = 'd'
-  end
 elseif more then
   flags = nil
 elseif ARGV[5] or total > rate then
@@ -254,10 +255,7 @@ end
 -- ARGV[8] the permits
 -- ARGV[9] milliseconds
 local leased, span = 0, math.min(tonumber(ARGV[9]), math.floor(interval / 16))
-local ends = tonumber(keepAlive)
-if ends == 0 then
-  ends = call('PTTL', KEYS[1])
-end
+local ends = ttl or tonumber(keepAlive)
 if granted == total and flags and span > 0 and (ends < 0 or ends > span) then
   leased = math.max(0, math.min(tonumber(ARGV[8]), math.floor(value / 2), value - math.ceil(rate / 8), 4294967295 - granted))
   if leased > 0 then
@@ -334,8 +332,8 @@ if not flags then
   reply = {1, ''}
 elseif granted == 0 and flags == '' and not above then
   reply = -1
-elseif answers or flags ~= '' then
-  reply = {0, value, rate, math.min(interval, 9007199254740992), 0, now, answers and table.concat(answers) or '*'}
+elseif answers or stale or flags ~= '' then
+  reply = {valueAt == 2 and 0 or 5, value, rate, math.min(interval, 9007199254740992), 0, now, answers and table.concat(answers) or '*'}
   if find(flags, 'd', 1, true) then
     local newest = call('ZRANGE', permitsKey, -1, -1, 'WITHSCORES')[2]
     if newest then
@@ -450,7 +448,7 @@ elseif ttl >= 0 and ttl < 1e15 then
   life = ttl + 1
 end
 if life then
-  if valueAt == 3 then
+  if valueAt == 4 then
     life = life + math.min(interval, 1e15) + 86400000
   end
   call('PEXPIRE', valueKey, life)
@@ -543,9 +541,9 @@ local stays = keepAlive == '0' and (tonumber(old[3] or '0') or 0) > 0
 if keepAlive == '0' and not stays then
   ttl = call('PTTL', KEYS[1])
 end
-local valueAt, permitsAt = 2, 4
+local valueAt, permitsAt = 2, 3
 if ARGV[4] == '1' then
-  valueAt, permitsAt = 3, 5
+  valueAt, permitsAt = 4, 5
 end
 local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
 local value, gone
@@ -636,7 +634,7 @@ local compares = ttl ~= -2 and string.find(table.concat(ARGV, ' ', 3), '[GL]T')
 for i = 2, 5 do
   if not time then
     reply = reply + call(ARGV[1], KEYS[i])
-  elseif i % 2 == 0 then
+  elseif i < 4 then
     reply = reply + call(ARGV[1], KEYS[i], life, unpack(ARGV, 3))
   else
     local changed = call(ARGV[1], KEYS[i], own, unpack(ARGV, 3))
@@ -681,7 +679,7 @@ if ARGV[1] == 'COPY' then
   end
 end
 -- Without values it is the sets that count, should RENAME be refused.
-call('UNLINK', KEYS[7], KEYS[8])
+call('UNLINK', KEYS[7], KEYS[9])
 for i = 1, 5 do
   if i > 1 then
     call('UNLINK', KEYS[i + 5])
@@ -701,7 +699,7 @@ for i = base + 2, base + 5 do
   local life = call('PTTL', KEYS[i])
   if ttl ~= -2 and life >= 0 then
     local least = ttl + 1
-    if (i - base) % 2 == 1 then
+    if i - base > 3 then
       least = least + slack
     end
     if ttl < 0 or ttl >= 1e15 then

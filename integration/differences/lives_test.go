@@ -35,26 +35,6 @@ func TestStateOfALimiterThatStays(t *testing.T) {
 	require.Equal(t, int64(-1), number(t, "PTTL", permitsKey(ours.Name())), "a call that is denied does so too")
 }
 
-// The configuration alone is given an hour. The next grant gives it to the state there; here the next that finds a grant gone.
-func TestATimeToLiveOfTheConfigurationAlone(t *testing.T) {
-	theirs, ours := pair(t, perMinute(10))
-	take(t, theirs, 6)
-	take(t, ours, 6)
-	for _, name := range []string{theirs.Name(), ours.Name()} {
-		ask(t, "PEXPIRE", name, "3600000")
-	}
-
-	take(t, theirs, 1)
-	require.Positive(t, number(t, "PTTL", permitsKey(theirs.Name())))
-
-	take(t, ours, 1)
-	require.Equal(t, int64(-1), number(t, "PTTL", permitsKey(ours.Name())))
-	ask(t, "ZADD", permitsKey(ours.Name()), "1", "\x10an old grant 16 b\x00\x00\x00\x00")
-	take(t, ours, 1)
-	require.Positive(t, number(t, "PTTL", permitsKey(ours.Name())))
-	require.Positive(t, number(t, "PTTL", valueKey(ours.Name())))
-}
-
 // The configuration lives for an hour. Only what has no expiry gets one: the state, of a second.
 func TestStateLivesAsLongAsTheLimiter(t *testing.T) {
 	theirs, ours := pair(t, perMinute(10))

@@ -263,22 +263,23 @@ func watch(t *testing.T, addr string) *acquires {
 	return a
 }
 
-// see looks at one command: EVALSHA, digest, 5, the five keys, the time, the member, ...; or for several limiters EVALSHA, digest,
-// the number of keys, all keys, 5, and for each the number of its arguments, the time, the member, ...
+// see looks at one command: EVALSHA, digest, the number of keys, at most five keys, the time, the member, ...; or for several
+// limiters EVALSHA, digest, the number of keys, all keys, how many each has, and for each the number of its arguments, the time,
+// the member, ...
 func (a *acquires) see(c monitor.Command) {
-	const digest, numkeys, keys = 1, 2, 5
+	const digest, numkeys, least, most = 1, 2, 3, 5
 	if c.Script || !strings.EqualFold(c.Name(), "EVALSHA") {
 		return
 	}
 	words := c.Words()
 	all, err := strconv.Atoi(words[numkeys])
-	if err != nil || all < keys || len(words) <= 1+numkeys+all+1 {
+	if err != nil || all < least || len(words) <= 1+numkeys+all+1 {
 		return
 	}
 	args := words[1+numkeys+all:]
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if all > keys {
+	if all > most {
 		for rest := args[1:]; len(rest) > 2; {
 			a.members[rest[2]]++
 			count, err := strconv.Atoi(rest[0])

@@ -64,8 +64,8 @@ func (l *Limiter) prepare(b *Batch) error {
 
 // converse sends a batch's call until the script has done all of its work, and reads the answer.
 func (l *Limiter) converse(ctx context.Context, b *Batch) error {
-	script, keys := l.Protocol.Call(b)
 	for {
+		script, keys := l.Protocol.Call(b)
 		message, err := l.Engine.run(ctx, script, keys, b.Args)
 		if err != nil {
 			return l.Protocol.Explain(ctx, err)
