@@ -24,6 +24,7 @@ type Client struct {
 	mapName  func(string) string
 	settings engine.Settings
 	engine   *engine.Engine
+	alike    alike
 	err      error // what is wrong with the options
 }
 

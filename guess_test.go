@@ -118,3 +118,60 @@ func TestTheKeysOfALimiterThatAllShare(t *testing.T) {
 		})
 	}
 }
+
+// TestALimiterIsTakenForOneLikeTheOthers of its Client before it was asked for once: whoever opens a Limiter for each call pays no more
+// than who keeps it. Once one of them is not one that all share, nothing is taken for granted.
+func TestALimiterIsTakenForOneLikeTheOthers(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		asked := tapped(b)
+		c := New(b.conn)
+		less := func(interval time.Duration) string {
+			return strconv.FormatInt(time.Now().Add(-interval).UnixMilli(), 10)
+		}
+		set := func(name string, rate Rate) {
+			_, err := New(b.conn).Limiter(name).TrySetRate(b.Context(), rate)
+			require.NoError(b, err)
+		}
+		takes := func(name string, want ...calling) {
+			b.Helper()
+			before := len(*asked)
+			b.take(c.Limiter(name), 1)
+			assert.Equal(b, want, (*asked)[before:], name)
+		}
+		minute := Rate{Permits: 3, Interval: time.Minute}
+		set("a", minute)
+		set("b", minute)
+		*asked = nil
+		takes("a", calling{5, "none"})
+		takes("a", calling{5, "none"})
+		a := c.Limiter("a")
+		b.full(a, 2)
+		_, err := a.Take(b.Context(), 1) // is told
+		require.NoError(b, err)
+		takes("b", calling{3, less(time.Minute)})
+		takes("b", calling{3, less(time.Minute)})
+		b.full(c.Limiter("b"), 2)
+
+		set("hour", Rate{Permits: 3, Interval: time.Hour})
+		takes("hour", calling{3, less(time.Minute)}) // tells
+		takes("hour", calling{3, less(time.Hour)})
+		pass(2 * time.Minute)
+		b.full(c.Limiter("hour"), 2)
+		takes("b", calling{3, less(time.Hour)})
+		takes("b", calling{3, less(time.Minute)})
+
+		set("own", Rate{Type: PerClient, Permits: 3, Interval: time.Minute})
+		takes("own", calling{3, less(time.Minute)}, calling{5, less(time.Minute)})
+		takes("own", calling{5, "none"})
+		takes("b", calling{5, "none"})
+		b.full(c.Limiter("b"), 1)
+		b.full(c.Limiter("own"), 2)
+		pass(time.Minute)
+		b.take(c.Limiter("own"), 3)
+		l := c.Limiter("b")
+		b.take(l, 1)
+		b.take(l, 1)
+		b.take(l, 1)
+		assert.Equal(b, calling{3, less(time.Minute)}, (*asked)[len(*asked)-1], "who keeps one is told of it alone")
+	})
+}

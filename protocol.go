@@ -16,14 +16,14 @@ import (
 // protocol is a Limiter as the engine sees it: how the acquire script of script.lua is asked.
 type protocol Limiter
 
-// Call is the acquire script. It is given the keys of an Overall limiter alone where the limiter was one when it was last told of: two
-// keys less are a tenth of what a call costs the server. Where the type has changed since, the script asks for the others.
+// Call is the acquire script. It is given the keys of an Overall limiter alone where the limiter is taken for one: two keys less are a
+// tenth of what a call costs the server. Where it is not one, the script asks for the others.
 func (p *protocol) Call(b *engine.Batch) (script *engine.Script, keys []string) {
 	script, keys = acquireScript, p.keys[:]
 	if b.Lease.Span > 0 {
 		script = leaseScript
 	}
-	if p.shared.Load() {
+	if _, shared := p.guess(); shared {
 		keys = keys[:sharedKeys]
 	}
 	return script, keys
@@ -71,22 +71,6 @@ func (p *protocol) Arguments(b *engine.Batch, now time.Time) {
 			b.Args[runsArg] = " "
 		}
 		b.Args = append(b.Args, strconv.FormatInt(b.Lease.Permits, 10), strconv.FormatInt(b.Lease.Span.Milliseconds(), 10))
-	}
-}
-
-// appendGuess appends the time less the interval, where both are known. A wrong guess makes the script tell of the limiter, which
-// whoever asks a second time wants to know.
-func (p *protocol) appendGuess(text []byte, now time.Time) []byte {
-	switch interval := p.interval.Load(); {
-	case interval == unasked:
-		p.interval.CompareAndSwap(unasked, unknown)
-		return text
-	case interval == unknown:
-		return append(text, '0')
-	case p.client.engine.ServerTime():
-		return text
-	default:
-		return strconv.AppendInt(text, now.UnixMilli()-interval, 10)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
@@ -22,16 +21,8 @@ type Limiter struct {
 	err    error // what is wrong with the name or the client
 	calls  engine.Limiter
 
-	// What Redis told last: the interval in milliseconds, unasked before the first call and unknown until it is told, and whether the
-	// limiter is one that all share. Both make a call cheaper; where they no longer hold the script finds out.
-	interval atomic.Int64
-	shared   atomic.Bool
+	known known
 }
-
-const (
-	unasked = 0
-	unknown = -1
-)
 
 // Name is the name that the limiter was opened with: getName().
 func (l *Limiter) Name() string { return l.calls.Name }

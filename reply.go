@@ -33,16 +33,28 @@ func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 		}
 		return again, err
 	}
+	if needsKeys(reply) {
+		p.needsAll()
+		return true, nil
+	}
 	cursor, again, err := l.status(reply)
 	switch {
 	case err != nil:
 		return false, err
 	case again:
-		l.shared.Store(false)
 		b.Args = withCursor(b.Args, cursor)
 		return true, nil
 	}
 	return false, l.answer(b, reply)
+}
+
+// needsKeys says that the script was given the keys of an Overall limiter, and the limiter is none.
+func needsKeys(reply []rueidis.RedisMessage) bool {
+	if len(reply) != 1 {
+		return false
+	}
+	kind, err := reply[0].AsInt64()
+	return err == nil && kind == replyNeedsKeys
 }
 
 // leased reads what a reply tells of a lease, if it does. Its last element is the reply of acquire.
@@ -108,12 +120,7 @@ func (l *Limiter) answer(b *engine.Batch, reply []rueidis.RedisMessage) error {
 		o.returns = append(o.returns, returning{millis(after), back})
 	}
 	b.Outlook = o
-	if l.interval.Load() != numbers[3] {
-		l.interval.Store(numbers[3])
-	}
-	if shared := numbers[0] == replyDone; l.shared.Load() != shared {
-		l.shared.Store(shared)
-	}
+	(*protocol)(l).learn(numbers[3], numbers[0] == replyDone)
 	if letters == allGranted {
 		b.GrantAll(o.free, engine.Answer{Limit: o.rate, ResetAfter: o.reset})
 		return nil

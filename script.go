@@ -63,6 +63,7 @@ const (
 	replyCorrupt
 	replyLeased
 	replyDoneOwn // of a PerClient limiter
+	replyNeedsKeys
 )
 
 // replyUnsupported is what the scripts of Expire and Copy reply where the server lacks what they need.

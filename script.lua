@@ -11,9 +11,9 @@
 -- ARGV[6], in every script that counts grants: where the count of the call before stopped, or absent.
 --
 -- Replies of the scripts that start with the part limiter:
---   {1, cursor}             the work is larger than one call may do, or needs the other keys: ask again, with cursor as ARGV[6]
---                           and all keys
+--   {1, cursor}             the work is larger than one call may do: ask again, with cursor as ARGV[6]
 --   {2}                     the limiter is not initialised
+--   {6}                     the limiter needs all keys: ask again
 --   {3, key, field, text}   text cannot be what KEYS[key], or its field, should hold; nothing was taken or set
 --   and what the part at the end of the script says
 --
@@ -45,7 +45,7 @@ end
 local valueAt, permitsAt, guess = 2, 3, nil
 if kind == '1' then
   if not KEYS[4] then
-    return {1, ''}
+    return {6}
   end
   valueAt, permitsAt = 4, 5
 elseif kind ~= '0' then
