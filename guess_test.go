@@ -175,3 +175,21 @@ func TestALimiterIsTakenForOneLikeTheOthers(t *testing.T) {
 		assert.Equal(b, calling{3, less(time.Minute)}, (*asked)[len(*asked)-1], "who keeps one is told of it alone")
 	})
 }
+
+// TestAnOwnPairEndsWhatIsTakenForGranted, whichever limiter is told of first, and for good: a round trip for nothing costs more than two keys.
+func TestAnOwnPairEndsWhatIsTakenForGranted(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		asked := tapped(b)
+		c := New(b.conn)
+		for name, kind := range map[string]RateType{"shared": Overall, "own": PerClient} {
+			_, err := c.Limiter(name).TrySetRate(b.Context(), Rate{Type: kind, Permits: 10, Interval: time.Minute})
+			require.NoError(b, err)
+		}
+		for _, name := range []string{"own", "shared"} {
+			_, err := c.Limiter(name).Take(b.Context(), 1) // is told
+			require.NoError(b, err)
+		}
+		b.take(c.Limiter("shared"), 1)
+		assert.Equal(b, calling{5, "none"}, (*asked)[len(*asked)-1])
+	})
+}

@@ -11,6 +11,7 @@ import (
 	"math/bits"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -264,8 +265,7 @@ func watch(t *testing.T, addr string) *acquires {
 }
 
 // see looks at one command: EVALSHA, digest, the number of keys, at most five keys, the time, the member, ...; or for several
-// limiters EVALSHA, digest, the number of keys, all keys, how many each has, and for each the number of its arguments, the time,
-// the member, ...
+// limiters EVALSHA, digest, the number of keys, all keys, how many each has, and for each the time, the member, ...
 func (a *acquires) see(c monitor.Command) {
 	const digest, numkeys, least, most = 1, 2, 3, 5
 	if c.Script || !strings.EqualFold(c.Name(), "EVALSHA") {
@@ -280,13 +280,12 @@ func (a *acquires) see(c monitor.Command) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if all > most {
-		for rest := args[1:]; len(rest) > 2; {
-			a.members[rest[2]]++
-			count, err := strconv.Atoi(rest[0])
-			if err != nil {
-				return
-			}
-			rest = rest[1+count:]
+		each, err := strconv.Atoi(args[0])
+		if err != nil || each == 0 || all%each > 0 {
+			return
+		}
+		for name := range slices.Chunk(args[1:], (len(args)-1)/(all/each)) {
+			a.members[name[1]]++
 		}
 		return
 	}

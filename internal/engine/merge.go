@@ -20,30 +20,30 @@ const (
 	whileUnable = 1000    // pipelines that are sent unmerged once a server refused a merged call
 )
 
-// manyHead and manyTail make of a script one for many names. Its first argument is how many keys each name has; then comes for each
-// how many arguments it has, and these. What a name's part raises, an older server's text or a newer one's table, is its reply.
+// manyHead and manyTail make of a script one for many names. Its first argument is how many keys each name has; then come the arguments
+// of each, of all as many. What a name's part raises, an older server's text or a newer one's table, is its reply.
 const (
 	manyHead = "local one = function(KEYS, ARGV)\n"
 	manyTail = `
 end
 local pcall, type, all, given = pcall, type, KEYS, ARGV
-local each, from, had, keys, args, replies = given[1] + 0, 2, 0, {}, {}, {}
-for i = 1, #all / each do
-local first, count = (i - 1) * each, given[from] + 0
+local each, key, arg, keys, args, replies = given[1] + 0, 0, 1, {}, {}, {}
+local names = #all / each
+local count = (#given - 1) / names
+for i = 1, names do
 for j = 1, each do
-keys[j] = all[first + j]
+keys[j] = all[key + j]
 end
 for j = 1, count do
-args[j] = given[from + j]
-end
-for j = count + 1, had do
-args[j] = nil
+args[j] = given[arg + j]
 end
 local ok, reply = pcall(one, keys, args)
 if not ok and type(reply) ~= 'table' then
 reply = {err = 'ERR ' .. reply}
 end
-replies[i], from, had = reply or false, from + count + 1, count
+replies[i] = reply or false
+key = key + each
+arg = arg + count
 end
 return replies
 `
@@ -60,6 +60,11 @@ type scriptCall struct {
 	limiter *Limiter
 	entry   *entry
 	batch   *Batch
+}
+
+// like says whether a call can be merged with another that is as short.
+func (c *scriptCall) like(other *scriptCall) bool {
+	return c.script == other.script && len(c.keys) == len(other.keys) && len(c.args) == len(other.args)
 }
 
 // short says whether a call can be merged with others.
@@ -137,7 +142,7 @@ next:
 		c := &calls[i]
 		if able && c.short() {
 			for j, g := range groups {
-				if first := g[0]; first.script == c.script && len(first.keys) == len(c.keys) && first.short() {
+				if c.like(g[0]) && g[0].short() {
 					groups[j] = append(g, c)
 					continue next
 				}
@@ -148,7 +153,7 @@ next:
 	return groups
 }
 
-// group is calls that are one to the server: of one script, with as many keys each.
+// group is calls that are one to the server: of one script, with as many keys and arguments each.
 type group []*scriptCall
 
 // merged is the call for all of a group.
@@ -158,10 +163,9 @@ func (g group) merged() (script *Script, keys, args []string) {
 		return script, keys, args
 	}
 	each, given := len(keys), len(args)
-	keys, args = make([]string, 0, each*len(g)), append(make([]string, 0, 1+(2+given)*len(g)), strconv.Itoa(each))
+	keys, args = make([]string, 0, each*len(g)), append(make([]string, 0, 1+given*len(g)), strconv.Itoa(each))
 	for _, c := range g {
-		keys = append(keys, c.keys...)
-		args = append(append(args, strconv.Itoa(len(c.args))), c.args...)
+		keys, args = append(keys, c.keys...), append(args, c.args...)
 	}
 	return script.many, keys, args
 }
