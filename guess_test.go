@@ -191,5 +191,12 @@ func TestAnOwnPairEndsWhatIsTakenForGranted(t *testing.T) {
 		}
 		b.take(c.Limiter("shared"), 1)
 		assert.Equal(b, calling{5, "none"}, (*asked)[len(*asked)-1])
+
+		own := c.Limiter("own")
+		_, err := own.Take(b.Context(), 1) // is told of it
+		require.NoError(b, err)
+		*asked = nil
+		b.take(own, 1)
+		assert.Equal(b, []calling{{5, strconv.FormatInt(time.Now().Add(-time.Minute).UnixMilli(), 10)}}, *asked)
 	})
 }

@@ -57,7 +57,6 @@ func (p *protocol) learn(interval int64, shared bool) {
 // needsAll keeps that a limiter was taken for one that all share, and is none.
 func (p *protocol) needsAll() {
 	p.known.shared.Store(false)
-	p.known.interval.CompareAndSwap(unasked, unknown)
 	p.client.alike.interval.Store(mixed)
 }
 
