@@ -8,6 +8,8 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
 // calling is what calls of the acquire script were given beside the time and the member.
@@ -198,5 +200,28 @@ func TestAnOwnPairEndsWhatIsTakenForGranted(t *testing.T) {
 		*asked = nil
 		b.take(own, 1)
 		assert.Equal(b, []calling{{5, strconv.FormatInt(time.Now().Add(-time.Minute).UnixMilli(), 10)}}, *asked)
+	})
+}
+
+// TestALateReplyDoesNotUndoWhatACallWasTold: it was sent with all keys already, or is next.
+func TestALateReplyDoesNotUndoWhatACallWasTold(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(Rate{Type: PerClient, Permits: 10, Interval: time.Minute})
+		p := (*protocol)(l)
+		var batch engine.Batch
+		keys := func() int {
+			_, keys := p.Call(&batch)
+			return len(keys)
+		}
+		p.learn(time.Minute.Milliseconds(), true)
+		require.Equal(b, 3, keys())
+		p.Arguments(&batch, time.Now())
+		message, err := l.client.engine.Eval(b.Context(), acquireScript, l.keys[:3], batch.Args, nil)
+		require.NoError(b, err)
+		again, err := p.Answer(&batch, message)
+		require.NoError(b, err)
+		require.True(b, again)
+		p.learn(time.Minute.Milliseconds(), true) // of a call from before the type changed
+		assert.Equal(b, 5, keys())
 	})
 }

@@ -24,7 +24,7 @@ func init() {
 			return inside.Limiter{}, l.err
 		}
 		return inside.Limiter{
-			Client: l.client.inside(), Keys: l.keys[:], Looks: (*protocol)(l).Looks, Outlook: outlookOf, Release: l.Release,
+			Client: l.client.inside(), Keys: l.keys[:], Types: keyTypes[:], Looks: (*protocol)(l).Looks, Outlook: outlookOf, Release: l.Release,
 			GiveBack: l.giveBack,
 		}, nil
 	}

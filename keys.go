@@ -15,6 +15,9 @@ const (
 	sharedKeys = permitsKey + 1 // so many are those of an Overall limiter
 )
 
+// keyTypes is what each of the keys holds, as TYPE names it.
+var keyTypes = [...]string{configKey: "hash", valueKey: "string", permitsKey: "zset", clientValueKey: "string", clientPermitsKey: "zset"}
+
 // newKeys gives the keys of the limiter of a mapped name for the client of an id, as Redisson names them.
 func newKeys(name, id string) keys {
 	value, permits := suffixed(name, "value"), suffixed(name, "permits")

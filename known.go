@@ -46,11 +46,11 @@ func (p *protocol) learn(interval int64, shared bool) {
 	if p.known.shared.Load() != shared {
 		p.known.shared.Store(shared)
 	}
-	switch all := &p.client.alike.interval; {
-	case !shared:
+	all := &p.client.alike.interval
+	if !shared {
 		set(all, mixed)
-	case all.Load() != mixed:
-		set(all, interval)
+	} else if old := all.Load(); old != mixed && old != interval {
+		all.CompareAndSwap(old, interval) // another reply may say that they are mixed
 	}
 }
 

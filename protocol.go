@@ -23,7 +23,7 @@ func (p *protocol) Call(b *engine.Batch) (script *engine.Script, keys []string) 
 	if b.Lease.Span > 0 {
 		script = leaseScript
 	}
-	if _, shared := p.guess(); shared {
+	if _, shared := p.guess(); shared && !b.AllKeys {
 		keys = keys[:sharedKeys]
 	}
 	return script, keys

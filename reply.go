@@ -35,6 +35,7 @@ func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 	}
 	if needsKeys(reply) {
 		p.needsAll()
+		b.AllKeys = true // whatever a reply from before the type changed says meanwhile
 		return true, nil
 	}
 	cursor, again, err := l.status(reply)

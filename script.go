@@ -196,13 +196,12 @@ func (l *Limiter) explain(ctx context.Context, err error) error {
 
 // wrongType finds the first key of the limiter that holds another type than it should, or nil.
 func (l *Limiter) wrongType(ctx context.Context) error {
-	want := [...]string{configKey: "hash", valueKey: "string", clientValueKey: "string", permitsKey: "zset", clientPermitsKey: "zset"}
 	types := make(rueidis.Commands, len(l.keys))
 	for i, key := range l.keys {
 		types[i] = l.client.redis.B().Arbitrary("TYPE").Keys(key).Build()
 	}
 	for i, result := range l.client.redis.DoMulti(ctx, types...) {
-		if got, err := result.ToString(); err == nil && got != want[i] && got != "none" {
+		if got, err := result.ToString(); err == nil && got != keyTypes[i] && got != "none" {
 			return &StateError{Key: l.keys[i], Value: got}
 		}
 	}

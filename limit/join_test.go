@@ -140,3 +140,29 @@ func TestABadJoin(t *testing.T) {
 	_, err := Join(Join(good), New(b.client, "second", window)).Take(ctx, 1)
 	assert.NoError(t, err, "joins can be joined")
 }
+
+// TestAJoinNamesTheKeyThatIsOfAnotherType, of a limiter of Redisson's layout.
+func TestAJoinNamesTheKeyThatIsOfAnotherType(t *testing.T) {
+	for kind, own := range map[rratelimiter.RateType]bool{rratelimiter.Overall: false, rratelimiter.PerClient: true} {
+		b := newBench(t)
+		shared := b.client.Limiter("{t}:shared")
+		join := Join(New(b.client, "{t}:second", FixedWindow{5, time.Second, false}), shared)
+		require.NoError(t, shared.SetRate(t.Context(), rratelimiter.Rate{Type: kind, Permits: 8, Interval: time.Minute}))
+		for _, part := range []string{"value", "permits"} {
+			_, err := join.Take(t.Context(), 1)
+			require.NoError(t, err)
+			key := "{t}:shared:" + part
+			if own {
+				key += ":" + b.client.ID()
+			}
+			b.redis.Del(key)
+			_, err = b.redis.Lpush(key, "x")
+			require.NoError(t, err)
+			_, err = join.Take(t.Context(), 1)
+			var state *rratelimiter.StateError
+			require.ErrorAs(t, err, &state)
+			assert.Equal(t, rratelimiter.StateError{Key: key, Value: "list"}, *state)
+			b.redis.Del(key)
+		}
+	}
+}

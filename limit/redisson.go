@@ -46,7 +46,7 @@ func (p redisson) outlook(now int64, told []int64) (outlook, bool) {
 
 func (p redisson) keeps() *keeping {
 	return &keeping{
-		[]string{"hash", "string", "string", "zset", "zset"},
+		p.limiter.Types,
 		func(_ rueidis.Builder, _ []string, ttl time.Duration) []rueidis.CacheableTTL {
 			return p.limiter.Looks(ttl)
 		},

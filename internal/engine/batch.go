@@ -26,6 +26,7 @@ type Batch struct {
 	// What the reply told.
 	Outlook Outlook // nil where it told nothing but answers
 	Denied  int64   // the fewest permits that were denied, 0 for none
+	AllKeys bool    // the call was not given all that the script needs
 
 	Lease Lease // for callers to come
 
@@ -90,7 +91,7 @@ func (b *Batch) forget() {
 		b.spare = b.Outlook
 	}
 	clear(b.Lost)
-	b.Outlook, b.Denied, b.Lost, b.LostPermits, b.Granted = nil, 0, b.Lost[:0], 0, 0
+	b.Outlook, b.Denied, b.AllKeys, b.Lost, b.LostPermits, b.Granted = nil, 0, false, b.Lost[:0], 0, 0
 }
 
 // AppendRuns appends the permits of each request, with equal neighbours told once: "1*200 3*1".

@@ -26,6 +26,7 @@ var Open func(client any) (Client, error)
 type Limiter struct {
 	Client Client
 	Keys   []string // in the order of its scripts; the first is the configuration's
+	Types  []string // what each of them holds, as TYPE names it
 
 	// Looks and Outlook are as engine.Protocol and its replies have them.
 	Looks   func(ttl time.Duration) []rueidis.CacheableTTL
