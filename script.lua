@@ -13,8 +13,8 @@
 -- Replies of the scripts that start with the part limiter:
 --   {1, cursor}             the work is larger than one call may do: ask again, with cursor as ARGV[6]
 --   {2}                     the limiter is not initialised
---   {6}                     the limiter needs all keys: ask again
 --   {3, key, field, text}   text cannot be what KEYS[key], or its field, should hold; nothing was taken or set
+--   {6}                     the limiter is not one that all share, and needs all keys: ask again
 --   and what the part at the end of the script says
 --
 -- Writes. A user without the right for a command (ACL) is refused when the script comes to it, so everything is read

@@ -12,8 +12,8 @@ import (
 
 // Calls of one script for several names that leave together are one call to the server: what each would cost it beside the
 // script's own commands is more than those of a short script are. Each has its own reply, which can be an error. It is a fifth more
-// decisions with 256 callers on 10,000 names of a FixedWindow or a TokenBucket, and nothing for Redisson's script and its seven
-// commands. Redis would do the calls of a pipeline in one go, too: nobody waits longer. make bench measures it.
+// decisions with 256 callers on 10,000 names of a FixedWindow or a TokenBucket, and an eighth more for Redisson's layout, whose script
+// has seven commands. Redis would do the calls of a pipeline in one go, too: nobody waits longer. make bench measures it.
 const (
 	mergedText  = 160     // bytes of arguments from which on a call stays alone: it carries many requests, and takes its time
 	mergedKeys  = 4 << 10 // bytes of keys, likewise: a server copies those of a call all at once, 170 MB of 32 names of 1 MB, not 7
