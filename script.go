@@ -34,7 +34,9 @@ var (
 var dated = []*engine.Script{releaseScript, giveBackScript, availableScript, setRateScript}
 
 // script puts a script together from parts of script.lua.
-func script(parts ...string) *engine.Script { return engine.NewScript(scriptText(parts...)) }
+func script(parts ...string) *engine.Script {
+	return engine.NewScript(scriptText("names"), scriptText(parts...))
+}
 
 func scriptText(parts ...string) string {
 	var text strings.Builder

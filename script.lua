@@ -30,13 +30,18 @@
 -- it. This client's own pair of a limiter that can expire outlives it by slack besides, an interval and a day: others can
 -- prolong the limiter, or lengthen the interval, and cannot name the pair.
 
+--@ names
+-- What scripts call: locals, since a lone call feels each look at a global. A call for many limiters has these once, and with
+-- them the rate and the interval that it read last, which mostly are those of the next limiter, too.
+local redis, string = redis, string
+local call, find, match, page = redis.call, string.find, string.match, 256
+local lastRate, lastInterval, rateNumber, intervalNumber
+
 --@ limiter
 -- Reads the limiter. Sets rate, interval, keepAlive, now, nowText, the two keys of the rate type (valueKey,
 -- permitsKey with their KEYS indexes valueAt, permitsAt), stored (the text of the value), value (its number) and guess (nil: what
 -- acquire is given of limit).
--- Locals, since a lone call feels each look at a global.
-local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
-local call, find, match, page = redis.call, string.find, string.match, 256
+local KEYS, ARGV = KEYS, ARGV
 local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
 local rate, interval, kind, keepAlive = config[1], config[2], config[3], config[4] or '0'
 if not (rate and interval and kind) then
@@ -54,7 +59,7 @@ end
 local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
 local stored = call('GET', valueKey)
 -- Mostly all is as it should be.
-if not (#rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$')
+if not ((rate == lastRate and interval == lastInterval or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$'))
     and (keepAlive == '0' or #keepAlive < 16 and match(keepAlive, '^[1-9]%d*$'))
     and (not stored or stored == '0' or #stored < 18 and match(stored, '^[1-9]%d*$'))) then
   -- From 2^53 on, the text alone tells whether that is the number meant.
@@ -74,7 +79,13 @@ if not (#rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$')
 end
 -- All are numbers by now, which + 0 makes of a text in half of tonumber's time.
 local value = stored and stored + 0
-rate, interval = rate + 0, interval + 0
+if rate ~= lastRate then
+  lastRate, rateNumber = rate, rate + 0
+end
+if interval ~= lastInterval then
+  lastInterval, intervalNumber = interval, interval + 0
+end
+rate, interval = rateNumber, intervalNumber
 local nowText = ARGV[1]
 if nowText == '' then
   local time = call('TIME')
@@ -507,20 +518,20 @@ return {0, math.max(0, math.min(rate, free))}
 -- ARGV: rate, interval, type, keepAliveTime
 -- Replies 1 where it was set, 0 where the limiter had a rate, in which case nothing changes, or {3, ...}
 local fields = {'rate', 'interval', 'type', 'keepAliveTime'}
-local config = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
+local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
 if config[3] then
   return 0
 end
 for i = 1, 4 do
-  if config[i] and not string.find(config[i], '^%d+$') then
+  if config[i] and not find(config[i], '^%d+$') then
     return {3, 1, fields[i], config[i]}
   end
 end
 for i = 1, 4 do
-  redis.call('HSETNX', KEYS[1], fields[i], ARGV[i])
+  call('HSETNX', KEYS[1], fields[i], ARGV[i])
 end
 if ARGV[4] ~= '0' then
-  redis.call('PEXPIRE', KEYS[1], ARGV[4])
+  call('PEXPIRE', KEYS[1], ARGV[4])
 end
 return 1
 
@@ -529,7 +540,6 @@ return 1
 -- ARGV[2] to ARGV[5]: rate, interval, type, keepAliveTime
 -- ARGV[6] letters: e only where the limiter exists, k keeps what is taken
 -- Replies 1 where it was set, 0 where not, or {3, ...}
-local call, find, page = redis.call, string.find, 256
 local interval, keepAlive, ttl, lives = tonumber(ARGV[3]), ARGV[5], -1, 0
 local keep = find(ARGV[6], 'k', 1, true)
 local old = call('HMGET', KEYS[1], 'rate', 'type', 'keepAliveTime')
@@ -607,7 +617,7 @@ local reply = 1
 --@ slack
 -- Sets slack, by how much this client's own pair outlives the configuration, ttl of the configuration, and base, behind
 -- which the keys stand of the limiter that the script leaves.
-local call, base = redis.call, #KEYS - 5
+local base = #KEYS - 5
 local ttl = call('PTTL', KEYS[1])
 local interval = tonumber(call('HMGET', KEYS[1], 'interval')[1] or '0') or 0
 local slack = math.floor(math.max(0, math.min(interval, 1e15))) + 86400000
@@ -647,8 +657,8 @@ end
 local at = redis.pcall('PEXPIRETIME', KEYS[1])
 if type(at) ~= 'number' then
   -- A server older than 7.0.
-  local time = redis.call('TIME')
-  at = redis.call('PTTL', KEYS[1])
+  local time = call('TIME')
+  at = call('PTTL', KEYS[1])
   if at >= 0 then
     at = at + time[1] * 1000 + math.floor(time[2] / 1000)
   end

@@ -92,8 +92,8 @@ func scriptFor(c call, members []member) *engine.Script {
 // come behind them.
 var before = map[call]int{acquire: 2, lease: 4, charge: 2, release: 3, peek: 1, reserve: 2, cancel: 2}
 
-// assemble puts the text of a script together.
-func assemble(c call, members []member) string {
+// assemble puts a script together: its text, and what stands before that.
+func assemble(c call, members []member) (head, body string) {
 	var text strings.Builder
 	each := func(section, begin, end string) {
 		key, argument := 0, before[c]
@@ -131,7 +131,7 @@ func assemble(c call, members []member) string {
 	}
 	if slices.ContainsFunc(members, func(m member) bool { return m.policy.kind() == "redisson" }) {
 		body := strings.ReplaceAll(sections["redisson"]["limiter"], "--@settled\n", inside.Script("store", "grant", "checked", "expiry"))
-		fmt.Fprintf(&text, "local function redisson(KEYS, ARGV)\n%s%send\n", inside.Script("limiter", "reclaim"), body)
+		fmt.Fprintf(&text, "local function redisson(KEYS, ARGV)\n%s%send\n", inside.Script("names", "limiter", "reclaim"), body)
 	}
 	each("read", "", "")
 	each("again", "", "")
@@ -191,21 +191,22 @@ var names = map[string]string{
 
 var calling = regexp.MustCompile(`\b[a-z]+\(`)
 
-// withHead puts before a script what it uses of the head: to look up a name costs a lone call more than to pass by a line.
-func withHead(text string) string {
-	head := parts["head"]
+// withHead gives what stands before a script, the functions that it calls by a short name, and the script behind what it uses of the head:
+// to look up a name costs a lone call more than to pass by a line.
+func withHead(text string) (head, body string) {
+	body = parts["head"]
 	if strings.Contains(text, "millis") {
-		head += parts["millis"]
+		body += parts["millis"]
 	}
-	text = head + text
+	body += text
 	var locals, functions []string
-	for _, found := range calling.FindAllString(text, -1) {
+	for _, found := range calling.FindAllString(body, -1) {
 		name := strings.TrimSuffix(found, "(")
 		if function, ok := names[name]; ok && !slices.Contains(locals, name) {
 			locals, functions = append(locals, name), append(functions, function)
 		}
 	}
-	return fmt.Sprintf("local %s = %s\n%s", strings.Join(locals, ", "), strings.Join(functions, ", "), text)
+	return fmt.Sprintf("local %s = %s\n", strings.Join(locals, ", "), strings.Join(functions, ", ")), body
 }
 
 // number gives a section for the policy of a number, whose keys and arguments come behind so many others. A line "--@name" in

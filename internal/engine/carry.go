@@ -29,9 +29,7 @@ func (l *Limiter) dispatch(e *entry) *Batch {
 	g.yieldTo(e)
 	e.mu.Lock()
 	b := e.leave()
-	if company := len(b.Requests) > 1 || e.calls > 1; company != g.company.Load() {
-		g.company.Store(company)
-	}
+	g.company.saw(len(b.Requests) > 1 || e.calls > 1, g.pipelines())
 	b.changes = e.holding.wish(b)
 	e.mu.Unlock()
 	b.known = g.denials.version(l)
@@ -83,10 +81,10 @@ func (l *Limiter) complete(ctx context.Context, e *entry, b *Batch, err error) (
 	return again
 }
 
-// yieldTo lets the callers that are about to join do so: those that the last reply woke, mostly. Where the last call had
-// no company it costs a lone caller nothing.
+// yieldTo lets the callers that are about to join do so: those that the last reply woke, mostly. Where there is no company it
+// costs a lone caller nothing.
 func (g *Engine) yieldTo(e *entry) {
-	for size, nobody := 0, 0; nobody < patience && g.company.Load() && g.yields.yield(); {
+	for size, nobody := 0, 0; nobody < patience && g.hasCompany(e) && g.yields.yield(); {
 		e.mu.Lock()
 		now := len(e.first.Requests)
 		e.mu.Unlock()
@@ -99,6 +97,22 @@ func (g *Engine) yieldTo(e *entry) {
 			size, nobody = now, 0
 		}
 	}
+}
+
+// hasCompany says whether others are about to join: the last call had company. Where there are very many names now and then one has,
+// by chance, and to yield for the others then costs a tenth of their rate: there most calls have to, or this name has by now.
+func (g *Engine) hasCompany(e *entry) bool {
+	if !g.pipelines() {
+		return g.company.last.Load()
+	}
+	return g.company.common() || e.crowded()
+}
+
+// crowded says whether somebody else asks for this name.
+func (e *entry) crowded() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.first.Requests) > 1 || e.calls > 1
 }
 
 // leave takes the batch that gathered first off, without the requests whose callers have gone. The entry is locked.

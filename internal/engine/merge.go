@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -20,22 +21,30 @@ const (
 	whileUnable = 1000    // pipelines that are sent unmerged once a server refused a merged call
 )
 
-// manyHead and manyTail make of a script one for many names. Its first argument is how many keys each name has; then come the arguments
-// of each, of all as many. What a name's part raises, an older server's text or a newer one's table, is its reply.
+// manyHead and manyTail make of a script one for many names. Its first argument is how many keys each name has, its second has a letter
+// for each argument of a name: s for one that all share, which comes next, o for one that each has of its own, which come behind those,
+// name by name. What a name's part raises, an older server's text or a newer one's table, is its reply.
 const (
 	manyHead = "local one = function(KEYS, ARGV)\n"
 	manyTail = `
 end
 local pcall, type, all, given = pcall, type, KEYS, ARGV
-local each, key, arg, keys, args, replies = given[1] + 0, 0, 1, {}, {}, {}
-local names = #all / each
-local count = (#given - 1) / names
-for i = 1, names do
+local each, letters, key, arg, keys, args, own, replies = given[1] + 0, given[2], 0, 2, {}, {}, {}, {}
+for i = 1, #letters do
+if string.byte(letters, i) == 115 then
+arg = arg + 1
+args[i] = given[arg]
+else
+own[#own + 1] = i
+end
+end
+local count = #own
+for i = 1, #all / each do
 for j = 1, each do
 keys[j] = all[key + j]
 end
 for j = 1, count do
-args[j] = given[arg + j]
+args[own[j]] = given[arg + j]
 end
 local ok, reply = pcall(one, keys, args)
 if not ok and type(reply) ~= 'table' then
@@ -158,16 +167,30 @@ type group []*scriptCall
 
 // merged is the call for all of a group.
 func (g group) merged() (script *Script, keys, args []string) {
-	script, keys, args = g[0].script, g[0].keys, g[0].args
+	first := g[0]
 	if len(g) == 1 {
-		return script, keys, args
+		return first.script, first.keys, first.args
 	}
-	each, given := len(keys), len(args)
-	keys, args = make([]string, 0, each*len(g)), append(make([]string, 0, 1+given*len(g)), strconv.Itoa(each))
+	letters := make([]byte, len(first.args))
+	args = append(make([]string, 0, 2+len(letters)*len(g)), strconv.Itoa(len(first.keys)), "")
+	for i, arg := range first.args {
+		if letters[i] = 's'; slices.ContainsFunc(g, func(c *scriptCall) bool { return c.args[i] != arg }) {
+			letters[i] = 'o'
+			continue
+		}
+		args = append(args, arg)
+	}
+	args[1] = string(letters)
+	keys = make([]string, 0, len(first.keys)*len(g))
 	for _, c := range g {
-		keys, args = append(keys, c.keys...), append(args, c.args...)
+		keys = append(keys, c.keys...)
+		for i, arg := range c.args {
+			if letters[i] == 'o' {
+				args = append(args, arg)
+			}
+		}
 	}
-	return script.many, keys, args
+	return first.script.many, keys, args
 }
 
 // deliver gives a group's calls what came of it.

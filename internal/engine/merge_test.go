@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,10 +14,10 @@ import (
 )
 
 // echoScript replies its first key, how many keys and arguments it was given, and these.
-var echoScript = NewScript(`return {KEYS[1], #KEYS, #ARGV, unpack(ARGV)}`)
+var echoScript = NewScript("", `return {KEYS[1], #KEYS, #ARGV, unpack(ARGV)}`)
 
 // otherScript does the same.
-var otherScript = NewScript(`return {KEYS[1], #KEYS, #ARGV, unpack(ARGV)} -- and is another`)
+var otherScript = NewScript("", `return {KEYS[1], #KEYS, #ARGV, unpack(ARGV)} -- and is another`)
 
 // sendAll sends calls with a merging of their own, and gives what each replied, or its error.
 func (c *sending) sendAll(b *bubble, m *merging, calls []scriptCall) (told []string) {
@@ -84,9 +85,50 @@ func TestCallsOfOneScriptAreOne(t *testing.T) {
 	})
 }
 
+// TestWhatAllOfAMergedCallShareIsSentOnce, and what stands before a script runs once.
+func TestWhatAllOfAMergedCallShareIsSentOnce(t *testing.T) {
+	for _, c := range []struct {
+		calls [][]string
+		sent  []string
+	}{
+		{[][]string{{"1", "x", "t"}, {"1", "y", "t"}, {"1", "z", "t"}}, []string{"2", "sos", "1", "t", "x", "y", "z"}},
+		{[][]string{{"1", "x", "t"}, {"2", "x", "t"}, {"1", "x", "u"}}, []string{"2", "oso", "x", "1", "t", "2", "t", "1", "u"}},
+		{[][]string{{"1", "2"}, {"2", "1"}}, []string{"2", "oo", "1", "2", "2", "1"}},
+		{[][]string{{"", "s"}, {"", "s"}}, []string{"2", "ss", "", "s"}},
+		{[][]string{{}, {}}, []string{"2", ""}},
+	} {
+		inBubble(t, func(b *bubble) {
+			var g group
+			var calls []scriptCall
+			var want []string
+			for i, args := range c.calls {
+				keys := fmt.Sprintf("k%d l%d", i, i)
+				calls = append(calls, echo(echoScript, keys, args...))
+				want = append(want, strings.Join(append([]string{fmt.Sprintf("k%d", i), "2", strconv.Itoa(len(args))}, args...), " "))
+			}
+			for i := range calls {
+				g = append(g, &calls[i])
+			}
+			script, keys, args := g.merged()
+			assert.Same(b, echoScript.many, script)
+			assert.Equal(b, []string{"k0", "l0", "k1", "l1"}, keys[:4])
+			assert.Equal(b, c.sent, args)
+			conn := &sending{Client: b.Conn}
+			assert.Equal(b, want, conn.sendAll(b, new(merging), calls))
+			assert.Len(b, conn.pipelines[0], 1, "one call")
+		})
+	}
+	inBubble(t, func(b *bubble) {
+		script := NewScript("local count = 0\n", "count = count + 1 return count")
+		conn := &sending{Client: b.Conn}
+		assert.Equal(b, []string{"1", "2", "3"}, conn.sendAll(b, new(merging), []scriptCall{echo(script, "a"), echo(script, "b"), echo(script, "c")}))
+		assert.Equal(b, []string{"1"}, conn.sendAll(b, new(merging), []scriptCall{echo(script, "a")}))
+	})
+}
+
 // TestEachOfAMergedCallHasItsOwnReply: an error, nothing, or what else a script can reply.
 func TestEachOfAMergedCallHasItsOwnReply(t *testing.T) {
-	script := NewScript(`
+	script := NewScript("", `
 if ARGV[1] == 'raise' then
   return redis.call('INCR', KEYS[1])
 elseif ARGV[1] == 'error' then

@@ -18,10 +18,10 @@ type Script struct {
 	many *Script // the same for many names
 }
 
-// NewScript makes a Script of a text.
-func NewScript(text string) *Script {
-	script := newScript(text)
-	script.many = newScript(manyHead + text + manyTail)
+// NewScript makes a Script of a text, and of what stands before it, which a call for many names runs once.
+func NewScript(head, text string) *Script {
+	script := newScript(head + text)
+	script.many = newScript(head + manyHead + text + manyTail)
 	return script
 }
 

@@ -34,7 +34,7 @@ func open(g *Engine, name string, limit int64, every time.Duration) *window {
 
 // ARGV: now, limit, length of the window, o where nobody is served behind one who is not, requests.
 // Replies when the window began, what is free, in how long it ends, and a letter for each request.
-var windowScript = NewScript(`
+var windowScript = NewScript("", `
 local now, limit, every = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 if not now then
   local time = redis.call('TIME')
@@ -63,7 +63,7 @@ return {began, limit - used, began + every - now, table.concat(letters)}
 `)
 
 // ARGV: permits, and a moment of the window that they were granted in.
-var backScript = NewScript(`
+var backScript = NewScript("", `
 local state = redis.call('HMGET', KEYS[1], 'began', 'used')
 if state[1] and tonumber(state[1]) <= tonumber(ARGV[2]) then
   redis.call('HSET', KEYS[1], 'used', string.format('%.0f', math.max(0, state[2] - ARGV[1])))

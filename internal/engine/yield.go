@@ -31,3 +31,30 @@ func (c *yields) yield() bool {
 	}
 	return true
 }
+
+// mostCompany is how many calls in a row change what is common, twice over.
+const mostCompany = 8
+
+// company says whether calls have company: whether they carry several callers, or are not the only ones for their name.
+type company struct {
+	last  atomic.Bool
+	calls atomic.Int32 // how many had, of the last ones in pipelines
+}
+
+// saw counts a call.
+func (c *company) saw(had, piped bool) {
+	if c.last.Load() != had {
+		c.last.Store(had)
+	}
+	if !piped {
+		return
+	}
+	switch calls := c.calls.Load(); {
+	case had && calls < mostCompany:
+		c.calls.Store(calls + 1)
+	case !had && calls > 0:
+		c.calls.Store(calls - 1)
+	}
+}
+
+func (c *company) common() bool { return c.calls.Load() > mostCompany/2 }
