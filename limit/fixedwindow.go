@@ -55,6 +55,16 @@ func (p FixedWindow) outlook(_ int64, told []int64) (outlook, bool) {
 	return windowOutlook{asText{}, p.Permits, told[0], micros(told[1]), p.Interval}, true
 }
 
+// at is an aligned window at a time, Unix microseconds, with so many permits left.
+func (p FixedWindow) at(now, left int64) windowOutlook {
+	interval := p.Interval.Microseconds()
+	past := now % interval
+	if past < 0 {
+		past += interval
+	}
+	return windowOutlook{asText{}, p.Permits, p.Permits - left, micros(interval - past), p.Interval}
+}
+
 // windowOutlook is a window that all permits leave at once.
 type windowOutlook struct {
 	asText

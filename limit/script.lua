@@ -48,8 +48,8 @@ local millis = floor(now / 1000)
 -- ARGV[2] the permits of all requests together
 -- Behind the arguments of the policies, and absent for a single request without letters:
 -- runs     the requests, with equal neighbours told once: '1*200 3*1'
--- letters  d tells all, o keeps the order: behind a request that is not granted none is
--- Replies, without d, with the permits left where all were granted, and none late, and with -1 where none was for now; else
+-- letters  d tells all, r tells all where not all is granted, o keeps the order: behind a request that is not granted none is
+-- Replies, without d, with the permits left where all were granted, and none late, and without r with -1 where none was for now; else
 --   {0, now, answers, told, told, ...}
 -- answers: a letter for each request: g granted, n not now, x more than can ever be; or '*', all granted
 local total, granted, spent, answers, above, late = ARGV[2] + 0, 0, nil, nil, false, false
@@ -150,10 +150,10 @@ return 1
 
 --@ plain
 -- Ends acquire where nobody wants to know more than whether.
-if letters == '' and not above and not late then
+if letters ~= 'd' and letters ~= 'do' and not above and not late then
   if granted == total then
     return free - granted
-  elseif granted == 0 then
+  elseif granted == 0 and letters == '' then
     return -1
   end
 end
