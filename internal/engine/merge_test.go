@@ -216,7 +216,7 @@ func TestAMergedCallThatFailsFailsForAll(t *testing.T) {
 			},
 		} {
 			conn.pipelines = nil
-			conn.instead = func(send func() []rueidis.RedisResult) []rueidis.RedisResult {
+			conn.instead = func(_ []string, send func() []rueidis.RedisResult) []rueidis.RedisResult {
 				send() // it may have been carried out
 				return []rueidis.RedisResult{fail()}
 			}

@@ -21,12 +21,14 @@ type pipeline struct {
 	mu      sync.Mutex
 	waiting *pipelineBatch // the one that has room, nil where the next call begins another
 	merging merging
+	spare   sync.Pool // of *pipelineBatch
 }
 
 // pipelineBatch is calls that leave together.
 type pipelineBatch struct {
-	calls []scriptCall
-	done  chan struct{} // closed once the calls have their replies
+	calls  []scriptCall
+	waited bool          // somebody waits for a call's reply, and reads it here
+	done   chan struct{} // closed once the calls have their replies; nil where nobody waits
 }
 
 // pipelines says whether calls leave in pipelines. Not on a cluster: rueidis gives the results of a pipeline back once each node has
@@ -53,8 +55,14 @@ func (p *pipeline) join(c scriptCall) (d *pipelineBatch, place int) {
 	defer p.mu.Unlock()
 	d = p.waiting
 	if d == nil {
-		d = &pipelineBatch{calls: make([]scriptCall, 0, pipelineCalls), done: make(chan struct{})}
+		var ok bool
+		if d, ok = p.spare.Get().(*pipelineBatch); !ok {
+			d = &pipelineBatch{calls: make([]scriptCall, 0, pipelineCalls)}
+		}
 		p.waiting = d
+	}
+	if c.batch == nil && !d.waited {
+		d.waited, d.done = true, make(chan struct{})
 	}
 	place = len(d.calls)
 	d.calls = append(d.calls, c)
@@ -62,6 +70,16 @@ func (p *pipeline) join(c scriptCall) (d *pipelineBatch, place int) {
 		p.waiting = nil
 	}
 	return d, place
+}
+
+// keep keeps a pipeline for another one, where nobody reads a reply in it any more.
+func (p *pipeline) keep(d *pipelineBatch) {
+	if d.waited {
+		return
+	}
+	clear(d.calls)
+	d.calls = d.calls[:0]
+	p.spare.Put(d)
 }
 
 // gather lets those that are about to come do so, as many as one pipeline holds.
@@ -93,7 +111,9 @@ func (g *Engine) flush(ctx context.Context, d *pipelineBatch) {
 			_ = first.limiter.panicked(first.batch, reason)
 			reason = nil
 		}
-		close(d.done)
+		if d.waited {
+			close(d.done)
+		}
 		for i := range d.calls {
 			if c := &d.calls[i]; c.batch != nil {
 				c.limiter.finish(ctx, c)
@@ -102,6 +122,7 @@ func (g *Engine) flush(ctx context.Context, d *pipelineBatch) {
 		if reason != nil {
 			panic(reason)
 		}
+		g.pipeline.keep(d)
 	}()
 	g.pipeline.merging.send(ctx, g.redis, d.calls)
 }
@@ -145,8 +166,9 @@ func (l *Limiter) finish(ctx context.Context, c *scriptCall) {
 		}
 	}
 	// What Redis has to be asked for first keeps none of the others waiting.
+	failed := c.err
 	go func() {
-		err := l.goOn(ctx, b, c.err)
+		err := l.goOn(ctx, b, failed)
 		b.call.ends(b.Lease.Granted, err)
 		l.completeAll(ctx, e, b, err)
 	}()
