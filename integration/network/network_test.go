@@ -265,7 +265,8 @@ func watch(t *testing.T, addr string) *acquires {
 }
 
 // see looks at one command: EVALSHA, digest, the number of keys, at most five keys, the time, the member, ...; or for several
-// limiters EVALSHA, digest, the number of keys, all keys, how many each has, and for each the time, the member, ...
+// limiters EVALSHA, digest, the number of keys, all keys, how many each has, a letter for each argument: s where all share it, o where
+// each has its own; the shared ones, and for each its own.
 func (a *acquires) see(c monitor.Command) {
 	const digest, numkeys, least, most = 1, 2, 3, 5
 	if c.Script || !strings.EqualFold(c.Name(), "EVALSHA") {
@@ -280,12 +281,15 @@ func (a *acquires) see(c monitor.Command) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if all > most {
+		const member, own = 1, "o"
+		letters := args[1]
 		each, err := strconv.Atoi(args[0])
-		if err != nil || each == 0 || all%each > 0 {
+		if err != nil || each == 0 || all%each > 0 || len(letters) <= member || letters[member:member+1] != own {
 			return
 		}
-		for name := range slices.Chunk(args[1:], (len(args)-1)/(all/each)) {
-			a.members[name[1]]++
+		of := args[2+len(letters)-strings.Count(letters, own):]
+		for name := range slices.Chunk(of, strings.Count(letters, own)) {
+			a.members[name[strings.Count(letters[:member], own)]]++
 		}
 		return
 	}
