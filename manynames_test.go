@@ -3,7 +3,6 @@ package rratelimiter
 import (
 	"fmt"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -28,14 +27,7 @@ func TestLimitersOfOneCallHaveTheirOwnRates(t *testing.T) {
 		}
 		for round := range 3 {
 			before := counting.commands.Load()
-			answers, errs := make([]Decision, len(limiters)), make([]error, len(limiters))
-			b.latency.Store(int64(10 * time.Millisecond))
-			var callers sync.WaitGroup
-			for i, l := range limiters {
-				callers.Go(func() { answers[i], errs[i] = l.Take(b.Context(), 1) })
-			}
-			callers.Wait()
-			b.latency.Store(0)
+			answers, errs := takeOfEach(b, limiters)
 			assert.Less(b, counting.commands.Load()-before, int64(len(limiters)/4), "calls of one script are one")
 			for i, answer := range answers {
 				switch kind := kinds[i%len(kinds)]; {

@@ -43,7 +43,12 @@ func takeAtOnce(b *bubble, c *Client) (answers []Decision, errs []error) {
 		limiters[i] = c.Limiter(fmt.Sprint("limiter:", i))
 		require.NoError(b, limiters[i].SetRate(b.Context(), Rate{Permits: int64(i + 1), Interval: time.Minute}))
 	}
-	answers, errs = make([]Decision, names), make([]error, names)
+	return takeOfEach(b, limiters)
+}
+
+// takeOfEach takes a permit of each limiter at once.
+func takeOfEach(b *bubble, limiters []*Limiter) (answers []Decision, errs []error) {
+	answers, errs = make([]Decision, len(limiters)), make([]error, len(limiters))
 	b.latency.Store(int64(10 * time.Millisecond))
 	var callers sync.WaitGroup
 	for i, l := range limiters {

@@ -29,7 +29,7 @@ func (l *Limiter) dispatch(e *entry) *Batch {
 	g.yieldTo(e)
 	e.mu.Lock()
 	b := e.leave()
-	g.company.saw(len(b.Requests) > 1 || e.calls > 1, g.pipelines())
+	g.company.saw(e.crowded(b), g.pipelines())
 	b.changes = e.holding.wish(b)
 	e.mu.Unlock()
 	b.known = g.denials.version(l)
@@ -105,15 +105,16 @@ func (g *Engine) hasCompany(e *entry) bool {
 	if !g.pipelines() {
 		return g.company.last.Load()
 	}
-	return g.company.common() || e.crowded()
-}
-
-// crowded says whether somebody else asks for this name.
-func (e *entry) crowded() bool {
+	if g.company.common() {
+		return true
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return len(e.first.Requests) > 1 || e.calls > 1
+	return e.crowded(e.first)
 }
+
+// crowded says whether a batch is for more than one caller, or others ask for its name. The entry is locked.
+func (e *entry) crowded(b *Batch) bool { return len(b.Requests) > 1 || e.calls > 1 }
 
 // leave takes the batch that gathered first off, without the requests whose callers have gone. The entry is locked.
 func (e *entry) leave() *Batch {

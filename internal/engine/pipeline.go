@@ -26,9 +26,8 @@ type pipeline struct {
 
 // pipelineBatch is calls that leave together.
 type pipelineBatch struct {
-	calls  []scriptCall
-	waited bool          // somebody waits for a call's reply, and reads it here
-	done   chan struct{} // closed once the calls have their replies; nil where nobody waits
+	calls []scriptCall
+	done  chan struct{} // closed once the calls have their replies; nil where nobody reads one here
 }
 
 // pipelines says whether calls leave in pipelines. Not on a cluster: rueidis gives the results of a pipeline back once each node has
@@ -61,8 +60,8 @@ func (p *pipeline) join(c scriptCall) (d *pipelineBatch, place int) {
 		}
 		p.waiting = d
 	}
-	if c.batch == nil && !d.waited {
-		d.waited, d.done = true, make(chan struct{})
+	if c.batch == nil && d.done == nil {
+		d.done = make(chan struct{})
 	}
 	place = len(d.calls)
 	d.calls = append(d.calls, c)
@@ -74,7 +73,7 @@ func (p *pipeline) join(c scriptCall) (d *pipelineBatch, place int) {
 
 // keep keeps a pipeline for another one, where nobody reads a reply in it any more.
 func (p *pipeline) keep(d *pipelineBatch) {
-	if d.waited {
+	if d.done != nil {
 		return
 	}
 	clear(d.calls)
@@ -111,7 +110,7 @@ func (g *Engine) flush(ctx context.Context, d *pipelineBatch) {
 			_ = first.limiter.panicked(first.batch, reason)
 			reason = nil
 		}
-		if d.waited {
+		if d.done != nil {
 			close(d.done)
 		}
 		for i := range d.calls {

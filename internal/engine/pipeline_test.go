@@ -314,7 +314,7 @@ func TestAConnectionThatPanicsBetweenRepliesHurtsWhoHasNone(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		_, err := echoScript.exec(b.Context(), b.Conn, []string{"x"}, nil)
 		require.NoError(b, err)
-		d := &pipelineBatch{calls: []scriptCall{echo(echoScript, "a"), echo(otherScript, "b")}, waited: true, done: make(chan struct{})} // that script is not known
+		d := &pipelineBatch{calls: []scriptCall{echo(echoScript, "a"), echo(otherScript, "b")}, done: make(chan struct{})} // that script is not known
 		g := New(Settings{Redis: panicking{b.Conn}})
 		assert.PanicsWithValue(b, "no connection", func() { g.flush(b.Context(), d) })
 		<-d.done
