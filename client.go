@@ -86,18 +86,9 @@ func (c *Client) Limiter(name string) *Limiter {
 
 // open gives the keys of a limiter's name, or what is wrong with it.
 func (c *Client) open(name string) (keys, error) {
-	if c.redis == nil {
-		return keys{}, fmt.Errorf("%w: give New a rueidis.Client", ErrNoClient)
-	}
-	if c.err != nil {
-		return keys{}, c.err
-	}
-	mapped := name
-	if c.mapName != nil {
-		mapped = c.mapName(name)
-	}
-	if mapped == "" {
-		return keys{}, fmt.Errorf("%w: %q is empty or was mapped to nothing", ErrInvalidName, name)
+	mapped, err := c.mapped(name)
+	if err != nil {
+		return keys{}, err
 	}
 	k := newKeys(mapped, c.id)
 	if c.engine.Cluster() {
@@ -106,6 +97,24 @@ func (c *Client) open(name string) (keys, error) {
 		}
 	}
 	return k, nil
+}
+
+// mapped gives a limiter's name in Redis, or what is wrong with it.
+func (c *Client) mapped(name string) (string, error) {
+	if c.redis == nil {
+		return "", fmt.Errorf("%w: give New a rueidis.Client", ErrNoClient)
+	}
+	if c.err != nil {
+		return "", c.err
+	}
+	mapped := name
+	if c.mapName != nil {
+		mapped = c.mapName(name)
+	}
+	if mapped == "" {
+		return "", fmt.Errorf("%w: %q is empty or was mapped to nothing", ErrInvalidName, name)
+	}
+	return mapped, nil
 }
 
 // WithDenialCache answers denials from memory: once Redis has said that so many permits cannot be free before some

@@ -36,19 +36,21 @@ func init() {
 	}
 }
 
-func (c *Client) inside() inside.Client { return inside.Client{Engine: c.engine, Keys: c.partKeys} }
+func (c *Client) inside() inside.Client {
+	return inside.Client{Engine: c.engine, Names: (*naming)(c)}
+}
 
-// partKeys gives the keys of parts of a limiter of package limit.
-func (c *Client) partKeys(name string, parts ...string) ([]string, error) {
+// naming is a Client that tells package limit what its limiters are named in Redis.
+type naming Client
+
+// Mapped gives a name as the keys have it. On a cluster it is one that Redisson's limiter could have as well.
+func (n *naming) Mapped(name string) (string, error) {
+	c := (*Client)(n)
+	if !c.engine.Cluster() {
+		return c.mapped(name)
+	}
 	opened, err := c.open(name)
-	if err != nil {
-		return nil, err
-	}
-	all := make([]string, len(parts))
-	for i, part := range parts {
-		all[i] = suffixed(opened[configKey], part)
-	}
-	return all, nil
+	return opened[configKey], err
 }
 
 // outlookOf makes an outlook of what a script of package limit tells of a limiter.

@@ -1,6 +1,6 @@
 package rratelimiter
 
-import "strings"
+import "github.com/rratelimiter/rratelimiter/internal/inside"
 
 // keys are the Redis keys of one limiter as one client sees them, in the order in which scripts get them.
 type keys [5]string
@@ -20,15 +20,13 @@ var keyTypes = [...]string{configKey: "hash", valueKey: "string", permitsKey: "z
 
 // newKeys gives the keys of the limiter of a mapped name for the client of an id, as Redisson names them.
 func newKeys(name, id string) keys {
-	value, permits := suffixed(name, "value"), suffixed(name, "permits")
-	return keys{name, value, permits, value + ":" + id, permits + ":" + id}
+	value, permits := suffixed(name, "value:", id), suffixed(name, "permits:", id)
+	shared := func(key string) string { return key[:len(key)-len(id)-1] }
+	return keys{name, shared(value), shared(permits), value, permits}
 }
 
-// suffixed gives the key of one part of a limiter. A name without a brace becomes the hash tag, so that the key
-// shares the slot of the name on a cluster; in a name with a brace the user has set the tag.
-func suffixed(name, part string) string {
-	if strings.Contains(name, "{") {
-		return name + ":" + part
-	}
-	return "{" + name + "}:" + part
+// suffixed gives the key of one part of a limiter, of one client.
+func suffixed(name, part, id string) string {
+	var space [128]byte
+	return string(append(append(inside.AppendTag(space[:0], name), part...), id...))
 }

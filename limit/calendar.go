@@ -45,7 +45,7 @@ func (u Unit) String() string {
 }
 
 func (p Calendar) validate() error {
-	if err := checkPermits("Calendar.Permits", p.Permits); err != nil {
+	if err := checkPermits("Calendar", "Permits", p.Permits); err != nil {
 		return err
 	}
 	if p.Unit < Day || p.Unit > Year {
@@ -61,7 +61,11 @@ func (p Calendar) GoString() string {
 
 func (p Calendar) kind() string { return "calendar" }
 
-func (p Calendar) suffix() string { return strings.ToLower(p.Unit.String()) + ":" + p.In.String() }
+func (p Calendar) suffix(text []byte) []byte {
+	return append(append(append(text, strings.ToLower(p.Unit.String())...), ':'), p.In.String()...)
+}
+
+func (p Calendar) settings(text []byte) []byte { return numbers(text, p.Permits) }
 
 // arguments tells the unit that a time is in, the one before and the one behind it. Where the server's clock is to tell the
 // time it is mostly in one of those of the host's; else the script asks for the arguments of its own.

@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"fmt"
 	"strconv"
 	"time"
 
@@ -21,20 +20,22 @@ type FixedWindow struct {
 }
 
 func (p FixedWindow) validate() error {
-	if err := checkPermits("FixedWindow.Permits", p.Permits); err != nil {
+	if err := checkPermits("FixedWindow", "Permits", p.Permits); err != nil {
 		return err
 	}
-	return checkInterval("FixedWindow.Interval", p.Interval)
+	return checkInterval("FixedWindow", "Interval", p.Interval)
 }
 
 func (p FixedWindow) kind() string { return "fixedwindow" }
 
-func (p FixedWindow) suffix() string {
+func (p FixedWindow) suffix(text []byte) []byte {
 	if p.Aligned {
-		return fmt.Sprintf("aligned:%d", p.Interval.Milliseconds())
+		return named(text, "aligned", p.Interval)
 	}
-	return fmt.Sprintf("window:%d", p.Interval.Milliseconds())
+	return named(text, "window", p.Interval)
 }
+
+func (p FixedWindow) settings(text []byte) []byte { return numbers(text, p.Permits) }
 
 func (p FixedWindow) arguments(args []string, _ time.Time) []string {
 	interval := p.Interval.Milliseconds()

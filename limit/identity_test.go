@@ -15,7 +15,7 @@ func TestNoNameSharesTheCallsOfOthers(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		p := TokenBucket{5, 1, time.Hour}
 		one, two := New(b.client, "{a}", p), New(b.client, "{a}b", p)
-		like := New(b.client, "{a}:bucket:3600000 {Capacity:5 Refill:1 Interval:1h0m0s}\n{a}b", p)
+		like := New(b.client, "{a}:bucket:3600000 5 1 \n{a}b", p)
 		for name, pair := range map[string][2]func() (bool, error){
 			"reservations": {
 				func() (bool, error) { _, err := one.Reserve(b.Context(), 1); return err == nil, err },

@@ -38,7 +38,7 @@ func Join(limiters ...Joinable) *Limiter {
 		}
 		names[i] = member.Name()
 	}
-	l.open(strings.Join(names, " + "))
+	l.open(strings.Join(names, " + "), nil)
 	return l
 }
 

@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"fmt"
 	"time"
 )
 
@@ -27,7 +26,9 @@ func (p LeakyBucket) validate() error {
 
 func (p LeakyBucket) kind() string { return "leakybucket" }
 
-func (p LeakyBucket) suffix() string { return fmt.Sprintf("leaky:%d", p.Interval.Milliseconds()) }
+func (p LeakyBucket) suffix(text []byte) []byte { return named(text, "leaky", p.Interval) }
+
+func (p LeakyBucket) settings(text []byte) []byte { return p.token().settings(text) }
 
 // token is the TokenBucket that grants the same at once.
 func (p LeakyBucket) token() TokenBucket { return TokenBucket{p.Capacity, p.Leak, p.Interval} }

@@ -3,7 +3,7 @@ package limit
 import (
 	"context"
 	"fmt"
-	"strings"
+	"strconv"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
@@ -30,6 +30,11 @@ type Limiter struct {
 	leaseScript *engine.Script // the same, and leases some; nil where that is not possible or not wanted
 	calls       engine.Limiter
 	reserves    engine.Limiter // for reservations, where there are any
+
+	room struct { // of members and keys: mostly there is one of each
+		members [1]member
+		keys    [1]string
+	}
 }
 
 // member is one policy of a limiter.
@@ -49,7 +54,6 @@ func New(client *rratelimiter.Client, name string, policies ...Policy) *Limiter 
 	if l.client, l.err = inside.Open(client); l.err != nil {
 		return l
 	}
-	suffixes := make([]string, len(policies))
 	for i, p := range policies {
 		switch p.(type) {
 		case FixedWindow, Calendar, SlidingWindow, SlidingLog, TokenBucket, LeakyBucket, Smooth:
@@ -60,33 +64,46 @@ func New(client *rratelimiter.Client, name string, policies ...Policy) *Limiter 
 		if l.err = p.validate(); l.err != nil {
 			return l
 		}
-		suffixes[i] = p.suffix()
 	}
-	keys, err := l.client.Keys(name, suffixes...)
+	mapped, err := l.client.Names.Mapped(name)
 	if err != nil {
 		l.err = err
 		return l
 	}
+	keys := l.room.keys[:0]
+	if l.members = l.room.members[:0]; len(policies) > 1 {
+		l.members, keys = make([]member, 0, len(policies)), make([]string, 0, len(policies))
+	}
+	text := make([]byte, 0, 128)
 	for i, p := range policies {
+		keys = append(keys, string(p.suffix(inside.AppendTag(text, mapped))))
 		l.members = append(l.members, member{p, name, keys[i : i+1 : i+1]})
 	}
-	l.open(name)
+	l.open(name, text)
 	return l
 }
 
 // mostPolicies is how many policies a script has room for: Lua counts 200 locals, and Smooth has 16.
 const mostPolicies = 10
 
-// open makes a limiter of its members.
-func (l *Limiter) open(name string) {
+// open makes a limiter of its members. The text is room to write in.
+func (l *Limiter) open(name string, text []byte) {
 	l.calls.Name = name
 	if n := len(l.members); n < 1 || n > mostPolicies {
 		l.err = invalid("%d policies for %q, want 1 to %d", n, name, mostPolicies)
 		return
 	}
-	l.most = maxPermits
-	var id strings.Builder
-	var subjects []string
+	l.most, l.keys = maxPermits, l.members[0].keys
+	for _, m := range l.members[1:] {
+		l.keys = append(l.keys, m.keys...)
+	}
+	subjects := l.keys
+	if len(subjects) > len(l.members) {
+		subjects = make([]string, 0, len(l.members))
+		for _, m := range l.members {
+			subjects = append(subjects, m.keys[0])
+		}
+	}
 	for i, m := range l.members {
 		for _, before := range l.members[:i] {
 			if before.keys[0] == m.keys[0] {
@@ -94,11 +111,10 @@ func (l *Limiter) open(name string) {
 				return
 			}
 		}
-		l.keys = append(l.keys, m.keys...)
 		l.most = min(l.most, m.policy.most())
-		subjects = append(subjects, m.keys[0])
 		// With its length, so that no name can look like the keys of several, or like an ID with something before it.
-		fmt.Fprintf(&id, "%d %s %+v\n", len(m.keys[0]), m.keys[0], m.policy)
+		text = append(append(strconv.AppendInt(text, int64(len(m.keys[0])), 10), ' '), m.keys[0]...)
+		text = append(m.policy.settings(append(text, ' ')), '\n')
 	}
 	if l.client.Engine.Cluster() {
 		if l.err = inside.SameSlot(l.keys...); l.err != nil {
@@ -109,7 +125,7 @@ func (l *Limiter) open(name string) {
 	if l.client.Engine.Leases() && canLease(l.members) {
 		l.leaseScript, l.calls.Leases = scriptFor(lease, l.members), true
 	}
-	l.calls.Engine, l.calls.ID, l.calls.Subjects, l.calls.Protocol = l.client.Engine, id.String(), subjects, (*protocol)(l)
+	l.calls.Engine, l.calls.ID, l.calls.Subjects, l.calls.Protocol = l.client.Engine, string(text), subjects, (*protocol)(l)
 	if l.client.Engine.Observed() {
 		l.calls.Policy = policyOf(l.members)
 	}

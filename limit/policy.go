@@ -2,6 +2,7 @@ package limit
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -19,8 +20,11 @@ type Policy interface {
 	// kind names the policy's part of the scripts: the file of its name.
 	kind() string
 
-	// suffix is the policy's part of its key: its kind, and what must not be mixed with others.
-	suffix() string
+	// suffix appends the policy's part of its key: its kind, and what must not be mixed with others.
+	suffix(text []byte) []byte
+
+	// settings appends what else of the policy its answers depend on. Limiters with the same keys and settings share their calls.
+	settings(text []byte) []byte
 
 	// arguments appends what the script gets of the policy, always as many. The time is zero where the server's clock is to
 	// tell it, but has not yet.
@@ -90,9 +94,9 @@ func invalid(format string, values ...any) error {
 }
 
 // checkPermits says what is wrong with a field that counts permits.
-func checkPermits(field string, n int64) error {
+func checkPermits(policy, field string, n int64) error {
 	if n < 1 || n > maxPermits {
-		return invalid("%s is %d, want 1 to 2^53", field, n)
+		return invalid("%s.%s is %d, want 1 to 2^53", policy, field, n)
 	}
 	return nil
 }
@@ -101,9 +105,22 @@ func checkPermits(field string, n int64) error {
 const maxInterval = maxPermits / 1000 * time.Millisecond
 
 // checkInterval says what is wrong with a field that is a length of time.
-func checkInterval(field string, d time.Duration) error {
+func checkInterval(policy, field string, d time.Duration) error {
 	if d < time.Millisecond || d > maxInterval || d%time.Millisecond != 0 {
-		return invalid("%s is %v, want whole milliseconds, 1 ms to %v", field, d, maxInterval)
+		return invalid("%s.%s is %v, want whole milliseconds, 1 ms to %v", policy, field, d, maxInterval)
 	}
 	return nil
+}
+
+// named appends the name of a policy in its key, and an interval in milliseconds.
+func named(text []byte, name string, interval time.Duration) []byte {
+	return strconv.AppendInt(append(append(text, name...), ':'), interval.Milliseconds(), 10)
+}
+
+// numbers appends numbers that settings are.
+func numbers(text []byte, all ...int64) []byte {
+	for _, n := range all {
+		text = append(strconv.AppendInt(text, n, 10), ' ')
+	}
+	return text
 }

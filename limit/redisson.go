@@ -20,7 +20,9 @@ func (p redisson) validate() error { return nil }
 
 func (p redisson) kind() string { return "redisson" }
 
-func (p redisson) suffix() string { return "" }
+func (p redisson) suffix(text []byte) []byte { return text }
+
+func (p redisson) settings(text []byte) []byte { return append(text, p.name...) }
 
 // The arguments of a redisson, by their place among its own.
 const (

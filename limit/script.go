@@ -3,10 +3,12 @@ package limit
 import (
 	"embed"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
@@ -71,21 +73,38 @@ const (
 	cancel  call = "cancel"
 )
 
-// scripts is those that were put together, by call and kinds. There are as many as a program has combinations of policies.
-var scripts sync.Map
+// scripts is those that were put together, by call and kinds. There are as many as a program has combinations of policies: whoever
+// looks for one finds it in a map that nobody changes.
+var scripts struct {
+	making sync.Mutex
+	made   atomic.Pointer[map[string]*engine.Script]
+}
 
 // scriptFor gives the script of a call for policies.
 func scriptFor(c call, members []member) *engine.Script {
-	var key strings.Builder
-	key.WriteString(string(c))
+	var space [128]byte
+	key := append(space[:0], c...)
 	for _, m := range members {
-		key.WriteString(" " + m.policy.kind())
+		key = append(append(key, ' '), m.policy.kind()...)
 	}
-	if found, ok := scripts.Load(key.String()); ok {
-		return found.(*engine.Script)
+	if made := scripts.made.Load(); made != nil {
+		if found, ok := (*made)[string(key)]; ok {
+			return found
+		}
 	}
-	made, _ := scripts.LoadOrStore(key.String(), engine.NewScript(assemble(c, members)))
-	return made.(*engine.Script)
+	scripts.making.Lock()
+	defer scripts.making.Unlock()
+	all := make(map[string]*engine.Script)
+	if made := scripts.made.Load(); made != nil {
+		all = maps.Clone(*made)
+	}
+	found, ok := all[string(key)]
+	if !ok {
+		found = engine.NewScript(assemble(c, members))
+		all[string(key)] = found
+		scripts.made.Store(&all)
+	}
+	return found
 }
 
 // before is how many arguments of a script come before those of its policies. Those of acquire and lease that are needed now and then alone

@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"fmt"
 	"sort"
 	"strconv"
 	"time"
@@ -26,15 +25,17 @@ type SlidingLog struct {
 }
 
 func (p SlidingLog) validate() error {
-	if err := checkPermits("SlidingLog.Permits", p.Permits); err != nil {
+	if err := checkPermits("SlidingLog", "Permits", p.Permits); err != nil {
 		return err
 	}
-	return checkInterval("SlidingLog.Interval", p.Interval)
+	return checkInterval("SlidingLog", "Interval", p.Interval)
 }
 
 func (p SlidingLog) kind() string { return "slidinglog" }
 
-func (p SlidingLog) suffix() string { return fmt.Sprintf("log:%d", p.Interval.Milliseconds()) }
+func (p SlidingLog) suffix(text []byte) []byte { return named(text, "log", p.Interval) }
+
+func (p SlidingLog) settings(text []byte) []byte { return numbers(text, p.Permits) }
 
 func (p SlidingLog) arguments(args []string, _ time.Time) []string {
 	return append(args, strconv.FormatInt(p.Permits, 10), strconv.FormatInt(p.Interval.Milliseconds(), 10))

@@ -2,7 +2,6 @@ package limit
 
 import (
 	"cmp"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -22,10 +21,10 @@ type SlidingWindow struct {
 }
 
 func (p SlidingWindow) validate() error {
-	if err := checkPermits("SlidingWindow.Permits", p.Permits); err != nil {
+	if err := checkPermits("SlidingWindow", "Permits", p.Permits); err != nil {
 		return err
 	}
-	if err := checkInterval("SlidingWindow.Interval", p.Interval); err != nil {
+	if err := checkInterval("SlidingWindow", "Interval", p.Interval); err != nil {
 		return err
 	}
 	cells := p.cells()
@@ -42,9 +41,11 @@ func (p SlidingWindow) cells() int64 { return int64(cmp.Or(p.Cells, 10)) }
 
 func (p SlidingWindow) kind() string { return "slidingwindow" }
 
-func (p SlidingWindow) suffix() string {
-	return fmt.Sprintf("sliding:%d:%d", p.Interval.Milliseconds(), p.cells())
+func (p SlidingWindow) suffix(text []byte) []byte {
+	return strconv.AppendInt(append(named(text, "sliding", p.Interval), ':'), p.cells(), 10)
 }
+
+func (p SlidingWindow) settings(text []byte) []byte { return numbers(text, p.Permits) }
 
 func (p SlidingWindow) arguments(args []string, _ time.Time) []string {
 	cell := p.Interval.Milliseconds() / p.cells()

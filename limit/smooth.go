@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -36,19 +35,19 @@ const (
 )
 
 func (p Smooth) validate() error {
-	if err := checkPermits("Smooth.Permits", p.Permits); err != nil {
+	if err := checkPermits("Smooth", "Permits", p.Permits); err != nil {
 		return err
 	}
-	if err := checkInterval("Smooth.Interval", p.Interval); err != nil {
+	if err := checkInterval("Smooth", "Interval", p.Interval); err != nil {
 		return err
 	}
 	if p.Burst != 0 {
-		if err := checkInterval("Smooth.Burst", p.Burst); err != nil {
+		if err := checkInterval("Smooth", "Burst", p.Burst); err != nil {
 			return err
 		}
 	}
 	if p.WarmUp != 0 {
-		if err := checkInterval("Smooth.WarmUp", p.WarmUp); err != nil {
+		if err := checkInterval("Smooth", "WarmUp", p.WarmUp); err != nil {
 			return err
 		}
 	}
@@ -61,11 +60,15 @@ func (p Smooth) validate() error {
 func (p Smooth) kind() string { return "smooth" }
 
 // suffix: permits that are stored cost nothing with one and more with the other.
-func (p Smooth) suffix() string {
+func (p Smooth) suffix(text []byte) []byte {
 	if p.WarmUp > 0 {
-		return fmt.Sprintf("warmup:%d", p.Interval.Milliseconds())
+		return named(text, "warmup", p.Interval)
 	}
-	return fmt.Sprintf("smooth:%d", p.Interval.Milliseconds())
+	return named(text, "smooth", p.Interval)
+}
+
+func (p Smooth) settings(text []byte) []byte {
+	return strconv.AppendFloat(numbers(text, p.Permits, int64(p.Burst), int64(p.WarmUp)), p.ColdFactor, 'g', -1, 64)
 }
 
 // curve is what stored permits cost, in doubles and in the order in which Guava computes it. Times are microseconds.

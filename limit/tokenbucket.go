@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"fmt"
 	"math"
 	"math/bits"
 	"strconv"
@@ -26,18 +25,20 @@ func (p TokenBucket) validate() error {
 }
 
 func checkBucket(policy, rate string, capacity, refill int64, interval time.Duration) error {
-	if err := checkPermits(policy+".Capacity", capacity); err != nil {
+	if err := checkPermits(policy, "Capacity", capacity); err != nil {
 		return err
 	}
-	if err := checkPermits(policy+"."+rate, refill); err != nil {
+	if err := checkPermits(policy, rate, refill); err != nil {
 		return err
 	}
-	return checkInterval(policy+".Interval", interval)
+	return checkInterval(policy, "Interval", interval)
 }
 
 func (p TokenBucket) kind() string { return "tokenbucket" }
 
-func (p TokenBucket) suffix() string { return fmt.Sprintf("bucket:%d", p.Interval.Milliseconds()) }
+func (p TokenBucket) suffix(text []byte) []byte { return named(text, "bucket", p.Interval) }
+
+func (p TokenBucket) settings(text []byte) []byte { return numbers(text, p.Capacity, p.Refill) }
 
 func (p TokenBucket) arguments(args []string, _ time.Time) []string {
 	return append(args, strconv.FormatInt(p.Capacity, 10), strconv.FormatInt(p.Refill, 10), strconv.FormatInt(p.Interval.Microseconds(), 10))

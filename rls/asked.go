@@ -3,7 +3,6 @@ package rls
 import (
 	"math"
 	"slices"
-	"time"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -104,7 +103,7 @@ func (a *asked) drop(replaced []string) {
 func (a *asked) unlimited() bool { return len(a.limits) > 0 && a.limits[0].unlimited }
 
 // decided sets the status of what needs no answer of Redis.
-func (a *asked) decided(now time.Time) bool {
+func (a *asked) decided() bool {
 	if a.unlimited() {
 		a.status = &ratelimit.RateLimitResponse_DescriptorStatus{Code: ratelimit.RateLimitResponse_OK, LimitRemaining: math.MaxUint32}
 		return true
@@ -118,7 +117,7 @@ func (a *asked) decided(now time.Time) bool {
 		if !never {
 			continue
 		}
-		a.tell(one, rratelimiter.Decision{RetryAfter: one.budget.rest(now)}, now)
+		a.tell(one, rratelimiter.Decision{})
 		return true
 	}
 	return false

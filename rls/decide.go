@@ -84,13 +84,12 @@ func (s *Server) advise(a *asked) {
 
 // ask asks Redis for each descriptor's limits.
 func (s *Server) ask(ctx context.Context, d *domain, all []asked) error {
-	now := time.Now()
 	var space [4]*group
 	groups := space[:0]
 	limits := 0
 	for i := range all {
 		a := &all[i]
-		if len(a.limits) == 0 || a.decided(now) {
+		if len(a.limits) == 0 || a.decided() {
 			continue
 		}
 		if limits += len(a.limits); limits > mostLimits {
@@ -168,7 +167,7 @@ func (s *Server) each(ctx context.Context, groups []*group) error {
 }
 
 // tell sets a descriptor's status by what a decision says of a limit.
-func (a *asked) tell(one *oneLimit, d rratelimiter.Decision, now time.Time) {
+func (a *asked) tell(one *oneLimit, d rratelimiter.Decision) {
 	told := &a.space.status
 	told.Code, told.CurrentLimit = ratelimit.RateLimitResponse_OK, one.shown
 	left := d.ResetAfter
@@ -178,7 +177,7 @@ func (a *asked) tell(one *oneLimit, d rratelimiter.Decision, now time.Time) {
 		told.Code, left = ratelimit.RateLimitResponse_OVER_LIMIT, d.RetryAfter
 	}
 	if left <= 0 {
-		left = one.budget.rest(now)
+		left = one.budget.rest(time.Now())
 	}
 	a.space.reset.Seconds = int64(left / time.Second)
 	if left%time.Second > 0 {
@@ -189,7 +188,7 @@ func (a *asked) tell(one *oneLimit, d rratelimiter.Decision, now time.Time) {
 }
 
 // conclude sets a descriptor's status by what its policies said.
-func (a *asked) conclude(each []rratelimiter.Decision, now time.Time) {
+func (a *asked) conclude(each []rratelimiter.Decision) {
 	shown := 0
 	for i := range each {
 		if a.act == look && a.hits > 1 && a.limits[i].budget.kind != smooth { // which lends
@@ -204,5 +203,5 @@ func (a *asked) conclude(each []rratelimiter.Decision, now time.Time) {
 			shown = i
 		}
 	}
-	a.tell(a.limits[shown], each[shown], now)
+	a.tell(a.limits[shown], each[shown])
 }

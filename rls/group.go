@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -75,7 +74,6 @@ func (g *group) ask(ctx context.Context, s *Server) error {
 		request.Policies = append(slices.Clone(policies), nil) // asks for each
 	}
 	answer := s.guard.Ask(ctx, request)
-	now := time.Now()
 	each := answer.Each
 	if each == nil {
 		each = []rratelimiter.Decision{answer.Decision}
@@ -91,7 +89,7 @@ func (g *group) ask(ctx context.Context, s *Server) error {
 		return s.failed(answer.Err)
 	}
 	for _, a := range g.members {
-		a.conclude(each[:len(a.limits)], now)
+		a.conclude(each[:len(a.limits)])
 		each = each[len(a.limits):]
 	}
 	return nil

@@ -18,22 +18,23 @@ type recent struct {
 // opened is a limiter, and what it was opened for.
 type opened struct {
 	limiter  *limit.Limiter
-	policies []limit.Policy
-	name     string
 	limits   []*oneLimit // of the rule; a reload makes others
+	policies []limit.Policy
+	room     [1]limit.Policy // of policies: mostly there is one
 }
 
 // open gives what counts for a descriptor.
 func (c *recent) open(client *rratelimiter.Client, a *asked) *opened {
 	places := &c.places[maphash.String(c.seed, a.name)%uint64(len(c.places))]
 	for i := range places {
-		if o := places[i].Load(); o != nil && o.name == a.name && len(o.limits) == len(a.limits) && sameLimits(o.limits, a.limits) {
+		if o := places[i].Load(); o != nil && o.limiter.Name() == a.name && len(o.limits) == len(a.limits) && sameLimits(o.limits, a.limits) {
 			return o
 		}
 	}
-	o := &opened{name: a.name, limits: a.limits, policies: make([]limit.Policy, len(a.limits))}
-	for i, one := range a.limits {
-		o.policies[i] = one.budget.policy
+	o := &opened{limits: a.limits}
+	o.policies = o.room[:0]
+	for _, one := range a.limits {
+		o.policies = append(o.policies, one.budget.policy)
 	}
 	o.limiter = limit.New(client, a.name, o.policies...)
 	if a.rule != nil { // a limit that a request brings along is another one the next time

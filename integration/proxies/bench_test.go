@@ -31,6 +31,7 @@ import (
 const (
 	streams    = 256
 	conns      = 4
+	turn       = 250 * time.Millisecond // of a side: the machine's speed changes within seconds
 	benchLimit = 1_000_000_000
 	benchRules = "domain: bench\ndescriptors:\n  - {key: user, rate_limit: {unit: hour, requests_per_unit: 1000000000}}\n"
 )
@@ -76,14 +77,14 @@ type side struct {
 }
 
 // newSide is a service that is asked over loopback, or without gRPC.
-func newSide(b *testing.B, name string, redis rueidis.Client, service ratelimit.RateLimitServiceServer, direct bool) *side {
+func newSide(b *testing.B, name string, redis rueidis.Client, service ratelimit.RateLimitServiceServer, direct bool, opts ...grpc.ServerOption) *side {
 	s := &side{name: name, redis: redis}
 	if direct {
 		s.asks = []ask{service.ShouldRateLimit}
 		return s
 	}
 	l, _ := listen(b)
-	server := grpc.NewServer()
+	server := grpc.NewServer(opts...)
 	ratelimit.RegisterRateLimitServiceServer(server, service)
 	go func() { _ = server.Serve(l) }() // it is stopped
 	b.Cleanup(server.Stop)
@@ -174,14 +175,15 @@ func BenchmarkBeside(b *testing.B) {
 	}{{1, false}, {10_000, false}, {1, true}, {10_000, true}} {
 		b.Run(fmt.Sprintf("keys=%d/grpc=%v", c.keys, !c.direct), func(b *testing.B) {
 			theirs := newSide(b, "theirs", conn, &counting{redis: conn}, c.direct)
-			sides := []*side{theirs, newSide(b, "plain", conn, plain, c.direct), newSide(b, "leased", conn, leased, c.direct)}
+			workers := grpc.NumStreamWorkers(streams) // as rrl serve has them
+			sides := []*side{theirs, newSide(b, "plain", conn, plain, c.direct, workers), newSide(b, "leased", conn, leased, c.direct, workers)}
 			for _, s := range sides {
 				s.load(b, c.keys, time.Second) // connected, warm
 				s.rates, s.p99s, s.cpu = nil, nil, nil
 			}
 			for round := 0; b.Loop(); round++ {
 				for i := range sides {
-					sides[(round+i)%len(sides)].load(b, c.keys, time.Second)
+					sides[(round+i)%len(sides)].load(b, c.keys, turn)
 				}
 			}
 			for _, s := range sides {

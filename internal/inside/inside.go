@@ -3,6 +3,7 @@ package inside
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -14,9 +15,19 @@ import (
 type Client struct {
 	Engine *engine.Engine
 
-	// Keys makes the names of the keys of a limiter's parts, in the cluster slot of its name, or says what is wrong with the
-	// name, or with the slots of the keys.
-	Keys func(name string, parts ...string) ([]string, error)
+	// Names gives a limiter's name as its keys have it, or says what is wrong with it, or with the slots of the keys.
+	Names interface {
+		Mapped(name string) (string, error)
+	}
+}
+
+// AppendTag appends what the keys of a limiter's parts begin with. A name without a brace becomes the hash tag, so that a key
+// shares the slot of the name on a cluster; in a name with a brace the user has set the tag.
+func AppendTag(text []byte, name string) []byte {
+	if strings.Contains(name, "{") {
+		return append(append(text, name...), ':')
+	}
+	return append(append(append(text, '{'), name...), "}:"...)
 }
 
 // Open gives a *rratelimiter.Client from within, or says what is wrong with it.
