@@ -28,8 +28,11 @@ type bubble struct {
 func inBubble(t *testing.T, test func(b *bubble)) {
 	inmemory.Run(t, func(m *inmemory.Bubble) {
 		b := &bubble{m.T, m.Redis, m.Conn, &m.Scripts, &m.Sent, &m.Latency}
-		// The acquire script is loaded, so that each call is one round trip.
-		_, err := New(b.conn).Limiter("none").TryAcquire(b.Context(), 1)
+		// The scripts that take permits are loaded, so that each call is one round trip.
+		none := New(b.conn).Limiter("none")
+		_, err := none.TryAcquire(b.Context(), 1)
+		require.ErrorIs(b, err, ErrNotInitialized)
+		_, err = none.Take(b.Context(), 1)
 		require.ErrorIs(b, err, ErrNotInitialized)
 		test(b)
 	})

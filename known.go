@@ -21,8 +21,19 @@ const (
 
 // alike is what a Client knows of its limiters as a whole: the interval that was told last, unasked before, or mixed once one of them was
 // not one that all share. A limiter that was not asked for yet is taken for one like the others, since a Limiter may be opened for
-// each call, and many users mostly have one rate.
-type alike struct{ interval atomic.Int64 }
+// each call, and many users mostly have one rate. What is denied is mostly denied again, so a call is expected to be granted, as
+// grantScript is for, where none of the call before was denied.
+type alike struct {
+	interval atomic.Int64
+	denied   atomic.Bool
+}
+
+// saw keeps whether somebody was denied.
+func (a *alike) saw(denied bool) {
+	if a.denied.Load() != denied {
+		a.denied.Store(denied)
+	}
+}
 
 // guess is the interval of a limiter, as far as it is known, and whether it is one that all share.
 func (p *protocol) guess() (interval int64, shared bool) {

@@ -20,6 +20,7 @@ func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 		if err == nil && left >= 0 {
 			b.GrantAll(left, engine.Answer{})
 		}
+		p.client.alike.saw(left < 0)
 		return false, err
 	}
 	reply, err := message.ToArray()
@@ -46,7 +47,9 @@ func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 		b.Args = withCursor(b.Args, cursor)
 		return true, nil
 	}
-	return false, l.answer(b, reply)
+	err = l.answer(b, reply)
+	p.client.alike.saw(b.Denied > 0)
+	return false, err
 }
 
 // needsKeys says that the script was given the keys of an Overall limiter, and the limiter is none.

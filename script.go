@@ -18,11 +18,12 @@ var scriptSource string
 
 // The scripts, each of the parts of script.lua that its call runs and of nothing else.
 var (
-	acquireScript    = script("limiter", "refuse", "reclaim", "acquire", "store", "grant", "checked", "answer", "expiry")
-	leaseScript      = script("limiter", "refuse", "reclaim", "acquire", "lease", "store", "grant", "checked", "answer", "leased", "expiry")
-	releaseScript    = script("limiter", "reclaim", "release", "store", "swap", "checked", "expiry")
-	giveBackScript   = script("limiter", "reclaim", "giveback", "store", "swap", "checked", "expiry")
-	availableScript  = script("limiter", "available")
+	acquireScript    = script("limiter", "wanted", "value", "refuse", "window", "reclaim", "acquire", "store", "grant", "checked", "answer", "expiry")
+	grantScript      = script("limiter", "wanted", "window", "expected", "value", "refuse", "reclaim", "acquire", "store", "grant", "checked", "answer", "expiry")
+	leaseScript      = script("limiter", "wanted", "value", "refuse", "window", "reclaim", "acquire", "lease", "store", "grant", "checked", "answer", "leased", "expiry")
+	releaseScript    = script("limiter", "value", "window", "reclaim", "release", "store", "swap", "checked", "expiry")
+	giveBackScript   = script("limiter", "value", "window", "reclaim", "giveback", "store", "swap", "checked", "expiry")
+	availableScript  = script("limiter", "value", "available")
 	trySetRateScript = script("trysetrate")
 	setRateScript    = script("setrate", "expiry")
 	eachScript       = script("slack", "each", "outlive")
@@ -47,8 +48,10 @@ func scriptText(parts ...string) string {
 		}
 		body, _, _ = strings.Cut(body, "\n--@ ")
 		for line := range strings.Lines(body) {
-			// The comments stay here: a server keeps the text of every script that it was sent.
-			if !strings.HasPrefix(strings.TrimLeft(line, " "), "--") {
+			// A line may stand for a part. The comments stay here: a server keeps the text of every script that it was sent.
+			if inner, ok := strings.CutPrefix(strings.TrimSpace(line), "--@"); ok {
+				text.WriteString(scriptText(inner))
+			} else if !strings.HasPrefix(strings.TrimLeft(line, " "), "--") {
 				text.WriteString(strings.TrimLeft(line, " "))
 			}
 		}

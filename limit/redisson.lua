@@ -2,7 +2,7 @@
 -- the cursor of the call before, or ''.
 
 --@ limiter
--- The end of the function redisson, behind the parts limiter and reclaim of the root package's script.lua, which return what
+-- The end of the function redisson, behind the parts limiter, value, window and reclaim of the root package's script.lua, which return what
 -- they reply, or read the limiter into locals. A closure holds these here, since a script may have several such limiters.
 local limiter = {free = value, most = rate, more = more}
 function limiter.settle(granted)
