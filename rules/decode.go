@@ -20,7 +20,6 @@ type decoder struct {
 	file     string
 	root     *yaml.Node
 	problems []*Error
-	right    map[limit.Policy]bool    // those that were looked at and are right
 	apart    map[[2]limit.Policy]bool // pairs that count in keys of their own, by their kinds
 
 	address  httplimit.Address
