@@ -170,7 +170,11 @@ func (d *decoder) texts(n *yaml.Node, want string, each func(n *yaml.Node, text 
 		one(n)
 		return
 	}
-	d.list(n, want+", or a list of them", one)
+	wanted := want
+	if n.Kind != yaml.SequenceNode || len(n.Content) == 0 { // else nobody is told
+		wanted += ", or a list of them"
+	}
+	d.list(n, wanted, one)
 }
 
 // list reads a list that is not empty.

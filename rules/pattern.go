@@ -64,6 +64,7 @@ func parsePattern(text string) (p pattern, err error) {
 }
 
 func (p *pattern) parsePath(rest string) error {
+	p.segments = make([]string, 0, strings.Count(rest, "/")+1)
 	for more := true; more; {
 		var segment string
 		segment, rest, more = strings.Cut(rest, "/")
