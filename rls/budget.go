@@ -15,6 +15,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -243,7 +244,7 @@ func (r *reader) budget(f *limitFile, unit ratelimit.RateLimitResponse_RateLimit
 	if permits == 0 {
 		return budget{kind: kind, length: f.per}
 	}
-	if err := refused(p); err != nil {
+	if err := inside.CheckPolicy(p); err != nil {
 		r.fail(f.node, f.path, "%s", strings.TrimPrefix(err.Error(), "rratelimiter: "))
 		return budget{}
 	}

@@ -38,18 +38,6 @@ var over = func() context.Context {
 	return ctx
 }()
 
-// check says what is wrong with a policy.
-func (d *decoder) check(p limit.Policy) error {
-	if d.right[p] {
-		return nil
-	}
-	err := ended(limit.New(nowhere, "rule", p).Take(over, 1))
-	if err == nil {
-		d.right[p] = true
-	}
-	return err
-}
-
 // areApart says whether no two of some limits would count in the same key. Permits make no difference to that, so that what was looked
 // at once, of any permits, need not be looked at again.
 func (d *decoder) areApart(l *limits) bool {

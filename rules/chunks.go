@@ -1,10 +1,7 @@
 package rules
 
 import (
-	"runtime"
 	"strings"
-	"sync"
-	"time"
 
 	"go.yaml.in/yaml/v4"
 )
@@ -195,40 +192,4 @@ func (d *decoder) chunk(text, domain string) []*rule {
 		return nil
 	}
 	return rules
-}
-
-// together does some pieces of work on all processors, until one fails, and says whether none did. Each worker is made once. The last
-// one rests half of its time: while all processors are busy, nobody asks the network for requests but every 10 ms.
-func together(pieces int, worker func() func(i int) bool) bool {
-	var all sync.WaitGroup
-	var mu sync.Mutex
-	next, failed := 0, false
-	processors := runtime.GOMAXPROCS(0)
-	for w := range min(pieces, processors) {
-		all.Go(func() {
-			do := worker()
-			for {
-				begin := time.Now()
-				mu.Lock()
-				i := next
-				next++
-				over := failed
-				mu.Unlock()
-				if over || i >= pieces {
-					return
-				}
-				if !do(i) {
-					mu.Lock()
-					failed = true
-					mu.Unlock()
-				}
-				if w == processors-1 {
-					time.Sleep(time.Since(begin))
-				}
-				runtime.Gosched()
-			}
-		})
-	}
-	all.Wait()
-	return !failed
 }

@@ -17,9 +17,7 @@ import (
 func plainRules(s *snapshot) []rule {
 	all := make([]rule, len(s.rules))
 	forget := func(l *limits) *limits {
-		c := *l
-		c.described, c.describe[httpDoor], c.describe[grpcDoor] = nil, nil, nil
-		return &c
+		return &limits{policies: l.policies, redisson: l.redisson, names: l.names, refuse: l.refuse, pass: l.pass}
 	}
 	for i, r := range s.rules {
 		all[i] = *r

@@ -20,7 +20,6 @@ type decoder struct {
 	file     string
 	root     *yaml.Node
 	problems []*Error
-	right    map[limit.Policy]bool    // those that were looked at and are right
 	apart    map[[2]limit.Policy]bool // pairs that count in keys of their own, by their kinds
 
 	address  httplimit.Address
@@ -171,7 +170,11 @@ func (d *decoder) texts(n *yaml.Node, want string, each func(n *yaml.Node, text 
 		one(n)
 		return
 	}
-	d.list(n, want+", or a list of them", one)
+	wanted := want
+	if n.Kind != yaml.SequenceNode || len(n.Content) == 0 { // else nobody is told
+		wanted += ", or a list of them"
+	}
+	d.list(n, wanted, one)
 }
 
 // list reads a list that is not empty.

@@ -24,7 +24,7 @@ const wantKey = "a text: ip, header:NAME, path:WILDCARD, method, constant:TEXT o
 
 // key reads a key, nil for all requests together.
 func (d *decoder) key(n *yaml.Node) []keyPart {
-	var parts []keyPart
+	parts := make([]keyPart, 0, max(1, len(n.Content)))
 	all := false
 	d.texts(n, wantKey, func(n *yaml.Node, text string) {
 		kind, name, named := strings.Cut(text, ":")

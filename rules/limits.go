@@ -4,13 +4,14 @@ import (
 	"cmp"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 
 	"go.yaml.in/yaml/v4"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -22,9 +23,13 @@ type limits struct {
 	refuse   bool     // everything, and Redis is not asked
 	pass     bool     // everything
 
-	// Made when they are used first: of many rules few are used at any time.
-	described func() []limit.Policy                     // as clients are told of them
-	describe  [2]func() func(door.Limiter) door.Limiter // by the kind of door
+	told [2]atomic.Pointer[description] // by the kind of door; made when it is used first: of many rules few are used at any time
+}
+
+// description is what clients are told of limits.
+type description struct {
+	policies []limit.Policy // with their names
+	of       func(door.Limiter) door.Limiter
 }
 
 // redisson is a limiter that Java programs use too.
@@ -112,16 +117,18 @@ func (d *decoder) limits(n *yaml.Node, policy string) *limits {
 		d.fail(n, "two of the limits would count in the same key: leave one out, or give it another policy or time")
 		return nil
 	}
-	return all.ready()
+	return all
 }
 
-// ready makes limits ready for requests.
-func (l *limits) ready() *limits {
-	l.described = sync.OnceValue(l.named)
-	for _, kind := range []doorKind{httpDoor, grpcDoor} {
-		l.describe[kind] = sync.OnceValue(func() func(door.Limiter) door.Limiter { return kind.describe(l.described()) })
+// described is the limits as clients of a kind of door are told of them. Requests that come at once may each make it.
+func (l *limits) described(kind doorKind) *description {
+	if made := l.told[kind].Load(); made != nil {
+		return made
 	}
-	return l
+	made := &description{policies: l.named()}
+	made.of = kind.describe(made.policies)
+	l.told[kind].Store(made)
+	return made
 }
 
 // named is the policies with their names.
@@ -195,7 +202,7 @@ func (d *decoder) limit(n *yaml.Node, policy string, into *limits) {
 	if len(d.problems) > before || rate.permits == 0 {
 		return
 	}
-	if err := d.check(p); err != nil {
+	if err := inside.CheckPolicy(p); err != nil {
 		d.fail(n, "%s", reasonOf(err))
 		return
 	}

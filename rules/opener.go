@@ -105,7 +105,8 @@ func (o *opener) open(r *rule, l *limits, key string) *opened {
 // groups makes the groups of a rule's limits: one, where all share a slot.
 func (o *opener) groups(r *rule, l *limits, key string) []told {
 	var groups []group
-	policies := l.described()
+	described := l.described(o.door)
+	policies := described.policies
 	if own := len(l.policies); own > 0 {
 		groups = append(groups, single(limit.New(o.client, r.nameOf(key), l.policies...), false, policies[:own]))
 	}
@@ -124,7 +125,7 @@ func (o *opener) groups(r *rule, l *limits, key string) []told {
 	all := make([]told, len(kept))
 	for i, g := range kept {
 		if len(kept) == 1 {
-			all[i] = told{g, l.describe[o.door]()(g.limiter())}
+			all[i] = told{g, described.of(g.limiter())}
 		} else {
 			all[i] = told{g, o.door.describe(g.policies)(g.limiter())}
 		}

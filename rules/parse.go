@@ -146,7 +146,7 @@ func parseYAML(data []byte) (*yaml.Node, *Error) {
 }
 
 func newDecoder(name string, root *yaml.Node) *decoder {
-	return &decoder{file: name, root: root, right: make(map[limit.Policy]bool), apart: make(map[[2]limit.Policy]bool)}
+	return &decoder{file: name, root: root, apart: make(map[[2]limit.Policy]bool)}
 }
 
 // plain tells of what YAML has and JSON has not. An alias makes a small file a large one, and a tag a value another.

@@ -60,11 +60,11 @@ func parsePattern(text string) (p pattern, err error) {
 	if clean := cleanPath(rest); clean != rest {
 		return p, fmt.Errorf("requests for %q are matched as %q: write that", clipped(rest), clipped(clean))
 	}
-	p.wild = make(map[string]int)
 	return p, p.parsePath(rest[1:])
 }
 
 func (p *pattern) parsePath(rest string) error {
+	p.segments = make([]string, 0, strings.Count(rest, "/")+1)
 	for more := true; more; {
 		var segment string
 		segment, rest, more = strings.Cut(rest, "/")
@@ -96,15 +96,17 @@ func (p *pattern) parsePath(rest string) error {
 		if _, twice := p.wild[name]; twice {
 			return fmt.Errorf("the wildcard {%s} is there twice", clipped(name))
 		}
-		if toEnd {
-			if more {
-				return fmt.Errorf("%s is not at the end", clipped(segment))
-			}
-			p.end, p.rest = endRest, name
-			p.wild[name] = len(p.segments)
-			return nil
+		if toEnd && more {
+			return fmt.Errorf("%s is not at the end", clipped(segment))
+		}
+		if p.wild == nil {
+			p.wild = make(map[string]int)
 		}
 		p.wild[name] = len(p.segments)
+		if toEnd {
+			p.end, p.rest = endRest, name
+			return nil
+		}
 		p.segments = append(p.segments, "")
 	}
 	return nil

@@ -165,7 +165,7 @@ func (d *decoder) what(n *yaml.Node, file *ruleFile, r *rule, policy string) {
 		if !d.boolean(file.ban) {
 			d.fail(file.ban, "want true, or no ban at all")
 		}
-		r.limits = (&limits{refuse: true}).ready()
+		r.limits = &limits{refuse: true}
 	case file.limits != nil:
 		r.limits = d.limits(file.limits, policy)
 	default:
@@ -266,7 +266,7 @@ func (d *decoder) overrides(file *ruleFile, r *rule, policy string) {
 		for _, flag := range []struct {
 			n   *yaml.Node
 			set func()
-		}{{o.ban, func() { l = (&limits{refuse: true}).ready() }}, {o.unlimited, func() { l = &limits{pass: true} }}} {
+		}{{o.ban, func() { l = &limits{refuse: true} }}, {o.unlimited, func() { l = &limits{pass: true} }}} {
 			if flag.n == nil {
 				continue
 			}

@@ -50,7 +50,10 @@ func refusing(s settings) settings { return settings{shadow: s.shadow, costs: tr
 // settingsOf is the settings of rules.
 func settingsOf(rules []*rule) map[settings]struct{} {
 	all := make(map[settings]struct{})
-	for _, r := range rules {
+	for i, r := range rules {
+		if i > 0 && r.settings == rules[i-1].settings {
+			continue
+		}
 		all[r.settings], all[refusing(r.settings)] = struct{}{}, struct{}{}
 	}
 	return all

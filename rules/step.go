@@ -90,7 +90,7 @@ func (r *rule) append(steps []step, o *opener, request asked, path string, c *co
 		return steps
 	case l.refuse:
 		s.settings = refusing(r.settings)
-		s.limiter = l.describe[o.door]()(refusal(r.prefix))
+		s.limiter = l.described(o.door).of(refusal(r.prefix))
 		s.cost = 1
 		return append([]step{s}, steps...) // before anything is taken
 	}

@@ -17,7 +17,7 @@ type tree struct {
 type branch struct {
 	literal map[string]*branch // by the next segment
 	single  *branch            // a wildcard
-	at      [3]leaf            // by the ending of patterns: here, slash and rest
+	at      [3]*leaf           // by the ending of patterns: here, slash and rest; nil where no pattern ends so
 	first   int                // the first rule of this branch and all behind it
 }
 
@@ -58,6 +58,9 @@ func (t *tree) add(rule int, c *condition) {
 	for _, segment := range c.segments {
 		b = b.behind(segment)
 		b.first = min(b.first, rule)
+	}
+	if b.at[c.end] == nil {
+		b.at[c.end] = new(leaf)
 	}
 	b.at[c.end].add(entry{rule, c})
 }
@@ -135,12 +138,12 @@ func (s *search) walk(b *branch, rest string) {
 		return
 	}
 	if rest == "" {
-		s.look(&b.at[endHere])
+		s.look(b.at[endHere])
 		return
 	}
-	s.look(&b.at[endRest])
+	s.look(b.at[endRest])
 	if rest == "/" {
-		s.look(&b.at[endSlash])
+		s.look(b.at[endSlash])
 		return
 	}
 	if b.literal == nil && b.single == nil {
@@ -159,6 +162,9 @@ func (s *search) walk(b *branch, rest string) {
 }
 
 func (s *search) look(l *leaf) {
+	if l == nil {
+		return
+	}
 	s.try(l.plain)
 	for i := range l.byHeader {
 		for _, value := range s.request.values(l.byHeader[i].name) {

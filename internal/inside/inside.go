@@ -1,4 +1,5 @@
-// Package inside shows package limit what package rratelimiter does not export. Package rratelimiter sets its variables.
+// Package inside shows what packages rratelimiter and limit do not export to those that are built on them. The package that has it
+// sets the variable.
 package inside
 
 import (
@@ -59,6 +60,10 @@ var OpenLimiter func(limiter any) (Limiter, error)
 
 // SameSlot says whether a script may name all of these keys on a cluster.
 var SameSlot func(keys ...string) error
+
+// CheckPolicy says what is wrong with a policy of package limit by itself, as a limiter of it would, and costs
+// less than one.
+var CheckPolicy func(policy any) error
 
 // Script is the text of parts of the scripts of Redisson's limiter.
 var Script func(parts ...string) string
