@@ -131,3 +131,21 @@ func TestAConnectionThatEndsASecondCallInAPipeline(t *testing.T) {
 		assert.True(b, g.Idle())
 	})
 }
+
+// TestAGiveBackThatEndsAGoroutineLeavesNobodyInLine: what was leased did not come back, and who waits is served in time.
+func TestAGiveBackThatEndsAGoroutineLeavesNobodyInLine(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := open(New(Settings{Redis: b.Conn, Lease: time.Second}), "limiter", 10, 30*time.Second)
+		l.Leases = true
+		b.take(l, 10)
+		e := l.Engine.names.find(l.ID)
+		ends := func(context.Context, int64) error { runtime.Goexit(); return nil }
+		e.holding.leases = []held{{Lease{Lasts: time.Second, Free: 1, Return: ends}, 1, time.Now()}}
+		e.mu.Unlock()
+		ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
+		defer cancel()
+		_, err := l.Wait(ctx, 2, time.Time{})
+		assert.NoError(b, err)
+		pass(time.Minute)
+	})
+}

@@ -48,16 +48,19 @@ func (l *Limiter) serve(e *entry, q *queue) {
 
 // ask asks Redis for those who leave with a call.
 func (l *Limiter) ask(e *entry, q *queue, began, changes uint64) {
-	ended := true
+	asked, ended := false, true
 	defer func() {
 		if ended {
-			l.answer(e, q, began, changes, l.broken(context.Background(), &q.batch))
+			if !asked {
+				l.answer(e, q, began, changes, l.broken(context.Background(), &q.batch))
+			}
 			go l.serve(e, q)
 		}
 	}()
 	err := l.acquire(context.Background(), &q.batch)
-	ended = false
+	asked = true
 	l.answer(e, q, began, changes, err)
+	ended = false
 }
 
 // answer answers those who had come when a call began, as far as that has an answer for them, err being its error.
