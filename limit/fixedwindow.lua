@@ -46,7 +46,8 @@ else
 end
 
 --@ late
-late = late or begin@ > millis
+-- Who foretells an aligned window counts on its beginning.
+late = late or begin@ > millis or letters == 'r' and begin@ % interval@ > 0
 
 --@ release
 if count@ > 0 and (not dated or floor(dated / 1000) >= begin@) then

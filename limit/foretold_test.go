@@ -76,6 +76,11 @@ func TestWhenAnAlignedWindowEndsNeedsNoReply(t *testing.T) {
 		brief, answer = ask(3)
 		assert.False(b, brief)
 		assert.True(b, answer.Allowed)
+		// Somebody else has written a window that begins between two multiples of the interval.
+		require.NoError(b, b.Redis.Set(key, fmt.Sprintf("%d001", now.Add(ends-aligned.Interval).UnixMilli()+1)))
+		brief, answer = ask(1)
+		assert.False(b, brief)
+		assert.Equal(b, engine.Answer{Allowed: true, Limit: 5, Remaining: 3, ResetAfter: ends + time.Millisecond}, answer)
 	})
 
 	for _, at := range []int64{0, 1, -1, 9_999_999, 10_000_000, -10_000_000, 12_345_678} {

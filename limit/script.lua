@@ -13,7 +13,8 @@
 --   lease    makes span fewer milliseconds: as long as what is leased now may be used, for a policy that can lease
 --   settle   runs before the others take, with 0 granted too
 --   take     takes granted permits, more than 0
---   late     sets late where they count at a later time than now, since another clock was ahead
+--   late     sets late where they count at a later time than now, since another clock was ahead, or at one that a caller
+--            who is told no time (see acquire) does not expect
 --   release  gives n permits back, at most those that are taken; of a call at the time dated, where that is not false, or
 --            else those that the policy says; where that is more than one call may do, it adds the number of the
 --            policy and the permits that are still to be given back to rests, which is {4} or nothing before

@@ -49,6 +49,13 @@ func (l *Limiter) panicked(b *Batch, reason any) error {
 	return fmt.Errorf("rratelimiter: limiter %q: the call that carried this request panicked: %v", l.Name, reason)
 }
 
+// broken is the error of a batch whose call ended its goroutine.
+func (l *Limiter) broken(ctx context.Context, b *Batch) error {
+	err := l.Protocol.Explain(ctx, errBroken)
+	b.call.ends(0, err)
+	return err
+}
+
 // prepare makes a batch ready to be sent.
 func (l *Limiter) prepare(b *Batch) error {
 	b.sent = time.Now()

@@ -10,17 +10,28 @@ import (
 // goroutine of a caller it sends one and leaves the rest to a goroutine of its own, since the caller has its answer by then.
 func (l *Limiter) carry(ctx context.Context, e *entry, inline bool) {
 	for again := true; again; {
-		b := l.dispatch(e)
-		var err error
-		if b.wanted() {
-			err = l.acquire(ctx, b)
-		}
-		again = l.complete(ctx, e, b, err)
+		again = l.send(ctx, e, l.dispatch(e))
 		if again && inline {
 			l.Engine.workers.carry(ctx, l, e)
 			again = false
 		}
 	}
+}
+
+// send sends a batch and answers it, and says whether others have gathered meanwhile.
+func (l *Limiter) send(ctx context.Context, e *entry, b *Batch) (again bool) {
+	ended := true
+	defer func() {
+		if ended { // and another goroutine is to see to the others
+			l.completeAll(ctx, e, b, l.broken(ctx, b))
+		}
+	}()
+	var err error
+	if b.wanted() {
+		err = l.acquire(ctx, b)
+	}
+	ended = false
+	return l.complete(ctx, e, b, err)
 }
 
 // dispatch takes the batch that gathered first along.

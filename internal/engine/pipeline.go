@@ -167,9 +167,12 @@ func (l *Limiter) finish(ctx context.Context, c *scriptCall) {
 	// What Redis has to be asked for first keeps none of the others waiting.
 	failed := c.err
 	go func() {
-		err := l.goOn(ctx, b, failed)
-		b.call.ends(b.Lease.Granted, err)
-		l.completeAll(ctx, e, b, err)
+		err := l.broken(ctx, b) // where it ends this goroutine
+		defer func() {
+			b.call.ends(b.Lease.Granted, err)
+			l.completeAll(ctx, e, b, err)
+		}()
+		err = l.goOn(ctx, b, failed)
 	}()
 }
 

@@ -171,9 +171,7 @@ func TestAConnectionThatFailsInAPipelineHurtsItsCalls(t *testing.T) {
 					}
 					assert.LessOrEqual(b, told, pipelineCalls, context)
 					assert.Positive(b, told, context)
-					if name == "panics" || context == "cancellable" { // else a caller of its own ended, and its call with it
-						assert.True(b, g.Idle(), context)
-					}
+					assert.True(b, g.Idle(), context)
 				}
 			})
 		})

@@ -42,27 +42,47 @@ func (l *Limiter) serve(e *entry, q *queue) {
 		changes := e.holding.wish(&q.batch)
 		e.mu.Unlock()
 
-		err := l.acquire(context.Background(), &q.batch)
-
-		e.mu.Lock()
-		done := q.deliver(err)
-		unused := e.holding.keep(&q.batch, err, changes)
-		var spared []giveBack
-		if first := q.waiters.first; err == nil && first != nil && first.arrival <= began {
-			spared = e.holding.spare(first.Permits)
-		}
-		e.mu.Unlock()
-		q.wakeAll(done)
-		l.giveBack(context.Background(), &q.batch)
-		unused.later()
-		for _, back := range spared {
-			_ = back(context.Background()) // which has those who wait asked for again
-		}
-		if spared == nil && !errors.Is(err, errUnsent) {
-			l.judge(e, q, began, err)
-		}
-		q.batch.takeCall().tellAlone() // whom it concerned has gone, or waits on
+		l.ask(e, q, began, changes)
 	}
+}
+
+// ask asks Redis for those who leave with a call.
+func (l *Limiter) ask(e *entry, q *queue, began, changes uint64) {
+	asked, ended := false, true
+	defer func() {
+		if ended {
+			if !asked {
+				l.answer(e, q, began, changes, l.broken(context.Background(), &q.batch))
+			}
+			go l.serve(e, q)
+		}
+	}()
+	err := l.acquire(context.Background(), &q.batch)
+	asked = true
+	l.answer(e, q, began, changes, err)
+	ended = false
+}
+
+// answer answers those who had come when a call began, as far as that has an answer for them, err being its error.
+func (l *Limiter) answer(e *entry, q *queue, began, changes uint64, err error) {
+	e.mu.Lock()
+	done := q.deliver(err)
+	unused := e.holding.keep(&q.batch, err, changes)
+	var spared []giveBack
+	if first := q.waiters.first; err == nil && first != nil && first.arrival <= began {
+		spared = e.holding.spare(first.Permits)
+	}
+	e.mu.Unlock()
+	q.wakeAll(done)
+	l.giveBack(context.Background(), &q.batch)
+	unused.later()
+	for _, back := range spared {
+		_ = back(context.Background()) // which has those who wait asked for again
+	}
+	if spared == nil && !errors.Is(err, errUnsent) {
+		l.judge(e, q, began, err)
+	}
+	q.batch.takeCall().tellAlone() // whom it concerned has gone, or waits on
 }
 
 // wakeAll wakes those who have their answers, the first of them to tell of the call that these came of.

@@ -1,0 +1,151 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+)
+
+// ending is a connection that ends the goroutine of some of its calls, as a mock does that fails its test.
+type ending struct {
+	rueidis.Client
+	ends atomic.Int64 // so many of the next ones
+}
+
+func (c *ending) try() {
+	if c.ends.Add(-1) >= 0 {
+		pass(10 * time.Millisecond)
+		runtime.Goexit()
+	}
+}
+
+func (c *ending) Do(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
+	c.try()
+	return c.Client.Do(ctx, command)
+}
+
+func (c *ending) DoMulti(ctx context.Context, commands ...rueidis.Completed) []rueidis.RedisResult {
+	c.try()
+	return c.Client.DoMulti(ctx, commands...)
+}
+
+// TestAConnectionThatEndsAGoroutineLeavesNobodyWaiting: whose call it was is told, and whoever comes next is answered.
+func TestAConnectionThatEndsAGoroutineLeavesNobodyWaiting(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		conn := &ending{Client: b.Conn}
+		open := func(o *Observer) *window {
+			return open(New(Settings{Redis: conn, Observer: o}), "limiter", 100, time.Minute)
+		}
+		b.take(open(nil), 1) // the server knows the script
+		for kind, ctx := range contexts(b) {
+			b.Latency.Store(int64(10 * time.Millisecond))
+			var broken atomic.Int64 // calls that an observer was told of
+			l := open(&Observer{Called: func(_ context.Context, c Call) {
+				if errors.Is(c.Err, errBroken) {
+					broken.Add(1)
+				}
+			}})
+			conn.ends.Store(1)
+			var callers sync.WaitGroup
+			errs := make([]error, 5)
+			for i := range errs {
+				callers.Go(func() {
+					errs[i] = errBroken // of a caller whose own goroutine ends
+					pass(time.Duration(i) * time.Millisecond)
+					_, errs[i] = l.Try(ctx, Ask{Permits: 1})
+				})
+			}
+			callers.Wait()
+			assert.ErrorIs(b, errs[0], errBroken, kind)
+			if kind == "cancellable" {
+				assert.ErrorContains(b, errs[0], "limiter: ", kind)
+				assert.EqualValues(b, 1, broken.Load())
+			}
+			for _, err := range errs[1:] {
+				assert.NoError(b, err, kind)
+			}
+			b.Latency.Store(0)
+			b.take(l, 1)
+			assert.True(b, l.Engine.Idle(), kind)
+		}
+	})
+}
+
+// TestAConnectionThatEndsAGoroutineLeavesNobodyInLine.
+func TestAConnectionThatEndsAGoroutineLeavesNobodyInLine(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		conn := &ending{Client: b.Conn}
+		l := open(New(Settings{Redis: conn}), "limiter", 10, 30*time.Second)
+		b.take(l, 10)
+		conn.ends.Store(1)
+		b.Latency.Store(int64(10 * time.Millisecond))
+		errs := crowd(3, func(caller int) error {
+			pass(time.Duration(caller) * time.Millisecond)
+			_, err := l.Wait(b.Context(), 1, time.Time{})
+			return err
+		})
+		assert.ErrorIs(b, errs[0], errBroken)
+		assert.ErrorContains(b, errs[0], "limiter: ")
+		assert.NoError(b, errs[1])
+		assert.NoError(b, errs[2])
+		b.Latency.Store(0)
+		pass(time.Millisecond)
+		assert.True(b, l.Engine.Idle())
+	})
+}
+
+// TestAConnectionThatEndsASecondCallInAPipeline, where a script has more to do than a call may: nobody waits for ever.
+func TestAConnectionThatEndsASecondCallInAPipeline(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		const names = 2 * pipelineCalls
+		ctx := contexts(b)["cancellable"]
+		conn := &ending{Client: b.Conn}
+		g := New(Settings{Redis: conn})
+		_, _, _ = askAll(b, g, names, ctx, 10) // the server knows the scripts
+		b.Latency.Store(int64(10 * time.Millisecond))
+		errs := make([]error, names)
+		var callers sync.WaitGroup
+		for i := range names {
+			callers.Go(func() {
+				l := open(g, fmt.Sprint("limiter:", i), 10, time.Minute)
+				l.Protocol = twice{l}
+				_, errs[i] = l.Try(ctx, Ask{Permits: 1})
+			})
+		}
+		pass(5 * time.Millisecond) // all first calls have left
+		conn.ends.Store(names)
+		callers.Wait()
+		for i, err := range errs {
+			assert.ErrorIs(b, err, errBroken)
+			assert.ErrorContains(b, err, fmt.Sprint("limiter:", i))
+		}
+		b.Latency.Store(0)
+		assert.True(b, g.Idle())
+	})
+}
+
+// TestAGiveBackThatEndsAGoroutineLeavesNobodyInLine: what was leased did not come back, and who waits is served in time.
+func TestAGiveBackThatEndsAGoroutineLeavesNobodyInLine(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := open(New(Settings{Redis: b.Conn, Lease: time.Second}), "limiter", 10, 30*time.Second)
+		l.Leases = true
+		b.take(l, 10)
+		e := l.Engine.names.find(l.ID)
+		ends := func(context.Context, int64) error { runtime.Goexit(); return nil }
+		e.holding.leases = []held{{Lease{Lasts: time.Second, Free: 1, Return: ends}, 1, time.Now()}}
+		e.mu.Unlock()
+		ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
+		defer cancel()
+		_, err := l.Wait(ctx, 2, time.Time{})
+		assert.NoError(b, err)
+		pass(time.Minute)
+	})
+}
