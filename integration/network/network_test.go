@@ -89,12 +89,20 @@ func newLink(t *testing.T, connections int) *link {
 	l.direct = rratelimiter.New(l.past).Limiter(name)
 	require.NoError(t, l.direct.SetRate(t.Context(), rratelimiter.Rate{Permits: rate, Interval: interval}))
 	l.acquires = watch(t, server.Addr())
-	// Redis knows the script from here on, so that each call is one EVALSHA, and so does the monitor.
-	granted, err := l.direct.TryAcquire(t.Context(), 1)
-	require.NoError(t, err)
-	require.True(t, granted)
-	require.Eventually(t, l.acquires.learn, late, time.Millisecond)
-	require.NoError(t, l.direct.Release(t.Context(), 1))
+	// Redis knows both scripts from here on, so that each call is one EVALSHA, and so does the monitor.
+	for scripts, take := range []func() (bool, error){
+		func() (bool, error) { return l.direct.TryAcquire(t.Context(), 1) },
+		func() (bool, error) {
+			decision, err := l.direct.Take(t.Context(), 1)
+			return decision.Allowed, err
+		},
+	} {
+		granted, err := take()
+		require.NoError(t, err)
+		require.True(t, granted)
+		require.Eventually(t, func() bool { return l.acquires.learn() == scripts+1 }, late, time.Millisecond)
+	}
+	require.NoError(t, l.direct.Release(t.Context(), 2))
 
 	l.close = sync.OnceFunc(func() {
 		l.redis.Close()
@@ -251,15 +259,15 @@ type acquires struct {
 	monitor *monitor.Monitor
 
 	mu      sync.Mutex
-	latest  string         // the digest of the script that was called last
-	script  string         // that of the acquire script
-	members map[string]int // of acquire calls: the member that names a grant, which is random, and how often it came
+	latest  string          // the digest of the script that was called last
+	scripts map[string]bool // those of the scripts that take permits
+	members map[string]int  // of acquire calls: the member that names a grant, which is random, and how often it came
 }
 
 func watch(t *testing.T, addr string) *acquires {
 	t.Helper()
 	require.True(t, monitor.Quotes(t, addr), "which calls are sent again cannot be seen on this server")
-	a := &acquires{members: make(map[string]int)}
+	a := &acquires{scripts: make(map[string]bool), members: make(map[string]int)}
 	a.monitor = monitor.Watch(t, addr, a.see)
 	return a
 }
@@ -294,17 +302,19 @@ func (a *acquires) see(c monitor.Command) {
 		return
 	}
 	a.latest = words[digest]
-	if a.latest == a.script {
+	if a.scripts[a.latest] {
 		a.members[args[1]]++
 	}
 }
 
-// learn takes the script that was called last for the acquire script, once there is one.
-func (a *acquires) learn() bool {
+// learn takes the script that was called last, once there is one, for one that takes permits, and says how many it knows.
+func (a *acquires) learn() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.script = a.latest
-	return a.script != ""
+	if a.latest != "" {
+		a.scripts[a.latest] = true
+	}
+	return len(a.scripts)
 }
 
 // calls is how many acquire calls Redis saw, and how many of them for a second time.
