@@ -158,16 +158,19 @@ func (p plan) scenarios() []scenario {
 	return chosen
 }
 
-// loneRounds is how many times as many rounds a lone caller has. It waits nearly all the time, for the host to let a process
-// run, and that differs more from second to second than the sides do from each other.
-const loneRounds = 4
+// These have so many times as many rounds. A lone caller waits nearly all the time, for the host to let a process run, and that differs
+// more from second to second than the sides do from each other. With very many names the sides are near each other.
+const loneRounds, namesRounds = 4, 3
 
 // compare gives every side its turn in each round. Who begins changes from round to round.
 func (b *bench) compare(ctx context.Context, s scenario) (runs, error) {
 	r := runs{s, make(map[string][]figures)}
 	rounds := b.rounds
-	if s.load.callers == 1 {
+	switch {
+	case s.load.callers == 1:
 		rounds *= loneRounds
+	case s.part == "names":
+		rounds *= namesRounds
 	}
 	for round := range rounds {
 		b.distances = append(b.distances, distance())
