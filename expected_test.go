@@ -156,3 +156,26 @@ func TestAGrantNeedsNoRightToSeeThatAKeyIsThere(t *testing.T) {
 		b.free(l, 1)
 	})
 }
+
+// TestAFullLimiterIsLeftAloneInCompany: what a Client is granted elsewhere does not make it write to a limiter that is full, which others
+// have remembered as such.
+func TestAFullLimiterIsLeftAloneInCompany(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(Rate{Permits: 1, Interval: second})
+		other := l.client.Limiter("other")
+		require.NoError(b, other.SetRate(b.Context(), Rate{Permits: 100, Interval: second}))
+		b.take(l, 1)
+		b.full(l, 1)
+		b.full(l, 1)
+		b.redis.Server().SetPreHook(func(_ *server.Peer, name string, args ...string) bool {
+			if name == "DECRBY" {
+				assert.NotEqual(b, l.keys[valueKey], args[0])
+			}
+			return false
+		})
+		for range 3 {
+			b.take(other, 1)
+			b.full(l.client.Limiter("limiter"), 1) // a Limiter may be opened for each call
+		}
+	})
+}
