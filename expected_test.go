@@ -3,6 +3,7 @@ package rratelimiter
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,7 +20,7 @@ func TestAnExpectedGrantIsLikeAnyOther(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 10, Interval: second})
 		granted := 0
-		for seed := range uint64(600) {
+		for seed := range uint64(1000) {
 			var seen [2]string
 			for i, script := range []*engine.Script{acquireScript, grantScript} {
 				random := rand.New(rand.NewPCG(seed, 1))
@@ -31,11 +32,16 @@ func TestAnExpectedGrantIsLikeAnyOther(t *testing.T) {
 					b.redis.HSet("limiter", "keepAliveTime", keep)
 				}
 				for _, key := range []string{l.keys[valueKey], l.keys[clientValueKey]} {
-					if value := one("", "0", "1", "3", "10", "12", "-2", "x", "9007199254740992", "100000000000000000"); value != "" {
+					if value := one("", "0", "1", "3", "10", "12", "-2", "x", "9007199254740992", "9007199254740994",
+						"100000000000000000"); value != "" {
 						require.NoError(b, b.redis.Set(key, value))
 					}
 				}
 				for _, key := range []string{l.keys[permitsKey], l.keys[clientPermitsKey]} {
+					if random.IntN(10) == 0 { // of another type
+						require.NoError(b, b.redis.Set(key, "1"))
+						continue
+					}
 					for range random.IntN(3) {
 						age := []int64{0, 0, 1, 999, 1000, 1500}[random.IntN(6)]
 						_, err := b.redis.ZAdd(key, float64(now-age), member(fmt.Sprint(random.IntN(10)), 1+random.Int64N(4)))
@@ -64,7 +70,11 @@ func TestAnExpectedGrantIsLikeAnyOther(t *testing.T) {
 					keys = l.keys[:sharedKeys]
 				}
 				reply, err := l.client.engine.Eval(b.Context(), script, keys, args, nil)
-				seen[i] = fmt.Sprintln(args, texts(b, reply, err)) + b.redis.Dump() + fmt.Sprint(b.ttls())
+				said := "a key of another type"
+				if err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
+					said = texts(b, reply, err)
+				}
+				seen[i] = fmt.Sprintln(args, said) + b.redis.Dump() + fmt.Sprint(b.ttls())
 				if left, err := reply.AsInt64(); err == nil && left >= 0 {
 					granted++
 				}
@@ -91,6 +101,10 @@ func TestWhatIsExpectedIsWhatWasSeenLast(t *testing.T) {
 		})
 		b.take(l, 1)
 		assert.Equal(b, []string{"EXISTS", "DECRBY"}, seen)
+		seen = nil
+		_, err := l.TryAcquire(b.Context(), 4)
+		require.ErrorIs(b, err, ErrPermitsExceedRate)
+		assert.Equal(b, []string{"GET"}, seen, "more than the rate is never expected")
 		seen = nil
 		b.full(l, 1)
 		assert.Equal(b, []string{"EXISTS", "DECRBY", "DECRBY", "GET"}, seen, "nothing told that it would be denied")
@@ -140,5 +154,28 @@ func TestAGrantNeedsNoRightToSeeThatAKeyIsThere(t *testing.T) {
 		b.take(l, 1)
 		assert.Equal(b, 1, *refused)
 		b.free(l, 1)
+	})
+}
+
+// TestAFullLimiterIsLeftAloneInCompany: what a Client is granted elsewhere does not make it write to a limiter that is full, which others
+// have remembered as such.
+func TestAFullLimiterIsLeftAloneInCompany(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(Rate{Permits: 1, Interval: second})
+		other := l.client.Limiter("other")
+		require.NoError(b, other.SetRate(b.Context(), Rate{Permits: 100, Interval: second}))
+		b.take(l, 1)
+		b.full(l, 1)
+		b.full(l, 1)
+		b.redis.Server().SetPreHook(func(_ *server.Peer, name string, args ...string) bool {
+			if name == "DECRBY" {
+				assert.NotEqual(b, l.keys[valueKey], args[0])
+			}
+			return false
+		})
+		for range 3 {
+			b.take(other, 1)
+			b.full(l.client.Limiter("limiter"), 1) // a Limiter may be opened for each call
+		}
 	})
 }

@@ -213,7 +213,7 @@ func FuzzConfigurations(f *testing.F) {
 
 		if value != "" {
 			// This server counts from texts that a real one refuses to count from: the script is to look at the value.
-			l.client.alike.saw(true)
+			l.client.alike.denied.saw(l.calls.Name, true)
 			require.NoError(t, server.Set(l.keys[valueKey], value))
 			require.NoError(t, server.Set(l.keys[clientValueKey], value))
 			_, err := server.ZAdd(l.keys[permitsKey], float64(fuzzEpoch.UnixMilli()), "\x00\x01\x00\x00\x00")

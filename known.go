@@ -1,6 +1,7 @@
 package rratelimiter
 
 import (
+	"hash/maphash"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -21,17 +22,39 @@ const (
 
 // alike is what a Client knows of its limiters as a whole: the interval that was told last, unasked before, or mixed once one of them was
 // not one that all share. A limiter that was not asked for yet is taken for one like the others, since a Limiter may be opened for
-// each call, and many users mostly have one rate. What is denied is mostly denied again, so a call is expected to be granted, as
-// grantScript is for, where none of the call before was denied.
+// each call, and many users mostly have one rate.
 type alike struct {
 	interval atomic.Int64
-	denied   atomic.Bool
+	denied   denied
+}
+
+// denied is the names of whose last call somebody was denied, a bit for each hash. What is denied is mostly denied again, so a call is
+// expected to be granted, as grantScript is for, where none of the call before was denied. By name, since a grant that was expected
+// wrongly writes: who is granted elsewhere is not to make those ask again who have remembered that this limiter is full.
+type denied [256]atomic.Uint32
+
+var namesSeed = maphash.MakeSeed()
+
+func (d *denied) at(name string) (word *atomic.Uint32, bit uint32) {
+	const bits = 32
+	hash := maphash.String(namesSeed, name)
+	return &d[hash/bits%uint64(len(d))], 1 << (hash % bits)
+}
+
+// has says whether somebody was denied last.
+func (d *denied) has(name string) bool {
+	word, bit := d.at(name)
+	return word.Load()&bit != 0
 }
 
 // saw keeps whether somebody was denied.
-func (a *alike) saw(denied bool) {
-	if a.denied.Load() != denied {
-		a.denied.Store(denied)
+func (d *denied) saw(name string, denied bool) {
+	switch word, bit := d.at(name); {
+	case (word.Load()&bit != 0) == denied:
+	case denied:
+		word.Or(bit)
+	default:
+		word.And(^bit)
 	}
 }
 

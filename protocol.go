@@ -22,7 +22,7 @@ func (p *protocol) Call(b *engine.Batch) (script *engine.Script, keys []string) 
 	script, keys = acquireScript, p.keys[:]
 	if b.Lease.Span > 0 {
 		script = leaseScript
-	} else if _, detail := b.Wants(); !detail && !b.Ordered && !p.client.alike.denied.Load() {
+	} else if _, detail := b.Wants(); !detail && !b.Ordered && !p.client.alike.denied.has(p.calls.Name) {
 		script = grantScript
 	}
 	if _, shared := p.guess(); shared && !b.AllKeys {

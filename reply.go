@@ -20,7 +20,7 @@ func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 		if err == nil && left >= 0 {
 			b.GrantAll(left, engine.Answer{})
 		}
-		p.client.alike.saw(left < 0)
+		p.client.alike.denied.saw(p.calls.Name, left < 0)
 		return false, err
 	}
 	reply, err := message.ToArray()
@@ -48,7 +48,7 @@ func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 		return true, nil
 	}
 	err = l.answer(b, reply)
-	p.client.alike.saw(b.Denied > 0)
+	p.client.alike.denied.saw(p.calls.Name, b.Denied > 0)
 	return false, err
 }
 

@@ -18,9 +18,9 @@ var scriptSource string
 
 // The scripts, each of the parts of script.lua that its call runs and of nothing else.
 var (
-	acquireScript    = script("limiter", "wanted", "value", "refuse", "window", "reclaim", "acquire", "store", "grant", "checked", "answer", "expiry")
+	acquireScript    = script("limiter", "wanted", "window", "value", "refuse", "reclaim", "acquire", "store", "grant", "checked", "answer", "expiry")
 	grantScript      = script("limiter", "wanted", "window", "expected", "value", "refuse", "reclaim", "acquire", "store", "grant", "checked", "answer", "expiry")
-	leaseScript      = script("limiter", "wanted", "value", "refuse", "window", "reclaim", "acquire", "lease", "store", "grant", "checked", "answer", "leased", "expiry")
+	leaseScript      = script("limiter", "wanted", "window", "value", "refuse", "reclaim", "acquire", "lease", "store", "grant", "checked", "answer", "leased", "expiry")
 	releaseScript    = script("limiter", "value", "window", "reclaim", "release", "store", "swap", "checked", "expiry")
 	giveBackScript   = script("limiter", "value", "window", "reclaim", "giveback", "store", "swap", "checked", "expiry")
 	availableScript  = script("limiter", "value", "available")

@@ -135,10 +135,12 @@ local left, lives = call('ZCOUNT', permitsKey, '-inf', guess), call('PTTL', perm
 -- the value what is a number in its own eyes, the same texts that the part value takes; where it refuses, or too few are left, all is as
 -- it was before, and the rest of the script decides. That spares a grant a twentieth of its time, and costs another answer a
 -- fifth, so it is for calls that will be granted by all that the client knows. Arguments and reply are those of acquire, without letters.
-if left == 0 and lives == -1 and ttl == -1 and not stale and total <= 4294967295 and redis.pcall('EXISTS', valueKey) == 1 then
+-- Nothing is added to rest: it may be more than 2^53, from where on a number loses its last digit.
+if left == 0 and lives == -1 and ttl == -1 and not stale and total <= rate and total <= 4294967295
+    and redis.pcall('EXISTS', valueKey) == 1 then
   local rest = redis.pcall('DECRBY', valueKey, wanted)
   if type(rest) == 'number' then
-    if rest >= 0 and rest + total <= rate then
+    if rest >= 0 and rest <= rate - total then
       local failed = redis.pcall('ZADD', permitsKey, nowText, ARGV[2])
       --@checked
       return rest
