@@ -16,8 +16,9 @@ import (
 // protocol is a Limiter as the engine sees it: how the acquire script of script.lua is asked.
 type protocol Limiter
 
-// Call is the acquire script, or grantScript in its place where all is expected to be granted and nobody wants to know more. It is given the keys of an Overall limiter alone where the limiter is taken for one: two keys less are a
-// tenth of what a call costs the server. Where it is not one, the script asks for the others.
+// Call is the acquire script, or grantScript in its place where all is expected to be granted and nobody wants to know more. It is given
+// the keys of an Overall limiter alone where the limiter is taken for one: two keys less are a tenth of what a call costs the server.
+// Where it is not one, the script asks for the others.
 func (p *protocol) Call(b *engine.Batch) (script *engine.Script, keys []string) {
 	script, keys = acquireScript, p.keys[:]
 	if b.Lease.Span > 0 {
