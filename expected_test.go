@@ -85,12 +85,18 @@ func TestAnExpectedGrantIsLikeAnyOther(t *testing.T) {
 	})
 }
 
+// familiar opens a limiter of which two permits are taken: its interval was told then.
+func (b *bubble) familiar(permits int64) *Limiter {
+	l := b.limiter(Rate{Permits: permits, Interval: second})
+	b.take(l, 1)
+	b.take(l, 1)
+	return l
+}
+
 // TestWhatIsExpectedIsWhatWasSeenLast: the value is not read where a grant is expected, and not written where a denial is.
 func TestWhatIsExpectedIsWhatWasSeenLast(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		l := b.limiter(Rate{Permits: 3, Interval: second})
-		b.take(l, 1)
-		b.take(l, 1) // and the interval is told
+		l := b.familiar(3)
 		var seen []string
 		b.redis.Server().SetPreHook(func(_ *server.Peer, name string, _ ...string) bool {
 			switch name {
@@ -132,9 +138,7 @@ func TestWhatIsExpectedIsWhatWasSeenLast(t *testing.T) {
 // TestADenialNeedsNoRightToWrite, though a grant was expected.
 func TestADenialNeedsNoRightToWrite(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		l := b.limiter(Rate{Permits: 2, Interval: second})
-		b.take(l, 1)
-		b.take(l, 1) // and the interval is told
+		l := b.familiar(2)
 		refused := b.reply("DECRBY", "", func(peer *server.Peer, _ []string) { peer.WriteError("OOM command not allowed") })
 		b.full(l, 1)
 		assert.Equal(b, 1, *refused)
@@ -147,9 +151,7 @@ func TestADenialNeedsNoRightToWrite(t *testing.T) {
 // TestAGrantNeedsNoRightToSeeThatAKeyIsThere.
 func TestAGrantNeedsNoRightToSeeThatAKeyIsThere(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		l := b.limiter(Rate{Permits: 4, Interval: second})
-		b.take(l, 1)
-		b.take(l, 1) // and the interval is told
+		l := b.familiar(4)
 		refused := b.reply("EXISTS", "", func(peer *server.Peer, _ []string) { peer.WriteError("NOPERM no right") })
 		b.take(l, 1)
 		assert.Equal(b, 1, *refused)

@@ -167,12 +167,16 @@ func (l *Limiter) finish(ctx context.Context, c *scriptCall) {
 	// What Redis has to be asked for first keeps none of the others waiting.
 	failed := c.err
 	go func() {
-		err := l.broken(ctx, b) // where it ends this goroutine
+		ended := true
 		defer func() {
-			b.call.ends(b.Lease.Granted, err)
-			l.completeAll(ctx, e, b, err)
+			if ended {
+				l.completeAll(ctx, e, b, l.broken(ctx, b))
+			}
 		}()
-		err = l.goOn(ctx, b, failed)
+		err := l.goOn(ctx, b, failed)
+		ended = false
+		b.call.ends(b.Lease.Granted, err)
+		l.completeAll(ctx, e, b, err)
 	}()
 }
 
