@@ -74,12 +74,20 @@ func (b budget) rest(now time.Time) time.Duration {
 	return b.length - time.Duration(now.UnixNano()%int64(b.length))
 }
 
+// given is a field that stands in a file.
+type given struct {
+	name string
+	node *yaml.Node
+}
+
 // limitFile is the fields of a limit, as a file has them.
 type limitFile struct {
-	node *yaml.Node
-	path string
-	has  map[string]*yaml.Node
+	node  *yaml.Node
+	path  string
+	given []given // what is meant for some limits alone
 
+	name                  string
+	replaces              []string
 	unit, policy, zone    string
 	requests, capacity    uint64
 	cells                 uint64
@@ -88,34 +96,54 @@ type limitFile struct {
 	unlimited, notAligned bool
 }
 
-// limit reads a limit.
-func (r *reader) limit(n *yaml.Node, path string) *oneLimit {
-	f := limitFile{node: n, path: path, has: make(map[string]*yaml.Node)}
-	made := &oneLimit{line: n.Line}
-	given := func(name string, read func(n *yaml.Node, path string)) func(*yaml.Node, string) {
-		return func(n *yaml.Node, path string) {
-			f.has[name] = n
-			read(n, path)
+// has is a field's value, or nil.
+func (f *limitFile) has(name string) *yaml.Node {
+	for _, g := range f.given {
+		if g.name == name {
+			return g.node
 		}
 	}
-	known := fields{
-		"name":              func(n *yaml.Node, path string) { made.name = r.text(n, path) },
-		"replaces":          func(n *yaml.Node, path string) { made.replaces = r.replaces(n, path) },
-		"unlimited":         func(n *yaml.Node, path string) { f.unlimited = r.flag(n, path) },
-		"requests_per_unit": given("requests_per_unit", func(n *yaml.Node, path string) { f.requests = r.number(n, path, math.MaxUint32) }),
-		"unit":              given("unit", func(n *yaml.Node, path string) { f.unit = r.text(n, path) }),
-		"per":               given("per", func(n *yaml.Node, path string) { f.per = r.duration(n, path) }),
-		"policy":            given("policy", func(n *yaml.Node, path string) { f.policy = r.oneOf(n, path, policyNames...) }),
-		"aligned":           given("aligned", func(n *yaml.Node, path string) { f.notAligned = !r.flag(n, path) }),
-		"cells":             given("cells", func(n *yaml.Node, path string) { f.cells = r.number(n, path, 1000) }),
-		"in":                given("in", func(n *yaml.Node, path string) { f.zone = r.text(n, path) }),
-		"capacity":          given("capacity", func(n *yaml.Node, path string) { f.capacity = r.number(n, path, math.MaxUint32) }),
-		"burst":             given("burst", func(n *yaml.Node, path string) { f.burst = r.duration(n, path) }),
-		"warm_up":           given("warm_up", func(n *yaml.Node, path string) { f.warmUp = r.duration(n, path) }),
-		"cold_factor":       given("cold_factor", func(n *yaml.Node, path string) { f.coldFactor = float64(r.number(n, path, 1_000_000)) }),
+	return nil
+}
+
+var limitFields = func() fields[limitFile] {
+	known := fields[limitFile]{
+		"requests_per_unit": func(r *reader, n *yaml.Node, path string, f *limitFile) {
+			f.requests = r.number(n, path, math.MaxUint32)
+		},
+		"unit":    func(r *reader, n *yaml.Node, path string, f *limitFile) { f.unit = r.text(n, path) },
+		"per":     func(r *reader, n *yaml.Node, path string, f *limitFile) { f.per = r.duration(n, path) },
+		"policy":  func(r *reader, n *yaml.Node, path string, f *limitFile) { f.policy = r.oneOf(n, path, policyNames...) },
+		"aligned": func(r *reader, n *yaml.Node, path string, f *limitFile) { f.notAligned = !r.flag(n, path) },
+		"cells":   func(r *reader, n *yaml.Node, path string, f *limitFile) { f.cells = r.number(n, path, 1000) },
+		"in":      func(r *reader, n *yaml.Node, path string, f *limitFile) { f.zone = r.text(n, path) },
+		"capacity": func(r *reader, n *yaml.Node, path string, f *limitFile) {
+			f.capacity = r.number(n, path, math.MaxUint32)
+		},
+		"burst":   func(r *reader, n *yaml.Node, path string, f *limitFile) { f.burst = r.duration(n, path) },
+		"warm_up": func(r *reader, n *yaml.Node, path string, f *limitFile) { f.warmUp = r.duration(n, path) },
+		"cold_factor": func(r *reader, n *yaml.Node, path string, f *limitFile) {
+			f.coldFactor = float64(r.number(n, path, 1_000_000))
+		},
 	}
+	for name, read := range known {
+		known[name] = func(r *reader, n *yaml.Node, path string, f *limitFile) {
+			f.given = append(f.given, given{name, n})
+			read(r, n, path, f)
+		}
+	}
+	known["name"] = func(r *reader, n *yaml.Node, path string, f *limitFile) { f.name = r.text(n, path) }
+	known["replaces"] = func(r *reader, n *yaml.Node, path string, f *limitFile) { f.replaces = r.replaces(n, path) }
+	known["unlimited"] = func(r *reader, n *yaml.Node, path string, f *limitFile) { f.unlimited = r.flag(n, path) }
+	return known
+}()
+
+// limit reads a limit.
+func (r *reader) limit(n *yaml.Node, path string) *oneLimit {
+	f := limitFile{node: n, path: path}
 	before := len(r.errs)
-	r.mapping(n, path, known)
+	mapping(r, n, path, limitFields, &f)
+	made := &oneLimit{line: n.Line, name: f.name, replaces: f.replaces}
 	for _, replaced := range made.replaces {
 		if replaced == made.name {
 			r.fail(n, path+".replaces", "names %q, which is this limit itself", replaced)
@@ -126,7 +154,7 @@ func (r *reader) limit(n *yaml.Node, path string) *oneLimit {
 	}
 	if made.unlimited = f.unlimited; f.unlimited {
 		for _, name := range []string{"unit", "per", "policy"} {
-			if given := f.has[name]; given != nil {
+			if given := f.has(name); given != nil {
 				r.fail(given, path+"."+name, "is %s, but the limit is unlimited: take one of them away", told(given))
 			}
 		}
@@ -143,11 +171,15 @@ func (r *reader) limit(n *yaml.Node, path string) *oneLimit {
 	return made
 }
 
+var replacedFields = fields[string]{
+	"name": func(r *reader, n *yaml.Node, path string, name *string) { *name = r.text(n, path) },
+}
+
 // replaces reads the names of limits.
 func (r *reader) replaces(n *yaml.Node, path string) (names []string) {
 	r.list(n, path, func(n *yaml.Node, path string) {
 		name := ""
-		r.mapping(n, path, fields{"name": func(n *yaml.Node, path string) { name = r.text(n, path) }})
+		mapping(r, n, path, replacedFields, &name)
 		if name == "" {
 			r.fail(n, path+".name", "is empty, want the name of the limit that is replaced")
 			return
@@ -159,7 +191,7 @@ func (r *reader) replaces(n *yaml.Node, path string) (names []string) {
 
 // length reads unit and per: it sets per, and gives the protocol's unit of that length, if there is one.
 func (r *reader) length(f *limitFile) (unit ratelimit.RateLimitResponse_RateLimit_Unit) {
-	unitNode, perNode := f.has["unit"], f.has["per"]
+	unitNode, perNode := f.has("unit"), f.has("per")
 	switch {
 	case unitNode != nil && perNode != nil:
 		r.fail(perNode, f.path+".per", "stands beside unit, take one of them away")
@@ -180,7 +212,7 @@ func (r *reader) length(f *limitFile) (unit ratelimit.RateLimitResponse_RateLimi
 		}
 		f.per = unitLengths[unit]
 	}
-	if f.has["requests_per_unit"] == nil {
+	if f.has("requests_per_unit") == nil {
 		r.fail(f.node, f.path+".requests_per_unit", "is missing; 0 refuses everything")
 	}
 	return unit
@@ -204,7 +236,7 @@ func (r *reader) budget(f *limitFile, unit ratelimit.RateLimitResponse_RateLimit
 		kind = fixedWindow
 	}
 	for name, kinds := range meant {
-		if given := f.has[name]; given != nil && !slices.Contains(kinds, kind) {
+		if given := f.has(name); given != nil && !slices.Contains(kinds, kind) {
 			r.fail(given, f.path+"."+name, "has no meaning for %s, only for policy: %s", kind, strings.Join(kinds, ", "))
 			return budget{}
 		}
@@ -221,18 +253,18 @@ func (r *reader) budget(f *limitFile, unit ratelimit.RateLimitResponse_RateLimit
 	case calendar:
 		zone, err := time.LoadLocation(f.zone)
 		if err != nil || f.zone == "Local" {
-			r.fail(f.has["in"], f.path+".in", "is %q, which is no time zone here, want one as Europe/Berlin", f.zone)
+			r.fail(f.has("in"), f.path+".in", "is %q, which is no time zone here, want one as Europe/Berlin", f.zone)
 			return budget{}
 		}
 		u, ok := calendarUnits[unit]
-		if !ok || f.has["per"] != nil {
+		if !ok || f.has("per") != nil {
 			r.fail(f.node, f.path+".unit", "is %q, want day, week, month or year for policy: calendar", strings.ToLower(unit.String()))
 			return budget{}
 		}
 		p = limit.Calendar{Permits: permits, Unit: u, In: zone}
 	case tokenBucket, leakyBucket:
 		capacity := permits
-		if f.has["capacity"] != nil {
+		if f.has("capacity") != nil {
 			capacity = int64(f.capacity)
 		}
 		if p = limit.Policy(limit.TokenBucket{Capacity: capacity, Refill: permits, Interval: f.per}); kind == leakyBucket {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"runtime"
 	"strconv"
 	"strings"
 
@@ -23,33 +24,51 @@ var belongs = map[string]string{
 	"unit": "rate_limit", "requests_per_unit": "rate_limit", "per": "rate_limit", "policy": "rate_limit", "unlimited": "rate_limit", "name": "rate_limit", "replaces": "rate_limit",
 }
 
+// domainFile is the fields of a file.
+type domainFile struct {
+	*domain
+	descriptors *yaml.Node
+}
+
+var domainFields = fields[domainFile]{
+	"domain":      func(r *reader, n *yaml.Node, path string, d *domainFile) { d.name = r.text(n, path) },
+	"slot_by":     func(r *reader, n *yaml.Node, path string, d *domainFile) { d.slotBy = r.text(n, path) },
+	"http":        func(r *reader, n *yaml.Node, path string, d *domainFile) { d.web = r.web(n, path) },
+	"descriptors": func(_ *reader, n *yaml.Node, _ string, d *domainFile) { d.descriptors = n },
+}
+
 // parse reads one file.
 func parse(file string, text []byte) (*domain, []error) {
+	if d := inChunks(file, text); d != nil {
+		return d, nil
+	}
 	r := &reader{file: file}
 	root := r.open(text)
 	if len(r.errs) > 0 {
 		return nil, r.errs
 	}
-	d := &domain{file: file}
 	if root == nil || isNull(root) {
 		r.whole("is empty, want a domain and its descriptors")
 		return nil, r.errs
 	}
-	var descriptors func()
-	r.mapping(root, "", fields{
-		"domain":      func(n *yaml.Node, path string) { d.name = r.text(n, path) },
-		"slot_by":     func(n *yaml.Node, path string) { d.slotBy = r.text(n, path) },
-		"http":        func(n *yaml.Node, path string) { d.web = r.web(n, path) },
-		"descriptors": func(n *yaml.Node, path string) { descriptors = func() { r.descriptors(n, path, &d.rules, 0) } },
-	})
-	if d.name == "" && len(r.errs) == 0 {
+	return r.domain(root), r.errs
+}
+
+// domain reads what a file holds.
+func (r *reader) domain(root *yaml.Node) *domain {
+	f := domainFile{domain: &domain{file: r.file}}
+	mapping(r, root, "", domainFields, &f)
+	if f.name == "" && len(r.errs) == 0 {
 		r.fail(root, "domain", "is empty, want a name that no other file has")
 	}
-	if descriptors != nil {
-		descriptors()
+	if f.descriptors != nil {
+		r.descriptors(f.descriptors, "descriptors", &f.rules, 0)
 	}
-	return d, r.errs
+	return f.domain
 }
+
+// rulesAtOnce is how many rules are read before others may have the processor: so a reload holds up no request.
+const rulesAtOnce = 16
 
 // descriptors reads the rules of one level.
 func (r *reader) descriptors(n *yaml.Node, path string, into *level, depth int) {
@@ -70,6 +89,9 @@ func (r *reader) descriptors(n *yaml.Node, path string, into *level, depth int) 
 		if children := child(n, "descriptors"); children != nil {
 			r.descriptors(children, join(path, "descriptors"), &made.below, depth+1)
 		}
+		if r.rules%rulesAtOnce == 0 {
+			runtime.Gosched()
+		}
 	})
 }
 
@@ -83,35 +105,43 @@ func child(n *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
+// ruleFile is the fields of a descriptor.
+type ruleFile struct {
+	*rule
+	one      *oneLimit
+	several  []*oneLimit
+	limitsAt *yaml.Node
+}
+
+var ruleFields = fields[ruleFile]{
+	"key":   func(r *reader, n *yaml.Node, path string, f *ruleFile) { f.key = r.text(n, path) },
+	"value": func(r *reader, n *yaml.Node, path string, f *ruleFile) { f.value = r.text(n, path) },
+	"rate_limit": func(r *reader, n *yaml.Node, path string, f *ruleFile) {
+		if n = r.resolve(n, path); !isNull(n) {
+			f.one = r.limit(n, path)
+		}
+	},
+	"limits": func(r *reader, n *yaml.Node, path string, f *ruleFile) {
+		f.limitsAt = n
+		r.list(n, path, func(n *yaml.Node, path string) { f.several = append(f.several, r.limit(r.resolve(n, path), path)) })
+	},
+	"descriptors":     func(*reader, *yaml.Node, string, *ruleFile) {}, // once this one is known
+	"shadow_mode":     func(r *reader, n *yaml.Node, path string, f *ruleFile) { f.shadow = r.flag(n, path) },
+	"quota_mode":      func(r *reader, n *yaml.Node, path string, f *ruleFile) { f.quota = r.flag(n, path) },
+	"overdraw":        func(r *reader, n *yaml.Node, path string, f *ruleFile) { f.overdraw = r.flag(n, path) },
+	"detailed_metric": func(r *reader, n *yaml.Node, path string, f *ruleFile) { f.detailed = r.flag(n, path) },
+	"value_to_metric": func(r *reader, n *yaml.Node, path string, f *ruleFile) { f.valueInName = r.flag(n, path) },
+	"share_threshold": func(r *reader, n *yaml.Node, path string, f *ruleFile) { f.shared = r.flag(n, path) },
+	"metadata":        func(r *reader, n *yaml.Node, path string, f *ruleFile) { f.metadata = r.metadata(n, path) },
+}
+
 // rule reads a descriptor without those below it.
 func (r *reader) rule(n *yaml.Node, path string) *rule {
 	r.rules++
 	made := &rule{file: r.file, line: n.Line, place: r.rules}
-	var one *oneLimit
-	var several []*oneLimit
-	var limitsAt *yaml.Node
+	f := ruleFile{rule: made}
 	before := len(r.errs)
-	r.mapping(n, path, fields{
-		"key":   func(n *yaml.Node, path string) { made.key = r.text(n, path) },
-		"value": func(n *yaml.Node, path string) { made.value = r.text(n, path) },
-		"rate_limit": func(n *yaml.Node, path string) {
-			if n = r.resolve(n, path); !isNull(n) {
-				one = r.limit(n, path)
-			}
-		},
-		"limits": func(n *yaml.Node, path string) {
-			limitsAt = n
-			r.list(n, path, func(n *yaml.Node, path string) { several = append(several, r.limit(r.resolve(n, path), path)) })
-		},
-		"descriptors":     func(*yaml.Node, string) {}, // once this one is known
-		"shadow_mode":     func(n *yaml.Node, path string) { made.shadow = r.flag(n, path) },
-		"quota_mode":      func(n *yaml.Node, path string) { made.quota = r.flag(n, path) },
-		"overdraw":        func(n *yaml.Node, path string) { made.overdraw = r.flag(n, path) },
-		"detailed_metric": func(n *yaml.Node, path string) { made.detailed = r.flag(n, path) },
-		"value_to_metric": func(n *yaml.Node, path string) { made.valueInName = r.flag(n, path) },
-		"share_threshold": func(n *yaml.Node, path string) { made.shared = r.flag(n, path) },
-		"metadata":        func(n *yaml.Node, path string) { made.metadata = r.metadata(n, path) },
-	})
+	mapping(r, n, path, ruleFields, &f)
 	if len(r.errs) == before && made.key == "" {
 		r.fail(n, join(path, "key"), "is empty, want the key of the request's entry")
 	}
@@ -120,14 +150,14 @@ func (r *reader) rule(n *yaml.Node, path string) *rule {
 	} else if made.shared {
 		r.fail(n, join(path, "share_threshold"), "is set, but neither value %q nor key %q has a *", made.value, made.key)
 	}
-	if one != nil {
-		several = append([]*oneLimit{one}, several...)
+	if made.limits = f.several; f.one != nil {
+		made.limits = append([]*oneLimit{f.one}, f.several...)
 	}
 	if len(r.errs) > before {
 		return nil
 	}
-	if made.limits = several; limitsAt != nil {
-		r.together(limitsAt, join(path, "limits"), several)
+	if f.limitsAt != nil {
+		r.together(f.limitsAt, join(path, "limits"), made.limits)
 	}
 	return made
 }

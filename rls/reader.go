@@ -49,8 +49,8 @@ type reader struct {
 	rules int // descriptors so far
 }
 
-// fields reads the values of a mapping, each by its key.
-type fields map[string]func(value *yaml.Node, path string)
+// fields reads the values of a mapping into a T, each by its key.
+type fields[T any] map[string]func(r *reader, value *yaml.Node, path string, into *T)
 
 // open gives what a file holds, or nil where it is empty.
 func (r *reader) open(text []byte) *yaml.Node {
@@ -165,7 +165,7 @@ func (r *reader) pairs(n *yaml.Node, path string, depth int) (all []pair) {
 }
 
 // mapping reads the fields of a mapping. Null has none.
-func (r *reader) mapping(n *yaml.Node, path string, known fields) {
+func mapping[T any](r *reader, n *yaml.Node, path string, known fields[T], into *T) {
 	if n = r.resolve(n, path); isNull(n) {
 		return
 	}
@@ -176,7 +176,7 @@ func (r *reader) mapping(n *yaml.Node, path string, known fields) {
 	for _, p := range r.pairs(n, path, 0) {
 		name := p.key.Value
 		if read := known[name]; read != nil {
-			read(p.value, join(path, name))
+			read(r, p.value, join(path, name), into)
 			continue
 		}
 		if where := belongs[name]; where != "" {
@@ -187,7 +187,7 @@ func (r *reader) mapping(n *yaml.Node, path string, known fields) {
 	}
 }
 
-func sorted(known fields) []string {
+func sorted[T any](known fields[T]) []string {
 	names := make([]string, 0, len(known))
 	for name := range known {
 		names = append(names, name)
@@ -206,7 +206,7 @@ func (r *reader) list(n *yaml.Node, path string, read func(value *yaml.Node, pat
 		return
 	}
 	for i, value := range n.Content {
-		read(value, fmt.Sprintf("%s[%d]", path, i))
+		read(value, path+"["+strconv.Itoa(i)+"]")
 	}
 }
 

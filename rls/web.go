@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"net/url"
 	pathpkg "path"
+	"slices"
 	"strings"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
@@ -40,35 +41,33 @@ type webEntry struct {
 
 var requestParts = []string{"address", "host", "method", "path"}
 
+var webFields = fields[web]{
+	"on_failure": func(r *reader, n *yaml.Node, path string, w *web) {
+		w.open = r.oneOf(n, path, "open", "closed") == "open"
+	},
+	"header": func(r *reader, n *yaml.Node, path string, w *web) { w.address.Header = r.text(n, path) },
+	"trust": func(r *reader, n *yaml.Node, path string, w *web) {
+		r.list(n, path, func(n *yaml.Node, path string) { w.address.Trusted = append(w.address.Trusted, r.network(n, path)) })
+	},
+	"requests": func(r *reader, n *yaml.Node, path string, w *web) {
+		r.list(n, path, func(n *yaml.Node, path string) { w.routes = append(w.routes, r.route(n, path)) })
+	},
+}
+
 // web reads the part of a file that is for proxies without a protocol of their own.
 func (r *reader) web(n *yaml.Node, path string) *web {
 	made := new(web)
-	needs := false
 	before := len(r.errs)
-	r.mapping(n, path, fields{
-		"on_failure": func(n *yaml.Node, path string) { made.open = r.oneOf(n, path, "open", "closed") == "open" },
-		"header":     func(n *yaml.Node, path string) { made.address.Header = r.text(n, path) },
-		"trust": func(n *yaml.Node, path string) {
-			r.list(n, path, func(n *yaml.Node, path string) {
-				made.address.Trusted = append(made.address.Trusted, r.network(n, path))
-			})
-		},
-		"requests": func(n *yaml.Node, path string) {
-			r.list(n, path, func(n *yaml.Node, path string) {
-				one := r.route(n, path)
-				for _, e := range one.entries {
-					needs = needs || e.from == "address"
-				}
-				made.routes = append(made.routes, one)
-			})
-		},
-	})
+	mapping(r, n, path, webFields, made)
 	if len(r.errs) > before {
 		return nil
 	}
 	if len(made.routes) == 0 {
 		r.fail(n, join(path, "requests"), "is empty, want at least one descriptor to make of requests")
 	}
+	needs := slices.ContainsFunc(made.routes, func(one route) bool {
+		return slices.ContainsFunc(one.entries, func(e webEntry) bool { return e.from == "address" })
+	})
 	if needs && len(made.address.Trusted) == 0 {
 		r.fail(n, join(path, "trust"), "is empty, want the networks of the proxies that tell their clients' addresses: all clients would count as one")
 	}
@@ -89,33 +88,53 @@ func (r *reader) network(n *yaml.Node, path string) netip.Prefix {
 	return network
 }
 
+var routeFields = fields[route]{
+	"method": func(r *reader, n *yaml.Node, path string, made *route) {
+		made.method = strings.ToUpper(r.text(n, path))
+	},
+	"host": func(r *reader, n *yaml.Node, path string, made *route) { made.host = strings.ToLower(r.text(n, path)) },
+	"path": func(r *reader, n *yaml.Node, path string, made *route) {
+		made.path = bytes.Split([]byte(r.text(n, path)), []byte("*"))
+	},
+	"descriptor": func(r *reader, n *yaml.Node, path string, made *route) {
+		r.list(n, path, func(n *yaml.Node, path string) { made.entries = append(made.entries, r.webEntry(n, path)) })
+	},
+}
+
 func (r *reader) route(n *yaml.Node, path string) (made route) {
-	r.mapping(n, path, fields{
-		"method": func(n *yaml.Node, path string) { made.method = strings.ToUpper(r.text(n, path)) },
-		"host":   func(n *yaml.Node, path string) { made.host = strings.ToLower(r.text(n, path)) },
-		"path":   func(n *yaml.Node, path string) { made.path = bytes.Split([]byte(r.text(n, path)), []byte("*")) },
-		"descriptor": func(n *yaml.Node, path string) {
-			r.list(n, path, func(n *yaml.Node, path string) { made.entries = append(made.entries, r.webEntry(n, path)) })
-		},
-	})
+	mapping(r, n, path, routeFields, &made)
 	if len(made.entries) == 0 && len(r.errs) == 0 {
 		r.fail(n, join(path, "descriptor"), "is empty, want its entries")
 	}
 	return made
 }
 
-func (r *reader) webEntry(n *yaml.Node, path string) (made webEntry) {
-	ways := 0
-	r.mapping(n, path, fields{
-		"key":    func(n *yaml.Node, path string) { made.key = r.text(n, path) },
-		"value":  func(n *yaml.Node, path string) { made.value = r.text(n, path); ways++ },
-		"header": func(n *yaml.Node, path string) { made.header = http.CanonicalHeaderKey(r.text(n, path)); ways++ },
-		"from":   func(n *yaml.Node, path string) { made.from = r.oneOf(n, path, requestParts...); ways++ },
-	})
-	if len(r.errs) == 0 && (made.key == "" || ways != 1) {
+// entryFile is the fields of an entry, of which one says what it is made of.
+type entryFile struct {
+	webEntry
+	ways int
+}
+
+var entryFields = fields[entryFile]{
+	"key":   func(r *reader, n *yaml.Node, path string, f *entryFile) { f.key = r.text(n, path) },
+	"value": func(r *reader, n *yaml.Node, path string, f *entryFile) { f.value = r.text(n, path); f.ways++ },
+	"header": func(r *reader, n *yaml.Node, path string, f *entryFile) {
+		f.header = http.CanonicalHeaderKey(r.text(n, path))
+		f.ways++
+	},
+	"from": func(r *reader, n *yaml.Node, path string, f *entryFile) {
+		f.from = r.oneOf(n, path, requestParts...)
+		f.ways++
+	},
+}
+
+func (r *reader) webEntry(n *yaml.Node, path string) webEntry {
+	f := entryFile{}
+	mapping(r, n, path, entryFields, &f)
+	if len(r.errs) == 0 && (f.key == "" || f.ways != 1) {
 		r.fail(n, path, "wants a key, and one of value, header and from")
 	}
-	return made
+	return f.webEntry
 }
 
 // original is the request that a proxy asks about.

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -96,6 +97,19 @@ func TestAChangeReadsItsChunkAlone(t *testing.T) {
 	other, ok := inChunks("f", []byte(strings.Replace(text, "domain: shop", "domain: market", 1)), after)
 	require.True(t, ok)
 	assert.Equal(t, "market:rule-0", other.rules[0].prefix)
+}
+
+// TestRulesKeepNoOlderFile: a rule that stays when the file changes does not hold all of the text that it was read from.
+func TestRulesKeepNoOlderFile(t *testing.T) {
+	s, ok := inChunks("f", []byte(large(100)), nil)
+	require.True(t, ok)
+	for text, rules := range s.chunks { // the texts are pieces of the file's one
+		begin := uintptr(unsafe.Pointer(unsafe.StringData(text)))
+		for _, r := range rules {
+			name := uintptr(unsafe.Pointer(unsafe.StringData(r.name)))
+			assert.False(t, name >= begin && name < begin+uintptr(len(text)), r.name)
+		}
+	}
 }
 
 // TestOddFilesAreReadAsAWhole.

@@ -7,31 +7,19 @@ import (
 	"time"
 )
 
-// together does some pieces of work on all processors, until one fails, and says whether none did. Each worker is made once. The last
-// one rests until the first has done a piece, half of its time that is: while all processors are busy, nobody asks the network for
-// requests but every 10 ms.
+// together does some pieces of work on all processors but one, until one fails, and says whether none did. Each worker is made once.
+// While all processors are busy, nobody asks the network for requests but every 10 ms: hence the one that stays free, and on a single
+// processor the rests.
 func together(pieces int, worker func() func(i int) bool) bool {
 	var all sync.WaitGroup
 	var next atomic.Int64
 	var failed atomic.Bool
 	processors := runtime.GOMAXPROCS(0)
-	first := make(chan struct{})
-	for w := range min(pieces, processors) {
+	for range min(pieces, max(processors-1, 1)) {
 		all.Go(func() {
 			rest := func(time.Duration) {}
-			switch {
-			case processors == 1:
+			if processors == 1 {
 				rest = asleep()
-			case w == 0:
-				defer close(first)
-				rest = func(time.Duration) {
-					select {
-					case first <- struct{}{}:
-					default: // nobody rests
-					}
-				}
-			case w == processors-1:
-				rest = func(time.Duration) { <-first }
 			}
 			do := worker()
 			for !failed.Load() {

@@ -19,6 +19,8 @@ func (e edit) quick() (module string, packages []string) {
 		return "cmd/rrl", []string{"./internal/..."}
 	case within("grpclimit"):
 		return "grpclimit", []string{"."}
+	case within("internal/blocks"):
+		return "internal/blocks", []string{"."}
 	case within("rules"):
 		return "rules", []string{"."}
 	case within("rls"):
