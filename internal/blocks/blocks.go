@@ -139,13 +139,14 @@ func (r *Reader) list(depth int) *yaml.Node {
 	for r.column() == column && r.isDash() {
 		r.at++
 		item := (*yaml.Node)(nil)
-		if r.endOfLine() {
+		switch {
+		case r.endOfLine():
 			if r.seek(); r.column() > column {
 				item = r.block(depth + 1)
 			}
-		} else if r.keyEnd() > 0 {
+		case r.keyEnd() > 0:
 			item = r.mapping(depth + 1)
-		} else {
+		default:
 			item = r.value(depth + 1)
 		}
 		if item == nil {
