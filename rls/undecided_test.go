@@ -28,7 +28,9 @@ func TestUndecidedIsTold(t *testing.T) {
 			_, err := s.ShouldRateLimit(context.Background(), request(t, "shop | user="+user))
 			return status.Code(err)
 		}
-		told := func() int { return strings.Count(log.String(), "rls: requests end with an error, while Redis answers others") }
+		told := func() int {
+			return strings.Count(log.String(), "rls: requests end with an error, while Redis answers others")
+		}
 		require.Equal(t, codes.OK, ask("ann"))
 		keys, err := b.Conn.Do(b.Context(), b.Conn.B().Keys().Pattern("*ann*").Build()).AsStrSlice()
 		require.NoError(t, err)
