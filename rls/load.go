@@ -66,8 +66,13 @@ func read(path string) ([]source, error) {
 
 // readFile reads one file, and no more of it than may be there.
 func readFile(path string) (source, error) {
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // to open a pipe could last for ever
-		return source{}, &ConfigError{File: path, Reason: fmt.Sprintf("is no file (%s)", info.Mode().Type())}
+	if info, err := os.Stat(path); err == nil {
+		switch {
+		case !info.Mode().IsRegular(): // to open a pipe could last for ever
+			return source{}, &ConfigError{File: path, Reason: fmt.Sprintf("is no file (%s)", info.Mode().Type())}
+		case info.Size() > mostBytes:
+			return source{}, &ConfigError{File: path, Reason: fmt.Sprintf("has %d bytes, want at most %d (%d MiB)", info.Size(), mostBytes, mostBytes>>20)}
+		}
 	}
 	file, err := os.Open(path)
 	if err != nil {

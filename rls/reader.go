@@ -55,7 +55,7 @@ type fields[T any] map[string]func(r *reader, value *yaml.Node, path string, int
 // open gives what a file holds, or nil where it is empty.
 func (r *reader) open(text []byte) *yaml.Node {
 	if len(text) > mostBytes {
-		r.whole(fmt.Sprintf("has %d bytes, want at most %d", len(text), mostBytes))
+		r.whole(fmt.Sprintf("has more than %d bytes, which is the most", mostBytes)) // it has grown since it was looked at
 		return nil
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(text))

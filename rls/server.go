@@ -50,14 +50,15 @@ type Config struct {
 type Server struct {
 	ratelimit.UnimplementedRateLimitServiceServer
 
-	config  Config
-	cluster bool
-	guard   *door.Guard
-	rules   atomic.Pointer[Rules]
-	metrics metrics
-	recent  recent
-	health  *health.Server
-	closing atomic.Bool
+	config    Config
+	cluster   bool
+	guard     *door.Guard
+	rules     atomic.Pointer[Rules]
+	metrics   metrics
+	recent    recent
+	undecided undecided
+	health    *health.Server
+	closing   atomic.Bool
 
 	reading sync.Mutex
 	read    bool   // the files were read once
@@ -83,6 +84,7 @@ func New(c Config) (*Server, error) {
 	s := &Server{config: c, cluster: client.Engine.Cluster(), health: health.NewServer(), recent: recent{seed: maphash.MakeSeed()}}
 	s.metrics.nearRatio, s.metrics.most = cmp.Or(c.NearLimit, 0.8), cmp.Or(c.MaxSeries, 10_000)
 	s.guard = door.New(door.Closed, c.Deadline, func(up bool, err error) {
+		s.undecided.away.Store(!up)
 		if up {
 			c.Log.Info("rls: Redis answers again")
 		} else {

@@ -59,7 +59,7 @@ func TestNginx(t *testing.T) {
 		program = "/usr/sbin/nginx"
 	}
 	if _, err := os.Stat(program); err != nil {
-		t.Fatal("no nginx: install nginx-light, as make deps does")
+		t.Fatal("no nginx: install nginx-light, as make test-proxies does")
 	}
 	s := start(t)
 	dir, listen := t.TempDir(), port(freePort(t))

@@ -1,4 +1,4 @@
-// Package proxies puts the rate limit service behind real proxies, on a real Redis: Envoy by its protocol, nginx by auth_request.
+// Package proxies puts the rate limit service behind real proxies, on a real Redis: Envoy by its protocol, nginx by auth_request, Caddy by forward_auth.
 package proxies
 
 import (

@@ -3,6 +3,7 @@ package audit
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -98,7 +99,11 @@ func (c *checker) pair(ctx context.Context, l *look.Redisson, p *look.Pair) erro
 	}
 	for _, wrong := range p.Wrong {
 		if strings.Contains(wrong, "another type") {
-			c.add(Finding{Kind: KindConfig, Severity: Problem, Limiter: l.Name, Key: p.ValueKey, Text: wrong + ": every call of the libraries fails; delete the key"})
+			key := p.ValueKey
+			if strings.HasPrefix(wrong, strconv.Quote(p.PermitsKey)) {
+				key = p.PermitsKey
+			}
+			c.add(Finding{Kind: KindConfig, Severity: Problem, Limiter: l.Name, Key: key, Text: wrong + ": every call of the libraries fails; delete the key"})
 		}
 	}
 	// The value first: it is repaired beside the members that were counted.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -23,6 +24,22 @@ func oneName(cmd *cobra.Command, args []string) error {
 		return fmt.Errorf("%s takes the name of one limiter, got %d; %s --help shows more", cmd.CommandPath(), len(args), cmd.CommandPath())
 	case args[0] == "":
 		return fmt.Errorf("%s takes the name of one limiter, not an empty one", cmd.CommandPath())
+	}
+	return nil
+}
+
+// noEmptyName takes the names of limiters.
+func noEmptyName(cmd *cobra.Command, args []string) error {
+	if slices.Contains(args, "") {
+		return fmt.Errorf("%s takes the names of limiters, not an empty one", cmd.CommandPath())
+	}
+	return nil
+}
+
+// checkMax looks at --max.
+func checkMax(most int) error {
+	if most < 0 {
+		return fmt.Errorf("--max %d: want a number of limiters, 0 for all", most)
 	}
 	return nil
 }

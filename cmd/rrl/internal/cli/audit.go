@@ -29,6 +29,9 @@ away asks first.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
+			if err := checkMax(most); err != nil {
+				return err
+			}
 			redis, reader, err := a.open(ctx, fix)
 			if err != nil {
 				return err

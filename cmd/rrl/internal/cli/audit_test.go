@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -173,6 +174,19 @@ func TestAudit(t *testing.T) {
 			require.Contains(t, after.out, fmt.Sprintf("%d problem", test.left), after.out)
 			require.Equal(t, test.left > 0, after.code == exitDenied, after.out)
 		})
+	}
+}
+
+// TestFindingsNameTheirKey: a program that reads JSON finds the key that is wrong.
+func TestFindingsNameTheirKey(t *testing.T) {
+	s := startRedis(t)
+	put(s, "a", "")
+	s.run("SADD {a}:value 1", "SADD {a}:permits 1")
+	var told struct{ Findings []struct{ Key, Text string } }
+	require.NoError(t, json.Unmarshal([]byte(tool("audit", "-o", "json", "--redis", s.url()).out), &told))
+	require.Len(t, told.Findings, 2)
+	for _, f := range told.Findings {
+		require.Contains(t, f.Text, strconv.Quote(f.Key))
 	}
 }
 

@@ -48,6 +48,20 @@ func TestSentinel(t *testing.T) {
 	r = tool("ls", "--redis", sentinel.url()+"?master_set=other")
 	require.Equal(t, exitError, r.code)
 	require.Contains(t, r.err, "master_set=other")
+	require.Contains(t, r.err, "knows no such master")
+	require.Contains(t, r.err, "SENTINEL MASTERS")
+
+	secret := filepath.Join(t.TempDir(), "secret")
+	require.NoError(t, os.WriteFile(secret, []byte("hidden\n"), 0o600))
+	sentinel.run("ACL SETUSER default resetpass >hidden")
+	behind := []string{"ls", "--redis", sentinel.url() + "?master_set=main"}
+	for _, args := range [][]string{behind, append(behind[:3:3], "--password-file", secret)} {
+		r = tool(args...)
+		require.Equal(t, exitError, r.code)
+		require.Contains(t, r.err, "wants a password")
+		require.Contains(t, r.err, "--sentinel-password-file")
+	}
+	require.Contains(t, tool(append(behind, "--sentinel-password-file", secret)...).out, "api")
 }
 
 // TestTLS: with an authority of one's own and a client's certificate; what is wrong with either is told.

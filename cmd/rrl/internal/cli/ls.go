@@ -37,6 +37,9 @@ PATTERN is one of names as Redis has them: * ? [a-z]. Taken and free of a PER_CL
 taken most. Package limit keeps no permits in Redis, so that its rates and what is free are known to the programs alone.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkMax(most); err != nil {
+				return err
+			}
 			redis, reader, err := a.open(cmd.Context(), false)
 			if err != nil {
 				return err

@@ -116,6 +116,12 @@ Exit codes: 0 done; 1 a try that was denied, an audit that found a problem, or s
 		return nil
 	}
 	root.AddCommand(a.ls(), a.show(), a.watch(), a.try(), a.set(), a.reset(), a.release(), a.audit(), a.bench(), a.demo(), a.serve(), a.rules())
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "completion" { // which answers a shell that it does not know with its help and exit code 0
+			cmd.Args, cmd.RunE = cobra.NoArgs, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
+	}
 	return root
 }
 
@@ -188,7 +194,7 @@ func plain(redis *connect.Redis, err error) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &state):
-		return fmt.Errorf("%w (rrl audit shows what is wrong)", err)
+		return fmt.Errorf("%w (rrl show tells what is wrong)", err)
 	case errors.Is(err, rratelimiter.ErrNotInitialized):
 		return fmt.Errorf("%w; rrl set gives it a rate, rrl ls shows what there is", err)
 	case errors.As(err, &said):

@@ -90,6 +90,9 @@ func (a *app) try() *cobra.Command {
   rrl try login:ada --policy window:5/1m --policy window:20/1h`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
+			if wait < 0 {
+				return fmt.Errorf("--wait %v: want none below 0", wait)
+			}
 			redis, _, err := a.open(ctx, true)
 			if err != nil {
 				return err

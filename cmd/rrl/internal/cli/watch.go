@@ -41,7 +41,7 @@ func (a *app) watch() *cobra.Command {
 		Long: `watch looks at limiters again and again, and plots what is taken against the rate; of a PER_CLIENT limiter, by which clients. It only
 reads. Where the output is no terminal it writes a line for each look. Who waits for permits does so in the programs: Redis does not
 know.`,
-		Args: cobra.MinimumNArgs(1),
+		Args: cobra.MatchAll(cobra.MinimumNArgs(1), noEmptyName),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			given, err := parse(policies)
 			if err != nil {

@@ -29,7 +29,7 @@ func Open(ctx context.Context, o Options) (*Redis, error) {
 	if set := option.Sentinel.MasterSet; set != "" {
 		client, err := rueidis.NewClient(option)
 		if err != nil {
-			return nil, explain(err, fmt.Sprintf("the sentinels at %s, asked for master_set=%s", where, set), option.Username)
+			return nil, explainSentinel(err, fmt.Sprintf("the Sentinel at %s (master_set=%s)", where, set), option.Username)
 		}
 		return &Redis{Client: client, Where: where}, nil
 	}

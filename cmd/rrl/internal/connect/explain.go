@@ -79,7 +79,7 @@ func explain(err error, where, name string) error {
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
 		return awayf("%s has closed the connection: its log says why (a server that wants TLS does so to redis://)", where)
 	case errors.Is(err, rueidis.ErrNoAddr):
-		return awayf("%s name no such master: check master_set, and SENTINEL MASTERS there", where)
+		return awayf("%s knows no such master: check master_set, and SENTINEL MASTERS there", where)
 	case errors.As(err, &operation):
 		return awayf("%s cannot be reached: %w", where, err)
 	}
@@ -89,6 +89,21 @@ func explain(err error, where, name string) error {
 func isTimeout(err error) bool {
 	var timeout net.Error
 	return errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// explainSentinel is the same for a set-up of sentinels. Who of them and their master wants a password is not told.
+func explainSentinel(err error, where, name string) error {
+	explained := explain(err, where, name)
+	said, ok := rueidis.IsRedisErr(err)
+	switch {
+	case !ok:
+		return explained
+	case strings.HasPrefix(said.Error(), "NOAUTH"), strings.HasPrefix(said.Error(), "WRONGPASS"):
+		return fmt.Errorf("%w; that of the sentinels themselves has --sentinel-password-file", explained)
+	case strings.Contains(said.Error(), "No such master"):
+		return fmt.Errorf("%s knows no such master: check master_set, and SENTINEL MASTERS there", where)
+	}
+	return explained
 }
 
 // explainSaid is for what the server itself said.
@@ -102,6 +117,8 @@ func explainSaid(said *rueidis.RedisError, err error, where, name string) error 
 		return fmt.Errorf("%s wants a password: write it into the URL (redis://:PASSWORD@HOST:PORT) or into a file for --password-file", where)
 	case "NOPERM":
 		return fmt.Errorf("%s does not let this user do that (%s): give it the right by ACL SETUSER", where, strings.TrimSpace(strings.TrimPrefix(text, "NOPERM")))
+	case "DENIED":
+		return fmt.Errorf("%s lets nobody in from another host (protected mode): set a password there (requirepass), or protected-mode no", where)
 	case "READONLY":
 		return fmt.Errorf("%s is a replica, which takes no changes: name its master with --redis", where)
 	case "LOADING", "BUSY", "MASTERDOWN", "TRYAGAIN":

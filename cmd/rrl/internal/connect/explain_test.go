@@ -20,7 +20,8 @@ func TestWhatServersSay(t *testing.T) {
 		"NOPERM this user has no permissions to run the 'scan' command": "does not let this user do that (this user has no permissions to run the 'scan' command): give it the right by ACL SETUSER",
 		"LOADING Redis is loading the dataset in memory":                "is not ready (LOADING Redis is loading the dataset in memory): try again in a moment",
 		"CLUSTERDOWN The cluster is down":                               "is down (CLUSTERDOWN The cluster is down): CLUSTER NODES shows which node is missing",
-		"ERR something new":                                             "something new",
+		"DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the default user. In this mode connections are only accepted from the loopback interface.": "lets nobody in from another host (protected mode): set a password there (requirepass), or protected-mode no",
+		"ERR something new": "something new",
 	} {
 		server.SetError(said)
 		err := redis.Explain(redis.Do(context.Background(), redis.B().Get().Key("x").Build()).Error())

@@ -1,0 +1,58 @@
+package proxies
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// caddyfile has docs/envoy.md's forward_auth. The peer is 127.0.0.1 here, which is a proxy's: another address stands for the client's.
+const caddyfile = `
+{
+	admin off
+	auto_https off
+}
+http://LISTEN {
+	handle /ready {
+		respond ready
+	}
+	handle {
+		forward_auth SERVICE {
+			uri /auth/edge
+			header_up X-Forwarded-For 203.0.113.9
+		}
+		reverse_proxy UPSTREAM
+	}
+}
+`
+
+// Caddy lets requests through as long as the service does, and passes its refusals on.
+func TestCaddy(t *testing.T) {
+	program, err := exec.LookPath("caddy")
+	require.NoError(t, err, "no caddy: install it, as make test-proxies does")
+	s := start(t)
+	dir, listen := t.TempDir(), port(freePort(t))
+	t.Setenv("XDG_CONFIG_HOME", dir) // where it writes
+	t.Setenv("XDG_DATA_HOME", dir)
+	file := filepath.Join(dir, "Caddyfile")
+	text := strings.NewReplacer("LISTEN", listen, "UPSTREAM", strings.TrimPrefix(s.upstream.URL, "http://"), "SERVICE", port(s.http)).Replace(caddyfile)
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	proxy(t, "http://"+listen+"/ready", program, "run", "--config", file, "--adapter", "caddyfile")
+
+	var got []string
+	for _, path := range []string{"/login", "/login?x=1", "/login", "/login", "//login", "/", "/forbidden", "/"} {
+		got = append(got, path+" "+get(t, "http://"+listen+path, "RateLimit-Remaining"))
+	}
+	assert.Equal(t, []string{
+		"/login 200", "/login?x=1 200", "/login 200", "/login 429 left 0 retry", "//login 429 left 0 retry", "/ 200", "/forbidden 403", "/ 429 left 0 retry",
+	}, got)
+	assert.EqualValues(t, 5, s.served.Load(), "what is refused does not get there")
+
+	require.NoError(t, s.redis.Kill())
+	assert.Equal(t, "503", get(t, "http://"+listen+"/", ""), "on_failure: closed")
+}

@@ -1,0 +1,62 @@
+package rls_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/rls"
+)
+
+// Requests that cannot be decided while others are, by a corrupt key or a node of a cluster that is down, are told in the log: at once, and
+// then every half a minute.
+func TestUndecidedIsTold(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		var log bytes.Buffer
+		s := newServer(t, client, simple, func(c *rls.Config) { c.Log, c.Deadline = slog.New(slog.NewTextHandler(&log, nil)), 50*time.Millisecond })
+		ask := func(user string) codes.Code {
+			_, err := s.ShouldRateLimit(context.Background(), request(t, "shop | user="+user))
+			return status.Code(err)
+		}
+		told := func() int {
+			return strings.Count(log.String(), "rls: requests end with an error, while Redis answers others")
+		}
+		require.Equal(t, codes.OK, ask("ann"))
+		keys, err := b.Conn.Do(b.Context(), b.Conn.B().Keys().Pattern("*ann*").Build()).AsStrSlice()
+		require.NoError(t, err)
+		require.Len(t, keys, 1)
+		require.NoError(t, b.Conn.Do(b.Context(), b.Conn.B().Set().Key(keys[0]).Value("hello").Build()).Error())
+		for range 3 {
+			require.Equal(t, codes.Unavailable, ask("ann"))
+			require.Equal(t, codes.OK, ask("bob"))
+			bubble.Pass(time.Second)
+			require.Equal(t, 1, told(), log.String())
+		}
+		assert.Contains(t, log.String(), keys[0])
+		assert.Contains(t, log.String(), "delete it")
+		bubble.Pass(30 * time.Second)
+		require.Equal(t, codes.Unavailable, ask("ann"))
+		require.Equal(t, 2, told())
+
+		// A Redis that answers nobody is told once, and by other words.
+		bubble.Pass(time.Minute)
+		b.Latency.Store(int64(3 * time.Second))
+		for range 3 {
+			require.Equal(t, codes.Unavailable, ask("bob"))
+		}
+		b.Latency.Store(0)
+		bubble.Pass(10 * time.Second) // what is on its way arrives
+		require.Equal(t, 2, told())
+		require.Equal(t, 1, strings.Count(log.String(), "Redis does not answer, requests end with an error"))
+	})
+}
