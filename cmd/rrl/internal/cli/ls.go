@@ -140,7 +140,13 @@ for what is left over beside it.`,
 			if limiter.Empty() {
 				return fmt.Errorf("there is no limiter %q: rrl ls shows those that there are; one of package limit has no key while nothing is taken", args[0])
 			}
-			return a.print(limiter, limiter.Text)
+			if err := a.print(limiter, limiter.Text); err != nil {
+				return err
+			}
+			if corrupt := limiter.Corrupt(); corrupt != "" {
+				return fmt.Errorf("%q is corrupt: %s", args[0], corrupt)
+			}
+			return nil
 		},
 	}
 	policyFlag(cmd, &policies, "policies of package limit that the program has, so that their permits are known")

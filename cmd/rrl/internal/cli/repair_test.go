@@ -216,7 +216,7 @@ func TestValuesAsTheLibraryTakesThem(t *testing.T) {
 		var state *rratelimiter.StateError
 		require.ErrorAs(t, err, &state, value)
 		require.Contains(t, tool("audit", "--redis", s.url()).out, "is no number", value)
-		require.Contains(t, s.on("show", "a"), "is no number", value)
+		require.Contains(t, s.corrupt("a"), "is no number", value)
 		require.Contains(t, s.on("audit", "--fix"), "repaired")
 		_, err = rratelimiter.New(s.Client).Limiter("a").TryAcquire(context.Background(), 1)
 		require.NoError(t, err)
@@ -239,8 +239,8 @@ func TestAnIntervalOfNothing(t *testing.T) {
 func TestAKeyOfAnotherType(t *testing.T) {
 	s := startRedis(t)
 	s.run("SET a text")
-	require.NotContains(t, s.on("show", "a"), "rrl set")
-	require.Contains(t, s.on("show", "a"), "choose another name")
+	require.NotContains(t, s.corrupt("a"), "rrl set")
+	require.Contains(t, s.corrupt("a"), "choose another name")
 	r := tool("set", "a", "5/1h", "--yes", "--redis", s.url())
 	require.Equal(t, exitError, r.code)
 	require.NotContains(t, tool("set", "a", "5/1h", "--redis", s.url()).err, "--yes", "it would not do that either")

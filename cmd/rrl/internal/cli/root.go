@@ -83,7 +83,8 @@ reads its files, and those of package rules.
 
 Without a Redis at hand: rrl demo.
 
-Exit codes: 0 done; 1 a try that was denied, an audit that found a problem, or set --if-absent where there was a rate; 2 an error.`,
+Exit codes: 0 done; 1 a try that was denied, an audit that found a problem, or set --if-absent where there was a rate; 2 an error, or a
+limiter shown that is corrupt.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,

@@ -166,6 +166,26 @@ func toolAt(now func() time.Time, args ...string) ran {
 	return ran{code, out.String(), failed.String()}
 }
 
+// corrupt shows a limiter that is corrupt, and demands that this is told as an error too.
+func (s *server) corrupt(name string) string {
+	s.Helper()
+	r := tool("show", name, "--redis", s.url())
+	require.Equal(s, exitError, r.code)
+	require.Contains(s, r.err, strconv.Quote(name)+" is corrupt: ")
+	return r.out
+}
+
+// looked demands that a command that only reads has shown something, be it that a limiter is corrupt.
+func looked(t *testing.T, args []string, r ran) {
+	t.Helper()
+	require.NotEmpty(t, r.out)
+	if r.code == exitError && args[0] == "show" {
+		require.Contains(t, r.err, " is corrupt: ")
+		return
+	}
+	require.NotEqual(t, exitError, r.code, "%q: %s", args, r.err)
+}
+
 // on runs the tool on this server, and demands that it works.
 func (s *server) on(args ...string) string {
 	s.Helper()

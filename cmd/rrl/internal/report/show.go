@@ -87,6 +87,28 @@ func (l Limiter) Empty() bool {
 	return l.Redisson == nil && len(l.Policies) == 0 && len(l.Findings) == 0
 }
 
+// Corrupt says what makes calls of the libraries fail, "" where nothing does.
+func (l Limiter) Corrupt() string {
+	for _, f := range l.Findings {
+		if f.Kind == audit.KindConfig {
+			return f.Text
+		}
+	}
+	var wrong []string
+	if l.Redisson != nil {
+		for _, p := range l.Redisson.Pairs {
+			wrong = append(wrong, p.Wrong...)
+		}
+	}
+	for _, p := range l.Policies {
+		wrong = append(wrong, p.Wrong...)
+	}
+	if len(wrong) == 0 {
+		return ""
+	}
+	return wrong[0] + ": calls of the libraries fail; rrl audit --fix repairs a value, what else is wrong is to be deleted"
+}
+
 // Text writes it for people.
 func (l Limiter) Text(w *strings.Builder) {
 	fmt.Fprintln(w, Name(l.Name))
