@@ -235,9 +235,9 @@ func (r *reader) budget(f *limitFile, unit ratelimit.RateLimitResponse_RateLimit
 	if kind == "" {
 		kind = fixedWindow
 	}
-	for name, kinds := range meant {
-		if given := f.has(name); given != nil && !slices.Contains(kinds, kind) {
-			r.fail(given, f.path+"."+name, "has no meaning for %s, only for policy: %s", kind, strings.Join(kinds, ", "))
+	for _, g := range f.given {
+		if kinds := meant[g.name]; kinds != nil && !slices.Contains(kinds, kind) {
+			r.fail(g.node, f.path+"."+g.name, "has no meaning for %s, only for policy: %s", kind, strings.Join(kinds, ", "))
 			return budget{}
 		}
 	}

@@ -1,6 +1,8 @@
 package rls
 
 import (
+	"strings"
+
 	"go.yaml.in/yaml/v4"
 
 	"github.com/rratelimiter/rratelimiter/internal/blocks"
@@ -28,7 +30,7 @@ func inChunks(file string, text []byte) *domain {
 	d := r.domain(root)
 	plain := blocks.Reader{}
 	for _, chunk := range parts.Chunks {
-		list := plain.Read(chunk.Text, chunk.Line)
+		list := plain.Read(strings.Clone(chunk.Text), chunk.Line) // else what outlives a reload, as a limiter does, would keep all of the file
 		if list == nil || list.Kind != yaml.SequenceNode {
 			return nil
 		}

@@ -3,8 +3,11 @@ package rls
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"testing"
+	"unsafe"
+	"weak"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -69,4 +72,28 @@ func TestWhatIsOddIsReadAsAWhole(t *testing.T) {
 		}
 	}
 	assert.Nil(t, inChunks("f", []byte("domain: x\ndescriptors:\n  - {key: a}\n")), "a small one")
+}
+
+// TestNobodyKeepsAnOlderFile: limiters that were opened outlive a reload, and series all of them; the text that their rules were read
+// from does not.
+func TestNobodyKeepsAnOlderFile(t *testing.T) {
+	text := long(rand.New(rand.NewPCG(7, 8))) + "# end\n"
+	text = strings.Replace(text, "descriptors:\n\n", "descriptors:\n  - {key: first, rate_limit: {unit: day, requests_per_unit: 1, name: f}}\n", 1)
+	text = strings.Replace(text, "slot_by", "  - {key: last, rate_limit: {unit: day, requests_per_unit: 1, name: l, policy: sliding_log}}\nslot_by", 1)
+	d := inChunks("f", []byte(text))
+	require.NotNil(t, d)
+	d.finish()
+	var m metrics
+	m.adopt(&Rules{order: []*domain{d}})
+	first, last := d.rules.exact["first"], d.rules.exact["last"]
+	for l := range m.series {
+		if l.key1 == first.key {
+			assert.NotSame(t, unsafe.StringData(first.key), unsafe.StringData(l.key1))
+		}
+	}
+	begin := weak.Make(unsafe.StringData(first.key))
+	limits := last.limits
+	runtime.GC()
+	assert.Nil(t, begin.Value())
+	runtime.KeepAlive(limits)
 }

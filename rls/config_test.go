@@ -115,6 +115,15 @@ func TestAllMistakesAreTold(t *testing.T) {
 	assert.Len(t, strings.Split(err.Error(), "\n"), 3, err.Error())
 }
 
+// TestAMistakeIsToldAlike whenever a file is read: that of the field that comes first.
+func TestAMistakeIsToldAlike(t *testing.T) {
+	dir := folder(t, "domain: d\ndescriptors:\n  - {key: a, rate_limit: {per: 1s, requests_per_unit: 1, warm_up: 3s, capacity: 3, burst: 1s}}\n")
+	for range 50 {
+		_, err := rls.Load(dir, false)
+		require.ErrorContains(t, err, "rate_limit.warm_up: has no meaning for fixed_window")
+	}
+}
+
 // What YAML allows counts: anchors, merges, numbers and flags of YAML 1.1.
 func TestYAML(t *testing.T) {
 	rules, err := rls.Load(folder(t, `

@@ -84,7 +84,7 @@ func (m *metrics) of(l labels, dynamic bool) *series {
 		m.series = make(map[labels]*series)
 	}
 	found = new(series)
-	m.series[l] = found
+	m.series[labels{strings.Clone(l.domain), strings.Clone(l.key1), strings.Clone(l.key2)}] = found // for good: not with the file's text
 	return found
 }
 

@@ -49,7 +49,7 @@ func parse(name string, data []byte, before *snapshot) (*snapshot, error) {
 	if len(data) > mostBytes {
 		return nil, tooLarge(name, int64(len(data)))
 	}
-	if len(data) >= smallest && utf8.Valid(data) && !strings.EqualFold(filepath.Ext(name), ".json") {
+	if len(data) >= smallest && !strings.EqualFold(filepath.Ext(name), ".json") {
 		if s, ok := inChunks(name, data, before); ok {
 			return s, nil
 		}

@@ -337,7 +337,7 @@ func plainTag(text string) string {
 	switch {
 	case dots > 1:
 		return "!!str"
-	case dots == 1:
+	case dots == 1 && len(text) <= 300: // beyond, it may be too large for a float
 		return "!!float"
 	case dots == 0 && len(text) <= 18 && (text[0] != '0' || len(text) == 1):
 		return "!!int"

@@ -3,6 +3,7 @@ package blocks
 import (
 	"hash/crc32"
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
 )
@@ -26,6 +27,9 @@ type Chunk struct {
 // what is before it has no end, and is no YAML.
 func Cut(data []byte, field string) (p Parts, ok bool) {
 	text := string(data)
+	if !utf8.ValidString(text) || hasOtherBreaks(text) { // it may be UTF-16, and its lines others
+		return p, false
+	}
 	p.field = field
 	begin, line := 0, 1 // of the line behind the field's
 	for isField := false; !isField; line++ {
@@ -86,10 +90,17 @@ func (p Parts) Around(head *yaml.Node) bool {
 	}
 	for i := 0; i < len(head.Content); i += 2 {
 		if key, value := head.Content[i], head.Content[i+1]; key.Value == p.field {
-			return key.Line == p.line && value.Kind == yaml.ScalarNode && value.Value == "" && value.ShortTag() == "!!null"
+			return key.Line == p.line && value.Kind == yaml.ScalarNode && value.Value == "" && value.ShortTag() == "!!null" &&
+				value.Style == 0 && value.Anchor == "" // what stands behind the list may be such of nothing
 		}
 	}
 	return false
+}
+
+// hasOtherBreaks says whether lines end in what is neither a line feed nor a carriage return before one.
+func hasOtherBreaks(text string) bool {
+	return strings.Count(text, "\r") != strings.Count(text, "\r\n") ||
+		strings.Contains(text, "\u0085") || strings.Contains(text, "\u2028") || strings.Contains(text, "\u2029")
 }
 
 // lineEnd is where the line that begins at a place ends, with its line feed.

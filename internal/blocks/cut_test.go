@@ -57,6 +57,8 @@ func TestAround(t *testing.T) {
 		"{\nlist:\n  - a\n,more: y}":                         false,
 		"more: \"\nlist:\n  - a\n\"\nx: y\nlist: z\n":        false,
 		"more: \"\nlist:\n  - a\n\"\nx: y\n? list\n: null\n": false,
+		"list:\n    - a\n  !!null\n":                         false,
+		"list:\n    - a\n  &x\nmore: y\n":                    false,
 	} {
 		parts, ok := Cut([]byte(text), "list")
 		require.True(t, ok, text)
@@ -92,7 +94,12 @@ func TestAnItemMoreChangesItsChunkAlone(t *testing.T) {
 
 // TestNothingToCut: where the list is not below its field, in blocks.
 func TestNothingToCut(t *testing.T) {
-	for _, text := range []string{"", "a: b", "list: []\n", "list:\n", "list:\n  a: b\n", "lists:\n  - a\n", " list:\n  - a\n", "list: x\n  - a\n", "list:#x\n  - a\n", "list:\n  x\n  - a\n"} {
+	for _, text := range []string{"", "a: b", "list: []\n", "list:\n", "list:\n  a: b\n", "lists:\n  - a\n", " list:\n  - a\n", "list: x\n  - a\n", "list:#x\n  - a\n", "list:\n  x\n  - a\n",
+		// Lines that end in other ways, where "more" is more than y, or the list stands in a text, or what is no YAML seems to be.
+		"list: # x\rmore: y\n  - a\n", "list: # x\u0085more: y\n  - a\n", "list: # x\u2028more: y\n  - a\n", "list: # x\u2029more: y\n  - a\n",
+		"\r\rlist:\nmore: \"\nlist:\n- a\n\"\n", "list:\n  - a\r...\n  - b\n",
+		"\xff\xfe#\x00 \nlist:\n- a\n\x00l\x00i\x00s\x00t\x00:\x00", // a list in a comment in UTF-16
+	} {
 		_, ok := Cut([]byte(text), "list")
 		assert.False(t, ok, text)
 	}
