@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/rratelimiter/rratelimiter/internal/blocks"
 )
 
 // together does some pieces of work on all processors but one, until one fails, and says whether none did. Each worker is made once.
@@ -19,7 +21,7 @@ func together(pieces int, worker func() func(i int) bool) bool {
 		all.Go(func() {
 			rest := func(time.Duration) {}
 			if processors == 1 {
-				rest = asleep()
+				rest = blocks.Rest()
 			}
 			do := worker()
 			for !failed.Load() {
@@ -38,16 +40,4 @@ func together(pieces int, worker func() func(i int) bool) bool {
 	}
 	all.Wait()
 	return !failed.Load()
-}
-
-// asleep rests as long as was worked. On Linux a sleep takes a millisecond or more, which is several pieces of work: what one was too
-// long counts for the next.
-func asleep() func(worked time.Duration) {
-	owed := time.Duration(0)
-	return func(worked time.Duration) {
-		owed += worked
-		begin := time.Now()
-		time.Sleep(owed)
-		owed = max(owed-time.Since(begin), -time.Millisecond)
-	}
 }
