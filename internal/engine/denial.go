@@ -30,6 +30,7 @@ type denial struct {
 	until   time.Duration // after the moment asked: they may be free then
 	asked   time.Time
 	end     *time.Timer // forgets it
+	holds   atomic.Bool // this client has not changed the limiter since it was asked: before that is known, it answers nothing
 
 	watched bool         // Redis tells of changes
 	checked atomic.Int64 // when the cache was last looked at, as time since asked
@@ -50,7 +51,7 @@ func (l *Limiter) deny(ask Ask) (Result, bool) {
 	}
 	d := found.(*denial)
 	since := time.Since(d.asked)
-	if ask.Permits < d.permits || ask.Permits > d.outlook.Limit() || since >= d.until {
+	if !d.holds.Load() || ask.Permits < d.permits || ask.Permits > d.outlook.Limit() || since >= d.until {
 		return Result{}, false
 	}
 	answer, known := d.outlook.Denied(ask.Permits)
@@ -123,7 +124,9 @@ func (a *denials) keep(d *denial, known uint64) {
 	// Whoever changes the limiter counts first and forgets then. And the end may have come before there was anything to forget.
 	if a.version(d.limiter) != known || time.Since(d.asked) >= d.until {
 		a.drop(d)
+		return
 	}
+	d.holds.Store(true)
 }
 
 // stop lets go of a denial that is in byID no more.

@@ -34,23 +34,27 @@ func TestWhatADenialAnswers(t *testing.T) {
 		since         time.Duration
 		ask           Ask
 		want          time.Duration // RetryAfter; below 0 where Redis is asked
+		unsure        bool          // whether this client has changed the limiter meanwhile
 	}{
-		"the fewest that were denied": {10, 2, 0, second, Ask{Permits: 2}, second},
-		"fewer":                       {10, 2, 0, second, Ask{Permits: 1}, -1},
-		"more":                        {10, 2, 0, second, Ask{Permits: 4}, second},
-		"of which nothing is known":   {10, 2, 8, second, Ask{Permits: 8}, -1},
-		"the limit":                   {7, 1, 0, second, Ask{Permits: 7}, second},
-		"above the limit":             {6, 1, 0, second, Ask{Permits: 7}, -1},
-		"the last moment":             {10, 1, 0, 2*second - 1, Ask{Permits: 1}, 1},
-		"its end":                     {10, 1, 0, 2 * second, Ask{Permits: 1}, -1},
-		"what each part says":         {10, 1, 0, second, Ask{Permits: 1, Each: true}, second},
+		"the fewest that were denied": {10, 2, 0, second, Ask{Permits: 2}, second, false},
+		"fewer":                       {10, 2, 0, second, Ask{Permits: 1}, -1, false},
+		"more":                        {10, 2, 0, second, Ask{Permits: 4}, second, false},
+		"of which nothing is known":   {10, 2, 8, second, Ask{Permits: 8}, -1, false},
+		"the limit":                   {7, 1, 0, second, Ask{Permits: 7}, second, false},
+		"above the limit":             {6, 1, 0, second, Ask{Permits: 7}, -1, false},
+		"the last moment":             {10, 1, 0, 2*second - 1, Ask{Permits: 1}, 1, false},
+		"its end":                     {10, 1, 0, 2 * second, Ask{Permits: 1}, -1, false},
+		"what each part says":         {10, 1, 0, second, Ask{Permits: 1, Each: true}, second, false},
+		"while it is being kept":      {10, 1, 0, second, Ask{Permits: 1}, -1, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := New(Settings{Denials: true})
-				g.denials.byID.Store("a", &denial{
+				d := &denial{
 					outlook: &view{limit: test.limit, free: test.free, after: 2 * second}, permits: test.fewest, until: 2 * second, asked: time.Now(),
-				})
+				}
+				d.holds.Store(!test.unsure)
+				g.denials.byID.Store("a", d)
 				pass(test.since)
 				got, denied := named(g, "a").deny(test.ask)
 				require.Equal(t, test.want >= 0, denied)
@@ -82,6 +86,35 @@ func TestADenialThatEndsAsItIsKept(t *testing.T) {
 		g.denials.byID.Range(func(any, any) bool { kept++; return true })
 		return kept == 0
 	}, 5*time.Second, 10*time.Millisecond)
+}
+
+// TestWhatWasKnownBeforeAChangeNeverDenies, not for the moment either that it takes to see that there was a change.
+func TestWhatWasKnownBeforeAChangeNeverDenies(t *testing.T) {
+	g := New(Settings{Denials: true})
+	l := named(g, "a")
+	known := g.denials.version(l)
+	change(t.Context(), g, "a")
+	var denied atomic.Int64
+	done, left := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(left)
+		for {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			if _, ok := l.deny(Ask{Permits: 1}); ok {
+				denied.Add(1)
+			}
+		}
+	}()
+	for range 20_000 {
+		g.denials.keep(&denial{limiter: l, outlook: &view{limit: 10, after: time.Hour}, permits: 1, until: time.Hour, asked: time.Now()}, known)
+	}
+	close(done)
+	<-left
+	assert.Zero(t, denied.Load(), "answers of 20,000 that were over before they were kept")
 }
 
 // TestADenialIsKeptUntilItsEnd, by the fewest permits that were denied in a call, and not beyond.
