@@ -12,7 +12,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
 )
 
-// TestWatchGoesOn: where a limiter is deleted and made again, and where Redis restarts, it says so, and shows what there is then.
+// TestWatchGoesOn: where a limiter is deleted and made again, and where Redis restarts or does not answer, it says so, and shows what there
+// is then.
 func TestWatchGoesOn(t *testing.T) {
 	s := startRedis(t)
 	s.on("set", "api", "10/1h")
@@ -23,7 +24,7 @@ func TestWatchGoesOn(t *testing.T) {
 	var out, failed lines
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, []string{"watch", "api", "u", "--every", "50ms", "--timeout", "2s", "--redis", s.url()}, strings.NewReader(""), &out, &failed)
+		ended <- run(ctx, []string{"watch", "api", "u", "--every", "50ms", "--timeout", "1s", "--redis", s.url()}, strings.NewReader(""), &out, &failed)
 	}()
 	out.after(t, ` api "OVERALL 10/1h" taken=4`)
 	s.run("DEL api")
@@ -34,6 +35,10 @@ func TestWatchGoesOn(t *testing.T) {
 	out.after(t, ` wrong="`)
 	out.after(t, ` api "no limiter"`) // nothing of it was saved
 	require.Eventually(t, func() bool { return tool("set", "api", "30/1h", "--redis", s.url()).code == exitDone }, 30*time.Second, 10*time.Millisecond)
+	out.after(t, ` api "OVERALL 30/1h" taken=0`)
+	s.run("CLIENT PAUSE 5000 ALL") // longer than a look waits
+	out.after(t, ` api "OVERALL 30/1h" taken=0 limit=30 wrong="`)
+	out.after(t, "does not answer in time")
 	out.after(t, ` api "OVERALL 30/1h" taken=0`)
 	cancel()
 	require.Equal(t, exitDone, <-ended, failed.String())
