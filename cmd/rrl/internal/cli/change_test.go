@@ -106,7 +106,7 @@ func TestBenchLeavesNothing(t *testing.T) {
 	var out, failed bytes.Buffer
 	ended := make(chan int)
 	go func() {
-		a := &app{in: strings.NewReader(""), out: &out, err: &failed, now: time.Now}
+		a := &app{in: strings.NewReader(""), out: &out, err: &failed}
 		ended <- a.run(ctx, []string{"bench", "--for", "1h", "--redis", s.url()})
 	}()
 	calls := regexp.MustCompile(`cmdstat_evalsha:calls=\d{3,},`)

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -23,7 +22,7 @@ func TestNobodyReads(t *testing.T) {
 	zoo(s)
 	for _, args := range [][]string{{"ls"}, {"show", "paid-api", "-o", "json"}, {"watch", "paid-api"}, {"audit"}, {"bench", "--for", "50ms"}} {
 		var failed strings.Builder
-		a := &app{in: strings.NewReader(""), out: closed{}, err: &failed, now: time.Now}
+		a := &app{in: strings.NewReader(""), out: closed{}, err: &failed}
 		require.Equal(t, exitError, a.run(context.Background(), append(args, "--redis", s.url())), args)
 		require.Empty(t, failed.String())
 	}

@@ -102,7 +102,7 @@ func (m *inMemory) says(line string) string {
 		args[i] = strings.Trim(arg, `'"`)
 	}
 	var out bytes.Buffer
-	a := &app{in: strings.NewReader(""), out: &out, err: &out, now: m.now}
+	a := &app{in: strings.NewReader(""), out: &out, err: &out, clock: m.now}
 	ended := a.run(context.Background(), append(args[1:], "--redis", "redis://"+m.server.Addr()))
 	if code {
 		out.WriteString(string(rune('0'+ended)) + "\n")

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -44,10 +45,12 @@ type pod struct {
 	SecurityContext               map[string]any
 	Containers                    []struct {
 		Args  []string
+		Env   []struct{ Name, Value string }
 		Ports []struct {
 			Name          string
 			ContainerPort int
 		}
+		Resources                                   struct{ Limits struct{ Memory string } }
 		StartupProbe, ReadinessProbe, LivenessProbe struct{ GRPC struct{ Port int } }
 		SecurityContext                             map[string]any
 		VolumeMounts                                []struct{ Name, MountPath, SubPath string }
@@ -236,6 +239,15 @@ func TestKubernetesAgrees(t *testing.T) {
 	require.NoError(t, err)
 	assert.Positive(t, drain)
 	assert.Greater(t, time.Duration(m.pod.TerminationGracePeriodSeconds)*time.Second, drain+5*time.Second)
+
+	require.Len(t, c.Env, 1)
+	assert.Equal(t, "GOMEMLIMIT", c.Env[0].Name)
+	mebibytes := func(text, unit string) int {
+		n, err := strconv.Atoi(strings.TrimSuffix(text, unit))
+		require.NoError(t, err)
+		return n
+	}
+	assert.Less(t, mebibytes(c.Env[0].Value, "MiB"), mebibytes(c.Resources.Limits.Memory, "Mi")*9/10, "what is not the heap has room too")
 
 	var volumes []string
 	for _, v := range m.pod.Volumes {

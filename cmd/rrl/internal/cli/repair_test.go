@@ -195,7 +195,7 @@ func TestAnAuditThatIsInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	var out, failed strings.Builder
-	a := &app{in: strings.NewReader(""), out: &out, err: &failed, now: time.Now}
+	a := &app{in: strings.NewReader(""), out: &out, err: &failed}
 	reader := s.reader()
 	found, err := reader.Find(context.Background(), look.Search{Pages: 10})
 	require.NoError(t, err)

@@ -39,7 +39,7 @@ type app struct {
 	connection connect.Options
 	format     string
 	serverTime bool
-	now        func() time.Time // this host's clock
+	clock      func() time.Time // instead of this host's; nil is none
 }
 
 // Main runs the tool on the process' own input and output, and gives its exit code.
@@ -51,7 +51,7 @@ func Main(args []string) int {
 }
 
 func run(ctx context.Context, args []string, in io.Reader, out, err io.Writer) int {
-	return (&app{in: in, out: out, err: err, now: time.Now}).run(ctx, args)
+	return (&app{in: in, out: out, err: err}).run(ctx, args)
 }
 
 func (a *app) run(ctx context.Context, args []string) int {
@@ -175,14 +175,25 @@ func (a *app) skew(ctx context.Context, redis *connect.Redis) (time.Duration, er
 
 // limiters is the library on a connection.
 func (a *app) limiters(redis *connect.Redis, options ...rratelimiter.Option) *rratelimiter.Client {
-	return rratelimiter.New(redis.Client, append(options, a.clock()...)...)
+	return rratelimiter.New(redis.Client, append(options, a.byClock()...)...)
 }
 
-func (a *app) clock() []rratelimiter.Option {
-	if a.serverTime {
+// byClock is by which clock limiters count.
+func (a *app) byClock() []rratelimiter.Option {
+	switch {
+	case a.serverTime:
 		return []rratelimiter.Option{rratelimiter.WithServerTime()}
+	case a.clock != nil:
+		return []rratelimiter.Option{rratelimiter.WithClock(a.clock)}
 	}
-	return []rratelimiter.Option{rratelimiter.WithClock(a.now)}
+	return nil // not WithClock(time.Now): a program's own clock may panic, and costs a goroutine each time it is read
+}
+
+func (a *app) now() time.Time {
+	if a.clock != nil {
+		return a.clock()
+	}
+	return time.Now()
 }
 
 func (a *app) json() bool { return a.format == "json" }

@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
 
+	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/connect"
 	"github.com/rratelimiter/rratelimiter/rls"
 )
@@ -18,6 +21,7 @@ import (
 // service is what serve is told.
 type service struct {
 	grpc, http string
+	lease      time.Duration
 	config     rls.Config
 }
 
@@ -36,7 +40,8 @@ failure, and one that refuses the service (its password, say) ends it with exit 
 Redis does not answer end with an error, and the proxy decides. Its log goes to the standard error, with -o json as JSON.
 
 SIGTERM and SIGINT end it: its health says so first, --drain later it takes no more requests, and those under way have five seconds.
-Then the exit code is 0. Both addresses are without TLS, and are for proxies alone.`,
+Then the exit code is 0. The heap grows to five times of what is live before it is collected, unless GOGC says otherwise; GOMEMLIMIT bounds it.
+Both addresses are without TLS, and are for proxies alone.`,
 		Example: `  rrl serve /etc/rls --redis redis://redis:6379 --drain 5s
   rrl serve limits.yaml --grpc 127.0.0.1:8081 --http ""`,
 		Args: onePath,
@@ -50,6 +55,7 @@ Then the exit code is 0. Both addresses are without TLS, and are for proxies alo
 	flags.StringVar(&s.http, "http", ":8080", `where to listen for HTTP; "" for nowhere`)
 	flags.DurationVar(&s.config.Drain, "drain", 0, "how long requests are still taken once the health says that the service ends")
 	flags.DurationVar(&s.config.Deadline, "deadline", 100*time.Millisecond, "how long Redis has for a request")
+	flags.DurationVar(&s.lease, "lease", 0, "take permits ahead for keys that are asked for often, which memory answers then, and give those back that are left after so long: 1ms to 1s")
 	flags.BoolVar(&s.config.Merge, "merge", false, "several files may have one domain")
 	flags.BoolVar(&s.config.Shadow, "shadow", false, "let every request pass, and count those over a limit")
 	flags.BoolVar(&s.config.Quota, "quota", false, "have every descriptor in quota mode")
@@ -77,6 +83,8 @@ func (s *service) check() error {
 		return fmt.Errorf("--drain %v: want none below 0", c.Drain)
 	case c.Deadline <= 0:
 		return fmt.Errorf("--deadline %v: want a time above 0", c.Deadline)
+	case s.lease != 0 && (s.lease < time.Millisecond || s.lease > time.Second || s.lease%time.Millisecond != 0):
+		return fmt.Errorf("--lease %v: want whole milliseconds from 1ms to 1s, or 0 for none", s.lease)
 	case c.NearLimit <= 0 || c.NearLimit > 1:
 		return fmt.Errorf("--near-limit %v: want a share above 0, at most 1", c.NearLimit)
 	case c.MaxSeries < 1:
@@ -102,6 +110,10 @@ func firstOf(err error, path string) error {
 // with 256 requests under way that is a fifteenth of all that a decision costs.
 const streamWorkers = 256
 
+// garbage is by how much the heap grows until it is collected, in percent of what is live, unless GOGC says otherwise. Little is live here,
+// and each collection makes requests wait: it is a twentieth of the decisions a second. GOMEMLIMIT holds nevertheless.
+const garbage = 400
+
 // run serves until ctx ends.
 func (s *service) run(ctx context.Context, a *app) error {
 	if err := s.check(); err != nil {
@@ -117,8 +129,15 @@ func (s *service) run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer redis.Close()
+	if os.Getenv("GOGC") == "" {
+		defer debug.SetGCPercent(debug.SetGCPercent(garbage))
+	}
+	var options []rratelimiter.Option
+	if s.lease > 0 {
+		options = append(options, rratelimiter.WithLease(s.lease))
+	}
 	c := s.config
-	c.Client, c.Log, c.Options = a.limiters(redis), log, []grpc.ServerOption{grpc.NumStreamWorkers(streamWorkers)}
+	c.Client, c.Log, c.Options = a.limiters(redis, options...), log, []grpc.ServerOption{grpc.NumStreamWorkers(streamWorkers)}
 	if c.GRPC, err = listen(ctx, "--grpc", s.grpc); err != nil {
 		return err
 	}
@@ -128,6 +147,7 @@ func (s *service) run(ctx context.Context, a *app) error {
 		}
 		return err
 	}
+	defer s.giveBack(ctx, c.Client, log)
 	log.Info("rrl: serving", "grpc", where(c.GRPC), "http", where(c.HTTP), "redis", redis.Where)
 	defer context.AfterFunc(ctx, func() { log.Info("rrl: told to end", "drain", c.Drain) })()
 	if err := rls.Serve(ctx, c); err != nil {
@@ -135,6 +155,15 @@ func (s *service) run(ctx context.Context, a *app) error {
 	}
 	log.Info("rrl: ended")
 	return nil
+}
+
+// giveBack gives the permits back that are leased and not used.
+func (s *service) giveBack(ctx context.Context, client *rratelimiter.Client, log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if err := client.Flush(ctx); err != nil {
+		log.Warn("rrl: permits that were leased are taken until they leave their windows", "error", err)
+	}
 }
 
 func listen(ctx context.Context, flag, address string) (net.Listener, error) {

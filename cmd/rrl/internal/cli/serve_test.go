@@ -5,6 +5,9 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
+	"runtime/metrics"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -92,6 +95,59 @@ func TestServeEndsWhatItHasBegun(t *testing.T) {
 	assert.Equal(t, exitDone, <-ended)
 }
 
+// TestServeLeases: a key that is asked for often is answered from memory, and what is left goes back when the service ends.
+func TestServeLeases(t *testing.T) {
+	redis := startRedis(t)
+	file := written(t, "busy.yaml", "domain: edge\ndescriptors:\n  - {key: user, rate_limit: {unit: year, requests_per_unit: 1000000}}\n")
+	s := serve(t, file, "--redis", redis.url(), "--lease", "1s")
+	calls := func() int {
+		found := regexp.MustCompile(`cmdstat_evalsha:calls=(\d+)`).FindStringSubmatch(redis.text("INFO", "commandstats"))
+		if found == nil {
+			return 0
+		}
+		n, err := strconv.Atoi(found[1])
+		require.NoError(t, err)
+		return n
+	}
+	asked := 0
+	for before := -1; before == -1 || calls() > before; asked++ { // until a request makes no call
+		require.Less(t, asked, 100_000)
+		before = calls()
+		answer, err := s.ask(t.Context(), "user=bob")
+		require.NoError(t, err)
+		require.Equal(t, ratelimit.RateLimitResponse_OK, answer.GetOverallCode())
+	}
+	assert.Equal(t, exitDone, s.stop())
+	s = serve(t, file, "--redis", redis.url())
+	answer, err := s.ask(t.Context(), "user=bob")
+	require.NoError(t, err)
+	assert.EqualValues(t, 1_000_000-asked-1, answer.GetStatuses()[0].GetLimitRemaining())
+}
+
+// TestTheHostsClockIsNoOption: a program's own costs a goroutine each time it is read, and pipelines.
+func TestTheHostsClockIsNoOption(t *testing.T) {
+	assert.Empty(t, (&app{}).byClock())
+	assert.Len(t, (&app{clock: time.Now}).byClock(), 1)
+}
+
+// TestServeCollectsSeldom, unless GOGC says how often.
+func TestServeCollectsSeldom(t *testing.T) {
+	percent := func() uint64 {
+		found := []metrics.Sample{{Name: "/gc/gogc:percent"}}
+		metrics.Read(found)
+		return found[0].Value.Uint64()
+	}
+	before := percent()
+	redis, file := startRedis(t), written(t, "edge.yaml", edge)
+	for env, want := range map[string]uint64{"": garbage, "100": before} {
+		t.Setenv("GOGC", env)
+		s := serve(t, file, "--redis", redis.url())
+		assert.Equal(t, want, percent())
+		assert.Equal(t, exitDone, s.stop())
+		assert.Equal(t, before, percent())
+	}
+}
+
 // TestServeWaitsForRedis: it listens once there is one; until then it says why not, and can be told to end.
 func TestServeWaitsForRedis(t *testing.T) {
 	redis := miniredis.NewMiniRedis()
@@ -131,7 +187,7 @@ func TestServeWaitsForRedis(t *testing.T) {
 func TestServeKeepsWhatWasRight(t *testing.T) {
 	file := written(t, "edge.yaml", edge)
 	s := started(t, file, "--redis", "redis://"+miniredis.RunT(t).Addr(), "-o", "json")
-	s.says(`"msg":"rrl: serving"`)
+	s.says(`"msg":"rls: configuration in force"`) // what is read after this is another one
 	for line := range strings.Lines(s.log.String()) {
 		var told struct{ Msg, HTTP string }
 		require.NoError(t, json.Unmarshal([]byte(line), &told), line)
@@ -182,6 +238,9 @@ func TestServeRefuses(t *testing.T) {
 		{[]string{file, "--http", taken.Addr().String()}, []string{"--http", taken.Addr().String(), "already in use"}},
 		{[]string{file, "--drain", "-1s"}, []string{"--drain -1s: want none below 0"}},
 		{[]string{file, "--deadline", "0s"}, []string{"--deadline 0s: want a time above 0"}},
+		{[]string{file, "--lease", "2s"}, []string{"--lease 2s: want whole milliseconds from 1ms to 1s, or 0 for none"}},
+		{[]string{file, "--lease", "1500us"}, []string{"--lease 1.5ms: want whole"}},
+		{[]string{file, "--lease", "-1ms"}, []string{"--lease -1ms: want whole"}},
 		{[]string{file, "--near-limit", "80"}, []string{"--near-limit 80: want a share"}},
 		{[]string{file, "--max-series", "0"}, []string{"--max-series 0: want at least 1"}},
 		{[]string{file, "--redis", locked.url()}, []string{locked.addr, "wants a password", "--password-file"}},

@@ -161,7 +161,7 @@ func tool(args ...string) ran { return toolAt(time.Now, args...) }
 
 func toolAt(now func() time.Time, args ...string) ran {
 	var out, failed bytes.Buffer
-	a := &app{in: strings.NewReader(""), out: &out, err: &failed, now: now}
+	a := &app{in: strings.NewReader(""), out: &out, err: &failed, clock: now}
 	code := a.run(context.Background(), args)
 	return ran{code, out.String(), failed.String()}
 }

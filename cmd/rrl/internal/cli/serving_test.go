@@ -60,9 +60,10 @@ func started(t testing.TB, args ...string) *serving {
 
 var listens = regexp.MustCompile(`grpc=(\S+) http=(\S+)`)
 
-// await waits until it listens.
+// await waits until it listens, and has read its files.
 func (s *serving) await() {
 	s.Helper()
+	s.says("rls: configuration in force")
 	require.Eventually(s, func() bool { return listens.MatchString(s.log.String()) }, 20*time.Second, 5*time.Millisecond, s.log)
 	found := listens.FindStringSubmatch(s.log.String())
 	s.http = "http://" + found[2]

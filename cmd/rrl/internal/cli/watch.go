@@ -103,7 +103,7 @@ deletes it, also after Ctrl-C. It is a load on the server: mind who else uses th
 			if load.Callers < 1 || load.Lasts <= 0 {
 				return errors.New("--callers and --for: want at least 1 caller, and a time above 0")
 			}
-			load.Rate, load.Options = rratelimiter.Rate{Permits: permits, Interval: interval}, a.clock()
+			load.Rate, load.Options = rratelimiter.Rate{Permits: permits, Interval: interval}, a.byClock()
 			redis, _, err := a.open(cmd.Context(), true)
 			if err != nil {
 				return err

@@ -1,0 +1,178 @@
+package proxies
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+const (
+	streams = 256
+	conns   = 4
+)
+
+// ask is how a request gets to a service.
+type ask func(context.Context, *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, error)
+
+// side is a service under load.
+type side struct {
+	name  string
+	pid   int                         // of its process, 0 where it is this one's
+	ends  func(context.Context) error // of its turn, so that what it leaves behind is not done in another's; nil for nothing
+	asks  []ask
+	rates []float64
+	p99s  []time.Duration
+	cpu   []time.Duration // of all processes, Redis too, a decision: what is left where others use the machine
+}
+
+// newProcess is a service that a program is, asked over loopback. Its arguments and environment have PORT for its port.
+func newProcess(b *testing.B, name string, env []string, program string, args ...string) *side {
+	l, port := listen(b)
+	require.NoError(b, l.Close())
+	with := func(texts []string) (all []string) {
+		for _, text := range texts {
+			all = append(all, strings.ReplaceAll(text, "PORT", strconv.Itoa(port)))
+		}
+		return all
+	}
+	cmd := exec.Command(program, with(args)...)
+	cmd.Env = append(os.Environ(), with(env)...)
+	var log bytes.Buffer
+	cmd.Stderr = &log
+	_, err := cmd.StdinPipe()
+	require.NoError(b, err)
+	require.NoError(b, cmd.Start())
+	b.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // it was killed
+		if b.Failed() {
+			b.Logf("%s says:\n%s", name, log.String())
+		}
+	})
+	s := &side{name: name, pid: cmd.Process.Pid}
+	for range conns {
+		conn, err := grpc.NewClient(fmt.Sprintf("127.0.0.1:%d", port), grpc.WithTransportCredentials(insecure.NewCredentials()))
+		require.NoError(b, err)
+		b.Cleanup(func() { conn.Close() })
+		client := ratelimit.NewRateLimitServiceClient(conn)
+		s.asks = append(s.asks, func(ctx context.Context, r *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, error) {
+			return client.ShouldRateLimit(ctx, r)
+		})
+		ctx, cancel := context.WithTimeout(b.Context(), 30*time.Second)
+		_, err = client.ShouldRateLimit(ctx, request(0), grpc.WaitForReady(true))
+		cancel()
+		require.NoError(b, err, "%s does not answer", name)
+	}
+	return s
+}
+
+func request(key int) *ratelimit.RateLimitRequest {
+	return &ratelimit.RateLimitRequest{Domain: "bench", Descriptors: []*common.RateLimitDescriptor{
+		{Entries: []*common.RateLimitDescriptor_Entry{{Key: "user", Value: strconv.Itoa(key)}}},
+	}}
+}
+
+// used is the processor's time that this process, the side's and Redis have used so far.
+func (s *side) used(b *testing.B, redis rueidis.Client) (total time.Duration) {
+	var own syscall.Rusage
+	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &own))
+	total = time.Duration(own.Utime.Nano() + own.Stime.Nano())
+	if s.pid > 0 {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.pid))
+		require.NoError(b, err)
+		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+		for _, ticks := range fields[11:13] { // utime and stime, in hundredths of a second
+			n, err := strconv.Atoi(ticks)
+			require.NoError(b, err)
+			total += time.Duration(n) * 10 * time.Millisecond
+		}
+	}
+	text, err := redis.Do(b.Context(), redis.B().Info().Section("cpu").Build()).ToString()
+	require.NoError(b, err)
+	for line := range strings.Lines(text) {
+		if name, value, _ := strings.Cut(strings.TrimSpace(line), ":"); name == "used_cpu_user" || name == "used_cpu_sys" {
+			seconds, err := strconv.ParseFloat(value, 64)
+			require.NoError(b, err)
+			total += time.Duration(seconds * float64(time.Second))
+		}
+	}
+	return total
+}
+
+// load asks for a while, on all streams at once, and notes how many answers there were a second, and how long all but a hundredth took
+// at most.
+func (s *side) load(b *testing.B, redis rueidis.Client, keys int, d time.Duration) {
+	took := make([][]time.Duration, streams)
+	before := s.used(b, redis)
+	end := time.Now().Add(d)
+	var all sync.WaitGroup
+	for i := range streams {
+		all.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(i), 1))
+			ask := s.asks[i%len(s.asks)]
+			for now := time.Now(); now.Before(end); {
+				answer, err := ask(b.Context(), request(random.IntN(keys)))
+				if err != nil || answer.GetOverallCode() != ratelimit.RateLimitResponse_OK {
+					b.Errorf("%s: %v %v, want it granted", s.name, answer, err)
+					return
+				}
+				after := time.Now()
+				took[i] = append(took[i], after.Sub(now))
+				now = after
+			}
+		})
+	}
+	all.Wait()
+	times := slices.Concat(took...)
+	slices.Sort(times)
+	s.rates = append(s.rates, float64(len(times))/d.Seconds())
+	s.p99s = append(s.p99s, times[len(times)*99/100])
+	s.cpu = append(s.cpu, (s.used(b, redis)-before)/time.Duration(len(times)))
+	if s.ends != nil {
+		require.NoError(b, s.ends(b.Context()))
+	}
+}
+
+// report tells each side's medians, and how it is beside the first: of ratios, and of what it is behind at the 99th percentile, within a
+// round.
+func report(b *testing.B, sides []*side) {
+	first := sides[0]
+	for _, s := range sides {
+		b.ReportMetric(median(s.rates), s.name+"/s")
+		b.ReportMetric(float64(median(s.p99s).Microseconds()), s.name+"-p99-us")
+		b.ReportMetric(float64(median(s.cpu).Nanoseconds())/1000, s.name+"-cpu-us")
+		if s == first {
+			continue
+		}
+		var ratios []float64
+		var behind []time.Duration
+		for i := range s.rates {
+			ratios = append(ratios, s.rates[i]/first.rates[i])
+			behind = append(behind, s.p99s[i]-first.p99s[i])
+		}
+		b.ReportMetric(median(ratios), s.name+"-ratio")
+		b.ReportMetric(float64(median(behind).Microseconds()), s.name+"-p99-behind-us")
+	}
+}
+
+func median[T float64 | time.Duration](values []T) T {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[len(sorted)/2]
+}
