@@ -212,3 +212,19 @@ func TestAPanicDoesNotKeepTheTurn(t *testing.T) {
 		assert.Equal(t, Granted, g.Ask(t.Context(), Request{Limiter: new(redis), Permits: 1}).Result)
 	})
 }
+
+// TestAnAnswerThatComesAsACallFails is no outage, whichever of the two is told first.
+func TestAnAnswerThatComesAsACallFails(t *testing.T) {
+	var down int
+	for range 20_000 {
+		s := &store{clock: clock{time.Now()}, patience: time.Hour}
+		var both sync.WaitGroup
+		both.Go(s.answered)
+		s.judge(errRefused)
+		both.Wait()
+		if s.isDown() {
+			down++
+		}
+	}
+	assert.Zero(t, down, "outages of 20,000")
+}
