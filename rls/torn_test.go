@@ -29,7 +29,7 @@ func TestFilesAreReadAtOneMoment(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for n := range 3000 {
+		for n := range 600 {
 			version(n + 1)
 		}
 	}()

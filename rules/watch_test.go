@@ -454,7 +454,7 @@ func TestTheNewestRatesStay(t *testing.T) {
 	}
 	write(t, path, stated("5/s"))
 	inBubble(t, func(b *bubble.Bubble, _ *rratelimiter.Client) {
-		slow := &holding{Client: b.Conn, while: patience + 10*time.Second}
+		slow := &holding{Client: b.Conn, while: 35 * time.Second} // until behind the newer one
 		client := rratelimiter.New(slow)
 		var r record
 		w := newWatch(path, []WatchOption{OnReload(r.add), Rates(client)})
