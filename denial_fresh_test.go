@@ -131,7 +131,7 @@ func TestWhatHasChangedSinceIsNotRemembered(t *testing.T) {
 
 // Issue 9, point 5: nor is what this client changed while it looked.
 func TestWhatThisClientChangesWhileItLooksIsNotRemembered(t *testing.T) {
-	for look := int64(1); look <= 6; look++ {
+	for look := int64(1); look <= 7; look++ {
 		inBubble(t, func(b *bubble) {
 			conn := &looked{Client: b.conn}
 			var l *Limiter

@@ -105,3 +105,28 @@ func TestThatThereIsACacheIsFoundOutOnce(t *testing.T) {
 		assert.Equal(b, looks+1, conn.looks.Load(), "looks whether Redis has told")
 	})
 }
+
+// TestACacheIsFoundWhateverChanges: others who touch a limiter all the time, at first, are no reason to take it that Redis tells of nothing.
+func TestACacheIsFoundWhateverChanges(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		cache := b.caches()
+		conn := cache()
+		l := New(conn, WithDenialCache()).Limiter("limiter")
+		require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 10, Interval: time.Hour}))
+		b.take(l, 10)
+		conn.call = func(int64) { conn.Client = cache().Client } // which has nothing of what was read before
+		b.full(l, 5)
+		synctest.Wait()
+		_, denied := b.remembered(l, 5)
+		assert.False(b, denied)
+
+		synctest.Wait()
+		conn.call = func(int64) {}
+		b.full(l, 5)
+		synctest.Wait()
+		looks := conn.looks.Load()
+		pass(2 * time.Millisecond)
+		b.full(l, 5)
+		assert.Equal(b, looks+1, conn.looks.Load(), "looks whether Redis has told")
+	})
+}

@@ -52,10 +52,13 @@ func (r *Reservation) Cancel(ctx context.Context) error {
 
 // giveBack is Cancel whether the moment has come or not.
 func (r *Reservation) giveBack(ctx context.Context) error {
-	if r.cancelled.Swap(true) {
-		return nil
-	}
-	return r.limiter.cancel(ctx, string(r.appendTicket(nil)))
+	_, err := engine.Detached(ctx, func(ctx context.Context) (struct{}, error) {
+		if r.cancelled.Swap(true) {
+			return struct{}{}, nil
+		}
+		return struct{}{}, r.limiter.cancel(ctx, string(r.appendTicket(nil)))
+	})
+	return err
 }
 
 // appendTicket appends what the cancel script needs to know.

@@ -276,3 +276,31 @@ func TestAllThatACallLostGoesBack(t *testing.T) {
 		assert.Equal(t, before, after, "%T", p)
 	}
 }
+
+// endsOnceAsked is a context that ends as soon as somebody has been told that it has not.
+type endsOnceAsked struct {
+	context.Context
+	end context.CancelFunc
+}
+
+func (c endsOnceAsked) Err() error {
+	defer c.end()
+	return c.Context.Err()
+}
+
+// TestACancelThatAskedNothingCanBeRepeated: its context had ended before.
+func TestACancelThatAskedNothingCanBeRepeated(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := New(b.client, "name", TokenBucket{1, 1, time.Minute})
+		_, err := l.Reserve(b.Context(), 1)
+		require.NoError(b, err)
+		r, err := l.Reserve(b.Context(), 1)
+		require.NoError(b, err)
+		inner, end := context.WithCancel(b.Context())
+		require.ErrorIs(b, r.Cancel(endsOnceAsked{inner, end}), context.Canceled)
+		require.NoError(b, r.Cancel(b.Context()))
+		next, err := l.Reserve(b.Context(), 1)
+		require.NoError(b, err)
+		assert.Equal(b, time.Minute, next.Delay(), "the moment of the one that was cancelled")
+	})
+}

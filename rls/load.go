@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,8 +30,58 @@ type source struct {
 	text []byte
 }
 
-// read reads the files of a configuration.
+// read reads the files of a configuration, as they are at one moment as far as that can be told: what changes meanwhile is read again.
 func read(path string) ([]source, error) {
+	for range 3 {
+		before := seenAt(path)
+		files, err := readAll(path)
+		if slices.EqualFunc(before, seenAt(path), same) {
+			return files, err
+		}
+	}
+	return nil, &ConfigError{File: path, Reason: "changes while it is read; write other files and rename them, or the folder"}
+}
+
+// seen is a file as it stands in its folder.
+type seen struct {
+	name string
+	info fs.FileInfo // nil where there is none
+}
+
+func same(a, b seen) bool {
+	if a.info == nil || b.info == nil {
+		return a == b
+	}
+	return a.name == b.name && os.SameFile(a.info, b.info) && a.info.Size() == b.info.Size() && a.info.ModTime().Equal(b.info.ModTime())
+}
+
+// seenAt is what readAll reads, as it stands there.
+func seenAt(path string) []seen {
+	names := []string{path}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		names = names[:0]
+		entries, _ := os.ReadDir(path) // where that fails there is nothing to read
+		for _, entry := range entries {
+			if counts(entry) {
+				names = append(names, filepath.Join(path, entry.Name()))
+			}
+		}
+	}
+	all := make([]seen, len(names))
+	for i, name := range names {
+		info, _ := os.Stat(name)
+		all[i] = seen{name, info}
+	}
+	return all
+}
+
+// counts says whether a file of a folder belongs to the configuration.
+func counts(entry fs.DirEntry) bool {
+	ext := filepath.Ext(entry.Name())
+	return !strings.HasPrefix(entry.Name(), ".") && (ext == ".yaml" || ext == ".yml")
+}
+
+func readAll(path string) ([]source, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, unreadable(path, err)
@@ -48,11 +99,10 @@ func read(path string) ([]source, error) {
 	}
 	var files []source
 	for _, entry := range entries {
-		name := entry.Name()
-		if ext := filepath.Ext(name); strings.HasPrefix(name, ".") || ext != ".yaml" && ext != ".yml" {
+		if !counts(entry) {
 			continue
 		}
-		file, err := readFile(filepath.Join(path, name))
+		file, err := readFile(filepath.Join(path, entry.Name()))
 		if err != nil {
 			return nil, err
 		}

@@ -12,22 +12,33 @@ type doors[D any] struct {
 	open func(settings) D
 
 	current atomic.Pointer[snapshot]
-	mu      sync.Mutex // of who opens
+	mu      sync.Mutex // of who opens and closes
 	opened  sync.Map   // settings to D
 }
 
 // now is the file as it is now. What is known of Redis stays, with the doors of settings that stay.
 func (d *doors[D]) now() *snapshot {
 	file := d.set.file()
-	if before := d.current.Load(); before != file && d.current.CompareAndSwap(before, file) {
-		d.opened.Range(func(s, _ any) bool {
-			if _, stays := file.settings[s.(settings)]; !stays { //nolint:errcheck,forcetypeassert // nothing else is kept there
-				d.opened.Delete(s)
-			}
-			return true
-		})
+	if d.current.Load() != file {
+		d.adopt()
 	}
 	return file
+}
+
+// adopt closes the doors that the file has no settings for any more: the newest file, since who asks may have seen one before.
+func (d *doors[D]) adopt() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	file := d.set.file()
+	if d.current.Swap(file) == file {
+		return
+	}
+	d.opened.Range(func(s, _ any) bool {
+		if _, stays := file.settings[s.(settings)]; !stays { //nolint:errcheck,forcetypeassert // nothing else is kept there
+			d.opened.Delete(s)
+		}
+		return true
+	})
 }
 
 // of is the door of some settings.

@@ -77,10 +77,11 @@ func (r *rule) stated() []redisson {
 //
 // Where a limiter fails the others are set all the same; the errors come together.
 func (s *Set) SetRates(ctx context.Context, client *rratelimiter.Client) error {
-	return s.file().setRates(ctx, client)
+	return s.file().setRates(ctx, ctx, client)
 }
 
-func (s *snapshot) setRates(ctx context.Context, client *rratelimiter.Client) error {
+// setRates sets them until ctx ends, by calls that last as long as another context.
+func (s *snapshot) setRates(ctx, calls context.Context, client *rratelimiter.Client) error {
 	var failed []error
 	done := make(map[string]bool)
 	for _, r := range s.rules {
@@ -89,7 +90,11 @@ func (s *snapshot) setRates(ctx context.Context, client *rratelimiter.Client) er
 				continue
 			}
 			done[stated.name] = true
-			if err := setRate(ctx, client.Limiter(stated.name), *stated.rate); err != nil {
+			err := ctx.Err()
+			if err == nil {
+				err = setRate(calls, client.Limiter(stated.name), *stated.rate)
+			}
+			if err != nil {
 				failed = append(failed, fmt.Errorf("rules: the rate of %q, of the rule %q: %w", stated.name, r.name, err))
 			}
 		}

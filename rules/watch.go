@@ -3,6 +3,7 @@ package rules
 import (
 	"context"
 	"crypto/sha256"
+	"fmt"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -83,6 +84,8 @@ type watch struct {
 	right [sha256.Size]byte // of the content in force
 	wrong string            // what was told last of the file, "" for nothing
 	unset bool              // rates are to be set
+	// Closed at the end of the last try to set them, where nobody waited for that; nil where it is known.
+	trying <-chan struct{}
 	// What was told last of them.
 	wrongRates string
 	notifier   *fsnotify.Watcher
@@ -248,12 +251,39 @@ func (w *watch) setRates(ctx context.Context) error {
 	}
 	limited, end := context.WithTimeout(ctx, patience)
 	defer end()
-	err := w.set.SetRates(limited, w.client)
+	err := w.tryRates(limited)
 	if ctx.Err() != nil {
 		return nil
 	}
 	w.unset = err != nil
 	return err
+}
+
+// tryRates sets the rates, once those of the try before are: a call that takes longer than ctx may still take effect, and is not to
+// come behind a newer one.
+func (w *watch) tryRates(ctx context.Context) error {
+	late := fmt.Errorf("rules: rates were not set within %v: %w", patience, context.DeadlineExceeded)
+	if w.trying != nil {
+		select {
+		case <-w.trying:
+		case <-ctx.Done():
+			return late
+		}
+	}
+	var err error
+	file, done := w.set.file(), make(chan struct{})
+	w.trying = done
+	go func() {
+		defer close(done)
+		err = file.setRates(ctx, context.WithoutCancel(ctx), w.client)
+	}()
+	select {
+	case <-done:
+		w.trying = nil
+		return err
+	case <-ctx.Done():
+		return late
+	}
 }
 
 // tellRates tells that rates could not be set, or that they are now, once.

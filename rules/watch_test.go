@@ -9,10 +9,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -427,6 +429,53 @@ func TestRates(t *testing.T) {
 		assert.NoError(b, told()[3])
 		end()
 		pass(time.Second)
+	})
+}
+
+// holding is a client of Redis that holds one command back for a while, as a connection that is made meanwhile does.
+type holding struct {
+	rueidis.Client
+	next  atomic.Bool // changes a rate, and is the one
+	while time.Duration
+}
+
+func (c *holding) Do(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
+	if command.Commands()[0] == "EVALSHA" && c.next.CompareAndSwap(true, false) {
+		pass(c.while)
+	}
+	return c.Client.Do(ctx, command)
+}
+
+// TestTheNewestRatesStay: what is still being set for a file before does not come behind them.
+func TestTheNewestRatesStay(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rules.yaml")
+	stated := func(rate string) string {
+		return "rules:\n  - {name: a, limits: {redisson: q, rate: " + rate + "}}\n"
+	}
+	write(t, path, stated("5/s"))
+	inBubble(t, func(b *bubble.Bubble, _ *rratelimiter.Client) {
+		slow := &holding{Client: b.Conn, while: 35 * time.Second} // until behind the newer one
+		client := rratelimiter.New(slow)
+		var r record
+		w := newWatch(path, []WatchOption{OnReload(r.add), Rates(client)})
+		require.NoError(b, w.load())
+		require.NoError(b, w.setRates(b.Context()))
+		ctx, end := context.WithCancel(b.Context())
+		go w.run(ctx, nil, nil, time.NewTicker(w.every))
+		slow.next.Store(true)
+		write(b, path, stated("7/s"))
+		pass(w.every + 2*time.Second)
+		write(b, path, stated("8/s"))
+		pass(3 * time.Minute)
+		is, err := client.Limiter("q").Config(b.Context())
+		require.NoError(b, err)
+		assert.EqualValues(b, 8, is.Permits)
+		told, _ := r.told()
+		require.Len(b, told, 4)
+		assert.ErrorIs(b, told[1], context.DeadlineExceeded, "of the 7/s")
+		assert.NoError(b, told[3])
+		end()
+		pass(time.Minute)
 	})
 }
 

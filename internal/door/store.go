@@ -100,9 +100,15 @@ func (s *store) judge(err error) {
 			return
 		}
 	}
-	if last := s.last.Load(); last == 0 || s.now()-last >= int64(s.patience) {
+	if s.silent() {
 		s.become(false, err)
 	}
+}
+
+// silent says whether Redis has answered nobody for as long as it may.
+func (s *store) silent() bool {
+	last := s.last.Load()
+	return last == 0 || s.now()-last >= int64(s.patience)
 }
 
 // become changes the state, and tells of it. One request at a time tells, so that all is told in order.
@@ -113,6 +119,11 @@ func (s *store) become(up bool, err error) {
 		return
 	}
 	s.down.Store(!up)
+	// Whoever has an answer notes that first and looks whether the store is down then: one of the two sees the other.
+	if !up && !s.silent() {
+		s.down.Store(false)
+		return
+	}
 	s.probing = none
 	if s.changed == nil {
 		return

@@ -3,6 +3,7 @@ package door
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -211,4 +212,25 @@ func TestAPanicDoesNotKeepTheTurn(t *testing.T) {
 		time.Sleep(patience)
 		assert.Equal(t, Granted, g.Ask(t.Context(), Request{Limiter: new(redis), Permits: 1}).Result)
 	})
+}
+
+// TestAnAnswerThatComesAsACallFails is no outage, whichever of the two is told first.
+func TestAnAnswerThatComesAsACallFails(t *testing.T) {
+	var down int
+	for range 1000 {
+		s := &store{clock: clock{time.Now()}, patience: time.Hour}
+		var both sync.WaitGroup
+		s.mu.Lock() // as somebody else who looks at the store has it
+		both.Go(func() { s.judge(errRefused) })
+		for range 10 {
+			runtime.Gosched() // it mostly waits by then
+		}
+		s.answered()
+		s.mu.Unlock()
+		both.Wait()
+		if s.isDown() {
+			down++
+		}
+	}
+	assert.Zero(t, down, "outages of 1000")
 }

@@ -235,7 +235,7 @@ func (h *holding) keep(b *Batch, err error, changes uint64) (unused giveBack) {
 	clear(b.Lost)
 	b.Lost = b.Lost[:0]
 	if h.changes != changes || s.over(now) {
-		return s.giveBack()
+		return h.giveBack(&s)
 	}
 	h.leases = append(h.leases, s)
 	h.timer.Reset(h.next(now))

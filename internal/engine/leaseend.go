@@ -19,15 +19,19 @@ func (b giveBack) later() {
 	}
 }
 
-// giveBack is what gives back the permits that are left of a lease.
-func (s *held) giveBack() giveBack {
+// giveBack is what gives back the permits that are left of a lease. It is to be called, and until it has done so Flush waits for it.
+func (h *holding) giveBack(s *held) giveBack {
 	left, back := s.left, s.Return
 	s.left = 0
 	if left == 0 {
 		return nil
 	}
+	done, all := make(chan struct{}), &h.limiter.Engine.backs
+	all.Store(done, nil)
 	return func(ctx context.Context) (err error) {
 		defer func() {
+			all.Delete(done)
+			close(done)
 			if reason := recover(); reason != nil { // nobody is there for what a callback panics with
 				err = fmt.Errorf("rratelimiter: to give back what was leased panicked: %v", reason)
 			}
@@ -60,12 +64,20 @@ func (l *Limiter) spare(ctx context.Context, permits int64) (bool, error) {
 	if backs == nil {
 		return false, nil
 	}
-	return Detached(ctx, func(ctx context.Context) (bool, error) {
+	// Not Detached, which leaves it be where ctx has ended: nobody else has these permits any more.
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
 		for _, back := range backs {
-			_ = back(ctx) // Redis says what it has, whatever came of this
+			_ = back(context.WithoutCancel(ctx)) // Redis says what it has, whatever came of this
 		}
+	}()
+	select {
+	case <-done:
 		return true, nil
-	})
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
 }
 
 // expire gives back what is left of leases that have ended, and forgets the limiter where nobody has asked for a while.
@@ -81,7 +93,7 @@ func (l *Limiter) expire(e *entry, h *holding) {
 	for i := range h.leases {
 		if s := h.leases[i]; !s.over(now) && s.left > 0 {
 			kept = append(kept, s)
-		} else if back := s.giveBack(); back != nil {
+		} else if back := h.giveBack(&s); back != nil {
 			backs = append(backs, back)
 		}
 	}
@@ -128,7 +140,7 @@ func (h *holding) recall(backs []giveBack) []giveBack {
 	}
 	h.changes++
 	for i := range h.leases {
-		if back := h.leases[i].giveBack(); back != nil {
+		if back := h.giveBack(&h.leases[i]); back != nil {
 			backs = append(backs, back)
 		}
 	}
@@ -137,14 +149,18 @@ func (h *holding) recall(backs []giveBack) []giveBack {
 	return backs
 }
 
-// Flush gives back all that is leased, and tells one error of those that it met. What calls that are under way bring goes back as
-// soon as it is there.
+// Flush gives back all that is leased, and tells one error of those that it met. It waits for what goes back by itself at that moment;
+// what calls that are under way bring goes back as soon as it is there.
 func (g *Engine) Flush(ctx context.Context) error {
-	var backs []giveBack
-	for _, id := range g.names.ids() {
-		backs = g.recallID(id, backs)
-	}
 	_, err := Detached(ctx, func(ctx context.Context) (struct{}, error) {
+		var backs []giveBack // of leases that stay as they are where ctx has ended before
+		for _, id := range g.names.ids() {
+			backs = g.recallID(id, backs)
+		}
+		var begun []chan struct{}
+		for done := range g.backs.Range {
+			begun = append(begun, done.(chan struct{})) //nolint:errcheck,forcetypeassert // nothing else is there
+		}
 		slots, failed := make(chan struct{}, returnsFor), make(chan error, 1)
 		for _, back := range backs {
 			slots <- struct{}{}
@@ -160,6 +176,9 @@ func (g *Engine) Flush(ctx context.Context) error {
 		}
 		for range returnsFor {
 			slots <- struct{}{}
+		}
+		for _, done := range begun {
+			<-done
 		}
 		select {
 		case err := <-failed:

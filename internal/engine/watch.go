@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -38,13 +39,20 @@ func (l *Limiter) watch(d *denial) bool {
 			return d.outlook.Shows(again)
 		}
 	}
-	// Somebody changes the limiter all the time, or there is no cache.
-	return ctx.Err() == nil && all.caching.CompareAndSwap(0, cachingNo)
+	// Somebody touches the limiter all the time, or there is no cache.
+	return !l.caches(ctx, d) && ctx.Err() == nil && all.caching.CompareAndSwap(0, cachingNo)
 }
 
 // look reads, through the cache of rueidis, what a denial depends on.
 func (l *Limiter) look(ctx context.Context, d *denial) []rueidis.RedisResult {
 	return l.Engine.redis.DoMultiCache(ctx, l.Protocol.Looks(d.until+time.Second)...)
+}
+
+// caches says whether rueidis keeps a cache. What is asked for twice in one call it then reads once, whatever changes meanwhile.
+func (l *Limiter) caches(ctx context.Context, d *denial) bool {
+	ttl := d.until + time.Second
+	return slices.ContainsFunc(l.Engine.redis.DoMultiCache(ctx, append(l.Protocol.Looks(ttl), l.Protocol.Looks(ttl)...)...),
+		func(r rueidis.RedisResult) bool { return r.IsCacheHit() })
 }
 
 // ended is a context that has ended: rueidis then gives what it has in its cache, and asks nobody for what it has not.
