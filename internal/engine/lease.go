@@ -36,6 +36,7 @@ type holding struct {
 	before   int64  // in the span before that
 	turned   time.Time
 	fetching bool          // a call is under way that brings a lease
+	awaited  *arrival      // of that; nil where nobody waits for it
 	trip     time.Duration // how long the last one took
 	changes  uint64        // by this client: what was leased before one is not used after it
 	timer    *time.Timer
@@ -222,6 +223,14 @@ func (h *holding) keep(b *Batch, err error, changes uint64) (unused giveBack) {
 		return nil
 	}
 	h.fetching = false
+	unused = h.bring(b, err, changes)
+	awaited := h.awaited
+	h.awaited = nil
+	return awaited.of(unused, err)
+}
+
+// bring is keep of a call that may have brought a lease.
+func (h *holding) bring(b *Batch, err error, changes uint64) (unused giveBack) {
 	if err != nil {
 		return nil
 	}

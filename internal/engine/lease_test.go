@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 	"unsafe"
@@ -137,4 +138,44 @@ func TestALeaseFromBeforeAChangeGoesBack(t *testing.T) {
 	require.NoError(t, unused(t.Context()))
 	assert.Equal(t, int64(5), returned)
 	assert.Empty(t, h.leases)
+}
+
+// TestWhoAwaitsALease is told once it has gone back, of what went wrong too.
+func TestWhoAwaitsALease(t *testing.T) {
+	failed := errors.New("it hangs")
+	for name, test := range map[string]struct {
+		granted    int64
+		call, back error
+	}{
+		"none came":           {},
+		"one came":            {granted: 5},
+		"it cannot go back":   {granted: 5, back: failed},
+		"nobody knows of any": {granted: 5, call: failed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &holding{limiter: &Limiter{Engine: New(Settings{Lease: time.Hour})}, turned: time.Now(), asked: 100}
+			assert.Nil(t, h.await())
+			b := &Batch{sent: time.Now()}
+			changes := h.wish(b)
+			h.recall(nil)
+			told := make(chan error, 2)
+			for range 2 {
+				wait := h.await()
+				go func() { told <- wait(t.Context()) }()
+			}
+			b.Lease.Granted, b.Lease.Lasts = test.granted, time.Hour
+			b.Lease.Return = func(context.Context, int64) error {
+				assert.Empty(t, told)
+				return test.back
+			}
+			h.keep(b, test.call, changes).later()
+			want := test.back
+			if test.call != nil {
+				want = test.call
+			}
+			assert.Equal(t, want, <-told)
+			assert.Equal(t, want, <-told)
+			assert.Nil(t, h.await())
+		})
+	}
 }

@@ -137,13 +137,60 @@ func (h *holding) recall(backs []giveBack) []giveBack {
 	return backs
 }
 
-// Flush gives back all that is leased, and tells one error of those that it met. What calls that are under way bring goes back as
-// soon as it is there.
-func (g *Engine) Flush(ctx context.Context) error {
-	var backs []giveBack
-	for _, id := range g.names.ids() {
-		backs = g.recallID(id, backs)
+// arrival is of a lease that is on its way, for Flush.
+type arrival struct {
+	done chan struct{} // closed once the lease has gone back, or there was none
+	err  error         // set before
+}
+
+// await is what waits until a lease that is on its way has come and gone back; nil where none is. What is leased was recalled. The
+// entry is locked.
+func (h *holding) await() giveBack {
+	if h == nil || !h.fetching {
+		return nil
 	}
+	if h.awaited == nil {
+		h.awaited = &arrival{done: make(chan struct{})}
+	}
+	a := h.awaited
+	return func(context.Context) error {
+		<-a.done
+		return a.err
+	}
+}
+
+// of is what gives back what came, and tells who waits; err is of the call that was to bring it.
+func (a *arrival) of(came giveBack, err error) giveBack {
+	switch {
+	case a == nil:
+		return came
+	case came == nil:
+		a.err = err
+		close(a.done)
+		return nil
+	}
+	return func(ctx context.Context) error {
+		defer close(a.done)
+		a.err = came(ctx)
+		return a.err
+	}
+}
+
+// Flush gives back all that is leased, and what calls that are under way bring, and tells one error of those that it met.
+func (g *Engine) Flush(ctx context.Context) error {
+	var backs, awaited []giveBack
+	for _, id := range g.names.ids() {
+		e := g.names.find(id)
+		if e == nil {
+			continue
+		}
+		backs = e.holding.recall(backs)
+		if a := e.holding.await(); a != nil {
+			awaited = append(awaited, a)
+		}
+		g.names.unlock(e)
+	}
+	backs = append(backs, awaited...) // which may keep those behind them waiting
 	_, err := Detached(ctx, func(ctx context.Context) (struct{}, error) {
 		slots, failed := make(chan struct{}, returnsFor), make(chan error, 1)
 		for _, back := range backs {
