@@ -155,9 +155,9 @@ func WithLease(d time.Duration) Option {
 	}
 }
 
-// Flush gives the permits back that are leased and not used, for a program that is about to end. It does nothing without [WithLease].
-// What a call under way brings goes back by itself once it is there. Where Redis fails, the error is one of those that it gave, and
-// the permits come back when they leave the window.
+// Flush gives the permits back that are leased and not used, for a program that is about to end, and waits for what calls under way
+// bring. It does nothing without [WithLease]. Where Redis fails, or ctx ends first, the error says so, and the permits come back when
+// they leave the window.
 func (c *Client) Flush(ctx context.Context) error {
 	if c.redis == nil {
 		return fmt.Errorf("%w: give New a rueidis.Client", ErrNoClient)

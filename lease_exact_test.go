@@ -110,6 +110,21 @@ func TestFlushSaysWhatWentWrong(t *testing.T) {
 	})
 }
 
+// TestFlushWaitsForWhatIsOnItsWay: whoever flushes closes the connection then, and nothing could go back any more.
+func TestFlushWaitsForWhatIsOnItsWay(t *testing.T) {
+	inLease(t, Rate{Permits: 1_000_000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
+		free := int64(1_000_000)
+		for times := 100; times < 200; times++ {
+			free -= int64(b.often(l, times, 30*time.Microsecond))
+			require.NoError(b, l.client.Flush(b.Context()))
+			sent := b.sent.Load()
+			pass(5 * time.Millisecond)
+			require.Equal(b, sent, b.sent.Load(), "calls that come after it")
+			require.Equal(b, free, b.stored())
+		}
+	})
+}
+
 // TestDemandOfManyPermits: as many are leased as one grant holds.
 func TestDemandOfManyPermits(t *testing.T) {
 	inLease(t, Rate{Permits: 1 << 50, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {

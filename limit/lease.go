@@ -20,6 +20,7 @@ func canLease(members []member) bool {
 func (p *protocol) lease(b *engine.Batch, o *state) {
 	l, answer, dated := (*Limiter)(p), o.granted(0), strings.Join(o.counts(), " ")
 	b.Lease.Granted, b.Lease.Lasts, b.Lease.Limit, b.Lease.Free, b.Lease.Reset = o.leased, o.lasts, answer.Limit, answer.Remaining, answer.ResetAfter
+	b.Lease.Parts = o.each(0, 0, true)
 	b.Lease.Return = func(ctx context.Context, permits int64) error {
 		_, err := engine.Returning(ctx, l.client.Engine, l.calls.Subjects, func(ctx context.Context) (rueidis.RedisMessage, error) {
 			return l.eval(ctx, release, l.members, strconv.FormatInt(permits, 10), dated)

@@ -68,6 +68,46 @@ func TestLeasesOfWindows(t *testing.T) {
 	}
 }
 
+// TestEachOfSeveralIsToldFromMemory too: what is leased for those who ask for each has to serve them.
+func TestEachOfSeveralIsToldFromMemory(t *testing.T) {
+	policies := []Policy{FixedWindow{200_000, time.Hour, false}, Calendar{100_000, Day, nil}}
+	inLease(t, policies, func(b *inmemory.Bubble, l *Limiter) {
+		before := b.Scripts.Load()
+		for taken := int64(1); taken <= 5000; taken++ {
+			inmemory.Pass(20 * time.Microsecond)
+			each, err := l.TakeEach(b.Context(), 1)
+			require.NoError(b, err)
+			require.Len(b, each, 2)
+			for i, d := range each {
+				require.True(b, d.Allowed)
+				require.Equal(b, policies[i].most(), d.Limit)
+				require.InDelta(b, policies[i].most()-taken, d.Remaining, 300, "what is given back at this moment is not known")
+				require.Positive(b, d.ResetAfter)
+			}
+			require.LessOrEqual(b, each[0].ResetAfter, time.Hour)
+		}
+		assert.Less(b, b.Scripts.Load()-before, int64(60))
+		inmemory.Pass(50 * time.Millisecond)
+	})
+}
+
+// TestALeaseServesLimitersThatAreOpenedForARequest, as doors join them: what is leased has to serve whoever asks for the name.
+func TestALeaseServesLimitersThatAreOpenedForARequest(t *testing.T) {
+	inLease(t, []Policy{FixedWindow{100_000, time.Hour, true}}, func(b *inmemory.Bubble, l *Limiter) {
+		client := rratelimiter.New(b.Conn, rratelimiter.WithLease(10*time.Millisecond))
+		before := b.Scripts.Load()
+		for range 2000 {
+			inmemory.Pass(20 * time.Microsecond)
+			joined := Join(New(client, "a", FixedWindow{100_000, time.Hour, true}), New(client, "b", Calendar{100_000, Day, nil}))
+			each, err := joined.TakeEach(b.Context(), 1)
+			require.NoError(b, err)
+			require.True(b, each[0].Allowed && each[1].Allowed)
+		}
+		assert.Less(b, b.Scripts.Load()-before, int64(60))
+		inmemory.Pass(50 * time.Millisecond)
+	})
+}
+
 // TestNoLeaseOutlivesItsWindow: what is used in a window was counted in it.
 func TestNoLeaseOutlivesItsWindow(t *testing.T) {
 	const permits = 1000

@@ -19,6 +19,7 @@ type Lease struct {
 	Limit   int64         // as an Answer has it
 	Free    int64         // that nobody has, at Redis
 	Reset   time.Duration // from the call on, until every permit is free again
+	Parts   []Answer      // the same of each part, for an Ask with Each; nil where there are none
 	Return  func(ctx context.Context, permits int64) error
 }
 
@@ -36,6 +37,7 @@ type holding struct {
 	before   int64  // in the span before that
 	turned   time.Time
 	fetching bool          // a call is under way that brings a lease
+	awaited  *arrival      // of that; nil where nobody waits for it
 	trip     time.Duration // how long the last one took
 	changes  uint64        // by this client: what was leased before one is not used after it
 	timer    *time.Timer
@@ -59,31 +61,45 @@ func (s *held) remains(now time.Time) time.Duration {
 // leases says whether the limiter's permits may be leased.
 func (l *Limiter) leases() bool { return l.Leases && l.Engine.Leases() }
 
+// known gives the limiter's entry, locked, where there is one. Many are opened for a request alone, and have met none.
+func (l *Limiter) known() *entry {
+	if e := l.met.Load(); e != nil {
+		e.mu.Lock()
+		if e.id == l.ID {
+			return e
+		}
+		e.mu.Unlock()
+	}
+	return l.Engine.names.find(l.ID)
+}
+
 // fromLease answers a request from what this process holds, where it can. With behind nobody may wait for the limiter: who
 // stands in line comes first.
-func (l *Limiter) fromLease(ask Ask, behind bool) (Answer, bool) {
-	e := l.met.Load()
-	if e == nil || ask.Each {
-		return Answer{}, false
+func (l *Limiter) fromLease(ask Ask, behind bool) (Result, bool) {
+	e := l.known()
+	if e == nil {
+		return Result{}, false
 	}
-	e.mu.Lock()
 	h := e.holding
-	if e.id != l.ID || h == nil || behind && e.queue != nil {
+	if h == nil || behind && e.queue != nil {
 		e.mu.Unlock()
-		return Answer{}, false
+		return Result{}, false
 	}
 	now := time.Now()
 	for i := range h.leases {
 		s := &h.leases[i]
 		remains := s.remains(now)
-		if s.left < ask.Permits || remains <= 0 {
+		if s.left < ask.Permits || remains <= 0 || ask.Each && s.Parts == nil {
 			continue
 		}
 		s.left -= ask.Permits
-		answer := Answer{Allowed: true}
+		result := Result{Answer: Answer{Allowed: true}, From: FromLease}
 		if ask.Detail {
-			answer.Limit, answer.Remaining = s.Limit, h.leases[len(h.leases)-1].Free+h.left(now)
-			answer.ResetAfter = s.Reset - now.Sub(s.sent)
+			result.Limit, result.Remaining = s.Limit, h.leases[len(h.leases)-1].Free+h.left(now)
+			result.ResetAfter = s.Reset - now.Sub(s.sent)
+		}
+		if ask.Each {
+			result.Extra = h.parts(now)
 		}
 		h.count(now, ask.Permits)
 		var fetch bool
@@ -94,10 +110,21 @@ func (l *Limiter) fromLease(ask Ask, behind bool) (Answer, bool) {
 		if fetch {
 			l.Engine.workers.carry(context.Background(), l, e)
 		}
-		return answer, true
+		return result, true
 	}
 	e.mu.Unlock()
-	return Answer{}, false
+	return Result{}, false
+}
+
+// parts is what each part says of a request that was served, by the newest lease.
+func (h *holding) parts(now time.Time) []Answer {
+	newest, left := &h.leases[len(h.leases)-1], h.left(now)
+	parts := slices.Clone(newest.Parts)
+	for i := range parts {
+		parts[i].Remaining += left
+		parts[i].ResetAfter -= now.Sub(newest.sent)
+	}
+	return parts
 }
 
 // serve answers those who wait from what this process holds, as far as it goes, and tells whom to wake. The entry is locked.
@@ -222,6 +249,14 @@ func (h *holding) keep(b *Batch, err error, changes uint64) (unused giveBack) {
 		return nil
 	}
 	h.fetching = false
+	unused = h.bring(b, err, changes)
+	awaited := h.awaited
+	h.awaited = nil
+	return awaited.of(unused, err)
+}
+
+// bring is keep of a call that may have brought a lease.
+func (h *holding) bring(b *Batch, err error, changes uint64) (unused giveBack) {
 	if err != nil {
 		return nil
 	}

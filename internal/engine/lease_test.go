@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 	"unsafe"
@@ -76,6 +77,26 @@ func TestRemainingIsByTheNewestLease(t *testing.T) {
 	assert.Equal(t, int64(850+17+50), answer.Remaining)
 }
 
+// TestEachPartIsByTheNewestLease, as the answer is, and not where a lease does not tell of parts.
+func TestEachPartIsByTheNewestLease(t *testing.T) {
+	l := &Limiter{Engine: New(Settings{Lease: time.Hour}), ID: "name", Leases: true}
+	now := time.Now()
+	newest := Lease{Lasts: time.Hour, Parts: []Answer{{Allowed: true, Limit: 1000, Remaining: 850, ResetAfter: time.Minute}, {Allowed: true, Limit: 9, Remaining: 7}}}
+	h := &holding{limiter: l, fetching: true, leases: []held{{Lease{Lasts: time.Hour}, 20, now}, {newest, 50, now.Add(-time.Second)}}}
+	l.met.Store(&entry{id: "name", holding: h})
+	for taken := int64(3); taken <= 6; taken += 3 {
+		result, served := l.fromLease(Ask{Permits: 3, Detail: true, Each: true}, false)
+		require.True(t, served)
+		parts := result.Parts()
+		require.Len(t, parts, 2)
+		assert.Equal(t, Answer{Allowed: true, Limit: 9, Remaining: 7 + 20 + 50 - taken, ResetAfter: parts[1].ResetAfter}, parts[1])
+		assert.Equal(t, 850+20+50-taken, parts[0].Remaining)
+		assert.InDelta(t, 59*time.Second, parts[0].ResetAfter, float64(5*time.Second))
+		assert.Less(t, parts[0].ResetAfter, time.Minute)
+	}
+	assert.Equal(t, int64(20), h.leases[0].left, "which tells of no parts")
+}
+
 // TestDemand: what was asked for in the last span, as far as two counts tell.
 func TestDemand(t *testing.T) {
 	const span = 10 * time.Millisecond
@@ -137,4 +158,44 @@ func TestALeaseFromBeforeAChangeGoesBack(t *testing.T) {
 	require.NoError(t, unused(t.Context()))
 	assert.Equal(t, int64(5), returned)
 	assert.Empty(t, h.leases)
+}
+
+// TestWhoAwaitsALease is told once it has gone back, of what went wrong too.
+func TestWhoAwaitsALease(t *testing.T) {
+	failed := errors.New("it hangs")
+	for name, test := range map[string]struct {
+		granted    int64
+		call, back error
+	}{
+		"none came":           {},
+		"one came":            {granted: 5},
+		"it cannot go back":   {granted: 5, back: failed},
+		"nobody knows of any": {granted: 5, call: failed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &holding{limiter: &Limiter{Engine: New(Settings{Lease: time.Hour})}, turned: time.Now(), asked: 100}
+			assert.Nil(t, h.await())
+			b := &Batch{sent: time.Now()}
+			changes := h.wish(b)
+			h.recall(nil)
+			told := make(chan error, 2)
+			for range 2 {
+				wait := h.await()
+				go func() { told <- wait(t.Context()) }()
+			}
+			b.Lease.Granted, b.Lease.Lasts = test.granted, time.Hour
+			b.Lease.Return = func(context.Context, int64) error {
+				assert.Empty(t, told)
+				return test.back
+			}
+			h.keep(b, test.call, changes).later()
+			want := test.back
+			if test.call != nil {
+				want = test.call
+			}
+			assert.Equal(t, want, <-told)
+			assert.Equal(t, want, <-told)
+			assert.Nil(t, h.await())
+		})
+	}
 }

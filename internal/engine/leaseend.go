@@ -149,14 +149,62 @@ func (h *holding) recall(backs []giveBack) []giveBack {
 	return backs
 }
 
-// Flush gives back all that is leased, and tells one error of those that it met. It waits for what goes back by itself at that moment;
-// what calls that are under way bring goes back as soon as it is there.
+// arrival is of a lease that is on its way, for Flush.
+type arrival struct {
+	done chan struct{} // closed once the lease has gone back, or there was none
+	err  error         // set before
+}
+
+// await is what waits until a lease that is on its way has come and gone back; nil where none is. What is leased was recalled. The
+// entry is locked.
+func (h *holding) await() giveBack {
+	if h == nil || !h.fetching {
+		return nil
+	}
+	if h.awaited == nil {
+		h.awaited = &arrival{done: make(chan struct{})}
+	}
+	a := h.awaited
+	return func(context.Context) error {
+		<-a.done
+		return a.err
+	}
+}
+
+// of is what gives back what came, and tells who waits; err is of the call that was to bring it.
+func (a *arrival) of(came giveBack, err error) giveBack {
+	switch {
+	case a == nil:
+		return came
+	case came == nil:
+		a.err = err
+		close(a.done)
+		return nil
+	}
+	return func(ctx context.Context) error {
+		defer close(a.done)
+		a.err = came(ctx)
+		return a.err
+	}
+}
+
+// Flush gives back all that is leased, and what calls that are under way bring, and tells one error of those that it met. It waits for
+// what goes back by itself at that moment, too.
 func (g *Engine) Flush(ctx context.Context) error {
 	_, err := Detached(ctx, func(ctx context.Context) (struct{}, error) {
-		var backs []giveBack // of leases that stay as they are where ctx has ended before
+		var backs, awaited []giveBack // of leases that stay as they are where ctx has ended before
 		for _, id := range g.names.ids() {
-			backs = g.recallID(id, backs)
+			e := g.names.find(id)
+			if e == nil {
+				continue
+			}
+			backs = e.holding.recall(backs)
+			if a := e.holding.await(); a != nil {
+				awaited = append(awaited, a)
+			}
+			g.names.unlock(e)
 		}
+		backs = append(backs, awaited...) // which may keep those behind them waiting
 		var begun []chan struct{}
 		for done := range g.backs.Range {
 			begun = append(begun, done.(chan struct{})) //nolint:errcheck,forcetypeassert // nothing else is there

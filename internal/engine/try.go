@@ -71,8 +71,8 @@ func (l *Limiter) Ask(ctx context.Context, ask Ask) (Result, error) {
 
 // tryLeased is try where what is leased comes first.
 func (l *Limiter) tryLeased(ctx context.Context, ask Ask) (Result, error) {
-	if answer, ok := l.fromLease(ask, false); ok {
-		return Result{Answer: answer, From: FromLease}, nil
+	if result, ok := l.fromLease(ask, false); ok {
+		return result, nil
 	}
 	return l.try(ctx, ask)
 }
