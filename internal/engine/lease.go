@@ -61,29 +61,25 @@ func (s *held) remains(now time.Time) time.Duration {
 // leases says whether the limiter's permits may be leased.
 func (l *Limiter) leases() bool { return l.Leases && l.Engine.Leases() }
 
-// known gives the limiter's entry, locked, where there is one. Many are opened for a request alone, and have met none.
-func (l *Limiter) known() *entry {
-	if e := l.met.Load(); e != nil {
-		e.mu.Lock()
-		if e.id == l.ID {
-			return e
-		}
-		e.mu.Unlock()
-	}
-	return l.Engine.names.find(l.ID)
-}
-
 // fromLease answers a request from what this process holds, where it can. With behind nobody may wait for the limiter: who
-// stands in line comes first.
-func (l *Limiter) fromLease(ask Ask, behind bool) (Result, bool) {
-	e := l.known()
-	if e == nil {
-		return Result{}, false
+// stands in line comes first. It is all that most decisions of a busy process cost.
+func (l *Limiter) fromLease(ask Ask, behind bool) (answer Answer, parts []Answer, ok bool) {
+	e := l.met.Load()
+	if e != nil {
+		if e.mu.Lock(); e.id != l.ID {
+			e.mu.Unlock()
+			e = nil
+		}
+	}
+	if e == nil { // as for the many that are opened for a request alone
+		if e = l.Engine.names.find(l.ID); e == nil {
+			return answer, nil, false
+		}
 	}
 	h := e.holding
 	if h == nil || behind && e.queue != nil {
 		e.mu.Unlock()
-		return Result{}, false
+		return answer, nil, false
 	}
 	now := time.Now()
 	for i := range h.leases {
@@ -93,13 +89,13 @@ func (l *Limiter) fromLease(ask Ask, behind bool) (Result, bool) {
 			continue
 		}
 		s.left -= ask.Permits
-		result := Result{Answer: Answer{Allowed: true}, From: FromLease}
+		answer.Allowed = true
 		if ask.Detail {
-			result.Limit, result.Remaining = s.Limit, h.leases[len(h.leases)-1].Free+h.left(now)
-			result.ResetAfter = s.Reset - now.Sub(s.sent)
+			answer.Limit, answer.Remaining = s.Limit, h.leases[len(h.leases)-1].Free+h.left(now)
+			answer.ResetAfter = s.Reset - now.Sub(s.sent)
 		}
 		if ask.Each {
-			result.Extra = h.parts(now)
+			parts = h.parts(now)
 		}
 		h.count(now, ask.Permits)
 		var fetch bool
@@ -110,10 +106,10 @@ func (l *Limiter) fromLease(ask Ask, behind bool) (Result, bool) {
 		if fetch {
 			l.Engine.workers.carry(context.Background(), l, e)
 		}
-		return result, true
+		return answer, parts, true
 	}
 	e.mu.Unlock()
-	return Result{}, false
+	return answer, nil, false
 }
 
 // parts is what each part says of a request that was served, by the newest lease.

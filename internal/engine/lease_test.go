@@ -54,7 +54,7 @@ func TestALeaseWhoseTimerIsLateIsNotUsed(t *testing.T) {
 		h := &holding{limiter: l, fetching: true, leases: []held{{Lease{Lasts: time.Hour}, 2, sent}}}
 		e := &entry{id: "name", holding: h}
 		l.met.Store(e)
-		_, served := l.fromLease(Ask{Permits: 1}, false)
+		_, _, served := l.fromLease(Ask{Permits: 1}, false)
 		assert.Equal(t, !over, served)
 		q := &queue{}
 		q.waiters.push(&waiter{Request: Request{Permits: 1}})
@@ -72,7 +72,7 @@ func TestRemainingIsByTheNewestLease(t *testing.T) {
 	l.met.Store(&entry{id: "name", holding: &holding{limiter: l, fetching: true, leases: []held{
 		{Lease{Lasts: time.Hour, Limit: 1000, Free: 900}, 20, now}, {Lease{Lasts: time.Hour, Limit: 1000, Free: 850}, 50, now},
 	}}})
-	answer, served := l.fromLease(Ask{Permits: 3, Detail: true}, false)
+	answer, _, served := l.fromLease(Ask{Permits: 3, Detail: true}, false)
 	assert.True(t, served)
 	assert.Equal(t, int64(850+17+50), answer.Remaining)
 }
@@ -85,9 +85,8 @@ func TestEachPartIsByTheNewestLease(t *testing.T) {
 	h := &holding{limiter: l, fetching: true, leases: []held{{Lease{Lasts: time.Hour}, 20, now}, {newest, 50, now.Add(-time.Second)}}}
 	l.met.Store(&entry{id: "name", holding: h})
 	for taken := int64(3); taken <= 6; taken += 3 {
-		result, served := l.fromLease(Ask{Permits: 3, Detail: true, Each: true}, false)
+		_, parts, served := l.fromLease(Ask{Permits: 3, Detail: true, Each: true}, false)
 		require.True(t, served)
-		parts := result.Parts()
 		require.Len(t, parts, 2)
 		assert.Equal(t, Answer{Allowed: true, Limit: 9, Remaining: 7 + 20 + 50 - taken, ResetAfter: parts[1].ResetAfter}, parts[1])
 		assert.Equal(t, 850+20+50-taken, parts[0].Remaining)

@@ -71,8 +71,12 @@ func (l *Limiter) Ask(ctx context.Context, ask Ask) (Result, error) {
 
 // tryLeased is try where what is leased comes first.
 func (l *Limiter) tryLeased(ctx context.Context, ask Ask) (Result, error) {
-	if result, ok := l.fromLease(ask, false); ok {
-		return result, nil
+	if answer, parts, ok := l.fromLease(ask, false); ok {
+		r := Result{Answer: answer, From: FromLease}
+		if parts != nil {
+			r.Extra = parts
+		}
+		return r, nil
 	}
 	return l.try(ctx, ask)
 }

@@ -51,7 +51,7 @@ func (l *Limiter) Wait(ctx context.Context, permits int64, deadline time.Time) (
 // wait is Wait with *errTooLate where the deadline, or the context's, makes it impossible.
 func (l *Limiter) wait(ctx context.Context, permits int64, deadline time.Time, asking *Asking) (Source, error) {
 	if l.leases() {
-		if _, ok := l.fromLease(Ask{Permits: permits}, true); ok {
+		if _, _, ok := l.fromLease(Ask{Permits: permits}, true); ok {
 			return FromLease, nil
 		}
 	}
