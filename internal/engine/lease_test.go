@@ -77,6 +77,18 @@ func TestRemainingIsByTheNewestLease(t *testing.T) {
 	assert.Equal(t, int64(850+17+50), answer.Remaining)
 }
 
+// TestALeaseServesALimiterThatMetNoEntry: many are opened for a request alone.
+func TestALeaseServesALimiterThatMetNoEntry(t *testing.T) {
+	l := &Limiter{Engine: New(Settings{Lease: time.Hour}), ID: "name", Leases: true}
+	e := l.Engine.names.lock(l)
+	e.holding = &holding{limiter: l, fetching: true, leases: []held{{Lease{Lasts: time.Hour}, 2, time.Now()}}}
+	e.mu.Unlock()
+	other := &Limiter{Engine: l.Engine, ID: "name", Leases: true}
+	_, _, served := other.fromLease(Ask{Permits: 1}, false)
+	assert.True(t, served)
+	assert.EqualValues(t, 1, e.holding.leases[0].left)
+}
+
 // TestEachPartIsByTheNewestLease, as the answer is, and not where a lease does not tell of parts.
 func TestEachPartIsByTheNewestLease(t *testing.T) {
 	l := &Limiter{Engine: New(Settings{Lease: time.Hour}), ID: "name", Leases: true}
