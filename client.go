@@ -117,18 +117,23 @@ func (c *Client) mapped(name string) (string, error) {
 	return mapped, nil
 }
 
-// WithDenialCache answers denials from memory: once Redis has said that so many permits cannot be free before some
-// moment, TryAcquire and Take for at least as many are denied without asking it until then. Nothing is ever granted
-// from memory.
+// WithDenialCache answers denials from memory. Once Redis has denied permits, TryAcquire and Take deny as many or more
+// without a call until these permits return, and for at most maxAge. No permit is ever granted from memory.
 //
-// What was remembered is forgotten as soon as this Client changes the limiter in any way, and, where the rueidis client
-// caches (the default, with Redis 6 or later), within about a millisecond of being told that somebody else did. With a
-// rueidis client that was made with DisableCache, a limiter that others reset, delete, or release permits of, stays
-// denied here for as long as Redis had said.
+// A denial is forgotten at once when this Client changes the limiter in any way. A change by another client is seen once
+// the denial is older than maxAge: choose the longest time for which a caller may be denied permits that others released.
+// The times are those of the Client's clock ([WithClock]); with [WithServerTime] those of the host's clock since the call
+// of Redis. A denial ends early when that clock is set back, or when the host's clock shows that maxAge has passed.
 //
-// It remembers a name only while it is exhausted.
-func WithDenialCache() Option {
-	return func(c *Client) { c.settings.Denials = true }
+// A denial from memory needs no call, no goroutine and no timer. A Client holds denials of at most 65,536 limiters; those
+// of others are not remembered meanwhile. A maxAge of 0 or below is [ErrInvalidOption].
+func WithDenialCache(maxAge time.Duration) Option {
+	return func(c *Client) {
+		if maxAge <= 0 {
+			c.err = fmt.Errorf("%w: WithDenialCache(%v), want more than 0", ErrInvalidOption, maxAge)
+		}
+		c.settings.Denials = maxAge
+	}
 }
 
 // WithLease makes the processes' own memory answer callers that ask often: this Client takes permits for callers to come, as many as

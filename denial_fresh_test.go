@@ -2,7 +2,6 @@ package rratelimiter
 
 import (
 	"context"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,18 +10,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
-
-// looked calls back before a client looks at a limiter through its cache, the n-th time, counted from 1.
-type looked struct {
-	rueidis.Client
-	looks atomic.Int64
-	call  func(n int64)
-}
-
-func (c *looked) DoMultiCache(ctx context.Context, multi ...rueidis.CacheableTTL) []rueidis.RedisResult {
-	c.call(c.looks.Add(1))
-	return c.Client.DoMultiCache(ctx, multi...)
-}
 
 // Issue 9, point 5: whatever this client changes is forgotten once the server has answered, whoever still listens.
 func TestAChangeIsForgottenWhoeverStillListens(t *testing.T) {
@@ -49,7 +36,7 @@ func TestAChangeIsForgottenWhoeverStillListens(t *testing.T) {
 		for kind, patience := range map[string]time.Duration{"": time.Hour, ", whose caller has gone": 50 * time.Millisecond} {
 			t.Run(name+kind, func(t *testing.T) {
 				inBubble(t, func(b *bubble) {
-					l := b.limiter(hour, WithDenialCache())
+					l := b.limiter(hour, WithDenialCache(time.Hour))
 					require.NoError(b, l.client.Limiter("full").SetRate(b.Context(), hour))
 					b.take(l, 10)
 					b.full(l, 1)
@@ -75,7 +62,7 @@ func TestAChangeIsForgottenWhoeverStillListens(t *testing.T) {
 	}
 	t.Run("TrySetRate of a limiter that is gone", func(t *testing.T) {
 		inBubble(t, func(b *bubble) {
-			l := b.limiter(hour, WithDenialCache())
+			l := b.limiter(hour, WithDenialCache(time.Hour))
 			b.take(l, 10)
 			b.full(l, 1)
 			synctest.Wait()
@@ -87,76 +74,10 @@ func TestAChangeIsForgottenWhoeverStillListens(t *testing.T) {
 	})
 }
 
-// Issue 9, point 5: a denial is remembered only if the limiter still was what the denial says once Redis had begun to tell of
-// changes.
-func TestWhatHasChangedSinceIsNotRemembered(t *testing.T) {
-	for name, change := range map[string]func(b *bubble){
-		"the interval": func(b *bubble) { b.redis.HSet("limiter", "interval", "1000") },
-		"the rate":     func(b *bubble) { b.redis.HSet("limiter", "rate", "100") },
-		"the type":     func(b *bubble) { b.redis.HSet("limiter", "type", "1") },
-		"the value":    func(b *bubble) { b.redis.Set("{limiter}:value", "5") },
-		"a release": func(b *bubble) {
-			require.NoError(b, New(b.quickConn()).Limiter("limiter").Release(context.Background(), 4))
-		},
-		"a release and another grant": func(b *bubble) {
-			other := New(b.quickConn()).Limiter("limiter")
-			require.NoError(b, other.Release(context.Background(), 10))
-			pass(second)
-			_, err := other.TryAcquire(context.Background(), 10)
-			require.NoError(b, err)
-		},
-		"the limiter": func(b *bubble) { b.redis.FlushAll() },
-	} {
-		for at, look := range map[string]int64{"before the first look": 1, "between the looks": 2} {
-			t.Run(name+", "+at, func(t *testing.T) {
-				inBubble(t, func(b *bubble) {
-					conn := &looked{Client: b.conn}
-					conn.call = func(n int64) {
-						if n == look {
-							change(b)
-						}
-					}
-					l := New(conn, WithDenialCache()).Limiter("limiter")
-					require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 10, Interval: time.Hour}))
-					b.take(l, 10)
-					b.full(l, 1)
-					pass(2 * second)
-					_, denied := b.remembered(l, 1)
-					assert.False(b, denied)
-				})
-			})
-		}
-	}
-}
-
-// Issue 9, point 5: nor is what this client changed while it looked.
-func TestWhatThisClientChangesWhileItLooksIsNotRemembered(t *testing.T) {
-	for look := int64(1); look <= 7; look++ {
-		inBubble(t, func(b *bubble) {
-			conn := &looked{Client: b.conn}
-			var l *Limiter
-			conn.call = func(n int64) {
-				if n == look {
-					// It takes place after all that this look reads, and is told of before the denial is kept.
-					go l.changed(b.Context())
-					pass(time.Millisecond)
-				}
-			}
-			l = New(conn, WithDenialCache()).Limiter("limiter")
-			require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 10, Interval: time.Hour}))
-			b.take(l, 10)
-			b.full(l, 1)
-			pass(second)
-			_, denied := b.remembered(l, 1)
-			assert.False(b, denied, "look %d", look)
-		})
-	}
-}
-
 // Issue 9, point 5: each number of permits has its own RetryAfter, and is asked for where that is not known.
 func TestRetryAfterFromMemoryIsExact(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		l := b.limiter(Rate{Permits: 10, Interval: 10 * second}, WithDenialCache())
+		l := b.limiter(Rate{Permits: 10, Interval: 10 * second}, WithDenialCache(time.Hour))
 		for range 5 {
 			b.take(l, 2)
 			pass(second)
@@ -175,7 +96,7 @@ func TestRetryAfterFromMemoryIsExact(t *testing.T) {
 	})
 	t.Run("as far as a page tells", func(t *testing.T) {
 		inBubble(t, func(b *bubble) {
-			l := b.limiter(Rate{Permits: 300, Interval: time.Hour}, WithDenialCache())
+			l := b.limiter(Rate{Permits: 300, Interval: time.Hour}, WithDenialCache(time.Hour))
 			for range 300 {
 				b.take(l, 1)
 				pass(second)
@@ -209,37 +130,18 @@ func (c *after) Do(ctx context.Context, command rueidis.Completed) rueidis.Redis
 	return result
 }
 
-// TestWhatThisClientChangesBeforeADenialIsReadIsNotRemembered, also where Redis tells of no changes.
+// TestWhatThisClientChangesBeforeADenialIsReadIsNotRemembered.
 func TestWhatThisClientChangesBeforeADenialIsReadIsNotRemembered(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		conn := &after{Client: b.conn}
-		l := New(conn, WithDenialCache()).Limiter("limiter")
+		l := New(conn, WithDenialCache(time.Hour)).Limiter("limiter")
 		require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 10, Interval: time.Hour}))
 		b.take(l, 10)
 		b.full(l, 1)
-		synctest.Wait() // there is no cache, which is known by now
 		require.NoError(b, l.Release(b.Context(), 10))
 		b.take(l, 10)
 		conn.call = func() { assert.NoError(b, l.Release(b.Context(), 10)) }
 		b.full(l, 1)
 		b.take(l, 10)
-	})
-}
-
-// TestThatThereIsNoCacheIsFoundOutOnce.
-func TestThatThereIsNoCacheIsFoundOutOnce(t *testing.T) {
-	inBubble(t, func(b *bubble) {
-		conn := &looked{Client: b.conn, call: func(int64) {}}
-		l := New(conn, WithDenialCache()).Limiter("limiter")
-		require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 10, Interval: time.Hour}))
-		b.take(l, 10)
-		b.full(l, 2)
-		synctest.Wait()
-		_, denied := b.remembered(l, 2)
-		assert.True(b, denied)
-		before := conn.looks.Load()
-		b.full(l, 1)
-		synctest.Wait()
-		assert.Equal(b, before, conn.looks.Load(), "looks into a cache that there is not")
 	})
 }

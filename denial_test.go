@@ -14,7 +14,7 @@ import (
 func TestDenialsAreAnsweredFromMemory(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		ctx := b.Context()
-		l := b.limiter(Rate{Permits: 10, Interval: 10 * second}, WithDenialCache())
+		l := b.limiter(Rate{Permits: 10, Interval: 10 * second}, WithDenialCache(time.Hour))
 		b.take(l, 4)
 		pass(second)
 		b.take(l, 5)
@@ -61,7 +61,7 @@ func TestWhatThisClientChangesIsForgotten(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(b *bubble) {
-				l := b.limiter(Rate{Permits: 10, Interval: time.Hour}, WithDenialCache())
+				l := b.limiter(Rate{Permits: 10, Interval: time.Hour}, WithDenialCache(time.Hour))
 				b.take(l, 10)
 				b.full(l, 1)
 				synctest.Wait()
@@ -72,7 +72,7 @@ func TestWhatThisClientChangesIsForgotten(t *testing.T) {
 	}
 	t.Run("Delete", func(t *testing.T) {
 		inBubble(t, func(b *bubble) {
-			l := b.limiter(Rate{Permits: 10, Interval: time.Hour}, WithDenialCache())
+			l := b.limiter(Rate{Permits: 10, Interval: time.Hour}, WithDenialCache(time.Hour))
 			b.take(l, 10)
 			b.full(l, 1)
 			synctest.Wait()

@@ -18,7 +18,7 @@ func (l *Limiter) changed(ctx context.Context) {
 // TestWhatChangesWhileADenialIsOnItsWayIsNotRemembered: the version that counts is that from before the call.
 func TestWhatChangesWhileADenialIsOnItsWayIsNotRemembered(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		l := b.limiter(Rate{Permits: 10, Interval: time.Hour}, WithDenialCache())
+		l := b.limiter(Rate{Permits: 10, Interval: time.Hour}, WithDenialCache(time.Hour))
 		b.take(l, 10)
 		b.latency.Store(int64(100 * time.Millisecond))
 		time.AfterFunc(50*time.Millisecond, func() { l.changed(b.Context()) })
@@ -39,7 +39,7 @@ func TestTheFewestThatACallDeniedAreRemembered(t *testing.T) {
 	for name, wants := range map[string][]int64{"first": {4, 5, 6}, "in the middle": {6, 4, 5}, "last": {6, 5, 4}} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(b *bubble) {
-				l := b.limiter(Rate{Permits: 10, Interval: time.Hour}, WithDenialCache())
+				l := b.limiter(Rate{Permits: 10, Interval: time.Hour}, WithDenialCache(time.Hour))
 				b.take(l, 7)
 				b.latency.Store(int64(10 * time.Millisecond))
 				crowd(b, 2+len(wants), func(i int) (Decision, error) {

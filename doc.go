@@ -24,10 +24,8 @@
 // came. A lone caller goes at once. While several calls are under way, on a slow link, they may overtake each other. A call
 // carries at most 1,024 callers, so that no crowd keeps the server from others.
 //
-// [WithDenialCache] answers denials without asking Redis while nothing can have come back. A denial from memory may be
-// stale for about a millisecond after the moment at which Redis told this client that somebody else released permits
-// or changed the rate; where the rueidis client keeps no cache, until the moment that Redis had named. A grant is
-// never answered from memory.
+// [WithDenialCache] answers denials from memory until the permits return, and for at most the age that its user allows: so
+// long a denial may be stale where another client released permits or changed the rate. No permit is granted from memory.
 //
 // # Leases
 //

@@ -24,7 +24,7 @@ func init() {
 			return inside.Limiter{}, l.err
 		}
 		return inside.Limiter{
-			Client: l.client.inside(), Keys: l.keys[:], Types: keyTypes[:], Looks: (*protocol)(l).Looks, Outlook: outlookOf, Release: l.Release,
+			Client: l.client.inside(), Keys: l.keys[:], Types: keyTypes[:], Outlook: outlookOf, Release: l.Release,
 			GiveBack: l.giveBack,
 		}, nil
 	}
@@ -55,7 +55,7 @@ func (n *naming) Mapped(name string) (string, error) {
 
 // outlookOf makes an outlook of what a script of package limit tells of a limiter.
 func outlookOf(r inside.Reply) engine.Outlook {
-	o := &outlook{rate: r.Rate, interval: millis(r.Interval), reset: millis(r.Reset), free: r.Free, now: r.Now}
+	o := &outlook{rate: r.Rate, interval: millis(r.Interval), reset: millis(r.Reset), free: r.Free}
 	var back int64
 	for pair := 0; pair+1 < len(r.Returns); pair += 2 {
 		back += r.Returns[pair+1]

@@ -58,7 +58,7 @@ func TestALargeRequestIsServedOfWhatIsLeasedToo(t *testing.T) {
 			return err == nil, err
 		},
 	} {
-		for kind, opts := range map[string][]Option{"": nil, ", denials remembered": {WithDenialCache()}} {
+		for kind, opts := range map[string][]Option{"": nil, ", denials remembered": {WithDenialCache(time.Hour)}} {
 			t.Run(name+kind, func(t *testing.T) {
 				inLease(t, Rate{Permits: 1000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
 					b.leasing(l)

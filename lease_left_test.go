@@ -48,7 +48,7 @@ func TestNothingThatIsLeasedIsLostToACallerWhoLeaves(t *testing.T) {
 					require.ErrorIs(b, call(ctx, l), context.Canceled)
 					pass(2 * shortLease)
 					b.free(l, 700)
-				}, WithDenialCache())
+				}, WithDenialCache(time.Hour))
 			})
 		}
 	}

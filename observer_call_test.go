@@ -15,7 +15,7 @@ import (
 func TestCallsThatShareAPipelineAreToldOfEach(t *testing.T) {
 	observed(t, Rate{Permits: 1000, Interval: time.Hour}, func(ctx context.Context, b *bubble, l *Limiter, o *told) {
 		const names = 40
-		scripts, sent := b.scripts.Load(), b.sent.Load()
+		sent := b.sent.Load()
 		var callers sync.WaitGroup
 		for i := range names {
 			name := l.client.Limiter(fmt.Sprint("name ", i))
@@ -29,7 +29,6 @@ func TestCallsThatShareAPipelineAreToldOfEach(t *testing.T) {
 		callers.Wait()
 		decisions, calls, _ := o.all()
 		assert.Len(b, decisions, 3*names)
-		assert.Less(b, b.scripts.Load()-scripts, int64(len(calls)), "several of them in one call of a script")
 		assert.Less(b, b.sent.Load()-sent, int64(len(calls)), "in pipelines")
 		carried := make(map[string]int)
 		for _, c := range calls {

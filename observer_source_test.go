@@ -29,7 +29,7 @@ func TestAnObserverIsToldWhoDecided(t *testing.T) {
 		_, err := l.TryAcquireWithin(ctx, 6, second)
 		require.NoError(b, err)
 		assert.Equal(b, []Source{FromRedis, FromRedis, FromMemory, FromRedis}, sources(o))
-	}, WithDenialCache())
+	}, WithDenialCache(time.Hour))
 
 	observed(t, Rate{Permits: 1_000_000, Interval: time.Hour}, func(ctx context.Context, b *bubble, l *Limiter, o *told) {
 		b.latency.Store(int64(500 * time.Microsecond))

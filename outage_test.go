@@ -21,7 +21,7 @@ func TestNothingGoesOnThroughAnOutage(t *testing.T) {
 		if name == "Release(0)" {
 			continue
 		}
-		for kind, opts := range map[string][]Option{"": nil, ", with a denial cache": {WithDenialCache()}} {
+		for kind, opts := range map[string][]Option{"": nil, ", with a denial cache": {WithDenialCache(time.Hour)}} {
 			t.Run(name+kind, func(t *testing.T) {
 				inBubble(t, func(b *bubble) {
 					var down atomic.Bool
@@ -68,36 +68,4 @@ func TestNothingGoesOnThroughAnOutage(t *testing.T) {
 			})
 		}
 	}
-}
-
-// Issue 9, point 6: nor does what goes on for nobody, a look whether a denial still holds.
-func TestALookForNobodyEndsInAnOutage(t *testing.T) {
-	inBubble(t, func(b *bubble) {
-		var down atomic.Bool
-		var dials atomic.Int64
-		conn, err := rueidis.NewClient(rueidis.ClientOption{
-			InitAddress: []string{"in-memory"}, ForceSingleClient: true, DisableCache: true,
-			DialCtxFn: func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
-				dials.Add(1)
-				if down.Load() {
-					return nil, errors.New("connection refused")
-				}
-				return b.redis.Dial()
-			},
-		})
-		require.NoError(b, err)
-		defer conn.Close()
-		l := New(&looked{Client: conn, call: func(int64) {
-			down.Store(true)
-			b.redis.Server().Close() // the connections that there are end
-		}}, WithDenialCache()).Limiter("limiter")
-		require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 10, Interval: time.Hour}))
-		b.take(l, 10)
-		b.full(l, 1)
-		pass(second)
-		before := dials.Load()
-		assert.True(b, down.Load())
-		pass(time.Minute)
-		assert.Equal(b, before, dials.Load(), "attempts a second after the last caller has gone")
-	})
 }

@@ -3,7 +3,6 @@ package rratelimiter
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,19 +14,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pipelines counts what is sent in pipelines: these, the commands in them, and the names that these are for.
+// pipelines counts what is sent in pipelines: these, and the scripts in them.
 type pipelines struct {
 	rueidis.Client
-	sent, commands, names atomic.Int64
+	sent, names atomic.Int64
 }
 
 func (p *pipelines) DoMulti(ctx context.Context, commands ...rueidis.Completed) []rueidis.RedisResult {
 	p.sent.Add(1)
-	p.commands.Add(int64(len(commands)))
 	for _, command := range commands {
-		if words := command.Commands(); words[0] == "EVALSHA" {
-			keys, _ := strconv.ParseInt(words[2], 10, 64)
-			p.names.Add(keys / 5)
+		if command.Commands()[0] == "EVALSHA" {
+			p.names.Add(1)
 		}
 	}
 	return p.Client.DoMulti(ctx, commands...)
@@ -78,7 +75,6 @@ func TestCallsOfManyNamesLeaveTogether(t *testing.T) {
 				}
 				assert.Greater(b, counting.names.Load(), int64(len(answers)/2), "names in pipelines")
 				assert.Less(b, counting.sent.Load(), counting.names.Load()*4/5, "pipelines")
-				assert.Less(b, counting.commands.Load(), counting.names.Load()/4, "commands in them: calls of one script are one")
 
 				before := counting.sent.Load()
 				b.take(c.Limiter("limiter:1"), 1)

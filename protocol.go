@@ -133,15 +133,3 @@ func (p *protocol) AboveLimit(permits, limit int64) error {
 func (p *protocol) Explain(ctx context.Context, err error) error {
 	return (*Limiter)(p).explain(ctx, err)
 }
-
-// Looks are reads of all that a denial depends on. Whatever changes a limiter changes one of these.
-func (p *protocol) Looks(ttl time.Duration) []rueidis.CacheableTTL {
-	b := p.client.engine.Redis().B()
-	return []rueidis.CacheableTTL{
-		rueidis.CT(b.Hmget().Key(p.keys[configKey]).Field("rate", "interval", "type").Cache(), ttl),
-		rueidis.CT(b.Get().Key(p.keys[valueKey]).Cache(), ttl),
-		rueidis.CT(b.Get().Key(p.keys[clientValueKey]).Cache(), ttl),
-		rueidis.CT(b.Zrange().Key(p.keys[permitsKey]).Min("0").Max("255").Withscores().Cache(), ttl),
-		rueidis.CT(b.Zrange().Key(p.keys[clientPermitsKey]).Min("0").Max("255").Withscores().Cache(), ttl),
-	}
-}

@@ -105,11 +105,10 @@ func (l *Limiter) answer(b *engine.Batch, reply []rueidis.RedisMessage) error {
 	if err != nil || letters != allGranted && len(letters) != len(b.Requests) {
 		return l.unexpected(reply[head-1])
 	}
-	o, ok := b.Spare().(*outlook)
-	if !ok {
-		o = new(outlook)
+	o := &outlook{free: numbers[1], rate: numbers[2], interval: millis(numbers[3]), reset: millis(numbers[4])}
+	if pairs := (len(reply) - head) / 2; pairs > 0 {
+		o.returns = make([]returning, 0, pairs)
 	}
-	*o = outlook{free: numbers[1], rate: numbers[2], interval: millis(numbers[3]), reset: millis(numbers[4]), now: numbers[5], returns: o.returns[:0]}
 	var back int64
 	for pair := head; pair < len(reply); pair += 2 {
 		after, err := reply[pair].AsInt64()

@@ -36,7 +36,7 @@ var dated = []*engine.Script{releaseScript, giveBackScript, availableScript, set
 
 // script puts a script together from parts of script.lua.
 func script(parts ...string) *engine.Script {
-	return engine.NewScript(scriptText("names"), scriptText(parts...))
+	return engine.NewScript(scriptText("names") + scriptText(parts...))
 }
 
 func scriptText(parts ...string) string {

@@ -31,11 +31,9 @@
 -- prolong the limiter, or lengthen the interval, and cannot name the pair.
 
 --@ names
--- What scripts call: locals, since a lone call feels each look at a global. A call for many limiters has these once, and with
--- them the rate and the interval that it read last, which mostly are those of the next limiter, too.
+-- What scripts call: locals, since a lone call feels each look at a global.
 local redis, string = redis, string
 local call, find, match, page = redis.call, string.find, string.match, 256
-local lastRate, lastInterval, rateNumber, intervalNumber
 
 --@ limiter
 -- Reads the limiter. Sets rate, interval, keepAlive, now, nowText, the two keys of the rate type (valueKey,
@@ -57,7 +55,7 @@ elseif kind ~= '0' then
 end
 local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
 -- Mostly all is as it should be.
-if not ((rate == lastRate and interval == lastInterval or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$'))
+if not (#rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$')
     and (keepAlive == '0' or #keepAlive < 16 and match(keepAlive, '^[1-9]%d*$'))) then
   -- From 2^53 on, the text alone tells whether that is the number meant.
   if not find(rate, '^%d+$') or (rate + 0 >= 9007199254740992 and rate ~= '9007199254740992') then
@@ -72,13 +70,7 @@ if not ((rate == lastRate and interval == lastInterval or #rate < 16 and match(r
   end
 end
 -- All are numbers by now, which + 0 makes of a text in half of tonumber's time.
-if rate ~= lastRate then
-  lastRate, rateNumber = rate, rate + 0
-end
-if interval ~= lastInterval then
-  lastInterval, intervalNumber = interval, interval + 0
-end
-rate, interval = rateNumber, intervalNumber
+rate, interval = rate + 0, interval + 0
 local nowText = ARGV[1]
 if nowText == '' then
   local time = call('TIME')

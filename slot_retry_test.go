@@ -10,7 +10,7 @@ import (
 // TestADenialCountsFromTheCallThatWasAnswered, not from one before it that a moving slot refused.
 func TestADenialCountsFromTheCallThatWasAnswered(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		l := b.limiter(Rate{Permits: 10, Interval: time.Hour}, WithDenialCache())
+		l := b.limiter(Rate{Permits: 10, Interval: time.Hour}, WithDenialCache(time.Hour))
 		start := time.Now()
 		b.take(l, 10)
 		b.redis.SetError("TRYAGAIN Multiple keys request during rehashing of slot")

@@ -25,7 +25,7 @@ func TestCallersWhoLeaveAtEveryMoment(t *testing.T) {
 		seeds = s
 	}
 	for seed := range seeds {
-		for kind, opts := range map[string][]Option{"": nil, ", with a denial cache": {WithDenialCache()}, ", server time": {WithServerTime()}} {
+		for kind, opts := range map[string][]Option{"": nil, ", with a denial cache": {WithDenialCache(time.Hour)}, ", server time": {WithServerTime()}} {
 			t.Run(fmt.Sprint(seed, kind), func(t *testing.T) {
 				inBubble(t, func(b *bubble) {
 					random := rand.New(rand.NewPCG(uint64(seed), 9))

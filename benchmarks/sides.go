@@ -41,13 +41,10 @@ type session struct {
 
 var scripts = map[string]float64{"eval": 1, "evalsha": 1}
 
-// cachedReads counts what the client-side cache of rueidis sends besides: CLIENT CACHING, MULTI, PTTL, the read and EXEC.
-var cachedReads = map[string]float64{"eval": 1, "evalsha": 1, "exec": 5}
-
 // sides are all of them, in the order of the report.
 var sides = []side{
 	{key: "ours", title: "this library", commands: scripts, open: openOurs},
-	{key: "cached", title: "this library, WithDenialCache", commands: cachedReads, open: openCached},
+	{key: "cached", title: "this library, WithDenialCache", commands: scripts, open: openCached},
 	{key: "observed", title: "this library, WithObserver", commands: scripts, open: openObserved},
 	{key: "leased", title: "this library, WithLease(10ms)", commands: scripts, open: openLeased(10 * time.Millisecond)},
 	{key: "leased-long", title: "this library, WithLease(1s)", commands: scripts, open: openLeased(time.Second)},
@@ -93,7 +90,7 @@ func dialPatient(addr string) (rueidis.Client, error) {
 func openOurs(ctx context.Context, _ *bench, l load) (*session, error) { return openShared(ctx, l) }
 
 func openCached(ctx context.Context, _ *bench, l load) (*session, error) {
-	return openShared(ctx, l, rratelimiter.WithDenialCache())
+	return openShared(ctx, l, rratelimiter.WithDenialCache(time.Minute))
 }
 
 // openLeased gives back what is leased once the callers have ended.

@@ -63,7 +63,7 @@ func BenchmarkDenied(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer redis.Close()
-	client := rratelimiter.New(redis, rratelimiter.WithDenialCache())
+	client := rratelimiter.New(redis, rratelimiter.WithDenialCache(time.Hour))
 	day := limit.FixedWindow{Permits: 1, Interval: 24 * time.Hour}
 	limiter := limit.New(client, "denied", day)
 	byIP := grpclimit.Each(client, "denied", grpclimit.ByIP(), day)

@@ -48,7 +48,7 @@ func TestTenThousandCalls(t *testing.T) {
 		}},
 	} {
 		t.Run(kind, func(t *testing.T) {
-			client, closeClient := connect(rratelimiter.WithDenialCache())
+			client, closeClient := connect(rratelimiter.WithDenialCache(time.Hour))
 			defer closeClient()
 			perKey := grpclimit.Each(client, "api", grpclimit.ByMetadata("key"), hour(permits))
 			s := new(service)

@@ -56,7 +56,7 @@ func BenchmarkDenied(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer redis.Close()
-	client := rratelimiter.New(redis, rratelimiter.WithDenialCache())
+	client := rratelimiter.New(redis, rratelimiter.WithDenialCache(time.Hour))
 	day := limit.FixedWindow{Permits: 1, Interval: 24 * time.Hour}
 	limiter := limit.New(client, "denied", day)
 	remembered := func(ask func()) {

@@ -26,7 +26,7 @@ func TestTenThousandRequests(t *testing.T) {
 	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		t.Run(protocol, func(t *testing.T) {
 			const clients, requests, keys, permits = 100, 100, 10, 300
-			client, closeClient := connect(rratelimiter.WithDenialCache())
+			client, closeClient := connect(rratelimiter.WithDenialCache(time.Hour))
 			defer closeClient()
 			perKey := httplimit.Each(client, "web", httplimit.ByHeader("X-Key"), hour(permits))
 			var served, conns atomic.Int64

@@ -162,7 +162,7 @@ func (p Calendar) begin(date time.Time, units int) int64 {
 	}
 }
 
-func (p Calendar) keeps() *keeping { return inString }
+func (p Calendar) keeps() []string { return inString }
 
 func (p Calendar) most() int64 { return p.Permits }
 

@@ -45,7 +45,7 @@ func (p FixedWindow) arguments(args []string, _ time.Time) []string {
 	return append(args, strconv.FormatInt(p.Permits, 10), strconv.FormatInt(interval, 10))
 }
 
-func (p FixedWindow) keeps() *keeping { return inString }
+func (p FixedWindow) keeps() []string { return inString }
 
 func (p FixedWindow) most() int64 { return p.Permits }
 
@@ -53,7 +53,7 @@ func (p FixedWindow) outlook(_ int64, told []int64) (outlook, bool) {
 	if len(told) != 2 {
 		return nil, false
 	}
-	return windowOutlook{asText{}, p.Permits, told[0], micros(told[1]), p.Interval}, true
+	return windowOutlook{p.Permits, told[0], micros(told[1]), p.Interval}, true
 }
 
 // at is an aligned window at a time, Unix microseconds, with so many permits left.
@@ -63,12 +63,11 @@ func (p FixedWindow) at(now, left int64) windowOutlook {
 	if past < 0 {
 		past += interval
 	}
-	return windowOutlook{asText{}, p.Permits, p.Permits - left, micros(interval - past), p.Interval}
+	return windowOutlook{p.Permits, p.Permits - left, micros(interval - past), p.Interval}
 }
 
 // windowOutlook is a window that all permits leave at once.
 type windowOutlook struct {
-	asText
 	permits, count int64
 	end            time.Duration // from now
 	length         time.Duration // of the windows behind it

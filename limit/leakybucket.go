@@ -37,7 +37,7 @@ func (p LeakyBucket) arguments(args []string, now time.Time) []string {
 	return p.token().arguments(args, now)
 }
 
-func (p LeakyBucket) keeps() *keeping { return inString }
+func (p LeakyBucket) keeps() []string { return inString }
 
 func (p LeakyBucket) most() int64 { return p.Capacity }
 

@@ -232,3 +232,28 @@ func TestStateThatIsNotOursIsAnError(t *testing.T) {
 	require.NoError(t, l.Reset(t.Context()))
 	assert.Empty(t, b.redis.Keys())
 }
+
+// TestMostPolicies: a script has room for as many as there may be.
+func TestMostPolicies(t *testing.T) {
+	b := newBench(t)
+	for _, kind := range []func(time.Duration) Policy{
+		func(d time.Duration) Policy { return SlidingLog{5, d} },
+		func(d time.Duration) Policy { return SlidingWindow{5, d, 0} },
+		func(d time.Duration) Policy { return Calendar{5, Day, time.FixedZone(d.String(), 0)} },
+	} {
+		var all []Policy
+		for i := range mostPolicies {
+			all = append(all, kind(time.Duration(i+1)*time.Second))
+		}
+		l := New(b.client, "name", all...)
+		_, err := l.Charge(t.Context(), 1)
+		require.NoError(t, err)
+		each, err := l.TakeEach(t.Context(), 1)
+		require.NoError(t, err)
+		for _, d := range each {
+			assert.EqualValues(t, 3, d.Remaining)
+		}
+		require.NoError(t, l.Release(t.Context(), 2))
+		assert.Empty(t, b.redis.Keys())
+	}
+}

@@ -206,7 +206,7 @@ func TestWhoWaitedAndHasGoneGivesBackItsOwn(t *testing.T) {
 // TestDenialsAreAnsweredFromMemory for all policies, until something changes that this client knows of.
 func TestDenialsAreAnsweredFromMemory(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		client := rratelimiter.New(b.Conn, rratelimiter.WithDenialCache())
+		client := rratelimiter.New(b.Conn, rratelimiter.WithDenialCache(time.Hour))
 		l := New(client, "name", FixedWindow{5, time.Hour, false}, TokenBucket{10, 1, time.Hour})
 		refused := func(permits int64) (rratelimiter.Decision, bool) {
 			before := b.Scripts.Load()

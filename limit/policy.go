@@ -5,8 +5,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/inside"
@@ -41,19 +39,16 @@ type Policy interface {
 	// outlook reads what the script tells of the policy's state at a time, Unix microseconds, or says that it cannot.
 	outlook(now int64, told []int64) (outlook, bool)
 
-	// keeps says how the policy's keys hold its state.
-	keeps() *keeping
+	// keeps is the type of each of the policy's keys, as TYPE names it.
+	keeps() []string
 }
 
-// keeping is how keys hold a state: their types, and reads of what a denial depends on.
-type keeping struct {
-	types []string
-	looks func(b rueidis.Builder, keys []string, ttl time.Duration) []rueidis.CacheableTTL
-}
-
-var inString = &keeping{[]string{"string"}, func(b rueidis.Builder, keys []string, ttl time.Duration) []rueidis.CacheableTTL {
-	return []rueidis.CacheableTTL{rueidis.CT(b.Get().Key(keys[0]).Cache(), ttl)}
-}}
+// The types of the keys of policies that have one.
+var (
+	inString = []string{"string"}
+	inList   = []string{"list"}
+	inHash   = []string{"hash"}
+)
 
 // kinds is every kind of policy.
 var kinds = []string{"calendar", "fixedwindow", "leakybucket", "redisson", "slidinglog", "slidingwindow", "smooth", "tokenbucket"}
@@ -78,17 +73,6 @@ type outlook interface {
 
 	// earliest is as engine.Outlook's.
 	earliest(wanted engine.Total) time.Duration
-
-	// shows says whether what keeping.looks read is what the script told.
-	shows(found []rueidis.RedisResult, text string) bool
-}
-
-// asText is the part of an outlook whose policy looks at one text, which is what its script tells that the key holds.
-type asText struct{}
-
-func (asText) shows(found []rueidis.RedisResult, text string) bool {
-	got, err := found[0].ToString()
-	return (err == nil || rueidis.IsRedisNil(err)) && got == text
 }
 
 // maxPermits is the largest number of permits: above it a Lua number, a double, no longer tells two neighbours apart.

@@ -274,7 +274,7 @@ func (p *protocol) Explain(ctx context.Context, err error) error {
 	if errors.As(err, &redisErr) && strings.Contains(redisErr.Error(), "WRONGTYPE") {
 		redis := p.client.Engine.Redis()
 		for _, m := range p.members {
-			for i, want := range m.policy.keeps().types {
+			for i, want := range m.policy.keeps() {
 				// Not a read of rueidis' own builder, which would be sent again for as long as an outage lasts.
 				got, err := redis.Do(ctx, redis.B().Arbitrary("TYPE").Keys(m.keys[i]).Build()).ToString()
 				if err == nil && got != want && got != "none" {
@@ -284,12 +284,4 @@ func (p *protocol) Explain(ctx context.Context, err error) error {
 		}
 	}
 	return fmt.Errorf("rratelimiter: limiter %q: %w", p.calls.Name, err)
-}
-
-// Looks reads all keys.
-func (p *protocol) Looks(ttl time.Duration) (looks []rueidis.CacheableTTL) {
-	for _, m := range p.members {
-		looks = append(looks, m.policy.keeps().looks(p.client.Engine.Redis().B(), m.keys, ttl)...)
-	}
-	return looks
 }

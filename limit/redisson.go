@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/inside"
 )
@@ -38,22 +36,15 @@ func (p redisson) most() int64 { return maxPermits }
 
 func (p redisson) String() string { return fmt.Sprintf("the rate of %q", p.name) }
 
-func (p redisson) outlook(now int64, told []int64) (outlook, bool) {
+func (p redisson) outlook(_ int64, told []int64) (outlook, bool) {
 	if len(told) < 4 || len(told)%2 != 0 {
 		return nil, false
 	}
-	reply := inside.Reply{Now: now / 1000, Rate: told[0], Interval: told[1], Free: told[2], Reset: told[3], Returns: told[4:]}
+	reply := inside.Reply{Rate: told[0], Interval: told[1], Free: told[2], Reset: told[3], Returns: told[4:]}
 	return redissonOutlook{p.limiter.Outlook(reply), reply.Free, time.Duration(reply.Reset) * time.Millisecond}, true
 }
 
-func (p redisson) keeps() *keeping {
-	return &keeping{
-		p.limiter.Types,
-		func(_ rueidis.Builder, _ []string, ttl time.Duration) []rueidis.CacheableTTL {
-			return p.limiter.Looks(ttl)
-		},
-	}
-}
+func (p redisson) keeps() []string { return p.limiter.Types }
 
 // redissonOutlook is a limiter of Redisson's layout as a call left it.
 type redissonOutlook struct {
@@ -79,5 +70,3 @@ func (o redissonOutlook) counts(now int64) int64 { return now }
 func (o redissonOutlook) reset() time.Duration { return o.resetIn }
 
 func (o redissonOutlook) earliest(wanted engine.Total) time.Duration { return o.Earliest(wanted) }
-
-func (o redissonOutlook) shows(found []rueidis.RedisResult, _ string) bool { return o.Shows(found) }

@@ -102,6 +102,3 @@ func (p *reserving) Explain(ctx context.Context, err error) error {
 func (p *reserving) AboveLimit(permits, limit int64) error {
 	return (*protocol)(p).AboveLimit(permits, limit)
 }
-
-// Looks is none: reservations are not denied from memory.
-func (p *reserving) Looks(time.Duration) []rueidis.CacheableTTL { return nil }

@@ -111,13 +111,13 @@ func scriptFor(c call, members []member) *engine.Script {
 // come behind them.
 var before = map[call]int{acquire: 2, lease: 4, charge: 2, release: 3, peek: 1, reserve: 2, cancel: 2}
 
-// assemble puts a script together: its text, and what stands before that.
-func assemble(c call, members []member) (head, body string) {
+// assemble returns the text of the script of a call for policies.
+func assemble(c call, members []member) string {
 	var text strings.Builder
 	each := func(section, begin, end string) {
 		key, argument := 0, before[c]
 		for i, m := range members {
-			keys, arguments := len(m.policy.keeps().types), len(m.policy.arguments(nil, time.Time{}))
+			keys, arguments := len(m.policy.keeps()), len(m.policy.arguments(nil, time.Time{}))
 			if all := sections[m.policy.kind()]; all[section] != "" {
 				fmt.Fprint(&text, strings.ReplaceAll(begin, "@", fmt.Sprint(i+1)), number(all, section, i+1, key, keys, argument, arguments), end)
 			}
@@ -210,10 +210,10 @@ var names = map[string]string{
 
 var calling = regexp.MustCompile(`\b[a-z]+\(`)
 
-// withHead gives what stands before a script, the functions that it calls by a short name, and the script behind what it uses of the head:
-// to look up a name costs a lone call more than to pass by a line.
-func withHead(text string) (head, body string) {
-	body = parts["head"]
+// withHead puts before a script the parts of the head that it uses, and before these the functions that they call, as
+// locals: a call of a local function costs the server less than that of a global one.
+func withHead(text string) string {
+	body := parts["head"]
 	if strings.Contains(text, "millis") {
 		body += parts["millis"]
 	}
@@ -225,7 +225,7 @@ func withHead(text string) (head, body string) {
 			locals, functions = append(locals, name), append(functions, function)
 		}
 	}
-	return fmt.Sprintf("local %s = %s\n", strings.Join(locals, ", "), strings.Join(functions, ", ")), body
+	return fmt.Sprintf("local %s = %s\n", strings.Join(locals, ", "), strings.Join(functions, ", ")) + body
 }
 
 // number gives a section for the policy of a number, whose keys and arguments come behind so many others. A line "--@name" in

@@ -5,8 +5,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
@@ -41,12 +39,7 @@ func (p SlidingLog) arguments(args []string, _ time.Time) []string {
 	return append(args, strconv.FormatInt(p.Permits, 10), strconv.FormatInt(p.Interval.Milliseconds(), 10))
 }
 
-// inLog is a list whose head changes with whatever changes in it.
-var inLog = &keeping{[]string{"list"}, func(b rueidis.Builder, keys []string, ttl time.Duration) []rueidis.CacheableTTL {
-	return []rueidis.CacheableTTL{rueidis.CT(b.Lindex().Key(keys[0]).Index(0).Cache(), ttl)}
-}}
-
-func (p SlidingLog) keeps() *keeping { return inLog }
+func (p SlidingLog) keeps() []string { return inList }
 
 func (p SlidingLog) most() int64 { return p.Permits }
 
@@ -56,7 +49,6 @@ func (p SlidingLog) outlook(_ int64, told []int64) (outlook, bool) {
 
 // returnsOutlook is permits that come back one after another, an interval after they were taken or later.
 type returnsOutlook struct {
-	asText
 	permits, taken int64
 	interval       time.Duration
 	stays          time.Duration // from the time at which they count on

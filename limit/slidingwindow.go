@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"strconv"
 	"time"
-
-	"github.com/redis/rueidis"
 )
 
 // SlidingWindow grants so many permits in any interval, never more. It counts them in cells, which begin at multiples of a
@@ -52,12 +50,7 @@ func (p SlidingWindow) arguments(args []string, _ time.Time) []string {
 	return append(args, strconv.FormatInt(p.Permits, 10), strconv.FormatInt(cell, 10), strconv.FormatInt(p.cells(), 10))
 }
 
-// inCells is a hash with a field that changes with whatever changes in it.
-var inCells = &keeping{[]string{"hash"}, func(b rueidis.Builder, keys []string, ttl time.Duration) []rueidis.CacheableTTL {
-	return []rueidis.CacheableTTL{rueidis.CT(b.Hget().Key(keys[0]).Field("m").Cache(), ttl)}
-}}
-
-func (p SlidingWindow) keeps() *keeping { return inCells }
+func (p SlidingWindow) keeps() []string { return inHash }
 
 func (p SlidingWindow) most() int64 { return p.Permits }
 

@@ -120,7 +120,7 @@ func (p Smooth) arguments(args []string, _ time.Time) []string {
 	return append(args, text(c.threshold), text(c.slope))
 }
 
-func (p Smooth) keeps() *keeping { return inString }
+func (p Smooth) keeps() []string { return inString }
 
 func (p Smooth) most() int64 { return maxPermits }
 
@@ -128,12 +128,11 @@ func (p Smooth) outlook(_ int64, told []int64) (outlook, bool) {
 	if len(told) != 4 {
 		return nil, false
 	}
-	return smoothOutlook{asText{}, p.Permits, told[0], micros(told[1]), micros(told[2]), micros(told[3])}, true
+	return smoothOutlook{p.Permits, told[0], micros(told[1]), micros(told[2]), micros(told[3])}, true
 }
 
 // smoothOutlook is free for everybody from a moment on.
 type smoothOutlook struct {
-	asText
 	permits, stored int64
 	free, idle      time.Duration // from now
 	ahead           time.Duration // another clock was

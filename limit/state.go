@@ -14,8 +14,6 @@ type state struct {
 	now      int64 // Unix microseconds
 	most     int64
 	policies []outlook
-	texts    []string // what their keys held
-	looks    []int    // how many reads show that
 
 	leased int64 // permits that were taken for callers to come
 	lasts  time.Duration
@@ -25,14 +23,6 @@ type state struct {
 func (s *state) add(p Policy, told rueidis.RedisMessage) bool {
 	texts, err := told.ToArray()
 	if err != nil || len(texts) == 0 {
-		return false
-	}
-	text, err := texts[0].ToString()
-	if texts[0].IsInt64() { // what a command that counted up replied
-		number, _ := texts[0].AsInt64()
-		text, err = strconv.FormatInt(number, 10), nil
-	}
-	if err != nil {
 		return false
 	}
 	numbers := make([]int64, len(texts)-1)
@@ -48,7 +38,7 @@ func (s *state) add(p Policy, told rueidis.RedisMessage) bool {
 	if r, ok := o.(redissonOutlook); ok {
 		s.most = min(s.most, r.Limit()) // only Redis knows that
 	}
-	s.policies, s.texts, s.looks = append(s.policies, o), append(s.texts, text), append(s.looks, len(p.keeps().types))
+	s.policies = append(s.policies, o)
 	return true
 }
 
@@ -140,17 +130,3 @@ func (s *state) Worse(than engine.Outlook) bool {
 	}
 	return false
 }
-
-// Shows says whether the keys still hold what they held.
-func (s *state) Shows(found []rueidis.RedisResult) bool {
-	for i, p := range s.policies {
-		if !p.shows(found[:s.looks[i]], s.texts[i]) {
-			return false
-		}
-		found = found[s.looks[i]:]
-	}
-	return true
-}
-
-// Keep is the state itself, which nobody changes.
-func (s *state) Keep() engine.Outlook { return s }

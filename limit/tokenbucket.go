@@ -44,7 +44,7 @@ func (p TokenBucket) arguments(args []string, _ time.Time) []string {
 	return append(args, strconv.FormatInt(p.Capacity, 10), strconv.FormatInt(p.Refill, 10), strconv.FormatInt(p.Interval.Microseconds(), 10))
 }
 
-func (p TokenBucket) keeps() *keeping { return inString }
+func (p TokenBucket) keeps() []string { return inString }
 
 func (p TokenBucket) most() int64 { return p.Capacity }
 
@@ -52,12 +52,11 @@ func (p TokenBucket) outlook(_ int64, told []int64) (outlook, bool) {
 	if len(told) != 3 {
 		return nil, false
 	}
-	return bucketOutlook{asText{}, p.Capacity, p.Refill, p.Interval.Microseconds(), told[0], told[1], micros(told[2])}, true
+	return bucketOutlook{p.Capacity, p.Refill, p.Interval.Microseconds(), told[0], told[1], micros(told[2])}, true
 }
 
 // bucketOutlook is a bucket that fills, or empties, evenly.
 type bucketOutlook struct {
-	asText
 	capacity, refill, interval int64
 	taken, part                int64         // of a permit, in parts of an interval
 	begins                     time.Duration // from now: a clock has gone back

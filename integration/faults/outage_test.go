@@ -105,7 +105,7 @@ func TestEveryCallInAnOutage(t *testing.T) {
 		options []rratelimiter.Option
 	}{
 		"killed":                         {(*servers.Server).Kill, (*servers.Server).Restart, time.Second, nil},
-		"killed, denials are remembered": {(*servers.Server).Kill, (*servers.Server).Restart, time.Second, []rratelimiter.Option{rratelimiter.WithDenialCache()}},
+		"killed, denials are remembered": {(*servers.Server).Kill, (*servers.Server).Restart, time.Second, []rratelimiter.Option{rratelimiter.WithDenialCache(time.Hour)}},
 		// What was sent is given up with its connection.
 		"hung": {(*servers.Server).Pause, (*servers.Server).Resume, answersWithin, nil},
 	} {

@@ -31,7 +31,7 @@ func connect(t *testing.T, s *servers.Server) rueidis.Client {
 func TestHungAndCancelled(t *testing.T) {
 	s := servers.Single(t)
 	conn := connect(t, s)
-	for _, opts := range [][]rratelimiter.Option{nil, {rratelimiter.WithDenialCache()}} {
+	for _, opts := range [][]rratelimiter.Option{nil, {rratelimiter.WithDenialCache(time.Hour)}} {
 		c := rratelimiter.New(conn, opts...)
 		l := c.Limiter("x")
 		const rate = 1000000

@@ -41,20 +41,14 @@ type Batch struct {
 	next     *Batch        // of those that gather
 	prev     *Batch
 
-	spare Outlook   // what Outlook was, for Protocol.Answer to use again
 	sent  time.Time // the moment that the call began
+	dated time.Time // the same by the limiter's clock, in whole milliseconds as scripts get it
 	asked time.Time // the moment that Outlook counts from
 	call  *Call     // that nobody has told of yet, where that is wanted
 
 	// As of when it left.
-	known   uint64 // the version of the limiter, for what is remembered
+	version uint64 // of the limiter, for denials
 	changes uint64 // of what is leased
-}
-
-// Spare is the outlook of an earlier reply, of whatever kind, which may be used again, by the caller alone; or nil.
-func (b *Batch) Spare() (spare Outlook) {
-	spare, b.spare = b.spare, nil
-	return spare
 }
 
 // Wants says how many permits the requests are for, and whether anybody wants to know more than whether they were granted.
@@ -87,9 +81,6 @@ func (b *Batch) clear() {
 
 // forget drops what a call said.
 func (b *Batch) forget() {
-	if b.Outlook != nil {
-		b.spare = b.Outlook
-	}
 	clear(b.Lost)
 	b.Outlook, b.Denied, b.AllKeys, b.Lost, b.LostPermits, b.Granted = nil, 0, false, b.Lost[:0], 0, 0
 }

@@ -64,6 +64,7 @@ func (l *Limiter) prepare(b *Batch) error {
 	if !ok {
 		return errUnsent
 	}
+	b.dated = time.UnixMilli(now.UnixMilli())
 	l.Protocol.Arguments(b, now)
 	l.Engine.observer.sends(l, b)
 	return nil

@@ -43,7 +43,7 @@ func (l *Limiter) dispatch(e *entry) *Batch {
 	g.company.saw(e.crowded(b), g.pipelines())
 	b.changes = e.holding.wish(b)
 	e.mu.Unlock()
-	b.known = g.denials.version(l)
+	b.version = g.denials.version(l)
 	return b
 }
 
@@ -85,7 +85,7 @@ func (l *Limiter) complete(ctx context.Context, e *entry, b *Batch, err error) (
 	unused.later()
 	b.takeCall().tellAlone()
 	if g.denials != nil && b.Denied > 0 {
-		l.remember(b, b.known)
+		l.remember(b, b.version)
 	}
 	b.clear()
 	g.batches.Put(b)

@@ -7,60 +7,84 @@ import (
 	"time"
 )
 
-// denials is what an Engine remembers of exhausted limiters. Nothing is ever granted from memory.
-type denials struct {
-	byID  sync.Map // ID -> *denial
-	index index    // of those in byID
-	// versions counts changes, by a hash of their subject. What was known before one is not remembered after it.
-	seed     maphash.Seed
-	versions [256]atomic.Uint64
-	caching  atomic.Int32 // whether the rueidis client caches: 0 is not known, see cachingYes and cachingNo
-}
-
 const (
-	cachingYes = 1
-	cachingNo  = 2
+	// mostDenials is how many limiters an Engine remembers denials of at most. Others are not remembered meanwhile.
+	mostDenials = 65_536
+	// sweepEvery is how often denials that have ended are removed.
+	sweepEvery = time.Second
 )
 
-// denial is Redis's word on when permits of an exhausted limiter come back.
-type denial struct {
-	limiter *Limiter
-	outlook Outlook       // from the moment asked on
-	permits int64         // the fewest that were denied
-	until   time.Duration // after the moment asked: they may be free then
-	asked   time.Time
-	end     *time.Timer // forgets it
-	holds   atomic.Bool // this client has not changed the limiter since it was asked: before that is known, it answers nothing
+// denials holds the last denial of limiters whose permits are exhausted. It never grants.
+type denials struct {
+	maxAge time.Duration
+	byID   sync.Map // ID -> *denial: read without a lock, written under mu
 
-	watched bool         // Redis tells of changes
-	checked atomic.Int64 // when the cache was last looked at, as time since asked
+	mu       sync.Mutex
+	held     int   // denials in byID
+	index    index // of the limiters in byID
+	sweeping bool  // a sweep is scheduled
+	// versions counts changes by a hash of their subject. A denial that was read before a change is not kept after it.
+	seed     maphash.Seed
+	versions [256]atomic.Uint64
 }
 
-// checkEvery is how often the cache of rueidis is looked at, whether Redis told of a change. It is a look into memory, but
-// one that takes longer than all the rest of a denial.
-const checkEvery = time.Millisecond
+// denial is a reply that denied permits.
+type denial struct {
+	limiter *Limiter
+	outlook Outlook
+	permits int64         // the fewest that were denied
+	until   time.Duration // after dated: they may be free then
+	dated   time.Time     // the time of the call by the limiter's clock, without a monotonic reading
+	sent    time.Time     // the same by the process's clock
+}
 
-func newDenials() *denials { return &denials{seed: maphash.MakeSeed()} }
+func newDenials(maxAge time.Duration) *denials {
+	return &denials{maxAge: maxAge, seed: maphash.MakeSeed()}
+}
 
-// deny answers a request from memory, where that is possible and wanted.
+// serverTick is how much later than its time in whole milliseconds a server's clock may be.
+const serverTick = time.Millisecond
+
+// age returns how long ago a denial was sent by the process's clocks: the monotonic one may stand still while the machine
+// sleeps, and the other one may be set back.
+func (d *denial) age(now time.Time) time.Duration {
+	return max(now.Sub(d.sent), now.Round(0).Sub(d.sent.Round(0)))
+}
+
+// since returns how long ago a denial was sent by the limiter's clock, and by the one that is furthest ahead.
+func (g *Engine) since(d *denial) (since, age time.Duration) {
+	now := time.Now()
+	age = d.age(now)
+	switch {
+	case g.now == nil:
+		return age + serverTick, age
+	case g.ownClock:
+		now = g.now()
+	}
+	since = now.Round(0).Sub(d.dated)
+	return since, max(since, age)
+}
+
+// deny answers a request from memory, where a denial covers it: at that time none of its permits is free by the limiter's
+// clock, as far as Redis knew, and the denial is not older than the user allows.
 func (l *Limiter) deny(ask Ask) (Result, bool) {
-	all := l.Engine.denials
-	found, ok := all.byID.Load(l.ID)
+	g := l.Engine
+	found, ok := g.denials.byID.Load(l.ID)
 	if !ok {
 		return Result{}, false
 	}
 	d := found.(*denial)
-	since := time.Since(d.asked)
-	if !d.holds.Load() || ask.Permits < d.permits || ask.Permits > d.outlook.Limit() || since >= d.until {
+	if ask.Permits < d.permits || ask.Permits > d.outlook.Limit() {
+		return Result{}, false
+	}
+	// A clock that was set back shows a time at which the denial was not made.
+	since, age := g.since(d)
+	if since < 0 || since >= d.until || age >= g.denials.maxAge {
+		g.denials.drop(d)
 		return Result{}, false
 	}
 	answer, known := d.outlook.Denied(ask.Permits)
 	if !known {
-		return Result{}, false
-	}
-	if checked := d.checked.Load(); d.watched && int64(since)-checked > int64(checkEvery) &&
-		d.checked.CompareAndSwap(checked, int64(since)) && !l.peek(d) {
-		all.drop(d)
 		return Result{}, false
 	}
 	answer.RetryAfter -= since
@@ -72,7 +96,7 @@ func (l *Limiter) deny(ask Ask) (Result, bool) {
 	return r, true
 }
 
-// parts is what each part says by now: one may have its permits free again while another refuses.
+// parts returns the answer of each part of a limiter: one may have its permits free again while another denies.
 func (d *denial) parts(permits int64, since time.Duration) []Answer {
 	parts := d.outlook.Parts(permits)
 	for i := range parts {
@@ -83,61 +107,73 @@ func (d *denial) parts(permits int64, since time.Duration) []Answer {
 	return parts
 }
 
-// remember keeps what a batch learned of an exhausted limiter, known being the version before it was sent. Where Redis is
-// to tell of changes that takes calls of their own, for which nobody waits.
-func (l *Limiter) remember(b *Batch, known uint64) {
-	if b.Outlook == nil {
+// remember keeps the denial of a batch, unless this client has changed the limiter since it was of that version.
+func (l *Limiter) remember(b *Batch, version uint64) {
+	if b.Outlook == nil || b.Denied == 0 {
 		return
 	}
-	answer, ok := b.Outlook.Denied(b.Denied)
-	if !ok || time.Until(b.asked.Add(answer.RetryAfter)) <= checkEvery {
+	answer, known := b.Outlook.Denied(b.Denied)
+	if !known {
 		return
 	}
-	all := l.Engine.denials
-	d := &denial{limiter: l, outlook: b.Outlook.Keep(), permits: b.Denied, until: answer.RetryAfter, asked: b.asked}
-	if all.caching.Load() == cachingNo {
-		all.keep(d, known)
-		return
+	d := &denial{limiter: l, outlook: b.Outlook, permits: b.Denied, until: answer.RetryAfter, dated: b.dated, sent: b.sent}
+	if since, age := l.Engine.since(d); since < d.until && age < l.Engine.denials.maxAge {
+		l.Engine.denials.keep(d, version)
 	}
-	go func() {
-		if l.watch(d) {
-			all.keep(d, known)
-		}
-	}()
 }
 
-// keep remembers a denial, unless this client has changed the limiter since it was of that version.
-func (a *denials) keep(d *denial, known uint64) {
-	left := time.Until(d.asked.Add(d.until))
-	if left <= 0 {
+// keep is remember of a denial that has not ended.
+func (a *denials) keep(d *denial, version uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.version(d.limiter) != version {
 		return
 	}
+	if found, ok := a.byID.Load(d.limiter.ID); ok && found.(*denial).sent.After(d.sent) {
+		return
+	}
+	a.remove(d.limiter.ID)
+	if a.held >= mostDenials {
+		return
+	}
+	a.byID.Store(d.limiter.ID, d)
+	a.held++
 	a.index.add(d.limiter)
-	d.end = time.AfterFunc(left, func() {
-		if a.byID.CompareAndDelete(d.limiter.ID, d) {
-			a.index.remove(d.limiter)
-		}
-	})
-	if before, ok := a.byID.Swap(d.limiter.ID, d); ok {
-		a.stop(before.(*denial))
+	if !a.sweeping {
+		a.sweeping = true
+		time.AfterFunc(sweepEvery, a.sweep)
 	}
-	// Whoever changes the limiter counts first and forgets then. And the end may have come before there was anything to forget.
-	if a.version(d.limiter) != known || time.Since(d.asked) >= d.until {
-		a.drop(d)
-		return
-	}
-	d.holds.Store(true)
 }
 
-// stop lets go of a denial that is in byID no more.
-func (a *denials) stop(d *denial) {
-	d.end.Stop()
-	a.index.remove(d.limiter)
+// remove forgets the denial of an ID. The denials are locked.
+func (a *denials) remove(id string) {
+	if before, ok := a.byID.LoadAndDelete(id); ok {
+		a.held--
+		a.index.remove(before.(*denial).limiter)
+	}
 }
 
+// drop forgets a denial, where no other has taken its place.
 func (a *denials) drop(d *denial) {
-	if a.byID.CompareAndDelete(d.limiter.ID, d) {
-		a.stop(d)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if found, ok := a.byID.Load(d.limiter.ID); ok && found == d {
+		a.remove(d.limiter.ID)
+	}
+}
+
+// sweep removes the denials that have ended by the process's clock: no caller may ask for them again.
+func (a *denials) sweep() {
+	now := time.Now()
+	for _, found := range a.byID.Range {
+		if d := found.(*denial); d.age(now) >= min(d.until, a.maxAge) {
+			a.drop(d)
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.sweeping = a.held > 0; a.sweeping {
+		time.AfterFunc(sweepEvery, a.sweep)
 	}
 }
 
@@ -159,20 +195,16 @@ func (a *denials) counter(subject string) *atomic.Uint64 {
 	return &a.versions[maphash.String(a.seed, subject)%uint64(len(a.versions))]
 }
 
-// forget drops what is remembered of the limiters with a subject, and what is about to be.
+// forget removes the denials of the limiters with a subject, and keeps those out that were sent before.
 func (a *denials) forget(subject string) {
 	if a == nil {
 		return
 	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.counter(subject).Add(1)
-	a.forgetID(subject)
+	a.remove(subject)
 	for _, id := range a.index.of(subject) {
-		a.forgetID(id)
-	}
-}
-
-func (a *denials) forgetID(id string) {
-	if before, ok := a.byID.LoadAndDelete(id); ok {
-		a.stop(before.(*denial))
+		a.remove(id)
 	}
 }

@@ -50,7 +50,7 @@ type Settings struct {
 	Redis      rueidis.Client
 	Now        func() time.Time // the clock; nil for the host's
 	ServerTime bool             // the server's clock instead
-	Denials    bool             // answer denials from memory
+	Denials    time.Duration    // answer denials from memory for so long at most; 0: not at all
 	Lease      time.Duration    // lease permits for so long, where a Limiter can; 0: not at all
 	Observer   *Observer        // nil: nobody
 }
@@ -69,7 +69,7 @@ func New(s Settings) *Engine {
 		g.tries = (*Limiter).tryTold
 	case g.lease > 0:
 		g.tries = (*Limiter).Ask
-	case s.Denials:
+	case s.Denials > 0:
 		g.tries = (*Limiter).try
 	default:
 		g.tries = (*Limiter).request
@@ -77,8 +77,8 @@ func New(s Settings) *Engine {
 	g.names.init()
 	g.requests.New = func() any { return new(Request) }
 	g.batches.New = func() any { return new(Batch) }
-	if s.Denials {
-		g.denials = newDenials()
+	if s.Denials > 0 {
+		g.denials = newDenials(s.Denials)
 	}
 	g.cluster = s.Redis != nil && s.Redis.Mode() == rueidis.ClientModeCluster
 	return g

@@ -45,9 +45,6 @@ type Protocol interface {
 
 	// AboveLimit is the error of a request that can never be granted.
 	AboveLimit(permits, limit int64) error
-
-	// Looks are reads through the cache of rueidis of all that a denial depends on: Redis tells of changes of it.
-	Looks(ttl time.Duration) []rueidis.CacheableTTL
 }
 
 // Answer is what a request came to.
@@ -59,7 +56,7 @@ type Answer struct {
 	ResetAfter time.Duration
 }
 
-// Outlook is what a reply tells of the time after it.
+// Outlook is what a reply tells of the time after it. It does not change.
 type Outlook interface {
 	// Limit is the most permits that can ever be granted at once.
 	Limit() int64
@@ -78,12 +75,6 @@ type Outlook interface {
 	// Worse says whether somebody who could have been served by another outlook may wait in vain by this one, since the
 	// limiter itself has changed.
 	Worse(than Outlook) bool
-
-	// Shows says whether what Protocol.Looks read is the limiter of this outlook.
-	Shows(found []rueidis.RedisResult) bool
-
-	// Keep is this outlook for longer than its batch.
-	Keep() Outlook
 }
 
 // Never is longer than anything lasts.

@@ -20,14 +20,26 @@ const (
 type pipeline struct {
 	mu      sync.Mutex
 	waiting *pipelineBatch // the one that has room, nil where the next call begins another
-	merging merging
-	spare   sync.Pool // of *pipelineBatch
+	spare   sync.Pool      // of *pipelineBatch
 }
 
 // pipelineBatch is calls that leave together.
 type pipelineBatch struct {
 	calls []scriptCall
 	done  chan struct{} // closed once the calls have their replies; nil where nobody reads one here
+}
+
+// scriptCall is a call of a script in a pipeline, and its reply.
+type scriptCall struct {
+	script     *Script
+	keys, args []string
+	reply      rueidis.RedisMessage
+	err        error
+
+	// What the call carries, where the flush of the pipeline reads the reply.
+	limiter *Limiter
+	entry   *entry
+	batch   *Batch
 }
 
 // pipelines says whether calls leave in pipelines. Not on a cluster: rueidis gives the results of a pipeline back once each node has
@@ -123,7 +135,36 @@ func (g *Engine) flush(ctx context.Context, d *pipelineBatch) {
 		}
 		g.pipeline.keep(d)
 	}()
-	g.pipeline.merging.send(ctx, g.redis, d.calls)
+	send(ctx, g.redis, d.calls)
+}
+
+// send sends calls in one pipeline and sets their replies. The calls of scripts that the server does not know follow in
+// a second one, with the text of the script.
+func send(ctx context.Context, redis rueidis.Client, calls []scriptCall) {
+	commands := make(rueidis.Commands, len(calls))
+	for i := range calls {
+		c := &calls[i]
+		commands[i] = redis.B().Evalsha().Sha1(c.script.sha1).Numkeys(int64(len(c.keys))).Key(c.keys...).Arg(c.args...).Build()
+	}
+	var unknown []*scriptCall
+	for i, result := range redis.DoMulti(ctx, commands...) {
+		c := &calls[i]
+		c.reply, c.err = result.ToMessage()
+		if refused, ok := rueidis.IsRedisErr(c.err); ok && refused.IsNoScript() {
+			unknown = append(unknown, c)
+		}
+	}
+	if len(unknown) == 0 {
+		return
+	}
+	commands = commands[:0:0]
+	for _, c := range unknown {
+		commands = append(commands, redis.B().Eval().Script(c.script.text).Numkeys(int64(len(c.keys))).Key(c.keys...).Arg(c.args...).Build())
+		c.err = errBroken // until its reply is there
+	}
+	for i, result := range redis.DoMulti(ctx, commands...) {
+		unknown[i].reply, unknown[i].err = result.ToMessage()
+	}
 }
 
 // sendPiped sends the batch that gathered first in a pipeline, and waits for nothing: who flushes the pipeline answers it. A caller

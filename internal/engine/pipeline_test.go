@@ -302,18 +302,58 @@ func TestAClockThatPanicsHurtsOneOfManyNames(t *testing.T) {
 	})
 }
 
-// panicking is a connection that panics with what it is to send alone.
-type panicking struct{ rueidis.Client }
+// echoScript replies its first key, how many keys and arguments it was given, and these.
+var echoScript = NewScript(`return {KEYS[1], #KEYS, #ARGV, unpack(ARGV)}`)
 
-func (panicking) Do(context.Context, rueidis.Completed) rueidis.RedisResult { panic("no connection") }
+// otherScript does the same.
+var otherScript = NewScript(`return {KEYS[1], #KEYS, #ARGV, unpack(ARGV)} -- and is another`)
 
-// TestAConnectionThatPanicsBetweenRepliesHurtsWhoHasNone: whoever had a reply by then has it.
-func TestAConnectionThatPanicsBetweenRepliesHurtsWhoHasNone(t *testing.T) {
+func echo(script *Script, key string, args ...string) scriptCall {
+	return scriptCall{script: script, keys: []string{key}, args: args}
+}
+
+// TestPipeline_ScriptsUnknown_SentOnceMoreWithTheirText, in one pipeline.
+func TestPipeline_ScriptsUnknown_SentOnceMoreWithTheirText(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		conn := &sending{Client: b.Conn}
+		for range 2 { // the server knows neither of the scripts, and then both
+			calls := []scriptCall{echo(echoScript, "a", "x"), echo(otherScript, "b"), echo(echoScript, "c", "y", "z")}
+			send(b.Context(), conn, calls)
+			for i, want := range [][]string{{"a", "1", "1", "x"}, {"b", "1", "0"}, {"c", "1", "2", "y", "z"}} {
+				require.NoError(b, calls[i].err)
+				var got []string
+				reply, err := calls[i].reply.ToArray()
+				require.NoError(b, err)
+				for _, m := range reply {
+					if n, err := m.AsInt64(); err == nil {
+						got = append(got, strconv.FormatInt(n, 10))
+						continue
+					}
+					text, err := m.ToString()
+					require.NoError(b, err)
+					got = append(got, text)
+				}
+				assert.Equal(b, want, got)
+			}
+		}
+		assert.Equal(b, [][]string{{"a", "b", "c"}, {"a", "b", "c"}, {"a", "b", "c"}}, conn.pipelines)
+	})
+}
+
+// TestPipeline_ConnectionPanicsBetweenReplies_FailsTheCallsWithoutOne: the others have theirs.
+func TestPipeline_ConnectionPanicsBetweenReplies_FailsTheCallsWithoutOne(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		_, err := echoScript.exec(b.Context(), b.Conn, []string{"x"}, nil)
 		require.NoError(b, err)
+		conn := &sending{Client: b.Conn}
+		conn.instead = func(_ []string, send func() []rueidis.RedisResult) []rueidis.RedisResult {
+			if len(conn.pipelines) > 1 {
+				panic("no connection")
+			}
+			return send()
+		}
 		d := &pipelineBatch{calls: []scriptCall{echo(echoScript, "a"), echo(otherScript, "b")}, done: make(chan struct{})} // that script is not known
-		g := New(Settings{Redis: panicking{b.Conn}})
+		g := New(Settings{Redis: conn})
 		assert.PanicsWithValue(b, "no connection", func() { g.flush(b.Context(), d) })
 		<-d.done
 		assert.NoError(b, d.calls[0].err)

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"time"
 )
 
@@ -210,9 +209,7 @@ func (q *queue) deliver(err error) (done []*waiter) {
 		// Who was judged before would have been told otherwise now.
 		q.unjudged, q.ahead = q.waiters.first, Total{}
 	}
-	// What is no longer known is the batch's to use again.
-	q.known, q.at = err == nil, b.asked
-	q.outlook, b.spare = b.Outlook, cmp.Or(q.outlook, b.spare)
+	q.known, q.at, q.outlook = err == nil, b.asked, b.Outlook
 	for _, w := range q.taken {
 		if w.state != abandoned && err == nil && !w.Allowed && w.Err == nil {
 			w.state = queued

@@ -196,28 +196,3 @@ func TestThoseWhoWaitAskAgainWhenASubjectChanges(t *testing.T) {
 		assert.Empty(b, g.waiting.ids, "nothing is kept of who does not wait")
 	})
 }
-
-// TestAnOutlookIsNotUsedAgainWhileItIsKnown: calls that failed before make no difference.
-func TestAnOutlookIsNotUsedAgainWhileItIsKnown(t *testing.T) {
-	q := new(queue)
-	q.waiters.push(&waiter{Request: Request{Permits: 1}})
-	made := map[Outlook]bool{}
-	for call, fails := range []bool{false, false, true, false, false, false, true, true, false, false} {
-		q.leave()
-		q.batch.forget()
-		var err error
-		if fails {
-			q.taken[0].state, err = abandoned, context.Canceled // so that it stays
-		} else {
-			v, ok := q.batch.Spare().(*view)
-			if !ok {
-				v = new(view)
-			}
-			require.False(t, q.outlook == Outlook(v), "call %d", call)
-			*v = view{limit: 10, after: time.Hour, every: time.Hour}
-			q.batch.Outlook, made[v] = v, true
-		}
-		q.deliver(err)
-	}
-	assert.LessOrEqual(t, len(made), 4, "of 7 replies")
-}

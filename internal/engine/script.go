@@ -10,27 +10,20 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Script is a script as Redis gets it. None is retryable: a call whose reply was lost may have been carried out, and
-// a second one would take permits twice.
+// Script is a Lua script. No script is retryable: a call whose reply was lost may have been carried out, and a second
+// one would take permits twice.
 type Script struct {
-	lua  *rueidis.Lua
-	sha1 string
-	many *Script // the same for many names
+	lua        *rueidis.Lua
+	text, sha1 string
 }
 
-// NewScript makes a Script of a text, and of what stands before it, which a call for many names runs once.
-func NewScript(head, text string) *Script {
-	script := newScript(head + text)
-	script.many = newScript(head + manyHead + text + manyTail)
-	return script
-}
-
-func newScript(text string) *Script {
+// NewScript returns the Script of a text.
+func NewScript(text string) *Script {
 	sum := sha1.Sum([]byte(text))
-	return &Script{lua: rueidis.NewLuaScript(text), sha1: hex.EncodeToString(sum[:])}
+	return &Script{lua: rueidis.NewLuaScript(text), text: text, sha1: hex.EncodeToString(sum[:])}
 }
 
-// exec runs a script alone.
+// exec runs a script with a call of its own.
 func (s *Script) exec(ctx context.Context, redis rueidis.Client, keys, args []string) (rueidis.RedisMessage, error) {
 	return s.lua.Exec(ctx, redis, keys, args).ToMessage()
 }

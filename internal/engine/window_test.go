@@ -34,7 +34,7 @@ func open(g *Engine, name string, limit int64, every time.Duration) *window {
 
 // ARGV: now, limit, length of the window, o where nobody is served behind one who is not, requests.
 // Replies when the window began, what is free, in how long it ends, and a letter for each request.
-var windowScript = NewScript("", `
+var windowScript = NewScript(`
 local now, limit, every = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 if not now then
   local time = redis.call('TIME')
@@ -63,7 +63,7 @@ return {began, limit - used, began + every - now, table.concat(letters)}
 `)
 
 // ARGV: permits, and a moment of the window that they were granted in.
-var backScript = NewScript("", `
+var backScript = NewScript(`
 local state = redis.call('HMGET', KEYS[1], 'began', 'used')
 if state[1] and tonumber(state[1]) <= tonumber(ARGV[2]) then
   redis.call('HSET', KEYS[1], 'used', string.format('%.0f', math.max(0, state[2] - ARGV[1])))
@@ -97,11 +97,7 @@ func (l *window) Answer(b *Batch, message rueidis.RedisMessage) (again bool, err
 	if err != nil || len(letters) != len(b.Requests) {
 		return false, fmt.Errorf("%d letters for %d requests: %w", len(letters), len(b.Requests), err)
 	}
-	v, ok := b.Spare().(*view)
-	if !ok {
-		v = new(view)
-	}
-	*v = view{l.limit, numbers[1], numbers[0], time.Duration(numbers[2]) * time.Millisecond, l.every}
+	v := &view{l.limit, numbers[1], time.Duration(numbers[2]) * time.Millisecond, l.every}
 	b.Outlook = v
 	left := v.free
 	for i := len(b.Requests) - 1; i >= 0; i-- {
@@ -148,14 +144,9 @@ func (e aboveLimit) Error() string { return fmt.Sprintf("%d permits of %d", e.pe
 
 func (l *window) AboveLimit(permits, limit int64) error { return aboveLimit{permits, limit} }
 
-func (l *window) Looks(ttl time.Duration) []rueidis.CacheableTTL {
-	return []rueidis.CacheableTTL{rueidis.CT(l.Engine.Redis().B().Hmget().Key(l.ID).Field("began", "used").Cache(), ttl)}
-}
-
 // view is the outlook of a window.
 type view struct {
 	limit, free int64
-	began       int64
 	after       time.Duration // until it ends
 	every       time.Duration
 }
@@ -189,16 +180,6 @@ func (v *view) Worse(than Outlook) bool {
 	return v.limit < before.limit || v.every > before.every
 }
 
-func (v *view) Shows(found []rueidis.RedisResult) bool {
-	state, err := found[0].AsStrSlice()
-	return err == nil && len(state) == 2 && state[0] == strconv.FormatInt(v.began, 10) && state[1] == strconv.FormatInt(v.limit-v.free, 10)
-}
-
-func (v *view) Keep() Outlook {
-	kept := *v
-	return &kept
-}
-
 // bubble is a Redis in memory inside a synctest bubble, and what tests do with a window there.
 type bubble struct{ *inmemory.Bubble }
 
@@ -220,7 +201,7 @@ func inBubble(t *testing.T, test func(b *bubble)) {
 func (b *bubble) engine() *Engine { return New(Settings{Redis: b.Conn}) }
 
 // remembering is an engine that answers denials from memory.
-func (b *bubble) remembering() *Engine { return New(Settings{Redis: b.Conn, Denials: true}) }
+func (b *bubble) remembering() *Engine { return New(Settings{Redis: b.Conn, Denials: time.Hour}) }
 
 // limiter opens a window on an engine of its own.
 func (b *bubble) limiter(limit int64, every time.Duration) *window {

@@ -5,9 +5,6 @@ package inside
 import (
 	"context"
 	"strings"
-	"time"
-
-	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
@@ -40,8 +37,7 @@ type Limiter struct {
 	Keys   []string // in the order of its scripts; the first is the configuration's
 	Types  []string // what each of them holds, as TYPE names it
 
-	// Looks and Outlook are as engine.Protocol and its replies have them.
-	Looks   func(ttl time.Duration) []rueidis.CacheableTTL
+	// Outlook makes an outlook of a reply.
 	Outlook func(Reply) engine.Outlook
 
 	// Release gives permits back, the oldest first; GiveBack those of one grant.
@@ -51,8 +47,8 @@ type Limiter struct {
 
 // Reply is what a script told of a limiter. Times are milliseconds.
 type Reply struct {
-	Now, Rate, Interval, Free, Reset int64
-	Returns                          []int64 // pairs: after so long, so many permits come back
+	Rate, Interval, Free, Reset int64
+	Returns                     []int64 // pairs: after so long, so many permits come back
 }
 
 // OpenLimiter gives a *rratelimiter.Limiter from within, or says what is wrong with it.
