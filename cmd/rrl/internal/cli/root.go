@@ -98,7 +98,7 @@ limiter shown that is corrupt.`,
 	})
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.connection.URL, "redis", "", "where Redis is: redis://USER@HOST:PORT/DB, rediss:// for TLS, ?addr=HOST:PORT for\nmore nodes, ?master_set=NAME for Sentinel; a cluster shows as one (default REDIS_URL, or "+connect.DefaultURL+")")
-	flags.StringVar(&a.connection.PasswordFile, "password-file", "", "a file with the password")
+	flags.StringVar(&a.connection.PasswordFile, "password-file", "", "a file with the password, which goes before one in the URL")
 	flags.StringVar(&a.connection.SentinelPasswordFile, "sentinel-password-file", "", "a file with the password of the sentinels themselves")
 	flags.StringVar(&a.connection.CA, "tls-ca", "", "a PEM file with the authorities to trust")
 	flags.StringVar(&a.connection.Cert, "tls-cert", "", "a PEM file with this client's certificate")

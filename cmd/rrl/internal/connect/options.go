@@ -34,16 +34,11 @@ func (o Options) client() (rueidis.ClientOption, error) {
 	if text == "" {
 		text = DefaultURL
 	}
-	parsed, err := url.Parse(text)
+	option, err := parse(text)
 	if err != nil {
-		// The error of the package quotes the URL, and with it a password.
-		return rueidis.ClientOption{}, errors.New("--redis (or REDIS_URL) is no URL: want redis://USER:PASSWORD@HOST:PORT, with special characters of the password as %XX")
+		return option, err
 	}
-	option, err := rueidis.ParseURL(text)
-	if err != nil {
-		return option, fmt.Errorf("--redis (or REDIS_URL) %s: %w; want redis://, rediss:// (TLS) or unix://, as in redis://USER@HOST:6379/0", parsed.Redacted(), withoutURL(err))
-	}
-	if option.Password == "" && o.PasswordFile != "" {
+	if o.PasswordFile != "" {
 		if option.Password, err = secret("--password-file", o.PasswordFile); err != nil {
 			return option, err
 		}
@@ -66,12 +61,28 @@ func (o Options) client() (rueidis.ClientOption, error) {
 	return option, nil
 }
 
-func withoutURL(err error) error {
-	var wrapped *url.Error
-	if errors.As(err, &wrapped) {
-		return wrapped.Err
+// parse reads a URL. Its errors contain no part of the URL, since any part can be one of a password.
+func parse(text string) (rueidis.ClientOption, error) {
+	const want = "want redis://, rediss:// (TLS) or unix://, as in redis://USER@HOST:6379/0"
+	parsed, err := url.Parse(text)
+	if err != nil || misplaced(text, parsed) {
+		return rueidis.ClientOption{}, fmt.Errorf("--redis (or REDIS_URL) is no URL: %s; special characters of the password are"+
+			" written as %%XX (/ is %%2F, # is %%23, ? is %%3F), or the password is in a file, for --password-file", want)
 	}
-	return err
+	option, err := rueidis.ParseURL(text)
+	if err != nil {
+		reason, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "redis: "), ":") // the rest quotes the URL
+		return option, fmt.Errorf("--redis (or REDIS_URL): %s; %s", reason, want)
+	}
+	return option, nil
+}
+
+// misplaced reports whether a part of a URL behind its host looks like the end of a password: the host then is none.
+func misplaced(text string, parsed *url.URL) bool {
+	if parsed.Scheme == "unix" {
+		return parsed.Host != "" // which it has none of; a path can contain @
+	}
+	return strings.Contains(text, "#") || strings.Contains(parsed.Opaque+parsed.Path+parsed.RawQuery, "@")
 }
 
 // trust sets the certificates.
