@@ -122,28 +122,36 @@ func (c *checker) pair(ctx context.Context, l *look.Redisson, p *look.Pair) erro
 	return nil
 }
 
-// value holds the free permits against the grants: together they are the rate, always.
+// value compares the free permits with the grants: together they are the rate. If they are not, the cause decides about
+// the correction, as in the libraries.
 func (c *checker) value(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
 	if !ledger.Whole || !p.Exists() {
 		return
 	}
-	right := l.Config.Permits - ledger.Permits
+	rate := l.Config.Permits
+	right := rate - ledger.Permits
 	f := Finding{
-		Kind: KindValue, Severity: Problem, Limiter: l.Name, Key: p.ValueKey, Repair: fmt.Sprintf("set the value to %d, the rate less the grants", right),
-		repair: setValue(l, p, ledger, right),
+		Kind: KindValue, Severity: Problem, Limiter: l.Name, Key: p.ValueKey,
+		Repair: fmt.Sprintf("set the value to %d, the rate less the grants", right), repair: setValue(l, p, ledger, right),
 	}
 	value, known := ledger.Number()
-	switch {
+	sum := fmt.Sprintf("%d free and %d in grants, of a rate of %d", value, ledger.Permits, rate)
+	switch excess := value - right; {
 	case ledger.Value == nil:
-		f.Text = fmt.Sprintf("the value is lost beside %d permits in grants: Redisson would grant the whole rate of %d anew", ledger.Permits, l.Config.Permits)
+		f.Text = fmt.Sprintf("the value is lost beside %d permits in grants: Redisson would grant the whole rate of %d", ledger.Permits, rate)
 	case !known:
 		f.Text = fmt.Sprintf("the value is %q, which is no number: every call of the libraries fails", *ledger.Value)
-	case value == right:
+	case excess == 0:
 		return
-	case value < right:
-		f.Text = fmt.Sprintf("%d permits are lost: %d free and %d in grants, of a rate of %d", right-value, value, ledger.Permits, l.Config.Permits)
+	case excess < 0:
+		f.Text = fmt.Sprintf("%d permits are lost: %s", -excess, sum)
+	case value+ledger.Returned > rate:
+		f.Text = fmt.Sprintf("%d permits too many, since the rate was lowered: %s", excess, sum)
 	default:
-		f.Text = fmt.Sprintf("%d permits too many: %d free and %d in grants, of a rate of %d (Redisson's release and a lowered rate leave that)", value-right, value, ledger.Permits, l.Config.Permits)
+		f.Text = fmt.Sprintf("%d permits were released in Java, and their grants are still there: %s", excess, sum)
+		f.Key = p.PermitsKey
+		f.Repair = fmt.Sprintf("take the oldest grants worth %d out of the set, so that the release counts", excess)
+		f.repair = cut(l, p, ledger, excess)
 	}
 	c.add(f)
 }
@@ -172,7 +180,7 @@ func (c *checker) members(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
 		c.add(Finding{
 			Kind: KindMember, Severity: Problem, Limiter: l.Name, Key: p.PermitsKey,
 			Text:   fmt.Sprintf("members of it are no grants (%d of them)", ledger.Strange),
-			Repair: fmt.Sprintf("take %d of them out", len(ledger.StrangeMembers)), Deletes: true, repair: remove(p.PermitsKey, ledger.StrangeMembers),
+			Repair: fmt.Sprintf("take %d of them out", len(ledger.StrangeMembers)), repair: remove(p.PermitsKey, ledger.StrangeMembers),
 		})
 	}
 }
@@ -188,6 +196,6 @@ func (c *checker) idle(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
 	c.add(Finding{
 		Kind: KindIdle, Severity: Note, Limiter: l.Name, Key: p.ValueKey,
 		Text:   fmt.Sprintf("client %s has nothing taken and no expiry: if it is gone, its pair stays for ever", p.Client),
-		Repair: "delete the pair, which forgets nothing", Deletes: true, repair: deleteIdle(l, p, ledger),
+		Repair: "delete the pair, which forgets nothing", repair: deleteIdle(l, p, ledger),
 	})
 }

@@ -1,9 +1,10 @@
-// Package audit says what is wrong with limiters, and repairs what can be repaired without guessing. A repair is one script or one
-// command, which changes nothing where the limiter is not any more as it was looked at.
+// Package audit reports what is wrong with limiters, and repairs what can be repaired without guessing. A repair is a script,
+// or one for each page of grants. A script changes nothing if the limiter has changed since it was looked at.
 package audit
 
 import (
 	"context"
+	"errors"
 
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
 )
@@ -24,9 +25,8 @@ type Finding struct {
 	Limiter  string   `json:"limiter"`
 	Key      string   `json:"key"`
 	Text     string   `json:"text"`
-	Repair   string   `json:"repair,omitempty"`  // what a repair does, "" where there is none
-	Deletes  bool     `json:"deletes,omitempty"` // the repair takes keys or members away
-	Result   string   `json:"result,omitempty"`  // what became of it
+	Repair   string   `json:"repair,omitempty"` // what a repair does, "" where there is none
+	Result   string   `json:"result,omitempty"` // what became of it
 
 	repair func(ctx context.Context, redis *look.Reader) (done bool, err error)
 }
@@ -50,9 +50,13 @@ const (
 	Repaired = "repaired"
 	Failed   = "failed"
 	Changed  = "left as it is, since it has changed meanwhile"
+	Partly   = "repaired in part, since it has changed meanwhile"
 	Refused  = "left as it is"
 	Untried  = "not tried"
 )
+
+// errPartly is returned by a repair of several scripts if the limiter has changed after the first.
+var errPartly = errors.New("repaired in part")
 
 // Fix repairs a finding and sets its Result. The error is as Redis said it.
 func (f *Finding) Fix(ctx context.Context, r *look.Reader) error {
@@ -61,6 +65,8 @@ func (f *Finding) Fix(ctx context.Context, r *look.Reader) error {
 	}
 	done, err := f.repair(ctx, r)
 	switch {
+	case errors.Is(err, errPartly):
+		f.Result, err = Partly, nil
 	case err != nil:
 		f.Result = Failed
 	case done:

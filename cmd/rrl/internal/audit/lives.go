@@ -45,7 +45,7 @@ func (c *checker) orphan(ctx context.Context, p *look.Pair) error {
 		return err
 	}
 	parsed, _ := names.Parse(p.ValueKey)
-	f := Finding{Kind: KindOrphan, Severity: Problem, Limiter: parsed.Name(), Key: p.ValueKey, Deletes: true}
+	f := Finding{Kind: KindOrphan, Severity: Problem, Limiter: parsed.Name(), Key: p.ValueKey}
 	reason, others := "no limiter has this name", ""
 	if l := claim.Other; l != nil {
 		f.Limiter, others = l.Name, l.Raw()[2]
@@ -54,10 +54,10 @@ func (c *checker) orphan(ctx context.Context, p *look.Pair) error {
 	longest := max(p.ValueTTL, p.PermitsTTL)
 	switch {
 	case !claim.Sure:
-		f.Severity, f.Deletes = Note, false
+		f.Severity = Note
 		f.Text = fmt.Sprintf("%s; the key may be no limiter's at all, so it is left alone", reason)
 	case p.ValueTTL != look.Forever && p.PermitsTTL != look.Forever:
-		f.Severity, f.Deletes = Note, false
+		f.Severity = Note
 		f.Text = fmt.Sprintf("%s; the pair goes by itself in %s", reason, names.About(time.Duration(longest)*time.Millisecond))
 	default:
 		f.Text = fmt.Sprintf("%s, and the pair never expires", reason)

@@ -1,9 +1,10 @@
--- Repairs, one script each, of the text behind its "--@ name" line. Each replies 0 where the limiter is not any more as it was looked at, and
--- has changed nothing then. The work of each is bounded by its arguments.
+-- Repairs. A script is one part, or the part unchanged and another. A part starts at its "--@ name" line. A script replies 0
+-- if the limiter has changed since it was looked at, and has then changed nothing. Its work is bounded by its arguments.
 
---@ value
--- KEYS: configuration, value, permits. ARGV: rate, interval, type; 1 where there is a value, and its first 64 bytes; the number of grants, the first
--- and the last; the right value.
+--@ unchanged
+-- Precedes value and cut. KEYS: 1 configuration   2 value   3 permits
+-- ARGV: 1 rate   2 interval   3 type   4 '1' if there is a value   5 its first 64 bytes   6 the number of grants
+--       7 the first of them, or ''   8 the last, or ''
 local config = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type')
 for i = 1, 3 do
   if config[i] ~= ARGV[i] then
@@ -17,12 +18,34 @@ if (has and '1' or '0') ~= ARGV[4] or redis.call('GETRANGE', KEYS[2], 0, 63) ~= 
     or (redis.call('ZRANGE', KEYS[3], -1, -1)[1] or '') ~= ARGV[8] then
   return 0
 end
+
+--@ value
+-- ARGV[9]: the right value
 local life = redis.call('PTTL', has and KEYS[2] or KEYS[3])
 redis.call('SET', KEYS[2], ARGV[9])
 if life > 0 then
   redis.call('PEXPIRE', KEYS[2], life)
 end
 return 1
+
+--@ cut
+-- Removes the members ARGV[10] and following. ARGV[9] is the member that replaces the last of them, or ''.
+-- Replies the first and the last member of the set then, or ''.
+local score
+for i = 10, #ARGV do
+  score = redis.call('ZSCORE', KEYS[3], ARGV[i])
+  if not score then
+    return 0
+  end
+end
+if ARGV[9] ~= '' then
+  if redis.call('ZSCORE', KEYS[3], ARGV[9]) then
+    return 0
+  end
+  redis.call('ZADD', KEYS[3], score, ARGV[9])
+end
+redis.call('ZREM', KEYS[3], unpack(ARGV, 10))
+return {redis.call('ZRANGE', KEYS[3], 0, 0)[1] or '', redis.call('ZRANGE', KEYS[3], -1, -1)[1] or ''}
 
 --@ orphan
 -- KEYS: value, permits, names that a limiter of them can have. ARGV: the type of the limiter that counts by other keys, or ''.

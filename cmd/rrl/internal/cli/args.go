@@ -83,12 +83,18 @@ func clientID(text string) ([]rratelimiter.Option, error) {
 	return []rratelimiter.Option{rratelimiter.WithClientID(id)}, nil
 }
 
+// canAsk reports whether there is a terminal to ask on.
+func (a *app) canAsk() bool { return screen.IsTerminal(a.in) && screen.IsTerminal(a.err) }
+
+// errUnchanged is returned if the user did not agree.
+var errUnchanged = errors.New("nothing was changed")
+
 // confirm asks for a word on the terminal, unless the user has given it.
 func (a *app) confirm(ctx context.Context, yes bool, what string) error {
 	if yes {
 		return nil
 	}
-	if !screen.IsTerminal(a.in) || !screen.IsTerminal(a.err) {
+	if !a.canAsk() {
 		return fmt.Errorf("this would %s, and there is no terminal to ask on: say --yes", what)
 	}
 	a.say("This will %s. Go on? Type yes: ", what)
@@ -104,7 +110,7 @@ func (a *app) confirm(ctx context.Context, yes bool, what string) error {
 	case yes = <-answered:
 	}
 	if !yes {
-		return errors.New("nothing was changed")
+		return errUnchanged
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/redis/rueidis"
 	"github.com/spf13/cobra"
@@ -19,13 +20,14 @@ func (a *app) audit() *cobra.Command {
 	most := mostLimiters
 	cmd := &cobra.Command{
 		Use:   "audit [PATTERN]",
-		Short: "Say what is wrong with limiters, and repair it with --fix; exit code 1 where problems are left",
+		Short: "Say what is wrong with limiters, and repair it with --fix; exit code 1 if problems or limiters are left",
 		Long: `audit looks at every limiter, or those of a PATTERN: whether free permits and grants are the rate together, at state that belongs to
 nobody, grants of old releases, expiries, names that no cluster can hold, and intervals with more permits than the rate.
 Without --fix it only reads.
 
-A repair is one script, which changes nothing where the limiter has changed since it was looked at. What takes keys or members
-away asks first.`,
+--fix asks before it repairs. A repair changes nothing if the limiter has changed since it was looked at.
+
+Exit code 0 says that all limiters were looked at, and that no problem is left.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
@@ -54,41 +56,37 @@ away asks first.`,
 			if err := a.print(result, result.Text); err != nil || failure != nil {
 				return errors.Join(failure, err)
 			}
-			if result.Problems > 0 {
+			if result.Problems > 0 || result.LeftOut > 0 {
 				return errDenied
 			}
 			return nil
 		},
 	}
 	cmd.Flags().BoolVar(&fix, "fix", false, "repair what can be repaired")
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask before keys or members are deleted")
+	cmd.Flags().BoolVar(&yes, "yes", false, "repair without a question")
 	cmd.Flags().IntVar(&most, "max", mostLimiters, "limiters of each layout to look at, at most; 0 for all")
 	return cmd
 }
 
-// fix repairs findings. Those whose repair deletes something wait for a word, which is asked for once. Where Redis refuses one the others
-// are repaired nevertheless; where it does not answer, or ctx ends, those that are left are not tried.
+// fix makes the repairs of findings, after one question for all. If Redis refuses one, the others are made; if it does not
+// answer, or ctx ends, the rest is not tried.
 func (a *app) fix(ctx context.Context, reader *look.Reader, findings []*audit.Finding, yes bool) error {
-	deletes := 0
-	for _, f := range findings {
-		if f.Deletes {
-			deletes++
-		}
+	repairs := slices.DeleteFunc(slices.Clone(findings), func(f *audit.Finding) bool { return f.Repair == "" })
+	if len(repairs) == 0 {
+		return nil
 	}
-	var refused, failure error
-	if deletes > 0 {
-		refused = a.confirm(ctx, yes, fmt.Sprintf("delete what is left behind or no grant, in %d places (rrl audit lists them)", deletes))
-	}
-	ended := ctx.Err()
-	for _, f := range findings {
+	refused, ended := a.agree(ctx, repairs, yes), ctx.Err()
+	var failure error
+	for _, f := range repairs {
 		switch {
-		case f.Repair == "":
-			continue
 		case ended != nil:
 			f.Result = audit.Untried
 			continue
-		case f.Deletes && refused != nil:
-			f.Result = audit.Refused + ", for it deletes: --yes"
+		case refused != nil:
+			f.Result = audit.Refused
+			if !errors.Is(refused, errUnchanged) {
+				f.Result += " (say --yes)"
+			}
 			continue
 		}
 		err := f.Fix(ctx, reader)
@@ -101,4 +99,14 @@ func (a *app) fix(ctx context.Context, reader *look.Reader, findings []*audit.Fi
 		failure = cmp.Or(failure, fmt.Errorf("%q, %s: %w", f.Limiter, f.Repair, reader.Redis.Explain(err)))
 	}
 	return cmp.Or(failure, ended)
+}
+
+// agree asks whether repairs are to be made. On a terminal it lists them first.
+func (a *app) agree(ctx context.Context, repairs []*audit.Finding, yes bool) error {
+	if !yes && a.canAsk() {
+		for _, f := range repairs {
+			a.say("%s: %s\n", report.Name(f.Limiter), report.Printable(f.Repair))
+		}
+	}
+	return a.confirm(ctx, yes, fmt.Sprintf("make %s", report.Plural(int64(len(repairs)), "repair")))
 }

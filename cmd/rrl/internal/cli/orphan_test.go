@@ -21,7 +21,7 @@ func TestWhatIsInUseIsNoOrphan(t *testing.T) {
 		for _, name := range []string{"a", "b", "c"} {
 			put(s, name, "9", grant("12345678", 1))
 		}
-		require.Contains(t, s.on("audit", "--max", "1"), "1 limiter, 0 problems")
+		require.Contains(t, tool("audit", "--max", "1", "--redis", s.url()).out, "1 limiter, 0 problems")
 	})
 	t.Run("the pattern is not its own name", func(t *testing.T) {
 		s := startRedis(t)

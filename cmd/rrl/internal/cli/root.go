@@ -25,7 +25,7 @@ import (
 // The exit codes, for scripts.
 const (
 	exitDone   = 0
-	exitDenied = 1 // try was denied, audit found a problem, set --if-absent found a rate
+	exitDenied = 1 // try was denied, audit found a problem or left out keys, set --if-absent found a rate
 	exitError  = 2
 )
 
@@ -83,7 +83,7 @@ reads its files, and those of package rules.
 
 Without a Redis at hand: rrl demo.
 
-Exit codes: 0 done; 1 a try that was denied, an audit that found a problem, or set --if-absent where there was a rate; 2 an error, or a
+Exit codes: 0 done; 1 a try that was denied, an audit that found a problem or left out keys, or set --if-absent where there was a rate; 2 an error, or a
 limiter shown that is corrupt.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,

@@ -129,6 +129,27 @@ func TestTheTerminalsWord(t *testing.T) {
 	}
 }
 
+func TestAuditFix_OnATerminal_ListsRepairsAndAsks(t *testing.T) {
+	s := startRedis(t)
+	drifted(s, 10, "5", [2]int64{9, 1})
+	for _, answer := range []string{"no\n", "yes\n"} {
+		p := openPTY(t, 80, 24)
+		code := p.start(context.Background(), "audit", "--fix", "--redis", s.url())
+		p.await(t, "a: set the value to 9, the rate less the grants\r\nThis will make 1 repair. Go on? Type yes: ")
+		require.Equal(t, "5", s.text("GET", "{a}:value"))
+		_, err := p.keyboard.WriteString(answer)
+		require.NoError(t, err)
+		if answer == "yes\n" {
+			require.Equal(t, exitDone, <-code)
+			require.Equal(t, "9", s.text("GET", "{a}:value"))
+			return
+		}
+		require.Equal(t, exitDenied, <-code)
+		p.await(t, "left as it is: set the value to 9")
+		require.Equal(t, "5", s.text("GET", "{a}:value"))
+	}
+}
+
 // TestNarrowList: a table that does not fit stands as lines.
 func TestNarrowList(t *testing.T) {
 	s := startRedis(t)

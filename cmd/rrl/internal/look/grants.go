@@ -71,6 +71,12 @@ func (r *Reader) grants(ctx context.Context, key string, first, last int64, page
 	return true, nil
 }
 
+// Page reads a page of a set, from a rank on, the oldest first.
+func (r *Reader) Page(ctx context.Context, key string, first int64) (found []Grant, err error) {
+	_, err = r.grants(ctx, key, first, first+page-1, 1, func(g Grant) { found = append(found, g) })
+	return found, err
+}
+
 func decodeGrants(result rueidis.RedisResult) ([]Grant, error) {
 	scores, err := result.AsZScores()
 	if err != nil && !rueidis.IsRedisNil(err) {

@@ -36,8 +36,6 @@ func (a Audit) Text(w *strings.Builder) {
 		switch {
 		case f.Result != "":
 			fmt.Fprintf(w, "  %s: %s\n", f.Result, f.Repair)
-		case f.Deletes:
-			fmt.Fprintf(w, "  --fix would %s (it asks first, or takes --yes)\n", f.Repair)
 		case f.Repair != "":
 			fmt.Fprintf(w, "  --fix would %s\n", f.Repair)
 		}

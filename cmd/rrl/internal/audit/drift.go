@@ -1,0 +1,85 @@
+package audit
+
+import (
+	"context"
+	"slices"
+	"strconv"
+
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
+)
+
+// setValue sets the free permits.
+func setValue(l *look.Redisson, p *look.Pair, ledger *look.Ledger, right int64) repair {
+	return run([]string{"unchanged", "value"}, keysOf(l, p), append(markOf(l, ledger), strconv.FormatInt(right, 10))...)
+}
+
+// cut takes the oldest unexpired grants worth excess out of the set, a page of them in one script. The value stays. After
+// each script less is in excess, and nothing else is wrong, so that the repair can stop there.
+func cut(l *look.Redisson, p *look.Pair, ledger *look.Ledger, excess int64) repair {
+	return func(ctx context.Context, r *look.Reader) (bool, error) {
+		mark := *ledger
+		for done := false; ; done = true {
+			page, err := r.Page(ctx, p.PermitsKey, mark.Expired)
+			if err != nil {
+				return false, err
+			}
+			members, smaller, rest := oldest(page, excess)
+			if len(members) == 0 {
+				return stopped(done)
+			}
+			args := slices.Concat(markOf(l, &mark), []string{smaller}, members)
+			reply, err := script("unchanged", "cut").Exec(ctx, r.Redis.Client, keysOf(l, p), args).ToMessage()
+			if err != nil {
+				return false, err
+			}
+			ends, err := reply.AsStrSlice() // an integer if the limiter has changed
+			if err != nil || len(ends) != 2 {
+				return stopped(done)
+			}
+			if excess = rest; excess == 0 {
+				return true, nil
+			}
+			mark.Count, mark.First, mark.Last = mark.Count-int64(len(members)), ends[0], ends[1]
+		}
+	}
+}
+
+// stopped is the result of a repair that found the limiter changed.
+func stopped(done bool) (bool, error) {
+	if done {
+		return false, errPartly
+	}
+	return false, nil
+}
+
+// oldest returns the members of a page that are worth excess permits together, or of all of the page and what is left of
+// excess. If the last member is worth more, smaller stands for what remains of it.
+func oldest(page []look.Grant, excess int64) (members []string, smaller string, rest int64) {
+	for _, g := range page {
+		if excess == 0 {
+			break
+		}
+		if g.Permits < 0 {
+			continue // no grant: a finding of its own
+		}
+		members = append(members, g.Member)
+		if g.Permits > excess {
+			return members, g.Resized(g.Permits - excess), 0
+		}
+		excess -= g.Permits
+	}
+	return members, "", excess
+}
+
+func keysOf(l *look.Redisson, p *look.Pair) []string {
+	return []string{l.Name, p.ValueKey, p.PermitsKey}
+}
+
+// markOf returns what the script part unchanged compares.
+func markOf(l *look.Redisson, ledger *look.Ledger) []string {
+	has, value := "0", ""
+	if ledger.Value != nil {
+		has, value = "1", *ledger.Value
+	}
+	return append(l.Raw()[:3], has, value, strconv.FormatInt(ledger.Count, 10), ledger.First, ledger.Last)
+}
