@@ -50,13 +50,13 @@ func (c *checker) name(name string, all map[string]bool) {
 	value, permits := names.Pair(name, "")
 	if err := inside.SameSlot(name, value, permits); err != nil {
 		c.add(Finding{
-			Kind: KindName, Severity: Problem, Limiter: name, Key: name,
+			Kind: KindName, Severity: Problem, Limiter: names.Name(name), Key: names.Name(name),
 			Text: "no cluster holds the keys of this name together, for its braces: a limiter there needs a name without braces, or with one hash tag that is not empty",
 		})
 	}
 	if braced := "{" + name + "}"; !strings.Contains(name, "{") && all[braced] {
 		c.add(Finding{
-			Kind: KindName, Severity: Problem, Limiter: name, Key: value,
+			Kind: KindName, Severity: Problem, Limiter: names.Name(name), Key: names.Name(value),
 			Text: fmt.Sprintf("the limiters %q and %q have the same state keys, and take each other's permits: give one another name", name, braced),
 		})
 	}
@@ -68,7 +68,7 @@ func (c *checker) redisson(ctx context.Context, l *look.Redisson) error {
 		mend = "choose another name for the limiter, or delete the key"
 	}
 	for _, wrong := range l.Wrong {
-		c.add(Finding{Kind: KindConfig, Severity: Problem, Limiter: l.Name, Key: l.Name, Text: wrong + ": every call of the libraries fails; " + mend})
+		c.add(Finding{Kind: KindConfig, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(l.Name), Text: wrong + ": every call of the libraries fails; " + mend})
 	}
 	if !l.Valid() {
 		return nil
@@ -76,7 +76,7 @@ func (c *checker) redisson(ctx context.Context, l *look.Redisson) error {
 	keepAlive := l.Config.KeepAlive.Milliseconds()
 	if keepAlive > 0 && l.TTL == look.Forever {
 		c.add(Finding{
-			Kind: KindExpiry, Severity: Problem, Limiter: l.Name, Key: l.Name,
+			Kind: KindExpiry, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(l.Name),
 			Text:   fmt.Sprintf("it has a keep-alive of %s and no expiry, so it stays for ever unless it is used", names.Duration(l.Config.KeepAlive)),
 			Repair: fmt.Sprintf("let it expire in %s, as if it had been used now", names.Duration(l.Config.KeepAlive)),
 			repair: expire(l.Name, keepAlive),
@@ -103,7 +103,7 @@ func (c *checker) pair(ctx context.Context, l *look.Redisson, p *look.Pair) erro
 			if strings.HasPrefix(wrong, strconv.Quote(p.PermitsKey)) {
 				key = p.PermitsKey
 			}
-			c.add(Finding{Kind: KindConfig, Severity: Problem, Limiter: l.Name, Key: key, Text: wrong + ": every call of the libraries fails; delete the key"})
+			c.add(Finding{Kind: KindConfig, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(key), Text: wrong + ": every call of the libraries fails; delete the key"})
 		}
 	}
 	// The value first: it is repaired beside the members that were counted.
@@ -114,7 +114,7 @@ func (c *checker) pair(ctx context.Context, l *look.Redisson, p *look.Pair) erro
 	c.windows(l, p, ledger)
 	if ahead := ledger.Newest - c.Now().UnixMilli(); p.Grants > 0 && ahead > 2000 {
 		c.add(Finding{
-			Kind: KindClock, Severity: Problem, Limiter: l.Name, Key: p.PermitsKey,
+			Kind: KindClock, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(p.PermitsKey),
 			Text: fmt.Sprintf("the newest grant is dated %s in the future: the clock of a host is ahead, or this one's behind; synchronise them", names.About(time.Duration(ahead)*time.Millisecond)),
 		})
 	}
@@ -131,7 +131,7 @@ func (c *checker) value(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
 	rate := l.Config.Permits
 	right := rate - ledger.Permits
 	f := Finding{
-		Kind: KindValue, Severity: Problem, Limiter: l.Name, Key: p.ValueKey,
+		Kind: KindValue, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(p.ValueKey),
 		Repair: fmt.Sprintf("set the value to %d, the rate less the grants", right), repair: setValue(l, p, ledger, right),
 	}
 	value, known := ledger.Number()
@@ -149,7 +149,7 @@ func (c *checker) value(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
 		f.Text = fmt.Sprintf("%d permits too many, since the rate was lowered: %s", excess, sum)
 	default:
 		f.Text = fmt.Sprintf("%d permits were released in Java, and their grants are still there: %s", excess, sum)
-		f.Key = p.PermitsKey
+		f.Key = names.Name(p.PermitsKey)
 		f.Repair = fmt.Sprintf("take the oldest grants worth %d out of the set, so that the release counts", excess)
 		f.repair = cut(l, p, ledger, excess)
 	}
@@ -160,7 +160,7 @@ func (c *checker) value(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
 func (c *checker) windows(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
 	if ledger.MostIn > l.Config.Permits {
 		c.add(Finding{
-			Kind: KindWindow, Severity: Problem, Limiter: l.Name, Key: p.PermitsKey,
+			Kind: KindWindow, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(p.PermitsKey),
 			Text: fmt.Sprintf("%d permits were granted within one interval, up to %s, of a rate of %d: the rate was lowered since, or some program granted too many",
 				ledger.MostIn, time.UnixMilli(ledger.MostAt).UTC().Format(time.RFC3339), l.Config.Permits),
 		})
@@ -171,14 +171,14 @@ func (c *checker) windows(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
 func (c *checker) members(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
 	if len(ledger.Old) > 0 {
 		c.add(Finding{
-			Kind: KindMember, Severity: Problem, Limiter: l.Name, Key: p.PermitsKey,
+			Kind: KindMember, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(p.PermitsKey),
 			Text:   fmt.Sprintf("grants are written as Redisson %s did, which later releases misread (%d of them): no such release should be running any more", ledger.Old[0].Layout, ledger.OldCount),
 			Repair: fmt.Sprintf("write %d of them as releases since 3.17.1 do", len(ledger.Old)), repair: rewrite(p.PermitsKey, ledger.Old),
 		})
 	}
 	if ledger.Strange > 0 {
 		c.add(Finding{
-			Kind: KindMember, Severity: Problem, Limiter: l.Name, Key: p.PermitsKey,
+			Kind: KindMember, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(p.PermitsKey),
 			Text:   fmt.Sprintf("members of it are no grants (%d of them)", ledger.Strange),
 			Repair: fmt.Sprintf("take %d of them out", len(ledger.StrangeMembers)), repair: remove(p.PermitsKey, ledger.StrangeMembers),
 		})
@@ -194,7 +194,7 @@ func (c *checker) idle(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
 		return
 	}
 	c.add(Finding{
-		Kind: KindIdle, Severity: Note, Limiter: l.Name, Key: p.ValueKey,
+		Kind: KindIdle, Severity: Note, Limiter: names.Name(l.Name), Key: names.Name(p.ValueKey),
 		Text:   fmt.Sprintf("client %s has nothing taken and no expiry: if it is gone, its pair stays for ever", p.Client),
 		Repair: "delete the pair, which forgets nothing", repair: deleteIdle(l, p, ledger),
 	})

@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 )
 
 // Severity says how bad a finding is.
@@ -20,13 +21,13 @@ const (
 
 // Finding is one thing that is wrong.
 type Finding struct {
-	Kind     string   `json:"kind"`
-	Severity Severity `json:"severity"`
-	Limiter  string   `json:"limiter"`
-	Key      string   `json:"key"`
-	Text     string   `json:"text"`
-	Repair   string   `json:"repair,omitempty"` // what a repair does, "" where there is none
-	Result   string   `json:"result,omitempty"` // what became of it
+	Kind     string     `json:"kind"`
+	Severity Severity   `json:"severity"`
+	Limiter  names.Name `json:"limiter"`
+	Key      names.Name `json:"key"`
+	Text     string     `json:"text"`
+	Repair   string     `json:"repair,omitempty"` // what a repair does, "" where there is none
+	Result   string     `json:"result,omitempty"` // what became of it
 
 	repair func(ctx context.Context, redis *look.Reader) (done bool, err error)
 }

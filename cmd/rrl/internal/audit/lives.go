@@ -24,13 +24,13 @@ func (c *checker) lives(l *look.Redisson, p *look.Pair) {
 				after = "does in " + names.About(time.Duration(l.TTL)*time.Millisecond)
 			}
 			c.add(Finding{
-				Kind: KindExpiry, Severity: Problem, Limiter: l.Name, Key: state.key,
+				Kind: KindExpiry, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(state.key),
 				Text:   fmt.Sprintf("%q never expires, and its limiter %s: it would stay behind", state.key, after),
 				Repair: "let it expire with the limiter", repair: expireWith(l, state.key),
 			})
 		case l.TTL == look.Forever && l.Config.KeepAlive == 0 && state.ttl >= 0:
 			c.add(Finding{
-				Kind: KindExpiry, Severity: Problem, Limiter: l.Name, Key: state.key,
+				Kind: KindExpiry, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(state.key),
 				Text:   fmt.Sprintf("%q expires in %s, and its limiter never does: what is taken would be forgotten", state.key, names.About(time.Duration(state.ttl)*time.Millisecond)),
 				Repair: "take its expiry off", repair: persist(l, state.key),
 			})
@@ -45,10 +45,10 @@ func (c *checker) orphan(ctx context.Context, p *look.Pair) error {
 		return err
 	}
 	parsed, _ := names.Parse(p.ValueKey)
-	f := Finding{Kind: KindOrphan, Severity: Problem, Limiter: parsed.Name(), Key: p.ValueKey}
+	f := Finding{Kind: KindOrphan, Severity: Problem, Limiter: names.Name(parsed.Name()), Key: names.Name(p.ValueKey)}
 	reason, others := "no limiter has this name", ""
 	if l := claim.Other; l != nil {
-		f.Limiter, others = l.Name, l.Raw()[2]
+		f.Limiter, others = names.Name(l.Name), l.Raw()[2]
 		reason = fmt.Sprintf("%q is %v by now, and counts by other keys", l.Name, l.Config.Type)
 	}
 	longest := max(p.ValueTTL, p.PermitsTTL)
@@ -74,7 +74,7 @@ func (c *checker) policy(p *look.Policy) {
 	}
 	if len(p.Wrong) > 0 {
 		c.add(Finding{
-			Kind: KindStrange, Severity: Note, Limiter: p.Name, Key: p.Key,
+			Kind: KindStrange, Severity: Note, Limiter: names.Name(p.Name), Key: names.Name(p.Key),
 			Text: p.Wrong[0] + ": if it is a limiter's, its calls fail, and the key is to be deleted",
 		})
 		return
@@ -83,7 +83,7 @@ func (c *checker) policy(p *look.Policy) {
 		return
 	}
 	f := Finding{
-		Kind: KindExpiry, Severity: Problem, Limiter: p.Name, Key: p.Key,
+		Kind: KindExpiry, Severity: Problem, Limiter: names.Name(p.Name), Key: names.Name(p.Key),
 		Text: "it never expires, as each key of package limit does: somebody took its expiry off, or a restore did",
 	}
 	if p.Stored.Interval > 0 && p.Stored.Kind != "bucket" && p.Stored.Kind != "leaky" && p.Stored.Kind != "smooth" && p.Stored.Kind != "warmup" {

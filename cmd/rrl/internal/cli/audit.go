@@ -12,6 +12,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/audit"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/report"
 )
 
@@ -29,7 +30,7 @@ Without --fix it only reads.
 
 Exit code 0 says that all limiters were looked at, and that no problem is left.`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: named(func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if err := checkMax(most); err != nil {
 				return err
@@ -60,7 +61,7 @@ Exit code 0 says that all limiters were looked at, and that no problem is left.`
 				return errDenied
 			}
 			return nil
-		},
+		}),
 	}
 	cmd.Flags().BoolVar(&fix, "fix", false, "repair what can be repaired")
 	cmd.Flags().BoolVar(&yes, "yes", false, "repair without a question")
@@ -105,7 +106,7 @@ func (a *app) fix(ctx context.Context, reader *look.Reader, findings []*audit.Fi
 func (a *app) agree(ctx context.Context, repairs []*audit.Finding, yes bool) error {
 	if !yes && a.canAsk() {
 		for _, f := range repairs {
-			a.say("%s: %s\n", report.Name(f.Limiter), report.Printable(f.Repair))
+			a.say("%s: %s\n", names.Quote(string(f.Limiter)), report.Printable(f.Repair))
 		}
 	}
 	return a.confirm(ctx, yes, fmt.Sprintf("make %s", report.Plural(int64(len(repairs)), "repair")))

@@ -36,7 +36,7 @@ func (a *app) ls() *cobra.Command {
 PATTERN is one of names as Redis has them: * ? [a-z]. Taken and free of a PER_CLIENT limiter are those of the client that has
 taken most. Package limit keeps no permits in Redis, so that its rates and what is free are known to the programs alone.`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: named(func(cmd *cobra.Command, args []string) error {
 			if err := checkMax(most); err != nil {
 				return err
 			}
@@ -51,7 +51,7 @@ taken most. Package limit keeps no permits in Redis, so that its rates and what 
 			}
 			list := report.NewList(found)
 			return a.print(list, func(w *strings.Builder) { list.Text(w, a.columns()) })
-		},
+		}),
 	}
 	cmd.Flags().IntVar(&most, "max", mostLimiters, "limiters of each layout to show at most, the others are counted; 0 for all")
 	return cmd
@@ -72,7 +72,7 @@ func (a *app) find(ctx context.Context, redis *connect.Redis, reader *look.Reade
 
 // progress shows on stderr how far a scan is, where somebody sees it.
 func (a *app) progress(ctx context.Context, redis *connect.Redis) (report func(string, uint64), done func()) {
-	if !screen.IsTerminal(a.err) {
+	if !screen.CanDraw(a.err) {
 		return nil, func() {}
 	}
 	const often = 200 * time.Millisecond
@@ -123,7 +123,7 @@ func (a *app) show() *cobra.Command {
 not given, are found by SCAN, on a cluster on the one master that has them. Where there is an OVERALL limiter of the name, --all looks for policies and
 for what is left over beside it.`,
 		Args: oneName,
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: named(func(cmd *cobra.Command, args []string) error {
 			given, err := parse(policies)
 			if err != nil {
 				return err
@@ -147,7 +147,7 @@ for what is left over beside it.`,
 				return fmt.Errorf("%q is corrupt: %s", args[0], corrupt)
 			}
 			return nil
-		},
+		}),
 	}
 	policyFlag(cmd, &policies, "policies of package limit that the program has, so that their permits are known")
 	cmd.Flags().BoolVar(&all, "all", false, "look for keys of the name by SCAN in any case")

@@ -11,7 +11,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/connect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/report"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -24,7 +24,7 @@ func (a *app) reset() *cobra.Command {
 		Long: `reset makes all permits of a limiter free: of all clients that have taken some, or of one. Policies of package limit that have the
 name are reset too; where there is an OVERALL limiter of the name, with --all. It asks first.`,
 		Args: oneName,
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: named(func(cmd *cobra.Command, args []string) error {
 			ctx, name := cmd.Context(), args[0]
 			if _, err := clientID(client); err != nil {
 				return err
@@ -52,16 +52,16 @@ name are reset too; where there is an OVERALL limiter of the name, with --all. I
 				if err := r.limiter.Reset(ctx); err != nil {
 					return plain(redis, err)
 				}
-				done := map[string]any{"limiter": name, "reset": r.what, "taken": r.taken}
+				done := map[string]any{"limiter": names.Name(name), "reset": r.what, "taken": r.taken}
 				err := a.print(done, func(w *strings.Builder) {
-					fmt.Fprintf(w, "reset: %s %s, %d were taken\n", report.Name(name), r.what, r.taken)
+					fmt.Fprintf(w, "reset: %s %s, %d were taken\n", names.Quote(name), r.what, r.taken)
 				})
 				if err != nil {
 					return err
 				}
 			}
 			return nil
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&client, "client", "", "the ID of a client of a PER_CLIENT limiter, to reset its permits alone")
 	cmd.Flags().BoolVar(&all, "all", false, "look for policies of the name by SCAN in any case")

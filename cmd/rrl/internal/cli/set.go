@@ -14,7 +14,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/connect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/report"
 )
 
 // change is what set is told.
@@ -41,7 +40,7 @@ permits/interval, as 100/1m. What is taken stays taken, and type and keep-alive 
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: named(func(cmd *cobra.Command, args []string) error {
 			permits, interval, err := names.ParseRate(args[1])
 			if err != nil {
 				return err
@@ -53,7 +52,7 @@ permits/interval, as 100/1m. What is taken stays taken, and type and keep-alive 
 			}
 			defer redis.Close()
 			return c.do(cmd.Context(), a, redis, reader, args[0], rate)
-		},
+		}),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&c.kind, "type", "", "overall or per-client (default as it is, overall for a new one)")
@@ -108,7 +107,7 @@ func (c change) do(ctx context.Context, a *app, redis *connect.Redis, reader *lo
 		old := asRate(before)
 		result.Was = &old
 	}
-	return a.print(result, func(w *strings.Builder) { fmt.Fprintf(w, "%s: %s%s\n", report.Name(name), tell(rate), was) })
+	return a.print(result, func(w *strings.Builder) { fmt.Fprintf(w, "%s: %s%s\n", names.Quote(name), tell(rate), was) })
 }
 
 // apply sets the rate. Of a PER_CLIENT limiter each client that is known has its own count, so it is set as from each of them; where none is, this
@@ -177,18 +176,18 @@ func (c change) absent(ctx context.Context, a *app, redis *connect.Redis, l *rra
 	}
 	if !set {
 		err := a.print(newSetting(l.Name(), rate, false), func(w *strings.Builder) {
-			fmt.Fprintf(w, "%s has a rate, which stays\n", report.Name(l.Name()))
+			fmt.Fprintf(w, "%s has a rate, which stays\n", names.Quote(l.Name()))
 		})
 		return cmp.Or(err, errDenied)
 	}
 	return a.print(newSetting(l.Name(), rate, true), func(w *strings.Builder) {
-		fmt.Fprintf(w, "%s: %s, new\n", report.Name(l.Name()), tell(rate))
+		fmt.Fprintf(w, "%s: %s, new\n", names.Quote(l.Name()), tell(rate))
 	})
 }
 
 // setting is what set has done.
 type setting struct {
-	Limiter string `json:"limiter"`
+	Limiter names.Name `json:"limiter"`
 	rate
 	Set bool  `json:"set"`
 	Was *rate `json:"was,omitempty"`
@@ -207,7 +206,7 @@ func asRate(r rratelimiter.Rate) rate {
 }
 
 func newSetting(name string, r rratelimiter.Rate, set bool) setting {
-	return setting{Limiter: name, rate: asRate(r), Set: set}
+	return setting{Limiter: names.Name(name), rate: asRate(r), Set: set}
 }
 
 func tell(r rratelimiter.Rate) string {

@@ -2,12 +2,16 @@ package cli
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 )
 
 // strange are names that terminals, shells and programs misunderstand.
@@ -23,6 +27,10 @@ func TestStrangeNames(t *testing.T) {
 	for _, name := range strange {
 		s.run("FLUSHALL")
 		s.words("HSET", name, "rate", "10", "interval", "3600000", "type", "0")
+		raw := name
+		if strings.HasPrefix(name, `"`) {
+			name = names.Quote(name)
+		}
 		commands := [][]string{{"ls"}, {"audit"}}
 		if name != "" {
 			commands = append(commands, []string{"show", "--", name}, []string{"try", "--", name}, []string{"watch", "--count", "1", "--", name}, []string{"set", "--", name, "20/1h"}, []string{"reset", "--yes", "--", name},
@@ -45,11 +53,55 @@ func TestStrangeNames(t *testing.T) {
 				}
 			}
 		}
+		name = raw
 		var list struct{ Limiters []struct{ Name string } }
 		require.NoError(t, json.Unmarshal([]byte(tool("ls", "-o", "json", "--redis", s.url()).out), &list))
 		require.NotEmpty(t, list.Limiters, "%q", name)
-		require.Equal(t, strings.ToValidUTF8(name, "\ufffd"), strings.ReplaceAll(list.Limiters[0].Name, "\ufffd\ufffd", "\ufffd"), "%q", name)
+		require.Equal(t, name, names.Unquote(list.Limiters[0].Name))
 	}
+}
+
+// Names that JSON cannot hold are told apart there, and the text that stands there is accepted as an argument.
+func TestNames_OfAnyBytes_CanBeCopiedFromTheOutput(t *testing.T) {
+	s := startRedis(t)
+	all := []string{"\xff", "\xfe", "\xff\xfe", "\ufffd", `"quoted"`, "quoted", "nul\x00nul", `"\xff"`, "a b"}
+	for i, name := range all {
+		s.words("HSET", name, "rate", strconv.Itoa(10+i), "interval", "3600000", "type", "0")
+	}
+	on := func(args ...string) string {
+		r := tool(append([]string{"--redis", s.url()}, args...)...)
+		require.Equal(t, exitDone, r.code, "%q: %s", args, r.err)
+		return r.out
+	}
+	var list struct {
+		Limiters []struct {
+			Name    string
+			Permits int
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(s.on("ls", "-o", "json")), &list))
+	require.Len(t, list.Limiters, len(all))
+	var told []string
+	for _, l := range list.Limiters {
+		told = append(told, l.Name)
+		name := all[l.Permits-10]
+		for _, written := range []string{l.Name, names.Quote(name)} {
+			shown := on("show", "-o", "json", "--", written)
+			require.Contains(t, shown, fmt.Sprintf(`"permits":%d`, l.Permits), written)
+			on("ls", "--", written)
+			var tried struct{ Limiter string }
+			require.NoError(t, json.Unmarshal([]byte(on("try", "-o", "json", "--", written)), &tried))
+			require.Equal(t, l.Name, tried.Limiter)
+			require.Contains(t, on("watch", "--count", "1", "--", written), "taken=")
+			on("set", "--", written, fmt.Sprintf("%d/1h", l.Permits))
+			on("reset", "--yes", "--", written)
+		}
+	}
+	slices.Sort(told)
+	require.Len(t, slices.Compact(told), len(all), "two names are written alike")
+	keys, err := s.words("KEYS", "{*:permits").AsStrSlice()
+	require.NoError(t, err)
+	require.Empty(t, keys, "a permit was taken of another limiter")
 }
 
 // TestEveryChangeSpeaksJSON where that was asked for.

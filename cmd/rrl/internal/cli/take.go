@@ -11,7 +11,6 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/connect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/report"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -62,21 +61,21 @@ func (t *target) open(ctx context.Context, a *app, redis *connect.Redis, name st
 
 // tried is what try found.
 type tried struct {
-	Limiter    string `json:"limiter"`
-	Permits    int64  `json:"permits"`
-	Allowed    bool   `json:"allowed"`
-	Limit      int64  `json:"limit,omitempty"`
-	Remaining  int64  `json:"remaining"`
-	RetryAfter int64  `json:"retry_after_ms"`
-	ResetAfter int64  `json:"reset_after_ms"`
+	Limiter    names.Name `json:"limiter"`
+	Permits    int64      `json:"permits"`
+	Allowed    bool       `json:"allowed"`
+	Limit      int64      `json:"limit,omitempty"`
+	Remaining  int64      `json:"remaining"`
+	RetryAfter int64      `json:"retry_after_ms"`
+	ResetAfter int64      `json:"reset_after_ms"`
 }
 
 func (t tried) text(w *strings.Builder) {
 	if t.Allowed {
-		fmt.Fprintf(w, "granted: %d of %s, %d left of %d\n", t.Permits, report.Name(t.Limiter), t.Remaining, t.Limit)
+		fmt.Fprintf(w, "granted: %d of %s, %d left of %d\n", t.Permits, names.Quote(string(t.Limiter)), t.Remaining, t.Limit)
 		return
 	}
-	fmt.Fprintf(w, "denied: %d of %s, %d left of %d, retry after %s\n", t.Permits, report.Name(t.Limiter), t.Remaining, t.Limit, names.About(time.Duration(t.RetryAfter)*time.Millisecond))
+	fmt.Fprintf(w, "denied: %d of %s, %d left of %d, retry after %s\n", t.Permits, names.Quote(string(t.Limiter)), t.Remaining, t.Limit, names.About(time.Duration(t.RetryAfter)*time.Millisecond))
 }
 
 func (a *app) try() *cobra.Command {
@@ -88,7 +87,7 @@ func (a *app) try() *cobra.Command {
 		Args:  oneName,
 		Example: `  rrl try paid-api -n 3
   rrl try login:ada --policy window:5/1m --policy window:20/1h`,
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: named(func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if wait < 0 {
 				return fmt.Errorf("--wait %v: want none below 0", wait)
@@ -113,7 +112,7 @@ func (a *app) try() *cobra.Command {
 				return errDenied
 			}
 			return nil
-		},
+		}),
 	}
 	t.flags(cmd, "take")
 	cmd.Flags().DurationVar(&wait, "wait", 0, "how long to wait for them")
@@ -126,7 +125,7 @@ func take(ctx context.Context, l limiter, name string, permits int64, wait time.
 		d, err := l.Take(ctx, permits)
 		rest := time.Until(until)
 		if err != nil || d.Allowed || rest <= 0 || d.RetryAfter > rest {
-			return tried{name, permits, d.Allowed, d.Limit, d.Remaining, ceil(d.RetryAfter), ceil(d.ResetAfter)}, err
+			return tried{names.Name(name), permits, d.Allowed, d.Limit, d.Remaining, ceil(d.RetryAfter), ceil(d.ResetAfter)}, err
 		}
 		select {
 		case <-ctx.Done():
@@ -145,7 +144,7 @@ func (a *app) release() *cobra.Command {
 		Use:   "release NAME",
 		Short: "Give permits back before they come back by themselves",
 		Args:  oneName,
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: named(func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if t.permits < 1 {
 				return fmt.Errorf("--permits %d: want at least 1", t.permits)
@@ -162,11 +161,11 @@ func (a *app) release() *cobra.Command {
 			if err := l.Release(ctx, t.permits); err != nil {
 				return plain(redis, err)
 			}
-			done := map[string]any{"limiter": args[0], "released_at_most": t.permits}
+			done := map[string]any{"limiter": names.Name(args[0]), "released_at_most": t.permits}
 			return a.print(done, func(w *strings.Builder) {
-				fmt.Fprintf(w, "released: up to %d of %s\n", t.permits, report.Name(args[0]))
+				fmt.Fprintf(w, "released: up to %d of %s\n", t.permits, names.Quote(args[0]))
 			})
-		},
+		}),
 	}
 	t.flags(cmd, "give back, at most what is taken")
 	return cmd

@@ -79,6 +79,7 @@ func (p *pty) start(ctx context.Context, args ...string) <-chan int {
 
 // TestWatchGivesTheTerminalBack after Ctrl-C, follows its size, and fits into 20 columns.
 func TestWatchGivesTheTerminalBack(t *testing.T) {
+	t.Setenv("TERM", "xterm")
 	s := startRedis(t)
 	zoo(s)
 	p := openPTY(t, 20, 10)
@@ -97,6 +98,22 @@ func TestWatchGivesTheTerminalBack(t *testing.T) {
 	after, err := unix.IoctlGetTermios(int(p.tty.Fd()), unix.TCGETS)
 	require.NoError(t, err)
 	require.Equal(t, before, after)
+}
+
+// A terminal that cannot move its cursor gets lines, and no control sequence.
+func TestWatch_DumbTerminal_WritesLines(t *testing.T) {
+	t.Setenv("TERM", "dumb")
+	s := startRedis(t)
+	zoo(s)
+	for _, args := range [][]string{{"watch", "paid-api"}, {"demo"}} {
+		p := openPTY(t, 80, 24)
+		args = append(args, "--count", "2", "--every", "50ms", "--redis", s.url())
+		require.Equal(t, exitDone, <-p.start(context.Background(), args...))
+		p.await(t, `paid-api "OVERALL 100/1`)
+		require.NotContains(t, p.text(), "\x1b")
+	}
+	report, _ := (&app{err: openPTY(t, 80, 24).tty}).progress(context.Background(), &connect.Redis{Client: s.Client, Where: s.addr})
+	require.Nil(t, report, "progress overwrites its line")
 }
 
 // TestWatchWithoutRedis: what is wrong is said on the screen that stays, not on the one that goes.
@@ -163,6 +180,7 @@ func TestNarrowList(t *testing.T) {
 
 // TestProgress: a long scan tells on a terminal how far it is, and takes that away in the end; elsewhere it is silent.
 func TestProgress(t *testing.T) {
+	t.Setenv("TERM", "xterm")
 	s := startRedis(t)
 	s.run("MSET a 1 b 2 c 3 d 4 e 5")
 	redis := &connect.Redis{Client: s.Client, Where: s.addr}
@@ -203,6 +221,7 @@ func TestInterruptedWhileItAsks(t *testing.T) {
 
 // TestProgressFits into the line that it writes anew.
 func TestProgressFits(t *testing.T) {
+	t.Setenv("TERM", "xterm")
 	s := startRedis(t)
 	p := openPTY(t, 20, 10)
 	report, done := (&app{err: p.tty}).progress(context.Background(), &connect.Redis{Client: s.Client, Where: s.addr})

@@ -42,7 +42,7 @@ func (a *app) watch() *cobra.Command {
 reads. Where the output is no terminal it writes a line for each look. Who waits for permits does so in the programs: Redis does not
 know.`,
 		Args: cobra.MatchAll(cobra.MinimumNArgs(1), noEmptyName),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: named(func(cmd *cobra.Command, args []string) error {
 			given, err := parse(policies)
 			if err != nil {
 				return err
@@ -57,7 +57,7 @@ know.`,
 			defer redis.Close()
 			w := &watch.Watcher{Reader: reader, Names: args, Given: given}
 			return w.Run(cmd.Context(), a.out, redis.Where, s.every, s.count, a.json())
-		},
+		}),
 	}
 	s.flags(cmd, time.Second)
 	policyFlag(cmd, &policies, "policies of package limit that the programs have, so that their permits are known")

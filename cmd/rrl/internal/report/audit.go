@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/audit"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 )
 
 // Audit is what an audit found.
@@ -32,7 +33,7 @@ func NewAudit(limiters int, leftOut int64, findings []*audit.Finding) Audit {
 // Text writes it for people.
 func (a Audit) Text(w *strings.Builder) {
 	for _, f := range a.Findings {
-		fmt.Fprintf(w, "%s  %s  %s\n  %s\n", f.Severity, f.Kind, Name(f.Limiter), f.Text)
+		fmt.Fprintf(w, "%s  %s  %s\n  %s\n", f.Severity, f.Kind, names.Quote(string(f.Limiter)), f.Text)
 		switch {
 		case f.Result != "":
 			fmt.Fprintf(w, "  %s: %s\n", f.Result, f.Repair)

@@ -14,15 +14,15 @@ import (
 
 // row is a limiter in a list. Of a PER_CLIENT limiter, taken and free are those of the client that has the most.
 type row struct {
-	Name     string   `json:"name"`
-	Kind     string   `json:"kind"` // OVERALL, PER_CLIENT, or what package limit keeps it as
-	Permits  int64    `json:"permits,omitempty"`
-	Interval int64    `json:"interval_ms,omitempty"`
-	Taken    *int64   `json:"taken,omitempty"`
-	Free     *int64   `json:"free,omitempty"`
-	Clients  *int     `json:"clients,omitempty"`
-	TTL      int64    `json:"ttl_ms"` // -1 for never
-	Wrong    []string `json:"wrong,omitempty"`
+	Name     names.Name `json:"name"`
+	Kind     string     `json:"kind"` // OVERALL, PER_CLIENT, or what package limit keeps it as
+	Permits  int64      `json:"permits,omitempty"`
+	Interval int64      `json:"interval_ms,omitempty"`
+	Taken    *int64     `json:"taken,omitempty"`
+	Free     *int64     `json:"free,omitempty"`
+	Clients  *int       `json:"clients,omitempty"`
+	TTL      int64      `json:"ttl_ms"` // -1 for never
+	Wrong    []string   `json:"wrong,omitempty"`
 
 	rate string
 }
@@ -43,7 +43,7 @@ func NewList(found *look.Found) List {
 		if p.TTL == look.NoKey || len(p.Wrong) > 0 {
 			continue
 		}
-		line := row{Name: p.Name, Kind: p.Stored.String(), Interval: p.Stored.Interval.Milliseconds(), TTL: p.TTL}
+		line := row{Name: names.Name(p.Name), Kind: p.Stored.String(), Interval: p.Stored.Interval.Milliseconds(), TTL: p.TTL}
 		if !smooth(p) {
 			line.Taken = &p.Taken
 		}
@@ -56,7 +56,7 @@ func NewList(found *look.Found) List {
 func smooth(p *look.Policy) bool { return p.Stored.Kind == "smooth" || p.Stored.Kind == "warmup" }
 
 func redissonRow(l *look.Redisson) row {
-	line := row{Name: l.Name, TTL: l.TTL, Wrong: l.Wrong}
+	line := row{Name: names.Name(l.Name), TTL: l.TTL, Wrong: l.Wrong}
 	if !l.Valid() {
 		line.Kind = "corrupt"
 		return line
@@ -88,7 +88,7 @@ func (l List) Text(w *strings.Builder, columns int) {
 		if len(r.Wrong) > 0 {
 			expiry += "  wrong, see rrl show"
 		}
-		rows = append(rows, []string{Name(r.Name), r.Kind, cmp.Or(r.rate, "-"), optional(r.Taken), optional(r.Free), clients(r.Clients), expiry})
+		rows = append(rows, []string{names.Quote(string(r.Name)), r.Kind, cmp.Or(r.rate, "-"), optional(r.Taken), optional(r.Free), clients(r.Clients), expiry})
 	}
 	table(w, columns, []string{"NAME", "KIND", "RATE", "TAKEN", "FREE", "CLIENTS", "EXPIRES"}, rows)
 	if l.LeftOut > 0 {

@@ -12,7 +12,7 @@ import (
 
 // Limiter is all that is known of a name.
 type Limiter struct {
-	Name     string           `json:"name"`
+	Name     names.Name       `json:"name"`
 	Redisson *redisson        `json:"redisson,omitempty"`
 	Policies []policy         `json:"policies,omitempty"`
 	Findings []*audit.Finding `json:"findings"`
@@ -36,7 +36,7 @@ type redisson struct {
 // policy is a policy of package limit. Its permits are the program's, and known here only where they were given.
 type policy struct {
 	Kind    string        `json:"kind"`
-	Key     string        `json:"key"`
+	Key     names.Name    `json:"key"`
 	Permits int64         `json:"permits,omitempty"`
 	Taken   *int64        `json:"taken,omitempty"`
 	Busy    *int64        `json:"busy_ms,omitempty"`
@@ -50,7 +50,7 @@ type policy struct {
 
 // NewLimiter puts together what is known of a name.
 func NewLimiter(name string, found *look.Found, given []names.Given, findings []*audit.Finding) Limiter {
-	l := Limiter{Name: name, Findings: findings, LeftOut: found.More}
+	l := Limiter{Name: names.Name(name), Findings: findings, LeftOut: found.More}
 	if findings == nil {
 		l.Findings = []*audit.Finding{}
 	}
@@ -66,7 +66,7 @@ func NewLimiter(name string, found *look.Found, given []names.Given, findings []
 		if p.TTL == look.NoKey {
 			continue
 		}
-		line := policy{p.Stored.String(), p.Key, 0, nil, nil, p.Ends, p.About, p.TTL, p.Text, p.Wrong, p.Returns}
+		line := policy{p.Stored.String(), names.Name(p.Key), 0, nil, nil, p.Ends, p.About, p.TTL, p.Text, p.Wrong, p.Returns}
 		if smooth(p) {
 			line.Busy = &p.Busy
 		} else {
@@ -111,7 +111,7 @@ func (l Limiter) Corrupt() string {
 
 // Text writes it for people.
 func (l Limiter) Text(w *strings.Builder) {
-	fmt.Fprintln(w, Name(l.Name))
+	fmt.Fprintln(w, names.Quote(string(l.Name)))
 	if l.Redisson != nil {
 		l.Redisson.text(w)
 	}

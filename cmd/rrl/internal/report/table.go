@@ -10,10 +10,10 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf16"
-	"unicode/utf8"
 
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/screen"
 )
 
 // JSON writes a value as one line, in which a terminal finds nothing to obey.
@@ -52,15 +52,6 @@ func escape(text string, as func(rune) string) string {
 	return escaped.String()
 }
 
-// Name writes a limiter's name so that a terminal shows all of it and obeys none of it.
-func Name(name string) string {
-	strange := func(c rune) bool { return !unicode.IsPrint(c) || c == ' ' || c == utf8.RuneError }
-	if name == "" || strings.ContainsFunc(name, strange) {
-		return strconv.Quote(name)
-	}
-	return name
-}
-
 // widest is how wide a column becomes: the row of a longer name stands out, rather than make all others as long.
 const widest = 100
 
@@ -69,7 +60,7 @@ func table(w *strings.Builder, columns int, head []string, rows [][]string) {
 	widths := make([]int, len(head))
 	for _, row := range append([][]string{head}, rows...) {
 		for i, cell := range row {
-			widths[i] = max(widths[i], min(widest, utf8.RuneCountInString(cell)))
+			widths[i] = max(widths[i], min(widest, screen.Width(cell)))
 		}
 	}
 	width := 2 * (len(widths) - 1)
@@ -91,7 +82,7 @@ func table(w *strings.Builder, columns int, head []string, rows [][]string) {
 			if i > 0 {
 				line.WriteString("  ")
 			}
-			line.WriteString(cell + strings.Repeat(" ", max(0, widths[i]-utf8.RuneCountInString(cell))))
+			line.WriteString(cell + strings.Repeat(" ", max(0, widths[i]-screen.Width(cell))))
 		}
 		fmt.Fprintln(w, strings.TrimRight(line.String(), " "))
 	}

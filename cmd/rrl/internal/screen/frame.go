@@ -3,6 +3,9 @@ package screen
 
 import (
 	"strings"
+	"unicode"
+
+	eastasia "golang.org/x/text/width"
 )
 
 // Style is how text looks.
@@ -86,10 +89,17 @@ func Width(text string) (sum int) {
 	return sum
 }
 
-// columns is the columns that a character takes on terminals: two for those of East Asia and pictures.
+// columns returns the columns that a character takes on terminals: two for a wide one, none for one that combines with the
+// character before.
 func columns(c rune) int {
-	if c >= 0x1100 && c <= 0x115f || c >= 0x2e80 && c <= 0xa4cf || c >= 0xac00 && c <= 0xd7a3 || c >= 0xf900 && c <= 0xfaff ||
-		c >= 0xfe30 && c <= 0xfe6f || c >= 0xff00 && c <= 0xff60 || c >= 0xffe0 && c <= 0xffe6 || c >= 0x1f300 {
+	switch {
+	case c < 0x300: // most characters; none of them is wide or combines
+		return 1
+	case unicode.In(c, unicode.Mn, unicode.Me):
+		return 0
+	}
+	switch eastasia.LookupRune(c).Kind() {
+	case eastasia.EastAsianWide, eastasia.EastAsianFullwidth:
 		return 2
 	}
 	return 1

@@ -38,6 +38,15 @@ func TestCut(t *testing.T) {
 	require.Empty(t, f.Cut(5, -1))
 }
 
+// A terminal gives two columns to wide characters and none to those that combine with the one before.
+func TestWidth_WideAndCombiningCharacters_CountAsColumns(t *testing.T) {
+	for text, want := range map[string]int{
+		"": 0, "abc": 3, "日本語": 6, "ｆｕｌｌ": 8, "한국": 4, "😀": 2, "⌚✅⭐": 6, "e\u0301": 1, "é": 1, "Ж": 1, "█▁": 2, "…": 1, "─": 1,
+	} {
+		require.Equal(t, want, Width(text), "%q", text)
+	}
+}
+
 func TestANSI(t *testing.T) {
 	f := Frame{{{"a", Bad}, {"b", Bold}, {"c", Plain}}, Text("d", Good)}
 	require.Equal(t, "\x1b[H\x1b[31ma\x1b[0m\x1b[1mb\x1b[0mc\x1b[K\r\n\x1b[32md\x1b[0m\x1b[K\x1b[J", f.ANSI(true))

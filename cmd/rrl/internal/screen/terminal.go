@@ -14,7 +14,10 @@ type Terminal struct {
 	color bool
 }
 
-// IsTerminal says whether what is written there is seen by somebody.
+// CanDraw reports whether w is a terminal that obeys control sequences.
+func CanDraw(w any) bool { return IsTerminal(w) && os.Getenv("TERM") != "dumb" }
+
+// IsTerminal reports whether w is a terminal.
 func IsTerminal(w any) bool {
 	file, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))

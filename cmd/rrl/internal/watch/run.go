@@ -18,7 +18,7 @@ import (
 func (w *Watcher) Run(ctx context.Context, out io.Writer, where string, every time.Duration, count int, json bool) (err error) {
 	view := &View{Where: where, Every: every}
 	var terminal *screen.Terminal
-	if file, ok := out.(*os.File); ok && !json && screen.IsTerminal(out) {
+	if file, ok := out.(*os.File); ok && !json && screen.CanDraw(out) {
 		// The first look tells what is wrong, where it can be read afterwards.
 		if _, err := w.Look(ctx); err != nil {
 			return err
@@ -61,7 +61,7 @@ func show(out io.Writer, terminal *screen.Terminal, view *View, samples []Sample
 		if json {
 			err = report.JSON(out, s)
 		} else {
-			_, err = fmt.Fprintln(out, s.Plain(report.Name(s.Name)))
+			_, err = fmt.Fprintln(out, s.Plain())
 		}
 		if err != nil {
 			return err

@@ -15,15 +15,15 @@ import (
 
 // Sample is one limiter at one moment.
 type Sample struct {
-	Time    time.Time `json:"time"`
-	Name    string    `json:"name"`
-	Kind    string    `json:"kind"`
-	Limit   int64     `json:"limit,omitempty"`   // 0 where it is not known
-	Taken   int64     `json:"taken"`             // of a PER_CLIENT limiter, by the client that has the most
-	Granted *int64    `json:"granted,omitempty"` // since the sample before, where Redis tells
-	BusyMS  int64     `json:"busy_ms,omitempty"` // of smooth
-	Clients []Client  `json:"clients,omitempty"`
-	Wrong   string    `json:"wrong,omitempty"`
+	Time    time.Time  `json:"time"`
+	Name    names.Name `json:"name"`
+	Kind    string     `json:"kind"`
+	Limit   int64      `json:"limit,omitempty"`   // 0 where it is not known
+	Taken   int64      `json:"taken"`             // of a PER_CLIENT limiter, by the client that has the most
+	Granted *int64     `json:"granted,omitempty"` // since the sample before, where Redis tells
+	BusyMS  int64      `json:"busy_ms,omitempty"` // of smooth
+	Clients []Client   `json:"clients,omitempty"`
+	Wrong   string     `json:"wrong,omitempty"`
 
 	id string // of the series that it belongs to
 }
@@ -131,7 +131,7 @@ func (w *Watcher) samples(ctx context.Context, now time.Time, k known) ([]Sample
 	w.before[k.name] = now.UnixMilli()
 	var all []Sample
 	for _, l := range k.found.Redisson {
-		s := Sample{Time: now, Name: l.Name, Kind: l.Config.Type.String(), Limit: l.Config.Permits, id: l.Name}
+		s := Sample{Time: now, Name: names.Name(l.Name), Kind: l.Config.Type.String(), Limit: l.Config.Permits, id: l.Name}
 		if !l.Valid() {
 			s.Kind, s.Limit, s.Wrong = "corrupt", 0, "its configuration cannot be read, see rrl show"
 			all = append(all, s)
@@ -162,7 +162,7 @@ func (w *Watcher) samples(ctx context.Context, now time.Time, k known) ([]Sample
 		all = append(all, s)
 	}
 	for _, p := range w.policies(k) {
-		s := Sample{Time: now, Name: p.Name, Kind: p.Stored.String(), Taken: p.Taken, BusyMS: p.Busy, id: p.Name + " " + p.Stored.String()}
+		s := Sample{Time: now, Name: names.Name(p.Name), Kind: p.Stored.String(), Taken: p.Taken, BusyMS: p.Busy, id: p.Name + " " + p.Stored.String()}
 		for _, g := range w.Given {
 			if g.Stored == p.Stored {
 				s.Limit = g.Most
@@ -174,7 +174,7 @@ func (w *Watcher) samples(ctx context.Context, now time.Time, k known) ([]Sample
 		all = append(all, s)
 	}
 	if len(all) == 0 {
-		all = append(all, Sample{Time: now, Name: k.name, Kind: "no limiter", Wrong: "nothing of this name is in Redis now", id: k.name})
+		all = append(all, Sample{Time: now, Name: names.Name(k.name), Kind: "no limiter", Wrong: "nothing of this name is in Redis now", id: k.name})
 	}
 	return all, nil
 }
@@ -194,9 +194,9 @@ func (w *Watcher) policies(k known) []*look.Policy {
 	return all
 }
 
-// Plain is the sample as a line, for who reads it later.
-func (s Sample) Plain(shown string) string {
-	text := fmt.Sprintf("%s %s %q taken=%d", s.Time.UTC().Format(time.RFC3339), shown, s.Kind, s.Taken)
+// Plain is the sample as a line of a log.
+func (s Sample) Plain() string {
+	text := fmt.Sprintf("%s %s %q taken=%d", s.Time.UTC().Format(time.RFC3339), names.Quote(string(s.Name)), s.Kind, s.Taken)
 	if s.Limit > 0 {
 		text += fmt.Sprintf(" limit=%d", s.Limit)
 	}

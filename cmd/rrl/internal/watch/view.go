@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/report"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/screen"
 )
 
@@ -59,7 +58,7 @@ func (v *View) Add(samples []Sample) {
 func (v *View) find(sample Sample) *series {
 	for i, s := range v.series {
 		// A limiter that has come takes the place of its absence.
-		if s.sample.id == sample.id || s.sample.id == sample.Name && s.sample.Kind == "no limiter" {
+		if s.sample.id == sample.id || s.sample.id == string(sample.Name) && s.sample.Kind == "no limiter" {
 			return v.series[i]
 		}
 	}
@@ -101,7 +100,7 @@ func (v *View) Frame(width, height int) screen.Frame {
 // lines draws a limiter in at most so many lines.
 func (s *series) lines(width, most int) screen.Frame {
 	sample := s.sample
-	frame := screen.Frame{{{Text: report.Name(sample.Name), Style: screen.Bold}, {Text: "  " + sample.Kind, Style: screen.Dim}}}
+	frame := screen.Frame{{{Text: names.Quote(string(sample.Name)), Style: screen.Bold}, {Text: "  " + sample.Kind, Style: screen.Dim}}}
 	if sample.Wrong != "" {
 		return append(frame, screen.Text(sample.Wrong, screen.Warn), nil)
 	}
