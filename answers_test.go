@@ -45,7 +45,7 @@ func TestEachOfACallHasItsOwnAnswer(t *testing.T) {
 				for _, permits := range test.wants {
 					ba.Requests = append(ba.Requests, &engine.Request{Permits: permits})
 				}
-				script := "return {0, " + decimal(test.free) + ", 10, 10000, 4000, 7, '" + test.marks + "'"
+				script := "return {0, " + decimal(test.free) + ", 10, 10000, 4000, 7, '" + test.marks + "', ''"
 				for _, r := range test.reply {
 					script += ", " + decimal(r.after.Milliseconds()) + ", " + decimal(r.permits)
 				}

@@ -3,6 +3,7 @@ package rratelimiter
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/google/uuid"
@@ -24,7 +25,8 @@ type Client struct {
 	mapName  func(string) string
 	settings engine.Settings
 	engine   *engine.Engine
-	alike    alike
+	mark     uint64 // of the grants with leased permits
+	hints    hints
 	err      error // what is wrong with the options
 }
 
@@ -60,7 +62,7 @@ func WithServerTime() Option {
 // New makes a Client on a rueidis client for a single Redis, a Sentinel set-up or a Redis Cluster. It asks nothing
 // of Redis. A nil client shows as [ErrNoClient] at the first call.
 func New(client rueidis.Client, opts ...Option) *Client {
-	c := &Client{redis: client, id: uuid.NewString(), settings: engine.Settings{Redis: client}}
+	c := &Client{redis: client, id: uuid.NewString(), mark: rand.Uint64(), settings: engine.Settings{Redis: client}}
 	for _, opt := range opts {
 		if opt != nil {
 			opt(c)

@@ -116,11 +116,11 @@ func FuzzMembers(f *testing.F) {
 	f.Add([]byte("\x00\x00\x80\x3f\x07\x00\x00\x00"), int64(7))
 	server, client := fuzzServer(f)
 	f.Fuzz(func(t *testing.T, found []byte, permits int64) {
-		made := appendMember([]byte("before"), permits)
+		made := new(Client).appendMember([]byte("before"), permits, false)
 		require.Equal(t, "before\x10", string(made[:7]))
 		require.Len(t, made, 6+1+16+4)
 		require.Equal(t, uint32(permits), binary.LittleEndian.Uint32(made[23:]))
-		require.NotEqual(t, made, appendMember([]byte("before"), permits), "two grants never share a member")
+		require.NotEqual(t, made, new(Client).appendMember([]byte("before"), permits, false), "two grants never share a member")
 
 		// What somebody else left in the set: another release of Redisson, or nobody who knows what a member is.
 		const rate = 1 << 40
@@ -155,7 +155,7 @@ func FuzzMembers(f *testing.F) {
 		free, err := l.AvailablePermits(t.Context())
 		require.NoError(t, err)
 		require.EqualValues(t, rate, free, "whatever it was, it has left the window")
-		granted, err := l.TryAcquire(t.Context(), rate)
+		granted, err := l.TryAcquire(t.Context(), maxGrant)
 		require.NoError(t, err)
 		require.True(t, granted)
 	})
@@ -212,8 +212,6 @@ func FuzzConfigurations(f *testing.F) {
 		}
 
 		if value != "" {
-			// This server counts from texts that a real one refuses to count from: the script is to look at the value.
-			l.client.alike.denied.saw(l.calls.Name, true)
 			require.NoError(t, server.Set(l.keys[valueKey], value))
 			require.NoError(t, server.Set(l.keys[clientValueKey], value))
 			_, err := server.ZAdd(l.keys[permitsKey], float64(fuzzEpoch.UnixMilli()), "\x00\x01\x00\x00\x00")
@@ -252,7 +250,9 @@ func FuzzConfigurations(f *testing.F) {
 		case "none":
 			require.LessOrEqual(t, free, config.Permits)
 			require.GreaterOrEqual(t, free, int64(0))
-			require.Equal(t, free > 0, granted)
+			if free > 0 {
+				require.True(t, granted)
+			}
 		case "not initialized":
 			require.Less(t, len(texts), 4)
 		case "state":
@@ -543,7 +543,7 @@ func FuzzOptions(f *testing.F) {
 		require.Equal(t, rate, kept)
 
 		switch {
-		case permits < 1 || permits > 1<<53:
+		case permits < 1 || permits > maxGrant:
 			call(ErrInvalidPermits, func() error { return only(l.TryAcquire(ctx, permits)) })
 			call(ErrInvalidPermits, func() error { return only(l.TryAcquireWithin(ctx, permits, timeout)) })
 			call(ErrInvalidPermits, func() error { return l.Acquire(ctx, permits) })

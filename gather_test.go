@@ -37,21 +37,21 @@ func TestACallerDoesNotFlyForOthers(t *testing.T) {
 // TestAFullBatchThatWaitsLeavesFirst, though a caller who comes later may send a call.
 func TestAFullBatchThatWaitsLeavesFirst(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		l := b.limiter(Rate{Permits: maxPermits, Interval: time.Hour})
+		l := b.limiter(Rate{Permits: maxGrant, Interval: time.Hour})
 		b.latency.Store(int64(10 * time.Millisecond))
 		var callers sync.WaitGroup
 		ask := func(permits int64) {
 			callers.Go(func() {
 				ok, err := l.TryAcquire(context.Background(), permits)
 				assert.NoError(b, err)
-				assert.Equal(b, permits < maxPermits, ok, "%d permits", permits)
+				assert.Equal(b, permits < maxGrant, ok, "%d permits", permits)
 			})
 			synctest.Wait()
 		}
 		ask(1)
 		ask(1)
 		for range 4 { // each alone in its batch
-			ask(maxPermits)
+			ask(maxGrant)
 		}
 		pass(15 * time.Millisecond) // one call was slow, so more may fly
 		for range 10 {
@@ -59,6 +59,6 @@ func TestAFullBatchThatWaitsLeavesFirst(t *testing.T) {
 		}
 		callers.Wait()
 		b.latency.Store(0)
-		b.free(l, maxPermits-22)
+		b.free(l, maxGrant-22)
 	})
 }

@@ -44,7 +44,7 @@ func (b *bubble) grants() map[string]int64 {
 // granted takes permits under a member of that letter.
 func (b *bubble) granted(l *Limiter, letter string, permits int64) {
 	b.Helper()
-	reply, err := b.run(acquireScript, l, b.nowText(), member(letter, permits), "", fmt.Sprint(permits))
+	reply, err := b.run(acquireScript, l, b.nowText(), member(letter, permits), b.config().rate, b.config().interval, fmt.Sprint(permits))
 	require.NoError(b, err)
 	left, err := reply.AsInt64()
 	require.NoError(b, err)

@@ -31,7 +31,7 @@ func init() {
 	inside.SameSlot = checkSlots
 	inside.Script = scriptText
 	inside.RandomMember = func() string {
-		member := appendMember(nil, 0)
+		member := new(Client).appendMember(nil, 0, false)
 		return string(member[:len(member)-4])
 	}
 }

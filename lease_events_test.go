@@ -31,10 +31,10 @@ func TestRepliesOfTheLeaseScript(t *testing.T) {
 		"what a member holds":    {rate: Rate{Permits: 1 << 50, Interval: time.Second}, permits: 7, wanted: 1 << 40, leased: most - 7, span: 10, all: most},
 		"a short interval":       {rate: Rate{Permits: 1000, Interval: 100 * time.Millisecond}, permits: 1, wanted: 100, leased: 100, span: 6, all: 101},
 		"a shorter one":          {rate: Rate{Permits: 1000, Interval: 15 * time.Millisecond}, permits: 1, wanted: 100, all: 1},
-		"it lives":               {rate: Rate{Permits: 1000, Interval: time.Second}, keepAlive: 11, permits: 1, wanted: 100, leased: 100, span: 10, all: 101},
-		"it may be gone":         {rate: Rate{Permits: 1000, Interval: time.Second}, keepAlive: 10, permits: 1, wanted: 100, all: 1},
-		"it expires later":       {rate: Rate{Permits: 1000, Interval: time.Second}, expires: 11 * time.Millisecond, permits: 1, wanted: 100, leased: 100, span: 10, all: 101},
-		"it expires by then":     {rate: Rate{Permits: 1000, Interval: time.Second}, expires: 10 * time.Millisecond, permits: 1, wanted: 100, all: 1},
+		"it lives":               {rate: Rate{Permits: 1000, Interval: time.Second}, keepAlive: 1010, permits: 1, wanted: 100, leased: 100, span: 10, all: 101},
+		"it may be gone":         {rate: Rate{Permits: 1000, Interval: time.Second}, keepAlive: 1009, permits: 1, wanted: 100, all: 1},
+		"it expires later":       {rate: Rate{Permits: 1000, Interval: time.Second}, expires: 1010 * time.Millisecond, permits: 1, wanted: 100, leased: 100, span: 10, all: 101},
+		"it expires by then":     {rate: Rate{Permits: 1000, Interval: time.Second}, expires: 1009 * time.Millisecond, permits: 1, wanted: 100, all: 1},
 		"for each client":        {rate: Rate{Type: PerClient, Permits: 1000, Interval: time.Second}, permits: 1, wanted: 100, leased: 100, span: 10, all: 101},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -50,9 +50,9 @@ func TestRepliesOfTheLeaseScript(t *testing.T) {
 					runs = ""
 				}
 				now := time.Now().UnixMilli()
-				member := string(appendMember(nil, test.permits))
+				member := string(new(Client).appendMember(nil, test.permits, false))
 				message, err := l.client.engine.Eval(b.Context(), leaseScript, l.keys[:], []string{
-					strconv.FormatInt(now, 10), member, "", strconv.FormatInt(test.permits, 10), runs, "", "",
+					strconv.FormatInt(now, 10), member, b.config().rate, b.config().interval, strconv.FormatInt(test.permits, 10), "", "", runs, "",
 					strconv.FormatInt(test.wanted, 10), "10",
 				}, nil)
 				require.NoError(b, err)

@@ -126,9 +126,9 @@ func TestAnObserverIsToldOfEveryDecision(t *testing.T) {
 				require.ErrorIs(b, err, ErrPermitsExceedRate)
 				only(DecisionInfo{Permits: 11, Err: err}, trip, nil)
 
-				err = ask.call(ctx, l, maxPermits+1)
-				require.ErrorIs(b, err, ErrPermitsExceedRate)
-				only(DecisionInfo{Permits: maxPermits + 1, Err: err}, 0, nil)
+				err = ask.call(ctx, l, maxGrant+1)
+				require.ErrorIs(b, err, ErrInvalidPermits)
+				only(DecisionInfo{Permits: maxGrant + 1, Err: err}, 0, nil)
 
 				// The end of the context while the request is at Redis: a goroutine of its own tells of that call.
 				leaves, leave := context.WithTimeout(ctx, trip/2)
@@ -143,11 +143,11 @@ func TestAnObserverIsToldOfEveryDecision(t *testing.T) {
 
 				// What is refused before anything is asked.
 				require.Error(b, ask.call(leaves, l, 1))
-				require.Error(b, ask.call(leaves, l, maxPermits+1))
+				require.Error(b, ask.call(leaves, l, maxGrant+1))
 				require.ErrorIs(b, ask.call(ctx, l, 0), ErrInvalidPermits)
 				require.ErrorIs(b, ask.call(ctx, l.client.Limiter(""), 1), ErrInvalidName)
-				require.ErrorIs(b, ask.call(ctx, l.client.Limiter(""), maxPermits+1), ErrInvalidPermits)
-				require.ErrorIs(b, ask.call(ctx, new(Limiter), maxPermits+1), ErrInvalidPermits)
+				require.ErrorIs(b, ask.call(ctx, l.client.Limiter(""), maxGrant+1), ErrInvalidPermits)
+				require.ErrorIs(b, ask.call(ctx, new(Limiter), maxGrant+1), ErrInvalidPermits)
 				decisions, calls, waiting := o.all()
 				assert.Empty(b, decisions)
 				assert.Empty(b, calls)

@@ -2,8 +2,9 @@ package rratelimiter
 
 import (
 	"context"
+	"encoding/binary"
+	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"strconv"
 	"time"
@@ -13,123 +14,168 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// protocol is a Limiter as the engine sees it: how the acquire script of script.lua is asked.
+// protocol is a Limiter as the engine sees it: how it calls the acquire script of script.lua.
 type protocol Limiter
 
-// Call is the acquire script, or grantScript in its place where all is expected to be granted and nobody wants to know more. It is given
-// the keys of an Overall limiter alone where the limiter is taken for one: two keys less are a tenth of what a call costs the server.
-// Where it is not one, the script asks for the others.
+// Call returns the acquire script, with the keys of an OVERALL limiter unless the limiter is known to be PER_CLIENT: two
+// keys less save a tenth of a call's server time. The script asks for the others if it needs them.
 func (p *protocol) Call(b *engine.Batch) (script *engine.Script, keys []string) {
-	script, keys = acquireScript, p.keys[:]
+	script = acquireScript
 	if b.Lease.Span > 0 {
 		script = leaseScript
-	} else if _, detail := b.Wants(); !detail && !b.Ordered && !p.client.alike.denied.has(p.calls.Name) {
-		script = grantScript
 	}
-	if _, shared := p.guess(); shared && !b.AllKeys {
-		keys = keys[:sharedKeys]
-	}
-	return script, keys
+	return script, (*Limiter)(p).namedKeys(b.AllKeys)
 }
 
-// Arguments makes the arguments of the acquire script, all in one string, since a call should cost as little as it can.
+// namedKeys returns the keys that a script gets.
+func (l *Limiter) namedKeys(all bool) []string {
+	if all || l.hint().allKeys() {
+		return l.keys[:]
+	}
+	return l.keys[:sharedKeys]
+}
+
+// Arguments sets the arguments of the acquire script.
 func (p *protocol) Arguments(b *engine.Batch, now time.Time) {
 	total, detail := b.Wants()
-	text := p.client.engine.AppendMillis(b.Text[:0], now)
-	nowEnd := len(text)
-	text = appendMember(text, total)
-	memberEnd := len(text)
-	text = p.appendGuess(text, now)
-	guessEnd := len(text)
+	rate, interval, cursor := (*Limiter)(p).hint().ask(millisOf(now))
+	a := arguments{text: b.Text[:0]}
+	a.text = p.client.engine.AppendMillis(a.text, now)
+	a.end()
+	a.text = p.client.appendMember(a.text, total, b.Lease.Span > 0)
+	a.end()
+	a.add(rate)
+	a.add(interval)
 	if total != 1 || b.Lease.Span > 0 {
-		text = strconv.AppendInt(text, total, 10)
+		a.text = strconv.AppendInt(a.text, total, 10)
 	}
-	totalEnd := len(text)
-	if len(b.Requests) > 1 || b.Ordered || detail {
-		text = engine.AppendRuns(text, b.Requests)
-	}
-	runsEnd := len(text)
+	a.end()
+	a.end() // of the cursor of the call before: Answer sets it
 	switch {
 	case b.Ordered:
-		text = append(text, "ow"...)
+		a.add("ow")
 	case b.Full:
-		text = append(text, "dwa"...)
+		a.add("dwa")
 	case detail:
-		text = append(text, "dw"...)
+		a.add("dw")
+	default:
+		a.end()
 	}
-	b.Text = text
-	all := string(text)
-	b.Args = append(b.Args[:0], all[:nowEnd], all[nowEnd:memberEnd])
-	if memberEnd < len(all) {
-		b.Args = append(b.Args, all[memberEnd:guessEnd])
+	switch {
+	case len(b.Requests) == 0:
+		a.add(" ") // a lease alone, and not a request for one permit
+	case len(b.Requests) > 1 || b.Ordered || detail:
+		a.text = engine.AppendRuns(a.text, b.Requests)
+		a.end()
+	default:
+		a.end()
 	}
-	if guessEnd < len(all) {
-		b.Args = append(b.Args, all[guessEnd:totalEnd])
-	}
-	if totalEnd < len(all) || b.Lease.Span > 0 {
-		b.Args = append(b.Args, all[totalEnd:runsEnd], "", all[runsEnd:])
-	}
+	a.add(cursor)
 	if b.Lease.Span > 0 {
-		if len(b.Requests) == 0 {
-			b.Args[runsArg] = " "
-		}
-		b.Args = append(b.Args, strconv.FormatInt(b.Lease.Permits, 10), strconv.FormatInt(b.Lease.Span.Milliseconds(), 10))
+		a.add(strconv.FormatInt(b.Lease.Permits, 10))
+		a.add(strconv.FormatInt(b.Lease.Span.Milliseconds(), 10))
 	}
+	b.Text = a.text
+	b.Args = a.list(b.Args)
 }
 
-// appendMember appends the member of a grant of n permits: a length, as many random bytes, and the low 32 bits
-// of n, little-endian.
-func appendMember(text []byte, n int64) []byte {
+// arguments collects the arguments of a call in one string, since each allocation costs a lone caller.
+type arguments struct {
+	text []byte
+	ends [leaseSpanArg + 1]int
+	n    int
+}
+
+// end ends an argument.
+func (a *arguments) end() {
+	a.ends[a.n] = len(a.text)
+	a.n++
+}
+
+func (a *arguments) add(text string) {
+	a.text = append(a.text, text...)
+	a.end()
+}
+
+// list returns the arguments without the empty ones at the end.
+func (a *arguments) list(list []string) []string {
+	for a.n > 1 && a.ends[a.n-2] == len(a.text) {
+		a.n--
+	}
+	list, all, start := list[:0], string(a.text), 0
+	for _, end := range a.ends[:a.n] {
+		list = append(list, all[start:end])
+		start = end
+	}
+	return list
+}
+
+// appendMember appends the member of a grant of n permits: a length, as many random bytes, and n in 32 bits,
+// little-endian. A grant with leased permits has the Client's mark in its first random bytes.
+func (c *Client) appendMember(text []byte, n int64, leases bool) []byte {
 	const random = 16
 	text = append(text, random)
-	for range random / 8 {
-		bits := rand.Uint64()
-		for range 8 {
-			text = append(text, byte(bits))
-			bits >>= 8
-		}
+	first := c.mark
+	if !leases {
+		first = rand.Uint64()
 	}
+	text = binary.LittleEndian.AppendUint64(text, first)
+	text = binary.LittleEndian.AppendUint64(text, rand.Uint64())
 	return appendUint32(text, n)
 }
 
+// leaseMark returns the random bytes that mark the Client's grants with leased permits.
+func (c *Client) leaseMark() string { return string(binary.LittleEndian.AppendUint64(nil, c.mark)) }
+
 func appendUint32(text []byte, n int64) []byte {
-	return append(text, byte(n), byte(n>>8), byte(n>>16), byte(n>>24))
+	return binary.LittleEndian.AppendUint32(text, uint32(n))
 }
 
-// GiveBack frees what was granted, as a part of a batch's grant, to callers that had gone. Where that fails, or the grant
-// is so large that it became several members, the permits come back by themselves after the interval.
+// GiveBack returns the permits of a grant whose callers have left.
 func (p *protocol) GiveBack(b *engine.Batch) func(context.Context) {
-	if b.Granted > math.MaxUint32 {
-		return nil
-	}
 	permits, granted := b.LostPermits, b.Granted
 	random := b.Args[memberArg][:len(b.Args[memberArg])-4]
 	return func(ctx context.Context) {
-		_ = (*Limiter)(p).giveBack(ctx, permits, random, granted)
+		_ = (*Limiter)(p).giveBack(ctx, permits, random, granted) // else they return after the interval
 	}
 }
 
-// giveBack frees permits of the grant whose member begins so and was of so many permits. It names the grant, rather than
-// releasing the oldest one: the answer may have come so late that the grant has left the window, or from a master that has
-// lost its slots since.
+// giveBack returns permits of the grant whose member begins with random and was of granted permits. It names the grant,
+// instead of releasing the oldest one: a late reply's grant may have expired, or may be lost with a master that failed.
 func (l *Limiter) giveBack(ctx context.Context, permits int64, random string, granted int64) error {
 	grant := string(appendUint32([]byte(random), granted))
 	rest := ""
 	if granted > permits {
 		rest = string(appendUint32([]byte(random), granted-permits))
 	}
-	_, err := engine.Returning(ctx, l.client.engine, l.keys[:1], func(ctx context.Context) ([]rueidis.RedisMessage, error) {
-		return l.pages(ctx, giveBackScript, []string{l.client.nowText(), strconv.FormatInt(permits, 10), grant, rest})
-	})
+	args := []string{l.client.nowText(), strconv.FormatInt(permits, 10), grant, rest}
+	_, err := engine.Returning(ctx, l.client.engine, l.keys[:1],
+		func(ctx context.Context) ([]rueidis.RedisMessage, error) { return l.repeatRefund(ctx, args) })
 	return err
 }
 
-// AboveLimit says that so many permits can never be granted.
+// repeatRefund repeats a refund that a cluster refuses unread while its slot moves: no caller waits for it, and its permits
+// would stay taken until the grant expires.
+func (l *Limiter) repeatRefund(ctx context.Context, args []string) (reply []rueidis.RedisMessage, err error) {
+	for range refundTries {
+		reply, err = l.pages(ctx, never, giveBackScript, args)
+		var refused *rueidis.RedisError
+		if !errors.As(err, &refused) || !refused.IsTryAgain() {
+			break
+		}
+	}
+	return reply, err
+}
+
+// refundTries is how often a refund is repeated. Each try lasts up to a quarter of a second.
+const refundTries = 40
+
+// AboveLimit returns the error of a request above the rate.
 func (p *protocol) AboveLimit(permits, limit int64) error {
 	return fmt.Errorf("%w: %d requested, the rate of %q is %d", ErrPermitsExceedRate, permits, p.calls.Name, limit)
 }
 
-// Explain makes the error of a Redis call say which limiter it is about.
+// Explain adds the limiter to the error of a Redis call.
 func (p *protocol) Explain(ctx context.Context, err error) error {
 	return (*Limiter)(p).explain(ctx, err)
 }

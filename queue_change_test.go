@@ -99,7 +99,7 @@ func TestARequestAboveALoweredRateIsToldAtOnceBehindOthers(t *testing.T) {
 func TestNobodyWasAskedForByACallThatAClockPrevented(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		var panics atomic.Int64
-		l := b.limiter(Rate{Permits: maxPermits, Interval: time.Hour}, WithClock(func() time.Time {
+		l := b.limiter(Rate{Permits: maxGrant, Interval: time.Hour}, WithClock(func() time.Time {
 			if panics.Add(-1) >= 0 {
 				panic("no time")
 			}
@@ -118,9 +118,9 @@ func TestNobodyWasAskedForByACallThatAClockPrevented(t *testing.T) {
 		acquire(1) // in a call; the others come meanwhile
 		panics.Store(1)
 		b.latency.Store(int64(10 * second)) // and then it hangs
-		acquire(maxPermits - 1)
-		acquire(maxPermits - 2)
-		ok, err := l.TryAcquireWithin(b.Context(), maxPermits-3, second)
+		acquire(maxGrant - 1)
+		acquire(maxGrant - 2)
+		ok, err := l.TryAcquireWithin(b.Context(), maxGrant-3, second)
 		assert.False(b, ok)
 		assert.ErrorIs(b, err, context.DeadlineExceeded, "nobody asked Redis for it")
 	})

@@ -167,15 +167,15 @@ func TestATimeoutEndsACallOnAServerThatHangs(t *testing.T) {
 
 // Issue 9, point 10: what waits may be more than any number counts.
 func TestMoreIsWantedThanCanBeCounted(t *testing.T) {
-	inQueue(t, Rate{Permits: maxPermits, Interval: time.Hour}, func(q *line, l *Limiter) {
+	inQueue(t, Rate{Permits: maxGrant, Interval: time.Hour}, func(q *line, l *Limiter) {
 		q.take(l, 1)
 		q.latency.Store(int64(10 * time.Millisecond))
 		ctx, cancel := context.WithCancel(q.Context())
 		var refused sync.WaitGroup
 		for range 2100 {
-			q.done.Go(func() { assert.ErrorIs(t, l.Acquire(ctx, maxPermits), context.Canceled) })
+			q.done.Go(func() { assert.ErrorIs(t, l.Acquire(ctx, maxGrant), context.Canceled) })
 			refused.Go(func() {
-				ok, err := l.TryAcquireWithin(ctx, maxPermits, time.Minute)
+				ok, err := l.TryAcquireWithin(ctx, maxGrant, time.Minute)
 				assert.NoError(t, err)
 				assert.False(t, ok)
 			})

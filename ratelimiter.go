@@ -4,10 +4,14 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
+
+// maxGrant is how many permits one call takes at most: Redisson's grant has 32 bits for them.
+const maxGrant = 1<<32 - 1
 
 // Limiter is one rate limiter, shared with everybody who opens its name on the same Redis: Redisson's RRateLimiter.
 //
@@ -21,7 +25,7 @@ type Limiter struct {
 	err    error // what is wrong with the name or the client
 	calls  engine.Limiter
 
-	known known
+	hinted atomic.Pointer[hint]
 }
 
 // Name is the name that the limiter was opened with: getName().
@@ -42,8 +46,8 @@ func (l *Limiter) checkAcquire(ctx context.Context, permits int64) error {
 	if permits < 1 {
 		return fmt.Errorf("%w: %d permits of %q requested, want at least 1", ErrInvalidPermits, permits, l.calls.Name)
 	}
-	if permits > maxPermits {
-		err := fmt.Errorf("%w: %w: %d permits of %q requested, and no rate is above 2^53", ErrInvalidPermits, ErrPermitsExceedRate, permits, l.calls.Name)
+	if permits > maxGrant {
+		err := fmt.Errorf("%w: %d permits of %q requested, want at most %d", ErrInvalidPermits, permits, l.calls.Name, maxGrant)
 		if l.check(ctx) == nil {
 			l.calls.Refused(ctx, permits, err)
 		}
@@ -52,11 +56,11 @@ func (l *Limiter) checkAcquire(ctx context.Context, permits int64) error {
 	return l.check(ctx)
 }
 
-// TryAcquire takes permits if they are free now, and says whether they were: tryAcquire(permits). It never waits.
+// TryAcquire takes permits if they are free now, and reports whether it did: tryAcquire(permits). It never waits. One call
+// takes at most 4294967295 permits, the most that Redisson's grant can hold.
 //
-// Errors: [ErrInvalidPermits], [ErrNotInitialized], [ErrPermitsExceedRate], [*StateError]. Where Redis fails while
-// the call is under way the permits may be taken all the same; they return after the interval. Redis keeps a grant as
-// one member for each 4294967295 permits, so a single grant of more than some 2^40 makes the server work for a while.
+// Errors: [ErrInvalidPermits], [ErrNotInitialized], [ErrPermitsExceedRate], [*StateError]. If Redis fails during the call,
+// the permits may be taken all the same; they return after the interval.
 func (l *Limiter) TryAcquire(ctx context.Context, permits int64) (bool, error) {
 	if err := l.checkAcquire(ctx, permits); err != nil {
 		return false, err
@@ -113,15 +117,19 @@ func (l *Limiter) Release(ctx context.Context, permits int64) error {
 		return err
 	}
 	for permits > 0 {
-		reply, err := l.askChange(ctx, releaseScript, l.client.nowText(), strconv.FormatInt(permits, 10))
+		reply, err := l.askChange(ctx, releaseScript, l.client.nowText(), strconv.FormatInt(permits, 10), l.client.leaseMark())
 		if err != nil {
 			return err
 		}
 		if len(reply) != 2 {
 			return l.unexpected(reply[0])
 		}
-		if permits, err = reply[1].AsInt64(); err != nil {
+		rest, err := reply[1].AsInt64()
+		if err != nil || rest >= permits {
 			return l.unexpected(reply[1])
+		}
+		if permits = rest; permits > 0 && ctx.Err() != nil {
+			return ctx.Err()
 		}
 	}
 	return nil

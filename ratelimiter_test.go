@@ -145,8 +145,7 @@ func TestBadInputIsRefusedUnsent(t *testing.T) {
 		permits(0, ErrInvalidPermits)
 		permits(-1, ErrInvalidPermits)
 		permits(math.MinInt64, ErrInvalidPermits)
-		permits(1<<53+1, ErrInvalidPermits)
-		permits(1<<53+1, ErrPermitsExceedRate)
+		permits(1<<32, ErrInvalidPermits)
 		calls = append(calls,
 			call{"Release(-1)", ErrInvalidPermits, func() error { return good.Release(ctx, -1) }},
 			call{"Release(2^53+1)", ErrInvalidPermits, func() error { return good.Release(ctx, 1<<53+1) }},
@@ -339,23 +338,15 @@ func TestSetRateRepairs(t *testing.T) {
 	})
 }
 
-func TestPermitsAboveWhatOneMemberCounts(t *testing.T) {
+func TestTryAcquire_MostPermitsOfAGrant(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		const many = 1<<33 + 5
 		l := b.limiter(Rate{Permits: 1 << 40, Interval: second})
-		b.take(l, many)
-		members, err := b.redis.ZMembers("{limiter}:permits")
-		require.NoError(b, err)
-		var sum int64
-		for _, m := range members {
-			require.Len(b, m, 21)
-			sum += int64(m[17]) | int64(m[18])<<8 | int64(m[19])<<16 | int64(m[20])<<24
-		}
-		assert.Len(b, members, 3)
-		assert.EqualValues(b, many, sum)
-		b.free(l, 1<<40-many)
-		pass(second)
-		b.take(l, 1<<40)
+		b.take(l, maxGrant)
+		b.free(l, 1<<40-maxGrant)
+		_, err := l.TryAcquire(b.Context(), maxGrant+1)
+		require.ErrorIs(b, err, ErrInvalidPermits)
+		require.ErrorIs(b, l.Acquire(b.Context(), maxGrant+1), ErrInvalidPermits)
+		b.free(l, 1<<40-maxGrant)
 	})
 }
 

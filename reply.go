@@ -20,7 +20,6 @@ func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 		if err == nil && left >= 0 {
 			b.GrantAll(left, engine.Answer{})
 		}
-		p.client.alike.denied.saw(p.calls.Name, left < 0)
 		return false, err
 	}
 	reply, err := message.ToArray()
@@ -35,8 +34,8 @@ func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 		return again, err
 	}
 	if needsKeys(reply) {
-		p.needsAll()
-		b.AllKeys = true // whatever a reply from before the type changed says meanwhile
+		l.hint().needsAllKeys()
+		b.AllKeys = true // whatever an earlier reply sets meanwhile
 		return true, nil
 	}
 	cursor, again, err := l.status(reply)
@@ -47,9 +46,7 @@ func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 		b.Args = withCursor(b.Args, cursor)
 		return true, nil
 	}
-	err = l.answer(b, reply)
-	p.client.alike.denied.saw(p.calls.Name, b.Denied > 0)
-	return false, err
+	return false, l.answer(b, reply)
 }
 
 // needsKeys says that the script was given the keys of an Overall limiter, and the limiter is none.
@@ -89,11 +86,11 @@ func (l *Limiter) leased(b *engine.Batch, reply []rueidis.RedisMessage) bool {
 
 // answer answers a batch from a reply that tells the requests apart.
 func (l *Limiter) answer(b *engine.Batch, reply []rueidis.RedisMessage) error {
-	const head = 7
+	const head, letter = 8, 6
 	if len(reply) < head || len(reply)%2 != head%2 {
 		return l.unexpected(reply[0])
 	}
-	var numbers [head - 1]int64
+	var numbers [letter]int64
 	for i := range numbers {
 		number, err := reply[i].AsInt64()
 		if err != nil {
@@ -101,9 +98,13 @@ func (l *Limiter) answer(b *engine.Batch, reply []rueidis.RedisMessage) error {
 		}
 		numbers[i] = number
 	}
-	letters, err := reply[head-1].ToString()
+	letters, err := reply[letter].ToString()
 	if err != nil || letters != allGranted && len(letters) != len(b.Requests) {
-		return l.unexpected(reply[head-1])
+		return l.unexpected(reply[letter])
+	}
+	counted, err := reply[letter+1].ToString()
+	if err != nil {
+		return l.unexpected(reply[letter+1])
 	}
 	o := &outlook{free: numbers[1], rate: numbers[2], interval: millis(numbers[3]), reset: millis(numbers[4])}
 	if pairs := (len(reply) - head) / 2; pairs > 0 {
@@ -123,7 +124,11 @@ func (l *Limiter) answer(b *engine.Batch, reply []rueidis.RedisMessage) error {
 		o.returns = append(o.returns, returning{millis(after), back})
 	}
 	b.Outlook = o
-	(*protocol)(l).learn(numbers[3], numbers[0] == replyDone)
+	now := numbers[5]
+	if l.client.engine.ServerTime() {
+		now = millisOf(time.Time{}) // as Arguments took it
+	}
+	l.hint().learn(now, numbers[2], numbers[3], numbers[0] == replyDoneOwn, counted)
 	if letters == allGranted {
 		b.GrantAll(o.free, engine.Answer{Limit: o.rate, ResetAfter: o.reset})
 		return nil

@@ -18,12 +18,15 @@ var scriptSource string
 
 // The scripts, each of the parts of script.lua that its call runs and of nothing else.
 var (
-	acquireScript    = script("limiter", "wanted", "window", "value", "refuse", "reclaim", "acquire", "store", "grant", "checked", "answer", "expiry")
-	grantScript      = script("limiter", "wanted", "window", "expected", "value", "refuse", "reclaim", "acquire", "store", "grant", "checked", "answer", "expiry")
-	leaseScript      = script("limiter", "wanted", "window", "value", "refuse", "reclaim", "acquire", "lease", "store", "grant", "checked", "answer", "leased", "expiry")
-	releaseScript    = script("limiter", "value", "window", "reclaim", "release", "store", "swap", "checked", "expiry")
-	giveBackScript   = script("limiter", "value", "window", "reclaim", "giveback", "store", "swap", "checked", "expiry")
-	availableScript  = script("limiter", "value", "available")
+	acquireScript = script("hint", "limiter", "wanted", "window", "value", "refuse", "reclaim", "drift", "acquire",
+		"store", "grant", "swap", "checked", "answer", "expiry")
+	leaseScript = script("hint", "limiter", "wanted", "window", "value", "refuse", "reclaim", "drift", "acquire", "lease",
+		"store", "grant", "swap", "checked", "answer", "leased", "expiry")
+	releaseScript = script("unhinted", "limiter", "value", "window", "reclaim", "cap", "release",
+		"store", "swap", "checked", "expiry")
+	giveBackScript = script("unhinted", "limiter", "value", "window", "reclaim", "cap", "giveback",
+		"store", "swap", "checked", "expiry")
+	availableScript  = script("unhinted", "limiter", "value", "available")
 	trySetRateScript = script("trysetrate")
 	setRateScript    = script("setrate", "expiry")
 	eachScript       = script("slack", "each", "outlive")
@@ -77,8 +80,11 @@ const replyUnsupported = -2
 // memberArg is the argument with which the acquire script gets the member of its grant: ARGV[2].
 const memberArg = 1
 
-// runsArg is the argument with which the acquire script gets its requests: ARGV[5].
-const runsArg = 4
+// leaseSpanArg is the last argument of the acquire script: ARGV[11].
+const leaseSpanArg = 10
+
+// runsArg is the argument with which the acquire script gets its requests: ARGV[8].
+const runsArg = 7
 
 // cursorArg is the argument with which a script goes on where the call before it stopped: ARGV[6].
 const cursorArg = 5
@@ -98,25 +104,40 @@ func (l *Limiter) eval(ctx context.Context, script *engine.Script, keys, args []
 
 // ask runs a script that replies {0, ...} and only reads, askChange one that changes the limiter.
 func (l *Limiter) ask(ctx context.Context, script *engine.Script, args ...string) ([]rueidis.RedisMessage, error) {
-	return engine.Detached(ctx, func(ctx context.Context) ([]rueidis.RedisMessage, error) { return l.pages(ctx, script, args) })
-}
-
-func (l *Limiter) askChange(ctx context.Context, script *engine.Script, args ...string) ([]rueidis.RedisMessage, error) {
-	return engine.Changing(ctx, l.client.engine, l.keys[:1], func(ctx context.Context) ([]rueidis.RedisMessage, error) {
-		return l.pages(ctx, script, args)
+	return engine.Detached(ctx, func(detached context.Context) ([]rueidis.RedisMessage, error) {
+		return l.pages(detached, ctx.Err, script, args)
 	})
 }
 
-// pages runs a script that replies {0, ...}, and goes on as often as the script says that there is more to do.
-func (l *Limiter) pages(ctx context.Context, script *engine.Script, args []string) ([]rueidis.RedisMessage, error) {
-	for {
-		message, err := l.eval(ctx, script, l.keys[:], args)
+func (l *Limiter) askChange(ctx context.Context, script *engine.Script, args ...string) ([]rueidis.RedisMessage, error) {
+	return engine.Changing(ctx, l.client.engine, l.keys[:1],
+		func(detached context.Context) ([]rueidis.RedisMessage, error) {
+			return l.pages(detached, ctx.Err, script, args)
+		})
+}
+
+// mostPages is how many calls a script may take: enough for some hundred million grants.
+const mostPages = 1 << 20
+
+// pages runs a script that replies {0, ...}, as often as it has more to do. It ends with the caller's context as well,
+// which ctx, detached from it, does not: ended returns the error of that, or nil.
+func (l *Limiter) pages(ctx context.Context, ended func() error, script *engine.Script, args []string) (
+	[]rueidis.RedisMessage, error,
+) {
+	all := false
+	for range mostPages {
+		message, err := l.eval(ctx, script, l.namedKeys(all), args)
 		if err != nil {
 			return nil, err
 		}
 		reply, err := message.ToArray()
 		if err != nil {
 			return nil, l.unexpected(message)
+		}
+		if !all && needsKeys(reply) {
+			l.hint().needsAllKeys()
+			all = true
+			continue
 		}
 		cursor, again, err := l.status(reply)
 		switch {
@@ -125,9 +146,16 @@ func (l *Limiter) pages(ctx context.Context, script *engine.Script, args []strin
 		case !again:
 			return reply, nil
 		}
+		if err := ended(); err != nil {
+			return nil, err
+		}
 		args = withCursor(args, cursor)
 	}
+	return nil, fmt.Errorf("rratelimiter: limiter %q: the script has not finished after %d calls", l.calls.Name, mostPages)
 }
+
+// never is the end of a call that no context ends.
+func never() error { return nil }
 
 // askInt runs a script that replies a number and changes limiters of these keys.
 func (l *Limiter) askInt(ctx context.Context, changed []string, script *engine.Script, keys []string, args ...string) (int64, error) {

@@ -1,50 +1,68 @@
--- The server's half of rratelimiter. Every change of a limiter's state is one call of one of these scripts.
+-- The scripts of Redisson's rate limiter. Every change of a limiter's state is one call of one of them.
 --
--- A script is made of the parts that its call needs, in the order in which script.go lists them: a part starts
--- at its "--@ name" line. Parts are straight code and no functions, since a closure made on every call costs
--- more than the lines that it saves. Whatever a script reads and does is bounded by page: however many grants
--- a limiter holds, no call keeps the server busy for longer than a page of them takes.
+-- A script consists of the parts that script.go lists. A part starts at its "--@ name" line. Parts are straight code,
+-- since a closure costs more per call than the lines that it saves; functions are made on rare paths alone. The work of
+-- one call is bounded by page, however many grants a limiter holds.
 --
--- KEYS, in every script; acquire is given the first three alone where the client takes the limiter for one that all share:
---   1 configuration   2 value   3 permits   4 this client's value   5 this client's permits
--- ARGV[1], in every script that needs the time: Unix milliseconds, or '' to ask the server's clock.
--- ARGV[6], in every script that counts grants: where the count of the call before stopped, or absent.
+-- KEYS: 1 configuration   2 value   3 permits   4 this client's value   5 this client's permits
+-- acquire, giveback and available get the first three for a limiter that is taken for OVERALL.
+-- ARGV[1], of every script that needs the time: Unix milliseconds, or '' for the server's clock.
+-- ARGV[6], of every script that replies {1, cursor}: the cursor, or absent.
 --
 -- Replies of the scripts that start with the part limiter:
---   {1, cursor}             the work is larger than one call may do: ask again, with cursor as ARGV[6]
+--   {1, cursor}             the work exceeds one call: call again with cursor as ARGV[6]
 --   {2}                     the limiter is not initialised
---   {3, key, field, text}   text cannot be what KEYS[key], or its field, should hold; nothing was taken or set
---   {6}                     the limiter is not one that all share, and needs all keys: ask again
---   and what the part at the end of the script says
+--   {3, key, field, text}   text is no valid content of KEYS[key], or of its field; nothing was taken or set
+--   {6}                     the limiter is PER_CLIENT: call again with all keys
+--   and the reply that the last part documents
 --
--- Writes. A user without the right for a command (ACL) is refused when the script comes to it, so everything is read
--- before the first write, and the writes come in an order that can stop anywhere: the value first, then the permits set,
--- where what is added comes before what goes, so that it never holds less than is taken. Where a write of the set is
--- refused the value goes too: what is free is counted from the set then, and that heals as its grants leave the window.
+-- Writes. An ACL user without the right for a command is refused when the script reaches it. So every read precedes the
+-- first write, and the writes can stop anywhere: the value is written first; in the permits set, members are added
+-- before others are removed, so that the set never holds less than is taken. If a write of the set is refused, the value
+-- is deleted: the free permits are then counted from the set, which heals as its grants expire.
 --
--- Lives. State never dies before its configuration: a set that is gone counts as nothing taken. Where the configuration
--- has no TTL, a set that a script touches has none either, nor has the value beside a set that had one or is new (SET takes
--- it off; DECRBY, of a plain grant, would keep it). A value that Redisson left with a TTL beside a set without may die: the
--- set is what counts then. Where the configuration has a TTL, the state's is
--- a millisecond longer: a key is there until its last millisecond is over, but a PEXPIRE during which that begins deletes
--- it. This client's own pair of a limiter that can expire outlives it by slack besides, an interval and a day: others can
--- prolong the limiter, or lengthen the interval, and cannot name the pair.
+-- Expiry. State never expires before its configuration, since a missing set means that nothing is taken. If the
+-- configuration has no TTL, a set that a script writes has none, nor has the value beside it. If the configuration has a
+-- TTL, the state's TTL is a millisecond longer: a key exists until its last millisecond is over, but a PEXPIRE that runs
+-- in that millisecond deletes it. The client's own keys of a PER_CLIENT limiter outlive the configuration by slack, an
+-- interval and a day: other clients can extend the limiter and cannot name these keys.
 
 --@ names
--- What scripts call: locals, since a lone call feels each look at a global.
+-- Locals, since every access to a global costs a lookup.
 local redis, string = redis, string
 local call, find, match, page = redis.call, string.find, string.match, 256
 
+--@ count
+-- count returns the permits of a grant, or nil if the member is too short.
+local function count(member)
+  local a, b, c, d = string.byte(member, -4, -1)
+  return d and a + b * 256 + c * 65536 + d * 16777216
+end
+
+--@ resized
+-- resized returns the member of a grant with another number of permits.
+local function resized(member, n)
+  return string.sub(member, 1, -5) .. string.char(n % 256, math.floor(n / 256) % 256,
+    math.floor(n / 65536) % 256, math.floor(n / 16777216))
+end
+
+--@ hint
+-- The rate and the interval that the client last saw, or '' if the drift is to be counted.
+local hintRate, hintInterval = ARGV[3], ARGV[4]
+
+--@ unhinted
+local hintRate, hintInterval
+
 --@ limiter
--- Reads the limiter. Sets rate, interval, keepAlive, now, nowText, the two keys of the rate type (valueKey,
--- permitsKey with their KEYS indexes valueAt, permitsAt) and guess (nil: what acquire is given of limit).
+-- Reads the configuration. Sets rate, interval, keepAlive, now, nowText, the keys of the rate type (valueKey and
+-- permitsKey, with their KEYS indexes valueAt and permitsAt) and hinted (the hint holds).
 local KEYS, ARGV = KEYS, ARGV
 local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
 local rate, interval, kind, keepAlive = config[1], config[2], config[3], config[4] or '0'
 if not (rate and interval and kind) then
   return {2}
 end
-local valueAt, permitsAt, guess = 2, 3, nil
+local valueAt, permitsAt = 2, 3
 if kind == '1' then
   if not KEYS[4] then
     return {6}
@@ -54,22 +72,22 @@ elseif kind ~= '0' then
   return {3, 1, 'type', kind}
 end
 local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
--- Mostly all is as it should be.
-if not (#rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$')
-    and (keepAlive == '0' or #keepAlive < 16 and match(keepAlive, '^[1-9]%d*$'))) then
-  -- From 2^53 on, the text alone tells whether that is the number meant.
+local hinted = hintRate and hintRate ~= '' and rate == hintRate and interval == hintInterval
+if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$'))
+    or not (keepAlive == '0' or #keepAlive < 16 and match(keepAlive, '^[1-9]%d*$')) then
+  -- From 2^53 on, a number may not be the text's.
   if not find(rate, '^%d+$') or (rate + 0 >= 9007199254740992 and rate ~= '9007199254740992') then
     return {3, 1, 'rate', rate}
   end
   if not find(interval, '^%d+$') then
     return {3, 1, 'interval', interval}
   end
-  -- Redis takes no leading zeros, in PEXPIRE here and in Redisson's DECRBY, and would refuse once permits are taken.
+  -- PEXPIRE refuses leading zeros, and would do so after permits are taken.
   if keepAlive ~= '0' and not find(keepAlive, '^[1-9]%d*$') or #keepAlive > 15 then
     return {3, 1, 'keepAliveTime', keepAlive}
   end
 end
--- All are numbers by now, which + 0 makes of a text in half of tonumber's time.
+-- + 0 converts a text in half of tonumber's time.
 rate, interval = rate + 0, interval + 0
 local nowText = ARGV[1]
 if nowText == '' then
@@ -79,9 +97,8 @@ end
 local now = nowText + 0
 
 --@ wanted
--- Reads the arguments of acquire: sets total, and wanted, its text.
-local wanted, total = ARGV[4], 1
-guess = ARGV[3]
+-- Reads the permits that acquire wants: sets total, and wanted, its text.
+local wanted, total = ARGV[5], 1
 if wanted and wanted ~= '' then
   total = wanted + 0
 else
@@ -89,10 +106,10 @@ else
 end
 
 --@ refuse
--- Answers at once where every request is for more than the rate: what can never be served changes nothing, and does
--- not keep a limiter alive. Arguments and reply are those of acquire.
+-- Replies at once if every request exceeds the rate: such a call changes nothing and does not extend a TTL. Arguments and
+-- reply are those of acquire.
 if total > rate then
-  local answers, runs = {}, ARGV[5]
+  local answers, runs = {}, ARGV[8]
   if not runs or runs == '' then
     runs = wanted .. '*1'
   end
@@ -104,42 +121,16 @@ if total > rate then
     answers[#answers + 1] = string.rep('x', tonumber(times))
   end
   if answers then
-    return {valueAt == 2 and 0 or 5, 0, rate, math.min(interval, 9007199254740992), 0, now, table.concat(answers)}
+    return {valueAt == 2 and 0 or 5, 0, rate, math.min(interval, 9007199254740992), 0, now, table.concat(answers), ''}
   end
 end
 
 --@ window
--- Looks at the set and at the lives. Sets ttl (of a configuration without keepAliveTime), lives (the TTL of the set, -2 where there is
--- none), limit (the score up to which grants have left), left (how many have), stale (what the client takes for known is not so).
+-- Reads the permits set's sizes and TTLs. Sets ttl (of a configuration without keepAliveTime), setTTL (-2: no set), limit
+-- (grants up to this score have expired) and expired (their number).
 local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
-local limit, stale = now - interval, false
--- To make a text of a number costs as much as a command.
-if not guess or guess == '' or guess + 0 ~= limit then
-  stale = guess and guess ~= ''
-  guess = string.format('%d', limit)
-elseif KEYS[4] and valueAt == 2 then
-  stale = true
-end
-local left, lives = call('ZCOUNT', permitsKey, '-inf', guess), call('PTTL', permitsKey)
-
---@ expected
--- Grants what all is as expected for: none has left, the permits are there, and nothing has to live longer or shorter. Redis takes for
--- the value what is a number in its own eyes, the same texts that the part value takes; where it refuses, or too few are left, all is as
--- it was before, and the rest of the script decides. That spares a grant a twentieth of its time, and costs another answer a
--- fifth, so it is for calls that will be granted by all that the client knows. Arguments and reply are those of acquire, without letters.
--- Nothing is added to rest: it may be more than 2^53, from where on a number loses its last digit.
-if left == 0 and lives == -1 and ttl == -1 and not stale and total <= rate and total <= 4294967295
-    and redis.pcall('EXISTS', valueKey) == 1 then
-  local rest = redis.pcall('DECRBY', valueKey, wanted)
-  if type(rest) == 'number' then
-    if rest >= 0 and rest <= rate - total then
-      local failed = redis.pcall('ZADD', permitsKey, nowText, ARGV[2])
-      --@checked
-      return rest
-    end
-    call('DECRBY', valueKey, '-' .. wanted)
-  end
-end
+local limit = now - interval
+local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', limit), call('PTTL', permitsKey)
 
 --@ value
 -- Reads the value. Sets stored, its text, and value, its number.
@@ -150,29 +141,29 @@ end
 local value = stored and stored + 0
 
 --@ reclaim
--- Finds what has left the window and makes value the number of free permits, which can be negative where the rate was
--- lowered under the permits taken. Only reads. Sets dirty (value is not what Redis holds, or not for as long as it should), wipe (all
--- grants have left), drop (so many of the oldest are in value already and have to go), more (others that have left are still there),
--- spent (nil: what acquire takes off the value where that is all that changes).
+-- Adds expired grants to value, the free permits. Only reads. Sets dirty (value is to be written), wipe (all grants
+-- have expired), drop (as many of the oldest grants are in value and are to be removed), more (other expired grants
+-- remain), grants (the size of the set, or nil if unknown) and spent (nil: acquire sets it if DECRBY is enough).
 local spent = nil
-local grants = lives == -2 and 0 or left > 0 and call('ZCARD', permitsKey) or nil
-local dirty, more, wipe, drop = not stored or lives ~= -1 and ttl == -1, false, false, 0
-if left == grants then
-  -- Nothing is taken, whatever the value says: all grants have left, or the set may have been evicted.
-  wipe = left > 0
+local grants = setTTL == -2 and 0 or expired > 0 and call('ZCARD', permitsKey) or nil
+local dirty, more, wipe, drop = not stored or setTTL ~= -1 and ttl == -1, false, false, 0
+if expired == grants then
+  -- Nothing is taken, whatever the value is: all grants have expired, or the set was evicted.
+  wipe = expired > 0
   if value ~= rate then
     value, dirty = rate, true
   end
 else
-  if left > 0 then
-    more, drop = left > page, math.min(left, page)
+  if expired > 0 then
+    --@count
+    more, drop = expired > page, math.min(expired, page)
     local returned, sum = call('ZRANGE', permitsKey, 0, drop - 1), 0
     for i = 1, #returned do
-      local a, b, c, d = string.byte(returned[i], -4, -1)
-      if not d then
+      local n = count(returned[i])
+      if not n then
         return {3, permitsAt, 'member', returned[i]}
       end
-      sum = sum + a + b * 256 + c * 65536 + d * 16777216
+      sum = sum + n
     end
     dirty = true
     if value then
@@ -180,13 +171,14 @@ else
     end
   end
   if not value then
-    -- The value alone was lost. Free is what the grants in the set leave free: count them, newest first, so that
-    -- grants which leave the window meanwhile do not move those already counted.
+    -- The value alone was lost: value = rate - grants. The count starts at the newest grant, so that grants that expire
+    -- meanwhile do not move those already counted.
     if more then
       call('ZREMRANGEBYRANK', permitsKey, 0, drop - 1)
       return {1, ''}
     end
-    local inside = (grants or call('ZCARD', permitsKey)) - left
+    --@count
+    local inside = (grants or call('ZCARD', permitsKey)) - expired
     local newest = call('ZRANGE', permitsKey, -1, -1)[1]
     local skip, sum, mark = string.match(ARGV[6] or '', '^(%d+) (%d+) (.*)$')
     if mark == newest and tonumber(skip) <= inside then
@@ -197,49 +189,157 @@ else
     local stop = math.min(skip + page, inside)
     local counted = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
     for i = 1, #counted do
-      local a, b, c, d = string.byte(counted[i], -4, -1)
-      if not d then
+      local n = count(counted[i])
+      if not n then
         return {3, permitsAt, 'member', counted[i]}
       end
-      sum = sum + a + b * 256 + c * 65536 + d * 16777216
+      sum = sum + n
     end
     if stop < inside then
       return {1, string.format('%d %d ', stop, sum) .. newest}
     end
     value = rate - sum
   end
+end
+local gone, add, score
+
+--@ cap
+if value > rate then
+  value, dirty = rate, true
+end
+
+--@ cut
+-- Takes rest permits off the oldest grants, which grants lists with their scores, up to the score newest: whole grants
+-- increase drop, and one shrinks: it is in gone, and add is its new member, with the score score.
+for i = 1, #grants, 2 do
+  if rest == 0 or tonumber(grants[i + 1]) > newest then
+    break
+  end
+  local n = count(grants[i])
+  if not n then
+    return {3, permitsAt, 'member', grants[i]}
+  end
+  if n > rest then
+    gone, add, score, rest = {grants[i]}, resized(grants[i], n - rest), grants[i + 1], 0
+  else
+    drop, rest = drop + 1, rest - n
+  end
+end
+
+--@ drift
+-- Corrects drift: value + permits in the set should be the rate. excess is by how much it is more.
+--   value > rate    the rate was lowered: value = rate - permits in the set
+--   excess > 0      Redisson released permits: the oldest grants worth excess leave the set, and the value stays
+--   excess < 0      the rate was raised, or permits were lost: value = rate - permits in the set
+-- A set of at most a page is counted at once. A larger one is counted over several calls:
+-- ARGV[9] the cursor of the count, or absent
+-- Sets counted, for the reply: '' (not counted), 'done', 'again' (start again), or the cursor of the next call, which is
+--   'high low skip sum members'   the members of scores low (but the oldest skip of them counted from above) to high are
+--                                 counted: their permits are sum
+--   'cut excess'                  the count is done, and grants worth excess are still to be removed
+-- No other call moves excess: a grant lowers the value and raises the set, an expired grant does the reverse. So a page
+-- can be counted at a time, from newer to older grants, and the value is read at the end, together with the oldest page
+-- and the newest. If a counted grant has left the set meanwhile, or one was added among them, their number differs, and
+-- the count starts again. A counted grant that has shrunk makes excess too large, never too small: that loses permits
+-- until the next count, and grants none.
+local counted, cursor = '', hinted and ARGV[9] or ''
+if not hinted or value > rate or cursor ~= '' then
+  counted = 'done'
+  local size, excess = wipe and 0 or grants or call('ZCARD', permitsKey), nil
+  --@count
+  --@resized
+  local rest, newest = 0, math.huge
+  if size - drop <= page then
+    excess, grants = value - rate, size > drop and call('ZRANGE', permitsKey, drop, -1, 'WITHSCORES') or {}
+    for i = 1, #grants, 2 do
+      excess = excess + (count(grants[i]) or 0) -- an invalid member is an error when it expires
+    end
+  elseif match(cursor, '^cut %d+$') then
+    excess = match(cursor, '%d+') + 0
+  elseif stored then
+    --@pages
+  end
+  if excess and (excess < 0 or value > rate) then
+    value, dirty = value - excess, true
+  elseif excess and excess > 0 then
+    rest, dirty = excess, true
+    if size - drop > page then
+      grants = call('ZRANGE', permitsKey, drop, drop + page - 1, 'WITHSCORES')
+    end
+    --@cut
+    if rest > 0 then
+      counted = string.format('cut %d', rest)
+    end
+  end
   if value > rate then
     value, dirty = rate, true
   end
 end
 
+--@ pages
+-- Counts a page of older grants, and the grants that are newer than the counted ones as soon as they are a page.
+local high, low, skip, sum, members = match(cursor, '^(%S+) (%S+) (%d+) (%d+) (%d+)$')
+if high then
+  skip, sum, members = skip + 0, sum + 0, members + 0
+else
+  high = call('ZREVRANGE', permitsKey, page, page, 'WITHSCORES')[2]
+  low, skip, sum, members = high, 0, 0, 0
+end
+local above = call('ZRANGEBYSCORE', permitsKey, '(' .. high, '+inf', 'WITHSCORES', 'LIMIT', 0, page + 1)
+local newer = 0
+if #above > page * 2 then
+  local last = above[#above]
+  for i = 1, #above, 2 do
+    if above[i + 1] == last then
+      break
+    end
+    sum, members, high = sum + (count(above[i]) or 0), members + 1, above[i + 1]
+  end
+  above = call('ZRANGEBYSCORE', permitsKey, '(' .. high, '+inf', 'WITHSCORES', 'LIMIT', 0, page + 1)
+end
+for i = 1, #above, 2 do
+  newer = newer + (count(above[i]) or 0)
+end
+local older = call('ZREVRANGEBYSCORE', permitsKey, low, '-inf', 'WITHSCORES', 'LIMIT', skip, page)
+for i = 1, #older, 2 do
+  sum, members = sum + (count(older[i]) or 0), members + 1
+  skip, low = older[i + 1] == low and skip + 1 or 1, older[i + 1]
+end
+if #older == page * 2 then
+  counted = string.format('%s %s %d %.0f %d', high, low, skip, sum, members)
+elseif #above > page * 2 or call('ZCOUNT', permitsKey, '-inf', high) ~= members then
+  counted = 'again'
+else
+  excess = stored + sum + newer - rate
+end
+
 --@ acquire
--- Answers requests for permits, in their order.
--- ARGV[2] the member for a grant of them all
--- ARGV[3] what the client takes for the time less the interval, absent or '' where it does not know: where that is wrong, or
---         keys were given that are not needed, the reply to whom all was granted is the long one
--- ARGV[4] the permits of all requests together; absent or '' for 1, which is asked for most
--- ARGV[5] the requests, with equal neighbours told once: '1*200 3*1'; absent or '' for a single one
--- ARGV[7] letters: d tells rate and reset even where all is granted, w tells waits,
---         o keeps the order: behind a request that is not granted none is, a tells all waits
--- Replies, without d, with the permits left where all were granted and with -1 where none was for now; else
---   {0, left, rate, interval, reset, now, answers, wait, permits, wait, permits, ...}, or 5 in the place of 0 where the
---   limiter is not one that all share
+-- Decides requests for permits, in their order.
+-- ARGV[2] the member of a grant of all of them
+-- ARGV[3], ARGV[4] the hint: if it does not hold, or is '', the drift is counted and the reply is the long one
+-- ARGV[5] the permits of all requests; absent or '' for 1
+-- ARGV[7] letters: d reports rate and reset even if all is granted, w reports waits,
+--         o keeps the order: behind a request that is denied none is granted, a reports all waits
+-- ARGV[8] the requests, with runs of equal ones counted: '1*200 3*1'; absent or '' for a single one
+-- Replies, without letters, the permits left if all were granted and -1 if none was; else
+--   {0, left, rate, interval, reset, now, answers, counted, wait, permits, wait, permits, ...}, with 5 instead of 0 if the
+--   limiter is PER_CLIENT
 -- interval: of the rate, milliseconds, at most 2^53
--- reset: milliseconds until the newest grant leaves the window, 0 without d
+-- reset: milliseconds until the newest grant expires, 0 without d
 -- now: Unix milliseconds, which waits and reset count from
--- answers: a letter for each request: g granted, n not now, x more than the rate; or '*', all granted
--- wait, permits: so many permits come back after so many milliseconds; only as many pairs as the requests that
---         were not granted need (all, for o and a), and at most a page of them
+-- answers: a letter for each request: g granted, n denied, x above the rate; or '*', all granted
+-- counted: see drift
+-- wait, permits: so many permits return after so many milliseconds; as many pairs as the denied requests need (all,
+--         for o and a), and at most a page of them. Permits of a lease return when it ends, as far as they are unused.
 local granted, flags, dated = 0, ARGV[7] or '', nowText
 local answers, want, above
 if total <= value then
   granted = total
 elseif more then
   flags = nil
-elseif ARGV[5] or total > rate then
+elseif ARGV[8] or total > rate then
   answers = {}
-  local shut, ordered, runs = false, find(flags, 'o', 1, true), ARGV[5]
+  local shut, ordered, runs = false, find(flags, 'o', 1, true), ARGV[8]
   if not runs or runs == '' then
     runs = wanted .. '*1'
   end
@@ -269,23 +369,23 @@ end
 if granted > 0 then
   value = value - granted
   if granted == total then
-    spent = wanted
+    spent = wanted -- DECRBY, unless dirty
   else
     dirty = true
   end
 end
 
 --@ lease
--- Behind acquire: where all was granted and much is left, grants more, for the process to hand out. All that the call grants is
--- dated at the lease's end, so that it stays taken until an interval after the last moment at which a permit of it can be used.
--- Nothing is leased where the limiter may be gone by then, nor for longer than a sixteenth of the interval, nor more than half
--- of what is free, and none of the last eighth of the rate, which all find as it is. One member has it all.
--- ARGV[8] the permits
--- ARGV[9] milliseconds
-local leased, span = 0, math.min(tonumber(ARGV[9]), math.floor(interval / 16))
+-- Follows acquire: if all was granted and much is left, grants more, for the client to hand out. The whole grant is dated
+-- at the lease's end, so that it stays taken until an interval after the last moment at which a permit of it can be used.
+-- Nothing is leased if the limiter may expire before that, nor for longer than a sixteenth of the interval, nor more than
+-- half of the free permits, nor the last eighth of the rate. One member holds the whole grant.
+-- ARGV[10] the permits
+-- ARGV[11] milliseconds
+local leased, span = 0, math.min(tonumber(ARGV[11]), math.floor(interval / 16))
 local ends = ttl or tonumber(keepAlive)
-if granted == total and flags and span > 0 and (ends < 0 or ends > span) then
-  leased = math.max(0, math.min(tonumber(ARGV[8]), math.floor(value / 2), value - math.ceil(rate / 8), 4294967295 - granted))
+if granted == total and flags and span > 0 and (ends < 0 or ends >= interval + span) then
+  leased = math.max(0, math.min(tonumber(ARGV[10]), math.floor(value / 2), value - math.ceil(rate / 8), 4294967295 - granted))
   if leased > 0 then
     value, granted = value - leased, granted + leased
     spent, dated = string.format('%d', granted), string.format('%d', now + span)
@@ -293,14 +393,14 @@ if granted == total and flags and span > 0 and (ends < 0 or ends > span) then
 end
 
 --@ leased
--- Ends the reply of a call that leased permits: {4, permits, milliseconds, rate, interval, free, reply of acquire}.
+-- The reply of a call that leased permits: {4, permits, milliseconds, rate, interval, free, reply of acquire}.
 if leased > 0 then
   reply = {4, leased, span, rate, math.min(interval, 9007199254740992), value, reply}
 end
 
 --@ store
--- Writes value, and takes out of the set what is in it already. Sets failed, an error where a write of the set was
--- refused: the parts up to checked write no more then.
+-- Writes value, and removes the grants that are in it. Sets failed, an error if a write of the set was refused: the parts
+-- up to checked write no more then.
 if dirty then
   call('SET', valueKey, string.format('%d', value))
 elseif spent then
@@ -314,54 +414,45 @@ elseif drop > 0 then
 end
 
 --@ grant
--- Puts what acquire granted into the set.
+-- Adds the grant of acquire to the set. Redisson's member counts to 4294967295, and no call asks for more.
 if granted > 0 and (not failed or type(failed) ~= 'table') then
-  if granted == total and total <= 4294967295 then
-    failed = redis.pcall('ZADD', permitsKey, dated, ARGV[2])
-  else
-    -- One member counts to 4294967295. More are several members, told apart by the last bytes of their random part.
-    local random, index, rest = string.sub(ARGV[2], 1, 17), 0, granted
-    while rest > 0 and type(failed) ~= 'table' do
-      local n = math.min(rest, 4294967295)
-      if granted > 4294967295 then
-        random = string.sub(ARGV[2], 1, 13) .. string.char(index % 256, math.floor(index / 256) % 256,
-          math.floor(index / 65536) % 256, math.floor(index / 16777216))
-      end
-      failed = redis.pcall('ZADD', permitsKey, dated, random .. string.char(n % 256, math.floor(n / 256) % 256,
-        math.floor(n / 65536) % 256, math.floor(n / 16777216)))
-      index, rest = index + 1, rest - n
-    end
+  local member = ARGV[2]
+  if granted ~= total then
+    --@resized
+    member = resized(member, granted)
   end
+  failed = redis.pcall('ZADD', permitsKey, dated, member)
 end
 
 --@ swap
--- Puts the member add into the set in the place of the member cut: what is left of one grant, or '' for nothing.
-if cut and type(failed) ~= 'table' then
-  if add ~= '' then
+-- Replaces the members gone by add, if that is not nil.
+if gone and type(failed) ~= 'table' then
+  if add then
     failed = redis.pcall('ZADD', permitsKey, score, add)
   end
   if type(failed) ~= 'table' then
-    failed = redis.pcall('ZREM', permitsKey, cut)
+    failed = redis.pcall('ZREM', permitsKey, unpack(gone))
   end
 end
 
 --@ checked
--- Ends the script where a write of the set was refused. There is no DEL here, whose right may be the one that is
--- missing: a value that lives for a millisecond and grants nothing goes as well. A plain grant's reply is 1, which is no error.
+-- Ends the script if a write of the set was refused. The value expires instead of being deleted, since DEL may be the
+-- right that is missing. A plain grant's reply is 1, which is no error.
 if failed and failed ~= 1 and type(failed) == 'table' then
   call('SET', valueKey, '0', 'PX', '1')
   return failed
 end
 
 --@ answer
--- Makes the reply of acquire.
+-- Builds the reply of acquire.
 local reply = value
 if not flags then
   reply = {1, ''}
-elseif granted == 0 and flags == '' and not above then
+elseif granted == 0 and flags == '' and not above and counted == '' then
   reply = -1
-elseif answers or stale or flags ~= '' then
-  reply = {valueAt == 2 and 0 or 5, value, rate, math.min(interval, 9007199254740992), 0, now, answers and table.concat(answers) or '*'}
+elseif answers or flags ~= '' or counted ~= '' then
+  reply = {valueAt == 2 and 0 or 5, value, rate, math.min(interval, 9007199254740992), 0, now,
+    answers and table.concat(answers) or granted < total and 'n' or '*', counted}
   if find(flags, 'd', 1, true) then
     local newest = call('ZRANGE', permitsKey, -1, -1, 'WITHSCORES')[2]
     if newest then
@@ -369,60 +460,77 @@ elseif answers or stale or flags ~= '' then
     end
   end
   if want and find(flags, 'w', 1, true) then
-    local need, last = want - value, nil
-    local grants = call('ZRANGE', permitsKey, '0', need > 1 and '255' or '0', 'WITHSCORES')
-    -- The oldest grant alone is enough where one permit is wanted, but not one of no permits, as Redisson makes them.
-    if need == 1 and string.sub(grants[1] or '', -4) == '\0\0\0\0' then
-      grants = call('ZRANGE', permitsKey, '0', '255', 'WITHSCORES')
-    end
-    for i = 1, #grants, 2 do
-      local a, b, c, d = string.byte(grants[i], -4, -1)
-      local n = d and a + b * 256 + c * 65536 + d * 16777216 or 0
-      local wait = math.min(math.max(0, tonumber(grants[i + 1]) + interval - now), 9007199254740992)
-      if wait == last then
-        reply[#reply] = reply[#reply] + n
-      else
-        reply[#reply + 1] = wait
-        reply[#reply + 1] = n
-        last = wait
-      end
-      need = need - n
-      if need <= 0 then
-        break
-      end
-    end
+    local need = want - value
+    --@waits
   end
 end
 
+--@ waits
+-- Appends to reply when need permits return. The unused permits of a lease, a grant with a score in the future, return
+-- when it ends: 50 ms later they are back at the latest.
+--@count
+local last = nil
+local leases = call('ZRANGEBYSCORE', permitsKey, string.format('(%d', now), '+inf', 'WITHSCORES', 'LIMIT', 0, page)
+local grants = call('ZRANGE', permitsKey, 0, need > 1 and page - 1 or 0, 'WITHSCORES')
+-- The oldest grant alone is enough for one permit, unless it has none: Redisson grants requests for 0.
+if need == 1 and string.sub(grants[1] or '', -4) == '\0\0\0\0' then
+  grants = call('ZRANGE', permitsKey, 0, page - 1, 'WITHSCORES')
+end
+local at, leaseAt = 1, 1
+while need > 0 do
+  local wait, lease = grants[at] and tonumber(grants[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
+  if wait and wait > now then
+    wait = nil -- a lease
+  end
+  wait = wait and wait + interval - now
+  lease = lease and lease - now + math.min(50, interval)
+  local n
+  if lease and (not wait or lease < wait) then
+    n, wait, leaseAt = count(leases[leaseAt]), lease, leaseAt + 2
+  elseif wait then
+    n, at = count(grants[at]), at + 2
+  else
+    break
+  end
+  n, wait = n or 0, math.min(math.max(0, wait), 9007199254740992)
+  if wait == last then
+    reply[#reply] = reply[#reply] + n
+  else
+    reply[#reply + 1], reply[#reply + 2], last = wait, n, wait
+  end
+  need = need - n
+end
+
 --@ release
--- Gives permits back. The oldest grants shrink by as much, so that no permit comes back a second time.
+-- Returns permits: the oldest grants shrink by as much, so that no permit returns twice. Leased permits, whose score is in
+-- the future, are returned last, those of other clients behind those of this one.
 -- ARGV[2] the permits
--- Replies {0, rest}: rest, mostly 0, is what another call has to give back
+-- ARGV[3] the mark of this client's leases
+-- Replies {0, rest}: rest, mostly 0, is what another call has to return
 local n, reply = tonumber(ARGV[2]), {0, 0}
-local cut, add, score
 if value + n >= rate then
   value, wipe = rate, true
 elseif more then
   reply = {1, ''}
 else
-  local grants = call('ZRANGE', permitsKey, drop, drop + page - 1, 'WITHSCORES')
-  local rest = n
-  for i = 1, #grants, 2 do
-    if rest == 0 then
-      break
-    end
-    local a, b, c, d = string.byte(grants[i], -4, -1)
-    if not d then
-      return {3, permitsAt, 'member', grants[i]}
-    end
-    local held = a + b * 256 + c * 65536 + d * 16777216
-    if held > rest then
-      held = held - rest
-      cut, score, rest = grants[i], grants[i + 1], 0
-      add = string.sub(cut, 1, -5) .. string.char(held % 256, math.floor(held / 256) % 256,
-        math.floor(held / 65536) % 256, math.floor(held / 16777216))
-    else
-      drop, rest = drop + 1, rest - held
+  --@count
+  --@resized
+  local rest, newest, grants = n, now, call('ZRANGE', permitsKey, drop, drop + page - 1, 'WITHSCORES')
+  --@cut
+  for _, own in ipairs({true, false}) do
+    for i = 1, #grants, 2 do
+      if rest > 0 and tonumber(grants[i + 1]) > now and (string.sub(grants[i], 2, 9) == ARGV[3]) == own then
+        local n = count(grants[i])
+        if not n then
+          return {3, permitsAt, 'member', grants[i]}
+        end
+        gone = gone or {}
+        gone[#gone + 1] = grants[i]
+        if n > rest then
+          add, score = resized(grants[i], n - rest), grants[i + 1]
+        end
+        rest = math.max(0, rest - n)
+      end
     end
   end
   if rest > 0 and #grants == page * 2 then
@@ -433,25 +541,25 @@ end
 dirty = true
 
 --@ giveback
--- Gives back permits of one grant whose callers had gone. Where that grant is not there its permits are back already:
--- it has left the window, or was released, or was lost in a failover. What is taken then belongs to others. A release
--- by somebody else may have cut it: then it is among the oldest, under the same random bytes.
+-- Returns permits of one grant, whose callers have left. If the grant is not there, its permits are free already: it has
+-- expired, was released, or was lost in a failover. What is taken then belongs to others. Another client's release may
+-- have shrunk it: then it is among the oldest, with the same random bytes.
 -- ARGV[2] the permits
 -- ARGV[3] the member of the grant
 -- ARGV[4] the member of what stays taken of it, or ''
 local reply, n = {0, 0}, tonumber(ARGV[2])
-local cut, add, score = ARGV[3], ARGV[4], call('ZSCORE', permitsKey, ARGV[3])
+local member = ARGV[3]
+add, score = ARGV[4] ~= '' and ARGV[4] or nil, call('ZSCORE', permitsKey, member)
 if not score then
-  local grants, random = call('ZRANGE', permitsKey, drop, drop + page - 1, 'WITHSCORES'), string.sub(cut, 1, 17)
+  --@count
+  --@resized
+  local grants, random = call('ZRANGE', permitsKey, drop, drop + page - 1, 'WITHSCORES'), string.sub(member, 1, 17)
   for i = 1, #grants, 2 do
     if string.sub(grants[i], 1, 17) == random and #grants[i] == 21 then
-      local a, b, c, d = string.byte(grants[i], -4, -1)
-      local held = a + b * 256 + c * 65536 + d * 16777216
-      cut, score, add = grants[i], grants[i + 1], ''
+      local held = count(grants[i])
+      member, score, add = grants[i], grants[i + 1], nil
       if held > n then
-        held = held - n
-        add = random .. string.char(held % 256, math.floor(held / 256) % 256,
-          math.floor(held / 65536) % 256, math.floor(held / 16777216))
+        add = resized(member, held - n)
       else
         n = held
       end
@@ -460,35 +568,33 @@ if not score then
   end
 end
 if score and tonumber(score) > limit then
-  value, dirty = math.min(rate, value + n), true
-else
-  cut = nil
+  gone, value, dirty = {member}, math.min(rate, value + n), true
 end
 
 --@ expiry
--- Lets the state live as long as the configuration, for keepAliveTime from now or until the expiry that was set, and
--- this client's own pair by slack longer.
-local life
+-- Gives the state the TTL of the configuration: keepAliveTime from now, or the expiry that was set. The client's own keys
+-- get slack more.
+local stateTTL
 if keepAlive ~= '0' then
   call('PEXPIRE', KEYS[1], keepAlive)
-  life = keepAlive + 1
+  stateTTL = keepAlive + 1
 elseif ttl >= 0 and ttl < 1e15 then
-  life = ttl + 1
+  stateTTL = ttl + 1
 end
-if life then
+if stateTTL then
   if valueAt == 4 then
-    life = life + math.min(interval, 1e15) + 86400000
+    stateTTL = stateTTL + math.min(interval, 1e15) + 86400000
   end
-  call('PEXPIRE', valueKey, life)
-  call('PEXPIRE', permitsKey, life)
-elseif lives >= 0 then
+  call('PEXPIRE', valueKey, stateTTL)
+  call('PEXPIRE', permitsKey, stateTTL)
+elseif setTTL >= 0 then
   call('PERSIST', permitsKey)
 end
 return reply
 
 --@ available
--- Replies {0, free}. Only reads: where grants have left the window or the value is lost, it counts, and goes
--- on counting in the next call, as long as the grant that the count began with stands.
+-- Replies {0, free}. Only reads: if grants have expired or the value is lost, it counts a page, and the next call goes on
+-- as long as the grant that the count began with is there.
 local free = value
 local first, final = 'ZRANGE', 'ZREVRANGE'
 if not value then
@@ -509,20 +615,21 @@ if mark == begin[1] then
 else
   skip, sum = 0, 0
 end
+--@count
 local grants = call(first, permitsKey, skip, skip + page - 1, 'WITHSCORES')
 local done = #grants < page * 2
 for i = 1, #grants, 2 do
-  -- With a value, what has left the window is free besides; without one, what has not left it is taken.
-  local left = tonumber(grants[i + 1]) <= limit
-  if left ~= (value ~= false) then
+  -- Expired grants are added to a value; without a value, the others are taken off the rate.
+  local expired = tonumber(grants[i + 1]) <= limit
+  if expired ~= (value ~= false) then
     done = true
     break
   end
-  local a, b, c, d = string.byte(grants[i], -4, -1)
-  if not d then
+  local n = count(grants[i])
+  if not n then
     return {3, permitsAt, 'member', grants[i]}
   end
-  sum = sum + a + b * 256 + c * 65536 + d * 16777216
+  sum = sum + n
 end
 if not done then
   return {1, string.format('%d %d ', skip + page, sum) .. begin[1]}
@@ -533,7 +640,7 @@ return {0, math.max(0, math.min(rate, free))}
 --@ trysetrate
 -- Sets the rate of a limiter that has none.
 -- ARGV: rate, interval, type, keepAliveTime
--- Replies 1 where it was set, 0 where the limiter had a rate, in which case nothing changes, or {3, ...}
+-- Replies 1 if it was set, 0 if the limiter had a rate, in which case nothing changes, or {3, ...}
 local fields = {'rate', 'interval', 'type', 'keepAliveTime'}
 local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
 if config[3] then
@@ -557,7 +664,7 @@ return 1
 -- ARGV[2] to ARGV[5]: rate, interval, type, keepAliveTime
 -- ARGV[6] letters: e only where the limiter exists, k keeps what is taken
 -- Replies 1 where it was set, 0 where not, or {3, ...}
-local interval, keepAlive, ttl, lives = tonumber(ARGV[3]), ARGV[5], -1, 0
+local interval, keepAlive, ttl, setTTL = tonumber(ARGV[3]), ARGV[5], -1, 0
 local keep = find(ARGV[6], 'k', 1, true)
 local old = call('HMGET', KEYS[1], 'rate', 'type', 'keepAliveTime')
 if find(ARGV[6], 'e', 1, true) and call('EXISTS', KEYS[1]) == 0 then
@@ -573,7 +680,7 @@ if ARGV[4] == '1' then
   valueAt, permitsAt = 4, 5
 end
 local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
-local value, gone
+local value, expired
 -- Where the configuration was lost, what is left of the state is still what was taken.
 if keep and (not old[2] or old[2] == ARGV[4]) then
   local rate, now = tonumber(ARGV[2]), tonumber(ARGV[1])
@@ -586,17 +693,18 @@ if keep and (not old[2] or old[2] == ARGV[4]) then
     return {3, valueAt, '', stored}
   end
   if call('ZCARD', permitsKey) <= page then
+    --@count
     local grants, used = call('ZRANGE', permitsKey, 0, -1, 'WITHSCORES'), 0
-    gone = 0
+    expired = 0
     for i = 1, #grants, 2 do
-      local a, b, c, d = string.byte(grants[i], -4, -1)
-      if not d then
+      local n = count(grants[i])
+      if not n then
         return {3, permitsAt, 'member', grants[i]}
       end
       if tonumber(grants[i + 1]) <= now - interval then
-        gone = gone + 1
+        expired = expired + 1
       else
-        used = used + a + b * 256 + c * 65536 + d * 16777216
+        used = used + n
       end
     end
     -- Below 0 where more is taken than the new rate: those permits come back before any is granted.
@@ -623,8 +731,8 @@ if not keep then
   call('UNLINK', permitsKey)
   return 1
 end
-if gone and gone > 0 then
-  call('ZREMRANGEBYRANK', permitsKey, 0, gone - 1)
+if expired and expired > 0 then
+  call('ZREMRANGEBYRANK', permitsKey, 0, expired - 1)
 end
 if value then
   call('SET', valueKey, value)

@@ -133,7 +133,7 @@ func TestRequestsThatNoCallCanAddUp(t *testing.T) {
 			if i%2 == 0 {
 				return l.Take(b.Context(), 1)
 			}
-			return l.Take(b.Context(), maxPermits)
+			return l.Take(b.Context(), maxGrant)
 		})
 		for i, err := range errs {
 			if i%2 == 0 {

@@ -8,8 +8,8 @@ import (
 const (
 	// MostRequests is how many requests go in one call at most, so that no call keeps the server for long, whoever asks.
 	MostRequests = 1024
-	// MostPermits is how many permits one call asks for at most: a script counts no further.
-	MostPermits = 1 << 53
+	// MostPermits is how many permits a call of several requests asks for at most: Redisson's grant holds no more.
+	MostPermits = 1<<32 - 1
 )
 
 // Batch is one call: requests in, answers out. While it gathers its entry guards it; from then on it is the caller's of

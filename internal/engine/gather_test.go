@@ -71,7 +71,7 @@ func TestBatchesAreWithinTheirBounds(t *testing.T) {
 	assert.Nil(t, e.first)
 	assert.Nil(t, e.last)
 
-	// No call adds up more than 2^53.
+	// No call of several requests asks for more than a grant holds.
 	gather(e, 1, MostPermits-1, 1, MostPermits, 1)
 	_, _, permits = sums(e)
 	assert.Equal(t, []int64{MostPermits, 1, MostPermits, 1}, permits)

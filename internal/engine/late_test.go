@@ -97,7 +97,7 @@ func TestWhoLeavesWithACall(t *testing.T) {
 		"who can never be served":             {queue{known: true, outlook: &view{limit: 5, free: 5}}, []int64{4, 6, 1, 9}, 4},
 		"who can never be served, too":        {queue{known: true, outlook: &view{limit: 4, free: 4}}, []int64{4, 6, 1, 9}, 3},
 		"who can never be served comes first": {queue{known: true, outlook: &view{limit: 5, free: 4, after: time.Hour, every: time.Hour}}, []int64{6, 4, 1}, 3},
-		"no call adds up more than 2^53":      {queue{}, []int64{1, MostPermits - 1, 1}, 2},
+		"no call asks for more than a grant":  {queue{}, []int64{1, MostPermits - 1, 1}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := &test.q

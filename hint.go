@@ -1,0 +1,142 @@
+package rratelimiter
+
+import (
+	"strconv"
+	"sync"
+	"time"
+)
+
+// hint is what Redis last reported about a limiter. It makes calls cheaper, and no answer depends on it: the script
+// verifies the rate and the interval. It also keeps when the permits of the limiter were last counted, which corrects
+// drift between its value and its grants.
+type hint struct {
+	mu        sync.Mutex
+	known     bool
+	perClient bool
+	interval  int64  // milliseconds
+	rateText  string // as the script compares them
+	spanText  string
+
+	due     int64  // from then on the permits are counted; Unix milliseconds
+	cursor  string // of a count that takes several calls
+	claimed int64  // when a call left that counts, 0 if none did
+}
+
+const (
+	// A count is due after this part of an interval. It may take several calls, and has to end within the interval.
+	countsPerInterval = 2
+	// A count that was disturbed starts again after this part of an interval.
+	retriesPerInterval = 16
+	// After so many milliseconds another call counts in the place of one that has not been answered.
+	claimLasts = 1000
+)
+
+// ask returns the hint arguments of a call that leaves now: the rate and the interval, empty if the call is to count the
+// permits, and the cursor of a count that goes on.
+func (h *hint) ask(now int64) (rate, interval, cursor string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.known {
+		return "", "", ""
+	}
+	// A clock that was set back makes the count due as well.
+	due := now >= h.due || h.due-now > max(1, h.interval)
+	free := h.claimed == 0 || now >= h.claimed+claimLasts || now < h.claimed
+	switch {
+	case h.cursor == "" && !due || !free:
+		return h.rateText, h.spanText, ""
+	case h.cursor != "":
+		h.claimed = now
+		return h.rateText, h.spanText, h.cursor
+	default:
+		h.claimed = now
+		return "", "", ""
+	}
+}
+
+// What a reply reports about the count, besides a cursor.
+const (
+	notCounted   = ""
+	countDone    = "done"
+	countRestart = "again"
+)
+
+// learn keeps what a reply reported to a call that left at now.
+func (h *hint) learn(now, rate, interval int64, perClient bool, counted string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	rateText := strconv.FormatInt(rate, 10)
+	if !h.known || rateText != h.rateText || interval != h.interval {
+		h.rateText, h.spanText = rateText, strconv.FormatInt(interval, 10)
+	}
+	h.known, h.perClient, h.interval = true, perClient, interval
+	switch counted {
+	case notCounted:
+		return
+	case countDone:
+		h.cursor, h.due = "", now+interval/countsPerInterval
+	case countRestart:
+		h.cursor, h.due = "", now+interval/retriesPerInterval
+	default:
+		h.cursor = counted
+	}
+	h.claimed = 0
+}
+
+// needsAllKeys keeps that a limiter was taken for OVERALL, and is PER_CLIENT.
+func (h *hint) needsAllKeys() {
+	h.mu.Lock()
+	h.perClient = true
+	h.mu.Unlock()
+}
+
+func (h *hint) allKeys() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.perClient
+}
+
+// hints are those of a Client: two generations of at most mostHints limiters each. A limiter that was not opened for as
+// long as it took to fill a generation loses its hint, unless a Limiter still holds it.
+type hints struct {
+	mu               sync.Mutex
+	current, earlier map[string]*hint
+}
+
+const mostHints = 1 << 15
+
+// of returns the hint of the limiter with a configuration key.
+func (s *hints) of(key string) *hint {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := s.current[key]
+	if h != nil {
+		return h
+	}
+	if h = s.earlier[key]; h == nil {
+		h = new(hint)
+	}
+	if s.current == nil || len(s.current) >= mostHints {
+		s.current, s.earlier = make(map[string]*hint), s.current
+	}
+	s.current[key] = h
+	return h
+}
+
+// hint returns the hint of the limiter. A Limiter that is used for one call alone shares it with the others of its name.
+func (l *Limiter) hint() *hint {
+	if h := l.hinted.Load(); h != nil {
+		return h
+	}
+	h := l.client.hints.of(l.keys[configKey])
+	l.hinted.Store(h)
+	return h
+}
+
+// millisOf returns the time of a call as Unix milliseconds: the process's own, if the server's clock dates the call.
+func millisOf(now time.Time) int64 {
+	if now.IsZero() {
+		now = time.Now()
+	}
+	return now.UnixMilli()
+}
