@@ -1,9 +1,12 @@
 package rratelimiter
 
 import (
+	"context"
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
 // hint is what Redis last reported about a limiter. It makes calls cheaper, and no answer depends on it: the script
@@ -94,6 +97,29 @@ func (h *hint) allKeys() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.perClient
+}
+
+// countDrift counts the permits of the limiter if that is due, by a call that grants none. A limiter that is joined with
+// others needs it, since their call does not count.
+func (l *Limiter) countDrift(ctx context.Context) {
+	b := new(engine.Batch)
+	(*protocol)(l).Arguments(b, l.client.engine.Now())
+	if b.Args[hintArg] != "" && len(b.Args) <= countArg {
+		return
+	}
+	// An error has no consequence: the call that follows meets it, too.
+	_, _ = engine.Detached(ctx, func(ctx context.Context) (struct{}, error) {
+		for range mostPages {
+			message, err := l.eval(ctx, acquireScript, l.namedKeys(b.AllKeys), b.Args)
+			if err != nil {
+				return struct{}{}, err
+			}
+			if again, err := (*protocol)(l).Answer(b, message); err != nil || !again {
+				return struct{}{}, err
+			}
+		}
+		return struct{}{}, nil
+	})
 }
 
 // hints are those of a Client: two generations of at most mostHints limiters each. A limiter that was not opened for as

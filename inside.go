@@ -1,6 +1,7 @@
 package rratelimiter
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
@@ -25,15 +26,15 @@ func init() {
 		}
 		return inside.Limiter{
 			Client: l.client.inside(), Keys: l.keys[:], Types: keyTypes[:], Outlook: outlookOf, Release: l.Release,
-			GiveBack: l.giveBack,
+			GiveBack: func(ctx context.Context, permits int64, member string, granted int64) error {
+				return l.giveBack(ctx, permits, member[:len(member)-4], granted)
+			},
+			CountDrift: l.countDrift,
 		}, nil
 	}
 	inside.SameSlot = checkSlots
 	inside.Script = scriptText
-	inside.RandomMember = func() string {
-		member := new(Client).appendMember(nil, 0, false)
-		return string(member[:len(member)-4])
-	}
+	inside.RandomMember = func() string { return string(new(Client).appendMember(nil, 0, false)) }
 }
 
 func (c *Client) inside() inside.Client {

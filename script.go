@@ -80,6 +80,13 @@ const replyUnsupported = -2
 // memberArg is the argument with which the acquire script gets the member of its grant: ARGV[2].
 const memberArg = 1
 
+// hintArg and countArg are the arguments with which the acquire script gets its hint and the cursor of a count: ARGV[3] and
+// ARGV[9].
+const (
+	hintArg  = 2
+	countArg = 8
+)
+
 // leaseSpanArg is the last argument of the acquire script: ARGV[11].
 const leaseSpanArg = 10
 
@@ -151,7 +158,11 @@ func (l *Limiter) pages(ctx context.Context, ended func() error, script *engine.
 		}
 		args = withCursor(args, cursor)
 	}
-	return nil, fmt.Errorf("rratelimiter: limiter %q: the script has not finished after %d calls", l.calls.Name, mostPages)
+	return nil, l.unfinished()
+}
+
+func (l *Limiter) unfinished() error {
+	return fmt.Errorf("rratelimiter: limiter %q: the script has not finished after %d calls", l.calls.Name, mostPages)
 }
 
 // never is the end of a call that no context ends.

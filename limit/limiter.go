@@ -165,6 +165,32 @@ func (l *Limiter) checkPermits(ctx context.Context, permits int64) error {
 	return nil
 }
 
+// try asks the engine once, wait as soon as the permits are free. Both then correct drift of the limiters of Redisson's
+// layout, which their scripts do not.
+func (l *Limiter) try(ctx context.Context, ask engine.Ask) (engine.Result, error) {
+	result, err := l.calls.Try(ctx, ask)
+	if err == nil {
+		l.countDrift(ctx)
+	}
+	return result, err
+}
+
+func (l *Limiter) wait(ctx context.Context, permits int64, deadline time.Time) (bool, error) {
+	granted, err := l.calls.Wait(ctx, permits, deadline)
+	if err == nil {
+		l.countDrift(ctx)
+	}
+	return granted, err
+}
+
+func (l *Limiter) countDrift(ctx context.Context) {
+	for _, m := range l.members {
+		if p, ok := m.policy.(redisson); ok {
+			p.limiter.CountDrift(ctx)
+		}
+	}
+}
+
 // TryAcquire takes permits if they are free now, by every policy, and says whether they were. It never waits.
 //
 // Errors: [rratelimiter.ErrInvalidPermits], [rratelimiter.ErrPermitsExceedRate] for more than a policy could ever grant, and
@@ -174,7 +200,7 @@ func (l *Limiter) TryAcquire(ctx context.Context, permits int64) (bool, error) {
 	if err := l.checkPermits(ctx, permits); err != nil {
 		return false, err
 	}
-	result, err := l.calls.Try(ctx, engine.Ask{Permits: permits})
+	result, err := l.try(ctx, engine.Ask{Permits: permits})
 	return result.Allowed, err
 }
 
@@ -185,7 +211,7 @@ func (l *Limiter) Take(ctx context.Context, permits int64) (rratelimiter.Decisio
 	if err := l.checkPermits(ctx, permits); err != nil {
 		return rratelimiter.Decision{}, err
 	}
-	result, err := l.calls.Try(ctx, engine.Ask{Permits: permits, Detail: true})
+	result, err := l.try(ctx, engine.Ask{Permits: permits, Detail: true})
 	return rratelimiter.Decision(result.Answer), err
 }
 
@@ -195,7 +221,7 @@ func (l *Limiter) TakeEach(ctx context.Context, permits int64) ([]rratelimiter.D
 	if err := l.checkPermits(ctx, permits); err != nil {
 		return nil, err
 	}
-	result, err := l.calls.Try(ctx, engine.Ask{Permits: permits, Detail: true, Each: true})
+	result, err := l.try(ctx, engine.Ask{Permits: permits, Detail: true, Each: true})
 	return decisions(result.Parts()), err
 }
 
@@ -228,7 +254,7 @@ func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout t
 		asking.Tell(ctx, granted, engine.FromRedis, err)
 		return granted, err
 	}
-	return l.calls.Wait(ctx, permits, deadline)
+	return l.wait(ctx, permits, deadline)
 }
 
 // Acquire takes permits as soon as they are free, and waits until then. Those who wait for one name on one Client are served in
@@ -249,6 +275,6 @@ func (l *Limiter) Acquire(ctx context.Context, permits int64) error {
 		asking.Tell(ctx, err == nil, engine.FromRedis, err)
 		return err
 	}
-	_, err := l.calls.Wait(ctx, permits, time.Time{})
+	_, err := l.wait(ctx, permits, time.Time{})
 	return err
 }

@@ -76,7 +76,7 @@ type outlook interface {
 }
 
 // maxPermits is the largest number of permits: above it a Lua number, a double, no longer tells two neighbours apart.
-const maxPermits = engine.MostPermits
+const maxPermits = 1 << 53
 
 func invalid(format string, values ...any) error {
 	return fmt.Errorf("%w: %s", rratelimiter.ErrInvalidRate, fmt.Sprintf(format, values...))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -254,9 +253,6 @@ func (p *protocol) GiveBack(b *engine.Batch) func(context.Context) {
 	}
 	return func(ctx context.Context) {
 		_ = l.release(ctx, permits, dated, func(ctx context.Context, at int, p redisson) error {
-			if granted > math.MaxUint32 {
-				return nil // it comes back by itself after the interval
-			}
 			return p.limiter.GiveBack(ctx, permits, args[argument(acquire, l.members, at)+randomArg], granted)
 		})
 	}

@@ -32,7 +32,7 @@ func (p redisson) arguments(args []string, _ time.Time) []string {
 	return append(args, inside.RandomMember(), "")
 }
 
-func (p redisson) most() int64 { return maxPermits }
+func (p redisson) most() int64 { return engine.MostPermits }
 
 func (p redisson) String() string { return fmt.Sprintf("the rate of %q", p.name) }
 

@@ -17,17 +17,8 @@ function limiter.tell(denied)
   local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
   local told = {'', rate, math.min(interval, 9007199254740992), value, reset}
   if denied then
-    local grants, last = call('ZRANGE', permitsKey, 0, page - 1, 'WITHSCORES'), nil
-    for i = 1, #grants, 2 do
-      local a, b, c, d = string.byte(grants[i], -4, -1)
-      local n = d and a + b * 256 + c * 65536 + d * 16777216 or 0
-      local wait = math.min(math.max(0, tonumber(grants[i + 1]) + interval - now), 9007199254740992)
-      if wait == last then
-        told[#told] = told[#told] + n
-      else
-        told[#told + 1], told[#told + 2], last = wait, n, wait
-      end
-    end
+    local reply, need = told, rate + 1 - value
+--@waits
   end
   return told
 end

@@ -150,6 +150,7 @@ func assemble(c call, members []member) string {
 	}
 	if slices.ContainsFunc(members, func(m member) bool { return m.policy.kind() == "redisson" }) {
 		body := strings.ReplaceAll(sections["redisson"]["limiter"], "--@settled\n", inside.Script("store", "grant", "checked", "expiry"))
+		body = strings.ReplaceAll(body, "--@waits\n", inside.Script("waits"))
 		fmt.Fprintf(&text, "local function redisson(KEYS, ARGV)\n%s%send\n", inside.Script("names", "unhinted", "limiter", "value", "window", "reclaim", "cap"), body)
 	}
 	each("read", "", "")

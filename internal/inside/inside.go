@@ -42,7 +42,10 @@ type Limiter struct {
 
 	// Release gives permits back, the oldest first; GiveBack those of one grant.
 	Release  func(ctx context.Context, permits int64) error
-	GiveBack func(ctx context.Context, permits int64, random string, granted int64) error
+	GiveBack func(ctx context.Context, permits int64, member string, granted int64) error
+
+	// CountDrift corrects drift, if a count of the limiter's permits is due.
+	CountDrift func(ctx context.Context)
 }
 
 // Reply is what a script told of a limiter. Times are milliseconds.
@@ -64,5 +67,5 @@ var CheckPolicy func(policy any) error
 // Script is the text of parts of the scripts of Redisson's limiter.
 var Script func(parts ...string) string
 
-// RandomMember begins the name of a grant.
+// RandomMember returns the member of a grant of 0 permits.
 var RandomMember func() string
