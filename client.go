@@ -147,6 +147,7 @@ func WithDenialCache(maxAge time.Duration) Option {
 // there is, and the last eighth of a rate is never leased. No lease lasts longer than a sixteenth of the interval, or than an
 // expiry leaves the limiter.
 //
+// A lease's unused permits cannot be returned if another process renames the limiter meanwhile: they return when they expire.
 // What is not used goes back when the lease ends, with [Client.Flush], and whenever this Client changes the limiter in any way.
 // A change that others make is seen by callers once the lease has ended: where Java lowers the rate, what is used beyond the new one
 // is at most what was leased, for no longer than the lease lasts. In package limit the windows lease, see there. Permits that a

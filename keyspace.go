@@ -190,7 +190,9 @@ func (l *Limiter) ExpireTime(ctx context.Context) (time.Time, error) {
 
 // Rename gives the limiter another name, with all its state: rename. A limiter of the new name is replaced. Limiter
 // values do not change: this one goes on to stand for the old name. A limiter without configuration is
-// [ErrNotInitialized]; names of different slots, on a cluster, are [ErrCrossSlot].
+// [ErrNotInitialized]; names of different slots, on a cluster, are [ErrCrossSlot]. Names like "x" and "{x}", whose state
+// has the same keys, are [ErrInvalidName]. Permits that another process has leased under the old name are not returned:
+// they return when they expire, an interval after the lease.
 func (l *Limiter) Rename(ctx context.Context, newName string) error {
 	_, err := l.move(ctx, "RENAME", newName, true)
 	return err
@@ -231,6 +233,9 @@ func (l *Limiter) move(ctx context.Context, command, newName string, replace boo
 	target, err := l.client.open(newName)
 	if err != nil {
 		return false, err
+	}
+	if target[configKey] != l.keys[configKey] && target[valueKey] == l.keys[valueKey] {
+		return false, fmt.Errorf("%w: %q and %q share the keys of their state: choose another name", ErrInvalidName, l.calls.Name, newName)
 	}
 	both := slices.Concat(l.keys[:], target[:])
 	if l.client.engine.Cluster() {
