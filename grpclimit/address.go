@@ -24,7 +24,8 @@ import (
 //
 // Where a trusted peer sends no such header, or what stands where the client should is no address, or all are trusted, it cannot
 // be told who asks; nor where the peer is no address of the internet, as on unix sockets and in memory. Addresses may have ports,
-// zones (which are dropped), brackets, and in Forwarded quotes. IPv4 addresses that are mapped into IPv6 are IPv4.
+// zones (which are dropped), brackets, and in Forwarded quotes. IPv4 addresses that are mapped into IPv6 are IPv4. So are clients'
+// addresses that NAT64 (64:ff9b::/96) or SIIT (::ffff:0:0:0/96) translated.
 //
 // The zero Address believes no header. It is safe for concurrent use as long as nobody changes it.
 type Address struct {
@@ -33,7 +34,7 @@ type Address struct {
 	IPv6Bits int            // of a client's network, by which IPv6 counts: 1 to 128, 0 for 64, which one host mostly has to itself
 }
 
-// Key is the client's address as a [Key]: IPv4 as it is, IPv6 as its network.
+// Key is the client's address as a [Key]: IPv4 as it is, IPv6 as its network, unless it is link-local.
 func (a Address) Key(ctx context.Context, _ Call) (string, error) {
 	client, err := a.Client(ctx)
 	if err != nil {
@@ -53,14 +54,14 @@ func (a Address) Client(ctx context.Context) (netip.Addr, error) {
 		return netip.Addr{}, fmt.Errorf("grpclimit: the peer's address: %w", err)
 	}
 	if !door.Trusts(a.Trusted, proxy) {
-		return proxy, nil
+		return door.Client(proxy), nil
 	}
 	header := strings.ToLower(cmp.Or(a.Header, "x-forwarded-for"))
 	client, err := door.Behind(proxy, a.Trusted, header, metadata.ValueFromIncomingContext(ctx, header))
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("grpclimit: %w", err)
 	}
-	return client, nil
+	return door.Client(client), nil
 }
 
 // peerOf is the address of the other end. A unix socket's is a path that the client may have chosen, and nobody's address however

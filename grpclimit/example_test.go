@@ -154,7 +154,7 @@ func ExampleEach() {
 	// gold OK
 	// gold ResourceExhausted
 	// iron OK
-	// Unavailable without a tenant
+	// InvalidArgument without a tenant
 }
 
 // A chooser is a func: one method has a limit, the others have none.

@@ -2,6 +2,7 @@ package grpclimit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/rratelimiter/rratelimiter/internal/door"
@@ -59,7 +60,7 @@ func (g *gate) request(ctx context.Context, call Call) (q door.Request, k *known
 			return q, nil, false, nil
 		}
 		if q.Permits < 0 {
-			return q, k, true, fmt.Errorf("grpclimit: Cost says %d, want 0 or more", q.Permits)
+			return q, k, true, door.Invalidf("grpclimit: Cost is %d, want 0 or more", q.Permits)
 		}
 	}
 	return q, k, true, nil
@@ -71,6 +72,8 @@ func (g *gate) decide(ctx context.Context, call Call) (q door.Request, a door.An
 	switch {
 	case !limited:
 		return q, a, o, false
+	case err != nil && !call.Outgoing && !g.invalidFails && errors.Is(err, ErrInvalidRequest):
+		a = door.Invalid(err)
 	case err != nil:
 		a = g.guard.Fail(err)
 	case g.shadow:
@@ -86,6 +89,7 @@ func (g *gate) decide(ctx context.Context, call Call) (q door.Request, a door.An
 	}
 	o = Outcome{
 		Result: Result(a.Result), Shadow: g.shadow, Local: a.Local, Cost: q.Permits, Decision: a.Decision, Each: a.Each, Err: a.Err, known: k,
+		invalid: a.Invalid,
 	}
 	if q.Limiter != nil {
 		o.Limiter = door.NameOf(q.Limiter)

@@ -32,7 +32,7 @@ func ByIP(trusted ...netip.Prefix) Key {
 }
 
 // ByMetadata is the value of metadata, an API key for instance: what came with a call to a server, or goes with a client's. A call
-// without it, or with several values, has no key. Clients write metadata as they like: use it behind what checks the value.
+// without it, or with several values, has no key and is [ErrInvalidRequest]. Clients write metadata as they like: use it behind what checks the value.
 func ByMetadata(name string) Key {
 	name = strings.ToLower(name)
 	return func(ctx context.Context, call Call) (string, error) {
@@ -44,7 +44,7 @@ func ByMetadata(name string) Key {
 			values = metadata.ValueFromIncomingContext(ctx, name)
 		}
 		if len(values) != 1 || strings.TrimSpace(values[0]) == "" {
-			return "", fmt.Errorf("grpclimit: %d values of the metadata %s, want one that is not empty", len(values), name)
+			return "", door.Invalidf("grpclimit: %d values of the metadata %s, want one that is not empty", len(values), name)
 		}
 		return strings.TrimSpace(values[0]), nil
 	}
@@ -61,7 +61,7 @@ func ByService() Key {
 	return func(_ context.Context, call Call) (string, error) {
 		service := call.Service()
 		if service == "" {
-			return "", errors.New("grpclimit: the method has no service")
+			return "", door.Invalidf("grpclimit: the method has no service")
 		}
 		return service, nil
 	}
@@ -74,6 +74,19 @@ func ByTarget() Key {
 			return "", errors.New("grpclimit: the call has no target, as a server's has none")
 		}
 		return call.Target, nil
+	}
+}
+
+// Hashed is the hash of a key in its place, an API key's for instance: the first 128 bits of its SHA-256, in hexadecimal. Names of
+// limiters, and so keys of Redis, outcomes and reports, do not show the key then. A key that can be guessed, as a mail address can,
+// can still be found by its hash.
+func Hashed(key Key) Key {
+	return func(ctx context.Context, call Call) (string, error) {
+		text, err := key(ctx, call)
+		if err != nil || text == "" {
+			return "", err
+		}
+		return door.Hash(text), nil
 	}
 }
 

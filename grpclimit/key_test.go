@@ -37,7 +37,8 @@ func TestSpoofing(t *testing.T) {
 		// Peers as they are.
 		{tcp("198.51.100.1:4711"), "", nil, "198.51.100.1"},
 		{tcp("[2001:db8:1:2:3:4:5:6]:1"), "", nil, "2001:db8:1:2::/64"},
-		{tcp("[fe80::1%eth0]:1"), "", nil, "fe80::/64"},
+		{tcp("[fe80::1%eth0]:1"), "", nil, "fe80::1"},
+		{tcp("[64:ff9b::198.51.100.7]:1"), "", nil, "198.51.100.7"},
 		{tcp("[::ffff:198.51.100.1]:1"), "", nil, "198.51.100.1"},
 		{&net.TCPAddr{IP: net.ParseIP("198.51.100.1")}, "", nil, "198.51.100.1"}, // of 16 bytes
 		{&net.UDPAddr{IP: net.IPv4(198, 51, 100, 1)}, "", nil, "198.51.100.1"},
@@ -150,6 +151,8 @@ func TestKeys(t *testing.T) {
 	}{
 		"metadata":            {grpclimit.ByMetadata("X-Key"), in, "a"},
 		"metadata that goes":  {grpclimit.ByMetadata("X-Key"), out, "out|going"},
+		"hashed metadata":     {grpclimit.Hashed(grpclimit.ByMetadata("X-Key")), in, "ca978112ca1bbdcafac231b39a23dc4d"},
+		"a hash of none":      {grpclimit.Hashed(grpclimit.ByMetadata("x-none")), in, ""},
 		"two values":          {grpclimit.ByMetadata("x-two"), in, ""},
 		"nothing but a space": {grpclimit.ByMetadata("x-empty"), in, ""},
 		"none":                {grpclimit.ByMetadata("x-none"), in, ""},

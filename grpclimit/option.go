@@ -24,9 +24,10 @@ type settings struct {
 	report    func(context.Context, Call, Outcome)
 	unsettled func(context.Context, Call, error)
 
-	mode     FailureMode
-	deadline time.Duration
-	changed  func(up bool, err error)
+	mode         FailureMode
+	invalidFails bool
+	deadline     time.Duration
+	changed      func(up bool, err error)
 }
 
 // DefaultDeadline is how long Redis has to answer, unless [Deadline] says otherwise.
@@ -40,9 +41,8 @@ func Policies(policies ...limit.Policy) Option {
 	return func(s *settings) { s.known = known }
 }
 
-// Cost sets what a call or message costs, 1 by default. What costs 0 passes, and nothing is asked for it. A cost below 0 is one
-// that cannot be told, and decided as the [FailureMode] says. One above what the limit could ever grant is refused for good,
-// without a RetryInfo.
+// Cost sets what a call or message costs, 1 by default. What costs 0 passes, and nothing is asked for it. A cost below 0 is
+// [ErrInvalidRequest]. A cost above what the limit could ever grant is refused for good, without a RetryInfo.
 func Cost(cost func(context.Context, Call) int64) Option {
 	return func(s *settings) { s.cost = cost }
 }
@@ -106,13 +106,13 @@ func OnSettleError(failed func(context.Context, Call, error)) Option {
 
 // FailureMode is what becomes of a call while nobody can tell whether it is within its limit: Redis fails or does not
 // answer by the [Deadline], a limiter has no rate, or the choice of a limiter fails, as it does where it cannot be told who
-// asks. It is [Closed], [Open] or [Local]; the zero value is Closed.
+// asks. A call that lacks what its limit needs is no such case, see [ErrInvalidRequest]. The mode is [Closed], [Open] or [Local]; the zero value is Closed.
 type FailureMode float64
 
 // The modes besides Local.
 const (
 	// Closed does not let it pass: Unavailable with a RetryInfo of a second. It is the default: a client that can make a
-	// choice fail, by leaving out an API key for instance, gains nothing.
+	// choice fail gains nothing.
 	Closed = FailureMode(door.Closed)
 	// Open lets it pass.
 	Open = FailureMode(door.Open)
@@ -146,6 +146,12 @@ func OnFailure(mode FailureMode) Option {
 		panic("grpclimit: OnFailure: " + err.Error())
 	}
 	return func(s *settings) { s.mode = mode }
+}
+
+// InvalidAsFailure lets the [FailureMode] decide calls whose error is [ErrInvalidRequest]: with [Closed] they end with Unavailable and
+// not InvalidArgument, with [Open] they pass. Interceptors of clients do so without it.
+func InvalidAsFailure() Option {
+	return func(s *settings) { s.invalidFails = true }
 }
 
 // Deadline sets how long Redis has to answer for a call, [DefaultDeadline] by default. A wait for permits comes on top, and

@@ -23,6 +23,11 @@ const (
 // String is the result as metrics name it: acquired, rejected, failed_open, failed_closed or canceled.
 func (r Result) String() string { return door.Result(r).String() }
 
+// ErrInvalidRequest is the error of a call that lacks what its limit needs. A [Key], a choice of a limiter and a cost below 0 give it;
+// keys of your own may wrap it. Interceptors of servers refuse such a call with InvalidArgument in every [FailureMode], since no retry
+// helps; see [InvalidAsFailure].
+var ErrInvalidRequest = door.ErrInvalidRequest
+
 // Outcome is what was decided about a call, or a message, and why. The zero value says nothing.
 type Outcome struct {
 	Result   Result
@@ -34,7 +39,8 @@ type Outcome struct {
 	Each     []rratelimiter.Decision // those of each policy, in order, where several are known; else nil
 	Err      error                   // why Redis did not decide; not for clients to see
 
-	known *known
+	known   *known
+	invalid bool // FailedClosed for the call itself
 }
 
 // Violated is the names of the policies that refused a call.

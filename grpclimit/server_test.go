@@ -64,18 +64,9 @@ func TestWhatCannotBeTold(t *testing.T) {
 		want   string
 		result grpclimit.Result
 	}{
-		"closed":  {failing, nil, closedText, grpclimit.FailedClosed},
-		"open":    {failing, []grpclimit.Option{grpclimit.OnFailure(grpclimit.Open)}, "OK", grpclimit.FailedOpen},
-		"a share": {failing, []grpclimit.Option{grpclimit.OnFailure(grpclimit.Local(1))}, closedText, grpclimit.FailedClosed},
-		"a cost below 0": {
-			grpclimit.All(new(limit.Limiter)), []grpclimit.Option{grpclimit.Cost(func(context.Context, grpclimit.Call) int64 { return -1 })},
-			closedText, grpclimit.FailedClosed,
-		},
-		"a cost below 0, open": {
-			grpclimit.All(new(limit.Limiter)),
-			[]grpclimit.Option{grpclimit.Cost(func(context.Context, grpclimit.Call) int64 { return -1 }), grpclimit.OnFailure(grpclimit.Open)},
-			"OK", grpclimit.FailedOpen,
-		},
+		"closed":                     {failing, nil, closedText, grpclimit.FailedClosed},
+		"open":                       {failing, []grpclimit.Option{grpclimit.OnFailure(grpclimit.Open)}, "OK", grpclimit.FailedOpen},
+		"a share":                    {failing, []grpclimit.Option{grpclimit.OnFailure(grpclimit.Local(1))}, closedText, grpclimit.FailedClosed},
 		"a limiter without a client": {grpclimit.All(new(limit.Limiter)), nil, closedText, grpclimit.FailedClosed},
 		"a limiter that fails": {
 			grpclimit.All(fake(func(context.Context, int64) (rratelimiter.Decision, error) {

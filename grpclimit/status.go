@@ -24,6 +24,7 @@ const (
 	overLimit = "the call is over its limit"
 	reduced   = "calls cannot be admitted at the moment"
 	ended     = "the call ended before it was admitted"
+	lacking   = "the call lacks what its limit needs"
 )
 
 // code is the status code of what does not pass.
@@ -31,6 +32,8 @@ func code(ctx context.Context, o *Outcome) codes.Code {
 	switch {
 	case o.Result == Rejected:
 		return codes.ResourceExhausted
+	case o.invalid:
+		return codes.InvalidArgument
 	case o.Result != Canceled:
 		return codes.Unavailable
 	case errors.Is(ctx.Err(), context.Canceled):
@@ -41,10 +44,10 @@ func code(ctx context.Context, o *Outcome) codes.Code {
 
 // retryAfter is when another try could help, 0 where none does.
 func retryAfter(o *Outcome) time.Duration {
-	switch o.Result {
-	case Rejected:
+	switch {
+	case o.Result == Rejected:
 		return o.Decision.RetryAfter
-	case FailedClosed:
+	case o.Result == FailedClosed && !o.invalid:
 		return time.Second
 	}
 	return 0
@@ -59,11 +62,13 @@ type refusal struct {
 // newStatus is the status of what does not pass, on either side.
 func newStatus(ctx context.Context, o *Outcome) *spb.Status {
 	s := &spb.Status{Code: int32(code(ctx, o)), Message: reduced}
-	switch o.Result {
-	case Rejected:
+	switch {
+	case o.Result == Rejected:
 		s.Message = overLimit
-	case Canceled:
+	case o.Result == Canceled:
 		s.Message = ended
+	case o.invalid:
+		s.Message = lacking
 	}
 	if after := retryAfter(o); after > 0 {
 		s.Details = detail(&errdetails.RetryInfo{RetryDelay: durationpb.New(after)})

@@ -19,8 +19,9 @@ import (
 // the client, or by whoever, and is not looked at.
 //
 // Where a trusted peer sends no such header, or what stands where the client should is no address, or all are trusted, it cannot
-// be told who asks; nor where the peer is on a unix socket. Addresses may have ports, zones (which are dropped), brackets, and in Forwarded quotes. IPv4 addresses that are
-// mapped into IPv6 are IPv4.
+// be told who asks; nor where the peer is on a unix socket. Addresses may have ports, zones (which are dropped), brackets, and in
+// Forwarded quotes. IPv4 addresses that are mapped into IPv6 are IPv4. So are clients' addresses that NAT64 (64:ff9b::/96) or SIIT
+// (::ffff:0:0:0/96) translated.
 //
 // The zero Address believes no header. It is safe for concurrent use as long as nobody changes it.
 type Address struct {
@@ -29,7 +30,7 @@ type Address struct {
 	IPv6Bits int            // of a client's network, by which IPv6 counts: 1 to 128, 0 for 64, which one host mostly has to itself
 }
 
-// Key is the client's address as a [Key]: IPv4 as it is, IPv6 as its network.
+// Key is the client's address as a [Key]: IPv4 as it is, IPv6 as its network, unless it is link-local.
 func (a Address) Key(r *http.Request) (string, error) {
 	client, err := a.Client(r)
 	if err != nil {
@@ -53,12 +54,12 @@ func (a Address) Client(r *http.Request) (netip.Addr, error) {
 		return netip.Addr{}, fmt.Errorf("httplimit: the peer's address: %w", err)
 	}
 	if !door.Trusts(a.Trusted, peer) {
-		return peer, nil
+		return door.Client(peer), nil
 	}
 	header := http.CanonicalHeaderKey(cmp.Or(a.Header, "X-Forwarded-For"))
 	client, err := door.Behind(peer, a.Trusted, header, r.Header[header])
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("httplimit: %w", err)
 	}
-	return client, nil
+	return door.Client(client), nil
 }

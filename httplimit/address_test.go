@@ -40,7 +40,10 @@ var spoofs = []struct {
 	{"198.51.100.1", "", nil, "198.51.100.1"},
 	{"[2001:db8:1:2:3:4:5:6]:1", "", nil, "2001:db8:1:2::/64"},
 	{"[2001:db8:1:2::9]:1", "", nil, "2001:db8:1:2::/64"},
-	{"[fe80::1%eth0]:1", "", nil, "fe80::/64"},
+	{"[fe80::1%eth0]:1", "", nil, "fe80::1"},
+	{"[64:ff9b::198.51.100.7]:1", "", nil, "198.51.100.7"},
+	{"[::ffff:0:198.51.100.7]:1", "", nil, "198.51.100.7"},
+	{"[64:ff9b::10.0.0.1]:1", "", []string{"X-Forwarded-For: 203.0.113.9"}, "10.0.0.1"}, // translated, and so no proxy of ours
 	{"[::ffff:198.51.100.1]:1", "", nil, "198.51.100.1"},
 	{"", "", nil, ""},
 	{"@", "", nil, ""},
@@ -75,7 +78,9 @@ var spoofs = []struct {
 	{"10.0.0.1:1", "", []string{"X-Forwarded-For: [2001:db8::1]:4711"}, "2001:db8::/64"},
 	{"10.0.0.1:1", "", []string{"X-Forwarded-For: [2001:db8::1]"}, "2001:db8::/64"},
 	{"10.0.0.1:1", "", []string{"X-Forwarded-For: ::ffff:203.0.113.9"}, "203.0.113.9"},
-	{"10.0.0.1:1", "", []string{"X-Forwarded-For: fe80::1%25eth0"}, "fe80::/64"},
+	{"10.0.0.1:1", "", []string{"X-Forwarded-For: fe80::1%25eth0"}, "fe80::1"},
+	{"10.0.0.1:1", "", []string{"X-Forwarded-For: 1.1.1.1, 64:ff9b::cb00:7109"}, "203.0.113.9"},
+	{"10.0.0.1:1", "", []string{"X-Forwarded-For: 203.0.113.9, 64:ff9b::10.0.0.2"}, "10.0.0.2"},
 
 	// What says nothing.
 	{"10.0.0.1:1", "", nil, ""},
@@ -217,6 +222,9 @@ func TestKeys(t *testing.T) {
 		want string
 	}{
 		"a header":            {httplimit.ByHeader("x-key"), "a"},
+		"a hashed header":     {httplimit.Hashed(httplimit.ByHeader("X-Key")), "ca978112ca1bbdcafac231b39a23dc4d"},
+		"a hash of nothing":   {httplimit.Hashed(none), ""},
+		"a hash of none":      {httplimit.Hashed(httplimit.ByHeader("X-None")), ""},
 		"two lines":           {httplimit.ByHeader("X-Two"), ""},
 		"nothing but a space": {httplimit.ByHeader("X-Empty"), ""},
 		"none":                {httplimit.ByHeader("X-None"), ""},
@@ -228,6 +236,6 @@ func TestKeys(t *testing.T) {
 	} {
 		got, err := c.key(r)
 		assert.Equal(t, c.want, got, name)
-		assert.Equal(t, c.want == "", err != nil, name)
+		assert.Equal(t, c.want == "" && name != "a hash of nothing", err != nil, name)
 	}
 }

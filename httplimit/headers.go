@@ -200,7 +200,7 @@ func reset(o *Outcome) time.Duration {
 // retryAfter is the seconds of Retry-After, 0 for none.
 func retryAfter(o *Outcome) int64 {
 	switch {
-	case o.Result == FailedClosed:
+	case o.Result == FailedClosed && o.invalid == nil:
 		return 1
 	case o.Result == Rejected && o.Decision.RetryAfter > 0:
 		return seconds(o.Decision.RetryAfter)

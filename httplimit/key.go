@@ -28,14 +28,14 @@ func ByIP(trusted ...netip.Prefix) Key {
 	return Address{Trusted: trusted}.Key
 }
 
-// ByHeader is the value of a header, an API key for instance. A request without it, or with several, has no key. Clients write
-// headers as they like: use it behind what checks the value.
+// ByHeader is the value of a header, an API key for instance. A request without it, or with several, has no key and is
+// [ErrInvalidRequest]. Clients write headers as they like: use it behind what checks the value.
 func ByHeader(name string) Key {
 	name = http.CanonicalHeaderKey(name)
 	return func(r *http.Request) (string, error) {
 		values := r.Header[name]
 		if len(values) != 1 || strings.TrimSpace(values[0]) == "" {
-			return "", fmt.Errorf("httplimit: %d values of the header %s, want one that is not empty", len(values), name)
+			return "", door.Invalidf("httplimit: %d values of the header %s, want one that is not empty", len(values), name)
 		}
 		return strings.TrimSpace(values[0]), nil
 	}
@@ -46,10 +46,26 @@ func ByHeader(name string) Key {
 func ByPathValue(name string) Key {
 	return func(r *http.Request) (string, error) {
 		value := r.PathValue(name)
+		if value == "" && strings.Contains(r.Pattern, "{"+name+"...}") {
+			return "", door.Invalidf("httplimit: the wildcard %q of the path is empty", name)
+		}
 		if value == "" {
 			return "", fmt.Errorf("httplimit: the path has no %q, put the middleware behind the router whose pattern has it", name)
 		}
 		return value, nil
+	}
+}
+
+// Hashed is the hash of a key in its place, an API key's for instance: the first 128 bits of its SHA-256, in hexadecimal. Names of
+// limiters, and so keys of Redis, outcomes and reports, do not show the key then. A key that can be guessed, as a mail address can,
+// can still be found by its hash.
+func Hashed(key Key) Key {
+	return func(r *http.Request) (string, error) {
+		text, err := key(r)
+		if err != nil || text == "" {
+			return "", err
+		}
+		return door.Hash(text), nil
 	}
 }
 

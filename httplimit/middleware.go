@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -9,7 +10,8 @@ import (
 
 // Middleware limits the requests to a handler: each takes its permits of the limiter that choose gives for it, and where they are
 // not to be had it does not get to the handler. A request for which choose gives nil passes, and nothing is asked for it; one
-// for which it gives an error is decided as the [FailureMode] says. [All] and [Each] are ready-made choices.
+// for which it gives an error is decided as the [FailureMode] says, or refused where the error is [ErrInvalidRequest]. [All] and
+// [Each] are ready-made choices.
 //
 // The handler gets the ResponseWriter as it is, so that whatever it can do it still can, and finds the [Outcome] in the context
 // of its request with [FromContext].
@@ -43,9 +45,12 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var a door.Answer
-	if err != nil {
+	switch {
+	case err != nil && !m.invalidFails && errors.Is(err, ErrInvalidRequest):
+		a = door.Invalid(err)
+	case err != nil:
 		a = m.guard.Fail(err)
-	} else {
+	default:
 		if m.shadow {
 			q.Wait = 0
 		}
@@ -104,7 +109,10 @@ func (s *settings) request(r *http.Request, choose func(*http.Request) (Limiter,
 			return q, nil, false, nil
 		}
 		if q.Permits < 0 {
-			return q, k, true, fmt.Errorf("httplimit: Cost says %d, want 0 or more", q.Permits)
+			if r.ContentLength < 0 {
+				return q, k, true, fmt.Errorf("httplimit: Cost: %w", ErrLengthRequired)
+			}
+			return q, k, true, door.Invalidf("httplimit: Cost is %d, want 0 or more", q.Permits)
 		}
 	}
 	return q, k, true, nil
@@ -117,6 +125,12 @@ func (s *settings) outcome(q door.Request, a door.Answer, k *known) Outcome {
 	}
 	if q.Limiter != nil {
 		o.Limiter = door.NameOf(q.Limiter)
+	}
+	if a.Invalid {
+		o.invalid = &badRequest
+		if errors.Is(a.Err, ErrLengthRequired) {
+			o.invalid = &lengthRequired
+		}
 	}
 	return o
 }

@@ -58,7 +58,7 @@ func TestWhatCannotBeTold(t *testing.T) {
 		"a cost":  {httplimit.All(fake(nil)), nil, 200, 0},
 		"a cost below 0": {
 			httplimit.All(httplimit.Limiter(new(limit.Limiter))), []httplimit.Option{httplimit.Cost(func(*http.Request) int64 { return -1 })},
-			503, httplimit.FailedClosed,
+			400, httplimit.FailedClosed,
 		},
 		"a limiter without a client": {httplimit.All(new(limit.Limiter)), nil, 503, httplimit.FailedClosed},
 		"a limiter that fails": {

@@ -23,9 +23,10 @@ type settings struct {
 	refuse    http.Handler
 	unsettled func(*http.Request, error)
 
-	mode     FailureMode
-	deadline time.Duration
-	changed  func(up bool, err error)
+	mode         FailureMode
+	invalidFails bool
+	deadline     time.Duration
+	changed      func(up bool, err error)
 }
 
 // DefaultDeadline is how long Redis has to answer, unless [Deadline] says otherwise.
@@ -68,9 +69,9 @@ func Policies(policies ...limit.Policy) Option {
 	return func(s *settings) { s.known = known }
 }
 
-// Cost sets what a request costs, 1 by default. A request of cost 0 passes, and nothing is asked for it. A cost below 0, as
-// ContentLength of a body of unknown length, is one that cannot be told, and decided as the [FailureMode] says. One above what the
-// limit could ever grant is refused for good, without a Retry-After.
+// Cost sets what a request costs, 1 by default. A request of cost 0 passes, and nothing is asked for it. A cost below 0 is
+// [ErrInvalidRequest], or [ErrLengthRequired] if the request has a body of unknown length. A cost above what the limit could ever grant
+// is refused for good, without a Retry-After.
 func Cost(cost func(*http.Request) int64) Option {
 	return func(s *settings) { s.cost = cost }
 }
@@ -117,13 +118,13 @@ func OnSettleError(failed func(*http.Request, error)) Option {
 
 // FailureMode is what becomes of a request while nobody can tell whether it is within its limit: Redis fails or does not
 // answer by the [Deadline], a limiter has no rate, or the choice of a limiter fails, as it does where it cannot be told who
-// asks. It is [Closed], [Open] or [Local]; the zero value is Closed.
+// asks. A request that lacks what its limit needs is no such case, see [ErrInvalidRequest]. The mode is [Closed], [Open] or [Local]; the zero value is Closed.
 type FailureMode float64
 
 // The modes besides Local.
 const (
 	// Closed does not let it pass: 503 Service Unavailable with a Retry-After of a second. It is the default: a client that can make
-	// a choice fail, by leaving out an API key for instance, gains nothing.
+	// a choice fail gains nothing.
 	Closed = FailureMode(door.Closed)
 	// Open lets it pass.
 	Open = FailureMode(door.Open)
@@ -157,6 +158,12 @@ func OnFailure(mode FailureMode) Option {
 		panic("httplimit: OnFailure: " + err.Error())
 	}
 	return func(s *settings) { s.mode = mode }
+}
+
+// InvalidAsFailure lets the [FailureMode] decide requests whose error is [ErrInvalidRequest]: with [Closed] they get 503 and not 400 or
+// 411, with [Open] they pass. A [Transport] does so without it.
+func InvalidAsFailure() Option {
+	return func(s *settings) { s.invalidFails = true }
 }
 
 // Deadline sets how long Redis has to answer for a request, [DefaultDeadline] by default. A wait for permits comes on top, and

@@ -25,6 +25,15 @@ func (r Result) String() string {
 	return door.Result(r).String()
 }
 
+// The errors of requests that lack what their limit needs. A [Key], a choice of a limiter and a cost below 0 give them.
+// [Middleware] refuses such a request in every [FailureMode], since no retry helps; see [InvalidAsFailure].
+var (
+	// ErrInvalidRequest is answered with 400 Bad Request. Keys of your own may wrap it.
+	ErrInvalidRequest = door.ErrInvalidRequest
+	// ErrLengthRequired is answered with 411 Length Required: the cost is of a body whose length is unknown.
+	ErrLengthRequired = door.Invalidf("the length of the request's body is not known")
+)
+
 // Outcome is what was decided about a request, and why. The zero value says nothing.
 type Outcome struct {
 	Result   Result
@@ -36,7 +45,8 @@ type Outcome struct {
 	Each     []rratelimiter.Decision // those of each policy, in order, where several are known; else nil
 	Err      error                   // why Redis did not decide; not for clients to see
 
-	known *known
+	known   *known
+	invalid *problem // what answers a request that lacks what its limit needs
 }
 
 // Violated is the names of the policies that refused a request.

@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// problem is a kind of problem document (RFC 9457).
+// problem is a kind of problem document (RFC 9457). Without a kind of IANA's it is about:blank, whose title is that of the status.
 type problem struct {
 	kind, title string
 	status      int
@@ -15,12 +15,19 @@ type problem struct {
 var (
 	quotaExceeded = problem{"quota-exceeded", "The request is over its limit.", http.StatusTooManyRequests}
 	reduced       = problem{"temporary-reduced-capacity", "Requests cannot be admitted at the moment.", http.StatusServiceUnavailable}
+
+	badRequest     = problem{"", "Bad Request", http.StatusBadRequest}
+	lengthRequired = problem{"", "Length Required", http.StatusLengthRequired}
 )
 
 // appendProblem appends a problem document, which names policies that were violated.
 func appendProblem(text []byte, p problem, violated []string) []byte {
-	text = append(text, `{"type":"https://iana.org/assignments/http-problem-types#`...)
-	text = append(text, p.kind...)
+	text = append(text, `{"type":"`...)
+	if p.kind == "" {
+		text = append(text, "about:blank"...)
+	} else {
+		text = append(append(text, "https://iana.org/assignments/http-problem-types#"...), p.kind...)
+	}
 	text = append(text, `","title":"`...)
 	text = append(text, p.title...)
 	text = append(text, `","status":`...)
@@ -38,6 +45,11 @@ var reducedProblem = appendProblem(nil, reduced, nil)
 
 // writeRefusal answers in place of the handler. The headers are there.
 func writeRefusal(w http.ResponseWriter, o *Outcome) {
+	if o.invalid != nil {
+		w.WriteHeader(o.invalid.status)
+		_, _ = w.Write(appendProblem(nil, *o.invalid, nil))
+		return
+	}
 	if o.Result != Rejected {
 		w.WriteHeader(reduced.status)
 		_, _ = w.Write(reducedProblem) // a client that has gone needs no answer

@@ -5,17 +5,18 @@ import (
 	"net/netip"
 
 	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
 // asked is a request, of whichever door, as rules look at it.
 type asked interface {
-	method() string                // of HTTP; of gRPC in full
+	method() string                // of HTTP, in capitals; of gRPC in full
 	methodKey() string             // the same as a key
-	host() string                  // as the client wrote it
+	host() string                  // without port and final dot, in lower case
 	values(header string) []string // by the canonical name
 	client() (netip.Addr, error)   // its address
 	clientKey() (string, error)    // the same as a key
-	length() int64                 // of the body, -1 where that is not known
+	length() int64                 // of the body, -1 if that is not known
 }
 
 // remembered is the address of a client, which many rules may ask for.
@@ -34,10 +35,10 @@ type overHTTP struct {
 	from    remembered
 }
 
-func (a *overHTTP) method() string    { return a.Method }
-func (a *overHTTP) methodKey() string { return methodKey(a.Method) }
+func (a *overHTTP) method() string    { return target.Method(a.Method) }
+func (a *overHTTP) methodKey() string { return methodKey(a.method()) }
 
-func (a *overHTTP) host() string                  { return a.Host }
+func (a *overHTTP) host() string                  { return target.Host(a.Host) }
 func (a *overHTTP) values(header string) []string { return a.Header[header] }
 
 func (a *overHTTP) client() (netip.Addr, error) {
@@ -50,12 +51,13 @@ func (a *overHTTP) client() (netip.Addr, error) {
 func (a *overHTTP) clientKey() (string, error) { return a.address.Key(a.Request) }
 func (a *overHTTP) length() int64              { return a.ContentLength }
 
-// otherMethods is the key of methods that net/http has no name for: a client makes up as many as it likes.
+// otherMethods is the key of methods that net/http has no name for: a client can invent any number of them.
 const otherMethods = "other"
 
+// methodKey is the method under which a request counts.
 func methodKey(method string) string {
-	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodConnect,
+	switch method = target.MethodKey(method); method {
+	case http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodConnect,
 		http.MethodOptions, http.MethodTrace:
 		return method
 	}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
 // large is a file of so many rules, each with a path, two keys, two limits and a failure mode of its own.
@@ -121,7 +123,11 @@ func BenchmarkMatch(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				s := search{request: &overHTTP{Request: r, address: &v.address}, all: v.all}
-				v.http.find(&s, cleanPath(r.URL.EscapedPath()))
+				path, err := target.ReadPath(r.URL.EscapedPath(), false)
+				if err != nil {
+					b.Fatal(err)
+				}
+				v.http.find(&s, path.Text)
 				if len(s.found) != 1 || v.rules[s.found[0].rule].name[1:] == "" {
 					b.Fatal(len(s.found))
 				}

@@ -1,11 +1,13 @@
 package rules
 
 import (
-	"errors"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
 // condition is a way in which a request can be a rule's. Of a rule's conditions one is enough; all that one says has to be so.
@@ -25,7 +27,7 @@ type header struct {
 }
 
 // errNoValue is the error of a request whose path leaves a wildcard empty.
-var errNoValue = errors.New("rules: the wildcard of the path stands for nothing")
+var errNoValue = door.Invalidf("rules: a wildcard of the path is empty")
 
 type matchFile struct {
 	condition
@@ -57,7 +59,7 @@ var matchFields = map[string]field[matchFile]{
 		})
 	},
 	"methods": func(d *decoder, n *yaml.Node, m *matchFile) { m.methods = d.methods(n) },
-	"ranges":  func(d *decoder, n *yaml.Node, m *matchFile) { m.ranges = newRanges(d.ranges(n)) },
+	"ranges":  func(d *decoder, n *yaml.Node, m *matchFile) { m.ranges = d.clientRanges(n) },
 }
 
 // mostHeaders is how many headers a condition may name.
@@ -110,7 +112,11 @@ func (d *decoder) match(n *yaml.Node) []*condition {
 				d.fail(m.pattern, "the pattern %q: %v", clipped(text), err)
 				return
 			}
-			if m.methods != nil && !slices.ContainsFunc(m.methods, m.hasMethod) {
+			if unescapedSlash := slices.ContainsFunc(m.segments, hasSlash); unescapedSlash && !d.keepSlashes {
+				d.fail(m.pattern, "the pattern %q has an escaped slash or a backslash: requests with it are refused, unless the file has escaped_slashes: keep",
+					clipped(text))
+			}
+			if m.methods != nil && !slices.ContainsFunc(m.methods, m.mayHave) {
 				d.fail(n, "no request is of the pattern's method %s and of one in methods: name methods once", m.method)
 			}
 		default:
@@ -153,20 +159,32 @@ func (d *decoder) grpc(n *yaml.Node, text string, c *condition) bool {
 	return true
 }
 
-// holds says whether a request, whose path and host are the pattern's, meets the rest of the condition.
-func (c *condition) holds(r asked) bool {
-	if !c.hasMethod(r.method()) || len(c.methods) > 0 && !slices.Contains(c.methods, r.method()) {
-		return false
+// mayHave reports whether requests of a method in the list of methods may be the pattern's.
+func (c *condition) mayHave(method string) bool {
+	return c.hasMethod(method) || target.HasMethod(method, c.method)
+}
+
+// holds reports whether a request, whose path and host are the pattern's, meets the rest of the condition. An error says that only
+// the client's address could tell, which is unknown.
+func (c *condition) holds(r asked) (bool, error) {
+	method := r.method()
+	if !c.hasMethod(method) || len(c.methods) > 0 && !hasMethod(c.methods, method) {
+		return false, nil
 	}
 	for _, h := range c.headers {
 		values := r.values(h.name)
 		if len(values) == 0 || h.value != "*" && !slices.Contains(values, h.value) {
-			return false
+			return false, nil
 		}
 	}
 	if len(c.ranges.list) > 0 {
 		client, err := r.client()
-		return err == nil && c.ranges.contains(client)
+		return err == nil && c.ranges.contains(client), err
 	}
-	return true
+	return true, nil
+}
+
+// hasMethod reports whether a method is among some.
+func hasMethod(methods []string, method string) bool {
+	return slices.ContainsFunc(methods, func(wanted string) bool { return target.HasMethod(wanted, method) })
 }

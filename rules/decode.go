@@ -22,8 +22,9 @@ type decoder struct {
 	problems []*Error
 	apart    map[[2]limit.Policy]bool // pairs that count in keys of their own, by their kinds
 
-	address  httplimit.Address
-	defaults ruleFile
+	address     httplimit.Address
+	keepSlashes bool
+	defaults    ruleFile
 }
 
 // full says that enough is wrong.

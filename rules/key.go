@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"fmt"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -13,14 +12,14 @@ import (
 
 // keyPart is a part of what tells which requests count together.
 type keyPart struct {
-	kind string // ip, header, path, method or constant
+	kind string // ip, header, hashed_header, path, method or constant
 	name string // of the header or the wildcard, or the constant
 }
 
 // allKey says that all requests count together.
 const allKey = "all"
 
-const wantKey = "a text: ip, header:NAME, path:WILDCARD, method, constant:TEXT or all"
+const wantKey = "a text: ip, header:NAME, hashed_header:NAME, path:WILDCARD, method, constant:TEXT or all"
 
 // key reads a key, nil for all requests together.
 func (d *decoder) key(n *yaml.Node) []keyPart {
@@ -36,7 +35,7 @@ func (d *decoder) key(n *yaml.Node) []keyPart {
 			if named {
 				d.fail(n, "%q, want %s", clipped(text), wantKey)
 			}
-		case "header":
+		case "header", "hashed_header":
 			name = d.headerName(n, name)
 		case "path", "constant":
 			if name == "" {
@@ -100,9 +99,12 @@ func (d *decoder) overridePart(n *yaml.Node, text string, part keyPart) string {
 	switch part.kind {
 	case "ip":
 		return d.addressKey(n, text)
-	case "header":
+	case "header", "hashed_header":
 		if text != strings.TrimSpace(text) {
 			d.fail(n, "%q has spaces around it, which no header's value has", clipped(text))
+		}
+		if part.kind == "hashed_header" {
+			return door.Hash(text)
 		}
 	case "method":
 		if methodKey(text) != text && text[0] != '/' {
@@ -168,12 +170,16 @@ func (p keyPart) of(r asked, path string, c *condition) (string, error) {
 	switch p.kind {
 	case "ip":
 		return r.clientKey()
-	case "header":
+	case "header", "hashed_header":
 		values := r.values(p.name)
 		if len(values) != 1 || strings.TrimSpace(values[0]) == "" {
-			return "", fmt.Errorf("rules: %d values of the header %s, want one that is not empty", len(values), p.name)
+			return "", door.Invalidf("rules: %d values of the header %s, want one that is not empty", len(values), p.name)
 		}
-		return strings.TrimSpace(values[0]), nil
+		value := strings.TrimSpace(values[0])
+		if p.kind == "hashed_header" {
+			value = door.Hash(value)
+		}
+		return value, nil
 	case "path":
 		if value := c.wildcard(path, p.name); value != "" {
 			return value, nil

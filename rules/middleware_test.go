@@ -15,6 +15,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/door"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -32,13 +33,28 @@ type call struct {
 	want    int
 }
 
-// TestDecisions: files of rules, and requests one after another in the same moment.
+// decisionTest is a file of rules, and requests one after another at the same moment.
+type decisionTest struct {
+	file  string
+	calls []call
+}
+
+func decisions(t *testing.T, tests map[string]decisionTest) {
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+				handler := parsed(b, tt.file).Middleware(client)(&ok{})
+				for i, c := range tt.calls {
+					assert.Equal(b, c.want, status(handler, c.what, c.headers...), "%d: %s %v", i, c.what, c.headers)
+				}
+			})
+		})
+	}
+}
+
 func TestDecisions(t *testing.T) {
 	h := func(pairs ...string) []string { return pairs }
-	for name, tt := range map[string]struct {
-		file  string
-		calls []call
-	}{
+	decisions(t, map[string]decisionTest{
 		"the first rule decides": {`
 rules:
   - {name: a, match: POST /login, key: ip, limits: 1/h}
@@ -73,9 +89,9 @@ rules:
   - {name: m, match: /m, key: method, limits: 1/h}
   - {name: c, match: /c, key: [constant:x, method], limits: 1/h}`,
 			[]call{
-				{"GET /h", h("X-Tenant", "a"), good}, {"GET /h", h("X-Tenant", "b"), good}, {"GET /h", h("X-Tenant", "a"), many}, {"GET /h", nil, down},
+				{"GET /h", h("X-Tenant", "a"), good}, {"GET /h", h("X-Tenant", "b"), good}, {"GET /h", h("X-Tenant", "a"), many}, {"GET /h", nil, bad},
 				{"GET /p/1", nil, good}, {"GET /p/2", nil, good}, {"GET /p/%31", nil, many},
-				{"GET /r/a/b", nil, good}, {"GET /r/a", nil, good}, {"GET /r/a/b", nil, many}, {"GET /r/", nil, down},
+				{"GET /r/a/b", nil, good}, {"GET /r/a", nil, good}, {"GET /r/a/b", nil, many}, {"GET /r/", nil, bad},
 				{"GET /m", nil, good}, {"PUT /m", nil, good}, {"PUT /m", nil, many},
 				{"GET /c", nil, good}, {"PUT /c", nil, good}, {"PUT /c", nil, many},
 			}},
@@ -143,7 +159,7 @@ rules:
   - {name: l, match: /l, key: all, limits: 5/h, cost: content_length/10}`,
 			[]call{
 				{"GET /c", nil, good}, {"GET /c", nil, many},
-				{"GET /h", h("X-Cost", "4"), good}, {"GET /h", h("X-Cost", "2"), many}, {"GET /h", h("X-Cost", "-2"), down}, {"GET /h", nil, down},
+				{"GET /h", h("X-Cost", "4"), good}, {"GET /h", h("X-Cost", "2"), many}, {"GET /h", h("X-Cost", "-2"), bad}, {"GET /h", nil, bad},
 				{"GET /h", h("X-Cost", "0"), good}, {"GET /h", h("X-Cost", "0"), many}, // 1 at least
 				{"GET /l", nil, good},
 			}},
@@ -165,8 +181,8 @@ rules: [{name: a, ban: true, shadow: true}]`,
 		"an odd path is no way around a rule": {`
 rules: [{name: a, match: /a/login, key: all, limits: 1/h}]`,
 			[]call{
-				{"GET /a/login", nil, good}, {"GET //a/login", nil, many}, {"GET /x/../a/login", nil, many}, {"GET /a/./login", nil, many},
-				{"GET /a/%6Cogin", nil, many}, {"GET /a%2Flogin", nil, many}, {"GET /x/%2E%2E/a/login", nil, many}, {"GET /a/login/", nil, good},
+				{"GET /a/login", nil, good}, {"GET //a/login", nil, many}, {"GET /x/../a/login", nil, bad}, {"GET /a/./login", nil, bad},
+				{"GET /a/%6Cogin", nil, many}, {"GET /a%2Flogin", nil, bad}, {"GET /x/%2E%2E/a/login", nil, bad}, {"GET /a/login/", nil, good},
 			}},
 		"hosts": {`
 rules: [{name: a, match: api.example.com/, key: all, limits: 1/h}]`,
@@ -176,7 +192,7 @@ rules: [{name: a, match: GET /a, key: all, limits: 1/h}]`,
 			[]call{{"HEAD /a", nil, good}, {"GET /a", nil, many}, {"HEAD /a", nil, many}, {"POST /a", nil, good}}},
 		"a slash at the end stays": {`
 rules: [{name: a, match: "/a/{$}", key: all, limits: 1/h}]`,
-			[]call{{"GET //a/", nil, good}, {"GET /x/../a/", nil, many}, {"GET //a", nil, good}}},
+			[]call{{"GET //a/", nil, good}, {"GET /a//", nil, many}, {"GET //a", nil, good}}},
 		"a skip is that of its rule": {`
 match: all
 rules:
@@ -191,10 +207,10 @@ rules:
 			[]call{{"GET /", nil, good}, {"GET /", nil, good}, {"GET /", nil, many}}},
 		"a ban whose cost cannot be told": {`
 rules: [{name: a, key: header:K, limits: 9/h, cost: header:X-Cost, overrides: [{key: x, ban: true}]}]`,
-			[]call{{"GET /", h("K", "x"), many}, {"GET /", h("K", "y"), down}, {"GET /", h("K", "y", "X-Cost", "1", "X-Cost", "1"), down}, {"GET /", h("K", "y", "X-Cost", "x"), down}}},
+			[]call{{"GET /", h("K", "x"), many}, {"GET /", h("K", "y"), bad}, {"GET /", h("K", "y", "X-Cost", "1", "X-Cost", "1"), bad}, {"GET /", h("K", "y", "X-Cost", "x"), bad}}},
 		"a header with spaces around it, or there twice": {`
 rules: [{name: a, key: header:K, limits: 1/h}]`,
-			[]call{{"GET /", h("K", "x"), good}, {"GET /", h("K", " x "), many}, {"GET /", h("K", "x", "K", "y"), down}, {"GET /", h("K", " "), down}}},
+			[]call{{"GET /", h("K", "x"), good}, {"GET /", h("K", " x "), many}, {"GET /", h("K", "x", "K", "y"), bad}, {"GET /", h("K", " "), bad}}},
 		"more limits than decide at once": {`
 match: all
 rules:
@@ -211,33 +227,37 @@ rules:
 				{"GET /", nil, good}, {"GET /", h("X-Plan", "free"), good}, {"GET /b", h("X-Plan", "gold"), good}, {"PUT /b", h("X-Plan", "gold"), good},
 				{"PUT /b", h("X-Plan", "gold"), many}, {"GET /", h("X-Plan", "free"), many}, {"GET /", h("X-Plan", "gold", "X-Plan", "free"), many},
 			}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
-				handler := parsed(b, tt.file).Middleware(client)(&ok{})
-				for i, c := range tt.calls {
-					assert.Equal(b, c.want, status(handler, c.what, c.headers...), "%d: %s %v", i, c.what, c.headers)
-				}
-			})
-		})
-	}
+	})
 }
 
-// TestNoAddress: a client whose address cannot be told is in no range.
-func TestNoAddress(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
-		handler := parsed(b, `
-rules:
-  - {name: in, match: {ranges: [0.0.0.0/0, "::/0"]}, ban: true}
-  - {name: both, match: {headers: {X: y}, ranges: [0.0.0.0/0, "::/0"]}, ban: true}
-  - {name: all, key: all, limits: 1/h, skip: {ranges: [0.0.0.0/0, "::/0"]}}`).Middleware(client)(&ok{})
-		for _, want := range []int{good, many} {
-			r := request("GET /", "X", "y")
-			r.RemoteAddr = "@"
-			assert.Equal(b, want, serve(handler, r).Code)
+// TestMiddleware_UnknownAddress_IsDecidedByTheFailureModeOfTheRule: it never falls through to the next rule.
+func TestMiddleware_UnknownAddress_IsDecidedByTheFailureModeOfTheRule(t *testing.T) {
+	for file, want := range map[string][]int{
+		"{name: a, match: {ranges: 198.51.100.0/24}, ban: true}":                                     {down, down},
+		"{name: a, match: {ranges: 198.51.100.0/24}, ban: true, on_failure: open}":                   {good, good},
+		"{name: a, match: {ranges: 198.51.100.0/24}, ban: true, shadow: true}":                       {good, good},
+		"{name: a, match: {headers: {X: y}, ranges: 198.51.100.0/24}, ban: true}":                    {down, down},
+		"{name: a, match: {pattern: POST /, ranges: 198.51.100.0/24}, ban: true}":                    {good, many},
+		"{name: a, match: {headers: {X: z}, ranges: 198.51.100.0/24}, ban: true}":                    {good, many},
+		"{name: a, match: [{ranges: 198.51.100.0/24}, {headers: {X: y}}], key: all, limits: 0/h}":    {many, many},
+		"{name: a, match: {ranges: 198.51.100.0/24}, key: all, limits: 9/h, on_failure: {local: 1}}": {down, down},
+		"{name: a, key: all, limits: 1/h, skip: {ranges: [0.0.0.0/0, '::/0']}}":                      {good, many},
+	} {
+		for _, match := range []string{"first", "all"} {
+			inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+				next := "  - {name: next, key: all, limits: 1/h}\n"
+				handler := parsed(b, "match: "+match+"\nrules:\n  - "+file+"\n"+next).Middleware(client)(&ok{})
+				for i, status := range want {
+					r := request("GET /", "X", "y")
+					r.RemoteAddr = "@"
+					if passesOn := strings.Contains(file, "open") || strings.Contains(file, "shadow"); passesOn && match == "all" && i > 0 {
+						status = many // of the next rule
+					}
+					assert.Equal(b, status, serve(handler, r).Code, "%s %d", file, i)
+				}
+			})
 		}
-		assert.Equal(b, many, status(handler, "GET /"))
-	})
+	}
 }
 
 // TestBytesCost a permit each, or for as many as there are together, begun ones too.
@@ -249,7 +269,13 @@ func TestBytesCost(t *testing.T) {
 		for length, permits := range want {
 			r := request("PUT /")
 			r.ContentLength = length
-			assert.Equal(t, permits, rule.cost.of(&overHTTP{Request: r}), "%s of %d", text, length)
+			got, err := rule.cost.of(&overHTTP{Request: r})
+			if permits < 0 {
+				assert.ErrorIs(t, err, httplimit.ErrLengthRequired)
+				continue
+			}
+			assert.NoError(t, err)
+			assert.Equal(t, permits, got, "%s of %d", text, length)
 		}
 	}
 }
@@ -430,6 +456,27 @@ rules:
 			assert.Equal(b, good, status(handler, "GET /"))
 		}
 		assert.NoError(b, Settle(context.Background(), 0))
+	})
+}
+
+// TestMiddleware_HashedHeader_IsNotInRedis, and overrides name it as clients send it.
+func TestMiddleware_HashedHeader_IsNotInRedis(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		var names []string
+		report := httplimit.Report(func(_ *http.Request, o httplimit.Outcome) { names = append(names, o.Limiter) })
+		handler := parsed(b, `
+rules:
+  - name: a
+    key: [hashed_header:X-Api-Key, method]
+    limits: 1/h
+    overrides: [{key: [gone-4711, GET], ban: true}]`).Middleware(client, report)(&ok{})
+		assert.Equal(b, good, status(handler, "GET /", "X-Api-Key", "secret-4711"))
+		assert.Equal(b, many, status(handler, "GET /", "X-Api-Key", "secret-4711 "))
+		assert.Equal(b, good, status(handler, "GET /", "X-Api-Key", "secret-4712"))
+		assert.Equal(b, many, status(handler, "GET /", "X-Api-Key", "gone-4711"))
+		assert.Equal(b, bad, status(handler, "GET /"))
+		assert.NotContains(b, b.Redis.Dump()+strings.Join(names, " "), "471")
+		assert.Contains(b, b.Redis.Dump(), "a:"+door.Hash("secret-4711")+"|GET")
 	})
 }
 

@@ -76,7 +76,7 @@ func single(limiter limit.Joinable, shared bool, policies []limit.Policy) group 
 // longestKept is the longest key whose limiters are kept.
 const longestKept = 128
 
-var errNoKey = errors.New("rules: the key of the request is empty")
+var errNoKey = door.Invalidf("rules: the key of the request is empty")
 
 func newOpener(client *rratelimiter.Client, at doorKind) *opener {
 	one := limit.FixedWindow{Permits: 1, Interval: time.Second}

@@ -23,8 +23,12 @@ type snapshot struct {
 	settings map[settings]struct{} // of all rules
 	address  httplimit.Address
 	all      bool // all rules that match decide, not the first alone
-	http     tree
-	grpc     tree
+
+	keepSlashes  bool // escaped slashes and backslashes are characters of their segment
+	looksAtPaths bool // a rule that is no shadow does
+
+	http tree
+	grpc tree
 
 	// Of a file that was read in chunks, for the next reading.
 	head   string
@@ -33,15 +37,16 @@ type snapshot struct {
 
 // fileFile is a file as it is written.
 type fileFile struct {
-	domain, match, address, defaults, rules *yaml.Node
+	domain, match, address, slashes, defaults, rules *yaml.Node
 }
 
 var fileFields = map[string]field[fileFile]{
-	"domain":   func(_ *decoder, n *yaml.Node, f *fileFile) { f.domain = n },
-	"match":    func(_ *decoder, n *yaml.Node, f *fileFile) { f.match = n },
-	"address":  func(_ *decoder, n *yaml.Node, f *fileFile) { f.address = n },
-	"defaults": func(_ *decoder, n *yaml.Node, f *fileFile) { f.defaults = n },
-	"rules":    func(_ *decoder, n *yaml.Node, f *fileFile) { f.rules = n },
+	"domain":          func(_ *decoder, n *yaml.Node, f *fileFile) { f.domain = n },
+	"match":           func(_ *decoder, n *yaml.Node, f *fileFile) { f.match = n },
+	"address":         func(_ *decoder, n *yaml.Node, f *fileFile) { f.address = n },
+	"escaped_slashes": func(_ *decoder, n *yaml.Node, f *fileFile) { f.slashes = n },
+	"defaults":        func(_ *decoder, n *yaml.Node, f *fileFile) { f.defaults = n },
+	"rules":           func(_ *decoder, n *yaml.Node, f *fileFile) { f.rules = n },
 }
 
 // parse reads a file, of which before is an earlier reading, or nil.
@@ -214,7 +219,9 @@ func (d *decoder) snapshot(root *yaml.Node) *snapshot {
 // build makes ready what requests need of the rules.
 func (s *snapshot) build() {
 	s.settings = settingsOf(s.rules)
+	s.settings[refusing(settings{})] = struct{}{}
 	for i, r := range s.rules {
+		s.looksAtPaths = s.looksAtPaths || !r.settings.shadow && r.looksAtPaths()
 		for _, c := range r.conditions {
 			if c.rpc {
 				s.grpc.add(i, c)
@@ -268,6 +275,17 @@ func (d *decoder) head(file *fileFile, s *snapshot) (domain string) {
 	if file.address != nil {
 		fields(d, file.address, addressFields, &d.address)
 		s.address = d.address
+	}
+	if file.slashes != nil {
+		const want = "refuse or keep"
+		switch text, ok := d.text(file.slashes, "a text, "+want); {
+		case !ok:
+		case text != "refuse" && text != "keep":
+			d.fail(file.slashes, "%q, want %s", clipped(text), want)
+		default:
+			d.keepSlashes = text == "keep"
+			s.keepSlashes = d.keepSlashes
+		}
 	}
 	if file.defaults != nil {
 		d.readDefaults(file.defaults)

@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"path"
-	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
 // pattern is a pattern of net/http's ServeMux, as "GET api.example.com/users/{id}": a method (GET is HEAD too), a host and a path, of
@@ -50,15 +50,18 @@ func parsePattern(text string) (p pattern, err error) {
 		return p, errors.New("it has no path: write a slash behind the host, or in front of the path")
 	}
 	host, rest := rest[:slash], rest[slash:]
-	if p.host = plainHost(host); host != "" && !isHost(p.host) || strings.Contains(host, ":") {
+	if p.host = target.Host(host); host != "" && !isHost(p.host) || strings.Contains(host, ":") {
 		return p, fmt.Errorf("the host %q, want a name as requests have it, in ASCII (xn--... for other letters), without a port and without wildcards", clipped(host))
 	}
 	if at := strings.IndexFunc(rest, isOutsidePaths); at >= 0 {
 		odd, _ := utf8.DecodeRuneInString(rest[at:])
 		return p, fmt.Errorf("%q in the path %q stands in no request's path: leave out a query, and write %s for the character", odd, clipped(rest), url.PathEscape(string(odd)))
 	}
-	if clean := cleanPath(rest); clean != rest {
-		return p, fmt.Errorf("requests for %q are matched as %q: write that", clipped(rest), clipped(clean))
+	if strings.Contains(rest, "//") {
+		return p, fmt.Errorf("the path %q has an empty segment: write one slash", clipped(rest))
+	}
+	if _, err := target.ReadPath(rest, true); err != nil {
+		return p, fmt.Errorf("%w: requests for %q are refused", err, clipped(rest))
 	}
 	return p, p.parsePath(rest[1:])
 }
@@ -176,7 +179,7 @@ func (p *pattern) matches(path string) bool {
 
 // hasMethod says whether requests of a method are the pattern's.
 func (p *pattern) hasMethod(method string) bool {
-	return p.method == "" || p.method == method || p.method == "GET" && method == "HEAD"
+	return p.method == "" || target.HasMethod(p.method, method)
 }
 
 // unescaped is a segment of a path as a ServeMux compares it.
@@ -191,39 +194,8 @@ func unescaped(segment string) string {
 	return text
 }
 
-// cleanPath is a path as a ServeMux would redirect to: without dots and double slashes. So a request does not escape a rule by
-// another way of writing its path.
-func cleanPath(p string) string {
-	if isClean(p) {
-		return p
-	}
-	if p == "" || p[0] != '/' {
-		p = "/" + p
-	}
-	clean := path.Clean(p)
-	if p[len(p)-1] == '/' && clean != "/" {
-		clean += "/"
-	}
-	return clean
-}
+// hasSlash reports whether a segment without escapes has a slash or a backslash.
+func hasSlash(segment string) bool { return strings.ContainsAny(segment, `/\`) }
 
-// isClean says whether a path is clean, for sure.
-func isClean(p string) bool {
-	return p != "" && p[0] == '/' && !strings.Contains(p, "//") && !strings.Contains(p, "/.")
-}
-
-// plainHost is a host without its port, in lower case and without the dot of the root.
-func plainHost(host string) string {
-	if strings.IndexByte(host, ':') >= 0 {
-		if at := strings.LastIndexByte(host, ':'); strings.IndexByte(host, ']') < at {
-			host = host[:at]
-		}
-	}
-	if len(host) > 0 && host[len(host)-1] == '.' {
-		host = host[:len(host)-1]
-	}
-	if slices.ContainsFunc([]byte(host), func(c byte) bool { return c >= 'A' && c <= 'Z' }) {
-		host = strings.ToLower(host)
-	}
-	return host
-}
+// anyOf reports whether a pattern is for all paths, and names no part of them.
+func (p *pattern) anyOf() bool { return len(p.segments) == 0 && p.end == endRest && p.rest == "" }

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/rratelimiter/rratelimiter/internal/door"
 )
 
 // ranges is ranges of addresses.
@@ -107,4 +109,15 @@ func (d *decoder) ranges(n *yaml.Node) []netip.Prefix {
 		all = append(all, network)
 	})
 	return all
+}
+
+// clientRanges reads ranges of clients' addresses.
+func (d *decoder) clientRanges(n *yaml.Node) ranges {
+	list := d.ranges(n)
+	for _, network := range list {
+		if door.IsTranslation(network) {
+			d.fail(n, "%v has no clients: they are known by the IPv4 addresses that it stands for", network)
+		}
+	}
+	return newRanges(list)
 }

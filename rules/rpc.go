@@ -11,6 +11,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
+	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
 // UnaryServerInterceptor limits the unary calls to a server by the rules that match grpc, or whatever comes, as [Set.Middleware] does
@@ -104,6 +105,9 @@ func (s settings) rpcOptions() []grpclimit.Option {
 	if s.shadow {
 		opts = append(opts, grpclimit.Shadow())
 	}
+	if s.invalidFails {
+		opts = append(opts, grpclimit.InvalidAsFailure())
+	}
 	if s.costs {
 		opts = append(opts, grpclimit.Cost(func(ctx context.Context, _ grpclimit.Call) int64 { return rpcStepOf(ctx).step.cost }))
 	}
@@ -166,9 +170,7 @@ func rpcLimiterOf(ctx context.Context, _ grpclimit.Call) (grpclimit.Limiter, err
 // rpcSteps is what decides a call.
 func (s *snapshot) rpcSteps(o *opener, ctx context.Context, call grpclimit.Call) []step {
 	address := grpclimit.Address{Trusted: s.address.Trusted, Header: s.address.Header, IPv6Bits: s.address.IPv6Bits}
-	by := search{request: &overGRPC{ctx: ctx, call: call, address: address}, all: s.all}
-	s.grpc.find(&by, call.Method)
-	return joinable(s.append(nil, o, &by, call.Method, by.found), o)
+	return s.stepsOf(o, &s.grpc, &overGRPC{ctx: ctx, call: call, address: address}, target.Path{Text: call.Method})
 }
 
 // overGRPC is a call of gRPC.
@@ -185,7 +187,7 @@ func (a *overGRPC) methodKey() string { return a.call.Method }
 
 func (a *overGRPC) host() string {
 	if values := metadata.ValueFromIncomingContext(a.ctx, ":authority"); len(values) > 0 {
-		return values[0]
+		return target.Host(values[0])
 	}
 	return ""
 }

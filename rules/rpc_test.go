@@ -157,3 +157,14 @@ func TestRPCWithoutRedis(t *testing.T) {
 		assert.Equal(t, want, grpcstatus.Code(err), file)
 	}
 }
+
+// TestUnaryServerInterceptor_InvalidCall_IsRefused, or decided by the failure mode where the file says so.
+func TestUnaryServerInterceptor_InvalidCall_IsRefused(t *testing.T) {
+	for fields, want := range map[string]codes.Code{
+		"on_failure: open": codes.InvalidArgument, "on_invalid: on_failure": codes.Unavailable, "on_invalid: on_failure, on_failure: open": codes.OK,
+	} {
+		c := rpc(t, connected(t), &healthy{}, one("key: header:X-Tenant, limits: 1/h, "+fields))
+		_, err := c.Check(t.Context(), new(health.HealthCheckRequest))
+		assert.Equal(t, want, grpcstatus.Code(err), fields)
+	}
+}

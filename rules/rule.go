@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
@@ -20,11 +21,18 @@ type rule struct {
 	skip       *skip
 }
 
+// looksAtPaths reports whether the path of a request of HTTP matters to a rule.
+func (r *rule) looksAtPaths() bool {
+	return r.skip != nil && len(r.skip.paths) > 0 ||
+		slices.ContainsFunc(r.conditions, func(c *condition) bool { return !c.rpc && !c.anyOf() })
+}
+
 // ruleFile is what a rule and the defaults can say.
 type ruleFile struct {
 	name, match, key, limits, ban, overrides *yaml.Node
 	policy, cost, skip                       *yaml.Node
-	onFailure, deadline, shadow, wait        *yaml.Node
+	onFailure, onInvalid                     *yaml.Node
+	deadline, shadow, wait                   *yaml.Node
 }
 
 // ruleFields is the fields of a rule, and defaultFields those of defaults.
@@ -38,6 +46,7 @@ var ruleFields, defaultFields = func() (rule, defaults map[string]field[ruleFile
 		"cost":       node(func(r *ruleFile) **yaml.Node { return &r.cost }),
 		"skip":       node(func(r *ruleFile) **yaml.Node { return &r.skip }),
 		"on_failure": node(func(r *ruleFile) **yaml.Node { return &r.onFailure }),
+		"on_invalid": node(func(r *ruleFile) **yaml.Node { return &r.onInvalid }),
 		"deadline":   node(func(r *ruleFile) **yaml.Node { return &r.deadline }),
 		"shadow":     node(func(r *ruleFile) **yaml.Node { return &r.shadow }),
 		"wait":       node(func(r *ruleFile) **yaml.Node { return &r.wait }),
@@ -62,7 +71,7 @@ const defaultPolicy = "sliding_window"
 func (r *ruleFile) given(defaults *ruleFile) {
 	for _, f := range []struct{ own, other **yaml.Node }{
 		{&r.key, &defaults.key}, {&r.policy, &defaults.policy}, {&r.cost, &defaults.cost}, {&r.skip, &defaults.skip},
-		{&r.onFailure, &defaults.onFailure}, {&r.deadline, &defaults.deadline}, {&r.shadow, &defaults.shadow}, {&r.wait, &defaults.wait},
+		{&r.onFailure, &defaults.onFailure}, {&r.onInvalid, &defaults.onInvalid}, {&r.deadline, &defaults.deadline}, {&r.shadow, &defaults.shadow}, {&r.wait, &defaults.wait},
 	} {
 		if *f.own == nil {
 			*f.own = *f.other
@@ -136,6 +145,9 @@ func (d *decoder) settings(file *ruleFile, r *rule) {
 	s := &r.settings
 	if file.onFailure != nil {
 		d.onFailure(file.onFailure, s)
+	}
+	if file.onInvalid != nil {
+		d.onInvalid(file.onInvalid, s)
 	}
 	if file.deadline != nil {
 		s.deadline = d.duration(file.deadline)

@@ -86,7 +86,7 @@ func TestTheSchemaAndTheParserAgree(t *testing.T) {
 		return one("key: method, limits: 1/s, overrides: [{key: GET, " + text + "}]")
 	}
 	for _, file := range []string{
-		string(documented), large(3), "rules: []", "domain: '{shop}'\nrules: []", "address: {header: x-Real-IP, trusted: '::1', ipv6_bits: 128}\nrules: []",
+		string(documented), large(3), "rules: []", "domain: '{shop}'\nrules: []", "escaped_slashes: keep\nrules: []", "address: {header: x-Real-IP, trusted: '::1', ipv6_bits: 128}\nrules: []",
 		limit("' 10 / s '"), limit("10/1m30s"), limit("1/.5s"), limit("1/1000000us"), limit("2/2w"), limit("0/s"), limit("[1/s, {rate: 1/s, policy: fixed_window, aligned: true}]"),
 		limit("{permits: 0, per: 5.s}"), limit("{rate: 1/month, policy: calendar, in: UTC}"), limit("{rate: 1/s, policy: smooth, burst: 1s, warm_up: 1s, cold_factor: 1.5}"),
 		limit("{rate: 1/s, name: 'a b'}"), one("limits: {redisson: q}"), one("limits: {redisson: q, permits: 1, per: s, type: per_client, keep_alive: 1d}"),
@@ -94,13 +94,14 @@ func TestTheSchemaAndTheParserAgree(t *testing.T) {
 		one("ban: true, match: [a.b/, POST  /ä], key: ip"), one("ban: true, match: {grpc: '*', headers: {X: y z}, ranges: 10.0.0.0/8}"),
 		one("ban: true, on_failure: {local: 1}, shadow: false, wait: 1s, deadline: 1w"), override("ban: true"), override("unlimited: true"), override("limits: [1/s]"),
 		one("key: ip, limits: 1/s, cost: content_length/010"), one("key: ip, limits: 1/s, cost: header:X"),
+		one("key: [hashed_header:X-Api-Key, ip], limits: 1/s, on_invalid: on_failure"),
 	} {
 		_, err := Parse("f.yaml", []byte(file))
 		assert.NoError(t, err, file)
 		assert.NoError(t, valid(file), file)
 	}
 	for _, file := range []string{
-		"domain: a b\nrules: []", "domain: x", "rules: {}", "match: every\nrules: []", "x: 1\nrules: []", "address: {header: a b}\nrules: []", "address: {trusted: x}\nrules: []",
+		"escaped_slashes: both\nrules: []", one("ban: true, on_invalid: open"), one("key: 'hashed_header:', limits: 1/s"), "domain: a b\nrules: []", "domain: x", "rules: {}", "match: every\nrules: []", "x: 1\nrules: []", "address: {header: a b}\nrules: []", "address: {trusted: x}\nrules: []",
 		"address: {trusted: []}\nrules: []", "address: {ipv6_bits: 129}\nrules: []", "defaults: {name: x}\nrules: []", "domain: " + strings.Repeat("x", 129) + "\nrules: []",
 		limit("10"), limit("10/x"), limit("-1/s"), limit("1.5/s"), limit("[]"), limit("1/+5s"), limit("1/5S"), limit("{}"), limit("{permits: 1}"), limit("{per: s}"),
 		limit("{rate: 1/s, permits: 1}"), limit("{rate: 1/s, per: s}"), limit("{permits: -1, per: s}"), limit("{permits: 1.5, per: s}"), limit("{permits: 1, per: x}"),

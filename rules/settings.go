@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,6 +10,8 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
 // settings is what a rule asks httplimit for. Rules that agree in it share one Middleware, which sees for all of them whether Redis
@@ -19,8 +22,11 @@ type settings struct {
 	deadline  time.Duration // 0 where the rule does not say
 	wait      time.Duration
 	shadow    bool
-	costs     bool // the rule says what a request costs, or it does not matter
-	refuses   bool // Redis is not asked, so that it does not matter whether it is up
+	// The failure mode decides requests that lack what the rule needs, and they are not refused.
+	invalidFails bool
+
+	costs   bool // the rule says what a request costs, or it does not matter
+	refuses bool // Redis is not asked, so that it does not matter whether it is up
 }
 
 // options is the settings for httplimit. What is not set here is as the caller's options have it.
@@ -37,6 +43,9 @@ func (s settings) options() []httplimit.Option {
 	}
 	if s.shadow {
 		opts = append(opts, httplimit.Shadow())
+	}
+	if s.invalidFails {
+		opts = append(opts, httplimit.InvalidAsFailure())
 	}
 	if s.costs {
 		opts = append(opts, httplimit.Cost(costOf))
@@ -57,6 +66,18 @@ func settingsOf(rules []*rule) map[settings]struct{} {
 		all[r.settings], all[refusing(r.settings)] = struct{}{}, struct{}{}
 	}
 	return all
+}
+
+// onInvalid reads what becomes of requests that lack what a rule needs.
+func (d *decoder) onInvalid(n *yaml.Node, s *settings) {
+	const want = "refuse or on_failure"
+	switch text, ok := d.text(n, "a text, "+want); {
+	case !ok:
+	case text != "refuse" && text != "on_failure":
+		d.fail(n, "%q, want %s", clipped(text), want)
+	default:
+		s.invalidFails = text == "on_failure"
+	}
 }
 
 // onFailure reads a failure mode: open, closed, or {local: share}.
@@ -125,29 +146,29 @@ func (d *decoder) cost(n *yaml.Node) *cost {
 	return nil
 }
 
-// of is what a request costs, at least 1, or -1 where it cannot be told.
-func (c *cost) of(r asked) int64 {
+// of returns what a request costs, at least 1, or what it lacks.
+func (c *cost) of(r asked) (int64, error) {
 	switch {
 	case c == nil:
-		return 1
+		return 1, nil
 	case c.header != "":
 		values := r.values(c.header)
 		if len(values) != 1 {
-			return -1
+			return 1, door.Invalidf("rules: %d values of the header %s, want one, the cost", len(values), c.header)
 		}
 		permits, err := strconv.ParseUint(strings.TrimSpace(values[0]), 10, 53)
 		if err != nil {
-			return -1
+			return 1, door.Invalidf("rules: the header %s is %q, want the cost, a whole number", c.header, clipped(values[0]))
 		}
-		return max(1, int64(permits))
+		return max(1, int64(permits)), nil
 	case c.bytes > 0:
 		length := r.length()
 		if length < 0 {
-			return -1
+			return 1, fmt.Errorf("rules: cost: %w", httplimit.ErrLengthRequired)
 		}
-		return max(1, (length-1)/c.bytes+1)
+		return max(1, (length-1)/c.bytes+1), nil
 	}
-	return c.permits
+	return c.permits, nil
 }
 
 // skip is the requests that a rule lets pass.
@@ -158,7 +179,7 @@ type skip struct {
 }
 
 var skipFields = map[string]field[skip]{
-	"ranges":  func(d *decoder, n *yaml.Node, s *skip) { s.ranges = newRanges(d.ranges(n)) },
+	"ranges":  func(d *decoder, n *yaml.Node, s *skip) { s.ranges = d.clientRanges(n) },
 	"methods": func(d *decoder, n *yaml.Node, s *skip) { s.methods = d.methods(n) },
 	"paths": func(d *decoder, n *yaml.Node, s *skip) {
 		const want = "a text, a path like /health or /static/"
@@ -167,6 +188,8 @@ var skipFields = map[string]field[skip]{
 			switch {
 			case err != nil:
 				d.fail(n, "the path %q: %v", clipped(text), err)
+			case slices.ContainsFunc(p.segments, hasSlash) && !d.keepSlashes:
+				d.fail(n, "the path %q has an escaped slash or a backslash: requests with it are refused", clipped(text))
 			case p.method != "" || p.host != "":
 				d.fail(n, "%q, want %s", clipped(text), want)
 			default:
@@ -176,12 +199,13 @@ var skipFields = map[string]field[skip]{
 	},
 }
 
-// skips says whether a rule lets a request pass. A client whose address cannot be told is in no range.
-func (s *skip) skips(r asked, path string) bool {
+// skips reports whether a rule lets a request pass: by its path, if all readings of that are skipped. A client whose address is
+// unknown is in no range.
+func (s *skip) skips(r asked, path target.Path) bool {
 	if s == nil {
 		return false
 	}
-	if slices.Contains(s.methods, r.method()) || slices.ContainsFunc(s.paths, func(p pattern) bool { return p.matches(path) }) {
+	if hasMethod(s.methods, r.method()) || len(s.paths) > 0 && path.All(s.hasPath) {
 		return true
 	}
 	if len(s.ranges.list) == 0 {
@@ -189,6 +213,11 @@ func (s *skip) skips(r asked, path string) bool {
 	}
 	client, err := r.client()
 	return err == nil && s.ranges.contains(client)
+}
+
+// hasPath reports whether a reading of a path is skipped.
+func (s *skip) hasPath(path string) bool {
+	return slices.ContainsFunc(s.paths, func(p pattern) bool { return p.matches(path) })
 }
 
 // address reads how a client's address is told.

@@ -3,104 +3,97 @@ package rules
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"slices"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
 // step is limits of a request that are decided at once.
 type step struct {
 	settings settings
 	rules    []string
+	key      string // of the first rule
 	cost     int64
-	err      error        // why it cannot be told what to ask
+	err      error        // why there is no limiter to ask
 	limiter  door.Limiter // what to ask, described; nil where it is to be made of the group
 	group    *group       // what the limiter consists of; nil where it cannot be joined with others
 }
 
 // steps is what decides a request of HTTP, nil for nothing.
 func (s *snapshot) steps(o *opener, r *http.Request) []step {
-	by := search{request: &overHTTP{Request: r, address: &s.address}, all: s.all}
-	path := cleanPath(r.URL.EscapedPath())
-	s.http.find(&by, path)
-	steps := s.append(nil, o, &by, path, by.found)
-	if r.URL.RawPath == "" {
-		return joinable(steps, o)
+	path, err := target.ReadPath(r.URL.EscapedPath(), s.keepSlashes)
+	if err != nil && s.looksAtPaths {
+		return []step{{settings: refusing(settings{}), cost: 1, err: door.Invalidf("rules: %v", err)}}
 	}
-	// Routers differ on a path with escaped slashes or dots. Rules that match either reading of it decide.
-	other := cleanPath((&url.URL{Path: r.URL.Path}).EscapedPath())
-	if other == path {
-		return joinable(steps, o)
-	}
-	before := by.found
-	by.found = nil
-	s.http.find(&by, other)
-	for _, e := range by.found {
-		if !hasRule(before, e.rule) {
-			steps = s.append(steps, o, &by, other, []entry{e})
+	return s.stepsOf(o, &s.http, &overHTTP{Request: r, address: &s.address}, path)
+}
+
+// stepsOf returns the steps of a request. The rules that match one of the readings of its path decide, each for what that
+// reading makes of its key.
+func (s *snapshot) stepsOf(o *opener, rules *tree, request asked, path target.Path) []step {
+	by := search{request: request, all: s.all}
+	var steps []step
+	path.All(func(reading string) bool {
+		by.found = by.found[:0]
+		rules.find(&by, reading)
+		for _, e := range by.found {
+			if rule := s.rules[e.rule]; !rule.skip.skips(request, path) {
+				steps = rule.append(steps, o, request, reading, e)
+			}
 		}
-	}
+		return true
+	})
 	return joinable(steps, o)
 }
 
-func hasRule(entries []entry, rule int) bool {
-	for _, e := range entries {
-		if e.rule == rule {
-			return true
-		}
+// append adds a step, or several where the limits of the rule do not share a slot. A rule decides once for each key.
+func (r *rule) append(steps []step, o *opener, request asked, path string, e entry) []step {
+	s := step{settings: r.settings, rules: []string{r.name}, cost: 1, err: e.unknown}
+	if s.err != nil {
+		return append(steps, s)
 	}
-	return false
-}
-
-// append adds a step for each rule, or several where its limits do not share a slot.
-func (s *snapshot) append(steps []step, o *opener, by *search, path string, found []entry) []step {
-	for _, e := range found {
-		rule := s.rules[e.rule]
-		if rule.skip.skips(by.request, path) {
-			continue
-		}
-		steps = rule.append(steps, o, by.request, path, e.condition)
-	}
-	return steps
-}
-
-func (r *rule) append(steps []step, o *opener, request asked, path string, c *condition) []step {
-	s := step{settings: r.settings, rules: []string{r.name}, cost: 1}
 	if r.cost != nil {
-		s.cost = r.cost.of(request)
+		s.cost, s.err = r.cost.of(request)
 	}
-	l, key := r.limits, ""
+	l := r.limits
 	if r.key != nil && (!l.refuse || len(r.overrides) > 0) {
 		var err error
-		if key, err = keyOf(r.key, request, path, c); err == nil && key == "" {
+		if s.key, err = keyOf(r.key, request, path, e.condition); err == nil && s.key == "" {
 			err = errNoKey
 		}
 		if err != nil && !l.refuse {
 			s.err = err
 			return append(steps, s)
 		}
-		if own := r.overrides[key]; own != nil {
+		if own := r.overrides[s.key]; own != nil {
 			l = own
 		}
 	}
 	switch {
-	case l.pass:
+	case l.pass || slices.ContainsFunc(steps, func(other step) bool { return other.of(r, s.key) }):
 		return steps
 	case l.refuse:
 		s.settings = refusing(r.settings)
 		s.limiter = l.described(o.door).of(refusal(r.prefix))
-		s.cost = 1
+		s.cost, s.err = 1, nil
 		return append([]step{s}, steps...) // before anything is taken
+	case s.err != nil:
+		return append(steps, s)
 	}
-	for i, g := range o.open(r, l, key).groups {
+	for i, g := range o.open(r, l, s.key).groups {
 		if s.limiter, s.group = g.told, &g.group; i > 0 {
 			s.rules = nil // told once
 		}
 		steps = append(steps, s)
 	}
 	return steps
+}
+
+// of reports whether a step is that of a rule and a key.
+func (s *step) of(r *rule, key string) bool {
+	return len(s.rules) > 0 && s.rules[0] == r.name && s.key == key && s.err == nil
 }
 
 // refusal is a limiter that never has a permit. It has the name of a rule.
@@ -140,7 +133,12 @@ func (s *step) join(other *step, o *opener) bool {
 	if joined == nil {
 		return false
 	}
-	s.group, s.limiter, s.rules = joined, nil, append(slices.Clip(s.rules), other.rules...)
+	s.group, s.limiter = joined, nil
+	for _, name := range other.rules {
+		if !slices.Contains(s.rules, name) {
+			s.rules = append(slices.Clip(s.rules), name)
+		}
+	}
 	return true
 }
 

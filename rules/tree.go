@@ -26,6 +26,7 @@ type leaf struct {
 	plain    []entry            // in the order of the rules
 	byHeader []byValue          // those that want a value of a header, in the order of the rules for each value
 	byRange  *prefixes[[]entry] // other ones that want a range of addresses, likewise
+	ranged   []entry            // the same, in the order of the rules
 }
 
 // byValue finds entries by the value of a header.
@@ -38,6 +39,7 @@ type byValue struct {
 type entry struct {
 	rule      int // its place
 	condition *condition
+	unknown   error // why it is unknown whether the condition holds; nil if it does
 }
 
 func newBranch() *branch { return &branch{first: math.MaxInt} }
@@ -62,7 +64,7 @@ func (t *tree) add(rule int, c *condition) {
 	if b.at[c.end] == nil {
 		b.at[c.end] = new(leaf)
 	}
-	b.at[c.end].add(entry{rule, c})
+	b.at[c.end].add(entry{rule: rule, condition: c})
 }
 
 // behind is the branch behind a segment, "" for a wildcard.
@@ -103,6 +105,7 @@ func (l *leaf) add(e entry) {
 		l.plain = append(l.plain, e)
 		return
 	}
+	l.ranged = append(l.ranged, e)
 	if l.byRange == nil {
 		l.byRange = new(prefixes[[]entry])
 	}
@@ -125,7 +128,7 @@ func (t *tree) find(s *search, path string) {
 		return
 	}
 	if len(t.hosts) > 0 {
-		if b := t.hosts[plainHost(s.request.host())]; b != nil {
+		if b := t.hosts[s.request.host()]; b != nil {
 			s.walk(b, path)
 		}
 	}
@@ -174,33 +177,40 @@ func (s *search) look(l *leaf) {
 	if l.byRange == nil {
 		return
 	}
-	if client, err := s.request.client(); err == nil {
-		l.byRange.of(client, s.try)
+	client, err := s.request.client()
+	if err != nil {
+		s.try(l.ranged)
+		return
 	}
+	l.byRange.of(client, s.try)
 }
 
-// try keeps entries that hold.
+// try keeps entries that hold, or may hold: a client does not escape a rule by an address that is unknown.
 func (s *search) try(entries []entry) {
 	for _, e := range entries {
-		if !s.all && len(s.found) > 0 && s.found[0].rule <= e.rule {
+		if !s.all && len(s.found) > 0 && (s.found[0].rule < e.rule || s.found[0].rule == e.rule && s.found[0].unknown == nil) {
 			return
 		}
-		if !e.condition.holds(s.request) {
+		holds, err := e.condition.holds(s.request)
+		if !holds && err == nil {
 			continue
 		}
+		e.unknown = err
 		if s.all {
 			s.insert(e)
-			continue
+		} else {
+			s.found = append(s.found[:0], e)
 		}
-		s.found = append(s.found[:0], e)
-		return
 	}
 }
 
 // insert keeps an entry in its place.
 func (s *search) insert(e entry) {
 	at, twice := slices.BinarySearchFunc(s.found, e, func(a, b entry) int { return a.rule - b.rule })
-	if !twice {
+	switch {
+	case !twice:
 		s.found = slices.Insert(s.found, at, e)
+	case e.unknown == nil && s.found[at].unknown != nil:
+		s.found[at] = e
 	}
 }

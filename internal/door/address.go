@@ -14,7 +14,30 @@ const defaultIPv6Bits = 64
 // Plain is an address without its zone, and as IPv4 where that is mapped into IPv6.
 func Plain(addr netip.Addr) netip.Addr { return addr.WithZone("").Unmap() }
 
-// AddressKey is the key of a client's address: itself, or for IPv6 its network of so many bits, of defaultIPv6Bits for 0.
+// translations is the IPv6 networks whose addresses stand for the IPv4 address in their last 32 bits: NAT64 (RFC 6052) and SIIT
+// (RFC 7915).
+var translations = []netip.Prefix{netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("::ffff:0:0:0/96")}
+
+// IsTranslation reports whether a network is one of those, or lies in one.
+func IsTranslation(network netip.Prefix) bool {
+	return slices.ContainsFunc(translations, func(t netip.Prefix) bool {
+		return network.Bits() >= t.Bits() && t.Contains(network.Addr())
+	})
+}
+
+// Client returns the address by which a client counts: plain, and as IPv4 if it stands for such an address. It is not for the
+// question whether a proxy is trusted: other networks than the proxy's may have translated addresses.
+func Client(addr netip.Addr) netip.Addr {
+	addr = Plain(addr)
+	if !addr.Is6() || !IsTranslation(netip.PrefixFrom(addr, addr.BitLen())) {
+		return addr
+	}
+	bytes := addr.As16()
+	return netip.AddrFrom4([4]byte(bytes[12:]))
+}
+
+// AddressKey is the key of a client's address: itself, or for IPv6 its network of so many bits, of defaultIPv6Bits for 0. Link-local
+// addresses, of which all hosts of a link share one network, count by themselves.
 func AddressKey(addr netip.Addr, ipv6Bits int) (string, error) {
 	if ipv6Bits < 0 || ipv6Bits > 128 {
 		return "", fmt.Errorf("an Address.IPv6Bits of %d, want 1 to 128, or 0 for %d", ipv6Bits, defaultIPv6Bits)
@@ -22,8 +45,8 @@ func AddressKey(addr netip.Addr, ipv6Bits int) (string, error) {
 	if ipv6Bits == 0 {
 		ipv6Bits = defaultIPv6Bits
 	}
-	addr = Plain(addr)
-	if addr.Is4() || ipv6Bits >= addr.BitLen() {
+	addr = Client(addr)
+	if addr.Is4() || ipv6Bits >= addr.BitLen() || addr.IsLinkLocalUnicast() {
 		return addr.String(), nil
 	}
 	network, err := addr.Prefix(ipv6Bits)

@@ -94,6 +94,7 @@ func (r Result) String() string {
 type Answer struct {
 	Result   Result
 	Local    bool                    // decided by this process alone, for its share of the limit
+	Invalid  bool                    // FailedClosed for the request itself, see [Invalid]
 	Decision rratelimiter.Decision   // where it was granted or refused
 	Each     []rratelimiter.Decision // one for each policy, where there are several and the limiter tells
 	Err      error                   // why nobody could decide, or why no wait would help

@@ -45,6 +45,12 @@ const longestKey = 128
 
 func isPlain(c byte) bool { return c > ' ' && c < 0x7f && c != '{' && c != '}' && c != '%' }
 
+// Hash is a key that stands for another and does not show it: the first 128 bits of its SHA-256.
+func Hash(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(sum[:16])
+}
+
 // Join makes one key of several. Different ones give different keys.
 func Join(keys ...string) string {
 	length := len(keys)

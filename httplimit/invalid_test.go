@@ -1,0 +1,94 @@
+package httplimit_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// TestMiddleware_InvalidRequest_IsRefusedWithoutRetryAfter: a client gains nothing by leaving something out, and learns that no retry
+// helps.
+func TestMiddleware_InvalidRequest_IsRefusedWithoutRetryAfter(t *testing.T) {
+	own := func(*http.Request) (string, error) {
+		return "", fmt.Errorf("no tenant: %w", httplimit.ErrInvalidRequest)
+	}
+	length := httplimit.Cost(func(r *http.Request) int64 { return r.ContentLength })
+	below := httplimit.Cost(func(*http.Request) int64 { return -1 })
+	for name, c := range map[string]struct {
+		key    httplimit.Key
+		opts   []httplimit.Option
+		status int
+		title  string
+	}{
+		"a header that is missing": {httplimit.ByHeader("X-Key"), nil, 400, "Bad Request"},
+		"open":                     {httplimit.ByHeader("X-Key"), []httplimit.Option{httplimit.OnFailure(httplimit.Open)}, 400, "Bad Request"},
+		"a share":                  {httplimit.ByHeader("X-Key"), []httplimit.Option{httplimit.OnFailure(httplimit.Local(1))}, 400, "Bad Request"},
+		"combined":                 {httplimit.Combined(httplimit.ByIP(), httplimit.ByHeader("X-Key")), nil, 400, "Bad Request"},
+		"a key of the user's":      {own, nil, 400, "Bad Request"},
+		"a length that is unknown": {httplimit.ByIP(), []httplimit.Option{length}, 411, "Length Required"},
+		"another cost below 0":     {httplimit.ByIP(), []httplimit.Option{below}, 411, "Length Required"},
+		"as a failure":             {httplimit.ByHeader("X-Key"), []httplimit.Option{httplimit.InvalidAsFailure()}, 503, ""},
+		"as a failure, open":       {httplimit.ByHeader("X-Key"), []httplimit.Option{httplimit.InvalidAsFailure(), httplimit.OnFailure(httplimit.Open)}, 200, ""},
+		"a length as a failure":    {httplimit.ByIP(), []httplimit.Option{length, httplimit.InvalidAsFailure()}, 503, ""},
+		"shadow":                   {httplimit.ByHeader("X-Key"), []httplimit.Option{httplimit.Shadow()}, 200, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+				var got httplimit.Outcome
+				opts := append(c.opts, httplimit.Report(func(_ *http.Request, o httplimit.Outcome) { got = o }))
+				next := new(ok)
+				handler := httplimit.Middleware(httplimit.Each(client, "web", c.key, hour(10)), opts...)(next)
+				r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("chunks"))
+				r.ContentLength = -1
+				w := serve(handler, r)
+				assert.Equal(b, c.status, w.Code)
+				assert.ErrorIs(b, got.Err, httplimit.ErrInvalidRequest)
+				assert.Equal(b, c.status == 200, next.served == 1)
+				if c.title != "" {
+					assert.Equal(b, httplimit.FailedClosed, got.Result)
+					assert.JSONEq(b, fmt.Sprintf(`{"type": "about:blank", "title": %q, "status": %d}`, c.title, c.status), w.Body.String())
+					assert.Equal(b, http.Header{"Content-Type": {"application/problem+json"}}, w.Header())
+				}
+			})
+		})
+	}
+}
+
+// TestMiddleware_EmptyWildcard_IsRefused, while a path without the wildcard is the server's own mistake.
+func TestMiddleware_EmptyWildcard_IsRefused(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		limited := httplimit.Middleware(httplimit.Each(client, "web", httplimit.ByPathValue("rest"), hour(1)))(new(ok))
+		mux := http.NewServeMux()
+		mux.Handle("/files/{rest...}", limited)
+		mux.Handle("/other/", limited)
+		for path, want := range map[string]int{"/files/": 400, "/files/a": 200, "/other/a": 503} {
+			assert.Equal(b, want, serve(mux, httptest.NewRequest(http.MethodGet, path, nil)).Code, path)
+		}
+	})
+}
+
+// TestTransport_CostThatIsUnknown_FollowsTheFailureMode: the request is the program's own.
+func TestTransport_CostThatIsUnknown_FollowsTheFailureMode(t *testing.T) {
+	for mode, sent := range map[httplimit.FailureMode]bool{httplimit.Open: true, httplimit.Closed: false} {
+		base := roundTrip(func(*http.Request) (*http.Response, error) { return new(http.Response), nil })
+		below := httplimit.Cost(func(*http.Request) int64 { return -1 })
+		_, err := httplimit.Transport(base, httplimit.All(new(limit.Limiter)), below, httplimit.OnFailure(mode)).RoundTrip(request())
+		assert.Equal(t, sent, err == nil, "%v", err)
+		if !sent {
+			assert.ErrorIs(t, err, httplimit.ErrNotSent)
+		}
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -1,0 +1,167 @@
+package target
+
+import (
+	"errors"
+	"slices"
+	"strings"
+)
+
+// The errors of a path that servers read in ways that differ too much to decide all of them.
+var (
+	errNotClean = errors.New("the path has a dot segment, or an escape that is not valid")
+	errSlash    = errors.New("the path has an escaped slash or a backslash")
+)
+
+// Path is the path of a request in the readings that servers have of it. Each begins with a slash and is escaped.
+// Most paths have one reading.
+type Path struct {
+	Text   string   // as it is written
+	Others []string // without empty segments, and without ";" parameters
+}
+
+// All calls f with each reading until f returns false. It reports whether f never did.
+func (p Path) All(f func(path string) bool) bool {
+	return f(p.Text) && !slices.ContainsFunc(p.Others, func(other string) bool { return !f(other) })
+}
+
+// ReadPath returns the readings of an escaped path. A path with a dot segment is an error, however the dots are
+// written. A path with an escaped slash or a backslash is an error too, unless keepSlashes is set: then they are
+// characters of their segment.
+func ReadPath(path string, keepSlashes bool) (Path, error) {
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path
+	}
+	p := Path{Text: path}
+	if isPlain(path) {
+		return p, nil
+	}
+	for rest, more := path[1:], true; more; {
+		var segment string
+		segment, rest, more = strings.Cut(rest, "/")
+		if !hasValidEscapes(segment) || isDots(withoutParameters(segment)) {
+			return p, errNotClean
+		}
+		if !keepSlashes && hasSlash(segment) {
+			return p, errSlash
+		}
+	}
+	bare := bareSegments(path)
+	for _, other := range []string{merged(path), bare, merged(bare)} {
+		if other != path && !slices.Contains(p.Others, other) {
+			p.Others = append(p.Others, other)
+		}
+	}
+	return p, nil
+}
+
+// isPlain reports whether a path has one reading. A false result says nothing.
+func isPlain(path string) bool {
+	return strings.IndexByte(path, '%') < 0 && strings.IndexByte(path, ';') < 0 && strings.IndexByte(path, '\\') < 0 &&
+		!strings.Contains(path, "//") && !strings.Contains(path, "/.")
+}
+
+// merged removes the empty segments of a path, except the last one.
+func merged(path string) string {
+	for strings.Contains(path, "//") {
+		path = strings.ReplaceAll(path, "//", "/")
+	}
+	return path
+}
+
+// bareSegments removes the parameters of all segments.
+func bareSegments(path string) string {
+	segments := strings.Split(path, "/")
+	for i, segment := range segments {
+		segments[i] = withoutParameters(segment)
+	}
+	return strings.Join(segments, "/")
+}
+
+// withoutParameters cuts a segment at its first semicolon, also if that is escaped: a proxy may have unescaped it for
+// the server.
+func withoutParameters(segment string) string {
+	for i := range len(segment) {
+		if segment[i] == ';' || segment[i] == '%' && escaped(segment[i:]) == ';' {
+			return segment[:i]
+		}
+	}
+	return segment
+}
+
+// isDots reports whether a segment is "." or "..".
+func isDots(segment string) bool {
+	dots := 0
+	for ; segment != "" && dots < 3; dots++ {
+		switch {
+		case segment[0] == '.':
+			segment = segment[1:]
+		case escaped(segment) == '.':
+			segment = segment[3:]
+		default:
+			return false
+		}
+	}
+	return dots == 1 || dots == 2
+}
+
+// hasSlash reports whether a segment has a slash or a backslash.
+func hasSlash(segment string) bool {
+	for i := range len(segment) {
+		if c := escaped(segment[i:]); segment[i] == '\\' || c == '/' || c == '\\' {
+			return true
+		}
+	}
+	return false
+}
+
+func hasValidEscapes(segment string) bool {
+	for i := range len(segment) {
+		if segment[i] == '%' && !isEscape(segment[i:]) {
+			return false
+		}
+	}
+	return true
+}
+
+// isEscape reports whether a text begins with an escape.
+func isEscape(text string) bool {
+	return len(text) >= 3 && text[0] == '%' && hex(text[1]) >= 0 && hex(text[2]) >= 0
+}
+
+// escaped returns the byte for which the escape at the begin of a text stands, or 0.
+func escaped(text string) byte {
+	if !isEscape(text) {
+		return 0
+	}
+	return byte(hex(text[1])<<4 | hex(text[2]))
+}
+
+// hex returns the value of a hexadecimal digit, or -1.
+func hex(c byte) int {
+	at := strings.IndexByte("0123456789abcdefABCDEF", c)
+	if at >= 16 {
+		at -= 6
+	}
+	return at
+}
+
+// Unescape returns a path without escapes. Escaped slashes and backslashes stay escaped, in capitals.
+func Unescape(path string) string {
+	if strings.IndexByte(path, '%') < 0 {
+		return path
+	}
+	var b strings.Builder
+	for i := 0; i < len(path); i++ {
+		switch c := escaped(path[i:]); {
+		case c == '/' || c == '\\':
+			b.WriteString(strings.ToUpper(path[i : i+3]))
+		case isEscape(path[i:]):
+			b.WriteByte(c)
+		default:
+			b.WriteByte(path[i])
+			continue
+		}
+		i += 2
+	}
+	return b.String()
+}

@@ -1,0 +1,39 @@
+// Package target normalises what a request is for: its method, host and path. Packages rules and rls
+// compare requests by it, so that another spelling of a request meets the same limits.
+package target
+
+import (
+	"net/http"
+	"strings"
+)
+
+// Method returns a method in capitals, as some servers read it.
+func Method(method string) string { return strings.ToUpper(method) }
+
+// HasMethod reports whether a request's method is the wanted one. GET includes HEAD, as in net/http.
+func HasMethod(wanted, method string) bool {
+	return wanted == method || wanted == http.MethodGet && method == http.MethodHead
+}
+
+// MethodKey returns the method under which a request counts. HEAD counts as GET.
+func MethodKey(method string) string {
+	if method == http.MethodHead {
+		return http.MethodGet
+	}
+	return method
+}
+
+// Host returns a host in lower case, without its port and without final dots.
+func Host(host string) string {
+	if strings.HasPrefix(host, "[") { // an IPv6 address
+		if end := strings.IndexByte(host, ']'); end > 0 {
+			host = host[:end+1]
+		}
+	} else if at := strings.IndexByte(host, ':'); at >= 0 {
+		host = host[:at]
+	}
+	for strings.HasSuffix(host, ".") {
+		host = host[:len(host)-1]
+	}
+	return strings.ToLower(host)
+}

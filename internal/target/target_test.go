@@ -1,0 +1,116 @@
+package target
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestHost(t *testing.T) {
+	for host, want := range map[string]string{
+		"":                       "",
+		"api.example.org":        "api.example.org",
+		"API.example.ORG":        "api.example.org",
+		"api.example.org:443":    "api.example.org",
+		"api.example.org:":       "api.example.org",
+		"api.example.org.":       "api.example.org",
+		"api.example.org..":      "api.example.org",
+		"api.example.org.:8443":  "api.example.org",
+		"api.example.org:80:443": "api.example.org",
+		"192.0.2.1:80":           "192.0.2.1",
+		"[2001:DB8::1]:443":      "[2001:db8::1]",
+		"[2001:db8::1]":          "[2001:db8::1]",
+		"[2001:db8::1]x":         "[2001:db8::1]",
+		"[":                      "[",
+	} {
+		assert.Equal(t, want, Host(host), host)
+		assert.Equal(t, want, Host(want), host)
+	}
+}
+
+func TestMethod(t *testing.T) {
+	assert.Equal(t, "POST", Method("post"))
+	assert.True(t, HasMethod("GET", "HEAD"))
+	assert.False(t, HasMethod("HEAD", "GET"))
+	assert.Equal(t, "GET", MethodKey("HEAD"))
+	assert.Equal(t, "PUT", MethodKey("PUT"))
+}
+
+func TestReadPath(t *testing.T) {
+	for path, want := range map[string][]string{
+		"/":                 {"/"},
+		"":                  {"/"},
+		"*":                 {"/*"},
+		"/login":            {"/login"},
+		"/login/":           {"/login/"},
+		"/a.b/..c/...":      {"/a.b/..c/..."},
+		"/%6Cogin%20x":      {"/%6Cogin%20x"},
+		"//login":           {"//login", "/login"},
+		"/a///b//":          {"/a///b//", "/a/b/"},
+		"/login;v=1":        {"/login;v=1", "/login"},
+		"/login%3Bv=1":      {"/login%3Bv=1", "/login"},
+		"/;x/login":         {"/;x/login", "//login", "/login"},
+		"//a;b/c;d=e/":      {"//a;b/c;d=e/", "/a;b/c;d=e/", "//a/c/", "/a/c/"},
+		"/a;b//c":           {"/a;b//c", "/a;b/c", "/a//c", "/a/c"},
+		"/a%2525":           {"/a%2525"},
+		"/%E2%82%AC/\xff":   {"/%E2%82%AC/\xff"},
+		"/static/%2e%2e%2e": {"/static/%2e%2e%2e"},
+	} {
+		p, err := ReadPath(path, false)
+		require.NoError(t, err, path)
+		assert.Equal(t, want, append([]string{p.Text}, p.Others...), path)
+	}
+}
+
+func TestReadPath_DotSegment_IsAnError(t *testing.T) {
+	for _, path := range []string{
+		"/.", "/..", "/./a", "/a/../b", "/a/..", "/%2e%2e/a", "/a/.%2E/b", "/%2E", "/..;/a", "/a/..;x=1/b", "/a/.;", "/a/%2e%2e%3bx/b",
+		"..", "/%zz", "/a%2", "/%", "/a/%\x10\x10",
+	} {
+		_, err := ReadPath(path, false)
+		assert.ErrorIs(t, err, errNotClean, path)
+		_, err = ReadPath(path, true)
+		assert.ErrorIs(t, err, errNotClean, path)
+	}
+}
+
+func TestReadPath_EscapedSlash_IsKeptOrAnError(t *testing.T) {
+	for _, path := range []string{"/a%2Fb", "/a%2fb", "/static/..%2Flogin", `/a\b`, "/a%5Cb", "/..%5clogin"} {
+		_, err := ReadPath(path, false)
+		assert.ErrorIs(t, err, errSlash, path)
+		p, err := ReadPath(path, true)
+		assert.NoError(t, err, path)
+		assert.Equal(t, Path{Text: path}, p)
+	}
+}
+
+func TestUnescape(t *testing.T) {
+	for path, want := range map[string]string{
+		"/a": "/a", "/%6Cogin": "/login", "/a%2fb%5c": "/a%2Fb%5C", "/%2525": "/%25", "/%e2%82%ac": "/€", "/%": "/%", "/%zz": "/%zz",
+	} {
+		assert.Equal(t, want, Unescape(path), path)
+	}
+}
+
+// FuzzReadPath: no reading has a segment that another server takes for another number of segments.
+func FuzzReadPath(f *testing.F) {
+	f.Add("/a%2e/..;x//b")
+	f.Add("//%2F;a/%3B../.")
+	f.Fuzz(func(t *testing.T, path string) {
+		p, err := ReadPath(path, false)
+		if err != nil {
+			return
+		}
+		p.All(func(reading string) bool {
+			for segment := range strings.SplitSeq(strings.TrimPrefix(reading, "/"), "/") {
+				plain := Unescape(segment)
+				if plain == "." || plain == ".." || strings.ContainsAny(plain, `/\`) || hasSlash(segment) {
+					t.Errorf("%q has the reading %q with the segment %q", path, reading, plain)
+				}
+			}
+			return true
+		})
+	})
+}

@@ -1,0 +1,165 @@
+package rules
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/bubble"
+)
+
+const bad = http.StatusBadRequest
+
+// TestMiddleware_PathThatServersReadDifferently_IsRefused: no spelling of a path is served by the handler of one rule and decided by
+// another.
+func TestMiddleware_PathThatServersReadDifferently_IsRefused(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		for _, file := range []string{
+			"rules: [{name: a, key: all, limits: 1/h, skip: {paths: [/static/]}}]",
+			"rules: [{name: a, match: '/static/{tenant}', key: 'path:tenant', limits: 9/h, overrides: [{key: gone, ban: true}]}]",
+			"match: all\nrules: [{name: a, match: '/{x...}', key: all, limits: 9/h}]",
+		} {
+			next := &ok{}
+			handler := parsed(b, file).Middleware(client)(next)
+			for _, path := range []string{
+				"/static/..%2Flogin", "/static/%2e%2e/login", "/static/../login", "/static/.%2E/login", "/static/./login", "/static/..;/login", "/static/..;x=y/login",
+				"/static/a%2fb", `/static/..\login`, "/static/..%5clogin", "/static/a%2Fb%2Fc/%2e%2e/%2e%2e/login", "/static/gone%2fx", "/static/%2e%2e%3b/login",
+			} {
+				w := serve(handler, request("GET "+path))
+				assert.Equal(b, bad, w.Code, path)
+				assert.Equal(b, "application/problem+json", w.Header().Get("Content-Type"))
+				assert.Empty(b, w.Header().Get("Retry-After"))
+			}
+			assert.Zero(b, next.served)
+		}
+	})
+}
+
+// TestMiddleware_PathOfNoMatter_Passes: where no rule looks at paths, or those that do are shadows, none is refused.
+func TestMiddleware_PathOfNoMatter_Passes(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		for _, file := range []string{
+			"rules: []", "rules: [{name: a, key: ip, limits: 99/h}]", "rules: [{name: a, match: api.example.com/, key: ip, limits: 99/h}]",
+			"rules: [{name: a, match: /a, key: ip, limits: 99/h, shadow: true}, {name: b, key: ip, limits: 99/h}]",
+		} {
+			handler := parsed(b, file).Middleware(client)(&ok{})
+			assert.Equal(b, good, status(handler, "GET /repos/a%2Fb"), file)
+			assert.Equal(b, good, status(handler, "GET /x/../y"), file)
+		}
+	})
+}
+
+// TestMiddleware_RefusedPath_IsReported with the error, and answered by the caller's Refuse.
+func TestMiddleware_RefusedPath_IsReported(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		var reported []error
+		report := httplimit.Report(func(_ *http.Request, o httplimit.Outcome) { reported = append(reported, o.Err) })
+		refuse := httplimit.Refuse(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
+		handler := parsed(b, "rules: [{name: a, match: /a, key: ip, limits: 9/h}]").Middleware(client, report, refuse)(&ok{})
+		assert.Equal(b, http.StatusTeapot, status(handler, "GET /a%2Fb"))
+		if assert.Len(b, reported, 1) {
+			assert.ErrorIs(b, reported[0], httplimit.ErrInvalidRequest)
+			assert.ErrorContains(b, reported[0], "the path has an escaped slash or a backslash")
+		}
+	})
+}
+
+// TestDecisions_EscapedSlashesKept: an escaped slash is a character of its segment, as a ServeMux has it.
+func TestDecisions_EscapedSlashesKept(t *testing.T) {
+	decisions(t, map[string]decisionTest{
+		"kept": {`
+escaped_slashes: keep
+rules:
+  - {name: a, match: "/repos/{name}", key: "path:name", limits: 1/h}
+  - {name: b, key: all, limits: 1/h}`,
+			[]call{
+				{"GET /repos/a%2Fb", nil, good}, {"GET /repos/a%2fb", nil, many}, {"GET /repos/a%5Cb", nil, good}, {"GET /repos/a/b", nil, good}, {"GET /repos/a/b", nil, many},
+				{"GET /x/%2e%2e/y", nil, bad},
+			}},
+	})
+}
+
+// TestDecisions_SeveralReadings: the rules of all readings of a path decide, and a skip is for all of them or none.
+func TestDecisions_SeveralReadings(t *testing.T) {
+	decisions(t, map[string]decisionTest{
+		"both rules of a path with parameters decide": {`
+rules:
+  - {name: login, match: /login, key: all, limits: 2/h}
+  - {name: rest, match: /, key: all, limits: 3/h}`,
+			[]call{{"GET /login;v=1", nil, good}, {"GET /login%3Bv=2", nil, good}, {"GET /login", nil, many}, {"GET /x", nil, good}, {"GET /x", nil, many}}},
+		"both rules of a path with empty segments decide": {`
+rules:
+  - {name: health, match: /health, key: all, limits: 9/h}
+  - {name: rest, match: /, key: all, limits: 1/h}`,
+			[]call{{"GET //health", nil, good}, {"GET //health", nil, many}, {"GET /health", nil, good}}},
+		"both keys of one rule decide": {`
+rules:
+  - name: tenants
+    match: /t/{tenant}
+    key: path:tenant
+    limits: 1/h
+    overrides: [{key: gone, ban: true}, {key: self, unlimited: true}]`,
+			[]call{
+				{"GET /t/a;x", nil, good}, {"GET /t/a", nil, many}, {"GET /t/a;x", nil, many}, {"GET /t/gone;x", nil, many}, {"GET /t//gone", nil, many},
+				{"GET /t/self;x", nil, good}, {"GET /t/self;x", nil, many},
+			}},
+		"one rule counts once": {`
+rules: [{name: a, key: all, limits: 2/h}]`,
+			[]call{{"GET //a;b", nil, good}, {"GET //a;b", nil, good}, {"GET //a;b", nil, many}}},
+		"a skip is for all readings": {`
+rules: [{name: a, key: all, limits: 1/h, skip: {paths: [/static/, /health]}}]`,
+			[]call{{"GET /static/x;v=1", nil, good}, {"GET /static/x;v=1", nil, good}, {"GET /health;x", nil, good}, {"GET //static/x", nil, many}, {"GET /;x/static/y", nil, many}}},
+	})
+}
+
+// TestDecisions_HostAndMethod: another spelling of the host or the method meets the same rule and the same counter.
+func TestDecisions_HostAndMethod(t *testing.T) {
+	decisions(t, map[string]decisionTest{
+		"hosts": {`
+rules: [{name: a, match: api.example.com/, key: all, limits: 1/h}]`,
+			[]call{
+				{"GET http://api.example.com/", nil, good}, {"GET http://api.example.com:443/", nil, many}, {"GET http://api.example.com./", nil, many},
+				{"GET http://Api.Example.com..:80/", nil, many}, {"GET http://api.example.com:/", nil, many},
+			}},
+		"methods in small letters": {`
+rules: [{name: a, match: POST /login, key: all, limits: 1/h}]`,
+			[]call{{"POST /login", nil, good}, {"post /login", nil, many}, {"Post /login", nil, many}}},
+		"GET is HEAD too, wherever a method stands": {`
+rules:
+  - {name: m, match: {pattern: /m, methods: [GET]}, key: all, limits: 1/h}
+  - {name: s, match: /s, key: all, limits: 1/h, skip: {methods: [GET]}}
+  - {name: k, match: /k, key: method, limits: 1/h}`,
+			[]call{
+				{"HEAD /m", nil, good}, {"GET /m", nil, many}, {"HEAD /s", nil, good}, {"GET /s", nil, good}, {"HEAD /s", nil, good},
+				{"HEAD /k", nil, good}, {"GET /k", nil, many}, {"get /k", nil, many}, {"PUT /k", nil, good},
+			}},
+	})
+}
+
+// TestDecisions_InvalidRequests: what lacks a key or a length gets no 503, since no retry helps; on_invalid changes that.
+func TestDecisions_InvalidRequests(t *testing.T) {
+	decisions(t, map[string]decisionTest{
+		"by default": {`
+defaults: {key: header:K, on_failure: open}
+rules:
+  - {name: a, match: /failure, limits: 1/h, on_invalid: on_failure}
+  - {name: b, match: /refuse, limits: 1/h, on_invalid: refuse}
+  - {name: c, limits: 1/h}`,
+			[]call{{"GET /failure", nil, good}, {"GET /refuse", nil, bad}, {"GET /", nil, bad}}},
+	})
+}
+
+// TestMiddleware_BodyOfUnknownLength_IsRefused with 411, which tells clients what to send.
+func TestMiddleware_BodyOfUnknownLength_IsRefused(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		handler := parsed(b, one("key: all, limits: 9/h, cost: content_length")).Middleware(client)(&ok{})
+		r := request("PUT /")
+		r.ContentLength = -1
+		w := serve(handler, r)
+		assert.Equal(b, http.StatusLengthRequired, w.Code)
+		assert.Empty(b, w.Header().Get("Retry-After"))
+	})
+}
