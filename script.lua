@@ -234,14 +234,13 @@ end
 -- A set of at most a page is counted at once. A larger one is counted over several calls:
 -- ARGV[9] the cursor of the count, or absent
 -- Sets counted, for the reply: '' (not counted), 'done', 'again' (start again), or the cursor of the next call, which is
---   'high low skip sum members'   the members of scores low (but the oldest skip of them counted from above) to high are
---                                 counted: their permits are sum
---   'cut excess'                  the count is done, and grants worth excess are still to be removed
+--   'high members sum'   of the grants with a score of at most high, the newest members grants have sum permits
+--   'cut excess'         the count is done, and grants worth excess are still to be removed
 -- No other call moves excess: a grant lowers the value and raises the set, an expired grant does the reverse. So a page
 -- can be counted at a time, from newer to older grants, and the value is read at the end, together with the oldest page
--- and the newest. If a counted grant has left the set meanwhile, or one was added among them, their number differs, and
--- the count starts again. A counted grant that has shrunk makes excess too large, never too small: that loses permits
--- until the next count, and grants none.
+-- and the grants newer than high. If a counted grant has left the set meanwhile, or one was added among them, their number
+-- differs, and the count starts again. A counted grant that has shrunk makes excess too large, never too small: that loses
+-- permits until the next count, and grants none.
 local counted, cursor = '', hinted and ARGV[9] or ''
 if not hinted or value > rate or cursor ~= '' then
   counted = 'done'
@@ -250,8 +249,8 @@ if not hinted or value > rate or cursor ~= '' then
   --@resized
   local rest, newest = 0, math.huge
   if size - drop <= page then
-    excess, grants = value - rate, size > drop and call('ZRANGE', permitsKey, drop, -1, 'WITHSCORES') or {}
-    for i = 1, #grants, 2 do
+    excess, grants = value - rate, size > drop and call('ZRANGE', permitsKey, drop, -1) or {}
+    for i = 1, #grants do
       excess = excess + (count(grants[i]) or 0) -- an invalid member is an error when it expires
     end
   elseif match(cursor, '^cut %d+$') then
@@ -263,9 +262,7 @@ if not hinted or value > rate or cursor ~= '' then
     value, dirty = value - excess, true
   elseif excess and excess > 0 then
     rest, dirty = excess, true
-    if size - drop > page then
-      grants = call('ZRANGE', permitsKey, drop, drop + page - 1, 'WITHSCORES')
-    end
+    grants = call('ZRANGE', permitsKey, drop, drop + page - 1, 'WITHSCORES')
     --@cut
     if rest > 0 then
       counted = string.format('cut %d', rest)
@@ -277,40 +274,37 @@ if not hinted or value > rate or cursor ~= '' then
 end
 
 --@ pages
--- Counts a page of older grants, and the grants that are newer than the counted ones as soon as they are a page.
-local high, low, skip, sum, members = match(cursor, '^(%S+) (%S+) (%d+) (%d+) (%d+)$')
+-- Counts a page of older grants, and one of those newer than high as soon as they are a page.
+local high, members, sum = match(cursor, '^(%S+) (%d+) (%d+)$')
 if high then
-  skip, sum, members = skip + 0, sum + 0, members + 0
+  members, sum = members + 0, sum + 0
 else
-  high = call('ZREVRANGE', permitsKey, page, page, 'WITHSCORES')[2]
-  low, skip, sum, members = high, 0, 0, 0
+  high, members, sum = call('ZREVRANGE', permitsKey, page, page, 'WITHSCORES')[2], 0, 0
 end
-local above = call('ZRANGEBYSCORE', permitsKey, '(' .. high, '+inf', 'WITHSCORES', 'LIMIT', 0, page + 1)
-local newer = 0
-if #above > page * 2 then
-  local last = above[#above]
-  for i = 1, #above, 2 do
-    if above[i + 1] == last then
-      break
+local newer = call('ZCOUNT', permitsKey, '(' .. high, '+inf')
+if newer > page then
+  local grants = call('ZRANGEBYSCORE', permitsKey, '(' .. high, '+inf', 'WITHSCORES', 'LIMIT', 0, page)
+  for i = 1, #grants, 2 do
+    if grants[i + 1] == grants[#grants] then
+      break -- the next page may have more of this score
     end
-    sum, members, high = sum + (count(above[i]) or 0), members + 1, above[i + 1]
+    sum, members, newer, high = sum + (count(grants[i]) or 0), members + 1, newer - 1, grants[i + 1]
   end
-  above = call('ZRANGEBYSCORE', permitsKey, '(' .. high, '+inf', 'WITHSCORES', 'LIMIT', 0, page + 1)
 end
-for i = 1, #above, 2 do
-  newer = newer + (count(above[i]) or 0)
+local older = call('ZREVRANGE', permitsKey, newer + members, newer + members + page - 1)
+for i = 1, #older do
+  sum = sum + (count(older[i]) or 0)
 end
-local older = call('ZREVRANGEBYSCORE', permitsKey, low, '-inf', 'WITHSCORES', 'LIMIT', skip, page)
-for i = 1, #older, 2 do
-  sum, members = sum + (count(older[i]) or 0), members + 1
-  skip, low = older[i + 1] == low and skip + 1 or 1, older[i + 1]
-end
-if #older == page * 2 then
-  counted = string.format('%s %s %d %.0f %d', high, low, skip, sum, members)
-elseif #above > page * 2 or call('ZCOUNT', permitsKey, '-inf', high) ~= members then
+members = members + #older
+if #older == page then
+  counted = string.format('%s %d %.0f', high, members, sum)
+elseif newer > page or newer + members ~= size then
   counted = 'again'
 else
-  excess = stored + sum + newer - rate
+  for _, member in ipairs(newer > 0 and call('ZREVRANGE', permitsKey, 0, newer - 1) or {}) do
+    sum = sum + (count(member) or 0)
+  end
+  excess = stored + sum - rate
 end
 
 --@ acquire
