@@ -26,10 +26,10 @@ type hint struct {
 }
 
 const (
-	// A count is due after this part of an interval. It may take several calls, and has to end within the interval.
-	countsPerInterval = 2
+	// The last eighth of an interval is for a count: a large set takes several calls.
+	countPart = 8
 	// A count that was disturbed starts again after this part of an interval.
-	retriesPerInterval = 16
+	retryPart = 16
 	// After so many milliseconds another call counts in the place of one that has not been answered.
 	claimLasts = 1000
 )
@@ -77,9 +77,9 @@ func (h *hint) learn(now, rate, interval int64, perClient bool, counted string) 
 	case notCounted:
 		return
 	case countDone:
-		h.cursor, h.due = "", now+interval/countsPerInterval
+		h.cursor, h.due = "", now+interval-interval/countPart
 	case countRestart:
-		h.cursor, h.due = "", now+interval/retriesPerInterval
+		h.cursor, h.due = "", now+interval/retryPart
 	default:
 		h.cursor = counted
 	}

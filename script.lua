@@ -292,8 +292,10 @@ if newer > page then
   end
 end
 local older = call('ZREVRANGE', permitsKey, newer + members, newer + members + page - 1)
+local byte = string.byte
 for i = 1, #older do
-  sum = sum + (count(older[i]) or 0)
+  local a, b, c, d = byte(older[i], -4, -1)
+  sum = sum + (d and a + b * 256 + c * 65536 + d * 16777216 or 0)
 end
 members = members + #older
 if #older == page then
