@@ -73,8 +73,8 @@ const rulesAtOnce = 16
 // descriptors reads the rules of one level.
 func (r *reader) descriptors(n *yaml.Node, path string, into *level, depth int) {
 	r.list(n, path, func(n *yaml.Node, path string) {
-		if depth > mostDepth {
-			r.fail(n, path, "lies %d descriptors deep, want at most %d", depth, mostDepth)
+		if depth >= mostEntries {
+			r.fail(n, path, "lies %d descriptors deep, want at most %d, the entries that a request may have", depth+1, mostEntries)
 			return
 		}
 		n = r.resolve(n, path)

@@ -11,15 +11,12 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// mostBody is the largest request of /json in bytes: what gRPC takes too.
-const mostBody = 4 << 20
-
 // Handler answers over HTTP. It is for those who run the service and for proxies, not for their clients: who can reach it can use up
 // anybody's limits.
 //
 //   - /healthcheck: 200 and OK, or 500 once [Server.Shutdown] was called.
 //   - POST /json: a RateLimitRequest as JSON; its answer as JSON with 200, or 429 where it is over a limit; 400 for a request that
-//     makes no sense, 500 where Redis does not answer.
+//     makes no sense, 413 for one above 64 KiB, 256 descriptors or 64 entries of one, 500 where Redis does not answer.
 //   - /rlconfig: the limits in force, as text.
 //   - /metrics: for Prometheus.
 //   - /auth/DOMAIN: the twin for auth_request of nginx, ForwardAuth of Traefik and forward_auth of Caddy: 200, or 429 with
@@ -50,7 +47,7 @@ func (s *Server) healthcheck(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *Server) json(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostBody))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostRequest))
 	if err != nil {
 		code := http.StatusBadRequest
 		if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
@@ -62,6 +59,10 @@ func (s *Server) json(w http.ResponseWriter, r *http.Request) {
 	var request ratelimit.RateLimitRequest
 	if err := protojson.Unmarshal(body, &request); err != nil {
 		http.Error(w, "want a RateLimitRequest as JSON", http.StatusBadRequest)
+		return
+	}
+	if err := checkSize(&request); err != nil {
+		http.Error(w, status.Convert(err).Message(), http.StatusRequestEntityTooLarge)
 		return
 	}
 	response, err := s.ShouldRateLimit(r.Context(), &request)

@@ -46,19 +46,19 @@ descriptors:
 		_, err := ask(d)
 		require.NoError(t, err)
 	}
-	many := make([]*common.RateLimitDescriptor, 10_000)
+	many := make([]*common.RateLimitDescriptor, 256)
 	for i := range many {
 		many[i] = entry("other", "x")
 	}
 	answer, err := ask(many...)
 	require.NoError(t, err)
-	assert.Len(t, answer.GetStatuses(), 10_000)
-	for i := range many {
-		many[i] = entry("k", strings.Repeat("y", i))
-	}
-	_, err = ask(many...)
+	assert.Len(t, answer.GetStatuses(), 256)
+	_, err = ask(append(many, many[0])...)
 	assert.Equal(t, codes.InvalidArgument, status.Code(err))
-	deep := &common.RateLimitDescriptor{Entries: make([]*common.RateLimitDescriptor_Entry, 10_000)}
+	deep := &common.RateLimitDescriptor{Entries: make([]*common.RateLimitDescriptor_Entry, 65)}
+	_, err = ask(deep)
+	assert.Equal(t, codes.InvalidArgument, status.Code(err))
+	deep.Entries = deep.Entries[1:]
 	_, err = ask(deep)
 	require.NoError(t, err)
 }
@@ -87,7 +87,7 @@ descriptors:
   - {key: a, rate_limit: {unit: hour, requests_per_unit: 1, name: a}}
 `)
 	few, many := request(t, "x | a=1 | ban=1"), request(t, "x | a=1 | ban=1")
-	for range 100_000 {
+	for range 254 {
 		many.Descriptors = append(many.Descriptors, many.Descriptors[1])
 	}
 	ask := func(r *ratelimit.RateLimitRequest) time.Duration {

@@ -100,7 +100,7 @@ func New(c Config) (*Server, error) {
 
 // Register registers the rate limit service and the health service.
 func (s *Server) Register(r grpc.ServiceRegistrar) {
-	ratelimit.RegisterRateLimitServiceServer(r, s)
+	r.RegisterService(&serviceDesc, s)
 	grpc_health_v1.RegisterHealthServer(r, s.health)
 }
 
@@ -113,9 +113,15 @@ func (s *Server) setHealth(now grpc_health_v1.HealthCheckResponse_ServingStatus)
 
 // ShouldRateLimit answers a request.
 //
-// Errors: [codes.InvalidArgument] for a request that makes no sense, as without domain or descriptors; [codes.Unavailable] where
+// Errors: [codes.InvalidArgument] for a request that makes no sense, as without domain or descriptors, and for one of more than 256
+// descriptors or of more than 64 entries in a descriptor; over gRPC also for one of more than 64 KiB. [codes.Unavailable] where
 // Redis did not answer, at once where it is known not to.
 func (s *Server) ShouldRateLimit(ctx context.Context, request *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, error) {
+	if err := checkSize(request); err != nil {
+		s.metrics.requests.Add(1)
+		s.metrics.serviceErrors.Add(1)
+		return nil, err
+	}
 	return s.answer(ctx, s.rules.Load().domains[request.GetDomain()], request)
 }
 

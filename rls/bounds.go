@@ -1,0 +1,95 @@
+package rls
+
+import (
+	"context"
+
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/emptypb"
+)
+
+// The bounds of a request. A decoded request takes a hundred times the bytes that it had on its way.
+const (
+	mostRequest     = 64 << 10 // bytes
+	mostDescriptors = 256
+	mostEntries     = 64 // of a descriptor
+)
+
+// checkSize returns an error for a request of too many parts.
+func checkSize(request *ratelimit.RateLimitRequest) error {
+	if n := len(request.GetDescriptors()); n > mostDescriptors {
+		return wrong("the request has %d descriptors, want at most %d", n, mostDescriptors)
+	}
+	for i, d := range request.GetDescriptors() {
+		if n := len(d.GetEntries()); n > mostEntries {
+			return wrong("descriptor %d has %d entries, want at most %d", i, n, mostEntries)
+		}
+	}
+	return nil
+}
+
+// serviceDesc is the rate limit service, whose requests are measured before they are decoded.
+var serviceDesc = func() grpc.ServiceDesc {
+	desc := ratelimit.RateLimitService_ServiceDesc
+	desc.Methods = []grpc.MethodDesc{{MethodName: "ShouldRateLimit", Handler: shouldRateLimit}}
+	return desc
+}()
+
+// shouldRateLimit is the generated handler with a bound on the bytes of a request.
+func shouldRateLimit(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+	request, err := bounded(decode)
+	if err != nil {
+		return nil, err
+	}
+	service, _ := srv.(ratelimit.RateLimitServiceServer) // as gRPC has checked
+	if interceptor == nil {
+		return service.ShouldRateLimit(ctx, request)
+	}
+	info := &grpc.UnaryServerInfo{Server: srv, FullMethod: ratelimit.RateLimitService_ShouldRateLimit_FullMethodName}
+	return interceptor(ctx, request, info, func(ctx context.Context, request any) (any, error) {
+		asked, ok := request.(*ratelimit.RateLimitRequest)
+		if !ok {
+			return nil, wrong("an interceptor made a %T of the request", request)
+		}
+		return service.ShouldRateLimit(ctx, asked)
+	})
+}
+
+// bounded decodes a request. To a message without fields all of a request is unknown, and stays as it came until it is measured.
+func bounded(decode func(any) error) (*ratelimit.RateLimitRequest, error) {
+	var received emptypb.Empty
+	if err := decode(&received); err != nil {
+		return nil, err
+	}
+	text := received.ProtoReflect().GetUnknown()
+	if len(text) > mostRequest {
+		return nil, wrong("the request has %d bytes, want at most %d (%d KiB)", len(text), mostRequest, mostRequest>>10)
+	}
+	if count(text) > mostDescriptors {
+		return nil, wrong("the request has more than %d descriptors", mostDescriptors)
+	}
+	request := new(ratelimit.RateLimitRequest)
+	if err := proto.Unmarshal(text, request); err != nil {
+		return nil, wrong("the request is no RateLimitRequest")
+	}
+	return request, nil
+}
+
+// count returns how many descriptors an encoded request has, as far as it can be decoded.
+func count(text []byte) (descriptors int) {
+	for len(text) > 0 {
+		number, _, length := protowire.ConsumeField(text)
+		if length < 0 {
+			break
+		}
+		if text = text[length:]; number == descriptorsField {
+			descriptors++
+		}
+	}
+	return descriptors
+}
+
+// descriptorsField is the number of RateLimitRequest.descriptors.
+const descriptorsField = 2

@@ -1,0 +1,127 @@
+package rls_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/emptypb"
+)
+
+// raw is a message of these bytes, whatever they mean.
+func raw(text []byte) proto.Message {
+	m := new(emptypb.Empty)
+	m.ProtoReflect().SetUnknown(text)
+	return m
+}
+
+// allocated is how many bytes a function allocates.
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// overGRPC registers a server with gRPC and connects a client.
+func overGRPC(t testing.TB, register func(grpc.ServiceRegistrar), opts ...grpc.ServerOption) *grpc.ClientConn {
+	listener := bufconn.Listen(1 << 20)
+	server := grpc.NewServer(opts...)
+	register(server)
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	conn, err := grpc.NewClient("passthrough:///rls", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+const method = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
+
+// TestRegister_LargeRequest_IsRefusedBeforeItIsDecoded: 4 MiB of descriptors, or of entries, do not become some hundred of them.
+func TestRegister_LargeRequest_IsRefusedBeforeItIsDecoded(t *testing.T) {
+	client, _ := inMemory(t)
+	conn := overGRPC(t, newServer(t, client, simple).Register)
+	entries := bytes.Repeat([]byte{0x0a, 0x00}, 2<<20-16)
+	for name, text := range map[string][]byte{
+		"descriptors": append([]byte("\x0a\x04shop"), bytes.Repeat([]byte{0x12, 0x00}, 2<<20-16)...),
+		"entries":     fmt.Appendf([]byte("\x0a\x04shop\x12"), "\xe0\xff\xff\x01%s", entries),
+	} {
+		var err error
+		took := allocated(func() { err = conn.Invoke(t.Context(), method, raw(text), new(ratelimit.RateLimitResponse)) })
+		assert.Equal(t, codes.InvalidArgument, status.Code(err), "%s: %v", name, err)
+		assert.Less(t, took, uint64(100<<20), "%s: bytes, with those of the client and of gRPC", name)
+	}
+}
+
+// TestRegister_Request_IsAnsweredAsBefore: through interceptors too, which see the request.
+func TestRegister_Request_IsAnsweredAsBefore(t *testing.T) {
+	client, _ := inMemory(t)
+	var seen []string
+	conn := overGRPC(t, newServer(t, client, simple).Register, grpc.UnaryInterceptor(
+		func(ctx context.Context, r any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+			seen = append(seen, info.FullMethod+" "+r.(*ratelimit.RateLimitRequest).GetDomain())
+			return handler(ctx, r)
+		}))
+	_, err := ratelimit.NewRateLimitServiceClient(conn).ShouldRateLimit(t.Context(), request(t, "shop | user=ann"))
+	assert.NoError(t, err)
+	assert.Equal(t, []string{method + " shop"}, seen)
+	err = conn.Invoke(t.Context(), method, raw([]byte("\x12\xff")), new(ratelimit.RateLimitResponse))
+	assert.Error(t, err)
+}
+
+// TestShouldRateLimit_TooManyParts_IsInvalid, also if they are few bytes.
+func TestShouldRateLimit_TooManyParts_IsInvalid(t *testing.T) {
+	client, _ := inMemory(t)
+	s := newServer(t, client, simple)
+	for name, c := range map[string]struct {
+		ask  string
+		want codes.Code
+	}{
+		"256 descriptors": {"shop" + strings.Repeat(" | none=1", 256), codes.OK},
+		"257 descriptors": {"shop" + strings.Repeat(" | none=1", 257), codes.InvalidArgument},
+		"64 entries":      {"shop |" + strings.Repeat(" none=1", 64), codes.OK},
+		"65 entries":      {"shop |" + strings.Repeat(" none=1", 65), codes.InvalidArgument},
+	} {
+		_, err := s.ShouldRateLimit(t.Context(), request(t, c.ask))
+		assert.Equal(t, c.want, status.Code(err), "%s: %v", name, err)
+	}
+}
+
+// TestHandler_LargeJSON_IsRefused with 413: by its bytes, and by what they hold.
+func TestHandler_LargeJSON_IsRefused(t *testing.T) {
+	client, _ := inMemory(t)
+	handler := newServer(t, client, simple).Handler()
+	for name, c := range map[string]struct {
+		body string
+		want int
+	}{
+		"as many as are taken": {`{"domain":"shop","descriptors":[{}` + strings.Repeat(",{}", 255) + `]}`, http.StatusOK},
+		"one more":             {`{"domain":"shop","descriptors":[{}` + strings.Repeat(",{}", 256) + `]}`, http.StatusRequestEntityTooLarge},
+		"entries":              {`{"domain":"shop","descriptors":[{"entries":[{}` + strings.Repeat(",{}", 64) + `]}]}`, http.StatusRequestEntityTooLarge},
+		"bytes":                {`{"domain":"` + strings.Repeat("x", 64<<10) + `"}`, http.StatusRequestEntityTooLarge},
+		"4 MiB":                {`{"domain":"shop","descriptors":[{}` + strings.Repeat(",{}", 4<<20/3-20) + `]}`, http.StatusRequestEntityTooLarge},
+	} {
+		w := httptest.NewRecorder()
+		took := allocated(func() { handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/json", strings.NewReader(c.body))) })
+		assert.Equal(t, c.want, w.Code, name)
+		assert.Less(t, took, uint64(16<<20), name)
+	}
+}
