@@ -13,8 +13,8 @@ import (
 
 const invalidText = "InvalidArgument: the call lacks what its limit needs\ngrpc-retry-pushback-ms: -1\n"
 
-// TestUnaryServerInterceptor_InvalidRequest_IsRefusedWithoutRetryInfo: a client gains nothing by leaving something out, and learns that
-// no retry helps.
+// TestUnaryServerInterceptor_InvalidRequest_IsRefusedWithoutRetryInfo: a client gains nothing by leaving something
+// out, and learns that no retry helps.
 func TestUnaryServerInterceptor_InvalidRequest_IsRefusedWithoutRetryInfo(t *testing.T) {
 	byTenant, below := grpclimit.ByMetadata("X-Tenant"), grpclimit.Cost(func(context.Context, grpclimit.Call) int64 { return -1 })
 	for name, c := range map[string]struct {

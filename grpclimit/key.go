@@ -31,8 +31,9 @@ func ByIP(trusted ...netip.Prefix) Key {
 	return Address{Trusted: trusted}.Key
 }
 
-// ByMetadata is the value of metadata, an API key for instance: what came with a call to a server, or goes with a client's. A call
-// without it, or with several values, has no key and is [ErrInvalidRequest]. Clients write metadata as they like: use it behind what checks the value.
+// ByMetadata is the value of metadata, an API key for instance: what came with a call to a server, or goes with a
+// client's. A call without it, or with several values, has no key and is [ErrInvalidRequest]. Clients write
+// metadata as they like: use it behind what checks the value.
 func ByMetadata(name string) Key {
 	name = strings.ToLower(name)
 	return func(ctx context.Context, call Call) (string, error) {
@@ -77,9 +78,9 @@ func ByTarget() Key {
 	}
 }
 
-// Hashed is the hash of a key in its place, an API key's for instance: the first 128 bits of its SHA-256, in hexadecimal. Names of
-// limiters, and so keys of Redis, outcomes and reports, do not show the key then. A key that can be guessed, as a mail address can,
-// can still be found by its hash.
+// Hashed is the hash of a key in its place, an API key's for instance: the first 128 bits of its SHA-256, in
+// hexadecimal. Names of limiters, and so keys of Redis, outcomes and reports, do not show the key then. A key that
+// can be guessed, as a mail address can, can still be found by its hash.
 func Hashed(key Key) Key {
 	return func(ctx context.Context, call Call) (string, error) {
 		text, err := key(ctx, call)

@@ -41,8 +41,9 @@ func Policies(policies ...limit.Policy) Option {
 	return func(s *settings) { s.known = known }
 }
 
-// Cost sets what a call or message costs, 1 by default. What costs 0 passes, and nothing is asked for it. A cost below 0 is
-// [ErrInvalidRequest]. A cost above what the limit could ever grant is refused for good, without a RetryInfo.
+// Cost sets what a call or message costs, 1 by default. What costs 0 passes, and nothing is asked for it. A cost
+// below 0 is [ErrInvalidRequest]. A cost above what the limit could ever grant is refused for good, without a
+// RetryInfo.
 func Cost(cost func(context.Context, Call) int64) Option {
 	return func(s *settings) { s.cost = cost }
 }
@@ -104,9 +105,10 @@ func OnSettleError(failed func(context.Context, Call, error)) Option {
 	return func(s *settings) { s.unsettled = failed }
 }
 
-// FailureMode is what becomes of a call while nobody can tell whether it is within its limit: Redis fails or does not
-// answer by the [Deadline], a limiter has no rate, or the choice of a limiter fails, as it does where it cannot be told who
-// asks. A call that lacks what its limit needs is no such case, see [ErrInvalidRequest]. The mode is [Closed], [Open] or [Local]; the zero value is Closed.
+// FailureMode is what becomes of a call while nobody can tell whether it is within its limit: Redis fails or does
+// not answer by the [Deadline], a limiter has no rate, or the choice of a limiter fails, as it does where it
+// cannot be told who asks. A call that lacks what its limit needs is no such case, see [ErrInvalidRequest]. The
+// mode is [Closed], [Open] or [Local]; the zero value is Closed.
 type FailureMode float64
 
 // The modes besides Local.
@@ -148,8 +150,8 @@ func OnFailure(mode FailureMode) Option {
 	return func(s *settings) { s.mode = mode }
 }
 
-// InvalidAsFailure lets the [FailureMode] decide calls whose error is [ErrInvalidRequest]: with [Closed] they end with Unavailable and
-// not InvalidArgument, with [Open] they pass. Interceptors of clients do so without it.
+// InvalidAsFailure lets the [FailureMode] decide calls whose error is [ErrInvalidRequest]: with [Closed] they end
+// with Unavailable and not InvalidArgument, with [Open] they pass. Interceptors of clients do so without it.
 func InvalidAsFailure() Option {
 	return func(s *settings) { s.invalidFails = true }
 }

@@ -23,9 +23,9 @@ const (
 // String is the result as metrics name it: acquired, rejected, failed_open, failed_closed or canceled.
 func (r Result) String() string { return door.Result(r).String() }
 
-// ErrInvalidRequest is the error of a call that lacks what its limit needs. A [Key], a choice of a limiter and a cost below 0 give it;
-// keys of your own may wrap it. Interceptors of servers refuse such a call with InvalidArgument in every [FailureMode], since no retry
-// helps; see [InvalidAsFailure].
+// ErrInvalidRequest is the error of a call that lacks what its limit needs. A [Key], a choice of a limiter and a
+// cost below 0 give it; keys of your own may wrap it. Interceptors of servers refuse such a call with
+// InvalidArgument in every [FailureMode], since no retry helps; see [InvalidAsFailure].
 var ErrInvalidRequest = door.ErrInvalidRequest
 
 // Outcome is what was decided about a call, or a message, and why. The zero value says nothing.

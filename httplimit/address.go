@@ -18,10 +18,10 @@ import (
 // nearest to here has written: the first address that is not trusted itself is the client. What stands left of it was written by
 // the client, or by whoever, and is not looked at.
 //
-// Where a trusted peer sends no such header, or what stands where the client should is no address, or all are trusted, it cannot
-// be told who asks; nor where the peer is on a unix socket. Addresses may have ports, zones (which are dropped), brackets, and in
-// Forwarded quotes. IPv4 addresses that are mapped into IPv6 are IPv4. So are clients' addresses that NAT64 (64:ff9b::/96) or SIIT
-// (::ffff:0:0:0/96) translated.
+// Where a trusted peer sends no such header, or what stands where the client should is no address, or all are
+// trusted, it cannot be told who asks; nor where the peer is on a unix socket. Addresses may have ports, zones
+// (which are dropped), brackets, and in Forwarded quotes. IPv4 addresses that are mapped into IPv6 are IPv4. So
+// are clients' addresses that NAT64 (64:ff9b::/96) or SIIT (::ffff:0:0:0/96) translated.
 //
 // The zero Address believes no header. It is safe for concurrent use as long as nobody changes it.
 type Address struct {

@@ -15,8 +15,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// TestMiddleware_InvalidRequest_IsRefusedWithoutRetryAfter: a client gains nothing by leaving something out, and learns that no retry
-// helps.
+// TestMiddleware_InvalidRequest_IsRefusedWithoutRetryAfter: a client gains nothing by leaving something out, and
+// learns that no retry helps.
 func TestMiddleware_InvalidRequest_IsRefusedWithoutRetryAfter(t *testing.T) {
 	own := func(*http.Request) (string, error) {
 		return "", fmt.Errorf("no tenant: %w", httplimit.ErrInvalidRequest)

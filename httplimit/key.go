@@ -56,9 +56,9 @@ func ByPathValue(name string) Key {
 	}
 }
 
-// Hashed is the hash of a key in its place, an API key's for instance: the first 128 bits of its SHA-256, in hexadecimal. Names of
-// limiters, and so keys of Redis, outcomes and reports, do not show the key then. A key that can be guessed, as a mail address can,
-// can still be found by its hash.
+// Hashed is the hash of a key in its place, an API key's for instance: the first 128 bits of its SHA-256, in
+// hexadecimal. Names of limiters, and so keys of Redis, outcomes and reports, do not show the key then. A key that
+// can be guessed, as a mail address can, can still be found by its hash.
 func Hashed(key Key) Key {
 	return func(r *http.Request) (string, error) {
 		text, err := key(r)

@@ -8,10 +8,10 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/door"
 )
 
-// Middleware limits the requests to a handler: each takes its permits of the limiter that choose gives for it, and where they are
-// not to be had it does not get to the handler. A request for which choose gives nil passes, and nothing is asked for it; one
-// for which it gives an error is decided as the [FailureMode] says, or refused where the error is [ErrInvalidRequest]. [All] and
-// [Each] are ready-made choices.
+// Middleware limits the requests to a handler: each takes its permits of the limiter that choose gives for it, and
+// where they are not to be had it does not get to the handler. A request for which choose gives nil passes, and
+// nothing is asked for it; one for which it gives an error is decided as the [FailureMode] says, or refused where
+// the error is [ErrInvalidRequest]. [All] and [Each] are ready-made choices.
 //
 // The handler gets the ResponseWriter as it is, so that whatever it can do it still can, and finds the [Outcome] in the context
 // of its request with [FromContext].

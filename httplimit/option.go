@@ -69,9 +69,9 @@ func Policies(policies ...limit.Policy) Option {
 	return func(s *settings) { s.known = known }
 }
 
-// Cost sets what a request costs, 1 by default. A request of cost 0 passes, and nothing is asked for it. A cost below 0 is
-// [ErrInvalidRequest], or [ErrLengthRequired] if the request has a body of unknown length. A cost above what the limit could ever grant
-// is refused for good, without a Retry-After.
+// Cost sets what a request costs, 1 by default. A request of cost 0 passes, and nothing is asked for it. A cost
+// below 0 is [ErrInvalidRequest], or [ErrLengthRequired] if the request has a body of unknown length. A cost above
+// what the limit could ever grant is refused for good, without a Retry-After.
 func Cost(cost func(*http.Request) int64) Option {
 	return func(s *settings) { s.cost = cost }
 }
@@ -116,9 +116,10 @@ func OnSettleError(failed func(*http.Request, error)) Option {
 	return func(s *settings) { s.unsettled = failed }
 }
 
-// FailureMode is what becomes of a request while nobody can tell whether it is within its limit: Redis fails or does not
-// answer by the [Deadline], a limiter has no rate, or the choice of a limiter fails, as it does where it cannot be told who
-// asks. A request that lacks what its limit needs is no such case, see [ErrInvalidRequest]. The mode is [Closed], [Open] or [Local]; the zero value is Closed.
+// FailureMode is what becomes of a request while nobody can tell whether it is within its limit: Redis fails or
+// does not answer by the [Deadline], a limiter has no rate, or the choice of a limiter fails, as it does where it
+// cannot be told who asks. A request that lacks what its limit needs is no such case, see [ErrInvalidRequest]. The
+// mode is [Closed], [Open] or [Local]; the zero value is Closed.
 type FailureMode float64
 
 // The modes besides Local.
@@ -160,8 +161,8 @@ func OnFailure(mode FailureMode) Option {
 	return func(s *settings) { s.mode = mode }
 }
 
-// InvalidAsFailure lets the [FailureMode] decide requests whose error is [ErrInvalidRequest]: with [Closed] they get 503 and not 400 or
-// 411, with [Open] they pass. A [Transport] does so without it.
+// InvalidAsFailure lets the [FailureMode] decide requests whose error is [ErrInvalidRequest]: with [Closed] they
+// get 503 and not 400 or 411, with [Open] they pass. A [Transport] does so without it.
 func InvalidAsFailure() Option {
 	return func(s *settings) { s.invalidFails = true }
 }

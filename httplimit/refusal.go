@@ -6,7 +6,8 @@ import (
 	"strconv"
 )
 
-// problem is a kind of problem document (RFC 9457). Without a kind of IANA's it is about:blank, whose title is that of the status.
+// problem is a kind of problem document (RFC 9457). Without a kind of IANA's it is about:blank, whose title is
+// that of the status.
 type problem struct {
 	kind, title string
 	status      int

@@ -10,11 +10,12 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// closest is the status that is nearest to its limit: one that is over, else the one with the fewest left. It is nil where
-// nothing is limited.
-func closest(response *ratelimit.RateLimitResponse) (found *ratelimit.RateLimitResponse_DescriptorStatus) {
-	for _, one := range response.GetStatuses() {
-		if one.GetCurrentLimit() == nil {
+// closest returns the status that is nearest to its limit: one that is over, else the one with the fewest left. It
+// returns nil if nothing but shadows limits the request.
+func closest(all []asked) (found *ratelimit.RateLimitResponse_DescriptorStatus) {
+	for i := range all {
+		one := all[i].status
+		if one.GetCurrentLimit() == nil || all[i].rule != nil && all[i].rule.shadow {
 			continue
 		}
 		over := one.GetCode() == ratelimit.RateLimitResponse_OVER_LIMIT
@@ -28,10 +29,10 @@ func closest(response *ratelimit.RateLimitResponse) (found *ratelimit.RateLimitR
 	return found
 }
 
-// headersOf is the headers that Envoy adds to its answer.
-func headersOf(response *ratelimit.RateLimitResponse) []*core.HeaderValue {
-	one := closest(response)
-	if one == nil {
+// headersOf returns the headers that tell clients of limits. They do not tell of shadows.
+func (s *Server) headersOf(all []asked) []*core.HeaderValue {
+	one := closest(all)
+	if one == nil || s.config.Shadow {
 		return nil
 	}
 	return []*core.HeaderValue{

@@ -16,7 +16,7 @@ type asked struct {
 	entries []*common.RateLimitDescriptor_Entry
 	rule    *rule // nil where the request brings its own limit, and where nothing matches
 	limits  []*oneLimit
-	shared  []string
+	stored  []string // what stands for values of entries in the limiter's name
 	act     act
 	hits    uint64
 
@@ -70,7 +70,7 @@ func (d *domain) understand(request *ratelimit.RateLimitRequest, all []asked) er
 			a.limits = []*oneLimit{one}
 			continue
 		}
-		if a.rule, a.shared = d.match(a.entries); a.rule == nil {
+		if a.rule, a.stored = d.match(a.entries); a.rule == nil {
 			continue
 		}
 		a.limits = a.rule.limits

@@ -38,7 +38,9 @@ var serviceDesc = func() grpc.ServiceDesc {
 }()
 
 // shouldRateLimit is the generated handler with a bound on the bytes of a request.
-func shouldRateLimit(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+func shouldRateLimit(
+	srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor,
+) (any, error) {
 	request, err := bounded(decode)
 	if err != nil {
 		return nil, err
@@ -57,7 +59,8 @@ func shouldRateLimit(srv any, ctx context.Context, decode func(any) error, inter
 	})
 }
 
-// bounded decodes a request. To a message without fields all of a request is unknown, and stays as it came until it is measured.
+// bounded decodes a request. To a message without fields all of a request is unknown, and stays as it came until it is
+// measured.
 func bounded(decode func(any) error) (*ratelimit.RateLimitRequest, error) {
 	var received emptypb.Empty
 	if err := decode(&received); err != nil {

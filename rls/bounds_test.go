@@ -55,7 +55,8 @@ func overGRPC(t testing.TB, register func(grpc.ServiceRegistrar), opts ...grpc.S
 
 const method = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 
-// TestRegister_LargeRequest_IsRefusedBeforeItIsDecoded: 4 MiB of descriptors, or of entries, do not become some hundred of them.
+// TestRegister_LargeRequest_IsRefusedBeforeItIsDecoded: 4 MiB of descriptors, or of entries, do not become some
+// hundred of them.
 func TestRegister_LargeRequest_IsRefusedBeforeItIsDecoded(t *testing.T) {
 	client, _ := inMemory(t)
 	conn := overGRPC(t, newServer(t, client, simple).Register)

@@ -95,7 +95,7 @@ func (s *Server) ask(ctx context.Context, d *domain, all []asked) error {
 		if limits += len(a.limits); limits > mostLimits {
 			return wrong("the descriptors have more than %d limits to ask", mostLimits)
 		}
-		a.name, a.slot = d.nameOf(a.entries, a.shared)
+		a.name, a.slot = d.nameOf(a.entries, a.stored)
 		if s.cluster && a.slot == "" {
 			a.slot = a.name
 		}
@@ -127,7 +127,7 @@ func (a *asked) slotOn(s *Server, d *domain) string {
 		return ""
 	}
 	if a.name == "" {
-		a.name, a.slot = d.nameOf(a.entries, a.shared)
+		a.name, a.slot = d.nameOf(a.entries, a.stored)
 		if a.slot == "" {
 			a.slot = a.name
 		}

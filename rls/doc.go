@@ -25,10 +25,11 @@
 // (a month has 30 days, a year 365; windows begin at multiples since the Unix epoch), requests_per_unit, unlimited, name,
 // replaces, shadow_mode, quota_mode, detailed_metric, value_to_metric, share_threshold and metadata.
 //
-// Beyond them a limit has per, any interval, in place of unit; policy, a policy of package limit, with aligned (fixed_window), cells
-// (sliding_window), in (calendar), capacity (token_bucket and leaky_bucket), burst, warm_up and cold_factor (smooth); and a descriptor
-// has limits, several at once, and overdraw, for costs that are charged after the response. A file has slot_by and http, which are
-// told of below.
+// Beyond them a limit has per, any interval, in place of unit; policy, a policy of package limit, with aligned
+// (fixed_window), cells (sliding_window), in (calendar), capacity (token_bucket and leaky_bucket), burst, warm_up
+// and cold_factor (smooth); and a descriptor has limits, several at once; overdraw, for costs that are charged
+// after the response; and hash_value, for values that Redis shall not hold, as API keys: the first 128 bits of
+// their SHA-256 stand for them in names of limiters. A file has slot_by and http, which are told of below.
 //
 // A mistake is a *[ConfigError] with file, line and field. [Server.Watch] puts changes into force as they are written. What is wrong then
 // leaves the rules before in force; what was taken stays taken.
@@ -67,5 +68,7 @@
 //	        - {key: path, value: /login}
 //	        - {key: client, from: address}
 //
-// docs/envoy.md has configurations of the proxies, and what differs from envoyproxy/ratelimit.
+// Requests are compared as package rules does it: another spelling of a method, a host or a path meets the same
+// limit, or is refused. docs/envoy.md has the headers that are read, configurations of the proxies, and what
+// differs from envoyproxy/ratelimit.
 package rls

@@ -21,7 +21,8 @@ var belongs = map[string]string{
 	"shadow_mode": "the descriptor, beside rate_limit", "quota_mode": "the descriptor, beside rate_limit", "detailed_metric": "the descriptor, beside rate_limit",
 	"value_to_metric": "the descriptor, beside rate_limit", "share_threshold": "the descriptor, beside rate_limit",
 	"metadata": "the descriptor, beside rate_limit", "overdraw": "the descriptor, beside rate_limit",
-	"unit": "rate_limit", "requests_per_unit": "rate_limit", "per": "rate_limit", "policy": "rate_limit", "unlimited": "rate_limit", "name": "rate_limit", "replaces": "rate_limit",
+	"hash_value": "the descriptor, beside rate_limit",
+	"unit":       "rate_limit", "requests_per_unit": "rate_limit", "per": "rate_limit", "policy": "rate_limit", "unlimited": "rate_limit", "name": "rate_limit", "replaces": "rate_limit",
 }
 
 // domainFile is the fields of a file.
@@ -74,7 +75,8 @@ const rulesAtOnce = 16
 func (r *reader) descriptors(n *yaml.Node, path string, into *level, depth int) {
 	r.list(n, path, func(n *yaml.Node, path string) {
 		if depth >= mostEntries {
-			r.fail(n, path, "lies %d descriptors deep, want at most %d, the entries that a request may have", depth+1, mostEntries)
+			const reason = "lies %d descriptors deep, want at most %d, as many entries as a request may have"
+			r.fail(n, path, reason, depth+1, mostEntries)
 			return
 		}
 		n = r.resolve(n, path)
@@ -132,6 +134,7 @@ var ruleFields = fields[ruleFile]{
 	"detailed_metric": func(r *reader, n *yaml.Node, path string, f *ruleFile) { f.detailed = r.flag(n, path) },
 	"value_to_metric": func(r *reader, n *yaml.Node, path string, f *ruleFile) { f.valueInName = r.flag(n, path) },
 	"share_threshold": func(r *reader, n *yaml.Node, path string, f *ruleFile) { f.shared = r.flag(n, path) },
+	"hash_value":      func(r *reader, n *yaml.Node, path string, f *ruleFile) { f.hashed = r.flag(n, path) },
 	"metadata":        func(r *reader, n *yaml.Node, path string, f *ruleFile) { f.metadata = r.metadata(n, path) },
 }
 

@@ -105,7 +105,7 @@ func FuzzForwardAuth(f *testing.F) {
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, r)
 		switch w.Code {
-		case http.StatusOK, http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		case http.StatusOK, http.StatusBadRequest, http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		default:
 			t.Fatal(w.Code)
 		}

@@ -20,8 +20,9 @@ import (
 //   - /rlconfig: the limits in force, as text.
 //   - /metrics: for Prometheus.
 //   - /auth/DOMAIN: the twin for auth_request of nginx, ForwardAuth of Traefik and forward_auth of Caddy: 200, or 429 with
-//     Retry-After where the request that the proxy asks about is over a limit. ?denied=403 answers 403 instead, since nginx knows no
-//     other; its configuration makes a 429 of that, see docs/envoy.md.
+//     Retry-After where the request that the proxy asks about is over a limit, or 400 where servers read its path in
+//     different ways. ?denied=403 answers 403 instead of both, since nginx knows no other; its configuration makes a 429 of
+//     that, see docs/envoy.md.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthcheck", s.healthcheck)

@@ -9,36 +9,40 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/door"
 )
 
-// match gives the rule of a descriptor whose depth is the rule's, nil where there is none. Where wildcards share what they grant,
-// shared has an entry's pattern at its place, and "" for the others.
-func (d *domain) match(entries []*common.RateLimitDescriptor_Entry) (found *rule, shared []string) {
+// match returns the rule of a descriptor whose depth is the rule's, nil if there is none. stored has what stands
+// for the value of each entry in the limiter's name: the pattern of wildcards that share what they grant, a hash,
+// or "" for the value itself.
+func (d *domain) match(entries []*common.RateLimitDescriptor_Entry) (found *rule, stored []string) {
 	at := &d.rules
 	for i, entry := range entries {
 		r := at.find(entry.GetKey(), entry.GetValue())
 		if r == nil {
 			return nil, nil
 		}
-		if r.shared {
-			if shared == nil {
-				shared = make([]string, len(entries))
-			}
-			shared[i] = strings.TrimPrefix(r.id(), entry.GetKey()+"_")
+		if stored == nil && (r.shared || r.hashed) {
+			stored = make([]string, len(entries))
+		}
+		switch {
+		case r.shared:
+			stored[i] = strings.TrimPrefix(r.id(), entry.GetKey()+"_")
+		case r.hashed:
+			stored[i] = door.Hash(entry.GetValue())
 		}
 		found, at = r, &r.below
 	}
-	return found, shared
+	return found, stored
 }
 
-// nameOf is the name of a descriptor's limiter in Redis. Descriptors that differ have names that differ, but where they share what
-// a wildcard grants.
-func (d *domain) nameOf(entries []*common.RateLimitDescriptor_Entry, shared []string) (name, slot string) {
+// nameOf is the name of a descriptor's limiter in Redis. Descriptors that differ have names that differ, unless
+// they share what a wildcard grants.
+func (d *domain) nameOf(entries []*common.RateLimitDescriptor_Entry, stored []string) (name, slot string) {
 	var space [16]string
 	parts := append(space[:0], d.name)
 	prefix := "rls"
 	for i, entry := range entries {
 		value := entry.GetValue()
-		if shared != nil && shared[i] != "" {
-			value = shared[i]
+		if stored != nil && stored[i] != "" {
+			value = stored[i]
 		}
 		parts = append(parts, entry.GetKey(), value)
 		if slot == "" && d.slotBy != "" && entry.GetKey() == d.slotBy {

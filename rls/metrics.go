@@ -28,6 +28,7 @@ type metrics struct {
 	serviceErrors  atomic.Uint64
 	domainNotFound atomic.Uint64
 	globalShadow   atomic.Uint64
+	untrusted      atomic.Uint64
 	loaded         atomic.Uint64
 	notLoaded      atomic.Uint64
 	times          histogram
@@ -142,7 +143,7 @@ func (a *asked) level(at *level, i int, entry *common.RateLimitDescriptor_Entry)
 	key, value := entry.GetKey(), entry.GetValue()
 	if a.rule != nil {
 		r := at.find(key, value)
-		if a.shared != nil && a.shared[i] != "" || !a.rule.detailed && !r.valueInName {
+		if a.stored != nil && a.stored[i] != "" || !a.rule.detailed && !r.valueInName {
 			return r.id()
 		}
 	}
@@ -225,6 +226,8 @@ func (m *metrics) write(w io.Writer) error {
 	}{
 		{"rate_limit_domain_not_found", "Requests for a domain that no file has.", map[string]*atomic.Uint64{"": &m.domainNotFound}},
 		{"global_shadow_mode", "Requests over a limit that the shadow mode of the service let pass.", map[string]*atomic.Uint64{"": &m.globalShadow}},
+		{"auth_untrusted_peer", "Requests of /auth whose peer is no trusted proxy, so that its address counted.",
+			map[string]*atomic.Uint64{"": &m.untrusted}},
 		{"should_rate_limit_error", "Requests that could not be decided.", map[string]*atomic.Uint64{`{err_type="redis_error"}`: &m.redisErrors, `{err_type="service_error"}`: &m.serviceErrors}},
 		{"total_requests", "Requests.", map[string]*atomic.Uint64{`{grpc_method="ShouldRateLimit"}`: &m.requests}},
 		{"config_load_success", "Configurations that took effect.", map[string]*atomic.Uint64{"": &m.loaded}},

@@ -31,6 +31,7 @@ type rule struct {
 	valueInName bool // value_to_metric
 	dynamic     bool // its metrics are named after what a request says
 	shared      bool // share_threshold
+	hashed      bool // hash_value
 	metadata    *structpb.Struct
 	below       level
 	series      *series // where it counts

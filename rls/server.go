@@ -113,20 +113,26 @@ func (s *Server) setHealth(now grpc_health_v1.HealthCheckResponse_ServingStatus)
 
 // ShouldRateLimit answers a request.
 //
-// Errors: [codes.InvalidArgument] for a request that makes no sense, as without domain or descriptors, and for one of more than 256
-// descriptors or of more than 64 entries in a descriptor; over gRPC also for one of more than 64 KiB. [codes.Unavailable] where
-// Redis did not answer, at once where it is known not to.
+// Errors: [codes.InvalidArgument] for a request that makes no sense, as without domain or descriptors, and for one
+// of more than 256 descriptors or of more than 64 entries in a descriptor; over gRPC also for one of more than 64
+// KiB. [codes.Unavailable] where Redis did not answer, at once where it is known not to.
 func (s *Server) ShouldRateLimit(ctx context.Context, request *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, error) {
 	if err := checkSize(request); err != nil {
 		s.metrics.requests.Add(1)
 		s.metrics.serviceErrors.Add(1)
 		return nil, err
 	}
-	return s.answer(ctx, s.rules.Load().domains[request.GetDomain()], request)
+	response, all, err := s.answer(ctx, s.rules.Load().domains[request.GetDomain()], request)
+	if err == nil && s.config.Headers {
+		response.ResponseHeadersToAdd = s.headersOf(all)
+	}
+	return response, err
 }
 
-// answer answers a request by a domain, nil where there is none.
-func (s *Server) answer(ctx context.Context, d *domain, request *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, error) {
+// answer answers a request by a domain, nil if there is none, and says what became of its descriptors.
+func (s *Server) answer(
+	ctx context.Context, d *domain, request *ratelimit.RateLimitRequest,
+) (*ratelimit.RateLimitResponse, []asked, error) {
 	begin := time.Now()
 	response, all, err := s.decide(ctx, d, request)
 	s.metrics.requests.Add(1)
@@ -135,15 +141,12 @@ func (s *Server) answer(ctx context.Context, d *domain, request *ratelimit.RateL
 		if status.Code(err) == codes.InvalidArgument {
 			s.metrics.serviceErrors.Add(1)
 		}
-		return nil, err
-	}
-	if s.config.Headers {
-		response.ResponseHeadersToAdd = headersOf(response)
+		return nil, nil, err
 	}
 	if s.config.Metadata {
 		response.DynamicMetadata = metadataOf(request, all)
 	}
-	return response, nil
+	return response, all, nil
 }
 
 // Serve runs a service on the listeners of its configuration, and reads that anew whenever its files change, until ctx ends. Then

@@ -2,19 +2,18 @@ package rls
 
 import (
 	"bytes"
-	"cmp"
+	"fmt"
 	"net/http"
 	"net/netip"
-	"net/url"
-	pathpkg "path"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
-	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"go.yaml.in/yaml/v4"
 
 	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
 // web says how the requests that proxies ask about become descriptors of a domain.
@@ -22,13 +21,18 @@ type web struct {
 	open    bool // requests pass while Redis does not answer, and where it cannot be told who asks
 	address httplimit.Address
 	routes  []route
+
+	methodHeader, hostHeader, uriHeader string // in which proxies say what the request is
+
+	keepSlashes bool        // escaped slashes and backslashes are characters of a path's segment
+	warned      atomic.Bool // of a peer that is no trusted proxy
 }
 
 // route makes a descriptor of requests that match.
 type route struct {
 	method  string
 	host    string
-	path    [][]byte // cut at each "*"; nil for any
+	path    [][]byte // without escapes, cut at each "*"; nil for any
 	entries []webEntry
 }
 
@@ -45,7 +49,13 @@ var webFields = fields[web]{
 	"on_failure": func(r *reader, n *yaml.Node, path string, w *web) {
 		w.open = r.oneOf(n, path, "open", "closed") == "open"
 	},
-	"header": func(r *reader, n *yaml.Node, path string, w *web) { w.address.Header = r.text(n, path) },
+	"header":        func(r *reader, n *yaml.Node, path string, w *web) { w.address.Header = r.text(n, path) },
+	"method_header": func(r *reader, n *yaml.Node, path string, w *web) { w.methodHeader = r.headerName(n, path) },
+	"host_header":   func(r *reader, n *yaml.Node, path string, w *web) { w.hostHeader = r.headerName(n, path) },
+	"uri_header":    func(r *reader, n *yaml.Node, path string, w *web) { w.uriHeader = r.headerName(n, path) },
+	"escaped_slashes": func(r *reader, n *yaml.Node, path string, w *web) {
+		w.keepSlashes = r.oneOf(n, path, "refuse", "keep") == "keep"
+	},
 	"trust": func(r *reader, n *yaml.Node, path string, w *web) {
 		r.list(n, path, func(n *yaml.Node, path string) { w.address.Trusted = append(w.address.Trusted, r.network(n, path)) })
 	},
@@ -56,7 +66,7 @@ var webFields = fields[web]{
 
 // web reads the part of a file that is for proxies without a protocol of their own.
 func (r *reader) web(n *yaml.Node, path string) *web {
-	made := new(web)
+	made := &web{methodHeader: methodHeader, hostHeader: hostHeader, uriHeader: uriHeader}
 	before := len(r.errs)
 	mapping(r, n, path, webFields, made)
 	if len(r.errs) > before {
@@ -65,13 +75,37 @@ func (r *reader) web(n *yaml.Node, path string) *web {
 	if len(made.routes) == 0 {
 		r.fail(n, join(path, "requests"), "is empty, want at least one descriptor to make of requests")
 	}
-	needs := slices.ContainsFunc(made.routes, func(one route) bool {
-		return slices.ContainsFunc(one.entries, func(e webEntry) bool { return e.from == "address" })
-	})
-	if needs && len(made.address.Trusted) == 0 {
+	if made.looksAtAddresses() && len(made.address.Trusted) == 0 {
 		r.fail(n, join(path, "trust"), "is empty, want the networks of the proxies that tell their clients' addresses: all clients would count as one")
 	}
+	for i, one := range made.routes {
+		text := string(bytes.Join(one.path, []byte("*")))
+		if _, err := target.ReadPath(text, made.keepSlashes); err != nil {
+			field := fmt.Sprintf("%s.requests[%d].path", path, i)
+			r.fail(n, field, "is %q, with which all requests are refused: %v", short(text), err)
+		}
+	}
 	return made
+}
+
+func (w *web) looksAtAddresses() bool {
+	return slices.ContainsFunc(w.routes, func(one route) bool { return one.has("address") })
+}
+
+// has reports whether an entry is made of a part of the request.
+func (one *route) has(part string) bool {
+	return slices.ContainsFunc(one.entries, func(e webEntry) bool { return e.from == part })
+}
+
+func (one *route) looksAtPaths() bool { return one.path != nil || one.has("path") }
+
+// headerName reads the name of a header.
+func (r *reader) headerName(n *yaml.Node, path string) string {
+	text := r.text(n, path)
+	if text == "" {
+		r.fail(n, path, "is empty, want the name of a header")
+	}
+	return http.CanonicalHeaderKey(text)
 }
 
 func (r *reader) network(n *yaml.Node, path string) netip.Prefix {
@@ -90,11 +124,11 @@ func (r *reader) network(n *yaml.Node, path string) netip.Prefix {
 
 var routeFields = fields[route]{
 	"method": func(r *reader, n *yaml.Node, path string, made *route) {
-		made.method = strings.ToUpper(r.text(n, path))
+		made.method = target.Method(r.text(n, path))
 	},
-	"host": func(r *reader, n *yaml.Node, path string, made *route) { made.host = strings.ToLower(r.text(n, path)) },
+	"host": func(r *reader, n *yaml.Node, path string, made *route) { made.host = target.Host(r.text(n, path)) },
 	"path": func(r *reader, n *yaml.Node, path string, made *route) {
-		made.path = bytes.Split([]byte(r.text(n, path)), []byte("*"))
+		made.path = bytes.Split([]byte(target.Unescape(r.text(n, path))), []byte("*"))
 	},
 	"descriptor": func(r *reader, n *yaml.Node, path string, made *route) {
 		r.list(n, path, func(n *yaml.Node, path string) { made.entries = append(made.entries, r.webEntry(n, path)) })
@@ -137,66 +171,17 @@ func (r *reader) webEntry(n *yaml.Node, path string) webEntry {
 	return f.webEntry
 }
 
-// original is the request that a proxy asks about.
-type original struct{ method, host, path string }
-
-// originalOf reads what proxies say of it: Traefik and Caddy by X-Forwarded-Method, -Host and -Uri, nginx by what its configuration
-// sets, those or X-Original-Method and X-Original-URI.
-func originalOf(r *http.Request) original {
-	h := r.Header
-	o := original{
-		method: cmp.Or(h.Get("X-Forwarded-Method"), h.Get("X-Original-Method"), r.Method),
-		host:   strings.ToLower(cmp.Or(h.Get("X-Forwarded-Host"), r.Host)),
-		path:   cmp.Or(h.Get("X-Forwarded-Uri"), h.Get("X-Original-Uri"), h.Get("X-Original-Url")),
-	}
-	o.path, _, _ = strings.Cut(o.path, "#") // which belongs to no request, and servers cut off
-	if u, err := url.ParseRequestURI(o.path); err == nil {
-		o.path = u.Path
-	} else {
-		o.path, _, _ = strings.Cut(o.path, "?")
-	}
-	o.path = plain(o.path)
-	return o
-}
-
-// plain is a path as servers see it, so that no other words for it pass by its limit: without empty and dotted parts.
-func plain(path string) string {
-	if !strings.HasPrefix(path, "/") {
-		return path
-	}
-	clean := pathpkg.Clean(path)
-	if strings.HasSuffix(path, "/") && clean != "/" {
-		clean += "/"
-	}
-	return clean
-}
-
-// descriptors is what a request becomes. A descriptor that wants a header that the request has not is left out.
-func (w *web) descriptors(r *http.Request) ([]*common.RateLimitDescriptor, error) {
-	o := originalOf(r)
-	var all []*common.RateLimitDescriptor
-	for i := range w.routes {
-		one := &w.routes[i]
-		if one.method != "" && one.method != o.method || one.host != "" && one.host != o.host || one.path != nil && !matches(one.path, o.path) {
-			continue
+// descriptor makes the descriptor of a route, nil if the request lacks a header for it.
+func (w *web) descriptor(r *http.Request, one *route, o *original, path string) (*common.RateLimitDescriptor, error) {
+	made := new(common.RateLimitDescriptor)
+	for _, e := range one.entries {
+		value, ok, err := w.value(r, e, o, path)
+		if err != nil || !ok {
+			return nil, err
 		}
-		made := new(common.RateLimitDescriptor)
-		for _, e := range one.entries {
-			value, ok, err := w.value(r, e, o)
-			if err != nil {
-				return nil, err
-			}
-			if !ok {
-				made = nil
-				break
-			}
-			made.Entries = append(made.Entries, &common.RateLimitDescriptor_Entry{Key: e.key, Value: value})
-		}
-		if made != nil {
-			all = append(all, made)
-		}
+		made.Entries = append(made.Entries, &common.RateLimitDescriptor_Entry{Key: e.key, Value: value})
 	}
-	return all, nil
+	return made, nil
 }
 
 func matches(pattern [][]byte, text string) bool {
@@ -207,7 +192,7 @@ func matches(pattern [][]byte, text string) bool {
 }
 
 // value is what an entry says of a request, or that the request has none.
-func (w *web) value(r *http.Request, e webEntry, o original) (value string, ok bool, err error) {
+func (w *web) value(r *http.Request, e webEntry, o *original, path string) (value string, ok bool, err error) {
 	if e.header != "" {
 		values := r.Header.Values(e.header)
 		return strings.Join(values, ","), len(values) > 0, nil
@@ -219,67 +204,9 @@ func (w *web) value(r *http.Request, e webEntry, o original) (value string, ok b
 	case "host":
 		return o.host, true, nil
 	case "method":
-		return o.method, true, nil
+		return target.MethodKey(o.method), true, nil
 	case "path":
-		return o.path, true, nil
+		return path, true, nil
 	}
 	return e.value, true, nil
-}
-
-// auth answers a proxy that asks whether a request may pass.
-func (s *Server) auth(w http.ResponseWriter, r *http.Request) {
-	name := r.PathValue("domain")
-	d := s.rules.Load().domains[name]
-	if d == nil || d.web == nil {
-		s.metrics.domainNotFound.Add(1)
-		http.Error(w, "no file has a domain of this name with http", http.StatusNotFound)
-		return
-	}
-	denied := http.StatusTooManyRequests
-	switch r.URL.Query().Get("denied") {
-	case "", "429":
-	case "403":
-		denied = http.StatusForbidden
-	case "401":
-		denied = http.StatusUnauthorized
-	default:
-		http.Error(w, "denied wants 429, 403 or 401", http.StatusBadRequest)
-		return
-	}
-	descriptors, err := d.web.descriptors(r)
-	var response *ratelimit.RateLimitResponse
-	if err == nil && len(descriptors) > 0 {
-		response, err = s.answer(r.Context(), d, &ratelimit.RateLimitRequest{Domain: name, Descriptors: descriptors})
-	}
-	switch {
-	case err != nil && d.web.open:
-		s.config.Log.Debug("rls: let pass, since nobody could decide", "domain", name, "error", err)
-	case err != nil:
-		problem(w, "temporary-reduced-capacity", "Requests cannot be admitted at the moment.", http.StatusServiceUnavailable)
-	default:
-		answer(w, response, denied)
-	}
-}
-
-// answer tells a proxy what was decided.
-func answer(w http.ResponseWriter, response *ratelimit.RateLimitResponse, denied int) {
-	for _, header := range headersOf(response) {
-		w.Header().Set(header.GetKey(), header.GetValue())
-	}
-	if response.GetOverallCode() != ratelimit.RateLimitResponse_OVER_LIMIT {
-		return // 200
-	}
-	if reset := w.Header().Get("RateLimit-Reset"); reset != "" {
-		w.Header().Set("Retry-After", reset)
-	}
-	problem(w, "quota-exceeded", "The request is over its limit.", denied)
-}
-
-// problem writes a problem document (RFC 9457).
-func problem(w http.ResponseWriter, kind, title string, status int) {
-	h := w.Header()
-	h.Set("Content-Type", "application/problem+json")
-	h.Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	_, _ = w.Write([]byte(`{"type":"https://iana.org/assignments/http-problem-types#` + kind + `","title":"` + title + `"}` + "\n"))
 }

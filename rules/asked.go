@@ -36,7 +36,7 @@ type overHTTP struct {
 }
 
 func (a *overHTTP) method() string    { return target.Method(a.Method) }
-func (a *overHTTP) methodKey() string { return methodKey(a.method()) }
+func (a *overHTTP) methodKey() string { return target.MethodKey(a.method()) }
 
 func (a *overHTTP) host() string                  { return target.Host(a.Host) }
 func (a *overHTTP) values(header string) []string { return a.Header[header] }
@@ -50,16 +50,3 @@ func (a *overHTTP) client() (netip.Addr, error) {
 
 func (a *overHTTP) clientKey() (string, error) { return a.address.Key(a.Request) }
 func (a *overHTTP) length() int64              { return a.ContentLength }
-
-// otherMethods is the key of methods that net/http has no name for: a client can invent any number of them.
-const otherMethods = "other"
-
-// methodKey is the method under which a request counts.
-func methodKey(method string) string {
-	switch method = target.MethodKey(method); method {
-	case http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodConnect,
-		http.MethodOptions, http.MethodTrace:
-		return method
-	}
-	return otherMethods
-}

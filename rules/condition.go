@@ -112,9 +112,8 @@ func (d *decoder) match(n *yaml.Node) []*condition {
 				d.fail(m.pattern, "the pattern %q: %v", clipped(text), err)
 				return
 			}
-			if unescapedSlash := slices.ContainsFunc(m.segments, hasSlash); unescapedSlash && !d.keepSlashes {
-				d.fail(m.pattern, "the pattern %q has an escaped slash or a backslash: requests with it are refused, unless the file has escaped_slashes: keep",
-					clipped(text))
+			if slices.ContainsFunc(m.segments, hasSlash) && !d.keepSlashes {
+				d.fail(m.pattern, "the pattern %q %s", clipped(text), refusedSlash)
 			}
 			if m.methods != nil && !slices.ContainsFunc(m.methods, m.mayHave) {
 				d.fail(n, "no request is of the pattern's method %s and of one in methods: name methods once", m.method)
@@ -136,6 +135,8 @@ const (
 	wantPattern = "a text, a pattern like POST /login, /users/{id} or api.example.com/"
 	wantGRPC    = "a text, a method like /shop.Orders/Create or /shop.Orders/*, or * for all"
 )
+
+const refusedSlash = "has an escaped slash or a backslash: requests with it are refused, unless the file has escaped_slashes: keep"
 
 // anyPath is the pattern of all requests.
 var anyPath = pattern{end: endRest}
@@ -164,8 +165,8 @@ func (c *condition) mayHave(method string) bool {
 	return c.hasMethod(method) || target.HasMethod(method, c.method)
 }
 
-// holds reports whether a request, whose path and host are the pattern's, meets the rest of the condition. An error says that only
-// the client's address could tell, which is unknown.
+// holds reports whether a request, whose path and host are the pattern's, meets the rest of the condition. An
+// error says that only the client's address could tell, which is unknown.
 func (c *condition) holds(r asked) (bool, error) {
 	method := r.method()
 	if !c.hasMethod(method) || len(c.methods) > 0 && !hasMethod(c.methods, method) {

@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
 // keyPart is a part of what tells which requests count together.
@@ -107,8 +108,8 @@ func (d *decoder) overridePart(n *yaml.Node, text string, part keyPart) string {
 			return door.Hash(text)
 		}
 	case "method":
-		if methodKey(text) != text && text[0] != '/' {
-			d.fail(n, "%q is no key of a method, want one like POST, %s for all that net/http has no name for, or one of gRPC like /shop.Orders/Create", clipped(text), otherMethods)
+		if target.MethodKey(text) != text && text[0] != '/' {
+			d.fail(n, "%q is no key of a method, want one like POST, %s for all that net/http has no name for, or one of gRPC like /shop.Orders/Create", clipped(text), target.OtherMethods)
 		}
 	case "constant":
 		if text != part.name {

@@ -189,7 +189,7 @@ var skipFields = map[string]field[skip]{
 			case err != nil:
 				d.fail(n, "the path %q: %v", clipped(text), err)
 			case slices.ContainsFunc(p.segments, hasSlash) && !d.keepSlashes:
-				d.fail(n, "the path %q has an escaped slash or a backslash: requests with it are refused", clipped(text))
+				d.fail(n, "the path %q %s", clipped(text), refusedSlash)
 			case p.method != "" || p.host != "":
 				d.fail(n, "%q, want %s", clipped(text), want)
 			default:
@@ -199,8 +199,8 @@ var skipFields = map[string]field[skip]{
 	},
 }
 
-// skips reports whether a rule lets a request pass: by its path, if all readings of that are skipped. A client whose address is
-// unknown is in no range.
+// skips reports whether a rule lets a request pass: by its path, if all readings of that are skipped. A client
+// whose address is unknown is in no range.
 func (s *skip) skips(r asked, path target.Path) bool {
 	if s == nil {
 		return false

@@ -30,8 +30,8 @@ func (s *snapshot) steps(o *opener, r *http.Request) []step {
 	return s.stepsOf(o, &s.http, &overHTTP{Request: r, address: &s.address}, path)
 }
 
-// stepsOf returns the steps of a request. The rules that match one of the readings of its path decide, each for what that
-// reading makes of its key.
+// stepsOf returns the steps of a request. The rules that match one of the readings of its path decide, each for
+// what that reading makes of its key.
 func (s *snapshot) stepsOf(o *opener, rules *tree, request asked, path target.Path) []step {
 	by := search{request: request, all: s.all}
 	var steps []step

@@ -13,8 +13,8 @@ import (
 
 const bad = http.StatusBadRequest
 
-// TestMiddleware_PathThatServersReadDifferently_IsRefused: no spelling of a path is served by the handler of one rule and decided by
-// another.
+// TestMiddleware_PathThatServersReadDifferently_IsRefused: no spelling of a path is served by the handler of one
+// rule and decided by another.
 func TestMiddleware_PathThatServersReadDifferently_IsRefused(t *testing.T) {
 	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
 		for _, file := range []string{
@@ -139,7 +139,8 @@ rules:
 	})
 }
 
-// TestDecisions_InvalidRequests: what lacks a key or a length gets no 503, since no retry helps; on_invalid changes that.
+// TestDecisions_InvalidRequests: what lacks a key or a length gets no 503, since no retry helps; on_invalid
+// changes that.
 func TestDecisions_InvalidRequests(t *testing.T) {
 	decisions(t, map[string]decisionTest{
 		"by default": {`

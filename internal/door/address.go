@@ -14,8 +14,8 @@ const defaultIPv6Bits = 64
 // Plain is an address without its zone, and as IPv4 where that is mapped into IPv6.
 func Plain(addr netip.Addr) netip.Addr { return addr.WithZone("").Unmap() }
 
-// translations is the IPv6 networks whose addresses stand for the IPv4 address in their last 32 bits: NAT64 (RFC 6052) and SIIT
-// (RFC 7915).
+// translations is the IPv6 networks whose addresses stand for the IPv4 address in their last 32 bits: NAT64 (RFC
+// 6052) and SIIT (RFC 7915).
 var translations = []netip.Prefix{netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("::ffff:0:0:0/96")}
 
 // IsTranslation reports whether a network is one of those, or lies in one.
@@ -25,8 +25,8 @@ func IsTranslation(network netip.Prefix) bool {
 	})
 }
 
-// Client returns the address by which a client counts: plain, and as IPv4 if it stands for such an address. It is not for the
-// question whether a proxy is trusted: other networks than the proxy's may have translated addresses.
+// Client returns the address by which a client counts: plain, and as IPv4 if it stands for such an address. It is
+// not for the question whether a proxy is trusted: other networks than the proxy's may have translated addresses.
 func Client(addr netip.Addr) netip.Addr {
 	addr = Plain(addr)
 	if !addr.Is6() || !IsTranslation(netip.PrefixFrom(addr, addr.BitLen())) {
@@ -36,8 +36,8 @@ func Client(addr netip.Addr) netip.Addr {
 	return netip.AddrFrom4([4]byte(bytes[12:]))
 }
 
-// AddressKey is the key of a client's address: itself, or for IPv6 its network of so many bits, of defaultIPv6Bits for 0. Link-local
-// addresses, of which all hosts of a link share one network, count by themselves.
+// AddressKey is the key of a client's address: itself, or for IPv6 its network of so many bits, of defaultIPv6Bits
+// for 0. Link-local addresses, of which all hosts of a link share one network, count by themselves.
 func AddressKey(addr netip.Addr, ipv6Bits int) (string, error) {
 	if ipv6Bits < 0 || ipv6Bits > 128 {
 		return "", fmt.Errorf("an Address.IPv6Bits of %d, want 1 to 128, or 0 for %d", ipv6Bits, defaultIPv6Bits)

@@ -15,12 +15,19 @@ func HasMethod(wanted, method string) bool {
 	return wanted == method || wanted == http.MethodGet && method == http.MethodHead
 }
 
+// OtherMethods is the key of methods that net/http has no name for: a client can invent any number of them.
+const OtherMethods = "other"
+
 // MethodKey returns the method under which a request counts. HEAD counts as GET.
 func MethodKey(method string) string {
-	if method == http.MethodHead {
+	switch method {
+	case http.MethodHead:
 		return http.MethodGet
+	case http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodConnect,
+		http.MethodOptions, http.MethodTrace:
+		return method
 	}
-	return method
+	return OtherMethods
 }
 
 // Host returns a host in lower case, without its port and without final dots.

@@ -36,6 +36,7 @@ func TestMethod(t *testing.T) {
 	assert.False(t, HasMethod("HEAD", "GET"))
 	assert.Equal(t, "GET", MethodKey("HEAD"))
 	assert.Equal(t, "PUT", MethodKey("PUT"))
+	assert.Equal(t, OtherMethods, MethodKey("PROPFIND"))
 }
 
 func TestReadPath(t *testing.T) {

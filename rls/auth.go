@@ -1,0 +1,99 @@
+package rls
+
+import (
+	"errors"
+	"net/http"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+
+	"github.com/rratelimiter/rratelimiter/internal/door"
+)
+
+// auth answers a proxy that asks whether a request may pass.
+func (s *Server) auth(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("domain")
+	d := s.rules.Load().domains[name]
+	if d == nil || d.web == nil {
+		s.metrics.domainNotFound.Add(1)
+		http.Error(w, "no file has a domain of this name with http", http.StatusNotFound)
+		return
+	}
+	denied := http.StatusTooManyRequests
+	switch r.URL.Query().Get("denied") {
+	case "", "429":
+	case "403":
+		denied = http.StatusForbidden
+	case "401":
+		denied = http.StatusUnauthorized
+	default:
+		http.Error(w, "denied wants 429, 403 or 401", http.StatusBadRequest)
+		return
+	}
+	s.checkPeer(d, r)
+	descriptors, err := d.web.descriptors(r)
+	if errors.Is(err, door.ErrInvalidRequest) {
+		if denied == http.StatusTooManyRequests { // else the proxy knows no other status
+			denied = http.StatusBadRequest
+		}
+		problem(w, "about:blank", "Bad Request", denied)
+		return
+	}
+	if err != nil && s.undecided.due() {
+		s.config.Log.Error("rls: a proxy does not say enough of a request", "domain", name, "error", err)
+	}
+	var response *ratelimit.RateLimitResponse
+	var all []asked
+	if err == nil && len(descriptors) > 0 {
+		response, all, err = s.answer(r.Context(), d, &ratelimit.RateLimitRequest{Domain: name, Descriptors: descriptors})
+	}
+	switch {
+	case err != nil && d.web.open:
+		s.config.Log.Debug("rls: let pass, since nobody could decide", "domain", name, "error", err)
+	case err != nil:
+		problem(w, reducedType, "Requests cannot be admitted at the moment.", http.StatusServiceUnavailable)
+	default:
+		answer(w, response, s.headersOf(all), denied)
+	}
+}
+
+// checkPeer reports a peer that is no trusted proxy: all requests through it count by its own address.
+func (s *Server) checkPeer(d *domain, r *http.Request) {
+	if !d.web.looksAtAddresses() {
+		return
+	}
+	peer, err := door.ParseAddr(r.RemoteAddr)
+	if err != nil || door.Trusts(d.web.address.Trusted, peer) {
+		return
+	}
+	s.metrics.untrusted.Add(1)
+	if d.web.warned.CompareAndSwap(false, true) {
+		s.config.Log.Warn("rls: a proxy is not trusted, so that all of its clients count as one: add it to http.trust",
+			"domain", d.name, "peer", peer)
+	}
+}
+
+// answer tells a proxy what was decided.
+func answer(w http.ResponseWriter, response *ratelimit.RateLimitResponse, headers []*core.HeaderValue, denied int) {
+	for _, header := range headers {
+		w.Header().Set(header.GetKey(), header.GetValue())
+	}
+	if response.GetOverallCode() != ratelimit.RateLimitResponse_OVER_LIMIT {
+		return // 200
+	}
+	if reset := w.Header().Get("RateLimit-Reset"); reset != "" {
+		w.Header().Set("Retry-After", reset)
+	}
+	problem(w, "https://iana.org/assignments/http-problem-types#quota-exceeded", "The request is over its limit.", denied)
+}
+
+const reducedType = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+
+// problem writes a problem document (RFC 9457).
+func problem(w http.ResponseWriter, kind, title string, status int) {
+	h := w.Header()
+	h.Set("Content-Type", "application/problem+json")
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(`{"type":"` + kind + `","title":"` + title + `"}` + "\n"))
+}

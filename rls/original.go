@@ -1,0 +1,111 @@
+package rls
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/target"
+)
+
+// original is the request about which a proxy asks.
+type original struct {
+	method, host string
+	paths        []string // the readings of its path, without escapes
+	unknown      error    // why there is none
+}
+
+// The headers by which proxies say what a request is, unless a file names others.
+const (
+	methodHeader = "X-Forwarded-Method"
+	hostHeader   = "X-Forwarded-Host"
+	uriHeader    = "X-Forwarded-Uri"
+)
+
+var errNoPath = errors.New("rls: the proxy sent no header with the path: see uri_header")
+
+// originalOf reads what a proxy says of a request.
+func (w *web) originalOf(r *http.Request) *original {
+	o := &original{method: r.Method, host: r.Host}
+	if method := lastOf(r.Header[w.methodHeader]); method != "" {
+		o.method = method
+	}
+	if host := lastOf(r.Header[w.hostHeader]); host != "" {
+		o.host = strings.TrimSpace(host[strings.LastIndexByte(host, ',')+1:])
+	}
+	o.method, o.host = target.Method(o.method), target.Host(o.host)
+	uri := lastOf(r.Header[w.uriHeader])
+	if uri == "" {
+		o.unknown = errNoPath
+		return o
+	}
+	uri = pathOf(uri)
+	path, err := target.ReadPath(uri, w.keepSlashes)
+	if err != nil || strings.Contains(uri, "#") { // which ends a path for some servers
+		o.unknown = door.Invalidf("rls: servers read the path %q in different ways", short(uri))
+		return o
+	}
+	path.All(func(reading string) bool {
+		o.paths = append(o.paths, target.Unescape(reading))
+		return true
+	})
+	return o
+}
+
+// lastOf returns the last of a header's values, which the nearest proxy wrote.
+func lastOf(values []string) string {
+	if len(values) == 0 {
+		return ""
+	}
+	return values[len(values)-1]
+}
+
+// pathOf returns the path of a request's URI, which may have a scheme and a host.
+func pathOf(uri string) string {
+	uri, _, _ = strings.Cut(uri, "?")
+	if _, rest, absolute := strings.Cut(uri, "://"); absolute && !strings.HasPrefix(uri, "/") {
+		_, path, _ := strings.Cut(rest, "/")
+		return "/" + path
+	}
+	return uri
+}
+
+// descriptors is what a request becomes. A descriptor that wants a header that the request has not is left out. Each
+// reading of the path makes descriptors of its own.
+func (w *web) descriptors(r *http.Request) ([]*common.RateLimitDescriptor, error) {
+	o := w.originalOf(r)
+	var all []*common.RateLimitDescriptor
+	for i := range w.routes {
+		one := &w.routes[i]
+		if one.method != "" && !target.HasMethod(one.method, o.method) || one.host != "" && one.host != o.host {
+			continue
+		}
+		paths := o.paths
+		switch {
+		case !one.looksAtPaths():
+			paths = []string{""}
+		case o.unknown != nil:
+			return nil, o.unknown
+		}
+		before := len(all)
+		for _, path := range paths {
+			if one.path != nil && !matches(one.path, path) {
+				continue
+			}
+			made, err := w.descriptor(r, one, o, path)
+			if err != nil {
+				return nil, err
+			}
+			same := func(other *common.RateLimitDescriptor) bool { return proto.Equal(made, other) }
+			if made != nil && !slices.ContainsFunc(all[before:], same) {
+				all = append(all, made)
+			}
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,218 @@
+package rls_test
+
+import (
+	"bytes"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/rls"
+)
+
+// authCall is a question of a proxy: its headers as "Name: value; ...", and the status that answers it.
+type authCall struct {
+	headers string
+	want    int
+}
+
+// ask asks /auth with these headers.
+func ask(handler http.Handler, query, headers string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodGet, "/auth/web"+query, nil) // from 192.0.2.1
+	for header := range strings.SplitSeq(headers, "; ") {
+		name, value, _ := strings.Cut(header, ": ")
+		r.Header.Add(name, value)
+	}
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, r)
+	return w
+}
+
+// auth asks in a row what a file says of requests.
+func auth(t *testing.T, file string, calls []authCall) {
+	t.Helper()
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		handler := newServer(t, client, file).Handler()
+		for i, c := range calls {
+			assert.Equal(b, c.want, ask(handler, "", c.headers).Code, "%d: %s", i, c.headers)
+		}
+	})
+}
+
+const once = "rate_limit: {unit: year, requests_per_unit: 1}"
+
+// TestAuth_SpellingsOfHostAndMethod_MeetOneLimit: a route and a value of a request.
+func TestAuth_SpellingsOfHostAndMethod_MeetOneLimit(t *testing.T) {
+	auth(t, `
+domain: web
+descriptors: [{key: api, `+once+`}, {key: host, `+once+`}]
+http:
+  requests:
+    - {host: "API.example.org:443", descriptor: [{key: api, value: all}]}
+    - {method: POST, descriptor: [{key: host, from: host}]}`, []authCall{
+		{"X-Forwarded-Host: api.example.org", 200},
+		{"X-Forwarded-Host: api.example.org:443", 429},
+		{"X-Forwarded-Host: api.example.org:8443", 429},
+		{"X-Forwarded-Host: api.example.org.", 429},
+		{"X-Forwarded-Host: API.example.org.:80", 429},
+		{"X-Forwarded-Host: other.example.org, api.example.org", 429},
+		{"X-Forwarded-Host: api.example.org, other.example.org", 200},
+		{"X-Forwarded-Method: POST; X-Forwarded-Host: b.example.org", 200},
+		{"X-Forwarded-Method: POST; X-Forwarded-Host: b.example.org:1", 429},
+		{"X-Forwarded-Method: post; X-Forwarded-Host: B.example.org.", 429},
+	})
+	auth(t, `
+domain: web
+descriptors: [{key: get, `+once+`}, {key: method, `+once+`}]
+http:
+  requests:
+    - {method: get, path: /a, descriptor: [{key: get, value: all}]}
+    - {path: /b, descriptor: [{key: method, from: method}]}`, []authCall{
+		{"X-Forwarded-Method: HEAD; X-Forwarded-Uri: /a", 200},
+		{"X-Forwarded-Method: GET; X-Forwarded-Uri: /a", 429},
+		{"X-Forwarded-Method: POST; X-Forwarded-Uri: /a", 200},
+		{"X-Forwarded-Method: GET; X-Forwarded-Uri: /b", 200},
+		{"X-Forwarded-Method: HEAD; X-Forwarded-Uri: /b", 429},
+		{"X-Forwarded-Method: FOO; X-Forwarded-Uri: /b", 200},
+		{"X-Forwarded-Method: BAR; X-Forwarded-Uri: /b", 429},
+	})
+}
+
+// TestAuth_SpellingsOfPaths_AreRefusedOrMeetOneLimit, as in the middleware of package rules.
+func TestAuth_SpellingsOfPaths_AreRefusedOrMeetOneLimit(t *testing.T) {
+	file := `
+domain: web
+descriptors: [{key: login, ` + once + `}, {key: path, ` + once + `}]
+http:
+  OPTION
+  requests:
+    - {path: /login, descriptor: [{key: login, value: all}]}
+    - {path: "/p/*", descriptor: [{key: path, from: path}]}`
+	auth(t, strings.Replace(file, "OPTION", "escaped_slashes: refuse", 1), []authCall{
+		{"X-Forwarded-Uri: /login?next=/../x;%2F", 200},
+		{"X-Forwarded-Uri: //login", 429},
+		{"X-Forwarded-Uri: /login;v=1", 429},
+		{"X-Forwarded-Uri: /;x//login%3Bv=1", 429},
+		{"X-Forwarded-Uri: /%6Cogin", 429},
+		{"X-Forwarded-Uri: https://elsewhere.example/login", 429},
+		{"X-Forwarded-Uri: /login/", 200},
+		{"X-Forwarded-Uri: /x/../login", 400},
+		{"X-Forwarded-Uri: /x/%2e%2E/login", 400},
+		{"X-Forwarded-Uri: /x/..;/login", 400},
+		{"X-Forwarded-Uri: /x/..%2Flogin", 400},
+		{"X-Forwarded-Uri: /x%5C..%5Clogin", 400},
+		{"X-Forwarded-Uri: /login#x", 400},
+		{"X-Forwarded-Uri: /login%zz", 400},
+		{"X-Forwarded-Uri: /p/a", 200},
+		{"X-Forwarded-Uri: /p/a;1", 429},
+		{"X-Forwarded-Uri: /p/%61", 429},
+		{"X-Forwarded-Uri: //p/a", 429},
+		{"X-Forwarded-Uri: /p/b", 200},
+	})
+	auth(t, strings.Replace(file, "OPTION", "escaped_slashes: keep", 1)+`
+    - {path: "/files/a%2fb/*", descriptor: [{key: path, value: "all"}]}`, []authCall{
+		{"X-Forwarded-Uri: /files/a%2Fb/c", 200},
+		{"X-Forwarded-Uri: /files/a%2fb/d", 429},
+		{"X-Forwarded-Uri: /files/a/b/c", 200},
+		{"X-Forwarded-Uri: /p/a%2Fb", 200},
+		{"X-Forwarded-Uri: /p/a%2fb", 429},
+		{"X-Forwarded-Uri: /p/a/b", 200},
+		{"X-Forwarded-Uri: /x/%2e%2e/login", 400},
+	})
+}
+
+// TestAuth_RefusedPath_IsToldToNginxAsDenied, which knows no 400. A file whose requests need no path refuses none.
+func TestAuth_RefusedPath_IsToldToNginxAsDenied(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		file := "domain: web\ndescriptors: [{key: k, " + once + "}]\nhttp: {requests: [{PATH descriptor: [{key: k, value: v}]}]}"
+		handler := newServer(t, client, strings.Replace(file, "PATH", "path: /a,", 1)).Handler()
+		assert.Equal(b, http.StatusForbidden, ask(handler, "?denied=403", "X-Forwarded-Uri: /x/../a").Code)
+		w := ask(handler, "", "X-Forwarded-Uri: /x/../a")
+		assert.Equal(b, http.StatusBadRequest, w.Code)
+		assert.JSONEq(b, `{"type": "about:blank", "title": "Bad Request"}`, w.Body.String())
+		handler = newServer(t, client, strings.Replace(file, "PATH", "", 1)).Handler()
+		assert.Equal(b, http.StatusOK, ask(handler, "", "X-Forwarded-Uri: /x/../a").Code)
+	})
+}
+
+// TestAuth_HeadersThatAreNotConfigured_AreIgnored: a client's own do not count.
+func TestAuth_HeadersThatAreNotConfigured_AreIgnored(t *testing.T) {
+	file := `
+domain: web
+descriptors: [{key: login, ` + once + `}]
+http:
+  OPTIONS
+  requests: [{method: POST, host: a.example, path: /login, descriptor: [{key: login, value: all}]}]`
+	auth(t, strings.Replace(file, "  OPTIONS\n", "", 1), []authCall{
+		{"X-Forwarded-Method: POST; X-Forwarded-Host: a.example; X-Forwarded-Uri: /login; X-Original-URI: /x; X-Original-Url: /x; X-Original-Method: GET", 200},
+		{"X-Forwarded-Method: POST; X-Forwarded-Host: a.example; X-Forwarded-Uri: /login; X-Original-URI: /x; X-Original-Url: /x; X-Original-Method: GET", 429},
+		{"X-Original-Method: POST; X-Forwarded-Host: a.example; X-Original-URI: /login", 200},
+		{"X-Forwarded-Method: POST; X-Forwarded-Host: a.example; X-Original-URI: /login", 503}, // the proxy does not say the path
+		{"X-Forwarded-Method: POST; X-Forwarded-Host: b.example; X-Original-URI: /login", 200}, // and need not
+	})
+	auth(t, strings.Replace(file, "OPTIONS", "uri_header: x-original-url\n  method_header: X-Original-Method\n  host_header: X-Original-Host", 1), []authCall{
+		{"X-Original-Method: POST; X-Original-Host: a.example; X-Original-Url: /login", 200},
+		{"X-Original-Method: POST; X-Original-Host: a.example; X-Original-Url: /login; X-Forwarded-Uri: /x; X-Forwarded-Method: GET; X-Forwarded-Host: x", 429},
+		{"X-Original-Method: POST; X-Original-Host: a.example; X-Original-Uri: /x; X-Original-Url: /x; X-Original-Url: /login", 429}, // the proxy's is last
+	})
+}
+
+// TestAuth_PeerThatIsNoTrustedProxy_IsLoggedAndCounted: all of its clients count as one.
+func TestAuth_PeerThatIsNoTrustedProxy_IsLoggedAndCounted(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		var log bytes.Buffer
+		s := newServer(t, client, `
+domain: web
+descriptors: [{key: login, rate_limit: {unit: year, requests_per_unit: 9}}]
+http:
+  trust: [10.0.0.0/8]
+  requests: [{descriptor: [{key: login, from: address}]}]`, func(c *rls.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+		log.Reset()
+		assert.Contains(b, metricsOf(s), "\nratelimit_service_auth_untrusted_peer 0\n")
+		for range 3 {
+			assert.Equal(b, http.StatusOK, ask(s.Handler(), "", "X-Forwarded-For: 203.0.113.7").Code)
+		}
+		assert.Equal(b, 1, strings.Count(log.String(), "\n"), log.String())
+		assert.Contains(b, log.String(), "level=WARN")
+		assert.Contains(b, log.String(), "domain=web peer=192.0.2.1")
+		assert.Contains(b, log.String(), "http.trust")
+		assert.Contains(b, metricsOf(s), "\nratelimit_service_auth_untrusted_peer 3\n")
+		r := httptest.NewRequest(http.MethodGet, "/auth/web", nil)
+		r.RemoteAddr = "10.0.0.1:1"
+		r.Header.Set("X-Forwarded-For", "203.0.113.7")
+		s.Handler().ServeHTTP(httptest.NewRecorder(), r)
+		assert.Contains(b, metricsOf(s), "\nratelimit_service_auth_untrusted_peer 3\n")
+	})
+}
+
+// TestAuth_ShadowLimit_IsNotShown to clients, and neither is any of a service in shadow mode.
+func TestAuth_ShadowLimit_IsNotShown(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		file := `
+domain: web
+descriptors:
+  - {key: shadow, shadow_mode: true, rate_limit: {unit: year, requests_per_unit: 1}}
+  - {key: real, rate_limit: {unit: year, requests_per_unit: 9}}
+http:
+  requests:
+    - {descriptor: [{key: shadow, value: all}]}
+    - {host: real.example, descriptor: [{key: real, value: all}]}`
+		s := newServer(t, client, file, func(c *rls.Config) { c.Headers = true })
+		for range 2 {
+			w := ask(s.Handler(), "", "X-Forwarded-Host: other.example")
+			assert.Equal(b, http.StatusOK, w.Code)
+			assert.Empty(b, w.Header()["Ratelimit-Limit"])
+		}
+		assert.Equal(b, "9", ask(s.Handler(), "", "X-Forwarded-Host: real.example").Header().Get("RateLimit-Limit"))
+		answer, err := s.ShouldRateLimit(b.Context(), request(t, "web | shadow=all"))
+		assert.NoError(b, err)
+		assert.Empty(b, answer.GetResponseHeadersToAdd())
+		s = newServer(t, client, file, func(c *rls.Config) { c.Shadow = true })
+		assert.Empty(b, ask(s.Handler(), "", "X-Forwarded-Host: real.example").Header()["Ratelimit-Limit"])
+	})
+}
