@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,6 +37,9 @@ type Config struct {
 	Options []grpc.ServerOption // of the gRPC server of [Serve]: credentials, say
 	Drain   time.Duration       // of [Serve]: how long requests are still taken once its health says that it ends, so that nobody is sent to it any more
 
+	Reload <-chan os.Signal // of [Serve], which calls [Server.Reload] for each signal, SIGHUP for instance; nil: none
+
+	HTTPConns int           // the most connections of HTTP at once, of [Serve]; 0: 1,024
 	Deadline  time.Duration // for Redis, a request; 0: 100 ms
 	Shadow    bool          // every request passes, those over a limit are counted
 	Quota     bool          // every descriptor is in quota mode
@@ -73,9 +77,9 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.Drain < 0 || c.Deadline < 0 || c.NearLimit < 0 || c.NearLimit > 1 || c.MaxSeries < 0 {
-		return nil, fmt.Errorf("%w: Drain %v, Deadline %v, NearLimit %v, MaxSeries %d: want none below 0, and NearLimit at most 1", rratelimiter.ErrInvalidOption,
-			c.Drain, c.Deadline, c.NearLimit, c.MaxSeries)
+	if c.Drain < 0 || c.Deadline < 0 || c.NearLimit < 0 || c.NearLimit > 1 || c.MaxSeries < 0 || c.HTTPConns < 0 {
+		return nil, fmt.Errorf("%w: Drain %v, Deadline %v, NearLimit %v, MaxSeries %d, HTTPConns %d: want none below 0, and NearLimit at most 1",
+			rratelimiter.ErrInvalidOption, c.Drain, c.Deadline, c.NearLimit, c.MaxSeries, c.HTTPConns)
 	}
 	c.Deadline = cmp.Or(c.Deadline, 100*time.Millisecond)
 	if c.Log == nil {
@@ -162,15 +166,16 @@ func Serve(ctx context.Context, c Config) error {
 	defer cancel()
 	server := grpc.NewServer(c.Options...)
 	s.Register(server)
-	web := &http.Server{Handler: s.Handler(), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}
+	web, forHTTP := s.httpServer(c.HTTP)
 	ended := make(chan error, 3)
 	var running sync.WaitGroup
 	running.Go(func() { ended <- s.Watch(watching) })
+	running.Go(func() { s.reloadAt(watching, c.Reload) })
 	if c.GRPC != nil {
 		running.Go(func() { ended <- server.Serve(c.GRPC) })
 	}
 	if c.HTTP != nil {
-		running.Go(func() { ended <- web.Serve(c.HTTP) })
+		running.Go(func() { ended <- web.Serve(forHTTP) })
 	}
 	select {
 	case <-ctx.Done():

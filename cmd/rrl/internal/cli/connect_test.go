@@ -1,14 +1,7 @@
 package cli
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -16,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/testcert"
 )
 
 // TestPlacesAndSecrets: a URL from the environment, a password from a file, a number of a database.
@@ -66,17 +61,18 @@ func TestSentinel(t *testing.T) {
 
 // TestTLS: with an authority of one's own and a client's certificate; what is wrong with either is told.
 func TestTLS(t *testing.T) {
-	dir := t.TempDir()
-	cert, key := certificate(t, dir)
+	authority := testcert.NewAuthority(t, "authority")
+	pair := authority.Sign(t, "rrl", time.Hour)
+	ca, cert, key := written(t, "ca.pem", string(authority.PEM)), written(t, "cert.pem", string(pair.Cert)), written(t, "key.pem", string(pair.Key))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	address := listener.Addr().String()
 	_, port, _ := net.SplitHostPort(address)
 	listener.Close()
-	s := startRedis(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert)
+	s := startRedis(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca)
 	s.on("set", "api", "1/s")
 
-	all := []string{"ls", "--redis", "rediss://" + address, "--tls-ca", cert, "--tls-cert", cert, "--tls-key", key}
+	all := []string{"ls", "--redis", "rediss://" + address, "--tls-ca", ca, "--tls-cert", cert, "--tls-key", key}
 	r := tool(all...)
 	require.Equal(t, exitDone, r.code, r.err)
 	require.Contains(t, r.out, "api")
@@ -89,23 +85,4 @@ func TestTLS(t *testing.T) {
 	r = tool("ls", "--redis", "redis://"+address, "--timeout", "2s")
 	require.Equal(t, exitError, r.code)
 	require.Contains(t, r.err, address)
-}
-
-// certificate makes one for 127.0.0.1 that is its own authority.
-func certificate(t *testing.T, dir string) (cert, key string) {
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "rrl"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	require.NoError(t, err)
-	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	require.NoError(t, err)
-	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	require.NoError(t, os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
-	require.NoError(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600))
-	return cert, key
 }

@@ -76,6 +76,14 @@ func TestEnvoyAsksForWhatTheFileHas(t *testing.T) {
 	assert.Equal(t, 3, asked)
 }
 
+// Each path of a program has one reading, so that /x/../login and //login are limited as /login.
+func TestEnvoyYAML_Paths_HaveOneReading(t *testing.T) {
+	_, http, _ := edgeEnvoy(t)
+	assert.True(t, http.GetNormalizePath().GetValue())
+	assert.True(t, http.GetMergeSlashes())
+	assert.Equal(t, manager.HttpConnectionManager_REJECT_REQUEST, http.GetPathWithEscapedSlashesAction())
+}
+
 // TestDeployAgrees: what compose.yaml runs is what envoy.yaml asks, on the ports of the tool, and kubernetes.yaml has the same file.
 func TestDeployAgrees(t *testing.T) {
 	config, _, limit := edgeEnvoy(t)

@@ -40,14 +40,19 @@ type app struct {
 	format     string
 	serverTime bool
 	clock      func() time.Time // instead of this host's; nil is none
+	hangup     <-chan os.Signal // SIGHUP
 }
 
 // Main runs the tool on the process' own input and output, and gives its exit code.
 func Main(args []string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	hangup := make(chan os.Signal, 1)
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+		signal.Notify(hangup, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends it, whatever it is at
-	return run(ctx, args, os.Stdin, os.Stdout, os.Stderr)
+	return (&app{in: os.Stdin, out: os.Stdout, err: os.Stderr, hangup: hangup}).run(ctx, args)
 }
 
 func run(ctx context.Context, args []string, in io.Reader, out, err io.Writer) int {
@@ -55,7 +60,9 @@ func run(ctx context.Context, args []string, in io.Reader, out, err io.Writer) i
 }
 
 func (a *app) run(ctx context.Context, args []string) int {
-	root := a.root()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	root := a.root(cancel)
 	root.SetArgs(args)
 	failure := root.ExecuteContext(ctx)
 	switch {
@@ -73,7 +80,8 @@ func (a *app) run(ctx context.Context, args []string) int {
 	return exitError
 }
 
-func (a *app) root() *cobra.Command {
+// root is the command line. A hangup calls end, unless the command has its own use for it.
+func (a *app) root(end func()) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "rrl",
 		Short: "See, try, change and repair the rate limiters of a Redis, and serve them to proxies",
@@ -107,7 +115,10 @@ limiter shown that is corrupt.`,
 	flags.StringVarP(&a.format, "output", "o", "text", "text or json")
 	flags.BoolVar(&a.serverTime, "server-time", false, "count by the clock of the Redis server, as programs with WithServerTime do")
 	a.complete(root, "output", "text", "json")
-	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if cmd.Name() != "serve" {
+			go a.endAtHangup(cmd.Context(), end)
+		}
 		switch {
 		case a.format != "text" && a.format != "json":
 			return fmt.Errorf("-o %q: want text or json", a.format)
@@ -124,6 +135,15 @@ limiter shown that is corrupt.`,
 		}
 	}
 	return root
+}
+
+// endAtHangup calls end at the first hangup.
+func (a *app) endAtHangup(ctx context.Context, end func()) {
+	select {
+	case <-ctx.Done():
+	case <-a.hangup:
+		end()
+	}
 }
 
 // complete tells shells what a flag can be.

@@ -5,22 +5,28 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/certs"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/connect"
 	"github.com/rratelimiter/rratelimiter/rls"
 )
 
-// service is what serve is told.
+// service is the flags of serve.
 type service struct {
 	grpc, http string
+	certs      certs.Files
+	age        time.Duration
+	prefix     string
 	lease      time.Duration
 	config     rls.Config
 }
@@ -51,8 +57,14 @@ Both addresses are without TLS, and are for proxies alone.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&s.grpc, "grpc", ":8081", `where to listen for Envoy; "" for nowhere`)
+	flags.StringVar(&s.grpc, "grpc", ":8081", `where to listen for Envoy: HOST:PORT, :PORT or unix:PATH; "" for nowhere`)
+	flags.StringVar(&s.certs.Cert, "grpc-tls-cert", "", "a PEM file with the service's certificate, for TLS on --grpc")
+	flags.StringVar(&s.certs.Key, "grpc-tls-key", "", "a PEM file with its key")
+	flags.StringVar(&s.certs.ClientCA, "grpc-tls-client-ca", "", "a PEM file with the authorities whose clients may connect; others may not")
+	flags.DurationVar(&s.age, "grpc-max-connection-age", 0, "tell clients after so long, a tenth more or less, to connect again; 0 for never")
 	flags.StringVar(&s.http, "http", ":8080", `where to listen for HTTP; "" for nowhere`)
+	flags.IntVar(&s.config.HTTPConns, "http-connections", 1024, "the most connections of --http at once")
+	flags.StringVar(&s.prefix, "prefix", "", "what all keys in Redis begin with, so that services with other prefixes count apart; without braces")
 	flags.DurationVar(&s.config.Drain, "drain", 0, "how long requests are still taken once the health says that the service ends")
 	flags.DurationVar(&s.config.Deadline, "deadline", 100*time.Millisecond, "how long Redis has for a request")
 	flags.DurationVar(&s.lease, "lease", 0, "take permits ahead for keys that are asked for often, which memory answers then, and give those back that are left after so long: 1ms to 1s")
@@ -79,6 +91,18 @@ func (s *service) check() error {
 	switch {
 	case s.grpc == "" && s.http == "":
 		return errors.New(`--grpc "" --http "": want an address to listen on for one of them`)
+	case s.grpc == "" && s.certs != certs.Files{}:
+		return errors.New("--grpc-tls-cert, --grpc-tls-key and --grpc-tls-client-ca are for --grpc, which is nowhere")
+	case (s.certs.Cert == "") != (s.certs.Key == ""):
+		return errors.New("--grpc-tls-cert and --grpc-tls-key go together: give both or none")
+	case s.certs.ClientCA != "" && s.certs.Cert == "":
+		return errors.New("--grpc-tls-client-ca wants --grpc-tls-cert and --grpc-tls-key too")
+	case s.age < 0:
+		return fmt.Errorf("--grpc-max-connection-age %v: want none below 0", s.age)
+	case c.HTTPConns < 1:
+		return fmt.Errorf("--http-connections %d: want at least 1", c.HTTPConns)
+	case strings.ContainsAny(s.prefix, "{}"):
+		return fmt.Errorf("--prefix %q: want none with braces, which choose slots of a cluster", s.prefix)
 	case c.Drain < 0:
 		return fmt.Errorf("--drain %v: want none below 0", c.Drain)
 	case c.Deadline <= 0:
@@ -120,6 +144,11 @@ func (s *service) run(ctx context.Context, a *app) error {
 		return err
 	}
 	log := a.logger()
+	options, reload, err := s.grpcOptions(log)
+	if err != nil {
+		return err
+	}
+	hangups := forward(ctx, a.hangup, reload)
 	a.connection.Serves = true
 	redis, err := a.await(ctx, log)
 	if err != nil {
@@ -132,13 +161,9 @@ func (s *service) run(ctx context.Context, a *app) error {
 	if os.Getenv("GOGC") == "" {
 		defer debug.SetGCPercent(debug.SetGCPercent(garbage))
 	}
-	var options []rratelimiter.Option
-	if s.lease > 0 {
-		options = append(options, rratelimiter.WithLease(s.lease))
-	}
 	c := s.config
-	c.Client, c.Log, c.Options = a.limiters(redis, options...), log, []grpc.ServerOption{grpc.NumStreamWorkers(streamWorkers)}
-	if c.GRPC, err = listen(ctx, "--grpc", s.grpc); err != nil {
+	c.Client, c.Log, c.Options, c.Reload = a.limiters(redis, s.clientOptions()...), log, options, hangups
+	if c.GRPC, err = listenGRPC(ctx, s.grpc); err != nil {
 		return err
 	}
 	if c.HTTP, err = listen(ctx, "--http", s.http); err != nil {
@@ -157,6 +182,58 @@ func (s *service) run(ctx context.Context, a *app) error {
 	return nil
 }
 
+// clientOptions are those of the limiters' Client.
+func (s *service) clientOptions() (options []rratelimiter.Option) {
+	if s.lease > 0 {
+		options = append(options, rratelimiter.WithLease(s.lease))
+	}
+	if s.prefix != "" {
+		options = append(options, rratelimiter.WithNameMapper(func(name string) string { return s.prefix + name }))
+	}
+	return options
+}
+
+const (
+	handshakeTime = 10 * time.Second // for a client to say hello
+	graceTime     = 10 * time.Second // for what a connection is at when it has reached its age
+)
+
+// grpcOptions are those of the gRPC server, and what reads its certificates again.
+func (s *service) grpcOptions(log *slog.Logger) (options []grpc.ServerOption, reload func(), err error) {
+	options = []grpc.ServerOption{grpc.NumStreamWorkers(streamWorkers), grpc.ConnectionTimeout(handshakeTime)}
+	if s.age > 0 {
+		options = append(options, grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: s.age, MaxConnectionAgeGrace: graceTime}))
+	}
+	if s.certs.Cert == "" {
+		return options, func() {}, nil
+	}
+	source, err := certs.Open(s.certs, log)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--grpc-tls-cert, --grpc-tls-key, --grpc-tls-client-ca: %w", err)
+	}
+	return append(options, grpc.Creds(credentials.NewTLS(source.Config()))), source.Reload, nil
+}
+
+// forward calls reload for each signal, and passes the signal on. Signals that come faster than they are taken become one.
+func forward(ctx context.Context, signals <-chan os.Signal, reload func()) <-chan os.Signal {
+	forwarded := make(chan os.Signal, 1)
+	go func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case signal := <-signals:
+				reload()
+				select {
+				case forwarded <- signal:
+				default:
+				}
+			}
+		}
+	}()
+	return forwarded
+}
+
 // giveBack gives the permits back that are leased and not used.
 func (s *service) giveBack(ctx context.Context, client *rratelimiter.Client, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
@@ -164,24 +241,6 @@ func (s *service) giveBack(ctx context.Context, client *rratelimiter.Client, log
 	if err := client.Flush(ctx); err != nil {
 		log.Warn("rrl: permits that were leased are taken until they leave their windows", "error", err)
 	}
-}
-
-func listen(ctx context.Context, flag, address string) (net.Listener, error) {
-	if address == "" {
-		return nil, nil
-	}
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("%s %q: %w; want HOST:PORT or :PORT, and nobody else there", flag, address, err)
-	}
-	return l, nil
-}
-
-func where(l net.Listener) string {
-	if l == nil {
-		return "nowhere"
-	}
-	return l.Addr().String()
 }
 
 const (

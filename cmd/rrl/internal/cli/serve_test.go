@@ -222,7 +222,7 @@ func TestServeRefuses(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer taken.Close()
-	file := written(t, "edge.yaml", edge)
+	file, i := written(t, "edge.yaml", edge), newIdentity(t)
 	wrong := written(t, "wrong.yaml", "domain: edge\ndescriptors:\n  - {key: a, rate_limit: {unit: eon, requests_per_unit: 1}}\n  - {keys: b}\n")
 	for _, test := range []struct {
 		args []string
@@ -236,6 +236,17 @@ func TestServeRefuses(t *testing.T) {
 		{[]string{file, "--grpc", "", "--http", ""}, []string{"want an address to listen on"}},
 		{[]string{file, "--grpc", "8081"}, []string{`--grpc "8081"`, "missing port", "HOST:PORT"}},
 		{[]string{file, "--http", taken.Addr().String()}, []string{"--http", taken.Addr().String(), "already in use"}},
+		{[]string{file, "--grpc", "unix:" + file}, []string{`--grpc "unix:`, "a file that is no socket"}},
+		{[]string{file, "--grpc-tls-cert", i.cert}, []string{"--grpc-tls-cert and --grpc-tls-key go together"}},
+		{[]string{file, "--grpc-tls-key", i.key}, []string{"--grpc-tls-cert and --grpc-tls-key go together"}},
+		{[]string{file, "--grpc-tls-client-ca", i.ca}, []string{"--grpc-tls-client-ca wants --grpc-tls-cert"}},
+		{[]string{file, "--grpc", "", "--grpc-tls-cert", i.cert, "--grpc-tls-key", i.key}, []string{"--grpc, which is nowhere"}},
+		{[]string{file, "--grpc-tls-cert", i.cert, "--grpc-tls-key", file}, []string{"--grpc-tls-cert", "failed to find any PEM data"}},
+		{[]string{file, "--grpc-tls-cert", i.cert, "--grpc-tls-key", "/nowhere"}, []string{"--grpc-tls-key", "/nowhere: no such file"}},
+		{[]string{file, "--grpc-tls-cert", i.cert, "--grpc-tls-key", i.key, "--grpc-tls-client-ca", file}, []string{"--grpc-tls-client-ca", file, "want PEM"}},
+		{[]string{file, "--grpc-max-connection-age", "-1s"}, []string{"--grpc-max-connection-age -1s: want none below 0"}},
+		{[]string{file, "--http-connections", "0"}, []string{"--http-connections 0: want at least 1"}},
+		{[]string{file, "--prefix", "{a}"}, []string{`--prefix "{a}": want none with braces`}},
 		{[]string{file, "--drain", "-1s"}, []string{"--drain -1s: want none below 0"}},
 		{[]string{file, "--deadline", "0s"}, []string{"--deadline 0s: want a time above 0"}},
 		{[]string{file, "--lease", "2s"}, []string{"--lease 2s: want whole milliseconds from 1ms to 1s, or 0 for none"}},

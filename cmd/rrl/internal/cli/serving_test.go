@@ -15,6 +15,7 @@ import (
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
 )
@@ -24,6 +25,7 @@ type serving struct {
 	testing.TB
 	log    *lines
 	http   string
+	conn   *grpc.ClientConn
 	envoy  ratelimit.RateLimitServiceClient
 	health grpc_health_v1.HealthClient
 	stop   func() int // tells it to end, and gives its exit code
@@ -63,13 +65,20 @@ var listens = regexp.MustCompile(`grpc=(\S+) http=(\S+)`)
 // await waits until it listens, and has read its files.
 func (s *serving) await() {
 	s.Helper()
+	s.awaitWith(insecure.NewCredentials())
+}
+
+// awaitWith is the same for a client with other credentials.
+func (s *serving) awaitWith(creds credentials.TransportCredentials) {
+	s.Helper()
 	s.says("rls: configuration in force")
 	require.Eventually(s, func() bool { return listens.MatchString(s.log.String()) }, 20*time.Second, 5*time.Millisecond, s.log)
 	found := listens.FindStringSubmatch(s.log.String())
 	s.http = "http://" + found[2]
-	conn, err := grpc.NewClient(found[1], grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(found[1], grpc.WithTransportCredentials(creds))
 	require.NoError(s, err)
 	s.Cleanup(func() { conn.Close() })
+	s.conn = conn
 	s.envoy, s.health = ratelimit.NewRateLimitServiceClient(conn), grpc_health_v1.NewHealthClient(conn)
 }
 

@@ -1,0 +1,149 @@
+package cli
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/credentials"
+)
+
+// TestMain is rrl itself where a test says so, as a process of its own that gets signals.
+func TestMain(m *testing.M) {
+	if os.Getenv("RRL_TEST_PROCESS") != "" {
+		os.Exit(Main(os.Args[1:]))
+	}
+	os.Exit(m.Run())
+}
+
+// process is rrl as a process.
+type process struct {
+	*serving
+	cmd   *exec.Cmd
+	ended chan int
+}
+
+// startProcess starts rrl; with nohup, SIGHUP is ignored from the start.
+func startProcess(t *testing.T, nohup bool, args ...string) *process {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	p := &process{serving: &serving{TB: t, log: new(lines)}, ended: make(chan int, 1)}
+	p.cmd = exec.Command(self, args...)
+	if nohup {
+		p.cmd = exec.Command("sh", append([]string{"-c", `trap "" HUP; exec "$0" "$@"`, self}, args...)...)
+	}
+	p.cmd.Env = append(os.Environ(), "RRL_TEST_PROCESS=1")
+	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
+	require.NoError(t, p.cmd.Start())
+	go func() {
+		_ = p.cmd.Wait()
+		p.ended <- p.cmd.ProcessState.ExitCode()
+	}()
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		if t.Failed() {
+			t.Log(p.log.String())
+		}
+	})
+	return p
+}
+
+func (p *process) signal(signals ...os.Signal) {
+	p.Helper()
+	for _, signal := range signals {
+		require.NoError(p, p.cmd.Process.Signal(signal))
+	}
+}
+
+// code waits for the end, and returns the exit code.
+func (p *process) code() int {
+	p.Helper()
+	select {
+	case code := <-p.ended:
+		return code
+	case <-time.After(30 * time.Second):
+		p.Fatal("it does not end")
+	}
+	return -1
+}
+
+func serveArgs(file, redis string, more ...string) []string {
+	return append([]string{"serve", file, "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--deadline", "10s", "--redis", redis}, more...)
+}
+
+// SIGHUP reads files and certificates again, at any time, and ends nothing.
+func TestServe_Hangup_Reloads(t *testing.T) {
+	redis := miniredis.NewMiniRedis()
+	require.NoError(t, redis.Start())
+	address := redis.Addr()
+	redis.Close()
+	file, i := written(t, "edge.yaml", edge), newIdentity(t)
+	p := startProcess(t, false, serveArgs(file, "redis://"+address, "--grpc-tls-cert", i.cert, "--grpc-tls-key", i.key, "--drain", "1h")...)
+	p.says("waiting for Redis")
+	p.signal(syscall.SIGHUP, syscall.SIGHUP)
+	p.log.after(t, "certificate in force") // at the start
+	p.log.after(t, "certificate in force")
+	require.NoError(t, redis.StartAddr(address))
+	defer redis.Close()
+	p.awaitWith(credentials.NewTLS(i.Client(t)))
+	_, err := p.ask(t.Context(), "user=ann")
+	require.NoError(t, err)
+
+	require.NoError(t, os.WriteFile(file+"~", []byte(strings.Replace(edge, "requests_per_unit: 2", "requests_per_unit: 3", 1)), 0o600))
+	require.NoError(t, os.Rename(file+"~", file))
+	p.signal(syscall.SIGHUP)
+	p.log.after(t, "rls: reload")
+	p.log.after(t, "configuration in force")
+	_, text := p.get("/rlconfig")
+	assert.Contains(t, text, "requests_per_unit=3,")
+
+	p.signal(syscall.SIGTERM)
+	p.says("rrl: told to end")
+	p.signal(syscall.SIGHUP, syscall.SIGHUP)
+	_, text = p.get("/rlconfig")
+	assert.Contains(t, text, "requests_per_unit=3,", "it still drains")
+	select {
+	case code := <-p.ended:
+		t.Fatal("it has ended with", code)
+	default:
+	}
+}
+
+// What ignores SIGHUP from the start, as nohup has it, goes on to ignore it.
+func TestMain_Nohup_IgnoresHangups(t *testing.T) {
+	redis := miniredis.RunT(t)
+	p := startProcess(t, true, serveArgs(written(t, "edge.yaml", edge), "redis://"+redis.Addr())...)
+	p.await()
+	w := startProcess(t, true, "watch", "x", "--every", "50ms", "--redis", "redis://"+redis.Addr())
+	w.says("no limiter")
+	p.signal(syscall.SIGHUP)
+	w.signal(syscall.SIGHUP)
+	w.log.after(t, "no limiter")
+	w.log.after(t, "no limiter")
+	p.signal(syscall.SIGTERM)
+	assert.Equal(t, exitDone, p.code())
+	assert.NotContains(t, p.log.String(), "rls: reload")
+	w.signal(syscall.SIGTERM)
+	assert.Equal(t, exitDone, w.code())
+}
+
+// Other commands end at SIGHUP as they do at Ctrl-C.
+func TestMain_Hangup_EndsOtherCommands(t *testing.T) {
+	redis := miniredis.RunT(t)
+	w := startProcess(t, false, "watch", "x", "--every", "50ms", "--redis", "redis://"+redis.Addr())
+	w.says("no limiter")
+	w.signal(syscall.SIGHUP)
+	assert.Equal(t, exitDone, w.code())
+	b := startProcess(t, false, "bench", "--for", "1h", "--redis", "redis://"+redis.Addr())
+	require.Eventually(t, func() bool { return len(redis.Keys()) > 0 }, 20*time.Second, time.Millisecond)
+	b.signal(syscall.SIGHUP)
+	b.code()
+	assert.Empty(t, redis.Keys(), "bench deletes its limiter")
+}

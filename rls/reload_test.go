@@ -1,0 +1,74 @@
+package rls_test
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/rls"
+)
+
+// log is what a service has logged.
+type log struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *log) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), text)
+}
+
+// Reload reads the files whether or not they have changed, and reports what is wrong each time.
+func TestReload_UnchangedFiles_AreReadAgain(t *testing.T) {
+	client, _ := inMemory(t)
+	var out log
+	c := rls.Config{Client: client, Path: folder(t, simple), Log: slog.New(slog.NewTextHandler(&out, nil))}
+	s, err := rls.New(c)
+	require.NoError(t, err)
+	before := out.count("configuration in force")
+	require.NoError(t, s.Reload())
+	assert.Equal(t, before+1, out.count("configuration in force"))
+	require.NoError(t, os.WriteFile(filepath.Join(c.Path, "0.yaml"), []byte("domain: ["), 0o600))
+	for range 2 {
+		var wrong *rls.ConfigError
+		require.ErrorAs(t, s.Reload(), &wrong)
+	}
+}
+
+// Serve reloads for each signal that it gets, and goes on.
+func TestServe_ReloadSignal_ReadsTheFilesAgain(t *testing.T) {
+	client, _ := inMemory(t)
+	var out log
+	reload := make(chan os.Signal, 1)
+	c := rls.Config{Client: client, Path: folder(t, simple), Log: slog.New(slog.NewTextHandler(&out, nil)), Reload: reload}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- rls.Serve(ctx, c) }()
+	for n := range 3 {
+		require.Eventually(t, func() bool { return out.count("configuration in force") == n+1 }, 20*time.Second, time.Millisecond)
+		reload <- syscall.SIGHUP
+	}
+	require.Eventually(t, func() bool { return out.count("configuration in force") == 4 }, 20*time.Second, time.Millisecond)
+	require.NoError(t, os.WriteFile(filepath.Join(c.Path, "0.yaml"), []byte("domain: ["), 0o600))
+	reload <- syscall.SIGHUP
+	require.Eventually(t, func() bool { return out.count("the configuration is wrong") > 0 }, 20*time.Second, time.Millisecond)
+	cancel()
+	require.NoError(t, <-served)
+}

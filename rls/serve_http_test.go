@@ -1,0 +1,149 @@
+package rls_test
+
+import (
+	"bufio"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/rls"
+)
+
+// pipes is a listener without a network, so that time stands still while it waits.
+type pipes struct {
+	accepted chan net.Conn
+	closed   chan struct{}
+}
+
+func (p pipes) Accept() (net.Conn, error) {
+	select {
+	case conn := <-p.accepted:
+		return conn, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p pipes) Close() error   { close(p.closed); return nil }
+func (p pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes", Net: "unix"} }
+
+// servedHTTP serves a server's HTTP side as Serve does, and returns what dials it.
+func servedHTTP(b *bubble.Bubble, client *rratelimiter.Client, change ...func(*rls.Config)) (dial func() net.Conn) {
+	p := pipes{make(chan net.Conn, 100), make(chan struct{})}
+	server, listener := rls.HTTPServer(newServer(b, client, webConfigOpen, change...), p)
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	b.Cleanup(func() {
+		server.Close()
+		assert.ErrorIs(b, <-ended, http.ErrServerClosed)
+	})
+	return func() net.Conn {
+		near, far := net.Pipe()
+		b.Cleanup(func() { near.Close() })
+		p.accepted <- far
+		return near
+	}
+}
+
+var webConfigOpen = strings.Replace(webConfig, "FAILURE", "open", 1)
+
+const healthRequest = "GET /healthcheck HTTP/1.1\r\nHost: x\r\n\r\n"
+
+// answered reads a response, and reports its status.
+func answered(t testing.TB, conn net.Conn) int {
+	t.Helper()
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	require.NoError(t, err)
+	response.Body.Close()
+	return response.StatusCode
+}
+
+// A client that sends its request a byte at a time does not keep its connection.
+func TestServeHTTP_SlowClient_LosesItsConnection(t *testing.T) {
+	for name, text := range map[string]string{
+		"body":   "POST /json HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{",
+		"header": "POST /json HTTP/1.1\r\nHost: x\r\nX-",
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+				conn := servedHTTP(b, client)()
+				begin := time.Now()
+				go func() {
+					for err := error(nil); err == nil; text = "x" {
+						_, err = conn.Write([]byte(text))
+						bubble.Pass(time.Second)
+					}
+				}()
+				for buffer := make([]byte, 1000); ; {
+					if _, err := conn.Read(buffer); err != nil {
+						break
+					}
+				}
+				assert.LessOrEqual(t, time.Since(begin), 6*time.Second)
+			})
+		})
+	}
+}
+
+// A client that does not read its answer does not keep its connection.
+func TestServeHTTP_ClientThatDoesNotRead_LosesItsConnection(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		conn := servedHTTP(b, client)()
+		_, err := conn.Write([]byte(healthRequest))
+		require.NoError(t, err)
+		bubble.Pass(time.Minute)
+		_, err = conn.Read(make([]byte, 1))
+		assert.Error(t, err)
+	})
+}
+
+// Beyond the bound a connection waits, and is served as soon as another one ends.
+func TestServeHTTP_MoreConnectionsThanTheBound_Wait(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		dial := servedHTTP(b, client, func(c *rls.Config) { c.HTTPConns = 2 })
+		slow := []net.Conn{dial(), dial()}
+		for _, conn := range slow {
+			_, err := conn.Write([]byte("GET /healthcheck HTTP/1.1\r\n"))
+			require.NoError(t, err)
+		}
+		third := dial()
+		go func() { _, _ = third.Write([]byte(healthRequest)) }()
+		begin := time.Now()
+		assert.Equal(t, 200, answered(t, third))
+		assert.Equal(t, 5*time.Second, time.Since(begin), "until the slow ones have had their time")
+	})
+}
+
+// Idle connections of proxies keep no other out: at the bound they are closed.
+func TestServeHTTP_IdleConnectionsAtTheBound_AreClosed(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		dial := servedHTTP(b, client, func(c *rls.Config) { c.HTTPConns = 2 })
+		begin := time.Now()
+		for range 5 {
+			conn := dial()
+			go func() { _, _ = conn.Write([]byte(healthRequest)) }()
+			assert.Equal(t, 200, answered(t, conn))
+			bubble.Pass(time.Millisecond) // it is idle now
+		}
+		assert.Less(t, time.Since(begin), time.Second)
+	})
+}
+
+func TestServeHTTP_LargeHeader_IsRefused(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		for size, want := range map[int]int{60 << 10: 200, 80 << 10: 431} {
+			conn := servedHTTP(b, client)()
+			go func() {
+				_, _ = conn.Write([]byte("GET /healthcheck HTTP/1.1\r\nHost: x\r\nX-Large: " + strings.Repeat("x", size) + "\r\n\r\n"))
+			}()
+			assert.Equal(t, want, answered(t, conn))
+		}
+	})
+}
