@@ -50,7 +50,7 @@ type service struct {
 	served   atomic.Int64
 }
 
-func start(t *testing.T) *service {
+func start(t *testing.T, change ...func(*rls.Config)) *service {
 	t.Helper()
 	s := &service{redis: servers.Single(t)}
 	conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.redis.Addr()}, DisableCache: true})
@@ -61,6 +61,9 @@ func start(t *testing.T) *service {
 	c := rls.Config{Client: rratelimiter.New(conn), Path: file, Log: slog.New(slog.DiscardHandler), Deadline: time.Second}
 	c.GRPC, s.grpc = listen(t)
 	c.HTTP, s.http = listen(t)
+	for _, f := range change {
+		f(&c)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- rls.Serve(ctx, c) }()

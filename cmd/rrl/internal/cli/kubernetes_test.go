@@ -103,6 +103,11 @@ func asJSON(t *testing.T, name string) (documents [][]byte) {
 	t.Helper()
 	text, err := os.ReadFile(deployed + name)
 	require.NoError(t, err)
+	return yamlToJSON(t, text)
+}
+
+func yamlToJSON(t *testing.T, text []byte) (documents [][]byte) {
+	t.Helper()
 	for decoder := yaml.NewDecoder(bytes.NewReader(text)); ; {
 		var values any
 		err := decoder.Decode(&values)

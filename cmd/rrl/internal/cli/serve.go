@@ -46,10 +46,13 @@ failure, and one that refuses the service (its password, say) ends it with exit 
 Redis does not answer end with an error, and the proxy decides. Its log goes to the standard error, with -o json as JSON.
 
 SIGTERM and SIGINT end it: its health says so first, --drain later it takes no more requests, and those under way have five seconds.
-Then the exit code is 0. The heap grows to five times of what is live before it is collected, unless GOGC says otherwise; GOMEMLIMIT bounds it.
-Both addresses are without TLS, and are for proxies alone.`,
+Then the exit code is 0. SIGHUP reads files and certificates again. The heap grows to five times of what is live before it is
+collected, unless GOGC says otherwise; GOMEMLIMIT bounds it.
+
+Both addresses are for proxies alone. --grpc-tls-cert and --grpc-tls-key are for TLS on --grpc, --grpc-tls-client-ca lets only
+clients with a certificate in. Certificates that are replaced are in force for the next connection. HTTP is without TLS.`,
 		Example: `  rrl serve /etc/rls --redis redis://redis:6379 --drain 5s
-  rrl serve limits.yaml --grpc 127.0.0.1:8081 --http ""`,
+  rrl serve limits.yaml --grpc unix:/run/rls/rrl.sock --http ""`,
 		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s.config.Path = args[0]

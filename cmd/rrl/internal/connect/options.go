@@ -65,7 +65,7 @@ func (o Options) client() (rueidis.ClientOption, error) {
 func parse(text string) (rueidis.ClientOption, error) {
 	const want = "want redis://, rediss:// (TLS) or unix://, as in redis://USER@HOST:6379/0"
 	parsed, err := url.Parse(text)
-	if err != nil || misplaced(text, parsed) {
+	if err != nil || parsed.Opaque != "" || misplaced(text, parsed) {
 		return rueidis.ClientOption{}, fmt.Errorf("--redis (or REDIS_URL) is no URL: %s; special characters of the password are"+
 			" written as %%XX (/ is %%2F, # is %%23, ? is %%3F), or the password is in a file, for --password-file", want)
 	}
@@ -82,7 +82,7 @@ func misplaced(text string, parsed *url.URL) bool {
 	if parsed.Scheme == "unix" {
 		return parsed.Host != "" // which it has none of; a path can contain @
 	}
-	return strings.Contains(text, "#") || strings.Contains(parsed.Opaque+parsed.Path+parsed.RawQuery, "@")
+	return strings.Contains(text, "#") || strings.Contains(parsed.Path+parsed.RawQuery, "@")
 }
 
 // trust sets the certificates.
