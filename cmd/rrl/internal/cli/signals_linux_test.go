@@ -99,15 +99,16 @@ func TestServe_Hangup_Reloads(t *testing.T) {
 	require.NoError(t, os.WriteFile(file+"~", []byte(strings.Replace(edge, "requests_per_unit: 2", "requests_per_unit: 3", 1)), 0o600))
 	require.NoError(t, os.Rename(file+"~", file))
 	p.signal(syscall.SIGHUP)
-	p.log.after(t, "rls: reload")
-	p.log.after(t, "configuration in force")
-	_, text := p.get("/rlconfig")
-	assert.Contains(t, text, "requests_per_unit=3,")
+	p.says("rls: reload")
+	require.Eventually(t, func() bool {
+		_, text := p.get("/rlconfig")
+		return strings.Contains(text, "requests_per_unit=3,")
+	}, 20*time.Second, 10*time.Millisecond)
 
 	p.signal(syscall.SIGTERM)
 	p.says("rrl: told to end")
 	p.signal(syscall.SIGHUP, syscall.SIGHUP)
-	_, text = p.get("/rlconfig")
+	_, text := p.get("/rlconfig")
 	assert.Contains(t, text, "requests_per_unit=3,", "it still drains")
 	select {
 	case code := <-p.ended:
