@@ -102,7 +102,7 @@ fuzz:
 mutate:
 	GOFLAGS=-count=1 go run $(GREMLINS) unleash --workers 1 --timeout-coefficient 10 ./internal/engine
 
-# This library beside every other one; writes docs/performance.md.
+# This library beside every other one; writes docs/performance/tables.md.
 bench: deps
 	cd benchmarks && go run .
 

@@ -15,7 +15,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-//go:embed performance.md.tmpl
+//go:embed tables.md.tmpl
 var documentText string
 
 // results are everything that a run measured; what it did not measure is empty.
@@ -37,7 +37,7 @@ type results struct {
 	plotted     []figure
 }
 
-// write draws the plots into the folder performance beside the document, and writes that.
+// write draws the plots and writes the tables into the folder performance.
 func (r *results) write(dir string) error {
 	folder := filepath.Join(dir, "performance")
 	if err := os.MkdirAll(folder, 0o755); err != nil {
@@ -56,11 +56,11 @@ func (r *results) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, "performance.md"), []byte(text), 0o644)
+	return os.WriteFile(filepath.Join(dir, "performance", "tables.md"), []byte(text), 0o644)
 }
 
 func (r *results) document() (string, error) {
-	t, err := template.New("performance.md").Parse(documentText)
+	t, err := template.New("tables.md").Parse(documentText)
 	if err != nil {
 		return "", err
 	}

@@ -37,10 +37,10 @@ func TestDocumentShowsAllThatWasMeasured(t *testing.T) {
 
 	dir := t.TempDir()
 	require.NoError(t, r.write(dir))
-	text, err := os.ReadFile(filepath.Join(dir, "performance.md"))
+	text, err := os.ReadFile(filepath.Join(dir, "performance", "tables.md"))
 	require.NoError(t, err)
 	for _, want := range []string{
-		"## What is to be reached", "![One name, granting](performance/granting.svg)", "### Granting", "### Denying", "### Contexts that end", "**a deadline, granting, 1 caller**",
+		"## Targets", "![One name, granting](granting.svg)", "### Granting", "### Denying", "### Contexts that end", "**a deadline, granting, 1 caller**",
 		"| cancellable, denying, 1 caller: decisions a second to Redisson's script with the same context | at least 0.97 | 0.50 | **missed** |", "WithDenialCache", "denial cache, 256 callers: denials a second | at least 2,000,000 | 2,000 | **missed** |", "## Mixed",
 		"A lone PING takes 2 ms. 2,048 callers that each wait for their answer can have no more than 1,024,000 decisions a second, then, which is 512 times " +
 			"Redisson's script as measured below, and 341 times what the script does without the link",

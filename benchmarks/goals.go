@@ -58,7 +58,6 @@ func (r *results) goals() []goal {
 			}
 			add(true, step.want, run.ratio("ours", "script", rateOf).median, "%s, %s: decisions a second to Redisson's script", expect, callersText(step.callers))
 			if step.callers == 1 {
-				add(false, 1.3, run.ratio("ours", "empty", p50Of).median, "%s, 1 caller: p50 to an empty script", expect)
 			}
 			if step.callers == 256 {
 				add(false, 1.0/30, run.ratio("ours", "script", func(f figures) float64 { return f.serverCPU }).median, "%s, 256 callers: server CPU to Redisson's script", expect)
@@ -75,7 +74,6 @@ func (r *results) goals() []goal {
 		for _, ctx := range []contextKind{deadline, cancellable} {
 			if run, ok := r.findWith(ctx, "contexts", 1, expect); ok {
 				add(true, 0.97, run.ratio("ours", "script", rateOf).median, "%s, %s, 1 caller: decisions a second to Redisson's script with the same context", ctx, expect)
-				add(false, 1.3, run.ratio("ours", "empty", p50Of).median, "%s, %s, 1 caller: p50 to an empty script with the same context", ctx, expect)
 			}
 		}
 	}

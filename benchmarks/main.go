@@ -1,6 +1,6 @@
 // Command benchmarks measures this library beside Redisson and other limiters, in turn, on one Redis that it starts itself.
 //
-//	make bench                      all of it, written to docs/performance.md; go run ./benchmarks does the same
+//	make bench                      all of it, written to docs/performance/tables.md; go run ./benchmarks does the same
 //	go run ./benchmarks -quick      a short run of the most telling part, printed
 //
 // Another state of the library is measured by the same program where a workspace puts its checkout in place of this one. The oracle of
@@ -49,7 +49,7 @@ func run(args []string) error {
 	only := flags.String("only", "", "sides to measure, by comma: "+keys(sides))
 	part := flags.String("part", "", "parts to measure, by comma: "+strings.Join(partNames(), ", "))
 	grants := flags.Int("grants", 1_000_000, "how many grants leave the window at once, and how many the memory is measured of")
-	out := flags.String("out", "", "folder that performance.md and its plots are written to; docs where nothing is left out, else they are printed")
+	out := flags.String("out", "", "folder in which performance/tables.md and its plots are written; docs where nothing is left out, else they are printed")
 	callers := flags.String("callers", "", "numbers of callers to measure, by comma")
 	if err := flags.Parse(args); err != nil {
 		return err

@@ -19,6 +19,7 @@ type figure struct {
 }
 
 var plots = []figure{
+	{overview, "", "decisions a second", "granting", allGranted, rateOf},
 	{"granting.svg", "One name, granting", "decisions a second", "granting", allGranted, rateOf},
 	{"denying.svg", "One name, denying", "decisions a second", "denying", allDenied, rateOf},
 	{"granting-p99.svg", "One name, granting: the slowest 1 %", "p99, milliseconds", "granting", allGranted, func(f figures) float64 { return 1e3 * p99Of(f) }},
@@ -41,12 +42,47 @@ func (f figure) save(dir string, all []runs) (bool, error) {
 	return true, os.WriteFile(filepath.Join(dir, f.file), []byte(f.draw(lines).String()), 0o644)
 }
 
+// overview is the picture of the README. It has four sides, one of them the best Go peer for each number of callers.
+const (
+	overview = "overview.svg"
+	bestPeer = "best-peer"
+)
+
+// shown returns the sides of the plot.
+func (f figure) shown() []side {
+	if f.file != overview {
+		return sides
+	}
+	shown := []side{{key: bestPeer, title: "the best other Go limiter on Redis"}}
+	for _, s := range sides {
+		if s.key == "ours" || s.key == "script" || s.key == "xtime" {
+			shown = append(shown, s)
+		}
+	}
+	return shown
+}
+
 func (f figure) series(all []runs) []series {
 	var lines []series
-	for _, s := range sides {
+	for _, s := range f.shown() {
 		line := series{side: s}
 		for _, r := range all {
-			if r.part != f.part || r.load.expect != f.expect || len(r.figures[s.key]) == 0 || r.refused(s.key) != "" {
+			if r.part != f.part || r.load.expect != f.expect {
+				continue
+			}
+			if s.key == bestPeer {
+				best := 0.0
+				for _, peer := range goPeers {
+					if rate := r.spread(peer, f.pick).median; r.refused(peer) == "" && rate > best {
+						best = rate
+					}
+				}
+				if best > 0 {
+					line.points = append(line.points, [2]float64{float64(r.load.callers), best})
+				}
+				continue
+			}
+			if len(r.figures[s.key]) == 0 || r.refused(s.key) != "" {
 				continue
 			}
 			// A side that uses no Redis has no cost there: a logarithm has no place for it.
@@ -95,10 +131,14 @@ func axes(lines []series) (x, y axis) {
 func (f figure) draw(lines []series) *svg {
 	s := &svg{width: plotWidth, height: plotHeight}
 	x, y := axes(lines)
-	s.write(left, 26, atStart, `font-size="15" font-weight="bold"`, f.title)
+	title := f.title
+	if f.file == overview {
+		title = finding(lines)
+	}
+	s.write(left, 26, atStart, `font-size="15" font-weight="bold"`, title)
 	s.write((left+right)/2, plotHeight-14, atHalf, "", "callers")
 	s.writeUp(20, (top+bottom)/2, f.axis)
-	const grid = `stroke="#ddd"`
+	const grid = `style="stroke: var(--grid)"`
 	for _, n := range []int{1, 2, 4, 8, 16, 64, 256, 2048} {
 		if v := float64(n); v >= x.low && v <= x.high {
 			s.line(x.at(v), top, x.at(v), bottom, grid)
@@ -109,7 +149,7 @@ func (f figure) draw(lines []series) *svg {
 		s.line(left, y.at(v), right, y.at(v), grid)
 		s.write(left-8, y.at(v)+4, atEnd, "", short(v))
 	}
-	const edge = `stroke="#555"`
+	const edge = `style="stroke: var(--edge)"`
 	s.line(left, top, left, bottom, edge)
 	s.line(left, bottom, right, bottom, edge)
 
@@ -125,11 +165,21 @@ func (f figure) draw(lines []series) *svg {
 		}
 		color := colors[line.side.key]
 		end := points[len(points)-1]
-		s.line(end[0], end[1], labels-4, places[i], fmt.Sprintf(`stroke="%s" stroke-width="0.7" stroke-dasharray="1 3"`, color))
+		s.line(end[0], end[1], labels-4, places[i], fmt.Sprintf(`style="stroke: %s" stroke-width="0.7" stroke-dasharray="1 3"`, color))
 		s.path(points, color, line.side.stroke())
-		s.write(labels, places[i]+4, atStart, fmt.Sprintf(`fill="%s"`, color), line.side.title)
+		s.write(labels, places[i]+4, atStart, fmt.Sprintf(`style="fill: %s"`, color), line.side.title)
 	}
 	return s
+}
+
+// finding returns what the overview shows at its right end.
+func finding(lines []series) string {
+	last := make(map[string][2]float64)
+	for _, line := range lines {
+		last[line.side.key] = line.points[len(line.points)-1]
+	}
+	return fmt.Sprintf("%s callers on one limiter: %.0f times the decisions of Redisson's script",
+		thousands(last["ours"][0]), last["ours"][1]/last["script"][1])
 }
 
 // stroke is heavy for this library, and broken for the floors and for what a peer can do besides its default.
@@ -169,10 +219,11 @@ func apart(wanted []float64, low, high, step float64) []float64 {
 
 // colors are grey for the floors, warm for Redisson, and cold for the other libraries.
 var colors = map[string]string{
-	"ours":                 "#000",
-	"cached":               "#000",
+	"ours":                 "var(--ink)",
+	"cached":               "var(--ink)",
+	bestPeer:               "#2f81f7",
 	"off":                  "#783ca0",
-	"script":               "#cd0000",
+	"script":               "#e5484d",
 	"jvm-sync":             "#ef8a00",
 	"jvm-async":            "#b85f28",
 	"rueidislimiter":       "#005ac8",

@@ -25,7 +25,12 @@ const (
 
 func (s *svg) String() string {
 	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" width="%g" height="%g" font-family="Helvetica, Arial, sans-serif" font-size="%d">
-<rect width="100%%" height="100%%" fill="white"/>
+<style>
+:root { --ground: #ffffff; --ink: #1f2328; --grid: #d8dee4; --edge: #59636e }
+@media (prefers-color-scheme: dark) { :root { --ground: #0d1117; --ink: #e6edf3; --grid: #2a313a; --edge: #9198a1 } }
+text { fill: var(--ink) }
+</style>
+<rect width="100%%" height="100%%" style="fill: var(--ground)"/>
 %s</svg>
 `, s.width, s.height, s.width, s.height, fontSize, s.text.String())
 }
@@ -43,9 +48,9 @@ func (s *svg) path(points [][2]float64, color, style string) {
 		}
 		fmt.Fprintf(&all, "%.1f,%.1f", p[0], p[1])
 	}
-	fmt.Fprintf(&s.text, `<polyline points="%s" fill="none" stroke="%s" %s/>`+"\n", all.String(), color, style)
+	fmt.Fprintf(&s.text, `<polyline points="%s" fill="none" style="stroke: %s" %s/>`+"\n", all.String(), color, style)
 	for _, p := range points {
-		fmt.Fprintf(&s.text, `<circle cx="%.1f" cy="%.1f" r="2.5" fill="%s"/>`+"\n", p[0], p[1], color)
+		fmt.Fprintf(&s.text, `<circle cx="%.1f" cy="%.1f" r="2.5" style="fill: %s"/>`+"\n", p[0], p[1], color)
 	}
 }
 
