@@ -13,7 +13,8 @@ func (s *Server) Reload() error {
 	s.reading.Lock()
 	s.read = false
 	s.reading.Unlock()
-	return s.reload()
+	_, err := s.reload()
+	return err
 }
 
 // reloadAt reloads for each signal, until ctx ends.

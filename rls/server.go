@@ -66,7 +66,8 @@ type Server struct {
 
 	reading sync.Mutex
 	read    bool   // the files were read once
-	sum     uint64 // of what they held then
+	sum     uint64 // of what they held when it was judged
+	last    uint64 // of what they held when they were read last
 }
 
 // New makes a Server, and reads its configuration. It listens to nothing, and asks nothing of Redis.
@@ -95,7 +96,7 @@ func New(c Config) (*Server, error) {
 			c.Log.Error("rls: Redis does not answer, requests end with an error", "error", err)
 		}
 	})
-	if err := s.reload(); err != nil {
+	if _, err := s.reload(); err != nil {
 		return nil, err
 	}
 	s.setHealth(grpc_health_v1.HealthCheckResponse_SERVING)

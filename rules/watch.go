@@ -46,9 +46,10 @@ func PollEvery(d time.Duration) WatchOption {
 // Watch loads the rules of a file and follows the file until ctx ends; then the rules stay as they are. A first file that is bad is an
 // error. Later a bad one, or none, leaves the rules as they are, and [OnReload] is told.
 //
-// The file may be replaced by a rename, as editors do, or by a link on the way to it that changes, as a Kubernetes ConfigMap does; it may be removed and
-// made again. One that is written in place is read once nobody has written to it for a tenth of a second, or for a second at
-// most: so that no half of a file is ever read, write another one and rename it.
+// The file may be replaced by a rename, as editors do, or by a link on the way to it that changes, as a Kubernetes
+// ConfigMap does; it may be removed and made again. A file that is written in place is taken once two reads, a
+// tenth of a second apart, are equal. A writer that pauses for longer in the middle of a file is not noticed:
+// write another file and rename it.
 //
 // A reload costs requests nothing but the processor's time, of which it leaves some to them. They see the old rules until the new ones
 // are ready, and one request never sees both. What was taken stays taken: limiters are named by the domain, the rule's name and the
@@ -80,8 +81,10 @@ type watch struct {
 	told   func(error)
 
 	set   *Set
-	seen  [sha256.Size]byte // of the content that was read last
+	last  [sha256.Size]byte // of what was read last
+	seen  [sha256.Size]byte // of what was read and judged last
 	right [sha256.Size]byte // of the content in force
+	since time.Time         // since when each look reads something else; zero if it does not
 	wrong string            // what was told last of the file, "" for nothing
 	unset bool              // rates are to be set
 	// Closed at the end of the last try to set them, where nobody waited for that; nil where it is known.
@@ -116,15 +119,15 @@ func (w *watch) load() error {
 		return err
 	}
 	w.seen = sha256.Sum256(data)
-	w.right, w.unset = w.seen, true
+	w.last, w.right, w.unset = w.seen, w.seen, true
 	w.set = newSet(s)
 	return nil
 }
 
-// How long a file is left alone after a change: until it has been quiet so long, but not longer.
 const (
-	quiet   = 100 * time.Millisecond
-	longest = time.Second
+	quiet    = 100 * time.Millisecond // without changes before a look, and from a look to the next one
+	longest  = time.Second            // from a change to a look at the latest
+	restless = 10 * time.Second       // for which a file may change all the time without being reported
 )
 
 // run follows the file until ctx ends.
@@ -164,7 +167,10 @@ func (w *watch) run(ctx context.Context, events <-chan fsnotify.Event, lost <-ch
 		case <-timer.C:
 			first = time.Time{}
 			w.listen()
-			w.look(ctx)
+			if !w.look(ctx) {
+				timer.Reset(quiet)
+				continue
+			}
 			w.tellRates(w.setRates(ctx))
 		}
 	}
@@ -194,38 +200,55 @@ func (w *watch) listen() {
 	}
 }
 
-// look reads the file if it has changed.
-func (w *watch) look(ctx context.Context) {
+// look reads the file, and puts it into force if it has changed and stays as it is: if the look before read the
+// same. It reports false if another look has to follow.
+func (w *watch) look(ctx context.Context) bool {
 	data, err := read(w.path)
 	if ctx.Err() != nil {
-		return
-	}
-	if err != nil {
-		w.seen = [sha256.Size]byte{}
-		w.tell(err)
-		return
+		return true // the rules stay as they are from then on
 	}
 	sum := sha256.Sum256(data)
+	if err != nil {
+		sum = sha256.Sum256([]byte("error: " + err.Error()))
+	}
+	if sum != w.last && sum != w.seen {
+		w.last = sum
+		w.changes()
+		return false
+	}
+	w.last, w.since = sum, time.Time{}
 	if sum == w.seen {
-		return
+		return true
 	}
 	w.seen = sum
-	if sum == w.right {
-		w.tell(nil)
-		return
+	if err != nil || sum == w.right {
+		w.tell(err)
+		return true
 	}
 	s, err := parse(w.path, data, w.set.current.Load())
 	if ctx.Err() != nil {
-		return // the rules stay as they are from then on
+		return true
 	}
 	if err != nil {
 		w.tell(err)
-		return
+		return true
 	}
 	w.right, w.unset = sum, true
 	w.set.current.Store(s)
 	w.wrong = ""
 	w.told(nil)
+	return true
+}
+
+// changes reports a file that changes all the time, and so is never taken.
+func (w *watch) changes() {
+	if w.since.IsZero() {
+		w.since = time.Now()
+	}
+	if time.Since(w.since) >= restless {
+		w.seen = [sha256.Size]byte{} // whatever comes is judged
+		w.tell(&Error{File: w.path, Reason: "it changes all the time: write another file and rename it"})
+	}
 }
 
 // tell tells what is wrong, or that nothing is any more, once.
