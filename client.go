@@ -81,7 +81,8 @@ func (c *Client) ID() string { return c.id }
 func (c *Client) Limiter(name string) *Limiter {
 	l := &Limiter{client: c}
 	l.keys, l.err = c.open(name)
-	l.calls.Engine, l.calls.ID, l.calls.Name, l.calls.Protocol = c.engine, l.keys[configKey], name, (*protocol)(l)
+	l.calls.Engine, l.calls.ID, l.calls.Name, l.calls.Protocol = c.engine, "redisson "+l.keys[configKey], name, (*protocol)(l)
+	l.calls.Subjects = l.keys[:1]
 	l.calls.Leases, l.calls.Policy = true, "redisson"
 	return l
 }

@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -8,6 +9,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	inmemory "github.com/rratelimiter/rratelimiter/internal/bubble"
 )
 
 // TestNoNameSharesTheCallsOfOthers, though it is made to look like the reservations of another name, or like two names at once.
@@ -52,4 +56,42 @@ func TestNoNameSharesTheCallsOfOthers(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestID_RedissonLimiterNamedLikeAnother_NotServedFromItsLease: the name of a limiter is any text.
+func TestID_RedissonLimiterNamedLikeAnother_NotServedFromItsLease(t *testing.T) {
+	inmemory.Run(t, func(b *inmemory.Bubble) {
+		client := rratelimiter.New(b.Conn, rratelimiter.WithLease(100*ms))
+		l := New(client, "name", FixedWindow{100_000, time.Hour, false})
+		_, err := l.Peek(b.Context())
+		require.NoError(b, err)
+		for _, name := range []string{l.calls.ID, strings.TrimPrefix(l.calls.ID, "policies ")} {
+			like := client.Limiter(name)
+			require.NoError(b, like.SetRate(b.Context(), rratelimiter.Rate{Permits: 3, Interval: time.Hour}))
+			b.Latency.Store(int64(500 * time.Microsecond))
+			often(b, l, 500, 20*time.Microsecond) // and permits are leased
+			b.Latency.Store(0)
+			granted := 0
+			for range 50 {
+				ok, err := like.TryAcquire(b.Context(), 1)
+				require.NoError(b, err)
+				if ok {
+					granted++
+				}
+			}
+			assert.Equal(b, 3, granted, "%q", name)
+		}
+		require.NoError(b, client.Flush(b.Context()))
+	})
+}
+
+// TestID_NameOfAJoinedLimiterInAnother_IDsDiffer: a name mapper may give names that say something else than their keys.
+func TestID_NameOfAJoinedLimiterInAnother_IDsDiffer(t *testing.T) {
+	mapped := map[string]string{"a": "{k}", "b": "{k}2", "a\n4 {k}2 b": "{k}"}
+	b := newBench(t, rratelimiter.WithNameMapper(func(name string) string { return mapped[name] }))
+	both := Join(b.client.Limiter("a"), b.client.Limiter("b"))
+	one := Join(b.client.Limiter("a\n4 {k}2 b"))
+	require.NoError(t, both.err)
+	require.NoError(t, one.err)
+	assert.NotEqual(t, both.calls.ID, one.calls.ID)
 }

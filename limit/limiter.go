@@ -104,6 +104,7 @@ func (l *Limiter) open(name string, text []byte) {
 			subjects = append(subjects, m.keys[0])
 		}
 	}
+	text = append(text, "policies "...)
 	for i, m := range l.members {
 		for _, before := range l.members[:i] {
 			if before.keys[0] == m.keys[0] {

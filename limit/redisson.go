@@ -2,6 +2,7 @@ package limit
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
@@ -20,7 +21,8 @@ func (p redisson) kind() string { return "redisson" }
 
 func (p redisson) suffix(text []byte) []byte { return text }
 
-func (p redisson) settings(text []byte) []byte { return append(text, p.name...) }
+// settings is the name in quotes, so that it can look like nothing else of an ID.
+func (p redisson) settings(text []byte) []byte { return strconv.AppendQuote(text, p.name) }
 
 // The arguments of a redisson, by their place among its own.
 const (

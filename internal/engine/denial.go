@@ -182,10 +182,7 @@ func (a *denials) version(l *Limiter) (version uint64) {
 	if a == nil {
 		return 0
 	}
-	if l.Subjects == nil {
-		return a.counter(l.ID).Load()
-	}
-	for _, subject := range l.Subjects {
+	for _, subject := range l.subjects() {
 		version += a.counter(subject).Load()
 	}
 	return version
@@ -203,7 +200,6 @@ func (a *denials) forget(subject string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.counter(subject).Add(1)
-	a.remove(subject)
 	for _, id := range a.index.of(subject) {
 		a.remove(id)
 	}

@@ -206,7 +206,7 @@ func TestDenials_Full_RememberNoMore(t *testing.T) {
 		synctest.Wait()
 		assert.Zero(t, held())
 		assert.Zero(t, g.denials.held)
-		assert.Empty(t, g.denials.index.ids)
+		assert.Empty(t, g.denials.index.ids.all)
 		assert.False(t, g.denials.sweeping)
 	})
 }
@@ -324,10 +324,10 @@ func TestADenialEndsWithAnyOfItsSubjects(t *testing.T) {
 		changed string
 		want    []bool // whether both, a and b are denied still
 	}{
-		"its own":         {"a", []bool{false, false, true}},
-		"another's":       {"b", []bool{false, true, false}},
-		"its ID, no more": {"both", []bool{false, true, true}},
-		"none":            {"c", []bool{true, true, true}},
+		"its own":                     {"a", []bool{false, false, true}},
+		"another's":                   {"b", []bool{false, true, false}},
+		"its ID, which is no subject": {"both", []bool{true, true, true}},
+		"none":                        {"c", []bool{true, true, true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(b *bubble) {
@@ -346,7 +346,7 @@ func TestADenialEndsWithAnyOfItsSubjects(t *testing.T) {
 				}
 				change(b.Context(), g, "a", "b")
 				synctest.Wait()
-				assert.Empty(b, g.denials.index.ids, "nothing is kept of what is forgotten")
+				assert.Empty(b, g.denials.index.ids.all, "nothing is kept of what is forgotten")
 
 				// What changed while the call was under way is not remembered either.
 				b.Latency.Store(int64(100 * time.Millisecond))
@@ -356,7 +356,7 @@ func TestADenialEndsWithAnyOfItsSubjects(t *testing.T) {
 				synctest.Wait()
 				_, denied := limiters[0].deny(Ask{Permits: 1})
 				assert.False(b, denied)
-				assert.Empty(b, g.denials.index.ids)
+				assert.Empty(b, g.denials.index.ids.all)
 			})
 		})
 	}

@@ -66,7 +66,7 @@ func (l *Limiter) leases() bool { return l.Leases && l.Engine.Leases() }
 func (l *Limiter) fromLease(ask Ask, behind bool) (answer Answer, parts []Answer, ok bool) {
 	e := l.met.Load()
 	if e != nil {
-		if e.mu.Lock(); e.id != l.ID {
+		if e.mu.Lock(); e.gone {
 			e.mu.Unlock()
 			e = nil
 		}

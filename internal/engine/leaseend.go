@@ -116,20 +116,12 @@ func (g *Engine) recall(subject string) (backs []giveBack) {
 	if g.lease == 0 {
 		return nil
 	}
-	backs = g.recallID(subject, backs)
 	for _, id := range g.holders.of(subject) {
-		backs = g.recallID(id, backs)
+		if e := g.names.find(id); e != nil {
+			backs = e.holding.recall(backs)
+			g.names.unlock(e)
+		}
 	}
-	return backs
-}
-
-func (g *Engine) recallID(id string, backs []giveBack) []giveBack {
-	e := g.names.find(id)
-	if e == nil {
-		return backs
-	}
-	backs = e.holding.recall(backs)
-	g.names.unlock(e)
 	return backs
 }
 

@@ -8,7 +8,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Limiter is what calls are made for. Limiters of one ID share their calls, whichever value their callers hold.
+// Limiter is what calls are made for. Limiters of one ID share their calls, whichever value their callers hold. An ID
+// begins with the kind of its limiter and a space, so that two kinds never share one, whatever their names are.
 //
 // It is made once and not copied; all of it but Subjects and Most is needed.
 type Limiter struct {
@@ -21,7 +22,7 @@ type Limiter struct {
 	Most     int  // how many requests of Try go in one call; 0 for MostRequests
 	Leases   bool // its script knows how to lease
 
-	met atomic.Pointer[entry] // the last entry that a call of this value met; it may be another ID's by now
+	met atomic.Pointer[entry] // the last entry that a call of this value met; it may be gone
 }
 
 // Protocol is what calls of a limiter mean.

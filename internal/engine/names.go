@@ -9,25 +9,25 @@ import (
 )
 
 // names is what an Engine keeps of limiters: an entry for each ID that has calls under way, and nothing of any other.
-// Its locks are held for a look into a map; what takes longer has the entry's own lock, so that no name waits for another.
+// Its locks are held for a look into a map. What takes longer has the entry's own lock, so that no name waits for another.
 type names struct {
-	seed    maphash.Seed
-	shards  [64]shard
-	live    atomic.Int64 // entries: none once nothing is under way
-	entries sync.Pool
+	seed   maphash.Seed
+	shards [64]shard
+	live   atomic.Int64 // entries: none once nothing is under way
 }
 
 // shard is a part of the names.
 type shard struct {
 	mu   sync.Mutex
-	byID map[string]*entry
-	_    [48]byte // shards do not share a line of cache
+	byID shrinking[*entry]
+	_    [40]byte // shards do not share a line of cache
 }
 
 // entry is an ID with calls under way.
 type entry struct {
-	mu sync.Mutex
-	id string // "" while the entry is out of use
+	mu   sync.Mutex
+	id   string
+	gone bool // nothing is under way, and the names have it no more
 
 	first, last *Batch // that gather, of callers that ask once, in order of arrival; the first leaves next
 	calls       int    // of theirs under way, the one about to leave included
@@ -38,10 +38,7 @@ type entry struct {
 	holding *holding // what is leased, or nil
 }
 
-func (n *names) init() {
-	n.seed = maphash.MakeSeed()
-	n.entries.New = func() any { return new(entry) }
-}
+func (n *names) init() { n.seed = maphash.MakeSeed() }
 
 func (n *names) shard(id string) *shard {
 	return &n.shards[maphash.String(n.seed, id)%uint64(len(n.shards))]
@@ -49,30 +46,23 @@ func (n *names) shard(id string) *shard {
 
 // lock gives the entry of a limiter, locked. It is to be unlocked with unlock.
 func (n *names) lock(l *Limiter) *entry {
-	id := l.ID
-	// Mostly the entry is still the one that this Limiter met before. One that was put away may be another name's by now.
+	// Mostly the entry is still the one that this Limiter met before.
 	if e := l.met.Load(); e != nil {
 		e.mu.Lock()
-		if e.id == id {
+		if !e.gone {
 			return e
 		}
 		e.mu.Unlock()
 	}
-	s := n.shard(id)
+	s := n.shard(l.ID)
 	s.mu.Lock()
-	e := s.byID[id]
-	if e != nil {
-		e.mu.Lock()
-	} else {
-		e = n.entries.Get().(*entry)
-		e.mu.Lock()
-		e.id = id
-		if s.byID == nil {
-			s.byID = make(map[string]*entry)
-		}
-		s.byID[id] = e
+	e, ok := s.byID.all[l.ID]
+	if !ok {
+		e = &entry{id: l.ID}
+		s.byID.set(l.ID, e)
 		n.live.Add(1)
 	}
+	e.mu.Lock()
 	s.mu.Unlock()
 	l.met.Store(e)
 	return e
@@ -83,7 +73,7 @@ func (n *names) find(id string) *entry {
 	s := n.shard(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.byID[id]
+	e := s.byID.all[id]
 	if e != nil {
 		e.mu.Lock()
 	}
@@ -95,32 +85,28 @@ func (n *names) ids() (ids []string) {
 	for i := range n.shards {
 		s := &n.shards[i]
 		s.mu.Lock()
-		ids = slices.AppendSeq(ids, maps.Keys(s.byID))
+		ids = slices.AppendSeq(ids, maps.Keys(s.byID.all))
 		s.mu.Unlock()
 	}
 	return ids
 }
 
-// unlock unlocks an entry, and puts it away where nothing is under way for its name.
+// unlock unlocks an entry, and removes it where nothing is under way for its name.
 func (n *names) unlock(e *entry) {
-	idle, id := e.idle(), e.id
+	idle := e.idle()
 	e.mu.Unlock()
 	if !idle {
 		return
 	}
-	s := n.shard(id)
+	s := n.shard(e.id)
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	e.mu.Lock()
-	gone := e.id == id && e.idle()
-	if gone {
-		e.id = ""
-		delete(s.byID, id)
+	defer e.mu.Unlock()
+	if !e.gone && e.idle() {
+		e.gone = true
+		s.byID.remove(e.id)
 		n.live.Add(-1)
-	}
-	e.mu.Unlock()
-	s.mu.Unlock()
-	if gone {
-		n.entries.Put(e)
 	}
 }
 

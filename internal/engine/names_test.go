@@ -20,10 +20,10 @@ func named(g *Engine, name string) *Limiter {
 	return &Limiter{Engine: g, ID: name, Name: name}
 }
 
-// TestAnEntryIsOneNamesAtATime: one that was put away is another name's next, whoever met it before.
-func TestAnEntryIsOneNamesAtATime(t *testing.T) {
+// TestRegistry_NothingUnderWay_EntryIsGone, also for the Limiter that has met it.
+func TestRegistry_NothingUnderWay_EntryIsGone(t *testing.T) {
 	g, n := freshNames()
-	a, b := named(g, "a"), named(g, "b")
+	a := named(g, "a")
 	e := n.lock(a)
 	e.calls = 1
 	n.unlock(e)
@@ -32,25 +32,18 @@ func TestAnEntryIsOneNamesAtATime(t *testing.T) {
 	e = n.lock(a)
 	e.calls = 0
 	n.unlock(e)
+	assert.True(t, e.gone)
 	assert.Zero(t, n.live.Load())
 	assert.Nil(t, n.find("a"))
-	assert.Empty(t, e.id, "out of use")
 
-	// As if the pool gave the same one to another name.
-	n.entries.New = func() any { return e }
-	other := n.lock(b)
-	other.calls = 1
-	n.unlock(other)
-	n.entries.New = func() any { return new(entry) }
 	again := n.lock(a)
-	assert.NotSame(t, other, again)
-	assert.Equal(t, "a", again.id)
+	assert.NotSame(t, e, again)
 	again.calls = 1
 	n.unlock(again)
 	found := n.find("a")
 	assert.Same(t, again, found)
 	n.unlock(found)
-	assert.EqualValues(t, 2, n.live.Load())
+	assert.EqualValues(t, 1, n.live.Load())
 }
 
 // TestAnEntryInUseStays, whatever it is used for.
@@ -71,33 +64,24 @@ func TestAnEntryInUseStays(t *testing.T) {
 	}
 }
 
-// TestAnEntryThatIsTakenUpAgainStays: somebody may come between the two locks of unlock, and find the name, or find it gone
-// and the entry another's.
-func TestAnEntryThatIsTakenUpAgainStays(t *testing.T) {
-	for name, meanwhile := range map[string]func(e *entry){
-		"by its name":    func(e *entry) { e.calls = 1 },
-		"by another one": func(e *entry) { e.id = "b" },
-	} {
-		t.Run(name, func(t *testing.T) {
-			g, n := freshNames()
-			e := n.lock(named(g, "a"))
-			s := n.shard("a")
-			s.mu.Lock()
-			done := make(chan bool)
-			go func() { n.unlock(e); done <- true }()
-			for !e.mu.TryLock() { // it has let go of the entry, and waits for the names
-				runtime.Gosched()
-			}
-			meanwhile(e)
-			id := e.id
-			e.mu.Unlock()
-			s.mu.Unlock()
-			<-done
-			assert.Equal(t, id, e.id)
-			assert.EqualValues(t, 1, n.live.Load())
-			assert.Same(t, e, s.byID["a"])
-		})
+// TestRegistry_CallerBetweenTheLocksOfUnlock_EntryStays.
+func TestRegistry_CallerBetweenTheLocksOfUnlock_EntryStays(t *testing.T) {
+	g, n := freshNames()
+	e := n.lock(named(g, "a"))
+	s := n.shard("a")
+	s.mu.Lock()
+	done := make(chan bool)
+	go func() { n.unlock(e); done <- true }()
+	for !e.mu.TryLock() { // it has let go of the entry, and waits for the names
+		runtime.Gosched()
 	}
+	e.calls = 1
+	e.mu.Unlock()
+	s.mu.Unlock()
+	<-done
+	assert.False(t, e.gone)
+	assert.EqualValues(t, 1, n.live.Load())
+	assert.Same(t, e, s.byID.all["a"])
 }
 
 // TestNamesSpread over the locks, so that few wait for each other's.

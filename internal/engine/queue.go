@@ -241,7 +241,6 @@ func (q *queue) worse(b *Batch) bool {
 // changed lets those who wait for a limiter with this subject ask at once, and forgets what denied it.
 func (g *Engine) changed(subject string) {
 	g.denials.forget(subject)
-	g.wake(subject)
 	for _, id := range g.waiting.of(subject) {
 		g.wake(id)
 	}

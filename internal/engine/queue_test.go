@@ -193,6 +193,6 @@ func TestThoseWhoWaitAskAgainWhenASubjectChanges(t *testing.T) {
 		require.Len(b, served, 1)
 		assert.NoError(b, <-served)
 		assert.True(b, g.Idle())
-		assert.Empty(b, g.waiting.ids, "nothing is kept of who does not wait")
+		assert.Empty(b, g.waiting.ids.all, "nothing is kept of who does not wait")
 	})
 }

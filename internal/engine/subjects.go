@@ -5,40 +5,41 @@ import (
 	"sync"
 )
 
-// index tells which IDs depend on a subject, besides the ID of that name.
+// index tells which IDs depend on a subject.
 type index struct {
 	mu  sync.Mutex
-	ids map[string][]string
+	ids shrinking[[]string]
+}
+
+// subjects is what the answers of a limiter depend on.
+func (l *Limiter) subjects() []string {
+	if l.Subjects == nil {
+		return []string{l.ID}
+	}
+	return l.Subjects
 }
 
 func (x *index) add(l *Limiter) {
-	if l.Subjects == nil {
-		return
-	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.ids == nil {
-		x.ids = make(map[string][]string)
-	}
-	for _, subject := range l.Subjects {
-		x.ids[subject] = append(x.ids[subject], l.ID)
+	for _, subject := range l.subjects() {
+		x.ids.set(subject, append(x.ids.all[subject], l.ID))
 	}
 }
 
 // remove takes back what add did.
 func (x *index) remove(l *Limiter) {
-	if l.Subjects == nil {
-		return
-	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for _, subject := range l.Subjects {
-		ids := x.ids[subject]
+	for _, subject := range l.subjects() {
+		ids := x.ids.all[subject]
 		if at := slices.Index(ids, l.ID); at >= 0 {
 			ids = slices.Delete(ids, at, at+1)
 		}
-		if x.ids[subject] = ids; len(ids) == 0 {
-			delete(x.ids, subject)
+		if len(ids) == 0 {
+			x.ids.remove(subject)
+		} else {
+			x.ids.set(subject, ids)
 		}
 	}
 }
@@ -47,5 +48,5 @@ func (x *index) remove(l *Limiter) {
 func (x *index) of(subject string) []string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return slices.Clone(x.ids[subject])
+	return slices.Clone(x.ids.all[subject])
 }

@@ -185,7 +185,7 @@ func (g *Engine) newBatch() *Batch {
 // While a call hangs nothing may gather for it but those who still wait: of a batch that gathers, at most half are
 // abandoned requests.
 func (g *Engine) abandon(e *entry, r *Request) bool {
-	e.mu.Lock() // it may be another name's entry by now, but not before the answer is there
+	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch r.state {
 	case answered:

@@ -134,7 +134,7 @@ func (l *Limiter) join(w *waiter) *entry {
 
 // withdraw takes a waiter out of the queue whose caller has gone. It says false where the answer is there already.
 func (l *Limiter) withdraw(e *entry, w *waiter) bool {
-	e.mu.Lock() // it may be another name's entry by now, but not before the answer is there
+	e.mu.Lock()
 	defer e.mu.Unlock()
 	if w.state == answered {
 		return false
