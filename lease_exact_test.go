@@ -74,6 +74,42 @@ func TestALargeRequestIsServedOfWhatIsLeasedToo(t *testing.T) {
 	}
 }
 
+// TestLease_OthersReleasedSinceItCame_LargeRequestIsServedOfBoth: the reply that denies it reports what is free, not the lease.
+func TestLease_OthersReleasedSinceItCame_LargeRequestIsServedOfBoth(t *testing.T) {
+	for name, acquire := range map[string]func(ctx context.Context, l *Limiter, permits int64) error{
+		"TryAcquire": func(ctx context.Context, l *Limiter, permits int64) error {
+			ok, err := l.TryAcquire(ctx, permits)
+			if err == nil && !ok {
+				err = context.DeadlineExceeded
+			}
+			return err
+		},
+		"Acquire": func(ctx context.Context, l *Limiter, permits int64) error {
+			ctx, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
+			defer cancel()
+			return l.Acquire(ctx, permits)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLease(t, Rate{Permits: 1000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
+				other := New(b.quickConn()).Limiter("limiter")
+				ok, err := other.TryAcquire(b.Context(), 400)
+				require.NoError(b, err)
+				require.True(b, ok)
+				b.leasing(l)
+				before := b.stored()
+				leased := 1000 - 400 - 300 - before
+				require.Positive(b, leased)
+				require.NoError(b, other.Release(b.Context(), 400))
+				require.Equal(b, before+400, b.stored())
+				assert.NoError(b, acquire(b.Context(), l, before+400+leased))
+				pass(20 * time.Millisecond)
+				b.free(l, 0)
+			})
+		})
+	}
+}
+
 // TestARequestThatIsTooLargeLeavesLeasesAlone: where they could not make up for what Redis lacks.
 func TestARequestThatIsTooLargeLeavesLeasesAlone(t *testing.T) {
 	inLease(t, Rate{Permits: 1000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {

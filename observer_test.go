@@ -87,7 +87,7 @@ var asks = []struct {
 		return err
 	}},
 	{"TryAcquireWithin", true, true, func(ctx context.Context, l *Limiter, n int64) error {
-		_, err := l.TryAcquireWithin(ctx, n, second)
+		_, err := l.TryAcquireWithin(ctx, n, time.Minute)
 		return err
 	}},
 	{"Acquire", true, false, func(ctx context.Context, l *Limiter, n int64) error { return l.Acquire(ctx, n) }},

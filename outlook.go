@@ -25,6 +25,9 @@ type returning struct {
 // Limit is the rate.
 func (o *outlook) Limit() int64 { return o.rate }
 
+// Free is the value.
+func (o *outlook) Free() int64 { return o.free }
+
 // after says how long it takes until so many permits are free, or where only the first returns are known, how long at
 // least.
 func (o *outlook) after(permits int64) (after time.Duration, known bool) {

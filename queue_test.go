@@ -146,16 +146,33 @@ func TestWhoWouldWaitInVainIsToldAtOnce(t *testing.T) {
 	})
 }
 
-// TestATimeoutBelowARoundTripIsNoReasonToWasteTheAnswer.
-func TestATimeoutBelowARoundTripIsNoReasonToWasteTheAnswer(t *testing.T) {
+// TestTryAcquireWithin_TimeoutBelowARoundTrip_EndsWithTheTimeout, and the permits that arrive later go back.
+func TestTryAcquireWithin_TimeoutBelowARoundTrip_EndsWithTheTimeout(t *testing.T) {
+	for _, timeout := range []time.Duration{time.Nanosecond, 20 * time.Millisecond, 100*time.Millisecond - 1} {
+		inQueue(t, Rate{Permits: 1, Interval: time.Hour}, func(q *line, l *Limiter) {
+			q.latency.Store(int64(100 * time.Millisecond))
+			ok, err := l.TryAcquireWithin(q.Context(), 1, timeout)
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
+			assert.ErrorContains(t, err, "has not answered")
+			assert.False(t, ok)
+			assert.Equal(t, timeout, time.Since(q.start))
+			pass(second)
+			q.free(l, 1)
+		})
+	}
+}
+
+// TestTryAcquireWithin_TimeoutEndsDuringAnotherCall_IsFalse: Redis has denied it before.
+func TestTryAcquireWithin_TimeoutEndsDuringAnotherCall_IsFalse(t *testing.T) {
 	inQueue(t, Rate{Permits: 1, Interval: 10 * second}, func(q *line, l *Limiter) {
+		q.take(l, 1)
 		q.latency.Store(int64(100 * time.Millisecond))
-		ok, err := l.TryAcquireWithin(q.Context(), 1, time.Millisecond)
-		require.NoError(t, err)
-		assert.True(t, ok)
-		ok, err = l.TryAcquireWithin(q.Context(), 1, time.Millisecond)
+		ok, err := l.TryAcquireWithin(q.Context(), 1, 10*second+50*time.Millisecond)
 		require.NoError(t, err)
 		assert.False(t, ok)
+		assert.Equal(t, 10*second+50*time.Millisecond, time.Since(q.start))
+		pass(second)
+		q.free(l, 1)
 	})
 }
 
@@ -237,24 +254,5 @@ func TestTheLineGoesOnAfterAnError(t *testing.T) {
 		q.wait(l, "b", 1, 0)
 		q.done.Wait()
 		assert.Equal(t, []string{"a failed at 0.1s", "b at 0.2s"}, q.log)
-	})
-}
-
-// TestATinyTimeoutIsOneTry, as in Redisson, on a limiter with permits enough, idle or busy.
-func TestATinyTimeoutIsOneTry(t *testing.T) {
-	inQueue(t, Rate{Permits: 1000, Interval: time.Hour}, func(q *line, l *Limiter) {
-		q.take(l, 1)
-		q.latency.Store(int64(30 * time.Millisecond))
-		for range 20 {
-			q.done.Go(func() {
-				for range 5 {
-					ok, err := l.TryAcquireWithin(q.Context(), 1, time.Nanosecond)
-					assert.NoError(t, err)
-					assert.True(t, ok)
-				}
-			})
-			pass(time.Millisecond)
-		}
-		q.done.Wait()
 	})
 }

@@ -251,7 +251,7 @@ func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout t
 	}
 	if l.reservable() {
 		asking := l.calls.Asking(permits)
-		granted, err := l.reserveWithin(ctx, permits, timeout, &asking)
+		granted, err := l.reserveWithin(ctx, permits, deadline, &asking)
 		asking.Tell(ctx, granted, engine.FromRedis, err)
 		return granted, err
 	}

@@ -145,6 +145,20 @@ func (l *Limiter) reservable() bool {
 // longestDelay is the longest that a reservation can be made for.
 const longestDelay = (maxPermits - 1) * time.Microsecond
 
+// tooLate is the error of permits whose moment lies behind the deadline.
+type tooLate struct {
+	permits int64
+	name    string
+	after   time.Duration
+}
+
+func (e *tooLate) Error() string {
+	return fmt.Sprintf("rratelimiter: %d permits of %q cannot be had before the deadline, in %v at the earliest", e.permits, e.name, e.after)
+}
+
+// Unwrap makes it the error that the context would have returned in the end.
+func (e *tooLate) Unwrap() error { return context.DeadlineExceeded }
+
 // reserve makes a reservation within the deadline of ctx.
 func (l *Limiter) reserve(ctx context.Context, permits int64) (*Reservation, error) {
 	within := longestDelay
@@ -158,22 +172,17 @@ func (l *Limiter) reserve(ctx context.Context, permits int64) (*Reservation, err
 	if err != nil {
 		return nil, err
 	}
-	after := result.RetryAfter
-	if result.Allowed {
-		r := result.Extra.(*Reservation)
-		if !bound || r.delay == 0 || !r.moment.After(deadline) {
-			return r, nil
-		}
+	if !result.Allowed {
+		return nil, &tooLate{permits, l.Name(), result.RetryAfter}
+	}
+	r := result.Extra.(*Reservation)
+	if bound && r.delay > 0 && r.moment.After(deadline) {
 		// The call itself took what was left.
 		r.giveBackLater(ctx)
-		after = r.delay
+		return nil, &tooLate{permits, l.Name(), r.delay}
 	}
-	return nil, fmt.Errorf("rratelimiter: %d permits of %q cannot be had before the deadline, in %v at the earliest: %w", permits, l.Name(), after,
-		context.DeadlineExceeded)
+	return r, nil
 }
-
-// lastTry is how much longer than a timeout an answer of Redis is waited for.
-const lastTry = 100 * time.Millisecond
 
 // reserveAndWait makes a reservation within the deadline of ctx and waits for it.
 func (l *Limiter) reserveAndWait(ctx context.Context, permits int64, asking *engine.Asking) error {
@@ -184,26 +193,24 @@ func (l *Limiter) reserveAndWait(ctx context.Context, permits int64, asking *eng
 	return r.wait(ctx, asking)
 }
 
-// reserveWithin makes a reservation within a timeout and waits for it.
-func (l *Limiter) reserveWithin(ctx context.Context, permits int64, timeout time.Duration, asking *engine.Asking) (bool, error) {
-	timeout = min(timeout, longestDelay)
-	deadline, ok := ctx.Deadline()
-	if ok && time.Until(deadline) <= timeout {
+// reserveWithin makes a reservation until a deadline, which is no error, and waits for it.
+func (l *Limiter) reserveWithin(ctx context.Context, permits int64, deadline time.Time, asking *engine.Asking) (bool, error) {
+	if end, ok := ctx.Deadline(); ok && !end.After(deadline) {
 		err := l.reserveAndWait(ctx, permits, asking)
 		return err == nil, err
 	}
-	bound, stop := context.WithTimeout(ctx, timeout+lastTry)
+	bound, stop := context.WithDeadline(ctx, deadline)
 	defer stop()
-	result, err := l.reserves.Ask(bound, engine.Ask{Permits: permits, Within: timeout})
-	if err == nil && !result.Allowed {
+	r, err := l.reserve(bound, permits)
+	var late *tooLate
+	switch {
+	case errors.As(err, &late):
 		return false, nil
-	}
-	if err != nil {
-		if bound.Err() != nil && ctx.Err() == nil {
-			err = fmt.Errorf("rratelimiter: limiter %q: Redis has not answered before the timeout: %w", l.Name(), context.DeadlineExceeded)
-		}
+	case err != nil && bound.Err() != nil && ctx.Err() == nil:
+		return false, fmt.Errorf("rratelimiter: limiter %q: Redis has not answered before the timeout: %w", l.Name(), context.DeadlineExceeded)
+	case err != nil:
 		return false, err
 	}
-	err = result.Extra.(*Reservation).wait(ctx, asking)
+	err = r.wait(ctx, asking)
 	return err == nil, err
 }

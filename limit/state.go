@@ -102,6 +102,15 @@ func (s *state) reset() (after time.Duration) {
 // Limit is the most permits that can ever be granted at once.
 func (s *state) Limit() int64 { return s.most }
 
+// Free is the permits that the policy with the fewest has left.
+func (s *state) Free() int64 {
+	free := s.policies[0].left()
+	for _, p := range s.policies[1:] {
+		free = min(free, p.left())
+	}
+	return free
+}
+
 // Denied is the answer to who asks for more than is free.
 func (s *state) Denied(permits int64) (engine.Answer, bool) { return s.denied(permits, 0) }
 

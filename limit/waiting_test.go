@@ -198,7 +198,30 @@ func TestTryAcquireWithinWaitsForItsReservation(t *testing.T) {
 			_, err = l.TryAcquireWithin(b.Context(), 1, 100*ms)
 			assert.ErrorIs(b, err, context.DeadlineExceeded)
 			assert.ErrorContains(b, err, "has not answered")
-			assert.Equal(b, 100*ms+lastTry, time.Since(start))
+			assert.Equal(b, 100*ms, time.Since(start))
+		})
+	}
+}
+
+// TestTryAcquireWithin_Reservation_TimeoutCountsFromTheCall, not from the reply: no permit is granted behind it.
+func TestTryAcquireWithin_Reservation_TimeoutCountsFromTheCall(t *testing.T) {
+	for _, p := range reservables {
+		inBubble(t, func(b *bubble) {
+			l := New(b.client, "name", p)
+			require.NoError(b, l.Acquire(b.Context(), 1)) // the next permit is there in 100 ms
+			b.Latency.Store(int64(60 * ms))
+			start := time.Now()
+			ok, err := l.TryAcquireWithin(b.Context(), 1, 120*ms)
+			require.NoError(b, err)
+			assert.False(b, ok, "%T", p)
+			assert.LessOrEqual(b, time.Since(start), 120*ms)
+			inmemory.Pass(time.Second)
+			b.Latency.Store(0)
+			start = time.Now()
+			ok, err = l.TryAcquireWithin(b.Context(), 1, 120*ms)
+			require.NoError(b, err)
+			assert.True(b, ok, "%T", p)
+			assert.Zero(b, time.Since(start), "what was reserved went back")
 		})
 	}
 }

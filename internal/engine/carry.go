@@ -41,7 +41,9 @@ func (l *Limiter) dispatch(e *entry) *Batch {
 	e.mu.Lock()
 	b := e.leave()
 	g.company.saw(e.crowded(b), g.pipelines())
-	b.changes = e.holding.wish(b)
+	if e.queue == nil { // else what is free is for those who wait
+		b.changes = e.holding.wish(b)
+	}
 	e.mu.Unlock()
 	b.version = g.denials.version(l)
 	return b
@@ -69,6 +71,9 @@ func (l *Limiter) complete(ctx context.Context, e *entry, b *Batch, err error) (
 	b.count()
 	b.hand()
 	unused := e.holding.keep(b, err, b.changes)
+	if b.Lease.Granted > 0 && e.queue != nil {
+		e.queue.wake() // those who wait are served from it first
+	}
 	again = e.first != nil && !e.leaving
 	if again {
 		e.leaving = true

@@ -28,7 +28,7 @@ type Engine struct {
 	names    names
 	waiting  index                                                // of the limiters that somebody waits for
 	holders  index                                                // of those with leases
-	backs    sync.Map                                             // what is closed at the end of each give-back that is under way
+	backs    sync.Map                                             // the *arrival of each give-back that is under way
 	tries    func(*Limiter, context.Context, Ask) (Result, error) // the shortest way to ask that has all that the settings want
 	pipeline pipeline
 	yields   yields

@@ -33,6 +33,7 @@ const (
 type holding struct {
 	limiter  *Limiter
 	leases   []held // the oldest first
+	free     int64  // permits at Redis, as the last reply reported that did
 	asked    int64  // permits that callers wanted since turned
 	before   int64  // in the span before that
 	turned   time.Time
@@ -61,9 +62,9 @@ func (s *held) remains(now time.Time) time.Duration {
 // leases says whether the limiter's permits may be leased.
 func (l *Limiter) leases() bool { return l.Leases && l.Engine.Leases() }
 
-// fromLease answers a request from what this process holds, where it can. With behind nobody may wait for the limiter: who
-// stands in line comes first. It is all that most decisions of a busy process cost.
-func (l *Limiter) fromLease(ask Ask, behind bool) (answer Answer, parts []Answer, ok bool) {
+// fromLease answers a request from what this process holds, where it can. While callers wait for the limiter it serves no
+// other: they come first. It is all that most decisions of a busy process cost.
+func (l *Limiter) fromLease(ask Ask) (answer Answer, parts []Answer, ok bool) {
 	e := l.met.Load()
 	if e != nil {
 		if e.mu.Lock(); e.gone {
@@ -77,7 +78,7 @@ func (l *Limiter) fromLease(ask Ask, behind bool) (answer Answer, parts []Answer
 		}
 	}
 	h := e.holding
-	if h == nil || behind && e.queue != nil {
+	if h == nil || e.queue != nil {
 		e.mu.Unlock()
 		return answer, nil, false
 	}
@@ -241,7 +242,13 @@ func (h *holding) wish(b *Batch) (changes uint64) {
 
 // keep holds what a call has brought, err being its error. It gives what is not to be used: to be called once the entry is unlocked.
 func (h *holding) keep(b *Batch, err error, changes uint64) (unused giveBack) {
-	if h == nil || b.Lease.Span == 0 {
+	if h == nil {
+		return nil
+	}
+	if err == nil && b.Outlook != nil {
+		h.free = b.Outlook.Free()
+	}
+	if b.Lease.Span == 0 {
 		return nil
 	}
 	h.fetching = false
@@ -268,7 +275,7 @@ func (h *holding) bring(b *Batch, err error, changes uint64) (unused giveBack) {
 	if h.changes != changes || s.over(now) {
 		return h.giveBack(&s)
 	}
-	h.leases = append(h.leases, s)
+	h.leases, h.free = append(h.leases, s), s.Free
 	h.timer.Reset(h.next(now))
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unsafe"
 
@@ -54,7 +55,7 @@ func TestALeaseWhoseTimerIsLateIsNotUsed(t *testing.T) {
 		h := &holding{limiter: l, fetching: true, leases: []held{{Lease{Lasts: time.Hour}, 2, sent}}}
 		e := &entry{id: "name", holding: h}
 		l.met.Store(e)
-		_, _, served := l.fromLease(Ask{Permits: 1}, false)
+		_, _, served := l.fromLease(Ask{Permits: 1})
 		assert.Equal(t, !over, served)
 		q := &queue{}
 		q.waiters.push(&waiter{Request: Request{Permits: 1}})
@@ -72,7 +73,7 @@ func TestRemainingIsByTheNewestLease(t *testing.T) {
 	l.met.Store(&entry{id: "name", holding: &holding{limiter: l, fetching: true, leases: []held{
 		{Lease{Lasts: time.Hour, Limit: 1000, Free: 900}, 20, now}, {Lease{Lasts: time.Hour, Limit: 1000, Free: 850}, 50, now},
 	}}})
-	answer, _, served := l.fromLease(Ask{Permits: 3, Detail: true}, false)
+	answer, _, served := l.fromLease(Ask{Permits: 3, Detail: true})
 	assert.True(t, served)
 	assert.Equal(t, int64(850+17+50), answer.Remaining)
 }
@@ -84,7 +85,7 @@ func TestALeaseServesALimiterThatMetNoEntry(t *testing.T) {
 	e.holding = &holding{limiter: l, fetching: true, leases: []held{{Lease{Lasts: time.Hour}, 2, time.Now()}}}
 	e.mu.Unlock()
 	other := &Limiter{Engine: l.Engine, ID: "name", Leases: true}
-	_, _, served := other.fromLease(Ask{Permits: 1}, false)
+	_, _, served := other.fromLease(Ask{Permits: 1})
 	assert.True(t, served)
 	assert.EqualValues(t, 1, e.holding.leases[0].left)
 }
@@ -97,7 +98,7 @@ func TestEachPartIsByTheNewestLease(t *testing.T) {
 	h := &holding{limiter: l, fetching: true, leases: []held{{Lease{Lasts: time.Hour}, 20, now}, {newest, 50, now.Add(-time.Second)}}}
 	l.met.Store(&entry{id: "name", holding: h})
 	for taken := int64(3); taken <= 6; taken += 3 {
-		_, parts, served := l.fromLease(Ask{Permits: 3, Detail: true, Each: true}, false)
+		_, parts, served := l.fromLease(Ask{Permits: 3, Detail: true, Each: true})
 		require.True(t, served)
 		require.Len(t, parts, 2)
 		assert.Equal(t, Answer{Allowed: true, Limit: 9, Remaining: 7 + 20 + 50 - taken, ResetAfter: parts[1].ResetAfter}, parts[1])
@@ -209,4 +210,63 @@ func TestWhoAwaitsALease(t *testing.T) {
 			assert.Nil(t, h.await())
 		})
 	}
+}
+
+// TestLease_ArrivesWhileCallersWait_ServesThemFirst: a caller that comes later is not served from it.
+func TestLease_ArrivesWhileCallersWait_ServesThemFirst(t *testing.T) {
+	g := New(Settings{Lease: time.Hour})
+	l := &Limiter{Engine: g, ID: "name", Leases: true}
+	e := g.names.lock(l)
+	h := &holding{limiter: l, turned: time.Now(), fetching: true, timer: time.NewTimer(time.Hour)}
+	waiting := &waiter{Request: Request{Permits: 1}, done: make(chan struct{}, 1)}
+	q := &queue{changed: make(chan struct{}, 1)}
+	q.waiters.push(waiting)
+	q.wanted.Add(1)
+	e.holding, e.queue, e.calls = h, q, 1
+	b := &Batch{sent: time.Now(), Lease: Lease{Span: time.Hour, Granted: 2, Lasts: time.Hour}}
+	e.mu.Unlock()
+	l.complete(t.Context(), e, b, nil)
+	assert.Len(t, q.changed, 1, "the queue is woken")
+	_, _, served := l.fromLease(Ask{Permits: 1})
+	assert.False(t, served, "behind a caller that waits")
+
+	e.mu.Lock()
+	assert.Equal(t, []*waiter{waiting}, h.serve(q))
+	e.queue = nil
+	e.mu.Unlock()
+	_, _, served = l.fromLease(Ask{Permits: 1})
+	assert.True(t, served)
+}
+
+// TestLease_CallersWait_CallsOfOthersBringNone: what is free then is for those who wait.
+func TestLease_CallersWait_CallsOfOthersBringNone(t *testing.T) {
+	for waits, want := range map[bool]time.Duration{false: time.Hour, true: 0} {
+		g := New(Settings{Lease: time.Hour})
+		l := &Limiter{Engine: g, ID: "name", Leases: true}
+		e := g.names.lock(l)
+		e.holding = &holding{limiter: l, turned: time.Now(), asked: 100}
+		if waits {
+			e.queue = new(queue)
+		}
+		e.leaving, e.calls = true, 1
+		e.push(g.newBatch())
+		e.mu.Unlock()
+		assert.Equal(t, want, l.dispatch(e).Lease.Span)
+	}
+}
+
+// TestFlush_ReturnUnderWayFails_ReturnsItsError.
+func TestFlush_ReturnUnderWayFails_ReturnsItsError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		failed := errors.New("it hangs")
+		g := New(Settings{Lease: time.Hour})
+		h := &holding{limiter: &Limiter{Engine: g}}
+		back := h.giveBack(&held{Lease: Lease{Return: func(context.Context, int64) error {
+			pass(second)
+			return failed
+		}}, left: 5})
+		back.later()
+		assert.ErrorIs(t, g.Flush(t.Context()), failed)
+		assert.NoError(t, g.Flush(t.Context()), "nothing is under way")
+	})
 }

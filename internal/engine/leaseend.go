@@ -26,28 +26,29 @@ func (h *holding) giveBack(s *held) giveBack {
 	if left == 0 {
 		return nil
 	}
-	done, all := make(chan struct{}), &h.limiter.Engine.backs
-	all.Store(done, nil)
+	all, going := &h.limiter.Engine.backs, &arrival{done: make(chan struct{})}
+	all.Store(going, nil)
 	return func(ctx context.Context) (err error) {
 		defer func() {
-			all.Delete(done)
-			close(done)
 			if reason := recover(); reason != nil { // nobody is there for what a callback panics with
 				err = fmt.Errorf("rratelimiter: to give back what was leased panicked: %v", reason)
 			}
+			going.err = err
+			all.Delete(going)
+			close(going.done)
 		}()
 		return back(ctx, left)
 	}
 }
 
-// spare gives back what is leased where a request could be served of that and what Redis has, but of neither alone. The entry is
-// locked.
+// spare gives back what is leased where a request could be served of that and what Redis has, but of neither alone. The
+// reply that denied it reported what Redis has. The entry is locked.
 func (h *holding) spare(permits int64) []giveBack {
 	if h == nil || len(h.leases) == 0 {
 		return nil
 	}
 	left := h.left(time.Now())
-	if left == 0 || permits > h.leases[len(h.leases)-1].Free+left {
+	if left == 0 || permits > h.free+left {
 		return nil
 	}
 	return h.recall(nil)
@@ -141,7 +142,7 @@ func (h *holding) recall(backs []giveBack) []giveBack {
 	return backs
 }
 
-// arrival is of a lease that is on its way, for Flush.
+// arrival is of a lease that is on its way, here or back, for Flush.
 type arrival struct {
 	done chan struct{} // closed once the lease has gone back, or there was none
 	err  error         // set before
@@ -197,28 +198,32 @@ func (g *Engine) Flush(ctx context.Context) error {
 			g.names.unlock(e)
 		}
 		backs = append(backs, awaited...) // which may keep those behind them waiting
-		var begun []chan struct{}
-		for done := range g.backs.Range {
-			begun = append(begun, done.(chan struct{})) //nolint:errcheck,forcetypeassert // nothing else is there
+		var begun []*arrival
+		for going := range g.backs.Range {
+			begun = append(begun, going.(*arrival)) //nolint:errcheck,forcetypeassert // nothing else is there
 		}
 		slots, failed := make(chan struct{}, returnsFor), make(chan error, 1)
+		failedWith := func(err error) {
+			if err != nil {
+				select {
+				case failed <- err:
+				default:
+				}
+			}
+		}
 		for _, back := range backs {
 			slots <- struct{}{}
 			go func() {
 				defer func() { <-slots }()
-				if err := back(ctx); err != nil {
-					select {
-					case failed <- err:
-					default:
-					}
-				}
+				failedWith(back(ctx))
 			}()
 		}
 		for range returnsFor {
 			slots <- struct{}{}
 		}
-		for _, done := range begun {
-			<-done
+		for _, going := range begun {
+			<-going.done
+			failedWith(going.err)
 		}
 		select {
 		case err := <-failed:

@@ -62,6 +62,9 @@ type Outlook interface {
 	// Limit is the most permits that can ever be granted at once.
 	Limit() int64
 
+	// Free is how many permits every part had free, below 0 where more were taken than there are.
+	Free() int64
+
 	// Denied is the answer to a request for permits that are not free, at the moment of the reply. It says false where the
 	// reply does not tell.
 	Denied(permits int64) (Answer, bool)

@@ -37,13 +37,8 @@ type queue struct {
 	taken []*waiter // those of the batch
 }
 
-const (
-	// Who cannot be refused, as far as is known, is asked for within so long of the last call.
-	freshEnough = time.Second
-	// A request that is at Redis when its timeout ends has so long to be answered: a timeout below a round trip is one
-	// try, as in Redisson.
-	lastTry = 100 * time.Millisecond
-)
+// freshEnough is within how long of the last call Redis is asked for a caller that the known outlook does not deny.
+const freshEnough = time.Second
 
 // list is the waiters in their order.
 type list struct{ first, last *waiter }

@@ -126,8 +126,7 @@ func TestAnAnswerThatIsThereIsTaken(t *testing.T) {
 	w := &waiter{Request: Request{Permits: 3, state: answered}, done: make(chan struct{}, 1)}
 	e := &entry{queue: new(queue)}
 	assert.False(t, l.withdraw(e, w))
-	_, gone := l.timeOut(e, w)
-	assert.False(t, gone)
+	assert.NoError(t, l.timeOut(e, w))
 	assert.Equal(t, answered, w.state)
 	assert.False(t, l.Engine.abandon(e, &w.Request))
 

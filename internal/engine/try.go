@@ -71,7 +71,7 @@ func (l *Limiter) Ask(ctx context.Context, ask Ask) (Result, error) {
 
 // tryLeased is try where what is leased comes first.
 func (l *Limiter) tryLeased(ctx context.Context, ask Ask) (Result, error) {
-	if answer, parts, ok := l.fromLease(ask, false); ok {
+	if answer, parts, ok := l.fromLease(ask); ok {
 		r := Result{Answer: answer, From: FromLease}
 		if parts != nil {
 			r.Extra = parts
@@ -100,6 +100,8 @@ func (l *Limiter) request(ctx context.Context, ask Ask) (result Result, err erro
 	e := g.names.lock(l)
 	if l.leases() {
 		l.hold(e, ask.Permits)
+		// A denial is to report then what is free, which together with what is leased may be enough.
+		r.Detail = r.Detail || e.holding.left(time.Now()) > 0
 	}
 	b := l.gather(e, r)
 	lead := g.lead(e)

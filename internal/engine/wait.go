@@ -51,7 +51,7 @@ func (l *Limiter) Wait(ctx context.Context, permits int64, deadline time.Time) (
 // wait is Wait with *errTooLate where the deadline, or the context's, makes it impossible.
 func (l *Limiter) wait(ctx context.Context, permits int64, deadline time.Time, asking *Asking) (Source, error) {
 	if l.leases() {
-		if _, _, ok := l.fromLease(Ask{Permits: permits}, true); ok {
+		if _, _, ok := l.fromLease(Ask{Permits: permits}); ok {
 			return FromLease, nil
 		}
 	}
@@ -76,7 +76,6 @@ func (l *Limiter) stand(ctx context.Context, permits int64, deadline time.Time) 
 	}
 	w := &waiter{Request: Request{Permits: permits}, done: make(chan struct{}, 1), deadline: deadline}
 	e := l.join(w)
-	var last <-chan time.Time
 	for {
 		select {
 		case <-w.done:
@@ -88,16 +87,10 @@ func (l *Limiter) stand(ctx context.Context, permits int64, deadline time.Time) 
 				return Result{}, w.stood, ctx.Err()
 			}
 		case <-expired:
-			if refused, gone := l.timeOut(e, w); gone {
-				return Result{}, w.stood, refused
+			if err := l.timeOut(e, w); err != nil {
+				return Result{}, w.stood, err
 			}
-			timer := time.NewTimer(lastTry)
-			defer timer.Stop()
-			expired, last = nil, timer.C
-		case <-last:
-			if l.withdraw(e, w) {
-				return Result{}, w.stood, fmt.Errorf("rratelimiter: limiter %q: Redis has not answered before the timeout: %w", l.Name, context.DeadlineExceeded)
-			}
+			expired = nil
 		}
 	}
 }
@@ -144,15 +137,18 @@ func (l *Limiter) withdraw(e *entry, w *waiter) bool {
 	return true
 }
 
-// timeOut takes a waiter whose timeout has ended out of the queue, if Redis has been asked for it since it came. Else, or
-// where it is in a call, its answer is still worth waiting for.
-func (l *Limiter) timeOut(e *entry, w *waiter) (refused error, gone bool) {
+// timeOut takes a waiter whose timeout has ended out of the queue, and returns why: its permits could not be had, or Redis
+// has not answered since it came. The error is nil where the answer is there already.
+func (l *Limiter) timeOut(e *entry, w *waiter) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if w.state != queued || w.arrival > e.queue.asked {
-		return nil, false
+	if w.state == answered {
+		return nil
 	}
 	w.state = abandoned
 	e.queue.remove(w)
-	return &errTooLate{w.Permits, l.Name, 0}, true
+	if w.arrival <= e.queue.asked {
+		return &errTooLate{w.Permits, l.Name, 0}
+	}
+	return fmt.Errorf("rratelimiter: limiter %q: Redis has not answered before the timeout: %w", l.Name, context.DeadlineExceeded)
 }

@@ -153,6 +153,8 @@ type view struct {
 
 func (v *view) Limit() int64 { return v.limit }
 
+func (v *view) Free() int64 { return v.free }
+
 func (v *view) Denied(permits int64) (Answer, bool) {
 	return Answer{Limit: v.limit, Remaining: v.free, RetryAfter: v.after, ResetAfter: v.after}, permits > v.free
 }
