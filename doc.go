@@ -7,15 +7,23 @@
 // come back once the interval has passed since, each grant by itself: the window slides. No window of one interval
 // ever holds more than the rate.
 //
+// A grant counts from the time at which its call left. So no window of one interval holds grants of more than the rate
+// with their whole calls, from the start of the call to its return. A call that takes longer than the interval returns
+// permits that no longer count: if that matters, give the call a context with a shorter deadline.
+//
 // A rate is [Overall], one for all clients together, or [PerClient], one for each [Client] (in Java: for each Redisson
 // instance) by its ID.
 //
-// [Limiter.TryAcquire] and [Limiter.Take] ask once and never wait. [Limiter.Acquire] and [Limiter.TryAcquireWithin]
-// wait, and those who wait for one limiter on one Client stand in one line: first come first served, a large request
-// before smaller ones behind it. Between processes there is no order. Who comes is never refused from what was known
-// before: where that would refuse it, Redis is asked, once for all who come at the same moment. What another process gives
-// back is seen by those who wait when the next call is made for them: when the first of them could be served, or somebody
-// new has come, within a second of that.
+// [Limiter.Acquire] and [Limiter.TryAcquireWithin] wait. Callers that wait for one limiter on one Client are served first
+// come, first served, a large request before smaller ones behind it. Between processes there is no order.
+//
+// [Limiter.TryAcquire] and [Limiter.Take] never wait and do not queue. Each asks Redis itself, and may take permits for
+// which other callers wait. So a large Acquire can starve behind them, in this process and in others. Permits that reach
+// the process otherwise, with a lease, serve its waiting callers first.
+//
+// A caller is never denied on stale state. If the last known state would deny it, the Client asks Redis, with one call for
+// all callers that arrive together. Permits that another process gives back are noticed at the next call for the waiting
+// callers: when the first of them could be served, or within a second of a new caller's arrival.
 //
 // # Sharing calls
 //
@@ -86,9 +94,9 @@
 //
 // # Contexts
 //
-// Every call ends as soon as its context does, and TryAcquireWithin with its timeout, but for a request that is at Redis
-// by then, which has a tenth of a second more to be answered: a timeout below a round trip is one try. What had been sent
-// may still be carried out. Permits that arrive for an acquire whose caller has gone are given back, by naming their grant.
+// Every call ends as soon as its context does, and TryAcquireWithin with its timeout: one that is shorter than a round trip
+// grants nothing. What had been sent may still be carried out. Permits that arrive for an acquire whose caller has gone are
+// given back, by naming their grant.
 //
 // What goes on after its caller has gone is the one command that was sent. Nothing is sent again, so it ends with the
 // answer or when rueidis gives the connection up: at once where the server refuses connections, else after its

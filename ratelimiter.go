@@ -82,7 +82,7 @@ func (l *Limiter) Take(ctx context.Context, permits int64) (Decision, error) {
 // TryAcquireWithin takes permits as soon as they are free, if that is within the timeout, and says whether it was:
 // tryAcquire(permits, timeout). It stands in line with Acquire. Where the permits cannot be free in time it says so at
 // once rather than at the end of the timeout; where more than 256 grants lie in the window, only as far as the oldest 256
-// tell. A timeout of 0 or below is one try, as TryAcquire. Where the timeout passes
+// tell. A timeout of 0 or below is one try, as TryAcquire. No permit is granted after the timeout. If it passes
 // without any answer of Redis, the error is [context.DeadlineExceeded].
 func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout time.Duration) (bool, error) {
 	if timeout <= 0 {

@@ -239,8 +239,8 @@ func decisions(answers []engine.Answer) []rratelimiter.Decision {
 
 // TryAcquireWithin takes permits as soon as they are free, if that is within the timeout, and says whether it was. It stands in
 // line with Acquire, or makes a reservation as Acquire does. Where the permits cannot be free in time it says so at once rather
-// than at the end of the timeout. A timeout of 0 or below is one try, as TryAcquire. Where the timeout passes without any
-// answer of Redis, the error is [context.DeadlineExceeded].
+// than at the end of the timeout. The timeout counts from the call, and no permit is granted after it. A timeout of 0 or below is
+// one try, as TryAcquire. If it passes without any answer of Redis, the error is [context.DeadlineExceeded].
 func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout time.Duration) (bool, error) {
 	if timeout <= 0 {
 		return l.TryAcquire(ctx, permits)

@@ -1,6 +1,7 @@
 package differences_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -61,4 +62,26 @@ func TestTimeoutOfMinusOneMillisecond(t *testing.T) {
 		require.False(t, granted)
 	})
 	require.Equal(t, int64(1), asked, "one try")
+}
+
+// The server answers half a second later than the timeout ends.
+func TestTimeoutThatEndsDuringACall(t *testing.T) {
+	theirs, ours := pair(t, perMinute(10))
+	const timeout = 100 * time.Millisecond
+
+	ask(t, "CLIENT", "PAUSE", "600")
+	granted, err := theirs.TryAcquireWithin(t.Context(), 1, timeout)
+	require.NoError(t, err)
+	require.True(t, granted, "though the timeout has ended")
+
+	ask(t, "CLIENT", "PAUSE", "600")
+	began := time.Now()
+	granted, err = ours.TryAcquireWithin(t.Context(), 1, timeout)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.False(t, granted)
+	require.Less(t, time.Since(began), 500*time.Millisecond)
+	require.Eventually(t, func() bool { // once the server goes on
+		free, err := ours.AvailablePermits(t.Context())
+		return err == nil && free == 10
+	}, 5*time.Second, 10*time.Millisecond, "the permit goes back")
 }
