@@ -48,7 +48,7 @@ func served(d rratelimiter.Decision, permits int64) rratelimiter.Decision {
 
 // inLine waits for permits as long as ctx lasts. Redis has to answer by the deadline once; then it is there.
 func (g *Guard) inLine(ctx context.Context, c *deadline, q Request, l waiter) Answer {
-	granted, err := l.TryAcquireWithin(c, q.Permits, g.deadline/2)
+	granted, err := l.TryAcquireWithin(ctx, q.Permits, max(time.Until(c.at), 1))
 	late := tooLate(ctx, err) && time.Now().Before(c.at)
 	if err == nil {
 		g.store.answered()
