@@ -148,7 +148,7 @@ func (c *checker) value(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
 	case value+ledger.Returned > rate:
 		f.Text = fmt.Sprintf("%d permits too many, since the rate was lowered: %s", excess, sum)
 	default:
-		f.Text = fmt.Sprintf("%d permits were released in Java, and their grants are still there: %s", excess, sum)
+		f.Text = fmt.Sprintf("%d permits too many, as a release in Java leaves them: %s", excess, sum)
 		f.Key = names.Name(p.PermitsKey)
 		f.Repair = fmt.Sprintf("take the oldest grants worth %d out of the set, so that the release counts", excess)
 		f.repair = cut(l, p, ledger, excess)
@@ -161,7 +161,7 @@ func (c *checker) windows(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
 	if ledger.MostIn > l.Config.Permits {
 		c.add(Finding{
 			Kind: KindWindow, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(p.PermitsKey),
-			Text: fmt.Sprintf("%d permits were granted within one interval, up to %s, of a rate of %d: the rate was lowered since, or some program granted too many",
+			Text: fmt.Sprintf("%d permits were granted within one interval, up to %s, of a rate of %d: the rate was lowered or permits were released since, or some program granted too many",
 				ledger.MostIn, time.UnixMilli(ledger.MostAt).UTC().Format(time.RFC3339), l.Config.Permits),
 		})
 	}

@@ -87,6 +87,12 @@ func (s *Source) refresh() {
 // read puts the files in force, if they are right.
 func (s *Source) read() error {
 	seen := s.stat()
+	for _, info := range seen {
+		// At the start a pipe has a writer; later, to open it could last for ever.
+		if s.current != nil && info != nil && info.Mode()&(fs.ModeNamedPipe|fs.ModeSocket|fs.ModeDevice) != 0 {
+			return fmt.Errorf("%s is a pipe or a device, which is read at the start alone", info.Name())
+		}
+	}
 	config, err := load(s.files)
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -81,6 +82,63 @@ func TestCountsAsTheLibraryDoes(t *testing.T) {
 			require.Equal(t, want, found.Redisson[0].Pairs[0].Free, "seed %d, step %d", seed, step)
 		}
 	}
+}
+
+// What the repair leaves is what a call of the library leaves, which corrects drift too.
+func TestAuditFix_Drift_AgreesWithTheLibrary(t *testing.T) {
+	repaired := 0
+	for seed := range uint64(60) {
+		random := rand.New(rand.NewPCG(3, seed))
+		rate := 10 + random.Int64N(30)
+		value, grants := random.Int64N(2*rate)-rate/4, random.IntN(12)
+		type grown struct {
+			age     time.Duration
+			permits uint32
+		}
+		all := make([]grown, grants)
+		for i := range all {
+			all[i] = grown{time.Duration(random.IntN(1500)) * time.Millisecond, 1 + random.Uint32N(9)} // the interval is a second
+		}
+		var free [2]int64
+		var sets [2][]string
+		for side := range free {
+			m := startMemory(t)
+			ctx := context.Background()
+			library := func() *rratelimiter.Limiter {
+				return rratelimiter.New(m.Client, rratelimiter.WithClock(m.now)).Limiter("x")
+			}
+			require.NoError(t, library().SetRate(ctx, rratelimiter.Rate{Permits: rate, Interval: time.Second}))
+			require.NoError(t, m.server.Set("{x}:value", fmt.Sprint(value)))
+			for i, g := range all {
+				_, err := m.server.ZAdd("{x}:permits", float64(m.time.Add(-g.age).UnixMilli()), grant(fmt.Sprintf("%08d", i), g.permits))
+				require.NoError(t, err)
+			}
+			if side == 0 {
+				granted, err := library().TryAcquire(ctx, rate) // which is denied, unless nothing is taken
+				require.NoError(t, err)
+				if granted {
+					require.NoError(t, library().Release(ctx, rate))
+				}
+			} else {
+				if text := m.says("rrl audit --fix --yes"); strings.Contains(text, "repaired: ") {
+					repaired++
+				}
+			}
+			var err error
+			free[side], err = library().AvailablePermits(ctx)
+			require.NoError(t, err)
+			// Over the next interval, too: what comes back, and when.
+			for range 11 {
+				m.pass(100 * time.Millisecond)
+				n, err := library().AvailablePermits(ctx)
+				require.NoError(t, err)
+				sets[side] = append(sets[side], fmt.Sprint(n))
+			}
+		}
+		require.Equal(t, free[0], free[1], "seed %d: rate %d, value %d, grants %v", seed, rate, value, all)
+		require.Equal(t, sets[0], sets[1], "seed %d: rate %d, value %d, grants %v", seed, rate, value, all)
+	}
+	require.Greater(t, repaired, 30)
 }
 
 // TestCountsAsPoliciesDo: what is taken of a policy, which is told without knowing its permits.

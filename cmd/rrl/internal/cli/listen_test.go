@@ -28,6 +28,8 @@ func TestListenGRPC_SocketOfACrash_IsReplaced(t *testing.T) {
 	require.NoError(t, err)
 	conn.Close()
 	require.Equal(t, "unix:"+path, where(l))
+	_, err = listenGRPC(t.Context(), "unix://"+path) // as gRPC writes it
+	require.ErrorContains(t, err, "another process listens there")
 	require.NoError(t, l.Close())
 	require.NoFileExists(t, path)
 	require.NoError(t, l.Close(), "it is closed twice: by its server and by Serve")
