@@ -34,7 +34,7 @@ type Config struct {
 	GRPC net.Listener // of [Serve], for Envoy; nil: none
 	HTTP net.Listener // of [Serve], for [Server.Handler]; nil: none
 
-	Options []grpc.ServerOption // of the gRPC server of [Serve]: credentials, say
+	Options []grpc.ServerOption // of the gRPC server of [Serve], as credentials; they go before its bounds for slow clients
 	Drain   time.Duration       // of [Serve]: how long requests are still taken once its health says that it ends, so that nobody is sent to it any more
 
 	Reload <-chan os.Signal // of [Serve], which calls [Server.Reload] for each signal, SIGHUP for instance; nil: none
@@ -165,7 +165,7 @@ func Serve(ctx context.Context, c Config) error {
 	}
 	watching, cancel := context.WithCancel(context.WithoutCancel(ctx)) // what is drained is up to date
 	defer cancel()
-	server := grpc.NewServer(c.Options...)
+	server := grpc.NewServer(append(grpcBounds(), c.Options...)...)
 	s.Register(server)
 	web, forHTTP := s.httpServer(c.HTTP)
 	ended := make(chan error, 3)

@@ -63,12 +63,12 @@ func (c *checker) name(name string, all map[string]bool) {
 }
 
 func (c *checker) redisson(ctx context.Context, l *look.Redisson) error {
-	mend := "set the rate anew (rrl set)"
+	advice := "set the rate again (rrl set)"
 	if l.OtherType() {
-		mend = "choose another name for the limiter, or delete the key"
+		advice = "choose another name for the limiter, or delete the key"
 	}
 	for _, wrong := range l.Wrong {
-		c.add(Finding{Kind: KindConfig, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(l.Name), Text: wrong + ": every call of the libraries fails; " + mend})
+		c.add(Finding{Kind: KindConfig, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(l.Name), Text: wrong + ": every call of the libraries fails; " + advice})
 	}
 	if !l.Valid() {
 		return nil

@@ -16,7 +16,7 @@ type Severity string
 // The severities.
 const (
 	Problem Severity = "problem" // the limiter does not do what it should
-	Note    Severity = "note"    // it does, and somebody may want to know
+	Note    Severity = "note"    // the limiter works, and a user may want to know
 )
 
 // Finding is one thing that is wrong.

@@ -84,7 +84,7 @@ func (c *checker) policy(p *look.Policy) {
 	}
 	f := Finding{
 		Kind: KindExpiry, Severity: Problem, Limiter: names.Name(p.Name), Key: names.Name(p.Key),
-		Text: "it never expires, as each key of package limit does: somebody took its expiry off, or a restore did",
+		Text: "it never expires, as each key of package limit does: its expiry was removed, by a restore for instance",
 	}
 	if p.Stored.Interval > 0 && p.Stored.Kind != "bucket" && p.Stored.Kind != "leaky" && p.Stored.Kind != "smooth" && p.Stored.Kind != "warmup" {
 		life := max(2*p.Stored.Interval.Milliseconds(), p.Ends) // in milliseconds, since the longest intervals are half of the longest time

@@ -21,10 +21,9 @@ func (a *app) audit() *cobra.Command {
 	most := mostLimiters
 	cmd := &cobra.Command{
 		Use:   "audit [PATTERN]",
-		Short: "Say what is wrong with limiters, and repair it with --fix; exit code 1 if problems or limiters are left",
-		Long: `audit looks at every limiter, or those of a PATTERN: whether free permits and grants are the rate together, at state that belongs to
-nobody, grants of old releases, expiries, names that no cluster can hold, and intervals with more permits than the rate.
-Without --fix it only reads.
+		Short: "Report what is wrong with limiters, and repair it with --fix; exit code 1 if problems or limiters are left",
+		Long: `audit checks every limiter, or those of a PATTERN: the sum of free permits and grants, state without a limiter, grants of old
+releases, expiries, names that no cluster can hold, and intervals with more permits than the rate. Without --fix it only reads.
 
 --fix asks before it repairs. A repair changes nothing if the limiter has changed since it was looked at.
 
@@ -53,7 +52,7 @@ Exit code 0 says that all limiters were looked at, and that no problem is left.`
 				failure = a.fix(ctx, reader, findings, yes)
 			}
 			result := report.NewAudit(len(report.NewList(found).Limiters), found.More, findings)
-			// Also where a repair failed: others were done.
+			// A repair that failed does not hide the others.
 			if err := a.print(result, result.Text); err != nil || failure != nil {
 				return errors.Join(failure, err)
 			}

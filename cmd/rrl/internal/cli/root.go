@@ -226,7 +226,7 @@ func plain(redis *connect.Redis, err error) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &state):
-		return fmt.Errorf("%w (rrl show tells what is wrong)", err)
+		return fmt.Errorf("%w (rrl show reports what is wrong)", err)
 	case errors.Is(err, rratelimiter.ErrNotInitialized):
 		return fmt.Errorf("%w; rrl set gives it a rate, rrl ls shows what there is", err)
 	case errors.As(err, &said):
@@ -246,9 +246,9 @@ func (a *app) print(value any, text func(*strings.Builder)) error {
 	return err
 }
 
-// say tells the user something besides the result.
+// say writes a message to the user, besides the result.
 func (a *app) say(format string, values ...any) {
-	_, _ = fmt.Fprintf(a.err, format, values...) // who does not listen is not told
+	_, _ = fmt.Fprintf(a.err, format, values...) // the result does not depend on it
 }
 
 // columns is the width that a table may have, 0 for any.

@@ -11,9 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/keepalive"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/certs"
@@ -38,19 +35,19 @@ func (a *app) serve() *cobra.Command {
 		Short: "Be the rate limit service that Envoy asks, and over HTTP nginx, Traefik and Caddy",
 		Long: `serve is a rate limit service: envoy.service.ratelimit.v3 and gRPC's health over gRPC, and over HTTP /auth/DOMAIN for nginx, Traefik and
 Caddy, /json, /healthcheck, /rlconfig and /metrics. PATH is a file of envoyproxy/ratelimit's format, or a folder of them; rrl rules check
-PATH says what is wrong with them. Files that change take effect at once, also by the swap of a ConfigMap; wrong ones are told in
-the log, and what was in force before stays.
+PATH reports what is wrong with them. Files that change take effect at once, also by the swap of a ConfigMap; if a file is wrong, the log
+reports it, and the rules before stay in force.
 
-It begins to listen once Redis has answered, for which it waits as long as it takes: a Redis that comes later than the service is no
-failure, and one that refuses the service (its password, say) ends it with exit code 2, as a wrong file does. While it serves, requests that
-Redis does not answer end with an error, and the proxy decides. Its log goes to the standard error, with -o json as JSON.
+The service listens once Redis answers, and waits for that as long as it takes. If Redis refuses it (its password, for instance), it ends with
+exit code 2, as it does if a file is wrong. While it serves, a request that Redis does not answer ends with an error, and the proxy decides.
+The log goes to the standard error, with -o json as JSON.
 
-SIGTERM and SIGINT end it: its health says so first, --drain later it takes no more requests, and those under way have five seconds.
-Then the exit code is 0. SIGHUP reads files and certificates again. The heap grows to five times of what is live before it is
-collected, unless GOGC says otherwise; GOMEMLIMIT bounds it.
+SIGTERM and SIGINT end it with exit code 0: its health reports it first, --drain later it takes no more requests, and requests under
+way have five seconds. SIGHUP reads files and certificates again. The heap grows to five times of what is live before it is collected,
+unless GOGC is set; GOMEMLIMIT bounds it.
 
-Both addresses are for proxies alone. --grpc-tls-cert and --grpc-tls-key are for TLS on --grpc, --grpc-tls-client-ca lets only
-clients with a certificate in. Certificates that are replaced are in force for the next connection. HTTP is without TLS.`,
+Both addresses are for proxies alone. --grpc-tls-cert and --grpc-tls-key are for TLS on --grpc; with --grpc-tls-client-ca, a client
+needs a certificate. Certificates that are replaced are in force for the next connection. HTTP is without TLS.`,
 		Example: `  rrl serve /etc/rls --redis redis://redis:6379 --drain 5s
   rrl serve limits.yaml --grpc unix:/run/rls/rrl.sock --http ""`,
 		Args: onePath,
@@ -88,7 +85,7 @@ func onePath(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// check says what is wrong with flags and files, before anybody waits for Redis.
+// check returns what is wrong with flags and files, before the service waits for Redis.
 func (s *service) check() error {
 	c := &s.config
 	switch {
@@ -123,7 +120,7 @@ func (s *service) check() error {
 	return nil
 }
 
-// firstOf is the first mistake of files, in a line.
+// firstOf returns the first mistake of files, in a line.
 func firstOf(err error, path string) error {
 	var joined interface{ Unwrap() []error }
 	if errors.As(err, &joined) && len(joined.Unwrap()) > 1 {
@@ -133,12 +130,8 @@ func firstOf(err error, path string) error {
 	return err
 }
 
-// streamWorkers is how many goroutines wait for requests. A request beyond them has one of its own, whose stack has to grow for it anew:
-// with 256 requests under way that is a fifteenth of all that a decision costs.
-const streamWorkers = 256
-
-// garbage is by how much the heap grows until it is collected, in percent of what is live, unless GOGC says otherwise. Little is live here,
-// and each collection makes requests wait: it is a twentieth of the decisions a second. GOMEMLIMIT holds nevertheless.
+// garbage is how much the heap grows until it is collected, in percent of the live heap, unless GOGC is set. The live heap is
+// small here, and each collection delays requests. GOMEMLIMIT still bounds it.
 const garbage = 400
 
 // run serves until ctx ends.
@@ -156,7 +149,7 @@ func (s *service) run(ctx context.Context, a *app) error {
 	redis, err := a.await(ctx, log)
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil // told to end while it waited
+			return nil // a signal ended the wait
 		}
 		return err
 	}
@@ -171,13 +164,13 @@ func (s *service) run(ctx context.Context, a *app) error {
 	}
 	if c.HTTP, err = listen(ctx, "--http", s.http); err != nil {
 		if c.GRPC != nil {
-			_ = c.GRPC.Close() // nobody has come yet
+			_ = c.GRPC.Close() // no client has connected yet
 		}
 		return err
 	}
 	defer s.giveBack(ctx, c.Client, log)
 	log.Info("rrl: serving", "grpc", where(c.GRPC), "http", where(c.HTTP), "redis", redis.Where)
-	defer context.AfterFunc(ctx, func() { log.Info("rrl: told to end", "drain", c.Drain) })()
+	defer context.AfterFunc(ctx, func() { log.Info("rrl: ending", "drain", c.Drain) })()
 	if err := rls.Serve(ctx, c); err != nil {
 		return err
 	}
@@ -185,7 +178,7 @@ func (s *service) run(ctx context.Context, a *app) error {
 	return nil
 }
 
-// clientOptions are those of the limiters' Client.
+// clientOptions returns the options of the Client of the limiters.
 func (s *service) clientOptions() (options []rratelimiter.Option) {
 	if s.lease > 0 {
 		options = append(options, rratelimiter.WithLease(s.lease))
@@ -196,28 +189,7 @@ func (s *service) clientOptions() (options []rratelimiter.Option) {
 	return options
 }
 
-const (
-	handshakeTime = 10 * time.Second // for a client to say hello
-	graceTime     = 10 * time.Second // for what a connection is at when it has reached its age
-)
-
-// grpcOptions are those of the gRPC server, and what reads its certificates again.
-func (s *service) grpcOptions(log *slog.Logger) (options []grpc.ServerOption, reload func(), err error) {
-	options = []grpc.ServerOption{grpc.NumStreamWorkers(streamWorkers), grpc.ConnectionTimeout(handshakeTime)}
-	if s.age > 0 {
-		options = append(options, grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: s.age, MaxConnectionAgeGrace: graceTime}))
-	}
-	if s.certs.Cert == "" {
-		return options, func() {}, nil
-	}
-	source, err := certs.Open(s.certs, log)
-	if err != nil {
-		return nil, nil, fmt.Errorf("--grpc-tls-cert, --grpc-tls-key, --grpc-tls-client-ca: %w", err)
-	}
-	return append(options, grpc.Creds(credentials.NewTLS(source.Config()))), source.Reload, nil
-}
-
-// forward calls reload for each signal, and passes the signal on. Signals that come faster than they are taken become one.
+// forward calls reload for each signal, and passes the signal on. Signals that arrive faster than they are received become one.
 func forward(ctx context.Context, signals <-chan os.Signal, reload func()) <-chan os.Signal {
 	forwarded := make(chan os.Signal, 1)
 	go func() {
@@ -237,21 +209,21 @@ func forward(ctx context.Context, signals <-chan os.Signal, reload func()) <-cha
 	return forwarded
 }
 
-// giveBack gives the permits back that are leased and not used.
+// giveBack releases leased permits that are not used.
 func (s *service) giveBack(ctx context.Context, client *rratelimiter.Client, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if err := client.Flush(ctx); err != nil {
-		log.Warn("rrl: permits that were leased are taken until they leave their windows", "error", err)
+		log.Warn("rrl: leased permits stay taken until they expire", "error", err)
 	}
 }
 
 const (
-	retry  = time.Second      // between two tries to reach a Redis that is not there
-	remind = 30 * time.Second // between two lines of the log that say the same of it
+	retry  = time.Second      // between two attempts to connect
+	remind = 30 * time.Second // between two equal lines of the log
 )
 
-// await connects, as soon as Redis answers.
+// await connects as soon as Redis answers.
 func (a *app) await(ctx context.Context, log *slog.Logger) (*connect.Redis, error) {
 	said, when := "", time.Time{}
 	for {
@@ -271,7 +243,7 @@ func (a *app) await(ctx context.Context, log *slog.Logger) (*connect.Redis, erro
 	}
 }
 
-// logger is the log of a command that goes on.
+// logger returns the log of a service.
 func (a *app) logger() *slog.Logger {
 	if a.json() {
 		return slog.New(slog.NewJSONHandler(a.err, nil))

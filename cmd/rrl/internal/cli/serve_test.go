@@ -77,7 +77,7 @@ func TestServeEndsWhatItHasBegun(t *testing.T) {
 	require.Eventually(t, func() bool { return strings.Contains(redis.text("INFO", "clients"), "blocked_clients:1\r\n") }, 20*time.Second, 5*time.Millisecond)
 	ended := make(chan int, 1)
 	go func() { ended <- s.stop() }()
-	s.says("rrl: told to end")
+	s.says("rrl: ending")
 	require.Eventually(t, func() bool {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(s.http, "http://"))
 		if err == nil {

@@ -106,7 +106,7 @@ func TestServe_Hangup_Reloads(t *testing.T) {
 	}, 20*time.Second, 10*time.Millisecond)
 
 	p.signal(syscall.SIGTERM)
-	p.says("rrl: told to end")
+	p.says("rrl: ending")
 	p.signal(syscall.SIGHUP, syscall.SIGHUP)
 	_, text := p.get("/rlconfig")
 	assert.Contains(t, text, "requests_per_unit=3,", "it still drains")

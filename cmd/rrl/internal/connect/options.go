@@ -1,5 +1,5 @@
 // Package connect makes connections to a Redis, a Sentinel set-up or a Redis Cluster from what a user says on the command line, and
-// says in plain words what is wrong where that fails.
+// explains what is wrong if that fails.
 package connect
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Options is where Redis is and who asks. The zero value is the Redis on localhost:6379.
+// Options is the address of a Redis and the user. The zero value is the Redis on localhost:6379.
 type Options struct {
 	URL                  string        // redis://, rediss:// or unix://; more nodes as ?addr=HOST:PORT, a Sentinel's master as ?master_set=NAME
 	PasswordFile         string        // a file with the password, instead of one in the URL
@@ -25,7 +25,7 @@ type Options struct {
 	Serves               bool          // many requests at once, and for long; else a tool's questions, one by one
 }
 
-// DefaultURL is where Redis is where nobody says otherwise.
+// DefaultURL is used if there is no other URL.
 const DefaultURL = "redis://localhost:6379"
 
 // client makes what rueidis needs to know.

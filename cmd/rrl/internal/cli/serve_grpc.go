@@ -1,0 +1,36 @@
+package cli
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/certs"
+)
+
+// streamWorkers is the number of goroutines that serve streams. A stream beyond them gets a goroutine of its own, whose stack
+// has to grow first, which costs more than the rest of a stream.
+const streamWorkers = 256
+
+// graceTime is for requests under way on a connection that has reached its age.
+const graceTime = 10 * time.Second
+
+// grpcOptions returns the options of the gRPC server, and a function that reads its certificates again.
+func (s *service) grpcOptions(log *slog.Logger) (options []grpc.ServerOption, reload func(), err error) {
+	options = []grpc.ServerOption{grpc.NumStreamWorkers(streamWorkers)}
+	if s.age > 0 {
+		options = append(options, grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: s.age, MaxConnectionAgeGrace: graceTime}))
+	}
+	if s.certs.Cert == "" {
+		return options, func() {}, nil
+	}
+	source, err := certs.Open(s.certs, log)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--grpc-tls-cert, --grpc-tls-key, --grpc-tls-client-ca: %w", err)
+	}
+	return append(options, grpc.Creds(credentials.NewTLS(source.Config()))), source.Reload, nil
+}

@@ -1,0 +1,17 @@
+package rls
+
+import (
+	"time"
+
+	"google.golang.org/grpc"
+)
+
+// The bounds of the gRPC side of Serve, of a connection.
+const (
+	handshakeTime = 10 * time.Second
+	mostStreams   = 1024 // requests at once; a client with more of them opens another connection
+)
+
+func grpcBounds() []grpc.ServerOption {
+	return []grpc.ServerOption{grpc.ConnectionTimeout(handshakeTime), grpc.MaxConcurrentStreams(mostStreams)}
+}
