@@ -30,7 +30,7 @@ const (
 	countPart = 8
 	// A count that was disturbed starts again after this part of an interval.
 	retryPart = 16
-	// After so many milliseconds another call counts in the place of one that has not been answered.
+	// After so many milliseconds, or an interval, another call counts in the place of one that has not been answered.
 	claimLasts = 1000
 )
 
@@ -44,23 +44,22 @@ func (h *hint) ask(now int64) (rate, interval, cursor string) {
 	}
 	// A clock that was set back makes the count due as well.
 	due := now >= h.due || h.due-now > max(1, h.interval)
-	free := h.claimed == 0 || now >= h.claimed+claimLasts || now < h.claimed
-	switch {
-	case h.cursor == "" && !due || !free:
+	free := h.claimed == 0 || now >= h.claimed+min(claimLasts, h.interval) || now < h.claimed
+	if !due || !free {
 		return h.rateText, h.spanText, ""
-	case h.cursor != "":
-		h.claimed = now
-		return h.rateText, h.spanText, h.cursor
-	default:
-		h.claimed = now
+	}
+	h.claimed = now
+	if h.cursor == "" || now-h.due >= h.interval || now < h.due { // or the cursor is too old
 		return "", "", ""
 	}
+	return h.rateText, h.spanText, h.cursor
 }
 
 // What a reply reports about the count, besides a cursor.
 const (
 	notCounted   = ""
 	countDone    = "done"
+	countDue     = "due"
 	countRestart = "again"
 )
 
@@ -80,8 +79,10 @@ func (h *hint) learn(now, rate, interval int64, perClient bool, counted string) 
 		h.cursor, h.due = "", now+interval-interval/countPart
 	case countRestart:
 		h.cursor, h.due = "", now+interval/retryPart
+	case countDue:
+		h.cursor, h.due = "", now
 	default:
-		h.cursor = counted
+		h.cursor, h.due = counted, now
 	}
 	h.claimed = 0
 }

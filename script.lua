@@ -121,7 +121,8 @@ if total > rate then
     answers[#answers + 1] = string.rep('x', tonumber(times))
   end
   if answers then
-    return {valueAt == 2 and 0 or 5, 0, rate, math.min(interval, 9007199254740992), 0, now, table.concat(answers), ''}
+    return {valueAt == 2 and 0 or 5, 0, rate, math.min(interval, 9007199254740992), 0, now, table.concat(answers),
+      not hinted and 'due' or ARGV[9] or ''}
   end
 end
 
@@ -228,44 +229,49 @@ end
 
 --@ drift
 -- Corrects drift: value + permits in the set should be the rate. excess is by how much it is more.
---   value > rate    the rate was lowered: value = rate - permits in the set
---   excess > 0      Redisson released permits: the oldest grants worth excess leave the set, and the value stays
---   excess < 0      the rate was raised, or permits were lost: value = rate - permits in the set
+--   excess > 0, stored > rate   the rate was lowered: value = rate - permits in the set
+--   excess > 0                  Redisson released permits: the oldest grants worth excess leave the set, and the stored
+--                               value stays. Grants that have expired are the oldest, and return as much less.
+--   excess < 0                  the rate was raised, or permits were lost: value = rate - permits in the set
 -- A set of at most a page is counted at once. A larger one is counted over several calls:
 -- ARGV[9] the cursor of the count, or absent
--- Sets counted, for the reply: '' (not counted), 'done', 'again' (start again), or the cursor of the next call, which is
---   'high members sum'   of the grants with a score of at most high, the newest members grants have sum permits
---   'cut excess'         the count is done, and grants worth excess are still to be removed
--- No other call moves excess: a grant lowers the value and raises the set, an expired grant does the reverse. So a page
--- can be counted at a time, from newer to older grants, and the value is read at the end, together with the oldest page
--- and the grants newer than high. If a counted grant has left the set meanwhile, or one was added among them, their number
--- differs, and the count starts again. A counted grant that has shrunk makes excess too large, never too small: that loses
--- permits until the next count, and grants none.
+-- Sets counted, for the reply: '' (not counted), 'done', 'due' (count with the next call), 'again' (start again later),
+-- or the cursor of the next call, which is
+--   'low high members sum sure'   the grants with a score of low to high are counted: so many members, of sum permits;
+--                                 sure is n if others were added among them
+--   'cut excess'                  the count is done, and grants worth excess are still to be removed
 local counted, cursor = '', hinted and ARGV[9] or ''
-if not hinted or value > rate or cursor ~= '' then
-  counted = 'done'
+if more then
+  counted = not hinted and 'due' or cursor
+elseif not hinted or value > rate or cursor ~= '' then
   local size, excess = wipe and 0 or grants or call('ZCARD', permitsKey), nil
   --@count
   --@resized
   local rest, newest = 0, math.huge
   if size - drop <= page then
-    excess, grants = value - rate, size > drop and call('ZRANGE', permitsKey, drop, -1) or {}
+    counted, excess, grants = 'done', value - rate, size > drop and call('ZRANGE', permitsKey, drop, -1) or {}
     for i = 1, #grants do
       excess = excess + (count(grants[i]) or 0) -- an invalid member is an error when it expires
     end
   elseif match(cursor, '^cut %d+$') then
-    excess = match(cursor, '%d+') + 0
-  elseif stored then
+    counted, excess = 'again', match(cursor, '%d+') + 0 -- another client may have removed some of them
+  elseif not stored then
+    counted = 'done'
+  elseif not hinted or cursor ~= '' then
     --@pages
   end
-  if excess and (excess < 0 or value > rate) then
-    value, dirty = value - excess, true
-  elseif excess and excess > 0 then
-    rest, dirty = excess, true
-    grants = call('ZRANGE', permitsKey, drop, drop + page - 1, 'WITHSCORES')
-    --@cut
-    if rest > 0 then
-      counted = string.format('cut %d', rest)
+  if excess and excess ~= 0 then
+    dirty = true
+    if excess < 0 or stored + 0 > rate then
+      value = value - excess
+    else
+      rest = excess - math.min(excess, value - stored)
+      value = value - excess + rest
+      grants = rest > 0 and call('ZRANGE', permitsKey, drop, drop + page - 1, 'WITHSCORES') or {}
+      --@cut
+      if rest > 0 then
+        counted = string.format('cut %.0f', rest)
+      end
     end
   end
   if value > rate then
@@ -274,39 +280,59 @@ if not hinted or value > rate or cursor ~= '' then
 end
 
 --@ pages
--- Counts a page of older grants, and one of those newer than high as soon as they are a page.
-local high, members, sum = match(cursor, '^(%S+) (%d+) (%d+)$')
-if high then
-  members, sum = members + 0, sum + 0
+-- Counts a page of the grants below low, and a page of those above high while they are more than two. No other call moves
+-- excess: a grant lowers the value and raises the set, an expired grant does the reverse. So a page can be counted at a
+-- time; the value is read at the end, together with the oldest page and the grants above high. Clients whose clocks are
+-- late, refunds and releases change the grants that are counted: then their number differs. If there are fewer, the count
+-- starts again. If there are more, sum is too low, and so is excess: it may remove grants, and must not raise the value. A
+-- counted grant that has shrunk makes excess too large: that loses permits until the next count, and frees none.
+local low, high, members, sum, sure = match(cursor, '^(%S+) (%S+) (%d+) (%d+) ([yn])$')
+local whole, lists = true, {}
+if low then
+  local now = call('ZCOUNT', permitsKey, low, high)
+  whole, sure = now >= members + 0, now > members + 0 and 'n' or sure
+  members, sum = now, sum + 0
 else
-  high, members, sum = call('ZREVRANGE', permitsKey, page, page, 'WITHSCORES')[2], 0, 0
+  high = call('ZREVRANGE', permitsKey, page, page, 'WITHSCORES')[2]
+  low, members, sum, sure = '(' .. high, 0, 0, 'y'
 end
 local newer = call('ZCOUNT', permitsKey, '(' .. high, '+inf')
-if newer > page then
-  local grants = call('ZRANGEBYSCORE', permitsKey, '(' .. high, '+inf', 'WITHSCORES', 'LIMIT', 0, page)
-  for i = 1, #grants, 2 do
-    if grants[i + 1] == grants[#grants] then
-      break -- the next page may have more of this score
-    end
-    sum, members, newer, high = sum + (count(grants[i]) or 0), members + 1, newer - 1, grants[i + 1]
+-- All grants of a score are counted in one call, so that one that is added to them later is noticed.
+if newer > page * 2 then
+  local top = call('ZREVRANGE', permitsKey, newer - page, newer - page, 'WITHSCORES')[2]
+  local n = call('ZCOUNT', permitsKey, '(' .. high, top)
+  if n <= page * 2 then
+    lists[1] = call('ZREVRANGE', permitsKey, newer - n, newer - 1)
+    high, members, newer = top, members + n, newer - n
   end
 end
-local older = call('ZREVRANGE', permitsKey, newer + members, newer + members + page - 1)
+local first = newer + members
+local bottom = call('ZREVRANGE', permitsKey, first + page - 1, first + page - 1, 'WITHSCORES')[2]
+local last = not bottom and newer <= page * 2
+if bottom or last then
+  local n = bottom and call('ZCOUNT', permitsKey, bottom, high) - members or size - first
+  low, members, whole = bottom or '-inf', members + n, whole and n <= page * 2
+  lists[#lists + 1] = whole and n > 0 and call('ZREVRANGE', permitsKey, first, first + n - 1) or nil
+end
+if last and newer > 0 then
+  lists[#lists + 1] = call('ZREVRANGE', permitsKey, 0, newer - 1)
+end
 local byte = string.byte
-for i = 1, #older do
-  local a, b, c, d = byte(older[i], -4, -1)
-  sum = sum + (d and a + b * 256 + c * 65536 + d * 16777216 or 0)
-end
-members = members + #older
-if #older == page then
-  counted = string.format('%s %d %.0f', high, members, sum)
-elseif newer > page or newer + members ~= size then
-  counted = 'again'
-else
-  for _, member in ipairs(newer > 0 and call('ZREVRANGE', permitsKey, 0, newer - 1) or {}) do
-    sum = sum + (count(member) or 0)
+for _, list in ipairs(lists) do
+  for i = 1, #list do
+    local a, b, c, d = byte(list[i], -4, -1)
+    sum = sum + (d and a + b * 256 + c * 65536 + d * 16777216 or 0)
   end
-  excess = stored + sum - rate
+end
+if not whole then
+  counted = 'again'
+elseif last then
+  counted, excess = 'done', stored + sum - rate
+  if excess < 0 and sure == 'n' then
+    excess = nil
+  end
+else
+  counted = string.format('%s %s %d %.0f %s', low, high, members, sum, sure)
 end
 
 --@ acquire

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -99,10 +100,7 @@ func (r *run) round(t *testing.T, client rueidis.Client, round int, random *rand
 	for range 8 {
 		n := 1 + random.Int64N(max(1, min(25, config.Permits+2)))
 		if random.IntN(4) == 0 {
-			n = max(1, config.Permits)
-			if n > 1<<40 {
-				n = 1 << 40
-			}
+			n = max(1, min(config.Permits, math.MaxUint32)) // the most that a call may take
 		}
 		ok, name := false, ""
 		var err error

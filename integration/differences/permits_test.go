@@ -39,9 +39,15 @@ func TestMorePermitsThanAMemberCounts(t *testing.T) {
 	age(t, permitsKey(theirs.Name()), time.Minute)
 	requireFree(t, theirs, rate-permits+5)
 
-	take(t, ours, permits)
-	require.ElementsMatch(t, []int64{math.MaxUint32, permits - math.MaxUint32}, counts(t, permitsKey(ours.Name())))
-	requireFree(t, ours, rate-permits)
+	asked := scripts(t, func() {
+		_, err := ours.TryAcquire(t.Context(), permits)
+		require.ErrorIs(t, err, rratelimiter.ErrInvalidPermits)
+		require.ErrorIs(t, ours.Acquire(t.Context(), permits), rratelimiter.ErrInvalidPermits)
+	})
+	require.Zero(t, asked, "nothing is sent")
+	take(t, ours, math.MaxUint32)
+	require.Equal(t, []int64{math.MaxUint32}, counts(t, permitsKey(ours.Name())))
+	requireFree(t, ours, rate-math.MaxUint32)
 	age(t, permitsKey(ours.Name()), time.Minute)
 	requireFree(t, ours, rate)
 }

@@ -11,7 +11,6 @@ import (
 	"math/bits"
 	"math/rand/v2"
 	"net"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -89,8 +88,8 @@ func newLink(t *testing.T, connections int) *link {
 	l.direct = rratelimiter.New(l.past).Limiter(name)
 	require.NoError(t, l.direct.SetRate(t.Context(), rratelimiter.Rate{Permits: rate, Interval: interval}))
 	l.acquires = watch(t, server.Addr())
-	// Redis knows both scripts from here on, so that each call is one EVALSHA, and so does the monitor.
-	for scripts, take := range []func() (bool, error){
+	// Redis knows the script from here on, so that each call is one EVALSHA, and so does the monitor.
+	for _, take := range []func() (bool, error){
 		func() (bool, error) { return l.direct.TryAcquire(t.Context(), 1) },
 		func() (bool, error) {
 			decision, err := l.direct.Take(t.Context(), 1)
@@ -100,7 +99,7 @@ func newLink(t *testing.T, connections int) *link {
 		granted, err := take()
 		require.NoError(t, err)
 		require.True(t, granted)
-		require.Eventually(t, func() bool { return l.acquires.learn() == scripts+1 }, late, time.Millisecond)
+		require.Eventually(t, func() bool { return l.acquires.learn() == 1 }, late, time.Millisecond)
 	}
 	require.NoError(t, l.direct.Release(t.Context(), 2))
 
@@ -272,9 +271,7 @@ func watch(t *testing.T, addr string) *acquires {
 	return a
 }
 
-// see looks at one command: EVALSHA, digest, the number of keys, at most five keys, the time, the member, ...; or for several
-// limiters EVALSHA, digest, the number of keys, all keys, how many each has, a letter for each argument: s where all share it, o where
-// each has its own; the shared ones, and for each its own.
+// see looks at one command: EVALSHA, digest, the number of keys, three or five keys, the time, the member, ...
 func (a *acquires) see(c monitor.Command) {
 	const digest, numkeys, least, most = 1, 2, 3, 5
 	if c.Script || !strings.EqualFold(c.Name(), "EVALSHA") {
@@ -282,25 +279,12 @@ func (a *acquires) see(c monitor.Command) {
 	}
 	words := c.Words()
 	all, err := strconv.Atoi(words[numkeys])
-	if err != nil || all < least || len(words) <= 1+numkeys+all+1 {
+	if err != nil || all < least || all > most || len(words) <= 1+numkeys+all+1 {
 		return
 	}
 	args := words[1+numkeys+all:]
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if all > most {
-		const member, own = 1, "o"
-		letters := args[1]
-		each, err := strconv.Atoi(args[0])
-		if err != nil || each == 0 || all%each > 0 || len(letters) <= member || letters[member:member+1] != own {
-			return
-		}
-		of := args[2+len(letters)-strings.Count(letters, own):]
-		for name := range slices.Chunk(of, strings.Count(letters, own)) {
-			a.members[name[strings.Count(letters[:member], own)]]++
-		}
-		return
-	}
 	a.latest = words[digest]
 	if a.scripts[a.latest] {
 		a.members[args[1]]++

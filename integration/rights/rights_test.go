@@ -99,6 +99,7 @@ func calls(r rratelimiter.Rate) []call {
 		{name: "TryAcquire", takes: 2, do: func(ctx context.Context, l *rratelimiter.Limiter) error { return errOf(l.TryAcquire(ctx, 2)) }},
 		{name: "TryAcquire of all", takes: rate, do: func(ctx context.Context, l *rratelimiter.Limiter) error { return errOf(l.TryAcquire(ctx, rate)) }},
 		{name: "Take", takes: 2, do: func(ctx context.Context, l *rratelimiter.Limiter) error { return errOf(l.Take(ctx, 2)) }},
+		{name: "Take of all", takes: rate, do: func(ctx context.Context, l *rratelimiter.Limiter) error { return errOf(l.Take(ctx, rate)) }},
 		{name: "Acquire", takes: 1, do: func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Acquire(ctx, 1) }},
 		{name: "TryAcquireWithin", takes: 1, do: func(ctx context.Context, l *rratelimiter.Limiter) error {
 			return errOf(l.TryAcquireWithin(ctx, 1, time.Minute))

@@ -107,9 +107,9 @@ func (d *door) Do(ctx context.Context, command rueidis.Completed) rueidis.RedisR
 	return d.Client.Do(ctx, command)
 }
 
-// requests counts the requests of an acquire script's call. Its fifth argument tells them as '1*200 3*1', or there is none for one.
+// requests counts the requests of an acquire script's call. Its eighth argument lists them as '1*200 3*1', and is empty for one.
 func requests(words []string) (n int) {
-	const runs = 4
+	const runs = 7
 	keys, err := strconv.Atoi(words[2])
 	if err != nil {
 		panic("a call that this test does not know: " + words[2])

@@ -3,6 +3,7 @@ package strict_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -63,9 +64,12 @@ func (c *tap) see(words []string, result rueidis.RedisResult) {
 			return // it is sent with its text
 		}
 		args := words[3+keys:]
-		if strings.Contains(args[1], "<") {
+		switch {
+		case isMember(args[1]):
+			err = counted(args)
+		case strings.Contains(args[1], "<"):
 			err = c.reserved(args, result)
-		} else {
+		default:
 			err = c.taken(args, result)
 		}
 	}
@@ -78,6 +82,18 @@ func (c *tap) see(words []string, result rueidis.RedisResult) {
 
 // told is how a call tells its requests, where it is for more than one or wants to know all.
 var told = regexp.MustCompile(`^\d+\*\d+( \d+\*\d+)*$`)
+
+// isMember reports whether a text is the member of a grant of a limiter of Redisson's.
+func isMember(text string) bool { return len(text) == 1+16+4 && text[0] == 16 }
+
+// counted reads a call that counts the permits of one of Redisson's limiters. It takes none: the join does.
+func counted(args []string) error {
+	const permits = 4
+	if args[permits] != "0" {
+		return errors.New("a joined limiter of Redisson's takes permits by itself")
+	}
+	return nil
+}
 
 // taken reads a call that takes permits. Args: the time, permits in all, those of the policies; and mostly requests, letters.
 func (c *tap) taken(args []string, result rueidis.RedisResult) error {
