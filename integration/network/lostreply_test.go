@@ -103,10 +103,16 @@ func TestLostRepliesOfManyNames(t *testing.T) {
 			}()
 		}
 	}
+	start, _ := l.acquires.calls()
 	takeOfAll()
 	for range limiters {
-		require.NoError(t, <-errs) // and Redis knows the script for several limiters
+		require.NoError(t, <-errs)
 	}
+	seen := func() bool {
+		now, _ := l.acquires.calls()
+		return now-start == names
+	}
+	require.Eventually(t, seen, late, time.Millisecond, "the monitor follows")
 	before, _ := l.acquires.calls()
 	cure := l.poison(t, "timeout", "downstream", `"timeout": 0`)
 	takeOfAll()

@@ -181,6 +181,7 @@ func (r *run) crowd(rate, free int64) []calls.Call {
 		case r.chance(8):
 			c.Permits = rate + 1
 		}
+		c.Permits = min(c.Permits, mostPermits) // a request for more is refused before it waits
 		deed[i] = c
 	}
 	return deed

@@ -19,7 +19,8 @@ const (
 	valueCapped
 	returnsCapped
 	setHeals
-	severalMembers
+	largeRefused
+	driftCorrected
 	availableReads
 	availableBounded
 	releaseTakes
@@ -71,7 +72,8 @@ var rules = [endOfDifferences]rule{
 	valueCapped:      {"a value above the rate counts as the rate", "", []string{answer, value, valueTTL, permits, setTTL}},
 	returnsCapped:    {"value and what returns are capped at the rate", "", []string{answer, value, valueTTL, permits, setTTL}},
 	setHeals:         {"the set or permits lost: all are free", "", with(pair, answer, configTTL)},
-	severalMembers:   {"n > 4294967295 is several members", "", []string{permits}},
+	largeRefused:     {"n > 4294967295 is refused", "", with(pair, answer, configTTL)},
+	driftCorrected:   {"drift between the value and the grants is corrected", "", with(pair, answer)},
 	availableReads:   {"availablePermits reads only", "", pair},
 	availableBounded: {"availablePermits is 0 to the rate", "", []string{answer}},
 	releaseTakes:     {"release takes the grants out", "", pair},

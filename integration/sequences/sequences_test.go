@@ -229,7 +229,7 @@ func (r *run) step(ctx context.Context, t *testing.T, tw *twins, before outcome,
 	require.NoError(t, err, tw)
 	atB, by := time.Now(), calls.Java(r.java.Limiter(tw.a.name))
 	if byGo {
-		by = calls.Go(r.golang.Limiter(tw.a.name))
+		by = calls.Go(rratelimiter.New(r.redis, r.id).Limiter(tw.a.name)) // whose first call counts drift
 	}
 	var repliesA []calls.Reply
 	if len(deed) > 1 {

@@ -68,10 +68,12 @@ func (m *model) acquire(requests ...calls.Call) []calls.Reply {
 	open := 0 // requests that are not for more than the rate
 	sent := len(requests)
 	for i, c := range requests {
-		if c.Permits <= 0 {
+		if c.Permits <= 0 || c.Permits > mostPermits {
 			sent--
 		}
 		switch {
+		case c.Permits > mostPermits && m.here(largeRefused):
+			replies[i] = calls.Refused
 		case c.Permits <= 0 && m.here(nothingRefused):
 			replies[i] = calls.Refused
 		case !v.there:
@@ -88,7 +90,14 @@ func (m *model) acquire(requests ...calls.Call) []calls.Reply {
 	// A life of the value's own is not looked at beside a set that has none: without the value the set is what counts. Where
 	// not all of a call is granted the value is written anew, and has none then.
 	written := v.pair.Grants == nil || v.pair.GrantsTTL >= 0
+	stored, there := v.pair.Count()
+	_, returned := v.pair.Taken(m.now - v.interval)
 	free, changed := m.reclaim(v)
+	if there && len(v.pair.Grants) > 0 && m.here(driftCorrected) {
+		if corrected := m.correct(v, stored, returned); corrected != free {
+			free, changed = corrected, true
+		}
+	}
 	var granted []int64
 	found := free
 	left := make([]int64, len(requests)) // after each request
@@ -126,27 +135,51 @@ func (m *model) acquire(requests ...calls.Call) []calls.Reply {
 	return replies
 }
 
-// grant adds a grant of what requests were granted, as one member or as several.
+// mostPermits is what a member counts.
+const mostPermits = 1<<32 - 1
+
+// correct corrects drift by section 8 of the protocol, returned being the permits of the grants that have expired. It returns the
+// permits that are free.
+func (m *model) correct(v view, stored, returned int64) int64 {
+	taken, _ := v.pair.Taken(m.now - v.interval)
+	excess := stored + returned + taken - v.rate
+	if excess <= 0 || stored > v.rate {
+		return v.rate - taken
+	}
+	released := max(0, excess-returned) // by the oldest grants
+	free := stored + returned - excess + released
+	for released > 0 && len(v.pair.Grants) > 0 {
+		oldest := &v.pair.Grants[0]
+		cut := min(released, oldest.Permits)
+		if released, oldest.Permits = released-cut, oldest.Permits-cut; oldest.Permits == 0 {
+			v.pair.Grants = slices.Delete(v.pair.Grants, 0, 1)
+		}
+	}
+	if len(v.pair.Grants) == 0 {
+		v.unlink()
+	}
+	return free
+}
+
+// grant adds a grant of what requests were granted: one member for all that share a call.
 func (m *model) grant(v view, granted []int64) {
-	const most = 1<<32 - 1
 	if v.pair.Grants == nil {
 		v.pair.GrantsTTL = state.Forever
 	}
 	add := func(n int64) {
-		v.pair.Grants = append(v.pair.Grants, state.Grant{Score: m.now, Layout: state.ByteLayout, Permits: n & most})
+		v.pair.Grants = append(v.pair.Grants, state.Grant{Score: m.now, Layout: state.ByteLayout, Permits: n & mostPermits})
+	}
+	if !m.shares {
+		for _, n := range granted {
+			add(n)
+		}
+		return
 	}
 	var sum int64
 	for _, n := range granted {
 		sum += n
-		if !m.here(severalMembers) {
-			add(n)
-		}
 	}
-	if m.here(severalMembers) {
-		for rest := max(1, sum); rest > 0; rest -= min(rest, most) {
-			add(min(sum, rest, most))
-		}
-	}
+	add(sum)
 }
 
 // decide is what Take tells beside its answer, once the call that carried it is done.
