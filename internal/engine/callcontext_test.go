@@ -88,11 +88,12 @@ func TestCall_OneOfItsCallersGone_GoesOn(t *testing.T) {
 // paged is a window whose script has its work done after some calls.
 type paged struct {
 	*window
-	pages, done int
+	pages int64
+	done  atomic.Int64
 }
 
 func (l *paged) Answer(b *Batch, reply rueidis.RedisMessage) (again bool, err error) {
-	if l.done++; l.done%l.pages != 0 {
+	if l.done.Add(1)%l.pages != 0 {
 		return true, nil
 	}
 	return l.window.Answer(b, reply)
