@@ -84,6 +84,10 @@
 // refused with [ErrCrossSlot] before anything is sent, where Redisson fails with CROSSSLOT. Rename and Copy work within
 // a slot.
 //
+// rueidis follows the redirections of a cluster (MOVED, ASK) for as long as a call has a caller. Nodes that disagree
+// redirect without end: set ClusterOption.MaxMovedRedirections of the rueidis client, to 16 for instance, if callers may
+// have contexts that do not end.
+//
 // # Failovers
 //
 // Redis answers first and replicates afterwards. What a master granted and its replica had not received when it died
@@ -98,7 +102,7 @@
 // grants nothing. What had been sent may still be carried out. Permits that arrive for an acquire whose caller has gone are
 // given back, by naming their grant.
 //
-// What goes on after its caller has gone is the one command that was sent. Nothing is sent again, so it ends with the
+// What goes on after its last caller has gone is the one command that was sent. Nothing is sent again, so it ends with the
 // answer or when rueidis gives the connection up: at once where the server refuses connections, else after its
 // ConnWriteTimeout (10 seconds by default), or its Dialer's timeout (5 seconds) where it was connecting. That is also how long
 // a call without a deadline lasts on a server that hangs. Meanwhile new callers of the name gather for the next call; those

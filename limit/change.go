@@ -182,7 +182,7 @@ func (l *Limiter) eval(ctx context.Context, c call, members []member, own ...str
 	}
 	now := g.Now()
 	args := arguments(append([]string{string(g.AppendMicros(nil, now))}, own...), members, now)
-	for {
+	for calls := 1; ; calls++ {
 		message, err := g.Eval(ctx, scriptFor(c, members), keys, args, func(args []string) {
 			now := g.Now()
 			copy(args, arguments(append([]string{string(g.AppendMicros(nil, now))}, own...), members, now))
@@ -193,6 +193,9 @@ func (l *Limiter) eval(ctx context.Context, c call, members []member, own ...str
 		next, again := goOn(c, members, message, args)
 		if !again {
 			return message, nil
+		}
+		if err := engine.Repeat(ctx, calls); err != nil {
+			return message, (*protocol)(l).Explain(ctx, err)
 		}
 		args = next
 	}

@@ -56,7 +56,7 @@ func (r *Reservation) giveBack(ctx context.Context) error {
 		if r.cancelled.Swap(true) {
 			return struct{}{}, nil
 		}
-		return struct{}{}, r.limiter.cancel(ctx, string(r.appendTicket(nil)))
+		return struct{}{}, r.limiter.cancel(engine.Unattended(ctx), string(r.appendTicket(nil))) // it cannot be repeated
 	})
 	return err
 }
@@ -102,7 +102,7 @@ func (r *Reservation) stand(ctx context.Context) error {
 func (r *Reservation) giveBackLater(ctx context.Context) {
 	go func() {
 		defer func() { _ = recover() }() // nobody is there for what a clock panics with
-		_ = r.giveBack(context.WithoutCancel(ctx))
+		_ = r.giveBack(engine.Unattended(ctx))
 	}()
 }
 

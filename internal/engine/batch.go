@@ -37,6 +37,7 @@ type Batch struct {
 
 	permits  int64         // of those that gather
 	live     int           // that gather and have not been abandoned
+	callers  int32         // atomic: that have not gone: of a call under way its own, of a queue's all that wait
 	answered chan struct{} // closed once the requests have their answers; nil where nobody listens
 	next     *Batch        // of those that gather
 	prev     *Batch

@@ -20,6 +20,7 @@ var errUnsent = errors.New("rratelimiter: no request is left to send")
 // carried out.
 func (l *Limiter) acquire(ctx context.Context, b *Batch) (err error) {
 	b.forget()
+	ctx = b.context(ctx)
 	defer func() { b.call.ends(b.Lease.Granted, err) }()
 	defer l.recovers(b, b.Requests, &err)
 	for attempt := 0; ; attempt++ {
@@ -27,7 +28,7 @@ func (l *Limiter) acquire(ctx context.Context, b *Batch) (err error) {
 			return err
 		}
 		err := l.converse(ctx, b)
-		if err == nil || !slotMoves(err, attempt) {
+		if err == nil || !slotMoves(ctx, err, attempt) {
 			return err
 		}
 	}
@@ -72,7 +73,7 @@ func (l *Limiter) prepare(b *Batch) error {
 
 // converse sends a batch's call until the script has done all of its work, and reads the answer.
 func (l *Limiter) converse(ctx context.Context, b *Batch) error {
-	for {
+	for calls := 1; ; calls++ {
 		script, keys := l.Protocol.Call(b)
 		message, err := l.Engine.run(ctx, script, keys, b.Args)
 		if err != nil {
@@ -81,6 +82,9 @@ func (l *Limiter) converse(ctx context.Context, b *Batch) error {
 		again, err := l.read(b, message)
 		if err != nil || !again {
 			return err
+		}
+		if err := Repeat(ctx, calls); err != nil {
+			return l.Protocol.Explain(ctx, err)
 		}
 	}
 }
@@ -142,6 +146,6 @@ func (l *Limiter) giveBack(ctx context.Context, b *Batch) {
 	}
 	go func() {
 		defer func() { _ = recover() }()
-		work(context.WithoutCancel(ctx))
+		work(Unattended(ctx))
 	}()
 }

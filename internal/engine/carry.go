@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
@@ -143,5 +144,6 @@ func (e *entry) leave() *Batch {
 	for _, r := range b.Requests {
 		r.state = inFlight
 	}
+	atomic.StoreInt32(&b.callers, int32(len(b.Requests)))
 	return b
 }

@@ -2,8 +2,8 @@ package engine
 
 import "context"
 
-// Detached runs a call that ends by itself and gives its result, or the error of ctx as soon as ctx ends. rueidis
-// may watch the deadline of a context alone, and answers it by closing a connection that others use.
+// Detached runs a call that ends by itself and gives its result, or the error of ctx as soon as ctx ends. What has been sent by
+// then is not waited for, and nothing is sent after it: see callContext.
 //
 // A call that panics, by a callback of the program's, panics in its caller, or where that has gone not at all. So does one whose
 // callback ends its goroutine, as a failed assertion of a test does, where that is not its caller's.
@@ -29,7 +29,7 @@ func Detached[T any](ctx context.Context, call func(context.Context) (T, error))
 			}
 			done <- r
 		}()
-		value, err := call(context.WithoutCancel(ctx))
+		value, err := call(callFor(ctx))
 		r = result{value: value, err: err}
 	}()
 	select {
@@ -51,7 +51,7 @@ func Changing[T any](ctx context.Context, g *Engine, subjects []string, call fun
 		recall := func() {
 			for _, subject := range subjects {
 				for _, back := range g.recall(subject) {
-					_ = back(ctx) // else they leave the window
+					_ = back(Unattended(ctx)) // else they leave the window
 				}
 			}
 		}

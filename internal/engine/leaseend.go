@@ -15,7 +15,7 @@ type giveBack func(context.Context) error
 // later gives back what nobody waits for, if there is anything: else it leaves the window.
 func (b giveBack) later() {
 	if b != nil {
-		go func() { _ = b(context.Background()) }()
+		go func() { _ = b(Unattended(context.Background())) }()
 	}
 }
 
@@ -70,7 +70,7 @@ func (l *Limiter) spare(ctx context.Context, permits int64) (bool, error) {
 	go func() {
 		defer close(done)
 		for _, back := range backs {
-			_ = back(context.WithoutCancel(ctx)) // Redis says what it has, whatever came of this
+			_ = back(Unattended(ctx)) // Redis says what it has, whatever came of this
 		}
 	}()
 	select {
@@ -108,7 +108,7 @@ func (l *Limiter) expire(e *entry, h *holding) {
 	}
 	l.Engine.names.unlock(e)
 	for _, back := range backs {
-		_ = back(context.Background()) // else they leave the window
+		_ = back(Unattended(context.Background())) // else they leave the window
 	}
 }
 
@@ -215,7 +215,7 @@ func (g *Engine) Flush(ctx context.Context) error {
 			slots <- struct{}{}
 			go func() {
 				defer func() { <-slots }()
-				failedWith(back(ctx))
+				failedWith(back(Unattended(ctx)))
 			}()
 		}
 		for range returnsFor {

@@ -53,7 +53,7 @@ func (g *Engine) run(ctx context.Context, script *Script, keys, args []string) (
 	}
 	d, place := g.pipeline.join(scriptCall{script: script, keys: keys, args: args})
 	if place == 0 {
-		g.flush(ctx, d)
+		g.flush(context.WithoutCancel(ctx), d) // not all of its calls end with the caller of this one
 	} else {
 		<-d.done
 	}
@@ -232,8 +232,8 @@ func (l *Limiter) goOn(ctx context.Context, b *Batch, failed error) (err error) 
 	defer l.recovers(b, b.Requests, &err)
 	switch {
 	case failed == nil:
-		return l.converse(ctx, b)
-	case slotMoves(failed, 0):
+		return l.converse(b.context(ctx), b)
+	case slotMoves(b.context(ctx), failed, 0):
 		return l.acquire(ctx, b)
 	}
 	return l.Protocol.Explain(ctx, failed)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"sync/atomic"
 	"time"
 )
 
@@ -109,6 +110,7 @@ func (q *queue) remove(w *waiter) {
 	w.stood = w.stood || q.stands
 	first := w == q.waiters.first
 	q.waiters.remove(w)
+	atomic.AddInt32(&q.batch.callers, -1)
 	q.wanted.Sub(w.Permits)
 	if first {
 		q.wake()

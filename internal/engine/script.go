@@ -33,7 +33,7 @@ func (s *Script) exec(ctx context.Context, redis rueidis.Client, keys, args []st
 func (g *Engine) Eval(ctx context.Context, script *Script, keys, args []string, renew func(args []string)) (rueidis.RedisMessage, error) {
 	for attempt := 0; ; attempt++ {
 		message, err := g.run(ctx, script, keys, args)
-		if err == nil || !slotMoves(err, attempt) {
+		if err == nil || !slotMoves(ctx, err, attempt) {
 			return message, err
 		}
 		if renew != nil {
@@ -44,10 +44,10 @@ func (g *Engine) Eval(ctx context.Context, script *Script, keys, args []string, 
 
 // slotMoves says that a cluster refused a script unread, since the keys' slot is moving to another node and some of
 // them are here and some there, or nowhere yet. That ends soon, so it waits a little, up to a quarter of a second in
-// all.
-func slotMoves(err error, attempt int) bool {
+// all, while its caller is there.
+func slotMoves(ctx context.Context, err error, attempt int) bool {
 	var redisErr *rueidis.RedisError
-	if attempt > 7 || !errors.As(err, &redisErr) || !redisErr.IsTryAgain() {
+	if attempt > 7 || !errors.As(err, &redisErr) || !redisErr.IsTryAgain() || ctx.Err() != nil {
 		return false
 	}
 	time.Sleep(time.Millisecond << attempt)

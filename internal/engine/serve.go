@@ -77,7 +77,7 @@ func (l *Limiter) answer(e *entry, q *queue, began, changes uint64, err error) {
 	l.giveBack(context.Background(), &q.batch)
 	unused.later()
 	for _, back := range spared {
-		_ = back(context.Background()) // which has those who wait asked for again
+		_ = back(Unattended(context.Background())) // which has those who wait asked for again
 	}
 	if spared == nil && !errors.Is(err, errUnsent) {
 		l.judge(e, q, began, err)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
@@ -203,6 +204,8 @@ func (g *Engine) abandon(e *entry, r *Request) bool {
 		case b.live <= len(b.Requests)/2:
 			b.Requests = slices.DeleteFunc(b.Requests, func(r *Request) bool { return r.state == abandoned })
 		}
+	case inFlight:
+		atomic.AddInt32(&r.batch.callers, -1)
 	}
 	r.state = abandoned
 	return true

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 )
 
@@ -114,6 +115,7 @@ func (l *Limiter) join(w *waiter) *entry {
 	q.came++
 	w.arrival, w.stood = q.came, q.stands && q.waiters.first != nil
 	q.waiters.push(w)
+	atomic.AddInt32(&q.batch.callers, 1)
 	if q.unjudged == nil {
 		q.unjudged, q.ahead = w, q.wanted
 	}

@@ -55,6 +55,7 @@ func (o Options) client() (rueidis.ClientOption, error) {
 	option.Dialer.Timeout, option.ConnWriteTimeout = o.Timeout, o.Timeout
 	// Nobody needs a right for CLIENT. A tool asks for the truth, once.
 	option.DisableCache, option.ClientSetInfo = true, rueidis.DisableClientSetInfo
+	option.ClusterOption.MaxMovedRedirections = 16 // nodes that disagree redirect without end
 	if !o.Serves {
 		option.DisableRetry, option.PipelineMultiplex = true, -1
 	}

@@ -1,0 +1,205 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// endless is a window whose script always wants another call.
+type endless struct{ *window }
+
+func (l endless) Answer(*Batch, rueidis.RedisMessage) (again bool, err error) { return true, nil }
+
+func openEndless(g *Engine, name string) *window {
+	l := open(g, name, 10, time.Hour)
+	l.Protocol = endless{l}
+	return l
+}
+
+// asking is the ways to ask for a permit.
+var asking = map[string]func(ctx context.Context, l *window) error{
+	"Try":  func(ctx context.Context, l *window) error { _, err := l.Try(ctx, Ask{Permits: 1}); return err },
+	"Wait": func(ctx context.Context, l *window) error { _, err := l.Wait(ctx, 1, time.Time{}); return err },
+}
+
+// TestCall_CallersGone_IsNotRepeated: the script has more to do, and nobody is there for what it comes to.
+func TestCall_CallersGone_IsNotRepeated(t *testing.T) {
+	for name, ask := range asking {
+		for _, others := range []int{0, 2 * pipelined} { // so that calls leave in pipelines
+			t.Run(fmt.Sprint(name, " beside ", others), func(t *testing.T) {
+				inBubble(t, func(b *bubble) {
+					b.Latency.Store(int64(time.Millisecond))
+					g := b.engine()
+					ctx, cancel := context.WithCancel(b.Context())
+					ended := make(chan error)
+					for i := range others + 1 {
+						go func() { ended <- ask(ctx, openEndless(g, fmt.Sprint(i))) }()
+					}
+					pass(100 * time.Millisecond)
+					assert.Greater(b, b.Scripts.Load(), int64(20), "while they are there")
+					cancel()
+					for range others + 1 {
+						assert.ErrorIs(b, <-ended, context.Canceled)
+					}
+					pass(10 * time.Millisecond) // what had been sent is answered
+					before := b.Scripts.Load()
+					pass(time.Second)
+					assert.Equal(b, before, b.Scripts.Load(), "scripts after them")
+					assert.True(b, g.Idle())
+				})
+			})
+		}
+	}
+}
+
+// TestCall_OneOfItsCallersGone_GoesOn for the others.
+func TestCall_OneOfItsCallersGone_GoesOn(t *testing.T) {
+	for name, ask := range asking {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(b *bubble) {
+				l := open(b.engine(), "limiter", 1000, time.Hour) // each page takes permits
+				pages := &paged{window: l, pages: 10}
+				l.Protocol = pages
+				b.Latency.Store(int64(10 * time.Millisecond))
+				leaves, cancel := context.WithTimeout(b.Context(), 50*time.Millisecond)
+				defer cancel()
+				stays := make(chan error)
+				go func() { stays <- ask(b.Context(), l) }()
+				go func() { stays <- ask(b.Context(), l) }()
+				assert.ErrorIs(b, ask(leaves, l), context.DeadlineExceeded)
+				assert.NoError(b, <-stays)
+				assert.NoError(b, <-stays)
+			})
+		})
+	}
+}
+
+// paged is a window whose script has its work done after some calls.
+type paged struct {
+	*window
+	pages int64
+	done  atomic.Int64
+}
+
+func (l *paged) Answer(b *Batch, reply rueidis.RedisMessage) (again bool, err error) {
+	if l.done.Add(1)%l.pages != 0 {
+		return true, nil
+	}
+	return l.window.Answer(b, reply)
+}
+
+// answersAll replies the same to every command.
+type answersAll struct {
+	rueidis.Client
+	calls atomic.Int64
+	reply rueidis.RedisResult
+}
+
+func (c *answersAll) Do(context.Context, rueidis.Completed) rueidis.RedisResult {
+	c.calls.Add(1)
+	return c.reply
+}
+
+// TestCall_ScriptNeverFinishes_EndsWithAnError.
+func TestCall_ScriptNeverFinishes_EndsWithAnError(t *testing.T) {
+	for name, ask := range asking {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(b *bubble) {
+				conn := &answersAll{Client: b.Conn, reply: b.Conn.Do(b.Context(), b.Conn.B().Ping().Build())}
+				err := ask(context.WithoutCancel(b.Context()), openEndless(New(Settings{Redis: conn}), "limiter"))
+				assert.ErrorIs(b, err, errEndless)
+				assert.ErrorContains(b, err, "limiter: ")
+				assert.EqualValues(b, MostPages, conn.calls.Load())
+			})
+		})
+	}
+}
+
+// TestUnattended_LastsAMinute: refunds are not repeated for ever.
+func TestUnattended_LastsAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		ctx = Unattended(ctx)
+		assert.NoError(t, ctx.Err())
+		assert.Nil(t, ctx.Done())
+		time.Sleep(unattendedFor - 1)
+		assert.NoError(t, ctx.Err())
+		time.Sleep(time.Nanosecond)
+		assert.ErrorIs(t, ctx.Err(), context.DeadlineExceeded)
+	})
+}
+
+// TestCall_LeaseWithoutCallers_LastsAsLongAsTheLease.
+func TestCall_LeaseWithoutCallers_LastsAsLongAsTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &Batch{sent: time.Now(), Lease: Lease{Span: time.Second}}
+		ctx := b.context(t.Context())
+		time.Sleep(time.Second - 1)
+		assert.NoError(t, ctx.Err())
+		time.Sleep(time.Nanosecond)
+		assert.ErrorIs(t, ctx.Err(), context.Canceled)
+	})
+}
+
+// TestCluster_NodesSendEachCallToAnother_EndsWithItsCallers: a cluster whose nodes disagree, as while slots move, redirects for ever.
+func TestCluster_NodesSendEachCallToAnother_EndsWithItsCallers(t *testing.T) {
+	var calls atomic.Int64
+	nodes := []*miniredis.Miniredis{miniredis.RunT(t), miniredis.RunT(t)}
+	for i, node := range nodes {
+		other := nodes[1-i].Addr()
+		node.Server().SetPreHook(func(p *server.Peer, command string, _ ...string) bool {
+			if sends := strings.HasPrefix(command, "EVAL") || command == "PTTL"; !sends {
+				return false
+			}
+			calls.Add(1)
+			p.WriteError("MOVED 1 " + other)
+			return true
+		})
+	}
+	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{nodes[0].Addr()}, DisableCache: true})
+	require.NoError(t, err)
+	t.Cleanup(redis.Close)
+	require.Equal(t, rueidis.ClientModeCluster, redis.Mode())
+	g := New(Settings{Redis: redis})
+	asks := map[string]func(ctx context.Context) error{
+		"a call that has no script": func(ctx context.Context) error {
+			_, err := Detached(ctx, func(ctx context.Context) (int64, error) {
+				return redis.Do(ctx, redis.B().Arbitrary("PTTL").Keys("limiter").Build()).AsInt64()
+			})
+			return err
+		},
+	}
+	for name, ask := range asking {
+		asks[name] = func(ctx context.Context) error { return ask(ctx, open(g, "limiter", 10, time.Hour)) }
+	}
+	for name, ask := range asks {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error)
+			before := calls.Load()
+			go func() { ended <- ask(ctx) }()
+			require.Eventually(t, func() bool { return calls.Load() > before+100 }, 10*time.Second, time.Millisecond)
+			cancel()
+			require.ErrorIs(t, <-ended, context.Canceled)
+			// One call may be under way.
+			require.Eventually(t, func() bool {
+				before := calls.Load()
+				time.Sleep(50 * time.Millisecond)
+				return calls.Load() == before
+			}, 10*time.Second, time.Millisecond, "it is sent on and on")
+		})
+	}
+	require.Eventually(t, g.Idle, 10*time.Second, time.Millisecond)
+}

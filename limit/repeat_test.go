@@ -1,0 +1,68 @@
+package limit
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/engine"
+)
+
+// neverFinishes replies to every script that it has more to do.
+type neverFinishes struct {
+	rueidis.Client
+	calls atomic.Int64
+	trip  time.Duration
+	reply rueidis.RedisResult
+}
+
+func newNeverFinishes(b *bubble, trip time.Duration) *neverFinishes {
+	again := b.Conn.B().Arbitrary("EVAL", "return {1, 0}", "0").Build()
+	return &neverFinishes{Client: b.Conn, trip: trip, reply: b.Conn.Do(b.Context(), again)}
+}
+
+func (c *neverFinishes) Do(context.Context, rueidis.Completed) rueidis.RedisResult {
+	c.calls.Add(1)
+	time.Sleep(c.trip)
+	return c.reply
+}
+
+func TestScript_NeverFinishes_EndsWithItsCaller(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		conn := newNeverFinishes(b, ms)
+		l := New(rratelimiter.New(conn), "name", SlidingLog{5, time.Second}, SlidingWindow{5, time.Second, 0})
+		for name, call := range map[string]func(ctx context.Context) error{
+			"TryAcquire": func(ctx context.Context) error { _, err := l.TryAcquire(ctx, 1); return err },
+			"Acquire":    func(ctx context.Context) error { return l.Acquire(ctx, 1) },
+			"Peek":       func(ctx context.Context) error { _, err := l.Peek(ctx); return err },
+			"Release":    func(ctx context.Context) error { return l.Release(ctx, 1) },
+			"Charge":     func(ctx context.Context) error { _, err := l.Charge(ctx, 1); return err },
+		} {
+			ctx, cancel := context.WithTimeout(b.Context(), 20*ms)
+			assert.ErrorIs(b, call(ctx), context.DeadlineExceeded, name)
+			cancel()
+			time.Sleep(10 * ms)
+			synctest.Wait()
+			before := conn.calls.Load()
+			time.Sleep(time.Second)
+			assert.Equal(b, before, conn.calls.Load(), "%s: calls after its caller", name)
+		}
+	})
+}
+
+func TestScript_NeverFinishes_EndsWithAnError(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		conn := newNeverFinishes(b, 0)
+		_, err := New(rratelimiter.New(conn), "name", SlidingLog{5, time.Second}).Peek(context.WithoutCancel(b.Context()))
+		require.ErrorContains(b, err, `limiter "name"`)
+		require.ErrorContains(b, err, "has not finished")
+		assert.EqualValues(b, engine.MostPages, conn.calls.Load())
+	})
+}
