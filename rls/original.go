@@ -45,7 +45,7 @@ func (w *web) originalOf(r *http.Request) *original {
 		return o
 	}
 	uri = pathOf(uri)
-	path, err := target.ReadPath(uri, w.keepSlashes)
+	path, err := target.ReadPath(uri, w.allowSlashes)
 	if err != nil || strings.Contains(uri, "#") { // which ends a path for some servers
 		o.unknown = door.Invalidf("rls: servers read the path %q in different ways", short(uri))
 		return o

@@ -114,14 +114,18 @@ http:
 		{"X-Forwarded-Uri: //p/a", 429},
 		{"X-Forwarded-Uri: /p/b", 200},
 	})
-	auth(t, strings.Replace(file, "OPTION", "escaped_slashes: keep", 1)+`
+	auth(t, strings.Replace(file, "OPTION", "escaped_slashes: allow", 1)+`
     - {path: "/files/a%2fb/*", descriptor: [{key: path, value: "all"}]}`, []authCall{
 		{"X-Forwarded-Uri: /files/a%2Fb/c", 200},
 		{"X-Forwarded-Uri: /files/a%2fb/d", 429},
 		{"X-Forwarded-Uri: /files/a/b/c", 200},
 		{"X-Forwarded-Uri: /p/a%2Fb", 200},
 		{"X-Forwarded-Uri: /p/a%2fb", 429},
-		{"X-Forwarded-Uri: /p/a/b", 200},
+		{"X-Forwarded-Uri: /p/a/b", 429},
+		{"X-Forwarded-Uri: /p%2Fa/b", 429},
+		{"X-Forwarded-Uri: /p%5Cc", 200},
+		{"X-Forwarded-Uri: /p/c", 429},
+		{"X-Forwarded-Uri: /p/..%2Flogin", 400},
 		{"X-Forwarded-Uri: /x/%2e%2e/login", 400},
 	})
 }
@@ -187,6 +191,16 @@ http:
 		r.Header.Set("X-Forwarded-For", "203.0.113.7")
 		s.Handler().ServeHTTP(httptest.NewRecorder(), r)
 		assert.Contains(b, metricsOf(s), "\nratelimit_service_auth_untrusted_peer 3\n")
+	})
+}
+
+// TestAuth_SeveralValuesOfAHeader_AreRefused: each server picks another one, and all together are a new key each time.
+func TestAuth_SeveralValuesOfAHeader_AreRefused(t *testing.T) {
+	auth(t, "domain: web\ndescriptors: [{key: api, "+once+"}]\nhttp: {requests: [{descriptor: [{key: api, header: X-Api-Key}]}]}", []authCall{
+		{"X-Api-Key: k", 200},
+		{"X-Api-Key: k", 429},
+		{"X-Api-Key: k; X-Api-Key: 1", 400},
+		{"X-Api-Key: 2; X-Api-Key: k", 400},
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/door"
 	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
@@ -24,8 +25,8 @@ type web struct {
 
 	methodHeader, hostHeader, uriHeader string // in which proxies say what the request is
 
-	keepSlashes bool        // escaped slashes and backslashes are characters of a path's segment
-	warned      atomic.Bool // of a peer that is no trusted proxy
+	allowSlashes bool        // paths may have escaped slashes and backslashes
+	warned       atomic.Bool // of a peer that is no trusted proxy
 }
 
 // route makes a descriptor of requests that match.
@@ -54,7 +55,7 @@ var webFields = fields[web]{
 	"host_header":   func(r *reader, n *yaml.Node, path string, w *web) { w.hostHeader = r.headerName(n, path) },
 	"uri_header":    func(r *reader, n *yaml.Node, path string, w *web) { w.uriHeader = r.headerName(n, path) },
 	"escaped_slashes": func(r *reader, n *yaml.Node, path string, w *web) {
-		w.keepSlashes = r.oneOf(n, path, "refuse", "keep") == "keep"
+		w.allowSlashes = r.oneOf(n, path, "refuse", "allow") == "allow"
 	},
 	"trust": func(r *reader, n *yaml.Node, path string, w *web) {
 		r.list(n, path, func(n *yaml.Node, path string) { w.address.Trusted = append(w.address.Trusted, r.network(n, path)) })
@@ -80,7 +81,7 @@ func (r *reader) web(n *yaml.Node, path string) *web {
 	}
 	for i, one := range made.routes {
 		text := string(bytes.Join(one.path, []byte("*")))
-		if _, err := target.ReadPath(text, made.keepSlashes); err != nil {
+		if _, err := target.ReadPath(text, made.allowSlashes); err != nil {
 			field := fmt.Sprintf("%s.requests[%d].path", path, i)
 			r.fail(n, field, "is %q, with which all requests are refused: %v", short(text), err)
 		}
@@ -195,7 +196,10 @@ func matches(pattern [][]byte, text string) bool {
 func (w *web) value(r *http.Request, e webEntry, o *original, path string) (value string, ok bool, err error) {
 	if e.header != "" {
 		values := r.Header.Values(e.header)
-		return strings.Join(values, ","), len(values) > 0, nil
+		if len(values) > 1 {
+			return "", false, door.Invalidf("rls: %d values of the header %s, want one", len(values), e.header)
+		}
+		return strings.Join(values, ""), len(values) > 0, nil
 	}
 	switch e.from {
 	case "address":

@@ -44,7 +44,7 @@ func inChunks(name string, data []byte, before *snapshot) (*snapshot, bool) {
 	read := make([][]*rule, len(parts.Chunks))
 	if !together(len(read), func() func(i int) bool {
 		own := newDecoder(name, root)
-		own.address, own.keepSlashes, own.defaults = d.address, d.keepSlashes, d.defaults
+		own.address, own.allowSlashes, own.defaults = d.address, d.allowSlashes, d.defaults
 		plain := &blocks.Reader{}
 		return func(i int) bool {
 			if read[i] = known[parts.Chunks[i].Text]; read[i] == nil {

@@ -112,7 +112,7 @@ func (d *decoder) match(n *yaml.Node) []*condition {
 				d.fail(m.pattern, "the pattern %q: %v", clipped(text), err)
 				return
 			}
-			if slices.ContainsFunc(m.segments, hasSlash) && !d.keepSlashes {
+			if slices.ContainsFunc(m.segments, hasSlash) && !d.allowSlashes {
 				d.fail(m.pattern, "the pattern %q %s", clipped(text), refusedSlash)
 			}
 			if m.methods != nil && !slices.ContainsFunc(m.methods, m.mayHave) {
@@ -136,7 +136,8 @@ const (
 	wantGRPC    = "a text, a method like /shop.Orders/Create or /shop.Orders/*, or * for all"
 )
 
-const refusedSlash = "has an escaped slash or a backslash: requests with it are refused, unless the file has escaped_slashes: keep"
+const refusedSlash = "has an escaped slash or a backslash: requests with it are refused, " +
+	"unless the file has escaped_slashes: allow"
 
 // anyPath is the pattern of all requests.
 var anyPath = pattern{end: endRest}

@@ -22,9 +22,9 @@ type decoder struct {
 	problems []*Error
 	apart    map[[2]limit.Policy]bool // pairs that count in keys of their own, by their kinds
 
-	address     httplimit.Address
-	keepSlashes bool
-	defaults    ruleFile
+	address      httplimit.Address
+	allowSlashes bool
+	defaults     ruleFile
 }
 
 // full says that enough is wrong.

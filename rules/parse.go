@@ -24,7 +24,7 @@ type snapshot struct {
 	address  httplimit.Address
 	all      bool // all rules that match decide, not the first alone
 
-	keepSlashes  bool // escaped slashes and backslashes are characters of their segment
+	allowSlashes bool // paths may have escaped slashes and backslashes
 	looksAtPaths bool // a rule that is no shadow does
 
 	http tree
@@ -277,14 +277,14 @@ func (d *decoder) head(file *fileFile, s *snapshot) (domain string) {
 		s.address = d.address
 	}
 	if file.slashes != nil {
-		const want = "refuse or keep"
+		const want = "refuse or allow"
 		switch text, ok := d.text(file.slashes, "a text, "+want); {
 		case !ok:
-		case text != "refuse" && text != "keep":
+		case text != "refuse" && text != "allow":
 			d.fail(file.slashes, "%q, want %s", clipped(text), want)
 		default:
-			d.keepSlashes = text == "keep"
-			s.keepSlashes = d.keepSlashes
+			d.allowSlashes = text == "allow"
+			s.allowSlashes = d.allowSlashes
 		}
 	}
 	if file.defaults != nil {

@@ -170,6 +170,9 @@ func rpcLimiterOf(ctx context.Context, _ grpclimit.Call) (grpclimit.Limiter, err
 // rpcSteps is what decides a call.
 func (s *snapshot) rpcSteps(o *opener, ctx context.Context, call grpclimit.Call) []step {
 	address := grpclimit.Address{Trusted: s.address.Trusted, Header: s.address.Header, IPv6Bits: s.address.IPv6Bits}
+	if !strings.HasPrefix(call.Method, "/") { // which some servers accept
+		call.Method = "/" + call.Method
+	}
 	return s.stepsOf(o, &s.grpc, &overGRPC{ctx: ctx, call: call, address: address}, target.Path{Text: call.Method})
 }
 

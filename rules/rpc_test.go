@@ -158,6 +158,15 @@ func TestRPCWithoutRedis(t *testing.T) {
 	}
 }
 
+// TestUnaryServerInterceptor_MethodWithoutSlash_MeetsItsRule: some servers take it for the method.
+func TestUnaryServerInterceptor_MethodWithoutSlash_MeetsItsRule(t *testing.T) {
+	limited := parsed(t, one("match: {grpc: /shop.Orders/Create}, ban: true")).UnaryServerInterceptor(nowhere)
+	for _, method := range []string{"/shop.Orders/Create", "shop.Orders/Create"} {
+		_, err := limited(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: method}, func(context.Context, any) (any, error) { return nil, nil })
+		assert.Equal(t, codes.ResourceExhausted, grpcstatus.Code(err), method)
+	}
+}
+
 // TestUnaryServerInterceptor_InvalidCall_IsRefused, or decided by the failure mode where the file says so.
 func TestUnaryServerInterceptor_InvalidCall_IsRefused(t *testing.T) {
 	for fields, want := range map[string]codes.Code{

@@ -86,7 +86,7 @@ func TestTheSchemaAndTheParserAgree(t *testing.T) {
 		return one("key: method, limits: 1/s, overrides: [{key: GET, " + text + "}]")
 	}
 	for _, file := range []string{
-		string(documented), large(3), "rules: []", "domain: '{shop}'\nrules: []", "escaped_slashes: keep\nrules: []", "address: {header: x-Real-IP, trusted: '::1', ipv6_bits: 128}\nrules: []",
+		string(documented), large(3), "rules: []", "domain: '{shop}'\nrules: []", "escaped_slashes: allow\nrules: []", "address: {header: x-Real-IP, trusted: '::1', ipv6_bits: 128}\nrules: []",
 		limit("' 10 / s '"), limit("10/1m30s"), limit("1/.5s"), limit("1/1000000us"), limit("2/2w"), limit("0/s"), limit("[1/s, {rate: 1/s, policy: fixed_window, aligned: true}]"),
 		limit("{permits: 0, per: 5.s}"), limit("{rate: 1/month, policy: calendar, in: UTC}"), limit("{rate: 1/s, policy: smooth, burst: 1s, warm_up: 1s, cold_factor: 1.5}"),
 		limit("{rate: 1/s, name: 'a b'}"), one("limits: {redisson: q}"), one("limits: {redisson: q, permits: 1, per: s, type: per_client, keep_alive: 1d}"),

@@ -188,7 +188,7 @@ var skipFields = map[string]field[skip]{
 			switch {
 			case err != nil:
 				d.fail(n, "the path %q: %v", clipped(text), err)
-			case slices.ContainsFunc(p.segments, hasSlash) && !d.keepSlashes:
+			case slices.ContainsFunc(p.segments, hasSlash) && !d.allowSlashes:
 				d.fail(n, "the path %q %s", clipped(text), refusedSlash)
 			case p.method != "" || p.host != "":
 				d.fail(n, "%q, want %s", clipped(text), want)

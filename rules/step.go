@@ -23,7 +23,7 @@ type step struct {
 
 // steps is what decides a request of HTTP, nil for nothing.
 func (s *snapshot) steps(o *opener, r *http.Request) []step {
-	path, err := target.ReadPath(r.URL.EscapedPath(), s.keepSlashes)
+	path, err := target.ReadURL(r.URL, s.allowSlashes)
 	if err != nil && s.looksAtPaths {
 		return []step{{settings: refusing(settings{}), cost: 1, err: door.Invalidf("rules: %v", err)}}
 	}

@@ -38,6 +38,25 @@ func TestMiddleware_PathThatServersReadDifferently_IsRefused(t *testing.T) {
 	})
 }
 
+// TestMiddleware_RawPath_IsRead: net/url drops the escapes of a path that has a character which should have been
+// escaped.
+func TestMiddleware_RawPath_IsRead(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		set := parsed(b, "rules: [{name: a, key: all, limits: 2/h, skip: {paths: [/static/]}}, {name: b, match: /login, key: all, limits: 1/h}]")
+		handler := set.Middleware(client)(&ok{})
+		for _, path := range []string{"/static%2F#", "/static%2f\xc3\xa9", `/static%2fx\`, "/static/..%2Flogin#"} {
+			assert.Equal(b, bad, status(handler, "GET "+path), path)
+		}
+		assert.Equal(b, good, status(handler, "GET /static/\xc3\xa9#"))
+		r := request("GET /x%20y")
+		r.URL.Path = "/static/y" // by a program that leaves RawPath as it is, which some routers look at
+		r.URL.RawPath = "/x%21y"
+		assert.Equal(b, good, serve(handler, r).Code)
+		assert.Equal(b, good, serve(handler, r).Code)
+		assert.Equal(b, many, serve(handler, r).Code)
+	})
+}
+
 // TestMiddleware_PathOfNoMatter_Passes: where no rule looks at paths, or those that do are shadows, none is refused.
 func TestMiddleware_PathOfNoMatter_Passes(t *testing.T) {
 	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
@@ -67,17 +86,27 @@ func TestMiddleware_RefusedPath_IsReported(t *testing.T) {
 	})
 }
 
-// TestDecisions_EscapedSlashesKept: an escaped slash is a character of its segment, as a ServeMux has it.
-func TestDecisions_EscapedSlashesKept(t *testing.T) {
+// TestDecisions_EscapedSlashesAllowed: routers differ on them, so that the rules of both readings decide.
+func TestDecisions_EscapedSlashesAllowed(t *testing.T) {
 	decisions(t, map[string]decisionTest{
-		"kept": {`
-escaped_slashes: keep
+		"both readings": {`
+escaped_slashes: allow
 rules:
   - {name: a, match: "/repos/{name}", key: "path:name", limits: 1/h}
-  - {name: b, key: all, limits: 1/h}`,
+  - {name: b, match: /repos/, key: all, limits: 3/h, skip: {paths: "/repos/{name}"}}`,
 			[]call{
-				{"GET /repos/a%2Fb", nil, good}, {"GET /repos/a%2fb", nil, many}, {"GET /repos/a%5Cb", nil, good}, {"GET /repos/a/b", nil, good}, {"GET /repos/a/b", nil, many},
-				{"GET /x/%2e%2e/y", nil, bad},
+				{"GET /repos/a%2Fb", nil, good}, {"GET /repos/a%2fb", nil, many}, {"GET /repos/a%5Cb", nil, good}, {"GET /repos/a/b", nil, good},
+				{"GET /repos/a/b", nil, many}, {"GET /repos/c%2Fd", nil, many}, {"GET /repos/c", nil, good},
+				{"GET /x/%2e%2e/y", nil, bad}, {"GET /repos/..%2Fy", nil, bad},
+			}},
+		"a ban of one reading": {`
+escaped_slashes: allow
+rules:
+  - {name: a, match: /admin/, ban: true}
+  - {name: b, match: "/x%2Fy", ban: true}`,
+			[]call{
+				{"GET /admin%2Fx", nil, many}, {"GET /admin%5cx", nil, many}, {`GET /admin\x`, nil, many}, {"GET /x%2fy", nil, many}, {"GET /x/y", nil, good},
+				{"GET /x/admin%2Fx", nil, good},
 			}},
 	})
 }

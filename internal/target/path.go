@@ -2,6 +2,7 @@ package target
 
 import (
 	"errors"
+	"net/url"
 	"slices"
 	"strings"
 )
@@ -16,7 +17,7 @@ var (
 // Most paths have one reading.
 type Path struct {
 	Text   string   // as it is written
-	Others []string // without empty segments, and without ";" parameters
+	Others []string // with other slashes, without empty segments, and without ";" parameters
 }
 
 // All calls f with each reading until f returns false. It reports whether f never did.
@@ -25,9 +26,9 @@ func (p Path) All(f func(path string) bool) bool {
 }
 
 // ReadPath returns the readings of an escaped path. A path with a dot segment is an error, however the dots are
-// written. A path with an escaped slash or a backslash is an error too, unless keepSlashes is set: then they are
-// characters of their segment.
-func ReadPath(path string, keepSlashes bool) (Path, error) {
+// written. A path with an escaped slash or a backslash is an error too, unless allowSlashes is set: then it has
+// readings with and without those slashes, none of which may have a dot segment.
+func ReadPath(path string, allowSlashes bool) (Path, error) {
 	if !strings.HasPrefix(path, "/") {
 		path = "/" + path
 	}
@@ -35,23 +36,58 @@ func ReadPath(path string, keepSlashes bool) (Path, error) {
 	if isPlain(path) {
 		return p, nil
 	}
-	for rest, more := path[1:], true; more; {
-		var segment string
-		segment, rest, more = strings.Cut(rest, "/")
-		if !hasValidEscapes(segment) || isDots(withoutParameters(segment)) {
-			return p, errNotClean
-		}
-		if !keepSlashes && hasSlash(segment) {
+	ways := []string{path}
+	if hasSlash(path) {
+		if !allowSlashes {
 			return p, errSlash
 		}
+		ways = append(ways, escapedSlash.Replace(path), anySlash.Replace(path))
 	}
-	bare := bareSegments(path)
-	for _, other := range []string{merged(path), bare, merged(bare)} {
-		if other != path && !slices.Contains(p.Others, other) {
-			p.Others = append(p.Others, other)
+	for _, way := range ways {
+		if !isClean(way) {
+			return p, errNotClean
+		}
+		bare := bareSegments(way)
+		for _, other := range []string{way, merged(way), bare, merged(bare)} {
+			if other != path && !slices.Contains(p.Others, other) {
+				p.Others = append(p.Others, other)
+			}
 		}
 	}
 	return p, nil
+}
+
+// ReadURL returns the readings of the path of a URL. If its RawPath is no valid escaping of Path, it has those of both:
+// some routers look at the one, some at the other.
+func ReadURL(u *url.URL, allowSlashes bool) (Path, error) {
+	path := u.EscapedPath()
+	p, err := ReadPath(path, allowSlashes)
+	if err != nil || u.RawPath == "" || u.RawPath == path {
+		return p, err
+	}
+	raw, err := ReadPath(u.RawPath, allowSlashes)
+	raw.All(func(reading string) bool {
+		if reading != p.Text && !slices.Contains(p.Others, reading) {
+			p.Others = append(p.Others, reading)
+		}
+		return true
+	})
+	return p, err
+}
+
+var (
+	escapedSlash = strings.NewReplacer("%2F", "/", "%2f", "/")
+	anySlash     = strings.NewReplacer("%2F", "/", "%2f", "/", "%5C", "/", "%5c", "/", `\`, "/")
+)
+
+// isClean reports whether a path has neither a dot segment nor an escape that is not valid.
+func isClean(path string) bool {
+	for segment := range strings.SplitSeq(path, "/") {
+		if !hasValidEscapes(segment) || isDots(withoutParameters(segment)) {
+			return false
+		}
+	}
+	return true
 }
 
 // isPlain reports whether a path has one reading. A false result says nothing.

@@ -77,13 +77,27 @@ func TestReadPath_DotSegment_IsAnError(t *testing.T) {
 	}
 }
 
-func TestReadPath_EscapedSlash_IsKeptOrAnError(t *testing.T) {
-	for _, path := range []string{"/a%2Fb", "/a%2fb", "/static/..%2Flogin", `/a\b`, "/a%5Cb", "/..%5clogin"} {
+func TestReadPath_EscapedSlash_IsAnErrorOrHasBothReadings(t *testing.T) {
+	for path, want := range map[string][]string{
+		"/a%2Fb":             {"/a%2Fb", "/a/b"},
+		"/a%2fb":             {"/a%2fb", "/a/b"},
+		`/a\b`:               {`/a\b`, "/a/b"},
+		"/a%5Cb%2Fc":         {"/a%5Cb%2Fc", "/a%5Cb/c", "/a/b/c"},
+		"/a%2F/b":            {"/a%2F/b", "/a//b", "/a/b"},
+		"/a;x%2Fb":           {"/a;x%2Fb", "/a", "/a;x/b", "/a/b"},
+		"/static/..%2Flogin": nil,
+		"/..%5clogin":        nil,
+		"/a%2F%2e%2e":        nil,
+	} {
 		_, err := ReadPath(path, false)
 		assert.ErrorIs(t, err, errSlash, path)
 		p, err := ReadPath(path, true)
+		if want == nil {
+			assert.ErrorIs(t, err, errNotClean, path)
+			continue
+		}
 		assert.NoError(t, err, path)
-		assert.Equal(t, Path{Text: path}, p)
+		assert.Equal(t, want, append([]string{p.Text}, p.Others...), path)
 	}
 }
 
@@ -95,7 +109,8 @@ func TestUnescape(t *testing.T) {
 	}
 }
 
-// FuzzReadPath: no reading has a segment that another server takes for another number of segments.
+// FuzzReadPath: no reading has a segment that another server takes for other segments, and each path without odd
+// slashes is one of its readings.
 func FuzzReadPath(f *testing.F) {
 	f.Add("/a%2e/..;x//b")
 	f.Add("//%2F;a/%3B../.")
