@@ -113,7 +113,7 @@ func (r *run) choose(tw *twins, before outcome) []calls.Call {
 		{36, func() calls.Call { return calls.Call{Op: calls.TryAcquire, Permits: n} }},
 		{10, func() calls.Call { return calls.Call{Op: calls.Take, Permits: n} }},
 		{4, func() calls.Call {
-			return calls.Call{Op: calls.TryAcquireUntil, Permits: n, Timeout: 3 * time.Millisecond}
+			return calls.Call{Op: calls.TryAcquireUntil, Permits: n, Timeout: 250 * time.Millisecond}
 		}},
 		{8, func() calls.Call {
 			// Only where neither side waits.
@@ -181,7 +181,8 @@ func (r *run) crowd(rate, free int64) []calls.Call {
 		case r.chance(8):
 			c.Permits = rate + 1
 		}
-		c.Permits = min(c.Permits, mostPermits) // a request for more is refused before it waits
+		// A request for more is refused before it waits, and those of one call ask for no more together.
+		c.Permits = min(c.Permits, mostPermits/int64(len(deed)))
 		deed[i] = c
 	}
 	return deed
