@@ -47,7 +47,7 @@ func (b *bubble) redissonReleases(permits int64) {
 func TestDrift_LargeSetChangesWhileCounted_NothingIsRaised(t *testing.T) {
 	const rate, members = 1_000_000, 1000
 	for name, change := range map[string]func(b *bubble, old *Limiter){
-		"none":                           func(*bubble, *Limiter) {},
+		"none":                             func(*bubble, *Limiter) {},
 		"a grant of a client that is late": func(b *bubble, old *Limiter) { b.take(old, 5000) },
 		"a refund of a counted grant": func(b *bubble, old *Limiter) {
 			scores, err := b.redis.SortedSet("{limiter}:permits")
