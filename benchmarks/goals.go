@@ -57,8 +57,6 @@ func (r *results) goals() []goal {
 				continue
 			}
 			add(true, step.want, run.ratio("ours", "script", rateOf).median, "%s, %s: decisions a second to Redisson's script", expect, callersText(step.callers))
-			if step.callers == 1 {
-			}
 			if step.callers == 256 {
 				add(false, 1.0/30, run.ratio("ours", "script", func(f figures) float64 { return f.serverCPU }).median, "%s, 256 callers: server CPU to Redisson's script", expect)
 				add(false, 1.0/5, run.ratio("ours", "script", p99Of).median, "%s, 256 callers: p99 to Redisson's script", expect)
