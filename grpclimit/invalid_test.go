@@ -2,6 +2,7 @@ package grpclimit_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -34,7 +35,7 @@ func TestUnaryServerInterceptor_InvalidRequest_IsRefusedWithoutRetryInfo(t *test
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
 				var got grpclimit.Outcome
-				opts := append(c.opts, grpclimit.Report(func(_ context.Context, _ grpclimit.Call, o grpclimit.Outcome) { got = o }))
+				opts := slices.Concat(c.opts, []grpclimit.Option{grpclimit.Report(func(_ context.Context, _ grpclimit.Call, o grpclimit.Outcome) { got = o })})
 				assert.Equal(b, c.want, get(b, unary(b, new(service), grpclimit.Each(client, "api", c.key, hour(9)), opts...)))
 				assert.ErrorIs(b, got.Err, grpclimit.ErrInvalidRequest)
 			})

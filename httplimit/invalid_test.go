@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -44,7 +45,7 @@ func TestMiddleware_InvalidRequest_IsRefusedWithoutRetryAfter(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
 				var got httplimit.Outcome
-				opts := append(c.opts, httplimit.Report(func(_ *http.Request, o httplimit.Outcome) { got = o }))
+				opts := slices.Concat(c.opts, []httplimit.Option{httplimit.Report(func(_ *http.Request, o httplimit.Outcome) { got = o })})
 				next := new(ok)
 				handler := httplimit.Middleware(httplimit.Each(client, "web", c.key, hour(10)), opts...)(next)
 				r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("chunks"))

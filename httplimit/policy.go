@@ -66,7 +66,7 @@ func describe(policies []limit.Policy) *known {
 		}
 	}
 	k.header = string(header)
-	k.problem = appendProblem(nil, quotaExceeded, k.Names[:1])
+	k.problem = newProblem(quotaExceeded, k.Names[:1])
 	return k
 }
 

@@ -21,8 +21,9 @@ var (
 	lengthRequired = problem{"", "Length Required", http.StatusLengthRequired}
 )
 
-// appendProblem appends a problem document, which names policies that were violated.
-func appendProblem(text []byte, p problem, violated []string) []byte {
+// newProblem returns a problem document, which names policies that were violated.
+func newProblem(p problem, violated []string) []byte {
+	var text []byte
 	text = append(text, `{"type":"`...)
 	if p.kind == "" {
 		text = append(text, "about:blank"...)
@@ -42,13 +43,13 @@ func appendProblem(text []byte, p problem, violated []string) []byte {
 	return append(text, "}\n"...)
 }
 
-var reducedProblem = appendProblem(nil, reduced, nil)
+var reducedProblem = newProblem(reduced, nil)
 
 // writeRefusal answers in place of the handler. The headers are there.
 func writeRefusal(w http.ResponseWriter, o *Outcome) {
 	if o.invalid != nil {
 		w.WriteHeader(o.invalid.status)
-		_, _ = w.Write(appendProblem(nil, *o.invalid, nil))
+		_, _ = w.Write(newProblem(*o.invalid, nil))
 		return
 	}
 	if o.Result != Rejected {
@@ -58,7 +59,7 @@ func writeRefusal(w http.ResponseWriter, o *Outcome) {
 	}
 	text := o.known.problem
 	if len(o.known.Names) > 1 {
-		text = appendProblem(nil, quotaExceeded, o.Violated())
+		text = newProblem(quotaExceeded, o.Violated())
 	}
 	w.WriteHeader(quotaExceeded.status)
 	_, _ = w.Write(text)
