@@ -45,6 +45,7 @@ func documented(b *bubble.Bubble, client *rratelimiter.Client) map[string]test.T
 	serve("closed", grpclimit.All(down{}))
 	serve("open", grpclimit.All(down{}), grpclimit.OnFailure(grpclimit.Open))
 	serve("local", grpclimit.All(down{}), grpclimit.Policies(limit.FixedWindow{Permits: 10, Interval: time.Minute}), grpclimit.OnFailure(grpclimit.Local(0.1)))
+	serve("keyed", grpclimit.Each(client, "keyed", grpclimit.ByMetadata("tenant"), second))
 	serve("unknown", func(context.Context, grpclimit.Call) (grpclimit.Limiter, error) {
 		return nil, errors.New("a peer of the network \"unix\"")
 	})
@@ -71,7 +72,7 @@ func TestTheDocumentedAnswers(t *testing.T) {
 			}
 			return fmt.Sprintf("```text\n-> %s, cost %s\n%s```\n", parts[1], parts[2], answer)
 		})
-		assert.Equal(b, 12, shown)
+		assert.Equal(b, 13, shown)
 		if *update {
 			require.NoError(b, os.WriteFile(golden, []byte(after), 0o644))
 		}

@@ -41,8 +41,9 @@
 //	succeeded      of a reload; failed otherwise
 //
 // Where there is an error, error.type is what kind it is of: canceled, deadline_exceeded, not_initialized, permits_exceed_rate,
-// invalid_argument, state (Redis holds what is no limiter's), redis (it said something else), connection, or _OTHER. The texts of
-// errors, names and addresses are told nowhere. Policies, doors and names beyond the first 1,000 are counted as _OTHER.
+// invalid_argument, invalid_request (it lacks what its limit needs), state (Redis holds what is no limiter's), redis (it returned
+// another error), connection, or _OTHER. The texts of errors, names and addresses are not reported. Policies, doors and names beyond
+// the first 1,000 are counted as _OTHER.
 //
 // # Spans
 //

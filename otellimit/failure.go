@@ -10,6 +10,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/httplimit"
 )
 
 // failure is the value of error.type, by its place in failures: the texts of errors hold names and addresses.
@@ -22,6 +23,7 @@ const (
 	notInitialized
 	permitsExceedRate
 	invalidArgument
+	invalidRequest
 	state
 	redis
 	connection
@@ -35,6 +37,7 @@ var failures = [failureCount]string{
 	notInitialized:    "not_initialized",
 	permitsExceedRate: "permits_exceed_rate",
 	invalidArgument:   "invalid_argument",
+	invalidRequest:    "invalid_request",
 	state:             "state",
 	redis:             "redis",
 	connection:        "connection",
@@ -57,6 +60,7 @@ var sentinels = []struct {
 	{rratelimiter.ErrInvalidOption, invalidArgument},
 	{rratelimiter.ErrCrossSlot, invalidArgument},
 	{rratelimiter.ErrNoClient, invalidArgument},
+	{httplimit.ErrInvalidRequest, invalidRequest}, // that of grpclimit too
 	{rueidis.ErrClosing, connection},
 	{net.ErrClosed, connection},
 	{io.EOF, connection},

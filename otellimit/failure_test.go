@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -33,6 +34,8 @@ func TestErrorTypes(t *testing.T) {
 		{&net.DNSError{Err: "no such host", Name: "redis.internal", IsTimeout: true}, "deadline_exceeded"},
 		{fmt.Errorf("%w: %q", rratelimiter.ErrNotInitialized, "tenant-7"), "not_initialized"},
 		{fmt.Errorf("%w: 7 of 5", rratelimiter.ErrPermitsExceedRate), "permits_exceed_rate"},
+		{fmt.Errorf("no key: %w", httplimit.ErrInvalidRequest), "invalid_request"},
+		{fmt.Errorf("rules: cost: %w", httplimit.ErrLengthRequired), "invalid_request"},
 		{rratelimiter.ErrInvalidPermits, "invalid_argument"},
 		{rratelimiter.ErrInvalidRate, "invalid_argument"},
 		{rratelimiter.ErrInvalidName, "invalid_argument"},
