@@ -152,7 +152,7 @@ func (c *checker) value(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
 		return
 	case excess < 0:
 		f.Text = fmt.Sprintf("%d permits are lost: %s", -excess, sum)
-	case value+ledger.Returned > rate:
+	case value > rate:
 		f.Text = fmt.Sprintf("%d permits too many, since the rate was lowered: %s", excess, sum)
 	default:
 		f.Text = fmt.Sprintf("%d permits too many, as a release in Java leaves them: %s", excess, sum)
