@@ -29,7 +29,8 @@ func (s *Server) reloadAt(ctx context.Context, signals <-chan os.Signal) {
 			}
 			s.config.Log.Info("rls: reload", "signal", signal.String())
 			if err := s.Reload(); err != nil {
-				s.config.Log.Error("rls: the configuration is wrong, the one before stays in force", "path", s.config.Path, "error", err)
+				s.config.Log.Error("rls: the configuration is wrong, the one before stays in force",
+					"path", s.config.Path, "error", err)
 			}
 		}
 	}

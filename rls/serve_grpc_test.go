@@ -29,7 +29,8 @@ func TestServeGRPC_RequestsWithoutAMessage_AreBounded(t *testing.T) {
 	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	begin := func(ctx context.Context) error {
-		_, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, ratelimit.RateLimitService_ShouldRateLimit_FullMethodName)
+		method := ratelimit.RateLimitService_ShouldRateLimit_FullMethodName
+		_, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, method)
 		return err
 	}
 	for range 1024 {

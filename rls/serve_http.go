@@ -10,7 +10,8 @@ import (
 	"golang.org/x/net/netutil"
 )
 
-// The bounds of the HTTP side of Serve. Requests are small and answers are quick, so that a slow client is a fault or an attack.
+// The bounds of the HTTP side of Serve. Requests are small and answers are quick, so that a slow
+// client is a fault or an attack.
 const (
 	readTime   = 5 * time.Second  // for a request, its body included
 	writeTime  = 30 * time.Second // for an answer, in addition to Config.Deadline
@@ -19,8 +20,9 @@ const (
 	mostConns  = 1024             // if Config.HTTPConns does not say otherwise
 )
 
-// httpServer returns the HTTP side of Serve, and the listener that it serves: beyond Config.HTTPConns connections wait. If
-// that many are open, idle ones are closed, and each answer ends its connection until half of them are gone.
+// httpServer returns the HTTP side of Serve, and the listener that it serves: beyond
+// Config.HTTPConns connections wait. If that many are open, idle ones are closed, and each answer
+// ends its connection until half of them are gone.
 func (s *Server) httpServer(l net.Listener) (*http.Server, net.Listener) {
 	most := cmp.Or(s.config.HTTPConns, mostConns)
 	server := &http.Server{

@@ -141,7 +141,8 @@ func TestServeHTTP_LargeHeader_IsRefused(t *testing.T) {
 		for size, want := range map[int]int{60 << 10: 200, 80 << 10: 431} {
 			conn := servedHTTP(b, client)()
 			go func() {
-				_, _ = conn.Write([]byte("GET /healthcheck HTTP/1.1\r\nHost: x\r\nX-Large: " + strings.Repeat("x", size) + "\r\n\r\n"))
+				large := "X-Large: " + strings.Repeat("x", size) + "\r\n\r\n"
+				_, _ = conn.Write([]byte("GET /healthcheck HTTP/1.1\r\nHost: x\r\n" + large))
 			}()
 			assert.Equal(t, want, answered(t, conn))
 		}

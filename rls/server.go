@@ -34,7 +34,7 @@ type Config struct {
 	GRPC net.Listener // of [Serve], for Envoy; nil: none
 	HTTP net.Listener // of [Serve], for [Server.Handler]; nil: none
 
-	Options []grpc.ServerOption // of the gRPC server of [Serve], as credentials; they go before its bounds for slow clients
+	Options []grpc.ServerOption // of the gRPC server of [Serve], credentials for instance
 	Drain   time.Duration       // of [Serve]: how long requests are still taken once its health says that it ends, so that nobody is sent to it any more
 
 	Reload <-chan os.Signal // of [Serve], which calls [Server.Reload] for each signal, SIGHUP for instance; nil: none
@@ -79,7 +79,8 @@ func New(c Config) (*Server, error) {
 		return nil, err
 	}
 	if c.Drain < 0 || c.Deadline < 0 || c.NearLimit < 0 || c.NearLimit > 1 || c.MaxSeries < 0 || c.HTTPConns < 0 {
-		return nil, fmt.Errorf("%w: Drain %v, Deadline %v, NearLimit %v, MaxSeries %d, HTTPConns %d: want none below 0, and NearLimit at most 1",
+		return nil, fmt.Errorf("%w: Drain %v, Deadline %v, NearLimit %v, MaxSeries %d, HTTPConns %d: "+
+			"want none below 0, and NearLimit at most 1",
 			rratelimiter.ErrInvalidOption, c.Drain, c.Deadline, c.NearLimit, c.MaxSeries, c.HTTPConns)
 	}
 	c.Deadline = cmp.Or(c.Deadline, 100*time.Millisecond)

@@ -101,7 +101,9 @@ func TestEnvoy_OtherSpellingsOfAPath_CountTogether(t *testing.T) {
 	for _, path := range []string{"//login", "/x/../login", "/x%2f..%2flogin", "/./%6Cogin"} {
 		got = append(got, path+" "+get(t, at+path, "X-RateLimit-Remaining"))
 	}
-	assert.Equal(t, []string{"//login 200 left 2", "/x/../login 200 left 1", "/x%2f..%2flogin 400", "/./%6Cogin 200 left 0"}, got)
+	assert.Equal(t, []string{
+		"//login 200 left 2", "/x/../login 200 left 1", "/x%2f..%2flogin 400", "/./%6Cogin 200 left 0",
+	}, got)
 }
 
 // The parts of a cluster that docs/envoy.md shows for TLS and for a socket reach a service that wants them.
@@ -164,8 +166,10 @@ func certificates(t *testing.T, dir string) *tls.Config {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "limits"}, DNSNames: []string{"limits"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "limits"}, DNSNames: []string{"limits"},
+		IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
@@ -181,5 +185,8 @@ func certificates(t *testing.T, dir string) *tls.Config {
 	require.NoError(t, err)
 	trusted := x509.NewCertPool()
 	trusted.AddCert(pair.Leaf)
-	return &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: trusted, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair},
+		ClientCAs: trusted, ClientAuth: tls.RequireAndVerifyClientCert,
+	}
 }

@@ -68,7 +68,10 @@ func (c *checker) redisson(ctx context.Context, l *look.Redisson) error {
 		advice = "choose another name for the limiter, or delete the key"
 	}
 	for _, wrong := range l.Wrong {
-		c.add(Finding{Kind: KindConfig, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(l.Name), Text: wrong + ": every call of the libraries fails; " + advice})
+		c.add(Finding{
+			Kind: KindConfig, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(l.Name),
+			Text: wrong + ": every call of the libraries fails; " + advice,
+		})
 	}
 	if !l.Valid() {
 		return nil
@@ -103,7 +106,10 @@ func (c *checker) pair(ctx context.Context, l *look.Redisson, p *look.Pair) erro
 			if strings.HasPrefix(wrong, strconv.Quote(p.PermitsKey)) {
 				key = p.PermitsKey
 			}
-			c.add(Finding{Kind: KindConfig, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(key), Text: wrong + ": every call of the libraries fails; delete the key"})
+			c.add(Finding{
+				Kind: KindConfig, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(key),
+				Text: wrong + ": every call of the libraries fails; delete the key",
+			})
 		}
 	}
 	// The value first: it is repaired beside the members that were counted.
@@ -138,14 +144,15 @@ func (c *checker) value(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
 	sum := fmt.Sprintf("%d free and %d in grants, of a rate of %d", value, ledger.Permits, rate)
 	switch excess := value - right; {
 	case ledger.Value == nil:
-		f.Text = fmt.Sprintf("the value is lost beside %d permits in grants: Redisson would grant the whole rate of %d", ledger.Permits, rate)
+		f.Text = fmt.Sprintf("the value is lost beside %d permits in grants: Redisson would grant the whole rate of %d",
+			ledger.Permits, rate)
 	case !known:
 		f.Text = fmt.Sprintf("the value is %q, which is no number: every call of the libraries fails", *ledger.Value)
 	case excess == 0:
 		return
 	case excess < 0:
 		f.Text = fmt.Sprintf("%d permits are lost: %s", -excess, sum)
-	case value+ledger.Returned > rate:
+	case value > rate:
 		f.Text = fmt.Sprintf("%d permits too many, since the rate was lowered: %s", excess, sum)
 	default:
 		f.Text = fmt.Sprintf("%d permits too many, as a release in Java leaves them: %s", excess, sum)
@@ -161,7 +168,8 @@ func (c *checker) windows(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
 	if ledger.MostIn > l.Config.Permits {
 		c.add(Finding{
 			Kind: KindWindow, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(p.PermitsKey),
-			Text: fmt.Sprintf("%d permits were granted within one interval, up to %s, of a rate of %d: the rate was lowered or permits were released since, or some program granted too many",
+			Text: fmt.Sprintf("%d permits were granted within one interval, up to %s, of a rate of %d: "+
+				"the rate was lowered or permits were released since, or some program granted too many",
 				ledger.MostIn, time.UnixMilli(ledger.MostAt).UTC().Format(time.RFC3339), l.Config.Permits),
 		})
 	}
@@ -180,7 +188,8 @@ func (c *checker) members(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
 		c.add(Finding{
 			Kind: KindMember, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(p.PermitsKey),
 			Text:   fmt.Sprintf("members of it are no grants (%d of them)", ledger.Strange),
-			Repair: fmt.Sprintf("take %d of them out", len(ledger.StrangeMembers)), repair: remove(p.PermitsKey, ledger.StrangeMembers),
+			Repair: fmt.Sprintf("take %d of them out", len(ledger.StrangeMembers)),
+			repair: remove(p.PermitsKey, ledger.StrangeMembers),
 		})
 	}
 }

@@ -13,13 +13,14 @@ func setValue(l *look.Redisson, p *look.Pair, ledger *look.Ledger, right int64) 
 	return run([]string{"unchanged", "value"}, keysOf(l, p), append(markOf(l, ledger), strconv.FormatInt(right, 10))...)
 }
 
-// cut takes the oldest unexpired grants worth excess out of the set, a page of them in one script. The value stays. After
-// each script less is in excess, and nothing else is wrong, so that the repair can stop there.
+// cut takes the oldest grants worth excess out of the set, expired ones too, a page of them in one
+// script. The value stays. After each script less is in excess, and nothing else is wrong, so that
+// the repair can stop there.
 func cut(l *look.Redisson, p *look.Pair, ledger *look.Ledger, excess int64) repair {
 	return func(ctx context.Context, r *look.Reader) (bool, error) {
 		mark := *ledger
 		for done := false; ; done = true {
-			page, err := r.Page(ctx, p.PermitsKey, mark.Expired)
+			page, err := r.Page(ctx, p.PermitsKey, strange)
 			if err != nil {
 				return false, err
 			}
@@ -52,8 +53,9 @@ func stopped(done bool) (bool, error) {
 	return false, nil
 }
 
-// oldest returns the members of a page that are worth excess permits together, or of all of the page and what is left of
-// excess. If the last member is worth more, smaller stands for what remains of it.
+// oldest returns the members of a page that are worth excess permits together, or of all of the
+// page and what is left of excess. If the last member is worth more, smaller stands for what
+// remains of it.
 func oldest(page []look.Grant, excess int64) (members []string, smaller string, rest int64) {
 	for _, g := range page {
 		if excess == 0 {

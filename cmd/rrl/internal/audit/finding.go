@@ -1,5 +1,6 @@
-// Package audit reports what is wrong with limiters, and repairs what can be repaired without guessing. A repair is a script,
-// or one for each page of grants. A script changes nothing if the limiter has changed since it was looked at.
+// Package audit reports what is wrong with limiters, and repairs what can be repaired without
+// guessing. A repair is a script, or one for each page of grants. A script changes nothing if the
+// limiter has changed since it was looked at.
 package audit
 
 import (

@@ -48,7 +48,8 @@ func deleteIdle(l *look.Redisson, p *look.Pair, ledger *look.Ledger) repair {
 	if ledger.Value != nil {
 		value = *ledger.Value
 	}
-	return run([]string{"idle"}, keysOf(l, p), append(l.Raw()[:3], value, strconv.FormatInt(ledger.Count, 10), ledger.Last)...)
+	return run([]string{"idle"}, keysOf(l, p),
+		append(l.Raw()[:3], value, strconv.FormatInt(ledger.Count, 10), ledger.Last)...)
 }
 
 // rewrite writes grants of old releases as new ones do.

@@ -1,5 +1,6 @@
--- Repairs. A script is one part, or the part unchanged and another. A part starts at its "--@ name" line. A script replies 0
--- if the limiter has changed since it was looked at, and has then changed nothing. Its work is bounded by its arguments.
+-- Repairs. A script is one part, or the part unchanged and another. A part starts at its "--@ name"
+-- line. A script replies 0 if the limiter has changed since it was looked at, and has then changed
+-- nothing. Its work is bounded by its arguments.
 
 --@ unchanged
 -- Precedes value and cut. KEYS: 1 configuration   2 value   3 permits

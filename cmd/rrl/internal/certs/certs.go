@@ -102,12 +102,15 @@ func (s *Source) read() error {
 	}
 	now, leaf := s.now(), config.Certificates[0].Leaf
 	if s.current != nil && !valid(leaf, now) && valid(s.current.Certificates[0].Leaf, now) {
-		return fmt.Errorf("%s is valid from %s to %s, and the certificate before it is valid now", s.files.Cert, date(leaf.NotBefore), date(leaf.NotAfter))
+		return fmt.Errorf("%s is valid from %s to %s, and the certificate before it is valid now",
+			s.files.Cert, date(leaf.NotBefore), date(leaf.NotAfter))
 	}
 	s.current, s.seen = config, seen
-	s.log.Info("rrl: certificate in force", "file", s.files.Cert, "subject", leaf.Subject.String(), "valid_to", date(leaf.NotAfter))
+	s.log.Info("rrl: certificate in force", "file", s.files.Cert,
+		"subject", leaf.Subject.String(), "valid_to", date(leaf.NotAfter))
 	if !valid(leaf, now) {
-		s.log.Warn("rrl: the certificate is not valid now", "file", s.files.Cert, "valid_from", date(leaf.NotBefore), "valid_to", date(leaf.NotAfter))
+		s.log.Warn("rrl: the certificate is not valid now", "file", s.files.Cert,
+			"valid_from", date(leaf.NotBefore), "valid_to", date(leaf.NotAfter))
 	}
 	return nil
 }
@@ -190,7 +193,8 @@ func authorities(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// blocks reads PEM. Unlike package pem and its users, it refuses a file of which a part is broken: it may be half written.
+// blocks reads PEM. Unlike package pem and its users, it refuses a file of which a part is broken:
+// it may be half written.
 func blocks(file string, text []byte) (all []*pem.Block, err error) {
 	for rest := text; ; {
 		var block *pem.Block

@@ -48,7 +48,8 @@ func (f *fixture) write(file string, text []byte) {
 	// A file system may date two writes alike.
 	info, err := os.Stat(file)
 	require.NoError(f, err)
-	require.NoError(f, os.Chtimes(file, time.Time{}, info.ModTime().Add(time.Duration(len(f.log.Bytes())+1)*time.Millisecond)))
+	step := time.Duration(f.log.Len()+1) * time.Millisecond
+	require.NoError(f, os.Chtimes(file, time.Time{}, info.ModTime().Add(step)))
 }
 
 func (f *fixture) renew(name string) {
@@ -116,7 +117,8 @@ func TestSource_SwappedFolder_IsSeen(t *testing.T) {
 	}
 	swap("first")
 	var err error
-	f.Source, err = Open(Files{Cert: filepath.Join(dir, "..data/tls.crt"), Key: filepath.Join(dir, "..data/tls.key")}, slog.New(slog.DiscardHandler))
+	files := Files{Cert: filepath.Join(dir, "..data/tls.crt"), Key: filepath.Join(dir, "..data/tls.key")}
+	f.Source, err = Open(files, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	f.now = func() time.Time { return f.clock }
 	f.shows("first")
@@ -124,12 +126,15 @@ func TestSource_SwappedFolder_IsSeen(t *testing.T) {
 	f.shows("second")
 }
 
-// Whatever is half replaced or broken leaves in force what was right, is logged once, and is in force once it is whole.
+// Whatever is half replaced or broken leaves in force what was right, is logged once, and is in
+// force once it is whole.
 func TestSource_FilesThatAreWrong_LeaveTheOnesBefore(t *testing.T) {
 	for name, change := range map[string]func(f *fixture, pair testcert.Pair){
 		"certificate without its key": func(f *fixture, pair testcert.Pair) { f.write(f.files.Cert, pair.Cert) },
 		"key without its certificate": func(f *fixture, pair testcert.Pair) { f.write(f.files.Key, pair.Key) },
-		"half a certificate":          func(f *fixture, pair testcert.Pair) { f.write(f.files.Cert, pair.Cert[:len(pair.Cert)/2]) },
+		"half a certificate": func(f *fixture, pair testcert.Pair) {
+			f.write(f.files.Cert, pair.Cert[:len(pair.Cert)/2])
+		},
 		"an intermediate that is half there": func(f *fixture, pair testcert.Pair) {
 			f.write(f.files.Key, pair.Key)
 			f.write(f.files.Cert, append(pair.Cert, f.authority.PEM[:100]...))
@@ -177,7 +182,8 @@ func TestSource_FilesThatAreWrong_LeaveTheOnesBefore(t *testing.T) {
 	}
 }
 
-// A certificate that is not valid replaces one that is not valid either, and serves at the start: this clock may be wrong.
+// A certificate that is not valid replaces one that is not valid either, and serves at the start:
+// this clock may be wrong.
 func TestSource_ExpiredCertificate_WarnsAtTheStart(t *testing.T) {
 	f := newFixture(t)
 	f.clock = f.clock.Add(2 * time.Hour)
@@ -216,7 +222,9 @@ func TestSource_ClientWithoutACertificate_IsRefused(t *testing.T) {
 
 func TestOpen_WrongFiles_AreRefused(t *testing.T) {
 	f := newFixture(t)
-	for _, files := range []Files{{}, {Cert: f.files.Cert}, {f.files.Key, f.files.Cert, ""}, {f.files.Cert, f.files.Key, "/nowhere"}} {
+	for _, files := range []Files{
+		{}, {Cert: f.files.Cert}, {f.files.Key, f.files.Cert, ""}, {f.files.Cert, f.files.Key, "/nowhere"},
+	} {
 		_, err := Open(files, slog.New(slog.DiscardHandler))
 		require.Error(t, err, "%+v", files)
 	}

@@ -97,7 +97,8 @@ func TestAuditFix_Drift_AgreesWithTheLibrary(t *testing.T) {
 		}
 		all := make([]grown, grants)
 		for i := range all {
-			all[i] = grown{time.Duration(random.IntN(1500)) * time.Millisecond, 1 + random.Uint32N(9)} // the interval is a second
+			// The interval is a second.
+			all[i] = grown{time.Duration(random.IntN(1500)) * time.Millisecond, 1 + random.Uint32N(9)}
 		}
 		var free [2]int64
 		var sets [2][]string
@@ -110,7 +111,8 @@ func TestAuditFix_Drift_AgreesWithTheLibrary(t *testing.T) {
 			require.NoError(t, library().SetRate(ctx, rratelimiter.Rate{Permits: rate, Interval: time.Second}))
 			require.NoError(t, m.server.Set("{x}:value", fmt.Sprint(value)))
 			for i, g := range all {
-				_, err := m.server.ZAdd("{x}:permits", float64(m.time.Add(-g.age).UnixMilli()), grant(fmt.Sprintf("%08d", i), g.permits))
+				at := float64(m.time.Add(-g.age).UnixMilli())
+				_, err := m.server.ZAdd("{x}:permits", at, grant(fmt.Sprintf("%08d", i), g.permits))
 				require.NoError(t, err)
 			}
 			if side == 0 {

@@ -17,7 +17,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// named gives a command its arguments with the names in them as they are in Redis: they can be written as rrl writes them.
+// named gives a command its arguments with the names in them as they are in Redis: they can be
+// written as rrl writes them.
 func named(run func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		unquoted := make([]string, len(args))

@@ -22,8 +22,9 @@ func (a *app) audit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit [PATTERN]",
 		Short: "Report what is wrong with limiters, and repair it with --fix; exit code 1 if problems or limiters are left",
-		Long: `audit checks every limiter, or those of a PATTERN: the sum of free permits and grants, state without a limiter, grants of old
-releases, expiries, names that no cluster can hold, and intervals with more permits than the rate. Without --fix it only reads.
+		Long: `audit checks every limiter, or those of a PATTERN: the sum of free permits and grants, state without a limiter,
+grants of old releases, expiries, names that no cluster can hold, and intervals with more permits than the rate.
+Without --fix it only reads.
 
 --fix asks before it repairs. A repair changes nothing if the limiter has changed since it was looked at.
 
@@ -68,8 +69,8 @@ Exit code 0 says that all limiters were looked at, and that no problem is left.`
 	return cmd
 }
 
-// fix makes the repairs of findings, after one question for all. If Redis refuses one, the others are made; if it does not
-// answer, or ctx ends, the rest is not tried.
+// fix makes the repairs of findings, after one question for all. If Redis refuses one, the others
+// are made; if it does not answer, or ctx ends, the rest is not tried.
 func (a *app) fix(ctx context.Context, reader *look.Reader, findings []*audit.Finding, yes bool) error {
 	repairs := slices.DeleteFunc(slices.Clone(findings), func(f *audit.Finding) bool { return f.Repair == "" })
 	if len(repairs) == 0 {

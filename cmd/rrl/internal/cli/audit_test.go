@@ -55,7 +55,8 @@ func TestAudit(t *testing.T) {
 		},
 		{
 			name: "too many", make: func(s *server) { put(s, "a", "10", grant("12345678", 4)); s.run("PEXPIRE {a}:value 900000") },
-			want: []string{"4 permits too many, as a release in Java leaves them", `"{a}:value" expires in 1`}, then: []string{"GET {a}:value=10", "EXISTS {a}:permits=0", "PTTL {a}:value=-1"},
+			want: []string{"4 permits too many, as a release in Java leaves them", `"{a}:value" expires in 1`},
+			then: []string{"GET {a}:value=10", "EXISTS {a}:permits=0", "PTTL {a}:value=-1"},
 		},
 		{
 			name: "too many, of a limiter that expires", make: func(s *server) {

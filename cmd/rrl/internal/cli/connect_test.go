@@ -63,7 +63,8 @@ func TestSentinel(t *testing.T) {
 func TestTLS(t *testing.T) {
 	authority := testcert.NewAuthority(t, "authority")
 	pair := authority.Sign(t, "rrl", time.Hour)
-	ca, cert, key := written(t, "ca.pem", string(authority.PEM)), written(t, "cert.pem", string(pair.Cert)), written(t, "key.pem", string(pair.Key))
+	ca := written(t, "ca.pem", string(authority.PEM))
+	cert, key := written(t, "cert.pem", string(pair.Cert)), written(t, "key.pem", string(pair.Key))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	address := listener.Addr().String()

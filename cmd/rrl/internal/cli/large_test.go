@@ -28,7 +28,10 @@ func TestWhatIsLargeIsNotRead(t *testing.T) {
 		require.NoError(t, err)
 		return n
 	}
-	for _, args := range [][]string{{"ls"}, {"show", "a", "--all"}, {"show", "o"}, {"show", "u"}, {"show", "v"}, {"watch", "a", "u", "--count", "2", "--every", "50ms"}, {"audit"}, {"audit", "--fix", "--yes"}} {
+	for _, args := range [][]string{
+		{"ls"}, {"show", "a", "--all"}, {"show", "o"}, {"show", "u"}, {"show", "v"},
+		{"watch", "a", "u", "--count", "2", "--every", "50ms"}, {"audit"}, {"audit", "--fix", "--yes"},
+	} {
 		before := sent()
 		r := tool(append(args, "--redis", s.url())...)
 		looked(t, args, r)

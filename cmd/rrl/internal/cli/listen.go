@@ -51,7 +51,8 @@ type socket struct {
 
 func (s *socket) Close() error { return s.close() }
 
-// listenSocket listens on a unix socket. A socket on which no process listens is what a crash has left, and is replaced.
+// listenSocket listens on a unix socket. A socket on which no process listens is what a crash has
+// left, and is replaced.
 func listenSocket(ctx context.Context, path string) (net.Listener, error) {
 	if path == "" || path[0] == '@' || len(path) > 107 {
 		return nil, errors.New("want unix:PATH, of a file and at most 107 bytes")

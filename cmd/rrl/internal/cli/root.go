@@ -91,8 +91,8 @@ reads its files, and those of package rules.
 
 Without a Redis at hand: rrl demo.
 
-Exit codes: 0 done; 1 a try that was denied, an audit that found a problem or left out keys, or set --if-absent where there was a rate; 2 an error, or a
-limiter shown that is corrupt.`,
+Exit codes: 0 done; 1 a try that was denied, an audit that found a problem or left out keys, or set --if-absent if there
+was a rate; 2 an error, or a limiter shown that is corrupt.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
@@ -106,7 +106,8 @@ limiter shown that is corrupt.`,
 	})
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.connection.URL, "redis", "", "where Redis is: redis://USER@HOST:PORT/DB, rediss:// for TLS, ?addr=HOST:PORT for\nmore nodes, ?master_set=NAME for Sentinel; a cluster shows as one (default REDIS_URL, or "+connect.DefaultURL+")")
-	flags.StringVar(&a.connection.PasswordFile, "password-file", "", "a file with the password, which goes before one in the URL")
+	flags.StringVar(&a.connection.PasswordFile, "password-file", "",
+		"a file with the password, which goes before one in the URL")
 	flags.StringVar(&a.connection.SentinelPasswordFile, "sentinel-password-file", "", "a file with the password of the sentinels themselves")
 	flags.StringVar(&a.connection.CA, "tls-ca", "", "a PEM file with the authorities to trust")
 	flags.StringVar(&a.connection.Cert, "tls-cert", "", "a PEM file with this client's certificate")

@@ -24,7 +24,8 @@ type identity struct {
 
 func newIdentity(t testing.TB) *identity {
 	dir := t.TempDir()
-	i := &identity{t, testcert.NewAuthority(t, "authority"), filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), filepath.Join(dir, "ca.pem")}
+	file := func(name string) string { return filepath.Join(dir, name) }
+	i := &identity{t, testcert.NewAuthority(t, "authority"), file("cert.pem"), file("key.pem"), file("ca.pem")}
 	require.NoError(t, os.WriteFile(i.ca, i.PEM, 0o600))
 	i.renew("first")
 	return i
@@ -38,7 +39,8 @@ func (i *identity) renew(name string) {
 
 func TestServe_TLS_AnswersClientsThatTrustIt(t *testing.T) {
 	i := newIdentity(t)
-	s := started(t, written(t, "edge.yaml", edge), "--redis", "redis://"+miniredis.RunT(t).Addr(), "--grpc-tls-cert", i.cert, "--grpc-tls-key", i.key)
+	s := started(t, written(t, "edge.yaml", edge), "--redis", "redis://"+miniredis.RunT(t).Addr(),
+		"--grpc-tls-cert", i.cert, "--grpc-tls-key", i.key)
 	s.awaitWith(credentials.NewTLS(i.Client(t)))
 	_, err := s.ask(t.Context(), "user=ann")
 	require.NoError(t, err)
@@ -53,7 +55,8 @@ func TestServe_TLS_AnswersClientsThatTrustIt(t *testing.T) {
 
 func TestServe_MutualTLS_RefusesOthers(t *testing.T) {
 	i := newIdentity(t)
-	s := started(t, written(t, "edge.yaml", edge), "--redis", "redis://"+miniredis.RunT(t).Addr(), "--grpc-tls-cert", i.cert, "--grpc-tls-key", i.key, "--grpc-tls-client-ca", i.ca)
+	s := started(t, written(t, "edge.yaml", edge), "--redis", "redis://"+miniredis.RunT(t).Addr(),
+		"--grpc-tls-cert", i.cert, "--grpc-tls-key", i.key, "--grpc-tls-client-ca", i.ca)
 	s.awaitWith(credentials.NewTLS(i.Client(t, i.Sign(t, "envoy", time.Hour))))
 	_, err := s.ask(t.Context(), "user=ann")
 	require.NoError(t, err)
@@ -106,7 +109,8 @@ func TestServe_Prefix_SeparatesServices(t *testing.T) {
 }
 
 func TestServe_MaximumConnectionAge_EndsConnections(t *testing.T) {
-	s := serve(t, written(t, "edge.yaml", edge), "--redis", "redis://"+miniredis.RunT(t).Addr(), "--grpc-max-connection-age", "100ms")
+	s := serve(t, written(t, "edge.yaml", edge), "--redis", "redis://"+miniredis.RunT(t).Addr(),
+		"--grpc-max-connection-age", "100ms")
 	_, err := s.ask(t.Context(), "user=ann")
 	require.NoError(t, err)
 	assert.True(t, s.conn.WaitForStateChange(t.Context(), connectivity.Ready), "the connection is ended")

@@ -33,21 +33,23 @@ func (a *app) serve() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve PATH",
 		Short: "Be the rate limit service that Envoy asks, and over HTTP nginx, Traefik and Caddy",
-		Long: `serve is a rate limit service: envoy.service.ratelimit.v3 and gRPC's health over gRPC, and over HTTP /auth/DOMAIN for nginx, Traefik and
-Caddy, /json, /healthcheck, /rlconfig and /metrics. PATH is a file of envoyproxy/ratelimit's format, or a folder of them; rrl rules check
-PATH reports what is wrong with them. Files that change take effect at once, also by the swap of a ConfigMap; if a file is wrong, the log
-reports it, and the rules before stay in force.
+		Long: `serve is a rate limit service: envoy.service.ratelimit.v3 and gRPC's health over gRPC, and over HTTP
+/auth/DOMAIN for nginx, Traefik and Caddy, /json, /healthcheck, /rlconfig and /metrics. PATH is a file of
+envoyproxy/ratelimit's format, or a folder of them; rrl rules check PATH reports what is wrong with them. Files that
+change take effect at once, also by the swap of a ConfigMap; if a file is wrong, the log reports it, and the rules
+before stay in force.
 
-The service listens once Redis answers, and waits for that as long as it takes. If Redis refuses it (its password, for instance), it ends with
-exit code 2, as it does if a file is wrong. While it serves, a request that Redis does not answer ends with an error, and the proxy decides.
-The log goes to the standard error, with -o json as JSON.
+The service listens once Redis answers, and waits for that as long as it takes. If Redis refuses it (its password, for
+instance), it ends with exit code 2, as it does if a file is wrong. While it serves, a request that Redis does not
+answer ends with an error, and the proxy decides. The log goes to the standard error, with -o json as JSON.
 
-SIGTERM and SIGINT end it with exit code 0: its health reports it first, --drain later it takes no more requests, and requests under
-way have five seconds. SIGHUP reads files and certificates again. The heap grows to five times of what is live before it is collected,
-unless GOGC is set; GOMEMLIMIT bounds it.
+SIGTERM and SIGINT end it with exit code 0: its health reports it first, --drain later it takes no more requests, and
+requests under way have five seconds. SIGHUP reads files and certificates again. The heap grows to five times of what
+is live before it is collected, unless GOGC is set; GOMEMLIMIT bounds it.
 
-Both addresses are for proxies alone. --grpc-tls-cert and --grpc-tls-key are for TLS on --grpc; with --grpc-tls-client-ca, a client
-needs a certificate. Certificates that are replaced are in force for the next connection. HTTP is without TLS.`,
+Both addresses are for proxies alone. --grpc-tls-cert and --grpc-tls-key are for TLS on --grpc; with
+--grpc-tls-client-ca, a client needs a certificate. Certificates that are replaced are in force for the next
+connection. HTTP is without TLS.`,
 		Example: `  rrl serve /etc/rls --redis redis://redis:6379 --drain 5s
   rrl serve limits.yaml --grpc unix:/run/rls/rrl.sock --http ""`,
 		Args: onePath,
@@ -60,11 +62,14 @@ needs a certificate. Certificates that are replaced are in force for the next co
 	flags.StringVar(&s.grpc, "grpc", ":8081", `where to listen for Envoy: HOST:PORT, :PORT or unix:PATH; "" for nowhere`)
 	flags.StringVar(&s.certs.Cert, "grpc-tls-cert", "", "a PEM file with the service's certificate, for TLS on --grpc")
 	flags.StringVar(&s.certs.Key, "grpc-tls-key", "", "a PEM file with its key")
-	flags.StringVar(&s.certs.ClientCA, "grpc-tls-client-ca", "", "a PEM file with the authorities whose clients may connect; others may not")
-	flags.DurationVar(&s.age, "grpc-max-connection-age", 0, "tell clients after so long, a tenth more or less, to connect again; 0 for never")
+	flags.StringVar(&s.certs.ClientCA, "grpc-tls-client-ca", "",
+		"a PEM file with the authorities whose clients may connect; others may not")
+	flags.DurationVar(&s.age, "grpc-max-connection-age", 0,
+		"tell clients after so long, a tenth more or less, to connect again; 0 for never")
 	flags.StringVar(&s.http, "http", ":8080", `where to listen for HTTP; "" for nowhere`)
 	flags.IntVar(&s.config.HTTPConns, "http-connections", 1024, "the most connections of --http at once")
-	flags.StringVar(&s.prefix, "prefix", "", "what all keys in Redis begin with, so that services with other prefixes count apart; without braces")
+	flags.StringVar(&s.prefix, "prefix", "",
+		"what all keys in Redis begin with, so that services with other prefixes count apart; without braces")
 	flags.DurationVar(&s.config.Drain, "drain", 0, "how long requests are still taken once the health says that the service ends")
 	flags.DurationVar(&s.config.Deadline, "deadline", 100*time.Millisecond, "how long Redis has for a request")
 	flags.DurationVar(&s.lease, "lease", 0, "take permits ahead for keys that are asked for often, which memory answers then, and give those back that are left after so long: 1ms to 1s")
@@ -130,8 +135,9 @@ func firstOf(err error, path string) error {
 	return err
 }
 
-// garbage is how much the heap grows until it is collected, in percent of the live heap, unless GOGC is set. The live heap is
-// small here, and each collection delays requests. GOMEMLIMIT still bounds it.
+// garbage is how much the heap grows until it is collected, in percent of the live heap, unless
+// GOGC is set. The live heap is small here, and each collection delays requests. GOMEMLIMIT still
+// bounds it.
 const garbage = 400
 
 // run serves until ctx ends.
@@ -189,7 +195,8 @@ func (s *service) clientOptions() (options []rratelimiter.Option) {
 	return options
 }
 
-// forward calls reload for each signal, and passes the signal on. Signals that arrive faster than they are received become one.
+// forward calls reload for each signal, and passes the signal on. Signals that arrive faster than
+// they are received become one.
 func forward(ctx context.Context, signals <-chan os.Signal, reload func()) <-chan os.Signal {
 	forwarded := make(chan os.Signal, 1)
 	go func() {

@@ -66,7 +66,8 @@ func TestPages_ServeCommands_Run(t *testing.T) {
 // docs/tool.md has each flag of rrl serve with its default, and no other.
 func TestToolPage_Serve_HasEachFlag(t *testing.T) {
 	shown := make(map[string]string)
-	for _, row := range regexp.MustCompile("(?m)^\\| (`--[^|]*) \\|([^|]*)\\|").FindAllStringSubmatch(section(t, page(t, "tool.md"), "Serve"), -1) {
+	rows := regexp.MustCompile("(?m)^\\| (`--[^|]*) \\|([^|]*)\\|")
+	for _, row := range rows.FindAllStringSubmatch(section(t, page(t, "tool.md"), "Serve"), -1) {
 		for _, flag := range strings.Split(row[1], ", ") {
 			shown[strings.Trim(flag, "`-")] = strings.Trim(row[2], "` ")
 		}
@@ -85,8 +86,8 @@ func TestEnvoyPage_SecureClusters_AreValid(t *testing.T) {
 		made := new(cluster.Cluster)
 		require.NoError(t, protojson.Unmarshal(yamlToJSON(t, []byte(block))[0], made))
 		made.Name = "limits"
-		config := &bootstrap.Bootstrap{StaticResources: &bootstrap.Bootstrap_StaticResources{Clusters: []*cluster.Cluster{made}}}
-		require.NoError(t, config.ValidateAll())
+		static := &bootstrap.Bootstrap_StaticResources{Clusters: []*cluster.Cluster{made}}
+		require.NoError(t, (&bootstrap.Bootstrap{StaticResources: static}).ValidateAll())
 		if n == 0 {
 			tls := new(upstream.UpstreamTlsContext)
 			require.NoError(t, made.GetTransportSocket().GetTypedConfig().UnmarshalTo(tls))

@@ -12,8 +12,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/certs"
 )
 
-// streamWorkers is the number of goroutines that serve streams. A stream beyond them gets a goroutine of its own, whose stack
-// has to grow first, which costs more than the rest of a stream.
+// streamWorkers is the number of goroutines that serve streams. A stream beyond them gets a
+// goroutine of its own, whose stack has to grow first, which costs more than the rest of a stream.
 const streamWorkers = 256
 
 // graceTime is for requests under way on a connection that has reached its age.
@@ -23,7 +23,9 @@ const graceTime = 10 * time.Second
 func (s *service) grpcOptions(log *slog.Logger) (options []grpc.ServerOption, reload func(), err error) {
 	options = []grpc.ServerOption{grpc.NumStreamWorkers(streamWorkers)}
 	if s.age > 0 {
-		options = append(options, grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: s.age, MaxConnectionAgeGrace: graceTime}))
+		options = append(options, grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionAge: s.age, MaxConnectionAgeGrace: graceTime,
+		}))
 	}
 	if s.certs.Cert == "" {
 		return options, func() {}, nil

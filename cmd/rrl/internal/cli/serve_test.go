@@ -240,10 +240,22 @@ func TestServeRefuses(t *testing.T) {
 		{[]string{file, "--grpc-tls-cert", i.cert}, []string{"--grpc-tls-cert and --grpc-tls-key go together"}},
 		{[]string{file, "--grpc-tls-key", i.key}, []string{"--grpc-tls-cert and --grpc-tls-key go together"}},
 		{[]string{file, "--grpc-tls-client-ca", i.ca}, []string{"--grpc-tls-client-ca wants --grpc-tls-cert"}},
-		{[]string{file, "--grpc", "", "--grpc-tls-cert", i.cert, "--grpc-tls-key", i.key}, []string{"--grpc, which is nowhere"}},
-		{[]string{file, "--grpc-tls-cert", i.cert, "--grpc-tls-key", file}, []string{"--grpc-tls-cert", "failed to find any PEM data"}},
-		{[]string{file, "--grpc-tls-cert", i.cert, "--grpc-tls-key", "/nowhere"}, []string{"--grpc-tls-key", "/nowhere: no such file"}},
-		{[]string{file, "--grpc-tls-cert", i.cert, "--grpc-tls-key", i.key, "--grpc-tls-client-ca", file}, []string{"--grpc-tls-client-ca", file, "want PEM"}},
+		{
+			[]string{file, "--grpc", "", "--grpc-tls-cert", i.cert, "--grpc-tls-key", i.key},
+			[]string{"--grpc, which is nowhere"},
+		},
+		{
+			[]string{file, "--grpc-tls-cert", i.cert, "--grpc-tls-key", file},
+			[]string{"--grpc-tls-cert", "failed to find any PEM data"},
+		},
+		{
+			[]string{file, "--grpc-tls-cert", i.cert, "--grpc-tls-key", "/nowhere"},
+			[]string{"--grpc-tls-key", "/nowhere: no such file"},
+		},
+		{
+			[]string{file, "--grpc-tls-cert", i.cert, "--grpc-tls-key", i.key, "--grpc-tls-client-ca", file},
+			[]string{"--grpc-tls-client-ca", file, "want PEM"},
+		},
 		{[]string{file, "--grpc-max-connection-age", "-1s"}, []string{"--grpc-max-connection-age -1s: want none below 0"}},
 		{[]string{file, "--http-connections", "0"}, []string{"--http-connections 0: want at least 1"}},
 		{[]string{file, "--prefix", "{a}"}, []string{`--prefix "{a}": want none with braces`}},

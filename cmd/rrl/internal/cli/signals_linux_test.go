@@ -75,7 +75,8 @@ func (p *process) code() int {
 }
 
 func serveArgs(file, redis string, more ...string) []string {
-	return append([]string{"serve", file, "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--deadline", "10s", "--redis", redis}, more...)
+	args := []string{"serve", file, "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--deadline", "10s"}
+	return append(append(args, "--redis", redis), more...)
 }
 
 // SIGHUP reads files and certificates again, at any time, and ends nothing.
@@ -85,7 +86,8 @@ func TestServe_Hangup_Reloads(t *testing.T) {
 	address := redis.Addr()
 	redis.Close()
 	file, i := written(t, "edge.yaml", edge), newIdentity(t)
-	p := startProcess(t, false, serveArgs(file, "redis://"+address, "--grpc-tls-cert", i.cert, "--grpc-tls-key", i.key, "--drain", "1h")...)
+	more := []string{"--grpc-tls-cert", i.cert, "--grpc-tls-key", i.key, "--drain", "1h"}
+	p := startProcess(t, false, serveArgs(file, "redis://"+address, more...)...)
 	p.says("waiting for Redis")
 	p.signal(syscall.SIGHUP, syscall.SIGHUP)
 	p.log.after(t, "certificate in force") // at the start
@@ -96,7 +98,8 @@ func TestServe_Hangup_Reloads(t *testing.T) {
 	_, err := p.ask(t.Context(), "user=ann")
 	require.NoError(t, err)
 
-	require.NoError(t, os.WriteFile(file+"~", []byte(strings.Replace(edge, "requests_per_unit: 2", "requests_per_unit: 3", 1)), 0o600))
+	changed := strings.Replace(edge, "requests_per_unit: 2", "requests_per_unit: 3", 1)
+	require.NoError(t, os.WriteFile(file+"~", []byte(changed), 0o600))
 	require.NoError(t, os.Rename(file+"~", file))
 	p.signal(syscall.SIGHUP)
 	p.says("rls: reload")

@@ -75,7 +75,9 @@ func (t tried) text(w *strings.Builder) {
 		fmt.Fprintf(w, "granted: %d of %s, %d left of %d\n", t.Permits, names.Quote(string(t.Limiter)), t.Remaining, t.Limit)
 		return
 	}
-	fmt.Fprintf(w, "denied: %d of %s, %d left of %d, retry after %s\n", t.Permits, names.Quote(string(t.Limiter)), t.Remaining, t.Limit, names.About(time.Duration(t.RetryAfter)*time.Millisecond))
+	fmt.Fprintf(w, "denied: %d of %s, %d left of %d, retry after %s\n",
+		t.Permits, names.Quote(string(t.Limiter)), t.Remaining, t.Limit,
+		names.About(time.Duration(t.RetryAfter)*time.Millisecond))
 }
 
 func (a *app) try() *cobra.Command {

@@ -112,7 +112,8 @@ func TestWatch_DumbTerminal_WritesLines(t *testing.T) {
 		p.await(t, `paid-api "OVERALL 100/1`)
 		require.NotContains(t, p.text(), "\x1b")
 	}
-	report, _ := (&app{err: openPTY(t, 80, 24).tty}).progress(context.Background(), &connect.Redis{Client: s.Client, Where: s.addr})
+	redis := &connect.Redis{Client: s.Client, Where: s.addr}
+	report, _ := (&app{err: openPTY(t, 80, 24).tty}).progress(context.Background(), redis)
 	require.Nil(t, report, "progress overwrites its line")
 }
 

@@ -67,8 +67,9 @@ func parse(text string) (rueidis.ClientOption, error) {
 	const want = "want redis://, rediss:// (TLS) or unix://, as in redis://USER@HOST:6379/0"
 	parsed, err := url.Parse(text)
 	if err != nil || parsed.Opaque != "" || misplaced(text, parsed) {
-		return rueidis.ClientOption{}, fmt.Errorf("--redis (or REDIS_URL) is no URL: %s; special characters of the password are"+
-			" written as %%XX (/ is %%2F, # is %%23, ? is %%3F), or the password is in a file, for --password-file", want)
+		return rueidis.ClientOption{}, fmt.Errorf("--redis (or REDIS_URL) is no URL: %s; "+
+			"special characters of the password are written as %%XX (/ is %%2F, # is %%23, ? is %%3F), "+
+			"or the password is in a file, for --password-file", want)
 	}
 	option, err := rueidis.ParseURL(text)
 	if err != nil {

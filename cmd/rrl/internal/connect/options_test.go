@@ -11,14 +11,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A password with a character that ends a part of a URL makes another URL, of which each part can hold a part of the password.
+// A password with a character that ends a part of a URL makes another URL, of which each part can
+// hold a part of the password.
 func TestOptions_PasswordThatIsNotEscaped_IsNeverPrinted(t *testing.T) {
 	for _, url := range []string{
-		"redis://alice:12/hidden@127.0.0.1:1", "redis://alice:12/hidden/more@127.0.0.1:1", "redis://alice:12#hidden@127.0.0.1:1",
+		"redis://alice:12/hidden@127.0.0.1:1", "redis://alice:12/hidden/more@127.0.0.1:1",
+		"redis://alice:12#hidden@127.0.0.1:1",
 		"redis://hidden:12#x@127.0.0.1:1", "redis://hidden:12?x@127.0.0.1:1", "redis://hidden:12/x@127.0.0.1:1",
 		"redis://alice:hidden/12@127.0.0.1:1", "redis://alice:hidden#12@127.0.0.1:1", "redis://alice:hid%xden@127.0.0.1:1",
-		"redis://:12?addr=hidden@127.0.0.1:1", "redis:hidden@127.0.0.1:1", "hidden:12@127.0.0.1:1", "http://alice:12/hidden@127.0.0.1",
-		"unix://hidden:12/x@/redis.sock", "unix://alice:12/hidden@/redis.sock", "//alice:hidden@127.0.0.1:1", "redis://127.0.0.1:1/hidden",
+		"redis://:12?addr=hidden@127.0.0.1:1", "redis:hidden@127.0.0.1:1", "hidden:12@127.0.0.1:1",
+		"http://alice:12/hidden@127.0.0.1",
+		"unix://hidden:12/x@/redis.sock", "unix://alice:12/hidden@/redis.sock",
+		"//alice:hidden@127.0.0.1:1", "redis://127.0.0.1:1/hidden",
 		"redis://127.0.0.1:1?db=hidden", "rediss://127.0.0.1:1?skip_verify=hidden", "redis://127.0.0.1:1?dial_timeout=hidden",
 	} {
 		_, err := Open(context.Background(), Options{URL: url, Timeout: time.Second})
@@ -40,7 +44,9 @@ func TestOptions_AddressWithoutAScheme_IsRefused(t *testing.T) {
 func TestOptions_PasswordThatIsEscaped_Connects(t *testing.T) {
 	server := miniredis.RunT(t)
 	server.RequireUserAuth("alice", "a/b#c?d@e%")
-	for _, url := range []string{"redis://alice:a%2Fb%23c%3Fd%40e%25@" + server.Addr(), "redis://alice:a%2Fb%23c%3Fd@e%25@" + server.Addr() + "/1"} {
+	for _, url := range []string{
+		"redis://alice:a%2Fb%23c%3Fd%40e%25@" + server.Addr(), "redis://alice:a%2Fb%23c%3Fd@e%25@" + server.Addr() + "/1",
+	} {
 		redis, err := Open(context.Background(), Options{URL: url, Timeout: time.Second})
 		require.NoError(t, err, url)
 		redis.Close()
@@ -52,7 +58,8 @@ func TestOptions_PasswordFile_GoesBeforeTheURL(t *testing.T) {
 	server.RequireUserAuth("alice", "right")
 	file := filepath.Join(t.TempDir(), "password")
 	require.NoError(t, os.WriteFile(file, []byte("right\n"), 0o600))
-	redis, err := Open(context.Background(), Options{URL: "redis://alice:wrong@" + server.Addr(), PasswordFile: file, Timeout: time.Second})
+	options := Options{URL: "redis://alice:wrong@" + server.Addr(), PasswordFile: file, Timeout: time.Second}
+	redis, err := Open(context.Background(), options)
 	require.NoError(t, err)
 	redis.Close()
 }

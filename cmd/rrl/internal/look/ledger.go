@@ -15,8 +15,6 @@ type Ledger struct {
 	First, Last string // of them
 	Newest      int64  // Unix milliseconds, 0 for no grant
 	Permits     int64  // of all grants, expired ones included: value and they are the rate
-	Expired     int64  // grants that have expired, the oldest of the set
-	Returned    int64  // the permits of these, which the next call adds to the value
 	Whole       bool   // all were counted, at one moment
 
 	MostIn, MostAt int64 // the most permits within one interval, and the time at its end
@@ -116,14 +114,10 @@ func (r *Reader) addUp(ctx context.Context, config Config, p *Pair, mark *Ledger
 		return &sum, nil
 	}
 	interval := config.Interval.Milliseconds()
-	expired := r.Now().UnixMilli() - interval // the score up to which a grant has expired
 	type dated struct{ at, permits int64 }
 	var window []dated // the grants within an interval of the last one seen
 	var within int64
 	all, err := r.grants(ctx, p.PermitsKey, 0, mark.Count-1, pages, func(g Grant) {
-		if g.At <= expired {
-			sum.Expired, sum.Returned = sum.Expired+1, sum.Returned+max(0, g.Permits)
-		}
 		if g.Permits < 0 {
 			sum.Strange++
 			if len(sum.StrangeMembers) < page {

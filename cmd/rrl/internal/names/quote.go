@@ -8,8 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// Quote writes a name so that a terminal shows all of it and obeys none of it: as a Go string literal if it contains spaces,
-// bytes that are no UTF-8 or characters that do not print, or if it looks like a literal. Unquote reverses it.
+// Quote writes a name so that a terminal shows all of it and obeys none of it: as a Go string
+// literal if it contains spaces, bytes that are no UTF-8 or characters that do not print, or if it
+// looks like a literal. Unquote reverses it.
 func Quote(name string) string {
 	strange := func(c rune) bool { return !unicode.IsPrint(c) || c == ' ' || c == utf8.RuneError }
 	if name == "" || name[0] == '"' || strings.ContainsFunc(name, strange) {
@@ -29,8 +30,9 @@ func Unquote(text string) string {
 	return text
 }
 
-// Name is a name or a key in JSON. JSON holds no bytes but UTF-8, and no argument of a program holds NUL: a name with these
-// is written as a Go string literal, and so is one that looks like a literal. Unquote reverses it.
+// Name is a name or a key in JSON. JSON holds no bytes but UTF-8, and no argument of a program
+// holds NUL: a name with these is written as a Go string literal, and so is one that looks like a
+// literal. Unquote reverses it.
 type Name string
 
 var _ encoding.TextMarshaler = Name("")

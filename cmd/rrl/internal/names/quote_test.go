@@ -8,7 +8,8 @@ import (
 )
 
 var odd = []string{
-	"plain", "日本語", "a b", "a\nb", "\xff\xfe", "\xff", "\xc3", "\ufffd", "\xef\xbf", "\xed\xa0\x80", "nul\x00nul", `"`, `""`, `"quoted"`, `"half`, `half"`,
+	"plain", "日本語", "a b", "a\nb", "\xff\xfe", "\xff", "\xc3", "\ufffd", "\xef\xbf",
+	"\xed\xa0\x80", "nul\x00nul", `"`, `""`, `"quoted"`, `"half`, `half"`,
 	`\xff`, `"\xff"`, `"\"twice\""`, "'", "`", "\u202e", "👩‍👩‍👧", "\x7f", "\U0010ffff", `back\slash`,
 }
 

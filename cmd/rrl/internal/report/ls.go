@@ -88,7 +88,10 @@ func (l List) Text(w *strings.Builder, columns int) {
 		if len(r.Wrong) > 0 {
 			expiry += "  wrong, see rrl show"
 		}
-		rows = append(rows, []string{names.Quote(string(r.Name)), r.Kind, cmp.Or(r.rate, "-"), optional(r.Taken), optional(r.Free), clients(r.Clients), expiry})
+		rows = append(rows, []string{
+			names.Quote(string(r.Name)), r.Kind, cmp.Or(r.rate, "-"), optional(r.Taken), optional(r.Free),
+			clients(r.Clients), expiry,
+		})
 	}
 	table(w, columns, []string{"NAME", "KIND", "RATE", "TAKEN", "FREE", "CLIENTS", "EXPIRES"}, rows)
 	if l.LeftOut > 0 {

@@ -1,4 +1,5 @@
-// Package screen draws: frames of styled text, plots in them, and what becomes of a frame on a terminal or in a picture.
+// Package screen draws: frames of styled text, plots in them, and what becomes of a frame on a
+// terminal or in a picture.
 package screen
 
 import (
@@ -89,8 +90,8 @@ func Width(text string) (sum int) {
 	return sum
 }
 
-// columns returns the columns that a character takes on terminals: two for a wide one, none for one that combines with the
-// character before.
+// columns returns the columns that a character takes on terminals: two for a wide one, none for one
+// that combines with the character before.
 func columns(c rune) int {
 	switch {
 	case c < 0x300: // most characters; none of them is wide or combines

@@ -41,7 +41,8 @@ func TestCut(t *testing.T) {
 // A terminal gives two columns to wide characters and none to those that combine with the one before.
 func TestWidth_WideAndCombiningCharacters_CountAsColumns(t *testing.T) {
 	for text, want := range map[string]int{
-		"": 0, "abc": 3, "日本語": 6, "ｆｕｌｌ": 8, "한국": 4, "😀": 2, "⌚✅⭐": 6, "e\u0301": 1, "é": 1, "Ж": 1, "█▁": 2, "…": 1, "─": 1,
+		"": 0, "abc": 3, "日本語": 6, "ｆｕｌｌ": 8, "한국": 4, "😀": 2, "⌚✅⭐": 6,
+		"e\u0301": 1, "é": 1, "Ж": 1, "█▁": 2, "…": 1, "─": 1,
 	} {
 		require.Equal(t, want, Width(text), "%q", text)
 	}

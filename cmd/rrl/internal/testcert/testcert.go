@@ -43,8 +43,8 @@ func NewAuthority(t testing.TB, name string) *Authority {
 	return a
 }
 
-// Sign makes a certificate for 127.0.0.1 and localhost, for servers and clients, that is valid for a while from now on: one
-// that has expired if that is below 0.
+// Sign makes a certificate for 127.0.0.1 and localhost, for servers and clients, that is valid for
+// a while from now on: one that has expired if that is below 0.
 func (a *Authority) Sign(t testing.TB, name string, valid time.Duration) Pair {
 	t.Helper()
 	key := newKey(t)
@@ -82,8 +82,10 @@ func newTemplate(t testing.TB, name string, valid time.Duration) *x509.Certifica
 	require.NoError(t, err)
 	now := time.Now()
 	return &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: name}, NotBefore: now.Add(-24 * time.Hour), NotAfter: now.Add(valid),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"}, KeyUsage: x509.KeyUsageDigitalSignature,
+		SerialNumber: serial, Subject: pkix.Name{CommonName: name},
+		NotBefore: now.Add(-24 * time.Hour), NotAfter: now.Add(valid),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"},
+		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 }

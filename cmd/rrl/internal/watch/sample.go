@@ -162,7 +162,10 @@ func (w *Watcher) samples(ctx context.Context, now time.Time, k known) ([]Sample
 		all = append(all, s)
 	}
 	for _, p := range w.policies(k) {
-		s := Sample{Time: now, Name: names.Name(p.Name), Kind: p.Stored.String(), Taken: p.Taken, BusyMS: p.Busy, id: p.Name + " " + p.Stored.String()}
+		s := Sample{
+			Time: now, Name: names.Name(p.Name), Kind: p.Stored.String(), Taken: p.Taken, BusyMS: p.Busy,
+			id: p.Name + " " + p.Stored.String(),
+		}
 		for _, g := range w.Given {
 			if g.Stored == p.Stored {
 				s.Limit = g.Most
@@ -174,7 +177,9 @@ func (w *Watcher) samples(ctx context.Context, now time.Time, k known) ([]Sample
 		all = append(all, s)
 	}
 	if len(all) == 0 {
-		all = append(all, Sample{Time: now, Name: names.Name(k.name), Kind: "no limiter", Wrong: "nothing of this name is in Redis now", id: k.name})
+		all = append(all, Sample{
+			Time: now, Name: names.Name(k.name), Kind: "no limiter", Wrong: "nothing of this name is in Redis now", id: k.name,
+		})
 	}
 	return all, nil
 }
@@ -196,7 +201,8 @@ func (w *Watcher) policies(k known) []*look.Policy {
 
 // Plain is the sample as a line of a log.
 func (s Sample) Plain() string {
-	text := fmt.Sprintf("%s %s %q taken=%d", s.Time.UTC().Format(time.RFC3339), names.Quote(string(s.Name)), s.Kind, s.Taken)
+	text := fmt.Sprintf("%s %s %q taken=%d",
+		s.Time.UTC().Format(time.RFC3339), names.Quote(string(s.Name)), s.Kind, s.Taken)
 	if s.Limit > 0 {
 		text += fmt.Sprintf(" limit=%d", s.Limit)
 	}

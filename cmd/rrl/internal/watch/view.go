@@ -100,7 +100,9 @@ func (v *View) Frame(width, height int) screen.Frame {
 // lines draws a limiter in at most so many lines.
 func (s *series) lines(width, most int) screen.Frame {
 	sample := s.sample
-	frame := screen.Frame{{{Text: names.Quote(string(sample.Name)), Style: screen.Bold}, {Text: "  " + sample.Kind, Style: screen.Dim}}}
+	frame := screen.Frame{{
+		{Text: names.Quote(string(sample.Name)), Style: screen.Bold}, {Text: "  " + sample.Kind, Style: screen.Dim},
+	}}
 	if sample.Wrong != "" {
 		return append(frame, screen.Text(sample.Wrong, screen.Warn), nil)
 	}
