@@ -20,7 +20,7 @@ func cut(l *look.Redisson, p *look.Pair, ledger *look.Ledger, excess int64) repa
 	return func(ctx context.Context, r *look.Reader) (bool, error) {
 		mark := *ledger
 		for done := false; ; done = true {
-			page, err := r.Page(ctx, p.PermitsKey, strange)
+			page, err := r.Page(ctx, p.PermitsKey, 0)
 			if err != nil {
 				return false, err
 			}
