@@ -93,6 +93,16 @@ func TestHint_Count_IsDueOncePerInterval(t *testing.T) {
 	h.learn(76_004, 20, interval, false, countDone)
 	check(76_005, "20", "")
 	check(-10, "", "") // the clock was set back
+	h.learn(-5, 20, interval, false, countDue)
+	check(-5, "", "") // the call before could not count
+	h.learn(-5, 20, interval, false, "cut 7")
+	check(interval-6, "20", "cut 7")
+	h.learn(-5, 20, interval, false, "cut 7")
+	check(interval-5, "", "") // another client may have removed those grants long ago
+	h.learn(interval, 20, 100, false, countDue)
+	check(interval, "", "")
+	check(interval+99, "20", "")
+	check(interval+100, "", "") // a count that is not answered delays the next by an interval at most
 }
 
 // TestHints_ManyNames_AreBounded: two generations of hints, and a Limiter keeps its own.

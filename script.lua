@@ -237,9 +237,10 @@ end
 -- ARGV[9] the cursor of the count, or absent
 -- Sets counted, for the reply: '' (not counted), 'done', 'due' (count with the next call), 'again' (start again later),
 -- or the cursor of the next call, which is
---   'low high members sum sure'   the grants with a score of low to high are counted: so many members, of sum permits;
---                                 sure is n if others were added among them
---   'cut excess'                  the count is done, and grants worth excess are still to be removed
+--   'low high members sum sure lost'   the grants with a score of low to high are counted: so many members, of sum
+--                   permits; sure is n if others were added among them; lost is what the count before found missing
+--   'lost permits'  a count found so many permits missing: the next one is to confirm it
+--   'cut excess'    the count is done, and grants worth excess are still to be removed
 local counted, cursor = '', hinted and ARGV[9] or ''
 if more then
   counted = not hinted and 'due' or cursor
@@ -284,9 +285,10 @@ end
 -- excess: a grant lowers the value and raises the set, an expired grant does the reverse. So a page can be counted at a
 -- time; the value is read at the end, together with the oldest page and the grants above high. Clients whose clocks are
 -- late, refunds and releases change the grants that are counted: then their number differs. If there are fewer, the count
--- starts again. If there are more, sum is too low, and so is excess: it may remove grants, and must not raise the value. A
--- counted grant that has shrunk makes excess too large: that loses permits until the next count, and frees none.
-local low, high, members, sum, sure = match(cursor, '^(%S+) (%S+) (%d+) (%d+) ([yn])$')
+-- starts again. If there are more, sum is too low, and so is excess: it may remove grants, and must not raise the value. As
+-- many added as removed go unnoticed, so the value rises only if two counts find the same. A counted grant that has shrunk
+-- makes excess too large: that loses permits until the next count, which is soon, and frees none.
+local low, high, members, sum, sure, lost = match(cursor, '^(%S+) (%S+) (%d+) (%d+) ([yn]) (%d+)$')
 local whole, lists = true, {}
 if low then
   local now = call('ZCOUNT', permitsKey, low, high)
@@ -294,7 +296,7 @@ if low then
   members, sum = now, sum + 0
 else
   high = call('ZREVRANGE', permitsKey, page, page, 'WITHSCORES')[2]
-  low, members, sum, sure = '(' .. high, 0, 0, 'y'
+  low, members, sum, sure, lost = '(' .. high, 0, 0, 'y', match(cursor, '^lost (%d+)$') or '0'
 end
 local newer = call('ZCOUNT', permitsKey, '(' .. high, '+inf')
 -- All grants of a score are counted in one call, so that one that is added to them later is noticed.
@@ -327,12 +329,13 @@ end
 if not whole then
   counted = 'again'
 elseif last then
-  counted, excess = 'done', stored + sum - rate
-  if excess < 0 and sure == 'n' then
-    excess = nil
+  excess = stored + sum - rate
+  counted = excess > 0 and 'again' or 'done'
+  if excess < 0 and (sure == 'n' or excess + lost ~= 0) then
+    counted, excess = sure == 'y' and string.format('lost %.0f', -excess) or 'done', nil
   end
 else
-  counted = string.format('%s %s %d %.0f %s', low, high, members, sum, sure)
+  counted = string.format('%s %s %d %.0f %s %s', low, high, members, sum, sure, lost)
 end
 
 --@ acquire
