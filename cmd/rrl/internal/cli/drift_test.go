@@ -62,7 +62,7 @@ func TestAudit_Drift_IsRepairedByItsCause(t *testing.T) {
 		},
 		{
 			"released in Java, older grants have expired", 10, "3", [][2]int64{{70, 4}, {9, 3}, {8, 2}},
-			"2 permits too many, as a release in Java leaves them", "take the oldest grants worth 2", "3", []int64{4, 1, 2}, 3,
+			"2 permits too many, as a release in Java leaves them", "take the oldest grants worth 2", "3", []int64{2, 3, 2}, 3,
 		},
 		{
 			"released in Java, more grants than a page", 1000, "800", ones(500),
@@ -85,8 +85,8 @@ func TestAudit_Drift_IsRepairedByItsCause(t *testing.T) {
 			"the rate was lowered", "set the value to -30", "-30", []int64{40}, 1,
 		},
 		{
-			"the rate was lowered, grants have expired", 10, "8", [][2]int64{{70, 5}, {9, 4}},
-			"the rate was lowered", "set the value to 1", "1", []int64{5, 4}, 2,
+			"released in Java, before some grants have expired", 10, "8", [][2]int64{{70, 5}, {9, 4}},
+			"7 permits too many, as a release in Java leaves them", "take the oldest grants worth 7", "8", []int64{2}, 1,
 		},
 		{
 			"the rate was raised", 100, "0", [][2]int64{{9, 10}},
