@@ -12,12 +12,12 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// Client opens limiters on one Redis. It counts as one more Redisson instance: it has an ID, by which PerClient
-// limiters tell clients apart. A program needs one Client for each Redis it talks to, mostly one.
+// Client opens limiters on one Redis. It counts as one more Redisson instance: it has an ID, by
+// which PerClient limiters distinguish clients. A program needs one Client per Redis.
 //
-// A Client is safe for concurrent use, keeps no memory of a limiter once no call for it is under way (and with [WithLease] none was for
-// as long as a lease lasts) and no goroutine
-// for longer than a tenth of a second after its last call, and needs no Close; the rueidis client stays its caller's. Calls of
+// A Client is safe for concurrent use and needs no Close; its user closes the rueidis client. It
+// keeps the state of a limiter only while calls or leases are in flight, and a few words of 65,536
+// limiters at most. No goroutine outlives the last call by more than a tenth of a second. Calls of
 // the zero Client fail with [ErrNoClient].
 type Client struct {
 	redis    rueidis.Client
@@ -27,40 +27,41 @@ type Client struct {
 	engine   *engine.Engine
 	mark     uint64 // of the grants with leased permits
 	hints    hints
-	err      error // what is wrong with the options
+	err      error // of an invalid option
 }
 
 // Option is a setting of a [Client], for [New].
 type Option func(*Client)
 
-// WithClientID sets the ID by which PerClient limiters count this client, so that a process which is started again
-// goes on with what it had taken. Two clients that run at once with the same ID share their PerClient limits; do not
-// give the ID of a running Redisson instance, which would not keep what the two have taken for as long as it counts.
-// By default each Client has a random UUID, as each Redisson instance has.
+// WithClientID sets the ID under which PerClient limiters count this Client. A process that
+// restarts with the same ID keeps its grants. Two Clients with one ID share their PerClient limits.
+// Do not use the ID of a running Redisson instance: it would let the shared state expire too early.
+// By default each Client has a random UUID, like each Redisson instance.
 func WithClientID(id uuid.UUID) Option {
 	return func(c *Client) { c.id = id.String() }
 }
 
-// WithNameMapper sets what makes a limiter's name the name in Redis, a prefix for instance: Redisson's NameMapper.
-// A nil mapper leaves names as they are, which is the default.
+// WithNameMapper sets the function that maps a limiter's name to its name in Redis, to add a prefix
+// for instance. It is Redisson's NameMapper. By default, or with a nil mapper, names stay as they
+// are.
 func WithNameMapper(mapper func(name string) string) Option {
 	return func(c *Client) { c.mapName = mapper }
 }
 
-// WithClock sets the clock by which grants are dated and leave the window. The default, which nil stands for too,
-// is [time.Now]: the calling host's clock, as Redisson takes it.
+// WithClock sets the clock that dates grants and decides when they expire. The default, also for
+// nil, is [time.Now]: the host's clock, as in Redisson.
 func WithClock(now func() time.Time) Option {
 	return func(c *Client) { c.settings.Now, c.settings.ServerTime = now, false }
 }
 
-// WithServerTime dates grants by the clock of the Redis server, which makes Go hosts immune to the skew between
-// their clocks. Java clients of the same limiter still date theirs by their own.
+// WithServerTime dates grants by the clock of the Redis server, so that the skew between Go hosts
+// does not matter. Java clients of the same limiter still use their own clocks.
 func WithServerTime() Option {
 	return func(c *Client) { c.settings.Now, c.settings.ServerTime = nil, true }
 }
 
-// New makes a Client on a rueidis client for a single Redis, a Sentinel set-up or a Redis Cluster. It asks nothing
-// of Redis. A nil client shows as [ErrNoClient] at the first call.
+// New returns a Client on a rueidis client for a single Redis, Sentinel or Redis Cluster. It sends
+// nothing. With a nil client, calls fail with [ErrNoClient].
 func New(client rueidis.Client, opts ...Option) *Client {
 	c := &Client{redis: client, id: uuid.NewString(), mark: rand.Uint64(), settings: engine.Settings{Redis: client}}
 	for _, opt := range opts {
@@ -72,12 +73,13 @@ func New(client rueidis.Client, opts ...Option) *Client {
 	return c
 }
 
-// ID is the client's ID: redisson.getId().
+// ID returns the client's ID: redisson.getId().
 func (c *Client) ID() string { return c.id }
 
-// Limiter opens the limiter of a name: redisson.getRateLimiter(name). It is cheap, asks nothing of Redis, and two
-// Limiters of one name are the same limiter. A name that cannot be used shows at the first call: [ErrInvalidName] for
-// an empty one, [ErrCrossSlot] for one whose keys do not share a slot, on a cluster.
+// Limiter opens the limiter with a name: redisson.getRateLimiter(name). It sends nothing and is
+// cheap. Two Limiters with one name are the same limiter. With an invalid name, calls fail: with
+// [ErrInvalidName] if it is empty, and on a cluster with [ErrCrossSlot] if its keys do not share a
+// slot.
 func (c *Client) Limiter(name string) *Limiter {
 	l := &Limiter{client: c}
 	l.keys, l.err = c.open(name)
@@ -87,7 +89,7 @@ func (c *Client) Limiter(name string) *Limiter {
 	return l
 }
 
-// open gives the keys of a limiter's name, or what is wrong with it.
+// open returns the keys of a limiter, or an error if its name is invalid.
 func (c *Client) open(name string) (keys, error) {
 	mapped, err := c.mapped(name)
 	if err != nil {
@@ -102,7 +104,7 @@ func (c *Client) open(name string) (keys, error) {
 	return k, nil
 }
 
-// mapped gives a limiter's name in Redis, or what is wrong with it.
+// mapped returns a limiter's name in Redis, or an error if it is invalid.
 func (c *Client) mapped(name string) (string, error) {
 	if c.redis == nil {
 		return "", fmt.Errorf("%w: give New a rueidis.Client", ErrNoClient)
@@ -120,16 +122,19 @@ func (c *Client) mapped(name string) (string, error) {
 	return mapped, nil
 }
 
-// WithDenialCache answers denials from memory. Once Redis has denied permits, TryAcquire and Take deny as many or more
-// without a call until these permits return, and for at most maxAge. No permit is ever granted from memory.
+// WithDenialCache answers denials from memory. Once Redis has denied permits, TryAcquire and Take
+// deny as many or more without a call until these permits return, and for at most maxAge. No permit
+// is ever granted from memory.
 //
-// A denial is forgotten at once when this Client changes the limiter in any way. A change by another client is seen once
-// the denial is older than maxAge: choose the longest time for which a caller may be denied permits that others released.
-// The times are those of the Client's clock ([WithClock]); with [WithServerTime] those of the host's clock since the call
-// of Redis. A denial ends early when that clock is set back, or when the host's clock shows that maxAge has passed.
+// Any change of the limiter by this Client removes the denial at once. A change by another client
+// is seen when the denial is older than maxAge: choose the longest time for which a caller may be
+// denied permits that others released. The times are those of the Client's clock ([WithClock]);
+// with [WithServerTime] those of the host's clock since the call to Redis. A denial ends early if
+// that clock is set back, or if the host's clock shows that maxAge has passed.
 //
-// A denial from memory needs no call, no goroutine and no timer. A Client holds denials of at most 65,536 limiters; those
-// of others are not remembered meanwhile. A maxAge of 0 or below is [ErrInvalidOption].
+// A denial from memory needs no call, no goroutine and no timer. A Client stores denials of at most
+// 65,536 limiters; if it has as many, it stores no others. A maxAge of 0 or below is
+// [ErrInvalidOption].
 func WithDenialCache(maxAge time.Duration) Option {
 	return func(c *Client) {
 		if maxAge <= 0 {
@@ -139,22 +144,25 @@ func WithDenialCache(maxAge time.Duration) Option {
 	}
 }
 
-// WithLease makes the processes' own memory answer callers that ask often: this Client takes permits for callers to come, as many as
-// they asked for in the last d, and hands them out for d, in whole milliseconds from 1 ms to 1 s. Callers that ask seldom are
-// asked for one by one, as without it.
+// WithLease lets the Client prefetch permits of busy limiters and grant them from memory for up to
+// d, in whole milliseconds from 1 ms to 1 s. It prefetches as many permits as were requested in the
+// last d. Limiters that are rarely used ask Redis every time.
 //
-// It stays strict: what is leased counts as taken from the lease's end on, so that no window of one interval ever holds more than the
-// rate. The price is that permits come back up to d later, and that others find fewer free: never less than half of what
-// there is, and the last eighth of a rate is never leased. No lease lasts longer than a sixteenth of the interval, or than an
-// expiry leaves the limiter.
+// A lease is strict: Redis counts its permits as taken at the lease's end, so that no window of one
+// interval holds more than the rate. The price: permits return up to d later, and other clients
+// find fewer permits free. A lease takes at most half of the free permits, and never the last
+// eighth of the rate. It lasts at most a sixteenth of the interval. A limiter that expires sooner
+// than an interval after the lease has none.
 //
-// A lease's unused permits cannot be returned if another process renames the limiter meanwhile: they return when they expire.
-// What is not used goes back when the lease ends, with [Client.Flush], and whenever this Client changes the limiter in any way.
-// A change that others make is seen by callers once the lease has ended: where Java lowers the rate, what is used beyond the new one
-// is at most what was leased, for no longer than the lease lasts. In package limit the windows lease, see there. Permits that a
-// process had leased when it
-// died are free again when they leave the window. Nothing is handed out after a lease's end, by the process' clocks, whatever
-// stopped the process meanwhile, but for what was checked by then and had not returned: some nanoseconds, mostly.
+// Unused permits are released when the lease ends, by [Client.Flush], and when this Client changes
+// the limiter in any way. If another process renames the limiter meanwhile, they cannot be
+// released: they return when they expire. The same holds for the leased permits of a process that
+// died.
+//
+// A change by another client is seen when the lease ends: if Java lowers the rate, at most the
+// leased permits are used beyond the new rate, until the lease ends. No permit is granted after a
+// lease's end by the process's clocks, except one whose check had just passed: usually some
+// nanoseconds. In package limit, windows and calendars lease.
 func WithLease(d time.Duration) Option {
 	return func(c *Client) {
 		if d < time.Millisecond || d > time.Second || d%time.Millisecond != 0 {
@@ -164,9 +172,9 @@ func WithLease(d time.Duration) Option {
 	}
 }
 
-// Flush gives the permits back that are leased and not used, for a program that is about to end, and waits for what calls under way
-// bring. It does nothing without [WithLease]. Where Redis fails, or ctx ends first, the error says so, and the permits come back when
-// they leave the window.
+// Flush releases the unused permits of all leases, and of leases whose calls are under way. Call it
+// when the program ends. Without [WithLease] it does nothing. If Redis fails or ctx ends first,
+// Flush returns the error, and the permits return when they expire.
 func (c *Client) Flush(ctx context.Context) error {
 	if c.redis == nil {
 		return fmt.Errorf("%w: give New a rueidis.Client", ErrNoClient)
@@ -174,5 +182,5 @@ func (c *Client) Flush(ctx context.Context) error {
 	return c.engine.Flush(ctx)
 }
 
-// nowText is the time as scripts take it.
+// nowText returns the time as an argument of a script.
 func (c *Client) nowText() string { return string(c.engine.AppendMillis(nil, c.engine.Now())) }

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// crcTable is CRC-16/XMODEM, polynomial 0x1021, by byte: what Redis Cluster hashes keys with.
+// crcTable is CRC-16/XMODEM (polynomial 0x1021) by byte: the hash of Redis Cluster.
 var crcTable = func() (table [256]uint16) {
 	for i := range table {
 		crc := uint16(i) << 8
@@ -21,8 +21,8 @@ var crcTable = func() (table [256]uint16) {
 	return table
 }()
 
-// slot gives the hash slot of a key on a Redis Cluster: of its hash tag, the text between the first "{" and the
-// first "}" behind it, where that is not empty, else of the whole key.
+// slot returns the hash slot of a key on a Redis Cluster. It hashes the hash tag, the text between
+// the first "{" and the first "}" after it; if that is empty or missing, the whole key.
 func slot(key string) uint16 {
 	if open := strings.IndexByte(key, '{'); open >= 0 {
 		if length := strings.IndexByte(key[open+1:], '}'); length > 0 {
@@ -36,14 +36,14 @@ func slot(key string) uint16 {
 	return crc % 16384
 }
 
-// checkSlots says whether one script may name all the keys on a cluster. The keys of an ordinary name always share
-// a slot; those of a name with an unusual brace may not, and there Redisson fails too.
+// checkSlots returns ErrCrossSlot if the keys do not share a slot. The keys of a name without
+// braces always do; with Redisson too, other names may not.
 func checkSlots(all ...string) error {
 	want := slot(all[0])
 	for _, key := range all[1:] {
 		if got := slot(key); got != want {
-			return fmt.Errorf("%w: %q is in slot %d, %q in slot %d; give names without braces, or with one hash tag that is not empty, the same in both names of a rename or copy",
-				ErrCrossSlot, all[0], want, key, got)
+			return fmt.Errorf("%w: %q is in slot %d, %q in slot %d: use names without braces, or with one non-empty hash tag "+
+				"(the same in both names of a rename or copy)", ErrCrossSlot, all[0], want, key, got)
 		}
 	}
 	return nil

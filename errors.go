@@ -5,49 +5,53 @@ import (
 	"fmt"
 )
 
-// The errors that a caller can act on, for [errors.Is]. What a call returns adds the limiter's name and the value
-// that was wrong. Errors of Redis itself stay reachable with [errors.As] (*rueidis.RedisError), and the end of a
-// context with errors.Is(err, context.Canceled) or context.DeadlineExceeded.
+// The errors that a caller can act on, for [errors.Is]. A returned error adds the limiter's name
+// and the invalid value. Errors of Redis stay reachable with [errors.As] (*rueidis.RedisError), and
+// the end of a context with errors.Is(err, context.Canceled) or context.DeadlineExceeded.
 var (
-	// ErrNotInitialized says that the limiter has no rate yet: set one with TrySetRate or SetRate.
+	// ErrNotInitialized is returned if the limiter has no rate: call TrySetRate or SetRate first.
 	ErrNotInitialized = errors.New("rratelimiter: limiter is not initialized")
 
-	// ErrPermitsExceedRate says that more permits were requested than the rate could ever grant at once.
+	// ErrPermitsExceedRate is returned if one call requests more permits than the rate.
 	ErrPermitsExceedRate = errors.New("rratelimiter: requested permits exceed the rate")
 
-	// ErrInvalidPermits says that a number of permits is below 1 (for Release, below 0) or above 2^53.
+	// ErrInvalidPermits is returned for a number of permits below 1 or above 4294967295; for
+	// Release, below 0 or above 2^53.
 	ErrInvalidPermits = errors.New("rratelimiter: invalid number of permits")
 
-	// ErrInvalidRate says that a Rate cannot be kept: see [Rate] for what each field may be.
+	// ErrInvalidRate is returned for a Rate with an invalid field: see [Rate].
 	ErrInvalidRate = errors.New("rratelimiter: invalid rate")
 
-	// ErrInvalidName says that a limiter's name is empty, as given or as the name mapper made it.
+	// ErrInvalidName is returned for a name that is empty, as given or as the name mapper returned
+	// it, and for a Rename or Copy between names that share state keys.
 	ErrInvalidName = errors.New("rratelimiter: invalid limiter name")
 
-	// ErrInvalidOption says that an option is none of those that this package defines, or contradicts another.
+	// ErrInvalidOption is returned for an option with an invalid value, or one that contradicts
+	// another.
 	ErrInvalidOption = errors.New("rratelimiter: invalid option")
 
-	// ErrCrossSlot says that the keys of a limiter, or of the two limiters of a Rename or Copy, lie in different
-	// slots of a Redis Cluster, where no script could change them together.
+	// ErrCrossSlot is returned on a Redis Cluster if the keys of a limiter, or of the two limiters
+	// of a Rename or Copy, are in different slots.
 	ErrCrossSlot = errors.New("rratelimiter: keys do not share a cluster slot")
 
-	// ErrUnsupported says that the server is too old for the call, which changed nothing: Copy needs Redis 6.2, and
-	// Expire and ExpireAt with a condition need 7.0.
+	// ErrUnsupported is returned if the server is too old for the call, which changed nothing: Copy
+	// needs Redis 6.2, Expire and ExpireAt with a condition need 7.0.
 	ErrUnsupported = errors.New("rratelimiter: the server does not support this call")
 
-	// ErrNoClient says that the Client was made without a Redis client: New(nil), or a zero Client or Limiter.
+	// ErrNoClient is returned by a Client without a Redis client: New(nil), or a zero Client or
+	// Limiter.
 	ErrNoClient = errors.New("rratelimiter: no Redis client")
 )
 
-// StateError says that Redis holds something that is not a limiter's under a key of this limiter. Nothing was
-// granted. Get it with [errors.As]. SetRate replaces fields and state that are wrong, Delete takes away keys of another
-// type.
+// StateError is returned if a key of the limiter holds data that is not a limiter's. Nothing was
+// granted. Get it with [errors.As]. SetRate replaces invalid fields and state; Delete removes keys
+// of another type.
 //
-// The zero value describes nothing.
+// The zero value describes no error.
 type StateError struct {
 	Key   string // the Redis key
-	Field string // the hash field, "member" for a member of the permits set, "" for the key itself
-	Value string // what is there: the text, or the type of the key where that is wrong
+	Field string // the hash field, "member" for a member of the permits set, or "" for the key itself
+	Value string // the invalid value, or the type of the key if the type is wrong
 }
 
 func (e *StateError) Error() string {

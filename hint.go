@@ -9,9 +9,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// hint is what Redis last reported about a limiter. It makes calls cheaper, and no answer depends on it: the script
-// verifies the rate and the interval. It also keeps when the permits of the limiter were last counted, which corrects
-// drift between its value and its grants.
+// hint is what Redis last reported about a limiter. It makes calls cheaper, and no answer depends
+// on it: the script verifies the rate and the interval. It also keeps when the permits of the
+// limiter were last counted, which corrects drift between its value and its grants.
 type hint struct {
 	mu        sync.Mutex
 	known     bool
@@ -30,12 +30,13 @@ const (
 	countPart = 8
 	// A count that was disturbed starts again after this part of an interval.
 	retryPart = 16
-	// After so many milliseconds, or an interval, another call counts in the place of one that has not been answered.
+	// After so many milliseconds, or an interval, another call counts in the place of one that has
+	// not been answered.
 	claimLasts = 1000
 )
 
-// ask returns the hint arguments of a call that leaves now: the rate and the interval, empty if the call is to count the
-// permits, and the cursor of a count that goes on.
+// ask returns the hint arguments of a call that leaves now: the rate and the interval, empty if the
+// call is to count the permits, and the cursor of a count that goes on.
 func (h *hint) ask(now int64) (rate, interval, cursor string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -100,8 +101,8 @@ func (h *hint) allKeys() bool {
 	return h.perClient
 }
 
-// countDrift counts the permits of the limiter if that is due, by a call that grants none. A limiter that is joined with
-// others needs it, since their call does not count.
+// countDrift counts the permits of the limiter if that is due, by a call that grants none. A
+// limiter that is joined with others needs it, since their call does not count.
 func (l *Limiter) countDrift(ctx context.Context) {
 	b := new(engine.Batch)
 	(*protocol)(l).Arguments(b, l.client.engine.Now())
@@ -123,8 +124,9 @@ func (l *Limiter) countDrift(ctx context.Context) {
 	})
 }
 
-// hints are those of a Client: two generations of at most mostHints limiters each. A limiter that was not opened for as
-// long as it took to fill a generation loses its hint, unless a Limiter still holds it.
+// hints are those of a Client: two generations of at most mostHints limiters each. A limiter that
+// was not opened for as long as it took to fill a generation loses its hint, unless a Limiter still
+// holds it.
 type hints struct {
 	mu               sync.Mutex
 	current, earlier map[string]*hint
@@ -150,7 +152,8 @@ func (s *hints) of(key string) *hint {
 	return h
 }
 
-// hint returns the hint of the limiter. A Limiter that is used for one call alone shares it with the others of its name.
+// hint returns the hint of the limiter. A Limiter that is used for one call alone shares it with
+// the others of its name.
 func (l *Limiter) hint() *hint {
 	if h := l.hinted.Load(); h != nil {
 		return h
@@ -160,7 +163,8 @@ func (l *Limiter) hint() *hint {
 	return h
 }
 
-// millisOf returns the time of a call as Unix milliseconds: the process's own, if the server's clock dates the call.
+// millisOf returns the time of a call as Unix milliseconds: the process's own, if the server's
+// clock dates the call.
 func millisOf(now time.Time) int64 {
 	if now.IsZero() {
 		now = time.Now()

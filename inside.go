@@ -12,7 +12,7 @@ func init() {
 	inside.Open = func(client any) (inside.Client, error) {
 		c, ok := client.(*Client)
 		if !ok || c == nil || c.redis == nil {
-			return inside.Client{}, fmt.Errorf("%w: give a Client that New made of a rueidis.Client", ErrNoClient)
+			return inside.Client{}, fmt.Errorf("%w: create the Client with New and a rueidis.Client", ErrNoClient)
 		}
 		return c.inside(), nil
 	}
@@ -41,10 +41,11 @@ func (c *Client) inside() inside.Client {
 	return inside.Client{Engine: c.engine, Names: (*naming)(c)}
 }
 
-// naming is a Client that tells package limit what its limiters are named in Redis.
+// naming maps names for package limit.
 type naming Client
 
-// Mapped gives a name as the keys have it. On a cluster it is one that Redisson's limiter could have as well.
+// Mapped returns a name as keys contain it. On a cluster, Redisson's limiter could have the name as
+// well.
 func (n *naming) Mapped(name string) (string, error) {
 	c := (*Client)(n)
 	if !c.engine.Cluster() {
@@ -54,7 +55,7 @@ func (n *naming) Mapped(name string) (string, error) {
 	return opened[configKey], err
 }
 
-// outlookOf makes an outlook of what a script of package limit tells of a limiter.
+// outlookOf returns the outlook of a limiter in a reply of package limit's scripts.
 func outlookOf(r inside.Reply) engine.Outlook {
 	o := &outlook{rate: r.Rate, interval: millis(r.Interval), reset: millis(r.Reset), free: r.Free}
 	var back int64

@@ -2,7 +2,7 @@ package rratelimiter
 
 import "github.com/rratelimiter/rratelimiter/internal/inside"
 
-// keys are the Redis keys of one limiter as one client sees them, in the order in which scripts get them.
+// keys are the Redis keys of a limiter that one client can name, in the order of the scripts' KEYS.
 type keys [5]string
 
 const (
@@ -12,20 +12,20 @@ const (
 	clientValueKey          // string: free permits of this client of a PerClient limiter
 	clientPermitsKey        // sorted set: grants of this client of a PerClient limiter
 
-	sharedKeys = permitsKey + 1 // so many are those of an Overall limiter
+	sharedKeys = permitsKey + 1 // the number of keys of an Overall limiter
 )
 
-// keyTypes is what each of the keys holds, as TYPE names it.
+// keyTypes are the types of the keys, as TYPE returns them.
 var keyTypes = [...]string{configKey: "hash", valueKey: "string", permitsKey: "zset", clientValueKey: "string", clientPermitsKey: "zset"}
 
-// newKeys gives the keys of the limiter of a mapped name for the client of an id, as Redisson names them.
+// newKeys returns the keys of a limiter with a mapped name for a client ID, as Redisson names them.
 func newKeys(name, id string) keys {
 	value, permits := suffixed(name, "value:", id), suffixed(name, "permits:", id)
 	shared := func(key string) string { return key[:len(key)-len(id)-1] }
 	return keys{name, shared(value), shared(permits), value, permits}
 }
 
-// suffixed gives the key of one part of a limiter, of one client.
+// suffixed returns a state key of a limiter for a client ID.
 func suffixed(name, part, id string) string {
 	var space [128]byte
 	return string(append(append(inside.AppendTag(space[:0], name), part...), id...))

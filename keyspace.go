@@ -12,10 +12,10 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// The calls of this file act on a limiter's keys as a whole: Redisson's RObject and RExpirable. All five keys that
-// this client can name take part; those of other clients of a PerClient limiter cannot be known.
+// The calls of this file act on all keys of a limiter: Redisson's RObject and RExpirable. They
+// include the five keys that this client can name, and not the PerClient state of other clients.
 
-// Exists says whether the limiter has a configuration: isExists().
+// Exists reports whether the limiter has a configuration: isExists().
 func (l *Limiter) Exists(ctx context.Context) (bool, error) {
 	if err := l.check(ctx); err != nil {
 		return false, err
@@ -24,8 +24,8 @@ func (l *Limiter) Exists(ctx context.Context) (bool, error) {
 	return n > 0, err
 }
 
-// Delete removes the limiter and says whether there was anything of it: delete(). However much it holds, the server
-// does not stop for it.
+// Delete removes the limiter, and reports whether any of its keys existed: delete(). It does not
+// block the server, however large the limiter is.
 func (l *Limiter) Delete(ctx context.Context) (bool, error) {
 	if err := l.check(ctx); err != nil {
 		return false, err
@@ -34,10 +34,11 @@ func (l *Limiter) Delete(ctx context.Context) (bool, error) {
 	return n > 0, err
 }
 
-// Unlink is [Limiter.Delete], which never makes the server wait either: unlink().
+// Unlink is [Limiter.Delete]: unlink().
 func (l *Limiter) Unlink(ctx context.Context) (bool, error) { return l.Delete(ctx) }
 
-// Touch tells Redis that the limiter was used, for servers that evict, and says whether there is anything of it: touch().
+// Touch marks the limiter as used, for servers that evict keys, and reports whether any of its keys
+// exists: touch().
 func (l *Limiter) Touch(ctx context.Context) (bool, error) {
 	if err := l.check(ctx); err != nil {
 		return false, err
@@ -46,8 +47,8 @@ func (l *Limiter) Touch(ctx context.Context) (bool, error) {
 	return n > 0, err
 }
 
-// do runs a command that reads a number. It is one that rueidis does not send again: the reads of rueidis' own builders it
-// retries for as long as an outage lasts, when nobody may be left to tell it to stop.
+// do runs a command that returns a number. It is built so that rueidis does not repeat it: reads
+// are repeated for as long as an outage lasts, also after their caller has left.
 func (l *Limiter) do(ctx context.Context, command rueidis.Completed) (int64, error) {
 	return engine.Detached(ctx, l.run(command))
 }
@@ -62,7 +63,8 @@ func (l *Limiter) run(command rueidis.Completed) func(context.Context) (int64, e
 	}
 }
 
-// SizeInMemory is what the limiter takes in Redis, in bytes, all keys together: sizeInMemory(). Redis estimates it.
+// SizeInMemory returns the bytes that all keys of the limiter take in Redis: sizeInMemory(). It is
+// Redis's estimate.
 func (l *Limiter) SizeInMemory(ctx context.Context) (int64, error) {
 	if err := l.check(ctx); err != nil {
 		return 0, err
@@ -84,19 +86,19 @@ func (l *Limiter) SizeInMemory(ctx context.Context) (int64, error) {
 	})
 }
 
-// ExpireOption is a condition of [Limiter.Expire] and [Limiter.ExpireAt]. Those with one need Redis 7.0. The zero
-// value is no condition.
+// ExpireOption is a condition of [Limiter.Expire] and [Limiter.ExpireAt]. Conditions need Redis
+// 7.0. The zero value is no condition.
 type ExpireOption uint8
 
-// The conditions. Redis looks at each key by itself.
+// The conditions. Redis checks each key separately.
 const (
 	IfSet     ExpireOption = iota + 1 // only keys that have an expiry: expireIfSet
 	IfNotSet                          // only keys that have none: expireIfNotSet
-	IfGreater                         // only where the new expiry is later; no expiry counts as never: expireIfGreater
-	IfLess                            // only where the new expiry is earlier; no expiry counts as never: expireIfLess
+	IfGreater                         // only if the new expiry is later than the present one, or than never: expireIfGreater
+	IfLess                            // only if the new expiry is earlier than the present one, or than never: expireIfLess
 )
 
-// expireArgs gives the words that stand for conditions behind PEXPIRE and PEXPIREAT.
+// expireArgs returns the arguments of PEXPIRE and PEXPIREAT for the conditions.
 func expireArgs(opts []ExpireOption) ([]string, error) {
 	words := map[ExpireOption]string{IfSet: "XX", IfNotSet: "NX", IfGreater: "GT", IfLess: "LT"}
 	var args []string
@@ -116,8 +118,9 @@ func expireArgs(opts []ExpireOption) ([]string, error) {
 	return args, nil
 }
 
-// Expire deletes the limiter once d has passed, and says whether that changed anything: expire(Duration). It is
-// rounded up to milliseconds; 0 and below delete at once. A KeepAlive of the rate sets its own expiry at every call.
+// Expire deletes the limiter after d, and reports whether that changed any key: expire(Duration). d
+// is rounded up to milliseconds; 0 and below delete at once. If the rate has a KeepAlive, every
+// call sets its own expiry again.
 func (l *Limiter) Expire(ctx context.Context, d time.Duration, opts ...ExpireOption) (bool, error) {
 	ms := d.Milliseconds()
 	if d%time.Millisecond > 0 {
@@ -126,8 +129,8 @@ func (l *Limiter) Expire(ctx context.Context, d time.Duration, opts ...ExpireOpt
 	return l.expire(ctx, "PEXPIRE", ms, opts)
 }
 
-// ExpireAt deletes the limiter at a moment, and says whether that changed anything: expireAt(Instant). The server's
-// clock decides; a moment in the past deletes at once.
+// ExpireAt deletes the limiter at a time, and reports whether that changed any key:
+// expireAt(Instant). The server's clock decides; a time in the past deletes at once.
 func (l *Limiter) ExpireAt(ctx context.Context, t time.Time, opts ...ExpireOption) (bool, error) {
 	return l.expire(ctx, "PEXPIREAT", t.UnixMilli(), opts)
 }
@@ -147,7 +150,7 @@ func (l *Limiter) expire(ctx context.Context, command string, ms int64, opts []E
 	return n > 0, err
 }
 
-// ClearExpire takes the expiry away, and says whether there was one: clearExpire().
+// ClearExpire removes the expiry, and reports whether there was one: clearExpire().
 func (l *Limiter) ClearExpire(ctx context.Context) (bool, error) {
 	if err := l.check(ctx); err != nil {
 		return false, err
@@ -156,14 +159,14 @@ func (l *Limiter) ClearExpire(ctx context.Context) (bool, error) {
 	return n > 0, err
 }
 
-// What [Limiter.RemainTimeToLive] gives where there is no time left to tell, as Redisson and Redis do.
+// Results of [Limiter.RemainTimeToLive] that are not a duration, as in Redisson and Redis.
 const (
 	NeverExpires time.Duration = -1 // the limiter has no expiry
-	DoesNotExist time.Duration = -2 // there is no such limiter
+	DoesNotExist time.Duration = -2 // the limiter does not exist
 )
 
-// RemainTimeToLive is how long the limiter has to live: remainTimeToLive(). It is [NeverExpires] or [DoesNotExist]
-// where that is not a time.
+// RemainTimeToLive returns the time until the limiter expires, [NeverExpires] or [DoesNotExist]:
+// remainTimeToLive().
 func (l *Limiter) RemainTimeToLive(ctx context.Context) (time.Duration, error) {
 	if err := l.check(ctx); err != nil {
 		return 0, err
@@ -175,8 +178,8 @@ func (l *Limiter) RemainTimeToLive(ctx context.Context) (time.Duration, error) {
 	return millis(ms), nil
 }
 
-// ExpireTime is when the limiter expires: getExpireTime(). It is the zero Time where the limiter never does or does
-// not exist, which RemainTimeToLive tells apart.
+// ExpireTime returns the time at which the limiter expires: getExpireTime(). It is the zero Time if
+// the limiter never expires or does not exist; RemainTimeToLive distinguishes the two.
 func (l *Limiter) ExpireTime(ctx context.Context) (time.Time, error) {
 	if err := l.check(ctx); err != nil {
 		return time.Time{}, err
@@ -188,17 +191,21 @@ func (l *Limiter) ExpireTime(ctx context.Context) (time.Time, error) {
 	return time.UnixMilli(ms), nil
 }
 
-// Rename gives the limiter another name, with all its state: rename. A limiter of the new name is replaced. Limiter
-// values do not change: this one goes on to stand for the old name. A limiter without configuration is
-// [ErrNotInitialized]; names of different slots, on a cluster, are [ErrCrossSlot]. Names like "x" and "{x}", whose state
-// has the same keys, are [ErrInvalidName]. Permits that another process has leased under the old name are not returned:
-// they return when they expire, an interval after the lease.
+// Rename moves the limiter with all its state to a new name: rename. It replaces a limiter of that
+// name. The Limiter itself keeps its old name, unlike Redisson's object. Permits that another
+// process has leased under the old name cannot be released: they return when they expire, an
+// interval after the lease.
+//
+// Errors: [ErrNotInitialized] if the limiter has no configuration; on a cluster [ErrCrossSlot] if
+// the names are in different slots; [ErrInvalidName] if the names share state keys, as "x" and
+// "{x}" do.
 func (l *Limiter) Rename(ctx context.Context, newName string) error {
 	_, err := l.move(ctx, "RENAME", newName, true)
 	return err
 }
 
-// RenameNX is [Limiter.Rename] where there is no limiter of the new name, and says whether that was so: renamenx.
+// RenameNX is [Limiter.Rename] if no limiter of the new name exists, and reports whether it
+// renamed: renamenx.
 func (l *Limiter) RenameNX(ctx context.Context, newName string) (bool, error) {
 	return l.move(ctx, "RENAME", newName, false)
 }
@@ -213,9 +220,9 @@ func Replace() CopyOption {
 	return func(c *copyLimiter) { c.replace = true }
 }
 
-// Copy makes a second limiter with the same rate and state, and says whether it did: copy. Without [Replace] it does
-// not where there is a limiter of the new name. It needs Redis 6.2, and takes the server as long as the state is
-// large. Errors are those of Rename.
+// Copy creates a second limiter with the same rate and state, and reports whether it did: copy. If
+// a limiter of the new name exists, it needs [Replace]. Copy needs Redis 6.2. It blocks the server
+// for a time proportional to the state. Errors are those of Rename.
 func (l *Limiter) Copy(ctx context.Context, newName string, opts ...CopyOption) (bool, error) {
 	var settings copyLimiter
 	for _, opt := range opts {

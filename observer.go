@@ -7,92 +7,96 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// Observer is told of what a [Client] does, in the manner of net/http/httptrace: a field that is nil is not called, and costs nothing.
-// It is set with [WithObserver], for limiters of this package and of package limit. The zero Observer is told nothing.
+// Observer has hooks that report what a [Client] does, in the manner of net/http/httptrace. A nil
+// hook costs nothing. Set it with [WithObserver], for limiters of this package and of package
+// limit.
 //
-// Hooks run on the goroutine of the call that they tell of, with the context that was given to it or, where the call has a timeout, one
-// below that, before the call returns and with no lock held: one that blocks, or panics, does so for that caller alone, whose result
-// is lost with the panic, and of whose decision nobody is told then. Hooks of different calls run at the same time. They may call
-// limiters, but tell of that too. The fields are read by WithObserver.
+// A hook runs on the goroutine of the call that it reports, with the context of that call, before
+// the call returns. No lock is held. A hook that blocks or panics does so for that caller alone.
+// Hooks of different calls run at the same time. A hook may call limiters; these calls are reported
+// too. WithObserver copies the fields.
 //
-// Nobody is told of a call that is refused before anything is asked: for permits below 1, a name that cannot be used, a context that
-// has ended, a limiter without reservations. Of one that is refused with [ErrPermitsExceedRate] the Observer is told, whoever knew it.
+// Calls with invalid arguments are not reported, except those that fail with
+// [ErrPermitsExceedRate].
 type Observer struct {
-	// Decision is told the result of each call that asks for permits: TryAcquire, Take, TryAcquireWithin, Acquire, and in
-	// package limit TakeEach, Reserve and Charge too.
+	// Decision reports the result of each call that asks for permits: TryAcquire, Take,
+	// TryAcquireWithin and Acquire; in package limit also TakeEach, Reserve and Charge.
 	Decision func(context.Context, DecisionInfo)
 
-	// RedisCall is told of each call to Redis that asks for permits, once, however many pages of a script it took, by one of the
-	// callers whom it answered. Where it answered none, since all of them have gone, or wait on in line, or since it fetched a lease
-	// alone, a goroutine of its own tells of it with [context.Background], and drops a panic.
+	// RedisCall reports each call to Redis that asks for permits, once, however many pages of a
+	// script it took. It runs for one of the callers that the call served. If it served none (all
+	// have left or still wait, or it fetched a lease), it runs on a goroutine of its own with
+	// [context.Background], and a panic is dropped.
 	RedisCall func(context.Context, RedisCallInfo)
 
-	// Waiting is told when a call of TryAcquireWithin or Acquire begins to wait, in line, if for no longer than Redis takes to answer,
-	// or for a reservation's moment, and when it no longer does: always both, whatever panics.
+	// Waiting reports that a call of TryAcquireWithin or Acquire begins to wait, and that it ends:
+	// always both. A call waits while it is queued, if only for a reply of Redis, and until the
+	// time of its reservation.
 	Waiting func(context.Context, WaitingInfo)
 }
 
-// DecisionInfo is what came of a request for permits.
-//
-// Waited is the time that it stood in line, the calls to Redis included, or waited for a reservation's moment. It is 0 for a call
-// that never waits, and for one in line whose first answer of Redis was its last and which nobody stood before whom an answer had
-// left there: it waited for Redis alone, as TryAcquire does.
+// DecisionInfo is the result of a request for permits.
 type DecisionInfo struct {
-	Name    string        // of the limiter, as it was opened
-	Policy  string        // "redisson", or the kinds that a limiter of package limit limits by: "token_bucket", "calendar+sliding_window"
-	Permits int64         // that were asked for
-	Granted bool          // false where Err is not nil
-	Charged bool          // by Charge of package limit, which takes permits whether they are free or not
-	Took    time.Duration // the whole call
-	Waited  time.Duration // of that, for permits that were not free: see below
-	Source  Source        // who decided; FromNobody where Err is not nil
-	Err     error         // why there is no decision, as the caller gets it
+	Name    string // of the limiter, as it was opened
+	Policy  string // "redisson", or the policies of package limit: "token_bucket", "calendar+sliding_window"
+	Permits int64  // requested
+	Granted bool   // false if Err is not nil
+	Charged bool   // by Charge of package limit, which takes permits that are not free, too
+	Took    time.Duration
+
+	// Waited is the part of Took that the request was queued for permits, calls to Redis included,
+	// or waited for its reservation. It is 0 for calls that never wait, and for a call that was
+	// first in the queue and had its result with the first reply.
+	Waited time.Duration
+
+	Source Source // FromNobody if Err is not nil
+	Err    error  // as the caller gets it
 }
 
-// Source is who decided on a request.
+// Source is the origin of a decision.
 type Source string
 
 // The sources.
 const (
-	FromRedis  Source = "redis"  // Redis did, for this request
-	FromMemory Source = "memory" // the denial cache did ([WithDenialCache])
-	FromLease  Source = "lease"  // permits were leased already ([WithLease])
-	FromNobody Source = ""       // an error, or the end of the context, came first
+	FromRedis  Source = "redis"  // a reply of Redis to this request
+	FromMemory Source = "memory" // the denial cache ([WithDenialCache])
+	FromLease  Source = "lease"  // leased permits ([WithLease])
+	FromNobody Source = ""       // no decision: an error, or the context ended
 )
 
 // RedisCallInfo is one call to Redis.
 type RedisCallInfo struct {
-	Name     string        // of the limiter, as the caller opened it who tells of it, or without one as some caller of that limiter did
+	Name     string        // of the limiter, as a caller opened it
 	Policy   string        // as in DecisionInfo
-	Requests int           // that the call carried
-	Permits  int64         // that they were for
-	Leased   int64         // that the call brought for callers to come
-	Took     time.Duration // until its answer was there
-	Err      error         // why there is none, as those callers get it
+	Requests int           // of the call
+	Permits  int64         // requested by them
+	Leased   int64         // permits that the call leased
+	Took     time.Duration // until its reply
+	Err      error         // as those callers get it
 }
 
-// WaitingInfo is a change of how many wait for a limiter.
+// WaitingInfo is a change of the number of waiting calls.
 type WaitingInfo struct {
 	Name   string // of the limiter, as it was opened
 	Policy string // as in DecisionInfo
-	Change int    // 1 where the call begins to wait, -1 where it ends
-	Length int    // how many calls of this Client wait for that name and policies, this change made
+	Change int    // 1 when a call begins to wait, -1 when it ends
+	Length int    // waiting calls of this Client for that name and policies, after the change
 }
 
-// WithObserver sets who is told of what the Client does. A nil Observer is nobody, which is the default.
+// WithObserver sets the hooks of the Client. A nil Observer is the default: no hooks.
 func WithObserver(o *Observer) Option {
-	told := o.told()
-	return func(c *Client) { c.settings.Observer = told }
+	hooks := o.hooks()
+	return func(c *Client) { c.settings.Observer = hooks }
 }
 
-// told is the hooks as the engine calls them.
-func (o *Observer) told() *engine.Observer {
+// hooks returns the hooks as the engine calls them.
+func (o *Observer) hooks() *engine.Observer {
 	if o == nil {
 		return nil
 	}
-	told, hooks := new(engine.Observer), *o
+	result, hooks := new(engine.Observer), *o
 	if hooks.Decision != nil {
-		told.Decided = func(ctx context.Context, d engine.Decision) {
+		result.Decided = func(ctx context.Context, d engine.Decision) {
 			info := DecisionInfo{d.Limiter.Name, d.Limiter.Policy, d.Permits, d.Granted, d.Charged, d.Took, d.Waited, FromNobody, d.Err}
 			if d.Err == nil {
 				info.Source = sources[d.From]
@@ -101,16 +105,16 @@ func (o *Observer) told() *engine.Observer {
 		}
 	}
 	if hooks.RedisCall != nil {
-		told.Called = func(ctx context.Context, c engine.Call) {
+		result.Called = func(ctx context.Context, c engine.Call) {
 			hooks.RedisCall(ctx, RedisCallInfo{c.Limiter.Name, c.Limiter.Policy, c.Requests, c.Permits, c.Leased, c.Took, c.Err})
 		}
 	}
 	if hooks.Waiting != nil {
-		told.Waits = func(ctx context.Context, w engine.Waiting) {
+		result.Waits = func(ctx context.Context, w engine.Waiting) {
 			hooks.Waiting(ctx, WaitingInfo{w.Limiter.Name, w.Limiter.Policy, w.Change, w.Length})
 		}
 	}
-	return told
+	return result
 }
 
 var sources = [...]Source{engine.FromRedis: FromRedis, engine.FromMemory: FromMemory, engine.FromLease: FromLease}

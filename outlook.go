@@ -7,29 +7,30 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// outlook is a limiter as the acquire script found it.
+// outlook is the state of a limiter in a reply of the acquire script, from which waiting times
+// follow.
 type outlook struct {
 	rate     int64
 	interval time.Duration
-	reset    time.Duration // until every permit is free again, where the reply told
-	free     int64         // below 0 where more are taken than the rate
-	returns  []returning   // when permits come back, the earliest first: as many as the script says, or a page
+	reset    time.Duration // until all permits are free, if the reply has it
+	free     int64         // below 0 if more than the rate is taken
+	returns  []returning   // when permits return, the earliest first; at most a page
 }
 
-// returning says that by a moment so many permits have come back, those before included.
+// returning is the number of permits that return within a time, earlier ones included.
 type returning struct {
 	after   time.Duration
 	permits int64
 }
 
-// Limit is the rate.
+// Limit returns the rate.
 func (o *outlook) Limit() int64 { return o.rate }
 
-// Free is the value.
+// Free returns the value.
 func (o *outlook) Free() int64 { return o.free }
 
-// after says how long it takes until so many permits are free, or where only the first returns are known, how long at
-// least.
+// after returns the time until permits are free. If not enough returns are known, it returns the
+// last known one and false.
 func (o *outlook) after(permits int64) (after time.Duration, known bool) {
 	need := permits - o.free
 	if need <= 0 || len(o.returns) == 0 {
@@ -40,17 +41,18 @@ func (o *outlook) after(permits int64) (after time.Duration, known bool) {
 	return o.returns[i].after, o.returns[i].permits >= need
 }
 
-// Denied is the answer to who asks for more than is free.
+// Denied returns the answer to a request for more permits than are free.
 func (o *outlook) Denied(permits int64) (engine.Answer, bool) {
 	after, known := o.after(permits)
 	return engine.Answer{Limit: o.rate, Remaining: max(0, o.free), RetryAfter: after, ResetAfter: o.reset}, known
 }
 
-// Parts: a rate has none.
+// Parts returns nil: a rate has no parts.
 func (o *outlook) Parts(int64) []engine.Answer { return nil }
 
-// Earliest says when the last of so many permits could be granted. They come back one after another, and once more, an
-// interval after they were granted again, where more is wanted than the rate.
+// Earliest returns the time until the last of the wanted permits can be granted. Permits return one
+// after another. If more than the rate is wanted, they return again an interval after they were
+// granted again.
 func (o *outlook) Earliest(wanted engine.Total) time.Duration {
 	times, rest, ok := wanted.Rounds(o.rate)
 	after, _ := o.after(rest)
@@ -61,7 +63,7 @@ func (o *outlook) Earliest(wanted engine.Total) time.Duration {
 	return after + time.Duration(times*every)
 }
 
-// Worse says that the rate was lowered or the interval lengthened.
+// Worse reports whether the rate was lowered or the interval lengthened.
 func (o *outlook) Worse(than engine.Outlook) bool {
 	before, ok := than.(*outlook)
 	return !ok || o.rate < before.rate || o.interval > before.interval

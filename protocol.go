@@ -17,8 +17,9 @@ import (
 // protocol is a Limiter as the engine sees it: how it calls the acquire script of script.lua.
 type protocol Limiter
 
-// Call returns the acquire script, with the keys of an OVERALL limiter unless the limiter is known to be PER_CLIENT: two
-// keys less save a tenth of a call's server time. The script asks for the others if it needs them.
+// Call returns the acquire script, with the keys of an OVERALL limiter unless the limiter is known
+// to be PER_CLIENT: two keys less save a tenth of a call's server time. The script asks for the
+// others if it needs them.
 func (p *protocol) Call(b *engine.Batch) (script *engine.Script, keys []string) {
 	script = acquireScript
 	if b.Lease.Span > 0 {
@@ -79,7 +80,8 @@ func (p *protocol) Arguments(b *engine.Batch, now time.Time) {
 	b.Args = a.list(b.Args)
 }
 
-// arguments collects the arguments of a call in one string, since each allocation costs a lone caller.
+// arguments collects the arguments of a call in one string, since each allocation costs a lone
+// caller.
 type arguments struct {
 	text []byte
 	ends [leaseSpanArg + 1]int
@@ -110,8 +112,9 @@ func (a *arguments) list(list []string) []string {
 	return list
 }
 
-// appendMember appends the member of a grant of n permits: a length, as many random bytes, and n in 32 bits,
-// little-endian. A grant with leased permits has the Client's mark in its first random bytes.
+// appendMember appends the member of a grant of n permits: a length, as many random bytes, and n in
+// 32 bits, little-endian. A grant with leased permits has the Client's mark in its first random
+// bytes.
 func (c *Client) appendMember(text []byte, n int64, leases bool) []byte {
 	const random = 16
 	text = append(text, random)
@@ -140,8 +143,9 @@ func (p *protocol) GiveBack(b *engine.Batch) func(context.Context) {
 	}
 }
 
-// giveBack returns permits of the grant whose member begins with random and was of granted permits. It names the grant,
-// instead of releasing the oldest one: a late reply's grant may have expired, or may be lost with a master that failed.
+// giveBack returns permits of the grant whose member begins with random and was of granted permits.
+// It names the grant, instead of releasing the oldest one: a late reply's grant may have expired,
+// or may be lost with a master that failed.
 func (l *Limiter) giveBack(ctx context.Context, permits int64, random string, granted int64) error {
 	grant := string(appendUint32([]byte(random), granted))
 	rest := ""
@@ -154,8 +158,8 @@ func (l *Limiter) giveBack(ctx context.Context, permits int64, random string, gr
 	return err
 }
 
-// repeatRefund repeats a refund that a cluster refuses unread while its slot moves: no caller waits for it, and its permits
-// would stay taken until the grant expires.
+// repeatRefund repeats a refund that a cluster refuses unread while its slot moves: no caller waits
+// for it, and its permits would stay taken until the grant expires.
 func (l *Limiter) repeatRefund(ctx context.Context, args []string) (reply []rueidis.RedisMessage, err error) {
 	for range refundTries {
 		reply, err = l.pages(ctx, never, giveBackScript, args)

@@ -12,8 +12,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// TrySetRate sets the rate of a limiter that has none and says whether it did: trySetRate. Where the limiter has a
-// rate already nothing changes. An invalid rate is refused with [ErrInvalidRate].
+// TrySetRate sets the rate of a limiter that has none, and reports whether it did: trySetRate. If
+// the limiter has a rate, nothing changes. An invalid rate is [ErrInvalidRate].
 func (l *Limiter) TrySetRate(ctx context.Context, rate Rate) (bool, error) {
 	if err := rate.validate(); err != nil {
 		return false, err
@@ -30,23 +30,24 @@ type SetRateOption func(*setRate)
 
 type setRate struct{ keepState bool }
 
-// KeepState keeps the permits that are taken: keepState() of Redisson's rate limiter arguments. Those that lie within
-// the new interval count against the new rate; where they are more than it, nothing is granted until enough of them
-// have left the window. Without it the limiter starts anew, with all permits free. It has no effect where the type
-// of the rate changes.
+// KeepState keeps the grants: keepState() of Redisson's RateLimiterArgs. Grants within the new
+// interval count against the new rate. If they exceed it, no permit is granted until enough of them
+// have expired. Without KeepState all permits are free. It has no effect if the type of the rate
+// changes.
 func KeepState() SetRateOption {
 	return func(s *setRate) { s.keepState = true }
 }
 
-// SetRate sets the rate, whether the limiter has one or not: setRate. All permits are free afterwards, for PerClient
-// those of this client, unless [KeepState] is given. An expiry that Expire set stays; one that came from an old
-// KeepAlive goes. Whatever else the limiter's configuration held is replaced, so that SetRate repairs it.
+// SetRate sets the rate of a limiter, whether it has one or not: setRate. After that all permits
+// are free, for PerClient those of this client, unless [KeepState] is given. An expiry that Expire
+// set stays; one of an earlier KeepAlive is removed. SetRate replaces invalid fields and state, so
+// it repairs a limiter.
 func (l *Limiter) SetRate(ctx context.Context, rate Rate, opts ...SetRateOption) error {
 	_, err := l.setRate(ctx, rate, "", opts)
 	return err
 }
 
-// UpdateRate is [Limiter.SetRate] for a limiter that exists, and says whether it does: updateRate.
+// UpdateRate is [Limiter.SetRate] if the limiter exists, and reports whether it does: updateRate.
 func (l *Limiter) UpdateRate(ctx context.Context, rate Rate, opts ...SetRateOption) (bool, error) {
 	return l.setRate(ctx, rate, "e", opts)
 }
@@ -72,7 +73,7 @@ func (l *Limiter) setRate(ctx context.Context, rate Rate, letters string, opts [
 	return done == 1, err
 }
 
-// fields gives a rate as the configuration hash holds it.
+// fields returns the fields of the configuration hash.
 func (r Rate) fields() []string {
 	return []string{
 		strconv.FormatInt(r.Permits, 10),
@@ -82,8 +83,8 @@ func (r Rate) fields() []string {
 	}
 }
 
-// Config reads the rate: getConfig(). A limiter without one is [ErrNotInitialized], where Redisson gives a rate of 0.
-// A configuration that is no limiter's is a [*StateError].
+// Config returns the rate: getConfig(). A limiter without a rate is [ErrNotInitialized], where
+// Redisson returns a rate of 0. An invalid configuration is a [*StateError].
 func (l *Limiter) Config(ctx context.Context) (Rate, error) {
 	if err := l.check(ctx); err != nil {
 		return Rate{}, err
@@ -98,8 +99,8 @@ func (l *Limiter) Config(ctx context.Context) (Rate, error) {
 	})
 }
 
-// parseConfig makes a Rate of the four fields of the configuration hash. What is no number is refused; an interval or
-// keep-alive longer than a Duration is cut.
+// parseConfig parses the four fields of the configuration hash. An interval or keep-alive above the
+// longest Duration becomes that.
 func (l *Limiter) parseConfig(fields []rueidis.RedisMessage) (Rate, error) {
 	for i := range 3 {
 		if i >= len(fields) || fields[i].IsNil() {
@@ -132,8 +133,8 @@ func (l *Limiter) parseConfig(fields []rueidis.RedisMessage) (Rate, error) {
 	return Rate{Type: RateType(numbers[2]), Permits: numbers[0], Interval: millis(numbers[1]), KeepAlive: millis(numbers[3])}, nil
 }
 
-// parseCount reads a number of the configuration: decimal digits and nothing else, as the script demands. One above
-// the largest int64 counts as that.
+// parseCount parses a number of the configuration: decimal digits only, as in the script. A number
+// above the largest int64 becomes that.
 func parseCount(text string) (int64, bool) {
 	if text == "" || strings.Trim(text, "0123456789") != "" {
 		return 0, false

@@ -10,28 +10,29 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// maxGrant is how many permits one call takes at most: Redisson's grant has 32 bits for them.
+// maxGrant is the most permits of one call: Redisson's grant has 32 bits for them.
 const maxGrant = 1<<32 - 1
 
-// Limiter is one rate limiter, shared with everybody who opens its name on the same Redis: Redisson's RRateLimiter.
+// Limiter is a rate limiter, shared by all programs that open its name on the same Redis. It is
+// Redisson's RRateLimiter.
 //
 // A Limiter is safe for concurrent use. Calls of the zero Limiter fail with [ErrNoClient].
 //
-// Every call ends as soon as its context does, with the context's error. A call that changes something and had been
-// sent by then may still take effect, but permits that arrive for a caller that has gone are given back.
+// Every call ends as soon as its context does, with the context's error. A change that was sent may
+// still take effect. If permits arrive for a caller that has gone, the Client releases them.
 type Limiter struct {
 	client *Client
 	keys   keys
-	err    error // what is wrong with the name or the client
+	err    error // of an invalid name or client
 	calls  engine.Limiter
 
 	hinted atomic.Pointer[hint]
 }
 
-// Name is the name that the limiter was opened with: getName().
+// Name returns the name with which the limiter was opened: getName().
 func (l *Limiter) Name() string { return l.calls.Name }
 
-// check says what is wrong before Redis is asked at all.
+// check returns the error that needs no call to Redis.
 func (l *Limiter) check(ctx context.Context) error {
 	if l.client == nil {
 		return fmt.Errorf("%w: open a Limiter with Client.Limiter", ErrNoClient)
@@ -56,11 +57,12 @@ func (l *Limiter) checkAcquire(ctx context.Context, permits int64) error {
 	return l.check(ctx)
 }
 
-// TryAcquire takes permits if they are free now, and reports whether it did: tryAcquire(permits). It never waits. One call
-// takes at most 4294967295 permits, the most that Redisson's grant can hold.
+// TryAcquire takes permits if they are free now, and reports whether it did: tryAcquire(permits).
+// It never waits, and may take permits for which callers of Acquire wait. One call takes 1 to
+// 4294967295 permits, the most that Redisson's grant can hold.
 //
-// Errors: [ErrInvalidPermits], [ErrNotInitialized], [ErrPermitsExceedRate], [*StateError]. If Redis fails during the call,
-// the permits may be taken all the same; they return after the interval.
+// Errors: [ErrInvalidPermits], [ErrNotInitialized], [ErrPermitsExceedRate], [*StateError]. If Redis
+// fails during the call, the permits may be taken all the same; they return after the interval.
 func (l *Limiter) TryAcquire(ctx context.Context, permits int64) (bool, error) {
 	if err := l.checkAcquire(ctx, permits); err != nil {
 		return false, err
@@ -69,8 +71,8 @@ func (l *Limiter) TryAcquire(ctx context.Context, permits int64) (bool, error) {
 	return result.Allowed, err
 }
 
-// Take is [Limiter.TryAcquire] with the numbers that a caller shows its own users, in an HTTP header for instance.
-// Where very many grants are in the window, RetryAfter may be the moment to ask again rather than the last word.
+// Take is [Limiter.TryAcquire] with the numbers for a user of the caller, in an HTTP header for
+// instance. If the window holds more than 256 grants, RetryAfter may be too short: ask again then.
 func (l *Limiter) Take(ctx context.Context, permits int64) (Decision, error) {
 	if err := l.checkAcquire(ctx, permits); err != nil {
 		return Decision{}, err
@@ -79,11 +81,12 @@ func (l *Limiter) Take(ctx context.Context, permits int64) (Decision, error) {
 	return Decision(result.Answer), err
 }
 
-// TryAcquireWithin takes permits as soon as they are free, if that is within the timeout, and says whether it was:
-// tryAcquire(permits, timeout). It stands in line with Acquire. Where the permits cannot be free in time it says so at
-// once rather than at the end of the timeout; where more than 256 grants lie in the window, only as far as the oldest 256
-// tell. A timeout of 0 or below is one try, as TryAcquire. No permit is granted after the timeout. If it passes
-// without any answer of Redis, the error is [context.DeadlineExceeded].
+// TryAcquireWithin takes permits as soon as they are free, if that is within the timeout, and
+// reports whether it did: tryAcquire(permits, timeout). It queues with callers of Acquire. If the
+// permits cannot be free in time, it returns false at once; if the window holds more than 256
+// grants, only the oldest 256 are considered. A timeout of 0 or below is one try, like TryAcquire.
+// No permit is granted after the timeout. If Redis has not replied by then, the error is
+// [context.DeadlineExceeded].
 func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout time.Duration) (bool, error) {
 	if timeout <= 0 {
 		return l.TryAcquire(ctx, permits)
@@ -95,10 +98,11 @@ func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout t
 	return l.calls.Wait(ctx, permits, deadline)
 }
 
-// Acquire takes permits as soon as they are free, and waits until then: acquire(permits). Those who wait for one
-// limiter on one Client are served in the order in which they came, a large request before smaller ones behind it.
-// It ends with ctx; where the deadline of ctx lies before the moment at which the permits could be free, it fails at
-// once with an error that is [context.DeadlineExceeded]. Nobody holds permits afterwards who was not granted them.
+// Acquire waits until permits are free and takes them: acquire(permits). Callers that wait for one
+// limiter on one Client are served first come, first served, a large request before smaller ones
+// behind it. Acquire ends with ctx. If the permits cannot be free before the deadline of ctx, it
+// fails at once with an error that is [context.DeadlineExceeded]. An Acquire that fails holds no
+// permits.
 func (l *Limiter) Acquire(ctx context.Context, permits int64) error {
 	if err := l.checkAcquire(ctx, permits); err != nil {
 		return err
@@ -107,8 +111,9 @@ func (l *Limiter) Acquire(ctx context.Context, permits int64) error {
 	return err
 }
 
-// Release gives permits back before they leave the window by themselves: release(permits). The oldest grants shrink
-// by as much. Releasing more than is taken frees all; 0 does nothing. Below 0 is [ErrInvalidPermits].
+// Release returns permits before they expire: release(permits). It takes them off the oldest
+// grants; permits that other Clients have leased come last. Releasing more than is taken frees all
+// permits. 0 does nothing, and less is [ErrInvalidPermits].
 func (l *Limiter) Release(ctx context.Context, permits int64) error {
 	if permits < 0 || permits > maxPermits {
 		return fmt.Errorf("%w: %d permits of %q to release, want 0 to 2^53", ErrInvalidPermits, permits, l.calls.Name)
@@ -135,7 +140,8 @@ func (l *Limiter) Release(ctx context.Context, permits int64) error {
 	return nil
 }
 
-// AvailablePermits counts the permits that are free now, 0 to the rate: availablePermits(). It only reads.
+// AvailablePermits returns the number of free permits, 0 to the rate: availablePermits(). It only
+// reads.
 func (l *Limiter) AvailablePermits(ctx context.Context) (int64, error) {
 	if err := l.check(ctx); err != nil {
 		return 0, err

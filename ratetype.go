@@ -5,18 +5,19 @@ import (
 	"time"
 )
 
-// RateType says who shares a rate. It is Redisson's RateType.
+// RateType is the scope of a rate: Redisson's RateType.
 type RateType int
 
 const (
-	// Overall is one rate for all clients together: Redisson's RateType.OVERALL. It is the zero value.
+	// Overall is one rate for all clients together: Redisson's RateType.OVERALL. It is the zero
+	// value.
 	Overall RateType = 0
-	// PerClient is a rate for each client of its own, counted by client ID: Redisson's RateType.PER_CLIENT.
-	// All limiters of one [Client] count together.
+	// PerClient is one rate for each client, by client ID: Redisson's RateType.PER_CLIENT. All
+	// Limiters of one [Client] with one name share it.
 	PerClient RateType = 1
 )
 
-// String gives Redisson's name of the type.
+// String returns Redisson's name of the type.
 func (t RateType) String() string {
 	switch t {
 	case Overall:
@@ -27,17 +28,17 @@ func (t RateType) String() string {
 	return fmt.Sprintf("RateType(%d)", int(t))
 }
 
-// maxPermits is the largest rate: above it a Lua number, a double, no longer tells two neighbours apart.
+// maxPermits is the largest rate: up to it, a Lua number (a double) represents every integer.
 const maxPermits = 1 << 53
 
 // Rate is the configuration of a limiter: in any window of one Interval, at most Permits permits.
 //
-// The zero value is no valid rate: Permits and Interval must be given.
+// The zero value is invalid: Permits and Interval are required.
 type Rate struct {
-	Type      RateType      // who shares the rate
+	Type      RateType      // Overall or PerClient
 	Permits   int64         // permits in an Interval, 1 to 2^53
 	Interval  time.Duration // above 0, in whole milliseconds
-	KeepAlive time.Duration // a limiter unused for so long is deleted; 0 keeps it for ever, else at least Interval
+	KeepAlive time.Duration // a limiter unused for this long is deleted; at least Interval, or 0 for never
 }
 
 func (r Rate) validate() error {
@@ -56,16 +57,17 @@ func (r Rate) validate() error {
 	return nil
 }
 
-// Decision is what [Limiter.Take] found: the answer, and the numbers that a caller shows its own users.
+// Decision is the result of [Limiter.Take]: whether the permits were granted, and the numbers for a
+// user of the caller.
 //
-// Remaining may be too low, and never too high, while more than 256 grants that have left the window wait to be taken
-// back: a call takes back as many, and more only where the permits asked for need it.
+// Remaining is never too high. It may be too low while more than 256 expired grants are still to be
+// removed: a call removes as many, and more only if its permits need them.
 //
-// The zero value is a denial with nothing known.
+// The zero value is a denial without numbers.
 type Decision struct {
 	Allowed    bool          // whether the permits were granted
 	Limit      int64         // the rate's permits
 	Remaining  int64         // permits free after this call
-	RetryAfter time.Duration // until the requested permits could be had, if nobody takes more; 0 where Allowed
-	ResetAfter time.Duration // until every permit is free again, if nobody takes more
+	RetryAfter time.Duration // until the requested permits are free, if no other caller takes them; 0 if Allowed
+	ResetAfter time.Duration // until all permits are free, if no caller takes more
 }

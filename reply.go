@@ -9,10 +9,10 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// allGranted stands for the letters of a batch of which every request was granted.
+// allGranted replaces the letters of a batch if all its requests were granted.
 const allGranted = "*"
 
-// Answer reads what the acquire script replied.
+// Answer parses the reply of the acquire script.
 func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {
 	l := (*Limiter)(p)
 	if message.IsInt64() {
@@ -29,7 +29,7 @@ func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 	if b.Lease.Span > 0 && l.leased(b, reply) {
 		again, err := p.Answer(b, reply[len(reply)-1])
 		for _, r := range b.Requests {
-			r.Remaining += b.Lease.Granted // nobody has them yet
+			r.Remaining += b.Lease.Granted // no caller has them yet
 		}
 		return again, err
 	}
@@ -49,7 +49,7 @@ func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 	return false, l.answer(b, reply)
 }
 
-// needsKeys says that the script was given the keys of an Overall limiter, and the limiter is none.
+// needsKeys reports whether the script asks for the keys of a PerClient limiter.
 func needsKeys(reply []rueidis.RedisMessage) bool {
 	if len(reply) != 1 {
 		return false
@@ -58,7 +58,8 @@ func needsKeys(reply []rueidis.RedisMessage) bool {
 	return err == nil && kind == replyNeedsKeys
 }
 
-// leased reads what a reply tells of a lease, if it does. Its last element is the reply of acquire.
+// leased parses the reply of a call with a lease, and reports whether it is one. Its last element
+// is the reply of acquire.
 func (l *Limiter) leased(b *engine.Batch, reply []rueidis.RedisMessage) bool {
 	const elements = 7
 	var numbers [elements - 1]int64
@@ -84,7 +85,7 @@ func (l *Limiter) leased(b *engine.Batch, reply []rueidis.RedisMessage) bool {
 	return true
 }
 
-// answer answers a batch from a reply that tells the requests apart.
+// answer sets the answers of a batch from a reply with a letter for each request.
 func (l *Limiter) answer(b *engine.Batch, reply []rueidis.RedisMessage) error {
 	const head, letter = 8, 6
 	if len(reply) < head || len(reply)%2 != head%2 {
@@ -152,7 +153,7 @@ func (l *Limiter) answer(b *engine.Batch, reply []rueidis.RedisMessage) error {
 	return nil
 }
 
-// millis is a number of milliseconds as a duration, the longest there is where it is more.
+// millis returns n milliseconds as a Duration, at most the longest one.
 func millis(n int64) time.Duration {
 	const most = int64(1<<63-1) / int64(time.Millisecond)
 	return time.Duration(min(max(n, -most), most)) * time.Millisecond

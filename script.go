@@ -34,10 +34,10 @@ var (
 	moveScript       = script("slack", "move", "outlive")
 )
 
-// dated is the scripts whose first argument is the time.
+// dated are the scripts whose first argument is the time.
 var dated = []*engine.Script{releaseScript, giveBackScript, availableScript, setRateScript}
 
-// script puts a script together from parts of script.lua.
+// script assembles a script from parts of script.lua.
 func script(parts ...string) *engine.Script {
 	return engine.NewScript(scriptText("names") + scriptText(parts...))
 }
@@ -51,7 +51,8 @@ func scriptText(parts ...string) string {
 		}
 		body, _, _ = strings.Cut(body, "\n--@ ")
 		for line := range strings.Lines(body) {
-			// A line may stand for a part. The comments stay here: a server keeps the text of every script that it was sent.
+			// A line may include a part. Comments are removed: a server keeps the text of every
+			// script.
 			if inner, ok := strings.CutPrefix(strings.TrimSpace(line), "--@"); ok {
 				text.WriteString(scriptText(inner))
 			} else if !strings.HasPrefix(strings.TrimLeft(line, " "), "--") {
@@ -63,7 +64,7 @@ func scriptText(parts ...string) string {
 	return text.String()
 }
 
-// The first number of a reply of more than one, as script.lua says.
+// The first element of an array reply: see script.lua.
 const (
 	replyDone = iota
 	replyAgain
@@ -74,29 +75,29 @@ const (
 	replyNeedsKeys
 )
 
-// replyUnsupported is what the scripts of Expire and Copy reply where the server lacks what they need.
+// replyUnsupported is the reply of the scripts of Expire and Copy if the server lacks a command.
 const replyUnsupported = -2
 
-// memberArg is the argument with which the acquire script gets the member of its grant: ARGV[2].
+// memberArg is the index of the member of a grant in the arguments of the acquire script: ARGV[2].
 const memberArg = 1
 
-// hintArg and countArg are the arguments with which the acquire script gets its hint and the cursor of a count: ARGV[3] and
+// hintArg and countArg are the indexes of the hint and of the cursor of a count: ARGV[3] and
 // ARGV[9].
 const (
 	hintArg  = 2
 	countArg = 8
 )
 
-// leaseSpanArg is the last argument of the acquire script: ARGV[11].
+// leaseSpanArg is the index of the last argument of the acquire script: ARGV[11].
 const leaseSpanArg = 10
 
-// runsArg is the argument with which the acquire script gets its requests: ARGV[8].
+// runsArg is the index of the requests in the arguments of the acquire script: ARGV[8].
 const runsArg = 7
 
-// cursorArg is the argument with which a script goes on where the call before it stopped: ARGV[6].
+// cursorArg is the index of the cursor with which a script continues an earlier call: ARGV[6].
 const cursorArg = 5
 
-// eval runs a script: it must be called where nobody waits longer than ctx (see engine.Detached).
+// eval runs a script. Its caller must wait for ctx at most (see engine.Detached).
 func (l *Limiter) eval(ctx context.Context, script *engine.Script, keys, args []string) (rueidis.RedisMessage, error) {
 	var renew func([]string)
 	if slices.Contains(dated, script) {
@@ -109,7 +110,7 @@ func (l *Limiter) eval(ctx context.Context, script *engine.Script, keys, args []
 	return message, err
 }
 
-// ask runs a script that replies {0, ...} and only reads, askChange one that changes the limiter.
+// ask runs a script that only reads and replies {0, ...}, askChange one that changes the limiter.
 func (l *Limiter) ask(ctx context.Context, script *engine.Script, args ...string) ([]rueidis.RedisMessage, error) {
 	return engine.Detached(ctx, func(detached context.Context) ([]rueidis.RedisMessage, error) {
 		return l.pages(detached, ctx.Err, script, args)
@@ -123,11 +124,11 @@ func (l *Limiter) askChange(ctx context.Context, script *engine.Script, args ...
 		})
 }
 
-// mostPages is how many calls a script may take: enough for some hundred million grants.
+// mostPages bounds the calls of a script: enough for some hundred million grants.
 const mostPages = 1 << 20
 
-// pages runs a script that replies {0, ...}, as often as it has more to do. It ends with the caller's context as well,
-// which ctx, detached from it, does not: ended returns the error of that, or nil.
+// pages runs a script that replies {0, ...}, until it has no more to do. ctx is detached from the
+// caller's context; ended returns the error of the latter, which ends the calls too.
 func (l *Limiter) pages(ctx context.Context, ended func() error, script *engine.Script, args []string) (
 	[]rueidis.RedisMessage, error,
 ) {
@@ -165,10 +166,10 @@ func (l *Limiter) unfinished() error {
 	return fmt.Errorf("rratelimiter: limiter %q: the script has not finished after %d calls", l.calls.Name, mostPages)
 }
 
-// never is the end of a call that no context ends.
+// never is for calls that no context ends.
 func never() error { return nil }
 
-// askInt runs a script that replies a number and changes limiters of these keys.
+// askInt runs a script that replies a number and changes the limiters with the changed keys.
 func (l *Limiter) askInt(ctx context.Context, changed []string, script *engine.Script, keys []string, args ...string) (int64, error) {
 	message, err := engine.Changing(ctx, l.client.engine, changed, func(ctx context.Context) (rueidis.RedisMessage, error) {
 		return l.eval(ctx, script, keys, args)
@@ -187,7 +188,7 @@ func (l *Limiter) askInt(ctx context.Context, changed []string, script *engine.S
 	return 0, l.unexpected(message)
 }
 
-// withCursor gives the arguments of the call that goes on at cursor.
+// withCursor returns the arguments of the call that continues at cursor.
 func withCursor(args []string, cursor string) []string {
 	next := make([]string, max(len(args), cursorArg+1))
 	copy(next, args)
@@ -195,7 +196,7 @@ func withCursor(args []string, cursor string) []string {
 	return next
 }
 
-// status reads how a reply of several elements begins: the error that it stands for, or whether to ask again.
+// status parses the first elements of an array reply: an error, or the cursor of another call.
 func (l *Limiter) status(reply []rueidis.RedisMessage) (cursor string, again bool, err error) {
 	if len(reply) == 0 {
 		return "", false, fmt.Errorf("rratelimiter: limiter %q: empty reply from the script", l.calls.Name)
@@ -223,11 +224,11 @@ func (l *Limiter) status(reply []rueidis.RedisMessage) (cursor string, again boo
 }
 
 func (l *Limiter) unexpected(message rueidis.RedisMessage) error {
-	return fmt.Errorf("rratelimiter: limiter %q: the script replied %s, which this version does not know", l.calls.Name, message.String())
+	return fmt.Errorf("rratelimiter: limiter %q: unknown reply of the script: %s", l.calls.Name, message.String())
 }
 
-// explain makes the error of a Redis call say which limiter it is about, and where it says that a key is of
-// another type, which key that is.
+// explain adds the limiter's name to the error of a Redis call. For WRONGTYPE it returns a
+// StateError with the key.
 func (l *Limiter) explain(ctx context.Context, err error) error {
 	var redisErr *rueidis.RedisError
 	if errors.As(err, &redisErr) && strings.Contains(redisErr.Error(), "WRONGTYPE") {
@@ -238,7 +239,7 @@ func (l *Limiter) explain(ctx context.Context, err error) error {
 	return fmt.Errorf("rratelimiter: limiter %q: %w", l.calls.Name, err)
 }
 
-// wrongType finds the first key of the limiter that holds another type than it should, or nil.
+// wrongType returns a StateError for the first key with a wrong type, or nil.
 func (l *Limiter) wrongType(ctx context.Context) error {
 	types := make(rueidis.Commands, len(l.keys))
 	for i, key := range l.keys {
