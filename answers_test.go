@@ -204,13 +204,13 @@ func TestRepliesThatFitNoCallAreRefused(t *testing.T) {
 		for _, text := range []string{"{0, 1, 10, 1000, 1, 7, 'g'}", "{0, 1, 10, 1000, 1, 7, 'ggg'}", "{0, 1, 10, 1000, 1, 7}", "{0, 1, 10, 1000, 1, 7, 'gg', 5}", "{0, 1, 10, 'x', 1, 7, 'gg'}"} {
 			reply, err := b.conn.Do(b.Context(), b.conn.B().Eval().Script("return "+text).Numkeys(0).Build()).ToArray()
 			require.NoError(b, err)
-			assert.ErrorContains(b, l.answer(&engine.Batch{Requests: []*engine.Request{{Permits: 1}, {Permits: 1}}}, reply), "does not know", text)
+			assert.ErrorContains(b, l.answer(&engine.Batch{Requests: []*engine.Request{{Permits: 1}, {Permits: 1}}}, reply), "unknown reply", text)
 		}
 		for _, text := range []string{"{1, 'cursor', 1}", "{3, 0, 'rate', 'x'}", "{3, 6, 'rate', 'x'}", "{3, 1, 'rate', 'x', 'y'}", "{9}"} {
 			reply, err := b.conn.Do(b.Context(), b.conn.B().Eval().Script("return "+text).Numkeys(0).Build()).ToArray()
 			require.NoError(b, err)
 			_, again, err := l.status(reply)
-			assert.ErrorContains(b, err, "does not know", text)
+			assert.ErrorContains(b, err, "unknown reply", text)
 			assert.False(b, again)
 		}
 	})
@@ -243,7 +243,7 @@ func TestReleaseAndAvailablePermitsTakeTheirOwnRepliesOnly(t *testing.T) {
 		for _, text := range []string{"{0}", "{0, 0, 0}", "{0, 'x'}"} {
 			l := New(&answering{b.conn, text}).Limiter("limiter")
 			for _, call := range []string{"Release", "AvailablePermits"} {
-				assert.ErrorContains(b, everyCall(l)[call](b.Context()), "does not know", text)
+				assert.ErrorContains(b, everyCall(l)[call](b.Context()), "unknown reply", text)
 			}
 		}
 	})
