@@ -62,8 +62,11 @@ func (p Calendar) GoString() string {
 func (p Calendar) kind() string { return "calendar" }
 
 func (p Calendar) suffix(text []byte) []byte {
-	return append(append(append(text, strings.ToLower(p.Unit.String())...), ':'), p.In.String()...)
+	return append(append(append(text, strings.ToLower(p.Unit.String())...), ':'), noColons.Replace(p.In.String())...)
 }
+
+// noColons keeps the name of a location from looking like another suffix.
+var noColons = strings.NewReplacer("%", "%25", ":", "%3A")
 
 func (p Calendar) settings(text []byte) []byte { return numbers(text, p.Permits) }
 
@@ -179,9 +182,6 @@ type calendarOutlook struct {
 	policy Calendar
 	ends   int64 // Unix milliseconds
 }
-
-// counts: any time of the unit is as good, and this one is in it whatever clock began it.
-func (o calendarOutlook) counts(int64) int64 { return o.ends*1000 - 1000 }
 
 // earliest: what this unit has no room for goes into the next ones, as full as they can be.
 func (o calendarOutlook) earliest(wanted engine.Total) time.Duration {

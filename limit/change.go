@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/redis/rueidis"
 
@@ -29,17 +28,17 @@ func (l *Limiter) Release(ctx context.Context, permits int64) error {
 	return l.release(ctx, permits, nil, func(ctx context.Context, _ int, p redisson) error { return p.limiter.Release(ctx, permits) })
 }
 
-// release gives permits back, those that each member counts at a time, or without times whichever, and those of limiters of
-// Redisson's layout as told.
-func (l *Limiter) release(ctx context.Context, permits int64, dated []string, other func(ctx context.Context, member int, p redisson) error) error {
+// release gives permits back to the members. With marks it is a refund: each member gives back what the grant that left its mark still takes.
+// Other does the same for a limiter of Redisson's layout.
+func (l *Limiter) release(ctx context.Context, permits int64, marks []string, other func(ctx context.Context, member int, p redisson) error) error {
 	var own []member
-	var times []string
+	var ownMarks []string
 	for i, m := range l.members {
 		p, ok := m.policy.(redisson)
 		if !ok {
 			own = append(own, m)
-			if dated != nil {
-				times = append(times, dated[i])
+			if marks != nil {
+				ownMarks = append(ownMarks, marks[i])
 			}
 		} else if err := other(ctx, i, p); err != nil {
 			return err
@@ -48,28 +47,11 @@ func (l *Limiter) release(ctx context.Context, permits int64, dated []string, ot
 	if own == nil {
 		return nil
 	}
-	return l.releaseOf(ctx, own, permits, times)
-}
-
-func (l *Limiter) releaseOf(ctx context.Context, members []member, permits int64, dated []string) error {
-	message, err := l.change(ctx, release, members, strconv.FormatInt(permits, 10), strings.Join(dated, " "))
+	message, err := l.change(ctx, release, own, []string{strconv.FormatInt(permits, 10)}, ownMarks...)
 	if err != nil || message.IsInt64() {
 		return err
 	}
-	reply, err := message.AsIntSlice()
-	if err != nil || len(reply) == 0 || reply[0] != replyRest || len(reply)%2 == 0 {
-		return l.strange(members, message)
-	}
-	// What was more than one call may do, of whichever time: each policy alone goes on with its own.
-	for i := 1; i < len(reply); i += 2 {
-		if reply[i] < 1 || reply[i] > int64(len(members)) {
-			return l.unexpected(message)
-		}
-		if err := l.releaseOf(ctx, members[reply[i]-1:reply[i]], reply[i+1], nil); err != nil {
-			return err
-		}
-	}
-	return nil
+	return l.strange(own, message)
 }
 
 // strange is the error of a reply that is not what it should be: the one that it tells, if it does.
@@ -107,7 +89,7 @@ func (l *Limiter) Charge(ctx context.Context, permits int64) (rratelimiter.Decis
 
 func (l *Limiter) charge(ctx context.Context, permits int64) (rratelimiter.Decision, error) {
 	o, err := engine.Taking(ctx, &l.calls, permits, func(ctx context.Context) (*state, error) {
-		message, err := l.eval(ctx, charge, l.members, strconv.FormatInt(permits, 10))
+		message, err := l.eval(ctx, charge, l.members, []string{strconv.FormatInt(permits, 10), newEpoch()})
 		if err != nil {
 			return nil, err
 		}
@@ -130,7 +112,9 @@ func (l *Limiter) Peek(ctx context.Context) ([]rratelimiter.Decision, error) {
 	if err := l.check(ctx); err != nil {
 		return nil, err
 	}
-	message, err := engine.Detached(ctx, func(ctx context.Context) (rueidis.RedisMessage, error) { return l.eval(ctx, peek, l.members) })
+	message, err := engine.Detached(ctx, func(ctx context.Context) (rueidis.RedisMessage, error) {
+		return l.eval(ctx, peek, l.members, nil)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -140,6 +124,9 @@ func (l *Limiter) Peek(ctx context.Context) ([]rratelimiter.Decision, error) {
 	}
 	return decisions(o.each(1, 0, false)), nil
 }
+
+// resetScript is a script because engine.Eval repeats those while a slot moves.
+var resetScript = engine.NewScript("return redis.call('UNLINK', unpack(KEYS))")
 
 // Reset forgets all that was taken. The rate of a joined *rratelimiter.Limiter stays.
 func (l *Limiter) Reset(ctx context.Context) error {
@@ -155,38 +142,37 @@ func (l *Limiter) Reset(ctx context.Context) error {
 		}
 	}
 	_, err := engine.Changing(ctx, l.client.Engine, l.calls.Subjects, func(ctx context.Context) (int64, error) {
-		redis := l.client.Engine.Redis()
-		n, err := redis.Do(ctx, redis.B().Unlink().Key(keys...).Build()).AsInt64()
+		message, err := l.client.Engine.Eval(ctx, resetScript, keys, nil, nil)
 		if err != nil {
-			err = (*protocol)(l).Explain(ctx, err)
+			return 0, (*protocol)(l).Explain(ctx, err)
 		}
-		return n, err
+		return message.AsInt64()
 	})
 	return err
 }
 
 // change runs a script that changes members of the limiter.
-func (l *Limiter) change(ctx context.Context, c call, members []member, args ...string) (rueidis.RedisMessage, error) {
+func (l *Limiter) change(ctx context.Context, c call, members []member, own []string, last ...string) (rueidis.RedisMessage, error) {
 	return engine.Changing(ctx, l.client.Engine, l.calls.Subjects, func(ctx context.Context) (rueidis.RedisMessage, error) {
-		return l.eval(ctx, c, members, args...)
+		return l.eval(ctx, c, members, own, last...)
 	})
 }
 
-// eval runs a script for members, with the time before its own arguments and those of the members behind them, as often as the
-// script wants it.
-func (l *Limiter) eval(ctx context.Context, c call, members []member, own ...string) (rueidis.RedisMessage, error) {
+// eval runs a script for members, and repeats it as often as the script wants. Its arguments are the time, its own, those of the
+// members, and the last ones.
+func (l *Limiter) eval(ctx context.Context, c call, members []member, own []string, last ...string) (rueidis.RedisMessage, error) {
 	g := l.client.Engine
 	var keys []string
 	for _, m := range members {
 		keys = append(keys, m.keys...)
 	}
-	now := g.Now()
-	args := arguments(append([]string{string(g.AppendMicros(nil, now))}, own...), members, now)
+	dated := func() []string {
+		now := g.Now()
+		return arguments(append([]string{string(g.AppendMicros(nil, now))}, own...), members, now)
+	}
+	args := append(dated(), last...)
 	for calls := 1; ; calls++ {
-		message, err := g.Eval(ctx, scriptFor(c, members), keys, args, func(args []string) {
-			now := g.Now()
-			copy(args, arguments(append([]string{string(g.AppendMicros(nil, now))}, own...), members, now))
-		})
+		message, err := g.Eval(ctx, scriptFor(c, members), keys, args, func(args []string) { copy(args, dated()) })
 		if err != nil {
 			return message, (*protocol)(l).Explain(ctx, err)
 		}

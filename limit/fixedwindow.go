@@ -38,11 +38,11 @@ func (p FixedWindow) suffix(text []byte) []byte {
 func (p FixedWindow) settings(text []byte) []byte { return numbers(text, p.Permits) }
 
 func (p FixedWindow) arguments(args []string, _ time.Time) []string {
-	interval := p.Interval.Milliseconds()
+	aligned := ""
 	if p.Aligned {
-		interval = -interval
+		aligned = "aligned"
 	}
-	return append(args, strconv.FormatInt(p.Permits, 10), strconv.FormatInt(interval, 10))
+	return append(args, strconv.FormatInt(p.Permits, 10), strconv.FormatInt(p.Interval.Milliseconds(), 10), aligned)
 }
 
 func (p FixedWindow) keeps() []string { return inString }
@@ -54,16 +54,6 @@ func (p FixedWindow) outlook(_ int64, told []int64) (outlook, bool) {
 		return nil, false
 	}
 	return windowOutlook{p.Permits, told[0], micros(told[1]), p.Interval}, true
-}
-
-// at is an aligned window at a time, Unix microseconds, with so many permits left.
-func (p FixedWindow) at(now, left int64) windowOutlook {
-	interval := p.Interval.Microseconds()
-	past := now % interval
-	if past < 0 {
-		past += interval
-	}
-	return windowOutlook{p.Permits, p.Permits - left, micros(interval - past), p.Interval}
 }
 
 // windowOutlook is a window that all permits leave at once.
@@ -89,11 +79,6 @@ func (o windowOutlook) reset() time.Duration {
 		return 0
 	}
 	return o.end
-}
-
-// counts: the window may have begun by a clock that is ahead.
-func (o windowOutlook) counts(now int64) int64 {
-	return max(now, now+(o.end-o.length).Microseconds())
 }
 
 // earliest: what this window has no room for goes into the next ones, as full as they can be.

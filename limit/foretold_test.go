@@ -12,8 +12,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// TestWhenAnAlignedWindowEndsNeedsNoReply: a grant is a number. What the clock here cannot know is told all the same.
-func TestWhenAnAlignedWindowEndsNeedsNoReply(t *testing.T) {
+// TestTake_FixedWindow_NeedsNoLongReply: the text of a granted call has all of a Decision, if the time of the call is known here.
+func TestTake_FixedWindow_NeedsNoLongReply(t *testing.T) {
 	aligned := FixedWindow{5, 10 * time.Second, true}
 	one := func(r engine.Request) engine.Batch {
 		r.Detail = true
@@ -28,9 +28,9 @@ func TestWhenAnAlignedWindowEndsNeedsNoReply(t *testing.T) {
 		policies []Policy
 		opts     []rratelimiter.Option
 	}{
-		"a window":           {"r", plain, []Policy{aligned}, nil},
+		"aligned":            {"r", plain, []Policy{aligned}, nil},
+		"not aligned":        {"r", plain, []Policy{FixedWindow{5, 10 * time.Second, false}}, nil},
 		"of several":         {"d", plain, []Policy{aligned, FixedWindow{9, time.Hour, true}}, nil},
-		"not aligned":        {"d", plain, []Policy{FixedWindow{5, 10 * time.Second, false}}, nil},
 		"a bucket":           {"d", plain, []Policy{TokenBucket{5, 1, time.Second}}, nil},
 		"the server's clock": {"d", plain, []Policy{aligned}, []rratelimiter.Option{rratelimiter.WithServerTime()}},
 		"each":               {"d", one(engine.Request{Permits: 1, Each: true}), []Policy{aligned}, nil},
@@ -45,47 +45,28 @@ func TestWhenAnAlignedWindowEndsNeedsNoReply(t *testing.T) {
 		})
 	}
 
-	inBubble(t, func(b *bubble) {
-		l := New(b.client, "name", aligned)
-		time.Sleep(1234567 * time.Microsecond)
-		now := time.Now()
-		ends := now.Truncate(aligned.Interval).Add(aligned.Interval).Sub(now)
+	for _, window := range []FixedWindow{aligned, {5, 10 * time.Second, false}} {
+		b := newBench(t)
+		b.now = time.UnixMicro(begin).Truncate(10*time.Second).UnixMicro() + 1_234_567
+		l := New(b.client, "name", window)
+		end := time.Duration(10_000_000-b.now%1000) * time.Microsecond
+		if window.Aligned {
+			end = 10*time.Second - 1_234_567*time.Microsecond
+		}
 		ask := func(permits int64) (brief bool, answer engine.Answer) {
-			batch := one(engine.Request{Permits: permits})
-			call := (*protocol)(l)
-			call.Arguments(&batch, time.Now())
-			script, keys := call.Call(&batch)
-			reply, err := l.client.Engine.Eval(b.Context(), script, keys, batch.Args, nil)
-			require.NoError(b, err)
-			_, err = call.Answer(&batch, reply)
-			require.NoError(b, err)
-			return reply.IsInt64(), batch.Requests[0].Answer
+			batch := b.ask(l, engine.Request{Permits: permits, Detail: true})
+			return isBrief(batch.Reply), batch.Requests[0].Answer
 		}
 		brief, answer := ask(2)
-		assert.True(b, brief)
-		assert.Equal(b, engine.Answer{Allowed: true, Limit: 5, Remaining: 3, ResetAfter: ends}, answer)
+		assert.True(t, brief)
+		assert.Equal(t, engine.Answer{Allowed: true, Limit: 5, Remaining: 3, ResetAfter: end}, answer)
 		brief, answer = ask(4)
-		assert.False(b, brief)
-		assert.Equal(b, engine.Answer{Limit: 5, Remaining: 3, RetryAfter: ends, ResetAfter: ends}, answer)
+		assert.False(t, brief)
+		assert.Equal(t, engine.Answer{Limit: 5, Remaining: 3, RetryAfter: end, ResetAfter: end}, answer)
 		// By a clock that is ahead the next window has begun.
-		key := l.members[0].keys[0]
-		require.NoError(b, b.Redis.Set(key, fmt.Sprintf("%d001", now.Add(ends).UnixMilli())))
+		require.NoError(t, b.redis.Set(l.keys[0], fmt.Sprintf("a %d 1", (b.now+(end+window.Interval).Microseconds())/1000)))
 		brief, answer = ask(1)
-		assert.False(b, brief)
-		assert.Equal(b, engine.Answer{Allowed: true, Limit: 5, Remaining: 3, ResetAfter: ends + aligned.Interval}, answer)
-		brief, answer = ask(3)
-		assert.False(b, brief)
-		assert.True(b, answer.Allowed)
-		// Somebody else has written a window that begins between two multiples of the interval.
-		require.NoError(b, b.Redis.Set(key, fmt.Sprintf("%d001", now.Add(ends-aligned.Interval).UnixMilli()+1)))
-		brief, answer = ask(1)
-		assert.False(b, brief)
-		assert.Equal(b, engine.Answer{Allowed: true, Limit: 5, Remaining: 3, ResetAfter: ends + time.Millisecond}, answer)
-	})
-
-	for _, at := range []int64{0, 1, -1, 9_999_999, 10_000_000, -10_000_000, 12_345_678} {
-		o := aligned.at(at, 2)
-		assert.Equal(t, at-(at%1e7+1e7)%1e7+1e7, at+o.reset().Microseconds(), "%d", at)
-		assert.Equal(t, int64(2), o.left())
+		assert.True(t, brief)
+		assert.Equal(t, engine.Answer{Allowed: true, Limit: 5, Remaining: 3, ResetAfter: end + window.Interval}, answer)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	inmemory "github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 )
 
 // TestNoNameSharesTheCallsOfOthers, though it is made to look like the reservations of another name, or like two names at once.
@@ -94,4 +95,28 @@ func TestID_NameOfAJoinedLimiterInAnother_IDsDiffer(t *testing.T) {
 	require.NoError(t, both.err)
 	require.NoError(t, one.err)
 	assert.NotEqual(t, both.calls.ID, one.calls.ID)
+}
+
+// TestNames_AreDistinct: no two names share a key, and all keys of a name are in its cluster slot.
+func TestNames_AreDistinct(t *testing.T) {
+	b := newBench(t)
+	names := []string{"bob", "{bob}", "{bob}:", ":{bob}", "{bob}::", "{bob}:day:UTC", "{bob}::day:UTC", "a{bob}", "bob}", "bob:", ":bob", "{bob", "{}", "{}bob", "bob:day:UTC", "{bob}:day"}
+	var policies []Policy
+	for _, in := range []string{"UTC", "UTC:day:UTC", "%3A", ":", "UTC+03:00", "day:UTC"} {
+		policies = append(policies, Calendar{1, Day, time.FixedZone(in, 0)})
+	}
+	policies = append(policies, FixedWindow{1, time.Second, false}, SlidingWindow{1, time.Second, 10}, TokenBucket{1, 1, time.Second})
+	seen := make(map[string]string)
+	for _, name := range names {
+		for _, p := range policies {
+			l := New(b.client, name, p)
+			require.NoError(t, l.err)
+			key := l.keys[0]
+			assert.Empty(t, seen[key], "%q and %q share %q", name, seen[key], key)
+			seen[key] = name
+			if strings.Contains(name, "{bob}") || name == "bob" {
+				assert.NoError(t, inside.SameSlot(key, "{bob}"), "%q", key)
+			}
+		}
+	}
 }

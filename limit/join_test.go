@@ -104,6 +104,35 @@ func TestAJoinOfOneIsThatOne(t *testing.T) {
 	}
 }
 
+// TestJoin_RedissonLimitersWithoutValues counts the grants of each, a page in a call.
+func TestJoin_RedissonLimitersWithoutValues(t *testing.T) {
+	const grants = 1000
+	inBubble(t, func(b *bubble) {
+		var members []Joinable
+		for _, name := range []string{"{t}:a", "{t}:b", "{t}:c"} {
+			l := b.client.Limiter(name)
+			require.NoError(b, l.SetRate(b.Context(), rratelimiter.Rate{Permits: 2 * grants, Interval: time.Hour}))
+			for range grants {
+				_, err := l.TryAcquire(b.Context(), 1)
+				require.NoError(b, err)
+			}
+			b.Redis.Del(name + ":value")
+			members = append(members, l)
+		}
+		join := Join(members...)
+		before := b.Scripts.Load()
+		b.Latency.Store(int64(ms))
+		ctx, cancel := context.WithTimeout(b.Context(), time.Second)
+		defer cancel()
+		each, err := join.TakeEach(ctx, 1)
+		require.NoError(b, err)
+		for _, d := range each {
+			assert.EqualValues(b, grants-1, d.Remaining)
+		}
+		assert.LessOrEqual(b, b.Scripts.Load()-before, int64(3*(grants/256+1)+1), "calls")
+	})
+}
+
 // TestABadJoin has a typed error before Redis is asked.
 func TestABadJoin(t *testing.T) {
 	b, other := newBench(t), newBench(t)
@@ -122,6 +151,7 @@ func TestABadJoin(t *testing.T) {
 		"too many":                    {Join(many...), rratelimiter.ErrInvalidRate},
 		"one twice":                   {Join(good, good), rratelimiter.ErrInvalidRate},
 		"a limiter of Redisson twice": {Join(redisson, b.client.Limiter("name")), rratelimiter.ErrInvalidRate},
+		"two of Redisson that share":  {Join(redisson, b.client.Limiter("{name}")), rratelimiter.ErrInvalidRate},
 		"two that share a key":        {Join(good, New(b.client, "name", FixedWindow{2, time.Second, false})), rratelimiter.ErrInvalidRate},
 		"one that is invalid":         {Join(good, New(b.client, "name", TokenBucket{})), rratelimiter.ErrInvalidRate},
 		"one without a name":          {Join(good, b.client.Limiter("")), rratelimiter.ErrInvalidName},

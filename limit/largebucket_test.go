@@ -78,8 +78,9 @@ func TestBucketThatIsNotOurs(t *testing.T) {
 	b := newBench(t)
 	long := strings.Repeat("9", 400)
 	for _, text := range []string{
-		"x", "-1 2 3", "1 2 3 ", "1 2 3 4 ", "1 2.5 3", "0x10 2 3", "1 2 3\n", "nan 2 3", "1 inf 3", "0123",
-		long + " 2 3", "1 " + long + " 3", "1 2 " + long, "1 2 3 " + long, long, "1 99999999999999999 3", "1 2 99999999999999999", "9999999999999999999 2 3",
+		"x", "a -1 2 3", "a 1 2 3 ", "a 1 2 3 4", "a 1 2 3 4 5", "a 1 2 3 4 5 6 7 8", "a 1 2.5 3", "a 0x10 2 3", "a 1 2 3\n", "a nan 2 3", "a 1 inf 3", "0123", "1 2 3",
+		"a " + long + " 2 3", "a 1 " + long + " 3", "a 1 2 " + long, "a 1 2 3 " + long + " 4 5", "a 1 2 3 4 5 6 " + long, long, "a 1 99999999999999999 3",
+		"a 1 2 99999999999999999", "a 9999999999999999999 2 3",
 	} {
 		require.NoError(t, b.redis.Set("{name}:bucket:1000", text))
 		b.foreign(TokenBucket{5, 1, time.Second}, text)

@@ -1,5 +1,5 @@
--- LeakyBucket. ARGV and what the key holds are TokenBucket's: the level is what is missing there. So are the sections that are
--- not here.
+-- LeakyBucket. ARGV and the text of the key are TokenBucket's: the level is what is missing there. The sections that are not here
+-- are TokenBucket's.
 
 --@ ahead
 local ahead@ = 0

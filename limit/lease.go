@@ -4,26 +4,25 @@ import (
 	"context"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// canLease says whether permits of all members can be leased.
+// canLease reports whether permits of all members can be leased.
 func canLease(members []member) bool {
 	return !slices.ContainsFunc(members, func(m member) bool { return sections[m.policy.kind()]["lease"] == "" })
 }
 
-// lease tells of a lease that a call has brought.
+// lease describes a lease that a call has brought.
 func (p *protocol) lease(b *engine.Batch, o *state) {
-	l, answer, dated := (*Limiter)(p), o.granted(0), strings.Join(o.counts(), " ")
+	l, answer, marks := (*Limiter)(p), o.granted(0), o.marks
 	b.Lease.Granted, b.Lease.Lasts, b.Lease.Limit, b.Lease.Free, b.Lease.Reset = o.leased, o.lasts, answer.Limit, answer.Remaining, answer.ResetAfter
 	b.Lease.Parts = o.each(0, 0, true)
 	b.Lease.Return = func(ctx context.Context, permits int64) error {
 		_, err := engine.Returning(ctx, l.client.Engine, l.calls.Subjects, func(ctx context.Context) (rueidis.RedisMessage, error) {
-			return l.eval(ctx, release, l.members, strconv.FormatInt(permits, 10), dated)
+			return l.eval(ctx, release, l.members, []string{strconv.FormatInt(permits, 10)}, marks...)
 		})
 		return err
 	}

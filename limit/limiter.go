@@ -3,7 +3,9 @@ package limit
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
@@ -76,11 +78,21 @@ func New(client *rratelimiter.Client, name string, policies ...Policy) *Limiter 
 	}
 	text := make([]byte, 0, 128)
 	for i, p := range policies {
-		keys = append(keys, string(p.suffix(inside.AppendTag(text, mapped))))
+		keys = append(keys, string(p.suffix(appendPrefix(text, mapped))))
 		l.members = append(l.members, member{p, name, keys[i : i+1 : i+1]})
 	}
 	l.open(name, text)
 	return l
+}
+
+// appendPrefix appends what the keys of a name begin with, in the cluster slot of the name. A name without "{" becomes the hash tag. A name
+// with "{" has its own, and two colons: so "bob" and "{bob}" share a slot but no key. Suffixes of policies keep colons out of their last
+// words, so no two names share a key.
+func appendPrefix(text []byte, name string) []byte {
+	if strings.Contains(name, "{") {
+		return append(append(text, name...), "::"...)
+	}
+	return append(append(append(text, '{'), name...), "}:"...)
 }
 
 // mostPolicies is how many policies a script has room for: Lua counts 200 locals, and Smooth has 16.
@@ -107,8 +119,8 @@ func (l *Limiter) open(name string, text []byte) {
 	text = append(text, "policies "...)
 	for i, m := range l.members {
 		for _, before := range l.members[:i] {
-			if before.keys[0] == m.keys[0] {
-				l.err = invalid("%+v of %q and %+v of %q would count in the same key, %q", before.policy, before.name, m.policy, m.name, m.keys[0])
+			if shared := slices.IndexFunc(m.keys, func(key string) bool { return slices.Contains(before.keys, key) }); shared >= 0 {
+				l.err = invalid("%+v of %q and %+v of %q would count in the same key, %q", before.policy, before.name, m.policy, m.name, m.keys[shared])
 				return
 			}
 		}

@@ -221,7 +221,7 @@ func TestStateThatIsNotOursIsAnError(t *testing.T) {
 		require.ErrorAs(t, err, &state)
 		assert.Equal(t, []string{key}, b.redis.Keys())
 	}
-	for _, text := range []string{"x", "1", "1 2 3", "-1 2", "1 -2", "1.5 2", " 1 2", "1 2 "} {
+	for _, text := range []string{"x", "1", "1 2", "1 2 3 4", "a -1 2", "a 1 -2", "a 1.5 2", " a 1 2", "a 1 2 "} {
 		require.NoError(t, b.redis.Set(key, text))
 		want(text)
 	}
@@ -256,4 +256,20 @@ func TestMostPolicies(t *testing.T) {
 		require.NoError(t, l.Release(t.Context(), 2))
 		assert.Empty(t, b.redis.Keys())
 	}
+}
+
+// TestReset_SlotMoves_AsksAgain for a quarter of a second, as every other call.
+func TestReset_SlotMoves_AsksAgain(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := New(b.client, "name", FixedWindow{5, time.Hour, false}, TokenBucket{5, 1, time.Hour})
+		_, err := l.Take(b.Context(), 5)
+		require.NoError(b, err)
+		b.Redis.SetError("TRYAGAIN Multiple keys request during rehashing of slot")
+		start := time.Now()
+		require.ErrorContains(b, l.Reset(b.Context()), "TRYAGAIN")
+		assert.Equal(b, 255*ms, time.Since(start))
+		time.AfterFunc(100*ms, func() { b.Redis.SetError("") })
+		require.NoError(b, l.Reset(b.Context()))
+		assert.Empty(b, b.Redis.Keys())
+	})
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
@@ -91,10 +90,10 @@ func TestDenseLog(t *testing.T) {
 	assert.Greater(t, most, 400)
 }
 
-// TestPageByPage: of logs around the size of a page, all that has left goes, and all that is released.
-func TestPageByPage(t *testing.T) {
+// TestSlidingLog_ManyEntries: of logs around the size of a page, all that has expired goes, and all that is released.
+func TestSlidingLog_ManyEntries(t *testing.T) {
 	const key = "{name}:log:10000"
-	for _, entries := range []int64{7, 8, 9, 255, 256, 257, 258, 511, 512, 513, 514, 1100} {
+	for _, entries := range []int64{1, 2, 6, 7, 8, 9, 10, 255, 256, 257, 258, 1100} {
 		b := newBench(t)
 		policy := SlidingLog{3 * entries, 10 * time.Second}
 		l := New(b.client, "name", policy)
@@ -103,13 +102,15 @@ func TestPageByPage(t *testing.T) {
 			require.NoError(t, l.Reset(t.Context()))
 			m = &logModel{permits: policy.Permits, interval: 1e7}
 			var list []string
+			// The totals pass 2^53, where they begin at 0.
+			total := uint64(1<<53) - uint64(entries)
 			for range entries {
 				b.pass(ms)
 				require.True(t, m.take(b.now, 2))
-				list = append(list, fmt.Sprintf("%d 2", b.now/1000))
+				total = (total + 2) % (1 << 53)
+				list = append(list, fmt.Sprintf("a %d 0 2 %d", b.now/1000, total))
 			}
-			list[entries-1] = fmt.Sprintf("%d %s 0", 2*entries, list[entries-1])
-			b.redis.Push(key, slices.Concat(list[entries-1:], list[:entries-1])...)
+			b.redis.Push(key, list...)
 			b.redis.SetTTL(key, 10*time.Second)
 		}
 		take := func(n int64) {
@@ -119,42 +120,45 @@ func TestPageByPage(t *testing.T) {
 			ok := m.take(b.now, n)
 			require.Equal(t, decision(m, policy.Permits, b.now, n, ok), got, entries)
 		}
+		length := func() int {
+			all, err := b.redis.List(key)
+			require.NoError(t, err)
+			return len(all)
+		}
 		fill()
 		take(policy.Permits)
 		// Released are the oldest.
-		require.NoError(t, l.Release(t.Context(), 2*entries-3))
-		m.release(b.now, 2*entries-3)
-		held, err := b.redis.List(key)
-		require.NoError(t, err)
-		require.Len(t, held, 2)
+		require.NoError(t, l.Release(t.Context(), 2*entries-1))
+		m.release(b.now, 2*entries-1)
+		require.Equal(t, 1, length())
 		take(policy.Permits)
-		// All but the newest have left.
+		// All but the newest have expired.
 		fill()
 		b.pass(10*time.Second - ms)
 		take(policy.Permits)
 		take(1)
-		held, err = b.redis.List(key)
-		require.NoError(t, err)
-		require.Len(t, held, 2)
+		require.Equal(t, 2, length())
 		b.pass(ms)
 		take(policy.Permits - 1)
-		// One call pops a page, and one that only looks pops no more: a clock behind it stands still.
+		// A call that grants nothing leaves them, for a clock that is behind it.
 		fill()
 		b.pass(10*time.Second - ms)
 		b.back = true
-		_, err = l.Peek(t.Context())
-		require.NoError(t, err)
-		if entries > 256 {
-			m.last = b.now - b.now%1000
-		}
+		take(policy.Permits)
 		b.pass(-5 * time.Second)
 		take(policy.Permits)
+		// One that grants or releases makes that clock stand still.
+		b.pass(5 * time.Second)
+		require.NoError(t, l.Release(t.Context(), 1))
+		m.release(b.now, 1)
+		b.pass(-5 * time.Second)
+		take(policy.Permits)
+		take(1)
 	}
 }
 
-// TestWhoIsGrantedWaitsForNoPages: a call takes a page off that has left, and another one only where that is needed to grant,
-// or to tell what is left.
-func TestWhoIsGrantedWaitsForNoPages(t *testing.T) {
+// TestSlidingLog_ManyEntries_OneCall: each call is one script, however many entries have expired.
+func TestSlidingLog_ManyEntries_OneCall(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := New(b.client, "name", SlidingLog{1000, time.Second})
 		for range 1000 {
@@ -162,24 +166,12 @@ func TestWhoIsGrantedWaitsForNoPages(t *testing.T) {
 			require.NoError(b, err)
 			inmemory.Pass(ms)
 		}
-		inmemory.Pass(998 * ms) // all have left but the newest
-		asked := func(call func() error) int64 {
-			before := b.Scripts.Load()
-			require.NoError(b, call())
-			return b.Scripts.Load() - before
-		}
-		for range 2 {
-			assert.EqualValues(b, 1, asked(func() error {
-				ok, err := l.TryAcquire(b.Context(), 200)
-				assert.True(b, ok)
-				return err
-			}))
-		}
-		assert.Greater(b, asked(func() error {
-			d, err := l.Take(b.Context(), 500)
-			assert.True(b, d.Allowed)
-			assert.EqualValues(b, 99, d.Remaining)
-			return err
-		}), int64(1))
+		inmemory.Pass(998 * ms) // all have expired but the newest
+		before := b.Scripts.Load()
+		d, err := l.Take(b.Context(), 500)
+		require.NoError(b, err)
+		assert.EqualValues(b, 499, d.Remaining)
+		require.NoError(b, l.Release(b.Context(), 400))
+		assert.EqualValues(b, 2, b.Scripts.Load()-before)
 	})
 }

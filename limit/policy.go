@@ -47,7 +47,6 @@ type Policy interface {
 var (
 	inString = []string{"string"}
 	inList   = []string{"list"}
-	inHash   = []string{"hash"}
 )
 
 // kinds is every kind of policy.
@@ -66,10 +65,6 @@ type outlook interface {
 
 	// reset says how long it takes until nothing is taken.
 	reset() time.Duration
-
-	// counts is the time at which the policy counts what was taken last, where that was by the call itself, at now: Unix
-	// microseconds. It is later where another clock was ahead.
-	counts(now int64) int64
 
 	// earliest is as engine.Outlook's.
 	earliest(wanted engine.Total) time.Duration

@@ -29,12 +29,12 @@ func (p *protocol) Call(b *engine.Batch) (script *engine.Script, keys []string) 
 // Arguments makes the arguments of the acquire script.
 func (p *protocol) Arguments(b *engine.Batch, now time.Time) {
 	total, detail := b.Wants()
-	// Only a reply that tells all tells the server's time, by which what is lost is given back.
-	detail = detail || p.client.Engine.ServerTime()
 	text := p.client.Engine.AppendMicros(b.Text[:0], now)
 	nowEnd := len(text)
 	text = strconv.AppendInt(text, total, 10)
 	totalEnd := len(text)
+	text = appendEpoch(text)
+	epochEnd := len(text)
 	if len(b.Requests) > 1 || b.Ordered || detail || b.Lease.Span > 0 {
 		text = engine.AppendRuns(text, b.Requests)
 	}
@@ -49,13 +49,13 @@ func (p *protocol) Arguments(b *engine.Batch, now time.Time) {
 	}
 	b.Text = text
 	all := string(text)
-	b.Args = append(b.Args[:0], all[:nowEnd], all[nowEnd:totalEnd])
+	b.Args = append(b.Args[:0], all[:nowEnd], all[nowEnd:totalEnd], all[totalEnd:epochEnd])
 	if b.Lease.Span > 0 {
 		b.Args = append(b.Args, strconv.FormatInt(b.Lease.Permits, 10), strconv.FormatInt(b.Lease.Span.Milliseconds(), 10))
 	}
 	b.Args = arguments(b.Args, p.members, now)
-	if totalEnd < len(all) {
-		b.Args = append(b.Args, all[totalEnd:runsEnd], all[runsEnd:])
+	if epochEnd < len(all) {
+		b.Args = append(b.Args, all[epochEnd:runsEnd], all[runsEnd:])
 	}
 }
 
@@ -72,12 +72,13 @@ const allGranted = "*"
 
 // Answer reads what the acquire script replied.
 func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {
-	if message.IsInt64() {
-		left, err := message.AsInt64()
-		if err == nil && left >= 0 {
-			b.GrantAll(left, p.foretold(b, left))
-		}
-		return false, err
+	if message.IsInt64() { // -1: none was granted
+		return false, nil
+	}
+	if isBrief(message) {
+		left, answer := p.foretold(b, message)
+		b.GrantAll(left, answer)
+		return false, nil
 	}
 	c := acquire
 	if b.Lease.Span > 0 {
@@ -98,7 +99,7 @@ func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 		return false, (*Limiter)(p).unexpected(message)
 	}
 	b.Outlook = o
-	later := o.leased // permits granted behind the request, or to nobody yet
+	later := o.leased // permits granted behind the request, or to no caller yet
 	for i := len(b.Requests) - 1; i >= 0; i-- {
 		r := b.Requests[i]
 		letter := byte('g')
@@ -130,11 +131,28 @@ const (
 	replyAgain
 	replyNotInitialized
 	replyState
-	replyRest
 )
 
-// goOn gives the arguments with which a script is called again, where it wants that: those that its members have at the time
-// that it told.
+// isBrief reports whether a reply has the texts of the policies and nothing else, so that all was granted.
+func isBrief(message rueidis.RedisMessage) bool {
+	if message.IsString() {
+		return true
+	}
+	texts, err := message.ToArray()
+	return err == nil && len(texts) > 0 && texts[0].IsString()
+}
+
+// briefTexts returns the texts of a brief reply.
+func briefTexts(message rueidis.RedisMessage) []string {
+	if text, err := message.ToString(); err == nil {
+		return []string{text}
+	}
+	texts, _ := message.AsStrSlice()
+	return texts
+}
+
+// goOn returns the arguments with which a script is called again, if its reply wants that: those of the members at the time that it
+// replied, and the cursors of limiters of Redisson's layout. Each keeps its own while another one is counted.
 func goOn(c call, members []member, message rueidis.RedisMessage, args []string) (next []string, again bool) {
 	reply, err := message.ToArray()
 	if err != nil || len(reply) != 2 && len(reply) != 4 {
@@ -151,6 +169,12 @@ func goOn(c call, members []member, message rueidis.RedisMessage, args []string)
 	}
 	next = arguments(args[:before[c]:before[c]], members, time.UnixMicro(numbers[1]))
 	next = append(next, args[argument(c, members, len(members)):]...)
+	for i, m := range members {
+		if _, ok := m.policy.(redisson); ok {
+			at := argument(c, members, i) + cursorArg
+			next[at] = args[at]
+		}
+	}
 	if len(reply) == 4 {
 		cursor, err := reply[3].ToString()
 		if err != nil || numbers[2] < 1 || numbers[2] > int64(len(members)) {
@@ -243,16 +267,19 @@ func (l *Limiter) unexpected(message rueidis.RedisMessage) error {
 	return fmt.Errorf("rratelimiter: limiter %q: the script replied %s, which this version does not know", l.Name(), message.String())
 }
 
-// GiveBack gives back what callers that had gone were granted: what was taken at that time, where it still counts.
+// GiveBack returns a refund of what callers that have left were granted. It gives back what that grant still takes.
 func (p *protocol) GiveBack(b *engine.Batch) func(context.Context) {
 	l := (*Limiter)(p)
 	permits, granted := b.LostPermits, b.Granted
-	dated, args := slices.Repeat(b.Args[:1], len(l.members)), slices.Clone(b.Args)
+	marks, args := briefTexts(b.Reply), slices.Clone(b.Args)
 	if o, ok := b.Outlook.(*state); ok {
-		dated = o.counts()
+		marks = o.marks
+	}
+	if len(marks) != len(l.members) {
+		return nil
 	}
 	return func(ctx context.Context) {
-		_ = l.release(ctx, permits, dated, func(ctx context.Context, at int, p redisson) error {
+		_ = l.release(ctx, permits, marks, func(ctx context.Context, at int, p redisson) error {
 			return p.limiter.GiveBack(ctx, permits, args[argument(acquire, l.members, at)+randomArg], granted)
 		})
 	}

@@ -67,8 +67,6 @@ func (o redissonOutlook) wait(permits int64) (time.Duration, bool) {
 	return answer.RetryAfter, known
 }
 
-func (o redissonOutlook) counts(now int64) int64 { return now }
-
 func (o redissonOutlook) reset() time.Duration { return o.resetIn }
 
 func (o redissonOutlook) earliest(wanted engine.Total) time.Duration { return o.Earliest(wanted) }

@@ -33,7 +33,7 @@ elseif limiter@[1] then
   table.insert(limiter@, 2, @)
   return limiter@
 end
-local free@, most@ = limiter@.free, limiter@.most
+local free@, most@, text@ = limiter@.free, limiter@.most, ''
 
 --@ more
 if total > free and limiter@.more then

@@ -68,7 +68,7 @@ func (r *Reservation) appendTicket(text []byte) []byte {
 
 // cancel runs the cancel script.
 func (l *Limiter) cancel(ctx context.Context, tickets string) error {
-	message, err := l.change(ctx, cancel, l.members, tickets)
+	message, err := l.change(ctx, cancel, l.members, []string{tickets})
 	if err != nil || message.IsInt64() {
 		return err
 	}

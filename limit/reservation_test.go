@@ -91,11 +91,11 @@ func TestReserveBadInput(t *testing.T) {
 		r, err = l.Reserve(ctx, 5)
 		require.NoError(t, err)
 	}
-	require.NoError(t, b.redis.Set("{name}:bucket:1000", "1 2 3 "))
+	require.NoError(t, b.redis.Set("{name}:bucket:1000", "a 1 2 3 "))
 	var state *rratelimiter.StateError
 	_, err = l.Reserve(ctx, 1)
 	require.ErrorAs(t, err, &state)
-	assert.Equal(t, rratelimiter.StateError{Key: "{name}:bucket:1000", Value: "1 2 3 "}, *state)
+	assert.Equal(t, rratelimiter.StateError{Key: "{name}:bucket:1000", Value: "a 1 2 3 "}, *state)
 	require.ErrorAs(t, r.Cancel(ctx), &state)
 	assert.NoError(t, r.Cancel(ctx), "a second time")
 }

@@ -42,7 +42,7 @@ func (p *reserving) Arguments(b *engine.Batch, now time.Time) {
 	}
 	b.Text = text
 	all := string(text)
-	b.Args = p.members[0].policy.arguments(append(b.Args[:0], all[:nowEnd], all[nowEnd:]), now)
+	b.Args = p.members[0].policy.arguments(append(b.Args[:0], all[:nowEnd], all[nowEnd:], newEpoch()), now)
 }
 
 // Answer reads what the reserve script replied.

@@ -29,9 +29,11 @@ var (
 				all[kind][string(whole)] = parts[string(whole)]
 			}
 		}
-		for name, body := range all["tokenbucket"] {
-			if _, own := all["leakybucket"][name]; !own {
-				all["leakybucket"][name] = body
+		for kind, base := range map[string]string{"leakybucket": "tokenbucket", "calendar": "fixedwindow"} {
+			for name, body := range all[base] {
+				if _, own := all[kind][name]; !own {
+					all[kind][name] = body
+				}
 			}
 		}
 		return all
@@ -109,7 +111,7 @@ func scriptFor(c call, members []member) *engine.Script {
 
 // before is how many arguments of a script come before those of its policies. Those of acquire and lease that are needed now and then alone
 // come behind them.
-var before = map[call]int{acquire: 2, lease: 4, charge: 2, release: 3, peek: 1, reserve: 2, cancel: 2}
+var before = map[call]int{acquire: 3, lease: 5, charge: 3, release: 2, peek: 1, reserve: 3, cancel: 2}
 
 // assemble returns the text of the script of a call for policies.
 func assemble(c call, members []member) string {
@@ -155,9 +157,6 @@ func assemble(c call, members []member) string {
 	}
 	each("read", "", "")
 	each("again", "", "")
-	if c != acquire && c != lease {
-		each("pages", "", "")
-	}
 	switch c {
 	case acquire, lease:
 		var credits []string
@@ -173,17 +172,20 @@ func assemble(c call, members []member) string {
 		text.WriteString(parts["acquire"])
 		each("more", "", "")
 		if c == lease {
-			text.WriteString("local span = tonumber(ARGV[4])\n")
+			text.WriteString("local span = tonumber(ARGV[5])\n")
 			each("lease", "", "")
 			text.WriteString(parts["lease"])
 		}
 		each("settle", "do\n", "end\n")
 		text.WriteString("if granted > 0 then\n")
 		each("take", "do\n", "end\n")
-		each("late", "", "")
 		text.WriteString("end\n")
 		if c == acquire {
-			text.WriteString(parts["plain"])
+			texts := "text1"
+			if len(members) > 1 {
+				texts = "{" + strings.Join(list("text"), ", ") + "}"
+			}
+			text.WriteString(strings.ReplaceAll(parts["plain"], "@", texts))
 		}
 		tell()
 	case charge:
@@ -192,8 +194,9 @@ func assemble(c call, members []member) string {
 		tell()
 	case release:
 		text.WriteString(parts["release"])
-		each("release", "do\nlocal dated = times[@] or false\n", "end\n")
-		text.WriteString("return rests or 1\n")
+		fmt.Fprintf(&text, "local marks = %d\n", argument(c, members, len(members)))
+		each("release", "do\nlocal mark = ARGV[marks + @]\n", "end\n")
+		text.WriteString("return 1\n")
 	case peek:
 		text.WriteString("local answers, want = '*', 1\n")
 		tell()

@@ -1,33 +1,38 @@
--- The server's half of package limit. A script is put together for the policies of a limiter, as script.go lists: parts of
--- this file, and between them, for each policy, sections of the .lua file of its kind. Both start at their "--@ name" line.
--- They are straight code and no functions, since a closure made on every call costs more than the lines that it saves.
+-- The server's half of package limit. script.go assembles a script for the policies of a limiter, from parts of this file and, for each
+-- policy, from sections of the .lua file of its kind. Parts and sections start at their "--@ name" line. They are straight code
+-- without functions, because a closure on every call costs more than the lines that it saves.
 --
 -- In a section "@" stands for the number of the policy: KEYS[@] is its key, ARGV[@1] its first argument, and its locals end in
 -- it. Its sections are
---   read     reads the state, as it is now: sets free@, the permits that are free, below 0 where more are taken than there
---            are, and most@, the permits that can be free at all; writes nothing
---   again    where the work is larger than one call may do, or needs other arguments: may do a part of it, and replies
---            {1, now}, or {1, now, policy, cursor}; the script is called again, with the policies' arguments as they are at
---            that time, and the cursor for that policy
---   pages    the same, for all calls but acquire, and more, for acquire, which has decided by then
---   lease    makes span fewer milliseconds: as long as what is leased now may be used, for a policy that can lease
---   settle   runs before the others take, with 0 granted too
---   take     takes granted permits, more than 0
---   late     sets late where they count at a later time than now, since another clock was ahead, or at one that a caller
---            who is told no time (see acquire) does not expect
---   release  gives n permits back, at most those that are taken; of a call at the time dated, where that is not false, or
---            else those that the policy says; where that is more than one call may do, it adds the number of the
---            policy and the permits that are still to be given back to rests, which is {4} or nothing before
---   tell     sets told@, what the Go side reads: first what the key holds, or '' for nothing; then numbers; as far
---            as it takes to say when want permits are free
+--   read     reads the state at now. Sets free@, the free permits, below 0 for a debt, most@, the permits that can be free at
+--            all, and text@, the text of the state; writes nothing
+--   again    replies {1, now} if the arguments do not fit the time, or {1, now, policy, cursor} if the work is larger than one
+--            call may do. The script is called again, with the policies' arguments for that time, and the cursor for that policy
+--   more     the same, in acquire, after it has decided
+--   lease    lowers span, the milliseconds in which leased permits are used, for a policy that can lease
+--   settle   runs before the others take, also if nothing is granted
+--   take     takes granted permits, more than 0; sets text@
+--   release  gives n permits back, at most those that are taken. Mark is nil, or it makes that a refund: it is text@ as the grant left it, and
+--            only what is still taken because of that grant comes back
+--   tell     sets told@, which the Go side reads: first text@, then numbers; as far as it takes to know when want permits
+--            are free
 --
--- ARGV[1]: Unix microseconds, or '' to ask the server's clock. Times are microseconds, or milliseconds where it says so. A
--- clock that goes back stands still for whoever has seen it further on.
+-- Epochs. The text of a state begins with an epoch, a random word of the call that began it. A state begins when nothing is taken: after
+-- its key expired, was evicted or was reset, or when a window is over. A refund for another epoch gives nothing back.
 --
--- Every script replies {3, policy, text} where text cannot be what the policy's key should hold, or {3, policy, key, field,
--- text} where it has several, and {2, policy} where it has no rate; nothing is changed then.
+-- Writes. A user without the right for a command (ACL) is refused when the script comes to it. A policy changes its state with
+-- one command, or as its file says, so that a script can stop anywhere.
+--
+-- TTL. A key lives by the server's clock. What a grant takes counts there for as long as the policy says, also if the
+-- caller's clock is ahead, stands still or goes back.
+--
+-- ARGV[1]: Unix microseconds, or '' to read the server's clock. Times are microseconds, or milliseconds where it says so. If a clock
+-- goes back, it stands still for callers that have seen it further on.
+--
+-- Every script replies {3, policy, text} if text cannot be the state of the policy, or {3, policy, key, field, text} if it has
+-- several keys, and {2, policy} if it has no rate. That policy is unchanged then.
 
--- A script has locals for those functions of names (script.go) that it calls, and millis where it reads that.
+-- A script has locals for those functions of names (script.go) that it calls, and millis if it reads that.
 
 --@ head
 -- + 0 makes a number of a text that is one, in half of tonumber's time.
@@ -43,20 +48,22 @@ end
 local millis = floor(now / 1000)
 
 --@ acquire
--- Answers requests for permits, in their order: all policies grant one, or none does. Before it free is the fewest permits
+-- Answers requests for permits, in their order: all policies grant one, or none does. Before it, free is the fewest permits
 -- that a policy has free, most the fewest that one can have, and credit the fewest that may be taken before another request:
--- who comes behind more waits until they are paid for. Sets granted, and spent, its text, where that is at hand.
+-- a caller behind more waits until they are paid for. Sets granted.
 -- ARGV[2] the permits of all requests together
+-- ARGV[3] the epoch of a state that begins with this call
 -- Behind the arguments of the policies, and absent for a single request without letters:
--- runs     the requests, with equal neighbours told once: '1*200 3*1'
--- letters  d tells all, r tells all where not all is granted, o keeps the order: behind a request that is not granted none is
--- Replies, without d, with the permits left where all were granted, and none late, and without r with -1 where none was for now; else
+-- runs     the requests, with equal neighbours merged: '1*200 3*1'
+-- letters  d replies all, r replies all if not all is granted, o keeps the order: behind a request that is not granted none is
+-- Replies, without d, with text of the only policy, or an array of the texts of several, if all was granted; without d and r with -1 if
+-- none was for now; else
 --   {0, now, answers, told, told, ...}
 -- answers: a letter for each request: g granted, n not now, x more than can ever be; or '*', all granted
-local total, granted, spent, answers, above, late = ARGV[2] + 0, 0, nil, nil, false, false
+local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
 local want = letters == 'do' and most or 0
 if total <= free and (total <= credit or runs == '' and credit >= 0) then
-  granted, spent = total, ARGV[2]
+  granted = total
 elseif runs ~= '' or total > most then
   answers = {}
   local shut, ordered = false, letters == 'do'
@@ -86,36 +93,37 @@ elseif runs ~= '' or total > most then
 end
 
 --@ lease
--- Behind acquire: where all was granted and much is left, takes more, for the process to hand out before the lease ends: no more
+-- Behind acquire: if all was granted and much is left, takes more, for the process to hand out before the lease ends: no more
 -- than half of what is free, and none of the last eighth of a policy.
--- ARGV[3] the permits
--- ARGV[4] milliseconds; the policies make them fewer
--- Replies as with d, and behind it the permits that were leased, and for how long.
+-- ARGV[4] the permits
+-- ARGV[5] milliseconds; the policies make them fewer
+-- Replies as with d, and then the permits that were leased, and for how long.
 local leased = 0
 if granted == total and span > 0 then
-  leased = max(0, min(tonumber(ARGV[3]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
-  granted, spent = granted + leased, nil
+  leased = max(0, min(tonumber(ARGV[4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+  granted = granted + leased
 end
 
 --@ charge
--- ARGV[2] the permits to take, whether they are free or not. Replies as peek.
-local granted, spent, answers, want = ARGV[2] + 0, ARGV[2], nil, 1
+-- ARGV[2] the permits to take, whether they are free or not
+-- ARGV[3] the epoch of a state that begins with this call
+-- Replies as peek.
+local granted, epoch, answers, want = ARGV[2] + 0, ARGV[3], nil, 1
 
 --@ release
 -- ARGV[2] the permits to give back
--- ARGV[3] the time at which each policy counts them, or '' to give back whichever
--- Replies 1, or rests
-local n, times, rests = tonumber(ARGV[2]), {}, nil
-for time in string.gmatch(ARGV[3], '%d+') do
-  times[#times + 1] = tonumber(time)
-end
+-- Behind the arguments of the policies: the marks of a refund, one for each policy.
+-- Replies 1
+local n = tonumber(ARGV[2])
 
 --@ reserve
--- Answers requests for permits at a moment to come, in their order, by a single policy that has sections for it: due sets
+-- Answers requests for permits at a later moment, in their order, by a single policy that has sections for it: due sets
 -- delay, the microseconds until n permits can be had, and book takes them and sets ticket, what cancel needs to know.
--- ARGV[2] the requests, equal neighbours told once, and the longest delays that they accept: '1*200<0 3*1<5000000'
+-- ARGV[2] the requests, with equal neighbours merged, and the longest delays that they accept: '1*200<0 3*1<5000000'
+-- ARGV[3] the epoch of a state that begins with this call
 -- Replies {0, now, answers}: for each request, with commas between them, its delay and its ticket; or below 0 the delay that
 -- was too long, and nothing is reserved for it.
+local epoch = ARGV[3]
 local answers, changed = {}, false
 for text, times, within in string.gmatch(ARGV[2], '(%d+)%*(%d+)<(%d+)') do
   local n = tonumber(text)
@@ -150,17 +158,17 @@ end
 return 1
 
 --@ plain
--- Ends acquire where nobody wants to know more than whether.
-if letters ~= 'd' and letters ~= 'do' and not above and not late then
+-- Ends acquire for callers that need no more. "@" stands for the texts.
+if letters ~= 'd' and letters ~= 'do' and not above then
   if granted == total then
-    return free - granted
+    return @
   elseif granted == 0 and letters == '' then
     return -1
   end
 end
 
 --@ reply
--- The end of a script that tells all, told@ of every policy behind it.
+-- The end of a script that replies all: told@ of every policy stands behind it.
 local told = {0, now, answers or '*'@}
 
 --@ leased

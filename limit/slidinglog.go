@@ -44,14 +44,13 @@ func (p SlidingLog) keeps() []string { return inList }
 func (p SlidingLog) most() int64 { return p.Permits }
 
 func (p SlidingLog) outlook(_ int64, told []int64) (outlook, bool) {
-	return newReturns(p.Permits, p.Interval, p.Interval, told)
+	return newReturns(p.Permits, p.Interval, told)
 }
 
 // returnsOutlook is permits that come back one after another, an interval after they were taken or later.
 type returnsOutlook struct {
 	permits, taken int64
 	interval       time.Duration
-	stays          time.Duration // from the time at which they count on
 	end            time.Duration // from now: the last ones come back
 	returns        []returning   // the earliest first, as far as the script told
 }
@@ -63,11 +62,11 @@ type returning struct {
 }
 
 // newReturns reads the permits taken, when the last of them come back, and then when and how many do.
-func newReturns(permits int64, interval, stays time.Duration, told []int64) (outlook, bool) {
+func newReturns(permits int64, interval time.Duration, told []int64) (outlook, bool) {
 	if len(told) < 2 || len(told)%2 != 0 {
 		return nil, false
 	}
-	o := returnsOutlook{permits: permits, taken: told[0], end: micros(told[1]), interval: interval, stays: stays}
+	o := returnsOutlook{permits: permits, taken: told[0], end: micros(told[1]), interval: interval}
 	var back int64
 	for i := 2; i < len(told); i += 2 {
 		back = min(back, maxPermits) + told[i+1]
@@ -91,8 +90,6 @@ func (o returnsOutlook) wait(permits int64) (after time.Duration, known bool) {
 }
 
 func (o returnsOutlook) reset() time.Duration { return o.end }
-
-func (o returnsOutlook) counts(now int64) int64 { return now + (o.end - o.stays).Microseconds() }
 
 // earliest: where more is wanted than there is, what was granted has to come back, which takes an interval each time.
 func (o returnsOutlook) earliest(wanted engine.Total) time.Duration {

@@ -1,181 +1,172 @@
--- SlidingLog. ARGV: permits, interval in milliseconds. The key holds a list. Its head is "<sum> <time, ms> <count> <ahead, ms>":
--- the permits of all entries, the newest entry, and by how much the clock was seen further on than that. Behind it stand the
--- other entries, "<time, ms> <count>", the oldest first, each time once.
+-- SlidingLog. ARGV: permits, interval in milliseconds. The key holds a list of entries "<epoch> <time, ms> <ahead, ms> <count> <total>",
+-- one for each millisecond with grants, the oldest first. Total is the permits of all entries up to this one, modulo 2^53. Ahead,
+-- of the newest entry, is by how much a clock was seen beyond its time.
+--
+-- What is taken is the difference of two totals, so there is no sum to keep in step. Each write changes one entry or one end of the
+-- list. Wherever a script is stopped, the log is correct, or it counts too much until those entries expire.
+--
+-- TTL: an interval from the last grant. A grant whose PEXPIRE is refused fails, so what callers hold has renewed it.
 
 --@ read
--- Sets at@, the time; drop@, how many of the oldest entries have left; more@, others may have, too. Without count@ nothing is
--- taken. The first look is at a few entries: mostly as many have left as were logged since the call before.
-local most@, at@, sum@, time@, count@, drop@, more@ = tonumber(ARGV[@1]), millis, 0, 0, 0, 0, false
-local text@
+-- Sets at@, the time; first@, the index of the oldest entry in the interval, and base@, the total before it; length@, the number of
+-- entries; and of the newest entry time@, count@ and total@. If epoch@ is false, nothing is taken.
+local most@, at@, first@, base@, length@, sum@ = tonumber(ARGV[@1]), millis, 0, 0, 0, 0
+local time@, count@, total@, epoch@, text@ = 0, 0, 0, false, ''
 do
   local found = call('LRANGE', KEYS[@], 0, 7)
-  text@ = found[1]
-  if text@ then
-    local sum, time, count, ahead = match(text@, '^(%d+) (%d+) (%d+) (%d+)$')
-    if not sum or #text@ > 99 or time + ahead > 9007199254740992 then
-      return {3, @, text@}
-    end
+  length@, text@ = #found, found[#found] or ''
+  if length@ == 8 then
+    length@, text@ = call('LLEN', KEYS[@]), call('LINDEX', KEYS[@], -1)
+  end
+  local word, time, ahead, count, total = match(text@, '^(%w+) (%d+) (%d+) (%d+) (%d+)$')
+  if found[1] and (not word or #text@ > 99 or time + ahead > 9007199254740992 or max(count, total) > 9007199254740992) then
+    return {3, @, text@}
+  end
+  if word then
     at@ = max(millis, time + ahead)
-    local limit = at@ - ARGV[@2]
-    if tonumber(time) > limit then
-      sum@, time@, count@ = tonumber(sum), tonumber(time), tonumber(count)
-      local i = 2
-      while found[i] do
-        local time, count = match(found[i], '^(%d+) (%d+)$')
-        if not time then
-          return {3, @, found[i]}
-        end
-        if tonumber(time) > limit then
-          break
-        end
-        sum@, drop@, i = sum@ - count, drop@ + 1, i + 1
-        if drop@ == 7 then
-          found, i = call('LRANGE', KEYS[@], 8, 256), 1
-        end
+  end
+  local limit = at@ - ARGV[@2]
+  if word and tonumber(time) > limit then
+    epoch@, time@, count@, total@ = word, tonumber(time), tonumber(count), tonumber(total)
+    -- The entry at high is in the interval. Mostly one of the first is the oldest that is. Else the rest of the list is halved.
+    local high, oldest = length@ - 1, text@
+    while first@ < high do
+      local index = first@ < 7 and first@ or floor((first@ + high) / 2)
+      local entry = index < 8 and found[index + 1] or call('LINDEX', KEYS[@], index)
+      local other = match(entry, '^%w+ (%d+) %d+ %d+ %d+$')
+      if not other then
+        return {3, @, entry}
+      elseif tonumber(other) > limit then
+        high, oldest = index, entry
+      else
+        first@ = index + 1
       end
-      sum@, more@ = max(sum@, count@), drop@ == 256
+    end
+    count, total = match(oldest, '(%d+) (%d+)$')
+    base@ = total - count
+    sum@ = total@ - base@
+    if sum@ < 0 or sum@ == 0 and count@ > 0 then
+      sum@ = sum@ + 9007199254740992
     end
   end
 end
 local free@ = most@ - sum@
 
---@ pages
-if more@ then
-  --@head
-  return {1, format('%d', now)}
-end
-
---@ more
--- Who wants to know no more than whether, and is granted, leaves the rest to the calls behind it.
-if total > free or letters ~= '' then
-  --@pages
-end
-
---@ head
--- Drops what has left: the last of it makes room for the new head.
-if drop@ > 0 then
-  call('LTRIM', KEYS[@], drop@, -1)
-  drop@ = 0
-end
-text@ = format('%.0f %d %.0f %d', sum@, time@, count@, at@ - time@)
-call('LSET', KEYS[@], 0, text@)
-
 --@ take
-sum@ = sum@ + granted
-if count@ > 0 then
-  if time@ < at@ then
-    call('RPUSH', KEYS[@], format('%d %.0f', time@, count@))
-    call('PEXPIRE', KEYS[@], at@ + ARGV[@2] - millis)
-    time@, count@ = at@, 0
-  end
-  count@ = count@ + granted
-  --@head
-else
-  if text@ then
-    call('UNLINK', KEYS[@])
-  end
-  time@, count@ = at@, granted
-  text@ = format('%.0f %d %.0f 0', sum@, time@, count@)
-  call('RPUSH', KEYS[@], text@)
-  call('PEXPIRE', KEYS[@], at@ + ARGV[@2] - millis)
+local n = min(granted, 9007199254740992 - sum@) -- only Charge reaches this
+sum@, total@ = sum@ + n, total@ - (9007199254740992 - n)
+if total@ < 0 then
+  total@ = total@ + 9007199254740992
 end
-
---@ late
-late = late or at@ > millis
+if epoch@ and time@ == at@ then
+  count@ = count@ + n
+  text@ = format('%s %d 0 %d %d', epoch@, time@, count@, total@)
+  call('LSET', KEYS[@], -1, text@)
+else
+  if not epoch@ then
+    epoch@ = epoch
+    if text@ ~= '' then
+      call('UNLINK', KEYS[@])
+    end
+  end
+  time@, count@ = at@, n
+  text@ = format('%s %d 0 %d %d', epoch@, time@, count@, total@)
+  call('RPUSH', KEYS[@], text@)
+end
+call('PEXPIRE', KEYS[@], ARGV[@2])
+if first@ > 0 then
+  call('LTRIM', KEYS[@], first@, -1)
+  first@ = 0
+end
 
 --@ release
--- The oldest permits, or those of the entry of a time.
-if dated and count@ > 0 then
-  local moment = floor(dated / 1000)
-  if moment == time@ and n < count@ then
-    sum@, count@ = sum@ - n, count@ - n
-    --@head
-  elseif moment == time@ and sum@ > count@ then
-    -- The entry before it becomes the newest.
-    local time, count = match(call('LINDEX', KEYS[@], -1), '^(%d+) (%d+)$')
-    if time then
-      sum@, time@, count@ = sum@ - count@, tonumber(time), tonumber(count)
-      call('RPOP', KEYS[@])
-      call('PEXPIRE', KEYS[@], time@ + ARGV[@2] - millis)
-      --@head
-    end
-  elseif moment == time@ then
-    call('UNLINK', KEYS[@])
-  elseif moment < time@ and moment > at@ - ARGV[@2] then
-    local found = call('LRANGE', KEYS[@], -256, -1)
-    for i = #found, 1, -1 do
-      local time, count = match(found[i], '^(%d+) (%d+)$')
-      if not time or tonumber(time) < moment then
-        break
-      end
-      if tonumber(time) == moment then
-        local rest = count - n
-        if rest > 0 then
-          call('LSET', KEYS[@], i - #found - 1, format('%d %.0f', time, rest))
-          sum@ = sum@ - n
-        else
-          call('LREM', KEYS[@], -1, found[i])
-          sum@ = sum@ - count
-        end
-        --@head
-        break
-      end
-    end
-  end
-elseif count@ > 0 and n >= sum@ then
+-- The oldest permits, or with a mark those of its entry. The newest entry keeps the time that a clock has seen, before entries go
+-- that have expired by it.
+local word, moment = match(mark or '', '^(%w+) (%d+) ')
+if sum@ > 0 and not mark and n >= sum@ then
   call('UNLINK', KEYS[@])
-elseif count@ > 0 then
-  local found = call('LRANGE', KEYS[@], drop@ + 1, drop@ + 256)
-  local rest, cut = n, nil
-  for i = 1, #found do
-    local time, count = match(found[i], '^(%d+) (%d+)$')
+elseif sum@ > 0 and not mark then
+  -- Looks for the oldest entry that keeps permits.
+  local low, high = first@, length@ - 1
+  local oldest = format('%s %d %d %d %d', epoch@, time@, at@ - time@, sum@ - n, total@)
+  while low < high do
+    local index = floor((low + high) / 2)
+    local entry = call('LINDEX', KEYS[@], index)
+    local start, total = match(entry, '^(%w+ %d+ %d+ )%d+ (%d+)$')
+    if not start then
+      return {3, @, entry}
+    end
+    local upto = total - base@
+    if upto < 0 then
+      upto = upto + 9007199254740992
+    end
+    if upto > n then
+      high, oldest = index, start .. format('%d %s', upto - n, total)
+    else
+      low = index + 1
+    end
+  end
+  if low < length@ - 1 then
+    call('LSET', KEYS[@], -1, format('%s %d %d %d %d', epoch@, time@, at@ - time@, count@, total@))
+  end
+  if low > 0 then
+    call('LTRIM', KEYS[@], low, -1)
+  end
+  call('LSET', KEYS[@], 0, oldest)
+elseif word and word == epoch@ and moment + 0 > at@ - ARGV[@2] then
+  -- The totals from its entry on fall, that of the newest at last.
+  local entries, own, back, last = call('LRANGE', KEYS[@], -256, -1), nil, 0, 0
+  for i = 1, #entries do
+    local time, count, total = match(entries[i], '^%w+ (%d+) %d+ (%d+) (%d+)$')
     if not time then
-      break
+      return {3, @, entries[i]}
     end
-    if tonumber(count) > rest then
-      cut, rest = format('%d %.0f', time, count - rest), 0
-      break
+    if time == moment then
+      own, back = i, min(n, count)
+      count = count - back
     end
-    rest, drop@ = rest - count, drop@ + 1
+    total = total - back
+    if total < 0 then
+      total = total + 9007199254740992
+    end
+    entries[i] = {time, count, total}
+    if count + 0 > 0 then
+      last = i
+    end
   end
-  sum@ = sum@ - n + rest
-  if rest > 0 and #found == 256 then
-    rests = rests or {4}
-    rests[#rests + 1] = @
-    rests[#rests + 1] = format('%d', rest)
-  elseif rest > 0 then
-    sum@, count@ = sum@ - rest, count@ - rest
-  end
-  --@head
-  if cut then
-    call('LSET', KEYS[@], 1, cut)
+  if back > 0 and back == sum@ then
+    call('UNLINK', KEYS[@])
+  elseif back > 0 then
+    for i = min(own, last), #entries do
+      local ahead = i == last and at@ - entries[i][1] or 0
+      call('LSET', KEYS[@], i - #entries - 1, format('%s %s %d %d %d', epoch@, entries[i][1], ahead, entries[i][2], entries[i][3]))
+    end
+    if last < #entries then -- empty entries
+      call('LTRIM', KEYS[@], 0, last - #entries - 1)
+    end
   end
 end
 
 --@ tell
--- The permits that are taken, when the last of them come back, and for as many as are wanted, at most a page, when and how
--- many come back.
-local told@ = {text@ or '', min(sum@, 9007199254740992), 0}
+-- The permits that are taken, the time until the last of them come back, and if more are wanted than are free, pairs: after so long, so
+-- many come back, at most a page of them.
+local told@ = {text@, sum@, 0}
 if sum@ > 0 then
   told@[3] = (time@ + ARGV[@2]) * 1000 - now
   local need, found, i = want - most@ + sum@, {}, 1
   if need > 0 then
-    found = call('LRANGE', KEYS[@], drop@ + 1, drop@ + 8)
+    found = call('LRANGE', KEYS[@], first@, first@ + 7)
   end
   while need > 0 and found[i] do
-    local time, count = match(found[i], '^(%d+) (%d+)$')
+    local time, count = match(found[i], '^%w+ (%d+) %d+ (%d+) %d+$')
     if not time then
       break
     end
     told@[#told@ + 1] = (time + ARGV[@2]) * 1000 - now
-    told@[#told@ + 1] = min(tonumber(count), 9007199254740992)
+    told@[#told@ + 1] = tonumber(count)
     need, i = need - count, i + 1
     if i == 9 and #told@ == 19 then
-      found, i = call('LRANGE', KEYS[@], drop@ + 9, drop@ + 256), 1
+      found, i = call('LRANGE', KEYS[@], first@ + 8, first@ + 255), 1
     end
-  end
-  if need > 0 and not found[i] and #told@ < 515 then
-    told@[#told@ + 1] = told@[3]
-    told@[#told@ + 1] = min(count@, 9007199254740992)
   end
 end

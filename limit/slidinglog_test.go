@@ -99,8 +99,8 @@ func (m *logModel) reset(now int64) int64 {
 	return 0
 }
 
-// TestReleaseGoesOnWithTheLogsAlone: a release that is more than one call's work gives back the rest where it belongs, once.
-func TestReleaseGoesOnWithTheLogsAlone(t *testing.T) {
+// TestRelease_LongLogs gives back more entries than a page in one call, to each policy.
+func TestRelease_LongLogs(t *testing.T) {
 	b := newBench(t)
 	policies := []Policy{SlidingLog{2000, 10 * time.Second}, FixedWindow{2000, 10 * time.Second, false}, SlidingLog{2000, 20 * time.Second}}
 	l := New(b.client, "name", policies...)
@@ -118,50 +118,39 @@ func TestReleaseGoesOnWithTheLogsAlone(t *testing.T) {
 	}
 }
 
-// dated tells what a key holds after a release of permits that a caller was granted who had gone, taken at the time now.
-func (b *bench) dated(l *Limiter, at, permits int64) rratelimiter.Decision {
-	b.Helper()
-	require.NoError(b, l.releaseOf(b.Context(), l.members, permits, []string{fmt.Sprint(at)}))
-	all, err := l.Peek(b.Context())
-	require.NoError(b, err)
-	return all[0]
-}
-
-// TestGivenBackFromItsOwnEntry: what comes for callers that had gone goes from the entry of their call, if that is there.
-func TestGivenBackFromItsOwnEntry(t *testing.T) {
+// TestRefund_SlidingLog_ComesFromItsOwnEntry, if that is there.
+func TestRefund_SlidingLog_ComesFromItsOwnEntry(t *testing.T) {
 	b := newBench(t)
 	l := New(b.client, "name", SlidingLog{10, time.Second})
 	first := b.now
 	var times []int64
+	var marks [][]string
 	for range 4 {
-		_, err := l.Take(t.Context(), 2)
-		require.NoError(t, err)
+		marks = append(marks, b.take(l, 2))
 		times = append(times, b.now)
 		b.pass(100 * ms)
 	}
 	reset := func(at int64) time.Duration { return micros(at - at%1000 + 1e6 - b.now) }
 	want := rratelimiter.Decision{Allowed: true, Limit: 10, Remaining: 3, ResetAfter: reset(times[3])}
-	assert.Equal(t, want, b.dated(l, times[1], 1), "a part of an entry")
-	assert.Equal(t, want, b.dated(l, times[1]+1000, 1), "no entry")
+	assert.Equal(t, want, b.refund(l, marks[1], 1), "a part of an entry")
 	want.Remaining = 4
-	assert.Equal(t, want, b.dated(l, times[1], 2), "all that is left of it")
-	held, err := b.redis.List("{name}:log:1000")
-	require.NoError(t, err)
-	assert.Len(t, held, 3)
+	assert.Equal(t, want, b.refund(l, marks[1], 2), "all that is left of it")
+	assert.Equal(t, want, b.refund(l, marks[1], 2), "nothing is left of it")
 	want.Remaining = 5
-	assert.Equal(t, want, b.dated(l, times[3], 1), "a part of the newest")
+	assert.Equal(t, want, b.refund(l, marks[3], 1), "a part of the newest")
 	want.Remaining, want.ResetAfter = 6, reset(times[2])
-	assert.Equal(t, want, b.dated(l, times[3], 1), "the newest")
-	assert.LessOrEqual(t, b.redis.TTL("{name}:log:1000"), want.ResetAfter+ms)
+	assert.Equal(t, want, b.refund(l, marks[3], 1), "the newest")
+	entries, err := b.redis.List("{name}:log:1000")
+	require.NoError(t, err)
+	assert.Len(t, entries, 3, "and an empty one")
 	refused, err := l.Take(t.Context(), 7)
 	require.NoError(t, err)
 	assert.Equal(t, reset(first), refused.RetryAfter)
-	// The first has left, and is there still.
-	b.pass(600 * ms)
-	assert.EqualValues(t, 8, b.dated(l, first, 2).Remaining)
-	assert.EqualValues(t, 10, b.dated(l, times[2], 1000).Remaining)
+	b.pass(600 * ms) // the first has expired
+	assert.EqualValues(t, 8, b.refund(l, marks[0], 2).Remaining)
+	assert.EqualValues(t, 10, b.refund(l, marks[2], 1000).Remaining)
 	assert.Empty(t, b.redis.Keys())
-	assert.EqualValues(t, 10, b.dated(l, times[2], 1).Remaining)
+	assert.EqualValues(t, 10, b.refund(l, marks[2], 1).Remaining)
 }
 
 // foreign says that every call fails with a *StateError that tells a text, and changes nothing.
@@ -187,15 +176,16 @@ func TestLogThatIsNotOurs(t *testing.T) {
 	policy := SlidingLog{5, time.Second}
 	const key = "{name}:log:1000"
 	now := b.now / 1000
-	for _, head := range []string{"", "x", "1 2 3", "1 2 3 4 5", "-1 2 3 4", "1 2.5 3 4", "1 2 3 4 ", "1 99999999999999999999 3 4", "1 2 3 99999999999999999999",
-		strings.Repeat("9", 400) + " 2 3 4", "1 2 " + strings.Repeat("9", 400) + " 4"} {
-		b.redis.Push(key, head)
-		b.foreign(policy, head)
-	}
-	for _, entry := range []string{"", "x", "1", "1 2 3", "-1 2", "1 2 "} {
-		b.redis.Push(key, fmt.Sprintf("5 %d 1 0", now), entry)
+	for _, entry := range []string{"", "x", "a 1 2 3", "a 1 2 3 4 5", "a -1 2 3 4", "a 1 2.5 3 4", "a 1 2 3 4 ", "a 99999999999999999999 0 3 4", "a 1 99999999999999999999 3 4",
+		"a " + strings.Repeat("9", 400) + " 2 3 4", "a 1 2 3 " + strings.Repeat("9", 400), "a 1 0 99999999999999999 3"} {
+		b.redis.Push(key, entry)
 		b.foreign(policy, entry)
-		b.redis.Push(key, slices.Concat([]string{fmt.Sprintf("50 %d 1 0", now)}, slices.Repeat([]string{"1 1"}, 7), []string{entry})...)
+	}
+	for _, entry := range []string{"", "x", "a 1", "1 2 3", "a -1 0 2 3", "a 1 0 2 3 "} {
+		newest := fmt.Sprintf("a %d 0 1 50", now)
+		b.redis.Push(key, entry, newest)
+		b.foreign(policy, entry)
+		b.redis.Push(key, slices.Concat(slices.Repeat([]string{"a 1 0 1 1"}, 7), []string{entry, newest})...)
 		b.foreign(policy, entry)
 	}
 	require.NoError(t, b.redis.Set(key, "x"))
@@ -204,7 +194,7 @@ func TestLogThatIsNotOurs(t *testing.T) {
 
 // TestReturnsEarliest: who wants more than there is waits an interval more for each time that all have to come back.
 func TestReturnsEarliest(t *testing.T) {
-	o, ok := newReturns(10, time.Second, time.Second, []int64{7, 900_000, 100_000, 3, 900_000, 4})
+	o, ok := newReturns(10, time.Second, []int64{7, 900_000, 100_000, 3, 900_000, 4})
 	require.True(t, ok)
 	for permits, want := range map[int64]time.Duration{
 		3: 0, 4: 100 * ms, 6: 100 * ms, 7: 900 * ms, 10: 900 * ms, 13: time.Second, 14: 1100 * ms, 20: 1900 * ms, 1004: 100100 * ms,
@@ -215,7 +205,7 @@ func TestReturnsEarliest(t *testing.T) {
 		assert.Equal(t, want, o.earliest(wanted), permits)
 	}
 	for _, told := range [][]int64{{}, {1}, {1, 2, 3}} {
-		_, ok = newReturns(10, time.Second, time.Second, told)
+		_, ok = newReturns(10, time.Second, told)
 		assert.False(t, ok)
 	}
 }

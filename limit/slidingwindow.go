@@ -50,10 +50,10 @@ func (p SlidingWindow) arguments(args []string, _ time.Time) []string {
 	return append(args, strconv.FormatInt(p.Permits, 10), strconv.FormatInt(cell, 10), strconv.FormatInt(p.cells(), 10))
 }
 
-func (p SlidingWindow) keeps() []string { return inHash }
+func (p SlidingWindow) keeps() []string { return inString }
 
 func (p SlidingWindow) most() int64 { return p.Permits }
 
 func (p SlidingWindow) outlook(_ int64, told []int64) (outlook, bool) {
-	return newReturns(p.Permits, p.Interval, p.Interval+p.Interval/time.Duration(p.cells()), told)
+	return newReturns(p.Permits, p.Interval, told)
 }

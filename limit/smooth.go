@@ -19,7 +19,8 @@ import (
 // cold as can be.
 //
 // Limit in a Decision is Permits; Remaining the stored permits, 0 while there is a wait; RetryAfter that wait; ResetAfter the
-// time until it is as if nobody had asked for long. No moment lies beyond 2^53 microseconds, in the year 2255.
+// time until it is as if nobody had asked for long. No moment lies beyond 2^53 microseconds, in the year 2255. A request that
+// would cost more than 142 years is [rratelimiter.ErrPermitsExceedRate].
 type Smooth struct {
 	Permits    int64         // an Interval, 1 to 2^53
 	Interval   time.Duration // whole milliseconds
@@ -54,8 +55,14 @@ func (p Smooth) validate() error {
 	if p.ColdFactor != 0 && !(p.ColdFactor >= 1 && p.ColdFactor <= maxColdFactor) {
 		return invalid("Smooth.ColdFactor is %v, want 0 or 1 to %v", p.ColdFactor, int64(maxColdFactor))
 	}
+	if p.most() == 0 {
+		return invalid("Smooth.Permits is %d in an Interval of %v, so that one permit costs more than %v", p.Permits, p.Interval, mostCost)
+	}
 	return nil
 }
+
+// mostCost is the most that a request costs: sums of a few are microseconds below 2^53.
+const mostCost = 1 << 52 * time.Microsecond
 
 func (p Smooth) kind() string { return "smooth" }
 
@@ -122,20 +129,24 @@ func (p Smooth) arguments(args []string, _ time.Time) []string {
 
 func (p Smooth) keeps() []string { return inString }
 
-func (p Smooth) most() int64 { return maxPermits }
+// most is the permits that cost mostCost, each at the highest price.
+func (p Smooth) most() int64 {
+	c := p.curve()
+	price := c.stable + c.slope*(c.most-c.threshold)
+	return int64(min(maxPermits, float64(mostCost.Microseconds())/price))
+}
 
 func (p Smooth) outlook(_ int64, told []int64) (outlook, bool) {
-	if len(told) != 4 {
+	if len(told) != 3 {
 		return nil, false
 	}
-	return smoothOutlook{p.Permits, told[0], micros(told[1]), micros(told[2]), micros(told[3])}, true
+	return smoothOutlook{p.Permits, told[0], micros(told[1]), micros(told[2])}, true
 }
 
 // smoothOutlook is free for everybody from a moment on.
 type smoothOutlook struct {
 	permits, stored int64
 	free, idle      time.Duration // from now
-	ahead           time.Duration // another clock was
 }
 
 func (o smoothOutlook) limit() int64 { return o.permits }
@@ -143,8 +154,6 @@ func (o smoothOutlook) limit() int64 { return o.permits }
 func (o smoothOutlook) left() int64 { return o.stored }
 
 func (o smoothOutlook) wait(int64) (time.Duration, bool) { return o.free, true }
-
-func (o smoothOutlook) counts(now int64) int64 { return now + o.ahead.Microseconds() }
 
 func (o smoothOutlook) reset() time.Duration { return o.idle }
 

@@ -1,9 +1,11 @@
 package limit
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -26,7 +28,7 @@ type smoothModel struct {
 	stored float64
 	next   int64 // the moment from which it is free
 	end    int64 // that behind the newest reservation
-	since  int64 // when reservations began to wait
+	epoch  int   // how often it was idle
 }
 
 func newSmoothModel(rate, burst, warmUp, coldFactor float64) *smoothModel {
@@ -82,19 +84,23 @@ func (m *smoothModel) take(now, n int64) bool {
 }
 
 func (m *smoothModel) charge(now, n int64) {
-	m.stored, m.next, m.last = m.at(now)
+	if m.stored, m.next, m.last = m.at(now); m.next == m.last && m.stored == m.size {
+		m.epoch++
+	}
 	micros, spent := m.cost(m.stored, n)
 	m.seen, m.stored, m.next = true, m.stored-spent, m.next+micros
 }
 
 func (m *smoothModel) release(now, n int64) {
-	m.stored, m.next, m.last = m.at(now)
-	first := m.last
-	if m.end > m.last { // those who wait keep their moments
-		first = min(m.end, m.next)
+	stored, next, at := m.at(now)
+	first := at
+	if m.end > at { // those who wait keep their moments
+		first = min(m.end, next)
 	}
-	m.next = max(first, m.next-int64(float64(n)*m.stable))
-	m.settle()
+	if back := min(next-first, int64(float64(n)*m.stable)); back > 0 {
+		m.stored, m.next, m.last = stored, next-back, at
+		m.settle()
+	}
 }
 
 // settle forgets a name of which nothing is taken.
@@ -104,7 +110,7 @@ func (m *smoothModel) settle() { m.seen = m.next > m.last || m.stored < m.size }
 type smoothTicket struct {
 	end, cost int64
 	spent     float64
-	waits     int64 // since when reservations do
+	epoch     int
 }
 
 func (m *smoothModel) reserve(now, n int64) (delay int64, ticket any) {
@@ -112,14 +118,10 @@ func (m *smoothModel) reserve(now, n int64) (delay int64, ticket any) {
 	stored, _, _ := m.at(now)
 	cost, spent := m.cost(stored, n)
 	m.charge(now, n)
-	waits := int64(0)
 	if m.next > m.last {
-		if m.end <= m.last {
-			m.since = m.last
-		}
-		m.end, waits = m.next, m.since
+		m.end = m.next
 	}
-	return delay, smoothTicket{m.next, cost, spent, waits}
+	return delay, smoothTicket{m.next, cost, spent, m.epoch}
 }
 
 func (m *smoothModel) undo(now int64, ticket any) {
@@ -127,10 +129,10 @@ func (m *smoothModel) undo(now int64, ticket any) {
 	stored, next, at := m.at(now)
 	unused, back := made.spent, int64(0)
 	switch later := max(0, m.end-made.end); {
+	case made.epoch != m.epoch, next == at && stored == m.size:
+		return // it was idle since
 	case made.end <= at:
 		unused -= float64(at-made.end) / m.cool
-	case m.end <= at, made.waits != m.since:
-		return // forgotten meanwhile
 	case later > 0:
 		unused, back = 0, made.cost-later
 	default:
@@ -221,11 +223,61 @@ func TestSmoothJudgesEachOfACall(t *testing.T) {
 func TestSmoothStateThatIsNotOurs(t *testing.T) {
 	b := newBench(t)
 	l := New(b.client, "name", Smooth{Permits: 1, Interval: time.Second})
-	for _, text := range []string{"x", "1", "1 2", "1 2 3 4", "1 2 3 4 5 6", "1 2 3 -4 5", "1 2 3 4 99999999999999999", "1 2 3 99999999999999999 4", "1 2 3 x", "1 -2 3", "1 2 -3", "-1 2 3", "1.2.3 4 5", "1e 2 3", "nan 2 3", "inf 2 3", "1 2 3 ", " 1 2 3", "1 2.5 3"} {
+	for _, text := range []string{
+		"x", "a", "a 1", "a 1 2", "a 1 2 3 4 5", "a 1 2 3 -4", "a 1 2 3 99999999999999999", "a 1 99999999999999999 4", "a 1 2 x", "a 1 -2 3", "a 1 2 -3",
+		"a -1 2 3", "a 1.2.3 4 5", "a 1e 2 3", "a nan 2 3", "a inf 2 3", "a 1 2 3 ", " a 1 2 3", "a 1 2.5 3", "1 2 3",
+	} {
 		require.NoError(t, b.redis.Set("{name}:smooth:1000", text))
 		_, err := l.Take(t.Context(), 1)
 		var state *rratelimiter.StateError
 		require.ErrorAs(t, err, &state, text)
 		assert.Equal(t, rratelimiter.StateError{Key: "{name}:smooth:1000", Value: text}, *state)
+	}
+}
+
+// TestSmooth_CostAboveABound_IsRefused with a typed error, before and after it would have shut the limiter.
+func TestSmooth_CostAboveABound_IsRefused(t *testing.T) {
+	b := newBench(t)
+	l := New(b.client, "name", Smooth{Permits: 1, Interval: time.Hour})
+	for _, permits := range []int64{1 << 53, 1 << 40} {
+		for name, err := range map[string]error{
+			"TryAcquire": func() error { _, err := l.TryAcquire(t.Context(), permits); return err }(),
+			"Reserve":    func() error { _, err := l.Reserve(t.Context(), permits); return err }(),
+			"Acquire":    l.Acquire(t.Context(), permits),
+		} {
+			assert.ErrorIs(t, err, rratelimiter.ErrPermitsExceedRate, name)
+		}
+	}
+	assert.Empty(t, b.redis.Keys())
+	for _, p := range []Smooth{{Permits: 1, Interval: maxInterval}, {Permits: 1, Interval: 1000 * time.Hour, WarmUp: time.Hour, ColdFactor: 1e6}} {
+		_, err := New(b.client, "name", p).TryAcquire(t.Context(), 1)
+		assert.ErrorIs(t, err, rratelimiter.ErrInvalidRate, "%+v", p)
+	}
+}
+
+// TestSmooth_LargestCosts_AreCancelledWhole: no cost is more than a ticket can say, and no sum of costs is lost.
+func TestSmooth_LargestCosts_AreCancelledWhole(t *testing.T) {
+	for _, p := range []Smooth{{Permits: 1, Interval: time.Hour}, {Permits: 1, Interval: 100 * 365 * 24 * time.Hour}, {Permits: 3, Interval: time.Hour, WarmUp: time.Hour, ColdFactor: 1e6}} {
+		b := newBench(t)
+		l := New(b.client, "name", p)
+		var made []*Reservation
+		var before []rratelimiter.Decision
+		for range 5 {
+			now, err := l.Peek(t.Context())
+			require.NoError(t, err)
+			r, err := l.Reserve(t.Context(), p.most())
+			if err != nil {
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				break
+			}
+			made, before = append(made, r), append(before, now[0])
+		}
+		require.NotEmpty(t, made)
+		for i, r := range slices.Backward(made) {
+			require.NoError(t, r.giveBack(t.Context()))
+			after, err := l.Peek(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, before[i].RetryAfter, after[0].RetryAfter, "%+v: %d", p, i)
+		}
 	}
 }

@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"strconv"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -14,15 +13,20 @@ type state struct {
 	now      int64 // Unix microseconds
 	most     int64
 	policies []outlook
+	marks    []string // the texts of the policies: a refund of what the call took names them
 
 	leased int64 // permits that were taken for callers to come
 	lasts  time.Duration
 }
 
-// add adds what the script told of a policy, and says whether that is what it tells.
+// add adds what the script replied about a policy. It reports whether the policy can read that.
 func (s *state) add(p Policy, told rueidis.RedisMessage) bool {
 	texts, err := told.ToArray()
 	if err != nil || len(texts) == 0 {
+		return false
+	}
+	mark, err := texts[0].ToString()
+	if err != nil {
 		return false
 	}
 	numbers := make([]int64, len(texts)-1)
@@ -38,17 +42,8 @@ func (s *state) add(p Policy, told rueidis.RedisMessage) bool {
 	if r, ok := o.(redissonOutlook); ok {
 		s.most = min(s.most, r.Limit()) // only Redis knows that
 	}
-	s.policies = append(s.policies, o)
+	s.policies, s.marks = append(s.policies, o), append(s.marks, mark)
 	return true
-}
-
-// counts is the times at which the policies count what the call has taken, as the release script takes them.
-func (s *state) counts() []string {
-	times := make([]string, len(s.policies))
-	for i, p := range s.policies {
-		times[i] = strconv.FormatInt(p.counts(s.now), 10)
-	}
-	return times
 }
 
 // granted is the answer to a request that was granted, behind which later permits were granted by the same call.

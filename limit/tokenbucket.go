@@ -94,8 +94,6 @@ func (o bucketOutlook) after(permits int64) time.Duration {
 
 func (o bucketOutlook) wait(permits int64) (time.Duration, bool) { return o.after(permits), true }
 
-func (o bucketOutlook) counts(now int64) int64 { return now + o.begins.Microseconds() }
-
 func (o bucketOutlook) reset() time.Duration { return o.after(o.capacity) }
 
 func (o bucketOutlook) earliest(wanted engine.Total) time.Duration { return o.after(wanted.Int64()) }

@@ -1,34 +1,32 @@
--- TokenBucket. ARGV: capacity, refill, interval in microseconds. The key holds "<at, us> <taken> <part>": at that time so many
--- permits were missing to a full bucket, and part of an interval's refill of another one. "<at><taken>" with three digits of
--- taken stands for no part: Redis keeps a whole number in a third of the memory. Where reservations wait there is
--- " <last> <since>" behind it: what was missing when the newest of them was made and is at that time, in parts of an interval's
--- refill, and the time at which reservations began to wait.
+-- TokenBucket. ARGV: capacity, refill, interval in microseconds. The key holds "<epoch> <at, us> <taken> <part>": at that time so many
+-- permits were missing to a full bucket, and part of an interval's refill of another one. All other amounts are in such parts.
+-- Unless they are what a first take leaves, " <low> <since, us> <back>" follows, for refunds: since that time no grant found less missing
+-- than low, and refunds have given back so much in this epoch. While reservations wait, " <last>" follows: what was missing
+-- when the newest of them was made and is at that time.
+--
+-- TTL: until the bucket is full.
 
 --@ read
 local capacity@, refill@, interval@ = ARGV[@1] + 0, ARGV[@2] + 0, ARGV[@3] + 0
--- What is missing, times interval: whole numbers, as long as they are below 2^53. From 2^63 on they cannot be told with %d.
-local at@, missing@, last@, since@, text@ = now, 0, 0, 0, call('GET', KEYS[@]) or ''
+-- Missing is a whole number, as long as it is below 2^53. Format takes numbers below 2^63 for %d.
+local at@, missing@, epoch@, text@ = now, 0, false, call('GET', KEYS[@]) or ''
+local low@, since@, back@, last@ = 0, now, 0, 0
 if text@ ~= '' then
-  local at, taken, part, rest = match(text@, '^(%d+) (%d+) (%d+)(.*)$')
-  local last, since = match(rest or '', '^ (%d+) (%d+)$')
-  if not at then
-    at, taken = match(text@, '^([1-9]%d*)(%d%d%d)$')
-    part, rest = '0', ''
-  end
-  if not at or rest ~= '' and not last or #at > 18 or #taken > 16 or #part > 16 or last and (#last > 33 or #since > 18) then
+  local word, at, taken, part, rest = match(text@, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
+  local low, since, back, last = match(rest or '', '^ (%d+) (%d+) (%d+) ?(%d*)$')
+  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not low or #low > 33 or #since > 18 or #back > 33 or #last > 33) then
     return {3, @, text@}
   end
-  -- Taken in decimal, whatever it begins with; and miniredis reads 2^63 and more with a point only.
+  -- The base is 10 for leading zeros. miniredis reads numbers from 2^63 on with a point only.
   at@, missing@ = at + 0, tonumber(taken, 10) * interval@ + part
-  if last then
-    last@, since@ = tonumber(last .. '.'), tonumber(since)
+  low@, since@ = missing@, at@
+  if low then
+    low@, since@, back@, last@ = tonumber(low .. '.'), since + 0, tonumber(back .. '.'), tonumber('0' .. last .. '.')
   end
   if at@ < now then
     missing@, last@, at@ = max(0, missing@ - (now - at@) * refill@), last@ - (now - at@) * refill@, now
-    if missing@ == 0 then
-      last@ = 0
-    end
   end
+  epoch@ = missing@ > 0 and word
 end
 --@ahead
 local part@ = fmod(missing@, interval@)
@@ -39,34 +37,63 @@ local free@, most@ = capacity@ - taken@ - (part@ > 0 and 1 or 0), capacity@
 -- Reservations wait while more than this is missing of what was missing when they were made.
 local ahead@ = capacity@ * interval@
 
+--@ add
+-- Takes n more. If the bucket was much fuller than low, low starts again: grants before that are refunded without it.
+if not epoch@ then
+  epoch@, low@, back@, last@ = epoch, 0, 0, 0
+end
+local found = missing@
+missing@ = min(9007199254740992 * interval@, missing@ + n * interval@) -- only Charge reaches this
+if found == 0 or found < low@ / 2 then
+  low@, since@ = missing@, at@
+else
+  low@ = min(low@, found)
+end
+
+--@ subtract
+missing@, low@, back@ = missing@ - due, max(0, low@ - due), back@ + due
+
 --@ write
 part@ = fmod(missing@, interval@)
 taken@ = floor((missing@ - part@) / interval@ + 0.5)
 if missing@ > 0 then
-  if part@ == 0 and taken@ < 1000 and last@ <= ahead@ and at@ >= 1 then
-    text@ = format('%d%03d', at@, taken@)
-  else
-    text@ = format('%d %d %d', at@, taken@, part@)
+  text@ = format('%s %d %d %d', epoch@, at@, taken@, part@)
+  if low@ ~= missing@ or since@ ~= at@ or back@ > 0 or last@ > ahead@ then
+    text@ = text@ .. format(' %.0f %d %.0f', low@, since@, back@)
     if last@ > ahead@ then
-      text@ = text@ .. format(' %.0f %d', last@, since@)
+      text@ = text@ .. format(' %.0f', last@)
     end
   end
   call('SET', KEYS[@], text@, 'PX', format('%d', min(9007199254740, ceil((missing@ / refill@ + (at@ - now)) / 1000))))
 else
+  text@ = ''
   call('UNLINK', KEYS[@])
 end
 
 --@ take
-missing@ = min(9007199254740992 * interval@, missing@ + granted * interval@) -- by Charge alone
+local n = granted
+--@add
 --@write
-
---@ late
-late = late or at@ > now
 
 --@ release
--- Of a call at a time, less what has been refilled since, which would come back twice. Those who wait keep their moments.
-missing@ = max(last@ > ahead@ and min(last@, missing@) or 0, missing@ - max(0, n * interval@ - (dated and max(0, at@ - dated) * refill@ or 0)))
---@write
+-- At once, or with a mark what is missing because of the grant: no more than the least that was missing since. Each of these is no more
+-- than that: the grant less all refill since; what the grant left missing less all refill and all refunds since; low, if the grant is in it.
+-- Reservations that wait keep their moments.
+local due = n * interval@
+if mark then
+  local word, at, taken, part, rest = match(mark, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
+  if word and word == epoch@ then
+    local refilled, before = (at@ - at) * refill@, tonumber((match(rest, '^ %d+ %d+ (%d+)') or '0') .. '.')
+    due = min(due, max(due - refilled, tonumber(taken, 10) * interval@ + part - refilled - back@ + before, since@ <= at + 0 and low@ or 0))
+  else
+    due = 0
+  end
+end
+due = min(due, missing@ - (last@ > ahead@ and min(last@, missing@) or 0))
+if due > 0 then
+  --@subtract
+  --@write
+end
 
 --@ due
 -- Until the bucket would hold n, after all that was taken before. Permits beyond 2^53 in all are not counted any more.
@@ -80,35 +107,30 @@ if missing@ / interval@ + n > 9007199254740992 then
 end
 
 --@ book
--- The ticket is when nothing would be missing any more: microseconds, and so many parts of an interval's refill less; and of one
--- that waits, since when reservations do.
-missing@ = missing@ + n * interval@
-local waits = 0
+-- The ticket is "<epoch> <at, us> <missing> <back>", as the reservation left them.
+--@add
 if missing@ > ahead@ then
-  if last@ <= ahead@ then
-    since@ = at@
-  end
-  last@, waits = missing@, since@
+  last@ = missing@
 end
-local full = ceil(missing@ / refill@)
-ticket = format('%.0f %.0f %d', at@ + full, max(0, full * refill@ - missing@), waits)
+ticket = format('%s %d %.0f %.0f', epoch@, at@, missing@, back@)
 
 --@ undo
--- Own is what was missing when it was made, of what is missing still; later is what was reserved behind it.
-local permits, full, less, waits = match(text, '^(%d+) (%d+) (%d+) (%d+)$')
-local own = (full - at@) * refill@ - less
-local later, n = 0, permits * interval@
-if last@ <= ahead@ and own > ahead@ or last@ > ahead@ and waits ~= '0' and tonumber(waits) ~= since@ then
-  -- Nobody waits any more, or only who began later, and not even this one: somebody has reset the limiter since.
-  later = n
-elseif last@ > ahead@ then
-  later = max(0, last@ - own)
-end
-local back = min(n - later, own)
-if back > 0 then
-  missing@, changed = max(0, missing@ - back), true
-  if last@ == own then
-    last@ = own - n
+-- Own is what was missing when the reservation was made and is still missing. Later is what was reserved after it.
+local permits, word, at, missing, back = match(text, '^(%d+) (%w+) (%d+) (%d+) (%d+)$')
+if word and word == epoch@ then
+  local n, refilled = permits * interval@, (at@ - at) * refill@
+  local own = tonumber(missing .. '.') - refilled
+  local due = own
+  if own <= ahead@ then -- it does not wait: as a refund of a grant
+    due = max(n - refilled, own - back@ + tonumber(back .. '.'), since@ <= at + 0 and low@ or 0)
+  end
+  due = min(due, n - max(0, last@ > ahead@ and last@ - own or 0), missing@)
+  if due > 0 then
+    if last@ == own then
+      last@ = own - n
+    end
+    changed = true
+    --@subtract
   end
 end
 

@@ -7,8 +7,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/rratelimiter/rratelimiter"
 )
 
 // tokenModel is TokenBucket, and LeakyBucket, whose level is what a bucket lacks: the tokens are a fraction, so that nothing is rounded.
@@ -17,8 +15,11 @@ type tokenModel struct {
 	last                       int64    // when tokens changed
 	tokens                     *big.Rat // nil: full
 	leaky                      bool
-	end                        *big.Rat // when the newest reservation will be made up for; nil: nobody waits
-	since                      int64    // when reservations began to wait
+	end                        *big.Rat // when the newest reservation will be made up for; nil: none waits
+	epoch                      int      // how often the bucket was full
+	back                       *big.Rat // what refunds have given back since
+	low                        *big.Rat // no grant found less missing since that time
+	since                      int64
 }
 
 // at is the tokens at a moment, and that moment as the bucket knows it: no clock takes back what another one has seen. It
@@ -46,10 +47,22 @@ func (m *tokenModel) take(now, n int64) bool {
 
 func (m *tokenModel) charge(now, n int64) {
 	m.settle(now)
+	found := m.missing()
+	if found.Sign() == 0 {
+		m.epoch++
+		m.back, m.low, m.end = new(big.Rat), new(big.Rat), nil
+	}
 	m.tokens.Sub(m.tokens, new(big.Rat).SetInt64(n))
+	switch half := new(big.Rat).Quo(m.low, big.NewRat(2, 1)); {
+	case found.Sign() == 0 || found.Cmp(half) < 0:
+		m.low, m.since = m.missing(), m.last
+	case found.Cmp(m.low) < 0:
+		m.low = found
+	}
 }
 
 func (m *tokenModel) release(now, n int64) {
+	before := *m
 	m.settle(now)
 	back := new(big.Rat).SetInt64(n)
 	if m.end != nil { // those who wait keep their moments
@@ -57,9 +70,10 @@ func (m *tokenModel) release(now, n int64) {
 		if most := waits.Sub(m.missing(), waits); back.Cmp(most) > 0 {
 			back = most
 		}
-		if back.Sign() < 0 {
-			back.SetInt64(0)
-		}
+	}
+	if m.missing().Sign() == 0 || back.Sign() <= 0 {
+		*m = before // nothing is written
+		return
 	}
 	m.restore(back)
 }
@@ -75,6 +89,11 @@ func (m *tokenModel) settle(now int64) {
 func (m *tokenModel) restore(n *big.Rat) {
 	if m.tokens.Add(m.tokens, n).Cmp(new(big.Rat).SetInt64(m.capacity)) >= 0 {
 		m.tokens, m.end = nil, nil
+		return
+	}
+	m.back = new(big.Rat).Add(m.back, n)
+	if m.low = new(big.Rat).Sub(m.low, n); m.low.Sign() < 0 {
+		m.low.SetInt64(0)
 	}
 }
 
@@ -104,15 +123,16 @@ func (m *tokenModel) ahead() *big.Rat {
 type bucketTicket struct {
 	permits *big.Rat
 	end     *big.Rat
-	waits   int64 // since when reservations do; 0 for one that does not wait
+	at      int64
+	back    *big.Rat
+	epoch   int
 }
 
 func (m *tokenModel) reserve(now, n int64) (delay int64, ticket any) {
 	m.settle(now)
-	made := bucketTicket{permits: new(big.Rat).SetInt64(n)}
 	due := m.per(m.missing())
-	m.tokens.Sub(m.tokens, made.permits)
-	made.end = m.per(m.missing())
+	m.charge(now, n)
+	made := bucketTicket{permits: new(big.Rat).SetInt64(n), end: m.per(m.missing()), at: m.last, back: m.back, epoch: m.epoch}
 	if !m.leaky {
 		due.Sub(made.end, m.ahead())
 	}
@@ -121,10 +141,7 @@ func (m *tokenModel) reserve(now, n int64) (delay int64, ticket any) {
 	}
 	made.end.Add(made.end, new(big.Rat).SetInt64(m.last))
 	if m.ahead().Cmp(m.until(made.end)) < 0 {
-		if m.end == nil {
-			m.since = m.last
-		}
-		m.end, made.waits = made.end, m.since
+		m.end = made.end
 	}
 	return delay, made
 }
@@ -132,17 +149,22 @@ func (m *tokenModel) reserve(now, n int64) (delay int64, ticket any) {
 func (m *tokenModel) undo(now int64, ticket any) {
 	made, before := ticket.(bucketTicket), *m
 	m.settle(now)
+	if m.epoch != made.epoch || m.missing().Sign() == 0 {
+		*m = before // another bucket
+		return
+	}
 	own, later := m.until(made.end), new(big.Rat)
-	switch {
-	case m.end == nil && own.Cmp(m.ahead()) > 0, m.end != nil && made.waits != 0 && made.waits != m.since:
-		*m = before
-		return // forgotten meanwhile
-	case m.end != nil && m.end.Cmp(made.end) > 0:
+	if m.end != nil && m.end.Cmp(made.end) > 0 {
 		later.Sub(m.end, made.end)
 	}
-	back := new(big.Rat).Sub(m.per(made.permits), later)
-	if back.Cmp(own) > 0 {
-		back = own
+	back := own
+	if own.Cmp(m.ahead()) <= 0 {
+		back = m.missingOf(made)
+	}
+	for _, most := range []*big.Rat{new(big.Rat).Sub(m.per(made.permits), later), m.per(m.missing())} {
+		if back.Cmp(most) > 0 {
+			back = most
+		}
 	}
 	if back.Sign() <= 0 {
 		*m = before // nothing is written
@@ -152,6 +174,19 @@ func (m *tokenModel) undo(now int64, ticket any) {
 		m.end = new(big.Rat).Sub(m.end, m.per(made.permits))
 	}
 	m.restore(new(big.Rat).Quo(back, m.per(big.NewRat(1, 1))))
+}
+
+// missingOf is what is missing because of a reservation that does not wait, as the time of its refill, as far as the bucket knows.
+func (m *tokenModel) missingOf(made bucketTicket) *big.Rat {
+	most := new(big.Rat).Sub(m.per(made.permits), new(big.Rat).SetInt64(m.last-made.at))
+	own := new(big.Rat).Sub(m.until(made.end), m.per(new(big.Rat).Sub(m.back, made.back)))
+	if most.Cmp(own) < 0 {
+		most = own
+	}
+	if low := m.per(m.low); m.since <= made.at && most.Cmp(low) < 0 {
+		most = low
+	}
+	return most
 }
 
 func (m *tokenModel) free(now int64) int64 {
@@ -175,23 +210,43 @@ func floor(r *big.Rat) int64 {
 	return new(big.Int).Div(r.Num(), r.Denom()).Int64() // rounded down for a denominator above 0
 }
 
-// TestGivenBackLessWhatCameBack: what a bucket was refilled since the call of those who had gone may be theirs, and does not come twice.
-func TestGivenBackLessWhatCameBack(t *testing.T) {
-	for _, p := range []Policy{TokenBucket{10, 10, time.Second}, LeakyBucket{10, 10, time.Second}} {
-		b := newBench(t)
-		l := New(b.client, "name", p)
-		take := func(permits int64) rratelimiter.Decision {
-			d, err := l.Take(t.Context(), permits)
-			require.NoError(t, err)
-			return d
+// TestRefund_Bucket_ReturnsWhatIsStillMissing because of the grant.
+func TestRefund_Bucket_ReturnsWhatIsStillMissing(t *testing.T) {
+	type step struct {
+		after  time.Duration
+		take   int64
+		refund int // of the step with this number, from 1 on
+		want   int64
+	}
+	for name, steps := range map[string][]step{
+		"the bucket was never full":        {{take: 900, want: 100}, {take: 90, want: 10}, {after: 50 * ms, refund: 2, want: 150}},
+		"refill is for older grants first": {{take: 40, want: 960}, {take: 60, want: 900}, {after: 20 * ms, refund: 2, want: 980}},
+		"the grant is repaid in part":      {{take: 60, want: 940}, {after: 20 * ms, refund: 1, want: 1000}},
+		"others took since":                {{take: 60, want: 940}, {after: 20 * ms, take: 500, want: 460}, {refund: 1, want: 500}},
+		"others took at once":              {{take: 60, want: 940}, {take: 500, want: 440}, {after: 100 * ms, refund: 1, want: 600}},
+		"others took a little later":       {{take: 60, want: 940}, {after: 20 * ms, take: 500, want: 460}, {after: 100 * ms, refund: 1, want: 600}},
+		"it was nearly full since":         {{take: 60, want: 940}, {after: 50 * ms, take: 500, want: 490}, {after: 100 * ms, refund: 1, want: 590}},
+		"it was full since":                {{take: 60, want: 940}, {after: 100 * ms, take: 500, want: 500}, {refund: 1, want: 500}},
+		"an older grant was refunded": {
+			{take: 20, want: 980}, {take: 60, want: 920}, {take: 20, want: 900}, {after: 10 * ms, refund: 2, want: 970}, {after: 19 * ms, take: 80, want: 909},
+			{after: 10 * ms, refund: 3, want: 920},
+		},
+	} {
+		for _, p := range []Policy{TokenBucket{1000, 1000, time.Second}, LeakyBucket{1000, 1000, time.Second}} {
+			b := newBench(t)
+			l := New(b.client, "name", p)
+			marks := make([][]string, len(steps)+1)
+			for i, s := range steps {
+				b.pass(s.after)
+				if s.refund > 0 {
+					b.refund(l, marks[s.refund], steps[s.refund-1].take)
+				} else {
+					marks[i+1] = b.take(l, s.take)
+				}
+				all, err := l.Peek(t.Context())
+				require.NoError(t, err)
+				assert.Equal(t, s.want, all[0].Remaining, "%s, %T: step %d", name, p, i+1)
+			}
 		}
-		take(4)
-		lost := b.now
-		take(6)
-		b.pass(200 * ms)
-		assert.EqualValues(t, 2+6-2, b.dated(l, lost, 6).Remaining, "%T: two of them may be there by themselves", p)
-		b.pass(time.Second)
-		assert.True(t, take(10).Allowed)
-		assert.Zero(t, b.dated(l, lost, 6).Remaining, "%T: all of them may", p)
 	}
 }

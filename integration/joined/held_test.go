@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"regexp"
-	"strings"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -19,38 +18,34 @@ func (l *load) held(name string, interval time.Duration) map[string]int64 {
 	length := interval.Milliseconds()
 	taken := make(map[string]int64)
 
-	window, err := l.direct.Do(ctx, b().Get().Key(fmt.Sprintf("%s:fixed:window:%d", name, length)).Build()).ToString()
-	require.NoError(l, err)
-	taken["window"] = l.counts(window, `^\d+ (\d+)$`)[0]
-
-	bucket, err := l.direct.Do(ctx, b().Get().Key(fmt.Sprintf("%s:bucket:%d", name, length)).Build()).ToString()
-	require.NoError(l, err)
-	if strings.Contains(bucket, " ") {
-		// Less than one has come back since: what is missing is between two whole numbers.
-		found := l.counts(bucket, `^\d+ (\d+) (\d+)$`)
-		taken["bucket"] = found[0] + min(1, found[1])
-	} else {
-		taken["bucket"] = l.counts(bucket, `^\d+(\d{3})$`)[0]
+	text := func(suffix string) string {
+		text, err := l.direct.Do(ctx, b().Get().Key(fmt.Sprintf("%s:%s", name, suffix)).Build()).ToString()
+		require.NoError(l, err)
+		return text
 	}
+	taken["window"] = l.counts(text(fmt.Sprintf("fixed::window:%d", length)), `^\w+ \d+ (\d+)$`)[0]
 
-	log, err := l.direct.Do(ctx, b().Lrange().Key(fmt.Sprintf("%s:log:%d", name, length)).Start(0).Stop(-1).Build()).AsStrSlice()
+	// Less than one has come back since: what is missing is between two whole numbers.
+	bucket := l.counts(text(fmt.Sprintf(":bucket:%d", length)), `^\w+ \d+ (\d+) (\d+)(?: .*)?$`)
+	taken["bucket"] = bucket[0] + min(1, bucket[1])
+
+	log, err := l.direct.Do(ctx, b().Lrange().Key(fmt.Sprintf("%s::log:%d", name, length)).Start(0).Stop(-1).Build()).AsStrSlice()
 	require.NoError(l, err)
 	require.NotEmpty(l, log)
-	head := l.counts(log[0], `^(\d+) \d+ (\d+) \d+$`)
-	entries := head[1]
-	for _, entry := range log[1:] {
-		entries += l.counts(entry, `^\d+ (\d+)$`)[0]
+	var entries, total int64
+	for _, entry := range log {
+		numbers := l.counts(entry, `^\w+ \d+ \d+ (\d+) (\d+)$`)
+		entries += numbers[0]
+		total = numbers[1]
 	}
-	require.Equal(l, head[0], entries, "the log's sum and its entries")
-	taken["log"] = head[0]
+	require.Equal(l, total, entries, "the log's total and its entries")
+	taken["log"] = total
 
-	cells, err := l.direct.Do(ctx, b().Hgetall().Key(fmt.Sprintf("%s:sliding:%d:10", name, length)).Build()).AsStrMap()
-	require.NoError(l, err)
-	head = l.counts(cells["m"], `^(\d+) \d+ \d+ (\d+)$`)
-	delete(cells, "m")
+	cells := text(fmt.Sprintf(":sliding:%d:10", length))
+	head := l.counts(cells, `^\w+ (\d+) \d+ (\d+)[ \d:]*$`)
 	sum := head[1]
-	for _, cell := range cells {
-		sum += number(l, cell)
+	for _, cell := range regexp.MustCompile(`:(\d+)`).FindAllStringSubmatch(cells, -1) {
+		sum += number(l, cell[1])
 	}
 	require.Equal(l, head[0], sum, "the cells' sum and the cells")
 	taken["cells"] = head[0]

@@ -107,7 +107,7 @@ func TestSmoothIsGuavas(t *testing.T) {
 				if changed {
 					text, err := b.conn.Do(t.Context(), b.conn.B().Get().Key(key).Build()).ToString()
 					require.NoError(t, err, where)
-					got, err := strconv.ParseFloat(strings.Fields(text)[0], 64)
+					got, err := strconv.ParseFloat(strings.Fields(text)[1], 64)
 					require.NoError(t, err)
 					require.Equal(t, stored, got, where)
 					b.persist(key)

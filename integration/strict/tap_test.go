@@ -35,16 +35,17 @@ type tap struct {
 }
 
 func (c *tap) Do(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
-	words := slices.Clone(command.Commands()) // which go back into a pool
-	result := c.Client.Do(ctx, command)
-	c.see(words, result)
-	return result
+	return c.DoMulti(ctx, command)[0]
 }
 
 func (c *tap) DoMulti(ctx context.Context, commands ...rueidis.Completed) []rueidis.RedisResult {
 	words := make([][]string, len(commands))
 	for i, command := range commands {
-		words[i] = slices.Clone(command.Commands())
+		words[i] = slices.Clone(command.Commands()) // which go back into a pool
+		if args := arguments(words[i]); len(args) > 1 && args[0] == "" && !isMember(args[1]) && !strings.Contains(args[1], "<") {
+			words[i] = dated(words[i])
+			commands[i] = c.B().Arbitrary(words[i]...).Build()
+		}
 	}
 	results := c.Client.DoMulti(ctx, commands...)
 	for i, result := range results {
@@ -53,25 +54,45 @@ func (c *tap) DoMulti(ctx context.Context, commands ...rueidis.Completed) []ruei
 	return results
 }
 
-// see notes what a call was granted: EVALSHA, digest, n, n keys, the time, ...
-func (c *tap) see(words []string, result rueidis.RedisResult) {
+// arguments returns those of a script: EVALSHA, digest, n, n keys, arguments.
+func arguments(words []string) []string {
 	if words[0] != "EVALSHA" && words[0] != "EVAL" {
-		return
+		return nil
 	}
 	keys, err := strconv.Atoi(words[2])
-	if err == nil {
-		if refused, ok := rueidis.IsRedisErr(result.Error()); ok && refused.IsNoScript() {
-			return // it is sent with its text
-		}
-		args := words[3+keys:]
-		switch {
-		case isMember(args[1]):
-			err = counted(args)
-		case strings.Contains(args[1], "<"):
-			err = c.reserved(args, result)
-		default:
-			err = c.taken(args, result)
-		}
+	if err != nil {
+		return nil
+	}
+	return words[3+keys:]
+}
+
+// dated makes a call that takes permits on the server's clock ask for a reply with the time. A brief reply has none.
+func dated(words []string) []string {
+	if last := len(words) - 1; !told.MatchString(words[last-1]) {
+		words = append(words, arguments(words)[1]+"*1", "d")
+	} else if words[last] == "" {
+		words[last] = "d"
+	}
+	return words
+}
+
+// see notes what a call was granted. Its first argument is the time.
+func (c *tap) see(words []string, result rueidis.RedisResult) {
+	args := arguments(words)
+	if len(args) == 0 { // Reset has none
+		return
+	}
+	if refused, ok := rueidis.IsRedisErr(result.Error()); ok && refused.IsNoScript() {
+		return // it is sent with its text
+	}
+	var err error
+	switch {
+	case isMember(args[1]):
+		err = counted(args)
+	case strings.Contains(args[1], "<"):
+		err = c.reserved(args, result)
+	default:
+		err = c.taken(args, result)
 	}
 	if err != nil {
 		c.mu.Lock()
@@ -95,7 +116,7 @@ func counted(args []string) error {
 	return nil
 }
 
-// taken reads a call that takes permits. Args: the time, permits in all, those of the policies; and mostly requests, letters.
+// taken reads a call that takes permits. Args: the time, permits in all, an epoch, those of the policies; and mostly requests, letters.
 func (c *tap) taken(args []string, result rueidis.RedisResult) error {
 	all := args[1] + "*1"
 	if text := args[len(args)-2]; told.MatchString(text) {
@@ -109,16 +130,11 @@ func (c *tap) taken(args []string, result rueidis.RedisResult) error {
 	if err != nil {
 		return err
 	}
-	now, letters := args[0], "*"
 	if message.IsInt64() {
-		if left, err := message.AsInt64(); err != nil || left < 0 {
-			return err
-		}
-	} else {
-		reply, err := message.ToArray()
-		if err != nil {
-			return err
-		}
+		return nil // -1: none was granted
+	}
+	now, letters := args[0], "*"
+	if reply, err := message.ToArray(); err == nil && !reply[0].IsString() {
 		if kind, err := reply[0].AsInt64(); err != nil || kind == 1 {
 			return err // it is called again
 		}
@@ -133,7 +149,7 @@ func (c *tap) taken(args []string, result rueidis.RedisResult) error {
 	}
 	for i, permits := range requests {
 		if letters == "*" || letters[i] == 'g' {
-			if err := c.note(now, 0, permits, args[2]); err != nil {
+			if err := c.note(now, 0, permits, args[3]); err != nil {
 				return err
 			}
 		}
@@ -141,7 +157,7 @@ func (c *tap) taken(args []string, result rueidis.RedisResult) error {
 	return nil
 }
 
-// reserved reads a call that reserves. Args: the time, requests.
+// reserved reads a call that reserves. Args: the time, requests, an epoch, those of the policy.
 func (c *tap) reserved(args []string, result rueidis.RedisResult) error {
 	var requests []int64
 	for run := range strings.FieldsSeq(args[1]) {
@@ -171,7 +187,7 @@ func (c *tap) reserved(args []string, result rueidis.RedisResult) error {
 			return err
 		}
 		if delay >= 0 {
-			if err := c.note(now, delay, requests[i], args[2]); err != nil {
+			if err := c.note(now, delay, requests[i], args[3]); err != nil {
 				return err
 			}
 		}

@@ -3,6 +3,8 @@ package engine
 import (
 	"strconv"
 	"time"
+
+	"github.com/redis/rueidis"
 )
 
 const (
@@ -24,9 +26,10 @@ type Batch struct {
 	Text []byte
 
 	// What the reply told.
-	Outlook Outlook // nil where it told nothing but answers
-	Denied  int64   // the fewest permits that were denied, 0 for none
-	AllKeys bool    // the call was not given all that the script needs
+	Reply   rueidis.RedisMessage // itself, for Protocol.GiveBack
+	Outlook Outlook              // nil where it told nothing but answers
+	Denied  int64                // the fewest permits that were denied, 0 for none
+	AllKeys bool                 // the call was not given all that the script needs
 
 	Lease Lease // for callers to come
 
@@ -83,7 +86,7 @@ func (b *Batch) clear() {
 // forget drops what a call said.
 func (b *Batch) forget() {
 	clear(b.Lost)
-	b.Outlook, b.Denied, b.AllKeys, b.Lost, b.LostPermits, b.Granted = nil, 0, false, b.Lost[:0], 0, 0
+	b.Reply, b.Outlook, b.Denied, b.AllKeys, b.Lost, b.LostPermits, b.Granted = rueidis.RedisMessage{}, nil, 0, false, b.Lost[:0], 0, 0
 }
 
 // AppendRuns appends the permits of each request, with equal neighbours told once: "1*200 3*1".

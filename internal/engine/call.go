@@ -95,6 +95,7 @@ func (l *Limiter) read(b *Batch, message rueidis.RedisMessage) (again bool, err 
 		// The server read its clock at some moment before this one: nothing comes back earlier than it seems.
 		b.asked = time.Now()
 	}
+	b.Reply = message
 	return l.Protocol.Answer(b, message)
 }
 

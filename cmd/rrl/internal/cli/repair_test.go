@@ -72,9 +72,9 @@ func TestNoRepairForgetsWhatIsTaken(t *testing.T) {
 		require.Contains(t, r.out, "repaired: let it expire")
 		holds(t, s, "PTTL {u}:window:8640000000000>8640000000000")
 	})
-	t.Run("a begin in the future", func(t *testing.T) {
+	t.Run("an end in the future", func(t *testing.T) {
 		s := startRedis(t)
-		s.run(fmt.Sprintf("SET {u}:window:1000 %d003", time.Now().Add(time.Hour).UnixMilli()))
+		s.words("SET", "{u}:window:1000", fmt.Sprintf("epochs %d 3", time.Now().Add(time.Hour).UnixMilli()))
 		tool("audit", "--fix", "--yes", "--redis", s.url())
 		holds(t, s, "PTTL {u}:window:1000>3500000")
 	})

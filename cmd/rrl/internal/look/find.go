@@ -33,7 +33,8 @@ type Search struct {
 type search struct {
 	*Reader
 	Search
-	prefix   string // of the keys of the one limiter that is looked for
+	name     string // of the one limiter that is looked for
+	prefix   string // of its keys, if it is a Redisson limiter
 	redisson map[string]*Redisson
 	clients  map[string]map[string]bool // of a Redisson limiter's name, the IDs
 	seen     int                        // clients, of all limiters
@@ -76,7 +77,7 @@ func (r *Reader) Find(ctx context.Context, s Search) (*Found, error) {
 // known. Clients, policies that are not known, and what is left over are found by SCAN, where they may be.
 func (r *Reader) Of(ctx context.Context, name string, s Search) (*Found, error) {
 	w := newSearch(r, s)
-	w.Pattern = ""
+	w.Pattern, w.name = "", name
 	value, _ := names.Pair(name, "")
 	w.prefix = strings.TrimSuffix(value, ":value")
 	for _, sibling := range (names.Key{Prefix: w.prefix}).Names() {

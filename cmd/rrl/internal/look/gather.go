@@ -87,15 +87,10 @@ func (w *search) addClient(name, id string) {
 
 func (w *search) addPolicy(parsed names.Key) {
 	name := parsed.Name()
-	for _, candidate := range parsed.Names() {
-		if w.redisson[candidate] != nil {
-			name = candidate
-		}
-	}
 	stored, _ := names.ParseStored(parsed.Policy)
 	key := stored.Key(name)
 	switch {
-	case !w.wants(name) || w.policies[key] != nil:
+	case !w.wants(name) || w.name != "" && name != w.name || w.policies[key] != nil:
 	case len(w.policies) >= w.Most:
 		w.more++
 	default:

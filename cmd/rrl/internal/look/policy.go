@@ -43,12 +43,10 @@ func (r *Reader) policies(ctx context.Context, all []*Policy) error {
 	for _, p := range all {
 		commands = append(commands, b().Pttl().Key(p.Key).Build())
 		switch p.Stored.Type() {
-		case "hash":
-			commands = append(commands, b().Hgetall().Key(p.Key).Build())
 		case "list":
-			commands = append(commands, b().Lrange().Key(p.Key).Start(0).Stop(page).Build())
+			commands = append(commands, b().Lrange().Key(p.Key).Start(0).Stop(page-1).Build())
 		default:
-			commands = append(commands, b().Getrange().Key(p.Key).Start(0).End(255).Build())
+			commands = append(commands, b().Getrange().Key(p.Key).Start(0).End(p.Stored.MostText()-1).Build())
 		}
 	}
 	results, err := r.ask(ctx, commands)
@@ -68,8 +66,6 @@ func (r *Reader) policies(ctx context.Context, all []*Policy) error {
 		now := r.Now()
 		var ok bool
 		switch p.Stored.Kind {
-		case "sliding":
-			ok = p.sliding(told, now.UnixMilli())
 		case "log":
 			ok, err = r.log(ctx, p, told, now.UnixMilli())
 			if err != nil {
@@ -89,14 +85,14 @@ func (r *Reader) policies(ctx context.Context, all []*Policy) error {
 // string reads the policies that keep a text.
 func (p *Policy) string(now time.Time) bool {
 	switch p.Stored.Kind {
-	case "window", "aligned":
-		return p.window(now.UnixMilli())
 	case "bucket", "leaky":
 		return p.bucket(now.UnixMicro())
 	case "smooth", "warmup":
 		return p.smooth(now.UnixMicro())
+	case "sliding":
+		return p.sliding(now.UnixMilli())
 	}
-	return p.calendar(now.UnixMilli())
+	return p.window(now.UnixMilli())
 }
 
 // numbers reads words that are all whole numbers from 0 on.
@@ -111,13 +107,13 @@ func numbers(words []string) ([]int64, bool) {
 	return all, true
 }
 
-// packed reads "<number><three digits>", which Redis keeps as one whole number, or gives the words of the text.
-func packed(text string) ([]int64, bool) {
-	if len(text) > 3 && !strings.Contains(text, " ") {
-		cut := len(text) - 3
-		return numbers([]string{text[:cut], text[cut:]})
+// words takes a state apart: its epoch and the numbers behind it.
+func words(text string) ([]int64, bool) {
+	epoch, rest, ok := strings.Cut(text, " ")
+	if !ok || epoch == "" {
+		return nil, false
 	}
-	return numbers(strings.Split(text, " "))
+	return numbers(strings.Split(rest, " "))
 }
 
 // until sets what comes back at a moment, all at once.
@@ -128,37 +124,24 @@ func (p *Policy) until(taken, after int64) {
 	p.Taken, p.Ends, p.Returns = taken, after, []Return{{after, taken}}
 }
 
-// window reads "<begin, ms><count>".
+// window reads "<epoch> <end, ms> <count>", of a FixedWindow or a Calendar.
 func (p *Policy) window(now int64) bool {
-	n, ok := packed(p.Text)
+	n, ok := words(p.Text)
 	if !ok || len(n) != 2 {
 		return false
 	}
-	p.until(n[1], n[0]+p.Stored.Interval.Milliseconds()-now)
+	p.until(n[1], n[0]-now)
 	return true
 }
 
-// calendar reads "<begin, ms> <end, ms> <count>", begin being below 0 before 1970.
-func (p *Policy) calendar(now int64) bool {
-	n, ok := numbers(strings.Split(strings.TrimPrefix(p.Text, "-"), " "))
-	if !ok || len(n) != 3 {
-		return false
-	}
-	p.until(n[2], n[1]-now)
-	return true
-}
-
-// bucket reads "<at, us> <taken> <part>", and what reservations have behind it. The key expires when the bucket would be full, which
-// tells how fast that goes.
+// bucket reads "<epoch> <at, us> <taken> <part>", and what refunds and reservations have behind it. The key expires when the bucket
+// would be full, which tells how fast that goes.
 func (p *Policy) bucket(now int64) bool {
-	n, ok := packed(p.Text)
-	if !ok || len(n) < 2 || len(n) == 4 || len(n) > 5 {
+	n, ok := words(p.Text)
+	if !ok || len(n) != 3 && len(n) != 6 && len(n) != 7 {
 		return false
 	}
-	missing := float64(n[1])
-	if len(n) > 2 {
-		missing += float64(n[2]) / float64(p.Stored.Interval.Microseconds())
-	}
+	missing := float64(n[1]) + float64(n[2])/float64(p.Stored.Interval.Microseconds())
 	p.Ends, p.About = max(0, p.TTL), true
 	left, passed := float64(max(0, p.TTL))*1000, float64(max(0, now-n[0]))
 	if p.TTL == Forever {
@@ -170,16 +153,16 @@ func (p *Policy) bucket(now int64) bool {
 	return true
 }
 
-// smooth reads "<stored permits> <at, us> <wait, us>", and what reservations have behind it.
+// smooth reads "<epoch> <stored permits> <at, us> <wait, us>", and what reservations have behind it.
 func (p *Policy) smooth(now int64) bool {
-	words := strings.Split(p.Text, " ")
-	if len(words) != 3 && len(words) != 5 {
+	all := strings.Split(p.Text, " ")
+	if len(all) != 4 && len(all) != 5 {
 		return false
 	}
-	if _, err := strconv.ParseFloat(words[0], 64); err != nil {
+	if _, err := strconv.ParseFloat(all[1], 64); err != nil {
 		return false
 	}
-	n, ok := numbers(words[1:])
+	n, ok := numbers(all[2:])
 	if !ok {
 		return false
 	}
@@ -187,82 +170,82 @@ func (p *Policy) smooth(now int64) bool {
 	return true
 }
 
-// sliding reads a hash: m is "<sum> <oldest> <newest> <count>", and the cells stand under their number modulo cells + 1.
-func (p *Policy) sliding(told rueidis.RedisResult, now int64) bool {
-	held, err := told.AsStrMap()
-	p.Text = held["m"]
-	n, ok := numbers(strings.Split(p.Text, " "))
+// sliding reads "<epoch> <sum> <newest> <count>", and behind it " <cell>:<permits>" of each older cell, the oldest first.
+func (p *Policy) sliding(now int64) bool {
+	all := strings.Split(p.Text, " ")
 	cells, length := p.Stored.Cells, p.Stored.Interval.Milliseconds()/max(1, p.Stored.Cells)
-	if err != nil || !ok || len(n) != 4 || n[2] < n[1] || n[2]-n[1] > cells || length == 0 {
+	if len(all) < 4 || length == 0 {
 		return false
 	}
-	oldest, newest := n[1], n[2]
+	n, ok := numbers(all[1:4])
+	if !ok {
+		return false
+	}
+	newest := n[1]
 	first := max(now/length, newest) - cells // the first that overlaps the interval
-	for cell := max(oldest, first); cell <= newest; cell++ {
-		permits := n[3]
-		if cell < newest {
-			text := held[strconv.FormatInt(cell%(cells+1), 10)]
-			if text == "" {
-				continue
-			}
-			if permits, ok = count(text); !ok {
-				return false
-			}
+	for _, text := range append(all[4:], fmt.Sprintf("%d:%d", newest, n[2])) {
+		cell, permits, _ := strings.Cut(text, ":")
+		n, ok := numbers([]string{cell, permits})
+		if !ok || n[0] > newest {
+			return false
 		}
-		p.Taken += permits
-		p.Ends = (cell+cells+1)*length - now
-		p.Returns = append(p.Returns, Return{p.Ends, permits})
+		if n[0] < first || n[1] == 0 {
+			continue
+		}
+		p.Taken += n[1]
+		p.Ends = (n[0]+cells+1)*length - now
+		p.Returns = append(p.Returns, Return{p.Ends, n[1]})
 	}
 	return true
 }
 
-// log reads a list whose head is "<sum> <time, ms> <count> <ahead, ms>": all permits, the newest entry, and how far on the clock was seen.
-// Behind it stand the others, "<time> <count>", the oldest first.
+// log reads a list of entries "<epoch> <time, ms> <ahead, ms> <count> <total>", the oldest first. Those in the interval count, by the
+// newest clock that the last one has seen.
 func (r *Reader) log(ctx context.Context, p *Policy, told rueidis.RedisResult, now int64) (bool, error) {
 	texts, _ := told.AsStrSlice() // ask has seen to the errors
-	if len(texts) == 0 {
+	newest, err := r.Redis.Do(ctx, r.Redis.B().Lindex().Key(p.Key).Index(-1).Build()).ToString()
+	if rueidis.IsRedisNil(err) || len(texts) == 0 {
 		return false, nil
 	}
-	p.Text = texts[0]
-	head, ok := numbers(strings.Split(p.Text, " "))
-	if !ok || len(head) != 4 {
+	if err != nil {
+		return false, r.Redis.Explain(err)
+	}
+	p.Text = newest
+	last, ok := words(newest)
+	if !ok || len(last) != 4 {
 		return false, nil
 	}
 	interval := p.Stored.Interval.Milliseconds()
-	limit := max(now, head[1]+head[3]) - interval
-	if head[1] <= limit {
+	limit := max(now, last[0]+last[1]) - interval
+	if last[0] <= limit {
 		return true, nil
 	}
-	p.Taken = head[0]
-	for entries, start := texts[1:], int64(1); len(entries) > 0; {
-		for _, text := range entries {
-			p.Text = text
-			n, ok := numbers(strings.Split(text, " "))
-			if !ok || len(n) != 2 {
+	oldest := true
+	for start := int64(0); len(texts) > 0 && len(p.Returns) < page; {
+		for _, text := range texts {
+			n, ok := words(text)
+			if !ok || len(n) != 4 {
+				p.Text = text
 				return false, nil
 			}
-			if n[0] <= limit {
-				p.Taken -= n[1]
-			} else if len(p.Returns) < page {
-				p.Returns = append(p.Returns, Return{n[0] + interval - now, n[1]})
+			if n[0] <= limit || n[2] == 0 {
+				continue
 			}
-			if n[0] > limit && len(p.Returns) == page {
-				entries = nil // the rest has not left either
-				break
+			if oldest { // what is taken is a difference of totals, which begin at 0 again behind 2^53
+				p.Taken, oldest = n[2]+(last[3]-n[3]+1<<53)%(1<<53), false
+			}
+			if len(p.Returns) < page {
+				p.Returns = append(p.Returns, Return{n[0] + interval - now, n[2]})
 			}
 		}
-		if len(entries) < page {
+		if len(texts) < page {
 			break
 		}
-		start += page
-		more, err := r.Redis.Do(ctx, r.Redis.B().Lrange().Key(p.Key).Start(start).Stop(start+page-1).Build()).AsStrSlice()
-		if err != nil && !rueidis.IsRedisNil(err) {
+		start += int64(len(texts))
+		if texts, err = r.Redis.Do(ctx, r.Redis.B().Lrange().Key(p.Key).Start(start).Stop(start+page-1).Build()).AsStrSlice(); err != nil {
 			return false, r.Redis.Explain(err)
 		}
-		entries = more
 	}
-	p.Text = texts[0]
-	p.Taken, p.Ends = max(p.Taken, head[2]), head[1]+interval-now
-	p.Returns = append(p.Returns, Return{p.Ends, head[2]})
+	p.Ends = last[0] + interval - now
 	return true, nil
 }

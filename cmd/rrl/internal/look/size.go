@@ -23,18 +23,14 @@ func value(result rueidis.RedisResult, exists bool) (value *string, other bool) 
 	return value, other
 }
 
-// small gives the policies whose keys hold no more, and nothing longer, than package limit writes. Of a hash or a list that somebody else
-// made, a look at what is in it could be a long one.
+// small returns the policies whose keys hold no longer entries than package limit writes. A look at a list that another program made
+// could be a long one.
 func (r *Reader) small(ctx context.Context, all []*Policy) ([]*Policy, error) {
-	const longest = 4 << 10 // bytes of a field or an entry on average, with what they take besides: some 60 would do
+	const longest = 4 << 10 // bytes of an entry on average, with what they take besides: some 60 would do
 	var commands rueidis.Commands
 	for _, p := range all {
-		pttl := r.Redis.B().Pttl().Key(p.Key).Build()
-		switch p.Stored.Type() {
-		case "hash":
-			commands = append(commands, pttl, r.Redis.B().Hlen().Key(p.Key).Build(), r.Redis.B().MemoryUsage().Key(p.Key).Build())
-		case "list":
-			commands = append(commands, pttl, r.Redis.B().Llen().Key(p.Key).Build(), r.Redis.B().MemoryUsage().Key(p.Key).Build())
+		if p.Stored.Type() == "list" {
+			commands = append(commands, r.Redis.B().Pttl().Key(p.Key).Build(), r.Redis.B().Llen().Key(p.Key).Build(), r.Redis.B().MemoryUsage().Key(p.Key).Build())
 		}
 	}
 	told, err := r.ask(ctx, commands)
@@ -50,7 +46,7 @@ func (r *Reader) small(ctx context.Context, all []*Policy) ([]*Policy, error) {
 		p.TTL = number(told[0])
 		held, bytes := number(told[1]), number(told[2])-2*int64(len(p.Key)) // the name is counted with it
 		told = told[3:]
-		if held > 0 && (bytes/held > longest || p.Stored.Cells > 0 && held > p.Stored.Cells+2) {
+		if held > 0 && bytes/held > longest {
 			p.Wrong = []string{fmt.Sprintf("%q holds %d bytes in %d parts, which package limit does not write", p.Key, bytes, held)}
 			continue
 		}

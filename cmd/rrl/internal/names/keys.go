@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Suffixed gives the key of one part of a limiter, as Redisson and package limit name it.
+// Suffixed gives the key of one part of a limiter, as Redisson names it.
 func Suffixed(name, part string) string {
 	if strings.Contains(name, "{") {
 		return name + ":" + part
@@ -28,9 +28,11 @@ const (
 // Key is a key of a limiter, taken apart.
 type Key struct {
 	Part   Part
-	Prefix string // what stands before the part: a name with a brace as it is, another one in braces
+	Prefix string // what stands before the part of a Redisson limiter: a name with a brace as it is, another one in braces
 	Client string // of a pair that belongs to one client, its ID
 	Policy string // of a policy, its kind and interval: "window:60000"
+
+	name string // of a policy
 }
 
 // Parse takes a key apart, where it looks like one of a limiter's state.
@@ -53,9 +55,22 @@ func Parse(key string) (Key, bool) {
 		}
 	}
 	if prefix, policy, ok := cutPolicy(key); ok {
-		return Key{Part: Policy, Prefix: prefix, Policy: policy}, true
+		if named, ok := strings.CutSuffix(prefix, ":"); ok && strings.Contains(named, "{") {
+			return Key{Part: Policy, Prefix: named, Policy: policy, name: named}, true
+		}
+		if inner, ok := inBraces(prefix); ok {
+			return Key{Part: Policy, Prefix: prefix, Policy: policy, name: inner}, true
+		}
 	}
 	return Key{}, false
+}
+
+// ofPolicy gives the key of a policy of package limit, as it names it: "bob" and "{bob}" have different ones.
+func ofPolicy(name, policy string) string {
+	if strings.Contains(name, "{") {
+		return name + "::" + policy
+	}
+	return "{" + name + "}:" + policy
 }
 
 // cutPolicy finds the last ":kind:" of a key whose rest is one of package limit's.
@@ -72,9 +87,12 @@ func cutPolicy(key string) (prefix, policy string, ok bool) {
 	}
 }
 
-// Names gives the names that a limiter whose keys begin so can have: a name without braces, and the same in braces, have
-// the same keys.
+// Names gives the names that a limiter whose keys begin so can have: for Redisson a name without braces, and the same in braces,
+// have the same keys.
 func (k Key) Names() []string {
+	if k.Part == Policy {
+		return []string{k.name}
+	}
 	if inner, ok := inBraces(k.Prefix); ok {
 		return []string{inner, k.Prefix}
 	}

@@ -27,7 +27,7 @@ func TestKeysAreTheLibrarys(t *testing.T) {
 	require.NoError(t, err)
 	defer redis.Close()
 	lib := rratelimiter.New(redis)
-	for _, name := range []string{"user", "a:window:5", "{tenant}:x", "a}b"} {
+	for _, name := range []string{"user", "a:window:5", "{tenant}:x", "a}b", "bob", "{bob}", "{bob}:"} {
 		for _, text := range policies {
 			given, err := ParsePolicy(text)
 			require.NoError(t, err, text)
@@ -37,7 +37,7 @@ func TestKeysAreTheLibrarys(t *testing.T) {
 			require.Equal(t, []string{given.Stored.Key(name)}, server.Keys(), text)
 			parsed, ok := Parse(given.Stored.Key(name))
 			require.True(t, ok)
-			require.Contains(t, parsed.Names(), name)
+			require.Equal(t, []string{name}, parsed.Names())
 			stored, ok := ParseStored(parsed.Policy)
 			require.True(t, ok)
 			require.Equal(t, given.Stored, stored, text)
@@ -55,10 +55,12 @@ func TestParse(t *testing.T) {
 		"{a}:permits":                      {Part: Permits, Prefix: "{a}"},
 		"{a}:value:" + id:                  {Part: Value, Prefix: "{a}", Client: id},
 		"{t}:a:permits:" + id:              {Part: Permits, Prefix: "{t}:a", Client: id},
-		"{a}:window:1000":                  {Part: Policy, Prefix: "{a}", Policy: "window:1000"},
-		"{a}:sliding:1000:10":              {Part: Policy, Prefix: "{a}", Policy: "sliding:1000:10"},
-		"{t}:day:UTC:day:UTC":              {Part: Policy, Prefix: "{t}:day:UTC", Policy: "day:UTC"},
-		"{a}:month:Europe/Berlin":          {Part: Policy, Prefix: "{a}", Policy: "month:Europe/Berlin"},
+		"{a}:window:1000":                  {Part: Policy, Prefix: "{a}", Policy: "window:1000", name: "a"},
+		"{a}:sliding:1000:10":              {Part: Policy, Prefix: "{a}", Policy: "sliding:1000:10", name: "a"},
+		"{t}:day:UTC::day:UTC":             {Part: Policy, Prefix: "{t}:day:UTC", Policy: "day:UTC", name: "{t}:day:UTC"},
+		"{a}::window:1000":                 {Part: Policy, Prefix: "{a}", Policy: "window:1000", name: "{a}"},
+		"{t}:a:window:1000":                {}, // of no name
+		"{a}:month:Europe/Berlin":          {Part: Policy, Prefix: "{a}", Policy: "month:Europe/Berlin", name: "a"},
 		"{a}:value:" + strings.ToUpper(id): {}, // Java and Go write small letters, and would not find it
 		"a:value":                          {}, "value": {}, "{a}:value:x": {}, "{a}:window:0": {}, "{a}:window:01": {}, "{a}:sliding:1000": {},
 		"{a}:sliding:1000:1": {}, "{a}:day:Nowhere": {}, "{a}:day:": {}, "{a}:window:99999999999999999": {}, "": {}, "{": {}, ":value": {},

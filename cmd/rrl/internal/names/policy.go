@@ -172,7 +172,7 @@ func (s Stored) Key(name string) string {
 	case s.Cells != 0:
 		part = fmt.Sprintf("%s:%d", part, s.Cells)
 	}
-	return Suffixed(name, part)
+	return ofPolicy(name, part)
 }
 
 // Least is a policy with this key, of the fewest permits: for what asks for none.

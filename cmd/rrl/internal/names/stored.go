@@ -67,14 +67,14 @@ func whole(text string) (int64, bool) {
 
 // Type is the type of the key in Redis.
 func (s Stored) Type() string {
-	switch s.Kind {
-	case "sliding":
-		return "hash"
-	case "log":
+	if s.Kind == "log" {
 		return "list"
 	}
 	return "string"
 }
+
+// MostText is the most bytes that a key of type string holds.
+func (s Stored) MostText() int64 { return 256 + 40*s.Cells }
 
 // String tells the policy as a user writes it, without its permits.
 func (s Stored) String() string {

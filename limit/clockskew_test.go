@@ -1,0 +1,102 @@
+package limit
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestClocks_SlowerThanTheServers_KeepTheLimit: a client whose clock is ahead takes a permit. The clock of the others stands still now and
+// then, and is set back. In an interval of its own clock, Redis never sees more grants than the policy allows.
+func TestClocks_SlowerThanTheServers_KeepTheLimit(t *testing.T) {
+	type grant struct{ at, permits int64 }
+	for _, test := range []struct {
+		policy Policy
+		most   func(span int64) int64 // microseconds
+		within int64                  // such spans count
+	}{
+		{SlidingLog{100, time.Second}, func(int64) int64 { return 100 }, 999_999},
+		{SlidingWindow{100, time.Second, 10}, func(int64) int64 { return 100 }, 999_999},
+		{FixedWindow{100, time.Second, false}, func(int64) int64 { return 200 }, 999_999},
+		{FixedWindow{100, time.Second, true}, func(int64) int64 { return 200 }, 999_999},
+		{TokenBucket{100, 50, time.Second}, func(span int64) int64 { return 100 + span*50/1e6 + 1 }, 1e9},
+		{LeakyBucket{100, 50, time.Second}, func(span int64) int64 { return 100 + span*50/1e6 + 1 }, 1e9},
+	} {
+		t.Run(fmt.Sprintf("%T%+v", test.policy, test.policy), func(t *testing.T) {
+			granted := 0
+			for seed := range uint64(20) {
+				random := rand.New(rand.NewPCG(seed, 1))
+				b := newBench(t)
+				b.back = true
+				l := New(b.client, "name", test.policy)
+				server, clock := int64(begin), int64(begin)
+				b.now = clock + 2e6
+				b.take(l, 1)
+				grants := []grant{{server, 1}}
+				stands := 0
+				for range 150 {
+					passed := random.Int64N(50_000)
+					server += passed
+					b.redis.FastForward(micros(passed))
+					switch random.IntN(60) {
+					case 0:
+						clock -= random.Int64N(10e6)
+					case 1:
+						stands = random.IntN(60)
+					}
+					if stands--; stands < 0 {
+						clock += passed
+					}
+					b.now = clock
+					n := 1 + random.Int64N(60)
+					ok, err := l.TryAcquire(t.Context(), n)
+					require.NoError(t, err)
+					if !ok {
+						continue
+					}
+					grants = append(grants, grant{server, n})
+					sum := int64(0)
+					for i := len(grants) - 1; i >= 0 && server-grants[i].at <= test.within; i-- {
+						sum += grants[i].permits
+						require.LessOrEqual(t, sum, test.most(server-grants[i].at), "seed %d, in %v", seed, micros(server-grants[i].at))
+					}
+				}
+				granted += len(grants)
+			}
+			assert.Greater(t, granted, 100)
+		})
+	}
+}
+
+// TestClocks_SetBack_GrantsOnce: a clock that is set back meets the windows that it has used again.
+func TestClocks_SetBack_GrantsOnce(t *testing.T) {
+	hour := time.Date(2025, time.November, 21, 12, 0, 0, 0, time.UTC)
+	for name, test := range map[string]struct {
+		policy Policy
+		at     time.Time
+		passes time.Duration // by both clocks
+		back   time.Duration
+	}{
+		"a day":             {Calendar{5, Day, nil}, hour.Add(12*time.Hour - time.Second), time.Minute, time.Hour},
+		"a month":           {Calendar{5, Month, nil}, time.Date(2025, time.November, 30, 23, 59, 0, 0, time.UTC), 2 * time.Minute, time.Hour},
+		"an aligned window": {FixedWindow{5, time.Hour, true}, hour.Add(-time.Minute), 10 * time.Minute, 30 * time.Minute},
+		"an aligned window, less than its length": {FixedWindow{5, time.Minute, true}, hour.Add(-time.Second), 2 * time.Second, 50 * time.Second},
+		"a log":    {SlidingLog{5, time.Minute}, hour, 59 * time.Second, time.Hour},
+		"cells":    {SlidingWindow{5, time.Minute, 0}, hour, 59 * time.Second, time.Hour},
+		"a bucket": {TokenBucket{5, 5, time.Hour}, hour, time.Minute, time.Hour},
+	} {
+		b := newBench(t)
+		b.now = test.at.UnixMicro()
+		l := New(b.client, "name", test.policy)
+		b.take(l, 5)
+		b.pass(test.passes)
+		b.now -= test.back.Microseconds()
+		ok, err := l.TryAcquire(t.Context(), 1)
+		require.NoError(t, err)
+		assert.False(t, ok, name)
+	}
+}

@@ -1,0 +1,253 @@
+package limit
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	inmemory "github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/engine"
+)
+
+// everyPolicy has 10 permits of each policy, none of which comes back within a minute.
+var everyPolicy = []Policy{
+	FixedWindow{10, time.Hour, false}, FixedWindow{10, time.Hour, true}, Calendar{10, Year, nil}, SlidingWindow{10, time.Hour, 0},
+	SlidingLog{10, time.Hour}, TokenBucket{10, 1, time.Hour}, LeakyBucket{10, 1, time.Hour}, Smooth{Permits: 1, Interval: time.Hour, Burst: 10 * time.Hour},
+}
+
+// ask sends a batch of requests and returns it with its answers.
+func (b *bench) ask(l *Limiter, requests ...engine.Request) *engine.Batch {
+	b.Helper()
+	batch := new(engine.Batch)
+	for i := range requests {
+		batch.Requests = append(batch.Requests, &requests[i])
+	}
+	p := (*protocol)(l)
+	p.Arguments(batch, time.UnixMicro(b.now))
+	script, keys := p.Call(batch)
+	reply, err := l.client.Engine.Eval(b.Context(), script, keys, batch.Args, nil)
+	require.NoError(b, err)
+	batch.Reply = reply
+	again, err := p.Answer(batch, reply)
+	require.NoError(b, err)
+	require.False(b, again)
+	return batch
+}
+
+// take takes permits and returns the marks of the grant.
+func (b *bench) take(l *Limiter, permits int64) []string {
+	b.Helper()
+	batch := b.ask(l, engine.Request{Permits: permits})
+	require.True(b, batch.Requests[0].Allowed)
+	return briefTexts(batch.Reply)
+}
+
+// refund gives permits of a grant back and returns what the first policy has then.
+func (b *bench) refund(l *Limiter, marks []string, permits int64) rratelimiter.Decision {
+	b.Helper()
+	require.NoError(b, l.release(b.Context(), permits, marks, nil))
+	all, err := l.Peek(b.Context())
+	require.NoError(b, err)
+	return all[0]
+}
+
+// lose takes permits for a caller that leaves, and returns what gives them back.
+func (b *bench) lose(l *Limiter, permits int64, detail bool) (giveBack func(context.Context)) {
+	b.Helper()
+	batch := b.ask(l, engine.Request{Permits: permits, Detail: detail})
+	require.True(b, batch.Requests[0].Allowed)
+	batch.Lost, batch.LostPermits, batch.Granted = batch.Requests, permits, permits
+	return (*protocol)(l).GiveBack(batch)
+}
+
+// forget is what ends a state.
+var forget = map[string]func(b *bench, l *Limiter){
+	"Reset":    func(b *bench, l *Limiter) { require.NoError(b, l.Reset(b.Context())) },
+	"expiry":   func(b *bench, l *Limiter) { b.redis.FastForward(1000 * 24 * time.Hour) },
+	"eviction": func(b *bench, l *Limiter) { b.redis.FlushAll() },
+}
+
+// TestRefund_StateBeganSince_GivesNothingBack: the clock stands still, so that no time tells the states apart.
+func TestRefund_StateBeganSince_GivesNothingBack(t *testing.T) {
+	type lose func(b *bench, l *Limiter) (giveBack func(context.Context))
+	kinds := map[string]lose{
+		"a caller that left":        func(b *bench, l *Limiter) func(context.Context) { return b.lose(l, 4, false) },
+		"the same, with a Decision": func(b *bench, l *Limiter) func(context.Context) { return b.lose(l, 4, true) },
+	}
+	for name, end := range forget {
+		for kind, lose := range kinds {
+			for _, policies := range append(slices.Collect(each(everyPolicy)), everyPolicy[3:6]) {
+				b := newBench(t)
+				l := New(b.client, "name", policies...)
+				giveBack := lose(b, l)
+				end(b, l)
+				b.take(l, 7)
+				want, err := l.Peek(t.Context())
+				require.NoError(t, err)
+				giveBack(t.Context())
+				got, err := l.Peek(t.Context())
+				require.NoError(t, err)
+				assert.Equal(t, want, got, "%s, %s, %T", name, kind, policies[0])
+			}
+		}
+	}
+}
+
+// each has lists of one policy.
+func each(policies []Policy) func(yield func([]Policy) bool) {
+	return func(yield func([]Policy) bool) {
+		for i := range policies {
+			if !yield(policies[i : i+1]) {
+				return
+			}
+		}
+	}
+}
+
+// TestRefund_SameState_GivesAllBack, so that the test above is not met by a refund that never works.
+func TestRefund_SameState_GivesAllBack(t *testing.T) {
+	for _, p := range everyPolicy {
+		for _, detail := range []bool{false, true} {
+			b := newBench(t)
+			l := New(b.client, "name", p)
+			b.take(l, 2)
+			if _, ok := p.(Smooth); ok {
+				b.take(l, 8) // all that was stored
+			}
+			giveBack := b.lose(l, 4, detail)
+			giveBack(t.Context())
+			got, err := l.Peek(t.Context())
+			require.NoError(t, err)
+			if _, ok := p.(Smooth); ok {
+				assert.True(t, got[0].Allowed)
+			} else {
+				assert.EqualValues(t, 8, got[0].Remaining, "%T", p)
+			}
+		}
+	}
+}
+
+// TestCancel_StateBeganSince_GivesNothingBack, also while others wait.
+func TestCancel_StateBeganSince_GivesNothingBack(t *testing.T) {
+	for name, end := range forget {
+		for _, p := range everyPolicy[5:] {
+			for _, before := range []int64{0, 1, 15} {
+				b := newBench(t)
+				l := New(b.client, "name", p)
+				reserve := func(permits int64) *Reservation {
+					r, err := l.Reserve(t.Context(), permits)
+					require.NoError(t, err)
+					return r
+				}
+				for rest := before; rest > 0; rest -= 5 {
+					reserve(min(rest, 5))
+				}
+				lost := reserve(5)
+				end(b, l)
+				for range 4 {
+					reserve(5)
+				}
+				want, err := l.Peek(t.Context())
+				require.NoError(t, err)
+				require.NoError(t, lost.giveBack(t.Context()))
+				got, err := l.Peek(t.Context())
+				require.NoError(t, err)
+				assert.Equal(t, want, got, "%s, %T, %d before", name, p, before)
+			}
+		}
+	}
+}
+
+// TestLease_ReturnedAfterReset_GivesNothingBack of what others took since.
+func TestLease_ReturnedAfterReset_GivesNothingBack(t *testing.T) {
+	const permits = 1000
+	for _, p := range []Policy{FixedWindow{permits, time.Hour, false}, FixedWindow{permits, time.Hour, true}, Calendar{permits, Year, nil}} {
+		inLease(t, []Policy{p}, func(b *inmemory.Bubble, l *Limiter) {
+			require.Equal(b, 100, often(b, l, 100, 20*time.Microsecond)) // some are leased
+			other := New(rratelimiter.New(b.Conn), "name", p)
+			require.NoError(b, other.Reset(b.Context()))
+			granted, err := other.Take(b.Context(), permits)
+			require.NoError(b, err)
+			require.True(b, granted.Allowed)
+			inmemory.Pass(100 * ms) // the lease ends
+			after, err := other.Peek(b.Context())
+			require.NoError(b, err)
+			assert.Zero(b, after[0].Remaining, "%T", p)
+		})
+	}
+}
+
+// TestRefund_OvertakenCalls_AreWholeAndOnce: clocks are behind one another, and some go back. A refund comes back at once, and never is
+// more free than the others have left.
+func TestRefund_OvertakenCalls_AreWholeAndOnce(t *testing.T) {
+	type grant struct {
+		at, dated, permits int64
+		marks              []string
+	}
+	for _, test := range []struct {
+		policy  Policy
+		word    int   // of the text, that is the newest entry
+		counted int64 // how many entries before the newest count
+	}{
+		{SlidingLog{20, time.Second}, 1, 999},
+		{SlidingWindow{20, time.Second, 10}, 2, 10},
+	} {
+		t.Run(fmt.Sprintf("%T", test.policy), func(t *testing.T) {
+			b := newBench(t)
+			b.back = true
+			l := New(b.client, "name", test.policy)
+			random := rand.New(rand.NewPCG(11, 12))
+			var grants []grant
+			taken := func() (sum int64) { // by all that have no refund
+				for _, g := range grants {
+					if g.at >= grants[len(grants)-1].at-test.counted {
+						sum += g.permits
+					}
+				}
+				return sum
+			}
+			overtaken, back := 0, 0
+			for range 2 * steps {
+				b.pass(micros(random.Int64N(100_000)))
+				behind := micros(random.Int64N(1+random.Int64N(300_000)) / 1000 * 1000)
+				b.pass(-behind)
+				batch := b.ask(l, engine.Request{Permits: 1 + random.Int64N(6)})
+				if r := batch.Requests[0]; r.Allowed {
+					marks := briefTexts(batch.Reply)
+					at, err := strconv.ParseInt(strings.Fields(marks[0])[test.word], 10, 64)
+					require.NoError(t, err)
+					grants = append(grants, grant{at, b.now, r.Permits, marks})
+					require.LessOrEqual(t, taken(), int64(20))
+					if len(grants) > 1 && behind > 0 {
+						overtaken++
+					}
+				}
+				b.pass(behind)
+				if len(grants) > 1 && random.IntN(3) == 0 {
+					// One of the last, but not the newest, whose time shows how late it is.
+					which := len(grants) - 2 - random.IntN(min(5, len(grants)-1))
+					before, err := l.Peek(t.Context())
+					require.NoError(t, err)
+					after := b.refund(l, grants[which].marks, grants[which].permits)
+					// If it has expired by a clock that is ahead, it is back already.
+					if b.now-grants[which].dated < 500_000 {
+						assert.Equal(t, grants[which].permits, after.Remaining-before[0].Remaining)
+						back++
+					}
+					grants = slices.Delete(grants, which, which+1)
+				}
+			}
+			assert.Greater(t, overtaken, steps/4)
+			assert.Greater(t, back, steps/4)
+		})
+	}
+}
