@@ -26,14 +26,12 @@ const many = 100_000
 // slow is what no script call should take of the server's time.
 const slow = 2 * time.Millisecond
 
-// Issue 9, point 9: 100,000 goroutines wait for one name, with mixed requests, with deadlines, timeouts and without. No script call keeps
-// the server busy for longer than 2 ms, another name of the same Client is served as if they were not there, and all of them that are
-// cancelled at once return.
+// 100,000 goroutines wait for one name, with mixed requests, with deadlines, timeouts and without. No script call takes the
+// server more than 2 ms, another name of the same Client is not delayed, and all waiters return when they are cancelled.
 //
-// What a call takes is told by a clock on the wall, and a server that shares its processors is held up in the midst of a call now and
-// then. A call that is too large is so every time, since nearly all of the crowd stands there to the end. So the calls are looked at in
-// several rounds, and the quietest decides. Another name's delay is the median, against as many goroutines that wait for nothing. How long
-// the cancelled need is compared to those, too, and bounded generously: the figures are in the log.
+// The times are those of a wall clock, and the server shares its processors. A call that is too large is so in every round,
+// since most of the crowd waits to the end: so the quietest of several rounds decides. The delay of the other name is a
+// median, compared with as many idle goroutines. So is the time that the cancelled need.
 func TestAHundredThousandWaiters(t *testing.T) {
 	server := servers.Single(t, "--slowlog-log-slower-than", strconv.FormatInt(slow.Microseconds(), 10), "--slowlog-max-len", "100000")
 	c := connect(t, server)
@@ -68,12 +66,11 @@ func TestAHundredThousandWaiters(t *testing.T) {
 	for range rounds {
 		_, err := server.Do(t.Context(), "SLOWLOG", "RESET")
 		require.NoError(t, err)
-		before := scriptCalls(t, server)
 		crowded = append(crowded, probe(t, other)...)
-		require.Greater(t, scriptCalls(t, server)-before, int64(probes), "the crowd asks for nothing")
 		slowest = append(slowest, slowestScript(t, server))
 	}
 	calls = scriptCalls(t, server) - calls - int64(len(crowded))
+	require.Greater(t, calls, int64(rounds), "the crowd asks for nothing")
 	standing := many - int(crowd.ended.Load())
 	took := crowd.dismiss()
 
@@ -93,7 +90,7 @@ func TestAHundredThousandWaiters(t *testing.T) {
 	require.Zero(t, leaks.OfLimiters(10*time.Second))
 }
 
-// Issue 9, point 10: 100,000 calls are cancelled while the server hangs. Nothing is kept of them.
+// 100,000 calls are cancelled while the server hangs. They leave no memory and no goroutine.
 func TestAHundredThousandAbandonedCalls(t *testing.T) {
 	const mostHeld, mostGoroutines = 1 << 20, 32
 	server := servers.Single(t)
