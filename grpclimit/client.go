@@ -26,13 +26,13 @@ var ErrNotSent = errors.New("grpclimit: the call was not sent")
 // interceptor: no call with a limiter of that name is sent before, for at most an hour. The answer goes to its caller as it
 // is. Nothing is sent again; a caller that does it waits here for the right moment. Up to 65,536 names are paused at once.
 //
-// Of the options, [Cost], [Skip], [Wait], [AtOnce], [EachMessage] (of streams), [Shadow], [Report], [Policies], [OnFailure],
+// Of the options, [Cost], [Skip], [Wait], [MaxWaiting], [AtOnce], [EachMessage] (of streams), [Shadow], [Report], [Policies], [OnFailure],
 // [Deadline] and [OnStoreChange] apply. A server of Redis that stops to answer while calls stand in line is noticed by those in line
 // only when rueidis gives the connection up; by new ones after the Deadline.
 //
 // It panics where choose is nil.
 func UnaryClientInterceptor(choose func(context.Context, Call) (Limiter, error), opts ...Option) grpc.UnaryClientInterceptor {
-	g := newGate("UnaryClientInterceptor", choose, opts)
+	g := newGate("UnaryClientInterceptor", choose, opts, 0)
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		call := outgoing(method, cc)
 		call.Message = req
@@ -49,7 +49,7 @@ func UnaryClientInterceptor(choose func(context.Context, Call) (Limiter, error),
 // StreamClientInterceptor limits a client's streams, each at its start, or with [EachMessage] each message that is sent. All else is
 // as with [UnaryClientInterceptor].
 func StreamClientInterceptor(choose func(context.Context, Call) (Limiter, error), opts ...Option) grpc.StreamClientInterceptor {
-	g := newGate("StreamClientInterceptor", choose, opts)
+	g := newGate("StreamClientInterceptor", choose, opts, 0)
 	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 		call := outgoing(method, cc)
 		s := &sending{gate: g, call: call, desc: desc}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	test "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/status"
 
 	"github.com/rratelimiter/rratelimiter/grpclimit"
@@ -26,7 +26,7 @@ func ExampleUnaryClientInterceptor() {
 	for range 3 {
 		ctx, cancel := context.WithTimeout(noContext, time.Minute)
 		defer cancel()
-		err := check(ctx, c) // the third at once: there is no permit within the minute that the context lasts
+		err := call(ctx, c) // the third at once: there is no permit within the minute that the context lasts
 		fmt.Println(status.Code(err), errors.Is(err, grpclimit.ErrNotSent))
 	}
 	// Output:
@@ -43,7 +43,7 @@ func ExampleAtOnce() {
 	c, stop := start(nil, grpc.WithUnaryInterceptor(grpclimit.UnaryClientInterceptor(perServer, unhurried, grpclimit.AtOnce())))
 	defer stop()
 	for range 2 {
-		err := check(noContext, c)
+		err := call(noContext, c)
 		fmt.Println(status.Code(err), errors.Is(err, grpclimit.ErrNotSent))
 	}
 	// Output:
@@ -51,7 +51,7 @@ func ExampleAtOnce() {
 	// ResourceExhausted true
 }
 
-// Watching a service counts against the quota of calls too.
+// Streams count against the quota of calls too.
 func ExampleStreamClientInterceptor() {
 	client, closeClient := connect()
 	defer closeClient()
@@ -60,7 +60,7 @@ func ExampleStreamClientInterceptor() {
 	c, stop := start(nil, grpc.WithStreamInterceptor(grpclimit.StreamClientInterceptor(perServer, unhurried, grpclimit.AtOnce())))
 	defer stop()
 	for range 2 {
-		_, err := c.Watch(noContext, new(healthpb.HealthCheckRequest))
+		_, err := c.FullDuplexCall(noContext)
 		fmt.Println(status.Code(err))
 	}
 	// Output:
@@ -74,7 +74,7 @@ var uploads = grpc.ServiceDesc{
 	HandlerType: (*any)(nil),
 	Streams: []grpc.StreamDesc{{StreamName: "Upload", ClientStreams: true, Handler: func(_ any, ss grpc.ServerStream) error {
 		for n := 0; ; n++ {
-			err := ss.RecvMsg(new(healthpb.HealthCheckRequest))
+			err := ss.RecvMsg(new(test.SimpleRequest))
 			if errors.Is(err, io.EOF) {
 				fmt.Println(n, "messages")
 				return nil
@@ -99,16 +99,16 @@ func ExampleEachMessage() {
 		if err != nil {
 			panic(err)
 		}
-		_ = upload.SendMsg(new(healthpb.HealthCheckRequest)) // RecvMsg tells how it went
+		_ = upload.SendMsg(new(test.SimpleRequest)) // RecvMsg tells how it went
 		_ = upload.CloseSend()
-		_ = upload.RecvMsg(new(healthpb.HealthCheckResponse))
+		_ = upload.RecvMsg(new(test.SimpleResponse))
 	}
 	upload, err := conn.NewStream(noContext, &uploads.Streams[0], "/example.Uploads/Upload")
 	if err != nil {
 		panic(err)
 	}
-	_ = upload.SendMsg(new(healthpb.HealthCheckRequest))
-	fmt.Println(status.Code(upload.RecvMsg(new(healthpb.HealthCheckResponse))))
+	_ = upload.SendMsg(new(test.SimpleRequest))
+	fmt.Println(status.Code(upload.RecvMsg(new(test.SimpleResponse))))
 	// Output:
 	// 1 messages
 	// 1 messages

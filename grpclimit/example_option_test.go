@@ -9,7 +9,10 @@ import (
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	test "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/status"
 
 	"github.com/rratelimiter/rratelimiter"
@@ -22,43 +25,65 @@ func one(client *rratelimiter.Client) func(context.Context, grpclimit.Call) (grp
 	return grpclimit.Each(client, "api", grpclimit.ByIP(), limit.FixedWindow{Permits: 1, Interval: time.Hour})
 }
 
-// A call costs as many permits as the name that it asks for has letters.
+// A call costs as many permits as it asks for bytes.
 func ExampleCost() {
 	client, closeClient := connect()
 	defer closeClient()
 
-	letters := grpclimit.Cost(func(_ context.Context, call grpclimit.Call) int64 {
-		return int64(len(call.Message.(*healthpb.HealthCheckRequest).GetService()))
+	bytes := grpclimit.Cost(func(_ context.Context, call grpclimit.Call) int64 {
+		return int64(call.Message.(*test.SimpleRequest).GetResponseSize())
 	})
-	perClient := grpclimit.Each(client, "letters", grpclimit.ByIP(), limit.TokenBucket{Capacity: 3, Refill: 1, Interval: time.Minute})
-	c, stop := start(limitedBy(perClient, letters))
+	perClient := grpclimit.Each(client, "bytes", grpclimit.ByIP(), limit.TokenBucket{Capacity: 3, Refill: 1, Interval: time.Minute})
+	c, stop := start(limitedBy(perClient, bytes))
 	defer stop()
-	for _, name := range []string{"", "ab", "ab", "abcd"} {
-		_, err := c.Check(noContext, &healthpb.HealthCheckRequest{Service: name})
+	for _, size := range []int32{0, 2, 2, 4} {
+		_, err := c.UnaryCall(noContext, &test.SimpleRequest{ResponseSize: size})
 		fmt.Println(status.Code(err), len(status.Convert(err).Details()))
 	}
 	// Output:
 	// OK 0
-	// NotFound 0
+	// OK 0
 	// ResourceExhausted 2
 	// ResourceExhausted 1
 }
 
-// Health checks are not limited.
+// Calls of one method are not limited.
 func ExampleSkip() {
 	client, closeClient := connect()
 	defer closeClient()
 
 	c, stop := start(limitedBy(one(client), grpclimit.Skip(func(_ context.Context, call grpclimit.Call) bool {
-		return strings.HasPrefix(call.Method, "/grpc.health.")
+		return strings.HasSuffix(call.Method, "/UnaryCall")
 	})))
 	defer stop()
 	for range 2 {
-		fmt.Println(status.Code(check(noContext, c)))
+		fmt.Println(status.Code(call(noContext, c)))
 	}
 	// Output:
 	// OK
 	// OK
+}
+
+// Health checks pass, unless the server shall limit them too.
+func ExampleHealthAndReflection() {
+	client, closeClient := connect()
+	defer closeClient()
+
+	for _, opts := range [][]grpclimit.Option{nil, {grpclimit.HealthAndReflection()}} {
+		server := grpc.NewServer(limitedBy(one(client), opts...)...)
+		healthpb.RegisterHealthServer(server, health.NewServer())
+		conn, stop := connectTo(server)
+		for range 2 {
+			_, err := healthpb.NewHealthClient(conn).Check(noContext, new(healthpb.HealthCheckRequest))
+			fmt.Println(status.Code(err))
+		}
+		stop()
+	}
+	// Output:
+	// OK
+	// OK
+	// OK
+	// ResourceExhausted
 }
 
 // A moment's patience instead of a refusal.
@@ -70,7 +95,7 @@ func ExampleWait() {
 	c, stop := start(limitedBy(perClient, grpclimit.Wait(time.Minute)))
 	defer stop()
 	for range 3 {
-		fmt.Println(status.Code(check(noContext, c)))
+		fmt.Println(status.Code(call(noContext, c)))
 	}
 	// Output:
 	// OK
@@ -89,12 +114,12 @@ func ExampleShadow() {
 	c, stop := start(limitedBy(one(client), grpclimit.Shadow(), grpclimit.Report(report)))
 	defer stop()
 	for range 2 {
-		fmt.Println(status.Code(check(noContext, c)))
+		fmt.Println(status.Code(call(noContext, c)))
 	}
 	// Output:
-	// grpc.health.v1.Health api:127.0.0.1 acquired []
+	// grpc.testing.TestService api:127.0.0.1 acquired []
 	// OK
-	// grpc.health.v1.Health api:127.0.0.1 rejected [hour]
+	// grpc.testing.TestService api:127.0.0.1 rejected [hour]
 	// OK
 }
 
@@ -106,7 +131,7 @@ func ExampleSubject() {
 	c, stop := start(limitedBy(one(client), grpclimit.Subject(func(context.Context, grpclimit.Call) string { return "tenant:gold" })))
 	defer stop()
 	for range 2 {
-		for _, detail := range status.Convert(check(noContext, c)).Details() {
+		for _, detail := range status.Convert(call(noContext, c)).Details() {
 			if quota, ok := detail.(*errdetails.QuotaFailure); ok {
 				v := quota.GetViolations()[0]
 				fmt.Println(v.GetSubject(), v.GetQuotaId(), v.GetQuotaValue(), v.GetDescription())
@@ -130,7 +155,7 @@ func ExampleOnFailure() {
 	for _, mode := range []grpclimit.FailureMode{grpclimit.Open, grpclimit.Closed} {
 		c, stop := start([]grpc.ServerOption{grpc.UnaryInterceptor(
 			grpclimit.UnaryServerInterceptor(grpclimit.All(down{}), grpclimit.OnFailure(mode), grpclimit.Deadline(20*time.Millisecond)))})
-		fmt.Println(check(noContext, c))
+		fmt.Println(call(noContext, c))
 		stop()
 	}
 	// Output:
@@ -145,7 +170,7 @@ func ExampleLocal() {
 		grpclimit.OnStoreChange(func(up bool, err error) { fmt.Println("up:", up, err) })))
 	defer stop()
 	for range 2 {
-		fmt.Println(status.Code(check(noContext, c)))
+		fmt.Println(status.Code(call(noContext, c)))
 	}
 	// Output:
 	// up: false connection refused
@@ -166,7 +191,7 @@ func ExampleFromContext() {
 	}
 	c, stop := start([]grpc.ServerOption{grpc.ChainUnaryInterceptor(grpclimit.UnaryServerInterceptor(one(client), unhurried), handler)})
 	defer stop()
-	fmt.Println(status.Code(check(noContext, c)))
+	fmt.Println(status.Code(call(noContext, c)))
 	// Output:
 	// 0 of 1 left
 	// OK
@@ -179,6 +204,9 @@ func ExampleSettle() {
 
 	handler := func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) { // in place of yours
 		answer, err := next(ctx, req)
+		if req.(*test.SimpleRequest).GetFillUsername() {
+			err = status.Error(codes.NotFound, "no such user")
+		}
 		if err == nil {
 			err = grpclimit.Settle(ctx, 0)
 		}
@@ -187,8 +215,8 @@ func ExampleSettle() {
 	c, stop := start([]grpc.ServerOption{grpc.ChainUnaryInterceptor(grpclimit.UnaryServerInterceptor(one(client), unhurried,
 		grpclimit.OnSettleError(func(_ context.Context, _ grpclimit.Call, err error) { fmt.Println(err) })), handler)})
 	defer stop()
-	for _, name := range []string{"", "", "guess", ""} {
-		_, err := c.Check(noContext, &healthpb.HealthCheckRequest{Service: name})
+	for _, guesses := range []bool{false, false, true, false} {
+		_, err := c.UnaryCall(noContext, &test.SimpleRequest{FillUsername: guesses})
 		fmt.Println(status.Code(err))
 	}
 	// Output:

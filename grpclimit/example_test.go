@@ -11,8 +11,7 @@ import (
 	"github.com/redis/rueidis"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/health"
-	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	test "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
@@ -48,12 +47,12 @@ func inMemory(opts ...rratelimiter.Option) (*rratelimiter.Client, func()) {
 // unhurried is for machines that have other things to do than to run examples.
 var unhurried = grpclimit.Deadline(time.Minute)
 
-// start serves the health service of grpc on a socket, and connects a client to it.
-func start(server []grpc.ServerOption, client ...grpc.DialOption) (healthpb.HealthClient, func()) {
+// start serves a service on a socket, and connects a client to it.
+func start(server []grpc.ServerOption, client ...grpc.DialOption) (test.TestServiceClient, func()) {
 	s := grpc.NewServer(server...)
-	healthpb.RegisterHealthServer(s, health.NewServer())
+	test.RegisterTestServiceServer(s, new(service))
 	conn, stop := connectTo(s, client...)
-	return healthpb.NewHealthClient(conn), stop
+	return test.NewTestServiceClient(conn), stop
 }
 
 // startDesc serves a service that has no generated code.
@@ -76,12 +75,6 @@ func connectTo(s *grpc.Server, opts ...grpc.DialOption) (*grpc.ClientConn, func(
 	return conn, func() { conn.Close(); s.Stop() }
 }
 
-// check makes a call.
-func check(ctx context.Context, c healthpb.HealthClient) error {
-	_, err := c.Check(ctx, new(healthpb.HealthCheckRequest))
-	return err
-}
-
 // limitedBy is the option of a server whose unary calls are limited.
 func limitedBy(choose func(context.Context, grpclimit.Call) (grpclimit.Limiter, error), opts ...grpclimit.Option) []grpc.ServerOption {
 	return []grpc.ServerOption{grpc.UnaryInterceptor(grpclimit.UnaryServerInterceptor(choose, append(opts, unhurried)...))}
@@ -99,11 +92,11 @@ func Example() {
 		grpc.UnaryInterceptor(grpclimit.UnaryServerInterceptor(calls, grpclimit.Deadline(time.Second))),
 		grpc.StreamInterceptor(grpclimit.StreamServerInterceptor(calls, grpclimit.Deadline(time.Second))))
 
-	healthpb.RegisterHealthServer(server, health.NewServer())
+	test.RegisterTestServiceServer(server, new(service))
 	conn, stop := connectTo(server)
 	defer stop()
 	for range 3 {
-		err := check(noContext, healthpb.NewHealthClient(conn))
+		err := call(noContext, test.NewTestServiceClient(conn))
 		fmt.Println(status.Code(err))
 		for _, detail := range status.Convert(err).Details() {
 			fmt.Printf("%T\n", detail)
@@ -129,7 +122,7 @@ func ExampleAll() {
 	c, stop := start(limitedBy(grpclimit.All(quota), grpclimit.Policies(limit.SlidingLog{Permits: 1, Interval: time.Hour})))
 	defer stop()
 	for range 2 {
-		fmt.Println(status.Code(check(noContext, c)))
+		fmt.Println(status.Code(call(noContext, c)))
 	}
 	// Output:
 	// OK
@@ -142,14 +135,14 @@ func ExampleEach() {
 	defer closeClient()
 
 	perTenant := grpclimit.Each(client, "tenant", grpclimit.ByMetadata("tenant"),
-		grpclimit.Named("checks", limit.SlidingWindow{Permits: 1, Interval: time.Minute}))
+		grpclimit.Named("calls", limit.SlidingWindow{Permits: 1, Interval: time.Minute}))
 	c, stop := start(limitedBy(perTenant))
 	defer stop()
 	for _, tenant := range []string{"gold", "gold", "iron"} {
-		err := check(metadata.AppendToOutgoingContext(noContext, "tenant", tenant), c)
+		err := call(metadata.AppendToOutgoingContext(noContext, "tenant", tenant), c)
 		fmt.Println(tenant, status.Code(err))
 	}
-	fmt.Println(status.Code(check(noContext, c)), "without a tenant")
+	fmt.Println(status.Code(call(noContext, c)), "without a tenant")
 	// Output:
 	// gold OK
 	// gold ResourceExhausted
@@ -162,18 +155,18 @@ func ExampleUnaryServerInterceptor() {
 	client, closeClient := connect()
 	defer closeClient()
 
-	checks := limit.New(client, "checks", limit.FixedWindow{Permits: 1, Interval: time.Hour})
+	orders := limit.New(client, "orders", limit.FixedWindow{Permits: 1, Interval: time.Hour})
 	choose := func(_ context.Context, call grpclimit.Call) (grpclimit.Limiter, error) {
-		if call.Method == healthpb.Health_Check_FullMethodName {
-			return checks, nil
+		if call.Method == test.TestService_UnaryCall_FullMethodName {
+			return orders, nil
 		}
 		return nil, nil
 	}
 	c, stop := start([]grpc.ServerOption{grpc.ChainUnaryInterceptor(grpclimit.UnaryServerInterceptor(choose, unhurried))})
 	defer stop()
 	for range 2 {
-		_, err := c.List(noContext, new(healthpb.HealthListRequest))
-		fmt.Println(status.Code(check(noContext, c)), status.Code(err))
+		_, err := c.EmptyCall(noContext, new(test.Empty))
+		fmt.Println(status.Code(call(noContext, c)), status.Code(err))
 	}
 	// Output:
 	// OK OK
@@ -185,15 +178,16 @@ func ExampleStreamServerInterceptor() {
 	client, closeClient := connect()
 	defer closeClient()
 
-	perClient := grpclimit.Each(client, "watch", grpclimit.ByIP(), limit.FixedWindow{Permits: 1, Interval: time.Hour})
+	perClient := grpclimit.Each(client, "streams", grpclimit.ByIP(), limit.FixedWindow{Permits: 1, Interval: time.Hour})
 	c, stop := start([]grpc.ServerOption{grpc.StreamInterceptor(grpclimit.StreamServerInterceptor(perClient, unhurried))})
 	defer stop()
 	for range 2 {
-		watch, err := c.Watch(noContext, new(healthpb.HealthCheckRequest))
+		stream, err := c.FullDuplexCall(noContext)
 		if err != nil {
 			panic(err)
 		}
-		_, err = watch.Recv()
+		_ = stream.Send(new(test.StreamingOutputCallRequest)) // Recv tells how it went
+		_, err = stream.Recv()
 		fmt.Println(status.Code(err))
 	}
 	// Output:
@@ -245,13 +239,13 @@ func ExampleCombined() {
 }
 
 func ExampleByMethod() {
-	fmt.Println(grpclimit.ByMethod()(noContext, grpclimit.Call{Method: "/grpc.health.v1.Health/Check"}))
-	// Output: /grpc.health.v1.Health/Check <nil>
+	fmt.Println(grpclimit.ByMethod()(noContext, grpclimit.Call{Method: "/shop.Orders/Create"}))
+	// Output: /shop.Orders/Create <nil>
 }
 
 func ExampleByService() {
-	fmt.Println(grpclimit.ByService()(noContext, grpclimit.Call{Method: "/grpc.health.v1.Health/Check"}))
-	// Output: grpc.health.v1.Health <nil>
+	fmt.Println(grpclimit.ByService()(noContext, grpclimit.Call{Method: "/shop.Orders/Create"}))
+	// Output: shop.Orders <nil>
 }
 
 func ExampleByTarget() {

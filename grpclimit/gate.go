@@ -1,6 +1,7 @@
 package grpclimit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,23 +20,24 @@ type gate struct {
 // visit is a call that passed a server's gate: the context of its handler.
 type visit = door.Visit[Outcome]
 
-func newGate(interceptor string, choose func(context.Context, Call) (Limiter, error), opts []Option) *gate {
+// newGate makes a gate, in which so many calls wait at once unless an option says otherwise, 0 for any number.
+func newGate(interceptor string, choose func(context.Context, Call) (Limiter, error), opts []Option, maxWaiting int) *gate {
 	if choose == nil {
 		panic(fmt.Sprintf("grpclimit: %s: nothing chooses the limiter of a call", interceptor))
 	}
-	g := &gate{settings: settings{deadline: DefaultDeadline, known: describe(nil)}, choose: choose}
+	g := &gate{settings: settings{deadline: DefaultDeadline, sharing: door.NewShared, known: describe(nil)}, choose: choose}
 	for _, opt := range opts {
 		if opt != nil {
 			opt(&g.settings)
 		}
 	}
-	g.guard = door.New(door.Mode(g.mode), g.deadline, g.changed)
+	g.guard = g.sharing(g.deadline, g.changed).Guard(door.Mode(g.mode), cmp.Or(g.maxWaiting, maxWaiting))
 	return g
 }
 
-// request makes what is asked for a call, or says that nothing is.
+// request returns the request to the guard for a call, and whether anything limits the call.
 func (g *gate) request(ctx context.Context, call Call) (q door.Request, k *known, limited bool, err error) {
-	if g.skip != nil && g.skip(ctx, call) {
+	if !g.exemptNone && !call.Outgoing && door.Exempt(call.Service()) || g.skip != nil && g.skip(ctx, call) {
 		return q, nil, false, nil
 	}
 	limiter, err := g.choose(ctx, call)

@@ -76,6 +76,10 @@ func (s *service) UnaryCall(ctx context.Context, r *test.SimpleRequest) (*test.S
 	return new(test.SimpleResponse), s.unary(ctx, r)
 }
 
+func (s *service) EmptyCall(context.Context, *test.Empty) (*test.Empty, error) {
+	return new(test.Empty), nil
+}
+
 func (s *service) FullDuplexCall(ss test.TestService_FullDuplexCallServer) error {
 	s.served.Add(1)
 	if s.stream == nil {

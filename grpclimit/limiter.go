@@ -11,9 +11,10 @@ import (
 
 // Limiter is what a call is limited by: a *[rratelimiter.Limiter], a *[limit.Limiter], or one of another kind.
 //
-// One of another kind may have more methods of those two, and is asked by them where it has: TryAcquireWithin and Acquire to
-// wait in line, TakeEach to tell several policies apart, Release and Charge to settle, Peek or AvailablePermits to see that
-// Redis is back, and Name, without which neither [Local] nor the pauses of clients can tell it from others.
+// One of another kind may have more methods of those two, which are called if it has them: TryAcquireWithin and Acquire to wait for
+// permits, TakeEach for the decision of each policy, Release and Charge to settle, and Name, without which neither [Local] nor
+// the pauses of clients can tell it from others. Peek or AvailablePermits show in the background that Redis is back; without them Take of
+// one permit does, which Release returns.
 type Limiter interface {
 	Take(ctx context.Context, permits int64) (rratelimiter.Decision, error)
 }

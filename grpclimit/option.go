@@ -27,11 +27,23 @@ type settings struct {
 	mode         FailureMode
 	invalidFails bool
 	deadline     time.Duration
+	maxWaiting   int  // 0 for the default
+	exemptNone   bool // calls of the health and reflection services are limited too
 	changed      func(up bool, err error)
+	sharing      door.Sharing
+}
+
+func init() {
+	door.ShareGRPC = func(sharing door.Sharing) any {
+		return Option(func(s *settings) { s.sharing = sharing })
+	}
 }
 
 // DefaultDeadline is how long Redis has to answer, unless [Deadline] says otherwise.
 const DefaultDeadline = 100 * time.Millisecond
+
+// DefaultMaxWaiting is how many calls wait at once in an interceptor of a server, unless [MaxWaiting] says otherwise.
+const DefaultMaxWaiting = 1000
 
 // Policies says what the chosen limiters limit by, in their order, where they do not come from [Each]: a *[limit.Limiter] does not
 // tell its policies, and the rate of a *[rratelimiter.Limiter], which is a [limit.SlidingLog], is in Redis. It is what clients
@@ -66,14 +78,30 @@ func EachMessage() Option {
 	return func(s *settings) { s.each = true }
 }
 
-// Wait holds a call back for at most d instead of refusing it, where its permits can be had by then. Those who wait for one
-// limiter stand in line; who comes meanwhile and finds a permit does not. A client, which waits as long as the context
-// of a call lasts, waits no longer than d.
+// Wait holds a call back for at most d instead of denying it, if its permits can be had by then. Calls that wait for one limiter are
+// served in their order; a later call that finds a permit free does not wait. A client, which waits as long as the context of a
+// call lasts, waits no longer than d. [MaxWaiting] bounds how many wait.
 func Wait(d time.Duration) Option {
 	if d <= 0 {
 		panic(fmt.Sprintf("grpclimit: Wait: %v is no time to wait", d))
 	}
 	return func(s *settings) { s.wait, s.atOnce = d, false }
+}
+
+// MaxWaiting bounds how many calls or messages wait at once in an interceptor: a further one is denied at once, with the RetryInfo
+// that it would have without [Wait]. It is [DefaultMaxWaiting] for a server. For a client, whose callers wait by their own choice,
+// there is no bound by default. MaxWaiting panics if n is below 1.
+func MaxWaiting(n int) Option {
+	if n < 1 {
+		panic(fmt.Sprintf("grpclimit: MaxWaiting: %d, want 1 or more", n))
+	}
+	return func(s *settings) { s.maxWaiting = n }
+}
+
+// HealthAndReflection lets a server limit calls of the services grpc.health.v1.Health and grpc.reflection too. Without it they pass and
+// ask nothing: a probe that is denied takes a server out of service that has nothing wrong with it.
+func HealthAndReflection() Option {
+	return func(s *settings) { s.exemptNone = true }
 }
 
 // AtOnce lets a client's call fail at once instead of waiting. Servers do so without it.
@@ -139,10 +167,13 @@ func Local(share float64) FailureMode {
 
 // OnFailure sets the failure mode.
 //
-// While Redis is down calls do not wait for it: once a request has failed and none has been answered for as long as the Deadline,
-// calls are decided by the mode at once, and one in each Deadline asks Redis all the same. The first answer ends that for
-// all. What is answered is always an answer of Redis, or of a Client's denial cache or leases. A refusal is looked at again before it
-// ends an outage, since it may be the cache's; that has a Deadline of its own.
+// While Redis is down, calls do not wait for it. It counts as down once a request has failed and none has been answered for as long as
+// the Deadline. From then on, the mode decides calls at once, and the interceptor asks Redis in the
+// background: one request at a time, which takes no permits, at first once in each Deadline, then once a second. The first answer
+// ends the outage. A minute after the latest call that ends, and the next call asks Redis itself.
+//
+// A decision of a limiter is always an answer of Redis, or of a Client's denial cache or leases. A denial does not end an outage,
+// since it may be the cache's.
 func OnFailure(mode FailureMode) Option {
 	if err := door.Mode(mode).Check(); err != nil {
 		panic("grpclimit: OnFailure: " + err.Error())
@@ -165,9 +196,9 @@ func Deadline(d time.Duration) Option {
 	return func(s *settings) { s.deadline = d }
 }
 
-// OnStoreChange sets what is told of each change of the state of Redis, as far as calls see it: that it is down, with
-// the error, and that it is up again. It is called by a call that saw it, in order, one at a time; while it
-// blocks, that call waits, and no other.
+// OnStoreChange sets the callback for each change of the state of Redis, as far as calls see it: that it is down, with the error, and that
+// it is up again. It is called in order, one at a time. The first is made by the call that sees the outage, which waits for it; the
+// end of an outage is mostly seen in the background, where a panic of the callback is dropped.
 func OnStoreChange(changed func(up bool, err error)) Option {
 	return func(s *settings) { s.changed = changed }
 }

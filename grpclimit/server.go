@@ -10,15 +10,15 @@ import (
 // they are not to be had it does not get to the handler. A call for which choose gives nil passes, and nothing is asked for it;
 // one for which it gives an error is decided as the [FailureMode] says. [All] and [Each] are ready-made choices.
 //
-// The handler finds the [Outcome] in its context with [FromContext]. Statuses of calls that do not pass are told in the
-// package's documentation.
+// The handler finds the [Outcome] in its context with [FromContext]. The documentation of the package lists the statuses of calls that
+// do not pass. Calls of the health and reflection services pass, unless [HealthAndReflection] is given.
 //
 // Of several in a chain each takes its permits before the next is asked, and keeps them where that refuses. [Each] with several
 // policies, or a [github.com/rratelimiter/rratelimiter/limit.Join], takes of all or of none.
 //
 // Each interceptor sees for itself whether Redis is up. It panics where choose is nil.
 func UnaryServerInterceptor(choose func(context.Context, Call) (Limiter, error), opts ...Option) grpc.UnaryServerInterceptor {
-	g := newGate("UnaryServerInterceptor", choose, opts)
+	g := newGate("UnaryServerInterceptor", choose, opts, DefaultMaxWaiting)
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		call := Call{Method: info.FullMethod, Message: req}
 		v, r := g.admit(ctx, call)
@@ -37,7 +37,7 @@ func UnaryServerInterceptor(choose func(context.Context, Call) (Limiter, error),
 // StreamServerInterceptor limits the streams of a server, each at its start, or with [EachMessage] each message that is received.
 // All else is as with [UnaryServerInterceptor].
 func StreamServerInterceptor(choose func(context.Context, Call) (Limiter, error), opts ...Option) grpc.StreamServerInterceptor {
-	g := newGate("StreamServerInterceptor", choose, opts)
+	g := newGate("StreamServerInterceptor", choose, opts, DefaultMaxWaiting)
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		call := Call{Method: info.FullMethod}
 		if g.each {

@@ -221,9 +221,9 @@ func ExampleDescribe() {
 		return describeOthers(limit.New(client, "tenants", others...)), nil
 	}, unhurried)(hello)
 	for _, tenant := range []string{"gold", "iron"} {
-		fmt.Println(get(handler, "/", "X-Tenant", tenant).Header.Get("RateLimit"))
+		fmt.Println(get(handler, "/", "X-Tenant", tenant).Header.Get("RateLimit-Policy"))
 	}
 	// Output:
-	// "minute";r=999;t=60
-	// "second";r=4;t=1, "minute";r=9;t=60
+	// "minute";q=1000;w=60
+	// "second";q=5;w=1, "minute";q=10;w=60
 }

@@ -68,11 +68,9 @@ func Example() {
 	resp := get(mux, "/hello", "X-Forwarded-For", "203.0.113.9")
 	fmt.Println(resp.Status)
 	fmt.Println(resp.Header.Get("RateLimit-Policy"))
-	fmt.Println(resp.Header.Get("RateLimit"))
 	// Output:
 	// 200 OK
 	// "second";q=10;w=1, "minute";q=100;w=60
-	// "second";r=9;t=1, "minute";r=99;t=60
 }
 
 // One limit for all, a limiter that Java programs use too.
@@ -134,11 +132,11 @@ func ExampleMiddleware() {
 	handler := httplimit.Middleware(choose, unhurried)(hello)
 	for _, tenant := range []string{"gold", "iron", "self", ""} {
 		resp := get(handler, "/", "X-Tenant", tenant)
-		fmt.Println(resp.Status, resp.Header["Ratelimit"])
+		fmt.Println(resp.Status, resp.Header["Ratelimit-Policy"])
 	}
 	// Output:
-	// 200 OK ["default";r=999;t=60]
-	// 200 OK ["default";r=9;t=60]
+	// 200 OK ["default";q=1000]
+	// 200 OK ["default";q=10]
 	// 200 OK []
 	// 503 Service Unavailable []
 }

@@ -7,14 +7,15 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/door"
 )
 
 // fields collects header fields, so that all of them together take two allocations.
 type fields struct {
-	text   []byte // the values that are made here, one behind the other
+	text   []byte // the values that are made here, one after the other
 	begin  int    // of the next one
 	names  [5]string
-	values [5]string // those that stand fixed; "" for those in text
+	values [5]string // those that are constant; "" for those in text
 	ends   [5]int
 	n      int
 }
@@ -53,7 +54,7 @@ func (f *fields) number(name string, n int64) {
 	f.end(name)
 }
 
-// set sets the fields. Items of the draft's come behind those of a Middleware outside.
+// set sets the fields. Items of the draft's fields come after those of a Middleware outside.
 func (f *fields) set(h http.Header) {
 	text, begin := string(f.text), 0
 	all := make([]string, f.n)
@@ -84,8 +85,8 @@ var (
 	xLimitFields = [3]string{"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"}
 )
 
-// tell sets the headers of a decision, and those of a problem document.
-func (m *middleware) tell(h http.Header, o *Outcome, document bool) {
+// setHeaders sets the headers of a decision, and those of a problem document.
+func (m *middleware) setHeaders(h http.Header, o *Outcome, document bool) {
 	f := pool.Get().(*fields)
 	defer pool.Put(f)
 	f.clear()
@@ -99,12 +100,12 @@ func (m *middleware) tell(h http.Header, o *Outcome, document bool) {
 			f.policies(o)
 		}
 		if numbers {
-			f.limits(o, retry)
+			f.limits(m.guard, o, retry)
 		}
 	case m.style == ThreeHeaders && numbers:
-		f.three(threeFields, o, seconds(reset(o)))
+		f.three(h, threeFields, o, seconds(reset(o)))
 	case m.style == XRateLimit && numbers:
-		f.three(xLimitFields, o, unix(time.Now().Add(reset(o))))
+		f.three(h, xLimitFields, o, unix(time.Now().Add(reset(o))))
 	}
 	if retry > 0 {
 		f.number(retryField, retry)
@@ -115,7 +116,7 @@ func (m *middleware) tell(h http.Header, o *Outcome, document bool) {
 	f.set(h)
 }
 
-// asKnown says whether the decisions are by the policies that are known.
+// asKnown reports whether the decisions are by the policies that are known.
 func (k *known) asKnown(o *Outcome) bool {
 	if len(k.Policies) == 0 {
 		return false
@@ -146,27 +147,24 @@ func (f *fields) policies(o *Outcome) {
 	f.end(policyField)
 }
 
-// limits adds RateLimit: no more than r within t. A policy that refused has no more than r until RetryAfter, the others until
-// ResetAfter; so that Retry-After lies before the end of no t, none is longer than it.
-func (f *fields) limits(o *Outcome, retry int64) {
+// limits adds RateLimit: for each policy the r permits that are left, and t, the seconds within which there are no more than r. A t that
+// is unknown or below a second is left out. Retry-After lies before the end of no t.
+func (f *fields) limits(g *door.Guard, o *Outcome, retry int64) {
 	if o.Each == nil {
-		f.limit(o.known.item(o.known.Single(o.Decision)), o.Decision, retry)
+		f.limit(o.known.item(o.known.Single(o.Decision)), o.Decision.Remaining, window(g, o, 0, o.Decision), retry)
 	}
 	for i, d := range o.Each {
 		f.comma()
-		f.limit(o.known.item(i), d, retry)
+		f.limit(o.known.item(i), d.Remaining, window(g, o, i, d), retry)
 	}
 	f.end(limitField)
 }
 
-func (f *fields) limit(item string, d rratelimiter.Decision, retry int64) {
+func (f *fields) limit(item string, remaining int64, window time.Duration, retry int64) {
 	f.text = append(f.text, item...)
 	f.text = append(f.text, ";r="...)
-	f.text = strconv.AppendInt(f.text, whole(d.Remaining), 10)
-	t := seconds(d.ResetAfter)
-	if !d.Allowed {
-		t = seconds(d.RetryAfter)
-	}
+	f.text = strconv.AppendInt(f.text, whole(remaining), 10)
+	t := int64(window / time.Second)
 	if retry > 0 {
 		t = min(t, retry)
 	}
@@ -176,8 +174,28 @@ func (f *fields) limit(item string, d rratelimiter.Decision, retry int64) {
 	}
 }
 
-// three adds the three fields of older styles, which tell of one policy: the one that Decision does.
-func (f *fields) three(names [3]string, o *Outcome, reset int64) {
+// window returns the time within which a policy has no more permits than a decision of it says, or 0 if that is unknown.
+func window(g *door.Guard, o *Outcome, policy int, d rratelimiter.Decision) time.Duration {
+	switch policies := o.known.Policies; {
+	case o.waited: // the decision is of the time before the wait
+		return 0
+	case len(policies) != max(1, len(o.Each)): // and not each has a decision
+		return door.Until(nil, d, o.Cost)
+	case o.Local:
+		return g.UntilLocal(policies[policy], d)
+	default:
+		return door.Until(policies[policy], d, o.Cost)
+	}
+}
+
+// three adds the three fields of older styles, which have room for one policy: the one that refused, or the one with the fewest
+// permits left, of a Middleware outside too.
+func (f *fields) three(h http.Header, names [3]string, o *Outcome, reset int64) {
+	if outside := h[names[1]]; o.Result == Acquired && len(outside) == 1 {
+		if left, err := strconv.ParseInt(outside[0], 10, 64); err == nil && left <= o.Decision.Remaining {
+			return
+		}
+	}
 	f.number(names[0], o.Decision.Limit)
 	f.number(names[1], o.Decision.Remaining)
 	f.number(names[2], reset)

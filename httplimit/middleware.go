@@ -16,8 +16,9 @@ import (
 // The handler gets the ResponseWriter as it is, so that whatever it can do it still can, and finds the [Outcome] in the context
 // of its request with [FromContext].
 //
-// Of several around a handler each takes its permits before the next is asked, and keeps them where that refuses. [Each] with several
-// policies, or a [github.com/rratelimiter/rratelimiter/limit.Join], takes of all or of none.
+// Of several around a handler each takes its permits before the next is asked, and keeps them if that denies. [Each] with several
+// policies, or a [github.com/rratelimiter/rratelimiter/limit.Join], takes of all or of none. Draft11 headers show the policies of
+// all; ThreeHeaders and XRateLimit show the one that denied, or the one with the fewest permits left.
 //
 // Each Middleware sees for itself whether Redis is up, for all handlers around which its result is put. It panics where choose is
 // nil.
@@ -25,7 +26,7 @@ func Middleware(choose func(*http.Request) (Limiter, error), opts ...Option) fun
 	if choose == nil {
 		panic("httplimit: Middleware: nothing chooses the limiter of a request")
 	}
-	s, guard := newSettings(opts)
+	s, guard := newSettings(opts, DefaultMaxWaiting)
 	return func(next http.Handler) http.Handler {
 		return &middleware{s, guard, choose, next}
 	}
@@ -63,7 +64,7 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	passes := m.shadow || a.Result == door.Granted || a.Result == door.FailedOpen
 	document := !passes && m.refuse == nil
 	if !m.shadow {
-		m.tell(w.Header(), &o, document)
+		m.setHeaders(w.Header(), &o, document)
 	}
 	if document {
 		writeRefusal(w, &o)
@@ -118,10 +119,10 @@ func (s *settings) request(r *http.Request, choose func(*http.Request) (Limiter,
 	return q, k, true, nil
 }
 
-// outcome tells users what a guard answered.
+// outcome returns the Outcome of a guard's answer.
 func (s *settings) outcome(q door.Request, a door.Answer, k *known) Outcome {
 	o := Outcome{
-		Result: Result(a.Result), Shadow: s.shadow, Local: a.Local, Cost: q.Permits, Decision: a.Decision, Each: a.Each, Err: a.Err, known: k,
+		Result: Result(a.Result), Shadow: s.shadow, Local: a.Local, Cost: q.Permits, Decision: a.Decision, Each: a.Each, Err: a.Err, known: k, waited: a.Waited,
 	}
 	if q.Limiter != nil {
 		o.Limiter = door.NameOf(q.Limiter)

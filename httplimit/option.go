@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"time"
@@ -26,20 +27,33 @@ type settings struct {
 	mode         FailureMode
 	invalidFails bool
 	deadline     time.Duration
+	maxWaiting   int // 0 for the default
 	changed      func(up bool, err error)
+	sharing      door.Sharing
+}
+
+func init() {
+	door.ShareHTTP = func(sharing door.Sharing) any {
+		return Option(func(s *settings) { s.sharing = sharing })
+	}
 }
 
 // DefaultDeadline is how long Redis has to answer, unless [Deadline] says otherwise.
 const DefaultDeadline = 100 * time.Millisecond
 
-func newSettings(opts []Option) (*settings, *door.Guard) {
-	s := &settings{deadline: DefaultDeadline, known: describe(nil)}
+// DefaultMaxWaiting is how many requests wait at once in a [Middleware], unless [MaxWaiting] says otherwise.
+const DefaultMaxWaiting = 1000
+
+// newSettings applies the options. It returns the guard too, in which so many requests wait at once unless an option says otherwise,
+// 0 for any number.
+func newSettings(opts []Option, maxWaiting int) (*settings, *door.Guard) {
+	s := &settings{deadline: DefaultDeadline, sharing: door.NewShared, known: describe(nil)}
 	for _, opt := range opts {
 		if opt != nil {
 			opt(s)
 		}
 	}
-	return s, door.New(door.Mode(s.mode), s.deadline, s.changed)
+	return s, s.sharing(s.deadline, s.changed).Guard(door.Mode(s.mode), cmp.Or(s.maxWaiting, maxWaiting))
 }
 
 // HeaderStyle is how clients are told what is left. The zero value is Draft11. Retry-After comes with all of them.
@@ -82,14 +96,24 @@ func Skip(skip func(*http.Request) bool) Option {
 	return func(s *settings) { s.skip = skip }
 }
 
-// Wait holds a request back for at most d instead of refusing it, where its permits can be had by then. Those who wait for one
-// limiter stand in line; who comes meanwhile and finds a permit does not. A Transport, which waits as long as the context
-// of a request lasts, waits no longer than d.
+// Wait holds a request back for at most d instead of denying it, if its permits can be had by then. Requests that wait for one
+// limiter are served in their order; a later request that finds a permit free does not wait. A Transport, which waits as long as the
+// context of a request lasts, waits no longer than d. [MaxWaiting] bounds how many wait.
 func Wait(d time.Duration) Option {
 	if d <= 0 {
 		panic(fmt.Sprintf("httplimit: Wait: %v is no time to wait", d))
 	}
 	return func(s *settings) { s.wait = d }
+}
+
+// MaxWaiting bounds how many requests wait at once in a Middleware or Transport: a further one is denied at once, with the Retry-After
+// that it would have without [Wait]. It is [DefaultMaxWaiting] for a Middleware. For a Transport, whose callers wait by their own
+// choice, there is no bound by default. MaxWaiting panics if n is below 1.
+func MaxWaiting(n int) Option {
+	if n < 1 {
+		panic(fmt.Sprintf("httplimit: MaxWaiting: %d, want 1 or more", n))
+	}
+	return func(s *settings) { s.maxWaiting = n }
 }
 
 // Shadow lets all requests pass, and tells no client of limits. Requests take their permits and are decided as ever, for
@@ -150,10 +174,13 @@ func Local(share float64) FailureMode {
 
 // OnFailure sets the failure mode.
 //
-// While Redis is down requests do not wait for it: once a call has failed and none has been answered for as long as the Deadline,
-// requests are decided by the mode at once, and one in each Deadline asks Redis all the same. The first answer ends that for
-// all. What is answered is always an answer of Redis, or of a Client's denial cache or leases. A refusal is looked at again before it
-// ends an outage, since it may be the cache's; that has a Deadline of its own.
+// While Redis is down, requests do not wait for it. It counts as down once a call has failed and none has been answered for as long as
+// the Deadline. From then on, the mode decides requests at once, and the Middleware or Transport asks Redis in the
+// background: one call at a time, which takes no permits, at first once in each Deadline, then once a second. The first answer
+// ends the outage. A minute after the latest request that ends, and the next request asks Redis itself.
+//
+// A decision of a limiter is always an answer of Redis, or of a Client's denial cache or leases. A denial does not end an outage,
+// since it may be the cache's.
 func OnFailure(mode FailureMode) Option {
 	if err := door.Mode(mode).Check(); err != nil {
 		panic("httplimit: OnFailure: " + err.Error())
@@ -176,9 +203,9 @@ func Deadline(d time.Duration) Option {
 	return func(s *settings) { s.deadline = d }
 }
 
-// OnStoreChange sets what is told of each change of the state of Redis, as far as requests see it: that it is down, with
-// the error, and that it is up again. It is called by a request that saw it, in order, one call at a time; while it
-// blocks, that request waits, and no other.
+// OnStoreChange sets the callback for each change of the state of Redis, as far as requests see it: that it is down, with the error, and
+// that it is up again. Calls come in order, one at a time. The first is made by the request that sees the outage, which waits for
+// it; the end of an outage is mostly seen in the background, where a panic of the callback is dropped.
 func OnStoreChange(changed func(up bool, err error)) Option {
 	return func(s *settings) { s.changed = changed }
 }

@@ -46,6 +46,7 @@ type Outcome struct {
 	Err      error                   // why Redis did not decide; not for clients to see
 
 	known   *known
+	waited  bool     // for its permits, so that the numbers are those of before
 	invalid *problem // what answers a request that lacks what its limit needs
 }
 

@@ -22,11 +22,11 @@ var ErrNotSent = errors.New("httplimit: the request was not sent")
 // this Transport: no call with a limiter of that name is sent before, for at most an hour. The response goes to its caller as
 // it is. Nothing is sent again; a caller that does it waits here for the right moment. Up to 65,536 names are paused at once.
 //
-// Of the options, [Cost], [Skip], [Wait], [Shadow], [Report], [Policies], [OnFailure], [Deadline] and [OnStoreChange] apply. A server
-// that stops to answer while calls stand in line is noticed by those in line only when rueidis gives the connection up; by new
-// ones after the Deadline.
+// Of the options, [Cost], [Skip], [Wait], [MaxWaiting], [Shadow], [Report], [Policies], [OnFailure], [Deadline] and [OnStoreChange]
+// apply. If a server stops to answer while calls wait for permits, those calls notice it when rueidis gives the connection up; new
+// calls notice it after the Deadline. CloseIdleConnections is that of base, if it has one.
 //
-// It panics where choose is nil.
+// It panics if choose is nil.
 func Transport(base http.RoundTripper, choose func(*http.Request) (Limiter, error), opts ...Option) http.RoundTripper {
 	if choose == nil {
 		panic("httplimit: Transport: nothing chooses the limiter of a request")
@@ -34,7 +34,7 @@ func Transport(base http.RoundTripper, choose func(*http.Request) (Limiter, erro
 	if base == nil {
 		base = http.DefaultTransport
 	}
-	s, guard := newSettings(opts)
+	s, guard := newSettings(opts, 0)
 	return &transport{settings: s, guard: guard, choose: choose, base: base}
 }
 
@@ -75,6 +75,13 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	}
 	return resp, err
+}
+
+// CloseIdleConnections closes the idle connections of the RoundTripper below, for [http.Client.CloseIdleConnections].
+func (t *transport) CloseIdleConnections() {
+	if base, ok := t.base.(interface{ CloseIdleConnections() }); ok {
+		base.CloseIdleConnections()
+	}
 }
 
 // ask waits for the end of a pause, and then for permits.

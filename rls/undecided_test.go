@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -56,6 +57,7 @@ func TestUndecidedIsTold(t *testing.T) {
 		}
 		b.Latency.Store(0)
 		bubble.Pass(10 * time.Second) // what is on its way arrives
+		synctest.Wait()               // the end of the outage is logged in the background
 		require.Equal(t, 2, told())
 		require.Equal(t, 1, strings.Count(log.String(), "Redis does not answer, requests end with an error"))
 	})

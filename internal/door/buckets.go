@@ -1,6 +1,7 @@
 package door
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -9,26 +10,32 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// mostNames is how many names have buckets at once. Those beyond are refused: to forget one that is not full would grant it its
-// share anew.
+// mostNames is how many names have buckets at once. Further ones are denied: to forget one that is not full would grant its share
+// again.
 const mostNames = 1 << 16
 
-// buckets is the shares of limits that this process grants by itself. A name is kept until its buckets are full again, also
-// when Redis is back: an outage that comes again soon finds what was taken.
+// buckets holds the shares of limits that this process grants by itself. A name is kept until its buckets are full again, also
+// after an outage: the next outage finds what was taken.
 type buckets struct {
 	clock
 	count atomic.Int64 // names
-	clean atomic.Int64 // when to look for those that are full
+	clean atomic.Int64 // the time of the next sweep
 
 	mu     sync.Mutex
-	byName map[string][]int64 // for each policy when its bucket is full
+	byName map[string][]bucket // for each policy in its order, then those of policies that the limiter had before
+}
+
+// bucket is the state of one share.
+type bucket struct {
+	kind limit.Policy // of its policy: another number of permits is another shape of the same bucket
+	full int64        // the time at which it is full
 }
 
 // cleanEvery is how often full buckets, and pauses that are over, are looked for.
 const cleanEvery = time.Second
 
-// take decides a request by shares of its limiter's policies. It says false where those, or the limiter's name, are not known, where
-// it costs more than a share ever holds, and where there is no room for another name.
+// take decides a request by shares of its limiter's policies. It returns false if the policies or the limiter's name are unknown, if
+// the request costs more than a share ever holds, and if there is no room for another name.
 func (b *buckets) take(q Request, share float64) (Answer, bool) {
 	name := NameOf(q.Limiter)
 	shapes := shapesOf(q.Policies, share)
@@ -43,20 +50,20 @@ func (b *buckets) take(q Request, share float64) (Answer, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.now()
-	full := b.find(name, len(shapes), now)
-	if full == nil {
+	found := b.find(name, q.Policies, now)
+	if found == nil {
 		return Answer{}, false
 	}
 	each := make([]rratelimiter.Decision, len(shapes))
 	for i, s := range shapes {
-		each[i] = s.decide(full[i], now, q.Permits)
+		each[i] = s.decide(found[i].full, now, q.Permits)
 	}
 	a := Answer{Result: Refused, Local: true, Decision: together(each)}
 	if a.Decision.Allowed {
 		a.Result = Granted
 		for i, s := range shapes {
-			full[i] = s.take(full[i], now, q.Permits)
-			each[i] = s.decide(full[i], now, 0)
+			found[i].full = s.take(found[i].full, now, q.Permits)
+			each[i] = s.decide(found[i].full, now, 0)
 		}
 		a.Decision = together(each)
 	}
@@ -66,15 +73,18 @@ func (b *buckets) take(q Request, share float64) (Answer, bool) {
 	return a, true
 }
 
-// settle takes more permits, whether they are there or not, or gives some back.
+// settle takes more permits, free or not, or returns some if more is negative.
 func (b *buckets) settle(q Request, share float64, more int64) {
 	shapes := shapesOf(q.Policies, share)
+	if len(shapes) == 0 {
+		return
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.now()
-	if full := b.find(NameOf(q.Limiter), len(shapes), now); full != nil {
+	if found := b.find(NameOf(q.Limiter), q.Policies, now); found != nil {
 		for i, s := range shapes {
-			full[i] = s.take(full[i], now, more)
+			found[i].full = s.take(found[i].full, now, more)
 		}
 	}
 }
@@ -91,26 +101,38 @@ func shapesOf(policies []limit.Policy, share float64) []shape {
 	return shapes
 }
 
-// find gives the buckets of a name, full ones where there are none yet, and nil where there is no room. The lock is held.
-func (b *buckets) find(name string, policies int, now int64) []int64 {
-	full := b.byName[name]
-	if full == nil && len(b.byName) >= mostNames {
+// find returns the buckets of a name, one for each policy. New ones are full. It returns nil if there is no room for the name. The
+// lock is held.
+func (b *buckets) find(name string, policies []limit.Policy, now int64) []bucket {
+	found, exists := b.byName[name]
+	if !exists && len(b.byName) >= mostNames {
 		if b.sweep(now); len(b.byName) >= mostNames {
 			return nil
 		}
 	}
-	if len(full) < policies {
-		full = append(full, make([]int64, policies-len(full))...)
-		if b.byName == nil {
-			b.byName = make(map[string][]int64)
+	changed := !exists
+	for i, p := range policies {
+		kind := Kind(p)
+		at := slices.IndexFunc(found[min(i, len(found)):], func(other bucket) bool { return other.kind == kind })
+		if at < 0 {
+			found, changed = slices.Insert(found, i, bucket{kind: kind}), true
+		} else if at > 0 {
+			found[i], found[i+at] = found[i+at], found[i]
 		}
-		b.byName[name] = full
+	}
+	if changed {
+		if b.byName == nil {
+			b.byName = make(map[string][]bucket)
+		}
+		before := slices.DeleteFunc(found[len(policies):], func(other bucket) bool { return other.full <= now })
+		found = found[:len(policies)+len(before)]
+		b.byName[name] = found
 		b.count.Store(int64(len(b.byName)))
 	}
-	return full
+	return found
 }
 
-// tidy forgets now and then what is full. It costs nothing where there are no buckets.
+// tidy sweeps now and then. It costs nothing while there are no buckets.
 func (b *buckets) tidy() {
 	if b.count.Load() == 0 || b.now() < b.clean.Load() {
 		return
@@ -120,18 +142,14 @@ func (b *buckets) tidy() {
 	b.sweep(b.now())
 }
 
-// sweep forgets the names whose buckets are full, unless it has done so just now. The lock is held.
+// sweep forgets the names whose buckets are full, at most once in cleanEvery. The lock is held.
 func (b *buckets) sweep(now int64) {
 	if now < b.clean.Load() {
 		return
 	}
 	b.clean.Store(now + int64(cleanEvery))
-	for name, full := range b.byName {
-		rest := false
-		for _, at := range full {
-			rest = rest || at > now
-		}
-		if !rest {
+	for name, all := range b.byName {
+		if !slices.ContainsFunc(all, func(one bucket) bool { return one.full > now }) {
 			delete(b.byName, name)
 		}
 	}

@@ -1,18 +1,19 @@
-// Package door has what all doors at which a limiter stands have in common, of HTTP and of gRPC: what becomes of a request
-// while Redis fails, how that is noticed and how its end is, and by what names clients and policies go.
+// Package door has what the middleware of HTTP and of gRPC have in common: what becomes of a request while Redis fails, how
+// an outage begins and ends, and how clients and policies are named.
 //
-// # Redis fails
+// # Outages
 //
-// A [Guard] asks the limiter for each request, and gives Redis a deadline. Where a call fails, or is not answered by then,
-// the request is decided by the guard's [Mode]. Once a call has failed and none has been answered for as long as the
-// deadline, the store counts as down. While it is down requests are decided by the mode at once, all but one at a time: once in
-// each deadline a request asks Redis as if nothing had happened, and the first answer ends the outage. So an outage costs a
-// few requests their deadline and the others nothing, and its end is seen by the next request that asks. That needs no goroutine:
-// where no requests come, nothing is noticed, and nobody is there to care.
+// A [Guard] asks the limiter for each request, and gives Redis a deadline. If the call fails, or is not answered by then, the
+// guard's [Mode] decides the request. Redis counts as down once a call has failed and none has been answered for as long as
+// the deadline. While it is down, the mode decides every request at once, and a prober asks Redis in the background. The
+// first answer ends the outage. If a caller leaves before its call is answered, a probe finds out whether Redis is down.
 //
-// A denial may come from the memory of a Client ([rratelimiter.WithDenialCache]). It holds, but says nothing of Redis; so a
-// request that finds out whether Redis is back looks at it again, by a call that reads alone and has a deadline of its own. A lease
-// ([rratelimiter.WithLease]) is granted from memory too; that lasts a second at most, and is taken for an answer of Redis.
+// There is one prober at a time, and its calls take no permits. It calls after each deadline, then less and less often, but once a
+// second. It ends with the outage, or a minute after the latest request; the next request asks Redis itself. So an outage costs those requests
+// their deadline that come before it is noticed, and no others; and no goroutine is left behind.
+//
+// A denial may come from the memory of a Client ([rratelimiter.WithDenialCache]). It holds, but does not end an outage. A lease
+// ([rratelimiter.WithLease]) is granted from memory too; it lasts a second at most, and counts as an answer of Redis.
 package door
 
 import (
@@ -31,23 +32,13 @@ type Limiter interface {
 	Take(ctx context.Context, permits int64) (rratelimiter.Decision, error)
 }
 
-// Guard asks limiters for the requests at one door. It is safe for concurrent use and keeps no goroutine.
+// Guard asks limiters for the requests of one Middleware or interceptor. It is safe for concurrent use.
 type Guard struct {
-	mode     Mode
-	deadline time.Duration
-	moments  moments
-	store    store
-	local    buckets
-}
-
-// New makes a guard. Changed is told, if it is not nil, of each change of the store's state, in order, with no lock held, by the
-// request that has seen it; with the error for which the store counts as down.
-func New(mode Mode, deadline time.Duration, changed func(up bool, err error)) *Guard {
-	c := clock{time.Now()}
-	return &Guard{
-		mode: mode, deadline: deadline, moments: moments{patience: deadline},
-		store: store{clock: c, patience: deadline, changed: changed}, local: buckets{clock: c},
-	}
+	mode       Mode
+	deadline   time.Duration
+	maxWaiting int64 // 0 for any number
+	moments    moments
+	*Shared
 }
 
 // Forever is a wait that ends with the request's context alone.
@@ -56,9 +47,11 @@ const Forever time.Duration = -1
 // Request is what a guard asks for.
 type Request struct {
 	Limiter  Limiter
-	Policies []limit.Policy // what it limits by, as far as that is known
+	Policies []limit.Policy // of the limiter, as far as they are known
 	Permits  int64          // at least 1
-	Wait     time.Duration  // instead of a refusal, at most; 0 for not at all, or Forever
+	Wait     time.Duration  // the longest wait in place of a denial; 0 for none, or Forever
+
+	waiting bool // it counts among those that wait
 }
 
 // Result is what became of a request.
@@ -68,8 +61,8 @@ type Result int
 const (
 	Granted      Result = iota + 1
 	Refused             // it is not within the limit
-	FailedOpen          // nobody could decide, and the mode lets it pass
-	FailedClosed        // nobody could decide, and the mode does not
+	FailedOpen          // Redis could not decide, and the mode lets it pass
+	FailedClosed        // Redis could not decide, and the mode does not let it pass
 	Canceled            // its context has ended, or will have before there are permits
 )
 
@@ -96,12 +89,17 @@ type Answer struct {
 	Local    bool                    // decided by this process alone, for its share of the limit
 	Invalid  bool                    // FailedClosed for the request itself, see [Invalid]
 	Decision rratelimiter.Decision   // where it was granted or refused
-	Each     []rratelimiter.Decision // one for each policy, where there are several and the limiter tells
-	Err      error                   // why nobody could decide, or why no wait would help
+	Each     []rratelimiter.Decision // one for each policy, if there are several and the limiter reports them
+	Waited   bool                    // for its permits, so that the numbers of Decision and Each are those of before
+	Err      error                   // why Redis could not decide, or why no wait would help
 }
 
-// ErrDown is the error of requests for which Redis was not asked, since it is known to be down.
-var ErrDown = errors.New("rratelimiter: Redis is known to be down, and was not asked")
+var (
+	// ErrDown is the error of requests for which Redis was not asked, since it is known to be down.
+	ErrDown = errors.New("rratelimiter: Redis is known to be down, and was not asked")
+	// ErrCrowded is the error of requests that were denied at once, since as many requests as may wait already do.
+	ErrCrowded = errors.New("rratelimiter: too many requests wait for permits")
+)
 
 // Fail answers a request of which it cannot be told who makes it, or which limiter to ask. No share of a limit is anybody's
 // then, so Local is Closed.
@@ -120,7 +118,8 @@ func (g *Guard) Ask(ctx context.Context, q Request) Answer {
 	}
 	for {
 		a := g.once(ctx, q)
-		if a.Result != Refused || q.Wait == 0 || a.Decision.RetryAfter <= 0 || q.Wait > 0 && time.Now().Add(a.Decision.RetryAfter).After(until) {
+		if a.Result != Refused || q.Wait == 0 || a.Decision.RetryAfter <= 0 ||
+			q.Wait > 0 && time.Now().Add(a.Decision.RetryAfter).After(until) {
 			return a
 		}
 		pause := a.Decision.RetryAfter
@@ -128,6 +127,14 @@ func (g *Guard) Ask(ctx context.Context, q Request) Answer {
 			pause = min(pause, lookAgain)
 		} else if _, ok := q.Limiter.(waiter); ok {
 			return a // it has waited
+		}
+		if !q.waiting {
+			if !g.enter() {
+				a.Err = ErrCrowded
+				return a
+			}
+			defer g.leave()
+			q.waiting = true
 		}
 		if err := sleep(ctx, pause); err != nil {
 			return Answer{Result: Canceled, Decision: a.Decision, Each: a.Each, Err: err}
@@ -138,19 +145,16 @@ func (g *Guard) Ask(ctx context.Context, q Request) Answer {
 	}
 }
 
-// once decides a request, by Redis where that is not known to be down.
+// once decides a request, by Redis unless that is known to be down.
 func (g *Guard) once(ctx context.Context, q Request) Answer {
-	g.local.tidy()
-	turn := g.store.turn()
-	if turn == none {
+	g.own.local.tidy()
+	if !g.store.admits(ctx, q.Limiter) {
 		return g.alone(q, ErrDown)
-	}
-	if turn >= probes {
-		defer g.store.probed(turn)
 	}
 	c := &deadline{Context: ctx, moment: g.moments.next()}
 	defer c.stop()
-	if l, ok := q.Limiter.(waiter); ok && q.Wait == Forever {
+	l, waits := q.Limiter.(waiter)
+	if waits && q.Wait == Forever && g.maxWaiting == 0 {
 		return g.inLine(ctx, c, q, l)
 	}
 	a, err := take(c, q)
@@ -163,15 +167,18 @@ func (g *Guard) once(ctx context.Context, q Request) Answer {
 		return a
 	}
 	a.Result = Refused
-	if turn >= probes {
-		if !g.proves(ctx, q.Limiter) {
+	if g.store.isDown() {
+		g.store.doubt(ctx, q.Limiter)
+	}
+	if !waits || q.Wait == 0 || q.Wait > 0 && a.Decision.RetryAfter > q.Wait {
+		return a
+	}
+	if !q.waiting {
+		if !g.enter() {
+			a.Err = ErrCrowded
 			return a
 		}
-		g.store.answered()
-	}
-	l, ok := q.Limiter.(waiter)
-	if !ok || q.Wait <= 0 || a.Decision.RetryAfter > q.Wait {
-		return a
+		defer g.leave()
 	}
 	return g.wait(ctx, q, a, l)
 }
@@ -223,17 +230,18 @@ func (g *Guard) failed(ctx context.Context, q Request, a Answer, err error) Answ
 		a.Result = Refused // for ever
 		return a
 	case ctx.Err() != nil:
+		g.store.doubt(ctx, q.Limiter)
 		a.Result = Canceled
 		return a
 	}
-	g.store.judge(err)
+	g.store.failed(ctx, q.Limiter, err)
 	return g.alone(q, err)
 }
 
 // alone decides a request without Redis.
 func (g *Guard) alone(q Request, err error) Answer {
 	if share := float64(g.mode); g.mode != Open && g.mode != Closed {
-		if a, ok := g.local.take(q, share); ok {
+		if a, ok := g.own.local.take(q, share); ok {
 			a.Err = err
 			return a
 		}

@@ -78,16 +78,26 @@ type takes func(ctx context.Context) (rratelimiter.Decision, error)
 
 func (f takes) Take(ctx context.Context, _ int64) (rratelimiter.Decision, error) { return f(ctx) }
 
-// A request whose own context ends is not decided, and no sign of an outage.
-func TestACallerWhoLeaves(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := new(redis)
-		r.hangs.Store(true)
-		g := New(Open, patience, nil)
-		ctx, cancel := context.WithTimeout(t.Context(), patience/2)
-		defer cancel()
-		a := g.Ask(ctx, Request{Limiter: r, Permits: 1})
-		assert.Equal(t, Canceled, a.Result)
-		assert.False(t, g.store.isDown())
-	})
+// A request whose own context ends is not decided. Whether Redis is down, a probe finds out.
+func TestGuard_CallersLeave_ProbeFindsOut(t *testing.T) {
+	for hangs, want := range map[bool][]string{false: nil, true: {"false context deadline exceeded", "true <nil>"}} {
+		synctest.Test(t, func(t *testing.T) {
+			r, heard := new(redis), new(told)
+			r.hangs.Store(true)
+			g := New(Open, patience, heard.changed)
+			ctx, cancel := context.WithTimeout(t.Context(), patience/2)
+			defer cancel()
+			a := g.Ask(ctx, Request{Limiter: r, Permits: 1})
+			r.hangs.Store(hangs)
+			assert.Equal(t, Canceled, a.Result)
+			assert.False(t, g.store.isDown())
+			time.Sleep(patience)
+			synctest.Wait()
+			assert.Equal(t, hangs, g.store.isDown())
+			r.hangs.Store(false)
+			time.Sleep(3 * patience)
+			synctest.Wait()
+			assert.Equal(t, want, heard.news)
+		})
+	}
 }

@@ -72,8 +72,17 @@ func (p *Pauses) Ask(ctx context.Context, g *Guard, q Request) Answer {
 	}
 	for {
 		for left := p.left(name); left > 0; left = p.left(name) {
+			denied := Answer{Result: Refused, Decision: rratelimiter.Decision{RetryAfter: left}}
 			if q.Wait != Forever && time.Until(until) < left {
-				return Answer{Result: Refused, Decision: rratelimiter.Decision{RetryAfter: left}}
+				return denied
+			}
+			if !q.waiting {
+				if !g.enter() {
+					denied.Err = ErrCrowded
+					return denied
+				}
+				defer g.leave()
+				q.waiting = true
 			}
 			if err := sleep(ctx, left); err != nil {
 				return Answer{Result: Canceled, Err: err}

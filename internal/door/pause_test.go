@@ -55,5 +55,7 @@ func TestAPauseThatBeginsInAnOutage(t *testing.T) {
 		a := p.Ask(t.Context(), New(Open, patience, nil), Request{Limiter: r, Permits: 1, Wait: Forever})
 		assert.Equal(t, FailedOpen, a.Result)
 		assert.GreaterOrEqual(t, time.Since(begin), patience/2+time.Second)
+		r.hangs.Store(false)
+		time.Sleep(2 * patience) // the prober ends
 	})
 }

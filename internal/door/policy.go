@@ -30,6 +30,34 @@ func Quota(p limit.Policy) int64 {
 	return 0
 }
 
+// Kind returns a policy without its permits. Policies of a kind count in the same key of a limiter.
+func Kind(p limit.Policy) limit.Policy {
+	switch p := p.(type) {
+	case limit.FixedWindow:
+		p.Permits = 0
+		return p
+	case limit.Calendar:
+		p.Permits = 0
+		return p
+	case limit.SlidingWindow:
+		p.Permits = 0
+		return p
+	case limit.SlidingLog:
+		p.Permits = 0
+		return p
+	case limit.TokenBucket:
+		p.Capacity, p.Refill = 0, 0
+		return p
+	case limit.LeakyBucket:
+		p.Capacity, p.Leak = 0, 0
+		return p
+	case limit.Smooth:
+		p.Permits = 0
+		return p
+	}
+	return p
+}
+
 // Window is the time in which a policy grants its quota over and over: for a bucket the time in which it fills. It is 0 where that
 // has no fixed length.
 func Window(p limit.Policy) time.Duration {

@@ -15,7 +15,7 @@ func (g *Guard) Settle(ctx context.Context, q Request, a Answer, cost int64) err
 	case a.Result != Granted || more == 0:
 		return nil
 	case a.Local:
-		g.local.settle(q, float64(g.mode), more)
+		g.own.local.settle(q, float64(g.mode), more)
 		return nil
 	case g.store.isDown():
 		return ErrDown
@@ -24,7 +24,7 @@ func (g *Guard) Settle(ctx context.Context, q Request, a Answer, cost int64) err
 	defer c.stop()
 	err := settle(c, q.Limiter, more)
 	if err != nil {
-		g.store.judge(err)
+		g.store.failed(ctx, q.Limiter, err)
 	} else {
 		g.store.answered()
 	}

@@ -11,21 +11,32 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// store is whether Redis answers, as the package's documentation says. The zero store is up.
+// store tracks whether Redis answers within a deadline, as the documentation of the package describes. It starts as up.
 type store struct {
 	clock
 	patience time.Duration
 	changed  func(up bool, err error)
 
 	down atomic.Bool
-	last atomic.Int64 // when Redis was last seen to answer; 0 for never
+	last atomic.Int64 // the time of the last answer, 0 for none
 
-	mu      sync.Mutex
-	probing turn // of the request that finds out, none for nobody
-	turns   turn
-	next    int64    // no request asks before, while the store is down
-	news    []change // that nobody has been told yet
-	telling bool
+	mu       sync.Mutex
+	retired  bool          // no change is reported any more
+	doubted  bool          // whether Redis is up is to be found out
+	probing  bool          // a prober runs
+	pause    time.Duration // from one probe to the next
+	asked    int64
+	latest   subject // the latest request that found Redis down, at the time asked
+	overdue  int64   // the time at which a probe has taken too long
+	reported bool    // as down
+	news     []change
+	telling  bool
+}
+
+// subject is what a probe asks: the limiter of a request, with the values of its context.
+type subject struct {
+	ctx     context.Context
+	limiter Limiter
 }
 
 type change struct {
@@ -38,136 +49,166 @@ type clock struct{ start time.Time }
 
 func (c clock) now() int64 { return int64(time.Since(c.start)) + 1 }
 
-// turn is a request's leave to ask Redis.
-type turn uint64
-
-const (
-	none   turn = iota // it may not
-	normal             // the store is up
-	probes             // from here on: it finds out whether the store is up again, and tells when it has
-)
-
-// turn gives a request its turn.
-func (s *store) turn() turn {
-	if !s.down.Load() {
-		return normal
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.down.Load() {
-		return normal
-	}
-	now := s.now()
-	if s.probing != none || now < s.next {
-		return none
-	}
-	s.turns++
-	s.probing, s.next = probes+s.turns, now+int64(s.patience)
-	return s.probing
-}
-
-// probed ends a turn, so that another request can find out.
-func (s *store) probed(t turn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.probing == t {
-		s.probing = none
-	}
-}
-
 func (s *store) isDown() bool { return s.down.Load() }
 
-// answered says that Redis has answered just now.
+// admits reports whether a request may ask Redis. While Redis is down, only the prober asks. If the prober has ended, since
+// requests are rare, or is stuck in a call, a request asks in its place.
+func (s *store) admits(ctx context.Context, l Limiter) bool {
+	if !s.down.Load() {
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.down.Load() {
+		return true
+	}
+	s.note(ctx, l)
+	if !s.probing {
+		return true
+	}
+	late := s.asked >= s.overdue
+	if late {
+		s.overdue = s.asked + s.stuck()
+	}
+	return late
+}
+
+// note makes the limiter of a request the subject of the next probe. The lock is held.
+func (s *store) note(ctx context.Context, l Limiter) {
+	s.asked, s.latest = s.now(), subject{context.WithoutCancel(ctx), l}
+}
+
+// stuck is the time after which a probe counts as stuck, in nanoseconds.
+func (s *store) stuck() int64 { return 10 * int64(s.patience) }
+
+// answered notes that Redis has answered now.
 func (s *store) answered() {
 	s.last.Store(s.now())
 	if s.down.Load() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		s.become(true, nil)
 	}
 }
 
-// judge learns of the store by the error of a call.
-func (s *store) judge(err error) {
+// verdict is what an error reveals about Redis.
+type verdict int
+
+const (
+	unknownState verdict = iota // the call did not get to Redis
+	alive                       // Redis has answered
+	suspect
+)
+
+// judge returns what the error of a call reveals about Redis.
+func judge(err error) verdict {
 	var state *rratelimiter.StateError
-	if errors.Is(err, rratelimiter.ErrNotInitialized) || errors.As(err, &state) {
-		s.answered() // by what it holds
-		return
+	if err == nil || errors.Is(err, rratelimiter.ErrNotInitialized) || errors.As(err, &state) {
+		return alive
 	}
-	for _, neverAsked := range []error{
+	for _, neverSent := range []error{
 		rratelimiter.ErrInvalidPermits, rratelimiter.ErrInvalidRate, rratelimiter.ErrInvalidName, rratelimiter.ErrInvalidOption,
 		rratelimiter.ErrCrossSlot, rratelimiter.ErrNoClient, limit.ErrNotChargeable, errors.ErrUnsupported,
 	} {
-		if errors.Is(err, neverAsked) {
-			return
+		if errors.Is(err, neverSent) {
+			return unknownState
 		}
 	}
-	if s.silent() {
+	return suspect
+}
+
+// failed notes the error of a call.
+func (s *store) failed(ctx context.Context, l Limiter, err error) {
+	switch judge(err) {
+	case alive:
+		s.answered()
+	case suspect:
+		if !s.down.Load() && !s.silent() {
+			return
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.note(ctx, l)
 		s.become(false, err)
 	}
 }
 
-// silent says whether Redis has answered nobody for as long as it may.
+// doubt lets a prober find out whether Redis answers: a denial may come from memory, and a caller may leave before an answer comes.
+func (s *store) doubt(ctx context.Context, l Limiter) {
+	if !s.down.Load() && !s.silent() {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.note(ctx, l)
+	s.doubted = !s.down.Load()
+	s.probe()
+}
+
+// silent reports whether Redis has answered no call for as long as its deadline.
 func (s *store) silent() bool {
 	last := s.last.Load()
 	return last == 0 || s.now()-last >= int64(s.patience)
 }
 
-// become changes the state, and tells of it. One request at a time tells, so that all is told in order.
+// become changes the state, starts the prober of an outage, and reports the change. The lock is held.
 func (s *store) become(up bool, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.down.Load() != up {
-		return
-	}
-	s.down.Store(!up)
-	// Whoever has an answer notes that first and looks whether the store is down then: one of the two sees the other.
-	if !up && !s.silent() {
+	before := !s.down.Swap(!up)
+	// A call that is answered notes the answer before it reads the state: one of the two sees the other.
+	if before && !up && !s.silent() {
 		s.down.Store(false)
 		return
 	}
-	s.probing = none
-	if s.changed == nil {
-		return
+	if up {
+		s.latest = subject{}
 	}
-	s.news = append(s.news, change{up, err})
+	s.probe()
+	if before != up {
+		s.queue(up, err)
+		s.report()
+	}
+}
+
+// retire ends all reports. What was reported as down is reported as up.
+func (s *store) retire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queue(true, nil)
+	s.retired = true
+	s.report()
+}
+
+// queue queues a change for the callback. The lock is held.
+func (s *store) queue(up bool, err error) {
+	if s.changed != nil && !s.retired && s.reported == up {
+		s.reported = !up
+		s.news = append(s.news, change{up, err})
+	}
+}
+
+// report calls the callback for all queued changes. One goroutine at a time does, so that all changes come in order. The lock
+// is held.
+func (s *store) report() {
 	if !s.telling {
 		s.tellAll()
 	}
 }
 
-// tellAll tells all that nobody has been told yet, also behind a callback that panics. The lock is held.
+// tellAll reports all queued changes, also after a callback that panics. The lock is held.
 func (s *store) tellAll() {
 	s.telling = len(s.news) > 0
 	if !s.telling {
 		return
 	}
 	defer s.tellAll()
-	told := s.news[0]
+	next := s.news[0]
 	s.news = s.news[1:]
-	s.tell(told)
+	s.tell(next)
 }
 
-// tell calls the callback without the lock, and has it again afterwards, also where the callback panics.
+// tell calls the callback without the lock, and takes it again, also after a callback that panics.
 func (s *store) tell(c change) {
 	s.mu.Unlock()
 	defer s.mu.Lock()
 	s.changed(c.up, c.err)
-}
-
-// proves says whether Redis answers a call that only reads. It has a deadline of its own: a refusal that did come from Redis may
-// have used up most of the request's. A limiter without such a call is taken at its word.
-func (g *Guard) proves(ctx context.Context, l Limiter) bool {
-	c := &deadline{Context: ctx, moment: g.moments.next()}
-	defer c.stop()
-	var err error
-	switch l := l.(type) {
-	case interface {
-		Peek(ctx context.Context) ([]rratelimiter.Decision, error)
-	}:
-		_, err = l.Peek(c)
-	case interface {
-		AvailablePermits(ctx context.Context) (int64, error)
-	}:
-		_, err = l.AvailablePermits(c)
-	}
-	return err == nil
 }

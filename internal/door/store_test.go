@@ -16,9 +16,9 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// While Redis hangs, each call that asks it has its deadline, one at a time asks, and the others have their answer at once. The
-// first answer ends it for all.
-func TestAnOutageCostsFewRequestsTheirDeadline(t *testing.T) {
+// While Redis hangs, the requests that come before that is known have their deadline, and all others are decided at once. The prober
+// sees the end.
+func TestGuard_HungRedis_DelaysOnlyTheFirstRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, heard := new(redis), new(told)
 		g := New(Open, patience, heard.changed)
@@ -33,58 +33,79 @@ func TestAnOutageCostsFewRequestsTheirDeadline(t *testing.T) {
 			callers.Go(func() { assert.Equal(t, FailedOpen, g.Ask(t.Context(), q).Result) })
 		}
 		callers.Wait()
-		assert.Equal(t, patience, time.Since(begin), "all that came before anything was known had the deadline")
+		assert.Equal(t, patience, time.Since(begin), "all that came before it was known had the deadline")
 		assert.Equal(t, []string{"false context deadline exceeded"}, heard.news)
 
-		before, waited := r.asked.Load(), atomic.Int64{}
-		for range 1000 { // for ten seconds
-			callers.Go(func() {
-				begin := time.Now()
-				assert.Equal(t, FailedOpen, g.Ask(t.Context(), q).Result)
-				if since := time.Since(begin); since > 0 {
-					waited.Add(1)
-					assert.Equal(t, patience, since)
-				}
-			})
-			time.Sleep(10 * time.Millisecond)
+		asked, looks := r.asked.Load(), r.looks.Load()
+		for range 30 { // at low traffic too
+			begin := time.Now()
+			assert.Equal(t, FailedOpen, g.Ask(t.Context(), q).Result)
+			assert.Zero(t, time.Since(begin))
+			time.Sleep(time.Second)
 		}
-		callers.Wait()
-		assert.InDelta(t, 100, r.asked.Load()-before, 10, "one in each deadline")
-		assert.Equal(t, r.asked.Load()-before, waited.Load())
+		assert.Equal(t, asked, r.asked.Load())
+		assert.InDelta(t, 33, r.looks.Load()-looks, 2, "one in each deadline, and then in each second")
 		assert.Len(t, heard.news, 1)
 
 		r.hangs.Store(false)
-		time.Sleep(patience)
-		assert.Equal(t, Granted, g.Ask(t.Context(), q).Result)
-		assert.Equal(t, Granted, g.Ask(t.Context(), q).Result)
+		time.Sleep(rarest)
+		synctest.Wait()
 		assert.Equal(t, []string{"false context deadline exceeded", "true <nil>"}, heard.news)
+		assert.Equal(t, Granted, g.Ask(t.Context(), q).Result)
 	})
 }
 
-// One at a time asks, also where a limiter of another kind does not end with its context.
-func TestOneAtATimeAsks(t *testing.T) {
+// One probe at a time asks, also if a limiter of another kind does not end with its context.
+func TestGuard_ProbeOutlivesItsContext_NoOtherProbeStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(Closed, patience, nil)
-		var asked atomic.Int64
+		var asked, now, most atomic.Int64
 		slow := takes(func(context.Context) (rratelimiter.Decision, error) {
 			asked.Add(1)
-			time.Sleep(time.Second)
+			most.Store(max(most.Load(), now.Add(1)))
+			defer now.Add(-1)
+			time.Sleep(9 * patience)
 			return rratelimiter.Decision{}, errRefused
 		})
 		q := Request{Limiter: slow, Permits: 1}
 		g.Ask(t.Context(), q)
-		go g.Ask(t.Context(), q)
-		for range 9 {
+		for range 80 {
 			time.Sleep(patience)
-			g.Ask(t.Context(), q)
+			assert.Equal(t, FailedClosed, g.Ask(t.Context(), q).Result)
 		}
-		assert.EqualValues(t, 2, asked.Load())
-		time.Sleep(time.Second) // the last one ends
+		assert.InDelta(t, 10, asked.Load(), 1, "the request, and probes one after another")
+		assert.EqualValues(t, 1, most.Load())
+		time.Sleep(idle + rarest)
 	})
 }
 
-// What refuses at once is asked no more often.
-func TestARefusedConnectionIsTriedOnceADeadline(t *testing.T) {
+// A probe that does not return is replaced by single requests.
+func TestGuard_ProbeIsStuck_RequestAsksInItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		heard, release := new(told), make(chan bool)
+		g := New(Closed, patience, heard.changed)
+		var asked atomic.Int64
+		q := Request{Permits: 1, Limiter: takes(func(context.Context) (rratelimiter.Decision, error) {
+			switch asked.Add(1) {
+			case 1:
+				return rratelimiter.Decision{}, errRefused
+			case 2:
+				<-release
+			}
+			return rratelimiter.Decision{Allowed: true}, nil
+		})}
+		g.Ask(t.Context(), q)
+		time.Sleep(patience)
+		assert.Equal(t, FailedClosed, g.Ask(t.Context(), q).Result)
+		time.Sleep(11 * patience)
+		assert.Equal(t, Granted, g.Ask(t.Context(), q).Result)
+		assert.Equal(t, []string{"false connection refused", "true <nil>"}, heard.news)
+		close(release)
+	})
+}
+
+// A refused connection is tried no more often.
+func TestGuard_RefusedConnection_IsTriedOncePerDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := new(redis)
 		r.refuses.Store(true)
@@ -93,8 +114,76 @@ func TestARefusedConnectionIsTriedOnceADeadline(t *testing.T) {
 			assert.Equal(t, FailedClosed, g.Ask(t.Context(), Request{Limiter: r, Permits: 1}).Result)
 			time.Sleep(time.Millisecond)
 		}
-		assert.InDelta(t, 11, r.asked.Load(), 1)
+		assert.EqualValues(t, 1, r.asked.Load())
+		assert.EqualValues(t, 4, r.looks.Load(), "at 0, 100, 300 and 700 ms")
 	})
+}
+
+// The prober ends a minute after the latest request. The next request asks Redis itself.
+func TestGuard_RareRequests_AskThemselves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, heard := new(redis), new(told)
+		r.refuses.Store(true)
+		g := New(Closed, patience, heard.changed)
+		q := Request{Limiter: r, Permits: 1}
+		g.Ask(t.Context(), q)
+		time.Sleep(idle + rarest)
+		looks := r.looks.Load()
+		assert.InDelta(t, idle/rarest+4, looks, 2)
+		time.Sleep(time.Hour)
+		assert.Equal(t, looks, r.looks.Load())
+		assert.Equal(t, FailedClosed, g.Ask(t.Context(), q).Result)
+		assert.EqualValues(t, 2, r.asked.Load())
+		time.Sleep(patience)
+		assert.Greater(t, r.looks.Load(), looks, "it is looked after again")
+		time.Sleep(time.Hour)
+		r.refuses.Store(false)
+		assert.Equal(t, Granted, g.Ask(t.Context(), q).Result)
+		assert.Equal(t, []string{"false connection refused", "true <nil>"}, heard.news)
+	})
+}
+
+// A probe of a limiter that cannot look takes a permit, and returns it.
+func TestGuard_LimiterWithoutPeek_GetsItsPermitBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &counter{err: errRefused}
+		g := New(Closed, patience, nil)
+		g.Ask(t.Context(), Request{Limiter: l, Permits: 5})
+		l.set(nil)
+		time.Sleep(patience)
+		synctest.Wait()
+		assert.False(t, g.store.isDown())
+		assert.Zero(t, l.taken)
+	})
+}
+
+// counter is a limiter that can take permits back, and no more.
+type counter struct {
+	mu    sync.Mutex
+	err   error
+	taken int64
+}
+
+func (c *counter) set(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.err = err
+}
+
+func (c *counter) Take(_ context.Context, permits int64) (rratelimiter.Decision, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil {
+		c.taken += permits
+	}
+	return rratelimiter.Decision{Allowed: true}, c.err
+}
+
+func (c *counter) Release(_ context.Context, permits int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.taken -= permits
+	return nil
 }
 
 // One slow call among many that are answered, a shard of a cluster that fails for instance, is no outage.
@@ -118,8 +207,8 @@ func TestOneFailureAmongAnswersIsNoOutage(t *testing.T) {
 	})
 }
 
-// A denial from a Client's memory holds, but does not say that Redis is back; a look at Redis does.
-func TestADenialFromMemoryEndsNoOutage(t *testing.T) {
+// A denial from a Client's memory holds, but does not end an outage. A probe does.
+func TestGuard_DenialFromMemory_EndsNoOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, heard := new(redis), new(told)
 		g := New(Open, patience, heard.changed)
@@ -128,43 +217,19 @@ func TestADenialFromMemoryEndsNoOutage(t *testing.T) {
 		require.Equal(t, FailedOpen, g.Ask(t.Context(), q).Result)
 		r.denies.Store(true)
 		for range 3 {
-			time.Sleep(patience)
+			time.Sleep(2 * idle)
 			assert.Equal(t, Refused, g.Ask(t.Context(), q).Result, "it holds")
-			assert.Equal(t, FailedOpen, g.Ask(t.Context(), q).Result, "Redis is down still")
+			assert.Equal(t, FailedOpen, g.Ask(t.Context(), q).Result, "Redis is still down")
 		}
 		assert.Len(t, heard.news, 1)
 		r.refuses.Store(false)
-		time.Sleep(patience)
-		assert.Equal(t, Refused, g.Ask(t.Context(), q).Result)
+		time.Sleep(rarest)
+		synctest.Wait()
 		assert.Equal(t, []string{"false connection refused", "true <nil>"}, heard.news)
-		assert.EqualValues(t, 4, r.looks.Load())
+		looks := r.looks.Load()
 		assert.Equal(t, Refused, g.Ask(t.Context(), q).Result)
-		assert.EqualValues(t, 4, r.looks.Load(), "once it is up nobody looks")
+		assert.Equal(t, looks, r.looks.Load(), "no probe while Redis is up")
 	})
-}
-
-// A Redis that is slow, but within the deadline, is back for one that it refuses as for one that it grants.
-func TestASlowRefusalEndsAnOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := New(Open, patience, nil)
-		r := new(redis)
-		r.refuses.Store(true)
-		require.Equal(t, FailedOpen, g.Ask(t.Context(), Request{Limiter: r, Permits: 1}).Result)
-		time.Sleep(patience)
-		assert.Equal(t, Refused, g.Ask(t.Context(), Request{Limiter: slow(patience * 3 / 5), Permits: 1}).Result)
-		assert.False(t, g.store.isDown())
-	})
-}
-
-// slow is a limiter that refuses, on a store that takes a while for each call.
-type slow time.Duration
-
-func (s slow) Take(ctx context.Context, _ int64) (rratelimiter.Decision, error) {
-	return rratelimiter.Decision{Limit: 10, RetryAfter: time.Minute}, sleep(ctx, time.Duration(s))
-}
-
-func (s slow) AvailablePermits(ctx context.Context) (int64, error) {
-	return 0, sleep(ctx, time.Duration(s))
 }
 
 // Errors that are none of the store's say nothing of it.
@@ -195,22 +260,29 @@ func TestWhoIsToBlame(t *testing.T) {
 	}
 }
 
-// A request that panics while it finds out whether Redis is back leaves that to the next.
-func TestAPanicDoesNotKeepTheTurn(t *testing.T) {
+// A probe that panics is one that failed.
+func TestGuard_ProbePanics_NextProbeAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(Open, patience, nil)
-		l := func(err error) Request {
-			return Request{Permits: 1, Limiter: takes(func(context.Context) (rratelimiter.Decision, error) {
-				if err == nil {
-					panic("a clock")
-				}
-				return rratelimiter.Decision{}, err
-			})}
-		}
-		g.Ask(t.Context(), l(errRefused))
-		assert.Panics(t, func() { g.Ask(t.Context(), l(nil)) })
-		time.Sleep(patience)
-		assert.Equal(t, Granted, g.Ask(t.Context(), Request{Limiter: new(redis), Permits: 1}).Result)
+		var asked atomic.Int64
+		g.Ask(t.Context(), Request{Permits: 1, Limiter: takes(func(context.Context) (rratelimiter.Decision, error) {
+			switch asked.Add(1) {
+			case 1:
+				return rratelimiter.Decision{}, errRefused
+			case 2:
+				panic("a clock")
+			case 3:
+				runtime.Goexit() // as a failed assertion of a test does
+			}
+			return rratelimiter.Decision{}, nil
+		})})
+		time.Sleep(5 * patience)
+		assert.True(t, g.store.isDown(), "the goroutine of the prober has ended")
+		r := new(redis)
+		r.denies.Store(true)
+		assert.Equal(t, Refused, g.Ask(t.Context(), Request{Limiter: r, Permits: 1}).Result)
+		synctest.Wait()
+		assert.False(t, g.store.isDown())
 	})
 }
 
@@ -221,7 +293,7 @@ func TestAnAnswerThatComesAsACallFails(t *testing.T) {
 		s := &store{clock: clock{time.Now()}, patience: time.Hour}
 		var both sync.WaitGroup
 		s.mu.Lock() // as somebody else who looks at the store has it
-		both.Go(func() { s.judge(errRefused) })
+		both.Go(func() { s.failed(t.Context(), new(redis), errRefused) })
 		for range 10 {
 			runtime.Gosched() // it mostly waits by then
 		}

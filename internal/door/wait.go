@@ -15,15 +15,22 @@ type waiter interface {
 	Acquire(ctx context.Context, permits int64) error
 }
 
-// wait stands in line for permits that were refused.
+// wait queues a request that was denied.
 func (g *Guard) wait(ctx context.Context, q Request, a Answer, l waiter) Answer {
-	end := time.Now().Add(q.Wait)
-	// Redis has its deadline on top, for the answer to what is asked at the very end.
-	limited, stop := context.WithDeadline(ctx, end.Add(g.deadline))
-	defer stop()
-	granted, err := l.TryAcquireWithin(limited, q.Permits, q.Wait)
+	granted, late, err := true, false, error(nil)
+	if q.Wait == Forever {
+		err = l.Acquire(ctx, q.Permits)
+		late = tooLate(ctx, err)
+	} else {
+		end := time.Now().Add(q.Wait)
+		// Redis has its deadline on top, for the answer to a call at the very end.
+		limited, stop := context.WithDeadline(ctx, end.Add(g.deadline))
+		defer stop()
+		granted, err = l.TryAcquireWithin(limited, q.Permits, q.Wait)
+		late = tooLate(ctx, err) && time.Now().Before(end)
+	}
 	switch {
-	case tooLate(ctx, err) && time.Now().Before(end):
+	case late:
 		a.Result, a.Err = Canceled, err
 		return a
 	case err != nil:
@@ -32,8 +39,8 @@ func (g *Guard) wait(ctx context.Context, q Request, a Answer, l waiter) Answer 
 		return a
 	}
 	g.store.answered()
-	// What others have taken meanwhile is not known: what was short is used up.
-	a.Result = Granted
+	// The permits that others have taken meanwhile are unknown: those that were too few count as used up.
+	a.Result, a.Waited = Granted, true
 	a.Decision = served(a.Decision, q.Permits)
 	for i, d := range a.Each {
 		a.Each[i] = served(d, q.Permits)

@@ -1,0 +1,119 @@
+package httplimit_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+var effective = regexp.MustCompile(`;r=(\d+)(?:;t=(\d+))?$`)
+
+// TestRateLimit_EffectiveWindow_HasNoMorePermits takes all permits that can be had within t of a response, by each policy and by a
+// share of it, whatever was taken before: there are no more than r.
+func TestRateLimit_EffectiveWindow_HasNoMorePermits(t *testing.T) {
+	const second = time.Second
+	for name, policy := range map[string]limit.Policy{
+		"window":         limit.FixedWindow{Permits: 10, Interval: 20 * second},
+		"aligned window": limit.FixedWindow{Permits: 10, Interval: 20 * second, Aligned: true},
+		"sliding window": limit.SlidingWindow{Permits: 10, Interval: 20 * second},
+		"sliding log":    limit.SlidingLog{Permits: 10, Interval: 20 * second},
+		"token bucket":   limit.TokenBucket{Capacity: 10, Refill: 2, Interval: 7 * second},
+		"leaky bucket":   limit.LeakyBucket{Capacity: 10, Leak: 2, Interval: 7 * second},
+		"smooth":         limit.Smooth{Permits: 2, Interval: 5 * second, Burst: 10 * second},
+	} {
+		for mode, outage := range map[string]bool{"": false, ", outage": true} {
+			t.Run(name+mode, func(t *testing.T) {
+				inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+					cost := int64(1)
+					handler := httplimit.Middleware(perIP(client, policy), httplimit.Cost(func(*http.Request) int64 { return cost }),
+						httplimit.OnFailure(httplimit.Local(1)))(new(ok))
+					if outage {
+						b.Redis.SetError("LOADING")
+					}
+					random, seen := rand.New(rand.NewPCG(1, 2)), 0
+					for range 25 {
+						var text string
+						bubble.Pass(time.Duration(random.IntN(50)) * second)
+						for range 1 + random.IntN(4) {
+							bubble.Pass(time.Duration(random.IntN(2900)) * time.Millisecond)
+							cost = 1 + random.Int64N(3)
+							text = serve(handler, request()).Header().Get("RateLimit")
+						}
+						r, window := parse(b, text)
+						if window == 0 {
+							continue
+						}
+						end := time.Now().Add(window)
+						seen += int(window)
+						had, last := int64(0), window
+						for cost = 1; had <= r; {
+							if serve(handler, request()).Code == 200 {
+								had++
+							} else if bubble.Pass(100 * time.Millisecond); !time.Now().Before(end) {
+								break
+							}
+							last = time.Until(end)
+						}
+						require.LessOrEqual(b, had, r, "%s: %v before its end there were more", text, last)
+					}
+					assert.Positive(b, seen, "no response had t")
+				})
+			})
+		}
+	}
+}
+
+// parse returns the parameters r and t of RateLimit, 0 for none.
+func parse(b *bubble.Bubble, text string) (r int64, t time.Duration) {
+	if text == "" {
+		return 0, 0 // the request costs more than a share ever holds
+	}
+	found := effective.FindStringSubmatch(text)
+	require.NotNil(b, found, text)
+	r, err := strconv.ParseInt(found[1], 10, 64)
+	require.NoError(b, err)
+	if found[2] != "" {
+		seconds, err := strconv.Atoi(found[2])
+		require.NoError(b, err)
+		t = time.Duration(seconds) * time.Second
+	}
+	return r, t
+}
+
+// TestHeaders_SeveralMiddlewares_ShowFewestPermits, or those of the one that denies: the older styles have room for one policy.
+func TestHeaders_SeveralMiddlewares_ShowFewestPermits(t *testing.T) {
+	for style, prefix := range map[httplimit.HeaderStyle]string{httplimit.ThreeHeaders: "RateLimit-", httplimit.XRateLimit: "X-RateLimit-"} {
+		for _, c := range []struct {
+			outer, inner int64
+			cost         int64 // of the inner one
+			want         string
+		}{
+			{10, 100, 1, "200 9 of 10"}, {100, 10, 1, "200 9 of 10"}, {10, 100, 101, "429 9 of 10"}, {3, 100, 60, "429 40 of 100"}, {1, 1, 1, "200 0 of 1"},
+		} {
+			inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+				outer := httplimit.Middleware(httplimit.Each(client, "outer", httplimit.ByIP(), hour(c.outer)), httplimit.Headers(style))
+				inner := httplimit.Middleware(httplimit.Each(client, "inner", httplimit.ByIP(), hour(c.inner)), httplimit.Headers(style),
+					httplimit.Cost(func(*http.Request) int64 { return c.cost }))
+				w := serve(outer(inner(new(ok))), request())
+				if c.cost == 60 {
+					w = serve(outer(inner(new(ok))), request())
+				}
+				h := w.Header()
+				assert.Equal(b, c.want, fmt.Sprintf("%d %s of %s", w.Code, h.Get(prefix+"Remaining"), h.Get(prefix+"Limit")))
+				assert.NotEmpty(b, h.Get(prefix+"Reset"))
+			})
+		}
+	}
+}

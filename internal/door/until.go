@@ -1,0 +1,50 @@
+package door
+
+import (
+	"time"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// Until returns a time in which no more than d.Remaining permits can be had: the first permit that comes back by time comes later. It
+// is 0 if that time is unknown. The decision d is that of the policy p, nil if that is unknown, on a request of a cost.
+func Until(p limit.Policy, d rratelimiter.Decision, cost int64) time.Duration {
+	switch p := p.(type) {
+	case limit.FixedWindow, limit.Calendar:
+		return d.ResetAfter // all permits come back together
+	case limit.TokenBucket, limit.LeakyBucket:
+		if s, ok := shapeOf(p, 1); ok && s.holds == d.Limit {
+			return s.until(d)
+		}
+		return 0
+	case limit.Smooth:
+		return d.RetryAfter // Remaining bounds no request, unless all wait
+	case limit.SlidingWindow, limit.SlidingLog:
+		if d.Allowed && d.Remaining+cost == d.Limit {
+			return d.ResetAfter // no permits but these are taken
+		}
+	}
+	if !d.Allowed && d.Remaining+1 == cost {
+		return d.RetryAfter // of the first permit that comes back
+	}
+	return 0
+}
+
+// UntilLocal is Until for a decision that was made for a share of the limit.
+func (g *Guard) UntilLocal(p limit.Policy, d rratelimiter.Decision) time.Duration {
+	s, _ := shapeOf(p, float64(g.mode))
+	if s.owes && d.Remaining > 0 {
+		return 0 // a request may take more than Remaining
+	}
+	return s.until(d)
+}
+
+// until returns the time after which a bucket has another whole permit.
+func (s shape) until(d rratelimiter.Decision) time.Duration {
+	behind := s.holds - 1 - d.Remaining // the permits that come after that one
+	if behind < 0 || d.ResetAfter <= 0 {
+		return 0
+	}
+	return max(0, d.ResetAfter-time.Duration(behind)*s.period)
+}
