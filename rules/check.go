@@ -10,6 +10,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/door"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -45,7 +46,7 @@ func (d *decoder) areApart(l *limits) bool {
 		seen := true
 		for i, p := range l.policies {
 			for _, other := range l.policies[:i] {
-				pair := [2]limit.Policy{kindOnly(other), kindOnly(p)}
+				pair := [2]limit.Policy{door.Kind(other), door.Kind(p)}
 				if seen = seen && d.apart[pair]; !seen {
 					break
 				}
@@ -67,38 +68,10 @@ func (d *decoder) areApart(l *limits) bool {
 	}
 	for i, p := range l.policies {
 		for _, other := range l.policies[:i] {
-			d.apart[[2]limit.Policy{kindOnly(other), kindOnly(p)}] = true
+			d.apart[[2]limit.Policy{door.Kind(other), door.Kind(p)}] = true
 		}
 	}
 	return true
-}
-
-// kindOnly is a policy without its permits.
-func kindOnly(p limit.Policy) limit.Policy {
-	switch p := p.(type) {
-	case limit.FixedWindow:
-		p.Permits = 0
-		return p
-	case limit.Calendar:
-		p.Permits = 0
-		return p
-	case limit.SlidingWindow:
-		p.Permits = 0
-		return p
-	case limit.SlidingLog:
-		p.Permits = 0
-		return p
-	case limit.TokenBucket:
-		p.Capacity, p.Refill = 0, 0
-		return p
-	case limit.LeakyBucket:
-		p.Capacity, p.Leak = 0, 0
-		return p
-	case limit.Smooth:
-		p.Permits = 0
-		return p
-	}
-	return p
 }
 
 func checkRate(rate rratelimiter.Rate) error {

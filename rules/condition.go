@@ -6,6 +6,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/rratelimiter/rratelimiter/grpclimit"
 	"github.com/rratelimiter/rratelimiter/internal/door"
 	"github.com/rratelimiter/rratelimiter/internal/target"
 )
@@ -170,6 +171,9 @@ func (c *condition) mayHave(method string) bool {
 // error says that only the client's address could tell, which is unknown.
 func (c *condition) holds(r asked) (bool, error) {
 	method := r.method()
+	if c.rpc && len(c.segments) == 0 && door.Exempt(grpclimit.Call{Method: method}.Service()) {
+		return false, nil // only a rule that names the service limits it
+	}
 	if !c.hasMethod(method) || len(c.methods) > 0 && !hasMethod(c.methods, method) {
 		return false, nil
 	}

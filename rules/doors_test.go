@@ -15,7 +15,7 @@ import (
 func TestARequestOfTheFileBeforeClosesNoDoor(t *testing.T) {
 	of := func(deadline time.Duration) (*snapshot, settings) {
 		s := settings{deadline: deadline}
-		return &snapshot{settings: map[settings]struct{}{s: {}}}, s
+		return &snapshot{settings: map[settings]bool{s: true}}, s
 	}
 	closed := 0
 	for range 2000 {

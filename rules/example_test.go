@@ -85,14 +85,14 @@ rules:
 	fmt.Println(ask(handler, "POST", "/login").Status)
 	for _, tenant := range []string{"iron", "gold", "gone"} {
 		resp := ask(handler, "GET", "/api/orders", "X-Tenant", tenant)
-		fmt.Println(tenant, resp.Status, resp.Header.Get("RateLimit"))
+		fmt.Println(tenant, resp.Status, resp.Header.Get("RateLimit-Policy"))
 	}
 	// Output:
 	// 200 OK
 	// 429 Too Many Requests
-	// iron 200 OK "minute";r=99;t=60
-	// gold 200 OK "minute";r=999;t=60
-	// gone 429 Too Many Requests
+	// iron 200 OK "minute";q=100;w=60
+	// gold 200 OK "minute";q=1000;w=60
+	// gone 429 Too Many Requests "ban";q=0
 }
 
 func ExampleParse() {

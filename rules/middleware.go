@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
 	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/door"
 )
 
 // Middleware limits the requests to a handler by the rules. Each request is decided by the file as it was when the request came, by
@@ -25,9 +27,11 @@ func (s *Set) Middleware(client *rratelimiter.Client, opts ...httplimit.Option) 
 	if client == nil {
 		panic("rules: Middleware: there is no client")
 	}
-	d := &httpDoors{set: s, opener: newOpener(client, httpDoor), open: func(s settings) func(http.Handler) http.Handler {
-		return httplimit.Middleware(limiterOf, append(append([]httplimit.Option{}, opts...), s.options()...)...)
-	}}
+	d := &httpDoors{set: s, opener: newOpener(client, httpDoor)}
+	d.open = func(s settings) func(http.Handler) http.Handler {
+		shared, _ := door.ShareHTTP(d.sharing(s)).(httplimit.Option)
+		return httplimit.Middleware(limiterOf, slices.Concat(opts, s.options(), []httplimit.Option{shared})...)
+	}
 	return func(next http.Handler) http.Handler { return &middleware{d, next} }
 }
 
@@ -118,15 +122,15 @@ func Matched(ctx context.Context) []string {
 	return names
 }
 
-// Settle is httplimit.Settle, or grpclimit.Settle, for all rules that let a request pass: says what it has cost in the end. Those
-// settle with the last of them alone.
+// Settle is httplimit.Settle, or grpclimit.Settle, for all rules that let a request pass: it says what the request has cost in the end.
+// Those functions settle with the last rule alone.
 func Settle(ctx context.Context, cost int64) error {
 	var failed []error
 	if c, ok := ctx.Value(visitKey{}).(*visit); ok && c.served {
 		for _, passed := range c.passed {
 			failed = append(failed, httplimit.Settle(passed, cost))
 		}
-	} else if s := rpcStepOf(ctx); s != nil && s.visit.served {
+	} else if s := rpcStepOf(ctx); s != nil && s.visit.served && !s.visit.denied.Load() {
 		for _, passed := range s.visit.passed {
 			failed = append(failed, grpclimit.Settle(passed, cost))
 		}

@@ -20,7 +20,7 @@ import (
 // snapshot is a file of rules, read. Nobody changes it.
 type snapshot struct {
 	rules    []*rule
-	settings map[settings]struct{} // of all rules
+	settings map[settings]bool // of all rules: whether Redis is asked
 	address  httplimit.Address
 	all      bool // all rules that match decide, not the first alone
 
@@ -219,7 +219,7 @@ func (d *decoder) snapshot(root *yaml.Node) *snapshot {
 // build makes ready what requests need of the rules.
 func (s *snapshot) build() {
 	s.settings = settingsOf(s.rules)
-	s.settings[refusing(settings{})] = struct{}{}
+	s.settings[refusing(settings{})] = false
 	for i, r := range s.rules {
 		s.looksAtPaths = s.looksAtPaths || !r.settings.shadow && r.looksAtPaths()
 		for _, c := range r.conditions {

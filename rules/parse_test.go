@@ -37,7 +37,7 @@ func TestErrors(t *testing.T) {
 		{"address: {trusted: [10.0.0.0/33]}\nrules: []", `f.yaml:1:21: address.trusted[0]: "10.0.0.0/33" is no range of addresses, want one like 10.0.0.0/8 or 2001:db8::/32`},
 		{"address: {trusted: 10.0.0.1/8}\nrules: []", `f.yaml:1:20: address.trusted: "10.0.0.1/8" has bits behind its length: did you mean 10.0.0.0/8, or 10.0.0.1/32?`},
 		{"address: {ipv6_bits: 129}\nrules: []", "f.yaml:1:22: address.ipv6_bits: 129, want bits of an address, 1 to 128"},
-		{"defaults: {name: x}\nrules: []", `f.yaml:1:12: defaults.name: unknown field "name", want cost, deadline, key, on_failure, on_invalid, policy, shadow, skip, wait`},
+		{"defaults: {name: x}\nrules: []", `f.yaml:1:12: defaults.name: unknown field "name", want cost, deadline, key, max_waiting, on_failure, on_invalid, policy, shadow, skip, wait`},
 		{"defaults: {policy: bucket}\nrules: []", `f.yaml:1:20: defaults.policy: no policy "bucket", want one of calendar, fixed_window, leaky_bucket, sliding_log, sliding_window, smooth, token_bucket`},
 		{"rules:\n- x\n", `f.yaml:2:3: rules[0]: the text "x", want a mapping`},
 		{"rules:\n- {limits: 1/s, key: ip}\n", "f.yaml:2:3: rules[0]: no name: limits count under it, and keep what was taken when the rule moves"},

@@ -3,7 +3,9 @@ package rules
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"strings"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
+	"github.com/rratelimiter/rratelimiter/internal/door"
 	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
@@ -42,7 +45,8 @@ func (s *Set) UnaryServerInterceptor(client *rratelimiter.Client, opts ...grpcli
 }
 
 // StreamServerInterceptor limits the streams of a server, each at its start. All else is as with [Set.UnaryServerInterceptor]. With
-// grpclimit.EachMessage every message is decided, by the rules that were found at the start.
+// grpclimit.EachMessage every message is decided, by the rules that were found at the start. If one of them denies it, what the
+// rules before it took for that message is returned when the next message is received, or the stream ends.
 func (s *Set) StreamServerInterceptor(client *rratelimiter.Client, opts ...grpclimit.Option) grpc.StreamServerInterceptor {
 	d := newRPCDoors("StreamServerInterceptor", s, client, opts)
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
@@ -57,7 +61,7 @@ func (s *Set) StreamServerInterceptor(client *rratelimiter.Client, opts ...grpcl
 		}
 		next = func(srv any, ss grpc.ServerStream) error {
 			if c.passes(ss.Context()) {
-				return handler(srv, ss)
+				return handler(srv, c.received(ss))
 			}
 			defer c.giveBack(ss.Context())
 			return decide(srv, ss)
@@ -74,6 +78,46 @@ type visited struct {
 
 func (s *visited) Context() context.Context { return s.ctx }
 
+// received returns the stream for the handler of a call that has passed all steps.
+func (c *rpcVisit) received(ss grpc.ServerStream) grpc.ServerStream {
+	if len(c.passed) < 2 {
+		return ss
+	}
+	s := &receiving{ServerStream: ss, visit: c}
+	for _, ctx := range c.passed {
+		s.starts = append(s.starts, visitOf(ctx))
+	}
+	return s
+}
+
+// receiving is a stream whose messages several steps may decide, one after another.
+type receiving struct {
+	grpc.ServerStream
+	visit  *rpcVisit
+	starts []*door.Visit[grpclimit.Outcome] // of the steps, from before the first message
+}
+
+// RecvMsg receives a message. If a step denies it, the steps before it settle with a cost of 0.
+func (s *receiving) RecvMsg(m any) error {
+	err := s.ServerStream.RecvMsg(m)
+	denied := false
+	for i, ctx := range s.visit.passed {
+		own, outside := visitOf(ctx), visitOf(rpcStepOf(ctx).Context)
+		if err == nil || own == outside || own == s.starts[i] {
+			continue // it took nothing, or for the start of the stream
+		}
+		denied = true
+		_ = own.Settle(0) // the limiters of this package can
+	}
+	s.visit.denied.Store(denied)
+	return err
+}
+
+// visitOf returns the innermost visit of grpclimit around a context, nil for none.
+func visitOf(ctx context.Context) *door.Visit[grpclimit.Outcome] {
+	return door.VisitOf[grpclimit.Outcome](ctx)
+}
+
 // interceptors are the doors of gRPC.
 type interceptors struct {
 	unary  grpc.UnaryServerInterceptor
@@ -84,10 +128,13 @@ func newRPCDoors(name string, s *Set, client *rratelimiter.Client, opts []grpcli
 	if client == nil {
 		panic("rules: " + name + ": there is no client")
 	}
-	return &doors[interceptors]{set: s, opener: newOpener(client, grpcDoor), open: func(s settings) interceptors {
-		opts := append(append([]grpclimit.Option{}, opts...), s.rpcOptions()...)
-		return interceptors{grpclimit.UnaryServerInterceptor(rpcLimiterOf, opts...), grpclimit.StreamServerInterceptor(rpcLimiterOf, opts...)}
-	}}
+	d := &doors[interceptors]{set: s, opener: newOpener(client, grpcDoor)}
+	d.open = func(s settings) interceptors {
+		shared, _ := door.ShareGRPC(d.sharing(s)).(grpclimit.Option)
+		all := slices.Concat(opts, s.rpcOptions(), []grpclimit.Option{shared, grpclimit.HealthAndReflection()})
+		return interceptors{grpclimit.UnaryServerInterceptor(rpcLimiterOf, all...), grpclimit.StreamServerInterceptor(rpcLimiterOf, all...)}
+	}
+	return d
 }
 
 // rpcOptions is the settings for grpclimit.
@@ -101,6 +148,9 @@ func (s settings) rpcOptions() []grpclimit.Option {
 	}
 	if s.wait > 0 {
 		opts = append(opts, grpclimit.Wait(s.wait))
+	}
+	if s.maxWaiting > 0 {
+		opts = append(opts, grpclimit.MaxWaiting(s.maxWaiting))
 	}
 	if s.shadow {
 		opts = append(opts, grpclimit.Shadow())
@@ -119,6 +169,7 @@ type rpcVisit struct {
 	steps  []step
 	passed []context.Context
 	served bool
+	denied atomic.Bool // the message received last, after some steps had let it pass
 }
 
 // rpcStep is the context in which a step decides.

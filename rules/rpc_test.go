@@ -106,7 +106,7 @@ func TestAllRPC(t *testing.T) {
 	c := rpc(t, client, h, `
 match: all
 rules:
-  - {name: wide, key: all, limits: 3/h, deadline: 50s}
+  - {name: wide, match: {grpc: /grpc.health.v1.Health/*}, key: all, limits: 3/h, deadline: 50s}
   - {name: narrow, match: {grpc: /grpc.health.v1.Health/Check}, key: all, limits: 1/h}`)
 	check := func() codes.Code {
 		_, err := c.Check(t.Context(), new(health.HealthCheckRequest))
@@ -135,8 +135,8 @@ func TestEachMessage(t *testing.T) {
 	c := rpc(t, connected(t), &healthy{}, `
 match: all
 rules:
-  - {name: wide, key: all, limits: 2/h, deadline: 50s}
-  - {name: narrow, key: all, limits: 1/h}`, grpclimit.EachMessage())
+  - {name: wide, match: {grpc: /grpc.health.v1.Health/*}, key: all, limits: 2/h, deadline: 50s}
+  - {name: narrow, match: {grpc: /grpc.health.v1.Health/*}, key: all, limits: 1/h}`, grpclimit.EachMessage())
 	for _, want := range []codes.Code{codes.OK, codes.ResourceExhausted} {
 		stream, err := c.Watch(t.Context(), new(health.HealthCheckRequest))
 		require.NoError(t, err)
@@ -148,10 +148,10 @@ rules:
 // TestRPCWithoutRedis: failure modes are those of the rules, and bans hold.
 func TestRPCWithoutRedis(t *testing.T) {
 	for file, want := range map[string]codes.Code{
-		"rules: [{name: a, key: all, limits: 1/h, on_failure: open}]":                        codes.OK,
-		"rules: [{name: a, key: all, limits: 1/h}]":                                          codes.Unavailable,
-		"rules: [{name: a, ban: true, on_failure: open}]":                                    codes.ResourceExhausted,
-		"rules: [{name: a, key: all, limits: 1/h, on_failure: open, shadow: true, cost: 2}]": codes.OK,
+		"rules: [{name: a, match: {grpc: /grpc.health.v1.Health/*}, key: all, limits: 1/h, on_failure: open}]":                        codes.OK,
+		"rules: [{name: a, match: {grpc: /grpc.health.v1.Health/*}, key: all, limits: 1/h}]":                                          codes.Unavailable,
+		"rules: [{name: a, match: {grpc: /grpc.health.v1.Health/*}, ban: true, on_failure: open}]":                                    codes.ResourceExhausted,
+		"rules: [{name: a, match: {grpc: /grpc.health.v1.Health/*}, key: all, limits: 1/h, on_failure: open, shadow: true, cost: 2}]": codes.OK,
 	} {
 		_, err := rpc(t, rratelimiter.New(nil), &healthy{}, file).Check(t.Context(), new(health.HealthCheckRequest))
 		assert.Equal(t, want, grpcstatus.Code(err), file)
@@ -172,7 +172,7 @@ func TestUnaryServerInterceptor_InvalidCall_IsRefused(t *testing.T) {
 	for fields, want := range map[string]codes.Code{
 		"on_failure: open": codes.InvalidArgument, "on_invalid: on_failure": codes.Unavailable, "on_invalid: on_failure, on_failure: open": codes.OK,
 	} {
-		c := rpc(t, connected(t), &healthy{}, one("key: header:X-Tenant, limits: 1/h, "+fields))
+		c := rpc(t, connected(t), &healthy{}, one("match: {grpc: /grpc.health.v1.Health/*}, key: header:X-Tenant, limits: 1/h, "+fields))
 		_, err := c.Check(t.Context(), new(health.HealthCheckRequest))
 		assert.Equal(t, want, grpcstatus.Code(err), fields)
 	}

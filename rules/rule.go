@@ -27,12 +27,28 @@ func (r *rule) looksAtPaths() bool {
 		slices.ContainsFunc(r.conditions, func(c *condition) bool { return !c.rpc && !c.anyOf() })
 }
 
+// asks reports whether a request of the rule may ask Redis.
+func (r *rule) asks() bool {
+	if r.limits.asks() {
+		return true
+	}
+	for _, own := range r.overrides {
+		if own.asks() {
+			return true
+		}
+	}
+	return false
+}
+
+// asks reports whether Redis decides by the limits.
+func (l *limits) asks() bool { return !l.refuse && !l.pass }
+
 // ruleFile is what a rule and the defaults can say.
 type ruleFile struct {
 	name, match, key, limits, ban, overrides *yaml.Node
 	policy, cost, skip                       *yaml.Node
 	onFailure, onInvalid                     *yaml.Node
-	deadline, shadow, wait                   *yaml.Node
+	deadline, shadow, wait, maxWaiting       *yaml.Node
 }
 
 // ruleFields is the fields of a rule, and defaultFields those of defaults.
@@ -50,6 +66,8 @@ var ruleFields, defaultFields = func() (rule, defaults map[string]field[ruleFile
 		"deadline":   node(func(r *ruleFile) **yaml.Node { return &r.deadline }),
 		"shadow":     node(func(r *ruleFile) **yaml.Node { return &r.shadow }),
 		"wait":       node(func(r *ruleFile) **yaml.Node { return &r.wait }),
+
+		"max_waiting": node(func(r *ruleFile) **yaml.Node { return &r.maxWaiting }),
 	}
 	rule = map[string]field[ruleFile]{
 		"name":      node(func(r *ruleFile) **yaml.Node { return &r.name }),
@@ -71,7 +89,8 @@ const defaultPolicy = "sliding_window"
 func (r *ruleFile) given(defaults *ruleFile) {
 	for _, f := range []struct{ own, other **yaml.Node }{
 		{&r.key, &defaults.key}, {&r.policy, &defaults.policy}, {&r.cost, &defaults.cost}, {&r.skip, &defaults.skip},
-		{&r.onFailure, &defaults.onFailure}, {&r.onInvalid, &defaults.onInvalid}, {&r.deadline, &defaults.deadline}, {&r.shadow, &defaults.shadow}, {&r.wait, &defaults.wait},
+		{&r.onFailure, &defaults.onFailure}, {&r.onInvalid, &defaults.onInvalid}, {&r.deadline, &defaults.deadline}, {&r.shadow, &defaults.shadow},
+		{&r.wait, &defaults.wait}, {&r.maxWaiting, &defaults.maxWaiting},
 	} {
 		if *f.own == nil {
 			*f.own = *f.other
@@ -140,6 +159,9 @@ const (
 	wantName    = "a text of letters, digits, dots, dashes and underscores, at most 128"
 )
 
+// mostWaiting is the largest bound on requests that wait.
+const mostWaiting = 1_000_000
+
 // settings reads how a rule decides.
 func (d *decoder) settings(file *ruleFile, r *rule) {
 	s := &r.settings
@@ -154,6 +176,9 @@ func (d *decoder) settings(file *ruleFile, r *rule) {
 	}
 	if file.wait != nil {
 		s.wait = d.duration(file.wait)
+	}
+	if file.maxWaiting != nil {
+		s.maxWaiting = int(d.number(file.maxWaiting, 1, mostWaiting, "a whole number of requests, 1 to 1,000,000"))
 	}
 	if file.shadow != nil {
 		s.shadow = d.boolean(file.shadow)

@@ -21,7 +21,9 @@ type settings struct {
 	modeGiven bool
 	deadline  time.Duration // 0 where the rule does not say
 	wait      time.Duration
-	shadow    bool
+	// The most requests of all rules that may wait for this one to let another wait; 0 where the rule does not say.
+	maxWaiting int
+	shadow     bool
 	// The failure mode decides requests that lack what the rule needs, and they are not refused.
 	invalidFails bool
 
@@ -41,6 +43,9 @@ func (s settings) options() []httplimit.Option {
 	if s.wait > 0 {
 		opts = append(opts, httplimit.Wait(s.wait))
 	}
+	if s.maxWaiting > 0 {
+		opts = append(opts, httplimit.MaxWaiting(s.maxWaiting))
+	}
 	if s.shadow {
 		opts = append(opts, httplimit.Shadow())
 	}
@@ -56,14 +61,12 @@ func (s settings) options() []httplimit.Option {
 // refusing is the settings of a rule where it refuses without asking.
 func refusing(s settings) settings { return settings{shadow: s.shadow, costs: true, refuses: true} }
 
-// settingsOf is the settings of rules.
-func settingsOf(rules []*rule) map[settings]struct{} {
-	all := make(map[settings]struct{})
-	for i, r := range rules {
-		if i > 0 && r.settings == rules[i-1].settings {
-			continue
-		}
-		all[r.settings], all[refusing(r.settings)] = struct{}{}, struct{}{}
+// settingsOf returns the settings of rules. The value reports whether a rule with these settings asks Redis.
+func settingsOf(rules []*rule) map[settings]bool {
+	all := make(map[settings]bool)
+	for _, r := range rules {
+		all[r.settings] = all[r.settings] || r.asks()
+		all[refusing(r.settings)] = false
 	}
 	return all
 }

@@ -1,0 +1,181 @@
+package rules
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/bubble"
+)
+
+// changes records what OnStoreChange reports.
+type changes struct {
+	mu  sync.Mutex
+	all []bool
+}
+
+func (c *changes) add(up bool, _ error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all = append(c.all, up)
+}
+
+// doing returns how many doors do without Redis.
+func (c *changes) doing() (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, up := range c.all {
+		if up {
+			n--
+		} else {
+			n++
+		}
+	}
+	return n
+}
+
+// reload puts another text in force.
+func reload(b *bubble.Bubble, set *Set, text string) { set.current.Store(parsed(b, text).file()) }
+
+// TestMiddleware_ReloadInOutage_ShareStays: whatever setting a reload changes, what was granted without Redis counts on.
+func TestMiddleware_ReloadInOutage_ShareStays(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		rule := func(fields string) string {
+			return "rules: [{name: a, key: all, limits: [{policy: fixed_window, rate: 10/h}], on_failure: {local: 0.5}" + fields + "}]"
+		}
+		set := parsed(b, rule(""))
+		handler := set.Middleware(client)(&ok{})
+		b.Redis.SetError("LOADING")
+		granted := 0
+		take := func() {
+			for status(handler, "GET /") == good {
+				granted++
+			}
+		}
+		for _, fields := range []string{
+			"", ", wait: 1ms", ", deadline: 1s", ", deadline: 1s, wait: 2ms", ", max_waiting: 7", ", cost: 1", ", on_invalid: on_failure", "",
+		} {
+			reload(b, set, rule(fields))
+			take()
+		}
+		assert.Equal(b, 3, granted, "of 5, which is half of the limit, 3 can be had at once")
+		for _, limits := range []string{"10/h, 20/m", "20/m, 10/h", "10/h"} { // other limits besides
+			text := strings.ReplaceAll(rule(""), "[{policy: fixed_window, rate: 10/h}]", "[{policy: fixed_window, rate: "+
+				strings.ReplaceAll(limits, ", ", "}, {policy: fixed_window, rate: ")+"}]")
+			reload(b, set, text)
+			take()
+		}
+		assert.Equal(b, 3, granted)
+		bubble.Pass(time.Hour)
+		take()
+		assert.Equal(b, 6, granted)
+	})
+}
+
+// TestMiddleware_ReloadInOutage_EndIsReported: no door counts as one without Redis for ever, wherever the reloads come.
+func TestMiddleware_ReloadInOutage_EndIsReported(t *testing.T) {
+	one := "rules: [{name: a, key: all, limits: 9/h, on_failure: open"
+	for name, c := range map[string]struct {
+		before, after string
+		changes       []bool
+	}{
+		"another mode":          {one + "}]", strings.Replace(one, "open", "{local: 0.5}", 1) + "}]", []bool{false, true}},
+		"another wait":          {one + "}]", one + ", wait: 1s}]", []bool{false, true}},
+		"another limit":         {one + "}]", strings.Replace(one, "9/h", "8/h", 1) + "}]", []bool{false, true}},
+		"another deadline":      {one + "}]", one + ", deadline: 1s}]", []bool{false, true, false, true}},
+		"no rule":               {one + "}]", "rules: []", []bool{false, true}},
+		"a ban":                 {one + "}]", "rules: [{name: a, ban: true}]", []bool{false, true}},
+		"a rule of two is left": {one + ", deadline: 1s}, {name: b, match: /b, key: all, limits: 1/h}]", one + ", deadline: 1s}]", []bool{false, true}},
+	} {
+		for _, length := range []time.Duration{0, 10 * time.Minute} {
+			t.Run(fmt.Sprint(name, length), func(t *testing.T) {
+				inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+					var heard changes
+					set := parsed(b, c.before)
+					handler := set.Middleware(client, httplimit.OnStoreChange(heard.add))(&ok{})
+					require.Equal(b, good, status(handler, "GET /"))
+					bubble.Pass(2 * time.Second)
+					b.Redis.SetError("LOADING")
+					status(handler, "GET /")
+					require.Equal(b, 1, heard.doing())
+					reload(b, set, c.after)
+					status(handler, "GET /")
+					bubble.Pass(length)
+					b.Redis.SetError("")
+					bubble.Pass(2 * time.Second)
+					status(handler, "GET /")
+					bubble.Pass(2 * time.Second)
+					synctest.Wait()
+					assert.Zero(b, heard.doing())
+					assert.Equal(b, c.changes, heard.all)
+				})
+			})
+		}
+	}
+}
+
+// TestMiddleware_RequestOfAnOlderFile_ReportsNothing of doors that the newest file does not have.
+func TestMiddleware_RequestOfAnOlderFile_ReportsNothing(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		var heard changes
+		one := "rules: [{name: a, key: all, limits: 9/h, on_failure: open, deadline: 1s}]"
+		set := parsed(b, one)
+		handler := set.Middleware(client, httplimit.OnStoreChange(heard.add))(&ok{})
+		m, _ := handler.(*middleware)
+		older := m.now()
+		reload(b, set, strings.Replace(one, "1s", "2s", 1))
+		m.now()
+		b.Redis.SetError("LOADING")
+		r := request("GET /")
+		v := &visit{Context: r.Context(), doors: m.httpDoors, steps: older.steps(m.opener, r), next: &ok{}}
+		v.decide(&discard{}, r.WithContext(v))
+		assert.True(b, v.served)
+		bubble.Pass(2 * time.Minute)
+		assert.Empty(b, heard.all)
+		b.Redis.SetError("")
+		assert.Equal(b, good, status(handler, "GET /"))
+		assert.Empty(b, heard.all)
+	})
+}
+
+// discard is a response that goes nowhere.
+type discard struct{}
+
+func (discard) Header() http.Header         { return http.Header{} }
+func (discard) Write(b []byte) (int, error) { return len(b), nil }
+func (discard) WriteHeader(int)             {}
+
+// TestMiddleware_CallbackBlocks_OtherRequestsGoOn while a reload reports that a door is gone.
+func TestMiddleware_CallbackBlocks_OtherRequestsGoOn(t *testing.T) {
+	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		release := make(chan bool)
+		set := parsed(b, "rules: [{name: a, key: all, limits: 9/h, on_failure: open, deadline: 1s}]")
+		handler := set.Middleware(client, httplimit.OnStoreChange(func(up bool, _ error) {
+			if up {
+				<-release
+				panic("a callback")
+			}
+		}))(&ok{})
+		b.Redis.SetError("LOADING")
+		require.Equal(b, good, status(handler, "GET /"))
+		reload(b, set, "rules: [{name: a, key: all, limits: 9/h, on_failure: open, deadline: 2s}]")
+		go func() {
+			defer func() { assert.Equal(b, "a callback", recover()) }()
+			status(handler, "GET /")
+		}()
+		synctest.Wait()
+		assert.Equal(b, good, status(handler, "GET /"))
+		close(release)
+		b.Redis.SetError("")
+		bubble.Pass(5 * time.Second)
+	})
+}
