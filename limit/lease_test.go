@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -131,6 +132,59 @@ func TestNoLeaseOutlivesItsWindow(t *testing.T) {
 		}
 		assert.Contains(b, slices.Collect(maps.Values(used)), permits, "no window is full")
 	})
+}
+
+// TestLease_AnotherClockAhead_EndsWithinTheSkew: a client whose clock is ahead opens the next window and takes all of it. Only permits
+// that are leased then are used on top, and only until the window ends by the clock of their client.
+func TestLease_AnotherClockAhead_EndsWithinTheSkew(t *testing.T) {
+	const permits, interval, skew = 100_000, 1600 * time.Millisecond, 8 * time.Millisecond
+	for name, test := range map[string]struct {
+		option rratelimiter.Option
+		within time.Duration
+	}{
+		"host clocks":        {rratelimiter.WithClock(func() time.Time { return time.Now().Add(skew) }), skew},
+		"the server's clock": {rratelimiter.WithServerTime(), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			policy := FixedWindow{permits, interval, true}
+			inLease(t, []Policy{policy}, func(b *inmemory.Bubble, l *Limiter) {
+				end := time.Now().Truncate(interval).Add(2 * interval)
+				if test.within == 0 {
+					leasing := rratelimiter.New(b.Conn, rratelimiter.WithLease(10*time.Millisecond), test.option)
+					l = New(leasing, "name", policy)
+				}
+				inmemory.Pass(time.Until(end) - 100*ms)
+				often(b, l, 500, 20*time.Microsecond) // and permits are leased
+				for time.Until(end) > test.within+time.Millisecond {
+					often(b, l, 1, 20*time.Microsecond)
+				}
+				ahead := New(rratelimiter.New(b.Conn, test.option), "name", policy)
+				var last time.Duration // after the window was opened
+				uses := 0
+				var using sync.WaitGroup
+				opened := make(chan time.Time)
+				using.Go(func() {
+					since := <-opened
+					for time.Since(since) < 3*skew {
+						if often(b, l, 1, 20*time.Microsecond) > 0 {
+							last, uses = time.Since(since), uses+1
+						}
+					}
+				})
+				for {
+					inmemory.Pass(20 * time.Microsecond)
+					if ok, err := ahead.TryAcquire(b.Context(), permits); err != nil || ok {
+						require.NoError(b, err)
+						break
+					}
+				}
+				opened <- time.Now()
+				using.Wait()
+				assert.LessOrEqual(b, last, test.within)
+				assert.Equal(b, test.within > 0, uses > 0, "%d uses", uses)
+			})
+		})
+	}
 }
 
 // TestPoliciesThatLeaseNothing: a bucket would be refilled before what was leased is used, and a log or cells know the time as far
