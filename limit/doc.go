@@ -20,9 +20,17 @@
 // # Time
 //
 // Policies count by the Client's clock: the host's, [rratelimiter.WithClock], or with [rratelimiter.WithServerTime] that of the
-// Redis server, which makes hosts immune to the skew between their clocks. A clock that goes back stands still for what has
-// been taken by it, until it is where it was: nothing fails, and nothing more is granted. It has to be
-// later than 1970 and before 2255.
+// Redis server, which makes hosts immune to the skew between their clocks. It has to be later than 1970 and before 2255.
+//
+// A clock that goes back, or is behind another one, stands still for a state until it has caught up with what that state has
+// seen: no call fails, and nothing more is granted. A clock that goes ahead frees what comes back until then.
+//
+// A state expires by the server's clock, whatever the clients' clocks do:
+//   - A [SlidingLog] counts each grant for an interval, a [SlidingWindow] for an interval and a cell.
+//   - A [TokenBucket] and a [LeakyBucket] count it until it is refilled or has leaked, a [Smooth] until it is paid for.
+//   - A [FixedWindow] counts its grants until an interval after the first of them.
+//   - An aligned window and a [Calendar] unit count theirs until the length of the window after the last of them. A clock that is
+//     set back later than that meets the same window again, and finds it empty.
 //
 // # Leases
 //
@@ -32,6 +40,10 @@
 // and that at which they are used; a [SlidingLog] and a [SlidingWindow] count by the latest time that they have seen, which a
 // lease that is dated at its end would set forward for everybody. Where one of several cannot lease, none does.
 //
+// A lease ends with its window by the clock of its Client. If that clock is behind another one by s, its process may use
+// what it has leased of a window for s, and no more than a sixteenth of the window, after the other has opened the next one. With
+// [rratelimiter.WithServerTime] a window ends for all at one moment.
+//
 // # Being told
 //
 // [rratelimiter.WithObserver] is told of these limiters as of others: of a reservation when it is made, or, where the call waits for its
@@ -39,10 +51,10 @@
 //
 // # Keys
 //
-// Each policy of the name "user:7" has one key, "{user:7}:" and its kind and interval, in the cluster slot of the name; in a
-// name that contains "{" the braces are the caller's. So two policies that differ in nothing but their permits would share a
-// key, which is refused. A key expires as soon as it would say that nothing is taken, and no name is kept in the process once
-// no call for it is under way, so names may be as many as there are users.
+// Each policy of the name "user:7" has one key, "{user:7}:" and its kind and interval, in the cluster slot of the name. In a name
+// that contains "{" the braces are the caller's, and its keys have two colons: "{tenant}:7::". No two names share a key. Two
+// policies that differ in nothing but their permits would share one, which is refused. A key expires once nothing that it
+// counts is left, and no name is kept in the process once no call for it is under way, so names may be as many as there are users.
 //
 // Another policy for the same name, after a deployment or a reload, takes effect with the next call. It keeps what was
 // taken where kind and interval are the same; else it begins anew.
