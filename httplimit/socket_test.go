@@ -108,9 +108,12 @@ func TestTheResponseWriterIsTheServers(t *testing.T) {
 		w.(http.Flusher).Flush()
 		assert.NoError(t, controller.SetWriteDeadline(time.Now().Add(time.Minute)))
 		assert.NoError(t, controller.SetReadDeadline(time.Now().Add(time.Minute)))
-		line, err := bufio.NewReader(r.Body).ReadString('\n') // the client sends it when it has the first line
+		// The client sends a line when it has the first one. In full duplex, the server panics now and then if the
+		// handler leaves a rest of the body.
+		rest, err := io.ReadAll(r.Body)
 		assert.NoError(t, err)
-		fmt.Fprint(w, line)
+		_, err = w.Write(rest)
+		assert.NoError(t, err)
 	})))
 	mux.Handle("/hijack", limited(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		conn, buffered, err := http.NewResponseController(w).Hijack()
