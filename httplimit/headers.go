@@ -183,6 +183,8 @@ func window(g *door.Guard, o *Outcome, policy int, d rratelimiter.Decision) time
 		return door.Until(nil, d, o.Cost)
 	case o.Local:
 		return g.UntilLocal(policies[policy], d)
+	case d.Allowed && !o.Decision.Allowed: // another policy denied, and the request took nothing
+		return door.Until(policies[policy], d, 0)
 	default:
 		return door.Until(policies[policy], d, o.Cost)
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -115,5 +116,26 @@ func TestHeaders_SeveralMiddlewares_ShowFewestPermits(t *testing.T) {
 				assert.NotEmpty(b, h.Get(prefix+"Reset"))
 			})
 		}
+	}
+}
+
+// TestRateLimit_AnotherPolicyDenies_LeavesUnknownWindowOut: the request took nothing, so that the permits of a sliding log are those
+// of earlier requests.
+func TestRateLimit_AnotherPolicyDenies_LeavesUnknownWindowOut(t *testing.T) {
+	for _, policy := range []limit.Policy{
+		limit.SlidingLog{Permits: 10, Interval: 20 * time.Second}, limit.SlidingWindow{Permits: 10, Interval: 20 * time.Second},
+	} {
+		inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+			cost := int64(1)
+			handler := httplimit.Middleware(perIP(client, hour(3), policy),
+				httplimit.Cost(func(*http.Request) int64 { return cost }))(new(ok))
+			require.Equal(b, 200, serve(handler, request()).Code)
+			bubble.Pass(10 * time.Second)
+			require.Equal(b, 200, serve(handler, request()).Code)
+			cost = 2 // of 1 that is left in the hour
+			w := serve(handler, request())
+			require.Equal(b, 429, w.Code)
+			assert.True(b, strings.HasSuffix(w.Header().Get("RateLimit"), `"20s";r=8`), w.Header().Get("RateLimit"))
+		})
 	}
 }
