@@ -34,11 +34,14 @@ func TestRateLimit_EffectiveWindow_HasNoMorePermits(t *testing.T) {
 		"leaky bucket":   limit.LeakyBucket{Capacity: 10, Leak: 2, Interval: 7 * second},
 		"smooth":         limit.Smooth{Permits: 2, Interval: 5 * second, Burst: 10 * second},
 	} {
-		for mode, outage := range map[string]bool{"": false, ", outage": true} {
+		for mode, outage := range map[string]bool{"": false, ", outage": true, ", second of two": false} {
 			t.Run(name+mode, func(t *testing.T) {
 				inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
-					cost := int64(1)
-					handler := httplimit.Middleware(perIP(client, policy), httplimit.Cost(func(*http.Request) int64 { return cost }),
+					cost, policies := int64(1), []limit.Policy{policy}
+					if mode == ", second of two" {
+						policies = []limit.Policy{limit.TokenBucket{Capacity: 3, Refill: 3, Interval: 3 * second}, policy}
+					}
+					handler := httplimit.Middleware(perIP(client, policies...), httplimit.Cost(func(*http.Request) int64 { return cost }),
 						httplimit.OnFailure(httplimit.Local(1)))(new(ok))
 					if outage {
 						b.Redis.SetError("LOADING")
