@@ -237,10 +237,11 @@ end
 -- ARGV[9] the cursor of the count, or absent
 -- Sets counted, for the reply: '' (not counted), 'done', 'due' (count with the next call), 'again' (start again later),
 -- or the cursor of the next call, which is
---   'low high members sum sure lost'   the grants with a score of low to high are counted: so many members, of sum
---                   permits; sure is n if others were added among them; lost is what the count before found missing
---   'lost permits'  a count found so many permits missing: the next one is to confirm it
---   'cut excess'    the count is done, and grants worth excess are still to be removed
+--   'low high members sum sure found'   the grants with a score of low to high are counted: so many members, of sum
+--                   permits; sure is n if others were added among them; found is the excess of the count before
+--   'found excess'  a count found this excess: the next one is to confirm it
+--   'cut permits newest'   the count is done, and grants worth permits are still to be removed, with a score up to newest.
+--                   The value is lower by as much until then, so that no other client removes grants for the same excess.
 local counted, cursor = '', hinted and ARGV[9] or ''
 if more then
   counted = not hinted and 'due' or cursor
@@ -248,31 +249,31 @@ elseif not hinted or value > rate or cursor ~= '' then
   local size, excess = wipe and 0 or grants or call('ZCARD', permitsKey), nil
   --@count
   --@resized
-  local rest, newest = 0, math.huge
+  local rest, newest, returned = 0, math.huge, stored and value - stored
   if size - drop <= page then
     counted, excess, grants = 'done', value - rate, size > drop and call('ZRANGE', permitsKey, drop, -1) or {}
     for i = 1, #grants do
       excess = excess + (count(grants[i]) or 0) -- an invalid member is an error when it expires
     end
-  elseif match(cursor, '^cut %d+$') then
-    counted, excess = 'again', match(cursor, '%d+') + 0 -- another client may have removed some of them
   elseif not stored then
     counted = 'done'
+  elseif match(cursor, '^cut ') then
+    local permits, score = match(cursor, '^cut (%d+) (%d+)$')
+    counted, rest, newest = 'again', permits + 0, score + 0
   elseif not hinted or cursor ~= '' then
     --@pages
   end
   if excess and excess ~= 0 then
-    dirty = true
-    if excess < 0 or stored + 0 > rate then
-      value = value - excess
-    else
-      rest = excess - math.min(excess, value - stored)
-      value = value - excess + rest
-      grants = rest > 0 and call('ZRANGE', permitsKey, drop, drop + page - 1, 'WITHSCORES') or {}
-      --@cut
-      if rest > 0 then
-        counted = string.format('cut %.0f', rest)
-      end
+    value, dirty = value - excess, true
+    rest = excess > 0 and stored + 0 <= rate and excess or 0
+  end
+  if rest > 0 then
+    rest = math.max(0, rest - returned)
+    value, dirty, grants = value + rest, true, rest > 0 and call('ZRANGE', permitsKey, drop, drop + page - 1, 'WITHSCORES') or {}
+    --@cut
+    value = value - rest
+    if rest > 0 and tonumber(grants[#grants]) <= newest then
+      counted = string.format('cut %.0f %.0f', rest, math.min(newest, now))
     end
   end
   if value > rate then
@@ -285,10 +286,10 @@ end
 -- excess: a grant lowers the value and raises the set, an expired grant does the reverse. So a page can be counted at a
 -- time; the value is read at the end, together with the oldest page and the grants above high. Clients whose clocks are
 -- late, refunds and releases change the grants that are counted: then their number differs. If there are fewer, the count
--- starts again. If there are more, sum is too low, and so is excess: it may remove grants, and must not raise the value. As
--- many added as removed go unnoticed, so the value rises only if two counts find the same. A counted grant that has shrunk
--- makes excess too large: that loses permits until the next count, which is soon, and frees none.
-local low, high, members, sum, sure, lost = match(cursor, '^(%S+) (%S+) (%d+) (%d+) ([yn]) (%d+)$')
+-- starts again. If there are more, sum is too low, and so is excess: it must not raise the value. As many added as removed
+-- go unnoticed, and a counted grant that shrinks makes excess too large. So the value rises only if two counts find the
+-- same, and grants are removed for the smaller excess of two counts: a grant that is in use must not leave the set.
+local low, high, members, sum, sure, found = match(cursor, '^(%S+) (%S+) (%d+) (%d+) ([yn]) (%-?%d+)$')
 local whole, lists = true, {}
 if low then
   local now = call('ZCOUNT', permitsKey, low, high)
@@ -296,7 +297,7 @@ if low then
   members, sum = now, sum + 0
 else
   high = call('ZREVRANGE', permitsKey, page, page, 'WITHSCORES')[2]
-  low, members, sum, sure, lost = '(' .. high, 0, 0, 'y', match(cursor, '^lost (%d+)$') or '0'
+  low, members, sum, sure, found = '(' .. high, 0, 0, 'y', match(cursor, '^found (%-?%d+)$') or '0'
 end
 local newer = call('ZCOUNT', permitsKey, '(' .. high, '+inf')
 -- All grants of a score are counted in one call, so that one that is added to them later is noticed.
@@ -329,13 +330,17 @@ end
 if not whole then
   counted = 'again'
 elseif last then
-  excess = stored + sum - rate
+  excess, found = stored + sum - rate, found + 0
   counted = excess > 0 and 'again' or 'done'
-  if excess < 0 and (sure == 'n' or excess + lost ~= 0) then
-    counted, excess = sure == 'y' and string.format('lost %.0f', -excess) or 'done', nil
+  if excess > 0 and stored + 0 <= rate and found > 0 then
+    excess = math.min(excess, found)
+  elseif excess > 0 and stored + 0 <= rate or excess < 0 and sure == 'y' and excess ~= found then
+    counted, excess = string.format('found %.0f', excess), nil
+  elseif excess < 0 and sure == 'n' then
+    excess = nil
   end
 else
-  counted = string.format('%s %s %d %.0f %s %s', low, high, members, sum, sure, lost)
+  counted = string.format('%s %s %d %.0f %s %s', low, high, members, sum, sure, found)
 end
 
 --@ acquire
