@@ -3,6 +3,7 @@ package rratelimiter
 import (
 	"encoding/binary"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,8 +16,16 @@ func (b *bubble) drift() int64 {
 	b.Helper()
 	text, err := b.redis.Get("{limiter}:value")
 	require.NoError(b, err)
-	sum, err := strconv.ParseInt(text, 10, 64)
+	value, err := strconv.ParseInt(text, 10, 64)
 	require.NoError(b, err)
+	rate, err := strconv.ParseInt(b.config().rate, 10, 64)
+	require.NoError(b, err)
+	return value + b.sum() - rate
+}
+
+// sum returns the permits in the set.
+func (b *bubble) sum() (sum int64) {
+	b.Helper()
 	if b.redis.Exists("{limiter}:permits") {
 		members, err := b.redis.ZMembers("{limiter}:permits")
 		require.NoError(b, err)
@@ -24,9 +33,7 @@ func (b *bubble) drift() int64 {
 			sum += int64(binary.LittleEndian.Uint32([]byte(m[len(m)-4:])))
 		}
 	}
-	rate, err := strconv.ParseInt(b.config().rate, 10, 64)
-	require.NoError(b, err)
-	return sum - rate
+	return sum
 }
 
 // redissonReleases raises the value and leaves the grants.
@@ -155,18 +162,31 @@ func TestDrift_CallThatCannotCount_PassesItOn(t *testing.T) {
 			pass(time.Millisecond)
 		}
 		assert.Equal(b, "due", b.counted(l, false, 1001, ""), "above the rate")
-		assert.Equal(b, "cut 7", b.counted(l, true, 1001, "cut 7"), "above the rate")
+		assert.Equal(b, "cut 7 9", b.counted(l, true, 1001, "cut 7 9"), "above the rate")
 		assert.Equal(b, "", b.counted(l, true, 1001, ""))
 
 		pass(10*second - 300*time.Millisecond) // 600 have expired
 		assert.Equal(b, "due", b.counted(l, false, 1, ""), "more expired grants than a page")
-		assert.Equal(b, "cut 7", b.counted(l, true, 1, "cut 7"))
+		assert.Equal(b, "cut 7 9", b.counted(l, true, 1, "cut 7 9"))
 		assert.Zero(b, b.drift())
 	})
 }
 
-// TestDrift_GrantsAreRemovedOverSeveralCalls_CountFollows: another client may remove the same grants, so that the count
-// starts again when they are removed.
+// count runs calls for one permit each from a cursor on, until the count has ended or is to be confirmed, and grants are
+// left to be removed.
+func (b *bubble) count(l *Limiter, cursor string) string {
+	b.Helper()
+	for {
+		cursor = b.counted(l, cursor != "", 1, cursor)
+		pass(time.Millisecond)
+		if cursor == "done" || cursor == "again" || strings.HasPrefix(cursor, "found") || strings.HasPrefix(cursor, "cut") {
+			return cursor
+		}
+	}
+}
+
+// TestDrift_GrantsAreRemovedOverSeveralCalls_CountFollows: the value is right from the first of these calls on, and only
+// grants that are older than that call are removed.
 func TestDrift_GrantsAreRemovedOverSeveralCalls_CountFollows(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 1500, Interval: time.Hour})
@@ -175,21 +195,98 @@ func TestDrift_GrantsAreRemovedOverSeveralCalls_CountFollows(t *testing.T) {
 			pass(time.Millisecond)
 		}
 		b.redissonReleases(700)
-		count := func(cursor string) string {
-			cursor = b.counted(l, cursor != "", 1, cursor)
-			for len(cursor) > len("cut 999") {
-				cursor = b.counted(l, true, 1, cursor)
+		found := b.count(l, "")
+		assert.Equal(b, "found 700", found)
+		assert.EqualValues(b, 700, b.drift(), "nothing changes before it is confirmed")
+		cut := b.count(l, found)
+		assert.Regexp(b, "^cut 444 9466848[0-9]*$", cut)
+		assert.Zero(b, b.drift())
+		assert.Equal(b, "done", b.count(l, ""), "another client finds no drift")
+		cut = b.counted(l, true, 1, cut)
+		assert.Regexp(b, "^cut 188 9466848[0-9]*$", cut)
+		assert.Zero(b, b.drift())
+		assert.Equal(b, "again", b.counted(l, true, 1, cut))
+		assert.Zero(b, b.drift())
+		assert.Equal(b, "done", b.count(l, ""))
+
+		old := "cut 100 " + strconv.FormatInt(time.Now().Add(-time.Minute).UnixMilli(), 10)
+		before := b.stored()
+		assert.Equal(b, "again", b.counted(l, true, 1, old), "no grant is as old")
+		assert.Equal(b, before-1, b.stored())
+	})
+}
+
+// TestDrift_ReleaseCountedByTwoClients_TakesGrantsOnce: two clients count one release at the same time, and remove its grants
+// over several calls.
+func TestDrift_ReleaseCountedByTwoClients_TakesGrantsOnce(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		const rate, released = 1500, 700
+		l := b.limiter(Rate{Permits: rate, Interval: time.Hour})
+		for range rate {
+			b.take(l, 1)
+			pass(time.Millisecond)
+		}
+		b.redissonReleases(released)
+		taken := int64(rate - released)
+		var cursors [2]string
+		for range 40 {
+			for i, cursor := range cursors {
+				if b.stored() > 0 {
+					taken++
+				}
+				cursors[i] = b.counted(l, cursor != "", 1, cursor)
+				if cursors[i] == "again" || cursors[i] == "done" {
+					cursors[i] = ""
+				}
+				pass(time.Millisecond)
 			}
-			return cursor
+			assert.LessOrEqual(b, taken+b.stored(), int64(rate), "permits that are in use, and free ones")
+			require.GreaterOrEqual(b, b.sum(), taken, "the set holds the grants that are in use")
 		}
-		cut := count("")
-		assert.Equal(b, "cut 444", cut)
-		for range 2 { // clients
-			assert.Equal(b, "cut 188", b.counted(l, true, 1, cut))
-			assert.Equal(b, "again", b.counted(l, true, 1, "cut 188"))
+		assert.Equal(b, taken, b.sum())
+		assert.Zero(b, b.drift())
+	})
+}
+
+// TestDrift_ValueLostBeforeGrantsAreRemoved_IsCounted: the value is gone when a call is to remove grants.
+func TestDrift_ValueLostBeforeGrantsAreRemoved_IsCounted(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(Rate{Permits: 2000, Interval: time.Hour})
+		for range 1500 {
+			b.take(l, 1)
+			pass(time.Millisecond)
 		}
-		assert.Negative(b, b.drift())
-		assert.Equal(b, "done", count(""))
+		l.hint().learn(time.Now().UnixMilli(), 2000, time.Hour.Milliseconds(), false, "cut 444 946684800000")
+		b.redis.Del("{limiter}:value")
+		b.take(l, 1)
+		assert.Zero(b, b.drift())
+		assert.EqualValues(b, 499, b.stored())
+	})
+}
+
+// TestDrift_RefundWhileCounted_TakesNoGrantInUse: a refund shrinks a grant that is counted already. The count finds an excess
+// that there is not, and no grant that is in use leaves the set for it.
+func TestDrift_RefundWhileCounted_TakesNoGrantInUse(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(Rate{Permits: 3000, Interval: time.Hour})
+		for range 600 {
+			b.take(l, 1)
+			pass(time.Millisecond)
+		}
+		b.granted(l, "a", 600)
+		for range 600 {
+			b.take(l, 1)
+			pass(time.Millisecond)
+		}
+		cursor := ""
+		for range 3 {
+			cursor = b.counted(l, cursor != "", 1, cursor)
+			pass(time.Millisecond)
+		}
+		require.NoError(b, b.giveBack(l, "a", 599, 600))
+		cursor = b.count(l, cursor)
+		assert.Equal(b, "found 599", cursor)
+		assert.Equal(b, "done", b.count(l, cursor))
 		assert.Zero(b, b.drift())
 	})
 }
