@@ -269,7 +269,8 @@ elseif not hinted or value > rate or cursor ~= '' then
   end
   if rest > 0 then
     rest = math.max(0, rest - returned)
-    value, dirty, grants = value + rest, true, rest > 0 and call('ZRANGE', permitsKey, drop, drop + page - 1, 'WITHSCORES') or {}
+    value, dirty = value + rest, true
+    grants = rest > 0 and call('ZRANGE', permitsKey, drop, drop + page - 1, 'WITHSCORES') or {}
     --@cut
     value = value - rest
     if rest > 0 and tonumber(grants[#grants]) <= newest then

@@ -1,0 +1,310 @@
+package limit
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/engine"
+)
+
+// strictGrant is permits that a caller holds, or that were charged.
+type strictGrant struct {
+	server  int64 // Unix microseconds of the server's clock
+	seen    int64 // as the state dates it, in units of the policy
+	permits int64 // less those that were given back
+	marks   []string
+}
+
+// strictLife is the grants of one epoch, and the last call that changed its state.
+type strictLife struct {
+	grants         []strictGrant
+	begin          int64 // server's clock
+	clock, changed int64 // the latest clock of such a call; server's clock
+}
+
+// strictPolicy is a policy with what it promises.
+type strictPolicy struct {
+	policies [2]Policy // that change under the name
+	word     int       // of the text, that dates a grant
+	// above is by how many permits a grant is too many. It is the last of the life.
+	above func(p Policy, life *strictLife) float64
+	// left is the permits of a life that still count for a clock and the server's.
+	left func(p Policy, life *strictLife, clock, server int64) float64
+}
+
+// counted sums the grants that are not older than a span before the last one.
+func counted(span int64) func(Policy, *strictLife) float64 {
+	return func(p Policy, life *strictLife) float64 {
+		sum, last := int64(0), life.grants[len(life.grants)-1].seen
+		for _, g := range life.grants {
+			if g.seen > last-span {
+				sum += g.permits
+			}
+		}
+		return float64(sum - p.most())
+	}
+}
+
+// leftOf sums the grants that count by both clocks. By the client's they do while its date is less
+// than a span later; by the server's for so many microseconds.
+func leftOf(unit, span, micros int64) func(Policy, *strictLife, int64, int64) float64 {
+	return func(_ Policy, life *strictLife, clock, server int64) float64 {
+		sum := int64(0)
+		for _, g := range life.grants {
+			if g.seen > max(clock, life.clock)/unit-span && server-g.server < micros {
+				sum += g.permits
+			}
+		}
+		return float64(sum)
+	}
+}
+
+// missing is what the grants of a life take of a bucket at the last one, which is not counted, if
+// nothing else was ever taken.
+func missing(life *strictLife, perMicro float64) (before float64) {
+	taken, at := 0.0, int64(0)
+	for _, g := range life.grants {
+		taken = max(0, taken-float64(g.seen-at)*perMicro)
+		before, at = taken, g.seen
+		taken += float64(g.permits)
+	}
+	return before
+}
+
+func bucketPolicy(perMicro float64, word int, smooth bool, policies ...Policy) strictPolicy {
+	return strictPolicy{[2]Policy(policies), word, func(p Policy, life *strictLife) float64 {
+		n := float64(life.grants[len(life.grants)-1].permits)
+		if s, ok := p.(Smooth); ok {
+			return missing(life, perMicro) - s.curve().most
+		}
+		return missing(life, perMicro) + n - float64(p.most())
+	}, func(_ Policy, life *strictLife, clock, server int64) float64 {
+		last := life.grants[len(life.grants)-1]
+		all := missing(life, perMicro) + float64(last.permits)
+		return all - max(float64(max(clock, life.clock)-last.seen), float64(max(last.seen, life.clock)-last.seen+server-life.changed))*perMicro
+	}}
+}
+
+func windowPolicy(aligned bool) strictPolicy {
+	return strictPolicy{
+		[2]Policy{FixedWindow{10, time.Second, aligned}, FixedWindow{6, time.Second, aligned}}, 1, counted(1),
+		func(_ Policy, life *strictLife, clock, server int64) (sum float64) {
+			since := life.begin
+			if aligned {
+				since = life.grants[len(life.grants)-1].server
+			}
+			if max(clock, life.clock)/1000 >= life.grants[0].seen || server-since >= 1e6 {
+				return 0
+			}
+			for _, g := range life.grants {
+				sum += float64(g.permits)
+			}
+			return sum
+		},
+	}
+}
+
+// TestPolicies_RefundsResetsAndClocks_KeepTheLimit: clients whose clocks differ and jump take and
+// charge permits and give them back, now or later, in part or as a whole, while the state is reset,
+// evicted or expires. What callers hold is never more than the policy grants, and no state begins
+// while another one counts.
+func TestPolicies_RefundsResetsAndClocks_KeepTheLimit(t *testing.T) {
+	for _, test := range []strictPolicy{
+		windowPolicy(false), windowPolicy(true),
+		{[2]Policy{SlidingLog{10, time.Second}, SlidingLog{6, time.Second}}, 1, counted(1000), leftOf(1000, 1000, 1e6)},
+		{[2]Policy{SlidingWindow{10, time.Second, 5}, SlidingWindow{6, time.Second, 5}}, 2, counted(6), leftOf(200_000, 6, 1.2e6)},
+		bucketPolicy(8e-6, 1, false, TokenBucket{10, 8, time.Second}, TokenBucket{6, 8, time.Second}),
+		bucketPolicy(8e-6, 1, false, LeakyBucket{10, 8, time.Second}, LeakyBucket{6, 8, time.Second}),
+		bucketPolicy(8e-6, 2, true, Smooth{Permits: 8, Interval: time.Second}, Smooth{Permits: 8, Interval: time.Second}),
+	} {
+		t.Run(fmt.Sprintf("%T%+v", test.policies[0], test.policies[0]), func(t *testing.T) {
+			count := make(map[string]int)
+			for seed := range uint64(strictSeeds) {
+				s := &strictRun{bench: newBench(t), strictPolicy: test, random: rand.New(rand.NewPCG(seed, 1)), count: count}
+				s.back, s.server = true, begin
+				s.run(fmt.Sprintf("seed %d", seed))
+			}
+			t.Log(count)
+			for _, kind := range []string{"granted", "denied", "refund", "late refund", "life"} {
+				assert.Greater(t, count[kind], strictSeeds*2, kind)
+			}
+		})
+	}
+}
+
+const strictSeeds = 12
+
+type strictRun struct {
+	*bench
+	strictPolicy
+	random *rand.Rand
+	count  map[string]int
+	server int64
+	lives  map[string]*strictLife
+	last   string // epoch
+	gone   []strictGrant
+}
+
+func (s *strictRun) run(about string) {
+	limiters := [2]*Limiter{New(s.client, "name", s.policies[0]), New(s.client, "name", s.policies[1])}
+	offsets := []int64{0, 300_000, -200_000}
+	s.lives = make(map[string]*strictLife)
+	var log []string
+	for step := range 200 {
+		passed := s.random.Int64N(1 + s.random.Int64N(400_000))
+		if s.random.IntN(40) == 0 {
+			passed += s.random.Int64N(3e6)
+		}
+		s.server += passed
+		s.redis.FastForward(micros(passed))
+		who := s.random.IntN(len(offsets))
+		switch s.random.IntN(60) {
+		case 0:
+			offsets[who] += s.random.Int64N(6e6) - 3e6
+		case 1:
+			offsets[who] += s.random.Int64N(7.2e9) - 3.6e9
+		case 2:
+			offsets[who] = 0
+		}
+		s.now = s.server + offsets[who]
+		which := 0
+		if s.random.IntN(10) == 0 {
+			which = 1
+		}
+		l, what := limiters[which], ""
+		switch kind := s.random.IntN(40); {
+		case kind == 0:
+			what = "Reset"
+			require.NoError(s, l.Reset(s.Context()))
+			s.forget()
+		case kind == 1:
+			what = "eviction"
+			s.redis.FlushAll()
+			s.forget()
+		case kind == 2:
+			n := 1 + s.random.Int64N(3)
+			what = fmt.Sprintf("Charge %d", n)
+			_, err := l.Charge(s.Context(), n)
+			require.NoError(s, err)
+			s.hold(l, n, nil, false, about+" "+what)
+		case kind < 14:
+			what = s.refund(l)
+		default:
+			n := 1 + s.random.Int64N(6)
+			what = fmt.Sprintf("Take %d", n)
+			batch := s.ask(l, engine.Request{Permits: n, Detail: s.random.IntN(2) == 0})
+			if !batch.Requests[0].Allowed {
+				s.count["denied"]++
+				break
+			}
+			s.count["granted"]++
+			marks := []string{""}
+			if o, ok := batch.Outlook.(*state); ok {
+				marks = o.marks
+			} else {
+				marks = briefTexts(batch.Reply)
+			}
+			what += fmt.Sprint(" ", marks)
+			s.hold(l, n, marks, true, fmt.Sprintf("%s, step %d at %d by %d: %s after %s", about, step, s.server-begin, s.now-begin, what,
+				strings.Join(log[max(0, len(log)-12):], "; ")))
+		}
+		log = append(log, fmt.Sprintf("%d at %d by %d: %s -> %q", step, s.server-begin, s.now-begin, what, s.text()))
+	}
+}
+
+// text is that of the state.
+func (s *strictRun) text() string {
+	for _, key := range s.redis.Keys() {
+		if s.redis.Type(key) == "list" {
+			list, err := s.redis.List(key)
+			require.NoError(s, err)
+			return list[len(list)-1]
+		}
+		text, err := s.redis.Get(key)
+		require.NoError(s, err)
+		return text
+	}
+	return ""
+}
+
+// hold notes a grant, and checks it.
+func (s *strictRun) hold(l *Limiter, permits int64, marks []string, check bool, about string) {
+	words := strings.Fields(s.text())
+	require.NotEmpty(s, words, about)
+	epoch := words[0]
+	seen, err := strconv.ParseInt(words[s.word], 10, 64)
+	require.NoError(s, err)
+	p := l.members[0].policy
+	if before := s.lives[s.last]; before != nil && s.last != epoch && len(before.grants) > 0 {
+		s.count["life"]++
+		assert.LessOrEqual(s, s.left(p, before, s.now, s.server), 1e-3, "permits of an epoch count after its end: %s", about)
+	}
+	life := s.lives[epoch]
+	if life == nil {
+		life = &strictLife{begin: s.server}
+		s.lives[epoch], s.last = life, epoch
+	}
+	require.Equal(s, epoch, s.last, about)
+	life.grants = append(life.grants, strictGrant{s.server, seen, permits, marks})
+	life.clock, life.changed = max(life.clock, s.now), s.server
+	if check {
+		require.LessOrEqual(s, s.above(p, life), 1e-3, "%s", about)
+	}
+}
+
+// forget ends all lives. Callers can give back what they hold of these.
+func (s *strictRun) forget() {
+	for _, life := range s.lives {
+		s.gone = append(s.gone, life.grants...)
+	}
+	s.lives, s.last = make(map[string]*strictLife), ""
+}
+
+// refund gives a grant back, as a whole or in part: of this life, an older one, or one that was
+// forgotten.
+func (s *strictRun) refund(l *Limiter) string {
+	var all []*strictGrant
+	for _, epoch := range slices.Sorted(func(yield func(string) bool) {
+		for epoch := range s.lives {
+			if !yield(epoch) {
+				return
+			}
+		}
+	}) {
+		for i := range s.lives[epoch].grants {
+			all = append(all, &s.lives[epoch].grants[i])
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *strictGrant) int { return int(a.server - b.server) })
+	for i := range s.gone {
+		all = append(all, &s.gone[i])
+	}
+	all = slices.DeleteFunc(all, func(g *strictGrant) bool { return g.marks == nil || g.permits == 0 })
+	if len(all) == 0 {
+		return "nothing to refund"
+	}
+	g := all[max(s.random.IntN(len(all)), s.random.IntN(len(all)))]
+	n := g.permits
+	if s.random.IntN(3) == 0 {
+		n = 1 + s.random.Int64N(n)
+	}
+	before := s.text()
+	require.NoError(s, l.release(s.Context(), n, g.marks, nil))
+	s.count["refund"]++
+	if s.server-g.server > 500_000 {
+		s.count["late refund"]++
+	}
+	g.permits -= n
+	if life := s.lives[s.last]; life != nil && s.text() != before {
+		life.clock, life.changed = max(life.clock, s.now), s.server
+	}
+	return fmt.Sprintf("refund %d of %v", n, g.marks)
+}
