@@ -26,8 +26,9 @@ type hint struct {
 }
 
 const (
-	// The last eighth of an interval is for a count: a large set takes several calls.
-	countPart = 8
+	// The second half of an interval is for a count: a large set takes several calls, and is counted
+	// twice.
+	countPart = 2
 	// A count that was disturbed starts again after this part of an interval.
 	retryPart = 16
 	// After so many milliseconds, or an interval, another call counts in the place of one that has

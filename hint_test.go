@@ -77,21 +77,21 @@ func TestHint_Count_IsDueOncePerInterval(t *testing.T) {
 	check(0, "", "") // the limiter is not known
 	h.learn(0, 10, interval, false, countDone)
 	check(1, "10", "")
-	check(69_999, "10", "")
-	check(70_000, "", "")
-	check(70_001, "10", "") // a call counts
-	check(70_999, "10", "")
-	check(71_000, "", "") // it has not been answered
-	h.learn(71_000, 10, interval, false, "9 256 256")
-	check(71_001, "10", "9 256 256")
-	check(71_001, "10", "")
-	h.learn(71_002, 10, interval, false, "9 512 512")
-	check(71_002, "10", "9 512 512")
-	h.learn(71_003, 10, interval, false, countRestart)
-	check(76_002, "10", "")
-	check(76_003, "", "")
-	h.learn(76_004, 20, interval, false, countDone)
-	check(76_005, "20", "")
+	check(39_999, "10", "")
+	check(40_000, "", "")
+	check(40_001, "10", "") // a call counts
+	check(40_999, "10", "")
+	check(41_000, "", "") // it has not been answered
+	h.learn(41_000, 10, interval, false, "9 256 256")
+	check(41_001, "10", "9 256 256")
+	check(41_001, "10", "")
+	h.learn(41_002, 10, interval, false, "9 512 512")
+	check(41_002, "10", "9 512 512")
+	h.learn(41_003, 10, interval, false, countRestart)
+	check(46_002, "10", "")
+	check(46_003, "", "")
+	h.learn(46_004, 20, interval, false, countDone)
+	check(46_005, "20", "")
 	check(-10, "", "") // the clock was set back
 	h.learn(-5, 20, interval, false, countDue)
 	check(-5, "", "") // the call before could not count
