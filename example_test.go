@@ -34,7 +34,7 @@ func quota(ctx context.Context, redis rueidis.Client) error {
 		return err
 	}
 	for range 4 {
-		allowed, err := limiter.TryAcquire(ctx, 1) // never waits; Acquire waits in line, and ends with ctx
+		allowed, err := limiter.TryAcquire(ctx, 1) // never waits; Acquire waits until permits are free
 		if err != nil {
 			return err
 		}

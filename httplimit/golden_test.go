@@ -79,13 +79,13 @@ func TestTheDocumentedResponses(t *testing.T) {
 	})
 }
 
-// TestTheReadmeShowsTheExample: each line of its code for this package runs in Example.
-func TestTheReadmeShowsTheExample(t *testing.T) {
-	readme, err := os.ReadFile("../README.md")
+// TestSetUp_CodeOfThePage_RunsInExample: each line of the code in the documentation runs in Example.
+func TestSetUp_CodeOfThePage_RunsInExample(t *testing.T) {
+	page, err := os.ReadFile("../docs/http.md")
 	require.NoError(t, err)
 	example, err := os.ReadFile("example_test.go")
 	require.NoError(t, err)
-	_, code, found := strings.Cut(string(readme), "```go\nperClient")
+	_, code, found := strings.Cut(string(page), "```go\nperClient")
 	require.True(t, found)
 	code, _, _ = strings.Cut("perClient"+code, "```")
 	for line := range strings.Lines(code) {

@@ -206,7 +206,7 @@ func (s *strictRun) run(about string) {
 				break
 			}
 			s.count["granted"]++
-			marks := []string{""}
+			var marks []string
 			if o, ok := batch.Outlook.(*state); ok {
 				marks = o.marks
 			} else {
@@ -220,19 +220,20 @@ func (s *strictRun) run(about string) {
 	}
 }
 
-// text is that of the state.
+// text returns the text of the state, "" for none.
 func (s *strictRun) text() string {
-	for _, key := range s.redis.Keys() {
-		if s.redis.Type(key) == "list" {
-			list, err := s.redis.List(key)
-			require.NoError(s, err)
-			return list[len(list)-1]
-		}
-		text, err := s.redis.Get(key)
-		require.NoError(s, err)
-		return text
+	keys := s.redis.Keys()
+	if len(keys) == 0 {
+		return ""
 	}
-	return ""
+	if s.redis.Type(keys[0]) == "list" {
+		list, err := s.redis.List(keys[0])
+		require.NoError(s, err)
+		return list[len(list)-1]
+	}
+	text, err := s.redis.Get(keys[0])
+	require.NoError(s, err)
+	return text
 }
 
 // hold notes a grant, and checks it.

@@ -18,7 +18,7 @@ func read(t *testing.T, path string) string {
 // TestTheDocumentsShowTheExamples: each line of their code for this package runs in one.
 func TestTheDocumentsShowTheExamples(t *testing.T) {
 	examples := read(t, "example_test.go")
-	for _, path := range []string{"../README.md", "../docs/observability.md"} {
+	for _, path := range []string{"../docs/observability.md"} {
 		_, code, found := strings.Cut(read(t, path), "```go\ntelemetry")
 		require.True(t, found, path)
 		code, _, _ = strings.Cut("telemetry"+code, "```")
