@@ -65,7 +65,7 @@ func TestWhatTheAPIGets(t *testing.T) {
 			assert.Empty(t, resp.Header["Anthropic-Ratelimit-Tokens-Remaining"])
 			assert.Equal(t, []string{`"requests";q=10;w=60`, `"tokens";q=2000;w=60`}, resp.Header["Ratelimit-Policy"])
 			assert.Equal(t, `"requests";r=9;t=6`, resp.Header["Ratelimit"][0])
-			assert.Regexp(t, `^"tokens";r=18[0-9]{2};t=4$`, resp.Header["Ratelimit"][1])
+			assert.Regexp(t, `^"tokens";r=18[0-9]{2}$`, resp.Header["Ratelimit"][1])
 		}
 	}
 }
