@@ -44,10 +44,10 @@ func Example_http3() {
 			panic(err)
 		}
 		resp.Body.Close()
-		fmt.Println(resp.Proto, resp.Status, resp.Header["Ratelimit"])
+		fmt.Println(resp.Proto, resp.Status, resp.Header["Ratelimit-Policy"], resp.Header.Get("Retry-After") != "")
 	}
 	// Output:
-	// HTTP/3.0 200 OK ["hour";r=1;t=3600]
-	// HTTP/3.0 200 OK ["hour";r=0;t=3600]
-	// HTTP/3.0 429 Too Many Requests ["hour";r=0;t=3600]
+	// HTTP/3.0 200 OK ["hour";q=2;w=3600] false
+	// HTTP/3.0 200 OK ["hour";q=2;w=3600] false
+	// HTTP/3.0 429 Too Many Requests ["hour";q=2;w=3600] true
 }

@@ -121,7 +121,7 @@ func TestEarlyHints(t *testing.T) {
 	header, err := reader.ReadMIMEHeader()
 	require.NoError(t, err)
 	assert.Equal(t, []string{`"second";q=10;w=1, "minute";q=100;w=60`}, header["Ratelimit-Policy"])
-	assert.Equal(t, []string{`"second";r=9;t=1, "minute";r=99;t=60`}, header["Ratelimit"])
+	assert.Regexp(t, `^"second";r=9(;t=1)?, "minute";r=99;t=(59|60)$`, header.Get("Ratelimit"))
 	assert.Equal(t, []string{"1"}, header["X-Own"])
 }
 
@@ -175,7 +175,7 @@ func TestUpgrade(t *testing.T) {
 	resp, err := http.ReadResponse(reader, nil)
 	require.NoError(t, err)
 	require.Equal(t, 101, resp.StatusCode)
-	assert.Equal(t, `"second";r=0;t=1, "minute";r=99;t=60`, resp.Header.Get("Ratelimit"))
+	assert.Regexp(t, `^"second";r=0(;t=1)?, "minute";r=99;t=(59|60)$`, resp.Header.Get("Ratelimit"))
 	for range 3 {
 		time.Sleep(100 * time.Millisecond) // longer in all than a client has for a request
 		fmt.Fprintln(conn, "hello")
