@@ -216,38 +216,6 @@ func TestDrift_GrantsAreRemovedOverSeveralCalls_CountFollows(t *testing.T) {
 	})
 }
 
-// TestDrift_ReleaseCountedByTwoClients_TakesGrantsOnce: two clients count one release at the same time, and remove its grants
-// over several calls.
-func TestDrift_ReleaseCountedByTwoClients_TakesGrantsOnce(t *testing.T) {
-	inBubble(t, func(b *bubble) {
-		const rate, released = 1500, 700
-		l := b.limiter(Rate{Permits: rate, Interval: time.Hour})
-		for range rate {
-			b.take(l, 1)
-			pass(time.Millisecond)
-		}
-		b.redissonReleases(released)
-		taken := int64(rate - released)
-		var cursors [2]string
-		for range 40 {
-			for i, cursor := range cursors {
-				if b.stored() > 0 {
-					taken++
-				}
-				cursors[i] = b.counted(l, cursor != "", 1, cursor)
-				if cursors[i] == "again" || cursors[i] == "done" {
-					cursors[i] = ""
-				}
-				pass(time.Millisecond)
-			}
-			assert.LessOrEqual(b, taken+b.stored(), int64(rate), "permits that are in use, and free ones")
-			require.GreaterOrEqual(b, b.sum(), taken, "the set holds the grants that are in use")
-		}
-		assert.Equal(b, taken, b.sum())
-		assert.Zero(b, b.drift())
-	})
-}
-
 // TestDrift_ValueLostBeforeGrantsAreRemoved_IsCounted: the value is gone when a call is to remove grants.
 func TestDrift_ValueLostBeforeGrantsAreRemoved_IsCounted(t *testing.T) {
 	inBubble(t, func(b *bubble) {
