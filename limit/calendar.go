@@ -10,13 +10,15 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// Calendar grants so many permits in each day, week, month or year of the calendar of a place. It is [FixedWindow] with windows
-// as long as the calendar has them: a day on which the clocks change has 23 or 25 hours, a February 28 or 29 days. A unit
-// begins with the first moment at which the clocks there show its first midnight or a later time, so with 01:00 where
-// they skip that midnight. Where they go back over midnight the hours that come again are of the unit that has begun.
+// Calendar grants Permits in each day, week, month or year of the calendar of a location. It is a
+// [FixedWindow] with windows as long as in the calendar: a day on which clocks change has 23 or 25
+// hours. A unit begins at its first midnight; if clocks skip that midnight, at the first time after
+// it, such as 01:00. If clocks go back over midnight, the repeated hours belong to the unit that
+// has begun.
 //
-// Windows are shared by the name of the location: two locations of one name count in one key, whatever their rules. time.Local
-// is named "Local" on all hosts, and so of use only where all are set to the same place.
+// Windows are shared by the name of the location: two locations with one name share a key, whatever
+// their rules. time.Local is named "Local" on all hosts: use it only if all hosts are set to the
+// same location.
 type Calendar struct {
 	Permits int64 // a unit, 1 to 2^53
 	Unit    Unit
@@ -36,7 +38,7 @@ const (
 
 var unitNames = [...]string{Day: "Day", Week: "Week", Month: "Month", Year: "Year"}
 
-// String is the unit's name.
+// String returns the unit's name.
 func (u Unit) String() string {
 	if u < Day || u > Year {
 		return fmt.Sprintf("Unit(%d)", int(u))
@@ -70,8 +72,9 @@ var noColons = strings.NewReplacer("%", "%25", ":", "%3A")
 
 func (p Calendar) settings(text []byte) []byte { return numbers(text, p.Permits) }
 
-// arguments tells the unit that a time is in, the one before and the one behind it. Where the server's clock is to tell the
-// time it is mostly in one of those of the host's; else the script asks for the arguments of its own.
+// arguments tells the unit that a time is in, the one before and the one behind it. Where the
+// server's clock is to tell the time it is mostly in one of those of the host's; else the script
+// asks for the arguments of its own.
 func (p Calendar) arguments(args []string, now time.Time) []string {
 	if now.IsZero() {
 		now = time.Now()
@@ -91,7 +94,8 @@ type foundUnit struct {
 	moments    [4]string
 }
 
-// recent is the units that were found last: to find one takes as long as all else that a lone call costs its caller.
+// recent is the units that were found last: to find one takes as long as all else that a lone call
+// costs its caller.
 var recent [Year + 1]atomic.Pointer[foundUnit]
 
 // find finds the unit of a time.
@@ -107,7 +111,8 @@ func (p Calendar) find(now time.Time) *foundUnit {
 	return found
 }
 
-// date is the midnight that the unit of a time begins with, as a clock shows it: the clock time of the place, as if in UTC.
+// date is the midnight that the unit of a time begins with, as a clock shows it: the clock time of
+// the place, as if in UTC.
 func (p Calendar) date(t time.Time) time.Time {
 	year, month, day := t.In(p.location()).Date()
 	switch p.Unit {
@@ -143,7 +148,8 @@ func (p Calendar) next(date time.Time, units int) time.Time {
 	}
 }
 
-// begin is the first moment, in Unix seconds, at which the clocks show at least the midnight of a number of units later.
+// begin is the first moment, in Unix seconds, at which the clocks show at least the midnight of a
+// number of units later.
 func (p Calendar) begin(date time.Time, units int) int64 {
 	midnight := p.next(date, units).Unix()
 	// Two days before, that is not yet shown: no place has moved its clocks by more than one.
@@ -154,7 +160,8 @@ func (p Calendar) begin(date time.Time, units int) int64 {
 		_, offset := at.Zone()
 		_, end := at.ZoneBounds()
 		if !end.IsZero() && !end.After(at) {
-			// Behind the last change that the data of a place list, Go has the last day of a leap year end before it begins (golang/go#81583).
+			// Behind the last change that the data of a place list, Go has the last day of a leap
+			// year end before it begins (golang/go#81583).
 			end = time.Date(at.UTC().Year()+1, time.January, 1, 0, 0, 0, 0, time.UTC).In(p.location())
 		}
 		first := max(at.Unix(), midnight-int64(offset))

@@ -11,10 +11,11 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// Release gives back permits that were taken and are not needed, to every policy: a window counts them no more, a bucket holds
-// them again at once, and a [Smooth] is free so much earlier, but not before now. Where reservations wait, those keep their
-// moments, and only what was taken behind the last of them comes back: Reservation.Cancel gives back a reservation. It gives back
-// no more than was taken; 0 does nothing. Below 0 is [rratelimiter.ErrInvalidPermits].
+// Release returns permits that are not needed, to every policy. A window no longer counts them, a
+// bucket holds them again at once, and a [Smooth] is free earlier by their cost, but not before
+// now. If reservations wait, they keep their times, and only permits that were taken after the last
+// of them return; Reservation.Cancel returns a reservation. Release returns at most the permits
+// that are taken. 0 does nothing, and less is [rratelimiter.ErrInvalidPermits].
 func (l *Limiter) Release(ctx context.Context, permits int64) error {
 	if permits < 0 || permits > maxPermits {
 		return fmt.Errorf("%w: %d permits of %q to release, want 0 to 2^53", rratelimiter.ErrInvalidPermits, permits, l.Name())
@@ -28,8 +29,9 @@ func (l *Limiter) Release(ctx context.Context, permits int64) error {
 	return l.release(ctx, permits, nil, func(ctx context.Context, _ int, p redisson) error { return p.limiter.Release(ctx, permits) })
 }
 
-// release gives permits back to the members. With marks it is a refund: each member gives back what the grant that left its mark still takes.
-// Other does the same for a limiter of Redisson's layout.
+// release returns permits to the members. With marks it is a refund: each member returns the
+// permits that the grant with its mark still takes. Other does the same for a limiter of Redisson's
+// layout.
 func (l *Limiter) release(ctx context.Context, permits int64, marks []string, other func(ctx context.Context, member int, p redisson) error) error {
 	var own []member
 	var ownMarks []string
@@ -62,12 +64,13 @@ func (l *Limiter) strange(members []member, message rueidis.RedisMessage) error 
 	return l.unexpected(message)
 }
 
-// Charge takes permits whether they are free or not, for a cost that is known only afterwards: the bytes that were sent, the
-// tokens that a model has used. What is taken so above what there is has to come back before anything is granted: Remaining
-// is 0 until then, and RetryAfter counts it. The Decision is that of a request for one permit more; its Allowed says
-// whether one is left.
+// Charge takes permits whether they are free or not, for a cost that is known later: the bytes that
+// were sent, or the tokens that a model used. If more is taken than there is, the debt is paid
+// before anything is granted: Remaining is 0 until then, and RetryAfter includes it. The Decision
+// is that of a request for one more permit; its Allowed reports whether one is free.
 //
-// Permits above 2^53 or below 1 are [rratelimiter.ErrInvalidPermits], a Join with a *rratelimiter.Limiter [ErrNotChargeable].
+// Permits above 2^53 or below 1 are [rratelimiter.ErrInvalidPermits]. A Join with a
+// *rratelimiter.Limiter is [ErrNotChargeable].
 func (l *Limiter) Charge(ctx context.Context, permits int64) (rratelimiter.Decision, error) {
 	if permits < 1 || permits > maxPermits {
 		return rratelimiter.Decision{}, fmt.Errorf("%w: %d permits of %q to charge, want 1 to 2^53", rratelimiter.ErrInvalidPermits, permits, l.Name())
@@ -106,8 +109,8 @@ func (l *Limiter) charge(ctx context.Context, permits int64) (rratelimiter.Decis
 	return rratelimiter.Decision(answer), nil
 }
 
-// Peek is [Limiter.TakeEach] that takes nothing and changes nothing: whether one permit is free by each policy, and their
-// numbers.
+// Peek returns a Decision for each policy, whether one permit is free and the numbers, and changes
+// nothing.
 func (l *Limiter) Peek(ctx context.Context) ([]rratelimiter.Decision, error) {
 	if err := l.check(ctx); err != nil {
 		return nil, err
@@ -128,7 +131,7 @@ func (l *Limiter) Peek(ctx context.Context) ([]rratelimiter.Decision, error) {
 // resetScript is a script because engine.Eval repeats those while a slot moves.
 var resetScript = engine.NewScript("return redis.call('UNLINK', unpack(KEYS))")
 
-// Reset forgets all that was taken. The rate of a joined *rratelimiter.Limiter stays.
+// Reset makes all permits free. The rate of a joined *rratelimiter.Limiter stays.
 func (l *Limiter) Reset(ctx context.Context) error {
 	if err := l.check(ctx); err != nil {
 		return err
@@ -158,8 +161,8 @@ func (l *Limiter) change(ctx context.Context, c call, members []member, own []st
 	})
 }
 
-// eval runs a script for members, and repeats it as often as the script wants. Its arguments are the time, its own, those of the
-// members, and the last ones.
+// eval runs a script for members, and repeats it as often as the script wants. Its arguments are
+// the time, its own, those of the members, and the last ones.
 func (l *Limiter) eval(ctx context.Context, c call, members []member, own []string, last ...string) (rueidis.RedisMessage, error) {
 	g := l.client.Engine
 	var keys []string

@@ -7,12 +7,12 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// FixedWindow grants so many permits in each window of an interval. A window begins with its first permit, and the
-// next one with the first permit after its end; Aligned windows begin at multiples of the interval since the Unix epoch, on
-// every host alike.
+// FixedWindow grants Permits in each window of an Interval. A window begins with its first permit,
+// and the next one with the first permit after its end. Aligned windows begin at multiples of the
+// interval since the Unix epoch, on every host alike.
 //
-// It is the cheapest policy. Around the end of a window an interval can see twice the permits; where that must not be, take
-// [SlidingWindow] or [SlidingLog].
+// It is the cheapest policy. Around the end of a window, an interval can see twice the permits. If
+// it must not, use [SlidingWindow] or [SlidingLog].
 type FixedWindow struct {
 	Permits  int64         // a window, 1 to 2^53
 	Interval time.Duration // length of a window, whole milliseconds

@@ -13,8 +13,8 @@ import (
 // tellsRefusals is the letter of a call whose reply has all only if not all is granted.
 const tellsRefusals = "r"
 
-// foretells reports whether the text of a FixedWindow says all that the requests of a batch want to know. A long reply is a third
-// of what a grant costs the server.
+// foretells reports whether the text of a FixedWindow says all that the requests of a batch want to
+// know. A long reply is a third of what a grant costs the server.
 func (p *protocol) foretells(b *engine.Batch) bool {
 	if b.Full || b.Lease.Span > 0 || p.client.Engine.ServerTime() || len(p.members) > 1 {
 		return false
@@ -23,7 +23,8 @@ func (p *protocol) foretells(b *engine.Batch) bool {
 	return ok && !slices.ContainsFunc(b.Requests, func(r *engine.Request) bool { return r.Each })
 }
 
-// foretold returns the permits left, and an answer, as the text of a FixedWindow has them. They are zero for other policies.
+// foretold returns the permits left, and an answer, as the text of a FixedWindow has them. They are
+// zero for other policies.
 func (p *protocol) foretold(b *engine.Batch, message rueidis.RedisMessage) (left int64, answer engine.Answer) {
 	window, ok := p.members[0].policy.(FixedWindow)
 	if !ok || b.Args[len(b.Args)-1] != tellsRefusals {

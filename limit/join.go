@@ -11,24 +11,28 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/inside"
 )
 
-// ErrNotChargeable says that a Join has a *rratelimiter.Limiter among its members, which cannot owe permits.
+// ErrNotChargeable is returned by Charge of a Join with a *rratelimiter.Limiter, which cannot owe
+// permits.
 var ErrNotChargeable = errors.New("rratelimiter: a limiter of Redisson's layout cannot be charged")
 
-// Joinable is what [Join] joins: a *[Limiter] or a *[rratelimiter.Limiter], and nothing else.
+// Joinable is a *[Limiter] or a *[rratelimiter.Limiter]. [Join] accepts no other type.
 type Joinable interface {
 	Name() string
 	Take(ctx context.Context, permits int64) (rratelimiter.Decision, error)
 }
 
-// Join makes one limiter of several, of one Client: a request takes its permits of all of them, or, where one has not enough,
-// of none. One script call decides. A *rratelimiter.Limiter that Java programs use takes part without their noticing.
+// Join returns a limiter that takes the permits of a request from all limiters or, if one has not
+// enough, from none. One script call decides. The limiters must be of one Client. Java programs may
+// use a *rratelimiter.Limiter among them.
 //
-// On a Redis Cluster all names need the same hash tag, as "{tenant:7}:second" and "{tenant:7}:day" have, else calls
-// fail with [rratelimiter.ErrCrossSlot]. What else is wrong shows at the first call too: [rratelimiter.ErrInvalidRate] for no
-// limiters, more policies in all than 10, or one limiter twice; [rratelimiter.ErrInvalidOption] for limiters of several
-// Clients, or a Joinable of another type; and what is wrong with a member.
+// On a Redis Cluster all names need the same hash tag, as "{tenant:7}:second" and "{tenant:7}:day"
+// have; else calls fail with [rratelimiter.ErrCrossSlot]. Other errors:
+// [rratelimiter.ErrInvalidRate] for no limiters, more than 10 policies in all, or one limiter
+// twice; [rratelimiter.ErrInvalidOption] for limiters of several Clients, or a Joinable of another
+// type; and the error of an invalid member.
 //
-// Release and Reset act on every member, one after another; so where Redis fails meanwhile, some may not have followed.
+// Release and Reset act on one member after another. If Redis fails meanwhile, they may act on some
+// members only.
 func Join(limiters ...Joinable) *Limiter {
 	l := new(Limiter)
 	names := make([]string, len(limiters))

@@ -4,16 +4,17 @@ import (
 	"time"
 )
 
-// LeakyBucket has a level, 0 at first, that rises by what is taken, to Capacity at most, and falls by Leak in every Interval,
-// evenly.
+// LeakyBucket has a level, 0 at first, that rises by the permits that are taken, to at most
+// Capacity, and falls by Leak in every Interval, evenly.
 //
-// With [Limiter.TryAcquire] that is a [TokenBucket] seen from the other side. With [Limiter.Reserve] and [Limiter.Acquire] it is
-// a queue that never sends a burst: permits leave one after another, so many of them at a time as a request has, and each
-// request once those before it have leaked away. So the level can rise above Capacity, and nothing is granted at once until it
-// is below. Where a reservation is cancelled in the midst, what was not built upon goes to whoever comes next, whose moment may lie
-// so much closer to the last one's. For bursts up to Capacity and a steady rate behind them take TokenBucket.
+// With [Limiter.TryAcquire] it grants the same as a [TokenBucket]. With [Limiter.Reserve] and
+// [Limiter.Acquire] it is a queue without bursts: each request is granted when those before it have
+// leaked. So the level can rise above Capacity, and TryAcquire is denied until it is below. If a
+// reservation is cancelled, its permits go to the next request, which may follow the one before it
+// sooner. For bursts up to Capacity and then a steady rate, use TokenBucket.
 //
-// It counts exactly as long as the level times the microseconds of Interval is below 2^53, and to 15 digits beyond.
+// It is exact while the level times the microseconds of Interval is below 2^53, and has 15 digits
+// beyond that.
 type LeakyBucket struct {
 	Capacity int64         // the highest level, 1 to 2^53
 	Leak     int64         // permits an Interval, 1 to 2^53

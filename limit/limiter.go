@@ -13,14 +13,13 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/inside"
 )
 
-// Limiter limits a name by one policy or several at once, shared by all programs that open the name with the same policies on
-// the same Redis.
+// Limiter limits a name by one or several policies. All programs that open the name with the same
+// policies on the same Redis share it.
 //
-// A Limiter is safe for concurrent use. Calls of the zero Limiter fail with [rratelimiter.ErrNoClient]. Every call ends as soon
-// as its context does, with the context's error. A call that changes something and had been sent by then may still take
-// effect, but permits that arrive for a caller that has gone are given back.
-//
-// Callers that ask for the same name and policies at the same moment share one call to Redis.
+// A Limiter is safe for concurrent use. Calls of the zero Limiter fail with
+// [rratelimiter.ErrNoClient]. Every call ends as soon as its context does, with the context's
+// error. A change that was sent may still take effect. If permits arrive for a caller that has
+// gone, the Client releases them.
 type Limiter struct {
 	client  inside.Client
 	err     error // what is wrong with the client, the name or the policies
@@ -46,9 +45,9 @@ type member struct {
 	keys   []string
 }
 
-// New opens the limiter of a name. It asks nothing of Redis and costs little, so that a name for each user, tenant or address
-// is fine. What is wrong with the name or the policies shows at the first call: [rratelimiter.ErrInvalidRate] for a field of a
-// policy that is out of range, no policy, or two that would count in the same key; [rratelimiter.ErrInvalidName];
+// New opens the limiter with a name. It sends nothing and is cheap: open one per user, tenant or
+// address as needed. With invalid arguments, calls fail with [rratelimiter.ErrInvalidRate] (an
+// invalid field of a policy, no policy, or two that share a key), [rratelimiter.ErrInvalidName] or
 // [rratelimiter.ErrNoClient].
 func New(client *rratelimiter.Client, name string, policies ...Policy) *Limiter {
 	l := new(Limiter)
@@ -85,9 +84,10 @@ func New(client *rratelimiter.Client, name string, policies ...Policy) *Limiter 
 	return l
 }
 
-// appendPrefix appends what the keys of a name begin with, in the cluster slot of the name. A name without "{" becomes the hash tag. A name
-// with "{" has its own, and two colons: so "bob" and "{bob}" share a slot but no key. Suffixes of policies keep colons out of their last
-// words, so no two names share a key.
+// appendPrefix appends the beginning of the keys of a name, in the cluster slot of the name. A name
+// without "{" becomes the hash tag. A name with "{" keeps its own, and gets two colons: so "bob"
+// and "{bob}" share a slot but no key. The last word of a policy's suffix has no colon, so no two
+// names share a key.
 func appendPrefix(text []byte, name string) []byte {
 	if strings.Contains(name, "{") {
 		return append(append(text, name...), "::"...)
@@ -95,10 +95,11 @@ func appendPrefix(text []byte, name string) []byte {
 	return append(append(append(text, '{'), name...), "}:"...)
 }
 
-// mostPolicies is how many policies a script has room for: Lua counts 200 locals, and Smooth has 16.
+// mostPolicies is how many policies a script has room for: Lua counts 200 locals, and Smooth has
+// 16.
 const mostPolicies = 10
 
-// open makes a limiter of its members. The text is room to write in.
+// open opens a limiter with its members. It may write to text.
 func (l *Limiter) open(name string, text []byte) {
 	l.calls.Name = name
 	if n := len(l.members); n < 1 || n > mostPolicies {
@@ -125,7 +126,8 @@ func (l *Limiter) open(name string, text []byte) {
 			}
 		}
 		l.most = min(l.most, m.policy.most())
-		// With its length, so that no name can look like the keys of several, or like an ID with something before it.
+		// With its length, so that no name can look like the keys of several, or like an ID with
+		// something before it.
 		text = append(append(strconv.AppendInt(text, int64(len(m.keys[0])), 10), ' '), m.keys[0]...)
 		text = append(m.policy.settings(append(text, ' ')), '\n')
 	}
@@ -148,10 +150,10 @@ func (l *Limiter) open(name string, text []byte) {
 	}
 }
 
-// Name is the name that the limiter was opened with.
+// Name returns the name with which the limiter was opened.
 func (l *Limiter) Name() string { return l.calls.Name }
 
-// check says what is wrong before Redis is asked at all.
+// check returns the error that needs no call to Redis.
 func (l *Limiter) check(ctx context.Context) error {
 	if l.err != nil {
 		return l.err
@@ -162,7 +164,7 @@ func (l *Limiter) check(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// checkPermits says what is wrong with permits to take.
+// checkPermits is check for a call that takes permits.
 func (l *Limiter) checkPermits(ctx context.Context, permits int64) error {
 	if permits < 1 {
 		return fmt.Errorf("%w: %d permits of %q requested, want at least 1", rratelimiter.ErrInvalidPermits, permits, l.Name())
@@ -178,8 +180,8 @@ func (l *Limiter) checkPermits(ctx context.Context, permits int64) error {
 	return nil
 }
 
-// try asks the engine once, wait as soon as the permits are free. Both then correct drift of the limiters of Redisson's
-// layout, which their scripts do not.
+// try asks the engine once, wait as soon as the permits are free. Both then correct drift of the
+// limiters of Redisson's layout, which their scripts do not.
 func (l *Limiter) try(ctx context.Context, ask engine.Ask) (engine.Result, error) {
 	result, err := l.calls.Try(ctx, ask)
 	if err == nil {
@@ -204,11 +206,12 @@ func (l *Limiter) countDrift(ctx context.Context) {
 	}
 }
 
-// TryAcquire takes permits if they are free now, by every policy, and says whether they were. It never waits.
+// TryAcquire takes permits if every policy has them free now, and reports whether it did. It never
+// waits.
 //
-// Errors: [rratelimiter.ErrInvalidPermits], [rratelimiter.ErrPermitsExceedRate] for more than a policy could ever grant, and
-// *[rratelimiter.StateError] where a key holds what is not a limiter's. Where Redis fails while the call is under way the
-// permits may be taken all the same.
+// Errors: [rratelimiter.ErrInvalidPermits]; [rratelimiter.ErrPermitsExceedRate] for more than a
+// policy can ever grant; *[rratelimiter.StateError] if a key holds other data. If Redis fails
+// during the call, the permits may be taken all the same.
 func (l *Limiter) TryAcquire(ctx context.Context, permits int64) (bool, error) {
 	if err := l.checkPermits(ctx, permits); err != nil {
 		return false, err
@@ -217,9 +220,9 @@ func (l *Limiter) TryAcquire(ctx context.Context, permits int64) (bool, error) {
 	return result.Allowed, err
 }
 
-// Take is [Limiter.TryAcquire] with the numbers that a caller shows its own users. Those of several policies are told as one:
-// RetryAfter and ResetAfter are the longest; Limit and Remaining are those of the policy that refused for longest, or where all
-// granted of the one with the fewest permits left.
+// Take is [Limiter.TryAcquire] with the numbers for a user of the caller. Of several policies,
+// RetryAfter and ResetAfter are the longest. Limit and Remaining are those of the policy that
+// denies for longest; if all grant, those of the policy with the fewest permits left.
 func (l *Limiter) Take(ctx context.Context, permits int64) (rratelimiter.Decision, error) {
 	if err := l.checkPermits(ctx, permits); err != nil {
 		return rratelimiter.Decision{}, err
@@ -228,8 +231,8 @@ func (l *Limiter) Take(ctx context.Context, permits int64) (rratelimiter.Decisio
 	return rratelimiter.Decision(result.Answer), err
 }
 
-// TakeEach is [Limiter.Take] with a Decision for each policy, in their order. Allowed says which of them had the permits free;
-// they were taken if all had.
+// TakeEach is [Limiter.Take] with a Decision for each policy, in their order. Allowed reports
+// whether that policy had the permits free. They were taken if all policies had.
 func (l *Limiter) TakeEach(ctx context.Context, permits int64) ([]rratelimiter.Decision, error) {
 	if err := l.checkPermits(ctx, permits); err != nil {
 		return nil, err
@@ -249,10 +252,11 @@ func decisions(answers []engine.Answer) []rratelimiter.Decision {
 	return all
 }
 
-// TryAcquireWithin takes permits as soon as they are free, if that is within the timeout, and says whether it was. It stands in
-// line with Acquire, or makes a reservation as Acquire does. Where the permits cannot be free in time it says so at once rather
-// than at the end of the timeout. The timeout counts from the call, and no permit is granted after it. A timeout of 0 or below is
-// one try, as TryAcquire. If it passes without any answer of Redis, the error is [context.DeadlineExceeded].
+// TryAcquireWithin takes permits as soon as they are free, if that is within the timeout, and
+// reports whether it did. It queues with callers of Acquire, or makes a reservation as Acquire
+// does. If the permits cannot be free in time, it returns false at once. The timeout counts from
+// the call, and no permit is granted after it. A timeout of 0 or below is one try, like TryAcquire.
+// If Redis has not replied by then, the error is [context.DeadlineExceeded].
 func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout time.Duration) (bool, error) {
 	if timeout <= 0 {
 		return l.TryAcquire(ctx, permits)
@@ -270,14 +274,15 @@ func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout t
 	return l.wait(ctx, permits, deadline)
 }
 
-// Acquire takes permits as soon as they are free, and waits until then. Those who wait for one name on one Client are served in
-// the order in which they came, a large request before smaller ones behind it. With a single [TokenBucket], [LeakyBucket] or
-// [Smooth] it makes a reservation and waits for its moment: then callers of all programs are served in the order in which
-// Redis saw them, at one call each at most.
+// Acquire waits until permits are free and takes them. Callers that wait for one name on one Client
+// are served first come, first served, a large request before smaller ones behind it. With a single
+// [TokenBucket], [LeakyBucket] or [Smooth], Acquire makes a reservation and waits for its time:
+// then callers of all programs are served in the order in which Redis received them, with at most
+// one call each.
 //
-// It ends with ctx; where the deadline of ctx lies before the moment at which the permits could be free, it fails at once with
-// an error that is [context.DeadlineExceeded]. Nobody holds permits afterwards who was not granted them; a reservation is given
-// back as [Reservation.Cancel] does.
+// Acquire ends with ctx. If the permits cannot be free before the deadline of ctx, it fails at once
+// with an error that is [context.DeadlineExceeded]. An Acquire that fails holds no permits; its
+// reservation is cancelled as by [Reservation.Cancel].
 func (l *Limiter) Acquire(ctx context.Context, permits int64) error {
 	if err := l.checkPermits(ctx, permits); err != nil {
 		return err

@@ -11,7 +11,8 @@ var policyNames = map[string]string{
 	"slidingwindow": "sliding_window", "smooth": "smooth", "tokenbucket": "token_bucket",
 }
 
-// policyOf names what members limit by: each kind once, by the alphabet, so that there are few such names.
+// policyOf names what members limit by: each kind once, by the alphabet, so that there are few such
+// names.
 func policyOf(members []member) string {
 	if len(members) == 1 {
 		return policyNames[members[0].policy.kind()]

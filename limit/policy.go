@@ -14,8 +14,9 @@ func init() {
 	inside.CheckPolicy = func(policy any) error { return policy.(Policy).validate() } //nolint:errcheck,forcetypeassert // nothing else is given
 }
 
-// Policy is a way to limit: [FixedWindow], [Calendar], [SlidingWindow], [SlidingLog], [TokenBucket], [LeakyBucket] or [Smooth].
-// Policies are plain values that can be compared. The zero value of each is invalid.
+// Policy is a way to limit: [FixedWindow], [Calendar], [SlidingWindow], [SlidingLog],
+// [TokenBucket], [LeakyBucket] or [Smooth]. Policies are plain values that can be compared. The
+// zero value of each is invalid.
 type Policy interface {
 	// validate says which field is wrong.
 	validate() error
@@ -23,20 +24,23 @@ type Policy interface {
 	// kind names the policy's part of the scripts: the file of its name.
 	kind() string
 
-	// suffix appends the policy's part of its key: its kind, and what must not be mixed with others.
+	// suffix appends the policy's part of its key: its kind, and what must not be mixed with
+	// others.
 	suffix(text []byte) []byte
 
-	// settings appends what else of the policy its answers depend on. Limiters with the same keys and settings share their calls.
+	// settings appends what else of the policy its answers depend on. Limiters with the same keys
+	// and settings share their calls.
 	settings(text []byte) []byte
 
-	// arguments appends what the script gets of the policy, always as many. The time is zero where the server's clock is to
-	// tell it, but has not yet.
+	// arguments appends what the script gets of the policy, always as many. The time is zero where
+	// the server's clock is to tell it, but has not yet.
 	arguments(args []string, now time.Time) []string
 
 	// most is the most permits that can ever be granted at once.
 	most() int64
 
-	// outlook reads what the script tells of the policy's state at a time, Unix microseconds, or says that it cannot.
+	// outlook reads what the script tells of the policy's state at a time, Unix microseconds, or
+	// says that it cannot.
 	outlook(now int64, told []int64) (outlook, bool)
 
 	// keeps is the type of each of the policy's keys, as TYPE names it.
@@ -60,7 +64,8 @@ type outlook interface {
 	// left is the permits that are free, below 0 where more are taken than there are.
 	left() int64
 
-	// wait says how long it takes until so many permits are free, or where the script did not tell so far, how long at least.
+	// wait says how long it takes until so many permits are free, or where the script did not tell
+	// so far, how long at least.
 	wait(permits int64) (after time.Duration, known bool)
 
 	// reset says how long it takes until nothing is taken.
@@ -70,7 +75,8 @@ type outlook interface {
 	earliest(wanted engine.Total) time.Duration
 }
 
-// maxPermits is the largest number of permits: above it a Lua number, a double, no longer tells two neighbours apart.
+// maxPermits is the largest number of permits: above it a Lua number, a double, no longer tells two
+// neighbours apart.
 const maxPermits = 1 << 53
 
 func invalid(format string, values ...any) error {

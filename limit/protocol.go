@@ -133,7 +133,8 @@ const (
 	replyState
 )
 
-// isBrief reports whether a reply has the texts of the policies and nothing else, so that all was granted.
+// isBrief reports whether a reply has the texts of the policies and nothing else, so that all was
+// granted.
 func isBrief(message rueidis.RedisMessage) bool {
 	if message.IsString() {
 		return true
@@ -151,8 +152,9 @@ func briefTexts(message rueidis.RedisMessage) []string {
 	return texts
 }
 
-// goOn returns the arguments with which a script is called again, if its reply wants that: those of the members at the time that it
-// replied, and the cursors of limiters of Redisson's layout. Each keeps its own while another one is counted.
+// goOn returns the arguments with which a script is called again, if its reply wants that: those of
+// the members at the time that it replied, and the cursors of limiters of Redisson's layout. Each
+// keeps its own while another one is counted.
 func goOn(c call, members []member, message rueidis.RedisMessage, args []string) (next []string, again bool) {
 	reply, err := message.ToArray()
 	if err != nil || len(reply) != 2 && len(reply) != 4 {
@@ -254,7 +256,8 @@ func (l *Limiter) stopped(members []member, kind int64, reply []rueidis.RedisMes
 	return l.unexpected(message)
 }
 
-// argument is the place of a member's first argument in those of a script, or of the first one behind all members.
+// argument is the place of a member's first argument in those of a script, or of the first one
+// behind all members.
 func argument(c call, members []member, member int) int {
 	at := before[c]
 	for _, m := range members[:member] {
@@ -267,7 +270,8 @@ func (l *Limiter) unexpected(message rueidis.RedisMessage) error {
 	return fmt.Errorf("rratelimiter: limiter %q: the script replied %s, which this version does not know", l.Name(), message.String())
 }
 
-// GiveBack returns a refund of what callers that have left were granted. It gives back what that grant still takes.
+// GiveBack returns a refund of what callers that have left were granted. It gives back what that
+// grant still takes.
 func (p *protocol) GiveBack(b *engine.Batch) func(context.Context) {
 	l := (*Limiter)(p)
 	permits, granted := b.LostPermits, b.Granted
@@ -290,15 +294,16 @@ func (p *protocol) AboveLimit(permits, limit int64) error {
 	return fmt.Errorf("%w: %d requested of %q, which can never grant more than %d", rratelimiter.ErrPermitsExceedRate, permits, p.calls.Name, limit)
 }
 
-// Explain makes the error of a Redis call say which limiter it is about, and where it says that a key is of another type,
-// which key that is.
+// Explain makes the error of a Redis call say which limiter it is about, and where it says that a
+// key is of another type, which key that is.
 func (p *protocol) Explain(ctx context.Context, err error) error {
 	var redisErr *rueidis.RedisError
 	if errors.As(err, &redisErr) && strings.Contains(redisErr.Error(), "WRONGTYPE") {
 		redis := p.client.Engine.Redis()
 		for _, m := range p.members {
 			for i, want := range m.policy.keeps() {
-				// Not a read of rueidis' own builder, which would be sent again for as long as an outage lasts.
+				// Not a read of rueidis' own builder, which would be sent again for as long as an
+				// outage lasts.
 				got, err := redis.Do(ctx, redis.B().Arbitrary("TYPE").Keys(m.keys[i]).Build()).ToString()
 				if err == nil && got != want && got != "none" {
 					return &rratelimiter.StateError{Key: m.keys[i], Value: got}

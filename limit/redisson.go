@@ -9,7 +9,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/inside"
 )
 
-// redisson is the policy of a *rratelimiter.Limiter that is joined with others: its rate is in Redis.
+// redisson is the policy of a *rratelimiter.Limiter that is joined with others: its rate is in
+// Redis.
 type redisson struct {
 	limiter *inside.Limiter
 	name    string

@@ -11,11 +11,12 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// ErrNotReservable says that a limiter has no reservations: Reserve is for a single [TokenBucket], [LeakyBucket] or [Smooth].
+// ErrNotReservable is returned by Reserve of a limiter that is not a single [TokenBucket],
+// [LeakyBucket] or [Smooth].
 var ErrNotReservable = errors.New("rratelimiter: the limiter has no reservations")
 
-// Reservation is permits that a caller may use from a moment on. The zero Reservation is one whose moment has come: its Delay is
-// 0 and its Cancel does nothing.
+// Reservation is permits that a caller may use from a time on. The zero Reservation is one whose
+// time has come: its Delay is 0, and its Cancel does nothing.
 //
 // A Reservation is safe for concurrent use.
 type Reservation struct {
@@ -27,8 +28,8 @@ type Reservation struct {
 	cancelled atomic.Bool
 }
 
-// Delay is how long to wait, from now, before acting; 0 once the moment has come. It counts from the reply of Redis on, by
-// the clock of this process.
+// Delay returns the time to wait before acting, or 0 if none is left. It counts from the reply of
+// Redis, by the clock of this process.
 func (r *Reservation) Delay() time.Duration {
 	if r.limiter == nil {
 		return 0
@@ -36,10 +37,10 @@ func (r *Reservation) Delay() time.Duration {
 	return max(0, time.Until(r.moment))
 }
 
-// Cancel gives back what nobody behind the reservation has built on: its permits less those that were reserved later, whose
-// moments stay as they are. So the last one is given back whole, and one with more behind it than it holds not at all. It
-// does nothing once the moment has come, and nothing a second time, even where the first one failed. Whoever cancels must
-// not act any more.
+// Cancel returns the permits of the reservation, less those that were reserved later, which keep
+// their times. So the last reservation returns whole, and one with more permits reserved behind it
+// than it holds returns nothing. Cancel does nothing once the time has come, and nothing a second
+// time, even if the first one failed. After Cancel the caller must not act.
 func (r *Reservation) Cancel(ctx context.Context) error {
 	if r.Delay() == 0 {
 		return nil
@@ -75,7 +76,8 @@ func (l *Limiter) cancel(ctx context.Context, tickets string) error {
 	return l.strange(l.members, message)
 }
 
-// wait waits for the moment, in the name of a call. Where ctx ends before that, the reservation goes back, and nobody waits for that.
+// wait waits for the moment, in the name of a call. Where ctx ends before that, the reservation
+// goes back, and nobody waits for that.
 func (r *Reservation) wait(ctx context.Context, asking *engine.Asking) error {
 	if r.Delay() == 0 {
 		return nil
@@ -106,17 +108,19 @@ func (r *Reservation) giveBackLater(ctx context.Context) {
 	}()
 }
 
-// Reserve takes permits for the moment at which they can be had, and tells how long it is until then: callers of all
-// programs get their moments in the order in which Redis saw them. Who comes later can have an earlier one only where somebody
-// has cancelled. Callers that reserve at the same moment share one call to Redis.
+// Reserve takes permits for the time at which they are free, and returns how long that takes:
+// callers of all programs get their times in the order in which Redis received them. A later caller
+// gets an earlier time only if a reservation was cancelled. Callers that reserve at the same time
+// share one call to Redis.
 //
-// With a [TokenBucket] the moment is when the bucket holds the permits after all that was taken and reserved before, so that
-// its tokens go below 0, as ReserveN of golang.org/x/time/rate does. With a [LeakyBucket] it is when all that was taken
-// before has leaked away. With [Smooth] it is the next free moment, whatever the permits.
+// With a [TokenBucket] the time is when the bucket holds the permits after all that was taken and
+// reserved before, so that its tokens go below 0, as with ReserveN of golang.org/x/time/rate. With
+// a [LeakyBucket] it is when all permits that were taken before have leaked. With [Smooth] it is
+// the next free time, whatever the permits.
 //
-// Where the deadline of ctx lies before the moment it fails at once with [context.DeadlineExceeded] and reserves nothing; so does
-// a moment that lies more than 285 years ahead. What had been sent by the time ctx ended is given back. Other errors:
-// [ErrNotReservable], and those of [Limiter.TryAcquire].
+// If the deadline of ctx is before that time, Reserve fails at once with [context.DeadlineExceeded]
+// and reserves nothing; so does a time more than 285 years ahead. If ctx ends during the call, the
+// reservation is cancelled. Other errors: [ErrNotReservable], and those of [Limiter.TryAcquire].
 func (l *Limiter) Reserve(ctx context.Context, permits int64) (*Reservation, error) {
 	if err := l.checkPermits(ctx, permits); err != nil {
 		return nil, err

@@ -15,7 +15,8 @@ import (
 // reserving is a Limiter as the engine sees it when it reserves.
 type reserving Limiter
 
-// mostReservations is how many go in one call: each costs the server more than a microsecond, however many are alike.
+// mostReservations is how many go in one call: each costs the server more than a microsecond,
+// however many are alike.
 const mostReservations = 256
 
 // Call is the script that reserves permits.
@@ -78,8 +79,8 @@ func (p *reserving) Answer(b *engine.Batch, message rueidis.RedisMessage) (again
 	return false, nil
 }
 
-// GiveBack cancels the reservations of callers that had gone, the last one first: so all of them go back whole behind which
-// nobody else has reserved.
+// GiveBack cancels the reservations of callers that had gone, the last one first: so all of them go
+// back whole behind which nobody else has reserved.
 func (p *reserving) GiveBack(b *engine.Batch) func(context.Context) {
 	var tickets []byte
 	for _, r := range slices.Backward(b.Lost) {

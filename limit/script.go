@@ -75,8 +75,8 @@ const (
 	cancel  call = "cancel"
 )
 
-// scripts is those that were put together, by call and kinds. There are as many as a program has combinations of policies: whoever
-// looks for one finds it in a map that nobody changes.
+// scripts is those that were put together, by call and kinds. There are as many as a program has
+// combinations of policies: whoever looks for one finds it in a map that nobody changes.
 var scripts struct {
 	making sync.Mutex
 	made   atomic.Pointer[map[string]*engine.Script]
@@ -109,8 +109,8 @@ func scriptFor(c call, members []member) *engine.Script {
 	return found
 }
 
-// before is how many arguments of a script come before those of its policies. Those of acquire and lease that are needed now and then alone
-// come behind them.
+// before is how many arguments of a script come before those of its policies. Those of acquire and
+// lease that are needed now and then alone come behind them.
 var before = map[call]int{acquire: 3, lease: 5, charge: 3, release: 2, peek: 1, reserve: 3, cancel: 2}
 
 // assemble returns the text of the script of a call for policies.
@@ -214,8 +214,9 @@ var names = map[string]string{
 
 var calling = regexp.MustCompile(`\b[a-z]+\(`)
 
-// withHead puts before a script the parts of the head that it uses, and before these the functions that they call, as
-// locals: a call of a local function costs the server less than that of a global one.
+// withHead puts before a script the parts of the head that it uses, and before these the functions
+// that they call, as locals: a call of a local function costs the server less than that of a global
+// one.
 func withHead(text string) string {
 	body := parts["head"]
 	if strings.Contains(text, "millis") {
@@ -232,8 +233,8 @@ func withHead(text string) string {
 	return fmt.Sprintf("local %s = %s\n", strings.Join(locals, ", "), strings.Join(functions, ", ")) + body
 }
 
-// number gives a section for the policy of a number, whose keys and arguments come behind so many others. A line "--@name" in
-// it stands for another section.
+// number gives a section for the policy of a number, whose keys and arguments come behind so many
+// others. A line "--@name" in it stands for another section.
 func number(all map[string]string, section string, policy, otherKeys, keys, others, arguments int) string {
 	pairs := []string{"KEYS[@]", fmt.Sprintf("KEYS[%d]", otherKeys+1)}
 	for i := range keys {

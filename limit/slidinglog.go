@@ -8,15 +8,15 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// SlidingLog grants so many permits in any interval, to the millisecond: a permit comes back an interval after it was taken.
-// It is what an Overall [rratelimiter.Limiter] does.
+// SlidingLog grants at most Permits in any interval, to the millisecond: a permit returns an
+// interval after it was taken. An Overall [rratelimiter.Limiter] does the same.
 //
-// It logs when permits were taken, one entry of some 20 bytes for each millisecond in which any were. Where that is too much,
-// take [SlidingWindow], which counts in cells. It counts exactly as long as less than 2^53 permits are taken, and to 15 digits
-// beyond, where Charge can bring it.
+// It logs when permits were taken: one entry of some 20 bytes for each millisecond with grants. If
+// that is too much, use [SlidingWindow], which counts in cells. It is exact while less than 2^53
+// permits are taken, and has 15 digits beyond that, which only Charge can reach.
 //
-// Release gives back the oldest permits. RetryAfter of a Decision for which more than 256 entries have to come back is the
-// moment at which that many have.
+// Release returns the oldest permits. If more than 256 entries have to return for a request,
+// RetryAfter of a Decision is the time until that many have.
 type SlidingLog struct {
 	Permits  int64         // an interval, 1 to 2^53
 	Interval time.Duration // whole milliseconds
@@ -47,7 +47,8 @@ func (p SlidingLog) outlook(_ int64, told []int64) (outlook, bool) {
 	return newReturns(p.Permits, p.Interval, told)
 }
 
-// returnsOutlook is permits that come back one after another, an interval after they were taken or later.
+// returnsOutlook is the state of permits that return one after another, an interval after they were
+// taken or later.
 type returnsOutlook struct {
 	permits, taken int64
 	interval       time.Duration
@@ -55,13 +56,14 @@ type returnsOutlook struct {
 	returns        []returning   // the earliest first, as far as the script told
 }
 
-// returning says that by a moment so many permits have come back, those before included.
+// returning is the number of permits that return within a time, earlier ones included.
 type returning struct {
 	after   time.Duration
 	permits int64
 }
 
-// newReturns reads the permits taken, when the last of them come back, and then when and how many do.
+// newReturns reads the permits taken, when the last of them come back, and then when and how many
+// do.
 func newReturns(permits int64, interval time.Duration, told []int64) (outlook, bool) {
 	if len(told) < 2 || len(told)%2 != 0 {
 		return nil, false
@@ -91,7 +93,8 @@ func (o returnsOutlook) wait(permits int64) (after time.Duration, known bool) {
 
 func (o returnsOutlook) reset() time.Duration { return o.end }
 
-// earliest: where more is wanted than there is, what was granted has to come back, which takes an interval each time.
+// earliest: where more is wanted than there is, what was granted has to come back, which takes an
+// interval each time.
 func (o returnsOutlook) earliest(wanted engine.Total) time.Duration {
 	times, rest, ok := wanted.Rounds(o.permits)
 	if !ok || times > uint64(engine.Never/o.interval) {

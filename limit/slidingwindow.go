@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// SlidingWindow grants so many permits in any interval, never more. It counts them in cells, which begin at multiples of a
-// cell's length since the Unix epoch; what was taken comes back once its cell, as a whole, is an interval old: up to a cell
-// later than with [SlidingLog], and in memory and time that are bounded by the number of cells, whatever is taken.
+// SlidingWindow grants at most Permits in any interval. It counts permits in cells, which begin at
+// multiples of a cell's length since the Unix epoch. Permits return when their whole cell is an
+// interval old: up to a cell later than with [SlidingLog]. Its memory and time are bounded by the
+// number of cells.
 //
-// It counts exactly as long as less than 2^53 permits are taken, and to 15 digits beyond, where Charge can bring it. Release
-// gives back the newest permits.
+// It is exact while less than 2^53 permits are taken, and has 15 digits beyond that, which only
+// Charge can reach. Release returns the newest permits.
 type SlidingWindow struct {
 	Permits  int64         // an interval, 1 to 2^53
 	Interval time.Duration // whole milliseconds

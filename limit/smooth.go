@@ -8,19 +8,19 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// Smooth lets permits through at a steady rate, as the RateLimiter of Guava does: a request is granted at once if all that was
-// granted before it has been paid for with time, however many permits it asks for, and whoever comes next waits for what it
-// cost. So it suits requests of very different sizes, none of which is too large.
+// Smooth grants permits at a steady rate, as the RateLimiter of Guava does. A request of any size
+// is granted at once if all earlier grants have been paid for with time; the next request waits for
+// its cost. So it suits requests of very different sizes.
 //
-// Time in which nobody asks is stored as permits, as many as come in Burst, and those cost nothing (SmoothBursty). With WarmUp it
-// is the other way round (SmoothWarmingUp): the longer nobody asked the colder it is and the more a permit costs, up to
-// ColdFactor times as much, and it takes WarmUp to be back at the steady rate: for what is slow at first, as a cache or a pool
-// of connections. A name that was never seen counts as one that nobody asked for long: all of Burst is stored, or it is as
-// cold as can be.
+// Unused time is stored as permits, up to Burst, which cost nothing (SmoothBursty). With WarmUp,
+// unused time makes permits more expensive, up to ColdFactor times, and it takes WarmUp to return
+// to the steady rate (SmoothWarmingUp): for a cache or a pool of connections that is slow at first.
+// A new name counts as unused for long: all of Burst is stored, or it is coldest.
 //
-// Limit in a Decision is Permits; Remaining the stored permits, 0 while there is a wait; RetryAfter that wait; ResetAfter the
-// time until it is as if nobody had asked for long. No moment lies beyond 2^53 microseconds, in the year 2255. A request that
-// would cost more than 142 years is [rratelimiter.ErrPermitsExceedRate].
+// In a Decision, Limit is Permits, Remaining the stored permits (0 during a wait), RetryAfter the
+// wait, and ResetAfter the time until it is as unused for long. No time is beyond 2^53
+// microseconds, in the year 2255. A request that would cost more than 142 years is
+// [rratelimiter.ErrPermitsExceedRate].
 type Smooth struct {
 	Permits    int64         // an Interval, 1 to 2^53
 	Interval   time.Duration // whole milliseconds
@@ -78,7 +78,8 @@ func (p Smooth) settings(text []byte) []byte {
 	return strconv.AppendFloat(numbers(text, p.Permits, int64(p.Burst), int64(p.WarmUp)), p.ColdFactor, 'g', -1, 64)
 }
 
-// curve is what stored permits cost, in doubles and in the order in which Guava computes it. Times are microseconds.
+// curve is what stored permits cost, in doubles and in the order in which Guava computes it. Times
+// are microseconds.
 type curve struct {
 	stable    float64 // a permit costs at the steady rate
 	most      float64 // permits that can be stored
@@ -102,7 +103,8 @@ func (p Smooth) curve() curve {
 	if factor == 0 {
 		factor = defaultColdFactor
 	}
-	// The conversions keep a compiler from joining a product and a sum, which would round otherwise.
+	// The conversions keep a compiler from joining a product and a sum, which would round
+	// otherwise.
 	warmUp, cold := float64(p.WarmUp.Microseconds()), float64(c.stable*factor)
 	c.threshold = 0.5 * warmUp / c.stable
 	c.most = c.threshold + float64(2*warmUp)/(c.stable+cold)

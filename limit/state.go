@@ -46,7 +46,8 @@ func (s *state) add(p Policy, told rueidis.RedisMessage) bool {
 	return true
 }
 
-// granted is the answer to a request that was granted, behind which later permits were granted by the same call.
+// granted is the answer to a request that was granted, behind which later permits were granted by
+// the same call.
 func (s *state) granted(later int64) engine.Answer {
 	fewest := s.policies[0]
 	for _, p := range s.policies[1:] {
@@ -57,7 +58,8 @@ func (s *state) granted(later int64) engine.Answer {
 	return engine.Answer{Allowed: true, Limit: fewest.limit(), Remaining: remaining(fewest, later), ResetAfter: s.reset()}
 }
 
-// denied is the answer to a request that was not granted. It says false where it is not known when it can be.
+// denied is the answer to a request that was not granted. It says false where it is not known when
+// it can be.
 func (s *state) denied(permits, later int64) (engine.Answer, bool) {
 	longest, known := s.policies[0], true
 	after := time.Duration(-1)
@@ -120,8 +122,8 @@ func (s *state) Earliest(wanted engine.Total) (after time.Duration) {
 	return after
 }
 
-// Worse says that one of Redisson's layout has changed for the worse. The policies of this package cannot: others have an ID of
-// their own.
+// Worse says that one of Redisson's layout has changed for the worse. The policies of this package
+// cannot: others have an ID of their own.
 func (s *state) Worse(than engine.Outlook) bool {
 	before, ok := than.(*state)
 	if !ok {

@@ -9,11 +9,12 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// TokenBucket holds up to Capacity permits, full at first, and gets Refill more in every Interval, evenly. Whoever takes
-// permits takes them out.
+// TokenBucket holds up to Capacity permits, full at first, and gets Refill permits in every
+// Interval, evenly.
 //
-// Over any stretch of time it grants at most Capacity and what is refilled in it: a burst, and behind it a steady rate. It
-// counts exactly as long as Capacity times the microseconds of Interval is below 2^53, and to 15 digits beyond.
+// Over any period it grants at most Capacity and the permits that are refilled in it: a burst, and
+// then a steady rate. It is exact while Capacity times the microseconds of Interval is below 2^53,
+// and has 15 digits beyond that.
 type TokenBucket struct {
 	Capacity int64         // the largest burst, 1 to 2^53
 	Refill   int64         // permits an Interval, 1 to 2^53
