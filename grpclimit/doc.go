@@ -1,36 +1,44 @@
-// Package grpclimit limits the calls of grpc-go by the limiters of this module: [UnaryServerInterceptor] and [StreamServerInterceptor]
-// those that a server gets, [UnaryClientInterceptor] and [StreamClientInterceptor] those that a client makes. It is to gRPC what
-// package httplimit is to net/http, and has the same words for the same things.
+// Package grpclimit limits the calls of grpc-go: [UnaryServerInterceptor] and
+// [StreamServerInterceptor] those of a server, [UnaryClientInterceptor] and
+// [StreamClientInterceptor] those of a client. Its names are those of package httplimit.
 //
 //	perClient := grpclimit.Each(client, "api", grpclimit.ByIP(), limit.FixedWindow{Permits: 100, Interval: time.Minute})
 //	grpc.NewServer(grpc.UnaryInterceptor(grpclimit.UnaryServerInterceptor(perClient)),
 //		grpc.StreamInterceptor(grpclimit.StreamServerInterceptor(perClient)))
 //
-// # Who asks
+// # Keys
 //
-// A chooser gives the limiter of a [Call]: [All] one for all, [Each] one for each [Key], or any func of that shape. No metadata
-// is believed by default: [ByIP] is the peer's address, unless the peer is a proxy that was said to be trusted, see [Address].
-// Where it cannot be told who asks, that is an error and never a key that many share.
+// A chooser returns the limiter of a [Call]: [All] one for all calls, [Each] one for each [Key], or
+// any function of that shape. Metadata is ignored by default: [ByIP] uses the peer's address,
+// unless the peer is a trusted proxy, see [Address]. If a call has no key, that is an error, and
+// never a key that clients share.
 //
-// # What clients see
+// # Statuses
 //
-// A call over its limit gets ResourceExhausted, with details of google.rpc: a RetryInfo, where a later try helps, and a QuotaFailure
-// that names each policy that refused and its permits. A Closed one gets Unavailable, with a RetryInfo of a second. The
-// trailer grpc-retry-pushback-ms tells the same to retry policies of clients, so that they try again at the right moment; or
-// not at all where no try helps, where one helps in more than a minute only, or where it would send messages of a stream again
-// that have passed. Clients heed it unless something outside has sent headers before. What failed, and why, is told to [Report]
-// and [OnStoreChange], and never to clients; nor are addresses, keys and names of limiters, unless [Subject] says so.
+// A call over its limit gets ResourceExhausted, with details of google.rpc: a RetryInfo if a retry
+// helps, and a QuotaFailure that names each policy that denied it. A Closed call gets Unavailable,
+// with a RetryInfo of a second.
+//
+// The trailer grpc-retry-pushback-ms gives the same time to retry policies of clients. It stops
+// their retries if none helps, if one helps only after more than a minute, or if it would repeat
+// messages of a stream that have passed. Clients ignore it if an outer interceptor has sent
+// headers.
+//
+// Errors go to [Report] and [OnStoreChange], and never to clients. Addresses, keys and names of
+// limiters do not either, unless [Subject] is set.
 //
 // # Streams
 //
 // A stream is limited at its start, or by its messages: see [EachMessage].
 //
-// # When Redis fails
+// # Failures of Redis
 //
-// Redis has a [Deadline] for each call. What becomes of calls when it fails is the [FailureMode]: [Closed], [Open], or a share of
-// the limit that this process grants by itself ([Local]). [OnFailure] says how an outage is noticed, and its end.
+// Each call gives Redis a [Deadline]. While Redis fails, the [FailureMode] decides: [Closed],
+// [Open], or [Local], a share of the limit in this process. [OnFailure] defines when an outage
+// begins and ends.
 //
-// # Afterwards
+// # Settlement
 //
-// A handler finds what was decided with [FromContext], and can say what the call has cost in the end with [Settle].
+// A handler gets the decision with [FromContext], and settles the final cost of the call with
+// [Settle].
 package grpclimit

@@ -1,27 +1,30 @@
-// Package httplimit limits HTTP requests by the limiters of this module: [Middleware] those that a server gets, [Transport] those
-// that a client sends. It works with whatever takes a func(http.Handler) http.Handler.
+// Package httplimit limits HTTP requests: [Middleware] those of a server, [Transport] those of a
+// client. It works with every router that takes a func(http.Handler) http.Handler.
 //
 //	perClient := httplimit.Each(client, "web", httplimit.ByIP(), limit.FixedWindow{Permits: 100, Interval: time.Minute})
 //	http.ListenAndServe(":8080", httplimit.Middleware(perClient)(mux))
 //
-// # Who asks
+// # Keys
 //
-// A chooser gives the limiter of a request: [All] one for all, [Each] one for each [Key], or any func of that shape. No header
-// is believed by default: [ByIP] is the peer's address, unless the peer is a proxy that was said to be trusted, see [Address].
-// Where it cannot be told who asks, that is an error and never a key that many share.
+// A chooser returns the limiter of a request: [All] one for all requests, [Each] one for each
+// [Key], or any function of that shape. Forwarding headers are ignored by default: [ByIP] uses the
+// peer's address, unless the peer is a trusted proxy, see [Address]. If a request has no key, that
+// is an error, and never a key that clients share.
 //
-// # What clients see
+// # Responses
 //
-// A request over its limit gets 429 Too Many Requests with a Retry-After and a problem document that names the policies that refused.
-// [Headers] chooses in which headers clients are told what is left. What failed, and why, is told to [Report] and
-// [OnStoreChange], and never to clients.
+// A request over its limit gets 429 Too Many Requests with Retry-After and a problem document that
+// names the policies that denied it. [Headers] chooses the headers with the remaining permits.
+// Errors go to [Report] and [OnStoreChange], and never to clients.
 //
-// # When Redis fails
+// # Failures of Redis
 //
-// Redis has a [Deadline] for each request. What becomes of requests when it fails is the [FailureMode]: [Closed], [Open], or a share of
-// the limit that this process grants by itself ([Local]). [OnFailure] says how an outage is noticed, and its end.
+// Each request gives Redis a [Deadline]. While Redis fails, the [FailureMode] decides: [Closed],
+// [Open], or [Local], a share of the limit in this process. [OnFailure] defines when an outage
+// begins and ends.
 //
-// # Afterwards
+// # Settlement
 //
-// A handler finds what was decided with [FromContext], and can say what the request has cost in the end with [Settle].
+// A handler gets the decision with [FromContext], and settles the final cost of the request with
+// [Settle].
 package httplimit
