@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -55,7 +56,7 @@ func Sentinel(master string, addrs ...string) Target {
 }
 
 // Option sets what is not left to Redisson's defaults.
-type Option func(args *[]string)
+type Option func(*settings)
 
 // WithTimeout bounds the connecting and each try of a command. Redisson's own default is 3 s for a command.
 func WithTimeout(d time.Duration) Option {
@@ -68,15 +69,22 @@ func WithRetryAttempts(n int) Option { return flag("--retry-attempts", strconv.I
 // WithNamePrefix sets a NameMapper that puts the prefix before every name.
 func WithNamePrefix(prefix string) Option { return flag("--name-prefix", prefix) }
 
-// WithDefaultPools leaves threads, and the connections to a single server, at Redisson's defaults. Without it there are few of
-// either, since a test starts several Redissons on a small machine.
+// WithDefaultPools uses the defaults of Redisson for threads and for connections to a single server, and all compilers of
+// the JVM, as benchmarks need. Without it there are few threads and connections, and the JVM starts faster: a test starts
+// several Redissons on a small machine.
 func WithDefaultPools() Option {
-	return func(args *[]string) { *args = append(*args, "--default-pools") }
+	return func(s *settings) {
+		s.args = append(s.args, "--default-pools")
+		s.jvm = nil
+	}
 }
 
 func flag(name, value string) Option {
-	return func(args *[]string) { *args = append(*args, name, value) }
+	return func(s *settings) { s.args = append(s.args, name, value) }
 }
+
+// settings are the arguments of the JVM and of its program.
+type settings struct{ jvm, args []string }
 
 // Redisson is one running instance. Its methods are safe for concurrent use.
 type Redisson struct {
@@ -126,14 +134,12 @@ func Open(ctx context.Context, version string, target Target, opts ...Option) (*
 	if err != nil {
 		return nil, err
 	}
-	args := []string{
-		"-Xmx512m", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-		"-cp", classpath, mainClass,
-	}
-	args = append(args, target.args...)
+	s := settings{jvm: []string{"-XX:TieredStopAtLevel=1"}, args: target.args[:len(target.args):len(target.args)]}
 	for _, opt := range opts {
-		opt(&args)
+		opt(&s)
 	}
+	jvm := []string{"-Xmx512m", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", classpath, mainClass}
+	args := slices.Concat(s.jvm, jvm, s.args)
 	r := &Redisson{
 		stderr:  logtail.Tail{Keep: 64 << 10},
 		version: version,

@@ -1,6 +1,8 @@
 package sequences_test
 
 import (
+	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -8,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/integration/calls"
 	"github.com/rratelimiter/rratelimiter/integration/ledger"
 	"github.com/rratelimiter/rratelimiter/integration/oracle"
 )
@@ -54,10 +55,6 @@ func TestDriftHeals(t *testing.T) {
 	eachRelease(t, func(t *testing.T, r *run) {
 		for _, change := range driftChanges() {
 			t.Run(change.name, func(t *testing.T) {
-				if change.since != "" && !calls.AtLeast(r.version, change.since) {
-					t.Logf("Redisson %s has no such call: nothing was tested", r.version)
-					return
-				}
 				r.heals(t, change)
 			})
 		}
@@ -67,11 +64,10 @@ func TestDriftHeals(t *testing.T) {
 // driftChange is a change of a busy limiter that leaves drift.
 type driftChange struct {
 	name        string
-	since       string // the first release of Redisson that has the call
 	kind        rratelimiter.RateType
 	rate, after int64 // before and after the change
 	leases      bool
-	make        func(t *testing.T, java *oracle.Limiter, other *rratelimiter.Limiter)
+	make        func(ctx context.Context, java *oracle.Limiter, other *rratelimiter.Limiter) error
 }
 
 func driftChanges() []driftChange {
@@ -84,77 +80,76 @@ func driftChanges() []driftChange {
 	}
 	return []driftChange{
 		{
-			name: "Java releases", since: "3.17.0", rate: 100, after: 100,
-			make: func(t *testing.T, l *oracle.Limiter, _ *rratelimiter.Limiter) {
-				require.NoError(t, l.Release(t.Context(), 100))
+			name: "Java releases", rate: 100, after: 100,
+			make: func(ctx context.Context, l *oracle.Limiter, _ *rratelimiter.Limiter) error {
+				return l.Release(ctx, 100)
 			},
 		},
 		{
-			name: "Java releases a part", since: "3.17.0", rate: 100, after: 100,
-			make: func(t *testing.T, l *oracle.Limiter, _ *rratelimiter.Limiter) {
-				require.NoError(t, l.Release(t.Context(), 30))
+			name: "Java releases a part", rate: 100, after: 100,
+			make: func(ctx context.Context, l *oracle.Limiter, _ *rratelimiter.Limiter) error {
+				return l.Release(ctx, 30)
 			},
 		},
 		{
-			name: "Java releases grants of several pages", since: "3.17.0", rate: 1000, after: 1000,
-			make: func(t *testing.T, l *oracle.Limiter, _ *rratelimiter.Limiter) {
-				require.NoError(t, l.Release(t.Context(), 1000))
+			name: "Java releases grants of several pages", rate: 1000, after: 1000,
+			make: func(ctx context.Context, l *oracle.Limiter, _ *rratelimiter.Limiter) error {
+				return l.Release(ctx, 1000)
 			},
 		},
 		{
-			name: "Java releases, one of two Clients leases", since: "3.17.0", rate: 100, after: 100, leases: true,
-			make: func(t *testing.T, l *oracle.Limiter, _ *rratelimiter.Limiter) {
-				require.NoError(t, l.Release(t.Context(), 100))
+			name: "Java releases, one of two Clients leases", rate: 100, after: 100, leases: true,
+			make: func(ctx context.Context, l *oracle.Limiter, _ *rratelimiter.Limiter) error {
+				return l.Release(ctx, 100)
 			},
 		},
 		{
-			name: "Java lowers the rate and keeps the state", since: "4.6.1", rate: 100, after: 10,
-			make: func(t *testing.T, l *oracle.Limiter, _ *rratelimiter.Limiter) {
-				changed, err := l.UpdateRate(t.Context(), java(oracle.Overall, 10), true)
-				require.NoError(t, err)
-				require.True(t, changed)
+			name: "Java lowers the rate and keeps the state", rate: 100, after: 10,
+			make: func(ctx context.Context, l *oracle.Limiter, _ *rratelimiter.Limiter) error {
+				_, err := l.UpdateRate(ctx, java(oracle.Overall, 10), true)
+				return err
 			},
 		},
 		{
-			name: "Java raises the rate of several pages and keeps the state", since: "4.6.1", rate: 1000, after: 1500,
-			make: func(t *testing.T, l *oracle.Limiter, _ *rratelimiter.Limiter) {
-				require.NoError(t, l.SetRateArgs(t.Context(), java(oracle.Overall, 1500), true))
+			name: "Java raises the rate of several pages and keeps the state", rate: 1000, after: 1500,
+			make: func(ctx context.Context, l *oracle.Limiter, _ *rratelimiter.Limiter) error {
+				return l.SetRateArgs(ctx, java(oracle.Overall, 1500), true)
 			},
 		},
 		{
 			name: "Java lowers a rate per client", kind: perClient, rate: 100, after: 10,
-			make: func(t *testing.T, l *oracle.Limiter, _ *rratelimiter.Limiter) {
-				require.NoError(t, l.SetRate(t.Context(), java(oracle.PerClient, 10)))
+			make: func(ctx context.Context, l *oracle.Limiter, _ *rratelimiter.Limiter) error {
+				return l.SetRate(ctx, java(oracle.PerClient, 10))
 			},
 		},
 		{
-			name: "Java raises a rate per client and keeps the state", since: "4.6.1", kind: perClient, rate: 10, after: 100,
-			make: func(t *testing.T, l *oracle.Limiter, _ *rratelimiter.Limiter) {
-				require.NoError(t, l.SetRateArgs(t.Context(), java(oracle.PerClient, 100), true))
+			name: "Java raises a rate per client and keeps the state", kind: perClient, rate: 10, after: 100,
+			make: func(ctx context.Context, l *oracle.Limiter, _ *rratelimiter.Limiter) error {
+				return l.SetRateArgs(ctx, java(oracle.PerClient, 100), true)
 			},
 		},
 		{
 			name: "Go lowers a rate per client", kind: perClient, rate: 100, after: 10,
-			make: func(t *testing.T, _ *oracle.Limiter, l *rratelimiter.Limiter) {
-				require.NoError(t, l.SetRate(t.Context(), golang(perClient, 10), rratelimiter.KeepState()))
+			make: func(ctx context.Context, _ *oracle.Limiter, l *rratelimiter.Limiter) error {
+				return l.SetRate(ctx, golang(perClient, 10), rratelimiter.KeepState())
 			},
 		},
 		{
 			name: "Go raises a rate per client", kind: perClient, rate: 10, after: 100,
-			make: func(t *testing.T, _ *oracle.Limiter, l *rratelimiter.Limiter) {
-				require.NoError(t, l.SetRate(t.Context(), golang(perClient, 100)))
+			make: func(ctx context.Context, _ *oracle.Limiter, l *rratelimiter.Limiter) error {
+				return l.SetRate(ctx, golang(perClient, 100))
 			},
 		},
 		{
 			name: "Go raises a rate per client, several pages", kind: perClient, rate: 1000, after: 3000,
-			make: func(t *testing.T, _ *oracle.Limiter, l *rratelimiter.Limiter) {
-				require.NoError(t, l.SetRate(t.Context(), golang(perClient, 3000), rratelimiter.KeepState()))
+			make: func(ctx context.Context, _ *oracle.Limiter, l *rratelimiter.Limiter) error {
+				return l.SetRate(ctx, golang(perClient, 3000), rratelimiter.KeepState())
 			},
 		},
 		{
 			name: "Go lowers the rate and keeps the state", kind: overall, rate: 100, after: 10,
-			make: func(t *testing.T, _ *oracle.Limiter, l *rratelimiter.Limiter) {
-				require.NoError(t, l.SetRate(t.Context(), golang(overall, 10), rratelimiter.KeepState()))
+			make: func(ctx context.Context, _ *oracle.Limiter, l *rratelimiter.Limiter) error {
+				return l.SetRate(ctx, golang(overall, 10), rratelimiter.KeepState())
 			},
 		},
 	}
@@ -177,7 +172,13 @@ func (r *run) heals(t *testing.T, change driftChange) {
 		d.take(t, int(change.rate)/20)
 	}
 	d.offset.Store(0)
-	change.make(t, r.java.Limiter(d.name), rratelimiter.New(r.redis).Limiter(d.name))
+	err := change.make(t.Context(), r.java.Limiter(d.name), rratelimiter.New(r.redis).Limiter(d.name))
+	if errors.Is(err, oracle.ErrUnsupported) {
+		require.NotEqual(t, "4.7.0", r.version)
+		t.Logf("Redisson %s has no such call: nothing was tested", r.version)
+		return
+	}
+	require.NoError(t, err)
 	config, err := d.clients[0].Limiter(d.name).Config(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, change.after, config.Permits)
