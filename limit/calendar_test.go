@@ -29,8 +29,8 @@ func shown(t time.Time, in *time.Location) int {
 	return year*10000 + int(month)*100 + day
 }
 
-// unitOf finds the unit of a time: it walks from noon to noon to the first day of it and of the
-// next one, and from minute to minute to the first at which that is shown.
+// unitOf finds the unit of a time: it walks from noon to noon to the first day of it and of the next one, and from minute
+// to minute to the first at which that is shown.
 func unitOf(unit Unit, in *time.Location, t time.Time) (begin, end time.Time) {
 	first := func(day time.Time) bool {
 		switch unit {
@@ -67,8 +67,8 @@ func unitOf(unit Unit, in *time.Location, t time.Time) (begin, end time.Time) {
 	return dawn(noon(back)), dawn(noon(ahead))
 }
 
-// TestTheLastDayOfALeapYear: a place's data list clock changes to 2037 or so, or fewer; behind them
-// Go tells that the offset of such a day ends before it begins.
+// TestTheLastDayOfALeapYear: a place's data list clock changes to 2037 or so, or fewer; behind them Go tells that the offset of such a
+// day ends before it begins.
 func TestTheLastDayOfALeapYear(t *testing.T) {
 	for _, name := range []string{"America/New_York", "Europe/Berlin", "America/Santiago", "Australia/Lord_Howe"} {
 		for _, unit := range []Unit{Day, Week, Month, Year} {
@@ -186,8 +186,7 @@ var moments = []struct {
 	{"Pacific/Kiritimati", "2026-05-31T10:00:00Z", 24 * time.Hour, "2026-06-01T00:00:00"},
 }
 
-// TestCalendarUnits: the units of strange moments are those that are to be expected, and those that
-// the model walks to.
+// TestCalendarUnits: the units of strange moments are those that are to be expected, and those that the model walks to.
 func TestCalendarUnits(t *testing.T) {
 	for _, test := range moments {
 		at, err := time.Parse(time.RFC3339, test.at)
@@ -220,8 +219,7 @@ func TestCalendarUnits(t *testing.T) {
 	assert.Equal(t, fmt.Sprint(noon.Add(-12*time.Hour).UnixMilli()), Calendar{1, Day, far}.arguments(nil, noon)[2])
 }
 
-// TestCalendarOnTheServersClock: the unit is that of the server's time, however wrong the host's
-// clock is, for every call.
+// TestCalendarOnTheServersClock: the unit is that of the server's time, however wrong the host's clock is, for every call.
 func TestCalendarOnTheServersClock(t *testing.T) {
 	b := newBench(t)
 	b.client = rratelimiter.New(New(b.client, "name", SlidingLog{1, time.Second}).client.Engine.Redis(), rratelimiter.WithServerTime())
@@ -264,8 +262,7 @@ func TestCalendarIsOneByName(t *testing.T) {
 	assert.True(t, policy == Policy(Calendar{3, Day, nil}))
 }
 
-// TestCalendarEarliest: what a month has no room for goes into the next ones, with the lengths that
-// they have.
+// TestCalendarEarliest: what a month has no room for goes into the next ones, with the lengths that they have.
 func TestCalendarEarliest(t *testing.T) {
 	now := time.Date(2024, 1, 20, 0, 0, 0, 0, time.UTC)
 	end := time.Date(2024, 2, 1, 0, 0, 0, 0, time.UTC)

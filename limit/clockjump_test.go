@@ -11,9 +11,9 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// TestClockJumps: where the clock goes back by an hour nothing fails and nothing more is granted
-// until it is where it was; where it goes forward it is as if the hour had passed, whether keys
-// have expired meanwhile or not, and nothing more is granted when it comes back.
+// TestClockJumps: where the clock goes back by an hour nothing fails and nothing more is granted until it is where it was; where it
+// goes forward it is as if the hour had passed, whether keys have expired meanwhile or not, and nothing more is granted when it
+// comes back.
 func TestClockJumps(t *testing.T) {
 	const minute = time.Minute
 	half := time.Date(2025, time.November, 21, 23, 30, 0, 0, time.UTC)
@@ -56,8 +56,7 @@ func TestClockJumps(t *testing.T) {
 	})
 }
 
-// clockJumps turns the clock, ahead by as much as makes everything free. The server's clock goes
-// ahead with it, or stands still.
+// clockJumps turns the clock, ahead by as much as makes everything free. The server's clock goes ahead with it, or stands still.
 func clockJumps(b *bench, l *Limiter, most int64, ahead time.Duration, together bool) {
 	b.Helper()
 	b.back = true

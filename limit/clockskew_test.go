@@ -10,9 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestClocks_SlowerThanTheServers_KeepTheLimit: a client whose clock is ahead takes a permit. The
-// clock of the others stands still now and then, and is set back. In an interval of its own clock,
-// Redis never sees more grants than the policy allows.
+// TestClocks_SlowerThanTheServers_KeepTheLimit: a client whose clock is ahead takes a permit. The clock of the others stands still now and
+// then, and is set back. In an interval of its own clock, Redis never sees more grants than the policy allows.
 func TestClocks_SlowerThanTheServers_KeepTheLimit(t *testing.T) {
 	type grant struct{ at, permits int64 }
 	for _, test := range []struct {

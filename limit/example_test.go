@@ -44,7 +44,13 @@ func ExampleNew() {
 		}
 		fmt.Println(d.Allowed, d.Remaining, "of", d.Limit)
 	}
-	// Output: true 4 of 5 true 3 of 5 true 2 of 5 true 1 of 5 true 0 of 5 false 0 of 5
+	// Output:
+	// true 4 of 5
+	// true 3 of 5
+	// true 2 of 5
+	// true 1 of 5
+	// true 0 of 5
+	// false 0 of 5
 }
 
 // A tenant's own limit, and the quota of a paid API that all tenants share, with Java programs too.
@@ -71,8 +77,11 @@ func ExampleJoin() {
 		panic(err)
 	}
 	fmt.Println(left, "left of the quota: a refusal by the tenant's limit takes nothing of it")
-	// Output: true true false 98 left of the quota: a refusal by the tenant's limit takes nothing
-	// of it
+	// Output:
+	// true
+	// true
+	// false
+	// 98 left of the quota: a refusal by the tenant's limit takes nothing of it
 }
 
 // A model's tokens, which are counted once the answer is there.

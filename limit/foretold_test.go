@@ -12,8 +12,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// TestTake_FixedWindow_NeedsNoLongReply: the text of a granted call has all of a Decision, if the
-// time of the call is known here.
+// TestTake_FixedWindow_NeedsNoLongReply: the text of a granted call has all of a Decision, if the time of the call is known here.
 func TestTake_FixedWindow_NeedsNoLongReply(t *testing.T) {
 	aligned := FixedWindow{5, 10 * time.Second, true}
 	one := func(r engine.Request) engine.Batch {

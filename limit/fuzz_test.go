@@ -11,8 +11,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// FuzzState: whatever a key holds, a call gives a Decision that can be, or a *StateError, and no
-// call makes it worse.
+// FuzzState: whatever a key holds, a call gives a Decision that can be, or a *StateError, and no call makes it worse.
 func FuzzState(f *testing.F) {
 	policies := []Policy{
 		FixedWindow{10, time.Second, false}, FixedWindow{10, time.Second, true}, Calendar{10, Day, nil}, SlidingLog{10, time.Second},

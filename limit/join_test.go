@@ -63,8 +63,7 @@ func TestAJoinTakesOfAllOrOfNone(t *testing.T) {
 	assert.Equal(t, "{tenant}:second + {tenant}:shared + {tenant}:day", join.Name())
 }
 
-// TestAJoinOfOneIsThatOne: random calls give the same answers as the limiter of Redisson's layout
-// by itself, and leave the same.
+// TestAJoinOfOneIsThatOne: random calls give the same answers as the limiter of Redisson's layout by itself, and leave the same.
 func TestAJoinOfOneIsThatOne(t *testing.T) {
 	for _, kind := range []rratelimiter.RateType{rratelimiter.Overall, rratelimiter.PerClient} {
 		t.Run(kind.String(), func(t *testing.T) {

@@ -9,8 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReservationsOfALargeBucket, in which permits times the microseconds of the interval are more
-// than 2^63: bytes an hour, say.
+// TestReservationsOfALargeBucket, in which permits times the microseconds of the interval are more than 2^63: bytes an hour, say.
 func TestReservationsOfALargeBucket(t *testing.T) {
 	for _, p := range []Policy{TokenBucket{1e10, 1e10, time.Hour}, LeakyBucket{1e10, 1e10, time.Hour}} {
 		b := newBench(t)

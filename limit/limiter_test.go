@@ -60,8 +60,7 @@ func TestWorkedExamples(t *testing.T) {
 		"Smooth, a burst of three": {[]Policy{Smooth{Permits: 1, Interval: time.Second, Burst: 3 * time.Second}}, []call{
 			{0, 1, allowed(2)}, {0, 1, allowed(1)}, {500 * ms, 1, allowed(0)}, {500 * ms, 1, allowed(0)}, {500 * ms, 1, refused(0, 500*ms)},
 		}},
-		// Of four stored permits the first costs what lies between 3 s and 2 s, the second between
-		// 2 s and 1 s, and the others 1 s.
+		// Of four stored permits the first costs what lies between 3 s and 2 s, the second between 2 s and 1 s, and the others 1 s.
 		"Smooth, warming up": {[]Policy{Smooth{Permits: 1, Interval: time.Second, WarmUp: 4 * time.Second}}, []call{
 			{0, 1, allowed(0)}, {0, 1, refused(0, 2500*ms)}, {2500 * ms, 1, allowed(0)}, {4000 * ms, 1, allowed(0)},
 			{5000 * ms, 1, rratelimiter.Decision{Allowed: true, ResetAfter: 5 * time.Second}},

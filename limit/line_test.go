@@ -14,8 +14,7 @@ import (
 	inmemory "github.com/rratelimiter/rratelimiter/internal/bubble"
 )
 
-// TestThoseWhoWaitAreServedInTheirOrder, when each policy has permits for them, and Redis is asked
-// about as often as it has.
+// TestThoseWhoWaitAreServedInTheirOrder, when each policy has permits for them, and Redis is asked about as often as it has.
 func TestThoseWhoWaitAreServedInTheirOrder(t *testing.T) {
 	for name, test := range map[string]struct {
 		policies []Policy
@@ -54,8 +53,7 @@ func TestThoseWhoWaitAreServedInTheirOrder(t *testing.T) {
 	}
 }
 
-// TestWhoCannotBeServedInTimeIsToldAtOnce, and whoever can is not: behind others, over the ends of
-// windows.
+// TestWhoCannotBeServedInTimeIsToldAtOnce, and whoever can is not: behind others, over the ends of windows.
 func TestWhoCannotBeServedInTimeIsToldAtOnce(t *testing.T) {
 	for name, policy := range map[string]Policy{
 		"FixedWindow": FixedWindow{4, time.Second, false}, "SlidingLog": SlidingLog{4, time.Second}, "SlidingWindow": SlidingWindow{4, time.Second, 0},
@@ -87,8 +85,7 @@ func TestWhoCannotBeServedInTimeIsToldAtOnce(t *testing.T) {
 	}
 }
 
-// TestWhoWaitsForAJoinIsToldOfALoweredRate at once, behind others: a limiter of Redisson's layout
-// can change.
+// TestWhoWaitsForAJoinIsToldOfALoweredRate at once, behind others: a limiter of Redisson's layout can change.
 func TestWhoWaitsForAJoinIsToldOfALoweredRate(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		quota := b.client.Limiter("quota")
@@ -112,8 +109,7 @@ func TestWhoWaitsForAJoinIsToldOfALoweredRate(t *testing.T) {
 	})
 }
 
-// TestACancelledCallerLosesNoPermits: what arrives for it goes back, to each policy and to a
-// limiter of Redisson's layout.
+// TestACancelledCallerLosesNoPermits: what arrives for it goes back, to each policy and to a limiter of Redisson's layout.
 func TestACancelledCallerLosesNoPermits(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		quota := b.client.Limiter("{t}:quota")
@@ -144,8 +140,7 @@ func TestACancelledCallerLosesNoPermits(t *testing.T) {
 	})
 }
 
-// TestGivenBackThoughAnotherClockIsAhead: what was taken counts at the time that the other clock
-// has shown, and goes back from there.
+// TestGivenBackThoughAnotherClockIsAhead: what was taken counts at the time that the other clock has shown, and goes back from there.
 func TestGivenBackThoughAnotherClockIsAhead(t *testing.T) {
 	for _, policies := range [][]Policy{
 		{SlidingLog{10, time.Hour}}, {SlidingWindow{10, time.Hour, 0}}, {Calendar{10, Day, nil}}, {TokenBucket{10, 1, time.Hour}}, {FixedWindow{10, time.Hour, false}},
@@ -208,8 +203,7 @@ func TestWhoWaitedAndHasGoneGivesBackItsOwn(t *testing.T) {
 	})
 }
 
-// TestDenialsAreAnsweredFromMemory for all policies, until something changes that this client knows
-// of.
+// TestDenialsAreAnsweredFromMemory for all policies, until something changes that this client knows of.
 func TestDenialsAreAnsweredFromMemory(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		client := rratelimiter.New(b.Conn, rratelimiter.WithDenialCache(time.Hour))

@@ -90,8 +90,7 @@ func TestDenseLog(t *testing.T) {
 	assert.Greater(t, most, 400)
 }
 
-// TestSlidingLog_ManyEntries: of logs around the size of a page, all that has expired goes, and all
-// that is released.
+// TestSlidingLog_ManyEntries: of logs around the size of a page, all that has expired goes, and all that is released.
 func TestSlidingLog_ManyEntries(t *testing.T) {
 	const key = "{name}:log:10000"
 	for _, entries := range []int64{1, 2, 6, 7, 8, 9, 10, 255, 256, 257, 258, 1100} {

@@ -36,8 +36,7 @@ type model interface {
 
 // reserver is a model of a policy with reservations.
 type reserver interface {
-	// reserve takes permits, and says in how many microseconds they can be had, and what undo needs
-	// to know.
+	// reserve takes permits, and says in how many microseconds they can be had, and what undo needs to know.
 	reserve(now, permits int64) (delay int64, ticket any)
 	// undo is Cancel.
 	undo(now int64, ticket any)

@@ -145,8 +145,7 @@ func TestAnObserverIsToldOfEveryDecision(t *testing.T) {
 	}
 }
 
-// TestAnObserverIsToldOfReservations: who waits for a moment waits, and is counted with the others
-// of that limiter.
+// TestAnObserverIsToldOfReservations: who waits for a moment waits, and is counted with the others of that limiter.
 func TestAnObserverIsToldOfReservations(t *testing.T) {
 	observed(t, func(b *bubble, client *rratelimiter.Client, o *told) {
 		l := New(client, "name", TokenBucket{1, 10, time.Second})
@@ -218,8 +217,7 @@ func TestAnObserverIsToldOfReservations(t *testing.T) {
 	})
 }
 
-// TestAChargeIsToldWithTheErrorThatItGets, as every call to Redis is, where a key holds what is not
-// the limiter's.
+// TestAChargeIsToldWithTheErrorThatItGets, as every call to Redis is, where a key holds what is not the limiter's.
 func TestAChargeIsToldWithTheErrorThatItGets(t *testing.T) {
 	observed(t, func(b *bubble, client *rratelimiter.Client, o *told) {
 		l := New(client, "name", FixedWindow{10, time.Hour, false})

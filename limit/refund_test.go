@@ -76,8 +76,7 @@ var forget = map[string]func(b *bench, l *Limiter){
 	"eviction": func(b *bench, l *Limiter) { b.redis.FlushAll() },
 }
 
-// TestRefund_StateBeganSince_GivesNothingBack: the clock stands still, so that no time tells the
-// states apart.
+// TestRefund_StateBeganSince_GivesNothingBack: the clock stands still, so that no time tells the states apart.
 func TestRefund_StateBeganSince_GivesNothingBack(t *testing.T) {
 	type lose func(b *bench, l *Limiter) (giveBack func(context.Context))
 	kinds := map[string]lose{
@@ -118,8 +117,7 @@ func each(policies []Policy) func(yield func([]Policy) bool) {
 	}
 }
 
-// TestRefund_SameState_GivesAllBack, so that the test above is not met by a refund that never
-// works.
+// TestRefund_SameState_GivesAllBack, so that the test above is not met by a refund that never works.
 func TestRefund_SameState_GivesAllBack(t *testing.T) {
 	for _, p := range everyPolicy {
 		for _, detail := range []bool{false, true} {
@@ -192,8 +190,8 @@ func TestLease_ReturnedAfterReset_GivesNothingBack(t *testing.T) {
 	}
 }
 
-// TestRefund_OvertakenCalls_AreWholeAndOnce: clocks are behind one another, and some go back. A
-// refund comes back at once, and never is more free than the others have left.
+// TestRefund_OvertakenCalls_AreWholeAndOnce: clocks are behind one another, and some go back. A refund comes back at once, and never is
+// more free than the others have left.
 func TestRefund_OvertakenCalls_AreWholeAndOnce(t *testing.T) {
 	type grant struct {
 		at, dated, permits int64

@@ -141,8 +141,7 @@ func TestADeadlineBeforeTheMomentReservesNothing(t *testing.T) {
 	}
 }
 
-// TestCancelGivesBackWhatNobodyBuiltOn: all of the last reservation, and of others what they have
-// more than those behind.
+// TestCancelGivesBackWhatNobodyBuiltOn: all of the last reservation, and of others what they have more than those behind.
 func TestCancelGivesBackWhatNobodyBuiltOn(t *testing.T) {
 	for _, p := range []Policy{TokenBucket{5, 1, time.Minute}, LeakyBucket{5, 1, time.Minute}, Smooth{Permits: 1, Interval: time.Minute, Burst: 5 * time.Minute}} {
 		b := newBench(t)
@@ -188,8 +187,7 @@ func TestCancelGivesBackWhatNobodyBuiltOn(t *testing.T) {
 	}
 }
 
-// TestWhatAResetHasForgottenIsNotCancelled, though others wait by then: nothing goes back of what
-// they hold.
+// TestWhatAResetHasForgottenIsNotCancelled, though others wait by then: nothing goes back of what they hold.
 func TestWhatAResetHasForgottenIsNotCancelled(t *testing.T) {
 	for _, p := range []Policy{
 		TokenBucket{5, 1, time.Minute}, LeakyBucket{5, 1, time.Minute}, Smooth{Permits: 1, Interval: time.Minute, Burst: 5 * time.Minute},

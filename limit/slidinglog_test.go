@@ -192,8 +192,7 @@ func TestLogThatIsNotOurs(t *testing.T) {
 	b.foreign(policy, "string")
 }
 
-// TestReturnsEarliest: who wants more than there is waits an interval more for each time that all
-// have to come back.
+// TestReturnsEarliest: who wants more than there is waits an interval more for each time that all have to come back.
 func TestReturnsEarliest(t *testing.T) {
 	o, ok := newReturns(10, time.Second, []int64{7, 900_000, 100_000, 3, 900_000, 4})
 	require.True(t, ok)

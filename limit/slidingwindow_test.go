@@ -103,8 +103,8 @@ func (m *slidingModel) reset(now int64) int64 {
 	return (newest+1+m.cells)*m.cell - now
 }
 
-// TestSlidingWindowIsStrict: whatever is asked for and when, no interval sees more than the
-// permits, and a permit is back an interval and a cell after it was taken.
+// TestSlidingWindowIsStrict: whatever is asked for and when, no interval sees more than the permits, and a permit is back
+// an interval and a cell after it was taken.
 func TestSlidingWindowIsStrict(t *testing.T) {
 	b := newBench(t)
 	policy := SlidingWindow{20, 100 * ms, 5}

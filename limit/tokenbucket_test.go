@@ -9,8 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tokenModel is TokenBucket, and LeakyBucket, whose level is what a bucket lacks: the tokens are a
-// fraction, so that nothing is rounded.
+// tokenModel is TokenBucket, and LeakyBucket, whose level is what a bucket lacks: the tokens are a fraction, so that nothing is rounded.
 type tokenModel struct {
 	capacity, refill, interval int64
 	last                       int64    // when tokens changed
@@ -23,8 +22,8 @@ type tokenModel struct {
 	since                      int64
 }
 
-// at is the tokens at a moment, and that moment as the bucket knows it: no clock takes back what
-// another one has seen. It forgets the time once it is full.
+// at is the tokens at a moment, and that moment as the bucket knows it: no clock takes back what another one has seen. It
+// forgets the time once it is full.
 func (m *tokenModel) at(now int64) (tokens *big.Rat, moment int64) {
 	full := new(big.Rat).SetInt64(m.capacity)
 	if m.tokens == nil {
@@ -177,8 +176,7 @@ func (m *tokenModel) undo(now int64, ticket any) {
 	m.restore(new(big.Rat).Quo(back, m.per(big.NewRat(1, 1))))
 }
 
-// missingOf is what is missing because of a reservation that does not wait, as the time of its
-// refill, as far as the bucket knows.
+// missingOf is what is missing because of a reservation that does not wait, as the time of its refill, as far as the bucket knows.
 func (m *tokenModel) missingOf(made bucketTicket) *big.Rat {
 	most := new(big.Rat).Sub(m.per(made.permits), new(big.Rat).SetInt64(m.last-made.at))
 	own := new(big.Rat).Sub(m.until(made.end), m.per(new(big.Rat).Sub(m.back, made.back)))

@@ -109,8 +109,7 @@ func TestAcquireThatEndsGivesItsReservationBack(t *testing.T) {
 	}
 }
 
-// TestWhatArrivesForACallerThatHasGone is given back, whether its moment would have been at once or
-// later.
+// TestWhatArrivesForACallerThatHasGone is given back, whether its moment would have been at once or later.
 func TestWhatArrivesForACallerThatHasGone(t *testing.T) {
 	for _, p := range []Policy{TokenBucket{3, 1, time.Hour}, LeakyBucket{3, 1, time.Hour}, Smooth{Permits: 1, Interval: time.Hour, Burst: 3 * time.Hour}} {
 		inBubble(t, func(b *bubble) {
@@ -150,8 +149,7 @@ func TestWhatArrivesForACallerThatHasGone(t *testing.T) {
 	}
 }
 
-// TestAMomentThatTheCallItselfLeftNoTimeFor is as one behind the deadline: told at once, and given
-// back.
+// TestAMomentThatTheCallItselfLeftNoTimeFor is as one behind the deadline: told at once, and given back.
 func TestAMomentThatTheCallItselfLeftNoTimeFor(t *testing.T) {
 	for _, p := range reservables {
 		for name, call := range map[string]func(*Limiter, context.Context) error{
@@ -205,8 +203,7 @@ func TestTryAcquireWithinWaitsForItsReservation(t *testing.T) {
 	}
 }
 
-// TestTryAcquireWithin_Reservation_TimeoutCountsFromTheCall, not from the reply: no permit is
-// granted behind it.
+// TestTryAcquireWithin_Reservation_TimeoutCountsFromTheCall, not from the reply: no permit is granted behind it.
 func TestTryAcquireWithin_Reservation_TimeoutCountsFromTheCall(t *testing.T) {
 	for _, p := range reservables {
 		inBubble(t, func(b *bubble) {
