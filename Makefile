@@ -4,7 +4,7 @@
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GREMLINS      = github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0
 STATICCHECK   = honnef.co/go/tools/cmd/staticcheck@v0.8.2
-SIDES         = ./internal/blocks ./grpclimit ./otellimit ./rules ./rls ./cmd/rrl ./examples/doors ./examples/gateway
+SIDES         = ./grpclimit ./otellimit ./rules ./rls ./cmd/rrl ./examples/doors ./examples/gateway
 MODULES       = . ./integration ./benchmarks $(SIDES)
 GO_TEST       = go test -race -shuffle=on
 
@@ -95,7 +95,7 @@ bin/image:
 
 # Each fuzz target, some minutes in all. By count: Go calls the end of a time a failure now and then (golang/go#75804).
 fuzz:
-	for package in . ./limit ./internal/door ./internal/blocks ./httplimit ./grpclimit ./rules ./rls; do for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz'); do \
+	for package in . ./limit ./internal/door ./httplimit ./grpclimit ./rules ./rls; do for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz'); do \
 		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime 50000x $$package || exit 1; done; done
 
 # Generated mutants of the engine, and those that no test of it kills. Half an hour on two idle cores.

@@ -68,7 +68,6 @@ require (
 	github.com/prometheus/client_model v0.6.2 // indirect
 	github.com/prometheus/common v0.37.0 // indirect
 	github.com/prometheus/procfs v0.8.0 // indirect
-	github.com/rratelimiter/rratelimiter/internal/blocks v0.0.0-00010101000000-000000000000 // indirect
 	github.com/rs/xid v1.4.0 // indirect
 	github.com/shirou/gopsutil/v4 v4.26.6 // indirect
 	github.com/sirupsen/logrus v1.9.4 // indirect
@@ -95,5 +94,3 @@ replace github.com/rratelimiter/rratelimiter => ../
 replace github.com/rratelimiter/rratelimiter/grpclimit => ../grpclimit
 
 replace github.com/rratelimiter/rratelimiter/rls => ../rls
-
-replace github.com/rratelimiter/rratelimiter/internal/blocks => ../internal/blocks

@@ -40,9 +40,6 @@ var domainFields = fields[domainFile]{
 
 // parse reads one file.
 func parse(file string, text []byte) (*domain, []error) {
-	if d := inChunks(file, text); d != nil {
-		return d, nil
-	}
 	r := &reader{file: file}
 	root := r.open(text)
 	if len(r.errs) > 0 {

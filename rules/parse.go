@@ -29,10 +29,6 @@ type snapshot struct {
 
 	http tree
 	grpc tree
-
-	// Of a file that was read in chunks, for the next reading.
-	head   string
-	chunks map[string][]*rule
 }
 
 // fileFile is a file as it is written.
@@ -49,15 +45,10 @@ var fileFields = map[string]field[fileFile]{
 	"rules":           func(_ *decoder, n *yaml.Node, f *fileFile) { f.rules = n },
 }
 
-// parse reads a file, of which before is an earlier reading, or nil.
-func parse(name string, data []byte, before *snapshot) (*snapshot, error) {
+// parse reads a file.
+func parse(name string, data []byte) (*snapshot, error) {
 	if len(data) > mostBytes {
 		return nil, tooLarge(name, int64(len(data)))
-	}
-	if len(data) >= smallest && !strings.EqualFold(filepath.Ext(name), ".json") {
-		if s, ok := inChunks(name, data, before); ok {
-			return s, nil
-		}
 	}
 	root, problem := document(name, data)
 	if problem != nil {

@@ -114,7 +114,7 @@ func (w *watch) load() error {
 	if err != nil {
 		return err
 	}
-	s, err := parse(w.path, data, nil)
+	s, err := parse(w.path, data)
 	if err != nil {
 		return err
 	}
@@ -225,7 +225,7 @@ func (w *watch) look(ctx context.Context) bool {
 		w.tell(err)
 		return true
 	}
-	s, err := parse(w.path, data, w.set.current.Load())
+	s, err := parse(w.path, data)
 	if ctx.Err() != nil {
 		return true
 	}

@@ -36,7 +36,6 @@ require (
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/planetscale/vtprotobuf v0.6.1-0.20240319094008-0393e58bdf10 // indirect
 	github.com/rratelimiter/rratelimiter/grpclimit v0.0.0-00010101000000-000000000000 // indirect
-	github.com/rratelimiter/rratelimiter/internal/blocks v0.0.0-00010101000000-000000000000 // indirect
 	github.com/spf13/pflag v1.0.9 // indirect
 	github.com/yuin/gopher-lua v1.1.1 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
@@ -44,5 +43,3 @@ require (
 	google.golang.org/genproto/googleapis/api v0.0.0-20260706201446-f0a921348800 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260706201446-f0a921348800 // indirect
 )
-
-replace github.com/rratelimiter/rratelimiter/internal/blocks => ../../internal/blocks

@@ -1,0 +1,65 @@
+package rules
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/target"
+)
+
+// FuzzParse: no file makes Parse panic, and every error says where.
+func FuzzParse(f *testing.F) {
+	for _, text := range []string{
+		"rules: []", large(2), one("key: ip, limits: 1/s"), `{"rules": [{"name": "a", "ban": true, "match": {"grpc": "/a/b"}}]}`,
+		"address: {trusted: [10.0.0.0/8], header: Forwarded, ipv6_bits: 48}\ndefaults: {key: ip, policy: smooth, skip: {paths: [/a/, '/{$}'], ranges: ['::1'], methods: GET}}\nmatch: all\nrules: [{name: a, limits: [5/s, {redisson: q, rate: 2/d}], wait: 1s, on_failure: {local: 0.5}}]",
+		"rules: [{name: a, match: ['GET a.b/{x}/{y...}', {headers: {A: '*'}, ranges: 10.0.0.0/8}], key: [path:y, constant:z], limits: {permits: 3, per: 1m, policy: calendar}, overrides: [{key: [a, z], unlimited: true}]}]",
+	} {
+		f.Add(text, "/a/b?c", "f.yaml")
+		f.Add(text, "/%2e/%2F//x", "f.json")
+	}
+	f.Fuzz(func(t *testing.T, text, target, name string) {
+		s, err := Parse(name, []byte(text))
+		if err != nil {
+			assert.NotEmpty(t, err.Error())
+			return
+		}
+		// What it gives can be asked.
+		v := s.file()
+		r := request("GET /")
+		r.URL.Path = target
+		r.URL.RawPath = target
+		for _, step := range v.steps(newOpener(nowhere, httpDoor), r) {
+			if step.err == nil {
+				_, _ = step.limiter.Take(over, 1)
+			}
+		}
+	})
+}
+
+// FuzzPath: a tree finds what its patterns match, in each reading of a path.
+func FuzzPath(f *testing.F) {
+	f.Add("/a/../b//c/", "/b/{x}/")
+	f.Add("a%2Fb", "/{x}/{y...}")
+	f.Add("/%6C/", "/l/{$}")
+	f.Fuzz(func(t *testing.T, path, text string) {
+		readings, err := target.ReadPath(path, true)
+		if err != nil {
+			return
+		}
+		p, err := parsePattern(text)
+		if err != nil || p.host != "" || p.method != "" {
+			return
+		}
+		var found tree
+		found.add(0, &condition{pattern: p})
+		readings.All(func(reading string) bool {
+			s := search{request: &overHTTP{Request: request("GET /"), address: &httplimit.Address{}}}
+			found.find(&s, reading)
+			require.Equal(t, p.matches(reading), len(s.found) == 1, "%q %q", reading, text)
+			return true
+		})
+	})
+}
