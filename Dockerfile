@@ -4,6 +4,8 @@
 #	make image               builds on this machine, and needs no registry
 
 FROM scratch AS base
+# The live heap is small, and each collection delays requests: it grows to five times before it is collected.
+ENV GOGC=400
 USER 65534:65534
 EXPOSE 8080 8081
 ENTRYPOINT ["/rrl"]

@@ -26,7 +26,7 @@ const (
 )
 
 // BenchmarkBeside is rrl serve, without and with leases of a second, beside the original's design, each a process of its own on one Redis, in
-// turns. The original collects its garbage as Go programs do that nobody tells otherwise; "tuned" is the same as seldom as rrl serve.
+// turns. The original collects its garbage as Go programs do by default; "tuned" is the same with the environment of the image.
 func BenchmarkBeside(b *testing.B) {
 	redis, conn, file := benchRedis(b)
 	rrl := filepath.Join(b.TempDir(), "rrl")
@@ -36,15 +36,16 @@ func BenchmarkBeside(b *testing.B) {
 	require.NoError(b, err, "%s", out)
 	self, err := os.Executable()
 	require.NoError(b, err)
+	image := []string{"GOGC=400"} // the environment of the image
 	original := []string{originalRedis + "=" + redis, originalListen + "=127.0.0.1:PORT"}
 	serve := []string{"serve", file, "--grpc", "127.0.0.1:PORT", "--http", "", "--redis", "redis://" + redis, "--deadline", "10s"}
 	for _, keys := range []int{1, 10_000} {
 		b.Run(fmt.Sprintf("keys=%d", keys), func(b *testing.B) {
 			sides := []*side{
 				newProcess(b, "theirs", original, self),
-				newProcess(b, "tuned", append([]string{"GOGC=400"}, original...), self),
-				newProcess(b, "plain", nil, rrl, serve...),
-				newProcess(b, "leased", nil, rrl, append(serve[:len(serve):len(serve)], "--lease", "1s")...),
+				newProcess(b, "tuned", append(image, original...), self),
+				newProcess(b, "plain", image, rrl, serve...),
+				newProcess(b, "leased", image, rrl, append(serve[:len(serve):len(serve)], "--lease", "1s")...),
 			}
 			sides[3].ends = func(context.Context) error {
 				time.Sleep(1100 * time.Millisecond) // until its leases have ended

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -44,8 +43,7 @@ instance), it ends with exit code 2, as it does if a file is wrong. While it ser
 answer ends with an error, and the proxy decides. The log goes to the standard error, with -o json as JSON.
 
 SIGTERM and SIGINT end it with exit code 0: its health reports it first, --drain later it takes no more requests, and
-requests under way have five seconds. SIGHUP reads files and certificates again. The heap grows to five times of what
-is live before it is collected, unless GOGC is set; GOMEMLIMIT bounds it.
+requests under way have five seconds. SIGHUP reads files and certificates again.
 
 Both addresses are for proxies alone. --grpc-tls-cert and --grpc-tls-key are for TLS on --grpc; with
 --grpc-tls-client-ca, a client needs a certificate. Certificates that are replaced are in force for the next
@@ -135,11 +133,6 @@ func firstOf(err error, path string) error {
 	return err
 }
 
-// garbage is how much the heap grows until it is collected, in percent of the live heap, unless
-// GOGC is set. The live heap is small here, and each collection delays requests. GOMEMLIMIT still
-// bounds it.
-const garbage = 400
-
 // run serves until ctx ends.
 func (s *service) run(ctx context.Context, a *app) error {
 	if err := s.check(); err != nil {
@@ -160,9 +153,6 @@ func (s *service) run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer redis.Close()
-	if os.Getenv("GOGC") == "" {
-		defer debug.SetGCPercent(debug.SetGCPercent(garbage))
-	}
 	c := s.config
 	c.Client, c.Log, c.Options, c.Reload = a.limiters(redis, s.clientOptions()...), log, options, hangups
 	if c.GRPC, err = listenGRPC(ctx, s.grpc); err != nil {

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime/metrics"
 	"strconv"
 	"strings"
 	"testing"
@@ -128,24 +127,6 @@ func TestServeLeases(t *testing.T) {
 func TestTheHostsClockIsNoOption(t *testing.T) {
 	assert.Empty(t, (&app{}).byClock())
 	assert.Len(t, (&app{clock: time.Now}).byClock(), 1)
-}
-
-// TestServeCollectsSeldom, unless GOGC says how often.
-func TestServeCollectsSeldom(t *testing.T) {
-	percent := func() uint64 {
-		found := []metrics.Sample{{Name: "/gc/gogc:percent"}}
-		metrics.Read(found)
-		return found[0].Value.Uint64()
-	}
-	before := percent()
-	redis, file := startRedis(t), written(t, "edge.yaml", edge)
-	for env, want := range map[string]uint64{"": garbage, "100": before} {
-		t.Setenv("GOGC", env)
-		s := serve(t, file, "--redis", redis.url())
-		assert.Equal(t, want, percent())
-		assert.Equal(t, exitDone, s.stop())
-		assert.Equal(t, before, percent())
-	}
 }
 
 // TestServeWaitsForRedis: it listens once there is one; until then it says why not, and can be told to end.
