@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -11,7 +12,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/metadata"
 
+	"github.com/rratelimiter/rratelimiter/grpclimit"
 	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
@@ -81,35 +84,40 @@ func BenchmarkReload(b *testing.B) {
 	}
 }
 
-// BenchmarkMatch finds the rule of a request among 10,000.
+// BenchmarkMatch finds the rule of a request among 1,000.
 func BenchmarkMatch(b *testing.B) {
-	files := map[string]string{"path": large(10_000), "all": "match: all\n" + large(10_000)}
-	var hosts, headers, ranges strings.Builder
-	hosts.WriteString("rules:\n")
-	headers.WriteString("rules:\n")
-	ranges.WriteString("rules:\n")
-	for i := range 10_000 {
-		fmt.Fprintf(&hosts, "  - {name: r%d, match: t%d.example.com/, key: all, limits: 1/s}\n", i, i)
-		fmt.Fprintf(&headers, "  - {name: r%d, match: {headers: {X-Tenant: t%d}}, key: all, limits: 1/s}\n", i, i)
-		fmt.Fprintf(&ranges, "  - {name: r%d, match: {ranges: [10.%d.%d.0/24]}, key: all, limits: 1/s}\n", i, i/256, i%256)
+	files := map[string]string{"path": large(1000), "all": "match: all\n" + large(1000)}
+	for name, match := range map[string]string{
+		"segment": "/s%[1]d/x", "host": "t%[1]d.example.com/", "header": "{headers: {X-Tenant: t%[1]d}}",
+		"range": "{ranges: [10.%[2]d.%[3]d.0/24]}", "grpc": "{grpc: '*', headers: {X-Tenant: t%[1]d}}",
+	} {
+		text := "rules:\n"
+		for i := range 1000 {
+			text += fmt.Sprintf("  - {name: r%[1]d, match: "+match+", key: all, limits: 1/s}\n", i, i/256, i%256)
+		}
+		files[name] = text
 	}
-	files["host"], files["header"], files["range"] = hosts.String(), headers.String(), ranges.String()
-	for _, name := range []string{"path", "all", "host", "header", "range"} {
+	for _, name := range slices.Sorted(maps.Keys(files)) {
 		b.Run(name, func(b *testing.B) {
 			v := parsed(b, files[name]).file()
-			r := request("GET http://t9000.example.com/api/v1/service-9000/7", "X-Tenant", "t9000")
-			r.RemoteAddr = "10.35.40.7:1"
+			r := request("GET http://t900.example.com/api/v1/service-900/7", "X-Tenant", "t900")
+			r.RemoteAddr = "10.3.132.7:1"
+			if name == "segment" {
+				r.URL.Path = "/s900/x"
+			}
+			ctx := metadata.NewIncomingContext(b.Context(), metadata.Pairs("x-tenant", "t900"))
 			b.ReportAllocs()
 			for b.Loop() {
-				s := search{request: &overHTTP{Request: r, address: &v.address}, all: v.all}
-				path, err := target.ReadPath(r.URL.EscapedPath(), false)
-				if err != nil {
-					b.Fatal(err)
+				var found []match
+				if name == "grpc" {
+					found = v.grpc.find(&overGRPC{ctx: ctx, call: grpclimit.Call{Method: "/a.B/C"}}, "/a.B/C", v.all)
+				} else {
+					path, err := target.ReadURL(r.URL, false)
+					require.NoError(b, err)
+					found = v.http.find(&overHTTP{Request: r, address: &v.address}, path.Text, v.all)
 				}
-				v.http.find(&s, path.Text)
-				if len(s.found) != 1 || v.rules[s.found[0].rule].name[1:] == "" {
-					b.Fatal(len(s.found))
-				}
+				require.Len(b, found, 1)
+				require.Equal(b, 900, found[0].rule)
 			}
 		})
 	}

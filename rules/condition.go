@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -17,7 +18,7 @@ type condition struct {
 	rpc     bool // a method of gRPC, not a request of HTTP
 	headers []header
 	methods []string
-	ranges  ranges
+	ranges  []netip.Prefix
 	source  *yaml.Node // until the rule is read
 }
 
@@ -167,10 +168,9 @@ func (c *condition) mayHave(method string) bool {
 	return c.hasMethod(method) || target.HasMethod(method, c.method)
 }
 
-// holds reports whether a request, whose path and host are the pattern's, meets the rest of the condition. An
-// error says that only the client's address could tell, which is unknown.
-func (c *condition) holds(r asked) (bool, error) {
-	method := r.method()
+// holds reports whether a request of a method, whose path and host match the pattern, meets the rest of the condition.
+// It returns an error if that depends on the client's address, and the address is unknown.
+func (c *condition) holds(r asked, method string) (bool, error) {
 	if c.rpc && len(c.segments) == 0 && door.Exempt(grpclimit.Call{Method: method}.Service()) {
 		return false, nil // only a rule that names the service limits it
 	}
@@ -183,9 +183,9 @@ func (c *condition) holds(r asked) (bool, error) {
 			return false, nil
 		}
 	}
-	if len(c.ranges.list) > 0 {
+	if len(c.ranges) > 0 {
 		client, err := r.client()
-		return err == nil && c.ranges.contains(client), err
+		return err == nil && contains(c.ranges, client), err
 	}
 	return true, nil
 }

@@ -27,8 +27,8 @@ type snapshot struct {
 	allowSlashes bool // paths may have escaped slashes and backslashes
 	looksAtPaths bool // a rule that is no shadow does
 
-	http tree
-	grpc tree
+	http matcher
+	grpc matcher
 }
 
 // fileFile is a file as it is written.

@@ -153,28 +153,38 @@ func (p *pattern) wildcard(path, name string) string {
 	return unescaped(segment)
 }
 
-// matches says whether a path, cleaned and escaped, is one of the pattern's, whatever its method and host. A tree finds that out for
-// many patterns at once; this is for few.
-func (p *pattern) matches(path string) bool {
-	for _, want := range p.segments {
-		if len(path) < 2 {
+// segmentsOf returns the segments of a path without escapes. The last one of a path that ends in a slash is empty.
+func segmentsOf(path string) []string {
+	segments := strings.Split(strings.TrimPrefix(path, "/"), "/")
+	for i, segment := range segments {
+		segments[i] = unescaped(segment)
+	}
+	return segments
+}
+
+// matches reports whether a request's host and path are those of a pattern.
+func (p *pattern) matches(host string, segments []string) bool {
+	return (p.host == "" || p.host == host) && p.hasPath(segments)
+}
+
+// hasPath reports whether a path is one of a pattern.
+func (p *pattern) hasPath(segments []string) bool {
+	behind := len(segments) - len(p.segments)
+	if behind < 0 {
+		return false
+	}
+	for i, want := range p.segments {
+		if want != segments[i] && want != "" {
 			return false
-		}
-		segment, _, more := strings.Cut(path[1:], "/")
-		if want != "" && want != unescaped(segment) {
-			return false
-		}
-		if path = path[1+len(segment):]; !more {
-			path = ""
 		}
 	}
 	switch p.end {
-	case endHere:
-		return path == ""
 	case endSlash:
-		return path == "/"
+		return behind == 1 && segments[len(p.segments)] == ""
+	case endRest:
+		return behind > 0
 	}
-	return path != ""
+	return behind == 0 && segments[len(segments)-1] != "" // a wildcard stands for no empty segment
 }
 
 // hasMethod says whether requests of a method are the pattern's.

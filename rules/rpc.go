@@ -2,6 +2,7 @@ package rules
 
 import (
 	"context"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -233,6 +234,7 @@ type overGRPC struct {
 	call    grpclimit.Call
 	address grpclimit.Address
 	from    remembered
+	headers http.Header // the metadata, made when a rule needs it
 }
 
 func (a *overGRPC) method() string { return a.call.Method }
@@ -247,7 +249,15 @@ func (a *overGRPC) host() string {
 }
 
 func (a *overGRPC) values(header string) []string {
-	return metadata.ValueFromIncomingContext(a.ctx, strings.ToLower(header))
+	if a.headers == nil {
+		a.headers = make(http.Header)
+		md, _ := metadata.FromIncomingContext(a.ctx) // without metadata there are no headers
+		for name, values := range md {
+			name = http.CanonicalHeaderKey(name)
+			a.headers[name] = append(a.headers[name], values...)
+		}
+	}
+	return a.headers[header]
 }
 
 func (a *overGRPC) client() (netip.Addr, error) {

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -176,7 +177,7 @@ func (c *cost) of(r asked) (int64, error) {
 
 // skip is the requests that a rule lets pass.
 type skip struct {
-	ranges  ranges
+	ranges  []netip.Prefix
 	paths   []pattern
 	methods []string
 }
@@ -211,16 +212,17 @@ func (s *skip) skips(r asked, path target.Path) bool {
 	if hasMethod(s.methods, r.method()) || len(s.paths) > 0 && path.All(s.hasPath) {
 		return true
 	}
-	if len(s.ranges.list) == 0 {
+	if len(s.ranges) == 0 {
 		return false
 	}
 	client, err := r.client()
-	return err == nil && s.ranges.contains(client)
+	return err == nil && contains(s.ranges, client)
 }
 
 // hasPath reports whether a reading of a path is skipped.
 func (s *skip) hasPath(path string) bool {
-	return slices.ContainsFunc(s.paths, func(p pattern) bool { return p.matches(path) })
+	segments := segmentsOf(path)
+	return slices.ContainsFunc(s.paths, func(p pattern) bool { return p.hasPath(segments) })
 }
 
 // address reads how a client's address is told.

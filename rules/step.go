@@ -32,15 +32,12 @@ func (s *snapshot) steps(o *opener, r *http.Request) []step {
 
 // stepsOf returns the steps of a request. The rules that match one of the readings of its path decide, each for
 // what that reading makes of its key.
-func (s *snapshot) stepsOf(o *opener, rules *tree, request asked, path target.Path) []step {
-	by := search{request: request, all: s.all}
+func (s *snapshot) stepsOf(o *opener, rules *matcher, request asked, path target.Path) []step {
 	var steps []step
 	path.All(func(reading string) bool {
-		by.found = by.found[:0]
-		rules.find(&by, reading)
-		for _, e := range by.found {
-			if rule := s.rules[e.rule]; !rule.skip.skips(request, path) {
-				steps = rule.append(steps, o, request, reading, e)
+		for _, m := range rules.find(request, reading, s.all) {
+			if rule := s.rules[m.rule]; !rule.skip.skips(request, path) {
+				steps = rule.append(steps, o, request, reading, m)
 			}
 		}
 		return true
@@ -49,8 +46,8 @@ func (s *snapshot) stepsOf(o *opener, rules *tree, request asked, path target.Pa
 }
 
 // append adds a step, or several where the limits of the rule do not share a slot. A rule decides once for each key.
-func (r *rule) append(steps []step, o *opener, request asked, path string, e entry) []step {
-	s := step{settings: r.settings, rules: []string{r.name}, cost: 1, err: e.unknown}
+func (r *rule) append(steps []step, o *opener, request asked, path string, m match) []step {
+	s := step{settings: r.settings, rules: []string{r.name}, cost: 1, err: m.unknown}
 	if s.err != nil {
 		return append(steps, s)
 	}
@@ -60,7 +57,7 @@ func (r *rule) append(steps []step, o *opener, request asked, path string, e ent
 	l := r.limits
 	if r.key != nil && (!l.refuse || len(r.overrides) > 0) {
 		var err error
-		if s.key, err = keyOf(r.key, request, path, e.condition); err == nil && s.key == "" {
+		if s.key, err = keyOf(r.key, request, path, m.condition); err == nil && s.key == "" {
 			err = errNoKey
 		}
 		if err != nil && !l.refuse {

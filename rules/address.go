@@ -1,0 +1,55 @@
+package rules
+
+import (
+	"net/netip"
+	"slices"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/rratelimiter/rratelimiter/internal/door"
+)
+
+// contains reports whether an address is in one of some ranges.
+func contains(ranges []netip.Prefix, addr netip.Addr) bool {
+	return slices.ContainsFunc(ranges, func(network netip.Prefix) bool { return network.Contains(addr) })
+}
+
+// ranges reads ranges of addresses.
+func (d *decoder) ranges(n *yaml.Node) []netip.Prefix {
+	var all []netip.Prefix
+	d.texts(n, "a text, a range of addresses like 10.0.0.0/8 or 2001:db8::/32", func(n *yaml.Node, text string) {
+		network, err := netip.ParsePrefix(text)
+		if addr, alone := netip.ParseAddr(text); alone == nil && addr.Zone() == "" {
+			addr = addr.Unmap()
+			network, err = netip.PrefixFrom(addr, addr.BitLen()), nil
+		}
+		if err != nil {
+			d.fail(n, "%q is no range of addresses, want one like 10.0.0.0/8 or 2001:db8::/32", clipped(text))
+			return
+		}
+		if network != network.Masked() {
+			d.fail(n, "%q has bits behind its length: did you mean %v, or %v/%d?", text, network.Masked(), network.Addr(), network.Addr().BitLen())
+			return
+		}
+		if network.Addr().Is4In6() {
+			if network.Bits() < 96 {
+				d.fail(n, "%q is mapped IPv4 and IPv6 at once", text)
+				return
+			}
+			network = netip.PrefixFrom(network.Addr().Unmap(), network.Bits()-96)
+		}
+		all = append(all, network)
+	})
+	return all
+}
+
+// clientRanges reads ranges of clients' addresses.
+func (d *decoder) clientRanges(n *yaml.Node) []netip.Prefix {
+	list := d.ranges(n)
+	for _, network := range list {
+		if door.IsTranslation(network) {
+			d.fail(n, "%v has no clients: they are known by the IPv4 addresses that it stands for", network)
+		}
+	}
+	return list
+}

@@ -1,0 +1,72 @@
+package rules
+
+// matcher finds the rules of a request. It holds the conditions of all rules in their order, by the first segment of
+// their paths.
+type matcher struct {
+	bySegment map[string][]entry
+	others    []entry // any first segment, or none
+	size      int
+}
+
+// entry is a condition in its place.
+type entry struct {
+	place     int // among the conditions of all rules
+	rule      int
+	condition *condition
+}
+
+// match is a rule of a request, and the condition that the request meets.
+type match struct {
+	rule      int
+	condition *condition
+	unknown   error // why it is unknown whether the request meets the condition; nil if it does
+}
+
+// add adds a condition. The rules have to come in their order.
+func (m *matcher) add(rule int, c *condition) {
+	e := entry{m.size, rule, c}
+	m.size++
+	if len(c.segments) == 0 || c.segments[0] == "" {
+		m.others = append(m.others, e)
+		return
+	}
+	if m.bySegment == nil {
+		m.bySegment = make(map[string][]entry)
+	}
+	m.bySegment[c.segments[0]] = append(m.bySegment[c.segments[0]], e)
+}
+
+// find returns the rules of a request in their order, all of them or the first one. Each is there once, by the first
+// condition that the request meets. A condition that depends on an address that is unknown counts as met, if no
+// condition of the rule is met without it.
+func (m *matcher) find(request asked, path string, all bool) []match {
+	segments := segmentsOf(path)
+	host, method := request.host(), request.method()
+	first, others := m.bySegment[segments[0]], m.others
+	var found []match
+	var last *match
+	for len(first)+len(others) > 0 {
+		from := &first
+		if len(first) == 0 || len(others) > 0 && others[0].place < first[0].place {
+			from = &others
+		}
+		e := &(*from)[0]
+		*from = (*from)[1:]
+		again := last != nil && last.rule == e.rule
+		switch {
+		case last != nil && !again && !all:
+			return found
+		case again && last.unknown == nil || !e.condition.matches(host, segments):
+			continue
+		}
+		holds, err := e.condition.holds(request, method)
+		switch {
+		case again && holds:
+			*last = match{e.rule, e.condition, nil}
+		case !again && (holds || err != nil):
+			found = append(found, match{e.rule, e.condition, err})
+			last = &found[len(found)-1]
+		}
+	}
+	return found
+}
