@@ -4,10 +4,7 @@ import (
 	"context"
 	"math"
 	"strconv"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -78,80 +75,6 @@ func TestDurationsAreCutAndDoNotOverflow(t *testing.T) {
 		math.MinInt64: -time.Duration(most) * time.Millisecond,
 	} {
 		assert.Equal(t, want, millis(ms), ms)
-	}
-}
-
-// fragile is a client of Redis that panics where it is told to.
-type fragile struct {
-	rueidis.Client
-	broken atomic.Bool
-}
-
-func (c *fragile) Do(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
-	result := c.Client.Do(ctx, command)
-	if c.broken.Load() {
-		panic("broken")
-	}
-	return result
-}
-
-// TestACallThatPanicsIsTheFirstCallersPanic, an error for the others, and nobody's permits: the call may have been carried out.
-func TestACallThatPanicsIsTheFirstCallersPanic(t *testing.T) {
-	for name, call := range map[string]func(context.Context, *Limiter) error{
-		"TryAcquire": func(ctx context.Context, l *Limiter) error {
-			ok, err := l.TryAcquire(ctx, 1)
-			if err == nil && !ok {
-				panic("no error")
-			}
-			return err
-		},
-		"Acquire": func(ctx context.Context, l *Limiter) error { return l.Acquire(ctx, 1) },
-	} {
-		for kind, clocks := range map[string]int64{"": 0, ", and the clock before it": 1} {
-			t.Run(name+kind, func(t *testing.T) {
-				inBubble(t, func(b *bubble) {
-					conn := &fragile{Client: b.conn}
-					var clock atomic.Int64
-					l := New(conn, WithClock(func() time.Time {
-						if clock.Add(-1) >= 0 {
-							panic("no time")
-						}
-						return time.Now()
-					})).Limiter("limiter")
-					require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 100, Interval: time.Hour}))
-					b.latency.Store(int64(10 * time.Millisecond))
-					var mu sync.Mutex
-					said := map[any]int{}
-					var callers sync.WaitGroup
-					for i := range 8 {
-						callers.Go(func() {
-							defer func() {
-								mu.Lock()
-								defer mu.Unlock()
-								said[recover()]++
-							}()
-							assert.ErrorContains(b, call(b.Context(), l), "panicked: broken")
-						})
-						synctest.Wait()
-						if i == 0 {
-							// Its call has left; the clock panics for those that come.
-							clock.Store(clocks)
-							conn.broken.Store(true)
-						}
-					}
-					callers.Wait()
-					calls := said["broken"]
-					assert.Positive(b, calls)
-					assert.Equal(b, int(clocks), said["no time"])
-					assert.Equal(b, 8-calls-int(clocks), said[nil], "have an error")
-					conn.broken.Store(false)
-					pass(second)
-					assert.NoError(b, call(b.Context(), l))
-					synctest.Wait()
-					assert.True(b, l.client.engine.Idle())
-				})
-			})
-		}
 	}
 }
 

@@ -133,7 +133,8 @@
 // hangs. An idle Client has no goroutine: the last one ends within a tenth of a second.
 //
 // If a clock ([WithClock]), name mapper ([WithNameMapper]) or hook ([WithObserver]) panics, the
-// panic reaches a caller. Other callers that shared the call are not left waiting.
+// panic reaches the program: on the goroutine of a caller, or on a goroutine of the Client. Other
+// callers that shared the call are not left waiting.
 //
 // # Observability
 //

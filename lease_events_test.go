@@ -264,37 +264,6 @@ func TestClocksThatJump(t *testing.T) {
 	}
 }
 
-// TestAClockThatPanicsWhileALeaseIsFetched: nobody is there for it, and callers are served once it works.
-func TestAClockThatPanicsWhileALeaseIsFetched(t *testing.T) {
-	var broken atomic.Bool
-	clock := func() time.Time {
-		if broken.Load() {
-			panic("the clock is broken")
-		}
-		return time.Now()
-	}
-	inLease(t, Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
-		b.leasing(l)
-		broken.Store(true)
-		require.Error(b, l.client.Flush(b.Context()), "something is leased")
-		panics := 0
-		for range 500 {
-			pass(50 * time.Microsecond)
-			func() {
-				defer func() {
-					if recover() != nil {
-						panics++
-					}
-				}()
-				_, _ = l.TryAcquire(b.Context(), 1)
-			}()
-		}
-		assert.Positive(b, panics)
-		broken.Store(false)
-		require.Equal(b, 300, b.often(l, 300, 30*time.Microsecond))
-	}, WithClock(clock))
-}
-
 // TestAShortLeaseEndsInTime: one that the script has shortened goes back when it ends.
 func TestAShortLeaseEndsInTime(t *testing.T) {
 	inLease(t, Rate{Permits: 10_000, Interval: 100 * time.Millisecond}, func(b *bubble, l *Limiter) {

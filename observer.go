@@ -26,7 +26,7 @@ type Observer struct {
 	// RedisCall reports each call to Redis that asks for permits, once, however many pages of a
 	// script it took. It runs for one of the callers that the call served. If it served none (all
 	// have left or still wait, or it fetched a lease), it runs on a goroutine of its own with
-	// [context.Background], and a panic is dropped.
+	// [context.Background].
 	RedisCall func(context.Context, RedisCallInfo)
 
 	// Waiting reports that a call of TryAcquireWithin or Acquire begins to wait, and that it ends:

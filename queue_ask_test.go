@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -182,35 +181,6 @@ func TestADeadlineAndATimeout(t *testing.T) {
 		ok, err = l.TryAcquireWithin(long, 1, 15*second)
 		require.NoError(t, err)
 		assert.True(t, ok)
-	})
-}
-
-// TestAWaiterWhoseClockPanicsTakesNothing.
-func TestAWaiterWhoseClockPanicsTakesNothing(t *testing.T) {
-	inBubble(t, func(b *bubble) {
-		var panics atomic.Int64
-		l := b.limiter(Rate{Permits: 10, Interval: time.Hour}, WithClock(func() time.Time {
-			if panics.Add(-1) >= 0 {
-				panic("no time")
-			}
-			return time.Now()
-		}))
-		b.latency.Store(int64(100 * time.Millisecond))
-		var hurt atomic.Int64
-		crowd(b, 3, func(i int) (Decision, error) {
-			defer func() {
-				if recover() != nil {
-					hurt.Add(1)
-				}
-			}()
-			if i == 2 {
-				panics.Store(1)
-			}
-			return Decision{}, l.Acquire(b.Context(), 1)
-		})
-		b.latency.Store(0)
-		assert.EqualValues(b, 1, hurt.Load())
-		b.free(l, 8)
 	})
 }
 

@@ -102,10 +102,7 @@ func (r *Reservation) stand(ctx context.Context) error {
 
 // giveBackLater is giveBack for which nobody waits.
 func (r *Reservation) giveBackLater(ctx context.Context) {
-	go func() {
-		defer func() { _ = recover() }() // nobody is there for what a clock panics with
-		_ = r.giveBack(engine.Unattended(ctx))
-	}()
+	go func() { _ = r.giveBack(engine.Unattended(ctx)) }()
 }
 
 // Reserve takes permits for the time at which they are free, and returns how long that takes:

@@ -3,30 +3,36 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"time"
 
 	"github.com/redis/rueidis"
 )
 
-// errUnsent says that a batch was not sent, since the clock panicked for each of its requests.
-var errUnsent = errors.New("rratelimiter: no request is left to send")
+// errBroken is the error of callers whose call did not return: a callback of the program, or the Redis client, panicked or
+// ended its goroutine.
+var errBroken = errors.New("rratelimiter: the call that carried this request panicked, or ended its goroutine")
+
+// orElse runs a function, and another one if that panics or ends its goroutine. The panic goes on.
+func orElse(run, broken func()) {
+	returned := false
+	defer func() {
+		if !returned {
+			broken()
+		}
+	}()
+	run()
+	returned = true
+}
 
 // acquire asks for the permits of a batch and answers its requests.
-//
-// A clock that panics does so in the name of the first request, whose caller gets the panic; the others are asked for
-// all the same. Any other panic is the first caller's too, and an error for the others, since the call may have been
-// carried out.
-func (l *Limiter) acquire(ctx context.Context, b *Batch) (err error) {
+func (l *Limiter) acquire(ctx context.Context, b *Batch) error {
+	if !b.wanted() {
+		return nil
+	}
 	b.forget()
 	ctx = b.context(ctx)
-	defer func() { b.call.ends(b.Lease.Granted, err) }()
-	defer l.recovers(b, b.Requests, &err)
 	for attempt := 0; ; attempt++ {
-		if err := l.prepare(b); err != nil {
-			return err
-		}
+		l.prepare(b)
 		err := l.converse(ctx, b)
 		if err == nil || !slotMoves(ctx, err, attempt) {
 			return err
@@ -34,41 +40,14 @@ func (l *Limiter) acquire(ctx context.Context, b *Batch) (err error) {
 	}
 }
 
-// recovers makes of a panic of a batch's call what its requests are told, when it is deferred.
-func (l *Limiter) recovers(b *Batch, all []*Request, err *error) {
-	b.Requests = all
-	if reason := recover(); reason != nil {
-		*err = l.panicked(b, reason)
-	}
-}
-
-func (l *Limiter) panicked(b *Batch, reason any) error {
-	if all := b.Requests; len(all) > 0 { // else nobody is there for it
-		first := slices.IndexFunc(all, func(r *Request) bool { return r.hurt() == nil })
-		all[max(first, 0)].Err = &hurt{reason}
-	}
-	return fmt.Errorf("rratelimiter: limiter %q: the call that carried this request panicked: %v", l.Name, reason)
-}
-
-// broken is the error of a batch whose call ended its goroutine.
-func (l *Limiter) broken(ctx context.Context, b *Batch) error {
-	err := l.Protocol.Explain(ctx, errBroken)
-	b.call.ends(0, err)
-	return err
-}
-
 // prepare makes a batch ready to be sent.
-func (l *Limiter) prepare(b *Batch) error {
+func (l *Limiter) prepare(b *Batch) {
 	b.sent = time.Now()
 	b.asked = b.sent
-	now, ok := l.Engine.date(b)
-	if !ok {
-		return errUnsent
-	}
+	now := l.Engine.Now()
 	b.dated = time.UnixMilli(now.UnixMilli())
 	l.Protocol.Arguments(b, now)
 	l.Engine.observer.sends(l, b)
-	return nil
 }
 
 // converse sends a batch's call until the script has done all of its work, and reads the answer.
@@ -99,54 +78,12 @@ func (l *Limiter) read(b *Batch, message rueidis.RedisMessage) (again bool, err 
 	return l.Protocol.Answer(b, message)
 }
 
-// date says when a batch is sent. Requests in whose name the clock panics leave the batch; it says whether any is left.
-func (g *Engine) date(b *Batch) (now time.Time, ok bool) {
-	if !g.ownClock {
-		return g.Now(), true
-	}
-	now, reason := g.tryOwnClock()
-	for reason != nil {
-		if len(b.Requests) == 0 {
-			return now, false
-		}
-		b.Requests[0].Err = &hurt{reason}
-		if b.Requests = b.Requests[1:]; len(b.Requests) == 0 {
-			return now, false
-		}
-		now, reason = g.tryOwnClock()
-	}
-	return now, true
-}
-
-// tryOwnClock reads the program's clock, and says with what it panicked, if it did. It does so on a goroutine of its own,
-// which the clock may end, as a failed assertion of a test does.
-func (g *Engine) tryOwnClock() (now time.Time, reason any) {
-	reason = "rratelimiter: the clock of WithClock ended its goroutine"
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		defer func() {
-			if r := recover(); r != nil {
-				reason = r
-			}
-		}()
-		now, reason = g.now(), nil
-	}()
-	<-done
-	return now, reason
-}
-
-// giveBack takes back what came for callers that had gone. Nobody waits for it, and nobody is there for what panics.
+// giveBack takes back what came for callers that had gone. Nobody waits for it.
 func (l *Limiter) giveBack(ctx context.Context, b *Batch) {
 	if len(b.Lost) == 0 {
 		return
 	}
-	work := l.Protocol.GiveBack(b)
-	if work == nil {
-		return
+	if work := l.Protocol.GiveBack(b); work != nil {
+		go work(Unattended(ctx))
 	}
-	go func() {
-		defer func() { _ = recover() }()
-		work(Unattended(ctx))
-	}()
 }

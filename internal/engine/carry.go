@@ -21,17 +21,13 @@ func (l *Limiter) carry(ctx context.Context, e *entry, inline bool) {
 
 // send sends a batch and answers it, and says whether others have gathered meanwhile.
 func (l *Limiter) send(ctx context.Context, e *entry, b *Batch) (again bool) {
-	ended := true
-	defer func() {
-		if ended { // and another goroutine is to see to the others
-			l.completeAll(ctx, e, b, l.broken(ctx, b))
-		}
-	}()
+	return l.answer(ctx, e, b, l.acquire)
+}
+
+// answer answers a batch by a call. If the call does not return, another goroutine sees to those that have gathered.
+func (l *Limiter) answer(ctx context.Context, e *entry, b *Batch, call func(context.Context, *Batch) error) (again bool) {
 	var err error
-	if b.wanted() {
-		err = l.acquire(ctx, b)
-	}
-	ended = false
+	orElse(func() { err = call(ctx, b) }, func() { l.completeAll(ctx, e, b, l.Protocol.Explain(ctx, errBroken)) })
 	return l.complete(ctx, e, b, err)
 }
 
@@ -57,6 +53,7 @@ func (b *Batch) wanted() bool { return len(b.Requests) > 0 || b.Lease.Span > 0 }
 // whose batch is to leave next. It waits for nothing.
 func (l *Limiter) complete(ctx context.Context, e *entry, b *Batch, err error) (again bool) {
 	g := l.Engine
+	b.call.ends(b.Lease.Granted, err)
 	if b.wanted() {
 		if slow := time.Since(b.sent) >= slowCall; slow != g.slow.Load() {
 			g.slow.Store(slow)

@@ -4,9 +4,6 @@ import "context"
 
 // Detached runs a call that ends by itself and gives its result, or the error of ctx as soon as ctx ends. What has been sent by
 // then is not waited for, and nothing is sent after it: see callContext.
-//
-// A call that panics, by a callback of the program's, panics in its caller, or where that has gone not at all. So does one whose
-// callback ends its goroutine, as a failed assertion of a test does, where that is not its caller's.
 func Detached[T any](ctx context.Context, call func(context.Context) (T, error)) (T, error) {
 	var none T
 	if err := ctx.Err(); err != nil {
@@ -16,27 +13,17 @@ func Detached[T any](ctx context.Context, call func(context.Context) (T, error))
 		return call(ctx)
 	}
 	type result struct {
-		value    T
-		err      error
-		panicked any
+		value T
+		err   error
 	}
 	done := make(chan result, 1)
 	go func() {
-		r := result{panicked: "rratelimiter: a callback of the program ended its goroutine"}
-		defer func() {
-			if reason := recover(); reason != nil {
-				r.panicked = reason
-			}
-			done <- r
-		}()
-		value, err := call(callFor(ctx))
-		r = result{value: value, err: err}
+		r := result{err: errBroken} // until it returns
+		defer func() { done <- r }()
+		r.value, r.err = call(callFor(ctx))
 	}()
 	select {
 	case r := <-done:
-		if r.panicked != nil {
-			panic(r.panicked)
-		}
 		return r.value, r.err
 	case <-ctx.Done():
 		return none, ctx.Err()

@@ -3,40 +3,46 @@ package engine
 import (
 	"context"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 )
 
-// TestAPanicOfACallThatEndsByItself hurts nobody whose caller has gone; a caller that is there gets it.
-func TestAPanicOfACallThatEndsByItself(t *testing.T) {
+// TestDetached_CallPanics_PanicsInItsCaller if no context can end the call: it then runs on the caller's goroutine.
+func TestDetached_CallPanics_PanicsInItsCaller(t *testing.T) {
+	assert.PanicsWithValue(t, "broken", func() {
+		_, _ = Detached(context.Background(), func(context.Context) (int, error) { panic("broken") })
+	})
+}
+
+func TestDetached_CallEndsItsGoroutine_ReturnsAnError(t *testing.T) {
+	_, err := Detached(t.Context(), func(context.Context) (int, error) {
+		runtime.Goexit()
+		return 1, nil
+	})
+	assert.ErrorIs(t, err, errBroken)
+}
+
+// TestDetached_ContextEnds_ReturnsAtOnce while the call goes on with a context that closes no connection.
+func TestDetached_ContextEnds_ReturnsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		slow := func(ctx context.Context) (int, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), second/2)
+		defer cancel()
+		var ended atomic.Bool
+		_, err := Detached(ctx, func(ctx context.Context) (int, error) {
 			_, limited := ctx.Deadline()
 			assert.False(t, limited, "rueidis would answer the deadline by closing a connection that others use")
 			assert.Nil(t, ctx.Done())
 			pass(second)
-			panic("broken")
-		}
-		gone, cancel := context.WithTimeout(t.Context(), second/2)
-		defer cancel()
-		_, err := Detached(gone, slow)
-		assert.ErrorIs(t, err, context.DeadlineExceeded)
-		pass(second)
-		assert.PanicsWithValue(t, "broken", func() { _, _ = Detached(t.Context(), slow) })
-		assert.PanicsWithValue(t, "broken", func() { _, _ = Detached(context.Background(), slow) })
-		_, err = Detached(gone, func(context.Context) (int, error) { panic("called") })
-		assert.ErrorIs(t, err, context.DeadlineExceeded)
-	})
-}
-
-// TestACallThatEndsItsGoroutine has no result.
-func TestACallThatEndsItsGoroutine(t *testing.T) {
-	assert.Panics(t, func() {
-		_, _ = Detached(t.Context(), func(context.Context) (int, error) {
-			runtime.Goexit()
+			ended.Store(true)
 			return 1, nil
 		})
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		pass(second)
+		assert.True(t, ended.Load())
+		_, err = Detached(ctx, func(context.Context) (int, error) { panic("called") })
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
 	})
 }

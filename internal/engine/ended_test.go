@@ -109,7 +109,7 @@ func TestAConnectionThatEndsASecondCallInAPipeline(t *testing.T) {
 		ctx := contexts(b)["cancellable"]
 		conn := &ending{Client: b.Conn}
 		g := New(Settings{Redis: conn})
-		_, _, _ = askAll(b, g, names, ctx, 10) // the server knows the scripts
+		_ = askAll(b, g, names, ctx, 10) // the server knows the scripts
 		b.Latency.Store(int64(10 * time.Millisecond))
 		errs := make([]error, names)
 		var callers sync.WaitGroup

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"time"
 )
 
@@ -28,16 +27,14 @@ func (h *holding) giveBack(s *held) giveBack {
 	}
 	all, going := &h.limiter.Engine.backs, &arrival{done: make(chan struct{})}
 	all.Store(going, nil)
-	return func(ctx context.Context) (err error) {
+	return func(ctx context.Context) error {
+		going.err = errBroken // until it returns
 		defer func() {
-			if reason := recover(); reason != nil { // nobody is there for what a callback panics with
-				err = fmt.Errorf("rratelimiter: to give back what was leased panicked: %v", reason)
-			}
-			going.err = err
 			all.Delete(going)
 			close(going.done)
 		}()
-		return back(ctx, left)
+		going.err = back(ctx, left)
+		return going.err
 	}
 }
 

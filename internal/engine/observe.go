@@ -165,15 +165,12 @@ func (c *Call) tell(ctx context.Context, l *Limiter) {
 	}
 }
 
-// tellAlone tells of a call that no caller is there to tell of: a hook that blocks or panics must hurt nobody.
+// tellAlone tells of a call that no caller is there to tell of: a hook that blocks must hurt nobody.
 func (c *Call) tellAlone() {
 	if c == nil {
 		return
 	}
-	go func() {
-		defer func() { _ = recover() }()
-		c.tell(context.Background(), c.Limiter)
-	}()
+	go c.tell(context.Background(), c.Limiter)
 }
 
 // hand leaves it to the first caller who listens to tell of its call. The answers are final, and the entry is locked: who

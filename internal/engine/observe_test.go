@@ -208,43 +208,6 @@ func TestNothingIsGrantedByAnError(t *testing.T) {
 	})
 }
 
-// TestWhoWasNotCarriedIsNotCounted: a clock that panics takes requests out of their call, and where none is left nothing is sent.
-func TestWhoWasNotCarriedIsNotCounted(t *testing.T) {
-	inBubble(t, func(b *bubble) {
-		var panics atomic.Int64
-		s := new(sums)
-		l := open(New(Settings{Redis: b.Conn, Observer: s.observer(), Now: func() time.Time {
-			if panics.Add(-1) >= 0 {
-				panic("no time")
-			}
-			return time.Now()
-		}}), "limiter", 100, time.Hour)
-		panics.Store(1)
-		assert.PanicsWithValue(b, "no time", func() { _, _ = l.Try(b.Context(), Ask{Permits: 1}) })
-		panics.Store(1)
-		assert.PanicsWithValue(b, "no time", func() { _, _ = l.Wait(b.Context(), 1, time.Time{}) })
-		synctest.Wait()
-		assert.Zero(b, s.now().calls)
-		assert.Equal(b, 1, s.now().ended)
-
-		b.Latency.Store(int64(10 * time.Millisecond))
-		panics.Store(2)
-		var callers sync.WaitGroup
-		for range 10 {
-			callers.Go(func() {
-				defer func() { _ = recover() }()
-				_, _ = l.Try(b.Context(), Ask{Permits: 1})
-			})
-		}
-		callers.Wait()
-		synctest.Wait()
-		assert.Equal(b, 8, s.now().requests)
-		assert.EqualValues(b, 8, s.now().permits)
-		assert.Equal(b, 8, s.now().decided, "a call that panics has no result")
-		assert.Empty(b, l.Engine.observer.waiting)
-	})
-}
-
 // TestACallThatTakesByItselfIsToldOfOnce, by its caller if that is there.
 func TestACallThatTakesByItselfIsToldOfOnce(t *testing.T) {
 	inBubble(t, func(b *bubble) {

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"sync"
 
 	"github.com/redis/rueidis"
@@ -107,21 +106,13 @@ func (p *pipeline) gather(d *pipelineBatch, yields *yields) {
 	}
 }
 
-var errBroken = errors.New("rratelimiter: the connection panicked, or ended its goroutine")
-
 // flush sends a pipeline. Who waits for a call's reply has it then; the others' are answered.
 func (g *Engine) flush(ctx context.Context, d *pipelineBatch) {
 	g.pipeline.gather(d, &g.yields) // nobody adds to it after that
 	for i := range d.calls {
 		d.calls[i].err = errBroken // as long as it has no reply
 	}
-	defer func() {
-		reason := recover()
-		first := &d.calls[0]
-		if reason != nil && first.batch != nil {
-			_ = first.limiter.panicked(first.batch, reason)
-			reason = nil
-		}
+	defer func() { // also where the connection panics
 		if d.done != nil {
 			close(d.done)
 		}
@@ -129,9 +120,6 @@ func (g *Engine) flush(ctx context.Context, d *pipelineBatch) {
 			if c := &d.calls[i]; c.batch != nil {
 				c.limiter.finish(ctx, c)
 			}
-		}
-		if reason != nil {
-			panic(reason)
 		}
 		g.pipeline.keep(d)
 	}()
@@ -172,64 +160,44 @@ func send(ctx context.Context, redis rueidis.Client, calls []scriptCall) {
 func (l *Limiter) sendPiped(ctx context.Context, e *entry) {
 	g := l.Engine
 	b := l.dispatch(e)
-	var err error
-	if b.wanted() {
-		if err = l.prepareGuarded(b); err == nil {
-			script, keys := l.Protocol.Call(b)
-			d, place := g.pipeline.join(scriptCall{script: script, keys: keys, args: b.Args, limiter: l, entry: e, batch: b})
-			if place == 0 {
-				g.workers.flush(context.WithoutCancel(ctx), l, d)
-			}
-			return
-		}
-		b.call.ends(0, err)
+	detached := context.WithoutCancel(ctx)
+	if !b.wanted() {
+		l.completeAll(detached, e, b, nil)
+		return
 	}
-	l.completeAll(context.WithoutCancel(ctx), e, b, err)
-}
-
-// prepareGuarded is prepare where a panic is the batch's error.
-func (l *Limiter) prepareGuarded(b *Batch) (err error) {
-	b.forget()
-	defer l.recovers(b, b.Requests, &err)
-	return l.prepare(b)
+	c := scriptCall{limiter: l, entry: e, batch: b}
+	orElse(func() {
+		b.forget()
+		l.prepare(b)
+		c.script, c.keys = l.Protocol.Call(b)
+		c.args = b.Args
+	}, func() { l.completeAll(detached, e, b, l.Protocol.Explain(ctx, errBroken)) })
+	if d, place := g.pipeline.join(c); place == 0 {
+		g.workers.flush(detached, l, d)
+	}
 }
 
 // finish reads the reply to a batch that nobody waits with.
 func (l *Limiter) finish(ctx context.Context, c *scriptCall) {
-	b, e := c.batch, c.entry
-	if c.err == nil {
-		again, err := l.readGuarded(b, c.reply)
+	b, e, failed := c.batch, c.entry, c.err
+	if failed == nil {
+		again, err := l.read(b, c.reply)
 		if !again {
-			b.call.ends(b.Lease.Granted, err)
 			l.completeAll(ctx, e, b, err)
 			return
 		}
 	}
 	// What Redis has to be asked for first keeps none of the others waiting.
-	failed := c.err
 	go func() {
-		ended := true
-		defer func() {
-			if ended {
-				l.completeAll(ctx, e, b, l.broken(ctx, b))
-			}
-		}()
-		err := l.goOn(ctx, b, failed)
-		ended = false
-		b.call.ends(b.Lease.Granted, err)
-		l.completeAll(ctx, e, b, err)
+		again := l.answer(ctx, e, b, func(ctx context.Context, b *Batch) error { return l.goOn(ctx, b, failed) })
+		if again {
+			l.Engine.workers.carry(ctx, l, e)
+		}
 	}()
 }
 
-// readGuarded is read where a panic is the batch's error.
-func (l *Limiter) readGuarded(b *Batch, reply rueidis.RedisMessage) (again bool, err error) {
-	defer l.recovers(b, b.Requests, &err)
-	return l.read(b, reply)
-}
-
 // goOn goes on where the script did not do all of its work, or says what its error is.
-func (l *Limiter) goOn(ctx context.Context, b *Batch, failed error) (err error) {
-	defer l.recovers(b, b.Requests, &err)
+func (l *Limiter) goOn(ctx context.Context, b *Batch, failed error) error {
 	switch {
 	case failed == nil:
 		return l.converse(b.context(ctx), b)

@@ -1,10 +1,6 @@
 package engine
 
-import (
-	"errors"
-	"fmt"
-	"time"
-)
+import "time"
 
 // Ask is what a caller wants.
 type Ask struct {
@@ -47,23 +43,6 @@ type Request struct {
 	_      [16]byte // two lines, beginning with one
 }
 
-// hurt is the error of a request in whose name a callback of the program's panicked.
-type hurt struct{ reason any }
-
-func (h *hurt) Error() string {
-	return fmt.Sprintf("rratelimiter: a callback of the program panicked: %v", h.reason)
-}
-
-// hurt is nil where no callback panicked in this request's name.
-func (r *Request) hurt() *hurt {
-	if r.Err == nil {
-		return nil
-	}
-	var h *hurt
-	errors.As(r.Err, &h)
-	return h
-}
-
 type requestState uint8
 
 const (
@@ -75,9 +54,6 @@ const (
 
 // result gives a request's answer to its caller.
 func (r *Request) result() (Result, error) {
-	if h := r.hurt(); h != nil {
-		panic(h.reason)
-	}
 	return Result{r.Answer, r.Extra, r.From}, r.Err
 }
 
@@ -87,7 +63,7 @@ func (r *Request) deliver(err error) (lost bool) {
 	if r.state == abandoned {
 		return err == nil && r.Allowed
 	}
-	if err != nil && r.hurt() == nil {
+	if err != nil {
 		r.Err = err
 	}
 	r.state = answered

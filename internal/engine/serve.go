@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"time"
 )
 
@@ -48,23 +47,18 @@ func (l *Limiter) serve(e *entry, q *queue) {
 
 // ask asks Redis for those who leave with a call.
 func (l *Limiter) ask(e *entry, q *queue, began, changes uint64) {
-	asked, ended := false, true
-	defer func() {
-		if ended {
-			if !asked {
-				l.answer(e, q, began, changes, l.broken(context.Background(), &q.batch))
-			}
-			go l.serve(e, q)
-		}
-	}()
-	err := l.acquire(context.Background(), &q.batch)
-	asked = true
-	l.answer(e, q, began, changes, err)
-	ended = false
+	var err error
+	goOn := func() { go l.serve(e, q) } // if this goroutine ends
+	orElse(func() { err = l.acquire(context.Background(), &q.batch) }, func() {
+		defer goOn()
+		l.answerQueue(e, q, began, changes, l.Protocol.Explain(context.Background(), errBroken))
+	})
+	orElse(func() { l.answerQueue(e, q, began, changes, err) }, goOn)
 }
 
-// answer answers those who had come when a call began, as far as that has an answer for them, err being its error.
-func (l *Limiter) answer(e *entry, q *queue, began, changes uint64, err error) {
+// answerQueue answers those who had come when a call began, as far as that has an answer for them, err being its error.
+func (l *Limiter) answerQueue(e *entry, q *queue, began, changes uint64, err error) {
+	q.batch.call.ends(q.batch.Lease.Granted, err)
 	e.mu.Lock()
 	done := q.deliver(err)
 	unused := e.holding.keep(&q.batch, err, changes)
@@ -79,7 +73,7 @@ func (l *Limiter) answer(e *entry, q *queue, began, changes uint64, err error) {
 	for _, back := range spared {
 		_ = back(Unattended(context.Background())) // which has those who wait asked for again
 	}
-	if spared == nil && !errors.Is(err, errUnsent) {
+	if spared == nil {
 		l.judge(e, q, began, err)
 	}
 	q.batch.takeCall().tellAlone() // whom it concerned has gone, or waits on

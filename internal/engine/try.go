@@ -115,7 +115,7 @@ func (l *Limiter) request(ctx context.Context, ask Ask) (result Result, err erro
 
 	switch {
 	case !lead || inline:
-	case g.pipelines() && !g.ownClock: // which may panic in a request's name
+	case g.pipelines():
 		l.sendPiped(ctx, e)
 	default:
 		g.workers.carry(context.WithoutCancel(ctx), l, e)
