@@ -13,10 +13,15 @@ func (l *Limiter) carry(ctx context.Context, e *entry, inline bool) {
 	for again := true; again; {
 		again = l.send(ctx, e, l.dispatch(e))
 		if again && inline {
-			l.Engine.workers.carry(ctx, l, e)
+			l.carryLater(ctx, e)
 			again = false
 		}
 	}
+}
+
+// carryLater is carry on another goroutine.
+func (l *Limiter) carryLater(ctx context.Context, e *entry) {
+	l.Engine.workers.run(func() { l.carry(ctx, e, false) })
 }
 
 // send sends a batch and answers it, and says whether others have gathered meanwhile.

@@ -74,6 +74,7 @@ func New(s Settings) *Engine {
 	default:
 		g.tries = (*Limiter).request
 	}
+	g.workers = make(workers)
 	g.names.init()
 	g.requests.New = func() any { return new(Request) }
 	g.batches.New = func() any { return new(Batch) }

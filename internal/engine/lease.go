@@ -105,7 +105,7 @@ func (l *Limiter) fromLease(ask Ask) (answer Answer, parts []Answer, ok bool) {
 		}
 		e.mu.Unlock()
 		if fetch {
-			l.Engine.workers.carry(context.Background(), l, e)
+			l.carryLater(context.Background(), e)
 		}
 		return answer, parts, true
 	}

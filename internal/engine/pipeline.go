@@ -173,7 +173,7 @@ func (l *Limiter) sendPiped(ctx context.Context, e *entry) {
 		c.args = b.Args
 	}, func() { l.completeAll(detached, e, b, l.Protocol.Explain(ctx, errBroken)) })
 	if d, place := g.pipeline.join(c); place == 0 {
-		g.workers.flush(detached, l, d)
+		g.workers.run(func() { g.flush(detached, d) })
 	}
 }
 
@@ -191,7 +191,7 @@ func (l *Limiter) finish(ctx context.Context, c *scriptCall) {
 	go func() {
 		again := l.answer(ctx, e, b, func(ctx context.Context, b *Batch) error { return l.goOn(ctx, b, failed) })
 		if again {
-			l.Engine.workers.carry(ctx, l, e)
+			l.carryLater(ctx, e)
 		}
 	}()
 }
@@ -210,6 +210,6 @@ func (l *Limiter) goOn(ctx context.Context, b *Batch, failed error) error {
 // completeAll answers a batch, and sees to those that have gathered meanwhile.
 func (l *Limiter) completeAll(ctx context.Context, e *entry, b *Batch, err error) {
 	if l.complete(ctx, e, b, err) {
-		l.Engine.workers.carry(ctx, l, e)
+		l.carryLater(ctx, e)
 	}
 }

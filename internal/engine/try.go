@@ -118,7 +118,7 @@ func (l *Limiter) request(ctx context.Context, ask Ask) (result Result, err erro
 	case g.pipelines():
 		l.sendPiped(ctx, e)
 	default:
-		g.workers.carry(context.WithoutCancel(ctx), l, e)
+		l.carryLater(context.WithoutCancel(ctx), e)
 	}
 	switch {
 	case inline:
