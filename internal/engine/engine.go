@@ -7,7 +7,6 @@
 package engine
 
 import (
-	"context"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -26,10 +25,9 @@ type Engine struct {
 	lease    time.Duration // how long permits are leased for, 0 for not at all
 
 	names    names
-	waiting  index                                                // of the limiters that somebody waits for
-	holders  index                                                // of those with leases
-	backs    sync.Map                                             // the *arrival of each give-back that is under way
-	tries    func(*Limiter, context.Context, Ask) (Result, error) // the shortest way to ask that has all that the settings want
+	waiting  index    // of the limiters that somebody waits for
+	holders  index    // of those with leases
+	backs    sync.Map // the *arrival of each give-back that is under way
 	pipeline pipeline
 	yields   yields
 	workers  workers
@@ -63,16 +61,6 @@ func New(s Settings) *Engine {
 		g.now = nil
 	case s.Now == nil:
 		g.now = time.Now
-	}
-	switch {
-	case g.observer != nil:
-		g.tries = (*Limiter).tryTold
-	case g.lease > 0:
-		g.tries = (*Limiter).Ask
-	case s.Denials > 0:
-		g.tries = (*Limiter).try
-	default:
-		g.tries = (*Limiter).request
 	}
 	g.workers = make(workers)
 	g.names.init()

@@ -20,7 +20,6 @@ type names struct {
 type shard struct {
 	mu   sync.Mutex
 	byID shrinking[*entry]
-	_    [40]byte // shards do not share a line of cache
 }
 
 // entry is an ID with calls under way.

@@ -24,9 +24,6 @@ func (r Result) Parts() []Answer {
 }
 
 // Request is one caller's wish for permits, and in the end its answer.
-//
-// What a call reads and writes is together in one line of the processor's cache, and what its caller alone does in another:
-// with thousands of callers most of a decision's time is to get such lines from one processor to the other.
 type Request struct {
 	Permits int64
 	Detail  bool // as in Ask, as is Each
@@ -39,8 +36,7 @@ type Request struct {
 	Within time.Duration // as in Ask
 	Extra  any           // as in Result
 	Err    error
-	call   *Call    // that this caller is to tell of, or nil
-	_      [16]byte // two lines, beginning with one
+	call   *Call // that this caller is to tell of, or nil
 }
 
 type requestState uint8

@@ -37,18 +37,9 @@ const (
 	patience  = 3                // so often nobody came while a call gave way: it leaves
 )
 
-// Try asks for permits once, together with whoever asks at the same moment.
-//
-// It ends with ctx: where the request had been sent by then, what arrives for it is given back.
-//
-// It is small enough to be inlined: with thousands of callers each frame of theirs is memory that has left the cache when
-// they wake.
+// Try asks for permits once, in one call with all callers that ask at the same time. It ends with ctx. If the call was sent by
+// then, permits that arrive are released.
 func (l *Limiter) Try(ctx context.Context, ask Ask) (Result, error) {
-	return l.Engine.tries(l, ctx, ask)
-}
-
-// tryTold is Try that an observer is told of.
-func (l *Limiter) tryTold(ctx context.Context, ask Ask) (Result, error) {
 	asking := l.Asking(ask.Permits)
 	result, err := l.Ask(ctx, ask)
 	asking.Tell(ctx, result.Allowed, result.From, err)
