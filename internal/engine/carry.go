@@ -42,7 +42,9 @@ func (l *Limiter) dispatch(e *entry) *Batch {
 	g.yieldTo(e)
 	e.mu.Lock()
 	b := e.leave()
-	g.company.saw(e.crowded(b), g.pipelines())
+	if shared := e.crowded(b); shared != g.yields.shared.Load() {
+		g.yields.shared.Store(shared)
+	}
 	if e.queue == nil { // else what is free is for those who wait
 		b.changes = e.holding.wish(b)
 	}
@@ -100,36 +102,17 @@ func (l *Limiter) complete(ctx context.Context, e *entry, b *Batch, err error) (
 	return again
 }
 
-// yieldTo lets the callers that are about to join do so: those that the last reply woke, mostly. Where there is no company it
-// costs a lone caller nothing.
+// yieldTo lets callers join the batch that leaves next, mostly those that the last reply woke. A call without company does not
+// yield, so that a lone caller does not wait.
 func (g *Engine) yieldTo(e *entry) {
-	for size, nobody := 0, 0; nobody < patience && g.hasCompany(e) && g.yields.yield(); {
+	if !g.yields.shared.Load() {
+		return
+	}
+	g.yields.gather(fullBatch, func() int {
 		e.mu.Lock()
-		now := len(e.first.Requests)
-		e.mu.Unlock()
-		if now >= fullBatch {
-			return
-		}
-		if now == size {
-			nobody++
-		} else {
-			size, nobody = now, 0
-		}
-	}
-}
-
-// hasCompany says whether others are about to join: the last call had company. Where there are very many names now and then one has,
-// by chance, and to yield for the others then costs a tenth of their rate: there most calls have to, or this name has by now.
-func (g *Engine) hasCompany(e *entry) bool {
-	if !g.pipelines() {
-		return g.company.last.Load()
-	}
-	if g.company.common() {
-		return true
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.crowded(e.first)
+		defer e.mu.Unlock()
+		return len(e.first.Requests)
+	})
 }
 
 // crowded says whether a batch is for more than one caller, or others ask for its name. The entry is locked.

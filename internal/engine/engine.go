@@ -34,7 +34,6 @@ type Engine struct {
 	denials  *denials  // nil where denials are not remembered
 	observer *observer // nil where nobody is told of anything
 
-	company company
 	slow    atomic.Bool  // the last call took long
 	calling atomic.Int64 // names that callers who ask once have calls under way for
 

@@ -92,17 +92,17 @@ func (p *pipeline) keep(d *pipelineBatch) {
 	p.spare.Put(d)
 }
 
-// gather lets those that are about to come do so, as many as one pipeline holds.
+// gather lets calls join a pipeline that is about to be sent, and closes it.
 func (p *pipeline) gather(d *pipelineBatch, yields *yields) {
-	for size, room := 0, true; room; {
-		again := yields.yield()
+	yields.gather(pipelineCalls, func() int {
 		p.mu.Lock()
-		now := len(d.calls)
-		if room = p.waiting == d; room && (now == size || !again) {
-			p.waiting, room = nil, false
-		}
-		size = now
-		p.mu.Unlock()
+		defer p.mu.Unlock()
+		return len(d.calls)
+	})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.waiting == d {
+		p.waiting = nil
 	}
 }
 

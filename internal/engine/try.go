@@ -17,10 +17,10 @@ import (
 // by callers (medians of short runs, two cores):
 //
 //	                                         4      256    2048
-//	2 calls of 128, patience 3            1.58     14.7    24.0
-//	2 calls of 256, patience 1            1.56     13.8    25.1
-//	3 calls of 128, patience 3            1.47     14.9    25.4
-//	1 call of 256, patience 1             1.35     13.0    23.4
+//	2 calls of 128                        1.58     14.7    24.0
+//	2 calls of 256                        1.56     13.8    25.1
+//	3 calls of 128                        1.47     14.9    25.4
+//	1 call of 256                         1.35     13.0    23.4
 //	2 ms link: 1 call of 128                       1.06     7.2
 //	2 ms link: 2 calls of 128                      1.54     6.0
 //	2 ms link: 8 calls of 128                      1.85     8.0
@@ -34,7 +34,6 @@ const (
 	fastCalls = 2                // in flight at once, where they are fast
 	slowCall  = time.Millisecond // the last call took as long or longer: calls are slow
 	fullBatch = 128              // callers with whom a call no longer waits for those about to join
-	patience  = 3                // so often nobody came while a call gave way: it leaves
 )
 
 // Try asks for permits once, in one call with all callers that ask at the same time. It ends with ctx. If the call was sent by

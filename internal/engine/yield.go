@@ -6,55 +6,40 @@ import (
 	"time"
 )
 
-// A process whose other goroutines keep the processors busy gets back to a call that yields only after all of them.
+// A yield in a busy process lasts until all of its goroutines have run. Calls then stop to yield for a while.
 const (
-	longestYield = 5 * time.Millisecond // yielding took longer: the process is busy
-	hastyCalls   = 1000                 // so many calls do not yield then
+	longestYield = 5 * time.Millisecond // a yield that lasts longer shows that the process is busy
+	busyCalls    = 1000                 // calls that do not yield then
 )
 
-// yields decides whether calls yield to those who are about to join them.
+// yields lets callers join a call that is about to be sent.
 type yields struct {
-	hasty atomic.Int64 // how many calls still do not
+	shared atomic.Bool  // the last call had several callers, or was not the only one for its limiter
+	skips  atomic.Int64 // calls that do not yield, since the process is busy
 }
 
-// yield lets other goroutines run, and says whether that may be done again.
-func (c *yields) yield() bool {
-	if c.hasty.Load() > 0 {
-		c.hasty.Add(-1)
+// gather yields as long as each yield brings callers, until there are enough.
+func (y *yields) gather(enough int, callers func() int) {
+	for before := 0; before < enough && y.yield(); {
+		now := callers()
+		if now == before {
+			return
+		}
+		before = now
+	}
+}
+
+// yield lets other goroutines run, and reports whether the process is not too busy for that.
+func (y *yields) yield() bool {
+	if y.skips.Load() > 0 {
+		y.skips.Add(-1)
 		return false
 	}
 	start := time.Now()
 	runtime.Gosched()
 	if time.Since(start) > longestYield {
-		c.hasty.Store(hastyCalls)
+		y.skips.Store(busyCalls)
 		return false
 	}
 	return true
 }
-
-// mostCompany is how many calls in a row change what is common, twice over.
-const mostCompany = 8
-
-// company says whether calls have company: whether they carry several callers, or are not the only ones for their name.
-type company struct {
-	last  atomic.Bool
-	calls atomic.Int32 // how many had, of the last ones in pipelines
-}
-
-// saw counts a call.
-func (c *company) saw(had, piped bool) {
-	if c.last.Load() != had {
-		c.last.Store(had)
-	}
-	if !piped {
-		return
-	}
-	switch calls := c.calls.Load(); {
-	case had && calls < mostCompany:
-		c.calls.Store(calls + 1)
-	case !had && calls > 0:
-		c.calls.Store(calls - 1)
-	}
-}
-
-func (c *company) common() bool { return c.calls.Load() > mostCompany/2 }
