@@ -16,8 +16,10 @@ const (
 
 // denials holds the last denial of limiters whose permits are exhausted. It never grants.
 type denials struct {
-	maxAge time.Duration
-	byID   sync.Map // ID -> *denial: read without a lock, written under mu
+	maxAge   time.Duration
+	now      func() time.Time // as of the Engine, as is ownClock
+	ownClock bool
+	byID     sync.Map // ID -> *denial: read without a lock, written under mu
 
 	mu       sync.Mutex
 	held     int   // denials in byID
@@ -38,8 +40,8 @@ type denial struct {
 	sent    time.Time     // the same by the process's clock
 }
 
-func newDenials(maxAge time.Duration) *denials {
-	return &denials{maxAge: maxAge, seed: maphash.MakeSeed()}
+func newDenials(maxAge time.Duration, now func() time.Time, ownClock bool) *denials {
+	return &denials{maxAge: maxAge, now: now, ownClock: ownClock, seed: maphash.MakeSeed()}
 }
 
 // serverTick is how much later than its time in whole milliseconds a server's clock may be.
@@ -52,14 +54,14 @@ func (d *denial) age(now time.Time) time.Duration {
 }
 
 // since returns how long ago a denial was sent by the limiter's clock, and by the one that is furthest ahead.
-func (g *Engine) since(d *denial) (since, age time.Duration) {
+func (a *denials) since(d *denial) (since, age time.Duration) {
 	now := time.Now()
 	age = d.age(now)
 	switch {
-	case g.now == nil:
+	case a.now == nil:
 		return age + serverTick, age
-	case g.ownClock:
-		now = g.now()
+	case a.ownClock:
+		now = a.now()
 	}
 	since = now.Round(0).Sub(d.dated)
 	return since, max(since, age)
@@ -68,8 +70,8 @@ func (g *Engine) since(d *denial) (since, age time.Duration) {
 // deny answers a request from memory, where a denial covers it: at that time none of its permits is free by the limiter's
 // clock, as far as Redis knew, and the denial is not older than the user allows.
 func (l *Limiter) deny(ask Ask) (Result, bool) {
-	g := l.Engine
-	found, ok := g.denials.byID.Load(l.ID)
+	a := l.Engine.denials
+	found, ok := a.byID.Load(l.ID)
 	if !ok {
 		return Result{}, false
 	}
@@ -78,9 +80,9 @@ func (l *Limiter) deny(ask Ask) (Result, bool) {
 		return Result{}, false
 	}
 	// A clock that was set back shows a time at which the denial was not made.
-	since, age := g.since(d)
-	if since < 0 || since >= d.until || age >= g.denials.maxAge {
-		g.denials.drop(d)
+	since, age := a.since(d)
+	if since < 0 || since >= d.until || age >= a.maxAge {
+		a.drop(d)
 		return Result{}, false
 	}
 	answer, known := d.outlook.Denied(ask.Permits)
@@ -117,8 +119,9 @@ func (l *Limiter) remember(b *Batch, version uint64) {
 		return
 	}
 	d := &denial{limiter: l, outlook: b.Outlook, permits: b.Denied, until: answer.RetryAfter, dated: b.dated, sent: b.sent}
-	if since, age := l.Engine.since(d); since < d.until && age < l.Engine.denials.maxAge {
-		l.Engine.denials.keep(d, version)
+	a := l.Engine.denials
+	if since, age := a.since(d); since < d.until && age < a.maxAge {
+		a.keep(d, version)
 	}
 }
 
@@ -138,7 +141,7 @@ func (a *denials) keep(d *denial, version uint64) {
 	}
 	a.byID.Store(d.limiter.ID, d)
 	a.held++
-	a.index.add(d.limiter)
+	a.index.add(d.limiter.ID, d.limiter.subjects())
 	if !a.sweeping {
 		a.sweeping = true
 		time.AfterFunc(sweepEvery, a.sweep)
@@ -149,7 +152,7 @@ func (a *denials) keep(d *denial, version uint64) {
 func (a *denials) remove(id string) {
 	if before, ok := a.byID.LoadAndDelete(id); ok {
 		a.held--
-		a.index.remove(before.(*denial).limiter)
+		a.index.remove(id, before.(*denial).limiter.subjects())
 	}
 }
 

@@ -377,7 +377,7 @@ func TestAChangeIsToldOfOnceTheServerHasAnswered(t *testing.T) {
 
 // TestChangesOfLimitersAreCountedApart: most of them are no reason to forget what is known of another.
 func TestChangesOfLimitersAreCountedApart(t *testing.T) {
-	d := newDenials(time.Hour)
+	d := newDenials(time.Hour, time.Now, false)
 	counters := map[*atomic.Uint64]bool{}
 	for i := range 2000 {
 		counters[d.counter(strconv.Itoa(i))] = true

@@ -62,11 +62,12 @@ func New(s Settings) *Engine {
 		g.now = time.Now
 	}
 	g.workers = make(workers)
+	g.pipeline.redis, g.pipeline.yields = s.Redis, &g.yields
 	g.names.init()
 	g.requests.New = func() any { return new(Request) }
 	g.batches.New = func() any { return new(Batch) }
 	if s.Denials > 0 {
-		g.denials = newDenials(s.Denials)
+		g.denials = newDenials(s.Denials, g.now, g.ownClock)
 	}
 	g.cluster = s.Redis != nil && s.Redis.Mode() == rueidis.ClientModeCluster
 	return g

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -31,11 +32,12 @@ const (
 
 // holding is the leases of an ID and what it was asked for, which says how large the next one is to be. Its entry guards it.
 type holding struct {
-	limiter  *Limiter
-	leases   []held // the oldest first
-	free     int64  // permits at Redis, as the last reply reported that did
-	asked    int64  // permits that callers wanted since turned
-	before   int64  // in the span before that
+	span     time.Duration // for which permits are leased at most
+	backs    *sync.Map     // the Engine's, see there
+	leases   []held        // the oldest first
+	free     int64         // permits at Redis, as the last reply reported that did
+	asked    int64         // permits that callers wanted since turned
+	before   int64         // in the span before that
 	turned   time.Time
 	fetching bool          // a call is under way that brings a lease
 	awaited  *arrival      // of that; nil where nobody waits for it
@@ -62,9 +64,18 @@ func (s *held) remains(now time.Time) time.Duration {
 // leases says whether the limiter's permits may be leased.
 func (l *Limiter) leases() bool { return l.Leases && l.Engine.Leases() }
 
-// fromLease answers a request from what this process holds, where it can. While callers wait for the limiter it serves no
-// other: they come first. It is all that most decisions of a busy process cost.
+// fromLease answers a request from the leases of this process, if it can, and then asks for the next lease in time. While
+// callers wait for the limiter it serves no other caller: they come first.
 func (l *Limiter) fromLease(ask Ask) (answer Answer, parts []Answer, ok bool) {
+	answer, parts, ok, fetch := l.takeLeased(ask)
+	if fetch {
+		l.fetch()
+	}
+	return answer, parts, ok
+}
+
+// takeLeased is fromLease, and reports whether it is time to fetch the next lease.
+func (l *Limiter) takeLeased(ask Ask) (answer Answer, parts []Answer, ok, fetch bool) {
 	e := l.met.Load()
 	if e != nil {
 		if e.mu.Lock(); e.gone {
@@ -74,14 +85,18 @@ func (l *Limiter) fromLease(ask Ask) (answer Answer, parts []Answer, ok bool) {
 	}
 	if e == nil { // as for the many that are opened for a request alone
 		if e = l.Engine.names.find(l.ID); e == nil {
-			return answer, nil, false
+			return answer, nil, false, false
 		}
 	}
-	h := e.holding
-	if h == nil || e.queue != nil {
-		e.mu.Unlock()
-		return answer, nil, false
+	defer e.mu.Unlock()
+	if e.holding == nil || e.queue != nil {
+		return answer, nil, false, false
 	}
+	return e.holding.take(ask)
+}
+
+// take takes the permits of a request from a lease. It reports whether it is time to fetch the next one. The entry is locked.
+func (h *holding) take(ask Ask) (answer Answer, parts []Answer, ok, fetch bool) {
 	now := time.Now()
 	for i := range h.leases {
 		s := &h.leases[i]
@@ -99,18 +114,9 @@ func (l *Limiter) fromLease(ask Ask) (answer Answer, parts []Answer, ok bool) {
 			parts = h.parts(now)
 		}
 		h.count(now, ask.Permits)
-		var fetch bool
-		if i == len(h.leases)-1 && h.runsOut(s, now, remains) {
-			fetch = l.prefetch(e)
-		}
-		e.mu.Unlock()
-		if fetch {
-			l.carryLater(context.Background(), e)
-		}
-		return answer, parts, true
+		return answer, parts, true, i == len(h.leases)-1 && h.runsOut(s, now, remains)
 	}
-	e.mu.Unlock()
-	return answer, nil, false
+	return answer, nil, false, false
 }
 
 // parts is what each part says of a request that was served, by the newest lease.
@@ -122,25 +128,6 @@ func (h *holding) parts(now time.Time) []Answer {
 		parts[i].ResetAfter -= now.Sub(newest.sent)
 	}
 	return parts
-}
-
-// serve answers those who wait from what this process holds, as far as it goes, and tells whom to wake. The entry is locked.
-func (h *holding) serve(q *queue) (done []*waiter) {
-	if h == nil {
-		return nil
-	}
-	now := time.Now()
-	for i := range h.leases {
-		s := &h.leases[i]
-		for w := q.waiters.first; w != nil && w.Permits <= s.left && !s.over(now) && len(done) < MostRequests; w = q.waiters.first {
-			s.left -= w.Permits
-			w.Allowed, w.From = true, FromLease
-			w.deliver(nil)
-			q.remove(w)
-			done = append(done, w)
-		}
-	}
-	return done
 }
 
 // left is the permits that can be had of all leases.
@@ -155,7 +142,7 @@ func (h *holding) left(now time.Time) (left int64) {
 
 // count counts what callers ask for.
 func (h *holding) count(now time.Time, permits int64) {
-	span := h.limiter.Engine.lease
+	span := h.span
 	if since := now.Sub(h.turned); since >= span {
 		h.before = h.asked
 		if since >= 2*span {
@@ -168,7 +155,7 @@ func (h *holding) count(now time.Time, permits int64) {
 
 // demand is about how many permits callers asked for in the span before now.
 func (h *holding) demand(now time.Time) int64 {
-	span := h.limiter.Engine.lease
+	span := h.span
 	since := now.Sub(h.turned)
 	if since >= 2*span {
 		return 0
@@ -188,33 +175,39 @@ func (h *holding) runsOut(s *held, now time.Time, remains time.Duration) bool {
 	if remains <= ahead {
 		return true
 	}
-	left := float64(s.left) * float64(h.limiter.Engine.lease)
+	left := float64(s.left) * float64(h.span)
 	if left > float64(h.asked+h.before)*float64(ahead) {
 		return false // by what demand never is above, and costs less
 	}
 	return left <= float64(h.demand(now))*float64(ahead)
 }
 
-// prefetch prepares a call that brings the next lease, and says whether it is to be carried. The entry is locked.
-func (l *Limiter) prefetch(e *entry) bool {
+// fetch sends a call that brings the next lease, unless a call that is about to be sent brings one.
+func (l *Limiter) fetch() {
 	g := l.Engine
-	if !g.lead(e) {
-		return false // what is about to leave brings one as well
+	e := g.names.find(l.ID)
+	if e == nil {
+		return
+	}
+	if e.holding == nil || e.holding.fetching || !g.lead(e) {
+		g.names.unlock(e)
+		return
 	}
 	if e.first == nil {
 		e.push(g.newBatch())
 	}
-	return true
+	e.mu.Unlock()
+	l.carryLater(context.Background(), e)
 }
 
 // hold gives the holding of a limiter whose callers ask for permits. The entry is locked.
 func (l *Limiter) hold(e *entry, permits int64) {
 	now := time.Now()
 	if e.holding == nil {
-		h := &holding{limiter: l, turned: now}
+		h := &holding{span: l.Engine.lease, backs: &l.Engine.backs, turned: now}
 		h.timer = time.AfterFunc(l.Engine.lease, func() { l.expire(e, h) })
 		e.holding = h
-		l.Engine.holders.add(l)
+		l.Engine.holders.add(l.ID, l.subjects())
 	}
 	e.holding.count(now, permits)
 }
@@ -235,7 +228,7 @@ func (h *holding) wish(b *Batch) (changes uint64) {
 	if permits < leastLease {
 		return 0
 	}
-	b.Lease.Permits, b.Lease.Span = permits, h.limiter.Engine.lease
+	b.Lease.Permits, b.Lease.Span = permits, h.span
 	h.fetching = true
 	return h.changes
 }
@@ -282,7 +275,7 @@ func (h *holding) bring(b *Batch, err error, changes uint64) (unused giveBack) {
 
 // next is how long it takes until a lease ends.
 func (h *holding) next(now time.Time) time.Duration {
-	next := h.limiter.Engine.lease
+	next := h.span
 	for i := range h.leases {
 		next = min(next, h.leases[i].remains(now))
 	}

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,14 +53,14 @@ func TestALeaseWhoseTimerIsLateIsNotUsed(t *testing.T) {
 			sent = sent.Add(-time.Hour)
 		}
 		l := &Limiter{Engine: New(Settings{Lease: time.Hour}), ID: "name", Leases: true}
-		h := &holding{limiter: l, fetching: true, leases: []held{{Lease{Lasts: time.Hour}, 2, sent}}}
+		h := &holding{span: time.Hour, fetching: true, leases: []held{{Lease{Lasts: time.Hour}, 2, sent}}}
 		e := &entry{id: "name", holding: h}
 		l.met.Store(e)
 		_, _, served := l.fromLease(Ask{Permits: 1})
 		assert.Equal(t, !over, served)
 		q := &queue{}
 		q.waiters.push(&waiter{Request: Request{Permits: 1}})
-		assert.Equal(t, !over, h.serve(q) != nil)
+		assert.Equal(t, !over, q.serveFrom(h) != nil)
 		if !over {
 			assert.Zero(t, h.leases[0].left)
 		}
@@ -70,7 +71,7 @@ func TestALeaseWhoseTimerIsLateIsNotUsed(t *testing.T) {
 func TestRemainingIsByTheNewestLease(t *testing.T) {
 	l := &Limiter{Engine: New(Settings{Lease: time.Hour}), ID: "name", Leases: true}
 	now := time.Now()
-	l.met.Store(&entry{id: "name", holding: &holding{limiter: l, fetching: true, leases: []held{
+	l.met.Store(&entry{id: "name", holding: &holding{span: time.Hour, fetching: true, leases: []held{
 		{Lease{Lasts: time.Hour, Limit: 1000, Free: 900}, 20, now}, {Lease{Lasts: time.Hour, Limit: 1000, Free: 850}, 50, now},
 	}}})
 	answer, _, served := l.fromLease(Ask{Permits: 3, Detail: true})
@@ -82,7 +83,7 @@ func TestRemainingIsByTheNewestLease(t *testing.T) {
 func TestALeaseServesALimiterThatMetNoEntry(t *testing.T) {
 	l := &Limiter{Engine: New(Settings{Lease: time.Hour}), ID: "name", Leases: true}
 	e := l.Engine.names.lock(l)
-	e.holding = &holding{limiter: l, fetching: true, leases: []held{{Lease{Lasts: time.Hour}, 2, time.Now()}}}
+	e.holding = &holding{span: time.Hour, fetching: true, leases: []held{{Lease{Lasts: time.Hour}, 2, time.Now()}}}
 	e.mu.Unlock()
 	other := &Limiter{Engine: l.Engine, ID: "name", Leases: true}
 	_, _, served := other.fromLease(Ask{Permits: 1})
@@ -95,7 +96,7 @@ func TestEachPartIsByTheNewestLease(t *testing.T) {
 	l := &Limiter{Engine: New(Settings{Lease: time.Hour}), ID: "name", Leases: true}
 	now := time.Now()
 	newest := Lease{Lasts: time.Hour, Parts: []Answer{{Allowed: true, Limit: 1000, Remaining: 850, ResetAfter: time.Minute}, {Allowed: true, Limit: 9, Remaining: 7}}}
-	h := &holding{limiter: l, fetching: true, leases: []held{{Lease{Lasts: time.Hour}, 20, now}, {newest, 50, now.Add(-time.Second)}}}
+	h := &holding{span: time.Hour, fetching: true, leases: []held{{Lease{Lasts: time.Hour}, 20, now}, {newest, 50, now.Add(-time.Second)}}}
 	l.met.Store(&entry{id: "name", holding: h})
 	for taken := int64(3); taken <= 6; taken += 3 {
 		_, parts, served := l.fromLease(Ask{Permits: 3, Detail: true, Each: true})
@@ -124,7 +125,7 @@ func TestDemand(t *testing.T) {
 		{15 * time.Millisecond, 20 * time.Millisecond, 0},
 		{25 * time.Millisecond, 0, 100},
 	} {
-		h := &holding{limiter: &Limiter{Engine: New(Settings{Lease: span})}, asked: 300, turned: now.Add(-test.turned)}
+		h := &holding{span: span, asked: 300, turned: now.Add(-test.turned)}
 		h.count(now, 100)
 		assert.Equal(t, test.demand, h.demand(now.Add(test.later)), "%+v", test)
 	}
@@ -147,7 +148,7 @@ func TestRunsOut(t *testing.T) {
 		{left: 1, fetching: true},
 	} {
 		h := &holding{
-			limiter: &Limiter{Engine: New(Settings{Lease: span})}, asked: 1000, turned: now, trip: time.Millisecond, fetching: test.fetching,
+			span: span, asked: 1000, turned: now, trip: time.Millisecond, fetching: test.fetching,
 		}
 		s := &held{Lease{Lasts: span}, test.left, now.Add(-test.old)}
 		assert.Equal(t, test.out, h.runsOut(s, now, s.remains(now)), "%+v", test)
@@ -156,8 +157,7 @@ func TestRunsOut(t *testing.T) {
 
 // TestALeaseFromBeforeAChangeGoesBack: it was on its way while this client changed the limiter.
 func TestALeaseFromBeforeAChangeGoesBack(t *testing.T) {
-	l := &Limiter{Engine: New(Settings{Lease: time.Hour})}
-	h := &holding{limiter: l, turned: time.Now(), asked: 100}
+	h := &holding{span: time.Hour, backs: new(sync.Map), turned: time.Now(), asked: 100}
 	b := &Batch{sent: time.Now()}
 	changes := h.wish(b)
 	require.Equal(t, int64(100), b.Lease.Permits)
@@ -185,7 +185,7 @@ func TestWhoAwaitsALease(t *testing.T) {
 		"nobody knows of any": {granted: 5, call: failed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := &holding{limiter: &Limiter{Engine: New(Settings{Lease: time.Hour})}, turned: time.Now(), asked: 100}
+			h := &holding{span: time.Hour, backs: new(sync.Map), turned: time.Now(), asked: 100}
 			assert.Nil(t, h.await())
 			b := &Batch{sent: time.Now()}
 			changes := h.wish(b)
@@ -217,7 +217,7 @@ func TestLease_ArrivesWhileCallersWait_ServesThemFirst(t *testing.T) {
 	g := New(Settings{Lease: time.Hour})
 	l := &Limiter{Engine: g, ID: "name", Leases: true}
 	e := g.names.lock(l)
-	h := &holding{limiter: l, turned: time.Now(), fetching: true, timer: time.NewTimer(time.Hour)}
+	h := &holding{span: time.Hour, backs: new(sync.Map), turned: time.Now(), fetching: true, timer: time.NewTimer(time.Hour)}
 	waiting := &waiter{Request: Request{Permits: 1}, done: make(chan struct{}, 1)}
 	q := &queue{changed: make(chan struct{}, 1)}
 	q.waiters.push(waiting)
@@ -231,7 +231,7 @@ func TestLease_ArrivesWhileCallersWait_ServesThemFirst(t *testing.T) {
 	assert.False(t, served, "behind a caller that waits")
 
 	e.mu.Lock()
-	assert.Equal(t, []*waiter{waiting}, h.serve(q))
+	assert.Equal(t, []*waiter{waiting}, q.serveFrom(h))
 	e.queue = nil
 	e.mu.Unlock()
 	_, _, served = l.fromLease(Ask{Permits: 1})
@@ -244,7 +244,7 @@ func TestLease_CallersWait_CallsOfOthersBringNone(t *testing.T) {
 		g := New(Settings{Lease: time.Hour})
 		l := &Limiter{Engine: g, ID: "name", Leases: true}
 		e := g.names.lock(l)
-		e.holding = &holding{limiter: l, turned: time.Now(), asked: 100}
+		e.holding = &holding{span: time.Hour, backs: new(sync.Map), turned: time.Now(), asked: 100}
 		if waits {
 			e.queue = new(queue)
 		}
@@ -260,7 +260,7 @@ func TestFlush_ReturnUnderWayFails_ReturnsItsError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failed := errors.New("it hangs")
 		g := New(Settings{Lease: time.Hour})
-		h := &holding{limiter: &Limiter{Engine: g}}
+		h := &holding{span: g.lease, backs: &g.backs}
 		back := h.giveBack(&held{Lease: Lease{Return: func(context.Context, int64) error {
 			pass(second)
 			return failed

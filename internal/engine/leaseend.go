@@ -25,7 +25,7 @@ func (h *holding) giveBack(s *held) giveBack {
 	if left == 0 {
 		return nil
 	}
-	all, going := &h.limiter.Engine.backs, &arrival{done: make(chan struct{})}
+	all, going := h.backs, &arrival{done: make(chan struct{})}
 	all.Store(going, nil)
 	return func(ctx context.Context) error {
 		going.err = errBroken // until it returns
@@ -101,7 +101,7 @@ func (l *Limiter) expire(e *entry, h *holding) {
 		h.timer.Reset(h.next(now))
 	} else {
 		e.holding = nil
-		l.Engine.holders.remove(l)
+		l.Engine.holders.remove(l.ID, l.subjects())
 	}
 	l.Engine.names.unlock(e)
 	for _, back := range backs {

@@ -17,6 +17,9 @@ const (
 
 // pipeline gathers calls of different names.
 type pipeline struct {
+	redis  rueidis.Client
+	yields *yields
+
 	mu      sync.Mutex
 	waiting *pipelineBatch // the one that has room, nil where the next call begins another
 	spare   sync.Pool      // of *pipelineBatch
@@ -35,10 +38,8 @@ type scriptCall struct {
 	reply      rueidis.RedisMessage
 	err        error
 
-	// What the call carries, where the flush of the pipeline reads the reply.
-	limiter *Limiter
-	entry   *entry
-	batch   *Batch
+	// answer takes the reply if no caller waits for it, and waits for nothing.
+	answer func(ctx context.Context, reply rueidis.RedisMessage, err error)
 }
 
 // pipelines says whether calls leave in pipelines. Not on a cluster: rueidis gives the results of a pipeline back once each node has
@@ -52,7 +53,7 @@ func (g *Engine) run(ctx context.Context, script *Script, keys, args []string) (
 	}
 	d, place := g.pipeline.join(scriptCall{script: script, keys: keys, args: args})
 	if place == 0 {
-		g.flush(context.WithoutCancel(ctx), d) // not all of its calls end with the caller of this one
+		g.pipeline.flush(context.WithoutCancel(ctx), d) // not all of its calls end with the caller of this one
 	} else {
 		<-d.done
 	}
@@ -71,7 +72,7 @@ func (p *pipeline) join(c scriptCall) (d *pipelineBatch, place int) {
 		}
 		p.waiting = d
 	}
-	if c.batch == nil && d.done == nil {
+	if c.answer == nil && d.done == nil {
 		d.done = make(chan struct{})
 	}
 	place = len(d.calls)
@@ -93,8 +94,8 @@ func (p *pipeline) keep(d *pipelineBatch) {
 }
 
 // gather lets calls join a pipeline that is about to be sent, and closes it.
-func (p *pipeline) gather(d *pipelineBatch, yields *yields) {
-	yields.gather(pipelineCalls, func() int {
+func (p *pipeline) gather(d *pipelineBatch) {
+	p.yields.gather(pipelineCalls, func() int {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return len(d.calls)
@@ -106,9 +107,9 @@ func (p *pipeline) gather(d *pipelineBatch, yields *yields) {
 	}
 }
 
-// flush sends a pipeline. Who waits for a call's reply has it then; the others' are answered.
-func (g *Engine) flush(ctx context.Context, d *pipelineBatch) {
-	g.pipeline.gather(d, &g.yields) // nobody adds to it after that
+// flush sends a pipeline. It wakes the callers that wait for a reply, and passes on the other replies.
+func (p *pipeline) flush(ctx context.Context, d *pipelineBatch) {
+	p.gather(d) // no call joins it after that
 	for i := range d.calls {
 		d.calls[i].err = errBroken // as long as it has no reply
 	}
@@ -117,13 +118,13 @@ func (g *Engine) flush(ctx context.Context, d *pipelineBatch) {
 			close(d.done)
 		}
 		for i := range d.calls {
-			if c := &d.calls[i]; c.batch != nil {
-				c.limiter.finish(ctx, c)
+			if c := &d.calls[i]; c.answer != nil {
+				c.answer(ctx, c.reply, c.err)
 			}
 		}
-		g.pipeline.keep(d)
+		p.keep(d)
 	}()
-	send(ctx, g.redis, d.calls)
+	send(ctx, p.redis, d.calls)
 }
 
 // send sends calls in one pipeline and sets their replies. The calls of scripts that the server does not know follow in
@@ -165,7 +166,7 @@ func (l *Limiter) sendPiped(ctx context.Context, e *entry) {
 		l.completeAll(detached, e, b, nil)
 		return
 	}
-	c := scriptCall{limiter: l, entry: e, batch: b}
+	c := scriptCall{answer: func(ctx context.Context, reply rueidis.RedisMessage, err error) { l.finish(ctx, e, b, reply, err) }}
 	orElse(func() {
 		b.forget()
 		l.prepare(b)
@@ -173,15 +174,14 @@ func (l *Limiter) sendPiped(ctx context.Context, e *entry) {
 		c.args = b.Args
 	}, func() { l.completeAll(detached, e, b, l.Protocol.Explain(ctx, errBroken)) })
 	if d, place := g.pipeline.join(c); place == 0 {
-		g.workers.run(func() { g.flush(detached, d) })
+		g.workers.run(func() { g.pipeline.flush(detached, d) })
 	}
 }
 
-// finish reads the reply to a batch that nobody waits with.
-func (l *Limiter) finish(ctx context.Context, c *scriptCall) {
-	b, e, failed := c.batch, c.entry, c.err
+// finish reads the reply to a batch that was sent in a pipeline.
+func (l *Limiter) finish(ctx context.Context, e *entry, b *Batch, reply rueidis.RedisMessage, failed error) {
 	if failed == nil {
-		again, err := l.read(b, c.reply)
+		again, err := l.read(b, reply)
 		if !again {
 			l.completeAll(ctx, e, b, err)
 			return

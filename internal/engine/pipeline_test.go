@@ -306,7 +306,7 @@ func TestPipeline_ConnectionPanicsBetweenReplies_FailsTheCallsWithoutOne(t *test
 		}
 		d := &pipelineBatch{calls: []scriptCall{echo(echoScript, "a"), echo(otherScript, "b")}, done: make(chan struct{})} // that script is not known
 		g := New(Settings{Redis: conn})
-		assert.PanicsWithValue(b, "no connection", func() { g.flush(b.Context(), d) })
+		assert.PanicsWithValue(b, "no connection", func() { g.pipeline.flush(b.Context(), d) })
 		<-d.done
 		assert.NoError(b, d.calls[0].err)
 		assert.ErrorIs(b, d.calls[1].err, errBroken)

@@ -198,6 +198,25 @@ func (q *queue) leave() {
 	q.ask, q.due = false, time.Time{}
 }
 
+// serveFrom serves waiters from leases, in order, and returns those to wake.
+func (q *queue) serveFrom(h *holding) (done []*waiter) {
+	if h == nil {
+		return nil
+	}
+	now := time.Now()
+	for i := range h.leases {
+		s := &h.leases[i]
+		for w := q.waiters.first; w != nil && w.Permits <= s.left && !s.over(now) && len(done) < MostRequests; w = q.waiters.first {
+			s.left -= w.Permits
+			w.Allowed, w.From = true, FromLease
+			w.deliver(nil)
+			q.remove(w)
+			done = append(done, w)
+		}
+	}
+	return done
+}
+
 // deliver makes the answers of a call final: those who were granted permits, or whose request failed, leave the queue;
 // the others stay where they are. It tells whom to wake.
 func (q *queue) deliver(err error) (done []*waiter) {

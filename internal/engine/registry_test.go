@@ -33,8 +33,8 @@ func TestRegistry_PeakOfNamesOver_FreesItsMemory(t *testing.T) {
 					n.unlock(e)
 				}
 			}
-			names(0, func(e *entry, l *Limiter) { e.calls = 1; g.holders.add(l) })
-			names(stay, func(e *entry, l *Limiter) { e.calls = 0; g.holders.remove(l) })
+			names(0, func(e *entry, l *Limiter) { e.calls = 1; g.holders.add(l.ID, l.subjects()) })
+			names(stay, func(e *entry, l *Limiter) { e.calls = 0; g.holders.remove(l.ID, l.subjects()) })
 			assert.EqualValues(t, stay, n.live.Load())
 			assert.Less(t, heap()-before, int64(200_000))
 			runtime.KeepAlive(g)

@@ -17,12 +17,12 @@ func (l *Limiter) serve(e *entry, q *queue) {
 		e.mu.Lock()
 		if q.waiters.first == nil {
 			e.queue = nil
-			g.waiting.remove(l)
+			g.waiting.remove(l.ID, l.subjects())
 			g.names.unlock(e)
 			return
 		}
 		q.stands = q.waiters.first.arrival <= began
-		if done := e.holding.serve(q); done != nil {
+		if done := q.serveFrom(e.holding); done != nil {
 			e.mu.Unlock()
 			q.wakeAll(done)
 			continue

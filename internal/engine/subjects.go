@@ -19,21 +19,21 @@ func (l *Limiter) subjects() []string {
 	return l.Subjects
 }
 
-func (x *index) add(l *Limiter) {
+func (x *index) add(id string, subjects []string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for _, subject := range l.subjects() {
-		x.ids.set(subject, append(x.ids.all[subject], l.ID))
+	for _, subject := range subjects {
+		x.ids.set(subject, append(x.ids.all[subject], id))
 	}
 }
 
 // remove takes back what add did.
-func (x *index) remove(l *Limiter) {
+func (x *index) remove(id string, subjects []string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for _, subject := range l.subjects() {
+	for _, subject := range subjects {
 		ids := x.ids.all[subject]
-		if at := slices.Index(ids, l.ID); at >= 0 {
+		if at := slices.Index(ids, id); at >= 0 {
 			ids = slices.Delete(ids, at, at+1)
 		}
 		if len(ids) == 0 {

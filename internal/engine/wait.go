@@ -109,7 +109,7 @@ func (l *Limiter) join(w *waiter) *entry {
 		q = &queue{changed: make(chan struct{}, 1)}
 		q.batch.Ordered = true
 		e.queue = q
-		g.waiting.add(l)
+		g.waiting.add(l.ID, l.subjects())
 		go l.serve(e, q)
 	}
 	q.came++
