@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"strconv"
 	"time"
 
@@ -13,6 +14,79 @@ const (
 	// MostPermits is how many permits a call of several requests asks for at most: Redisson's grant holds no more.
 	MostPermits = 1<<32 - 1
 )
+
+// Ask is what a caller wants.
+type Ask struct {
+	Permits int64
+	Detail  bool          // all of Answer, not Allowed alone
+	Each    bool          // Result.Parts as well
+	Within  time.Duration // for a reservation: the longest delay
+}
+
+// Result is what came of it.
+type Result struct {
+	Answer
+	Extra any // for a request with Each the []Answer of its parts, for a reservation what the Protocol makes of it
+	From  Source
+}
+
+// Parts is what each part says, for a request with Each.
+func (r Result) Parts() []Answer {
+	parts, _ := r.Extra.([]Answer)
+	return parts
+}
+
+// Answer is what a request came to.
+type Answer struct {
+	Allowed    bool
+	Limit      int64
+	Remaining  int64
+	RetryAfter time.Duration
+	ResetAfter time.Duration
+}
+
+// Request is one caller's wish for permits, and in the end its answer.
+type Request struct {
+	Permits int64
+	Detail  bool // as in Ask, as is Each
+	Each    bool
+	state   requestState // guarded by the entry, as is batch
+	From    Source
+	Answer
+	batch *Batch // that it gathers in; nil for those who wait in line
+
+	Within time.Duration // as in Ask
+	Extra  any           // as in Result
+	Err    error
+	call   *Call // that this caller is to tell of, or nil
+}
+
+type requestState uint8
+
+const (
+	queued    requestState = iota // not yet in a call
+	inFlight                      // in a call that is under way
+	answered                      // the result is final
+	abandoned                     // the caller has gone: what arrives for it goes back
+)
+
+// result gives a request's answer to its caller.
+func (r *Request) result() (Result, error) {
+	return Result{r.Answer, r.Extra, r.From}, r.Err
+}
+
+// deliver makes a request's answer final, err being that of its call. It says whether permits came for a caller that has
+// gone. The entry is locked.
+func (r *Request) deliver(err error) (lost bool) {
+	if r.state == abandoned {
+		return err == nil && r.Allowed
+	}
+	if err != nil {
+		r.Err = err
+	}
+	r.state = answered
+	return false
+}
 
 // Batch is one call: requests in, answers out. While it gathers its entry guards it; from then on it is the caller's of
 // acquire, but for the states of its requests.
@@ -64,6 +138,9 @@ func (b *Batch) Wants() (permits int64, detail bool) {
 	}
 	return permits, detail
 }
+
+// wanted says whether a batch is to be sent: not where all of its callers have gone.
+func (b *Batch) wanted() bool { return len(b.Requests) > 0 || b.Lease.Span > 0 }
 
 // GrantAll answers a batch of which every request was granted.
 func (b *Batch) GrantAll(left int64, answer Answer) {
@@ -121,3 +198,47 @@ func (b *Batch) count() {
 		}
 	}
 }
+
+// Lease is permits that one call takes for callers to come, who are answered by this process until it ends. A script dates them at
+// the end, so that they stay taken until an interval after the last moment at which one of them can be used.
+type Lease struct {
+	// What is asked for.
+	Permits int64
+	Span    time.Duration // for so long at most; 0 asks for none
+
+	// What came of it.
+	Granted int64         // 0 for none
+	Lasts   time.Duration // at most Span
+	Limit   int64         // as an Answer has it
+	Free    int64         // that nobody has, at Redis
+	Reset   time.Duration // from the call on, until every permit is free again
+	Parts   []Answer      // the same of each part, for an Ask with Each; nil where there are none
+	Return  func(ctx context.Context, permits int64) error
+}
+
+// Outlook is what a reply tells of the time after it. It does not change.
+type Outlook interface {
+	// Limit is the most permits that can ever be granted at once.
+	Limit() int64
+
+	// Free is how many permits every part had free, below 0 where more were taken than there are.
+	Free() int64
+
+	// Denied is the answer to a request for permits that are not free, at the moment of the reply. It says false where the
+	// reply does not tell.
+	Denied(permits int64) (Answer, bool)
+
+	// Parts is what each part says of such a request, for an Ask with Each; nil where there are none.
+	Parts(permits int64) []Answer
+
+	// Earliest is how long after the reply the last of so many permits can be granted at the earliest, where they are asked
+	// for one after another: Never, or a time that may be too early, but not too late.
+	Earliest(wanted Total) time.Duration
+
+	// Worse says whether somebody who could have been served by another outlook may wait in vain by this one, since the
+	// limiter itself has changed.
+	Worse(than Outlook) bool
+}
+
+// Never is longer than anything lasts.
+const Never = time.Duration(1<<63 - 1)

@@ -2,26 +2,53 @@ package engine
 
 import (
 	"context"
-	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
 )
 
-// errBroken is the error of callers whose call did not return: a callback of the program, or the Redis client, panicked or
-// ended its goroutine.
-var errBroken = errors.New("rratelimiter: the call that carried this request panicked, or ended its goroutine")
+// pipelines says whether calls leave in pipelines. Not on a cluster: rueidis gives the results of a pipeline back once each node has
+// answered, and no call should wait for a node that is not its own.
+func (g *Engine) pipelines() bool { return !g.cluster && g.calling.Load() > pipelined }
 
-// orElse runs a function, and another one if that panics or ends its goroutine. The panic goes on.
-func orElse(run, broken func()) {
-	returned := false
-	defer func() {
-		if !returned {
-			broken()
+// run runs a script, in a pipeline with others where there are many.
+func (g *Engine) run(ctx context.Context, script *Script, keys, args []string) (rueidis.RedisMessage, error) {
+	if !g.pipelines() {
+		return script.exec(ctx, g.redis, keys, args)
+	}
+	d, place := g.pipeline.join(scriptCall{script: script, keys: keys, args: args})
+	if place == 0 {
+		g.pipeline.flush(context.WithoutCancel(ctx), d) // not all of its calls end with the caller of this one
+	} else {
+		<-d.done
+	}
+	return d.calls[place].reply, d.calls[place].err
+}
+
+// Eval runs a script, again where a slot moves, with what renew then makes of its arguments, if it is there. It must be
+// called where nobody waits longer than ctx: see Detached.
+func (g *Engine) Eval(ctx context.Context, script *Script, keys, args []string, renew func(args []string)) (rueidis.RedisMessage, error) {
+	for attempt := 0; ; attempt++ {
+		message, err := g.run(ctx, script, keys, args)
+		if err == nil || !slotMoves(ctx, err, attempt) {
+			return message, err
 		}
-	}()
-	run()
-	returned = true
+		if renew != nil {
+			renew(args)
+		}
+	}
+}
+
+// context returns the context of a batch's call, which ends with the last of its callers. A lease that it may bring keeps it
+// for as long as that could be used.
+func (b *Batch) context(ctx context.Context) context.Context {
+	return callContext{context.WithoutCancel(ctx), func() error {
+		if atomic.LoadInt32(&b.callers) > 0 || b.Lease.Span > 0 && time.Since(b.sent) < b.Lease.Span {
+			return nil
+		}
+		return context.Canceled
+	}}
 }
 
 // acquire asks for the permits of a batch and answers its requests.

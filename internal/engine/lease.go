@@ -1,28 +1,10 @@
 package engine
 
 import (
-	"context"
 	"slices"
 	"sync"
 	"time"
 )
-
-// Lease is permits that one call takes for callers to come, who are answered by this process until it ends. A script dates them at
-// the end, so that they stay taken until an interval after the last moment at which one of them can be used.
-type Lease struct {
-	// What is asked for.
-	Permits int64
-	Span    time.Duration // for so long at most; 0 asks for none
-
-	// What came of it.
-	Granted int64         // 0 for none
-	Lasts   time.Duration // at most Span
-	Limit   int64         // as an Answer has it
-	Free    int64         // that nobody has, at Redis
-	Reset   time.Duration // from the call on, until every permit is free again
-	Parts   []Answer      // the same of each part, for an Ask with Each; nil where there are none
-	Return  func(ctx context.Context, permits int64) error
-}
 
 const (
 	leastLease = 2 // permits: fewer are no gain, since to give back what is left is a call as well
@@ -59,40 +41,6 @@ func (s *held) over(now time.Time) bool { return s.remains(now) <= 0 }
 
 func (s *held) remains(now time.Time) time.Duration {
 	return s.Lasts - max(now.Sub(s.sent), time.Duration(now.UnixNano()-s.sent.UnixNano()))
-}
-
-// leases says whether the limiter's permits may be leased.
-func (l *Limiter) leases() bool { return l.Leases && l.Engine.Leases() }
-
-// fromLease answers a request from the leases of this process, if it can, and then asks for the next lease in time. While
-// callers wait for the limiter it serves no other caller: they come first.
-func (l *Limiter) fromLease(ask Ask) (answer Answer, parts []Answer, ok bool) {
-	answer, parts, ok, fetch := l.takeLeased(ask)
-	if fetch {
-		l.fetch()
-	}
-	return answer, parts, ok
-}
-
-// takeLeased is fromLease, and reports whether it is time to fetch the next lease.
-func (l *Limiter) takeLeased(ask Ask) (answer Answer, parts []Answer, ok, fetch bool) {
-	e := l.met.Load()
-	if e != nil {
-		if e.mu.Lock(); e.gone {
-			e.mu.Unlock()
-			e = nil
-		}
-	}
-	if e == nil { // as for the many that are opened for a request alone
-		if e = l.Engine.names.find(l.ID); e == nil {
-			return answer, nil, false, false
-		}
-	}
-	defer e.mu.Unlock()
-	if e.holding == nil || e.queue != nil {
-		return answer, nil, false, false
-	}
-	return e.holding.take(ask)
 }
 
 // take takes the permits of a request from a lease. It reports whether it is time to fetch the next one. The entry is locked.
@@ -180,36 +128,6 @@ func (h *holding) runsOut(s *held, now time.Time, remains time.Duration) bool {
 		return false // by what demand never is above, and costs less
 	}
 	return left <= float64(h.demand(now))*float64(ahead)
-}
-
-// fetch sends a call that brings the next lease, unless a call that is about to be sent brings one.
-func (l *Limiter) fetch() {
-	g := l.Engine
-	e := g.names.find(l.ID)
-	if e == nil {
-		return
-	}
-	if e.holding == nil || e.holding.fetching || !g.lead(e) {
-		g.names.unlock(e)
-		return
-	}
-	if e.first == nil {
-		e.push(g.newBatch())
-	}
-	e.mu.Unlock()
-	l.carryLater(context.Background(), e)
-}
-
-// hold gives the holding of a limiter whose callers ask for permits. The entry is locked.
-func (l *Limiter) hold(e *entry, permits int64) {
-	now := time.Now()
-	if e.holding == nil {
-		h := &holding{span: l.Engine.lease, backs: &l.Engine.backs, turned: now}
-		h.timer = time.AfterFunc(l.Engine.lease, func() { l.expire(e, h) })
-		e.holding = h
-		l.Engine.holders.add(l.ID, l.subjects())
-	}
-	e.holding.count(now, permits)
 }
 
 // wish says what a call that leaves asks for besides what its requests do. The entry is locked.

@@ -5,9 +5,6 @@ import (
 	"time"
 )
 
-// returnsFor is how many leases Flush gives back at once.
-const returnsFor = 16
-
 // giveBack gives back what is left of a lease.
 type giveBack func(context.Context) error
 
@@ -49,78 +46,6 @@ func (h *holding) spare(permits int64) []giveBack {
 		return nil
 	}
 	return h.recall(nil)
-}
-
-// spare is that of a limiter, and says whether anything went back.
-func (l *Limiter) spare(ctx context.Context, permits int64) (bool, error) {
-	e := l.Engine.names.find(l.ID)
-	if e == nil {
-		return false, nil
-	}
-	backs := e.holding.spare(permits)
-	l.Engine.names.unlock(e)
-	if backs == nil {
-		return false, nil
-	}
-	// Not Detached, which leaves it be where ctx has ended: nobody else has these permits any more.
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for _, back := range backs {
-			_ = back(Unattended(ctx)) // Redis says what it has, whatever came of this
-		}
-	}()
-	select {
-	case <-done:
-		return true, nil
-	case <-ctx.Done():
-		return false, ctx.Err()
-	}
-}
-
-// expire gives back what is left of leases that have ended, and forgets the limiter where nobody has asked for a while.
-func (l *Limiter) expire(e *entry, h *holding) {
-	e.mu.Lock()
-	if e.holding != h {
-		e.mu.Unlock()
-		return
-	}
-	now := time.Now()
-	var backs []giveBack
-	kept := h.leases[:0]
-	for i := range h.leases {
-		if s := h.leases[i]; !s.over(now) && s.left > 0 {
-			kept = append(kept, s)
-		} else if back := h.giveBack(&s); back != nil {
-			backs = append(backs, back)
-		}
-	}
-	clear(h.leases[len(kept):])
-	h.leases = kept
-	if len(kept) > 0 || h.fetching || h.demand(now) > 0 {
-		h.timer.Reset(h.next(now))
-	} else {
-		e.holding = nil
-		l.Engine.holders.remove(l.ID, l.subjects())
-	}
-	l.Engine.names.unlock(e)
-	for _, back := range backs {
-		_ = back(Unattended(context.Background())) // else they leave the window
-	}
-}
-
-// recall takes all leases of a subject's limiters back from their callers: what gives their permits back.
-func (g *Engine) recall(subject string) (backs []giveBack) {
-	if g.lease == 0 {
-		return nil
-	}
-	for _, id := range g.holders.of(subject) {
-		if e := g.names.find(id); e != nil {
-			backs = e.holding.recall(backs)
-			g.names.unlock(e)
-		}
-	}
-	return backs
 }
 
 // recall is that of one limiter.
@@ -176,58 +101,4 @@ func (a *arrival) of(came giveBack, err error) giveBack {
 		a.err = came(ctx)
 		return a.err
 	}
-}
-
-// Flush gives back all that is leased, and what calls that are under way bring, and tells one error of those that it met. It waits for
-// what goes back by itself at that moment, too.
-func (g *Engine) Flush(ctx context.Context) error {
-	_, err := Detached(ctx, func(ctx context.Context) (struct{}, error) {
-		var backs, awaited []giveBack // of leases that stay as they are where ctx has ended before
-		for _, id := range g.names.ids() {
-			e := g.names.find(id)
-			if e == nil {
-				continue
-			}
-			backs = e.holding.recall(backs)
-			if a := e.holding.await(); a != nil {
-				awaited = append(awaited, a)
-			}
-			g.names.unlock(e)
-		}
-		backs = append(backs, awaited...) // which may keep those behind them waiting
-		var begun []*arrival
-		for going := range g.backs.Range {
-			begun = append(begun, going.(*arrival)) //nolint:errcheck,forcetypeassert // nothing else is there
-		}
-		slots, failed := make(chan struct{}, returnsFor), make(chan error, 1)
-		failedWith := func(err error) {
-			if err != nil {
-				select {
-				case failed <- err:
-				default:
-				}
-			}
-		}
-		for _, back := range backs {
-			slots <- struct{}{}
-			go func() {
-				defer func() { <-slots }()
-				failedWith(back(Unattended(ctx)))
-			}()
-		}
-		for range returnsFor {
-			slots <- struct{}{}
-		}
-		for _, going := range begun {
-			<-going.done
-			failedWith(going.err)
-		}
-		select {
-		case err := <-failed:
-			return struct{}{}, err
-		default:
-			return struct{}{}, nil
-		}
-	})
-	return err
 }

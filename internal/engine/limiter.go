@@ -48,38 +48,13 @@ type Protocol interface {
 	AboveLimit(permits, limit int64) error
 }
 
-// Answer is what a request came to.
-type Answer struct {
-	Allowed    bool
-	Limit      int64
-	Remaining  int64
-	RetryAfter time.Duration
-	ResetAfter time.Duration
+// subjects is what the answers of a limiter depend on.
+func (l *Limiter) subjects() []string {
+	if l.Subjects == nil {
+		return []string{l.ID}
+	}
+	return l.Subjects
 }
 
-// Outlook is what a reply tells of the time after it. It does not change.
-type Outlook interface {
-	// Limit is the most permits that can ever be granted at once.
-	Limit() int64
-
-	// Free is how many permits every part had free, below 0 where more were taken than there are.
-	Free() int64
-
-	// Denied is the answer to a request for permits that are not free, at the moment of the reply. It says false where the
-	// reply does not tell.
-	Denied(permits int64) (Answer, bool)
-
-	// Parts is what each part says of such a request, for an Ask with Each; nil where there are none.
-	Parts(permits int64) []Answer
-
-	// Earliest is how long after the reply the last of so many permits can be granted at the earliest, where they are asked
-	// for one after another: Never, or a time that may be too early, but not too late.
-	Earliest(wanted Total) time.Duration
-
-	// Worse says whether somebody who could have been served by another outlook may wait in vain by this one, since the
-	// limiter itself has changed.
-	Worse(than Outlook) bool
-}
-
-// Never is longer than anything lasts.
-const Never = time.Duration(1<<63 - 1)
+// leases says whether the limiter's permits may be leased.
+func (l *Limiter) leases() bool { return l.Leases && l.Engine.Leases() }

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -191,27 +190,4 @@ func (b *Batch) hand() {
 func (b *Batch) takeCall() (c *Call) {
 	c, b.call = b.call, nil
 	return c
-}
-
-// Taking is Changing for a call that takes permits by itself, and tells of it: on its caller's goroutine, where that is there
-// still when it ends.
-func Taking[T any](ctx context.Context, l *Limiter, permits int64, call func(context.Context) (T, error)) (T, error) {
-	o := l.Engine.observer
-	if o == nil || o.Called == nil {
-		return Changing(ctx, l.Engine, l.Subjects, call)
-	}
-	c := &Call{Limiter: l, Requests: 1, Permits: permits}
-	var ended atomic.Int32 // the call, and the caller's wait for it: who is second tells
-	value, err := Changing(ctx, l.Engine, l.Subjects, func(ctx context.Context) (T, error) {
-		c.began = time.Now()
-		value, err := call(ctx)
-		if c.ends(0, err); ended.Add(1) == 2 {
-			c.tellAlone()
-		}
-		return value, err
-	})
-	if ended.Add(1) == 2 {
-		c.tell(ctx, l)
-	}
-	return value, err
 }

@@ -42,24 +42,6 @@ type scriptCall struct {
 	answer func(ctx context.Context, reply rueidis.RedisMessage, err error)
 }
 
-// pipelines says whether calls leave in pipelines. Not on a cluster: rueidis gives the results of a pipeline back once each node has
-// answered, and no call should wait for a node that is not its own.
-func (g *Engine) pipelines() bool { return !g.cluster && g.calling.Load() > pipelined }
-
-// run runs a script, in a pipeline with others where there are many.
-func (g *Engine) run(ctx context.Context, script *Script, keys, args []string) (rueidis.RedisMessage, error) {
-	if !g.pipelines() {
-		return script.exec(ctx, g.redis, keys, args)
-	}
-	d, place := g.pipeline.join(scriptCall{script: script, keys: keys, args: args})
-	if place == 0 {
-		g.pipeline.flush(context.WithoutCancel(ctx), d) // not all of its calls end with the caller of this one
-	} else {
-		<-d.done
-	}
-	return d.calls[place].reply, d.calls[place].err
-}
-
 // join adds a call to those that leave at the same moment. Who comes first is to flush them.
 func (p *pipeline) join(c scriptCall) (d *pipelineBatch, place int) {
 	p.mu.Lock()
@@ -153,63 +135,5 @@ func send(ctx context.Context, redis rueidis.Client, calls []scriptCall) {
 	}
 	for i, result := range redis.DoMulti(ctx, commands...) {
 		unknown[i].reply, unknown[i].err = result.ToMessage()
-	}
-}
-
-// sendPiped sends the batch that gathered first in a pipeline, and waits for nothing: who flushes the pipeline answers it. A caller
-// who can leave shares a goroutine with all of a pipeline, that way.
-func (l *Limiter) sendPiped(ctx context.Context, e *entry) {
-	g := l.Engine
-	b := l.dispatch(e)
-	detached := context.WithoutCancel(ctx)
-	if !b.wanted() {
-		l.completeAll(detached, e, b, nil)
-		return
-	}
-	c := scriptCall{answer: func(ctx context.Context, reply rueidis.RedisMessage, err error) { l.finish(ctx, e, b, reply, err) }}
-	orElse(func() {
-		b.forget()
-		l.prepare(b)
-		c.script, c.keys = l.Protocol.Call(b)
-		c.args = b.Args
-	}, func() { l.completeAll(detached, e, b, l.Protocol.Explain(ctx, errBroken)) })
-	if d, place := g.pipeline.join(c); place == 0 {
-		g.workers.run(func() { g.pipeline.flush(detached, d) })
-	}
-}
-
-// finish reads the reply to a batch that was sent in a pipeline.
-func (l *Limiter) finish(ctx context.Context, e *entry, b *Batch, reply rueidis.RedisMessage, failed error) {
-	if failed == nil {
-		again, err := l.read(b, reply)
-		if !again {
-			l.completeAll(ctx, e, b, err)
-			return
-		}
-	}
-	// What Redis has to be asked for first keeps none of the others waiting.
-	go func() {
-		again := l.answer(ctx, e, b, func(ctx context.Context, b *Batch) error { return l.goOn(ctx, b, failed) })
-		if again {
-			l.carryLater(ctx, e)
-		}
-	}()
-}
-
-// goOn goes on where the script did not do all of its work, or says what its error is.
-func (l *Limiter) goOn(ctx context.Context, b *Batch, failed error) error {
-	switch {
-	case failed == nil:
-		return l.converse(b.context(ctx), b)
-	case slotMoves(b.context(ctx), failed, 0):
-		return l.acquire(ctx, b)
-	}
-	return l.Protocol.Explain(ctx, failed)
-}
-
-// completeAll answers a batch, and sees to those that have gathered meanwhile.
-func (l *Limiter) completeAll(ctx context.Context, e *entry, b *Batch, err error) {
-	if l.complete(ctx, e, b, err) {
-		l.carryLater(ctx, e)
 	}
 }

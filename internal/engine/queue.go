@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"context"
+	"fmt"
 	"sync/atomic"
 	"time"
 )
@@ -66,6 +68,30 @@ func (q *list) remove(w *waiter) {
 		q.last = w.prev
 	}
 }
+
+// waiter is a request that stands in the queue.
+type waiter struct {
+	Request
+	arrival    uint64
+	stood      bool // behind somebody whom an answer had left in line, or left there itself: see queue.stands
+	next, prev *waiter
+	done       chan struct{} // has one element once the answer is there
+	deadline   time.Time     // the latest moment at which it wants to be served; zero for none
+}
+
+// errTooLate says that a waiter's deadline lies before the earliest moment at which it could be served.
+type errTooLate struct {
+	permits int64
+	name    string
+	after   time.Duration
+}
+
+func (e *errTooLate) Error() string {
+	return fmt.Sprintf("rratelimiter: %d permits of %q cannot be had before the deadline, in %v at the earliest", e.permits, e.name, e.after)
+}
+
+// Unwrap makes it the error that the context would have given in the end.
+func (e *errTooLate) Unwrap() error { return context.DeadlineExceeded }
 
 // askBy sees to it that Redis is asked for a waiter behind others in time, and says whether that is sooner than it would
 // have been.
@@ -252,25 +278,4 @@ func (q *queue) worse(b *Batch) bool {
 	first := q.taken[0]
 	return b.Outlook != nil && q.outlook != nil && b.Outlook.Worse(q.outlook) ||
 		first.Err == nil && !first.Allowed && !q.servable(first).After(b.sent)
-}
-
-// changed lets those who wait for a limiter with this subject ask at once, and forgets what denied it.
-func (g *Engine) changed(subject string) {
-	g.denials.forget(subject)
-	for _, id := range g.waiting.of(subject) {
-		g.wake(id)
-	}
-}
-
-// wake lets those who wait for limiters of an ID ask at once.
-func (g *Engine) wake(id string) {
-	e := g.names.find(id)
-	if e == nil {
-		return
-	}
-	if e.queue != nil {
-		e.queue.ask = true
-		e.queue.wake()
-	}
-	g.names.unlock(e)
 }

@@ -28,20 +28,6 @@ func (s *Script) exec(ctx context.Context, redis rueidis.Client, keys, args []st
 	return s.lua.Exec(ctx, redis, keys, args).ToMessage()
 }
 
-// Eval runs a script, again where a slot moves, with what renew then makes of its arguments, if it is there. It must be
-// called where nobody waits longer than ctx: see Detached.
-func (g *Engine) Eval(ctx context.Context, script *Script, keys, args []string, renew func(args []string)) (rueidis.RedisMessage, error) {
-	for attempt := 0; ; attempt++ {
-		message, err := g.run(ctx, script, keys, args)
-		if err == nil || !slotMoves(ctx, err, attempt) {
-			return message, err
-		}
-		if renew != nil {
-			renew(args)
-		}
-	}
-}
-
 // slotMoves says that a cluster refused a script unread, since the keys' slot is moving to another node and some of
 // them are here and some there, or nowhere yet. That ends soon, so it waits a little, up to a quarter of a second in
 // all, while its caller is there.

@@ -1,6 +1,8 @@
 package engine
 
-import "math/bits"
+import (
+	"math/bits"
+)
 
 // Total is a sum of permits that cannot overflow, however many callers there are.
 type Total struct{ high, low uint64 }

@@ -1,39 +1,8 @@
 package engine
 
 import (
-	"cmp"
 	"context"
-	"slices"
-	"sync/atomic"
 	"time"
-)
-
-// How many calls for one limiter may be in flight at once, and when one leaves, follows from what is seen.
-//
-// On a fast link two calls keep the server busy, and more make all of them smaller. The callers that a reply woke come
-// back within moments, so a call waits for them, giving way as long as more come. It does not wait for more than fullBatch,
-// or all callers would end up in one call and idle together while it is under way. Where a call takes long, its callers
-// must not wait for the one before it, and more of them fly. Decisions a second against one call for each decision,
-// by callers (medians of short runs, two cores):
-//
-//	                                         4      256    2048
-//	2 calls of 128                        1.58     14.7    24.0
-//	2 calls of 256                        1.56     13.8    25.1
-//	3 calls of 128                        1.47     14.9    25.4
-//	1 call of 256                         1.35     13.0    23.4
-//	2 ms link: 1 call of 128                       1.06     7.2
-//	2 ms link: 2 calls of 128                      1.54     6.0
-//	2 ms link: 8 calls of 128                      1.85     8.0
-//	2 ms link: 16 calls of 128                     1.72     7.8
-//
-// Three calls cost the server more for each decision than they gain.
-//
-// make bench measures it.
-const (
-	mostCalls = 8                // in flight at once, where calls are slow
-	fastCalls = 2                // in flight at once, where they are fast
-	slowCall  = time.Millisecond // the last call took as long or longer: calls are slow
-	fullBatch = 128              // callers with whom a call no longer waits for those about to join
 )
 
 // Try asks for permits once, in one call with all callers that ask at the same time. It ends with ctx. If the call was sent by
@@ -128,75 +97,4 @@ func (l *Limiter) request(ctx context.Context, ask Ask) (result Result, err erro
 	*r = Request{}
 	g.requests.Put(r)
 	return result, err
-}
-
-// lead says whether another call may be in flight, and counts it if so: it is about to leave. The entry is locked.
-func (g *Engine) lead(e *entry) bool {
-	if e.leaving || e.calls >= g.callLimit() {
-		return false
-	}
-	e.leaving = true
-	if e.calls++; e.calls == 1 {
-		g.calling.Add(1)
-	}
-	return true
-}
-
-// callLimit is how many calls for one limiter may be in flight at once.
-func (g *Engine) callLimit() int {
-	if g.slow.Load() {
-		return mostCalls
-	}
-	return fastCalls
-}
-
-// gather puts a request into the batch that gathers last, or into another one where that is full. The entry is locked.
-func (l *Limiter) gather(e *entry, r *Request) *Batch {
-	g := l.Engine
-	b := e.last
-	// A call adds up no more than 2^53.
-	if b == nil || len(b.Requests) >= cmp.Or(l.Most, MostRequests) || r.Permits > MostPermits-b.permits {
-		b = g.newBatch()
-		e.push(b)
-	}
-	r.batch = b
-	b.Requests = append(b.Requests, r)
-	b.permits += r.Permits
-	b.live++
-	return b
-}
-
-// newBatch gives an empty batch.
-func (g *Engine) newBatch() *Batch {
-	b := g.batches.Get().(*Batch)
-	b.Full = g.denials != nil
-	return b
-}
-
-// abandon takes a caller whose context has ended out of its request. It says false where the answer is there already.
-//
-// While a call hangs nothing may gather for it but those who still wait: of a batch that gathers, at most half are
-// abandoned requests.
-func (g *Engine) abandon(e *entry, r *Request) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	switch r.state {
-	case answered:
-		return false
-	case queued:
-		b := r.batch
-		b.permits -= r.Permits
-		b.live--
-		r.state = abandoned
-		switch {
-		case b.live == 0 && (b != e.first || !e.leaving):
-			e.remove(b)
-		case b.live <= len(b.Requests)/2:
-			b.Requests = slices.DeleteFunc(b.Requests, func(r *Request) bool { return r.state == abandoned })
-		}
-	case inFlight:
-		atomic.AddInt32(&r.batch.callers, -1)
-	}
-	r.state = abandoned
-	return true
 }

@@ -8,30 +8,6 @@ import (
 	"time"
 )
 
-// waiter is a request that stands in the queue.
-type waiter struct {
-	Request
-	arrival    uint64
-	stood      bool // behind somebody whom an answer had left in line, or left there itself: see queue.stands
-	next, prev *waiter
-	done       chan struct{} // has one element once the answer is there
-	deadline   time.Time     // the latest moment at which it wants to be served; zero for none
-}
-
-// errTooLate says that a waiter's deadline lies before the earliest moment at which it could be served.
-type errTooLate struct {
-	permits int64
-	name    string
-	after   time.Duration
-}
-
-func (e *errTooLate) Error() string {
-	return fmt.Sprintf("rratelimiter: %d permits of %q cannot be had before the deadline, in %v at the earliest", e.permits, e.name, e.after)
-}
-
-// Unwrap makes it the error that the context would have given in the end.
-func (e *errTooLate) Unwrap() error { return context.DeadlineExceeded }
-
 // Wait stands in line until permits were granted, and says whether they were. It ends with ctx. A deadline, the zero Time for
 // none, ends it too: without an error, at once where it makes that impossible, unless the context's end comes first, or with
 // context.DeadlineExceeded where Redis did not answer until then.

@@ -8,6 +8,73 @@ import (
 	"sync/atomic"
 )
 
+// shrinking is a map that frees its memory when it has become small: Go's maps keep what they had at their largest.
+type shrinking[V any] struct {
+	all  map[string]V
+	peak int // of its length since all was made
+}
+
+// small is the length up to which a map is not worth to be made again.
+const small = 64
+
+func (m *shrinking[V]) set(key string, value V) {
+	if m.all == nil {
+		m.all = make(map[string]V)
+	}
+	m.all[key] = value
+	m.peak = max(m.peak, len(m.all))
+}
+
+func (m *shrinking[V]) remove(key string) {
+	delete(m.all, key)
+	if m.peak <= small || len(m.all) > m.peak/8 {
+		return
+	}
+	less := make(map[string]V, len(m.all))
+	for key, value := range m.all {
+		less[key] = value
+	}
+	m.all, m.peak = less, len(less)
+}
+
+// index tells which IDs depend on a subject.
+type index struct {
+	mu  sync.Mutex
+	ids shrinking[[]string]
+}
+
+func (x *index) add(id string, subjects []string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, subject := range subjects {
+		x.ids.set(subject, append(x.ids.all[subject], id))
+	}
+}
+
+// remove takes back what add did.
+func (x *index) remove(id string, subjects []string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, subject := range subjects {
+		ids := x.ids.all[subject]
+		if at := slices.Index(ids, id); at >= 0 {
+			ids = slices.Delete(ids, at, at+1)
+		}
+		if len(ids) == 0 {
+			x.ids.remove(subject)
+		} else {
+			x.ids.set(subject, ids)
+		}
+	}
+}
+
+// of is the IDs that depend on a subject.
+func (x *index) of(subject string) []string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return slices.Clone(x.ids.all[subject])
+}
+
 // names is what an Engine keeps of limiters: an entry for each ID that has calls under way, and nothing of any other.
 // Its locks are held for a look into a map. What takes longer has the entry's own lock, so that no name waits for another.
 type names struct {

@@ -1,0 +1,95 @@
+package engine
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+)
+
+// Changing runs a call that changes limiters, as every call that does so is run: once it has ended, with an error too,
+// and whoever still listens, those who wait for a limiter with one of these subjects ask again, and nothing is denied from
+// memory that was known before. What is leased of them goes back first.
+func Changing[T any](ctx context.Context, g *Engine, subjects []string, call func(context.Context) (T, error)) (T, error) {
+	return Returning(ctx, g, subjects, func(ctx context.Context) (T, error) {
+		recall := func() {
+			for _, subject := range subjects {
+				for _, back := range g.recall(subject) {
+					_ = back(Unattended(ctx)) // else they leave the window
+				}
+			}
+		}
+		recall()
+		defer recall() // what was leased meanwhile
+		return call(ctx)
+	})
+}
+
+// Returning is Changing for a call that gives permits back, which leaves leases as they are.
+func Returning[T any](ctx context.Context, g *Engine, subjects []string, call func(context.Context) (T, error)) (T, error) {
+	return Detached(ctx, func(ctx context.Context) (T, error) {
+		defer func() {
+			for _, subject := range subjects {
+				g.changed(subject)
+			}
+		}()
+		return call(ctx)
+	})
+}
+
+// Taking is Changing for a call that takes permits by itself, and tells of it: on its caller's goroutine, where that is there
+// still when it ends.
+func Taking[T any](ctx context.Context, l *Limiter, permits int64, call func(context.Context) (T, error)) (T, error) {
+	o := l.Engine.observer
+	if o == nil || o.Called == nil {
+		return Changing(ctx, l.Engine, l.Subjects, call)
+	}
+	c := &Call{Limiter: l, Requests: 1, Permits: permits}
+	var ended atomic.Int32 // the call, and the caller's wait for it: who is second tells
+	value, err := Changing(ctx, l.Engine, l.Subjects, func(ctx context.Context) (T, error) {
+		c.began = time.Now()
+		value, err := call(ctx)
+		if c.ends(0, err); ended.Add(1) == 2 {
+			c.tellAlone()
+		}
+		return value, err
+	})
+	if ended.Add(1) == 2 {
+		c.tell(ctx, l)
+	}
+	return value, err
+}
+
+// changed lets those who wait for a limiter with this subject ask at once, and forgets what denied it.
+func (g *Engine) changed(subject string) {
+	g.denials.forget(subject)
+	for _, id := range g.waiting.of(subject) {
+		g.wake(id)
+	}
+}
+
+// wake lets those who wait for limiters of an ID ask at once.
+func (g *Engine) wake(id string) {
+	e := g.names.find(id)
+	if e == nil {
+		return
+	}
+	if e.queue != nil {
+		e.queue.ask = true
+		e.queue.wake()
+	}
+	g.names.unlock(e)
+}
+
+// recall takes all leases of a subject's limiters back from their callers: what gives their permits back.
+func (g *Engine) recall(subject string) (backs []giveBack) {
+	if g.lease == 0 {
+		return nil
+	}
+	for _, id := range g.holders.of(subject) {
+		if e := g.names.find(id); e != nil {
+			backs = e.holding.recall(backs)
+			g.names.unlock(e)
+		}
+	}
+	return backs
+}

@@ -1,0 +1,291 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// How many calls for one limiter may be in flight at once, and when one leaves, follows from what is seen.
+//
+// On a fast link two calls keep the server busy, and more make all of them smaller. The callers that a reply woke come
+// back within moments, so a call waits for them, giving way as long as more come. It does not wait for more than fullBatch,
+// or all callers would end up in one call and idle together while it is under way. Where a call takes long, its callers
+// must not wait for the one before it, and more of them fly. Decisions a second against one call for each decision,
+// by callers (medians of short runs, two cores):
+//
+//	                                         4      256    2048
+//	2 calls of 128                        1.58     14.7    24.0
+//	2 calls of 256                        1.56     13.8    25.1
+//	3 calls of 128                        1.47     14.9    25.4
+//	1 call of 256                         1.35     13.0    23.4
+//	2 ms link: 1 call of 128                       1.06     7.2
+//	2 ms link: 2 calls of 128                      1.54     6.0
+//	2 ms link: 8 calls of 128                      1.85     8.0
+//	2 ms link: 16 calls of 128                     1.72     7.8
+//
+// Three calls cost the server more for each decision than they gain.
+//
+// make bench measures it.
+const (
+	mostCalls = 8                // in flight at once, where calls are slow
+	fastCalls = 2                // in flight at once, where they are fast
+	slowCall  = time.Millisecond // the last call took as long or longer: calls are slow
+	fullBatch = 128              // callers with whom a call no longer waits for those about to join
+)
+
+// lead says whether another call may be in flight, and counts it if so: it is about to leave. The entry is locked.
+func (g *Engine) lead(e *entry) bool {
+	if e.leaving || e.calls >= g.callLimit() {
+		return false
+	}
+	e.leaving = true
+	if e.calls++; e.calls == 1 {
+		g.calling.Add(1)
+	}
+	return true
+}
+
+// callLimit is how many calls for one limiter may be in flight at once.
+func (g *Engine) callLimit() int {
+	if g.slow.Load() {
+		return mostCalls
+	}
+	return fastCalls
+}
+
+// gather puts a request into the batch that gathers last, or into another one where that is full. The entry is locked.
+func (l *Limiter) gather(e *entry, r *Request) *Batch {
+	g := l.Engine
+	b := e.last
+	// A call adds up no more than 2^53.
+	if b == nil || len(b.Requests) >= cmp.Or(l.Most, MostRequests) || r.Permits > MostPermits-b.permits {
+		b = g.newBatch()
+		e.push(b)
+	}
+	r.batch = b
+	b.Requests = append(b.Requests, r)
+	b.permits += r.Permits
+	b.live++
+	return b
+}
+
+// newBatch gives an empty batch.
+func (g *Engine) newBatch() *Batch {
+	b := g.batches.Get().(*Batch)
+	b.Full = g.denials != nil
+	return b
+}
+
+// dispatch takes the batch that gathered first along.
+func (l *Limiter) dispatch(e *entry) *Batch {
+	g := l.Engine
+	g.yieldTo(e)
+	e.mu.Lock()
+	b := e.leave()
+	if shared := e.crowded(b); shared != g.yields.shared.Load() {
+		g.yields.shared.Store(shared)
+	}
+	if e.queue == nil { // else what is free is for those who wait
+		b.changes = e.holding.wish(b)
+	}
+	e.mu.Unlock()
+	b.version = g.denials.version(l)
+	return b
+}
+
+// yieldTo lets callers join the batch that leaves next, mostly those that the last reply woke. A call without company does not
+// yield, so that a lone caller does not wait.
+func (g *Engine) yieldTo(e *entry) {
+	if !g.yields.shared.Load() {
+		return
+	}
+	g.yields.gather(fullBatch, func() int {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return len(e.first.Requests)
+	})
+}
+
+// crowded says whether a batch is for more than one caller, or others ask for its name. The entry is locked.
+func (e *entry) crowded(b *Batch) bool { return len(b.Requests) > 1 || e.calls > 1 }
+
+// leave takes the batch that gathered first off, without the requests whose callers have gone. The entry is locked.
+func (e *entry) leave() *Batch {
+	b := e.first
+	e.remove(b)
+	e.leaving = false
+	if b.live < len(b.Requests) {
+		b.Requests = slices.DeleteFunc(b.Requests, func(r *Request) bool { return r.state == abandoned })
+	}
+	for _, r := range b.Requests {
+		r.state = inFlight
+	}
+	atomic.StoreInt32(&b.callers, int32(len(b.Requests)))
+	return b
+}
+
+// carry sends the batch that gathered first, and goes on as long as others have gathered meanwhile. Where it runs on the
+// goroutine of a caller it sends one and leaves the rest to a goroutine of its own, since the caller has its answer by then.
+func (l *Limiter) carry(ctx context.Context, e *entry, inline bool) {
+	for again := true; again; {
+		again = l.send(ctx, e, l.dispatch(e))
+		if again && inline {
+			l.carryLater(ctx, e)
+			again = false
+		}
+	}
+}
+
+// carryLater is carry on another goroutine.
+func (l *Limiter) carryLater(ctx context.Context, e *entry) {
+	l.Engine.workers.run(func() { l.carry(ctx, e, false) })
+}
+
+// answer answers a batch by a call. If the call does not return, another goroutine sees to those that have gathered.
+func (l *Limiter) answer(ctx context.Context, e *entry, b *Batch, call func(context.Context, *Batch) error) (again bool) {
+	var err error
+	orElse(func() { err = call(ctx, b) }, func() { l.completeAll(ctx, e, b, l.Protocol.Explain(ctx, errBroken)) })
+	return l.complete(ctx, e, b, err)
+}
+
+// send sends a batch and answers it, and says whether others have gathered meanwhile.
+func (l *Limiter) send(ctx context.Context, e *entry, b *Batch) (again bool) {
+	return l.answer(ctx, e, b, l.acquire)
+}
+
+// sendPiped sends the batch that gathered first in a pipeline, and waits for nothing: who flushes the pipeline answers it. A caller
+// who can leave shares a goroutine with all of a pipeline, that way.
+func (l *Limiter) sendPiped(ctx context.Context, e *entry) {
+	g := l.Engine
+	b := l.dispatch(e)
+	detached := context.WithoutCancel(ctx)
+	if !b.wanted() {
+		l.completeAll(detached, e, b, nil)
+		return
+	}
+	c := scriptCall{answer: func(ctx context.Context, reply rueidis.RedisMessage, err error) { l.finish(ctx, e, b, reply, err) }}
+	orElse(func() {
+		b.forget()
+		l.prepare(b)
+		c.script, c.keys = l.Protocol.Call(b)
+		c.args = b.Args
+	}, func() { l.completeAll(detached, e, b, l.Protocol.Explain(ctx, errBroken)) })
+	if d, place := g.pipeline.join(c); place == 0 {
+		g.workers.run(func() { g.pipeline.flush(detached, d) })
+	}
+}
+
+// finish reads the reply to a batch that was sent in a pipeline.
+func (l *Limiter) finish(ctx context.Context, e *entry, b *Batch, reply rueidis.RedisMessage, failed error) {
+	if failed == nil {
+		again, err := l.read(b, reply)
+		if !again {
+			l.completeAll(ctx, e, b, err)
+			return
+		}
+	}
+	// What Redis has to be asked for first keeps none of the others waiting.
+	go func() {
+		again := l.answer(ctx, e, b, func(ctx context.Context, b *Batch) error { return l.goOn(ctx, b, failed) })
+		if again {
+			l.carryLater(ctx, e)
+		}
+	}()
+}
+
+// goOn goes on where the script did not do all of its work, or says what its error is.
+func (l *Limiter) goOn(ctx context.Context, b *Batch, failed error) error {
+	switch {
+	case failed == nil:
+		return l.converse(b.context(ctx), b)
+	case slotMoves(b.context(ctx), failed, 0):
+		return l.acquire(ctx, b)
+	}
+	return l.Protocol.Explain(ctx, failed)
+}
+
+// complete gives the callers of a batch their answers, err being that of its call. It says whether others have gathered meanwhile,
+// whose batch is to leave next. It waits for nothing.
+func (l *Limiter) complete(ctx context.Context, e *entry, b *Batch, err error) (again bool) {
+	g := l.Engine
+	b.call.ends(b.Lease.Granted, err)
+	if b.wanted() {
+		if slow := time.Since(b.sent) >= slowCall; slow != g.slow.Load() {
+			g.slow.Store(slow)
+		}
+	}
+
+	e.mu.Lock()
+	for _, r := range b.Requests {
+		if r.deliver(err) {
+			b.Lost = append(b.Lost, r)
+		}
+	}
+	b.count()
+	b.hand()
+	unused := e.holding.keep(b, err, b.changes)
+	if b.Lease.Granted > 0 && e.queue != nil {
+		e.queue.wake() // those who wait are served from it first
+	}
+	again = e.first != nil && !e.leaving
+	if again {
+		e.leaving = true
+	} else if e.calls--; e.calls == 0 {
+		g.calling.Add(-1)
+	}
+	g.names.unlock(e)
+	// The requests are their callers' from here on.
+	clear(b.Requests)
+	if b.answered != nil {
+		close(b.answered)
+	}
+	l.giveBack(ctx, b)
+	unused.later()
+	b.takeCall().tellAlone()
+	if g.denials != nil && b.Denied > 0 {
+		l.remember(b, b.version)
+	}
+	b.clear()
+	g.batches.Put(b)
+	return again
+}
+
+// completeAll answers a batch, and sees to those that have gathered meanwhile.
+func (l *Limiter) completeAll(ctx context.Context, e *entry, b *Batch, err error) {
+	if l.complete(ctx, e, b, err) {
+		l.carryLater(ctx, e)
+	}
+}
+
+// abandon takes a caller whose context has ended out of its request. It says false where the answer is there already.
+//
+// While a call hangs nothing may gather for it but those who still wait: of a batch that gathers, at most half are
+// abandoned requests.
+func (g *Engine) abandon(e *entry, r *Request) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch r.state {
+	case answered:
+		return false
+	case queued:
+		b := r.batch
+		b.permits -= r.Permits
+		b.live--
+		r.state = abandoned
+		switch {
+		case b.live == 0 && (b != e.first || !e.leaving):
+			e.remove(b)
+		case b.live <= len(b.Requests)/2:
+			b.Requests = slices.DeleteFunc(b.Requests, func(r *Request) bool { return r.state == abandoned })
+		}
+	case inFlight:
+		atomic.AddInt32(&r.batch.callers, -1)
+	}
+	r.state = abandoned
+	return true
+}

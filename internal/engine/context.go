@@ -1,0 +1,122 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// callContext is the context of a call to Redis. Its Done is nil, since rueidis answers the end of a context by closing a
+// connection that others use. Its Err reports that no caller is left for the call: then nothing is sent again, by this
+// package or by rueidis, which repeats what a cluster redirects.
+type callContext struct {
+	context.Context // of the values alone
+	err             func() error
+}
+
+func (c callContext) Err() error { return c.err() }
+
+// callFor returns the context of a call that ends with ctx.
+func callFor(ctx context.Context) context.Context {
+	return callContext{context.WithoutCancel(ctx), ctx.Err}
+}
+
+// unattendedFor is how long a call for which no caller waits is repeated.
+const unattendedFor = time.Minute
+
+// Unattended returns the context of a call for which no caller waits.
+func Unattended(ctx context.Context) context.Context {
+	begin := time.Now()
+	return callContext{context.WithoutCancel(ctx), func() error {
+		if time.Since(begin) < unattendedFor {
+			return nil
+		}
+		return context.DeadlineExceeded
+	}}
+}
+
+// MostPages is how many calls one script takes at most to do all of its work. It is far more than any state needs.
+const MostPages = 1 << 16
+
+// errEndless is the error of a script that does not finish.
+var errEndless = errors.New("the script has not finished")
+
+// Repeat returns an error where a script that wants another call does not get it: its caller has gone, or it has had
+// MostPages calls.
+func Repeat(ctx context.Context, calls int) error {
+	if calls >= MostPages {
+		return fmt.Errorf("%w after %d calls", errEndless, calls)
+	}
+	return ctx.Err()
+}
+
+// Bounded is a context that ends with another one, or at a moment that many have in common. A Done of its own takes a timer for
+// each; who waits for both ends needs none.
+type Bounded interface {
+	context.Context
+	Ends() (gone, late <-chan struct{})
+}
+
+// ends is what ends a context.
+func ends(ctx context.Context) (gone, late <-chan struct{}) {
+	if b, ok := ctx.(Bounded); ok {
+		return b.Ends()
+	}
+	return ctx.Done(), nil
+}
+
+// leaves waits for answers, and says whether a context ended first.
+func leaves(answers, gone, late <-chan struct{}) bool {
+	select {
+	case <-answers:
+		return false
+	case <-gone:
+	case <-late:
+	}
+	return true
+}
+
+// Detached runs a call that ends by itself and gives its result, or the error of ctx as soon as ctx ends. What has been sent by
+// then is not waited for, and nothing is sent after it: see callContext.
+func Detached[T any](ctx context.Context, call func(context.Context) (T, error)) (T, error) {
+	var none T
+	if err := ctx.Err(); err != nil {
+		return none, err
+	}
+	if ctx.Done() == nil {
+		return call(ctx)
+	}
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		r := result{err: errBroken} // until it returns
+		defer func() { done <- r }()
+		r.value, r.err = call(callFor(ctx))
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		return none, ctx.Err()
+	}
+}
+
+// errBroken is the error of callers whose call did not return: a callback of the program, or the Redis client, panicked or
+// ended its goroutine.
+var errBroken = errors.New("rratelimiter: the call that carried this request panicked, or ended its goroutine")
+
+// orElse runs a function, and another one if that panics or ends its goroutine. The panic goes on.
+func orElse(run, broken func()) {
+	returned := false
+	defer func() {
+		if !returned {
+			broken()
+		}
+	}()
+	run()
+	returned = true
+}

@@ -1,0 +1,62 @@
+package engine
+
+import (
+	"context"
+)
+
+// returnsFor is how many leases Flush gives back at once.
+const returnsFor = 16
+
+// Flush gives back all that is leased, and what calls that are under way bring, and tells one error of those that it met. It waits for
+// what goes back by itself at that moment, too.
+func (g *Engine) Flush(ctx context.Context) error {
+	_, err := Detached(ctx, func(ctx context.Context) (struct{}, error) {
+		var backs, awaited []giveBack // of leases that stay as they are where ctx has ended before
+		for _, id := range g.names.ids() {
+			e := g.names.find(id)
+			if e == nil {
+				continue
+			}
+			backs = e.holding.recall(backs)
+			if a := e.holding.await(); a != nil {
+				awaited = append(awaited, a)
+			}
+			g.names.unlock(e)
+		}
+		backs = append(backs, awaited...) // which may keep those behind them waiting
+		var begun []*arrival
+		for going := range g.backs.Range {
+			begun = append(begun, going.(*arrival)) //nolint:errcheck,forcetypeassert // nothing else is there
+		}
+		slots, failed := make(chan struct{}, returnsFor), make(chan error, 1)
+		failedWith := func(err error) {
+			if err != nil {
+				select {
+				case failed <- err:
+				default:
+				}
+			}
+		}
+		for _, back := range backs {
+			slots <- struct{}{}
+			go func() {
+				defer func() { <-slots }()
+				failedWith(back(Unattended(ctx)))
+			}()
+		}
+		for range returnsFor {
+			slots <- struct{}{}
+		}
+		for _, going := range begun {
+			<-going.done
+			failedWith(going.err)
+		}
+		select {
+		case err := <-failed:
+			return struct{}{}, err
+		default:
+			return struct{}{}, nil
+		}
+	})
+	return err
+}

@@ -1,0 +1,125 @@
+package engine
+
+import (
+	"context"
+	"time"
+)
+
+// fromLease answers a request from the leases of this process, if it can, and then asks for the next lease in time. While
+// callers wait for the limiter it serves no other caller: they come first.
+func (l *Limiter) fromLease(ask Ask) (answer Answer, parts []Answer, ok bool) {
+	answer, parts, ok, fetch := l.takeLeased(ask)
+	if fetch {
+		l.fetch()
+	}
+	return answer, parts, ok
+}
+
+// takeLeased is fromLease, and reports whether it is time to fetch the next lease.
+func (l *Limiter) takeLeased(ask Ask) (answer Answer, parts []Answer, ok, fetch bool) {
+	e := l.met.Load()
+	if e != nil {
+		if e.mu.Lock(); e.gone {
+			e.mu.Unlock()
+			e = nil
+		}
+	}
+	if e == nil { // as for the many that are opened for a request alone
+		if e = l.Engine.names.find(l.ID); e == nil {
+			return answer, nil, false, false
+		}
+	}
+	defer e.mu.Unlock()
+	if e.holding == nil || e.queue != nil {
+		return answer, nil, false, false
+	}
+	return e.holding.take(ask)
+}
+
+// fetch sends a call that brings the next lease, unless a call that is about to be sent brings one.
+func (l *Limiter) fetch() {
+	g := l.Engine
+	e := g.names.find(l.ID)
+	if e == nil {
+		return
+	}
+	if e.holding == nil || e.holding.fetching || !g.lead(e) {
+		g.names.unlock(e)
+		return
+	}
+	if e.first == nil {
+		e.push(g.newBatch())
+	}
+	e.mu.Unlock()
+	l.carryLater(context.Background(), e)
+}
+
+// hold gives the holding of a limiter whose callers ask for permits. The entry is locked.
+func (l *Limiter) hold(e *entry, permits int64) {
+	now := time.Now()
+	if e.holding == nil {
+		h := &holding{span: l.Engine.lease, backs: &l.Engine.backs, turned: now}
+		h.timer = time.AfterFunc(l.Engine.lease, func() { l.expire(e, h) })
+		e.holding = h
+		l.Engine.holders.add(l.ID, l.subjects())
+	}
+	e.holding.count(now, permits)
+}
+
+// spare is that of a limiter, and says whether anything went back.
+func (l *Limiter) spare(ctx context.Context, permits int64) (bool, error) {
+	e := l.Engine.names.find(l.ID)
+	if e == nil {
+		return false, nil
+	}
+	backs := e.holding.spare(permits)
+	l.Engine.names.unlock(e)
+	if backs == nil {
+		return false, nil
+	}
+	// Not Detached, which leaves it be where ctx has ended: nobody else has these permits any more.
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for _, back := range backs {
+			_ = back(Unattended(ctx)) // Redis says what it has, whatever came of this
+		}
+	}()
+	select {
+	case <-done:
+		return true, nil
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+}
+
+// expire gives back what is left of leases that have ended, and forgets the limiter where nobody has asked for a while.
+func (l *Limiter) expire(e *entry, h *holding) {
+	e.mu.Lock()
+	if e.holding != h {
+		e.mu.Unlock()
+		return
+	}
+	now := time.Now()
+	var backs []giveBack
+	kept := h.leases[:0]
+	for i := range h.leases {
+		if s := h.leases[i]; !s.over(now) && s.left > 0 {
+			kept = append(kept, s)
+		} else if back := h.giveBack(&s); back != nil {
+			backs = append(backs, back)
+		}
+	}
+	clear(h.leases[len(kept):])
+	h.leases = kept
+	if len(kept) > 0 || h.fetching || h.demand(now) > 0 {
+		h.timer.Reset(h.next(now))
+	} else {
+		e.holding = nil
+		l.Engine.holders.remove(l.ID, l.subjects())
+	}
+	l.Engine.names.unlock(e)
+	for _, back := range backs {
+		_ = back(Unattended(context.Background())) // else they leave the window
+	}
+}
