@@ -74,7 +74,7 @@ func (l *Limiter) prepare(b *Batch) {
 	now := l.Engine.Now()
 	b.dated = time.UnixMilli(now.UnixMilli())
 	l.Protocol.Arguments(b, now)
-	l.Engine.observer.sends(l, b)
+	l.Engine.observer.begin(l, b)
 }
 
 // converse sends a batch's call until the script has done all of its work, and reads the answer.
@@ -106,7 +106,7 @@ func (l *Limiter) read(b *Batch, message rueidis.RedisMessage) (again bool, err 
 }
 
 // giveBack takes back what came for callers that had gone. Nobody waits for it.
-func (l *Limiter) giveBack(ctx context.Context, b *Batch) {
+func (l *Limiter) releaseLost(ctx context.Context, b *Batch) {
 	if len(b.Lost) == 0 {
 		return
 	}

@@ -13,7 +13,7 @@ func Changing[T any](ctx context.Context, g *Engine, subjects []string, call fun
 	return Returning(ctx, g, subjects, func(ctx context.Context) (T, error) {
 		recall := func() {
 			for _, subject := range subjects {
-				for _, back := range g.recall(subject) {
+				for _, back := range g.revoke(subject) {
 					_ = back(Unattended(ctx)) // else they leave the window
 				}
 			}
@@ -48,13 +48,13 @@ func Taking[T any](ctx context.Context, l *Limiter, permits int64, call func(con
 	value, err := Changing(ctx, l.Engine, l.Subjects, func(ctx context.Context) (T, error) {
 		c.began = time.Now()
 		value, err := call(ctx)
-		if c.ends(0, err); ended.Add(1) == 2 {
-			c.tellAlone()
+		if c.finish(0, err); ended.Add(1) == 2 {
+			c.reportAlone()
 		}
 		return value, err
 	})
 	if ended.Add(1) == 2 {
-		c.tell(ctx, l)
+		c.report(ctx, l)
 	}
 	return value, err
 }
@@ -69,7 +69,7 @@ func (g *Engine) changed(subject string) {
 
 // wake lets those who wait for limiters of an ID ask at once.
 func (g *Engine) wake(id string) {
-	e := g.names.find(id)
+	e := g.registry.find(id)
 	if e == nil {
 		return
 	}
@@ -77,18 +77,18 @@ func (g *Engine) wake(id string) {
 		e.queue.ask = true
 		e.queue.wake()
 	}
-	g.names.unlock(e)
+	g.registry.unlock(e)
 }
 
 // recall takes all leases of a subject's limiters back from their callers: what gives their permits back.
-func (g *Engine) recall(subject string) (backs []giveBack) {
+func (g *Engine) revoke(subject string) (backs []release) {
 	if g.lease == 0 {
 		return nil
 	}
 	for _, id := range g.holders.of(subject) {
-		if e := g.names.find(id); e != nil {
-			backs = e.holding.recall(backs)
-			g.names.unlock(e)
+		if e := g.registry.find(id); e != nil {
+			backs = e.leases.revoke(backs)
+			g.registry.unlock(e)
 		}
 	}
 	return backs

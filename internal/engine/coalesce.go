@@ -39,11 +39,11 @@ const (
 )
 
 // lead says whether another call may be in flight, and counts it if so: it is about to leave. The entry is locked.
-func (g *Engine) lead(e *entry) bool {
-	if e.leaving || e.calls >= g.callLimit() {
+func (g *Engine) reserveCall(e *entry) bool {
+	if e.dispatching || e.calls >= g.callLimit() {
 		return false
 	}
-	e.leaving = true
+	e.dispatching = true
 	if e.calls++; e.calls == 1 {
 		g.calling.Add(1)
 	}
@@ -59,7 +59,7 @@ func (g *Engine) callLimit() int {
 }
 
 // gather puts a request into the batch that gathers last, or into another one where that is full. The entry is locked.
-func (l *Limiter) gather(e *entry, r *Request) *Batch {
+func (l *Limiter) addRequest(e *entry, r *Request) *Batch {
 	g := l.Engine
 	b := e.last
 	// A call adds up no more than 2^53.
@@ -86,12 +86,12 @@ func (l *Limiter) dispatch(e *entry) *Batch {
 	g := l.Engine
 	g.yieldTo(e)
 	e.mu.Lock()
-	b := e.leave()
-	if shared := e.crowded(b); shared != g.yields.shared.Load() {
+	b := e.takeFirst()
+	if shared := e.shared(b); shared != g.yields.shared.Load() {
 		g.yields.shared.Store(shared)
 	}
 	if e.queue == nil { // else what is free is for those who wait
-		b.changes = e.holding.wish(b)
+		b.changes = e.leases.plan(b)
 	}
 	e.mu.Unlock()
 	b.version = g.denials.version(l)
@@ -112,13 +112,13 @@ func (g *Engine) yieldTo(e *entry) {
 }
 
 // crowded says whether a batch is for more than one caller, or others ask for its name. The entry is locked.
-func (e *entry) crowded(b *Batch) bool { return len(b.Requests) > 1 || e.calls > 1 }
+func (e *entry) shared(b *Batch) bool { return len(b.Requests) > 1 || e.calls > 1 }
 
 // leave takes the batch that gathered first off, without the requests whose callers have gone. The entry is locked.
-func (e *entry) leave() *Batch {
+func (e *entry) takeFirst() *Batch {
 	b := e.first
 	e.remove(b)
-	e.leaving = false
+	e.dispatching = false
 	if b.live < len(b.Requests) {
 		b.Requests = slices.DeleteFunc(b.Requests, func(r *Request) bool { return r.state == abandoned })
 	}
@@ -131,75 +131,75 @@ func (e *entry) leave() *Batch {
 
 // carry sends the batch that gathered first, and goes on as long as others have gathered meanwhile. Where it runs on the
 // goroutine of a caller it sends one and leaves the rest to a goroutine of its own, since the caller has its answer by then.
-func (l *Limiter) carry(ctx context.Context, e *entry, inline bool) {
+func (l *Limiter) sendBatches(ctx context.Context, e *entry, inline bool) {
 	for again := true; again; {
-		again = l.send(ctx, e, l.dispatch(e))
+		again = l.sendBatch(ctx, e, l.dispatch(e))
 		if again && inline {
-			l.carryLater(ctx, e)
+			l.startSending(ctx, e)
 			again = false
 		}
 	}
 }
 
 // carryLater is carry on another goroutine.
-func (l *Limiter) carryLater(ctx context.Context, e *entry) {
-	l.Engine.workers.run(func() { l.carry(ctx, e, false) })
+func (l *Limiter) startSending(ctx context.Context, e *entry) {
+	l.Engine.workers.run(func() { l.sendBatches(ctx, e, false) })
 }
 
 // answer answers a batch by a call. If the call does not return, another goroutine sees to those that have gathered.
-func (l *Limiter) answer(ctx context.Context, e *entry, b *Batch, call func(context.Context, *Batch) error) (again bool) {
+func (l *Limiter) runCall(ctx context.Context, e *entry, b *Batch, call func(context.Context, *Batch) error) (again bool) {
 	var err error
-	orElse(func() { err = call(ctx, b) }, func() { l.completeAll(ctx, e, b, l.Protocol.Explain(ctx, errBroken)) })
+	orElse(func() { err = call(ctx, b) }, func() { l.completeAndContinue(ctx, e, b, l.Protocol.Explain(ctx, errBroken)) })
 	return l.complete(ctx, e, b, err)
 }
 
 // send sends a batch and answers it, and says whether others have gathered meanwhile.
-func (l *Limiter) send(ctx context.Context, e *entry, b *Batch) (again bool) {
-	return l.answer(ctx, e, b, l.acquire)
+func (l *Limiter) sendBatch(ctx context.Context, e *entry, b *Batch) (again bool) {
+	return l.runCall(ctx, e, b, l.acquire)
 }
 
 // sendPiped sends the batch that gathered first in a pipeline, and waits for nothing: who flushes the pipeline answers it. A caller
 // who can leave shares a goroutine with all of a pipeline, that way.
-func (l *Limiter) sendPiped(ctx context.Context, e *entry) {
+func (l *Limiter) sendInPipeline(ctx context.Context, e *entry) {
 	g := l.Engine
 	b := l.dispatch(e)
 	detached := context.WithoutCancel(ctx)
 	if !b.wanted() {
-		l.completeAll(detached, e, b, nil)
+		l.completeAndContinue(detached, e, b, nil)
 		return
 	}
-	c := scriptCall{answer: func(ctx context.Context, reply rueidis.RedisMessage, err error) { l.finish(ctx, e, b, reply, err) }}
+	c := scriptCall{answer: func(ctx context.Context, reply rueidis.RedisMessage, err error) { l.readPiped(ctx, e, b, reply, err) }}
 	orElse(func() {
 		b.forget()
 		l.prepare(b)
 		c.script, c.keys = l.Protocol.Call(b)
 		c.args = b.Args
-	}, func() { l.completeAll(detached, e, b, l.Protocol.Explain(ctx, errBroken)) })
+	}, func() { l.completeAndContinue(detached, e, b, l.Protocol.Explain(ctx, errBroken)) })
 	if d, place := g.pipeline.join(c); place == 0 {
 		g.workers.run(func() { g.pipeline.flush(detached, d) })
 	}
 }
 
 // finish reads the reply to a batch that was sent in a pipeline.
-func (l *Limiter) finish(ctx context.Context, e *entry, b *Batch, reply rueidis.RedisMessage, failed error) {
+func (l *Limiter) readPiped(ctx context.Context, e *entry, b *Batch, reply rueidis.RedisMessage, failed error) {
 	if failed == nil {
 		again, err := l.read(b, reply)
 		if !again {
-			l.completeAll(ctx, e, b, err)
+			l.completeAndContinue(ctx, e, b, err)
 			return
 		}
 	}
 	// What Redis has to be asked for first keeps none of the others waiting.
 	go func() {
-		again := l.answer(ctx, e, b, func(ctx context.Context, b *Batch) error { return l.goOn(ctx, b, failed) })
+		again := l.runCall(ctx, e, b, func(ctx context.Context, b *Batch) error { return l.continueCall(ctx, b, failed) })
 		if again {
-			l.carryLater(ctx, e)
+			l.startSending(ctx, e)
 		}
 	}()
 }
 
 // goOn goes on where the script did not do all of its work, or says what its error is.
-func (l *Limiter) goOn(ctx context.Context, b *Batch, failed error) error {
+func (l *Limiter) continueCall(ctx context.Context, b *Batch, failed error) error {
 	switch {
 	case failed == nil:
 		return l.converse(b.context(ctx), b)
@@ -213,7 +213,7 @@ func (l *Limiter) goOn(ctx context.Context, b *Batch, failed error) error {
 // whose batch is to leave next. It waits for nothing.
 func (l *Limiter) complete(ctx context.Context, e *entry, b *Batch, err error) (again bool) {
 	g := l.Engine
-	b.call.ends(b.Lease.Granted, err)
+	b.call.finish(b.Lease.Granted, err)
 	if b.wanted() {
 		if slow := time.Since(b.sent) >= slowCall; slow != g.slow.Load() {
 			g.slow.Store(slow)
@@ -227,26 +227,26 @@ func (l *Limiter) complete(ctx context.Context, e *entry, b *Batch, err error) (
 		}
 	}
 	b.count()
-	b.hand()
-	unused := e.holding.keep(b, err, b.changes)
+	b.assignCall()
+	unused := e.leases.store(b, err, b.changes)
 	if b.Lease.Granted > 0 && e.queue != nil {
 		e.queue.wake() // those who wait are served from it first
 	}
-	again = e.first != nil && !e.leaving
+	again = e.first != nil && !e.dispatching
 	if again {
-		e.leaving = true
+		e.dispatching = true
 	} else if e.calls--; e.calls == 0 {
 		g.calling.Add(-1)
 	}
-	g.names.unlock(e)
+	g.registry.unlock(e)
 	// The requests are their callers' from here on.
 	clear(b.Requests)
 	if b.answered != nil {
 		close(b.answered)
 	}
-	l.giveBack(ctx, b)
-	unused.later()
-	b.takeCall().tellAlone()
+	l.releaseLost(ctx, b)
+	unused.runLater()
+	b.takeCall().reportAlone()
 	if g.denials != nil && b.Denied > 0 {
 		l.remember(b, b.version)
 	}
@@ -256,9 +256,9 @@ func (l *Limiter) complete(ctx context.Context, e *entry, b *Batch, err error) (
 }
 
 // completeAll answers a batch, and sees to those that have gathered meanwhile.
-func (l *Limiter) completeAll(ctx context.Context, e *entry, b *Batch, err error) {
+func (l *Limiter) completeAndContinue(ctx context.Context, e *entry, b *Batch, err error) {
 	if l.complete(ctx, e, b, err) {
-		l.carryLater(ctx, e)
+		l.startSending(ctx, e)
 	}
 }
 
@@ -278,7 +278,7 @@ func (g *Engine) abandon(e *entry, r *Request) bool {
 		b.live--
 		r.state = abandoned
 		switch {
-		case b.live == 0 && (b != e.first || !e.leaving):
+		case b.live == 0 && (b != e.first || !e.dispatching):
 			e.remove(b)
 		case b.live <= len(b.Requests)/2:
 			b.Requests = slices.DeleteFunc(b.Requests, func(r *Request) bool { return r.state == abandoned })

@@ -67,7 +67,7 @@ func ends(ctx context.Context) (gone, late <-chan struct{}) {
 }
 
 // leaves waits for answers, and says whether a context ended first.
-func leaves(answers, gone, late <-chan struct{}) bool {
+func endsBefore(answers, gone, late <-chan struct{}) bool {
 	select {
 	case <-answers:
 		return false

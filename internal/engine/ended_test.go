@@ -138,9 +138,9 @@ func TestAGiveBackThatEndsAGoroutineLeavesNobodyInLine(t *testing.T) {
 		l := open(New(Settings{Redis: b.Conn, Lease: time.Second}), "limiter", 10, 30*time.Second)
 		l.Leases = true
 		b.take(l, 10)
-		e := l.Engine.names.find(l.ID)
+		e := l.Engine.registry.find(l.ID)
 		ends := func(context.Context, int64) error { runtime.Goexit(); return nil }
-		e.holding.leases = []held{{Lease{Lasts: time.Second, Free: 1, Return: ends}, 1, time.Now()}}
+		e.leases.leases = []activeLease{{Lease{Lasts: time.Second, Free: 1, Return: ends}, 1, time.Now()}}
 		e.mu.Unlock()
 		ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
 		defer cancel()

@@ -24,10 +24,10 @@ type Engine struct {
 	cluster  bool
 	lease    time.Duration // how long permits are leased for, 0 for not at all
 
-	names    names
+	registry registry
 	waiting  index    // of the limiters that somebody waits for
 	holders  index    // of those with leases
-	backs    sync.Map // the *arrival of each give-back that is under way
+	returns  sync.Map // the *arrival of each give-back that is under way
 	pipeline pipeline
 	yields   yields
 	workers  workers
@@ -63,7 +63,7 @@ func New(s Settings) *Engine {
 	}
 	g.workers = make(workers)
 	g.pipeline.redis, g.pipeline.yields = s.Redis, &g.yields
-	g.names.init()
+	g.registry.init()
 	g.requests.New = func() any { return new(Request) }
 	g.batches.New = func() any { return new(Batch) }
 	if s.Denials > 0 {
@@ -116,4 +116,4 @@ func (g *Engine) AppendMicros(text []byte, now time.Time) []byte {
 func (g *Engine) ServerTime() bool { return g.now == nil }
 
 // Idle says whether no call is under way.
-func (g *Engine) Idle() bool { return g.names.live.Load() == 0 && g.calling.Load() == 0 }
+func (g *Engine) Idle() bool { return g.registry.live.Load() == 0 && g.calling.Load() == 0 }

@@ -11,22 +11,22 @@ const returnsFor = 16
 // what goes back by itself at that moment, too.
 func (g *Engine) Flush(ctx context.Context) error {
 	_, err := Detached(ctx, func(ctx context.Context) (struct{}, error) {
-		var backs, awaited []giveBack // of leases that stay as they are where ctx has ended before
-		for _, id := range g.names.ids() {
-			e := g.names.find(id)
+		var backs, awaited []release // of leases that stay as they are where ctx has ended before
+		for _, id := range g.registry.ids() {
+			e := g.registry.find(id)
 			if e == nil {
 				continue
 			}
-			backs = e.holding.recall(backs)
-			if a := e.holding.await(); a != nil {
+			backs = e.leases.revoke(backs)
+			if a := e.leases.await(); a != nil {
 				awaited = append(awaited, a)
 			}
-			g.names.unlock(e)
+			g.registry.unlock(e)
 		}
 		backs = append(backs, awaited...) // which may keep those behind them waiting
-		var begun []*arrival
-		for going := range g.backs.Range {
-			begun = append(begun, going.(*arrival)) //nolint:errcheck,forcetypeassert // nothing else is there
+		var begun []*transfer
+		for going := range g.returns.Range {
+			begun = append(begun, going.(*transfer)) //nolint:errcheck,forcetypeassert // nothing else is there
 		}
 		slots, failed := make(chan struct{}, returnsFor), make(chan error, 1)
 		failedWith := func(err error) {

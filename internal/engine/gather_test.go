@@ -25,7 +25,7 @@ func TestBatchesAreWithinTheirBounds(t *testing.T) {
 	gather := func(e *entry, wants ...int64) (made []*Request) {
 		for _, permits := range wants {
 			r := &Request{Permits: permits}
-			b := l.gather(e, r)
+			b := l.addRequest(e, r)
 			assert.Same(t, b, r.batch)
 			made = append(made, r)
 		}
@@ -41,7 +41,7 @@ func TestBatchesAreWithinTheirBounds(t *testing.T) {
 	}
 
 	e := n.lock(l)
-	e.leaving = true
+	e.dispatching = true
 	many := make([]int64, MostRequests+1)
 	for i := range many {
 		many[i] = 2
@@ -66,7 +66,7 @@ func TestBatchesAreWithinTheirBounds(t *testing.T) {
 	assert.Equal(t, []int{0}, requests)
 	assert.Equal(t, []int{0}, live)
 	assert.Equal(t, []int64{0}, permits)
-	e.leaving = false
+	e.dispatching = false
 	abandon(e, gather(e, 3)...)
 	assert.Nil(t, e.first)
 	assert.Nil(t, e.last)
@@ -75,7 +75,7 @@ func TestBatchesAreWithinTheirBounds(t *testing.T) {
 	gather(e, 1, MostPermits-1, 1, MostPermits, 1)
 	_, _, permits = sums(e)
 	assert.Equal(t, []int64{MostPermits, 1, MostPermits, 1}, permits)
-	b := e.leave()
+	b := e.takeFirst()
 	assert.Len(t, b.Requests, 2)
 	assert.Equal(t, inFlight, b.Requests[0].state)
 
@@ -143,13 +143,13 @@ func TestACallForNobodyIsNotSent(t *testing.T) {
 // carryNobody is a call whose only caller goes before it is sent.
 func carryNobody(b *bubble, l *window) {
 	g := l.Engine
-	e, r := g.names.lock(&l.Limiter), &Request{Permits: 1}
-	l.gather(e, r)
-	e.leaving, e.calls = true, 1
+	e, r := g.registry.lock(&l.Limiter), &Request{Permits: 1}
+	l.addRequest(e, r)
+	e.dispatching, e.calls = true, 1
 	g.calling.Add(1)
 	e.mu.Unlock()
 	require.True(b, g.abandon(e, r))
-	l.carry(b.Context(), e, false)
+	l.sendBatches(b.Context(), e, false)
 }
 
 // TestWhatIsAboutToLeaveWithACallGoesWithThatOne, though another call has its answer before.
@@ -165,9 +165,9 @@ func TestWhatIsAboutToLeaveWithACallGoesWithThatOne(t *testing.T) {
 			assert.True(b, result.Allowed)
 		})
 		synctest.Wait()
-		e, r := g.names.lock(&l.Limiter), &Request{Permits: 2}
-		l.gather(e, r)
-		e.leaving = true
+		e, r := g.registry.lock(&l.Limiter), &Request{Permits: 2}
+		l.addRequest(e, r)
+		e.dispatching = true
 		e.calls++
 		e.mu.Unlock()
 		callers.Wait()
@@ -176,7 +176,7 @@ func TestWhatIsAboutToLeaveWithACallGoesWithThatOne(t *testing.T) {
 		assert.Equal(b, queued, r.state)
 		require.NotNil(b, e.first)
 		e.mu.Unlock()
-		l.carry(b.Context(), e, false)
+		l.sendBatches(b.Context(), e, false)
 		assert.True(b, r.Allowed)
 		assert.True(b, g.Idle())
 	})
@@ -190,8 +190,8 @@ func TestAbandonedRequestsLeave(t *testing.T) {
 		b.take(l, 1)
 		b.Latency.Store(int64(5 * second))
 		held := func() (requests int) {
-			e := l.Engine.names.find("limiter")
-			defer l.Engine.names.unlock(e)
+			e := l.Engine.registry.find("limiter")
+			defer l.Engine.registry.unlock(e)
 			for b := e.first; b != nil; b = b.next {
 				requests += len(b.Requests)
 			}

@@ -62,9 +62,9 @@ func TestWhoIsTooLate(t *testing.T) {
 			}
 			w := waiterFor(test.permits)
 			w.deadline = now.Add(test.timeout)
-			assert.Equal(t, test.want, q.late(w, test.ahead, now))
+			assert.Equal(t, test.want, q.missedBy(w, test.ahead, now))
 			w.deadline = time.Time{}
-			assert.Zero(t, q.late(w, test.ahead, now), "who has no deadline is never late")
+			assert.Zero(t, q.missedBy(w, test.ahead, now), "who has no deadline is never late")
 		})
 	}
 }
@@ -73,13 +73,13 @@ func TestWhomTheQueueWouldRefuse(t *testing.T) {
 	now := time.Now()
 	q := &queue{known: true, outlook: &view{limit: 10, after: 5 * second, every: 10 * second}, at: now}
 	for permits, want := range map[int64]bool{1: false, 10: false, 11: true} {
-		assert.Equal(t, want, q.refuses(waiterFor(permits), Total{}, now), permits)
+		assert.Equal(t, want, q.hopeless(waiterFor(permits), Total{}, now), permits)
 	}
 	short := waiterFor(1)
 	short.deadline = now.Add(second)
-	assert.True(t, q.refuses(short, Total{}, now))
+	assert.True(t, q.hopeless(short, Total{}, now))
 	q.outlook = nil // a call that failed told none
-	assert.False(t, q.refuses(waiterFor(11), Total{}, now))
+	assert.False(t, q.hopeless(waiterFor(11), Total{}, now))
 }
 
 // What a call carries: as many as the limit could serve, and one more that the waits are told of.
@@ -105,14 +105,14 @@ func TestWhoLeavesWithACall(t *testing.T) {
 			for _, permits := range test.wants {
 				q.waiters.push(waiterFor(permits))
 			}
-			q.leave()
+			q.collect()
 			var got []int64
 			for _, r := range q.batch.Requests {
 				assert.Equal(t, inFlight, r.state)
 				got = append(got, r.Permits)
 			}
 			assert.Equal(t, test.wants[:test.want], got)
-			assert.Len(t, q.taken, len(got))
+			assert.Len(t, q.inCall, len(got))
 		})
 	}
 }

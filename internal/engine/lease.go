@@ -13,63 +13,63 @@ const (
 )
 
 // holding is the leases of an ID and what it was asked for, which says how large the next one is to be. Its entry guards it.
-type holding struct {
-	span     time.Duration // for which permits are leased at most
-	backs    *sync.Map     // the Engine's, see there
-	leases   []held        // the oldest first
-	free     int64         // permits at Redis, as the last reply reported that did
-	asked    int64         // permits that callers wanted since turned
-	before   int64         // in the span before that
-	turned   time.Time
-	fetching bool          // a call is under way that brings a lease
-	awaited  *arrival      // of that; nil where nobody waits for it
-	trip     time.Duration // how long the last one took
-	changes  uint64        // by this client: what was leased before one is not used after it
-	timer    *time.Timer
+type leaseSet struct {
+	span           time.Duration // for which permits are leased at most
+	returns        *sync.Map     // the Engine's, see there
+	leases         []activeLease // the oldest first
+	free           int64         // permits at Redis, as the last reply reported that did
+	demanded       int64         // permits that callers wanted since turned
+	demandedBefore int64         // in the span before that
+	spanBegan      time.Time
+	fetching       bool          // a call is under way that brings a lease
+	awaited        *transfer     // of that; nil where nobody waits for it
+	roundTrip      time.Duration // how long the last one took
+	changes        uint64        // by this client: what was leased before one is not used after it
+	timer          *time.Timer
 }
 
 // held is a lease that callers are served from.
-type held struct {
+type activeLease struct {
 	Lease
-	left int64
-	sent time.Time // before the call that brought it: the lease began then at the earliest
+	unused int64
+	sent   time.Time // before the call that brought it: the lease began then at the earliest
 }
 
 // over says whether the lease has ended. A process that was stopped knows by the monotonic clock; a machine that slept, whose
 // monotonic clock may have slept as well, by the other.
-func (s *held) over(now time.Time) bool { return s.remains(now) <= 0 }
+func (s *activeLease) expired(now time.Time) bool { return s.remains(now) <= 0 }
 
-func (s *held) remains(now time.Time) time.Duration {
+func (s *activeLease) remains(now time.Time) time.Duration {
 	return s.Lasts - max(now.Sub(s.sent), time.Duration(now.UnixNano()-s.sent.UnixNano()))
 }
 
 // take takes the permits of a request from a lease. It reports whether it is time to fetch the next one. The entry is locked.
-func (h *holding) take(ask Ask) (answer Answer, parts []Answer, ok, fetch bool) {
+func (h *leaseSet) take(ask Ask) (answer Answer, parts []Answer, ok, fetch bool) {
 	now := time.Now()
 	for i := range h.leases {
 		s := &h.leases[i]
 		remains := s.remains(now)
-		if s.left < ask.Permits || remains <= 0 || ask.Each && s.Parts == nil {
+		if s.unused < ask.Permits || remains <= 0 || ask.Each && s.Parts == nil {
 			continue
 		}
-		s.left -= ask.Permits
+		s.unused -= ask.Permits
 		answer.Allowed = true
 		if ask.Detail {
-			answer.Limit, answer.Remaining = s.Limit, h.leases[len(h.leases)-1].Free+h.left(now)
+			answer.Limit, answer.Remaining = s.Limit, h.leases[len(h.leases)-1].Free+h.unused(now)
 			answer.ResetAfter = s.Reset - now.Sub(s.sent)
 		}
 		if ask.Each {
 			parts = h.parts(now)
 		}
-		h.count(now, ask.Permits)
+		h.countDemand(now, ask.Permits)
 		return answer, parts, true, i == len(h.leases)-1 && h.runsOut(s, now, remains)
 	}
 	return answer, nil, false, false
 }
 
 // parts is what each part says of a request that was served, by the newest lease.
-func (h *holding) parts(now time.Time) []Answer {
-	newest, left := &h.leases[len(h.leases)-1], h.left(now)
+func (h *leaseSet) parts(now time.Time) []Answer {
+	newest, left := &h.leases[len(h.leases)-1], h.unused(now)
 	parts := slices.Clone(newest.Parts)
 	for i := range parts {
 		parts[i].Remaining += left
@@ -79,64 +79,64 @@ func (h *holding) parts(now time.Time) []Answer {
 }
 
 // left is the permits that can be had of all leases.
-func (h *holding) left(now time.Time) (left int64) {
+func (h *leaseSet) unused(now time.Time) (left int64) {
 	for i := range h.leases {
-		if !h.leases[i].over(now) {
-			left += h.leases[i].left
+		if !h.leases[i].expired(now) {
+			left += h.leases[i].unused
 		}
 	}
 	return left
 }
 
 // count counts what callers ask for.
-func (h *holding) count(now time.Time, permits int64) {
+func (h *leaseSet) countDemand(now time.Time, permits int64) {
 	span := h.span
-	if since := now.Sub(h.turned); since >= span {
-		h.before = h.asked
+	if since := now.Sub(h.spanBegan); since >= span {
+		h.demandedBefore = h.demanded
 		if since >= 2*span {
-			h.before = 0
+			h.demandedBefore = 0
 		}
-		h.asked, h.turned = 0, now
+		h.demanded, h.spanBegan = 0, now
 	}
-	h.asked = min(MostPermits, h.asked+permits)
+	h.demanded = min(MostPermits, h.demanded+permits)
 }
 
 // demand is about how many permits callers asked for in the span before now.
-func (h *holding) demand(now time.Time) int64 {
+func (h *leaseSet) demand(now time.Time) int64 {
 	span := h.span
-	since := now.Sub(h.turned)
+	since := now.Sub(h.spanBegan)
 	if since >= 2*span {
 		return 0
 	}
 	if since >= span {
-		return int64(float64(h.asked) * float64(2*span-since) / float64(span))
+		return int64(float64(h.demanded) * float64(2*span-since) / float64(span))
 	}
-	return h.asked + int64(float64(h.before)*float64(span-since)/float64(span))
+	return h.demanded + int64(float64(h.demandedBefore)*float64(span-since)/float64(span))
 }
 
 // runsOut says whether the newest lease will be used up, or over, by the time that the next one can be there.
-func (h *holding) runsOut(s *held, now time.Time, remains time.Duration) bool {
+func (h *leaseSet) runsOut(s *activeLease, now time.Time, remains time.Duration) bool {
 	if h.fetching {
 		return false
 	}
-	ahead := fetchTrips * h.trip
+	ahead := fetchTrips * h.roundTrip
 	if remains <= ahead {
 		return true
 	}
-	left := float64(s.left) * float64(h.span)
-	if left > float64(h.asked+h.before)*float64(ahead) {
+	left := float64(s.unused) * float64(h.span)
+	if left > float64(h.demanded+h.demandedBefore)*float64(ahead) {
 		return false // by what demand never is above, and costs less
 	}
 	return left <= float64(h.demand(now))*float64(ahead)
 }
 
 // wish says what a call that leaves asks for besides what its requests do. The entry is locked.
-func (h *holding) wish(b *Batch) (changes uint64) {
+func (h *leaseSet) plan(b *Batch) (changes uint64) {
 	b.Lease = Lease{}
 	if h == nil || h.fetching {
 		return 0
 	}
-	if h.leases = slices.DeleteFunc(h.leases, func(s held) bool { return s.left == 0 }); len(h.leases) >= mostLeases {
+	if h.leases = slices.DeleteFunc(h.leases, func(s activeLease) bool { return s.unused == 0 }); len(h.leases) >= mostLeases {
 		return 0
 	}
 	permits := h.demand(time.Now())
@@ -152,7 +152,7 @@ func (h *holding) wish(b *Batch) (changes uint64) {
 }
 
 // keep holds what a call has brought, err being its error. It gives what is not to be used: to be called once the entry is unlocked.
-func (h *holding) keep(b *Batch, err error, changes uint64) (unused giveBack) {
+func (h *leaseSet) store(b *Batch, err error, changes uint64) (unused release) {
 	if h == nil {
 		return nil
 	}
@@ -163,28 +163,28 @@ func (h *holding) keep(b *Batch, err error, changes uint64) (unused giveBack) {
 		return nil
 	}
 	h.fetching = false
-	unused = h.bring(b, err, changes)
+	unused = h.add(b, err, changes)
 	awaited := h.awaited
 	h.awaited = nil
-	return awaited.of(unused, err)
+	return awaited.finishWith(unused, err)
 }
 
 // bring is keep of a call that may have brought a lease.
-func (h *holding) bring(b *Batch, err error, changes uint64) (unused giveBack) {
+func (h *leaseSet) add(b *Batch, err error, changes uint64) (unused release) {
 	if err != nil {
 		return nil
 	}
 	now := time.Now()
-	h.trip = now.Sub(b.sent)
+	h.roundTrip = now.Sub(b.sent)
 	if b.Lease.Granted == 0 {
 		return nil
 	}
 	// What came for callers that had gone is of the same grant.
-	s := held{b.Lease, b.Lease.Granted + b.LostPermits, b.sent}
+	s := activeLease{b.Lease, b.Lease.Granted + b.LostPermits, b.sent}
 	clear(b.Lost)
 	b.Lost = b.Lost[:0]
-	if h.changes != changes || s.over(now) {
-		return h.giveBack(&s)
+	if h.changes != changes || s.expired(now) {
+		return h.release(&s)
 	}
 	h.leases, h.free = append(h.leases, s), s.Free
 	h.timer.Reset(h.next(now))
@@ -192,7 +192,7 @@ func (h *holding) bring(b *Batch, err error, changes uint64) (unused giveBack) {
 }
 
 // next is how long it takes until a lease ends.
-func (h *holding) next(now time.Time) time.Duration {
+func (h *leaseSet) next(now time.Time) time.Duration {
 	next := h.span
 	for i := range h.leases {
 		next = min(next, h.leases[i].remains(now))

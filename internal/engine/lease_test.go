@@ -27,7 +27,7 @@ func later(t *testing.T, from time.Time, wall, monotonic time.Duration) time.Tim
 // of a machine that slept.
 func TestALeaseIsOverByEitherClock(t *testing.T) {
 	sent := time.Now()
-	s := held{Lease: Lease{Lasts: time.Second}, sent: sent}
+	s := activeLease{Lease: Lease{Lasts: time.Second}, sent: sent}
 	for _, test := range []struct {
 		wall, monotonic, remains time.Duration
 	}{
@@ -41,7 +41,7 @@ func TestALeaseIsOverByEitherClock(t *testing.T) {
 	} {
 		now := later(t, sent, test.wall, test.monotonic)
 		assert.Equal(t, test.remains, s.remains(now), "%+v", test)
-		assert.Equal(t, test.remains <= 0, s.over(now), "%+v", test)
+		assert.Equal(t, test.remains <= 0, s.expired(now), "%+v", test)
 	}
 }
 
@@ -53,8 +53,8 @@ func TestALeaseWhoseTimerIsLateIsNotUsed(t *testing.T) {
 			sent = sent.Add(-time.Hour)
 		}
 		l := &Limiter{Engine: New(Settings{Lease: time.Hour}), ID: "name", Leases: true}
-		h := &holding{span: time.Hour, fetching: true, leases: []held{{Lease{Lasts: time.Hour}, 2, sent}}}
-		e := &entry{id: "name", holding: h}
+		h := &leaseSet{span: time.Hour, fetching: true, leases: []activeLease{{Lease{Lasts: time.Hour}, 2, sent}}}
+		e := &entry{id: "name", leases: h}
 		l.met.Store(e)
 		_, _, served := l.fromLease(Ask{Permits: 1})
 		assert.Equal(t, !over, served)
@@ -62,7 +62,7 @@ func TestALeaseWhoseTimerIsLateIsNotUsed(t *testing.T) {
 		q.waiters.push(&waiter{Request: Request{Permits: 1}})
 		assert.Equal(t, !over, q.serveFrom(h) != nil)
 		if !over {
-			assert.Zero(t, h.leases[0].left)
+			assert.Zero(t, h.leases[0].unused)
 		}
 	}
 }
@@ -71,7 +71,7 @@ func TestALeaseWhoseTimerIsLateIsNotUsed(t *testing.T) {
 func TestRemainingIsByTheNewestLease(t *testing.T) {
 	l := &Limiter{Engine: New(Settings{Lease: time.Hour}), ID: "name", Leases: true}
 	now := time.Now()
-	l.met.Store(&entry{id: "name", holding: &holding{span: time.Hour, fetching: true, leases: []held{
+	l.met.Store(&entry{id: "name", leases: &leaseSet{span: time.Hour, fetching: true, leases: []activeLease{
 		{Lease{Lasts: time.Hour, Limit: 1000, Free: 900}, 20, now}, {Lease{Lasts: time.Hour, Limit: 1000, Free: 850}, 50, now},
 	}}})
 	answer, _, served := l.fromLease(Ask{Permits: 3, Detail: true})
@@ -82,13 +82,13 @@ func TestRemainingIsByTheNewestLease(t *testing.T) {
 // TestALeaseServesALimiterThatMetNoEntry: many are opened for a request alone.
 func TestALeaseServesALimiterThatMetNoEntry(t *testing.T) {
 	l := &Limiter{Engine: New(Settings{Lease: time.Hour}), ID: "name", Leases: true}
-	e := l.Engine.names.lock(l)
-	e.holding = &holding{span: time.Hour, fetching: true, leases: []held{{Lease{Lasts: time.Hour}, 2, time.Now()}}}
+	e := l.Engine.registry.lock(l)
+	e.leases = &leaseSet{span: time.Hour, fetching: true, leases: []activeLease{{Lease{Lasts: time.Hour}, 2, time.Now()}}}
 	e.mu.Unlock()
 	other := &Limiter{Engine: l.Engine, ID: "name", Leases: true}
 	_, _, served := other.fromLease(Ask{Permits: 1})
 	assert.True(t, served)
-	assert.EqualValues(t, 1, e.holding.leases[0].left)
+	assert.EqualValues(t, 1, e.leases.leases[0].unused)
 }
 
 // TestEachPartIsByTheNewestLease, as the answer is, and not where a lease does not tell of parts.
@@ -96,8 +96,8 @@ func TestEachPartIsByTheNewestLease(t *testing.T) {
 	l := &Limiter{Engine: New(Settings{Lease: time.Hour}), ID: "name", Leases: true}
 	now := time.Now()
 	newest := Lease{Lasts: time.Hour, Parts: []Answer{{Allowed: true, Limit: 1000, Remaining: 850, ResetAfter: time.Minute}, {Allowed: true, Limit: 9, Remaining: 7}}}
-	h := &holding{span: time.Hour, fetching: true, leases: []held{{Lease{Lasts: time.Hour}, 20, now}, {newest, 50, now.Add(-time.Second)}}}
-	l.met.Store(&entry{id: "name", holding: h})
+	h := &leaseSet{span: time.Hour, fetching: true, leases: []activeLease{{Lease{Lasts: time.Hour}, 20, now}, {newest, 50, now.Add(-time.Second)}}}
+	l.met.Store(&entry{id: "name", leases: h})
 	for taken := int64(3); taken <= 6; taken += 3 {
 		_, parts, served := l.fromLease(Ask{Permits: 3, Detail: true, Each: true})
 		require.True(t, served)
@@ -107,7 +107,7 @@ func TestEachPartIsByTheNewestLease(t *testing.T) {
 		assert.InDelta(t, 59*time.Second, parts[0].ResetAfter, float64(5*time.Second))
 		assert.Less(t, parts[0].ResetAfter, time.Minute)
 	}
-	assert.Equal(t, int64(20), h.leases[0].left, "which tells of no parts")
+	assert.Equal(t, int64(20), h.leases[0].unused, "which tells of no parts")
 }
 
 // TestDemand: what was asked for in the last span, as far as two counts tell.
@@ -125,8 +125,8 @@ func TestDemand(t *testing.T) {
 		{15 * time.Millisecond, 20 * time.Millisecond, 0},
 		{25 * time.Millisecond, 0, 100},
 	} {
-		h := &holding{span: span, asked: 300, turned: now.Add(-test.turned)}
-		h.count(now, 100)
+		h := &leaseSet{span: span, demanded: 300, spanBegan: now.Add(-test.turned)}
+		h.countDemand(now, 100)
 		assert.Equal(t, test.demand, h.demand(now.Add(test.later)), "%+v", test)
 	}
 }
@@ -147,25 +147,25 @@ func TestRunsOut(t *testing.T) {
 		{left: 500, old: 98 * time.Millisecond, out: true},
 		{left: 1, fetching: true},
 	} {
-		h := &holding{
-			span: span, asked: 1000, turned: now, trip: time.Millisecond, fetching: test.fetching,
+		h := &leaseSet{
+			span: span, demanded: 1000, spanBegan: now, roundTrip: time.Millisecond, fetching: test.fetching,
 		}
-		s := &held{Lease{Lasts: span}, test.left, now.Add(-test.old)}
+		s := &activeLease{Lease{Lasts: span}, test.left, now.Add(-test.old)}
 		assert.Equal(t, test.out, h.runsOut(s, now, s.remains(now)), "%+v", test)
 	}
 }
 
 // TestALeaseFromBeforeAChangeGoesBack: it was on its way while this client changed the limiter.
 func TestALeaseFromBeforeAChangeGoesBack(t *testing.T) {
-	h := &holding{span: time.Hour, backs: new(sync.Map), turned: time.Now(), asked: 100}
+	h := &leaseSet{span: time.Hour, returns: new(sync.Map), spanBegan: time.Now(), demanded: 100}
 	b := &Batch{sent: time.Now()}
-	changes := h.wish(b)
+	changes := h.plan(b)
 	require.Equal(t, int64(100), b.Lease.Permits)
-	assert.Empty(t, h.recall(nil))
+	assert.Empty(t, h.revoke(nil))
 	returned := int64(0)
 	b.Lease.Granted, b.Lease.Lasts = 5, time.Hour
 	b.Lease.Return = func(_ context.Context, permits int64) error { returned = permits; return nil }
-	unused := h.keep(b, nil, changes)
+	unused := h.store(b, nil, changes)
 	require.NotNil(t, unused)
 	require.NoError(t, unused(t.Context()))
 	assert.Equal(t, int64(5), returned)
@@ -185,11 +185,11 @@ func TestWhoAwaitsALease(t *testing.T) {
 		"nobody knows of any": {granted: 5, call: failed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := &holding{span: time.Hour, backs: new(sync.Map), turned: time.Now(), asked: 100}
+			h := &leaseSet{span: time.Hour, returns: new(sync.Map), spanBegan: time.Now(), demanded: 100}
 			assert.Nil(t, h.await())
 			b := &Batch{sent: time.Now()}
-			changes := h.wish(b)
-			h.recall(nil)
+			changes := h.plan(b)
+			h.revoke(nil)
 			told := make(chan error, 2)
 			for range 2 {
 				wait := h.await()
@@ -200,7 +200,7 @@ func TestWhoAwaitsALease(t *testing.T) {
 				assert.Empty(t, told)
 				return test.back
 			}
-			h.keep(b, test.call, changes).later()
+			h.store(b, test.call, changes).runLater()
 			want := test.back
 			if test.call != nil {
 				want = test.call
@@ -216,13 +216,13 @@ func TestWhoAwaitsALease(t *testing.T) {
 func TestLease_ArrivesWhileCallersWait_ServesThemFirst(t *testing.T) {
 	g := New(Settings{Lease: time.Hour})
 	l := &Limiter{Engine: g, ID: "name", Leases: true}
-	e := g.names.lock(l)
-	h := &holding{span: time.Hour, backs: new(sync.Map), turned: time.Now(), fetching: true, timer: time.NewTimer(time.Hour)}
+	e := g.registry.lock(l)
+	h := &leaseSet{span: time.Hour, returns: new(sync.Map), spanBegan: time.Now(), fetching: true, timer: time.NewTimer(time.Hour)}
 	waiting := &waiter{Request: Request{Permits: 1}, done: make(chan struct{}, 1)}
 	q := &queue{changed: make(chan struct{}, 1)}
 	q.waiters.push(waiting)
 	q.wanted.Add(1)
-	e.holding, e.queue, e.calls = h, q, 1
+	e.leases, e.queue, e.calls = h, q, 1
 	b := &Batch{sent: time.Now(), Lease: Lease{Span: time.Hour, Granted: 2, Lasts: time.Hour}}
 	e.mu.Unlock()
 	l.complete(t.Context(), e, b, nil)
@@ -243,12 +243,12 @@ func TestLease_CallersWait_CallsOfOthersBringNone(t *testing.T) {
 	for waits, want := range map[bool]time.Duration{false: time.Hour, true: 0} {
 		g := New(Settings{Lease: time.Hour})
 		l := &Limiter{Engine: g, ID: "name", Leases: true}
-		e := g.names.lock(l)
-		e.holding = &holding{span: time.Hour, backs: new(sync.Map), turned: time.Now(), asked: 100}
+		e := g.registry.lock(l)
+		e.leases = &leaseSet{span: time.Hour, returns: new(sync.Map), spanBegan: time.Now(), demanded: 100}
 		if waits {
 			e.queue = new(queue)
 		}
-		e.leaving, e.calls = true, 1
+		e.dispatching, e.calls = true, 1
 		e.push(g.newBatch())
 		e.mu.Unlock()
 		assert.Equal(t, want, l.dispatch(e).Lease.Span)
@@ -260,12 +260,12 @@ func TestFlush_ReturnUnderWayFails_ReturnsItsError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failed := errors.New("it hangs")
 		g := New(Settings{Lease: time.Hour})
-		h := &holding{span: g.lease, backs: &g.backs}
-		back := h.giveBack(&held{Lease: Lease{Return: func(context.Context, int64) error {
+		h := &leaseSet{span: g.lease, returns: &g.returns}
+		back := h.release(&activeLease{Lease: Lease{Return: func(context.Context, int64) error {
 			pass(second)
 			return failed
-		}}, left: 5})
-		back.later()
+		}}, unused: 5})
+		back.runLater()
 		assert.ErrorIs(t, g.Flush(t.Context()), failed)
 		assert.NoError(t, g.Flush(t.Context()), "nothing is under way")
 	})

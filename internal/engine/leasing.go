@@ -25,55 +25,55 @@ func (l *Limiter) takeLeased(ask Ask) (answer Answer, parts []Answer, ok, fetch 
 		}
 	}
 	if e == nil { // as for the many that are opened for a request alone
-		if e = l.Engine.names.find(l.ID); e == nil {
+		if e = l.Engine.registry.find(l.ID); e == nil {
 			return answer, nil, false, false
 		}
 	}
 	defer e.mu.Unlock()
-	if e.holding == nil || e.queue != nil {
+	if e.leases == nil || e.queue != nil {
 		return answer, nil, false, false
 	}
-	return e.holding.take(ask)
+	return e.leases.take(ask)
 }
 
 // fetch sends a call that brings the next lease, unless a call that is about to be sent brings one.
 func (l *Limiter) fetch() {
 	g := l.Engine
-	e := g.names.find(l.ID)
+	e := g.registry.find(l.ID)
 	if e == nil {
 		return
 	}
-	if e.holding == nil || e.holding.fetching || !g.lead(e) {
-		g.names.unlock(e)
+	if e.leases == nil || e.leases.fetching || !g.reserveCall(e) {
+		g.registry.unlock(e)
 		return
 	}
 	if e.first == nil {
 		e.push(g.newBatch())
 	}
 	e.mu.Unlock()
-	l.carryLater(context.Background(), e)
+	l.startSending(context.Background(), e)
 }
 
 // hold gives the holding of a limiter whose callers ask for permits. The entry is locked.
-func (l *Limiter) hold(e *entry, permits int64) {
+func (l *Limiter) ensureLeases(e *entry, permits int64) {
 	now := time.Now()
-	if e.holding == nil {
-		h := &holding{span: l.Engine.lease, backs: &l.Engine.backs, turned: now}
-		h.timer = time.AfterFunc(l.Engine.lease, func() { l.expire(e, h) })
-		e.holding = h
+	if e.leases == nil {
+		h := &leaseSet{span: l.Engine.lease, returns: &l.Engine.returns, spanBegan: now}
+		h.timer = time.AfterFunc(l.Engine.lease, func() { l.expireLeases(e, h) })
+		e.leases = h
 		l.Engine.holders.add(l.ID, l.subjects())
 	}
-	e.holding.count(now, permits)
+	e.leases.countDemand(now, permits)
 }
 
 // spare is that of a limiter, and says whether anything went back.
-func (l *Limiter) spare(ctx context.Context, permits int64) (bool, error) {
-	e := l.Engine.names.find(l.ID)
+func (l *Limiter) releaseFor(ctx context.Context, permits int64) (bool, error) {
+	e := l.Engine.registry.find(l.ID)
 	if e == nil {
 		return false, nil
 	}
-	backs := e.holding.spare(permits)
-	l.Engine.names.unlock(e)
+	backs := e.leases.releaseFor(permits)
+	l.Engine.registry.unlock(e)
 	if backs == nil {
 		return false, nil
 	}
@@ -94,19 +94,19 @@ func (l *Limiter) spare(ctx context.Context, permits int64) (bool, error) {
 }
 
 // expire gives back what is left of leases that have ended, and forgets the limiter where nobody has asked for a while.
-func (l *Limiter) expire(e *entry, h *holding) {
+func (l *Limiter) expireLeases(e *entry, h *leaseSet) {
 	e.mu.Lock()
-	if e.holding != h {
+	if e.leases != h {
 		e.mu.Unlock()
 		return
 	}
 	now := time.Now()
-	var backs []giveBack
+	var backs []release
 	kept := h.leases[:0]
 	for i := range h.leases {
-		if s := h.leases[i]; !s.over(now) && s.left > 0 {
+		if s := h.leases[i]; !s.expired(now) && s.unused > 0 {
 			kept = append(kept, s)
-		} else if back := h.giveBack(&s); back != nil {
+		} else if back := h.release(&s); back != nil {
 			backs = append(backs, back)
 		}
 	}
@@ -115,10 +115,10 @@ func (l *Limiter) expire(e *entry, h *holding) {
 	if len(kept) > 0 || h.fetching || h.demand(now) > 0 {
 		h.timer.Reset(h.next(now))
 	} else {
-		e.holding = nil
+		e.leases = nil
 		l.Engine.holders.remove(l.ID, l.subjects())
 	}
-	l.Engine.names.unlock(e)
+	l.Engine.registry.unlock(e)
 	for _, back := range backs {
 		_ = back(Unattended(context.Background())) // else they leave the window
 	}

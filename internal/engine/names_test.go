@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func freshNames() (*Engine, *names) {
+func freshNames() (*Engine, *registry) {
 	g := New(Settings{})
-	return g, &g.names
+	return g, &g.registry
 }
 
 func named(g *Engine, name string) *Limiter {
@@ -99,12 +99,12 @@ func TestANameDoesNotWaitForAnother(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		g := b.engine()
 		l, other := open(g, "limiter", 10, time.Hour), open(g, "other", 10, time.Hour)
-		e := g.names.lock(&l.Limiter)
+		e := g.registry.lock(&l.Limiter)
 		granted, err := other.Wait(b.Context(), 1, time.Time{}) // hangs where the names share a lock
 		require.NoError(b, err)
 		require.True(b, granted)
 		b.take(other, 1)
-		g.names.unlock(e)
+		g.registry.unlock(e)
 		synctest.Wait()
 		assert.True(b, g.Idle())
 	})

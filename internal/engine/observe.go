@@ -135,7 +135,7 @@ func (a *Asking) Wait(ctx context.Context, wait func() (waited bool, err error))
 }
 
 // sends notes that a batch goes to Redis, once more where its slot moves.
-func (o *observer) sends(l *Limiter, b *Batch) {
+func (o *observer) begin(l *Limiter, b *Batch) {
 	if o == nil || o.Called == nil {
 		return
 	}
@@ -147,7 +147,7 @@ func (o *observer) sends(l *Limiter, b *Batch) {
 }
 
 // ends notes what came of it.
-func (c *Call) ends(leased int64, err error) {
+func (c *Call) finish(leased int64, err error) {
 	if c == nil {
 		return
 	}
@@ -157,7 +157,7 @@ func (c *Call) ends(leased int64, err error) {
 }
 
 // tell tells of a call, if there is one to tell of, in the name of a limiter that it was for.
-func (c *Call) tell(ctx context.Context, l *Limiter) {
+func (c *Call) report(ctx context.Context, l *Limiter) {
 	if c != nil {
 		c.Limiter = l
 		l.Engine.observer.Called(ctx, *c)
@@ -165,16 +165,16 @@ func (c *Call) tell(ctx context.Context, l *Limiter) {
 }
 
 // tellAlone tells of a call that no caller is there to tell of: a hook that blocks must hurt nobody.
-func (c *Call) tellAlone() {
+func (c *Call) reportAlone() {
 	if c == nil {
 		return
 	}
-	go c.tell(context.Background(), c.Limiter)
+	go c.report(context.Background(), c.Limiter)
 }
 
 // hand leaves it to the first caller who listens to tell of its call. The answers are final, and the entry is locked: who
 // listens now takes its answer.
-func (b *Batch) hand() {
+func (b *Batch) assignCall() {
 	if b.call == nil {
 		return
 	}

@@ -17,15 +17,15 @@ import (
 //
 // However long the queue is, to come, to leave and to be answered take the same time. Its entry guards it.
 type queue struct {
-	waiters list
-	wanted  Total  // the permits of all who wait
-	came    uint64 // the newest arrival
-	asked   uint64 // whoever had come by then has been asked for: a call that began later has been answered
-	stands  bool   // the first has been left in line by the last answer: whoever is there waits for permits, not for Redis alone
+	waiters    list
+	wanted     Total  // the permits of all who wait
+	came       uint64 // the newest arrival
+	covered    uint64 // whoever had come by then has been asked for: a call that began later has been answered
+	firstWaits bool   // the first has been left in line by the last answer: whoever is there waits for permits, not for Redis alone
 
 	// The arrivals that no answer has judged yet, since none was to a call that began after they came.
-	unjudged *waiter
-	ahead    Total // the permits of those before it
+	unchecked *waiter
+	ahead     Total // the permits of those before it
 
 	changed chan struct{} // has an element where the goroutine has to look again
 	ask     bool          // at once: something has changed
@@ -36,8 +36,8 @@ type queue struct {
 	outlook Outlook // from the moment at on; nil where it told nothing but answers
 	at      time.Time
 
-	batch Batch
-	taken []*waiter // those of the batch
+	batch  Batch
+	inCall []*waiter // those of the batch
 }
 
 // freshEnough is within how long of the last call Redis is asked for a caller that the known outlook does not deny.
@@ -73,32 +73,32 @@ func (q *list) remove(w *waiter) {
 type waiter struct {
 	Request
 	arrival    uint64
-	stood      bool // behind somebody whom an answer had left in line, or left there itself: see queue.stands
+	waited     bool // behind somebody whom an answer had left in line, or left there itself: see queue.stands
 	next, prev *waiter
 	done       chan struct{} // has one element once the answer is there
 	deadline   time.Time     // the latest moment at which it wants to be served; zero for none
 }
 
 // errTooLate says that a waiter's deadline lies before the earliest moment at which it could be served.
-type errTooLate struct {
+type errDeadline struct {
 	permits int64
 	name    string
 	after   time.Duration
 }
 
-func (e *errTooLate) Error() string {
+func (e *errDeadline) Error() string {
 	return fmt.Sprintf("rratelimiter: %d permits of %q cannot be had before the deadline, in %v at the earliest", e.permits, e.name, e.after)
 }
 
 // Unwrap makes it the error that the context would have given in the end.
-func (e *errTooLate) Unwrap() error { return context.DeadlineExceeded }
+func (e *errDeadline) Unwrap() error { return context.DeadlineExceeded }
 
 // askBy sees to it that Redis is asked for a waiter behind others in time, and says whether that is sooner than it would
 // have been.
 func (q *queue) askBy(w *waiter, ahead Total) bool {
 	now := time.Now()
 	due := now
-	if q.known && !q.refuses(w, ahead, now) {
+	if q.known && !q.hopeless(w, ahead, now) {
 		if due = q.at.Add(freshEnough); !w.deadline.IsZero() {
 			// Well before its deadline, so that there is an answer by then.
 			due = earliest(due, now.Add(w.deadline.Sub(now)/2))
@@ -119,21 +119,21 @@ func earliest(a, b time.Time) time.Time {
 }
 
 // refuses says whether what is known would refuse a waiter.
-func (q *queue) refuses(w *waiter, ahead Total, now time.Time) bool {
-	return q.aboveLimit(w) || q.late(w, ahead, now) > 0
+func (q *queue) hopeless(w *waiter, ahead Total, now time.Time) bool {
+	return q.aboveLimit(w) || q.missedBy(w, ahead, now) > 0
 }
 
 // remove takes a waiter off.
 func (q *queue) remove(w *waiter) {
-	if q.unjudged != nil {
+	if q.unchecked != nil {
 		switch {
-		case w == q.unjudged:
-			q.unjudged = w.next
-		case w.arrival < q.unjudged.arrival:
+		case w == q.unchecked:
+			q.unchecked = w.next
+		case w.arrival < q.unchecked.arrival:
 			q.ahead.Sub(w.Permits)
 		}
 	}
-	w.stood = w.stood || q.stands
+	w.waited = w.waited || q.firstWaits
 	first := w == q.waiters.first
 	q.waiters.remove(w)
 	atomic.AddInt32(&q.batch.callers, -1)
@@ -181,7 +181,7 @@ func (q *queue) servable(w *waiter) time.Time {
 
 // late says by how much a waiter's deadline lies before the earliest moment at which it could be served, behind others
 // who want ahead permits; 0 where it may be served in time.
-func (q *queue) late(w *waiter, ahead Total, now time.Time) time.Duration {
+func (q *queue) missedBy(w *waiter, ahead Total, now time.Time) time.Duration {
 	if w.deadline.IsZero() || q.outlook == nil {
 		return 0
 	}
@@ -198,9 +198,9 @@ func (q *queue) late(w *waiter, ahead Total, now time.Time) time.Duration {
 
 // leave makes a call of those who come first: as many as the limit could serve at once, or, where the first cannot be
 // served yet, the first alone, for what the answer says.
-func (q *queue) leave() {
+func (q *queue) collect() {
 	b := &q.batch
-	b.Requests, q.taken = b.Requests[:0], q.taken[:0]
+	b.Requests, q.inCall = b.Requests[:0], q.inCall[:0]
 	b.Outlook = nil // it is the queue's
 	most := int64(MostPermits)
 	if q.outlook != nil {
@@ -219,21 +219,21 @@ func (q *queue) leave() {
 		}
 		w.state = inFlight
 		b.Requests = append(b.Requests, &w.Request)
-		q.taken = append(q.taken, w)
+		q.inCall = append(q.inCall, w)
 	}
 	q.ask, q.due = false, time.Time{}
 }
 
 // serveFrom serves waiters from leases, in order, and returns those to wake.
-func (q *queue) serveFrom(h *holding) (done []*waiter) {
+func (q *queue) serveFrom(h *leaseSet) (done []*waiter) {
 	if h == nil {
 		return nil
 	}
 	now := time.Now()
 	for i := range h.leases {
 		s := &h.leases[i]
-		for w := q.waiters.first; w != nil && w.Permits <= s.left && !s.over(now) && len(done) < MostRequests; w = q.waiters.first {
-			s.left -= w.Permits
+		for w := q.waiters.first; w != nil && w.Permits <= s.unused && !s.expired(now) && len(done) < MostRequests; w = q.waiters.first {
+			s.unused -= w.Permits
 			w.Allowed, w.From = true, FromLease
 			w.deliver(nil)
 			q.remove(w)
@@ -247,12 +247,12 @@ func (q *queue) serveFrom(h *holding) (done []*waiter) {
 // the others stay where they are. It tells whom to wake.
 func (q *queue) deliver(err error) (done []*waiter) {
 	b := &q.batch
-	if q.known && err == nil && q.worse(b) {
+	if q.known && err == nil && q.changedFor(b) {
 		// Who was judged before would have been told otherwise now.
-		q.unjudged, q.ahead = q.waiters.first, Total{}
+		q.unchecked, q.ahead = q.waiters.first, Total{}
 	}
 	q.known, q.at, q.outlook = err == nil, b.asked, b.Outlook
-	for _, w := range q.taken {
+	for _, w := range q.inCall {
 		if w.state != abandoned && err == nil && !w.Allowed && w.Err == nil {
 			w.state = queued
 			continue
@@ -267,15 +267,15 @@ func (q *queue) deliver(err error) (done []*waiter) {
 		}
 	}
 	b.count()
-	clear(q.taken)
-	q.taken = q.taken[:0]
+	clear(q.inCall)
+	q.inCall = q.inCall[:0]
 	return done
 }
 
 // worse says whether somebody who was judged by what is known may wait in vain by what a call says: the limiter has changed,
 // or the first was to be served by now and is not.
-func (q *queue) worse(b *Batch) bool {
-	first := q.taken[0]
+func (q *queue) changedFor(b *Batch) bool {
+	first := q.inCall[0]
 	return b.Outlook != nil && q.outlook != nil && b.Outlook.Worse(q.outlook) ||
 		first.Err == nil && !first.Allowed && !q.servable(first).After(b.sent)
 }

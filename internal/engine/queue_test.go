@@ -47,11 +47,11 @@ func TestTheSumsOfAQueueAreThoseOfItsWaiters(t *testing.T) {
 		l := b.limiter(20, 2*second)
 		random := rand.New(rand.NewPCG(3, 4))
 		check := func() (waiting int) {
-			e := l.Engine.names.find("limiter")
+			e := l.Engine.registry.find("limiter")
 			if e == nil {
 				return 0
 			}
-			defer l.Engine.names.unlock(e)
+			defer l.Engine.registry.unlock(e)
 			if e.queue == nil {
 				return 0
 			}
@@ -59,7 +59,7 @@ func TestTheSumsOfAQueueAreThoseOfItsWaiters(t *testing.T) {
 			judged := true
 			var last uint64
 			for w := e.queue.waiters.first; w != nil; w = w.next {
-				judged = judged && w != e.queue.unjudged
+				judged = judged && w != e.queue.unchecked
 				if judged {
 					ahead.Add(w.Permits)
 				}
@@ -70,7 +70,7 @@ func TestTheSumsOfAQueueAreThoseOfItsWaiters(t *testing.T) {
 				waiting++
 			}
 			assert.Equal(b, wanted, e.queue.wanted, "wanted by all")
-			assert.Equal(b, judged, e.queue.unjudged == nil, "unjudged is one who waits")
+			assert.Equal(b, judged, e.queue.unchecked == nil, "unjudged is one who waits")
 			if !judged {
 				assert.Equal(b, ahead, e.queue.ahead, "wanted by those before the first unjudged")
 			}
@@ -133,7 +133,7 @@ func TestAnAnswerThatIsThereIsTaken(t *testing.T) {
 	refused := &waiter{Request: Request{Permits: 2}}
 	e.queue.outlook = &view{limit: 1}
 	e.queue.waiters.push(refused)
-	require.True(t, l.refuse(e.queue, refused, Total{}, time.Now()))
+	require.True(t, l.denyHopeless(e.queue, refused, Total{}, time.Now()))
 	assert.Equal(t, answered, refused.state)
 	assert.Equal(t, aboveLimit{2, 1}, refused.Err)
 }
@@ -162,9 +162,9 @@ func TestATimeoutThatEndsWhileAnotherIsAskedFor(t *testing.T) {
 		pass(21 * second)
 		synctest.Wait()
 		assert.Equal(b, 30*second, told)
-		e := l.Engine.names.find("limiter")
+		e := l.Engine.registry.find("limiter")
 		assert.Equal(b, Total{0, 2}, e.queue.wanted)
-		l.Engine.names.unlock(e)
+		l.Engine.registry.unlock(e)
 		b.Latency.Store(0)
 		callers.Wait()
 		synctest.Wait()

@@ -77,7 +77,7 @@ func (x *index) of(subject string) []string {
 
 // names is what an Engine keeps of limiters: an entry for each ID that has calls under way, and nothing of any other.
 // Its locks are held for a look into a map. What takes longer has the entry's own lock, so that no name waits for another.
-type names struct {
+type registry struct {
 	seed   maphash.Seed
 	shards [64]shard
 	live   atomic.Int64 // entries: none once nothing is under way
@@ -97,21 +97,21 @@ type entry struct {
 
 	first, last *Batch // that gather, of callers that ask once, in order of arrival; the first leaves next
 	calls       int    // of theirs under way, the one about to leave included
-	leaving     bool   // a call is about to take the first batch along
+	dispatching bool   // a call is about to take the first batch along
 
 	queue *queue // the callers that wait, or nil
 
-	holding *holding // what is leased, or nil
+	leases *leaseSet // what is leased, or nil
 }
 
-func (n *names) init() { n.seed = maphash.MakeSeed() }
+func (n *registry) init() { n.seed = maphash.MakeSeed() }
 
-func (n *names) shard(id string) *shard {
+func (n *registry) shard(id string) *shard {
 	return &n.shards[maphash.String(n.seed, id)%uint64(len(n.shards))]
 }
 
 // lock gives the entry of a limiter, locked. It is to be unlocked with unlock.
-func (n *names) lock(l *Limiter) *entry {
+func (n *registry) lock(l *Limiter) *entry {
 	// Mostly the entry is still the one that this Limiter met before.
 	if e := l.met.Load(); e != nil {
 		e.mu.Lock()
@@ -135,7 +135,7 @@ func (n *names) lock(l *Limiter) *entry {
 }
 
 // find gives the entry of an ID, locked, where it has calls under way, else nil.
-func (n *names) find(id string) *entry {
+func (n *registry) find(id string) *entry {
 	s := n.shard(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,7 +147,7 @@ func (n *names) find(id string) *entry {
 }
 
 // ids is those with an entry.
-func (n *names) ids() (ids []string) {
+func (n *registry) ids() (ids []string) {
 	for i := range n.shards {
 		s := &n.shards[i]
 		s.mu.Lock()
@@ -158,7 +158,7 @@ func (n *names) ids() (ids []string) {
 }
 
 // unlock unlocks an entry, and removes it where nothing is under way for its name.
-func (n *names) unlock(e *entry) {
+func (n *registry) unlock(e *entry) {
 	idle := e.idle()
 	e.mu.Unlock()
 	if !idle {
@@ -177,7 +177,7 @@ func (n *names) unlock(e *entry) {
 }
 
 func (e *entry) idle() bool {
-	return e.first == nil && e.calls == 0 && e.queue == nil && e.holding == nil
+	return e.first == nil && e.calls == 0 && e.queue == nil && e.leases == nil
 }
 
 // push puts a batch behind those that gather.

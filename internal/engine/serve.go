@@ -18,11 +18,11 @@ func (l *Limiter) serve(e *entry, q *queue) {
 		if q.waiters.first == nil {
 			e.queue = nil
 			g.waiting.remove(l.ID, l.subjects())
-			g.names.unlock(e)
+			g.registry.unlock(e)
 			return
 		}
-		q.stands = q.waiters.first.arrival <= began
-		if done := q.serveFrom(e.holding); done != nil {
+		q.firstWaits = q.waiters.first.arrival <= began
+		if done := q.serveFrom(e.leases); done != nil {
 			e.mu.Unlock()
 			q.wakeAll(done)
 			continue
@@ -37,16 +37,16 @@ func (l *Limiter) serve(e *entry, q *queue) {
 			continue
 		}
 		began = q.came
-		q.leave()
-		changes := e.holding.wish(&q.batch)
+		q.collect()
+		changes := e.leases.plan(&q.batch)
 		e.mu.Unlock()
 
-		l.ask(e, q, began, changes)
+		l.callForQueue(e, q, began, changes)
 	}
 }
 
 // ask asks Redis for those who leave with a call.
-func (l *Limiter) ask(e *entry, q *queue, began, changes uint64) {
+func (l *Limiter) callForQueue(e *entry, q *queue, began, changes uint64) {
 	var err error
 	goOn := func() { go l.serve(e, q) } // if this goroutine ends
 	orElse(func() { err = l.acquire(context.Background(), &q.batch) }, func() {
@@ -58,25 +58,25 @@ func (l *Limiter) ask(e *entry, q *queue, began, changes uint64) {
 
 // answerQueue answers those who had come when a call began, as far as that has an answer for them, err being its error.
 func (l *Limiter) answerQueue(e *entry, q *queue, began, changes uint64, err error) {
-	q.batch.call.ends(q.batch.Lease.Granted, err)
+	q.batch.call.finish(q.batch.Lease.Granted, err)
 	e.mu.Lock()
 	done := q.deliver(err)
-	unused := e.holding.keep(&q.batch, err, changes)
-	var spared []giveBack
+	unused := e.leases.store(&q.batch, err, changes)
+	var spared []release
 	if first := q.waiters.first; err == nil && first != nil && first.arrival <= began {
-		spared = e.holding.spare(first.Permits)
+		spared = e.leases.releaseFor(first.Permits)
 	}
 	e.mu.Unlock()
 	q.wakeAll(done)
-	l.giveBack(context.Background(), &q.batch)
-	unused.later()
+	l.releaseLost(context.Background(), &q.batch)
+	unused.runLater()
 	for _, back := range spared {
 		_ = back(Unattended(context.Background())) // which has those who wait asked for again
 	}
 	if spared == nil {
-		l.judge(e, q, began, err)
+		l.check(e, q, began, err)
 	}
-	q.batch.takeCall().tellAlone() // whom it concerned has gone, or waits on
+	q.batch.takeCall().reportAlone() // whom it concerned has gone, or waits on
 }
 
 // wakeAll wakes those who have their answers, the first of them to tell of the call that these came of.
@@ -91,7 +91,7 @@ func (q *queue) wakeAll(done []*waiter) {
 
 // judge takes those out of the queue, of all who had come when a call began, whose call it was that failed, or who would
 // wait in vain, as its answer says. It does so page by page, so that whoever comes or goes meanwhile need not wait.
-func (l *Limiter) judge(e *entry, q *queue, began uint64, err error) {
+func (l *Limiter) check(e *entry, q *queue, began uint64, err error) {
 	first := true
 	for more := true; more; first = false {
 		var done []*waiter
@@ -100,10 +100,10 @@ func (l *Limiter) judge(e *entry, q *queue, began uint64, err error) {
 		case err != nil:
 			done, more = q.failed(began, err)
 		case first:
-			q.asked = began
-			done = l.inVain(q, q.waiters.first, len(q.batch.Requests))
+			q.covered = began
+			done = l.checkFirst(q, q.waiters.first, len(q.batch.Requests))
 		default:
-			done, more = l.newcomers(q, began)
+			done, more = l.checkArrivals(q, began)
 		}
 		e.mu.Unlock()
 		q.wakeAll(done)
@@ -124,12 +124,12 @@ func (q *queue) failed(began uint64, err error) (done []*waiter, more bool) {
 }
 
 // inVain takes those of a page at the head of the queue out who cannot be served in time any more.
-func (l *Limiter) inVain(q *queue, w *waiter, page int) (done []*waiter) {
+func (l *Limiter) checkFirst(q *queue, w *waiter, page int) (done []*waiter) {
 	now := time.Now()
 	var ahead Total
-	for ; page > 0 && w != nil && w != q.unjudged; page-- {
+	for ; page > 0 && w != nil && w != q.unchecked; page-- {
 		next := w.next
-		if l.refuse(q, w, ahead, now) {
+		if l.denyHopeless(q, w, ahead, now) {
 			done = append(done, w)
 		} else {
 			ahead.Add(w.Permits)
@@ -141,22 +141,22 @@ func (l *Limiter) inVain(q *queue, w *waiter, page int) (done []*waiter) {
 
 // newcomers judges a page of those who had come by then, and when all are, sees to it that those who have come since are
 // asked for in time.
-func (l *Limiter) newcomers(q *queue, began uint64) (done []*waiter, more bool) {
+func (l *Limiter) checkArrivals(q *queue, began uint64) (done []*waiter, more bool) {
 	now := time.Now()
-	for page := MostRequests; q.unjudged != nil && q.unjudged.arrival <= began; page-- {
+	for page := MostRequests; q.unchecked != nil && q.unchecked.arrival <= began; page-- {
 		if page == 0 {
 			return done, true
 		}
-		w := q.unjudged
-		if l.refuse(q, w, q.ahead, now) {
+		w := q.unchecked
+		if l.denyHopeless(q, w, q.ahead, now) {
 			done = append(done, w) // and unjudged is who stands behind it
 			continue
 		}
 		q.ahead.Add(w.Permits)
-		q.unjudged = w.next
+		q.unchecked = w.next
 	}
 	ahead := q.ahead
-	for w, page := q.unjudged, MostRequests; w != nil; w, page = w.next, page-1 {
+	for w, page := q.unchecked, MostRequests; w != nil; w, page = w.next, page-1 {
 		if page == 0 {
 			q.due = now
 			break
@@ -168,12 +168,12 @@ func (l *Limiter) newcomers(q *queue, began uint64) (done []*waiter, more bool) 
 }
 
 // refuse takes a waiter out of the queue whom what is known refuses.
-func (l *Limiter) refuse(q *queue, w *waiter, ahead Total, now time.Time) bool {
+func (l *Limiter) denyHopeless(q *queue, w *waiter, ahead Total, now time.Time) bool {
 	var err error
 	if q.aboveLimit(w) {
 		err = l.Protocol.AboveLimit(w.Permits, q.outlook.Limit())
-	} else if after := q.late(w, ahead, now); after > 0 {
-		err = &errTooLate{w.Permits, l.Name, after}
+	} else if after := q.missedBy(w, ahead, now); after > 0 {
+		err = &errDeadline{w.Permits, l.Name, after}
 	} else {
 		return false
 	}

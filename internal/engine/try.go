@@ -23,7 +23,7 @@ func (l *Limiter) Ask(ctx context.Context, ask Ask) (Result, error) {
 	if err != nil || result.Allowed {
 		return result, err
 	}
-	if spared, err := l.spare(ctx, ask.Permits); !spared {
+	if spared, err := l.releaseFor(ctx, ask.Permits); !spared {
 		return result, err
 	}
 	return l.tryLeased(ctx, ask) // another call may have brought a lease meanwhile
@@ -57,14 +57,14 @@ func (l *Limiter) request(ctx context.Context, ask Ask) (result Result, err erro
 	gone, late := ends(ctx)
 	r := g.requests.Get().(*Request)
 	r.Permits, r.Detail, r.Each, r.Within = ask.Permits, ask.Detail, ask.Each, ask.Within
-	e := g.names.lock(l)
+	e := g.registry.lock(l)
 	if l.leases() {
-		l.hold(e, ask.Permits)
+		l.ensureLeases(e, ask.Permits)
 		// A denial is to report then what is free, which together with what is leased may be enough.
-		r.Detail = r.Detail || e.holding.left(time.Now()) > 0
+		r.Detail = r.Detail || e.leases.unused(time.Now()) > 0
 	}
-	b := l.gather(e, r)
-	lead := g.lead(e)
+	b := l.addRequest(e, r)
+	lead := g.reserveCall(e)
 	inline := lead && gone == nil && late == nil && b == e.first
 	if b.answered == nil && !inline {
 		b.answered = make(chan struct{})
@@ -75,24 +75,24 @@ func (l *Limiter) request(ctx context.Context, ask Ask) (result Result, err erro
 	switch {
 	case !lead || inline:
 	case g.pipelines():
-		l.sendPiped(ctx, e)
+		l.sendInPipeline(ctx, e)
 	default:
-		l.carryLater(context.WithoutCancel(ctx), e)
+		l.startSending(context.WithoutCancel(ctx), e)
 	}
 	switch {
 	case inline:
-		l.carry(ctx, e, true) // until this request is answered
+		l.sendBatches(ctx, e, true) // until this request is answered
 	case gone == nil && late == nil:
 		<-answers // which costs less than a select
 	default:
-		if leaves(answers, gone, late) {
+		if endsBefore(answers, gone, late) {
 			if g.abandon(e, r) {
 				return result, ctx.Err()
 			}
 			<-answers
 		}
 	}
-	r.call.tell(ctx, l)
+	r.call.report(ctx, l)
 	result, err = r.result()
 	*r = Request{}
 	g.requests.Put(r)

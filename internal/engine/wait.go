@@ -15,7 +15,7 @@ func (l *Limiter) Wait(ctx context.Context, permits int64, deadline time.Time) (
 	asking := l.Asking(permits)
 	from, err := l.wait(ctx, permits, deadline, &asking)
 	granted := err == nil
-	var late *errTooLate
+	var late *errDeadline
 	if !deadline.IsZero() && errors.As(err, &late) {
 		if end, ok := ctx.Deadline(); !ok || deadline.Before(end) {
 			err = nil
@@ -34,14 +34,14 @@ func (l *Limiter) wait(ctx context.Context, permits int64, deadline time.Time, a
 	}
 	var result Result
 	err := asking.Wait(ctx, func() (stood bool, err error) {
-		result, stood, err = l.stand(ctx, permits, deadline)
+		result, stood, err = l.waitInQueue(ctx, permits, deadline)
 		return stood, err
 	})
 	return result.From, err
 }
 
 // stand stands in line, and says whether that was for permits, or for Redis alone.
-func (l *Limiter) stand(ctx context.Context, permits int64, deadline time.Time) (_ Result, stood bool, _ error) {
+func (l *Limiter) waitInQueue(ctx context.Context, permits int64, deadline time.Time) (_ Result, stood bool, _ error) {
 	var expired <-chan time.Time
 	if !deadline.IsZero() {
 		timer := time.NewTimer(time.Until(deadline))
@@ -52,20 +52,20 @@ func (l *Limiter) stand(ctx context.Context, permits int64, deadline time.Time) 
 		deadline = end
 	}
 	w := &waiter{Request: Request{Permits: permits}, done: make(chan struct{}, 1), deadline: deadline}
-	e := l.join(w)
+	e := l.enqueue(w)
 	for {
 		select {
 		case <-w.done:
-			w.call.tell(ctx, l)
+			w.call.report(ctx, l)
 			result, err := w.result()
-			return result, w.stood, err
+			return result, w.waited, err
 		case <-ctx.Done():
 			if l.withdraw(e, w) {
-				return Result{}, w.stood, ctx.Err()
+				return Result{}, w.waited, ctx.Err()
 			}
 		case <-expired:
 			if err := l.timeOut(e, w); err != nil {
-				return Result{}, w.stood, err
+				return Result{}, w.waited, err
 			}
 			expired = nil
 		}
@@ -73,12 +73,12 @@ func (l *Limiter) stand(ctx context.Context, permits int64, deadline time.Time) 
 }
 
 // join puts a waiter at the end of the queue.
-func (l *Limiter) join(w *waiter) *entry {
+func (l *Limiter) enqueue(w *waiter) *entry {
 	g := l.Engine
-	e := g.names.lock(l)
+	e := g.registry.lock(l)
 	defer e.mu.Unlock()
 	if l.leases() {
-		l.hold(e, w.Permits)
+		l.ensureLeases(e, w.Permits)
 	}
 	q := e.queue
 	if q == nil {
@@ -89,15 +89,15 @@ func (l *Limiter) join(w *waiter) *entry {
 		go l.serve(e, q)
 	}
 	q.came++
-	w.arrival, w.stood = q.came, q.stands && q.waiters.first != nil
+	w.arrival, w.waited = q.came, q.firstWaits && q.waiters.first != nil
 	q.waiters.push(w)
 	atomic.AddInt32(&q.batch.callers, 1)
-	if q.unjudged == nil {
-		q.unjudged, q.ahead = w, q.wanted
+	if q.unchecked == nil {
+		q.unchecked, q.ahead = w, q.wanted
 	}
 	before := q.wanted
 	q.wanted.Add(w.Permits)
-	if len(q.taken) == 0 && q.askBy(w, before) {
+	if len(q.inCall) == 0 && q.askBy(w, before) {
 		q.wake()
 	}
 	return e
@@ -125,8 +125,8 @@ func (l *Limiter) timeOut(e *entry, w *waiter) error {
 	}
 	w.state = abandoned
 	e.queue.remove(w)
-	if w.arrival <= e.queue.asked {
-		return &errTooLate{w.Permits, l.Name, 0}
+	if w.arrival <= e.queue.covered {
+		return &errDeadline{w.Permits, l.Name, 0}
 	}
 	return fmt.Errorf("rratelimiter: limiter %q: Redis has not answered before the timeout: %w", l.Name, context.DeadlineExceeded)
 }
