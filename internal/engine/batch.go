@@ -70,13 +70,13 @@ const (
 	abandoned                     // the caller has gone: what arrives for it goes back
 )
 
-// result gives a request's answer to its caller.
+// result returns a request's answer to its caller.
 func (r *Request) result() (Result, error) {
 	return Result{r.Answer, r.Extra, r.From}, r.Err
 }
 
-// deliver makes a request's answer final, err being that of its call. It says whether permits came for a caller that has
-// gone. The entry is locked.
+// deliver makes a request's answer final, with the error of its call. It reports whether permits arrived for a caller that has gone.
+// The entry is locked.
 func (r *Request) deliver(err error) (lost bool) {
 	if r.state == abandoned {
 		return err == nil && r.Allowed
@@ -129,7 +129,7 @@ type Batch struct {
 	changes uint64 // of what is leased
 }
 
-// Wants says how many permits the requests are for, and whether anybody wants to know more than whether they were granted.
+// Wants returns how many permits the requests ask for, and whether a caller asks for more than whether they were granted.
 func (b *Batch) Wants() (permits int64, detail bool) {
 	detail = b.Full
 	for _, r := range b.Requests {
@@ -139,7 +139,7 @@ func (b *Batch) Wants() (permits int64, detail bool) {
 	return permits, detail
 }
 
-// wanted says whether a batch is to be sent: not where all of its callers have gone.
+// wanted reports whether a batch is to be sent: it has callers left, or brings a lease.
 func (b *Batch) wanted() bool { return len(b.Requests) > 0 || b.Lease.Span > 0 }
 
 // GrantAll answers a batch of which every request was granted.
@@ -153,14 +153,14 @@ func (b *Batch) GrantAll(left int64, answer Answer) {
 	}
 }
 
-// clear makes a batch as good as new.
+// clear resets a batch for reuse.
 func (b *Batch) clear() {
 	clear(b.Requests)
 	b.Requests, b.permits, b.live, b.answered, b.Lease = b.Requests[:0], 0, 0, nil, Lease{}
 	b.forget()
 }
 
-// forget drops what a call said.
+// forget drops the reply to an earlier call.
 func (b *Batch) forget() {
 	clear(b.Lost)
 	b.Reply, b.Outlook, b.Denied, b.AllKeys, b.Lost, b.LostPermits, b.Granted = rueidis.RedisMessage{}, nil, 0, false, b.Lost[:0], 0, 0
@@ -184,7 +184,7 @@ func AppendRuns(text []byte, requests []*Request) []byte {
 	return text
 }
 
-// count sums up what was granted where something was lost, before the callers are woken.
+// count adds up the permits that were granted, if some were lost, before the callers are woken.
 func (b *Batch) count() {
 	if len(b.Lost) == 0 {
 		return

@@ -8,11 +8,11 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// pipelines says whether calls leave in pipelines. Not on a cluster: rueidis gives the results of a pipeline back once each node has
-// answered, and no call should wait for a node that is not its own.
+// pipelines reports whether calls are sent in pipelines. They are not on a cluster: rueidis returns the results of a pipeline once
+// each node has answered, and no call should wait for a node that is not its own.
 func (g *Engine) pipelines() bool { return !g.cluster && g.calling.Load() > pipelined }
 
-// run runs a script, in a pipeline with others where there are many.
+// run runs a script, in a pipeline if many calls are in flight.
 func (g *Engine) run(ctx context.Context, script *Script, keys, args []string) (rueidis.RedisMessage, error) {
 	if !g.pipelines() {
 		return script.exec(ctx, g.redis, keys, args)
@@ -51,7 +51,7 @@ func (b *Batch) context(ctx context.Context) context.Context {
 	}}
 }
 
-// acquire asks for the permits of a batch and answers its requests.
+// acquire asks Redis for the permits of a batch and sets the answers of its requests.
 func (l *Limiter) acquire(ctx context.Context, b *Batch) error {
 	if !b.wanted() {
 		return nil
@@ -67,7 +67,7 @@ func (l *Limiter) acquire(ctx context.Context, b *Batch) error {
 	}
 }
 
-// prepare makes a batch ready to be sent.
+// prepare sets the arguments of a batch.
 func (l *Limiter) prepare(b *Batch) {
 	b.sent = time.Now()
 	b.asked = b.sent
@@ -77,7 +77,7 @@ func (l *Limiter) prepare(b *Batch) {
 	l.Engine.observer.begin(l, b)
 }
 
-// converse sends a batch's call until the script has done all of its work, and reads the answer.
+// converse calls the script of a batch until it has done all of its work, and reads the answer.
 func (l *Limiter) converse(ctx context.Context, b *Batch) error {
 	for calls := 1; ; calls++ {
 		script, keys := l.Protocol.Call(b)
@@ -95,7 +95,7 @@ func (l *Limiter) converse(ctx context.Context, b *Batch) error {
 	}
 }
 
-// read reads the reply to a batch's call.
+// read reads the reply to a batch's call. It reports whether the script needs another call.
 func (l *Limiter) read(b *Batch, message rueidis.RedisMessage) (again bool, err error) {
 	if l.Engine.now == nil {
 		// The server read its clock at some moment before this one: nothing comes back earlier than it seems.
@@ -105,7 +105,7 @@ func (l *Limiter) read(b *Batch, message rueidis.RedisMessage) (again bool, err 
 	return l.Protocol.Answer(b, message)
 }
 
-// giveBack takes back what came for callers that had gone. Nobody waits for it.
+// releaseLost releases the permits that were granted to callers that have gone. No caller waits for it.
 func (l *Limiter) releaseLost(ctx context.Context, b *Batch) {
 	if len(b.Lost) == 0 {
 		return

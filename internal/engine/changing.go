@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// Changing runs a call that changes limiters, as every call that does so is run: once it has ended, with an error too,
-// and whoever still listens, those who wait for a limiter with one of these subjects ask again, and nothing is denied from
-// memory that was known before. What is leased of them goes back first.
+// Changing runs a call that changes limiters. When it has ended, also with an error, the waiters of limiters with these subjects ask
+// again, and no denial from before is used. It releases their leases first.
 func Changing[T any](ctx context.Context, g *Engine, subjects []string, call func(context.Context) (T, error)) (T, error) {
 	return Returning(ctx, g, subjects, func(ctx context.Context) (T, error) {
 		recall := func() {
@@ -24,7 +23,7 @@ func Changing[T any](ctx context.Context, g *Engine, subjects []string, call fun
 	})
 }
 
-// Returning is Changing for a call that gives permits back, which leaves leases as they are.
+// Returning is Changing for a call that returns permits. It leaves leases as they are.
 func Returning[T any](ctx context.Context, g *Engine, subjects []string, call func(context.Context) (T, error)) (T, error) {
 	return Detached(ctx, func(ctx context.Context) (T, error) {
 		defer func() {
@@ -36,8 +35,7 @@ func Returning[T any](ctx context.Context, g *Engine, subjects []string, call fu
 	})
 }
 
-// Taking is Changing for a call that takes permits by itself, and tells of it: on its caller's goroutine, where that is there
-// still when it ends.
+// Taking is Changing for a call that takes permits by itself, and reports it: on the goroutine of its caller, if that is still there.
 func Taking[T any](ctx context.Context, l *Limiter, permits int64, call func(context.Context) (T, error)) (T, error) {
 	o := l.Engine.observer
 	if o == nil || o.Called == nil {
@@ -59,7 +57,7 @@ func Taking[T any](ctx context.Context, l *Limiter, permits int64, call func(con
 	return value, err
 }
 
-// changed lets those who wait for a limiter with this subject ask at once, and forgets what denied it.
+// changed forgets the denials of limiters with a subject, and has their queues ask Redis at once.
 func (g *Engine) changed(subject string) {
 	g.denials.forget(subject)
 	for _, id := range g.waiting.of(subject) {
@@ -67,7 +65,7 @@ func (g *Engine) changed(subject string) {
 	}
 }
 
-// wake lets those who wait for limiters of an ID ask at once.
+// wake has the queue of a limiter ask Redis at once.
 func (g *Engine) wake(id string) {
 	e := g.registry.find(id)
 	if e == nil {
@@ -80,7 +78,7 @@ func (g *Engine) wake(id string) {
 	g.registry.unlock(e)
 }
 
-// recall takes all leases of a subject's limiters back from their callers: what gives their permits back.
+// revoke revokes the leases of all limiters with a subject, and returns the releases to run.
 func (g *Engine) revoke(subject string) (backs []release) {
 	if g.lease == 0 {
 		return nil

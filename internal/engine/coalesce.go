@@ -10,35 +10,17 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// How many calls for one limiter may be in flight at once, and when one leaves, follows from what is seen.
-//
-// On a fast link two calls keep the server busy, and more make all of them smaller. The callers that a reply woke come
-// back within moments, so a call waits for them, giving way as long as more come. It does not wait for more than fullBatch,
-// or all callers would end up in one call and idle together while it is under way. Where a call takes long, its callers
-// must not wait for the one before it, and more of them fly. Decisions a second against one call for each decision,
-// by callers (medians of short runs, two cores):
-//
-//	                                         4      256    2048
-//	2 calls of 128                        1.58     14.7    24.0
-//	2 calls of 256                        1.56     13.8    25.1
-//	3 calls of 128                        1.47     14.9    25.4
-//	1 call of 256                         1.35     13.0    23.4
-//	2 ms link: 1 call of 128                       1.06     7.2
-//	2 ms link: 2 calls of 128                      1.54     6.0
-//	2 ms link: 8 calls of 128                      1.85     8.0
-//	2 ms link: 16 calls of 128                     1.72     7.8
-//
-// Three calls cost the server more for each decision than they gain.
-//
-// make bench measures it.
+// Two calls keep the server busy on a fast link, and more calls make each of them smaller. If a call takes long, its callers must
+// not wait for the call before, so more calls are in flight. A call waits for callers that a reply woke, but for no more than
+// fullBatch: else all callers would share one call and be idle together while it is in flight. make bench measures it.
 const (
-	mostCalls = 8                // in flight at once, where calls are slow
-	fastCalls = 2                // in flight at once, where they are fast
-	slowCall  = time.Millisecond // the last call took as long or longer: calls are slow
-	fullBatch = 128              // callers with whom a call no longer waits for those about to join
+	mostCalls = 8                // calls in flight if calls are slow
+	fastCalls = 2                // calls in flight if they are fast
+	slowCall  = time.Millisecond // calls are slow if the last one took as long
+	fullBatch = 128              // callers of a call that no longer waits for others to join
 )
 
-// lead says whether another call may be in flight, and counts it if so: it is about to leave. The entry is locked.
+// reserveCall reports whether another call for the limiter may be sent, and counts it. The entry is locked.
 func (g *Engine) reserveCall(e *entry) bool {
 	if e.dispatching || e.calls >= g.callLimit() {
 		return false
@@ -50,7 +32,7 @@ func (g *Engine) reserveCall(e *entry) bool {
 	return true
 }
 
-// callLimit is how many calls for one limiter may be in flight at once.
+// callLimit returns how many calls for one limiter may be in flight.
 func (g *Engine) callLimit() int {
 	if g.slow.Load() {
 		return mostCalls
@@ -58,7 +40,7 @@ func (g *Engine) callLimit() int {
 	return fastCalls
 }
 
-// gather puts a request into the batch that gathers last, or into another one where that is full. The entry is locked.
+// addRequest adds a request to the last batch that collects requests, or to a new one if that is full. The entry is locked.
 func (l *Limiter) addRequest(e *entry, r *Request) *Batch {
 	g := l.Engine
 	b := e.last
@@ -74,14 +56,14 @@ func (l *Limiter) addRequest(e *entry, r *Request) *Batch {
 	return b
 }
 
-// newBatch gives an empty batch.
+// newBatch returns an empty batch.
 func (g *Engine) newBatch() *Batch {
 	b := g.batches.Get().(*Batch)
 	b.Full = g.denials != nil
 	return b
 }
 
-// dispatch takes the batch that gathered first along.
+// dispatch takes the first batch to be sent, and plans a lease for it.
 func (l *Limiter) dispatch(e *entry) *Batch {
 	g := l.Engine
 	g.yieldTo(e)
@@ -98,8 +80,8 @@ func (l *Limiter) dispatch(e *entry) *Batch {
 	return b
 }
 
-// yieldTo lets callers join the batch that leaves next, mostly those that the last reply woke. A call without company does not
-// yield, so that a lone caller does not wait.
+// yieldTo lets callers join the first batch, mostly those that the last reply woke. If the last call had a single caller, no call
+// yields: a lone caller does not wait.
 func (g *Engine) yieldTo(e *entry) {
 	if !g.yields.shared.Load() {
 		return
@@ -111,10 +93,10 @@ func (g *Engine) yieldTo(e *entry) {
 	})
 }
 
-// crowded says whether a batch is for more than one caller, or others ask for its name. The entry is locked.
+// shared reports whether a batch has several callers, or is not the only call for its limiter. The entry is locked.
 func (e *entry) shared(b *Batch) bool { return len(b.Requests) > 1 || e.calls > 1 }
 
-// leave takes the batch that gathered first off, without the requests whose callers have gone. The entry is locked.
+// takeFirst removes the first batch, and drops the requests whose callers have gone. The entry is locked.
 func (e *entry) takeFirst() *Batch {
 	b := e.first
 	e.remove(b)
@@ -129,8 +111,8 @@ func (e *entry) takeFirst() *Batch {
 	return b
 }
 
-// carry sends the batch that gathered first, and goes on as long as others have gathered meanwhile. Where it runs on the
-// goroutine of a caller it sends one and leaves the rest to a goroutine of its own, since the caller has its answer by then.
+// sendBatches sends the first batch, and then those that have collected requests meanwhile. If it runs on the goroutine of a
+// caller (inline), it sends one batch and leaves the others to another goroutine.
 func (l *Limiter) sendBatches(ctx context.Context, e *entry, inline bool) {
 	for again := true; again; {
 		again = l.sendBatch(ctx, e, l.dispatch(e))
@@ -141,25 +123,25 @@ func (l *Limiter) sendBatches(ctx context.Context, e *entry, inline bool) {
 	}
 }
 
-// carryLater is carry on another goroutine.
+// startSending runs sendBatches on another goroutine.
 func (l *Limiter) startSending(ctx context.Context, e *entry) {
 	l.Engine.workers.run(func() { l.sendBatches(ctx, e, false) })
 }
 
-// answer answers a batch by a call. If the call does not return, another goroutine sees to those that have gathered.
+// runCall runs the call of a batch and completes it. It reports whether another batch is to be sent. If the call does not return,
+// another goroutine sends that batch.
 func (l *Limiter) runCall(ctx context.Context, e *entry, b *Batch, call func(context.Context, *Batch) error) (again bool) {
 	var err error
 	orElse(func() { err = call(ctx, b) }, func() { l.completeAndContinue(ctx, e, b, l.Protocol.Explain(ctx, errBroken)) })
 	return l.complete(ctx, e, b, err)
 }
 
-// send sends a batch and answers it, and says whether others have gathered meanwhile.
+// sendBatch sends a batch on its own, outside of a pipeline.
 func (l *Limiter) sendBatch(ctx context.Context, e *entry, b *Batch) (again bool) {
 	return l.runCall(ctx, e, b, l.acquire)
 }
 
-// sendPiped sends the batch that gathered first in a pipeline, and waits for nothing: who flushes the pipeline answers it. A caller
-// who can leave shares a goroutine with all of a pipeline, that way.
+// sendInPipeline adds the first batch to a pipeline and returns. The goroutine that flushes the pipeline completes the batch.
 func (l *Limiter) sendInPipeline(ctx context.Context, e *entry) {
 	g := l.Engine
 	b := l.dispatch(e)
@@ -180,7 +162,8 @@ func (l *Limiter) sendInPipeline(ctx context.Context, e *entry) {
 	}
 }
 
-// finish reads the reply to a batch that was sent in a pipeline.
+// readPiped reads the reply to a batch that was sent in a pipeline. If the script needs another call, a goroutine makes it, so that
+// the other calls of the pipeline do not wait.
 func (l *Limiter) readPiped(ctx context.Context, e *entry, b *Batch, reply rueidis.RedisMessage, failed error) {
 	if failed == nil {
 		again, err := l.read(b, reply)
@@ -198,7 +181,7 @@ func (l *Limiter) readPiped(ctx context.Context, e *entry, b *Batch, reply rueid
 	}()
 }
 
-// goOn goes on where the script did not do all of its work, or says what its error is.
+// continueCall makes the further calls that a script needs, or returns the error of the first call.
 func (l *Limiter) continueCall(ctx context.Context, b *Batch, failed error) error {
 	switch {
 	case failed == nil:
@@ -209,8 +192,8 @@ func (l *Limiter) continueCall(ctx context.Context, b *Batch, failed error) erro
 	return l.Protocol.Explain(ctx, failed)
 }
 
-// complete gives the callers of a batch their answers, err being that of its call. It says whether others have gathered meanwhile,
-// whose batch is to leave next. It waits for nothing.
+// complete gives the callers of a batch their answers, or the error of the call. It reports whether another batch is to be sent.
+// It does not wait.
 func (l *Limiter) complete(ctx context.Context, e *entry, b *Batch, err error) (again bool) {
 	g := l.Engine
 	b.call.finish(b.Lease.Granted, err)
@@ -255,17 +238,16 @@ func (l *Limiter) complete(ctx context.Context, e *entry, b *Batch, err error) (
 	return again
 }
 
-// completeAll answers a batch, and sees to those that have gathered meanwhile.
+// completeAndContinue completes a batch and has the next one sent by another goroutine.
 func (l *Limiter) completeAndContinue(ctx context.Context, e *entry, b *Batch, err error) {
 	if l.complete(ctx, e, b, err) {
 		l.startSending(ctx, e)
 	}
 }
 
-// abandon takes a caller whose context has ended out of its request. It says false where the answer is there already.
+// abandon takes a caller whose context has ended out of its batch. It reports false if the answer is already there.
 //
-// While a call hangs nothing may gather for it but those who still wait: of a batch that gathers, at most half are
-// abandoned requests.
+// A batch that collects requests while a call hangs keeps at most as many abandoned requests as others.
 func (g *Engine) abandon(e *entry, r *Request) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

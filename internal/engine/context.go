@@ -58,7 +58,7 @@ type Bounded interface {
 	Ends() (gone, late <-chan struct{})
 }
 
-// ends is what ends a context.
+// ends returns the channels that end a context.
 func ends(ctx context.Context) (gone, late <-chan struct{}) {
 	if b, ok := ctx.(Bounded); ok {
 		return b.Ends()
@@ -66,7 +66,7 @@ func ends(ctx context.Context) (gone, late <-chan struct{}) {
 	return ctx.Done(), nil
 }
 
-// leaves waits for answers, and says whether a context ended first.
+// endsBefore waits for answers, and reports whether a context ended first.
 func endsBefore(answers, gone, late <-chan struct{}) bool {
 	select {
 	case <-answers:
@@ -77,8 +77,8 @@ func endsBefore(answers, gone, late <-chan struct{}) bool {
 	return true
 }
 
-// Detached runs a call that ends by itself and gives its result, or the error of ctx as soon as ctx ends. What has been sent by
-// then is not waited for, and nothing is sent after it: see callContext.
+// Detached runs a call that ends by itself, and returns its result, or the error of ctx as soon as ctx ends. A command that was sent
+// by then goes on; nothing is sent after it: see callContext.
 func Detached[T any](ctx context.Context, call func(context.Context) (T, error)) (T, error) {
 	var none T
 	if err := ctx.Err(); err != nil {

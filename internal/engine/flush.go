@@ -7,8 +7,8 @@ import (
 // returnsFor is how many leases Flush gives back at once.
 const returnsFor = 16
 
-// Flush gives back all that is leased, and what calls that are under way bring, and tells one error of those that it met. It waits for
-// what goes back by itself at that moment, too.
+// Flush releases all leases, and those that calls in flight bring. It returns one of the errors. It waits for releases that have
+// begun before, too.
 func (g *Engine) Flush(ctx context.Context) error {
 	_, err := Detached(ctx, func(ctx context.Context) (struct{}, error) {
 		var backs, awaited []release // of leases that stay as they are where ctx has ended before

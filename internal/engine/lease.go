@@ -12,7 +12,7 @@ const (
 	fetchTrips = 2 // round trips before the permits or the time run out, the next lease is asked for
 )
 
-// holding is the leases of an ID and what it was asked for, which says how large the next one is to be. Its entry guards it.
+// leaseSet holds the leases of a limiter and the demand, which decides how large the next lease is. Its entry guards it.
 type leaseSet struct {
 	span           time.Duration // for which permits are leased at most
 	returns        *sync.Map     // the Engine's, see there
@@ -28,15 +28,14 @@ type leaseSet struct {
 	timer          *time.Timer
 }
 
-// held is a lease that callers are served from.
+// activeLease is a lease that serves callers.
 type activeLease struct {
 	Lease
 	unused int64
 	sent   time.Time // before the call that brought it: the lease began then at the earliest
 }
 
-// over says whether the lease has ended. A process that was stopped knows by the monotonic clock; a machine that slept, whose
-// monotonic clock may have slept as well, by the other.
+// expired reports whether the lease has ended by either clock: the monotonic one may stand still while the machine sleeps.
 func (s *activeLease) expired(now time.Time) bool { return s.remains(now) <= 0 }
 
 func (s *activeLease) remains(now time.Time) time.Duration {
@@ -67,7 +66,7 @@ func (h *leaseSet) take(ask Ask) (answer Answer, parts []Answer, ok, fetch bool)
 	return answer, nil, false, false
 }
 
-// parts is what each part says of a request that was served, by the newest lease.
+// parts returns the answer of each part, by the newest lease, for a request that was served.
 func (h *leaseSet) parts(now time.Time) []Answer {
 	newest, left := &h.leases[len(h.leases)-1], h.unused(now)
 	parts := slices.Clone(newest.Parts)
@@ -78,7 +77,7 @@ func (h *leaseSet) parts(now time.Time) []Answer {
 	return parts
 }
 
-// left is the permits that can be had of all leases.
+// unused returns the permits that all leases have left.
 func (h *leaseSet) unused(now time.Time) (left int64) {
 	for i := range h.leases {
 		if !h.leases[i].expired(now) {
@@ -88,7 +87,7 @@ func (h *leaseSet) unused(now time.Time) (left int64) {
 	return left
 }
 
-// count counts what callers ask for.
+// countDemand counts the permits that callers ask for.
 func (h *leaseSet) countDemand(now time.Time, permits int64) {
 	span := h.span
 	if since := now.Sub(h.spanBegan); since >= span {
@@ -101,7 +100,7 @@ func (h *leaseSet) countDemand(now time.Time, permits int64) {
 	h.demanded = min(MostPermits, h.demanded+permits)
 }
 
-// demand is about how many permits callers asked for in the span before now.
+// demand estimates how many permits callers asked for in the span before now.
 func (h *leaseSet) demand(now time.Time) int64 {
 	span := h.span
 	since := now.Sub(h.spanBegan)
@@ -114,7 +113,7 @@ func (h *leaseSet) demand(now time.Time) int64 {
 	return h.demanded + int64(float64(h.demandedBefore)*float64(span-since)/float64(span))
 }
 
-// runsOut says whether the newest lease will be used up, or over, by the time that the next one can be there.
+// runsOut reports whether the newest lease will be used up, or expired, by the time that the next one can arrive.
 func (h *leaseSet) runsOut(s *activeLease, now time.Time, remains time.Duration) bool {
 	if h.fetching {
 		return false
@@ -130,7 +129,7 @@ func (h *leaseSet) runsOut(s *activeLease, now time.Time, remains time.Duration)
 	return left <= float64(h.demand(now))*float64(ahead)
 }
 
-// wish says what a call that leaves asks for besides what its requests do. The entry is locked.
+// plan sets the lease that a batch asks for besides the permits of its requests. The entry is locked.
 func (h *leaseSet) plan(b *Batch) (changes uint64) {
 	b.Lease = Lease{}
 	if h == nil || h.fetching {
@@ -151,7 +150,8 @@ func (h *leaseSet) plan(b *Batch) (changes uint64) {
 	return h.changes
 }
 
-// keep holds what a call has brought, err being its error. It gives what is not to be used: to be called once the entry is unlocked.
+// store stores the lease that a call brought. It returns the release of a lease that is not to be used, to be run once the entry is
+// unlocked.
 func (h *leaseSet) store(b *Batch, err error, changes uint64) (unused release) {
 	if h == nil {
 		return nil
@@ -169,7 +169,7 @@ func (h *leaseSet) store(b *Batch, err error, changes uint64) (unused release) {
 	return awaited.finishWith(unused, err)
 }
 
-// bring is keep of a call that may have brought a lease.
+// add adds the lease of a call that asked for one.
 func (h *leaseSet) add(b *Batch, err error, changes uint64) (unused release) {
 	if err != nil {
 		return nil
@@ -191,7 +191,7 @@ func (h *leaseSet) add(b *Batch, err error, changes uint64) (unused release) {
 	return nil
 }
 
-// next is how long it takes until a lease ends.
+// next returns the time until a lease expires.
 func (h *leaseSet) next(now time.Time) time.Duration {
 	next := h.span
 	for i := range h.leases {

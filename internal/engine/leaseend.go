@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// giveBack gives back what is left of a lease.
+// release returns the permits that a lease has left to Redis.
 type release func(context.Context) error
 
-// later gives back what nobody waits for, if there is anything: else it leaves the window.
+// runLater runs a release, if there is one, on a goroutine of its own. If it fails, the permits return when they leave the window.
 func (b release) runLater() {
 	if b != nil {
 		go func() { _ = b(Unattended(context.Background())) }()
 	}
 }
 
-// giveBack is what gives back the permits that are left of a lease. It is to be called, and until it has done so Flush waits for it.
+// release returns the release of a lease. Flush waits until the caller has run it.
 func (h *leaseSet) release(s *activeLease) release {
 	left, back := s.unused, s.Return
 	s.unused = 0
@@ -35,8 +35,8 @@ func (h *leaseSet) release(s *activeLease) release {
 	}
 }
 
-// spare gives back what is leased where a request could be served of that and what Redis has, but of neither alone. The
-// reply that denied it reported what Redis has. The entry is locked.
+// releaseFor releases all leases if a request could be granted by these and the permits at Redis together, but by neither alone. The
+// last reply reported what Redis has. The entry is locked.
 func (h *leaseSet) releaseFor(permits int64) []release {
 	if h == nil || len(h.leases) == 0 {
 		return nil
@@ -48,7 +48,7 @@ func (h *leaseSet) releaseFor(permits int64) []release {
 	return h.revoke(nil)
 }
 
-// recall is that of one limiter.
+// revoke takes all leases from their callers, and appends the releases to run.
 func (h *leaseSet) revoke(backs []release) []release {
 	if h == nil {
 		return backs
@@ -64,14 +64,14 @@ func (h *leaseSet) revoke(backs []release) []release {
 	return backs
 }
 
-// arrival is of a lease that is on its way, here or back, for Flush.
+// transfer is a lease that is on its way from or to Redis. Flush waits for it.
 type transfer struct {
 	done chan struct{} // closed once the lease has gone back, or there was none
 	err  error         // set before
 }
 
-// await is what waits until a lease that is on its way has come and gone back; nil where none is. What is leased was recalled. The
-// entry is locked.
+// await returns what waits until a lease that is on its way has come and was released, or nil if there is none. The leases were
+// revoked before. The entry is locked.
 func (h *leaseSet) await() release {
 	if h == nil || !h.fetching {
 		return nil
@@ -86,7 +86,7 @@ func (h *leaseSet) await() release {
 	}
 }
 
-// of is what gives back what came, and tells who waits; err is of the call that was to bring it.
+// finishWith ends the transfer of a lease from Redis: with the release of what came, if anything, or with the error of the call.
 func (a *transfer) finishWith(came release, err error) release {
 	switch {
 	case a == nil:

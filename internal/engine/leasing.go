@@ -54,7 +54,7 @@ func (l *Limiter) fetch() {
 	l.startSending(context.Background(), e)
 }
 
-// hold gives the holding of a limiter whose callers ask for permits. The entry is locked.
+// ensureLeases gives the entry a set of leases and counts the demand. The entry is locked.
 func (l *Limiter) ensureLeases(e *entry, permits int64) {
 	now := time.Now()
 	if e.leases == nil {
@@ -66,7 +66,7 @@ func (l *Limiter) ensureLeases(e *entry, permits int64) {
 	e.leases.countDemand(now, permits)
 }
 
-// spare is that of a limiter, and says whether anything went back.
+// releaseFor does that for a limiter. It reports whether anything was released.
 func (l *Limiter) releaseFor(ctx context.Context, permits int64) (bool, error) {
 	e := l.Engine.registry.find(l.ID)
 	if e == nil {
@@ -93,7 +93,7 @@ func (l *Limiter) releaseFor(ctx context.Context, permits int64) (bool, error) {
 	}
 }
 
-// expire gives back what is left of leases that have ended, and forgets the limiter where nobody has asked for a while.
+// expireLeases releases what expired leases have left, and forgets the leases if there was no demand for a while.
 func (l *Limiter) expireLeases(e *entry, h *leaseSet) {
 	e.mu.Lock()
 	if e.leases != h {

@@ -48,7 +48,7 @@ type Protocol interface {
 	AboveLimit(permits, limit int64) error
 }
 
-// subjects is what the answers of a limiter depend on.
+// subjects returns what the answers of a limiter depend on.
 func (l *Limiter) subjects() []string {
 	if l.Subjects == nil {
 		return []string{l.ID}
@@ -56,5 +56,5 @@ func (l *Limiter) subjects() []string {
 	return l.Subjects
 }
 
-// leases says whether the limiter's permits may be leased.
+// leases reports whether the limiter's permits may be leased.
 func (l *Limiter) leases() bool { return l.Leases && l.Engine.Leases() }

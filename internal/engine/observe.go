@@ -134,7 +134,7 @@ func (a *Asking) Wait(ctx context.Context, wait func() (waited bool, err error))
 	return err
 }
 
-// sends notes that a batch goes to Redis, once more where its slot moves.
+// begin notes that a batch is sent, also if it is sent again since its slot moves.
 func (o *observer) begin(l *Limiter, b *Batch) {
 	if o == nil || o.Called == nil {
 		return
@@ -146,7 +146,7 @@ func (o *observer) begin(l *Limiter, b *Batch) {
 	b.call.Requests, b.call.Permits = len(b.Requests), permits
 }
 
-// ends notes what came of it.
+// finish sets the result of a call.
 func (c *Call) finish(leased int64, err error) {
 	if c == nil {
 		return
@@ -156,7 +156,7 @@ func (c *Call) finish(leased int64, err error) {
 	}
 }
 
-// tell tells of a call, if there is one to tell of, in the name of a limiter that it was for.
+// report reports a call to the observer, for a limiter that it served.
 func (c *Call) report(ctx context.Context, l *Limiter) {
 	if c != nil {
 		c.Limiter = l
@@ -164,7 +164,7 @@ func (c *Call) report(ctx context.Context, l *Limiter) {
 	}
 }
 
-// tellAlone tells of a call that no caller is there to tell of: a hook that blocks must hurt nobody.
+// reportAlone reports a call that served no caller, on a goroutine of its own: the hook may block.
 func (c *Call) reportAlone() {
 	if c == nil {
 		return
@@ -172,8 +172,7 @@ func (c *Call) reportAlone() {
 	go c.report(context.Background(), c.Limiter)
 }
 
-// hand leaves it to the first caller who listens to tell of its call. The answers are final, and the entry is locked: who
-// listens now takes its answer.
+// assignCall has the first caller that is still there report the call. The answers are final and the entry is locked.
 func (b *Batch) assignCall() {
 	if b.call == nil {
 		return
@@ -186,7 +185,7 @@ func (b *Batch) assignCall() {
 	}
 }
 
-// takeCall is the call of a batch that is still to be told of, if it is.
+// takeCall returns the call of a batch that is still to be reported, if any.
 func (b *Batch) takeCall() (c *Call) {
 	c, b.call = b.call, nil
 	return c

@@ -42,7 +42,7 @@ type scriptCall struct {
 	answer func(ctx context.Context, reply rueidis.RedisMessage, err error)
 }
 
-// join adds a call to those that leave at the same moment. Who comes first is to flush them.
+// join adds a call to those that are sent next. The caller of the first call is to flush them.
 func (p *pipeline) join(c scriptCall) (d *pipelineBatch, place int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -65,7 +65,7 @@ func (p *pipeline) join(c scriptCall) (d *pipelineBatch, place int) {
 	return d, place
 }
 
-// keep keeps a pipeline for another one, where nobody reads a reply in it any more.
+// keep keeps a pipelineBatch for reuse, if no caller reads a reply in it.
 func (p *pipeline) keep(d *pipelineBatch) {
 	if d.done != nil {
 		return

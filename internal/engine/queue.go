@@ -43,7 +43,7 @@ type queue struct {
 // freshEnough is within how long of the last call Redis is asked for a caller that the known outlook does not deny.
 const freshEnough = time.Second
 
-// list is the waiters in their order.
+// list holds the waiters in order of arrival.
 type list struct{ first, last *waiter }
 
 func (q *list) push(w *waiter) {
@@ -69,7 +69,7 @@ func (q *list) remove(w *waiter) {
 	}
 }
 
-// waiter is a request that stands in the queue.
+// waiter is a request in the queue.
 type waiter struct {
 	Request
 	arrival    uint64
@@ -79,7 +79,7 @@ type waiter struct {
 	deadline   time.Time     // the latest moment at which it wants to be served; zero for none
 }
 
-// errTooLate says that a waiter's deadline lies before the earliest moment at which it could be served.
+// errDeadline is the error of a waiter whose deadline is before the earliest time at which it could be served.
 type errDeadline struct {
 	permits int64
 	name    string
@@ -93,8 +93,7 @@ func (e *errDeadline) Error() string {
 // Unwrap makes it the error that the context would have given in the end.
 func (e *errDeadline) Unwrap() error { return context.DeadlineExceeded }
 
-// askBy sees to it that Redis is asked for a waiter behind others in time, and says whether that is sooner than it would
-// have been.
+// askBy plans the call that answers a waiter behind others. It reports whether that is sooner than planned before.
 func (q *queue) askBy(w *waiter, ahead Total) bool {
 	now := time.Now()
 	due := now
@@ -118,12 +117,12 @@ func earliest(a, b time.Time) time.Time {
 	return a
 }
 
-// refuses says whether what is known would refuse a waiter.
+// hopeless reports whether a waiter cannot be served, or not before its deadline, as far as the last call reported.
 func (q *queue) hopeless(w *waiter, ahead Total, now time.Time) bool {
 	return q.aboveLimit(w) || q.missedBy(w, ahead, now) > 0
 }
 
-// remove takes a waiter off.
+// remove removes a waiter.
 func (q *queue) remove(w *waiter) {
 	if q.unchecked != nil {
 		switch {
@@ -151,7 +150,7 @@ func (q *queue) wake() {
 	}
 }
 
-// next says when it is time to ask.
+// next returns when to send the next call.
 func (q *queue) next() time.Time {
 	if !q.known || q.ask {
 		return time.Time{}
@@ -163,13 +162,12 @@ func (q *queue) next() time.Time {
 	return at
 }
 
-// aboveLimit says whether a waiter can never be served, as far as the last call told.
+// aboveLimit reports whether a waiter can never be served, as far as the last call reported.
 func (q *queue) aboveLimit(w *waiter) bool {
 	return q.outlook != nil && w.Permits > q.outlook.Limit()
 }
 
-// servable says when a waiter could be served at the earliest, if it were the first, as far as the last call told. Who can
-// never be served need not wait to be told so.
+// servable returns when a waiter could be served at the earliest if it were the first, as far as the last call reported.
 func (q *queue) servable(w *waiter) time.Time {
 	if q.outlook == nil || q.aboveLimit(w) {
 		return q.at
@@ -179,8 +177,8 @@ func (q *queue) servable(w *waiter) time.Time {
 	return q.at.Add(q.outlook.Earliest(wanted))
 }
 
-// late says by how much a waiter's deadline lies before the earliest moment at which it could be served, behind others
-// who want ahead permits; 0 where it may be served in time.
+// missedBy returns how long after now a waiter can be served at the earliest, behind others that want ahead permits, if that is
+// after its deadline; 0 if it may be served in time.
 func (q *queue) missedBy(w *waiter, ahead Total, now time.Time) time.Duration {
 	if w.deadline.IsZero() || q.outlook == nil {
 		return 0
@@ -196,8 +194,8 @@ func (q *queue) missedBy(w *waiter, ahead Total, now time.Time) time.Duration {
 	return max(after, 1)
 }
 
-// leave makes a call of those who come first: as many as the limit could serve at once, or, where the first cannot be
-// served yet, the first alone, for what the answer says.
+// collect makes a batch of the first waiters: as many as the limit can serve at once, or, if the first cannot be served yet, of the
+// first alone.
 func (q *queue) collect() {
 	b := &q.batch
 	b.Requests, q.inCall = b.Requests[:0], q.inCall[:0]
@@ -243,8 +241,8 @@ func (q *queue) serveFrom(h *leaseSet) (done []*waiter) {
 	return done
 }
 
-// deliver makes the answers of a call final: those who were granted permits, or whose request failed, leave the queue;
-// the others stay where they are. It tells whom to wake.
+// deliver applies the answers of a call. Waiters that were granted permits, or whose request failed, leave the queue; it returns
+// them. The others stay in their places.
 func (q *queue) deliver(err error) (done []*waiter) {
 	b := &q.batch
 	if q.known && err == nil && q.changedFor(b) {
@@ -272,8 +270,8 @@ func (q *queue) deliver(err error) (done []*waiter) {
 	return done
 }
 
-// worse says whether somebody who was judged by what is known may wait in vain by what a call says: the limiter has changed,
-// or the first was to be served by now and is not.
+// changedFor reports whether a waiter that was checked before may now wait in vain: the limiter has changed, or the first waiter was
+// to be served by now and is not.
 func (q *queue) changedFor(b *Batch) bool {
 	first := q.inCall[0]
 	return b.Outlook != nil && q.outlook != nil && b.Outlook.Worse(q.outlook) ||

@@ -37,7 +37,7 @@ func (m *shrinking[V]) remove(key string) {
 	m.all, m.peak = less, len(less)
 }
 
-// index tells which IDs depend on a subject.
+// index maps subjects to the IDs of limiters that depend on them.
 type index struct {
 	mu  sync.Mutex
 	ids shrinking[[]string]
@@ -51,7 +51,7 @@ func (x *index) add(id string, subjects []string) {
 	}
 }
 
-// remove takes back what add did.
+// remove reverts add.
 func (x *index) remove(id string, subjects []string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -68,28 +68,28 @@ func (x *index) remove(id string, subjects []string) {
 	}
 }
 
-// of is the IDs that depend on a subject.
+// of returns the IDs that depend on a subject.
 func (x *index) of(subject string) []string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return slices.Clone(x.ids.all[subject])
 }
 
-// names is what an Engine keeps of limiters: an entry for each ID that has calls under way, and nothing of any other.
-// Its locks are held for a look into a map. What takes longer has the entry's own lock, so that no name waits for another.
+// registry holds the state of limiters: an entry for each ID that has calls in flight, waiters or leases, and nothing for any other.
+// A shard's lock is held for a look into a map. Anything longer runs under the entry's own lock.
 type registry struct {
 	seed   maphash.Seed
 	shards [64]shard
 	live   atomic.Int64 // entries: none once nothing is under way
 }
 
-// shard is a part of the names.
+// shard is a part of the registry.
 type shard struct {
 	mu   sync.Mutex
 	byID shrinking[*entry]
 }
 
-// entry is an ID with calls under way.
+// entry is the state of one limiter.
 type entry struct {
 	mu   sync.Mutex
 	id   string
@@ -110,7 +110,7 @@ func (n *registry) shard(id string) *shard {
 	return &n.shards[maphash.String(n.seed, id)%uint64(len(n.shards))]
 }
 
-// lock gives the entry of a limiter, locked. It is to be unlocked with unlock.
+// lock returns the entry of a limiter, locked. It is to be unlocked with unlock.
 func (n *registry) lock(l *Limiter) *entry {
 	// Mostly the entry is still the one that this Limiter met before.
 	if e := l.met.Load(); e != nil {
@@ -134,7 +134,7 @@ func (n *registry) lock(l *Limiter) *entry {
 	return e
 }
 
-// find gives the entry of an ID, locked, where it has calls under way, else nil.
+// find returns the entry of an ID, locked, or nil if there is none.
 func (n *registry) find(id string) *entry {
 	s := n.shard(id)
 	s.mu.Lock()
@@ -146,7 +146,7 @@ func (n *registry) find(id string) *entry {
 	return e
 }
 
-// ids is those with an entry.
+// ids returns the IDs that have an entry.
 func (n *registry) ids() (ids []string) {
 	for i := range n.shards {
 		s := &n.shards[i]
@@ -157,7 +157,7 @@ func (n *registry) ids() (ids []string) {
 	return ids
 }
 
-// unlock unlocks an entry, and removes it where nothing is under way for its name.
+// unlock unlocks an entry, and removes it if it is idle.
 func (n *registry) unlock(e *entry) {
 	idle := e.idle()
 	e.mu.Unlock()
@@ -180,7 +180,7 @@ func (e *entry) idle() bool {
 	return e.first == nil && e.calls == 0 && e.queue == nil && e.leases == nil
 }
 
-// push puts a batch behind those that gather.
+// push appends a batch to those that collect requests.
 func (e *entry) push(b *Batch) {
 	if b.prev = e.last; e.last != nil {
 		e.last.next = b
@@ -190,7 +190,7 @@ func (e *entry) push(b *Batch) {
 	e.last = b
 }
 
-// remove takes a batch off those that gather.
+// remove removes a batch from those that collect requests.
 func (e *entry) remove(b *Batch) {
 	if b.prev != nil {
 		b.prev.next = b.next

@@ -28,9 +28,8 @@ func (s *Script) exec(ctx context.Context, redis rueidis.Client, keys, args []st
 	return s.lua.Exec(ctx, redis, keys, args).ToMessage()
 }
 
-// slotMoves says that a cluster refused a script unread, since the keys' slot is moving to another node and some of
-// them are here and some there, or nowhere yet. That ends soon, so it waits a little, up to a quarter of a second in
-// all, while its caller is there.
+// slotMoves reports whether a call is to be repeated: a cluster refused the script unread, since the keys' slot is moving to another
+// node. It waits a little before, up to a quarter of a second in all.
 func slotMoves(ctx context.Context, err error, attempt int) bool {
 	var redisErr *rueidis.RedisError
 	if attempt > 7 || !errors.As(err, &redisErr) || !redisErr.IsTryAgain() || ctx.Err() != nil {

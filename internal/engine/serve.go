@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// serve asks Redis for those who wait, until nobody does.
+// serve asks Redis for the waiters of a queue, until there are none.
 func (l *Limiter) serve(e *entry, q *queue) {
 	g := l.Engine
 	timer := time.NewTimer(0)
@@ -45,7 +45,7 @@ func (l *Limiter) serve(e *entry, q *queue) {
 	}
 }
 
-// ask asks Redis for those who leave with a call.
+// callForQueue runs the call of a queue and applies the reply.
 func (l *Limiter) callForQueue(e *entry, q *queue, began, changes uint64) {
 	var err error
 	goOn := func() { go l.serve(e, q) } // if this goroutine ends
@@ -56,7 +56,7 @@ func (l *Limiter) callForQueue(e *entry, q *queue, began, changes uint64) {
 	orElse(func() { l.answerQueue(e, q, began, changes, err) }, goOn)
 }
 
-// answerQueue answers those who had come when a call began, as far as that has an answer for them, err being its error.
+// answerQueue answers the waiters that had arrived when a call began, as far as the call answers them.
 func (l *Limiter) answerQueue(e *entry, q *queue, began, changes uint64, err error) {
 	q.batch.call.finish(q.batch.Lease.Granted, err)
 	e.mu.Lock()
@@ -79,7 +79,7 @@ func (l *Limiter) answerQueue(e *entry, q *queue, began, changes uint64, err err
 	q.batch.takeCall().reportAlone() // whom it concerned has gone, or waits on
 }
 
-// wakeAll wakes those who have their answers, the first of them to tell of the call that these came of.
+// wakeAll wakes waiters that have their answers. The first one reports the call.
 func (q *queue) wakeAll(done []*waiter) {
 	if len(done) > 0 {
 		done[0].call = q.batch.takeCall()
@@ -89,8 +89,8 @@ func (q *queue) wakeAll(done []*waiter) {
 	}
 }
 
-// judge takes those out of the queue, of all who had come when a call began, whose call it was that failed, or who would
-// wait in vain, as its answer says. It does so page by page, so that whoever comes or goes meanwhile need not wait.
+// check removes waiters that had arrived when a call began: all if the call failed, else those that cannot be served in time. It
+// unlocks the entry after each page, so that callers that come or go do not wait.
 func (l *Limiter) check(e *entry, q *queue, began uint64, err error) {
 	first := true
 	for more := true; more; first = false {
@@ -110,7 +110,7 @@ func (l *Limiter) check(e *entry, q *queue, began uint64, err error) {
 	}
 }
 
-// failed answers a page of those who had come by then with the error of their call.
+// failed answers a page of those waiters with the error of the call.
 func (q *queue) failed(began uint64, err error) (done []*waiter, more bool) {
 	for w := q.waiters.first; w != nil && w.arrival <= began; w = w.next {
 		if len(done) == MostRequests {
@@ -123,7 +123,7 @@ func (q *queue) failed(began uint64, err error) (done []*waiter, more bool) {
 	return done, false
 }
 
-// inVain takes those of a page at the head of the queue out who cannot be served in time any more.
+// checkFirst removes the waiters of the first page that cannot be served in time any more.
 func (l *Limiter) checkFirst(q *queue, w *waiter, page int) (done []*waiter) {
 	now := time.Now()
 	var ahead Total
@@ -139,8 +139,8 @@ func (l *Limiter) checkFirst(q *queue, w *waiter, page int) (done []*waiter) {
 	return done
 }
 
-// newcomers judges a page of those who had come by then, and when all are, sees to it that those who have come since are
-// asked for in time.
+// checkArrivals checks a page of the waiters that had arrived by then. After the last page, it plans the call for those that arrived
+// since.
 func (l *Limiter) checkArrivals(q *queue, began uint64) (done []*waiter, more bool) {
 	now := time.Now()
 	for page := MostRequests; q.unchecked != nil && q.unchecked.arrival <= began; page-- {
@@ -167,7 +167,7 @@ func (l *Limiter) checkArrivals(q *queue, began uint64) (done []*waiter, more bo
 	return done, false
 }
 
-// refuse takes a waiter out of the queue whom what is known refuses.
+// denyHopeless removes a waiter that is hopeless, and reports whether it did.
 func (l *Limiter) denyHopeless(q *queue, w *waiter, ahead Total, now time.Time) bool {
 	var err error
 	if q.aboveLimit(w) {

@@ -14,7 +14,7 @@ func (l *Limiter) Try(ctx context.Context, ask Ask) (Result, error) {
 	return result, err
 }
 
-// Ask is Try that leaves it to its caller to tell of the decision: see Asking.
+// Ask is Try without a report of the decision, for a caller that reports it: see Asking.
 func (l *Limiter) Ask(ctx context.Context, ask Ask) (Result, error) {
 	if !l.leases() {
 		return l.try(ctx, ask)
@@ -29,7 +29,7 @@ func (l *Limiter) Ask(ctx context.Context, ask Ask) (Result, error) {
 	return l.tryLeased(ctx, ask) // another call may have brought a lease meanwhile
 }
 
-// tryLeased is try where what is leased comes first.
+// tryLeased is try that is answered from leases first.
 func (l *Limiter) tryLeased(ctx context.Context, ask Ask) (Result, error) {
 	if answer, parts, ok := l.fromLease(ask); ok {
 		r := Result{Answer: answer, From: FromLease}
@@ -41,7 +41,7 @@ func (l *Limiter) tryLeased(ctx context.Context, ask Ask) (Result, error) {
 	return l.try(ctx, ask)
 }
 
-// try is Try of Redis, or of what it said.
+// try is answered by Redis, or by the denial cache.
 func (l *Limiter) try(ctx context.Context, ask Ask) (Result, error) {
 	if l.Engine.denials != nil {
 		if result, denied := l.deny(ask); denied {
@@ -51,7 +51,7 @@ func (l *Limiter) try(ctx context.Context, ask Ask) (Result, error) {
 	return l.request(ctx, ask)
 }
 
-// request is Try of Redis.
+// request is answered by Redis.
 func (l *Limiter) request(ctx context.Context, ask Ask) (result Result, err error) {
 	g := l.Engine
 	gone, late := ends(ctx)

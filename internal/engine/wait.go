@@ -8,9 +8,10 @@ import (
 	"time"
 )
 
-// Wait stands in line until permits were granted, and says whether they were. It ends with ctx. A deadline, the zero Time for
-// none, ends it too: without an error, at once where it makes that impossible, unless the context's end comes first, or with
-// context.DeadlineExceeded where Redis did not answer until then.
+// Wait waits in the queue until permits are granted, and reports whether they were. It ends with ctx.
+//
+// A deadline, the zero Time for none, ends it too: without an error, at once if it cannot be met, unless the context ends before
+// it; or with context.DeadlineExceeded if Redis has not answered by then.
 func (l *Limiter) Wait(ctx context.Context, permits int64, deadline time.Time) (bool, error) {
 	asking := l.Asking(permits)
 	from, err := l.wait(ctx, permits, deadline, &asking)
@@ -25,7 +26,7 @@ func (l *Limiter) Wait(ctx context.Context, permits int64, deadline time.Time) (
 	return granted, err
 }
 
-// wait is Wait with *errTooLate where the deadline, or the context's, makes it impossible.
+// wait is Wait, with *errDeadline if the deadline or that of the context cannot be met.
 func (l *Limiter) wait(ctx context.Context, permits int64, deadline time.Time, asking *Asking) (Source, error) {
 	if l.leases() {
 		if _, _, ok := l.fromLease(Ask{Permits: permits}); ok {
@@ -40,7 +41,7 @@ func (l *Limiter) wait(ctx context.Context, permits int64, deadline time.Time, a
 	return result.From, err
 }
 
-// stand stands in line, and says whether that was for permits, or for Redis alone.
+// waitInQueue waits in the queue. It reports whether it waited for permits, or for Redis alone.
 func (l *Limiter) waitInQueue(ctx context.Context, permits int64, deadline time.Time) (_ Result, stood bool, _ error) {
 	var expired <-chan time.Time
 	if !deadline.IsZero() {
@@ -72,7 +73,7 @@ func (l *Limiter) waitInQueue(ctx context.Context, permits int64, deadline time.
 	}
 }
 
-// join puts a waiter at the end of the queue.
+// enqueue adds a waiter to the end of the queue, and starts the queue if it is the first.
 func (l *Limiter) enqueue(w *waiter) *entry {
 	g := l.Engine
 	e := g.registry.lock(l)
@@ -103,7 +104,7 @@ func (l *Limiter) enqueue(w *waiter) *entry {
 	return e
 }
 
-// withdraw takes a waiter out of the queue whose caller has gone. It says false where the answer is there already.
+// withdraw removes a waiter whose caller has gone. It reports false if the answer is already there.
 func (l *Limiter) withdraw(e *entry, w *waiter) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -115,8 +116,8 @@ func (l *Limiter) withdraw(e *entry, w *waiter) bool {
 	return true
 }
 
-// timeOut takes a waiter whose timeout has ended out of the queue, and returns why: its permits could not be had, or Redis
-// has not answered since it came. The error is nil where the answer is there already.
+// timeOut removes a waiter whose timeout has ended, and returns why: its permits could not be had, or Redis has not answered since
+// it arrived. The error is nil if the answer is already there.
 func (l *Limiter) timeOut(e *entry, w *waiter) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
