@@ -53,14 +53,13 @@ func (o *outlook) Parts(int64) []engine.Answer { return nil }
 // Earliest returns the time until the last of the wanted permits can be granted. Permits return one
 // after another. If more than the rate is wanted, they return again an interval after they were
 // granted again.
-func (o *outlook) Earliest(wanted engine.Total) time.Duration {
-	times, rest, ok := wanted.Rounds(o.rate)
-	after, _ := o.after(rest)
-	every := uint64(o.interval)
-	if !ok || times > 0 && every > uint64(engine.Never)/times || after > engine.Never-time.Duration(times*every) {
+func (o *outlook) Earliest(wanted int64) time.Duration {
+	rounds := (wanted - 1) / o.rate
+	after, _ := o.after(wanted - rounds*o.rate)
+	if o.interval > 0 && rounds > int64((engine.Never-after)/o.interval) {
 		return engine.Never
 	}
-	return after + time.Duration(times*every)
+	return after + time.Duration(rounds)*o.interval
 }
 
 // Worse reports whether the rate was lowered or the interval lengthened.

@@ -13,15 +13,6 @@ import (
 
 // What is said of the times to come follows from what the last call told and who stands ahead, and from nothing else.
 
-// wanted is a sum of permits, of which high counts 2^64 each.
-func wanted(high int, low int64) (sum engine.Total) {
-	for range high * (1 << 11) {
-		sum.Add(maxPermits)
-	}
-	sum.Add(low)
-	return sum
-}
-
 func TestWhenPermitsAreFreeAtTheEarliest(t *testing.T) {
 	// The permits of a return include those before it.
 	returns := []returning{{2 * second, 3}, {5 * second, 10}}
@@ -42,7 +33,7 @@ func TestWhenPermitsAreFreeAtTheEarliest(t *testing.T) {
 		{0, 1, nil, 0},
 	} {
 		o := &outlook{rate: 10, interval: 10 * second, free: test.free, returns: test.returns}
-		assert.Equal(t, test.want, o.Earliest(wanted(0, test.permits)), "%d permits, %d free, %v", test.permits, test.free, test.returns)
+		assert.Equal(t, test.want, o.Earliest(test.permits), "%d permits, %d free, %v", test.permits, test.free, test.returns)
 	}
 }
 
@@ -51,23 +42,23 @@ func TestWhenTheLastOfManyPermitsIsFreeAtTheEarliest(t *testing.T) {
 	const never = time.Duration(math.MaxInt64)
 	for name, test := range map[string]struct {
 		free     int64
-		wanted   engine.Total
+		wanted   int64
 		interval time.Duration
 		want     time.Duration
 	}{
-		"the first return":            {0, wanted(0, 3), 10 * second, 2 * second},
-		"one more permit":             {0, wanted(0, 4), 10 * second, 5 * second},
-		"all that a rate has":         {0, wanted(0, 10), 10 * second, 5 * second},
-		"the next rate":               {0, wanted(0, 11), 10 * second, 12 * second},
-		"three rates":                 {0, wanted(0, 25), 10 * second, 25 * second},
-		"free permits":                {4, wanted(0, 4), 10 * second, 0},
-		"free permits, once more":     {4, wanted(0, 14), 10 * second, 10 * second},
-		"so often that nobody lives":  {0, wanted(10, 1), 10 * second, never},
-		"as often as a number counts": {0, wanted(9, 1), 10 * second, never},
-		"a time that overflows":       {0, wanted(0, 21), 1 << 62, never},
-		"a time that overflows to 0":  {0, wanted(0, 41), 1 << 62, never},
-		"a time that just overflows":  {0, wanted(0, 11), never - second, never},
-		"a time that does not":        {0, wanted(0, 11), never - 4*second, never - 2*second},
+		"the first return":            {0, 3, 10 * second, 2 * second},
+		"one more permit":             {0, 4, 10 * second, 5 * second},
+		"all that a rate has":         {0, 10, 10 * second, 5 * second},
+		"the next rate":               {0, 11, 10 * second, 12 * second},
+		"three rates":                 {0, 25, 10 * second, 25 * second},
+		"free permits":                {4, 4, 10 * second, 0},
+		"free permits, once more":     {4, 14, 10 * second, 10 * second},
+		"so often that nobody lives":  {0, math.MaxInt64, 10 * second, never},
+		"as often as a number counts": {0, math.MaxInt64 - 1, 10 * second, never},
+		"a time that overflows":       {0, 21, 1 << 62, never},
+		"a time that overflows to 0":  {0, 41, 1 << 62, never},
+		"a time that just overflows":  {0, 11, never - second, never},
+		"a time that does not":        {0, 11, never - 4*second, never - 2*second},
 	} {
 		o := &outlook{rate: 10, interval: test.interval, free: test.free, returns: []returning{{2 * second, 3}, {5 * second, 10}}}
 		assert.Equal(t, test.want, o.Earliest(test.wanted), name)

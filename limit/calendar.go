@@ -191,13 +191,13 @@ type calendarOutlook struct {
 }
 
 // earliest: what this unit has no room for goes into the next ones, as full as they can be.
-func (o calendarOutlook) earliest(wanted engine.Total) time.Duration {
-	permits, left := wanted.Int64(), max(0, o.left())
-	if permits <= left {
+func (o calendarOutlook) earliest(wanted int64) time.Duration {
+	left := max(0, o.left())
+	if wanted <= left {
 		return 0
 	}
 	const most = 292 * 366 // days that a time.Duration can tell
-	windows := (permits - left - 1) / o.permits
+	windows := (wanted - left - 1) / o.permits
 	if windows > most {
 		return engine.Never
 	}

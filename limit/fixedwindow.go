@@ -82,12 +82,12 @@ func (o windowOutlook) reset() time.Duration {
 }
 
 // earliest: what this window has no room for goes into the next ones, as full as they can be.
-func (o windowOutlook) earliest(wanted engine.Total) time.Duration {
-	permits, left := wanted.Int64(), max(0, o.left())
-	if permits <= left {
+func (o windowOutlook) earliest(wanted int64) time.Duration {
+	left := max(0, o.left())
+	if wanted <= left {
 		return 0
 	}
-	windows := (permits - left - 1) / o.permits
+	windows := (wanted - left - 1) / o.permits
 	if windows > int64(engine.Never/o.length) {
 		return engine.Never
 	}

@@ -11,18 +11,18 @@ import (
 
 // TestReservationsOfALargeBucket, in which permits times the microseconds of the interval are more than 2^63: bytes an hour, say.
 func TestReservationsOfALargeBucket(t *testing.T) {
-	for _, p := range []Policy{TokenBucket{1e10, 1e10, time.Hour}, LeakyBucket{1e10, 1e10, time.Hour}} {
+	for _, p := range []Policy{TokenBucket{4e9, 4e9, time.Hour}, LeakyBucket{4e9, 4e9, time.Hour}} {
 		b := newBench(t)
 		l := New(b.client, "name", p)
 		var last *Reservation
 		for i := range 4 {
-			r, err := l.Reserve(t.Context(), 1e10)
+			r, err := l.Reserve(t.Context(), 4e9)
 			require.NoError(t, err, "%T", p)
 			assert.Equal(t, time.Duration(i)*time.Hour, r.delay, "%T", p)
 			last = r
 		}
 		require.NoError(t, last.Cancel(t.Context()))
-		again, err := l.Reserve(t.Context(), 1e10)
+		again, err := l.Reserve(t.Context(), 4e9)
 		require.NoError(t, err, "%T", p)
 		assert.Equal(t, last.delay, again.delay, "%T: all of the last goes back", p)
 	}

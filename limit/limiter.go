@@ -166,8 +166,8 @@ func (l *Limiter) check(ctx context.Context) error {
 
 // checkPermits is check for a call that takes permits.
 func (l *Limiter) checkPermits(ctx context.Context, permits int64) error {
-	if permits < 1 {
-		return fmt.Errorf("%w: %d permits of %q requested, want at least 1", rratelimiter.ErrInvalidPermits, permits, l.Name())
+	if permits < 1 || permits > engine.MostPermits {
+		return fmt.Errorf("%w: %d permits of %q requested, want 1 to %d", rratelimiter.ErrInvalidPermits, permits, l.Name(), int64(engine.MostPermits))
 	}
 	if err := l.check(ctx); err != nil {
 		return err
@@ -209,9 +209,10 @@ func (l *Limiter) countDrift(ctx context.Context) {
 // TryAcquire takes permits if every policy has them free now, and reports whether it did. It never
 // waits.
 //
-// Errors: [rratelimiter.ErrInvalidPermits]; [rratelimiter.ErrPermitsExceedRate] for more than a
-// policy can ever grant; *[rratelimiter.StateError] if a key holds other data. If Redis fails
-// during the call, the permits may be taken all the same.
+// Errors: [rratelimiter.ErrInvalidPermits] outside 1 to 4294967295;
+// [rratelimiter.ErrPermitsExceedRate] for more than a policy can ever grant;
+// *[rratelimiter.StateError] if a key holds other data. If Redis fails during the call, the permits
+// may be taken all the same.
 func (l *Limiter) TryAcquire(ctx context.Context, permits int64) (bool, error) {
 	if err := l.checkPermits(ctx, permits); err != nil {
 		return false, err

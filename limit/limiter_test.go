@@ -178,12 +178,12 @@ func TestBadInput(t *testing.T) {
 		assert.ErrorIs(t, err, rratelimiter.ErrInvalidRate, name)
 	}
 	l := New(b.client, "name", good, TokenBucket{5, 1, time.Second})
-	for _, permits := range []int64{0, -1, math.MinInt64} {
+	for _, permits := range []int64{0, -1, math.MinInt64, 1 << 32, math.MaxInt64} {
 		_, err := l.Take(ctx, permits)
 		assert.ErrorIs(t, err, rratelimiter.ErrInvalidPermits, permits)
 		assert.ErrorIs(t, l.Acquire(ctx, permits), rratelimiter.ErrInvalidPermits, permits)
 	}
-	for _, permits := range []int64{2, math.MaxInt64} {
+	for _, permits := range []int64{2, 1<<32 - 1} {
 		_, err := l.Take(ctx, permits)
 		assert.ErrorIs(t, err, rratelimiter.ErrPermitsExceedRate, permits)
 	}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/inside"
 )
 
@@ -72,7 +71,7 @@ type outlook interface {
 	reset() time.Duration
 
 	// earliest is as engine.Outlook's.
-	earliest(wanted engine.Total) time.Duration
+	earliest(wanted int64) time.Duration
 }
 
 // maxPermits is the largest number of permits: above it a Lua number, a double, no longer tells two

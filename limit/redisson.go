@@ -70,4 +70,4 @@ func (o redissonOutlook) wait(permits int64) (time.Duration, bool) {
 
 func (o redissonOutlook) reset() time.Duration { return o.resetIn }
 
-func (o redissonOutlook) earliest(wanted engine.Total) time.Duration { return o.Earliest(wanted) }
+func (o redissonOutlook) earliest(wanted int64) time.Duration { return o.Earliest(wanted) }

@@ -95,11 +95,11 @@ func (o returnsOutlook) reset() time.Duration { return o.end }
 
 // earliest: where more is wanted than there is, what was granted has to come back, which takes an
 // interval each time.
-func (o returnsOutlook) earliest(wanted engine.Total) time.Duration {
-	times, rest, ok := wanted.Rounds(o.permits)
-	if !ok || times > uint64(engine.Never/o.interval) {
+func (o returnsOutlook) earliest(wanted int64) time.Duration {
+	rounds := (wanted - 1) / o.permits
+	if rounds > int64(engine.Never/o.interval) {
 		return engine.Never
 	}
-	after, _ := o.wait(rest)
-	return later(after, time.Duration(times)*o.interval)
+	after, _ := o.wait(wanted - rounds*o.permits)
+	return later(after, time.Duration(rounds)*o.interval)
 }

@@ -200,9 +200,7 @@ func TestReturnsEarliest(t *testing.T) {
 		3: 0, 4: 100 * ms, 6: 100 * ms, 7: 900 * ms, 10: 900 * ms, 13: time.Second, 14: 1100 * ms, 20: 1900 * ms, 1004: 100100 * ms,
 		math.MaxInt64: engine.Never,
 	} {
-		var wanted engine.Total
-		wanted.Add(permits)
-		assert.Equal(t, want, o.earliest(wanted), permits)
+		assert.Equal(t, want, o.earliest(permits), permits)
 	}
 	for _, told := range [][]int64{{}, {1}, {1, 2, 3}} {
 		_, ok = newReturns(10, time.Second, told)

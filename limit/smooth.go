@@ -4,8 +4,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
 // Smooth grants permits at a steady rate, as the RateLimiter of Guava does. A request of any size
@@ -159,4 +157,4 @@ func (o smoothOutlook) wait(int64) (time.Duration, bool) { return o.free, true }
 
 func (o smoothOutlook) reset() time.Duration { return o.idle }
 
-func (o smoothOutlook) earliest(engine.Total) time.Duration { return o.free }
+func (o smoothOutlook) earliest(int64) time.Duration { return o.free }

@@ -115,7 +115,7 @@ func (s *state) Denied(permits int64) (engine.Answer, bool) { return s.denied(pe
 func (s *state) Parts(permits int64) []engine.Answer { return s.each(permits, 0, false) }
 
 // Earliest is when the last policy could have granted so many.
-func (s *state) Earliest(wanted engine.Total) (after time.Duration) {
+func (s *state) Earliest(wanted int64) (after time.Duration) {
 	for _, p := range s.policies {
 		after = max(after, p.earliest(wanted))
 	}

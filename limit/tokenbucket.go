@@ -97,7 +97,7 @@ func (o bucketOutlook) wait(permits int64) (time.Duration, bool) { return o.afte
 
 func (o bucketOutlook) reset() time.Duration { return o.after(o.capacity) }
 
-func (o bucketOutlook) earliest(wanted engine.Total) time.Duration { return o.after(wanted.Int64()) }
+func (o bucketOutlook) earliest(wanted int64) time.Duration { return o.after(wanted) }
 
 // micros is a number of microseconds as a duration, engine.Never where it is more.
 func micros(n int64) time.Duration {

@@ -11,7 +11,7 @@ import (
 const (
 	// MostRequests is how many requests go in one call at most, so that no call keeps the server for long, whoever asks.
 	MostRequests = 1024
-	// MostPermits is how many permits a call of several requests asks for at most: Redisson's grant holds no more.
+	// MostPermits is how many permits a request asks for at most, and a call of several: Redisson's grant holds no more.
 	MostPermits = 1<<32 - 1
 )
 
@@ -233,7 +233,7 @@ type Outlook interface {
 
 	// Earliest is how long after the reply the last of so many permits can be granted at the earliest, where they are asked
 	// for one after another: Never, or a time that may be too early, but not too late.
-	Earliest(wanted Total) time.Duration
+	Earliest(wanted int64) time.Duration
 
 	// Worse says whether somebody who could have been served by another outlook may wait in vain by this one, since the
 	// limiter itself has changed.

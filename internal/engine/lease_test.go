@@ -221,7 +221,7 @@ func TestLease_ArrivesWhileCallersWait_ServesThemFirst(t *testing.T) {
 	waiting := &waiter{Request: Request{Permits: 1}, done: make(chan struct{}, 1)}
 	q := &queue{changed: make(chan struct{}, 1)}
 	q.waiters.push(waiting)
-	q.wanted.Add(1)
+	q.wanted = 1
 	e.leases, e.queue, e.calls = h, q, 1
 	b := &Batch{sent: time.Now(), Lease: Lease{Span: time.Hour, Granted: 2, Lasts: time.Hour}}
 	e.mu.Unlock()

@@ -18,14 +18,14 @@ import (
 // However long the queue is, to come, to leave and to be answered take the same time. Its entry guards it.
 type queue struct {
 	waiters    list
-	wanted     Total  // the permits of all who wait
+	wanted     int64  // the permits of all who wait
 	came       uint64 // the newest arrival
 	covered    uint64 // whoever had come by then has been asked for: a call that began later has been answered
 	firstWaits bool   // the first has been left in line by the last answer: whoever is there waits for permits, not for Redis alone
 
 	// The arrivals that no answer has judged yet, since none was to a call that began after they came.
 	unchecked *waiter
-	ahead     Total // the permits of those before it
+	ahead     int64 // the permits of those before it
 
 	changed chan struct{} // has an element where the goroutine has to look again
 	ask     bool          // at once: something has changed
@@ -94,7 +94,7 @@ func (e *errDeadline) Error() string {
 func (e *errDeadline) Unwrap() error { return context.DeadlineExceeded }
 
 // askBy plans the call that answers a waiter behind others. It reports whether that is sooner than planned before.
-func (q *queue) askBy(w *waiter, ahead Total) bool {
+func (q *queue) askBy(w *waiter, ahead int64) bool {
 	now := time.Now()
 	due := now
 	if q.known && !q.hopeless(w, ahead, now) {
@@ -118,7 +118,7 @@ func earliest(a, b time.Time) time.Time {
 }
 
 // hopeless reports whether a waiter cannot be served, or not before its deadline, as far as the last call reported.
-func (q *queue) hopeless(w *waiter, ahead Total, now time.Time) bool {
+func (q *queue) hopeless(w *waiter, ahead int64, now time.Time) bool {
 	return q.aboveLimit(w) || q.missedBy(w, ahead, now) > 0
 }
 
@@ -129,14 +129,14 @@ func (q *queue) remove(w *waiter) {
 		case w == q.unchecked:
 			q.unchecked = w.next
 		case w.arrival < q.unchecked.arrival:
-			q.ahead.Sub(w.Permits)
+			q.ahead -= w.Permits
 		}
 	}
 	w.waited = w.waited || q.firstWaits
 	first := w == q.waiters.first
 	q.waiters.remove(w)
 	atomic.AddInt32(&q.batch.callers, -1)
-	q.wanted.Sub(w.Permits)
+	q.wanted -= w.Permits
 	if first {
 		q.wake()
 	}
@@ -172,19 +172,16 @@ func (q *queue) servable(w *waiter) time.Time {
 	if q.outlook == nil || q.aboveLimit(w) {
 		return q.at
 	}
-	var wanted Total
-	wanted.Add(w.Permits)
-	return q.at.Add(q.outlook.Earliest(wanted))
+	return q.at.Add(q.outlook.Earliest(w.Permits))
 }
 
 // missedBy returns how long after now a waiter can be served at the earliest, behind others that want ahead permits, if that is
 // after its deadline; 0 if it may be served in time.
-func (q *queue) missedBy(w *waiter, ahead Total, now time.Time) time.Duration {
+func (q *queue) missedBy(w *waiter, ahead int64, now time.Time) time.Duration {
 	if w.deadline.IsZero() || q.outlook == nil {
 		return 0
 	}
-	ahead.Add(w.Permits)
-	after := q.outlook.Earliest(ahead)
+	after := q.outlook.Earliest(ahead + w.Permits)
 	if after < Never {
 		after -= now.Sub(q.at)
 	}
@@ -247,7 +244,7 @@ func (q *queue) deliver(err error) (done []*waiter) {
 	b := &q.batch
 	if q.known && err == nil && q.changedFor(b) {
 		// Who was judged before would have been told otherwise now.
-		q.unchecked, q.ahead = q.waiters.first, Total{}
+		q.unchecked, q.ahead = q.waiters.first, 0
 	}
 	q.known, q.at, q.outlook = err == nil, b.asked, b.Outlook
 	for _, w := range q.inCall {

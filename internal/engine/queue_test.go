@@ -55,15 +55,15 @@ func TestTheSumsOfAQueueAreThoseOfItsWaiters(t *testing.T) {
 			if e.queue == nil {
 				return 0
 			}
-			var wanted, ahead Total
+			var wanted, ahead int64
 			judged := true
 			var last uint64
 			for w := e.queue.waiters.first; w != nil; w = w.next {
 				judged = judged && w != e.queue.unchecked
 				if judged {
-					ahead.Add(w.Permits)
+					ahead += w.Permits
 				}
-				wanted.Add(w.Permits)
+				wanted += w.Permits
 				assert.Greater(b, w.arrival, last)
 				assert.Less(b, w.state, answered)
 				last = w.arrival
@@ -133,7 +133,7 @@ func TestAnAnswerThatIsThereIsTaken(t *testing.T) {
 	refused := &waiter{Request: Request{Permits: 2}}
 	e.queue.outlook = &view{limit: 1}
 	e.queue.waiters.push(refused)
-	require.True(t, l.denyHopeless(e.queue, refused, Total{}, time.Now()))
+	require.True(t, l.denyHopeless(e.queue, refused, 0, time.Now()))
 	assert.Equal(t, answered, refused.state)
 	assert.Equal(t, aboveLimit{2, 1}, refused.Err)
 }
@@ -163,7 +163,7 @@ func TestATimeoutThatEndsWhileAnotherIsAskedFor(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(b, 30*second, told)
 		e := l.Engine.registry.find("limiter")
-		assert.Equal(b, Total{0, 2}, e.queue.wanted)
+		assert.Equal(b, int64(2), e.queue.wanted)
 		l.Engine.registry.unlock(e)
 		b.Latency.Store(0)
 		callers.Wait()

@@ -126,13 +126,13 @@ func (q *queue) failed(began uint64, err error) (done []*waiter, more bool) {
 // checkFirst removes the waiters of the first page that cannot be served in time any more.
 func (l *Limiter) checkFirst(q *queue, w *waiter, page int) (done []*waiter) {
 	now := time.Now()
-	var ahead Total
+	var ahead int64
 	for ; page > 0 && w != nil && w != q.unchecked; page-- {
 		next := w.next
 		if l.denyHopeless(q, w, ahead, now) {
 			done = append(done, w)
 		} else {
-			ahead.Add(w.Permits)
+			ahead += w.Permits
 		}
 		w = next
 	}
@@ -152,7 +152,7 @@ func (l *Limiter) checkArrivals(q *queue, began uint64) (done []*waiter, more bo
 			done = append(done, w) // and unjudged is who stands behind it
 			continue
 		}
-		q.ahead.Add(w.Permits)
+		q.ahead += w.Permits
 		q.unchecked = w.next
 	}
 	ahead := q.ahead
@@ -162,13 +162,13 @@ func (l *Limiter) checkArrivals(q *queue, began uint64) (done []*waiter, more bo
 			break
 		}
 		q.askBy(w, ahead)
-		ahead.Add(w.Permits)
+		ahead += w.Permits
 	}
 	return done, false
 }
 
 // denyHopeless removes a waiter that is hopeless, and reports whether it did.
-func (l *Limiter) denyHopeless(q *queue, w *waiter, ahead Total, now time.Time) bool {
+func (l *Limiter) denyHopeless(q *queue, w *waiter, ahead int64, now time.Time) bool {
 	var err error
 	if q.aboveLimit(w) {
 		err = l.Protocol.AboveLimit(w.Permits, q.outlook.Limit())

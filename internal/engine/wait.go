@@ -97,7 +97,7 @@ func (l *Limiter) enqueue(w *waiter) *entry {
 		q.unchecked, q.ahead = w, q.wanted
 	}
 	before := q.wanted
-	q.wanted.Add(w.Permits)
+	q.wanted += w.Permits
 	if len(q.inCall) == 0 && q.askBy(w, before) {
 		q.wake()
 	}

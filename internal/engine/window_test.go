@@ -165,16 +165,15 @@ func (v *view) Parts(permits int64) []Answer {
 	return []Answer{a, {Limit: 100, RetryAfter: v.after / 2, ResetAfter: v.after / 4}}
 }
 
-func (v *view) Earliest(wanted Total) time.Duration {
-	if wanted.high == 0 && wanted.low <= uint64(v.free) {
+func (v *view) Earliest(wanted int64) time.Duration {
+	if wanted <= v.free {
 		return 0
 	}
-	wanted.Sub(v.free)
-	times, _, ok := wanted.Rounds(v.limit)
-	if !ok || times > uint64(Never-v.after)/uint64(v.every) {
+	rounds := (wanted - v.free - 1) / v.limit
+	if rounds > int64((Never-v.after)/v.every) {
 		return Never
 	}
-	return v.after + time.Duration(times)*v.every
+	return v.after + time.Duration(rounds)*v.every
 }
 
 func (v *view) Worse(than Outlook) bool {
