@@ -12,11 +12,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // run runs a script as it is.
-func (b *bubble) run(script *engine.Script, l *Limiter, args ...string) (rueidis.RedisMessage, error) {
+func (b *bubble) run(script *redisx.Script, l *Limiter, args ...string) (rueidis.RedisMessage, error) {
 	return l.client.engine.Eval(b.Context(), script, l.keys[:], args, nil)
 }
 

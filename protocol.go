@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // protocol is a Limiter as the engine sees it: how it calls the acquire script of script.lua.
@@ -20,7 +21,7 @@ type protocol Limiter
 // Call returns the acquire script, with the keys of an OVERALL limiter unless the limiter is known
 // to be PER_CLIENT: two keys less save a tenth of a call's server time. The script asks for the
 // others if it needs them.
-func (p *protocol) Call(b *engine.Batch) (script *engine.Script, keys []string) {
+func (p *protocol) Call(b *engine.Batch) (script *redisx.Script, keys []string) {
 	script = acquireScript
 	if b.Lease.Span > 0 {
 		script = leaseScript

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 //go:embed script.lua
@@ -35,11 +36,11 @@ var (
 )
 
 // dated are the scripts whose first argument is the time.
-var dated = []*engine.Script{releaseScript, giveBackScript, availableScript, setRateScript}
+var dated = []*redisx.Script{releaseScript, giveBackScript, availableScript, setRateScript}
 
 // script assembles a script from parts of script.lua.
-func script(parts ...string) *engine.Script {
-	return engine.NewScript(scriptText("names") + scriptText(parts...))
+func script(parts ...string) *redisx.Script {
+	return redisx.NewScript(scriptText("names") + scriptText(parts...))
 }
 
 func scriptText(parts ...string) string {
@@ -98,7 +99,7 @@ const runsArg = 7
 const cursorArg = 5
 
 // eval runs a script. Its caller must wait for ctx at most (see engine.Detached).
-func (l *Limiter) eval(ctx context.Context, script *engine.Script, keys, args []string) (rueidis.RedisMessage, error) {
+func (l *Limiter) eval(ctx context.Context, script *redisx.Script, keys, args []string) (rueidis.RedisMessage, error) {
 	var renew func([]string)
 	if slices.Contains(dated, script) {
 		renew = func(args []string) { args[0] = l.client.nowText() } // a grant must not look older than it is
@@ -111,13 +112,13 @@ func (l *Limiter) eval(ctx context.Context, script *engine.Script, keys, args []
 }
 
 // ask runs a script that only reads and replies {0, ...}, askChange one that changes the limiter.
-func (l *Limiter) ask(ctx context.Context, script *engine.Script, args ...string) ([]rueidis.RedisMessage, error) {
+func (l *Limiter) ask(ctx context.Context, script *redisx.Script, args ...string) ([]rueidis.RedisMessage, error) {
 	return engine.Detached(ctx, func(detached context.Context) ([]rueidis.RedisMessage, error) {
 		return l.pages(detached, ctx.Err, script, args)
 	})
 }
 
-func (l *Limiter) askChange(ctx context.Context, script *engine.Script, args ...string) ([]rueidis.RedisMessage, error) {
+func (l *Limiter) askChange(ctx context.Context, script *redisx.Script, args ...string) ([]rueidis.RedisMessage, error) {
 	return engine.Changing(ctx, l.client.engine, l.keys[:1],
 		func(detached context.Context) ([]rueidis.RedisMessage, error) {
 			return l.pages(detached, ctx.Err, script, args)
@@ -129,7 +130,7 @@ const mostPages = 1 << 20
 
 // pages runs a script that replies {0, ...}, until it has no more to do. ctx is detached from the
 // caller's context; ended returns the error of the latter, which ends the calls too.
-func (l *Limiter) pages(ctx context.Context, ended func() error, script *engine.Script, args []string) (
+func (l *Limiter) pages(ctx context.Context, ended func() error, script *redisx.Script, args []string) (
 	[]rueidis.RedisMessage, error,
 ) {
 	all := false
@@ -170,7 +171,7 @@ func (l *Limiter) unfinished() error {
 func never() error { return nil }
 
 // askInt runs a script that replies a number and changes the limiters with the changed keys.
-func (l *Limiter) askInt(ctx context.Context, changed []string, script *engine.Script, keys []string, args ...string) (int64, error) {
+func (l *Limiter) askInt(ctx context.Context, changed []string, script *redisx.Script, keys []string, args ...string) (int64, error) {
 	message, err := engine.Changing(ctx, l.client.engine, changed, func(ctx context.Context) (rueidis.RedisMessage, error) {
 		return l.eval(ctx, script, keys, args)
 	})

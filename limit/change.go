@@ -9,6 +9,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // Release returns permits that are not needed, to every policy. A window no longer counts them, a
@@ -129,7 +130,7 @@ func (l *Limiter) Peek(ctx context.Context) ([]rratelimiter.Decision, error) {
 }
 
 // resetScript is a script because engine.Eval repeats those while a slot moves.
-var resetScript = engine.NewScript("return redis.call('UNLINK', unpack(KEYS))")
+var resetScript = redisx.NewScript("return redis.call('UNLINK', unpack(KEYS))")
 
 // Reset makes all permits free. The rate of a joined *rratelimiter.Limiter stays.
 func (l *Limiter) Reset(ctx context.Context) error {

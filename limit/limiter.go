@@ -11,6 +11,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/inside"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // Limiter limits a name by one or several policies. All programs that open the name with the same
@@ -26,9 +27,9 @@ type Limiter struct {
 	members []member
 	keys    []string       // of the members, in their order
 	most    int64          // the most permits that can ever be granted at once, as far as that is known here
-	script  *engine.Script // that takes permits
+	script  *redisx.Script // that takes permits
 
-	leaseScript *engine.Script // the same, and leases some; nil where that is not possible or not wanted
+	leaseScript *redisx.Script // the same, and leases some; nil where that is not possible or not wanted
 	calls       engine.Limiter
 	reserves    engine.Limiter // for reservations, where there are any
 

@@ -13,13 +13,14 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // protocol is a Limiter as the engine sees it: how the scripts of this package are asked.
 type protocol Limiter
 
 // Call is the script that takes permits.
-func (p *protocol) Call(b *engine.Batch) (script *engine.Script, keys []string) {
+func (p *protocol) Call(b *engine.Batch) (script *redisx.Script, keys []string) {
 	if b.Lease.Span > 0 {
 		return p.leaseScript, p.keys
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // reserving is a Limiter as the engine sees it when it reserves.
@@ -20,7 +21,7 @@ type reserving Limiter
 const mostReservations = 256
 
 // Call is the script that reserves permits.
-func (p *reserving) Call(*engine.Batch) (script *engine.Script, keys []string) {
+func (p *reserving) Call(*engine.Batch) (script *redisx.Script, keys []string) {
 	return scriptFor(reserve, p.members), p.keys
 }
 

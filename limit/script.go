@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/inside"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 //go:embed *.lua
@@ -79,11 +79,11 @@ const (
 // combinations of policies: whoever looks for one finds it in a map that nobody changes.
 var scripts struct {
 	making sync.Mutex
-	made   atomic.Pointer[map[string]*engine.Script]
+	made   atomic.Pointer[map[string]*redisx.Script]
 }
 
 // scriptFor gives the script of a call for policies.
-func scriptFor(c call, members []member) *engine.Script {
+func scriptFor(c call, members []member) *redisx.Script {
 	var space [128]byte
 	key := append(space[:0], c...)
 	for _, m := range members {
@@ -96,13 +96,13 @@ func scriptFor(c call, members []member) *engine.Script {
 	}
 	scripts.making.Lock()
 	defer scripts.making.Unlock()
-	all := make(map[string]*engine.Script)
+	all := make(map[string]*redisx.Script)
 	if made := scripts.made.Load(); made != nil {
 		all = maps.Clone(*made)
 	}
 	found, ok := all[string(key)]
 	if !ok {
-		found = engine.NewScript(assemble(c, members))
+		found = redisx.NewScript(assemble(c, members))
 		all[string(key)] = found
 		scripts.made.Store(&all)
 	}

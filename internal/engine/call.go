@@ -6,32 +6,32 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
+
+// Calls are sent in pipelines from so many limiters on with calls in flight. With few callers it is a loss: all of them would wait
+// for one pipeline. make bench measures it.
+const pipelined = 16
 
 // pipelines reports whether calls are sent in pipelines. They are not on a cluster: rueidis returns the results of a pipeline once
 // each node has answered, and no call should wait for a node that is not its own.
 func (g *Engine) pipelines() bool { return !g.cluster && g.calling.Load() > pipelined }
 
 // run runs a script, in a pipeline if many calls are in flight.
-func (g *Engine) run(ctx context.Context, script *Script, keys, args []string) (rueidis.RedisMessage, error) {
+func (g *Engine) run(ctx context.Context, script *redisx.Script, keys, args []string) (rueidis.RedisMessage, error) {
 	if !g.pipelines() {
-		return script.exec(ctx, g.redis, keys, args)
+		return script.Exec(ctx, g.redis, keys, args)
 	}
-	d, place := g.pipeline.join(scriptCall{script: script, keys: keys, args: args})
-	if place == 0 {
-		g.pipeline.flush(context.WithoutCancel(ctx), d) // not all of its calls end with the caller of this one
-	} else {
-		<-d.done
-	}
-	return d.calls[place].reply, d.calls[place].err
+	return g.pipeline.Do(ctx, script, keys, args)
 }
 
 // Eval runs a script, again where a slot moves, with what renew then makes of its arguments, if it is there. It must be
 // called where nobody waits longer than ctx: see Detached.
-func (g *Engine) Eval(ctx context.Context, script *Script, keys, args []string, renew func(args []string)) (rueidis.RedisMessage, error) {
+func (g *Engine) Eval(ctx context.Context, script *redisx.Script, keys, args []string, renew func(args []string)) (rueidis.RedisMessage, error) {
 	for attempt := 0; ; attempt++ {
 		message, err := g.run(ctx, script, keys, args)
-		if err == nil || !slotMoves(ctx, err, attempt) {
+		if err == nil || !redisx.SlotMoves(ctx, err, attempt) {
 			return message, err
 		}
 		if renew != nil {
@@ -61,7 +61,7 @@ func (l *Limiter) acquire(ctx context.Context, b *Batch) error {
 	for attempt := 0; ; attempt++ {
 		l.prepare(b)
 		err := l.converse(ctx, b)
-		if err == nil || !slotMoves(ctx, err, attempt) {
+		if err == nil || !redisx.SlotMoves(ctx, err, attempt) {
 			return err
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // Two calls keep the server busy on a fast link, and more calls make each of them smaller. If a call takes long, its callers must
@@ -132,7 +134,7 @@ func (l *Limiter) startSending(ctx context.Context, e *entry) {
 // another goroutine sends that batch.
 func (l *Limiter) runCall(ctx context.Context, e *entry, b *Batch, call func(context.Context, *Batch) error) (again bool) {
 	var err error
-	orElse(func() { err = call(ctx, b) }, func() { l.completeAndContinue(ctx, e, b, l.Protocol.Explain(ctx, errBroken)) })
+	orElse(func() { err = call(ctx, b) }, func() { l.completeAndContinue(ctx, e, b, l.Protocol.Explain(ctx, redisx.ErrNoReply)) })
 	return l.complete(ctx, e, b, err)
 }
 
@@ -150,15 +152,15 @@ func (l *Limiter) sendInPipeline(ctx context.Context, e *entry) {
 		l.completeAndContinue(detached, e, b, nil)
 		return
 	}
-	c := scriptCall{answer: func(ctx context.Context, reply rueidis.RedisMessage, err error) { l.readPiped(ctx, e, b, reply, err) }}
+	c := redisx.Call{Answer: func(ctx context.Context, reply rueidis.RedisMessage, err error) { l.readPiped(ctx, e, b, reply, err) }}
 	orElse(func() {
 		b.forget()
 		l.prepare(b)
-		c.script, c.keys = l.Protocol.Call(b)
-		c.args = b.Args
-	}, func() { l.completeAndContinue(detached, e, b, l.Protocol.Explain(ctx, errBroken)) })
-	if d, place := g.pipeline.join(c); place == 0 {
-		g.workers.run(func() { g.pipeline.flush(detached, d) })
+		c.Script, c.Keys = l.Protocol.Call(b)
+		c.Args = b.Args
+	}, func() { l.completeAndContinue(detached, e, b, l.Protocol.Explain(ctx, redisx.ErrNoReply)) })
+	if d := g.pipeline.Add(c); d != nil {
+		g.workers.run(func() { g.pipeline.Send(detached, d) })
 	}
 }
 
@@ -186,7 +188,7 @@ func (l *Limiter) continueCall(ctx context.Context, b *Batch, failed error) erro
 	switch {
 	case failed == nil:
 		return l.converse(b.context(ctx), b)
-	case slotMoves(b.context(ctx), failed, 0):
+	case redisx.SlotMoves(b.context(ctx), failed, 0):
 		return l.acquire(ctx, b)
 	}
 	return l.Protocol.Explain(ctx, failed)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // callContext is the context of a call to Redis. Its Done is nil, since rueidis answers the end of a context by closing a
@@ -93,7 +95,7 @@ func Detached[T any](ctx context.Context, call func(context.Context) (T, error))
 	}
 	done := make(chan result, 1)
 	go func() {
-		r := result{err: errBroken} // until it returns
+		r := result{err: redisx.ErrNoReply} // until it returns
 		defer func() { done <- r }()
 		r.value, r.err = call(callFor(ctx))
 	}()
@@ -104,10 +106,6 @@ func Detached[T any](ctx context.Context, call func(context.Context) (T, error))
 		return none, ctx.Err()
 	}
 }
-
-// errBroken is the error of callers whose call did not return: a callback of the program, or the Redis client, panicked or
-// ended its goroutine.
-var errBroken = errors.New("rratelimiter: the call that carried this request panicked, or ended its goroutine")
 
 // orElse runs a function, and another one if that panics or ends its goroutine. The panic goes on.
 func orElse(run, broken func()) {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
+
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // ending is a connection that ends the goroutine of some of its calls, as a mock does that fails its test.
@@ -49,7 +51,7 @@ func TestAConnectionThatEndsAGoroutineLeavesNobodyWaiting(t *testing.T) {
 			b.Latency.Store(int64(10 * time.Millisecond))
 			var broken atomic.Int64 // calls that an observer was told of
 			l := open(&Observer{Called: func(_ context.Context, c Call) {
-				if errors.Is(c.Err, errBroken) {
+				if errors.Is(c.Err, redisx.ErrNoReply) {
 					broken.Add(1)
 				}
 			}})
@@ -58,13 +60,13 @@ func TestAConnectionThatEndsAGoroutineLeavesNobodyWaiting(t *testing.T) {
 			errs := make([]error, 5)
 			for i := range errs {
 				callers.Go(func() {
-					errs[i] = errBroken // of a caller whose own goroutine ends
+					errs[i] = redisx.ErrNoReply // of a caller whose own goroutine ends
 					pass(time.Duration(i) * time.Millisecond)
 					_, errs[i] = l.Try(ctx, Ask{Permits: 1})
 				})
 			}
 			callers.Wait()
-			assert.ErrorIs(b, errs[0], errBroken, kind)
+			assert.ErrorIs(b, errs[0], redisx.ErrNoReply, kind)
 			if kind == "cancellable" {
 				assert.ErrorContains(b, errs[0], "limiter: ", kind)
 				assert.EqualValues(b, 1, broken.Load())
@@ -92,7 +94,7 @@ func TestAConnectionThatEndsAGoroutineLeavesNobodyInLine(t *testing.T) {
 			_, err := l.Wait(b.Context(), 1, time.Time{})
 			return err
 		})
-		assert.ErrorIs(b, errs[0], errBroken)
+		assert.ErrorIs(b, errs[0], redisx.ErrNoReply)
 		assert.ErrorContains(b, errs[0], "limiter: ")
 		assert.NoError(b, errs[1])
 		assert.NoError(b, errs[2])
@@ -105,7 +107,7 @@ func TestAConnectionThatEndsAGoroutineLeavesNobodyInLine(t *testing.T) {
 // TestAConnectionThatEndsASecondCallInAPipeline, where a script has more to do than a call may: nobody waits for ever.
 func TestAConnectionThatEndsASecondCallInAPipeline(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		const names = 2 * pipelineCalls
+		const names = 2 * redisx.MostPipelined
 		ctx := contexts(b)["cancellable"]
 		conn := &ending{Client: b.Conn}
 		g := New(Settings{Redis: conn})
@@ -124,7 +126,7 @@ func TestAConnectionThatEndsASecondCallInAPipeline(t *testing.T) {
 		conn.ends.Store(names)
 		callers.Wait()
 		for i, err := range errs {
-			assert.ErrorIs(b, err, errBroken)
+			assert.ErrorIs(b, err, redisx.ErrNoReply)
 			assert.ErrorContains(b, err, fmt.Sprint("limiter:", i))
 		}
 		b.Latency.Store(0)

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // Engine carries the calls for one Redis. It keeps nothing of a name once no call for it is under way, but denials that
@@ -28,7 +30,7 @@ type Engine struct {
 	waiting  index    // of the limiters that somebody waits for
 	holders  index    // of those with leases
 	returns  sync.Map // the *arrival of each give-back that is under way
-	pipeline pipeline
+	pipeline redisx.Pipeline
 	yields   yields
 	workers  workers
 	denials  *denials  // nil where denials are not remembered
@@ -62,7 +64,7 @@ func New(s Settings) *Engine {
 		g.now = time.Now
 	}
 	g.workers = make(workers)
-	g.pipeline.redis, g.pipeline.yields = s.Redis, &g.yields
+	g.pipeline.Redis, g.pipeline.Gather = s.Redis, g.yields.gather
 	g.registry.init()
 	g.requests.New = func() any { return new(Request) }
 	g.batches.New = func() any { return new(Batch) }

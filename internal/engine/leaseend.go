@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"time"
+
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // release returns the permits that a lease has left to Redis.
@@ -25,7 +27,7 @@ func (h *leaseSet) release(s *activeLease) release {
 	all, going := h.returns, &transfer{done: make(chan struct{})}
 	all.Store(going, nil)
 	return func(ctx context.Context) error {
-		going.err = errBroken // until it returns
+		going.err = redisx.ErrNoReply // until it returns
 		defer func() {
 			all.Delete(going)
 			close(going.done)

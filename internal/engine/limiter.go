@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // Limiter is what calls are made for. Limiters of one ID share their calls, whichever value their callers hold. An ID
@@ -28,7 +30,7 @@ type Limiter struct {
 // Protocol is what calls of a limiter mean.
 type Protocol interface {
 	// Call is the script that takes the permits of a batch, and its keys.
-	Call(b *Batch) (*Script, []string)
+	Call(b *Batch) (*redisx.Script, []string)
 
 	// Arguments makes the Args of a batch. The time is as Engine.Now tells it.
 	Arguments(b *Batch, now time.Time)

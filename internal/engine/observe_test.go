@@ -13,6 +13,8 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // sums is what an Observer was told in all, beside what there was to tell.
@@ -81,7 +83,7 @@ type counted struct {
 	sums *sums
 }
 
-func (c *counted) Call(b *Batch) (*Script, []string) {
+func (c *counted) Call(b *Batch) (*redisx.Script, []string) {
 	c.sums.mu.Lock()
 	defer c.sums.mu.Unlock()
 	c.sums.sent++

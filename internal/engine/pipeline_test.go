@@ -15,6 +15,8 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // sending sees what is sent in pipelines.
@@ -77,11 +79,11 @@ func TestAPipelineHoldsSoManyCallsAtMost(t *testing.T) {
 		for name, ctx := range contexts(b) {
 			conn := &sending{Client: b.Conn}
 			b.Latency.Store(int64(10 * time.Millisecond))
-			errs := askAll(b, New(Settings{Redis: conn}), 20*pipelineCalls, ctx, 1)
+			errs := askAll(b, New(Settings{Redis: conn}), 20*redisx.MostPipelined, ctx, 1)
 			for _, err := range errs {
 				require.NoError(b, err)
 			}
-			assert.Equal(b, pipelineCalls, slices.Max(conn.names()), name)
+			assert.Equal(b, redisx.MostPipelined, slices.Max(conn.names()), name)
 		}
 	})
 }
@@ -91,7 +93,7 @@ func TestWhoCanLeaveAPipelineDoes(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		g := b.engine()
 		b.Latency.Store(int64(10 * time.Millisecond))
-		const names = 3 * pipelineCalls
+		const names = 3 * redisx.MostPipelined
 		leaves, leave := context.WithTimeout(b.Context(), 15*time.Millisecond) // their calls are at Redis then
 		defer leave()
 		stays, cancel := context.WithCancel(b.Context())
@@ -142,17 +144,17 @@ func TestPipeline_ConnectionEndsAGoroutine_FailsItsCallsAlone(t *testing.T) {
 				}
 				return send()
 			}
-			errs := askAll(b, g, 4*pipelineCalls, ctx, 1)
+			errs := askAll(b, g, 4*redisx.MostPipelined, ctx, 1)
 			count := 0
 			for i, err := range errs {
 				if err != nil {
-					assert.ErrorIs(b, err, errBroken)
+					assert.ErrorIs(b, err, redisx.ErrNoReply)
 					assert.ErrorContains(b, err, fmt.Sprint("limiter:", i))
 					count++
 				}
 			}
 			assert.Positive(b, count, context)
-			assert.LessOrEqual(b, count, pipelineCalls, context)
+			assert.LessOrEqual(b, count, redisx.MostPipelined, context)
 			assert.True(b, g.Idle(), context)
 		}
 	})
@@ -165,7 +167,7 @@ func TestOneOfManyNamesHasAnError(t *testing.T) {
 			g := b.engine()
 			b.Redis.Set("limiter:7", "no hash")
 			b.Latency.Store(int64(10 * time.Millisecond))
-			errs := askAll(b, g, 2*pipelineCalls, ctx, 10)
+			errs := askAll(b, g, 2*redisx.MostPipelined, ctx, 10)
 			for i, err := range errs {
 				if i == 7 {
 					assert.ErrorContains(b, err, "limiter:7: ", name)
@@ -198,7 +200,7 @@ func TestManyNamesWithMoreToDoThanACallMay(t *testing.T) {
 			g := b.engine()
 			b.Latency.Store(int64(10 * time.Millisecond))
 			var callers sync.WaitGroup
-			for i := range 2 * pipelineCalls {
+			for i := range 2 * redisx.MostPipelined {
 				callers.Go(func() {
 					l := open(g, fmt.Sprint(kind, i), 10, time.Minute)
 					l.Protocol = twice{l}
@@ -231,7 +233,7 @@ func TestWhoAsksOnceMoreKeepsNobodyWaiting(t *testing.T) {
 			b.Latency.Store(int64(10 * time.Millisecond))
 			began := time.Now()
 			var callers sync.WaitGroup
-			for i := range 2 * pipelineCalls {
+			for i := range 2 * redisx.MostPipelined {
 				callers.Go(func() {
 					l := open(g, fmt.Sprint(kind, i), 10, time.Minute)
 					l.Protocol = asksWhy{l}
@@ -251,64 +253,5 @@ func TestWhoAsksOnceMoreKeepsNobodyWaiting(t *testing.T) {
 			callers.Wait()
 			b.Latency.Store(0)
 		}
-	})
-}
-
-// echoScript replies its first key, how many keys and arguments it was given, and these.
-var echoScript = NewScript(`return {KEYS[1], #KEYS, #ARGV, unpack(ARGV)}`)
-
-// otherScript does the same.
-var otherScript = NewScript(`return {KEYS[1], #KEYS, #ARGV, unpack(ARGV)} -- and is another`)
-
-func echo(script *Script, key string, args ...string) scriptCall {
-	return scriptCall{script: script, keys: []string{key}, args: args}
-}
-
-// TestPipeline_ScriptsUnknown_SentOnceMoreWithTheirText, in one pipeline.
-func TestPipeline_ScriptsUnknown_SentOnceMoreWithTheirText(t *testing.T) {
-	inBubble(t, func(b *bubble) {
-		conn := &sending{Client: b.Conn}
-		for range 2 { // the server knows neither of the scripts, and then both
-			calls := []scriptCall{echo(echoScript, "a", "x"), echo(otherScript, "b"), echo(echoScript, "c", "y", "z")}
-			send(b.Context(), conn, calls)
-			for i, want := range [][]string{{"a", "1", "1", "x"}, {"b", "1", "0"}, {"c", "1", "2", "y", "z"}} {
-				require.NoError(b, calls[i].err)
-				var got []string
-				reply, err := calls[i].reply.ToArray()
-				require.NoError(b, err)
-				for _, m := range reply {
-					if n, err := m.AsInt64(); err == nil {
-						got = append(got, strconv.FormatInt(n, 10))
-						continue
-					}
-					text, err := m.ToString()
-					require.NoError(b, err)
-					got = append(got, text)
-				}
-				assert.Equal(b, want, got)
-			}
-		}
-		assert.Equal(b, [][]string{{"a", "b", "c"}, {"a", "b", "c"}, {"a", "b", "c"}}, conn.pipelines)
-	})
-}
-
-// TestPipeline_ConnectionPanicsBetweenReplies_FailsTheCallsWithoutOne: the others have theirs.
-func TestPipeline_ConnectionPanicsBetweenReplies_FailsTheCallsWithoutOne(t *testing.T) {
-	inBubble(t, func(b *bubble) {
-		_, err := echoScript.exec(b.Context(), b.Conn, []string{"x"}, nil)
-		require.NoError(b, err)
-		conn := &sending{Client: b.Conn}
-		conn.instead = func(_ []string, send func() []rueidis.RedisResult) []rueidis.RedisResult {
-			if len(conn.pipelines) > 1 {
-				panic("no connection")
-			}
-			return send()
-		}
-		d := &pipelineBatch{calls: []scriptCall{echo(echoScript, "a"), echo(otherScript, "b")}, done: make(chan struct{})} // that script is not known
-		g := New(Settings{Redis: conn})
-		assert.PanicsWithValue(b, "no connection", func() { g.pipeline.flush(b.Context(), d) })
-		<-d.done
-		assert.NoError(b, d.calls[0].err)
-		assert.ErrorIs(b, d.calls[1].err, errBroken)
 	})
 }

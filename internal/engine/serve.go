@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"time"
+
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // serve asks Redis for the waiters of a queue, until there are none.
@@ -51,7 +53,7 @@ func (l *Limiter) callForQueue(e *entry, q *queue, began, changes uint64) {
 	goOn := func() { go l.serve(e, q) } // if this goroutine ends
 	orElse(func() { err = l.acquire(context.Background(), &q.batch) }, func() {
 		defer goOn()
-		l.answerQueue(e, q, began, changes, l.Protocol.Explain(context.Background(), errBroken))
+		l.answerQueue(e, q, began, changes, l.Protocol.Explain(context.Background(), redisx.ErrNoReply))
 	})
 	orElse(func() { l.answerQueue(e, q, began, changes, err) }, goOn)
 }

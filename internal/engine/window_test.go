@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	inmemory "github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 const second = time.Second
@@ -34,7 +35,7 @@ func open(g *Engine, name string, limit int64, every time.Duration) *window {
 
 // ARGV: now, limit, length of the window, o where nobody is served behind one who is not, requests.
 // Replies when the window began, what is free, in how long it ends, and a letter for each request.
-var windowScript = NewScript(`
+var windowScript = redisx.NewScript(`
 local now, limit, every = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 if not now then
   local time = redis.call('TIME')
@@ -63,7 +64,7 @@ return {began, limit - used, began + every - now, table.concat(letters)}
 `)
 
 // ARGV: permits, and a moment of the window that they were granted in.
-var backScript = NewScript(`
+var backScript = redisx.NewScript(`
 local state = redis.call('HMGET', KEYS[1], 'began', 'used')
 if state[1] and tonumber(state[1]) <= tonumber(ARGV[2]) then
   redis.call('HSET', KEYS[1], 'used', string.format('%.0f', math.max(0, state[2] - ARGV[1])))
@@ -71,7 +72,7 @@ end
 return 0
 `)
 
-func (l *window) Call(*Batch) (*Script, []string) { return windowScript, []string{l.ID} }
+func (l *window) Call(*Batch) (*redisx.Script, []string) { return windowScript, []string{l.ID} }
 
 func (l *window) Arguments(b *Batch, now time.Time) {
 	ordered := ""

@@ -1,0 +1,99 @@
+package redisx
+
+import (
+	"context"
+	"strconv"
+	"testing"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/bubble"
+)
+
+// echoScript replies its first key, the numbers of its keys and arguments, and the arguments.
+var echoScript = NewScript(`return {KEYS[1], #KEYS, #ARGV, unpack(ARGV)}`)
+
+// otherScript does the same.
+var otherScript = NewScript(`return {KEYS[1], #KEYS, #ARGV, unpack(ARGV)} -- another`)
+
+// conn counts the pipelines that it sends, and may panic instead.
+type conn struct {
+	rueidis.Client
+	sent  []int // the commands of each pipeline
+	panic int   // the number of the pipeline that panics, from 1 on
+}
+
+func (c *conn) DoMulti(ctx context.Context, commands ...rueidis.Completed) []rueidis.RedisResult {
+	c.sent = append(c.sent, len(commands))
+	if len(c.sent) == c.panic {
+		panic("no connection")
+	}
+	return c.Client.DoMulti(ctx, commands...)
+}
+
+// answers are the replies that a pipeline passed on, by key.
+type answers map[string][]string
+
+func (a answers) call(b *bubble.Bubble, script *Script, key string, args ...string) Call {
+	return Call{Script: script, Keys: []string{key}, Args: args, Answer: func(_ context.Context, reply rueidis.RedisMessage, err error) {
+		if err != nil {
+			a[key] = []string{err.Error()}
+			return
+		}
+		elements, err := reply.ToArray()
+		require.NoError(b, err)
+		for _, m := range elements {
+			text, err := m.ToString()
+			if err != nil {
+				n, err := m.AsInt64()
+				require.NoError(b, err)
+				text = strconv.FormatInt(n, 10)
+			}
+			a[key] = append(a[key], text)
+		}
+	}}
+}
+
+func alone(int, func() int) {}
+
+func TestPipeline_UnknownScripts_AreSentAgainWithTheirText(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		conn := &conn{Client: b.Conn}
+		p := &Pipeline{Redis: conn, Gather: alone}
+		for range 2 { // the server knows neither of the scripts, and then both
+			got := make(answers)
+			d := p.Add(got.call(b, echoScript, "a", "x"))
+			require.Nil(b, p.Add(got.call(b, otherScript, "b")))
+			require.Nil(b, p.Add(got.call(b, echoScript, "c", "y", "z")))
+			p.Send(b.Context(), d)
+			assert.Equal(b, answers{"a": {"a", "1", "1", "x"}, "b": {"b", "1", "0"}, "c": {"c", "1", "2", "y", "z"}}, got)
+		}
+		assert.Equal(b, []int{3, 3, 3}, conn.sent)
+	})
+}
+
+func TestPipeline_ConnectionPanicsBetweenReplies_FailsTheCallsWithoutOne(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		_, err := echoScript.Exec(b.Context(), b.Conn, []string{"x"}, nil)
+		require.NoError(b, err)
+		p := &Pipeline{Redis: &conn{Client: b.Conn, panic: 2}, Gather: alone}
+		got := make(answers)
+		d := p.Add(got.call(b, echoScript, "a"))
+		require.Nil(b, p.Add(got.call(b, otherScript, "b"))) // the server does not know that script
+		assert.PanicsWithValue(b, "no connection", func() { p.Send(b.Context(), d) })
+		assert.Equal(b, answers{"a": {"a", "1", "0"}, "b": {ErrNoReply.Error()}}, got)
+	})
+}
+
+func TestPipeline_Full_BeginsAnother(t *testing.T) {
+	p := &Pipeline{Gather: alone}
+	first := p.Add(Call{})
+	for range MostPipelined - 1 {
+		assert.Nil(t, p.Add(Call{}))
+	}
+	second := p.Add(Call{})
+	require.NotNil(t, second)
+	assert.NotSame(t, first, second)
+}
