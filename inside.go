@@ -33,7 +33,7 @@ func init() {
 		}, nil
 	}
 	inside.SameSlot = checkSlots
-	inside.Script = scriptText
+	inside.Script = scriptParts.Text
 	inside.RandomMember = func() string { return string(new(Client).appendMember(nil, 0, false)) }
 }
 

@@ -17,53 +17,52 @@ import (
 //go:embed script.lua
 var scriptSource string
 
-// The scripts, each of the parts of script.lua that its call runs and of nothing else.
+// scripts lists the parts of script.lua that each script consists of.
+var scripts = map[string][]string{
+	"acquire": {
+		"hint", "limiter", "wanted", "window", "value", "refuse", "reclaim", "drift", "acquire",
+		"store", "grant", "swap", "checked", "answer", "expiry",
+	},
+	"lease": {
+		"hint", "limiter", "wanted", "window", "value", "refuse", "reclaim", "drift", "acquire", "lease",
+		"store", "grant", "swap", "checked", "answer", "leased", "expiry",
+	},
+	"release": {
+		"unhinted", "limiter", "value", "window", "reclaim", "cap", "release", "store", "swap", "checked", "expiry",
+	},
+	"giveback": {
+		"unhinted", "limiter", "value", "window", "reclaim", "cap", "giveback", "store", "swap", "checked", "expiry",
+	},
+	"available":  {"unhinted", "limiter", "value", "available"},
+	"trysetrate": {"trysetrate"},
+	"setrate":    {"setrate", "expiry"},
+	"each":       {"slack", "each", "outlive"},
+	"expiretime": {"expiretime"},
+	"move":       {"slack", "move", "outlive"},
+}
+
 var (
-	acquireScript = script("hint", "limiter", "wanted", "window", "value", "refuse", "reclaim", "drift", "acquire",
-		"store", "grant", "swap", "checked", "answer", "expiry")
-	leaseScript = script("hint", "limiter", "wanted", "window", "value", "refuse", "reclaim", "drift", "acquire", "lease",
-		"store", "grant", "swap", "checked", "answer", "leased", "expiry")
-	releaseScript = script("unhinted", "limiter", "value", "window", "reclaim", "cap", "release",
-		"store", "swap", "checked", "expiry")
-	giveBackScript = script("unhinted", "limiter", "value", "window", "reclaim", "cap", "giveback",
-		"store", "swap", "checked", "expiry")
-	availableScript  = script("unhinted", "limiter", "value", "available")
+	acquireScript    = script("acquire")
+	leaseScript      = script("lease")
+	releaseScript    = script("release")
+	giveBackScript   = script("giveback")
+	availableScript  = script("available")
 	trySetRateScript = script("trysetrate")
-	setRateScript    = script("setrate", "expiry")
-	eachScript       = script("slack", "each", "outlive")
+	setRateScript    = script("setrate")
+	eachScript       = script("each")
 	expireTimeScript = script("expiretime")
-	moveScript       = script("slack", "move", "outlive")
+	moveScript       = script("move")
 )
 
 // dated are the scripts whose first argument is the time.
 var dated = []*redisx.Script{releaseScript, giveBackScript, availableScript, setRateScript}
 
-// script assembles a script from parts of script.lua.
-func script(parts ...string) *redisx.Script {
-	return redisx.NewScript(scriptText("names") + scriptText(parts...))
-}
+var scriptParts = redisx.ParseParts(scriptSource)
 
-func scriptText(parts ...string) string {
-	var text strings.Builder
-	for _, part := range parts {
-		_, body, found := strings.Cut(scriptSource, "\n--@ "+part+"\n")
-		if !found {
-			panic("rratelimiter: script.lua has no part " + part)
-		}
-		body, _, _ = strings.Cut(body, "\n--@ ")
-		for line := range strings.Lines(body) {
-			// A line may include a part. Comments are removed: a server keeps the text of every
-			// script.
-			if inner, ok := strings.CutPrefix(strings.TrimSpace(line), "--@"); ok {
-				text.WriteString(scriptText(inner))
-			} else if !strings.HasPrefix(strings.TrimLeft(line, " "), "--") {
-				text.WriteString(strings.TrimLeft(line, " "))
-			}
-		}
-		text.WriteByte('\n')
-	}
-	return text.String()
-}
+// script assembles a script of that list.
+func script(name string) *redisx.Script { return redisx.NewScript(scriptText(name)) }
+
+func scriptText(name string) string { return scriptParts.Text("names") + scriptParts.Text(scripts[name]...) }
 
 // The first element of an array reply: see script.lua.
 const (

@@ -1,8 +1,10 @@
 -- The scripts of Redisson's rate limiter. Every change of a limiter's state is one call of one of them.
 --
--- A script consists of the parts that script.go lists. A part starts at its "--@ name" line. Parts are straight code,
--- since a closure costs more per call than the lines that it saves; functions are made on rare paths alone. The work of
--- one call is bounded by page, however many grants a limiter holds.
+-- A script consists of the parts that script.go lists. A part starts at its line "--@ name  in: ...  out: ...", which
+-- names what it reads and what it sets for the parts behind it; "--+" continues that line, and a line "--@name" includes
+-- another part. testdata/scripts has the assembled scripts. Parts are straight code, since a closure costs more per call
+-- than the lines that it saves; functions are made on rare paths alone. The work of one call is bounded by page, however
+-- many grants a limiter holds.
 --
 -- KEYS: 1 configuration   2 value   3 permits   4 this client's value   5 this client's permits
 -- acquire, giveback and available get the first three for a limiter that is taken for OVERALL.
@@ -27,33 +29,34 @@
 -- in that millisecond deletes it. The client's own keys of a PER_CLIENT limiter outlive the configuration by slack, an
 -- interval and a day: other clients can extend the limiter and cannot name these keys.
 
---@ names
+--@ names  out: call find match page
 -- Locals, since every access to a global costs a lookup.
 local redis, string = redis, string
 local call, find, match, page = redis.call, string.find, string.match, 256
 
---@ count
+--@ count  out: count
 -- count returns the permits of a grant, or nil if the member is too short.
 local function count(member)
   local a, b, c, d = string.byte(member, -4, -1)
   return d and a + b * 256 + c * 65536 + d * 16777216
 end
 
---@ resized
+--@ resized  out: resized
 -- resized returns the member of a grant with another number of permits.
 local function resized(member, n)
   return string.sub(member, 1, -5) .. string.char(n % 256, math.floor(n / 256) % 256,
     math.floor(n / 65536) % 256, math.floor(n / 16777216))
 end
 
---@ hint
+--@ hint  out: hintInterval hintRate
 -- The rate and the interval that the client last saw, or '' if the drift is to be counted.
 local hintRate, hintInterval = ARGV[3], ARGV[4]
 
---@ unhinted
+--@ unhinted  out: hintInterval hintRate
 local hintRate, hintInterval
 
---@ limiter
+--@ limiter  in: hintInterval hintRate  out: hinted interval keepAlive now nowText permitsAt permitsKey rate
+--+ valueAt valueKey
 -- Reads the configuration. Sets rate, interval, keepAlive, now, nowText, the keys of the rate type (valueKey and
 -- permitsKey, with their KEYS indexes valueAt and permitsAt) and hinted (the hint holds).
 local KEYS, ARGV = KEYS, ARGV
@@ -96,7 +99,7 @@ if nowText == '' then
 end
 local now = nowText + 0
 
---@ wanted
+--@ wanted  out: total wanted
 -- Reads the permits that acquire wants: sets total, and wanted, its text.
 local wanted, total = ARGV[5], 1
 if wanted and wanted ~= '' then
@@ -105,7 +108,7 @@ else
   wanted = '1'
 end
 
---@ refuse
+--@ refuse  in: hinted interval now rate total valueAt wanted
 -- Replies at once if every request exceeds the rate: such a call changes nothing and does not extend a TTL. Arguments and
 -- reply are those of acquire.
 if total > rate then
@@ -126,14 +129,14 @@ if total > rate then
   end
 end
 
---@ window
+--@ window  in: interval keepAlive now permitsKey  out: expired limit setTTL ttl
 -- Reads the permits set's sizes and TTLs. Sets ttl (of a configuration without keepAliveTime), setTTL (-2: no set), limit
 -- (grants up to this score have expired) and expired (their number).
 local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
 local limit = now - interval
 local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', limit), call('PTTL', permitsKey)
 
---@ value
+--@ value  in: valueAt valueKey  out: stored value
 -- Reads the value. Sets stored, its text, and value, its number.
 local stored = call('GET', valueKey)
 if stored and stored ~= '0' and not (#stored < 18 and match(stored, '^%-?[1-9]%d*$')) then
@@ -141,7 +144,8 @@ if stored and stored ~= '0' and not (#stored < 18 and match(stored, '^%-?[1-9]%d
 end
 local value = stored and stored + 0
 
---@ reclaim
+--@ reclaim  in: expired permitsAt permitsKey rate setTTL stored ttl value  out: add dirty drop gone grants more
+--+ score spent value wipe
 -- Adds expired grants to value, the free permits. Only reads. Sets dirty (value is to be written), wipe (all grants
 -- have expired), drop (as many of the oldest grants are in value and are to be removed), more (other expired grants
 -- remain), grants (the size of the set, or nil if unknown) and spent (nil: acquire sets it if DECRBY is enough).
@@ -204,12 +208,12 @@ else
 end
 local gone, add, score
 
---@ cap
+--@ cap  in: dirty rate value  out: dirty value
 if value > rate then
   value, dirty = rate, true
 end
 
---@ cut
+--@ cut  in: add count drop gone grants newest permitsAt resized rest score  out: add drop gone rest score
 -- Takes rest permits off the oldest grants, which grants lists with their scores, up to the score newest: whole grants
 -- increase drop, and one shrinks: it is in gone, and add is its new member, with the score score.
 for i = 1, #grants, 2 do
@@ -227,7 +231,8 @@ for i = 1, #grants, 2 do
   end
 end
 
---@ drift
+--@ drift  in: add dirty drop gone grants hinted more now permitsAt permitsKey rate score stored value wipe
+--+ out: add counted cursor dirty drop gone grants score value
 -- Corrects drift: value + permits in the set should be the rate. excess is by how much it is more.
 --   excess > 0, stored > rate   the rate was lowered: value = rate - permits in the set
 --   excess > 0                  Redisson released permits: the oldest grants worth excess leave the set, and the stored
@@ -282,7 +287,7 @@ elseif not hinted or value > rate or cursor ~= '' then
   end
 end
 
---@ pages
+--@ pages  in: counted cursor excess permitsKey rate size stored  out: counted excess
 -- Counts a page of the grants below low, and a page of those above high while they are more than two. No other call moves
 -- excess: a grant lowers the value and raises the set, an expired grant does the reverse. So a page can be counted at a
 -- time; the value is read at the end, together with the oldest page and the grants above high. Clients whose clocks are
@@ -344,7 +349,8 @@ else
   counted = string.format('%s %s %d %.0f %s %s', low, high, members, sum, sure, found)
 end
 
---@ acquire
+--@ acquire  in: dirty more nowText rate spent total value wanted  out: above answers dated dirty flags granted
+--+ spent value want
 -- Decides requests for permits, in their order.
 -- ARGV[2] the member of a grant of all of them
 -- ARGV[3], ARGV[4] the hint: if it does not hold, or is '', the drift is counted and the reply is the long one
@@ -406,7 +412,8 @@ if granted > 0 then
   end
 end
 
---@ lease
+--@ lease  in: dated flags granted interval keepAlive now rate spent total ttl value  out: dated granted leased
+--+ span spent value
 -- Follows acquire: if all was granted and much is left, grants more, for the client to hand out. The whole grant is dated
 -- at the lease's end, so that it stays taken until an interval after the last moment at which a permit of it can be used.
 -- Nothing is leased if the limiter may expire before that, nor for longer than a sixteenth of the interval, nor more than
@@ -423,13 +430,13 @@ if granted == total and flags and span > 0 and (ends < 0 or ends >= interval + s
   end
 end
 
---@ leased
+--@ leased  in: interval leased rate reply span value  out: reply
 -- The reply of a call that leased permits: {4, permits, milliseconds, rate, interval, free, reply of acquire}.
 if leased > 0 then
   reply = {4, leased, span, rate, math.min(interval, 9007199254740992), value, reply}
 end
 
---@ store
+--@ store  in: dirty drop permitsKey spent value valueKey wipe  out: failed
 -- Writes value, and removes the grants that are in it. Sets failed, an error if a write of the set was refused: the parts
 -- up to checked write no more then.
 if dirty then
@@ -444,7 +451,7 @@ elseif drop > 0 then
   failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, 0, drop - 1)
 end
 
---@ grant
+--@ grant  in: dated failed granted permitsKey total  out: failed
 -- Adds the grant of acquire to the set. Redisson's member counts to 4294967295, and no call asks for more.
 if granted > 0 and (not failed or type(failed) ~= 'table') then
   local member = ARGV[2]
@@ -455,7 +462,7 @@ if granted > 0 and (not failed or type(failed) ~= 'table') then
   failed = redis.pcall('ZADD', permitsKey, dated, member)
 end
 
---@ swap
+--@ swap  in: add failed gone permitsKey score  out: failed
 -- Replaces the members gone by add, if that is not nil.
 if gone and type(failed) ~= 'table' then
   if add then
@@ -466,7 +473,7 @@ if gone and type(failed) ~= 'table' then
   end
 end
 
---@ checked
+--@ checked  in: failed valueKey
 -- Ends the script if a write of the set was refused. The value expires instead of being deleted, since DEL may be the
 -- right that is missing. A plain grant's reply is 1, which is no error.
 if failed and failed ~= 1 and type(failed) == 'table' then
@@ -474,7 +481,7 @@ if failed and failed ~= 1 and type(failed) == 'table' then
   return failed
 end
 
---@ answer
+--@ answer  in: above answers counted flags granted interval now permitsKey rate total value valueAt want  out: reply
 -- Builds the reply of acquire.
 local reply = value
 if not flags then
@@ -496,7 +503,7 @@ elseif answers or flags ~= '' or counted ~= '' then
   end
 end
 
---@ waits
+--@ waits  in: interval need now permitsKey reply  out: need reply
 -- Appends to reply when need permits return. The unused permits of a lease, a grant with a score in the future, return
 -- when it ends: 50 ms later they are back at the latest.
 --@count
@@ -532,7 +539,8 @@ while need > 0 do
   need = need - n
 end
 
---@ release
+--@ release  in: add dirty drop gone more now permitsAt permitsKey rate score value wipe  out: add dirty drop gone
+--+ reply score value wipe
 -- Returns permits: the oldest grants shrink by as much, so that no permit returns twice. Leased permits, whose score is in
 -- the future, are returned last, those of other clients behind those of this one.
 -- ARGV[2] the permits
@@ -571,7 +579,7 @@ else
 end
 dirty = true
 
---@ giveback
+--@ giveback  in: add dirty drop gone limit permitsKey rate score value  out: add dirty gone reply score value
 -- Returns permits of one grant, whose callers have left. If the grant is not there, its permits are free already: it has
 -- expired, was released, or was lost in a failover. What is taken then belongs to others. Another client's release may
 -- have shrunk it: then it is among the oldest, with the same random bytes.
@@ -602,7 +610,7 @@ if score and tonumber(score) > limit then
   gone, value, dirty = {member}, math.min(rate, value + n), true
 end
 
---@ expiry
+--@ expiry  in: interval keepAlive permitsKey reply setTTL ttl valueAt valueKey
 -- Gives the state the TTL of the configuration: keepAliveTime from now, or the expiry that was set. The client's own keys
 -- get slack more.
 local stateTTL
@@ -623,7 +631,7 @@ elseif setTTL >= 0 then
 end
 return reply
 
---@ available
+--@ available  in: interval now permitsAt permitsKey rate value
 -- Replies {0, free}. Only reads: if grants have expired or the value is lost, it counts a page, and the next call goes on
 -- as long as the grant that the count began with is there.
 local free = value
@@ -690,7 +698,7 @@ if ARGV[4] ~= '0' then
 end
 return 1
 
---@ setrate
+--@ setrate  out: expired interval keepAlive permitsAt permitsKey reply setTTL ttl value valueAt valueKey
 -- Sets the rate, whatever it was.
 -- ARGV[2] to ARGV[5]: rate, interval, type, keepAliveTime
 -- ARGV[6] letters: e only where the limiter exists, k keeps what is taken
@@ -770,7 +778,7 @@ if value then
 end
 local reply = 1
 
---@ slack
+--@ slack  out: base interval slack ttl
 -- Sets slack, by how much this client's own pair outlives the configuration, ttl of the configuration, and base, behind
 -- which the keys stand of the limiter that the script leaves.
 local base = #KEYS - 5
@@ -778,7 +786,7 @@ local ttl = call('PTTL', KEYS[1])
 local interval = tonumber(call('HMGET', KEYS[1], 'interval')[1] or '0') or 0
 local slack = math.floor(math.max(0, math.min(interval, 1e15))) + 86400000
 
---@ each
+--@ each  in: slack ttl  out: reply ttl
 -- Runs one command on every key, for what Redisson does to the five keys alike. Where it gives an expiry, the state gets
 -- it with a millisecond, and this client's own pair with slack besides. Whether one is later (GT) or earlier (LT), the
 -- configuration says for its own pair, too.
@@ -821,7 +829,7 @@ if type(at) ~= 'number' then
 end
 return at
 
---@ move
+--@ move  in: ttl  out: reply
 -- Renames or copies a limiter with all its state. The new name's old state goes, so that the two cannot mix.
 -- KEYS[6] to KEYS[10]: the keys of the new name
 -- ARGV[1] RENAME or COPY, ARGV[2] 1 to replace a limiter of the new name
@@ -859,7 +867,7 @@ for i = 1, 5 do
   end
 end
 
---@ outlive
+--@ outlive  in: base reply slack ttl
 -- Lets no state of this client that has a TTL die before the configuration.
 for i = base + 2, base + 5 do
   local life = call('PTTL', KEYS[i])

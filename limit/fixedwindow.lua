@@ -3,7 +3,7 @@
 -- TTL: an interval from the first grant of a window. An aligned window and a calendar unit renew it with each grant: a clock
 -- that is set back meets the same window again.
 
---@ read
+--@ read  out: count@ end@ free@ head@ length@ most@ renews@ text@
 -- Sets head@, the text before the count, or false if no window is open; renews@, whether a grant renews the TTL; length@, the TTL.
 local most@, end@, length@, renews@ = ARGV[@1] + 0, nil, ARGV[@2], ARGV[@3] ~= ''
 --@window
@@ -15,7 +15,7 @@ if not head@ then
 end
 local free@ = most@ - count@
 
---@ window
+--@ window  in: end@  out: count@ end@ head@ text@
 local count@, head@, text@ = 0, false, call('GET', KEYS[@]) or ''
 if text@ ~= '' then
   local head, finish, count = match(text@, '^(%w+ (%d+) )(%d+)$')
@@ -28,11 +28,11 @@ if text@ ~= '' then
   end
 end
 
---@ lease
+--@ lease  in: end@ head@ length@ renews@ span  out: span
 -- Leased permits are used in the window that counts them: before it ends by this clock, and before its key expires.
 span = min(span, floor(length@ / 16), floor(end@ - now / 1000), head@ and not renews@ and call('PTTL', KEYS[@]) or length@ + 0)
 
---@ take
+--@ take  in: count@ end@ epoch granted head@ length@ renews@ text@  out: count@ text@
 count@ = min(9007199254740992, count@ + granted) -- only Charge reaches this
 text@ = (head@ or format('%s %d ', epoch, end@)) .. format('%d', count@)
 if head@ and not renews@ then
@@ -41,7 +41,7 @@ else
   call('SET', KEYS[@], text@, 'PX', length@)
 end
 
---@ release
+--@ release  in: count@ head@ mark n
 if count@ > 0 and (not mark or match(mark, '^%w+ ') == match(head@, '^%w+ ')) then
   if n < count@ then
     call('SET', KEYS[@], head@ .. format('%d', count@ - n), 'KEEPTTL')
@@ -50,5 +50,5 @@ if count@ > 0 and (not mark or match(mark, '^%w+ ') == match(head@, '^%w+ ')) th
   end
 end
 
---@ tell
+--@ tell  in: count@ end@ text@  out: told@
 local told@ = {text@, count@, end@ * 1000 - now}

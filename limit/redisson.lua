@@ -1,7 +1,7 @@
 -- A limiter of Redisson's layout that is joined with others. KEYS: its five. ARGV: the beginning of the name of a grant, and
 -- the cursor of the call before, or ''.
 
---@ limiter
+--@ limiter  in: interval more nowText permitsKey rate spent value  out: spent value
 -- The end of the function redisson, behind the parts limiter, value, window and reclaim of the root package's script.lua, which return what
 -- they reply, or read the limiter into locals. A closure holds these here, since a script may have several such limiters.
 local limiter = {free = value, most = rate, more = more}
@@ -24,7 +24,7 @@ function limiter.tell(denied)
 end
 return limiter
 
---@ read
+--@ read  in: redisson  out: free@ limiter@ most@ text@
 local limiter@ = redisson({KEYS[@1], KEYS[@2], KEYS[@3], KEYS[@4], KEYS[@5]},
   {format('%d', millis), ARGV[@1], nil, nil, nil, ARGV[@2]})
 if limiter@[1] == 1 then
@@ -35,17 +35,17 @@ elseif limiter@[1] then
 end
 local free@, most@, text@ = limiter@.free, limiter@.most, ''
 
---@ more
+--@ more  in: free limiter@ total
 if total > free and limiter@.more then
   return limiter@.settle(0) or {1, format('%d', now)}
 end
 
---@ settle
+--@ settle  in: answers granted limiter@
 -- What asks for more than can ever be granted changes nothing.
 local failed = (not answers or match(answers, '[gn]')) and limiter@.settle(granted)
 if failed then
   return failed
 end
 
---@ tell
+--@ tell  in: answers limiter@  out: told@
 local told@ = limiter@.tell(answers)

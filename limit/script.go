@@ -4,7 +4,6 @@ import (
 	"embed"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -18,48 +17,37 @@ import (
 //go:embed *.lua
 var sources embed.FS
 
-// parts is the parts of script.lua, and sections those of each kind of policy, by their names.
+// parts are the parts of script.lua, and sections those of each kind of policy.
 var (
-	parts    = cut("script.lua")
-	sections = func() map[string]map[string]string {
-		all := make(map[string]map[string]string)
+	parts    = source("script")
+	sections = func() map[string]redisx.Parts {
+		all := make(map[string]redisx.Parts)
 		for _, kind := range kinds {
-			all[kind] = cut(kind + ".lua")
-			for _, whole := range []call{reserve, cancel} {
-				all[kind][string(whole)] = parts[string(whole)]
-			}
-		}
-		for kind, base := range map[string]string{"leakybucket": "tokenbucket", "calendar": "fixedwindow"} {
-			for name, body := range all[base] {
-				if _, own := all[kind][name]; !own {
-					all[kind][name] = body
-				}
-			}
+			all[kind] = redisx.Parts{string(reserve): parts[string(reserve)], string(cancel): parts[string(cancel)]}
+			maps.Copy(all[kind], source(inherits[kind])) // nothing for most
+			maps.Copy(all[kind], source(kind))
 		}
 		return all
 	}()
 )
 
-// cut reads a file of parts, each of which begins at its "--@ name" line.
-func cut(file string) map[string]string {
-	text, err := sources.ReadFile(file)
+// inherits names the kinds that have the sections of another one, but for their own.
+var inherits = map[string]string{"leakybucket": "tokenbucket", "calendar": "fixedwindow"}
+
+// source returns the parts of a .lua file, none for no name.
+func source(name string) redisx.Parts {
+	if name == "" {
+		return nil
+	}
+	return redisx.ParseParts(sourceText(name))
+}
+
+func sourceText(name string) string {
+	text, err := sources.ReadFile(name + ".lua")
 	if err != nil {
 		panic(err)
 	}
-	found := make(map[string]string)
-	name := ""
-	for line := range strings.Lines(string(text)) {
-		line = strings.TrimLeft(line, " ")
-		if begin, ok := strings.CutPrefix(line, "--@ "); ok {
-			name = strings.TrimSpace(begin)
-			continue
-		}
-		// The comments stay here: a server keeps the text of every script that it was sent.
-		if name != "" && line != "\n" && !strings.HasPrefix(line, "-- ") {
-			found[name] += line
-		}
-	}
-	return found
+	return string(text)
 }
 
 // The calls that scripts are put together for.
@@ -121,7 +109,7 @@ func assemble(c call, members []member) string {
 		for i, m := range members {
 			keys, arguments := len(m.policy.keeps()), len(m.policy.arguments(nil, time.Time{}))
 			if all := sections[m.policy.kind()]; all[section] != "" {
-				fmt.Fprint(&text, strings.ReplaceAll(begin, "@", fmt.Sprint(i+1)), number(all, section, i+1, key, keys, argument, arguments), end)
+				fmt.Fprint(&text, strings.ReplaceAll(begin, "@", fmt.Sprint(i+1)), number(all.Text(section), i+1, key, keys, argument, arguments), end)
 			}
 			key += keys
 			argument += arguments
@@ -151,9 +139,9 @@ func assemble(c call, members []member) string {
 		text.WriteString(parts["return"])
 	}
 	if slices.ContainsFunc(members, func(m member) bool { return m.policy.kind() == "redisson" }) {
-		body := strings.ReplaceAll(sections["redisson"]["limiter"], "--@settled\n", inside.Script("store", "grant", "checked", "expiry"))
-		body = strings.ReplaceAll(body, "--@waits\n", inside.Script("waits"))
-		fmt.Fprintf(&text, "local function redisson(KEYS, ARGV)\n%s%send\n", inside.Script("names", "unhinted", "limiter", "value", "window", "reclaim", "cap"), body)
+		body := redisx.Parts{"settled": inside.Script("store", "grant", "checked", "expiry"), "waits": inside.Script("waits")}
+		maps.Copy(body, sections["redisson"])
+		fmt.Fprintf(&text, "local function redisson(KEYS, ARGV)\n%s%send\n", inside.Script("names", "unhinted", "limiter", "value", "window", "reclaim", "cap"), body.Text("limiter"))
 	}
 	each("read", "", "")
 	each("again", "", "")
@@ -203,39 +191,12 @@ func assemble(c call, members []member) string {
 	case reserve, cancel:
 		each(string(c), "", "")
 	}
-	return withHead(text.String())
+	return parts.Text("head") + text.String()
 }
 
-// names are the functions that sections call by a short name.
-var names = map[string]string{
-	"call": "redis.call", "floor": "math.floor", "ceil": "math.ceil", "max": "math.max", "min": "math.min", "fmod": "math.fmod",
-	"match": "string.match", "format": "string.format", "tonumber": "tonumber",
-}
-
-var calling = regexp.MustCompile(`\b[a-z]+\(`)
-
-// withHead puts before a script the parts of the head that it uses, and before these the functions
-// that they call, as locals: a call of a local function costs the server less than that of a global
-// one.
-func withHead(text string) string {
-	body := parts["head"]
-	if strings.Contains(text, "millis") {
-		body += parts["millis"]
-	}
-	body += text
-	var locals, functions []string
-	for _, found := range calling.FindAllString(body, -1) {
-		name := strings.TrimSuffix(found, "(")
-		if function, ok := names[name]; ok && !slices.Contains(locals, name) {
-			locals, functions = append(locals, name), append(functions, function)
-		}
-	}
-	return fmt.Sprintf("local %s = %s\n", strings.Join(locals, ", "), strings.Join(functions, ", ")) + body
-}
-
-// number gives a section for the policy of a number, whose keys and arguments come behind so many
-// others. A line "--@name" in it stands for another section.
-func number(all map[string]string, section string, policy, otherKeys, keys, others, arguments int) string {
+// number returns a section for the policy of a number, whose keys and arguments follow so many
+// others.
+func number(section string, policy, otherKeys, keys, others, arguments int) string {
 	pairs := []string{"KEYS[@]", fmt.Sprintf("KEYS[%d]", otherKeys+1)}
 	for i := range keys {
 		pairs = append(pairs, fmt.Sprintf("KEYS[@%d]", i+1), fmt.Sprintf("KEYS[%d]", otherKeys+i+1))
@@ -244,17 +205,5 @@ func number(all map[string]string, section string, policy, otherKeys, keys, othe
 		pairs = append(pairs, fmt.Sprintf("ARGV[@%d]", i+1), fmt.Sprintf("ARGV[%d]", others+i+1))
 	}
 	pairs = append(pairs, "@", fmt.Sprint(policy))
-	return strings.NewReplacer(pairs...).Replace(expand(all, section))
-}
-
-// expand gives a section with those that its lines stand for.
-func expand(all map[string]string, section string) string {
-	var text strings.Builder
-	for line := range strings.Lines(all[section]) {
-		if name, ok := strings.CutPrefix(line, "--@"); ok {
-			line = expand(all, strings.TrimSpace(name))
-		}
-		text.WriteString(line)
-	}
-	return text.String()
+	return strings.NewReplacer(pairs...).Replace(section)
 }

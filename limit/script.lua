@@ -1,5 +1,6 @@
 -- The server's half of package limit. script.go assembles a script for the policies of a limiter, from parts of this file and, for each
--- policy, from sections of the .lua file of its kind. Parts and sections start at their "--@ name" line. They are straight code
+-- policy, from sections of the .lua file of its kind. Parts and sections start at their line "--@ name  in: ...  out: ...", which names
+-- what they read and what they set for others; "--+" continues it. testdata/scripts has assembled scripts. Parts are straight code
 -- without functions, because a closure on every call costs more than the lines that it saves.
 --
 -- In a section "@" stands for the number of the policy: KEYS[@] is its key, ARGV[@1] its first argument, and its locals end in
@@ -32,10 +33,11 @@
 -- Every script replies {3, policy, text} if text cannot be the state of the policy, or {3, policy, key, field, text} if it has
 -- several keys, and {2, policy} if it has no rate. That policy is unchanged then.
 
--- A script has locals for those functions of names (script.go) that it calls, and millis if it reads that.
-
---@ head
--- + 0 makes a number of a text that is one, in half of tonumber's time.
+--@ head  out: call ceil floor fmod format match max millis min now tonumber
+-- A call of a local function costs the server less than that of a global one. + 0 makes a number of a text that is one, in half of
+-- tonumber's time.
+local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
+local match, format, tonumber = string.match, string.format, tonumber
 local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
@@ -43,11 +45,9 @@ if now == '' then
 else
   now = now + 0
 end
-
---@ millis
 local millis = floor(now / 1000)
 
---@ acquire
+--@ acquire  in: credit free letters most runs  out: above answers epoch granted total want
 -- Answers requests for permits, in their order: all policies grant one, or none does. Before it, free is the fewest permits
 -- that a policy has free, most the fewest that one can have, and credit the fewest that may be taken before another request:
 -- a caller behind more waits until they are paid for. Sets granted.
@@ -92,7 +92,7 @@ elseif runs ~= '' or total > most then
   answers = table.concat(answers)
 end
 
---@ lease
+--@ lease  in: free granted most span total  out: granted leased
 -- Behind acquire: if all was granted and much is left, takes more, for the process to hand out before the lease ends: no more
 -- than half of what is free, and none of the last eighth of a policy.
 -- ARGV[4] the permits
@@ -104,19 +104,19 @@ if granted == total and span > 0 then
   granted = granted + leased
 end
 
---@ charge
+--@ charge  out: answers epoch granted want
 -- ARGV[2] the permits to take, whether they are free or not
 -- ARGV[3] the epoch of a state that begins with this call
 -- Replies as peek.
 local granted, epoch, answers, want = ARGV[2] + 0, ARGV[3], nil, 1
 
---@ release
+--@ release  out: n
 -- ARGV[2] the permits to give back
 -- Behind the arguments of the policies: the marks of a refund, one for each policy.
 -- Replies 1
 local n = tonumber(ARGV[2])
 
---@ reserve
+--@ reserve  out: changed epoch
 -- Answers requests for permits at a later moment, in their order, by a single policy that has sections for it: due sets
 -- delay, the microseconds until n permits can be had, and book takes them and sets ticket, what cancel needs to know.
 -- ARGV[2] the requests, with equal neighbours merged, and the longest delays that they accept: '1*200<0 3*1<5000000'
@@ -144,7 +144,7 @@ if changed then
 end
 return {0, format('%d', now), table.concat(answers, ',')}
 
---@ cancel
+--@ cancel  out: changed
 -- Gives reservations back, as far as nothing was reserved behind them: undo does so for one, and sets changed.
 -- ARGV[2] permits and ticket of each, the last reserved first, with commas between them
 -- Replies 1
@@ -157,7 +157,7 @@ if changed then
 end
 return 1
 
---@ plain
+--@ plain  in: above granted letters total
 -- Ends acquire for callers that need no more. "@" stands for the texts.
 if letters ~= 'd' and letters ~= 'do' and not above then
   if granted == total then
@@ -167,12 +167,12 @@ if letters ~= 'd' and letters ~= 'do' and not above then
   end
 end
 
---@ reply
+--@ reply  in: answers  out: told
 -- The end of a script that replies all: told@ of every policy stands behind it.
 local told = {0, now, answers or '*'@}
 
---@ leased
+--@ leased  in: leased span told
 told[#told + 1], told[#told + 2] = leased, span
 
---@ return
+--@ return  in: told
 return told

@@ -7,7 +7,7 @@
 --
 -- TTL: an interval from the last grant. A grant whose PEXPIRE is refused fails, so what callers hold has renewed it.
 
---@ read
+--@ read  out: at@ base@ count@ epoch@ first@ free@ length@ most@ sum@ text@ time@ total@
 -- Sets at@, the time; first@, the index of the oldest entry in the interval, and base@, the total before it; length@, the number of
 -- entries; and of the newest entry time@, count@ and total@. If epoch@ is false, nothing is taken.
 local most@, at@, first@, base@, length@, sum@ = tonumber(ARGV[@1]), millis, 0, 0, 0, 0
@@ -52,7 +52,8 @@ do
 end
 local free@ = most@ - sum@
 
---@ take
+--@ take  in: at@ count@ epoch epoch@ first@ granted sum@ text@ time@ total@  out: count@ epoch@ first@ n sum@
+--+ text@ time@ total@
 local n = min(granted, 9007199254740992 - sum@) -- only Charge reaches this
 sum@, total@ = sum@ + n, total@ - (9007199254740992 - n)
 if total@ < 0 then
@@ -79,7 +80,7 @@ if first@ > 0 then
   first@ = 0
 end
 
---@ release
+--@ release  in: at@ base@ count@ epoch@ first@ length@ mark n sum@ time@ total@
 -- The oldest permits, or with a mark those of its entry. The newest entry keeps the time that a clock has seen, before entries go
 -- that have expired by it.
 local word, moment = match(mark or '', '^(%w+) (%d+) ')
@@ -147,7 +148,7 @@ elseif word and word == epoch@ and moment + 0 > at@ - ARGV[@2] then
   end
 end
 
---@ tell
+--@ tell  in: first@ most@ sum@ text@ time@ want  out: told@
 -- The permits that are taken, the time until the last of them come back, and if more are wanted than are free, pairs: after so long, so
 -- many come back, at most a page of them.
 local told@ = {text@, sum@, 0}

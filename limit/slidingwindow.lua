@@ -4,7 +4,7 @@
 --
 -- TTL: an interval and a cell from the last grant.
 
---@ read
+--@ read  out: cell@ count@ epoch@ free@ from@ gone@ most@ newest@ older@ sum@ text@
 -- Sets cell@, the cell of now; newest@ and count@, the newest cell and its permits; older@, the text of the others, of which
 -- the first from@ - 1 bytes are cells that have expired; gone@, their permits. If epoch@ is false, nothing is taken.
 local most@, cell@, sum@, newest@, count@, older@ = tonumber(ARGV[@1]), floor(millis / ARGV[@2]), 0, 0, 0, ''
@@ -32,10 +32,11 @@ if text@ ~= '' then
 end
 local free@ = most@ - sum@
 
---@ write
+--@ write  in: count@ epoch@ newest@ older@ sum@ text@  out: text@
 text@ = format('%s %d %d %d', epoch@, sum@, newest@, count@) .. older@
 
---@ take
+--@ take  in: cell@ count@ epoch epoch@ from@ granted newest@ older@ sum@ text@  out: count@ epoch@ from@ n newest@
+--+ older@ sum@ text@
 local n = min(granted, 9007199254740992 - sum@) -- only Charge reaches this
 if not epoch@ then
   epoch@, newest@ = epoch, cell@
@@ -51,7 +52,7 @@ sum@, count@ = sum@ + n, count@ + n
 --@write
 call('SET', KEYS[@], text@, 'PX', (ARGV[@3] + 1) * ARGV[@2])
 
---@ release
+--@ release  in: cell@ count@ epoch@ gone@ mark n newest@ older@ sum@ text@  out: count@ older@ sum@ text@
 -- The newest permits, or with a mark those of its cell. What has expired stays in the text: another clock may be behind this one.
 local word, only = match(mark or '', '^(%w+) %d+ (%d+) ')
 if sum@ > 0 and (not mark or word == epoch@) then
@@ -82,7 +83,7 @@ if sum@ > 0 and (not mark or word == epoch@) then
   end
 end
 
---@ tell
+--@ tell  in: count@ from@ most@ newest@ older@ sum@ text@ want  out: told@
 -- As SlidingLog's.
 local told@ = {text@, sum@, 0}
 if sum@ > 0 then

@@ -5,7 +5,7 @@
 --
 -- TTL: until all permits are stored.
 
---@ read
+--@ read  out: at@ cool@ credit@ epoch@ free@ last@ left@ most@ next@ size@ slope@ stable@ stored@ text@ threshold@
 local stable@, size@, cool@, threshold@, slope@ = tonumber(ARGV[@1]), tonumber(ARGV[@2]), tonumber(ARGV[@3]), tonumber(ARGV[@4]), tonumber(ARGV[@5])
 local at@, stored@, next@, last@, epoch@, text@ = now, size@, now, 0, false, call('GET', KEYS[@]) or ''
 if text@ ~= '' then
@@ -33,7 +33,7 @@ if next@ <= at@ then
   credit@, left@ = ceil(1 / (stable@ + (slope@ and slope@ * (size@ - threshold@) or 0))) - 1 + (slope@ and 0 or stored@), stored@
 end
 
---@ spend
+--@ spend  in: epoch epoch@ n next@ slope@ stable@ stored@ threshold@  out: epoch@ next@ stored@
 epoch@ = epoch@ or epoch
 local wait, spent = 0, min(n, stored@)
 if slope@ then
@@ -48,7 +48,7 @@ end
 wait = min(9007199254740992, wait + floor((n - spent) * stable@))
 stored@, next@ = stored@ - spent, min(9007199254740992, next@ + wait)
 
---@ write
+--@ write  in: at@ cool@ epoch@ last@ next@ size@ stored@ text@  out: text@
 if next@ > at@ or stored@ < size@ then
   text@ = format('%s %.17g %d %d', epoch@, stored@, at@, next@ - at@)
   if last@ > at@ then
@@ -61,14 +61,15 @@ else
   call('UNLINK', KEYS[@])
 end
 
---@ take
+--@ take  in: at@ cool@ epoch epoch@ granted last@ left@ next@ size@ slope@ stable@ stored@ text@ threshold@
+--+ out: epoch@ left@ n next@ stored@ text@
 local n = granted
 --@spend
 -- Below 0 it is how much more than was stored the last request took: those before it saw what was left then.
 left@ = slope@ and next@ > at@ and 0 or left@ - n
 --@write
 
---@ release
+--@ release  in: at@ cool@ epoch@ last@ mark n next@ size@ stable@ stored@ text@  out: next@ text@
 -- At once, or with a mark less all the time since the grant, which may have paid for it. Reservations that wait keep their moments.
 local back = n * stable@
 if mark then
@@ -81,13 +82,14 @@ if back > 0 then
   --@write
 end
 
---@ due
+--@ due  in: at@ delay n next@ size@ slope@ stable@ threshold@  out: delay
 delay = next@ > at@ and next@ - now or 0
 if next@ + n * (stable@ + (slope@ and slope@ * (size@ - threshold@) or 0)) > 9007199254740992 then
   delay = 9007199254740992
 end
 
---@ book
+--@ book  in: at@ epoch epoch@ last@ n next@ slope@ stable@ stored@ threshold@ ticket  out: epoch@ last@ next@
+--+ stored@ ticket
 -- The ticket is "<epoch> <next free moment> <cost> <stored permits spent>", as the reservation left them.
 --@spend
 if next@ > at@ then
@@ -95,7 +97,7 @@ if next@ > at@ then
 end
 ticket = format('%s %d %d %.17g', epoch@, next@, wait, spent)
 
---@ undo
+--@ undo  in: at@ changed cool@ epoch@ last@ next@ size@ stored@ text  out: changed last@ next@ stored@
 -- Later is what was reserved after it.
 local word, own, cost, spent = match(text, '^%d+ (%w+) (%d+) (%d+) (%S+)$')
 if word and word == epoch@ then
@@ -118,7 +120,7 @@ if word and word == epoch@ then
   end
 end
 
---@ tell
+--@ tell  in: at@ cool@ left@ next@ size@ stored@ text@  out: told@
 local told@ = {text@, floor(left@), 0, 0}
 if next@ > at@ or stored@ < size@ then
   told@[3], told@[4] = next@ > at@ and next@ - now or 0, next@ - now + ceil((size@ - stored@) * cool@)

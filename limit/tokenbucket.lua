@@ -6,7 +6,8 @@
 --
 -- TTL: until the bucket is full.
 
---@ read
+--@ read  out: ahead@ at@ back@ capacity@ epoch@ free@ interval@ last@ low@ missing@ most@ part@ refill@ since@
+--+ taken@ text@
 local capacity@, refill@, interval@ = ARGV[@1] + 0, ARGV[@2] + 0, ARGV[@3] + 0
 -- Missing is a whole number, as long as it is below 2^53. Format takes numbers below 2^63 for %d.
 local at@, missing@, epoch@, text@ = now, 0, false, call('GET', KEYS[@]) or ''
@@ -33,11 +34,12 @@ local part@ = fmod(missing@, interval@)
 local taken@ = floor((missing@ - part@) / interval@ + 0.5)
 local free@, most@ = capacity@ - taken@ - (part@ > 0 and 1 or 0), capacity@
 
---@ ahead
+--@ ahead  in: capacity@ interval@  out: ahead@
 -- Reservations wait while more than this is missing of what was missing when they were made.
 local ahead@ = capacity@ * interval@
 
---@ add
+--@ add  in: at@ back@ epoch epoch@ interval@ last@ low@ missing@ n since@  out: back@ epoch@ last@ low@ missing@
+--+ since@
 -- Takes n more. If the bucket was much fuller than low, low starts again: grants before that are refunded without it.
 if not epoch@ then
   epoch@, low@, back@, last@ = epoch, 0, 0, 0
@@ -50,10 +52,11 @@ else
   low@ = min(low@, found)
 end
 
---@ subtract
+--@ subtract  in: back@ due low@ missing@  out: back@ low@ missing@
 missing@, low@, back@ = missing@ - due, max(0, low@ - due), back@ + due
 
---@ write
+--@ write  in: ahead@ at@ back@ epoch@ interval@ last@ low@ missing@ part@ refill@ since@ taken@ text@  out: part@
+--+ taken@ text@
 part@ = fmod(missing@, interval@)
 taken@ = floor((missing@ - part@) / interval@ + 0.5)
 if missing@ > 0 then
@@ -70,12 +73,14 @@ else
   call('UNLINK', KEYS[@])
 end
 
---@ take
+--@ take  in: ahead@ at@ back@ epoch epoch@ granted interval@ last@ low@ missing@ part@ refill@ since@ taken@ text@
+--+ out: back@ epoch@ last@ low@ missing@ n part@ since@ taken@ text@
 local n = granted
 --@add
 --@write
 
---@ release
+--@ release  in: ahead@ at@ back@ epoch@ interval@ last@ low@ mark missing@ n part@ refill@ since@ taken@ text@
+--+ out: back@ due low@ missing@ part@ taken@ text@
 -- At once, or with a mark what is missing because of the grant: no more than the least that was missing since. Each of these is no more
 -- than that: the grant less all refill since; what the grant left missing less all refill and all refunds since; low, if the grant is in it.
 -- Reservations that wait keep their moments.
@@ -95,18 +100,19 @@ if due > 0 then
   --@write
 end
 
---@ due
+--@ due  in: ahead@ at@ delay interval@ missing@ n refill@  out: delay due
 -- Until the bucket would hold n, after all that was taken before. Permits beyond 2^53 in all are not counted any more.
 local due = missing@ + n * interval@ - ahead@
 --@wait
 
---@ wait
+--@ wait  in: at@ delay due interval@ missing@ n refill@  out: delay
 delay = due > 0 and at@ - now + ceil(due / refill@) or 0
 if missing@ / interval@ + n > 9007199254740992 then
   delay = 9007199254740992
 end
 
---@ book
+--@ book  in: ahead@ at@ back@ epoch epoch@ interval@ last@ low@ missing@ n since@ ticket  out: back@ epoch@ last@
+--+ low@ missing@ since@ ticket
 -- The ticket is "<epoch> <at, us> <missing> <back>", as the reservation left them.
 --@add
 if missing@ > ahead@ then
@@ -114,7 +120,8 @@ if missing@ > ahead@ then
 end
 ticket = format('%s %d %.0f %.0f', epoch@, at@, missing@, back@)
 
---@ undo
+--@ undo  in: ahead@ at@ back@ changed epoch@ interval@ last@ low@ missing@ refill@ since@ text  out: back@ changed
+--+ last@ low@ missing@
 -- Own is what was missing when the reservation was made and is still missing. Later is what was reserved after it.
 local permits, word, at, missing, back = match(text, '^(%d+) (%w+) (%d+) (%d+) (%d+)$')
 if word and word == epoch@ then
@@ -134,5 +141,5 @@ if word and word == epoch@ then
   end
 end
 
---@ tell
+--@ tell  in: at@ part@ taken@ text@  out: told@
 local told@ = {text@, taken@, part@, at@ - now}

@@ -1,0 +1,25 @@
+package redisx
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestParts_Text_IncludesPartsAndDropsComments(t *testing.T) {
+	parts := ParseParts(`-- Ignored.
+ignored()
+--@ first  in: a  out: b
+-- A comment.
+local b = a -- kept
+
+if b then
+  --@second
+end
+--@ second
+  return b
+`)
+	assert.Equal(t, "local b = a -- kept\nif b then\n    return b\nend\n", parts.Text("first"))
+	assert.Equal(t, "  return b\nlocal b = a -- kept\nif b then\n    return b\nend\n", parts.Text("second", "first"))
+	assert.PanicsWithValue(t, "redisx: no part third", func() { parts.Text("third") })
+}

@@ -1,0 +1,443 @@
+---- acquire
+local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
+local match, format, tonumber = string.match, string.format, tonumber
+local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+else
+  now = now + 0
+end
+local millis = floor(now / 1000)
+local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
+local at1, missing1, epoch1, text1 = now, 0, false, call('GET', KEYS[1]) or ''
+local low1, since1, back1, last1 = 0, now, 0, 0
+if text1 ~= '' then
+  local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
+  local low, since, back, last = match(rest or '', '^ (%d+) (%d+) (%d+) ?(%d*)$')
+  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not low or #low > 33 or #since > 18 or #back > 33 or #last > 33) then
+    return {3, 1, text1}
+  end
+  at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
+  low1, since1 = missing1, at1
+  if low then
+    low1, since1, back1, last1 = tonumber(low .. '.'), since + 0, tonumber(back .. '.'), tonumber('0' .. last .. '.')
+  end
+  if at1 < now then
+    missing1, last1, at1 = max(0, missing1 - (now - at1) * refill1), last1 - (now - at1) * refill1, now
+  end
+  epoch1 = missing1 > 0 and word
+end
+local ahead1 = 0
+local part1 = fmod(missing1, interval1)
+local taken1 = floor((missing1 - part1) / interval1 + 0.5)
+local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0), capacity1
+local free, most, credit = free1, most1, 9007199254740992
+local runs, letters = ARGV[7] or '', ARGV[8] or ''
+local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
+local want = letters == 'do' and most or 0
+if total <= free and (total <= credit or runs == '' and credit >= 0) then
+  granted = total
+elseif runs ~= '' or total > most then
+  answers = {}
+  local shut, ordered = false, letters == 'do'
+  if runs == '' then
+    runs = ARGV[2] .. '*1'
+  end
+  for text, times in string.gmatch(runs, '(%d+)%*(%d+)') do
+    local n, got = tonumber(text), 0
+    times = tonumber(times)
+    if n > most then
+      answers[#answers + 1] = string.rep('x', times)
+      above = true
+    else
+      if not shut and n <= free - granted and granted <= credit then
+        got = min(times, floor((free - granted) / n), floor((credit - granted) / n) + 1)
+        granted = granted + got * n
+        answers[#answers + 1] = string.rep('g', got)
+      end
+      if got < times then
+        answers[#answers + 1] = string.rep('n', times - got)
+        want = max(want, n)
+        shut = ordered
+      end
+    end
+  end
+  answers = table.concat(answers)
+end
+if granted > 0 then
+do
+local n = granted
+if not epoch1 then
+  epoch1, low1, back1, last1 = epoch, 0, 0, 0
+end
+local found = missing1
+missing1 = min(9007199254740992 * interval1, missing1 + n * interval1) -- only Charge reaches this
+if found == 0 or found < low1 / 2 then
+  low1, since1 = missing1, at1
+else
+  low1 = min(low1, found)
+end
+part1 = fmod(missing1, interval1)
+taken1 = floor((missing1 - part1) / interval1 + 0.5)
+if missing1 > 0 then
+  text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
+  if low1 ~= missing1 or since1 ~= at1 or back1 > 0 or last1 > ahead1 then
+    text1 = text1 .. format(' %.0f %d %.0f', low1, since1, back1)
+    if last1 > ahead1 then
+      text1 = text1 .. format(' %.0f', last1)
+    end
+  end
+  call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000))))
+else
+  text1 = ''
+  call('UNLINK', KEYS[1])
+end
+end
+end
+if letters ~= 'd' and letters ~= 'do' and not above then
+  if granted == total then
+    return text1
+  elseif granted == 0 and letters == '' then
+    return -1
+  end
+end
+local told1 = {text1, taken1, part1, at1 - now}
+local told = {0, now, answers or '*', told1}
+return told
+
+---- charge
+local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
+local match, format, tonumber = string.match, string.format, tonumber
+local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+else
+  now = now + 0
+end
+local millis = floor(now / 1000)
+local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
+local at1, missing1, epoch1, text1 = now, 0, false, call('GET', KEYS[1]) or ''
+local low1, since1, back1, last1 = 0, now, 0, 0
+if text1 ~= '' then
+  local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
+  local low, since, back, last = match(rest or '', '^ (%d+) (%d+) (%d+) ?(%d*)$')
+  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not low or #low > 33 or #since > 18 or #back > 33 or #last > 33) then
+    return {3, 1, text1}
+  end
+  at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
+  low1, since1 = missing1, at1
+  if low then
+    low1, since1, back1, last1 = tonumber(low .. '.'), since + 0, tonumber(back .. '.'), tonumber('0' .. last .. '.')
+  end
+  if at1 < now then
+    missing1, last1, at1 = max(0, missing1 - (now - at1) * refill1), last1 - (now - at1) * refill1, now
+  end
+  epoch1 = missing1 > 0 and word
+end
+local ahead1 = 0
+local part1 = fmod(missing1, interval1)
+local taken1 = floor((missing1 - part1) / interval1 + 0.5)
+local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0), capacity1
+local granted, epoch, answers, want = ARGV[2] + 0, ARGV[3], nil, 1
+do
+local n = granted
+if not epoch1 then
+  epoch1, low1, back1, last1 = epoch, 0, 0, 0
+end
+local found = missing1
+missing1 = min(9007199254740992 * interval1, missing1 + n * interval1) -- only Charge reaches this
+if found == 0 or found < low1 / 2 then
+  low1, since1 = missing1, at1
+else
+  low1 = min(low1, found)
+end
+part1 = fmod(missing1, interval1)
+taken1 = floor((missing1 - part1) / interval1 + 0.5)
+if missing1 > 0 then
+  text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
+  if low1 ~= missing1 or since1 ~= at1 or back1 > 0 or last1 > ahead1 then
+    text1 = text1 .. format(' %.0f %d %.0f', low1, since1, back1)
+    if last1 > ahead1 then
+      text1 = text1 .. format(' %.0f', last1)
+    end
+  end
+  call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000))))
+else
+  text1 = ''
+  call('UNLINK', KEYS[1])
+end
+end
+local told1 = {text1, taken1, part1, at1 - now}
+local told = {0, now, answers or '*', told1}
+return told
+
+---- release
+local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
+local match, format, tonumber = string.match, string.format, tonumber
+local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+else
+  now = now + 0
+end
+local millis = floor(now / 1000)
+local capacity1, refill1, interval1 = ARGV[3] + 0, ARGV[4] + 0, ARGV[5] + 0
+local at1, missing1, epoch1, text1 = now, 0, false, call('GET', KEYS[1]) or ''
+local low1, since1, back1, last1 = 0, now, 0, 0
+if text1 ~= '' then
+  local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
+  local low, since, back, last = match(rest or '', '^ (%d+) (%d+) (%d+) ?(%d*)$')
+  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not low or #low > 33 or #since > 18 or #back > 33 or #last > 33) then
+    return {3, 1, text1}
+  end
+  at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
+  low1, since1 = missing1, at1
+  if low then
+    low1, since1, back1, last1 = tonumber(low .. '.'), since + 0, tonumber(back .. '.'), tonumber('0' .. last .. '.')
+  end
+  if at1 < now then
+    missing1, last1, at1 = max(0, missing1 - (now - at1) * refill1), last1 - (now - at1) * refill1, now
+  end
+  epoch1 = missing1 > 0 and word
+end
+local ahead1 = 0
+local part1 = fmod(missing1, interval1)
+local taken1 = floor((missing1 - part1) / interval1 + 0.5)
+local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0), capacity1
+local n = tonumber(ARGV[2])
+local marks = 5
+do
+local mark = ARGV[marks + 1]
+local due = n * interval1
+if mark then
+  local word, at, taken, part, rest = match(mark, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
+  if word and word == epoch1 then
+    local refilled, before = (at1 - at) * refill1, tonumber((match(rest, '^ %d+ %d+ (%d+)') or '0') .. '.')
+    due = min(due, max(due - refilled, tonumber(taken, 10) * interval1 + part - refilled - back1 + before, since1 <= at + 0 and low1 or 0))
+  else
+    due = 0
+  end
+end
+due = min(due, missing1 - (last1 > ahead1 and min(last1, missing1) or 0))
+if due > 0 then
+  missing1, low1, back1 = missing1 - due, max(0, low1 - due), back1 + due
+  part1 = fmod(missing1, interval1)
+  taken1 = floor((missing1 - part1) / interval1 + 0.5)
+  if missing1 > 0 then
+    text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
+    if low1 ~= missing1 or since1 ~= at1 or back1 > 0 or last1 > ahead1 then
+      text1 = text1 .. format(' %.0f %d %.0f', low1, since1, back1)
+      if last1 > ahead1 then
+        text1 = text1 .. format(' %.0f', last1)
+      end
+    end
+    call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000))))
+  else
+    text1 = ''
+    call('UNLINK', KEYS[1])
+  end
+end
+end
+return 1
+
+---- peek
+local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
+local match, format, tonumber = string.match, string.format, tonumber
+local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+else
+  now = now + 0
+end
+local millis = floor(now / 1000)
+local capacity1, refill1, interval1 = ARGV[2] + 0, ARGV[3] + 0, ARGV[4] + 0
+local at1, missing1, epoch1, text1 = now, 0, false, call('GET', KEYS[1]) or ''
+local low1, since1, back1, last1 = 0, now, 0, 0
+if text1 ~= '' then
+  local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
+  local low, since, back, last = match(rest or '', '^ (%d+) (%d+) (%d+) ?(%d*)$')
+  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not low or #low > 33 or #since > 18 or #back > 33 or #last > 33) then
+    return {3, 1, text1}
+  end
+  at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
+  low1, since1 = missing1, at1
+  if low then
+    low1, since1, back1, last1 = tonumber(low .. '.'), since + 0, tonumber(back .. '.'), tonumber('0' .. last .. '.')
+  end
+  if at1 < now then
+    missing1, last1, at1 = max(0, missing1 - (now - at1) * refill1), last1 - (now - at1) * refill1, now
+  end
+  epoch1 = missing1 > 0 and word
+end
+local ahead1 = 0
+local part1 = fmod(missing1, interval1)
+local taken1 = floor((missing1 - part1) / interval1 + 0.5)
+local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0), capacity1
+local answers, want = '*', 1
+local told1 = {text1, taken1, part1, at1 - now}
+local told = {0, now, answers or '*', told1}
+return told
+
+---- reserve
+local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
+local match, format, tonumber = string.match, string.format, tonumber
+local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+else
+  now = now + 0
+end
+local millis = floor(now / 1000)
+local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
+local at1, missing1, epoch1, text1 = now, 0, false, call('GET', KEYS[1]) or ''
+local low1, since1, back1, last1 = 0, now, 0, 0
+if text1 ~= '' then
+  local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
+  local low, since, back, last = match(rest or '', '^ (%d+) (%d+) (%d+) ?(%d*)$')
+  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not low or #low > 33 or #since > 18 or #back > 33 or #last > 33) then
+    return {3, 1, text1}
+  end
+  at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
+  low1, since1 = missing1, at1
+  if low then
+    low1, since1, back1, last1 = tonumber(low .. '.'), since + 0, tonumber(back .. '.'), tonumber('0' .. last .. '.')
+  end
+  if at1 < now then
+    missing1, last1, at1 = max(0, missing1 - (now - at1) * refill1), last1 - (now - at1) * refill1, now
+  end
+  epoch1 = missing1 > 0 and word
+end
+local ahead1 = 0
+local part1 = fmod(missing1, interval1)
+local taken1 = floor((missing1 - part1) / interval1 + 0.5)
+local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0), capacity1
+local epoch = ARGV[3]
+local answers, changed = {}, false
+for text, times, within in string.gmatch(ARGV[2], '(%d+)%*(%d+)<(%d+)') do
+  local n = tonumber(text)
+  within = tonumber(within)
+  for _ = 1, tonumber(times) do
+    local delay, ticket
+    local due = missing1
+    delay = due > 0 and at1 - now + ceil(due / refill1) or 0
+    if missing1 / interval1 + n > 9007199254740992 then
+      delay = 9007199254740992
+    end
+    if delay <= within then
+      if not epoch1 then
+        epoch1, low1, back1, last1 = epoch, 0, 0, 0
+      end
+      local found = missing1
+      missing1 = min(9007199254740992 * interval1, missing1 + n * interval1) -- only Charge reaches this
+      if found == 0 or found < low1 / 2 then
+        low1, since1 = missing1, at1
+      else
+        low1 = min(low1, found)
+      end
+      if missing1 > ahead1 then
+        last1 = missing1
+      end
+      ticket = format('%s %d %.0f %.0f', epoch1, at1, missing1, back1)
+      answers[#answers + 1], changed = format('%d ', delay) .. ticket, true
+    else
+      answers[#answers + 1] = format('%d', -min(delay, 9007199254740992))
+    end
+  end
+end
+if changed then
+  part1 = fmod(missing1, interval1)
+  taken1 = floor((missing1 - part1) / interval1 + 0.5)
+  if missing1 > 0 then
+    text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
+    if low1 ~= missing1 or since1 ~= at1 or back1 > 0 or last1 > ahead1 then
+      text1 = text1 .. format(' %.0f %d %.0f', low1, since1, back1)
+      if last1 > ahead1 then
+        text1 = text1 .. format(' %.0f', last1)
+      end
+    end
+    call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000))))
+  else
+    text1 = ''
+    call('UNLINK', KEYS[1])
+  end
+end
+return {0, format('%d', now), table.concat(answers, ',')}
+
+---- cancel
+local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
+local match, format, tonumber = string.match, string.format, tonumber
+local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+else
+  now = now + 0
+end
+local millis = floor(now / 1000)
+local capacity1, refill1, interval1 = ARGV[3] + 0, ARGV[4] + 0, ARGV[5] + 0
+local at1, missing1, epoch1, text1 = now, 0, false, call('GET', KEYS[1]) or ''
+local low1, since1, back1, last1 = 0, now, 0, 0
+if text1 ~= '' then
+  local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
+  local low, since, back, last = match(rest or '', '^ (%d+) (%d+) (%d+) ?(%d*)$')
+  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not low or #low > 33 or #since > 18 or #back > 33 or #last > 33) then
+    return {3, 1, text1}
+  end
+  at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
+  low1, since1 = missing1, at1
+  if low then
+    low1, since1, back1, last1 = tonumber(low .. '.'), since + 0, tonumber(back .. '.'), tonumber('0' .. last .. '.')
+  end
+  if at1 < now then
+    missing1, last1, at1 = max(0, missing1 - (now - at1) * refill1), last1 - (now - at1) * refill1, now
+  end
+  epoch1 = missing1 > 0 and word
+end
+local ahead1 = 0
+local part1 = fmod(missing1, interval1)
+local taken1 = floor((missing1 - part1) / interval1 + 0.5)
+local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0), capacity1
+local changed = false
+for text in string.gmatch(ARGV[2], '[^,]+') do
+  local permits, word, at, missing, back = match(text, '^(%d+) (%w+) (%d+) (%d+) (%d+)$')
+  if word and word == epoch1 then
+    local n, refilled = permits * interval1, (at1 - at) * refill1
+    local own = tonumber(missing .. '.') - refilled
+    local due = own
+    if own <= ahead1 then -- it does not wait: as a refund of a grant
+      due = max(n - refilled, own - back1 + tonumber(back .. '.'), since1 <= at + 0 and low1 or 0)
+    end
+    due = min(due, n - max(0, last1 > ahead1 and last1 - own or 0), missing1)
+    if due > 0 then
+      if last1 == own then
+        last1 = own - n
+      end
+      changed = true
+      missing1, low1, back1 = missing1 - due, max(0, low1 - due), back1 + due
+    end
+  end
+end
+if changed then
+  part1 = fmod(missing1, interval1)
+  taken1 = floor((missing1 - part1) / interval1 + 0.5)
+  if missing1 > 0 then
+    text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
+    if low1 ~= missing1 or since1 ~= at1 or back1 > 0 or last1 > ahead1 then
+      text1 = text1 .. format(' %.0f %d %.0f', low1, since1, back1)
+      if last1 > ahead1 then
+        text1 = text1 .. format(' %.0f', last1)
+      end
+    end
+    call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000))))
+  else
+    text1 = ''
+    call('UNLINK', KEYS[1])
+  end
+end
+return 1
+

@@ -1,0 +1,1025 @@
+---- acquire
+local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
+local match, format, tonumber = string.match, string.format, tonumber
+local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+else
+  now = now + 0
+end
+local millis = floor(now / 1000)
+local function redisson(KEYS, ARGV)
+local redis, string = redis, string
+local call, find, match, page = redis.call, string.find, string.match, 256
+local hintRate, hintInterval
+local KEYS, ARGV = KEYS, ARGV
+local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
+local rate, interval, kind, keepAlive = config[1], config[2], config[3], config[4] or '0'
+if not (rate and interval and kind) then
+  return {2}
+end
+local valueAt, permitsAt = 2, 3
+if kind == '1' then
+  if not KEYS[4] then
+    return {6}
+  end
+  valueAt, permitsAt = 4, 5
+elseif kind ~= '0' then
+  return {3, 1, 'type', kind}
+end
+local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
+local hinted = hintRate and hintRate ~= '' and rate == hintRate and interval == hintInterval
+if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$'))
+    or not (keepAlive == '0' or #keepAlive < 16 and match(keepAlive, '^[1-9]%d*$')) then
+  if not find(rate, '^%d+$') or (rate + 0 >= 9007199254740992 and rate ~= '9007199254740992') then
+    return {3, 1, 'rate', rate}
+  end
+  if not find(interval, '^%d+$') then
+    return {3, 1, 'interval', interval}
+  end
+  if keepAlive ~= '0' and not find(keepAlive, '^[1-9]%d*$') or #keepAlive > 15 then
+    return {3, 1, 'keepAliveTime', keepAlive}
+  end
+end
+rate, interval = rate + 0, interval + 0
+local nowText = ARGV[1]
+if nowText == '' then
+  local time = call('TIME')
+  nowText = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
+end
+local now = nowText + 0
+local stored = call('GET', valueKey)
+if stored and stored ~= '0' and not (#stored < 18 and match(stored, '^%-?[1-9]%d*$')) then
+  return {3, valueAt, '', stored}
+end
+local value = stored and stored + 0
+local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
+local limit = now - interval
+local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', limit), call('PTTL', permitsKey)
+local spent = nil
+local grants = setTTL == -2 and 0 or expired > 0 and call('ZCARD', permitsKey) or nil
+local dirty, more, wipe, drop = not stored or setTTL ~= -1 and ttl == -1, false, false, 0
+if expired == grants then
+  wipe = expired > 0
+  if value ~= rate then
+    value, dirty = rate, true
+  end
+else
+  if expired > 0 then
+    local function count(member)
+      local a, b, c, d = string.byte(member, -4, -1)
+      return d and a + b * 256 + c * 65536 + d * 16777216
+    end
+    more, drop = expired > page, math.min(expired, page)
+    local returned, sum = call('ZRANGE', permitsKey, 0, drop - 1), 0
+    for i = 1, #returned do
+      local n = count(returned[i])
+      if not n then
+        return {3, permitsAt, 'member', returned[i]}
+      end
+      sum = sum + n
+    end
+    dirty = true
+    if value then
+      value = value + sum
+    end
+  end
+  if not value then
+    if more then
+      call('ZREMRANGEBYRANK', permitsKey, 0, drop - 1)
+      return {1, ''}
+    end
+    local function count(member)
+      local a, b, c, d = string.byte(member, -4, -1)
+      return d and a + b * 256 + c * 65536 + d * 16777216
+    end
+    local inside = (grants or call('ZCARD', permitsKey)) - expired
+    local newest = call('ZRANGE', permitsKey, -1, -1)[1]
+    local skip, sum, mark = string.match(ARGV[6] or '', '^(%d+) (%d+) (.*)$')
+    if mark == newest and tonumber(skip) <= inside then
+      skip, sum = tonumber(skip), tonumber(sum)
+    else
+      skip, sum = 0, 0
+    end
+    local stop = math.min(skip + page, inside)
+    local counted = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
+    for i = 1, #counted do
+      local n = count(counted[i])
+      if not n then
+        return {3, permitsAt, 'member', counted[i]}
+      end
+      sum = sum + n
+    end
+    if stop < inside then
+      return {1, string.format('%d %d ', stop, sum) .. newest}
+    end
+    value = rate - sum
+  end
+end
+local gone, add, score
+if value > rate then
+  value, dirty = rate, true
+end
+local limiter = {free = value, most = rate, more = more}
+function limiter.settle(granted)
+  local total, reply, dated = -1, false, nowText
+  if granted > 0 then
+    value, spent = value - granted, string.format('%d', granted)
+  end
+if dirty then
+  call('SET', valueKey, string.format('%d', value))
+elseif spent then
+  call('DECRBY', valueKey, spent)
+end
+local failed
+if wipe then
+  failed = redis.pcall('UNLINK', permitsKey)
+elseif drop > 0 then
+  failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, 0, drop - 1)
+end
+if granted > 0 and (not failed or type(failed) ~= 'table') then
+  local member = ARGV[2]
+  if granted ~= total then
+    local function resized(member, n)
+      return string.sub(member, 1, -5) .. string.char(n % 256, math.floor(n / 256) % 256,
+        math.floor(n / 65536) % 256, math.floor(n / 16777216))
+    end
+    member = resized(member, granted)
+  end
+  failed = redis.pcall('ZADD', permitsKey, dated, member)
+end
+if failed and failed ~= 1 and type(failed) == 'table' then
+  call('SET', valueKey, '0', 'PX', '1')
+  return failed
+end
+local stateTTL
+if keepAlive ~= '0' then
+  call('PEXPIRE', KEYS[1], keepAlive)
+  stateTTL = keepAlive + 1
+elseif ttl >= 0 and ttl < 1e15 then
+  stateTTL = ttl + 1
+end
+if stateTTL then
+  if valueAt == 4 then
+    stateTTL = stateTTL + math.min(interval, 1e15) + 86400000
+  end
+  call('PEXPIRE', valueKey, stateTTL)
+  call('PEXPIRE', permitsKey, stateTTL)
+elseif setTTL >= 0 then
+  call('PERSIST', permitsKey)
+end
+return reply
+end
+function limiter.tell(denied)
+  local newest = call('ZRANGE', permitsKey, -1, -1, 'WITHSCORES')[2]
+  local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
+  local told = {'', rate, math.min(interval, 9007199254740992), value, reset}
+  if denied then
+    local reply, need = told, rate + 1 - value
+local function count(member)
+  local a, b, c, d = string.byte(member, -4, -1)
+  return d and a + b * 256 + c * 65536 + d * 16777216
+end
+local last = nil
+local leases = call('ZRANGEBYSCORE', permitsKey, string.format('(%d', now), '+inf', 'WITHSCORES', 'LIMIT', 0, page)
+local grants = call('ZRANGE', permitsKey, 0, need > 1 and page - 1 or 0, 'WITHSCORES')
+if need == 1 and string.sub(grants[1] or '', -4) == '\0\0\0\0' then
+  grants = call('ZRANGE', permitsKey, 0, page - 1, 'WITHSCORES')
+end
+local at, leaseAt = 1, 1
+while need > 0 do
+  local wait, lease = grants[at] and tonumber(grants[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
+  if wait and wait > now then
+    wait = nil -- a lease
+  end
+  wait = wait and wait + interval - now
+  lease = lease and lease - now + math.min(50, interval)
+  local n
+  if lease and (not wait or lease < wait) then
+    n, wait, leaseAt = count(leases[leaseAt]), lease, leaseAt + 2
+  elseif wait then
+    n, at = count(grants[at]), at + 2
+  else
+    break
+  end
+  n, wait = n or 0, math.min(math.max(0, wait), 9007199254740992)
+  if wait == last then
+    reply[#reply] = reply[#reply] + n
+  else
+    reply[#reply + 1], reply[#reply + 2], last = wait, n, wait
+  end
+  need = need - n
+end
+  end
+  return told
+end
+return limiter
+end
+local limiter1 = redisson({KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]},
+  {format('%d', millis), ARGV[4], nil, nil, nil, ARGV[5]})
+if limiter1[1] == 1 then
+  return {1, format('%d', now), 1, limiter1[2]}
+elseif limiter1[1] then
+  table.insert(limiter1, 2, 1)
+  return limiter1
+end
+local free1, most1, text1 = limiter1.free, limiter1.most, ''
+local limiter2 = redisson({KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]},
+  {format('%d', millis), ARGV[6], nil, nil, nil, ARGV[7]})
+if limiter2[1] == 1 then
+  return {1, format('%d', now), 2, limiter2[2]}
+elseif limiter2[1] then
+  table.insert(limiter2, 2, 2)
+  return limiter2
+end
+local free2, most2, text2 = limiter2.free, limiter2.most, ''
+local free, most, credit = min(free1, free2), min(most1, most2), 9007199254740992
+local runs, letters = ARGV[8] or '', ARGV[9] or ''
+local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
+local want = letters == 'do' and most or 0
+if total <= free and (total <= credit or runs == '' and credit >= 0) then
+  granted = total
+elseif runs ~= '' or total > most then
+  answers = {}
+  local shut, ordered = false, letters == 'do'
+  if runs == '' then
+    runs = ARGV[2] .. '*1'
+  end
+  for text, times in string.gmatch(runs, '(%d+)%*(%d+)') do
+    local n, got = tonumber(text), 0
+    times = tonumber(times)
+    if n > most then
+      answers[#answers + 1] = string.rep('x', times)
+      above = true
+    else
+      if not shut and n <= free - granted and granted <= credit then
+        got = min(times, floor((free - granted) / n), floor((credit - granted) / n) + 1)
+        granted = granted + got * n
+        answers[#answers + 1] = string.rep('g', got)
+      end
+      if got < times then
+        answers[#answers + 1] = string.rep('n', times - got)
+        want = max(want, n)
+        shut = ordered
+      end
+    end
+  end
+  answers = table.concat(answers)
+end
+if total > free and limiter1.more then
+  return limiter1.settle(0) or {1, format('%d', now)}
+end
+if total > free and limiter2.more then
+  return limiter2.settle(0) or {1, format('%d', now)}
+end
+do
+local failed = (not answers or match(answers, '[gn]')) and limiter1.settle(granted)
+if failed then
+  return failed
+end
+end
+do
+local failed = (not answers or match(answers, '[gn]')) and limiter2.settle(granted)
+if failed then
+  return failed
+end
+end
+if granted > 0 then
+end
+if letters ~= 'd' and letters ~= 'do' and not above then
+  if granted == total then
+    return {text1, text2}
+  elseif granted == 0 and letters == '' then
+    return -1
+  end
+end
+local told1 = limiter1.tell(answers)
+local told2 = limiter2.tell(answers)
+local told = {0, now, answers or '*', told1, told2}
+return told
+
+---- charge
+local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
+local match, format, tonumber = string.match, string.format, tonumber
+local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+else
+  now = now + 0
+end
+local millis = floor(now / 1000)
+local function redisson(KEYS, ARGV)
+local redis, string = redis, string
+local call, find, match, page = redis.call, string.find, string.match, 256
+local hintRate, hintInterval
+local KEYS, ARGV = KEYS, ARGV
+local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
+local rate, interval, kind, keepAlive = config[1], config[2], config[3], config[4] or '0'
+if not (rate and interval and kind) then
+  return {2}
+end
+local valueAt, permitsAt = 2, 3
+if kind == '1' then
+  if not KEYS[4] then
+    return {6}
+  end
+  valueAt, permitsAt = 4, 5
+elseif kind ~= '0' then
+  return {3, 1, 'type', kind}
+end
+local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
+local hinted = hintRate and hintRate ~= '' and rate == hintRate and interval == hintInterval
+if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$'))
+    or not (keepAlive == '0' or #keepAlive < 16 and match(keepAlive, '^[1-9]%d*$')) then
+  if not find(rate, '^%d+$') or (rate + 0 >= 9007199254740992 and rate ~= '9007199254740992') then
+    return {3, 1, 'rate', rate}
+  end
+  if not find(interval, '^%d+$') then
+    return {3, 1, 'interval', interval}
+  end
+  if keepAlive ~= '0' and not find(keepAlive, '^[1-9]%d*$') or #keepAlive > 15 then
+    return {3, 1, 'keepAliveTime', keepAlive}
+  end
+end
+rate, interval = rate + 0, interval + 0
+local nowText = ARGV[1]
+if nowText == '' then
+  local time = call('TIME')
+  nowText = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
+end
+local now = nowText + 0
+local stored = call('GET', valueKey)
+if stored and stored ~= '0' and not (#stored < 18 and match(stored, '^%-?[1-9]%d*$')) then
+  return {3, valueAt, '', stored}
+end
+local value = stored and stored + 0
+local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
+local limit = now - interval
+local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', limit), call('PTTL', permitsKey)
+local spent = nil
+local grants = setTTL == -2 and 0 or expired > 0 and call('ZCARD', permitsKey) or nil
+local dirty, more, wipe, drop = not stored or setTTL ~= -1 and ttl == -1, false, false, 0
+if expired == grants then
+  wipe = expired > 0
+  if value ~= rate then
+    value, dirty = rate, true
+  end
+else
+  if expired > 0 then
+    local function count(member)
+      local a, b, c, d = string.byte(member, -4, -1)
+      return d and a + b * 256 + c * 65536 + d * 16777216
+    end
+    more, drop = expired > page, math.min(expired, page)
+    local returned, sum = call('ZRANGE', permitsKey, 0, drop - 1), 0
+    for i = 1, #returned do
+      local n = count(returned[i])
+      if not n then
+        return {3, permitsAt, 'member', returned[i]}
+      end
+      sum = sum + n
+    end
+    dirty = true
+    if value then
+      value = value + sum
+    end
+  end
+  if not value then
+    if more then
+      call('ZREMRANGEBYRANK', permitsKey, 0, drop - 1)
+      return {1, ''}
+    end
+    local function count(member)
+      local a, b, c, d = string.byte(member, -4, -1)
+      return d and a + b * 256 + c * 65536 + d * 16777216
+    end
+    local inside = (grants or call('ZCARD', permitsKey)) - expired
+    local newest = call('ZRANGE', permitsKey, -1, -1)[1]
+    local skip, sum, mark = string.match(ARGV[6] or '', '^(%d+) (%d+) (.*)$')
+    if mark == newest and tonumber(skip) <= inside then
+      skip, sum = tonumber(skip), tonumber(sum)
+    else
+      skip, sum = 0, 0
+    end
+    local stop = math.min(skip + page, inside)
+    local counted = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
+    for i = 1, #counted do
+      local n = count(counted[i])
+      if not n then
+        return {3, permitsAt, 'member', counted[i]}
+      end
+      sum = sum + n
+    end
+    if stop < inside then
+      return {1, string.format('%d %d ', stop, sum) .. newest}
+    end
+    value = rate - sum
+  end
+end
+local gone, add, score
+if value > rate then
+  value, dirty = rate, true
+end
+local limiter = {free = value, most = rate, more = more}
+function limiter.settle(granted)
+  local total, reply, dated = -1, false, nowText
+  if granted > 0 then
+    value, spent = value - granted, string.format('%d', granted)
+  end
+if dirty then
+  call('SET', valueKey, string.format('%d', value))
+elseif spent then
+  call('DECRBY', valueKey, spent)
+end
+local failed
+if wipe then
+  failed = redis.pcall('UNLINK', permitsKey)
+elseif drop > 0 then
+  failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, 0, drop - 1)
+end
+if granted > 0 and (not failed or type(failed) ~= 'table') then
+  local member = ARGV[2]
+  if granted ~= total then
+    local function resized(member, n)
+      return string.sub(member, 1, -5) .. string.char(n % 256, math.floor(n / 256) % 256,
+        math.floor(n / 65536) % 256, math.floor(n / 16777216))
+    end
+    member = resized(member, granted)
+  end
+  failed = redis.pcall('ZADD', permitsKey, dated, member)
+end
+if failed and failed ~= 1 and type(failed) == 'table' then
+  call('SET', valueKey, '0', 'PX', '1')
+  return failed
+end
+local stateTTL
+if keepAlive ~= '0' then
+  call('PEXPIRE', KEYS[1], keepAlive)
+  stateTTL = keepAlive + 1
+elseif ttl >= 0 and ttl < 1e15 then
+  stateTTL = ttl + 1
+end
+if stateTTL then
+  if valueAt == 4 then
+    stateTTL = stateTTL + math.min(interval, 1e15) + 86400000
+  end
+  call('PEXPIRE', valueKey, stateTTL)
+  call('PEXPIRE', permitsKey, stateTTL)
+elseif setTTL >= 0 then
+  call('PERSIST', permitsKey)
+end
+return reply
+end
+function limiter.tell(denied)
+  local newest = call('ZRANGE', permitsKey, -1, -1, 'WITHSCORES')[2]
+  local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
+  local told = {'', rate, math.min(interval, 9007199254740992), value, reset}
+  if denied then
+    local reply, need = told, rate + 1 - value
+local function count(member)
+  local a, b, c, d = string.byte(member, -4, -1)
+  return d and a + b * 256 + c * 65536 + d * 16777216
+end
+local last = nil
+local leases = call('ZRANGEBYSCORE', permitsKey, string.format('(%d', now), '+inf', 'WITHSCORES', 'LIMIT', 0, page)
+local grants = call('ZRANGE', permitsKey, 0, need > 1 and page - 1 or 0, 'WITHSCORES')
+if need == 1 and string.sub(grants[1] or '', -4) == '\0\0\0\0' then
+  grants = call('ZRANGE', permitsKey, 0, page - 1, 'WITHSCORES')
+end
+local at, leaseAt = 1, 1
+while need > 0 do
+  local wait, lease = grants[at] and tonumber(grants[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
+  if wait and wait > now then
+    wait = nil -- a lease
+  end
+  wait = wait and wait + interval - now
+  lease = lease and lease - now + math.min(50, interval)
+  local n
+  if lease and (not wait or lease < wait) then
+    n, wait, leaseAt = count(leases[leaseAt]), lease, leaseAt + 2
+  elseif wait then
+    n, at = count(grants[at]), at + 2
+  else
+    break
+  end
+  n, wait = n or 0, math.min(math.max(0, wait), 9007199254740992)
+  if wait == last then
+    reply[#reply] = reply[#reply] + n
+  else
+    reply[#reply + 1], reply[#reply + 2], last = wait, n, wait
+  end
+  need = need - n
+end
+  end
+  return told
+end
+return limiter
+end
+local limiter1 = redisson({KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]},
+  {format('%d', millis), ARGV[4], nil, nil, nil, ARGV[5]})
+if limiter1[1] == 1 then
+  return {1, format('%d', now), 1, limiter1[2]}
+elseif limiter1[1] then
+  table.insert(limiter1, 2, 1)
+  return limiter1
+end
+local free1, most1, text1 = limiter1.free, limiter1.most, ''
+local limiter2 = redisson({KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]},
+  {format('%d', millis), ARGV[6], nil, nil, nil, ARGV[7]})
+if limiter2[1] == 1 then
+  return {1, format('%d', now), 2, limiter2[2]}
+elseif limiter2[1] then
+  table.insert(limiter2, 2, 2)
+  return limiter2
+end
+local free2, most2, text2 = limiter2.free, limiter2.most, ''
+local granted, epoch, answers, want = ARGV[2] + 0, ARGV[3], nil, 1
+local told1 = limiter1.tell(answers)
+local told2 = limiter2.tell(answers)
+local told = {0, now, answers or '*', told1, told2}
+return told
+
+---- release
+local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
+local match, format, tonumber = string.match, string.format, tonumber
+local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+else
+  now = now + 0
+end
+local millis = floor(now / 1000)
+local function redisson(KEYS, ARGV)
+local redis, string = redis, string
+local call, find, match, page = redis.call, string.find, string.match, 256
+local hintRate, hintInterval
+local KEYS, ARGV = KEYS, ARGV
+local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
+local rate, interval, kind, keepAlive = config[1], config[2], config[3], config[4] or '0'
+if not (rate and interval and kind) then
+  return {2}
+end
+local valueAt, permitsAt = 2, 3
+if kind == '1' then
+  if not KEYS[4] then
+    return {6}
+  end
+  valueAt, permitsAt = 4, 5
+elseif kind ~= '0' then
+  return {3, 1, 'type', kind}
+end
+local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
+local hinted = hintRate and hintRate ~= '' and rate == hintRate and interval == hintInterval
+if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$'))
+    or not (keepAlive == '0' or #keepAlive < 16 and match(keepAlive, '^[1-9]%d*$')) then
+  if not find(rate, '^%d+$') or (rate + 0 >= 9007199254740992 and rate ~= '9007199254740992') then
+    return {3, 1, 'rate', rate}
+  end
+  if not find(interval, '^%d+$') then
+    return {3, 1, 'interval', interval}
+  end
+  if keepAlive ~= '0' and not find(keepAlive, '^[1-9]%d*$') or #keepAlive > 15 then
+    return {3, 1, 'keepAliveTime', keepAlive}
+  end
+end
+rate, interval = rate + 0, interval + 0
+local nowText = ARGV[1]
+if nowText == '' then
+  local time = call('TIME')
+  nowText = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
+end
+local now = nowText + 0
+local stored = call('GET', valueKey)
+if stored and stored ~= '0' and not (#stored < 18 and match(stored, '^%-?[1-9]%d*$')) then
+  return {3, valueAt, '', stored}
+end
+local value = stored and stored + 0
+local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
+local limit = now - interval
+local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', limit), call('PTTL', permitsKey)
+local spent = nil
+local grants = setTTL == -2 and 0 or expired > 0 and call('ZCARD', permitsKey) or nil
+local dirty, more, wipe, drop = not stored or setTTL ~= -1 and ttl == -1, false, false, 0
+if expired == grants then
+  wipe = expired > 0
+  if value ~= rate then
+    value, dirty = rate, true
+  end
+else
+  if expired > 0 then
+    local function count(member)
+      local a, b, c, d = string.byte(member, -4, -1)
+      return d and a + b * 256 + c * 65536 + d * 16777216
+    end
+    more, drop = expired > page, math.min(expired, page)
+    local returned, sum = call('ZRANGE', permitsKey, 0, drop - 1), 0
+    for i = 1, #returned do
+      local n = count(returned[i])
+      if not n then
+        return {3, permitsAt, 'member', returned[i]}
+      end
+      sum = sum + n
+    end
+    dirty = true
+    if value then
+      value = value + sum
+    end
+  end
+  if not value then
+    if more then
+      call('ZREMRANGEBYRANK', permitsKey, 0, drop - 1)
+      return {1, ''}
+    end
+    local function count(member)
+      local a, b, c, d = string.byte(member, -4, -1)
+      return d and a + b * 256 + c * 65536 + d * 16777216
+    end
+    local inside = (grants or call('ZCARD', permitsKey)) - expired
+    local newest = call('ZRANGE', permitsKey, -1, -1)[1]
+    local skip, sum, mark = string.match(ARGV[6] or '', '^(%d+) (%d+) (.*)$')
+    if mark == newest and tonumber(skip) <= inside then
+      skip, sum = tonumber(skip), tonumber(sum)
+    else
+      skip, sum = 0, 0
+    end
+    local stop = math.min(skip + page, inside)
+    local counted = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
+    for i = 1, #counted do
+      local n = count(counted[i])
+      if not n then
+        return {3, permitsAt, 'member', counted[i]}
+      end
+      sum = sum + n
+    end
+    if stop < inside then
+      return {1, string.format('%d %d ', stop, sum) .. newest}
+    end
+    value = rate - sum
+  end
+end
+local gone, add, score
+if value > rate then
+  value, dirty = rate, true
+end
+local limiter = {free = value, most = rate, more = more}
+function limiter.settle(granted)
+  local total, reply, dated = -1, false, nowText
+  if granted > 0 then
+    value, spent = value - granted, string.format('%d', granted)
+  end
+if dirty then
+  call('SET', valueKey, string.format('%d', value))
+elseif spent then
+  call('DECRBY', valueKey, spent)
+end
+local failed
+if wipe then
+  failed = redis.pcall('UNLINK', permitsKey)
+elseif drop > 0 then
+  failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, 0, drop - 1)
+end
+if granted > 0 and (not failed or type(failed) ~= 'table') then
+  local member = ARGV[2]
+  if granted ~= total then
+    local function resized(member, n)
+      return string.sub(member, 1, -5) .. string.char(n % 256, math.floor(n / 256) % 256,
+        math.floor(n / 65536) % 256, math.floor(n / 16777216))
+    end
+    member = resized(member, granted)
+  end
+  failed = redis.pcall('ZADD', permitsKey, dated, member)
+end
+if failed and failed ~= 1 and type(failed) == 'table' then
+  call('SET', valueKey, '0', 'PX', '1')
+  return failed
+end
+local stateTTL
+if keepAlive ~= '0' then
+  call('PEXPIRE', KEYS[1], keepAlive)
+  stateTTL = keepAlive + 1
+elseif ttl >= 0 and ttl < 1e15 then
+  stateTTL = ttl + 1
+end
+if stateTTL then
+  if valueAt == 4 then
+    stateTTL = stateTTL + math.min(interval, 1e15) + 86400000
+  end
+  call('PEXPIRE', valueKey, stateTTL)
+  call('PEXPIRE', permitsKey, stateTTL)
+elseif setTTL >= 0 then
+  call('PERSIST', permitsKey)
+end
+return reply
+end
+function limiter.tell(denied)
+  local newest = call('ZRANGE', permitsKey, -1, -1, 'WITHSCORES')[2]
+  local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
+  local told = {'', rate, math.min(interval, 9007199254740992), value, reset}
+  if denied then
+    local reply, need = told, rate + 1 - value
+local function count(member)
+  local a, b, c, d = string.byte(member, -4, -1)
+  return d and a + b * 256 + c * 65536 + d * 16777216
+end
+local last = nil
+local leases = call('ZRANGEBYSCORE', permitsKey, string.format('(%d', now), '+inf', 'WITHSCORES', 'LIMIT', 0, page)
+local grants = call('ZRANGE', permitsKey, 0, need > 1 and page - 1 or 0, 'WITHSCORES')
+if need == 1 and string.sub(grants[1] or '', -4) == '\0\0\0\0' then
+  grants = call('ZRANGE', permitsKey, 0, page - 1, 'WITHSCORES')
+end
+local at, leaseAt = 1, 1
+while need > 0 do
+  local wait, lease = grants[at] and tonumber(grants[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
+  if wait and wait > now then
+    wait = nil -- a lease
+  end
+  wait = wait and wait + interval - now
+  lease = lease and lease - now + math.min(50, interval)
+  local n
+  if lease and (not wait or lease < wait) then
+    n, wait, leaseAt = count(leases[leaseAt]), lease, leaseAt + 2
+  elseif wait then
+    n, at = count(grants[at]), at + 2
+  else
+    break
+  end
+  n, wait = n or 0, math.min(math.max(0, wait), 9007199254740992)
+  if wait == last then
+    reply[#reply] = reply[#reply] + n
+  else
+    reply[#reply + 1], reply[#reply + 2], last = wait, n, wait
+  end
+  need = need - n
+end
+  end
+  return told
+end
+return limiter
+end
+local limiter1 = redisson({KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]},
+  {format('%d', millis), ARGV[3], nil, nil, nil, ARGV[4]})
+if limiter1[1] == 1 then
+  return {1, format('%d', now), 1, limiter1[2]}
+elseif limiter1[1] then
+  table.insert(limiter1, 2, 1)
+  return limiter1
+end
+local free1, most1, text1 = limiter1.free, limiter1.most, ''
+local limiter2 = redisson({KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]},
+  {format('%d', millis), ARGV[5], nil, nil, nil, ARGV[6]})
+if limiter2[1] == 1 then
+  return {1, format('%d', now), 2, limiter2[2]}
+elseif limiter2[1] then
+  table.insert(limiter2, 2, 2)
+  return limiter2
+end
+local free2, most2, text2 = limiter2.free, limiter2.most, ''
+local n = tonumber(ARGV[2])
+local marks = 6
+return 1
+
+---- peek
+local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
+local match, format, tonumber = string.match, string.format, tonumber
+local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+else
+  now = now + 0
+end
+local millis = floor(now / 1000)
+local function redisson(KEYS, ARGV)
+local redis, string = redis, string
+local call, find, match, page = redis.call, string.find, string.match, 256
+local hintRate, hintInterval
+local KEYS, ARGV = KEYS, ARGV
+local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
+local rate, interval, kind, keepAlive = config[1], config[2], config[3], config[4] or '0'
+if not (rate and interval and kind) then
+  return {2}
+end
+local valueAt, permitsAt = 2, 3
+if kind == '1' then
+  if not KEYS[4] then
+    return {6}
+  end
+  valueAt, permitsAt = 4, 5
+elseif kind ~= '0' then
+  return {3, 1, 'type', kind}
+end
+local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
+local hinted = hintRate and hintRate ~= '' and rate == hintRate and interval == hintInterval
+if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$'))
+    or not (keepAlive == '0' or #keepAlive < 16 and match(keepAlive, '^[1-9]%d*$')) then
+  if not find(rate, '^%d+$') or (rate + 0 >= 9007199254740992 and rate ~= '9007199254740992') then
+    return {3, 1, 'rate', rate}
+  end
+  if not find(interval, '^%d+$') then
+    return {3, 1, 'interval', interval}
+  end
+  if keepAlive ~= '0' and not find(keepAlive, '^[1-9]%d*$') or #keepAlive > 15 then
+    return {3, 1, 'keepAliveTime', keepAlive}
+  end
+end
+rate, interval = rate + 0, interval + 0
+local nowText = ARGV[1]
+if nowText == '' then
+  local time = call('TIME')
+  nowText = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
+end
+local now = nowText + 0
+local stored = call('GET', valueKey)
+if stored and stored ~= '0' and not (#stored < 18 and match(stored, '^%-?[1-9]%d*$')) then
+  return {3, valueAt, '', stored}
+end
+local value = stored and stored + 0
+local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
+local limit = now - interval
+local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', limit), call('PTTL', permitsKey)
+local spent = nil
+local grants = setTTL == -2 and 0 or expired > 0 and call('ZCARD', permitsKey) or nil
+local dirty, more, wipe, drop = not stored or setTTL ~= -1 and ttl == -1, false, false, 0
+if expired == grants then
+  wipe = expired > 0
+  if value ~= rate then
+    value, dirty = rate, true
+  end
+else
+  if expired > 0 then
+    local function count(member)
+      local a, b, c, d = string.byte(member, -4, -1)
+      return d and a + b * 256 + c * 65536 + d * 16777216
+    end
+    more, drop = expired > page, math.min(expired, page)
+    local returned, sum = call('ZRANGE', permitsKey, 0, drop - 1), 0
+    for i = 1, #returned do
+      local n = count(returned[i])
+      if not n then
+        return {3, permitsAt, 'member', returned[i]}
+      end
+      sum = sum + n
+    end
+    dirty = true
+    if value then
+      value = value + sum
+    end
+  end
+  if not value then
+    if more then
+      call('ZREMRANGEBYRANK', permitsKey, 0, drop - 1)
+      return {1, ''}
+    end
+    local function count(member)
+      local a, b, c, d = string.byte(member, -4, -1)
+      return d and a + b * 256 + c * 65536 + d * 16777216
+    end
+    local inside = (grants or call('ZCARD', permitsKey)) - expired
+    local newest = call('ZRANGE', permitsKey, -1, -1)[1]
+    local skip, sum, mark = string.match(ARGV[6] or '', '^(%d+) (%d+) (.*)$')
+    if mark == newest and tonumber(skip) <= inside then
+      skip, sum = tonumber(skip), tonumber(sum)
+    else
+      skip, sum = 0, 0
+    end
+    local stop = math.min(skip + page, inside)
+    local counted = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
+    for i = 1, #counted do
+      local n = count(counted[i])
+      if not n then
+        return {3, permitsAt, 'member', counted[i]}
+      end
+      sum = sum + n
+    end
+    if stop < inside then
+      return {1, string.format('%d %d ', stop, sum) .. newest}
+    end
+    value = rate - sum
+  end
+end
+local gone, add, score
+if value > rate then
+  value, dirty = rate, true
+end
+local limiter = {free = value, most = rate, more = more}
+function limiter.settle(granted)
+  local total, reply, dated = -1, false, nowText
+  if granted > 0 then
+    value, spent = value - granted, string.format('%d', granted)
+  end
+if dirty then
+  call('SET', valueKey, string.format('%d', value))
+elseif spent then
+  call('DECRBY', valueKey, spent)
+end
+local failed
+if wipe then
+  failed = redis.pcall('UNLINK', permitsKey)
+elseif drop > 0 then
+  failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, 0, drop - 1)
+end
+if granted > 0 and (not failed or type(failed) ~= 'table') then
+  local member = ARGV[2]
+  if granted ~= total then
+    local function resized(member, n)
+      return string.sub(member, 1, -5) .. string.char(n % 256, math.floor(n / 256) % 256,
+        math.floor(n / 65536) % 256, math.floor(n / 16777216))
+    end
+    member = resized(member, granted)
+  end
+  failed = redis.pcall('ZADD', permitsKey, dated, member)
+end
+if failed and failed ~= 1 and type(failed) == 'table' then
+  call('SET', valueKey, '0', 'PX', '1')
+  return failed
+end
+local stateTTL
+if keepAlive ~= '0' then
+  call('PEXPIRE', KEYS[1], keepAlive)
+  stateTTL = keepAlive + 1
+elseif ttl >= 0 and ttl < 1e15 then
+  stateTTL = ttl + 1
+end
+if stateTTL then
+  if valueAt == 4 then
+    stateTTL = stateTTL + math.min(interval, 1e15) + 86400000
+  end
+  call('PEXPIRE', valueKey, stateTTL)
+  call('PEXPIRE', permitsKey, stateTTL)
+elseif setTTL >= 0 then
+  call('PERSIST', permitsKey)
+end
+return reply
+end
+function limiter.tell(denied)
+  local newest = call('ZRANGE', permitsKey, -1, -1, 'WITHSCORES')[2]
+  local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
+  local told = {'', rate, math.min(interval, 9007199254740992), value, reset}
+  if denied then
+    local reply, need = told, rate + 1 - value
+local function count(member)
+  local a, b, c, d = string.byte(member, -4, -1)
+  return d and a + b * 256 + c * 65536 + d * 16777216
+end
+local last = nil
+local leases = call('ZRANGEBYSCORE', permitsKey, string.format('(%d', now), '+inf', 'WITHSCORES', 'LIMIT', 0, page)
+local grants = call('ZRANGE', permitsKey, 0, need > 1 and page - 1 or 0, 'WITHSCORES')
+if need == 1 and string.sub(grants[1] or '', -4) == '\0\0\0\0' then
+  grants = call('ZRANGE', permitsKey, 0, page - 1, 'WITHSCORES')
+end
+local at, leaseAt = 1, 1
+while need > 0 do
+  local wait, lease = grants[at] and tonumber(grants[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
+  if wait and wait > now then
+    wait = nil -- a lease
+  end
+  wait = wait and wait + interval - now
+  lease = lease and lease - now + math.min(50, interval)
+  local n
+  if lease and (not wait or lease < wait) then
+    n, wait, leaseAt = count(leases[leaseAt]), lease, leaseAt + 2
+  elseif wait then
+    n, at = count(grants[at]), at + 2
+  else
+    break
+  end
+  n, wait = n or 0, math.min(math.max(0, wait), 9007199254740992)
+  if wait == last then
+    reply[#reply] = reply[#reply] + n
+  else
+    reply[#reply + 1], reply[#reply + 2], last = wait, n, wait
+  end
+  need = need - n
+end
+  end
+  return told
+end
+return limiter
+end
+local limiter1 = redisson({KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]},
+  {format('%d', millis), ARGV[2], nil, nil, nil, ARGV[3]})
+if limiter1[1] == 1 then
+  return {1, format('%d', now), 1, limiter1[2]}
+elseif limiter1[1] then
+  table.insert(limiter1, 2, 1)
+  return limiter1
+end
+local free1, most1, text1 = limiter1.free, limiter1.most, ''
+local limiter2 = redisson({KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]},
+  {format('%d', millis), ARGV[4], nil, nil, nil, ARGV[5]})
+if limiter2[1] == 1 then
+  return {1, format('%d', now), 2, limiter2[2]}
+elseif limiter2[1] then
+  table.insert(limiter2, 2, 2)
+  return limiter2
+end
+local free2, most2, text2 = limiter2.free, limiter2.most, ''
+local answers, want = '*', 1
+local told1 = limiter1.tell(answers)
+local told2 = limiter2.tell(answers)
+local told = {0, now, answers or '*', told1, told2}
+return told
+

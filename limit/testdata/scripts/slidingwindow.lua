@@ -1,0 +1,308 @@
+---- acquire
+local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
+local match, format, tonumber = string.match, string.format, tonumber
+local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+else
+  now = now + 0
+end
+local millis = floor(now / 1000)
+local most1, cell1, sum1, newest1, count1, older1 = tonumber(ARGV[4]), floor(millis / ARGV[5]), 0, 0, 0, ''
+local from1, gone1, epoch1, text1 = 1, 0, false, call('GET', KEYS[1]) or ''
+if text1 ~= '' then
+  local word, sum, newest, count, older = match(text1, '^(%w+) (%d+) (%d+) (%d+)([ %d:]*)$')
+  if not word or #sum > 16 or #newest > 16 or #count > 16 or (newest + ARGV[6] + 1) * ARGV[5] > 9007199254740992 then
+    return {3, 1, text1}
+  end
+  cell1 = max(cell1, newest)
+  local first = cell1 - ARGV[6]
+  if newest + 0 >= first then
+    epoch1, sum1, newest1, count1, older1 = word, tonumber(sum), tonumber(newest), tonumber(count), older
+    while from1 <= #older do
+      local cell, held, behind = match(older, '^ (%d+):(%d+)()', from1)
+      if not cell or #held > 16 then
+        return {3, 1, text1}
+      elseif tonumber(cell) >= first then
+        break
+      end
+      gone1, from1 = gone1 + held, behind
+    end
+    sum1 = max(sum1 - gone1, count1)
+  end
+end
+local free1 = most1 - sum1
+local free, most, credit = free1, most1, 9007199254740992
+local runs, letters = ARGV[7] or '', ARGV[8] or ''
+local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
+local want = letters == 'do' and most or 0
+if total <= free and (total <= credit or runs == '' and credit >= 0) then
+  granted = total
+elseif runs ~= '' or total > most then
+  answers = {}
+  local shut, ordered = false, letters == 'do'
+  if runs == '' then
+    runs = ARGV[2] .. '*1'
+  end
+  for text, times in string.gmatch(runs, '(%d+)%*(%d+)') do
+    local n, got = tonumber(text), 0
+    times = tonumber(times)
+    if n > most then
+      answers[#answers + 1] = string.rep('x', times)
+      above = true
+    else
+      if not shut and n <= free - granted and granted <= credit then
+        got = min(times, floor((free - granted) / n), floor((credit - granted) / n) + 1)
+        granted = granted + got * n
+        answers[#answers + 1] = string.rep('g', got)
+      end
+      if got < times then
+        answers[#answers + 1] = string.rep('n', times - got)
+        want = max(want, n)
+        shut = ordered
+      end
+    end
+  end
+  answers = table.concat(answers)
+end
+if granted > 0 then
+do
+local n = min(granted, 9007199254740992 - sum1) -- only Charge reaches this
+if not epoch1 then
+  epoch1, newest1 = epoch, cell1
+end
+older1, from1 = string.sub(older1, from1), 1
+if newest1 < cell1 then
+  if count1 > 0 then
+    older1 = older1 .. format(' %d:%d', newest1, count1)
+  end
+  newest1, count1 = cell1, 0
+end
+sum1, count1 = sum1 + n, count1 + n
+text1 = format('%s %d %d %d', epoch1, sum1, newest1, count1) .. older1
+call('SET', KEYS[1], text1, 'PX', (ARGV[6] + 1) * ARGV[5])
+end
+end
+if letters ~= 'd' and letters ~= 'do' and not above then
+  if granted == total then
+    return text1
+  elseif granted == 0 and letters == '' then
+    return -1
+  end
+end
+local told1 = {text1, sum1, 0}
+if sum1 > 0 then
+  local last, need = count1 > 0 and newest1 or match(older1, ' (%d+):%d+$'), want - most1 + sum1
+  told1[3] = (last + ARGV[6] + 1) * ARGV[5] * 1000 - now
+  for cell, held in string.gmatch(need > 0 and string.sub(older1, from1) or '', '(%d+):(%d+)') do
+    if need > 0 then
+      told1[#told1 + 1] = (cell + ARGV[6] + 1) * ARGV[5] * 1000 - now
+      told1[#told1 + 1] = tonumber(held)
+      need = need - held
+    end
+  end
+  if need > 0 and count1 > 0 then
+    told1[#told1 + 1] = told1[3]
+    told1[#told1 + 1] = count1
+  end
+end
+local told = {0, now, answers or '*', told1}
+return told
+
+---- charge
+local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
+local match, format, tonumber = string.match, string.format, tonumber
+local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+else
+  now = now + 0
+end
+local millis = floor(now / 1000)
+local most1, cell1, sum1, newest1, count1, older1 = tonumber(ARGV[4]), floor(millis / ARGV[5]), 0, 0, 0, ''
+local from1, gone1, epoch1, text1 = 1, 0, false, call('GET', KEYS[1]) or ''
+if text1 ~= '' then
+  local word, sum, newest, count, older = match(text1, '^(%w+) (%d+) (%d+) (%d+)([ %d:]*)$')
+  if not word or #sum > 16 or #newest > 16 or #count > 16 or (newest + ARGV[6] + 1) * ARGV[5] > 9007199254740992 then
+    return {3, 1, text1}
+  end
+  cell1 = max(cell1, newest)
+  local first = cell1 - ARGV[6]
+  if newest + 0 >= first then
+    epoch1, sum1, newest1, count1, older1 = word, tonumber(sum), tonumber(newest), tonumber(count), older
+    while from1 <= #older do
+      local cell, held, behind = match(older, '^ (%d+):(%d+)()', from1)
+      if not cell or #held > 16 then
+        return {3, 1, text1}
+      elseif tonumber(cell) >= first then
+        break
+      end
+      gone1, from1 = gone1 + held, behind
+    end
+    sum1 = max(sum1 - gone1, count1)
+  end
+end
+local free1 = most1 - sum1
+local granted, epoch, answers, want = ARGV[2] + 0, ARGV[3], nil, 1
+do
+local n = min(granted, 9007199254740992 - sum1) -- only Charge reaches this
+if not epoch1 then
+  epoch1, newest1 = epoch, cell1
+end
+older1, from1 = string.sub(older1, from1), 1
+if newest1 < cell1 then
+  if count1 > 0 then
+    older1 = older1 .. format(' %d:%d', newest1, count1)
+  end
+  newest1, count1 = cell1, 0
+end
+sum1, count1 = sum1 + n, count1 + n
+text1 = format('%s %d %d %d', epoch1, sum1, newest1, count1) .. older1
+call('SET', KEYS[1], text1, 'PX', (ARGV[6] + 1) * ARGV[5])
+end
+local told1 = {text1, sum1, 0}
+if sum1 > 0 then
+  local last, need = count1 > 0 and newest1 or match(older1, ' (%d+):%d+$'), want - most1 + sum1
+  told1[3] = (last + ARGV[6] + 1) * ARGV[5] * 1000 - now
+  for cell, held in string.gmatch(need > 0 and string.sub(older1, from1) or '', '(%d+):(%d+)') do
+    if need > 0 then
+      told1[#told1 + 1] = (cell + ARGV[6] + 1) * ARGV[5] * 1000 - now
+      told1[#told1 + 1] = tonumber(held)
+      need = need - held
+    end
+  end
+  if need > 0 and count1 > 0 then
+    told1[#told1 + 1] = told1[3]
+    told1[#told1 + 1] = count1
+  end
+end
+local told = {0, now, answers or '*', told1}
+return told
+
+---- release
+local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
+local match, format, tonumber = string.match, string.format, tonumber
+local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+else
+  now = now + 0
+end
+local millis = floor(now / 1000)
+local most1, cell1, sum1, newest1, count1, older1 = tonumber(ARGV[3]), floor(millis / ARGV[4]), 0, 0, 0, ''
+local from1, gone1, epoch1, text1 = 1, 0, false, call('GET', KEYS[1]) or ''
+if text1 ~= '' then
+  local word, sum, newest, count, older = match(text1, '^(%w+) (%d+) (%d+) (%d+)([ %d:]*)$')
+  if not word or #sum > 16 or #newest > 16 or #count > 16 or (newest + ARGV[5] + 1) * ARGV[4] > 9007199254740992 then
+    return {3, 1, text1}
+  end
+  cell1 = max(cell1, newest)
+  local first = cell1 - ARGV[5]
+  if newest + 0 >= first then
+    epoch1, sum1, newest1, count1, older1 = word, tonumber(sum), tonumber(newest), tonumber(count), older
+    while from1 <= #older do
+      local cell, held, behind = match(older, '^ (%d+):(%d+)()', from1)
+      if not cell or #held > 16 then
+        return {3, 1, text1}
+      elseif tonumber(cell) >= first then
+        break
+      end
+      gone1, from1 = gone1 + held, behind
+    end
+    sum1 = max(sum1 - gone1, count1)
+  end
+end
+local free1 = most1 - sum1
+local n = tonumber(ARGV[2])
+local marks = 5
+do
+local mark = ARGV[marks + 1]
+local word, only = match(mark or '', '^(%w+) %d+ (%d+) ')
+if sum1 > 0 and (not mark or word == epoch1) then
+  local first, cells, rest = cell1 - ARGV[5], {}, n
+  for cell, held in string.gmatch(older1, '(%d+):(%d+)') do
+    cells[#cells + 1] = {cell, tonumber(held)}
+  end
+  cells[#cells + 1] = {format('%d', newest1), count1}
+  for i = #cells, 1, -1 do
+    local cell = cells[i]
+    if cell[1] + 0 >= first and (not mark or cell[1] == only) then
+      local back = min(rest, cell[2])
+      rest, cell[2] = rest - back, cell[2] - back
+    end
+  end
+  if rest < n and sum1 > n - rest then
+    local kept = {}
+    for i = 1, #cells - 1 do
+      if cells[i][2] > 0 then
+        kept[#kept + 1] = format(' %s:%d', cells[i][1], cells[i][2])
+      end
+    end
+    sum1, count1, older1 = sum1 + gone1 - n + rest, cells[#cells][2], table.concat(kept)
+    text1 = format('%s %d %d %d', epoch1, sum1, newest1, count1) .. older1
+    call('SET', KEYS[1], text1, 'KEEPTTL')
+  elseif rest < n then
+    call('UNLINK', KEYS[1])
+  end
+end
+end
+return 1
+
+---- peek
+local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
+local match, format, tonumber = string.match, string.format, tonumber
+local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+else
+  now = now + 0
+end
+local millis = floor(now / 1000)
+local most1, cell1, sum1, newest1, count1, older1 = tonumber(ARGV[2]), floor(millis / ARGV[3]), 0, 0, 0, ''
+local from1, gone1, epoch1, text1 = 1, 0, false, call('GET', KEYS[1]) or ''
+if text1 ~= '' then
+  local word, sum, newest, count, older = match(text1, '^(%w+) (%d+) (%d+) (%d+)([ %d:]*)$')
+  if not word or #sum > 16 or #newest > 16 or #count > 16 or (newest + ARGV[4] + 1) * ARGV[3] > 9007199254740992 then
+    return {3, 1, text1}
+  end
+  cell1 = max(cell1, newest)
+  local first = cell1 - ARGV[4]
+  if newest + 0 >= first then
+    epoch1, sum1, newest1, count1, older1 = word, tonumber(sum), tonumber(newest), tonumber(count), older
+    while from1 <= #older do
+      local cell, held, behind = match(older, '^ (%d+):(%d+)()', from1)
+      if not cell or #held > 16 then
+        return {3, 1, text1}
+      elseif tonumber(cell) >= first then
+        break
+      end
+      gone1, from1 = gone1 + held, behind
+    end
+    sum1 = max(sum1 - gone1, count1)
+  end
+end
+local free1 = most1 - sum1
+local answers, want = '*', 1
+local told1 = {text1, sum1, 0}
+if sum1 > 0 then
+  local last, need = count1 > 0 and newest1 or match(older1, ' (%d+):%d+$'), want - most1 + sum1
+  told1[3] = (last + ARGV[4] + 1) * ARGV[3] * 1000 - now
+  for cell, held in string.gmatch(need > 0 and string.sub(older1, from1) or '', '(%d+):(%d+)') do
+    if need > 0 then
+      told1[#told1 + 1] = (cell + ARGV[4] + 1) * ARGV[3] * 1000 - now
+      told1[#told1 + 1] = tonumber(held)
+      need = need - held
+    end
+  end
+  if need > 0 and count1 > 0 then
+    told1[#told1 + 1] = told1[3]
+    told1[#told1 + 1] = count1
+  end
+end
+local told = {0, now, answers or '*', told1}
+return told
+

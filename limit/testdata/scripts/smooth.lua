@@ -1,0 +1,434 @@
+---- acquire
+local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
+local match, format, tonumber = string.match, string.format, tonumber
+local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+else
+  now = now + 0
+end
+local millis = floor(now / 1000)
+local stable1, size1, cool1, threshold1, slope1 = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+local at1, stored1, next1, last1, epoch1, text1 = now, size1, now, 0, false, call('GET', KEYS[1]) or ''
+if text1 ~= '' then
+  local word, stored, at, wait, rest = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)(.*)$')
+  local last = match(rest or '', '^ (%d+)$')
+  stored = tonumber(stored or '')
+  if not stored or #at > 16 or #wait > 16 or rest ~= '' and (not last or #last > 16) then
+    return {3, 1, text1}
+  end
+  if last then
+    last1 = min(9007199254740992, tonumber(last))
+  end
+  at1 = max(now, min(9007199254740992, tonumber(at)))
+  stored1, next1 = min(stored, size1), min(9007199254740992, at + wait)
+  if at1 > next1 then
+    stored1, next1 = min(size1, stored1 + (at1 - next1) / cool1), at1
+  end
+  epoch1 = (next1 > at1 or stored1 < size1) and word
+end
+local free1, most1, credit1, left1 = 9007199254740992, 9007199254740992, -1, 0
+if next1 <= at1 then
+  credit1, left1 = ceil(1 / (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0))) - 1 + (slope1 and 0 or stored1), stored1
+end
+local free, most, credit = free1, most1, credit1
+local runs, letters = ARGV[9] or '', ARGV[10] or ''
+local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
+local want = letters == 'do' and most or 0
+if total <= free and (total <= credit or runs == '' and credit >= 0) then
+  granted = total
+elseif runs ~= '' or total > most then
+  answers = {}
+  local shut, ordered = false, letters == 'do'
+  if runs == '' then
+    runs = ARGV[2] .. '*1'
+  end
+  for text, times in string.gmatch(runs, '(%d+)%*(%d+)') do
+    local n, got = tonumber(text), 0
+    times = tonumber(times)
+    if n > most then
+      answers[#answers + 1] = string.rep('x', times)
+      above = true
+    else
+      if not shut and n <= free - granted and granted <= credit then
+        got = min(times, floor((free - granted) / n), floor((credit - granted) / n) + 1)
+        granted = granted + got * n
+        answers[#answers + 1] = string.rep('g', got)
+      end
+      if got < times then
+        answers[#answers + 1] = string.rep('n', times - got)
+        want = max(want, n)
+        shut = ordered
+      end
+    end
+  end
+  answers = table.concat(answers)
+end
+if granted > 0 then
+do
+local n = granted
+epoch1 = epoch1 or epoch
+local wait, spent = 0, min(n, stored1)
+if slope1 then
+  local above, below = stored1 - threshold1, spent
+  if above > 0 then
+    local dear = min(above, below)
+    wait = floor(dear * ((stable1 + above * slope1) + (stable1 + (above - dear) * slope1)) / 2)
+    below = below - dear
+  end
+  wait = wait + floor(stable1 * below)
+end
+wait = min(9007199254740992, wait + floor((n - spent) * stable1))
+stored1, next1 = stored1 - spent, min(9007199254740992, next1 + wait)
+left1 = slope1 and next1 > at1 and 0 or left1 - n
+if next1 > at1 or stored1 < size1 then
+  text1 = format('%s %.17g %d %d', epoch1, stored1, at1, next1 - at1)
+  if last1 > at1 then
+    text1 = text1 .. format(' %d', last1)
+  end
+  call('SET', KEYS[1], text1, 'PX', floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1)
+else
+  text1 = ''
+  call('UNLINK', KEYS[1])
+end
+end
+end
+if letters ~= 'd' and letters ~= 'do' and not above then
+  if granted == total then
+    return text1
+  elseif granted == 0 and letters == '' then
+    return -1
+  end
+end
+local told1 = {text1, floor(left1), 0, 0}
+if next1 > at1 or stored1 < size1 then
+  told1[3], told1[4] = next1 > at1 and next1 - now or 0, next1 - now + ceil((size1 - stored1) * cool1)
+end
+local told = {0, now, answers or '*', told1}
+return told
+
+---- charge
+local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
+local match, format, tonumber = string.match, string.format, tonumber
+local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+else
+  now = now + 0
+end
+local millis = floor(now / 1000)
+local stable1, size1, cool1, threshold1, slope1 = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+local at1, stored1, next1, last1, epoch1, text1 = now, size1, now, 0, false, call('GET', KEYS[1]) or ''
+if text1 ~= '' then
+  local word, stored, at, wait, rest = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)(.*)$')
+  local last = match(rest or '', '^ (%d+)$')
+  stored = tonumber(stored or '')
+  if not stored or #at > 16 or #wait > 16 or rest ~= '' and (not last or #last > 16) then
+    return {3, 1, text1}
+  end
+  if last then
+    last1 = min(9007199254740992, tonumber(last))
+  end
+  at1 = max(now, min(9007199254740992, tonumber(at)))
+  stored1, next1 = min(stored, size1), min(9007199254740992, at + wait)
+  if at1 > next1 then
+    stored1, next1 = min(size1, stored1 + (at1 - next1) / cool1), at1
+  end
+  epoch1 = (next1 > at1 or stored1 < size1) and word
+end
+local free1, most1, credit1, left1 = 9007199254740992, 9007199254740992, -1, 0
+if next1 <= at1 then
+  credit1, left1 = ceil(1 / (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0))) - 1 + (slope1 and 0 or stored1), stored1
+end
+local granted, epoch, answers, want = ARGV[2] + 0, ARGV[3], nil, 1
+do
+local n = granted
+epoch1 = epoch1 or epoch
+local wait, spent = 0, min(n, stored1)
+if slope1 then
+  local above, below = stored1 - threshold1, spent
+  if above > 0 then
+    local dear = min(above, below)
+    wait = floor(dear * ((stable1 + above * slope1) + (stable1 + (above - dear) * slope1)) / 2)
+    below = below - dear
+  end
+  wait = wait + floor(stable1 * below)
+end
+wait = min(9007199254740992, wait + floor((n - spent) * stable1))
+stored1, next1 = stored1 - spent, min(9007199254740992, next1 + wait)
+left1 = slope1 and next1 > at1 and 0 or left1 - n
+if next1 > at1 or stored1 < size1 then
+  text1 = format('%s %.17g %d %d', epoch1, stored1, at1, next1 - at1)
+  if last1 > at1 then
+    text1 = text1 .. format(' %d', last1)
+  end
+  call('SET', KEYS[1], text1, 'PX', floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1)
+else
+  text1 = ''
+  call('UNLINK', KEYS[1])
+end
+end
+local told1 = {text1, floor(left1), 0, 0}
+if next1 > at1 or stored1 < size1 then
+  told1[3], told1[4] = next1 > at1 and next1 - now or 0, next1 - now + ceil((size1 - stored1) * cool1)
+end
+local told = {0, now, answers or '*', told1}
+return told
+
+---- release
+local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
+local match, format, tonumber = string.match, string.format, tonumber
+local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+else
+  now = now + 0
+end
+local millis = floor(now / 1000)
+local stable1, size1, cool1, threshold1, slope1 = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local at1, stored1, next1, last1, epoch1, text1 = now, size1, now, 0, false, call('GET', KEYS[1]) or ''
+if text1 ~= '' then
+  local word, stored, at, wait, rest = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)(.*)$')
+  local last = match(rest or '', '^ (%d+)$')
+  stored = tonumber(stored or '')
+  if not stored or #at > 16 or #wait > 16 or rest ~= '' and (not last or #last > 16) then
+    return {3, 1, text1}
+  end
+  if last then
+    last1 = min(9007199254740992, tonumber(last))
+  end
+  at1 = max(now, min(9007199254740992, tonumber(at)))
+  stored1, next1 = min(stored, size1), min(9007199254740992, at + wait)
+  if at1 > next1 then
+    stored1, next1 = min(size1, stored1 + (at1 - next1) / cool1), at1
+  end
+  epoch1 = (next1 > at1 or stored1 < size1) and word
+end
+local free1, most1, credit1, left1 = 9007199254740992, 9007199254740992, -1, 0
+if next1 <= at1 then
+  credit1, left1 = ceil(1 / (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0))) - 1 + (slope1 and 0 or stored1), stored1
+end
+local n = tonumber(ARGV[2])
+local marks = 7
+do
+local mark = ARGV[marks + 1]
+local back = n * stable1
+if mark then
+  local word, at = match(mark, '^(%w+) %S+ (%d+) ')
+  back = word and word == epoch1 and back - (at1 - at) or 0
+end
+back = min(floor(back), next1 - (last1 > at1 and min(last1, next1) or at1))
+if back > 0 then
+  next1 = next1 - back
+  if next1 > at1 or stored1 < size1 then
+    text1 = format('%s %.17g %d %d', epoch1, stored1, at1, next1 - at1)
+    if last1 > at1 then
+      text1 = text1 .. format(' %d', last1)
+    end
+    call('SET', KEYS[1], text1, 'PX', floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1)
+  else
+    text1 = ''
+    call('UNLINK', KEYS[1])
+  end
+end
+end
+return 1
+
+---- peek
+local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
+local match, format, tonumber = string.match, string.format, tonumber
+local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+else
+  now = now + 0
+end
+local millis = floor(now / 1000)
+local stable1, size1, cool1, threshold1, slope1 = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local at1, stored1, next1, last1, epoch1, text1 = now, size1, now, 0, false, call('GET', KEYS[1]) or ''
+if text1 ~= '' then
+  local word, stored, at, wait, rest = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)(.*)$')
+  local last = match(rest or '', '^ (%d+)$')
+  stored = tonumber(stored or '')
+  if not stored or #at > 16 or #wait > 16 or rest ~= '' and (not last or #last > 16) then
+    return {3, 1, text1}
+  end
+  if last then
+    last1 = min(9007199254740992, tonumber(last))
+  end
+  at1 = max(now, min(9007199254740992, tonumber(at)))
+  stored1, next1 = min(stored, size1), min(9007199254740992, at + wait)
+  if at1 > next1 then
+    stored1, next1 = min(size1, stored1 + (at1 - next1) / cool1), at1
+  end
+  epoch1 = (next1 > at1 or stored1 < size1) and word
+end
+local free1, most1, credit1, left1 = 9007199254740992, 9007199254740992, -1, 0
+if next1 <= at1 then
+  credit1, left1 = ceil(1 / (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0))) - 1 + (slope1 and 0 or stored1), stored1
+end
+local answers, want = '*', 1
+local told1 = {text1, floor(left1), 0, 0}
+if next1 > at1 or stored1 < size1 then
+  told1[3], told1[4] = next1 > at1 and next1 - now or 0, next1 - now + ceil((size1 - stored1) * cool1)
+end
+local told = {0, now, answers or '*', told1}
+return told
+
+---- reserve
+local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
+local match, format, tonumber = string.match, string.format, tonumber
+local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+else
+  now = now + 0
+end
+local millis = floor(now / 1000)
+local stable1, size1, cool1, threshold1, slope1 = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+local at1, stored1, next1, last1, epoch1, text1 = now, size1, now, 0, false, call('GET', KEYS[1]) or ''
+if text1 ~= '' then
+  local word, stored, at, wait, rest = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)(.*)$')
+  local last = match(rest or '', '^ (%d+)$')
+  stored = tonumber(stored or '')
+  if not stored or #at > 16 or #wait > 16 or rest ~= '' and (not last or #last > 16) then
+    return {3, 1, text1}
+  end
+  if last then
+    last1 = min(9007199254740992, tonumber(last))
+  end
+  at1 = max(now, min(9007199254740992, tonumber(at)))
+  stored1, next1 = min(stored, size1), min(9007199254740992, at + wait)
+  if at1 > next1 then
+    stored1, next1 = min(size1, stored1 + (at1 - next1) / cool1), at1
+  end
+  epoch1 = (next1 > at1 or stored1 < size1) and word
+end
+local free1, most1, credit1, left1 = 9007199254740992, 9007199254740992, -1, 0
+if next1 <= at1 then
+  credit1, left1 = ceil(1 / (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0))) - 1 + (slope1 and 0 or stored1), stored1
+end
+local epoch = ARGV[3]
+local answers, changed = {}, false
+for text, times, within in string.gmatch(ARGV[2], '(%d+)%*(%d+)<(%d+)') do
+  local n = tonumber(text)
+  within = tonumber(within)
+  for _ = 1, tonumber(times) do
+    local delay, ticket
+    delay = next1 > at1 and next1 - now or 0
+    if next1 + n * (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0)) > 9007199254740992 then
+      delay = 9007199254740992
+    end
+    if delay <= within then
+      epoch1 = epoch1 or epoch
+      local wait, spent = 0, min(n, stored1)
+      if slope1 then
+        local above, below = stored1 - threshold1, spent
+        if above > 0 then
+          local dear = min(above, below)
+          wait = floor(dear * ((stable1 + above * slope1) + (stable1 + (above - dear) * slope1)) / 2)
+          below = below - dear
+        end
+        wait = wait + floor(stable1 * below)
+      end
+      wait = min(9007199254740992, wait + floor((n - spent) * stable1))
+      stored1, next1 = stored1 - spent, min(9007199254740992, next1 + wait)
+      if next1 > at1 then
+        last1 = next1
+      end
+      ticket = format('%s %d %d %.17g', epoch1, next1, wait, spent)
+      answers[#answers + 1], changed = format('%d ', delay) .. ticket, true
+    else
+      answers[#answers + 1] = format('%d', -min(delay, 9007199254740992))
+    end
+  end
+end
+if changed then
+  if next1 > at1 or stored1 < size1 then
+    text1 = format('%s %.17g %d %d', epoch1, stored1, at1, next1 - at1)
+    if last1 > at1 then
+      text1 = text1 .. format(' %d', last1)
+    end
+    call('SET', KEYS[1], text1, 'PX', floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1)
+  else
+    text1 = ''
+    call('UNLINK', KEYS[1])
+  end
+end
+return {0, format('%d', now), table.concat(answers, ',')}
+
+---- cancel
+local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
+local match, format, tonumber = string.match, string.format, tonumber
+local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+else
+  now = now + 0
+end
+local millis = floor(now / 1000)
+local stable1, size1, cool1, threshold1, slope1 = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local at1, stored1, next1, last1, epoch1, text1 = now, size1, now, 0, false, call('GET', KEYS[1]) or ''
+if text1 ~= '' then
+  local word, stored, at, wait, rest = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)(.*)$')
+  local last = match(rest or '', '^ (%d+)$')
+  stored = tonumber(stored or '')
+  if not stored or #at > 16 or #wait > 16 or rest ~= '' and (not last or #last > 16) then
+    return {3, 1, text1}
+  end
+  if last then
+    last1 = min(9007199254740992, tonumber(last))
+  end
+  at1 = max(now, min(9007199254740992, tonumber(at)))
+  stored1, next1 = min(stored, size1), min(9007199254740992, at + wait)
+  if at1 > next1 then
+    stored1, next1 = min(size1, stored1 + (at1 - next1) / cool1), at1
+  end
+  epoch1 = (next1 > at1 or stored1 < size1) and word
+end
+local free1, most1, credit1, left1 = 9007199254740992, 9007199254740992, -1, 0
+if next1 <= at1 then
+  credit1, left1 = ceil(1 / (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0))) - 1 + (slope1 and 0 or stored1), stored1
+end
+local changed = false
+for text in string.gmatch(ARGV[2], '[^,]+') do
+  local word, own, cost, spent = match(text, '^%d+ (%w+) (%d+) (%d+) (%S+)$')
+  if word and word == epoch1 then
+    own, cost, spent = tonumber(own), tonumber(cost), tonumber(spent)
+    local later, unused = max(0, last1 - own), spent
+    if own <= at1 then
+      later, unused = 0, spent - (at1 - own) / cool1
+    elseif last1 == own then
+      last1 = own - cost
+    end
+    if later == 0 and unused > 0 then
+      stored1, changed = min(size1, stored1 + unused), true
+    end
+    if own > at1 and later < cost then
+      next1, changed = next1 - (cost - later), true
+      if next1 < at1 then
+        stored1, next1 = min(size1, stored1 + (at1 - next1) / cool1), at1
+      end
+    end
+  end
+end
+if changed then
+  if next1 > at1 or stored1 < size1 then
+    text1 = format('%s %.17g %d %d', epoch1, stored1, at1, next1 - at1)
+    if last1 > at1 then
+      text1 = text1 .. format(' %d', last1)
+    end
+    call('SET', KEYS[1], text1, 'PX', floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1)
+  else
+    text1 = ''
+    call('UNLINK', KEYS[1])
+  end
+end
+return 1
+

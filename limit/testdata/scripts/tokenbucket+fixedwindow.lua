@@ -1,0 +1,387 @@
+---- acquire
+local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
+local match, format, tonumber = string.match, string.format, tonumber
+local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+else
+  now = now + 0
+end
+local millis = floor(now / 1000)
+local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
+local at1, missing1, epoch1, text1 = now, 0, false, call('GET', KEYS[1]) or ''
+local low1, since1, back1, last1 = 0, now, 0, 0
+if text1 ~= '' then
+  local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
+  local low, since, back, last = match(rest or '', '^ (%d+) (%d+) (%d+) ?(%d*)$')
+  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not low or #low > 33 or #since > 18 or #back > 33 or #last > 33) then
+    return {3, 1, text1}
+  end
+  at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
+  low1, since1 = missing1, at1
+  if low then
+    low1, since1, back1, last1 = tonumber(low .. '.'), since + 0, tonumber(back .. '.'), tonumber('0' .. last .. '.')
+  end
+  if at1 < now then
+    missing1, last1, at1 = max(0, missing1 - (now - at1) * refill1), last1 - (now - at1) * refill1, now
+  end
+  epoch1 = missing1 > 0 and word
+end
+local ahead1 = capacity1 * interval1
+local part1 = fmod(missing1, interval1)
+local taken1 = floor((missing1 - part1) / interval1 + 0.5)
+local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0), capacity1
+local most2, end2, length2, renews2 = ARGV[7] + 0, nil, ARGV[8], ARGV[9] ~= ''
+local count2, head2, text2 = 0, false, call('GET', KEYS[2]) or ''
+if text2 ~= '' then
+  local head, finish, count = match(text2, '^(%w+ (%d+) )(%d+)$')
+  if not head or #finish > 15 or #count > 16 then
+    return {3, 2, text2}
+  end
+  if finish + 0 > millis then
+    end2, count2, head2 = finish + 0, count + 0, head
+  end
+end
+if not head2 then
+  end2 = millis + length2
+  if renews2 then
+    end2 = end2 - millis % length2
+  end
+end
+local free2 = most2 - count2
+local free, most, credit = min(free1, free2), min(most1, most2), 9007199254740992
+local runs, letters = ARGV[10] or '', ARGV[11] or ''
+local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
+local want = letters == 'do' and most or 0
+if total <= free and (total <= credit or runs == '' and credit >= 0) then
+  granted = total
+elseif runs ~= '' or total > most then
+  answers = {}
+  local shut, ordered = false, letters == 'do'
+  if runs == '' then
+    runs = ARGV[2] .. '*1'
+  end
+  for text, times in string.gmatch(runs, '(%d+)%*(%d+)') do
+    local n, got = tonumber(text), 0
+    times = tonumber(times)
+    if n > most then
+      answers[#answers + 1] = string.rep('x', times)
+      above = true
+    else
+      if not shut and n <= free - granted and granted <= credit then
+        got = min(times, floor((free - granted) / n), floor((credit - granted) / n) + 1)
+        granted = granted + got * n
+        answers[#answers + 1] = string.rep('g', got)
+      end
+      if got < times then
+        answers[#answers + 1] = string.rep('n', times - got)
+        want = max(want, n)
+        shut = ordered
+      end
+    end
+  end
+  answers = table.concat(answers)
+end
+if granted > 0 then
+do
+local n = granted
+if not epoch1 then
+  epoch1, low1, back1, last1 = epoch, 0, 0, 0
+end
+local found = missing1
+missing1 = min(9007199254740992 * interval1, missing1 + n * interval1) -- only Charge reaches this
+if found == 0 or found < low1 / 2 then
+  low1, since1 = missing1, at1
+else
+  low1 = min(low1, found)
+end
+part1 = fmod(missing1, interval1)
+taken1 = floor((missing1 - part1) / interval1 + 0.5)
+if missing1 > 0 then
+  text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
+  if low1 ~= missing1 or since1 ~= at1 or back1 > 0 or last1 > ahead1 then
+    text1 = text1 .. format(' %.0f %d %.0f', low1, since1, back1)
+    if last1 > ahead1 then
+      text1 = text1 .. format(' %.0f', last1)
+    end
+  end
+  call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000))))
+else
+  text1 = ''
+  call('UNLINK', KEYS[1])
+end
+end
+do
+count2 = min(9007199254740992, count2 + granted) -- only Charge reaches this
+text2 = (head2 or format('%s %d ', epoch, end2)) .. format('%d', count2)
+if head2 and not renews2 then
+  call('SET', KEYS[2], text2, 'KEEPTTL')
+else
+  call('SET', KEYS[2], text2, 'PX', length2)
+end
+end
+end
+if letters ~= 'd' and letters ~= 'do' and not above then
+  if granted == total then
+    return {text1, text2}
+  elseif granted == 0 and letters == '' then
+    return -1
+  end
+end
+local told1 = {text1, taken1, part1, at1 - now}
+local told2 = {text2, count2, end2 * 1000 - now}
+local told = {0, now, answers or '*', told1, told2}
+return told
+
+---- charge
+local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
+local match, format, tonumber = string.match, string.format, tonumber
+local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+else
+  now = now + 0
+end
+local millis = floor(now / 1000)
+local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
+local at1, missing1, epoch1, text1 = now, 0, false, call('GET', KEYS[1]) or ''
+local low1, since1, back1, last1 = 0, now, 0, 0
+if text1 ~= '' then
+  local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
+  local low, since, back, last = match(rest or '', '^ (%d+) (%d+) (%d+) ?(%d*)$')
+  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not low or #low > 33 or #since > 18 or #back > 33 or #last > 33) then
+    return {3, 1, text1}
+  end
+  at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
+  low1, since1 = missing1, at1
+  if low then
+    low1, since1, back1, last1 = tonumber(low .. '.'), since + 0, tonumber(back .. '.'), tonumber('0' .. last .. '.')
+  end
+  if at1 < now then
+    missing1, last1, at1 = max(0, missing1 - (now - at1) * refill1), last1 - (now - at1) * refill1, now
+  end
+  epoch1 = missing1 > 0 and word
+end
+local ahead1 = capacity1 * interval1
+local part1 = fmod(missing1, interval1)
+local taken1 = floor((missing1 - part1) / interval1 + 0.5)
+local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0), capacity1
+local most2, end2, length2, renews2 = ARGV[7] + 0, nil, ARGV[8], ARGV[9] ~= ''
+local count2, head2, text2 = 0, false, call('GET', KEYS[2]) or ''
+if text2 ~= '' then
+  local head, finish, count = match(text2, '^(%w+ (%d+) )(%d+)$')
+  if not head or #finish > 15 or #count > 16 then
+    return {3, 2, text2}
+  end
+  if finish + 0 > millis then
+    end2, count2, head2 = finish + 0, count + 0, head
+  end
+end
+if not head2 then
+  end2 = millis + length2
+  if renews2 then
+    end2 = end2 - millis % length2
+  end
+end
+local free2 = most2 - count2
+local granted, epoch, answers, want = ARGV[2] + 0, ARGV[3], nil, 1
+do
+local n = granted
+if not epoch1 then
+  epoch1, low1, back1, last1 = epoch, 0, 0, 0
+end
+local found = missing1
+missing1 = min(9007199254740992 * interval1, missing1 + n * interval1) -- only Charge reaches this
+if found == 0 or found < low1 / 2 then
+  low1, since1 = missing1, at1
+else
+  low1 = min(low1, found)
+end
+part1 = fmod(missing1, interval1)
+taken1 = floor((missing1 - part1) / interval1 + 0.5)
+if missing1 > 0 then
+  text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
+  if low1 ~= missing1 or since1 ~= at1 or back1 > 0 or last1 > ahead1 then
+    text1 = text1 .. format(' %.0f %d %.0f', low1, since1, back1)
+    if last1 > ahead1 then
+      text1 = text1 .. format(' %.0f', last1)
+    end
+  end
+  call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000))))
+else
+  text1 = ''
+  call('UNLINK', KEYS[1])
+end
+end
+do
+count2 = min(9007199254740992, count2 + granted) -- only Charge reaches this
+text2 = (head2 or format('%s %d ', epoch, end2)) .. format('%d', count2)
+if head2 and not renews2 then
+  call('SET', KEYS[2], text2, 'KEEPTTL')
+else
+  call('SET', KEYS[2], text2, 'PX', length2)
+end
+end
+local told1 = {text1, taken1, part1, at1 - now}
+local told2 = {text2, count2, end2 * 1000 - now}
+local told = {0, now, answers or '*', told1, told2}
+return told
+
+---- release
+local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
+local match, format, tonumber = string.match, string.format, tonumber
+local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+else
+  now = now + 0
+end
+local millis = floor(now / 1000)
+local capacity1, refill1, interval1 = ARGV[3] + 0, ARGV[4] + 0, ARGV[5] + 0
+local at1, missing1, epoch1, text1 = now, 0, false, call('GET', KEYS[1]) or ''
+local low1, since1, back1, last1 = 0, now, 0, 0
+if text1 ~= '' then
+  local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
+  local low, since, back, last = match(rest or '', '^ (%d+) (%d+) (%d+) ?(%d*)$')
+  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not low or #low > 33 or #since > 18 or #back > 33 or #last > 33) then
+    return {3, 1, text1}
+  end
+  at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
+  low1, since1 = missing1, at1
+  if low then
+    low1, since1, back1, last1 = tonumber(low .. '.'), since + 0, tonumber(back .. '.'), tonumber('0' .. last .. '.')
+  end
+  if at1 < now then
+    missing1, last1, at1 = max(0, missing1 - (now - at1) * refill1), last1 - (now - at1) * refill1, now
+  end
+  epoch1 = missing1 > 0 and word
+end
+local ahead1 = capacity1 * interval1
+local part1 = fmod(missing1, interval1)
+local taken1 = floor((missing1 - part1) / interval1 + 0.5)
+local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0), capacity1
+local most2, end2, length2, renews2 = ARGV[6] + 0, nil, ARGV[7], ARGV[8] ~= ''
+local count2, head2, text2 = 0, false, call('GET', KEYS[2]) or ''
+if text2 ~= '' then
+  local head, finish, count = match(text2, '^(%w+ (%d+) )(%d+)$')
+  if not head or #finish > 15 or #count > 16 then
+    return {3, 2, text2}
+  end
+  if finish + 0 > millis then
+    end2, count2, head2 = finish + 0, count + 0, head
+  end
+end
+if not head2 then
+  end2 = millis + length2
+  if renews2 then
+    end2 = end2 - millis % length2
+  end
+end
+local free2 = most2 - count2
+local n = tonumber(ARGV[2])
+local marks = 8
+do
+local mark = ARGV[marks + 1]
+local due = n * interval1
+if mark then
+  local word, at, taken, part, rest = match(mark, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
+  if word and word == epoch1 then
+    local refilled, before = (at1 - at) * refill1, tonumber((match(rest, '^ %d+ %d+ (%d+)') or '0') .. '.')
+    due = min(due, max(due - refilled, tonumber(taken, 10) * interval1 + part - refilled - back1 + before, since1 <= at + 0 and low1 or 0))
+  else
+    due = 0
+  end
+end
+due = min(due, missing1 - (last1 > ahead1 and min(last1, missing1) or 0))
+if due > 0 then
+  missing1, low1, back1 = missing1 - due, max(0, low1 - due), back1 + due
+  part1 = fmod(missing1, interval1)
+  taken1 = floor((missing1 - part1) / interval1 + 0.5)
+  if missing1 > 0 then
+    text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
+    if low1 ~= missing1 or since1 ~= at1 or back1 > 0 or last1 > ahead1 then
+      text1 = text1 .. format(' %.0f %d %.0f', low1, since1, back1)
+      if last1 > ahead1 then
+        text1 = text1 .. format(' %.0f', last1)
+      end
+    end
+    call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000))))
+  else
+    text1 = ''
+    call('UNLINK', KEYS[1])
+  end
+end
+end
+do
+local mark = ARGV[marks + 2]
+if count2 > 0 and (not mark or match(mark, '^%w+ ') == match(head2, '^%w+ ')) then
+  if n < count2 then
+    call('SET', KEYS[2], head2 .. format('%d', count2 - n), 'KEEPTTL')
+  else
+    call('UNLINK', KEYS[2])
+  end
+end
+end
+return 1
+
+---- peek
+local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
+local match, format, tonumber = string.match, string.format, tonumber
+local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+else
+  now = now + 0
+end
+local millis = floor(now / 1000)
+local capacity1, refill1, interval1 = ARGV[2] + 0, ARGV[3] + 0, ARGV[4] + 0
+local at1, missing1, epoch1, text1 = now, 0, false, call('GET', KEYS[1]) or ''
+local low1, since1, back1, last1 = 0, now, 0, 0
+if text1 ~= '' then
+  local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
+  local low, since, back, last = match(rest or '', '^ (%d+) (%d+) (%d+) ?(%d*)$')
+  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not low or #low > 33 or #since > 18 or #back > 33 or #last > 33) then
+    return {3, 1, text1}
+  end
+  at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
+  low1, since1 = missing1, at1
+  if low then
+    low1, since1, back1, last1 = tonumber(low .. '.'), since + 0, tonumber(back .. '.'), tonumber('0' .. last .. '.')
+  end
+  if at1 < now then
+    missing1, last1, at1 = max(0, missing1 - (now - at1) * refill1), last1 - (now - at1) * refill1, now
+  end
+  epoch1 = missing1 > 0 and word
+end
+local ahead1 = capacity1 * interval1
+local part1 = fmod(missing1, interval1)
+local taken1 = floor((missing1 - part1) / interval1 + 0.5)
+local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0), capacity1
+local most2, end2, length2, renews2 = ARGV[5] + 0, nil, ARGV[6], ARGV[7] ~= ''
+local count2, head2, text2 = 0, false, call('GET', KEYS[2]) or ''
+if text2 ~= '' then
+  local head, finish, count = match(text2, '^(%w+ (%d+) )(%d+)$')
+  if not head or #finish > 15 or #count > 16 then
+    return {3, 2, text2}
+  end
+  if finish + 0 > millis then
+    end2, count2, head2 = finish + 0, count + 0, head
+  end
+end
+if not head2 then
+  end2 = millis + length2
+  if renews2 then
+    end2 = end2 - millis % length2
+  end
+end
+local free2 = most2 - count2
+local answers, want = '*', 1
+local told1 = {text1, taken1, part1, at1 - now}
+local told2 = {text2, count2, end2 * 1000 - now}
+local told = {0, now, answers or '*', told1, told2}
+return told
+

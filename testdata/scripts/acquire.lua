@@ -1,0 +1,386 @@
+local redis, string = redis, string
+local call, find, match, page = redis.call, string.find, string.match, 256
+local hintRate, hintInterval = ARGV[3], ARGV[4]
+local KEYS, ARGV = KEYS, ARGV
+local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
+local rate, interval, kind, keepAlive = config[1], config[2], config[3], config[4] or '0'
+if not (rate and interval and kind) then
+  return {2}
+end
+local valueAt, permitsAt = 2, 3
+if kind == '1' then
+  if not KEYS[4] then
+    return {6}
+  end
+  valueAt, permitsAt = 4, 5
+elseif kind ~= '0' then
+  return {3, 1, 'type', kind}
+end
+local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
+local hinted = hintRate and hintRate ~= '' and rate == hintRate and interval == hintInterval
+if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$'))
+    or not (keepAlive == '0' or #keepAlive < 16 and match(keepAlive, '^[1-9]%d*$')) then
+  if not find(rate, '^%d+$') or (rate + 0 >= 9007199254740992 and rate ~= '9007199254740992') then
+    return {3, 1, 'rate', rate}
+  end
+  if not find(interval, '^%d+$') then
+    return {3, 1, 'interval', interval}
+  end
+  if keepAlive ~= '0' and not find(keepAlive, '^[1-9]%d*$') or #keepAlive > 15 then
+    return {3, 1, 'keepAliveTime', keepAlive}
+  end
+end
+rate, interval = rate + 0, interval + 0
+local nowText = ARGV[1]
+if nowText == '' then
+  local time = call('TIME')
+  nowText = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
+end
+local now = nowText + 0
+local wanted, total = ARGV[5], 1
+if wanted and wanted ~= '' then
+  total = wanted + 0
+else
+  wanted = '1'
+end
+local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
+local limit = now - interval
+local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', limit), call('PTTL', permitsKey)
+local stored = call('GET', valueKey)
+if stored and stored ~= '0' and not (#stored < 18 and match(stored, '^%-?[1-9]%d*$')) then
+  return {3, valueAt, '', stored}
+end
+local value = stored and stored + 0
+if total > rate then
+  local answers, runs = {}, ARGV[8]
+  if not runs or runs == '' then
+    runs = wanted .. '*1'
+  end
+  for text, times in string.gmatch(runs, '(%d+)%*(%d+)') do
+    if tonumber(text) <= rate then
+      answers = nil
+      break
+    end
+    answers[#answers + 1] = string.rep('x', tonumber(times))
+  end
+  if answers then
+    return {valueAt == 2 and 0 or 5, 0, rate, math.min(interval, 9007199254740992), 0, now, table.concat(answers),
+      not hinted and 'due' or ARGV[9] or ''}
+  end
+end
+local spent = nil
+local grants = setTTL == -2 and 0 or expired > 0 and call('ZCARD', permitsKey) or nil
+local dirty, more, wipe, drop = not stored or setTTL ~= -1 and ttl == -1, false, false, 0
+if expired == grants then
+  wipe = expired > 0
+  if value ~= rate then
+    value, dirty = rate, true
+  end
+else
+  if expired > 0 then
+    local function count(member)
+      local a, b, c, d = string.byte(member, -4, -1)
+      return d and a + b * 256 + c * 65536 + d * 16777216
+    end
+    more, drop = expired > page, math.min(expired, page)
+    local returned, sum = call('ZRANGE', permitsKey, 0, drop - 1), 0
+    for i = 1, #returned do
+      local n = count(returned[i])
+      if not n then
+        return {3, permitsAt, 'member', returned[i]}
+      end
+      sum = sum + n
+    end
+    dirty = true
+    if value then
+      value = value + sum
+    end
+  end
+  if not value then
+    if more then
+      call('ZREMRANGEBYRANK', permitsKey, 0, drop - 1)
+      return {1, ''}
+    end
+    local function count(member)
+      local a, b, c, d = string.byte(member, -4, -1)
+      return d and a + b * 256 + c * 65536 + d * 16777216
+    end
+    local inside = (grants or call('ZCARD', permitsKey)) - expired
+    local newest = call('ZRANGE', permitsKey, -1, -1)[1]
+    local skip, sum, mark = string.match(ARGV[6] or '', '^(%d+) (%d+) (.*)$')
+    if mark == newest and tonumber(skip) <= inside then
+      skip, sum = tonumber(skip), tonumber(sum)
+    else
+      skip, sum = 0, 0
+    end
+    local stop = math.min(skip + page, inside)
+    local counted = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
+    for i = 1, #counted do
+      local n = count(counted[i])
+      if not n then
+        return {3, permitsAt, 'member', counted[i]}
+      end
+      sum = sum + n
+    end
+    if stop < inside then
+      return {1, string.format('%d %d ', stop, sum) .. newest}
+    end
+    value = rate - sum
+  end
+end
+local gone, add, score
+local counted, cursor = '', hinted and ARGV[9] or ''
+if more then
+  counted = not hinted and 'due' or cursor
+elseif not hinted or value > rate or cursor ~= '' then
+  local size, excess = wipe and 0 or grants or call('ZCARD', permitsKey), nil
+  local function count(member)
+    local a, b, c, d = string.byte(member, -4, -1)
+    return d and a + b * 256 + c * 65536 + d * 16777216
+  end
+  local function resized(member, n)
+    return string.sub(member, 1, -5) .. string.char(n % 256, math.floor(n / 256) % 256,
+      math.floor(n / 65536) % 256, math.floor(n / 16777216))
+  end
+  local rest, newest, returned = 0, math.huge, stored and value - stored
+  if size - drop <= page then
+    counted, excess, grants = 'done', value - rate, size > drop and call('ZRANGE', permitsKey, drop, -1) or {}
+    for i = 1, #grants do
+      excess = excess + (count(grants[i]) or 0) -- an invalid member is an error when it expires
+    end
+  elseif not stored then
+    counted = 'done'
+  elseif match(cursor, '^cut ') then
+    local permits, score = match(cursor, '^cut (%d+) (%d+)$')
+    counted, rest, newest = 'again', permits + 0, score + 0
+  elseif not hinted or cursor ~= '' then
+    local low, high, members, sum, sure, found = match(cursor, '^(%S+) (%S+) (%d+) (%d+) ([yn]) (%-?%d+)$')
+    local whole, lists = true, {}
+    if low then
+      local now = call('ZCOUNT', permitsKey, low, high)
+      whole, sure = now >= members + 0, now > members + 0 and 'n' or sure
+      members, sum = now, sum + 0
+    else
+      high = call('ZREVRANGE', permitsKey, page, page, 'WITHSCORES')[2]
+      low, members, sum, sure, found = '(' .. high, 0, 0, 'y', match(cursor, '^found (%-?%d+)$') or '0'
+    end
+    local newer = call('ZCOUNT', permitsKey, '(' .. high, '+inf')
+    if newer > page * 2 then
+      local top = call('ZREVRANGE', permitsKey, newer - page, newer - page, 'WITHSCORES')[2]
+      local n = call('ZCOUNT', permitsKey, '(' .. high, top)
+      if n <= page * 2 then
+        lists[1] = call('ZREVRANGE', permitsKey, newer - n, newer - 1)
+        high, members, newer = top, members + n, newer - n
+      end
+    end
+    local first = newer + members
+    local bottom = call('ZREVRANGE', permitsKey, first + page - 1, first + page - 1, 'WITHSCORES')[2]
+    local last = not bottom and newer <= page * 2
+    if bottom or last then
+      local n = bottom and call('ZCOUNT', permitsKey, bottom, high) - members or size - first
+      low, members, whole = bottom or '-inf', members + n, whole and n <= page * 2
+      lists[#lists + 1] = whole and n > 0 and call('ZREVRANGE', permitsKey, first, first + n - 1) or nil
+    end
+    if last and newer > 0 then
+      lists[#lists + 1] = call('ZREVRANGE', permitsKey, 0, newer - 1)
+    end
+    local byte = string.byte
+    for _, list in ipairs(lists) do
+      for i = 1, #list do
+        local a, b, c, d = byte(list[i], -4, -1)
+        sum = sum + (d and a + b * 256 + c * 65536 + d * 16777216 or 0)
+      end
+    end
+    if not whole then
+      counted = 'again'
+    elseif last then
+      excess, found = stored + sum - rate, found + 0
+      counted = excess > 0 and 'again' or 'done'
+      if excess > 0 and stored + 0 <= rate and found > 0 then
+        excess = math.min(excess, found)
+      elseif excess > 0 and stored + 0 <= rate or excess < 0 and sure == 'y' and excess ~= found then
+        counted, excess = string.format('found %.0f', excess), nil
+      elseif excess < 0 and sure == 'n' then
+        excess = nil
+      end
+    else
+      counted = string.format('%s %s %d %.0f %s %s', low, high, members, sum, sure, found)
+    end
+  end
+  if excess and excess ~= 0 then
+    value, dirty = value - excess, true
+    rest = excess > 0 and stored + 0 <= rate and excess or 0
+  end
+  if rest > 0 then
+    rest = math.max(0, rest - returned)
+    value, dirty = value + rest, true
+    grants = rest > 0 and call('ZRANGE', permitsKey, drop, drop + page - 1, 'WITHSCORES') or {}
+    for i = 1, #grants, 2 do
+      if rest == 0 or tonumber(grants[i + 1]) > newest then
+        break
+      end
+      local n = count(grants[i])
+      if not n then
+        return {3, permitsAt, 'member', grants[i]}
+      end
+      if n > rest then
+        gone, add, score, rest = {grants[i]}, resized(grants[i], n - rest), grants[i + 1], 0
+      else
+        drop, rest = drop + 1, rest - n
+      end
+    end
+    value = value - rest
+    if rest > 0 and tonumber(grants[#grants]) <= newest then
+      counted = string.format('cut %.0f %.0f', rest, math.min(newest, now))
+    end
+  end
+  if value > rate then
+    value, dirty = rate, true
+  end
+end
+local granted, flags, dated = 0, ARGV[7] or '', nowText
+local answers, want, above
+if total <= value then
+  granted = total
+elseif more then
+  flags = nil
+elseif ARGV[8] or total > rate then
+  answers = {}
+  local shut, ordered, runs = false, find(flags, 'o', 1, true), ARGV[8]
+  if not runs or runs == '' then
+    runs = wanted .. '*1'
+  end
+  for text, times in string.gmatch(runs, '(%d+)%*(%d+)') do
+    local n, got = tonumber(text), 0
+    times = tonumber(times)
+    if n > rate then
+      answers[#answers + 1] = string.rep('x', times)
+      above = true
+    else
+      if not shut and n <= value - granted then
+        got = math.min(times, math.floor((value - granted) / n))
+        granted = granted + got * n
+        answers[#answers + 1] = string.rep('g', got)
+      end
+      if got < times then
+        answers[#answers + 1] = string.rep('n', times - got)
+        want = math.max(want or 0, n)
+        shut = ordered
+      end
+    end
+  end
+  if want and (ordered or find(flags, 'a', 1, true)) then
+    want = rate
+  end
+end
+if granted > 0 then
+  value = value - granted
+  if granted == total then
+    spent = wanted -- DECRBY, unless dirty
+  else
+    dirty = true
+  end
+end
+if dirty then
+  call('SET', valueKey, string.format('%d', value))
+elseif spent then
+  call('DECRBY', valueKey, spent)
+end
+local failed
+if wipe then
+  failed = redis.pcall('UNLINK', permitsKey)
+elseif drop > 0 then
+  failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, 0, drop - 1)
+end
+if granted > 0 and (not failed or type(failed) ~= 'table') then
+  local member = ARGV[2]
+  if granted ~= total then
+    local function resized(member, n)
+      return string.sub(member, 1, -5) .. string.char(n % 256, math.floor(n / 256) % 256,
+        math.floor(n / 65536) % 256, math.floor(n / 16777216))
+    end
+    member = resized(member, granted)
+  end
+  failed = redis.pcall('ZADD', permitsKey, dated, member)
+end
+if gone and type(failed) ~= 'table' then
+  if add then
+    failed = redis.pcall('ZADD', permitsKey, score, add)
+  end
+  if type(failed) ~= 'table' then
+    failed = redis.pcall('ZREM', permitsKey, unpack(gone))
+  end
+end
+if failed and failed ~= 1 and type(failed) == 'table' then
+  call('SET', valueKey, '0', 'PX', '1')
+  return failed
+end
+local reply = value
+if not flags then
+  reply = {1, ''}
+elseif granted == 0 and flags == '' and not above and counted == '' then
+  reply = -1
+elseif answers or flags ~= '' or counted ~= '' then
+  reply = {valueAt == 2 and 0 or 5, value, rate, math.min(interval, 9007199254740992), 0, now,
+    answers and table.concat(answers) or granted < total and 'n' or '*', counted}
+  if find(flags, 'd', 1, true) then
+    local newest = call('ZRANGE', permitsKey, -1, -1, 'WITHSCORES')[2]
+    if newest then
+      reply[5] = math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992)
+    end
+  end
+  if want and find(flags, 'w', 1, true) then
+    local need = want - value
+    local function count(member)
+      local a, b, c, d = string.byte(member, -4, -1)
+      return d and a + b * 256 + c * 65536 + d * 16777216
+    end
+    local last = nil
+    local leases = call('ZRANGEBYSCORE', permitsKey, string.format('(%d', now), '+inf', 'WITHSCORES', 'LIMIT', 0, page)
+    local grants = call('ZRANGE', permitsKey, 0, need > 1 and page - 1 or 0, 'WITHSCORES')
+    if need == 1 and string.sub(grants[1] or '', -4) == '\0\0\0\0' then
+      grants = call('ZRANGE', permitsKey, 0, page - 1, 'WITHSCORES')
+    end
+    local at, leaseAt = 1, 1
+    while need > 0 do
+      local wait, lease = grants[at] and tonumber(grants[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
+      if wait and wait > now then
+        wait = nil -- a lease
+      end
+      wait = wait and wait + interval - now
+      lease = lease and lease - now + math.min(50, interval)
+      local n
+      if lease and (not wait or lease < wait) then
+        n, wait, leaseAt = count(leases[leaseAt]), lease, leaseAt + 2
+      elseif wait then
+        n, at = count(grants[at]), at + 2
+      else
+        break
+      end
+      n, wait = n or 0, math.min(math.max(0, wait), 9007199254740992)
+      if wait == last then
+        reply[#reply] = reply[#reply] + n
+      else
+        reply[#reply + 1], reply[#reply + 2], last = wait, n, wait
+      end
+      need = need - n
+    end
+  end
+end
+local stateTTL
+if keepAlive ~= '0' then
+  call('PEXPIRE', KEYS[1], keepAlive)
+  stateTTL = keepAlive + 1
+elseif ttl >= 0 and ttl < 1e15 then
+  stateTTL = ttl + 1
+end
+if stateTTL then
+  if valueAt == 4 then
+    stateTTL = stateTTL + math.min(interval, 1e15) + 86400000
+  end
+  call('PEXPIRE', valueKey, stateTTL)
+  call('PEXPIRE', permitsKey, stateTTL)
+elseif setTTL >= 0 then
+  call('PERSIST', permitsKey)
+end
+return reply

@@ -1,0 +1,11 @@
+local redis, string = redis, string
+local call, find, match, page = redis.call, string.find, string.match, 256
+local at = redis.pcall('PEXPIRETIME', KEYS[1])
+if type(at) ~= 'number' then
+  local time = call('TIME')
+  at = call('PTTL', KEYS[1])
+  if at >= 0 then
+    at = at + time[1] * 1000 + math.floor(time[2] / 1000)
+  end
+end
+return at

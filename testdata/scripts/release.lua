@@ -1,0 +1,202 @@
+local redis, string = redis, string
+local call, find, match, page = redis.call, string.find, string.match, 256
+local hintRate, hintInterval
+local KEYS, ARGV = KEYS, ARGV
+local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
+local rate, interval, kind, keepAlive = config[1], config[2], config[3], config[4] or '0'
+if not (rate and interval and kind) then
+  return {2}
+end
+local valueAt, permitsAt = 2, 3
+if kind == '1' then
+  if not KEYS[4] then
+    return {6}
+  end
+  valueAt, permitsAt = 4, 5
+elseif kind ~= '0' then
+  return {3, 1, 'type', kind}
+end
+local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
+local hinted = hintRate and hintRate ~= '' and rate == hintRate and interval == hintInterval
+if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$'))
+    or not (keepAlive == '0' or #keepAlive < 16 and match(keepAlive, '^[1-9]%d*$')) then
+  if not find(rate, '^%d+$') or (rate + 0 >= 9007199254740992 and rate ~= '9007199254740992') then
+    return {3, 1, 'rate', rate}
+  end
+  if not find(interval, '^%d+$') then
+    return {3, 1, 'interval', interval}
+  end
+  if keepAlive ~= '0' and not find(keepAlive, '^[1-9]%d*$') or #keepAlive > 15 then
+    return {3, 1, 'keepAliveTime', keepAlive}
+  end
+end
+rate, interval = rate + 0, interval + 0
+local nowText = ARGV[1]
+if nowText == '' then
+  local time = call('TIME')
+  nowText = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
+end
+local now = nowText + 0
+local stored = call('GET', valueKey)
+if stored and stored ~= '0' and not (#stored < 18 and match(stored, '^%-?[1-9]%d*$')) then
+  return {3, valueAt, '', stored}
+end
+local value = stored and stored + 0
+local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
+local limit = now - interval
+local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', limit), call('PTTL', permitsKey)
+local spent = nil
+local grants = setTTL == -2 and 0 or expired > 0 and call('ZCARD', permitsKey) or nil
+local dirty, more, wipe, drop = not stored or setTTL ~= -1 and ttl == -1, false, false, 0
+if expired == grants then
+  wipe = expired > 0
+  if value ~= rate then
+    value, dirty = rate, true
+  end
+else
+  if expired > 0 then
+    local function count(member)
+      local a, b, c, d = string.byte(member, -4, -1)
+      return d and a + b * 256 + c * 65536 + d * 16777216
+    end
+    more, drop = expired > page, math.min(expired, page)
+    local returned, sum = call('ZRANGE', permitsKey, 0, drop - 1), 0
+    for i = 1, #returned do
+      local n = count(returned[i])
+      if not n then
+        return {3, permitsAt, 'member', returned[i]}
+      end
+      sum = sum + n
+    end
+    dirty = true
+    if value then
+      value = value + sum
+    end
+  end
+  if not value then
+    if more then
+      call('ZREMRANGEBYRANK', permitsKey, 0, drop - 1)
+      return {1, ''}
+    end
+    local function count(member)
+      local a, b, c, d = string.byte(member, -4, -1)
+      return d and a + b * 256 + c * 65536 + d * 16777216
+    end
+    local inside = (grants or call('ZCARD', permitsKey)) - expired
+    local newest = call('ZRANGE', permitsKey, -1, -1)[1]
+    local skip, sum, mark = string.match(ARGV[6] or '', '^(%d+) (%d+) (.*)$')
+    if mark == newest and tonumber(skip) <= inside then
+      skip, sum = tonumber(skip), tonumber(sum)
+    else
+      skip, sum = 0, 0
+    end
+    local stop = math.min(skip + page, inside)
+    local counted = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
+    for i = 1, #counted do
+      local n = count(counted[i])
+      if not n then
+        return {3, permitsAt, 'member', counted[i]}
+      end
+      sum = sum + n
+    end
+    if stop < inside then
+      return {1, string.format('%d %d ', stop, sum) .. newest}
+    end
+    value = rate - sum
+  end
+end
+local gone, add, score
+if value > rate then
+  value, dirty = rate, true
+end
+local n, reply = tonumber(ARGV[2]), {0, 0}
+if value + n >= rate then
+  value, wipe = rate, true
+elseif more then
+  reply = {1, ''}
+else
+  local function count(member)
+    local a, b, c, d = string.byte(member, -4, -1)
+    return d and a + b * 256 + c * 65536 + d * 16777216
+  end
+  local function resized(member, n)
+    return string.sub(member, 1, -5) .. string.char(n % 256, math.floor(n / 256) % 256,
+      math.floor(n / 65536) % 256, math.floor(n / 16777216))
+  end
+  local rest, newest, grants = n, now, call('ZRANGE', permitsKey, drop, drop + page - 1, 'WITHSCORES')
+  for i = 1, #grants, 2 do
+    if rest == 0 or tonumber(grants[i + 1]) > newest then
+      break
+    end
+    local n = count(grants[i])
+    if not n then
+      return {3, permitsAt, 'member', grants[i]}
+    end
+    if n > rest then
+      gone, add, score, rest = {grants[i]}, resized(grants[i], n - rest), grants[i + 1], 0
+    else
+      drop, rest = drop + 1, rest - n
+    end
+  end
+  for _, own in ipairs({true, false}) do
+    for i = 1, #grants, 2 do
+      if rest > 0 and tonumber(grants[i + 1]) > now and (string.sub(grants[i], 2, 9) == ARGV[3]) == own then
+        local n = count(grants[i])
+        if not n then
+          return {3, permitsAt, 'member', grants[i]}
+        end
+        gone = gone or {}
+        gone[#gone + 1] = grants[i]
+        if n > rest then
+          add, score = resized(grants[i], n - rest), grants[i + 1]
+        end
+        rest = math.max(0, rest - n)
+      end
+    end
+  end
+  if rest > 0 and #grants == page * 2 then
+    n, reply[2] = n - rest, rest
+  end
+  value = value + n
+end
+dirty = true
+if dirty then
+  call('SET', valueKey, string.format('%d', value))
+elseif spent then
+  call('DECRBY', valueKey, spent)
+end
+local failed
+if wipe then
+  failed = redis.pcall('UNLINK', permitsKey)
+elseif drop > 0 then
+  failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, 0, drop - 1)
+end
+if gone and type(failed) ~= 'table' then
+  if add then
+    failed = redis.pcall('ZADD', permitsKey, score, add)
+  end
+  if type(failed) ~= 'table' then
+    failed = redis.pcall('ZREM', permitsKey, unpack(gone))
+  end
+end
+if failed and failed ~= 1 and type(failed) == 'table' then
+  call('SET', valueKey, '0', 'PX', '1')
+  return failed
+end
+local stateTTL
+if keepAlive ~= '0' then
+  call('PEXPIRE', KEYS[1], keepAlive)
+  stateTTL = keepAlive + 1
+elseif ttl >= 0 and ttl < 1e15 then
+  stateTTL = ttl + 1
+end
+if stateTTL then
+  if valueAt == 4 then
+    stateTTL = stateTTL + math.min(interval, 1e15) + 86400000
+  end
+  call('PEXPIRE', valueKey, stateTTL)
+  call('PEXPIRE', permitsKey, stateTTL)
+elseif setTTL >= 0 then
+  call('PERSIST', permitsKey)
+end
+return reply

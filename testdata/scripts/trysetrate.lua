@@ -1,0 +1,19 @@
+local redis, string = redis, string
+local call, find, match, page = redis.call, string.find, string.match, 256
+local fields = {'rate', 'interval', 'type', 'keepAliveTime'}
+local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
+if config[3] then
+  return 0
+end
+for i = 1, 4 do
+  if config[i] and not find(config[i], '^%d+$') then
+    return {3, 1, fields[i], config[i]}
+  end
+end
+for i = 1, 4 do
+  call('HSETNX', KEYS[1], fields[i], ARGV[i])
+end
+if ARGV[4] ~= '0' then
+  call('PEXPIRE', KEYS[1], ARGV[4])
+end
+return 1
