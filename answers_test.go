@@ -48,7 +48,7 @@ func TestEachOfACallHasItsOwnAnswer(t *testing.T) {
 				}
 				reply, err := b.conn.Do(b.Context(), b.conn.B().Eval().Script(script+"}").Numkeys(0).Build()).ToArray()
 				require.NoError(b, err)
-				require.NoError(b, l.answer(ba, reply))
+				require.NoError(b, l.wire.answer(ba, reply))
 				for i, r := range ba.Requests {
 					if test.want[i] == (Decision{}) {
 						assert.ErrorIs(b, r.Err, ErrPermitsExceedRate)
@@ -127,12 +127,12 @@ func TestRepliesThatFitNoCallAreRefused(t *testing.T) {
 		for _, text := range []string{"{0, 1, 10, 1000, 1, 7, 'g'}", "{0, 1, 10, 1000, 1, 7, 'ggg'}", "{0, 1, 10, 1000, 1, 7}", "{0, 1, 10, 1000, 1, 7, 'gg', 5}", "{0, 1, 10, 'x', 1, 7, 'gg'}"} {
 			reply, err := b.conn.Do(b.Context(), b.conn.B().Eval().Script("return "+text).Numkeys(0).Build()).ToArray()
 			require.NoError(b, err)
-			assert.ErrorContains(b, l.answer(&engine.Batch{Requests: []*engine.Request{{Permits: 1}, {Permits: 1}}}, reply), "unknown reply", text)
+			assert.ErrorContains(b, l.wire.answer(&engine.Batch{Requests: []*engine.Request{{Permits: 1}, {Permits: 1}}}, reply), "unknown reply", text)
 		}
 		for _, text := range []string{"{1, 'cursor', 1}", "{3, 0, 'rate', 'x'}", "{3, 6, 'rate', 'x'}", "{3, 1, 'rate', 'x', 'y'}", "{9}"} {
 			reply, err := b.conn.Do(b.Context(), b.conn.B().Eval().Script("return "+text).Numkeys(0).Build()).ToArray()
 			require.NoError(b, err)
-			_, again, err := l.status(reply)
+			_, again, err := l.wire.status(reply)
 			assert.ErrorContains(b, err, "unknown reply", text)
 			assert.False(b, again)
 		}

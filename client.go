@@ -81,10 +81,10 @@ func (c *Client) ID() string { return c.id }
 // [ErrInvalidName] if it is empty, and on a cluster with [ErrCrossSlot] if its keys do not share a
 // slot.
 func (c *Client) Limiter(name string) *Limiter {
-	l := &Limiter{client: c}
-	l.keys, l.err = c.open(name)
-	l.calls.Engine, l.calls.ID, l.calls.Name, l.calls.Protocol = c.engine, "redisson "+l.keys[configKey], name, (*protocol)(l)
-	l.calls.Subjects = l.keys[:1]
+	l := &Limiter{wire: wire{client: c, name: name}}
+	l.wire.keys, l.err = c.open(name)
+	l.calls.Engine, l.calls.ID, l.calls.Name, l.calls.Protocol = c.engine, "redisson "+l.wire.keys[configKey], name, &l.wire
+	l.calls.Subjects = l.wire.keys[:1]
 	l.calls.Leases, l.calls.Policy = true, "redisson"
 	return l
 }

@@ -26,18 +26,18 @@ func TestAChangeIsForgottenWhoeverStillListens(t *testing.T) {
 		},
 		"Rename": func(ctx context.Context, l *Limiter) error { return l.Rename(ctx, "elsewhere") },
 		"Copy": func(ctx context.Context, l *Limiter) error {
-			_, err := l.client.Limiter("full").Copy(ctx, "limiter", Replace())
+			_, err := l.wire.client.Limiter("full").Copy(ctx, "limiter", Replace())
 			return err
 		},
 		"Rename onto": func(ctx context.Context, l *Limiter) error {
-			return l.client.Limiter("full").Rename(ctx, "limiter")
+			return l.wire.client.Limiter("full").Rename(ctx, "limiter")
 		},
 	} {
 		for kind, patience := range map[string]time.Duration{"": time.Hour, ", whose caller has gone": 50 * time.Millisecond} {
 			t.Run(name+kind, func(t *testing.T) {
 				inBubble(t, func(b *bubble) {
 					l := b.limiter(hour, WithDenialCache(time.Hour))
-					require.NoError(b, l.client.Limiter("full").SetRate(b.Context(), hour))
+					require.NoError(b, l.wire.client.Limiter("full").SetRate(b.Context(), hour))
 					b.take(l, 10)
 					b.full(l, 1)
 					synctest.Wait()

@@ -51,7 +51,7 @@ func TestWhatThisClientChangesIsForgotten(t *testing.T) {
 			return err
 		},
 		"Copy": func(b *bubble, l *Limiter) error {
-			other := l.client.Limiter("other")
+			other := l.wire.client.Limiter("other")
 			if err := other.SetRate(b.Context(), Rate{Permits: 10, Interval: time.Hour}); err != nil {
 				return err
 			}

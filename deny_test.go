@@ -12,7 +12,7 @@ import (
 
 // changed is a change of the limiter by this client, of which Redis is not asked.
 func (l *Limiter) changed(ctx context.Context) {
-	_, _ = engine.Changing(ctx, l.client.engine, l.keys[:1], func(context.Context) (any, error) { return nil, nil })
+	_, _ = engine.Changing(ctx, l.wire.client.engine, l.wire.keys[:1], func(context.Context) (any, error) { return nil, nil })
 }
 
 // TestWhatChangesWhileADenialIsOnItsWayIsNotRemembered: the version that counts is that from before the call.

@@ -60,7 +60,7 @@ func (b *bubble) refundCounted(l *Limiter, permits int64) {
 			newest, latest = m, score
 		}
 	}
-	require.NoError(b, l.giveBack(b.Context(), permits, newest[:17], permits))
+	require.NoError(b, l.wire.giveBack(b.Context(), permits, newest[:17], permits))
 }
 
 // TestDrift_LargeSetChangesWhileCounted_NothingIsRaised: while a set of several pages is counted over several calls, other
@@ -140,7 +140,7 @@ func (b *bubble) counted(l *Limiter, hinted bool, permits int64, cursor string) 
 	if !hinted {
 		rate, interval = "", ""
 	}
-	m := string(l.client.appendMember(nil, permits, false))
+	m := string(l.wire.client.appendMember(nil, permits, false))
 	reply, err := b.run(acquireScript, l, b.nowText(), m, rate, interval, strconv.FormatInt(permits, 10), "", "dw", "", cursor)
 	require.NoError(b, err)
 	parts, err := reply.ToArray()
@@ -224,7 +224,7 @@ func TestDrift_ValueLostBeforeGrantsAreRemoved_IsCounted(t *testing.T) {
 			b.take(l, 1)
 			pass(time.Millisecond)
 		}
-		l.hint().learn(time.Now().UnixMilli(), 2000, time.Hour.Milliseconds(), false, "cut 444 946684800000")
+		l.wire.hint().learn(time.Now().UnixMilli(), 2000, time.Hour.Milliseconds(), false, "cut 444 946684800000")
 		b.redis.Del("{limiter}:value")
 		b.take(l, 1)
 		assert.Zero(b, b.drift())

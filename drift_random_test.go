@@ -80,7 +80,7 @@ func (b *bubble) randomDrift(random *rand.Rand, drifts bool) {
 		switch k := random.IntN(1000); {
 		case k < 900:
 			n := size()
-			member := string(c.client.appendMember(nil, n, false))
+			member := string(c.wire.client.appendMember(nil, n, false))
 			what = fmt.Sprintf("client %v takes %d", c.off, n)
 			if random.IntN(10) == 0 { // a grant of a caller that will have left
 				config := b.config()
@@ -98,7 +98,7 @@ func (b *bubble) randomDrift(random *rand.Rand, drifts bool) {
 				i -= random.IntN(min(i+1, 5))
 				n := 1 + random.Int64N(c.sizes[i])
 				what = fmt.Sprintf("client %v refunds %d of %d", c.off, n, c.sizes[i])
-				require.NoError(b, c.giveBack(b.Context(), n, c.grants[i][:17], c.sizes[i]))
+				require.NoError(b, c.wire.giveBack(b.Context(), n, c.grants[i][:17], c.sizes[i]))
 				c.grants, c.sizes = c.grants[:i], c.sizes[:i]
 			}
 		case k < 955:

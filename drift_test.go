@@ -60,7 +60,7 @@ func TestTryAcquire_Drift_HealsWithinAnInterval(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, a Limiter for each call %t", name, fresh), func(t *testing.T) {
 				inBubble(t, func(b *bubble) {
 					l := b.limiter(Rate{Type: test.rateType, Permits: test.rate, Interval: interval})
-					client := l.client
+					client := l.wire.client
 					var grants []time.Time
 					most := max(test.rate, test.later)
 					run := func(d time.Duration) {
@@ -76,9 +76,9 @@ func TestTryAcquire_Drift_HealsWithinAnInterval(t *testing.T) {
 						}
 					}
 					run(interval + interval/4) // in a window that is full
-					value := l.keys[valueKey]
+					value := l.wire.keys[valueKey]
 					if test.rateType == PerClient {
-						value = l.keys[clientValueKey]
+						value = l.wire.keys[clientValueKey]
 					}
 					test.do(b, value, test.rate, test.later)
 					drifted := time.Now()

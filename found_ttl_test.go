@@ -63,7 +63,7 @@ func TestATimeToLiveOfTheConfigurationAlone(t *testing.T) {
 				b.take(l, 1)
 				b.redis.SetTTL("limiter", time.Hour)
 				call()
-				for _, key := range l.keys {
+				for _, key := range l.wire.keys {
 					if key != "limiter" && b.redis.Exists(key) {
 						assert.Equal(b, life, b.redis.TTL(key), "%v, %s: %s", kind, name, key)
 					}

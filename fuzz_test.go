@@ -70,7 +70,7 @@ func FuzzNames(f *testing.F) {
 			prefix = name
 		}
 		want := keys{name, prefix + ":value", prefix + ":permits", prefix + ":value:" + id.String(), prefix + ":permits:" + id.String()}
-		require.Equal(t, want, l.keys)
+		require.Equal(t, want, l.wire.keys)
 
 		slots := make([]int, len(want))
 		for i, key := range want {
@@ -128,12 +128,12 @@ func FuzzMembers(f *testing.F) {
 		now := fuzzEpoch
 		l := New(client, WithClock(func() time.Time { return now })).Limiter("m")
 		require.NoError(t, l.SetRate(t.Context(), Rate{Permits: rate, Interval: time.Second}))
-		_, err := server.ZAdd(l.keys[permitsKey], float64(now.UnixMilli()), string(found))
+		_, err := server.ZAdd(l.wire.keys[permitsKey], float64(now.UnixMilli()), string(found))
 		require.NoError(t, err)
 
 		// The value is lost, so that the member alone says what is taken.
 		if len(found) < 4 {
-			want := &StateError{Key: l.keys[permitsKey], Field: "member", Value: string(found)}
+			want := &StateError{Key: l.wire.keys[permitsKey], Field: "member", Value: string(found)}
 			var state *StateError
 			_, err = l.AvailablePermits(t.Context())
 			require.ErrorAs(t, err, &state)
@@ -141,7 +141,7 @@ func FuzzMembers(f *testing.F) {
 			_, err = l.TryAcquire(t.Context(), 1)
 			require.ErrorAs(t, err, &state)
 			require.Equal(t, want, state)
-			require.Equal(t, []string{l.keys[configKey], l.keys[permitsKey]}, server.Keys(), "nothing was written")
+			require.Equal(t, []string{l.wire.keys[configKey], l.wire.keys[permitsKey]}, server.Keys(), "nothing was written")
 		} else {
 			taken := int64(binary.LittleEndian.Uint32(found[len(found)-4:]))
 			free, err := l.AvailablePermits(t.Context())
@@ -212,11 +212,11 @@ func FuzzConfigurations(f *testing.F) {
 		}
 
 		if value != "" {
-			require.NoError(t, server.Set(l.keys[valueKey], value))
-			require.NoError(t, server.Set(l.keys[clientValueKey], value))
-			_, err := server.ZAdd(l.keys[permitsKey], float64(fuzzEpoch.UnixMilli()), "\x00\x01\x00\x00\x00")
+			require.NoError(t, server.Set(l.wire.keys[valueKey], value))
+			require.NoError(t, server.Set(l.wire.keys[clientValueKey], value))
+			_, err := server.ZAdd(l.wire.keys[permitsKey], float64(fuzzEpoch.UnixMilli()), "\x00\x01\x00\x00\x00")
 			require.NoError(t, err)
-			_, err = server.ZAdd(l.keys[clientPermitsKey], float64(fuzzEpoch.UnixMilli()), "\x00\x01\x00\x00\x00")
+			_, err = server.ZAdd(l.wire.keys[clientPermitsKey], float64(fuzzEpoch.UnixMilli()), "\x00\x01\x00\x00\x00")
 			require.NoError(t, err)
 		}
 		keysBefore := len(server.Keys())
@@ -224,7 +224,7 @@ func FuzzConfigurations(f *testing.F) {
 		config, err := l.Config(t.Context())
 		want := kind(err)
 		if want == "none" && value != "" && !wholeNumber.MatchString(value) {
-			key := l.keys[map[RateType]int{Overall: valueKey, PerClient: clientValueKey}[config.Type]]
+			key := l.wire.keys[map[RateType]int{Overall: valueKey, PerClient: clientValueKey}[config.Type]]
 			_, err := l.AvailablePermits(t.Context())
 			require.Equal(t, &StateError{Key: key, Value: value}, err)
 			granted, err := l.TryAcquire(t.Context(), 1)
@@ -489,7 +489,7 @@ func requireTold(t *testing.T, l *Limiter, err error) {
 	switch {
 	case err == nil, errors.Is(err, context.DeadlineExceeded):
 	case errors.As(err, &state):
-		require.Contains(t, l.keys, state.Key)
+		require.Contains(t, l.wire.keys, state.Key)
 	default:
 		require.ErrorContains(t, err, strconv.Quote(l.Name()))
 	}

@@ -17,7 +17,7 @@ import (
 
 // run runs a script as it is.
 func (b *bubble) run(script *redisx.Script, l *Limiter, args ...string) (rueidis.RedisMessage, error) {
-	return l.client.engine.Eval(b.Context(), script, l.keys[:], args, nil)
+	return l.wire.client.engine.Eval(b.Context(), script, l.wire.keys[:], args, nil)
 }
 
 func (b *bubble) nowText() string { return strconv.FormatInt(time.Now().UnixMilli(), 10) }

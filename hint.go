@@ -104,20 +104,20 @@ func (h *hint) allKeys() bool {
 
 // countDrift counts the permits of the limiter if that is due, by a call that grants none. A
 // limiter that is joined with others needs it, since their call does not count.
-func (l *Limiter) countDrift(ctx context.Context) {
+func (w *wire) countDrift(ctx context.Context) {
 	b := new(engine.Batch)
-	(*protocol)(l).Arguments(b, l.client.engine.Now())
+	w.Arguments(b, w.client.engine.Now())
 	if b.Args[hintArg] != "" && len(b.Args) <= countArg {
 		return
 	}
 	// An error has no consequence: the call that follows meets it, too.
 	_, _ = engine.Detached(ctx, func(ctx context.Context) (struct{}, error) {
 		for range mostPages {
-			message, err := l.eval(ctx, acquireScript, l.namedKeys(b.AllKeys), b.Args)
+			message, err := w.eval(ctx, acquireScript, w.namedKeys(b.AllKeys), b.Args)
 			if err != nil {
 				return struct{}{}, err
 			}
-			if again, err := (*protocol)(l).Answer(b, message); err != nil || !again {
+			if again, err := w.Answer(b, message); err != nil || !again {
 				return struct{}{}, err
 			}
 		}
@@ -155,12 +155,12 @@ func (s *hints) of(key string) *hint {
 
 // hint returns the hint of the limiter. A Limiter that is used for one call alone shares it with
 // the others of its name.
-func (l *Limiter) hint() *hint {
-	if h := l.hinted.Load(); h != nil {
+func (w *wire) hint() *hint {
+	if h := w.hinted.Load(); h != nil {
 		return h
 	}
-	h := l.client.hints.of(l.keys[configKey])
-	l.hinted.Store(h)
+	h := w.client.hints.of(w.keys[configKey])
+	w.hinted.Store(h)
 	return h
 }
 

@@ -55,7 +55,7 @@ func TestRefund_SlotIsMoving_IsRepeated(t *testing.T) {
 		b.granted(l, "a", 3)
 		b.reply("EVALSHA", "", func(peer *server.Peer, _ []string) { peer.WriteError("TRYAGAIN Multiple keys request") })
 		done := make(chan error, 1)
-		go func() { done <- l.giveBack(context.Background(), 3, member("a", 3)[:17], 3) }()
+		go func() { done <- l.wire.giveBack(context.Background(), 3, member("a", 3)[:17], 3) }()
 		pass(2 * second)
 		b.reply("", "none", nil)
 		require.NoError(b, <-done)

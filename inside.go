@@ -18,18 +18,18 @@ func init() {
 	}
 	inside.OpenLimiter = func(limiter any) (inside.Limiter, error) {
 		l, ok := limiter.(*Limiter)
-		if !ok || l == nil || l.client == nil {
+		if !ok || l == nil || l.wire.client == nil {
 			return inside.Limiter{}, fmt.Errorf("%w: open a Limiter with Client.Limiter", ErrNoClient)
 		}
 		if l.err != nil {
 			return inside.Limiter{}, l.err
 		}
 		return inside.Limiter{
-			Client: l.client.inside(), Keys: l.keys[:], Types: keyTypes[:], Outlook: outlookOf, Release: l.Release,
+			Client: l.wire.client.inside(), Keys: l.wire.keys[:], Types: keyTypes[:], Outlook: outlookOf, Release: l.Release,
 			GiveBack: func(ctx context.Context, permits int64, member string, granted int64) error {
-				return l.giveBack(ctx, permits, member[:len(member)-4], granted)
+				return l.wire.giveBack(ctx, permits, member[:len(member)-4], granted)
 			},
-			CountDrift: l.countDrift,
+			CountDrift: l.wire.countDrift,
 		}, nil
 	}
 	inside.SameSlot = checkSlots

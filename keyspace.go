@@ -20,7 +20,7 @@ func (l *Limiter) Exists(ctx context.Context) (bool, error) {
 	if err := l.check(ctx); err != nil {
 		return false, err
 	}
-	n, err := l.do(ctx, l.client.redis.B().Arbitrary("EXISTS").Keys(l.keys[configKey]).Build())
+	n, err := l.do(ctx, l.wire.client.redis.B().Arbitrary("EXISTS").Keys(l.wire.keys[configKey]).Build())
 	return n > 0, err
 }
 
@@ -30,7 +30,7 @@ func (l *Limiter) Delete(ctx context.Context) (bool, error) {
 	if err := l.check(ctx); err != nil {
 		return false, err
 	}
-	n, err := engine.Changing(ctx, l.client.engine, l.keys[:1], l.run(l.client.redis.B().Unlink().Key(l.keys[:]...).Build()))
+	n, err := engine.Changing(ctx, l.wire.client.engine, l.wire.keys[:1], l.run(l.wire.client.redis.B().Unlink().Key(l.wire.keys[:]...).Build()))
 	return n > 0, err
 }
 
@@ -43,7 +43,7 @@ func (l *Limiter) Touch(ctx context.Context) (bool, error) {
 	if err := l.check(ctx); err != nil {
 		return false, err
 	}
-	n, err := l.do(ctx, l.client.redis.B().Arbitrary("TOUCH").Keys(l.keys[:]...).Build())
+	n, err := l.do(ctx, l.wire.client.redis.B().Arbitrary("TOUCH").Keys(l.wire.keys[:]...).Build())
 	return n > 0, err
 }
 
@@ -55,9 +55,9 @@ func (l *Limiter) do(ctx context.Context, command rueidis.Completed) (int64, err
 
 func (l *Limiter) run(command rueidis.Completed) func(context.Context) (int64, error) {
 	return func(ctx context.Context) (int64, error) {
-		n, err := l.client.redis.Do(ctx, command).ToInt64()
+		n, err := l.wire.client.redis.Do(ctx, command).ToInt64()
 		if err != nil {
-			err = l.explain(ctx, err)
+			err = l.wire.explain(ctx, err)
 		}
 		return n, err
 	}
@@ -70,15 +70,15 @@ func (l *Limiter) SizeInMemory(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	return engine.Detached(ctx, func(ctx context.Context) (int64, error) {
-		commands := make(rueidis.Commands, len(l.keys))
-		for i, key := range l.keys {
-			commands[i] = l.client.redis.B().Arbitrary("MEMORY", "USAGE").Keys(key).Build()
+		commands := make(rueidis.Commands, len(l.wire.keys))
+		for i, key := range l.wire.keys {
+			commands[i] = l.wire.client.redis.B().Arbitrary("MEMORY", "USAGE").Keys(key).Build()
 		}
 		var sum int64
-		for _, result := range l.client.redis.DoMulti(ctx, commands...) {
+		for _, result := range l.wire.client.redis.DoMulti(ctx, commands...) {
 			bytes, err := result.ToInt64()
 			if err != nil && !rueidis.IsRedisNil(err) {
-				return 0, l.explain(ctx, err)
+				return 0, l.wire.explain(ctx, err)
 			}
 			sum += bytes
 		}
@@ -143,9 +143,9 @@ func (l *Limiter) expire(ctx context.Context, command string, ms int64, opts []E
 	if err := l.check(ctx); err != nil {
 		return false, err
 	}
-	n, err := l.askInt(ctx, l.keys[:1], eachScript, l.keys[:], append([]string{command, strconv.FormatInt(ms, 10)}, conditions...)...)
+	n, err := l.wire.askInt(ctx, l.wire.keys[:1], eachScript, l.wire.keys[:], append([]string{command, strconv.FormatInt(ms, 10)}, conditions...)...)
 	if err == nil && n == replyUnsupported {
-		err = fmt.Errorf("%w: Expire and ExpireAt of %q with a condition need Redis 7.0", ErrUnsupported, l.calls.Name)
+		err = fmt.Errorf("%w: Expire and ExpireAt of %q with a condition need Redis 7.0", ErrUnsupported, l.wire.name)
 	}
 	return n > 0, err
 }
@@ -155,7 +155,7 @@ func (l *Limiter) ClearExpire(ctx context.Context) (bool, error) {
 	if err := l.check(ctx); err != nil {
 		return false, err
 	}
-	n, err := l.askInt(ctx, l.keys[:1], eachScript, l.keys[:], "PERSIST")
+	n, err := l.wire.askInt(ctx, l.wire.keys[:1], eachScript, l.wire.keys[:], "PERSIST")
 	return n > 0, err
 }
 
@@ -171,7 +171,7 @@ func (l *Limiter) RemainTimeToLive(ctx context.Context) (time.Duration, error) {
 	if err := l.check(ctx); err != nil {
 		return 0, err
 	}
-	ms, err := l.do(ctx, l.client.redis.B().Arbitrary("PTTL").Keys(l.keys[configKey]).Build())
+	ms, err := l.do(ctx, l.wire.client.redis.B().Arbitrary("PTTL").Keys(l.wire.keys[configKey]).Build())
 	if err != nil || ms < 0 {
 		return time.Duration(ms), err
 	}
@@ -184,7 +184,7 @@ func (l *Limiter) ExpireTime(ctx context.Context) (time.Time, error) {
 	if err := l.check(ctx); err != nil {
 		return time.Time{}, err
 	}
-	ms, err := l.askInt(ctx, nil, expireTimeScript, l.keys[:1])
+	ms, err := l.wire.askInt(ctx, nil, expireTimeScript, l.wire.keys[:1])
 	if err != nil || ms < 0 {
 		return time.Time{}, err
 	}
@@ -237,15 +237,15 @@ func (l *Limiter) move(ctx context.Context, command, newName string, replace boo
 	if err := l.check(ctx); err != nil {
 		return false, err
 	}
-	target, err := l.client.open(newName)
+	target, err := l.wire.client.open(newName)
 	if err != nil {
 		return false, err
 	}
-	if target[configKey] != l.keys[configKey] && target[valueKey] == l.keys[valueKey] {
-		return false, fmt.Errorf("%w: %q and %q share the keys of their state: choose another name", ErrInvalidName, l.calls.Name, newName)
+	if target[configKey] != l.wire.keys[configKey] && target[valueKey] == l.wire.keys[valueKey] {
+		return false, fmt.Errorf("%w: %q and %q share the keys of their state: choose another name", ErrInvalidName, l.wire.name, newName)
 	}
-	both := slices.Concat(l.keys[:], target[:])
-	if l.client.engine.Cluster() {
+	both := slices.Concat(l.wire.keys[:], target[:])
+	if l.wire.client.engine.Cluster() {
 		if err := checkSlots(both...); err != nil {
 			return false, err
 		}
@@ -254,13 +254,13 @@ func (l *Limiter) move(ctx context.Context, command, newName string, replace boo
 	if replace {
 		flag = "1"
 	}
-	moved, err := l.askInt(ctx, []string{l.keys[configKey], target[configKey]}, moveScript, both, command, flag)
+	moved, err := l.wire.askInt(ctx, []string{l.wire.keys[configKey], target[configKey]}, moveScript, both, command, flag)
 	switch {
 	case err != nil:
 	case moved == replyUnsupported:
-		err = fmt.Errorf("%w: Copy of %q needs Redis 6.2", ErrUnsupported, l.calls.Name)
+		err = fmt.Errorf("%w: Copy of %q needs Redis 6.2", ErrUnsupported, l.wire.name)
 	case moved < 0:
-		err = fmt.Errorf("%w: there is no limiter %q to rename or copy", ErrNotInitialized, l.calls.Name)
+		err = fmt.Errorf("%w: there is no limiter %q to rename or copy", ErrNotInitialized, l.wire.name)
 	}
 	return moved == 1, err
 }

@@ -51,7 +51,7 @@ func TestRepliesOfTheLeaseScript(t *testing.T) {
 				}
 				now := time.Now().UnixMilli()
 				member := string(new(Client).appendMember(nil, test.permits, false))
-				message, err := l.client.engine.Eval(b.Context(), leaseScript, l.keys[:], []string{
+				message, err := l.wire.client.engine.Eval(b.Context(), leaseScript, l.wire.keys[:], []string{
 					strconv.FormatInt(now, 10), member, b.config().rate, b.config().interval, strconv.FormatInt(test.permits, 10), "", "", runs, "",
 					strconv.FormatInt(test.wanted, 10), "10",
 				}, nil)
@@ -69,7 +69,7 @@ func TestRepliesOfTheLeaseScript(t *testing.T) {
 				}
 				set, value := "{limiter}:permits", "{limiter}:value"
 				if test.rate.Type == PerClient {
-					set, value = set+":"+l.client.ID(), value+":"+l.client.ID()
+					set, value = set+":"+l.wire.client.ID(), value+":"+l.wire.client.ID()
 				}
 				grants, _ := b.redis.SortedSet(set)
 				if test.all == 0 {
@@ -90,7 +90,7 @@ func TestRepliesOfTheLeaseScript(t *testing.T) {
 func TestWhatACallerIsTooLateForIsLeased(t *testing.T) {
 	inLease(t, Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
 		b.leasing(l)
-		require.NoError(b, l.client.Flush(b.Context()))
+		require.NoError(b, l.wire.client.Flush(b.Context()))
 		taken := int64(300)
 		for range 20 {
 			ctx, cancel := context.WithCancel(b.Context())
@@ -109,7 +109,7 @@ func TestWhatACallerIsTooLateForIsLeased(t *testing.T) {
 			pass(200 * time.Microsecond)
 			cancel()
 			callers.Wait()
-			require.NoError(b, l.client.Flush(b.Context()))
+			require.NoError(b, l.wire.client.Flush(b.Context()))
 			pass(2 * time.Millisecond) // what is on its way goes back
 		}
 		require.Less(b, taken, int64(1100), "some have left")

@@ -138,11 +138,11 @@ func TestFlushSaysWhatWentWrong(t *testing.T) {
 	inLease(t, Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
 		b.leasing(l)
 		b.redis.SetError("LOADING Redis is loading")
-		err := l.client.Flush(b.Context())
+		err := l.wire.client.Flush(b.Context())
 		require.ErrorContains(b, err, "LOADING")
 		require.ErrorContains(b, err, `"limiter"`)
 		b.redis.SetError("")
-		require.NoError(b, l.client.Flush(b.Context()), "nothing is leased any more")
+		require.NoError(b, l.wire.client.Flush(b.Context()), "nothing is leased any more")
 	})
 }
 
@@ -152,7 +152,7 @@ func TestFlushWaitsForWhatIsOnItsWay(t *testing.T) {
 		free := int64(1_000_000)
 		for times := 100; times < 200; times++ {
 			free -= int64(b.often(l, times, 30*time.Microsecond))
-			require.NoError(b, l.client.Flush(b.Context()))
+			require.NoError(b, l.wire.client.Flush(b.Context()))
 			sent := b.sent.Load()
 			pass(5 * time.Millisecond)
 			require.Equal(b, sent, b.sent.Load(), "calls that come after it")

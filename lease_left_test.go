@@ -23,7 +23,7 @@ func (c endsOnceAsked) Err() error {
 // TestNothingThatIsLeasedIsLostToACallerWhoLeaves: what is taken from those to come goes back, or stays theirs.
 func TestNothingThatIsLeasedIsLostToACallerWhoLeaves(t *testing.T) {
 	for name, call := range map[string]func(ctx context.Context, l *Limiter) error{
-		"Flush": func(ctx context.Context, l *Limiter) error { return l.client.Flush(ctx) },
+		"Flush": func(ctx context.Context, l *Limiter) error { return l.wire.client.Flush(ctx) },
 		"a request that needs what is leased": func(ctx context.Context, l *Limiter) error {
 			_, err := l.TryAcquire(ctx, 700)
 			return err
@@ -35,7 +35,7 @@ func TestNothingThatIsLeasedIsLostToACallerWhoLeaves(t *testing.T) {
 					b.leasing(l)
 					require.Less(b, b.stored(), int64(700), "something is leased")
 					b.latency.Store(0)
-					plain := l.client.Limiter("limiter")
+					plain := l.wire.client.Limiter("limiter")
 					plain.calls.Leases = false
 					b.full(plain, 700)
 					synctest.Wait() // which is remembered
@@ -60,7 +60,7 @@ func TestFlushWaitsForWhatGoesBackAlready(t *testing.T) {
 		inLease(t, Rate{Permits: 1000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
 			b.leasing(l)
 			pass(since)
-			require.NoError(b, l.client.Flush(b.Context()))
+			require.NoError(b, l.wire.client.Flush(b.Context()))
 			require.EqualValues(b, 700, b.stored(), "%v after the last call", since)
 		})
 	}

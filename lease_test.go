@@ -39,7 +39,7 @@ func inLease(t *testing.T, rate Rate, test func(b *bubble, l *Limiter), opts ...
 		test(b, l)
 		pass(100 * time.Millisecond)
 		synctest.Wait()
-		assert.True(b, l.client.engine.Idle(), "nothing is kept of a limiter that nobody asks")
+		assert.True(b, l.wire.client.engine.Idle(), "nothing is kept of a limiter that nobody asks")
 	})
 }
 
@@ -211,12 +211,12 @@ func TestWhatIsUsedAtALeasesEndStaysTakenForAnInterval(t *testing.T) {
 // TestWhatIsLeasedGoesBack: with Flush, and before this client changes the limiter.
 func TestWhatIsLeasedGoesBack(t *testing.T) {
 	for name, change := range map[string]func(ctx context.Context, l *Limiter) error{
-		"Flush": func(ctx context.Context, l *Limiter) error { return l.client.Flush(ctx) },
+		"Flush": func(ctx context.Context, l *Limiter) error { return l.wire.client.Flush(ctx) },
 		"Release": func(ctx context.Context, l *Limiter) error {
 			if err := l.Release(ctx, 1); err != nil {
 				return err
 			}
-			_, err := New(l.client.redis).Limiter("limiter").TryAcquire(ctx, 1)
+			_, err := New(l.wire.client.redis).Limiter("limiter").TryAcquire(ctx, 1)
 			return err
 		},
 		"SetRate": func(ctx context.Context, l *Limiter) error {

@@ -18,7 +18,7 @@ func TestCallsThatShareAPipelineAreToldOfEach(t *testing.T) {
 		sent := b.sent.Load()
 		var callers sync.WaitGroup
 		for i := range names {
-			name := l.client.Limiter(fmt.Sprint("name ", i))
+			name := l.wire.client.Limiter(fmt.Sprint("name ", i))
 			for range 3 {
 				callers.Go(func() {
 					_, err := name.TryAcquire(ctx, 1)
@@ -60,10 +60,10 @@ func TestACallIsToldByTheNameOfWhoTellsOfIt(t *testing.T) {
 				ctx := context.WithValue(b.Context(), callerKey{}, name)
 				callers.Go(func() {
 					if waits {
-						assert.NoError(b, l.client.Limiter(name).Acquire(ctx, 1))
+						assert.NoError(b, l.wire.client.Limiter(name).Acquire(ctx, 1))
 						return
 					}
-					ok, err := l.client.Limiter(name).TryAcquire(ctx, 1)
+					ok, err := l.wire.client.Limiter(name).TryAcquire(ctx, 1)
 					assert.NoError(b, err)
 					assert.True(b, ok)
 				})

@@ -90,7 +90,7 @@ func TestAHookThatFailsHurtsItsOwnCallerAlone(t *testing.T) {
 						call(b.Context()).Wait()
 						assert.Equal(b, 21-want, served.Load())
 						synctest.Wait()
-						assert.True(b, l.client.engine.Idle())
+						assert.True(b, l.wire.client.engine.Idle())
 					})
 				})
 			}

@@ -67,7 +67,7 @@ func observed(t *testing.T, rate Rate, test func(ctx context.Context, b *bubble,
 		test(context.WithValue(b.Context(), callerKey{}, 1), b, l, o)
 		pass(time.Minute)
 		synctest.Wait()
-		assert.True(b, l.client.engine.Idle())
+		assert.True(b, l.wire.client.engine.Idle())
 	})
 }
 
@@ -145,8 +145,8 @@ func TestAnObserverIsToldOfEveryDecision(t *testing.T) {
 				require.Error(b, ask.call(leaves, l, 1))
 				require.Error(b, ask.call(leaves, l, maxGrant+1))
 				require.ErrorIs(b, ask.call(ctx, l, 0), ErrInvalidPermits)
-				require.ErrorIs(b, ask.call(ctx, l.client.Limiter(""), 1), ErrInvalidName)
-				require.ErrorIs(b, ask.call(ctx, l.client.Limiter(""), maxGrant+1), ErrInvalidPermits)
+				require.ErrorIs(b, ask.call(ctx, l.wire.client.Limiter(""), 1), ErrInvalidName)
+				require.ErrorIs(b, ask.call(ctx, l.wire.client.Limiter(""), maxGrant+1), ErrInvalidPermits)
 				require.ErrorIs(b, ask.call(ctx, new(Limiter), maxGrant+1), ErrInvalidPermits)
 				decisions, calls, waiting := o.all()
 				assert.Empty(b, decisions)

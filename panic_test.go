@@ -30,7 +30,7 @@ func TestWithClock_ClockPanics_PanicsInItsCaller(t *testing.T) {
 		broken.Store(false)
 		b.take(l, 10)
 		synctest.Wait()
-		assert.True(b, l.client.engine.Idle())
+		assert.True(b, l.wire.client.engine.Idle())
 	})
 }
 
@@ -68,7 +68,7 @@ func TestWithClock_ClockEndsItsGoroutine_LeavesNoCallerWaiting(t *testing.T) {
 					ends.Store(0)
 					require.NoError(b, call(ctx, l))
 					synctest.Wait()
-					assert.True(b, l.client.engine.Idle())
+					assert.True(b, l.wire.client.engine.Idle())
 				})
 			})
 		}
@@ -85,7 +85,7 @@ func TestWithNameMapper_MapperPanics_PanicsInItsCaller(t *testing.T) {
 			return name
 		}))
 		for range 5 {
-			assert.PanicsWithValue(b, "no name", func() { l.client.Limiter("bad") })
+			assert.PanicsWithValue(b, "no name", func() { l.wire.client.Limiter("bad") })
 			assert.PanicsWithValue(b, "no name", func() { _ = l.Rename(b.Context(), "bad") })
 			assert.PanicsWithValue(b, "no name", func() { _, _ = l.Copy(b.Context(), "bad") })
 		}

@@ -64,7 +64,7 @@ func inQueue(t *testing.T, rate Rate, test func(q *line, l *Limiter)) {
 		test(q, l)
 		q.done.Wait()
 		synctest.Wait()
-		assert.True(b, l.client.engine.Idle())
+		assert.True(b, l.wire.client.engine.Idle())
 	})
 }
 

@@ -21,7 +21,7 @@ func (l *Limiter) TrySetRate(ctx context.Context, rate Rate) (bool, error) {
 	if err := l.check(ctx); err != nil {
 		return false, err
 	}
-	set, err := l.askInt(ctx, l.keys[:1], trySetRateScript, l.keys[:], rate.fields()...)
+	set, err := l.wire.askInt(ctx, l.wire.keys[:1], trySetRateScript, l.wire.keys[:], rate.fields()...)
 	return set == 1, err
 }
 
@@ -68,8 +68,8 @@ func (l *Limiter) setRate(ctx context.Context, rate Rate, letters string, opts [
 	if set.keepState {
 		letters += "k"
 	}
-	args := append([]string{l.client.nowText()}, rate.fields()...)
-	done, err := l.askInt(ctx, l.keys[:1], setRateScript, l.keys[:], append(args, letters)...)
+	args := append([]string{l.wire.client.nowText()}, rate.fields()...)
+	done, err := l.wire.askInt(ctx, l.wire.keys[:1], setRateScript, l.wire.keys[:], append(args, letters)...)
 	return done == 1, err
 }
 
@@ -90,10 +90,10 @@ func (l *Limiter) Config(ctx context.Context) (Rate, error) {
 		return Rate{}, err
 	}
 	return engine.Detached(ctx, func(ctx context.Context) (Rate, error) {
-		read := l.client.redis.B().Arbitrary("HMGET").Keys(l.keys[configKey]).Args("rate", "interval", "type", "keepAliveTime").Build()
-		fields, err := l.client.redis.Do(ctx, read).ToArray()
+		read := l.wire.client.redis.B().Arbitrary("HMGET").Keys(l.wire.keys[configKey]).Args("rate", "interval", "type", "keepAliveTime").Build()
+		fields, err := l.wire.client.redis.Do(ctx, read).ToArray()
 		if err != nil {
-			return Rate{}, l.explain(ctx, err)
+			return Rate{}, l.wire.explain(ctx, err)
 		}
 		return l.parseConfig(fields)
 	})
@@ -104,7 +104,7 @@ func (l *Limiter) Config(ctx context.Context) (Rate, error) {
 func (l *Limiter) parseConfig(fields []rueidis.RedisMessage) (Rate, error) {
 	for i := range 3 {
 		if i >= len(fields) || fields[i].IsNil() {
-			return Rate{}, fmt.Errorf("%w: %q has no rate, set one with TrySetRate or SetRate", ErrNotInitialized, l.calls.Name)
+			return Rate{}, fmt.Errorf("%w: %q has no rate, set one with TrySetRate or SetRate", ErrNotInitialized, l.wire.name)
 		}
 	}
 	var numbers [4]int64
@@ -114,7 +114,7 @@ func (l *Limiter) parseConfig(fields []rueidis.RedisMessage) (Rate, error) {
 		}
 		text, err := fields[i].ToString()
 		if err != nil {
-			return Rate{}, l.unexpected(fields[i])
+			return Rate{}, l.wire.unexpected(fields[i])
 		}
 		number, ok := parseCount(text)
 		switch name {
@@ -126,7 +126,7 @@ func (l *Limiter) parseConfig(fields []rueidis.RedisMessage) (Rate, error) {
 			ok = ok && len(text) < 16 && (text == "0" || text[0] != '0')
 		}
 		if !ok {
-			return Rate{}, &StateError{Key: l.keys[configKey], Field: name, Value: text}
+			return Rate{}, &StateError{Key: l.wire.keys[configKey], Field: name, Value: text}
 		}
 		numbers[i] = number
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
@@ -21,20 +20,17 @@ const maxGrant = 1<<32 - 1
 // Every call ends as soon as its context does, with the context's error. A change that was sent may
 // still take effect. If permits arrive for a caller that has gone, the Client releases them.
 type Limiter struct {
-	client *Client
-	keys   keys
-	err    error // of an invalid name or client
-	calls  engine.Limiter
-
-	hinted atomic.Pointer[hint]
+	wire  wire
+	err   error // of an invalid name or client
+	calls engine.Limiter
 }
 
 // Name returns the name with which the limiter was opened: getName().
-func (l *Limiter) Name() string { return l.calls.Name }
+func (l *Limiter) Name() string { return l.wire.name }
 
 // check returns the error that needs no call to Redis.
 func (l *Limiter) check(ctx context.Context) error {
-	if l.client == nil {
+	if l.wire.client == nil {
 		return fmt.Errorf("%w: open a Limiter with Client.Limiter", ErrNoClient)
 	}
 	if l.err != nil {
@@ -45,10 +41,10 @@ func (l *Limiter) check(ctx context.Context) error {
 
 func (l *Limiter) checkAcquire(ctx context.Context, permits int64) error {
 	if permits < 1 {
-		return fmt.Errorf("%w: %d permits of %q requested, want at least 1", ErrInvalidPermits, permits, l.calls.Name)
+		return fmt.Errorf("%w: %d permits of %q requested, want at least 1", ErrInvalidPermits, permits, l.wire.name)
 	}
 	if permits > maxGrant {
-		err := fmt.Errorf("%w: %d permits of %q requested, want at most %d", ErrInvalidPermits, permits, l.calls.Name, maxGrant)
+		err := fmt.Errorf("%w: %d permits of %q requested, want at most %d", ErrInvalidPermits, permits, l.wire.name, maxGrant)
 		if l.check(ctx) == nil {
 			l.calls.Refused(ctx, permits, err)
 		}
@@ -116,22 +112,22 @@ func (l *Limiter) Acquire(ctx context.Context, permits int64) error {
 // permits. 0 does nothing, and less is [ErrInvalidPermits].
 func (l *Limiter) Release(ctx context.Context, permits int64) error {
 	if permits < 0 || permits > maxPermits {
-		return fmt.Errorf("%w: %d permits of %q to release, want 0 to 2^53", ErrInvalidPermits, permits, l.calls.Name)
+		return fmt.Errorf("%w: %d permits of %q to release, want 0 to 2^53", ErrInvalidPermits, permits, l.wire.name)
 	}
 	if err := l.check(ctx); err != nil {
 		return err
 	}
 	for permits > 0 {
-		reply, err := l.askChange(ctx, releaseScript, l.client.nowText(), strconv.FormatInt(permits, 10), l.client.leaseMark())
+		reply, err := l.wire.askChange(ctx, releaseScript, l.wire.client.nowText(), strconv.FormatInt(permits, 10), l.wire.client.leaseMark())
 		if err != nil {
 			return err
 		}
 		if len(reply) != 2 {
-			return l.unexpected(reply[0])
+			return l.wire.unexpected(reply[0])
 		}
 		rest, err := reply[1].AsInt64()
 		if err != nil || rest >= permits {
-			return l.unexpected(reply[1])
+			return l.wire.unexpected(reply[1])
 		}
 		if permits = rest; permits > 0 && ctx.Err() != nil {
 			return ctx.Err()
@@ -146,16 +142,16 @@ func (l *Limiter) AvailablePermits(ctx context.Context) (int64, error) {
 	if err := l.check(ctx); err != nil {
 		return 0, err
 	}
-	reply, err := l.ask(ctx, availableScript, l.client.nowText())
+	reply, err := l.wire.ask(ctx, availableScript, l.wire.client.nowText())
 	if err != nil {
 		return 0, err
 	}
 	if len(reply) != 2 {
-		return 0, l.unexpected(reply[0])
+		return 0, l.wire.unexpected(reply[0])
 	}
 	free, err := reply[1].AsInt64()
 	if err != nil {
-		return 0, l.unexpected(reply[1])
+		return 0, l.wire.unexpected(reply[1])
 	}
 	return free, nil
 }

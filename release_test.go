@@ -30,7 +30,7 @@ func TestRelease_LeasesOfOthers_AreReleasedLast(t *testing.T) {
 				other := New(b.conn)
 				lease := b.leased(other, 20, second/2)
 				if ownLease {
-					b.leased(l.client, 30, second)
+					b.leased(l.wire.client, 30, second)
 				} else {
 					b.take(l, 30)
 				}
@@ -39,14 +39,14 @@ func TestRelease_LeasesOfOthers_AreReleasedLast(t *testing.T) {
 				score, err := b.redis.ZScore("{limiter}:permits", lease)
 				require.NoError(b, err, "the other process's lease is there")
 				require.NotZero(b, score)
-				require.NoError(b, other.Limiter("limiter").giveBack(b.Context(), 20, lease[:17], 20))
+				require.NoError(b, other.Limiter("limiter").wire.giveBack(b.Context(), 20, lease[:17], 20))
 				b.free(l, 100)
 
 				lease = b.leased(other, 20, second/2)
 				b.take(l, 1)
 				require.NoError(b, l.Release(b.Context(), 5))
 				b.free(l, 84)
-				require.NoError(b, other.Limiter("limiter").giveBack(b.Context(), 20, lease[:17], 20))
+				require.NoError(b, other.Limiter("limiter").wire.giveBack(b.Context(), 20, lease[:17], 20))
 				b.free(l, 100)
 			})
 		})
@@ -60,14 +60,14 @@ func TestAcquire_PermitsLeasedByOthers_WaitsForTheLeaseToEnd(t *testing.T) {
 		l := b.limiter(Rate{Permits: 100, Interval: interval})
 		b.take(l, 40)
 		other := New(b.conn).Limiter("limiter")
-		lease := b.leased(other.client, 60, 600*time.Millisecond)
+		lease := b.leased(other.wire.client, 60, 600*time.Millisecond)
 		d, err := l.Take(b.Context(), 50)
 		require.NoError(b, err)
 		assert.False(b, d.Allowed)
 		assert.Equal(b, 650*time.Millisecond, d.RetryAfter)
 		go func() {
 			time.Sleep(600 * time.Millisecond)
-			assert.NoError(b, other.giveBack(b.Context(), 60, lease[:17], 60))
+			assert.NoError(b, other.wire.giveBack(b.Context(), 60, lease[:17], 60))
 		}()
 		start := time.Now()
 		ok, err := l.TryAcquireWithin(b.Context(), 50, 5*time.Second)
@@ -76,7 +76,7 @@ func TestAcquire_PermitsLeasedByOthers_WaitsForTheLeaseToEnd(t *testing.T) {
 		assert.Less(b, time.Since(start), second)
 
 		// A lease that is used up returns an interval later.
-		b.leased(other.client, 10, 600*time.Millisecond)
+		b.leased(other.wire.client, 10, 600*time.Millisecond)
 		d, err = l.Take(b.Context(), 5)
 		require.NoError(b, err)
 		assert.Equal(b, 650*time.Millisecond, d.RetryAfter)

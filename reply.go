@@ -13,8 +13,7 @@ import (
 const allGranted = "*"
 
 // Answer parses the reply of the acquire script.
-func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {
-	l := (*Limiter)(p)
+func (w *wire) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {
 	if message.IsInt64() {
 		left, err := message.AsInt64()
 		if err == nil && left >= 0 {
@@ -24,21 +23,21 @@ func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 	}
 	reply, err := message.ToArray()
 	if err != nil {
-		return false, l.unexpected(message)
+		return false, w.unexpected(message)
 	}
-	if b.Lease.Span > 0 && l.leased(b, reply) {
-		again, err := p.Answer(b, reply[len(reply)-1])
+	if b.Lease.Span > 0 && w.leased(b, reply) {
+		again, err := w.Answer(b, reply[len(reply)-1])
 		for _, r := range b.Requests {
 			r.Remaining += b.Lease.Granted // no caller has them yet
 		}
 		return again, err
 	}
 	if needsKeys(reply) {
-		l.hint().needsAllKeys()
+		w.hint().needsAllKeys()
 		b.AllKeys = true // whatever an earlier reply sets meanwhile
 		return true, nil
 	}
-	cursor, again, err := l.status(reply)
+	cursor, again, err := w.status(reply)
 	switch {
 	case err != nil:
 		return false, err
@@ -46,7 +45,7 @@ func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 		b.Args = withCursor(b.Args, cursor)
 		return true, nil
 	}
-	return false, l.answer(b, reply)
+	return false, w.answer(b, reply)
 }
 
 // needsKeys reports whether the script asks for the keys of a PerClient limiter.
@@ -60,7 +59,7 @@ func needsKeys(reply []rueidis.RedisMessage) bool {
 
 // leased parses the reply of a call with a lease, and reports whether it is one. Its last element
 // is the reply of acquire.
-func (l *Limiter) leased(b *engine.Batch, reply []rueidis.RedisMessage) bool {
+func (w *wire) leased(b *engine.Batch, reply []rueidis.RedisMessage) bool {
 	const elements = 7
 	var numbers [elements - 1]int64
 	if len(reply) != elements {
@@ -81,31 +80,31 @@ func (l *Limiter) leased(b *engine.Batch, reply []rueidis.RedisMessage) bool {
 	random := b.Args[memberArg][:len(b.Args[memberArg])-4]
 	b.Lease.Granted, b.Lease.Lasts, b.Lease.Limit, b.Lease.Free = numbers[1], lasts, numbers[3], numbers[5]
 	b.Lease.Reset = lasts + millis(numbers[4])
-	b.Lease.Return = func(ctx context.Context, permits int64) error { return l.giveBack(ctx, permits, random, granted) }
+	b.Lease.Return = func(ctx context.Context, permits int64) error { return w.giveBack(ctx, permits, random, granted) }
 	return true
 }
 
 // answer sets the answers of a batch from a reply with a letter for each request.
-func (l *Limiter) answer(b *engine.Batch, reply []rueidis.RedisMessage) error {
+func (w *wire) answer(b *engine.Batch, reply []rueidis.RedisMessage) error {
 	const head, letter = 8, 6
 	if len(reply) < head || len(reply)%2 != head%2 {
-		return l.unexpected(reply[0])
+		return w.unexpected(reply[0])
 	}
 	var numbers [letter]int64
 	for i := range numbers {
 		number, err := reply[i].AsInt64()
 		if err != nil {
-			return l.unexpected(reply[i])
+			return w.unexpected(reply[i])
 		}
 		numbers[i] = number
 	}
 	letters, err := reply[letter].ToString()
 	if err != nil || letters != allGranted && len(letters) != len(b.Requests) {
-		return l.unexpected(reply[letter])
+		return w.unexpected(reply[letter])
 	}
 	counted, err := reply[letter+1].ToString()
 	if err != nil {
-		return l.unexpected(reply[letter+1])
+		return w.unexpected(reply[letter+1])
 	}
 	o := &outlook{free: numbers[1], rate: numbers[2], interval: millis(numbers[3]), reset: millis(numbers[4])}
 	if pairs := (len(reply) - head) / 2; pairs > 0 {
@@ -115,21 +114,21 @@ func (l *Limiter) answer(b *engine.Batch, reply []rueidis.RedisMessage) error {
 	for pair := head; pair < len(reply); pair += 2 {
 		after, err := reply[pair].AsInt64()
 		if err != nil {
-			return l.unexpected(reply[pair])
+			return w.unexpected(reply[pair])
 		}
 		permits, err := reply[pair+1].AsInt64()
 		if err != nil {
-			return l.unexpected(reply[pair+1])
+			return w.unexpected(reply[pair+1])
 		}
 		back += permits
 		o.returns = append(o.returns, returning{millis(after), back})
 	}
 	b.Outlook = o
 	now := numbers[5]
-	if l.client.engine.ServerTime() {
+	if w.client.engine.ServerTime() {
 		now = millisOf(time.Time{}) // as Arguments took it
 	}
-	l.hint().learn(now, numbers[2], numbers[3], numbers[0] == replyDoneOwn, counted)
+	w.hint().learn(now, numbers[2], numbers[3], numbers[0] == replyDoneOwn, counted)
 	if letters == allGranted {
 		b.GrantAll(o.free, engine.Answer{Limit: o.rate, ResetAfter: o.reset})
 		return nil
@@ -142,7 +141,7 @@ func (l *Limiter) answer(b *engine.Batch, reply []rueidis.RedisMessage) error {
 		case 'g':
 			left += r.Permits
 		case 'x':
-			r.Answer, r.Err = engine.Answer{}, (*protocol)(l).AboveLimit(r.Permits, o.rate)
+			r.Answer, r.Err = engine.Answer{}, w.AboveLimit(r.Permits, o.rate)
 		default:
 			r.RetryAfter, _ = o.after(r.Permits)
 			if b.Denied == 0 || r.Permits < b.Denied {

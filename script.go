@@ -98,29 +98,29 @@ const runsArg = 7
 const cursorArg = 5
 
 // eval runs a script. Its caller must wait for ctx at most (see engine.Detached).
-func (l *Limiter) eval(ctx context.Context, script *redisx.Script, keys, args []string) (rueidis.RedisMessage, error) {
+func (w *wire) eval(ctx context.Context, script *redisx.Script, keys, args []string) (rueidis.RedisMessage, error) {
 	var renew func([]string)
 	if slices.Contains(dated, script) {
-		renew = func(args []string) { args[0] = l.client.nowText() } // a grant must not look older than it is
+		renew = func(args []string) { args[0] = w.client.nowText() } // a grant must not look older than it is
 	}
-	message, err := l.client.engine.Eval(ctx, script, keys, args, renew)
+	message, err := w.client.engine.Eval(ctx, script, keys, args, renew)
 	if err != nil {
-		err = l.explain(ctx, err)
+		err = w.explain(ctx, err)
 	}
 	return message, err
 }
 
 // ask runs a script that only reads and replies {0, ...}, askChange one that changes the limiter.
-func (l *Limiter) ask(ctx context.Context, script *redisx.Script, args ...string) ([]rueidis.RedisMessage, error) {
+func (w *wire) ask(ctx context.Context, script *redisx.Script, args ...string) ([]rueidis.RedisMessage, error) {
 	return engine.Detached(ctx, func(detached context.Context) ([]rueidis.RedisMessage, error) {
-		return l.pages(detached, ctx.Err, script, args)
+		return w.pages(detached, ctx.Err, script, args)
 	})
 }
 
-func (l *Limiter) askChange(ctx context.Context, script *redisx.Script, args ...string) ([]rueidis.RedisMessage, error) {
-	return engine.Changing(ctx, l.client.engine, l.keys[:1],
+func (w *wire) askChange(ctx context.Context, script *redisx.Script, args ...string) ([]rueidis.RedisMessage, error) {
+	return engine.Changing(ctx, w.client.engine, w.keys[:1],
 		func(detached context.Context) ([]rueidis.RedisMessage, error) {
-			return l.pages(detached, ctx.Err, script, args)
+			return w.pages(detached, ctx.Err, script, args)
 		})
 }
 
@@ -129,25 +129,25 @@ const mostPages = 1 << 20
 
 // pages runs a script that replies {0, ...}, until it has no more to do. ctx is detached from the
 // caller's context; ended returns the error of the latter, which ends the calls too.
-func (l *Limiter) pages(ctx context.Context, ended func() error, script *redisx.Script, args []string) (
+func (w *wire) pages(ctx context.Context, ended func() error, script *redisx.Script, args []string) (
 	[]rueidis.RedisMessage, error,
 ) {
 	all := false
 	for range mostPages {
-		message, err := l.eval(ctx, script, l.namedKeys(all), args)
+		message, err := w.eval(ctx, script, w.namedKeys(all), args)
 		if err != nil {
 			return nil, err
 		}
 		reply, err := message.ToArray()
 		if err != nil {
-			return nil, l.unexpected(message)
+			return nil, w.unexpected(message)
 		}
 		if !all && needsKeys(reply) {
-			l.hint().needsAllKeys()
+			w.hint().needsAllKeys()
 			all = true
 			continue
 		}
-		cursor, again, err := l.status(reply)
+		cursor, again, err := w.status(reply)
 		switch {
 		case err != nil:
 			return nil, err
@@ -159,20 +159,20 @@ func (l *Limiter) pages(ctx context.Context, ended func() error, script *redisx.
 		}
 		args = withCursor(args, cursor)
 	}
-	return nil, l.unfinished()
+	return nil, w.unfinished()
 }
 
-func (l *Limiter) unfinished() error {
-	return fmt.Errorf("rratelimiter: limiter %q: the script has not finished after %d calls", l.calls.Name, mostPages)
+func (w *wire) unfinished() error {
+	return fmt.Errorf("rratelimiter: limiter %q: the script has not finished after %d calls", w.name, mostPages)
 }
 
 // never is for calls that no context ends.
 func never() error { return nil }
 
 // askInt runs a script that replies a number and changes the limiters with the changed keys.
-func (l *Limiter) askInt(ctx context.Context, changed []string, script *redisx.Script, keys []string, args ...string) (int64, error) {
-	message, err := engine.Changing(ctx, l.client.engine, changed, func(ctx context.Context) (rueidis.RedisMessage, error) {
-		return l.eval(ctx, script, keys, args)
+func (w *wire) askInt(ctx context.Context, changed []string, script *redisx.Script, keys []string, args ...string) (int64, error) {
+	message, err := engine.Changing(ctx, w.client.engine, changed, func(ctx context.Context) (rueidis.RedisMessage, error) {
+		return w.eval(ctx, script, keys, args)
 	})
 	if err != nil {
 		return 0, err
@@ -181,11 +181,11 @@ func (l *Limiter) askInt(ctx context.Context, changed []string, script *redisx.S
 		return message.AsInt64()
 	}
 	if reply, err := message.ToArray(); err == nil {
-		if _, _, err := l.status(reply); err != nil {
+		if _, _, err := w.status(reply); err != nil {
 			return 0, err
 		}
 	}
-	return 0, l.unexpected(message)
+	return 0, w.unexpected(message)
 }
 
 // withCursor returns the arguments of the call that continues at cursor.
@@ -197,9 +197,9 @@ func withCursor(args []string, cursor string) []string {
 }
 
 // status parses the first elements of an array reply: an error, or the cursor of another call.
-func (l *Limiter) status(reply []rueidis.RedisMessage) (cursor string, again bool, err error) {
+func (w *wire) status(reply []rueidis.RedisMessage) (cursor string, again bool, err error) {
 	if len(reply) == 0 {
-		return "", false, fmt.Errorf("rratelimiter: limiter %q: empty reply from the script", l.calls.Name)
+		return "", false, fmt.Errorf("rratelimiter: limiter %q: empty reply from the script", w.name)
 	}
 	kind, err := reply[0].AsInt64()
 	switch {
@@ -207,7 +207,7 @@ func (l *Limiter) status(reply []rueidis.RedisMessage) (cursor string, again boo
 	case kind == replyDone, kind == replyDoneOwn:
 		return "", false, nil
 	case kind == replyNotInitialized:
-		return "", false, fmt.Errorf("%w: %q has no rate, set one with TrySetRate or SetRate", ErrNotInitialized, l.calls.Name)
+		return "", false, fmt.Errorf("%w: %q has no rate, set one with TrySetRate or SetRate", ErrNotInitialized, w.name)
 	case kind == replyAgain && len(reply) == 2:
 		if cursor, err := reply[1].ToString(); err == nil {
 			return cursor, true, nil
@@ -216,38 +216,38 @@ func (l *Limiter) status(reply []rueidis.RedisMessage) (cursor string, again boo
 		key, keyErr := reply[1].AsInt64()
 		field, fieldErr := reply[2].ToString()
 		value, valueErr := reply[3].ToString()
-		if keyErr == nil && fieldErr == nil && valueErr == nil && key >= 1 && key <= int64(len(l.keys)) {
-			return "", false, &StateError{Key: l.keys[key-1], Field: field, Value: value}
+		if keyErr == nil && fieldErr == nil && valueErr == nil && key >= 1 && key <= int64(len(w.keys)) {
+			return "", false, &StateError{Key: w.keys[key-1], Field: field, Value: value}
 		}
 	}
-	return "", false, l.unexpected(reply[0])
+	return "", false, w.unexpected(reply[0])
 }
 
-func (l *Limiter) unexpected(message rueidis.RedisMessage) error {
-	return fmt.Errorf("rratelimiter: limiter %q: unknown reply of the script: %s", l.calls.Name, message.String())
+func (w *wire) unexpected(message rueidis.RedisMessage) error {
+	return fmt.Errorf("rratelimiter: limiter %q: unknown reply of the script: %s", w.name, message.String())
 }
 
 // explain adds the limiter's name to the error of a Redis call. For WRONGTYPE it returns a
 // StateError with the key.
-func (l *Limiter) explain(ctx context.Context, err error) error {
+func (w *wire) explain(ctx context.Context, err error) error {
 	var redisErr *rueidis.RedisError
 	if errors.As(err, &redisErr) && strings.Contains(redisErr.Error(), "WRONGTYPE") {
-		if state := l.wrongType(ctx); state != nil {
+		if state := w.wrongType(ctx); state != nil {
 			return state
 		}
 	}
-	return fmt.Errorf("rratelimiter: limiter %q: %w", l.calls.Name, err)
+	return fmt.Errorf("rratelimiter: limiter %q: %w", w.name, err)
 }
 
 // wrongType returns a StateError for the first key with a wrong type, or nil.
-func (l *Limiter) wrongType(ctx context.Context) error {
-	types := make(rueidis.Commands, len(l.keys))
-	for i, key := range l.keys {
-		types[i] = l.client.redis.B().Arbitrary("TYPE").Keys(key).Build()
+func (w *wire) wrongType(ctx context.Context) error {
+	types := make(rueidis.Commands, len(w.keys))
+	for i, key := range w.keys {
+		types[i] = w.client.redis.B().Arbitrary("TYPE").Keys(key).Build()
 	}
-	for i, result := range l.client.redis.DoMulti(ctx, types...) {
+	for i, result := range w.client.redis.DoMulti(ctx, types...) {
 		if got, err := result.ToString(); err == nil && got != keyTypes[i] && got != "none" {
-			return &StateError{Key: l.keys[i], Value: got}
+			return &StateError{Key: w.keys[i], Value: got}
 		}
 	}
 	return nil

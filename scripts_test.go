@@ -45,7 +45,7 @@ func (b *bubble) ask(l *Limiter, flags, runs string) string {
 		total += permits * times
 	}
 	config := b.config()
-	member := string(l.client.appendMember(nil, total, false))
+	member := string(l.wire.client.appendMember(nil, total, false))
 	reply, err := b.run(acquireScript, l, b.nowText(), member, config.rate, config.interval, fmt.Sprint(total), "", flags, runs)
 	parts := strings.Split(texts(b, reply, err), " ")
 	if len(parts) > 1 {
@@ -356,7 +356,7 @@ func TestAServerThatLacksTheCall(t *testing.T) {
 		inBubble(t, func(b *bubble) {
 			l := b.limiter(Rate{Permits: 10, Interval: second})
 			b.take(l, 4)
-			other := l.client.Limiter("copy")
+			other := l.wire.client.Limiter("copy")
 			if test.command == "COPY" && test.want != nil {
 				require.NoError(b, other.SetRate(b.Context(), Rate{Permits: 3, Interval: second}))
 				b.take(other, 3)

@@ -29,7 +29,7 @@ func crowd(b *bubble, callers int, call func(caller int) (Decision, error)) (ans
 func TestCallersShareCalls(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 100, Interval: time.Minute})
-		other := l.client.Limiter("limiter")
+		other := l.wire.client.Limiter("limiter")
 		before := b.scripts.Load()
 		b.latency.Store(int64(10 * time.Millisecond))
 		answers, errs := crowd(b, 150, func(i int) (Decision, error) {
@@ -48,7 +48,7 @@ func TestCallersShareCalls(t *testing.T) {
 		members, err := b.redis.ZMembers("{limiter}:permits")
 		require.NoError(b, err)
 		assert.LessOrEqual(b, len(members), 3, "the granted requests of a call are one member")
-		assert.True(b, l.client.engine.Idle())
+		assert.True(b, l.wire.client.engine.Idle())
 	})
 }
 
@@ -120,7 +120,7 @@ func TestEachCallerHasTheErrorOfItsCall(t *testing.T) {
 		}
 		b.redis.SetError("")
 		b.take(l, 100)
-		assert.True(b, l.client.engine.Idle())
+		assert.True(b, l.wire.client.engine.Idle())
 	})
 }
 

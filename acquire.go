@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -15,36 +16,42 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// protocol is a Limiter as the engine sees it: how it calls the acquire script of script.lua.
-type protocol Limiter
+// wire is a limiter as Redis has it: its keys, and the calls of the scripts of script.lua. It is the
+// engine's Protocol.
+type wire struct {
+	client *Client
+	name   string // as the Limiter was opened
+	keys   keys
+	hinted atomic.Pointer[hint]
+}
 
 // Call returns the acquire script, with the keys of an OVERALL limiter unless the limiter is known
 // to be PER_CLIENT: two keys less save a tenth of a call's server time. The script asks for the
 // others if it needs them.
-func (p *protocol) Call(b *engine.Batch) (script *redisx.Script, keys []string) {
+func (w *wire) Call(b *engine.Batch) (script *redisx.Script, keys []string) {
 	script = acquireScript
 	if b.Lease.Span > 0 {
 		script = leaseScript
 	}
-	return script, (*Limiter)(p).namedKeys(b.AllKeys)
+	return script, w.namedKeys(b.AllKeys)
 }
 
 // namedKeys returns the keys that a script gets.
-func (l *Limiter) namedKeys(all bool) []string {
-	if all || l.hint().allKeys() {
-		return l.keys[:]
+func (w *wire) namedKeys(all bool) []string {
+	if all || w.hint().allKeys() {
+		return w.keys[:]
 	}
-	return l.keys[:sharedKeys]
+	return w.keys[:sharedKeys]
 }
 
 // Arguments sets the arguments of the acquire script.
-func (p *protocol) Arguments(b *engine.Batch, now time.Time) {
+func (w *wire) Arguments(b *engine.Batch, now time.Time) {
 	total, detail := b.Wants()
-	rate, interval, cursor := (*Limiter)(p).hint().ask(millisOf(now))
+	rate, interval, cursor := w.hint().ask(millisOf(now))
 	a := arguments{text: b.Text[:0]}
-	a.text = p.client.engine.AppendMillis(a.text, now)
+	a.text = w.client.engine.AppendMillis(a.text, now)
 	a.end()
-	a.text = p.client.appendMember(a.text, total, b.Lease.Span > 0)
+	a.text = w.client.appendMember(a.text, total, b.Lease.Span > 0)
 	a.end()
 	a.add(rate)
 	a.add(interval)
@@ -136,34 +143,34 @@ func appendUint32(text []byte, n int64) []byte {
 }
 
 // GiveBack returns the permits of a grant whose callers have left.
-func (p *protocol) GiveBack(b *engine.Batch) func(context.Context) {
+func (w *wire) GiveBack(b *engine.Batch) func(context.Context) {
 	permits, granted := b.LostPermits, b.Granted
 	random := b.Args[memberArg][:len(b.Args[memberArg])-4]
 	return func(ctx context.Context) {
-		_ = (*Limiter)(p).giveBack(ctx, permits, random, granted) // else they return after the interval
+		_ = w.giveBack(ctx, permits, random, granted) // else they return after the interval
 	}
 }
 
 // giveBack returns permits of the grant whose member begins with random and was of granted permits.
 // It names the grant, instead of releasing the oldest one: a late reply's grant may have expired,
 // or may be lost with a master that failed.
-func (l *Limiter) giveBack(ctx context.Context, permits int64, random string, granted int64) error {
+func (w *wire) giveBack(ctx context.Context, permits int64, random string, granted int64) error {
 	grant := string(appendUint32([]byte(random), granted))
 	rest := ""
 	if granted > permits {
 		rest = string(appendUint32([]byte(random), granted-permits))
 	}
-	args := []string{l.client.nowText(), strconv.FormatInt(permits, 10), grant, rest}
-	_, err := engine.Returning(ctx, l.client.engine, l.keys[:1],
-		func(ctx context.Context) ([]rueidis.RedisMessage, error) { return l.repeatRefund(ctx, args) })
+	args := []string{w.client.nowText(), strconv.FormatInt(permits, 10), grant, rest}
+	_, err := engine.Returning(ctx, w.client.engine, w.keys[:1],
+		func(ctx context.Context) ([]rueidis.RedisMessage, error) { return w.repeatRefund(ctx, args) })
 	return err
 }
 
 // repeatRefund repeats a refund that a cluster refuses unread while its slot moves: no caller waits
 // for it, and its permits would stay taken until the grant expires.
-func (l *Limiter) repeatRefund(ctx context.Context, args []string) (reply []rueidis.RedisMessage, err error) {
+func (w *wire) repeatRefund(ctx context.Context, args []string) (reply []rueidis.RedisMessage, err error) {
 	for range refundTries {
-		reply, err = l.pages(ctx, never, giveBackScript, args)
+		reply, err = w.pages(ctx, never, giveBackScript, args)
 		var refused *rueidis.RedisError
 		if !errors.As(err, &refused) || !refused.IsTryAgain() {
 			break
@@ -176,11 +183,11 @@ func (l *Limiter) repeatRefund(ctx context.Context, args []string) (reply []ruei
 const refundTries = 40
 
 // AboveLimit returns the error of a request above the rate.
-func (p *protocol) AboveLimit(permits, limit int64) error {
-	return fmt.Errorf("%w: %d requested, the rate of %q is %d", ErrPermitsExceedRate, permits, p.calls.Name, limit)
+func (w *wire) AboveLimit(permits, limit int64) error {
+	return fmt.Errorf("%w: %d requested, the rate of %q is %d", ErrPermitsExceedRate, permits, w.name, limit)
 }
 
 // Explain adds the limiter to the error of a Redis call.
-func (p *protocol) Explain(ctx context.Context, err error) error {
-	return (*Limiter)(p).explain(ctx, err)
+func (w *wire) Explain(ctx context.Context, err error) error {
+	return w.explain(ctx, err)
 }
