@@ -184,7 +184,7 @@ const refundTries = 40
 
 // AboveLimit returns the error of a request above the rate.
 func (w *wire) AboveLimit(permits, limit int64) error {
-	return fmt.Errorf("%w: %d requested, the rate of %q is %d", ErrPermitsExceedRate, permits, w.name, limit)
+	return fmt.Errorf("%w: %d requested of %q, at most %d can be granted", ErrPermitsExceedRate, permits, w.name, limit)
 }
 
 // Explain adds the limiter to the error of a Redis call.

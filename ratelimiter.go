@@ -44,7 +44,7 @@ func (l *Limiter) checkAcquire(ctx context.Context, permits int64) error {
 		return fmt.Errorf("%w: %d permits of %q requested, want at least 1", ErrInvalidPermits, permits, l.wire.name)
 	}
 	if permits > maxGrant {
-		err := fmt.Errorf("%w: %d permits of %q requested, want at most %d", ErrInvalidPermits, permits, l.wire.name, maxGrant)
+		err := fmt.Errorf("%w: %w", ErrInvalidPermits, l.wire.AboveLimit(permits, maxGrant))
 		if l.check(ctx) == nil {
 			l.calls.Refused(ctx, permits, err)
 		}

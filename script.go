@@ -62,7 +62,9 @@ var scriptParts = redisx.ParseParts(scriptSource)
 // script assembles a script of that list.
 func script(name string) *redisx.Script { return redisx.NewScript(scriptText(name)) }
 
-func scriptText(name string) string { return scriptParts.Text("names") + scriptParts.Text(scripts[name]...) }
+func scriptText(name string) string {
+	return scriptParts.Text("names") + scriptParts.Text(scripts[name]...)
+}
 
 // The first element of an array reply: see script.lua.
 const (

@@ -107,7 +107,7 @@ func (l *Limiter) open(name string, text []byte) {
 		l.err = invalid("%d policies for %q, want 1 to %d", n, name, mostPolicies)
 		return
 	}
-	l.most, l.keys = maxPermits, l.members[0].keys
+	l.most, l.keys = engine.MostPermits, l.members[0].keys
 	for _, m := range l.members[1:] {
 		l.keys = append(l.keys, m.keys...)
 	}
@@ -167,14 +167,17 @@ func (l *Limiter) check(ctx context.Context) error {
 
 // checkPermits is check for a call that takes permits.
 func (l *Limiter) checkPermits(ctx context.Context, permits int64) error {
-	if permits < 1 || permits > engine.MostPermits {
-		return fmt.Errorf("%w: %d permits of %q requested, want 1 to %d", rratelimiter.ErrInvalidPermits, permits, l.Name(), int64(engine.MostPermits))
+	if permits < 1 {
+		return fmt.Errorf("%w: %d permits of %q requested, want at least 1", rratelimiter.ErrInvalidPermits, permits, l.Name())
 	}
 	if err := l.check(ctx); err != nil {
 		return err
 	}
 	if permits > l.most {
 		err := (*protocol)(l).AboveLimit(permits, l.most)
+		if permits > engine.MostPermits {
+			err = fmt.Errorf("%w: %w", rratelimiter.ErrInvalidPermits, err)
+		}
 		l.calls.Refused(ctx, permits, err)
 		return err
 	}
@@ -211,7 +214,7 @@ func (l *Limiter) countDrift(ctx context.Context) {
 // waits.
 //
 // Errors: [rratelimiter.ErrInvalidPermits] outside 1 to 4294967295;
-// [rratelimiter.ErrPermitsExceedRate] for more than a policy can ever grant;
+// [rratelimiter.ErrPermitsExceedRate] for more than a policy can ever grant, or than 4294967295;
 // *[rratelimiter.StateError] if a key holds other data. If Redis fails during the call, the permits
 // may be taken all the same.
 func (l *Limiter) TryAcquire(ctx context.Context, permits int64) (bool, error) {

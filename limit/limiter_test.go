@@ -183,7 +183,7 @@ func TestBadInput(t *testing.T) {
 		assert.ErrorIs(t, err, rratelimiter.ErrInvalidPermits, permits)
 		assert.ErrorIs(t, l.Acquire(ctx, permits), rratelimiter.ErrInvalidPermits, permits)
 	}
-	for _, permits := range []int64{2, 1<<32 - 1} {
+	for _, permits := range []int64{2, 1<<32 - 1, 1 << 32, math.MaxInt64} {
 		_, err := l.Take(ctx, permits)
 		assert.ErrorIs(t, err, rratelimiter.ErrPermitsExceedRate, permits)
 	}
