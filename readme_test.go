@@ -1,6 +1,8 @@
 package rratelimiter
 
 import (
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -69,4 +71,43 @@ func TestDocumentation_LocalLinks_Resolve(t *testing.T) {
 		}
 	}
 	assert.Greater(t, links, 30)
+}
+
+var (
+	codeFile = regexp.MustCompile("`([\\w./-]+\\.(?:go|lua))`")
+	testName = regexp.MustCompile("`(Test\\w+)`")
+)
+
+// TestDocumentation_FilesAndTests_Exist: each source file that the architecture page names, and each
+// test that a page names.
+func TestDocumentation_FilesAndTests_Exist(t *testing.T) {
+	page, err := os.ReadFile("docs/architecture.md")
+	require.NoError(t, err)
+	for _, file := range codeFile.FindAllStringSubmatch(string(page), -1) {
+		assert.FileExists(t, file[1])
+	}
+	tests := make(map[string]bool)
+	declared := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	require.NoError(t, filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, test := range declared.FindAllStringSubmatch(string(text), -1) {
+			tests[test[1]] = true
+		}
+		return err
+	}))
+	pages, err := filepath.Glob("docs/*.md")
+	require.NoError(t, err)
+	for _, page := range append(pages, "README.md", "CONTRIBUTING.md") {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		for _, test := range testName.FindAllStringSubmatch(string(text), -1) {
+			known := tests[test[1]] || slices.ContainsFunc(slices.Collect(maps.Keys(tests)), func(name string) bool {
+				return strings.HasPrefix(name, test[1]+"_")
+			})
+			assert.True(t, known, "%s names %s", page, test[1])
+		}
+	}
 }
