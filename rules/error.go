@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // Error is one thing that is wrong with a file of rules: where, and what. An error of [Parse] and [Load] holds all that were
@@ -57,4 +58,18 @@ func joined(problems []*Error) error {
 		all[i] = p
 	}
 	return errors.Join(all...)
+}
+
+// clipped is a text as errors show it.
+func clipped(text string) string { return cutTo(64, text) }
+
+func cutTo(most int, text string) string {
+	if len(text) <= most {
+		return text
+	}
+	cut := most
+	for cut > 0 && !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + "..."
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"unicode"
@@ -50,7 +49,7 @@ func parse(name string, data []byte) (*snapshot, error) {
 	if len(data) > mostBytes {
 		return nil, tooLarge(name, int64(len(data)))
 	}
-	root, problem := document(name, data)
+	root, problem := document(data)
 	if problem != nil {
 		problem.File = name
 		return nil, problem
@@ -68,21 +67,13 @@ func parse(name string, data []byte) (*snapshot, error) {
 }
 
 // document reads the nodes of a file.
-func document(name string, data []byte) (*yaml.Node, *Error) {
+func document(data []byte) (*yaml.Node, *Error) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff")) // as editors on Windows write it
 	if len(bytes.TrimSpace(data)) == 0 {
 		return nil, &Error{Reason: "the file is empty"}
 	}
 	if !utf8.Valid(data) {
 		return nil, &Error{Line: lineOf(data, isNoUTF8), Reason: "the file is not UTF-8"}
-	}
-	if strings.EqualFold(filepath.Ext(name), ".json") {
-		return parseJSON(data)
-	}
-	if bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) {
-		if root, problem := parseJSON(data); problem == nil {
-			return root, nil
-		}
 	}
 	return parseYAML(data)
 }

@@ -15,8 +15,8 @@ type Set struct {
 	current atomic.Pointer[snapshot]
 }
 
-// Parse reads rules. The name is for errors, and one that ends in .json says that the text is JSON; else it is YAML, which JSON mostly
-// is too. Every error is an [*Error], or several, for errors.As to find.
+// Parse reads rules from YAML or JSON. The name appears in errors. Every error is an [*Error], or several, for errors.As to
+// find.
 func Parse(name string, data []byte) (*Set, error) {
 	s, err := parse(name, data)
 	if err != nil {
