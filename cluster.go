@@ -2,46 +2,16 @@ package rratelimiter
 
 import (
 	"fmt"
-	"strings"
+
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
-
-// crcTable is CRC-16/XMODEM (polynomial 0x1021) by byte: the hash of Redis Cluster.
-var crcTable = func() (table [256]uint16) {
-	for i := range table {
-		crc := uint16(i) << 8
-		for range 8 {
-			if crc&0x8000 != 0 {
-				crc = crc<<1 ^ 0x1021
-			} else {
-				crc <<= 1
-			}
-		}
-		table[i] = crc
-	}
-	return table
-}()
-
-// slot returns the hash slot of a key on a Redis Cluster. It hashes the hash tag, the text between
-// the first "{" and the first "}" after it; if that is empty or missing, the whole key.
-func slot(key string) uint16 {
-	if open := strings.IndexByte(key, '{'); open >= 0 {
-		if length := strings.IndexByte(key[open+1:], '}'); length > 0 {
-			key = key[open+1 : open+1+length]
-		}
-	}
-	var crc uint16
-	for i := range len(key) {
-		crc = crc<<8 ^ crcTable[byte(crc>>8)^key[i]]
-	}
-	return crc % 16384
-}
 
 // checkSlots returns ErrCrossSlot if the keys do not share a slot. The keys of a name without
 // braces always do; with Redisson too, other names may not.
 func checkSlots(all ...string) error {
-	want := slot(all[0])
+	want := redisx.Slot(all[0])
 	for _, key := range all[1:] {
-		if got := slot(key); got != want {
+		if got := redisx.Slot(key); got != want {
 			return fmt.Errorf("%w: %q is in slot %d, %q in slot %d: use names without braces, or with one non-empty hash tag "+
 				"(the same in both names of a rename or copy)", ErrCrossSlot, all[0], want, key, got)
 		}

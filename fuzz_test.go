@@ -21,6 +21,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // Bad input of every kind that reaches the limiter from outside: names, members and configurations that somebody
@@ -75,7 +77,7 @@ func FuzzNames(f *testing.F) {
 		slots := make([]int, len(want))
 		for i, key := range want {
 			slots[i] = slotBySpecification(key)
-			require.Equal(t, slots[i], int(slot(key)), "slot of %q", key)
+			require.Equal(t, slots[i], int(redisx.Slot(key)), "slot of %q", key)
 		}
 		err := cluster.Limiter(name).err
 		if slices.Max(slots) == slices.Min(slots) {

@@ -25,17 +25,17 @@ func init() {
 			return inside.Limiter{}, l.err
 		}
 		return inside.Limiter{
-			Client: l.wire.client.inside(), Keys: l.wire.keys[:], Types: keyTypes[:], Outlook: outlookOf, Release: l.Release,
+			Client: l.wire.client.inside(), Keys: l.wire.keys[:], Types: keyTypes[:], Forecast: outlookOf, Release: l.Release,
+			Script: scriptParts.Text, Member: emptyMember,
 			GiveBack: func(ctx context.Context, permits int64, member string, granted int64) error {
 				return l.wire.giveBack(ctx, permits, member[:len(member)-4], granted)
 			},
 			CountDrift: l.wire.countDrift,
 		}, nil
 	}
-	inside.SameSlot = checkSlots
-	inside.Script = scriptParts.Text
-	inside.RandomMember = func() string { return string(new(Client).appendMember(nil, 0, false)) }
 }
+
+func emptyMember() string { return string(new(Client).appendMember(nil, 0, false)) }
 
 func (c *Client) inside() inside.Client {
 	return inside.Client{Engine: c.engine, Names: (*naming)(c)}
@@ -54,6 +54,9 @@ func (n *naming) Mapped(name string) (string, error) {
 	opened, err := c.open(name)
 	return opened[configKey], err
 }
+
+// SameSlot returns ErrCrossSlot if the keys do not share a slot.
+func (n *naming) SameSlot(keys ...string) error { return checkSlots(keys...) }
 
 // outlookOf returns the outlook of a limiter in a reply of package limit's scripts.
 func outlookOf(r inside.Reply) engine.Outlook {

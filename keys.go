@@ -1,6 +1,6 @@
 package rratelimiter
 
-import "github.com/rratelimiter/rratelimiter/internal/inside"
+import "strings"
 
 // keys are the Redis keys of a limiter that one client can name, in the order of the scripts' KEYS.
 type keys [5]string
@@ -28,5 +28,15 @@ func newKeys(name, id string) keys {
 // suffixed returns a state key of a limiter for a client ID.
 func suffixed(name, part, id string) string {
 	var space [128]byte
-	return string(append(append(inside.AppendTag(space[:0], name), part...), id...))
+	return string(append(append(appendTag(space[:0], name), part...), id...))
+}
+
+// appendTag appends what the state keys of a name begin with. A name without a brace becomes the
+// hash tag, so that its keys share its slot on a cluster; in a name with a brace the user has set
+// the tag.
+func appendTag(text []byte, name string) []byte {
+	if strings.Contains(name, "{") {
+		return append(append(text, name...), ':')
+	}
+	return append(append(append(text, '{'), name...), "}:"...)
 }

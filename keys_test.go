@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 func TestKeysFollowRedisson(t *testing.T) {
@@ -25,7 +27,7 @@ func TestSlotsAreThoseOfRedisCluster(t *testing.T) {
 		"": 0, "123456789": 12739, "foo": 12182, "bar": 5061, "{foo}": 12182, "x{foo}y{bar}": 12182,
 		"}{foo}": 12182, "{}foo": 9500, "foo{": 7673, "{foo": 13308, "{{foo}}": 13308,
 	} {
-		assert.Equal(t, want, slot(key), key)
+		assert.Equal(t, want, redisx.Slot(key), key)
 	}
 }
 

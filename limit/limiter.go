@@ -67,7 +67,7 @@ func New(client *rratelimiter.Client, name string, policies ...Policy) *Limiter 
 			return l
 		}
 	}
-	mapped, err := l.client.Names.Mapped(name)
+	mapped, err := l.client.Mapped(name)
 	if err != nil {
 		l.err = err
 		return l
@@ -133,7 +133,7 @@ func (l *Limiter) open(name string, text []byte) {
 		text = append(m.policy.settings(append(text, ' ')), '\n')
 	}
 	if l.client.Engine.Cluster() {
-		if l.err = inside.SameSlot(l.keys...); l.err != nil {
+		if l.err = l.client.SameSlot(l.keys...); l.err != nil {
 			return
 		}
 	}

@@ -32,7 +32,7 @@ const (
 )
 
 func (p redisson) arguments(args []string, _ time.Time) []string {
-	return append(args, inside.RandomMember(), "")
+	return append(args, p.limiter.Member(), "")
 }
 
 func (p redisson) most() int64 { return engine.MostPermits }
@@ -44,7 +44,7 @@ func (p redisson) outlook(_ int64, told []int64) (outlook, bool) {
 		return nil, false
 	}
 	reply := inside.Reply{Rate: told[0], Interval: told[1], Free: told[2], Reset: told[3], Returns: told[4:]}
-	return redissonOutlook{p.limiter.Outlook(reply), reply.Free, time.Duration(reply.Reset) * time.Millisecond}, true
+	return redissonOutlook{p.limiter.Forecast(reply), reply.Free, time.Duration(reply.Reset) * time.Millisecond}, true
 }
 
 func (p redisson) keeps() []string { return p.limiter.Types }

@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
@@ -138,10 +137,11 @@ func assemble(c call, members []member) string {
 		}
 		text.WriteString(parts["return"])
 	}
-	if slices.ContainsFunc(members, func(m member) bool { return m.policy.kind() == "redisson" }) {
-		body := redisx.Parts{"settled": inside.Script("store", "grant", "checked", "expiry"), "waits": inside.Script("waits")}
+	if at := slices.IndexFunc(members, func(m member) bool { return m.policy.kind() == "redisson" }); at >= 0 {
+		root := members[at].policy.(redisson).limiter.Script
+		body := redisx.Parts{"settled": root("store", "grant", "checked", "expiry"), "waits": root("waits")}
 		maps.Copy(body, sections["redisson"])
-		fmt.Fprintf(&text, "local function redisson(KEYS, ARGV)\n%s%send\n", inside.Script("names", "unhinted", "limiter", "value", "window", "reclaim", "cap"), body.Text("limiter"))
+		fmt.Fprintf(&text, "local function redisson(KEYS, ARGV)\n%s%send\n", root("names", "unhinted", "limiter", "value", "window", "reclaim", "cap"), body.Text("limiter"))
 	}
 	each("read", "", "")
 	each("again", "", "")

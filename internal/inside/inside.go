@@ -1,46 +1,48 @@
-// Package inside shows what packages rratelimiter and limit do not export to those that are built on them. The package that has it
-// sets the variable.
+// Package inside opens what package rratelimiter does not export to package limit.
 package inside
 
 import (
 	"context"
-	"strings"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// Client is a *rratelimiter.Client from within.
-type Client struct {
-	Engine *engine.Engine
-
-	// Names gives a limiter's name as its keys have it, or says what is wrong with it, or with the slots of the keys.
-	Names interface {
-		Mapped(name string) (string, error)
-	}
-}
-
-// AppendTag appends what the keys of a limiter's parts begin with. A name without a brace becomes the hash tag, so that a key
-// shares the slot of the name on a cluster; in a name with a brace the user has set the tag.
-func AppendTag(text []byte, name string) []byte {
-	if strings.Contains(name, "{") {
-		return append(append(text, name...), ':')
-	}
-	return append(append(append(text, '{'), name...), "}:"...)
-}
-
-// Open gives a *rratelimiter.Client from within, or says what is wrong with it.
+// Open returns the inside of a *rratelimiter.Client, or its error. Package rratelimiter sets it, as
+// it does OpenLimiter.
 var Open func(client any) (Client, error)
 
-// Limiter is a *rratelimiter.Limiter from within.
+// OpenLimiter returns the inside of a *rratelimiter.Limiter, or its error.
+var OpenLimiter func(limiter any) (Limiter, error)
+
+// Client is a *rratelimiter.Client from inside.
+type Client struct {
+	Engine *engine.Engine
+	Names
+}
+
+// Names are the names of limiters as their keys contain them.
+type Names interface {
+	// Mapped returns a limiter's name as keys contain it, or an error if it is invalid.
+	Mapped(name string) (string, error)
+
+	// SameSlot returns rratelimiter.ErrCrossSlot if the keys do not share a slot.
+	SameSlot(keys ...string) error
+}
+
+// Limiter is a *rratelimiter.Limiter from inside.
 type Limiter struct {
 	Client Client
 	Keys   []string // in the order of its scripts; the first is the configuration's
 	Types  []string // what each of them holds, as TYPE names it
 
-	// Outlook makes an outlook of a reply.
-	Outlook func(Reply) engine.Outlook
+	// Script returns the text of parts of its scripts, Member the member of a grant of 0 permits.
+	Script func(parts ...string) string
+	Member func() string
 
-	// Release gives permits back, the oldest first; GiveBack those of one grant.
+	// Forecast returns the forecast of a reply.
+	Forecast func(Reply) engine.Outlook
+
+	// Release releases permits, the oldest first, and GiveBack those of one grant.
 	Release  func(ctx context.Context, permits int64) error
 	GiveBack func(ctx context.Context, permits int64, member string, granted int64) error
 
@@ -48,24 +50,11 @@ type Limiter struct {
 	CountDrift func(ctx context.Context)
 }
 
-// Reply is what a script told of a limiter. Times are milliseconds.
+// Reply is what a script replied about a limiter. Times are milliseconds.
 type Reply struct {
 	Rate, Interval, Free, Reset int64
-	Returns                     []int64 // pairs: after so long, so many permits come back
+	Returns                     []int64 // pairs: after so long, so many permits return
 }
 
-// OpenLimiter gives a *rratelimiter.Limiter from within, or says what is wrong with it.
-var OpenLimiter func(limiter any) (Limiter, error)
-
-// SameSlot says whether a script may name all of these keys on a cluster.
-var SameSlot func(keys ...string) error
-
-// CheckPolicy says what is wrong with a policy of package limit by itself, as a limiter of it would, and costs
-// less than one.
+// CheckPolicy returns the error of a policy of package limit, which sets it.
 var CheckPolicy func(policy any) error
-
-// Script is the text of parts of the scripts of Redisson's limiter.
-var Script func(parts ...string) string
-
-// RandomMember returns the member of a grant of 0 permits.
-var RandomMember func() string

@@ -10,7 +10,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
-	"github.com/rratelimiter/rratelimiter/internal/inside"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // Check looks at what was found, and reads at most so many pages of grants of each pair.
@@ -48,7 +48,7 @@ func (c *checker) add(f Finding) { c.found = append(c.found, &f) }
 // name looks at the keys that a name makes.
 func (c *checker) name(name string, all map[string]bool) {
 	value, permits := names.Pair(name, "")
-	if err := inside.SameSlot(name, value, permits); err != nil {
+	if slot := redisx.Slot(name); redisx.Slot(value) != slot || redisx.Slot(permits) != slot {
 		c.add(Finding{
 			Kind: KindName, Severity: Problem, Limiter: names.Name(name), Key: names.Name(name),
 			Text: "no cluster holds the keys of this name together, for its braces: a limiter there needs a name without braces, or with one hash tag that is not empty",
