@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	inmemory "github.com/rratelimiter/rratelimiter/internal/bubble"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
@@ -37,7 +38,7 @@ func TestEachOfACallHasItsOwnAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(b *bubble) {
-				l := New(b.conn).Limiter("a")
+				l := New(b.Conn).Limiter("a")
 				ba := new(engine.Batch)
 				for _, permits := range test.wants {
 					ba.Requests = append(ba.Requests, &engine.Request{Permits: permits})
@@ -46,7 +47,7 @@ func TestEachOfACallHasItsOwnAnswer(t *testing.T) {
 				for _, r := range test.reply {
 					script += ", " + decimal(r.after.Milliseconds()) + ", " + decimal(r.permits)
 				}
-				reply, err := b.conn.Do(b.Context(), b.conn.B().Eval().Script(script+"}").Numkeys(0).Build()).ToArray()
+				reply, err := b.Conn.Do(b.Context(), b.Conn.B().Eval().Script(script+"}").Numkeys(0).Build()).ToArray()
 				require.NoError(b, err)
 				require.NoError(b, l.wire.answer(ba, reply))
 				for i, r := range ba.Requests {
@@ -82,13 +83,13 @@ func TestDurationsAreCutAndDoNotOverflow(t *testing.T) {
 func TestTheServersTimeIsReadAfterTheCallHasLeft(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 10, Interval: 10 * second}, WithServerTime())
-		b.take(l, 10)
+		b.Take(l, 10)
 		pass(100 * time.Millisecond)
-		before := b.scripts.Load()
-		b.latency.Store(int64(500 * time.Millisecond))
-		time.AfterFunc(700*time.Millisecond, func() { b.latency.Store(0) })
+		before := b.Scripts.Load()
+		b.Latency.Store(int64(500 * time.Millisecond))
+		time.AfterFunc(700*time.Millisecond, func() { b.Latency.Store(0) })
 		require.NoError(b, l.Acquire(b.Context(), 1))
-		assert.EqualValues(b, 2, b.scripts.Load()-before, "calls: one that is denied, and one in time")
+		assert.EqualValues(b, 2, b.Scripts.Load()-before, "calls: one that is denied, and one in time")
 	})
 }
 
@@ -108,8 +109,8 @@ func TestTheLastClockGivenCounts(t *testing.T) {
 func TestTwoWhoShareACallAreToldApart(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 5, Interval: time.Hour})
-		b.latency.Store(int64(10 * time.Millisecond))
-		answers, errs := crowd(b, 4, func(i int) (Decision, error) {
+		b.Latency.Store(int64(10 * time.Millisecond))
+		answers, errs := inmemory.Crowd(4, func(i int) (Decision, error) {
 			ok, err := l.TryAcquire(b.Context(), []int64{1, 1, 2, 2}[i])
 			return Decision{Allowed: ok}, err
 		})
@@ -123,14 +124,14 @@ func TestTwoWhoShareACallAreToldApart(t *testing.T) {
 // TestRepliesThatFitNoCallAreRefused.
 func TestRepliesThatFitNoCallAreRefused(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		l := New(b.conn).Limiter("a")
+		l := New(b.Conn).Limiter("a")
 		for _, text := range []string{"{0, 1, 10, 1000, 1, 7, 'g'}", "{0, 1, 10, 1000, 1, 7, 'ggg'}", "{0, 1, 10, 1000, 1, 7}", "{0, 1, 10, 1000, 1, 7, 'gg', 5}", "{0, 1, 10, 'x', 1, 7, 'gg'}"} {
-			reply, err := b.conn.Do(b.Context(), b.conn.B().Eval().Script("return "+text).Numkeys(0).Build()).ToArray()
+			reply, err := b.Conn.Do(b.Context(), b.Conn.B().Eval().Script("return "+text).Numkeys(0).Build()).ToArray()
 			require.NoError(b, err)
 			assert.ErrorContains(b, l.wire.answer(&engine.Batch{Requests: []*engine.Request{{Permits: 1}, {Permits: 1}}}, reply), "unknown reply", text)
 		}
 		for _, text := range []string{"{1, 'cursor', 1}", "{3, 0, 'rate', 'x'}", "{3, 6, 'rate', 'x'}", "{3, 1, 'rate', 'x', 'y'}", "{9}"} {
-			reply, err := b.conn.Do(b.Context(), b.conn.B().Eval().Script("return "+text).Numkeys(0).Build()).ToArray()
+			reply, err := b.Conn.Do(b.Context(), b.Conn.B().Eval().Script("return "+text).Numkeys(0).Build()).ToArray()
 			require.NoError(b, err)
 			_, again, err := l.wire.status(reply)
 			assert.ErrorContains(b, err, "unknown reply", text)
@@ -142,7 +143,7 @@ func TestRepliesThatFitNoCallAreRefused(t *testing.T) {
 // TestOptionsThatAreNilAreNone, and a fresh limiter is one to touch.
 func TestOptionsThatAreNilAreNone(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		l := New(b.conn, nil).Limiter("fresh")
+		l := New(b.Conn, nil).Limiter("fresh")
 		require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 1, Interval: second}, nil))
 		there, err := l.Touch(b.Context())
 		require.NoError(b, err)
@@ -164,7 +165,7 @@ func (c *answering) Do(ctx context.Context, _ rueidis.Completed) rueidis.RedisRe
 func TestReleaseAndAvailablePermitsTakeTheirOwnRepliesOnly(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		for _, text := range []string{"{0}", "{0, 0, 0}", "{0, 'x'}"} {
-			l := New(&answering{b.conn, text}).Limiter("limiter")
+			l := New(&answering{b.Conn, text}).Limiter("limiter")
 			for _, call := range []string{"Release", "AvailablePermits"} {
 				assert.ErrorContains(b, everyCall(l)[call](b.Context()), "unknown reply", text)
 			}
@@ -175,8 +176,8 @@ func TestReleaseAndAvailablePermitsTakeTheirOwnRepliesOnly(t *testing.T) {
 // TestAConfigurationWithTheLongestTimesIsRead, and they are cut to what a Duration holds.
 func TestAConfigurationWithTheLongestTimesIsRead(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		l := New(b.conn).Limiter("limiter")
-		b.redis.HSet("limiter", "rate", "9007199254740992", "interval", "9223372036854775808", "type", "0", "keepAliveTime", "999999999999999")
+		l := New(b.Conn).Limiter("limiter")
+		b.Redis.HSet("limiter", "rate", "9007199254740992", "interval", "9223372036854775808", "type", "0", "keepAliveTime", "999999999999999")
 		rate, err := l.Config(b.Context())
 		require.NoError(b, err)
 		assert.Equal(b, Rate{Permits: maxPermits, Interval: millis(math.MaxInt64), KeepAlive: millis(math.MaxInt64)}, rate)
@@ -188,7 +189,7 @@ func TestTheLargestRateIsOneText(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: maxPermits, Interval: second})
 		for _, text := range []string{"9007199254740993", "09007199254740992"} {
-			b.redis.HSet("limiter", "rate", text)
+			b.Redis.HSet("limiter", "rate", text)
 			var state *StateError
 			_, err := l.Config(b.Context())
 			assert.ErrorAs(b, err, &state, text)

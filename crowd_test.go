@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	inmemory "github.com/rratelimiter/rratelimiter/internal/bubble"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
@@ -26,8 +27,8 @@ func TestACallCarriesSoManyRequestsAtMost(t *testing.T) {
 				l := b.limiter(Rate{Permits: 1 << 40, Interval: time.Hour})
 				var mu sync.Mutex
 				var carried []int
-				b.redis.Server().SetPreHook(func(_ *server.Peer, command string, args ...string) bool {
-					_, given := scriptCall(command, args)
+				b.Redis.Server().SetPreHook(func(_ *server.Peer, command string, args ...string) bool {
+					_, given := inmemory.ScriptCall(command, args)
 					if len(given) <= runsArg {
 						return false
 					}
@@ -43,14 +44,14 @@ func TestACallCarriesSoManyRequestsAtMost(t *testing.T) {
 					carried = append(carried, n)
 					return false
 				})
-				b.latency.Store(int64(10 * time.Millisecond))
-				_, errs := crowd(b, 3*engine.MostRequests, func(i int) (Decision, error) {
+				b.Latency.Store(int64(10 * time.Millisecond))
+				_, errs := inmemory.Crowd(3*engine.MostRequests, func(i int) (Decision, error) {
 					return Decision{}, call(b.Context(), l, int64(1+i%3))
 				})
 				for _, err := range errs {
 					require.NoError(b, err)
 				}
-				b.free(l, 1<<40-3*engine.MostRequests*2)
+				b.Free(l, 1<<40-3*engine.MostRequests*2)
 				most := 0
 				for _, n := range carried {
 					most = max(most, n)

@@ -38,13 +38,13 @@ func TestAChangeIsForgottenWhoeverStillListens(t *testing.T) {
 				inBubble(t, func(b *bubble) {
 					l := b.limiter(hour, WithDenialCache(time.Hour))
 					require.NoError(b, l.wire.client.Limiter("full").SetRate(b.Context(), hour))
-					b.take(l, 10)
-					b.full(l, 1)
+					b.Take(l, 10)
+					b.Full(l, 1)
 					synctest.Wait()
 					_, denied := b.remembered(l, 1)
 					require.True(b, denied)
 
-					b.latency.Store(int64(100 * time.Millisecond))
+					b.Latency.Store(int64(100 * time.Millisecond))
 					ctx, cancel := context.WithTimeout(b.Context(), patience)
 					defer cancel()
 					err := change(ctx, l)
@@ -63,13 +63,13 @@ func TestAChangeIsForgottenWhoeverStillListens(t *testing.T) {
 	t.Run("TrySetRate of a limiter that is gone", func(t *testing.T) {
 		inBubble(t, func(b *bubble) {
 			l := b.limiter(hour, WithDenialCache(time.Hour))
-			b.take(l, 10)
-			b.full(l, 1)
+			b.Take(l, 10)
+			b.Full(l, 1)
 			synctest.Wait()
-			b.redis.FlushAll() // by somebody else, of whom nothing is told here
+			b.Redis.FlushAll() // by somebody else, of whom nothing is told here
 			_, err := l.TrySetRate(b.Context(), hour)
 			require.NoError(b, err)
-			b.take(l, 10)
+			b.Take(l, 10)
 		})
 	})
 }
@@ -79,12 +79,12 @@ func TestRetryAfterFromMemoryIsExact(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 10, Interval: 10 * second}, WithDenialCache(time.Hour))
 		for range 5 {
-			b.take(l, 2)
+			b.Take(l, 2)
 			pass(second)
 		}
-		b.full(l, 1)
+		b.Full(l, 1)
 		synctest.Wait()
-		asked := b.scripts.Load()
+		asked := b.Scripts.Load()
 		pass(second) // 6 s
 		for permits := int64(1); permits <= 10; permits++ {
 			d, err := l.Take(b.Context(), permits)
@@ -92,25 +92,25 @@ func TestRetryAfterFromMemoryIsExact(t *testing.T) {
 			want := Decision{Limit: 10, RetryAfter: time.Duration(10-6+(permits-1)/2) * second, ResetAfter: 8 * second}
 			assert.Equal(b, want, d, "%d permits", permits)
 		}
-		assert.Equal(b, asked, b.scripts.Load(), "calls of Redis")
+		assert.Equal(b, asked, b.Scripts.Load(), "calls of Redis")
 	})
 	t.Run("as far as a page tells", func(t *testing.T) {
 		inBubble(t, func(b *bubble) {
 			l := b.limiter(Rate{Permits: 300, Interval: time.Hour}, WithDenialCache(time.Hour))
 			for range 300 {
-				b.take(l, 1)
+				b.Take(l, 1)
 				pass(second)
 			}
-			b.full(l, 1)
+			b.Full(l, 1)
 			synctest.Wait()
-			asked := b.scripts.Load()
+			asked := b.Scripts.Load()
 			d, err := l.Take(b.Context(), 256)
 			require.NoError(b, err)
 			assert.Equal(b, time.Hour-300*second+255*second, d.RetryAfter)
-			assert.Equal(b, asked, b.scripts.Load(), "calls of Redis")
+			assert.Equal(b, asked, b.Scripts.Load(), "calls of Redis")
 			_, err = l.Take(b.Context(), 257)
 			require.NoError(b, err)
-			assert.Equal(b, asked+1, b.scripts.Load(), "calls of Redis")
+			assert.Equal(b, asked+1, b.Scripts.Load(), "calls of Redis")
 		})
 	})
 }
@@ -133,15 +133,15 @@ func (c *after) Do(ctx context.Context, command rueidis.Completed) rueidis.Redis
 // TestWhatThisClientChangesBeforeADenialIsReadIsNotRemembered.
 func TestWhatThisClientChangesBeforeADenialIsReadIsNotRemembered(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		conn := &after{Client: b.conn}
+		conn := &after{Client: b.Conn}
 		l := New(conn, WithDenialCache(time.Hour)).Limiter("limiter")
 		require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 10, Interval: time.Hour}))
-		b.take(l, 10)
-		b.full(l, 1)
+		b.Take(l, 10)
+		b.Full(l, 1)
 		require.NoError(b, l.Release(b.Context(), 10))
-		b.take(l, 10)
+		b.Take(l, 10)
 		conn.call = func() { assert.NoError(b, l.Release(b.Context(), 10)) }
-		b.full(l, 1)
-		b.take(l, 10)
+		b.Full(l, 1)
+		b.Take(l, 10)
 	})
 }

@@ -15,28 +15,28 @@ func TestDenialsAreAnsweredFromMemory(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		ctx := b.Context()
 		l := b.limiter(Rate{Permits: 10, Interval: 10 * second}, WithDenialCache(time.Hour))
-		b.take(l, 4)
+		b.Take(l, 4)
 		pass(second)
-		b.take(l, 5)
-		b.full(l, 3)
+		b.Take(l, 5)
+		b.Full(l, 3)
 		synctest.Wait() // the denial is remembered once its caller has the answer
 
-		asked := b.scripts.Load()
+		asked := b.Scripts.Load()
 		for range 100 {
-			b.full(l, 3)
-			b.full(l, 10)
+			b.Full(l, 3)
+			b.Full(l, 10)
 		}
 		pass(2 * second)
 		d, err := l.Take(ctx, 4)
 		require.NoError(b, err)
 		assert.Equal(b, Decision{Limit: 10, Remaining: 1, RetryAfter: 7 * second, ResetAfter: 8 * second}, d)
-		assert.Equal(b, asked, b.scripts.Load(), "calls of Redis")
+		assert.Equal(b, asked, b.Scripts.Load(), "calls of Redis")
 
-		b.take(l, 1) // fewer than were denied: Redis decides, as it does on more than the rate
+		b.Take(l, 1) // fewer than were denied: Redis decides, as it does on more than the rate
 		_, err = l.TryAcquire(ctx, 11)
 		require.ErrorIs(b, err, ErrPermitsExceedRate)
 		pass(7 * second)
-		b.take(l, 4)
+		b.Take(l, 4)
 	})
 }
 
@@ -62,19 +62,19 @@ func TestWhatThisClientChangesIsForgotten(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(b *bubble) {
 				l := b.limiter(Rate{Permits: 10, Interval: time.Hour}, WithDenialCache(time.Hour))
-				b.take(l, 10)
-				b.full(l, 1)
+				b.Take(l, 10)
+				b.Full(l, 1)
 				synctest.Wait()
 				require.NoError(b, change(b, l))
-				b.take(l, 3)
+				b.Take(l, 3)
 			})
 		})
 	}
 	t.Run("Delete", func(t *testing.T) {
 		inBubble(t, func(b *bubble) {
 			l := b.limiter(Rate{Permits: 10, Interval: time.Hour}, WithDenialCache(time.Hour))
-			b.take(l, 10)
-			b.full(l, 1)
+			b.Take(l, 10)
+			b.Full(l, 1)
 			synctest.Wait()
 			_, err := l.Delete(b.Context())
 			require.NoError(b, err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	inmemory "github.com/rratelimiter/rratelimiter/internal/bubble"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
@@ -19,15 +20,15 @@ func (l *Limiter) changed(ctx context.Context) {
 func TestWhatChangesWhileADenialIsOnItsWayIsNotRemembered(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 10, Interval: time.Hour}, WithDenialCache(time.Hour))
-		b.take(l, 10)
-		b.latency.Store(int64(100 * time.Millisecond))
+		b.Take(l, 10)
+		b.Latency.Store(int64(100 * time.Millisecond))
 		time.AfterFunc(50*time.Millisecond, func() { l.changed(b.Context()) })
-		b.full(l, 1)
+		b.Full(l, 1)
 		pass(10 * second)
 		_, denied := b.remembered(l, 1)
 		assert.False(b, denied)
-		b.latency.Store(0)
-		b.full(l, 1)
+		b.Latency.Store(0)
+		b.Full(l, 1)
 		pass(second)
 		_, denied = b.remembered(l, 1)
 		assert.True(b, denied)
@@ -40,9 +41,9 @@ func TestTheFewestThatACallDeniedAreRemembered(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(b *bubble) {
 				l := b.limiter(Rate{Permits: 10, Interval: time.Hour}, WithDenialCache(time.Hour))
-				b.take(l, 7)
-				b.latency.Store(int64(10 * time.Millisecond))
-				crowd(b, 2+len(wants), func(i int) (Decision, error) {
+				b.Take(l, 7)
+				b.Latency.Store(int64(10 * time.Millisecond))
+				inmemory.Crowd(2+len(wants), func(i int) (Decision, error) {
 					if i < 2 { // their calls are in flight while the others gather
 						return l.Take(b.Context(), 11)
 					}

@@ -14,7 +14,7 @@ import (
 // drift returns value + permits in the set - rate.
 func (b *bubble) drift() int64 {
 	b.Helper()
-	text, err := b.redis.Get("{limiter}:value")
+	text, err := b.Redis.Get("{limiter}:value")
 	require.NoError(b, err)
 	value, err := strconv.ParseInt(text, 10, 64)
 	require.NoError(b, err)
@@ -26,8 +26,8 @@ func (b *bubble) drift() int64 {
 // sum returns the permits in the set.
 func (b *bubble) sum() (sum int64) {
 	b.Helper()
-	if b.redis.Exists("{limiter}:permits") {
-		members, err := b.redis.ZMembers("{limiter}:permits")
+	if b.Redis.Exists("{limiter}:permits") {
+		members, err := b.Redis.ZMembers("{limiter}:permits")
 		require.NoError(b, err)
 		for _, m := range members {
 			sum += int64(binary.LittleEndian.Uint32([]byte(m[len(m)-4:])))
@@ -39,19 +39,19 @@ func (b *bubble) sum() (sum int64) {
 // redissonReleases raises the value and leaves the grants.
 func (b *bubble) redissonReleases(permits int64) {
 	b.Helper()
-	text, err := b.redis.Get("{limiter}:value")
+	text, err := b.Redis.Get("{limiter}:value")
 	require.NoError(b, err)
 	value, err := strconv.ParseInt(text, 10, 64)
 	require.NoError(b, err)
 	rate, err := strconv.ParseInt(b.config().rate, 10, 64)
 	require.NoError(b, err)
-	require.NoError(b, b.redis.Set("{limiter}:value", strconv.FormatInt(min(rate, value+permits), 10)))
+	require.NoError(b, b.Redis.Set("{limiter}:value", strconv.FormatInt(min(rate, value+permits), 10)))
 }
 
 // refundCounted refunds a grant of so many permits that is some hundred milliseconds old.
 func (b *bubble) refundCounted(l *Limiter, permits int64) {
 	b.Helper()
-	scores, err := b.redis.SortedSet("{limiter}:permits")
+	scores, err := b.Redis.SortedSet("{limiter}:permits")
 	require.NoError(b, err)
 	newest, latest := "", 0.0
 	for m, score := range scores {
@@ -70,40 +70,40 @@ func TestDrift_LargeSetChangesWhileCounted_NothingIsRaised(t *testing.T) {
 	const rate, members = 1_000_000, 1000
 	for name, change := range map[string]func(b *bubble, old *Limiter){
 		"none":                              func(*bubble, *Limiter) {},
-		"a grant of a client that is late":  func(b *bubble, old *Limiter) { b.take(old, 5000) },
+		"a grant of a client that is late":  func(b *bubble, old *Limiter) { b.Take(old, 5000) },
 		"a refund of a small counted grant": func(b *bubble, old *Limiter) { b.refundCounted(old, 1) },
 		"a refund of a large counted grant": func(b *bubble, old *Limiter) { b.refundCounted(old, 501) },
 		"a late grant in place of a refunded one": func(b *bubble, old *Limiter) {
 			b.refundCounted(old, 1)
-			b.take(old, 5000)
+			b.Take(old, 5000)
 		},
 		"a small late grant in place of a large one": func(b *bubble, old *Limiter) {
 			b.refundCounted(old, 501)
-			b.take(old, 1)
+			b.Take(old, 1)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(b *bubble) {
 				l := b.limiter(Rate{Permits: rate, Interval: time.Hour})
 				for i := range members {
-					b.take(l, 1+int64(i%2)*500) // every other grant is a large one
+					b.Take(l, 1+int64(i%2)*500) // every other grant is a large one
 					pass(time.Millisecond)
 				}
-				late := New(b.conn, WithClock(func() time.Time { return time.Now().Add(-400 * time.Millisecond) })).Limiter("limiter")
-				b.take(late, 1) // it counts, too: its count stays unfinished
-				fresh := New(b.conn).Limiter("limiter")
+				late := New(b.Conn, WithClock(func() time.Time { return time.Now().Add(-400 * time.Millisecond) })).Limiter("limiter")
+				b.Take(late, 1) // it counts, too: its count stays unfinished
+				fresh := New(b.Conn).Limiter("limiter")
 				for range 2 { // one and two pages are counted
-					b.take(fresh, 1)
+					b.Take(fresh, 1)
 				}
 				change(b, late)
 				for range 20 {
-					b.take(fresh, 1)
+					b.Take(fresh, 1)
 					pass(time.Millisecond)
 					assert.LessOrEqual(b, b.drift(), int64(0))
 				}
 				pass(time.Hour - time.Hour/retryPart)
 				for range 20 {
-					b.take(fresh, 1)
+					b.Take(fresh, 1)
 				}
 				assert.Zero(b, b.drift())
 			})
@@ -118,16 +118,16 @@ func TestDrift_ReleasedGrantsExpireFirst_ReleaseStays(t *testing.T) {
 		inBubble(t, func(b *bubble) {
 			l := b.limiter(Rate{Permits: 10, Interval: 10 * second})
 			for _, n := range []int64{4, 4, 2} {
-				b.take(l, n)
+				b.Take(l, n)
 				pass(second)
 			}
 			b.redissonReleases(8)
 			pass(7 * second)
 			if !counted {
-				l = New(b.conn).Limiter("limiter")
+				l = New(b.Conn).Limiter("limiter")
 			}
-			b.take(l, 8)
-			b.full(l, 1)
+			b.Take(l, 8)
+			b.Full(l, 1)
 			assert.Zero(b, b.drift())
 		})
 	}
@@ -158,7 +158,7 @@ func TestDrift_CallThatCannotCount_PassesItOn(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 1000, Interval: 10 * second})
 		for range 900 {
-			b.take(l, 1)
+			b.Take(l, 1)
 			pass(time.Millisecond)
 		}
 		assert.Equal(b, "due", b.counted(l, false, 1001, ""), "above the rate")
@@ -191,7 +191,7 @@ func TestDrift_GrantsAreRemovedOverSeveralCalls_CountFollows(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 1500, Interval: time.Hour})
 		for range 1500 {
-			b.take(l, 1)
+			b.Take(l, 1)
 			pass(time.Millisecond)
 		}
 		b.redissonReleases(700)
@@ -210,9 +210,9 @@ func TestDrift_GrantsAreRemovedOverSeveralCalls_CountFollows(t *testing.T) {
 		assert.Equal(b, "done", b.count(l, ""))
 
 		old := "cut 100 " + strconv.FormatInt(time.Now().Add(-time.Minute).UnixMilli(), 10)
-		before := b.stored()
+		before := b.Stored("{limiter}:value")
 		assert.Equal(b, "again", b.counted(l, true, 1, old), "no grant is as old")
-		assert.Equal(b, before-1, b.stored())
+		assert.Equal(b, before-1, b.Stored("{limiter}:value"))
 	})
 }
 
@@ -221,14 +221,14 @@ func TestDrift_ValueLostBeforeGrantsAreRemoved_IsCounted(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 2000, Interval: time.Hour})
 		for range 1500 {
-			b.take(l, 1)
+			b.Take(l, 1)
 			pass(time.Millisecond)
 		}
 		l.wire.hint().learn(time.Now().UnixMilli(), 2000, time.Hour.Milliseconds(), false, "cut 444 946684800000")
-		b.redis.Del("{limiter}:value")
-		b.take(l, 1)
+		b.Redis.Del("{limiter}:value")
+		b.Take(l, 1)
 		assert.Zero(b, b.drift())
-		assert.EqualValues(b, 499, b.stored())
+		assert.EqualValues(b, 499, b.Stored("{limiter}:value"))
 	})
 }
 
@@ -238,12 +238,12 @@ func TestDrift_RefundWhileCounted_TakesNoGrantInUse(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 3000, Interval: time.Hour})
 		for range 600 {
-			b.take(l, 1)
+			b.Take(l, 1)
 			pass(time.Millisecond)
 		}
 		b.granted(l, "a", 600)
 		for range 600 {
-			b.take(l, 1)
+			b.Take(l, 1)
 			pass(time.Millisecond)
 		}
 		cursor := ""

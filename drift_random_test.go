@@ -31,7 +31,7 @@ func TestDrift_RandomCallsOfManyClients_FreesNothing(t *testing.T) {
 
 func (b *bubble) randomDrift(random *rand.Rand, drifts bool) {
 	const interval = 5 * time.Second
-	setRate := func(rate int64) { b.redis.HSet("limiter", "rate", strconv.FormatInt(rate, 10)) }
+	setRate := func(rate int64) { b.Redis.HSet("limiter", "rate", strconv.FormatInt(rate, 10)) }
 	rates := []int64{1500, 30_000, 3_000_000}
 	rate := rates[random.IntN(len(rates))]
 	l := b.limiter(Rate{Permits: rate, Interval: interval})
@@ -48,18 +48,18 @@ func (b *bubble) randomDrift(random *rand.Rand, drifts bool) {
 		if i == 1 {
 			opts = append(opts, WithLease(time.Second))
 		}
-		c.Limiter = New(b.conn, opts...).Limiter("limiter")
+		c.Limiter = New(b.Conn, opts...).Limiter("limiter")
 		clients = append(clients, c)
 	}
 	value := func() int64 {
-		text, err := b.redis.Get("{limiter}:value")
+		text, err := b.Redis.Get("{limiter}:value")
 		require.NoError(b, err)
 		n, err := strconv.ParseInt(text, 10, 64)
 		require.NoError(b, err)
 		return n
 	}
 	drift := func() int64 {
-		if !b.redis.Exists("{limiter}:value") {
+		if !b.Redis.Exists("{limiter}:value") {
 			return 0
 		}
 		return b.drift()
@@ -70,7 +70,7 @@ func (b *bubble) randomDrift(random *rand.Rand, drifts bool) {
 		}
 		return 1
 	}
-	b.take(l, 1)
+	b.Take(l, 1)
 	var worst int64
 	for step := range 4000 {
 		before := drift()
@@ -106,15 +106,15 @@ func (b *bubble) randomDrift(random *rand.Rand, drifts bool) {
 			what = fmt.Sprintf("client %v releases %d", c.off, n)
 			require.NoError(b, c.Release(b.Context(), n))
 		case k < 958:
-			require.NoError(b, b.conn.Do(b.Context(), b.conn.B().ScriptFlush().Build()).Error())
+			require.NoError(b, b.Conn.Do(b.Context(), b.Conn.B().ScriptFlush().Build()).Error())
 		case k < 961:
-			b.redis.Del("{limiter}:value")
-		case k < 969 && (!drifts || !b.redis.Exists("{limiter}:value")):
+			b.Redis.Del("{limiter}:value")
+		case k < 969 && (!drifts || !b.Redis.Exists("{limiter}:value")):
 		case k < 963:
 			b.redissonReleases(1 + random.Int64N(rate))
 			continue
 		case k < 965:
-			require.NoError(b, b.redis.Set("{limiter}:value", strconv.FormatInt(value()-random.Int64N(rate/2), 10)))
+			require.NoError(b, b.Redis.Set("{limiter}:value", strconv.FormatInt(value()-random.Int64N(rate/2), 10)))
 			continue
 		case k < 967:
 			rate = rates[random.IntN(len(rates))]

@@ -19,24 +19,24 @@ type drift struct {
 
 func drifts() map[string]drift {
 	number := func(b *bubble, key string) int64 {
-		text, err := b.redis.Get(key)
+		text, err := b.Redis.Get(key)
 		require.NoError(b, err)
 		n, err := strconv.ParseInt(text, 10, 64)
 		require.NoError(b, err)
 		return n
 	}
-	setRate := func(b *bubble, rate int64) { b.redis.HSet("limiter", "rate", strconv.FormatInt(rate, 10)) }
+	setRate := func(b *bubble, rate int64) { b.Redis.HSet("limiter", "rate", strconv.FormatInt(rate, 10)) }
 	redissonReleases := func(b *bubble, value string, rate, _ int64) {
-		require.NoError(b, b.redis.Set(value, strconv.FormatInt(min(rate, number(b, value)+rate), 10)))
+		require.NoError(b, b.Redis.Set(value, strconv.FormatInt(min(rate, number(b, value)+rate), 10)))
 	}
 	redissonKeepsState := func(b *bubble, value string, rate, later int64) {
 		used := rate - number(b, value)
 		setRate(b, later)
-		require.NoError(b, b.redis.Set(value, strconv.FormatInt(max(0, later-used), 10)))
+		require.NoError(b, b.Redis.Set(value, strconv.FormatInt(max(0, later-used), 10)))
 	}
 	otherSetsRate := func(b *bubble, _ string, _, later int64) { setRate(b, later) }
 	lost := func(b *bubble, value string, rate, _ int64) {
-		require.NoError(b, b.redis.Set(value, strconv.FormatInt(number(b, value)-rate/2, 10)))
+		require.NoError(b, b.Redis.Set(value, strconv.FormatInt(number(b, value)-rate/2, 10)))
 	}
 	all := make(map[string]drift)
 	for _, scale := range []int64{1, 3} { // a set of less than a page, and of more

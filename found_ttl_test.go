@@ -15,22 +15,22 @@ func TestATimeToLiveThatIsFoundGoes(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 10, Interval: time.Hour})
 		for name, call := range map[string]func(){
-			"a grant":  func() { b.take(l, 1) },
-			"a denial": func() { b.full(l, 10) },
+			"a grant":  func() { b.Take(l, 1) },
+			"a denial": func() { b.Full(l, 10) },
 		} {
-			b.take(l, 1)
-			b.redis.SetTTL(value, time.Minute)
-			b.redis.SetTTL(permits, time.Minute)
+			b.Take(l, 1)
+			b.Redis.SetTTL(value, time.Minute)
+			b.Redis.SetTTL(permits, time.Minute)
 			call()
-			assert.Zero(b, b.redis.TTL(value), name)
-			assert.Zero(b, b.redis.TTL(permits), name)
+			assert.Zero(b, b.Redis.TTL(value), name)
+			assert.Zero(b, b.Redis.TTL(permits), name)
 		}
 		// The value alone is left.
-		b.redis.Del(permits)
-		b.redis.SetTTL(value, time.Minute)
-		b.take(l, 10)
-		assert.Zero(b, b.redis.TTL(value))
-		assert.Zero(b, b.redis.TTL(permits))
+		b.Redis.Del(permits)
+		b.Redis.SetTTL(value, time.Minute)
+		b.Take(l, 10)
+		assert.Zero(b, b.Redis.TTL(value))
+		assert.Zero(b, b.Redis.TTL(permits))
 	})
 }
 
@@ -38,13 +38,13 @@ func TestATimeToLiveThatIsFoundGoes(t *testing.T) {
 func TestAValueThatDiesBeforeItsSet(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 10, Interval: time.Hour})
-		b.take(l, 4)
-		b.redis.SetTTL("{limiter}:value", time.Minute)
-		b.take(l, 3)
+		b.Take(l, 4)
+		b.Redis.SetTTL("{limiter}:value", time.Minute)
+		b.Take(l, 3)
 		pass(2 * time.Minute)
-		b.full(l, 4)
-		b.take(l, 3)
-		b.full(l, 1)
+		b.Full(l, 4)
+		b.Take(l, 3)
+		b.Full(l, 1)
 	})
 }
 
@@ -57,15 +57,15 @@ func TestATimeToLiveOfTheConfigurationAlone(t *testing.T) {
 		inBubble(t, func(b *bubble) {
 			l := b.limiter(Rate{Type: kind, Permits: 10, Interval: time.Minute})
 			for name, call := range map[string]func(){
-				"a grant":  func() { b.take(l, 1) },
-				"a denial": func() { b.full(l, 10) },
+				"a grant":  func() { b.Take(l, 1) },
+				"a denial": func() { b.Full(l, 10) },
 			} {
-				b.take(l, 1)
-				b.redis.SetTTL("limiter", time.Hour)
+				b.Take(l, 1)
+				b.Redis.SetTTL("limiter", time.Hour)
 				call()
 				for _, key := range l.wire.keys {
-					if key != "limiter" && b.redis.Exists(key) {
-						assert.Equal(b, life, b.redis.TTL(key), "%v, %s: %s", kind, name, key)
+					if key != "limiter" && b.Redis.Exists(key) {
+						assert.Equal(b, life, b.Redis.TTL(key), "%v, %s: %s", kind, name, key)
 					}
 				}
 				require.NoError(b, l.SetRate(b.Context(), Rate{Type: kind, Permits: 10, Interval: time.Minute}))
@@ -80,18 +80,18 @@ func TestATimeToLiveOfTheConfigurationAlone(t *testing.T) {
 func TestNothingIsLeasedOfALimiterThatEnds(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 1_000_000, Interval: time.Hour}, WithLease(time.Second))
-		b.take(l, 1)
-		b.redis.SetTTL("limiter", 900*time.Millisecond)
-		calls := b.scripts.Load()
+		b.Take(l, 1)
+		b.Redis.SetTTL("limiter", 900*time.Millisecond)
+		calls := b.Scripts.Load()
 		const asked = 100
 		for range asked {
-			b.take(l, 1)
+			b.Take(l, 1)
 		}
-		assert.EqualValues(b, asked, b.scripts.Load()-calls, "calls: each asks Redis")
-		require.NoError(b, b.conn.Do(b.Context(), b.conn.B().Persist().Key("limiter").Build()).Error())
+		assert.EqualValues(b, asked, b.Scripts.Load()-calls, "calls: each asks Redis")
+		require.NoError(b, b.Conn.Do(b.Context(), b.Conn.B().Persist().Key("limiter").Build()).Error())
 		for range asked {
-			b.take(l, 1)
+			b.Take(l, 1)
 		}
-		assert.Less(b, b.scripts.Load()-calls, int64(asked+asked/2), "leased by then")
+		assert.Less(b, b.Scripts.Load()-calls, int64(asked+asked/2), "leased by then")
 	})
 }

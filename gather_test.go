@@ -14,7 +14,7 @@ import (
 func TestACallerDoesNotFlyForOthers(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 100, Interval: time.Hour})
-		b.latency.Store(int64(10 * time.Millisecond))
+		b.Latency.Store(int64(10 * time.Millisecond))
 		start := time.Now()
 		took := make([]time.Duration, 5)
 		var callers sync.WaitGroup
@@ -38,7 +38,7 @@ func TestACallerDoesNotFlyForOthers(t *testing.T) {
 func TestAFullBatchThatWaitsLeavesFirst(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: maxGrant, Interval: time.Hour})
-		b.latency.Store(int64(10 * time.Millisecond))
+		b.Latency.Store(int64(10 * time.Millisecond))
 		var callers sync.WaitGroup
 		ask := func(permits int64) {
 			callers.Go(func() {
@@ -58,7 +58,7 @@ func TestAFullBatchThatWaitsLeavesFirst(t *testing.T) {
 			ask(2)
 		}
 		callers.Wait()
-		b.latency.Store(0)
-		b.free(l, maxGrant-22)
+		b.Latency.Store(0)
+		b.Free(l, maxGrant-22)
 	})
 }

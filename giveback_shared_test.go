@@ -10,6 +10,8 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	inmemory "github.com/rratelimiter/rratelimiter/internal/bubble"
 )
 
 // TestOfASharedGrantTheRestStays: permits of those who went come back once, those of who stayed when they leave the window.
@@ -22,13 +24,13 @@ func TestOfASharedGrantTheRestStays(t *testing.T) {
 			inBubble(t, func(b *bubble) {
 				l := b.limiter(Rate{Permits: 320, Interval: 10 * second})
 				for range 300 { // more than a page, so that only a grant that is named is found
-					b.take(l, 1)
+					b.Take(l, 1)
 				}
 				// The caller of 3 goes when its call, which carries others too, is at the server.
 				ctx, cancel := context.WithCancel(b.Context())
 				defer cancel()
-				b.redis.Server().SetPreHook(func(_ *server.Peer, command string, args ...string) bool {
-					_, given := scriptCall(command, args)
+				b.Redis.Server().SetPreHook(func(_ *server.Peer, command string, args ...string) bool {
+					_, given := inmemory.ScriptCall(command, args)
 					if len(given) > runsArg && strings.Contains(given[runsArg], "3*1") {
 						assert.Contains(b, given[runsArg], " ")
 						cancel()
@@ -36,9 +38,9 @@ func TestOfASharedGrantTheRestStays(t *testing.T) {
 					}
 					return false
 				})
-				b.latency.Store(int64(100 * time.Millisecond))
+				b.Latency.Store(int64(100 * time.Millisecond))
 				wants := []int64{1, 1, 3, 4, 5, 50}
-				_, errs := crowd(b, len(wants), func(i int) (Decision, error) {
+				_, errs := inmemory.Crowd(len(wants), func(i int) (Decision, error) {
 					if i == 2 {
 						return Decision{}, call(ctx, l, wants[i])
 					}
@@ -54,10 +56,10 @@ func TestOfASharedGrantTheRestStays(t *testing.T) {
 						require.NoError(b, err)
 					}
 				}
-				b.latency.Store(0)
+				b.Latency.Store(0)
 				pass(second)
 				held := int64(-300)
-				members, err := b.redis.ZMembers("{limiter}:permits")
+				members, err := b.Redis.ZMembers("{limiter}:permits")
 				require.NoError(b, err)
 				for _, m := range members {
 					permits := int64(m[17]) | int64(m[18])<<8 | int64(m[19])<<16 | int64(m[20])<<24
@@ -65,13 +67,13 @@ func TestOfASharedGrantTheRestStays(t *testing.T) {
 					held += permits
 				}
 				assert.EqualValues(b, 11, held, "permits in the window")
-				b.free(l, 9)
-				b.take(l, 9)
-				b.full(l, 1)
+				b.Free(l, 9)
+				b.Take(l, 9)
+				b.Full(l, 1)
 				pass(5 * second)
-				b.full(l, 1)
+				b.Full(l, 1)
 				pass(5 * second)
-				b.take(l, 320)
+				b.Take(l, 320)
 			})
 		})
 	}
@@ -82,17 +84,17 @@ func TestAWholeGrantIsGivenBack(t *testing.T) {
 	for _, permits := range []int64{1, math.MaxUint32 - 1, math.MaxUint32} {
 		inBubble(t, func(b *bubble) {
 			l := b.limiter(Rate{Permits: maxPermits, Interval: time.Hour})
-			b.latency.Store(int64(second))
-			before := b.scripts.Load()
+			b.Latency.Store(int64(second))
+			before := b.Scripts.Load()
 			ctx, cancel := context.WithTimeout(b.Context(), second/2)
 			defer cancel()
 			_, err := l.TryAcquire(ctx, permits)
 			require.ErrorIs(b, err, context.DeadlineExceeded)
 			pass(time.Minute)
-			b.latency.Store(0)
-			assert.EqualValues(b, 2, b.scripts.Load()-before)
-			b.free(l, maxPermits)
-			assert.False(b, b.redis.Exists("{limiter}:permits"))
+			b.Latency.Store(0)
+			assert.EqualValues(b, 2, b.Scripts.Load()-before)
+			b.Free(l, maxPermits)
+			assert.False(b, b.Redis.Exists("{limiter}:permits"))
 		})
 	}
 }
@@ -101,12 +103,12 @@ func TestAWholeGrantIsGivenBack(t *testing.T) {
 func TestWhatWasNotGrantedIsNotGivenBack(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 10, Interval: time.Hour})
-		b.take(l, 8)
-		before := b.scripts.Load()
-		b.latency.Store(int64(second))
+		b.Take(l, 8)
+		before := b.Scripts.Load()
+		b.Latency.Store(int64(second))
 		for i, permits := range []int64{3, 1} {
 			if i == 1 {
-				b.redis.SetError("OOM")
+				b.Redis.SetError("OOM")
 			}
 			ctx, cancel := context.WithTimeout(b.Context(), second/2)
 			defer cancel()
@@ -114,11 +116,11 @@ func TestWhatWasNotGrantedIsNotGivenBack(t *testing.T) {
 			require.ErrorIs(b, err, context.DeadlineExceeded)
 			pass(time.Minute)
 			if i == 0 {
-				assert.EqualValues(b, 1, b.scripts.Load()-before, "calls")
+				assert.EqualValues(b, 1, b.Scripts.Load()-before, "calls")
 			}
-			b.redis.SetError("")
+			b.Redis.SetError("")
 		}
-		b.latency.Store(0)
-		b.free(l, 2)
+		b.Latency.Store(0)
+		b.Free(l, 2)
 	})
 }

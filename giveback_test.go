@@ -2,29 +2,11 @@ package rratelimiter
 
 import (
 	"context"
-	"crypto/tls"
-	"net"
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 )
-
-// quickConn is a connection of another program, which the bubble's latency does not slow down.
-func (b *bubble) quickConn() rueidis.Client {
-	conn, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress:       []string{"in-memory"},
-		ForceSingleClient: true,
-		DisableCache:      true,
-		DialCtxFn: func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
-			return b.redis.Dial()
-		},
-	})
-	require.NoError(b, err)
-	b.Cleanup(conn.Close)
-	return conn
-}
 
 // Issue 3, a server that hung for longer than the interval: the grant of a caller that had gone has left the window by the time
 // its permits are given back. They are back already, and what is taken now belongs to others.
@@ -36,8 +18,8 @@ func TestWhatHasLeftTheWindowIsNotGivenBackTwice(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(b *bubble) {
 				slow := b.limiter(Rate{Permits: 10, Interval: time.Second})
-				other := New(b.quickConn()).Limiter("limiter")
-				b.latency.Store(int64(3 * time.Second))
+				other := New(b.QuickConn()).Limiter("limiter")
+				b.Latency.Store(int64(3 * time.Second))
 				ctx, cancel := context.WithTimeout(b.Context(), 500*time.Millisecond)
 				defer cancel()
 				require.ErrorIs(b, call(ctx, slow), context.DeadlineExceeded)
@@ -64,18 +46,18 @@ func TestWhatHasLeftTheWindowIsNotGivenBackTwice(t *testing.T) {
 func TestOnlyThePermitsOfThoseWhoHaveGoneAreGivenBack(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 10, Interval: time.Minute})
-		b.latency.Store(int64(time.Second))
+		b.Latency.Store(int64(time.Second))
 		gone, cancel := context.WithTimeout(b.Context(), 500*time.Millisecond)
 		defer cancel()
 		answer := make(chan error, 1)
 		go func() { _, err := l.TryAcquire(gone, 3); answer <- err }()
-		b.take(l, 4)
+		b.Take(l, 4)
 		require.ErrorIs(b, <-answer, context.DeadlineExceeded)
 		pass(2 * time.Second)
-		b.free(l, 6)
+		b.Free(l, 6)
 
 		// Once the interval is over for those that stayed, all is free.
 		pass(time.Minute)
-		b.take(l, 10)
+		b.Take(l, 10)
 	})
 }

@@ -30,10 +30,10 @@ func member(letter string, permits int64) string {
 // grants are the permits of all members of the overall set, by the letter that they are made of.
 func (b *bubble) grants() map[string]int64 {
 	all := make(map[string]int64)
-	if !b.redis.Exists("{limiter}:permits") {
+	if !b.Redis.Exists("{limiter}:permits") {
 		return all
 	}
-	members, err := b.redis.ZMembers("{limiter}:permits")
+	members, err := b.Redis.ZMembers("{limiter}:permits")
 	require.NoError(b, err)
 	for _, m := range members {
 		all[m[1:2]] += int64(m[17]) | int64(m[18])<<8 | int64(m[19])<<16 | int64(m[20])<<24
@@ -68,19 +68,19 @@ func TestGivingBackAPartOfAGrant(t *testing.T) {
 		b.granted(l, "b", 2)
 		require.NoError(b, b.giveBack(l, "a", 3000, 70_000))
 		assert.Equal(b, map[string]int64{"a": 67_000, "b": 2}, b.grants(), "what stays is of those who stayed")
-		b.free(l, 100_000-67_002)
+		b.Free(l, 100_000-67_002)
 		require.NoError(b, b.giveBack(l, "b", 2, 2))
 		assert.Equal(b, map[string]int64{"a": 67_000}, b.grants())
 		require.NoError(b, b.giveBack(l, "b", 2, 2), "twice")
 		require.NoError(b, b.giveBack(l, "c", 2, 5), "of a grant that was never made")
-		b.free(l, 100_000-67_000)
-		b.redis.Del("{limiter}:value")
-		b.free(l, 100_000-67_000)
+		b.Free(l, 100_000-67_000)
+		b.Redis.Del("{limiter}:value")
+		b.Free(l, 100_000-67_000)
 		pass(second - time.Millisecond)
-		b.take(l, 1)
+		b.Take(l, 1)
 		pass(time.Millisecond)
 		require.NoError(b, b.giveBack(l, "a", 1, 67_000), "it has left the window at this moment")
-		b.free(l, 99_999)
+		b.Free(l, 99_999)
 	})
 }
 
@@ -109,9 +109,9 @@ func TestAReleaseThatCutTheGrant(t *testing.T) {
 			for _, n := range test.kept {
 				free -= n
 			}
-			b.free(l, free)
-			b.redis.Del("{limiter}:value")
-			b.free(l, free)
+			b.Free(l, free)
+			b.Redis.Del("{limiter}:value")
+			b.Free(l, free)
 		})
 	}
 }
@@ -127,23 +127,23 @@ func TestGivingBackWithoutARight(t *testing.T) {
 				b.granted(l, "b", 5)
 				pass(second / 2)
 				if command == "PERSIST" { // which takes a time to live that somebody else has left
-					b.redis.SetTTL("{limiter}:permits", time.Hour)
+					b.Redis.SetTTL("{limiter}:permits", time.Hour)
 				}
-				refused := b.reply(command, "", func(peer *server.Peer, _ []string) {
+				refused := b.Reply(command, "", func(peer *server.Peer, _ []string) {
 					peer.WriteError("NOPERM this user has no permissions to run the command")
 				})
 				require.Error(b, b.giveBack(l, "b", 3, 5))
 				require.Equal(b, 1, *refused)
-				b.reply("", "none", nil)
+				b.Reply("", "none", nil)
 				pass(2 * time.Millisecond) // a value that was given up
 				free, err := l.AvailablePermits(b.Context())
 				require.NoError(b, err)
 				assert.LessOrEqual(b, free, int64(8))
-				b.take(l, 1)
+				b.Take(l, 1)
 				pass(second / 2)
-				b.free(l, 9)
-				b.take(l, 9)
-				b.full(l, 1)
+				b.Free(l, 9)
+				b.Take(l, 9)
+				b.Full(l, 1)
 			})
 		})
 	}

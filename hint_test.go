@@ -10,6 +10,8 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	inmemory "github.com/rratelimiter/rratelimiter/internal/bubble"
 )
 
 // TestScripts_Overall_NameNoKeysOfAClient: while a slot migrates, a cluster refuses a script that names a key which does
@@ -19,28 +21,28 @@ func TestScripts_Overall_NameNoKeysOfAClient(t *testing.T) {
 		t.Run(kind.String(), func(t *testing.T) {
 			inBubble(t, func(b *bubble) {
 				l := b.limiter(Rate{Type: kind, Permits: 10, Interval: time.Hour})
-				b.take(l, 1) // and the hint is there
+				b.Take(l, 1) // and the hint is there
 				var mu sync.Mutex
 				named := make(map[int]int)
-				b.redis.Server().SetPreHook(func(_ *server.Peer, command string, args ...string) bool {
-					if names, _ := scriptCall(command, args); names != nil {
+				b.Redis.Server().SetPreHook(func(_ *server.Peer, command string, args ...string) bool {
+					if names, _ := inmemory.ScriptCall(command, args); names != nil {
 						mu.Lock()
 						named[len(names)]++
 						mu.Unlock()
 					}
 					return false
 				})
-				b.take(l, 1)
-				b.free(l, 8)
+				b.Take(l, 1)
+				b.Free(l, 8)
 				require.NoError(b, l.Release(b.Context(), 1))
-				b.latency.Store(int64(10 * time.Millisecond))
+				b.Latency.Store(int64(10 * time.Millisecond))
 				ctx, cancel := context.WithTimeout(b.Context(), 5*time.Millisecond)
 				defer cancel()
 				_, err := l.TryAcquire(ctx, 3) // refunded
 				require.ErrorIs(b, err, context.DeadlineExceeded)
 				pass(second)
-				b.latency.Store(0)
-				b.free(l, 9)
+				b.Latency.Store(0)
+				b.Free(l, 9)
 				assert.Equal(b, map[int]int{want: 6}, named, "keys of each script call")
 			})
 		})
@@ -53,13 +55,13 @@ func TestRefund_SlotIsMoving_IsRepeated(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 10, Interval: time.Hour})
 		b.granted(l, "a", 3)
-		b.reply("EVALSHA", "", func(peer *server.Peer, _ []string) { peer.WriteError("TRYAGAIN Multiple keys request") })
+		b.Reply("EVALSHA", "", func(peer *server.Peer, _ []string) { peer.WriteError("TRYAGAIN Multiple keys request") })
 		done := make(chan error, 1)
 		go func() { done <- l.wire.giveBack(context.Background(), 3, member("a", 3)[:17], 3) }()
 		pass(2 * second)
-		b.reply("", "none", nil)
+		b.Reply("", "none", nil)
 		require.NoError(b, <-done)
-		b.free(l, 10)
+		b.Free(l, 10)
 	})
 }
 
@@ -131,8 +133,8 @@ func TestPages_CallerLeaves_EndsTheCalls(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(b *bubble) {
 				l := b.limiter(Rate{Permits: 10, Interval: time.Hour})
-				b.latency.Store(int64(time.Millisecond))
-				b.reply("EVALSHA", "", func(peer *server.Peer, _ []string) {
+				b.Latency.Store(int64(time.Millisecond))
+				b.Reply("EVALSHA", "", func(peer *server.Peer, _ []string) {
 					peer.WriteLen(2)
 					peer.WriteInt(replyAgain)
 					peer.WriteBulk("")
@@ -141,9 +143,9 @@ func TestPages_CallerLeaves_EndsTheCalls(t *testing.T) {
 				defer cancel()
 				require.ErrorIs(b, call(ctx, l), context.DeadlineExceeded)
 				pass(10 * time.Millisecond)
-				before := b.scripts.Load()
+				before := b.Scripts.Load()
 				pass(second)
-				assert.Equal(b, before, b.scripts.Load(), "calls for a caller that has left")
+				assert.Equal(b, before, b.Scripts.Load(), "calls for a caller that has left")
 			})
 		})
 	}

@@ -17,7 +17,7 @@ func TestDeleteTakesAllKeys(t *testing.T) {
 				func(l *Limiter) (bool, error) { return l.Unlink(ctx) },
 			} {
 				l := b.limiter(Rate{Type: typ, Permits: 2, Interval: second})
-				b.take(l, 1)
+				b.Take(l, 1)
 				there, err := l.Exists(ctx)
 				require.NoError(b, err)
 				assert.True(b, there)
@@ -28,7 +28,7 @@ func TestDeleteTakesAllKeys(t *testing.T) {
 				there, err = remove(l)
 				require.NoError(b, err)
 				assert.True(b, there)
-				assert.Empty(b, b.redis.Keys())
+				assert.Empty(b, b.Redis.Keys())
 				there, err = remove(l)
 				require.NoError(b, err)
 				assert.False(b, there)
@@ -69,7 +69,7 @@ func TestExpiryOfAllKeys(t *testing.T) {
 			require.NoError(b, err)
 			assert.False(b, changed)
 		}
-		b.take(l, 1)
+		b.Take(l, 1)
 		left(NeverExpires)
 		no(l.ClearExpire(ctx))
 		no(l.Expire(ctx, time.Minute, IfSet))
@@ -81,15 +81,15 @@ func TestExpiryOfAllKeys(t *testing.T) {
 		yes(l.Expire(ctx, time.Hour, IfSet, IfGreater))
 		yes(l.ExpireAt(ctx, time.Now().Add(time.Minute+time.Millisecond), IfLess))
 		left(time.Minute + time.Millisecond)
-		for _, key := range b.redis.Keys() {
-			assert.Equal(b, time.Minute, b.redis.TTL(key).Truncate(second), key)
+		for _, key := range b.Redis.Keys() {
+			assert.Equal(b, time.Minute, b.Redis.TTL(key).Truncate(second), key)
 		}
 		yes(l.ClearExpire(ctx))
 		left(NeverExpires)
 		yes(l.Expire(ctx, time.Millisecond/2)) // is a millisecond, not at once
 		left(time.Millisecond)
 		yes(l.Expire(ctx, 0))
-		assert.Empty(b, b.redis.Keys())
+		assert.Empty(b, b.Redis.Keys())
 		left(DoesNotExist)
 	})
 }
@@ -97,53 +97,53 @@ func TestExpiryOfAllKeys(t *testing.T) {
 func TestRenameMovesTheState(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		ctx := b.Context()
-		c := New(b.conn)
+		c := New(b.Conn)
 		rate := Rate{Permits: 10, Interval: time.Minute}
 		from, to := c.Limiter("from"), c.Limiter("to")
 		require.NoError(b, from.SetRate(ctx, rate))
 		require.NoError(b, to.SetRate(ctx, Rate{Type: PerClient, Permits: 3, Interval: time.Minute}))
-		b.take(from, 4)
-		b.take(to, 3)
+		b.Take(from, 4)
+		b.Take(to, 3)
 
 		moved, err := from.RenameNX(ctx, "to")
 		require.NoError(b, err)
 		assert.False(b, moved)
-		b.free(from, 6)
+		b.Free(from, 6)
 
 		require.NoError(b, from.Rename(ctx, "to"))
-		assert.Equal(b, []string{"to", "{to}:permits", "{to}:value"}, b.redis.Keys(), "nothing of the old ones stays")
-		b.free(to, 6)
+		assert.Equal(b, []string{"to", "{to}:permits", "{to}:value"}, b.Redis.Keys(), "nothing of the old ones stays")
+		b.Free(to, 6)
 		assert.ErrorIs(b, from.Rename(ctx, "to"), ErrNotInitialized)
 
 		moved, err = to.RenameNX(ctx, "from")
 		require.NoError(b, err)
 		assert.True(b, moved)
-		b.free(from, 6)
+		b.Free(from, 6)
 		require.NoError(b, from.Rename(ctx, "from"))
-		b.free(from, 6)
+		b.Free(from, 6)
 	})
 }
 
 func TestCopyHasAStateOfItsOwn(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		ctx := b.Context()
-		c := New(b.conn)
+		c := New(b.Conn)
 		from, to := c.Limiter("from"), c.Limiter("to")
 		require.NoError(b, from.SetRate(ctx, Rate{Permits: 10, Interval: time.Minute}))
-		b.take(from, 4)
+		b.Take(from, 4)
 		copied, err := from.Copy(ctx, "to")
 		require.NoError(b, err)
 		assert.True(b, copied)
-		b.take(to, 6)
-		b.free(from, 6)
+		b.Take(to, 6)
+		b.Free(from, 6)
 		copied, err = from.Copy(ctx, "to")
 		require.NoError(b, err)
 		assert.False(b, copied)
-		b.free(to, 0)
+		b.Free(to, 0)
 		copied, err = from.Copy(ctx, "to", Replace())
 		require.NoError(b, err)
 		assert.True(b, copied)
-		b.free(to, 6)
+		b.Free(to, 6)
 	})
 }
 
@@ -154,7 +154,7 @@ func TestSizeCountsAllKeys(t *testing.T) {
 		require.NoError(b, err)
 		assert.Positive(b, empty)
 		for range 100 {
-			b.take(l, 1)
+			b.Take(l, 1)
 		}
 		full, err := l.SizeInMemory(b.Context())
 		require.NoError(b, err)

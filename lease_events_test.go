@@ -44,7 +44,7 @@ func TestRepliesOfTheLeaseScript(t *testing.T) {
 					_, err := l.Expire(b.Context(), test.expires)
 					require.NoError(b, err)
 				}
-				b.redis.HSet("limiter", "keepAliveTime", strconv.Itoa(test.keepAlive)) // Java sets a short one too
+				b.Redis.HSet("limiter", "keepAliveTime", strconv.Itoa(test.keepAlive)) // Java sets a short one too
 				runs := " "
 				if test.permits > 0 {
 					runs = ""
@@ -71,14 +71,14 @@ func TestRepliesOfTheLeaseScript(t *testing.T) {
 				if test.rate.Type == PerClient {
 					set, value = set+":"+l.wire.client.ID(), value+":"+l.wire.client.ID()
 				}
-				grants, _ := b.redis.SortedSet(set)
+				grants, _ := b.Redis.SortedSet(set)
 				if test.all == 0 {
 					assert.Empty(b, grants)
 					return
 				}
 				require.Len(b, grants, 1)
 				assert.InDelta(b, float64(now+test.span), grants[string(appendUint32([]byte(member[:17]), test.all))], 0)
-				stored, err := b.redis.Get(value)
+				stored, err := b.Redis.Get(value)
 				require.NoError(b, err)
 				assert.Equal(b, strconv.FormatInt(test.rate.Permits-test.all, 10), stored)
 			})
@@ -113,7 +113,7 @@ func TestWhatACallerIsTooLateForIsLeased(t *testing.T) {
 			pass(2 * time.Millisecond) // what is on its way goes back
 		}
 		require.Less(b, taken, int64(1100), "some have left")
-		b.free(l, 10_000-taken)
+		b.Free(l, 10_000-taken)
 	})
 }
 
@@ -155,7 +155,7 @@ func TestALeaseThatComesTooLateGoesBack(t *testing.T) {
 	inLease(t, Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
 		taken := int64(100)
 		require.Equal(b, 100, b.often(l, 100, 50*time.Microsecond))
-		b.latency.Store(int64(70 * time.Millisecond))
+		b.Latency.Store(int64(70 * time.Millisecond))
 		var callers sync.WaitGroup
 		for range 200 {
 			callers.Go(func() {
@@ -165,10 +165,10 @@ func TestALeaseThatComesTooLateGoesBack(t *testing.T) {
 			})
 		}
 		callers.Wait()
-		b.latency.Store(0)
+		b.Latency.Store(0)
 		pass(200 * time.Millisecond)
 		require.Equal(b, int64(300), taken)
-		b.free(l, 10_000-300)
+		b.Free(l, 10_000-300)
 	})
 }
 
@@ -177,7 +177,7 @@ func TestALostLeaseComesBackWithTheWindow(t *testing.T) {
 	inLease(t, Rate{Permits: 10_000, Interval: time.Second}, func(b *bubble, l *Limiter) {
 		failed := 0
 		b.leasing(l)
-		b.redis.SetError("UNKILLABLE the reply is lost")
+		b.Redis.SetError("UNKILLABLE the reply is lost")
 		for range 2000 {
 			pass(20 * time.Microsecond)
 			if _, err := l.TryAcquire(b.Context(), 1); err != nil {
@@ -185,28 +185,28 @@ func TestALostLeaseComesBackWithTheWindow(t *testing.T) {
 			}
 		}
 		require.Positive(b, failed, "leases end")
-		b.redis.SetError("")
+		b.Redis.SetError("")
 		require.Equal(b, 300, b.often(l, 300, 20*time.Microsecond), "it goes on")
 		pass(time.Second + shortLease)
-		b.free(l, 10_000)
+		b.Free(l, 10_000)
 	})
 }
 
 // TestALimiterWhoseEntryIsAnothersByNow holds nothing of the other.
 func TestALimiterWhoseEntryIsAnothersByNow(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		client := New(b.conn, WithLease(shortLease))
+		client := New(b.Conn, WithLease(shortLease))
 		one, other := client.Limiter("one"), client.Limiter("other")
 		for range 10 {
 			require.NoError(b, one.SetRate(b.Context(), Rate{Permits: 5, Interval: time.Hour}))
 			require.NoError(b, other.SetRate(b.Context(), Rate{Permits: 10_000, Interval: time.Hour}))
-			b.take(one, 5)
+			b.Take(one, 5)
 			pass(100 * time.Millisecond) // it is forgotten, and its entry is for others to use
 			for range 200 {
 				pass(10 * time.Microsecond)
-				b.take(other, 1)
+				b.Take(other, 1)
 			}
-			b.full(one, 1)
+			b.Full(one, 1)
 			pass(100 * time.Millisecond)
 		}
 	})
@@ -217,8 +217,8 @@ func TestABurstLongAgoIsNoDemand(t *testing.T) {
 	inLease(t, Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
 		b.leasing(l)
 		pass(25 * time.Millisecond)
-		b.take(l, 100)
-		assert.Equal(b, int64(9600), b.stored(), "nothing is leased")
+		b.Take(l, 100)
+		assert.Equal(b, int64(9600), b.Stored("{limiter}:value"), "nothing is leased")
 	})
 }
 
@@ -232,7 +232,7 @@ func TestClocksThatJump(t *testing.T) {
 				var offset atomic.Int64
 				clock := func() time.Time { return time.Now().Add(time.Duration(offset.Load())) }
 				l := b.limiter(Rate{Permits: rate, Interval: 10 * time.Second}, WithLease(50*time.Millisecond), WithClock(clock))
-				b.latency.Store(int64(300 * time.Microsecond))
+				b.Latency.Store(int64(300 * time.Microsecond))
 				require.Equal(b, 1000, b.often(l, 1000, 20*time.Microsecond))
 				offset.Add(int64(jump))
 				granted := b.often(l, 3200, 20*time.Microsecond)
@@ -243,9 +243,9 @@ func TestClocksThatJump(t *testing.T) {
 				}
 
 				// Whatever the clock says: of a limiter that is gone a lease is used until its end.
-				require.NoError(b, New(b.quickConn()).Limiter("limiter").SetRate(b.Context(), Rate{Permits: 1_000_000, Interval: time.Hour}))
+				require.NoError(b, New(b.QuickConn()).Limiter("limiter").SetRate(b.Context(), Rate{Permits: 1_000_000, Interval: time.Hour}))
 				require.Equal(b, 1000, b.often(l, 1000, 20*time.Microsecond))
-				_, err := New(b.quickConn()).Limiter("limiter").Delete(b.Context())
+				_, err := New(b.QuickConn()).Limiter("limiter").Delete(b.Context())
 				require.NoError(b, err)
 				offset.Add(int64(jump))
 				start, last := time.Now(), time.Duration(0)
@@ -267,12 +267,12 @@ func TestClocksThatJump(t *testing.T) {
 // TestAShortLeaseEndsInTime: one that the script has shortened goes back when it ends.
 func TestAShortLeaseEndsInTime(t *testing.T) {
 	inLease(t, Rate{Permits: 10_000, Interval: 100 * time.Millisecond}, func(b *bubble, l *Limiter) {
-		b.latency.Store(int64(100 * time.Microsecond))
+		b.Latency.Store(int64(100 * time.Microsecond))
 		start := time.Now()
 		require.Equal(b, 20, b.often(l, 20, 30*time.Microsecond))
-		require.Less(b, b.stored(), int64(9980))
+		require.Less(b, b.Stored("{limiter}:value"), int64(9980))
 		pass(6500 * time.Microsecond)
 		require.Less(b, time.Since(start), shortLease)
-		assert.Equal(b, int64(9980), b.stored())
+		assert.Equal(b, int64(9980), b.Stored("{limiter}:value"))
 	})
 }

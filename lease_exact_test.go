@@ -2,7 +2,6 @@ package rratelimiter
 
 import (
 	"context"
-	"strconv"
 	"testing"
 	"time"
 
@@ -16,16 +15,6 @@ func (b *bubble) leasing(l *Limiter) {
 	require.Equal(b, 300, b.often(l, 300, 30*time.Microsecond))
 }
 
-// stored is the value in Redis: what neither callers nor leases have.
-func (b *bubble) stored() int64 {
-	b.Helper()
-	text, err := b.redis.Get("{limiter}:value")
-	require.NoError(b, err)
-	n, err := strconv.ParseInt(text, 10, 64)
-	require.NoError(b, err)
-	return n
-}
-
 // TestTheLastEighthIsNeverLeased: whatever others find there was taken by callers alone.
 func TestTheLastEighthIsNeverLeased(t *testing.T) {
 	for _, rate := range []int64{800, 805} {
@@ -33,9 +22,9 @@ func TestTheLastEighthIsNeverLeased(t *testing.T) {
 			eighth := (rate + 7) / 8
 			for taken := int64(1); taken <= rate; taken++ {
 				require.Equal(b, 1, b.often(l, 1, 20*time.Microsecond))
-				require.GreaterOrEqual(b, b.stored(), min(eighth, rate-taken), "%d are taken", taken)
+				require.GreaterOrEqual(b, b.Stored("{limiter}:value"), min(eighth, rate-taken), "%d are taken", taken)
 			}
-			b.full(l, 1)
+			b.Full(l, 1)
 		})
 	}
 }
@@ -62,12 +51,12 @@ func TestALargeRequestIsServedOfWhatIsLeasedToo(t *testing.T) {
 			t.Run(name+kind, func(t *testing.T) {
 				inLease(t, Rate{Permits: 1000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
 					b.leasing(l)
-					require.Less(b, b.stored(), int64(700), "something is leased")
+					require.Less(b, b.Stored("{limiter}:value"), int64(700), "something is leased")
 					granted, err := acquire(b.Context(), l, 700)
 					require.NoError(b, err)
 					assert.True(b, granted, "700 of 1000 permits are nobody's")
 					pass(20 * time.Millisecond)
-					b.free(l, 0)
+					b.Free(l, 0)
 				}, opts...)
 			})
 		}
@@ -92,19 +81,19 @@ func TestLease_OthersReleasedSinceItCame_LargeRequestIsServedOfBoth(t *testing.T
 	} {
 		t.Run(name, func(t *testing.T) {
 			inLease(t, Rate{Permits: 1000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
-				other := New(b.quickConn()).Limiter("limiter")
+				other := New(b.QuickConn()).Limiter("limiter")
 				ok, err := other.TryAcquire(b.Context(), 400)
 				require.NoError(b, err)
 				require.True(b, ok)
 				b.leasing(l)
-				before := b.stored()
+				before := b.Stored("{limiter}:value")
 				leased := 1000 - 400 - 300 - before
 				require.Positive(b, leased)
 				require.NoError(b, other.Release(b.Context(), 400))
-				require.Equal(b, before+400, b.stored())
+				require.Equal(b, before+400, b.Stored("{limiter}:value"))
 				assert.NoError(b, acquire(b.Context(), l, before+400+leased))
 				pass(20 * time.Millisecond)
-				b.free(l, 0)
+				b.Free(l, 0)
 			})
 		})
 	}
@@ -114,9 +103,9 @@ func TestLease_OthersReleasedSinceItCame_LargeRequestIsServedOfBoth(t *testing.T
 func TestARequestThatIsTooLargeLeavesLeasesAlone(t *testing.T) {
 	inLease(t, Rate{Permits: 1000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
 		b.leasing(l)
-		before := b.stored()
-		b.full(l, 701)
-		assert.Equal(b, before, b.stored())
+		before := b.Stored("{limiter}:value")
+		b.Full(l, 701)
+		assert.Equal(b, before, b.Stored("{limiter}:value"))
 	})
 }
 
@@ -137,11 +126,11 @@ func TestRemainingCountsWhatIsLeased(t *testing.T) {
 func TestFlushSaysWhatWentWrong(t *testing.T) {
 	inLease(t, Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
 		b.leasing(l)
-		b.redis.SetError("LOADING Redis is loading")
+		b.Redis.SetError("LOADING Redis is loading")
 		err := l.wire.client.Flush(b.Context())
 		require.ErrorContains(b, err, "LOADING")
 		require.ErrorContains(b, err, `"limiter"`)
-		b.redis.SetError("")
+		b.Redis.SetError("")
 		require.NoError(b, l.wire.client.Flush(b.Context()), "nothing is leased any more")
 	})
 }
@@ -153,10 +142,10 @@ func TestFlushWaitsForWhatIsOnItsWay(t *testing.T) {
 		for times := 100; times < 200; times++ {
 			free -= int64(b.often(l, times, 30*time.Microsecond))
 			require.NoError(b, l.wire.client.Flush(b.Context()))
-			sent := b.sent.Load()
+			sent := b.Sent.Load()
 			pass(5 * time.Millisecond)
-			require.Equal(b, sent, b.sent.Load(), "calls that come after it")
-			require.Equal(b, free, b.stored())
+			require.Equal(b, sent, b.Sent.Load(), "calls that come after it")
+			require.Equal(b, free, b.Stored("{limiter}:value"))
 		}
 	})
 }
@@ -165,11 +154,11 @@ func TestFlushWaitsForWhatIsOnItsWay(t *testing.T) {
 func TestDemandOfManyPermits(t *testing.T) {
 	inLease(t, Rate{Permits: 1 << 50, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
 		for range 10 {
-			b.take(l, 1<<31-1)
+			b.Take(l, 1<<31-1)
 		}
 		pass(time.Millisecond) // the next lease may be on its way
 		start := time.Now()
-		b.take(l, 1<<20)
+		b.Take(l, 1<<20)
 		assert.Zero(b, time.Since(start), "it was served by a lease")
 	})
 }

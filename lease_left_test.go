@@ -33,11 +33,11 @@ func TestNothingThatIsLeasedIsLostToACallerWhoLeaves(t *testing.T) {
 			t.Run(name+", "+when, func(t *testing.T) {
 				inLease(t, Rate{Permits: 1000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
 					b.leasing(l)
-					require.Less(b, b.stored(), int64(700), "something is leased")
-					b.latency.Store(0)
+					require.Less(b, b.Stored("{limiter}:value"), int64(700), "something is leased")
+					b.Latency.Store(0)
 					plain := l.wire.client.Limiter("limiter")
 					plain.calls.Leases = false
-					b.full(plain, 700)
+					b.Full(plain, 700)
 					synctest.Wait() // which is remembered
 					inner, end := context.WithCancel(b.Context())
 					ctx := context.Context(endsOnceAsked{inner, end})
@@ -47,7 +47,7 @@ func TestNothingThatIsLeasedIsLostToACallerWhoLeaves(t *testing.T) {
 					}
 					require.ErrorIs(b, call(ctx, l), context.Canceled)
 					pass(2 * shortLease)
-					b.free(l, 700)
+					b.Free(l, 700)
 				}, WithDenialCache(time.Hour))
 			})
 		}
@@ -61,7 +61,7 @@ func TestFlushWaitsForWhatGoesBackAlready(t *testing.T) {
 			b.leasing(l)
 			pass(since)
 			require.NoError(b, l.wire.client.Flush(b.Context()))
-			require.EqualValues(b, 700, b.stored(), "%v after the last call", since)
+			require.EqualValues(b, 700, b.Stored("{limiter}:value"), "%v after the last call", since)
 		})
 	}
 }

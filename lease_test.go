@@ -35,7 +35,7 @@ func (b *bubble) often(l *Limiter, times int, pause time.Duration) (granted int)
 func inLease(t *testing.T, rate Rate, test func(b *bubble, l *Limiter), opts ...Option) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(rate, append(opts, WithLease(shortLease))...)
-		b.latency.Store(int64(500 * time.Microsecond))
+		b.Latency.Store(int64(500 * time.Microsecond))
 		test(b, l)
 		pass(100 * time.Millisecond)
 		synctest.Wait()
@@ -46,11 +46,11 @@ func inLease(t *testing.T, rate Rate, test func(b *bubble, l *Limiter), opts ...
 func TestALeaseAnswersWithoutRedis(t *testing.T) {
 	inLease(t, Rate{Permits: 1_000_000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
 		require.Equal(b, 1000, b.often(l, 1000, 20*time.Microsecond))
-		before := b.scripts.Load()
+		before := b.Scripts.Load()
 		start := time.Now()
 		require.Equal(b, 5000, b.often(l, 5000, 20*time.Microsecond))
 		assert.Equal(b, 100*time.Millisecond, time.Since(start), "nobody waits for Redis")
-		assert.LessOrEqual(b, b.scripts.Load()-before, int64(30), "calls in a tenth of a second")
+		assert.LessOrEqual(b, b.Scripts.Load()-before, int64(30), "calls in a tenth of a second")
 
 		d, err := l.Take(b.Context(), 1)
 		require.NoError(b, err)
@@ -60,7 +60,7 @@ func TestALeaseAnswersWithoutRedis(t *testing.T) {
 		assert.InDelta(b, 10*time.Second+shortLease, d.ResetAfter, float64(shortLease))
 
 		pass(50 * time.Millisecond)
-		b.free(l, 1_000_000-6001)
+		b.Free(l, 1_000_000-6001)
 	})
 }
 
@@ -68,22 +68,22 @@ func TestALeaseAnswersWithoutRedis(t *testing.T) {
 func TestALongLeaseGrowsAtOnce(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 1_000_000, Interval: time.Hour}, WithLease(time.Second))
-		b.latency.Store(int64(500 * time.Microsecond))
-		before := b.scripts.Load()
+		b.Latency.Store(int64(500 * time.Microsecond))
+		before := b.Scripts.Load()
 		require.Equal(b, 10_000, b.often(l, 10_000, time.Microsecond))
-		assert.Less(b, b.scripts.Load()-before, int64(40))
+		assert.Less(b, b.Scripts.Load()-before, int64(40))
 		pass(3 * time.Second)
-		b.free(l, 990_000)
+		b.Free(l, 990_000)
 	})
 }
 
 // TestWhoAsksSeldomLeasesNothing: each permit is as without leases.
 func TestWhoAsksSeldomLeasesNothing(t *testing.T) {
 	inLease(t, Rate{Permits: 1000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
-		before := b.scripts.Load()
+		before := b.Scripts.Load()
 		require.Equal(b, 50, b.often(l, 50, 20*time.Millisecond))
-		assert.Equal(b, int64(50), b.scripts.Load()-before)
-		b.free(l, 950)
+		assert.Equal(b, int64(50), b.Scripts.Load()-before)
+		b.Free(l, 950)
 	})
 }
 
@@ -91,10 +91,10 @@ func TestWhoAsksSeldomLeasesNothing(t *testing.T) {
 func TestTheLastPermitsAreNotLeased(t *testing.T) {
 	inLease(t, Rate{Permits: 400, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
 		assert.Equal(b, 380, b.often(l, 380, 50*time.Microsecond))
-		other := New(b.conn).Limiter("limiter")
-		b.take(other, 20)
-		b.full(other, 1)
-		b.full(l, 1)
+		other := New(b.Conn).Limiter("limiter")
+		b.Take(other, 20)
+		b.Full(other, 1)
+		b.Full(l, 1)
 	})
 }
 
@@ -127,13 +127,13 @@ func TestNoWindowOfUsesHoldsMoreThanTheRate(t *testing.T) {
 			inBubble(t, func(b *bubble) {
 				const rate = 400
 				b.limiter(Rate{Permits: rate, Interval: time.Second})
-				b.latency.Store(int64(300 * time.Microsecond))
+				b.Latency.Store(int64(300 * time.Microsecond))
 				var mu sync.Mutex
 				var uses []use
 				var callers sync.WaitGroup
 				start := time.Now()
 				for client := range uint64(2) {
-					l := New(b.conn, WithLease(50*time.Millisecond)).Limiter("limiter")
+					l := New(b.Conn, WithLease(50*time.Millisecond)).Limiter("limiter")
 					callers.Go(func() {
 						random := rand.New(rand.NewPCG(seed, client))
 						for time.Since(start) < 2500*time.Millisecond {
@@ -172,7 +172,7 @@ func TestWhatIsUsedAtALeasesEndStaysTakenForAnInterval(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		const rate = 800
 		l := b.limiter(Rate{Permits: rate, Interval: time.Second}, WithLease(50*time.Millisecond))
-		b.latency.Store(int64(300 * time.Microsecond))
+		b.Latency.Store(int64(300 * time.Microsecond))
 		var uses []use
 		take := func(l *Limiter, permits int64) {
 			asked := time.Now().UnixMilli()
@@ -189,10 +189,10 @@ func TestWhatIsUsedAtALeasesEndStaysTakenForAnInterval(t *testing.T) {
 			pass(50 * time.Microsecond)
 			take(l, 1)
 		}
-		for calls := b.scripts.Load(); b.scripts.Load() == calls; pass(time.Millisecond) {
+		for calls := b.Scripts.Load(); b.Scripts.Load() == calls; pass(time.Millisecond) {
 			take(l, 1) // until the lease's end
 		}
-		others := New(b.quickConn()).Limiter("limiter")
+		others := New(b.QuickConn()).Limiter("limiter")
 		rest := func() {
 			free, err := others.AvailablePermits(b.Context())
 			require.NoError(b, err)
@@ -228,11 +228,11 @@ func TestWhatIsLeasedGoesBack(t *testing.T) {
 			inLease(t, Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
 				granted := int64(b.often(l, 300, 30*time.Microsecond))
 				require.Equal(b, int64(300), granted)
-				free, err := New(b.quickConn()).Limiter("limiter").AvailablePermits(b.Context())
+				free, err := New(b.QuickConn()).Limiter("limiter").AvailablePermits(b.Context())
 				require.NoError(b, err)
 				require.Less(b, free, 10_000-granted, "something is leased")
 				require.NoError(b, change(b.Context(), l))
-				b.free(l, 10_000-granted)
+				b.Free(l, 10_000-granted)
 			})
 		})
 	}
@@ -259,7 +259,7 @@ func TestNothingIsHandedOutOfALimiterThatThisClientDeleted(t *testing.T) {
 func TestALeaseEnds(t *testing.T) {
 	inLease(t, Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
 		b.often(l, 300, 30*time.Microsecond)
-		_, err := New(b.quickConn()).Limiter("limiter").Delete(b.Context())
+		_, err := New(b.QuickConn()).Limiter("limiter").Delete(b.Context())
 		require.NoError(b, err)
 		var end time.Duration
 		for start := time.Now(); ; pass(100 * time.Microsecond) {
@@ -279,14 +279,14 @@ func TestNoLeaseOutlivesItsLimiter(t *testing.T) {
 		b.often(l, 300, 30*time.Microsecond)
 		_, err := l.Expire(b.Context(), shortLease)
 		require.NoError(b, err)
-		before := b.scripts.Load()
+		before := b.Scripts.Load()
 		b.often(l, 10, 30*time.Microsecond)
-		assert.Equal(b, int64(10), b.scripts.Load()-before)
+		assert.Equal(b, int64(10), b.Scripts.Load()-before)
 	})
 	inLease(t, Rate{Permits: 10_000, Interval: 15 * time.Millisecond}, func(b *bubble, l *Limiter) {
-		before := b.scripts.Load()
+		before := b.Scripts.Load()
 		b.often(l, 100, 30*time.Microsecond)
-		assert.Equal(b, int64(100), b.scripts.Load()-before)
+		assert.Equal(b, int64(100), b.Scripts.Load()-before)
 	})
 }
 
@@ -311,14 +311,14 @@ func TestThoseWhoWaitComeFirst(t *testing.T) {
 			at := i - i%together + together
 			require.False(b, served[at].Before(served[i]), "%d was served before %d", at, i)
 		}
-		assert.Less(b, b.scripts.Load(), int64(1500), "calls")
+		assert.Less(b, b.Scripts.Load(), int64(1500), "calls")
 	})
 }
 
 func TestABadLease(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		for _, d := range []time.Duration{0, -shortLease, time.Microsecond, 1500 * time.Microsecond, time.Second + time.Millisecond} {
-			_, err := New(b.conn, WithLease(d)).Limiter("limiter").TryAcquire(b.Context(), 1)
+			_, err := New(b.Conn, WithLease(d)).Limiter("limiter").TryAcquire(b.Context(), 1)
 			require.ErrorIs(b, err, ErrInvalidOption)
 			assert.ErrorContains(b, err, d.String())
 		}

@@ -16,32 +16,15 @@ import (
 // State never dies before its configuration. What a real server makes of it, at every millisecond around the end, is
 // looked at in integration/expiry.
 
-// reply makes the server answer a command on a key itself, also within a script, and counts how often it did.
-func (b *bubble) reply(command, key string, answer func(peer *server.Peer, args []string)) (times *int) {
-	times = new(int)
-	b.redis.Server().SetPreHook(func(peer *server.Peer, name string, args ...string) bool {
-		if strings.EqualFold(name, "EVALSHA") {
-			b.scripts.Add(1)
-		}
-		if name != command || len(args) == 0 || key != "" && args[0] != key {
-			return false
-		}
-		*times++
-		answer(peer, args)
-		return true
-	})
-	return times
-}
-
 // ttls are the times to live of all keys, by the end of their names; 0 is for ever.
 func (b *bubble) ttls() map[string]time.Duration {
 	all := make(map[string]time.Duration)
-	for _, key := range b.redis.Keys() {
+	for _, key := range b.Redis.Keys() {
 		name := strings.TrimPrefix(key, "{limiter}:")
 		if before, _, own := strings.Cut(name, ":"); own {
 			name = "own " + before
 		}
-		all[name] = b.redis.TTL(key)
+		all[name] = b.Redis.TTL(key)
 	}
 	return all
 }
@@ -52,18 +35,18 @@ func TestTheLastMillisecondOfALimiter(t *testing.T) {
 	for _, typ := range []RateType{Overall, PerClient} {
 		t.Run(typ.String(), func(t *testing.T) {
 			for name, call := range map[string]func(b *bubble, l *Limiter){
-				"TryAcquire":        func(b *bubble, l *Limiter) { b.full(l, 1) },
+				"TryAcquire":        func(b *bubble, l *Limiter) { b.Full(l, 1) },
 				"Release":           func(b *bubble, l *Limiter) { require.NoError(b, l.Release(b.Context(), 1)) },
 				"SetRate KeepState": func(b *bubble, l *Limiter) { require.NoError(b, everyCall(l)["SetRate keep"](b.Context())) },
 			} {
 				t.Run(name, func(t *testing.T) {
 					inBubble(t, func(b *bubble) {
 						l := b.limiter(Rate{Type: typ, Permits: 10, Interval: second})
-						b.take(l, 4)
-						b.take(l, 6)
+						b.Take(l, 4)
+						b.Take(l, 6)
 						_, err := l.Expire(b.Context(), second)
 						require.NoError(b, err)
-						asked := b.reply("PTTL", "limiter", func(peer *server.Peer, _ []string) { peer.WriteInt(0) })
+						asked := b.Reply("PTTL", "limiter", func(peer *server.Peer, _ []string) { peer.WriteInt(0) })
 						if name == "SetRate KeepState" {
 							require.NoError(b, l.SetRate(b.Context(), Rate{Type: typ, Permits: 10, Interval: second}, KeepState()))
 						} else {
@@ -79,7 +62,7 @@ func TestTheLastMillisecondOfALimiter(t *testing.T) {
 								assert.Equal(b, least, ttl, key)
 							}
 						}
-						assert.Len(b, b.redis.Keys(), 3)
+						assert.Len(b, b.Redis.Keys(), 3)
 					})
 				})
 			}
@@ -101,16 +84,16 @@ func TestAnIntervalThatAnotherClientLengthens(t *testing.T) {
 				lasts.first.Type, lasts.first.Permits = PerClient, 10
 				lasts.later.Type, lasts.later.Permits = PerClient, 10
 				l := b.limiter(lasts.first)
-				b.take(l, 10)
-				other := New(b.conn).Limiter("limiter")
+				b.Take(l, 10)
+				other := New(b.Conn).Limiter("limiter")
 				require.NoError(b, other.SetRate(b.Context(), lasts.later, KeepState()))
 				pass(time.Minute)
-				b.full(l, 1)
-				b.free(l, 0)
+				b.Full(l, 1)
+				b.Free(l, 0)
 				pass(lasts.later.Interval - time.Minute - time.Millisecond)
-				b.full(l, 1)
+				b.Full(l, 1)
 				pass(time.Millisecond)
-				b.take(l, 10)
+				b.Take(l, 10)
 			})
 		})
 	}
@@ -130,12 +113,12 @@ func TestALimiterThatOthersProlong(t *testing.T) {
 				l := b.limiter(Rate{Type: PerClient, Permits: 10, Interval: time.Minute})
 				_, err := l.Expire(b.Context(), second)
 				require.NoError(b, err)
-				b.take(l, 10)
-				require.NoError(b, prolong(b, New(b.conn).Limiter("limiter")))
+				b.Take(l, 10)
+				require.NoError(b, prolong(b, New(b.Conn).Limiter("limiter")))
 				pass(time.Minute - time.Millisecond)
-				b.full(l, 1)
+				b.Full(l, 1)
 				pass(time.Millisecond)
-				b.take(l, 10)
+				b.Take(l, 10)
 			})
 		})
 	}
@@ -165,23 +148,23 @@ func TestTheLifeOfState(t *testing.T) {
 		}
 		for _, typ := range []RateType{Overall, PerClient} {
 			own := typ == PerClient
-			b.redis.FlushAll()
+			b.Redis.FlushAll()
 			rate := Rate{Type: typ, Permits: 10, Interval: second}
 			l := b.limiter(rate)
 			use := []func(){
-				func() { b.take(l, 2) },
-				func() { b.full(l, 10) },
+				func() { b.Take(l, 2) },
+				func() { b.Full(l, 10) },
 				func() { require.NoError(b, l.Release(ctx, 1)) },
 				func() { require.NoError(b, l.SetRate(ctx, rate, KeepState())) },
 			}
 			every := func(config time.Duration) {
 				b.Helper()
 				for _, call := range use {
-					b.take(l, 1)
+					b.Take(l, 1)
 					check(config, own)
 					// A time to live that was left behind: a configuration that expired and was set anew, or another program.
-					for _, key := range b.redis.Keys()[1:] {
-						b.redis.SetTTL(key, 10*time.Millisecond)
+					for _, key := range b.Redis.Keys()[1:] {
+						b.Redis.SetTTL(key, 10*time.Millisecond)
 					}
 					call()
 					for key, ttl := range b.ttls() {
@@ -192,7 +175,7 @@ func TestTheLifeOfState(t *testing.T) {
 					}
 					require.NoError(b, l.Release(ctx, 10))
 				}
-				b.take(l, 1)
+				b.Take(l, 1)
 				check(config, own)
 			}
 			every(0)
@@ -255,10 +238,10 @@ func TestConditionsOfAnExpiry(t *testing.T) {
 				{time.Hour, time.Minute, 2 * time.Minute, IfGreater, true, time.Hour, time.Hour},
 			} {
 				about := fmt.Sprintf("%v %+v", typ, step)
-				b.redis.FlushAll()
+				b.Redis.FlushAll()
 				require.NoError(b, l.SetRate(ctx, Rate{Type: typ, Permits: 10, Interval: second}))
-				b.take(l, 1)
-				for _, key := range b.redis.Keys() {
+				b.Take(l, 1)
+				for _, key := range b.Redis.Keys() {
 					ttl := step.state + slack
 					if step.state == 0 {
 						ttl = 0
@@ -267,7 +250,7 @@ func TestConditionsOfAnExpiry(t *testing.T) {
 						ttl = step.config
 					}
 					if ttl > 0 {
-						b.redis.SetTTL(key, ttl)
+						b.Redis.SetTTL(key, ttl)
 					}
 				}
 				changed, err := l.Expire(ctx, step.expiry, step.when)
@@ -286,16 +269,16 @@ func TestConditionsOfAnExpiry(t *testing.T) {
 				}
 			}
 			for _, past := range []time.Duration{0, -second} {
-				b.take(l, 1)
+				b.Take(l, 1)
 				_, err := l.Expire(ctx, past)
 				require.NoError(b, err)
-				require.Empty(b, b.redis.Keys())
+				require.Empty(b, b.Redis.Keys())
 				require.NoError(b, l.SetRate(ctx, Rate{Type: typ, Permits: 10, Interval: second}))
 			}
-			b.take(l, 1)
+			b.Take(l, 1)
 			_, err := l.ExpireAt(ctx, time.Now().Add(-second))
 			require.NoError(b, err)
-			require.Empty(b, b.redis.Keys())
+			require.Empty(b, b.Redis.Keys())
 		}
 	})
 }
@@ -308,39 +291,39 @@ func TestDurationsThatOverflow(t *testing.T) {
 		const longest = time.Duration(math.MaxInt64) / 3 / time.Millisecond * time.Millisecond
 		for _, typ := range []RateType{Overall, PerClient} {
 			l := b.limiter(Rate{Type: typ, Permits: 10, Interval: longest, KeepAlive: longest})
-			b.take(l, 10)
-			b.full(l, 1)
+			b.Take(l, 10)
+			b.Full(l, 1)
 			require.NoError(b, l.Release(ctx, 1))
 			require.NoError(b, l.SetRate(ctx, Rate{Type: typ, Permits: 10, Interval: longest}, KeepState()))
-			b.free(l, 1)
+			b.Free(l, 1)
 			decision, err := l.Take(ctx, 10)
 			require.NoError(b, err)
 			assert.Equal(b, Decision{Limit: 10, Remaining: 1, RetryAfter: longest, ResetAfter: longest}, decision)
 
 			// As Java may leave it: 64 bits of milliseconds.
-			b.redis.HSet("limiter", "interval", "9223372036854775807")
-			b.full(l, 10)
+			b.Redis.HSet("limiter", "interval", "9223372036854775807")
+			b.Full(l, 10)
 			decision, err = l.Take(ctx, 10)
 			require.NoError(b, err)
 			assert.Equal(b, time.Duration(math.MaxInt64).Truncate(time.Millisecond), decision.RetryAfter)
 			_, err = l.Expire(ctx, time.Hour)
 			require.NoError(b, err)
-			b.full(l, 10)
+			b.Full(l, 10)
 			for key, ttl := range b.ttls() {
 				assert.GreaterOrEqual(b, ttl, time.Hour, key)
 			}
 
 			// A moment that is further away than numbers of Lua are exact: the state has no end then.
 			far := "8000000000000000000"
-			b.reply("PTTL", "limiter", func(peer *server.Peer, _ []string) { peer.WriteInt(8000000000000000000) })
-			b.full(l, 10)
+			b.Reply("PTTL", "limiter", func(peer *server.Peer, _ []string) { peer.WriteInt(8000000000000000000) })
+			b.Full(l, 10)
 			for key, ttl := range b.ttls() {
 				if strings.Contains(key, "permits") {
 					assert.Zero(b, ttl, "%s, which the configuration keeps for %s ms", key, far)
 				}
 			}
-			b.reply("", "", nil)
-			b.redis.FlushAll()
+			b.Reply("", "", nil)
+			b.Redis.FlushAll()
 		}
 	})
 }
@@ -349,19 +332,19 @@ func TestDurationsThatOverflow(t *testing.T) {
 func TestACopyOfStateThatWouldDieEarly(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		ctx := b.Context()
-		c := New(b.conn, WithClientID(uuid.New()))
+		c := New(b.Conn, WithClientID(uuid.New()))
 		for _, typ := range []RateType{Overall, PerClient} {
 			for _, config := range []time.Duration{0, time.Minute} {
-				b.redis.FlushAll()
+				b.Redis.FlushAll()
 				l := c.Limiter("from")
 				require.NoError(b, l.SetRate(ctx, Rate{Type: typ, Permits: 10, Interval: time.Hour}))
-				b.take(l, 10)
-				for _, key := range b.redis.Keys() {
+				b.Take(l, 10)
+				for _, key := range b.Redis.Keys() {
 					switch {
 					case key != "from":
-						b.redis.SetTTL(key, second)
+						b.Redis.SetTTL(key, second)
 					case config > 0:
-						b.redis.SetTTL(key, config)
+						b.Redis.SetTTL(key, config)
 					}
 				}
 				copied, err := l.Copy(ctx, "copy")
@@ -369,8 +352,8 @@ func TestACopyOfStateThatWouldDieEarly(t *testing.T) {
 				require.True(b, copied)
 				require.NoError(b, l.Rename(ctx, "to"))
 				pass(2 * second)
-				b.full(c.Limiter("copy"), 1)
-				b.full(c.Limiter("to"), 1)
+				b.Full(c.Limiter("copy"), 1)
+				b.Full(c.Limiter("to"), 1)
 			}
 		}
 	})
@@ -380,14 +363,14 @@ func TestACopyOfStateThatWouldDieEarly(t *testing.T) {
 func TestStateInItsLastMillisecond(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 10, Interval: second})
-		b.take(l, 10)
-		for _, key := range b.redis.Keys() {
-			b.redis.SetTTL(key, time.Minute)
+		b.Take(l, 10)
+		for _, key := range b.Redis.Keys() {
+			b.Redis.SetTTL(key, time.Minute)
 		}
-		b.redis.SetTTL("{limiter}:permits", time.Millisecond)
-		b.reply("PTTL", "{limiter}:permits", func(peer *server.Peer, _ []string) { peer.WriteInt(0) })
+		b.Redis.SetTTL("{limiter}:permits", time.Millisecond)
+		b.Reply("PTTL", "{limiter}:permits", func(peer *server.Peer, _ []string) { peer.WriteInt(0) })
 		_, err := l.Expire(b.Context(), time.Hour, IfNotSet)
 		require.NoError(b, err)
-		assert.Equal(b, time.Minute+time.Millisecond, b.redis.TTL("{limiter}:permits"))
+		assert.Equal(b, time.Minute+time.Millisecond, b.Redis.TTL("{limiter}:permits"))
 	})
 }

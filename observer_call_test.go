@@ -15,7 +15,7 @@ import (
 func TestCallsThatShareAPipelineAreToldOfEach(t *testing.T) {
 	observed(t, Rate{Permits: 1000, Interval: time.Hour}, func(ctx context.Context, b *bubble, l *Limiter, o *told) {
 		const names = 40
-		sent := b.sent.Load()
+		sent := b.Sent.Load()
 		var callers sync.WaitGroup
 		for i := range names {
 			name := l.wire.client.Limiter(fmt.Sprint("name ", i))
@@ -29,7 +29,7 @@ func TestCallsThatShareAPipelineAreToldOfEach(t *testing.T) {
 		callers.Wait()
 		decisions, calls, _ := o.all()
 		assert.Len(b, decisions, 3*names)
-		assert.Less(b, b.sent.Load()-sent, int64(len(calls)), "in pipelines")
+		assert.Less(b, b.Sent.Load()-sent, int64(len(calls)), "in pipelines")
 		carried := make(map[string]int)
 		for _, c := range calls {
 			carried[c.Name] += c.Requests
@@ -52,7 +52,7 @@ func TestACallIsToldByTheNameOfWhoTellsOfIt(t *testing.T) {
 				defer mu.Unlock()
 				told[c.Name] = ctx.Value(callerKey{})
 			}}))
-		b.latency.Store(int64(trip))
+		b.Latency.Store(int64(trip))
 		for _, waits := range []bool{false, true} {
 			clear(told)
 			var callers sync.WaitGroup

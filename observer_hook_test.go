@@ -43,7 +43,7 @@ func TestAHookThatFailsHurtsItsOwnCallerAlone(t *testing.T) {
 							o.RedisCall = func(context.Context, RedisCallInfo) { fails() }
 						}
 						l := b.limiter(Rate{Permits: 1000, Interval: time.Hour}, WithObserver(o))
-						b.latency.Store(int64(trip))
+						b.Latency.Store(int64(trip))
 						var served, hurt atomic.Int64
 						call := func(ctx context.Context) *sync.WaitGroup {
 							var caller sync.WaitGroup
@@ -110,7 +110,7 @@ func TestAHookThatNobodyIsThereForHurtsNobody(t *testing.T) {
 						fail()
 					}
 				}}))
-				b.latency.Store(int64(trip))
+				b.Latency.Store(int64(trip))
 				caller := context.WithValue(b.Context(), callerKey{}, 1)
 				leaves, leave := context.WithTimeout(caller, trip/2)
 				defer leave()
@@ -155,7 +155,7 @@ func TestAHookMayAsk(t *testing.T) {
 		}))
 		var callers sync.WaitGroup
 		for range 10 {
-			callers.Go(func() { b.take(l, 1) })
+			callers.Go(func() { b.Take(l, 1) })
 			callers.Go(func() { assert.NoError(b, l.Acquire(b.Context(), 1)) })
 		}
 		callers.Wait()

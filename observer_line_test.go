@@ -14,8 +14,8 @@ import (
 // TestAnObserverIsToldHowLongTheLineIs.
 func TestAnObserverIsToldHowLongTheLineIs(t *testing.T) {
 	observed(t, Rate{Permits: 2, Interval: second}, func(ctx context.Context, b *bubble, l *Limiter, o *told) {
-		other := New(b.conn, WithObserver(o.observer(b))).Limiter("limiter")
-		before := b.scripts.Load()
+		other := New(b.Conn, WithObserver(o.observer(b))).Limiter("limiter")
+		before := b.Scripts.Load()
 		leaves, leave := context.WithCancel(ctx)
 		var callers sync.WaitGroup
 		for range 6 {
@@ -47,7 +47,7 @@ func TestAnObserverIsToldHowLongTheLineIs(t *testing.T) {
 		assert.Zero(b, sum)
 		assert.Zero(b, more[len(more)-1].Length)
 		assert.NotEmpty(b, calls)
-		assert.Greater(b, b.scripts.Load()-before, int64(len(calls)), "and some before")
+		assert.Greater(b, b.Scripts.Load()-before, int64(len(calls)), "and some before")
 	})
 }
 
@@ -113,7 +113,7 @@ func TestWhoWaitsForRedisAloneHasNotWaited(t *testing.T) {
 
 		acquire(ctx, 2) // left in line
 		pass(trip * 2)
-		for sent := b.sent.Load(); b.sent.Load() == sent; { // until it is asked for again
+		for sent := b.Sent.Load(); b.Sent.Load() == sent; { // until it is asked for again
 			pass(time.Millisecond)
 		}
 		acquire(ctx, 1) // behind it for the rest of that call, and served by the next one

@@ -32,7 +32,7 @@ func TestAnObserverIsToldWhoDecided(t *testing.T) {
 	}, WithDenialCache(time.Hour))
 
 	observed(t, Rate{Permits: 1_000_000, Interval: time.Hour}, func(ctx context.Context, b *bubble, l *Limiter, o *told) {
-		b.latency.Store(int64(500 * time.Microsecond))
+		b.Latency.Store(int64(500 * time.Microsecond))
 		var carried, leased, used, from int64
 		for i := range 3000 {
 			pass(20 * time.Microsecond)
@@ -72,7 +72,7 @@ func TestAnObserverIsToldWhoDecided(t *testing.T) {
 // TestAnObserverIsToldWhoDecidedInACrowd that is served from leases, in line too: whom Redis decided on, a call carried.
 func TestAnObserverIsToldWhoDecidedInACrowd(t *testing.T) {
 	observed(t, Rate{Permits: 20_000, Interval: second}, func(ctx context.Context, b *bubble, l *Limiter, o *told) {
-		b.latency.Store(int64(500 * time.Microsecond))
+		b.Latency.Store(int64(500 * time.Microsecond))
 		random := rand.New(rand.NewPCG(7, 8))
 		var callers sync.WaitGroup
 		for range 4000 {

@@ -63,7 +63,7 @@ func observed(t *testing.T, rate Rate, test func(ctx context.Context, b *bubble,
 	inBubble(t, func(b *bubble) {
 		o := new(told)
 		l := b.limiter(rate, append(opts, WithObserver(o.observer(b)))...)
-		b.latency.Store(int64(10 * time.Millisecond))
+		b.Latency.Store(int64(10 * time.Millisecond))
 		test(context.WithValue(b.Context(), callerKey{}, 1), b, l, o)
 		pass(time.Minute)
 		synctest.Wait()
@@ -170,7 +170,7 @@ func TestAnObserverIsReadWhenItIsGiven(t *testing.T) {
 		o := &Observer{Decision: func(context.Context, DecisionInfo) { told++ }}
 		given := WithObserver(o)
 		o.Decision = nil
-		b.take(b.limiter(Rate{Permits: 10, Interval: time.Hour}, given), 1)
+		b.Take(b.limiter(Rate{Permits: 10, Interval: time.Hour}, given), 1)
 		assert.Equal(b, 1, told)
 	})
 }

@@ -33,19 +33,19 @@ func TestNothingGoesOnThroughAnOutage(t *testing.T) {
 							if down.Load() {
 								return nil, errors.New("connection refused")
 							}
-							return b.redis.Dial()
+							return b.Redis.Dial()
 						},
 					})
 					require.NoError(b, err)
 					defer conn.Close()
 					l := New(conn, opts...).Limiter("limiter")
 					require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 10, Interval: time.Hour}))
-					b.take(l, 10)
-					b.full(l, 1)
+					b.Take(l, 10)
+					b.Full(l, 1)
 					pass(second)
 					require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 10, Interval: time.Hour}))
 					down.Store(true)
-					b.redis.Server().Close() // the connections that there are end
+					b.Redis.Server().Close() // the connections that there are end
 
 					var callers sync.WaitGroup
 					call := everyCall(l)[name]

@@ -28,7 +28,7 @@ func TestWithClock_ClockPanics_PanicsInItsCaller(t *testing.T) {
 			assert.PanicsWithValue(b, "no time", func() { _, _ = l.TryAcquire(context.Background(), 1) })
 		}
 		broken.Store(false)
-		b.take(l, 10)
+		b.Take(l, 10)
 		synctest.Wait()
 		assert.True(b, l.wire.client.engine.Idle())
 	})
@@ -58,7 +58,7 @@ func TestWithClock_ClockEndsItsGoroutine_LeavesNoCallerWaiting(t *testing.T) {
 					if cancellable {
 						ctx = b.Context()
 					}
-					b.latency.Store(int64(10 * time.Millisecond))
+					b.Latency.Store(int64(10 * time.Millisecond))
 					ends.Store(3)
 					var callers sync.WaitGroup
 					for range 50 {
@@ -89,6 +89,6 @@ func TestWithNameMapper_MapperPanics_PanicsInItsCaller(t *testing.T) {
 			assert.PanicsWithValue(b, "no name", func() { _ = l.Rename(b.Context(), "bad") })
 			assert.PanicsWithValue(b, "no name", func() { _, _ = l.Copy(b.Context(), "bad") })
 		}
-		b.take(l, 10)
+		b.Take(l, 10)
 	})
 }

@@ -46,13 +46,13 @@ func takeAtOnce(b *bubble, c *Client) (answers []Decision, errs []error) {
 // takeOfEach takes a permit of each limiter at once.
 func takeOfEach(b *bubble, limiters []*Limiter) (answers []Decision, errs []error) {
 	answers, errs = make([]Decision, len(limiters)), make([]error, len(limiters))
-	b.latency.Store(int64(10 * time.Millisecond))
+	b.Latency.Store(int64(10 * time.Millisecond))
 	var callers sync.WaitGroup
 	for i, l := range limiters {
 		callers.Go(func() { answers[i], errs[i] = l.Take(b.Context(), 1) })
 	}
 	callers.Wait()
-	b.latency.Store(0)
+	b.Latency.Store(0)
 	return answers, errs
 }
 
@@ -60,11 +60,11 @@ func takeOfEach(b *bubble, limiters []*Limiter) (answers []Decision, errs []erro
 func TestCallsOfManyNamesLeaveTogether(t *testing.T) {
 	for name, prepare := range map[string]func(b *bubble){
 		"":                        func(*bubble) {},
-		"to a server that forgot": func(b *bubble) { require.NoError(b, b.conn.Do(b.Context(), b.conn.B().ScriptFlush().Build()).Error()) },
+		"to a server that forgot": func(b *bubble) { require.NoError(b, b.Conn.Do(b.Context(), b.Conn.B().ScriptFlush().Build()).Error()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(b *bubble) {
-				counting := &pipelines{Client: b.conn}
+				counting := &pipelines{Client: b.Conn}
 				prepare(b)
 				c := New(counting)
 				var callers sync.WaitGroup
@@ -77,7 +77,7 @@ func TestCallsOfManyNamesLeaveTogether(t *testing.T) {
 				assert.Less(b, counting.sent.Load(), counting.names.Load()*4/5, "pipelines")
 
 				before := counting.sent.Load()
-				b.take(c.Limiter("limiter:1"), 1)
+				b.Take(c.Limiter("limiter:1"), 1)
 				assert.Equal(b, before, counting.sent.Load(), "a lone call goes alone")
 
 				// So it does while others wait for their turn, and ask nothing.
@@ -88,7 +88,7 @@ func TestCallsOfManyNamesLeaveTogether(t *testing.T) {
 				}
 				synctest.Wait()
 				before = counting.sent.Load()
-				b.take(c.Limiter("limiter:100"), 1)
+				b.Take(c.Limiter("limiter:100"), 1)
 				assert.Equal(b, before, counting.sent.Load(), "a lone call goes alone")
 				cancel()
 				callers.Wait()
@@ -108,7 +108,7 @@ func (c withMode) Mode() rueidis.ClientMode { return c.mode }
 // TestNoCallWaitsForANodeThatIsNotItsOwn: on a cluster a pipeline has its answers when its slowest node has given them.
 func TestNoCallWaitsForANodeThatIsNotItsOwn(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		counting := &pipelines{Client: b.conn}
+		counting := &pipelines{Client: b.Conn}
 		_, errs := takeAtOnce(b, New(withMode{counting, rueidis.ClientModeCluster}))
 		for _, err := range errs {
 			require.NoError(b, err)
@@ -120,17 +120,17 @@ func TestNoCallWaitsForANodeThatIsNotItsOwn(t *testing.T) {
 // TestEachCallOfAPipelineHasItsOwnError.
 func TestEachCallOfAPipelineHasItsOwnError(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		c := New(b.conn)
+		c := New(b.Conn)
 		takeAtOnce(b, c)
-		b.latency.Store(int64(10 * time.Millisecond))
+		b.Latency.Store(int64(10 * time.Millisecond))
 		var callers sync.WaitGroup
 		for i := range names {
 			name := fmt.Sprint("limiter:", i)
 			switch i % 3 {
 			case 1:
-				b.redis.Del(name)
+				b.Redis.Del(name)
 			case 2:
-				b.redis.HSet(name, "rate", "many")
+				b.Redis.HSet(name, "rate", "many")
 			}
 			callers.Go(func() {
 				_, err := c.Limiter(name).TryAcquire(b.Context(), 1)

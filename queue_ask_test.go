@@ -32,29 +32,29 @@ func (q *line) within(l *Limiter, who string, permits int64, timeout time.Durati
 func TestAQueueLearnsOfALimiterThatIsGone(t *testing.T) {
 	t.Run("within a second", func(t *testing.T) {
 		inQueue(t, Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *Limiter) {
-			q.take(l, 10)
+			q.Take(l, 10)
 			q.wait(l, "a", 1, 0)
 			pass(5 * second)
-			before := q.scripts.Load()
+			before := q.Scripts.Load()
 			q.wait(l, "b", 1, 0) // the last call is old
-			assert.Equal(t, before+1, q.scripts.Load())
+			assert.Equal(t, before+1, q.Scripts.Load())
 			pass(100 * time.Millisecond)
-			q.redis.FlushAll()
+			q.Redis.FlushAll()
 			pass(100 * time.Millisecond)
 			q.wait(l, "c", 1, 0)
 			pass(100 * time.Millisecond)
 			q.wait(l, "d", 1, 0)
 			q.done.Wait()
 			assert.ElementsMatch(t, []string{"a failed at 6s", "b failed at 6s", "c failed at 6s", "d failed at 6s"}, q.said())
-			assert.Equal(t, before+2, q.scripts.Load())
+			assert.Equal(t, before+2, q.Scripts.Load())
 		})
 	})
 	t.Run("in half of the time that is left", func(t *testing.T) {
 		inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
-			q.take(l, 10)
+			q.Take(l, 10)
 			pass(9500 * time.Millisecond)
 			q.wait(l, "a", 1, 0)
-			q.redis.FlushAll()
+			q.Redis.FlushAll()
 			q.within(l, "b", 1, 600*time.Millisecond) // can be served after 500 ms
 			q.wait(l, "c", 1, 0)                      // and this one need not know so soon
 			q.done.Wait()
@@ -66,13 +66,13 @@ func TestAQueueLearnsOfALimiterThatIsGone(t *testing.T) {
 // TestWhoComesWhileACallIsUnderWayIsAskedForByTheNext: what the first says is older than its arrival.
 func TestWhoComesWhileACallIsUnderWayIsAskedForByTheNext(t *testing.T) {
 	inQueue(t, Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *Limiter) {
-		q.take(l, 10)
+		q.Take(l, 10)
 		ctx, cancel := context.WithCancel(q.Context())
 		defer cancel()
 		q.done.Go(func() { _ = l.Acquire(ctx, 1) })
 		pass(5500 * time.Millisecond) // between two pings of rueidis
-		q.latency.Store(int64(100 * time.Millisecond))
-		before := q.scripts.Load()
+		q.Latency.Store(int64(100 * time.Millisecond))
+		before := q.Scripts.Load()
 		q.within(l, "b", 1, time.Minute)
 		pass(50 * time.Millisecond)
 		q.within(l, "c", 1, time.Minute)
@@ -86,7 +86,7 @@ func TestWhoComesWhileACallIsUnderWayIsAskedForByTheNext(t *testing.T) {
 		for _, answer := range said[1:] {
 			assert.Contains(t, answer, " failed at 5.7s")
 		}
-		assert.Equal(t, before+2, q.scripts.Load())
+		assert.Equal(t, before+2, q.Scripts.Load())
 		cancel()
 	})
 }
@@ -94,18 +94,18 @@ func TestWhoComesWhileACallIsUnderWayIsAskedForByTheNext(t *testing.T) {
 // TestWhoComesWhileACallIsUnderWayIsNoReasonForAnotherAtOnce, where what that one says does not refuse it.
 func TestWhoComesWhileACallIsUnderWayIsNoReasonForAnotherAtOnce(t *testing.T) {
 	inQueue(t, Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *Limiter) {
-		q.take(l, 10)
-		q.latency.Store(int64(100 * time.Millisecond))
+		q.Take(l, 10)
+		q.Latency.Store(int64(100 * time.Millisecond))
 		ctx, cancel := context.WithCancel(q.Context())
 		defer cancel()
-		before := q.scripts.Load()
+		before := q.Scripts.Load()
 		q.done.Go(func() { _ = l.Acquire(ctx, 1) })
 		pass(50 * time.Millisecond)
 		q.done.Go(func() { _ = l.Acquire(ctx, 1) })
 		pass(time.Second / 2)
-		assert.Equal(t, before+1, q.scripts.Load())
+		assert.Equal(t, before+1, q.Scripts.Load())
 		pass(time.Second)
-		assert.Equal(t, before+2, q.scripts.Load())
+		assert.Equal(t, before+2, q.Scripts.Load())
 		cancel()
 	})
 }
@@ -115,20 +115,20 @@ func TestAnAnswerIsEverybodys(t *testing.T) {
 	const many = 2*engine.MostRequests + 500
 	for name, change := range map[string]func(q *line){
 		"refused": func(*line) {},
-		"failed":  func(q *line) { q.redis.FlushAll() },
+		"failed":  func(q *line) { q.Redis.FlushAll() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inQueue(t, Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *Limiter) {
-				q.take(l, 10)
+				q.Take(l, 10)
 				ctx, cancel := context.WithCancel(q.Context())
 				defer cancel()
 				q.done.Go(func() { _ = l.Acquire(ctx, 1) })
 				pass(5500 * time.Millisecond) // between two pings of rueidis
-				q.latency.Store(int64(100 * time.Millisecond))
+				q.Latency.Store(int64(100 * time.Millisecond))
 				q.done.Go(func() { _ = l.Acquire(ctx, 1) })
 				pass(50 * time.Millisecond) // and its call is under way
 				change(q)
-				before := q.scripts.Load()
+				before := q.Scripts.Load()
 				start := time.Now()
 				for range many {
 					q.done.Go(func() {
@@ -143,7 +143,7 @@ func TestAnAnswerIsEverybodys(t *testing.T) {
 					})
 				}
 				pass(second)
-				assert.LessOrEqual(t, q.scripts.Load()-before, int64(2))
+				assert.LessOrEqual(t, q.Scripts.Load()-before, int64(2))
 				cancel()
 			})
 		})
@@ -153,8 +153,8 @@ func TestAnAnswerIsEverybodys(t *testing.T) {
 // TestARequestThatIsTooLateBehindOthersInItsCall is told so by that call, and one that is in time stays.
 func TestARequestThatIsTooLateBehindOthersInItsCall(t *testing.T) {
 	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
-		q.take(l, 10)
-		q.latency.Store(int64(100 * time.Millisecond))
+		q.Take(l, 10)
+		q.Latency.Store(int64(100 * time.Millisecond))
 		q.within(l, "opens", 1, second)
 		q.wait(l, "first", 6, 0)
 		q.within(l, "second", 6, 15*second)
@@ -167,7 +167,7 @@ func TestARequestThatIsTooLateBehindOthersInItsCall(t *testing.T) {
 // TestADeadlineAndATimeout: the sooner one counts, and each has its own answer.
 func TestADeadlineAndATimeout(t *testing.T) {
 	inQueue(t, Rate{Permits: 1, Interval: 10 * second}, func(q *line, l *Limiter) {
-		q.take(l, 1)
+		q.Take(l, 1)
 		long, cancel := context.WithTimeout(q.Context(), 20*second)
 		defer cancel()
 		short, cancel := context.WithTimeout(q.Context(), 5*second)
@@ -187,7 +187,7 @@ func TestADeadlineAndATimeout(t *testing.T) {
 // TestATimeoutOfNothingDoesNotStandInLine.
 func TestATimeoutOfNothingDoesNotStandInLine(t *testing.T) {
 	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
-		q.take(l, 8)
+		q.Take(l, 8)
 		q.wait(l, "large", 5, 0)
 		ok, err := l.TryAcquireWithin(q.Context(), 1, 0)
 		require.NoError(t, err)
@@ -198,12 +198,12 @@ func TestATimeoutOfNothingDoesNotStandInLine(t *testing.T) {
 // TestWhoStandsBehindAPageIsAskedForToo, when more have come than are looked at in one piece.
 func TestWhoStandsBehindAPageIsAskedForToo(t *testing.T) {
 	inQueue(t, Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *Limiter) {
-		q.take(l, 10)
+		q.Take(l, 10)
 		ctx, cancel := context.WithCancel(q.Context())
 		defer cancel()
 		q.done.Go(func() { _ = l.Acquire(ctx, 1) })
 		pass(5500 * time.Millisecond) // between two pings of rueidis
-		q.latency.Store(int64(100 * time.Millisecond))
+		q.Latency.Store(int64(100 * time.Millisecond))
 		q.done.Go(func() { _ = l.Acquire(ctx, 1) })
 		pass(50 * time.Millisecond) // and its call is under way
 		for range engine.MostRequests + 10 {

@@ -12,11 +12,11 @@ import (
 // Issue 9, point 4: who stands ahead only to be refused itself is no reason to refuse a newcomer.
 func TestWhoAsksForMoreThanALoweredRateHoldsNobodyUp(t *testing.T) {
 	inQueue(t, Rate{Permits: 100, Interval: 10 * second}, func(q *line, l *Limiter) {
-		q.take(l, 100)
+		q.Take(l, 100)
 		q.wait(l, "a", 1, 0)
 		q.wait(l, "b", 50, 0)
 		pass(2 * second) // all are asked for
-		require.NoError(t, New(q.conn).Limiter("limiter").SetRate(q.Context(), Rate{Permits: 10, Interval: 10 * second}, KeepState()))
+		require.NoError(t, New(q.Conn).Limiter("limiter").SetRate(q.Context(), Rate{Permits: 10, Interval: 10 * second}, KeepState()))
 		ok, err := l.TryAcquireWithin(q.Context(), 1, 15*second)
 		require.NoError(t, err)
 		assert.True(t, ok, "10 permits are free at 10s: 1 is a's, b asks for more than the rate, the rest are free")
@@ -26,7 +26,7 @@ func TestWhoAsksForMoreThanALoweredRateHoldsNobodyUp(t *testing.T) {
 // Issue 9, point 4: who can no longer be served is told at once, wherever it stands.
 func TestWhoCanNoLongerBeServedIsToldAtOnceBehindOthers(t *testing.T) {
 	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
-		q.take(l, 10)
+		q.Take(l, 10)
 		for i := range 30 {
 			q.wait(l, fmt.Sprint(i), 1, time.Minute)
 		}
@@ -42,18 +42,18 @@ func TestWhoCanNoLongerBeServedIsToldAtOnceBehindOthers(t *testing.T) {
 // TestWhoCanNoLongerBeServedIsToldByTheNextCall, though it is somebody else's and serves that one: who stands between counts.
 func TestWhoCanNoLongerBeServedIsToldByTheNextCall(t *testing.T) {
 	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
-		other := New(q.conn).Limiter("limiter")
-		q.take(other, 1)
+		other := New(q.Conn).Limiter("limiter")
+		q.Take(other, 1)
 		pass(second)
-		q.take(other, 9)
+		q.Take(other, 9)
 		q.wait(l, "a", 1, 0)
 		q.wait(l, "b", 5, 0)
 		q.within(l, "c", 4, 13*second) // at 11s, with b
 		pass(2 * second)
 		require.NoError(t, other.Release(q.Context(), 10))
-		q.take(other, 5)
+		q.Take(other, 5)
 		pass(2 * second)
-		q.take(other, 4)
+		q.Take(other, 4)
 		pass(6 * second)
 		assert.ElementsMatch(t, []string{"a at 10s", "c failed at 10s"}, q.said(), "c is behind b, which can be served at 13s: at 15s")
 	})
@@ -62,12 +62,12 @@ func TestWhoCanNoLongerBeServedIsToldByTheNextCall(t *testing.T) {
 // TestWhomTheCallIsForIsToldByIt that it can no longer be served.
 func TestWhomTheCallIsForIsToldByIt(t *testing.T) {
 	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
-		other := New(q.conn).Limiter("limiter")
-		q.take(other, 10)
+		other := New(q.Conn).Limiter("limiter")
+		q.Take(other, 10)
 		q.within(l, "a", 1, 11*second)
 		pass(2 * second)
 		require.NoError(t, other.Release(q.Context(), 10))
-		q.take(other, 10)
+		q.Take(other, 10)
 		q.wait(l, "b", 1, 0) // the last call is old
 		assert.Equal(t, []string{"a failed at 2s"}, q.said(), "at 12s")
 	})
@@ -76,7 +76,7 @@ func TestWhomTheCallIsForIsToldByIt(t *testing.T) {
 // Issue 9, point 4: and so is a request above a rate that was lowered.
 func TestARequestAboveALoweredRateIsToldAtOnceBehindOthers(t *testing.T) {
 	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
-		q.take(l, 10)
+		q.Take(l, 10)
 		for i := range 20 {
 			q.wait(l, fmt.Sprint(i), 1, 0)
 		}

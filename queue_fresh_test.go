@@ -55,16 +55,16 @@ func TestNobodyIsRefusedFromBeforeItCame(t *testing.T) {
 					inQueue(t, rate, func(q *line, l *Limiter) {
 						ctx, cancel := context.WithCancel(q.Context())
 						defer cancel()
-						q.take(l, 10)
+						q.Take(l, 10)
 						q.done.Go(func() { _ = l.Acquire(ctx, 1) })
 						synctest.Wait()
 						pass(time.Minute)
 						changer := l
 						if other {
-							changer = New(q.conn).Limiter("limiter")
+							changer = New(q.Conn).Limiter("limiter")
 						}
 						require.NoError(t, test.change(q.Context(), changer))
-						before, start := q.scripts.Load(), time.Now()
+						before, start := q.Scripts.Load(), time.Now()
 						err := ask(l, q.Context(), test.permits)
 						if errors.Is(test.want, context.DeadlineExceeded) && call == "TryAcquireWithin" {
 							assert.EqualError(t, err, "(false, nil)")
@@ -73,7 +73,7 @@ func TestNobodyIsRefusedFromBeforeItCame(t *testing.T) {
 						}
 						assert.Zero(t, time.Since(start), "told at once")
 						if other {
-							assert.Positive(t, q.scripts.Load()-before, "calls of Redis for the newcomer")
+							assert.Positive(t, q.Scripts.Load()-before, "calls of Redis for the newcomer")
 						}
 						cancel()
 					})
@@ -86,13 +86,13 @@ func TestNobodyIsRefusedFromBeforeItCame(t *testing.T) {
 // Issue 9, point 4: a call is made for a newcomer, and shared by those who come together.
 func TestNewcomersShareACall(t *testing.T) {
 	inQueue(t, Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *Limiter) {
-		q.take(l, 10)
+		q.Take(l, 10)
 		ctx, cancel := context.WithCancel(q.Context())
 		q.done.Go(func() { _ = l.Acquire(ctx, 1) })
 		synctest.Wait()
 		pass(time.Minute)
-		before := q.scripts.Load()
-		q.latency.Store(int64(10 * time.Millisecond)) // all start while a call is under way
+		before := q.Scripts.Load()
+		q.Latency.Store(int64(10 * time.Millisecond)) // all start while a call is under way
 		for range 100 {
 			q.done.Go(func() {
 				ok, err := l.TryAcquireWithin(ctx, 1, time.Minute)
@@ -101,17 +101,17 @@ func TestNewcomersShareACall(t *testing.T) {
 			})
 		}
 		pass(100 * time.Millisecond)
-		q.latency.Store(0)
-		assert.LessOrEqual(t, q.scripts.Load()-before, int64(2))
+		q.Latency.Store(0)
+		assert.LessOrEqual(t, q.Scripts.Load()-before, int64(2))
 
 		// Who cannot be refused is asked for as well, but not each at once.
-		before = q.scripts.Load()
+		before = q.Scripts.Load()
 		for range 100 {
 			q.done.Go(func() { _ = l.Acquire(ctx, 1) })
 			pass(10 * time.Millisecond)
 		}
-		assert.LessOrEqual(t, q.scripts.Load()-before, int64(2))
-		New(q.conn).Limiter("limiter").Delete(ctx)
+		assert.LessOrEqual(t, q.Scripts.Load()-before, int64(2))
+		New(q.Conn).Limiter("limiter").Delete(ctx)
 		failed := make(chan error)
 		go func() { failed <- l.Acquire(ctx, 1) }()
 		start := time.Now()
@@ -125,7 +125,7 @@ func TestNewcomersShareACall(t *testing.T) {
 func TestPermitsThatComeBackTwiceAreCounted(t *testing.T) {
 	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
 		ctx := q.Context()
-		q.take(l, 10)
+		q.Take(l, 10)
 		q.wait(l, "first", 6, 0)
 		q.wait(l, "second", 6, 0)
 		for _, timeout := range []time.Duration{second, 9 * second, 15 * second, 20*second - time.Millisecond} {
@@ -148,7 +148,7 @@ func TestPermitsThatComeBackTwiceAreCounted(t *testing.T) {
 // Issue 9, point 7: a timeout ends a call on a server that hangs, and says that nobody answered.
 func TestATimeoutEndsACallOnAServerThatHangs(t *testing.T) {
 	inQueue(t, Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *Limiter) {
-		q.latency.Store(int64(8 * second))
+		q.Latency.Store(int64(8 * second))
 		start := time.Now()
 		var callers sync.WaitGroup
 		for range 5 { // the first is in a call, the others wait for theirs
@@ -162,16 +162,16 @@ func TestATimeoutEndsACallOnAServerThatHangs(t *testing.T) {
 		}
 		callers.Wait()
 		pass(time.Minute)
-		q.latency.Store(0)
-		q.free(l, 10)
+		q.Latency.Store(0)
+		q.Free(l, 10)
 	})
 }
 
 // Issue 9, point 10: what waits may be more than any number counts.
 func TestMoreIsWantedThanCanBeCounted(t *testing.T) {
 	inQueue(t, Rate{Permits: maxGrant, Interval: time.Hour}, func(q *line, l *Limiter) {
-		q.take(l, 1)
-		q.latency.Store(int64(10 * time.Millisecond))
+		q.Take(l, 1)
+		q.Latency.Store(int64(10 * time.Millisecond))
 		ctx, cancel := context.WithCancel(q.Context())
 		var refused sync.WaitGroup
 		for range 2100 {

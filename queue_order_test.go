@@ -10,9 +10,9 @@ import (
 // TestSmallRequestsDoNotOvertakeALargeOne in a call that carries both.
 func TestSmallRequestsDoNotOvertakeALargeOne(t *testing.T) {
 	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
-		q.take(l, 5)
+		q.Take(l, 5)
 		pass(second)
-		q.latency.Store(int64(100 * time.Millisecond))
+		q.Latency.Store(int64(100 * time.Millisecond))
 		q.wait(l, "first", 1, 0)
 		q.wait(l, "large", 8, 0)
 		q.wait(l, "small", 1, 0)

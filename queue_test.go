@@ -72,7 +72,7 @@ func inQueue(t *testing.T, rate Rate, test func(q *line, l *Limiter)) {
 func TestFirstComeFirstServed(t *testing.T) {
 	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
 		for range 10 { // one permit comes back a second, from the 10th on
-			q.take(l, 1)
+			q.Take(l, 1)
 			pass(second)
 		}
 		q.start = time.Now().Add(-10 * second)
@@ -80,7 +80,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 		q.wait(l, "large", 3, 0)
 		q.wait(l, "b", 1, 0)
 		q.wait(l, "c", 2, 0)
-		q.full(l, 1)
+		q.Full(l, 1)
 		q.done.Wait()
 		assert.Equal(t, []string{"a at 10s", "large at 13s", "b at 14s", "c at 16s"}, q.log)
 	})
@@ -90,25 +90,25 @@ func TestFirstComeFirstServed(t *testing.T) {
 func TestTheLineAsksOnceForAPermit(t *testing.T) {
 	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
 		for range 10 {
-			q.take(l, 1)
+			q.Take(l, 1)
 			pass(second)
 		}
-		before := q.scripts.Load()
+		before := q.Scripts.Load()
 		for i := range 100 {
 			q.wait(l, fmt.Sprint(i), 1, 0)
 		}
 		q.done.Wait()
-		assert.LessOrEqual(t, q.scripts.Load()-before, int64(102))
+		assert.LessOrEqual(t, q.Scripts.Load()-before, int64(102))
 	})
 	t.Run("all return together", func(t *testing.T) {
 		inQueue(t, Rate{Permits: 50, Interval: 10 * second}, func(q *line, l *Limiter) {
-			q.take(l, 50)
-			before := q.scripts.Load()
+			q.Take(l, 50)
+			before := q.Scripts.Load()
 			for i := range 100 {
 				q.wait(l, fmt.Sprint(i), 1, 0)
 			}
 			q.done.Wait()
-			assert.LessOrEqual(t, q.scripts.Load()-before, int64(4))
+			assert.LessOrEqual(t, q.Scripts.Load()-before, int64(4))
 			assert.Len(t, q.log, 100)
 		})
 	})
@@ -117,7 +117,7 @@ func TestTheLineAsksOnceForAPermit(t *testing.T) {
 func TestWhoWouldWaitInVainIsToldAtOnce(t *testing.T) {
 	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
 		ctx := q.Context()
-		q.take(l, 10)
+		q.Take(l, 10)
 		ok, err := l.TryAcquireWithin(ctx, 1, 9*second)
 		require.NoError(t, err)
 		assert.False(t, ok)
@@ -150,14 +150,14 @@ func TestWhoWouldWaitInVainIsToldAtOnce(t *testing.T) {
 func TestTryAcquireWithin_TimeoutBelowARoundTrip_EndsWithTheTimeout(t *testing.T) {
 	for _, timeout := range []time.Duration{time.Nanosecond, 20 * time.Millisecond, 100*time.Millisecond - 1} {
 		inQueue(t, Rate{Permits: 1, Interval: time.Hour}, func(q *line, l *Limiter) {
-			q.latency.Store(int64(100 * time.Millisecond))
+			q.Latency.Store(int64(100 * time.Millisecond))
 			ok, err := l.TryAcquireWithin(q.Context(), 1, timeout)
 			assert.ErrorIs(t, err, context.DeadlineExceeded)
 			assert.ErrorContains(t, err, "has not answered")
 			assert.False(t, ok)
 			assert.Equal(t, timeout, time.Since(q.start))
 			pass(second)
-			q.free(l, 1)
+			q.Free(l, 1)
 		})
 	}
 }
@@ -165,21 +165,21 @@ func TestTryAcquireWithin_TimeoutBelowARoundTrip_EndsWithTheTimeout(t *testing.T
 // TestTryAcquireWithin_TimeoutEndsDuringAnotherCall_IsFalse: Redis has denied it before.
 func TestTryAcquireWithin_TimeoutEndsDuringAnotherCall_IsFalse(t *testing.T) {
 	inQueue(t, Rate{Permits: 1, Interval: 10 * second}, func(q *line, l *Limiter) {
-		q.take(l, 1)
-		q.latency.Store(int64(100 * time.Millisecond))
+		q.Take(l, 1)
+		q.Latency.Store(int64(100 * time.Millisecond))
 		ok, err := l.TryAcquireWithin(q.Context(), 1, 10*second+50*time.Millisecond)
 		require.NoError(t, err)
 		assert.False(t, ok)
 		assert.Equal(t, 10*second+50*time.Millisecond, time.Since(q.start))
 		pass(second)
-		q.free(l, 1)
+		q.Free(l, 1)
 	})
 }
 
 // TestWhoLeavesTheLineHoldsNobodyUp.
 func TestWhoLeavesTheLineHoldsNobodyUp(t *testing.T) {
 	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
-		q.take(l, 5)
+		q.Take(l, 5)
 		ctx, cancel := context.WithCancel(q.Context())
 		q.done.Go(func() { q.say("large", l.Acquire(ctx, 8)) })
 		synctest.Wait()
@@ -188,26 +188,26 @@ func TestWhoLeavesTheLineHoldsNobodyUp(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		assert.ElementsMatch(t, []string{"large failed at 1s", "small at 1s"}, q.log)
-		q.free(l, 1)
+		q.Free(l, 1)
 	})
 }
 
 // TestPermitsForAWaiterThatHasGoneGoBack.
 func TestPermitsForAWaiterThatHasGoneGoBack(t *testing.T) {
 	inQueue(t, Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *Limiter) {
-		q.latency.Store(int64(100 * time.Millisecond))
+		q.Latency.Store(int64(100 * time.Millisecond))
 		ctx, cancel := context.WithCancel(q.Context())
 		time.AfterFunc(50*time.Millisecond, cancel)
 		assert.ErrorIs(t, l.Acquire(ctx, 7), context.Canceled)
 		pass(second)
-		q.free(l, 10)
+		q.Free(l, 10)
 	})
 }
 
 // TestPermitsThatThisClientGivesBackServeTheLineAtOnce.
 func TestPermitsThatThisClientGivesBackServeTheLineAtOnce(t *testing.T) {
 	inQueue(t, Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *Limiter) {
-		q.take(l, 10)
+		q.Take(l, 10)
 		q.wait(l, "a", 4, 0)
 		q.wait(l, "b", 4, 0)
 		pass(second)
@@ -221,7 +221,7 @@ func TestPermitsThatThisClientGivesBackServeTheLineAtOnce(t *testing.T) {
 
 func TestALineEndsWithItsLimiter(t *testing.T) {
 	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
-		q.take(l, 10)
+		q.Take(l, 10)
 		q.wait(l, "a", 1, 0)
 		q.wait(l, "b", 1, 0)
 		_, err := l.Delete(q.Context())
@@ -234,7 +234,7 @@ func TestALineEndsWithItsLimiter(t *testing.T) {
 
 func TestARequestAboveTheRateDoesNotHoldUpTheLine(t *testing.T) {
 	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
-		q.latency.Store(int64(100 * time.Millisecond))
+		q.Latency.Store(int64(100 * time.Millisecond))
 		q.wait(l, "a", 1, 0)
 		q.wait(l, "above", 11, 0)
 		q.wait(l, "b", 1, 0)
@@ -246,10 +246,10 @@ func TestARequestAboveTheRateDoesNotHoldUpTheLine(t *testing.T) {
 // TestTheLineGoesOnAfterAnError: those whose call failed are told, those who came later are asked for.
 func TestTheLineGoesOnAfterAnError(t *testing.T) {
 	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
-		q.latency.Store(int64(100 * time.Millisecond))
-		q.redis.SetError("OOM")
+		q.Latency.Store(int64(100 * time.Millisecond))
+		q.Redis.SetError("OOM")
 		q.wait(l, "a", 1, 0)
-		time.AfterFunc(150*time.Millisecond, func() { q.redis.SetError("") })
+		time.AfterFunc(150*time.Millisecond, func() { q.Redis.SetError("") })
 		pass(10 * time.Millisecond)
 		q.wait(l, "b", 1, 0)
 		q.done.Wait()

@@ -44,7 +44,7 @@ func TestTheWindowSlides(t *testing.T) {
 					ok, err := l.TryAcquire(b.Context(), step.take)
 					require.NoError(b, err)
 					assert.Equal(b, step.granted, ok, "%d permits after %v", step.take, step.at)
-					b.free(l, step.free)
+					b.Free(l, step.free)
 				}
 			})
 		})
@@ -80,13 +80,13 @@ func TestPerClientLimitsCountByID(t *testing.T) {
 		id := uuid.New()
 		rate := Rate{Type: PerClient, Permits: 2, Interval: second}
 		first := b.limiter(rate, WithClientID(id))
-		same := New(b.conn, WithClientID(id)).Limiter("limiter")
-		other := New(b.conn).Limiter("limiter")
-		b.take(first, 2)
-		b.full(same, 1)
-		b.take(other, 2)
-		assert.Equal(b, id.String(), New(b.conn, WithClientID(id)).ID())
-		assert.NotEqual(b, New(b.conn).ID(), New(b.conn).ID())
+		same := New(b.Conn, WithClientID(id)).Limiter("limiter")
+		other := New(b.Conn).Limiter("limiter")
+		b.Take(first, 2)
+		b.Full(same, 1)
+		b.Take(other, 2)
+		assert.Equal(b, id.String(), New(b.Conn, WithClientID(id)).ID())
+		assert.NotEqual(b, New(b.Conn).ID(), New(b.Conn).ID())
 	})
 }
 
@@ -95,14 +95,14 @@ func TestKeepAliveDeletesAnUnusedLimiter(t *testing.T) {
 		l := b.limiter(Rate{Permits: 2, Interval: second, KeepAlive: 3 * second})
 		for range 5 {
 			pass(2 * second)
-			b.take(l, 1)
+			b.Take(l, 1)
 		}
 		pass(2 * second)
 		require.NoError(b, l.Release(b.Context(), 1)) // a use as well
 		pass(2 * second)
-		assert.Len(b, b.redis.Keys(), 2) // the set of grants was emptied
+		assert.Len(b, b.Redis.Keys(), 2) // the set of grants was emptied
 		pass(second + time.Millisecond)
-		assert.Empty(b, b.redis.Keys())
+		assert.Empty(b, b.Redis.Keys())
 		_, err := l.TryAcquire(b.Context(), 1)
 		assert.ErrorIs(b, err, ErrNotInitialized)
 	})
@@ -111,8 +111,8 @@ func TestKeepAliveDeletesAnUnusedLimiter(t *testing.T) {
 func TestNamesAreMapped(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 1, Interval: second}, WithNameMapper(func(name string) string { return "app:" + name }))
-		b.take(l, 1)
-		assert.Equal(b, []string{"app:limiter", "{app:limiter}:permits", "{app:limiter}:value"}, b.redis.Keys())
+		b.Take(l, 1)
+		assert.Equal(b, []string{"app:limiter", "{app:limiter}:permits", "{app:limiter}:value"}, b.Redis.Keys())
 		assert.Equal(b, "limiter", l.Name())
 	})
 }
@@ -121,7 +121,7 @@ func TestNamesAreMapped(t *testing.T) {
 func TestBadInputIsRefusedUnsent(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		ctx := b.Context()
-		good := New(b.conn).Limiter("limiter")
+		good := New(b.Conn).Limiter("limiter")
 		cancelled, cancel := context.WithCancel(ctx)
 		cancel()
 		expired, cancel := context.WithDeadline(ctx, time.Now().Add(-second))
@@ -172,15 +172,15 @@ func TestBadInputIsRefusedUnsent(t *testing.T) {
 				calls = append(calls, call{name, want, func() error { return run(ctx) }})
 			}
 		}
-		bad(New(b.conn).Limiter(""), ctx, ErrInvalidName)
-		bad(New(b.conn, WithNameMapper(func(string) string { return "" })).Limiter("limiter"), ctx, ErrInvalidName)
+		bad(New(b.Conn).Limiter(""), ctx, ErrInvalidName)
+		bad(New(b.Conn, WithNameMapper(func(string) string { return "" })).Limiter("limiter"), ctx, ErrInvalidName)
 		bad(New(nil).Limiter("limiter"), ctx, ErrNoClient)
 		bad(new(Client).Limiter("limiter"), ctx, ErrNoClient)
 		bad(new(Limiter), ctx, ErrNoClient)
 		bad(good, cancelled, context.Canceled)
 		bad(good, expired, context.DeadlineExceeded)
 
-		before := b.redis.CommandCount()
+		before := b.Redis.CommandCount()
 		for _, c := range calls {
 			err := c.run()
 			assert.ErrorIs(b, err, c.want, c.name)
@@ -188,7 +188,7 @@ func TestBadInputIsRefusedUnsent(t *testing.T) {
 				assert.Greater(b, len(err.Error()), 10, c.name)
 			}
 		}
-		assert.Equal(b, before, b.redis.CommandCount(), "commands that Redis got")
+		assert.Equal(b, before, b.Redis.CommandCount(), "commands that Redis got")
 	})
 }
 
@@ -234,7 +234,7 @@ func TestAContextEndsACallUnderWay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(b *bubble) {
 				l := b.limiter(Rate{Permits: 10, Interval: second})
-				b.latency.Store(int64(5 * second))
+				b.Latency.Store(int64(5 * second))
 				start := time.Now()
 				ctx, cancel := context.WithTimeout(b.Context(), second)
 				defer cancel()
@@ -245,7 +245,7 @@ func TestAContextEndsACallUnderWay(t *testing.T) {
 				defer time.AfterFunc(second/2, cancel).Stop()
 				assert.ErrorIs(b, everyCall(l)[name](ctx), context.Canceled)
 				assert.Equal(b, second*3/2, time.Since(start))
-				b.latency.Store(0)
+				b.Latency.Store(0)
 				pass(time.Minute)
 			})
 		})
@@ -254,25 +254,25 @@ func TestAContextEndsACallUnderWay(t *testing.T) {
 
 func TestAnUninitialisedLimiter(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		ctx, l := b.Context(), New(b.conn).Limiter("limiter")
+		ctx, l := b.Context(), New(b.Conn).Limiter("limiter")
 		for _, name := range []string{"TryAcquire", "Acquire", "TryAcquireWithin", "Take", "Release", "AvailablePermits", "Config", "Rename", "Copy"} {
 			assert.ErrorIs(b, everyCall(l)[name](ctx), ErrNotInitialized, name)
 		}
 		for _, field := range []string{"rate", "interval", "type"} {
-			b.redis.FlushAll()
+			b.Redis.FlushAll()
 			for other, value := range map[string]string{"rate": "1", "interval": "1000", "type": "0"} {
 				if other != field {
-					b.redis.HSet("limiter", other, value)
+					b.Redis.HSet("limiter", other, value)
 				}
 			}
 			assert.ErrorIs(b, everyCall(l)["TryAcquire"](ctx), ErrNotInitialized, "no "+field)
 			assert.ErrorIs(b, everyCall(l)["Config"](ctx), ErrNotInitialized, "no "+field)
 		}
-		b.redis.FlushAll()
+		b.Redis.FlushAll()
 		ok, err := l.UpdateRate(ctx, Rate{Permits: 1, Interval: second})
 		require.NoError(b, err)
 		assert.False(b, ok)
-		assert.Empty(b, b.redis.Keys())
+		assert.Empty(b, b.Redis.Keys())
 	})
 }
 
@@ -286,30 +286,30 @@ func TestStateThatIsNoLimiters(t *testing.T) {
 	for _, field := range []string{"rate", "interval", "type", "keepAliveTime"} {
 		for _, value := range []string{"", "ten", "-1", "1.5", "1e3", "0x10", " 7", "7\x00"} {
 			corrupt[field+" "+strconv.Quote(value)] = harmed{
-				func(b *bubble) { b.redis.HSet("limiter", field, value) }, StateError{"limiter", field, value}}
+				func(b *bubble) { b.Redis.HSet("limiter", field, value) }, StateError{"limiter", field, value}}
 		}
 	}
-	corrupt["type 2"] = harmed{func(b *bubble) { b.redis.HSet("limiter", "type", "2") }, StateError{"limiter", "type", "2"}}
-	corrupt["rate above 2^53"] = harmed{func(b *bubble) { b.redis.HSet("limiter", "rate", "9007199254740993") }, StateError{"limiter", "rate", "9007199254740993"}}
-	corrupt["configuration is a list"] = harmed{func(b *bubble) { b.redis.Del("limiter"); b.redis.Lpush("limiter", "x") }, StateError{"limiter", "", "list"}}
+	corrupt["type 2"] = harmed{func(b *bubble) { b.Redis.HSet("limiter", "type", "2") }, StateError{"limiter", "type", "2"}}
+	corrupt["rate above 2^53"] = harmed{func(b *bubble) { b.Redis.HSet("limiter", "rate", "9007199254740993") }, StateError{"limiter", "rate", "9007199254740993"}}
+	corrupt["configuration is a list"] = harmed{func(b *bubble) { b.Redis.Del("limiter"); b.Redis.Lpush("limiter", "x") }, StateError{"limiter", "", "list"}}
 	state := map[string]harmed{
-		"value text":          {func(b *bubble) { b.redis.Set("{limiter}:value", "many") }, StateError{"{limiter}:value", "", "many"}},
-		"value float":         {func(b *bubble) { b.redis.Set("{limiter}:value", "1.5") }, StateError{"{limiter}:value", "", "1.5"}},
-		"value as Lua prints": {func(b *bubble) { b.redis.Set("{limiter}:value", "1e+17") }, StateError{"{limiter}:value", "", "1e+17"}},
-		"value is a hash":     {func(b *bubble) { b.redis.Del("{limiter}:value"); b.redis.HSet("{limiter}:value", "a", "b") }, StateError{"{limiter}:value", "", "hash"}},
-		"permits is a string": {func(b *bubble) { b.redis.Del("{limiter}:permits"); b.redis.Set("{limiter}:permits", "x") }, StateError{"{limiter}:permits", "", "string"}},
+		"value text":          {func(b *bubble) { b.Redis.Set("{limiter}:value", "many") }, StateError{"{limiter}:value", "", "many"}},
+		"value float":         {func(b *bubble) { b.Redis.Set("{limiter}:value", "1.5") }, StateError{"{limiter}:value", "", "1.5"}},
+		"value as Lua prints": {func(b *bubble) { b.Redis.Set("{limiter}:value", "1e+17") }, StateError{"{limiter}:value", "", "1e+17"}},
+		"value is a hash":     {func(b *bubble) { b.Redis.Del("{limiter}:value"); b.Redis.HSet("{limiter}:value", "a", "b") }, StateError{"{limiter}:value", "", "hash"}},
+		"permits is a string": {func(b *bubble) { b.Redis.Del("{limiter}:permits"); b.Redis.Set("{limiter}:permits", "x") }, StateError{"{limiter}:permits", "", "string"}},
 		"member too short": {func(b *bubble) {
-			b.redis.Del("{limiter}:permits")
-			b.redis.ZAdd("{limiter}:permits", 1, "abc")
-			b.redis.ZAdd("{limiter}:permits", float64(time.Now().UnixMilli()), "\x08abcdefgh\x01\x00\x00\x00")
+			b.Redis.Del("{limiter}:permits")
+			b.Redis.ZAdd("{limiter}:permits", 1, "abc")
+			b.Redis.ZAdd("{limiter}:permits", float64(time.Now().UnixMilli()), "\x08abcdefgh\x01\x00\x00\x00")
 		}, StateError{"{limiter}:permits", "member", "abc"}},
 	}
 	check := func(t *testing.T, test harmed, calls ...string) {
 		inBubble(t, func(b *bubble) {
 			l := b.limiter(Rate{Permits: 10, Interval: second})
-			b.take(l, 2)
+			b.Take(l, 2)
 			test.harm(b)
-			before := b.redis.Dump()
+			before := b.Redis.Dump()
 			for _, name := range calls {
 				err := everyCall(l)[name](b.Context())
 				var got *StateError
@@ -317,7 +317,7 @@ func TestStateThatIsNoLimiters(t *testing.T) {
 				assert.Equal(b, test.want, *got, name)
 				assert.Contains(b, err.Error(), strconv.Quote(test.want.Key))
 			}
-			assert.Equal(b, before, b.redis.Dump())
+			assert.Equal(b, before, b.Redis.Dump())
 		})
 	}
 	acquiring := []string{"TryAcquire", "Take", "Acquire", "TryAcquireWithin", "Release", "AvailablePermits"}
@@ -331,22 +331,22 @@ func TestStateThatIsNoLimiters(t *testing.T) {
 
 func TestSetRateRepairs(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		b.redis.HSet("limiter", "rate", "ten", "type", "x", "keepAliveTime", "-")
-		b.redis.HSet("{limiter}:value", "a", "b")
-		require.NoError(b, b.redis.Set("{limiter}:permits", "x"))
-		b.take(b.limiter(Rate{Permits: 3, Interval: second}), 3)
+		b.Redis.HSet("limiter", "rate", "ten", "type", "x", "keepAliveTime", "-")
+		b.Redis.HSet("{limiter}:value", "a", "b")
+		require.NoError(b, b.Redis.Set("{limiter}:permits", "x"))
+		b.Take(b.limiter(Rate{Permits: 3, Interval: second}), 3)
 	})
 }
 
 func TestTryAcquire_MostPermitsOfAGrant(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 1 << 40, Interval: second})
-		b.take(l, maxGrant)
-		b.free(l, 1<<40-maxGrant)
+		b.Take(l, maxGrant)
+		b.Free(l, 1<<40-maxGrant)
 		_, err := l.TryAcquire(b.Context(), maxGrant+1)
 		require.ErrorIs(b, err, ErrInvalidPermits)
 		require.ErrorIs(b, l.Acquire(b.Context(), maxGrant+1), ErrInvalidPermits)
-		b.free(l, 1<<40-maxGrant)
+		b.Free(l, 1<<40-maxGrant)
 	})
 }
 
@@ -354,21 +354,21 @@ func TestTryAcquire_MostPermitsOfAGrant(t *testing.T) {
 func TestLostStateHeals(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 10, Interval: second})
-		b.take(l, 7)
-		b.redis.Del("{limiter}:value")
-		b.free(l, 3)
-		b.full(l, 4)
-		b.take(l, 3)
+		b.Take(l, 7)
+		b.Redis.Del("{limiter}:value")
+		b.Free(l, 3)
+		b.Full(l, 4)
+		b.Take(l, 3)
 
-		b.redis.Del("{limiter}:permits")
-		b.free(l, 10)
-		b.take(l, 10)
+		b.Redis.Del("{limiter}:permits")
+		b.Free(l, 10)
+		b.Take(l, 10)
 
 		// More than the rate, as a lowered rate of another client leaves it.
 		pass(second)
-		b.redis.Set("{limiter}:value", "50")
-		b.take(l, 10)
-		b.full(l, 1)
+		b.Redis.Set("{limiter}:value", "50")
+		b.Take(l, 10)
+		b.Full(l, 1)
 	})
 }
 
@@ -377,39 +377,39 @@ func TestManyGrantsCountedAcrossCalls(t *testing.T) {
 		ctx := b.Context()
 		l := b.limiter(Rate{Permits: 10_000, Interval: 10 * second})
 		for range 1000 {
-			b.take(l, 2)
+			b.Take(l, 2)
 		}
 		pass(5 * second)
-		b.take(l, 2)
+		b.Take(l, 2)
 
 		// The value alone is lost: 1001 grants are more than one call counts.
-		b.redis.Del("{limiter}:value")
-		before := b.scripts.Load()
-		b.free(l, 10_000-2002)
-		assert.EqualValues(b, 4, b.scripts.Load()-before)
-		before = b.scripts.Load()
-		b.take(l, 10_000-2002)
-		assert.EqualValues(b, 4, b.scripts.Load()-before)
-		b.full(l, 1)
+		b.Redis.Del("{limiter}:value")
+		before := b.Scripts.Load()
+		b.Free(l, 10_000-2002)
+		assert.EqualValues(b, 4, b.Scripts.Load()-before)
+		before = b.Scripts.Load()
+		b.Take(l, 10_000-2002)
+		assert.EqualValues(b, 4, b.Scripts.Load()-before)
+		b.Full(l, 1)
 
 		// 1000 grants leave the window while others stay: a call takes back a page of them, and no more than it needs.
 		pass(5 * second)
-		b.free(l, 2000)
-		before = b.scripts.Load()
-		b.take(l, 3)
-		assert.EqualValues(b, 1, b.scripts.Load()-before)
-		members, err := b.redis.ZMembers("{limiter}:permits")
+		b.Free(l, 2000)
+		before = b.Scripts.Load()
+		b.Take(l, 3)
+		assert.EqualValues(b, 1, b.Scripts.Load()-before)
+		members, err := b.Redis.ZMembers("{limiter}:permits")
 		require.NoError(b, err)
 		assert.Len(b, members, 1001-256+2)
-		b.full(l, 2001)
-		b.take(l, 1997)
-		b.full(l, 1)
+		b.Full(l, 2001)
+		b.Take(l, 1997)
+		b.Full(l, 1)
 
 		// All have left: nothing is read one by one.
 		pass(10 * second)
-		before = b.scripts.Load()
-		b.take(l, 10_000)
-		assert.EqualValues(b, 1, b.scripts.Load()-before)
+		before = b.Scripts.Load()
+		b.Take(l, 10_000)
+		assert.EqualValues(b, 1, b.Scripts.Load()-before)
 
 		require.NoError(b, l.Release(ctx, 10_000))
 	})
@@ -419,22 +419,22 @@ func TestReleaseTakesTheOldestGrantsBack(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		ctx := b.Context()
 		l := b.limiter(Rate{Permits: 10, Interval: 10 * second})
-		b.take(l, 4)
+		b.Take(l, 4)
 		pass(second)
-		b.take(l, 6)
+		b.Take(l, 6)
 		require.NoError(b, l.Release(ctx, 5)) // the 4, and 1 of the 6
-		b.free(l, 5)
-		b.take(l, 5)
+		b.Free(l, 5)
+		b.Take(l, 5)
 		pass(9 * second) // the 4 would be back now, had they not come before
-		b.full(l, 1)
+		b.Full(l, 1)
 		pass(second)
-		b.free(l, 10)
+		b.Free(l, 10)
 
 		require.NoError(b, l.Release(ctx, 3)) // of nothing
-		b.take(l, 10)
+		b.Take(l, 10)
 		require.NoError(b, l.Release(ctx, 100))
-		b.take(l, 10)
-		b.full(l, 1)
+		b.Take(l, 10)
+		b.Full(l, 1)
 	})
 }
 
@@ -442,15 +442,15 @@ func TestReleaseTakesTheOldestGrantsBack(t *testing.T) {
 func TestAReleaseThatFailsLosesNothing(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 10, Interval: 10 * second})
-		b.take(l, 4)
+		b.Take(l, 4)
 		pass(5 * second)
-		_, err := b.redis.ZAdd("{limiter}:permits", float64(time.Now().UnixMilli()-1), "abc")
+		_, err := b.Redis.ZAdd("{limiter}:permits", float64(time.Now().UnixMilli()-1), "abc")
 		require.NoError(b, err)
-		b.take(l, 5)
+		b.Take(l, 5)
 		pass(5 * second)
 		var state *StateError
 		require.ErrorAs(b, l.Release(b.Context(), 1), &state)
-		b.free(l, 5)
+		b.Free(l, 5)
 	})
 }
 
@@ -458,11 +458,11 @@ func TestReleaseOfManyGrants(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 10_000, Interval: 10 * second})
 		for range 1000 {
-			b.take(l, 1)
+			b.Take(l, 1)
 		}
 		require.NoError(b, l.Release(b.Context(), 700))
-		b.free(l, 9700)
-		members, err := b.redis.ZMembers("{limiter}:permits")
+		b.Free(l, 9700)
+		members, err := b.Redis.ZMembers("{limiter}:permits")
 		require.NoError(b, err)
 		assert.Len(b, members, 300)
 	})
@@ -472,9 +472,9 @@ func TestSetRateStartsAnew(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		ctx := b.Context()
 		l := b.limiter(Rate{Permits: 10, Interval: 10 * second})
-		b.take(l, 10)
+		b.Take(l, 10)
 		require.NoError(b, l.SetRate(ctx, Rate{Permits: 5, Interval: second}))
-		b.take(l, 5)
+		b.Take(l, 5)
 		ok, err := l.TrySetRate(ctx, Rate{Permits: 50, Interval: second, KeepAlive: second})
 		require.NoError(b, err)
 		assert.False(b, ok)
@@ -486,7 +486,7 @@ func TestSetRateStartsAnew(t *testing.T) {
 		ok, err = l.UpdateRate(ctx, Rate{Type: PerClient, Permits: 2, Interval: second}, KeepState())
 		require.NoError(b, err)
 		assert.True(b, ok)
-		assert.Equal(b, []string{"limiter"}, b.redis.Keys())
+		assert.Equal(b, []string{"limiter"}, b.Redis.Keys())
 	})
 }
 
@@ -494,23 +494,23 @@ func TestKeepStateKeepsWhatIsTaken(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		ctx := b.Context()
 		l := b.limiter(Rate{Permits: 10, Interval: 10 * second})
-		b.take(l, 3)
+		b.Take(l, 3)
 		pass(4 * second)
-		b.take(l, 5)
+		b.Take(l, 5)
 		keep := func(permits int64, interval time.Duration) {
 			require.NoError(b, l.SetRate(ctx, Rate{Permits: permits, Interval: interval}, KeepState()))
 		}
 		keep(20, 10*second)
-		b.free(l, 12)
+		b.Free(l, 12)
 		keep(6, 10*second) // 8 are taken: a deficit of 2
-		b.free(l, 0)
+		b.Free(l, 0)
 		d, err := l.Take(ctx, 2)
 		require.NoError(b, err)
 		assert.Equal(b, Decision{Limit: 6, RetryAfter: 10 * second, ResetAfter: 10 * second}, d)
 		keep(6, 4*second) // the 3 have left the shorter interval
-		b.free(l, 1)
+		b.Free(l, 1)
 		pass(4 * second)
-		b.take(l, 6)
+		b.Take(l, 6)
 	})
 }
 
@@ -518,17 +518,17 @@ func TestKeepStateOfManyGrants(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 10_000, Interval: 10 * second})
 		for range 1000 {
-			b.take(l, 2)
+			b.Take(l, 2)
 		}
-		before := b.scripts.Load()
+		before := b.Scripts.Load()
 		require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 1500, Interval: 10 * second}, KeepState()))
-		assert.EqualValues(b, 1, b.scripts.Load()-before)
-		b.full(l, 1)
+		assert.EqualValues(b, 1, b.Scripts.Load()-before)
+		b.Full(l, 1)
 		require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 2500, Interval: 10 * second}, KeepState()))
-		b.take(l, 500)
-		b.full(l, 1)
+		b.Take(l, 500)
+		b.Full(l, 1)
 		pass(10 * second)
-		b.take(l, 2500)
+		b.Take(l, 2500)
 	})
 }
 
@@ -536,17 +536,17 @@ func TestSetRateAndTheOldExpiry(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		ctx := b.Context()
 		l := b.limiter(Rate{Permits: 10, Interval: second, KeepAlive: time.Minute})
-		b.take(l, 1)
+		b.Take(l, 1)
 		require.NoError(b, l.SetRate(ctx, Rate{Permits: 10, Interval: second}, KeepState()))
 		pass(time.Hour)
-		assert.Len(b, b.redis.Keys(), 3, "the TTL of the old keep-alive is gone")
+		assert.Len(b, b.Redis.Keys(), 3, "the TTL of the old keep-alive is gone")
 
 		_, err := l.Expire(ctx, time.Minute)
 		require.NoError(b, err)
 		require.NoError(b, l.SetRate(ctx, Rate{Permits: 10, Interval: second}))
-		b.take(l, 1)
+		b.Take(l, 1)
 		pass(time.Hour)
-		assert.Empty(b, b.redis.Keys(), "the TTL of Expire stays, and state made later shares it")
+		assert.Empty(b, b.Redis.Keys(), "the TTL of Expire stays, and state made later shares it")
 	})
 }
 
@@ -555,42 +555,42 @@ func TestClocks(t *testing.T) {
 		inBubble(t, func(b *bubble) {
 			var skew time.Duration
 			l := b.limiter(Rate{Permits: 10, Interval: 10 * second}, WithClock(func() time.Time { return time.Now().Add(skew) }))
-			b.take(l, 6)
+			b.Take(l, 6)
 			skew = -time.Hour
-			b.free(l, 4)
-			b.take(l, 4)
-			b.full(l, 1)
+			b.Free(l, 4)
+			b.Take(l, 4)
+			b.Full(l, 1)
 			pass(10 * second)
-			b.free(l, 4) // those dated by the clock that is back; the 6 stay for the hour that it jumped
+			b.Free(l, 4) // those dated by the clock that is back; the 6 stay for the hour that it jumped
 			pass(time.Hour)
-			b.take(l, 10)
+			b.Take(l, 10)
 		})
 	})
 	t.Run("is ahead by an hour", func(t *testing.T) {
 		inBubble(t, func(b *bubble) {
 			here := b.limiter(Rate{Permits: 10, Interval: 10 * second})
-			ahead := New(b.conn, WithClock(func() time.Time { return time.Now().Add(time.Hour) })).Limiter("limiter")
-			b.take(here, 10)
-			b.take(ahead, 10)
-			b.full(ahead, 1)
-			b.full(here, 1)
-			b.free(here, 0)
+			ahead := New(b.Conn, WithClock(func() time.Time { return time.Now().Add(time.Hour) })).Limiter("limiter")
+			b.Take(here, 10)
+			b.Take(ahead, 10)
+			b.Full(ahead, 1)
+			b.Full(here, 1)
+			b.Free(here, 0)
 			pass(time.Hour + 10*second)
-			b.take(here, 10)
+			b.Take(here, 10)
 		})
 	})
 	t.Run("is the server's", func(t *testing.T) {
 		inBubble(t, func(b *bubble) {
 			wrong := func() time.Time { return time.Unix(1, 0) }
 			l := b.limiter(Rate{Permits: 10, Interval: 10 * second}, WithClock(wrong), WithServerTime())
-			b.take(l, 10)
-			score, err := b.redis.ZScore("{limiter}:permits", firstMember(b))
+			b.Take(l, 10)
+			score, err := b.Redis.ZScore("{limiter}:permits", firstMember(b))
 			require.NoError(b, err)
 			assert.EqualValues(b, time.Now().UnixMilli(), score)
 			pass(10 * second)
-			b.free(l, 10)
+			b.Free(l, 10)
 			require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 5, Interval: second}, KeepState()))
-			b.take(l, 5)
+			b.Take(l, 5)
 			require.NoError(b, l.Release(b.Context(), 5))
 			require.NoError(b, l.Acquire(b.Context(), 5))
 			require.NoError(b, l.Acquire(b.Context(), 5))
@@ -599,7 +599,7 @@ func TestClocks(t *testing.T) {
 }
 
 func firstMember(b *bubble) string {
-	members, err := b.redis.ZMembers("{limiter}:permits")
+	members, err := b.Redis.ZMembers("{limiter}:permits")
 	require.NoError(b, err)
 	return members[0]
 }
@@ -608,7 +608,7 @@ func firstMember(b *bubble) string {
 func TestRedisErrorsStayReachable(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 1, Interval: second})
-		b.redis.SetError("OOM command not allowed when used memory > 'maxmemory'.")
+		b.Redis.SetError("OOM command not allowed when used memory > 'maxmemory'.")
 		for name, call := range everyCall(l) {
 			if name == "Release(0)" {
 				continue

@@ -12,9 +12,9 @@ import (
 func (b *bubble) leased(c *Client, permits int64, d time.Duration) (member string) {
 	b.Helper()
 	member = string(c.appendMember(nil, permits, true))
-	_, err := b.redis.ZAdd("{limiter}:permits", float64(time.Now().Add(d).UnixMilli()), member)
+	_, err := b.Redis.ZAdd("{limiter}:permits", float64(time.Now().Add(d).UnixMilli()), member)
 	require.NoError(b, err)
-	_, err = b.redis.Incr("{limiter}:value", -int(permits))
+	_, err = b.Redis.Incr("{limiter}:value", -int(permits))
 	require.NoError(b, err)
 	return member
 }
@@ -26,28 +26,28 @@ func TestRelease_LeasesOfOthers_AreReleasedLast(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(b *bubble) {
 				l := b.limiter(Rate{Permits: 100, Interval: time.Hour})
-				b.take(l, 1)
-				other := New(b.conn)
+				b.Take(l, 1)
+				other := New(b.Conn)
 				lease := b.leased(other, 20, second/2)
 				if ownLease {
 					b.leased(l.wire.client, 30, second)
 				} else {
-					b.take(l, 30)
+					b.Take(l, 30)
 				}
 				require.NoError(b, l.Release(b.Context(), 31))
-				b.free(l, 80)
-				score, err := b.redis.ZScore("{limiter}:permits", lease)
+				b.Free(l, 80)
+				score, err := b.Redis.ZScore("{limiter}:permits", lease)
 				require.NoError(b, err, "the other process's lease is there")
 				require.NotZero(b, score)
 				require.NoError(b, other.Limiter("limiter").wire.giveBack(b.Context(), 20, lease[:17], 20))
-				b.free(l, 100)
+				b.Free(l, 100)
 
 				lease = b.leased(other, 20, second/2)
-				b.take(l, 1)
+				b.Take(l, 1)
 				require.NoError(b, l.Release(b.Context(), 5))
-				b.free(l, 84)
+				b.Free(l, 84)
 				require.NoError(b, other.Limiter("limiter").wire.giveBack(b.Context(), 20, lease[:17], 20))
-				b.free(l, 100)
+				b.Free(l, 100)
 			})
 		})
 	}
@@ -58,8 +58,8 @@ func TestAcquire_PermitsLeasedByOthers_WaitsForTheLeaseToEnd(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		const interval = 10 * time.Second
 		l := b.limiter(Rate{Permits: 100, Interval: interval})
-		b.take(l, 40)
-		other := New(b.conn).Limiter("limiter")
+		b.Take(l, 40)
+		other := New(b.Conn).Limiter("limiter")
 		lease := b.leased(other.wire.client, 60, 600*time.Millisecond)
 		d, err := l.Take(b.Context(), 50)
 		require.NoError(b, err)
@@ -91,20 +91,20 @@ func TestAcquire_PermitsLeasedByOthers_WaitsForTheLeaseToEnd(t *testing.T) {
 // TestRename_NamesOfOneState_IsRefused: Redisson's "x" and "{x}" are two configurations with one value and one set.
 func TestRename_NamesOfOneState_IsRefused(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		c := New(b.conn)
+		c := New(b.Conn)
 		for _, names := range [][2]string{{"x", "{x}"}, {"{x}", "x"}} {
 			from := c.Limiter(names[0])
 			require.NoError(b, from.SetRate(b.Context(), Rate{Permits: 10, Interval: time.Hour}))
-			b.take(from, 4)
-			before := b.redis.Dump()
+			b.Take(from, 4)
+			before := b.Redis.Dump()
 			require.ErrorIs(b, from.Rename(b.Context(), names[1]), ErrInvalidName)
 			_, err := from.RenameNX(b.Context(), names[1])
 			require.ErrorIs(b, err, ErrInvalidName)
 			_, err = from.Copy(b.Context(), names[1], Replace())
 			require.ErrorIs(b, err, ErrInvalidName)
-			assert.Equal(b, before, b.redis.Dump())
+			assert.Equal(b, before, b.Redis.Dump())
 			require.NoError(b, from.Rename(b.Context(), names[0]), "its own name")
-			b.free(from, 6)
+			b.Free(from, 6)
 			_, err = from.Delete(b.Context())
 			require.NoError(b, err)
 		}

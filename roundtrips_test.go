@@ -16,10 +16,10 @@ func TestEveryCallIsOneRoundTrip(t *testing.T) {
 				l := b.limiter(Rate{Permits: 1000, Interval: second})
 				call := func() int64 {
 					require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 1000, Interval: second}))
-					b.take(l, 2)
-					before := b.sent.Load()
+					b.Take(l, 2)
+					before := b.Sent.Load()
 					require.NoError(b, everyCall(l)[name](b.Context()))
-					return b.sent.Load() - before
+					return b.Sent.Load() - before
 				}
 				call()
 				want := int64(1)
@@ -28,7 +28,7 @@ func TestEveryCallIsOneRoundTrip(t *testing.T) {
 				}
 				assert.Equal(b, want, call(), "round trips")
 
-				require.NoError(b, b.conn.Do(b.Context(), b.conn.B().ScriptFlush().Build()).Error())
+				require.NoError(b, b.Conn.Do(b.Context(), b.Conn.B().ScriptFlush().Build()).Error())
 				require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 1000, Interval: second}))
 				assert.LessOrEqual(b, call(), int64(2), "round trips after SCRIPT FLUSH")
 			})

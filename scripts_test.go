@@ -60,7 +60,7 @@ func (b *bubble) ask(l *Limiter, flags, runs string) string {
 
 // config reads the limiter's rate and interval.
 func (b *bubble) config() struct{ rate, interval string } {
-	return struct{ rate, interval string }{b.redis.HGet("limiter", "rate"), b.redis.HGet("limiter", "interval")}
+	return struct{ rate, interval string }{b.Redis.HGet("limiter", "rate"), b.Redis.HGet("limiter", "interval")}
 }
 
 // TestRepliesOfTheAcquireScript are {0, left, rate, interval, reset, now, answers, counted, wait, permits, ...}, here
@@ -99,7 +99,7 @@ func TestRepliesOfTheAcquireScript(t *testing.T) {
 		inBubble(t, func(b *bubble) {
 			l := b.limiter(Rate{Permits: 10, Interval: time.Minute})
 			for _, n := range test.took {
-				b.take(l, n)
+				b.Take(l, n)
 				pass(second)
 			}
 			assert.Equal(b, test.want, b.ask(l, test.flags, test.runs), test.name)
@@ -120,16 +120,16 @@ func TestGrantsOfOneMoment(t *testing.T) {
 		pass(second)
 		b.granted(l, "z", 5)
 		assert.Equal(b, fmt.Sprintf("0 %d %d 60000 0 n 59000 %d 60000 5", rate-sum-5, int64(rate), sum), b.ask(l, "w", fmt.Sprint(int64(rate), "*1")))
-		b.redis.Del("{limiter}:value")
-		b.free(l, rate-sum-5)
-		b.take(l, 1)
-		b.free(l, rate-sum-6)
+		b.Redis.Del("{limiter}:value")
+		b.Free(l, rate-sum-5)
+		b.Take(l, 1)
+		b.Free(l, rate-sum-6)
 		require.NoError(b, l.SetRate(b.Context(), Rate{Permits: rate, Interval: time.Minute}, KeepState()))
-		b.free(l, rate-sum-6)
+		b.Free(l, rate-sum-6)
 		require.NoError(b, l.Release(b.Context(), 0x1010101+0x01020304))
-		b.free(l, rate-sum-6+0x1010101+0x01020304)
+		b.Free(l, rate-sum-6+0x1010101+0x01020304)
 		pass(59 * second)
-		b.free(l, rate-6)
+		b.Free(l, rate-6)
 	})
 }
 
@@ -138,52 +138,52 @@ func TestAPageIsAPage(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 10_000, Interval: 10 * second})
 		fill := func(n int) {
-			b.redis.FlushAll()
+			b.Redis.FlushAll()
 			require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 10_000, Interval: 10 * second}))
 			for range n {
-				_, err := b.redis.ZAdd("{limiter}:permits", float64(time.Now().UnixMilli()), string(new(Client).appendMember(nil, 2, false)))
+				_, err := b.Redis.ZAdd("{limiter}:permits", float64(time.Now().UnixMilli()), string(new(Client).appendMember(nil, 2, false)))
 				require.NoError(b, err)
 			}
-			require.NoError(b, b.redis.Set("{limiter}:value", strconv.Itoa(10_000-2*n)))
+			require.NoError(b, b.Redis.Set("{limiter}:value", strconv.Itoa(10_000-2*n)))
 		}
 		calls := func(want int64, what func()) {
 			b.Helper()
-			before := b.scripts.Load()
+			before := b.Scripts.Load()
 			what()
-			assert.Equal(b, want, b.scripts.Load()-before, "calls")
+			assert.Equal(b, want, b.Scripts.Load()-before, "calls")
 		}
 		for n, pages := range map[int]int64{255: 1, 256: 1, 257: 2, 512: 2, 513: 3} {
 			fill(n)
 			assert.Equal(b, 6+2*1, len(strings.Fields(b.ask(l, "w", "10000*1"))), "all of one moment")
-			b.redis.Del("{limiter}:value")
-			calls(pages, func() { b.take(l, 1) })
+			b.Redis.Del("{limiter}:value")
+			calls(pages, func() { b.Take(l, 1) })
 			require.NoError(b, l.Release(b.Context(), int64(2*n)))
-			b.free(l, 9999)
+			b.Free(l, 9999)
 
 			// As many leave the window, and one does not.
 			fill(n)
 			pass(5 * second)
-			b.take(l, 1)
+			b.Take(l, 1)
 			pass(5 * second)
-			calls((int64(n)+256)/256, func() { b.free(l, 9999) })
-			calls(1, func() { b.take(l, 1) })
-			calls(max(1, pages-1), func() { b.take(l, 9998) })
-			b.full(l, 1)
+			calls((int64(n)+256)/256, func() { b.Free(l, 9999) })
+			calls(1, func() { b.Take(l, 1) })
+			calls(max(1, pages-1), func() { b.Take(l, 9998) })
+			b.Full(l, 1)
 
 			fill(n)
 			pass(5 * second)
-			b.take(l, 1)
+			b.Take(l, 1)
 			pass(5 * second)
-			calls(pages, func() { b.full(l, 10_000) })
-			calls(1, func() { b.take(l, 9999) })
+			calls(pages, func() { b.Full(l, 10_000) })
+			calls(1, func() { b.Take(l, 9999) })
 
 			fill(n)
 			calls(1, func() { require.NoError(b, l.Release(b.Context(), int64(2*n))) })
-			b.free(l, 10_000)
+			b.Free(l, 10_000)
 
 			fill(n)
 			require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 1000, Interval: 10 * second}, KeepState()))
-			b.free(l, max(0, 1000-int64(2*n)))
+			b.Free(l, max(0, 1000-int64(2*n)))
 		}
 	})
 }
@@ -193,16 +193,16 @@ func TestAReleaseBehindGrantsThatHaveLeft(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 1000, Interval: 10 * second})
 		for range 300 {
-			b.take(l, 1)
+			b.Take(l, 1)
 		}
 		pass(5 * second)
-		b.take(l, 600)
+		b.Take(l, 600)
 		pass(5 * second)
 		require.NoError(b, l.Release(b.Context(), 100))
-		b.free(l, 500)
+		b.Free(l, 500)
 		pass(5 * second)
-		b.free(l, 1000)
-		b.take(l, 1000)
+		b.Free(l, 1000)
+		b.Take(l, 1000)
 	})
 }
 
@@ -211,12 +211,12 @@ func TestACursorIsForTheSetThatItWasMadeFor(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 1000, Interval: 10 * second})
 		for range 300 {
-			b.take(l, 1)
+			b.Take(l, 1)
 		}
 		pass(second)
 		b.granted(l, "z", 7)
 		first := func() string {
-			members, err := b.redis.SortedSet("{limiter}:permits")
+			members, err := b.Redis.SortedSet("{limiter}:permits")
 			require.NoError(b, err)
 			oldest := ""
 			for m, score := range members {
@@ -226,7 +226,7 @@ func TestACursorIsForTheSetThatItWasMadeFor(t *testing.T) {
 			}
 			return oldest
 		}()
-		b.redis.Del("{limiter}:value")
+		b.Redis.Del("{limiter}:value")
 		taken := func(cursor string) string {
 			reply, err := b.run(availableScript, l, b.nowText(), "", "", "", "", cursor)
 			return strings.Join(strings.Fields(texts(b, reply, err))[:2], " ")
@@ -257,14 +257,14 @@ func TestKeepStateAtTheEdge(t *testing.T) {
 	for _, opts := range [][]Option{nil, {WithServerTime()}} {
 		inBubble(t, func(b *bubble) {
 			l := b.limiter(Rate{Permits: 10, Interval: time.Minute}, opts...)
-			b.take(l, 4)
+			b.Take(l, 4)
 			pass(1234 * time.Millisecond)
-			b.take(l, 3)
+			b.Take(l, 3)
 			pass(5 * second)
 			require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 10, Interval: 5*second + time.Millisecond}, KeepState()))
-			b.free(l, 7)
+			b.Free(l, 7)
 			require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 10, Interval: 5 * second}, KeepState()))
-			b.free(l, 10)
+			b.Free(l, 10)
 			assert.Empty(b, b.grants())
 		})
 	}
@@ -275,16 +275,16 @@ func TestKeepStateOfManyGrantsWithoutAValue(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 10_000, Interval: 10 * second})
 		for range 300 {
-			b.take(l, 1)
+			b.Take(l, 1)
 		}
-		b.redis.Del("{limiter}:value")
+		b.Redis.Del("{limiter}:value")
 		require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 400, Interval: 10 * second}, KeepState()))
-		b.free(l, 100)
-		b.take(l, 1)
+		b.Free(l, 100)
+		b.Take(l, 1)
 
-		require.NoError(b, b.redis.Set("{limiter}:value", "20000"))
+		require.NoError(b, b.Redis.Set("{limiter}:value", "20000"))
 		require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 500, Interval: 10 * second}, KeepState()))
-		value, err := b.redis.Get("{limiter}:value")
+		value, err := b.Redis.Get("{limiter}:value")
 		require.NoError(b, err)
 		assert.Equal(b, "500", value)
 	})
@@ -293,8 +293,8 @@ func TestKeepStateOfManyGrantsWithoutAValue(t *testing.T) {
 // TestWhatMakesALimiter: its type for TrySetRate, as in Redisson, and anything at all for UpdateRate.
 func TestWhatMakesALimiter(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		ctx, l, rate := b.Context(), New(b.conn).Limiter("limiter"), Rate{Permits: 10, Interval: second}
-		b.redis.HSet("limiter", "rate", "7", "interval", "2000")
+		ctx, l, rate := b.Context(), New(b.Conn).Limiter("limiter"), Rate{Permits: 10, Interval: second}
+		b.Redis.HSet("limiter", "rate", "7", "interval", "2000")
 		set, err := l.TrySetRate(ctx, rate)
 		require.NoError(b, err)
 		assert.True(b, set)
@@ -305,13 +305,13 @@ func TestWhatMakesALimiter(t *testing.T) {
 		require.NoError(b, err)
 		assert.False(b, set)
 
-		b.redis.FlushAll()
-		b.redis.HSet("limiter", "type", "0")
+		b.Redis.FlushAll()
+		b.Redis.HSet("limiter", "type", "0")
 		set, err = l.TrySetRate(ctx, rate)
 		require.NoError(b, err)
 		assert.False(b, set)
-		b.redis.FlushAll()
-		b.redis.HSet("limiter", "rate", "7")
+		b.Redis.FlushAll()
+		b.Redis.HSet("limiter", "rate", "7")
 		updated, err := l.UpdateRate(ctx, rate)
 		require.NoError(b, err)
 		assert.True(b, updated)
@@ -355,14 +355,14 @@ func TestAServerThatLacksTheCall(t *testing.T) {
 	} {
 		inBubble(t, func(b *bubble) {
 			l := b.limiter(Rate{Permits: 10, Interval: second})
-			b.take(l, 4)
+			b.Take(l, 4)
 			other := l.wire.client.Limiter("copy")
 			if test.command == "COPY" && test.want != nil {
 				require.NoError(b, other.SetRate(b.Context(), Rate{Permits: 3, Interval: second}))
-				b.take(other, 3)
+				b.Take(other, 3)
 			}
-			before := b.redis.Dump()
-			b.reply(test.command, "", func(peer *server.Peer, _ []string) { peer.WriteError(test.text) })
+			before := b.Redis.Dump()
+			b.Reply(test.command, "", func(peer *server.Peer, _ []string) { peer.WriteError(test.text) })
 			err := test.call(b, l)
 			var redisErr *rueidis.RedisError
 			if test.want == nil {
@@ -374,7 +374,7 @@ func TestAServerThatLacksTheCall(t *testing.T) {
 					require.ErrorContains(b, err, word)
 				}
 			}
-			require.Equal(b, before, b.redis.Dump(), "nothing was changed")
+			require.Equal(b, before, b.Redis.Dump(), "nothing was changed")
 		})
 	}
 }
@@ -384,7 +384,7 @@ func TestExpireTimeOfAnOldServer(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 10, Interval: second})
 		pass(1234 * time.Millisecond)
-		unknown := b.reply("PEXPIRETIME", "", func(peer *server.Peer, _ []string) { peer.WriteError("ERR unknown command") })
+		unknown := b.Reply("PEXPIRETIME", "", func(peer *server.Peer, _ []string) { peer.WriteError("ERR unknown command") })
 		at, err := l.ExpireTime(b.Context())
 		require.NoError(b, err)
 		assert.True(b, at.IsZero())
@@ -400,29 +400,29 @@ func TestExpireTimeOfAnOldServer(t *testing.T) {
 // TestACopyReplacesTheState, of either kind, and what the new name alone had goes.
 func TestACopyReplacesTheState(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		ctx, c := b.Context(), New(b.conn)
+		ctx, c := b.Context(), New(b.Conn)
 		from, to := c.Limiter("from"), c.Limiter("to")
 		require.NoError(b, from.SetRate(ctx, Rate{Permits: 10, Interval: time.Minute}))
 		require.NoError(b, to.SetRate(ctx, Rate{Permits: 20, Interval: time.Minute}))
-		b.take(from, 4)
-		b.take(to, 19)
+		b.Take(from, 4)
+		b.Take(to, 19)
 		copied, err := from.Copy(ctx, "to", Replace())
 		require.NoError(b, err)
 		require.True(b, copied)
 		config, err := to.Config(ctx)
 		require.NoError(b, err)
 		assert.EqualValues(b, 10, config.Permits)
-		b.free(to, 6)
-		b.redis.Del("{to}:value")
-		b.free(to, 6)
+		b.Free(to, 6)
+		b.Redis.Del("{to}:value")
+		b.Free(to, 6)
 
 		require.NoError(b, from.SetRate(ctx, Rate{Permits: 10, Interval: time.Minute}))
 		copied, err = from.Copy(ctx, "to", Replace())
 		require.NoError(b, err)
 		require.True(b, copied)
-		b.free(to, 10)
-		assert.False(b, b.redis.Exists("{to}:permits"))
-		assert.False(b, b.redis.Exists("{to}:value"))
+		b.Free(to, 10)
+		assert.False(b, b.Redis.Exists("{to}:permits"))
+		assert.False(b, b.Redis.Exists("{to}:value"))
 	})
 }
 
@@ -430,13 +430,13 @@ func TestACopyReplacesTheState(t *testing.T) {
 func TestAValueAboveTheRate(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 10, Interval: second})
-		b.take(l, 4)
-		require.NoError(b, b.redis.Set("{limiter}:value", "50"))
-		b.free(l, 10)
-		b.take(l, 3)
-		b.free(l, 3)
-		b.take(l, 3)
-		b.full(l, 1)
+		b.Take(l, 4)
+		require.NoError(b, b.Redis.Set("{limiter}:value", "50"))
+		b.Free(l, 10)
+		b.Take(l, 3)
+		b.Free(l, 3)
+		b.Take(l, 3)
+		b.Full(l, 1)
 	})
 }
 
@@ -444,22 +444,22 @@ func TestAValueAboveTheRate(t *testing.T) {
 func TestARenameWithoutARight(t *testing.T) {
 	for _, command := range []string{"PTTL", "HMGET", "UNLINK", "EXISTS", "RENAME"} {
 		inBubble(t, func(b *bubble) {
-			ctx, c := b.Context(), New(b.conn)
+			ctx, c := b.Context(), New(b.Conn)
 			from, to := c.Limiter("from"), c.Limiter("to")
 			for _, l := range []*Limiter{from, to} {
 				require.NoError(b, l.SetRate(ctx, Rate{Permits: 10, Interval: time.Minute}))
 			}
-			b.take(from, 4)
-			b.take(to, 9)
-			b.reply(command, "", func(peer *server.Peer, _ []string) { peer.WriteError("NOPERM") })
+			b.Take(from, 4)
+			b.Take(to, 9)
+			b.Reply(command, "", func(peer *server.Peer, _ []string) { peer.WriteError("NOPERM") })
 			_, err := from.RenameNX(ctx, "new")
 			require.Error(b, err, command)
 			if command != "EXISTS" { // which looks whether there is a limiter of the new name
 				require.Error(b, from.Rename(ctx, "to"), command)
 			}
-			b.reply("", "none", nil)
-			b.free(from, 6)
-			b.free(to, 1)
+			b.Reply("", "none", nil)
+			b.Free(from, 6)
+			b.Free(to, 1)
 		})
 	}
 }

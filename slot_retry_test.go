@@ -12,10 +12,10 @@ func TestADenialCountsFromTheCallThatWasAnswered(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 10, Interval: time.Hour}, WithDenialCache(time.Hour))
 		start := time.Now()
-		b.take(l, 10)
-		b.redis.SetError("TRYAGAIN Multiple keys request during rehashing of slot")
-		time.AfterFunc(100*time.Millisecond, func() { b.redis.SetError("") })
-		b.full(l, 1)
+		b.Take(l, 10)
+		b.Redis.SetError("TRYAGAIN Multiple keys request during rehashing of slot")
+		time.AfterFunc(100*time.Millisecond, func() { b.Redis.SetError("") })
+		b.Full(l, 1)
 		pass(second)
 		d, denied := b.remembered(l, 1)
 		assert.True(b, denied)
@@ -27,12 +27,12 @@ func TestADenialCountsFromTheCallThatWasAnswered(t *testing.T) {
 func TestASlotThatMovesIsWaitedForAQuarterOfASecond(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 10, Interval: time.Hour})
-		b.redis.SetError("TRYAGAIN Multiple keys request during rehashing of slot")
+		b.Redis.SetError("TRYAGAIN Multiple keys request during rehashing of slot")
 		for _, call := range []string{"TryAcquire", "Release"} {
 			start := time.Now()
 			assert.ErrorContains(b, everyCall(l)[call](b.Context()), "TRYAGAIN")
 			assert.Equal(b, 255*time.Millisecond, time.Since(start), call)
 		}
-		b.redis.SetError("")
+		b.Redis.SetError("")
 	})
 }

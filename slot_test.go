@@ -14,28 +14,28 @@ func TestASlotThatMovesIsWaitedFor(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 10, Interval: time.Hour})
 		const moving = "TRYAGAIN Multiple keys request during rehashing of slot"
-		b.redis.SetError(moving)
-		time.AfterFunc(100*time.Millisecond, func() { b.redis.SetError("") })
+		b.Redis.SetError(moving)
+		time.AfterFunc(100*time.Millisecond, func() { b.Redis.SetError("") })
 		start := time.Now()
-		b.take(l, 10)
+		b.Take(l, 10)
 		assert.Less(b, time.Since(start), 200*time.Millisecond)
-		score, err := b.redis.ZScore("{limiter}:permits", firstMember(b))
+		score, err := b.Redis.ZScore("{limiter}:permits", firstMember(b))
 		require.NoError(b, err)
 		assert.GreaterOrEqual(b, int64(score), start.UnixMilli()+100)
 
 		// What is free is told as of the answer, too.
-		quick := New(b.conn).Limiter("quick")
+		quick := New(b.Conn).Limiter("quick")
 		require.NoError(b, quick.SetRate(b.Context(), Rate{Permits: 10, Interval: second}))
-		b.take(quick, 10)
+		b.Take(quick, 10)
 		pass(950 * time.Millisecond)
-		b.redis.SetError(moving)
-		time.AfterFunc(100*time.Millisecond, func() { b.redis.SetError("") })
-		b.free(quick, 10)
+		b.Redis.SetError(moving)
+		time.AfterFunc(100*time.Millisecond, func() { b.Redis.SetError("") })
+		b.Free(quick, 10)
 
-		b.redis.SetError(moving)
+		b.Redis.SetError(moving)
 		_, err = l.TryAcquire(b.Context(), 1)
 		assert.ErrorContains(b, err, "TRYAGAIN")
-		b.redis.SetError("")
+		b.Redis.SetError("")
 	})
 }
 
@@ -48,12 +48,12 @@ func (ofACluster) Mode() rueidis.ClientMode { return rueidis.ClientModeCluster }
 func TestAClusterIsKnownByItsClient(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		for _, name := range []string{"limiter", "{tag}:limiter"} {
-			_, err := New(ofACluster{b.conn}).Limiter(name).Exists(b.Context())
+			_, err := New(ofACluster{b.Conn}).Limiter(name).Exists(b.Context())
 			assert.NoError(b, err, name)
 		}
-		_, err := New(ofACluster{b.conn}).Limiter("{}limiter").Exists(b.Context())
+		_, err := New(ofACluster{b.Conn}).Limiter("{}limiter").Exists(b.Context())
 		assert.ErrorIs(b, err, ErrCrossSlot)
-		_, err = New(b.conn).Limiter("{}limiter").Exists(b.Context())
+		_, err = New(b.Conn).Limiter("{}limiter").Exists(b.Context())
 		assert.NoError(b, err)
 	})
 }

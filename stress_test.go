@@ -29,7 +29,7 @@ func TestCallersWhoLeaveAtEveryMoment(t *testing.T) {
 			t.Run(fmt.Sprint(seed, kind), func(t *testing.T) {
 				inBubble(t, func(b *bubble) {
 					random := rand.New(rand.NewPCG(uint64(seed), 9))
-					c := New(b.conn, opts...)
+					c := New(b.Conn, opts...)
 					names := 1 + random.IntN(40)
 					rate := int64(1 + random.IntN(400))
 					opened := make([][2]*Limiter, names)
@@ -40,7 +40,7 @@ func TestCallersWhoLeaveAtEveryMoment(t *testing.T) {
 						}
 						require.NoError(b, opened[i][0].SetRate(b.Context(), Rate{Permits: rate, Interval: time.Hour}))
 					}
-					b.latency.Store(random.Int64N(int64(10 * time.Millisecond)))
+					b.Latency.Store(random.Int64N(int64(10 * time.Millisecond)))
 					var callers sync.WaitGroup
 					var answers atomic.Int64
 					started := 0
@@ -107,13 +107,13 @@ func TestCallersWhoLeaveAtEveryMoment(t *testing.T) {
 						}
 					}
 					callers.Wait()
-					b.latency.Store(0)
+					b.Latency.Store(0)
 					pass(second)
 					synctest.Wait()
 					assert.EqualValues(b, started, answers.Load())
 					assert.True(b, c.engine.Idle())
 					for i := range opened {
-						b.free(opened[i][0], rate-granted[i].Load())
+						b.Free(opened[i][0], rate-granted[i].Load())
 					}
 				})
 			})

@@ -3,26 +3,15 @@ package rratelimiter
 import (
 	"context"
 	"fmt"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-)
 
-// crowd starts callers one after another, so that their order of arrival is known, and gives their answers.
-func crowd(b *bubble, callers int, call func(caller int) (Decision, error)) (answers []Decision, errs []error) {
-	answers, errs = make([]Decision, callers), make([]error, callers)
-	var done sync.WaitGroup
-	for i := range callers {
-		done.Go(func() { answers[i], errs[i] = call(i) })
-		synctest.Wait()
-	}
-	done.Wait()
-	return answers, errs
-}
+	inmemory "github.com/rratelimiter/rratelimiter/internal/bubble"
+)
 
 // TestCallersShareCalls: while as many calls as may be are in flight, everybody else goes in the next one, and each
 // gets the answer that belongs to its place.
@@ -30,9 +19,9 @@ func TestCallersShareCalls(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 100, Interval: time.Minute})
 		other := l.wire.client.Limiter("limiter")
-		before := b.scripts.Load()
-		b.latency.Store(int64(10 * time.Millisecond))
-		answers, errs := crowd(b, 150, func(i int) (Decision, error) {
+		before := b.Scripts.Load()
+		b.Latency.Store(int64(10 * time.Millisecond))
+		answers, errs := inmemory.Crowd(150, func(i int) (Decision, error) {
 			if i%2 == 0 {
 				return other.Take(b.Context(), 1)
 			}
@@ -44,8 +33,8 @@ func TestCallersShareCalls(t *testing.T) {
 			assert.EqualValues(b, max(0, 99-i), answers[i].Remaining, "caller %d", i)
 			assert.EqualValues(b, 100, answers[i].Limit)
 		}
-		assert.EqualValues(b, 3, b.scripts.Load()-before, "script calls: two at once, and one for everybody else")
-		members, err := b.redis.ZMembers("{limiter}:permits")
+		assert.EqualValues(b, 3, b.Scripts.Load()-before, "script calls: two at once, and one for everybody else")
+		members, err := b.Redis.ZMembers("{limiter}:permits")
 		require.NoError(b, err)
 		assert.LessOrEqual(b, len(members), 3, "the granted requests of a call are one member")
 		assert.True(b, l.wire.client.engine.Idle())
@@ -56,9 +45,9 @@ func TestCallersShareCalls(t *testing.T) {
 func TestALargeRequestDoesNotHoldUpSmallerOnes(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 10, Interval: time.Minute})
-		b.latency.Store(int64(10 * time.Millisecond))
+		b.Latency.Store(int64(10 * time.Millisecond))
 		wants := []int64{1, 1 /* their calls, and in the next: */, 1, 1, 1, 1, 1, 1, 5, 1, 11, 2, 1, 1}
-		answers, errs := crowd(b, len(wants), func(i int) (Decision, error) { return l.Take(b.Context(), wants[i]) })
+		answers, errs := inmemory.Crowd(len(wants), func(i int) (Decision, error) { return l.Take(b.Context(), wants[i]) })
 		var got string
 		for i := range wants {
 			switch {
@@ -79,9 +68,9 @@ func TestALargeRequestDoesNotHoldUpSmallerOnes(t *testing.T) {
 func TestACancelledCallerLosesNoPermits(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 100, Interval: time.Hour})
-		b.latency.Store(int64(10 * time.Millisecond))
-		before := b.scripts.Load()
-		_, errs := crowd(b, 40, func(i int) (Decision, error) {
+		b.Latency.Store(int64(10 * time.Millisecond))
+		before := b.Scripts.Load()
+		_, errs := inmemory.Crowd(40, func(i int) (Decision, error) {
 			ctx, cancel := context.WithCancel(b.Context())
 			defer cancel()
 			switch i % 8 {
@@ -102,8 +91,8 @@ func TestACancelledCallerLosesNoPermits(t *testing.T) {
 			}
 		}
 		pass(time.Second)
-		b.free(l, 100-2*30)
-		calls := b.scripts.Load() - before - 1
+		b.Free(l, 100-2*30)
+		calls := b.Scripts.Load() - before - 1
 		assert.EqualValues(b, 3+2, calls, "the calls, and two releases of what came for those who had gone")
 	})
 }
@@ -112,14 +101,14 @@ func TestACancelledCallerLosesNoPermits(t *testing.T) {
 func TestEachCallerHasTheErrorOfItsCall(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 100, Interval: time.Minute})
-		b.latency.Store(int64(10 * time.Millisecond))
-		b.redis.SetError("LOADING Redis is loading the dataset in memory")
-		_, errs := crowd(b, 20, func(int) (Decision, error) { return l.Take(b.Context(), 1) })
+		b.Latency.Store(int64(10 * time.Millisecond))
+		b.Redis.SetError("LOADING Redis is loading the dataset in memory")
+		_, errs := inmemory.Crowd(20, func(int) (Decision, error) { return l.Take(b.Context(), 1) })
 		for _, err := range errs {
 			assert.ErrorContains(b, err, "LOADING")
 		}
-		b.redis.SetError("")
-		b.take(l, 100)
+		b.Redis.SetError("")
+		b.Take(l, 100)
 		assert.True(b, l.wire.client.engine.Idle())
 	})
 }
@@ -128,8 +117,8 @@ func TestEachCallerHasTheErrorOfItsCall(t *testing.T) {
 func TestRequestsThatNoCallCanAddUp(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 10, Interval: time.Minute})
-		b.latency.Store(int64(10 * time.Millisecond))
-		_, errs := crowd(b, 20, func(i int) (Decision, error) {
+		b.Latency.Store(int64(10 * time.Millisecond))
+		_, errs := inmemory.Crowd(20, func(i int) (Decision, error) {
 			if i%2 == 0 {
 				return l.Take(b.Context(), 1)
 			}
@@ -142,19 +131,19 @@ func TestRequestsThatNoCallCanAddUp(t *testing.T) {
 				assert.ErrorIs(b, err, ErrPermitsExceedRate)
 			}
 		}
-		b.full(l, 1)
+		b.Full(l, 1)
 	})
 }
 
 // TestNothingIsKeptOfNamesThatAreNotInUse: a limiter for each of many users costs no memory here.
 func TestNothingIsKeptOfNamesThatAreNotInUse(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		c := New(b.conn)
+		c := New(b.Conn)
 		for i := range 100 {
 			l := c.Limiter(fmt.Sprintf("user:%d", i))
 			require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 1, Interval: time.Second}))
-			b.take(l, 1)
-			b.full(l, 1)
+			b.Take(l, 1)
+			b.Full(l, 1)
 			require.NoError(b, l.Acquire(b.Context(), 1))
 		}
 		synctest.Wait()

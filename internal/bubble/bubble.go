@@ -1,5 +1,5 @@
-// Package bubble is a Redis in memory inside a synctest bubble, for tests alone: time stands still while anything works,
-// and passes at once while everything waits.
+// Package bubble runs a test with a Redis in memory inside a synctest bubble: time stands still while a goroutine runs,
+// and passes at once while all of them wait.
 package bubble
 
 import (
@@ -25,7 +25,7 @@ type Bubble struct {
 	Conn  rueidis.Client
 
 	Scripts atomic.Int64 // EVALSHA calls so far
-	Sent    atomic.Int64 // what went to Redis in one piece so far: round trips
+	Sent    atomic.Int64 // writes to the connection so far: round trips
 	Latency atomic.Int64 // of every command, a time.Duration
 }
 
@@ -37,9 +37,7 @@ func Run(t *testing.T, test func(b *Bubble)) {
 		b.Conn = b.dial()
 		// Tests need the hook before the first call, and the server exists from the first connection on.
 		b.Redis.Server().SetPreHook(func(_ *server.Peer, command string, _ ...string) bool {
-			if strings.EqualFold(command, "EVALSHA") {
-				b.Scripts.Add(1)
-			}
+			b.count(command)
 			return false
 		})
 		b.Cleanup(func() {
@@ -50,6 +48,12 @@ func Run(t *testing.T, test func(b *Bubble)) {
 		})
 		test(b)
 	})
+}
+
+func (b *Bubble) count(command string) {
+	if strings.EqualFold(command, "EVALSHA") {
+		b.Scripts.Add(1)
+	}
 }
 
 func (b *Bubble) dial() rueidis.Client {

@@ -1,0 +1,113 @@
+package bubble
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing/synctest"
+
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+)
+
+// Limiter is a limiter that answers at once.
+type Limiter interface {
+	TryAcquire(ctx context.Context, permits int64) (bool, error)
+}
+
+// Take takes permits that must be free.
+func (b *Bubble) Take(l Limiter, permits int64) {
+	b.Helper()
+	ok, err := l.TryAcquire(b.Context(), permits)
+	require.NoError(b, err)
+	require.True(b, ok, "%d permits should be free", permits)
+}
+
+// Full requires that so many permits are denied.
+func (b *Bubble) Full(l Limiter, permits int64) {
+	b.Helper()
+	ok, err := l.TryAcquire(b.Context(), permits)
+	require.NoError(b, err)
+	require.False(b, ok, "%d permits should not be free", permits)
+}
+
+// Free requires that a limiter reports so many free permits.
+func (b *Bubble) Free(l interface {
+	AvailablePermits(ctx context.Context) (int64, error)
+}, want int64) {
+	b.Helper()
+	got, err := l.AvailablePermits(b.Context())
+	require.NoError(b, err)
+	require.Equal(b, want, got, "free permits")
+}
+
+// Stored returns the integer that Redis stores under a key.
+func (b *Bubble) Stored(key string) int64 {
+	b.Helper()
+	text, err := b.Redis.Get(key)
+	require.NoError(b, err)
+	n, err := strconv.ParseInt(text, 10, 64)
+	require.NoError(b, err)
+	return n
+}
+
+// QuickConn connects another program, which Latency does not slow down.
+func (b *Bubble) QuickConn() rueidis.Client {
+	conn, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress:       []string{"in-memory"},
+		ForceSingleClient: true,
+		DisableCache:      true,
+		DialCtxFn: func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+			return b.Redis.Dial()
+		},
+	})
+	require.NoError(b, err)
+	b.Cleanup(conn.Close)
+	return conn
+}
+
+// Reply makes answer reply to a command, also within a script, and counts the replies. An empty key stands for every
+// key. The answer of the last call of Reply replaces those before it.
+func (b *Bubble) Reply(command, key string, answer func(peer *server.Peer, args []string)) (times *int) {
+	times = new(int)
+	b.Redis.Server().SetPreHook(func(peer *server.Peer, name string, args ...string) bool {
+		b.count(name)
+		if name != command || len(args) == 0 || key != "" && args[0] != key {
+			return false
+		}
+		*times++
+		answer(peer, args)
+		return true
+	})
+	return times
+}
+
+// ScriptCall returns the keys and the arguments of a command that calls a script.
+func ScriptCall(command string, words []string) (keys, args []string) {
+	if !strings.EqualFold(command, "EVALSHA") {
+		return nil, nil
+	}
+	const numkeys = 1
+	n, err := strconv.Atoi(words[numkeys])
+	if err != nil {
+		panic(err)
+	}
+	words = words[numkeys+1:]
+	return words[:n], words[n:]
+}
+
+// Crowd starts callers one after another, so that their order of arrival is known, and returns their answers.
+func Crowd[A any](callers int, call func(caller int) (A, error)) (answers []A, errs []error) {
+	answers, errs = make([]A, callers), make([]error, callers)
+	var done sync.WaitGroup
+	for i := range callers {
+		done.Go(func() { answers[i], errs[i] = call(i) })
+		synctest.Wait()
+	}
+	done.Wait()
+	return answers, errs
+}
