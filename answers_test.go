@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	inmemory "github.com/rratelimiter/rratelimiter/internal/bubble"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
@@ -79,20 +78,6 @@ func TestDurationsAreCutAndDoNotOverflow(t *testing.T) {
 	}
 }
 
-// TestTheServersTimeIsReadAfterTheCallHasLeft: what returns then does so no earlier than it seems.
-func TestTheServersTimeIsReadAfterTheCallHasLeft(t *testing.T) {
-	inBubble(t, func(b *bubble) {
-		l := b.limiter(Rate{Permits: 10, Interval: 10 * second}, WithServerTime())
-		b.Take(l, 10)
-		pass(100 * time.Millisecond)
-		before := b.Scripts.Load()
-		b.Latency.Store(int64(500 * time.Millisecond))
-		time.AfterFunc(700*time.Millisecond, func() { b.Latency.Store(0) })
-		require.NoError(b, l.Acquire(b.Context(), 1))
-		assert.EqualValues(b, 2, b.Scripts.Load()-before, "calls: one that is denied, and one in time")
-	})
-}
-
 // TestTheLastClockGivenCounts.
 func TestTheLastClockGivenCounts(t *testing.T) {
 	fixed := func() time.Time { return time.UnixMilli(1234567) }
@@ -103,22 +88,6 @@ func TestTheLastClockGivenCounts(t *testing.T) {
 		assert.Equal(t, want, New(nil, opts...).nowText())
 	}
 	assert.NotEmpty(t, New(nil, WithServerTime(), WithClock(nil)).nowText())
-}
-
-// TestTwoWhoShareACallAreToldApart, also where neither asks for more than yes or no.
-func TestTwoWhoShareACallAreToldApart(t *testing.T) {
-	inBubble(t, func(b *bubble) {
-		l := b.limiter(Rate{Permits: 5, Interval: time.Hour})
-		b.Latency.Store(int64(10 * time.Millisecond))
-		answers, errs := inmemory.Crowd(4, func(i int) (Decision, error) {
-			ok, err := l.TryAcquire(b.Context(), []int64{1, 1, 2, 2}[i])
-			return Decision{Allowed: ok}, err
-		})
-		for i, want := range []bool{true, true, true, false} {
-			require.NoError(b, errs[i])
-			assert.Equal(b, want, answers[i].Allowed, i)
-		}
-	})
 }
 
 // TestRepliesThatFitNoCallAreRefused.

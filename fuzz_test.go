@@ -583,3 +583,11 @@ func FuzzOptions(f *testing.F) {
 		call(badOption, func() error { return only(l.ExpireAt(ctx, time.Unix(0, moment), conditions...)) })
 	})
 }
+
+// withMode is a client that says what it talks to.
+type withMode struct {
+	rueidis.Client
+	mode rueidis.ClientMode
+}
+
+func (c withMode) Mode() rueidis.ClientMode { return c.mode }

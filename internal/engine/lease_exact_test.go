@@ -1,4 +1,4 @@
-package rratelimiter
+package engine_test
 
 import (
 	"context"
@@ -7,10 +7,12 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
 )
 
 // leasing makes a client lease: callers asked for 300 permits in 9 ms.
-func (b *bubble) leasing(l *Limiter) {
+func (b *bubble) leasing(l *rratelimiter.Limiter) {
 	b.Helper()
 	require.Equal(b, 300, b.often(l, 300, 30*time.Microsecond))
 }
@@ -18,7 +20,7 @@ func (b *bubble) leasing(l *Limiter) {
 // TestTheLastEighthIsNeverLeased: whatever others find there was taken by callers alone.
 func TestTheLastEighthIsNeverLeased(t *testing.T) {
 	for _, rate := range []int64{800, 805} {
-		inLease(t, Rate{Permits: rate, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
+		inLease(t, rratelimiter.Rate{Permits: rate, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
 			eighth := (rate + 7) / 8
 			for taken := int64(1); taken <= rate; taken++ {
 				require.Equal(b, 1, b.often(l, 1, 20*time.Microsecond))
@@ -31,25 +33,27 @@ func TestTheLastEighthIsNeverLeased(t *testing.T) {
 
 // TestALargeRequestIsServedOfWhatIsLeasedToo: where Redis alone has too few permits for it, and this process holds others.
 func TestALargeRequestIsServedOfWhatIsLeasedToo(t *testing.T) {
-	for name, acquire := range map[string]func(ctx context.Context, l *Limiter, permits int64) (bool, error){
-		"TryAcquire": func(ctx context.Context, l *Limiter, permits int64) (bool, error) { return l.TryAcquire(ctx, permits) },
-		"Take": func(ctx context.Context, l *Limiter, permits int64) (bool, error) {
+	for name, acquire := range map[string]func(ctx context.Context, l *rratelimiter.Limiter, permits int64) (bool, error){
+		"TryAcquire": func(ctx context.Context, l *rratelimiter.Limiter, permits int64) (bool, error) {
+			return l.TryAcquire(ctx, permits)
+		},
+		"Take": func(ctx context.Context, l *rratelimiter.Limiter, permits int64) (bool, error) {
 			d, err := l.Take(ctx, permits)
 			return d.Allowed, err
 		},
-		"TryAcquireWithin": func(ctx context.Context, l *Limiter, permits int64) (bool, error) {
+		"TryAcquireWithin": func(ctx context.Context, l *rratelimiter.Limiter, permits int64) (bool, error) {
 			return l.TryAcquireWithin(ctx, permits, 5*time.Millisecond)
 		},
-		"Acquire": func(ctx context.Context, l *Limiter, permits int64) (bool, error) {
+		"Acquire": func(ctx context.Context, l *rratelimiter.Limiter, permits int64) (bool, error) {
 			ctx, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
 			defer cancel()
 			err := l.Acquire(ctx, permits)
 			return err == nil, err
 		},
 	} {
-		for kind, opts := range map[string][]Option{"": nil, ", denials remembered": {WithDenialCache(time.Hour)}} {
+		for kind, opts := range map[string][]rratelimiter.Option{"": nil, ", denials remembered": {rratelimiter.WithDenialCache(time.Hour)}} {
 			t.Run(name+kind, func(t *testing.T) {
-				inLease(t, Rate{Permits: 1000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
+				inLease(t, rratelimiter.Rate{Permits: 1000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
 					b.leasing(l)
 					require.Less(b, b.Stored("{limiter}:value"), int64(700), "something is leased")
 					granted, err := acquire(b.Context(), l, 700)
@@ -65,23 +69,23 @@ func TestALargeRequestIsServedOfWhatIsLeasedToo(t *testing.T) {
 
 // TestLease_OthersReleasedSinceItCame_LargeRequestIsServedOfBoth: the reply that denies it reports what is free, not the lease.
 func TestLease_OthersReleasedSinceItCame_LargeRequestIsServedOfBoth(t *testing.T) {
-	for name, acquire := range map[string]func(ctx context.Context, l *Limiter, permits int64) error{
-		"TryAcquire": func(ctx context.Context, l *Limiter, permits int64) error {
+	for name, acquire := range map[string]func(ctx context.Context, l *rratelimiter.Limiter, permits int64) error{
+		"TryAcquire": func(ctx context.Context, l *rratelimiter.Limiter, permits int64) error {
 			ok, err := l.TryAcquire(ctx, permits)
 			if err == nil && !ok {
 				err = context.DeadlineExceeded
 			}
 			return err
 		},
-		"Acquire": func(ctx context.Context, l *Limiter, permits int64) error {
+		"Acquire": func(ctx context.Context, l *rratelimiter.Limiter, permits int64) error {
 			ctx, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
 			defer cancel()
 			return l.Acquire(ctx, permits)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inLease(t, Rate{Permits: 1000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
-				other := New(b.QuickConn()).Limiter("limiter")
+			inLease(t, rratelimiter.Rate{Permits: 1000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
+				other := rratelimiter.New(b.QuickConn()).Limiter("limiter")
 				ok, err := other.TryAcquire(b.Context(), 400)
 				require.NoError(b, err)
 				require.True(b, ok)
@@ -101,7 +105,7 @@ func TestLease_OthersReleasedSinceItCame_LargeRequestIsServedOfBoth(t *testing.T
 
 // TestARequestThatIsTooLargeLeavesLeasesAlone: where they could not make up for what Redis lacks.
 func TestARequestThatIsTooLargeLeavesLeasesAlone(t *testing.T) {
-	inLease(t, Rate{Permits: 1000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
+	inLease(t, rratelimiter.Rate{Permits: 1000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
 		b.leasing(l)
 		before := b.Stored("{limiter}:value")
 		b.Full(l, 701)
@@ -112,7 +116,7 @@ func TestARequestThatIsTooLargeLeavesLeasesAlone(t *testing.T) {
 // TestRemainingCountsWhatIsLeased: of all leases, and in the call that brings one.
 func TestRemainingCountsWhatIsLeased(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		l := b.limiter(Rate{Permits: 100_000, Interval: time.Hour}, WithLease(100*time.Millisecond))
+		l := b.limiter(rratelimiter.Rate{Permits: 100_000, Interval: time.Hour}, rratelimiter.WithLease(100*time.Millisecond))
 		for taken := int64(1); taken <= 2000; taken++ {
 			pass(20 * time.Microsecond)
 			d, err := l.Take(b.Context(), 1)
@@ -124,24 +128,24 @@ func TestRemainingCountsWhatIsLeased(t *testing.T) {
 
 // TestFlushSaysWhatWentWrong: permits that have not gone back stay taken for the interval.
 func TestFlushSaysWhatWentWrong(t *testing.T) {
-	inLease(t, Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
+	inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
 		b.leasing(l)
 		b.Redis.SetError("LOADING Redis is loading")
-		err := l.wire.client.Flush(b.Context())
+		err := b.client.Flush(b.Context())
 		require.ErrorContains(b, err, "LOADING")
 		require.ErrorContains(b, err, `"limiter"`)
 		b.Redis.SetError("")
-		require.NoError(b, l.wire.client.Flush(b.Context()), "nothing is leased any more")
+		require.NoError(b, b.client.Flush(b.Context()), "nothing is leased any more")
 	})
 }
 
 // TestFlushWaitsForWhatIsOnItsWay: whoever flushes closes the connection then, and nothing could go back any more.
 func TestFlushWaitsForWhatIsOnItsWay(t *testing.T) {
-	inLease(t, Rate{Permits: 1_000_000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
+	inLease(t, rratelimiter.Rate{Permits: 1_000_000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
 		free := int64(1_000_000)
 		for times := 100; times < 200; times++ {
 			free -= int64(b.often(l, times, 30*time.Microsecond))
-			require.NoError(b, l.wire.client.Flush(b.Context()))
+			require.NoError(b, b.client.Flush(b.Context()))
 			sent := b.Sent.Load()
 			pass(5 * time.Millisecond)
 			require.Equal(b, sent, b.Sent.Load(), "calls that come after it")
@@ -152,7 +156,7 @@ func TestFlushWaitsForWhatIsOnItsWay(t *testing.T) {
 
 // TestDemandOfManyPermits: as many are leased as one grant holds.
 func TestDemandOfManyPermits(t *testing.T) {
-	inLease(t, Rate{Permits: 1 << 50, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
+	inLease(t, rratelimiter.Rate{Permits: 1 << 50, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
 		for range 10 {
 			b.Take(l, 1<<31-1)
 		}
@@ -161,4 +165,16 @@ func TestDemandOfManyPermits(t *testing.T) {
 		b.Take(l, 1<<20)
 		assert.Zero(b, time.Since(start), "it was served by a lease")
 	})
+}
+
+// TestFlushWaitsForWhatGoesBackAlready: a program that ends behind it would keep that from arriving.
+func TestFlushWaitsForWhatGoesBackAlready(t *testing.T) {
+	for since := time.Millisecond; since < 2*shortLease; since += 200 * time.Microsecond {
+		inLease(t, rratelimiter.Rate{Permits: 1000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
+			b.leasing(l)
+			pass(since)
+			require.NoError(b, b.client.Flush(b.Context()))
+			require.EqualValues(b, 700, b.Stored("{limiter}:value"), "%v after the last call", since)
+		})
+	}
 }

@@ -1,4 +1,4 @@
-package rratelimiter
+package engine_test
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
 )
 
 // pipelines counts what is sent in pipelines: these, and the scripts in them.
@@ -34,18 +36,18 @@ func (p *pipelines) DoMulti(ctx context.Context, commands ...rueidis.Completed) 
 const names = 320
 
 // takeAtOnce takes a permit of each of very many limiters, whose rates are 1, 2, 3 and so on.
-func takeAtOnce(b *bubble, c *Client) (answers []Decision, errs []error) {
-	limiters := make([]*Limiter, names)
+func takeAtOnce(b *bubble, c *rratelimiter.Client) (answers []rratelimiter.Decision, errs []error) {
+	limiters := make([]*rratelimiter.Limiter, names)
 	for i := range limiters {
 		limiters[i] = c.Limiter(fmt.Sprint("limiter:", i))
-		require.NoError(b, limiters[i].SetRate(b.Context(), Rate{Permits: int64(i + 1), Interval: time.Minute}))
+		require.NoError(b, limiters[i].SetRate(b.Context(), rratelimiter.Rate{Permits: int64(i + 1), Interval: time.Minute}))
 	}
 	return takeOfEach(b, limiters)
 }
 
 // takeOfEach takes a permit of each limiter at once.
-func takeOfEach(b *bubble, limiters []*Limiter) (answers []Decision, errs []error) {
-	answers, errs = make([]Decision, len(limiters)), make([]error, len(limiters))
+func takeOfEach(b *bubble, limiters []*rratelimiter.Limiter) (answers []rratelimiter.Decision, errs []error) {
+	answers, errs = make([]rratelimiter.Decision, len(limiters)), make([]error, len(limiters))
 	b.Latency.Store(int64(10 * time.Millisecond))
 	var callers sync.WaitGroup
 	for i, l := range limiters {
@@ -66,12 +68,12 @@ func TestCallsOfManyNamesLeaveTogether(t *testing.T) {
 			inBubble(t, func(b *bubble) {
 				counting := &pipelines{Client: b.Conn}
 				prepare(b)
-				c := New(counting)
+				c := rratelimiter.New(counting)
 				var callers sync.WaitGroup
 				answers, errs := takeAtOnce(b, c)
 				for i := range answers {
 					require.NoError(b, errs[i])
-					assert.Equal(b, Decision{Allowed: true, Remaining: int64(i), Limit: int64(i + 1), ResetAfter: answers[i].ResetAfter}, answers[i])
+					assert.Equal(b, rratelimiter.Decision{Allowed: true, Remaining: int64(i), Limit: int64(i + 1), ResetAfter: answers[i].ResetAfter}, answers[i])
 				}
 				assert.Greater(b, counting.names.Load(), int64(len(answers)/2), "names in pipelines")
 				assert.Less(b, counting.sent.Load(), counting.names.Load()*4/5, "pipelines")
@@ -97,19 +99,16 @@ func TestCallsOfManyNamesLeaveTogether(t *testing.T) {
 	}
 }
 
-// withMode is a client that says what it talks to.
-type withMode struct {
-	rueidis.Client
-	mode rueidis.ClientMode
-}
+// clustered is a client of a Redis Cluster.
+type clustered struct{ rueidis.Client }
 
-func (c withMode) Mode() rueidis.ClientMode { return c.mode }
+func (clustered) Mode() rueidis.ClientMode { return rueidis.ClientModeCluster }
 
 // TestNoCallWaitsForANodeThatIsNotItsOwn: on a cluster a pipeline has its answers when its slowest node has given them.
 func TestNoCallWaitsForANodeThatIsNotItsOwn(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		counting := &pipelines{Client: b.Conn}
-		_, errs := takeAtOnce(b, New(withMode{counting, rueidis.ClientModeCluster}))
+		_, errs := takeAtOnce(b, rratelimiter.New(clustered{counting}))
 		for _, err := range errs {
 			require.NoError(b, err)
 		}
@@ -120,7 +119,7 @@ func TestNoCallWaitsForANodeThatIsNotItsOwn(t *testing.T) {
 // TestEachCallOfAPipelineHasItsOwnError.
 func TestEachCallOfAPipelineHasItsOwnError(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		c := New(b.Conn)
+		c := rratelimiter.New(b.Conn)
 		takeAtOnce(b, c)
 		b.Latency.Store(int64(10 * time.Millisecond))
 		var callers sync.WaitGroup
@@ -134,12 +133,12 @@ func TestEachCallOfAPipelineHasItsOwnError(t *testing.T) {
 			}
 			callers.Go(func() {
 				_, err := c.Limiter(name).TryAcquire(b.Context(), 1)
-				var state *StateError
+				var state *rratelimiter.StateError
 				switch i % 3 {
 				case 0:
 					assert.NoError(b, err)
 				case 1:
-					assert.ErrorIs(b, err, ErrNotInitialized)
+					assert.ErrorIs(b, err, rratelimiter.ErrNotInitialized)
 				case 2:
 					assert.ErrorAs(b, err, &state)
 				}

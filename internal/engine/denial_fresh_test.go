@@ -1,4 +1,4 @@
-package rratelimiter
+package engine_test
 
 import (
 	"context"
@@ -9,35 +9,52 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
 )
 
 // Issue 9, point 5: whatever this client changes is forgotten once the server has answered, whoever still listens.
 func TestAChangeIsForgottenWhoeverStillListens(t *testing.T) {
-	hour := Rate{Permits: 10, Interval: time.Hour}
-	for name, change := range map[string]func(context.Context, *Limiter) error{
-		"Release":    func(ctx context.Context, l *Limiter) error { return l.Release(ctx, 3) },
-		"SetRate":    func(ctx context.Context, l *Limiter) error { return l.SetRate(ctx, hour) },
-		"UpdateRate": func(ctx context.Context, l *Limiter) error { _, err := l.UpdateRate(ctx, hour); return err },
-		"Delete":     func(ctx context.Context, l *Limiter) error { _, err := l.Delete(ctx); return err },
-		"Expire":     func(ctx context.Context, l *Limiter) error { _, err := l.Expire(ctx, 0); return err },
-		"ExpireAt": func(ctx context.Context, l *Limiter) error {
+	hour := rratelimiter.Rate{Permits: 10, Interval: time.Hour}
+	for name, change := range map[string]func(context.Context, *rratelimiter.Client, *rratelimiter.Limiter) error{
+		"Release": func(ctx context.Context, _ *rratelimiter.Client, l *rratelimiter.Limiter) error {
+			return l.Release(ctx, 3)
+		},
+		"SetRate": func(ctx context.Context, _ *rratelimiter.Client, l *rratelimiter.Limiter) error {
+			return l.SetRate(ctx, hour)
+		},
+		"UpdateRate": func(ctx context.Context, _ *rratelimiter.Client, l *rratelimiter.Limiter) error {
+			_, err := l.UpdateRate(ctx, hour)
+			return err
+		},
+		"Delete": func(ctx context.Context, _ *rratelimiter.Client, l *rratelimiter.Limiter) error {
+			_, err := l.Delete(ctx)
+			return err
+		},
+		"Expire": func(ctx context.Context, _ *rratelimiter.Client, l *rratelimiter.Limiter) error {
+			_, err := l.Expire(ctx, 0)
+			return err
+		},
+		"ExpireAt": func(ctx context.Context, _ *rratelimiter.Client, l *rratelimiter.Limiter) error {
 			_, err := l.ExpireAt(ctx, time.Now().Add(-second))
 			return err
 		},
-		"Rename": func(ctx context.Context, l *Limiter) error { return l.Rename(ctx, "elsewhere") },
-		"Copy": func(ctx context.Context, l *Limiter) error {
-			_, err := l.wire.client.Limiter("full").Copy(ctx, "limiter", Replace())
+		"Rename": func(ctx context.Context, _ *rratelimiter.Client, l *rratelimiter.Limiter) error {
+			return l.Rename(ctx, "elsewhere")
+		},
+		"Copy": func(ctx context.Context, c *rratelimiter.Client, _ *rratelimiter.Limiter) error {
+			_, err := c.Limiter("full").Copy(ctx, "limiter", rratelimiter.Replace())
 			return err
 		},
-		"Rename onto": func(ctx context.Context, l *Limiter) error {
-			return l.wire.client.Limiter("full").Rename(ctx, "limiter")
+		"Rename onto": func(ctx context.Context, c *rratelimiter.Client, _ *rratelimiter.Limiter) error {
+			return c.Limiter("full").Rename(ctx, "limiter")
 		},
 	} {
 		for kind, patience := range map[string]time.Duration{"": time.Hour, ", whose caller has gone": 50 * time.Millisecond} {
 			t.Run(name+kind, func(t *testing.T) {
 				inBubble(t, func(b *bubble) {
-					l := b.limiter(hour, WithDenialCache(time.Hour))
-					require.NoError(b, l.wire.client.Limiter("full").SetRate(b.Context(), hour))
+					l := b.limiter(hour, rratelimiter.WithDenialCache(time.Hour))
+					require.NoError(b, b.client.Limiter("full").SetRate(b.Context(), hour))
 					b.Take(l, 10)
 					b.Full(l, 1)
 					synctest.Wait()
@@ -47,7 +64,7 @@ func TestAChangeIsForgottenWhoeverStillListens(t *testing.T) {
 					b.Latency.Store(int64(100 * time.Millisecond))
 					ctx, cancel := context.WithTimeout(b.Context(), patience)
 					defer cancel()
-					err := change(ctx, l)
+					err := change(ctx, b.client, l)
 					if patience < time.Hour {
 						require.ErrorIs(b, err, context.DeadlineExceeded)
 						pass(second)
@@ -62,7 +79,7 @@ func TestAChangeIsForgottenWhoeverStillListens(t *testing.T) {
 	}
 	t.Run("TrySetRate of a limiter that is gone", func(t *testing.T) {
 		inBubble(t, func(b *bubble) {
-			l := b.limiter(hour, WithDenialCache(time.Hour))
+			l := b.limiter(hour, rratelimiter.WithDenialCache(time.Hour))
 			b.Take(l, 10)
 			b.Full(l, 1)
 			synctest.Wait()
@@ -77,7 +94,7 @@ func TestAChangeIsForgottenWhoeverStillListens(t *testing.T) {
 // Issue 9, point 5: each number of permits has its own RetryAfter, and is asked for where that is not known.
 func TestRetryAfterFromMemoryIsExact(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		l := b.limiter(Rate{Permits: 10, Interval: 10 * second}, WithDenialCache(time.Hour))
+		l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: 10 * second}, rratelimiter.WithDenialCache(time.Hour))
 		for range 5 {
 			b.Take(l, 2)
 			pass(second)
@@ -89,14 +106,14 @@ func TestRetryAfterFromMemoryIsExact(t *testing.T) {
 		for permits := int64(1); permits <= 10; permits++ {
 			d, err := l.Take(b.Context(), permits)
 			require.NoError(b, err)
-			want := Decision{Limit: 10, RetryAfter: time.Duration(10-6+(permits-1)/2) * second, ResetAfter: 8 * second}
+			want := rratelimiter.Decision{Limit: 10, RetryAfter: time.Duration(10-6+(permits-1)/2) * second, ResetAfter: 8 * second}
 			assert.Equal(b, want, d, "%d permits", permits)
 		}
 		assert.Equal(b, asked, b.Scripts.Load(), "calls of Redis")
 	})
 	t.Run("as far as a page tells", func(t *testing.T) {
 		inBubble(t, func(b *bubble) {
-			l := b.limiter(Rate{Permits: 300, Interval: time.Hour}, WithDenialCache(time.Hour))
+			l := b.limiter(rratelimiter.Rate{Permits: 300, Interval: time.Hour}, rratelimiter.WithDenialCache(time.Hour))
 			for range 300 {
 				b.Take(l, 1)
 				pass(second)
@@ -134,8 +151,8 @@ func (c *after) Do(ctx context.Context, command rueidis.Completed) rueidis.Redis
 func TestWhatThisClientChangesBeforeADenialIsReadIsNotRemembered(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		conn := &after{Client: b.Conn}
-		l := New(conn, WithDenialCache(time.Hour)).Limiter("limiter")
-		require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 10, Interval: time.Hour}))
+		l := rratelimiter.New(conn, rratelimiter.WithDenialCache(time.Hour)).Limiter("limiter")
+		require.NoError(b, l.SetRate(b.Context(), rratelimiter.Rate{Permits: 10, Interval: time.Hour}))
 		b.Take(l, 10)
 		b.Full(l, 1)
 		require.NoError(b, l.Release(b.Context(), 10))

@@ -1,4 +1,4 @@
-package rratelimiter
+package engine_test
 
 import (
 	"cmp"
@@ -13,12 +13,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
 )
 
 const shortLease = 10 * time.Millisecond
 
 // often takes permits one by one, so many times, with a pause before each, and counts those granted.
-func (b *bubble) often(l *Limiter, times int, pause time.Duration) (granted int) {
+func (b *bubble) often(l *rratelimiter.Limiter, times int, pause time.Duration) (granted int) {
 	b.Helper()
 	for range times {
 		pass(pause)
@@ -32,19 +34,19 @@ func (b *bubble) often(l *Limiter, times int, pause time.Duration) (granted int)
 }
 
 // inLease runs a test with leases of 10 ms and calls that take half a millisecond, and sees that nothing is left in the process.
-func inLease(t *testing.T, rate Rate, test func(b *bubble, l *Limiter), opts ...Option) {
+func inLease(t *testing.T, rate rratelimiter.Rate, test func(b *bubble, l *rratelimiter.Limiter), opts ...rratelimiter.Option) {
 	inBubble(t, func(b *bubble) {
-		l := b.limiter(rate, append(opts, WithLease(shortLease))...)
+		l := b.limiter(rate, append(opts, rratelimiter.WithLease(shortLease))...)
 		b.Latency.Store(int64(500 * time.Microsecond))
 		test(b, l)
 		pass(100 * time.Millisecond)
 		synctest.Wait()
-		assert.True(b, l.wire.client.engine.Idle(), "nothing is kept of a limiter that nobody asks")
+		b.idle(b.client)
 	})
 }
 
 func TestALeaseAnswersWithoutRedis(t *testing.T) {
-	inLease(t, Rate{Permits: 1_000_000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
+	inLease(t, rratelimiter.Rate{Permits: 1_000_000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
 		require.Equal(b, 1000, b.often(l, 1000, 20*time.Microsecond))
 		before := b.Scripts.Load()
 		start := time.Now()
@@ -67,7 +69,7 @@ func TestALeaseAnswersWithoutRedis(t *testing.T) {
 // TestALongLeaseGrowsAtOnce: one that is used up makes room for the next, long before its end.
 func TestALongLeaseGrowsAtOnce(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		l := b.limiter(Rate{Permits: 1_000_000, Interval: time.Hour}, WithLease(time.Second))
+		l := b.limiter(rratelimiter.Rate{Permits: 1_000_000, Interval: time.Hour}, rratelimiter.WithLease(time.Second))
 		b.Latency.Store(int64(500 * time.Microsecond))
 		before := b.Scripts.Load()
 		require.Equal(b, 10_000, b.often(l, 10_000, time.Microsecond))
@@ -79,7 +81,7 @@ func TestALongLeaseGrowsAtOnce(t *testing.T) {
 
 // TestWhoAsksSeldomLeasesNothing: each permit is as without leases.
 func TestWhoAsksSeldomLeasesNothing(t *testing.T) {
-	inLease(t, Rate{Permits: 1000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
+	inLease(t, rratelimiter.Rate{Permits: 1000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
 		before := b.Scripts.Load()
 		require.Equal(b, 50, b.often(l, 50, 20*time.Millisecond))
 		assert.Equal(b, int64(50), b.Scripts.Load()-before)
@@ -89,9 +91,9 @@ func TestWhoAsksSeldomLeasesNothing(t *testing.T) {
 
 // TestTheLastPermitsAreNotLeased: others find them, one by one.
 func TestTheLastPermitsAreNotLeased(t *testing.T) {
-	inLease(t, Rate{Permits: 400, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
+	inLease(t, rratelimiter.Rate{Permits: 400, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
 		assert.Equal(b, 380, b.often(l, 380, 50*time.Microsecond))
-		other := New(b.Conn).Limiter("limiter")
+		other := rratelimiter.New(b.Conn).Limiter("limiter")
 		b.Take(other, 20)
 		b.Full(other, 1)
 		b.Full(l, 1)
@@ -126,14 +128,14 @@ func TestNoWindowOfUsesHoldsMoreThanTheRate(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			inBubble(t, func(b *bubble) {
 				const rate = 400
-				b.limiter(Rate{Permits: rate, Interval: time.Second})
+				b.limiter(rratelimiter.Rate{Permits: rate, Interval: time.Second})
 				b.Latency.Store(int64(300 * time.Microsecond))
 				var mu sync.Mutex
 				var uses []use
 				var callers sync.WaitGroup
 				start := time.Now()
 				for client := range uint64(2) {
-					l := New(b.Conn, WithLease(50*time.Millisecond)).Limiter("limiter")
+					l := rratelimiter.New(b.Conn, rratelimiter.WithLease(50*time.Millisecond)).Limiter("limiter")
 					callers.Go(func() {
 						random := rand.New(rand.NewPCG(seed, client))
 						for time.Since(start) < 2500*time.Millisecond {
@@ -171,10 +173,10 @@ func TestNoWindowOfUsesHoldsMoreThanTheRate(t *testing.T) {
 func TestWhatIsUsedAtALeasesEndStaysTakenForAnInterval(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		const rate = 800
-		l := b.limiter(Rate{Permits: rate, Interval: time.Second}, WithLease(50*time.Millisecond))
+		l := b.limiter(rratelimiter.Rate{Permits: rate, Interval: time.Second}, rratelimiter.WithLease(50*time.Millisecond))
 		b.Latency.Store(int64(300 * time.Microsecond))
 		var uses []use
-		take := func(l *Limiter, permits int64) {
+		take := func(l *rratelimiter.Limiter, permits int64) {
 			asked := time.Now().UnixMilli()
 			ok, err := l.TryAcquire(b.Context(), permits)
 			require.NoError(b, err)
@@ -192,7 +194,7 @@ func TestWhatIsUsedAtALeasesEndStaysTakenForAnInterval(t *testing.T) {
 		for calls := b.Scripts.Load(); b.Scripts.Load() == calls; pass(time.Millisecond) {
 			take(l, 1) // until the lease's end
 		}
-		others := New(b.QuickConn()).Limiter("limiter")
+		others := rratelimiter.New(b.QuickConn()).Limiter("limiter")
 		rest := func() {
 			free, err := others.AvailablePermits(b.Context())
 			require.NoError(b, err)
@@ -210,28 +212,28 @@ func TestWhatIsUsedAtALeasesEndStaysTakenForAnInterval(t *testing.T) {
 
 // TestWhatIsLeasedGoesBack: with Flush, and before this client changes the limiter.
 func TestWhatIsLeasedGoesBack(t *testing.T) {
-	for name, change := range map[string]func(ctx context.Context, l *Limiter) error{
-		"Flush": func(ctx context.Context, l *Limiter) error { return l.wire.client.Flush(ctx) },
-		"Release": func(ctx context.Context, l *Limiter) error {
-			if err := l.Release(ctx, 1); err != nil {
+	for name, change := range map[string]func(b *bubble, l *rratelimiter.Limiter) error{
+		"Flush": func(b *bubble, _ *rratelimiter.Limiter) error { return b.client.Flush(b.Context()) },
+		"Release": func(b *bubble, l *rratelimiter.Limiter) error {
+			if err := l.Release(b.Context(), 1); err != nil {
 				return err
 			}
-			_, err := New(l.wire.client.redis).Limiter("limiter").TryAcquire(ctx, 1)
+			_, err := rratelimiter.New(b.Conn).Limiter("limiter").TryAcquire(b.Context(), 1)
 			return err
 		},
-		"SetRate": func(ctx context.Context, l *Limiter) error {
-			return l.SetRate(ctx, Rate{Permits: 10_000, Interval: 10 * time.Second}, KeepState())
+		"SetRate": func(b *bubble, l *rratelimiter.Limiter) error {
+			return l.SetRate(b.Context(), rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, rratelimiter.KeepState())
 		},
-		"the end": func(context.Context, *Limiter) error { pass(shortLease + time.Millisecond); return nil },
+		"the end": func(*bubble, *rratelimiter.Limiter) error { pass(shortLease + time.Millisecond); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inLease(t, Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
+			inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
 				granted := int64(b.often(l, 300, 30*time.Microsecond))
 				require.Equal(b, int64(300), granted)
-				free, err := New(b.QuickConn()).Limiter("limiter").AvailablePermits(b.Context())
+				free, err := rratelimiter.New(b.QuickConn()).Limiter("limiter").AvailablePermits(b.Context())
 				require.NoError(b, err)
 				require.Less(b, free, 10_000-granted, "something is leased")
-				require.NoError(b, change(b.Context(), l))
+				require.NoError(b, change(b, l))
 				b.Free(l, 10_000-granted)
 			})
 		})
@@ -240,16 +242,16 @@ func TestWhatIsLeasedGoesBack(t *testing.T) {
 
 // TestNothingIsHandedOutOfALimiterThatThisClientDeleted or moved, or whose rate it has set anew.
 func TestNothingIsHandedOutOfALimiterThatThisClientDeleted(t *testing.T) {
-	for name, change := range map[string]func(ctx context.Context, l *Limiter) error{
-		"Delete": func(ctx context.Context, l *Limiter) error { _, err := l.Delete(ctx); return err },
-		"Rename": func(ctx context.Context, l *Limiter) error { return l.Rename(ctx, "other") },
+	for name, change := range map[string]func(ctx context.Context, l *rratelimiter.Limiter) error{
+		"Delete": func(ctx context.Context, l *rratelimiter.Limiter) error { _, err := l.Delete(ctx); return err },
+		"Rename": func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Rename(ctx, "other") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inLease(t, Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
+			inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
 				b.often(l, 300, 30*time.Microsecond)
 				require.NoError(b, change(b.Context(), l))
 				_, err := l.TryAcquire(b.Context(), 1)
-				require.ErrorIs(b, err, ErrNotInitialized)
+				require.ErrorIs(b, err, rratelimiter.ErrNotInitialized)
 			})
 		})
 	}
@@ -257,15 +259,15 @@ func TestNothingIsHandedOutOfALimiterThatThisClientDeleted(t *testing.T) {
 
 // TestALeaseEnds: once it has, Redis is asked, which knows nothing of the limiter by then.
 func TestALeaseEnds(t *testing.T) {
-	inLease(t, Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
+	inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
 		b.often(l, 300, 30*time.Microsecond)
-		_, err := New(b.QuickConn()).Limiter("limiter").Delete(b.Context())
+		_, err := rratelimiter.New(b.QuickConn()).Limiter("limiter").Delete(b.Context())
 		require.NoError(b, err)
 		var end time.Duration
 		for start := time.Now(); ; pass(100 * time.Microsecond) {
 			_, err := l.TryAcquire(b.Context(), 1)
 			if end = time.Since(start); err != nil {
-				require.ErrorIs(b, err, ErrNotInitialized)
+				require.ErrorIs(b, err, rratelimiter.ErrNotInitialized)
 				break
 			}
 		}
@@ -275,7 +277,7 @@ func TestALeaseEnds(t *testing.T) {
 
 // TestNoLeaseOutlivesItsLimiter, nor is longer than a sixteenth of the interval.
 func TestNoLeaseOutlivesItsLimiter(t *testing.T) {
-	inLease(t, Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
+	inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
 		b.often(l, 300, 30*time.Microsecond)
 		_, err := l.Expire(b.Context(), shortLease)
 		require.NoError(b, err)
@@ -283,7 +285,7 @@ func TestNoLeaseOutlivesItsLimiter(t *testing.T) {
 		b.often(l, 10, 30*time.Microsecond)
 		assert.Equal(b, int64(10), b.Scripts.Load()-before)
 	})
-	inLease(t, Rate{Permits: 10_000, Interval: 15 * time.Millisecond}, func(b *bubble, l *Limiter) {
+	inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 15 * time.Millisecond}, func(b *bubble, l *rratelimiter.Limiter) {
 		before := b.Scripts.Load()
 		b.often(l, 100, 30*time.Microsecond)
 		assert.Equal(b, int64(100), b.Scripts.Load()-before)
@@ -292,7 +294,7 @@ func TestNoLeaseOutlivesItsLimiter(t *testing.T) {
 
 // TestThoseWhoWaitComeFirst: what is leased meanwhile is theirs, in their order.
 func TestThoseWhoWaitComeFirst(t *testing.T) {
-	inLease(t, Rate{Permits: 2000, Interval: time.Second}, func(b *bubble, l *Limiter) {
+	inLease(t, rratelimiter.Rate{Permits: 2000, Interval: time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
 		const together = 10
 		served := make([]time.Time, 3000)
 		var callers sync.WaitGroup
@@ -318,8 +320,8 @@ func TestThoseWhoWaitComeFirst(t *testing.T) {
 func TestABadLease(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		for _, d := range []time.Duration{0, -shortLease, time.Microsecond, 1500 * time.Microsecond, time.Second + time.Millisecond} {
-			_, err := New(b.Conn, WithLease(d)).Limiter("limiter").TryAcquire(b.Context(), 1)
-			require.ErrorIs(b, err, ErrInvalidOption)
+			_, err := rratelimiter.New(b.Conn, rratelimiter.WithLease(d)).Limiter("limiter").TryAcquire(b.Context(), 1)
+			require.ErrorIs(b, err, rratelimiter.ErrInvalidOption)
 			assert.ErrorContains(b, err, d.String())
 		}
 	})

@@ -1,4 +1,4 @@
-package rratelimiter
+package engine_test
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
 )
 
 // TestAHookThatFailsHurtsItsOwnCallerAlone: it panics, ends its goroutine or blocks, wherever it is called.
@@ -30,7 +32,7 @@ func TestAHookThatFailsHurtsItsOwnCallerAlone(t *testing.T) {
 							}
 						}
 						var length atomic.Int64
-						o := &Observer{Waiting: func(_ context.Context, w WaitingInfo) {
+						o := &rratelimiter.Observer{Waiting: func(_ context.Context, w rratelimiter.WaitingInfo) {
 							length.Add(int64(w.Change))
 							if w.Change > 0 == (hook == "Waiting") && hook != "Decision" && hook != "RedisCall" {
 								fails()
@@ -38,11 +40,11 @@ func TestAHookThatFailsHurtsItsOwnCallerAlone(t *testing.T) {
 						}}
 						switch hook {
 						case "Decision":
-							o.Decision = func(context.Context, DecisionInfo) { fails() }
+							o.Decision = func(context.Context, rratelimiter.DecisionInfo) { fails() }
 						case "RedisCall":
-							o.RedisCall = func(context.Context, RedisCallInfo) { fails() }
+							o.RedisCall = func(context.Context, rratelimiter.RedisCallInfo) { fails() }
 						}
-						l := b.limiter(Rate{Permits: 1000, Interval: time.Hour}, WithObserver(o))
+						l := b.limiter(rratelimiter.Rate{Permits: 1000, Interval: time.Hour}, rratelimiter.WithObserver(o))
 						b.Latency.Store(int64(trip))
 						var served, hurt atomic.Int64
 						call := func(ctx context.Context) *sync.WaitGroup {
@@ -90,7 +92,7 @@ func TestAHookThatFailsHurtsItsOwnCallerAlone(t *testing.T) {
 						call(b.Context()).Wait()
 						assert.Equal(b, 21-want, served.Load())
 						synctest.Wait()
-						assert.True(b, l.wire.client.engine.Idle())
+						b.idle(b.client)
 					})
 				})
 			}
@@ -104,7 +106,7 @@ func TestAHookThatNobodyIsThereForHurtsNobody(t *testing.T) {
 		t.Run(way, func(t *testing.T) {
 			inBubble(t, func(b *bubble) {
 				var alone atomic.Int64
-				l := b.limiter(Rate{Permits: 1, Interval: second}, WithObserver(&Observer{RedisCall: func(ctx context.Context, _ RedisCallInfo) {
+				l := b.limiter(rratelimiter.Rate{Permits: 1, Interval: second}, rratelimiter.WithObserver(&rratelimiter.Observer{RedisCall: func(ctx context.Context, _ rratelimiter.RedisCallInfo) {
 					if ctx.Value(callerKey{}) == nil {
 						alone.Add(1)
 						fail()
@@ -135,7 +137,7 @@ func TestAHookThatNobodyIsThereForHurtsNobody(t *testing.T) {
 // TestAHookMayAsk the limiter itself that it is told of.
 func TestAHookMayAsk(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		var l *Limiter
+		var l *rratelimiter.Limiter
 		var asked atomic.Int64
 		again := func(ctx context.Context) {
 			if ctx.Value(callerKey{}) == nil { // not of itself
@@ -148,10 +150,10 @@ func TestAHookMayAsk(t *testing.T) {
 				asked.Add(1)
 			}
 		}
-		l = b.limiter(Rate{Permits: 1000, Interval: time.Hour}, WithObserver(&Observer{
-			Decision:  func(ctx context.Context, _ DecisionInfo) { again(ctx) },
-			RedisCall: func(ctx context.Context, _ RedisCallInfo) { again(ctx) },
-			Waiting:   func(ctx context.Context, _ WaitingInfo) { again(ctx) },
+		l = b.limiter(rratelimiter.Rate{Permits: 1000, Interval: time.Hour}, rratelimiter.WithObserver(&rratelimiter.Observer{
+			Decision:  func(ctx context.Context, _ rratelimiter.DecisionInfo) { again(ctx) },
+			RedisCall: func(ctx context.Context, _ rratelimiter.RedisCallInfo) { again(ctx) },
+			Waiting:   func(ctx context.Context, _ rratelimiter.WaitingInfo) { again(ctx) },
 		}))
 		var callers sync.WaitGroup
 		for range 10 {

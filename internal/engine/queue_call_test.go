@@ -1,4 +1,4 @@
-package rratelimiter
+package engine_test
 
 import (
 	"context"
@@ -11,13 +11,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
 // When a queue asks Redis, of whom nobody else tells it that something has changed.
 
 // within starts a TryAcquireWithin and logs its end.
-func (q *line) within(l *Limiter, who string, permits int64, timeout time.Duration) {
+func (q *line) within(l *rratelimiter.Limiter, who string, permits int64, timeout time.Duration) {
 	q.done.Go(func() {
 		ok, err := l.TryAcquireWithin(q.Context(), permits, timeout)
 		if err == nil && !ok {
@@ -31,7 +32,7 @@ func (q *line) within(l *Limiter, who string, permits int64, timeout time.Durati
 // TestAQueueLearnsOfALimiterThatIsGone soon after somebody has come, well before its deadline, and once for all.
 func TestAQueueLearnsOfALimiterThatIsGone(t *testing.T) {
 	t.Run("within a second", func(t *testing.T) {
-		inQueue(t, Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *Limiter) {
+		inQueue(t, rratelimiter.Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *rratelimiter.Limiter) {
 			q.Take(l, 10)
 			q.wait(l, "a", 1, 0)
 			pass(5 * second)
@@ -50,7 +51,7 @@ func TestAQueueLearnsOfALimiterThatIsGone(t *testing.T) {
 		})
 	})
 	t.Run("in half of the time that is left", func(t *testing.T) {
-		inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
+		inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 			q.Take(l, 10)
 			pass(9500 * time.Millisecond)
 			q.wait(l, "a", 1, 0)
@@ -65,7 +66,7 @@ func TestAQueueLearnsOfALimiterThatIsGone(t *testing.T) {
 
 // TestWhoComesWhileACallIsUnderWayIsAskedForByTheNext: what the first says is older than its arrival.
 func TestWhoComesWhileACallIsUnderWayIsAskedForByTheNext(t *testing.T) {
-	inQueue(t, Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *Limiter) {
+	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *rratelimiter.Limiter) {
 		q.Take(l, 10)
 		ctx, cancel := context.WithCancel(q.Context())
 		defer cancel()
@@ -93,7 +94,7 @@ func TestWhoComesWhileACallIsUnderWayIsAskedForByTheNext(t *testing.T) {
 
 // TestWhoComesWhileACallIsUnderWayIsNoReasonForAnotherAtOnce, where what that one says does not refuse it.
 func TestWhoComesWhileACallIsUnderWayIsNoReasonForAnotherAtOnce(t *testing.T) {
-	inQueue(t, Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *Limiter) {
+	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *rratelimiter.Limiter) {
 		q.Take(l, 10)
 		q.Latency.Store(int64(100 * time.Millisecond))
 		ctx, cancel := context.WithCancel(q.Context())
@@ -118,7 +119,7 @@ func TestAnAnswerIsEverybodys(t *testing.T) {
 		"failed":  func(q *line) { q.Redis.FlushAll() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inQueue(t, Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *Limiter) {
+			inQueue(t, rratelimiter.Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *rratelimiter.Limiter) {
 				q.Take(l, 10)
 				ctx, cancel := context.WithCancel(q.Context())
 				defer cancel()
@@ -135,7 +136,7 @@ func TestAnAnswerIsEverybodys(t *testing.T) {
 						ok, err := l.TryAcquireWithin(ctx, 1, time.Minute)
 						assert.False(t, ok)
 						if name == "failed" {
-							assert.ErrorIs(t, err, ErrNotInitialized)
+							assert.ErrorIs(t, err, rratelimiter.ErrNotInitialized)
 						} else {
 							assert.NoError(t, err)
 						}
@@ -152,7 +153,7 @@ func TestAnAnswerIsEverybodys(t *testing.T) {
 
 // TestARequestThatIsTooLateBehindOthersInItsCall is told so by that call, and one that is in time stays.
 func TestARequestThatIsTooLateBehindOthersInItsCall(t *testing.T) {
-	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
+	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 		q.Take(l, 10)
 		q.Latency.Store(int64(100 * time.Millisecond))
 		q.within(l, "opens", 1, second)
@@ -166,7 +167,7 @@ func TestARequestThatIsTooLateBehindOthersInItsCall(t *testing.T) {
 
 // TestADeadlineAndATimeout: the sooner one counts, and each has its own answer.
 func TestADeadlineAndATimeout(t *testing.T) {
-	inQueue(t, Rate{Permits: 1, Interval: 10 * second}, func(q *line, l *Limiter) {
+	inQueue(t, rratelimiter.Rate{Permits: 1, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 		q.Take(l, 1)
 		long, cancel := context.WithTimeout(q.Context(), 20*second)
 		defer cancel()
@@ -186,7 +187,7 @@ func TestADeadlineAndATimeout(t *testing.T) {
 
 // TestATimeoutOfNothingDoesNotStandInLine.
 func TestATimeoutOfNothingDoesNotStandInLine(t *testing.T) {
-	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
+	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 		q.Take(l, 8)
 		q.wait(l, "large", 5, 0)
 		ok, err := l.TryAcquireWithin(q.Context(), 1, 0)
@@ -197,7 +198,7 @@ func TestATimeoutOfNothingDoesNotStandInLine(t *testing.T) {
 
 // TestWhoStandsBehindAPageIsAskedForToo, when more have come than are looked at in one piece.
 func TestWhoStandsBehindAPageIsAskedForToo(t *testing.T) {
-	inQueue(t, Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *Limiter) {
+	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *rratelimiter.Limiter) {
 		q.Take(l, 10)
 		ctx, cancel := context.WithCancel(q.Context())
 		defer cancel()

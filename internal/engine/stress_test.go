@@ -1,4 +1,4 @@
-package rratelimiter
+package engine_test
 
 import (
 	"context"
@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
 )
 
 // Issue 9, points 4 to 10: whatever callers do and whenever they leave, each has one answer, what was granted to those
@@ -25,20 +27,20 @@ func TestCallersWhoLeaveAtEveryMoment(t *testing.T) {
 		seeds = s
 	}
 	for seed := range seeds {
-		for kind, opts := range map[string][]Option{"": nil, ", with a denial cache": {WithDenialCache(time.Hour)}, ", server time": {WithServerTime()}} {
+		for kind, opts := range map[string][]rratelimiter.Option{"": nil, ", with a denial cache": {rratelimiter.WithDenialCache(time.Hour)}, ", server time": {rratelimiter.WithServerTime()}} {
 			t.Run(fmt.Sprint(seed, kind), func(t *testing.T) {
 				inBubble(t, func(b *bubble) {
 					random := rand.New(rand.NewPCG(uint64(seed), 9))
-					c := New(b.Conn, opts...)
+					c := rratelimiter.New(b.Conn, opts...)
 					names := 1 + random.IntN(40)
 					rate := int64(1 + random.IntN(400))
-					opened := make([][2]*Limiter, names)
+					opened := make([][2]*rratelimiter.Limiter, names)
 					granted := make([]atomic.Int64, names)
 					for i := range opened {
 						for j := range opened[i] {
 							opened[i][j] = c.Limiter(fmt.Sprint("limiter:", i))
 						}
-						require.NoError(b, opened[i][0].SetRate(b.Context(), Rate{Permits: rate, Interval: time.Hour}))
+						require.NoError(b, opened[i][0].SetRate(b.Context(), rratelimiter.Rate{Permits: rate, Interval: time.Hour}))
 					}
 					b.Latency.Store(random.Int64N(int64(10 * time.Millisecond)))
 					var callers sync.WaitGroup
@@ -82,7 +84,7 @@ func TestCallersWhoLeaveAtEveryMoment(t *testing.T) {
 								case 4:
 									ok, err = l.TryAcquireWithin(ctx, permits, time.Nanosecond)
 								case 5:
-									var d Decision
+									var d rratelimiter.Decision
 									d, err = l.Take(ctx, permits)
 									ok = d.Allowed
 								}
@@ -92,7 +94,7 @@ func TestCallersWhoLeaveAtEveryMoment(t *testing.T) {
 								if err != nil {
 									assert.False(b, ok)
 									assert.True(b, errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
-										permits > rate && errors.Is(err, ErrPermitsExceedRate), "%v", err)
+										permits > rate && errors.Is(err, rratelimiter.ErrPermitsExceedRate), "%v", err)
 								}
 								if ok {
 									granted[i].Add(permits)
@@ -111,7 +113,7 @@ func TestCallersWhoLeaveAtEveryMoment(t *testing.T) {
 					pass(second)
 					synctest.Wait()
 					assert.EqualValues(b, started, answers.Load())
-					assert.True(b, c.engine.Idle())
+					b.idle(c)
 					for i := range opened {
 						b.Free(opened[i][0], rate-granted[i].Load())
 					}

@@ -1,7 +1,8 @@
-package rratelimiter
+package engine_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -9,12 +10,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
 )
 
 // TestAnObserverIsToldHowLongTheLineIs.
 func TestAnObserverIsToldHowLongTheLineIs(t *testing.T) {
-	observed(t, Rate{Permits: 2, Interval: second}, func(ctx context.Context, b *bubble, l *Limiter, o *told) {
-		other := New(b.Conn, WithObserver(o.observer(b))).Limiter("limiter")
+	observed(t, rratelimiter.Rate{Permits: 2, Interval: second}, func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *told) {
+		other := rratelimiter.New(b.Conn, rratelimiter.WithObserver(o.observer(b))).Limiter("limiter")
 		before := b.Scripts.Load()
 		leaves, leave := context.WithCancel(ctx)
 		var callers sync.WaitGroup
@@ -53,7 +56,7 @@ func TestAnObserverIsToldHowLongTheLineIs(t *testing.T) {
 
 // TestWhoWaitsForRedisAloneHasNotWaited: whom an answer leaves in line has, and who stands behind those.
 func TestWhoWaitsForRedisAloneHasNotWaited(t *testing.T) {
-	observed(t, Rate{Permits: 4, Interval: second}, func(ctx context.Context, b *bubble, l *Limiter, o *told) {
+	observed(t, rratelimiter.Rate{Permits: 4, Interval: second}, func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *told) {
 		var callers sync.WaitGroup
 		acquire := func(ctx context.Context, permits int64) {
 			callers.Go(func() { _ = l.Acquire(ctx, permits) })
@@ -121,5 +124,72 @@ func TestWhoWaitsForRedisAloneHasNotWaited(t *testing.T) {
 		require.Len(b, waited(1), 1)
 		assert.Positive(b, waited(1)[0][0])
 		assert.Less(b, waited(1)[0][1], 3*trip)
+	})
+}
+
+// TestCallsThatShareAPipelineAreToldOfEach.
+func TestCallsThatShareAPipelineAreToldOfEach(t *testing.T) {
+	observed(t, rratelimiter.Rate{Permits: 1000, Interval: time.Hour}, func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *told) {
+		const names = 40
+		sent := b.Sent.Load()
+		var callers sync.WaitGroup
+		for i := range names {
+			name := b.client.Limiter(fmt.Sprint("name ", i))
+			for range 3 {
+				callers.Go(func() {
+					_, err := name.TryAcquire(ctx, 1)
+					assert.ErrorIs(b, err, rratelimiter.ErrNotInitialized)
+				})
+			}
+		}
+		callers.Wait()
+		decisions, calls, _ := o.all()
+		assert.Len(b, decisions, 3*names)
+		assert.Less(b, b.Sent.Load()-sent, int64(len(calls)), "in pipelines")
+		carried := make(map[string]int)
+		for _, c := range calls {
+			carried[c.Name] += c.Requests
+		}
+		assert.Len(b, carried, names)
+		for name, requests := range carried {
+			assert.Equal(b, 3, requests, name)
+		}
+	})
+}
+
+// TestACallIsToldByTheNameOfWhoTellsOfIt, where a limiter has several.
+func TestACallIsToldByTheNameOfWhoTellsOfIt(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		var mu sync.Mutex
+		told := make(map[string]any)
+		b.limiter(rratelimiter.Rate{Permits: 1000, Interval: time.Hour}, rratelimiter.WithNameMapper(func(string) string { return "limiter" }),
+			rratelimiter.WithObserver(&rratelimiter.Observer{RedisCall: func(ctx context.Context, c rratelimiter.RedisCallInfo) {
+				mu.Lock()
+				defer mu.Unlock()
+				told[c.Name] = ctx.Value(callerKey{})
+			}}))
+		b.Latency.Store(int64(trip))
+		for _, waits := range []bool{false, true} {
+			clear(told)
+			var callers sync.WaitGroup
+			for _, name := range []string{"a", "b", "c", "d"} { // two calls may fly at once, so that a goroutine carries several
+				ctx := context.WithValue(b.Context(), callerKey{}, name)
+				callers.Go(func() {
+					if waits {
+						assert.NoError(b, b.client.Limiter(name).Acquire(ctx, 1))
+						return
+					}
+					ok, err := b.client.Limiter(name).TryAcquire(ctx, 1)
+					assert.NoError(b, err)
+					assert.True(b, ok)
+				})
+				synctest.Wait()
+			}
+			callers.Wait()
+			assert.Greater(b, len(told), 1)
+			for name, teller := range told {
+				assert.Equal(b, name, teller)
+			}
+		}
 	})
 }

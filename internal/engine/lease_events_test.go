@@ -1,8 +1,7 @@
-package rratelimiter
+package engine_test
 
 import (
 	"context"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -10,87 +9,15 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-)
 
-// TestRepliesOfTheLeaseScript: how much is leased, and until when.
-func TestRepliesOfTheLeaseScript(t *testing.T) {
-	const most = 1<<32 - 1
-	for name, test := range map[string]struct {
-		rate              Rate
-		expires           time.Duration
-		keepAlive         int
-		permits, wanted   int64
-		leased, span, all int64 // all: permits of the grant
-	}{
-		"as many as wanted":      {rate: Rate{Permits: 1000, Interval: time.Second}, permits: 10, wanted: 400, leased: 400, span: 10, all: 410},
-		"half of what is free":   {rate: Rate{Permits: 1000, Interval: time.Second}, permits: 11, wanted: 900, leased: 494, span: 10, all: 505},
-		"none of the last 125":   {rate: Rate{Permits: 1000, Interval: time.Second}, permits: 860, wanted: 900, leased: 15, span: 10, all: 875},
-		"nothing is left":        {rate: Rate{Permits: 1000, Interval: time.Second}, permits: 875, wanted: 900, all: 875},
-		"not granted":            {rate: Rate{Permits: 1000, Interval: time.Second}, permits: 1001, wanted: 900},
-		"for nobody in the call": {rate: Rate{Permits: 1000, Interval: time.Second}, wanted: 100, leased: 100, span: 10, all: 100},
-		"what a member holds":    {rate: Rate{Permits: 1 << 50, Interval: time.Second}, permits: 7, wanted: 1 << 40, leased: most - 7, span: 10, all: most},
-		"a short interval":       {rate: Rate{Permits: 1000, Interval: 100 * time.Millisecond}, permits: 1, wanted: 100, leased: 100, span: 6, all: 101},
-		"a shorter one":          {rate: Rate{Permits: 1000, Interval: 15 * time.Millisecond}, permits: 1, wanted: 100, all: 1},
-		"it lives":               {rate: Rate{Permits: 1000, Interval: time.Second}, keepAlive: 1010, permits: 1, wanted: 100, leased: 100, span: 10, all: 101},
-		"it may be gone":         {rate: Rate{Permits: 1000, Interval: time.Second}, keepAlive: 1009, permits: 1, wanted: 100, all: 1},
-		"it expires later":       {rate: Rate{Permits: 1000, Interval: time.Second}, expires: 1010 * time.Millisecond, permits: 1, wanted: 100, leased: 100, span: 10, all: 101},
-		"it expires by then":     {rate: Rate{Permits: 1000, Interval: time.Second}, expires: 1009 * time.Millisecond, permits: 1, wanted: 100, all: 1},
-		"for each client":        {rate: Rate{Type: PerClient, Permits: 1000, Interval: time.Second}, permits: 1, wanted: 100, leased: 100, span: 10, all: 101},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(b *bubble) {
-				l := b.limiter(test.rate)
-				if test.expires > 0 {
-					_, err := l.Expire(b.Context(), test.expires)
-					require.NoError(b, err)
-				}
-				b.Redis.HSet("limiter", "keepAliveTime", strconv.Itoa(test.keepAlive)) // Java sets a short one too
-				runs := " "
-				if test.permits > 0 {
-					runs = ""
-				}
-				now := time.Now().UnixMilli()
-				member := string(new(Client).appendMember(nil, test.permits, false))
-				message, err := l.wire.client.engine.Eval(b.Context(), leaseScript, l.wire.keys[:], []string{
-					strconv.FormatInt(now, 10), member, b.config().rate, b.config().interval, strconv.FormatInt(test.permits, 10), "", "", runs, "",
-					strconv.FormatInt(test.wanted, 10), "10",
-				}, nil)
-				require.NoError(b, err)
-				reply, err := message.ToArray()
-				if test.leased > 0 {
-					require.NoError(b, err)
-					require.Len(b, reply, 7)
-					left := test.rate.Permits - test.all
-					for i, want := range []int64{replyLeased, test.leased, test.span, test.rate.Permits, test.rate.Interval.Milliseconds(), left, left} {
-						got, err := reply[i].AsInt64()
-						require.NoError(b, err)
-						assert.Equal(b, want, got, "element %d", i+1)
-					}
-				}
-				set, value := "{limiter}:permits", "{limiter}:value"
-				if test.rate.Type == PerClient {
-					set, value = set+":"+l.wire.client.ID(), value+":"+l.wire.client.ID()
-				}
-				grants, _ := b.Redis.SortedSet(set)
-				if test.all == 0 {
-					assert.Empty(b, grants)
-					return
-				}
-				require.Len(b, grants, 1)
-				assert.InDelta(b, float64(now+test.span), grants[string(appendUint32([]byte(member[:17]), test.all))], 0)
-				stored, err := b.Redis.Get(value)
-				require.NoError(b, err)
-				assert.Equal(b, strconv.FormatInt(test.rate.Permits-test.all, 10), stored)
-			})
-		})
-	}
-}
+	"github.com/rratelimiter/rratelimiter"
+)
 
 // TestWhatACallerIsTooLateForIsLeased: permits for callers who left while their call brought a lease are a part of it.
 func TestWhatACallerIsTooLateForIsLeased(t *testing.T) {
-	inLease(t, Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
+	inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
 		b.leasing(l)
-		require.NoError(b, l.wire.client.Flush(b.Context()))
+		require.NoError(b, b.client.Flush(b.Context()))
 		taken := int64(300)
 		for range 20 {
 			ctx, cancel := context.WithCancel(b.Context())
@@ -109,7 +36,7 @@ func TestWhatACallerIsTooLateForIsLeased(t *testing.T) {
 			pass(200 * time.Microsecond)
 			cancel()
 			callers.Wait()
-			require.NoError(b, l.wire.client.Flush(b.Context()))
+			require.NoError(b, b.client.Flush(b.Context()))
 			pass(2 * time.Millisecond) // what is on its way goes back
 		}
 		require.Less(b, taken, int64(1100), "some have left")
@@ -120,7 +47,7 @@ func TestWhatACallerIsTooLateForIsLeased(t *testing.T) {
 // TestALeaseThatIsOnItsWayWhenTheRateIsSet is not used, nor one that was fetched while it was being set.
 func TestALeaseThatIsOnItsWayWhenTheRateIsSet(t *testing.T) {
 	for _, keep := range []bool{false, true} {
-		inLease(t, Rate{Permits: 100_000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
+		inLease(t, rratelimiter.Rate{Permits: 100_000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
 			const rate = 20
 			var set atomic.Bool
 			var after atomic.Int64
@@ -138,11 +65,11 @@ func TestALeaseThatIsOnItsWayWhenTheRateIsSet(t *testing.T) {
 				})
 			}
 			pass(10 * time.Millisecond)
-			var opts []SetRateOption
+			var opts []rratelimiter.SetRateOption
 			if keep {
-				opts = append(opts, KeepState())
+				opts = append(opts, rratelimiter.KeepState())
 			}
-			require.NoError(b, l.SetRate(b.Context(), Rate{Permits: rate, Interval: 10 * time.Second}, opts...))
+			require.NoError(b, l.SetRate(b.Context(), rratelimiter.Rate{Permits: rate, Interval: 10 * time.Second}, opts...))
 			set.Store(true)
 			callers.Wait()
 			assert.LessOrEqual(b, after.Load(), int64(rate), "keepState %t", keep)
@@ -152,7 +79,7 @@ func TestALeaseThatIsOnItsWayWhenTheRateIsSet(t *testing.T) {
 
 // TestALeaseThatComesTooLateGoesBack, whoever has forgotten meanwhile that it was asked for.
 func TestALeaseThatComesTooLateGoesBack(t *testing.T) {
-	inLease(t, Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
+	inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
 		taken := int64(100)
 		require.Equal(b, 100, b.often(l, 100, 50*time.Microsecond))
 		b.Latency.Store(int64(70 * time.Millisecond))
@@ -174,7 +101,7 @@ func TestALeaseThatComesTooLateGoesBack(t *testing.T) {
 
 // TestALostLeaseComesBackWithTheWindow: its reply was lost.
 func TestALostLeaseComesBackWithTheWindow(t *testing.T) {
-	inLease(t, Rate{Permits: 10_000, Interval: time.Second}, func(b *bubble, l *Limiter) {
+	inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
 		failed := 0
 		b.leasing(l)
 		b.Redis.SetError("UNKILLABLE the reply is lost")
@@ -195,11 +122,11 @@ func TestALostLeaseComesBackWithTheWindow(t *testing.T) {
 // TestALimiterWhoseEntryIsAnothersByNow holds nothing of the other.
 func TestALimiterWhoseEntryIsAnothersByNow(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		client := New(b.Conn, WithLease(shortLease))
+		client := rratelimiter.New(b.Conn, rratelimiter.WithLease(shortLease))
 		one, other := client.Limiter("one"), client.Limiter("other")
 		for range 10 {
-			require.NoError(b, one.SetRate(b.Context(), Rate{Permits: 5, Interval: time.Hour}))
-			require.NoError(b, other.SetRate(b.Context(), Rate{Permits: 10_000, Interval: time.Hour}))
+			require.NoError(b, one.SetRate(b.Context(), rratelimiter.Rate{Permits: 5, Interval: time.Hour}))
+			require.NoError(b, other.SetRate(b.Context(), rratelimiter.Rate{Permits: 10_000, Interval: time.Hour}))
 			b.Take(one, 5)
 			pass(100 * time.Millisecond) // it is forgotten, and its entry is for others to use
 			for range 200 {
@@ -214,7 +141,7 @@ func TestALimiterWhoseEntryIsAnothersByNow(t *testing.T) {
 
 // TestABurstLongAgoIsNoDemand, nor is what a caller wants who is served by the call.
 func TestABurstLongAgoIsNoDemand(t *testing.T) {
-	inLease(t, Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *Limiter) {
+	inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
 		b.leasing(l)
 		pass(25 * time.Millisecond)
 		b.Take(l, 100)
@@ -231,7 +158,7 @@ func TestClocksThatJump(t *testing.T) {
 				const rate = 2000
 				var offset atomic.Int64
 				clock := func() time.Time { return time.Now().Add(time.Duration(offset.Load())) }
-				l := b.limiter(Rate{Permits: rate, Interval: 10 * time.Second}, WithLease(50*time.Millisecond), WithClock(clock))
+				l := b.limiter(rratelimiter.Rate{Permits: rate, Interval: 10 * time.Second}, rratelimiter.WithLease(50*time.Millisecond), rratelimiter.WithClock(clock))
 				b.Latency.Store(int64(300 * time.Microsecond))
 				require.Equal(b, 1000, b.often(l, 1000, 20*time.Microsecond))
 				offset.Add(int64(jump))
@@ -243,9 +170,9 @@ func TestClocksThatJump(t *testing.T) {
 				}
 
 				// Whatever the clock says: of a limiter that is gone a lease is used until its end.
-				require.NoError(b, New(b.QuickConn()).Limiter("limiter").SetRate(b.Context(), Rate{Permits: 1_000_000, Interval: time.Hour}))
+				require.NoError(b, rratelimiter.New(b.QuickConn()).Limiter("limiter").SetRate(b.Context(), rratelimiter.Rate{Permits: 1_000_000, Interval: time.Hour}))
 				require.Equal(b, 1000, b.often(l, 1000, 20*time.Microsecond))
-				_, err := New(b.QuickConn()).Limiter("limiter").Delete(b.Context())
+				_, err := rratelimiter.New(b.QuickConn()).Limiter("limiter").Delete(b.Context())
 				require.NoError(b, err)
 				offset.Add(int64(jump))
 				start, last := time.Now(), time.Duration(0)
@@ -266,7 +193,7 @@ func TestClocksThatJump(t *testing.T) {
 
 // TestAShortLeaseEndsInTime: one that the script has shortened goes back when it ends.
 func TestAShortLeaseEndsInTime(t *testing.T) {
-	inLease(t, Rate{Permits: 10_000, Interval: 100 * time.Millisecond}, func(b *bubble, l *Limiter) {
+	inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 100 * time.Millisecond}, func(b *bubble, l *rratelimiter.Limiter) {
 		b.Latency.Store(int64(100 * time.Microsecond))
 		start := time.Now()
 		require.Equal(b, 20, b.often(l, 20, 30*time.Microsecond))

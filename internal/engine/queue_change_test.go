@@ -1,4 +1,4 @@
-package rratelimiter
+package engine_test
 
 import (
 	"fmt"
@@ -7,16 +7,18 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
 )
 
 // Issue 9, point 4: who stands ahead only to be refused itself is no reason to refuse a newcomer.
 func TestWhoAsksForMoreThanALoweredRateHoldsNobodyUp(t *testing.T) {
-	inQueue(t, Rate{Permits: 100, Interval: 10 * second}, func(q *line, l *Limiter) {
+	inQueue(t, rratelimiter.Rate{Permits: 100, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 		q.Take(l, 100)
 		q.wait(l, "a", 1, 0)
 		q.wait(l, "b", 50, 0)
 		pass(2 * second) // all are asked for
-		require.NoError(t, New(q.Conn).Limiter("limiter").SetRate(q.Context(), Rate{Permits: 10, Interval: 10 * second}, KeepState()))
+		require.NoError(t, rratelimiter.New(q.Conn).Limiter("limiter").SetRate(q.Context(), rratelimiter.Rate{Permits: 10, Interval: 10 * second}, rratelimiter.KeepState()))
 		ok, err := l.TryAcquireWithin(q.Context(), 1, 15*second)
 		require.NoError(t, err)
 		assert.True(t, ok, "10 permits are free at 10s: 1 is a's, b asks for more than the rate, the rest are free")
@@ -25,13 +27,13 @@ func TestWhoAsksForMoreThanALoweredRateHoldsNobodyUp(t *testing.T) {
 
 // Issue 9, point 4: who can no longer be served is told at once, wherever it stands.
 func TestWhoCanNoLongerBeServedIsToldAtOnceBehindOthers(t *testing.T) {
-	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
+	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 		q.Take(l, 10)
 		for i := range 30 {
 			q.wait(l, fmt.Sprint(i), 1, time.Minute)
 		}
 		pass(2 * second)
-		require.NoError(t, l.SetRate(q.Context(), Rate{Permits: 10, Interval: time.Hour}, KeepState()))
+		require.NoError(t, l.SetRate(q.Context(), rratelimiter.Rate{Permits: 10, Interval: time.Hour}, rratelimiter.KeepState()))
 		pass(second)
 		q.mu.Lock()
 		defer q.mu.Unlock()
@@ -41,8 +43,8 @@ func TestWhoCanNoLongerBeServedIsToldAtOnceBehindOthers(t *testing.T) {
 
 // TestWhoCanNoLongerBeServedIsToldByTheNextCall, though it is somebody else's and serves that one: who stands between counts.
 func TestWhoCanNoLongerBeServedIsToldByTheNextCall(t *testing.T) {
-	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
-		other := New(q.Conn).Limiter("limiter")
+	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
+		other := rratelimiter.New(q.Conn).Limiter("limiter")
 		q.Take(other, 1)
 		pass(second)
 		q.Take(other, 9)
@@ -61,8 +63,8 @@ func TestWhoCanNoLongerBeServedIsToldByTheNextCall(t *testing.T) {
 
 // TestWhomTheCallIsForIsToldByIt that it can no longer be served.
 func TestWhomTheCallIsForIsToldByIt(t *testing.T) {
-	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
-		other := New(q.Conn).Limiter("limiter")
+	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
+		other := rratelimiter.New(q.Conn).Limiter("limiter")
 		q.Take(other, 10)
 		q.within(l, "a", 1, 11*second)
 		pass(2 * second)
@@ -75,14 +77,14 @@ func TestWhomTheCallIsForIsToldByIt(t *testing.T) {
 
 // Issue 9, point 4: and so is a request above a rate that was lowered.
 func TestARequestAboveALoweredRateIsToldAtOnceBehindOthers(t *testing.T) {
-	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
+	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 		q.Take(l, 10)
 		for i := range 20 {
 			q.wait(l, fmt.Sprint(i), 1, 0)
 		}
 		q.wait(l, "large", 5, 0)
 		pass(2 * second)
-		require.NoError(t, l.SetRate(q.Context(), Rate{Permits: 1, Interval: time.Minute}, KeepState()))
+		require.NoError(t, l.SetRate(q.Context(), rratelimiter.Rate{Permits: 1, Interval: time.Minute}, rratelimiter.KeepState()))
 		pass(second)
 		q.mu.Lock()
 		assert.Equal(t, []string{"large failed at 2s"}, q.log)

@@ -1,4 +1,4 @@
-package rratelimiter
+package engine_test
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
 )
 
 // A request that is at Redis when its timeout ends has so long to be answered, as the package documentation says.
@@ -25,7 +27,7 @@ type line struct {
 	log   []string
 }
 
-func (q *line) wait(l *Limiter, who string, permits int64, timeout time.Duration) {
+func (q *line) wait(l *rratelimiter.Limiter, who string, permits int64, timeout time.Duration) {
 	q.done.Go(func() {
 		ctx := q.Context()
 		if timeout > 0 {
@@ -56,7 +58,7 @@ func (q *line) said() []string {
 	return slices.Clone(q.log)
 }
 
-func inQueue(t *testing.T, rate Rate, test func(q *line, l *Limiter)) {
+func inQueue(t *testing.T, rate rratelimiter.Rate, test func(q *line, l *rratelimiter.Limiter)) {
 	inBubble(t, func(b *bubble) {
 		q := &line{bubble: b}
 		l := b.limiter(rate)
@@ -64,13 +66,13 @@ func inQueue(t *testing.T, rate Rate, test func(q *line, l *Limiter)) {
 		test(q, l)
 		q.done.Wait()
 		synctest.Wait()
-		assert.True(b, l.wire.client.engine.Idle())
+		b.idle(b.client)
 	})
 }
 
 // TestFirstComeFirstServed: a large request at the head is served before smaller ones behind it.
 func TestFirstComeFirstServed(t *testing.T) {
-	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
+	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 		for range 10 { // one permit comes back a second, from the 10th on
 			q.Take(l, 1)
 			pass(second)
@@ -88,7 +90,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 
 // TestTheLineAsksOnceForAPermit, however many stand in it: the head asks when it could be served, nobody else does.
 func TestTheLineAsksOnceForAPermit(t *testing.T) {
-	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
+	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 		for range 10 {
 			q.Take(l, 1)
 			pass(second)
@@ -101,7 +103,7 @@ func TestTheLineAsksOnceForAPermit(t *testing.T) {
 		assert.LessOrEqual(t, q.Scripts.Load()-before, int64(102))
 	})
 	t.Run("all return together", func(t *testing.T) {
-		inQueue(t, Rate{Permits: 50, Interval: 10 * second}, func(q *line, l *Limiter) {
+		inQueue(t, rratelimiter.Rate{Permits: 50, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 			q.Take(l, 50)
 			before := q.Scripts.Load()
 			for i := range 100 {
@@ -115,7 +117,7 @@ func TestTheLineAsksOnceForAPermit(t *testing.T) {
 }
 
 func TestWhoWouldWaitInVainIsToldAtOnce(t *testing.T) {
-	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
+	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 		ctx := q.Context()
 		q.Take(l, 10)
 		ok, err := l.TryAcquireWithin(ctx, 1, 9*second)
@@ -149,7 +151,7 @@ func TestWhoWouldWaitInVainIsToldAtOnce(t *testing.T) {
 // TestTryAcquireWithin_TimeoutBelowARoundTrip_EndsWithTheTimeout, and the permits that arrive later go back.
 func TestTryAcquireWithin_TimeoutBelowARoundTrip_EndsWithTheTimeout(t *testing.T) {
 	for _, timeout := range []time.Duration{time.Nanosecond, 20 * time.Millisecond, 100*time.Millisecond - 1} {
-		inQueue(t, Rate{Permits: 1, Interval: time.Hour}, func(q *line, l *Limiter) {
+		inQueue(t, rratelimiter.Rate{Permits: 1, Interval: time.Hour}, func(q *line, l *rratelimiter.Limiter) {
 			q.Latency.Store(int64(100 * time.Millisecond))
 			ok, err := l.TryAcquireWithin(q.Context(), 1, timeout)
 			assert.ErrorIs(t, err, context.DeadlineExceeded)
@@ -164,7 +166,7 @@ func TestTryAcquireWithin_TimeoutBelowARoundTrip_EndsWithTheTimeout(t *testing.T
 
 // TestTryAcquireWithin_TimeoutEndsDuringAnotherCall_IsFalse: Redis has denied it before.
 func TestTryAcquireWithin_TimeoutEndsDuringAnotherCall_IsFalse(t *testing.T) {
-	inQueue(t, Rate{Permits: 1, Interval: 10 * second}, func(q *line, l *Limiter) {
+	inQueue(t, rratelimiter.Rate{Permits: 1, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 		q.Take(l, 1)
 		q.Latency.Store(int64(100 * time.Millisecond))
 		ok, err := l.TryAcquireWithin(q.Context(), 1, 10*second+50*time.Millisecond)
@@ -178,7 +180,7 @@ func TestTryAcquireWithin_TimeoutEndsDuringAnotherCall_IsFalse(t *testing.T) {
 
 // TestWhoLeavesTheLineHoldsNobodyUp.
 func TestWhoLeavesTheLineHoldsNobodyUp(t *testing.T) {
-	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
+	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 		q.Take(l, 5)
 		ctx, cancel := context.WithCancel(q.Context())
 		q.done.Go(func() { q.say("large", l.Acquire(ctx, 8)) })
@@ -194,7 +196,7 @@ func TestWhoLeavesTheLineHoldsNobodyUp(t *testing.T) {
 
 // TestPermitsForAWaiterThatHasGoneGoBack.
 func TestPermitsForAWaiterThatHasGoneGoBack(t *testing.T) {
-	inQueue(t, Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *Limiter) {
+	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *rratelimiter.Limiter) {
 		q.Latency.Store(int64(100 * time.Millisecond))
 		ctx, cancel := context.WithCancel(q.Context())
 		time.AfterFunc(50*time.Millisecond, cancel)
@@ -206,21 +208,21 @@ func TestPermitsForAWaiterThatHasGoneGoBack(t *testing.T) {
 
 // TestPermitsThatThisClientGivesBackServeTheLineAtOnce.
 func TestPermitsThatThisClientGivesBackServeTheLineAtOnce(t *testing.T) {
-	inQueue(t, Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *Limiter) {
+	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *rratelimiter.Limiter) {
 		q.Take(l, 10)
 		q.wait(l, "a", 4, 0)
 		q.wait(l, "b", 4, 0)
 		pass(second)
 		require.NoError(t, l.Release(q.Context(), 5))
 		pass(second)
-		require.NoError(t, l.SetRate(q.Context(), Rate{Permits: 14, Interval: time.Hour}, KeepState()))
+		require.NoError(t, l.SetRate(q.Context(), rratelimiter.Rate{Permits: 14, Interval: time.Hour}, rratelimiter.KeepState()))
 		q.done.Wait()
 		assert.Equal(t, []string{"a at 1s", "b at 2s"}, q.log)
 	})
 }
 
 func TestALineEndsWithItsLimiter(t *testing.T) {
-	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
+	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 		q.Take(l, 10)
 		q.wait(l, "a", 1, 0)
 		q.wait(l, "b", 1, 0)
@@ -228,12 +230,12 @@ func TestALineEndsWithItsLimiter(t *testing.T) {
 		require.NoError(t, err)
 		q.done.Wait()
 		assert.ElementsMatch(t, []string{"a failed at 0s", "b failed at 0s"}, q.log)
-		assert.ErrorIs(t, l.Acquire(q.Context(), 1), ErrNotInitialized)
+		assert.ErrorIs(t, l.Acquire(q.Context(), 1), rratelimiter.ErrNotInitialized)
 	})
 }
 
 func TestARequestAboveTheRateDoesNotHoldUpTheLine(t *testing.T) {
-	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
+	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 		q.Latency.Store(int64(100 * time.Millisecond))
 		q.wait(l, "a", 1, 0)
 		q.wait(l, "above", 11, 0)
@@ -245,7 +247,7 @@ func TestARequestAboveTheRateDoesNotHoldUpTheLine(t *testing.T) {
 
 // TestTheLineGoesOnAfterAnError: those whose call failed are told, those who came later are asked for.
 func TestTheLineGoesOnAfterAnError(t *testing.T) {
-	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
+	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 		q.Latency.Store(int64(100 * time.Millisecond))
 		q.Redis.SetError("OOM")
 		q.wait(l, "a", 1, 0)
@@ -254,5 +256,20 @@ func TestTheLineGoesOnAfterAnError(t *testing.T) {
 		q.wait(l, "b", 1, 0)
 		q.done.Wait()
 		assert.Equal(t, []string{"a failed at 0.1s", "b at 0.2s"}, q.log)
+	})
+}
+
+// TestSmallRequestsDoNotOvertakeALargeOne in a call that carries both.
+func TestSmallRequestsDoNotOvertakeALargeOne(t *testing.T) {
+	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
+		q.Take(l, 5)
+		pass(second)
+		q.Latency.Store(int64(100 * time.Millisecond))
+		q.wait(l, "first", 1, 0)
+		q.wait(l, "large", 8, 0)
+		q.wait(l, "small", 1, 0)
+		q.wait(l, "smaller", 1, 0)
+		q.done.Wait()
+		assert.ElementsMatch(t, []string{"first at 1.1s", "large at 10.1s", "small at 10.1s", "smaller at 11.1s"}, q.said())
 	})
 }

@@ -1,4 +1,4 @@
-package rratelimiter
+package engine_test
 
 import (
 	"context"
@@ -11,48 +11,51 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
 // Issue 9, point 4: whoever comes while somebody waits is told what is true now, not what was true when the queue fell asleep.
 func TestNobodyIsRefusedFromBeforeItCame(t *testing.T) {
-	rate := Rate{Permits: 10, Interval: time.Hour}
-	within := func(l *Limiter, ctx context.Context, permits int64) error {
+	rate := rratelimiter.Rate{Permits: 10, Interval: time.Hour}
+	within := func(l *rratelimiter.Limiter, ctx context.Context, permits int64) error {
 		ok, err := l.TryAcquireWithin(ctx, permits, 5*time.Minute)
 		if err == nil && !ok {
 			return fmt.Errorf("(false, nil)")
 		}
 		return err
 	}
-	acquire := func(l *Limiter, ctx context.Context, permits int64) error {
+	acquire := func(l *rratelimiter.Limiter, ctx context.Context, permits int64) error {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 		defer cancel()
 		return l.Acquire(ctx, permits)
 	}
 	for name, test := range map[string]struct {
-		change  func(ctx context.Context, l *Limiter) error
+		change  func(ctx context.Context, l *rratelimiter.Limiter) error
 		permits int64
 		want    error
 	}{
-		"Release": {func(ctx context.Context, l *Limiter) error { return l.Release(ctx, 10) }, 1, nil},
-		"SetRate": {func(ctx context.Context, l *Limiter) error { return l.SetRate(ctx, rate) }, 9, nil},
-		"a higher rate": {func(ctx context.Context, l *Limiter) error {
-			return l.SetRate(ctx, Rate{Permits: 50, Interval: time.Hour}, KeepState())
+		"Release": {func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Release(ctx, 10) }, 1, nil},
+		"SetRate": {func(ctx context.Context, l *rratelimiter.Limiter) error { return l.SetRate(ctx, rate) }, 9, nil},
+		"a higher rate": {func(ctx context.Context, l *rratelimiter.Limiter) error {
+			return l.SetRate(ctx, rratelimiter.Rate{Permits: 50, Interval: time.Hour}, rratelimiter.KeepState())
 		}, 30, nil},
-		"Delete":               {func(ctx context.Context, l *Limiter) error { _, err := l.Delete(ctx); return err }, 1, ErrNotInitialized},
-		"nothing":              {func(context.Context, *Limiter) error { return nil }, 11, ErrPermitsExceedRate},
-		"nothing, and no time": {func(context.Context, *Limiter) error { return nil }, 1, context.DeadlineExceeded},
-		"Delete and TrySetRate": {func(ctx context.Context, l *Limiter) error {
+		"Delete":               {func(ctx context.Context, l *rratelimiter.Limiter) error { _, err := l.Delete(ctx); return err }, 1, rratelimiter.ErrNotInitialized},
+		"nothing":              {func(context.Context, *rratelimiter.Limiter) error { return nil }, 11, rratelimiter.ErrPermitsExceedRate},
+		"nothing, and no time": {func(context.Context, *rratelimiter.Limiter) error { return nil }, 1, context.DeadlineExceeded},
+		"Delete and TrySetRate": {func(ctx context.Context, l *rratelimiter.Limiter) error {
 			if _, err := l.Delete(ctx); err != nil {
 				return err
 			}
-			_, err := l.TrySetRate(ctx, Rate{Permits: 20, Interval: second})
+			_, err := l.TrySetRate(ctx, rratelimiter.Rate{Permits: 20, Interval: second})
 			return err
 		}, 12, nil},
 	} {
 		for who, other := range map[string]bool{"another client": true, "this client": false} {
-			for call, ask := range map[string]func(*Limiter, context.Context, int64) error{"TryAcquireWithin": within, "Acquire": acquire} {
+			for call, ask := range map[string]func(*rratelimiter.Limiter, context.Context, int64) error{"TryAcquireWithin": within, "Acquire": acquire} {
 				t.Run(name+" by "+who+", "+call, func(t *testing.T) {
-					inQueue(t, rate, func(q *line, l *Limiter) {
+					inQueue(t, rate, func(q *line, l *rratelimiter.Limiter) {
 						ctx, cancel := context.WithCancel(q.Context())
 						defer cancel()
 						q.Take(l, 10)
@@ -61,7 +64,7 @@ func TestNobodyIsRefusedFromBeforeItCame(t *testing.T) {
 						pass(time.Minute)
 						changer := l
 						if other {
-							changer = New(q.Conn).Limiter("limiter")
+							changer = rratelimiter.New(q.Conn).Limiter("limiter")
 						}
 						require.NoError(t, test.change(q.Context(), changer))
 						before, start := q.Scripts.Load(), time.Now()
@@ -85,7 +88,7 @@ func TestNobodyIsRefusedFromBeforeItCame(t *testing.T) {
 
 // Issue 9, point 4: a call is made for a newcomer, and shared by those who come together.
 func TestNewcomersShareACall(t *testing.T) {
-	inQueue(t, Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *Limiter) {
+	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *rratelimiter.Limiter) {
 		q.Take(l, 10)
 		ctx, cancel := context.WithCancel(q.Context())
 		q.done.Go(func() { _ = l.Acquire(ctx, 1) })
@@ -111,11 +114,11 @@ func TestNewcomersShareACall(t *testing.T) {
 			pass(10 * time.Millisecond)
 		}
 		assert.LessOrEqual(t, q.Scripts.Load()-before, int64(2))
-		New(q.Conn).Limiter("limiter").Delete(ctx)
+		rratelimiter.New(q.Conn).Limiter("limiter").Delete(ctx)
 		failed := make(chan error)
 		go func() { failed <- l.Acquire(ctx, 1) }()
 		start := time.Now()
-		assert.ErrorIs(t, <-failed, ErrNotInitialized)
+		assert.ErrorIs(t, <-failed, rratelimiter.ErrNotInitialized)
 		assert.LessOrEqual(t, time.Since(start), second)
 		cancel()
 	})
@@ -123,7 +126,7 @@ func TestNewcomersShareACall(t *testing.T) {
 
 // Issue 9, point 4: what is wanted ahead may be more than is known to come back.
 func TestPermitsThatComeBackTwiceAreCounted(t *testing.T) {
-	inQueue(t, Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *Limiter) {
+	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 		ctx := q.Context()
 		q.Take(l, 10)
 		q.wait(l, "first", 6, 0)
@@ -147,7 +150,7 @@ func TestPermitsThatComeBackTwiceAreCounted(t *testing.T) {
 
 // Issue 9, point 7: a timeout ends a call on a server that hangs, and says that nobody answered.
 func TestATimeoutEndsACallOnAServerThatHangs(t *testing.T) {
-	inQueue(t, Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *Limiter) {
+	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *rratelimiter.Limiter) {
 		q.Latency.Store(int64(8 * second))
 		start := time.Now()
 		var callers sync.WaitGroup
@@ -169,15 +172,15 @@ func TestATimeoutEndsACallOnAServerThatHangs(t *testing.T) {
 
 // Issue 9, point 10: what waits may be more than any number counts.
 func TestMoreIsWantedThanCanBeCounted(t *testing.T) {
-	inQueue(t, Rate{Permits: maxGrant, Interval: time.Hour}, func(q *line, l *Limiter) {
+	inQueue(t, rratelimiter.Rate{Permits: engine.MostPermits, Interval: time.Hour}, func(q *line, l *rratelimiter.Limiter) {
 		q.Take(l, 1)
 		q.Latency.Store(int64(10 * time.Millisecond))
 		ctx, cancel := context.WithCancel(q.Context())
 		var refused sync.WaitGroup
 		for range 2100 {
-			q.done.Go(func() { assert.ErrorIs(t, l.Acquire(ctx, maxGrant), context.Canceled) })
+			q.done.Go(func() { assert.ErrorIs(t, l.Acquire(ctx, engine.MostPermits), context.Canceled) })
 			refused.Go(func() {
-				ok, err := l.TryAcquireWithin(ctx, maxGrant, time.Minute)
+				ok, err := l.TryAcquireWithin(ctx, engine.MostPermits, time.Minute)
 				assert.NoError(t, err)
 				assert.False(t, ok)
 			})

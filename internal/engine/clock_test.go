@@ -1,0 +1,98 @@
+package engine_test
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+)
+
+// TestWithClock_ClockPanics_PanicsInItsCaller if the call runs on the caller's goroutine.
+func TestWithClock_ClockPanics_PanicsInItsCaller(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		var broken atomic.Bool
+		l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: time.Hour}, rratelimiter.WithClock(func() time.Time {
+			if broken.Load() {
+				panic("no time")
+			}
+			return time.Now()
+		}))
+		broken.Store(true)
+		for range 5 { // more often than calls may be in flight
+			assert.PanicsWithValue(b, "no time", func() { _, _ = l.TryAcquire(context.Background(), 1) })
+		}
+		broken.Store(false)
+		b.Take(l, 10)
+		synctest.Wait()
+		b.idle(b.client)
+	})
+}
+
+// TestWithClock_ClockEndsItsGoroutine_LeavesNoCallerWaiting, as a failed assertion in a clock does.
+func TestWithClock_ClockEndsItsGoroutine_LeavesNoCallerWaiting(t *testing.T) {
+	for name, call := range map[string]func(context.Context, *rratelimiter.Limiter) error{
+		"TryAcquire": func(ctx context.Context, l *rratelimiter.Limiter) error { _, err := l.TryAcquire(ctx, 1); return err },
+		"Take":       func(ctx context.Context, l *rratelimiter.Limiter) error { _, err := l.Take(ctx, 1); return err },
+		"Acquire":    func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Acquire(ctx, 1) },
+		"TryAcquireWithin": func(ctx context.Context, l *rratelimiter.Limiter) error {
+			_, err := l.TryAcquireWithin(ctx, 1, second)
+			return err
+		},
+		"Release": func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Release(ctx, 1) },
+		"AvailablePermits": func(ctx context.Context, l *rratelimiter.Limiter) error {
+			_, err := l.AvailablePermits(ctx)
+			return err
+		},
+	} {
+		for kind, cancellable := range map[string]bool{"": false, ", with a context that can end": true} {
+			t.Run(name+kind, func(t *testing.T) {
+				inBubble(t, func(b *bubble) {
+					var ends atomic.Int64
+					l := b.limiter(rratelimiter.Rate{Permits: 1000, Interval: time.Hour}, rratelimiter.WithClock(func() time.Time {
+						if ends.Add(-1) >= 0 {
+							runtime.Goexit()
+						}
+						return time.Now()
+					}))
+					ctx := context.Background()
+					if cancellable {
+						ctx = b.Context()
+					}
+					b.Latency.Store(int64(10 * time.Millisecond))
+					ends.Store(3)
+					var callers sync.WaitGroup
+					for range 50 {
+						callers.Go(func() { _ = call(ctx, l) })
+					}
+					callers.Wait()
+					ends.Store(0)
+					require.NoError(b, call(ctx, l))
+					synctest.Wait()
+					b.idle(b.client)
+				})
+			})
+		}
+	}
+}
+
+// TestTheServersTimeIsReadAfterTheCallHasLeft: what returns then does so no earlier than it seems.
+func TestTheServersTimeIsReadAfterTheCallHasLeft(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: 10 * second}, rratelimiter.WithServerTime())
+		b.Take(l, 10)
+		pass(100 * time.Millisecond)
+		before := b.Scripts.Load()
+		b.Latency.Store(int64(500 * time.Millisecond))
+		time.AfterFunc(700*time.Millisecond, func() { b.Latency.Store(0) })
+		require.NoError(b, l.Acquire(b.Context(), 1))
+		assert.EqualValues(b, 2, b.Scripts.Load()-before, "calls: one that is denied, and one in time")
+	})
+}

@@ -1,0 +1,276 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	inmemory "github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/engine"
+)
+
+// TestCallersShareCalls: while as many calls as may be are in flight, everybody else goes in the next one, and each
+// gets the answer that belongs to its place.
+func TestCallersShareCalls(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(rratelimiter.Rate{Permits: 100, Interval: time.Minute})
+		other := b.client.Limiter("limiter")
+		before := b.Scripts.Load()
+		b.Latency.Store(int64(10 * time.Millisecond))
+		answers, errs := inmemory.Crowd(150, func(i int) (rratelimiter.Decision, error) {
+			if i%2 == 0 {
+				return other.Take(b.Context(), 1)
+			}
+			return l.Take(b.Context(), 1)
+		})
+		for i := range answers {
+			require.NoError(b, errs[i])
+			assert.Equal(b, i < 100, answers[i].Allowed, "caller %d", i)
+			assert.EqualValues(b, max(0, 99-i), answers[i].Remaining, "caller %d", i)
+			assert.EqualValues(b, 100, answers[i].Limit)
+		}
+		assert.EqualValues(b, 3, b.Scripts.Load()-before, "script calls: two at once, and one for everybody else")
+		members, err := b.Redis.ZMembers("{limiter}:permits")
+		require.NoError(b, err)
+		assert.LessOrEqual(b, len(members), 3, "the granted requests of a call are one member")
+		b.idle(b.client)
+	})
+}
+
+// TestALargeRequestDoesNotHoldUpSmallerOnes: who does not wait does not stand in line.
+func TestALargeRequestDoesNotHoldUpSmallerOnes(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: time.Minute})
+		b.Latency.Store(int64(10 * time.Millisecond))
+		wants := []int64{1, 1 /* their calls, and in the next: */, 1, 1, 1, 1, 1, 1, 5, 1, 11, 2, 1, 1}
+		answers, errs := inmemory.Crowd(len(wants), func(i int) (rratelimiter.Decision, error) { return l.Take(b.Context(), wants[i]) })
+		var got string
+		for i := range wants {
+			switch {
+			case errs[i] != nil:
+				assert.ErrorIs(b, errs[i], rratelimiter.ErrPermitsExceedRate)
+				got += "x"
+			case answers[i].Allowed:
+				got += "g"
+			default:
+				got += "n"
+			}
+		}
+		assert.Equal(b, "ggggggggngxngn", got)
+	})
+}
+
+// TestACancelledCallerLosesNoPermits: what arrives for it goes back.
+func TestACancelledCallerLosesNoPermits(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(rratelimiter.Rate{Permits: 100, Interval: time.Hour})
+		b.Latency.Store(int64(10 * time.Millisecond))
+		before := b.Scripts.Load()
+		_, errs := inmemory.Crowd(40, func(i int) (rratelimiter.Decision, error) {
+			ctx, cancel := context.WithCancel(b.Context())
+			defer cancel()
+			switch i % 8 {
+			case 1:
+				// The first of them while its call is in flight, the others before theirs begins.
+				time.AfterFunc(5*time.Millisecond, cancel)
+			case 5:
+				// In a call that carries others too.
+				time.AfterFunc(15*time.Millisecond, cancel)
+			}
+			return l.Take(ctx, 2)
+		})
+		for i, err := range errs {
+			if i%4 == 1 {
+				assert.ErrorIs(b, err, context.Canceled, "caller %d", i)
+			} else {
+				assert.NoError(b, err, "caller %d", i)
+			}
+		}
+		pass(time.Second)
+		b.Free(l, 100-2*30)
+		calls := b.Scripts.Load() - before - 1
+		assert.EqualValues(b, 3+2, calls, "the calls, and two releases of what came for those who had gone")
+	})
+}
+
+// TestEachCallerHasTheErrorOfItsCall, and the next one works again.
+func TestEachCallerHasTheErrorOfItsCall(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(rratelimiter.Rate{Permits: 100, Interval: time.Minute})
+		b.Latency.Store(int64(10 * time.Millisecond))
+		b.Redis.SetError("LOADING Redis is loading the dataset in memory")
+		_, errs := inmemory.Crowd(20, func(int) (rratelimiter.Decision, error) { return l.Take(b.Context(), 1) })
+		for _, err := range errs {
+			assert.ErrorContains(b, err, "LOADING")
+		}
+		b.Redis.SetError("")
+		b.Take(l, 100)
+		b.idle(b.client)
+	})
+}
+
+// TestRequestsThatNoCallCanAddUp go in several.
+func TestRequestsThatNoCallCanAddUp(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: time.Minute})
+		b.Latency.Store(int64(10 * time.Millisecond))
+		_, errs := inmemory.Crowd(20, func(i int) (rratelimiter.Decision, error) {
+			if i%2 == 0 {
+				return l.Take(b.Context(), 1)
+			}
+			return l.Take(b.Context(), engine.MostPermits)
+		})
+		for i, err := range errs {
+			if i%2 == 0 {
+				assert.NoError(b, err)
+			} else {
+				assert.ErrorIs(b, err, rratelimiter.ErrPermitsExceedRate)
+			}
+		}
+		b.Full(l, 1)
+	})
+}
+
+// TestNothingIsKeptOfNamesThatAreNotInUse: a limiter for each of many users costs no memory here.
+func TestNothingIsKeptOfNamesThatAreNotInUse(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		c := rratelimiter.New(b.Conn)
+		for i := range 100 {
+			l := c.Limiter(fmt.Sprintf("user:%d", i))
+			require.NoError(b, l.SetRate(b.Context(), rratelimiter.Rate{Permits: 1, Interval: time.Second}))
+			b.Take(l, 1)
+			b.Full(l, 1)
+			require.NoError(b, l.Acquire(b.Context(), 1))
+		}
+		synctest.Wait()
+		b.idle(c)
+	})
+}
+
+// TestTwoWhoShareACallAreToldApart, also where neither asks for more than yes or no.
+func TestTwoWhoShareACallAreToldApart(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(rratelimiter.Rate{Permits: 5, Interval: time.Hour})
+		b.Latency.Store(int64(10 * time.Millisecond))
+		answers, errs := inmemory.Crowd(4, func(i int) (rratelimiter.Decision, error) {
+			ok, err := l.TryAcquire(b.Context(), []int64{1, 1, 2, 2}[i])
+			return rratelimiter.Decision{Allowed: ok}, err
+		})
+		for i, want := range []bool{true, true, true, false} {
+			require.NoError(b, errs[i])
+			assert.Equal(b, want, answers[i].Allowed, i)
+		}
+	})
+}
+
+// TestACallerDoesNotFlyForOthers: one that sends its call itself has its answer before the next call leaves.
+func TestACallerDoesNotFlyForOthers(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(rratelimiter.Rate{Permits: 100, Interval: time.Hour})
+		b.Latency.Store(int64(10 * time.Millisecond))
+		start := time.Now()
+		took := make([]time.Duration, 5)
+		var callers sync.WaitGroup
+		for i := range took {
+			callers.Go(func() {
+				_, err := l.TryAcquire(context.Background(), 1)
+				assert.NoError(b, err)
+				took[i] = time.Since(start)
+			})
+			synctest.Wait()
+		}
+		callers.Wait()
+		assert.Equal(b, 10*time.Millisecond, took[0])
+		for _, later := range took[1:] {
+			assert.GreaterOrEqual(b, later, 20*time.Millisecond)
+		}
+	})
+}
+
+// TestAFullBatchThatWaitsLeavesFirst, though a caller who comes later may send a call.
+func TestAFullBatchThatWaitsLeavesFirst(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(rratelimiter.Rate{Permits: engine.MostPermits, Interval: time.Hour})
+		b.Latency.Store(int64(10 * time.Millisecond))
+		var callers sync.WaitGroup
+		ask := func(permits int64) {
+			callers.Go(func() {
+				ok, err := l.TryAcquire(context.Background(), permits)
+				assert.NoError(b, err)
+				assert.Equal(b, permits < engine.MostPermits, ok, "%d permits", permits)
+			})
+			synctest.Wait()
+		}
+		ask(1)
+		ask(1)
+		for range 4 { // each alone in its batch
+			ask(engine.MostPermits)
+		}
+		pass(15 * time.Millisecond) // one call was slow, so more may fly
+		for range 10 {
+			ask(2)
+		}
+		callers.Wait()
+		b.Latency.Store(0)
+		b.Free(l, engine.MostPermits-22)
+	})
+}
+
+// Issue 9, point 9: what one call carries is bounded, however many ask.
+func TestACallCarriesSoManyRequestsAtMost(t *testing.T) {
+	for name, call := range map[string]func(context.Context, *rratelimiter.Limiter, int64) error{
+		"TryAcquire": func(ctx context.Context, l *rratelimiter.Limiter, n int64) error {
+			_, err := l.TryAcquire(ctx, n)
+			return err
+		},
+		"Acquire": func(ctx context.Context, l *rratelimiter.Limiter, n int64) error { return l.Acquire(ctx, n) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(b *bubble) {
+				l := b.limiter(rratelimiter.Rate{Permits: 1 << 40, Interval: time.Hour})
+				var mu sync.Mutex
+				var carried []int
+				b.Redis.Server().SetPreHook(func(_ *server.Peer, command string, args ...string) bool {
+					_, given := inmemory.ScriptCall(command, args)
+					if len(given) <= requestsArg {
+						return false
+					}
+					n := 0
+					for run := range strings.FieldsSeq(given[requestsArg]) {
+						_, times, _ := strings.Cut(run, "*")
+						count, err := strconv.Atoi(times)
+						assert.NoError(b, err)
+						n += count
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					carried = append(carried, n)
+					return false
+				})
+				b.Latency.Store(int64(10 * time.Millisecond))
+				_, errs := inmemory.Crowd(3*engine.MostRequests, func(i int) (rratelimiter.Decision, error) {
+					return rratelimiter.Decision{}, call(b.Context(), l, int64(1+i%3))
+				})
+				for _, err := range errs {
+					require.NoError(b, err)
+				}
+				b.Free(l, 1<<40-3*engine.MostRequests*2)
+				most := 0
+				for _, n := range carried {
+					most = max(most, n)
+				}
+				assert.Equal(b, engine.MostRequests, most)
+			})
+		})
+	}
+}

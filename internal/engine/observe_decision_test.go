@@ -1,0 +1,296 @@
+package engine_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/engine"
+)
+
+// told is what an Observer was told.
+type told struct {
+	mu        sync.Mutex
+	decisions []rratelimiter.DecisionInfo
+	calls     []rratelimiter.RedisCallInfo
+	alone     atomic.Int64 // calls that a goroutine of its own told of
+	waiting   []rratelimiter.WaitingInfo
+}
+
+type callerKey struct{}
+
+// observer is one who is told, with the contexts of the callers.
+func (o *told) observer(t testing.TB) *rratelimiter.Observer {
+	return &rratelimiter.Observer{
+		Decision: func(ctx context.Context, d rratelimiter.DecisionInfo) {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			assert.NotNil(t, ctx.Value(callerKey{}), "the context is the caller's")
+			o.decisions = append(o.decisions, d)
+		},
+		RedisCall: func(ctx context.Context, c rratelimiter.RedisCallInfo) {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			if ctx.Value(callerKey{}) == nil {
+				o.alone.Add(1)
+			}
+			o.calls = append(o.calls, c)
+		},
+		Waiting: func(ctx context.Context, w rratelimiter.WaitingInfo) {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			assert.NotNil(t, ctx.Value(callerKey{}), "the context is the caller's")
+			o.waiting = append(o.waiting, w)
+		},
+	}
+}
+
+// all gives what was told since, and forgets it.
+func (o *told) all() (decisions []rratelimiter.DecisionInfo, calls []rratelimiter.RedisCallInfo, waiting []rratelimiter.WaitingInfo) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	decisions, calls, waiting = o.decisions, o.calls, o.waiting
+	o.decisions, o.calls, o.waiting = nil, nil, nil
+	return decisions, calls, waiting
+}
+
+// observed runs a test with somebody who is told of a limiter, on a link of 10 ms.
+func observed(t *testing.T, rate rratelimiter.Rate, test func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *told), opts ...rratelimiter.Option) {
+	inBubble(t, func(b *bubble) {
+		o := new(told)
+		l := b.limiter(rate, append(opts, rratelimiter.WithObserver(o.observer(b)))...)
+		b.Latency.Store(int64(10 * time.Millisecond))
+		test(context.WithValue(b.Context(), callerKey{}, 1), b, l, o)
+		pass(time.Minute)
+		synctest.Wait()
+		b.idle(b.client)
+	})
+}
+
+const trip = 10 * time.Millisecond
+
+// asks is the calls that ask for permits.
+var asks = []struct {
+	name   string
+	waits  bool
+	denied bool // rather than wait
+	call   func(ctx context.Context, l *rratelimiter.Limiter, permits int64) error
+}{
+	{"TryAcquire", false, true, func(ctx context.Context, l *rratelimiter.Limiter, n int64) error {
+		_, err := l.TryAcquire(ctx, n)
+		return err
+	}},
+	{"Take", false, true, func(ctx context.Context, l *rratelimiter.Limiter, n int64) error {
+		_, err := l.Take(ctx, n)
+		return err
+	}},
+	{"TryAcquireWithin no time", false, true, func(ctx context.Context, l *rratelimiter.Limiter, n int64) error {
+		_, err := l.TryAcquireWithin(ctx, n, 0)
+		return err
+	}},
+	{"TryAcquireWithin", true, true, func(ctx context.Context, l *rratelimiter.Limiter, n int64) error {
+		_, err := l.TryAcquireWithin(ctx, n, time.Minute)
+		return err
+	}},
+	{"Acquire", true, false, func(ctx context.Context, l *rratelimiter.Limiter, n int64) error { return l.Acquire(ctx, n) }},
+}
+
+// call is what an observer learns of a call to Redis for one request.
+func call(permits int64, took time.Duration, err error) []rratelimiter.RedisCallInfo {
+	return []rratelimiter.RedisCallInfo{
+		{Name: "limiter", Policy: "redisson", Requests: 1, Permits: permits, Took: took, Err: err},
+	}
+}
+
+// TestAnObserverIsToldOfEveryDecision once, and of the call to Redis that it came of.
+func TestAnObserverIsToldOfEveryDecision(t *testing.T) {
+	for _, ask := range asks {
+		t.Run(ask.name, func(t *testing.T) {
+			observed(t, rratelimiter.Rate{Permits: 10, Interval: time.Hour}, func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *told) {
+				// only says that nothing else was told since but a decision, and a call to Redis that took so long.
+				only := func(want rratelimiter.DecisionInfo, took time.Duration, err error) {
+					b.Helper()
+					want.Name, want.Policy, want.Took = "limiter", "redisson", max(want.Took, took)
+					decisions, calls, waiting := o.all()
+					assert.Equal(b, []rratelimiter.DecisionInfo{want}, decisions)
+					if took > 0 {
+						assert.Equal(b, call(want.Permits, took, err), calls)
+					} else {
+						assert.Empty(b, calls)
+					}
+					if ask.waits && want.Took > 0 {
+						assert.Equal(b, []rratelimiter.WaitingInfo{
+							{Name: "limiter", Policy: "redisson", Change: 1, Length: 1},
+							{Name: "limiter", Policy: "redisson", Change: -1},
+						}, waiting)
+					} else {
+						assert.Empty(b, waiting)
+					}
+				}
+				require.NoError(b, ask.call(ctx, l, 3))
+				only(rratelimiter.DecisionInfo{Permits: 3, Granted: true, Source: rratelimiter.FromRedis}, trip, nil)
+
+				if ask.denied {
+					require.NoError(b, ask.call(ctx, l, 8))
+					only(rratelimiter.DecisionInfo{Permits: 8, Source: rratelimiter.FromRedis}, trip, nil)
+				}
+				err := ask.call(ctx, l, 11)
+				require.ErrorIs(b, err, rratelimiter.ErrPermitsExceedRate)
+				only(rratelimiter.DecisionInfo{Permits: 11, Err: err}, trip, nil)
+
+				err = ask.call(ctx, l, engine.MostPermits+1)
+				require.ErrorIs(b, err, rratelimiter.ErrInvalidPermits)
+				only(rratelimiter.DecisionInfo{Permits: engine.MostPermits + 1, Err: err}, 0, nil)
+
+				// The end of the context while the request is at Redis: a goroutine of its own tells of that call.
+				leaves, leave := context.WithTimeout(ctx, trip/2)
+				defer leave()
+				err = ask.call(leaves, l, 1)
+				require.ErrorIs(b, err, context.DeadlineExceeded)
+				only(rratelimiter.DecisionInfo{Permits: 1, Took: trip / 2, Err: err}, 0, nil)
+				pass(second)
+				assert.EqualValues(b, 1, o.alone.Load())
+				_, calls, _ := o.all()
+				assert.Equal(b, call(1, trip, nil), calls)
+
+				// What is refused before anything is asked.
+				require.Error(b, ask.call(leaves, l, 1))
+				require.Error(b, ask.call(leaves, l, engine.MostPermits+1))
+				require.ErrorIs(b, ask.call(ctx, l, 0), rratelimiter.ErrInvalidPermits)
+				require.ErrorIs(b, ask.call(ctx, b.client.Limiter(""), 1), rratelimiter.ErrInvalidName)
+				require.ErrorIs(b, ask.call(ctx, b.client.Limiter(""), engine.MostPermits+1), rratelimiter.ErrInvalidPermits)
+				require.ErrorIs(b, ask.call(ctx, new(rratelimiter.Limiter), engine.MostPermits+1), rratelimiter.ErrInvalidPermits)
+				decisions, calls, waiting := o.all()
+				assert.Empty(b, decisions)
+				assert.Empty(b, calls)
+				assert.Empty(b, waiting)
+
+				_, err = l.Delete(ctx)
+				require.NoError(b, err)
+				err = ask.call(ctx, l, 2)
+				require.ErrorIs(b, err, rratelimiter.ErrNotInitialized)
+				only(rratelimiter.DecisionInfo{Permits: 2, Err: err}, trip, err)
+			})
+		})
+	}
+}
+
+// TestAnObserverIsReadWhenItIsGiven: what becomes of its fields later is no matter.
+func TestAnObserverIsReadWhenItIsGiven(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		var told int
+		o := &rratelimiter.Observer{Decision: func(context.Context, rratelimiter.DecisionInfo) { told++ }}
+		given := rratelimiter.WithObserver(o)
+		o.Decision = nil
+		b.Take(b.limiter(rratelimiter.Rate{Permits: 10, Interval: time.Hour}, given), 1)
+		assert.Equal(b, 1, told)
+	})
+}
+
+// TestAnObserverIsToldWhoDecided, from memory too.
+func TestAnObserverIsToldWhoDecided(t *testing.T) {
+	sources := func(o *told) (all []rratelimiter.Source) {
+		decisions, _, _ := o.all()
+		for _, d := range decisions {
+			all = append(all, d.Source)
+		}
+		return all
+	}
+	observed(t, rratelimiter.Rate{Permits: 10, Interval: time.Hour}, func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *told) {
+		for range 3 {
+			_, err := l.TryAcquire(ctx, 6)
+			require.NoError(b, err)
+			pass(second)
+		}
+		_, err := l.TryAcquireWithin(ctx, 6, second)
+		require.NoError(b, err)
+		assert.Equal(b, []rratelimiter.Source{rratelimiter.FromRedis, rratelimiter.FromRedis, rratelimiter.FromMemory, rratelimiter.FromRedis}, sources(o))
+	}, rratelimiter.WithDenialCache(time.Hour))
+
+	observed(t, rratelimiter.Rate{Permits: 1_000_000, Interval: time.Hour}, func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *told) {
+		b.Latency.Store(int64(500 * time.Microsecond))
+		var carried, leased, used, from int64
+		for i := range 3000 {
+			pass(20 * time.Microsecond)
+			if i%3 == 0 {
+				require.NoError(b, l.Acquire(ctx, 1))
+			} else {
+				ok, err := l.TryAcquire(ctx, 1)
+				require.NoError(b, err)
+				require.True(b, ok)
+			}
+		}
+		pass(second)
+		assert.Positive(b, o.alone.Load(), "calls that fetched a lease alone")
+		decisions, calls, waiting := o.all()
+		require.Len(b, decisions, 3000)
+		for _, d := range decisions {
+			switch d.Source {
+			case rratelimiter.FromLease:
+				used++
+				assert.Zero(b, d.Took)
+			case rratelimiter.FromRedis:
+				from++
+			}
+		}
+		for _, c := range calls {
+			carried += int64(c.Requests)
+			leased += c.Leased
+		}
+		assert.EqualValues(b, 3000, used+from)
+		assert.Greater(b, used, int64(2000))
+		assert.GreaterOrEqual(b, leased, used)
+		assert.Equal(b, from, carried)
+		assert.Less(b, len(waiting), 100, "who has a lease does not wait")
+	}, rratelimiter.WithLease(shortLease))
+}
+
+// TestAnObserverIsToldWhoDecidedInACrowd that is served from leases, in line too: whom Redis decided on, a call carried.
+func TestAnObserverIsToldWhoDecidedInACrowd(t *testing.T) {
+	observed(t, rratelimiter.Rate{Permits: 20_000, Interval: second}, func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *told) {
+		b.Latency.Store(int64(500 * time.Microsecond))
+		random := rand.New(rand.NewPCG(7, 8))
+		var callers sync.WaitGroup
+		for range 4000 {
+			permits, waits := 1+random.Int64N(3), random.IntN(3) == 0
+			callers.Go(func() {
+				if waits {
+					assert.NoError(b, l.Acquire(ctx, permits))
+				} else {
+					_, err := l.TryAcquire(ctx, permits)
+					assert.NoError(b, err)
+				}
+			})
+			if random.IntN(3) == 0 {
+				pass(time.Duration(random.IntN(100)) * time.Microsecond)
+			}
+		}
+		callers.Wait()
+		pass(second)
+		decisions, calls, _ := o.all()
+		require.Len(b, decisions, 4000)
+		by, inLine, carried := make(map[rratelimiter.Source]int), 0, 0
+		for _, d := range decisions {
+			by[d.Source]++
+			if d.Source == rratelimiter.FromLease && d.Took > 0 {
+				inLine++
+			}
+		}
+		for _, c := range calls {
+			carried += c.Requests
+		}
+		assert.Greater(b, by[rratelimiter.FromLease], 1000)
+		assert.Positive(b, inLine)
+		again := carried - by[rratelimiter.FromRedis] // whom a call did not serve, and a later one, or a lease, did
+		assert.GreaterOrEqual(b, again, 0)
+		assert.Less(b, again, 100)
+	}, rratelimiter.WithLease(shortLease))
+}
