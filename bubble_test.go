@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	inmemory "github.com/rratelimiter/rratelimiter/internal/bubble"
@@ -31,19 +30,6 @@ func (b *bubble) limiter(rate Rate, opts ...Option) *Limiter {
 	l := New(b.Conn, opts...).Limiter("limiter")
 	require.NoError(b, l.SetRate(b.Context(), rate))
 	return l
-}
-
-// remembered takes permits, and reports whether they were denied without a call to Redis.
-func (b *bubble) remembered(l *Limiter, permits int64) (Decision, bool) {
-	b.Helper()
-	before := b.Scripts.Load()
-	d, err := l.Take(b.Context(), permits)
-	if b.Scripts.Load() > before {
-		return d, false
-	}
-	require.NoError(b, err)
-	assert.False(b, d.Allowed, "nothing is granted from memory")
-	return d, true
 }
 
 // pass lets time pass on the clock of the bubble.

@@ -93,9 +93,6 @@ const (
 // leaseSpanArg is the index of the last argument of the acquire script: ARGV[11].
 const leaseSpanArg = 10
 
-// runsArg is the index of the requests in the arguments of the acquire script: ARGV[8].
-const runsArg = 7
-
 // cursorArg is the index of the cursor with which a script continues an earlier call: ARGV[6].
 const cursorArg = 5
 
