@@ -2,14 +2,14 @@ package rls
 
 import (
 	"bytes"
-	"fmt"
 	"math"
 	"runtime"
 	"strconv"
 	"strings"
 
-	"go.yaml.in/yaml/v4"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -28,80 +28,58 @@ var belongs = map[string]string{
 // domainFile is the fields of a file.
 type domainFile struct {
 	*domain
-	descriptors *yaml.Node
+	descriptors *rulefile.Node
 }
 
-var domainFields = fields[domainFile]{
-	"domain":      func(r *reader, n *yaml.Node, path string, d *domainFile) { d.name = r.text(n, path) },
-	"slot_by":     func(r *reader, n *yaml.Node, path string, d *domainFile) { d.slotBy = r.text(n, path) },
-	"http":        func(r *reader, n *yaml.Node, path string, d *domainFile) { d.web = r.web(n, path) },
-	"descriptors": func(_ *reader, n *yaml.Node, _ string, d *domainFile) { d.descriptors = n },
+var domainFields = map[string]field[domainFile]{
+	"domain":      func(r *reader, n *rulefile.Node, d *domainFile) { d.name = r.text(n) },
+	"slot_by":     func(r *reader, n *rulefile.Node, d *domainFile) { d.slotBy = r.text(n) },
+	"http":        func(r *reader, n *rulefile.Node, d *domainFile) { d.web = r.web(n) },
+	"descriptors": func(_ *reader, n *rulefile.Node, d *domainFile) { d.descriptors = n },
 }
 
 // parse reads one file.
 func parse(file string, text []byte) (*domain, []error) {
-	r := &reader{file: file}
-	root := r.open(text)
-	if len(r.errs) > 0 {
-		return nil, r.errs
+	r := &reader{Decoder: rulefile.Decoder{File: file, Lax: true, Misplaced: belongs}}
+	if len(text) > rulefile.MostBytes { // it has grown since its size was checked
+		return nil, []error{wholeFile(file, "has more than %d bytes", rulefile.MostBytes)}
 	}
-	if root == nil || isNull(root) {
-		r.whole("is empty, want a domain and its descriptors")
-		return nil, r.errs
+	if !r.Load(text, parseYAML) {
+		return nil, configErrors(r.Problems)
 	}
-	return r.domain(root), r.errs
-}
-
-// domain reads what a file holds.
-func (r *reader) domain(root *yaml.Node) *domain {
-	f := domainFile{domain: &domain{file: r.file}}
-	mapping(r, root, "", domainFields, &f)
-	if f.name == "" && len(r.errs) == 0 {
-		r.fail(root, "domain", "is empty, want a name that no other file has")
+	f := domainFile{domain: &domain{file: r.File}}
+	rulefile.Fields(r, r.Root, domainFields, &f)
+	if f.name == "" && len(r.Problems) == 0 {
+		r.FailField(r.Root, "domain", "is empty, want a name that no other file has")
 	}
-	if f.descriptors != nil {
-		r.descriptors(f.descriptors, "descriptors", &f.rules, 0)
-	}
-	return f.domain
+	r.descriptors(f.descriptors, &f.rules, 0)
+	return f.domain, configErrors(r.Problems)
 }
 
 // rulesAtOnce is how many rules are read before others may have the processor: so a reload holds up no request.
 const rulesAtOnce = 16
 
 // descriptors reads the rules of one level.
-func (r *reader) descriptors(n *yaml.Node, path string, into *level, depth int) {
-	r.list(n, path, func(n *yaml.Node, path string) {
+func (r *reader) descriptors(n *rulefile.Node, into *level, depth int) {
+	r.List(n, "a list", func(n *rulefile.Node) {
 		if depth >= mostEntries {
 			const reason = "lies %d descriptors deep, want at most %d, as many entries as a request may have"
-			r.fail(n, path, reason, depth+1, mostEntries)
+			r.Fail(n, reason, depth+1, mostEntries)
 			return
 		}
-		n = r.resolve(n, path)
-		made := r.rule(n, path)
+		made, below := r.rule(n)
 		if made == nil {
 			return
 		}
 		if err := into.add(made); err != nil {
-			r.fail(n, path, "%v", err)
+			r.Fail(n, "%v", err)
 			return
 		}
-		if children := child(n, "descriptors"); children != nil {
-			r.descriptors(children, join(path, "descriptors"), &made.below, depth+1)
-		}
+		r.descriptors(below, &made.below, depth+1)
 		if r.rules%rulesAtOnce == 0 {
 			runtime.Gosched()
 		}
 	})
-}
-
-// child is the value of a field, nil where there is none. Merged mappings are looked at too.
-func child(n *yaml.Node, name string) *yaml.Node {
-	for _, p := range new(reader).pairs(n, "", 0) {
-		if p.key.Value == name {
-			return p.value
-		}
-	}
-	return nil
 }
 
 // ruleFile is the fields of a descriptor.
@@ -109,65 +87,66 @@ type ruleFile struct {
 	*rule
 	one      *oneLimit
 	several  []*oneLimit
-	limitsAt *yaml.Node
+	limitsAt *rulefile.Node
+	below    *rulefile.Node
 }
 
-var ruleFields = fields[ruleFile]{
-	"key":   func(r *reader, n *yaml.Node, path string, f *ruleFile) { f.key = r.text(n, path) },
-	"value": func(r *reader, n *yaml.Node, path string, f *ruleFile) { f.value = r.text(n, path) },
-	"rate_limit": func(r *reader, n *yaml.Node, path string, f *ruleFile) {
-		if n = r.resolve(n, path); !isNull(n) {
-			f.one = r.limit(n, path)
+var ruleFields = map[string]field[ruleFile]{
+	"key":   func(r *reader, n *rulefile.Node, f *ruleFile) { f.key = r.text(n) },
+	"value": func(r *reader, n *rulefile.Node, f *ruleFile) { f.value = r.text(n) },
+	"rate_limit": func(r *reader, n *rulefile.Node, f *ruleFile) {
+		if !r.IsAbsent(n) {
+			f.one = r.limit(n)
 		}
 	},
-	"limits": func(r *reader, n *yaml.Node, path string, f *ruleFile) {
+	"limits": func(r *reader, n *rulefile.Node, f *ruleFile) {
 		f.limitsAt = n
-		r.list(n, path, func(n *yaml.Node, path string) { f.several = append(f.several, r.limit(r.resolve(n, path), path)) })
+		r.List(n, "a list", func(n *rulefile.Node) { f.several = append(f.several, r.limit(n)) })
 	},
-	"descriptors":     func(*reader, *yaml.Node, string, *ruleFile) {}, // once this one is known
-	"shadow_mode":     func(r *reader, n *yaml.Node, path string, f *ruleFile) { f.shadow = r.flag(n, path) },
-	"quota_mode":      func(r *reader, n *yaml.Node, path string, f *ruleFile) { f.quota = r.flag(n, path) },
-	"overdraw":        func(r *reader, n *yaml.Node, path string, f *ruleFile) { f.overdraw = r.flag(n, path) },
-	"detailed_metric": func(r *reader, n *yaml.Node, path string, f *ruleFile) { f.detailed = r.flag(n, path) },
-	"value_to_metric": func(r *reader, n *yaml.Node, path string, f *ruleFile) { f.valueInName = r.flag(n, path) },
-	"share_threshold": func(r *reader, n *yaml.Node, path string, f *ruleFile) { f.shared = r.flag(n, path) },
-	"hash_value":      func(r *reader, n *yaml.Node, path string, f *ruleFile) { f.hashed = r.flag(n, path) },
-	"metadata":        func(r *reader, n *yaml.Node, path string, f *ruleFile) { f.metadata = r.metadata(n, path) },
+	"descriptors":     func(_ *reader, n *rulefile.Node, f *ruleFile) { f.below = n },
+	"shadow_mode":     func(r *reader, n *rulefile.Node, f *ruleFile) { f.shadow = r.Boolean(n) },
+	"quota_mode":      func(r *reader, n *rulefile.Node, f *ruleFile) { f.quota = r.Boolean(n) },
+	"overdraw":        func(r *reader, n *rulefile.Node, f *ruleFile) { f.overdraw = r.Boolean(n) },
+	"detailed_metric": func(r *reader, n *rulefile.Node, f *ruleFile) { f.detailed = r.Boolean(n) },
+	"value_to_metric": func(r *reader, n *rulefile.Node, f *ruleFile) { f.valueInName = r.Boolean(n) },
+	"share_threshold": func(r *reader, n *rulefile.Node, f *ruleFile) { f.shared = r.Boolean(n) },
+	"hash_value":      func(r *reader, n *rulefile.Node, f *ruleFile) { f.hashed = r.Boolean(n) },
+	"metadata":        func(r *reader, n *rulefile.Node, f *ruleFile) { f.metadata = r.metadata(n) },
 }
 
-// rule reads a descriptor without those below it.
-func (r *reader) rule(n *yaml.Node, path string) *rule {
+// rule reads a descriptor, and returns those below it unread.
+func (r *reader) rule(n *rulefile.Node) (made *rule, below *rulefile.Node) {
 	r.rules++
-	made := &rule{file: r.file, line: n.Line, place: r.rules}
+	made = &rule{file: r.File, line: n.Line, place: r.rules}
 	f := ruleFile{rule: made}
-	before := len(r.errs)
-	mapping(r, n, path, ruleFields, &f)
-	if len(r.errs) == before && made.key == "" {
-		r.fail(n, join(path, "key"), "is empty, want the key of the request's entry")
+	before := len(r.Problems)
+	rulefile.Fields(r, n, ruleFields, &f)
+	if len(r.Problems) == before && made.key == "" {
+		r.FailField(n, "key", "is empty, want the key of the request's entry")
 	}
 	if wild := strings.Contains(made.id(), "*"); wild {
 		made.wild = bytes.Split([]byte(made.id()), []byte("*"))
 	} else if made.shared {
-		r.fail(n, join(path, "share_threshold"), "is set, but neither value %q nor key %q has a *", made.value, made.key)
+		r.FailField(n, "share_threshold", "is set, but neither value %q nor key %q has a *", made.value, made.key)
 	}
 	if made.limits = f.several; f.one != nil {
 		made.limits = append([]*oneLimit{f.one}, f.several...)
 	}
-	if len(r.errs) > before {
-		return nil
+	if len(r.Problems) > before {
+		return nil, nil
 	}
 	if f.limitsAt != nil {
-		r.together(f.limitsAt, join(path, "limits"), made.limits)
+		r.checkJoint(f.limitsAt, made.limits)
 	}
-	return made
+	return made, f.below
 }
 
-// together says whether limits of one descriptor can be told apart, and counted apart.
-func (r *reader) together(n *yaml.Node, path string, limits []*oneLimit) {
+// checkJoint checks that the limits of one descriptor can decide together, and count in keys of their own.
+func (r *reader) checkJoint(n *rulefile.Node, limits []*oneLimit) {
 	var policies []limit.Policy
 	for _, one := range limits {
 		if one.unlimited {
-			r.fail(n, path, "has an unlimited limit among several, take it away")
+			r.Fail(n, "has an unlimited limit among several, take it away")
 			return
 		}
 		if one.budget.policy != nil {
@@ -176,60 +155,50 @@ func (r *reader) together(n *yaml.Node, path string, limits []*oneLimit) {
 	}
 	if len(policies) > 1 {
 		if err := refused(policies...); err != nil {
-			r.fail(n, path, "%s", strings.TrimPrefix(err.Error(), "rratelimiter: "))
+			r.Fail(n, "%s", rulefile.ReasonOf(err))
 		}
 	}
 }
 
-// metadata reads whatever stands there.
-func (r *reader) metadata(n *yaml.Node, path string) *structpb.Struct {
-	if n = r.resolve(n, path); isNull(n) {
+// metadata reads a mapping of any values.
+func (r *reader) metadata(n *rulefile.Node) *structpb.Struct {
+	if r.IsAbsent(n) {
 		return nil
 	}
-	if n.Kind != yaml.MappingNode {
-		r.fail(n, path, "is %s, want a mapping", told(n))
+	if n.Tag != rulefile.Mapping {
+		r.Wrong(n, "a mapping")
 		return nil
 	}
-	value, _ := r.anything(n, path, 0).(map[string]any)
+	value, _ := r.anything(n).(map[string]any)
 	made, err := structpb.NewStruct(value)
 	if err != nil {
-		r.fail(n, path, "cannot be told to Envoy: %v", err)
+		r.Fail(n, "cannot be sent to Envoy: %v", err)
 	}
 	return made
 }
 
 // anything reads a value of any type as JSON has it.
-func (r *reader) anything(n *yaml.Node, path string, depth int) any {
-	n = r.resolve(n, path)
-	if depth > mostDepth {
-		r.fail(n, path, "lies more than %d values deep", mostDepth)
-		return nil
-	}
-	switch n.Kind {
-	case yaml.MappingNode:
+func (r *reader) anything(n *rulefile.Node) any {
+	switch n.Tag {
+	case rulefile.Mapping:
 		made := make(map[string]any)
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			key := r.text(n.Content[i], path)
-			made[key] = r.anything(n.Content[i+1], join(path, key), depth+1)
-		}
+		r.Pairs(n, func(name, value *rulefile.Node) { made[name.Value] = r.anything(value) })
 		return made
-	case yaml.SequenceNode:
+	case rulefile.List:
 		made := []any{}
-		for i, value := range n.Content {
-			made = append(made, r.anything(value, fmt.Sprintf("%s[%d]", path, i), depth+1))
+		for _, value := range n.Content {
+			made = append(made, r.anything(value))
 		}
 		return made
-	}
-	switch n.ShortTag() {
-	case "!!null":
+	case rulefile.Null:
 		return nil
-	case "!!bool":
+	case rulefile.Bool:
 		return strings.EqualFold(n.Value, "true")
-	case "!!int":
+	case rulefile.Int:
 		if whole, err := strconv.ParseInt(n.Value, 0, 64); err == nil {
 			return whole
 		}
-	case "!!float":
+	case rulefile.Float:
 		if value, err := strconv.ParseFloat(n.Value, 64); err == nil && !math.IsInf(value, 0) && !math.IsNaN(value) {
 			return value
 		}

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
 // Load reads a configuration: one file, or a directory of which every file counts whose name ends in .yaml or .yml and begins with no
@@ -120,8 +122,8 @@ func readFile(path string) (source, error) {
 		switch {
 		case !info.Mode().IsRegular(): // to open a pipe could last for ever
 			return source{}, &ConfigError{File: path, Reason: fmt.Sprintf("is no file (%s)", info.Mode().Type())}
-		case info.Size() > mostBytes:
-			return source{}, &ConfigError{File: path, Reason: fmt.Sprintf("has %d bytes, want at most %d (%d MiB)", info.Size(), mostBytes, mostBytes>>20)}
+		case info.Size() > rulefile.MostBytes:
+			return source{}, &ConfigError{File: path, Reason: fmt.Sprintf("has %d bytes, want at most %d (%d MiB)", info.Size(), rulefile.MostBytes, rulefile.MostBytes>>20)}
 		}
 	}
 	file, err := os.Open(path)
@@ -129,7 +131,7 @@ func readFile(path string) (source, error) {
 		return source{}, unreadable(path, err)
 	}
 	defer func() { _ = file.Close() }() // it was only read
-	text, err := io.ReadAll(io.LimitReader(file, mostBytes+1))
+	text, err := io.ReadAll(io.LimitReader(file, rulefile.MostBytes+1))
 	if err != nil {
 		return source{}, unreadable(path, err)
 	}
@@ -160,7 +162,7 @@ func compile(files []source, merge bool) (*Rules, error) {
 			rules.domains[d.name] = d
 			rules.order = append(rules.order, d)
 		case !merge:
-			errs = append(errs, &ConfigError{File: file.name, Field: "domain", Reason: fmt.Sprintf("is %q, which %s has already", short(d.name), before.file)})
+			errs = append(errs, &ConfigError{File: file.name, Field: "domain", Reason: fmt.Sprintf("is %q, which %s has already", rulefile.Clip(d.name), before.file)})
 		default:
 			errs = append(errs, before.merge(d)...)
 		}

@@ -2,7 +2,6 @@ package rls
 
 import (
 	"bytes"
-	"fmt"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -10,7 +9,8 @@ import (
 	"sync/atomic"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
-	"go.yaml.in/yaml/v4"
+
+	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/door"
@@ -34,6 +34,7 @@ type route struct {
 	method  string
 	host    string
 	path    [][]byte // without escapes, cut at each "*"; nil for any
+	pathAt  *rulefile.Node
 	entries []webEntry
 }
 
@@ -46,44 +47,43 @@ type webEntry struct {
 
 var requestParts = []string{"address", "host", "method", "path"}
 
-var webFields = fields[web]{
-	"on_failure": func(r *reader, n *yaml.Node, path string, w *web) {
-		w.open = r.oneOf(n, path, "open", "closed") == "open"
+var webFields = map[string]field[web]{
+	"on_failure": func(r *reader, n *rulefile.Node, w *web) {
+		w.open = r.oneOf(n, "open", "closed") == "open"
 	},
-	"header":        func(r *reader, n *yaml.Node, path string, w *web) { w.address.Header = r.text(n, path) },
-	"method_header": func(r *reader, n *yaml.Node, path string, w *web) { w.methodHeader = r.headerName(n, path) },
-	"host_header":   func(r *reader, n *yaml.Node, path string, w *web) { w.hostHeader = r.headerName(n, path) },
-	"uri_header":    func(r *reader, n *yaml.Node, path string, w *web) { w.uriHeader = r.headerName(n, path) },
-	"escaped_slashes": func(r *reader, n *yaml.Node, path string, w *web) {
-		w.allowSlashes = r.oneOf(n, path, "refuse", "allow") == "allow"
+	"header":        func(r *reader, n *rulefile.Node, w *web) { w.address.Header = r.text(n) },
+	"method_header": func(r *reader, n *rulefile.Node, w *web) { w.methodHeader = r.headerName(n) },
+	"host_header":   func(r *reader, n *rulefile.Node, w *web) { w.hostHeader = r.headerName(n) },
+	"uri_header":    func(r *reader, n *rulefile.Node, w *web) { w.uriHeader = r.headerName(n) },
+	"escaped_slashes": func(r *reader, n *rulefile.Node, w *web) {
+		w.allowSlashes = r.oneOf(n, "refuse", "allow") == "allow"
 	},
-	"trust": func(r *reader, n *yaml.Node, path string, w *web) {
-		r.list(n, path, func(n *yaml.Node, path string) { w.address.Trusted = append(w.address.Trusted, r.network(n, path)) })
+	"trust": func(r *reader, n *rulefile.Node, w *web) {
+		r.List(n, "a list", func(n *rulefile.Node) { w.address.Trusted = append(w.address.Trusted, r.network(n)) })
 	},
-	"requests": func(r *reader, n *yaml.Node, path string, w *web) {
-		r.list(n, path, func(n *yaml.Node, path string) { w.routes = append(w.routes, r.route(n, path)) })
+	"requests": func(r *reader, n *rulefile.Node, w *web) {
+		r.List(n, "a list", func(n *rulefile.Node) { w.routes = append(w.routes, r.route(n)) })
 	},
 }
 
 // web reads the part of a file that is for proxies without a protocol of their own.
-func (r *reader) web(n *yaml.Node, path string) *web {
+func (r *reader) web(n *rulefile.Node) *web {
 	made := &web{methodHeader: methodHeader, hostHeader: hostHeader, uriHeader: uriHeader}
-	before := len(r.errs)
-	mapping(r, n, path, webFields, made)
-	if len(r.errs) > before {
+	before := len(r.Problems)
+	rulefile.Fields(r, n, webFields, made)
+	if len(r.Problems) > before {
 		return nil
 	}
 	if len(made.routes) == 0 {
-		r.fail(n, join(path, "requests"), "is empty, want at least one descriptor to make of requests")
+		r.FailField(n, "requests", "is empty, want at least one descriptor to make of requests")
 	}
 	if made.looksAtAddresses() && len(made.address.Trusted) == 0 {
-		r.fail(n, join(path, "trust"), "is empty, want the networks of the proxies that tell their clients' addresses: all clients would count as one")
+		r.FailField(n, "trust", "is empty, want the networks of the proxies that tell their clients' addresses: all clients would count as one")
 	}
-	for i, one := range made.routes {
+	for _, one := range made.routes {
 		text := string(bytes.Join(one.path, []byte("*")))
 		if _, err := target.ReadPath(text, made.allowSlashes); err != nil {
-			field := fmt.Sprintf("%s.requests[%d].path", path, i)
-			r.fail(n, field, "is %q, with which all requests are refused: %v", short(text), err)
+			r.Fail(one.pathAt, "is %q, with which all requests are refused: %v", rulefile.Clip(text), err)
 		}
 	}
 	return made
@@ -101,21 +101,21 @@ func (one *route) has(part string) bool {
 func (one *route) looksAtPaths() bool { return one.path != nil || one.has("path") }
 
 // headerName reads the name of a header.
-func (r *reader) headerName(n *yaml.Node, path string) string {
-	text := r.text(n, path)
+func (r *reader) headerName(n *rulefile.Node) string {
+	text := r.text(n)
 	if text == "" {
-		r.fail(n, path, "is empty, want the name of a header")
+		r.Fail(n, "is empty, want the name of a header")
 	}
 	return http.CanonicalHeaderKey(text)
 }
 
-func (r *reader) network(n *yaml.Node, path string) netip.Prefix {
-	text := r.text(n, path)
+func (r *reader) network(n *rulefile.Node) netip.Prefix {
+	text := r.text(n)
 	network, err := netip.ParsePrefix(text)
 	if err != nil {
 		addr, err := netip.ParseAddr(text)
 		if err != nil {
-			r.fail(n, path, "is %q, want an address or a network, as 10.0.0.0/8", short(text))
+			r.Fail(n, "is %q, want an address or a network, as 10.0.0.0/8", rulefile.Clip(text))
 			return netip.Prefix{}
 		}
 		network = netip.PrefixFrom(addr, addr.BitLen())
@@ -123,23 +123,24 @@ func (r *reader) network(n *yaml.Node, path string) netip.Prefix {
 	return network
 }
 
-var routeFields = fields[route]{
-	"method": func(r *reader, n *yaml.Node, path string, made *route) {
-		made.method = target.Method(r.text(n, path))
+var routeFields = map[string]field[route]{
+	"method": func(r *reader, n *rulefile.Node, made *route) {
+		made.method = target.Method(r.text(n))
 	},
-	"host": func(r *reader, n *yaml.Node, path string, made *route) { made.host = target.Host(r.text(n, path)) },
-	"path": func(r *reader, n *yaml.Node, path string, made *route) {
-		made.path = bytes.Split([]byte(target.Unescape(r.text(n, path))), []byte("*"))
+	"host": func(r *reader, n *rulefile.Node, made *route) { made.host = target.Host(r.text(n)) },
+	"path": func(r *reader, n *rulefile.Node, made *route) {
+		made.pathAt = n
+		made.path = bytes.Split([]byte(target.Unescape(r.text(n))), []byte("*"))
 	},
-	"descriptor": func(r *reader, n *yaml.Node, path string, made *route) {
-		r.list(n, path, func(n *yaml.Node, path string) { made.entries = append(made.entries, r.webEntry(n, path)) })
+	"descriptor": func(r *reader, n *rulefile.Node, made *route) {
+		r.List(n, "a list", func(n *rulefile.Node) { made.entries = append(made.entries, r.webEntry(n)) })
 	},
 }
 
-func (r *reader) route(n *yaml.Node, path string) (made route) {
-	mapping(r, n, path, routeFields, &made)
-	if len(made.entries) == 0 && len(r.errs) == 0 {
-		r.fail(n, join(path, "descriptor"), "is empty, want its entries")
+func (r *reader) route(n *rulefile.Node) (made route) {
+	rulefile.Fields(r, n, routeFields, &made)
+	if len(made.entries) == 0 && len(r.Problems) == 0 {
+		r.FailField(n, "descriptor", "is empty, want its entries")
 	}
 	return made
 }
@@ -150,24 +151,24 @@ type entryFile struct {
 	ways int
 }
 
-var entryFields = fields[entryFile]{
-	"key":   func(r *reader, n *yaml.Node, path string, f *entryFile) { f.key = r.text(n, path) },
-	"value": func(r *reader, n *yaml.Node, path string, f *entryFile) { f.value = r.text(n, path); f.ways++ },
-	"header": func(r *reader, n *yaml.Node, path string, f *entryFile) {
-		f.header = http.CanonicalHeaderKey(r.text(n, path))
+var entryFields = map[string]field[entryFile]{
+	"key":   func(r *reader, n *rulefile.Node, f *entryFile) { f.key = r.text(n) },
+	"value": func(r *reader, n *rulefile.Node, f *entryFile) { f.value = r.text(n); f.ways++ },
+	"header": func(r *reader, n *rulefile.Node, f *entryFile) {
+		f.header = http.CanonicalHeaderKey(r.text(n))
 		f.ways++
 	},
-	"from": func(r *reader, n *yaml.Node, path string, f *entryFile) {
-		f.from = r.oneOf(n, path, requestParts...)
+	"from": func(r *reader, n *rulefile.Node, f *entryFile) {
+		f.from = r.oneOf(n, requestParts...)
 		f.ways++
 	},
 }
 
-func (r *reader) webEntry(n *yaml.Node, path string) webEntry {
+func (r *reader) webEntry(n *rulefile.Node) webEntry {
 	f := entryFile{}
-	mapping(r, n, path, entryFields, &f)
-	if len(r.errs) == 0 && (f.key == "" || f.ways != 1) {
-		r.fail(n, path, "wants a key, and one of value, header and from")
+	rulefile.Fields(r, n, entryFields, &f)
+	if len(r.Problems) == 0 && (f.key == "" || f.ways != 1) {
+		r.Fail(n, "wants a key, and one of value, header and from")
 	}
 	return f.webEntry
 }

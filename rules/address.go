@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"go.yaml.in/yaml/v4"
+	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 
 	"github.com/rratelimiter/rratelimiter/internal/door"
 )
@@ -15,25 +15,25 @@ func contains(ranges []netip.Prefix, addr netip.Addr) bool {
 }
 
 // ranges reads ranges of addresses.
-func (d *decoder) ranges(n *yaml.Node) []netip.Prefix {
+func (d *decoder) ranges(n *rulefile.Node) []netip.Prefix {
 	var all []netip.Prefix
-	d.texts(n, "a text, a range of addresses like 10.0.0.0/8 or 2001:db8::/32", func(n *yaml.Node, text string) {
+	d.Texts(n, "a text, a range of addresses like 10.0.0.0/8 or 2001:db8::/32", func(n *rulefile.Node, text string) {
 		network, err := netip.ParsePrefix(text)
 		if addr, alone := netip.ParseAddr(text); alone == nil && addr.Zone() == "" {
 			addr = addr.Unmap()
 			network, err = netip.PrefixFrom(addr, addr.BitLen()), nil
 		}
 		if err != nil {
-			d.fail(n, "%q is no range of addresses, want one like 10.0.0.0/8 or 2001:db8::/32", clipped(text))
+			d.Fail(n, "%q is no range of addresses, want one like 10.0.0.0/8 or 2001:db8::/32", rulefile.Clip(text))
 			return
 		}
 		if network != network.Masked() {
-			d.fail(n, "%q has bits behind its length: did you mean %v, or %v/%d?", text, network.Masked(), network.Addr(), network.Addr().BitLen())
+			d.Fail(n, "%q has bits behind its length: did you mean %v, or %v/%d?", text, network.Masked(), network.Addr(), network.Addr().BitLen())
 			return
 		}
 		if network.Addr().Is4In6() {
 			if network.Bits() < 96 {
-				d.fail(n, "%q is mapped IPv4 and IPv6 at once", text)
+				d.Fail(n, "%q is mapped IPv4 and IPv6 at once", text)
 				return
 			}
 			network = netip.PrefixFrom(network.Addr().Unmap(), network.Bits()-96)
@@ -44,11 +44,11 @@ func (d *decoder) ranges(n *yaml.Node) []netip.Prefix {
 }
 
 // clientRanges reads ranges of clients' addresses.
-func (d *decoder) clientRanges(n *yaml.Node) []netip.Prefix {
+func (d *decoder) clientRanges(n *rulefile.Node) []netip.Prefix {
 	list := d.ranges(n)
 	for _, network := range list {
 		if door.IsTranslation(network) {
-			d.fail(n, "%v has no clients: they are known by the IPv4 addresses that it stands for", network)
+			d.Fail(n, "%v has no clients: they are known by the IPv4 addresses that it stands for", network)
 		}
 	}
 	return list

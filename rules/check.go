@@ -3,8 +3,6 @@ package rules
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -84,9 +82,4 @@ func ended[T any](_ T, err error) error {
 		return nil
 	}
 	return err
-}
-
-// reasonOf is an error's text without what all of them begin with.
-func reasonOf(err error) string {
-	return strings.TrimPrefix(err.Error(), fmt.Sprintf("%v: ", rratelimiter.ErrInvalidRate))
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v4"
+	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 
 	"github.com/rratelimiter/rratelimiter/grpclimit"
 	"github.com/rratelimiter/rratelimiter/internal/door"
@@ -19,7 +19,7 @@ type condition struct {
 	headers []header
 	methods []string
 	ranges  []netip.Prefix
-	source  *yaml.Node // until the rule is read
+	source  *rulefile.Node // until the rule is read
 }
 
 // header is a header that a request has to have.
@@ -33,47 +33,47 @@ var errNoValue = door.Invalidf("rules: a wildcard of the path is empty")
 
 type matchFile struct {
 	condition
-	pattern, grpc *yaml.Node
+	pattern, grpc *rulefile.Node
 }
 
 var matchFields = map[string]field[matchFile]{
-	"pattern": func(_ *decoder, n *yaml.Node, m *matchFile) { m.pattern = n },
-	"grpc":    func(_ *decoder, n *yaml.Node, m *matchFile) { m.grpc = n },
-	"headers": func(d *decoder, n *yaml.Node, m *matchFile) {
-		if n.Kind != yaml.MappingNode {
-			d.wrong(n, "a mapping of headers and their values")
+	"pattern": func(_ *decoder, n *rulefile.Node, m *matchFile) { m.pattern = n },
+	"grpc":    func(_ *decoder, n *rulefile.Node, m *matchFile) { m.grpc = n },
+	"headers": func(d *decoder, n *rulefile.Node, m *matchFile) {
+		if n.Tag != rulefile.Mapping {
+			d.Wrong(n, "a mapping of headers and their values")
 			return
 		}
 		if len(n.Content)/2 > mostHeaders {
-			d.fail(n, "%d headers, want %d at most", len(n.Content)/2, mostHeaders)
+			d.Fail(n, "%d headers, want %d at most", len(n.Content)/2, mostHeaders)
 			return
 		}
-		d.pairs(n, func(name, value *yaml.Node) {
-			text, _ := d.text(value, "a text, the header's value, or * for any")
+		d.Pairs(n, func(name, value *rulefile.Node) {
+			text, _ := d.Text(value, "a text, the header's value, or * for any")
 			if text != strings.TrimSpace(text) {
-				d.fail(value, "%q has spaces around it, which no header's value has", clipped(text))
+				d.Fail(value, "%q has spaces around it, which no header's value has", rulefile.Clip(text))
 			}
 			h := header{d.headerName(name, name.Value), text}
 			if slices.ContainsFunc(m.headers, func(other header) bool { return other.name == h.name }) {
-				d.fail(name, "the header %s is there twice", h.name)
+				d.Fail(name, "the header %s is there twice", h.name)
 			}
 			m.headers = append(m.headers, h)
 		})
 	},
-	"methods": func(d *decoder, n *yaml.Node, m *matchFile) { m.methods = d.methods(n) },
-	"ranges":  func(d *decoder, n *yaml.Node, m *matchFile) { m.ranges = d.clientRanges(n) },
+	"methods": func(d *decoder, n *rulefile.Node, m *matchFile) { m.methods = d.methods(n) },
+	"ranges":  func(d *decoder, n *rulefile.Node, m *matchFile) { m.ranges = d.clientRanges(n) },
 }
 
 // mostHeaders is how many headers a condition may name.
 const mostHeaders = 32
 
 // methods reads methods of HTTP.
-func (d *decoder) methods(n *yaml.Node) []string {
+func (d *decoder) methods(n *rulefile.Node) []string {
 	var all []string
 	const want = "a text, a method like POST"
-	d.texts(n, want, func(n *yaml.Node, text string) {
+	d.Texts(n, want, func(n *rulefile.Node, text string) {
 		if !isToken(text) || text != strings.ToUpper(text) {
-			d.fail(n, "%q, want %s in capitals", clipped(text), want)
+			d.Fail(n, "%q, want %s in capitals", rulefile.Clip(text), want)
 		}
 		all = append(all, text)
 	})
@@ -81,52 +81,52 @@ func (d *decoder) methods(n *yaml.Node) []string {
 }
 
 // match reads the conditions of a rule.
-func (d *decoder) match(n *yaml.Node) []*condition {
+func (d *decoder) match(n *rulefile.Node) []*condition {
 	var all []*condition
-	one := func(n *yaml.Node) {
+	one := func(n *rulefile.Node) {
 		m := matchFile{pattern: n}
-		if n.Kind == yaml.MappingNode {
+		if n.Tag == rulefile.Mapping {
 			m.pattern = nil
-			if !fields(d, n, matchFields, &m) {
+			if !rulefile.Fields(d, n, matchFields, &m) {
 				return
 			}
 		}
 		m.source = n
 		switch {
 		case m.pattern != nil && m.grpc != nil:
-			d.fail(n, "pattern and grpc: a request is one or the other, give a list of two")
+			d.Fail(n, "pattern and grpc: a request is one or the other, give a list of two")
 			return
 		case m.grpc != nil && m.methods != nil:
-			d.fail(n, "grpc and methods, which are those of HTTP: leave out methods")
+			d.Fail(n, "grpc and methods, which are those of HTTP: leave out methods")
 			return
 		case m.grpc != nil:
-			text, ok := d.text(m.grpc, wantGRPC)
+			text, ok := d.Text(m.grpc, wantGRPC)
 			if !ok || !d.grpc(m.grpc, text, &m.condition) {
 				return
 			}
 		case m.pattern != nil:
-			text, ok := d.text(m.pattern, wantPattern)
+			text, ok := d.Text(m.pattern, wantPattern)
 			if !ok {
 				return
 			}
 			var err error
 			if m.condition.pattern, err = parsePattern(text); err != nil {
-				d.fail(m.pattern, "the pattern %q: %v", clipped(text), err)
+				d.Fail(m.pattern, "the pattern %q: %v", rulefile.Clip(text), err)
 				return
 			}
 			if slices.ContainsFunc(m.segments, hasSlash) && !d.allowSlashes {
-				d.fail(m.pattern, "the pattern %q %s", clipped(text), refusedSlash)
+				d.Fail(m.pattern, "the pattern %q %s", rulefile.Clip(text), refusedSlash)
 			}
 			if m.methods != nil && !slices.ContainsFunc(m.methods, m.mayHave) {
-				d.fail(n, "no request is of the pattern's method %s and of one in methods: name methods once", m.method)
+				d.Fail(n, "no request is of the pattern's method %s and of one in methods: name methods once", m.method)
 			}
 		default:
 			m.condition.pattern = anyPath
 		}
 		all = append(all, &m.condition)
 	}
-	if n.Kind == yaml.SequenceNode {
-		d.list(n, "a pattern", one)
+	if n.Tag == rulefile.List {
+		d.List(n, "a pattern", one)
 	} else {
 		one(n)
 	}
@@ -145,7 +145,7 @@ const refusedSlash = "has an escaped slash or a backslash: requests with it are 
 var anyPath = pattern{end: endRest}
 
 // grpc reads the full name of a method of gRPC, which is a path.
-func (d *decoder) grpc(n *yaml.Node, text string, c *condition) bool {
+func (d *decoder) grpc(n *rulefile.Node, text string, c *condition) bool {
 	c.rpc = true
 	if text == "*" {
 		c.pattern = anyPath
@@ -153,7 +153,7 @@ func (d *decoder) grpc(n *yaml.Node, text string, c *condition) bool {
 	}
 	service, method, ok := strings.Cut(strings.TrimPrefix(text, "/"), "/")
 	if !ok || text[0] != '/' || service == "" || method == "" || strings.ContainsAny(text, " {}%") || strings.Contains(method, "/") {
-		d.fail(n, "%q is no method of gRPC, want %s", clipped(text), wantGRPC)
+		d.Fail(n, "%q is no method of gRPC, want %s", rulefile.Clip(text), wantGRPC)
 		return false
 	}
 	c.segments = []string{service, method}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
 // TestTheDocumentedFile: docs/rules.md shows testdata/rules.yaml, which is right and has every field there is.
@@ -21,7 +23,7 @@ func TestTheDocumentedFile(t *testing.T) {
 	assert.Equal(t, 7, s.Len())
 	for _, fields := range [][]string{
 		names(fileFields), names(ruleFields), names(matchFields), names(limitFields), names(overrideFields), names(skipFields), names(addressFields),
-		names(localFields), names(policies),
+		names(localFields), rulefile.Policies(),
 	} {
 		for _, field := range fields {
 			assert.Contains(t, string(file), field)

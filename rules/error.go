@@ -1,12 +1,9 @@
 package rules
 
 import (
-	"cmp"
 	"errors"
-	"fmt"
-	"slices"
-	"strings"
-	"unicode/utf8"
+
+	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
 // Error is one thing that is wrong with a file of rules: where, and what. An error of [Parse] and [Load] holds all that were
@@ -20,56 +17,24 @@ type Error struct {
 	Err    error  // what it came from: of the file system, for instance; else nil
 }
 
-// Error tells it as compilers do: rules.yaml:12:7: rules[3].limits[0].rate: and the reason.
+// Error returns it in the form of compilers: rules.yaml:12:7: rules[3].limits[0].rate: and the reason.
 func (e *Error) Error() string {
-	var b strings.Builder
-	b.WriteString(e.File)
-	if e.File == "" {
-		b.WriteString("rules")
+	p := rulefile.Problem(*e)
+	if p.File == "" {
+		p.File = "rules"
 	}
-	if e.Line > 0 {
-		fmt.Fprintf(&b, ":%d", e.Line)
-		if e.Column > 0 {
-			fmt.Fprintf(&b, ":%d", e.Column)
-		}
-	}
-	b.WriteString(": ")
-	if e.Field != "" {
-		b.WriteString(e.Field)
-		b.WriteString(": ")
-	}
-	b.WriteString(e.Reason)
-	return b.String()
+	return p.Error()
 }
 
-// Unwrap is what it came from.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// mostProblems is how many problems of one file are told.
-const mostProblems = 20
-
-// joined makes one error of problems, in the order of the file, nil of none.
-func joined(problems []*Error) error {
-	slices.SortStableFunc(problems, func(a, b *Error) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
-	})
+// joined returns one error of all problems, nil if there is none.
+func joined(problems []*rulefile.Problem) error {
+	rulefile.Sort(problems)
 	all := make([]error, len(problems))
 	for i, p := range problems {
-		all[i] = p
+		all[i] = (*Error)(p)
 	}
 	return errors.Join(all...)
-}
-
-// clipped is a text as errors show it.
-func clipped(text string) string { return cutTo(64, text) }
-
-func cutTo(most int, text string) string {
-	if len(text) <= most {
-		return text
-	}
-	cut := most
-	for cut > 0 && !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	return text[:cut] + "..."
 }

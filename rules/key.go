@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"go.yaml.in/yaml/v4"
+	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 
 	"github.com/rratelimiter/rratelimiter/internal/door"
 	"github.com/rratelimiter/rratelimiter/internal/target"
@@ -23,10 +23,10 @@ const allKey = "all"
 const wantKey = "a text: ip, header:NAME, hashed_header:NAME, path:WILDCARD, method, constant:TEXT or all"
 
 // key reads a key, nil for all requests together.
-func (d *decoder) key(n *yaml.Node) []keyPart {
+func (d *decoder) key(n *rulefile.Node) []keyPart {
 	parts := make([]keyPart, 0, max(1, len(n.Content)))
 	all := false
-	d.texts(n, wantKey, func(n *yaml.Node, text string) {
+	d.Texts(n, wantKey, func(n *rulefile.Node, text string) {
 		kind, name, named := strings.Cut(text, ":")
 		switch kind {
 		case allKey:
@@ -34,16 +34,16 @@ func (d *decoder) key(n *yaml.Node) []keyPart {
 			fallthrough
 		case "ip", "method":
 			if named {
-				d.fail(n, "%q, want %s", clipped(text), wantKey)
+				d.Fail(n, "%q, want %s", rulefile.Clip(text), wantKey)
 			}
 		case "header", "hashed_header":
 			name = d.headerName(n, name)
 		case "path", "constant":
 			if name == "" {
-				d.fail(n, "%q has no name, want %s", clipped(text), wantKey)
+				d.Fail(n, "%q has no name, want %s", rulefile.Clip(text), wantKey)
 			}
 		default:
-			d.fail(n, "no key %q, want %s", clipped(text), wantKey)
+			d.Fail(n, "no key %q, want %s", rulefile.Clip(text), wantKey)
 		}
 		parts = append(parts, keyPart{kind, name})
 	})
@@ -51,19 +51,19 @@ func (d *decoder) key(n *yaml.Node) []keyPart {
 		return parts
 	}
 	if len(parts) > 1 {
-		d.fail(n, "all is one limit for all requests, and nothing stands beside it")
+		d.Fail(n, "all is one limit for all requests, and nothing stands beside it")
 	}
 	return nil
 }
 
 // headerName reads the name of a header.
-func (d *decoder) headerName(n *yaml.Node, name string) string {
+func (d *decoder) headerName(n *rulefile.Node, name string) string {
 	if !isToken(name) {
-		d.fail(n, "%q is no name of a header", clipped(name))
+		d.Fail(n, "%q is no name of a header", rulefile.Clip(name))
 		return ""
 	}
 	if name = http.CanonicalHeaderKey(name); name == "Host" {
-		d.fail(n, "Host is told by the pattern of a rule, as api.example.com/path, not as a header")
+		d.Fail(n, "Host is told by the pattern of a rule, as api.example.com/path, not as a header")
 	}
 	return name
 }
@@ -76,61 +76,61 @@ func isToken(text string) bool {
 }
 
 // overrideKey reads the key of an override as requests have it.
-func (d *decoder) overrideKey(n *yaml.Node, parts []keyPart) (string, bool) {
+func (d *decoder) overrideKey(n *rulefile.Node, parts []keyPart) (string, bool) {
 	var texts []string
-	before := len(d.problems)
-	d.texts(n, "a text, the key of a request", func(n *yaml.Node, text string) {
+	before := len(d.Problems)
+	d.Texts(n, "a text, the key of a request", func(n *rulefile.Node, text string) {
 		if i := len(texts); i < len(parts) {
 			text = d.overridePart(n, text, parts[i])
 		}
 		texts = append(texts, text)
 	})
-	if len(d.problems) > before {
+	if len(d.Problems) > before {
 		return "", false
 	}
 	if len(texts) != len(parts) {
-		d.fail(n, "%d parts, want %d, as the rule's key has", len(texts), len(parts))
+		d.Fail(n, "%d parts, want %d, as the rule's key has", len(texts), len(parts))
 		return "", false
 	}
 	return keyOfTexts(texts), true
 }
 
 // overridePart reads a part of an override's key as requests have it. One that no request has would override nothing.
-func (d *decoder) overridePart(n *yaml.Node, text string, part keyPart) string {
+func (d *decoder) overridePart(n *rulefile.Node, text string, part keyPart) string {
 	switch part.kind {
 	case "ip":
 		return d.addressKey(n, text)
 	case "header", "hashed_header":
 		if text != strings.TrimSpace(text) {
-			d.fail(n, "%q has spaces around it, which no header's value has", clipped(text))
+			d.Fail(n, "%q has spaces around it, which no header's value has", rulefile.Clip(text))
 		}
 		if part.kind == "hashed_header" {
 			return door.Hash(text)
 		}
 	case "method":
 		if target.MethodKey(text) != text && text[0] != '/' {
-			d.fail(n, "%q is no key of a method, want one like POST, %s for all that net/http has no name for, or one of gRPC like /shop.Orders/Create", clipped(text), target.OtherMethods)
+			d.Fail(n, "%q is no key of a method, want one like POST, %s for all that net/http has no name for, or one of gRPC like /shop.Orders/Create", rulefile.Clip(text), target.OtherMethods)
 		}
 	case "constant":
 		if text != part.name {
-			d.fail(n, "%q, want %q, the constant of the rule's key", clipped(text), clipped(part.name))
+			d.Fail(n, "%q, want %q, the constant of the rule's key", rulefile.Clip(text), rulefile.Clip(part.name))
 		}
 	}
 	return text
 }
 
 // addressKey is the key of an address, which may be written as the network that counts as one.
-func (d *decoder) addressKey(n *yaml.Node, text string) string {
+func (d *decoder) addressKey(n *rulefile.Node, text string) string {
 	addr, err := netip.ParseAddr(text)
 	if err != nil {
 		network, err := netip.ParsePrefix(text)
 		if err != nil {
-			d.fail(n, "%q is no address", clipped(text))
+			d.Fail(n, "%q is no address", rulefile.Clip(text))
 			return ""
 		}
 		addr = network.Addr()
 		if key := d.keyOfAddress(addr); key != network.Masked().String() {
-			d.fail(n, "clients of %v do not count as one: give one address, or a rule of its own with match: {ranges: %v}", network, network)
+			d.Fail(n, "clients of %v do not count as one: give one address, or a rule of its own with match: {ranges: %v}", network, network)
 		}
 	}
 	return d.keyOfAddress(addr)

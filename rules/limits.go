@@ -3,15 +3,13 @@ package rules
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"sync/atomic"
 
-	"go.yaml.in/yaml/v4"
+	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/door"
-	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -40,81 +38,64 @@ type redisson struct {
 
 // limitFile is a limit as a file has it.
 type limitFile struct {
-	name     string
-	policy   *yaml.Node
-	rate     *yaml.Node
-	permits  int64
-	hasCount *yaml.Node
-	per      *yaml.Node
-	aligned  *yaml.Node
-	cells    *yaml.Node
-	in       *yaml.Node
-	capacity *yaml.Node
-	burst    *yaml.Node
-	warmUp   *yaml.Node
-	cold     *yaml.Node
-	redisson *yaml.Node
-	kind     *yaml.Node
-	keep     *yaml.Node
+	name                       string
+	policy, rate, permits, per *rulefile.Node
+	redisson, kind, keep       *rulefile.Node
+	own                        map[string]*rulefile.Node // fields of some policies
 }
 
-var limitFields = map[string]field[limitFile]{
-	"name": func(d *decoder, n *yaml.Node, l *limitFile) { l.name = d.printable(n) },
-	"permits": func(d *decoder, n *yaml.Node, l *limitFile) {
-		l.hasCount = n
-		l.permits = d.number(n, 0, mostPermits, "a whole number of permits, 0 to 2^53")
-	},
-	"policy":      func(_ *decoder, n *yaml.Node, l *limitFile) { l.policy = n },
-	"rate":        func(_ *decoder, n *yaml.Node, l *limitFile) { l.rate = n },
-	"per":         func(_ *decoder, n *yaml.Node, l *limitFile) { l.per = n },
-	"aligned":     func(_ *decoder, n *yaml.Node, l *limitFile) { l.aligned = n },
-	"cells":       func(_ *decoder, n *yaml.Node, l *limitFile) { l.cells = n },
-	"in":          func(_ *decoder, n *yaml.Node, l *limitFile) { l.in = n },
-	"capacity":    func(_ *decoder, n *yaml.Node, l *limitFile) { l.capacity = n },
-	"burst":       func(_ *decoder, n *yaml.Node, l *limitFile) { l.burst = n },
-	"warm_up":     func(_ *decoder, n *yaml.Node, l *limitFile) { l.warmUp = n },
-	"cold_factor": func(_ *decoder, n *yaml.Node, l *limitFile) { l.cold = n },
-	"redisson":    func(_ *decoder, n *yaml.Node, l *limitFile) { l.redisson = n },
-	"type":        func(_ *decoder, n *yaml.Node, l *limitFile) { l.kind = n },
-	"keep_alive":  func(_ *decoder, n *yaml.Node, l *limitFile) { l.keep = n },
-}
-
-const mostPermits = 1 << 53
+var limitFields = func() map[string]field[limitFile] {
+	known := map[string]field[limitFile]{
+		"name":       func(d *decoder, n *rulefile.Node, l *limitFile) { l.name = d.printable(n) },
+		"permits":    func(_ *decoder, n *rulefile.Node, l *limitFile) { l.permits = n },
+		"policy":     func(_ *decoder, n *rulefile.Node, l *limitFile) { l.policy = n },
+		"rate":       func(_ *decoder, n *rulefile.Node, l *limitFile) { l.rate = n },
+		"per":        func(_ *decoder, n *rulefile.Node, l *limitFile) { l.per = n },
+		"redisson":   func(_ *decoder, n *rulefile.Node, l *limitFile) { l.redisson = n },
+		"type":       func(_ *decoder, n *rulefile.Node, l *limitFile) { l.kind = n },
+		"keep_alive": func(_ *decoder, n *rulefile.Node, l *limitFile) { l.keep = n },
+	}
+	for _, name := range rulefile.PolicyFields {
+		known[name] = func(_ *decoder, n *rulefile.Node, l *limitFile) {
+			if l.own == nil {
+				l.own = make(map[string]*rulefile.Node)
+			}
+			l.own[name] = n
+		}
+	}
+	return known
+}()
 
 // printable reads a name that clients may see.
-func (d *decoder) printable(n *yaml.Node) string {
-	text, ok := d.text(n, "a text, a name")
-	if ok && !isPrintable(text) {
-		d.fail(n, "the name %q has bytes that are not printable ASCII, which headers cannot show", clipped(text))
+func (d *decoder) printable(n *rulefile.Node) string {
+	text, ok := d.Text(n, "a text, a name")
+	if ok && !rulefile.IsPrintable(text) {
+		d.Fail(n, "the name %q has bytes that are not printable ASCII, which headers cannot show", rulefile.Clip(text))
 		return ""
 	}
 	return text
 }
 
-func isPrintable(text string) bool {
-	return !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' })
-}
-
 // limits reads a limit or a list of them, with the policy that those have which name none.
-func (d *decoder) limits(n *yaml.Node, policy string) *limits {
+func (d *decoder) limits(n *rulefile.Node, policy string) *limits {
 	all := &limits{}
-	before := len(d.problems)
-	if n.Kind == yaml.SequenceNode {
-		d.list(n, "a limit", func(n *yaml.Node) { d.limit(n, policy, all) })
+	before := len(d.Problems)
+	if n.Tag == rulefile.List {
+		d.List(n, "a limit", func(n *rulefile.Node) { d.limit(n, policy, all) })
 	} else {
 		d.limit(n, policy, all)
 	}
-	if len(d.problems) > before {
+	if len(d.Problems) > before {
 		return nil
 	}
 	count := len(all.policies) + len(all.redisson)
 	switch {
 	case all.refuse:
 	case count > mostPolicies:
-		d.fail(n, "%d limits, want %d at most", count, mostPolicies)
+		d.Fail(n, "%d limits, want %d at most", count, mostPolicies)
 		return nil
 	case !d.areApart(all):
-		d.fail(n, "two of the limits would count in the same key: leave one out, or give it another policy or time")
+		d.Fail(n, "two of the limits would count in the same key: leave one out, or give it another policy or time")
 		return nil
 	}
 	return all
@@ -150,7 +131,7 @@ func (l *limits) named() []limit.Policy {
 		}
 		name := l.names[len(l.policies)+i]
 		if name == "" {
-			if name = r.name; !isPrintable(name) {
+			if name = r.name; !rulefile.IsPrintable(name) {
 				name = "redisson"
 			}
 		}
@@ -160,14 +141,14 @@ func (l *limits) named() []limit.Policy {
 }
 
 // limit reads a limit.
-func (d *decoder) limit(n *yaml.Node, policy string, into *limits) {
+func (d *decoder) limit(n *rulefile.Node, policy string, into *limits) {
 	l := limitFile{}
-	if n.Kind == yaml.ScalarNode {
-		if l.rate = n; n.ShortTag() != "!!str" {
-			d.wrong(n, "a text like 10/s, or a mapping")
+	if n.IsScalar() {
+		if l.rate = n; n.Tag != rulefile.Text {
+			d.Wrong(n, "a text like 10/s, or a mapping")
 			return
 		}
-	} else if !fields(d, n, limitFields, &l) {
+	} else if !rulefile.Fields(d, n, limitFields, &l) {
 		return
 	}
 	if l.redisson != nil {
@@ -175,35 +156,24 @@ func (d *decoder) limit(n *yaml.Node, policy string, into *limits) {
 		return
 	}
 	if given := cmp.Or(l.kind, l.keep); given != nil {
-		d.fail(given, "type and keep_alive are for limits with redisson")
+		d.Fail(given, "type and keep_alive are for limits with redisson")
 		return
 	}
 	if l.policy != nil {
 		var ok bool
-		if policy, ok = d.text(l.policy, wantPolicy); !ok {
+		if policy, ok = d.PolicyName(l.policy); !ok {
 			return
 		}
 	}
-	read, ok := policies[policy]
-	if !ok {
-		d.fail(l.policy, "no policy %q, want one of %s", clipped(policy), listOf(policies))
-		return
-	}
-	before := len(d.problems)
-	rate, ok := d.rate(n, &l, policy == "calendar")
+	rate, ok := d.rate(n, &l, policy == rulefile.Calendar)
 	if !ok {
 		return
 	}
 	if rate.permits == 0 {
 		into.refuse = true
 	}
-	p := read(d, &l, rate)
-	d.unused(&l, policy)
-	if len(d.problems) > before || rate.permits == 0 {
-		return
-	}
-	if err := inside.CheckPolicy(p); err != nil {
-		d.fail(n, "%s", reasonOf(err))
+	p := d.Policy(n, &rulefile.Limit{Policy: policy, Permits: rate.permits, Per: rate.per, Unit: rate.unit, Fields: l.own})
+	if p == nil {
 		return
 	}
 	at := len(into.policies) // those of Redisson stand behind
@@ -212,18 +182,18 @@ func (d *decoder) limit(n *yaml.Node, policy string, into *limits) {
 }
 
 // redisson reads a limit of Redisson's.
-func (d *decoder) redisson(n *yaml.Node, l *limitFile, into *limits) {
-	name, ok := d.text(l.redisson, "a text, the name of a limiter")
+func (d *decoder) redisson(n *rulefile.Node, l *limitFile, into *limits) {
+	name, ok := d.Text(l.redisson, "a text, the name of a limiter")
 	if !ok {
 		return
 	}
 	if l.policy != nil {
-		d.fail(l.policy, "a limit with redisson has no policy: its rate is in Redis, as a sliding log")
+		d.Fail(l.policy, "a limit with redisson has no policy: its rate is in Redis, as a sliding log")
 		return
 	}
-	d.unused(l, "redisson")
+	d.Unused(l.own, "redisson")
 	r := redisson{name: name}
-	if l.rate != nil || l.hasCount != nil || l.per != nil {
+	if l.rate != nil || l.permits != nil || l.per != nil {
 		rate, ok := d.rate(n, l, false)
 		if !ok {
 			return
@@ -231,26 +201,24 @@ func (d *decoder) redisson(n *yaml.Node, l *limitFile, into *limits) {
 		r.rate = &rratelimiter.Rate{Permits: rate.permits, Interval: rate.per}
 	}
 	if l.kind != nil {
-		switch text, ok := d.text(l.kind, "overall or per_client"); {
-		case !ok:
+		kind, ok := d.OneOf(l.kind, "overall", "per_client")
+		if !ok {
 			return
-		case text == "per_client" && r.rate != nil:
+		}
+		if kind == "per_client" && r.rate != nil {
 			r.rate.Type = rratelimiter.PerClient
-		case text != "overall" && text != "per_client":
-			d.fail(l.kind, "%q, want overall or per_client", clipped(text))
-			return
 		}
 	}
 	if l.keep != nil && r.rate != nil {
-		r.rate.KeepAlive = d.duration(l.keep)
+		r.rate.KeepAlive = d.Duration(l.keep)
 	}
 	if r.rate == nil && (l.kind != nil || l.keep != nil) {
-		d.fail(n, "type and keep_alive are of a rate: state it too, or neither")
+		d.Fail(n, "type and keep_alive are of a rate: state it too, or neither")
 		return
 	}
 	if r.rate != nil {
 		if err := checkRate(*r.rate); err != nil {
-			d.fail(n, "%s", reasonOf(err))
+			d.Fail(n, "%s", rulefile.ReasonOf(err))
 			return
 		}
 	}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
 // TestErrors: what is wrong with a file is told with its line, column and field.
@@ -26,7 +28,7 @@ func TestErrors(t *testing.T) {
 		{"rules:\n", "f.yaml:1:7: rules: nothing, want a list of rules"},
 		{"rules: []\nrule: x\n", `f.yaml:2:1: rule: unknown field "rule", want address, defaults, domain, escaped_slashes, match, rules`},
 		{"rules: []\nrules: []\n", `f.yaml:2:1: rules: "rules" is there twice, first in line 1`},
-		{"rules: []\n---\nrules: []\n", "f.yaml:2:1: 2 documents in one file, want one"},
+		{"rules: []\n---\nrules: []\n", "f.yaml:3:1: 2 documents in one file, want one"},
 		{"rules: [\n", "f.yaml:2:1: no YAML: did not find expected node content (while parsing a flow node)"},
 		{"rules:\n  - {name: a, ban: true}\n - {name: b}\n", "f.yaml:3:2: no YAML: did not find expected key (while parsing a block mapping that begins in line 1)"},
 		{"rules:\n  - name: \"a\n", "f.yaml:3:1: no YAML: found unexpected end of stream (while scanning a quoted scalar that begins in line 2)"},
@@ -195,7 +197,7 @@ func TestErrorsAreShort(t *testing.T) {
 		for _, name := range []string{"f.yaml", "f.json"} {
 			_, err := Parse(name, []byte(file))
 			if assert.Error(t, err) {
-				assert.Less(t, len(err.Error()), 500, cutTo(200, err.Error()))
+				assert.Less(t, len(err.Error()), 500, rulefile.Cut(200, err.Error()))
 			}
 		}
 	}
@@ -225,7 +227,7 @@ func TestRightFiles(t *testing.T) {
 func TestManyErrors(t *testing.T) {
 	_, err := Parse("f.yaml", []byte("rules:\n"+strings.Repeat("- {nam: a}\n", 100)))
 	require.Error(t, err)
-	assert.Len(t, strings.Split(err.Error(), "\n"), mostProblems)
+	assert.Len(t, strings.Split(err.Error(), "\n"), rulefile.MostProblems)
 }
 
 // TestFiles that cannot be read.
@@ -246,7 +248,7 @@ func TestFiles(t *testing.T) {
 	require.NoError(t, os.Truncate(path, 100<<20))
 	_, err = Load(path)
 	assert.ErrorContains(t, err, "it has 104857600 bytes, want at most 16777216 (16 MiB)")
-	_, err = Parse("x", make([]byte, mostBytes+1))
+	_, err = Parse("x", make([]byte, rulefile.MostBytes+1))
 	assert.ErrorContains(t, err, "want at most")
 	require.NoError(t, os.WriteFile(path, []byte("rules: []"), 0o600))
 	s, err := Load(path)

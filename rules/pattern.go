@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
@@ -36,7 +37,7 @@ func parsePattern(text string) (p pattern, err error) {
 	if found {
 		rest = strings.TrimLeft(rest, " \t")
 		if !isToken(method) {
-			return p, fmt.Errorf("%q is no method", clipped(method))
+			return p, fmt.Errorf("%q is no method", rulefile.Clip(method))
 		}
 		if method != strings.ToUpper(method) {
 			return p, fmt.Errorf("the method %q matches no request: write %s", method, strings.ToUpper(method))
@@ -51,17 +52,17 @@ func parsePattern(text string) (p pattern, err error) {
 	}
 	host, rest := rest[:slash], rest[slash:]
 	if p.host = target.Host(host); host != "" && !isHost(p.host) || strings.Contains(host, ":") {
-		return p, fmt.Errorf("the host %q, want a name as requests have it, in ASCII (xn--... for other letters), without a port and without wildcards", clipped(host))
+		return p, fmt.Errorf("the host %q, want a name as requests have it, in ASCII (xn--... for other letters), without a port and without wildcards", rulefile.Clip(host))
 	}
 	if at := strings.IndexFunc(rest, isOutsidePaths); at >= 0 {
 		odd, _ := utf8.DecodeRuneInString(rest[at:])
-		return p, fmt.Errorf("%q in the path %q stands in no request's path: leave out a query, and write %s for the character", odd, clipped(rest), url.PathEscape(string(odd)))
+		return p, fmt.Errorf("%q in the path %q stands in no request's path: leave out a query, and write %s for the character", odd, rulefile.Clip(rest), url.PathEscape(string(odd)))
 	}
 	if strings.Contains(rest, "//") {
-		return p, fmt.Errorf("the path %q has an empty segment: write one slash", clipped(rest))
+		return p, fmt.Errorf("the path %q has an empty segment: write one slash", rulefile.Clip(rest))
 	}
 	if _, err := target.ReadPath(rest, true); err != nil {
-		return p, fmt.Errorf("%w: requests for %q are refused", err, clipped(rest))
+		return p, fmt.Errorf("%w: requests for %q are refused", err, rulefile.Clip(rest))
 	}
 	return p, p.parsePath(rest[1:])
 }
@@ -78,13 +79,13 @@ func (p *pattern) parsePath(rest string) error {
 		name, opened := strings.CutPrefix(segment, "{")
 		name, closed := strings.CutSuffix(name, "}")
 		if opened != closed || !opened && strings.ContainsAny(segment, "{}") {
-			return fmt.Errorf("the segment %q, want a wildcard as a whole segment, as /{id}/", clipped(segment))
+			return fmt.Errorf("the segment %q, want a wildcard as a whole segment, as /{id}/", rulefile.Clip(segment))
 		}
 		switch {
 		case !opened:
 			text, err := url.PathUnescape(segment)
 			if err != nil {
-				return fmt.Errorf("the segment %q is not escaped as in a URL", clipped(segment))
+				return fmt.Errorf("the segment %q is not escaped as in a URL", rulefile.Clip(segment))
 			}
 			p.segments = append(p.segments, text)
 			continue
@@ -94,13 +95,13 @@ func (p *pattern) parsePath(rest string) error {
 		}
 		name, toEnd := strings.CutSuffix(name, "...")
 		if !isIdentifier(name) {
-			return fmt.Errorf("the wildcard %q, want a name of letters, digits and underscores, or {$} at the end", clipped(segment))
+			return fmt.Errorf("the wildcard %q, want a name of letters, digits and underscores, or {$} at the end", rulefile.Clip(segment))
 		}
 		if _, twice := p.wild[name]; twice {
-			return fmt.Errorf("the wildcard {%s} is there twice", clipped(name))
+			return fmt.Errorf("the wildcard {%s} is there twice", rulefile.Clip(name))
 		}
 		if toEnd && more {
-			return fmt.Errorf("%s is not at the end", clipped(segment))
+			return fmt.Errorf("%s is not at the end", rulefile.Clip(segment))
 		}
 		if p.wild == nil {
 			p.wild = make(map[string]int)

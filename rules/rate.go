@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"go.yaml.in/yaml/v4"
+	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -34,32 +34,32 @@ var calendarUnits = map[string]limit.Unit{
 }
 
 // rate reads the permits and the time of a limit: rate, or permits and per.
-func (d *decoder) rate(n *yaml.Node, l *limitFile, calendar bool) (r rate, ok bool) {
+func (d *decoder) rate(n *rulefile.Node, l *limitFile, calendar bool) (r rate, ok bool) {
 	if l.rate == nil {
-		if l.hasCount == nil || l.per == nil {
-			d.fail(n, "no rate: give rate, %s, or both permits and per", wantRate)
+		if l.permits == nil || l.per == nil {
+			d.Fail(n, "no rate: give rate, %s, or both permits and per", wantRate)
 			return r, false
 		}
-		text, ok := d.text(l.per, "a text like second, 30s or day")
+		text, ok := d.Text(l.per, "a text like second, 30s or day")
 		if !ok {
 			return r, false
 		}
-		r.permits = l.permits
+		r.permits = d.Number(l.permits, 0, rulefile.MostPermits, "a whole number of permits, 0 to 2^53")
 		return r, d.per(l.per, text, &r, calendar)
 	}
-	if l.hasCount != nil || l.per != nil {
-		d.fail(n, "rate and permits or per: give rate, %s, or both permits and per", wantRate)
+	if l.permits != nil || l.per != nil {
+		d.Fail(n, "rate and permits or per: give rate, %s, or both permits and per", wantRate)
 		return r, false
 	}
-	text, ok := d.text(l.rate, wantRate)
+	text, ok := d.Text(l.rate, wantRate)
 	if !ok {
 		return r, false
 	}
 	count, unit, found := strings.Cut(text, "/")
 	count, unit = strings.TrimSpace(count), strings.TrimSpace(unit)
 	permits, err := strconv.ParseUint(count, 10, 63)
-	if !found || err != nil || permits > mostPermits {
-		d.fail(l.rate, "%q is no rate, want %s", clipped(text), wantRate)
+	if !found || err != nil || permits > rulefile.MostPermits {
+		d.Fail(l.rate, "%q is no rate, want %s", rulefile.Clip(text), wantRate)
 		return r, false
 	}
 	r.permits = int64(permits)
@@ -67,26 +67,26 @@ func (d *decoder) rate(n *yaml.Node, l *limitFile, calendar bool) (r rate, ok bo
 }
 
 // per reads the time of a rate: a unit, or a length.
-func (d *decoder) per(n *yaml.Node, text string, r *rate, calendar bool) bool {
+func (d *decoder) per(n *rulefile.Node, text string, r *rate, calendar bool) bool {
 	if calendar {
 		var ok bool
 		if r.unit, ok = calendarUnits[text]; !ok {
-			d.fail(n, "no unit %q of the calendar, want one of %s", clipped(text), listOf(calendarUnits))
+			d.Fail(n, "no unit %q of the calendar, want one of %s", rulefile.Clip(text), rulefile.ListOf(calendarUnits))
 		}
 		return ok
 	}
 	var ok bool
 	if r.per, ok = units[text]; !ok {
-		r.per, ok = parseDuration(text)
+		r.per, ok = rulefile.ParseDuration(text)
 	}
 	switch {
 	case ok:
 	case calendarUnits[text] != 0:
-		d.fail(n, "a %s has no fixed length: give policy: calendar with it", text)
+		d.Fail(n, "a %s has no fixed length: give policy: calendar with it", text)
 	case text != "" && text[0] >= '0' && text[0] <= '9':
-		d.fail(n, "%q is no length of time, want %s", clipped(text), wantDuration)
+		d.Fail(n, "%q is no length of time, want %s", rulefile.Clip(text), rulefile.WantDuration)
 	default:
-		d.fail(n, "no unit %q, want one of %s, or a length of time like 30s", clipped(text), listOf(units))
+		d.Fail(n, "no unit %q, want one of %s, or a length of time like 30s", rulefile.Clip(text), rulefile.ListOf(units))
 	}
 	return ok
 }

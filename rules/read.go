@@ -5,10 +5,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
-)
 
-// mostBytes is how large a file may be. One of 10,000 rules has some 2 MB.
-const mostBytes = 16 << 20
+	"github.com/rratelimiter/rratelimiter/internal/rulefile"
+)
 
 // read reads a file, unless it is none, or too large. What it gives is the file at one moment as far as that can be told: one that
 // is written meanwhile is read again.
@@ -39,7 +38,7 @@ func readOpened(path string) ([]byte, fs.FileInfo, error) {
 		return nil, nil, unreadable(path, err)
 	}
 	defer func() { _ = file.Close() }() // it was read alone
-	data, err := io.ReadAll(io.LimitReader(file, mostBytes+1))
+	data, err := io.ReadAll(io.LimitReader(file, rulefile.MostBytes+1))
 	if err != nil {
 		return nil, nil, unreadable(path, err)
 	}
@@ -56,14 +55,14 @@ func checkInfo(path string, info fs.FileInfo) error {
 		return &Error{File: path, Reason: "it is a directory, want a file"}
 	case !info.Mode().IsRegular():
 		return &Error{File: path, Reason: fmt.Sprintf("it is no regular file (%v)", info.Mode().Type())}
-	case info.Size() > mostBytes:
+	case info.Size() > rulefile.MostBytes:
 		return tooLarge(path, info.Size())
 	}
 	return nil
 }
 
 func tooLarge(path string, size int64) error {
-	return &Error{File: path, Reason: fmt.Sprintf("it has %d bytes, want at most %d (%d MiB)", size, mostBytes, mostBytes>>20)}
+	return &Error{File: path, Reason: fmt.Sprintf("it has %d bytes, want at most %d (%d MiB)", size, rulefile.MostBytes, rulefile.MostBytes>>20)}
 }
 
 func unreadable(path string, err error) error {

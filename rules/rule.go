@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v4"
+	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
 // rule is a rule as requests need it.
@@ -45,36 +45,36 @@ func (l *limits) asks() bool { return !l.refuse && !l.pass }
 
 // ruleFile is what a rule and the defaults can say.
 type ruleFile struct {
-	name, match, key, limits, ban, overrides *yaml.Node
-	policy, cost, skip                       *yaml.Node
-	onFailure, onInvalid                     *yaml.Node
-	deadline, shadow, wait, maxWaiting       *yaml.Node
+	name, match, key, limits, ban, overrides *rulefile.Node
+	policy, cost, skip                       *rulefile.Node
+	onFailure, onInvalid                     *rulefile.Node
+	deadline, shadow, wait, maxWaiting       *rulefile.Node
 }
 
 // ruleFields is the fields of a rule, and defaultFields those of defaults.
 var ruleFields, defaultFields = func() (rule, defaults map[string]field[ruleFile]) {
-	node := func(place func(*ruleFile) **yaml.Node) field[ruleFile] {
-		return func(_ *decoder, n *yaml.Node, r *ruleFile) { *place(r) = n }
+	node := func(place func(*ruleFile) **rulefile.Node) field[ruleFile] {
+		return func(_ *decoder, n *rulefile.Node, r *ruleFile) { *place(r) = n }
 	}
 	defaults = map[string]field[ruleFile]{
-		"key":        node(func(r *ruleFile) **yaml.Node { return &r.key }),
-		"policy":     node(func(r *ruleFile) **yaml.Node { return &r.policy }),
-		"cost":       node(func(r *ruleFile) **yaml.Node { return &r.cost }),
-		"skip":       node(func(r *ruleFile) **yaml.Node { return &r.skip }),
-		"on_failure": node(func(r *ruleFile) **yaml.Node { return &r.onFailure }),
-		"on_invalid": node(func(r *ruleFile) **yaml.Node { return &r.onInvalid }),
-		"deadline":   node(func(r *ruleFile) **yaml.Node { return &r.deadline }),
-		"shadow":     node(func(r *ruleFile) **yaml.Node { return &r.shadow }),
-		"wait":       node(func(r *ruleFile) **yaml.Node { return &r.wait }),
+		"key":        node(func(r *ruleFile) **rulefile.Node { return &r.key }),
+		"policy":     node(func(r *ruleFile) **rulefile.Node { return &r.policy }),
+		"cost":       node(func(r *ruleFile) **rulefile.Node { return &r.cost }),
+		"skip":       node(func(r *ruleFile) **rulefile.Node { return &r.skip }),
+		"on_failure": node(func(r *ruleFile) **rulefile.Node { return &r.onFailure }),
+		"on_invalid": node(func(r *ruleFile) **rulefile.Node { return &r.onInvalid }),
+		"deadline":   node(func(r *ruleFile) **rulefile.Node { return &r.deadline }),
+		"shadow":     node(func(r *ruleFile) **rulefile.Node { return &r.shadow }),
+		"wait":       node(func(r *ruleFile) **rulefile.Node { return &r.wait }),
 
-		"max_waiting": node(func(r *ruleFile) **yaml.Node { return &r.maxWaiting }),
+		"max_waiting": node(func(r *ruleFile) **rulefile.Node { return &r.maxWaiting }),
 	}
 	rule = map[string]field[ruleFile]{
-		"name":      node(func(r *ruleFile) **yaml.Node { return &r.name }),
-		"match":     node(func(r *ruleFile) **yaml.Node { return &r.match }),
-		"limits":    node(func(r *ruleFile) **yaml.Node { return &r.limits }),
-		"ban":       node(func(r *ruleFile) **yaml.Node { return &r.ban }),
-		"overrides": node(func(r *ruleFile) **yaml.Node { return &r.overrides }),
+		"name":      node(func(r *ruleFile) **rulefile.Node { return &r.name }),
+		"match":     node(func(r *ruleFile) **rulefile.Node { return &r.match }),
+		"limits":    node(func(r *ruleFile) **rulefile.Node { return &r.limits }),
+		"ban":       node(func(r *ruleFile) **rulefile.Node { return &r.ban }),
+		"overrides": node(func(r *ruleFile) **rulefile.Node { return &r.overrides }),
 	}
 	for name, f := range defaults {
 		rule[name] = f
@@ -87,7 +87,7 @@ const defaultPolicy = "sliding_window"
 
 // given is the values of a rule, or of the defaults where it has none.
 func (r *ruleFile) given(defaults *ruleFile) {
-	for _, f := range []struct{ own, other **yaml.Node }{
+	for _, f := range []struct{ own, other **rulefile.Node }{
 		{&r.key, &defaults.key}, {&r.policy, &defaults.policy}, {&r.cost, &defaults.cost}, {&r.skip, &defaults.skip},
 		{&r.onFailure, &defaults.onFailure}, {&r.onInvalid, &defaults.onInvalid}, {&r.deadline, &defaults.deadline}, {&r.shadow, &defaults.shadow},
 		{&r.wait, &defaults.wait}, {&r.maxWaiting, &defaults.maxWaiting},
@@ -99,18 +99,18 @@ func (r *ruleFile) given(defaults *ruleFile) {
 }
 
 // rule reads a rule of a domain, and gives nil where something is wrong with it.
-func (d *decoder) rule(n *yaml.Node, domain string) *rule {
-	before := len(d.problems)
+func (d *decoder) rule(n *rulefile.Node, domain string) *rule {
+	before := len(d.Problems)
 	file := ruleFile{}
-	if !fields(d, n, ruleFields, &file) {
+	if !rulefile.Fields(d, n, ruleFields, &file) {
 		return nil
 	}
 	r := &rule{line: n.Line}
 	if file.name == nil {
-		d.fail(n, "no name: limits count under it, and keep what was taken when the rule moves")
-	} else if name, ok := d.text(file.name, wantName); ok {
+		d.Fail(n, "no name: limits count under it, and keep what was taken when the rule moves")
+	} else if name, ok := d.Text(file.name, wantName); ok {
 		if strings.Trim(name, nameLetters) != "" || len(name) > longestName {
-			d.fail(file.name, "the name %q, want %s", clipped(name), wantName)
+			d.Fail(file.name, "the name %q, want %s", rulefile.Clip(name), wantName)
 		}
 		r.name, r.line = name, file.name.Line
 	}
@@ -134,12 +134,12 @@ func (d *decoder) rule(n *yaml.Node, domain string) *rule {
 	if file.key != nil {
 		r.key = d.key(file.key)
 		if !ownKey && !d.possible(r) {
-			d.fail(n, "the key of the defaults is of a wildcard that match does not have: give a key")
+			d.Fail(n, "the key of the defaults is of a wildcard that match does not have: give a key")
 		} else if ownKey {
 			d.checkWildcards(file.key, r)
 		}
 	} else if r.limits != nil && len(r.limits.policies) > 0 {
-		d.fail(n, "no key: say whose requests count together, ip or header:NAME for instance, or all")
+		d.Fail(n, "no key: say whose requests count together, ip or header:NAME for instance, or all")
 	}
 	if file.overrides != nil {
 		d.overrides(&file, r, policy)
@@ -147,7 +147,7 @@ func (d *decoder) rule(n *yaml.Node, domain string) *rule {
 	for _, c := range r.conditions {
 		c.source = nil
 	}
-	if len(d.problems) > before {
+	if len(d.Problems) > before {
 		return nil
 	}
 	return r
@@ -172,16 +172,16 @@ func (d *decoder) settings(file *ruleFile, r *rule) {
 		d.onInvalid(file.onInvalid, s)
 	}
 	if file.deadline != nil {
-		s.deadline = d.duration(file.deadline)
+		s.deadline = d.Duration(file.deadline)
 	}
 	if file.wait != nil {
-		s.wait = d.duration(file.wait)
+		s.wait = d.Duration(file.wait)
 	}
 	if file.maxWaiting != nil {
-		s.maxWaiting = int(d.number(file.maxWaiting, 1, mostWaiting, "a whole number of requests, 1 to 1,000,000"))
+		s.maxWaiting = int(d.Number(file.maxWaiting, 1, mostWaiting, "a whole number of requests, 1 to 1,000,000"))
 	}
 	if file.shadow != nil {
-		s.shadow = d.boolean(file.shadow)
+		s.shadow = d.Boolean(file.shadow)
 	}
 	if file.cost != nil {
 		r.cost = d.cost(file.cost)
@@ -189,39 +189,34 @@ func (d *decoder) settings(file *ruleFile, r *rule) {
 	}
 	if file.skip != nil {
 		r.skip = &skip{}
-		fields(d, file.skip, skipFields, r.skip)
+		rulefile.Fields(d, file.skip, skipFields, r.skip)
 	}
 }
 
 // what reads what a rule limits by: limits, or ban.
-func (d *decoder) what(n *yaml.Node, file *ruleFile, r *rule, policy string) {
+func (d *decoder) what(n *rulefile.Node, file *ruleFile, r *rule, policy string) {
 	switch {
 	case file.ban != nil && file.limits != nil:
-		d.fail(file.ban, "ban and limits: a rule has one of the two")
+		d.Fail(file.ban, "ban and limits: a rule has one of the two")
 	case file.ban != nil:
-		if !d.boolean(file.ban) {
-			d.fail(file.ban, "want true, or no ban at all")
+		if !d.Boolean(file.ban) {
+			d.Fail(file.ban, "want true, or no ban at all")
 		}
 		r.limits = &limits{refuse: true}
 	case file.limits != nil:
 		r.limits = d.limits(file.limits, policy)
 	default:
-		d.fail(n, "no limits: give limits, or ban: true")
+		d.Fail(n, "no limits: give limits, or ban: true")
 	}
 }
 
 // policy is the name of the policy of limits that name none.
-func (d *decoder) policy(n *yaml.Node) string {
+func (d *decoder) policy(n *rulefile.Node) string {
 	if n == nil {
 		return defaultPolicy
 	}
-	const want = "a text, a policy"
-	name, ok := d.text(n, want)
+	name, ok := d.PolicyName(n)
 	if !ok {
-		return defaultPolicy
-	}
-	if _, known := policies[name]; !known {
-		d.fail(n, "no policy %q, want one of %s", clipped(name), listOf(policies))
 		return defaultPolicy
 	}
 	return name
@@ -240,7 +235,7 @@ func (d *decoder) possible(r *rule) bool {
 }
 
 // checkWildcards tells which condition lacks a wildcard that the key is of.
-func (d *decoder) checkWildcards(n *yaml.Node, r *rule) {
+func (d *decoder) checkWildcards(n *rulefile.Node, r *rule) {
 	for _, part := range r.key {
 		for _, c := range r.conditions {
 			if part.kind != "path" || c.hasWildcard(part.name) {
@@ -250,7 +245,7 @@ func (d *decoder) checkWildcards(n *yaml.Node, r *rule) {
 			if c.source != nil {
 				at = c.source
 			}
-			d.fail(at, "no wildcard {%s} here, of which the key of the rule is", clipped(part.name))
+			d.Fail(at, "no wildcard {%s} here, of which the key of the rule is", rulefile.Clip(part.name))
 			if c.source == nil {
 				return // match is not there at all
 			}
@@ -260,30 +255,30 @@ func (d *decoder) checkWildcards(n *yaml.Node, r *rule) {
 
 // overrideFile is an override as a file has it.
 type overrideFile struct {
-	keys, limits, ban, unlimited *yaml.Node
+	keys, limits, ban, unlimited *rulefile.Node
 }
 
 var overrideFields = map[string]field[overrideFile]{
-	"key":       func(_ *decoder, n *yaml.Node, o *overrideFile) { o.keys = n },
-	"limits":    func(_ *decoder, n *yaml.Node, o *overrideFile) { o.limits = n },
-	"ban":       func(_ *decoder, n *yaml.Node, o *overrideFile) { o.ban = n },
-	"unlimited": func(_ *decoder, n *yaml.Node, o *overrideFile) { o.unlimited = n },
+	"key":       func(_ *decoder, n *rulefile.Node, o *overrideFile) { o.keys = n },
+	"limits":    func(_ *decoder, n *rulefile.Node, o *overrideFile) { o.limits = n },
+	"ban":       func(_ *decoder, n *rulefile.Node, o *overrideFile) { o.ban = n },
+	"unlimited": func(_ *decoder, n *rulefile.Node, o *overrideFile) { o.unlimited = n },
 }
 
 // overrides reads the limits of some keys of a rule.
 func (d *decoder) overrides(file *ruleFile, r *rule, policy string) {
 	if r.key == nil {
-		d.fail(file.overrides, "the rule has no key, and so none to override")
+		d.Fail(file.overrides, "the rule has no key, and so none to override")
 		return
 	}
 	r.overrides = make(map[string]*limits)
-	d.list(file.overrides, "a list of overrides, as {key: gold, limits: 1000/m}", func(n *yaml.Node) {
+	d.List(file.overrides, "a list of overrides, as {key: gold, limits: 1000/m}", func(n *rulefile.Node) {
 		o := overrideFile{}
-		if !fields(d, n, overrideFields, &o) {
+		if !rulefile.Fields(d, n, overrideFields, &o) {
 			return
 		}
 		if o.keys == nil {
-			d.fail(n, "no key: say whose limits these are")
+			d.Fail(n, "no key: say whose limits these are")
 			return
 		}
 		key, ok := d.overrideKey(o.keys, r.key)
@@ -291,7 +286,7 @@ func (d *decoder) overrides(file *ruleFile, r *rule, policy string) {
 			return
 		}
 		if r.overrides[key] != nil {
-			d.fail(o.keys, "the key %q is there twice", clipped(key))
+			d.Fail(o.keys, "the key %q is there twice", rulefile.Clip(key))
 			return
 		}
 		given := 0
@@ -301,19 +296,19 @@ func (d *decoder) overrides(file *ruleFile, r *rule, policy string) {
 			l = d.limits(o.limits, policy)
 		}
 		for _, flag := range []struct {
-			n   *yaml.Node
+			n   *rulefile.Node
 			set func()
 		}{{o.ban, func() { l = &limits{refuse: true} }}, {o.unlimited, func() { l = &limits{pass: true} }}} {
 			if flag.n == nil {
 				continue
 			}
-			if given++; !d.boolean(flag.n) {
-				d.fail(flag.n, "want true, or leave it out")
+			if given++; !d.Boolean(flag.n) {
+				d.Fail(flag.n, "want true, or leave it out")
 			}
 			flag.set()
 		}
 		if given != 1 {
-			d.fail(n, "an override has one of limits, ban: true and unlimited: true")
+			d.Fail(n, "an override has one of limits, ban: true and unlimited: true")
 		}
 		r.overrides[key] = l
 	})

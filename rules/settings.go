@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"go.yaml.in/yaml/v4"
+	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/door"
@@ -73,33 +73,27 @@ func settingsOf(rules []*rule) map[settings]bool {
 }
 
 // onInvalid reads what becomes of requests that lack what a rule needs.
-func (d *decoder) onInvalid(n *yaml.Node, s *settings) {
-	const want = "refuse or on_failure"
-	switch text, ok := d.text(n, "a text, "+want); {
-	case !ok:
-	case text != "refuse" && text != "on_failure":
-		d.fail(n, "%q, want %s", clipped(text), want)
-	default:
-		s.invalidFails = text == "on_failure"
-	}
+func (d *decoder) onInvalid(n *rulefile.Node, s *settings) {
+	text, _ := d.OneOf(n, "refuse", "on_failure")
+	s.invalidFails = text == "on_failure"
 }
 
 // onFailure reads a failure mode: open, closed, or {local: share}.
-func (d *decoder) onFailure(n *yaml.Node, s *settings) {
+func (d *decoder) onFailure(n *rulefile.Node, s *settings) {
 	const want = "open, closed, or a mapping like {local: 0.1}"
 	s.modeGiven = true
-	if n.Kind == yaml.MappingNode {
+	if n.Tag == rulefile.Mapping {
 		share := 0.0
-		fields(d, n, localFields, &share)
+		rulefile.Fields(d, n, localFields, &share)
 		if len(n.Content) == 0 {
-			d.fail(n, "an empty mapping, want %s", want)
+			d.Fail(n, "an empty mapping, want %s", want)
 		}
 		if share > 0 {
 			s.onFailure = httplimit.Local(share)
 		}
 		return
 	}
-	text, ok := d.text(n, "a text, "+want)
+	text, ok := d.Text(n, "a text, "+want)
 	switch {
 	case !ok:
 	case text == "open":
@@ -107,13 +101,13 @@ func (d *decoder) onFailure(n *yaml.Node, s *settings) {
 	case text == "closed":
 		s.onFailure = httplimit.Closed
 	default:
-		d.fail(n, "%q, want %s", clipped(text), want)
+		d.Fail(n, "%q, want %s", rulefile.Clip(text), want)
 	}
 }
 
 var localFields = map[string]field[float64]{
-	"local": func(d *decoder, n *yaml.Node, share *float64) {
-		*share = d.fraction(n, "a share of the limit, above 0, at most 1", func(x float64) bool { return x > 0 && x <= 1 })
+	"local": func(d *decoder, n *rulefile.Node, share *float64) {
+		*share = d.Fraction(n, "a share of the limit, above 0, at most 1", func(x float64) bool { return x > 0 && x <= 1 })
 	},
 }
 
@@ -125,13 +119,13 @@ type cost struct {
 }
 
 // cost reads what a request costs.
-func (d *decoder) cost(n *yaml.Node) *cost {
+func (d *decoder) cost(n *rulefile.Node) *cost {
 	const want = "a whole number of permits from 1 on, header:NAME, content_length, or content_length/BYTES"
-	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!int" {
-		permits := d.number(n, 1, mostPermits, want)
+	if n.Tag == rulefile.Int {
+		permits := d.Number(n, 1, rulefile.MostPermits, want)
 		return &cost{permits: permits}
 	}
-	text, ok := d.text(n, want)
+	text, ok := d.Text(n, want)
 	if !ok {
 		return nil
 	}
@@ -146,7 +140,7 @@ func (d *decoder) cost(n *yaml.Node) *cost {
 			return &cost{bytes: int64(bytes)}
 		}
 	}
-	d.fail(n, "%q is no cost, want %s", clipped(text), want)
+	d.Fail(n, "%q is no cost, want %s", rulefile.Clip(text), want)
 	return nil
 }
 
@@ -162,7 +156,7 @@ func (c *cost) of(r asked) (int64, error) {
 		}
 		permits, err := strconv.ParseUint(strings.TrimSpace(values[0]), 10, 53)
 		if err != nil {
-			return 1, door.Invalidf("rules: the header %s is %q, want the cost, a whole number", c.header, clipped(values[0]))
+			return 1, door.Invalidf("rules: the header %s is %q, want the cost, a whole number", c.header, rulefile.Clip(values[0]))
 		}
 		return max(1, int64(permits)), nil
 	case c.bytes > 0:
@@ -183,19 +177,19 @@ type skip struct {
 }
 
 var skipFields = map[string]field[skip]{
-	"ranges":  func(d *decoder, n *yaml.Node, s *skip) { s.ranges = d.clientRanges(n) },
-	"methods": func(d *decoder, n *yaml.Node, s *skip) { s.methods = d.methods(n) },
-	"paths": func(d *decoder, n *yaml.Node, s *skip) {
+	"ranges":  func(d *decoder, n *rulefile.Node, s *skip) { s.ranges = d.clientRanges(n) },
+	"methods": func(d *decoder, n *rulefile.Node, s *skip) { s.methods = d.methods(n) },
+	"paths": func(d *decoder, n *rulefile.Node, s *skip) {
 		const want = "a text, a path like /health or /static/"
-		d.texts(n, want, func(n *yaml.Node, text string) {
+		d.Texts(n, want, func(n *rulefile.Node, text string) {
 			p, err := parsePattern(text)
 			switch {
 			case err != nil:
-				d.fail(n, "the path %q: %v", clipped(text), err)
+				d.Fail(n, "the path %q: %v", rulefile.Clip(text), err)
 			case slices.ContainsFunc(p.segments, hasSlash) && !d.allowSlashes:
-				d.fail(n, "the path %q %s", clipped(text), refusedSlash)
+				d.Fail(n, "the path %q %s", rulefile.Clip(text), refusedSlash)
 			case p.method != "" || p.host != "":
-				d.fail(n, "%q, want %s", clipped(text), want)
+				d.Fail(n, "%q, want %s", rulefile.Clip(text), want)
 			default:
 				s.paths = append(s.paths, p)
 			}
@@ -227,14 +221,14 @@ func (s *skip) hasPath(path string) bool {
 
 // address reads how a client's address is told.
 var addressFields = map[string]field[httplimit.Address]{
-	"trusted": func(d *decoder, n *yaml.Node, a *httplimit.Address) { a.Trusted = d.ranges(n) },
-	"header": func(d *decoder, n *yaml.Node, a *httplimit.Address) {
-		if text, ok := d.text(n, "a text, the header that proxies write"); ok {
+	"trusted": func(d *decoder, n *rulefile.Node, a *httplimit.Address) { a.Trusted = d.ranges(n) },
+	"header": func(d *decoder, n *rulefile.Node, a *httplimit.Address) {
+		if text, ok := d.Text(n, "a text, the header that proxies write"); ok {
 			a.Header = d.headerName(n, text)
 		}
 	},
-	"ipv6_bits": func(d *decoder, n *yaml.Node, a *httplimit.Address) {
-		bits := d.number(n, 1, 128, "bits of an address, 1 to 128")
+	"ipv6_bits": func(d *decoder, n *rulefile.Node, a *httplimit.Address) {
+		bits := d.Number(n, 1, 128, "bits of an address, 1 to 128")
 		a.IPv6Bits = int(bits)
 	},
 }

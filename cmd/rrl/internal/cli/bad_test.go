@@ -57,7 +57,7 @@ func TestBadInput(t *testing.T) {
 		{at(s.url(), "try", "paid-api", "--wait", "-1s"), []string{"--wait -1s", "none below 0"}},
 		{at(s.url(), "ls", "--max", "-1"), []string{"--max -1", "0 for all"}},
 		{at(s.url(), "audit", "--max", "-1"), []string{"--max -1", "0 for all"}},
-		{at(s.url(), "try", "paid-api", "-n", "101"), []string{"101 requested", "is 100"}},
+		{at(s.url(), "try", "paid-api", "-n", "101"), []string{"101 requested", "at most 100 can be granted"}},
 		{at(s.url(), "try", "paid-api", "-n", "0"), []string{"want at least 1"}},
 		{at(s.url(), "try", "{t}:tenants"), []string{"PER_CLIENT", "--client ID"}},
 		{at(s.url(), "try", "{t}:tenants", "--client", "x"), []string{"want a UUID"}},

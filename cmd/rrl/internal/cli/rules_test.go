@@ -27,9 +27,9 @@ func TestRulesCheck(t *testing.T) {
 		{"Envoy's", "a.yaml", "domain: edge\ndescriptors:\n  - {key: a, limits: [{unit: day, requests_per_unit: 9}, {per: 1s, requests_per_unit: 2}]}\n", 0, []string{"FILE: Envoy's format, 2 limits, domain edge"}},
 		{"Envoy's as JSON", "a.json", `{"domain": "edge", "descriptors": []}`, 0, []string{"FILE: Envoy's format, 0 limits, domain edge"}},
 		{"mistakes in rules", "a.yaml", "rules:\n  - name: x\n    key: ip\n    limits: 5/q\n  - {name: y, nam: z, limits: 1/s, key: ip}\n", 2, []string{`FILE:4:13: rules[0].limits: no unit "q"`, `FILE:5:15: rules[1].nam: unknown field "nam"`}},
-		{"mistakes in Envoy's", "a.yaml", "domain: edge\ndescriptors:\n  - {key: a, rate_limit: {unit: eon, requests_per_unit: 1}}\n  - {keys: b}\n", 2, []string{`FILE:3: descriptors[0].rate_limit.unit: is "eon"`, "FILE:4: descriptors[1].keys: is not known"}},
+		{"mistakes in Envoy's", "a.yaml", "domain: edge\ndescriptors:\n  - {key: a, rate_limit: {unit: eon, requests_per_unit: 1}}\n  - {keys: b}\n", 2, []string{`FILE:3: descriptors[0].rate_limit.unit: is "eon"`, `FILE:4: descriptors[1].keys: unknown field "keys"`}},
 		{"half of rules", "a.yaml", "rules:\n  - name: x\n    limits: {a: b, \n", 2, []string{"FILE:4:1: no YAML: did not find expected node content"}},
-		{"half of Envoy's", "a.yaml", "domain: edge\ndescriptors:\n  - key: [a\n", 2, []string{"FILE:4: is no YAML: did not find expected ',' or ']'"}},
+		{"half of Envoy's", "a.yaml", "domain: edge\ndescriptors:\n  - key: [a\n", 2, []string{"FILE:4: no YAML: did not find expected ',' or ']'"}},
 		{"empty", "a.yaml", "", 2, []string{"FILE: the file is empty"}},
 		{"a comment", "a.yaml", "# rules\n", 2, []string{"FILE: the file has nothing but comments"}},
 		{"a domain alone", "a.yaml", "domain: edge\n", 2, []string{"FILE:1:1: no rules: give a list"}},
@@ -100,6 +100,6 @@ func TestRulesCheckAsJSON(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(r.out), &files))
 	require.Equal(t, []check.File{
 		{File: right, Format: check.Rules, Right: true, Errors: []check.Mistake{}},
-		{File: wrong, Format: check.Envoy, Errors: []check.Mistake{{File: wrong, Line: 2, Field: "descriptors[0].value", Reason: "is a list, want text"}}},
+		{File: wrong, Format: check.Envoy, Errors: []check.Mistake{{File: wrong, Line: 2, Field: "descriptors[0].value", Reason: "a list, want a text"}}},
 	}, files)
 }

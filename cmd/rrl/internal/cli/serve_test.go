@@ -182,7 +182,7 @@ func TestServeKeepsWhatWasRight(t *testing.T) {
 	}
 	replace(strings.Replace(edge, "requests_per_unit: 2", "requests_per_unit: two", 1))
 	s.says("the configuration is wrong, the one before stays in force")
-	s.says(file + `:4: descriptors[0].rate_limit.requests_per_unit: is \"two\", want a whole number`)
+	s.says(file + `:4: descriptors[0].rate_limit.requests_per_unit: the text \"two\", want a whole number`)
 	_, text := s.get("/rlconfig")
 	assert.Contains(t, text, "requests_per_unit=2,")
 	replace(strings.Replace(edge, "requests_per_unit: 2", "requests_per_unit: 3", 1))

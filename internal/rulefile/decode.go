@@ -1,0 +1,309 @@
+package rulefile
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Decoder reads the values of a document, and collects what is wrong with them.
+type Decoder struct {
+	File     string
+	Root     *Node
+	Problems []*Problem
+
+	// Lax accepts what the files of Envoy's rate limit service may have: any scalar as a text, nothing for a value that is
+	// left out, and numbers and booleans as YAML 1.1 writes them.
+	Lax bool
+	// Misplaced tells where the fields belong that may stand elsewhere in the file.
+	Misplaced map[string]string
+}
+
+// Base returns the decoder, for those that embed it.
+func (d *Decoder) Base() *Decoder { return d }
+
+// Load parses a text of one document by a YAML library. It reports whether there is nothing wrong with it so far.
+func (d *Decoder) Load(data []byte, parse func(data []byte) ([]*Node, *Problem)) bool {
+	root, problem := load(data, parse)
+	if problem != nil {
+		problem.File = d.File
+		d.Problems = append(d.Problems, problem)
+		return false
+	}
+	d.Root = root
+	d.refuse(root)
+	return len(d.Problems) == 0
+}
+
+func load(data []byte, parse func(data []byte) ([]*Node, *Problem)) (*Node, *Problem) {
+	data = bytes.TrimPrefix(data, []byte("\ufeff")) // editors on Windows write it
+	if len(bytes.TrimSpace(data)) == 0 {
+		return nil, &Problem{Reason: "the file is empty"}
+	}
+	if line := lineOf(data, isNoUTF8); line > 0 {
+		return nil, &Problem{Line: line, Reason: "the file is not UTF-8"}
+	}
+	documents, problem := parse(data)
+	switch {
+	case problem != nil:
+		return nil, problem
+	case len(documents) == 0:
+		return nil, &Problem{Reason: "the file has nothing but comments"}
+	case len(documents) > 1:
+		reason := fmt.Sprintf("%d documents in one file, want one", len(documents))
+		return nil, &Problem{Line: documents[1].Line, Column: documents[1].Column, Reason: reason}
+	}
+	return documents[0], nil
+}
+
+// refuse reports values of which the conversion says that they are refused.
+func (d *Decoder) refuse(n *Node) {
+	if n.Refused != "" {
+		d.Fail(n, "%s", n.Refused)
+	}
+	for _, child := range n.Content {
+		d.refuse(child)
+	}
+}
+
+// Full reports whether enough is wrong.
+func (d *Decoder) Full() bool { return len(d.Problems) >= MostProblems }
+
+// Fail reports that a value is wrong.
+func (d *Decoder) Fail(n *Node, format string, values ...any) {
+	d.add(n, fieldOf(d.Root, n), format, values)
+}
+
+// FailField reports that a field of a mapping is wrong, or missing.
+func (d *Decoder) FailField(n *Node, name, format string, values ...any) {
+	field := strings.TrimPrefix(fieldOf(d.Root, n)+stepTo(name), ".")
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == name {
+			n = n.Content[i+1]
+			break
+		}
+	}
+	d.add(n, field, format, values)
+}
+
+func (d *Decoder) add(n *Node, field, format string, values []any) {
+	if !d.Full() {
+		reason := fmt.Sprintf(format, values...)
+		d.Problems = append(d.Problems, &Problem{File: d.File, Line: n.Line, Column: n.Column, Field: field, Reason: reason})
+	}
+}
+
+// Wrong reports that a value is of another type.
+func (d *Decoder) Wrong(n *Node, want string) {
+	hint := ""
+	if n.IsScalar() && n.Tag != Null && strings.HasPrefix(want, "a text, ") {
+		hint = "; what is no text of itself needs quotes"
+	}
+	d.Fail(n, "%s, want %s%s", n, want, hint)
+}
+
+// Field reads the value of a field of a mapping for a T.
+type Field[D, T any] func(d D, n *Node, into *T)
+
+// Fields reads a mapping of known names, and reports whether it is a mapping.
+func Fields[D interface{ Base() *Decoder }, T any](from D, n *Node, known map[string]Field[D, T], into *T) bool {
+	d := from.Base()
+	if d.IsAbsent(n) {
+		return true
+	}
+	if n.Tag != Mapping {
+		d.Wrong(n, "a mapping")
+		return false
+	}
+	d.Pairs(n, func(name, value *Node) {
+		if read, ok := known[name.Value]; ok {
+			read(from, value, into)
+		} else if place, ok := d.Misplaced[name.Value]; ok {
+			d.Fail(name, "has no meaning here, it belongs to %s", place)
+		} else {
+			d.Fail(name, "unknown field %q, want %s", Clip(name.Value), ListOf(known))
+		}
+	})
+	return true
+}
+
+// IsAbsent reports whether a value counts as left out.
+func (d *Decoder) IsAbsent(n *Node) bool { return n == nil || d.Lax && n.Tag == Null }
+
+// Pairs gives the fields of a mapping, once each.
+func (d *Decoder) Pairs(n *Node, each func(name, value *Node)) {
+	seen := make(map[string]int, len(n.Content)/2)
+	for i := 0; i+1 < len(n.Content) && !d.Full(); i += 2 {
+		name, value := n.Content[i], n.Content[i+1]
+		if name.Tag != Text {
+			d.Fail(name, "%s, want the name of a field", name)
+		} else if line := seen[name.Value]; line > 0 {
+			d.Fail(name, "%q is there twice, first in line %d", Clip(name.Value), line)
+		} else {
+			seen[name.Value] = name.Line
+			each(name, value)
+		}
+	}
+}
+
+// Text reads a text that is not empty.
+func (d *Decoder) Text(n *Node, want string) (string, bool) {
+	switch {
+	case d.IsAbsent(n):
+		return "", true
+	case n.Tag != Text && (!d.Lax || !n.IsScalar()):
+		d.Wrong(n, want)
+		return "", false
+	case n.Value == "" && !d.Lax:
+		d.Fail(n, "an empty text, want %s", want)
+		return "", false
+	}
+	return n.Value, true
+}
+
+// OneOf reads a text that is one of some.
+func (d *Decoder) OneOf(n *Node, options ...string) (string, bool) {
+	want := "one of " + strings.Join(options, ", ")
+	if len(options) == 2 {
+		want = strings.Join(options, " or ")
+	}
+	text, ok := d.Text(n, "a text, "+want)
+	if ok && !slices.Contains(options, text) {
+		d.Fail(n, "%q, want %s", Clip(text), want)
+		return "", false
+	}
+	return text, ok
+}
+
+// Texts reads a text or a list of them.
+func (d *Decoder) Texts(n *Node, want string, each func(n *Node, text string)) {
+	one := func(n *Node) {
+		if text, ok := d.Text(n, want); ok {
+			each(n, text)
+		}
+	}
+	if n.IsScalar() {
+		one(n)
+		return
+	}
+	wanted := want
+	if n.Tag != List || len(n.Content) == 0 {
+		wanted += ", or a list of them"
+	}
+	d.List(n, wanted, one)
+}
+
+// List reads a list that is not empty.
+func (d *Decoder) List(n *Node, want string, each func(n *Node)) {
+	if d.IsAbsent(n) {
+		return
+	}
+	if n.Tag != List {
+		d.Wrong(n, want)
+		return
+	}
+	if len(n.Content) == 0 && !d.Lax {
+		d.Fail(n, "an empty list, want %s", want)
+	}
+	for _, child := range n.Content {
+		if d.Full() {
+			return
+		}
+		each(child)
+	}
+}
+
+// Number reads a whole number of decimal digits.
+func (d *Decoder) Number(n *Node, least, most int64, want string) int64 {
+	if n.Tag != Int {
+		d.Wrong(n, want)
+		return 0
+	}
+	text, base := n.Value, 10
+	if d.Lax {
+		text, base = strings.TrimPrefix(text, "+"), 0
+	}
+	number, err := strconv.ParseInt(text, base, 64)
+	unusual := strings.HasPrefix(n.Value, "+") || len(n.Value) > 1 && n.Value[0] == '0'
+	if err != nil || number < least || number > most || unusual && !d.Lax {
+		d.Fail(n, "%s, want %s", Clip(n.Value), want)
+		return 0
+	}
+	return number
+}
+
+// Fraction reads a number.
+func (d *Decoder) Fraction(n *Node, want string, ok func(x float64) bool) float64 {
+	if n.Tag != Int && n.Tag != Float {
+		d.Wrong(n, want)
+		return 0
+	}
+	x, err := strconv.ParseFloat(n.Value, 64)
+	if err != nil || !ok(x) {
+		d.Fail(n, "%s, want %s", Clip(n.Value), want)
+		return 0
+	}
+	return x
+}
+
+// Boolean reads true or false.
+func (d *Decoder) Boolean(n *Node) bool {
+	text := strings.ToLower(n.Value)
+	switch {
+	case d.IsAbsent(n):
+		return false
+	case n.Tag == Bool:
+		return text == "true"
+	case d.Lax && n.Plain && slices.Contains([]string{"yes", "on", "y"}, text):
+		return true
+	case d.Lax && n.Plain && slices.Contains([]string{"no", "off", "n"}, text):
+		return false
+	}
+	d.Wrong(n, "true or false")
+	return false
+}
+
+// Duration reads a length of time, above 0.
+func (d *Decoder) Duration(n *Node) time.Duration {
+	text, ok := d.Text(n, WantDuration)
+	if !ok {
+		return 0
+	}
+	length, ok := ParseDuration(text)
+	if !ok {
+		d.Fail(n, "%q is no length of time, want %s", Clip(text), WantDuration)
+		return 0
+	}
+	return length
+}
+
+// WantDuration describes a length of time.
+const WantDuration = "a text like 500ms, 30s, 1m30s, 12h or 7d, in whole milliseconds, above 0 and below 292 years"
+
+// ParseDuration reads a length of time above 0, in whole milliseconds, with days and weeks besides the units of Go.
+func ParseDuration(text string) (time.Duration, bool) {
+	const day = 24 * time.Hour
+	unit := time.Duration(0)
+	switch {
+	case strings.HasSuffix(text, "d"):
+		unit = day
+	case strings.HasSuffix(text, "w"):
+		unit = 7 * day
+	}
+	if unit > 0 {
+		n, err := strconv.ParseInt(text[:len(text)-1], 10, 64)
+		return time.Duration(n) * unit, err == nil && n > 0 && n <= int64(math.MaxInt64/unit) && text[0] != '+'
+	}
+	length, err := time.ParseDuration(text)
+	return length, err == nil && length > 0 && length%time.Millisecond == 0 && text[0] != '+'
+}
+
+// ListOf joins the names of a map in alphabetical order.
+func ListOf[T any](known map[string]T) string {
+	return strings.Join(slices.Sorted(maps.Keys(known)), ", ")
+}

@@ -1,0 +1,111 @@
+package rulefile
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// scalar returns a value without quotes.
+func scalar(tag, value string) *Node { return &Node{Tag: tag, Value: value, Plain: true, Line: 1} }
+
+// mapping returns a mapping of names and values.
+func mapping(pairs ...any) *Node {
+	n := &Node{Tag: Mapping, Line: 1}
+	for i := 0; i < len(pairs); i += 2 {
+		n.Content = append(n.Content, scalar(Text, pairs[i].(string)), pairs[i+1].(*Node))
+	}
+	return n
+}
+
+// texts returns the problems of a decoder as texts.
+func texts(d *Decoder) (all []string) {
+	for _, p := range d.Problems {
+		all = append(all, p.Error())
+	}
+	return all
+}
+
+// TestDecoder_Lax_AcceptsYAML11 and refuses the same values in strict files.
+func TestDecoder_Lax_AcceptsYAML11(t *testing.T) {
+	quoted := scalar(Text, "yes")
+	quoted.Plain = false
+	for name, tt := range map[string]struct {
+		n    *Node
+		read func(d *Decoder, n *Node) any
+		want any // by a lax decoder; nil for a problem
+	}{
+		"yes":           {scalar(Text, "Yes"), func(d *Decoder, n *Node) any { return d.Boolean(n) }, true},
+		"off":           {scalar(Text, "off"), func(d *Decoder, n *Node) any { return d.Boolean(n) }, false},
+		"quoted yes":    {quoted, func(d *Decoder, n *Node) any { return d.Boolean(n) }, nil},
+		"hexadecimal":   {scalar(Int, "0x10"), func(d *Decoder, n *Node) any { return d.Number(n, 0, 100, "a number") }, int64(16)},
+		"underscore":    {scalar(Int, "1_0"), func(d *Decoder, n *Node) any { return d.Number(n, 0, 100, "a number") }, int64(10)},
+		"above":         {scalar(Int, "0x100"), func(d *Decoder, n *Node) any { return d.Number(n, 0, 100, "a number") }, nil},
+		"number":        {scalar(Int, "404"), func(d *Decoder, n *Node) any { text, _ := d.Text(n, "a text"); return text }, "404"},
+		"nothing":       {scalar(Null, "~"), func(d *Decoder, n *Node) any { text, _ := d.Text(n, "a text"); return text }, ""},
+		"list, nothing": {scalar(Null, ""), func(d *Decoder, n *Node) any { d.List(n, "a list", nil); return 0 }, 0},
+		"a mapping":     {mapping(), func(d *Decoder, n *Node) any { text, _ := d.Text(n, "a text"); return text }, nil},
+	} {
+		lax, strict := &Decoder{Root: tt.n, Lax: true}, &Decoder{Root: tt.n}
+		got := tt.read(lax, tt.n)
+		tt.read(strict, tt.n)
+		assert.Len(t, strict.Problems, 1, name)
+		if tt.want == nil {
+			assert.Len(t, lax.Problems, 1, name)
+		} else {
+			assert.Equal(t, tt.want, got, name)
+			assert.Empty(t, lax.Problems, name)
+		}
+	}
+}
+
+// TestDecoder_FailField_HasThePlaceOfTheValue, or of the mapping that lacks it.
+func TestDecoder_FailField_HasThePlaceOfTheValue(t *testing.T) {
+	value := scalar(Text, "x")
+	value.Line, value.Column = 7, 3
+	inner := mapping("a b", value)
+	d := &Decoder{File: "f", Root: mapping("list", &Node{Tag: List, Content: []*Node{inner}})}
+	d.FailField(inner, "a b", "is wrong")
+	d.FailField(inner, "c", "is missing")
+	d.FailField(d.Root, "d", "is missing")
+	assert.Equal(t, []string{
+		`f:7:3: list[0]["a b"]: is wrong`, "f:1: list[0].c: is missing", "f:1: d: is missing",
+	}, texts(d))
+}
+
+// TestDecoder_Policy_ReadsEachPolicy, and refuses fields of others.
+func TestDecoder_Policy_ReadsEachPolicy(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	assert.NoError(t, err)
+	fields := map[string]*Node{
+		"aligned": scalar(Bool, "true"), "burst": scalar(Text, "2s"), "capacity": scalar(Int, "7"), "cells": scalar(Int, "5"),
+		"cold_factor": scalar(Float, "1.5"), "in": scalar(Text, "Europe/Berlin"), "warm_up": scalar(Text, "3s"),
+	}
+	for name, want := range map[string]limit.Policy{
+		"fixed_window":   limit.FixedWindow{Permits: 5, Interval: time.Second, Aligned: true},
+		"calendar":       limit.Calendar{Permits: 5, Unit: limit.Day, In: berlin},
+		"sliding_window": limit.SlidingWindow{Permits: 5, Interval: time.Second, Cells: 5},
+		"sliding_log":    limit.SlidingLog{Permits: 5, Interval: time.Second},
+		"token_bucket":   limit.TokenBucket{Capacity: 7, Refill: 5, Interval: time.Second},
+		"leaky_bucket":   limit.LeakyBucket{Capacity: 7, Leak: 5, Interval: time.Second},
+		"smooth": limit.Smooth{
+			Permits: 5, Interval: time.Second, Burst: 2 * time.Second, WarmUp: 3 * time.Second, ColdFactor: 1.5,
+		},
+	} {
+		l := &Limit{Policy: name, Permits: 5, Per: time.Second, Unit: limit.Day, Fields: make(map[string]*Node)}
+		for _, field := range policies[name].fields {
+			l.Fields[field] = fields[field]
+		}
+		n := mapping()
+		d := &Decoder{Root: n}
+		assert.Equal(t, want, d.Policy(n, l), name)
+		assert.Empty(t, texts(d), name)
+		l.Fields = fields
+		assert.Nil(t, d.Policy(n, l), name)
+		assert.Len(t, d.Problems, len(fields)-len(policies[name].fields), name)
+	}
+	assert.Len(t, Policies(), 7)
+}

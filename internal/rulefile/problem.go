@@ -1,0 +1,88 @@
+package rulefile
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// MostProblems is how many problems of one file are reported.
+const MostProblems = 20
+
+// Problem is one thing that is wrong with a file: where, and what.
+type Problem struct {
+	File   string
+	Line   int    // from 1 on; 0 where it is about the file as a whole
+	Column int    // in characters, from 1 on; 0 where it is not known
+	Field  string // as rules[3].limits[0].rate; "" for the whole document
+	Reason string // what is wrong, with the value, and what to write instead
+	Err    error  // the cause: an error of the file system, for instance; else nil
+}
+
+// Error returns the problem in the form of compilers: rules.yaml:12:7: rules[3].limits[0].rate: and the reason.
+func (p *Problem) Error() string {
+	var b strings.Builder
+	b.WriteString(p.File)
+	if p.Line > 0 {
+		fmt.Fprintf(&b, ":%d", p.Line)
+		if p.Column > 0 {
+			fmt.Fprintf(&b, ":%d", p.Column)
+		}
+	}
+	if p.Field != "" {
+		b.WriteString(": " + p.Field)
+	}
+	return b.String() + ": " + p.Reason
+}
+
+// Sort sorts problems in the order of the file.
+func Sort(problems []*Problem) {
+	slices.SortStableFunc(problems, func(a, b *Problem) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+}
+
+// SyntaxProblem returns the problem of a text that is no YAML, as its library reports it: what it found, and what it was
+// reading from a line on.
+func SyntaxProblem(data []byte, line, column int, message, context string, from int) *Problem {
+	p := &Problem{Line: line, Column: column, Reason: "no YAML: " + Cut(200, message)}
+	if line == 0 { // the library does not report the place of a character
+		p.Line = lineOf(data, isControl)
+	}
+	if context != "" {
+		p.Reason += " (" + context
+		if from > 0 && from != line {
+			p.Reason += fmt.Sprintf(" that begins in line %d", from)
+		}
+		p.Reason += ")"
+	}
+	return p
+}
+
+// lineOf returns the line of the first character that is wrong, 0 for none.
+func lineOf(data []byte, wrong func(r rune, size int) bool) int {
+	for line := 1; len(data) > 0; {
+		r, size := utf8.DecodeRune(data)
+		if wrong(r, size) {
+			return line
+		}
+		if r == '\n' {
+			line++
+		}
+		data = data[size:]
+	}
+	return 0
+}
+
+func isNoUTF8(r rune, size int) bool { return r == utf8.RuneError && size == 1 }
+
+// isControl reports whether a character may not stand in YAML.
+func isControl(r rune, _ int) bool {
+	return r != '\u0085' && unicode.IsControl(r) && !strings.ContainsRune("\t\n\r", r) || r == '\ufffe' || r == '\uffff'
+}
+
+// MostBytes is how large a file may be. A file of 10,000 rules has some 2 MB.
+const MostBytes = 16 << 20

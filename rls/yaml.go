@@ -1,0 +1,137 @@
+package rls
+
+import (
+	"errors"
+	"fmt"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/rratelimiter/rratelimiter/internal/rulefile"
+)
+
+const (
+	mostNodes = 1 << 20 // values of a file, aliases counted each time
+	mostDepth = 1000    // values within each other
+)
+
+// reader reads one file.
+type reader struct {
+	rulefile.Decoder
+	rules int // descriptors so far
+}
+
+type field[T any] = rulefile.Field[*reader, T]
+
+// parseYAML parses the documents of a text.
+func parseYAML(data []byte) ([]*rulefile.Node, *rulefile.Problem) {
+	var documents []yaml.Node
+	if err := yaml.Load(data, &documents, yaml.WithAllDocuments()); err != nil {
+		load := &yaml.LoadError{}
+		if !errors.As(err, &load) {
+			load.Message = err.Error()
+		}
+		return nil, rulefile.SyntaxProblem(
+			data, load.Mark.Line, load.Mark.Column, load.Message, load.ContextMsg, load.ContextMark.Line)
+	}
+	var all []*rulefile.Node
+	for _, document := range documents {
+		var c converter
+		for _, n := range document.Content {
+			all = append(all, c.node(n, 0))
+		}
+		if c.problem != nil {
+			return nil, c.problem
+		}
+	}
+	return all, nil
+}
+
+// converter converts values of the YAML library. It resolves aliases and merges mappings, and bounds both: with them, a small
+// file can have any number of values.
+type converter struct {
+	nodes   int
+	problem *rulefile.Problem
+}
+
+func (c *converter) fail(n *yaml.Node, format string, values ...any) {
+	if c.problem == nil {
+		c.problem = &rulefile.Problem{Line: n.Line, Column: n.Column, Reason: fmt.Sprintf(format, values...)}
+	}
+}
+
+func (c *converter) node(n *yaml.Node, depth int) *rulefile.Node {
+	n = resolve(n)
+	converted := &rulefile.Node{Tag: n.ShortTag(), Value: n.Value, Plain: n.Style == 0, Line: n.Line, Column: n.Column}
+	c.nodes++
+	switch {
+	case c.problem != nil:
+	case c.nodes > mostNodes:
+		c.fail(n, "the file has more than %d values, aliases counted each time", mostNodes)
+	case depth > mostDepth:
+		c.fail(n, "the file has values more than %d deep", mostDepth)
+	case n.Kind == yaml.MappingNode:
+		c.mapping(n, depth, converted)
+	default:
+		for _, child := range n.Content {
+			converted.Content = append(converted.Content, c.node(child, depth+1))
+		}
+	}
+	return converted
+}
+
+// mapping converts the fields of a mapping, and those that it merges behind them.
+func (c *converter) mapping(n *yaml.Node, depth int, into *rulefile.Node) {
+	var merged []*yaml.Node
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		name, value := resolve(n.Content[i]), resolve(n.Content[i+1])
+		switch {
+		case name.ShortTag() != "!!merge":
+			into.Content = append(into.Content, c.node(name, depth+1), c.node(value, depth+1))
+		case value.Kind == yaml.SequenceNode:
+			merged = append(merged, value.Content...)
+		default:
+			merged = append(merged, value)
+		}
+	}
+	for _, from := range merged {
+		if from = resolve(from); from.Kind != yaml.MappingNode {
+			c.fail(from, "<< is %q, want a mapping", rulefile.Clip(from.Value))
+			return
+		}
+		other := c.node(from, depth+1).Content
+		for i := 0; i+1 < len(other); i += 2 {
+			if !hasField(into, other[i].Value) {
+				into.Content = append(into.Content, other[i], other[i+1])
+			}
+		}
+	}
+}
+
+func hasField(n *rulefile.Node, name string) bool {
+	for i := 0; i < len(n.Content); i += 2 {
+		if n.Content[i].Value == name {
+			return true
+		}
+	}
+	return false
+}
+
+// resolve returns the value that an alias stands for.
+func resolve(n *yaml.Node) *yaml.Node {
+	for n.Kind == yaml.AliasNode && n.Alias != nil {
+		n = n.Alias
+	}
+	return n
+}
+
+// text reads a text, "" where it is left out or wrong.
+func (r *reader) text(n *rulefile.Node) string {
+	text, _ := r.Text(n, "a text")
+	return text
+}
+
+// oneOf reads a text that is one of some, "" where it is left out or wrong.
+func (r *reader) oneOf(n *rulefile.Node, options ...string) string {
+	text, _ := r.OneOf(n, options...)
+	return text
+}

@@ -1,0 +1,74 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/rulefile"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// decoder reads a file of rules.
+type decoder struct {
+	rulefile.Decoder
+	apart map[[2]limit.Policy]bool // pairs that count in keys of their own, by their kinds
+
+	address      httplimit.Address
+	allowSlashes bool
+	defaults     ruleFile
+}
+
+// field is what a name in a mapping means for a T.
+type field[T any] = rulefile.Field[*decoder, T]
+
+// newDecoder reads the values of a document.
+func newDecoder(name string, data []byte) (*decoder, error) {
+	d := &decoder{Decoder: rulefile.Decoder{File: name}, apart: make(map[[2]limit.Policy]bool)}
+	d.Load(data, parseYAML)
+	return d, joined(d.Problems)
+}
+
+// parseYAML parses the documents of a text.
+func parseYAML(data []byte) ([]*rulefile.Node, *rulefile.Problem) {
+	var documents []yaml.Node
+	if err := yaml.Load(data, &documents, yaml.WithAllDocuments()); err != nil {
+		var at yaml.LoadError
+		if load := new(yaml.LoadError); errors.As(err, &load) {
+			at = *load
+		} else {
+			at.Message = err.Error()
+		}
+		problem := rulefile.SyntaxProblem(data, at.Mark.Line, at.Mark.Column, at.Message, at.ContextMsg, at.ContextMark.Line)
+		problem.Err = err
+		return nil, problem
+	}
+	var all []*rulefile.Node
+	for _, document := range documents {
+		for _, n := range document.Content {
+			all = append(all, nodeOf(n))
+		}
+	}
+	return all, nil
+}
+
+// nodeOf converts a value of the YAML library. What YAML has and JSON does not is refused: an alias makes a large file of a
+// small one, and a tag another value of a value.
+func nodeOf(n *yaml.Node) *rulefile.Node {
+	converted := &rulefile.Node{Tag: n.ShortTag(), Value: n.Value, Plain: n.Style == 0, Line: n.Line, Column: n.Column}
+	switch {
+	case n.Kind == yaml.AliasNode:
+		converted.Refused = "aliases are not supported: what many rules share goes into defaults"
+	case n.Anchor != "":
+		const reason = "the anchor &%s is not supported: what many rules share goes into defaults"
+		converted.Refused = fmt.Sprintf(reason, rulefile.Clip(n.Anchor))
+	case n.Style&yaml.TaggedStyle != 0:
+		converted.Refused = fmt.Sprintf("the tag %s is not supported", rulefile.Clip(n.Tag))
+	}
+	for _, child := range n.Content {
+		converted.Content = append(converted.Content, nodeOf(child))
+	}
+	return converted
+}
