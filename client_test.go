@@ -1,11 +1,21 @@
 package rratelimiter
 
 import (
+	"context"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // TestWithNameMapper_MapperPanics_PanicsInItsCaller: Limiter, Rename and Copy call it before they change anything.
@@ -42,5 +52,290 @@ func TestAClusterIsKnownByItsClient(t *testing.T) {
 		assert.ErrorIs(b, err, ErrCrossSlot)
 		_, err = New(b.Conn).Limiter("{}limiter").Exists(b.Context())
 		assert.NoError(b, err)
+	})
+}
+
+func TestPerClientLimitsCountByID(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		id := uuid.New()
+		rate := Rate{Type: PerClient, Permits: 2, Interval: second}
+		first := b.limiter(rate, WithClientID(id))
+		same := New(b.Conn, WithClientID(id)).Limiter("limiter")
+		other := New(b.Conn).Limiter("limiter")
+		b.Take(first, 2)
+		b.Full(same, 1)
+		b.Take(other, 2)
+		assert.Equal(b, id.String(), New(b.Conn, WithClientID(id)).ID())
+		assert.NotEqual(b, New(b.Conn).ID(), New(b.Conn).ID())
+	})
+}
+
+func TestNamesAreMapped(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(Rate{Permits: 1, Interval: second}, WithNameMapper(func(name string) string { return "app:" + name }))
+		b.Take(l, 1)
+		assert.Equal(b, []string{"app:limiter", "{app:limiter}:permits", "{app:limiter}:value"}, b.Redis.Keys())
+		assert.Equal(b, "limiter", l.Name())
+	})
+}
+
+func TestKeysFollowRedisson(t *testing.T) {
+	const id = "b0a0c5a4-8a0a-4c9c-9a39-7a7d3f1b1d11"
+	for name, want := range map[string]keys{
+		"api": {"api", "{api}:value", "{api}:permits", "{api}:value:" + id, "{api}:permits:" + id},
+		"{tenant7}:minute": {"{tenant7}:minute", "{tenant7}:minute:value", "{tenant7}:minute:permits",
+			"{tenant7}:minute:value:" + id, "{tenant7}:minute:permits:" + id},
+		"a}b": {"a}b", "{a}b}:value", "{a}b}:permits", "{a}b}:value:" + id, "{a}b}:permits:" + id},
+		"a{b": {"a{b", "a{b:value", "a{b:permits", "a{b:value:" + id, "a{b:permits:" + id},
+	} {
+		assert.Equal(t, want, newKeys(name, id), name)
+	}
+}
+
+func TestKeysShareASlotUnlessTheNameHasAnUnusualBrace(t *testing.T) {
+	for name, shared := range map[string]bool{
+		"api": true, "{tenant7}:minute": true, "a{tenant7}b{c}": true, "ключ": true,
+		"a}b": false, "a{b": false, "{}a": false,
+	} {
+		k := newKeys(name, "id")
+		err := checkSlots(k[:]...)
+		if shared {
+			assert.NoError(t, err, name)
+		} else {
+			assert.ErrorIs(t, err, ErrCrossSlot, name)
+		}
+	}
+}
+
+func TestSlotsAreThoseOfRedisCluster(t *testing.T) {
+	// What CLUSTER KEYSLOT of a real server answers.
+	for key, want := range map[string]uint16{
+		"": 0, "123456789": 12739, "foo": 12182, "bar": 5061, "{foo}": 12182, "x{foo}y{bar}": 12182,
+		"}{foo}": 12182, "{}foo": 9500, "foo{": 7673, "{foo": 13308, "{{foo}}": 13308,
+	} {
+		assert.Equal(t, want, redisx.Slot(key), key)
+	}
+}
+
+// tag is the hash tag of a key by the words of the Redis Cluster specification.
+var tag = regexp.MustCompile(`(?s)^[^{]*\{([^}]+)\}`)
+
+// slotBySpecification is CRC-16/XMODEM bit by bit, with the tag found by a regular expression: all that slot does not do.
+func slotBySpecification(key string) int {
+	if found := tag.FindStringSubmatch(key); found != nil {
+		key = found[1]
+	}
+	remainder := 0
+	for _, b := range append([]byte(key), 0, 0) {
+		for bit := 7; bit >= 0; bit-- {
+			remainder = remainder<<1 | int(b>>bit)&1
+			if remainder > 0xffff {
+				remainder ^= 0x11021
+			}
+		}
+	}
+	return remainder % 16384
+}
+
+// withMode is a client that says what it talks to.
+type withMode struct {
+	rueidis.Client
+	mode rueidis.ClientMode
+}
+
+func (c withMode) Mode() rueidis.ClientMode { return c.mode }
+
+func FuzzNames(f *testing.F) {
+	for _, name := range []string{"", "a", "api:login", "{tenant7}:second", "a}b", "a{b", "{}a", "a{}{b}", "{a}{b}", "{{a}}", "}{", "\x00", "\xff{\xfe}", "日本{語}"} {
+		f.Add(name, "api:login")
+		f.Add(name, "{tenant7}:minute")
+	}
+	id := uuid.MustParse("0198f1a2-7c3d-7e4f-8a5b-6c7d8e9fa0b1")
+	// A client with nothing behind it panics where it is asked anything.
+	f.Fuzz(func(t *testing.T, name, other string) {
+		single := New(withMode{mode: rueidis.ClientModeStandalone}, WithClientID(id))
+		cluster := New(withMode{mode: rueidis.ClientModeCluster}, WithClientID(id))
+		l := single.Limiter(name)
+		require.Equal(t, name, l.Name())
+		if name == "" {
+			require.ErrorIs(t, l.err, ErrInvalidName)
+			require.ErrorIs(t, cluster.Limiter(name).err, ErrInvalidName)
+			return
+		}
+		require.NoError(t, l.err)
+
+		prefix := "{" + name + "}"
+		if strings.ContainsRune(name, '{') {
+			prefix = name
+		}
+		want := keys{name, prefix + ":value", prefix + ":permits", prefix + ":value:" + id.String(), prefix + ":permits:" + id.String()}
+		require.Equal(t, want, l.wire.keys)
+
+		slots := make([]int, len(want))
+		for i, key := range want {
+			slots[i] = slotBySpecification(key)
+			require.Equal(t, slots[i], int(redisx.Slot(key)), "slot of %q", key)
+		}
+		err := cluster.Limiter(name).err
+		if slices.Max(slots) == slices.Min(slots) {
+			require.NoError(t, err)
+		} else {
+			require.ErrorIs(t, err, ErrCrossSlot)
+			require.ErrorContains(t, err, fmt.Sprintf("slot %d", slots[0]))
+			require.True(t, strings.ContainsAny(name, "{}"), "a name without braces has one slot")
+		}
+
+		if other == "" || err != nil || cluster.Limiter(other).err != nil || slotBySpecification(other) == slots[0] {
+			return
+		}
+		require.ErrorIs(t, cluster.Limiter(name).Rename(t.Context(), other), ErrCrossSlot)
+		_, err = cluster.Limiter(name).Copy(t.Context(), other, Replace())
+		require.ErrorIs(t, err, ErrCrossSlot)
+	})
+}
+
+// TestTheLastClockGivenCounts.
+func TestTheLastClockGivenCounts(t *testing.T) {
+	fixed := func() time.Time { return time.UnixMilli(1234567) }
+	for want, opts := range map[string][]Option{
+		"1234567": {WithServerTime(), WithClock(fixed)},
+		"":        {WithClock(fixed), WithServerTime()},
+	} {
+		assert.Equal(t, want, New(nil, opts...).nowText())
+	}
+	assert.NotEmpty(t, New(nil, WithServerTime(), WithClock(nil)).nowText())
+}
+
+func TestClocks(t *testing.T) {
+	t.Run("jumps back", func(t *testing.T) {
+		inBubble(t, func(b *bubble) {
+			var skew time.Duration
+			l := b.limiter(Rate{Permits: 10, Interval: 10 * second}, WithClock(func() time.Time { return time.Now().Add(skew) }))
+			b.Take(l, 6)
+			skew = -time.Hour
+			b.Free(l, 4)
+			b.Take(l, 4)
+			b.Full(l, 1)
+			pass(10 * second)
+			b.Free(l, 4) // those dated by the clock that is back; the 6 stay for the hour that it jumped
+			pass(time.Hour)
+			b.Take(l, 10)
+		})
+	})
+	t.Run("is ahead by an hour", func(t *testing.T) {
+		inBubble(t, func(b *bubble) {
+			here := b.limiter(Rate{Permits: 10, Interval: 10 * second})
+			ahead := New(b.Conn, WithClock(func() time.Time { return time.Now().Add(time.Hour) })).Limiter("limiter")
+			b.Take(here, 10)
+			b.Take(ahead, 10)
+			b.Full(ahead, 1)
+			b.Full(here, 1)
+			b.Free(here, 0)
+			pass(time.Hour + 10*second)
+			b.Take(here, 10)
+		})
+	})
+	t.Run("is the server's", func(t *testing.T) {
+		inBubble(t, func(b *bubble) {
+			wrong := func() time.Time { return time.Unix(1, 0) }
+			l := b.limiter(Rate{Permits: 10, Interval: 10 * second}, WithClock(wrong), WithServerTime())
+			b.Take(l, 10)
+			score, err := b.Redis.ZScore("{limiter}:permits", firstMember(b))
+			require.NoError(b, err)
+			assert.EqualValues(b, time.Now().UnixMilli(), score)
+			pass(10 * second)
+			b.Free(l, 10)
+			require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 5, Interval: second}, KeepState()))
+			b.Take(l, 5)
+			require.NoError(b, l.Release(b.Context(), 5))
+			require.NoError(b, l.Acquire(b.Context(), 5))
+			require.NoError(b, l.Acquire(b.Context(), 5))
+		})
+	})
+}
+
+// TestOptionsThatAreNilAreNone, and a fresh limiter is one to touch.
+func TestOptionsThatAreNilAreNone(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := New(b.Conn, nil).Limiter("fresh")
+		require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 1, Interval: second}, nil))
+		there, err := l.Touch(b.Context())
+		require.NoError(b, err)
+		assert.True(b, there)
+	})
+}
+
+// TestBadInputIsRefusedUnsent: each is a typed error, and Redis hears nothing of it.
+func TestBadInputIsRefusedUnsent(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		ctx := b.Context()
+		good := New(b.Conn).Limiter("limiter")
+		cancelled, cancel := context.WithCancel(ctx)
+		cancel()
+		expired, cancel := context.WithDeadline(ctx, time.Now().Add(-second))
+		defer cancel()
+
+		type call struct {
+			name string
+			want error
+			run  func() error
+		}
+		var calls []call
+		permits := func(n int64, want error) {
+			calls = append(calls,
+				call{fmt.Sprintf("TryAcquire(%d)", n), want, func() error { _, err := good.TryAcquire(ctx, n); return err }},
+				call{fmt.Sprintf("Take(%d)", n), want, func() error { _, err := good.Take(ctx, n); return err }},
+				call{fmt.Sprintf("Acquire(%d)", n), want, func() error { return good.Acquire(ctx, n) }},
+				call{fmt.Sprintf("TryAcquireWithin(%d)", n), want, func() error { _, err := good.TryAcquireWithin(ctx, n, second); return err }},
+				call{fmt.Sprintf("TryAcquireWithin(%d, 0)", n), want, func() error { _, err := good.TryAcquireWithin(ctx, n, 0); return err }},
+			)
+		}
+		permits(0, ErrInvalidPermits)
+		permits(-1, ErrInvalidPermits)
+		permits(math.MinInt64, ErrInvalidPermits)
+		permits(1<<32, ErrInvalidPermits)
+		calls = append(calls,
+			call{"Release(-1)", ErrInvalidPermits, func() error { return good.Release(ctx, -1) }},
+			call{"Release(2^53+1)", ErrInvalidPermits, func() error { return good.Release(ctx, 1<<53+1) }},
+			call{"Expire(9)", ErrInvalidOption, func() error { _, err := good.Expire(ctx, second, 9); return err }},
+			call{"Expire(IfNotSet, IfGreater)", ErrInvalidOption, func() error { _, err := good.Expire(ctx, second, IfNotSet, IfGreater); return err }},
+			call{"ExpireAt(IfLess, IfGreater)", ErrInvalidOption, func() error { _, err := good.ExpireAt(ctx, time.Now(), IfLess, IfGreater); return err }},
+			call{"Rename to nothing", ErrInvalidName, func() error { return good.Rename(ctx, "") }},
+			call{"Copy to nothing", ErrInvalidName, func() error { _, err := good.Copy(ctx, ""); return err }},
+		)
+		for _, rate := range []Rate{
+			{}, {Permits: 0, Interval: second}, {Permits: -1, Interval: second}, {Permits: 1<<53 + 1, Interval: second},
+			{Permits: 1}, {Permits: 1, Interval: -second}, {Permits: 1, Interval: second + time.Microsecond}, {Permits: 1, Interval: time.Nanosecond},
+			{Permits: 1, Interval: second, KeepAlive: -1}, {Permits: 1, Interval: second, KeepAlive: second - time.Millisecond},
+			{Permits: 1, Interval: second, KeepAlive: second + 1}, {Type: 2, Permits: 1, Interval: second}, {Type: -1, Permits: 1, Interval: second},
+		} {
+			calls = append(calls,
+				call{fmt.Sprintf("TrySetRate(%+v)", rate), ErrInvalidRate, func() error { _, err := good.TrySetRate(ctx, rate); return err }},
+				call{fmt.Sprintf("SetRate(%+v)", rate), ErrInvalidRate, func() error { return good.SetRate(ctx, rate) }},
+				call{fmt.Sprintf("UpdateRate(%+v)", rate), ErrInvalidRate, func() error { _, err := good.UpdateRate(ctx, rate, KeepState()); return err }},
+			)
+		}
+		bad := func(l *Limiter, ctx context.Context, want error) {
+			for name, run := range everyCall(l) {
+				calls = append(calls, call{name, want, func() error { return run(ctx) }})
+			}
+		}
+		bad(New(b.Conn).Limiter(""), ctx, ErrInvalidName)
+		bad(New(b.Conn, WithNameMapper(func(string) string { return "" })).Limiter("limiter"), ctx, ErrInvalidName)
+		bad(New(nil).Limiter("limiter"), ctx, ErrNoClient)
+		bad(new(Client).Limiter("limiter"), ctx, ErrNoClient)
+		bad(new(Limiter), ctx, ErrNoClient)
+		bad(good, cancelled, context.Canceled)
+		bad(good, expired, context.DeadlineExceeded)
+
+		before := b.Redis.CommandCount()
+		for _, c := range calls {
+			err := c.run()
+			assert.ErrorIs(b, err, c.want, c.name)
+			if err != nil {
+				assert.Greater(b, len(err.Error()), 10, c.name)
+			}
+		}
+		assert.Equal(b, before, b.Redis.CommandCount(), "commands that Redis got")
 	})
 }

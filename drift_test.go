@@ -2,6 +2,8 @@ package rratelimiter
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"os"
 	"strconv"
 	"testing"
 	"time"
@@ -101,4 +103,133 @@ func TestTryAcquire_Drift_HealsWithinAnInterval(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestDrift_RandomCallsOfManyClients_FreesNothing: whatever clients with clocks apart do while others count a set of several
+// pages, no call leaves more drift than it found, except for permits that another program released. When all but one stop,
+// the drift is gone within an interval.
+func TestDrift_RandomCallsOfManyClients_FreesNothing(t *testing.T) {
+	seeds := []int{0, 11}
+	if n, err := strconv.Atoi(os.Getenv("DRIFT_SEEDS")); err == nil {
+		seeds = seeds[:0]
+		for seed := range n {
+			seeds = append(seeds, seed)
+		}
+	}
+	for _, seed := range seeds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			inBubble(t, func(b *bubble) { b.randomDrift(rand.New(rand.NewPCG(uint64(seed), 0)), seed%3 == 0) })
+		})
+	}
+}
+
+func (b *bubble) randomDrift(random *rand.Rand, drifts bool) {
+	const interval = 5 * time.Second
+	setRate := func(rate int64) { b.Redis.HSet("limiter", "rate", strconv.FormatInt(rate, 10)) }
+	rates := []int64{1500, 30_000, 3_000_000}
+	rate := rates[random.IntN(len(rates))]
+	l := b.limiter(Rate{Permits: rate, Interval: interval})
+	type client struct {
+		*Limiter
+		off    time.Duration
+		grants []string // to be refunded
+		sizes  []int64
+	}
+	var clients []*client
+	for i, off := range []time.Duration{0, 0, -2 * time.Second, 2 * time.Second, -100 * time.Millisecond} {
+		c := &client{off: off}
+		opts := []Option{WithClock(func() time.Time { return time.Now().Add(c.off) })}
+		if i == 1 {
+			opts = append(opts, WithLease(time.Second))
+		}
+		c.Limiter = New(b.Conn, opts...).Limiter("limiter")
+		clients = append(clients, c)
+	}
+	value := func() int64 {
+		text, err := b.Redis.Get("{limiter}:value")
+		require.NoError(b, err)
+		n, err := strconv.ParseInt(text, 10, 64)
+		require.NoError(b, err)
+		return n
+	}
+	drift := func() int64 {
+		if !b.Redis.Exists("{limiter}:value") {
+			return 0
+		}
+		return b.drift()
+	}
+	size := func() int64 {
+		if random.IntN(20) == 0 {
+			return 1 + random.Int64N(max(1, rate/50))
+		}
+		return 1
+	}
+	b.Take(l, 1)
+	var worst int64
+	for step := range 4000 {
+		before := drift()
+		worst = max(worst, before)
+		what := ""
+		c := clients[random.IntN(len(clients))]
+		switch k := random.IntN(1000); {
+		case k < 900:
+			n := size()
+			member := string(c.wire.client.appendMember(nil, n, false))
+			what = fmt.Sprintf("client %v takes %d", c.off, n)
+			if random.IntN(10) == 0 { // a grant of a caller that will have left
+				config := b.config()
+				reply, err := b.run(acquireScript, c.Limiter, strconv.FormatInt(time.Now().Add(c.off).UnixMilli(), 10), member, config.rate, config.interval, fmt.Sprint(n))
+				require.NoError(b, err)
+				if left, err := reply.AsInt64(); err == nil && left >= 0 {
+					c.grants, c.sizes = append(c.grants, member), append(c.sizes, n)
+				}
+			} else {
+				_, err := c.TryAcquire(b.Context(), n)
+				require.NoError(b, err)
+			}
+		case k < 950:
+			if i := len(c.grants) - 1; i >= 0 {
+				i -= random.IntN(min(i+1, 5))
+				n := 1 + random.Int64N(c.sizes[i])
+				what = fmt.Sprintf("client %v refunds %d of %d", c.off, n, c.sizes[i])
+				require.NoError(b, c.wire.giveBack(b.Context(), n, c.grants[i][:17], c.sizes[i]))
+				c.grants, c.sizes = c.grants[:i], c.sizes[:i]
+			}
+		case k < 955:
+			n := size()
+			what = fmt.Sprintf("client %v releases %d", c.off, n)
+			require.NoError(b, c.Release(b.Context(), n))
+		case k < 958:
+			require.NoError(b, b.Conn.Do(b.Context(), b.Conn.B().ScriptFlush().Build()).Error())
+		case k < 961:
+			b.Redis.Del("{limiter}:value")
+		case k < 969 && (!drifts || !b.Redis.Exists("{limiter}:value")):
+		case k < 963:
+			b.redissonReleases(1 + random.Int64N(rate))
+			continue
+		case k < 965:
+			require.NoError(b, b.Redis.Set("{limiter}:value", strconv.FormatInt(value()-random.Int64N(rate/2), 10)))
+			continue
+		case k < 967:
+			rate = rates[random.IntN(len(rates))]
+			setRate(rate)
+			continue
+		case k < 969:
+			c.off += time.Duration(random.Int64N(int64(4*time.Second))) - 2*time.Second
+		default:
+			pass(time.Duration(random.Int64N(int64(interval / 125))))
+		}
+		if random.IntN(3) == 0 {
+			pass(time.Duration(random.Int64N(int64(interval / 250))))
+		}
+		after := drift()
+		require.LessOrEqual(b, after, max(0, before), "step %d: %s", step, what)
+	}
+	// The skewed clients' grants expire late: they are among those that count.
+	for end := time.Now().Add(interval + interval/8); time.Now().Before(end); pass(interval / 2000) {
+		_, err := clients[0].TryAcquire(b.Context(), 1)
+		require.NoError(b, err)
+	}
+	require.Zero(b, drift())
+	b.Logf("rate %d, worst drift %d", rate, worst)
 }

@@ -1,9 +1,13 @@
 package rratelimiter
 
 import (
+	"errors"
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/google/uuid"
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -159,5 +163,188 @@ func TestSizeCountsAllKeys(t *testing.T) {
 		full, err := l.SizeInMemory(b.Context())
 		require.NoError(b, err)
 		assert.Greater(b, full, empty+1000)
+	})
+}
+
+// TestACopyReplacesTheState, of either kind, and what the new name alone had goes.
+func TestACopyReplacesTheState(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		ctx, c := b.Context(), New(b.Conn)
+		from, to := c.Limiter("from"), c.Limiter("to")
+		require.NoError(b, from.SetRate(ctx, Rate{Permits: 10, Interval: time.Minute}))
+		require.NoError(b, to.SetRate(ctx, Rate{Permits: 20, Interval: time.Minute}))
+		b.Take(from, 4)
+		b.Take(to, 19)
+		copied, err := from.Copy(ctx, "to", Replace())
+		require.NoError(b, err)
+		require.True(b, copied)
+		config, err := to.Config(ctx)
+		require.NoError(b, err)
+		assert.EqualValues(b, 10, config.Permits)
+		b.Free(to, 6)
+		b.Redis.Del("{to}:value")
+		b.Free(to, 6)
+
+		require.NoError(b, from.SetRate(ctx, Rate{Permits: 10, Interval: time.Minute}))
+		copied, err = from.Copy(ctx, "to", Replace())
+		require.NoError(b, err)
+		require.True(b, copied)
+		b.Free(to, 10)
+		assert.False(b, b.Redis.Exists("{to}:permits"))
+		assert.False(b, b.Redis.Exists("{to}:value"))
+	})
+}
+
+// TestACopyOfStateThatWouldDieEarly lives as long as its configuration, too.
+func TestACopyOfStateThatWouldDieEarly(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		ctx := b.Context()
+		c := New(b.Conn, WithClientID(uuid.New()))
+		for _, typ := range []RateType{Overall, PerClient} {
+			for _, config := range []time.Duration{0, time.Minute} {
+				b.Redis.FlushAll()
+				l := c.Limiter("from")
+				require.NoError(b, l.SetRate(ctx, Rate{Type: typ, Permits: 10, Interval: time.Hour}))
+				b.Take(l, 10)
+				for _, key := range b.Redis.Keys() {
+					switch {
+					case key != "from":
+						b.Redis.SetTTL(key, second)
+					case config > 0:
+						b.Redis.SetTTL(key, config)
+					}
+				}
+				copied, err := l.Copy(ctx, "copy")
+				require.NoError(b, err)
+				require.True(b, copied)
+				require.NoError(b, l.Rename(ctx, "to"))
+				pass(2 * second)
+				b.Full(c.Limiter("copy"), 1)
+				b.Full(c.Limiter("to"), 1)
+			}
+		}
+	})
+}
+
+// TestRename_NamesOfOneState_IsRefused: Redisson's "x" and "{x}" are two configurations with one value and one set.
+func TestRename_NamesOfOneState_IsRefused(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		c := New(b.Conn)
+		for _, names := range [][2]string{{"x", "{x}"}, {"{x}", "x"}} {
+			from := c.Limiter(names[0])
+			require.NoError(b, from.SetRate(b.Context(), Rate{Permits: 10, Interval: time.Hour}))
+			b.Take(from, 4)
+			before := b.Redis.Dump()
+			require.ErrorIs(b, from.Rename(b.Context(), names[1]), ErrInvalidName)
+			_, err := from.RenameNX(b.Context(), names[1])
+			require.ErrorIs(b, err, ErrInvalidName)
+			_, err = from.Copy(b.Context(), names[1], Replace())
+			require.ErrorIs(b, err, ErrInvalidName)
+			assert.Equal(b, before, b.Redis.Dump())
+			require.NoError(b, from.Rename(b.Context(), names[0]), "its own name")
+			b.Free(from, 6)
+			_, err = from.Delete(b.Context())
+			require.NoError(b, err)
+		}
+	})
+}
+
+// TestARenameWithoutARight changes nothing, but that the new name's values are counted anew.
+func TestARenameWithoutARight(t *testing.T) {
+	for _, command := range []string{"PTTL", "HMGET", "UNLINK", "EXISTS", "RENAME"} {
+		inBubble(t, func(b *bubble) {
+			ctx, c := b.Context(), New(b.Conn)
+			from, to := c.Limiter("from"), c.Limiter("to")
+			for _, l := range []*Limiter{from, to} {
+				require.NoError(b, l.SetRate(ctx, Rate{Permits: 10, Interval: time.Minute}))
+			}
+			b.Take(from, 4)
+			b.Take(to, 9)
+			b.Reply(command, "", func(peer *server.Peer, _ []string) { peer.WriteError("NOPERM") })
+			_, err := from.RenameNX(ctx, "new")
+			require.Error(b, err, command)
+			if command != "EXISTS" { // which looks whether there is a limiter of the new name
+				require.Error(b, from.Rename(ctx, "to"), command)
+			}
+			b.Reply("", "none", nil)
+			b.Free(from, 6)
+			b.Free(to, 1)
+		})
+	}
+}
+
+// TestAServerThatLacksTheCall is Issue 9, point 14: texts of Redis 6.0, 6.2 and 7.0.
+func TestAServerThatLacksTheCall(t *testing.T) {
+	for _, test := range []struct {
+		command, text string
+		call          func(b *bubble, l *Limiter) error
+		want          []string // in the error, with ErrUnsupported; nil where that is not the reason
+	}{
+		{"COPY", "ERR unknown command 'COPY'", func(b *bubble, l *Limiter) error {
+			_, err := l.Copy(b.Context(), "copy", Replace())
+			return err
+		}, []string{"Copy", `"limiter"`, "6.2"}},
+		{"COPY", "NOPERM this user has no permissions to run the 'copy' command", func(b *bubble, l *Limiter) error {
+			_, err := l.Copy(b.Context(), "copy")
+			return err
+		}, nil},
+		{"PEXPIRE", "@user_script: 12: Wrong number of args calling Redis command From Lua script", func(b *bubble, l *Limiter) error {
+			_, err := l.Expire(b.Context(), second, IfSet)
+			return err
+		}, []string{"Expire", `"limiter"`, "7.0"}},
+		{"PEXPIREAT", "ERR Wrong number of args calling Redis command from script", func(b *bubble, l *Limiter) error {
+			_, err := l.ExpireAt(b.Context(), time.Now().Add(second), IfNotSet)
+			return err
+		}, []string{"ExpireAt", `"limiter"`, "7.0"}},
+		{"PEXPIRE", "ERR Wrong number of args calling Redis command from script", func(b *bubble, l *Limiter) error {
+			_, err := l.Expire(b.Context(), second)
+			return err
+		}, nil},
+		{"PEXPIRE", "NOPERM this user has no permissions", func(b *bubble, l *Limiter) error {
+			_, err := l.Expire(b.Context(), second, IfSet)
+			return err
+		}, nil},
+	} {
+		inBubble(t, func(b *bubble) {
+			l := b.limiter(Rate{Permits: 10, Interval: second})
+			b.Take(l, 4)
+			other := l.wire.client.Limiter("copy")
+			if test.command == "COPY" && test.want != nil {
+				require.NoError(b, other.SetRate(b.Context(), Rate{Permits: 3, Interval: second}))
+				b.Take(other, 3)
+			}
+			before := b.Redis.Dump()
+			b.Reply(test.command, "", func(peer *server.Peer, _ []string) { peer.WriteError(test.text) })
+			err := test.call(b, l)
+			var redisErr *rueidis.RedisError
+			if test.want == nil {
+				require.ErrorAs(b, err, &redisErr, test.text)
+				require.False(b, errors.Is(err, ErrUnsupported), test.text)
+			} else {
+				require.ErrorIs(b, err, ErrUnsupported, test.text)
+				for _, word := range test.want {
+					require.ErrorContains(b, err, word)
+				}
+			}
+			require.Equal(b, before, b.Redis.Dump(), "nothing was changed")
+		})
+	}
+}
+
+// TestExpireTimeOfAnOldServer: PEXPIRETIME came with Redis 7.0.
+func TestExpireTimeOfAnOldServer(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(Rate{Permits: 10, Interval: second})
+		pass(1234 * time.Millisecond)
+		unknown := b.Reply("PEXPIRETIME", "", func(peer *server.Peer, _ []string) { peer.WriteError("ERR unknown command") })
+		at, err := l.ExpireTime(b.Context())
+		require.NoError(b, err)
+		assert.True(b, at.IsZero())
+		_, err = l.Expire(b.Context(), time.Minute)
+		require.NoError(b, err)
+		at, err = l.ExpireTime(b.Context())
+		require.NoError(b, err)
+		assert.Equal(b, time.Now().Add(time.Minute).UnixMilli(), at.UnixMilli())
+		assert.Equal(b, 2, *unknown)
 	})
 }

@@ -2,19 +2,22 @@ package rratelimiter
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
-	"math"
+	"net"
 	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
+	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
-
-const second = time.Second
 
 // TestTheWindowSlides is the model: every grant comes back by itself, an interval after it was made.
 func TestTheWindowSlides(t *testing.T) {
@@ -75,21 +78,6 @@ func TestDecisionTellsWhatUsersAreShown(t *testing.T) {
 	})
 }
 
-func TestPerClientLimitsCountByID(t *testing.T) {
-	inBubble(t, func(b *bubble) {
-		id := uuid.New()
-		rate := Rate{Type: PerClient, Permits: 2, Interval: second}
-		first := b.limiter(rate, WithClientID(id))
-		same := New(b.Conn, WithClientID(id)).Limiter("limiter")
-		other := New(b.Conn).Limiter("limiter")
-		b.Take(first, 2)
-		b.Full(same, 1)
-		b.Take(other, 2)
-		assert.Equal(b, id.String(), New(b.Conn, WithClientID(id)).ID())
-		assert.NotEqual(b, New(b.Conn).ID(), New(b.Conn).ID())
-	})
-}
-
 func TestKeepAliveDeletesAnUnusedLimiter(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 2, Interval: second, KeepAlive: 3 * second})
@@ -106,123 +94,6 @@ func TestKeepAliveDeletesAnUnusedLimiter(t *testing.T) {
 		_, err := l.TryAcquire(b.Context(), 1)
 		assert.ErrorIs(b, err, ErrNotInitialized)
 	})
-}
-
-func TestNamesAreMapped(t *testing.T) {
-	inBubble(t, func(b *bubble) {
-		l := b.limiter(Rate{Permits: 1, Interval: second}, WithNameMapper(func(name string) string { return "app:" + name }))
-		b.Take(l, 1)
-		assert.Equal(b, []string{"app:limiter", "{app:limiter}:permits", "{app:limiter}:value"}, b.Redis.Keys())
-		assert.Equal(b, "limiter", l.Name())
-	})
-}
-
-// TestBadInputIsRefusedUnsent: each is a typed error, and Redis hears nothing of it.
-func TestBadInputIsRefusedUnsent(t *testing.T) {
-	inBubble(t, func(b *bubble) {
-		ctx := b.Context()
-		good := New(b.Conn).Limiter("limiter")
-		cancelled, cancel := context.WithCancel(ctx)
-		cancel()
-		expired, cancel := context.WithDeadline(ctx, time.Now().Add(-second))
-		defer cancel()
-
-		type call struct {
-			name string
-			want error
-			run  func() error
-		}
-		var calls []call
-		permits := func(n int64, want error) {
-			calls = append(calls,
-				call{fmt.Sprintf("TryAcquire(%d)", n), want, func() error { _, err := good.TryAcquire(ctx, n); return err }},
-				call{fmt.Sprintf("Take(%d)", n), want, func() error { _, err := good.Take(ctx, n); return err }},
-				call{fmt.Sprintf("Acquire(%d)", n), want, func() error { return good.Acquire(ctx, n) }},
-				call{fmt.Sprintf("TryAcquireWithin(%d)", n), want, func() error { _, err := good.TryAcquireWithin(ctx, n, second); return err }},
-				call{fmt.Sprintf("TryAcquireWithin(%d, 0)", n), want, func() error { _, err := good.TryAcquireWithin(ctx, n, 0); return err }},
-			)
-		}
-		permits(0, ErrInvalidPermits)
-		permits(-1, ErrInvalidPermits)
-		permits(math.MinInt64, ErrInvalidPermits)
-		permits(1<<32, ErrInvalidPermits)
-		calls = append(calls,
-			call{"Release(-1)", ErrInvalidPermits, func() error { return good.Release(ctx, -1) }},
-			call{"Release(2^53+1)", ErrInvalidPermits, func() error { return good.Release(ctx, 1<<53+1) }},
-			call{"Expire(9)", ErrInvalidOption, func() error { _, err := good.Expire(ctx, second, 9); return err }},
-			call{"Expire(IfNotSet, IfGreater)", ErrInvalidOption, func() error { _, err := good.Expire(ctx, second, IfNotSet, IfGreater); return err }},
-			call{"ExpireAt(IfLess, IfGreater)", ErrInvalidOption, func() error { _, err := good.ExpireAt(ctx, time.Now(), IfLess, IfGreater); return err }},
-			call{"Rename to nothing", ErrInvalidName, func() error { return good.Rename(ctx, "") }},
-			call{"Copy to nothing", ErrInvalidName, func() error { _, err := good.Copy(ctx, ""); return err }},
-		)
-		for _, rate := range []Rate{
-			{}, {Permits: 0, Interval: second}, {Permits: -1, Interval: second}, {Permits: 1<<53 + 1, Interval: second},
-			{Permits: 1}, {Permits: 1, Interval: -second}, {Permits: 1, Interval: second + time.Microsecond}, {Permits: 1, Interval: time.Nanosecond},
-			{Permits: 1, Interval: second, KeepAlive: -1}, {Permits: 1, Interval: second, KeepAlive: second - time.Millisecond},
-			{Permits: 1, Interval: second, KeepAlive: second + 1}, {Type: 2, Permits: 1, Interval: second}, {Type: -1, Permits: 1, Interval: second},
-		} {
-			calls = append(calls,
-				call{fmt.Sprintf("TrySetRate(%+v)", rate), ErrInvalidRate, func() error { _, err := good.TrySetRate(ctx, rate); return err }},
-				call{fmt.Sprintf("SetRate(%+v)", rate), ErrInvalidRate, func() error { return good.SetRate(ctx, rate) }},
-				call{fmt.Sprintf("UpdateRate(%+v)", rate), ErrInvalidRate, func() error { _, err := good.UpdateRate(ctx, rate, KeepState()); return err }},
-			)
-		}
-		bad := func(l *Limiter, ctx context.Context, want error) {
-			for name, run := range everyCall(l) {
-				calls = append(calls, call{name, want, func() error { return run(ctx) }})
-			}
-		}
-		bad(New(b.Conn).Limiter(""), ctx, ErrInvalidName)
-		bad(New(b.Conn, WithNameMapper(func(string) string { return "" })).Limiter("limiter"), ctx, ErrInvalidName)
-		bad(New(nil).Limiter("limiter"), ctx, ErrNoClient)
-		bad(new(Client).Limiter("limiter"), ctx, ErrNoClient)
-		bad(new(Limiter), ctx, ErrNoClient)
-		bad(good, cancelled, context.Canceled)
-		bad(good, expired, context.DeadlineExceeded)
-
-		before := b.Redis.CommandCount()
-		for _, c := range calls {
-			err := c.run()
-			assert.ErrorIs(b, err, c.want, c.name)
-			if err != nil {
-				assert.Greater(b, len(err.Error()), 10, c.name)
-			}
-		}
-		assert.Equal(b, before, b.Redis.CommandCount(), "commands that Redis got")
-	})
-}
-
-// everyCall lists every call of a limiter with arguments that are all right.
-func everyCall(l *Limiter) map[string]func(context.Context) error {
-	rate := Rate{Permits: 10, Interval: second}
-	errOf := func(_ any, err error) error { return err }
-	return map[string]func(context.Context) error{
-		"TrySetRate":       func(ctx context.Context) error { return errOf(l.TrySetRate(ctx, rate)) },
-		"SetRate":          func(ctx context.Context) error { return l.SetRate(ctx, rate) },
-		"SetRate keep":     func(ctx context.Context) error { return l.SetRate(ctx, rate, KeepState()) },
-		"UpdateRate":       func(ctx context.Context) error { return errOf(l.UpdateRate(ctx, rate)) },
-		"Config":           func(ctx context.Context) error { return errOf(l.Config(ctx)) },
-		"TryAcquire":       func(ctx context.Context) error { return errOf(l.TryAcquire(ctx, 1)) },
-		"TryAcquireWithin": func(ctx context.Context) error { return errOf(l.TryAcquireWithin(ctx, 1, second)) },
-		"Acquire":          func(ctx context.Context) error { return l.Acquire(ctx, 1) },
-		"Take":             func(ctx context.Context) error { return errOf(l.Take(ctx, 1)) },
-		"Release":          func(ctx context.Context) error { return l.Release(ctx, 1) },
-		"Release(0)":       func(ctx context.Context) error { return l.Release(ctx, 0) },
-		"AvailablePermits": func(ctx context.Context) error { return errOf(l.AvailablePermits(ctx)) },
-		"Exists":           func(ctx context.Context) error { return errOf(l.Exists(ctx)) },
-		"Expire":           func(ctx context.Context) error { return errOf(l.Expire(ctx, time.Hour)) },
-		"ExpireAt":         func(ctx context.Context) error { return errOf(l.ExpireAt(ctx, time.Now().Add(time.Hour))) },
-		"ClearExpire":      func(ctx context.Context) error { return errOf(l.ClearExpire(ctx)) },
-		"RemainTimeToLive": func(ctx context.Context) error { return errOf(l.RemainTimeToLive(ctx)) },
-		"ExpireTime":       func(ctx context.Context) error { return errOf(l.ExpireTime(ctx)) },
-		"Touch":            func(ctx context.Context) error { return errOf(l.Touch(ctx)) },
-		"SizeInMemory":     func(ctx context.Context) error { return errOf(l.SizeInMemory(ctx)) },
-		"Copy":             func(ctx context.Context) error { return errOf(l.Copy(ctx, "copy", Replace())) },
-		"RenameNX":         func(ctx context.Context) error { return errOf(l.RenameNX(ctx, l.Name())) },
-		"Rename":           func(ctx context.Context) error { return l.Rename(ctx, l.Name()) },
-		"Unlink":           func(ctx context.Context) error { return errOf(l.Unlink(ctx)) },
-		"Delete":           func(ctx context.Context) error { return errOf(l.Delete(ctx)) },
-	}
 }
 
 // TestAContextEndsACallUnderWay, however long Redis takes.
@@ -329,15 +200,6 @@ func TestStateThatIsNoLimiters(t *testing.T) {
 	}
 }
 
-func TestSetRateRepairs(t *testing.T) {
-	inBubble(t, func(b *bubble) {
-		b.Redis.HSet("limiter", "rate", "ten", "type", "x", "keepAliveTime", "-")
-		b.Redis.HSet("{limiter}:value", "a", "b")
-		require.NoError(b, b.Redis.Set("{limiter}:permits", "x"))
-		b.Take(b.limiter(Rate{Permits: 3, Interval: second}), 3)
-	})
-}
-
 func TestTryAcquire_MostPermitsOfAGrant(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 1 << 40, Interval: second})
@@ -415,195 +277,6 @@ func TestManyGrantsCountedAcrossCalls(t *testing.T) {
 	})
 }
 
-func TestReleaseTakesTheOldestGrantsBack(t *testing.T) {
-	inBubble(t, func(b *bubble) {
-		ctx := b.Context()
-		l := b.limiter(Rate{Permits: 10, Interval: 10 * second})
-		b.Take(l, 4)
-		pass(second)
-		b.Take(l, 6)
-		require.NoError(b, l.Release(ctx, 5)) // the 4, and 1 of the 6
-		b.Free(l, 5)
-		b.Take(l, 5)
-		pass(9 * second) // the 4 would be back now, had they not come before
-		b.Full(l, 1)
-		pass(second)
-		b.Free(l, 10)
-
-		require.NoError(b, l.Release(ctx, 3)) // of nothing
-		b.Take(l, 10)
-		require.NoError(b, l.Release(ctx, 100))
-		b.Take(l, 10)
-		b.Full(l, 1)
-	})
-}
-
-// TestAReleaseThatFailsLosesNothing: what had left the window by then is back.
-func TestAReleaseThatFailsLosesNothing(t *testing.T) {
-	inBubble(t, func(b *bubble) {
-		l := b.limiter(Rate{Permits: 10, Interval: 10 * second})
-		b.Take(l, 4)
-		pass(5 * second)
-		_, err := b.Redis.ZAdd("{limiter}:permits", float64(time.Now().UnixMilli()-1), "abc")
-		require.NoError(b, err)
-		b.Take(l, 5)
-		pass(5 * second)
-		var state *StateError
-		require.ErrorAs(b, l.Release(b.Context(), 1), &state)
-		b.Free(l, 5)
-	})
-}
-
-func TestReleaseOfManyGrants(t *testing.T) {
-	inBubble(t, func(b *bubble) {
-		l := b.limiter(Rate{Permits: 10_000, Interval: 10 * second})
-		for range 1000 {
-			b.Take(l, 1)
-		}
-		require.NoError(b, l.Release(b.Context(), 700))
-		b.Free(l, 9700)
-		members, err := b.Redis.ZMembers("{limiter}:permits")
-		require.NoError(b, err)
-		assert.Len(b, members, 300)
-	})
-}
-
-func TestSetRateStartsAnew(t *testing.T) {
-	inBubble(t, func(b *bubble) {
-		ctx := b.Context()
-		l := b.limiter(Rate{Permits: 10, Interval: 10 * second})
-		b.Take(l, 10)
-		require.NoError(b, l.SetRate(ctx, Rate{Permits: 5, Interval: second}))
-		b.Take(l, 5)
-		ok, err := l.TrySetRate(ctx, Rate{Permits: 50, Interval: second, KeepAlive: second})
-		require.NoError(b, err)
-		assert.False(b, ok)
-		got, err := l.Config(ctx)
-		require.NoError(b, err)
-		assert.Equal(b, Rate{Permits: 5, Interval: second}, got)
-
-		// Another type: nothing of the old one stays.
-		ok, err = l.UpdateRate(ctx, Rate{Type: PerClient, Permits: 2, Interval: second}, KeepState())
-		require.NoError(b, err)
-		assert.True(b, ok)
-		assert.Equal(b, []string{"limiter"}, b.Redis.Keys())
-	})
-}
-
-func TestKeepStateKeepsWhatIsTaken(t *testing.T) {
-	inBubble(t, func(b *bubble) {
-		ctx := b.Context()
-		l := b.limiter(Rate{Permits: 10, Interval: 10 * second})
-		b.Take(l, 3)
-		pass(4 * second)
-		b.Take(l, 5)
-		keep := func(permits int64, interval time.Duration) {
-			require.NoError(b, l.SetRate(ctx, Rate{Permits: permits, Interval: interval}, KeepState()))
-		}
-		keep(20, 10*second)
-		b.Free(l, 12)
-		keep(6, 10*second) // 8 are taken: a deficit of 2
-		b.Free(l, 0)
-		d, err := l.Take(ctx, 2)
-		require.NoError(b, err)
-		assert.Equal(b, Decision{Limit: 6, RetryAfter: 10 * second, ResetAfter: 10 * second}, d)
-		keep(6, 4*second) // the 3 have left the shorter interval
-		b.Free(l, 1)
-		pass(4 * second)
-		b.Take(l, 6)
-	})
-}
-
-func TestKeepStateOfManyGrants(t *testing.T) {
-	inBubble(t, func(b *bubble) {
-		l := b.limiter(Rate{Permits: 10_000, Interval: 10 * second})
-		for range 1000 {
-			b.Take(l, 2)
-		}
-		before := b.Scripts.Load()
-		require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 1500, Interval: 10 * second}, KeepState()))
-		assert.EqualValues(b, 1, b.Scripts.Load()-before)
-		b.Full(l, 1)
-		require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 2500, Interval: 10 * second}, KeepState()))
-		b.Take(l, 500)
-		b.Full(l, 1)
-		pass(10 * second)
-		b.Take(l, 2500)
-	})
-}
-
-func TestSetRateAndTheOldExpiry(t *testing.T) {
-	inBubble(t, func(b *bubble) {
-		ctx := b.Context()
-		l := b.limiter(Rate{Permits: 10, Interval: second, KeepAlive: time.Minute})
-		b.Take(l, 1)
-		require.NoError(b, l.SetRate(ctx, Rate{Permits: 10, Interval: second}, KeepState()))
-		pass(time.Hour)
-		assert.Len(b, b.Redis.Keys(), 3, "the TTL of the old keep-alive is gone")
-
-		_, err := l.Expire(ctx, time.Minute)
-		require.NoError(b, err)
-		require.NoError(b, l.SetRate(ctx, Rate{Permits: 10, Interval: second}))
-		b.Take(l, 1)
-		pass(time.Hour)
-		assert.Empty(b, b.Redis.Keys(), "the TTL of Expire stays, and state made later shares it")
-	})
-}
-
-func TestClocks(t *testing.T) {
-	t.Run("jumps back", func(t *testing.T) {
-		inBubble(t, func(b *bubble) {
-			var skew time.Duration
-			l := b.limiter(Rate{Permits: 10, Interval: 10 * second}, WithClock(func() time.Time { return time.Now().Add(skew) }))
-			b.Take(l, 6)
-			skew = -time.Hour
-			b.Free(l, 4)
-			b.Take(l, 4)
-			b.Full(l, 1)
-			pass(10 * second)
-			b.Free(l, 4) // those dated by the clock that is back; the 6 stay for the hour that it jumped
-			pass(time.Hour)
-			b.Take(l, 10)
-		})
-	})
-	t.Run("is ahead by an hour", func(t *testing.T) {
-		inBubble(t, func(b *bubble) {
-			here := b.limiter(Rate{Permits: 10, Interval: 10 * second})
-			ahead := New(b.Conn, WithClock(func() time.Time { return time.Now().Add(time.Hour) })).Limiter("limiter")
-			b.Take(here, 10)
-			b.Take(ahead, 10)
-			b.Full(ahead, 1)
-			b.Full(here, 1)
-			b.Free(here, 0)
-			pass(time.Hour + 10*second)
-			b.Take(here, 10)
-		})
-	})
-	t.Run("is the server's", func(t *testing.T) {
-		inBubble(t, func(b *bubble) {
-			wrong := func() time.Time { return time.Unix(1, 0) }
-			l := b.limiter(Rate{Permits: 10, Interval: 10 * second}, WithClock(wrong), WithServerTime())
-			b.Take(l, 10)
-			score, err := b.Redis.ZScore("{limiter}:permits", firstMember(b))
-			require.NoError(b, err)
-			assert.EqualValues(b, time.Now().UnixMilli(), score)
-			pass(10 * second)
-			b.Free(l, 10)
-			require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 5, Interval: second}, KeepState()))
-			b.Take(l, 5)
-			require.NoError(b, l.Release(b.Context(), 5))
-			require.NoError(b, l.Acquire(b.Context(), 5))
-			require.NoError(b, l.Acquire(b.Context(), 5))
-		})
-	})
-}
-
-func firstMember(b *bubble) string {
-	members, err := b.Redis.ZMembers("{limiter}:permits")
-	require.NoError(b, err)
-	return members[0]
-}
-
 // TestRedisErrorsStayReachable, under the name of the limiter.
 func TestRedisErrorsStayReachable(t *testing.T) {
 	inBubble(t, func(b *bubble) {
@@ -625,4 +298,156 @@ func TestStringsAreReadable(t *testing.T) {
 	assert.Equal(t, "OVERALL PER_CLIENT RateType(7)", fmt.Sprint(Overall, PerClient, RateType(7)))
 	assert.Equal(t, `rratelimiter: field "rate" of key "api" holds "ten", which is not a limiter's: repair or delete it`,
 		(&StateError{Key: "api", Field: "rate", Value: "ten"}).Error())
+}
+
+// TestAValueAboveTheRate, beside grants: what is free follows from the grants.
+func TestAValueAboveTheRate(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(Rate{Permits: 10, Interval: second})
+		b.Take(l, 4)
+		require.NoError(b, b.Redis.Set("{limiter}:value", "50"))
+		b.Free(l, 10)
+		b.Take(l, 3)
+		b.Free(l, 3)
+		b.Take(l, 3)
+		b.Full(l, 1)
+	})
+}
+
+// TestAGrantOfNothingGivesNothingBack is Issue 9, point 16: found by the sequences. Redisson makes a grant of no permits for a call that
+// asks for 0; where it was the oldest, a denied caller was told to come back when it leaves.
+func TestAGrantOfNothingGivesNothingBack(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(Rate{Permits: 10, Interval: 10 * second})
+		nothing := string(rune(16)) + strings.Repeat("r", 16) + strings.Repeat("\x00", 4)
+		_, err := b.Redis.ZAdd("{limiter}:permits", float64(time.Now().UnixMilli()), nothing)
+		require.NoError(b, err)
+		require.NoError(b, b.Redis.Set("{limiter}:value", strconv.Itoa(10)))
+		pass(3 * second)
+		b.Take(l, 10)
+		d, err := l.Take(b.Context(), 1)
+		require.NoError(b, err)
+		assert.Equal(b, Decision{Limit: 10, RetryAfter: 10 * second, ResetAfter: 10 * second}, d)
+	})
+}
+
+// A request that no rate could serve is an error and nothing else: as in Redisson it neither tidies up nor keeps a limiter alive.
+func TestRequestsAboveTheRateChangeNothing(t *testing.T) {
+	ctx := context.Background()
+	server := miniredis.RunT(t)
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true, ForceSingleClient: true})
+	require.NoError(t, err)
+	defer client.Close()
+	now := time.UnixMilli(1_700_000_000_000)
+	l := New(client, WithClock(func() time.Time { return now })).Limiter("small")
+	require.NoError(t, l.SetRate(ctx, Rate{Permits: 10, Interval: time.Minute, KeepAlive: time.Hour}))
+
+	calls := map[string]func() error{
+		"TryAcquire":       func() error { _, err := l.TryAcquire(ctx, 11); return err },
+		"Take":             func() error { _, err := l.Take(ctx, 11); return err },
+		"TryAcquireWithin": func() error { _, err := l.TryAcquireWithin(ctx, 11, time.Second); return err },
+		"Acquire":          func() error { return l.Acquire(ctx, 11) },
+	}
+	unchanged := func() {
+		t.Helper()
+		before := server.Dump()
+		server.FastForward(time.Minute)
+		ttl := server.TTL("small")
+		for name, call := range calls {
+			require.ErrorIs(t, call(), ErrPermitsExceedRate, name)
+			require.Equal(t, before, server.Dump(), name)
+			require.Equal(t, ttl, server.TTL("small"), "%s keeps the limiter alive", name)
+		}
+	}
+	unchanged() // a fresh limiter has no value, and gets none
+
+	granted, err := l.TryAcquire(ctx, 7)
+	require.NoError(t, err)
+	require.True(t, granted)
+	now = now.Add(2 * time.Minute)
+	unchanged() // the grant has left the window, and stays until somebody takes permits
+}
+
+// TestEveryCallIsOneRoundTrip once its script is loaded, and works without an error, in one more, where the server has
+// forgotten it, as after SCRIPT FLUSH or a restart.
+func TestEveryCallIsOneRoundTrip(t *testing.T) {
+	for name := range everyCall(new(Limiter)) {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(b *bubble) {
+				l := b.limiter(Rate{Permits: 1000, Interval: second})
+				call := func() int64 {
+					require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 1000, Interval: second}))
+					b.Take(l, 2)
+					before := b.Sent.Load()
+					require.NoError(b, everyCall(l)[name](b.Context()))
+					return b.Sent.Load() - before
+				}
+				call()
+				want := int64(1)
+				if name == "Release(0)" {
+					want = 0
+				}
+				assert.Equal(b, want, call(), "round trips")
+
+				require.NoError(b, b.Conn.Do(b.Context(), b.Conn.B().ScriptFlush().Build()).Error())
+				require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 1000, Interval: second}))
+				assert.LessOrEqual(b, call(), int64(2), "round trips after SCRIPT FLUSH")
+			})
+		})
+	}
+}
+
+// Issue 9, point 6: during an outage every call has its error, and nobody asks on once its callers have gone.
+func TestNothingGoesOnThroughAnOutage(t *testing.T) {
+	for name := range everyCall(new(Limiter)) {
+		if name == "Release(0)" {
+			continue
+		}
+		for kind, opts := range map[string][]Option{"": nil, ", with a denial cache": {WithDenialCache(time.Hour)}} {
+			t.Run(name+kind, func(t *testing.T) {
+				inBubble(t, func(b *bubble) {
+					var down atomic.Bool
+					var dials atomic.Int64
+					conn, err := rueidis.NewClient(rueidis.ClientOption{
+						InitAddress: []string{"in-memory"}, ForceSingleClient: true, DisableCache: true,
+						DialCtxFn: func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+							dials.Add(1)
+							if down.Load() {
+								return nil, errors.New("connection refused")
+							}
+							return b.Redis.Dial()
+						},
+					})
+					require.NoError(b, err)
+					defer conn.Close()
+					l := New(conn, opts...).Limiter("limiter")
+					require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 10, Interval: time.Hour}))
+					b.Take(l, 10)
+					b.Full(l, 1)
+					pass(second)
+					require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 10, Interval: time.Hour}))
+					down.Store(true)
+					b.Redis.Server().Close() // the connections that there are end
+
+					var callers sync.WaitGroup
+					call := everyCall(l)[name]
+					for range 20 {
+						callers.Go(func() {
+							ctx, cancel := context.WithTimeout(b.Context(), 20*time.Millisecond)
+							defer cancel()
+							assert.Error(b, call(ctx))
+						})
+						callers.Go(func() { assert.Error(b, call(context.Background())) })
+					}
+					start := time.Now()
+					callers.Wait()
+					assert.LessOrEqual(b, time.Since(start), second, "an error, whether the context can end or not")
+					pass(second)
+					before := dials.Load()
+					pass(time.Minute)
+					assert.Equal(b, before, dials.Load(), "attempts once nobody waits")
+				})
+			})
+		}
+	}
 }

@@ -1,9 +1,13 @@
 package rratelimiter
 
 import (
+	"context"
+	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -88,25 +92,225 @@ func TestAcquire_PermitsLeasedByOthers_WaitsForTheLeaseToEnd(t *testing.T) {
 	})
 }
 
-// TestRename_NamesOfOneState_IsRefused: Redisson's "x" and "{x}" are two configurations with one value and one set.
-func TestRename_NamesOfOneState_IsRefused(t *testing.T) {
+func TestReleaseTakesTheOldestGrantsBack(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		c := New(b.Conn)
-		for _, names := range [][2]string{{"x", "{x}"}, {"{x}", "x"}} {
-			from := c.Limiter(names[0])
-			require.NoError(b, from.SetRate(b.Context(), Rate{Permits: 10, Interval: time.Hour}))
-			b.Take(from, 4)
-			before := b.Redis.Dump()
-			require.ErrorIs(b, from.Rename(b.Context(), names[1]), ErrInvalidName)
-			_, err := from.RenameNX(b.Context(), names[1])
-			require.ErrorIs(b, err, ErrInvalidName)
-			_, err = from.Copy(b.Context(), names[1], Replace())
-			require.ErrorIs(b, err, ErrInvalidName)
-			assert.Equal(b, before, b.Redis.Dump())
-			require.NoError(b, from.Rename(b.Context(), names[0]), "its own name")
-			b.Free(from, 6)
-			_, err = from.Delete(b.Context())
-			require.NoError(b, err)
-		}
+		ctx := b.Context()
+		l := b.limiter(Rate{Permits: 10, Interval: 10 * second})
+		b.Take(l, 4)
+		pass(second)
+		b.Take(l, 6)
+		require.NoError(b, l.Release(ctx, 5)) // the 4, and 1 of the 6
+		b.Free(l, 5)
+		b.Take(l, 5)
+		pass(9 * second) // the 4 would be back now, had they not come before
+		b.Full(l, 1)
+		pass(second)
+		b.Free(l, 10)
+
+		require.NoError(b, l.Release(ctx, 3)) // of nothing
+		b.Take(l, 10)
+		require.NoError(b, l.Release(ctx, 100))
+		b.Take(l, 10)
+		b.Full(l, 1)
 	})
+}
+
+// TestAReleaseThatFailsLosesNothing: what had left the window by then is back.
+func TestAReleaseThatFailsLosesNothing(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(Rate{Permits: 10, Interval: 10 * second})
+		b.Take(l, 4)
+		pass(5 * second)
+		_, err := b.Redis.ZAdd("{limiter}:permits", float64(time.Now().UnixMilli()-1), "abc")
+		require.NoError(b, err)
+		b.Take(l, 5)
+		pass(5 * second)
+		var state *StateError
+		require.ErrorAs(b, l.Release(b.Context(), 1), &state)
+		b.Free(l, 5)
+	})
+}
+
+func TestReleaseOfManyGrants(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(Rate{Permits: 10_000, Interval: 10 * second})
+		for range 1000 {
+			b.Take(l, 1)
+		}
+		require.NoError(b, l.Release(b.Context(), 700))
+		b.Free(l, 9700)
+		members, err := b.Redis.ZMembers("{limiter}:permits")
+		require.NoError(b, err)
+		assert.Len(b, members, 300)
+	})
+}
+
+// TestAReleaseBehindGrantsThatHaveLeft frees what is taken, not what is back anyway.
+func TestAReleaseBehindGrantsThatHaveLeft(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(Rate{Permits: 1000, Interval: 10 * second})
+		for range 300 {
+			b.Take(l, 1)
+		}
+		pass(5 * second)
+		b.Take(l, 600)
+		pass(5 * second)
+		require.NoError(b, l.Release(b.Context(), 100))
+		b.Free(l, 500)
+		pass(5 * second)
+		b.Free(l, 1000)
+		b.Take(l, 1000)
+	})
+}
+
+// giveBack gives back some permits of a grant of so many.
+func (b *bubble) giveBack(l *Limiter, letter string, permits, of int64) error {
+	rest := ""
+	if of > permits {
+		rest = member(letter, of-permits)
+	}
+	_, err := b.run(giveBackScript, l, b.nowText(), fmt.Sprint(permits), member(letter, of), rest)
+	return err
+}
+
+func TestGivingBackAPartOfAGrant(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(Rate{Permits: 100_000, Interval: second})
+		b.granted(l, "a", 70_000)
+		b.granted(l, "b", 2)
+		require.NoError(b, b.giveBack(l, "a", 3000, 70_000))
+		assert.Equal(b, map[string]int64{"a": 67_000, "b": 2}, b.grants(), "what stays is of those who stayed")
+		b.Free(l, 100_000-67_002)
+		require.NoError(b, b.giveBack(l, "b", 2, 2))
+		assert.Equal(b, map[string]int64{"a": 67_000}, b.grants())
+		require.NoError(b, b.giveBack(l, "b", 2, 2), "twice")
+		require.NoError(b, b.giveBack(l, "c", 2, 5), "of a grant that was never made")
+		b.Free(l, 100_000-67_000)
+		b.Redis.Del("{limiter}:value")
+		b.Free(l, 100_000-67_000)
+		pass(second - time.Millisecond)
+		b.Take(l, 1)
+		pass(time.Millisecond)
+		require.NoError(b, b.giveBack(l, "a", 1, 67_000), "it has left the window at this moment")
+		b.Free(l, 99_999)
+	})
+}
+
+// TestAReleaseThatCutTheGrant is Issue 9, point 12: what the grant still holds is given back, and no more.
+func TestAReleaseThatCutTheGrant(t *testing.T) {
+	for _, test := range []struct {
+		released, givenBack int64
+		kept                map[string]int64
+	}{
+		{3, 2, map[string]int64{"a": 5, "b": 20}},
+		{3, 7, map[string]int64{"b": 20}},
+		{3, 10, map[string]int64{"b": 20}},
+		{9, 4, map[string]int64{"b": 20}},
+		{10, 4, map[string]int64{"b": 20}},
+		{15, 4, map[string]int64{"b": 15}},
+	} {
+		inBubble(t, func(b *bubble) {
+			l := b.limiter(Rate{Permits: 100, Interval: second})
+			b.granted(l, "a", 10)
+			pass(time.Millisecond)
+			b.granted(l, "b", 20)
+			require.NoError(b, l.Release(b.Context(), test.released))
+			require.NoError(b, b.giveBack(l, "a", test.givenBack, 10))
+			assert.Equal(b, test.kept, b.grants(), "%+v", test)
+			free := int64(100)
+			for _, n := range test.kept {
+				free -= n
+			}
+			b.Free(l, free)
+			b.Redis.Del("{limiter}:value")
+			b.Free(l, free)
+		})
+	}
+}
+
+// TestGivingBackWithoutARight: wherever it is stopped, no permit is free that is taken.
+func TestGivingBackWithoutARight(t *testing.T) {
+	for _, command := range []string{"HMGET", "GET", "PTTL", "ZRANGE", "ZSCORE", "SET", "ZADD", "ZREM", "ZCOUNT", "ZCARD", "ZREMRANGEBYRANK", "PERSIST"} {
+		t.Run(command, func(t *testing.T) {
+			inBubble(t, func(b *bubble) {
+				l := b.limiter(Rate{Permits: 10, Interval: second})
+				b.granted(l, "a", 2)
+				pass(second / 2)
+				b.granted(l, "b", 5)
+				pass(second / 2)
+				if command == "PERSIST" { // which takes a time to live that somebody else has left
+					b.Redis.SetTTL("{limiter}:permits", time.Hour)
+				}
+				refused := b.Reply(command, "", func(peer *server.Peer, _ []string) {
+					peer.WriteError("NOPERM this user has no permissions to run the command")
+				})
+				require.Error(b, b.giveBack(l, "b", 3, 5))
+				require.Equal(b, 1, *refused)
+				b.Reply("", "none", nil)
+				pass(2 * time.Millisecond) // a value that was given up
+				free, err := l.AvailablePermits(b.Context())
+				require.NoError(b, err)
+				assert.LessOrEqual(b, free, int64(8))
+				b.Take(l, 1)
+				pass(second / 2)
+				b.Free(l, 9)
+				b.Take(l, 9)
+				b.Full(l, 1)
+			})
+		})
+	}
+}
+
+// endsOnceAsked is a context that ends as soon as somebody has been told that it has not.
+type endsOnceAsked struct {
+	context.Context
+	end context.CancelFunc
+}
+
+func (c endsOnceAsked) Err() error {
+	defer c.end()
+	return c.Context.Err()
+}
+
+// TestNothingThatIsLeasedIsLostToACallerWhoLeaves: what is taken from those to come goes back, or stays theirs.
+func TestNothingThatIsLeasedIsLostToACallerWhoLeaves(t *testing.T) {
+	const lease = 10 * time.Millisecond
+	for name, call := range map[string]func(ctx context.Context, l *Limiter) error{
+		"Flush": func(ctx context.Context, l *Limiter) error { return l.wire.client.Flush(ctx) },
+		"a request that needs what is leased": func(ctx context.Context, l *Limiter) error {
+			_, err := l.TryAcquire(ctx, 700)
+			return err
+		},
+	} {
+		for when, once := range map[string]bool{"before": false, "once it has begun": true} {
+			t.Run(name+", "+when, func(t *testing.T) {
+				inBubble(t, func(b *bubble) {
+					l := b.limiter(Rate{Permits: 1000, Interval: 10 * time.Second}, WithLease(lease), WithDenialCache(time.Hour))
+					b.Latency.Store(int64(500 * time.Microsecond))
+					for range 300 {
+						pass(30 * time.Microsecond)
+						b.Take(l, 1)
+					}
+					require.Less(b, b.Stored("{limiter}:value"), int64(700), "something is leased")
+					b.Latency.Store(0)
+					plain := l.wire.client.Limiter("limiter")
+					plain.calls.Leases = false
+					b.Full(plain, 700)
+					synctest.Wait() // which is remembered
+					inner, end := context.WithCancel(b.Context())
+					ctx := context.Context(endsOnceAsked{inner, end})
+					if !once {
+						end()
+						ctx = inner
+					}
+					require.ErrorIs(b, call(ctx, l), context.Canceled)
+					pass(2 * lease)
+					b.Free(l, 700)
+					pass(100 * time.Millisecond)
+					synctest.Wait()
+					assert.True(b, l.wire.client.engine.Idle())
+				})
+			})
+		}
+	}
 }

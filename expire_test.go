@@ -8,26 +8,9 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2/server"
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
-
-// State never dies before its configuration. What a real server makes of it, at every millisecond around the end, is
-// looked at in integration/expiry.
-
-// ttls are the times to live of all keys, by the end of their names; 0 is for ever.
-func (b *bubble) ttls() map[string]time.Duration {
-	all := make(map[string]time.Duration)
-	for _, key := range b.Redis.Keys() {
-		name := strings.TrimPrefix(key, "{limiter}:")
-		if before, _, own := strings.Cut(name, ":"); own {
-			name = "own " + before
-		}
-		all[name] = b.Redis.TTL(key)
-	}
-	return all
-}
 
 // TestTheLastMillisecondOfALimiter is Issue 9, point 1: the time to live of the configuration is 0 then, and it is there
 // all the same. An expiry of 0 would delete the state.
@@ -328,37 +311,6 @@ func TestDurationsThatOverflow(t *testing.T) {
 	})
 }
 
-// TestACopyOfStateThatWouldDieEarly lives as long as its configuration, too.
-func TestACopyOfStateThatWouldDieEarly(t *testing.T) {
-	inBubble(t, func(b *bubble) {
-		ctx := b.Context()
-		c := New(b.Conn, WithClientID(uuid.New()))
-		for _, typ := range []RateType{Overall, PerClient} {
-			for _, config := range []time.Duration{0, time.Minute} {
-				b.Redis.FlushAll()
-				l := c.Limiter("from")
-				require.NoError(b, l.SetRate(ctx, Rate{Type: typ, Permits: 10, Interval: time.Hour}))
-				b.Take(l, 10)
-				for _, key := range b.Redis.Keys() {
-					switch {
-					case key != "from":
-						b.Redis.SetTTL(key, second)
-					case config > 0:
-						b.Redis.SetTTL(key, config)
-					}
-				}
-				copied, err := l.Copy(ctx, "copy")
-				require.NoError(b, err)
-				require.True(b, copied)
-				require.NoError(b, l.Rename(ctx, "to"))
-				pass(2 * second)
-				b.Full(c.Limiter("copy"), 1)
-				b.Full(c.Limiter("to"), 1)
-			}
-		}
-	})
-}
-
 // TestStateInItsLastMillisecond lives on with the configuration.
 func TestStateInItsLastMillisecond(t *testing.T) {
 	inBubble(t, func(b *bubble) {
@@ -372,5 +324,93 @@ func TestStateInItsLastMillisecond(t *testing.T) {
 		_, err := l.Expire(b.Context(), time.Hour, IfNotSet)
 		require.NoError(b, err)
 		assert.Equal(b, time.Minute+time.Millisecond, b.Redis.TTL("{limiter}:permits"))
+	})
+}
+
+// Issue 9, point 17: where the configuration has no TTL, one that is found on the state goes with the next call, granted or
+// denied, from the value too: Java reads a value that is gone as a whole rate.
+func TestATimeToLiveThatIsFoundGoes(t *testing.T) {
+	const value, permits = "{limiter}:value", "{limiter}:permits"
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(Rate{Permits: 10, Interval: time.Hour})
+		for name, call := range map[string]func(){
+			"a grant":  func() { b.Take(l, 1) },
+			"a denial": func() { b.Full(l, 10) },
+		} {
+			b.Take(l, 1)
+			b.Redis.SetTTL(value, time.Minute)
+			b.Redis.SetTTL(permits, time.Minute)
+			call()
+			assert.Zero(b, b.Redis.TTL(value), name)
+			assert.Zero(b, b.Redis.TTL(permits), name)
+		}
+		// The value alone is left.
+		b.Redis.Del(permits)
+		b.Redis.SetTTL(value, time.Minute)
+		b.Take(l, 10)
+		assert.Zero(b, b.Redis.TTL(value))
+		assert.Zero(b, b.Redis.TTL(permits))
+	})
+}
+
+// TestAValueThatDiesBeforeItsSet, since Redisson left it with a life of its own, grants nothing: the set is what counts.
+func TestAValueThatDiesBeforeItsSet(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(Rate{Permits: 10, Interval: time.Hour})
+		b.Take(l, 4)
+		b.Redis.SetTTL("{limiter}:value", time.Minute)
+		b.Take(l, 3)
+		pass(2 * time.Minute)
+		b.Full(l, 4)
+		b.Take(l, 3)
+		b.Full(l, 1)
+	})
+}
+
+// TestATimeToLiveOfTheConfigurationAlone goes to the state with the next call, granted or denied. So it is where Redisson renames a
+// limiter that expires to a name whose own state stayed behind.
+func TestATimeToLiveOfTheConfigurationAlone(t *testing.T) {
+	for kind, life := range map[RateType]time.Duration{
+		Overall: time.Hour + time.Millisecond, PerClient: 25*time.Hour + time.Minute + time.Millisecond,
+	} {
+		inBubble(t, func(b *bubble) {
+			l := b.limiter(Rate{Type: kind, Permits: 10, Interval: time.Minute})
+			for name, call := range map[string]func(){
+				"a grant":  func() { b.Take(l, 1) },
+				"a denial": func() { b.Full(l, 10) },
+			} {
+				b.Take(l, 1)
+				b.Redis.SetTTL("limiter", time.Hour)
+				call()
+				for _, key := range l.wire.keys {
+					if key != "limiter" && b.Redis.Exists(key) {
+						assert.Equal(b, life, b.Redis.TTL(key), "%v, %s: %s", kind, name, key)
+					}
+				}
+				require.NoError(b, l.SetRate(b.Context(), Rate{Type: kind, Permits: 10, Interval: time.Minute}))
+				_, err := l.ClearExpire(b.Context())
+				require.NoError(b, err)
+			}
+		})
+	}
+}
+
+// TestNothingIsLeasedOfALimiterThatEnds, even where its configuration alone has a TTL.
+func TestNothingIsLeasedOfALimiterThatEnds(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := b.limiter(Rate{Permits: 1_000_000, Interval: time.Hour}, WithLease(time.Second))
+		b.Take(l, 1)
+		b.Redis.SetTTL("limiter", 900*time.Millisecond)
+		calls := b.Scripts.Load()
+		const asked = 100
+		for range asked {
+			b.Take(l, 1)
+		}
+		assert.EqualValues(b, asked, b.Scripts.Load()-calls, "calls: each asks Redis")
+		require.NoError(b, b.Conn.Do(b.Context(), b.Conn.B().Persist().Key("limiter").Build()).Error())
+		for range asked {
+			b.Take(l, 1)
+		}
+		assert.Less(b, b.Scripts.Load()-calls, int64(asked+asked/2), "leased by then")
 	})
 }

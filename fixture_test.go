@@ -1,0 +1,209 @@
+package rratelimiter
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	inmemory "github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
+)
+
+// bubble is a Redis in memory inside a synctest bubble, with the helpers of this package's tests.
+type bubble struct{ *inmemory.Bubble }
+
+// inBubble runs a test with a Redis in memory and a clock of its own. It fails if a goroutine is left.
+func inBubble(t *testing.T, test func(b *bubble)) {
+	inmemory.Run(t, func(m *inmemory.Bubble) {
+		// The scripts that take permits are loaded, so that each call is one round trip.
+		none := New(m.Conn).Limiter("none")
+		_, err := none.TryAcquire(m.Context(), 1)
+		require.ErrorIs(m, err, ErrNotInitialized)
+		_, err = none.Take(m.Context(), 1)
+		require.ErrorIs(m, err, ErrNotInitialized)
+		test(&bubble{m})
+	})
+}
+
+// limiter opens a limiter and sets its rate.
+func (b *bubble) limiter(rate Rate, opts ...Option) *Limiter {
+	l := New(b.Conn, opts...).Limiter("limiter")
+	require.NoError(b, l.SetRate(b.Context(), rate))
+	return l
+}
+
+// pass lets time pass on the clock of the bubble.
+func pass(d time.Duration) { inmemory.Pass(d) }
+
+const second = time.Second
+
+// everyCall lists every call of a limiter with arguments that are all right.
+func everyCall(l *Limiter) map[string]func(context.Context) error {
+	rate := Rate{Permits: 10, Interval: second}
+	errOf := func(_ any, err error) error { return err }
+	return map[string]func(context.Context) error{
+		"TrySetRate":       func(ctx context.Context) error { return errOf(l.TrySetRate(ctx, rate)) },
+		"SetRate":          func(ctx context.Context) error { return l.SetRate(ctx, rate) },
+		"SetRate keep":     func(ctx context.Context) error { return l.SetRate(ctx, rate, KeepState()) },
+		"UpdateRate":       func(ctx context.Context) error { return errOf(l.UpdateRate(ctx, rate)) },
+		"Config":           func(ctx context.Context) error { return errOf(l.Config(ctx)) },
+		"TryAcquire":       func(ctx context.Context) error { return errOf(l.TryAcquire(ctx, 1)) },
+		"TryAcquireWithin": func(ctx context.Context) error { return errOf(l.TryAcquireWithin(ctx, 1, second)) },
+		"Acquire":          func(ctx context.Context) error { return l.Acquire(ctx, 1) },
+		"Take":             func(ctx context.Context) error { return errOf(l.Take(ctx, 1)) },
+		"Release":          func(ctx context.Context) error { return l.Release(ctx, 1) },
+		"Release(0)":       func(ctx context.Context) error { return l.Release(ctx, 0) },
+		"AvailablePermits": func(ctx context.Context) error { return errOf(l.AvailablePermits(ctx)) },
+		"Exists":           func(ctx context.Context) error { return errOf(l.Exists(ctx)) },
+		"Expire":           func(ctx context.Context) error { return errOf(l.Expire(ctx, time.Hour)) },
+		"ExpireAt":         func(ctx context.Context) error { return errOf(l.ExpireAt(ctx, time.Now().Add(time.Hour))) },
+		"ClearExpire":      func(ctx context.Context) error { return errOf(l.ClearExpire(ctx)) },
+		"RemainTimeToLive": func(ctx context.Context) error { return errOf(l.RemainTimeToLive(ctx)) },
+		"ExpireTime":       func(ctx context.Context) error { return errOf(l.ExpireTime(ctx)) },
+		"Touch":            func(ctx context.Context) error { return errOf(l.Touch(ctx)) },
+		"SizeInMemory":     func(ctx context.Context) error { return errOf(l.SizeInMemory(ctx)) },
+		"Copy":             func(ctx context.Context) error { return errOf(l.Copy(ctx, "copy", Replace())) },
+		"RenameNX":         func(ctx context.Context) error { return errOf(l.RenameNX(ctx, l.Name())) },
+		"Rename":           func(ctx context.Context) error { return l.Rename(ctx, l.Name()) },
+		"Unlink":           func(ctx context.Context) error { return errOf(l.Unlink(ctx)) },
+		"Delete":           func(ctx context.Context) error { return errOf(l.Delete(ctx)) },
+	}
+}
+
+// config reads the limiter's rate and interval.
+func (b *bubble) config() struct{ rate, interval string } {
+	return struct{ rate, interval string }{b.Redis.HGet("limiter", "rate"), b.Redis.HGet("limiter", "interval")}
+}
+
+// run runs a script as it is.
+func (b *bubble) run(script *redisx.Script, l *Limiter, args ...string) (rueidis.RedisMessage, error) {
+	return l.wire.client.engine.Eval(b.Context(), script, l.wire.keys[:], args, nil)
+}
+
+func (b *bubble) nowText() string { return strconv.FormatInt(time.Now().UnixMilli(), 10) }
+
+// member is a member of a grant: one letter 16 times, and the permits.
+func member(letter string, permits int64) string {
+	return string(appendUint32([]byte("\x10"+strings.Repeat(letter, 16)), permits))
+}
+
+// granted takes permits under a member of that letter.
+func (b *bubble) granted(l *Limiter, letter string, permits int64) {
+	b.Helper()
+	reply, err := b.run(acquireScript, l, b.nowText(), member(letter, permits), b.config().rate, b.config().interval, fmt.Sprint(permits))
+	require.NoError(b, err)
+	left, err := reply.AsInt64()
+	require.NoError(b, err)
+	require.GreaterOrEqual(b, left, int64(0))
+}
+
+// grants are the permits of all members of the overall set, by the letter that they are made of.
+func (b *bubble) grants() map[string]int64 {
+	all := make(map[string]int64)
+	if !b.Redis.Exists("{limiter}:permits") {
+		return all
+	}
+	members, err := b.Redis.ZMembers("{limiter}:permits")
+	require.NoError(b, err)
+	for _, m := range members {
+		all[m[1:2]] += int64(m[17]) | int64(m[18])<<8 | int64(m[19])<<16 | int64(m[20])<<24
+	}
+	return all
+}
+
+func firstMember(b *bubble) string {
+	members, err := b.Redis.ZMembers("{limiter}:permits")
+	require.NoError(b, err)
+	return members[0]
+}
+
+// ttls are the times to live of all keys, by the end of their names; 0 is for ever.
+func (b *bubble) ttls() map[string]time.Duration {
+	all := make(map[string]time.Duration)
+	for _, key := range b.Redis.Keys() {
+		name := strings.TrimPrefix(key, "{limiter}:")
+		if before, _, own := strings.Cut(name, ":"); own {
+			name = "own " + before
+		}
+		all[name] = b.Redis.TTL(key)
+	}
+	return all
+}
+
+// texts is a reply of the acquire script as text, its parts with a space between them.
+func texts(t require.TestingT, reply rueidis.RedisMessage, err error) string {
+	require.NoError(t, err)
+	if reply.IsInt64() {
+		n, _ := reply.AsInt64()
+		return strconv.FormatInt(n, 10)
+	}
+	parts, err := reply.ToArray()
+	require.NoError(t, err)
+	var all []string
+	for _, p := range parts {
+		if n, err := p.AsInt64(); err == nil {
+			all = append(all, strconv.FormatInt(n, 10))
+		} else {
+			text, _ := p.ToString()
+			all = append(all, text)
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+// fuzzEpoch is the moment at which the clocks of the fuzzed limiters begin.
+var fuzzEpoch = time.UnixMilli(1_700_000_000_000)
+
+// fuzzServer is an in-memory Redis and a client of it, for all inputs of one target.
+func fuzzServer(f *testing.F) (*miniredis.Miniredis, rueidis.Client) {
+	server := miniredis.RunT(f)
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	require.NoError(f, err)
+	f.Cleanup(client.Close)
+	return server, client
+}
+
+// drift returns value + permits in the set - rate.
+func (b *bubble) drift() int64 {
+	b.Helper()
+	text, err := b.Redis.Get("{limiter}:value")
+	require.NoError(b, err)
+	value, err := strconv.ParseInt(text, 10, 64)
+	require.NoError(b, err)
+	rate, err := strconv.ParseInt(b.config().rate, 10, 64)
+	require.NoError(b, err)
+	return value + b.sum() - rate
+}
+
+// sum returns the permits in the set.
+func (b *bubble) sum() (sum int64) {
+	b.Helper()
+	if b.Redis.Exists("{limiter}:permits") {
+		members, err := b.Redis.ZMembers("{limiter}:permits")
+		require.NoError(b, err)
+		for _, m := range members {
+			sum += int64(binary.LittleEndian.Uint32([]byte(m[len(m)-4:])))
+		}
+	}
+	return sum
+}
+
+// redissonReleases raises the value and leaves the grants.
+func (b *bubble) redissonReleases(permits int64) {
+	b.Helper()
+	text, err := b.Redis.Get("{limiter}:value")
+	require.NoError(b, err)
+	value, err := strconv.ParseInt(text, 10, 64)
+	require.NoError(b, err)
+	rate, err := strconv.ParseInt(b.config().rate, 10, 64)
+	require.NoError(b, err)
+	require.NoError(b, b.Redis.Set("{limiter}:value", strconv.FormatInt(min(rate, value+permits), 10)))
+}

@@ -1,0 +1,380 @@
+package rratelimiter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	inmemory "github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/engine"
+)
+
+// TestEachOfACallHasItsOwnAnswer: what is left after it, and when its own permits could be had.
+func TestEachOfACallHasItsOwnAnswer(t *testing.T) {
+	granted := func(left int64) Decision { return Decision{Allowed: true, Remaining: left} }
+	denied := func(left int64, after time.Duration) Decision { return Decision{Remaining: left, RetryAfter: after} }
+	type pair struct {
+		after   time.Duration
+		permits int64
+	}
+	for name, test := range map[string]struct {
+		free  int64
+		reply []pair
+		wants []int64
+		marks string
+		want  []Decision
+	}{
+		"all granted":        {4, nil, []int64{1, 2, 3}, "*", []Decision{granted(9), granted(7), granted(4)}},
+		"some granted":       {1, []pair{{second, 5}, {2 * second, 1}, {3 * second, 3}}, []int64{1, 7, 2, 8}, "gngn", []Decision{granted(3), denied(3, 2*second), granted(1), denied(1, 3*second)}},
+		"none granted":       {1, []pair{{second, 1}, {2 * second, 8}}, []int64{2, 3}, "nn", []Decision{denied(1, second), denied(1, 2*second)}},
+		"more than the rate": {-3, []pair{{second, 3}, {2 * second, 1}, {3 * second, 9}}, []int64{1, 2}, "nn", []Decision{denied(0, 2*second), denied(0, 3*second)}},
+		"above the rate":     {5, nil, []int64{11, 5}, "xg", []Decision{{}, granted(5)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(b *bubble) {
+				l := New(b.Conn).Limiter("a")
+				ba := new(engine.Batch)
+				for _, permits := range test.wants {
+					ba.Requests = append(ba.Requests, &engine.Request{Permits: permits})
+				}
+				script := "return {0, " + decimal(test.free) + ", 10, 10000, 4000, 7, '" + test.marks + "', ''"
+				for _, r := range test.reply {
+					script += ", " + decimal(r.after.Milliseconds()) + ", " + decimal(r.permits)
+				}
+				reply, err := b.Conn.Do(b.Context(), b.Conn.B().Eval().Script(script+"}").Numkeys(0).Build()).ToArray()
+				require.NoError(b, err)
+				require.NoError(b, l.wire.answer(ba, reply))
+				for i, r := range ba.Requests {
+					if test.want[i] == (Decision{}) {
+						assert.ErrorIs(b, r.Err, ErrPermitsExceedRate)
+						assert.Zero(b, r.Answer)
+						continue
+					}
+					test.want[i].Limit, test.want[i].ResetAfter = 10, 4*second
+					assert.Equal(b, test.want[i], Decision(r.Answer), "request %d", i)
+				}
+				assert.Equal(b, 10*second, ba.Outlook.(*outlook).interval)
+			})
+		})
+	}
+}
+
+func decimal(n int64) string { return strconv.FormatInt(n, 10) }
+
+// TestDurationsAreCutAndDoNotOverflow.
+func TestDurationsAreCutAndDoNotOverflow(t *testing.T) {
+	const most = math.MaxInt64 / int64(time.Millisecond)
+	for ms, want := range map[int64]time.Duration{
+		0: 0, 1: time.Millisecond, most: time.Duration(most) * time.Millisecond, most + 1: time.Duration(most) * time.Millisecond,
+		math.MaxInt64: time.Duration(most) * time.Millisecond, 1 << 53: time.Duration(most) * time.Millisecond,
+		math.MinInt64: -time.Duration(most) * time.Millisecond,
+	} {
+		assert.Equal(t, want, millis(ms), ms)
+	}
+}
+
+// TestRepliesThatFitNoCallAreRefused.
+func TestRepliesThatFitNoCallAreRefused(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		l := New(b.Conn).Limiter("a")
+		for _, text := range []string{"{0, 1, 10, 1000, 1, 7, 'g'}", "{0, 1, 10, 1000, 1, 7, 'ggg'}", "{0, 1, 10, 1000, 1, 7}", "{0, 1, 10, 1000, 1, 7, 'gg', 5}", "{0, 1, 10, 'x', 1, 7, 'gg'}"} {
+			reply, err := b.Conn.Do(b.Context(), b.Conn.B().Eval().Script("return "+text).Numkeys(0).Build()).ToArray()
+			require.NoError(b, err)
+			assert.ErrorContains(b, l.wire.answer(&engine.Batch{Requests: []*engine.Request{{Permits: 1}, {Permits: 1}}}, reply), "unknown reply", text)
+		}
+		for _, text := range []string{"{1, 'cursor', 1}", "{3, 0, 'rate', 'x'}", "{3, 6, 'rate', 'x'}", "{3, 1, 'rate', 'x', 'y'}", "{9}"} {
+			reply, err := b.Conn.Do(b.Context(), b.Conn.B().Eval().Script("return "+text).Numkeys(0).Build()).ToArray()
+			require.NoError(b, err)
+			_, again, err := l.wire.status(reply)
+			assert.ErrorContains(b, err, "unknown reply", text)
+			assert.False(b, again)
+		}
+	})
+}
+
+// answering is a client whose Redis gives one answer to everything.
+type answering struct {
+	rueidis.Client
+	text string
+}
+
+func (c *answering) Do(ctx context.Context, _ rueidis.Completed) rueidis.RedisResult {
+	return c.Client.Do(ctx, c.B().Eval().Script("return "+c.text).Numkeys(0).Build())
+}
+
+// TestReleaseAndAvailablePermitsTakeTheirOwnRepliesOnly.
+func TestReleaseAndAvailablePermitsTakeTheirOwnRepliesOnly(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		for _, text := range []string{"{0}", "{0, 0, 0}", "{0, 'x'}"} {
+			l := New(&answering{b.Conn, text}).Limiter("limiter")
+			for _, call := range []string{"Release", "AvailablePermits"} {
+				assert.ErrorContains(b, everyCall(l)[call](b.Context()), "unknown reply", text)
+			}
+		}
+	})
+}
+
+func TestWhenPermitsAreFreeAtTheEarliest(t *testing.T) {
+	// The permits of a return include those before it.
+	returns := []returning{{2 * second, 3}, {5 * second, 10}}
+	for _, test := range []struct {
+		free, permits int64
+		returns       []returning
+		want          time.Duration
+	}{
+		{10, 10, nil, 0},
+		{4, 4, returns, 0},
+		{4, 5, returns, 2 * second},
+		{0, 3, returns, 2 * second},
+		{0, 4, returns, 5 * second},
+		{0, 10, returns, 5 * second},
+		{-2, 1, returns, 2 * second}, // more are taken than the rate
+		{-2, 2, returns, 5 * second},
+		{-2, 10, returns, 5 * second}, // no more than a page of returns is known
+		{0, 1, nil, 0},
+	} {
+		o := &outlook{rate: 10, interval: 10 * second, free: test.free, returns: test.returns}
+		assert.Equal(t, test.want, o.Earliest(test.permits), "%d permits, %d free, %v", test.permits, test.free, test.returns)
+	}
+}
+
+// TestWhenTheLastOfManyPermitsIsFreeAtTheEarliest, where more is wanted than the rate: each rate takes an interval more.
+func TestWhenTheLastOfManyPermitsIsFreeAtTheEarliest(t *testing.T) {
+	const never = time.Duration(math.MaxInt64)
+	for name, test := range map[string]struct {
+		free     int64
+		wanted   int64
+		interval time.Duration
+		want     time.Duration
+	}{
+		"the first return":            {0, 3, 10 * second, 2 * second},
+		"one more permit":             {0, 4, 10 * second, 5 * second},
+		"all that a rate has":         {0, 10, 10 * second, 5 * second},
+		"the next rate":               {0, 11, 10 * second, 12 * second},
+		"three rates":                 {0, 25, 10 * second, 25 * second},
+		"free permits":                {4, 4, 10 * second, 0},
+		"free permits, once more":     {4, 14, 10 * second, 10 * second},
+		"so often that nobody lives":  {0, math.MaxInt64, 10 * second, never},
+		"as often as a number counts": {0, math.MaxInt64 - 1, 10 * second, never},
+		"a time that overflows":       {0, 21, 1 << 62, never},
+		"a time that overflows to 0":  {0, 41, 1 << 62, never},
+		"a time that just overflows":  {0, 11, never - second, never},
+		"a time that does not":        {0, 11, never - 4*second, never - 2*second},
+	} {
+		o := &outlook{rate: 10, interval: test.interval, free: test.free, returns: []returning{{2 * second, 3}, {5 * second, 10}}}
+		assert.Equal(t, test.want, o.Earliest(test.wanted), name)
+	}
+}
+
+// TestWhatADenialAnswers, and where it is not known.
+func TestWhatADenialAnswers(t *testing.T) {
+	for name, test := range map[string]struct {
+		free, permits int64
+		want          time.Duration // RetryAfter; below 0 where it is not known
+	}{
+		"the first return":              {0, 2, 2 * second},
+		"all of it":                     {0, 3, 2 * second},
+		"behind the first return":       {0, 4, 5 * second},
+		"all that is known":             {0, 7, 5 * second},
+		"more than is known":            {0, 8, -1},
+		"with some free":                {1, 8, 5 * second},
+		"with some free, and more":      {1, 9, -1},
+		"with some free, in the first":  {1, 4, 2 * second},
+		"where more than the rate went": {-2, 1, 2 * second},
+		"further":                       {-2, 2, 5 * second},
+		"the last of it":                {-2, 5, 5 * second},
+		"beyond it":                     {-2, 6, -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := &outlook{rate: 10, free: test.free, reset: 6 * second, returns: []returning{{2 * second, 3}, {5 * second, 7}}}
+			got, known := o.Denied(test.permits)
+			require.Equal(t, test.want >= 0, known)
+			if known {
+				assert.Equal(t, engine.Answer{Limit: 10, Remaining: max(0, test.free), RetryAfter: test.want, ResetAfter: 6 * second}, got)
+			}
+		})
+	}
+	_, known := (&outlook{rate: 10}).Denied(1)
+	assert.False(t, known, "no return is known")
+}
+
+// TestWhichLimiterIsWorse for those who wait: one of a lower rate or a longer interval.
+func TestWhichLimiterIsWorse(t *testing.T) {
+	before := &outlook{rate: 10, interval: 10 * second}
+	for name, test := range map[string]struct {
+		o    outlook
+		want bool
+	}{
+		"the same":          {outlook{rate: 10, interval: 10 * second, free: -3}, false},
+		"a lower rate":      {outlook{rate: 9, interval: 10 * second, free: 9}, true},
+		"a higher rate":     {outlook{rate: 11, interval: 10 * second}, false},
+		"a longer interval": {outlook{rate: 10, interval: 11 * second}, true},
+		"a shorter one":     {outlook{rate: 10, interval: 9 * second}, false},
+	} {
+		assert.Equal(t, test.want, test.o.Worse(before), name)
+	}
+}
+
+// replies makes one well-formed RESP3 message out of any bytes: a server that answers what no script of ours does.
+type replies struct{ source []byte }
+
+func (r *replies) next() byte {
+	if len(r.source) == 0 {
+		return 0
+	}
+	b := r.source[0]
+	r.source = r.source[1:]
+	return b
+}
+
+func (r *replies) text() string {
+	n := min(int(r.next()%32), len(r.source))
+	text := string(r.source[:n])
+	r.source = r.source[n:]
+	return text
+}
+
+func (r *replies) number() int64 {
+	switch b := r.next(); {
+	case b < 200:
+		return int64(b) - 4
+	case b < 220:
+		return 1<<62 + int64(b)
+	case b < 240:
+		return -1<<63 + int64(b)
+	default:
+		return int64(r.next())<<(b&31) - 1
+	}
+}
+
+func (r *replies) message(depth int) string {
+	switch choice := r.next() % 16; {
+	case choice < 5:
+		return fmt.Sprintf(":%d\r\n", r.number())
+	case choice < 8:
+		text := r.text()
+		return fmt.Sprintf("$%d\r\n%s\r\n", len(text), text)
+	case choice == 8:
+		return "+" + strings.NewReplacer("\r", "", "\n", "").Replace(r.text()) + "\r\n"
+	case choice == 9:
+		return "-" + strings.NewReplacer("\r", "", "\n", "").Replace(r.text()) + "\r\n"
+	case choice == 10:
+		return "_\r\n"
+	case choice == 11:
+		return fmt.Sprintf(",%d.5\r\n", r.number())
+	case choice == 12:
+		return "#t\r\n"
+	case depth > 2:
+		return "$-1\r\n"
+	}
+	n := int(r.next() % 12)
+	var all strings.Builder
+	fmt.Fprintf(&all, "*%d\r\n", n)
+	for range n {
+		all.WriteString(r.message(depth + 1))
+	}
+	return all.String()
+}
+
+func FuzzReplies(f *testing.F) {
+	f.Add([]byte{0, 9})
+	f.Add([]byte{})
+	f.Add([]byte{13, 6, 0, 4, 0, 5, 0, 14, 0, 9, 0, 0, 5, 1, 'g'})
+	f.Add([]byte{13, 8, 0, 4, 0, 5, 0, 14, 0, 9, 0, 0, 5, 1, 'n', 0, 9, 0, 9})
+	f.Add([]byte{13, 2, 0, 5, 5, 1, 'x'})
+	f.Add([]byte{13, 1, 0, 6})
+	f.Add([]byte{13, 4, 0, 7, 0, 5, 5, 4, 'r', 'a', 't', 'e', 5, 1, 'x'})
+	f.Add([]byte{13, 4, 0, 7, 0, 99, 5, 0, 5, 0})
+	f.Add([]byte{9, 9, 'W', 'R', 'O', 'N', 'G', 'T', 'Y', 'P', 'E'})
+	f.Add([]byte{13, 2, 0, 4, 0, 200})
+	f.Add([]byte{0, 0})
+	f.Add([]byte{0, 210})
+
+	server := new(inmemory.Odd)
+	client, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{"nowhere"}, ForceSingleClient: true, DisableCache: true, DialCtxFn: server.Dial, DisableRetry: true,
+	})
+	require.NoError(f, err)
+	f.Cleanup(client.Close)
+	l := New(client).Limiter("r")
+	f.Fuzz(func(t *testing.T, source []byte) {
+		message := (&replies{source}).message(0)
+		server.Message.Store(&message)
+		answers := func(times int32) { server.Left.Store(times) }
+
+		for times := range int32(4) {
+			answers(times)
+			decision, err := l.Take(t.Context(), 3)
+			if err != nil {
+				require.Equal(t, Decision{}, decision)
+			} else {
+				require.GreaterOrEqual(t, decision.Remaining, int64(0))
+			}
+			requireTold(t, l, err)
+		}
+		for name, call := range map[string]func(context.Context) (any, error){
+			"TryAcquire": func(ctx context.Context) (any, error) { return l.TryAcquire(ctx, 1) },
+			"TryAcquireWithin": func(ctx context.Context) (any, error) {
+				return l.TryAcquireWithin(ctx, 1, time.Millisecond)
+			},
+			"AvailablePermits": func(ctx context.Context) (any, error) { return l.AvailablePermits(ctx) },
+			"Config":           func(ctx context.Context) (any, error) { return l.Config(ctx) },
+			"TrySetRate": func(ctx context.Context) (any, error) {
+				return l.TrySetRate(ctx, Rate{Permits: 1, Interval: time.Second})
+			},
+			"UpdateRate": func(ctx context.Context) (any, error) {
+				return l.UpdateRate(ctx, Rate{Permits: 1, Interval: time.Second})
+			},
+			"Exists": func(ctx context.Context) (any, error) { return l.Exists(ctx) },
+			"Delete": func(ctx context.Context) (any, error) { return l.Delete(ctx) },
+			"Expire": func(ctx context.Context) (any, error) { return l.Expire(ctx, time.Second) },
+			"RemainTimeToLive": func(ctx context.Context) (any, error) {
+				left, err := l.RemainTimeToLive(ctx)
+				var ms int64
+				if n, _ := fmt.Sscanf(message, ":%d", &ms); n == 1 && ms >= 0 {
+					require.Equal(t, millis(ms), left)
+				}
+				return left, err
+			},
+			"ExpireTime":   func(ctx context.Context) (any, error) { return l.ExpireTime(ctx) },
+			"SizeInMemory": func(ctx context.Context) (any, error) { return l.SizeInMemory(ctx) },
+			"RenameNX":     func(ctx context.Context) (any, error) { return l.RenameNX(ctx, "s") },
+		} {
+			answers(3)
+			_, err := call(t.Context())
+			if name == "TryAcquireWithin" && errors.Is(err, context.DeadlineExceeded) {
+				continue // the machine is slow
+			}
+			require.NotErrorIs(t, err, context.DeadlineExceeded, name)
+			requireTold(t, l, err)
+		}
+		answers(3)
+		requireTold(t, l, l.Release(t.Context(), 3))
+		answers(3)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+		defer cancel()
+		requireTold(t, l, l.Acquire(ctx, 3))
+	})
+}
+
+// requireTold demands that an error says which limiter it is about, and a StateError which of its keys.
+func requireTold(t *testing.T, l *Limiter, err error) {
+	t.Helper()
+	var state *StateError
+	switch {
+	case err == nil, errors.Is(err, context.DeadlineExceeded):
+	case errors.As(err, &state):
+		require.Contains(t, l.wire.keys, state.Key)
+	default:
+		require.ErrorContains(t, err, strconv.Quote(l.Name()))
+	}
+}
