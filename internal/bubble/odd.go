@@ -12,13 +12,14 @@ import (
 	"sync/atomic"
 )
 
-// Odd answers every script and every read with the message that it was given, a few times, and then with an error: a script
-// of ours does not say for ever that there is more to do.
+// Odd is a server that answers every command with one message. After a number of answers it returns an error, so that
+// no caller repeats its call for ever.
 type Odd struct {
 	Message atomic.Pointer[string]
-	Left    atomic.Int32
+	Left    atomic.Int32 // answers until the error
 }
 
+// Dial connects to the server.
 func (s *Odd) Dial(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
 	ours, theirs := net.Pipe()
 	go s.serve(theirs)
