@@ -80,7 +80,7 @@ func TestMistakes(t *testing.T) {
 		{"too deep", "domain: x\n" + nested(100), "want at most 64"},
 		{"an alias of itself", "domain: x\ndescriptors: &a\n  - key: k\n    descriptors: *a\n", "FILE"},
 		{"a bomb", bomb(), "FILE"},
-		{"too large", "domain: x\n#" + strings.Repeat("x", 16<<20), "FILE: has 16777"},
+		{"too large", "domain: x\n#" + strings.Repeat("x", 16<<20), "FILE: it has 16777"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			file := filepath.Join(folder(t, c.text), "0.yaml")
@@ -185,11 +185,11 @@ func TestFolders(t *testing.T) {
 
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "folder.yaml"), 0o700))
 	_, err = rls.Load(dir, false)
-	assert.ErrorContains(t, err, "folder.yaml: is no file")
+	assert.ErrorContains(t, err, "folder.yaml: it is a directory, want a file")
 	pipe := filepath.Join(t.TempDir(), "pipe.yaml")
 	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
 	_, err = rls.Load(pipe, false)
-	assert.ErrorContains(t, err, "pipe.yaml: is no file")
+	assert.ErrorContains(t, err, "pipe.yaml: it is no regular file")
 	_, err = rls.Load(t.TempDir(), false)
 	assert.ErrorContains(t, err, "has no file whose name ends in .yaml or .yml")
 	_, err = rls.Load(filepath.Join(dir, "none.yaml"), false)

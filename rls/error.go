@@ -1,8 +1,6 @@
 package rls
 
 import (
-	"fmt"
-
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
@@ -25,11 +23,9 @@ func configErrors(problems []*rulefile.Problem) []error {
 	rulefile.Sort(problems)
 	var errs []error
 	for _, p := range problems {
-		errs = append(errs, &ConfigError{p.File, p.Line, p.Field, p.Reason})
+		errs = append(errs, configError(p))
 	}
 	return errs
 }
 
-func wholeFile(path, format string, values ...any) error {
-	return &ConfigError{File: path, Reason: fmt.Sprintf(format, values...)}
-}
+func configError(p *rulefile.Problem) error { return &ConfigError{p.File, p.Line, p.Field, p.Reason} }

@@ -14,8 +14,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// belongs says where fields belong, for those who have put one elsewhere.
-var belongs = map[string]string{
+// misplaced tells where fields belong that stand elsewhere.
+var misplaced = map[string]string{
 	"domain": "the top of the file", "slot_by": "the top of the file", "http": "the top of the file",
 	"key": "a descriptor", "value": "a descriptor", "rate_limit": "a descriptor", "limits": "a descriptor", "descriptors": "the top of the file or a descriptor",
 	"shadow_mode": "the descriptor, beside rate_limit", "quota_mode": "the descriptor, beside rate_limit", "detailed_metric": "the descriptor, beside rate_limit",
@@ -40,9 +40,11 @@ var domainFields = map[string]field[domainFile]{
 
 // parse reads one file.
 func parse(file string, text []byte) (*domain, []error) {
-	r := &reader{Decoder: rulefile.Decoder{File: file, Lax: true, Misplaced: belongs}}
+	r := &reader{Decoder: rulefile.Decoder{File: file, Lax: true, Misplaced: misplaced}}
 	if len(text) > rulefile.MostBytes { // it has grown since its size was checked
-		return nil, []error{wholeFile(file, "has more than %d bytes", rulefile.MostBytes)}
+		problem := rulefile.TooLarge(int64(len(text)))
+		problem.File = file
+		return nil, []error{configError(problem)}
 	}
 	if !r.Load(text, parseYAML) {
 		return nil, configErrors(r.Problems)

@@ -17,6 +17,6 @@ func TestLargeFile(t *testing.T) {
 	require.NoError(t, os.Truncate(path, 100<<20))
 	for _, path := range []string{path, filepath.Dir(path)} {
 		_, err := rls.Load(path, false)
-		require.ErrorContains(t, err, "large.yaml: has 104857600 bytes, want at most 16777216 (16 MiB)")
+		require.ErrorContains(t, err, "large.yaml: it has 104857600 bytes, want at most 16777216 (16 MiB)")
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/door"
 	"github.com/rratelimiter/rratelimiter/internal/inside"
+	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
 // Config is what a service is made of. Client and Path are needed; the zero values of the others are good.
@@ -64,10 +65,7 @@ type Server struct {
 	health    *health.Server
 	closing   atomic.Bool
 
-	reading sync.Mutex
-	read    bool   // the files were read once
-	sum     uint64 // of what they held when it was judged
-	last    uint64 // of what they held when they were read last
+	files rulefile.Watcher
 }
 
 // New makes a Server, and reads its configuration. It listens to nothing, and asks nothing of Redis.
@@ -97,7 +95,8 @@ func New(c Config) (*Server, error) {
 			c.Log.Error("rls: Redis does not answer, requests end with an error", "error", err)
 		}
 	})
-	if _, err := s.reload(); err != nil {
+	s.files = rulefile.Watcher{Path: c.Path, Belongs: belongs, Every: lookAll, Take: s.take, Report: s.report}
+	if err := s.Reload(); err != nil {
 		return nil, err
 	}
 	s.setHealth(grpc_health_v1.HealthCheckResponse_SERVING)

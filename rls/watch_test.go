@@ -47,7 +47,8 @@ func TestReload_FileWrittenInPlace_IsNotTakenHalfWritten(t *testing.T) {
 		if s == nil {
 			s, err = New(Config{Client: rratelimiter.New(conn), Path: file, Log: slog.New(slog.DiscardHandler)})
 		} else {
-			again, err = s.reload()
+			s.files.Report = func(reported error) { err = reported }
+			again = s.files.Look(t.Context())
 		}
 		assert.Equal(t, step.wrong, err != nil, "%d: %v", i, err)
 		assert.Equal(t, step.again, again, i)

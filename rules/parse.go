@@ -42,7 +42,9 @@ var fileFields = map[string]field[fileFile]{
 // parse reads a file.
 func parse(name string, data []byte) (*snapshot, error) {
 	if len(data) > rulefile.MostBytes {
-		return nil, tooLarge(name, int64(len(data)))
+		problem := rulefile.TooLarge(int64(len(data)))
+		problem.File = name
+		return nil, (*Error)(problem)
 	}
 	d, err := newDecoder(name, data)
 	if err != nil {

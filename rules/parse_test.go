@@ -262,7 +262,6 @@ func TestUnreadable(t *testing.T) {
 	require.NoError(t, os.Symlink(path, path))
 	_, err := Load(path)
 	assert.ErrorIs(t, err, syscall.ELOOP)
-	assert.ErrorContains(t, unreadable("f", &fs.PathError{Op: "open", Path: "f", Err: fs.ErrPermission}), "f: cannot be read: permission denied")
 }
 
 // TestALongLine: columns of a large file in one line do not take for ever to count.

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
 // Set is the rules of a file. That of [Watch] changes with its file; those of [Parse] and [Load] never do. The zero Set has no
@@ -28,11 +29,11 @@ func Parse(name string, data []byte) (*Set, error) {
 // Load reads the rules of a file, of 16 MiB at most. Errors are as those of [Parse], and those of the file system are wrapped:
 // [io/fs.ErrNotExist] for instance.
 func Load(path string) (*Set, error) {
-	data, err := read(path)
-	if err != nil {
-		return nil, err
+	sources, problem := rulefile.Read(path, nil)
+	if problem != nil {
+		return nil, (*Error)(problem)
 	}
-	return Parse(path, data)
+	return Parse(path, sources[0].Data)
 }
 
 func newSet(s *snapshot) *Set {

@@ -2,13 +2,13 @@ package rules
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
 // WatchOption is a setting of [Watch].
@@ -40,7 +40,7 @@ func PollEvery(d time.Duration) WatchOption {
 	if d <= 0 {
 		panic("rules: PollEvery: want a time above 0")
 	}
-	return func(w *watch) { w.every = d }
+	return func(w *watch) { w.files.Every = d }
 }
 
 // Watch loads the rules of a file and follows the file until ctx ends; then the rules stay as they are. A first file that is bad is an
@@ -56,47 +56,41 @@ func PollEvery(d time.Duration) WatchOption {
 // key, and where kind and interval of a limit stay the same it counts on.
 func Watch(ctx context.Context, path string, opts ...WatchOption) (*Set, error) {
 	w := newWatch(path, opts)
-	if err := w.load(); err != nil {
+	if err := w.files.Reload(); err != nil {
 		return nil, err
 	}
-	err := w.setRates(ctx) // told by the goroutine that tells all else: the caller may not listen yet
-	var events <-chan fsnotify.Event
-	var lost <-chan error
-	if n, err := fsnotify.NewWatcher(); err == nil { // else the poll has to do
-		w.notifier, events, lost = n, n.Events, n.Errors
-		w.listen()
-	}
+	err := w.setRates(ctx)
 	go func() {
-		w.tellRates(err)
-		w.run(ctx, events, lost, time.NewTicker(w.every))
+		w.reportRates(err) // here, since the caller may not listen yet
+		n, err := fsnotify.NewWatcher()
+		if err != nil { // the poll has to do
+			rulefile.Run[fsnotify.Event](ctx, &w.files, nil, nil, nil)
+			return
+		}
+		defer func() { _ = n.Close() }() // nothing is left to do about it
+		rulefile.Run(ctx, &w.files, n, n.Events, n.Errors)
 	}()
 	return w.set, nil
 }
 
 // watch follows a file.
 type watch struct {
-	path   string
-	every  time.Duration
+	files  rulefile.Watcher
 	client *rratelimiter.Client
 	told   func(error)
 
 	set   *Set
-	last  [sha256.Size]byte // of what was read last
-	seen  [sha256.Size]byte // of what was read and judged last
-	right [sha256.Size]byte // of the content in force
-	since time.Time         // since when each look reads something else; zero if it does not
-	wrong string            // what was told last of the file, "" for nothing
-	unset bool              // rates are to be set
-	// Closed at the end of the last try to set them, where nobody waited for that; nil where it is known.
-	trying <-chan struct{}
-	// What was told last of them.
-	wrongRates string
-	notifier   *fsnotify.Watcher
-	places     map[string]bool // directories that the notifier listens to
+	wrong string // what was reported last of the file, "" for nothing
+	unset bool   // rates are to be set
+	// Closed at the end of the last try to set them, where no call waited for that; nil where it is known.
+	trying     <-chan struct{}
+	wrongRates string // what was reported last of them
 }
 
 func newWatch(path string, opts []WatchOption) *watch {
-	w := &watch{path: path, every: 15 * time.Second, told: func(error) {}, places: make(map[string]bool)}
+	w := &watch{set: new(Set), told: func(error) {}}
+	w.files = rulefile.Watcher{Path: path, Every: 15 * time.Second, Take: w.take, Report: w.report}
+	w.files.Settled = func(ctx context.Context) { w.reportRates(w.setRates(ctx)) }
 	for _, opt := range opts {
 		if opt != nil {
 			opt(w)
@@ -108,160 +102,30 @@ func newWatch(path string, opts []WatchOption) *watch {
 	return w
 }
 
-// load reads the file for the first time.
-func (w *watch) load() error {
-	data, err := read(w.path)
+// take puts a file into force.
+func (w *watch) take(sources []rulefile.Source, problem *rulefile.Problem) error {
+	if problem != nil {
+		return (*Error)(problem)
+	}
+	s, err := parse(w.files.Path, sources[0].Data)
 	if err != nil {
 		return err
 	}
-	s, err := parse(w.path, data)
-	if err != nil {
-		return err
-	}
-	w.seen = sha256.Sum256(data)
-	w.last, w.right, w.unset = w.seen, w.seen, true
-	w.set = newSet(s)
+	w.unset = true
+	w.set.current.Store(s)
 	return nil
 }
 
-const (
-	quiet    = 100 * time.Millisecond // without changes before a look, and from a look to the next one
-	longest  = time.Second            // from a change to a look at the latest
-	restless = 10 * time.Second       // for which a file may change all the time without being reported
-)
-
-// run follows the file until ctx ends.
-func (w *watch) run(ctx context.Context, events <-chan fsnotify.Event, lost <-chan error, poll *time.Ticker) {
-	defer poll.Stop()
-	if w.notifier != nil {
-		defer func() { _ = w.notifier.Close() }() // nobody listens any more
-	}
-	timer := time.NewTimer(0)
-	timer.Stop()
-	var first time.Time // of the changes that the timer is for
-	changed := func() {
-		now := time.Now()
-		if first.IsZero() {
-			first = now
-		}
-		timer.Reset(min(quiet, max(0, first.Add(longest).Sub(now))))
-	}
-	changed() // perhaps, before the notifier listened
-	for {
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case _, ok := <-events:
-			if !ok {
-				events = nil
-			}
-			changed()
-		case _, ok := <-lost: // some events were
-			if !ok {
-				lost = nil
-			}
-			changed()
-		case <-poll.C:
-			changed()
-		case <-timer.C:
-			first = time.Time{}
-			w.listen()
-			if !w.look(ctx) {
-				timer.Reset(quiet)
-				continue
-			}
-			w.tellRates(w.setRates(ctx))
-		}
-	}
-}
-
-// listen has the notifier listen to the directory of the file, and to that of each link on the way to it. Those that are there again
-// are listened to again.
-func (w *watch) listen() {
-	if w.notifier == nil {
-		return
-	}
-	wanted := make(map[string]bool)
-	for _, place := range placesOf(w.path) {
-		wanted[place] = true
-	}
-	for place := range w.places {
-		if !wanted[place] {
-			_ = w.notifier.Remove(place) // it may be gone
-			delete(w.places, place)
-		}
-	}
-	for place := range wanted {
-		// One that cannot be listened to is left to the poll.
-		if w.notifier.Add(place) == nil {
-			w.places[place] = true
-		}
-	}
-}
-
-// look reads the file, and puts it into force if it has changed and stays as it is: if the look before read the
-// same. It reports false if another look has to follow.
-func (w *watch) look(ctx context.Context) bool {
-	data, err := read(w.path)
-	if ctx.Err() != nil {
-		return true // the rules stay as they are from then on
-	}
-	sum := sha256.Sum256(data)
-	if err != nil {
-		sum = sha256.Sum256([]byte("error: " + err.Error()))
-	}
-	if sum != w.last && sum != w.seen {
-		w.last = sum
-		w.changes()
-		return false
-	}
-	w.last, w.since = sum, time.Time{}
-	if sum == w.seen {
-		return true
-	}
-	w.seen = sum
-	if err != nil || sum == w.right {
-		w.tell(err)
-		return true
-	}
-	s, err := parse(w.path, data)
-	if ctx.Err() != nil {
-		return true
-	}
-	if err != nil {
-		w.tell(err)
-		return true
-	}
-	w.right, w.unset = sum, true
-	w.set.current.Store(s)
-	w.wrong = ""
-	w.told(nil)
-	return true
-}
-
-// changes reports a file that changes all the time, and so is never taken.
-func (w *watch) changes() {
-	if w.since.IsZero() {
-		w.since = time.Now()
-	}
-	if time.Since(w.since) >= restless {
-		w.seen = [sha256.Size]byte{} // whatever comes is judged
-		w.tell(&Error{File: w.path, Reason: "it changes all the time: write another file and rename it"})
-	}
-}
-
-// tell tells what is wrong, or that nothing is any more, once.
-func (w *watch) tell(err error) {
+// report reports new rules, and each problem once.
+func (w *watch) report(err error) {
 	text := ""
 	if err != nil {
 		text = err.Error()
 	}
-	if text == w.wrong {
-		return
+	if err == nil || text != w.wrong {
+		w.wrong = text
+		w.told(err)
 	}
-	w.wrong = text
-	w.told(err)
 }
 
 // patience is how long rates may take to be set.
@@ -309,8 +173,8 @@ func (w *watch) tryRates(ctx context.Context) error {
 	}
 }
 
-// tellRates tells that rates could not be set, or that they are now, once.
-func (w *watch) tellRates(err error) {
+// reportRates reports that rates could not be set, or that they are now, once.
+func (w *watch) reportRates(err error) {
 	text := ""
 	if err != nil {
 		text = err.Error()

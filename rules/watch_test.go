@@ -20,6 +20,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
 // watched is a file that is followed, and what was told of it.
@@ -230,22 +231,6 @@ func TestWatchADirectoryThatIsReplaced(t *testing.T) {
 	w.becomes("d")
 }
 
-// TestPlaces: that of the file behind a link, and links that lead in a circle, or nowhere.
-func TestPlaces(t *testing.T) {
-	base, err := filepath.EvalSymlinks(t.TempDir())
-	require.NoError(t, err)
-	current := filepath.Join(base, "current")
-	require.NoError(t, os.Symlink("v1", current))
-	assert.Equal(t, []string{base, filepath.Join(base, "v1")}, placesOf(filepath.Join(current, "rules.yaml")))
-	circle := filepath.Join(base, "circle")
-	require.NoError(t, os.Symlink("./circle", circle))
-	assert.Equal(t, []string{base}, placesOf(circle))
-	assert.Equal(t, []string{filepath.Join(base, "no", "where")}, placesOf(filepath.Join(base, "no", "where", "rules.yaml")))
-	far := filepath.Join(base, "far")
-	require.NoError(t, os.Symlink(filepath.Join(base, "no", "rules.yaml"), far))
-	assert.Equal(t, []string{base, filepath.Join(base, "no")}, placesOf(far))
-}
-
 // TestWatchADirectoryThatGoes: by the poll, since nobody tells of it.
 func TestWatchADirectoryThatGoes(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "etc")
@@ -300,6 +285,14 @@ func TestTheFirstRatesFail(t *testing.T) {
 	assert.Equal(t, 1, set.Len())
 }
 
+// settle is the time from the last change of a file to a look, and from that to the next one.
+const settle = 100 * time.Millisecond
+
+// run follows the file without a notifier. An error tells of a change.
+func (w *watch) run(ctx context.Context, lost <-chan error) {
+	go rulefile.Run[int](ctx, &w.files, nil, nil, lost)
+}
+
 // TestPoll: without news of the system the file is looked at all the same. The clock is the test's.
 func TestPoll(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rules.yaml")
@@ -308,9 +301,9 @@ func TestPoll(t *testing.T) {
 		var r record
 		told := func() []error { all, _ := r.told(); return all }
 		w := newWatch(path, []WatchOption{OnReload(r.add)})
-		require.NoError(b, w.load())
+		require.NoError(b, w.files.Reload())
 		ctx, end := context.WithCancel(b.Context())
-		go w.run(ctx, nil, nil, time.NewTicker(w.every))
+		w.run(ctx, nil)
 		pass(time.Minute + 500*time.Millisecond)
 		require.Empty(b, told()) // it has not changed
 		write(b, path, named("b"))
@@ -340,10 +333,10 @@ func TestAChangeBeforeAnyNews(t *testing.T) {
 	write(t, path, named("a"))
 	inBubble(t, func(b *bubble.Bubble, _ *rratelimiter.Client) {
 		w := newWatch(path, []WatchOption{PollEvery(time.Hour)})
-		require.NoError(b, w.load())
+		require.NoError(b, w.files.Reload())
 		write(b, path, named("b"))
 		ctx, end := context.WithCancel(b.Context())
-		go w.run(ctx, nil, nil, time.NewTicker(w.every))
+		w.run(ctx, nil)
 		pass(time.Second)
 		assert.Equal(b, "b", w.set.file().rules[0].name)
 		end()
@@ -359,10 +352,10 @@ func TestDebounce(t *testing.T) {
 		var r record
 		told := func() []time.Time { _, at := r.told(); return at }
 		w := newWatch(path, []WatchOption{OnReload(r.add), PollEvery(time.Hour)})
-		require.NoError(b, w.load())
+		require.NoError(b, w.files.Reload())
 		ctx, end := context.WithCancel(b.Context())
 		lost := make(chan error)
-		go w.run(ctx, nil, lost, time.NewTicker(w.every))
+		w.run(ctx, lost)
 		pass(time.Millisecond) // the loop is there
 		for i := range 3 {
 			write(b, path, named("a", "b", fmt.Sprint("c", i)))
@@ -373,14 +366,14 @@ func TestDebounce(t *testing.T) {
 		begin := time.Now()
 		pass(time.Second)
 		require.Len(b, told(), 1)
-		assert.Equal(b, 2*quiet-50*time.Millisecond, told()[0].Sub(begin))
+		assert.Equal(b, 2*settle-50*time.Millisecond, told()[0].Sub(begin))
 		for i := range 30 {
 			write(b, path, named("x", fmt.Sprint("y", i)))
 			lost <- errors.New("some")
 			pass(50 * time.Millisecond)
 		}
 		assert.Len(b, told(), 1)
-		pass(2*quiet - 50*time.Millisecond)
+		pass(2*settle - 50*time.Millisecond)
 		assert.Len(b, told(), 2)
 		end()
 		pass(time.Minute)
@@ -395,10 +388,10 @@ func TestWatch_FileWrittenInPlace_IsNeverTakenHalfWritten(t *testing.T) {
 	inBubble(t, func(b *bubble.Bubble, _ *rratelimiter.Client) {
 		var r record
 		w := newWatch(path, []WatchOption{OnReload(r.add), PollEvery(time.Hour)})
-		require.NoError(b, w.load())
+		require.NoError(b, w.files.Reload())
 		ctx, end := context.WithCancel(b.Context())
 		lost := make(chan error)
-		go w.run(ctx, nil, lost, time.NewTicker(w.every))
+		w.run(ctx, lost)
 		pass(time.Second)
 		reports := func() []error { all, _ := r.told(); return all }
 		names := func() (all []string) {
@@ -409,7 +402,7 @@ func TestWatch_FileWrittenInPlace_IsNeverTakenHalfWritten(t *testing.T) {
 		}
 		write(b, path, named("b")) // of which the system notifies, but not of what follows
 		lost <- errors.New("some")
-		pass(quiet + quiet/2)
+		pass(settle + settle/2)
 		write(b, path, named("b", "c"))
 		pass(time.Second)
 		assert.Equal(b, []string{"b", "c"}, names())
@@ -419,7 +412,7 @@ func TestWatch_FileWrittenInPlace_IsNeverTakenHalfWritten(t *testing.T) {
 			written = append(written, fmt.Sprint("e", len(written)))
 			write(b, path, named(written...))
 			lost <- errors.New("some")
-			pass(quiet / 2)
+			pass(settle / 2)
 			require.Equal(b, []string{"b", "c"}, names())
 		}
 		pass(time.Second)
@@ -437,15 +430,15 @@ func TestWatch_FileThatChangesAllTheTime_IsReported(t *testing.T) {
 	inBubble(t, func(b *bubble.Bubble, _ *rratelimiter.Client) {
 		var r record
 		w := newWatch(path, []WatchOption{OnReload(r.add), PollEvery(time.Hour)})
-		require.NoError(b, w.load())
+		require.NoError(b, w.files.Reload())
 		ctx, end := context.WithCancel(b.Context())
 		lost := make(chan error)
-		go w.run(ctx, nil, lost, time.NewTicker(w.every))
+		w.run(ctx, lost)
 		pass(time.Second)
 		for i := range 300 { // 30 s
 			write(b, path, named("b", fmt.Sprint("c", i)))
 			lost <- errors.New("some")
-			pass(quiet)
+			pass(settle)
 		}
 		reports, _ := r.told()
 		require.Len(b, reports, 1)
@@ -473,10 +466,10 @@ func TestRates(t *testing.T) {
 		var r record
 		told := func() []error { all, _ := r.told(); return all }
 		w := newWatch(path, []WatchOption{OnReload(r.add), Rates(client)})
-		require.NoError(b, w.load())
+		require.NoError(b, w.files.Reload())
 		require.NoError(b, w.setRates(b.Context()))
 		ctx, end := context.WithCancel(b.Context())
-		go w.run(ctx, nil, nil, time.NewTicker(w.every))
+		w.run(ctx, nil)
 		rate := func() int64 {
 			is, err := client.Limiter("q").Config(b.Context())
 			require.NoError(b, err)
@@ -533,13 +526,13 @@ func TestTheNewestRatesStay(t *testing.T) {
 		client := rratelimiter.New(slow)
 		var r record
 		w := newWatch(path, []WatchOption{OnReload(r.add), Rates(client)})
-		require.NoError(b, w.load())
+		require.NoError(b, w.files.Reload())
 		require.NoError(b, w.setRates(b.Context()))
 		ctx, end := context.WithCancel(b.Context())
-		go w.run(ctx, nil, nil, time.NewTicker(w.every))
+		w.run(ctx, nil)
 		slow.next.Store(true)
 		write(b, path, stated("7/s"))
-		pass(w.every + 2*time.Second)
+		pass(w.files.Every + 2*time.Second)
 		write(b, path, stated("8/s"))
 		pass(3 * time.Minute)
 		is, err := client.Limiter("q").Config(b.Context())
@@ -564,9 +557,9 @@ func TestWhoeverIsToldPanics(t *testing.T) {
 			r.add(err)
 			panic("no time")
 		})})
-		require.NoError(b, w.load())
+		require.NoError(b, w.files.Reload())
 		ctx, end := context.WithCancel(b.Context())
-		go w.run(ctx, nil, nil, time.NewTicker(w.every))
+		w.run(ctx, nil)
 		pass(time.Millisecond)
 		for i, text := range []string{named("b"), "rules: 5", named("c")} {
 			write(b, path, text)

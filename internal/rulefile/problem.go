@@ -83,6 +83,3 @@ func isNoUTF8(r rune, size int) bool { return r == utf8.RuneError && size == 1 }
 func isControl(r rune, _ int) bool {
 	return r != '\u0085' && unicode.IsControl(r) && !strings.ContainsRune("\t\n\r", r) || r == '\ufffe' || r == '\uffff'
 }
-
-// MostBytes is how large a file may be. A file of 10,000 rules has some 2 MB.
-const MostBytes = 16 << 20

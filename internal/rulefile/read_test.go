@@ -1,7 +1,8 @@
-package rls
+package rulefile
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -10,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFilesAreReadAtOneMoment: never some of a ConfigMap before a change and some behind it.
-func TestFilesAreReadAtOneMoment(t *testing.T) {
+// TestRead_FolderThatChanges_IsReadAtOneMoment: never some files of a ConfigMap before a change and some after it.
+func TestRead_FolderThatChanges_IsReadAtOneMoment(t *testing.T) {
 	top := t.TempDir()
 	version := func(n int) {
 		folder := fmt.Sprintf("..%d", n)
@@ -40,15 +41,22 @@ func TestFilesAreReadAtOneMoment(t *testing.T) {
 			changing = false
 		default:
 		}
-		files, err := read(top)
-		if err != nil {
+		files, problem := Read(top, func(e fs.DirEntry) bool { return filepath.Ext(e.Name()) == ".yaml" })
+		if problem != nil {
 			continue // it changes all the time
 		}
 		require.Len(t, files, 2)
-		if whole++; string(files[0].text) != string(files[1].text) {
+		if whole++; string(files[0].Data) != string(files[1].Data) {
 			torn++
 		}
 	}
 	assert.Zero(t, torn, "of %d", whole)
 	assert.NotZero(t, whole)
+}
+
+// TestUnreadable_ErrorOfTheFileSystem_IsWrapped without the path that the problem has already.
+func TestUnreadable_ErrorOfTheFileSystem_IsWrapped(t *testing.T) {
+	problem := unreadable(&fs.PathError{Op: "open", Path: "f", Err: fs.ErrPermission})
+	assert.Equal(t, "cannot be read: permission denied", problem.Reason)
+	assert.ErrorIs(t, problem.Err, fs.ErrPermission)
 }

@@ -1,0 +1,173 @@
+package rulefile
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// Watcher takes each change of files that stays. Run follows them; Look and Reload read them once.
+type Watcher struct {
+	Path    string
+	Belongs func(fs.DirEntry) bool // for Read
+	Every   time.Duration          // from one poll to the next
+
+	// Take puts files into force, or returns what is wrong. One call runs at a time.
+	Take func(sources []Source, problem *Problem) error
+	// Report reports what Take returned for a change, or that the files change all the time. It may be nil.
+	Report func(err error)
+	// Settled runs after each look that found nothing to wait for. It may be nil.
+	Settled func(ctx context.Context)
+
+	mu    sync.Mutex
+	last  [sha256.Size]byte // of what was read last
+	taken [sha256.Size]byte // of what was taken last
+	since time.Time         // since when each look reads something else; zero if it does not
+}
+
+const (
+	quiet    = 100 * time.Millisecond // without changes before a look, and from a look to the next one
+	longest  = time.Second            // from a change to a look at the latest
+	restless = 10 * time.Second       // for which a file may change all the time without being reported
+)
+
+// Reload reads the files and takes them, whether or not they have changed.
+func (w *Watcher) Reload() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	sources, problem := Read(w.Path, w.Belongs)
+	w.last = sumOf(sources, problem)
+	w.taken, w.since = w.last, time.Time{}
+	return w.Take(sources, problem)
+}
+
+// Look reads the files, and takes them if they have changed and stay: if the read before was the same. It reports whether
+// another look has to follow.
+func (w *Watcher) Look(ctx context.Context) (again bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	sources, problem := Read(w.Path, w.Belongs)
+	if ctx.Err() != nil {
+		return false
+	}
+	sum := sumOf(sources, problem)
+	if sum != w.last && sum != w.taken {
+		w.last = sum
+		w.changed()
+		return true
+	}
+	w.last, w.since = sum, time.Time{}
+	if sum != w.taken {
+		w.taken = sum
+		w.report(w.Take(sources, problem))
+	}
+	return false
+}
+
+// changed reports files that change all the time, and so are never taken.
+func (w *Watcher) changed() {
+	if w.since.IsZero() {
+		w.since = time.Now()
+	}
+	if time.Since(w.since) >= restless {
+		w.taken = [sha256.Size]byte{} // any content counts as a change
+		w.report(&Problem{File: w.Path, Reason: "it changes all the time: write another file and rename it"})
+	}
+}
+
+func (w *Watcher) report(err error) {
+	if w.Report != nil {
+		w.Report(err)
+	}
+}
+
+// sumOf returns a sum of what was read.
+func sumOf(sources []Source, problem *Problem) (sum [sha256.Size]byte) {
+	h := sha256.New()
+	if problem != nil {
+		_, _ = fmt.Fprintf(h, "problem %v", problem) // a hash takes everything
+	}
+	for _, s := range sources {
+		_, _ = fmt.Fprintf(h, "%q %d ", s.Name, len(s.Data))
+		_, _ = h.Write(s.Data)
+	}
+	h.Sum(sum[:0])
+	return sum
+}
+
+// Notifier sends an event for each change in the directories that it has.
+type Notifier interface {
+	Add(dir string) error
+	Remove(dir string) error
+}
+
+// Run follows the files until ctx ends. Without a notifier, it polls.
+func Run[E any](ctx context.Context, w *Watcher, n Notifier, events <-chan E, lost <-chan error) {
+	poll := time.NewTicker(w.Every)
+	defer poll.Stop()
+	dirs := make(map[string]bool)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var first time.Time // of the changes that the timer is for
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			first = time.Time{}
+			w.listen(n, dirs)
+			if w.Look(ctx) {
+				timer.Reset(quiet)
+			} else if w.Settled != nil {
+				w.Settled(ctx)
+			}
+			continue
+		case _, ok := <-events:
+			if !ok {
+				events = nil
+			}
+		case _, ok := <-lost: // some events were
+			if !ok {
+				lost = nil
+			}
+		case <-poll.C:
+		}
+		now := time.Now()
+		if first.IsZero() {
+			first = now
+		}
+		timer.Reset(min(quiet, max(0, first.Add(longest).Sub(now))))
+	}
+}
+
+// listen adds the directories to a notifier in which the files may be replaced, and removes others.
+func (w *Watcher) listen(n Notifier, dirs map[string]bool) {
+	if n == nil {
+		return
+	}
+	wanted := make(map[string]bool)
+	for _, dir := range placesOf(w.Path) {
+		wanted[dir] = true
+	}
+	if info, err := os.Stat(w.Path); err == nil && info.IsDir() {
+		if dir, err := filepath.EvalSymlinks(w.Path); err == nil {
+			wanted[dir] = true
+		}
+	}
+	for dir := range dirs {
+		if !wanted[dir] {
+			_ = n.Remove(dir) // it may be gone
+			delete(dirs, dir)
+		}
+	}
+	for dir := range wanted {
+		if n.Add(dir) == nil { // else the poll has to do
+			dirs[dir] = true
+		}
+	}
+}
