@@ -65,7 +65,6 @@ func New(s Settings) *Engine {
 	}
 	g.workers = make(workers)
 	g.pipeline.Redis, g.pipeline.Gather = s.Redis, g.yields.gather
-	g.registry.init()
 	g.requests.New = func() any { return new(Request) }
 	g.batches.New = func() any { return new(Batch) }
 	if s.Denials > 0 {

@@ -55,7 +55,7 @@ func TestALeaseWhoseTimerIsLateIsNotUsed(t *testing.T) {
 		l := &Limiter{Engine: New(Settings{Lease: time.Hour}), ID: "name", Leases: true}
 		h := &leaseSet{span: time.Hour, fetching: true, leases: []activeLease{{Lease{Lasts: time.Hour}, 2, sent}}}
 		e := &entry{id: "name", leases: h}
-		l.met.Store(e)
+		l.Engine.registry.entries.Store("name", e)
 		_, _, served := l.fromLease(Ask{Permits: 1})
 		assert.Equal(t, !over, served)
 		q := &queue{}
@@ -71,24 +71,12 @@ func TestALeaseWhoseTimerIsLateIsNotUsed(t *testing.T) {
 func TestRemainingIsByTheNewestLease(t *testing.T) {
 	l := &Limiter{Engine: New(Settings{Lease: time.Hour}), ID: "name", Leases: true}
 	now := time.Now()
-	l.met.Store(&entry{id: "name", leases: &leaseSet{span: time.Hour, fetching: true, leases: []activeLease{
+	l.Engine.registry.entries.Store("name", &entry{id: "name", leases: &leaseSet{span: time.Hour, fetching: true, leases: []activeLease{
 		{Lease{Lasts: time.Hour, Limit: 1000, Free: 900}, 20, now}, {Lease{Lasts: time.Hour, Limit: 1000, Free: 850}, 50, now},
 	}}})
 	answer, _, served := l.fromLease(Ask{Permits: 3, Detail: true})
 	assert.True(t, served)
 	assert.Equal(t, int64(850+17+50), answer.Remaining)
-}
-
-// TestALeaseServesALimiterThatMetNoEntry: many are opened for a request alone.
-func TestALeaseServesALimiterThatMetNoEntry(t *testing.T) {
-	l := &Limiter{Engine: New(Settings{Lease: time.Hour}), ID: "name", Leases: true}
-	e := l.Engine.registry.lock(l)
-	e.leases = &leaseSet{span: time.Hour, fetching: true, leases: []activeLease{{Lease{Lasts: time.Hour}, 2, time.Now()}}}
-	e.mu.Unlock()
-	other := &Limiter{Engine: l.Engine, ID: "name", Leases: true}
-	_, _, served := other.fromLease(Ask{Permits: 1})
-	assert.True(t, served)
-	assert.EqualValues(t, 1, e.leases.leases[0].unused)
 }
 
 // TestEachPartIsByTheNewestLease, as the answer is, and not where a lease does not tell of parts.
@@ -97,7 +85,7 @@ func TestEachPartIsByTheNewestLease(t *testing.T) {
 	now := time.Now()
 	newest := Lease{Lasts: time.Hour, Parts: []Answer{{Allowed: true, Limit: 1000, Remaining: 850, ResetAfter: time.Minute}, {Allowed: true, Limit: 9, Remaining: 7}}}
 	h := &leaseSet{span: time.Hour, fetching: true, leases: []activeLease{{Lease{Lasts: time.Hour}, 20, now}, {newest, 50, now.Add(-time.Second)}}}
-	l.met.Store(&entry{id: "name", leases: h})
+	l.Engine.registry.entries.Store("name", &entry{id: "name", leases: h})
 	for taken := int64(3); taken <= 6; taken += 3 {
 		_, parts, served := l.fromLease(Ask{Permits: 3, Detail: true, Each: true})
 		require.True(t, served)

@@ -17,17 +17,9 @@ func (l *Limiter) fromLease(ask Ask) (answer Answer, parts []Answer, ok bool) {
 
 // takeLeased is fromLease, and reports whether it is time to fetch the next lease.
 func (l *Limiter) takeLeased(ask Ask) (answer Answer, parts []Answer, ok, fetch bool) {
-	e := l.met.Load()
-	if e != nil {
-		if e.mu.Lock(); e.gone {
-			e.mu.Unlock()
-			e = nil
-		}
-	}
-	if e == nil { // as for the many that are opened for a request alone
-		if e = l.Engine.registry.find(l.ID); e == nil {
-			return answer, nil, false, false
-		}
+	e := l.Engine.registry.find(l.ID)
+	if e == nil {
+		return answer, nil, false, false
 	}
 	defer e.mu.Unlock()
 	if e.leases == nil || e.queue != nil {

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -23,8 +22,6 @@ type Limiter struct {
 	Protocol Protocol
 	Most     int  // how many requests of Try go in one call; 0 for MostRequests
 	Leases   bool // its script knows how to lease
-
-	met atomic.Pointer[entry] // the last entry that a call of this value met; it may be gone
 }
 
 // Protocol is what calls of a limiter mean.

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"fmt"
 	"runtime"
 	"testing"
 	"testing/synctest"
@@ -20,7 +19,6 @@ func named(g *Engine, name string) *Limiter {
 	return &Limiter{Engine: g, ID: name, Name: name}
 }
 
-// TestRegistry_NothingUnderWay_EntryIsGone, also for the Limiter that has met it.
 func TestRegistry_NothingUnderWay_EntryIsGone(t *testing.T) {
 	g, n := freshNames()
 	a := named(g, "a")
@@ -64,37 +62,30 @@ func TestAnEntryInUseStays(t *testing.T) {
 	}
 }
 
-// TestRegistry_CallerBetweenTheLocksOfUnlock_EntryStays.
-func TestRegistry_CallerBetweenTheLocksOfUnlock_EntryStays(t *testing.T) {
-	g, n := freshNames()
-	e := n.lock(named(g, "a"))
-	s := n.shard("a")
-	s.mu.Lock()
-	done := make(chan bool)
-	go func() { n.unlock(e); done <- true }()
-	for !e.mu.TryLock() { // it has let go of the entry, and waits for the names
-		runtime.Gosched()
-	}
-	e.calls = 1
-	e.mu.Unlock()
-	s.mu.Unlock()
-	<-done
-	assert.False(t, e.gone)
-	assert.EqualValues(t, 1, n.live.Load())
-	assert.Same(t, e, s.byID.all["a"])
+// TestRegistry_EntryRemovedBeforeACallerLocksIt_CallerGetsAnother: the caller has found the entry and
+// waits for its lock while it is removed.
+func TestRegistry_EntryRemovedBeforeACallerLocksIt_CallerGetsAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, n := freshNames()
+		for _, get := range []func() *entry{func() *entry { return n.lock(named(g, "a")) }, func() *entry { return n.find("a") }} {
+			e := n.lock(named(g, "a"))
+			got := make(chan *entry, 1)
+			go func() { got <- get() }()
+			for range 100 {
+				runtime.Gosched() // it waits for the lock then
+			}
+			n.unlock(e)
+			if other := <-got; other != nil {
+				assert.NotSame(t, e, other)
+				assert.False(t, other.gone)
+				n.unlock(other)
+			}
+			assert.Zero(t, n.live.Load())
+		}
+	})
 }
 
-// TestNamesSpread over the locks, so that few wait for each other's.
-func TestNamesSpread(t *testing.T) {
-	_, n := freshNames()
-	used := map[*shard]bool{}
-	for i := range 10_000 {
-		used[n.shard(fmt.Sprint("user:", i))] = true
-	}
-	assert.Len(t, used, len(n.shards))
-}
-
-// TestANameDoesNotWaitForAnother is Issue 9, point 9.
+// TestANameDoesNotWaitForAnother: an entry that is locked keeps no other name waiting.
 func TestANameDoesNotWaitForAnother(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		g := b.engine()

@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"hash/maphash"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -75,25 +73,18 @@ func (x *index) of(subject string) []string {
 	return slices.Clone(x.ids.all[subject])
 }
 
-// registry holds the state of limiters: an entry for each ID that has calls in flight, waiters or leases, and nothing for any other.
-// A shard's lock is held for a look into a map. Anything longer runs under the entry's own lock.
+// registry holds the state of limiters: an entry for each ID that has calls in flight, waiters or
+// leases, and none for any other.
 type registry struct {
-	seed   maphash.Seed
-	shards [64]shard
-	live   atomic.Int64 // entries: none once nothing is under way
-}
-
-// shard is a part of the registry.
-type shard struct {
-	mu   sync.Mutex
-	byID shrinking[*entry]
+	entries sync.Map     // ID -> *entry
+	live    atomic.Int64 // entries
 }
 
 // entry is the state of one limiter.
 type entry struct {
 	mu   sync.Mutex
 	id   string
-	gone bool // nothing is under way, and the names have it no more
+	gone bool // removed from the registry
 
 	first, last *Batch // that gather, of callers that ask once, in order of arrival; the first leaves next
 	calls       int    // of theirs under way, the one about to leave included
@@ -104,76 +95,52 @@ type entry struct {
 	leases *leaseSet // what is leased, or nil
 }
 
-func (n *registry) init() { n.seed = maphash.MakeSeed() }
-
-func (n *registry) shard(id string) *shard {
-	return &n.shards[maphash.String(n.seed, id)%uint64(len(n.shards))]
-}
-
 // lock returns the entry of a limiter, locked. It is to be unlocked with unlock.
 func (n *registry) lock(l *Limiter) *entry {
-	// Mostly the entry is still the one that this Limiter met before.
-	if e := l.met.Load(); e != nil {
-		e.mu.Lock()
-		if !e.gone {
+	for {
+		if e := n.find(l.ID); e != nil {
 			return e
 		}
-		e.mu.Unlock()
+		e := &entry{id: l.ID}
+		e.mu.Lock()
+		if _, found := n.entries.LoadOrStore(l.ID, e); !found {
+			n.live.Add(1)
+			return e
+		}
 	}
-	s := n.shard(l.ID)
-	s.mu.Lock()
-	e, ok := s.byID.all[l.ID]
-	if !ok {
-		e = &entry{id: l.ID}
-		s.byID.set(l.ID, e)
-		n.live.Add(1)
-	}
-	e.mu.Lock()
-	s.mu.Unlock()
-	l.met.Store(e)
-	return e
 }
 
 // find returns the entry of an ID, locked, or nil if there is none.
 func (n *registry) find(id string) *entry {
-	s := n.shard(id)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e := s.byID.all[id]
-	if e != nil {
-		e.mu.Lock()
+	found, ok := n.entries.Load(id)
+	if !ok {
+		return nil
+	}
+	e := found.(*entry) //nolint:errcheck,forcetypeassert // nothing else is there
+	e.mu.Lock()
+	if e.gone {
+		e.mu.Unlock()
+		return nil
 	}
 	return e
 }
 
 // ids returns the IDs that have an entry.
 func (n *registry) ids() (ids []string) {
-	for i := range n.shards {
-		s := &n.shards[i]
-		s.mu.Lock()
-		ids = slices.AppendSeq(ids, maps.Keys(s.byID.all))
-		s.mu.Unlock()
+	for id := range n.entries.Range {
+		ids = append(ids, id.(string)) //nolint:errcheck,forcetypeassert // nothing else is there
 	}
 	return ids
 }
 
 // unlock unlocks an entry, and removes it if it is idle.
 func (n *registry) unlock(e *entry) {
-	idle := e.idle()
-	e.mu.Unlock()
-	if !idle {
-		return
-	}
-	s := n.shard(e.id)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !e.gone && e.idle() {
+	if e.idle() {
 		e.gone = true
-		s.byID.remove(e.id)
+		n.entries.Delete(e.id)
 		n.live.Add(-1)
 	}
+	e.mu.Unlock()
 }
 
 func (e *entry) idle() bool {

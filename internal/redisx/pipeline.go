@@ -21,7 +21,6 @@ type Pipeline struct {
 
 	mu      sync.Mutex
 	waiting *Pipelined // the one that has room, or nil if the next call begins another
-	spare   sync.Pool  // of *Pipelined
 }
 
 // Call is a call of a script in a pipeline.
@@ -46,10 +45,7 @@ func (p *Pipeline) Add(c Call) *Pipelined {
 	defer p.mu.Unlock()
 	d := p.waiting
 	if d == nil {
-		var ok bool
-		if d, ok = p.spare.Get().(*Pipelined); !ok {
-			d = &Pipelined{calls: make([]Call, 0, MostPipelined)}
-		}
+		d = &Pipelined{calls: make([]Call, 0, MostPipelined)}
 		p.waiting = d
 	}
 	d.calls = append(d.calls, c)
@@ -88,9 +84,6 @@ func (p *Pipeline) Send(ctx context.Context, d *Pipelined) {
 			c := &d.calls[i]
 			c.Answer(ctx, c.reply, c.err)
 		}
-		clear(d.calls)
-		d.calls = d.calls[:0]
-		p.spare.Put(d)
 	}()
 	send(ctx, p.Redis, d.calls)
 }
