@@ -53,6 +53,35 @@ func ExampleNew() {
 	// false 0 of 5
 }
 
+// A limiter for each user.
+func ExampleNewKeyed() {
+	client, closeClient := connect()
+	defer closeClient()
+	ctx := context.Background()
+
+	logins := limit.NewKeyed(client, "login", limit.FixedWindow{Permits: 1, Interval: time.Minute})
+	for _, user := range []string{"alice", "alice", "bob"} {
+		allowed, err := logins.TryAcquire(ctx, user, 1)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(user, allowed)
+	}
+	// Output:
+	// alice true
+	// alice false
+	// bob true
+}
+
+// Policies from a configuration are checked before the program uses them.
+func ExampleValidate() {
+	fmt.Println(limit.Validate(limit.FixedWindow{Permits: 5, Interval: time.Minute}))
+	fmt.Println(limit.Validate(limit.FixedWindow{Permits: 0, Interval: time.Minute}))
+	// Output:
+	// <nil>
+	// rratelimiter: invalid rate: FixedWindow.Permits is 0, want 1 to 2^53
+}
+
 // A tenant's own limit, and the quota of a paid API that all tenants share, with Java programs too.
 func ExampleJoin() {
 	client, closeClient := connect()

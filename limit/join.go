@@ -36,42 +36,51 @@ type Joinable interface {
 func Join(limiters ...Joinable) *Limiter {
 	l := new(Limiter)
 	names := make([]string, len(limiters))
-	for i, member := range limiters {
-		if l.err = l.join(member); l.err != nil {
-			return l
+	var client inside.Client
+	for i, joinable := range limiters {
+		of, members, err := opened(joinable)
+		if err == nil && i > 0 && of.Engine != client.Engine {
+			err = fmt.Errorf("%w: %q is of another Client than the limiters before it", rratelimiter.ErrInvalidOption, joinable.Name())
 		}
-		names[i] = member.Name()
+		if err != nil {
+			return failed("", err)
+		}
+		client, l.members, names[i] = of, append(l.members, members...), joinable.Name()
 	}
-	l.open(strings.Join(names, " + "), nil)
+	name := strings.Join(names, " + ")
+	if n := len(l.members); n < 1 || n > mostPolicies {
+		return failed(name, invalid("%d policies for %q, want 1 to %d", n, name, mostPolicies))
+	}
+	subjects := make([]string, len(l.members))
+	for i, m := range l.members {
+		for _, before := range l.members[:i] {
+			if shared := slices.IndexFunc(m.keys, func(key string) bool { return slices.Contains(before.keys, key) }); shared >= 0 {
+				return failed(name, invalid("%+v of %q and %+v of %q would count in the same key, %q",
+					before.policy, before.name, m.policy, m.name, m.keys[shared]))
+			}
+		}
+		subjects[i] = m.keys[0]
+		l.keys = append(l.keys, m.keys...)
+	}
+	l.plan = planOf(client, l.members)
+	l.open(name, subjects)
 	return l
 }
 
-// join adds the members of a limiter.
-func (l *Limiter) join(joinable Joinable) error {
-	var client inside.Client
-	var members []member
+// opened returns the client and the members of a limiter, or its error.
+func opened(joinable Joinable) (inside.Client, []member, error) {
 	switch limiter := joinable.(type) {
 	case *Limiter:
-		if limiter == nil || limiter.client.Engine == nil && limiter.err == nil {
-			return fmt.Errorf("%w: open a Limiter with New or Join", rratelimiter.ErrNoClient)
+		if limiter == nil || limiter.plan == nil {
+			return inside.Client{}, nil, fmt.Errorf("%w: open a Limiter with New or Join", rratelimiter.ErrNoClient)
 		}
-		if limiter.err != nil {
-			return limiter.err
-		}
-		client, members = limiter.client, limiter.members
+		return limiter.client, limiter.members, limiter.err
 	case *rratelimiter.Limiter:
-		opened, err := inside.OpenLimiter(limiter)
+		l, err := inside.OpenLimiter(limiter)
 		if err != nil {
-			return err
+			return inside.Client{}, nil, err
 		}
-		client = opened.Client
-		members = []member{{redisson{&opened, limiter.Name()}, limiter.Name(), opened.Keys}}
-	default:
-		return fmt.Errorf("%w: a %T cannot be joined, give *limit.Limiter and *rratelimiter.Limiter", rratelimiter.ErrInvalidOption, joinable)
+		return l.Client, []member{{redisson{&l, limiter.Name()}, limiter.Name(), l.Keys}}, nil
 	}
-	if l.client.Engine != nil && l.client.Engine != client.Engine {
-		return fmt.Errorf("%w: %q is of another Client than the limiters before it", rratelimiter.ErrInvalidOption, joinable.Name())
-	}
-	l.client, l.members = client, slices.Concat(l.members, members)
-	return nil
+	return inside.Client{}, nil, fmt.Errorf("%w: a %T cannot be joined, give *limit.Limiter and *rratelimiter.Limiter", rratelimiter.ErrInvalidOption, joinable)
 }

@@ -3,15 +3,10 @@ package limit
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
-	"github.com/rratelimiter/rratelimiter/internal/inside"
-	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // Limiter limits a name by one or several policies. All programs that open the name with the same
@@ -22,21 +17,12 @@ import (
 // error. A change that was sent may still take effect. If permits arrive for a caller that has
 // gone, the Client releases them.
 type Limiter struct {
-	client  inside.Client
-	err     error // what is wrong with the client, the name or the policies
-	members []member
-	keys    []string       // of the members, in their order
-	most    int64          // the most permits that can ever be granted at once, as far as that is known here
-	script  *redisx.Script // that takes permits
-
-	leaseScript *redisx.Script // the same, and leases some; nil where that is not possible or not wanted
-	calls       engine.Limiter
-	reserves    engine.Limiter // for reservations, where there are any
-
-	room struct { // of members and keys: mostly there is one of each
-		members [1]member
-		keys    [1]string
-	}
+	*plan
+	err      error // of the client, the name or the policies
+	members  []member
+	keys     []string // of the members, in their order
+	calls    engine.Limiter
+	reserves engine.Limiter // of reservations, if the policy has them
 }
 
 // member is one policy of a limiter.
@@ -51,104 +37,20 @@ type member struct {
 // invalid field of a policy, no policy, or two that share a key), [rratelimiter.ErrInvalidName] or
 // [rratelimiter.ErrNoClient].
 func New(client *rratelimiter.Client, name string, policies ...Policy) *Limiter {
-	l := new(Limiter)
-	l.calls.Name = name
-	if l.client, l.err = inside.Open(client); l.err != nil {
-		return l
-	}
-	for i, p := range policies {
-		switch p.(type) {
-		case FixedWindow, Calendar, SlidingWindow, SlidingLog, TokenBucket, LeakyBucket, Smooth:
-		default:
-			l.err = invalid("policy %d of %q is a %T, give a policy of this package by value", i+1, name, p)
-			return l
-		}
-		if l.err = p.validate(); l.err != nil {
-			return l
-		}
-	}
-	mapped, err := l.client.Mapped(name)
+	p, err := newPlan(client, policies)
 	if err != nil {
-		l.err = err
-		return l
+		return failed(name, err)
 	}
-	keys := l.room.keys[:0]
-	if l.members = l.room.members[:0]; len(policies) > 1 {
-		l.members, keys = make([]member, 0, len(policies)), make([]string, 0, len(policies))
+	mapped, err := p.client.Mapped(name)
+	if err != nil {
+		return failed(name, err)
 	}
-	text := make([]byte, 0, 128)
-	for i, p := range policies {
-		keys = append(keys, string(p.suffix(appendPrefix(text, mapped))))
-		l.members = append(l.members, member{p, name, keys[i : i+1 : i+1]})
-	}
-	l.open(name, text)
-	return l
+	return p.limiter(name, appendPrefix(nil, mapped))
 }
 
-// appendPrefix appends the beginning of the keys of a name, in the cluster slot of the name. A name
-// without "{" becomes the hash tag. A name with "{" keeps its own, and gets two colons: so "bob"
-// and "{bob}" share a slot but no key. The last word of a policy's suffix has no colon, so no two
-// names share a key.
-func appendPrefix(text []byte, name string) []byte {
-	if strings.Contains(name, "{") {
-		return append(append(text, name...), "::"...)
-	}
-	return append(append(append(text, '{'), name...), "}:"...)
-}
-
-// mostPolicies is how many policies a script has room for: Lua counts 200 locals, and Smooth has
-// 16.
-const mostPolicies = 10
-
-// open opens a limiter with its members. It may write to text.
-func (l *Limiter) open(name string, text []byte) {
-	l.calls.Name = name
-	if n := len(l.members); n < 1 || n > mostPolicies {
-		l.err = invalid("%d policies for %q, want 1 to %d", n, name, mostPolicies)
-		return
-	}
-	l.most, l.keys = engine.MostPermits, l.members[0].keys
-	for _, m := range l.members[1:] {
-		l.keys = append(l.keys, m.keys...)
-	}
-	subjects := l.keys
-	if len(subjects) > len(l.members) {
-		subjects = make([]string, 0, len(l.members))
-		for _, m := range l.members {
-			subjects = append(subjects, m.keys[0])
-		}
-	}
-	text = append(text, "policies "...)
-	for i, m := range l.members {
-		for _, before := range l.members[:i] {
-			if shared := slices.IndexFunc(m.keys, func(key string) bool { return slices.Contains(before.keys, key) }); shared >= 0 {
-				l.err = invalid("%+v of %q and %+v of %q would count in the same key, %q", before.policy, before.name, m.policy, m.name, m.keys[shared])
-				return
-			}
-		}
-		l.most = min(l.most, m.policy.most())
-		// With its length, so that no name can look like the keys of several, or like an ID with
-		// something before it.
-		text = append(append(strconv.AppendInt(text, int64(len(m.keys[0])), 10), ' '), m.keys[0]...)
-		text = append(m.policy.settings(append(text, ' ')), '\n')
-	}
-	if l.client.Engine.Cluster() {
-		if l.err = l.client.SameSlot(l.keys...); l.err != nil {
-			return
-		}
-	}
-	l.script = scriptFor(acquire, l.members)
-	if l.client.Engine.Leases() && canLease(l.members) {
-		l.leaseScript, l.calls.Leases = scriptFor(lease, l.members), true
-	}
-	l.calls.Engine, l.calls.ID, l.calls.Subjects, l.calls.Protocol = l.client.Engine, string(text), subjects, (*protocol)(l)
-	if l.client.Engine.Observed() {
-		l.calls.Policy = policyOf(l.members)
-	}
-	if l.reservable() {
-		l.reserves.Engine, l.reserves.ID, l.reserves.Name, l.reserves.Policy = l.client.Engine, "reserve "+l.calls.ID, name, l.calls.Policy
-		l.reserves.Subjects, l.reserves.Protocol, l.reserves.Most = subjects, (*reserving)(l), mostReservations
-	}
+// failed returns a limiter whose calls fail.
+func failed(name string, err error) *Limiter {
+	return &Limiter{plan: new(plan), err: err, calls: engine.Limiter{Name: name}}
 }
 
 // Name returns the name with which the limiter was opened.
@@ -159,7 +61,7 @@ func (l *Limiter) check(ctx context.Context) error {
 	if l.err != nil {
 		return l.err
 	}
-	if l.calls.Engine == nil {
+	if l.plan == nil {
 		return fmt.Errorf("%w: open a Limiter with New", rratelimiter.ErrNoClient)
 	}
 	return ctx.Err()

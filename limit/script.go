@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
@@ -62,38 +61,20 @@ const (
 	cancel  call = "cancel"
 )
 
-// scripts is those that were put together, by call and kinds. There are as many as a program has
-// combinations of policies: whoever looks for one finds it in a map that nobody changes.
-var scripts struct {
-	making sync.Mutex
-	made   atomic.Pointer[map[string]*redisx.Script]
-}
+// scripts holds the scripts by call and kinds of policies: as many as a program has combinations.
+var scripts sync.Map // string -> *redisx.Script
 
-// scriptFor gives the script of a call for policies.
+// scriptFor returns the script of a call for policies.
 func scriptFor(c call, members []member) *redisx.Script {
-	var space [128]byte
-	key := append(space[:0], c...)
+	key := string(c)
 	for _, m := range members {
-		key = append(append(key, ' '), m.policy.kind()...)
+		key += " " + m.policy.kind()
 	}
-	if made := scripts.made.Load(); made != nil {
-		if found, ok := (*made)[string(key)]; ok {
-			return found
-		}
-	}
-	scripts.making.Lock()
-	defer scripts.making.Unlock()
-	all := make(map[string]*redisx.Script)
-	if made := scripts.made.Load(); made != nil {
-		all = maps.Clone(*made)
-	}
-	found, ok := all[string(key)]
+	found, ok := scripts.Load(key)
 	if !ok {
-		found = redisx.NewScript(assemble(c, members))
-		all[string(key)] = found
-		scripts.made.Store(&all)
+		found, _ = scripts.LoadOrStore(key, redisx.NewScript(assemble(c, members)))
 	}
-	return found
+	return found.(*redisx.Script) //nolint:errcheck,forcetypeassert // nothing else is there
 }
 
 // before is how many arguments of a script come before those of its policies. Those of acquire and

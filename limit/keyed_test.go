@@ -1,0 +1,169 @@
+package limit
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
+)
+
+var twoPolicies = []Policy{FixedWindow{5, time.Minute, false}, TokenBucket{20, 20, time.Hour}}
+
+func TestKeyed_KeyWithoutBraces_IsTheLimiterOfThatName(t *testing.T) {
+	b := newBench(t)
+	for _, prefix := range []string{"login", "{login}", "a:b", "100%"} {
+		k := NewKeyed(b.client, prefix, twoPolicies...)
+		for _, key := range []string{"alice", "192.0.2.1", "a:b", "%7B", "100%", " ", "\xff\x00", strings.Repeat("x", 300)} {
+			of, want := k.Limiter(key), New(b.client, prefix+":"+key, twoPolicies...)
+			require.NoError(t, of.err)
+			assert.Equal(t, want.keys, of.keys)
+			assert.Equal(t, want.calls.ID, of.calls.ID)
+			assert.Equal(t, want.calls.Subjects, of.calls.Subjects)
+			assert.Equal(t, want.Name(), of.Name())
+		}
+	}
+}
+
+// TestKeyed_Calls_AreThoseOfTheLimiter: each of them acts on the key that it is given.
+func TestKeyed_Calls_AreThoseOfTheLimiter(t *testing.T) {
+	b := newBench(t)
+	ctx := t.Context()
+	k := NewKeyed(b.client, "login", FixedWindow{5, time.Minute, false})
+	left := func(want int64) {
+		t.Helper()
+		peeked, err := k.Peek(ctx, "alice")
+		require.NoError(t, err)
+		assert.Equal(t, want, peeked[0].Remaining)
+		other, err := k.Peek(ctx, "bob")
+		require.NoError(t, err)
+		assert.EqualValues(t, 5, other[0].Remaining)
+	}
+	ok, err := k.TryAcquire(ctx, "alice", 1)
+	require.NoError(t, err)
+	assert.True(t, ok)
+	left(4)
+	d, err := k.Take(ctx, "alice", 1)
+	require.NoError(t, err)
+	assert.True(t, d.Allowed)
+	left(3)
+	each, err := k.TakeEach(ctx, "alice", 1)
+	require.NoError(t, err)
+	assert.Len(t, each, 1)
+	left(2)
+	ok, err = k.TryAcquireWithin(ctx, "alice", 1, time.Second)
+	require.NoError(t, err)
+	assert.True(t, ok)
+	left(1)
+	require.NoError(t, k.Acquire(ctx, "alice", 1))
+	left(0)
+	require.NoError(t, k.Release(ctx, "alice", 3))
+	left(3)
+	_, err = k.Charge(ctx, "alice", 2)
+	require.NoError(t, err)
+	left(1)
+	require.NoError(t, k.Reset(ctx, "alice"))
+	left(5)
+	bucket := NewKeyed(b.client, "bucket", TokenBucket{1, 1, time.Minute})
+	r, err := bucket.Reserve(ctx, "alice", 1)
+	require.NoError(t, err)
+	assert.Zero(t, r.delay)
+	r, err = bucket.Reserve(ctx, "alice", 1)
+	require.NoError(t, err)
+	assert.Equal(t, time.Minute, r.delay)
+}
+
+func TestKeyed_BracesInAKey_ChooseNoSlot(t *testing.T) {
+	b := newBench(t)
+	of := func(prefix, key string) uint16 { return redisx.Slot(NewKeyed(b.client, prefix, twoPolicies[0]).Limiter(key).keys[0]) }
+	assert.NotEqual(t, redisx.Slot("x"), of("login", "{x}"))
+	assert.NotEqual(t, of("login", "x}1"), of("login", "x}2"))
+	assert.NotEqual(t, of("login", "x}1"), of("login", "x"))
+	for _, key := range []string{"{x}", "}", "{", "}{", "x}{y}"} {
+		assert.Equal(t, redisx.Slot("web"), of("{web}", key), key)
+		l := NewKeyed(b.client, "login", twoPolicies...).Limiter(key)
+		assert.Equal(t, redisx.Slot(l.keys[0]), redisx.Slot(l.keys[1]), key)
+		assert.Equal(t, "login:"+key, l.Name())
+	}
+}
+
+// FuzzKeyed_Keys_ShareNoState: two keys of a prefix have no Redis key in common, nor has a key with
+// one of the names that New could open.
+func FuzzKeyed_Keys_ShareNoState(f *testing.F) {
+	for _, keys := range [][2]string{{"{", "%7B"}, {"}", "%7D"}, {"%{", "%25%7B"}, {"{}", "%7B%7D"}, {"{%", "%7B%"}, {"a{", "a%7B%"}, {"{x}:", "%7Bx%7D:"}} {
+		for _, prefix := range []string{"login", "{web}", "{web}:", "a{"} {
+			f.Add(prefix, keys[0], keys[1])
+		}
+	}
+	b := newBenchOf(f)
+	f.Fuzz(func(t *testing.T, prefix, one, other string) {
+		if prefix == "" || one == "" || other == "" || one == other {
+			return
+		}
+		k := NewKeyed(b.client, prefix, twoPolicies...)
+		for _, key := range k.Limiter(one).keys {
+			assert.NotContains(t, k.Limiter(other).keys, key)
+			if strings.ContainsAny(one, "{}") {
+				assert.False(t, slices.Contains(New(b.client, other, twoPolicies...).keys, key))
+			}
+		}
+	})
+}
+
+func TestKeyed_InvalidArguments_FailWithTypedErrors(t *testing.T) {
+	b := newBench(t)
+	for name, test := range map[string]struct {
+		keyed *Keyed
+		key   string
+		want  error
+	}{
+		"no client":        {NewKeyed(nil, "login", twoPolicies...), "alice", rratelimiter.ErrNoClient},
+		"zero":             {new(Keyed), "alice", rratelimiter.ErrNoClient},
+		"no prefix":        {NewKeyed(b.client, "", twoPolicies...), "alice", rratelimiter.ErrInvalidName},
+		"no key":           {NewKeyed(b.client, "login", twoPolicies...), "", rratelimiter.ErrInvalidName},
+		"no policy":        {NewKeyed(b.client, "login"), "alice", rratelimiter.ErrInvalidRate},
+		"an invalid field": {NewKeyed(b.client, "login", FixedWindow{}), "alice", rratelimiter.ErrInvalidRate},
+		"a pointer":        {NewKeyed(b.client, "login", &FixedWindow{5, time.Minute, false}), "alice", rratelimiter.ErrInvalidRate},
+	} {
+		_, err := test.keyed.Take(t.Context(), test.key, 1)
+		assert.ErrorIs(t, err, test.want, name)
+		_, err = Join(test.keyed.Limiter(test.key)).Take(t.Context(), 1)
+		assert.ErrorIs(t, err, test.want, name)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := NewKeyed(b.client, "login", twoPolicies...).Take(ended, "alice", 1)
+	assert.ErrorIs(t, err, context.Canceled)
+}
+
+func TestValidate_Policies_FailAsNewDoes(t *testing.T) {
+	b := newBench(t)
+	many := make([]Policy, mostPolicies+1)
+	for i := range many {
+		many[i] = FixedWindow{1, time.Duration(i+1) * time.Second, false}
+	}
+	for name, policies := range map[string][]Policy{
+		"none": nil, "nil": {nil}, "invalid": {FixedWindow{0, time.Second, false}}, "one key": {FixedWindow{1, time.Second, false}, FixedWindow{2, time.Second, false}},
+		"too many": many,
+	} {
+		err := Validate(policies...)
+		require.ErrorIs(t, err, rratelimiter.ErrInvalidRate, name)
+		_, of := New(b.client, "name", policies...).Take(t.Context(), 1)
+		assert.Equal(t, err.Error(), of.Error(), name)
+	}
+	assert.NoError(t, Validate(many[:mostPolicies]...))
+}
+
+func BenchmarkKeyed(b *testing.B) {
+	k := NewKeyed(newBenchOf(b).client, "login", TokenBucket{20, 5, time.Second})
+	b.ReportAllocs()
+	for b.Loop() {
+		k.Limiter("alice")
+	}
+}

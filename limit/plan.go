@@ -1,0 +1,134 @@
+package limit
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
+)
+
+// plan is what limiters with the same policies have in common.
+type plan struct {
+	client      inside.Client
+	members     []member       // without names and keys
+	suffixes    []string       // of the members' keys; none for a Join
+	most        int64          // permits that can ever be granted at once, as far as the policies tell
+	script      *redisx.Script // takes permits
+	leaseScript *redisx.Script // takes and leases permits; nil if the client or a policy does not lease
+	observed    string         // the policies, for an Observer
+}
+
+// mostPolicies is how many policies a script has room for: Lua counts 200 locals, and Smooth has
+// 16.
+const mostPolicies = 10
+
+// newPlan returns the plan of limiters of a client, or the error of an invalid client or policy.
+func newPlan(client *rratelimiter.Client, policies []Policy) (*plan, error) {
+	opened, err := inside.Open(client)
+	if err != nil {
+		return nil, err
+	}
+	if err := Validate(policies...); err != nil {
+		return nil, err
+	}
+	members, suffixes := make([]member, len(policies)), make([]string, len(policies))
+	for i, p := range policies {
+		members[i].policy, suffixes[i] = p, string(p.suffix(nil))
+	}
+	p := planOf(opened, members)
+	p.suffixes = suffixes
+	return p, nil
+}
+
+// planOf returns the plan of valid policies.
+func planOf(client inside.Client, members []member) *plan {
+	p := &plan{client: client, members: members, most: engine.MostPermits, script: scriptFor(acquire, members)}
+	for _, m := range members {
+		p.most = min(p.most, m.policy.most())
+	}
+	if client.Engine.Leases() && canLease(members) {
+		p.leaseScript = scriptFor(lease, members)
+	}
+	if client.Engine.Observed() {
+		p.observed = policyOf(members)
+	}
+	return p
+}
+
+// Validate returns the error that [New] would report for these policies: an
+// [rratelimiter.ErrInvalidRate] for an invalid field, no policy, more than 10, or two that would
+// count in the same key; nil if they are valid.
+func Validate(policies ...Policy) error {
+	if n := len(policies); n < 1 || n > mostPolicies {
+		return invalid("%d policies, want 1 to %d", n, mostPolicies)
+	}
+	for i, p := range policies {
+		switch p.(type) {
+		case FixedWindow, Calendar, SlidingWindow, SlidingLog, TokenBucket, LeakyBucket, Smooth:
+		default:
+			return invalid("policy %d is a %T, give a policy of this package by value", i+1, p)
+		}
+		if err := p.validate(); err != nil {
+			return err
+		}
+		for _, before := range policies[:i] {
+			if string(p.suffix(nil)) == string(before.suffix(nil)) {
+				return invalid("%+v and %+v would count in the same key", before, p)
+			}
+		}
+	}
+	return nil
+}
+
+// appendPrefix appends the beginning of the keys of a name, in the cluster slot of the name. A name
+// without "{" becomes the hash tag. A name with "{" keeps its own, and gets two colons: so "bob"
+// and "{bob}" share a slot but no key. The last word of a policy's suffix has no colon, so no two
+// names share a key.
+func appendPrefix(text []byte, name string) []byte {
+	if strings.Contains(name, "{") {
+		return append(append(text, name...), "::"...)
+	}
+	return append(append(append(text, '{'), name...), "}:"...)
+}
+
+// limiter opens the limiter with a name, whose keys begin with prefix.
+func (p *plan) limiter(name string, prefix []byte) *Limiter {
+	l := &Limiter{plan: p, members: make([]member, len(p.members)), keys: make([]string, len(p.members))}
+	for i, m := range p.members {
+		l.keys[i] = string(append(prefix[:len(prefix):len(prefix)], p.suffixes[i]...))
+		l.members[i] = member{m.policy, name, l.keys[i : i+1 : i+1]}
+	}
+	l.open(name, l.keys)
+	return l
+}
+
+// open opens a limiter with its members. Its calls share those of limiters with the same keys and
+// settings; its answers depend on the subjects.
+func (l *Limiter) open(name string, subjects []string) {
+	if l.client.Engine.Cluster() {
+		if err := l.client.SameSlot(l.keys...); err != nil {
+			l.err, l.calls.Name = err, name
+			return
+		}
+	}
+	text := append(make([]byte, 0, 128), "policies "...)
+	for _, m := range l.members {
+		// With its length, so that no name can look like the keys of several, or like an ID with
+		// something before it.
+		text = append(append(strconv.AppendInt(text, int64(len(m.keys[0])), 10), ' '), m.keys[0]...)
+		text = append(m.policy.settings(append(text, ' ')), '\n')
+	}
+	l.calls = engine.Limiter{
+		Engine: l.client.Engine, ID: string(text), Name: name, Policy: l.observed, Subjects: subjects,
+		Protocol: (*protocol)(l), Leases: l.leaseScript != nil,
+	}
+	if l.reservable() {
+		l.reserves = engine.Limiter{
+			Engine: l.client.Engine, ID: "reserve " + l.calls.ID, Name: name, Policy: l.observed, Subjects: subjects,
+			Protocol: (*reserving)(l), Most: mostReservations,
+		}
+	}
+}
