@@ -37,7 +37,6 @@ type Guard struct {
 	mode       Mode
 	deadline   time.Duration
 	maxWaiting int64 // 0 for any number
-	moments    moments
 	*Shared
 }
 
@@ -151,13 +150,13 @@ func (g *Guard) once(ctx context.Context, q Request) Answer {
 	if !g.store.admits(ctx, q.Limiter) {
 		return g.alone(q, ErrDown)
 	}
-	c := &deadline{Context: ctx, moment: g.moments.next()}
-	defer c.stop()
 	l, waits := q.Limiter.(waiter)
 	if waits && q.Wait == Forever && g.maxWaiting == 0 {
-		return g.inLine(ctx, c, q, l)
+		return g.inLine(ctx, q, l)
 	}
-	a, err := take(c, q)
+	limited, stop := context.WithTimeout(ctx, g.deadline)
+	defer stop()
+	a, err := take(limited, q)
 	if err != nil {
 		return g.failed(ctx, q, a, err)
 	}

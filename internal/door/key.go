@@ -7,19 +7,22 @@ import (
 	"strings"
 )
 
-// Name is the name of the limiter of a key, under a name that all keys of a door share. Different keys have different names. What
-// clients can put into a key changes no cluster slot, since braces are written as %7B and %7D, and a name is as short as 200 bytes
-// and what they share, since a long key is told by its SHA-256.
-func Name(shared, key string) string {
+// Name returns the name of the limiter of a key, under a name that all keys of a middleware share.
+func Name(shared, key string) string { return shared + ":" + Key(key) }
+
+// Key returns a key as the names of limiters contain it. Different keys stay different. It has no
+// braces and no control bytes, which are percent-encoded, and at most 128 bytes: a long key is
+// replaced by its SHA-256.
+func Key(key string) string {
 	if len(key) > longestKey {
-		return hashed(shared, key)
+		return hashed(key)
 	}
 	plain := true
 	for i := 0; plain && i < len(key); i++ {
 		plain = isPlain(key[i])
 	}
 	if plain {
-		return shared + ":" + key
+		return key
 	}
 	var b strings.Builder
 	for i := range len(key) {
@@ -30,15 +33,15 @@ func Name(shared, key string) string {
 		}
 	}
 	if b.Len() > longestKey {
-		return hashed(shared, key)
+		return hashed(key)
 	}
-	return shared + ":" + b.String()
+	return b.String()
 }
 
-// hashed is the name of a long key.
-func hashed(shared, key string) string {
+// hashed returns what stands for a long key.
+func hashed(key string) string {
 	sum := sha256.Sum256([]byte(key))
-	return shared + ":%sha256:" + hex.EncodeToString(sum[:]) // no escape begins with an s
+	return "%sha256:" + hex.EncodeToString(sum[:]) // no escape begins with an s
 }
 
 const longestKey = 128

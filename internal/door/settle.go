@@ -20,9 +20,9 @@ func (g *Guard) Settle(ctx context.Context, q Request, a Answer, cost int64) err
 	case g.store.isDown():
 		return ErrDown
 	}
-	c := &deadline{Context: context.WithoutCancel(ctx), moment: g.moments.next()}
-	defer c.stop()
-	err := settle(c, q.Limiter, more)
+	limited, stop := context.WithTimeout(context.WithoutCancel(ctx), g.deadline)
+	defer stop()
+	err := settle(limited, q.Limiter, more)
 	if err != nil {
 		g.store.failed(ctx, q.Limiter, err)
 	} else {

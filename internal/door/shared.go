@@ -39,7 +39,7 @@ func (s *Shared) Retire() { s.store.retire() }
 
 // Guard returns a guard with this state. At most maxWaiting requests of it wait at once, 0 means any number.
 func (s *Shared) Guard(mode Mode, maxWaiting int) *Guard {
-	return &Guard{mode: mode, deadline: s.store.patience, maxWaiting: int64(maxWaiting), moments: moments{patience: s.store.patience}, Shared: s}
+	return &Guard{mode: mode, deadline: s.store.patience, maxWaiting: int64(maxWaiting), Shared: s}
 }
 
 // New returns a guard with a state of its own, see [NewShared].

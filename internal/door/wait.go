@@ -54,9 +54,10 @@ func served(d rratelimiter.Decision, permits int64) rratelimiter.Decision {
 }
 
 // inLine waits for permits as long as ctx lasts. Redis has to answer by the deadline once; then it is there.
-func (g *Guard) inLine(ctx context.Context, c *deadline, q Request, l waiter) Answer {
-	granted, err := l.TryAcquireWithin(ctx, q.Permits, max(time.Until(c.at), 1))
-	late := tooLate(ctx, err) && time.Now().Before(c.at)
+func (g *Guard) inLine(ctx context.Context, q Request, l waiter) Answer {
+	end := time.Now().Add(g.deadline)
+	granted, err := l.TryAcquireWithin(ctx, q.Permits, g.deadline)
+	late := tooLate(ctx, err) && time.Now().Before(end)
 	if err == nil {
 		g.store.answered()
 		if granted {

@@ -53,32 +53,6 @@ func Repeat(ctx context.Context, calls int) error {
 	return ctx.Err()
 }
 
-// Bounded is a context that ends with another one, or at a moment that many have in common. A Done of its own takes a timer for
-// each; who waits for both ends needs none.
-type Bounded interface {
-	context.Context
-	Ends() (gone, late <-chan struct{})
-}
-
-// ends returns the channels that end a context.
-func ends(ctx context.Context) (gone, late <-chan struct{}) {
-	if b, ok := ctx.(Bounded); ok {
-		return b.Ends()
-	}
-	return ctx.Done(), nil
-}
-
-// endsBefore waits for answers, and reports whether a context ended first.
-func endsBefore(answers, gone, late <-chan struct{}) bool {
-	select {
-	case <-answers:
-		return false
-	case <-gone:
-	case <-late:
-	}
-	return true
-}
-
 // Detached runs a call that ends by itself, and returns its result, or the error of ctx as soon as ctx ends. A command that was sent
 // by then goes on; nothing is sent after it: see callContext.
 func Detached[T any](ctx context.Context, call func(context.Context) (T, error)) (T, error) {

@@ -54,7 +54,7 @@ func (l *Limiter) try(ctx context.Context, ask Ask) (Result, error) {
 // request is answered by Redis.
 func (l *Limiter) request(ctx context.Context, ask Ask) (result Result, err error) {
 	g := l.Engine
-	gone, late := ends(ctx)
+	gone := ctx.Done()
 	r := g.requests.Get().(*Request)
 	r.Permits, r.Detail, r.Each, r.Within = ask.Permits, ask.Detail, ask.Each, ask.Within
 	e := g.registry.lock(l)
@@ -65,7 +65,7 @@ func (l *Limiter) request(ctx context.Context, ask Ask) (result Result, err erro
 	}
 	b := l.addRequest(e, r)
 	lead := g.reserveCall(e)
-	inline := lead && gone == nil && late == nil && b == e.first
+	inline := lead && gone == nil && b == e.first
 	if b.answered == nil && !inline {
 		b.answered = make(chan struct{})
 	}
@@ -82,10 +82,10 @@ func (l *Limiter) request(ctx context.Context, ask Ask) (result Result, err erro
 	switch {
 	case inline:
 		l.sendBatches(ctx, e, true) // until this request is answered
-	case gone == nil && late == nil:
-		<-answers // which costs less than a select
 	default:
-		if endsBefore(answers, gone, late) {
+		select {
+		case <-answers:
+		case <-gone:
 			if g.abandon(e, r) {
 				return result, ctx.Err()
 			}
