@@ -81,7 +81,9 @@ func TestKeyed_Calls_AreThoseOfTheLimiter(t *testing.T) {
 
 func TestKeyed_BracesInAKey_ChooseNoSlot(t *testing.T) {
 	b := newBench(t)
-	of := func(prefix, key string) uint16 { return redisx.Slot(NewKeyed(b.client, prefix, twoPolicies[0]).Limiter(key).keys[0]) }
+	of := func(prefix, key string) uint16 {
+		return redisx.Slot(NewKeyed(b.client, prefix, twoPolicies[0]).Limiter(key).keys[0])
+	}
 	assert.NotEqual(t, redisx.Slot("x"), of("login", "{x}"))
 	assert.NotEqual(t, of("login", "x}1"), of("login", "x}2"))
 	assert.NotEqual(t, of("login", "x}1"), of("login", "x"))
