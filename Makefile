@@ -95,7 +95,7 @@ bin/image:
 
 # Each fuzz target, some minutes in all. By count: Go calls the end of a time a failure now and then (golang/go#75804).
 fuzz:
-	for package in . ./limit ./internal/door ./httplimit ./grpclimit ./rules ./rls; do for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz'); do \
+	for package in . ./limit ./internal/guard ./httplimit ./grpclimit ./rules ./rls; do for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz'); do \
 		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime 50000x $$package || exit 1; done; done
 
 # Generated mutants of the engine, and those that no test of it kills. Half an hour on two idle cores.

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
-	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
 // Address tells the address of a client of a server.
@@ -41,7 +41,7 @@ func (a Address) Key(ctx context.Context, _ Call) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	key, err := door.AddressKey(client, a.IPv6Bits)
+	key, err := guard.AddressKey(client, a.IPv6Bits)
 	if err != nil {
 		return "", fmt.Errorf("grpclimit: %w", err)
 	}
@@ -54,15 +54,15 @@ func (a Address) Client(ctx context.Context) (netip.Addr, error) {
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("grpclimit: the peer's address: %w", err)
 	}
-	if !door.Trusts(a.Trusted, proxy) {
-		return door.Client(proxy), nil
+	if !guard.Trusts(a.Trusted, proxy) {
+		return guard.Client(proxy), nil
 	}
 	header := strings.ToLower(cmp.Or(a.Header, "x-forwarded-for"))
-	client, err := door.Behind(proxy, a.Trusted, header, metadata.ValueFromIncomingContext(ctx, header))
+	client, err := guard.Behind(proxy, a.Trusted, header, metadata.ValueFromIncomingContext(ctx, header))
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("grpclimit: %w", err)
 	}
-	return door.Client(client), nil
+	return guard.Client(client), nil
 }
 
 // peerOf is the address of the other end. A unix socket's is a path that the client may have chosen, and nobody's address however
@@ -86,10 +86,10 @@ func peerOf(ctx context.Context) (netip.Addr, error) {
 		if !strings.HasPrefix(network, "tcp") && !strings.HasPrefix(network, "udp") {
 			return addr, fmt.Errorf("a peer of the network %q has none", network)
 		}
-		return door.ParseAddr(end.String())
+		return guard.ParseAddr(end.String())
 	}
 	if !addr.IsValid() {
 		return addr, fmt.Errorf("%q is none", p.Addr)
 	}
-	return door.Plain(addr), nil
+	return guard.Plain(addr), nil
 }

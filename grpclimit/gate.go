@@ -6,45 +6,45 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
 // gate is what interceptors of all four kinds have in common.
 type gate struct {
 	settings
-	guard  *door.Guard
+	guard  *guard.Guard
 	choose func(context.Context, Call) (Limiter, error)
-	pauses door.Pauses // of clients
+	pauses guard.Pauses // of clients
 }
 
 // visit is a call that passed a server's gate: the context of its handler.
-type visit = door.Visit[Outcome]
+type visit = guard.Visit[Outcome]
 
 // newGate makes a gate, in which so many calls wait at once unless an option says otherwise, 0 for any number.
 func newGate(interceptor string, choose func(context.Context, Call) (Limiter, error), opts []Option, maxWaiting int) *gate {
 	if choose == nil {
 		panic(fmt.Sprintf("grpclimit: %s: nothing chooses the limiter of a call", interceptor))
 	}
-	g := &gate{settings: settings{deadline: DefaultDeadline, sharing: door.NewShared, known: describe(nil)}, choose: choose}
+	g := &gate{settings: settings{deadline: DefaultDeadline, sharing: guard.NewShared, known: describe(nil)}, choose: choose}
 	for _, opt := range opts {
 		if opt != nil {
 			opt(&g.settings)
 		}
 	}
-	g.guard = g.sharing(g.deadline, g.changed).Guard(door.Mode(g.mode), cmp.Or(g.maxWaiting, maxWaiting))
+	g.guard = g.sharing(g.deadline, g.changed).Guard(guard.Mode(g.mode), cmp.Or(g.maxWaiting, maxWaiting))
 	return g
 }
 
 // request returns the request to the guard for a call, and whether anything limits the call.
-func (g *gate) request(ctx context.Context, call Call) (q door.Request, k *known, limited bool, err error) {
-	if !g.exemptNone && !call.Outgoing && door.Exempt(call.Service()) || g.skip != nil && g.skip(ctx, call) {
+func (g *gate) request(ctx context.Context, call Call) (q guard.Request, k *known, limited bool, err error) {
+	if !g.exemptNone && !call.Outgoing && guard.Exempt(call.Service()) || g.skip != nil && g.skip(ctx, call) {
 		return q, nil, false, nil
 	}
 	limiter, err := g.choose(ctx, call)
 	if err != nil {
 		return q, nil, true, err
 	}
-	if door.IsNil(limiter) {
+	if guard.IsNil(limiter) {
 		return q, nil, false, nil
 	}
 	k = g.known
@@ -52,30 +52,30 @@ func (g *gate) request(ctx context.Context, call Call) (q door.Request, k *known
 	case *one:
 		k = l.Known
 	case *described:
-		if limiter, k = l.Limiter, l.known; door.IsNil(limiter) {
+		if limiter, k = l.Limiter, l.known; guard.IsNil(limiter) {
 			return q, nil, false, nil
 		}
 	}
-	q = door.Request{Limiter: limiter, Policies: k.Policies, Permits: 1, Wait: g.wait}
+	q = guard.Request{Limiter: limiter, Policies: k.Policies, Permits: 1, Wait: g.wait}
 	if g.cost != nil {
 		if q.Permits = g.cost(ctx, call); q.Permits == 0 {
 			return q, nil, false, nil
 		}
 		if q.Permits < 0 {
-			return q, k, true, door.Invalidf("grpclimit: Cost is %d, want 0 or more", q.Permits)
+			return q, k, true, guard.Invalidf("grpclimit: Cost is %d, want 0 or more", q.Permits)
 		}
 	}
 	return q, k, true, nil
 }
 
 // decide decides a call, and reports it. It says false where nothing limits it.
-func (g *gate) decide(ctx context.Context, call Call) (q door.Request, a door.Answer, o Outcome, limited bool) {
+func (g *gate) decide(ctx context.Context, call Call) (q guard.Request, a guard.Answer, o Outcome, limited bool) {
 	q, k, limited, err := g.request(ctx, call)
 	switch {
 	case !limited:
 		return q, a, o, false
 	case err != nil && !call.Outgoing && !g.invalidFails && errors.Is(err, ErrInvalidRequest):
-		a = door.Invalid(err)
+		a = guard.Invalid(err)
 	case err != nil:
 		a = g.guard.Fail(err)
 	case g.shadow:
@@ -83,7 +83,7 @@ func (g *gate) decide(ctx context.Context, call Call) (q door.Request, a door.An
 		a = g.guard.Ask(ctx, q)
 	case call.Outgoing:
 		if q.Wait == 0 && !g.atOnce {
-			q.Wait = door.Forever
+			q.Wait = guard.Forever
 		}
 		a = g.pauses.Ask(ctx, g.guard, q)
 	default:
@@ -94,7 +94,7 @@ func (g *gate) decide(ctx context.Context, call Call) (q door.Request, a door.An
 		invalid: a.Invalid,
 	}
 	if q.Limiter != nil {
-		o.Limiter = door.NameOf(q.Limiter)
+		o.Limiter = guard.NameOf(q.Limiter)
 	}
 	if g.report != nil {
 		g.report(ctx, call, o)
@@ -121,7 +121,7 @@ func (g *gate) admit(ctx context.Context, call Call) (*visit, *refusal) {
 		}
 		return nil, newRefusal(ctx, &o, subject)
 	}
-	return door.NewVisit(ctx, g.guard, q, a, o), nil
+	return guard.NewVisit(ctx, g.guard, q, a, o), nil
 }
 
 // settle does what a handler's Settle said.

@@ -9,7 +9,7 @@ import (
 
 	"google.golang.org/grpc/metadata"
 
-	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
 // Key tells which calls count together. An error, or an empty key, says that it cannot be told.
@@ -45,7 +45,7 @@ func ByMetadata(name string) Key {
 			values = metadata.ValueFromIncomingContext(ctx, name)
 		}
 		if len(values) != 1 || strings.TrimSpace(values[0]) == "" {
-			return "", door.Invalidf("grpclimit: %d values of the metadata %s, want one that is not empty", len(values), name)
+			return "", guard.Invalidf("grpclimit: %d values of the metadata %s, want one that is not empty", len(values), name)
 		}
 		return strings.TrimSpace(values[0]), nil
 	}
@@ -62,7 +62,7 @@ func ByService() Key {
 	return func(_ context.Context, call Call) (string, error) {
 		service := call.Service()
 		if service == "" {
-			return "", door.Invalidf("grpclimit: the method has no service")
+			return "", guard.Invalidf("grpclimit: the method has no service")
 		}
 		return service, nil
 	}
@@ -87,7 +87,7 @@ func Hashed(key Key) Key {
 		if err != nil || text == "" {
 			return "", err
 		}
-		return door.Hash(text), nil
+		return guard.Hash(text), nil
 	}
 }
 
@@ -104,6 +104,6 @@ func Combined(keys ...Key) Key {
 				return "", fmt.Errorf("grpclimit: key %d of the call is empty", i+1)
 			}
 		}
-		return door.Join(texts...), nil
+		return guard.Join(texts...), nil
 	}
 }

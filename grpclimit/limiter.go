@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -38,7 +38,7 @@ func Each(client *rratelimiter.Client, name string, key Key, policies ...limit.P
 		panic(fmt.Sprintf("grpclimit: Each of %q needs a Key", name))
 	}
 	known := describe(policies)
-	keyed, err := door.NewKeyed(client, name, known.Policies, known)
+	keyed, err := guard.NewKeyed(client, name, known.Policies, known)
 	if err != nil {
 		panic(fmt.Sprintf("grpclimit: Each: %v", err))
 	}
@@ -56,4 +56,4 @@ func Each(client *rratelimiter.Client, name string, key Key, policies ...limit.P
 }
 
 // one is the limiter of one key.
-type one = door.One[*known]
+type one = guard.One[*known]

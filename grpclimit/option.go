@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -30,11 +30,11 @@ type settings struct {
 	maxWaiting   int  // 0 for the default
 	exemptNone   bool // calls of the health and reflection services are limited too
 	changed      func(up bool, err error)
-	sharing      door.Sharing
+	sharing      guard.Sharing
 }
 
 func init() {
-	door.ShareGRPC = func(sharing door.Sharing) any {
+	guard.ShareGRPC = func(sharing guard.Sharing) any {
 		return Option(func(s *settings) { s.sharing = sharing })
 	}
 }
@@ -143,9 +143,9 @@ type FailureMode float64
 const (
 	// Closed does not let it pass: Unavailable with a RetryInfo of a second. It is the default: a client that can make a
 	// choice fail gains nothing.
-	Closed = FailureMode(door.Closed)
+	Closed = FailureMode(guard.Closed)
 	// Open lets it pass.
-	Open = FailureMode(door.Open)
+	Open = FailureMode(guard.Open)
 )
 
 // Local lets this process grant a share of each limit by itself while Redis fails: a tenth where ten processes share it. Each key
@@ -175,7 +175,7 @@ func Local(share float64) FailureMode {
 // A decision of a limiter is always an answer of Redis, or of a Client's denial cache or leases. A denial does not end an outage,
 // since it may be the cache's.
 func OnFailure(mode FailureMode) Option {
-	if err := door.Mode(mode).Check(); err != nil {
+	if err := guard.Mode(mode).Check(); err != nil {
 		panic("grpclimit: OnFailure: " + err.Error())
 	}
 	return func(s *settings) { s.mode = mode }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
 // Result is what became of a call.
@@ -13,20 +13,20 @@ type Result int
 
 // The results.
 const (
-	Acquired     = Result(door.Granted)      // it had its permits
-	Rejected     = Result(door.Refused)      // it was over the limit
-	FailedOpen   = Result(door.FailedOpen)   // nobody could decide, and it passed
-	FailedClosed = Result(door.FailedClosed) // nobody could decide, and it did not pass
-	Canceled     = Result(door.Canceled)     // its context ended before it was decided
+	Acquired     = Result(guard.Granted)      // it had its permits
+	Rejected     = Result(guard.Refused)      // it was over the limit
+	FailedOpen   = Result(guard.FailedOpen)   // nobody could decide, and it passed
+	FailedClosed = Result(guard.FailedClosed) // nobody could decide, and it did not pass
+	Canceled     = Result(guard.Canceled)     // its context ended before it was decided
 )
 
 // String is the result as metrics name it: acquired, rejected, failed_open, failed_closed or canceled.
-func (r Result) String() string { return door.Result(r).String() }
+func (r Result) String() string { return guard.Result(r).String() }
 
 // ErrInvalidRequest is the error of a call that lacks what its limit needs. A [Key], a choice of a limiter and a
 // cost below 0 give it; keys of your own may wrap it. Interceptors of servers refuse such a call with
 // InvalidArgument in every [FailureMode], since no retry helps; see [InvalidAsFailure].
-var ErrInvalidRequest = door.ErrInvalidRequest
+var ErrInvalidRequest = guard.ErrInvalidRequest
 
 // Outcome is what was decided about a call, or a message, and why. The zero value says nothing.
 type Outcome struct {
@@ -56,7 +56,7 @@ func (o *Outcome) violated() []int {
 	if o.known == nil {
 		return nil
 	}
-	return o.known.Violated(door.Answer{Result: door.Result(o.Result), Decision: o.Decision, Each: o.Each, Err: o.Err}, o.Cost)
+	return o.known.Violated(guard.Answer{Result: guard.Result(o.Result), Decision: o.Decision, Each: o.Each, Err: o.Err}, o.Cost)
 }
 
 // of is the decision of a policy.
@@ -70,7 +70,7 @@ func (o *Outcome) of(policy int) rratelimiter.Decision {
 // FromContext is the outcome that let a call to a server pass, for its handler; with [EachMessage] that of the message received
 // last. It says false where the call, or message, was not limited. Of several interceptors it is that of the innermost.
 func FromContext(ctx context.Context) (Outcome, bool) {
-	v := door.VisitOf[Outcome](ctx)
+	v := guard.VisitOf[Outcome](ctx)
 	if v == nil {
 		return Outcome{}, false
 	}
@@ -89,7 +89,7 @@ func FromContext(ctx context.Context) (Outcome, bool) {
 // the handler has returned; and with [errors.ErrUnsupported] where the limiter cannot do it: a *[rratelimiter.Limiter] can be given
 // back permits, but not be charged. That a [github.com/rratelimiter/rratelimiter/limit.Join] has one among its members shows when it is charged, to [OnSettleError].
 func Settle(ctx context.Context, cost int64) error {
-	if err := door.VisitOf[Outcome](ctx).Settle(cost); err != nil {
+	if err := guard.VisitOf[Outcome](ctx).Settle(cost); err != nil {
 		return fmt.Errorf("grpclimit: %w", err)
 	}
 	return nil

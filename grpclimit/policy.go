@@ -4,7 +4,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -13,7 +13,7 @@ import (
 //
 // Named panics where the name is empty or not printable ASCII.
 func Named(name string, policy limit.Policy) limit.Policy {
-	named, err := door.NewNamed(name, policy)
+	named, err := guard.NewNamed(name, policy)
 	if err != nil {
 		panic("grpclimit: Named: " + err.Error())
 	}
@@ -37,13 +37,13 @@ type described struct {
 
 // known is what clients are told of a limiter's policies.
 type known struct {
-	door.Known
+	guard.Known
 	failures [][]*anypb.Any // the QuotaFailure of each policy alone
 }
 
 // describe tells policies by their names.
 func describe(policies []limit.Policy) *known {
-	k := &known{Known: door.Describe(policies)}
+	k := &known{Known: guard.Describe(policies)}
 	for i, quota := range k.Quotas {
 		k.failures = append(k.failures, detail(&errdetails.QuotaFailure{
 			Violations: []*errdetails.QuotaFailure_Violation{violation(k.Names[i], quota, "", false)},

@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
 // Address tells the address of a client.
@@ -36,7 +36,7 @@ func (a Address) Key(r *http.Request) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	key, err := door.AddressKey(client, a.IPv6Bits)
+	key, err := guard.AddressKey(client, a.IPv6Bits)
 	if err != nil {
 		return "", fmt.Errorf("httplimit: %w", err)
 	}
@@ -49,17 +49,17 @@ func (a Address) Client(r *http.Request) (netip.Addr, error) {
 	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && strings.HasPrefix(local.Network(), "unix") {
 		return netip.Addr{}, fmt.Errorf("httplimit: the peer's address: a peer of the network %q has none", local.Network())
 	}
-	peer, err := door.ParseAddr(r.RemoteAddr)
+	peer, err := guard.ParseAddr(r.RemoteAddr)
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("httplimit: the peer's address: %w", err)
 	}
-	if !door.Trusts(a.Trusted, peer) {
-		return door.Client(peer), nil
+	if !guard.Trusts(a.Trusted, peer) {
+		return guard.Client(peer), nil
 	}
 	header := http.CanonicalHeaderKey(cmp.Or(a.Header, "X-Forwarded-For"))
-	client, err := door.Behind(peer, a.Trusted, header, r.Header[header])
+	client, err := guard.Behind(peer, a.Trusted, header, r.Header[header])
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("httplimit: %w", err)
 	}
-	return door.Client(client), nil
+	return guard.Client(client), nil
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
 // fields collects header fields, so that all of them together take two allocations.
@@ -149,7 +149,7 @@ func (f *fields) policies(o *Outcome) {
 
 // limits adds RateLimit: for each policy the r permits that are left, and t, the seconds within which there are no more than r. A t that
 // is unknown or below a second is left out. Retry-After lies before the end of no t.
-func (f *fields) limits(g *door.Guard, o *Outcome, retry int64) {
+func (f *fields) limits(g *guard.Guard, o *Outcome, retry int64) {
 	if o.Each == nil {
 		f.limit(o.known.item(o.known.Single(o.Decision)), o.Decision.Remaining, window(g, o, 0, o.Decision), retry)
 	}
@@ -175,18 +175,18 @@ func (f *fields) limit(item string, remaining int64, window time.Duration, retry
 }
 
 // window returns the time within which a policy has no more permits than a decision of it says, or 0 if that is unknown.
-func window(g *door.Guard, o *Outcome, policy int, d rratelimiter.Decision) time.Duration {
+func window(g *guard.Guard, o *Outcome, policy int, d rratelimiter.Decision) time.Duration {
 	switch policies := o.known.Policies; {
 	case o.waited: // the decision is of the time before the wait
 		return 0
 	case len(policies) != max(1, len(o.Each)): // and not each has a decision
-		return door.Until(nil, d, o.Cost)
+		return guard.Until(nil, d, o.Cost)
 	case o.Local:
 		return g.UntilLocal(policies[policy], d)
 	case d.Allowed && !o.Decision.Allowed: // another policy denied, and the request took nothing
-		return door.Until(policies[policy], d, 0)
+		return guard.Until(policies[policy], d, 0)
 	default:
-		return door.Until(policies[policy], d, o.Cost)
+		return guard.Until(policies[policy], d, o.Cost)
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
 // Key tells which requests count together. An error, or an empty key, says that it cannot be told.
@@ -35,7 +35,7 @@ func ByHeader(name string) Key {
 	return func(r *http.Request) (string, error) {
 		values := r.Header[name]
 		if len(values) != 1 || strings.TrimSpace(values[0]) == "" {
-			return "", door.Invalidf("httplimit: %d values of the header %s, want one that is not empty", len(values), name)
+			return "", guard.Invalidf("httplimit: %d values of the header %s, want one that is not empty", len(values), name)
 		}
 		return strings.TrimSpace(values[0]), nil
 	}
@@ -47,7 +47,7 @@ func ByPathValue(name string) Key {
 	return func(r *http.Request) (string, error) {
 		value := r.PathValue(name)
 		if value == "" && strings.Contains(r.Pattern, "{"+name+"...}") {
-			return "", door.Invalidf("httplimit: the wildcard %q of the path is empty", name)
+			return "", guard.Invalidf("httplimit: the wildcard %q of the path is empty", name)
 		}
 		if value == "" {
 			return "", fmt.Errorf("httplimit: the path has no %q, put the middleware behind the router whose pattern has it", name)
@@ -65,7 +65,7 @@ func Hashed(key Key) Key {
 		if err != nil || text == "" {
 			return "", err
 		}
-		return door.Hash(text), nil
+		return guard.Hash(text), nil
 	}
 }
 
@@ -82,6 +82,6 @@ func Combined(keys ...Key) Key {
 				return "", fmt.Errorf("httplimit: key %d of the request is empty", i+1)
 			}
 		}
-		return door.Join(texts...), nil
+		return guard.Join(texts...), nil
 	}
 }

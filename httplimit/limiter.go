@@ -6,7 +6,7 @@ import (
 	"net/http"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -39,7 +39,7 @@ func Each(client *rratelimiter.Client, name string, key Key, policies ...limit.P
 		panic(fmt.Sprintf("httplimit: Each of %q needs a Key", name))
 	}
 	known := describe(policies)
-	keyed, err := door.NewKeyed(client, name, known.Policies, known)
+	keyed, err := guard.NewKeyed(client, name, known.Policies, known)
 	if err != nil {
 		panic(fmt.Sprintf("httplimit: Each: %v", err))
 	}
@@ -57,4 +57,4 @@ func Each(client *rratelimiter.Client, name string, key Key, policies ...limit.P
 }
 
 // one is the limiter of one key.
-type one = door.One[*known]
+type one = guard.One[*known]

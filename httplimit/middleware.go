@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
 // Middleware limits the requests to a handler: each takes its permits of the limiter that choose gives for it, and
@@ -34,7 +34,7 @@ func Middleware(choose func(*http.Request) (Limiter, error), opts ...Option) fun
 
 type middleware struct {
 	*settings
-	guard  *door.Guard
+	guard  *guard.Guard
 	choose func(*http.Request) (Limiter, error)
 	next   http.Handler
 }
@@ -45,10 +45,10 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m.next.ServeHTTP(w, r)
 		return
 	}
-	var a door.Answer
+	var a guard.Answer
 	switch {
 	case err != nil && !m.invalidFails && errors.Is(err, ErrInvalidRequest):
-		a = door.Invalid(err)
+		a = guard.Invalid(err)
 	case err != nil:
 		a = m.guard.Fail(err)
 	default:
@@ -61,7 +61,7 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if m.report != nil {
 		m.report(r, o)
 	}
-	passes := m.shadow || a.Result == door.Granted || a.Result == door.FailedOpen
+	passes := m.shadow || a.Result == guard.Granted || a.Result == guard.FailedOpen
 	document := !passes && m.refuse == nil
 	if !m.shadow {
 		m.setHeaders(w.Header(), &o, document)
@@ -70,7 +70,7 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeRefusal(w, &o)
 		return
 	}
-	v := door.NewVisit(r.Context(), m.guard, q, a, o)
+	v := guard.NewVisit(r.Context(), m.guard, q, a, o)
 	if !passes {
 		m.refuse.ServeHTTP(w, r.WithContext(v))
 		return
@@ -84,7 +84,7 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // request makes what is asked for a request, or says that nothing is.
-func (s *settings) request(r *http.Request, choose func(*http.Request) (Limiter, error)) (q door.Request, k *known, limited bool, err error) {
+func (s *settings) request(r *http.Request, choose func(*http.Request) (Limiter, error)) (q guard.Request, k *known, limited bool, err error) {
 	if s.skip != nil && s.skip(r) {
 		return q, nil, false, nil
 	}
@@ -92,7 +92,7 @@ func (s *settings) request(r *http.Request, choose func(*http.Request) (Limiter,
 	if err != nil {
 		return q, nil, true, err
 	}
-	if door.IsNil(limiter) {
+	if guard.IsNil(limiter) {
 		return q, nil, false, nil
 	}
 	k = s.known
@@ -100,11 +100,11 @@ func (s *settings) request(r *http.Request, choose func(*http.Request) (Limiter,
 	case *one:
 		k = l.Known
 	case *described:
-		if limiter, k = l.Limiter, l.known; door.IsNil(limiter) {
+		if limiter, k = l.Limiter, l.known; guard.IsNil(limiter) {
 			return q, nil, false, nil
 		}
 	}
-	q = door.Request{Limiter: limiter, Policies: k.Policies, Permits: 1, Wait: s.wait}
+	q = guard.Request{Limiter: limiter, Policies: k.Policies, Permits: 1, Wait: s.wait}
 	if s.cost != nil {
 		if q.Permits = s.cost(r); q.Permits == 0 {
 			return q, nil, false, nil
@@ -113,19 +113,19 @@ func (s *settings) request(r *http.Request, choose func(*http.Request) (Limiter,
 			if r.ContentLength < 0 {
 				return q, k, true, fmt.Errorf("httplimit: Cost: %w", ErrLengthRequired)
 			}
-			return q, k, true, door.Invalidf("httplimit: Cost is %d, want 0 or more", q.Permits)
+			return q, k, true, guard.Invalidf("httplimit: Cost is %d, want 0 or more", q.Permits)
 		}
 	}
 	return q, k, true, nil
 }
 
 // outcome returns the Outcome of a guard's answer.
-func (s *settings) outcome(q door.Request, a door.Answer, k *known) Outcome {
+func (s *settings) outcome(q guard.Request, a guard.Answer, k *known) Outcome {
 	o := Outcome{
 		Result: Result(a.Result), Shadow: s.shadow, Local: a.Local, Cost: q.Permits, Decision: a.Decision, Each: a.Each, Err: a.Err, known: k, waited: a.Waited,
 	}
 	if q.Limiter != nil {
-		o.Limiter = door.NameOf(q.Limiter)
+		o.Limiter = guard.NameOf(q.Limiter)
 	}
 	if a.Invalid {
 		o.invalid = &badRequest

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -29,11 +29,11 @@ type settings struct {
 	deadline     time.Duration
 	maxWaiting   int // 0 for the default
 	changed      func(up bool, err error)
-	sharing      door.Sharing
+	sharing      guard.Sharing
 }
 
 func init() {
-	door.ShareHTTP = func(sharing door.Sharing) any {
+	guard.ShareHTTP = func(sharing guard.Sharing) any {
 		return Option(func(s *settings) { s.sharing = sharing })
 	}
 }
@@ -46,14 +46,14 @@ const DefaultMaxWaiting = 1000
 
 // newSettings applies the options. It returns the guard too, in which so many requests wait at once unless an option says otherwise,
 // 0 for any number.
-func newSettings(opts []Option, maxWaiting int) (*settings, *door.Guard) {
-	s := &settings{deadline: DefaultDeadline, sharing: door.NewShared, known: describe(nil)}
+func newSettings(opts []Option, maxWaiting int) (*settings, *guard.Guard) {
+	s := &settings{deadline: DefaultDeadline, sharing: guard.NewShared, known: describe(nil)}
 	for _, opt := range opts {
 		if opt != nil {
 			opt(s)
 		}
 	}
-	return s, s.sharing(s.deadline, s.changed).Guard(door.Mode(s.mode), cmp.Or(s.maxWaiting, maxWaiting))
+	return s, s.sharing(s.deadline, s.changed).Guard(guard.Mode(s.mode), cmp.Or(s.maxWaiting, maxWaiting))
 }
 
 // HeaderStyle is how clients are told what is left. The zero value is Draft11. Retry-After comes with all of them.
@@ -150,9 +150,9 @@ type FailureMode float64
 const (
 	// Closed does not let it pass: 503 Service Unavailable with a Retry-After of a second. It is the default: a client that can make
 	// a choice fail gains nothing.
-	Closed = FailureMode(door.Closed)
+	Closed = FailureMode(guard.Closed)
 	// Open lets it pass.
-	Open = FailureMode(door.Open)
+	Open = FailureMode(guard.Open)
 )
 
 // Local lets this process grant a share of each limit by itself while Redis fails: a tenth where ten processes share it. Each key
@@ -182,7 +182,7 @@ func Local(share float64) FailureMode {
 // A decision of a limiter is always an answer of Redis, or of a Client's denial cache or leases. A denial does not end an outage,
 // since it may be the cache's.
 func OnFailure(mode FailureMode) Option {
-	if err := door.Mode(mode).Check(); err != nil {
+	if err := guard.Mode(mode).Check(); err != nil {
 		panic("httplimit: OnFailure: " + err.Error())
 	}
 	return func(s *settings) { s.mode = mode }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
 // Result is what became of a request.
@@ -13,25 +13,25 @@ type Result int
 
 // The results.
 const (
-	Acquired     = Result(door.Granted)      // it had its permits
-	Rejected     = Result(door.Refused)      // it was over the limit
-	FailedOpen   = Result(door.FailedOpen)   // nobody could decide, and it passed
-	FailedClosed = Result(door.FailedClosed) // nobody could decide, and it did not pass
-	Canceled     = Result(door.Canceled)     // its context ended before it was decided
+	Acquired     = Result(guard.Granted)      // it had its permits
+	Rejected     = Result(guard.Refused)      // it was over the limit
+	FailedOpen   = Result(guard.FailedOpen)   // nobody could decide, and it passed
+	FailedClosed = Result(guard.FailedClosed) // nobody could decide, and it did not pass
+	Canceled     = Result(guard.Canceled)     // its context ended before it was decided
 )
 
 // String is the result as metrics name it: acquired, rejected, failed_open, failed_closed or canceled.
 func (r Result) String() string {
-	return door.Result(r).String()
+	return guard.Result(r).String()
 }
 
 // The errors of requests that lack what their limit needs. A [Key], a choice of a limiter and a cost below 0 give them.
 // [Middleware] refuses such a request in every [FailureMode], since no retry helps; see [InvalidAsFailure].
 var (
 	// ErrInvalidRequest is answered with 400 Bad Request. Keys of your own may wrap it.
-	ErrInvalidRequest = door.ErrInvalidRequest
+	ErrInvalidRequest = guard.ErrInvalidRequest
 	// ErrLengthRequired is answered with 411 Length Required: the cost is of a body whose length is unknown.
-	ErrLengthRequired = door.Invalidf("the length of the request's body is not known")
+	ErrLengthRequired = guard.Invalidf("the length of the request's body is not known")
 )
 
 // Outcome is what was decided about a request, and why. The zero value says nothing.
@@ -55,7 +55,7 @@ func (o Outcome) Violated() []string {
 	if o.known == nil {
 		return nil
 	}
-	a := door.Answer{Result: door.Result(o.Result), Decision: o.Decision, Each: o.Each, Err: o.Err}
+	a := guard.Answer{Result: guard.Result(o.Result), Decision: o.Decision, Each: o.Each, Err: o.Err}
 	var names []string
 	for _, i := range o.known.Violated(a, o.Cost) {
 		names = append(names, o.known.Name(i))
@@ -66,7 +66,7 @@ func (o Outcome) Violated() []string {
 // FromContext is the outcome that let a request pass, for its handler, or that did not, for what [Refuse] was given. It says false
 // where the request was not limited. Of several Middlewares around a handler it is that of the innermost.
 func FromContext(ctx context.Context) (Outcome, bool) {
-	v := door.VisitOf[Outcome](ctx)
+	v := guard.VisitOf[Outcome](ctx)
 	if v == nil {
 		return Outcome{}, false
 	}
@@ -83,7 +83,7 @@ func FromContext(ctx context.Context) (Outcome, bool) {
 // the handler has returned; and with [errors.ErrUnsupported] where the limiter cannot do it: a *[rratelimiter.Limiter] can be given
 // back permits, but not be charged. That a [github.com/rratelimiter/rratelimiter/limit.Join] has one among its members shows when it is charged, to [OnSettleError].
 func Settle(ctx context.Context, cost int64) error {
-	if err := door.VisitOf[Outcome](ctx).Settle(cost); err != nil {
+	if err := guard.VisitOf[Outcome](ctx).Settle(cost); err != nil {
 		return fmt.Errorf("httplimit: %w", err)
 	}
 	return nil

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -14,7 +14,7 @@ import (
 //
 // Named panics where the name is empty or not printable ASCII.
 func Named(name string, policy limit.Policy) limit.Policy {
-	named, err := door.NewNamed(name, policy)
+	named, err := guard.NewNamed(name, policy)
 	if err != nil {
 		panic("httplimit: Named: " + err.Error())
 	}
@@ -38,7 +38,7 @@ type described struct {
 
 // known is what clients are told of a limiter's policies.
 type known struct {
-	door.Known
+	guard.Known
 	items   []string // the names as structured fields have them
 	windows []string // the parameter w of each, "" for none
 	header  string   // RateLimit-Policy
@@ -47,10 +47,10 @@ type known struct {
 
 // describe tells policies by their names.
 func describe(policies []limit.Policy) *known {
-	k := &known{Known: door.Describe(policies)}
+	k := &known{Known: guard.Describe(policies)}
 	for _, p := range k.Policies {
 		window := ""
-		if w := door.Window(p); w > 0 && w%time.Second == 0 {
+		if w := guard.Window(p); w > 0 && w%time.Second == 0 {
 			window = ";w=" + strconv.FormatInt(whole(int64(w/time.Second)), 10)
 		}
 		k.windows = append(k.windows, window)

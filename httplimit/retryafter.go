@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
 // retryOf is how long a response wants nothing more to be sent.
@@ -17,8 +17,8 @@ func retryOf(resp *http.Response, now time.Time) (time.Duration, bool) {
 	text := strings.TrimSpace(resp.Header.Get("Retry-After"))
 	if text != "" && strings.Trim(text, "0123456789") == "" {
 		after, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || after > int64(door.LongestPause/time.Second) {
-			return door.LongestPause, true
+		if err != nil || after > int64(guard.LongestPause/time.Second) {
+			return guard.LongestPause, true
 		}
 		return time.Duration(after) * time.Second, after > 0
 	}

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
 // ErrNotSent says that a [Transport] has not sent a request: there was no permit within its context or [Wait], or Redis failed
@@ -40,10 +40,10 @@ func Transport(base http.RoundTripper, choose func(*http.Request) (Limiter, erro
 
 type transport struct {
 	*settings
-	guard  *door.Guard
+	guard  *guard.Guard
 	choose func(*http.Request) (Limiter, error)
 	base   http.RoundTripper
-	pauses door.Pauses
+	pauses guard.Pauses
 }
 
 // RoundTrip sends a request once it may go.
@@ -52,7 +52,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !limited {
 		return t.base.RoundTrip(r)
 	}
-	var a door.Answer
+	var a guard.Answer
 	if err != nil {
 		a = t.guard.Fail(err)
 	} else {
@@ -62,7 +62,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if t.report != nil {
 		t.report(r, o)
 	}
-	if !t.shadow && a.Result != door.Granted && a.Result != door.FailedOpen {
+	if !t.shadow && a.Result != guard.Granted && a.Result != guard.FailedOpen {
 		if r.Body != nil {
 			_ = r.Body.Close() // as the contract of RoundTripper has it
 		}
@@ -85,13 +85,13 @@ func (t *transport) CloseIdleConnections() {
 }
 
 // ask waits for the end of a pause, and then for permits.
-func (t *transport) ask(ctx context.Context, q door.Request) door.Answer {
+func (t *transport) ask(ctx context.Context, q guard.Request) guard.Answer {
 	if t.shadow {
 		q.Wait = 0
 		return t.guard.Ask(ctx, q)
 	}
 	if q.Wait == 0 {
-		q.Wait = door.Forever
+		q.Wait = guard.Forever
 	}
 	return t.pauses.Ask(ctx, t.guard, q)
 }

@@ -7,7 +7,7 @@ import (
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
-	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
 // auth answers a proxy that asks whether a request may pass.
@@ -32,7 +32,7 @@ func (s *Server) auth(w http.ResponseWriter, r *http.Request) {
 	}
 	s.checkPeer(d, r)
 	descriptors, err := d.web.descriptors(r)
-	if errors.Is(err, door.ErrInvalidRequest) {
+	if errors.Is(err, guard.ErrInvalidRequest) {
 		if denied == http.StatusTooManyRequests { // else the proxy knows no other status
 			denied = http.StatusBadRequest
 		}
@@ -62,8 +62,8 @@ func (s *Server) checkPeer(d *domain, r *http.Request) {
 	if !d.web.looksAtAddresses() {
 		return
 	}
-	peer, err := door.ParseAddr(r.RemoteAddr)
-	if err != nil || door.Trusts(d.web.address.Trusted, peer) {
+	peer, err := guard.ParseAddr(r.RemoteAddr)
+	if err != nil || guard.Trusts(d.web.address.Trusted, peer) {
 		return
 	}
 	s.metrics.untrusted.Add(1)

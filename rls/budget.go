@@ -15,7 +15,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -136,7 +136,7 @@ func (r *reader) limit(n *rulefile.Node) *oneLimit {
 	}
 	made.budget = budget{kind: l.Policy, policy: p, length: l.Per}
 	if p != nil {
-		made.budget.most = uint64(door.Quota(p))
+		made.budget.most = uint64(guard.Quota(p))
 	}
 	if l.Policy == smooth && p != nil {
 		made.budget.most = math.MaxUint32 // it lends any number

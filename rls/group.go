@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -66,7 +66,7 @@ func (g *group) ask(ctx context.Context, s *Server) error {
 		}
 		limiter = limit.Join(joined...)
 	}
-	request := door.Request{Limiter: limiter, Policies: policies, Permits: int64(max(1, first.hits))}
+	request := guard.Request{Limiter: limiter, Policies: policies, Permits: int64(max(1, first.hits))}
 	overdraw := first.act == take && first.rule != nil && first.rule.overdraw
 	if overdraw || first.act != take {
 		request.Limiter = &special{limiter, first.act, int64(first.hits), overdraw}
@@ -78,11 +78,11 @@ func (g *group) ask(ctx context.Context, s *Server) error {
 		each = []rratelimiter.Decision{answer.Decision}
 	}
 	switch answer.Result {
-	case door.Granted, door.Refused:
+	case guard.Granted, guard.Refused:
 		if len(each) != g.policies {
 			return s.failed(answer.Err) // no limiter answers so
 		}
-	case door.Canceled:
+	case guard.Canceled:
 		return status.FromContextError(ctx.Err()).Err()
 	default:
 		return s.failed(answer.Err)

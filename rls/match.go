@@ -6,7 +6,7 @@ import (
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
-	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
 // match returns the rule of a descriptor whose depth is the rule's, nil if there is none. stored has what stands
@@ -26,7 +26,7 @@ func (d *domain) match(entries []*common.RateLimitDescriptor_Entry) (found *rule
 		case r.shared:
 			stored[i] = strings.TrimPrefix(r.id(), entry.GetKey()+"_")
 		case r.hashed:
-			stored[i] = door.Hash(entry.GetValue())
+			stored[i] = guard.Hash(entry.GetValue())
 		}
 		found, at = r, &r.below
 	}
@@ -46,11 +46,11 @@ func (d *domain) nameOf(entries []*common.RateLimitDescriptor_Entry, stored []st
 		}
 		parts = append(parts, entry.GetKey(), value)
 		if slot == "" && d.slotBy != "" && entry.GetKey() == d.slotBy {
-			slot = "{" + door.Name(prefix, door.Join(d.name, value)) + "}"
+			slot = "{" + guard.Name(prefix, guard.Join(d.name, value)) + "}"
 			prefix = slot
 		}
 	}
-	return door.Name(prefix, door.Join(parts...)), slot
+	return guard.Name(prefix, guard.Join(parts...)), slot
 }
 
 // override is the limit that a request brings along.

@@ -9,7 +9,7 @@ import (
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 	"github.com/rratelimiter/rratelimiter/internal/target"
 )
@@ -48,7 +48,7 @@ func (w *web) originalOf(r *http.Request) *original {
 	uri = pathOf(uri)
 	path, err := target.ReadPath(uri, w.allowSlashes)
 	if err != nil || strings.Contains(uri, "#") { // which ends a path for some servers
-		o.unknown = door.Invalidf("rls: servers read the path %q in different ways", rulefile.Clip(uri))
+		o.unknown = guard.Invalidf("rls: servers read the path %q in different ways", rulefile.Clip(uri))
 		return o
 	}
 	path.All(func(reading string) bool {

@@ -21,7 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
@@ -57,7 +57,7 @@ type Server struct {
 
 	config    Config
 	cluster   bool
-	guard     *door.Guard
+	guard     *guard.Guard
 	rules     atomic.Pointer[Rules]
 	metrics   metrics
 	recent    recent
@@ -87,7 +87,7 @@ func New(c Config) (*Server, error) {
 	}
 	s := &Server{config: c, cluster: client.Engine.Cluster(), health: health.NewServer(), recent: recent{seed: maphash.MakeSeed()}}
 	s.metrics.nearRatio, s.metrics.most = cmp.Or(c.NearLimit, 0.8), cmp.Or(c.MaxSeries, 10_000)
-	s.guard = door.New(door.Closed, c.Deadline, func(up bool, err error) {
+	s.guard = guard.New(guard.Closed, c.Deadline, func(up bool, err error) {
 		s.undecided.away.Store(!up)
 		if up {
 			c.Log.Info("rls: Redis answers again")

@@ -13,7 +13,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
@@ -198,7 +198,7 @@ func (w *web) value(r *http.Request, e webEntry, o *original, path string) (valu
 	if e.header != "" {
 		values := r.Header.Values(e.header)
 		if len(values) > 1 {
-			return "", false, door.Invalidf("rls: %d values of the header %s, want one", len(values), e.header)
+			return "", false, guard.Invalidf("rls: %d values of the header %s, want one", len(values), e.header)
 		}
 		return strings.Join(values, ""), len(values) > 0, nil
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 
-	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
 // contains reports whether an address is in one of some ranges.
@@ -47,7 +47,7 @@ func (d *decoder) ranges(n *rulefile.Node) []netip.Prefix {
 func (d *decoder) clientRanges(n *rulefile.Node) []netip.Prefix {
 	list := d.ranges(n)
 	for _, network := range list {
-		if door.IsTranslation(network) {
+		if guard.IsTranslation(network) {
 			d.Fail(n, "%v has no clients: they are known by the IPv4 addresses that it stands for", network)
 		}
 	}

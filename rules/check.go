@@ -8,7 +8,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -44,7 +44,7 @@ func (d *decoder) areApart(l *limits) bool {
 		seen := true
 		for i, p := range l.policies {
 			for _, other := range l.policies[:i] {
-				pair := [2]limit.Policy{door.Kind(other), door.Kind(p)}
+				pair := [2]limit.Policy{guard.Kind(other), guard.Kind(p)}
 				if seen = seen && d.apart[pair]; !seen {
 					break
 				}
@@ -66,7 +66,7 @@ func (d *decoder) areApart(l *limits) bool {
 	}
 	for i, p := range l.policies {
 		for _, other := range l.policies[:i] {
-			d.apart[[2]limit.Policy{door.Kind(other), door.Kind(p)}] = true
+			d.apart[[2]limit.Policy{guard.Kind(other), guard.Kind(p)}] = true
 		}
 	}
 	return true

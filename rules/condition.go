@@ -8,7 +8,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 
 	"github.com/rratelimiter/rratelimiter/grpclimit"
-	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
@@ -29,7 +29,7 @@ type header struct {
 }
 
 // errNoValue is the error of a request whose path leaves a wildcard empty.
-var errNoValue = door.Invalidf("rules: a wildcard of the path is empty")
+var errNoValue = guard.Invalidf("rules: a wildcard of the path is empty")
 
 type matchFile struct {
 	condition
@@ -171,7 +171,7 @@ func (c *condition) mayHave(method string) bool {
 // holds reports whether a request of a method, whose path and host match the pattern, meets the rest of the condition.
 // It returns an error if that depends on the client's address, and the address is unknown.
 func (c *condition) holds(r asked, method string) (bool, error) {
-	if c.rpc && len(c.segments) == 0 && door.Exempt(grpclimit.Call{Method: method}.Service()) {
+	if c.rpc && len(c.segments) == 0 && guard.Exempt(grpclimit.Call{Method: method}.Service()) {
 		return false, nil // only a rule that names the service limits it
 	}
 	if !c.hasMethod(method) || len(c.methods) > 0 && !hasMethod(c.methods, method) {

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
 // doors decides by a file that changes: one D for all rules of the same settings, opened by the first request that needs it.
@@ -20,8 +20,8 @@ type doors[D any] struct {
 
 	// What the doors know of Redis, by the deadline of their settings. They come and go with the settings, but this stays as long as
 	// the file has the deadline; and what was granted without Redis stays longer, since all share it.
-	shared map[time.Duration]*door.Shared
-	first  *door.Shared
+	shared map[time.Duration]*guard.Shared
+	first  *guard.Shared
 }
 
 // now returns the file as it is now. Doors stay if their settings do.
@@ -42,7 +42,7 @@ func (d *doors[D]) adopt() {
 
 // close drops the doors that the newest file has no settings for: the newest one, since a request may have seen an older one. It
 // returns what no other door shares.
-func (d *doors[D]) close() []*door.Shared {
+func (d *doors[D]) close() []*guard.Shared {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	file := d.set.file()
@@ -59,7 +59,7 @@ func (d *doors[D]) close() []*door.Shared {
 	for s, asks := range file.settings {
 		stays[s.deadline] = stays[s.deadline] || asks
 	}
-	var dropped []*door.Shared
+	var dropped []*guard.Shared
 	for deadline, shared := range d.shared {
 		if !stays[deadline] {
 			delete(d.shared, deadline)
@@ -93,17 +93,17 @@ func (d *doors[D]) has(s settings) bool {
 }
 
 // sharing returns what a door of some settings shares with others. The lock is held when it is called.
-func (d *doors[D]) sharing(s settings) door.Sharing {
+func (d *doors[D]) sharing(s settings) guard.Sharing {
 	if s.refuses {
-		return door.NewShared // it does not depend on Redis
+		return guard.NewShared // it does not depend on Redis
 	}
-	return func(deadline time.Duration, changed func(up bool, err error)) *door.Shared {
+	return func(deadline time.Duration, changed func(up bool, err error)) *guard.Shared {
 		if shared := d.shared[s.deadline]; shared != nil {
 			return shared
 		}
 		if d.first == nil {
-			d.first = door.NewShared(deadline, changed)
-			d.shared = make(map[time.Duration]*door.Shared)
+			d.first = guard.NewShared(deadline, changed)
+			d.shared = make(map[time.Duration]*guard.Shared)
 		}
 		shared := d.first.Sibling(deadline)
 		if d.has(s) {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 
-	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
@@ -105,7 +105,7 @@ func (d *decoder) overridePart(n *rulefile.Node, text string, part keyPart) stri
 			d.Fail(n, "%q has spaces around it, which no header's value has", rulefile.Clip(text))
 		}
 		if part.kind == "hashed_header" {
-			return door.Hash(text)
+			return guard.Hash(text)
 		}
 	case "method":
 		if target.MethodKey(text) != text && text[0] != '/' {
@@ -137,7 +137,7 @@ func (d *decoder) addressKey(n *rulefile.Node, text string) string {
 }
 
 func (d *decoder) keyOfAddress(addr netip.Addr) string {
-	key, err := door.AddressKey(addr, d.address.IPv6Bits)
+	key, err := guard.AddressKey(addr, d.address.IPv6Bits)
 	if err != nil {
 		return "" // the address settings are wrong, and told
 	}
@@ -164,7 +164,7 @@ func keyOfTexts(texts []string) string {
 	if len(texts) == 1 {
 		return texts[0]
 	}
-	return door.Join(texts...)
+	return guard.Join(texts...)
 }
 
 func (p keyPart) of(r asked, path string, c *condition) (string, error) {
@@ -174,11 +174,11 @@ func (p keyPart) of(r asked, path string, c *condition) (string, error) {
 	case "header", "hashed_header":
 		values := r.values(p.name)
 		if len(values) != 1 || strings.TrimSpace(values[0]) == "" {
-			return "", door.Invalidf("rules: %d values of the header %s, want one that is not empty", len(values), p.name)
+			return "", guard.Invalidf("rules: %d values of the header %s, want one that is not empty", len(values), p.name)
 		}
 		value := strings.TrimSpace(values[0])
 		if p.kind == "hashed_header" {
-			value = door.Hash(value)
+			value = guard.Hash(value)
 		}
 		return value, nil
 	case "path":

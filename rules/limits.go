@@ -9,7 +9,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -27,7 +27,7 @@ type limits struct {
 // description is what clients are told of limits.
 type description struct {
 	policies []limit.Policy // with their names
-	of       func(door.Limiter) door.Limiter
+	of       func(guard.Limiter) guard.Limiter
 }
 
 // redisson is a limiter that Java programs use too.

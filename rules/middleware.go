@@ -9,7 +9,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
 // Middleware limits the requests to a handler by the rules. Each request is decided by the file as it was when the request came, by
@@ -29,7 +29,7 @@ func (s *Set) Middleware(client *rratelimiter.Client, opts ...httplimit.Option) 
 	}
 	d := &httpDoors{set: s, opener: newOpener(client, httpDoor)}
 	d.open = func(s settings) func(http.Handler) http.Handler {
-		shared, _ := door.ShareHTTP(d.sharing(s)).(httplimit.Option)
+		shared, _ := guard.ShareHTTP(d.sharing(s)).(httplimit.Option)
 		return httplimit.Middleware(limiterOf, slices.Concat(opts, s.options(), []httplimit.Option{shared})...)
 	}
 	return func(next http.Handler) http.Handler { return &middleware{d, next} }

@@ -15,7 +15,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/bubble"
-	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -476,7 +476,7 @@ rules:
 		assert.Equal(b, many, status(handler, "GET /", "X-Api-Key", "gone-4711"))
 		assert.Equal(b, bad, status(handler, "GET /"))
 		assert.NotContains(b, b.Redis.Dump()+strings.Join(names, " "), "471")
-		assert.Contains(b, b.Redis.Dump(), "a:"+door.Hash("secret-4711")+"|GET")
+		assert.Contains(b, b.Redis.Dump(), "a:"+guard.Hash("secret-4711")+"|GET")
 	})
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -33,13 +33,13 @@ const (
 )
 
 // describe gives what tells a door the policies of a limiter.
-func (k doorKind) describe(policies []limit.Policy) func(door.Limiter) door.Limiter {
+func (k doorKind) describe(policies []limit.Policy) func(guard.Limiter) guard.Limiter {
 	if k == grpcDoor {
 		describe := grpclimit.Describe(policies...)
-		return func(l door.Limiter) door.Limiter { return describe(l) }
+		return func(l guard.Limiter) guard.Limiter { return describe(l) }
 	}
 	describe := httplimit.Describe(policies...)
-	return func(l door.Limiter) door.Limiter { return describe(l) }
+	return func(l guard.Limiter) guard.Limiter { return describe(l) }
 }
 
 // opened is the limiters of a rule's key, kept for a while: to open them takes longer than to find them.
@@ -52,7 +52,7 @@ type opened struct {
 // told is a group as its door asks it.
 type told struct {
 	group
-	told door.Limiter
+	told guard.Limiter
 }
 
 // group is limiters that decide at once.
@@ -76,7 +76,7 @@ func single(limiter limit.Joinable, shared bool, policies []limit.Policy) group 
 // longestKept is the longest key whose limiters are kept.
 const longestKept = 128
 
-var errNoKey = door.Invalidf("rules: the key of the request is empty")
+var errNoKey = guard.Invalidf("rules: the key of the request is empty")
 
 func newOpener(client *rratelimiter.Client, at doorKind) *opener {
 	one := limit.FixedWindow{Permits: 1, Interval: time.Second}
@@ -156,9 +156,9 @@ func (g *group) with(other *group, cluster bool) *group {
 }
 
 // limiter is the group as one.
-func (g *group) limiter() door.Limiter {
+func (g *group) limiter() guard.Limiter {
 	if len(g.members) == 1 {
-		limiter, _ := g.members[0].limiter.(door.Limiter) // as both kinds are
+		limiter, _ := g.members[0].limiter.(guard.Limiter) // as both kinds are
 		return limiter
 	}
 	all := make([]limit.Joinable, len(g.members))

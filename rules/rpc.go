@@ -14,7 +14,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
-	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
@@ -95,7 +95,7 @@ func (c *rpcVisit) received(ss grpc.ServerStream) grpc.ServerStream {
 type receiving struct {
 	grpc.ServerStream
 	visit  *rpcVisit
-	starts []*door.Visit[grpclimit.Outcome] // of the steps, from before the first message
+	starts []*guard.Visit[grpclimit.Outcome] // of the steps, from before the first message
 }
 
 // RecvMsg receives a message. If a step denies it, the steps before it settle with a cost of 0.
@@ -115,8 +115,8 @@ func (s *receiving) RecvMsg(m any) error {
 }
 
 // visitOf returns the innermost visit of grpclimit around a context, nil for none.
-func visitOf(ctx context.Context) *door.Visit[grpclimit.Outcome] {
-	return door.VisitOf[grpclimit.Outcome](ctx)
+func visitOf(ctx context.Context) *guard.Visit[grpclimit.Outcome] {
+	return guard.VisitOf[grpclimit.Outcome](ctx)
 }
 
 // interceptors are the doors of gRPC.
@@ -131,7 +131,7 @@ func newRPCDoors(name string, s *Set, client *rratelimiter.Client, opts []grpcli
 	}
 	d := &doors[interceptors]{set: s, opener: newOpener(client, grpcDoor)}
 	d.open = func(s settings) interceptors {
-		shared, _ := door.ShareGRPC(d.sharing(s)).(grpclimit.Option)
+		shared, _ := guard.ShareGRPC(d.sharing(s)).(grpclimit.Option)
 		all := slices.Concat(opts, s.rpcOptions(), []grpclimit.Option{shared, grpclimit.HealthAndReflection()})
 		return interceptors{grpclimit.UnaryServerInterceptor(rpcLimiterOf, all...), grpclimit.StreamServerInterceptor(rpcLimiterOf, all...)}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
@@ -152,11 +152,11 @@ func (c *cost) of(r asked) (int64, error) {
 	case c.header != "":
 		values := r.values(c.header)
 		if len(values) != 1 {
-			return 1, door.Invalidf("rules: %d values of the header %s, want one, the cost", len(values), c.header)
+			return 1, guard.Invalidf("rules: %d values of the header %s, want one, the cost", len(values), c.header)
 		}
 		permits, err := strconv.ParseUint(strings.TrimSpace(values[0]), 10, 53)
 		if err != nil {
-			return 1, door.Invalidf("rules: the header %s is %q, want the cost, a whole number", c.header, rulefile.Clip(values[0]))
+			return 1, guard.Invalidf("rules: the header %s is %q, want the cost, a whole number", c.header, rulefile.Clip(values[0]))
 		}
 		return max(1, int64(permits)), nil
 	case c.bytes > 0:

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/door"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
@@ -16,16 +16,16 @@ type step struct {
 	rules    []string
 	key      string // of the first rule
 	cost     int64
-	err      error        // why there is no limiter to ask
-	limiter  door.Limiter // what to ask, described; nil where it is to be made of the group
-	group    *group       // what the limiter consists of; nil where it cannot be joined with others
+	err      error         // why there is no limiter to ask
+	limiter  guard.Limiter // what to ask, described; nil where it is to be made of the group
+	group    *group        // what the limiter consists of; nil where it cannot be joined with others
 }
 
 // steps is what decides a request of HTTP, nil for nothing.
 func (s *snapshot) steps(o *opener, r *http.Request) []step {
 	path, err := target.ReadURL(r.URL, s.allowSlashes)
 	if err != nil && s.looksAtPaths {
-		return []step{{settings: refusing(settings{}), cost: 1, err: door.Invalidf("rules: %v", err)}}
+		return []step{{settings: refusing(settings{}), cost: 1, err: guard.Invalidf("rules: %v", err)}}
 	}
 	return s.stepsOf(o, &s.http, &overHTTP{Request: r, address: &s.address}, path)
 }
@@ -144,5 +144,5 @@ func (r *rule) nameOf(key string) string {
 	if r.key == nil {
 		return r.prefix
 	}
-	return door.Name(r.prefix, key)
+	return guard.Name(r.prefix, key)
 }

@@ -1,4 +1,4 @@
-// Package door has what the middleware of HTTP and of gRPC have in common: what becomes of a request while Redis fails, how
+// Package guard has what the middleware of HTTP and of gRPC have in common: what becomes of a request while Redis fails, how
 // an outage begins and ends, and how clients and policies are named.
 //
 // # Outages
@@ -14,7 +14,7 @@
 //
 // A denial may come from the memory of a Client ([rratelimiter.WithDenialCache]). It holds, but does not end an outage. A lease
 // ([rratelimiter.WithLease]) is granted from memory too; it lasts a second at most, and counts as an answer of Redis.
-package door
+package guard
 
 import (
 	"context"
