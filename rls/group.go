@@ -56,13 +56,12 @@ func (g *group) has(name string) bool {
 // ask asks Redis, and sets the status of each member.
 func (g *group) ask(ctx context.Context, s *Server) error {
 	first := g.members[0]
-	o := s.recent.open(s.config.Client, first)
-	limiter, policies := o.limiter, o.policies
+	limiter, policies := first.limiter(s.config.Client)
 	if len(g.members) > 1 {
 		joined := []limit.Joinable{limiter}
 		for _, a := range g.members[1:] {
-			other := s.recent.open(s.config.Client, a)
-			joined, policies = append(joined, other.limiter), slices.Concat(policies, other.policies)
+			other, more := a.limiter(s.config.Client)
+			joined, policies = append(joined, other), append(policies, more...)
 		}
 		limiter = limit.Join(joined...)
 	}
@@ -70,7 +69,7 @@ func (g *group) ask(ctx context.Context, s *Server) error {
 	overdraw := first.act == take && first.rule != nil && first.rule.overdraw
 	if overdraw || first.act != take {
 		request.Limiter = &special{limiter, first.act, int64(first.hits), overdraw}
-		request.Policies = append(slices.Clone(policies), nil) // asks for each
+		request.Policies = append(policies, nil) // asks for each
 	}
 	answer := s.guard.Ask(ctx, request)
 	each := answer.Each
@@ -92,6 +91,15 @@ func (g *group) ask(ctx context.Context, s *Server) error {
 		each = each[len(a.limits):]
 	}
 	return nil
+}
+
+// limiter opens the limiter of a descriptor, and returns the policies of its limits.
+func (a *asked) limiter(client *rratelimiter.Client) (*limit.Limiter, []limit.Policy) {
+	policies := make([]limit.Policy, len(a.limits))
+	for i, one := range a.limits {
+		policies[i] = one.budget.policy
+	}
+	return limit.New(client, a.name, policies...), policies
 }
 
 // special is a limiter of which something else is wanted than to take permits.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"hash/maphash"
 	"log/slog"
 	"net"
 	"net/http"
@@ -60,7 +59,6 @@ type Server struct {
 	guard     *guard.Guard
 	rules     atomic.Pointer[Rules]
 	metrics   metrics
-	recent    recent
 	undecided undecided
 	health    *health.Server
 	closing   atomic.Bool
@@ -85,7 +83,7 @@ func New(c Config) (*Server, error) {
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
-	s := &Server{config: c, cluster: client.Engine.Cluster(), health: health.NewServer(), recent: recent{seed: maphash.MakeSeed()}}
+	s := &Server{config: c, cluster: client.Engine.Cluster(), health: health.NewServer()}
 	s.metrics.nearRatio, s.metrics.most = cmp.Or(c.NearLimit, 0.8), cmp.Or(c.MaxSeries, 10_000)
 	s.guard = guard.New(guard.Closed, c.Deadline, func(up bool, err error) {
 		s.undecided.away.Store(!up)

@@ -3,7 +3,6 @@ package rules
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -276,24 +275,6 @@ func TestBytesCost(t *testing.T) {
 			}
 			assert.NoError(t, err)
 			assert.Equal(t, permits, got, "%s of %d", text, length)
-		}
-	}
-}
-
-// TestWhatIsKeptOpen: each key has its own limiter, however many there are, and long keys are not kept.
-func TestWhatIsKeptOpen(t *testing.T) {
-	rule := parsed(t, one("key: header:K, limits: 1/h")).file().rules[0]
-	o := newOpener(nowhere, httpDoor)
-	for i := range 2 * len(o.lately) {
-		key := fmt.Sprint(i)
-		require.Equal(t, "a:"+key, o.open(rule, rule.limits, key).groups[0].members[0].limiter.Name())
-	}
-	for i := range 100 {
-		o.open(rule, rule.limits, strings.Repeat("x", longestKept+1+i))
-	}
-	for i := range o.lately {
-		if kept := o.lately[i].Load(); kept != nil {
-			require.LessOrEqual(t, len(kept.key), longestKept)
 		}
 	}
 }

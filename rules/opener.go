@@ -2,10 +2,8 @@ package rules
 
 import (
 	"errors"
-	"hash/maphash"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
@@ -20,8 +18,6 @@ type opener struct {
 	door    doorKind
 	client  *rratelimiter.Client
 	cluster bool
-	seed    maphash.Seed
-	lately  [2048]atomic.Pointer[opened] // by the hash of rule and key, however many there are
 }
 
 // doorKind is a kind of door.
@@ -42,19 +38,6 @@ func (k doorKind) describe(policies []limit.Policy) func(guard.Limiter) guard.Li
 	return func(l guard.Limiter) guard.Limiter { return describe(l) }
 }
 
-// opened is the limiters of a rule's key, kept for a while: to open them takes longer than to find them.
-type opened struct {
-	limits *limits
-	key    string
-	groups []told
-}
-
-// told is a group as its door asks it.
-type told struct {
-	group
-	told guard.Limiter
-}
-
 // group is limiters that decide at once.
 type group struct {
 	members  []member
@@ -73,40 +56,18 @@ func single(limiter limit.Joinable, shared bool, policies []limit.Policy) group 
 	return group{[]member{{limiter, shared, policies}}, tagOf(limiter.Name()), policies}
 }
 
-// longestKept is the longest key whose limiters are kept.
-const longestKept = 128
-
 var errNoKey = guard.Invalidf("rules: the key of the request is empty")
 
 func newOpener(client *rratelimiter.Client, at doorKind) *opener {
 	one := limit.FixedWindow{Permits: 1, Interval: time.Second}
 	_, err := limit.Join(limit.New(client, "a", one), limit.New(client, "b", one)).Take(over, 1)
-	return &opener{door: at, client: client, cluster: errors.Is(err, rratelimiter.ErrCrossSlot), seed: maphash.MakeSeed()}
+	return &opener{door: at, client: client, cluster: errors.Is(err, rratelimiter.ErrCrossSlot)}
 }
 
-// open opens the limiters of a rule for a key.
-func (o *opener) open(r *rule, l *limits, key string) *opened {
-	var h maphash.Hash
-	h.SetSeed(o.seed)
-	_, _ = h.WriteString(r.prefix) // a hash takes everything
-	_ = h.WriteByte(0)
-	_, _ = h.WriteString(key)
-	place := &o.lately[h.Sum64()%uint64(len(o.lately))]
-	if kept := place.Load(); kept != nil && kept.limits == l && kept.key == key {
-		return kept
-	}
-	made := &opened{limits: l, key: key, groups: o.groups(r, l, key)}
-	if len(key) <= longestKept {
-		place.Store(made)
-	}
-	return made
-}
-
-// groups makes the groups of a rule's limits: one, where all share a slot.
-func (o *opener) groups(r *rule, l *limits, key string) []told {
+// groups opens the limiters of a rule for a key: one group, if all share a slot.
+func (o *opener) groups(r *rule, l *limits, key string) []group {
 	var groups []group
-	described := l.described(o.door)
-	policies := described.policies
+	policies := l.described(o.door).policies
 	if own := len(l.policies); own > 0 {
 		groups = append(groups, single(limit.New(o.client, r.nameOf(key), l.policies...), false, policies[:own]))
 	}
@@ -122,15 +83,7 @@ func (o *opener) groups(r *rule, l *limits, key string) []told {
 			kept = append(kept, g)
 		}
 	}
-	all := make([]told, len(kept))
-	for i, g := range kept {
-		if len(kept) == 1 {
-			all[i] = told{g, described.of(g.limiter())}
-		} else {
-			all[i] = told{g, o.door.describe(g.policies)(g.limiter())}
-		}
-	}
-	return all
+	return kept
 }
 
 // mostPolicies is how many policies decide at once: see limit.New.

@@ -79,9 +79,13 @@ func (r *rule) append(steps []step, o *opener, request asked, path string, m mat
 	case s.err != nil:
 		return append(steps, s)
 	}
-	for i, g := range o.open(r, l, s.key).groups {
-		if s.limiter, s.group = g.told, &g.group; i > 0 {
-			s.rules = nil // told once
+	groups := o.groups(r, l, s.key)
+	if len(groups) == 1 {
+		s.limiter = l.described(o.door).of(groups[0].limiter())
+	}
+	for i := range groups {
+		if s.group = &groups[i]; i > 0 {
+			s.rules = nil // the first step has them
 		}
 		steps = append(steps, s)
 	}
