@@ -43,8 +43,6 @@ func (p *protocol) Arguments(b *engine.Batch, now time.Time) {
 	switch {
 	case b.Ordered:
 		text = append(text, "do"...)
-	case detail && p.foretells(b):
-		text = append(text, tellsRefusals...)
 	case detail:
 		text = append(text, 'd')
 	}
@@ -77,8 +75,17 @@ func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 		return false, nil
 	}
 	if isBrief(message) {
-		left, answer := p.foretold(b, message)
-		b.GrantAll(left, answer)
+		b.GrantAll(0, engine.Answer{})
+		return false, nil
+	}
+	if len(p.members) == 1 && isTold(message) {
+		// All was granted, and the time of the reply is that of the call.
+		now, err := strconv.ParseInt(b.Args[0], 10, 64)
+		o := &state{now: now, most: p.most}
+		if err != nil || !o.add(p.members[0].policy, message) {
+			return false, (*Limiter)(p).unexpected(message)
+		}
+		p.answer(b, o, allGranted)
 		return false, nil
 	}
 	c := acquire
@@ -99,6 +106,13 @@ func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 	if letters != allGranted && len(letters) != len(b.Requests) {
 		return false, (*Limiter)(p).unexpected(message)
 	}
+	p.answer(b, o, letters)
+	return false, nil
+}
+
+// answer sets the answers of a batch from the state that its call left, and a letter for each
+// request.
+func (p *protocol) answer(b *engine.Batch, o *state, letters string) {
 	b.Outlook = o
 	later := o.leased // permits granted behind the request, or to no caller yet
 	for i := len(b.Requests) - 1; i >= 0; i-- {
@@ -123,7 +137,6 @@ func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 			}
 		}
 	}
-	return false, nil
 }
 
 // The first number of a reply of more than one, as the scripts say.
@@ -141,7 +154,13 @@ func isBrief(message rueidis.RedisMessage) bool {
 		return true
 	}
 	texts, err := message.ToArray()
-	return err == nil && len(texts) > 0 && texts[0].IsString()
+	return err == nil && len(texts) > 1 && texts[0].IsString() && texts[1].IsString()
+}
+
+// isTold reports whether a reply is what the script tells of the only policy: its text, and numbers.
+func isTold(message rueidis.RedisMessage) bool {
+	told, err := message.ToArray()
+	return err == nil && len(told) > 1 && told[0].IsString() && told[1].IsInt64()
 }
 
 // briefTexts returns the texts of a brief reply.

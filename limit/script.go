@@ -112,6 +112,9 @@ func assemble(c call, members []member) string {
 	}
 	tell := func() {
 		each("tell", "", "")
+		if c == acquire && len(members) == 1 {
+			text.WriteString(parts["told"])
+		}
 		text.WriteString(strings.ReplaceAll(parts["reply"], "@", ", "+strings.Join(list("told"), ", ")))
 		if c == lease {
 			text.WriteString(parts["leased"])

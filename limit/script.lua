@@ -55,10 +55,10 @@ local millis = floor(now / 1000)
 -- ARGV[3] the epoch of a state that begins with this call
 -- Behind the arguments of the policies, and absent for a single request without letters:
 -- runs     the requests, with equal neighbours merged: '1*200 3*1'
--- letters  d replies all, r replies all if not all is granted, o keeps the order: behind a request that is not granted none is
+-- letters  d replies all, o keeps the order: behind a request that is not granted none is
 -- Replies, without d, with text of the only policy, or an array of the texts of several, if all was granted; without d and r with -1 if
 -- none was for now; else
---   {0, now, answers, told, told, ...}
+--   {0, now, answers, told, told, ...}, or told alone, of the only policy, if all was granted
 -- answers: a letter for each request: g granted, n not now, x more than can ever be; or '*', all granted
 local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
 local want = letters == 'do' and most or 0
@@ -165,6 +165,12 @@ if letters ~= 'd' and letters ~= 'do' and not above then
   elseif granted == 0 and letters == '' then
     return -1
   end
+end
+
+--@ told  in: granted letters told1 total
+-- If all was granted, what the only policy tells is enough, unless the caller does not know the time.
+if granted == total and letters == 'd' and ARGV[1] ~= '' then
+  return told1
 end
 
 --@ reply  in: answers  out: told

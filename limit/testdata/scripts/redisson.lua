@@ -277,6 +277,9 @@ if letters ~= 'd' and letters ~= 'do' and not above then
   end
 end
 local told1 = limiter1.tell(answers)
+if granted == total and letters == 'd' and ARGV[1] ~= '' then
+  return told1
+end
 local told = {0, now, answers or '*', told1}
 return told
 

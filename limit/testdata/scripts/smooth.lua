@@ -105,6 +105,9 @@ local told1 = {text1, floor(left1), 0, 0}
 if next1 > at1 or stored1 < size1 then
   told1[3], told1[4] = next1 > at1 and next1 - now or 0, next1 - now + ceil((size1 - stored1) * cool1)
 end
+if granted == total and letters == 'd' and ARGV[1] ~= '' then
+  return told1
+end
 local told = {0, now, answers or '*', told1}
 return told
 
