@@ -41,8 +41,8 @@ type ofACluster struct{ rueidis.Client }
 
 func (ofACluster) Mode() rueidis.ClientMode { return rueidis.ClientModeCluster }
 
-// TestAClusterIsKnownByItsClient: there a name has its keys in one slot, or is refused.
-func TestAClusterIsKnownByItsClient(t *testing.T) {
+// TestLimiter_OnACluster_NameWithoutACommonSlotIsRefused: the client reports its mode.
+func TestLimiter_OnACluster_NameWithoutACommonSlotIsRefused(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		for _, name := range []string{"limiter", "{tag}:limiter"} {
 			_, err := New(ofACluster{b.Conn}).Limiter(name).Exists(b.Context())
@@ -55,7 +55,7 @@ func TestAClusterIsKnownByItsClient(t *testing.T) {
 	})
 }
 
-func TestPerClientLimitsCountByID(t *testing.T) {
+func TestPerClient_Clients_AreCountedByID(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		id := uuid.New()
 		rate := Rate{Type: PerClient, Permits: 2, Interval: second}
@@ -70,7 +70,7 @@ func TestPerClientLimitsCountByID(t *testing.T) {
 	})
 }
 
-func TestNamesAreMapped(t *testing.T) {
+func TestWithNameMapper_Keys_HaveTheMappedName(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 1, Interval: second}, WithNameMapper(func(name string) string { return "app:" + name }))
 		b.Take(l, 1)
@@ -79,7 +79,7 @@ func TestNamesAreMapped(t *testing.T) {
 	})
 }
 
-func TestKeysFollowRedisson(t *testing.T) {
+func TestKeys_Names_AreThoseOfRedisson(t *testing.T) {
 	const id = "b0a0c5a4-8a0a-4c9c-9a39-7a7d3f1b1d11"
 	for name, want := range map[string]keys{
 		"api": {"api", "{api}:value", "{api}:permits", "{api}:value:" + id, "{api}:permits:" + id},
@@ -92,7 +92,7 @@ func TestKeysFollowRedisson(t *testing.T) {
 	}
 }
 
-func TestKeysShareASlotUnlessTheNameHasAnUnusualBrace(t *testing.T) {
+func TestKeys_UnusualBrace_ShareNoSlot(t *testing.T) {
 	for name, shared := range map[string]bool{
 		"api": true, "{tenant7}:minute": true, "a{tenant7}b{c}": true, "ключ": true,
 		"a}b": false, "a{b": false, "{}a": false,
@@ -107,7 +107,7 @@ func TestKeysShareASlotUnlessTheNameHasAnUnusualBrace(t *testing.T) {
 	}
 }
 
-func TestSlotsAreThoseOfRedisCluster(t *testing.T) {
+func TestSlot_Keys_AreThoseOfRedisCluster(t *testing.T) {
 	// What CLUSTER KEYSLOT of a real server answers.
 	for key, want := range map[string]uint16{
 		"": 0, "123456789": 12739, "foo": 12182, "bar": 5061, "{foo}": 12182, "x{foo}y{bar}": 12182,
@@ -194,8 +194,7 @@ func FuzzNames(f *testing.F) {
 	})
 }
 
-// TestTheLastClockGivenCounts.
-func TestTheLastClockGivenCounts(t *testing.T) {
+func TestNew_SeveralClocks_LastOneIsUsed(t *testing.T) {
 	fixed := func() time.Time { return time.UnixMilli(1234567) }
 	for want, opts := range map[string][]Option{
 		"1234567": {WithServerTime(), WithClock(fixed)},
@@ -206,7 +205,7 @@ func TestTheLastClockGivenCounts(t *testing.T) {
 	assert.NotEmpty(t, New(nil, WithServerTime(), WithClock(nil)).nowText())
 }
 
-func TestClocks(t *testing.T) {
+func TestWithClock_ClockIsWrong_WindowIsKept(t *testing.T) {
 	t.Run("jumps back", func(t *testing.T) {
 		inBubble(t, func(b *bubble) {
 			var skew time.Duration
@@ -254,8 +253,8 @@ func TestClocks(t *testing.T) {
 	})
 }
 
-// TestOptionsThatAreNilAreNone, and a fresh limiter is one to touch.
-func TestOptionsThatAreNilAreNone(t *testing.T) {
+// TestNew_NilOptions_AreIgnored: a new limiter exists for Touch.
+func TestNew_NilOptions_AreIgnored(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := New(b.Conn, nil).Limiter("fresh")
 		require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 1, Interval: second}, nil))
@@ -265,8 +264,8 @@ func TestOptionsThatAreNilAreNone(t *testing.T) {
 	})
 }
 
-// TestBadInputIsRefusedUnsent: each is a typed error, and Redis hears nothing of it.
-func TestBadInputIsRefusedUnsent(t *testing.T) {
+// TestLimiter_InvalidInput_IsRefusedUnsent: each error has a type, and Redis receives no command.
+func TestLimiter_InvalidInput_IsRefusedUnsent(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		ctx := b.Context()
 		good := New(b.Conn).Limiter("limiter")

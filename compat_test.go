@@ -65,9 +65,10 @@ type recordedGrant struct {
 	Score  int64  `json:"score"`
 }
 
-// Every call that real Redisson made on a limiter, this library makes on the same state at the same moment, gives the same answer and
-// leaves the same keys, to the byte. The state before was written by Redisson, of one release for each layout that it ever had.
-func TestReplayOfRealRedisson(t *testing.T) {
+// TestRecording_CallsOfRedisson_LeaveTheSameBytes: this library makes every recorded call on the
+// same state at the same time. It returns the same answer and leaves the same keys, to the byte. A
+// release of Redisson for each layout wrote the state before.
+func TestRecording_CallsOfRedisson_LeaveTheSameBytes(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join("testdata", "redisson-*.json"))
 	require.NoError(t, err)
 	require.NotEmpty(t, files, "record them in the folder integration: go run ./golden")
@@ -320,8 +321,7 @@ func unhex(t *testing.T, text string) string {
 	return string(bytes)
 }
 
-// The recordings hold the layouts that they are there for.
-func TestRecordingsHoldEveryLayout(t *testing.T) {
+func TestRecordings_Releases_CoverEveryLayout(t *testing.T) {
 	for version, random := range map[string]struct{ prefix, length int }{
 		"3.16.3": {0, 4}, "3.16.8": {8, 8}, "3.20.1": {1, 8}, "3.21.3": {1, 16}, "3.38.1": {1, 16}, "4.7.0": {1, 16},
 	} {

@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTheLastMillisecondOfALimiter is Issue 9, point 1: the time to live of the configuration is 0 then, and it is there
-// all the same. An expiry of 0 would delete the state.
-func TestTheLastMillisecondOfALimiter(t *testing.T) {
+// TestExpire_LastMillisecond_StateStays: the TTL of the configuration is 0 then, and the
+// configuration exists. An expiry of 0 would delete the state.
+func TestExpire_LastMillisecond_StateStays(t *testing.T) {
 	for _, typ := range []RateType{Overall, PerClient} {
 		t.Run(typ.String(), func(t *testing.T) {
 			for name, call := range map[string]func(b *bubble, l *Limiter){
@@ -53,9 +53,9 @@ func TestTheLastMillisecondOfALimiter(t *testing.T) {
 	}
 }
 
-// TestAnIntervalThatAnotherClientLengthens is Issue 9, point 2: what this client took counts under it, however long ago
-// under the old one it would have left the window.
-func TestAnIntervalThatAnotherClientLengthens(t *testing.T) {
+// TestPerClient_AnotherClientLengthensTheInterval_GrantsCount: grants of this client count in the
+// longer interval, even if they had expired in the shorter one.
+func TestPerClient_AnotherClientLengthensTheInterval_GrantsCount(t *testing.T) {
 	for name, lasts := range map[string]struct{ first, later Rate }{
 		"for ever":          {Rate{Interval: second}, Rate{Interval: 2 * time.Hour}},
 		"with a keep-alive": {Rate{Interval: second, KeepAlive: 2 * second}, Rate{Interval: time.Hour, KeepAlive: time.Hour}},
@@ -82,8 +82,9 @@ func TestAnIntervalThatAnotherClientLengthens(t *testing.T) {
 	}
 }
 
-// TestALimiterThatOthersProlong: they cannot name this client's pair.
-func TestALimiterThatOthersProlong(t *testing.T) {
+// TestPerClient_AnotherClientExtendsTheTTL_GrantsCount: the other client cannot name this client's
+// state keys.
+func TestPerClient_AnotherClientExtendsTheTTL_GrantsCount(t *testing.T) {
 	for name, prolong := range map[string]func(b *bubble, other *Limiter) error{
 		"Expire":      func(b *bubble, other *Limiter) error { _, err := other.Expire(b.Context(), time.Hour); return err },
 		"ClearExpire": func(b *bubble, other *Limiter) error { _, err := other.ClearExpire(b.Context()); return err },
@@ -107,9 +108,9 @@ func TestALimiterThatOthersProlong(t *testing.T) {
 	}
 }
 
-// TestTheLifeOfState: a millisecond more than the configuration's, and of this client's own pair an interval and a day
-// besides.
-func TestTheLifeOfState(t *testing.T) {
+// TestExpire_State_OutlastsTheConfiguration: by a millisecond, and the state of one client by an
+// interval and a day besides.
+func TestExpire_State_OutlastsTheConfiguration(t *testing.T) {
 	const day = 24 * time.Hour
 	inBubble(t, func(b *bubble) {
 		ctx := b.Context()
@@ -145,14 +146,14 @@ func TestTheLifeOfState(t *testing.T) {
 				for _, call := range use {
 					b.Take(l, 1)
 					check(config, own)
-					// A time to live that was left behind: a configuration that expired and was set anew, or another program.
+					// A TTL of an earlier configuration, or of another program.
 					for _, key := range b.Redis.Keys()[1:] {
 						b.Redis.SetTTL(key, 10*time.Millisecond)
 					}
 					call()
 					for key, ttl := range b.ttls() {
 						if config == 0 && strings.HasSuffix(key, "value") {
-							continue // a denial writes none, and one that dies is counted anew
+							continue // a denial writes none, and one that expires is counted again
 						}
 						assert.True(b, key == "limiter" || ttl == 0 || ttl > config && config > 0, "%s lives %v, the configuration %v", key, ttl, config)
 					}
@@ -188,8 +189,9 @@ func TestTheLifeOfState(t *testing.T) {
 	})
 }
 
-// TestConditionsOfAnExpiry are looked at for each key, and what would die before the configuration then does not.
-func TestConditionsOfAnExpiry(t *testing.T) {
+// TestExpire_Conditions_AreCheckedForEachKey: state that would expire before the configuration gets
+// a longer TTL.
+func TestExpire_Conditions_AreCheckedForEachKey(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		ctx := b.Context()
 		for _, typ := range []RateType{Overall, PerClient} {
@@ -266,8 +268,9 @@ func TestConditionsOfAnExpiry(t *testing.T) {
 	})
 }
 
-// TestDurationsThatOverflow: lives that no addition may make negative, and no number lose its digits over.
-func TestDurationsThatOverflow(t *testing.T) {
+// TestExpire_LongestDurations_DoNotOverflow: no sum of TTLs is negative, and no number loses
+// digits.
+func TestExpire_LongestDurations_DoNotOverflow(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		ctx := b.Context()
 		// This server adds lives up as Durations: no more than fits in three of them.
@@ -311,8 +314,7 @@ func TestDurationsThatOverflow(t *testing.T) {
 	})
 }
 
-// TestStateInItsLastMillisecond lives on with the configuration.
-func TestStateInItsLastMillisecond(t *testing.T) {
+func TestExpire_StateInItsLastMillisecond_IsExtended(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 10, Interval: second})
 		b.Take(l, 10)
@@ -327,9 +329,9 @@ func TestStateInItsLastMillisecond(t *testing.T) {
 	})
 }
 
-// Issue 9, point 17: where the configuration has no TTL, one that is found on the state goes with the next call, granted or
-// denied, from the value too: Java reads a value that is gone as a whole rate.
-func TestATimeToLiveThatIsFoundGoes(t *testing.T) {
+// TestExpire_TTLOfTheStateAlone_IsRemoved: if the configuration has no TTL, the next call removes
+// one that the state has. Java reads a value that has expired as a whole rate.
+func TestExpire_TTLOfTheStateAlone_IsRemoved(t *testing.T) {
 	const value, permits = "{limiter}:value", "{limiter}:permits"
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 10, Interval: time.Hour})
@@ -353,8 +355,8 @@ func TestATimeToLiveThatIsFoundGoes(t *testing.T) {
 	})
 }
 
-// TestAValueThatDiesBeforeItsSet, since Redisson left it with a life of its own, grants nothing: the set is what counts.
-func TestAValueThatDiesBeforeItsSet(t *testing.T) {
+// TestExpire_ValueExpiresBeforeItsSet_GrantsCount: Redisson leaves a TTL on the value alone.
+func TestExpire_ValueExpiresBeforeItsSet_GrantsCount(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 10, Interval: time.Hour})
 		b.Take(l, 4)
@@ -367,9 +369,9 @@ func TestAValueThatDiesBeforeItsSet(t *testing.T) {
 	})
 }
 
-// TestATimeToLiveOfTheConfigurationAlone goes to the state with the next call, granted or denied. So it is where Redisson renames a
-// limiter that expires to a name whose own state stayed behind.
-func TestATimeToLiveOfTheConfigurationAlone(t *testing.T) {
+// TestExpire_TTLOfTheConfigurationAlone_IsCopiedToTheState: so Redisson leaves a limiter with a TTL
+// that it renames to a name with state.
+func TestExpire_TTLOfTheConfigurationAlone_IsCopiedToTheState(t *testing.T) {
 	for kind, life := range map[RateType]time.Duration{
 		Overall: time.Hour + time.Millisecond, PerClient: 25*time.Hour + time.Minute + time.Millisecond,
 	} {
@@ -395,8 +397,8 @@ func TestATimeToLiveOfTheConfigurationAlone(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeasedOfALimiterThatEnds, even where its configuration alone has a TTL.
-func TestNothingIsLeasedOfALimiterThatEnds(t *testing.T) {
+// TestExpire_LimiterExpiresSoon_NothingIsLeased: a TTL of the configuration alone suffices.
+func TestExpire_LimiterExpiresSoon_NothingIsLeased(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 1_000_000, Interval: time.Hour}, WithLease(time.Second))
 		b.Take(l, 1)

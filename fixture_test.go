@@ -45,7 +45,7 @@ func pass(d time.Duration) { inmemory.Pass(d) }
 
 const second = time.Second
 
-// everyCall lists every call of a limiter with arguments that are all right.
+// everyCall lists every call of a limiter with valid arguments.
 func everyCall(l *Limiter) map[string]func(context.Context) error {
 	rate := Rate{Permits: 10, Interval: second}
 	errOf := func(_ any, err error) error { return err }

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestDeleteTakesAllKeys(t *testing.T) {
+func TestDelete_Keys_AreAllDeleted(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		ctx := b.Context()
 		for _, typ := range []RateType{Overall, PerClient} {
@@ -47,7 +47,7 @@ func TestDeleteTakesAllKeys(t *testing.T) {
 	})
 }
 
-func TestExpiryOfAllKeys(t *testing.T) {
+func TestExpire_Keys_AllExpire(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		ctx, l := b.Context(), b.limiter(Rate{Permits: 2, Interval: second})
 		left := func(want time.Duration) {
@@ -98,7 +98,7 @@ func TestExpiryOfAllKeys(t *testing.T) {
 	})
 }
 
-func TestRenameMovesTheState(t *testing.T) {
+func TestRename_State_IsMoved(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		ctx := b.Context()
 		c := New(b.Conn)
@@ -128,7 +128,7 @@ func TestRenameMovesTheState(t *testing.T) {
 	})
 }
 
-func TestCopyHasAStateOfItsOwn(t *testing.T) {
+func TestCopy_State_IsSeparate(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		ctx := b.Context()
 		c := New(b.Conn)
@@ -151,7 +151,7 @@ func TestCopyHasAStateOfItsOwn(t *testing.T) {
 	})
 }
 
-func TestSizeCountsAllKeys(t *testing.T) {
+func TestSizeInMemory_Keys_AreAllCounted(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 1000, Interval: time.Minute})
 		empty, err := l.SizeInMemory(b.Context())
@@ -166,8 +166,7 @@ func TestSizeCountsAllKeys(t *testing.T) {
 	})
 }
 
-// TestACopyReplacesTheState, of either kind, and what the new name alone had goes.
-func TestACopyReplacesTheState(t *testing.T) {
+func TestCopy_Replace_RemovesTheStateOfTheNewName(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		ctx, c := b.Context(), New(b.Conn)
 		from, to := c.Limiter("from"), c.Limiter("to")
@@ -195,8 +194,8 @@ func TestACopyReplacesTheState(t *testing.T) {
 	})
 }
 
-// TestACopyOfStateThatWouldDieEarly lives as long as its configuration, too.
-func TestACopyOfStateThatWouldDieEarly(t *testing.T) {
+// TestCopy_StateExpiresEarly_IsExtended: the copied state lasts as long as its configuration.
+func TestCopy_StateExpiresEarly_IsExtended(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		ctx := b.Context()
 		c := New(b.Conn, WithClientID(uuid.New()))
@@ -249,8 +248,9 @@ func TestRename_NamesOfOneState_IsRefused(t *testing.T) {
 	})
 }
 
-// TestARenameWithoutARight changes nothing, but that the new name's values are counted anew.
-func TestARenameWithoutARight(t *testing.T) {
+// TestRename_CommandIsNotPermitted_ChangesNothing: the value of the new name may be lost, and is
+// counted again.
+func TestRename_CommandIsNotPermitted_ChangesNothing(t *testing.T) {
 	for _, command := range []string{"PTTL", "HMGET", "UNLINK", "EXISTS", "RENAME"} {
 		inBubble(t, func(b *bubble) {
 			ctx, c := b.Context(), New(b.Conn)
@@ -273,8 +273,9 @@ func TestARenameWithoutARight(t *testing.T) {
 	}
 }
 
-// TestAServerThatLacksTheCall is Issue 9, point 14: texts of Redis 6.0, 6.2 and 7.0.
-func TestAServerThatLacksTheCall(t *testing.T) {
+// TestCopy_ServerLacksTheCommand_IsUnsupported: errors of Redis 6.0, 6.2 and 7.0, for Expire as
+// well.
+func TestCopy_ServerLacksTheCommand_IsUnsupported(t *testing.T) {
 	for _, test := range []struct {
 		command, text string
 		call          func(b *bubble, l *Limiter) error
@@ -331,8 +332,8 @@ func TestAServerThatLacksTheCall(t *testing.T) {
 	}
 }
 
-// TestExpireTimeOfAnOldServer: PEXPIRETIME came with Redis 7.0.
-func TestExpireTimeOfAnOldServer(t *testing.T) {
+// TestExpireTime_OldServer_IsComputed: Redis has PEXPIRETIME since 7.0.
+func TestExpireTime_OldServer_IsComputed(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 10, Interval: second})
 		pass(1234 * time.Millisecond)

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestSetRateStartsAnew(t *testing.T) {
+func TestSetRate_State_IsReset(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		ctx := b.Context()
 		l := b.limiter(Rate{Permits: 10, Interval: 10 * second})
@@ -38,7 +38,7 @@ func TestSetRateStartsAnew(t *testing.T) {
 	})
 }
 
-func TestSetRateRepairs(t *testing.T) {
+func TestSetRate_CorruptState_IsRepaired(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		b.Redis.HSet("limiter", "rate", "ten", "type", "x", "keepAliveTime", "-")
 		b.Redis.HSet("{limiter}:value", "a", "b")
@@ -47,7 +47,7 @@ func TestSetRateRepairs(t *testing.T) {
 	})
 }
 
-func TestSetRateAndTheOldExpiry(t *testing.T) {
+func TestSetRate_OldExpiry_KeepAliveGoesAndExpireStays(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		ctx := b.Context()
 		l := b.limiter(Rate{Permits: 10, Interval: second, KeepAlive: time.Minute})
@@ -65,7 +65,7 @@ func TestSetRateAndTheOldExpiry(t *testing.T) {
 	})
 }
 
-func TestKeepStateKeepsWhatIsTaken(t *testing.T) {
+func TestKeepState_Grants_StayTaken(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		ctx := b.Context()
 		l := b.limiter(Rate{Permits: 10, Interval: 10 * second})
@@ -89,7 +89,7 @@ func TestKeepStateKeepsWhatIsTaken(t *testing.T) {
 	})
 }
 
-func TestKeepStateOfManyGrants(t *testing.T) {
+func TestKeepState_ManyGrants_AreCountedInOneCall(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 10_000, Interval: 10 * second})
 		for range 1000 {
@@ -107,8 +107,9 @@ func TestKeepStateOfManyGrants(t *testing.T) {
 	})
 }
 
-// TestKeepStateAtTheEdge of the new interval, by this clock and by the server's.
-func TestKeepStateAtTheEdge(t *testing.T) {
+// TestKeepState_ShorterInterval_ExpiresGrantsToTheMillisecond: by the Client's clock and by the
+// server's.
+func TestKeepState_ShorterInterval_ExpiresGrantsToTheMillisecond(t *testing.T) {
 	for _, opts := range [][]Option{nil, {WithServerTime()}} {
 		inBubble(t, func(b *bubble) {
 			l := b.limiter(Rate{Permits: 10, Interval: time.Minute}, opts...)
@@ -125,8 +126,8 @@ func TestKeepStateAtTheEdge(t *testing.T) {
 	}
 }
 
-// TestKeepStateOfManyGrantsWithoutAValue, where more are there than a call counts, and a value above the new rate.
-func TestKeepStateOfManyGrantsWithoutAValue(t *testing.T) {
+// TestKeepState_ValueIsLostOrTooLarge_GrantsCount: there are more grants than a call counts.
+func TestKeepState_ValueIsLostOrTooLarge_GrantsCount(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 10_000, Interval: 10 * second})
 		for range 300 {
@@ -145,9 +146,10 @@ func TestKeepStateOfManyGrantsWithoutAValue(t *testing.T) {
 	})
 }
 
-// The configuration was evicted, the grants were not. A rate that keeps the state counts them, as in Redisson: otherwise the window
-// would hold 10 + 10 permits for a rate of 10.
-func TestKeepStateWhereTheConfigurationWasLost(t *testing.T) {
+// TestKeepState_ConfigurationIsLost_GrantsCount: Redis evicted the configuration. A rate that keeps
+// the state counts the grants, as in Redisson. Otherwise the window would hold 10 + 10 permits for
+// a rate of 10.
+func TestKeepState_ConfigurationIsLost_GrantsCount(t *testing.T) {
 	ctx := context.Background()
 	for _, kind := range []RateType{Overall, PerClient} {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -181,8 +183,9 @@ func TestKeepStateWhereTheConfigurationWasLost(t *testing.T) {
 	}
 }
 
-// TestWhatMakesALimiter: its type for TrySetRate, as in Redisson, and anything at all for UpdateRate.
-func TestWhatMakesALimiter(t *testing.T) {
+// TestTrySetRate_PartOfAConfiguration_TypeDecides: for TrySetRate a limiter exists if its type is
+// set, as in Redisson. For UpdateRate any field suffices.
+func TestTrySetRate_PartOfAConfiguration_TypeDecides(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		ctx, l, rate := b.Context(), New(b.Conn).Limiter("limiter"), Rate{Permits: 10, Interval: second}
 		b.Redis.HSet("limiter", "rate", "7", "interval", "2000")
@@ -212,8 +215,7 @@ func TestWhatMakesALimiter(t *testing.T) {
 	})
 }
 
-// TestAConfigurationWithTheLongestTimesIsRead, and they are cut to what a Duration holds.
-func TestAConfigurationWithTheLongestTimesIsRead(t *testing.T) {
+func TestConfig_LongestTimes_AreCutToDurations(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := New(b.Conn).Limiter("limiter")
 		b.Redis.HSet("limiter", "rate", "9007199254740992", "interval", "9223372036854775808", "type", "0", "keepAliveTime", "999999999999999")
@@ -223,8 +225,8 @@ func TestAConfigurationWithTheLongestTimesIsRead(t *testing.T) {
 	})
 }
 
-// TestTheLargestRateIsOneText: from 2^53 on a number no longer tells what was meant, for Config as for the scripts.
-func TestTheLargestRateIsOneText(t *testing.T) {
+// TestConfig_RateAbove2To53_IsAStateError: a larger number has no exact value in a script.
+func TestConfig_RateAbove2To53_IsAStateError(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: maxPermits, Interval: second})
 		for _, text := range []string{"9007199254740993", "09007199254740992"} {
@@ -248,7 +250,7 @@ func FuzzOptions(f *testing.F) {
 	f.Fuzz(func(t *testing.T, rateType int, ratePermits, interval, keepAlive, permits, duration, moment int64, first, second byte, keepState bool) {
 		server.FlushAll()
 		l := New(client, WithClock(func() time.Time { return fuzzEpoch })).Limiter("o")
-		// call demands that what is refused is refused with the right error and costs Redis nothing.
+		// call requires that a refused call returns the right error and sends nothing.
 		call := func(refusal error, what func() error) {
 			t.Helper()
 			before := server.CommandCount()

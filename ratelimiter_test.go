@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTheWindowSlides is the model: every grant comes back by itself, an interval after it was made.
-func TestTheWindowSlides(t *testing.T) {
+// TestTryAcquire_Window_Slides: each grant returns an interval after it was made.
+func TestTryAcquire_Window_Slides(t *testing.T) {
 	for _, typ := range []RateType{Overall, PerClient} {
 		t.Run(typ.String(), func(t *testing.T) {
 			inBubble(t, func(b *bubble) {
@@ -54,7 +54,7 @@ func TestTheWindowSlides(t *testing.T) {
 	}
 }
 
-func TestDecisionTellsWhatUsersAreShown(t *testing.T) {
+func TestTake_Decision_HasExactTimes(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 10, Interval: 10 * second})
 		for _, step := range []struct {
@@ -78,7 +78,7 @@ func TestDecisionTellsWhatUsersAreShown(t *testing.T) {
 	})
 }
 
-func TestKeepAliveDeletesAnUnusedLimiter(t *testing.T) {
+func TestKeepAlive_LimiterIsUnused_IsDeleted(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 2, Interval: second, KeepAlive: 3 * second})
 		for range 5 {
@@ -96,8 +96,8 @@ func TestKeepAliveDeletesAnUnusedLimiter(t *testing.T) {
 	})
 }
 
-// TestAContextEndsACallUnderWay, however long Redis takes.
-func TestAContextEndsACallUnderWay(t *testing.T) {
+// TestLimiter_ContextEnds_CallReturns: however long Redis takes.
+func TestLimiter_ContextEnds_CallReturns(t *testing.T) {
 	for name := range everyCall(new(Limiter)) {
 		if name == "Release(0)" {
 			continue // asks nothing
@@ -123,7 +123,7 @@ func TestAContextEndsACallUnderWay(t *testing.T) {
 	}
 }
 
-func TestAnUninitialisedLimiter(t *testing.T) {
+func TestLimiter_RateIsNotSet_ReturnsErrNotInitialized(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		ctx, l := b.Context(), New(b.Conn).Limiter("limiter")
 		for _, name := range []string{"TryAcquire", "Acquire", "TryAcquireWithin", "Take", "Release", "AvailablePermits", "Config", "Rename", "Copy"} {
@@ -147,8 +147,8 @@ func TestAnUninitialisedLimiter(t *testing.T) {
 	})
 }
 
-// TestStateThatIsNoLimiters is told by key and field, and nothing is granted or changed.
-func TestStateThatIsNoLimiters(t *testing.T) {
+// TestStateError_CorruptState_NamesKeyAndField: nothing is granted or changed.
+func TestStateError_CorruptState_NamesKeyAndField(t *testing.T) {
 	type harmed struct {
 		harm func(b *bubble)
 		want StateError
@@ -212,8 +212,9 @@ func TestTryAcquire_MostPermitsOfAGrant(t *testing.T) {
 	})
 }
 
-// TestLostStateHeals: what was evicted never lets a window hold more than the rate, and never blocks for ever.
-func TestLostStateHeals(t *testing.T) {
+// TestTryAcquire_StateIsLost_WindowIsKept: after an eviction no window holds more than the rate,
+// and the limiter does not block for ever.
+func TestTryAcquire_StateIsLost_WindowIsKept(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 10, Interval: second})
 		b.Take(l, 7)
@@ -234,7 +235,7 @@ func TestLostStateHeals(t *testing.T) {
 	})
 }
 
-func TestManyGrantsCountedAcrossCalls(t *testing.T) {
+func TestTryAcquire_ManyGrants_AreCountedOverSeveralCalls(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		ctx := b.Context()
 		l := b.limiter(Rate{Permits: 10_000, Interval: 10 * second})
@@ -277,8 +278,8 @@ func TestManyGrantsCountedAcrossCalls(t *testing.T) {
 	})
 }
 
-// TestRedisErrorsStayReachable, under the name of the limiter.
-func TestRedisErrorsStayReachable(t *testing.T) {
+// TestLimiter_RedisFails_ErrorIsReachable: the error contains the name of the limiter.
+func TestLimiter_RedisFails_ErrorIsReachable(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 1, Interval: second})
 		b.Redis.SetError("OOM command not allowed when used memory > 'maxmemory'.")
@@ -294,14 +295,13 @@ func TestRedisErrorsStayReachable(t *testing.T) {
 	})
 }
 
-func TestStringsAreReadable(t *testing.T) {
+func TestString_TypesAndErrors_AreReadable(t *testing.T) {
 	assert.Equal(t, "OVERALL PER_CLIENT RateType(7)", fmt.Sprint(Overall, PerClient, RateType(7)))
 	assert.Equal(t, `rratelimiter: field "rate" of key "api" holds "ten", which is not a limiter's: repair or delete it`,
 		(&StateError{Key: "api", Field: "rate", Value: "ten"}).Error())
 }
 
-// TestAValueAboveTheRate, beside grants: what is free follows from the grants.
-func TestAValueAboveTheRate(t *testing.T) {
+func TestTryAcquire_ValueAboveTheRate_GrantsCount(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 10, Interval: second})
 		b.Take(l, 4)
@@ -314,9 +314,9 @@ func TestAValueAboveTheRate(t *testing.T) {
 	})
 }
 
-// TestAGrantOfNothingGivesNothingBack is Issue 9, point 16: found by the sequences. Redisson makes a grant of no permits for a call that
-// asks for 0; where it was the oldest, a denied caller was told to come back when it leaves.
-func TestAGrantOfNothingGivesNothingBack(t *testing.T) {
+// TestTake_GrantOfNoPermits_IsNoReturn: Redisson makes a grant of no permits for a call with 0. A
+// denied caller does not wait for it.
+func TestTake_GrantOfNoPermits_IsNoReturn(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 10, Interval: 10 * second})
 		nothing := string(rune(16)) + strings.Repeat("r", 16) + strings.Repeat("\x00", 4)
@@ -331,8 +331,9 @@ func TestAGrantOfNothingGivesNothingBack(t *testing.T) {
 	})
 }
 
-// A request that no rate could serve is an error and nothing else: as in Redisson it neither tidies up nor keeps a limiter alive.
-func TestRequestsAboveTheRateChangeNothing(t *testing.T) {
+// TestLimiter_RequestAboveTheRate_ChangesNothing: as in Redisson, such a request removes no expired
+// grant and keeps no limiter alive.
+func TestLimiter_RequestAboveTheRate_ChangesNothing(t *testing.T) {
 	ctx := context.Background()
 	server := miniredis.RunT(t)
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true, ForceSingleClient: true})
@@ -365,12 +366,12 @@ func TestRequestsAboveTheRateChangeNothing(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, granted)
 	now = now.Add(2 * time.Minute)
-	unchanged() // the grant has left the window, and stays until somebody takes permits
+	unchanged() // the grant has left the window, and stays until the next grant
 }
 
-// TestEveryCallIsOneRoundTrip once its script is loaded, and works without an error, in one more, where the server has
-// forgotten it, as after SCRIPT FLUSH or a restart.
-func TestEveryCallIsOneRoundTrip(t *testing.T) {
+// TestLimiter_EveryCall_IsOneRoundTrip: once its script is loaded. After SCRIPT FLUSH or a restart
+// it is one more, without an error.
+func TestLimiter_EveryCall_IsOneRoundTrip(t *testing.T) {
 	for name := range everyCall(new(Limiter)) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(b *bubble) {
@@ -397,8 +398,9 @@ func TestEveryCallIsOneRoundTrip(t *testing.T) {
 	}
 }
 
-// Issue 9, point 6: during an outage every call has its error, and nobody asks on once its callers have gone.
-func TestNothingGoesOnThroughAnOutage(t *testing.T) {
+// TestLimiter_Outage_CallsEndWithTheirCallers: every call returns an error, and no retry runs once
+// its callers have left.
+func TestLimiter_Outage_CallsEndWithTheirCallers(t *testing.T) {
 	for name := range everyCall(new(Limiter)) {
 		if name == "Release(0)" {
 			continue
@@ -445,7 +447,7 @@ func TestNothingGoesOnThroughAnOutage(t *testing.T) {
 					pass(second)
 					before := dials.Load()
 					pass(time.Minute)
-					assert.Equal(b, before, dials.Load(), "attempts once nobody waits")
+					assert.Equal(b, before, dials.Load(), "attempts without a caller")
 				})
 			})
 		}

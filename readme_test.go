@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTheReadmeShowsTheExample: each line of its Go code runs in example_test.go.
-func TestTheReadmeShowsTheExample(t *testing.T) {
+// TestDocumentation_Readme_ShowsTheExample: each line of its Go code runs in example_test.go.
+func TestDocumentation_Readme_ShowsTheExample(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	require.NoError(t, err)
 	example, err := os.ReadFile("example_test.go")

@@ -92,7 +92,7 @@ func TestAcquire_PermitsLeasedByOthers_WaitsForTheLeaseToEnd(t *testing.T) {
 	})
 }
 
-func TestReleaseTakesTheOldestGrantsBack(t *testing.T) {
+func TestRelease_Grants_OldestIsReleasedFirst(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		ctx := b.Context()
 		l := b.limiter(Rate{Permits: 10, Interval: 10 * second})
@@ -115,8 +115,7 @@ func TestReleaseTakesTheOldestGrantsBack(t *testing.T) {
 	})
 }
 
-// TestAReleaseThatFailsLosesNothing: what had left the window by then is back.
-func TestAReleaseThatFailsLosesNothing(t *testing.T) {
+func TestRelease_Fails_ExpiredGrantsAreCounted(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 10, Interval: 10 * second})
 		b.Take(l, 4)
@@ -131,7 +130,7 @@ func TestAReleaseThatFailsLosesNothing(t *testing.T) {
 	})
 }
 
-func TestReleaseOfManyGrants(t *testing.T) {
+func TestRelease_ManyGrants_TakesOneCall(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 10_000, Interval: 10 * second})
 		for range 1000 {
@@ -145,8 +144,7 @@ func TestReleaseOfManyGrants(t *testing.T) {
 	})
 }
 
-// TestAReleaseBehindGrantsThatHaveLeft frees what is taken, not what is back anyway.
-func TestAReleaseBehindGrantsThatHaveLeft(t *testing.T) {
+func TestRelease_GrantsHaveExpired_ReleasesThoseInTheWindow(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 1000, Interval: 10 * second})
 		for range 300 {
@@ -173,13 +171,13 @@ func (b *bubble) giveBack(l *Limiter, letter string, permits, of int64) error {
 	return err
 }
 
-func TestGivingBackAPartOfAGrant(t *testing.T) {
+func TestRefund_PartOfAGrant_RestStays(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 100_000, Interval: second})
 		b.granted(l, "a", 70_000)
 		b.granted(l, "b", 2)
 		require.NoError(b, b.giveBack(l, "a", 3000, 70_000))
-		assert.Equal(b, map[string]int64{"a": 67_000, "b": 2}, b.grants(), "what stays is of those who stayed")
+		assert.Equal(b, map[string]int64{"a": 67_000, "b": 2}, b.grants(), "the rest of the grant stays")
 		b.Free(l, 100_000-67_002)
 		require.NoError(b, b.giveBack(l, "b", 2, 2))
 		assert.Equal(b, map[string]int64{"a": 67_000}, b.grants())
@@ -196,8 +194,9 @@ func TestGivingBackAPartOfAGrant(t *testing.T) {
 	})
 }
 
-// TestAReleaseThatCutTheGrant is Issue 9, point 12: what the grant still holds is given back, and no more.
-func TestAReleaseThatCutTheGrant(t *testing.T) {
+// TestRefund_ReleaseCutTheGrant_RefundsTheRest: a refund returns no more than the grant still
+// holds.
+func TestRefund_ReleaseCutTheGrant_RefundsTheRest(t *testing.T) {
 	for _, test := range []struct {
 		released, givenBack int64
 		kept                map[string]int64
@@ -228,8 +227,9 @@ func TestAReleaseThatCutTheGrant(t *testing.T) {
 	}
 }
 
-// TestGivingBackWithoutARight: wherever it is stopped, no permit is free that is taken.
-func TestGivingBackWithoutARight(t *testing.T) {
+// TestRefund_CommandIsNotPermitted_FreesNothing: whichever command fails, no permit is free that is
+// taken.
+func TestRefund_CommandIsNotPermitted_FreesNothing(t *testing.T) {
 	for _, command := range []string{"HMGET", "GET", "PTTL", "ZRANGE", "ZSCORE", "SET", "ZADD", "ZREM", "ZCOUNT", "ZCARD", "ZREMRANGEBYRANK", "PERSIST"} {
 		t.Run(command, func(t *testing.T) {
 			inBubble(t, func(b *bubble) {
@@ -238,7 +238,7 @@ func TestGivingBackWithoutARight(t *testing.T) {
 				pass(second / 2)
 				b.granted(l, "b", 5)
 				pass(second / 2)
-				if command == "PERSIST" { // which takes a time to live that somebody else has left
+				if command == "PERSIST" { // it removes the TTL of another program
 					b.Redis.SetTTL("{limiter}:permits", time.Hour)
 				}
 				refused := b.Reply(command, "", func(peer *server.Peer, _ []string) {
@@ -261,7 +261,7 @@ func TestGivingBackWithoutARight(t *testing.T) {
 	}
 }
 
-// endsOnceAsked is a context that ends as soon as somebody has been told that it has not.
+// endsOnceAsked is a context that ends once it has reported that it has not.
 type endsOnceAsked struct {
 	context.Context
 	end context.CancelFunc
@@ -272,8 +272,8 @@ func (c endsOnceAsked) Err() error {
 	return c.Context.Err()
 }
 
-// TestNothingThatIsLeasedIsLostToACallerWhoLeaves: what is taken from those to come goes back, or stays theirs.
-func TestNothingThatIsLeasedIsLostToACallerWhoLeaves(t *testing.T) {
+// TestFlush_CallerLeaves_LosesNoLease: leased permits return, or stay leased.
+func TestFlush_CallerLeaves_LosesNoLease(t *testing.T) {
 	const lease = 10 * time.Millisecond
 	for name, call := range map[string]func(ctx context.Context, l *Limiter) error{
 		"Flush": func(ctx context.Context, l *Limiter) error { return l.wire.client.Flush(ctx) },

@@ -18,8 +18,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// TestEachOfACallHasItsOwnAnswer: what is left after it, and when its own permits could be had.
-func TestEachOfACallHasItsOwnAnswer(t *testing.T) {
+// TestAnswer_SeveralRequests_EachHasItsOwn: the permits left after it, and when its permits return.
+func TestAnswer_SeveralRequests_EachHasItsOwn(t *testing.T) {
 	granted := func(left int64) Decision { return Decision{Allowed: true, Remaining: left} }
 	denied := func(left int64, after time.Duration) Decision { return Decision{Remaining: left, RetryAfter: after} }
 	type pair struct {
@@ -70,8 +70,7 @@ func TestEachOfACallHasItsOwnAnswer(t *testing.T) {
 
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 
-// TestDurationsAreCutAndDoNotOverflow.
-func TestDurationsAreCutAndDoNotOverflow(t *testing.T) {
+func TestMillis_LargeNumbers_AreCut(t *testing.T) {
 	const most = math.MaxInt64 / int64(time.Millisecond)
 	for ms, want := range map[int64]time.Duration{
 		0: 0, 1: time.Millisecond, most: time.Duration(most) * time.Millisecond, most + 1: time.Duration(most) * time.Millisecond,
@@ -82,8 +81,7 @@ func TestDurationsAreCutAndDoNotOverflow(t *testing.T) {
 	}
 }
 
-// TestRepliesThatFitNoCallAreRefused.
-func TestRepliesThatFitNoCallAreRefused(t *testing.T) {
+func TestAnswer_ReplyOfAnotherShape_IsAnError(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := New(b.Conn).Limiter("a")
 		for _, text := range []string{"{0, 1, 10, 1000, 1, 7, 'g'}", "{0, 1, 10, 1000, 1, 7, 'ggg'}", "{0, 1, 10, 1000, 1, 7}", "{0, 1, 10, 1000, 1, 7, 'gg', 5}", "{0, 1, 10, 'x', 1, 7, 'gg'}"} {
@@ -111,8 +109,8 @@ func (c *answering) Do(ctx context.Context, _ rueidis.Completed) rueidis.RedisRe
 	return c.Client.Do(ctx, c.B().Eval().Script("return "+c.text).Numkeys(0).Build())
 }
 
-// TestReleaseAndAvailablePermitsTakeTheirOwnRepliesOnly.
-func TestReleaseAndAvailablePermitsTakeTheirOwnRepliesOnly(t *testing.T) {
+// TestRelease_ReplyOfAnotherShape_IsAnError: likewise for AvailablePermits.
+func TestRelease_ReplyOfAnotherShape_IsAnError(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		for _, text := range []string{"{0}", "{0, 0, 0}", "{0, 'x'}"} {
 			l := New(&answering{b.Conn, text}).Limiter("limiter")
@@ -123,7 +121,7 @@ func TestReleaseAndAvailablePermitsTakeTheirOwnRepliesOnly(t *testing.T) {
 	})
 }
 
-func TestWhenPermitsAreFreeAtTheEarliest(t *testing.T) {
+func TestForecast_Earliest_FollowsTheReturns(t *testing.T) {
 	// The permits of a return include those before it.
 	returns := []returning{{2 * second, 3}, {5 * second, 10}}
 	for _, test := range []struct {
@@ -147,8 +145,7 @@ func TestWhenPermitsAreFreeAtTheEarliest(t *testing.T) {
 	}
 }
 
-// TestWhenTheLastOfManyPermitsIsFreeAtTheEarliest, where more is wanted than the rate: each rate takes an interval more.
-func TestWhenTheLastOfManyPermitsIsFreeAtTheEarliest(t *testing.T) {
+func TestForecast_MoreThanTheRate_TakesAnIntervalForEachRate(t *testing.T) {
 	const never = time.Duration(math.MaxInt64)
 	for name, test := range map[string]struct {
 		free     int64
@@ -156,27 +153,27 @@ func TestWhenTheLastOfManyPermitsIsFreeAtTheEarliest(t *testing.T) {
 		interval time.Duration
 		want     time.Duration
 	}{
-		"the first return":            {0, 3, 10 * second, 2 * second},
-		"one more permit":             {0, 4, 10 * second, 5 * second},
-		"all that a rate has":         {0, 10, 10 * second, 5 * second},
-		"the next rate":               {0, 11, 10 * second, 12 * second},
-		"three rates":                 {0, 25, 10 * second, 25 * second},
-		"free permits":                {4, 4, 10 * second, 0},
-		"free permits, once more":     {4, 14, 10 * second, 10 * second},
-		"so often that nobody lives":  {0, math.MaxInt64, 10 * second, never},
-		"as often as a number counts": {0, math.MaxInt64 - 1, 10 * second, never},
-		"a time that overflows":       {0, 21, 1 << 62, never},
-		"a time that overflows to 0":  {0, 41, 1 << 62, never},
-		"a time that just overflows":  {0, 11, never - second, never},
-		"a time that does not":        {0, 11, never - 4*second, never - 2*second},
+		"the first return":               {0, 3, 10 * second, 2 * second},
+		"one more permit":                {0, 4, 10 * second, 5 * second},
+		"all that a rate has":            {0, 10, 10 * second, 5 * second},
+		"the next rate":                  {0, 11, 10 * second, 12 * second},
+		"three rates":                    {0, 25, 10 * second, 25 * second},
+		"free permits":                   {4, 4, 10 * second, 0},
+		"free permits, once more":        {4, 14, 10 * second, 10 * second},
+		"more intervals than a Duration": {0, math.MaxInt64, 10 * second, never},
+		"as often as a number counts":    {0, math.MaxInt64 - 1, 10 * second, never},
+		"a time that overflows":          {0, 21, 1 << 62, never},
+		"a time that overflows to 0":     {0, 41, 1 << 62, never},
+		"a time that just overflows":     {0, 11, never - second, never},
+		"a time that does not":           {0, 11, never - 4*second, never - 2*second},
 	} {
 		o := &outlook{rate: 10, interval: test.interval, free: test.free, returns: []returning{{2 * second, 3}, {5 * second, 10}}}
 		assert.Equal(t, test.want, o.Earliest(test.wanted), name)
 	}
 }
 
-// TestWhatADenialAnswers, and where it is not known.
-func TestWhatADenialAnswers(t *testing.T) {
+// TestForecast_Denied_HasTheReturnOfThosePermits: or reports that it does not know it.
+func TestForecast_Denied_HasTheReturnOfThosePermits(t *testing.T) {
 	for name, test := range map[string]struct {
 		free, permits int64
 		want          time.Duration // RetryAfter; below 0 where it is not known
@@ -207,8 +204,7 @@ func TestWhatADenialAnswers(t *testing.T) {
 	assert.False(t, known, "no return is known")
 }
 
-// TestWhichLimiterIsWorse for those who wait: one of a lower rate or a longer interval.
-func TestWhichLimiterIsWorse(t *testing.T) {
+func TestForecast_Worse_LowerRateOrLongerInterval(t *testing.T) {
 	before := &outlook{rate: 10, interval: 10 * second}
 	for name, test := range map[string]struct {
 		o    outlook
@@ -319,7 +315,7 @@ func FuzzReplies(f *testing.F) {
 			} else {
 				require.GreaterOrEqual(t, decision.Remaining, int64(0))
 			}
-			requireTold(t, l, err)
+			requireNamed(t, l, err)
 		}
 		for name, call := range map[string]func(context.Context) (any, error){
 			"TryAcquire": func(ctx context.Context) (any, error) { return l.TryAcquire(ctx, 1) },
@@ -355,19 +351,19 @@ func FuzzReplies(f *testing.F) {
 				continue // the machine is slow
 			}
 			require.NotErrorIs(t, err, context.DeadlineExceeded, name)
-			requireTold(t, l, err)
+			requireNamed(t, l, err)
 		}
 		answers(3)
-		requireTold(t, l, l.Release(t.Context(), 3))
+		requireNamed(t, l, l.Release(t.Context(), 3))
 		answers(3)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 		defer cancel()
-		requireTold(t, l, l.Acquire(ctx, 3))
+		requireNamed(t, l, l.Acquire(ctx, 3))
 	})
 }
 
-// requireTold demands that an error says which limiter it is about, and a StateError which of its keys.
-func requireTold(t *testing.T, l *Limiter, err error) {
+// requireNamed requires that an error contains the limiter's name, and a StateError one of its keys.
+func requireNamed(t *testing.T, l *Limiter, err error) {
 	t.Helper()
 	var state *StateError
 	switch {

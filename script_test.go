@@ -77,9 +77,9 @@ func (b *bubble) ask(l *Limiter, flags, runs string) string {
 	return strings.Join(parts, " ")
 }
 
-// TestRepliesOfTheAcquireScript are {0, left, rate, interval, reset, now, answers, counted, wait, permits, ...}, here
-// without now and counted.
-func TestRepliesOfTheAcquireScript(t *testing.T) {
+// TestAcquireScript_Requests_Replies: {0, left, rate, interval, reset, now, answers, counted, wait,
+// permits, ...}, here without now and counted.
+func TestAcquireScript_Requests_Replies(t *testing.T) {
 	for _, test := range []struct {
 		name, flags, runs, want string
 		took                    []int64 // before, a second apart
@@ -95,8 +95,8 @@ func TestRepliesOfTheAcquireScript(t *testing.T) {
 		{"above the rate, and denied", "", "11*1 10*1", "0 9 10 60000 0 xn", []int64{1}},
 		{"mixed", "", "4*1 5*1 2*2 1*1", "0 0 10 60000 0 ggnng", nil},
 		{"small ones overtake", "", "4*1 8*1 6*1", "0 0 10 60000 0 gng", nil},
-		{"nobody overtakes", "o", "4*1 8*1 6*1", "0 6 10 60000 0 gnn", nil},
-		{"above the rate holds nobody up", "o", "4*1 11*1 6*1", "0 0 10 60000 0 gxg", nil},
+		{"none overtakes", "o", "4*1 8*1 6*1", "0 6 10 60000 0 gnn", nil},
+		{"above the rate delays none", "o", "4*1 11*1 6*1", "0 0 10 60000 0 gxg", nil},
 		{"detail", "d", "3*1", "0 7 10 60000 60000 *", nil},
 		{"detail of several", "dw", "3*2", "0 4 10 60000 60000 *", nil},
 		{"waits for the smallest", "w", "2*1", "0 1 10 60000 0 n 57000 4", []int64{4, 3, 2}},
@@ -121,8 +121,8 @@ func TestRepliesOfTheAcquireScript(t *testing.T) {
 	}
 }
 
-// TestRepliesOfTheLeaseScript: how much is leased, and until when.
-func TestRepliesOfTheLeaseScript(t *testing.T) {
+// TestLeaseScript_Requests_Replies: the leased permits and the end of the lease.
+func TestLeaseScript_Requests_Replies(t *testing.T) {
 	const most = 1<<32 - 1
 	for name, test := range map[string]struct {
 		rate              Rate
@@ -131,20 +131,20 @@ func TestRepliesOfTheLeaseScript(t *testing.T) {
 		permits, wanted   int64
 		leased, span, all int64 // all: permits of the grant
 	}{
-		"as many as wanted":      {rate: Rate{Permits: 1000, Interval: time.Second}, permits: 10, wanted: 400, leased: 400, span: 10, all: 410},
-		"half of what is free":   {rate: Rate{Permits: 1000, Interval: time.Second}, permits: 11, wanted: 900, leased: 494, span: 10, all: 505},
-		"none of the last 125":   {rate: Rate{Permits: 1000, Interval: time.Second}, permits: 860, wanted: 900, leased: 15, span: 10, all: 875},
-		"nothing is left":        {rate: Rate{Permits: 1000, Interval: time.Second}, permits: 875, wanted: 900, all: 875},
-		"not granted":            {rate: Rate{Permits: 1000, Interval: time.Second}, permits: 1001, wanted: 900},
-		"for nobody in the call": {rate: Rate{Permits: 1000, Interval: time.Second}, wanted: 100, leased: 100, span: 10, all: 100},
-		"what a member holds":    {rate: Rate{Permits: 1 << 50, Interval: time.Second}, permits: 7, wanted: 1 << 40, leased: most - 7, span: 10, all: most},
-		"a short interval":       {rate: Rate{Permits: 1000, Interval: 100 * time.Millisecond}, permits: 1, wanted: 100, leased: 100, span: 6, all: 101},
-		"a shorter one":          {rate: Rate{Permits: 1000, Interval: 15 * time.Millisecond}, permits: 1, wanted: 100, all: 1},
-		"it lives":               {rate: Rate{Permits: 1000, Interval: time.Second}, keepAlive: 1010, permits: 1, wanted: 100, leased: 100, span: 10, all: 101},
-		"it may be gone":         {rate: Rate{Permits: 1000, Interval: time.Second}, keepAlive: 1009, permits: 1, wanted: 100, all: 1},
-		"it expires later":       {rate: Rate{Permits: 1000, Interval: time.Second}, expires: 1010 * time.Millisecond, permits: 1, wanted: 100, leased: 100, span: 10, all: 101},
-		"it expires by then":     {rate: Rate{Permits: 1000, Interval: time.Second}, expires: 1009 * time.Millisecond, permits: 1, wanted: 100, all: 1},
-		"for each client":        {rate: Rate{Type: PerClient, Permits: 1000, Interval: time.Second}, permits: 1, wanted: 100, leased: 100, span: 10, all: 101},
+		"as many as wanted":    {rate: Rate{Permits: 1000, Interval: time.Second}, permits: 10, wanted: 400, leased: 400, span: 10, all: 410},
+		"half of what is free": {rate: Rate{Permits: 1000, Interval: time.Second}, permits: 11, wanted: 900, leased: 494, span: 10, all: 505},
+		"none of the last 125": {rate: Rate{Permits: 1000, Interval: time.Second}, permits: 860, wanted: 900, leased: 15, span: 10, all: 875},
+		"nothing is left":      {rate: Rate{Permits: 1000, Interval: time.Second}, permits: 875, wanted: 900, all: 875},
+		"not granted":          {rate: Rate{Permits: 1000, Interval: time.Second}, permits: 1001, wanted: 900},
+		"for no caller":        {rate: Rate{Permits: 1000, Interval: time.Second}, wanted: 100, leased: 100, span: 10, all: 100},
+		"what a member holds":  {rate: Rate{Permits: 1 << 50, Interval: time.Second}, permits: 7, wanted: 1 << 40, leased: most - 7, span: 10, all: most},
+		"a short interval":     {rate: Rate{Permits: 1000, Interval: 100 * time.Millisecond}, permits: 1, wanted: 100, leased: 100, span: 6, all: 101},
+		"a shorter one":        {rate: Rate{Permits: 1000, Interval: 15 * time.Millisecond}, permits: 1, wanted: 100, all: 1},
+		"it lives":             {rate: Rate{Permits: 1000, Interval: time.Second}, keepAlive: 1010, permits: 1, wanted: 100, leased: 100, span: 10, all: 101},
+		"it may be gone":       {rate: Rate{Permits: 1000, Interval: time.Second}, keepAlive: 1009, permits: 1, wanted: 100, all: 1},
+		"it expires later":     {rate: Rate{Permits: 1000, Interval: time.Second}, expires: 1010 * time.Millisecond, permits: 1, wanted: 100, leased: 100, span: 10, all: 101},
+		"it expires by then":   {rate: Rate{Permits: 1000, Interval: time.Second}, expires: 1009 * time.Millisecond, permits: 1, wanted: 100, all: 1},
+		"for each client":      {rate: Rate{Type: PerClient, Permits: 1000, Interval: time.Second}, permits: 1, wanted: 100, leased: 100, span: 10, all: 101},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(b *bubble) {
@@ -195,8 +195,8 @@ func TestRepliesOfTheLeaseScript(t *testing.T) {
 	}
 }
 
-// TestGrantsOfOneMoment come back together, whatever bytes their permits have.
-func TestGrantsOfOneMoment(t *testing.T) {
+// TestAcquireScript_GrantsOfOneMillisecond_ReturnTogether: for every byte of a member's permits.
+func TestAcquireScript_GrantsOfOneMillisecond_ReturnTogether(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		const rate = 1 << 40
 		l := b.limiter(Rate{Permits: rate, Interval: time.Minute})
@@ -221,8 +221,8 @@ func TestGrantsOfOneMoment(t *testing.T) {
 	})
 }
 
-// TestAPageIsAPage: 256 grants, no fewer and no more, in whatever walks over them.
-func TestAPageIsAPage(t *testing.T) {
+// TestScripts_Page_Is256Grants: for every loop over grants.
+func TestScripts_Page_Is256Grants(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 10_000, Interval: 10 * second})
 		fill := func(n int) {
@@ -276,8 +276,9 @@ func TestAPageIsAPage(t *testing.T) {
 	})
 }
 
-// TestACursorIsForTheSetThatItWasMadeFor, and for no more grants than are there.
-func TestACursorIsForTheSetThatItWasMadeFor(t *testing.T) {
+// TestScripts_CursorOfAnotherSet_StartsAgain: likewise if the set has fewer grants than the cursor
+// counts.
+func TestScripts_CursorOfAnotherSet_StartsAgain(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 1000, Interval: 10 * second})
 		for range 300 {
@@ -304,13 +305,13 @@ func TestACursorIsForTheSetThatItWasMadeFor(t *testing.T) {
 		newest := member("z", 7)
 		assert.Equal(b, "1 256", taken(""))
 		assert.Equal(b, "0 693", taken("256 262 "+newest), "goes on: 262 counted, and 45 to come")
-		assert.Equal(b, "1 256", taken("256 262 "+member("y", 7)), "begins anew, another grant being the newest")
+		assert.Equal(b, "1 256", taken("256 262 "+member("y", 7)), "starts again, as another grant is the newest")
 
 		counted := func(cursor string) string {
 			reply, err := b.run(acquireScript, l, b.nowText(), member("n", 1000), "1000", "10000", "1000", cursor)
 			return strings.Fields(texts(b, reply, err))[0] + " " + strings.Join(strings.Fields(texts(b, reply, err))[1:], " ")
 		}
-		assert.Contains(b, counted("400 0 "+newest), "1 256 262", "begins anew, since there are no 400")
+		assert.Contains(b, counted("400 0 "+newest), "1 256 262", "starts again, as there are no 400")
 		assert.Contains(b, counted("256 262 "+member("y", 7)), "1 256 262")
 		assert.Equal(b, "-1 ", counted("256 262 "+newest))
 
@@ -337,7 +338,7 @@ func FuzzMembers(f *testing.F) {
 		require.Equal(t, uint32(permits), binary.LittleEndian.Uint32(made[23:]))
 		require.NotEqual(t, made, new(Client).appendMember([]byte("before"), permits, false), "two grants never share a member")
 
-		// What somebody else left in the set: another release of Redisson, or nobody who knows what a member is.
+		// A member of another release of Redisson, or of another program.
 		const rate = 1 << 40
 		server.FlushAll()
 		now := fuzzEpoch

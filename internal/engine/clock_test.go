@@ -83,8 +83,9 @@ func TestWithClock_ClockEndsItsGoroutine_LeavesNoCallerWaiting(t *testing.T) {
 	}
 }
 
-// TestTheServersTimeIsReadAfterTheCallHasLeft: what returns then does so no earlier than it seems.
-func TestTheServersTimeIsReadAfterTheCallHasLeft(t *testing.T) {
+// TestWithServerTime_SlowLink_PermitsReturnInTime: the script reads the time after the call has
+// left, so permits return no earlier than it reports.
+func TestWithServerTime_SlowLink_PermitsReturnInTime(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: 10 * second}, rratelimiter.WithServerTime())
 		b.Take(l, 10)

@@ -19,9 +19,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// TestCallersShareCalls: while as many calls as may be are in flight, everybody else goes in the next one, and each
-// gets the answer that belongs to its place.
-func TestCallersShareCalls(t *testing.T) {
+// TestTryAcquire_CallsInFlight_CallersShareTheNext: each caller gets the answer of its place.
+func TestTryAcquire_CallsInFlight_CallersShareTheNext(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(rratelimiter.Rate{Permits: 100, Interval: time.Minute})
 		other := b.client.Limiter("limiter")
@@ -47,8 +46,9 @@ func TestCallersShareCalls(t *testing.T) {
 	})
 }
 
-// TestALargeRequestDoesNotHoldUpSmallerOnes: who does not wait does not stand in line.
-func TestALargeRequestDoesNotHoldUpSmallerOnes(t *testing.T) {
+// TestTryAcquire_LargeRequest_DoesNotDelaySmallerOnes: a caller that does not wait has no place in
+// the queue.
+func TestTryAcquire_LargeRequest_DoesNotDelaySmallerOnes(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: time.Minute})
 		b.Latency.Store(int64(10 * time.Millisecond))
@@ -70,8 +70,7 @@ func TestALargeRequestDoesNotHoldUpSmallerOnes(t *testing.T) {
 	})
 }
 
-// TestACancelledCallerLosesNoPermits: what arrives for it goes back.
-func TestACancelledCallerLosesNoPermits(t *testing.T) {
+func TestTryAcquire_CallerIsCancelled_PermitsReturn(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(rratelimiter.Rate{Permits: 100, Interval: time.Hour})
 		b.Latency.Store(int64(10 * time.Millisecond))
@@ -99,12 +98,12 @@ func TestACancelledCallerLosesNoPermits(t *testing.T) {
 		pass(time.Second)
 		b.Free(l, 100-2*30)
 		calls := b.Scripts.Load() - before - 1
-		assert.EqualValues(b, 3+2, calls, "the calls, and two releases of what came for those who had gone")
+		assert.EqualValues(b, 3+2, calls, "the calls, and two refunds for callers that have left")
 	})
 }
 
-// TestEachCallerHasTheErrorOfItsCall, and the next one works again.
-func TestEachCallerHasTheErrorOfItsCall(t *testing.T) {
+// TestTryAcquire_CallFails_EachCallerGetsItsError: the next call succeeds.
+func TestTryAcquire_CallFails_EachCallerGetsItsError(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(rratelimiter.Rate{Permits: 100, Interval: time.Minute})
 		b.Latency.Store(int64(10 * time.Millisecond))
@@ -119,8 +118,7 @@ func TestEachCallerHasTheErrorOfItsCall(t *testing.T) {
 	})
 }
 
-// TestRequestsThatNoCallCanAddUp go in several.
-func TestRequestsThatNoCallCanAddUp(t *testing.T) {
+func TestTryAcquire_SumExceedsAGrant_TakesSeveralCalls(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: time.Minute})
 		b.Latency.Store(int64(10 * time.Millisecond))
@@ -141,8 +139,8 @@ func TestRequestsThatNoCallCanAddUp(t *testing.T) {
 	})
 }
 
-// TestNothingIsKeptOfNamesThatAreNotInUse: a limiter for each of many users costs no memory here.
-func TestNothingIsKeptOfNamesThatAreNotInUse(t *testing.T) {
+// TestRegistry_ManyNames_NoStateIsLeft: a limiter for each of many users costs no memory here.
+func TestRegistry_ManyNames_NoStateIsLeft(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		c := rratelimiter.New(b.Conn)
 		for i := range 100 {
@@ -157,8 +155,7 @@ func TestNothingIsKeptOfNamesThatAreNotInUse(t *testing.T) {
 	})
 }
 
-// TestTwoWhoShareACallAreToldApart, also where neither asks for more than yes or no.
-func TestTwoWhoShareACallAreToldApart(t *testing.T) {
+func TestTryAcquire_SharedCall_EachHasItsAnswer(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(rratelimiter.Rate{Permits: 5, Interval: time.Hour})
 		b.Latency.Store(int64(10 * time.Millisecond))
@@ -173,8 +170,7 @@ func TestTwoWhoShareACallAreToldApart(t *testing.T) {
 	})
 }
 
-// TestACallerDoesNotFlyForOthers: one that sends its call itself has its answer before the next call leaves.
-func TestACallerDoesNotFlyForOthers(t *testing.T) {
+func TestTryAcquire_CallOfACaller_AnswersItBeforeTheNextCall(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(rratelimiter.Rate{Permits: 100, Interval: time.Hour})
 		b.Latency.Store(int64(10 * time.Millisecond))
@@ -197,8 +193,8 @@ func TestACallerDoesNotFlyForOthers(t *testing.T) {
 	})
 }
 
-// TestAFullBatchThatWaitsLeavesFirst, though a caller who comes later may send a call.
-func TestAFullBatchThatWaitsLeavesFirst(t *testing.T) {
+// TestBatch_Full_LeavesBeforeLaterOnes: a caller that comes later may dispatch a call.
+func TestBatch_Full_LeavesBeforeLaterOnes(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(rratelimiter.Rate{Permits: engine.MostPermits, Interval: time.Hour})
 		b.Latency.Store(int64(10 * time.Millisecond))
@@ -226,8 +222,7 @@ func TestAFullBatchThatWaitsLeavesFirst(t *testing.T) {
 	})
 }
 
-// Issue 9, point 9: what one call carries is bounded, however many ask.
-func TestACallCarriesSoManyRequestsAtMost(t *testing.T) {
+func TestBatch_ManyCallers_IsBounded(t *testing.T) {
 	for name, call := range map[string]func(context.Context, *rratelimiter.Limiter, int64) error{
 		"TryAcquire": func(ctx context.Context, l *rratelimiter.Limiter, n int64) error {
 			_, err := l.TryAcquire(ctx, n)

@@ -15,9 +15,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/inside"
 )
 
-// TestDenialsAreAnsweredFromMemory until the moment that Redis named. That Redis tells of changes needs a real
-// server: see integration/denials.
-func TestDenialsAreAnsweredFromMemory(t *testing.T) {
+// TestWithDenialCache_Denial_IsAnsweredFromMemory: until permits return.
+func TestWithDenialCache_Denial_IsAnsweredFromMemory(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		ctx := b.Context()
 		l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: 10 * second}, rratelimiter.WithDenialCache(time.Hour))
@@ -46,7 +45,7 @@ func TestDenialsAreAnsweredFromMemory(t *testing.T) {
 	})
 }
 
-func TestWhatThisClientChangesIsForgotten(t *testing.T) {
+func TestWithDenialCache_ClientChangesTheLimiter_DenialIsForgotten(t *testing.T) {
 	for name, change := range map[string]func(b *bubble, l *rratelimiter.Limiter) error{
 		"Release": func(b *bubble, l *rratelimiter.Limiter) error { return l.Release(b.Context(), 3) },
 		"SetRate": func(b *bubble, l *rratelimiter.Limiter) error {
@@ -97,8 +96,9 @@ func (b *bubble) changed() {
 	_, _ = engine.Changing(b.Context(), opened.Engine, []string{"limiter"}, func(context.Context) (any, error) { return nil, nil })
 }
 
-// TestWhatChangesWhileADenialIsOnItsWayIsNotRemembered: the version that counts is that from before the call.
-func TestWhatChangesWhileADenialIsOnItsWayIsNotRemembered(t *testing.T) {
+// TestWithDenialCache_ChangeDuringTheCall_DenialIsNotStored: the version from before the call
+// counts.
+func TestWithDenialCache_ChangeDuringTheCall_DenialIsNotStored(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: time.Hour}, rratelimiter.WithDenialCache(time.Hour))
 		b.Take(l, 10)
@@ -116,8 +116,7 @@ func TestWhatChangesWhileADenialIsOnItsWayIsNotRemembered(t *testing.T) {
 	})
 }
 
-// TestTheFewestThatACallDeniedAreRemembered, where it denied several.
-func TestTheFewestThatACallDeniedAreRemembered(t *testing.T) {
+func TestWithDenialCache_SeveralDenied_SmallestIsStored(t *testing.T) {
 	for name, wants := range map[string][]int64{"first": {4, 5, 6}, "in the middle": {6, 4, 5}, "last": {6, 5, 4}} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(b *bubble) {

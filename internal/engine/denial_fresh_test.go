@@ -13,8 +13,8 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// Issue 9, point 5: whatever this client changes is forgotten once the server has answered, whoever still listens.
-func TestAChangeIsForgottenWhoeverStillListens(t *testing.T) {
+// TestWithDenialCache_CallerOfTheChangeHasLeft_DenialIsForgotten: once the server has answered.
+func TestWithDenialCache_CallerOfTheChangeHasLeft_DenialIsForgotten(t *testing.T) {
 	hour := rratelimiter.Rate{Permits: 10, Interval: time.Hour}
 	for name, change := range map[string]func(context.Context, *rratelimiter.Client, *rratelimiter.Limiter) error{
 		"Release": func(ctx context.Context, _ *rratelimiter.Client, l *rratelimiter.Limiter) error {
@@ -83,7 +83,7 @@ func TestAChangeIsForgottenWhoeverStillListens(t *testing.T) {
 			b.Take(l, 10)
 			b.Full(l, 1)
 			synctest.Wait()
-			b.Redis.FlushAll() // by somebody else, of whom nothing is told here
+			b.Redis.FlushAll() // by another program
 			_, err := l.TrySetRate(b.Context(), hour)
 			require.NoError(b, err)
 			b.Take(l, 10)
@@ -91,8 +91,9 @@ func TestAChangeIsForgottenWhoeverStillListens(t *testing.T) {
 	})
 }
 
-// Issue 9, point 5: each number of permits has its own RetryAfter, and is asked for where that is not known.
-func TestRetryAfterFromMemoryIsExact(t *testing.T) {
+// TestWithDenialCache_RetryAfter_IsExact: for each number of permits. If it is not known, Redis is
+// asked.
+func TestWithDenialCache_RetryAfter_IsExact(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: 10 * second}, rratelimiter.WithDenialCache(time.Hour))
 		for range 5 {
@@ -132,7 +133,7 @@ func TestRetryAfterFromMemoryIsExact(t *testing.T) {
 	})
 }
 
-// after is a client of Redis that calls back once, when a command has its answer and its caller does not know it yet.
+// after is a Redis client that calls back once, between the reply to a command and its return.
 type after struct {
 	rueidis.Client
 	call func()
@@ -147,8 +148,7 @@ func (c *after) Do(ctx context.Context, command rueidis.Completed) rueidis.Redis
 	return result
 }
 
-// TestWhatThisClientChangesBeforeADenialIsReadIsNotRemembered.
-func TestWhatThisClientChangesBeforeADenialIsReadIsNotRemembered(t *testing.T) {
+func TestWithDenialCache_ChangeBeforeTheReplyIsRead_DenialIsNotStored(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		conn := &after{Client: b.Conn}
 		l := rratelimiter.New(conn, rratelimiter.WithDenialCache(time.Hour)).Limiter("limiter")

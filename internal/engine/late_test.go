@@ -37,22 +37,22 @@ func TestWhoIsTooLate(t *testing.T) {
 		want          time.Duration
 		change        func(q *queue, v *view)
 	}{
-		"at the last moment":            {permits: 3, timeout: 2 * second},
-		"a moment too late":             {permits: 3, timeout: 2*second - 1, want: 2 * second},
-		"behind others":                 {permits: 1, ahead: 3, timeout: second, want: 2 * second},
-		"all that a window has":         {permits: 4, ahead: 6, timeout: 2 * second},
-		"the next window":               {permits: 4, ahead: 7, timeout: 12*second - 1, want: 12 * second},
-		"the next window, in time":      {permits: 4, ahead: 7, timeout: 12 * second},
-		"three windows":                 {permits: 5, ahead: 20, timeout: 21 * second, want: 22 * second},
-		"free permits are not waited":   {free: 4, permits: 4, timeout: 1},
-		"its time is over":              {free: 4, permits: 4, timeout: -1, want: 1},
-		"so often that nobody lives":    {permits: 1, ahead: 1 << 62, timeout: time.Hour, want: Never},
-		"and known for a while":         {permits: 1, ahead: 1 << 62, timeout: time.Hour, want: Never, change: func(q *queue, _ *view) { q.at = now.Add(-second) }},
-		"a time that overflows":         {permits: 1, ahead: 20, timeout: time.Hour, want: Never, change: func(_ *queue, v *view) { v.every = 1 << 62 }},
-		"nothing is known of the limit": {permits: 1, ahead: 1000, timeout: 1, change: func(q *queue, _ *view) { q.outlook = nil }},
-		"known for a while":             {permits: 3, timeout: second, change: func(q *queue, _ *view) { q.at = now.Add(-second) }},
-		"known for a while, and more":   {permits: 3, timeout: second - 1, want: second, change: func(q *queue, _ *view) { q.at = now.Add(-second) }},
-		"over, and what was known past": {permits: 3, timeout: -second, want: 1, change: func(q *queue, _ *view) { q.at = now.Add(-2 * second) }},
+		"at the last moment":             {permits: 3, timeout: 2 * second},
+		"a moment too late":              {permits: 3, timeout: 2*second - 1, want: 2 * second},
+		"behind others":                  {permits: 1, ahead: 3, timeout: second, want: 2 * second},
+		"all that a window has":          {permits: 4, ahead: 6, timeout: 2 * second},
+		"the next window":                {permits: 4, ahead: 7, timeout: 12*second - 1, want: 12 * second},
+		"the next window, in time":       {permits: 4, ahead: 7, timeout: 12 * second},
+		"three windows":                  {permits: 5, ahead: 20, timeout: 21 * second, want: 22 * second},
+		"free permits are not waited":    {free: 4, permits: 4, timeout: 1},
+		"its time is over":               {free: 4, permits: 4, timeout: -1, want: 1},
+		"more intervals than a Duration": {permits: 1, ahead: 1 << 62, timeout: time.Hour, want: Never},
+		"and known for a while":          {permits: 1, ahead: 1 << 62, timeout: time.Hour, want: Never, change: func(q *queue, _ *view) { q.at = now.Add(-second) }},
+		"a time that overflows":          {permits: 1, ahead: 20, timeout: time.Hour, want: Never, change: func(_ *queue, v *view) { v.every = 1 << 62 }},
+		"nothing is known of the limit":  {permits: 1, ahead: 1000, timeout: 1, change: func(q *queue, _ *view) { q.outlook = nil }},
+		"known for a while":              {permits: 3, timeout: second, change: func(q *queue, _ *view) { q.at = now.Add(-second) }},
+		"known for a while, and more":    {permits: 3, timeout: second - 1, want: second, change: func(q *queue, _ *view) { q.at = now.Add(-second) }},
+		"over, and what was known past":  {permits: 3, timeout: -second, want: 1, change: func(q *queue, _ *view) { q.at = now.Add(-2 * second) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := &view{limit: 10, free: test.free, after: 2 * second, every: 10 * second}

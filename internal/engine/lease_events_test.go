@@ -13,8 +13,9 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// TestWhatACallerIsTooLateForIsLeased: permits for callers who left while their call brought a lease are a part of it.
-func TestWhatACallerIsTooLateForIsLeased(t *testing.T) {
+// TestLease_CallersLeaveDuringTheCall_PermitsAreLeased: permits for callers that left become part
+// of the lease.
+func TestLease_CallersLeaveDuringTheCall_PermitsAreLeased(t *testing.T) {
 	inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
 		b.leasing(l)
 		require.NoError(b, b.client.Flush(b.Context()))
@@ -44,8 +45,7 @@ func TestWhatACallerIsTooLateForIsLeased(t *testing.T) {
 	})
 }
 
-// TestALeaseThatIsOnItsWayWhenTheRateIsSet is not used, nor one that was fetched while it was being set.
-func TestALeaseThatIsOnItsWayWhenTheRateIsSet(t *testing.T) {
+func TestLease_RateIsSetMeanwhile_LeaseIsNotUsed(t *testing.T) {
 	for _, keep := range []bool{false, true} {
 		inLease(t, rratelimiter.Rate{Permits: 100_000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
 			const rate = 20
@@ -77,8 +77,7 @@ func TestALeaseThatIsOnItsWayWhenTheRateIsSet(t *testing.T) {
 	}
 }
 
-// TestALeaseThatComesTooLateGoesBack, whoever has forgotten meanwhile that it was asked for.
-func TestALeaseThatComesTooLateGoesBack(t *testing.T) {
+func TestLease_ArrivesLate_IsReturned(t *testing.T) {
 	inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
 		taken := int64(100)
 		require.Equal(b, 100, b.often(l, 100, 50*time.Microsecond))
@@ -99,8 +98,7 @@ func TestALeaseThatComesTooLateGoesBack(t *testing.T) {
 	})
 }
 
-// TestALostLeaseComesBackWithTheWindow: its reply was lost.
-func TestALostLeaseComesBackWithTheWindow(t *testing.T) {
+func TestLease_ReplyIsLost_PermitsReturnWithTheWindow(t *testing.T) {
 	inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
 		failed := 0
 		b.leasing(l)
@@ -119,8 +117,7 @@ func TestALostLeaseComesBackWithTheWindow(t *testing.T) {
 	})
 }
 
-// TestALimiterWhoseEntryIsAnothersByNow holds nothing of the other.
-func TestALimiterWhoseEntryIsAnothersByNow(t *testing.T) {
+func TestLease_IdleLimiter_UsesNoLeaseOfAnother(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		client := rratelimiter.New(b.Conn, rratelimiter.WithLease(shortLease))
 		one, other := client.Limiter("one"), client.Limiter("other")
@@ -139,8 +136,8 @@ func TestALimiterWhoseEntryIsAnothersByNow(t *testing.T) {
 	})
 }
 
-// TestABurstLongAgoIsNoDemand, nor is what a caller wants who is served by the call.
-func TestABurstLongAgoIsNoDemand(t *testing.T) {
+// TestLease_OldBurst_IsNoDemand: nor are the permits that the call itself grants.
+func TestLease_OldBurst_IsNoDemand(t *testing.T) {
 	inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
 		b.leasing(l)
 		pass(25 * time.Millisecond)
@@ -149,9 +146,9 @@ func TestABurstLongAgoIsNoDemand(t *testing.T) {
 	})
 }
 
-// TestClocksThatJump: the end of a lease is by the process' time, whatever the clock is that dates grants, and an hour's jump of that
-// lets no more through than the rate besides what was taken or leased before.
-func TestClocksThatJump(t *testing.T) {
+// TestLease_ClockJumps_EndsByMonotonicTime: a jump by an hour grants no more than the rate besides
+// what was taken or leased before.
+func TestLease_ClockJumps_EndsByMonotonicTime(t *testing.T) {
 	for name, jump := range map[string]time.Duration{"forward": time.Hour, "back": -time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(b *bubble) {
@@ -191,8 +188,8 @@ func TestClocksThatJump(t *testing.T) {
 	}
 }
 
-// TestAShortLeaseEndsInTime: one that the script has shortened goes back when it ends.
-func TestAShortLeaseEndsInTime(t *testing.T) {
+// TestLease_ShortInterval_EndsEarlier: the script shortened the lease.
+func TestLease_ShortInterval_EndsEarlier(t *testing.T) {
 	inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 100 * time.Millisecond}, func(b *bubble, l *rratelimiter.Limiter) {
 		b.Latency.Store(int64(100 * time.Microsecond))
 		start := time.Now()

@@ -11,14 +11,13 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// leasing makes a client lease: callers asked for 300 permits in 9 ms.
+// leasing makes a Client lease: callers take 300 permits in 9 ms.
 func (b *bubble) leasing(l *rratelimiter.Limiter) {
 	b.Helper()
 	require.Equal(b, 300, b.often(l, 300, 30*time.Microsecond))
 }
 
-// TestTheLastEighthIsNeverLeased: whatever others find there was taken by callers alone.
-func TestTheLastEighthIsNeverLeased(t *testing.T) {
+func TestLease_LastEighth_IsNotLeased(t *testing.T) {
 	for _, rate := range []int64{800, 805} {
 		inLease(t, rratelimiter.Rate{Permits: rate, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
 			eighth := (rate + 7) / 8
@@ -31,8 +30,7 @@ func TestTheLastEighthIsNeverLeased(t *testing.T) {
 	}
 }
 
-// TestALargeRequestIsServedOfWhatIsLeasedToo: where Redis alone has too few permits for it, and this process holds others.
-func TestALargeRequestIsServedOfWhatIsLeasedToo(t *testing.T) {
+func TestLease_RequestExceedsWhatIsFree_UsesTheLeaseToo(t *testing.T) {
 	for name, acquire := range map[string]func(ctx context.Context, l *rratelimiter.Limiter, permits int64) (bool, error){
 		"TryAcquire": func(ctx context.Context, l *rratelimiter.Limiter, permits int64) (bool, error) {
 			return l.TryAcquire(ctx, permits)
@@ -58,7 +56,7 @@ func TestALargeRequestIsServedOfWhatIsLeasedToo(t *testing.T) {
 					require.Less(b, b.Stored("{limiter}:value"), int64(700), "something is leased")
 					granted, err := acquire(b.Context(), l, 700)
 					require.NoError(b, err)
-					assert.True(b, granted, "700 of 1000 permits are nobody's")
+					assert.True(b, granted, "700 of 1000 permits are free or leased")
 					pass(20 * time.Millisecond)
 					b.Free(l, 0)
 				}, opts...)
@@ -103,8 +101,7 @@ func TestLease_OthersReleasedSinceItCame_LargeRequestIsServedOfBoth(t *testing.T
 	}
 }
 
-// TestARequestThatIsTooLargeLeavesLeasesAlone: where they could not make up for what Redis lacks.
-func TestARequestThatIsTooLargeLeavesLeasesAlone(t *testing.T) {
+func TestLease_RequestExceedsBoth_LeaseStays(t *testing.T) {
 	inLease(t, rratelimiter.Rate{Permits: 1000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
 		b.leasing(l)
 		before := b.Stored("{limiter}:value")
@@ -113,8 +110,8 @@ func TestARequestThatIsTooLargeLeavesLeasesAlone(t *testing.T) {
 	})
 }
 
-// TestRemainingCountsWhatIsLeased: of all leases, and in the call that brings one.
-func TestRemainingCountsWhatIsLeased(t *testing.T) {
+// TestLease_Remaining_CountsLeasedPermits: of all leases, and in the call that fetches one.
+func TestLease_Remaining_CountsLeasedPermits(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(rratelimiter.Rate{Permits: 100_000, Interval: time.Hour}, rratelimiter.WithLease(100*time.Millisecond))
 		for taken := int64(1); taken <= 2000; taken++ {
@@ -126,8 +123,8 @@ func TestRemainingCountsWhatIsLeased(t *testing.T) {
 	})
 }
 
-// TestFlushSaysWhatWentWrong: permits that have not gone back stay taken for the interval.
-func TestFlushSaysWhatWentWrong(t *testing.T) {
+// TestFlush_RedisFails_ReturnsTheError: the permits stay taken for the interval.
+func TestFlush_RedisFails_ReturnsTheError(t *testing.T) {
 	inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
 		b.leasing(l)
 		b.Redis.SetError("LOADING Redis is loading")
@@ -139,8 +136,9 @@ func TestFlushSaysWhatWentWrong(t *testing.T) {
 	})
 }
 
-// TestFlushWaitsForWhatIsOnItsWay: whoever flushes closes the connection then, and nothing could go back any more.
-func TestFlushWaitsForWhatIsOnItsWay(t *testing.T) {
+// TestFlush_CallsUnderWay_WaitsForThem: a program that closes its connection after Flush loses no
+// permits.
+func TestFlush_CallsUnderWay_WaitsForThem(t *testing.T) {
 	inLease(t, rratelimiter.Rate{Permits: 1_000_000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
 		free := int64(1_000_000)
 		for times := 100; times < 200; times++ {
@@ -154,8 +152,7 @@ func TestFlushWaitsForWhatIsOnItsWay(t *testing.T) {
 	})
 }
 
-// TestDemandOfManyPermits: as many are leased as one grant holds.
-func TestDemandOfManyPermits(t *testing.T) {
+func TestLease_DemandOfManyPermits_IsAtMostOneGrant(t *testing.T) {
 	inLease(t, rratelimiter.Rate{Permits: 1 << 50, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
 		for range 10 {
 			b.Take(l, 1<<31-1)
@@ -167,8 +164,8 @@ func TestDemandOfManyPermits(t *testing.T) {
 	})
 }
 
-// TestFlushWaitsForWhatGoesBackAlready: a program that ends behind it would keep that from arriving.
-func TestFlushWaitsForWhatGoesBackAlready(t *testing.T) {
+// TestFlush_ReturnUnderWay_WaitsForIt: a program may end after Flush.
+func TestFlush_ReturnUnderWay_WaitsForIt(t *testing.T) {
 	for since := time.Millisecond; since < 2*shortLease; since += 200 * time.Microsecond {
 		inLease(t, rratelimiter.Rate{Permits: 1000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
 			b.leasing(l)

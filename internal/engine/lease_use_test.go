@@ -19,7 +19,7 @@ import (
 
 const shortLease = 10 * time.Millisecond
 
-// often takes permits one by one, so many times, with a pause before each, and counts those granted.
+// often takes a permit so many times, with a pause before each, and counts the grants.
 func (b *bubble) often(l *rratelimiter.Limiter, times int, pause time.Duration) (granted int) {
 	b.Helper()
 	for range times {
@@ -33,7 +33,7 @@ func (b *bubble) often(l *rratelimiter.Limiter, times int, pause time.Duration) 
 	return granted
 }
 
-// inLease runs a test with leases of 10 ms and calls that take half a millisecond, and sees that nothing is left in the process.
+// inLease runs a test with leases of 10 ms and calls of half a millisecond. It requires that no state is left.
 func inLease(t *testing.T, rate rratelimiter.Rate, test func(b *bubble, l *rratelimiter.Limiter), opts ...rratelimiter.Option) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(rate, append(opts, rratelimiter.WithLease(shortLease))...)
@@ -45,13 +45,13 @@ func inLease(t *testing.T, rate rratelimiter.Rate, test func(b *bubble, l *rrate
 	})
 }
 
-func TestALeaseAnswersWithoutRedis(t *testing.T) {
+func TestLease_ManyCalls_NeedNoRedis(t *testing.T) {
 	inLease(t, rratelimiter.Rate{Permits: 1_000_000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
 		require.Equal(b, 1000, b.often(l, 1000, 20*time.Microsecond))
 		before := b.Scripts.Load()
 		start := time.Now()
 		require.Equal(b, 5000, b.often(l, 5000, 20*time.Microsecond))
-		assert.Equal(b, 100*time.Millisecond, time.Since(start), "nobody waits for Redis")
+		assert.Equal(b, 100*time.Millisecond, time.Since(start), "no caller waits for Redis")
 		assert.LessOrEqual(b, b.Scripts.Load()-before, int64(30), "calls in a tenth of a second")
 
 		d, err := l.Take(b.Context(), 1)
@@ -66,8 +66,8 @@ func TestALeaseAnswersWithoutRedis(t *testing.T) {
 	})
 }
 
-// TestALongLeaseGrowsAtOnce: one that is used up makes room for the next, long before its end.
-func TestALongLeaseGrowsAtOnce(t *testing.T) {
+// TestLease_LongOneIsUsedUp_NextIsLarger: long before the end of the first.
+func TestLease_LongOneIsUsedUp_NextIsLarger(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(rratelimiter.Rate{Permits: 1_000_000, Interval: time.Hour}, rratelimiter.WithLease(time.Second))
 		b.Latency.Store(int64(500 * time.Microsecond))
@@ -79,8 +79,7 @@ func TestALongLeaseGrowsAtOnce(t *testing.T) {
 	})
 }
 
-// TestWhoAsksSeldomLeasesNothing: each permit is as without leases.
-func TestWhoAsksSeldomLeasesNothing(t *testing.T) {
+func TestLease_RareCalls_LeaseNothing(t *testing.T) {
 	inLease(t, rratelimiter.Rate{Permits: 1000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
 		before := b.Scripts.Load()
 		require.Equal(b, 50, b.often(l, 50, 20*time.Millisecond))
@@ -89,8 +88,7 @@ func TestWhoAsksSeldomLeasesNothing(t *testing.T) {
 	})
 }
 
-// TestTheLastPermitsAreNotLeased: others find them, one by one.
-func TestTheLastPermitsAreNotLeased(t *testing.T) {
+func TestLease_LastPermits_AreForOthers(t *testing.T) {
 	inLease(t, rratelimiter.Rate{Permits: 400, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
 		assert.Equal(b, 380, b.often(l, 380, 50*time.Microsecond))
 		other := rratelimiter.New(b.Conn).Limiter("limiter")
@@ -100,11 +98,11 @@ func TestTheLastPermitsAreNotLeased(t *testing.T) {
 	})
 }
 
-// use is a permit that a caller was granted, in Unix milliseconds, since Redis counts in those: some time from when it was asked for
+// use is a permit that a caller was granted, in Unix milliseconds as in Redis: at some time from when it was asked for
 // until when it was granted.
 type use struct{ asked, granted int64 }
 
-// worst is the most uses that certainly lie in one window of an interval of so many milliseconds.
+// worst returns the most uses that certainly lie in one window of so many milliseconds.
 func worst(uses []use, interval int64) (most int) {
 	slices.SortFunc(uses, func(a, b use) int { return cmp.Compare(a.asked, b.asked) })
 	for i, first := range uses {
@@ -122,8 +120,7 @@ func worst(uses []use, interval int64) (most int) {
 	return most
 }
 
-// TestNoWindowOfUsesHoldsMoreThanTheRate: whoever uses what was leased, and when.
-func TestNoWindowOfUsesHoldsMoreThanTheRate(t *testing.T) {
+func TestLease_Uses_NoWindowHoldsMoreThanTheRate(t *testing.T) {
 	for _, seed := range []uint64{1, 2} {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			inBubble(t, func(b *bubble) {
@@ -168,9 +165,9 @@ func TestNoWindowOfUsesHoldsMoreThanTheRate(t *testing.T) {
 	}
 }
 
-// TestWhatIsUsedAtALeasesEndStaysTakenForAnInterval: somebody else, who takes permits in the millisecond in which they come back, finds
-// them an interval after that and no earlier.
-func TestWhatIsUsedAtALeasesEndStaysTakenForAnInterval(t *testing.T) {
+// TestLease_UsedAtItsEnd_StaysTakenForAnInterval: another client takes permits in the millisecond
+// of their return. It gets these an interval later, and no earlier.
+func TestLease_UsedAtItsEnd_StaysTakenForAnInterval(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		const rate = 800
 		l := b.limiter(rratelimiter.Rate{Permits: rate, Interval: time.Second}, rratelimiter.WithLease(50*time.Millisecond))
@@ -210,8 +207,7 @@ func TestWhatIsUsedAtALeasesEndStaysTakenForAnInterval(t *testing.T) {
 	})
 }
 
-// TestWhatIsLeasedGoesBack: with Flush, and before this client changes the limiter.
-func TestWhatIsLeasedGoesBack(t *testing.T) {
+func TestLease_FlushOrChange_IsReturned(t *testing.T) {
 	for name, change := range map[string]func(b *bubble, l *rratelimiter.Limiter) error{
 		"Flush": func(b *bubble, _ *rratelimiter.Limiter) error { return b.client.Flush(b.Context()) },
 		"Release": func(b *bubble, l *rratelimiter.Limiter) error {
@@ -240,8 +236,7 @@ func TestWhatIsLeasedGoesBack(t *testing.T) {
 	}
 }
 
-// TestNothingIsHandedOutOfALimiterThatThisClientDeleted or moved, or whose rate it has set anew.
-func TestNothingIsHandedOutOfALimiterThatThisClientDeleted(t *testing.T) {
+func TestLease_LimiterIsDeletedOrMoved_IsNotUsed(t *testing.T) {
 	for name, change := range map[string]func(ctx context.Context, l *rratelimiter.Limiter) error{
 		"Delete": func(ctx context.Context, l *rratelimiter.Limiter) error { _, err := l.Delete(ctx); return err },
 		"Rename": func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Rename(ctx, "other") },
@@ -257,8 +252,7 @@ func TestNothingIsHandedOutOfALimiterThatThisClientDeleted(t *testing.T) {
 	}
 }
 
-// TestALeaseEnds: once it has, Redis is asked, which knows nothing of the limiter by then.
-func TestALeaseEnds(t *testing.T) {
+func TestLease_Ends_RedisIsAsked(t *testing.T) {
 	inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
 		b.often(l, 300, 30*time.Microsecond)
 		_, err := rratelimiter.New(b.QuickConn()).Limiter("limiter").Delete(b.Context())
@@ -275,8 +269,9 @@ func TestALeaseEnds(t *testing.T) {
 	})
 }
 
-// TestNoLeaseOutlivesItsLimiter, nor is longer than a sixteenth of the interval.
-func TestNoLeaseOutlivesItsLimiter(t *testing.T) {
+// TestLease_LimiterExpiresSoon_NothingIsLeased: a lease ends before its limiter, and lasts at most
+// a sixteenth of the interval.
+func TestLease_LimiterExpiresSoon_NothingIsLeased(t *testing.T) {
 	inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
 		b.often(l, 300, 30*time.Microsecond)
 		_, err := l.Expire(b.Context(), shortLease)
@@ -292,8 +287,7 @@ func TestNoLeaseOutlivesItsLimiter(t *testing.T) {
 	})
 }
 
-// TestThoseWhoWaitComeFirst: what is leased meanwhile is theirs, in their order.
-func TestThoseWhoWaitComeFirst(t *testing.T) {
+func TestLease_CallersWait_AreServedInOrder(t *testing.T) {
 	inLease(t, rratelimiter.Rate{Permits: 2000, Interval: time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
 		const together = 10
 		served := make([]time.Time, 3000)
@@ -317,7 +311,7 @@ func TestThoseWhoWaitComeFirst(t *testing.T) {
 	})
 }
 
-func TestABadLease(t *testing.T) {
+func TestWithLease_InvalidDuration_IsRefused(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		for _, d := range []time.Duration{0, -shortLease, time.Microsecond, 1500 * time.Microsecond, time.Second + time.Millisecond} {
 			_, err := rratelimiter.New(b.Conn, rratelimiter.WithLease(d)).Limiter("limiter").TryAcquire(b.Context(), 1)

@@ -16,19 +16,19 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// told is what an Observer was told.
-type told struct {
+// events are the calls of an Observer.
+type events struct {
 	mu        sync.Mutex
 	decisions []rratelimiter.DecisionInfo
 	calls     []rratelimiter.RedisCallInfo
-	alone     atomic.Int64 // calls that a goroutine of its own told of
+	alone     atomic.Int64 // calls that a goroutine without a caller reported
 	waiting   []rratelimiter.WaitingInfo
 }
 
 type callerKey struct{}
 
-// observer is one who is told, with the contexts of the callers.
-func (o *told) observer(t testing.TB) *rratelimiter.Observer {
+// observer returns an Observer that records its calls. It requires the contexts of the callers.
+func (o *events) observer(t testing.TB) *rratelimiter.Observer {
 	return &rratelimiter.Observer{
 		Decision: func(ctx context.Context, d rratelimiter.DecisionInfo) {
 			o.mu.Lock()
@@ -53,8 +53,8 @@ func (o *told) observer(t testing.TB) *rratelimiter.Observer {
 	}
 }
 
-// all gives what was told since, and forgets it.
-func (o *told) all() (decisions []rratelimiter.DecisionInfo, calls []rratelimiter.RedisCallInfo, waiting []rratelimiter.WaitingInfo) {
+// all returns the calls since it was last called.
+func (o *events) all() (decisions []rratelimiter.DecisionInfo, calls []rratelimiter.RedisCallInfo, waiting []rratelimiter.WaitingInfo) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	decisions, calls, waiting = o.decisions, o.calls, o.waiting
@@ -62,10 +62,10 @@ func (o *told) all() (decisions []rratelimiter.DecisionInfo, calls []rratelimite
 	return decisions, calls, waiting
 }
 
-// observed runs a test with somebody who is told of a limiter, on a link of 10 ms.
-func observed(t *testing.T, rate rratelimiter.Rate, test func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *told), opts ...rratelimiter.Option) {
+// observed runs a test with an observed limiter, on a link of 10 ms.
+func observed(t *testing.T, rate rratelimiter.Rate, test func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *events), opts ...rratelimiter.Option) {
 	inBubble(t, func(b *bubble) {
-		o := new(told)
+		o := new(events)
 		l := b.limiter(rate, append(opts, rratelimiter.WithObserver(o.observer(b)))...)
 		b.Latency.Store(int64(10 * time.Millisecond))
 		test(context.WithValue(b.Context(), callerKey{}, 1), b, l, o)
@@ -110,12 +110,12 @@ func call(permits int64, took time.Duration, err error) []rratelimiter.RedisCall
 	}
 }
 
-// TestAnObserverIsToldOfEveryDecision once, and of the call to Redis that it came of.
-func TestAnObserverIsToldOfEveryDecision(t *testing.T) {
+// TestObserver_Decisions_AreEachReportedOnce: with the call to Redis.
+func TestObserver_Decisions_AreEachReportedOnce(t *testing.T) {
 	for _, ask := range asks {
 		t.Run(ask.name, func(t *testing.T) {
-			observed(t, rratelimiter.Rate{Permits: 10, Interval: time.Hour}, func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *told) {
-				// only says that nothing else was told since but a decision, and a call to Redis that took so long.
+			observed(t, rratelimiter.Rate{Permits: 10, Interval: time.Hour}, func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *events) {
+				// only requires one decision since, and one call to Redis if it took any time.
 				only := func(want rratelimiter.DecisionInfo, took time.Duration, err error) {
 					b.Helper()
 					want.Name, want.Policy, want.Took = "limiter", "redisson", max(want.Took, took)
@@ -150,7 +150,7 @@ func TestAnObserverIsToldOfEveryDecision(t *testing.T) {
 				require.ErrorIs(b, err, rratelimiter.ErrInvalidPermits)
 				only(rratelimiter.DecisionInfo{Permits: engine.MostPermits + 1, Err: err}, 0, nil)
 
-				// The end of the context while the request is at Redis: a goroutine of its own tells of that call.
+				// The context ends while the request is at Redis: a goroutine without a caller reports that call.
 				leaves, leave := context.WithTimeout(ctx, trip/2)
 				defer leave()
 				err = ask.call(leaves, l, 1)
@@ -161,7 +161,7 @@ func TestAnObserverIsToldOfEveryDecision(t *testing.T) {
 				_, calls, _ := o.all()
 				assert.Equal(b, call(1, trip, nil), calls)
 
-				// What is refused before anything is asked.
+				// Invalid calls are not reported.
 				require.Error(b, ask.call(leaves, l, 1))
 				require.Error(b, ask.call(leaves, l, engine.MostPermits+1))
 				require.ErrorIs(b, ask.call(ctx, l, 0), rratelimiter.ErrInvalidPermits)
@@ -183,28 +183,26 @@ func TestAnObserverIsToldOfEveryDecision(t *testing.T) {
 	}
 }
 
-// TestAnObserverIsReadWhenItIsGiven: what becomes of its fields later is no matter.
-func TestAnObserverIsReadWhenItIsGiven(t *testing.T) {
+func TestWithObserver_FieldsChangeLater_AreNotRead(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		var told int
-		o := &rratelimiter.Observer{Decision: func(context.Context, rratelimiter.DecisionInfo) { told++ }}
+		var reported int
+		o := &rratelimiter.Observer{Decision: func(context.Context, rratelimiter.DecisionInfo) { reported++ }}
 		given := rratelimiter.WithObserver(o)
 		o.Decision = nil
 		b.Take(b.limiter(rratelimiter.Rate{Permits: 10, Interval: time.Hour}, given), 1)
-		assert.Equal(b, 1, told)
+		assert.Equal(b, 1, reported)
 	})
 }
 
-// TestAnObserverIsToldWhoDecided, from memory too.
-func TestAnObserverIsToldWhoDecided(t *testing.T) {
-	sources := func(o *told) (all []rratelimiter.Source) {
+func TestObserver_Source_NamesRedisLeaseOrMemory(t *testing.T) {
+	sources := func(o *events) (all []rratelimiter.Source) {
 		decisions, _, _ := o.all()
 		for _, d := range decisions {
 			all = append(all, d.Source)
 		}
 		return all
 	}
-	observed(t, rratelimiter.Rate{Permits: 10, Interval: time.Hour}, func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *told) {
+	observed(t, rratelimiter.Rate{Permits: 10, Interval: time.Hour}, func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *events) {
 		for range 3 {
 			_, err := l.TryAcquire(ctx, 6)
 			require.NoError(b, err)
@@ -215,7 +213,7 @@ func TestAnObserverIsToldWhoDecided(t *testing.T) {
 		assert.Equal(b, []rratelimiter.Source{rratelimiter.FromRedis, rratelimiter.FromRedis, rratelimiter.FromMemory, rratelimiter.FromRedis}, sources(o))
 	}, rratelimiter.WithDenialCache(time.Hour))
 
-	observed(t, rratelimiter.Rate{Permits: 1_000_000, Interval: time.Hour}, func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *told) {
+	observed(t, rratelimiter.Rate{Permits: 1_000_000, Interval: time.Hour}, func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *events) {
 		b.Latency.Store(int64(500 * time.Microsecond))
 		var carried, leased, used, from int64
 		for i := range 3000 {
@@ -249,13 +247,14 @@ func TestAnObserverIsToldWhoDecided(t *testing.T) {
 		assert.Greater(b, used, int64(2000))
 		assert.GreaterOrEqual(b, leased, used)
 		assert.Equal(b, from, carried)
-		assert.Less(b, len(waiting), 100, "who has a lease does not wait")
+		assert.Less(b, len(waiting), 100, "a caller with a lease does not wait")
 	}, rratelimiter.WithLease(shortLease))
 }
 
-// TestAnObserverIsToldWhoDecidedInACrowd that is served from leases, in line too: whom Redis decided on, a call carried.
-func TestAnObserverIsToldWhoDecidedInACrowd(t *testing.T) {
-	observed(t, rratelimiter.Rate{Permits: 20_000, Interval: second}, func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *told) {
+// TestObserver_ManyCallersAndLeases_SourcesMatchTheCalls: each caller that Redis decided on was in
+// a call.
+func TestObserver_ManyCallersAndLeases_SourcesMatchTheCalls(t *testing.T) {
+	observed(t, rratelimiter.Rate{Permits: 20_000, Interval: second}, func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *events) {
 		b.Latency.Store(int64(500 * time.Microsecond))
 		random := rand.New(rand.NewPCG(7, 8))
 		var callers sync.WaitGroup

@@ -16,8 +16,8 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// TestAHookThatFailsHurtsItsOwnCallerAlone: it panics, ends its goroutine or blocks, wherever it is called.
-func TestAHookThatFailsHurtsItsOwnCallerAlone(t *testing.T) {
+// TestObserver_HookFails_OnlyItsCallerIsAffected: it panics, ends its goroutine or blocks.
+func TestObserver_HookFails_OnlyItsCallerIsAffected(t *testing.T) {
 	for way, fail := range map[string]func(){
 		"panics": func() { panic("no hook") }, "ends": runtime.Goexit, "blocks": func() { pass(5 * time.Second) },
 	} {
@@ -100,8 +100,7 @@ func TestAHookThatFailsHurtsItsOwnCallerAlone(t *testing.T) {
 	}
 }
 
-// TestAHookThatNobodyIsThereForHurtsNobody: the line goes on, and so do the callers of a name, whatever it does.
-func TestAHookThatNobodyIsThereForHurtsNobody(t *testing.T) {
+func TestObserver_HookWithoutACallerFails_QueueGoesOn(t *testing.T) {
 	for way, fail := range map[string]func(){"ends": runtime.Goexit, "blocks": func() { pass(time.Minute) }} {
 		t.Run(way, func(t *testing.T) {
 			inBubble(t, func(b *bubble) {
@@ -134,8 +133,7 @@ func TestAHookThatNobodyIsThereForHurtsNobody(t *testing.T) {
 	}
 }
 
-// TestAHookMayAsk the limiter itself that it is told of.
-func TestAHookMayAsk(t *testing.T) {
+func TestObserver_HookCallsTheLimiter_IsAnswered(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		var l *rratelimiter.Limiter
 		var asked atomic.Int64

@@ -14,9 +14,8 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// TestAnObserverIsToldHowLongTheLineIs.
-func TestAnObserverIsToldHowLongTheLineIs(t *testing.T) {
-	observed(t, rratelimiter.Rate{Permits: 2, Interval: second}, func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *told) {
+func TestObserver_Waiting_HasTheLengthOfTheQueue(t *testing.T) {
+	observed(t, rratelimiter.Rate{Permits: 2, Interval: second}, func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *events) {
 		other := rratelimiter.New(b.Conn, rratelimiter.WithObserver(o.observer(b))).Limiter("limiter")
 		before := b.Scripts.Load()
 		leaves, leave := context.WithCancel(ctx)
@@ -54,9 +53,10 @@ func TestAnObserverIsToldHowLongTheLineIs(t *testing.T) {
 	})
 }
 
-// TestWhoWaitsForRedisAloneHasNotWaited: whom an answer leaves in line has, and who stands behind those.
-func TestWhoWaitsForRedisAloneHasNotWaited(t *testing.T) {
-	observed(t, rratelimiter.Rate{Permits: 4, Interval: second}, func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *told) {
+// TestObserver_Waited_CountsFromTheFirstAnswer: a caller that a reply leaves in the queue has
+// waited, and so have those behind it.
+func TestObserver_Waited_CountsFromTheFirstAnswer(t *testing.T) {
+	observed(t, rratelimiter.Rate{Permits: 4, Interval: second}, func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *events) {
 		var callers sync.WaitGroup
 		acquire := func(ctx context.Context, permits int64) {
 			callers.Go(func() { _ = l.Acquire(ctx, permits) })
@@ -66,7 +66,7 @@ func TestWhoWaitsForRedisAloneHasNotWaited(t *testing.T) {
 			callers.Go(func() { _, _ = l.TryAcquireWithin(ctx, permits, timeout) })
 			synctest.Wait()
 		}
-		// waited is how long those who asked for so many permits did, of how long their calls took.
+		// waited returns how long the requests for so many permits waited, and took.
 		waited := func(permits int64) (all [][2]time.Duration) {
 			for _, d := range o.decisions {
 				if d.Permits == permits {
@@ -127,9 +127,8 @@ func TestWhoWaitsForRedisAloneHasNotWaited(t *testing.T) {
 	})
 }
 
-// TestCallsThatShareAPipelineAreToldOfEach.
-func TestCallsThatShareAPipelineAreToldOfEach(t *testing.T) {
-	observed(t, rratelimiter.Rate{Permits: 1000, Interval: time.Hour}, func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *told) {
+func TestObserver_Pipeline_EachCallIsReported(t *testing.T) {
+	observed(t, rratelimiter.Rate{Permits: 1000, Interval: time.Hour}, func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *events) {
 		const names = 40
 		sent := b.Sent.Load()
 		var callers sync.WaitGroup
@@ -157,20 +156,19 @@ func TestCallsThatShareAPipelineAreToldOfEach(t *testing.T) {
 	})
 }
 
-// TestACallIsToldByTheNameOfWhoTellsOfIt, where a limiter has several.
-func TestACallIsToldByTheNameOfWhoTellsOfIt(t *testing.T) {
+func TestObserver_NamesOfOneLimiter_CallHasTheNameOfItsCaller(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		var mu sync.Mutex
-		told := make(map[string]any)
+		reported := make(map[string]any)
 		b.limiter(rratelimiter.Rate{Permits: 1000, Interval: time.Hour}, rratelimiter.WithNameMapper(func(string) string { return "limiter" }),
 			rratelimiter.WithObserver(&rratelimiter.Observer{RedisCall: func(ctx context.Context, c rratelimiter.RedisCallInfo) {
 				mu.Lock()
 				defer mu.Unlock()
-				told[c.Name] = ctx.Value(callerKey{})
+				reported[c.Name] = ctx.Value(callerKey{})
 			}}))
 		b.Latency.Store(int64(trip))
 		for _, waits := range []bool{false, true} {
-			clear(told)
+			clear(reported)
 			var callers sync.WaitGroup
 			for _, name := range []string{"a", "b", "c", "d"} { // two calls may fly at once, so that a goroutine carries several
 				ctx := context.WithValue(b.Context(), callerKey{}, name)
@@ -186,9 +184,9 @@ func TestACallIsToldByTheNameOfWhoTellsOfIt(t *testing.T) {
 				synctest.Wait()
 			}
 			callers.Wait()
-			assert.Greater(b, len(told), 1)
-			for name, teller := range told {
-				assert.Equal(b, name, teller)
+			assert.Greater(b, len(reported), 1)
+			for name, caller := range reported {
+				assert.Equal(b, name, caller)
 			}
 		}
 	})

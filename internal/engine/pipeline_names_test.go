@@ -16,7 +16,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// pipelines counts what is sent in pipelines: these, and the scripts in them.
+// pipelines counts the pipelines sent, and the scripts in them.
 type pipelines struct {
 	rueidis.Client
 	sent, names atomic.Int64
@@ -32,7 +32,7 @@ func (p *pipelines) DoMulti(ctx context.Context, commands ...rueidis.Completed) 
 	return p.Client.DoMulti(ctx, commands...)
 }
 
-// names is more than there are in one pipeline.
+// names is more than one pipeline holds.
 const names = 320
 
 // takeAtOnce takes a permit of each of very many limiters, whose rates are 1, 2, 3 and so on.
@@ -58,8 +58,8 @@ func takeOfEach(b *bubble, limiters []*rratelimiter.Limiter) (answers []rratelim
 	return answers, errs
 }
 
-// TestCallsOfManyNamesLeaveTogether, and each has its own answer. Few do not.
-func TestCallsOfManyNamesLeaveTogether(t *testing.T) {
+// TestPipeline_ManyNames_ShareIt: each call has its own answer. Calls of few names are sent alone.
+func TestPipeline_ManyNames_ShareIt(t *testing.T) {
 	for name, prepare := range map[string]func(b *bubble){
 		"":                        func(*bubble) {},
 		"to a server that forgot": func(b *bubble) { require.NoError(b, b.Conn.Do(b.Context(), b.Conn.B().ScriptFlush().Build()).Error()) },
@@ -104,8 +104,8 @@ type clustered struct{ rueidis.Client }
 
 func (clustered) Mode() rueidis.ClientMode { return rueidis.ClientModeCluster }
 
-// TestNoCallWaitsForANodeThatIsNotItsOwn: on a cluster a pipeline has its answers when its slowest node has given them.
-func TestNoCallWaitsForANodeThatIsNotItsOwn(t *testing.T) {
+// TestPipeline_Cluster_IsNotUsed: there a pipeline ends when its slowest node has answered.
+func TestPipeline_Cluster_IsNotUsed(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		counting := &pipelines{Client: b.Conn}
 		_, errs := takeAtOnce(b, rratelimiter.New(clustered{counting}))
@@ -116,8 +116,7 @@ func TestNoCallWaitsForANodeThatIsNotItsOwn(t *testing.T) {
 	})
 }
 
-// TestEachCallOfAPipelineHasItsOwnError.
-func TestEachCallOfAPipelineHasItsOwnError(t *testing.T) {
+func TestPipeline_SomeCallsFail_EachHasItsOwnError(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		c := rratelimiter.New(b.Conn)
 		takeAtOnce(b, c)

@@ -112,7 +112,7 @@ func TestWhoCanLeaveAPipelineDoes(t *testing.T) {
 					if err == nil {
 						granted[i].Add(1)
 					} else if assert.ErrorIs(b, err, context.DeadlineExceeded) {
-						assert.Equal(b, 15*time.Millisecond, time.Since(began), "told at once")
+						assert.Equal(b, 15*time.Millisecond, time.Since(began), "at once")
 						assert.Zero(b, i%2)
 						return
 					}

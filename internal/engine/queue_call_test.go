@@ -15,7 +15,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// When a queue asks Redis, of whom nobody else tells it that something has changed.
+// When a queue calls Redis although this Client has changed nothing.
 
 // within starts a TryAcquireWithin and logs its end.
 func (q *line) within(l *rratelimiter.Limiter, who string, permits int64, timeout time.Duration) {
@@ -29,8 +29,8 @@ func (q *line) within(l *rratelimiter.Limiter, who string, permits int64, timeou
 	synctest.Wait()
 }
 
-// TestAQueueLearnsOfALimiterThatIsGone soon after somebody has come, well before its deadline, and once for all.
-func TestAQueueLearnsOfALimiterThatIsGone(t *testing.T) {
+// TestQueue_LimiterIsDeleted_CallersLearnSoon: well before their deadlines, with one call.
+func TestQueue_LimiterIsDeleted_CallersLearnSoon(t *testing.T) {
 	t.Run("within a second", func(t *testing.T) {
 		inQueue(t, rratelimiter.Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *rratelimiter.Limiter) {
 			q.Take(l, 10)
@@ -64,8 +64,9 @@ func TestAQueueLearnsOfALimiterThatIsGone(t *testing.T) {
 	})
 }
 
-// TestWhoComesWhileACallIsUnderWayIsAskedForByTheNext: what the first says is older than its arrival.
-func TestWhoComesWhileACallIsUnderWayIsAskedForByTheNext(t *testing.T) {
+// TestQueue_CallerComesDuringACall_NextCallDecides: the reply to the first call is older than the
+// caller.
+func TestQueue_CallerComesDuringACall_NextCallDecides(t *testing.T) {
 	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *rratelimiter.Limiter) {
 		q.Take(l, 10)
 		ctx, cancel := context.WithCancel(q.Context())
@@ -92,8 +93,7 @@ func TestWhoComesWhileACallIsUnderWayIsAskedForByTheNext(t *testing.T) {
 	})
 }
 
-// TestWhoComesWhileACallIsUnderWayIsNoReasonForAnotherAtOnce, where what that one says does not refuse it.
-func TestWhoComesWhileACallIsUnderWayIsNoReasonForAnotherAtOnce(t *testing.T) {
+func TestQueue_CallerComesDuringACall_NoCallAtOnceUnlessDenied(t *testing.T) {
 	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *rratelimiter.Limiter) {
 		q.Take(l, 10)
 		q.Latency.Store(int64(100 * time.Millisecond))
@@ -111,8 +111,7 @@ func TestWhoComesWhileACallIsUnderWayIsNoReasonForAnotherAtOnce(t *testing.T) {
 	})
 }
 
-// TestAnAnswerIsEverybodys, in pages: more than one call carries are told by one call what it says.
-func TestAnAnswerIsEverybodys(t *testing.T) {
+func TestQueue_MoreCallersThanACallCarries_OneReplyAnswersAll(t *testing.T) {
 	const many = 2*engine.MostRequests + 500
 	for name, change := range map[string]func(q *line){
 		"refused": func(*line) {},
@@ -151,8 +150,7 @@ func TestAnAnswerIsEverybodys(t *testing.T) {
 	}
 }
 
-// TestARequestThatIsTooLateBehindOthersInItsCall is told so by that call, and one that is in time stays.
-func TestARequestThatIsTooLateBehindOthersInItsCall(t *testing.T) {
+func TestQueue_DeadlineBehindOthersInItsCall_IsRefusedByThatCall(t *testing.T) {
 	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 		q.Take(l, 10)
 		q.Latency.Store(int64(100 * time.Millisecond))
@@ -165,8 +163,7 @@ func TestARequestThatIsTooLateBehindOthersInItsCall(t *testing.T) {
 	})
 }
 
-// TestADeadlineAndATimeout: the sooner one counts, and each has its own answer.
-func TestADeadlineAndATimeout(t *testing.T) {
+func TestTryAcquireWithin_DeadlineAndTimeout_SoonerOneCounts(t *testing.T) {
 	inQueue(t, rratelimiter.Rate{Permits: 1, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 		q.Take(l, 1)
 		long, cancel := context.WithTimeout(q.Context(), 20*second)
@@ -178,15 +175,14 @@ func TestADeadlineAndATimeout(t *testing.T) {
 		assert.False(t, ok)
 		_, err = l.TryAcquireWithin(short, 1, 20*second)
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.Zero(t, time.Since(q.start).Round(time.Millisecond), "both are told at once")
+		assert.Zero(t, time.Since(q.start).Round(time.Millisecond), "both end at once")
 		ok, err = l.TryAcquireWithin(long, 1, 15*second)
 		require.NoError(t, err)
 		assert.True(t, ok)
 	})
 }
 
-// TestATimeoutOfNothingDoesNotStandInLine.
-func TestATimeoutOfNothingDoesNotStandInLine(t *testing.T) {
+func TestTryAcquireWithin_NoTimeout_DoesNotWait(t *testing.T) {
 	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 		q.Take(l, 8)
 		q.wait(l, "large", 5, 0)
@@ -196,8 +192,7 @@ func TestATimeoutOfNothingDoesNotStandInLine(t *testing.T) {
 	})
 }
 
-// TestWhoStandsBehindAPageIsAskedForToo, when more have come than are looked at in one piece.
-func TestWhoStandsBehindAPageIsAskedForToo(t *testing.T) {
+func TestQueue_CallerBehindAPage_IsDecidedToo(t *testing.T) {
 	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *rratelimiter.Limiter) {
 		q.Take(l, 10)
 		ctx, cancel := context.WithCancel(q.Context())

@@ -11,8 +11,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// Issue 9, point 4: who stands ahead only to be refused itself is no reason to refuse a newcomer.
-func TestWhoAsksForMoreThanALoweredRateHoldsNobodyUp(t *testing.T) {
+func TestQueue_RequestAheadExceedsTheNewRate_DoesNotCount(t *testing.T) {
 	inQueue(t, rratelimiter.Rate{Permits: 100, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 		q.Take(l, 100)
 		q.wait(l, "a", 1, 0)
@@ -25,8 +24,8 @@ func TestWhoAsksForMoreThanALoweredRateHoldsNobodyUp(t *testing.T) {
 	})
 }
 
-// Issue 9, point 4: who can no longer be served is told at once, wherever it stands.
-func TestWhoCanNoLongerBeServedIsToldAtOnceBehindOthers(t *testing.T) {
+// TestQueue_IntervalGrows_UnreachableDeadlinesEndAtOnce: at every place in the queue.
+func TestQueue_IntervalGrows_UnreachableDeadlinesEndAtOnce(t *testing.T) {
 	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 		q.Take(l, 10)
 		for i := range 30 {
@@ -41,8 +40,8 @@ func TestWhoCanNoLongerBeServedIsToldAtOnceBehindOthers(t *testing.T) {
 	})
 }
 
-// TestWhoCanNoLongerBeServedIsToldByTheNextCall, though it is somebody else's and serves that one: who stands between counts.
-func TestWhoCanNoLongerBeServedIsToldByTheNextCall(t *testing.T) {
+// TestQueue_ReplyForAnotherCaller_EndsUnreachableDeadlines: the callers between them count.
+func TestQueue_ReplyForAnotherCaller_EndsUnreachableDeadlines(t *testing.T) {
 	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 		other := rratelimiter.New(q.Conn).Limiter("limiter")
 		q.Take(other, 1)
@@ -61,8 +60,7 @@ func TestWhoCanNoLongerBeServedIsToldByTheNextCall(t *testing.T) {
 	})
 }
 
-// TestWhomTheCallIsForIsToldByIt that it can no longer be served.
-func TestWhomTheCallIsForIsToldByIt(t *testing.T) {
+func TestQueue_ReplyForTheCaller_EndsItsUnreachableDeadline(t *testing.T) {
 	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 		other := rratelimiter.New(q.Conn).Limiter("limiter")
 		q.Take(other, 10)
@@ -75,8 +73,7 @@ func TestWhomTheCallIsForIsToldByIt(t *testing.T) {
 	})
 }
 
-// Issue 9, point 4: and so is a request above a rate that was lowered.
-func TestARequestAboveALoweredRateIsToldAtOnceBehindOthers(t *testing.T) {
+func TestQueue_RateFalls_RequestsAboveItEndAtOnce(t *testing.T) {
 	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 		q.Take(l, 10)
 		for i := range 20 {

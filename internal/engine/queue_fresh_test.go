@@ -16,8 +16,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// Issue 9, point 4: whoever comes while somebody waits is told what is true now, not what was true when the queue fell asleep.
-func TestNobodyIsRefusedFromBeforeItCame(t *testing.T) {
+// TestQueue_StateChangedBeforeTheCaller_IsNotDeniedOnStaleState: only a reply to a call that left
+// after the caller arrived denies it.
+func TestQueue_StateChangedBeforeTheCaller_IsNotDeniedOnStaleState(t *testing.T) {
 	rate := rratelimiter.Rate{Permits: 10, Interval: time.Hour}
 	within := func(l *rratelimiter.Limiter, ctx context.Context, permits int64) error {
 		ok, err := l.TryAcquireWithin(ctx, permits, 5*time.Minute)
@@ -74,7 +75,7 @@ func TestNobodyIsRefusedFromBeforeItCame(t *testing.T) {
 						} else {
 							assert.ErrorIs(t, err, test.want)
 						}
-						assert.Zero(t, time.Since(start), "told at once")
+						assert.Zero(t, time.Since(start), "at once")
 						if other {
 							assert.Positive(t, q.Scripts.Load()-before, "calls of Redis for the newcomer")
 						}
@@ -86,8 +87,7 @@ func TestNobodyIsRefusedFromBeforeItCame(t *testing.T) {
 	}
 }
 
-// Issue 9, point 4: a call is made for a newcomer, and shared by those who come together.
-func TestNewcomersShareACall(t *testing.T) {
+func TestQueue_NewCallers_ShareACall(t *testing.T) {
 	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *rratelimiter.Limiter) {
 		q.Take(l, 10)
 		ctx, cancel := context.WithCancel(q.Context())
@@ -107,7 +107,7 @@ func TestNewcomersShareACall(t *testing.T) {
 		q.Latency.Store(0)
 		assert.LessOrEqual(t, q.Scripts.Load()-before, int64(2))
 
-		// Who cannot be refused is asked for as well, but not each at once.
+		// For callers that could wait a call is made as well, but not for each of them at once.
 		before = q.Scripts.Load()
 		for range 100 {
 			q.done.Go(func() { _ = l.Acquire(ctx, 1) })
@@ -124,8 +124,7 @@ func TestNewcomersShareACall(t *testing.T) {
 	})
 }
 
-// Issue 9, point 4: what is wanted ahead may be more than is known to come back.
-func TestPermitsThatComeBackTwiceAreCounted(t *testing.T) {
+func TestQueue_MoreWantedThanReturns_NextIntervalsCount(t *testing.T) {
 	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 		ctx := q.Context()
 		q.Take(l, 10)
@@ -135,7 +134,7 @@ func TestPermitsThatComeBackTwiceAreCounted(t *testing.T) {
 			ok, err := l.TryAcquireWithin(ctx, 1, timeout)
 			require.NoError(t, err)
 			assert.False(t, ok, timeout)
-			assert.Zero(t, time.Since(q.start).Round(time.Millisecond), "told at once")
+			assert.Zero(t, time.Since(q.start).Round(time.Millisecond), "at once")
 		}
 		short, cancel := context.WithTimeout(ctx, 15*second)
 		defer cancel()
@@ -148,8 +147,9 @@ func TestPermitsThatComeBackTwiceAreCounted(t *testing.T) {
 	})
 }
 
-// Issue 9, point 7: a timeout ends a call on a server that hangs, and says that nobody answered.
-func TestATimeoutEndsACallOnAServerThatHangs(t *testing.T) {
+// TestTryAcquireWithin_ServerHangs_EndsWithTheTimeout: the error reports that Redis has not
+// answered.
+func TestTryAcquireWithin_ServerHangs_EndsWithTheTimeout(t *testing.T) {
 	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *rratelimiter.Limiter) {
 		q.Latency.Store(int64(8 * second))
 		start := time.Now()
@@ -170,8 +170,7 @@ func TestATimeoutEndsACallOnAServerThatHangs(t *testing.T) {
 	})
 }
 
-// Issue 9, point 10: what waits may be more than any number counts.
-func TestMoreIsWantedThanCanBeCounted(t *testing.T) {
+func TestQueue_SumOverflows_CallersAreDenied(t *testing.T) {
 	inQueue(t, rratelimiter.Rate{Permits: engine.MostPermits, Interval: time.Hour}, func(q *line, l *rratelimiter.Limiter) {
 		q.Take(l, 1)
 		q.Latency.Store(int64(10 * time.Millisecond))

@@ -15,10 +15,10 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// A request that is at Redis when its timeout ends has so long to be answered, as the package documentation says.
+// lastTry is how long a request waits for the reply to a call under way when its timeout ends.
 const lastTry = 100 * time.Millisecond
 
-// line starts waiters one after another and tells when each was served, in seconds, or that it was not.
+// line starts waiters one after another. It logs the second at which each was served, or failed.
 type line struct {
 	*bubble
 	start time.Time
@@ -70,8 +70,7 @@ func inQueue(t *testing.T, rate rratelimiter.Rate, test func(q *line, l *rrateli
 	})
 }
 
-// TestFirstComeFirstServed: a large request at the head is served before smaller ones behind it.
-func TestFirstComeFirstServed(t *testing.T) {
+func TestQueue_LargeRequestAtTheHead_IsServedFirst(t *testing.T) {
 	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 		for range 10 { // one permit comes back a second, from the 10th on
 			q.Take(l, 1)
@@ -88,8 +87,8 @@ func TestFirstComeFirstServed(t *testing.T) {
 	})
 }
 
-// TestTheLineAsksOnceForAPermit, however many stand in it: the head asks when it could be served, nobody else does.
-func TestTheLineAsksOnceForAPermit(t *testing.T) {
+// TestQueue_ManyCallers_OneCallForAPermit: the queue calls Redis when its head could be served.
+func TestQueue_ManyCallers_OneCallForAPermit(t *testing.T) {
 	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 		for range 10 {
 			q.Take(l, 1)
@@ -116,7 +115,7 @@ func TestTheLineAsksOnceForAPermit(t *testing.T) {
 	})
 }
 
-func TestWhoWouldWaitInVainIsToldAtOnce(t *testing.T) {
+func TestQueue_UnreachableDeadline_EndsAtOnce(t *testing.T) {
 	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 		ctx := q.Context()
 		q.Take(l, 10)
@@ -134,7 +133,7 @@ func TestWhoWouldWaitInVainIsToldAtOnce(t *testing.T) {
 		assert.False(t, ok)
 		assert.Zero(t, time.Since(q.start).Round(time.Millisecond))
 
-		// Behind others it is their permits that count: with nobody ahead it could be served after 10 s.
+		// The permits of callers ahead count: without them it could be served after 10 s.
 		q.wait(l, "first", 10, 0)
 		ok, err = l.TryAcquireWithin(ctx, 1, 19*second)
 		require.NoError(t, err)
@@ -178,8 +177,7 @@ func TestTryAcquireWithin_TimeoutEndsDuringAnotherCall_IsFalse(t *testing.T) {
 	})
 }
 
-// TestWhoLeavesTheLineHoldsNobodyUp.
-func TestWhoLeavesTheLineHoldsNobodyUp(t *testing.T) {
+func TestQueue_HeadLeaves_NextIsServed(t *testing.T) {
 	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 		q.Take(l, 5)
 		ctx, cancel := context.WithCancel(q.Context())
@@ -194,8 +192,7 @@ func TestWhoLeavesTheLineHoldsNobodyUp(t *testing.T) {
 	})
 }
 
-// TestPermitsForAWaiterThatHasGoneGoBack.
-func TestPermitsForAWaiterThatHasGoneGoBack(t *testing.T) {
+func TestAcquire_CallerHasLeft_PermitsReturn(t *testing.T) {
 	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *rratelimiter.Limiter) {
 		q.Latency.Store(int64(100 * time.Millisecond))
 		ctx, cancel := context.WithCancel(q.Context())
@@ -206,8 +203,7 @@ func TestPermitsForAWaiterThatHasGoneGoBack(t *testing.T) {
 	})
 }
 
-// TestPermitsThatThisClientGivesBackServeTheLineAtOnce.
-func TestPermitsThatThisClientGivesBackServeTheLineAtOnce(t *testing.T) {
+func TestQueue_ClientReleases_ServesAtOnce(t *testing.T) {
 	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *rratelimiter.Limiter) {
 		q.Take(l, 10)
 		q.wait(l, "a", 4, 0)
@@ -221,7 +217,7 @@ func TestPermitsThatThisClientGivesBackServeTheLineAtOnce(t *testing.T) {
 	})
 }
 
-func TestALineEndsWithItsLimiter(t *testing.T) {
+func TestQueue_ClientDeletesTheLimiter_CallersEnd(t *testing.T) {
 	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 		q.Take(l, 10)
 		q.wait(l, "a", 1, 0)
@@ -234,7 +230,7 @@ func TestALineEndsWithItsLimiter(t *testing.T) {
 	})
 }
 
-func TestARequestAboveTheRateDoesNotHoldUpTheLine(t *testing.T) {
+func TestQueue_RequestAboveTheRate_DoesNotDelayOthers(t *testing.T) {
 	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 		q.Latency.Store(int64(100 * time.Millisecond))
 		q.wait(l, "a", 1, 0)
@@ -245,8 +241,7 @@ func TestARequestAboveTheRateDoesNotHoldUpTheLine(t *testing.T) {
 	})
 }
 
-// TestTheLineGoesOnAfterAnError: those whose call failed are told, those who came later are asked for.
-func TestTheLineGoesOnAfterAnError(t *testing.T) {
+func TestQueue_CallFails_LaterCallersAreServed(t *testing.T) {
 	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 		q.Latency.Store(int64(100 * time.Millisecond))
 		q.Redis.SetError("OOM")
@@ -259,8 +254,7 @@ func TestTheLineGoesOnAfterAnError(t *testing.T) {
 	})
 }
 
-// TestSmallRequestsDoNotOvertakeALargeOne in a call that carries both.
-func TestSmallRequestsDoNotOvertakeALargeOne(t *testing.T) {
+func TestQueue_OneCallForSeveral_KeepsTheirOrder(t *testing.T) {
 	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 		q.Take(l, 5)
 		pass(second)

@@ -15,9 +15,9 @@ import (
 	inmemory "github.com/rratelimiter/rratelimiter/internal/bubble"
 )
 
-// Issue 3, a server that hung for longer than the interval: the grant of a caller that had gone has left the window by the time
-// its permits are given back. They are back already, and what is taken now belongs to others.
-func TestWhatHasLeftTheWindowIsNotGivenBackTwice(t *testing.T) {
+// TestRefund_GrantHasExpired_ReturnsNothing: a server hung for longer than the interval. The grant
+// of a caller that left has expired when its refund arrives, and the permits belong to others.
+func TestRefund_GrantHasExpired_ReturnsNothing(t *testing.T) {
 	for name, call := range map[string]func(context.Context, *rratelimiter.Limiter) error{
 		"TryAcquire": func(ctx context.Context, l *rratelimiter.Limiter) error { _, err := l.TryAcquire(ctx, 10); return err },
 		"Acquire":    func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Acquire(ctx, 10) },
@@ -49,8 +49,7 @@ func TestWhatHasLeftTheWindowIsNotGivenBackTwice(t *testing.T) {
 	}
 }
 
-// The permits of callers that had gone come back, and those of the others in their call stay taken.
-func TestOnlyThePermitsOfThoseWhoHaveGoneAreGivenBack(t *testing.T) {
+func TestRefund_SomeCallersLeft_OnlyTheirPermitsReturn(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: time.Minute})
 		b.Latency.Store(int64(time.Second))
@@ -69,8 +68,9 @@ func TestOnlyThePermitsOfThoseWhoHaveGoneAreGivenBack(t *testing.T) {
 	})
 }
 
-// TestOfASharedGrantTheRestStays: permits of those who went come back once, those of who stayed when they leave the window.
-func TestOfASharedGrantTheRestStays(t *testing.T) {
+// TestRefund_SharedGrant_RestStaysInTheWindow: permits of callers that left return once, those of
+// the others when they expire.
+func TestRefund_SharedGrant_RestStaysInTheWindow(t *testing.T) {
 	for name, call := range map[string]func(context.Context, *rratelimiter.Limiter, int64) error{
 		"TryAcquire": func(ctx context.Context, l *rratelimiter.Limiter, n int64) error {
 			_, err := l.TryAcquire(ctx, n)
@@ -137,8 +137,8 @@ func TestOfASharedGrantTheRestStays(t *testing.T) {
 	}
 }
 
-// TestAWholeGrantIsGivenBack up to what one member counts, and leaves nothing behind.
-func TestAWholeGrantIsGivenBack(t *testing.T) {
+// TestRefund_WholeGrant_LeavesNothing: up to the most permits of a member.
+func TestRefund_WholeGrant_LeavesNothing(t *testing.T) {
 	for _, permits := range []int64{1, math.MaxUint32 - 1, math.MaxUint32} {
 		inBubble(t, func(b *bubble) {
 			l := b.limiter(rratelimiter.Rate{Permits: int64(1 << 53), Interval: time.Hour})
@@ -157,8 +157,8 @@ func TestAWholeGrantIsGivenBack(t *testing.T) {
 	}
 }
 
-// TestWhatWasNotGrantedIsNotGivenBack: a caller that went is denied, or its call failed.
-func TestWhatWasNotGrantedIsNotGivenBack(t *testing.T) {
+// TestRefund_NothingGranted_ReturnsNothing: the caller that left was denied, or its call failed.
+func TestRefund_NothingGranted_ReturnsNothing(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: time.Hour})
 		b.Take(l, 8)

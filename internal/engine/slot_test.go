@@ -10,8 +10,9 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// TestASlotThatMovesIsWaitedFor: nothing was run, so asking again is safe; the grant is dated when it is made.
-func TestASlotThatMovesIsWaitedFor(t *testing.T) {
+// TestSlot_Moves_CallIsRepeated: no script ran, so a retry is safe. The grant has the time of the
+// retry.
+func TestSlot_Moves_CallIsRepeated(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: time.Hour})
 		const moving = "TRYAGAIN Multiple keys request during rehashing of slot"
@@ -26,7 +27,7 @@ func TestASlotThatMovesIsWaitedFor(t *testing.T) {
 		require.NoError(b, err)
 		assert.GreaterOrEqual(b, int64(score), start.UnixMilli()+100)
 
-		// What is free is told as of the answer, too.
+		// Free permits are those at the time of the answer, too.
 		quick := rratelimiter.New(b.Conn).Limiter("quick")
 		require.NoError(b, quick.SetRate(b.Context(), rratelimiter.Rate{Permits: 10, Interval: second}))
 		b.Take(quick, 10)
@@ -42,8 +43,7 @@ func TestASlotThatMovesIsWaitedFor(t *testing.T) {
 	})
 }
 
-// TestADenialCountsFromTheCallThatWasAnswered, not from one before it that a moving slot refused.
-func TestADenialCountsFromTheCallThatWasAnswered(t *testing.T) {
+func TestSlot_Moves_DenialCountsFromTheRetry(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: time.Hour}, rratelimiter.WithDenialCache(time.Hour))
 		start := time.Now()
@@ -58,8 +58,7 @@ func TestADenialCountsFromTheCallThatWasAnswered(t *testing.T) {
 	})
 }
 
-// TestASlotThatMovesIsWaitedForAQuarterOfASecond, and no longer.
-func TestASlotThatMovesIsWaitedForAQuarterOfASecond(t *testing.T) {
+func TestSlot_KeepsMoving_FailsAfterAQuarterOfASecond(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: time.Hour})
 		b.Redis.SetError("TRYAGAIN Multiple keys request during rehashing of slot")

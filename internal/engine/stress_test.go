@@ -19,9 +19,9 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// Issue 9, points 4 to 10: whatever callers do and whenever they leave, each has one answer, what was granted to those
-// who stayed is what is taken, and nothing is left of any name.
-func TestCallersWhoLeaveAtEveryMoment(t *testing.T) {
+// TestLimiter_CallersLeaveAtAnyTime_NoPermitIsLost: each caller has one answer, the callers that
+// stayed have the permits that are taken, and no state is left.
+func TestLimiter_CallersLeaveAtAnyTime_NoPermitIsLost(t *testing.T) {
 	seeds := 6
 	if s, err := strconv.Atoi(os.Getenv("STRESS_SEEDS")); err == nil {
 		seeds = s
