@@ -98,7 +98,9 @@ func member(letter string, permits int64) string {
 // granted takes permits under a member of that letter.
 func (b *bubble) granted(l *Limiter, letter string, permits int64) {
 	b.Helper()
-	reply, err := b.run(acquireScript, l, b.nowText(), member(letter, permits), b.config().rate, b.config().interval, fmt.Sprint(permits))
+	config := b.config()
+	reply, err := b.run(acquireScript, l,
+		b.nowText(), member(letter, permits), config.rate, config.interval, fmt.Sprint(permits))
 	require.NoError(b, err)
 	left, err := reply.AsInt64()
 	require.NoError(b, err)
@@ -165,7 +167,9 @@ var fuzzEpoch = time.UnixMilli(1_700_000_000_000)
 // fuzzServer is an in-memory Redis and a client of it, for all inputs of one target.
 func fuzzServer(f *testing.F) (*miniredis.Miniredis, rueidis.Client) {
 	server := miniredis.RunT(f)
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	client, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true,
+	})
 	require.NoError(f, err)
 	f.Cleanup(client.Close)
 	return server, client

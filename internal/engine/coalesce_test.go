@@ -53,7 +53,9 @@ func TestTryAcquire_LargeRequest_DoesNotDelaySmallerOnes(t *testing.T) {
 		l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: time.Minute})
 		b.Latency.Store(int64(10 * time.Millisecond))
 		wants := []int64{1, 1 /* their calls, and in the next: */, 1, 1, 1, 1, 1, 1, 5, 1, 11, 2, 1, 1}
-		answers, errs := inmemory.Crowd(len(wants), func(i int) (rratelimiter.Decision, error) { return l.Take(b.Context(), wants[i]) })
+		answers, errs := inmemory.Crowd(len(wants), func(i int) (rratelimiter.Decision, error) {
+			return l.Take(b.Context(), wants[i])
+		})
 		var got string
 		for i := range wants {
 			switch {

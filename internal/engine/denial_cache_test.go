@@ -93,7 +93,8 @@ func TestWithDenialCache_ClientChangesTheLimiter_DenialIsForgotten(t *testing.T)
 func (b *bubble) changed() {
 	opened, err := inside.Open(b.client)
 	require.NoError(b, err)
-	_, _ = engine.Changing(b.Context(), opened.Engine, []string{"limiter"}, func(context.Context) (any, error) { return nil, nil })
+	nothing := func(context.Context) (any, error) { return nil, nil }
+	_, _ = engine.Changing(b.Context(), opened.Engine, []string{"limiter"}, nothing)
 }
 
 // TestWithDenialCache_ChangeDuringTheCall_DenialIsNotStored: the version from before the call

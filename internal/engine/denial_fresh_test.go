@@ -50,7 +50,7 @@ func TestWithDenialCache_CallerOfTheChangeHasLeft_DenialIsForgotten(t *testing.T
 			return c.Limiter("full").Rename(ctx, "limiter")
 		},
 	} {
-		for kind, patience := range map[string]time.Duration{"": time.Hour, ", whose caller has gone": 50 * time.Millisecond} {
+		for kind, patience := range map[string]time.Duration{"": time.Hour, ", caller left": 50 * time.Millisecond} {
 			t.Run(name+kind, func(t *testing.T) {
 				inBubble(t, func(b *bubble) {
 					l := b.limiter(hour, rratelimiter.WithDenialCache(time.Hour))
@@ -107,7 +107,8 @@ func TestWithDenialCache_RetryAfter_IsExact(t *testing.T) {
 		for permits := int64(1); permits <= 10; permits++ {
 			d, err := l.Take(b.Context(), permits)
 			require.NoError(b, err)
-			want := rratelimiter.Decision{Limit: 10, RetryAfter: time.Duration(10-6+(permits-1)/2) * second, ResetAfter: 8 * second}
+			after := time.Duration(10-6+(permits-1)/2) * second
+			want := rratelimiter.Decision{Limit: 10, RetryAfter: after, ResetAfter: 8 * second}
 			assert.Equal(b, want, d, "%d permits", permits)
 		}
 		assert.Equal(b, asked, b.Scripts.Load(), "calls of Redis")

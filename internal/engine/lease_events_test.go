@@ -155,7 +155,8 @@ func TestLease_ClockJumps_EndsByMonotonicTime(t *testing.T) {
 				const rate = 2000
 				var offset atomic.Int64
 				clock := func() time.Time { return time.Now().Add(time.Duration(offset.Load())) }
-				l := b.limiter(rratelimiter.Rate{Permits: rate, Interval: 10 * time.Second}, rratelimiter.WithLease(50*time.Millisecond), rratelimiter.WithClock(clock))
+				l := b.limiter(rratelimiter.Rate{Permits: rate, Interval: 10 * time.Second},
+					rratelimiter.WithLease(50*time.Millisecond), rratelimiter.WithClock(clock))
 				b.Latency.Store(int64(300 * time.Microsecond))
 				require.Equal(b, 1000, b.often(l, 1000, 20*time.Microsecond))
 				offset.Add(int64(jump))
@@ -167,7 +168,8 @@ func TestLease_ClockJumps_EndsByMonotonicTime(t *testing.T) {
 				}
 
 				// Whatever the clock says: of a limiter that is gone a lease is used until its end.
-				require.NoError(b, rratelimiter.New(b.QuickConn()).Limiter("limiter").SetRate(b.Context(), rratelimiter.Rate{Permits: 1_000_000, Interval: time.Hour}))
+				changed := rratelimiter.Rate{Permits: 1_000_000, Interval: time.Hour}
+				require.NoError(b, rratelimiter.New(b.QuickConn()).Limiter("limiter").SetRate(b.Context(), changed))
 				require.Equal(b, 1000, b.often(l, 1000, 20*time.Microsecond))
 				_, err := rratelimiter.New(b.QuickConn()).Limiter("limiter").Delete(b.Context())
 				require.NoError(b, err)
@@ -190,7 +192,8 @@ func TestLease_ClockJumps_EndsByMonotonicTime(t *testing.T) {
 
 // TestLease_ShortInterval_EndsEarlier: the script shortened the lease.
 func TestLease_ShortInterval_EndsEarlier(t *testing.T) {
-	inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 100 * time.Millisecond}, func(b *bubble, l *rratelimiter.Limiter) {
+	rate := rratelimiter.Rate{Permits: 10_000, Interval: 100 * time.Millisecond}
+	inLease(t, rate, func(b *bubble, l *rratelimiter.Limiter) {
 		b.Latency.Store(int64(100 * time.Microsecond))
 		start := time.Now()
 		require.Equal(b, 20, b.often(l, 20, 30*time.Microsecond))

@@ -49,7 +49,9 @@ func TestLease_RequestExceedsWhatIsFree_UsesTheLeaseToo(t *testing.T) {
 			return err == nil, err
 		},
 	} {
-		for kind, opts := range map[string][]rratelimiter.Option{"": nil, ", denials remembered": {rratelimiter.WithDenialCache(time.Hour)}} {
+		for kind, opts := range map[string][]rratelimiter.Option{
+			"": nil, ", denials remembered": {rratelimiter.WithDenialCache(time.Hour)},
+		} {
 			t.Run(name+kind, func(t *testing.T) {
 				inLease(t, rratelimiter.Rate{Permits: 1000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
 					b.leasing(l)
@@ -65,7 +67,8 @@ func TestLease_RequestExceedsWhatIsFree_UsesTheLeaseToo(t *testing.T) {
 	}
 }
 
-// TestLease_OthersReleasedSinceItCame_LargeRequestIsServedOfBoth: the reply that denies it reports what is free, not the lease.
+// TestLease_OthersReleasedSinceItCame_LargeRequestIsServedOfBoth: the reply that denies it reports what
+// is free, not the lease.
 func TestLease_OthersReleasedSinceItCame_LargeRequestIsServedOfBoth(t *testing.T) {
 	for name, acquire := range map[string]func(ctx context.Context, l *rratelimiter.Limiter, permits int64) error{
 		"TryAcquire": func(ctx context.Context, l *rratelimiter.Limiter, permits int64) error {
@@ -139,7 +142,8 @@ func TestFlush_RedisFails_ReturnsTheError(t *testing.T) {
 // TestFlush_CallsUnderWay_WaitsForThem: a program that closes its connection after Flush loses no
 // permits.
 func TestFlush_CallsUnderWay_WaitsForThem(t *testing.T) {
-	inLease(t, rratelimiter.Rate{Permits: 1_000_000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
+	rate := rratelimiter.Rate{Permits: 1_000_000, Interval: 10 * time.Second}
+	inLease(t, rate, func(b *bubble, l *rratelimiter.Limiter) {
 		free := int64(1_000_000)
 		for times := 100; times < 200; times++ {
 			free -= int64(b.often(l, times, 30*time.Microsecond))

@@ -34,7 +34,9 @@ func (b *bubble) often(l *rratelimiter.Limiter, times int, pause time.Duration) 
 }
 
 // inLease runs a test with leases of 10 ms and calls of half a millisecond. It requires that no state is left.
-func inLease(t *testing.T, rate rratelimiter.Rate, test func(b *bubble, l *rratelimiter.Limiter), opts ...rratelimiter.Option) {
+func inLease(
+	t *testing.T, rate rratelimiter.Rate, test func(b *bubble, l *rratelimiter.Limiter), opts ...rratelimiter.Option,
+) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(rate, append(opts, rratelimiter.WithLease(shortLease))...)
 		b.Latency.Store(int64(500 * time.Microsecond))
@@ -46,7 +48,8 @@ func inLease(t *testing.T, rate rratelimiter.Rate, test func(b *bubble, l *rrate
 }
 
 func TestLease_ManyCalls_NeedNoRedis(t *testing.T) {
-	inLease(t, rratelimiter.Rate{Permits: 1_000_000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
+	rate := rratelimiter.Rate{Permits: 1_000_000, Interval: 10 * time.Second}
+	inLease(t, rate, func(b *bubble, l *rratelimiter.Limiter) {
 		require.Equal(b, 1000, b.often(l, 1000, 20*time.Microsecond))
 		before := b.Scripts.Load()
 		start := time.Now()
@@ -218,7 +221,8 @@ func TestLease_FlushOrChange_IsReturned(t *testing.T) {
 			return err
 		},
 		"SetRate": func(b *bubble, l *rratelimiter.Limiter) error {
-			return l.SetRate(b.Context(), rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, rratelimiter.KeepState())
+			rate := rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}
+			return l.SetRate(b.Context(), rate, rratelimiter.KeepState())
 		},
 		"the end": func(*bubble, *rratelimiter.Limiter) error { pass(shortLease + time.Millisecond); return nil },
 	} {
@@ -280,7 +284,8 @@ func TestLease_LimiterExpiresSoon_NothingIsLeased(t *testing.T) {
 		b.often(l, 10, 30*time.Microsecond)
 		assert.Equal(b, int64(10), b.Scripts.Load()-before)
 	})
-	inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 15 * time.Millisecond}, func(b *bubble, l *rratelimiter.Limiter) {
+	rate := rratelimiter.Rate{Permits: 10_000, Interval: 15 * time.Millisecond}
+	inLease(t, rate, func(b *bubble, l *rratelimiter.Limiter) {
 		before := b.Scripts.Load()
 		b.often(l, 100, 30*time.Microsecond)
 		assert.Equal(b, int64(100), b.Scripts.Load()-before)
@@ -313,7 +318,9 @@ func TestLease_CallersWait_AreServedInOrder(t *testing.T) {
 
 func TestWithLease_InvalidDuration_IsRefused(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		for _, d := range []time.Duration{0, -shortLease, time.Microsecond, 1500 * time.Microsecond, time.Second + time.Millisecond} {
+		for _, d := range []time.Duration{
+			0, -shortLease, time.Microsecond, 1500 * time.Microsecond, time.Second + time.Millisecond,
+		} {
 			_, err := rratelimiter.New(b.Conn, rratelimiter.WithLease(d)).Limiter("limiter").TryAcquire(b.Context(), 1)
 			require.ErrorIs(b, err, rratelimiter.ErrInvalidOption)
 			assert.ErrorContains(b, err, d.String())

@@ -54,7 +54,9 @@ func (o *events) observer(t testing.TB) *rratelimiter.Observer {
 }
 
 // all returns the calls since it was last called.
-func (o *events) all() (decisions []rratelimiter.DecisionInfo, calls []rratelimiter.RedisCallInfo, waiting []rratelimiter.WaitingInfo) {
+func (o *events) all() (
+	decisions []rratelimiter.DecisionInfo, calls []rratelimiter.RedisCallInfo, waiting []rratelimiter.WaitingInfo,
+) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	decisions, calls, waiting = o.decisions, o.calls, o.waiting
@@ -63,7 +65,10 @@ func (o *events) all() (decisions []rratelimiter.DecisionInfo, calls []rratelimi
 }
 
 // observed runs a test with an observed limiter, on a link of 10 ms.
-func observed(t *testing.T, rate rratelimiter.Rate, test func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *events), opts ...rratelimiter.Option) {
+func observed(
+	t *testing.T, rate rratelimiter.Rate,
+	test func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *events), opts ...rratelimiter.Option,
+) {
 	inBubble(t, func(b *bubble) {
 		o := new(events)
 		l := b.limiter(rate, append(opts, rratelimiter.WithObserver(o.observer(b)))...)
@@ -100,7 +105,9 @@ var asks = []struct {
 		_, err := l.TryAcquireWithin(ctx, n, time.Minute)
 		return err
 	}},
-	{"Acquire", true, false, func(ctx context.Context, l *rratelimiter.Limiter, n int64) error { return l.Acquire(ctx, n) }},
+	{"Acquire", true, false, func(ctx context.Context, l *rratelimiter.Limiter, n int64) error {
+		return l.Acquire(ctx, n)
+	}},
 }
 
 // call is what an observer learns of a call to Redis for one request.
@@ -114,7 +121,8 @@ func call(permits int64, took time.Duration, err error) []rratelimiter.RedisCall
 func TestObserver_Decisions_AreEachReportedOnce(t *testing.T) {
 	for _, ask := range asks {
 		t.Run(ask.name, func(t *testing.T) {
-			observed(t, rratelimiter.Rate{Permits: 10, Interval: time.Hour}, func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *events) {
+			rate := rratelimiter.Rate{Permits: 10, Interval: time.Hour}
+			observed(t, rate, func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *events) {
 				// only requires one decision since, and one call to Redis if it took any time.
 				only := func(want rratelimiter.DecisionInfo, took time.Duration, err error) {
 					b.Helper()
@@ -202,7 +210,8 @@ func TestObserver_Source_NamesRedisLeaseOrMemory(t *testing.T) {
 		}
 		return all
 	}
-	observed(t, rratelimiter.Rate{Permits: 10, Interval: time.Hour}, func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *events) {
+	rate := rratelimiter.Rate{Permits: 10, Interval: time.Hour}
+	observed(t, rate, func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *events) {
 		for range 3 {
 			_, err := l.TryAcquire(ctx, 6)
 			require.NoError(b, err)
@@ -210,10 +219,13 @@ func TestObserver_Source_NamesRedisLeaseOrMemory(t *testing.T) {
 		}
 		_, err := l.TryAcquireWithin(ctx, 6, second)
 		require.NoError(b, err)
-		assert.Equal(b, []rratelimiter.Source{rratelimiter.FromRedis, rratelimiter.FromRedis, rratelimiter.FromMemory, rratelimiter.FromRedis}, sources(o))
+		assert.Equal(b, []rratelimiter.Source{
+			rratelimiter.FromRedis, rratelimiter.FromRedis, rratelimiter.FromMemory, rratelimiter.FromRedis,
+		}, sources(o))
 	}, rratelimiter.WithDenialCache(time.Hour))
 
-	observed(t, rratelimiter.Rate{Permits: 1_000_000, Interval: time.Hour}, func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *events) {
+	rate = rratelimiter.Rate{Permits: 1_000_000, Interval: time.Hour}
+	observed(t, rate, func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *events) {
 		b.Latency.Store(int64(500 * time.Microsecond))
 		var carried, leased, used, from int64
 		for i := range 3000 {
@@ -254,7 +266,8 @@ func TestObserver_Source_NamesRedisLeaseOrMemory(t *testing.T) {
 // TestObserver_ManyCallersAndLeases_SourcesMatchTheCalls: each caller that Redis decided on was in
 // a call.
 func TestObserver_ManyCallersAndLeases_SourcesMatchTheCalls(t *testing.T) {
-	observed(t, rratelimiter.Rate{Permits: 20_000, Interval: second}, func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *events) {
+	rate := rratelimiter.Rate{Permits: 20_000, Interval: second}
+	observed(t, rate, func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *events) {
 		b.Latency.Store(int64(500 * time.Microsecond))
 		random := rand.New(rand.NewPCG(7, 8))
 		var callers sync.WaitGroup

@@ -105,12 +105,13 @@ func TestObserver_HookWithoutACallerFails_QueueGoesOn(t *testing.T) {
 		t.Run(way, func(t *testing.T) {
 			inBubble(t, func(b *bubble) {
 				var alone atomic.Int64
-				l := b.limiter(rratelimiter.Rate{Permits: 1, Interval: second}, rratelimiter.WithObserver(&rratelimiter.Observer{RedisCall: func(ctx context.Context, _ rratelimiter.RedisCallInfo) {
-					if ctx.Value(callerKey{}) == nil {
-						alone.Add(1)
-						fail()
-					}
-				}}))
+				l := b.limiter(rratelimiter.Rate{Permits: 1, Interval: second}, rratelimiter.WithObserver(&rratelimiter.Observer{
+					RedisCall: func(ctx context.Context, _ rratelimiter.RedisCallInfo) {
+						if ctx.Value(callerKey{}) == nil {
+							alone.Add(1)
+							fail()
+						}
+					}}))
 				b.Latency.Store(int64(trip))
 				caller := context.WithValue(b.Context(), callerKey{}, 1)
 				leaves, leave := context.WithTimeout(caller, trip/2)

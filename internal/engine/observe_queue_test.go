@@ -15,7 +15,8 @@ import (
 )
 
 func TestObserver_Waiting_HasTheLengthOfTheQueue(t *testing.T) {
-	observed(t, rratelimiter.Rate{Permits: 2, Interval: second}, func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *events) {
+	rate := rratelimiter.Rate{Permits: 2, Interval: second}
+	observed(t, rate, func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *events) {
 		other := rratelimiter.New(b.Conn, rratelimiter.WithObserver(o.observer(b))).Limiter("limiter")
 		before := b.Scripts.Load()
 		leaves, leave := context.WithCancel(ctx)
@@ -56,7 +57,8 @@ func TestObserver_Waiting_HasTheLengthOfTheQueue(t *testing.T) {
 // TestObserver_Waited_CountsFromTheFirstAnswer: a caller that a reply leaves in the queue has
 // waited, and so have those behind it.
 func TestObserver_Waited_CountsFromTheFirstAnswer(t *testing.T) {
-	observed(t, rratelimiter.Rate{Permits: 4, Interval: second}, func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *events) {
+	rate := rratelimiter.Rate{Permits: 4, Interval: second}
+	observed(t, rate, func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *events) {
 		var callers sync.WaitGroup
 		acquire := func(ctx context.Context, permits int64) {
 			callers.Go(func() { _ = l.Acquire(ctx, permits) })
@@ -128,7 +130,8 @@ func TestObserver_Waited_CountsFromTheFirstAnswer(t *testing.T) {
 }
 
 func TestObserver_Pipeline_EachCallIsReported(t *testing.T) {
-	observed(t, rratelimiter.Rate{Permits: 1000, Interval: time.Hour}, func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *events) {
+	rate := rratelimiter.Rate{Permits: 1000, Interval: time.Hour}
+	observed(t, rate, func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *events) {
 		const names = 40
 		sent := b.Sent.Load()
 		var callers sync.WaitGroup
@@ -160,7 +163,8 @@ func TestObserver_NamesOfOneLimiter_CallHasTheNameOfItsCaller(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		var mu sync.Mutex
 		reported := make(map[string]any)
-		b.limiter(rratelimiter.Rate{Permits: 1000, Interval: time.Hour}, rratelimiter.WithNameMapper(func(string) string { return "limiter" }),
+		b.limiter(rratelimiter.Rate{Permits: 1000, Interval: time.Hour},
+			rratelimiter.WithNameMapper(func(string) string { return "limiter" }),
 			rratelimiter.WithObserver(&rratelimiter.Observer{RedisCall: func(ctx context.Context, c rratelimiter.RedisCallInfo) {
 				mu.Lock()
 				defer mu.Unlock()

@@ -61,8 +61,10 @@ func takeOfEach(b *bubble, limiters []*rratelimiter.Limiter) (answers []rratelim
 // TestPipeline_ManyNames_ShareIt: each call has its own answer. Calls of few names are sent alone.
 func TestPipeline_ManyNames_ShareIt(t *testing.T) {
 	for name, prepare := range map[string]func(b *bubble){
-		"":                        func(*bubble) {},
-		"to a server that forgot": func(b *bubble) { require.NoError(b, b.Conn.Do(b.Context(), b.Conn.B().ScriptFlush().Build()).Error()) },
+		"": func(*bubble) {},
+		"after SCRIPT FLUSH": func(b *bubble) {
+			require.NoError(b, b.Conn.Do(b.Context(), b.Conn.B().ScriptFlush().Build()).Error())
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(b *bubble) {
@@ -73,7 +75,10 @@ func TestPipeline_ManyNames_ShareIt(t *testing.T) {
 				answers, errs := takeAtOnce(b, c)
 				for i := range answers {
 					require.NoError(b, errs[i])
-					assert.Equal(b, rratelimiter.Decision{Allowed: true, Remaining: int64(i), Limit: int64(i + 1), ResetAfter: answers[i].ResetAfter}, answers[i])
+					want := rratelimiter.Decision{
+						Allowed: true, Remaining: int64(i), Limit: int64(i + 1), ResetAfter: answers[i].ResetAfter,
+					}
+					assert.Equal(b, want, answers[i])
 				}
 				assert.Greater(b, counting.names.Load(), int64(len(answers)/2), "names in pipelines")
 				assert.Less(b, counting.sent.Load(), counting.names.Load()*4/5, "pipelines")

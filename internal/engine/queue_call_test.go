@@ -159,7 +159,9 @@ func TestQueue_DeadlineBehindOthersInItsCall_IsRefusedByThatCall(t *testing.T) {
 		q.within(l, "second", 6, 15*second)
 		q.within(l, "third", 4, 15*second)
 		q.done.Wait()
-		assert.ElementsMatch(t, []string{"opens failed at 0.1s", "second failed at 0.2s", "first at 10.1s", "third at 10.1s"}, q.said())
+		assert.ElementsMatch(t, []string{
+			"opens failed at 0.1s", "second failed at 0.2s", "first at 10.1s", "third at 10.1s",
+		}, q.said())
 	})
 }
 

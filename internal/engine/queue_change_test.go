@@ -17,7 +17,9 @@ func TestQueue_RequestAheadExceedsTheNewRate_DoesNotCount(t *testing.T) {
 		q.wait(l, "a", 1, 0)
 		q.wait(l, "b", 50, 0)
 		pass(2 * second) // all are asked for
-		require.NoError(t, rratelimiter.New(q.Conn).Limiter("limiter").SetRate(q.Context(), rratelimiter.Rate{Permits: 10, Interval: 10 * second}, rratelimiter.KeepState()))
+		changed := rratelimiter.Rate{Permits: 10, Interval: 10 * second}
+		other := rratelimiter.New(q.Conn).Limiter("limiter")
+		require.NoError(t, other.SetRate(q.Context(), changed, rratelimiter.KeepState()))
 		ok, err := l.TryAcquireWithin(q.Context(), 1, 15*second)
 		require.NoError(t, err)
 		assert.True(t, ok, "10 permits are free at 10s: 1 is a's, b asks for more than the rate, the rest are free")
@@ -32,7 +34,8 @@ func TestQueue_IntervalGrows_UnreachableDeadlinesEndAtOnce(t *testing.T) {
 			q.wait(l, fmt.Sprint(i), 1, time.Minute)
 		}
 		pass(2 * second)
-		require.NoError(t, l.SetRate(q.Context(), rratelimiter.Rate{Permits: 10, Interval: time.Hour}, rratelimiter.KeepState()))
+		changed := rratelimiter.Rate{Permits: 10, Interval: time.Hour}
+		require.NoError(t, l.SetRate(q.Context(), changed, rratelimiter.KeepState()))
 		pass(second)
 		q.mu.Lock()
 		defer q.mu.Unlock()
@@ -56,7 +59,8 @@ func TestQueue_ReplyForAnotherCaller_EndsUnreachableDeadlines(t *testing.T) {
 		pass(2 * second)
 		q.Take(other, 4)
 		pass(6 * second)
-		assert.ElementsMatch(t, []string{"a at 10s", "c failed at 10s"}, q.said(), "c is behind b, which can be served at 13s: at 15s")
+		assert.ElementsMatch(t, []string{"a at 10s", "c failed at 10s"}, q.said(),
+			"c is behind b, which can be served at 13s: at 15s")
 	})
 }
 
@@ -81,7 +85,8 @@ func TestQueue_RateFalls_RequestsAboveItEndAtOnce(t *testing.T) {
 		}
 		q.wait(l, "large", 5, 0)
 		pass(2 * second)
-		require.NoError(t, l.SetRate(q.Context(), rratelimiter.Rate{Permits: 1, Interval: time.Minute}, rratelimiter.KeepState()))
+		changed := rratelimiter.Rate{Permits: 1, Interval: time.Minute}
+		require.NoError(t, l.SetRate(q.Context(), changed, rratelimiter.KeepState()))
 		pass(second)
 		q.mu.Lock()
 		assert.Equal(t, []string{"large failed at 2s"}, q.log)

@@ -20,6 +20,7 @@ import (
 // after the caller arrived denies it.
 func TestQueue_StateChangedBeforeTheCaller_IsNotDeniedOnStaleState(t *testing.T) {
 	rate := rratelimiter.Rate{Permits: 10, Interval: time.Hour}
+	unchanged := func(context.Context, *rratelimiter.Limiter) error { return nil }
 	within := func(l *rratelimiter.Limiter, ctx context.Context, permits int64) error {
 		ok, err := l.TryAcquireWithin(ctx, permits, 5*time.Minute)
 		if err == nil && !ok {
@@ -42,9 +43,12 @@ func TestQueue_StateChangedBeforeTheCaller_IsNotDeniedOnStaleState(t *testing.T)
 		"a higher rate": {func(ctx context.Context, l *rratelimiter.Limiter) error {
 			return l.SetRate(ctx, rratelimiter.Rate{Permits: 50, Interval: time.Hour}, rratelimiter.KeepState())
 		}, 30, nil},
-		"Delete":               {func(ctx context.Context, l *rratelimiter.Limiter) error { _, err := l.Delete(ctx); return err }, 1, rratelimiter.ErrNotInitialized},
-		"nothing":              {func(context.Context, *rratelimiter.Limiter) error { return nil }, 11, rratelimiter.ErrPermitsExceedRate},
-		"nothing, and no time": {func(context.Context, *rratelimiter.Limiter) error { return nil }, 1, context.DeadlineExceeded},
+		"Delete": {func(ctx context.Context, l *rratelimiter.Limiter) error {
+			_, err := l.Delete(ctx)
+			return err
+		}, 1, rratelimiter.ErrNotInitialized},
+		"nothing":              {unchanged, 11, rratelimiter.ErrPermitsExceedRate},
+		"nothing, and no time": {unchanged, 1, context.DeadlineExceeded},
 		"Delete and TrySetRate": {func(ctx context.Context, l *rratelimiter.Limiter) error {
 			if _, err := l.Delete(ctx); err != nil {
 				return err
@@ -54,7 +58,9 @@ func TestQueue_StateChangedBeforeTheCaller_IsNotDeniedOnStaleState(t *testing.T)
 		}, 12, nil},
 	} {
 		for who, other := range map[string]bool{"another client": true, "this client": false} {
-			for call, ask := range map[string]func(*rratelimiter.Limiter, context.Context, int64) error{"TryAcquireWithin": within, "Acquire": acquire} {
+			for call, ask := range map[string]func(*rratelimiter.Limiter, context.Context, int64) error{
+				"TryAcquireWithin": within, "Acquire": acquire,
+			} {
 				t.Run(name+" by "+who+", "+call, func(t *testing.T) {
 					inQueue(t, rate, func(q *line, l *rratelimiter.Limiter) {
 						ctx, cancel := context.WithCancel(q.Context())
@@ -171,7 +177,8 @@ func TestTryAcquireWithin_ServerHangs_EndsWithTheTimeout(t *testing.T) {
 }
 
 func TestQueue_SumOverflows_CallersAreDenied(t *testing.T) {
-	inQueue(t, rratelimiter.Rate{Permits: engine.MostPermits, Interval: time.Hour}, func(q *line, l *rratelimiter.Limiter) {
+	rate := rratelimiter.Rate{Permits: engine.MostPermits, Interval: time.Hour}
+	inQueue(t, rate, func(q *line, l *rratelimiter.Limiter) {
 		q.Take(l, 1)
 		q.Latency.Store(int64(10 * time.Millisecond))
 		ctx, cancel := context.WithCancel(q.Context())

@@ -211,7 +211,8 @@ func TestQueue_ClientReleases_ServesAtOnce(t *testing.T) {
 		pass(second)
 		require.NoError(t, l.Release(q.Context(), 5))
 		pass(second)
-		require.NoError(t, l.SetRate(q.Context(), rratelimiter.Rate{Permits: 14, Interval: time.Hour}, rratelimiter.KeepState()))
+		changed := rratelimiter.Rate{Permits: 14, Interval: time.Hour}
+		require.NoError(t, l.SetRate(q.Context(), changed, rratelimiter.KeepState()))
 		q.done.Wait()
 		assert.Equal(t, []string{"a at 1s", "b at 2s"}, q.log)
 	})

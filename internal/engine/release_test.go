@@ -19,8 +19,11 @@ import (
 // of a caller that left has expired when its refund arrives, and the permits belong to others.
 func TestRefund_GrantHasExpired_ReturnsNothing(t *testing.T) {
 	for name, call := range map[string]func(context.Context, *rratelimiter.Limiter) error{
-		"TryAcquire": func(ctx context.Context, l *rratelimiter.Limiter) error { _, err := l.TryAcquire(ctx, 10); return err },
-		"Acquire":    func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Acquire(ctx, 10) },
+		"TryAcquire": func(ctx context.Context, l *rratelimiter.Limiter) error {
+			_, err := l.TryAcquire(ctx, 10)
+			return err
+		},
+		"Acquire": func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Acquire(ctx, 10) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(b *bubble) {

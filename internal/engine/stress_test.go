@@ -27,7 +27,11 @@ func TestLimiter_CallersLeaveAtAnyTime_NoPermitIsLost(t *testing.T) {
 		seeds = s
 	}
 	for seed := range seeds {
-		for kind, opts := range map[string][]rratelimiter.Option{"": nil, ", with a denial cache": {rratelimiter.WithDenialCache(time.Hour)}, ", server time": {rratelimiter.WithServerTime()}} {
+		for kind, opts := range map[string][]rratelimiter.Option{
+			"":                      nil,
+			", with a denial cache": {rratelimiter.WithDenialCache(time.Hour)},
+			", server time":         {rratelimiter.WithServerTime()},
+		} {
 			t.Run(fmt.Sprint(seed, kind), func(t *testing.T) {
 				inBubble(t, func(b *bubble) {
 					random := rand.New(rand.NewPCG(uint64(seed), 9))
@@ -54,7 +58,8 @@ func TestLimiter_CallersLeaveAtAnyTime_NoPermitIsLost(t *testing.T) {
 								permits = rate + 1
 							}
 							l := opened[i][random.IntN(2)]
-							after, patience := time.Duration(random.Int64N(int64(20*time.Millisecond))), time.Duration(1+random.Int64N(int64(30*time.Millisecond)))
+							after := time.Duration(random.Int64N(int64(20 * time.Millisecond)))
+							patience := time.Duration(1 + random.Int64N(int64(30*time.Millisecond)))
 							leaves := random.IntN(3) > 0 || what == 2
 							callers.Go(func() {
 								pass(after)
