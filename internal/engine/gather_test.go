@@ -239,28 +239,3 @@ func TestAbandonedRequestsLeave(t *testing.T) {
 		b.free(l, MostPermits-2551)
 	})
 }
-
-// bounded ends by late alone.
-type bounded struct {
-	context.Context
-	late chan struct{}
-}
-
-func (c *bounded) Ends() (gone, late <-chan struct{}) { return nil, c.late }
-
-func (c *bounded) Err() error { return context.DeadlineExceeded }
-
-// Who comes with a Bounded context leaves at the end that it shares with others, and holds nothing afterwards.
-func TestBoundedContexts(t *testing.T) {
-	inBubble(t, func(b *bubble) {
-		l := b.limiter(10, time.Hour)
-		b.take(l, 1)
-		b.Latency.Store(int64(5 * second))
-		c := &bounded{b.Context(), make(chan struct{})}
-		time.AfterFunc(second, func() { close(c.late) })
-		begin := time.Now()
-		_, err := l.Try(c, Ask{Permits: 1})
-		assert.ErrorIs(b, err, context.DeadlineExceeded)
-		assert.Equal(b, second, time.Since(begin))
-	})
-}
