@@ -6,12 +6,7 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/inside"
 )
-
-func init() {
-	inside.CheckPolicy = func(policy any) error { return policy.(Policy).validate() } //nolint:errcheck,forcetypeassert // nothing else is given
-}
 
 // Policy is a way to limit: [FixedWindow], [Calendar], [SlidingWindow], [SlidingLog],
 // [TokenBucket], [LeakyBucket] or [Smooth]. Policies are plain values that can be compared. The

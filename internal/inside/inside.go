@@ -55,6 +55,3 @@ type Reply struct {
 	Rate, Interval, Free, Reset int64
 	Returns                     []int64 // pairs: after so long, so many permits return
 }
-
-// CheckPolicy returns the error of a policy of package limit, which sets it.
-var CheckPolicy func(policy any) error

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -99,7 +98,7 @@ func (d *Decoder) Policy(n *Node, l *Limit) limit.Policy {
 	if len(d.Problems) > before || l.Permits == 0 {
 		return nil
 	}
-	if err := inside.CheckPolicy(p); err != nil {
+	if err := limit.Validate(p); err != nil {
 		d.Fail(n, "%s", ReasonOf(err))
 		return nil
 	}
