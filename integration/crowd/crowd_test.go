@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 
 const (
 	processes = 2 // of each language
-	duration  = 10 * time.Second
+	duration  = 5 * time.Second
 	interval  = 500 * time.Millisecond
 	rate      = 200
 )

@@ -12,7 +12,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/servers"
 )
 
-const outage = 3 * time.Second
+const outage = 2 * time.Second
 
 // For each failure mode and door Redis dies, or hangs, and comes back under load.
 func TestOutages(t *testing.T) {

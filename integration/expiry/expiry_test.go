@@ -163,7 +163,7 @@ func (l *life) live(ctx context.Context, keptAlive bool) error {
 	if err := l.redis.Do(ctx, l.redis.B().Pexpire().Key(l.name).Milliseconds(span.Milliseconds()).Build()).Error(); err != nil {
 		return err
 	}
-	for range 200 {
+	for range 60 {
 		// A few calls at any time, then many around the end.
 		if left := time.Until(l.ends); left > 2*time.Millisecond && len(l.log)%12 >= 3 {
 			time.Sleep(left - time.Millisecond - time.Duration(l.random.IntN(1000))*time.Microsecond)

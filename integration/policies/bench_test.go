@@ -3,7 +3,10 @@
 package policies
 
 import (
+	"cmp"
 	"context"
+	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -13,8 +16,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// steps is how many calls are compared for each policy.
-const steps = 10_000
+// steps is how many calls are compared for each policy: POLICY_STEPS, by default 3,000.
+var steps = func() int {
+	n, err := strconv.Atoi(cmp.Or(os.Getenv("POLICY_STEPS"), "3000"))
+	if err != nil || n < 1 {
+		panic("POLICY_STEPS wants a number above 0")
+	}
+	return n
+}()
 
 // bench is a Redis server and a clock that the test turns. The clocks of the server and of the process run by themselves: the tests
 // have times of minutes, so that they do not matter, and keys do not expire.
