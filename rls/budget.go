@@ -1,8 +1,6 @@
 package rls
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -10,11 +8,9 @@ import (
 	"time"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 
-	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -189,24 +185,5 @@ func (r *reader) length(n *rulefile.Node, f *limitFile, l *rulefile.Limit) (unit
 	}
 	return unit
 }
-
-// refused says what package limit has against policies of one name.
-func refused(policies ...limit.Policy) error {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	_, err := limit.New(unasked, "check", policies...).Peek(ctx)
-	if errors.Is(err, context.Canceled) {
-		return nil
-	}
-	return err
-}
-
-// unasked is a Client that is never asked: package limit checks policies before Redis.
-var unasked = rratelimiter.New(nowhere{})
-
-// nowhere is a Redis that nobody calls.
-type nowhere struct{ rueidis.Client }
-
-func (nowhere) Mode() rueidis.ClientMode { return rueidis.ClientModeStandalone }
 
 var _ fmt.Stringer = (*oneLimit)(nil)

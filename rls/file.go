@@ -156,7 +156,7 @@ func (r *reader) checkJoint(n *rulefile.Node, limits []*oneLimit) {
 		}
 	}
 	if len(policies) > 1 {
-		if err := refused(policies...); err != nil {
+		if err := limit.Validate(policies...); err != nil {
 			r.Fail(n, "%s", rulefile.ReasonOf(err))
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"google.golang.org/grpc/status"
 
@@ -61,7 +62,7 @@ func (g *group) ask(ctx context.Context, s *Server) error {
 		joined := []limit.Joinable{limiter}
 		for _, a := range g.members[1:] {
 			other, more := a.limiter(s.config.Client)
-			joined, policies = append(joined, other), append(policies, more...)
+			joined, policies = append(joined, other), slices.Concat(policies, more)
 		}
 		limiter = limit.Join(joined...)
 	}
@@ -69,7 +70,7 @@ func (g *group) ask(ctx context.Context, s *Server) error {
 	overdraw := first.act == take && first.rule != nil && first.rule.overdraw
 	if overdraw || first.act != take {
 		request.Limiter = &special{limiter, first.act, int64(first.hits), overdraw}
-		request.Policies = append(policies, nil) // asks for each
+		request.Policies = append(slices.Clone(policies), nil) // asks for each
 	}
 	answer := s.guard.Ask(ctx, request)
 	each := answer.Each
@@ -95,11 +96,20 @@ func (g *group) ask(ctx context.Context, s *Server) error {
 
 // limiter opens the limiter of a descriptor, and returns the policies of its limits.
 func (a *asked) limiter(client *rratelimiter.Client) (*limit.Limiter, []limit.Policy) {
-	policies := make([]limit.Policy, len(a.limits))
-	for i, one := range a.limits {
+	key, plain := strings.CutPrefix(a.name, namePrefix+":")
+	if r := a.rule; r != nil && r.limiters != nil && plain && len(a.limits) == len(r.limits) {
+		return r.limiters.Limiter(key), r.policies
+	}
+	policies := policiesOf(a.limits)
+	return limit.New(client, a.name, policies...), policies
+}
+
+func policiesOf(limits []*oneLimit) []limit.Policy {
+	policies := make([]limit.Policy, len(limits))
+	for i, one := range limits {
 		policies[i] = one.budget.policy
 	}
-	return limit.New(client, a.name, policies...), policies
+	return policies
 }
 
 // special is a limiter of which something else is wanted than to take permits.

@@ -33,12 +33,15 @@ func (d *domain) match(entries []*common.RateLimitDescriptor_Entry) (found *rule
 	return found, stored
 }
 
+// namePrefix is the first part of the names of limiters.
+const namePrefix = "rls"
+
 // nameOf is the name of a descriptor's limiter in Redis. Descriptors that differ have names that differ, unless
 // they share what a wildcard grants.
 func (d *domain) nameOf(entries []*common.RateLimitDescriptor_Entry, stored []string) (name, slot string) {
 	var space [16]string
 	parts := append(space[:0], d.name)
-	prefix := "rls"
+	prefix := namePrefix
 	for i, entry := range entries {
 		value := entry.GetValue()
 		if stored != nil && stored[i] != "" {

@@ -11,6 +11,9 @@ import (
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // rule is a descriptor of the configuration.
@@ -23,7 +26,9 @@ type rule struct {
 	levels []string // key and value of each descriptor above and of this one, as metrics name them
 	wild   [][]byte // the value with its key, cut at each "*"; nil without one
 
-	limits      []*oneLimit // empty: passes everything
+	limits      []*oneLimit    // empty: passes everything
+	limiters    *limit.Keyed   // of the limits, once a Server has the rule; nil if one of them asks nothing of Redis
+	policies    []limit.Policy // of the limits
 	shadow      bool
 	quota       bool
 	overdraw    bool
@@ -117,6 +122,17 @@ type oneLimit struct {
 	unlimited bool
 	budget    budget
 	shown     *ratelimit.RateLimitResponse_RateLimit
+}
+
+// open opens the limiters of a level.
+func (l *level) open(client *rratelimiter.Client) {
+	for _, r := range l.exact {
+		r.policies = policiesOf(r.limits)
+		if len(r.policies) > 0 && !slices.Contains(r.policies, nil) {
+			r.limiters = limit.NewKeyed(client, namePrefix, r.policies...)
+		}
+		r.below.open(client)
+	}
 }
 
 // matchesWild says whether a text is a pattern's, which was cut at each "*".

@@ -43,6 +43,9 @@ func (s *Server) take(sources []rulefile.Source, problem *rulefile.Problem) erro
 		s.metrics.notLoaded.Add(1)
 		return err
 	}
+	for _, d := range rules.order {
+		d.rules.open(s.config.Client)
+	}
 	s.metrics.adopt(rules)
 	s.rules.Store(rules)
 	s.metrics.loaded.Add(1)

@@ -8,7 +8,6 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -37,39 +36,19 @@ var over = func() context.Context {
 	return ctx
 }()
 
-// areApart says whether no two of some limits would count in the same key. Permits make no difference to that, so that what was looked
-// at once, of any permits, need not be looked at again.
-func (d *decoder) areApart(l *limits) bool {
-	if len(l.redisson) <= 1 {
-		seen := true
-		for i, p := range l.policies {
-			for _, other := range l.policies[:i] {
-				pair := [2]limit.Policy{guard.Kind(other), guard.Kind(p)}
-				if seen = seen && d.apart[pair]; !seen {
-					break
-				}
-			}
-		}
-		if seen {
-			return true
-		}
+// areApart reports whether no two limits would count in the same key.
+func (l *limits) areApart() bool {
+	if len(l.policies) > 0 && limit.Validate(l.policies...) != nil {
+		return false
+	}
+	if len(l.redisson) < 2 {
+		return true
 	}
 	var members []limit.Joinable
-	if len(l.policies) > 0 {
-		members = append(members, limit.New(nowhere, "rule", l.policies...))
-	}
 	for _, r := range l.redisson {
 		members = append(members, nowhere.Limiter(r.name))
 	}
-	if ended(limit.Join(members...).Take(over, 1)) != nil {
-		return false
-	}
-	for i, p := range l.policies {
-		for _, other := range l.policies[:i] {
-			d.apart[[2]limit.Policy{guard.Kind(other), guard.Kind(p)}] = true
-		}
-	}
-	return true
+	return ended(limit.Join(members...).Take(over, 1)) == nil
 }
 
 func checkRate(rate rratelimiter.Rate) error {

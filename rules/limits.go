@@ -24,10 +24,12 @@ type limits struct {
 	told [2]atomic.Pointer[description] // by the kind of door; made when it is used first: of many rules few are used at any time
 }
 
-// description is what clients are told of limits.
+// description is what a middleware needs of limits.
 type description struct {
+	client   *rratelimiter.Client
 	policies []limit.Policy // with their names
 	of       func(guard.Limiter) guard.Limiter
+	limiter  func(key string) *limit.Limiter // of the policies
 }
 
 // redisson is a limiter that Java programs use too.
@@ -94,21 +96,28 @@ func (d *decoder) limits(n *rulefile.Node, policy string) *limits {
 	case count > mostPolicies:
 		d.Fail(n, "%d limits, want %d at most", count, mostPolicies)
 		return nil
-	case !d.areApart(all):
+	case !all.areApart():
 		d.Fail(n, "two of the limits would count in the same key: leave one out, or give it another policy or time")
 		return nil
 	}
 	return all
 }
 
-// described is the limits as clients of a kind of door are told of them. Requests that come at once may each make it.
-func (l *limits) described(kind doorKind) *description {
-	if made := l.told[kind].Load(); made != nil {
+// described returns what a middleware needs of the limits of a rule. Requests that come at once may each make it.
+func (l *limits) described(o *opener, r *rule) *description {
+	if made := l.told[o.door].Load(); made != nil && made.client == o.client {
 		return made
 	}
-	made := &description{policies: l.named()}
-	made.of = kind.describe(made.policies)
-	l.told[kind].Store(made)
+	made := &description{client: o.client, policies: l.named()}
+	made.of = o.door.describe(made.policies)
+	if r.key == nil {
+		all := limit.New(o.client, r.prefix, l.policies...)
+		made.limiter = func(string) *limit.Limiter { return all }
+	} else {
+		keyed := limit.NewKeyed(o.client, r.prefix, l.policies...)
+		made.limiter = func(key string) *limit.Limiter { return keyed.Limiter(guard.Key(key)) }
+	}
+	l.told[o.door].Store(made)
 	return made
 }
 

@@ -1,15 +1,14 @@
 package rules
 
 import (
-	"errors"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -59,17 +58,17 @@ func single(limiter limit.Joinable, shared bool, policies []limit.Policy) group 
 var errNoKey = guard.Invalidf("rules: the key of the request is empty")
 
 func newOpener(client *rratelimiter.Client, at doorKind) *opener {
-	one := limit.FixedWindow{Permits: 1, Interval: time.Second}
-	_, err := limit.Join(limit.New(client, "a", one), limit.New(client, "b", one)).Take(over, 1)
-	return &opener{door: at, client: client, cluster: errors.Is(err, rratelimiter.ErrCrossSlot)}
+	c, err := inside.Open(client)
+	return &opener{door: at, client: client, cluster: err == nil && c.Engine.Cluster()}
 }
 
 // groups opens the limiters of a rule for a key: one group, if all share a slot.
 func (o *opener) groups(r *rule, l *limits, key string) []group {
 	var groups []group
-	policies := l.described(o.door).policies
+	described := l.described(o, r)
+	policies := described.policies
 	if own := len(l.policies); own > 0 {
-		groups = append(groups, single(limit.New(o.client, r.nameOf(key), l.policies...), false, policies[:own]))
+		groups = append(groups, single(described.limiter(key), false, policies[:own]))
 	}
 	for i, shared := range l.redisson {
 		at := len(l.policies) + i

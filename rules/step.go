@@ -73,7 +73,7 @@ func (r *rule) append(steps []step, o *opener, request asked, path string, m mat
 		return steps
 	case l.refuse:
 		s.settings = refusing(r.settings)
-		s.limiter = l.described(o.door).of(refusal(r.prefix))
+		s.limiter = l.described(o, r).of(refusal(r.prefix))
 		s.cost, s.err = 1, nil
 		return append([]step{s}, steps...) // before anything is taken
 	case s.err != nil:
@@ -81,7 +81,7 @@ func (r *rule) append(steps []step, o *opener, request asked, path string, m mat
 	}
 	groups := o.groups(r, l, s.key)
 	if len(groups) == 1 {
-		s.limiter = l.described(o.door).of(groups[0].limiter())
+		s.limiter = l.described(o, r).of(groups[0].limiter())
 	}
 	for i := range groups {
 		if s.group = &groups[i]; i > 0 {
@@ -141,12 +141,4 @@ func (s *step) join(other *step, o *opener) bool {
 		}
 	}
 	return true
-}
-
-// nameOf is the name of the limiter of a rule and a key.
-func (r *rule) nameOf(key string) string {
-	if r.key == nil {
-		return r.prefix
-	}
-	return guard.Name(r.prefix, key)
 }

@@ -8,13 +8,11 @@ import (
 
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
-	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // decoder reads a file of rules.
 type decoder struct {
 	rulefile.Decoder
-	apart map[[2]limit.Policy]bool // pairs that count in keys of their own, by their kinds
 
 	address      httplimit.Address
 	allowSlashes bool
@@ -26,7 +24,7 @@ type field[T any] = rulefile.Field[*decoder, T]
 
 // newDecoder reads the values of a document.
 func newDecoder(name string, data []byte) (*decoder, error) {
-	d := &decoder{Decoder: rulefile.Decoder{File: name}, apart: make(map[[2]limit.Policy]bool)}
+	d := &decoder{Decoder: rulefile.Decoder{File: name}}
 	d.Load(data, parseYAML)
 	return d, joined(d.Problems)
 }
