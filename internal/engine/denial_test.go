@@ -1,9 +1,7 @@
 package engine
 
 import (
-	"context"
 	"strconv"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,11 +26,6 @@ func deniedNow(g *Engine, permits int64, after time.Duration) *Batch {
 		b.dated = time.UnixMilli(now.UnixMilli())
 	}
 	return b
-}
-
-// change is a change of limiters by this client, of which Redis is not asked.
-func change(ctx context.Context, g *Engine, subjects ...string) {
-	_, _ = Changing(ctx, g, subjects, func(context.Context) (any, error) { return nil, nil })
 }
 
 // At its very end, and for permits of which a denial knows nothing, Redis is asked.
@@ -211,26 +204,6 @@ func TestDenials_Full_RememberNoMore(t *testing.T) {
 	})
 }
 
-// TestDenials_Change_ForgetsWhatWasReadBefore, and what is read before and kept after it.
-func TestDenials_Change_ForgetsWhatWasReadBefore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := New(Settings{Denials: time.Hour})
-		l := named(g, "a")
-		version := g.denials.version(l)
-		l.remember(deniedNow(g, 2, second), version)
-		require.NotNil(t, denialOf(g, "a"))
-		assert.Equal(t, second, denialOf(g, "a").until)
-		assert.EqualValues(t, 2, denialOf(g, "a").permits)
-		change(t.Context(), g, "a")
-		assert.Nil(t, denialOf(g, "a"))
-		l.remember(deniedNow(g, 2, second), version)
-		assert.Nil(t, denialOf(g, "a"))
-		l.remember(deniedNow(g, 2, second), g.denials.version(l))
-		assert.NotNil(t, denialOf(g, "a"))
-		time.Sleep(2 * sweepEvery)
-	})
-}
-
 func TestDenials_Reply_KeptWhereItDeniesForAWhile(t *testing.T) {
 	for name, reply := range map[string]*Batch{
 		"no permits were denied":     {Outlook: &view{limit: 10, after: second}},
@@ -267,38 +240,9 @@ func TestDenials_Reply_KeptWhereItDeniesForAWhile(t *testing.T) {
 	})
 }
 
-// No caller is denied by what was read before a change, not for the moment either that it takes to see the change.
-func TestDenials_ConcurrentChange_NeverDeniesByWhatWasBefore(t *testing.T) {
-	g := New(Settings{Denials: time.Hour})
-	l := named(g, "a")
-	version := g.denials.version(l)
-	change(t.Context(), g, "a")
-	var denied atomic.Int64
-	done, left := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(left)
-		for {
-			select {
-			case <-done:
-				return
-			default:
-			}
-			if _, ok := l.deny(Ask{Permits: 1}); ok {
-				denied.Add(1)
-			}
-		}
-	}()
-	for range 20_000 {
-		l.remember(deniedNow(g, 1, time.Hour), version)
-	}
-	close(done)
-	<-left
-	assert.Zero(t, denied.Load())
-}
-
-// TestACallThatNobodyMakesIsNoDenial: a batch whose callers have all gone knows nothing but what its last call said,
-// which was about another limiter.
-func TestACallThatNobodyMakesIsNoDenial(t *testing.T) {
+// TestDenials_BatchWithoutCallers_StoresNone: a batch whose callers have left holds only the reply
+// of its last call, which was for another limiter.
+func TestDenials_BatchWithoutCallers_StoresNone(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		g := b.remembering()
 		l, other := open(g, "limiter", 10, time.Minute), open(g, "other", 10, time.Minute)
@@ -310,77 +254,10 @@ func TestACallThatNobodyMakesIsNoDenial(t *testing.T) {
 		_, denied := l.deny(Ask{Permits: 1})
 		require.True(b, denied)
 
-		carryNobody(b, other)
+		callWithoutCallers(b, other)
 		synctest.Wait()
 		_, denied = other.deny(Ask{Permits: 1})
 		assert.False(b, denied)
 		assert.True(b, g.Idle())
 	})
-}
-
-// TestADenialEndsWithAnyOfItsSubjects, whichever limiters share them.
-func TestADenialEndsWithAnyOfItsSubjects(t *testing.T) {
-	for name, test := range map[string]struct {
-		changed string
-		want    []bool // whether both, a and b are denied still
-	}{
-		"its own":                     {"a", []bool{false, false, true}},
-		"another's":                   {"b", []bool{false, true, false}},
-		"its ID, which is no subject": {"both", []bool{true, true, true}},
-		"none":                        {"c", []bool{true, true, true}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(b *bubble) {
-				g := b.remembering()
-				limiters := []*window{open(g, "both", 10, time.Hour), open(g, "a", 10, time.Hour), open(g, "b", 10, time.Hour)}
-				limiters[0].Subjects = []string{"a", "b"}
-				for _, l := range limiters {
-					b.take(l, 10)
-					b.full(l, 1)
-					synctest.Wait()
-				}
-				change(b.Context(), g, test.changed)
-				for i, l := range limiters {
-					_, denied := l.deny(Ask{Permits: 1})
-					assert.Equal(b, test.want[i], denied, l.ID)
-				}
-				change(b.Context(), g, "a", "b")
-				synctest.Wait()
-				assert.Empty(b, g.denials.index.ids.all, "nothing is kept of what is forgotten")
-
-				// What changed while the call was under way is not remembered either.
-				b.Latency.Store(int64(100 * time.Millisecond))
-				time.AfterFunc(50*time.Millisecond, func() { change(b.Context(), g, "b") })
-				b.full(limiters[0], 1)
-				pass(10 * second)
-				synctest.Wait()
-				_, denied := limiters[0].deny(Ask{Permits: 1})
-				assert.False(b, denied)
-				assert.Empty(b, g.denials.index.ids.all)
-			})
-		})
-	}
-}
-
-// TestAChangeIsToldOfOnceTheServerHasAnswered, and not before: what is learned meanwhile may be older than it.
-func TestAChangeIsToldOfOnceTheServerHasAnswered(t *testing.T) {
-	g := New(Settings{Denials: time.Hour})
-	l := named(g, "a")
-	var known uint64
-	_, err := Changing(t.Context(), g, []string{"a"}, func(context.Context) (any, error) {
-		known = g.denials.version(l)
-		return nil, nil
-	})
-	require.NoError(t, err)
-	assert.Greater(t, g.denials.version(l), known)
-}
-
-// TestChangesOfLimitersAreCountedApart: most of them are no reason to forget what is known of another.
-func TestChangesOfLimitersAreCountedApart(t *testing.T) {
-	d := newDenials(time.Hour, time.Now, false)
-	counters := map[*atomic.Uint64]bool{}
-	for i := range 2000 {
-		counters[d.counter(strconv.Itoa(i))] = true
-	}
-	assert.Greater(t, len(counters), 200)
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -202,4 +203,44 @@ func TestLease_ShortInterval_EndsEarlier(t *testing.T) {
 		require.Less(b, time.Since(start), shortLease)
 		assert.Equal(b, int64(9980), b.Stored("{limiter}:value"))
 	})
+}
+
+func TestLease_CallersWait_AreServedInOrder(t *testing.T) {
+	inLease(t, rratelimiter.Rate{Permits: 2000, Interval: time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
+		const together = 10
+		served := make([]time.Time, 3000)
+		var callers sync.WaitGroup
+		for i := range served {
+			callers.Go(func() {
+				assert.NoError(b, l.Acquire(b.Context(), 1))
+				served[i] = time.Now()
+			})
+			if i%together == together-1 {
+				synctest.Wait()
+				pass(200 * time.Microsecond)
+			}
+		}
+		callers.Wait()
+		for i := range len(served) - together {
+			at := i - i%together + together
+			require.False(b, served[at].Before(served[i]), "%d was served before %d", at, i)
+		}
+		assert.Less(b, b.Scripts.Load(), int64(1500), "calls")
+	})
+}
+
+func TestLease_LimiterIsDeletedOrMoved_IsNotUsed(t *testing.T) {
+	for name, change := range map[string]func(ctx context.Context, l *rratelimiter.Limiter) error{
+		"Delete": func(ctx context.Context, l *rratelimiter.Limiter) error { _, err := l.Delete(ctx); return err },
+		"Rename": func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Rename(ctx, "other") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
+				b.often(l, 300, 30*time.Microsecond)
+				require.NoError(b, change(b.Context(), l))
+				_, err := l.TryAcquire(b.Context(), 1)
+				require.ErrorIs(b, err, rratelimiter.ErrNotInitialized)
+			})
+		})
+	}
 }

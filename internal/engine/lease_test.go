@@ -23,9 +23,9 @@ func later(t *testing.T, from time.Time, wall, monotonic time.Duration) time.Tim
 	return at
 }
 
-// TestALeaseIsOverByEitherClock: the monotonic one of a process that was stopped while somebody set the other back, and the other one
-// of a machine that slept.
-func TestALeaseIsOverByEitherClock(t *testing.T) {
+// TestLease_EitherClockPassesItsEnd_IsOver: the monotonic clock counts if the wall clock was set
+// back, and the wall clock if the machine slept.
+func TestLease_EitherClockPassesItsEnd_IsOver(t *testing.T) {
 	sent := time.Now()
 	s := activeLease{Lease: Lease{Lasts: time.Second}, sent: sent}
 	for _, test := range []struct {
@@ -45,8 +45,8 @@ func TestALeaseIsOverByEitherClock(t *testing.T) {
 	}
 }
 
-// TestALeaseWhoseTimerIsLateIsNotUsed: a process that was stopped goes on with its callers first.
-func TestALeaseWhoseTimerIsLateIsNotUsed(t *testing.T) {
+// TestLease_TimerIsLate_IsNotUsed: a process that was stopped runs its callers first.
+func TestLease_TimerIsLate_IsNotUsed(t *testing.T) {
 	for _, over := range []bool{false, true} {
 		sent := time.Now()
 		if over {
@@ -67,8 +67,7 @@ func TestALeaseWhoseTimerIsLateIsNotUsed(t *testing.T) {
 	}
 }
 
-// TestRemainingIsByTheNewestLease: that was taken of what the older ones had left.
-func TestRemainingIsByTheNewestLease(t *testing.T) {
+func TestLease_SeveralLeases_RemainingIsOfTheNewest(t *testing.T) {
 	l := &Limiter{Engine: New(Settings{Lease: time.Hour}), ID: "name", Leases: true}
 	now := time.Now()
 	l.Engine.registry.entries.Store("name", &entry{id: "name", leases: &leaseSet{span: time.Hour, fetching: true, leases: []activeLease{
@@ -79,8 +78,7 @@ func TestRemainingIsByTheNewestLease(t *testing.T) {
 	assert.Equal(t, int64(850+17+50), answer.Remaining)
 }
 
-// TestEachPartIsByTheNewestLease, as the answer is, and not where a lease does not tell of parts.
-func TestEachPartIsByTheNewestLease(t *testing.T) {
+func TestLease_SeveralLeases_PartsAreOfTheNewest(t *testing.T) {
 	l := &Limiter{Engine: New(Settings{Lease: time.Hour}), ID: "name", Leases: true}
 	now := time.Now()
 	newest := Lease{Lasts: time.Hour, Parts: []Answer{{Allowed: true, Limit: 1000, Remaining: 850, ResetAfter: time.Minute}, {Allowed: true, Limit: 9, Remaining: 7}}}
@@ -98,8 +96,8 @@ func TestEachPartIsByTheNewestLease(t *testing.T) {
 	assert.Equal(t, int64(20), h.leases[0].unused, "which tells of no parts")
 }
 
-// TestDemand: what was asked for in the last span, as far as two counts tell.
-func TestDemand(t *testing.T) {
+// TestLease_Demand_IsThatOfTheLastSpan: as far as two counts show.
+func TestLease_Demand_IsThatOfTheLastSpan(t *testing.T) {
 	const span = 10 * time.Millisecond
 	now := time.Now()
 	for _, test := range []struct {
@@ -119,8 +117,7 @@ func TestDemand(t *testing.T) {
 	}
 }
 
-// TestRunsOut: the next lease is to be there before this one is used up or over.
-func TestRunsOut(t *testing.T) {
+func TestLease_RunsOut_NextIsFetchedBefore(t *testing.T) {
 	const span = 100 * time.Millisecond
 	now := time.Now()
 	for _, test := range []struct {
@@ -143,8 +140,7 @@ func TestRunsOut(t *testing.T) {
 	}
 }
 
-// TestALeaseFromBeforeAChangeGoesBack: it was on its way while this client changed the limiter.
-func TestALeaseFromBeforeAChangeGoesBack(t *testing.T) {
+func TestLease_LimiterChangedMeanwhile_IsReturned(t *testing.T) {
 	h := &leaseSet{span: time.Hour, returns: new(sync.Map), spanBegan: time.Now(), demanded: 100}
 	b := &Batch{sent: time.Now()}
 	changes := h.plan(b)
@@ -160,17 +156,16 @@ func TestALeaseFromBeforeAChangeGoesBack(t *testing.T) {
 	assert.Empty(t, h.leases)
 }
 
-// TestWhoAwaitsALease is told once it has gone back, of what went wrong too.
-func TestWhoAwaitsALease(t *testing.T) {
+func TestLease_ReturnAwaited_ReportsItsError(t *testing.T) {
 	failed := errors.New("it hangs")
 	for name, test := range map[string]struct {
 		granted    int64
 		call, back error
 	}{
-		"none came":           {},
-		"one came":            {granted: 5},
-		"it cannot go back":   {granted: 5, back: failed},
-		"nobody knows of any": {granted: 5, call: failed},
+		"none came":         {},
+		"one came":          {granted: 5},
+		"it cannot go back": {granted: 5, back: failed},
+		"no lease is known": {granted: 5, call: failed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := &leaseSet{span: time.Hour, returns: new(sync.Map), spanBegan: time.Now(), demanded: 100}

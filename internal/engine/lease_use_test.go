@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -240,22 +239,6 @@ func TestLease_FlushOrChange_IsReturned(t *testing.T) {
 	}
 }
 
-func TestLease_LimiterIsDeletedOrMoved_IsNotUsed(t *testing.T) {
-	for name, change := range map[string]func(ctx context.Context, l *rratelimiter.Limiter) error{
-		"Delete": func(ctx context.Context, l *rratelimiter.Limiter) error { _, err := l.Delete(ctx); return err },
-		"Rename": func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Rename(ctx, "other") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
-				b.often(l, 300, 30*time.Microsecond)
-				require.NoError(b, change(b.Context(), l))
-				_, err := l.TryAcquire(b.Context(), 1)
-				require.ErrorIs(b, err, rratelimiter.ErrNotInitialized)
-			})
-		})
-	}
-}
-
 func TestLease_Ends_RedisIsAsked(t *testing.T) {
 	inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
 		b.often(l, 300, 30*time.Microsecond)
@@ -289,30 +272,6 @@ func TestLease_LimiterExpiresSoon_NothingIsLeased(t *testing.T) {
 		before := b.Scripts.Load()
 		b.often(l, 100, 30*time.Microsecond)
 		assert.Equal(b, int64(100), b.Scripts.Load()-before)
-	})
-}
-
-func TestLease_CallersWait_AreServedInOrder(t *testing.T) {
-	inLease(t, rratelimiter.Rate{Permits: 2000, Interval: time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
-		const together = 10
-		served := make([]time.Time, 3000)
-		var callers sync.WaitGroup
-		for i := range served {
-			callers.Go(func() {
-				assert.NoError(b, l.Acquire(b.Context(), 1))
-				served[i] = time.Now()
-			})
-			if i%together == together-1 {
-				synctest.Wait()
-				pass(200 * time.Microsecond)
-			}
-		}
-		callers.Wait()
-		for i := range len(served) - together {
-			at := i - i%together + together
-			require.False(b, served[at].Before(served[i]), "%d was served before %d", at, i)
-		}
-		assert.Less(b, b.Scripts.Load(), int64(1500), "calls")
 	})
 }
 

@@ -191,17 +191,6 @@ func TestObserver_Decisions_AreEachReportedOnce(t *testing.T) {
 	}
 }
 
-func TestWithObserver_FieldsChangeLater_AreNotRead(t *testing.T) {
-	inBubble(t, func(b *bubble) {
-		var reported int
-		o := &rratelimiter.Observer{Decision: func(context.Context, rratelimiter.DecisionInfo) { reported++ }}
-		given := rratelimiter.WithObserver(o)
-		o.Decision = nil
-		b.Take(b.limiter(rratelimiter.Rate{Permits: 10, Interval: time.Hour}, given), 1)
-		assert.Equal(b, 1, reported)
-	})
-}
-
 func TestObserver_Source_NamesRedisLeaseOrMemory(t *testing.T) {
 	sources := func(o *events) (all []rratelimiter.Source) {
 		decisions, _, _ := o.all()

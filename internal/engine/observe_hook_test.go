@@ -164,3 +164,14 @@ func TestObserver_HookCallsTheLimiter_IsAnswered(t *testing.T) {
 		assert.GreaterOrEqual(b, asked.Load(), int64(10+10+2*10))
 	})
 }
+
+func TestWithObserver_FieldsChangeLater_AreNotRead(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		var reported int
+		o := &rratelimiter.Observer{Decision: func(context.Context, rratelimiter.DecisionInfo) { reported++ }}
+		given := rratelimiter.WithObserver(o)
+		o.Decision = nil
+		b.Take(b.limiter(rratelimiter.Rate{Permits: 10, Interval: time.Hour}, given), 1)
+		assert.Equal(b, 1, reported)
+	})
+}

@@ -17,7 +17,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// sums is what an Observer was told in all, beside what there was to tell.
+// sums is what an Observer saw in all, beside what happened.
 type sums struct {
 	mu sync.Mutex
 	numbers
@@ -101,8 +101,8 @@ func (b *bubble) counted(limit int64, every time.Duration) (*counted, *sums) {
 	return c, s
 }
 
-// TestWhatHappensIsToldOnce, to the call, however callers come, leave and fail.
-func TestWhatHappensIsToldOnce(t *testing.T) {
+// TestObserver_ManyCallers_EachEventIsReportedOnce: whether callers stay, leave or fail.
+func TestObserver_ManyCallers_EachEventIsReportedOnce(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l, s := b.counted(20, 2*second)
 		random := rand.New(rand.NewPCG(5, 6))
@@ -155,26 +155,25 @@ func TestWhatHappensIsToldOnce(t *testing.T) {
 		pass(time.Minute)
 		callers.Wait()
 		synctest.Wait()
-		told := s.now()
-		assert.EqualValues(b, returned.Load(), told.decided)
-		assert.EqualValues(b, granted.Load(), told.granted)
-		assert.Positive(b, told.granted)
-		assert.Greater(b, told.sent, 100)
-		assert.Equal(b, told.sent, told.calls)
-		assert.Equal(b, told.carried, told.requests)
-		assert.Equal(b, told.wanted, told.permits)
-		assert.Positive(b, told.alone)
-		assert.Less(b, told.alone, told.calls/2, "those who were answered tell of the others")
-		assert.EqualValues(b, waits.Load(), told.begun)
-		assert.EqualValues(b, waits.Load(), told.ended)
-		assert.Greater(b, told.length, 5)
-		assert.Empty(b, l.Engine.observer.waiting, "nothing is kept of who does not wait")
+		seen := s.now()
+		assert.EqualValues(b, returned.Load(), seen.decided)
+		assert.EqualValues(b, granted.Load(), seen.granted)
+		assert.Positive(b, seen.granted)
+		assert.Greater(b, seen.sent, 100)
+		assert.Equal(b, seen.sent, seen.calls)
+		assert.Equal(b, seen.carried, seen.requests)
+		assert.Equal(b, seen.wanted, seen.permits)
+		assert.Positive(b, seen.alone)
+		assert.Less(b, seen.alone, seen.calls/2, "callers that were answered report the other calls")
+		assert.EqualValues(b, waits.Load(), seen.begun)
+		assert.EqualValues(b, waits.Load(), seen.ended)
+		assert.Greater(b, seen.length, 5)
+		assert.Empty(b, l.Engine.observer.waiting, "no state of callers that do not wait")
 		assert.True(b, l.Engine.Idle())
 	})
 }
 
-// TestACallIsToldOfOnceHoweverOftenItIsSent, where its slot moves.
-func TestACallIsToldOfOnceHoweverOftenItIsSent(t *testing.T) {
+func TestObserver_CallIsRepeated_IsReportedOnce(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l, s := b.counted(20, time.Hour)
 		b.Redis.SetError("TRYAGAIN Multiple keys request during rehashing of slot")
@@ -196,8 +195,7 @@ func (l torn) Answer(b *Batch, _ rueidis.RedisMessage) (bool, error) {
 	return false, errors.New("torn")
 }
 
-// TestNothingIsGrantedByAnError.
-func TestNothingIsGrantedByAnError(t *testing.T) {
+func TestObserver_CallFails_NothingIsGranted(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l, s := b.counted(20, time.Hour)
 		l.Protocol = torn{l.window}
@@ -210,8 +208,8 @@ func TestNothingIsGrantedByAnError(t *testing.T) {
 	})
 }
 
-// TestACallThatTakesByItselfIsToldOfOnce, by its caller if that is there.
-func TestACallThatTakesByItselfIsToldOfOnce(t *testing.T) {
+// TestObserver_CallOfOneCaller_IsReportedOnce: by its caller, if that stays.
+func TestObserver_CallOfOneCaller_IsReportedOnce(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l, s := b.counted(20, time.Hour)
 		take := func(ctx context.Context) error {
@@ -239,26 +237,25 @@ func TestACallThatTakesByItselfIsToldOfOnce(t *testing.T) {
 	})
 }
 
-// TestNobodyIsToldOfAnythingWhereNothingIsSet.
-func TestNobodyIsToldOfAnythingWhereNothingIsSet(t *testing.T) {
+func TestObserver_NoHooks_NothingIsReported(t *testing.T) {
 	assert.False(t, New(Settings{}).Observed())
 	assert.False(t, New(Settings{Observer: new(Observer)}).Observed())
 	inBubble(t, func(b *bubble) {
-		var told atomic.Int64
+		var seen atomic.Int64
 		for _, o := range []*Observer{
-			{Decided: func(context.Context, Decision) { told.Add(1) }},
-			{Called: func(context.Context, Call) { told.Add(1) }},
-			{Waits: func(context.Context, Waiting) { told.Add(1) }},
+			{Decided: func(context.Context, Decision) { seen.Add(1) }},
+			{Called: func(context.Context, Call) { seen.Add(1) }},
+			{Waits: func(context.Context, Waiting) { seen.Add(1) }},
 		} {
 			l := open(New(Settings{Redis: b.Conn, Observer: o}), "limiter", 100, time.Hour)
-			before := told.Load()
+			before := seen.Load()
 			b.take(l, 1)
 			_, err := l.Wait(b.Context(), 1, time.Time{})
 			require.NoError(b, err)
 			_, err = Taking(b.Context(), &l.Limiter, 1, func(context.Context) (int, error) { return 0, nil })
 			require.NoError(b, err)
-			assert.Greater(b, told.Load(), before)
+			assert.Greater(b, seen.Load(), before)
 		}
-		assert.EqualValues(b, 2+3+2, told.Load())
+		assert.EqualValues(b, 2+3+2, seen.Load())
 	})
 }

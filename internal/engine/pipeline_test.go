@@ -73,8 +73,7 @@ func contexts(b *bubble) map[string]context.Context {
 	return map[string]context.Context{"without an end": context.WithoutCancel(b.Context()), "cancellable": ctx}
 }
 
-// TestAPipelineHoldsSoManyCallsAtMost: nobody waits for more of them than that.
-func TestAPipelineHoldsSoManyCallsAtMost(t *testing.T) {
+func TestPipeline_ManyCalls_IsBounded(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		for name, ctx := range contexts(b) {
 			conn := &sending{Client: b.Conn}
@@ -88,8 +87,8 @@ func TestAPipelineHoldsSoManyCallsAtMost(t *testing.T) {
 	})
 }
 
-// TestWhoCanLeaveAPipelineDoes, and what comes for them goes back; the others of the pipeline have their answers.
-func TestWhoCanLeaveAPipelineDoes(t *testing.T) {
+// TestPipeline_CallersLeave_PermitsReturn: the other callers of the pipeline get their answers.
+func TestPipeline_CallersLeave_PermitsReturn(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		g := b.engine()
 		b.Latency.Store(int64(10 * time.Millisecond))
@@ -120,7 +119,7 @@ func TestWhoCanLeaveAPipelineDoes(t *testing.T) {
 			})
 		}
 		callers.Wait()
-		pass(10 * time.Second) // what came for those who left goes back
+		pass(10 * time.Second) // permits for callers that left return
 		b.Latency.Store(0)
 		for i := range names {
 			used, _ := strconv.ParseInt(b.Redis.HGet(fmt.Sprint("limiter:", i), "used"), 10, 64)
@@ -160,8 +159,7 @@ func TestPipeline_ConnectionEndsAGoroutine_FailsItsCallsAlone(t *testing.T) {
 	})
 }
 
-// TestOneOfManyNamesHasAnError, and nobody else.
-func TestOneOfManyNamesHasAnError(t *testing.T) {
+func TestPipeline_OneNameFails_OthersSucceed(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		for name, ctx := range contexts(b) {
 			g := b.engine()
@@ -193,8 +191,7 @@ func (l twice) Answer(b *Batch, reply rueidis.RedisMessage) (again bool, err err
 	return l.window.Answer(b, reply)
 }
 
-// TestManyNamesWithMoreToDoThanACallMay are asked for until all is done.
-func TestManyNamesWithMoreToDoThanACallMay(t *testing.T) {
+func TestPipeline_ScriptsNeedMoreCalls_AreRepeated(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		for kind, ctx := range contexts(b) {
 			g := b.engine()
@@ -225,8 +222,7 @@ func (l asksWhy) Explain(ctx context.Context, err error) error {
 	return l.window.Explain(ctx, err)
 }
 
-// TestWhoAsksOnceMoreKeepsNobodyWaiting of those in the same pipeline.
-func TestWhoAsksOnceMoreKeepsNobodyWaiting(t *testing.T) {
+func TestPipeline_CallerExplainsItsError_OthersDoNotWait(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		for kind, ctx := range contexts(b) {
 			g := b.engine()

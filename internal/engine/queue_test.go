@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTheOrderOfThoseWhoWait stays, whoever leaves: the reference is a slice.
-func TestTheOrderOfThoseWhoWait(t *testing.T) {
+// TestQueue_CallersLeave_OrderStays: the reference is a slice.
+func TestQueue_CallersLeave_OrderStays(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var q list
 	var want []*waiter
@@ -41,8 +41,8 @@ func TestTheOrderOfThoseWhoWait(t *testing.T) {
 	}
 }
 
-// TestTheSumsOfAQueueAreThoseOfItsWaiters, however they come and leave: served, refused, too late, cancelled, or with an error.
-func TestTheSumsOfAQueueAreThoseOfItsWaiters(t *testing.T) {
+// TestQueue_CallersComeAndLeave_SumsMatch: served, refused, too late, cancelled, or with an error.
+func TestQueue_CallersComeAndLeave_SumsMatch(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(20, 2*second)
 		random := rand.New(rand.NewPCG(3, 4))
@@ -70,7 +70,7 @@ func TestTheSumsOfAQueueAreThoseOfItsWaiters(t *testing.T) {
 				waiting++
 			}
 			assert.Equal(b, wanted, e.queue.wanted, "wanted by all")
-			assert.Equal(b, judged, e.queue.unchecked == nil, "unjudged is one who waits")
+			assert.Equal(b, judged, e.queue.unchecked == nil, "an unchecked waiter waits")
 			if !judged {
 				assert.Equal(b, ahead, e.queue.ahead, "wanted by those before the first unjudged")
 			}
@@ -120,8 +120,8 @@ func TestTheSumsOfAQueueAreThoseOfItsWaiters(t *testing.T) {
 	})
 }
 
-// TestAnAnswerThatIsThereIsTaken, by a caller that goes at that moment too: what it was granted is not lost.
-func TestAnAnswerThatIsThereIsTaken(t *testing.T) {
+// TestQueue_CallerLeavesWithItsAnswer_TakesIt: its permits are not lost.
+func TestQueue_CallerLeavesWithItsAnswer_TakesIt(t *testing.T) {
 	l := open(New(Settings{}), "limiter", 1, time.Hour)
 	w := &waiter{Request: Request{Permits: 3, state: answered}, done: make(chan struct{}, 1)}
 	e := &entry{queue: new(queue)}
@@ -138,8 +138,7 @@ func TestAnAnswerThatIsThereIsTaken(t *testing.T) {
 	assert.Equal(t, aboveLimit{2, 1}, refused.Err)
 }
 
-// TestATimeoutThatEndsWhileAnotherIsAskedFor is one: the queue has been asked for it before, and goes on without it.
-func TestATimeoutThatEndsWhileAnotherIsAskedFor(t *testing.T) {
+func TestQueue_TimeoutEndsDuringACallForAnother_IsATimeout(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(1, 10*second)
 		b.take(l, 1)
@@ -149,19 +148,19 @@ func TestATimeoutThatEndsWhileAnotherIsAskedFor(t *testing.T) {
 			callers.Go(func() { _, _ = l.Wait(b.Context(), 1, time.Time{}) }) // until rueidis gives the connection up
 			synctest.Wait()
 		}
-		var told time.Duration
+		var after time.Duration
 		callers.Go(func() { // may be served at that very moment
 			granted, err := l.Wait(b.Context(), 1, start.Add(30*second))
 			assert.NoError(b, err)
 			assert.False(b, granted)
-			told = time.Since(start)
+			after = time.Since(start)
 		})
 		synctest.Wait()
 		pass(9900 * time.Millisecond)
 		b.Latency.Store(int64(25 * second)) // of the call for the first, which carries the second too
 		pass(21 * second)
 		synctest.Wait()
-		assert.Equal(b, 30*second, told)
+		assert.Equal(b, 30*second, after)
 		e := l.Engine.registry.find("limiter")
 		assert.Equal(b, int64(2), e.queue.wanted)
 		l.Engine.registry.unlock(e)
@@ -172,8 +171,7 @@ func TestATimeoutThatEndsWhileAnotherIsAskedFor(t *testing.T) {
 	})
 }
 
-// TestThoseWhoWaitAskAgainWhenASubjectChanges.
-func TestThoseWhoWaitAskAgainWhenASubjectChanges(t *testing.T) {
+func TestQueue_SubjectChanges_QueueCallsAgain(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		g := b.engine()
 		l := open(g, "both", 10, time.Hour)
@@ -182,7 +180,7 @@ func TestThoseWhoWaitAskAgainWhenASubjectChanges(t *testing.T) {
 		served := make(chan error, 1)
 		go func() { _, err := l.Wait(b.Context(), 1, time.Time{}); served <- err }()
 		synctest.Wait()
-		b.Redis.Del("both") // by somebody else, of whom nothing is told here
+		b.Redis.Del("both") // by another program
 		before := b.Scripts.Load()
 		change(b.Context(), g, "c")
 		synctest.Wait()
@@ -192,6 +190,6 @@ func TestThoseWhoWaitAskAgainWhenASubjectChanges(t *testing.T) {
 		require.Len(b, served, 1)
 		assert.NoError(b, <-served)
 		assert.True(b, g.Idle())
-		assert.Empty(b, g.waiting.ids.all, "nothing is kept of who does not wait")
+		assert.Empty(b, g.waiting.ids.all, "no state of callers that do not wait")
 	})
 }

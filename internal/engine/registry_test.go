@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"runtime"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // heap returns the bytes in use.
@@ -40,4 +43,93 @@ func TestRegistry_PeakOfNamesOver_FreesItsMemory(t *testing.T) {
 			runtime.KeepAlive(g)
 		})
 	}
+}
+
+func freshNames() (*Engine, *registry) {
+	g := New(Settings{})
+	return g, &g.registry
+}
+
+func named(g *Engine, name string) *Limiter {
+	return &Limiter{Engine: g, ID: name, Name: name}
+}
+
+func TestRegistry_NothingUnderWay_EntryIsGone(t *testing.T) {
+	g, n := freshNames()
+	a := named(g, "a")
+	e := n.lock(a)
+	e.calls = 1
+	n.unlock(e)
+	assert.EqualValues(t, 1, n.live.Load())
+
+	e = n.lock(a)
+	e.calls = 0
+	n.unlock(e)
+	assert.True(t, e.gone)
+	assert.Zero(t, n.live.Load())
+	assert.Nil(t, n.find("a"))
+
+	again := n.lock(a)
+	assert.NotSame(t, e, again)
+	again.calls = 1
+	n.unlock(again)
+	found := n.find("a")
+	assert.Same(t, again, found)
+	n.unlock(found)
+	assert.EqualValues(t, 1, n.live.Load())
+}
+
+func TestRegistry_EntryInUse_Stays(t *testing.T) {
+	for name, use := range map[string]func(e *entry){
+		"gathering": func(e *entry) { e.push(new(Batch)) },
+		"calls":     func(e *entry) { e.calls = 1 },
+		"queue":     func(e *entry) { e.queue = new(queue) },
+	} {
+		g, n := freshNames()
+		e := n.lock(named(g, "a"))
+		use(e)
+		n.unlock(e)
+		found := n.find("a")
+		if assert.Same(t, e, found, name) {
+			n.unlock(found)
+		}
+	}
+}
+
+// TestRegistry_EntryRemovedBeforeACallerLocksIt_CallerGetsAnother: the caller has found the entry and
+// waits for its lock while it is removed.
+func TestRegistry_EntryRemovedBeforeACallerLocksIt_CallerGetsAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, n := freshNames()
+		for _, get := range []func() *entry{func() *entry { return n.lock(named(g, "a")) }, func() *entry { return n.find("a") }} {
+			e := n.lock(named(g, "a"))
+			got := make(chan *entry, 1)
+			go func() { got <- get() }()
+			for range 100 {
+				runtime.Gosched() // it waits for the lock then
+			}
+			n.unlock(e)
+			if other := <-got; other != nil {
+				assert.NotSame(t, e, other)
+				assert.False(t, other.gone)
+				n.unlock(other)
+			}
+			assert.Zero(t, n.live.Load())
+		}
+	})
+}
+
+func TestRegistry_SlowName_DoesNotDelayOthers(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		g := b.engine()
+		l, other := open(g, "limiter", 10, time.Hour), open(g, "other", 10, time.Hour)
+		e := g.registry.lock(&l.Limiter)
+		granted, err := other.Wait(b.Context(), 1, time.Time{}) // hangs where the names share a lock
+		require.NoError(b, err)
+		require.True(b, granted)
+		b.take(other, 1)
+		g.registry.unlock(e)
+		synctest.Wait()
+		assert.True(b, g.Idle())
+	})
 }

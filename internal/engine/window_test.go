@@ -19,7 +19,7 @@ import (
 
 const second = time.Second
 
-// window is the limiter of these tests: so many permits from a first grant on until a time is over, and then anew.
+// window is the limiter of these tests: so many permits from a first grant on until a time is over, and then again.
 type window struct {
 	Limiter
 	limit int64
@@ -33,7 +33,7 @@ func open(g *Engine, name string, limit int64, every time.Duration) *window {
 	return l
 }
 
-// ARGV: now, limit, length of the window, o where nobody is served behind one who is not, requests.
+// ARGV: now, limit, length of the window, o if no request overtakes a denied one, requests.
 // Replies when the window began, what is free, in how long it ends, and a letter for each request.
 var windowScript = redisx.NewScript(`
 local now, limit, every = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])

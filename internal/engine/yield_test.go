@@ -23,6 +23,6 @@ func TestYields_ProcessIsBusy_CallsDoNotYield(t *testing.T) {
 	for range busyCalls {
 		assert.False(t, c.yield(), "the calls after it leave at once")
 	}
-	for !c.yield() { // nobody is busy any more, except other processes now and then
+	for !c.yield() { // no caller is busy, except other processes now and then
 	}
 }

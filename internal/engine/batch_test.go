@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestBatchesAreWithinTheirBounds, and what gathers counts only those who still wait.
-func TestBatchesAreWithinTheirBounds(t *testing.T) {
+// TestBatch_Requests_AreBounded: callers that left do not count.
+func TestBatch_Requests_AreBounded(t *testing.T) {
 	g, n := freshNames()
 	l := named(g, "a")
 	sums := func(e *entry) (requests, live []int, permits []int64) {
@@ -59,7 +59,7 @@ func TestBatchesAreWithinTheirBounds(t *testing.T) {
 	assert.Equal(t, []int{MostRequests/2 - 1, 1}, live)
 	assert.Equal(t, []int64{MostRequests - 2, 2}, permits)
 
-	// A batch of nobody goes, but the first one, which a call is about to take along.
+	// A batch without callers leaves the queue, except for the first one, which a call is about to send.
 	abandon(e, made[MostRequests])
 	abandon(e, made[MostRequests/2+1:MostRequests]...)
 	requests, live, permits = sums(e)
@@ -96,8 +96,7 @@ func TestBatchesAreWithinTheirBounds(t *testing.T) {
 	n.unlock(e)
 }
 
-// TestWhereCallsTakeLongMoreOfThemFly at once, and where they do not, few.
-func TestWhereCallsTakeLongMoreOfThemFly(t *testing.T) {
+func TestCoalesce_SlowCalls_MoreAreInFlight(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(1<<40, time.Hour)
 		calls := func() int64 {
@@ -120,8 +119,7 @@ func TestWhereCallsTakeLongMoreOfThemFly(t *testing.T) {
 	})
 }
 
-// TestNoLessThanNothingIsLeft, whatever a reply says.
-func TestNoLessThanNothingIsLeft(t *testing.T) {
+func TestAnswer_NegativeRest_IsZero(t *testing.T) {
 	b := &Batch{Requests: []*Request{{Permits: 2}, {Permits: 1}}}
 	b.GrantAll(-2, Answer{Limit: 10})
 	for i, r := range b.Requests {
@@ -129,19 +127,18 @@ func TestNoLessThanNothingIsLeft(t *testing.T) {
 	}
 }
 
-// TestACallForNobodyIsNotSent.
-func TestACallForNobodyIsNotSent(t *testing.T) {
+func TestCall_CallersHaveLeft_IsNotSent(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(10, time.Hour)
 		before := b.Scripts.Load()
-		carryNobody(b, l)
+		callWithoutCallers(b, l)
 		assert.Equal(b, before, b.Scripts.Load())
 		assert.True(b, l.Engine.Idle())
 	})
 }
 
-// carryNobody is a call whose only caller goes before it is sent.
-func carryNobody(b *bubble, l *window) {
+// callWithoutCallers is a call whose only caller leaves before it is sent.
+func callWithoutCallers(b *bubble, l *window) {
 	g := l.Engine
 	e, r := g.registry.lock(&l.Limiter), &Request{Permits: 1}
 	l.addRequest(e, r)
@@ -152,8 +149,8 @@ func carryNobody(b *bubble, l *window) {
 	l.sendBatches(b.Context(), e, false)
 }
 
-// TestWhatIsAboutToLeaveWithACallGoesWithThatOne, though another call has its answer before.
-func TestWhatIsAboutToLeaveWithACallGoesWithThatOne(t *testing.T) {
+// TestCoalesce_BatchHasItsCall_LeavesWithThat: another call may end before.
+func TestCoalesce_BatchHasItsCall_LeavesWithThat(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(10, time.Hour)
 		g := l.Engine
@@ -182,9 +179,8 @@ func TestWhatIsAboutToLeaveWithACallGoesWithThatOne(t *testing.T) {
 	})
 }
 
-// TestAbandonedRequestsLeave is Issue 9, point 10: callers that have gone leave nothing behind while a call hangs, and what
-// they wanted is not wanted.
-func TestAbandonedRequestsLeave(t *testing.T) {
+// TestCoalesce_CallersLeaveDuringACall_NoRequestIsLeft: their permits are not requested.
+func TestCoalesce_CallersLeaveDuringACall_NoRequestIsLeft(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(MostPermits, time.Hour)
 		b.take(l, 1)
@@ -209,9 +205,9 @@ func TestAbandonedRequestsLeave(t *testing.T) {
 			synctest.Wait()
 			cancel()
 			callers.Wait()
-			assert.LessOrEqual(b, held(), 1, "requests of nobody, wave %d", wave)
+			assert.LessOrEqual(b, held(), 1, "requests without callers, wave %d", wave)
 		}
-		// Those who stay keep their places.
+		// Callers that stay keep their places.
 		stay, cancel := context.WithCancel(b.Context())
 		defer cancel()
 		errs := crowd(100, func(i int) error {

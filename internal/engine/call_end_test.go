@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -39,8 +40,9 @@ func (c *ending) DoMulti(ctx context.Context, commands ...rueidis.Completed) []r
 	return c.Client.DoMulti(ctx, commands...)
 }
 
-// TestAConnectionThatEndsAGoroutineLeavesNobodyWaiting: whose call it was is told, and whoever comes next is answered.
-func TestAConnectionThatEndsAGoroutineLeavesNobodyWaiting(t *testing.T) {
+// TestCall_ConnectionEndsItsGoroutine_NoCallerIsLeftWaiting: its caller gets an error, and the next
+// caller is answered.
+func TestCall_ConnectionEndsItsGoroutine_NoCallerIsLeftWaiting(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		conn := &ending{Client: b.Conn}
 		open := func(o *Observer) *window {
@@ -49,7 +51,7 @@ func TestAConnectionThatEndsAGoroutineLeavesNobodyWaiting(t *testing.T) {
 		b.take(open(nil), 1) // the server knows the script
 		for kind, ctx := range contexts(b) {
 			b.Latency.Store(int64(10 * time.Millisecond))
-			var broken atomic.Int64 // calls that an observer was told of
+			var broken atomic.Int64 // calls that an observer has seen
 			l := open(&Observer{Called: func(_ context.Context, c Call) {
 				if errors.Is(c.Err, redisx.ErrNoReply) {
 					broken.Add(1)
@@ -81,8 +83,7 @@ func TestAConnectionThatEndsAGoroutineLeavesNobodyWaiting(t *testing.T) {
 	})
 }
 
-// TestAConnectionThatEndsAGoroutineLeavesNobodyInLine.
-func TestAConnectionThatEndsAGoroutineLeavesNobodyInLine(t *testing.T) {
+func TestQueue_ConnectionEndsItsGoroutine_NoCallerIsLeftWaiting(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		conn := &ending{Client: b.Conn}
 		l := open(New(Settings{Redis: conn}), "limiter", 10, 30*time.Second)
@@ -104,8 +105,9 @@ func TestAConnectionThatEndsAGoroutineLeavesNobodyInLine(t *testing.T) {
 	})
 }
 
-// TestAConnectionThatEndsASecondCallInAPipeline, where a script has more to do than a call may: nobody waits for ever.
-func TestAConnectionThatEndsASecondCallInAPipeline(t *testing.T) {
+// TestPipeline_ConnectionEndsASecondCall_NoCallerIsLeftWaiting: a script had more to do than one
+// call may.
+func TestPipeline_ConnectionEndsASecondCall_NoCallerIsLeftWaiting(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		const names = 2 * redisx.MostPipelined
 		ctx := contexts(b)["cancellable"]
@@ -134,8 +136,8 @@ func TestAConnectionThatEndsASecondCallInAPipeline(t *testing.T) {
 	})
 }
 
-// TestAGiveBackThatEndsAGoroutineLeavesNobodyInLine: what was leased did not come back, and who waits is served in time.
-func TestAGiveBackThatEndsAGoroutineLeavesNobodyInLine(t *testing.T) {
+// TestLease_ReturnEndsItsGoroutine_CallersAreServed: the leased permits do not return.
+func TestLease_ReturnEndsItsGoroutine_CallersAreServed(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := open(New(Settings{Redis: b.Conn, Lease: time.Second}), "limiter", 10, 30*time.Second)
 		l.Leases = true
@@ -149,5 +151,42 @@ func TestAGiveBackThatEndsAGoroutineLeavesNobodyInLine(t *testing.T) {
 		_, err := l.Wait(ctx, 2, time.Time{})
 		assert.NoError(b, err)
 		pass(time.Minute)
+	})
+}
+
+// TestDetached_CallPanics_PanicsInItsCaller if no context can end the call: it then runs on the caller's goroutine.
+func TestDetached_CallPanics_PanicsInItsCaller(t *testing.T) {
+	assert.PanicsWithValue(t, "broken", func() {
+		_, _ = Detached(context.Background(), func(context.Context) (int, error) { panic("broken") })
+	})
+}
+
+func TestDetached_CallEndsItsGoroutine_ReturnsAnError(t *testing.T) {
+	_, err := Detached(t.Context(), func(context.Context) (int, error) {
+		runtime.Goexit()
+		return 1, nil
+	})
+	assert.ErrorIs(t, err, redisx.ErrNoReply)
+}
+
+// TestDetached_ContextEnds_ReturnsAtOnce while the call goes on with a context that closes no connection.
+func TestDetached_ContextEnds_ReturnsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), second/2)
+		defer cancel()
+		var ended atomic.Bool
+		_, err := Detached(ctx, func(ctx context.Context) (int, error) {
+			_, limited := ctx.Deadline()
+			assert.False(t, limited, "rueidis would answer the deadline by closing a connection that others use")
+			assert.Nil(t, ctx.Done())
+			pass(second)
+			ended.Store(true)
+			return 1, nil
+		})
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		pass(second)
+		assert.True(t, ended.Load())
+		_, err = Detached(ctx, func(context.Context) (int, error) { panic("called") })
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
 	})
 }

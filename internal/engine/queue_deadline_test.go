@@ -7,28 +7,28 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// What a queue says of the times to come follows from what the last call told and who stands ahead, and from nothing else.
+// The forecast of a queue follows from the last reply and from the callers ahead alone.
 
 func waiterFor(permits int64) *waiter { return &waiter{Request: Request{Permits: permits}} }
 
-func TestWhenAWaiterIsServable(t *testing.T) {
+func TestQueue_Forecast_SetsWhenAWaiterIsServable(t *testing.T) {
 	at := time.Now()
 	for name, test := range map[string]struct {
 		outlook Outlook
 		permits int64
 		want    time.Duration
 	}{
-		"its permits are free":          {&view{limit: 10, free: 4, after: 2 * second, every: second}, 4, 0},
-		"they come back":                {&view{limit: 10, free: 4, after: 2 * second, every: second}, 5, 2 * second},
-		"nothing is known":              {nil, 5, 0},
-		"it will be told that it never": {&view{limit: 10, after: 2 * second, every: second}, 11, 0},
+		"its permits are free": {&view{limit: 10, free: 4, after: 2 * second, every: second}, 4, 0},
+		"they come back":       {&view{limit: 10, free: 4, after: 2 * second, every: second}, 5, 2 * second},
+		"nothing is known":     {nil, 5, 0},
+		"it is never served":   {&view{limit: 10, after: 2 * second, every: second}, 11, 0},
 	} {
 		q := &queue{known: true, outlook: test.outlook, at: at}
 		assert.Equal(t, test.want, q.servable(waiterFor(test.permits)).Sub(at), name)
 	}
 }
 
-func TestWhoIsTooLate(t *testing.T) {
+func TestQueue_Deadlines_MissedOnesAreFound(t *testing.T) {
 	now := time.Now()
 	for name, test := range map[string]struct {
 		free, permits int64
@@ -64,12 +64,12 @@ func TestWhoIsTooLate(t *testing.T) {
 			w.deadline = now.Add(test.timeout)
 			assert.Equal(t, test.want, q.missedBy(w, test.ahead, now))
 			w.deadline = time.Time{}
-			assert.Zero(t, q.missedBy(w, test.ahead, now), "who has no deadline is never late")
+			assert.Zero(t, q.missedBy(w, test.ahead, now), "a caller without a deadline is never late")
 		})
 	}
 }
 
-func TestWhomTheQueueWouldRefuse(t *testing.T) {
+func TestQueue_NewCaller_IsRefusedByTheForecast(t *testing.T) {
 	now := time.Now()
 	q := &queue{known: true, outlook: &view{limit: 10, after: 5 * second, every: 10 * second}, at: now}
 	for permits, want := range map[int64]bool{1: false, 10: false, 11: true} {
@@ -78,26 +78,26 @@ func TestWhomTheQueueWouldRefuse(t *testing.T) {
 	short := waiterFor(1)
 	short.deadline = now.Add(second)
 	assert.True(t, q.hopeless(short, 0, now))
-	q.outlook = nil // a call that failed told none
+	q.outlook = nil // a call that failed brought none
 	assert.False(t, q.hopeless(waiterFor(11), 0, now))
 }
 
-// What a call carries: as many as the limit could serve, and one more that the waits are told of.
-func TestWhoLeavesWithACall(t *testing.T) {
+// TestQueue_Call_CarriesThoseThatCouldBeServed: and one more, for which the reply reports the wait.
+func TestQueue_Call_CarriesThoseThatCouldBeServed(t *testing.T) {
 	for name, test := range map[string]struct {
 		q     queue
 		wants []int64
 		want  int // so many of them leave
 	}{
-		"nothing is known":                    {queue{}, []int64{4, 6, 1, 9}, 4},
-		"a limit":                             {queue{known: true, outlook: &view{limit: 10, free: 10}}, []int64{4, 6, 1, 9}, 3},
-		"the first has to wait":               {queue{known: true, outlook: &view{limit: 10, free: 3, after: time.Hour, every: time.Hour}}, []int64{4, 6, 1, 9}, 1},
-		"the first may be served":             {queue{known: true, outlook: &view{limit: 10, free: 4, after: time.Hour, every: time.Hour}}, []int64{4, 6, 1, 9}, 3},
-		"something has changed":               {queue{known: true, ask: true, outlook: &view{limit: 10, after: time.Hour, every: time.Hour}}, []int64{4, 6, 1, 9}, 3},
-		"who can never be served":             {queue{known: true, outlook: &view{limit: 5, free: 5}}, []int64{4, 6, 1, 9}, 4},
-		"who can never be served, too":        {queue{known: true, outlook: &view{limit: 4, free: 4}}, []int64{4, 6, 1, 9}, 3},
-		"who can never be served comes first": {queue{known: true, outlook: &view{limit: 5, free: 4, after: time.Hour, every: time.Hour}}, []int64{6, 4, 1}, 3},
-		"no call asks for more than a grant":  {queue{}, []int64{1, MostPermits - 1, 1}, 2},
+		"nothing is known":                         {queue{}, []int64{4, 6, 1, 9}, 4},
+		"a limit":                                  {queue{known: true, outlook: &view{limit: 10, free: 10}}, []int64{4, 6, 1, 9}, 3},
+		"the first has to wait":                    {queue{known: true, outlook: &view{limit: 10, free: 3, after: time.Hour, every: time.Hour}}, []int64{4, 6, 1, 9}, 1},
+		"the first may be served":                  {queue{known: true, outlook: &view{limit: 10, free: 4, after: time.Hour, every: time.Hour}}, []int64{4, 6, 1, 9}, 3},
+		"something has changed":                    {queue{known: true, ask: true, outlook: &view{limit: 10, after: time.Hour, every: time.Hour}}, []int64{4, 6, 1, 9}, 3},
+		"one that can never be served":             {queue{known: true, outlook: &view{limit: 5, free: 5}}, []int64{4, 6, 1, 9}, 4},
+		"another that can never be served":         {queue{known: true, outlook: &view{limit: 4, free: 4}}, []int64{4, 6, 1, 9}, 3},
+		"one that can never be served comes first": {queue{known: true, outlook: &view{limit: 5, free: 4, after: time.Hour, every: time.Hour}}, []int64{6, 4, 1}, 3},
+		"no call asks for more than a grant":       {queue{}, []int64{1, MostPermits - 1, 1}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := &test.q

@@ -1,0 +1,134 @@
+package engine
+
+import (
+	"context"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// change is a change of limiters by this client, of which Redis is not asked.
+func change(ctx context.Context, g *Engine, subjects ...string) {
+	_, _ = Changing(ctx, g, subjects, func(context.Context) (any, error) { return nil, nil })
+}
+
+// TestDenials_Change_ForgetsWhatWasReadBefore, and what is read before and kept after it.
+func TestDenials_Change_ForgetsWhatWasReadBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := New(Settings{Denials: time.Hour})
+		l := named(g, "a")
+		version := g.denials.version(l)
+		l.remember(deniedNow(g, 2, second), version)
+		require.NotNil(t, denialOf(g, "a"))
+		assert.Equal(t, second, denialOf(g, "a").until)
+		assert.EqualValues(t, 2, denialOf(g, "a").permits)
+		change(t.Context(), g, "a")
+		assert.Nil(t, denialOf(g, "a"))
+		l.remember(deniedNow(g, 2, second), version)
+		assert.Nil(t, denialOf(g, "a"))
+		l.remember(deniedNow(g, 2, second), g.denials.version(l))
+		assert.NotNil(t, denialOf(g, "a"))
+		time.Sleep(2 * sweepEvery)
+	})
+}
+
+// No caller is denied by what was read before a change, not for the moment either that it takes to see the change.
+func TestDenials_ConcurrentChange_NeverDeniesByWhatWasBefore(t *testing.T) {
+	g := New(Settings{Denials: time.Hour})
+	l := named(g, "a")
+	version := g.denials.version(l)
+	change(t.Context(), g, "a")
+	var denied atomic.Int64
+	done, left := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(left)
+		for {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			if _, ok := l.deny(Ask{Permits: 1}); ok {
+				denied.Add(1)
+			}
+		}
+	}()
+	for range 20_000 {
+		l.remember(deniedNow(g, 1, time.Hour), version)
+	}
+	close(done)
+	<-left
+	assert.Zero(t, denied.Load())
+}
+
+func TestDenials_AnySubjectChanges_DenialEnds(t *testing.T) {
+	for name, test := range map[string]struct {
+		changed string
+		want    []bool // whether both, a and b are denied still
+	}{
+		"its own":                     {"a", []bool{false, false, true}},
+		"another's":                   {"b", []bool{false, true, false}},
+		"its ID, which is no subject": {"both", []bool{true, true, true}},
+		"none":                        {"c", []bool{true, true, true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(b *bubble) {
+				g := b.remembering()
+				limiters := []*window{open(g, "both", 10, time.Hour), open(g, "a", 10, time.Hour), open(g, "b", 10, time.Hour)}
+				limiters[0].Subjects = []string{"a", "b"}
+				for _, l := range limiters {
+					b.take(l, 10)
+					b.full(l, 1)
+					synctest.Wait()
+				}
+				change(b.Context(), g, test.changed)
+				for i, l := range limiters {
+					_, denied := l.deny(Ask{Permits: 1})
+					assert.Equal(b, test.want[i], denied, l.ID)
+				}
+				change(b.Context(), g, "a", "b")
+				synctest.Wait()
+				assert.Empty(b, g.denials.index.ids.all, "nothing is kept of what is forgotten")
+
+				// What changed while the call was under way is not remembered either.
+				b.Latency.Store(int64(100 * time.Millisecond))
+				time.AfterFunc(50*time.Millisecond, func() { change(b.Context(), g, "b") })
+				b.full(limiters[0], 1)
+				pass(10 * second)
+				synctest.Wait()
+				_, denied := limiters[0].deny(Ask{Permits: 1})
+				assert.False(b, denied)
+				assert.Empty(b, g.denials.index.ids.all)
+			})
+		})
+	}
+}
+
+// TestChanging_ServerHasAnswered_NotifiesThen: a reply that arrives earlier may be older than the
+// change.
+func TestChanging_ServerHasAnswered_NotifiesThen(t *testing.T) {
+	g := New(Settings{Denials: time.Hour})
+	l := named(g, "a")
+	var known uint64
+	_, err := Changing(t.Context(), g, []string{"a"}, func(context.Context) (any, error) {
+		known = g.denials.version(l)
+		return nil, nil
+	})
+	require.NoError(t, err)
+	assert.Greater(t, g.denials.version(l), known)
+}
+
+// TestDenials_AnotherLimiterChanges_DenialStays: for most limiters.
+func TestDenials_AnotherLimiterChanges_DenialStays(t *testing.T) {
+	d := newDenials(time.Hour, time.Now, false)
+	counters := map[*atomic.Uint64]bool{}
+	for i := range 2000 {
+		counters[d.counter(strconv.Itoa(i))] = true
+	}
+	assert.Greater(t, len(counters), 200)
+}
