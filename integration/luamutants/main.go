@@ -28,8 +28,9 @@ func main() {
 	timeout := flag.Duration("timeout", 3*time.Minute, "the time limit of the tests of one mutant")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, *sample, *seed, *timeout); err != nil {
+	err := run(ctx, *sample, *seed, *timeout)
+	stop()
+	if err != nil {
 		log.Fatal(err)
 	}
 }
