@@ -28,18 +28,32 @@ type remembered struct {
 
 func (c *remembered) set(addr netip.Addr, err error) { *c = remembered{true, addr, err} }
 
+// lastHeader is the header that was looked up last. Many rules may name the same one.
+type lastHeader struct {
+	name   string
+	values []string
+}
+
+func (l *lastHeader) of(headers http.Header, name string) []string {
+	if l.name != name {
+		l.name, l.values = name, headers[name]
+	}
+	return l.values
+}
+
 // overHTTP is a request of HTTP.
 type overHTTP struct {
 	*http.Request
 	address *httplimit.Address
 	from    remembered
+	last    lastHeader
 }
 
 func (a *overHTTP) method() string    { return target.Method(a.Method) }
 func (a *overHTTP) methodKey() string { return target.MethodKey(a.method()) }
 
 func (a *overHTTP) host() string                  { return target.Host(a.Host) }
-func (a *overHTTP) values(header string) []string { return a.Header[header] }
+func (a *overHTTP) values(header string) []string { return a.last.of(a.Header, header) }
 
 func (a *overHTTP) client() (netip.Addr, error) {
 	if !a.from.known {

@@ -171,9 +171,6 @@ func (c *condition) mayHave(method string) bool {
 // holds reports whether a request of a method, whose path and host match the pattern, meets the rest of the condition.
 // It returns an error if that depends on the client's address, and the address is unknown.
 func (c *condition) holds(r asked, method string) (bool, error) {
-	if c.rpc && len(c.segments) == 0 && guard.Exempt(grpclimit.Call{Method: method}.Service()) {
-		return false, nil // only a rule that names the service limits it
-	}
 	if !c.hasMethod(method) || len(c.methods) > 0 && !hasMethod(c.methods, method) {
 		return false, nil
 	}
@@ -182,6 +179,9 @@ func (c *condition) holds(r asked, method string) (bool, error) {
 		if len(values) == 0 || h.value != "*" && !slices.Contains(values, h.value) {
 			return false, nil
 		}
+	}
+	if c.rpc && len(c.segments) == 0 && guard.Exempt(grpclimit.Call{Method: method}.Service()) {
+		return false, nil // only a rule that names the service limits it
 	}
 	if len(c.ranges) > 0 {
 		client, err := r.client()

@@ -235,6 +235,7 @@ type overGRPC struct {
 	address grpclimit.Address
 	from    remembered
 	headers http.Header // the metadata, made when a rule needs it
+	last    lastHeader
 }
 
 func (a *overGRPC) method() string { return a.call.Method }
@@ -257,7 +258,7 @@ func (a *overGRPC) values(header string) []string {
 			a.headers[name] = append(a.headers[name], values...)
 		}
 	}
-	return a.headers[header]
+	return a.last.of(a.headers, header)
 }
 
 func (a *overGRPC) client() (netip.Addr, error) {
