@@ -29,7 +29,7 @@ func closest(all []asked) (found *ratelimit.RateLimitResponse_DescriptorStatus) 
 	return found
 }
 
-// headersOf returns the headers that tell clients of limits. They do not tell of shadows.
+// headersOf returns the headers that report limits to clients, but no shadows.
 func (s *Server) headersOf(all []asked) []*core.HeaderValue {
 	one := closest(all)
 	if one == nil || s.config.Shadow {

@@ -39,7 +39,7 @@ const (
 	give     // gives back
 )
 
-// enforced says whether a descriptor by itself can refuse the request.
+// enforced reports whether a descriptor by itself can refuse the request.
 func (a *asked) enforced(quotaMode bool) bool {
 	return a.act != give && (a.rule == nil || !a.rule.shadow && !a.rule.quota && !quotaMode)
 }

@@ -73,7 +73,7 @@ func (s *Server) checkPeer(d *domain, r *http.Request) {
 	}
 }
 
-// answer tells a proxy what was decided.
+// answer writes a decision for a proxy.
 func answer(w http.ResponseWriter, response *ratelimit.RateLimitResponse, headers []*core.HeaderValue, denied int) {
 	for _, header := range headers {
 		w.Header().Set(header.GetKey(), header.GetValue())

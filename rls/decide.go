@@ -166,7 +166,7 @@ func (s *Server) each(ctx context.Context, groups []*group) error {
 	return nil
 }
 
-// tell sets a descriptor's status by what a decision says of a limit.
+// tell sets a descriptor's status by the decision of a limit.
 func (a *asked) tell(one *oneLimit, d rratelimiter.Decision) {
 	told := &a.space.status
 	told.Code, told.CurrentLimit = ratelimit.RateLimitResponse_OK, one.shown

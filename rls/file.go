@@ -14,7 +14,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// misplaced tells where fields belong that stand elsewhere.
+// misplaced has the places of fields, for errors about fields that stand elsewhere.
 var misplaced = map[string]string{
 	"domain": "the top of the file", "slot_by": "the top of the file", "http": "the top of the file",
 	"key": "a descriptor", "value": "a descriptor", "rate_limit": "a descriptor", "limits": "a descriptor", "descriptors": "the top of the file or a descriptor",

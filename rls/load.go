@@ -15,7 +15,7 @@ import (
 // Load reads a configuration: one file, or a directory of which every file counts whose name ends in .yaml or .yml and begins with no
 // dot. Each file has a domain of its own; with merge several files may add to one domain.
 //
-// What is wrong with files is told as a *[ConfigError] for each mistake, joined: [errors.As] finds the first.
+// Each mistake in the files is a *[ConfigError]. They are joined: [errors.As] finds the first.
 func Load(path string, merge bool) (*Rules, error) {
 	sources, problem := rulefile.Read(path, belongs)
 	return compile(path, sources, problem, merge)

@@ -38,7 +38,7 @@ type metrics struct {
 	dynamic int
 }
 
-// labels is what tells series apart: a domain, and the first two levels of a rule.
+// labels distinguishes series: a domain, and the first two levels of a rule.
 type labels struct{ domain, key1, key2 string }
 
 // series is the counters of a rule.

@@ -135,7 +135,7 @@ func (l *level) open(client *rratelimiter.Client) {
 	}
 }
 
-// matchesWild says whether a text is a pattern's, which was cut at each "*".
+// matchesWild reports whether a text matches a pattern that was cut at each "*".
 func matchesWild(parts [][]byte, text []byte) bool {
 	first, last := parts[0], parts[len(parts)-1]
 	if len(text) < len(first)+len(last) || !bytes.HasPrefix(text, first) || !bytes.HasSuffix(text, last) {
@@ -170,7 +170,7 @@ func (l *level) find(key, value string) *rule {
 	return l.exact[key]
 }
 
-// String tells each limit in a line: its domain, keys and values, and what it grants.
+// String returns each limit in a line: its domain, keys and values, and what it grants.
 func (r *Rules) String() string {
 	var b strings.Builder
 	for _, d := range r.order {

@@ -107,7 +107,7 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 	grpc_health_v1.RegisterHealthServer(r, s.health)
 }
 
-// setHealth tells all who ask for the health, by whichever name.
+// setHealth sets the health, under each name that clients ask for.
 func (s *Server) setHealth(now grpc_health_v1.HealthCheckResponse_ServingStatus) {
 	for _, name := range []string{"", "ratelimit", ratelimit.RateLimitService_ServiceDesc.ServiceName} {
 		s.health.SetServingStatus(name, now)
@@ -152,7 +152,7 @@ func (s *Server) answer(
 	return response, all, nil
 }
 
-// Serve runs a service on the listeners of its configuration, and reads that anew whenever its files change, until ctx ends. Then
+// Serve runs a service on the listeners of its configuration, and reads that again whenever its files change, until ctx ends. Then
 // it says so to those who ask for its health, goes on for [Config].Drain, answers what it has begun, for five seconds at most, and
 // returns nil. It closes the listeners.
 func Serve(ctx context.Context, c Config) error {
@@ -192,7 +192,7 @@ func Serve(ctx context.Context, c Config) error {
 	return err
 }
 
-// Shutdown tells all who ask for the health that the service is about to end. Requests are answered as before.
+// Shutdown reports by its health that the service is about to end. Requests are answered as before.
 func (s *Server) Shutdown() {
 	s.closing.Store(true)
 	s.health.Shutdown()

@@ -20,7 +20,7 @@ type undecided struct {
 // remind is how long it is from one line of the log to the next that says the same.
 const remind = 30 * time.Second
 
-// due says whether it is time for a line, once.
+// due reports whether it is time for a line, once.
 func (u *undecided) due() bool {
 	if u.away.Load() {
 		return false
@@ -29,7 +29,7 @@ func (u *undecided) due() bool {
 	return (last == nil || now.Sub(*last) >= remind) && u.told.CompareAndSwap(last, &now)
 }
 
-// failed is the error of a request that nobody could decide.
+// failed returns the error of a request that could not be decided.
 func (s *Server) failed(err error) error {
 	s.metrics.redisErrors.Add(1)
 	if s.undecided.due() {

@@ -19,7 +19,7 @@ import (
 
 // web says how the requests that proxies ask about become descriptors of a domain.
 type web struct {
-	open    bool // requests pass while Redis does not answer, and where it cannot be told who asks
+	open    bool // requests pass while Redis does not answer, and if the client is unknown
 	address httplimit.Address
 	routes  []route
 
@@ -78,7 +78,7 @@ func (r *reader) web(n *rulefile.Node) *web {
 		r.FailField(n, "requests", "is empty, want at least one descriptor to make of requests")
 	}
 	if made.looksAtAddresses() && len(made.address.Trusted) == 0 {
-		r.FailField(n, "trust", "is empty, want the networks of the proxies that tell their clients' addresses: all clients would count as one")
+		r.FailField(n, "trust", "is empty, want the networks of the proxies that report the addresses of their clients: all clients would count as one")
 	}
 	for _, one := range made.routes {
 		text := string(bytes.Join(one.path, []byte("*")))

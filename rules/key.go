@@ -11,7 +11,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
-// keyPart is a part of what tells which requests count together.
+// keyPart is a part of a key. Requests with equal keys count together.
 type keyPart struct {
 	kind string // ip, header, hashed_header, path, method or constant
 	name string // of the header or the wildcard, or the constant
@@ -63,12 +63,12 @@ func (d *decoder) headerName(n *rulefile.Node, name string) string {
 		return ""
 	}
 	if name = http.CanonicalHeaderKey(name); name == "Host" {
-		d.Fail(n, "Host is told by the pattern of a rule, as api.example.com/path, not as a header")
+		d.Fail(n, "the pattern of a rule has the host, as api.example.com/path, not a header")
 	}
 	return name
 }
 
-// isToken says whether a text is a token of HTTP: a method or the name of a header.
+// isToken reports whether a text is a token of HTTP: a method or the name of a header.
 func isToken(text string) bool {
 	return text != "" && !strings.ContainsFunc(text, func(r rune) bool {
 		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
@@ -139,7 +139,7 @@ func (d *decoder) addressKey(n *rulefile.Node, text string) string {
 func (d *decoder) keyOfAddress(addr netip.Addr) string {
 	key, err := guard.AddressKey(addr, d.address.IPv6Bits)
 	if err != nil {
-		return "" // the address settings are wrong, and told
+		return "" // the address settings are wrong, and reported
 	}
 	return key
 }

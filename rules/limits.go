@@ -21,7 +21,7 @@ type limits struct {
 	refuse   bool     // everything, and Redis is not asked
 	pass     bool     // everything
 
-	told [2]atomic.Pointer[description] // by the kind of door; made when it is used first: of many rules few are used at any time
+	descriptions [2]atomic.Pointer[description] // by the kind of middleware, made when a request needs it
 }
 
 // description is what a middleware needs of limits.
@@ -105,7 +105,7 @@ func (d *decoder) limits(n *rulefile.Node, policy string) *limits {
 
 // described returns what a middleware needs of the limits of a rule. Requests that come at once may each make it.
 func (l *limits) described(o *opener, r *rule) *description {
-	if made := l.told[o.door].Load(); made != nil && made.client == o.client {
+	if made := l.descriptions[o.door].Load(); made != nil && made.client == o.client {
 		return made
 	}
 	made := &description{client: o.client, policies: l.named()}
@@ -117,7 +117,7 @@ func (l *limits) described(o *opener, r *rule) *description {
 		keyed := limit.NewKeyed(o.client, r.prefix, l.policies...)
 		made.limiter = func(key string) *limit.Limiter { return keyed.Limiter(guard.Key(key)) }
 	}
-	l.told[o.door].Store(made)
+	l.descriptions[o.door].Store(made)
 	return made
 }
 

@@ -27,7 +27,7 @@ const (
 	grpcDoor
 )
 
-// describe gives what tells a door the policies of a limiter.
+// describe returns the function that describes limiters of some policies to a middleware.
 func (k doorKind) describe(policies []limit.Policy) func(guard.Limiter) guard.Limiter {
 	if k == grpcDoor {
 		describe := grpclimit.Describe(policies...)
@@ -40,7 +40,7 @@ func (k doorKind) describe(policies []limit.Policy) func(guard.Limiter) guard.Li
 // group is limiters that decide at once.
 type group struct {
 	members  []member
-	tag      string         // tells the slot
+	tag      string         // decides the slot
 	policies []limit.Policy // of all members, named
 }
 
@@ -120,7 +120,7 @@ func (g *group) limiter() guard.Limiter {
 	return limit.Join(all...)
 }
 
-// tagOf is what tells the slot of a name: its hash tag, or all of it.
+// tagOf returns the part of a name that decides its slot: the hash tag, or all of it.
 func tagOf(name string) string {
 	if open := strings.IndexByte(name, '{'); open >= 0 {
 		if length := strings.IndexByte(name[open+1:], '}'); length > 0 {

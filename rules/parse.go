@@ -123,7 +123,7 @@ func (s *snapshot) build() {
 // rulesAtOnce is how many rules are read before others may have the processor: so a reload holds up no request.
 const rulesAtOnce = 16
 
-// rates tells of limiters for which two rules state different rates.
+// rates reports limiters for which two rules state different rates.
 func (d *decoder) rates(s *snapshot) {
 	stated := make(map[string]rratelimiter.Rate)
 	for _, r := range s.rules {
@@ -166,7 +166,7 @@ func (d *decoder) head(file *fileFile, s *snapshot) (domain string) {
 	return domain
 }
 
-// readDefaults reads the defaults, and tells here, once, what is wrong with them.
+// readDefaults reads the defaults, and reports once what is wrong with them.
 func (d *decoder) readDefaults(n *rulefile.Node) {
 	file := ruleFile{}
 	before := len(d.Problems)

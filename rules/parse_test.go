@@ -83,7 +83,7 @@ func TestErrors(t *testing.T) {
 		{one("key: ip, limits: 1/s, match: '/x{a}'"), `the segment "x{a}", want a wildcard as a whole segment, as /{id}/`},
 		{one("key: ip, limits: 1/s, match: '/{a...}/b'"), "{a...} is not at the end"},
 		{one("key: ip, limits: 1/s, match: {host: x}"), `rules[0].match.host: unknown field "host", want grpc, headers, methods, pattern, ranges`},
-		{one("key: ip, limits: 1/s, match: {headers: {Host: x}}"), "Host is told by the pattern of a rule"},
+		{one("key: ip, limits: 1/s, match: {headers: {Host: x}}"), "the pattern of a rule has the host"},
 		{one("key: ip, limits: 1/s, match: {grpc: Create}"), `"Create" is no method of gRPC`},
 		{one("key: ip, limits: 1/s, cost: 0"), "f.yaml:2:41: rules[0].cost: 0, want a whole number of permits from 1 on"},
 		{one("key: ip, limits: 1/s, cost: bytes"), `"bytes" is no cost`},

@@ -31,7 +31,7 @@ const (
 	endRest                // a slash and whatever
 )
 
-// parsePattern reads a pattern, or says what is wrong with it.
+// parsePattern reads a pattern, or returns what is wrong with it.
 func parsePattern(text string) (p pattern, err error) {
 	method, rest, found := strings.Cut(text, " ")
 	if found {
@@ -116,19 +116,19 @@ func (p *pattern) parsePath(rest string) error {
 	return nil
 }
 
-// isHost says whether a name, in lower case, can be that of a request's host.
+// isHost reports whether a name, in lower case, can be that of a request's host.
 func isHost(name string) bool {
 	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-._") == "" && name[0] != '.' && !strings.Contains(name, "..")
 }
 
-// isOutsidePaths says whether a character ends the path of a URL, or has to be escaped in it.
+// isOutsidePaths reports whether a character ends the path of a URL, or has to be escaped in it.
 func isOutsidePaths(r rune) bool { return r <= ' ' || r == 0x7f || r == '?' || r == '#' }
 
 func isIdentifier(name string) bool {
 	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789") == "" && (name[0] < '0' || name[0] > '9')
 }
 
-// hasWildcard says whether a pattern has a wildcard of a name.
+// hasWildcard reports whether a pattern has a wildcard of a name.
 func (p *pattern) hasWildcard(name string) bool {
 	_, ok := p.wild[name]
 	return ok
@@ -188,7 +188,7 @@ func (p *pattern) hasPath(segments []string) bool {
 	return behind == 0 && segments[len(segments)-1] != "" // a wildcard stands for no empty segment
 }
 
-// hasMethod says whether requests of a method are the pattern's.
+// hasMethod reports whether requests of a method are the pattern's.
 func (p *pattern) hasMethod(method string) bool {
 	return p.method == "" || target.HasMethod(p.method, method)
 }

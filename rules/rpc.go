@@ -200,7 +200,7 @@ func (c *rpcVisit) next(ctx context.Context) *rpcStep {
 	return &rpcStep{ctx, c, &c.steps[len(c.passed)]}
 }
 
-// passes goes on behind a step, and says whether it was the last.
+// passes moves on to the next step, and reports whether there is none.
 func (c *rpcVisit) passes(ctx context.Context) bool {
 	c.passed = append(c.passed, ctx)
 	c.served = len(c.passed) == len(c.steps)

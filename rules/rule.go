@@ -222,7 +222,7 @@ func (d *decoder) policy(n *rulefile.Node) string {
 	return name
 }
 
-// possible says whether all conditions of a rule have the wildcards that its key is of.
+// possible reports whether all conditions of a rule have the wildcards that its key is of.
 func (d *decoder) possible(r *rule) bool {
 	for _, part := range r.key {
 		for _, c := range r.conditions {
@@ -234,7 +234,7 @@ func (d *decoder) possible(r *rule) bool {
 	return true
 }
 
-// checkWildcards tells which condition lacks a wildcard that the key is of.
+// checkWildcards reports which condition lacks a wildcard that the key is of.
 func (d *decoder) checkWildcards(n *rulefile.Node, r *rule) {
 	for _, part := range r.key {
 		for _, c := range r.conditions {

@@ -219,7 +219,7 @@ func (s *skip) hasPath(path string) bool {
 	return slices.ContainsFunc(s.paths, func(p pattern) bool { return p.hasPath(segments) })
 }
 
-// address reads how a client's address is told.
+// addressFields is the fields of address.
 var addressFields = map[string]field[httplimit.Address]{
 	"trusted": func(d *decoder, n *rulefile.Node, a *httplimit.Address) { a.Trusted = d.ranges(n) },
 	"header": func(d *decoder, n *rulefile.Node, a *httplimit.Address) {

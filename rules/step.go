@@ -125,7 +125,7 @@ func joinable(steps []step, o *opener) []step {
 	return kept
 }
 
-// join takes another step into this one, if both can decide at once, and says whether it did.
+// join takes another step into this one, if both can decide at once, and reports whether it did.
 func (s *step) join(other *step, o *opener) bool {
 	if s.group == nil || other.group == nil || s.settings != other.settings || s.cost != other.cost || s.cost < 0 {
 		return false

@@ -14,27 +14,27 @@ import (
 // WatchOption is a setting of [Watch].
 type WatchOption func(*watch)
 
-// OnReload sets what is told of each change of the file: nil once the new rules are in force, also where a bad file is right again; and
-// what is wrong, while the old rules stay in force. The same thing is told once, however often it is seen. It is called by one
+// OnReload sets a function that gets the result of each change of the file: nil once the new rules are in force, also if a bad file is
+// right again; and what is wrong, while the old rules stay in force. It gets the same problem once. It is called by one
 // goroutine, one call at a time; while it blocks, no change is seen. What it panics with is dropped: it hurts no reload.
-func OnReload(told func(err error)) WatchOption {
+func OnReload(report func(err error)) WatchOption {
 	return func(w *watch) {
-		if w.told = told; told != nil {
-			w.told = func(err error) {
+		if w.onReload = report; report != nil {
+			w.onReload = func(err error) {
 				defer func() { _ = recover() }()
-				told(err)
+				report(err)
 			}
 		}
 	}
 }
 
 // Rates lets Watch set the rates that the file states for limiters of Redisson's ([Set.SetRates]): before it returns, and on each
-// change. What fails is told to [OnReload] and tried again with each poll.
+// change. [OnReload] gets what fails, and each poll tries it again.
 func Rates(client *rratelimiter.Client) WatchOption {
 	return func(w *watch) { w.client = client }
 }
 
-// PollEvery sets how often the file is looked at whether the system has told of a change or not, 15 s by default: there are file
+// PollEvery sets how often the file is read whether or not the system notifies of a change, 15 s by default: there are file
 // systems, and links, of which it does not tell. It panics where d is not above 0.
 func PollEvery(d time.Duration) WatchOption {
 	if d <= 0 {
@@ -44,7 +44,7 @@ func PollEvery(d time.Duration) WatchOption {
 }
 
 // Watch loads the rules of a file and follows the file until ctx ends; then the rules stay as they are. A first file that is bad is an
-// error. Later a bad one, or none, leaves the rules as they are, and [OnReload] is told.
+// error. Later a bad one, or none, leaves the rules as they are, and [OnReload] gets the error.
 //
 // The file may be replaced by a rename, as editors do, or by a link on the way to it that changes, as a Kubernetes
 // ConfigMap does; it may be removed and made again. A file that is written in place is taken once two reads, a
@@ -75,9 +75,9 @@ func Watch(ctx context.Context, path string, opts ...WatchOption) (*Set, error) 
 
 // watch follows a file.
 type watch struct {
-	files  rulefile.Watcher
-	client *rratelimiter.Client
-	told   func(error)
+	files    rulefile.Watcher
+	client   *rratelimiter.Client
+	onReload func(error)
 
 	set   *Set
 	wrong string // what was reported last of the file, "" for nothing
@@ -88,7 +88,7 @@ type watch struct {
 }
 
 func newWatch(path string, opts []WatchOption) *watch {
-	w := &watch{set: new(Set), told: func(error) {}}
+	w := &watch{set: new(Set), onReload: func(error) {}}
 	w.files = rulefile.Watcher{Path: path, Every: 15 * time.Second, Take: w.take, Report: w.report}
 	w.files.Settled = func(ctx context.Context) { w.reportRates(w.setRates(ctx)) }
 	for _, opt := range opts {
@@ -96,8 +96,8 @@ func newWatch(path string, opts []WatchOption) *watch {
 			opt(w)
 		}
 	}
-	if w.told == nil {
-		w.told = func(error) {}
+	if w.onReload == nil {
+		w.onReload = func(error) {}
 	}
 	return w
 }
@@ -124,7 +124,7 @@ func (w *watch) report(err error) {
 	}
 	if err == nil || text != w.wrong {
 		w.wrong = text
-		w.told(err)
+		w.onReload(err)
 	}
 }
 
@@ -181,6 +181,6 @@ func (w *watch) reportRates(err error) {
 	}
 	if text != w.wrongRates {
 		w.wrongRates = text
-		w.told(err)
+		w.onReload(err)
 	}
 }

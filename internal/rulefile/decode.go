@@ -18,7 +18,7 @@ type Decoder struct {
 	// Lax accepts what the files of Envoy's rate limit service may have: any scalar as a text, nothing for a value that is
 	// left out, and numbers and booleans as YAML 1.1 writes them.
 	Lax bool
-	// Misplaced tells where the fields belong that may stand elsewhere in the file.
+	// Misplaced has the places of fields that may stand elsewhere in the file.
 	Misplaced map[string]string
 }
 

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// mostLinks is how many links lead to a file at most, as Linux has it.
+// mostLinks is how many links may lead to a file, as on Linux.
 const mostLinks = 40
 
-// placesOf is the directories in which another file may come into a path's place: that of the file, and of each link on the way.
+// placesOf returns the directories in which a path may be replaced: that of the file, and of each link on the way.
 func placesOf(path string) []string {
 	if absolute, err := filepath.Abs(path); err == nil { // else the working directory is gone
 		path = absolute
