@@ -18,7 +18,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// TestWithNameMapper_MapperPanics_PanicsInItsCaller: Limiter, Rename and Copy call it before they change anything.
+// TestWithNameMapper_MapperPanics_PanicsInItsCaller: Limiter, Rename and Copy call it before they
+// change anything.
 func TestWithNameMapper_MapperPanics_PanicsInItsCaller(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 10, Interval: time.Hour}, WithNameMapper(func(name string) string {
@@ -120,7 +121,8 @@ func TestSlot_Keys_AreThoseOfRedisCluster(t *testing.T) {
 // tag is the hash tag of a key by the words of the Redis Cluster specification.
 var tag = regexp.MustCompile(`(?s)^[^{]*\{([^}]+)\}`)
 
-// slotBySpecification is CRC-16/XMODEM bit by bit, with the tag found by a regular expression: all that slot does not do.
+// slotBySpecification is CRC-16/XMODEM bit by bit, with the tag found by a regular expression: all
+// that slot does not do.
 func slotBySpecification(key string) int {
 	if found := tag.FindStringSubmatch(key); found != nil {
 		key = found[1]

@@ -23,8 +23,8 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// recording is a file of testdata: what one release of real Redisson answered and left in Redis. integration/golden wrote it, and
-// says what the fields are.
+// recording is a file of testdata: what one release of real Redisson answered and left in Redis.
+// integration/golden wrote it, and says what the fields are.
 type recording struct {
 	Redisson string `json:"redisson"`
 	Anew     string `json:"anew"`

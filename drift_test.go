@@ -20,41 +20,35 @@ type drift struct {
 }
 
 func drifts() map[string]drift {
-	number := func(b *bubble, key string) int64 {
-		text, err := b.Redis.Get(key)
-		require.NoError(b, err)
-		n, err := strconv.ParseInt(text, 10, 64)
-		require.NoError(b, err)
-		return n
-	}
 	setRate := func(b *bubble, rate int64) { b.Redis.HSet("limiter", "rate", strconv.FormatInt(rate, 10)) }
 	redissonReleases := func(b *bubble, value string, rate, _ int64) {
-		require.NoError(b, b.Redis.Set(value, strconv.FormatInt(min(rate, number(b, value)+rate), 10)))
+		require.NoError(b, b.Redis.Set(value, strconv.FormatInt(min(rate, b.Stored(value)+rate), 10)))
 	}
 	redissonKeepsState := func(b *bubble, value string, rate, later int64) {
-		used := rate - number(b, value)
+		used := rate - b.Stored(value)
 		setRate(b, later)
 		require.NoError(b, b.Redis.Set(value, strconv.FormatInt(max(0, later-used), 10)))
 	}
 	otherSetsRate := func(b *bubble, _ string, _, later int64) { setRate(b, later) }
 	lost := func(b *bubble, value string, rate, _ int64) {
-		require.NoError(b, b.Redis.Set(value, strconv.FormatInt(number(b, value)-rate/2, 10)))
+		require.NoError(b, b.Redis.Set(value, strconv.FormatInt(b.Stored(value)-rate/2, 10)))
 	}
 	all := make(map[string]drift)
 	for _, scale := range []int64{1, 3} { // a set of less than a page, and of more
 		name := func(text string) string { return fmt.Sprintf("%s, %d permits", text, 100*scale) }
-		all[name("Redisson releases")] = drift{100 * scale, 100 * scale, Overall, redissonReleases}
-		all[name("Redisson lowers the rate and keeps the state")] = drift{100 * scale, 10 * scale, Overall, redissonKeepsState}
-		all[name("another client lowers a PER_CLIENT rate")] = drift{100 * scale, 10 * scale, PerClient, otherSetsRate}
-		all[name("another client raises a PER_CLIENT rate")] = drift{10 * scale, 100 * scale, PerClient, otherSetsRate}
-		all[name("permits were lost")] = drift{100 * scale, 100 * scale, Overall, lost}
+		low, high := 10*scale, 100*scale
+		all[name("Redisson releases")] = drift{high, high, Overall, redissonReleases}
+		all[name("Redisson lowers the rate and keeps the state")] = drift{high, low, Overall, redissonKeepsState}
+		all[name("another client lowers a PER_CLIENT rate")] = drift{high, low, PerClient, otherSetsRate}
+		all[name("another client raises a PER_CLIENT rate")] = drift{low, high, PerClient, otherSetsRate}
+		all[name("permits were lost")] = drift{high, high, Overall, lost}
 	}
 	return all
 }
 
-// TestTryAcquire_Drift_HealsWithinAnInterval: every window that begins an interval or more after the drift holds at most
-// the rate, and the rate can be taken in it. The callers never pause, so that the set is never empty, and each call
-// grants one permit.
+// TestTryAcquire_Drift_HealsWithinAnInterval: every window that begins an interval or more after
+// the drift holds at most the rate, and the rate can be taken in it. The callers never pause, so
+// that the set is never empty, and each call grants one permit.
 func TestTryAcquire_Drift_HealsWithinAnInterval(t *testing.T) {
 	const interval = 10 * time.Second
 	for name, test := range drifts() {
@@ -96,7 +90,8 @@ func TestTryAcquire_Drift_HealsWithinAnInterval(t *testing.T) {
 						}
 						assert.LessOrEqual(b, held, test.later, "in the window that begins %v after the drift", from.Sub(drifted))
 						if from.Sub(first) >= interval {
-							assert.GreaterOrEqual(b, held, test.later*9/10, "in the window that begins %v after the drift", from.Sub(drifted))
+							assert.GreaterOrEqual(b, held, test.later*9/10,
+								"in the window that begins %v after the drift", from.Sub(drifted))
 						}
 					}
 				})
@@ -105,9 +100,9 @@ func TestTryAcquire_Drift_HealsWithinAnInterval(t *testing.T) {
 	}
 }
 
-// TestDrift_RandomCallsOfManyClients_FreesNothing: whatever clients with clocks apart do while others count a set of several
-// pages, no call leaves more drift than it found, except for permits that another program released. When all but one stop,
-// the drift is gone within an interval.
+// TestDrift_RandomCallsOfManyClients_FreesNothing: whatever clients with clocks apart do while
+// others count a set of several pages, no call leaves more drift than it found, except for permits
+// that another program released. When all but one stop, the drift is gone within an interval.
 func TestDrift_RandomCallsOfManyClients_FreesNothing(t *testing.T) {
 	seeds := []int{0, 11}
 	if n, err := strconv.Atoi(os.Getenv("DRIFT_SEEDS")); err == nil {
@@ -145,13 +140,6 @@ func (b *bubble) randomDrift(random *rand.Rand, drifts bool) {
 		c.Limiter = New(b.Conn, opts...).Limiter("limiter")
 		clients = append(clients, c)
 	}
-	value := func() int64 {
-		text, err := b.Redis.Get("{limiter}:value")
-		require.NoError(b, err)
-		n, err := strconv.ParseInt(text, 10, 64)
-		require.NoError(b, err)
-		return n
-	}
 	drift := func() int64 {
 		if !b.Redis.Exists("{limiter}:value") {
 			return 0
@@ -178,7 +166,8 @@ func (b *bubble) randomDrift(random *rand.Rand, drifts bool) {
 			what = fmt.Sprintf("client %v takes %d", c.off, n)
 			if random.IntN(10) == 0 { // a grant of a caller that will have left
 				config := b.config()
-				reply, err := b.run(acquireScript, c.Limiter, strconv.FormatInt(time.Now().Add(c.off).UnixMilli(), 10), member, config.rate, config.interval, fmt.Sprint(n))
+				now := strconv.FormatInt(time.Now().Add(c.off).UnixMilli(), 10)
+				reply, err := b.run(acquireScript, c.Limiter, now, member, config.rate, config.interval, fmt.Sprint(n))
 				require.NoError(b, err)
 				if left, err := reply.AsInt64(); err == nil && left >= 0 {
 					c.grants, c.sizes = append(c.grants, member), append(c.sizes, n)
@@ -208,7 +197,8 @@ func (b *bubble) randomDrift(random *rand.Rand, drifts bool) {
 			b.redissonReleases(1 + random.Int64N(rate))
 			continue
 		case k < 965:
-			require.NoError(b, b.Redis.Set("{limiter}:value", strconv.FormatInt(value()-random.Int64N(rate/2), 10)))
+			lost := b.Stored("{limiter}:value") - random.Int64N(rate/2)
+			require.NoError(b, b.Redis.Set("{limiter}:value", strconv.FormatInt(lost, 10)))
 			continue
 		case k < 967:
 			rate = rates[random.IntN(len(rates))]

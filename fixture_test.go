@@ -178,10 +178,7 @@ func fuzzServer(f *testing.F) (*miniredis.Miniredis, rueidis.Client) {
 // drift returns value + permits in the set - rate.
 func (b *bubble) drift() int64 {
 	b.Helper()
-	text, err := b.Redis.Get("{limiter}:value")
-	require.NoError(b, err)
-	value, err := strconv.ParseInt(text, 10, 64)
-	require.NoError(b, err)
+	value := b.Stored("{limiter}:value")
 	rate, err := strconv.ParseInt(b.config().rate, 10, 64)
 	require.NoError(b, err)
 	return value + b.sum() - rate
@@ -203,10 +200,7 @@ func (b *bubble) sum() (sum int64) {
 // redissonReleases raises the value and leaves the grants.
 func (b *bubble) redissonReleases(permits int64) {
 	b.Helper()
-	text, err := b.Redis.Get("{limiter}:value")
-	require.NoError(b, err)
-	value, err := strconv.ParseInt(text, 10, 64)
-	require.NoError(b, err)
+	value := b.Stored("{limiter}:value")
 	rate, err := strconv.ParseInt(b.config().rate, 10, 64)
 	require.NoError(b, err)
 	require.NoError(b, b.Redis.Set("{limiter}:value", strconv.FormatInt(min(rate, value+permits), 10)))

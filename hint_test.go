@@ -17,8 +17,9 @@ import (
 	inmemory "github.com/rratelimiter/rratelimiter/internal/bubble"
 )
 
-// TestScripts_Overall_NameNoKeysOfAClient: while a slot migrates, a cluster refuses a script that names a key which does
-// not exist. So no script names the client's own keys for an OVERALL limiter, refunds included.
+// TestScripts_Overall_NameNoKeysOfAClient: while a slot migrates, a cluster refuses a script that
+// names a key which does not exist. So no script names the client's own keys for an OVERALL
+// limiter, refunds included.
 func TestScripts_Overall_NameNoKeysOfAClient(t *testing.T) {
 	for kind, want := range map[RateType]int{Overall: sharedKeys, PerClient: len(keys{})} {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -52,8 +53,8 @@ func TestScripts_Overall_NameNoKeysOfAClient(t *testing.T) {
 	}
 }
 
-// TestRefund_SlotIsMoving_IsRepeated: a refund that the cluster refuses unread is repeated after the quarter of a second
-// that a call of a waiting caller is.
+// TestRefund_SlotIsMoving_IsRepeated: a refund that the cluster refuses unread is repeated after
+// the quarter of a second that a call of a waiting caller is.
 func TestRefund_SlotIsMoving_IsRepeated(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 10, Interval: time.Hour})
@@ -127,7 +128,8 @@ func TestHints_ManyNames_AreBounded(t *testing.T) {
 	assert.LessOrEqual(t, len(s.current)+len(s.earlier), 2*mostHints)
 }
 
-// TestPages_CallerLeaves_EndsTheCalls: a script that always has more to do is not called for a caller that has left.
+// TestPages_CallerLeaves_EndsTheCalls: a script that always has more to do is not called for a
+// caller that has left.
 func TestPages_CallerLeaves_EndsTheCalls(t *testing.T) {
 	for name, call := range map[string]func(context.Context, *Limiter) error{
 		"AvailablePermits": func(ctx context.Context, l *Limiter) error { _, err := l.AvailablePermits(ctx); return err },
@@ -169,9 +171,9 @@ func (b *bubble) refundCounted(l *Limiter, permits int64) {
 	require.NoError(b, l.wire.giveBack(b.Context(), permits, newest[:17], permits))
 }
 
-// TestDrift_LargeSetChangesWhileCounted_NothingIsRaised: while a set of several pages is counted over several calls, other
-// clients add and remove grants among those already counted. The count may end late, and it never frees permits that are
-// taken.
+// TestDrift_LargeSetChangesWhileCounted_NothingIsRaised: while a set of several pages is counted
+// over several calls, other clients add and remove grants among those already counted. The count
+// may end late, and it never frees permits that are taken.
 func TestDrift_LargeSetChangesWhileCounted_NothingIsRaised(t *testing.T) {
 	const rate, members = 1_000_000, 1000
 	for name, change := range map[string]func(b *bubble, old *Limiter){
@@ -195,7 +197,8 @@ func TestDrift_LargeSetChangesWhileCounted_NothingIsRaised(t *testing.T) {
 					b.Take(l, 1+int64(i%2)*500) // every other grant is a large one
 					pass(time.Millisecond)
 				}
-				late := New(b.Conn, WithClock(func() time.Time { return time.Now().Add(-400 * time.Millisecond) })).Limiter("limiter")
+				behind := func() time.Time { return time.Now().Add(-400 * time.Millisecond) }
+				late := New(b.Conn, WithClock(behind)).Limiter("limiter")
 				b.Take(late, 1) // it counts, too: its count stays unfinished
 				fresh := New(b.Conn).Limiter("limiter")
 				for range 2 { // one and two pages are counted
@@ -217,8 +220,8 @@ func TestDrift_LargeSetChangesWhileCounted_NothingIsRaised(t *testing.T) {
 	}
 }
 
-// TestDrift_ReleasedGrantsExpireFirst_ReleaseStays: Redisson released 8 of 10 permits, and 4 of them expire before the
-// next call: their expiry returns nothing.
+// TestDrift_ReleasedGrantsExpireFirst_ReleaseStays: Redisson released 8 of 10 permits, and 4 of
+// them expire before the next call: their expiry returns nothing.
 func TestDrift_ReleasedGrantsExpireFirst_ReleaseStays(t *testing.T) {
 	for _, counted := range []bool{false, true} { // the limiter was counted a moment before
 		inBubble(t, func(b *bubble) {
@@ -247,7 +250,8 @@ func (b *bubble) counted(l *Limiter, hinted bool, permits int64, cursor string) 
 		rate, interval = "", ""
 	}
 	m := string(l.wire.client.appendMember(nil, permits, false))
-	reply, err := b.run(acquireScript, l, b.nowText(), m, rate, interval, strconv.FormatInt(permits, 10), "", "dw", "", cursor)
+	reply, err := b.run(acquireScript, l,
+		b.nowText(), m, rate, interval, strconv.FormatInt(permits, 10), "", "dw", "", cursor)
 	require.NoError(b, err)
 	parts, err := reply.ToArray()
 	require.NoError(b, err)
@@ -259,7 +263,8 @@ func (b *bubble) counted(l *Limiter, hinted bool, permits int64, cursor string) 
 	return text
 }
 
-// TestDrift_CallThatCannotCount_PassesItOn: a call that leaves before the count reports that the next call is to count.
+// TestDrift_CallThatCannotCount_PassesItOn: a call that leaves before the count reports that the
+// next call is to count.
 func TestDrift_CallThatCannotCount_PassesItOn(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 1000, Interval: 10 * second})
@@ -278,8 +283,8 @@ func TestDrift_CallThatCannotCount_PassesItOn(t *testing.T) {
 	})
 }
 
-// count runs calls for one permit each from a cursor on, until the count has ended or is to be confirmed, and grants are
-// left to be removed.
+// count runs calls for one permit each from a cursor on, until the count has ended or is to be
+// confirmed, and grants are left to be removed.
 func (b *bubble) count(l *Limiter, cursor string) string {
 	b.Helper()
 	for {
@@ -291,8 +296,8 @@ func (b *bubble) count(l *Limiter, cursor string) string {
 	}
 }
 
-// TestDrift_GrantsAreRemovedOverSeveralCalls_CountFollows: the value is right from the first of these calls on, and only
-// grants that are older than that call are removed.
+// TestDrift_GrantsAreRemovedOverSeveralCalls_CountFollows: the value is right from the first of
+// these calls on, and only grants that are older than that call are removed.
 func TestDrift_GrantsAreRemovedOverSeveralCalls_CountFollows(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 1500, Interval: time.Hour})
@@ -338,8 +343,8 @@ func TestDrift_ValueLostBeforeGrantsAreRemoved_IsCounted(t *testing.T) {
 	})
 }
 
-// TestDrift_RefundWhileCounted_TakesNoGrantInUse: a refund shrinks a grant that is counted already. The count finds an excess
-// that there is not, and no grant that is in use leaves the set for it.
+// TestDrift_RefundWhileCounted_TakesNoGrantInUse: a refund shrinks a grant that is counted already.
+// The count finds an excess that there is not, and no grant that is in use leaves the set for it.
 func TestDrift_RefundWhileCounted_TakesNoGrantInUse(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := b.limiter(Rate{Permits: 3000, Interval: time.Hour})

@@ -225,7 +225,8 @@ func TestCopy_StateExpiresEarly_IsExtended(t *testing.T) {
 	})
 }
 
-// TestRename_NamesOfOneState_IsRefused: Redisson's "x" and "{x}" are two configurations with one value and one set.
+// TestRename_NamesOfOneState_IsRefused: Redisson's "x" and "{x}" are two configurations with one
+// value and one set.
 func TestRename_NamesOfOneState_IsRefused(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		c := New(b.Conn)

@@ -154,7 +154,9 @@ func TestKeepState_ConfigurationIsLost_GrantsCount(t *testing.T) {
 	for _, kind := range []RateType{Overall, PerClient} {
 		t.Run(kind.String(), func(t *testing.T) {
 			server := miniredis.RunT(t)
-			client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true, ForceSingleClient: true})
+			client, err := rueidis.NewClient(rueidis.ClientOption{
+				InitAddress: []string{server.Addr()}, DisableCache: true, ForceSingleClient: true,
+			})
 			require.NoError(t, err)
 			defer client.Close()
 			now := time.UnixMilli(1_700_000_000_000)

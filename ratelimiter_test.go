@@ -126,7 +126,9 @@ func TestLimiter_ContextEnds_CallReturns(t *testing.T) {
 func TestLimiter_RateIsNotSet_ReturnsErrNotInitialized(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		ctx, l := b.Context(), New(b.Conn).Limiter("limiter")
-		for _, name := range []string{"TryAcquire", "Acquire", "TryAcquireWithin", "Take", "Release", "AvailablePermits", "Config", "Rename", "Copy"} {
+		for _, name := range []string{
+			"TryAcquire", "Acquire", "TryAcquireWithin", "Take", "Release", "AvailablePermits", "Config", "Rename", "Copy",
+		} {
 			assert.ErrorIs(b, everyCall(l)[name](ctx), ErrNotInitialized, name)
 		}
 		for _, field := range []string{"rate", "interval", "type"} {
@@ -160,15 +162,23 @@ func TestStateError_CorruptState_NamesKeyAndField(t *testing.T) {
 				func(b *bubble) { b.Redis.HSet("limiter", field, value) }, StateError{"limiter", field, value}}
 		}
 	}
-	corrupt["type 2"] = harmed{func(b *bubble) { b.Redis.HSet("limiter", "type", "2") }, StateError{"limiter", "type", "2"}}
-	corrupt["rate above 2^53"] = harmed{func(b *bubble) { b.Redis.HSet("limiter", "rate", "9007199254740993") }, StateError{"limiter", "rate", "9007199254740993"}}
-	corrupt["configuration is a list"] = harmed{func(b *bubble) { b.Redis.Del("limiter"); b.Redis.Lpush("limiter", "x") }, StateError{"limiter", "", "list"}}
+	corrupt["type 2"] = harmed{func(b *bubble) { b.Redis.HSet("limiter", "type", "2") },
+		StateError{"limiter", "type", "2"}}
+	corrupt["rate above 2^53"] = harmed{func(b *bubble) { b.Redis.HSet("limiter", "rate", "9007199254740993") },
+		StateError{"limiter", "rate", "9007199254740993"}}
+	corrupt["configuration is a list"] = harmed{func(b *bubble) { b.Redis.Del("limiter"); b.Redis.Lpush("limiter", "x") },
+		StateError{"limiter", "", "list"}}
 	state := map[string]harmed{
-		"value text":          {func(b *bubble) { b.Redis.Set("{limiter}:value", "many") }, StateError{"{limiter}:value", "", "many"}},
-		"value float":         {func(b *bubble) { b.Redis.Set("{limiter}:value", "1.5") }, StateError{"{limiter}:value", "", "1.5"}},
-		"value as Lua prints": {func(b *bubble) { b.Redis.Set("{limiter}:value", "1e+17") }, StateError{"{limiter}:value", "", "1e+17"}},
-		"value is a hash":     {func(b *bubble) { b.Redis.Del("{limiter}:value"); b.Redis.HSet("{limiter}:value", "a", "b") }, StateError{"{limiter}:value", "", "hash"}},
-		"permits is a string": {func(b *bubble) { b.Redis.Del("{limiter}:permits"); b.Redis.Set("{limiter}:permits", "x") }, StateError{"{limiter}:permits", "", "string"}},
+		"value text": {func(b *bubble) { b.Redis.Set("{limiter}:value", "many") },
+			StateError{"{limiter}:value", "", "many"}},
+		"value float": {func(b *bubble) { b.Redis.Set("{limiter}:value", "1.5") },
+			StateError{"{limiter}:value", "", "1.5"}},
+		"value as Lua prints": {func(b *bubble) { b.Redis.Set("{limiter}:value", "1e+17") },
+			StateError{"{limiter}:value", "", "1e+17"}},
+		"value is a hash": {func(b *bubble) { b.Redis.Del("{limiter}:value"); b.Redis.HSet("{limiter}:value", "a", "b") },
+			StateError{"{limiter}:value", "", "hash"}},
+		"permits is a string": {func(b *bubble) { b.Redis.Del("{limiter}:permits"); b.Redis.Set("{limiter}:permits", "x") },
+			StateError{"{limiter}:permits", "", "string"}},
 		"member too short": {func(b *bubble) {
 			b.Redis.Del("{limiter}:permits")
 			b.Redis.ZAdd("{limiter}:permits", 1, "abc")
@@ -336,7 +346,9 @@ func TestTake_GrantOfNoPermits_IsNoReturn(t *testing.T) {
 func TestLimiter_RequestAboveTheRate_ChangesNothing(t *testing.T) {
 	ctx := context.Background()
 	server := miniredis.RunT(t)
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true, ForceSingleClient: true})
+	client, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{server.Addr()}, DisableCache: true, ForceSingleClient: true,
+	})
 	require.NoError(t, err)
 	defer client.Close()
 	now := time.UnixMilli(1_700_000_000_000)

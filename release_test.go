@@ -23,8 +23,8 @@ func (b *bubble) leased(c *Client, permits int64, d time.Duration) (member strin
 	return member
 }
 
-// TestRelease_LeasesOfOthers_AreReleasedLast: the permits that another process has leased and not used return when its
-// lease ends, whatever this process releases.
+// TestRelease_LeasesOfOthers_AreReleasedLast: the permits that another process has leased and not
+// used return when its lease ends, whatever this process releases.
 func TestRelease_LeasesOfOthers_AreReleasedLast(t *testing.T) {
 	for name, ownLease := range map[string]bool{"a plain grant": false, "a lease of its own": true} {
 		t.Run(name, func(t *testing.T) {

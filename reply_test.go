@@ -33,11 +33,14 @@ func TestAnswer_SeveralRequests_EachHasItsOwn(t *testing.T) {
 		marks string
 		want  []Decision
 	}{
-		"all granted":        {4, nil, []int64{1, 2, 3}, "*", []Decision{granted(9), granted(7), granted(4)}},
-		"some granted":       {1, []pair{{second, 5}, {2 * second, 1}, {3 * second, 3}}, []int64{1, 7, 2, 8}, "gngn", []Decision{granted(3), denied(3, 2*second), granted(1), denied(1, 3*second)}},
-		"none granted":       {1, []pair{{second, 1}, {2 * second, 8}}, []int64{2, 3}, "nn", []Decision{denied(1, second), denied(1, 2*second)}},
-		"more than the rate": {-3, []pair{{second, 3}, {2 * second, 1}, {3 * second, 9}}, []int64{1, 2}, "nn", []Decision{denied(0, 2*second), denied(0, 3*second)}},
-		"above the rate":     {5, nil, []int64{11, 5}, "xg", []Decision{{}, granted(5)}},
+		"all granted": {4, nil, []int64{1, 2, 3}, "*", []Decision{granted(9), granted(7), granted(4)}},
+		"some granted": {1, []pair{{second, 5}, {2 * second, 1}, {3 * second, 3}}, []int64{1, 7, 2, 8}, "gngn",
+			[]Decision{granted(3), denied(3, 2*second), granted(1), denied(1, 3*second)}},
+		"none granted": {1, []pair{{second, 1}, {2 * second, 8}}, []int64{2, 3}, "nn",
+			[]Decision{denied(1, second), denied(1, 2*second)}},
+		"more than the rate": {-3, []pair{{second, 3}, {2 * second, 1}, {3 * second, 9}}, []int64{1, 2}, "nn",
+			[]Decision{denied(0, 2*second), denied(0, 3*second)}},
+		"above the rate": {5, nil, []int64{11, 5}, "xg", []Decision{{}, granted(5)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(b *bubble) {
@@ -84,12 +87,18 @@ func TestMillis_LargeNumbers_AreCut(t *testing.T) {
 func TestAnswer_ReplyOfAnotherShape_IsAnError(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		l := New(b.Conn).Limiter("a")
-		for _, text := range []string{"{0, 1, 10, 1000, 1, 7, 'g'}", "{0, 1, 10, 1000, 1, 7, 'ggg'}", "{0, 1, 10, 1000, 1, 7}", "{0, 1, 10, 1000, 1, 7, 'gg', 5}", "{0, 1, 10, 'x', 1, 7, 'gg'}"} {
+		for _, text := range []string{
+			"{0, 1, 10, 1000, 1, 7, 'g'}", "{0, 1, 10, 1000, 1, 7, 'ggg'}", "{0, 1, 10, 1000, 1, 7}",
+			"{0, 1, 10, 1000, 1, 7, 'gg', 5}", "{0, 1, 10, 'x', 1, 7, 'gg'}",
+		} {
 			reply, err := b.Conn.Do(b.Context(), b.Conn.B().Eval().Script("return "+text).Numkeys(0).Build()).ToArray()
 			require.NoError(b, err)
-			assert.ErrorContains(b, l.wire.answer(&engine.Batch{Requests: []*engine.Request{{Permits: 1}, {Permits: 1}}}, reply), "unknown reply", text)
+			batch := &engine.Batch{Requests: []*engine.Request{{Permits: 1}, {Permits: 1}}}
+			assert.ErrorContains(b, l.wire.answer(batch, reply), "unknown reply", text)
 		}
-		for _, text := range []string{"{1, 'cursor', 1}", "{3, 0, 'rate', 'x'}", "{3, 6, 'rate', 'x'}", "{3, 1, 'rate', 'x', 'y'}", "{9}"} {
+		for _, text := range []string{
+			"{1, 'cursor', 1}", "{3, 0, 'rate', 'x'}", "{3, 6, 'rate', 'x'}", "{3, 1, 'rate', 'x', 'y'}", "{9}",
+		} {
 			reply, err := b.Conn.Do(b.Context(), b.Conn.B().Eval().Script("return "+text).Numkeys(0).Build()).ToArray()
 			require.NoError(b, err)
 			_, again, err := l.wire.status(reply)
@@ -167,7 +176,8 @@ func TestForecast_MoreThanTheRate_TakesAnIntervalForEachRate(t *testing.T) {
 		"a time that just overflows":     {0, 11, never - second, never},
 		"a time that does not":           {0, 11, never - 4*second, never - 2*second},
 	} {
-		o := &outlook{rate: 10, interval: test.interval, free: test.free, returns: []returning{{2 * second, 3}, {5 * second, 10}}}
+		returns := []returning{{2 * second, 3}, {5 * second, 10}}
+		o := &outlook{rate: 10, interval: test.interval, free: test.free, returns: returns}
 		assert.Equal(t, test.want, o.Earliest(test.wanted), name)
 	}
 }
@@ -196,7 +206,10 @@ func TestForecast_Denied_HasTheReturnOfThosePermits(t *testing.T) {
 			got, known := o.Denied(test.permits)
 			require.Equal(t, test.want >= 0, known)
 			if known {
-				assert.Equal(t, engine.Answer{Limit: 10, Remaining: max(0, test.free), RetryAfter: test.want, ResetAfter: 6 * second}, got)
+				want := engine.Answer{
+					Limit: 10, Remaining: max(0, test.free), RetryAfter: test.want, ResetAfter: 6 * second,
+				}
+				assert.Equal(t, want, got)
 			}
 		})
 	}
@@ -220,7 +233,8 @@ func TestForecast_Worse_LowerRateOrLongerInterval(t *testing.T) {
 	}
 }
 
-// replies makes one well-formed RESP3 message out of any bytes: a server that answers what no script of ours does.
+// replies makes one well-formed RESP3 message out of any bytes: a server that answers what no
+// script of ours does.
 type replies struct{ source []byte }
 
 func (r *replies) next() byte {
@@ -297,7 +311,8 @@ func FuzzReplies(f *testing.F) {
 
 	server := new(inmemory.Odd)
 	client, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress: []string{"nowhere"}, ForceSingleClient: true, DisableCache: true, DialCtxFn: server.Dial, DisableRetry: true,
+		InitAddress: []string{"nowhere"}, DialCtxFn: server.Dial,
+		ForceSingleClient: true, DisableCache: true, DisableRetry: true,
 	})
 	require.NoError(f, err)
 	f.Cleanup(client.Close)

@@ -55,7 +55,8 @@ func TestScripts_Names_AreDeclared(t *testing.T) {
 	}
 }
 
-// ask runs the acquire script for requests. The reply, where it is a long one, must tell the script's now, which is left out here.
+// ask runs the acquire script for requests. It requires the right now in a long reply, and leaves
+// it out of the result.
 func (b *bubble) ask(l *Limiter, flags, runs string) string {
 	var total int64
 	for run := range strings.FieldsSeq(runs) {
@@ -65,7 +66,8 @@ func (b *bubble) ask(l *Limiter, flags, runs string) string {
 	}
 	config := b.config()
 	member := string(l.wire.client.appendMember(nil, total, false))
-	reply, err := b.run(acquireScript, l, b.nowText(), member, config.rate, config.interval, fmt.Sprint(total), "", flags, runs)
+	reply, err := b.run(acquireScript, l,
+		b.nowText(), member, config.rate, config.interval, fmt.Sprint(total), "", flags, runs)
 	parts := strings.Split(texts(b, reply, err), " ")
 	if len(parts) > 1 {
 		now, err := strconv.ParseInt(parts[5], 10, 64)
@@ -125,29 +127,35 @@ func TestAcquireScript_Requests_Replies(t *testing.T) {
 func TestLeaseScript_Requests_Replies(t *testing.T) {
 	const most = 1<<32 - 1
 	for name, test := range map[string]struct {
-		rate              Rate
+		rate              Rate // 1000 a second unless it is set
 		expires           time.Duration
 		keepAlive         int
 		permits, wanted   int64
 		leased, span, all int64 // all: permits of the grant
 	}{
-		"as many as wanted":    {rate: Rate{Permits: 1000, Interval: time.Second}, permits: 10, wanted: 400, leased: 400, span: 10, all: 410},
-		"half of what is free": {rate: Rate{Permits: 1000, Interval: time.Second}, permits: 11, wanted: 900, leased: 494, span: 10, all: 505},
-		"none of the last 125": {rate: Rate{Permits: 1000, Interval: time.Second}, permits: 860, wanted: 900, leased: 15, span: 10, all: 875},
-		"nothing is left":      {rate: Rate{Permits: 1000, Interval: time.Second}, permits: 875, wanted: 900, all: 875},
-		"not granted":          {rate: Rate{Permits: 1000, Interval: time.Second}, permits: 1001, wanted: 900},
-		"for no caller":        {rate: Rate{Permits: 1000, Interval: time.Second}, wanted: 100, leased: 100, span: 10, all: 100},
-		"what a member holds":  {rate: Rate{Permits: 1 << 50, Interval: time.Second}, permits: 7, wanted: 1 << 40, leased: most - 7, span: 10, all: most},
-		"a short interval":     {rate: Rate{Permits: 1000, Interval: 100 * time.Millisecond}, permits: 1, wanted: 100, leased: 100, span: 6, all: 101},
-		"a shorter one":        {rate: Rate{Permits: 1000, Interval: 15 * time.Millisecond}, permits: 1, wanted: 100, all: 1},
-		"it lives":             {rate: Rate{Permits: 1000, Interval: time.Second}, keepAlive: 1010, permits: 1, wanted: 100, leased: 100, span: 10, all: 101},
-		"it may be gone":       {rate: Rate{Permits: 1000, Interval: time.Second}, keepAlive: 1009, permits: 1, wanted: 100, all: 1},
-		"it expires later":     {rate: Rate{Permits: 1000, Interval: time.Second}, expires: 1010 * time.Millisecond, permits: 1, wanted: 100, leased: 100, span: 10, all: 101},
-		"it expires by then":   {rate: Rate{Permits: 1000, Interval: time.Second}, expires: 1009 * time.Millisecond, permits: 1, wanted: 100, all: 1},
-		"for each client":      {rate: Rate{Type: PerClient, Permits: 1000, Interval: time.Second}, permits: 1, wanted: 100, leased: 100, span: 10, all: 101},
+		"as many as wanted":    {permits: 10, wanted: 400, leased: 400, span: 10, all: 410},
+		"half of what is free": {permits: 11, wanted: 900, leased: 494, span: 10, all: 505},
+		"none of the last 125": {permits: 860, wanted: 900, leased: 15, span: 10, all: 875},
+		"nothing is left":      {permits: 875, wanted: 900, all: 875},
+		"not granted":          {permits: 1001, wanted: 900},
+		"for no caller":        {wanted: 100, leased: 100, span: 10, all: 100},
+		"what a member holds": {rate: Rate{Permits: 1 << 50, Interval: time.Second},
+			permits: 7, wanted: 1 << 40, leased: most - 7, span: 10, all: most},
+		"a short interval": {rate: Rate{Permits: 1000, Interval: 100 * time.Millisecond},
+			permits: 1, wanted: 100, leased: 100, span: 6, all: 101},
+		"a shorter one":      {rate: Rate{Permits: 1000, Interval: 15 * time.Millisecond}, permits: 1, wanted: 100, all: 1},
+		"it lives":           {keepAlive: 1010, permits: 1, wanted: 100, leased: 100, span: 10, all: 101},
+		"it may be gone":     {keepAlive: 1009, permits: 1, wanted: 100, all: 1},
+		"it expires later":   {expires: 1010 * time.Millisecond, permits: 1, wanted: 100, leased: 100, span: 10, all: 101},
+		"it expires by then": {expires: 1009 * time.Millisecond, permits: 1, wanted: 100, all: 1},
+		"for each client": {rate: Rate{Type: PerClient, Permits: 1000, Interval: time.Second},
+			permits: 1, wanted: 100, leased: 100, span: 10, all: 101},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(b *bubble) {
+				if test.rate == (Rate{}) {
+					test.rate = Rate{Permits: 1000, Interval: time.Second}
+				}
 				l := b.limiter(test.rate)
 				if test.expires > 0 {
 					_, err := l.Expire(b.Context(), test.expires)
@@ -161,7 +169,8 @@ func TestLeaseScript_Requests_Replies(t *testing.T) {
 				now := time.Now().UnixMilli()
 				member := string(new(Client).appendMember(nil, test.permits, false))
 				message, err := l.wire.client.engine.Eval(b.Context(), leaseScript, l.wire.keys[:], []string{
-					strconv.FormatInt(now, 10), member, b.config().rate, b.config().interval, strconv.FormatInt(test.permits, 10), "", "", runs, "",
+					strconv.FormatInt(now, 10), member, b.config().rate, b.config().interval,
+					strconv.FormatInt(test.permits, 10), "", "", runs, "",
 					strconv.FormatInt(test.wanted, 10), "10",
 				}, nil)
 				require.NoError(b, err)
@@ -170,7 +179,10 @@ func TestLeaseScript_Requests_Replies(t *testing.T) {
 					require.NoError(b, err)
 					require.Len(b, reply, 7)
 					left := test.rate.Permits - test.all
-					for i, want := range []int64{replyLeased, test.leased, test.span, test.rate.Permits, test.rate.Interval.Milliseconds(), left, left} {
+					interval := test.rate.Interval.Milliseconds()
+					for i, want := range []int64{
+						replyLeased, test.leased, test.span, test.rate.Permits, interval, left, left,
+					} {
 						got, err := reply[i].AsInt64()
 						require.NoError(b, err)
 						assert.Equal(b, want, got, "element %d", i+1)
@@ -207,7 +219,8 @@ func TestAcquireScript_GrantsOfOneMillisecond_ReturnTogether(t *testing.T) {
 		}
 		pass(second)
 		b.granted(l, "z", 5)
-		assert.Equal(b, fmt.Sprintf("0 %d %d 60000 0 n 59000 %d 60000 5", rate-sum-5, int64(rate), sum), b.ask(l, "w", fmt.Sprint(int64(rate), "*1")))
+		want := fmt.Sprintf("0 %d %d 60000 0 n 59000 %d 60000 5", rate-sum-5, int64(rate), sum)
+		assert.Equal(b, want, b.ask(l, "w", fmt.Sprint(int64(rate), "*1")))
 		b.Redis.Del("{limiter}:value")
 		b.Free(l, rate-sum-5)
 		b.Take(l, 1)
@@ -229,7 +242,8 @@ func TestScripts_Page_Is256Grants(t *testing.T) {
 			b.Redis.FlushAll()
 			require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 10_000, Interval: 10 * second}))
 			for range n {
-				_, err := b.Redis.ZAdd("{limiter}:permits", float64(time.Now().UnixMilli()), string(new(Client).appendMember(nil, 2, false)))
+				grant := string(new(Client).appendMember(nil, 2, false))
+				_, err := b.Redis.ZAdd("{limiter}:permits", float64(time.Now().UnixMilli()), grant)
 				require.NoError(b, err)
 			}
 			require.NoError(b, b.Redis.Set("{limiter}:value", strconv.Itoa(10_000-2*n)))
@@ -336,7 +350,8 @@ func FuzzMembers(f *testing.F) {
 		require.Equal(t, "before\x10", string(made[:7]))
 		require.Len(t, made, 6+1+16+4)
 		require.Equal(t, uint32(permits), binary.LittleEndian.Uint32(made[23:]))
-		require.NotEqual(t, made, new(Client).appendMember([]byte("before"), permits, false), "two grants never share a member")
+		another := new(Client).appendMember([]byte("before"), permits, false)
+		require.NotEqual(t, made, another, "two grants never share a member")
 
 		// A member of another release of Redisson, or of another program.
 		const rate = 1 << 40
@@ -365,7 +380,8 @@ func FuzzMembers(f *testing.F) {
 			require.Equal(t, rate-taken, free)
 			decision, err := l.Take(t.Context(), 1)
 			require.NoError(t, err)
-			require.Equal(t, Decision{Allowed: true, Limit: rate, Remaining: rate - taken - 1, ResetAfter: time.Second}, decision)
+			want := Decision{Allowed: true, Limit: rate, Remaining: rate - taken - 1, ResetAfter: time.Second}
+			require.Equal(t, want, decision)
 		}
 		now = now.Add(time.Second)
 		free, err := l.AvailablePermits(t.Context())

@@ -153,7 +153,8 @@ func TestCall_LeaseWithoutCallers_LastsAsLongAsTheLease(t *testing.T) {
 	})
 }
 
-// TestCluster_NodesSendEachCallToAnother_EndsWithItsCallers: a cluster whose nodes disagree, as while slots move, redirects for ever.
+// TestCluster_NodesSendEachCallToAnother_EndsWithItsCallers: a cluster whose nodes disagree, as
+// while slots move, redirects for ever.
 func TestCluster_NodesSendEachCallToAnother_EndsWithItsCallers(t *testing.T) {
 	var calls atomic.Int64
 	nodes := []*miniredis.Miniredis{miniredis.RunT(t), miniredis.RunT(t)}

@@ -154,7 +154,8 @@ func TestLease_ReturnEndsItsGoroutine_CallersAreServed(t *testing.T) {
 	})
 }
 
-// TestDetached_CallPanics_PanicsInItsCaller if no context can end the call: it then runs on the caller's goroutine.
+// TestDetached_CallPanics_PanicsInItsCaller if no context can end the call: it then runs on the
+// caller's goroutine.
 func TestDetached_CallPanics_PanicsInItsCaller(t *testing.T) {
 	assert.PanicsWithValue(t, "broken", func() {
 		_, _ = Detached(context.Background(), func(context.Context) (int, error) { panic("broken") })

@@ -37,7 +37,8 @@ func TestDenials_Change_ForgetsWhatWasReadBefore(t *testing.T) {
 	})
 }
 
-// No caller is denied by what was read before a change, not for the moment either that it takes to see the change.
+// No caller is denied by what was read before a change, not for the moment either that it takes to
+// see the change.
 func TestDenials_ConcurrentChange_NeverDeniesByWhatWasBefore(t *testing.T) {
 	g := New(Settings{Denials: time.Hour})
 	l := named(g, "a")

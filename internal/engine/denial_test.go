@@ -117,7 +117,8 @@ func TestDenial_Clock_DeniesOnlyWhileNoPermitIsFreeByIt(t *testing.T) {
 	}
 }
 
-// Scripts get the time in whole milliseconds, so permits return when the clock shows the next one, not so long after the call.
+// Scripts get the time in whole milliseconds, so permits return when the clock shows the next one,
+// not so long after the call.
 func TestDenial_CallWithinAMillisecond_EndsAtTheMillisecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(900 * time.Microsecond)

@@ -32,7 +32,8 @@ func (b *bubble) often(l *rratelimiter.Limiter, times int, pause time.Duration) 
 	return granted
 }
 
-// inLease runs a test with leases of 10 ms and calls of half a millisecond. It requires that no state is left.
+// inLease runs a test with leases of 10 ms and calls of half a millisecond. It requires that no
+// state is left.
 func inLease(
 	t *testing.T, rate rratelimiter.Rate, test func(b *bubble, l *rratelimiter.Limiter), opts ...rratelimiter.Option,
 ) {
@@ -100,8 +101,8 @@ func TestLease_LastPermits_AreForOthers(t *testing.T) {
 	})
 }
 
-// use is a permit that a caller was granted, in Unix milliseconds as in Redis: at some time from when it was asked for
-// until when it was granted.
+// use is a permit that a caller was granted, in Unix milliseconds as in Redis: at some time from
+// when it was asked for until when it was granted.
 type use struct{ asked, granted int64 }
 
 // worst returns the most uses that certainly lie in one window of so many milliseconds.

@@ -19,7 +19,8 @@ import (
 
 const second = time.Second
 
-// window is the limiter of these tests: so many permits from a first grant on until a time is over, and then again.
+// window is the limiter of these tests: so many permits from a first grant on until a time is over,
+// and then again.
 type window struct {
 	Limiter
 	limit int64

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestYields_ProcessIsBusy_CallsDoNotYield: one call waits for all goroutines that compute, and the calls after it do not.
+// TestYields_ProcessIsBusy_CallsDoNotYield: one call waits for all goroutines that compute, and the
+// calls after it do not.
 func TestYields_ProcessIsBusy_CallsDoNotYield(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	var c yields
