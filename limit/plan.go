@@ -121,8 +121,9 @@ func (l *Limiter) open(name string, subjects []string) {
 		text = append(append(strconv.AppendInt(text, int64(len(m.keys[0])), 10), ' '), m.keys[0]...)
 		text = append(m.policy.settings(append(text, ' ')), '\n')
 	}
+	id := string(text)
 	l.calls = engine.Limiter{
-		Engine: l.client.Engine, ID: string(text), Name: name, Policy: l.observed, Subjects: subjects,
+		Engine: l.client.Engine, ID: id, Key: id, Name: name, Policy: l.observed, Subjects: subjects,
 		Protocol: (*protocol)(l), Leases: l.leaseScript != nil,
 	}
 	if l.reservable() {

@@ -40,16 +40,36 @@ func (g *Engine) Eval(ctx context.Context, script *redisx.Script, keys, args []s
 	}
 }
 
-// context returns the context of a batch's call, which ends with the last of its callers. A lease that it may bring keeps it
-// for as long as that could be used.
-func (b *Batch) context(ctx context.Context) context.Context {
-	return callContext{context.WithoutCancel(ctx), func() error {
-		if atomic.LoadInt32(&b.callers) > 0 || b.Lease.Span > 0 && time.Since(b.sent) < b.Lease.Span {
-			return nil
-		}
-		return context.Canceled
-	}}
+// batchContext is the context of a batch's call. It ends with the last of its callers; a lease that
+// the call may bring keeps it for as long as that could be used.
+type batchContext struct {
+	values context.Context
+	batch  *Batch
 }
+
+// context returns the context of the batch's call, with the values of ctx.
+func (b *Batch) context(ctx context.Context) context.Context {
+	b.ctx = batchContext{ctx, b}
+	return &b.ctx
+}
+
+// Deadline returns no deadline.
+func (*batchContext) Deadline() (deadline time.Time, ok bool) { return deadline, false }
+
+// Done returns nil, as that of callContext.
+func (*batchContext) Done() <-chan struct{} { return nil }
+
+// Err returns an error if no caller is left.
+func (c *batchContext) Err() error {
+	b := c.batch
+	if atomic.LoadInt32(&b.callers) > 0 || b.Lease.Span > 0 && time.Since(b.sent) < b.Lease.Span {
+		return nil
+	}
+	return context.Canceled
+}
+
+// Value returns a value of the context of a caller.
+func (c *batchContext) Value(key any) any { return c.values.Value(key) }
 
 // acquire asks Redis for the permits of a batch and sets the answers of its requests.
 func (l *Limiter) acquire(ctx context.Context, b *Batch) error {

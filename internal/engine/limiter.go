@@ -12,10 +12,11 @@ import (
 // Limiter is what calls are made for. Limiters of one ID share their calls, whichever value their callers hold. An ID
 // begins with the kind of its limiter and a space, so that two kinds never share one, whatever their names are.
 //
-// It is made once and not copied; all of it but Subjects and Most is needed.
+// It is made once and not copied; all of it but Key, Subjects and Most is needed.
 type Limiter struct {
 	Engine   *Engine
 	ID       string
+	Key      any      // ID, for the registry; made once, since a string as an interface is an allocation
 	Name     string   // as messages tell it
 	Policy   string   // as an Observer is told it
 	Subjects []string // what its answers depend on, see Changing; nil for its ID
@@ -45,6 +46,14 @@ type Protocol interface {
 
 	// AboveLimit is the error of a request that can never be granted.
 	AboveLimit(permits, limit int64) error
+}
+
+// key returns the key of the registry.
+func (l *Limiter) key() any {
+	if l.Key != nil {
+		return l.Key
+	}
+	return l.ID
 }
 
 // subjects returns what the answers of a limiter depend on.

@@ -103,7 +103,7 @@ func (n *registry) lock(l *Limiter) *entry {
 		}
 		e := &entry{id: l.ID}
 		e.mu.Lock()
-		if _, found := n.entries.LoadOrStore(l.ID, e); !found {
+		if _, found := n.entries.LoadOrStore(l.key(), e); !found {
 			n.live.Add(1)
 			return e
 		}
