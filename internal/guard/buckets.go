@@ -112,7 +112,7 @@ func (b *buckets) find(name string, policies []limit.Policy, now int64) []bucket
 	}
 	changed := !exists
 	for i, p := range policies {
-		kind := Kind(p)
+		kind := kindOf(p)
 		at := slices.IndexFunc(found[min(i, len(found)):], func(other bucket) bool { return other.kind == kind })
 		if at < 0 {
 			found, changed = slices.Insert(found, i, bucket{kind: kind}), true

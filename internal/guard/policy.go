@@ -30,8 +30,8 @@ func Quota(p limit.Policy) int64 {
 	return 0
 }
 
-// Kind returns a policy without its permits. Policies of a kind count in the same key of a limiter.
-func Kind(p limit.Policy) limit.Policy {
+// kindOf returns a policy without its permits. Policies of a kind count in the same key of a limiter.
+func kindOf(p limit.Policy) limit.Policy {
 	switch p := p.(type) {
 	case limit.FixedWindow:
 		p.Permits = 0
