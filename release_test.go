@@ -296,7 +296,7 @@ func TestFlush_CallerLeaves_LosesNoLease(t *testing.T) {
 					plain := l.wire.client.Limiter("limiter")
 					plain.calls.Leases = false
 					b.Full(plain, 700)
-					synctest.Wait() // which is remembered
+					synctest.Wait()                                // which is remembered
 					b.Latency.Store(int64(500 * time.Microsecond)) // so that the context ends before the calls
 					inner, end := context.WithCancel(b.Context())
 					ctx := context.Context(endsOnceAsked{inner, end})
