@@ -4,6 +4,7 @@
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GREMLINS      = github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0
 STATICCHECK   = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+VALE          = github.com/vale-cli/vale/v3/cmd/vale@v3.21.0
 MODULES       = $(shell go list -m -f '{{.Dir}}' | sed 's,^$(CURDIR),.,')
 GO_TEST       = go test -race -shuffle=on
 
@@ -19,7 +20,7 @@ REDISSON_VERSIONS = 3.16.8,3.20.1,3.21.3,3.27.2,3.34.1,3.38.1,3.45.1,3.52.0,4.0.
 IMAGE        ?= rrl:local
 AUTHORITIES   = $(firstword $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt))
 
-.PHONY: demo test test-root test-modules test-integration test-proxies test-matrix test-servers test-faults test-docker redis-image image bin/image fuzz mutate bench recording lint deps
+.PHONY: demo test test-root test-modules test-integration test-proxies test-matrix test-servers test-faults test-docker redis-image image bin/image fuzz mutate bench recording lint prose deps
 
 # The main job in one command; REDIS_URL=redis://host:6379 runs it on a real Redis.
 demo:
@@ -114,6 +115,10 @@ lint:
 	go vet $(addsuffix /...,$(MODULES))
 	go run $(STATICCHECK) $(addsuffix /...,$(MODULES))
 	go run $(GOLANGCI_LINT) run --config .golangci.yml $(addsuffix /...,$(MODULES))
+
+# Words and sentences of the pages and of the comments, by the rules in .vale.
+prose:
+	@go run $(VALE) --output line $$(git ls-files '*.md' '*.go' '*.lua')
 
 # What the tests need besides Go: installed where that is possible, else named.
 deps:
