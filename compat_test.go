@@ -24,7 +24,7 @@ import (
 )
 
 // recording is a file of testdata: what one release of real Redisson answered and left in Redis.
-// integration/golden wrote it, and says what the fields are.
+// integration/tools/golden wrote it, and says what the fields are.
 type recording struct {
 	Redisson string `json:"redisson"`
 	Anew     string `json:"anew"`
@@ -71,7 +71,7 @@ type recordedGrant struct {
 func TestRecording_CallsOfRedisson_LeaveTheSameBytes(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join("testdata", "redisson-*.json"))
 	require.NoError(t, err)
-	require.NotEmpty(t, files, "record them in the folder integration: go run ./golden")
+	require.NotEmpty(t, files, "record them in the folder integration: go run ./tools/golden")
 	for _, path := range files {
 		text, err := os.ReadFile(path)
 		require.NoError(t, err)

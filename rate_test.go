@@ -371,7 +371,7 @@ func FuzzConfigurations(f *testing.F) {
 		for i, field := range []string{"rate", "interval", "type", "keepAliveTime"} {
 			text := []string{rate, interval, rateType, keepAlive}[i]
 			// This server tells a script that an empty field is absent, and its Lua has no numbers above the largest int64. What a
-			// real one makes of those is looked at in integration/corruption.
+			// real one makes of those is looked at in integration/faults/corruption.
 			_, err := strconv.ParseInt(text, 10, 64)
 			if present>>i&1 == 1 && text != "" && !errors.Is(err, strconv.ErrRange) {
 				texts[field] = text

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/integration/servers"
+	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
 func TestMain(m *testing.M) {

@@ -7,8 +7,8 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/rratelimiter/rratelimiter/integration/oracle"
-	"github.com/rratelimiter/rratelimiter/integration/servers"
+	"github.com/rratelimiter/rratelimiter/integration/compatibility/oracle"
+	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
 const redissonVersion = "4.7.0"

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rratelimiter/rratelimiter/integration/servers"
+	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
 // Issue 9, point 18: each call gets a context of the kind that its scenario names.

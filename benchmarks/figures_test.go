@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rratelimiter/rratelimiter/integration/servers"
+	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
 func TestHistogramFindsQuantiles(t *testing.T) {

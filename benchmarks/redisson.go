@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rratelimiter/rratelimiter/integration/oracle"
+	"github.com/rratelimiter/rratelimiter/integration/compatibility/oracle"
 )
 
 // jvmWarmup is how long the JVM runs a way of calling before it is measured for the first time.

@@ -13,7 +13,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/integration/oracle"
+	"github.com/rratelimiter/rratelimiter/integration/compatibility/oracle"
 )
 
 // side is one of those that are measured beside each other.

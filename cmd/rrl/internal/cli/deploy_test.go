@@ -145,8 +145,8 @@ func TestDeployAgrees(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []string{limit.GetDomain()}, rules.Domains())
 
-	// The Envoy that integration/proxies runs with this file.
-	fetch, err := os.ReadFile("../../../../integration/proxies/envoy.sh")
+	// The Envoy that integration/compatibility/proxies runs with this file.
+	fetch, err := os.ReadFile("../../../../integration/compatibility/proxies/envoy.sh")
 	require.NoError(t, err)
 	version := regexp.MustCompile(`(?m)^version=(\S+)`).FindSubmatch(fetch)
 	assert.Equal(t, "envoyproxy/envoy:v"+string(version[1]), services.Services["envoy"].Image)

@@ -1,0 +1,295 @@
+package calls_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/integration/compatibility/calls"
+	"github.com/rratelimiter/rratelimiter/integration/compatibility/oracle"
+	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+	"github.com/rratelimiter/rratelimiter/integration/tools/state"
+)
+
+// story is a sequence of steps on one limiter, which two sides make in turn. It is told of an OVERALL limiter; of a PER_CLIENT one the
+// same is true of the client's own keys.
+type story struct {
+	name  string
+	steps []step
+}
+
+// step is a call and what must be seen afterwards. Where protocol section 7 lets Go answer something else than Java, goReply and
+// goKeeps say what.
+type step struct {
+	later   time.Duration // time that passes before the call
+	call    calls.Call
+	reply   calls.Reply
+	keeps   string // all five keys, as state.State prints them
+	goReply calls.Reply
+	goKeeps string
+}
+
+// quirk is something that old releases of Redisson do otherwise. The runner sees that it is so, and then does what the release left
+// undone, so that the story goes on.
+type quirk struct {
+	name  string
+	until string // the first release that does as the newest
+	at    func(call calls.Call, client bool, s state.State) bool
+	mend  func(ctx context.Context, redis rueidis.Client, k state.Keys) error
+}
+
+var quirks = []quirk{
+	{
+		name: "setRate of a PER_CLIENT limiter leaves the client's pair", until: "3.27.0",
+		at: func(call calls.Call, client bool, s state.State) bool {
+			return call.Op == calls.SetRate && client && s.Client.Value != nil
+		},
+		mend: func(ctx context.Context, redis rueidis.Client, k state.Keys) error {
+			return redis.Do(ctx, redis.B().Del().Key(k[state.ClientValue], k[state.ClientPermits]).Build()).Error()
+		},
+	},
+	{
+		name: "keepAliveTime is not known, the time to live goes on running", until: "3.38.0",
+		at: func(call calls.Call, _ bool, s state.State) bool {
+			ms, keepAlive := keepAliveOf(s)
+			return keepAlive && s.ConfigTTL < ms-time.Minute.Milliseconds() && (call.Op == calls.TryAcquire || call.Op == calls.Acquire)
+		},
+		mend: func(ctx context.Context, redis rueidis.Client, k state.Keys) error {
+			s, err := state.Read(ctx, redis, k)
+			if err != nil {
+				return err
+			}
+			ms, _ := keepAliveOf(s)
+			if err := redis.Do(ctx, redis.B().Pexpire().Key(k[state.Config]).Milliseconds(ms).Build()).Error(); err != nil {
+				return err
+			}
+			return keepPairAsConfig(ctx, redis, k)
+		},
+	},
+	{
+		name: "the time to live of the configuration is not that of the state", until: "3.17.3",
+		at: func(call calls.Call, _ bool, s state.State) bool {
+			p := s.Overall
+			if s.Config["type"] == "1" {
+				p = s.Client
+			}
+			return s.ConfigTTL > 0 && call.Op == calls.TryAcquire && p.Value != nil && p.ValueTTL < 0
+		},
+		mend: keepPairAsConfig,
+	},
+}
+
+// keepPairAsConfig gives the pairs the time to live that the configuration has.
+func keepPairAsConfig(ctx context.Context, redis rueidis.Client, k state.Keys) error {
+	s, err := state.Read(ctx, redis, k)
+	if err != nil {
+		return err
+	}
+	for _, key := range k[1:] {
+		if err := redis.Do(ctx, redis.B().Pexpire().Key(key).Milliseconds(s.ConfigTTL).Build()).Error(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func keepAliveOf(s state.State) (ms int64, there bool) {
+	ms, err := strconv.ParseInt(s.Config["keepAliveTime"], 10, 64)
+	return ms, err == nil && ms > 0
+}
+
+// world is one server with one Redisson on it, and Go clients beside it.
+type world struct {
+	version string // of Redisson
+	server  servers.Version
+	redis   rueidis.Client
+	java    *oracle.Redisson
+	golang  *rratelimiter.Client // counts under the id of Redisson
+	own     *rratelimiter.Client // counts under an id of its own
+}
+
+// eachVersion runs a test against every release of Redisson that is to be tested.
+func eachVersion(t *testing.T, test func(t *testing.T, w *world)) {
+	server := servers.Single(t)
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	serverVersion, err := servers.VersionOf(t.Context(), client)
+	require.NoError(t, err)
+	for _, version := range oracle.VersionsToTest() {
+		t.Run(version, func(t *testing.T) {
+			java := oracle.Start(t, version, oracle.Single(server.Addr()))
+			test(t, &world{
+				version: version,
+				server:  serverVersion,
+				redis:   client,
+				java:    java,
+				golang:  rratelimiter.New(client, rratelimiter.WithClientID(uuid.MustParse(java.ID()))),
+				own:     rratelimiter.New(client),
+			})
+		})
+	}
+}
+
+func (w *world) sides(name string) (golang, java calls.Side) {
+	return calls.Go(w.golang.Limiter(name)), calls.Java(w.java.Limiter(name))
+}
+
+// lacking collects the steps that releases of Redisson have no call for.
+type lacking struct {
+	mu    sync.Mutex
+	steps map[string]map[calls.Op]int // by version
+	total map[string]int
+}
+
+func (l *lacking) made(version string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.total == nil {
+		l.total = make(map[string]int)
+	}
+	l.total[version]++
+}
+
+func (l *lacking) add(version string, op calls.Op) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.steps == nil {
+		l.steps = make(map[string]map[calls.Op]int)
+	}
+	if l.steps[version] == nil {
+		l.steps[version] = make(map[calls.Op]int)
+	}
+	l.steps[version][op]++
+}
+
+func (l *lacking) print(t *testing.T) {
+	for _, version := range oracle.VersionsToTest() {
+		steps, sum := []string{}, 0
+		for _, op := range calls.Ops {
+			if n := l.steps[version][op]; n > 0 {
+				steps = append(steps, fmt.Sprintf("%s %d", op, n))
+				sum += n
+			}
+		}
+		t.Logf("Redisson %s: %d steps, of which Go made %d for Java, which lacks the call: %s", version, l.total[version], sum, strings.Join(steps, ", "))
+	}
+}
+
+// perClient retells what was said of an OVERALL limiter.
+func perClient(text string) string {
+	return strings.NewReplacer("type=0", "type=1", "value", "client value", "permits", "client permits", "OVERALL", "PER_CLIENT").Replace(text)
+}
+
+// tell plays a story on a limiter, the sides in turn.
+func (w *world) tell(t *testing.T, s story, name string, client bool, lack *lacking, sides ...calls.Side) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	keys := state.KeysOf(name, w.java.ID())
+	noKeepAlive := false
+	for i, st := range s.steps {
+		require.NoError(t, state.Age(ctx, w.redis, keys, st.later))
+		by, call := sides[i%len(sides)], st.call
+		call.PerClient = call.PerClient != client
+		if call.NewName != "" {
+			call.NewName = name + call.NewName
+		}
+		before, err := state.Read(ctx, w.redis, keys)
+		require.NoError(t, err)
+		reply, err := by.Do(ctx, call)
+		lack.made(w.version)
+		if errors.Is(err, oracle.ErrUnsupported) {
+			lack.add(w.version, call.Op)
+			t.Logf("step %d: Redisson %s lacks %s: Go calls it", i, w.version, call.Op)
+			by = calls.Go(w.golang.Limiter(name))
+			reply, err = by.Do(ctx, call)
+		}
+		step := fmt.Sprintf("step %d of %q, %v: %v", i, s.name, by, call)
+		require.NoError(t, err, step)
+		if need, some := calls.Needs(by, call.Op); some && w.server.Lacks(t, need) {
+			require.Equal(t, calls.Lacking, reply, step)
+			got, err := state.Read(ctx, w.redis, keys)
+			require.NoError(t, err, step)
+			require.Equal(t, before.String(), got.String(), "a call that the server refuses changes nothing: %s", step)
+			by = calls.Go(w.golang.Limiter(name))
+			reply = w.withoutFeature(ctx, t, by, call, st.reply)
+		}
+
+		wantReply, wantKeeps := st.reply, st.keeps
+		if by.String() == "Go" {
+			if st.goReply != "" {
+				wantReply = st.goReply
+			}
+			if st.goKeeps != "" {
+				wantKeeps = st.goKeeps
+			}
+		}
+		if by.String() == "Go" && !calls.AtLeast(w.version, "3.17.0") {
+			require.NoError(t, state.Rewrite(ctx, w.redis, keys))
+		}
+		got, err := state.Read(ctx, w.redis, keys)
+		require.NoError(t, err, step)
+		for _, q := range quirks {
+			if by.String() == "Java" && !calls.AtLeast(w.version, q.until) && q.at(call, client, got) {
+				t.Logf("%s: %s", step, q.name)
+				require.NoError(t, q.mend(ctx, w.redis, keys))
+				got, err = state.Read(ctx, w.redis, keys)
+				require.NoError(t, err, step)
+			}
+		}
+
+		// Releases before 3.38.0 write no keepAliveTime; once Go has written it, it stays.
+		switch {
+		case got.Config == nil:
+			noKeepAlive = !calls.AtLeast(w.version, "3.38.0")
+		case by.String() == "Go" && (call.Op == calls.SetRate || call.Op == calls.SetRateArgs || call.Op == calls.UpdateRate ||
+			call.Op == calls.TrySetRate && reply == "true"):
+			noKeepAlive = false
+		}
+		if i == 0 && by.String() == "Java" {
+			noKeepAlive = !calls.AtLeast(w.version, "3.38.0")
+		}
+		if noKeepAlive {
+			wantKeeps = strings.Replace(wantKeeps, " keepAliveTime=0", "", 1)
+		}
+		if client {
+			wantReply, wantKeeps = calls.Reply(perClient(string(wantReply))), perClient(wantKeeps)
+			w.shortenOwnPair(t, keys, &got)
+		}
+		require.Equal(t, wantReply, reply, step)
+		require.Equal(t, wantKeeps, got.String(), step)
+	}
+}
+
+// shortenOwnPair takes off the pair what Go lets its own outlive the limiter. Here the id is that of a running Redisson as well, which
+// would not.
+func (w *world) shortenOwnPair(t *testing.T, keys state.Keys, s *state.State) {
+	t.Helper()
+	for key, ttl := range map[string]*int64{keys[state.ClientValue]: &s.Client.ValueTTL, keys[state.ClientPermits]: &s.Client.GrantsTTL} {
+		if shortenOwn(s, ttl) {
+			require.NoError(t, w.redis.Do(t.Context(), w.redis.B().Pexpire().Key(key).Milliseconds(*ttl).Build()).Error())
+		}
+	}
+}
+
+// shortenOwn takes an interval and a day off a time to live that is longer than that.
+func shortenOwn(s *state.State, ttl *int64) bool {
+	interval, err := strconv.ParseInt(s.Config["interval"], 10, 64)
+	slack := interval + 24*time.Hour.Milliseconds()
+	if err != nil || *ttl <= slack {
+		return false
+	}
+	*ttl -= slack
+	return true
+}

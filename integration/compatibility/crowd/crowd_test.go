@@ -1,0 +1,200 @@
+// Package crowd_test lets Java and Go programs, in processes of their own, crowd on one limiter.
+package crowd_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/integration/compatibility/oracle"
+	"github.com/rratelimiter/rratelimiter/integration/tools/ledger"
+	"github.com/rratelimiter/rratelimiter/integration/tools/monitor"
+	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+)
+
+func TestMain(m *testing.M) {
+	if spec := os.Getenv(memberEnv); spec != "" {
+		if err := member(spec); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+const (
+	processes = 2 // of each language
+	duration  = 5 * time.Second
+	interval  = 500 * time.Millisecond
+	rate      = 200
+)
+
+// Two JVMs and two Go processes take 1 to 3 permits at a time, in every way there is. Together they never get more than the rate in an
+// interval, and once all have stopped every permit is back within an interval.
+func TestMixedCrowd(t *testing.T) {
+	for _, version := range oracle.VersionsToTest() {
+		if strings.HasPrefix(version, "3.16.") {
+			continue // such a release cannot read the grants of any later one, nor ours
+		}
+		t.Run(version, func(t *testing.T) {
+			server := servers.Single(t)
+			var jvms []*oracle.Redisson
+			for range processes {
+				jvms = append(jvms, oracle.Start(t, version, oracle.Single(server.Addr())))
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}})
+			require.NoError(t, err)
+			defer redis.Close()
+			limiter := rratelimiter.New(redis).Limiter("crowded")
+			require.NoError(t, limiter.SetRate(ctx, rratelimiter.Rate{Permits: rate, Interval: interval}))
+
+			quotes := monitor.Quotes(t, server.Addr())
+			grants := monitor.WatchGrants(t, server.Addr(), "{"+limiter.Name()+"}:permits", interval)
+
+			begin := time.Now().Add(500 * time.Millisecond)
+			end := begin.Add(duration)
+			var members []func() (report, error)
+			for range processes {
+				wait, err := startMember(ctx, task{Addr: server.Addr(), Limiter: limiter.Name(), Begin: begin, End: end})
+				require.NoError(t, err)
+				members = append(members, wait)
+			}
+			time.Sleep(time.Until(begin))
+			var books []*ledger.Ledger
+			var running sync.WaitGroup
+			for _, jvm := range jvms {
+				book := ledger.New(nil)
+				books = append(books, book)
+				running.Go(func() { crowdInJava(ctx, jvm.Limiter(limiter.Name()), end, book) })
+			}
+			goroutines := make([]int, processes)
+			for i, wait := range members {
+				book := ledger.New(nil)
+				books = append(books, book)
+				running.Go(func() { goroutines[i] = crowdHere(wait, book) })
+			}
+			greedy := ledger.New(nil)
+			running.Go(func() { takeTheRest(ctx, limiter, end, greedy) })
+			running.Wait()
+			seen := grants.Seen(t)
+
+			// What a caller who had gone was granted may be on its way back; and the interval ends with its last millisecond.
+			time.Sleep(interval + 100*time.Millisecond)
+			free, err := limiter.AvailablePermits(ctx)
+			require.NoError(t, err)
+			freeInJava, err := jvms[0].Limiter(limiter.Name()).AvailablePermits(ctx)
+			require.NoError(t, err)
+
+			all, figures := ledger.New(nil), []ledger.Figures{}
+			for i, book := range books {
+				name, threads := fmt.Sprintf("JVM %d", i+1), 0
+				if i >= processes {
+					name, threads = fmt.Sprintf("Go process %d", i+1-processes), goroutines[i-processes]
+				}
+				require.NotEmpty(t, book.Grants(), "%s was never served", name)
+				all.Merge(book)
+				figures = append(figures, book.Figures(name, rate, interval, 0, threads))
+			}
+			all.Merge(greedy)
+			figures = append(figures, all.Figures("all, Redisson "+version, rate, interval, rate-free, goroutines[0]+goroutines[1]))
+			booked := all.Permits()
+			t.Logf("%d permits in %v, for %v:\n%s", rate, interval, duration, ledger.Table(figures...))
+
+			sum := figures[len(figures)-1]
+			if quotes {
+				t.Logf("Redis granted %d permits in %d grants, %d of which it took back in part or as a whole; callers booked %d",
+					seen.Permits, seen.Added, seen.Returned, booked)
+				require.EqualValues(t, rate, seen.Worst, "the most permits that counted at once, at %v; less: the limiter was never short of them, so this has shown nothing", seen.When)
+				require.Zero(t, seen.Unknown)
+				require.LessOrEqual(t, booked, seen.Permits, "callers were granted permits that Redis does not count")
+			}
+			require.LessOrEqual(t, sum.Worst, int64(rate))
+			require.Empty(t, all.Unclassified())
+			require.Zero(t, sum.Missing)
+			require.EqualValues(t, rate, freeInJava)
+			require.Zero(t, sum.Goroutines)
+			granted, err := limiter.TryAcquire(ctx, rate)
+			require.NoError(t, err)
+			require.True(t, granted, "all permits are back, at once")
+		})
+	}
+}
+
+// crowdInJava lets threads of a JVM take permits in every way until the end, and books what they got.
+func crowdInJava(ctx context.Context, l *oracle.Limiter, end time.Time, book *ledger.Ledger) {
+	var ways sync.WaitGroup
+	for _, crowd := range []oracle.Crowd{
+		{Threads: 1, Permits: 1},
+		{Threads: 1, Permits: 2},
+		{Threads: 1, Permits: 3},
+		{Threads: 2, Permits: 2, AcquireTimeout: 200 * time.Millisecond},
+		{Threads: 2, Permits: 3, AcquireTimeout: duration},
+	} {
+		ways.Go(func() {
+			crowd.Duration = time.Until(end)
+			got, err := l.Crowd(ctx, crowd)
+			if err != nil {
+				book.Failed(err, 1)
+			}
+			for _, g := range got.Grants {
+				book.Granted(ledger.Grant{Start: g.Start, End: g.End, Permits: g.Permits, Who: "java"})
+			}
+			book.Denied(got.Denials)
+			for text, n := range got.Errors {
+				book.Failed(errors.New(text), n)
+			}
+		})
+	}
+	ways.Go(func() {
+		for time.Now().Before(end) {
+			permits := 1 + rand.Int64N(3)
+			_, _ = book.Time("java", permits, func() (bool, error) { return true, l.Acquire(ctx, permits) })
+		}
+	})
+	ways.Wait()
+}
+
+// takeTheRest asks now and then for one permit more than is free, and then for what is: however slow the others are here, the limiter is
+// exhausted, and one permit too many is taken where it can be had.
+func takeTheRest(ctx context.Context, l *rratelimiter.Limiter, end time.Time, book *ledger.Ledger) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for time.Now().Before(end) {
+		<-tick.C
+		free, err := l.AvailablePermits(ctx)
+		if err != nil {
+			book.Failed(err, 1)
+			continue
+		}
+		for permits := min(free+1, rate); permits > max(0, free-1); permits-- {
+			_, _ = book.Time("greedy", permits, func() (bool, error) { return l.TryAcquire(ctx, permits) })
+		}
+	}
+}
+
+// crowdHere books what a Go process reports, and gives the number of goroutines that it had left.
+func crowdHere(wait func() (report, error), book *ledger.Ledger) int {
+	r, err := wait()
+	if err != nil {
+		book.Failed(err, 1)
+	}
+	book.Granted(r.Grants...)
+	book.Denied(r.Denials)
+	for text, n := range r.Errors {
+		book.Failed(errors.New(text), n)
+	}
+	return r.Goroutines
+}

@@ -1,0 +1,93 @@
+package differences_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/integration/compatibility/oracle"
+	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+)
+
+// What is left of a limiter that expired, and was set anew, has the time to live of the old one: here 30 s of a minute's interval.
+func TestStateOfALimiterThatStays(t *testing.T) {
+	theirs, ours := pair(t, perMinute(10))
+	take(t, theirs, 6)
+	take(t, ours, 6)
+	for _, name := range []string{theirs.Name(), ours.Name()} {
+		ask(t, "PEXPIRE", valueKey(name), "30000")
+		ask(t, "PEXPIRE", permitsKey(name), "30000")
+	}
+
+	take(t, theirs, 4)
+	require.Positive(t, number(t, "PTTL", permitsKey(theirs.Name())), "it dies before its grants have left the window")
+	ask(t, "DEL", valueKey(theirs.Name()), permitsKey(theirs.Name())) // what the server does then
+	take(t, theirs, 10)
+
+	take(t, ours, 4)
+	require.Equal(t, int64(-1), number(t, "PTTL", valueKey(ours.Name())))
+	require.Equal(t, int64(-1), number(t, "PTTL", permitsKey(ours.Name())))
+	deny(t, ours, 1)
+	ask(t, "PEXPIRE", permitsKey(ours.Name()), "30000")
+	deny(t, ours, 1)
+	require.Equal(t, int64(-1), number(t, "PTTL", permitsKey(ours.Name())), "a call that is denied does so too")
+}
+
+// The configuration lives for an hour. Only what has no expiry gets one: the state, of a second.
+func TestStateLivesAsLongAsTheLimiter(t *testing.T) {
+	theirs, ours := pair(t, perMinute(10))
+	take(t, theirs, 6)
+	take(t, ours, 6)
+	for _, name := range []string{theirs.Name(), ours.Name()} {
+		ask(t, "PEXPIRE", name, "3600000")
+	}
+
+	if version.Lacks(t, servers.ExpireCondition) {
+		_, err := theirs.ExpireIf(t.Context(), oracle.ExpireIfNotSet, time.Second)
+		require.ErrorContains(t, err, "Wrong number of args")
+		_, err = ours.Expire(t.Context(), time.Second, rratelimiter.IfNotSet)
+		require.ErrorIs(t, err, rratelimiter.ErrUnsupported)
+		require.Equal(t, int64(-1), number(t, "PTTL", permitsKey(ours.Name())))
+		requireFree(t, ours, 4)
+		return
+	}
+
+	set, err := theirs.ExpireIf(t.Context(), oracle.ExpireIfNotSet, time.Second)
+	require.NoError(t, err)
+	require.True(t, set)
+	require.Greater(t, number(t, "PTTL", theirs.Name()), int64(3_000_000))
+	require.LessOrEqual(t, number(t, "PTTL", permitsKey(theirs.Name())), int64(1000), "the grants die long before the configuration")
+
+	set, err = ours.Expire(t.Context(), time.Second, rratelimiter.IfNotSet)
+	require.NoError(t, err)
+	require.True(t, set)
+	for _, key := range []string{valueKey(ours.Name()), permitsKey(ours.Name())} {
+		require.InDelta(t, number(t, "PTTL", ours.Name()), number(t, "PTTL", key), 1000, key)
+	}
+}
+
+func TestOwnStateOutlivesTheLimiter(t *testing.T) {
+	rate := rratelimiter.Rate{Type: rratelimiter.PerClient, Permits: 10, Interval: time.Minute, KeepAlive: time.Hour}
+	theirs, ours := pair(t, rate)
+	take(t, theirs, 1)
+	take(t, ours, 1)
+	lives := func(key string, want time.Duration) {
+		t.Helper()
+		require.InDelta(t, want.Milliseconds(), number(t, "PTTL", key), 10_000, key)
+	}
+
+	lives(theirs.Name(), time.Hour)
+	lives(clientValueKey(theirs.Name(), java.ID()), time.Hour)
+	lives(clientPermitsKey(theirs.Name(), java.ID()), time.Hour)
+
+	lives(ours.Name(), time.Hour)
+	lives(clientValueKey(ours.Name(), here.ID()), time.Hour+time.Minute+24*time.Hour)
+	lives(clientPermitsKey(ours.Name(), here.ID()), time.Hour+time.Minute+24*time.Hour)
+
+	_, err := ours.Expire(t.Context(), 2*time.Hour)
+	require.NoError(t, err)
+	lives(ours.Name(), 2*time.Hour)
+	lives(clientPermitsKey(ours.Name(), here.ID()), 2*time.Hour+time.Minute+24*time.Hour)
+}

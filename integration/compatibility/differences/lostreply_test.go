@@ -1,0 +1,124 @@
+package differences_test
+
+import (
+	"bytes"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/integration/compatibility/oracle"
+)
+
+// wire is a TCP connection to the server that can lose a reply.
+type wire struct {
+	listener net.Listener
+	wait     sync.WaitGroup
+	word     atomic.Pointer[string]
+	lost     atomic.Int64
+}
+
+// layWire opens a wire to the server. It ends with the test.
+func layWire(t *testing.T) *wire {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	w := &wire{listener: listener}
+	w.wait.Go(w.accept)
+	t.Cleanup(func() {
+		require.NoError(t, listener.Close())
+		w.wait.Wait()
+	})
+	return w
+}
+
+func (w *wire) Addr() string { return w.listener.Addr().String() }
+
+// loseNextReply makes the wire carry the next command that holds the word to the server, and break when the reply comes.
+func (w *wire) loseNextReply(word string) { w.word.Store(&word) }
+
+func (w *wire) accept() {
+	for {
+		client, err := w.listener.Accept()
+		if err != nil {
+			return
+		}
+		redis, err := net.Dial("tcp", server.Addr())
+		if err != nil {
+			_ = client.Close()
+			continue
+		}
+		var doomed atomic.Bool
+		pump := func(from, to net.Conn, carry func([]byte) bool) {
+			defer from.Close()
+			defer to.Close()
+			buffer := make([]byte, 64<<10)
+			for {
+				n, err := from.Read(buffer)
+				if err != nil || !carry(buffer[:n]) {
+					return
+				}
+				if _, err := to.Write(buffer[:n]); err != nil {
+					return
+				}
+			}
+		}
+		w.wait.Go(func() {
+			pump(client, redis, func(command []byte) bool {
+				word := w.word.Load()
+				if word != nil && bytes.Contains(command, []byte(*word)) && w.word.CompareAndSwap(word, nil) {
+					doomed.Store(true)
+				}
+				return true
+			})
+		})
+		w.wait.Go(func() {
+			pump(redis, client, func([]byte) bool {
+				if doomed.Load() {
+					w.lost.Add(1)
+					return false
+				}
+				return true
+			})
+		})
+	}
+}
+
+// The server grants, and the connection breaks before the answer is through.
+func TestReplyLost(t *testing.T) {
+	theirs, ours := pair(t, perMinute(10))
+
+	toJava := layWire(t)
+	redisson := oracle.Start(t, redissonVersion, oracle.Single(toJava.Addr()), oracle.WithTimeout(time.Second)).Limiter(theirs.Name())
+	take(t, redisson, 1)
+	toJava.loseNextReply(permitsKey(theirs.Name()))
+	take(t, redisson, 2)
+	require.Equal(t, int64(1), toJava.lost.Load())
+	require.Equal(t, int64(5), value(t, theirs.Name()), "10 - 1 - 2, and 2 once more")
+	require.ElementsMatch(t, []int64{1, 2}, counts(t, permitsKey(theirs.Name())))
+	age(t, permitsKey(theirs.Name()), time.Minute)
+	requireFree(t, theirs, 8)
+
+	toHere := layWire(t)
+	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{toHere.Addr()}, ForceSingleClient: true})
+	require.NoError(t, err)
+	defer redis.Close()
+	client := rratelimiter.New(redis).Limiter(ours.Name())
+	take(t, client, 1)
+	toHere.loseNextReply(permitsKey(ours.Name()))
+	asked := scripts(t, func() {
+		_, err = client.TryAcquire(t.Context(), 2)
+		require.Error(t, err)
+	})
+	require.Equal(t, int64(1), toHere.lost.Load())
+	require.Equal(t, int64(1), asked, "sent once")
+	require.Equal(t, int64(7), value(t, ours.Name()))
+	require.ElementsMatch(t, []int64{1, 2}, counts(t, permitsKey(ours.Name())))
+	age(t, permitsKey(ours.Name()), time.Minute)
+	requireFree(t, client, 10)
+}

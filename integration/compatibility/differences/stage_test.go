@@ -1,0 +1,252 @@
+// Package differences_test shows each case in which this library answers otherwise than Redisson 4.7.0 on purpose: what real Redisson
+// does, and what we do. Each test is one row of the table in docs/compatibility.md.
+package differences_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/integration/compatibility/oracle"
+	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+)
+
+const redissonVersion = "4.7.0"
+
+// What all tests share: a server, and on it one Redisson and one Client of ours. Tests run one after another, since some count what the
+// server was asked.
+var (
+	server  *servers.Server
+	version servers.Version
+	redis   rueidis.Client
+	java    *oracle.Redisson
+	here    *rratelimiter.Client
+)
+
+func TestMain(m *testing.M) {
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (code int, err error) {
+	// Long enough for a first build of the Java program.
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	if server, err = servers.OpenSingle(ctx); err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, server.Close()) }()
+	if redis, err = rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}}); err != nil {
+		return 0, err
+	}
+	defer redis.Close()
+	if version, err = servers.VersionOf(ctx, redis); err != nil {
+		return 0, err
+	}
+	here = rratelimiter.New(redis)
+	if java, err = oracle.Open(ctx, redissonVersion, oracle.Single(server.Addr())); err != nil {
+		return 0, err
+	}
+	defer java.Close()
+	if err := warmUp(ctx); err != nil {
+		return 0, err
+	}
+	return m.Run(), nil
+}
+
+// warmUp makes the server know the acquire scripts of both sides, since tests count script calls.
+func warmUp(ctx context.Context) error {
+	const name = "warm"
+	if err := here.Limiter(name).SetRate(ctx, perMinute(10)); err != nil {
+		return err
+	}
+	_, ours := here.Limiter(name).TryAcquire(ctx, 1)
+	_, theirs := java.Limiter(name).TryAcquire(ctx, 1)
+	return errors.Join(ours, theirs)
+}
+
+// ask runs one command on the server.
+func ask(t *testing.T, args ...string) rueidis.RedisMessage {
+	t.Helper()
+	message, err := redis.Do(t.Context(), redis.B().Arbitrary(args...).Build()).ToMessage()
+	require.NoError(t, err, args)
+	return message
+}
+
+func number(t *testing.T, args ...string) int64 {
+	t.Helper()
+	message := ask(t, args...)
+	n, err := message.AsInt64()
+	require.NoError(t, err, args)
+	return n
+}
+
+func text(t *testing.T, args ...string) string {
+	t.Helper()
+	message := ask(t, args...)
+	s, err := message.ToString()
+	require.NoError(t, err, args)
+	return s
+}
+
+func exists(t *testing.T, key string) bool {
+	t.Helper()
+	return number(t, "EXISTS", key) == 1
+}
+
+func valueKey(name string) string   { return "{" + name + "}:value" }
+func permitsKey(name string) string { return "{" + name + "}:permits" }
+
+func clientValueKey(name, id string) string   { return valueKey(name) + ":" + id }
+func clientPermitsKey(name, id string) string { return permitsKey(name) + ":" + id }
+
+// value is the number of free permits as Redis holds it.
+func value(t *testing.T, name string) int64 {
+	t.Helper()
+	return number(t, "GET", valueKey(name))
+}
+
+// grants are the members of a permits set, the oldest first.
+func grants(t *testing.T, key string) []rueidis.ZScore {
+	t.Helper()
+	message := ask(t, "ZRANGE", key, "0", "-1", "WITHSCORES")
+	all, err := message.AsZScores()
+	require.NoError(t, err)
+	return all
+}
+
+// counts are the permits of the grants in a permits set.
+func counts(t *testing.T, key string) []int64 {
+	t.Helper()
+	all := []int64{}
+	for _, g := range grants(t, key) {
+		all = append(all, int64(binary.LittleEndian.Uint32([]byte(g.Member[len(g.Member)-4:]))))
+	}
+	return all
+}
+
+// scores are the moments of the grants in a permits set, in Unix milliseconds.
+func scores(t *testing.T, key string) []int64 {
+	t.Helper()
+	all := []int64{}
+	for _, g := range grants(t, key) {
+		all = append(all, int64(g.Score))
+	}
+	return all
+}
+
+// age makes every grant of a permits set older, as if that time had passed.
+func age(t *testing.T, key string, by time.Duration) { ageOldest(t, key, math.MaxInt, by) }
+
+// ageOldest is age for the n oldest grants alone.
+func ageOldest(t *testing.T, key string, n int, by time.Duration) {
+	t.Helper()
+	all := grants(t, key)
+	require.NotEmpty(t, all, "no grant to age")
+	for _, g := range all[:min(n, len(all))] {
+		ask(t, "ZADD", key, strconv.FormatFloat(g.Score-float64(by.Milliseconds()), 'f', 0, 64), g.Member)
+	}
+}
+
+// called counts how often the server ran a command so far, from a client or within a script.
+func called(t *testing.T, command string) int64 {
+	t.Helper()
+	return calls(t, text(t, "INFO", "commandstats"), command)
+}
+
+// calls finds the count of a command in what a server answers to INFO commandstats.
+func calls(t *testing.T, stats, command string) int64 {
+	t.Helper()
+	line := regexp.MustCompile(`cmdstat_` + command + `:calls=(\d+)`).FindStringSubmatch(stats)
+	if line == nil {
+		return 0
+	}
+	n, err := strconv.ParseInt(line[1], 10, 64)
+	require.NoError(t, err)
+	return n
+}
+
+// scripts counts the script calls that do makes.
+func scripts(t *testing.T, do func()) int64 {
+	t.Helper()
+	before := called(t, "eval") + called(t, "evalsha")
+	do()
+	return called(t, "eval") + called(t, "evalsha") - before
+}
+
+// perMinute is an Overall rate whose window no test lives to see the end of, but for what age does.
+func perMinute(permits int64) rratelimiter.Rate {
+	return rratelimiter.Rate{Permits: permits, Interval: time.Minute}
+}
+
+// inJava is a rate as Redisson takes it.
+func inJava(rate rratelimiter.Rate) oracle.Rate {
+	kind := oracle.Overall
+	if rate.Type == rratelimiter.PerClient {
+		kind = oracle.PerClient
+	}
+	return oracle.Rate{Type: kind, Permits: rate.Permits, Interval: rate.Interval, KeepAlive: rate.KeepAlive}
+}
+
+// pair empties the server and opens two limiters of a rate: one that only Redisson uses, and one that only we use.
+func pair(t *testing.T, rate rratelimiter.Rate) (theirs *oracle.Limiter, ours *rratelimiter.Limiter) {
+	t.Helper()
+	ask(t, "FLUSHALL")
+	theirs, ours = java.Limiter(t.Name()+" in Java"), here.Limiter(t.Name()+" here")
+	require.NoError(t, theirs.SetRate(t.Context(), inJava(rate)))
+	require.NoError(t, ours.SetRate(t.Context(), rate))
+	return theirs, ours
+}
+
+// acquirer is what a limiter of Redisson's and one of ours have in common.
+type acquirer interface {
+	TryAcquire(ctx context.Context, permits int64) (bool, error)
+}
+
+func take(t *testing.T, l acquirer, permits int64) {
+	t.Helper()
+	granted, err := l.TryAcquire(t.Context(), permits)
+	require.NoError(t, err)
+	require.True(t, granted, "%d permits were denied", permits)
+}
+
+// takeInTurn takes permits, one grant after the other, so that each is a second older than the next: Redis puts grants of one
+// millisecond in no order that a test could rely on.
+func takeInTurn(t *testing.T, l acquirer, key string, permits ...int64) {
+	t.Helper()
+	for _, n := range permits {
+		take(t, l, n)
+		age(t, key, time.Second)
+	}
+}
+
+func deny(t *testing.T, l acquirer, permits int64) {
+	t.Helper()
+	granted, err := l.TryAcquire(t.Context(), permits)
+	require.NoError(t, err)
+	require.False(t, granted, "%d permits were granted", permits)
+}
+
+func requireFree(t *testing.T, l interface {
+	AvailablePermits(context.Context) (int64, error)
+}, want int64) {
+	t.Helper()
+	free, err := l.AvailablePermits(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, want, free)
+}

@@ -1,0 +1,178 @@
+package differences_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+)
+
+// takenOf opens a pair of limiters of which 4 of 10 permits are taken.
+func takenOf(t *testing.T) (theirs, ours string) {
+	t.Helper()
+	a, b := pair(t, perMinute(10))
+	take(t, a, 4)
+	take(t, b, 4)
+	return a.Name(), b.Name()
+}
+
+func TestRenameTakesTheWholeLimiter(t *testing.T) {
+	for call, rename := range map[string]struct{ theirs, ours func(from, to string) error }{
+		"rename": {
+			func(from, to string) error { return java.Limiter(from).Rename(t.Context(), to) },
+			func(from, to string) error { return here.Limiter(from).Rename(t.Context(), to) },
+		},
+		"renamenx": {
+			func(from, to string) error { _, err := java.Limiter(from).RenameNX(t.Context(), to); return err },
+			func(from, to string) error { _, err := here.Limiter(from).RenameNX(t.Context(), to); return err },
+		},
+	} {
+		t.Run(call, func(t *testing.T) {
+			theirs, ours := takenOf(t)
+			require.NoError(t, rename.theirs(theirs, theirs+"2"))
+			requireFree(t, java.Limiter(theirs+"2"), 10)
+			require.Equal(t, int64(6), value(t, theirs), "left behind")
+			require.Equal(t, []int64{4}, counts(t, permitsKey(theirs)))
+
+			require.NoError(t, rename.ours(ours, ours+"2"))
+			requireFree(t, here.Limiter(ours+"2"), 6)
+			require.Zero(t, number(t, "EXISTS", ours, valueKey(ours), permitsKey(ours)))
+		})
+	}
+}
+
+func TestNameAfterRename(t *testing.T) {
+	theirs, ours := takenOf(t)
+	name, err := java.Limiter(theirs).NameAfterRename(t.Context(), theirs+"2")
+	require.NoError(t, err)
+	require.Equal(t, theirs+"2", name)
+	name, err = java.Limiter(theirs+"2").NameAfterRenameNX(t.Context(), theirs+"3")
+	require.NoError(t, err)
+	require.Equal(t, theirs+"3", name)
+
+	l := here.Limiter(ours)
+	require.NoError(t, l.Rename(t.Context(), ours+"2"))
+	require.Equal(t, ours, l.Name())
+	_, err = l.TryAcquire(t.Context(), 1)
+	require.ErrorIs(t, err, rratelimiter.ErrNotInitialized)
+	requireFree(t, here.Limiter(ours+"2"), 6)
+	l = here.Limiter(ours + "2")
+	renamed, err := l.RenameNX(t.Context(), ours+"3")
+	require.NoError(t, err)
+	require.True(t, renamed)
+	require.Equal(t, ours+"2", l.Name())
+}
+
+func TestCopyTakesTheWholeLimiter(t *testing.T) {
+	theirs, ours := takenOf(t)
+	if version.Lacks(t, servers.CopyCommand) {
+		refuseToCopy(t, theirs, ours)
+		return
+	}
+	copied, err := java.Limiter(theirs).Copy(t.Context(), theirs+"2")
+	require.NoError(t, err)
+	require.True(t, copied)
+	requireFree(t, java.Limiter(theirs+"2"), 10)
+
+	copied, err = here.Limiter(ours).Copy(t.Context(), ours+"2")
+	require.NoError(t, err)
+	require.True(t, copied)
+	requireFree(t, here.Limiter(ours+"2"), 6)
+	requireFree(t, here.Limiter(ours), 6)
+}
+
+func TestCopyOfNothing(t *testing.T) {
+	copied, err := java.Limiter(t.Name()).Copy(t.Context(), t.Name()+"2")
+	if version.Lacks(t, servers.CopyCommand) {
+		require.ErrorContains(t, err, "unknown command")
+	} else {
+		require.NoError(t, err)
+		require.False(t, copied)
+	}
+
+	copied, err = here.Limiter(t.Name()).Copy(t.Context(), t.Name()+"2")
+	require.ErrorIs(t, err, rratelimiter.ErrNotInitialized)
+	require.False(t, copied)
+}
+
+// A limiter that is copied over another one: what was taken of that one must not count against the copy.
+func TestCopyReplacesTheWholeLimiter(t *testing.T) {
+	theirs, ours := takenOf(t)
+	for _, name := range []string{theirs + "2", ours + "2"} {
+		old := java.Limiter(name)
+		require.NoError(t, old.SetRate(t.Context(), inJava(perMinute(20))))
+		take(t, old, 15)
+	}
+	if version.Lacks(t, servers.CopyCommand) {
+		refuseToCopy(t, theirs, ours)
+		require.Equal(t, []int64{15}, counts(t, permitsKey(ours+"2")))
+		return
+	}
+
+	copied, err := java.Limiter(theirs).CopyAndReplace(t.Context(), theirs+"2")
+	require.NoError(t, err)
+	require.True(t, copied)
+	require.Equal(t, []int64{15}, counts(t, permitsKey(theirs+"2")), "the old limiter's grants under the new rate")
+
+	copied, err = here.Limiter(ours).Copy(t.Context(), ours+"2", rratelimiter.Replace())
+	require.NoError(t, err)
+	require.True(t, copied)
+	require.Equal(t, []int64{4}, counts(t, permitsKey(ours+"2")))
+	requireFree(t, here.Limiter(ours+"2"), 6)
+}
+
+// refuseToCopy shows both sides on a server without COPY, where ours says what is missing.
+func refuseToCopy(t *testing.T, theirs, ours string) {
+	t.Helper()
+	_, err := java.Limiter(theirs).CopyAndReplace(t.Context(), theirs+"2")
+	require.ErrorContains(t, err, "unknown command")
+	_, err = here.Limiter(ours).Copy(t.Context(), ours+"2", rratelimiter.Replace())
+	require.ErrorIs(t, err, rratelimiter.ErrUnsupported)
+	requireFree(t, here.Limiter(ours), 6)
+}
+
+func TestUnlinkTakesTheWholeLimiter(t *testing.T) {
+	theirs, ours := takenOf(t)
+	unlinked, err := java.Limiter(theirs).Unlink(t.Context())
+	require.NoError(t, err)
+	require.True(t, unlinked)
+	require.Equal(t, int64(2), number(t, "EXISTS", theirs, valueKey(theirs), permitsKey(theirs)), "the state stays")
+
+	unlinked, err = here.Limiter(ours).Unlink(t.Context())
+	require.NoError(t, err)
+	require.True(t, unlinked)
+	require.Zero(t, number(t, "EXISTS", ours, valueKey(ours), permitsKey(ours)))
+}
+
+func TestTouchTakesTheWholeLimiter(t *testing.T) {
+	theirs, ours := takenOf(t)
+	for _, name := range []string{theirs, ours} {
+		ask(t, "DEL", name)
+	}
+	touched, err := java.Limiter(theirs).Touch(t.Context())
+	require.NoError(t, err)
+	require.False(t, touched, "the configuration alone")
+
+	touched, err = here.Limiter(ours).Touch(t.Context())
+	require.NoError(t, err)
+	require.True(t, touched, "the state counts")
+}
+
+func TestSizeInMemoryCountsTheWholeLimiter(t *testing.T) {
+	theirs, ours := takenOf(t)
+	usage := func(keys ...string) (sum int64) {
+		for _, key := range keys {
+			sum += number(t, "MEMORY", "USAGE", key)
+		}
+		return sum
+	}
+	size, err := java.Limiter(theirs).SizeInMemory(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, usage(theirs), size)
+
+	size, err = here.Limiter(ours).SizeInMemory(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, usage(ours, valueKey(ours), permitsKey(ours)), size)
+}

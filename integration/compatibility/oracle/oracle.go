@@ -1,0 +1,356 @@
+// Package oracle runs real Redisson, the Java library, so that tests can ask it what a limiter does.
+//
+// A Redisson is one instance of one release in a Java process of its own, with its own id, connected to Redis. Its Limiter offers
+// the calls of Redisson's RRateLimiter under their Go names, and hands back what Redisson answers, unchanged. Releases differ in
+// the calls that they have: a call that the release lacks fails with ErrUnsupported.
+//
+// The Java program is in the folder integration/tools/redisson. It is built with Maven when it is first needed, for each release apart.
+package oracle
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter/integration/tools/logtail"
+)
+
+// ErrUnsupported is in the chain of the error of a call that the release of Redisson does not have.
+var ErrUnsupported = errors.New("this release of Redisson has no such call")
+
+// ErrEnded is in the chain of the error of a call whose Java process has ended before it answered.
+var ErrEnded = errors.New("the Java process has ended")
+
+// Error is an exception that Redisson threw: the innermost cause of it.
+type Error struct {
+	Message string
+	Class   string // of the exception, as org.redisson.client.RedisException
+}
+
+func (e *Error) Error() string { return e.Class + ": " + e.Message }
+
+// Target is the Redis that a Redisson connects to. The zero value is no target.
+type Target struct{ args []string }
+
+// Single is one server, by its host:port.
+func Single(addr string) Target { return Target{args: []string{"--single", addr}} }
+
+// Cluster is a Redis Cluster, by the host:port of some of its nodes. Redisson looks for changes of it twice a second.
+func Cluster(addrs ...string) Target {
+	return Target{args: []string{"--cluster", strings.Join(addrs, ",")}}
+}
+
+// Sentinel is a master under sentinels, by its name and the host:port of some of the sentinels.
+func Sentinel(master string, addrs ...string) Target {
+	return Target{args: []string{"--sentinel", master, strings.Join(addrs, ",")}}
+}
+
+// Option sets what is not left to Redisson's defaults.
+type Option func(*settings)
+
+// WithTimeout bounds the connecting and each try of a command. Redisson's own default is 3 s for a command.
+func WithTimeout(d time.Duration) Option {
+	return flag("--timeout-millis", strconv.FormatInt(d.Milliseconds(), 10))
+}
+
+// WithRetryAttempts sets how often Redisson sends a command again that could not be sent or timed out.
+func WithRetryAttempts(n int) Option { return flag("--retry-attempts", strconv.Itoa(n)) }
+
+// WithNamePrefix sets a NameMapper that puts the prefix before every name.
+func WithNamePrefix(prefix string) Option { return flag("--name-prefix", prefix) }
+
+// WithDefaultPools uses the defaults of Redisson for threads and for connections to a single server, and all compilers of
+// the JVM, as benchmarks need. Without it there are few threads and connections, and the JVM starts faster: a test starts
+// several Redissons on a small machine.
+func WithDefaultPools() Option {
+	return func(s *settings) {
+		s.args = append(s.args, "--default-pools")
+		s.jvm = nil
+	}
+}
+
+func flag(name, value string) Option {
+	return func(s *settings) { s.args = append(s.args, name, value) }
+}
+
+// settings are the arguments of the JVM and of its program.
+type settings struct{ jvm, args []string }
+
+// Redisson is one running instance. Its methods are safe for concurrent use.
+type Redisson struct {
+	version string
+	id      string
+	cmd     *exec.Cmd
+	stderr  logtail.Tail
+	ended   chan struct{} // closed once the process is gone and failed is set
+	closing sync.Once
+
+	write sync.Mutex
+	stdin io.WriteCloser
+
+	mu      sync.Mutex
+	lastID  int64
+	pending map[int64]chan<- answer
+	failed  error // why no further call can be answered
+}
+
+// Start starts the release of Redisson for the test, which fails where that is not possible, and ends it with the test. Where the
+// test has failed, what Redisson logged is shown.
+func Start(t testing.TB, version string, target Target, opts ...Option) *Redisson {
+	t.Helper()
+	// Long enough for a first build that has to fetch everything.
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	r, err := Open(ctx, version, target, opts...)
+	if err != nil {
+		t.Fatalf("oracle: %v", err)
+	}
+	t.Cleanup(func() {
+		r.Close()
+		if log := r.Log(); t.Failed() && log != "" {
+			t.Logf("log of Redisson %s, id %s:\n%s", version, r.ID(), log)
+		}
+	})
+	return r
+}
+
+// Open is Start without a test: the caller must Close the result. ctx bounds the build and the start alone.
+func Open(ctx context.Context, version string, target Target, opts ...Option) (*Redisson, error) {
+	classpath, err := build(ctx, version)
+	if err != nil {
+		return nil, err
+	}
+	command, err := java()
+	if err != nil {
+		return nil, err
+	}
+	s := settings{jvm: []string{"-XX:TieredStopAtLevel=1"}, args: target.args[:len(target.args):len(target.args)]}
+	for _, opt := range opts {
+		opt(&s)
+	}
+	jvm := []string{"-Xmx512m", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", classpath, mainClass}
+	args := slices.Concat(s.jvm, jvm, s.args)
+	r := &Redisson{
+		stderr:  logtail.Tail{Keep: 64 << 10},
+		version: version,
+		cmd:     exec.Command(command, args...),
+		ended:   make(chan struct{}),
+		pending: make(map[int64]chan<- answer),
+	}
+	r.cmd.Stderr = &r.stderr
+	if r.stdin, err = r.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	stdout, err := r.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := r.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("%s: %w", toInstall, err)
+	}
+	ready := make(chan answer, 1)
+	go r.read(stdout, ready)
+
+	select {
+	case first := <-ready:
+		if first.Version != version {
+			r.Kill()
+			return nil, fmt.Errorf("asked for Redisson %s, got %s", version, first.Version)
+		}
+		r.id = first.RedissonID
+		return r, nil
+	case <-r.ended:
+		return nil, fmt.Errorf("redisson %s did not start: %w\n%s", version, r.failed, r.Log())
+	case <-ctx.Done():
+		r.Kill()
+		return nil, fmt.Errorf("redisson %s did not start: %w\n%s", version, ctx.Err(), r.Log())
+	}
+}
+
+// ID is the Redisson instance's id, by which PER_CLIENT limiters tell clients apart.
+func (r *Redisson) ID() string { return r.id }
+
+// Version is the release of Redisson.
+func (r *Redisson) Version() string { return r.version }
+
+// Log is the end of what Redisson logged: warnings and errors.
+func (r *Redisson) Log() string { return r.stderr.String() }
+
+// Limiter is the limiter of that name. It asks nothing of Redis.
+func (r *Redisson) Limiter(name string) *Limiter { return &Limiter{r: r, name: name} }
+
+// Close shuts Redisson down, as a Java program in good order does, and ends its process. Calls under way fail with ErrEnded. A
+// Redisson that cannot shut down in time, because its Redis hangs, is killed.
+func (r *Redisson) Close() {
+	const timeout = 5 * time.Second
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	r.closing.Do(func() {
+		// Whatever the answer is, the process has to go.
+		_ = r.call(ctx, request{Call: "close"}, nil)
+		select {
+		case <-r.ended:
+		case <-ctx.Done():
+			r.Kill()
+		}
+	})
+	<-r.ended
+}
+
+// Kill ends the process at once, as a crash of a Java program would.
+func (r *Redisson) Kill() {
+	// The only failure is that the process has ended before.
+	_ = r.cmd.Process.Kill()
+	<-r.ended
+}
+
+// request is one line to the Java program. What is nil is left out, and chooses the form of the call without that argument.
+type request struct {
+	ID             int64    `json:"id"`
+	Call           string   `json:"call"`
+	Limiter        string   `json:"limiter,omitempty"`
+	Permits        *int64   `json:"permits,omitempty"`
+	TimeoutMillis  *int64   `json:"timeoutMillis,omitempty"`
+	Type           RateType `json:"type,omitempty"`
+	Rate           *int64   `json:"rate,omitempty"`
+	IntervalMillis *int64   `json:"intervalMillis,omitempty"`
+	KeepAlive      *int64   `json:"keepAliveMillis,omitempty"`
+	KeepState      bool     `json:"keepState,omitempty"`
+	Millis         *int64   `json:"millis,omitempty"`
+	Absolute       bool     `json:"absolute,omitempty"`
+	NewName        *string  `json:"newName,omitempty"`
+	Replace        bool     `json:"replace,omitempty"`
+	Threads        int      `json:"threads,omitempty"`
+	Limiters       int      `json:"limiters,omitempty"`
+	Async          bool     `json:"async,omitempty"`
+	AcquireTimeout *int64   `json:"acquireTimeoutMillis,omitempty"`
+}
+
+// answer is one line from the Java program: the first one, or what a request came to.
+type answer struct {
+	Ready      bool   `json:"ready"`
+	Version    string `json:"version"`
+	RedissonID string `json:"-"`
+
+	ID          json.RawMessage `json:"id"` // a number, but in the first line the instance's id
+	Result      json.RawMessage `json:"result"`
+	Error       *string         `json:"error"`
+	Class       string          `json:"class"`
+	Unsupported *string         `json:"unsupported"`
+}
+
+// call sends the request and decodes what it comes to into result, which may be nil. Where ctx ends first, call returns its error,
+// and the call goes on in Java.
+func (r *Redisson) call(ctx context.Context, q request, result any) error {
+	got := make(chan answer, 1)
+	r.mu.Lock()
+	if r.failed != nil {
+		r.mu.Unlock()
+		return r.failed
+	}
+	r.lastID++
+	q.ID = r.lastID
+	r.pending[q.ID] = got
+	r.mu.Unlock()
+	defer func() {
+		r.mu.Lock()
+		delete(r.pending, q.ID)
+		r.mu.Unlock()
+	}()
+
+	line, err := json.Marshal(q)
+	if err != nil {
+		return err
+	}
+	r.write.Lock()
+	_, err = r.stdin.Write(append(line, '\n'))
+	r.write.Unlock()
+	if err != nil {
+		return fmt.Errorf("redisson %s, %s: %w: %w", r.version, q.Call, ErrEnded, err)
+	}
+
+	select {
+	case a := <-got:
+		return r.decode(a, result)
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-r.ended:
+	}
+	// The last thing that the process did may have been to answer.
+	select {
+	case a := <-got:
+		return r.decode(a, result)
+	default:
+		return r.failed
+	}
+}
+
+func (r *Redisson) decode(a answer, result any) error {
+	switch {
+	case a.Unsupported != nil:
+		return fmt.Errorf("redisson %s, %s: %w", r.version, *a.Unsupported, ErrUnsupported)
+	case a.Error != nil:
+		return &Error{Message: *a.Error, Class: a.Class}
+	case result == nil:
+		return nil
+	default:
+		return json.Unmarshal(a.Result, result)
+	}
+}
+
+// read hands each answer to the call that waits for it, until the process ends.
+func (r *Redisson) read(stdout io.Reader, ready chan<- answer) {
+	err := r.dispatch(bufio.NewReader(stdout), ready)
+	// A process that writes something else than answers is of no more use. Where it has ended by itself this does nothing.
+	_ = r.cmd.Process.Kill()
+	waitErr := r.cmd.Wait()
+	r.mu.Lock()
+	r.failed = fmt.Errorf("redisson %s: %w: %w", r.version, ErrEnded, errors.Join(err, waitErr, errNoMoreAnswers))
+	r.mu.Unlock()
+	close(r.ended)
+}
+
+var errNoMoreAnswers = errors.New("no more answers")
+
+func (r *Redisson) dispatch(lines *bufio.Reader, ready chan<- answer) error {
+	for {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		var a answer
+		if err := json.Unmarshal(line, &a); err != nil {
+			return fmt.Errorf("a line that is no answer: %w: %.200q", err, line)
+		}
+		if a.Ready {
+			if err := json.Unmarshal(a.ID, &a.RedissonID); err != nil {
+				return err
+			}
+			ready <- a
+			continue
+		}
+		id, err := strconv.ParseInt(string(a.ID), 10, 64)
+		if err != nil {
+			return fmt.Errorf("an answer without a number: %.200q", line)
+		}
+		r.mu.Lock()
+		waiting := r.pending[id]
+		r.mu.Unlock()
+		if waiting != nil {
+			waiting <- a
+		}
+	}
+}

@@ -1,0 +1,50 @@
+// Package peers compares the policies of package limit with the libraries that they come from, on injected clocks.
+package peers
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+)
+
+// steps is how many calls are compared for each policy: POLICY_STEPS, by default 3,000.
+var steps = func() int {
+	n, err := strconv.Atoi(cmp.Or(os.Getenv("POLICY_STEPS"), "3000"))
+	if err != nil || n < 1 {
+		panic("POLICY_STEPS wants a number above 0")
+	}
+	return n
+}()
+
+// bench is a Redis server and a clock that the test turns. The clocks of the server and of the process run by themselves: the tests
+// have times of minutes, so that they do not matter, and keys do not expire.
+type bench struct {
+	*testing.T
+	conn   rueidis.Client
+	client *rratelimiter.Client
+	now    time.Time
+}
+
+func newBench(t *testing.T) *bench {
+	b := &bench{T: t, now: time.UnixMicro(1_763_740_123_456_789)}
+	server := servers.Single(t)
+	conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true, ForceSingleClient: true})
+	require.NoError(t, err)
+	t.Cleanup(conn.Close)
+	b.conn, b.client = conn, rratelimiter.New(conn, rratelimiter.WithClock(func() time.Time { return b.now }))
+	return b
+}
+
+// persist keeps a key beyond its time, which passes on another clock.
+func (b *bench) persist(key string) {
+	require.NoError(b, b.conn.Do(context.Background(), b.conn.B().Persist().Key(key).Build()).Error())
+}

@@ -1,0 +1,123 @@
+package peers
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+type guavaRequest struct {
+	Call         string  `json:"call"`
+	Rate         float64 `json:"rate,omitempty"`
+	BurstSeconds float64 `json:"burstSeconds,omitempty"`
+	WarmUpMicros int64   `json:"warmUpMicros,omitempty"`
+	ColdFactor   float64 `json:"coldFactor,omitempty"`
+	At           int64   `json:"at"`
+	Permits      int64   `json:"permits,omitempty"`
+}
+
+type guavaAnswer struct {
+	Granted bool    `json:"granted"`
+	Seconds float64 `json:"seconds"`
+	Stored  float64 `json:"stored"`
+}
+
+// TestSmoothIsGuavas: tryAcquire and acquire of Guava's own RateLimiter, on a clock of the test's, to the microsecond and with the
+// stored permits to the last digit. A RateLimiter of Guava that is new has none stored; here it has been idle long before the
+// first call, as a name that was never seen counts.
+func TestSmoothIsGuavas(t *testing.T) {
+	classpath := buildPeers(t)
+	for _, p := range []limit.Smooth{
+		{Permits: 7, Interval: 10 * time.Minute, Burst: 30 * time.Minute},
+		{Permits: 1, Interval: time.Minute},
+		{Permits: 3, Interval: 7 * time.Minute, Burst: 100 * time.Minute},
+		{Permits: 10, Interval: 11 * time.Minute, WarmUp: 40 * time.Minute},
+		{Permits: 2, Interval: 3 * time.Minute, WarmUp: time.Hour, ColdFactor: 1.7},
+		{Permits: 1, Interval: time.Minute, WarmUp: 30 * time.Second, ColdFactor: 100},
+	} {
+		t.Run(fmt.Sprintf("%+v", p), func(t *testing.T) {
+			b := newBench(t)
+			random := rand.New(rand.NewPCG(7, 8))
+			ours := limit.New(b.client, "name", p)
+			create := guavaRequest{Call: "create", Rate: float64(p.Permits) / p.Interval.Seconds(), BurstSeconds: p.Burst.Seconds(),
+				WarmUpMicros: p.WarmUp.Microseconds(), ColdFactor: p.ColdFactor}
+			key := fmt.Sprintf("{name}:smooth:%d", p.Interval.Milliseconds())
+			if p.WarmUp > 0 {
+				key = fmt.Sprintf("{name}:warmup:%d", p.Interval.Milliseconds())
+			}
+			if p.Burst == 0 {
+				create.BurstSeconds = 1
+			}
+			if p.ColdFactor == 0 {
+				create.ColdFactor = 3
+			}
+			theirs := startPeer[guavaRequest, guavaAnswer](t, classpath, "com.google.common.util.concurrent.RateLimiterLines")
+			theirs.call(create)
+			begin := b.now.Add(-1000 * time.Hour)
+			count := make(map[string]int)
+			for step := range steps {
+				each := p.Interval / time.Duration(p.Permits)
+				seen, err := ours.Peek(t.Context())
+				require.NoError(t, err)
+				switch wait := seen[0].RetryAfter; random.IntN(8) {
+				case 0:
+					b.now = b.now.Add(wait)
+				case 1:
+					b.now = b.now.Add(max(0, wait-time.Microsecond))
+				case 2:
+					b.now = b.now.Add(seen[0].ResetAfter)
+				case 3:
+					b.now = b.now.Add(wait + time.Duration(random.Int64N(int64(each)*20)).Truncate(time.Microsecond))
+				case 4, 5:
+					b.now = b.now.Add(time.Duration(random.Int64N(int64(each) * 4)).Truncate(time.Microsecond))
+				}
+				q := guavaRequest{At: b.now.Sub(begin).Microseconds(), Permits: 1 + random.Int64N(1+random.Int64N(12))}
+				where := fmt.Sprintf("step %d: %+v", step, q)
+				changed := true
+				var stored float64
+				if random.IntN(3) > 0 {
+					q.Call = "tryAcquire"
+					want := theirs.call(q)
+					got, err := ours.TryAcquire(t.Context(), q.Permits)
+					require.NoError(t, err)
+					require.Equal(t, want.Granted, got, where)
+					changed, stored = got, want.Stored
+					count[fmt.Sprintf("tryAcquire %t", got)]++
+				} else {
+					q.Call = "acquire"
+					seen, err := ours.Peek(t.Context())
+					require.NoError(t, err)
+					want := theirs.call(q)
+					stored = want.Stored
+					delay := time.Duration(math.Round(want.Seconds*1e6)) * time.Microsecond
+					require.Equal(t, delay, seen[0].RetryAfter, where)
+					r, err := ours.Reserve(t.Context(), q.Permits)
+					require.NoError(t, err)
+					require.InDelta(t, delay, r.Delay(), float64(5*time.Second), "it shrinks from the reply on")
+					count[fmt.Sprintf("acquire waits %t", delay > 0)]++
+				}
+				if changed {
+					text, err := b.conn.Do(t.Context(), b.conn.B().Get().Key(key).Build()).ToString()
+					require.NoError(t, err, where)
+					got, err := strconv.ParseFloat(strings.Fields(text)[1], 64)
+					require.NoError(t, err)
+					require.Equal(t, stored, got, where)
+					b.persist(key)
+				}
+			}
+			t.Log(count)
+			for _, kind := range []string{"tryAcquire true", "tryAcquire false", "acquire waits true", "acquire waits false"} {
+				assert.Greater(t, count[kind], steps/200, kind)
+			}
+		})
+	}
+}

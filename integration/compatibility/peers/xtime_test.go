@@ -1,0 +1,125 @@
+package peers
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/time/rate"
+
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// reserved is one reservation of both, and what is known of it.
+type reserved struct {
+	ours    *limit.Reservation
+	theirs  *rate.Reservation
+	permits int64
+	act     time.Time
+}
+
+// TestTokenBucketIsXTimeRate: AllowN, ReserveN and CancelAt, with rates that a float64 holds exactly. x/time/rate counts in
+// nanoseconds and float64: with others it is off by a rounding.
+//
+// Cancel differs where somebody has cancelled in the midst of others before, so that there are free tokens while others wait:
+//   - "forgotten": x/time/rate takes whoever is granted at once for the last reservation, and those who still wait can then
+//     be given back whole, although others wait behind them. Here they cannot.
+//   - "more than it held": it gives back more than was reserved to one that has an earlier one made after it. Here it is all
+//     that was reserved.
+func TestTokenBucketIsXTimeRate(t *testing.T) {
+	for _, p := range []limit.TokenBucket{
+		{Capacity: 8, Refill: 1, Interval: 64 * time.Second},
+		{Capacity: 3, Refill: 4, Interval: 1024 * time.Second},
+		{Capacity: 100, Refill: 2, Interval: 32 * time.Second},
+	} {
+		t.Run(fmt.Sprintf("%+v", p), func(t *testing.T) {
+			b := newBench(t)
+			random := rand.New(rand.NewPCG(5, 6))
+			ours := limit.New(b.client, "name", p)
+			theirs := rate.NewLimiter(rate.Limit(float64(p.Refill)/p.Interval.Seconds()), int(p.Capacity))
+			token := p.Interval / time.Duration(p.Refill)
+			key := fmt.Sprintf("{name}:bucket:%d", p.Interval.Milliseconds())
+			var waiting []reserved
+			var last time.Time // when the newest reservation acts, as x/time/rate has it
+			blind := false     // Cancel is not compared until nobody waits
+			count := make(map[string]int)
+			for step := range steps {
+				tokens := 1 + random.Int64N(3)
+				if random.IntN(12) == 0 {
+					tokens = 2 * p.Capacity
+				}
+				b.now = b.now.Add(time.Second * time.Duration(random.Int64N(int64(token/time.Second)*tokens)))
+				waiting = slices.DeleteFunc(waiting, func(r reserved) bool { return !r.act.After(b.now) })
+				blind = blind && len(waiting) > 0
+				n := 1 + random.Int64N(1+random.Int64N(p.Capacity))
+				where := fmt.Sprintf("step %d, %d permits", step, n)
+				switch kind := random.IntN(10); {
+				case kind < 4:
+					got, err := ours.Take(t.Context(), n)
+					require.NoError(t, err)
+					require.Equal(t, theirs.AllowN(b.now, int(n)), got.Allowed, where)
+					if got.Allowed {
+						count["allowed"]++
+						last = b.now
+						if len(waiting) > 0 {
+							count["forgotten"]++
+							blind = true
+						}
+					} else {
+						count["refused"]++
+					}
+				case kind < 8 && len(waiting) < 12:
+					r := reserved{theirs: theirs.ReserveN(b.now, int(n)), permits: n}
+					delay := r.theirs.DelayFrom(b.now)
+					r.act = b.now.Add(delay)
+					var err error
+					r.ours, err = ours.Reserve(t.Context(), n)
+					require.NoError(t, err)
+					// It shrinks from the reply on; the next moment that could be is a second away.
+					require.Equal(t, delay, (r.ours.Delay() + time.Second - 1).Truncate(time.Second), where)
+					last = r.act
+					if delay > 0 {
+						count["reserved"]++
+						waiting = append(waiting, r)
+					} else if count["at once"]++; len(waiting) > 0 {
+						count["forgotten"]++
+						blind = true
+					}
+				case kind >= 8 && len(waiting) > 0 && !blind:
+					which := max(random.IntN(len(waiting)), random.IntN(len(waiting)))
+					r := waiting[which]
+					if r.act.After(last) {
+						count["more than it held"]++
+						continue
+					}
+					waiting = slices.Delete(waiting, which, which+1)
+					if r.act.Equal(last) {
+						count["cancelled the last"]++
+						if last = r.act.Add(-time.Duration(r.permits) * token); !last.After(b.now) {
+							last, blind = b.now, len(waiting) > 0
+						}
+					} else {
+						count["cancelled in the midst"]++
+					}
+					r.theirs.CancelAt(b.now)
+					require.NoError(t, r.ours.Cancel(t.Context()))
+				}
+				b.persist(key)
+				seen, err := ours.Peek(t.Context())
+				require.NoError(t, err)
+				left := theirs.TokensAt(b.now)
+				require.EqualValues(t, max(0, math.Floor(left)), seen[0].Remaining, where)
+				require.Equal(t, time.Duration((float64(p.Capacity)-left)*float64(token)), seen[0].ResetAfter, where)
+			}
+			t.Log(count)
+			for _, kind := range []string{"allowed", "refused", "reserved", "at once", "cancelled the last", "cancelled in the midst"} {
+				assert.Greater(t, count[kind], steps/1000, kind)
+			}
+		})
+	}
+}

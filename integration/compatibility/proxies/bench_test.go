@@ -1,0 +1,112 @@
+package proxies
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+	"github.com/rratelimiter/rratelimiter/rls"
+)
+
+const (
+	turn       = 250 * time.Millisecond // of a side: the machine's speed changes within seconds
+	benchLimit = 1_000_000_000
+	benchRules = "domain: bench\ndescriptors:\n  - {key: user, rate_limit: {unit: hour, requests_per_unit: 1000000000}}\n"
+)
+
+// BenchmarkBeside is rrl serve, without and with leases of a second, beside the original's design, each a process of its own on one Redis, in
+// turns. The original collects its garbage as Go programs do by default; "tuned" is the same with the environment of the image.
+func BenchmarkBeside(b *testing.B) {
+	redis, conn, file := benchRedis(b)
+	rrl := filepath.Join(b.TempDir(), "rrl")
+	build := exec.Command("go", "build", "-o", rrl, ".")
+	build.Dir = "../../../cmd/rrl"
+	out, err := build.CombinedOutput()
+	require.NoError(b, err, "%s", out)
+	self, err := os.Executable()
+	require.NoError(b, err)
+	image := []string{"GOGC=400"} // the environment of the image
+	original := []string{originalRedis + "=" + redis, originalListen + "=127.0.0.1:PORT"}
+	serve := []string{"serve", file, "--grpc", "127.0.0.1:PORT", "--http", "", "--redis", "redis://" + redis, "--deadline", "10s"}
+	for _, keys := range []int{1, 10_000} {
+		b.Run(fmt.Sprintf("keys=%d", keys), func(b *testing.B) {
+			sides := []*side{
+				newProcess(b, "theirs", original, self),
+				newProcess(b, "tuned", append(image, original...), self),
+				newProcess(b, "plain", image, rrl, serve...),
+				newProcess(b, "leased", image, rrl, append(serve[:len(serve):len(serve)], "--lease", "1s")...),
+			}
+			sides[3].ends = func(context.Context) error {
+				time.Sleep(1100 * time.Millisecond) // until its leases have ended
+				return nil
+			}
+			inTurns(b, conn, sides, keys)
+		})
+	}
+}
+
+// BenchmarkHandler is the same without gRPC, in this process.
+func BenchmarkHandler(b *testing.B) {
+	redis, conn, file := benchRedis(b)
+	open := func(options ...rratelimiter.Option) *rratelimiter.Client {
+		return rratelimiter.New(connected(b, redis), options...)
+	}
+	handler := func(name string, service ratelimit.RateLimitServiceServer) *side {
+		return &side{name: name, asks: []ask{service.ShouldRateLimit}}
+	}
+	service := func(client *rratelimiter.Client) *rls.Server {
+		s, err := rls.New(rls.Config{Client: client, Path: file, Log: slog.New(slog.DiscardHandler), Deadline: 10 * time.Second})
+		require.NoError(b, err)
+		return s
+	}
+	leases := open(rratelimiter.WithLease(time.Second))
+	for _, keys := range []int{1, 10_000} {
+		b.Run(fmt.Sprintf("keys=%d", keys), func(b *testing.B) {
+			sides := []*side{
+				handler("theirs", &counting{redis: connected(b, redis)}), handler("plain", service(open())), handler("leased", service(leases)),
+			}
+			sides[2].ends = leases.Flush
+			inTurns(b, conn, sides, keys)
+		})
+	}
+}
+
+// benchRedis is a Redis, a connection to it, and the file of a limit that is never reached.
+func benchRedis(b *testing.B) (address string, conn rueidis.Client, file string) {
+	address = servers.Single(b).Addr()
+	file = filepath.Join(b.TempDir(), "bench.yaml")
+	require.NoError(b, os.WriteFile(file, []byte(benchRules), 0o600))
+	return address, connected(b, address), file
+}
+
+func connected(b *testing.B, redis string) rueidis.Client {
+	conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{redis}, DisableCache: true})
+	require.NoError(b, err)
+	b.Cleanup(conn.Close)
+	return conn
+}
+
+// inTurns gives all sides their turns in each round, another one first each time.
+func inTurns(b *testing.B, redis rueidis.Client, sides []*side, keys int) {
+	for _, s := range sides {
+		s.load(b, redis, keys, time.Second) // connected, warm
+		s.rates, s.p99s, s.cpu = nil, nil, nil
+	}
+	for round := 0; b.Loop(); round++ {
+		for i := range sides {
+			sides[(round+i)%len(sides)].load(b, redis, keys, turn)
+		}
+	}
+	report(b, sides)
+}

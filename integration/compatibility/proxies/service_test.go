@@ -1,0 +1,165 @@
+// Package proxies puts the rate limit service behind real proxies, on a real Redis: Envoy by its protocol, nginx by auth_request, Caddy by forward_auth.
+package proxies
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+	"github.com/rratelimiter/rratelimiter/rls"
+)
+
+const config = `
+domain: edge
+descriptors:
+  - key: path
+    value: /login
+    descriptors:
+      - {key: remote_address, rate_limit: {unit: hour, requests_per_unit: 3}}
+  - {key: remote_address, rate_limit: {unit: hour, requests_per_unit: 5}}
+http:
+  trust: [127.0.0.1]
+  requests:
+    - path: /login
+      descriptor: [{key: path, value: /login}, {key: remote_address, from: address}]
+    - descriptor: [{key: remote_address, from: address}]
+`
+
+// service is the rate limit service on a Redis, and what it guards.
+type service struct {
+	redis    *servers.Server
+	grpc     int
+	http     int
+	upstream *httptest.Server
+	served   atomic.Int64
+}
+
+func start(t *testing.T, change ...func(*rls.Config)) *service {
+	t.Helper()
+	s := &service{redis: servers.Single(t)}
+	conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.redis.Addr()}, DisableCache: true})
+	require.NoError(t, err)
+	t.Cleanup(conn.Close)
+	file := filepath.Join(t.TempDir(), "edge.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(config), 0o600))
+	c := rls.Config{Client: rratelimiter.New(conn), Path: file, Log: slog.New(slog.DiscardHandler), Deadline: time.Second}
+	c.GRPC, s.grpc = listen(t)
+	c.HTTP, s.http = listen(t)
+	for _, f := range change {
+		f(&c)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- rls.Serve(ctx, c) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the service ended with %v", err)
+		}
+	})
+	s.upstream = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.served.Add(1)
+		if r.URL.Path == "/forbidden" {
+			w.WriteHeader(http.StatusForbidden)
+		}
+		_, _ = io.WriteString(w, "hello")
+	}))
+	t.Cleanup(s.upstream.Close)
+	return s
+}
+
+func listen(t testing.TB) (net.Listener, int) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	return l, l.Addr().(*net.TCPAddr).Port
+}
+
+// freePort is a port that nobody listens on.
+func freePort(t *testing.T) int {
+	l, port := listen(t)
+	require.NoError(t, l.Close())
+	return port
+}
+
+// proxy runs a proxy until the test ends, and waits until it answers.
+func proxy(t *testing.T, ready string, program string, args ...string) {
+	t.Helper()
+	logged := filepath.Join(t.TempDir(), "log")
+	out, err := os.Create(logged)
+	require.NoError(t, err)
+	cmd := exec.Command(program, args...)
+	cmd.Stdout, cmd.Stderr = out, out
+	require.NoError(t, cmd.Start())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait() // it is killed
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(os.Interrupt)
+		select {
+		case <-ended:
+		case <-time.After(10 * time.Second):
+			_ = cmd.Process.Kill()
+			<-ended
+		}
+		out.Close()
+		if text, err := os.ReadFile(logged); t.Failed() && err == nil {
+			t.Logf("%s says:\n%s", program, text)
+		}
+	})
+	deadline := time.Now().Add(time.Minute)
+	for {
+		response, err := http.Get(ready)
+		if err == nil {
+			response.Body.Close()
+			return
+		}
+		select {
+		case <-ended:
+			t.Fatalf("%s ended", program)
+		default:
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s does not answer: %v", program, err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// get asks a proxy, and says what it answered: status, Retry-After, and what a header says of what is left.
+func get(t *testing.T, url, left string) string {
+	t.Helper()
+	response, err := http.Get(url)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	_, err = io.Copy(io.Discard, response.Body)
+	require.NoError(t, err)
+	told := fmt.Sprint(response.StatusCode)
+	if value := response.Header.Get(left); value != "" {
+		told += " left " + strings.Split(value, ",")[0]
+	}
+	if response.Header.Get("Retry-After") != "" {
+		told += " retry"
+	}
+	return told
+}
+
+func port(n int) string { return fmt.Sprintf("127.0.0.1:%d", n) }

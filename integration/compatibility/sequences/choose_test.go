@@ -1,0 +1,189 @@
+package sequences_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/integration/compatibility/calls"
+	"github.com/rratelimiter/rratelimiter/integration/tools/state"
+)
+
+// event is something that befalls a limiter and is no call.
+type event struct {
+	name    string
+	command func(b func() rueidis.Builder, k state.Keys) rueidis.Completed
+}
+
+// The events: eviction, another client, an old release.
+var (
+	valueEvicted = event{"the value is evicted", func(b func() rueidis.Builder, k state.Keys) rueidis.Completed {
+		return b().Del().Key(k[state.Value], k[state.ClientValue]).Build()
+	}}
+	permitsEvicted = event{"the permits are evicted", func(b func() rueidis.Builder, k state.Keys) rueidis.Completed {
+		return b().Del().Key(k[state.Permits], k[state.ClientPermits]).Build()
+	}}
+	configEvicted = event{"the configuration is evicted", func(b func() rueidis.Builder, k state.Keys) rueidis.Completed {
+		return b().Del().Key(k[state.Config]).Build()
+	}}
+	rateLowered = event{"another client sets a lower rate", func(b func() rueidis.Builder, k state.Keys) rueidis.Completed {
+		return b().Eval().Script(`if redis.call('EXISTS', KEYS[1]) == 1 then redis.call('HSET', KEYS[1], 'rate', '4') end`).
+			Numkeys(1).Key(k[state.Config]).Build()
+	}}
+	madeByOld = event{"a release before 3.38 had made the limiter", func(b func() rueidis.Builder, k state.Keys) rueidis.Completed {
+		return b().Hdel().Key(k[state.Config]).Field("keepAliveTime").Build()
+	}}
+
+	events = []event{valueEvicted, permitsEvicted, configEvicted, rateLowered, madeByOld}
+)
+
+// happens lets something befall both limiters.
+func (r *run) happens(ctx context.Context, t *testing.T, tw *twins, e event) {
+	t.Helper()
+	r.events++
+	tw.tell("%s", e.name)
+	tw.each(func(w *twin) {
+		err := r.redis.Do(ctx, e.command(r.redis.B, w.keys())).Error()
+		if !rueidis.IsRedisNil(err) {
+			require.NoError(t, err, tw)
+		}
+	})
+}
+
+// rate is a call that sets a random rate.
+func (r *run) rate(op calls.Op, tw *twins) calls.Call {
+	c := calls.Call{Op: op, PerClient: tw.client, Permits: 4 + r.random.Int64N(30), Interval: time.Duration(3+r.random.IntN(60))*tick + half}
+	if tw.big {
+		c.Permits = 1<<34 + r.random.Int64N(1<<34)
+	}
+	if calls.AtLeast(r.version, "3.38.0") && r.chance(25) {
+		c.KeepAlive = c.Interval + time.Duration(r.random.IntN(20))*tick
+	}
+	if r.chance(8) {
+		c.PerClient = !tw.client
+	}
+	return c
+}
+
+// choose picks what is done next, so that it mostly does something.
+func (r *run) choose(tw *twins, before outcome) []calls.Call {
+	if len(tw.next) > 0 {
+		c := tw.next[0]
+		tw.next = tw.next[1:]
+		return []calls.Call{c}
+	}
+	v := look(&before.main)
+	if !v.there && r.chance(70) {
+		c := r.rate(calls.TrySetRate, tw)
+		if r.chance(40) {
+			c.Op, c.KeepState = calls.SetRateArgs, r.chance(70)
+		}
+		return []calls.Call{c}
+	}
+	ours, theirs := lawOf(r.version)
+	copied := before.clone()
+	free, _ := (&model{State: &copied.main, now: time.Now().UnixMilli(), law: ours}).reclaim(look(&copied.main))
+	free = max(0, free)
+	if r.chance(12) {
+		return r.crowd(v.rate, free)
+	}
+	n := int64(1)
+	switch {
+	case free > 0 && r.chance(85):
+		n += r.random.Int64N(max(1, min(free, 1+free*2/3)))
+	case v.rate > 0 && r.chance(85):
+		n += r.random.Int64N(v.rate)
+	case r.chance(60):
+		n = v.rate + 1
+	default:
+		n = -r.random.Int64N(2)
+	}
+	// No two are the same on one limiter, even after a number of ticks: which of two equal times is greater, the machine's speed says.
+	tw.expiries++
+	expiry := func(op calls.Op) calls.Call {
+		return calls.Call{Op: op, Expiry: time.Duration(5+r.random.IntN(200))*tick + half + time.Duration(tw.expiries)*4*time.Second}
+	}
+	weighted := []struct {
+		weight int
+		call   func() calls.Call
+	}{
+		{36, func() calls.Call { return calls.Call{Op: calls.TryAcquire, Permits: n} }},
+		{10, func() calls.Call { return calls.Call{Op: calls.Take, Permits: n} }},
+		{4, func() calls.Call {
+			return calls.Call{Op: calls.TryAcquireUntil, Permits: n, Timeout: 250 * time.Millisecond}
+		}},
+		{8, func() calls.Call {
+			// Only where neither side waits.
+			call := calls.Call{Op: calls.Acquire, Permits: n}
+			m := meet([]calls.Call{call}, nil, before, time.Now())
+			if m.play(ours).replies[0] != calls.Done || m.play(theirs).replies[0] != calls.Done {
+				call.Op = calls.TryAcquire
+			}
+			return call
+		}},
+		{7, func() calls.Call { return calls.Call{Op: calls.AvailablePermits} }},
+		{6, func() calls.Call { return calls.Call{Op: calls.Release, Permits: n - 1} }},
+		{3, func() calls.Call { return r.rate(calls.TrySetRate, tw) }},
+		{4, func() calls.Call { return r.rate(calls.SetRate, tw) }},
+		{4, func() calls.Call {
+			c := r.rate(calls.SetRateArgs, tw)
+			c.KeepState = r.chance(70)
+			return c
+		}},
+		{4, func() calls.Call {
+			c := r.rate(calls.UpdateRate, tw)
+			c.KeepState = r.chance(70)
+			return c
+		}},
+		{2, func() calls.Call { return calls.Call{Op: calls.GetConfig} }},
+		{1, func() calls.Call { return calls.Call{Op: calls.Exists} }},
+		{1, func() calls.Call { return calls.Call{Op: calls.Delete} }},
+		{2, func() calls.Call { return expiry(calls.Expire) }},
+		{1, func() calls.Call { return expiry(calls.ExpireIfSet) }},
+		{1, func() calls.Call { return expiry(calls.ExpireIfNotSet) }},
+		{1, func() calls.Call { return expiry(calls.ExpireIfGreater) }},
+		{1, func() calls.Call { return expiry(calls.ExpireIfLess) }},
+		{4, func() calls.Call { return calls.Call{Op: calls.ClearExpire} }},
+		{2, func() calls.Call { return calls.Call{Op: calls.Rename} }},
+		{2, func() calls.Call { return calls.Call{Op: calls.RenameNX} }},
+		{2, func() calls.Call { return calls.Call{Op: calls.Copy} }},
+		{2, func() calls.Call { return calls.Call{Op: calls.CopyAndReplace} }},
+	}
+	sum := 0
+	for _, w := range weighted {
+		sum += w.weight
+	}
+	pick := r.random.IntN(sum)
+	for _, w := range weighted {
+		if pick -= w.weight; pick < 0 {
+			return []calls.Call{w.call()}
+		}
+	}
+	panic("unreachable")
+}
+
+// crowd is what callers of one moment ask for, each try or take: mostly less than is free, some more than the rate.
+func (r *run) crowd(rate, free int64) []calls.Call {
+	deed := make([]calls.Call, 3+r.random.IntN(8))
+	for i := range deed {
+		c := calls.Call{Op: calls.TryAcquire, Permits: 1 + r.random.Int64N(max(1, free/3))}
+		if r.chance(40) {
+			c.Op = calls.Take
+		}
+		switch {
+		case i > 0 && r.chance(30):
+			c.Permits = deed[i-1].Permits
+		case r.chance(10):
+			c.Permits = 1 + r.random.Int64N(max(1, rate))
+		case r.chance(8):
+			c.Permits = rate + 1
+		}
+		// A request for more is refused before it waits, and those of one call ask for no more together.
+		c.Permits = min(c.Permits, mostPermits/int64(len(deed)))
+		deed[i] = c
+	}
+	return deed
+}

@@ -1,0 +1,218 @@
+package sequences_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/integration/compatibility/oracle"
+	"github.com/rratelimiter/rratelimiter/integration/tools/ledger"
+)
+
+const (
+	driftInterval = time.Hour
+	driftStep     = driftInterval / 40 // between the calls of a busy limiter
+)
+
+// drift is one limiter whose value and grants another client brings out of driftStep, at the host's present time. The Go
+// Clients that make all other calls have a clock of their own, so that hours pass in a moment.
+type drift struct {
+	clients []*rratelimiter.Client
+	offset  atomic.Int64 // nanoseconds from the host's clock
+	name    string
+	taken   []ledger.Grant
+}
+
+func (d *drift) now() time.Time { return time.Now().Add(time.Duration(d.offset.Load())) }
+
+// take advances the clock by a step and takes up to most permits, one by one and by each Client in turn, until some calls
+// are denied: a large set is counted over several calls.
+func (d *drift) take(t *testing.T, most int) {
+	t.Helper()
+	d.offset.Add(int64(driftStep))
+	denied := 0
+	for n := 0; n < most && denied < 4; n++ {
+		start := d.now()
+		ok, err := d.clients[n%len(d.clients)].Limiter(d.name).TryAcquire(t.Context(), 1)
+		require.NoError(t, err)
+		if !ok {
+			denied++
+			continue
+		}
+		d.taken = append(d.taken, ledger.Grant{Start: start, End: d.now(), Permits: 1})
+	}
+}
+
+// TestDriftHeals: Java, or another Go Client, changes a busy limiter so that value and grants are not the rate any more.
+// Go alone calls it after that. Every window that begins an interval later holds at most the rate, and in every such
+// window the rate can be taken.
+func TestDriftHeals(t *testing.T) {
+	eachRelease(t, func(t *testing.T, r *run) {
+		for _, change := range driftChanges() {
+			t.Run(change.name, func(t *testing.T) {
+				r.heals(t, change)
+			})
+		}
+	})
+}
+
+// driftChange is a change of a busy limiter that leaves drift.
+type driftChange struct {
+	name        string
+	kind        rratelimiter.RateType
+	rate, after int64 // before and after the change
+	leases      bool
+	make        func(ctx context.Context, java *oracle.Limiter, other *rratelimiter.Limiter) error
+}
+
+func driftChanges() []driftChange {
+	const overall, perClient = rratelimiter.Overall, rratelimiter.PerClient
+	golang := func(kind rratelimiter.RateType, permits int64) rratelimiter.Rate {
+		return rratelimiter.Rate{Type: kind, Permits: permits, Interval: driftInterval}
+	}
+	java := func(kind oracle.RateType, permits int64) oracle.Rate {
+		return oracle.Rate{Type: kind, Permits: permits, Interval: driftInterval}
+	}
+	return []driftChange{
+		{
+			name: "Java releases", rate: 100, after: 100,
+			make: func(ctx context.Context, l *oracle.Limiter, _ *rratelimiter.Limiter) error {
+				return l.Release(ctx, 100)
+			},
+		},
+		{
+			name: "Java releases a part", rate: 100, after: 100,
+			make: func(ctx context.Context, l *oracle.Limiter, _ *rratelimiter.Limiter) error {
+				return l.Release(ctx, 30)
+			},
+		},
+		{
+			name: "Java releases grants of several pages", rate: 1000, after: 1000,
+			make: func(ctx context.Context, l *oracle.Limiter, _ *rratelimiter.Limiter) error {
+				return l.Release(ctx, 1000)
+			},
+		},
+		{
+			name: "Java releases, one of two Clients leases", rate: 100, after: 100, leases: true,
+			make: func(ctx context.Context, l *oracle.Limiter, _ *rratelimiter.Limiter) error {
+				return l.Release(ctx, 100)
+			},
+		},
+		{
+			name: "Java lowers the rate and keeps the state", rate: 100, after: 10,
+			make: func(ctx context.Context, l *oracle.Limiter, _ *rratelimiter.Limiter) error {
+				_, err := l.UpdateRate(ctx, java(oracle.Overall, 10), true)
+				return err
+			},
+		},
+		{
+			name: "Java raises the rate of several pages and keeps the state", rate: 1000, after: 1500,
+			make: func(ctx context.Context, l *oracle.Limiter, _ *rratelimiter.Limiter) error {
+				return l.SetRateArgs(ctx, java(oracle.Overall, 1500), true)
+			},
+		},
+		{
+			name: "Java lowers a rate per client", kind: perClient, rate: 100, after: 10,
+			make: func(ctx context.Context, l *oracle.Limiter, _ *rratelimiter.Limiter) error {
+				return l.SetRate(ctx, java(oracle.PerClient, 10))
+			},
+		},
+		{
+			name: "Java raises a rate per client and keeps the state", kind: perClient, rate: 10, after: 100,
+			make: func(ctx context.Context, l *oracle.Limiter, _ *rratelimiter.Limiter) error {
+				return l.SetRateArgs(ctx, java(oracle.PerClient, 100), true)
+			},
+		},
+		{
+			name: "Go lowers a rate per client", kind: perClient, rate: 100, after: 10,
+			make: func(ctx context.Context, _ *oracle.Limiter, l *rratelimiter.Limiter) error {
+				return l.SetRate(ctx, golang(perClient, 10), rratelimiter.KeepState())
+			},
+		},
+		{
+			name: "Go raises a rate per client", kind: perClient, rate: 10, after: 100,
+			make: func(ctx context.Context, _ *oracle.Limiter, l *rratelimiter.Limiter) error {
+				return l.SetRate(ctx, golang(perClient, 100))
+			},
+		},
+		{
+			name: "Go raises a rate per client, several pages", kind: perClient, rate: 1000, after: 3000,
+			make: func(ctx context.Context, _ *oracle.Limiter, l *rratelimiter.Limiter) error {
+				return l.SetRate(ctx, golang(perClient, 3000), rratelimiter.KeepState())
+			},
+		},
+		{
+			name: "Go lowers the rate and keeps the state", kind: overall, rate: 100, after: 10,
+			make: func(ctx context.Context, _ *oracle.Limiter, l *rratelimiter.Limiter) error {
+				return l.SetRate(ctx, golang(overall, 10), rratelimiter.KeepState())
+			},
+		},
+	}
+}
+
+// heals makes a limiter busy, changes it, and checks the windows that follow.
+func (r *run) heals(t *testing.T, change driftChange) {
+	t.Helper()
+	d := &drift{name: "drift"}
+	d.offset.Store(int64(-driftInterval - driftStep))
+	clock := rratelimiter.WithClock(d.now)
+	d.clients = []*rratelimiter.Client{rratelimiter.New(r.redis, r.id, clock)}
+	longest := driftInterval + driftStep // that a permit stays taken
+	if change.leases {
+		d.clients = append(d.clients, rratelimiter.New(r.redis, clock, rratelimiter.WithLease(time.Second)))
+		longest += time.Second
+	}
+	require.NoError(t, d.clients[0].Limiter(d.name).SetRate(t.Context(), rratelimiter.Rate{Type: change.kind, Permits: change.rate, Interval: driftInterval}))
+	for d.offset.Load() < int64(-driftStep) {
+		d.take(t, int(change.rate)/20)
+	}
+	d.offset.Store(0)
+	err := change.make(t.Context(), r.java.Limiter(d.name), rratelimiter.New(r.redis).Limiter(d.name))
+	if errors.Is(err, oracle.ErrUnsupported) {
+		require.NotEqual(t, "4.7.0", r.version)
+		t.Logf("Redisson %s has no such call: nothing was tested", r.version)
+		return
+	}
+	require.NoError(t, err)
+	config, err := d.clients[0].Limiter(d.name).Config(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, change.after, config.Permits)
+
+	d.taken = nil
+	first := time.Now().Add(driftInterval)
+	for d.offset.Load() <= int64(5*driftInterval) {
+		d.take(t, int(change.after)*2)
+	}
+	d.check(t, first, longest, change.after)
+	for _, c := range d.clients {
+		require.NoError(t, c.Flush(t.Context()))
+	}
+	_, err = d.clients[0].Limiter(d.name).Delete(t.Context())
+	require.NoError(t, err)
+}
+
+// check wants at most rate permits in every interval from first on, and at least so many in every longer period.
+func (d *drift) check(t *testing.T, first time.Time, longer time.Duration, rate int64) {
+	t.Helper()
+	var from []ledger.Grant
+	for _, g := range d.taken {
+		if !g.Start.Before(first) {
+			from = append(from, g)
+		}
+	}
+	require.LessOrEqual(t, ledger.Worst(from, driftInterval).Permits, rate, "a window holds more than the rate")
+	for begin := first; begin.Before(first.Add(2 * driftInterval)); begin = begin.Add(driftStep) {
+		sum := int64(0)
+		for _, g := range from {
+			if !g.Start.Before(begin) && g.Start.Before(begin.Add(longer+driftStep)) {
+				sum += g.Permits
+			}
+		}
+		require.GreaterOrEqual(t, sum, rate, "permits are lost, %v after the first window began", begin.Sub(first))
+	}
+}

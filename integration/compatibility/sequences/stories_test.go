@@ -1,0 +1,65 @@
+package sequences_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter/integration/compatibility/calls"
+)
+
+// stories tells step by step what random sequences found, and what they come across too seldom.
+func (r *run) stories(t *testing.T) {
+	const interval, soon = 20*time.Hour + half, 3*time.Hour + half
+	type step struct {
+		later  time.Duration // a tick where it is 0
+		event  *event
+		byJava bool
+		deed   []calls.Call
+	}
+	golang := func(deed ...calls.Call) step { return step{deed: deed} }
+	java := func(deed ...calls.Call) step { return step{deed: deed, byJava: true} }
+	try := func(permits int64) calls.Call { return calls.Call{Op: calls.TryAcquire, Permits: permits} }
+	take := func(permits int64) calls.Call { return calls.Call{Op: calls.Take, Permits: permits} }
+	ten := func(op calls.Op, perClient bool) calls.Call {
+		return calls.Call{Op: op, Permits: 10, Interval: interval, PerClient: perClient}
+	}
+	stories := map[string][]step{
+		// The configuration is gone and set anew; what was taken still has the time to live of the old one. Redisson's SET takes it from the
+		// value, and its set dies before the grants in it have left the window.
+		"Issue 9, point 17: the state has a time to live, the configuration none": {
+			golang(ten(calls.TrySetRate, false)), golang(try(4)), golang(calls.Call{Op: calls.Expire, Expiry: soon}),
+			{event: &configEvicted}, java(ten(calls.TrySetRate, false)), golang(try(1)), golang(try(10)), golang(try(5)),
+		},
+		"Issue 9, point 17: of a client's own pair": {
+			golang(ten(calls.TrySetRate, true)), golang(try(4)), java(calls.Call{Op: calls.Expire, Expiry: soon}),
+			{event: &configEvicted}, java(ten(calls.TrySetRate, true)), golang(try(10)), golang(try(5)),
+		},
+		"A grant of nothing leaves the window alone": {
+			golang(ten(calls.TrySetRate, false)), java(try(0)), golang(try(3)),
+			{later: 20 * time.Hour, deed: []calls.Call{try(2)}}, golang(calls.Call{Op: calls.AvailablePermits}),
+		},
+		// A grant of nothing was the oldest: whoever wanted one permit was told to come back when it leaves.
+		"Issue 9, point 16: Take behind a grant of nothing": {
+			golang(ten(calls.TrySetRate, false)), java(try(0)), golang(try(10)),
+			golang(take(1)), golang(take(1), try(1), take(2)),
+		},
+	}
+	for name, steps := range stories {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			r.random = rand.New(rand.NewPCG(0, 0))
+			tw := r.twins(name)
+			for _, s := range steps {
+				r.passes(ctx, t, tw, max(tick, s.later))
+				if s.event != nil {
+					r.happens(ctx, t, tw, *s.event)
+					continue
+				}
+				r.step(ctx, t, tw, r.read(ctx, t, tw.a), s.deed, !s.byJava)
+			}
+		})
+	}
+}

@@ -1,0 +1,271 @@
+package sequences_test
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter/integration/compatibility/calls"
+	"github.com/rratelimiter/rratelimiter/integration/tools/state"
+)
+
+// reclaim gives back what has left the window. It gives the number of free permits, and whether Redis has to be told of it.
+func (m *model) reclaim(v view) (free int64, changed bool) {
+	limit := m.now - v.interval
+	taken, left := v.pair.Taken(limit)
+	inWindow, gone := m.count(v)
+	stored, there := v.pair.Count()
+	free = stored
+	switch {
+	case !there && m.here(valueCounted):
+		v.keep(limit)
+		return v.rate - taken, true
+	case !there:
+		// Redisson takes an absent value for a new limiter's, and looks at no grant.
+		return v.rate, true
+	case left > 0 || gone > 0 && m.here(nothingGoes):
+		v.keep(limit)
+		free, changed = free+left, true
+		if free > v.rate {
+			free = m.beyond(v, taken, inWindow)
+		}
+	}
+	if inWindow == 0 && free < v.rate && m.here(setHeals) || free > v.rate && m.here(valueCapped) {
+		free, changed = v.rate, true
+	}
+	return free, changed
+}
+
+// count tells how many grants are in the window, and how many have left it.
+func (m *model) count(v view) (inWindow, gone int) {
+	for _, g := range v.pair.Grants {
+		if g.Score > m.now-v.interval {
+			inWindow++
+		} else {
+			gone++
+		}
+	}
+	return inWindow, gone
+}
+
+// beyond is how many permits are free where the value and what returns are more than the rate.
+func (m *model) beyond(v view, taken int64, inWindow int) int64 {
+	switch {
+	case m.here(returnsCapped):
+		return v.rate
+	case calls.AtLeast(m.version, "3.38.0"):
+		return v.rate - taken
+	default:
+		// Old releases take a grant for a permit.
+		return v.rate - int64(inWindow)
+	}
+}
+
+// acquire answers requests that share a call.
+func (m *model) acquire(requests ...calls.Call) []calls.Reply {
+	v := look(m.State)
+	replies := make([]calls.Reply, len(requests))
+	open := 0 // requests that are not for more than the rate
+	sent := len(requests)
+	for i, c := range requests {
+		if c.Permits <= 0 || c.Permits > mostPermits {
+			sent--
+		}
+		switch {
+		case c.Permits > mostPermits && m.here(largeRefused):
+			replies[i] = calls.Refused
+		case c.Permits <= 0 && m.here(nothingRefused):
+			replies[i] = calls.Refused
+		case !v.there:
+			replies[i] = calls.NotInitialized
+		case c.Permits > v.rate:
+			replies[i] = calls.AboveRate
+		default:
+			open++
+		}
+	}
+	if open == 0 {
+		return replies
+	}
+	// A life of the value's own is not looked at beside a set that has none: without the value the set is what counts. Where
+	// not all of a call is granted the value is written anew, and has none then.
+	written := v.pair.Grants == nil || v.pair.GrantsTTL >= 0
+	stored, there := v.pair.Count()
+	_, returned := v.pair.Taken(m.now - v.interval)
+	free, changed := m.reclaim(v)
+	if there && len(v.pair.Grants) > 0 && m.here(driftCorrected) {
+		if corrected := m.correct(v, stored, returned); corrected != free {
+			free, changed = corrected, true
+		}
+	}
+	var granted []int64
+	found := free
+	left := make([]int64, len(requests)) // after each request
+	for i, c := range requests {
+		switch {
+		case replies[i] != "":
+		case c.Permits <= free:
+			replies[i] = "true"
+			granted, free = append(granted, c.Permits), free-c.Permits
+		case len(granted) == 0 && len(v.pair.Grants) == 0:
+			replies[i] = calls.ScriptError // Redisson wants to know how old the oldest grant is
+		default:
+			replies[i] = "false"
+		}
+		left[i] = free
+	}
+	if changed || len(granted) > 0 && m.here(noStrayLife) && (written || len(granted) < sent) {
+		v.set(found)
+	}
+	if len(granted) > 0 {
+		v.add(free - found)
+		m.grant(v, granted)
+	}
+	if len(v.pair.Grants) > 0 {
+		m.live(v)
+	}
+	for i, c := range requests {
+		switch {
+		case c.Op == calls.Acquire && replies[i] == "true":
+			replies[i] = calls.Done
+		case c.Op == calls.Take && m.shares && (replies[i] == "true" || replies[i] == "false"):
+			replies[i] = m.decide(v, replies[i] == "true", c.Permits, left[i])
+		}
+	}
+	return replies
+}
+
+// mostPermits is what a member counts.
+const mostPermits = 1<<32 - 1
+
+// correct corrects drift by section 8 of the protocol, returned being the permits of the grants that have expired. It returns the
+// permits that are free.
+func (m *model) correct(v view, stored, returned int64) int64 {
+	taken, _ := v.pair.Taken(m.now - v.interval)
+	excess := stored + returned + taken - v.rate
+	if excess <= 0 || stored > v.rate {
+		return v.rate - taken
+	}
+	released := max(0, excess-returned) // by the oldest grants
+	free := stored + returned - excess + released
+	for released > 0 && len(v.pair.Grants) > 0 {
+		oldest := &v.pair.Grants[0]
+		cut := min(released, oldest.Permits)
+		if released, oldest.Permits = released-cut, oldest.Permits-cut; oldest.Permits == 0 {
+			v.pair.Grants = slices.Delete(v.pair.Grants, 0, 1)
+		}
+	}
+	if len(v.pair.Grants) == 0 {
+		v.unlink()
+	}
+	return free
+}
+
+// grant adds a grant of what requests were granted: one member for all that share a call.
+func (m *model) grant(v view, granted []int64) {
+	if v.pair.Grants == nil {
+		v.pair.GrantsTTL = state.Forever
+	}
+	add := func(n int64) {
+		v.pair.Grants = append(v.pair.Grants, state.Grant{Score: m.now, Layout: state.ByteLayout, Permits: n & mostPermits})
+	}
+	if !m.shares {
+		for _, n := range granted {
+			add(n)
+		}
+		return
+	}
+	var sum int64
+	for _, n := range granted {
+		sum += n
+	}
+	add(sum)
+}
+
+// decide is what Take tells beside its answer, once the call that carried it is done.
+func (m *model) decide(v view, granted bool, n, left int64) calls.Reply {
+	until := func(g state.Grant) time.Duration { return time.Duration(g.Score+v.interval-m.now) * time.Millisecond }
+	var retry, reset time.Duration
+	if !granted {
+		free, _ := v.pair.Count()
+		for _, g := range v.pair.Grants {
+			if free >= n {
+				break
+			}
+			free, retry = free+g.Permits, until(g)
+		}
+	}
+	if len(v.pair.Grants) > 0 {
+		reset = until(v.pair.Grants[len(v.pair.Grants)-1])
+	}
+	return calls.Decision(granted, v.rate, max(0, left), retry, reset)
+}
+
+func (m *model) available() calls.Reply {
+	v := look(m.State)
+	if !v.there {
+		return calls.NotInitialized
+	}
+	limit := m.now - v.interval
+	taken, left := v.pair.Taken(limit)
+	inWindow, _ := m.count(v)
+	stored, there := v.pair.Count()
+	free := stored + left
+	switch {
+	case !there && m.here(valueCounted):
+		free = v.rate - taken
+	case !there:
+		free = v.rate
+	case inWindow == 0 && free < v.rate && m.here(setHeals):
+		free = v.rate
+	}
+	if !m.here(availableReads) && (!there || left > 0) {
+		if there {
+			v.keep(limit)
+		}
+		v.set(free)
+	}
+	if m.here(availableBounded) {
+		free = max(0, min(v.rate, free))
+	}
+	return calls.Reply(strconv.FormatInt(free, 10))
+}
+
+func (m *model) release(n int64) calls.Reply {
+	v := look(m.State)
+	switch {
+	case n < 0:
+		return calls.Refused
+	case n == 0:
+		return calls.Done
+	case !v.there:
+		return calls.NotInitialized
+	}
+	if !m.here(releaseTakes) {
+		value, there := v.pair.Count()
+		if !there {
+			value = v.rate
+		}
+		v.set(min(v.rate, value+n))
+		m.live(v)
+		return calls.Done
+	}
+	free, _ := m.reclaim(v)
+	v.set(min(v.rate, free+n))
+	if free+n >= v.rate {
+		v.unlink()
+	}
+	for n > 0 && len(v.pair.Grants) > 0 {
+		oldest := &v.pair.Grants[0]
+		cut := min(n, oldest.Permits)
+		n, oldest.Permits = n-cut, oldest.Permits-cut
+		if oldest.Permits == 0 {
+			v.pair.Grants = slices.Delete(v.pair.Grants, 0, 1)
+		}
+	}
+	if len(v.pair.Grants) == 0 {
+		v.unlink()
+	}
+	m.live(v)
+	return calls.Done
+}

@@ -1,0 +1,208 @@
+package corruption
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/integration/tools/ledger"
+	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+)
+
+// setting is a number from the environment, or its default.
+func setting(t *testing.T, name string, fallback uint64) uint64 {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return fallback
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	require.NoError(t, err, "%s must be a number", name)
+	return n
+}
+
+// Random corruption of the five keys between calls: each call works or names what it found, nothing is granted above the rate, and
+// the limiter can be repaired.
+func TestEveryCallWorksOrNamesTheCorruption(t *testing.T) {
+	seed := setting(t, "CORRUPTION_SEED", rand.Uint64())
+	rounds := int(setting(t, "CORRUPTION_ROUNDS", 4000))
+	t.Logf("CORRUPTION_SEED=%d", seed)
+
+	server := servers.Single(t)
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	require.NoError(t, err)
+	defer client.Close()
+
+	version, err := servers.VersionOf(t.Context(), client)
+	require.NoError(t, err)
+	r := &run{lacksCopy: version.Lacks(t, servers.CopyCommand), figures: ledger.Figures{Run: "corruption", Errors: map[string]int64{}}}
+	for round := range rounds {
+		r.round(t, client, round, rand.New(rand.NewPCG(seed, uint64(round))))
+	}
+	t.Log("\n" + ledger.Table(r.figures))
+	require.Positive(t, r.figures.Errors["state"], "some corruption is seen")
+	require.Positive(t, r.figures.Grants, "some is survived")
+}
+
+type run struct {
+	figures   ledger.Figures
+	lacksCopy bool
+}
+
+// round is the life of one limiter: a rate, some grants, a corruption, calls, repair.
+func (r *run) round(t *testing.T, client rueidis.Client, round int, random *rand.Rand) {
+	ctx, moment := t.Context(), time.UnixMilli(1_700_000_000_000)
+	require.NoError(t, client.Do(ctx, client.B().Flushall().Build()).Error())
+	c := rratelimiter.New(client, rratelimiter.WithClock(func() time.Time { return moment }))
+	l := c.Limiter("spoilt")
+	rate := rratelimiter.Rate{Type: rratelimiter.RateType(random.IntN(2)), Permits: 1 + random.Int64N(20), Interval: time.Minute}
+	if random.IntN(3) == 0 {
+		rate.KeepAlive = 2 * time.Minute
+	}
+	require.NoError(t, l.SetRate(ctx, rate))
+	for range random.IntN(4) {
+		_, err := l.TryAcquire(ctx, 1+random.Int64N(rate.Permits))
+		require.NoError(t, err)
+		moment = moment.Add(time.Duration(random.IntN(30_000)) * time.Millisecond)
+	}
+
+	var done []string
+	for range 1 + random.IntN(4) {
+		for _, command := range spoil(random, keys("spoilt", c.ID()), moment.UnixMilli()) {
+			done = append(done, fmt.Sprintf("%q", command))
+			// A command that the key's type of now refuses has spoilt nothing.
+			_ = client.Do(ctx, client.B().Arbitrary(command...).Build()).Error()
+		}
+	}
+	story := fmt.Sprintf("round %d: %+v at %d, then %s", round, rate, moment.UnixMilli(), strings.Join(done, ", "))
+
+	config, err := l.Config(ctx)
+	r.book(t, story, "Config", err)
+	if err != nil {
+		_, asked := l.AvailablePermits(ctx)
+		require.Error(t, asked, "what Config refuses, all calls refuse: %s", story)
+	}
+	// With the clock standing still nothing can come back, so that all grants from here on are granted at once.
+	var granted int64
+	bound := config.Permits
+	counted := err == nil && config.Interval >= 10*time.Second && (config.KeepAlive == 0 || config.KeepAlive >= 10*time.Second)
+	for range 8 {
+		n := 1 + random.Int64N(max(1, min(25, config.Permits+2)))
+		if random.IntN(4) == 0 {
+			n = max(1, min(config.Permits, math.MaxUint32)) // the most that a call may take
+		}
+		ok, name := false, ""
+		var err error
+		switch call := random.IntN(8); call {
+		case 0:
+			name = "AvailablePermits"
+			var free int64
+			free, err = l.AvailablePermits(ctx)
+			require.GreaterOrEqual(t, free, int64(0), story)
+			require.LessOrEqual(t, free, config.Permits, story)
+		case 1:
+			name = fmt.Sprintf("Release(%d)", n)
+			if err = l.Release(ctx, n); err == nil {
+				bound += n
+			}
+		case 2:
+			name = fmt.Sprintf("TryAcquireWithin(%d)", n)
+			if ok, err = l.TryAcquireWithin(ctx, n, time.Millisecond); errors.Is(err, context.DeadlineExceeded) {
+				err = nil
+			}
+		case 3:
+			name = fmt.Sprintf("Acquire(%d)", n)
+			short, cancel := context.WithTimeout(ctx, 2*time.Millisecond)
+			err = l.Acquire(short, n)
+			cancel()
+			ok = err == nil
+			if errors.Is(err, context.DeadlineExceeded) {
+				err = nil
+			}
+		case 4:
+			name = fmt.Sprintf("Take(%d)", n)
+			var decision rratelimiter.Decision
+			decision, err = l.Take(ctx, n)
+			ok = decision.Allowed
+			require.GreaterOrEqual(t, decision.Remaining, int64(0), "%s: %s", story, name)
+			require.GreaterOrEqual(t, decision.RetryAfter, time.Duration(0), "%s: %s", story, name)
+			require.GreaterOrEqual(t, decision.ResetAfter, time.Duration(0), "%s: %s", story, name)
+		default:
+			name = fmt.Sprintf("TryAcquire(%d)", n)
+			ok, err = l.TryAcquire(ctx, n)
+		}
+		story += ", " + name
+		r.book(t, story, name, err)
+		if !ok {
+			r.figures.Denials++
+			continue
+		}
+		require.NoError(t, err, story)
+		r.figures.Grants++
+		granted += n
+		require.LessOrEqual(t, n, config.Permits, story)
+		if counted {
+			require.LessOrEqual(t, granted, bound, "more at once than the rate: %s", story)
+			if granted*max(1, r.figures.Rate) > r.figures.Worst*bound {
+				r.figures.Worst, r.figures.Rate = granted, bound
+			}
+		}
+	}
+
+	for name, call := range map[string]func() error{
+		"TrySetRate": func() error { _, err := l.TrySetRate(ctx, rate); return err },
+		"UpdateRate": func() error { _, err := l.UpdateRate(ctx, rate, rratelimiter.KeepState()); return err },
+		"Exists":     func() error { _, err := l.Exists(ctx); return err },
+		"Expire":     func() error { _, err := l.Expire(ctx, time.Hour); return err },
+		"TTL":        func() error { _, err := l.RemainTimeToLive(ctx); return err },
+		"ExpireTime": func() error { _, err := l.ExpireTime(ctx); return err },
+		"Size":       func() error { _, err := l.SizeInMemory(ctx); return err },
+		"Touch":      func() error { _, err := l.Touch(ctx); return err },
+		"Copy":       func() error { _, err := l.Copy(ctx, "{spoilt}copy", rratelimiter.Replace()); return err },
+	} {
+		r.book(t, story, name, call())
+	}
+
+	// SetRate repairs everything but a configuration that is no hash; Delete repairs that too.
+	err = l.SetRate(ctx, rate)
+	r.book(t, story, "SetRate", err)
+	if err != nil {
+		_, err = l.Delete(ctx)
+		require.NoError(t, err, story)
+		require.NoError(t, l.SetRate(ctx, rate), story)
+	}
+	ok, err := l.TryAcquire(ctx, rate.Permits)
+	require.NoError(t, err, story)
+	require.True(t, ok, "repaired: %s", story)
+}
+
+// book counts what a call came to, and demands that an error is one that a caller can act on.
+func (r *run) book(t *testing.T, story, call string, err error) {
+	t.Helper()
+	var state *rratelimiter.StateError
+	switch {
+	case err == nil:
+	case errors.As(err, &state):
+		require.NotEmpty(t, state.Key, story)
+		r.figures.Errors["state"]++
+	case errors.Is(err, rratelimiter.ErrNotInitialized):
+		r.figures.Errors["not initialized"]++
+	case r.lacksCopy && call == "Copy" && errors.Is(err, rratelimiter.ErrUnsupported):
+		r.figures.Errors["unsupported"]++
+	case errors.Is(err, rratelimiter.ErrPermitsExceedRate):
+		r.figures.Errors["above the rate"]++
+	default:
+		require.NoError(t, err, "%s: %s", call, story)
+	}
+}

@@ -1,0 +1,95 @@
+package joined_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Shopify/toxiproxy/v2"
+	"github.com/redis/rueidis"
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+)
+
+func single(addr string) rueidis.ClientOption {
+	return rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true}
+}
+
+// The server hangs for longer than any caller waits, and goes on where it was: it answers calls whose callers have long gone, and what
+// it granted them goes back.
+func TestServerPaused(t *testing.T) {
+	server := servers.Single(t)
+	l := start(t, single(server.Addr()))
+	time.Sleep(500 * time.Millisecond)
+	require.NoError(t, server.Pause())
+	time.Sleep(1500 * time.Millisecond)
+	require.NoError(t, server.Resume())
+	l.awaitGrants(time.Now())
+	time.Sleep(500 * time.Millisecond)
+	l.exactly()
+}
+
+// Somebody empties the script cache again and again, and nobody notices.
+func TestScriptFlush(t *testing.T) {
+	server := servers.Single(t)
+	l := start(t, single(server.Addr()))
+	for range 50 {
+		_, err := server.Do(t.Context(), "SCRIPT", "FLUSH")
+		require.NoError(t, err)
+		time.Sleep(20 * time.Millisecond)
+	}
+	l.awaitGrants(time.Now())
+	l.exactly()
+}
+
+// The server is killed while it writes every change to its disk before it answers, and starts again. What it answered it still knows.
+func TestServerKilled(t *testing.T) {
+	server := servers.Single(t, "--appendonly", "yes", "--appendfsync", "always")
+	l := start(t, single(server.Addr()))
+	for range 2 {
+		time.Sleep(500 * time.Millisecond)
+		require.NoError(t, server.Kill())
+		time.Sleep(200 * time.Millisecond)
+		require.NoError(t, server.Restart())
+		l.awaitGrants(time.Now())
+	}
+	time.Sleep(500 * time.Millisecond)
+	l.finish(loss{}, "cut", "refused", "LOADING")
+	require.Positive(t, l.keeping.book.Errors()["refused"])
+}
+
+// Every connection is cut, again and again.
+func TestConnectionsCut(t *testing.T) {
+	server := servers.Single(t)
+	l := start(t, single(server.Addr()))
+	for range 15 {
+		_, err := server.Do(t.Context(), "CLIENT", "KILL", "TYPE", "normal")
+		require.NoError(t, err)
+		time.Sleep(100 * time.Millisecond)
+	}
+	l.awaitGrants(time.Now())
+	l.finish(loss{}, "cut")
+	require.Positive(t, l.keeping.book.Errors()["cut"])
+}
+
+// Calls are carried out and their replies are lost with their connections, again and again.
+func TestRepliesLost(t *testing.T) {
+	server := servers.Single(t)
+	proxy := toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), t.Name(), "127.0.0.1:0", server.Addr())
+	require.NoError(t, proxy.Start())
+	t.Cleanup(proxy.Stop)
+	l := start(t, single(proxy.Listen), server.Addr())
+	for range 15 {
+		toxic, err := proxy.Toxics.AddToxicJson(strings.NewReader(`{"name": "swallow", "type": "timeout", "stream": "downstream", "attributes": {"timeout": 0}}`))
+		require.NoError(t, err)
+		time.Sleep(30 * time.Millisecond)
+		require.NoError(t, proxy.Toxics.RemoveToxic(context.Background(), toxic.Name)) // which closes the connections
+		time.Sleep(100 * time.Millisecond)
+	}
+	l.awaitGrants(time.Now())
+	taken, granted, _ := l.finish(loss{}, "cut")
+	require.Greater(t, taken["quota"], granted, "no reply was lost, so this test has shown nothing")
+}

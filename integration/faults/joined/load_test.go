@@ -1,0 +1,274 @@
+// Package joined_test puts a load on limiters that are joined, one of Redisson's layout and the policies of package limit, and breaks
+// the Redis under them. Whatever breaks, nothing is taken by a part alone.
+package joined_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/integration/faults/outages"
+	"github.com/rratelimiter/rratelimiter/integration/tools/leaks"
+	"github.com/rratelimiter/rratelimiter/integration/tools/ledger"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+const (
+	callers = 32 // of each Join
+
+	hour, second = "{shop}:hour", "{shop}:second" // the Joins
+
+	// plenty is the permits of each part of the Join from which nothing comes back while a test runs.
+	plenty = 1_000_000
+
+	// rate is the permits in a second of each part of the Join that callers have to wait for.
+	rate     = 300
+	interval = time.Second
+
+	// late is by how much a call may outlive its context: much more than a busy machine needs to wake it.
+	late = 2 * time.Second
+
+	// patience is how long a test waits for something that has to happen in the end.
+	patience = 60 * time.Second
+)
+
+// load is callers on two Joins of the same parts. Of one, nothing comes back for an hour: what its parts hold is all that they
+// ever took. For the permits of the other, callers wait.
+type load struct {
+	*testing.T
+	redis         rueidis.Client
+	direct        rueidis.Client // for the test itself
+	keeping, flow crowd
+	started       time.Time
+	stop          chan struct{}
+	running       sync.WaitGroup
+	latest        atomic.Int64 // by how much a call outlived its context at most, in nanoseconds
+}
+
+// crowd is the callers of one Join.
+type crowd struct {
+	limiter *limit.Limiter
+	book    *ledger.Ledger
+	unknown atomic.Int64 // permits of calls that failed: taken or not, and given back or not
+}
+
+// start lets the callers loose, on a Redis that the options tell, and waits until they are granted permits. The test itself asks
+// another address, where the options' is one that breaks.
+func start(t *testing.T, option rueidis.ClientOption, direct ...string) *load {
+	t.Helper()
+	option.Dialer.Timeout = time.Second
+	redis, err := rueidis.NewClient(option)
+	require.NoError(t, err)
+	t.Cleanup(redis.Close)
+	if direct != nil {
+		option.InitAddress = direct
+	}
+	option.DisableCache = true
+	other, err := rueidis.NewClient(option)
+	require.NoError(t, err)
+	t.Cleanup(other.Close)
+	l := &load{T: t, redis: redis, direct: other, started: time.Now(), stop: make(chan struct{})}
+	client := rratelimiter.New(redis)
+	l.open(&l.keeping, client, hour, plenty, time.Hour, 1)
+	l.open(&l.flow, client, second, rate, interval, rate)
+	for i := range callers {
+		l.running.Go(func() { l.caller(&l.keeping, i) })
+		l.running.Go(func() { l.caller(&l.flow, i) })
+	}
+	t.Cleanup(l.end) // where the test ends before its time
+	l.awaitGrants(l.started)
+	return l
+}
+
+// open makes a Join of all parts.
+func (l *load) open(c *crowd, client *rratelimiter.Client, name string, permits int64, interval time.Duration, refill int64) {
+	l.Helper()
+	quota := client.Limiter(name + ":quota")
+	require.NoError(l, rratelimiter.New(l.direct).Limiter(quota.Name()).SetRate(l.Context(), rratelimiter.Rate{Permits: permits, Interval: interval}))
+	c.limiter = limit.Join(
+		quota,
+		limit.New(client, name+":fixed", limit.FixedWindow{Permits: permits, Interval: interval}),
+		limit.New(client, name, limit.TokenBucket{Capacity: permits, Refill: refill, Interval: interval}, limit.SlidingLog{Permits: permits, Interval: interval}),
+		limit.New(client, name, limit.SlidingWindow{Permits: permits, Interval: interval}),
+	)
+	require.NoError(l, c.limiter.Reset(l.Context()))
+	c.book = ledger.New(func(err error) string {
+		if errors.Is(err, context.Canceled) {
+			return "cancelled"
+		}
+		return outages.Kind(err, c.limiter.Name())
+	})
+}
+
+// caller takes permits again and again, by the call that its number stands for, each time with a context that ends.
+func (l *load) caller(c *crowd, i int) {
+	random := rand.New(rand.NewPCG(uint64(i), 0))
+	between := func(from, to time.Duration) time.Duration { return from + time.Duration(random.Int64N(int64(to-from))) }
+	for {
+		select {
+		case <-l.stop:
+			return
+		case <-time.After(between(time.Millisecond, 8*time.Millisecond)):
+		}
+		within := between(200*time.Millisecond, 800*time.Millisecond)
+		ends := time.Now().Add(within)
+		ctx, cancel := context.WithDeadline(context.Background(), ends)
+		var leave *time.Timer
+		if random.IntN(4) == 0 {
+			// A caller that loses interest rather than time, mostly while its call is under way.
+			early := between(0, 3*time.Millisecond)
+			ends = time.Now().Add(early)
+			leave = time.AfterFunc(early, cancel)
+		}
+		permits := 1 + random.Int64N(3)
+		_, err := c.book.Time("go", permits, func() (bool, error) {
+			switch i % 4 {
+			case 0:
+				err := c.limiter.Acquire(ctx, permits)
+				return err == nil, err
+			case 1:
+				return c.limiter.TryAcquireWithin(ctx, permits, within/2)
+			case 2:
+				decision, err := c.limiter.Take(ctx, permits)
+				return decision.Allowed, err
+			default:
+				return c.limiter.TryAcquire(ctx, permits)
+			}
+		})
+		by := int64(time.Since(ends))
+		for latest := l.latest.Load(); by > latest && !l.latest.CompareAndSwap(latest, by); latest = l.latest.Load() {
+		}
+		if leave != nil {
+			leave.Stop()
+		}
+		cancel()
+		if err != nil {
+			c.unknown.Add(permits)
+		}
+	}
+}
+
+// awaitGrants waits until callers of both Joins were granted permits by calls that began after a moment.
+func (l *load) awaitGrants(after time.Time) {
+	l.Helper()
+	for _, c := range []*crowd{&l.keeping, &l.flow} {
+		require.Eventually(l, func() bool {
+			return slices.ContainsFunc(c.book.Grants(), func(g ledger.Grant) bool { return g.Start.After(after) })
+		}, patience, 20*time.Millisecond, "no grant; the errors: %v", c.book.Errors())
+	}
+}
+
+// end stops the callers, and waits for what goes back for those that had gone.
+func (l *load) end() {
+	select {
+	case <-l.stop:
+	default:
+		close(l.stop)
+	}
+	l.running.Wait()
+	leaks.OfLimiters(patience)
+}
+
+// loss is what a server that died may have granted without another one's knowing: calls of each Join that ended when the newest
+// grant was made of which that knew, or later, and had begun when the server was dead.
+type loss struct{ keeping, flow, dead time.Time }
+
+// permits is what callers were granted by such calls.
+func (s loss) permits(c *crowd, newest time.Time) (sum int64) {
+	for _, g := range c.book.Grants() {
+		if !s.dead.IsZero() && !g.End.Before(newest) && !g.Start.After(s.dead) {
+			sum += g.Permits
+		}
+	}
+	return sum
+}
+
+// finish ends the load and demands what holds whatever has happened. Kinds are those of the errors that callers may have had,
+// beside their own contexts'. It gives what was taken by each part, and what callers know of.
+func (l *load) finish(lost loss, kinds ...string) (taken map[string]int64, granted, unknown int64) {
+	l.Helper()
+	l.end()
+	ended := time.Now()
+	require.Less(l, time.Duration(l.latest.Load()), late, "a call outlived its context")
+	for _, c := range []*crowd{&l.keeping, &l.flow} {
+		require.Empty(l, c.book.Unclassified(), "errors that a caller could not make sense of")
+		for kind, n := range c.book.Errors() {
+			require.Contains(l, append(kinds, "deadline", "cancelled"), kind, "%d errors", n)
+		}
+	}
+
+	// Nothing was taken by a part alone.
+	taken = l.held(hour, time.Hour)
+	granted, unknown = l.keeping.book.Permits(), l.keeping.unknown.Load()
+	mayBeLost := lost.permits(&l.keeping, lost.keeping)
+	calls := l.keeping.book.Figures("", plenty, time.Hour, 0, 0).Calls()
+	l.Logf("%d calls, errors %v; %d permits granted to callers, of which may be lost %d; %d asked for by calls that failed; taken by each part: %v",
+		calls, l.keeping.book.Errors(), granted, mayBeLost, unknown, taken)
+	own := taken["window"]
+	for part, permits := range taken {
+		if part != "quota" {
+			l.same(part, own, permits, "beside window")
+		}
+	}
+	// It goes back first where a caller has gone, by a call of its own.
+	require.LessOrEqual(l, taken["quota"], own)
+	require.GreaterOrEqual(l, taken["quota"], granted-mayBeLost, "callers were granted permits that Redis does not count")
+	require.LessOrEqual(l, own, granted+unknown, "permits are taken that nobody asked for")
+
+	// No interval saw more than the rate, and all of it is back.
+	require.LessOrEqual(l, l.flow.book.Worst(interval).Permits, rate+lost.permits(&l.flow, lost.flow))
+	require.Greater(l, float64(l.flow.book.Permits()), rate*ended.Sub(l.started).Seconds()/10, "the load was idle")
+	time.Sleep(time.Until(ended.Add(interval + interval/10))) // a cell of the SlidingWindow later
+	seen, err := l.flow.limiter.Peek(context.Background())
+	require.NoError(l, err)
+	for i, d := range seen {
+		require.EqualValues(l, rate, d.Remaining, "part %d", i+1)
+	}
+	all, err := l.flow.limiter.TryAcquire(context.Background(), rate)
+	require.NoError(l, err)
+	require.True(l, all)
+
+	l.redis.Close()
+	l.direct.Close()
+	left := leaks.OfClients(10 * time.Second)
+	require.Zero(l, left, "goroutines are left:\n%s", leaks.Stacks())
+	l.Logf("those who waited, the latest of them %v behind its context:\n%s",
+		max(0, time.Duration(l.latest.Load())).Round(time.Millisecond), ledger.Table(l.flow.book.Figures(l.Name(), rate, interval, 0, left)))
+	return taken, granted, unknown
+}
+
+// exactly is finish where no connection was lost: every reply has come, and what it brought to callers that had gone went back.
+func (l *load) exactly() {
+	l.Helper()
+	taken, granted, _ := l.finish(loss{})
+	for part, permits := range taken {
+		l.same(part, granted, permits, "granted to callers")
+	}
+}
+
+// same demands that a part has taken as much as something else says. A bucket takes back less what has come by itself since the call,
+// which is far less than a permit here, and may need one more to be full for it.
+func (l *load) same(part string, want, taken int64, beside string) {
+	l.Helper()
+	if part == "bucket" && taken == want+1 {
+		return
+	}
+	require.Equal(l, want, taken, "%s, %s", part, beside)
+}
+
+func number(t testing.TB, text string) int64 {
+	t.Helper()
+	n, err := strconv.ParseInt(text, 10, 64)
+	require.NoError(t, err)
+	return n
+}

@@ -1,0 +1,167 @@
+// Package middleware breaks a real Redis under httplimit and grpclimit while their servers are under load.
+package middleware
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+const (
+	clients  = 20
+	keys     = 4
+	permits  = 100
+	interval = time.Second
+	share    = 0.1
+	deadline = 500 * time.Millisecond
+	slack    = 500 * time.Millisecond // for a busy machine
+	greeting = "hello"
+)
+
+// decision is what became of one request, and how long that took.
+type decision struct {
+	at     time.Time
+	result httplimit.Result
+	local  bool
+	key    string
+	took   time.Duration
+}
+
+// change is what the callback was told.
+type change struct {
+	at time.Time
+	up bool
+}
+
+// load is clients that ask a server all the time.
+type load struct {
+	t    *testing.T
+	stop context.CancelFunc
+	done sync.WaitGroup
+
+	mu        sync.Mutex
+	decisions []decision
+	changes   []change
+}
+
+// start starts a server with a middleware of a failure mode on a Redis, and clients that ask it.
+func start(t *testing.T, addr string, mode httplimit.FailureMode) *load {
+	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}})
+	require.NoError(t, err)
+	t.Cleanup(redis.Close)
+	l := &load{t: t}
+	perClient := httplimit.Each(rratelimiter.New(redis), "web", httplimit.ByHeader("X-Client"), limit.SlidingWindow{Permits: permits, Interval: interval})
+	limited := httplimit.Middleware(perClient, httplimit.OnFailure(mode), httplimit.Deadline(deadline),
+		httplimit.OnStoreChange(l.change),
+		httplimit.Report(func(r *http.Request, o httplimit.Outcome) {
+			l.decide(r.Context(), o.Result, o.Local, r.Header.Get("X-Client"))
+		}))
+	handler := limited(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, greeting) }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), arrivalKey{}, time.Now())))
+	}))
+	t.Cleanup(server.Close)
+
+	ctx, stop := context.WithCancel(context.Background())
+	l.stop = stop
+	for i := range clients {
+		l.done.Go(func() {
+			client := &http.Client{Transport: &http.Transport{}, Timeout: time.Minute}
+			defer client.CloseIdleConnections()
+			for ctx.Err() == nil {
+				l.request(client, server.URL, fmt.Sprint(i%keys))
+				time.Sleep(5 * time.Millisecond)
+			}
+		})
+	}
+	return l
+}
+
+type arrivalKey struct{}
+
+// change is told of each change of the store's state.
+func (l *load) change(up bool, err error) {
+	assert.Equal(l.t, up, err == nil)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.changes = append(l.changes, change{time.Now(), up})
+}
+
+// decide is told of each decision, with the context that knows when the request arrived.
+func (l *load) decide(ctx context.Context, result httplimit.Result, local bool, key string) {
+	now := time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.decisions = append(l.decisions, decision{now, result, local, key, now.Sub(ctx.Value(arrivalKey{}).(time.Time))})
+}
+
+// request sends one request, and looks at all that comes back.
+func (l *load) request(client *http.Client, url, key string) {
+	r, err := http.NewRequest(http.MethodGet, url, nil)
+	require.NoError(l.t, err)
+	r.Header.Set("X-Client", key)
+	resp, err := client.Do(r)
+	if !assert.NoError(l.t, err) {
+		return
+	}
+	body, err := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	assert.NoError(l.t, err)
+	switch resp.StatusCode {
+	case http.StatusOK:
+		assert.Equal(l.t, greeting, string(body))
+	case http.StatusTooManyRequests:
+		assert.Equal(l.t, `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"The request is over its limit.",`+
+			`"status":429,"violated-policies":["second"]}`, strings.TrimSpace(string(body)))
+	case http.StatusServiceUnavailable:
+		assert.Equal(l.t, `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",`+
+			`"title":"Requests cannot be admitted at the moment.","status":503}`, strings.TrimSpace(string(body)))
+	default:
+		assert.Fail(l.t, "status", "%s: %s", resp.Status, body)
+	}
+	for name, values := range resp.Header {
+		switch name {
+		case "Content-Length", "Content-Type", "Date", "Ratelimit", "Ratelimit-Policy", "Retry-After":
+			assert.Len(l.t, values, 1)
+		default:
+			assert.Fail(l.t, "a header", "%s: %q", name, values)
+		}
+	}
+}
+
+// await waits until the callback has been told last that the store is up, or down.
+func (l *load) await(up bool) time.Time {
+	l.t.Helper()
+	var at time.Time
+	require.Eventually(l.t, func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if n := len(l.changes); n > 0 && l.changes[n-1].up == up {
+			at = l.changes[n-1].at
+			return true
+		}
+		return false
+	}, 30*time.Second, 5*time.Millisecond, "the callback was not told that the store is up: %v", up)
+	return at
+}
+
+// end ends the load and gives the decisions, in order.
+func (l *load) end() []decision {
+	l.stop()
+	l.done.Wait()
+	return l.decisions
+}

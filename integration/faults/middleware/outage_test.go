@@ -1,0 +1,101 @@
+package middleware
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/integration/tools/leaks"
+	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+)
+
+const outage = 2 * time.Second
+
+// For each failure mode and door Redis dies, or hangs, and comes back under load.
+func TestOutages(t *testing.T) {
+	for fault, f := range map[string]struct{ breaks, mends func(*servers.Server) error }{
+		"killed": {(*servers.Server).Kill, (*servers.Server).Restart},
+		"paused": {(*servers.Server).Pause, (*servers.Server).Resume},
+	} {
+		for name, mode := range map[string]httplimit.FailureMode{"open": httplimit.Open, "closed": httplimit.Closed, "local": httplimit.Local(share)} {
+			for door, start := range map[string]func(*testing.T, string, httplimit.FailureMode) *load{"http": start, "grpc": startGRPC} {
+				t.Run(fault+" "+name+" "+door, func(t *testing.T) {
+					server := servers.Single(t)
+					l := start(t, server.Addr(), mode)
+					time.Sleep(time.Second)
+					broken := time.Now()
+					require.NoError(t, f.breaks(server))
+					l.await(false)
+					time.Sleep(outage)
+					mended := time.Now()
+					require.NoError(t, f.mends(server))
+					back := l.await(true)
+					time.Sleep(time.Second)
+					judge(t, l, mode, broken, mended, back)
+					assert.Zero(t, leaks.OfLimiters(5*time.Second), "goroutines: %s", leaks.Stacks())
+				})
+			}
+		}
+	}
+}
+
+// judge says what is wrong with what became of requests.
+func judge(t *testing.T, l *load, mode httplimit.FailureMode, broken, mended, back time.Time) {
+	decisions := l.end()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, c := range l.changes {
+		assert.Equal(t, i%2 == 1, c.up, "what the callback is told alternates")
+	}
+	assert.Len(t, l.changes, 2, "down once, and up once")
+
+	var during, slow, after int
+	local := make(map[string]int)
+	for _, d := range decisions {
+		assert.Less(t, d.took, deadline+slack, "a request waited longer than its deadline")
+		failed := d.local || d.result == httplimit.FailedOpen || d.result == httplimit.FailedClosed
+		switch {
+		case d.at.Before(broken), d.at.Add(-d.took).After(back.Add(slack)):
+			assert.False(t, failed, "%+v while Redis is up", d)
+		case d.at.After(broken.Add(deadline+slack)) && d.at.Before(mended):
+			during++
+			assert.True(t, failed, "%+v while Redis is down", d)
+			if d.took > deadline/2 {
+				slow++
+			}
+		}
+		if d.at.After(back) && !failed {
+			after++
+		}
+		if failed {
+			switch mode {
+			case httplimit.Open:
+				assert.Equal(t, httplimit.FailedOpen, d.result)
+			case httplimit.Closed:
+				assert.Equal(t, httplimit.FailedClosed, d.result)
+			default:
+				assert.True(t, d.local)
+				if d.result == httplimit.Acquired {
+					local[d.key]++
+				}
+			}
+		}
+	}
+	assert.Positive(t, after, "decisions of Redis when it is back")
+	assert.Less(t, slow, during/10, "most requests do not wait for a Redis that is known to be down")
+	if mode != httplimit.Open && mode != httplimit.Closed {
+		// Of a share of 10 a second: 5 at once, and 6 a second, from the first failure to the last.
+		down := back.Add(slack).Sub(broken)
+		most := 5 + int(6*down/interval) + 1
+		assert.Len(t, local, keys)
+		for key, granted := range local {
+			assert.LessOrEqual(t, granted, most, "key %s in %v", key, down)
+			assert.Greater(t, granted, most/4, "key %s in %v", key, down)
+		}
+	}
+	t.Logf("%d requests, %d in the outage, %d of them slow, down after %v, up after %v, local grants %v", len(decisions), during, slow,
+		l.changes[0].at.Sub(broken).Round(time.Millisecond), back.Sub(mended).Round(time.Millisecond), local)
+}

@@ -1,0 +1,91 @@
+package network_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+)
+
+func connect(t *testing.T, s *servers.Server) rueidis.Client {
+	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.Addr()}})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+// Issue 9, points 7 and 10: a server that hangs again and again, and callers who leave at every moment: all permits are
+// accounted for.
+func TestHungAndCancelled(t *testing.T) {
+	s := servers.Single(t)
+	conn := connect(t, s)
+	for _, opts := range [][]rratelimiter.Option{nil, {rratelimiter.WithDenialCache(time.Hour)}} {
+		c := rratelimiter.New(conn, opts...)
+		l := c.Limiter("x")
+		const rate = 1000000
+		require.NoError(t, l.SetRate(t.Context(), rratelimiter.Rate{Permits: rate, Interval: time.Hour}))
+		before := runtime.NumGoroutine()
+		var got atomic.Int64
+		var wg sync.WaitGroup
+		stop := make(chan struct{})
+		go func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				case <-time.After(time.Duration(rand.IntN(50)) * time.Millisecond):
+				}
+				_ = s.Pause()
+				time.Sleep(time.Duration(rand.IntN(300)) * time.Millisecond)
+				_ = s.Resume()
+			}
+		}()
+		end := time.Now().Add(6 * time.Second)
+		for range 300 {
+			wg.Go(func() {
+				for time.Now().Before(end) {
+					n := int64(1 + rand.IntN(5))
+					ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rand.IntN(100000))*time.Microsecond)
+					var ok bool
+					var err error
+					switch rand.IntN(4) {
+					case 0:
+						ok, err = l.TryAcquire(ctx, n)
+					case 1:
+						ok, err = l.TryAcquire(context.Background(), n)
+					case 2:
+						err = l.Acquire(ctx, n)
+						ok = err == nil
+					case 3:
+						ok, err = l.TryAcquireWithin(context.Background(), n, 20*time.Millisecond)
+					}
+					cancel()
+					if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+						t.Errorf("%v", err)
+					}
+					if ok {
+						got.Add(n)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		close(stop)
+		time.Sleep(2 * time.Second)
+		free, err := l.AvailablePermits(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, rate-got.Load(), free)
+		assert.LessOrEqual(t, runtime.NumGoroutine(), before+8)
+	}
+}

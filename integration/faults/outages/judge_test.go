@@ -1,0 +1,75 @@
+package outages
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/integration/tools/ledger"
+)
+
+// refusal is a test that takes note of its failure.
+type refusal struct {
+	testing.TB
+	failed bool
+}
+
+func (r *refusal) Helper()               {}
+func (r *refusal) Logf(string, ...any)   {}
+func (r *refusal) Errorf(string, ...any) { r.failed = true }
+func (r *refusal) FailNow()              { panic(r) }
+
+// Issue 9, point 16: what a run must not come to is refused.
+func TestRequireCalm(t *testing.T) {
+	begin := time.Now()
+	at := func(s float64) time.Time { return begin.Add(time.Duration(s * float64(time.Second))) }
+	fault, most := span{at(3), at(4)}, Most{cut: 2}
+	for name, test := range map[string]struct {
+		perSecond int64
+		faults    []span
+		failed    []ledger.Failure
+		stalls    []span
+		calm      bool
+	}{
+		"a load":                         {400, nil, nil, nil, true},
+		"an idle one":                    {50, nil, nil, nil, false},
+		"errors while it is broken":      {400, []span{fault}, []ledger.Failure{{Start: at(2), End: at(3.1), Kind: cut}, {Start: at(4.9), End: at(6), Kind: cut}}, nil, true},
+		"one more than may be":           {400, []span{fault}, []ledger.Failure{{Start: at(3), End: at(4), Kind: cut}, {Start: at(3), End: at(4), Kind: cut}, {Start: at(3), End: at(4), Kind: cut}}, nil, false},
+		"one before":                     {400, []span{fault}, []ledger.Failure{{Start: at(2), End: at(2.9), Kind: cut}}, nil, false},
+		"one too long after":             {400, []span{fault}, []ledger.Failure{{Start: at(5.1), End: at(6), Kind: cut}}, nil, false},
+		"one of another kind":            {400, []span{fault}, []ledger.Failure{{Start: at(3), End: at(4), Kind: refused}}, nil, false},
+		"a deadline":                     {400, []span{fault}, []ledger.Failure{{Start: at(3), End: at(4), Kind: deadline}}, nil, false},
+		"a deadline where all stood":     {400, nil, []ledger.Failure{{Start: at(3), End: at(4), Kind: deadline}}, []span{{at(3.5), at(3.8)}}, true},
+		"a deadline where all stood not": {400, nil, []ledger.Failure{{Start: at(3), End: at(4), Kind: deadline}}, []span{{at(4.5), at(4.8)}}, false},
+		"another error where all stood":  {400, nil, []ledger.Failure{{Start: at(3), End: at(4), Kind: refused}}, []span{{at(3.5), at(3.8)}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			judge := &refusal{TB: t}
+			o := &Outcome{
+				t: judge, run: span{begin, at(8)}, faults: test.faults, stalls: test.stalls, allTaken: true,
+				goBooks: ledger.New(nil), javaBooks: ledger.New(nil),
+			}
+			for i := range 8 * test.perSecond {
+				start := begin.Add(time.Duration(i) * time.Second / time.Duration(test.perSecond))
+				books := o.goBooks
+				if i%4 == 0 {
+					books = o.javaBooks
+				}
+				books.Granted(ledger.Grant{Start: start, End: start.Add(time.Millisecond), Permits: 1})
+			}
+			for _, failure := range test.failed {
+				o.goBooks.FailedAt(failure)
+			}
+			func() {
+				defer func() {
+					if r := recover(); r != nil && r != any(judge) {
+						panic(r)
+					}
+				}()
+				o.RequireCalm(most)
+			}()
+			require.Equal(t, test.calm, !judge.failed)
+		})
+	}
+}

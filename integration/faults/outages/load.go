@@ -1,0 +1,396 @@
+// Package outages puts a load of Go and Java callers on one limiter, and breaks the Redis under it: each test file is one fault.
+//
+// A test starts a Load, breaks and mends something while it runs, and stops it. The Outcome tells what the callers got and whether the
+// promises held. Table prints it, one row for each fault.
+package outages
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/integration/compatibility/oracle"
+	"github.com/rratelimiter/rratelimiter/integration/tools/ledger"
+	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+)
+
+// The limiter of every Load. Its permits come back evenly over the interval, so that a fault always finds grants under way.
+const (
+	Name     = "{shop}:checkout"
+	Rate     = 500
+	Interval = time.Second
+
+	grantsKey = Name + ":permits"
+)
+
+const (
+	goCallers   = 16
+	javaCallers = 16
+
+	// late is by how much a call may outlive its context before it counts as late: much more than a busy machine needs to wake it.
+	late = time.Second
+
+	// settled is how long a client that is served again may need until all of its connections are.
+	settled = time.Second
+
+	// stall is how long a bare command takes where the machine is too busy for anything to be demanded of it.
+	stall = 250 * time.Millisecond
+
+	// pause is the shortest time that a caller waits after a denial or an error.
+	pause = 5 * time.Millisecond
+
+	// within is the timeout of those who wait with one. A call whose timeout ends while Redis has not answered at all is an error, which
+	// a machine that is busy with other things must not bring about.
+	within = time.Second
+
+	// patience is how long a test waits for something that has to happen in the end.
+	patience = 60 * time.Second
+)
+
+// Target is what a Load talks to.
+type Target struct {
+	Redis    rueidis.ClientOption
+	Redisson oracle.Target
+}
+
+// OnSingle is a server that stands alone.
+func OnSingle(s *servers.Server) Target {
+	return Target{
+		Redis:    rueidis.ClientOption{InitAddress: []string{s.Addr()}, ForceSingleClient: true},
+		Redisson: oracle.Single(s.Addr()),
+	}
+}
+
+// OnCluster is a Redis Cluster.
+func OnCluster(c *servers.Cluster) Target {
+	return Target{
+		Redis:    rueidis.ClientOption{InitAddress: c.Addrs()},
+		Redisson: oracle.Cluster(c.Addrs()...),
+	}
+}
+
+// OnSentinel is a master under sentinels.
+func OnSentinel(s *servers.Sentinel) Target {
+	return Target{
+		Redis: rueidis.ClientOption{
+			InitAddress: s.Addrs(),
+			Sentinel:    rueidis.SentinelOption{MasterSet: s.MasterName()},
+		},
+		Redisson: oracle.Sentinel(s.MasterName(), s.Addrs()...),
+	}
+}
+
+// Load is 32 callers, half of them Go's and half Redisson's, who take permits of one limiter until Stop.
+type Load struct {
+	t       testing.TB
+	fault   string
+	redis   rueidis.Client
+	limiter *rratelimiter.Limiter
+	java    *oracle.Limiter
+
+	goBooks, javaBooks *ledger.Ledger
+	lateCalls          atomic.Int64
+	latest             atomic.Int64 // by how much the latest call outlived its context, in nanoseconds
+
+	losses []loss
+
+	started time.Time
+	faults  []span
+	stalls  []span // times in which the machine kept everybody waiting
+
+	stop    chan struct{}
+	callers sync.WaitGroup
+}
+
+// span is a time in which something was broken.
+type span struct{ from, to time.Time }
+
+// meets says whether a call was under way in that time.
+func (s span) meets(f ledger.Failure) bool { return !f.End.Before(s.from) && !f.Start.After(s.to) }
+
+// loss says that grants of calls that began before to and ended after from may be lost to the limiter.
+type loss struct{ from, to time.Time }
+
+// Start sets the limiter's rate and lets the callers loose. It returns once permits are granted evenly over the interval to both sides.
+func Start(t testing.TB, fault string, on Target) *Load {
+	t.Helper()
+	// A short time-out, since a call that Redisson sends again would otherwise outlast the load.
+	redisson := oracle.Start(t, "4.7.0", on.Redisson, oracle.WithTimeout(time.Second))
+	redis, err := rueidis.NewClient(on.Redis)
+	require.NoError(t, err)
+	t.Cleanup(redis.Close)
+	l := &Load{
+		t:         t,
+		fault:     fault,
+		redis:     redis,
+		limiter:   rratelimiter.New(redis).Limiter(Name),
+		java:      redisson.Limiter(Name),
+		goBooks:   ledger.New(classifyGo),
+		javaBooks: ledger.New(classifyJava),
+		stop:      make(chan struct{}),
+	}
+	l.SetRate()
+	l.warmUp()
+	l.started = time.Now()
+	for i := range goCallers {
+		l.callers.Go(func() { l.goCaller(i) })
+	}
+	l.callers.Go(func() { l.watchMachine(on.Redis) })
+	// Threads of many small requests, and of fewer larger ones that wait longer.
+	l.callers.Go(func() {
+		l.javaCrowd(oracle.Crowd{Threads: javaCallers / 2, Permits: 1, AcquireTimeout: 50 * time.Millisecond})
+	})
+	l.callers.Go(func() {
+		l.javaCrowd(oracle.Crowd{Threads: javaCallers / 2, Permits: 3, AcquireTimeout: 300 * time.Millisecond})
+	})
+	t.Cleanup(func() { // where the test ends before its Stop
+		select {
+		case <-l.stop:
+		default:
+			close(l.stop)
+		}
+		l.callers.Wait()
+	})
+	l.AwaitGrants(l.started)
+	return l
+}
+
+// SetRate gives the limiter its rate, where it has none.
+func (l *Load) SetRate() {
+	l.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for {
+		_, err := l.limiter.TrySetRate(ctx, rratelimiter.Rate{Permits: Rate, Interval: Interval})
+		if err == nil {
+			return
+		}
+		require.NoError(l.t, ctx.Err(), "TrySetRate: %v", err)
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// warmUp takes the permits of one interval evenly. From then on they come back evenly, rather than all at once.
+func (l *Load) warmUp() {
+	const steps = 50
+	tick := time.NewTicker(Interval / steps)
+	defer tick.Stop()
+	for range steps {
+		<-tick.C
+		granted, err := l.goBooks.Time("go", Rate/steps, func() (bool, error) {
+			return l.limiter.TryAcquire(context.Background(), Rate/steps)
+		})
+		require.NoError(l.t, err)
+		require.True(l.t, granted)
+	}
+}
+
+// goCaller takes permits again and again, by the call that its number stands for, each time with a context that ends within 1 to 2 s.
+func (l *Load) goCaller(i int) {
+	random := rand.New(rand.NewPCG(uint64(i), 0))
+	for !l.stopped() {
+		permits := 1 + random.Int64N(3)
+		deadline := time.Now().Add(time.Second + time.Duration(random.Int64N(int64(time.Second))))
+		ctx, cancel := context.WithDeadline(context.Background(), deadline)
+		granted, err := l.goBooks.Time("go", permits, func() (bool, error) {
+			switch i % 4 {
+			case 0:
+				err := l.limiter.Acquire(ctx, permits)
+				return err == nil, err
+			case 1:
+				return l.limiter.TryAcquireWithin(ctx, permits, within)
+			case 2:
+				decision, err := l.limiter.Take(ctx, permits)
+				return decision.Allowed, err
+			default:
+				return l.limiter.TryAcquire(ctx, permits)
+			}
+		})
+		l.noteLateness(time.Since(deadline))
+		cancel()
+		if err != nil || !granted {
+			// A program that was denied or failed has something else to do first, too.
+			time.Sleep(pause + time.Duration(random.Int64N(int64(10*time.Millisecond))))
+		}
+	}
+}
+
+// watchMachine notes when this process, or the server of the limiter, does not get on for longer than a stall: it asks for something that
+// has nothing to do with limiters, over connections of its own.
+func (l *Load) watchMachine(on rueidis.ClientOption) {
+	on.DialCtxFn = nil
+	bare, err := rueidis.NewClient(on)
+	if err != nil {
+		l.t.Errorf("a client to watch the machine with: %v", err)
+		return
+	}
+	defer bare.Close()
+	for !l.stopped() {
+		begun := time.Now()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		_ = bare.Do(ctx, bare.B().Exists().Key(Name).Build()).Error()
+		cancel()
+		time.Sleep(pause)
+		if ended := time.Now(); ended.Sub(begun) > stall {
+			l.stalls = append(l.stalls, span{begun, ended})
+		}
+	}
+}
+
+func (l *Load) noteLateness(by time.Duration) {
+	if by > late {
+		l.lateCalls.Add(1)
+	}
+	for {
+		latest := l.latest.Load()
+		if int64(by) <= latest || l.latest.CompareAndSwap(latest, int64(by)) {
+			return
+		}
+	}
+}
+
+// javaCrowd lets the crowd loose second by second, since a crowd ends by its own clock alone.
+func (l *Load) javaCrowd(crowd oracle.Crowd) {
+	crowd.Duration = time.Second
+	for !l.stopped() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		got, err := l.java.Crowd(ctx, crowd)
+		cancel()
+		if err != nil {
+			l.t.Errorf("the Java side has ended: %v", err)
+			return
+		}
+		for _, g := range got.Grants {
+			l.javaBooks.Granted(ledger.Grant{Start: g.Start, End: g.End, Permits: g.Permits, Who: "java"})
+		}
+		l.javaBooks.Denied(got.Denials)
+		for message, n := range got.Errors {
+			l.javaBooks.Failed(&oracle.Error{Message: message}, n)
+		}
+	}
+}
+
+func (l *Load) stopped() bool {
+	select {
+	case <-l.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// Run lets the load go on for a while.
+func (l *Load) Run(d time.Duration) { time.Sleep(d) }
+
+// AwaitGrants waits until both sides were granted permits by calls that began after the moment: they work again.
+func (l *Load) AwaitGrants(after time.Time) {
+	l.t.Helper()
+	ended := time.Now().Add(patience)
+	for _, side := range []struct {
+		name  string
+		books *ledger.Ledger
+	}{{"Go", l.goBooks}, {"Java", l.javaBooks}} {
+		for !grantedAfter(side.books.Grants(), after) {
+			require.True(l.t, time.Now().Before(ended), "no grant for %s since %v; its errors: %v", side.name, after, side.books.Errors())
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+}
+
+func grantedAfter(grants []ledger.Grant, after time.Time) bool {
+	for _, g := range grants {
+		if g.Start.After(after) {
+			return true
+		}
+	}
+	return false
+}
+
+// Break tells the load that something is broken from now on, and Mend that it is mended and both sides work again. Calls may fail in
+// between, and until settled has passed.
+func (l *Load) Break() { l.faults = append(l.faults, span{from: time.Now()}) }
+
+// Mend ends what Break began.
+func (l *Load) Mend() { l.faults[len(l.faults)-1].to = time.Now() }
+
+// MayLose tells the load that Redis may have lost grants: those of calls that ended at from or later and had begun by to, at most.
+func (l *Load) MayLose(from, to time.Time) { l.losses = append(l.losses, loss{from, to}) }
+
+// Stop ends the callers, waits one idle interval, looks what is missing, and closes the Go client. It prints the fault's figures.
+func (l *Load) Stop() *Outcome {
+	l.t.Helper()
+	close(l.stop)
+	stopped := time.Now()
+	l.callers.Wait()
+	ended := time.Now()
+	o := &Outcome{
+		Fault:     l.fault,
+		t:         l.t,
+		run:       span{l.started, stopped},
+		faults:    l.faults,
+		stalls:    l.stalls,
+		goBooks:   l.goBooks,
+		javaBooks: l.javaBooks,
+		lateCalls: l.lateCalls.Load(),
+		latest:    max(0, time.Duration(l.latest.Load())),
+	}
+
+	for _, g := range append(l.goBooks.Grants(), l.javaBooks.Grants()...) {
+		o.grants = append(o.grants, g)
+		if l.mayBeLost(g) {
+			o.lost += g.Permits
+		} else {
+			o.kept = append(o.kept, g)
+		}
+	}
+
+	time.Sleep(time.Until(ended.Add(Interval)))
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	free, err := l.limiter.AvailablePermits(ctx)
+	require.NoError(l.t, err)
+	o.missing = Rate - free
+	// Not only counted but there to take.
+	o.allTaken, err = l.limiter.TryAcquire(ctx, Rate)
+	require.NoError(l.t, err)
+
+	l.redis.Close()
+	o.left = goroutinesLeft()
+	l.t.Logf("\n%s", Table(o))
+	outcomes = append(outcomes, o)
+	return o
+}
+
+func (l *Load) mayBeLost(g ledger.Grant) bool {
+	for _, loss := range l.losses {
+		if !g.End.Before(loss.from) && !g.Start.After(loss.to) {
+			return true
+		}
+	}
+	return false
+}
+
+// outcomes are those of all faults so far.
+var outcomes []*Outcome
+
+// awaitUntil asks again and again until the condition holds.
+func awaitUntil(t testing.TB, what string, condition func() error) {
+	t.Helper()
+	ended := time.Now().Add(patience)
+	for {
+		err := condition()
+		if err == nil {
+			return
+		}
+		require.True(t, time.Now().Before(ended), fmt.Sprintf("%s: %v", what, err))
+		time.Sleep(20 * time.Millisecond)
+	}
+}

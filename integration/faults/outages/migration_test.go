@@ -1,0 +1,128 @@
+package outages
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"net"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+)
+
+// The limiter's slot moves to another master while everybody takes permits, by the steps that redis-cli takes. For half a second the slot
+// belongs to two nodes, and one of them asks callers to try the other (ASK); afterwards the old one sends them there for good (MOVED).
+func TestSlotMigration(t *testing.T) {
+	cluster := servers.NewCluster(t)
+	slot, from, _ := limiterSlot(t, cluster)
+	to := masterOfAnotherSlot(t, cluster, from)
+	target := OnCluster(cluster)
+	seen := countRedirections(&target)
+	// Callers who meet the move learn of it in many ways. This client makes no call until it is over.
+	bystander := OnCluster(cluster)
+	told := countRedirections(&bystander)
+	asleep, err := rueidis.NewClient(bystander.Redis)
+	require.NoError(t, err)
+	defer asleep.Close()
+	load := Start(t, "live migration of the slot", target)
+
+	load.Run(time.Second)
+	load.Break()
+	migrate(t, cluster, slot, from, to, func() { load.Run(250 * time.Millisecond) })
+	_, err = rratelimiter.New(asleep).Limiter(Name).AvailablePermits(t.Context())
+	require.NoError(t, err)
+	asleep.Close() // a ping that meets a call leaves goroutines for as long as its client is open
+	load.AwaitGrants(time.Now())
+	load.Mend()
+	load.Run(2 * time.Second)
+
+	outcome := load.Stop()
+	// A call asks again for a quarter of a second until it fails.
+	outcome.RequireCalm(Most{"TRYAGAIN": outcome.oftenBy(250 * time.Millisecond), deadline: outcome.oftenBy(within)})
+	outcome.RequireWindows()
+	require.Positive(t, seen.ask.Load(), "ASK was never seen")
+	require.Positive(t, told.moved.Load(), "MOVED was never seen")
+}
+
+// masterOfAnotherSlot is a master that is not the given one.
+func masterOfAnotherSlot(t *testing.T, cluster *servers.Cluster, not *servers.Server) *servers.Server {
+	t.Helper()
+	for slot := 0; slot < servers.Slots; slot += servers.Slots / 8 {
+		master, err := cluster.MasterOf(t.Context(), slot)
+		require.NoError(t, err)
+		if master != not {
+			return master
+		}
+	}
+	require.Fail(t, "one master serves all slots")
+	return nil
+}
+
+// migrate moves a slot with its keys, and waits between the steps.
+func migrate(t *testing.T, cluster *servers.Cluster, slot int, from, to *servers.Server, wait func()) {
+	t.Helper()
+	number := strconv.Itoa(slot)
+	command(t, to, "CLUSTER", "SETSLOT", number, "IMPORTING", nodeID(t, from))
+	command(t, from, "CLUSTER", "SETSLOT", number, "MIGRATING", nodeID(t, to))
+	wait()
+	for {
+		message, err := from.Do(t.Context(), "CLUSTER", "GETKEYSINSLOT", number, "100")
+		require.NoError(t, err)
+		keys, err := message.AsStrSlice()
+		require.NoError(t, err)
+		if len(keys) == 0 {
+			break
+		}
+		host, port, err := net.SplitHostPort(to.Addr())
+		require.NoError(t, err)
+		command(t, from, append([]string{"MIGRATE", host, port, "", "0", "5000", "KEYS"}, keys...)...)
+	}
+	wait()
+	command(t, to, "CLUSTER", "SETSLOT", number, "NODE", nodeID(t, to))
+	command(t, from, "CLUSTER", "SETSLOT", number, "NODE", nodeID(t, to))
+	awaitMaster(t, cluster, slot, to)
+}
+
+func nodeID(t *testing.T, s *servers.Server) string {
+	t.Helper()
+	message, err := s.Do(t.Context(), "CLUSTER", "MYID")
+	require.NoError(t, err)
+	id, err := message.ToString()
+	require.NoError(t, err)
+	return id
+}
+
+// redirections are the answers by which nodes sent the Go client elsewhere.
+type redirections struct{ ask, moved atomic.Int64 }
+
+// countRedirections counts what the Go client reads from its connections.
+func countRedirections(on *Target) *redirections {
+	seen := new(redirections)
+	on.Redis.DialCtxFn = func(ctx context.Context, addr string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
+		conn, err := dialer.DialContext(ctx, "tcp", addr)
+		if err != nil {
+			return nil, err
+		}
+		return &countingConn{conn, seen}, nil
+	}
+	return seen
+}
+
+type countingConn struct {
+	net.Conn
+	seen *redirections
+}
+
+func (c *countingConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.seen.ask.Add(int64(bytes.Count(p[:n], []byte("-ASK "))))
+	c.seen.moved.Add(int64(bytes.Count(p[:n], []byte("-MOVED "))))
+	return n, err
+}

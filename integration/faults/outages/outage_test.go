@@ -1,0 +1,234 @@
+package outages
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/integration/tools/leaks"
+	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+)
+
+// everyCall is each public call that asks Redis.
+var everyCall = map[string]func(context.Context, *rratelimiter.Limiter) error{
+	"TrySetRate": func(ctx context.Context, l *rratelimiter.Limiter) error {
+		_, err := l.TrySetRate(ctx, outageRate)
+		return err
+	},
+	"SetRate": func(ctx context.Context, l *rratelimiter.Limiter) error { return l.SetRate(ctx, outageRate) },
+	"UpdateRate": func(ctx context.Context, l *rratelimiter.Limiter) error {
+		_, err := l.UpdateRate(ctx, outageRate)
+		return err
+	},
+	"Config":     func(ctx context.Context, l *rratelimiter.Limiter) error { _, err := l.Config(ctx); return err },
+	"TryAcquire": func(ctx context.Context, l *rratelimiter.Limiter) error { _, err := l.TryAcquire(ctx, 1); return err },
+	"TryAcquireWithin": func(ctx context.Context, l *rratelimiter.Limiter) error {
+		_, err := l.TryAcquireWithin(ctx, 1, time.Minute)
+		return err
+	},
+	"Acquire": func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Acquire(ctx, 1) },
+	"Take":    func(ctx context.Context, l *rratelimiter.Limiter) error { _, err := l.Take(ctx, 1); return err },
+	"Release": func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Release(ctx, 1) },
+	"AvailablePermits": func(ctx context.Context, l *rratelimiter.Limiter) error {
+		_, err := l.AvailablePermits(ctx)
+		return err
+	},
+	"Exists": func(ctx context.Context, l *rratelimiter.Limiter) error { _, err := l.Exists(ctx); return err },
+	"Delete": func(ctx context.Context, l *rratelimiter.Limiter) error { _, err := l.Delete(ctx); return err },
+	"Unlink": func(ctx context.Context, l *rratelimiter.Limiter) error { _, err := l.Unlink(ctx); return err },
+	"Expire": func(ctx context.Context, l *rratelimiter.Limiter) error {
+		_, err := l.Expire(ctx, time.Hour)
+		return err
+	},
+	"ExpireAt": func(ctx context.Context, l *rratelimiter.Limiter) error {
+		_, err := l.ExpireAt(ctx, time.Now().Add(time.Hour))
+		return err
+	},
+	"ClearExpire": func(ctx context.Context, l *rratelimiter.Limiter) error { _, err := l.ClearExpire(ctx); return err },
+	"RemainTimeToLive": func(ctx context.Context, l *rratelimiter.Limiter) error {
+		_, err := l.RemainTimeToLive(ctx)
+		return err
+	},
+	"ExpireTime": func(ctx context.Context, l *rratelimiter.Limiter) error { _, err := l.ExpireTime(ctx); return err },
+	"Rename":     func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Rename(ctx, "{shop}:other") },
+	"RenameNX": func(ctx context.Context, l *rratelimiter.Limiter) error {
+		_, err := l.RenameNX(ctx, "{shop}:other")
+		return err
+	},
+	"Copy": func(ctx context.Context, l *rratelimiter.Limiter) error {
+		_, err := l.Copy(ctx, "{shop}:other")
+		return err
+	},
+	"Touch":        func(ctx context.Context, l *rratelimiter.Limiter) error { _, err := l.Touch(ctx); return err },
+	"SizeInMemory": func(ctx context.Context, l *rratelimiter.Limiter) error { _, err := l.SizeInMemory(ctx); return err },
+}
+
+var outageRate = rratelimiter.Rate{Permits: 1_000_000, Interval: time.Hour}
+
+const (
+	// givenUp is how long rueidis believes in a connection, and connecting how long it waits for one.
+	givenUp    = 2 * time.Second
+	connecting = time.Second
+
+	// answersWithin is how long a call without any deadline may take while Redis does not answer: it may come while another one is under
+	// way and be sent after that, over a connection that has to be made first.
+	answersWithin = givenUp + connecting + late
+
+	// impatience is how long callers with a deadline wait.
+	impatience = 100 * time.Millisecond
+)
+
+// Issue 9, point 6: the server is down for OUTAGE, and every call is made again and again meanwhile, with a deadline, with a context that
+// is cancelled, and with one that cannot end. Each has its error in time. Once the last caller has gone nothing goes on for it.
+func TestEveryCallInAnOutage(t *testing.T) {
+	length := 5 * time.Second
+	if text := os.Getenv("OUTAGE"); text != "" {
+		var err error
+		length, err = time.ParseDuration(text)
+		require.NoError(t, err, "OUTAGE must be a duration")
+	}
+	for name, test := range map[string]struct {
+		fail    func(*servers.Server) error
+		mend    func(*servers.Server) error
+		goesOn  time.Duration // how long something may go on after the last caller
+		options []rratelimiter.Option
+	}{
+		"killed":                         {(*servers.Server).Kill, (*servers.Server).Restart, time.Second, nil},
+		"killed, denials are remembered": {(*servers.Server).Kill, (*servers.Server).Restart, time.Second, []rratelimiter.Option{rratelimiter.WithDenialCache(time.Hour)}},
+		// What was sent is given up with its connection.
+		"hung": {(*servers.Server).Pause, (*servers.Server).Resume, answersWithin, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := servers.Single(t)
+			redis, err := rueidis.NewClient(rueidis.ClientOption{
+				InitAddress: []string{server.Addr()}, ConnWriteTimeout: givenUp, Dialer: net.Dialer{Timeout: connecting},
+			})
+			require.NoError(t, err)
+			t.Cleanup(redis.Close)
+			limiter := rratelimiter.New(redis, test.options...).Limiter(Name)
+			for _, call := range []string{"SetRate", "TryAcquire", "Exists", "SizeInMemory"} {
+				require.NoError(t, everyCall[call](t.Context(), limiter)) // which makes the connections
+			}
+			require.Zero(t, leaks.OfLimiters(patience))
+			idle := leaks.ClientsNow()
+
+			require.NoError(t, test.fail(server))
+			outage := newOutage(limiter, time.Now().Add(length))
+			for _, call := range slices.Sorted(maps.Keys(everyCall)) {
+				outage.call(call, "deadline", func() (context.Context, context.CancelFunc) {
+					return context.WithTimeout(context.Background(), impatience)
+				})
+				outage.call(call, "cancelled", func() (context.Context, context.CancelFunc) {
+					ctx, cancel := context.WithCancel(context.Background())
+					time.AfterFunc(impatience, cancel)
+					return ctx, cancel
+				})
+				outage.call(call, "no end", func() (context.Context, context.CancelFunc) { return context.Background(), func() {} })
+			}
+			outage.await(t)
+			left := leaks.AboveClients(idle, test.goesOn)
+			var stacks string
+			if left > 0 {
+				stacks = leaks.Stacks()
+			}
+			require.NoError(t, test.mend(server))
+
+			t.Logf("%d calls; those whose context ended came back up to %v later, the others took up to %v", outage.calls,
+				outage.latest.Round(time.Millisecond), outage.longest.Round(time.Millisecond))
+			require.Empty(t, outage.wrong)
+			require.Less(t, outage.latest, late, "a call outlived its context")
+			require.Less(t, outage.longest, answersWithin, "a call without deadline")
+			require.Zero(t, left, "goroutines go on for nobody:\n%s", stacks)
+			require.Eventually(t, func() bool {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				return limiter.SetRate(ctx, outageRate) == nil && everyCall["TryAcquire"](ctx, limiter) == nil
+			}, patience, 10*time.Millisecond, "it works again")
+		})
+	}
+}
+
+// outage is callers who ask a Redis that is down.
+type outage struct {
+	limiter *rratelimiter.Limiter
+	until   time.Time
+	callers sync.WaitGroup
+
+	mu      sync.Mutex
+	open    map[string]bool // those that wait for an answer
+	calls   int
+	latest  time.Duration // by how much a call outlived its context at most
+	longest time.Duration // how long one took whose context cannot end
+	wrong   []string      // the first answers that should not be
+}
+
+func newOutage(l *rratelimiter.Limiter, until time.Time) *outage {
+	return &outage{limiter: l, until: until, open: make(map[string]bool)}
+}
+
+// call makes one call again and again.
+func (o *outage) call(name, kind string, begin func() (context.Context, context.CancelFunc)) {
+	o.callers.Go(func() {
+		for time.Now().Before(o.until) {
+			o.mu.Lock()
+			o.open[name+", "+kind] = true
+			o.mu.Unlock()
+			ctx, cancel := begin()
+			start := time.Now()
+			err := everyCall[name](ctx, o.limiter)
+			took := time.Since(start)
+			cancel()
+			o.book(name, kind, err, took)
+			time.Sleep(20 * time.Millisecond)
+		}
+	})
+}
+
+// await waits until the last caller has gone.
+func (o *outage) await(t *testing.T) {
+	t.Helper()
+	gone := make(chan struct{})
+	go func() {
+		o.callers.Wait()
+		close(gone)
+	}()
+	select {
+	case <-gone:
+	case <-time.After(time.Until(o.until) + answersWithin + patience):
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		require.Fail(t, "calls have no answer", "%v", slices.Sorted(maps.Keys(o.open)))
+	}
+}
+
+func (o *outage) book(name, kind string, err error, took time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.calls++
+	delete(o.open, name+", "+kind)
+	if kind == "no end" {
+		o.longest = max(o.longest, took)
+	} else {
+		o.latest = max(o.latest, took-impatience)
+	}
+	// The caller's own end; a deadline of rueidis names the limiter.
+	ended := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+	switch {
+	case len(o.wrong) > 10:
+	case err == nil:
+		o.wrong = append(o.wrong, name+", "+kind+": no error")
+	case !ended && classifyGo(err) == "" || ended && kind == "no end" && !strings.Contains(err.Error(), Name):
+		o.wrong = append(o.wrong, name+", "+kind+": "+err.Error())
+	}
+}

@@ -1,0 +1,289 @@
+package outages
+
+import (
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/integration/tools/leaks"
+	"github.com/rratelimiter/rratelimiter/integration/tools/ledger"
+)
+
+// Outcome is what a Load came to.
+type Outcome struct {
+	Fault string
+
+	t                  testing.TB
+	goBooks, javaBooks *ledger.Ledger
+	grants             []ledger.Grant // of both sides
+	kept               []ledger.Grant // those that no loss of data may have wiped out
+	run                span           // of the callers
+	faults             []span
+	stalls             []span
+	lateCalls          int64
+	latest             time.Duration
+	missing            int64
+	allTaken           bool
+	left               []string // stacks of goroutines
+	lost               int64    // permits of the others
+}
+
+// Most is how many calls of Go may fail by each kind of error, in one run. Kinds that it does not name are not to be seen at all.
+type Most map[string]int64
+
+// once is how many calls fail where everybody's fails at the moment of a fault.
+func (o *Outcome) once() int64 { return int64(goCallers * len(o.faults)) }
+
+// onceEach is once for each of the connections that rueidis has to a server, which are found broken one by one.
+func (o *Outcome) onceEach() int64 { return 4 * o.once() }
+
+// oftenBy is how many calls fail where everybody's does as long as something is broken, and each takes so long at least.
+func (o *Outcome) oftenBy(each time.Duration) int64 {
+	var broken time.Duration
+	for _, fault := range o.faults {
+		broken += fault.to.Sub(fault.from) + settled
+	}
+	return int64(goCallers * (broken/each + 1))
+}
+
+// RequireCalm asserts what every fault must leave untouched (where neither this process nor a bare command on a connection of its own got
+// on for a while, calls may end with their contexts besides): the errors of the Go callers are of the given kinds, no more than are given,
+// and of calls that met a fault; no call outlived its context; every permit is back; no goroutine is left; and while nothing was broken
+// both sides took permits.
+func (o *Outcome) RequireCalm(most Most) {
+	o.t.Helper()
+	require.Empty(o.t, o.goBooks.Unclassified(), "errors that a caller could not make sense of")
+	broken := func(failure ledger.Failure) bool {
+		return slices.ContainsFunc(o.faults, func(fault span) bool { return span{fault.from, fault.to.Add(settled)}.meets(failure) })
+	}
+	_, awaited := most[deadline]
+	kinds := o.goBooks.Errors()
+	failures := slices.DeleteFunc(o.goBooks.Failures(), func(f ledger.Failure) bool {
+		stood := f.Kind == deadline && slices.ContainsFunc(o.stalls, func(s span) bool { return s.meets(f) })
+		excused := stood && (!awaited || !broken(f))
+		if excused {
+			kinds[deadline]--
+		}
+		return excused
+	})
+	if excused := o.goBooks.Errors()[deadline] - kinds[deadline]; excused > 0 {
+		o.t.Logf("%d calls ended with their contexts while a bare command was not answered either, %d times for more than %v", excused, len(o.stalls), stall)
+	}
+	maps.DeleteFunc(kinds, func(_ string, n int64) bool { return n == 0 })
+	for kind, n := range kinds {
+		require.Contains(o.t, most, kind, "%d errors of a kind that this fault should not cause", n)
+		require.LessOrEqual(o.t, n, most[kind], "errors of the kind %q", kind)
+	}
+	for _, failure := range failures {
+		require.True(o.t, broken(failure), "%q of a call from %v to %v, when nothing was broken: %v", failure.Kind, failure.Start, failure.End, o.faults)
+	}
+	o.requireLoad()
+	var stood time.Duration // the longest stall that is no part of a fault
+	for _, s := range o.stalls {
+		if !slices.ContainsFunc(o.faults, func(fault span) bool { return !s.to.Before(fault.from) && !s.from.After(fault.to) }) {
+			stood = max(stood, s.to.Sub(s.from))
+		}
+	}
+	require.LessOrEqual(o.t, o.latest, late+2*stood, "%d calls outlived their contexts by more than %v; a bare command took up to %v", o.lateCalls, late, stood)
+	require.Zero(o.t, o.missing, "permits are missing one interval after the end")
+	require.True(o.t, o.allTaken, "permits were counted but not there to take")
+	require.Empty(o.t, o.left, "goroutines are left")
+}
+
+// requireLoad asserts that callers did take permits while nothing was broken: of both sides, and together no less than a third of the rate,
+// a machine that is busy with other things allowed for.
+func (o *Outcome) requireLoad() {
+	o.t.Helper()
+	whole := []span{o.run}
+	for _, fault := range o.faults {
+		last := whole[len(whole)-1]
+		whole[len(whole)-1].to = fault.from
+		whole = append(whole, span{fault.to.Add(settled), last.to})
+	}
+	var length time.Duration
+	var goGrants, javaGrants, permits int64
+	for _, calm := range whole {
+		if calm.to.Before(calm.from) {
+			continue
+		}
+		length += calm.to.Sub(calm.from)
+		count := func(books *ledger.Ledger, grants *int64) {
+			for _, g := range books.Grants() {
+				if !g.Start.Before(calm.from) && !g.End.After(calm.to) {
+					*grants++
+					permits += g.Permits
+				}
+			}
+		}
+		count(o.goBooks, &goGrants)
+		count(o.javaBooks, &javaGrants)
+	}
+	allowed := Rate * length.Seconds() / Interval.Seconds()
+	o.t.Logf("in %v of calm: %d grants of Go, %d of Java, %.2f of the rate", length.Round(time.Millisecond), goGrants, javaGrants, float64(permits)/allowed)
+	require.Greater(o.t, length, Interval, "something was broken nearly all the time")
+	require.Greater(o.t, float64(permits), allowed/3, "the load was idle")
+	require.Greater(o.t, float64(goGrants), 10*length.Seconds(), "Go was idle")
+	require.Greater(o.t, float64(javaGrants), 3*length.Seconds(), "Java was idle")
+}
+
+// RequireWindows asserts that no window of one interval held more than the rate, but for what a loss of data allows: without the
+// grants that may be lost no window held more than the rate, and with them no more than as many permits above it.
+func (o *Outcome) RequireWindows() {
+	o.t.Helper()
+	worst := ledger.Worst(o.kept, Interval)
+	require.LessOrEqual(o.t, worst.Permits, int64(Rate), "the window from %v, without what may be lost", worst.Start)
+	worst = ledger.Worst(o.grants, Interval)
+	require.LessOrEqual(o.t, worst.Permits, Rate+o.lost, "%d permits may be lost; the window from %v", o.lost, worst.Start)
+}
+
+// Table sets outcomes out as a Markdown table, one row for each fault, whose runs it puts together: their sums, and of a window, a pause
+// and what must be 0 the worst. Figures of two sides are Go's and Java's.
+func Table(outcomes ...*Outcome) string {
+	rows := [][]string{{
+		"fault", "runs", "calls", "grants", "denials", "errors of Go", "errors of Java", "longest pause",
+		"worst window / rate", "may be lost", "missing", "goroutines left", "late calls",
+	}}
+	for len(outcomes) > 0 {
+		fault := outcomes[0].Fault
+		var runs, others []*Outcome
+		for _, o := range outcomes {
+			if o.Fault == fault {
+				runs = append(runs, o)
+			} else {
+				others = append(others, o)
+			}
+		}
+		rows = append(rows, row(runs))
+		outcomes = others
+	}
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	var table strings.Builder
+	for n, row := range rows {
+		for i, cell := range row {
+			fmt.Fprintf(&table, "| %-*s ", widths[i], cell)
+		}
+		table.WriteString("|\n")
+		if n == 0 {
+			for _, width := range widths {
+				fmt.Fprintf(&table, "| %s ", strings.Repeat("-", width))
+			}
+			table.WriteString("|\n")
+		}
+	}
+	return table.String()
+}
+
+// row is what all runs of one fault came to.
+func row(runs []*Outcome) []string {
+	var goSide, javaSide ledger.Figures
+	var goPause, javaPause time.Duration
+	var worst, lost, missing, lateCalls int64
+	left := 0
+	for _, o := range runs {
+		add(&goSide, o.goBooks)
+		add(&javaSide, o.javaBooks)
+		goPause = max(goPause, longestPause(o.goBooks.Grants()))
+		javaPause = max(javaPause, longestPause(o.javaBooks.Grants()))
+		worst = max(worst, ledger.Worst(o.grants, Interval).Permits)
+		lost = max(lost, o.lost)
+		missing = max(missing, o.missing)
+		left = max(left, len(o.left))
+		lateCalls += o.lateCalls
+	}
+	return []string{
+		runs[0].Fault,
+		fmt.Sprint(len(runs)),
+		fmt.Sprintf("%d + %d", goSide.Calls(), javaSide.Calls()),
+		fmt.Sprintf("%d + %d", goSide.Grants, javaSide.Grants),
+		fmt.Sprintf("%d + %d", goSide.Denials, javaSide.Denials),
+		errorsText(goSide.Errors),
+		errorsText(javaSide.Errors),
+		fmt.Sprintf("%.1f s, %.1f s", goPause.Seconds(), javaPause.Seconds()),
+		fmt.Sprintf("%.3f", float64(worst)/Rate),
+		fmt.Sprint(lost),
+		fmt.Sprint(missing),
+		fmt.Sprint(left),
+		fmt.Sprint(lateCalls),
+	}
+}
+
+func add(sum *ledger.Figures, books *ledger.Ledger) {
+	f := books.Figures("", Rate, Interval, 0, 0)
+	sum.Grants += f.Grants
+	sum.Denials += f.Denials
+	if sum.Errors == nil {
+		sum.Errors = make(map[string]int64)
+	}
+	for kind, n := range f.Errors {
+		sum.Errors[kind] += n
+	}
+}
+
+// longestPause is the longest time in which nobody was granted anything.
+func longestPause(grants []ledger.Grant) time.Duration {
+	slices.SortFunc(grants, func(a, b ledger.Grant) int { return a.End.Compare(b.End) })
+	var longest time.Duration
+	for i := 1; i < len(grants); i++ {
+		longest = max(longest, grants[i].End.Sub(grants[i-1].End))
+	}
+	return longest
+}
+
+func errorsText(counts map[string]int64) string {
+	texts := make([]string, 0, len(counts))
+	for _, kind := range slices.Sorted(maps.Keys(counts)) {
+		texts = append(texts, fmt.Sprintf("%s %d", kind, counts[kind]))
+	}
+	if len(texts) == 0 {
+		return "0"
+	}
+	return strings.Join(texts, ", ")
+}
+
+// goroutinesLeft are the stacks of goroutines of the library or of its Redis client that do not end by themselves soon.
+func goroutinesLeft() []string {
+	// rueidis closes some connections after 5 s.
+	ended := time.Now().Add(10 * time.Second)
+	for {
+		left := stacks(append([]string{"github.com/redis/rueidis."}, leaks.Library...)...)
+		if len(left) == 0 || time.Now().After(ended) {
+			return left
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// stacks are those of the goroutines that mention one of the packages.
+func stacks(packages ...string) []string {
+	all := make([]byte, 1<<20)
+	for {
+		n := runtime.Stack(all, true)
+		if n < len(all) {
+			all = all[:n]
+			break
+		}
+		all = make([]byte, 2*len(all))
+	}
+	var found []string
+	for stack := range strings.SplitSeq(string(all), "\n\n") {
+		for _, name := range packages {
+			if strings.Contains(stack, name) {
+				found = append(found, stack)
+				break
+			}
+		}
+	}
+	return found
+}

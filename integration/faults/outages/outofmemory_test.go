@@ -1,0 +1,37 @@
+package outages
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+)
+
+// The servers are full and evict nothing. A call that would write more is refused by Redis before it has written anything, with
+// an error that says so; once there is room again the limiter goes on where it was.
+func TestOutOfMemory(t *testing.T) {
+	cluster := servers.NewCluster(t)
+	load := Start(t, "maxmemory reached, noeviction", OnCluster(cluster))
+
+	load.Run(time.Second)
+	load.Break()
+	for _, node := range cluster.Nodes() {
+		// One by one: before Redis 7.0 CONFIG SET takes no more.
+		command(t, node, "CONFIG", "SET", "maxmemory-policy", "noeviction")
+		command(t, node, "CONFIG", "SET", "maxmemory", "1mb")
+	}
+	load.Run(1500 * time.Millisecond)
+	for _, node := range cluster.Nodes() {
+		command(t, node, "CONFIG", "SET", "maxmemory", "0")
+	}
+	load.AwaitGrants(time.Now())
+	load.Mend()
+	load.Run(2 * time.Second)
+
+	outcome := load.Stop()
+	outcome.RequireCalm(Most{"OOM": outcome.oftenBy(pause)})
+	outcome.RequireWindows()
+	require.Positive(t, outcome.goBooks.Errors()["OOM"], "the servers were never full")
+}

@@ -1,0 +1,71 @@
+package outages
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+)
+
+// A server that stands alone hangs for three seconds, longer than any caller is willing to wait: its connections stay open and nothing
+// answers. Each call ends with its context. When the server wakes up it answers calls whose callers have long gone: what it
+// grants them goes back.
+func TestServerPaused(t *testing.T) {
+	server := servers.Single(t)
+	load := Start(t, "SIGSTOP of the only server for 3 s", OnSingle(server))
+
+	load.Run(time.Second)
+	load.Break()
+	require.NoError(t, server.Pause())
+	load.Run(3 * time.Second)
+	require.NoError(t, server.Resume())
+	load.AwaitGrants(time.Now())
+	load.Mend()
+	load.Run(2 * time.Second)
+
+	outcome := load.Stop()
+	outcome.RequireCalm(Most{deadline: outcome.oftenBy(within)})
+	outcome.RequireWindows()
+	require.Positive(t, outcome.goBooks.Errors()[deadline], "no call met the paused server")
+}
+
+// In a cluster three seconds are enough for the others to give the limiter's slot to its replica. The old master wakes up and does not
+// know yet: it grants what had been waiting in its sockets, and forgets all of that when it becomes the new master's replica.
+func TestMasterPaused(t *testing.T) {
+	cluster := servers.NewCluster(t)
+	slot, master, replica := limiterSlot(t, cluster)
+	load := Start(t, "SIGSTOP of the master for 3 s", OnCluster(cluster))
+
+	load.Run(time.Second)
+	load.Break()
+	require.NoError(t, master.Pause())
+	load.MayLose(newestGrant(t, replica), time.Now())
+	load.Run(3 * time.Second)
+	awaitMaster(t, cluster, slot, replica)
+	resumed := time.Now()
+	require.NoError(t, master.Resume())
+	awaitUntil(t, "the old master knows that it is a replica", func() error {
+		message, err := master.Do(t.Context(), "INFO", "replication")
+		if err != nil {
+			return err
+		}
+		info, err := message.ToString()
+		if err == nil && !strings.Contains(info, "role:slave\r\n") {
+			err = errors.New("it is still a master")
+		}
+		return err
+	})
+	load.MayLose(resumed, time.Now())
+	load.AwaitGrants(time.Now())
+	load.Mend()
+	load.Run(2 * time.Second)
+
+	outcome := load.Stop()
+	outcome.RequireCalm(outcome.mostOfLostMaster())
+	outcome.RequireWindows()
+	require.Positive(t, outcome.goBooks.Errors()[deadline], "no call met the paused server")
+}

@@ -1,0 +1,46 @@
+package outages
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+)
+
+// The master dies, and the sentinels make one of its two replicas the new one. As in a cluster the limiter may have forgotten what the
+// master granted in its last moments: what the replica that was chosen had not heard of, so at most what the one furthest behind had not.
+func TestSentinelMasterKilled(t *testing.T) {
+	sentinel := servers.NewSentinel(t)
+	load := Start(t, "kill -9 of the master under sentinels", OnSentinel(sentinel))
+
+	load.Run(time.Second)
+	master, err := sentinel.Master(t.Context())
+	require.NoError(t, err)
+	load.Break()
+	require.NoError(t, master.Kill())
+	var known []time.Time
+	for _, server := range sentinel.Servers() {
+		if server != master {
+			known = append(known, newestGrant(t, server))
+		}
+	}
+	load.MayLose(slices.MinFunc(known, time.Time.Compare), time.Now())
+	awaitUntil(t, "the sentinels choose another master", func() error {
+		now, err := sentinel.Master(t.Context())
+		if err == nil && now == master {
+			err = fmt.Errorf("the master is still %s", now.Addr())
+		}
+		return err
+	})
+	load.AwaitGrants(time.Now())
+	load.Mend()
+	load.Run(2 * time.Second)
+
+	outcome := load.Stop()
+	outcome.RequireCalm(Most{"READONLY": outcome.oftenBy(pause), refused: outcome.oftenBy(pause), cut: outcome.onceEach()})
+	outcome.RequireWindows()
+}

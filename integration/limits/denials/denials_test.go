@@ -1,0 +1,232 @@
+// Package denials tests WithDenialCache against real servers: what a denial from memory depends on, and what it costs.
+package denials
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/integration/tools/leaks"
+	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+)
+
+const name = "limiter"
+
+// exhausted opens a limiter whose permits are taken for an hour, and lets the Client remember that.
+func exhausted(t *testing.T, redis rueidis.Client, maxAge time.Duration, rateType rratelimiter.RateType) *rratelimiter.Limiter {
+	t.Helper()
+	limiter := rratelimiter.New(redis, rratelimiter.WithDenialCache(maxAge)).Limiter(name)
+	require.NoError(t, limiter.SetRate(t.Context(), rratelimiter.Rate{Type: rateType, Permits: 10, Interval: time.Hour}))
+	allowed, err := limiter.TryAcquire(t.Context(), 10)
+	require.NoError(t, err)
+	require.True(t, allowed)
+	require.True(t, denied(t, limiter))
+	return limiter
+}
+
+func denied(t *testing.T, limiter *rratelimiter.Limiter) bool {
+	t.Helper()
+	allowed, err := limiter.TryAcquire(t.Context(), 1)
+	require.NoError(t, err)
+	return !allowed
+}
+
+// TestDenialCache_ChangeByAnotherClient_SeenAfterMaxAge: each kind of change.
+func TestDenialCache_ChangeByAnotherClient_SeenAfterMaxAge(t *testing.T) {
+	const maxAge = 2 * time.Second
+	rate := rratelimiter.Rate{Permits: 10, Interval: time.Hour}
+	for kind, test := range map[string]struct {
+		rateType rratelimiter.RateType
+		change   func(ctx context.Context, other *rratelimiter.Limiter) error
+	}{
+		"release": {rratelimiter.Overall, func(ctx context.Context, other *rratelimiter.Limiter) error {
+			return other.Release(ctx, 1)
+		}},
+		"setRate": {rratelimiter.Overall, func(ctx context.Context, other *rratelimiter.Limiter) error {
+			return other.SetRate(ctx, rate)
+		}},
+		"updateRate of a PER_CLIENT limiter": {rratelimiter.PerClient, func(ctx context.Context, other *rratelimiter.Limiter) error {
+			_, err := other.UpdateRate(ctx, rate)
+			return err
+		}},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			server := servers.Single(t)
+			limiter := exhausted(t, connect(t, server.Addr()), maxAge, test.rateType)
+			before := commands(t, server)
+			for range 100 {
+				require.True(t, denied(t, limiter))
+			}
+			require.Equal(t, before, commands(t, server), "commands that denials from memory send")
+			require.NoError(t, test.change(t.Context(), rratelimiter.New(connect(t, server.Addr())).Limiter(name)))
+			time.Sleep(maxAge)
+			require.False(t, denied(t, limiter))
+		})
+	}
+}
+
+// TestDenialCache_HungServer_DeniesAtOnce: no denied call waits for Redis, and none leaves a goroutine.
+func TestDenialCache_HungServer_DeniesAtOnce(t *testing.T) {
+	server := servers.Single(t)
+	limiter := exhausted(t, connect(t, server.Addr()), time.Hour, rratelimiter.Overall)
+	require.NoError(t, server.Pause())
+	denyAll(t, limiter)
+	require.NoError(t, server.Resume())
+}
+
+// TestDenialCache_HalfOpenConnection_DeniesAtOnce: the server is there, and nothing arrives.
+func TestDenialCache_HalfOpenConnection_DeniesAtOnce(t *testing.T) {
+	server := servers.Single(t)
+	var frozen atomic.Bool
+	redis, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{server.Addr()},
+		DialCtxFn: func(ctx context.Context, addr string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			conn, err := dialer.DialContext(ctx, "tcp", addr)
+			return &halfOpen{conn, &frozen}, err
+		},
+	})
+	require.NoError(t, err)
+	t.Cleanup(redis.Close)
+	limiter := exhausted(t, redis, time.Hour, rratelimiter.Overall)
+	frozen.Store(true)
+	denyAll(t, limiter)
+}
+
+// halfOpen is a connection of which nothing arrives any more, once it is frozen.
+type halfOpen struct {
+	net.Conn
+	frozen *atomic.Bool
+}
+
+func (c *halfOpen) Write(p []byte) (int, error) {
+	if c.frozen.Load() {
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
+}
+
+// denyAll denies callers that are in a hurry, from memory.
+func denyAll(t *testing.T, limiter *rratelimiter.Limiter) {
+	t.Helper()
+	// A call that asks Redis lasts as long as its context.
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := limiter.AvailablePermits(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+
+	goroutines := leaks.ClientsNow()
+	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	var callers sync.WaitGroup
+	var longest atomic.Int64
+	for range 50 {
+		callers.Go(func() {
+			for range 20 {
+				began := time.Now()
+				decision, err := limiter.Take(ctx, 1)
+				took := int64(time.Since(began))
+				for before := longest.Load(); took > before && !longest.CompareAndSwap(before, took); before = longest.Load() {
+				}
+				assert.NoError(t, err)
+				assert.False(t, decision.Allowed)
+				assert.Positive(t, decision.RetryAfter)
+			}
+		})
+	}
+	callers.Wait()
+	assert.Less(t, time.Duration(longest.Load()), 5*time.Second, "of 1,000 denials on a busy machine")
+	assert.LessOrEqual(t, leaks.ClientsNow(), goroutines, "goroutines of 1,000 denials")
+}
+
+// TestDenialCache_SlotMoves_SendsNoOtherCommands: a denial through ASK costs its call, and those from memory nothing.
+func TestDenialCache_SlotMoves_SendsNoOtherCommands(t *testing.T) {
+	cluster := servers.NewCluster(t)
+	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: cluster.Addrs()})
+	require.NoError(t, err)
+	t.Cleanup(redis.Close)
+	slot, err := cluster.SlotOf(t.Context(), name)
+	require.NoError(t, err)
+	from, err := cluster.MasterOf(t.Context(), slot)
+	require.NoError(t, err)
+	var to *servers.Server
+	for other := 0; to == nil || to == from; other += servers.Slots / 8 {
+		to, err = cluster.MasterOf(t.Context(), other%servers.Slots)
+		require.NoError(t, err)
+	}
+
+	limiter := exhausted(t, redis, time.Hour, rratelimiter.Overall)
+	const maxAge = 100 * time.Millisecond
+	aged := rratelimiter.New(redis, rratelimiter.WithDenialCache(maxAge)).Limiter(name)
+	require.True(t, denied(t, aged)) // and knows its keys
+	number := strconv.Itoa(slot)
+	do(t, to, "CLUSTER", "SETSLOT", number, "IMPORTING", text(t, from, "CLUSTER", "MYID"))
+	do(t, from, "CLUSTER", "SETSLOT", number, "MIGRATING", text(t, to, "CLUSTER", "MYID"))
+	do(t, from, "MIGRATE", "127.0.0.1", strconv.Itoa(to.Port()), "", "0", "5000", "KEYS", name, "{"+name+"}:value", "{"+name+"}:permits")
+
+	sent := func() (n int64) {
+		for _, node := range cluster.Nodes() {
+			n += commands(t, node)
+		}
+		return n
+	}
+	before := sent()
+	for range 1000 {
+		require.True(t, denied(t, limiter))
+	}
+	require.Equal(t, before, sent(), "commands of denials from memory")
+
+	time.Sleep(maxAge)
+	require.True(t, denied(t, aged))
+	// ASKING and the script, twice: the node that has the keys by now does not know the script at first.
+	require.LessOrEqual(t, sent()-before, int64(4), "commands of a denial through ASK")
+}
+
+// connect makes a client with rueidis's default options: its cache is there, and nothing uses it.
+func connect(t *testing.T, addr string) rueidis.Client {
+	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}})
+	require.NoError(t, err)
+	t.Cleanup(redis.Close)
+	return redis
+}
+
+// commands counts the scripts that a server has run, and what redirected calls and reads through a client's cache send
+// besides (ASKING, EXEC).
+func commands(t *testing.T, server *servers.Server) (n int64) {
+	for line := range strings.Lines(text(t, server, "INFO", "commandstats")) {
+		command, stats, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
+		switch command {
+		case "eval", "evalsha", "asking", "exec":
+			calls, err := strconv.ParseInt(stats[:strings.IndexByte(stats, ',')], 10, 64)
+			require.NoError(t, err)
+			n += calls
+		}
+	}
+	return n
+}
+
+func do(t *testing.T, server *servers.Server, args ...string) rueidis.RedisMessage {
+	t.Helper()
+	message, err := server.Do(t.Context(), args...)
+	require.NoError(t, err)
+	return message
+}
+
+func text(t *testing.T, server *servers.Server, args ...string) string {
+	t.Helper()
+	message := do(t, server, args...)
+	text, err := message.ToString()
+	require.NoError(t, err)
+	return text
+}

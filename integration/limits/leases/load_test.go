@@ -1,0 +1,207 @@
+package leases_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/integration/compatibility/oracle"
+	"github.com/rratelimiter/rratelimiter/integration/faults/outages"
+	"github.com/rratelimiter/rratelimiter/integration/tools/ledger"
+)
+
+const (
+	goClients = 3 // each with callers of its own
+	callers   = 2 // of each
+
+	// fromMemory is how long a call takes at most that a lease has answered.
+	fromMemory = 20 * time.Microsecond
+
+	// settled is how long calls may fail yet after a fault has ended.
+	settled = 1500 * time.Millisecond
+)
+
+// load is callers in bursts, between which permits come back that can be leased.
+type load struct {
+	t              *testing.T
+	redis          rueidis.Client
+	limiter        *rratelimiter.Limiter // without leases
+	java           *oracle.Limiter
+	goBooks, javas *ledger.Ledger
+	stop           chan struct{}
+	running        sync.WaitGroup
+	broken         []ledger.Failure // times in which calls may fail
+	lostFrom, lost time.Time        // what was granted between may be lost to the limiter
+	began          time.Time
+	unbalanced     []int64
+	balances       int
+}
+
+// start sets the rate and lets the callers loose.
+func start(t *testing.T, on outages.Target) *load {
+	t.Helper()
+	l := &load{
+		t: t, redis: dial(t, on.Redis), goBooks: ledger.New(func(err error) string { return err.Error() }),
+		javas: ledger.New(func(err error) string { return err.Error() }), stop: make(chan struct{}), began: time.Now(),
+	}
+	l.java = oracle.Start(t, "4.7.0", on.Redisson, oracle.WithTimeout(time.Second)).Limiter(name)
+	l.limiter = setRate(t, l.redis, rratelimiter.Rate{Permits: rate, Interval: interval})
+	l.began = time.Now()
+	for client := range uint64(goClients) {
+		leased := rratelimiter.New(dial(t, on.Redis), rratelimiter.WithLease(lease)).Limiter(name)
+		for caller := range uint64(callers) {
+			l.running.Go(func() { l.bursts(leased, rand.New(rand.NewPCG(client, caller))) })
+		}
+	}
+	l.running.Go(l.javaBursts)
+	l.running.Go(l.audit)
+	t.Cleanup(l.end) // where the test ends early
+	return l
+}
+
+func (l *load) end() {
+	if !l.stopped() {
+		close(l.stop)
+	}
+	l.running.Wait()
+}
+
+func (l *load) stopped() bool {
+	select {
+	case <-l.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// bursts takes permits one after another, by one call or another, with a rest now and then.
+func (l *load) bursts(leased *rratelimiter.Limiter, random *rand.Rand) {
+	for !l.stopped() {
+		way, burst := random.IntN(4), 1+random.IntN(600)
+		for i := 0; i < burst && !l.stopped(); i++ {
+			permits := 1 + random.Int64N(2)
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			granted, err := l.goBooks.Time("go", permits, func() (bool, error) {
+				switch way {
+				case 0:
+					err := leased.Acquire(ctx, permits)
+					return err == nil, err
+				case 1:
+					return leased.TryAcquireWithin(ctx, permits, 20*time.Millisecond)
+				case 2:
+					decision, err := leased.Take(ctx, permits)
+					return decision.Allowed, err
+				default:
+					return leased.TryAcquire(ctx, permits)
+				}
+			})
+			cancel()
+			if err != nil || !granted {
+				break
+			}
+			if i%16 == 15 {
+				time.Sleep(time.Duration(random.Int64N(int64(2 * time.Millisecond))))
+			}
+		}
+		time.Sleep(time.Duration(random.Int64N(int64(150 * time.Millisecond))))
+	}
+}
+
+// javaBursts is four threads of Redisson, a fifth of the time.
+func (l *load) javaBursts() {
+	for !l.stopped() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		got, err := l.java.Crowd(ctx, oracle.Crowd{Threads: 4, Permits: 1, AcquireTimeout: 10 * time.Millisecond, Duration: 200 * time.Millisecond})
+		cancel()
+		if err != nil {
+			l.t.Errorf("the Java side has ended: %v", err)
+			return
+		}
+		for _, g := range got.Grants {
+			l.javas.Granted(ledger.Grant{Start: g.Start, End: g.End, Permits: g.Permits, Who: "java"})
+		}
+		time.Sleep(800 * time.Millisecond)
+	}
+}
+
+// audit sees that what is free and what is taken add up to the rate, whenever it looks.
+func (l *load) audit() {
+	for !l.stopped() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		sum, err := balance(ctx, l.redis)
+		cancel()
+		if err == nil {
+			l.balances++
+			if sum != rate {
+				l.unbalanced = append(l.unbalanced, sum)
+			}
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// breaks tells the load that calls may fail while a function runs, and a while after it.
+func (l *load) breaks(fault func()) {
+	from := time.Now()
+	fault()
+	l.broken = append(l.broken, ledger.Failure{Start: from, End: time.Now().Add(settled)})
+}
+
+// judge ends the load and sees whether it was served well: no window too full, nothing missing in the end.
+func (l *load) judge() {
+	l.t.Helper()
+	l.end()
+	ended := time.Now()
+	all := append(l.goBooks.Grants(), l.javas.Grants()...)
+	kept := slices.DeleteFunc(slices.Clone(all), func(g ledger.Grant) bool {
+		return !l.lost.IsZero() && !g.End.Before(l.lostFrom) && !g.Start.After(l.lost)
+	})
+	var lost int64
+	for _, g := range all {
+		lost += g.Permits
+	}
+	for _, g := range kept {
+		lost -= g.Permits
+	}
+	worst, worstKept := ledger.Worst(all, interval), ledger.Worst(kept, interval)
+	leased := 0
+	for _, g := range l.goBooks.Grants() {
+		if g.End.Sub(g.Start) < fromMemory {
+			leased++
+		}
+	}
+	l.t.Logf("%d grants of Go, %d of them from memory, %d of Java; the fullest window held %d of %d, %d permits may have been lost; %d balances, %d errors",
+		len(l.goBooks.Grants()), leased, len(l.javas.Grants()), worst.Permits, rate, lost, l.balances, len(l.goBooks.Failures()))
+	require.LessOrEqual(l.t, worstKept.Permits, int64(rate), "the window from %v, without what may be lost", worstKept.Start)
+	require.LessOrEqual(l.t, worst.Permits, rate+lost, "the window from %v", worst.Start)
+	require.Greater(l.t, leased, 1000, "so few grants came from memory that this has shown nothing")
+	require.NotEmpty(l.t, l.javas.Grants())
+	require.Empty(l.t, l.unbalanced, "what the value and the grants added up to, of %d times", l.balances)
+	require.Positive(l.t, l.balances)
+	late := 0
+	for _, f := range l.goBooks.Failures() {
+		if slices.ContainsFunc(l.broken, func(s ledger.Failure) bool { return !f.Start.After(s.End) && !f.End.Before(s.Start) }) {
+			continue
+		}
+		require.True(l.t, strings.HasSuffix(f.Kind, context.DeadlineExceeded.Error()), "a call failed while nothing was broken: %+v", f)
+		late++
+	}
+	require.LessOrEqual(l.t, late, len(l.goBooks.Grants())/100, "calls whose deadline passed while nothing was broken")
+
+	time.Sleep(time.Until(ended.Add(interval + lease + 100*time.Millisecond)))
+	free, err := l.limiter.AvailablePermits(l.t.Context())
+	require.NoError(l.t, err)
+	require.EqualValues(l.t, rate, free, "all is back")
+	free, err = l.java.AvailablePermits(l.t.Context())
+	require.NoError(l.t, err)
+	require.EqualValues(l.t, rate, free, "for Java too")
+}

@@ -1,0 +1,131 @@
+package leases_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/integration/faults/outages"
+	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+)
+
+func TestNoWindowIsTooFull(t *testing.T) {
+	l := start(t, outages.OnSingle(servers.Single(t)))
+	time.Sleep(loadTime(t))
+	l.judge()
+}
+
+// A server that hangs keeps grants for callers who have long gone, and leases whose end has come when their reply does.
+func TestServerPaused(t *testing.T) {
+	server := servers.Single(t)
+	l := start(t, outages.OnSingle(server))
+	for range max(1, int(loadTime(t)/(4*time.Second))) {
+		time.Sleep(loadTime(t) / 4)
+		l.breaks(func() {
+			require.NoError(t, server.Pause())
+			time.Sleep(1200 * time.Millisecond)
+			require.NoError(t, server.Resume())
+		})
+		time.Sleep(loadTime(t) / 3)
+	}
+	l.judge()
+}
+
+// The server dies and is started again, with all that it had granted.
+func TestServerKilledAndRestarted(t *testing.T) {
+	server := servers.Single(t, "--appendonly", "yes", "--appendfsync", "always")
+	l := start(t, outages.OnSingle(server))
+	time.Sleep(loadTime(t) / 3)
+	l.breaks(func() {
+		require.NoError(t, server.Kill())
+		require.NoError(t, server.Restart())
+	})
+	time.Sleep(2 * loadTime(t) / 3)
+	l.judge()
+}
+
+// losses counts what is read on connections.
+type losses struct {
+	on          atomic.Bool
+	reads, lost atomic.Int64
+}
+
+// losing is a connection that ends now and then with what the server has replied.
+type losing struct {
+	net.Conn
+	*losses
+}
+
+func (c losing) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if c.on.Load() && c.reads.Add(1)%100 == 0 {
+		c.lost.Add(1)
+		return 0, errors.Join(errors.New("the reply was lost"), c.Close())
+	}
+	return n, err
+}
+
+// The server acts and its reply is lost, with a lease or without.
+func TestRepliesAreLost(t *testing.T) {
+	on := outages.OnSingle(servers.Single(t))
+	var losses losses
+	on.Redis.DialCtxFn = func(ctx context.Context, addr string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
+		conn, err := dialer.DialContext(ctx, "tcp", addr)
+		return losing{conn, &losses}, err
+	}
+	l := start(t, on)
+	losses.on.Store(true)
+	l.breaks(func() { time.Sleep(loadTime(t)) })
+	losses.on.Store(false)
+	l.judge()
+	require.Positive(t, losses.lost.Load(), "no reply was lost, so this has shown nothing")
+}
+
+// An operator makes the replica the master, and nothing is lost.
+func TestManualFailover(t *testing.T) {
+	cluster := servers.NewCluster(t)
+	l := start(t, outages.OnCluster(cluster))
+	time.Sleep(loadTime(t) / 3)
+	slot, err := cluster.SlotOf(t.Context(), name)
+	require.NoError(t, err)
+	replica, err := cluster.ReplicaOf(t.Context(), slot)
+	require.NoError(t, err)
+	l.breaks(func() {
+		_, err := replica.Do(t.Context(), "CLUSTER", "FAILOVER")
+		require.NoError(t, err)
+		require.Eventually(t, func() bool {
+			now, err := cluster.MasterOf(t.Context(), slot)
+			return err == nil && now == replica
+		}, patience, 20*time.Millisecond)
+	})
+	time.Sleep(2 * loadTime(t) / 3)
+	l.judge()
+}
+
+// The master dies with grants that its replicas have not heard of: those of its last moments, and what was leased of them.
+func TestMasterKilledUnderSentinels(t *testing.T) {
+	sentinel := servers.NewSentinel(t)
+	l := start(t, outages.OnSentinel(sentinel))
+	time.Sleep(loadTime(t) / 3)
+	master, err := sentinel.Master(t.Context())
+	require.NoError(t, err)
+	l.breaks(func() {
+		// A replica on this machine is never so far behind.
+		l.lostFrom = time.Now().Add(-100 * time.Millisecond)
+		require.NoError(t, master.Kill())
+		l.lost = time.Now().Add(lease)
+		require.Eventually(t, func() bool {
+			now, err := sentinel.Master(t.Context())
+			return err == nil && now != master
+		}, patience, 20*time.Millisecond, fmt.Sprintf("the sentinels choose another master than %s", master.Addr()))
+	})
+	time.Sleep(2 * loadTime(t) / 3)
+	l.judge()
+}

@@ -1,0 +1,265 @@
+package scale_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/integration/tools/leaks"
+	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+)
+
+// many is how many wait for one name.
+const many = 100_000
+
+// slow is what no script call should take of the server's time.
+const slow = 2 * time.Millisecond
+
+// 100,000 goroutines wait for one name, with mixed requests, with deadlines, timeouts and without. No script call takes the
+// server more than 2 ms, another name of the same Client is not delayed, and all waiters return when they are cancelled.
+//
+// The times are those of a wall clock, and the server shares its processors. A call that is too large is so in every round,
+// since most of the crowd waits to the end: so the quietest of several rounds decides. The delay of the other name is a
+// median, compared with as many idle goroutines. So is the time that the cancelled need.
+func TestAHundredThousandWaiters(t *testing.T) {
+	server := servers.Single(t, "--slowlog-log-slower-than", strconv.FormatInt(slow.Microseconds(), 10), "--slowlog-max-len", "100000")
+	c := connect(t, server)
+	other := c.Limiter("other")
+	require.NoError(t, other.SetRate(t.Context(), rratelimiter.Rate{Permits: 1_000_000_000, Interval: time.Hour}))
+	limiter := c.Limiter(name)
+	require.NoError(t, limiter.SetRate(t.Context(), rratelimiter.Rate{Permits: rate, Interval: interval / 5}))
+
+	crowd := gather()
+	alone := probe(t, other)
+	idlersTook := crowd.call(func(ctx context.Context, i int) error {
+		permits := 1 + int64(i%3)
+		switch i % 4 {
+		case 0:
+			return limiter.Acquire(ctx, permits)
+		case 1:
+			_, err := limiter.TryAcquireWithin(ctx, permits, 10*time.Minute)
+			return err
+		}
+		ends := 10 * time.Minute
+		if i%4 == 3 {
+			ends = time.Duration(rand.Int64N(int64(time.Minute))) // many of them in vain, which they are told
+		}
+		ctx, cancel := context.WithTimeout(ctx, ends)
+		defer cancel()
+		return limiter.Acquire(ctx, permits)
+	})
+	const rounds = 8
+	var crowded []time.Duration
+	var slowest []time.Duration
+	calls := scriptCalls(t, server)
+	for range rounds {
+		_, err := server.Do(t.Context(), "SLOWLOG", "RESET")
+		require.NoError(t, err)
+		crowded = append(crowded, probe(t, other)...)
+		slowest = append(slowest, slowestScript(t, server))
+	}
+	calls = scriptCalls(t, server) - calls - int64(len(crowded))
+	require.Greater(t, calls, int64(rounds), "the crowd asks for nothing")
+	standing := many - int(crowd.ended.Load())
+	took := crowd.dismiss()
+
+	slices.Sort(crowded)
+	slices.Sort(slowest)
+	at := func(of []time.Duration, share float64) time.Duration {
+		return of[int(share*float64(len(of)-1))].Round(time.Microsecond)
+	}
+	t.Logf("%d of %d stood to the end; %d script calls for them, the slowest %v in the quietest of %d rounds and %v in the loudest (0s: below %v)\nanother name: %v at the median and %v at p99, %v and %v without the crowd\nall cancelled returned after %v, they had been woken after %v",
+		standing, many, calls, slowest[0], rounds, slowest[rounds-1], slow, at(crowded, 0.5), at(crowded, 0.99), at(alone, 0.5), at(alone, 0.99),
+		took.Round(time.Millisecond), idlersTook.Round(time.Millisecond))
+	require.Empty(t, crowd.wrong())
+	require.Greater(t, standing, many/4, "hardly anybody stood there")
+	require.Zero(t, slowest[0], "there was a script call of more than %v in every round: %v", slow, slowest)
+	require.Less(t, at(crowded, 0.5)-at(alone, 0.5), time.Millisecond, "another name is delayed")
+	require.Less(t, took, time.Second+5*idlersTook)
+	require.Zero(t, leaks.OfLimiters(10*time.Second))
+}
+
+// 100,000 calls are cancelled while the server hangs. They leave no memory and no goroutine.
+func TestAHundredThousandAbandonedCalls(t *testing.T) {
+	const mostHeld, mostGoroutines = 1 << 20, 32
+	server := servers.Single(t)
+	c := connect(t, server)
+	limiter := c.Limiter(name)
+	require.NoError(t, limiter.SetRate(t.Context(), rratelimiter.Rate{Permits: many, Interval: time.Hour}))
+	try := func(ctx context.Context, _ int) error { _, err := limiter.TryAcquire(ctx, 1); return err }
+	// What the runtime and the Redis client keep for so many goroutines is there before anything is counted.
+	before := gather()
+	before.call(try)
+	before.dismiss()
+	require.Zero(t, leaks.OfLimiters(10*time.Second))
+	require.NoError(t, limiter.SetRate(t.Context(), rratelimiter.Rate{Permits: many, Interval: time.Hour}))
+	idle, held := leaks.ClientsNow(), leaks.Heap()
+
+	crowd := gather()
+	require.NoError(t, server.Pause())
+	crowd.call(try)
+	took := crowd.dismiss()
+	more, goroutines := leaks.Heap()-held, leaks.ClientsNow()-idle
+	require.NoError(t, server.Resume())
+
+	t.Logf("%d calls returned %v after they were cancelled and left %d bytes, %.1f for each, and %d goroutines", many, took.Round(time.Millisecond), more, float64(more)/many, goroutines)
+	require.Empty(t, crowd.wrong())
+	require.EqualValues(t, many, crowd.failed.Load(), "the server answered")
+	require.Less(t, more, int64(mostHeld))
+	require.LessOrEqual(t, goroutines, mostGoroutines)
+	require.Zero(t, leaks.OfLimiters(10*time.Second))
+	free, err := limiter.AvailablePermits(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, many, free, "what the server granted when it woke up was given back")
+}
+
+// connect makes a client whose connections a server that hangs for a while, or a machine that does, does not end.
+func connect(t *testing.T, server *servers.Server) *rratelimiter.Client {
+	t.Helper()
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true, ConnWriteTimeout: time.Minute})
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	return rratelimiter.New(client)
+}
+
+// goroutines are many of them. They wait for nothing at first and then make one call each, with a context that all share.
+type goroutines struct {
+	make  func(ctx context.Context, i int) error
+	begin chan struct{} // closed for them to make it
+
+	ctx     context.Context
+	cancel  context.CancelFunc
+	woken   sync.WaitGroup
+	running sync.WaitGroup
+	ended   atomic.Int64
+	failed  atomic.Int64 // of those that ended
+
+	mu   sync.Mutex
+	errs []error // that are no end of a context, the first few
+}
+
+// gather returns once all are there.
+func gather() *goroutines {
+	g := &goroutines{begin: make(chan struct{})}
+	g.ctx, g.cancel = context.WithCancel(context.Background())
+	var there sync.WaitGroup
+	there.Add(many)
+	g.woken.Add(many)
+	for i := range many {
+		g.running.Go(func() {
+			there.Done()
+			<-g.begin
+			g.woken.Done()
+			g.note(g.make(g.ctx, i))
+		})
+	}
+	there.Wait()
+	return g
+}
+
+// call has all make the call, and says how long it took until they were awake.
+func (g *goroutines) call(one func(ctx context.Context, i int) error) time.Duration {
+	g.make = one
+	start := time.Now()
+	close(g.begin)
+	g.woken.Wait()
+	return time.Since(start)
+}
+
+func (g *goroutines) note(err error) {
+	g.ended.Add(1)
+	if err == nil {
+		return
+	}
+	g.failed.Add(1)
+	if !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if len(g.errs) < 5 {
+			g.errs = append(g.errs, err)
+		}
+	}
+}
+
+// dismiss cancels all and says how long it took until they were gone.
+func (g *goroutines) dismiss() time.Duration {
+	start := time.Now()
+	g.cancel()
+	g.running.Wait()
+	return time.Since(start)
+}
+
+func (g *goroutines) wrong() []error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.errs
+}
+
+const probes = 500
+
+// probe takes permits one after the other for more than half a second, and says how long each call took, the shortest first.
+func probe(t *testing.T, l *rratelimiter.Limiter) []time.Duration {
+	t.Helper()
+	took := make([]time.Duration, probes)
+	for i := range took {
+		start := time.Now()
+		granted, err := l.TryAcquire(t.Context(), 1)
+		took[i] = time.Since(start)
+		time.Sleep(time.Millisecond)
+		require.NoError(t, err)
+		require.True(t, granted)
+	}
+	slices.Sort(took)
+	return took
+}
+
+// scriptCalls is how many scripts the server has run.
+func scriptCalls(t *testing.T, server *servers.Server) int64 {
+	t.Helper()
+	reply, err := server.Do(t.Context(), "INFO", "commandstats")
+	require.NoError(t, err)
+	text, err := reply.ToString()
+	require.NoError(t, err)
+	for line := range strings.Lines(text) {
+		if calls, ok := strings.CutPrefix(line, "cmdstat_evalsha:calls="); ok {
+			calls, _, _ = strings.Cut(calls, ",")
+			n, err := strconv.ParseInt(calls, 10, 64)
+			require.NoError(t, err)
+			return n
+		}
+	}
+	return 0
+}
+
+// slowestScript is the longest script call that the slow log holds, 0 where there is none.
+func slowestScript(t *testing.T, server *servers.Server) (longest time.Duration) {
+	t.Helper()
+	reply, err := server.Do(t.Context(), "SLOWLOG", "GET", "-1")
+	require.NoError(t, err)
+	entries, err := reply.ToArray()
+	require.NoError(t, err)
+	const took, words = 2, 3
+	for _, entry := range entries {
+		fields, err := entry.ToArray()
+		require.NoError(t, err)
+		micros, err := fields[took].AsInt64()
+		require.NoError(t, err)
+		command, err := fields[words].AsStrSlice()
+		require.NoError(t, err)
+		if strings.HasPrefix(strings.ToUpper(command[0]), "EVAL") {
+			longest = max(longest, time.Duration(micros)*time.Microsecond)
+		}
+	}
+	return longest
+}

@@ -1,0 +1,127 @@
+package scale_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"regexp"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/integration/tools/leaks"
+	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+)
+
+// NAMES limiters, each made with a KeepAlive and used once. While they live, what they cost is counted; once their time is over,
+// Redis holds no key of them, and the process, which never remembered any, holds nothing.
+func TestManyNamesLeaveNothing(t *testing.T) {
+	count := 30_000
+	if text := os.Getenv("NAMES"); text != "" {
+		var err error
+		count, err = strconv.Atoi(text)
+		require.NoError(t, err, "NAMES must be a number")
+	}
+	server := servers.Single(t)
+	goroutines := runtime.NumGoroutine()
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	c := rratelimiter.New(client)
+
+	// How fast this machine is decides how long the first limiter has to live so that the last one still meets it.
+	const trial = 4000
+	begun := time.Now()
+	open(t, c, "trial", trial, time.Minute)
+	pace := time.Since(begun) / trial
+	keepAlive := (10*time.Second + 2*pace*time.Duration(count)).Truncate(time.Second)
+	require.NoError(t, client.Do(t.Context(), client.B().Flushall().Build()).Error())
+
+	redisBefore, heapBefore := redisMemory(t, client), leaks.Heap()
+	begun = time.Now()
+	open(t, c, "user", count, keepAlive)
+	took := time.Since(begun)
+	require.Equal(t, int64(3*count), keysIn(t, client), "a configuration, a value and a set each; %v had passed of %v", took, keepAlive)
+	redisAfter, heapAfter := redisMemory(t, client), leaks.Heap()
+	require.Zero(t, leaks.OfLimiters(time.Second), "no goroutine is kept for a name: those of the last calls end in a moment")
+
+	gone := time.Now()
+	require.Eventually(t, func() bool {
+		gone = time.Now()
+		return keysIn(t, client) == 0
+	}, keepAlive+2*time.Minute, 100*time.Millisecond, "keys outlive their keep-alive")
+	redisEnd := redisMemory(t, client)
+
+	// The pace decides how much a pool of buffers holds; a single byte for each name would be more, from a million on.
+	const slack = 1 << 20
+	t.Logf(`
+| limiters | KeepAlive | made and used in | Redis, bytes a limiter | process, bytes a limiter | keys left | all gone after | Redis, bytes left |
+| -------: | --------: | ---------------: | ---------------------: | -----------------------: | --------: | -------------: | ----------------: |
+| %d | %v | %v | %d | %.2f | 0 | %v | %d |`,
+		count, keepAlive, took.Round(10*time.Millisecond), (redisAfter-redisBefore)/int64(count), float64(heapAfter-heapBefore)/float64(count),
+		gone.Sub(begun).Round(100*time.Millisecond), redisEnd-redisBefore)
+	require.Less(t, heapAfter-heapBefore, int64(slack), "the process holds something for %d names", count)
+
+	client.Close()
+	require.Zero(t, leaks.Goroutines(goroutines, 10*time.Second))
+}
+
+// open makes limiters and takes one permit of each.
+func open(t *testing.T, c *rratelimiter.Client, prefix string, count int, keepAlive time.Duration) {
+	t.Helper()
+	const workers = 64
+	var wg sync.WaitGroup
+	errs := make([]error, workers)
+	for w := range workers {
+		wg.Go(func() {
+			for i := w; i < count; i += workers {
+				if errs[w] = use(t.Context(), c.Limiter(fmt.Sprintf("%s:%d", prefix, i)), keepAlive); errs[w] != nil {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		require.NoError(t, err)
+	}
+}
+
+func use(ctx context.Context, l *rratelimiter.Limiter, keepAlive time.Duration) error {
+	set, err := l.TrySetRate(ctx, rratelimiter.Rate{Permits: 10, Interval: time.Second, KeepAlive: keepAlive})
+	if err != nil {
+		return err
+	}
+	granted, err := l.TryAcquire(ctx, 1)
+	if err == nil && (!set || !granted) {
+		err = fmt.Errorf("%s: set %v, granted %v", l.Name(), set, granted)
+	}
+	return err
+}
+
+func keysIn(t *testing.T, client rueidis.Client) int64 {
+	t.Helper()
+	n, err := client.Do(t.Context(), client.B().Dbsize().Build()).AsInt64()
+	require.NoError(t, err)
+	return n
+}
+
+var usedMemory = regexp.MustCompile(`\bused_memory:(\d+)`)
+
+// redisMemory is what Redis uses, in bytes.
+func redisMemory(t *testing.T, client rueidis.Client) int64 {
+	t.Helper()
+	info, err := client.Do(t.Context(), client.B().Info().Section("memory").Build()).ToString()
+	require.NoError(t, err)
+	found := usedMemory.FindStringSubmatch(info)
+	require.NotNil(t, found, info)
+	n, err := strconv.ParseInt(found[1], 10, 64)
+	require.NoError(t, err, info)
+	return n
+}

@@ -1,0 +1,193 @@
+// Package scale_test tests very many limiters, and very many callers that wait for one limiter.
+package scale_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/integration/tools/leaks"
+	"github.com/rratelimiter/rratelimiter/integration/tools/ledger"
+	"github.com/rratelimiter/rratelimiter/integration/tools/monitor"
+	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+)
+
+const (
+	name     = "queue"
+	rate     = 500
+	interval = 500 * time.Millisecond
+)
+
+// 5,000 goroutines wait in Acquire and TryAcquireWithin for the time that WAITS gives, each call with a random timeout or cancelled at a random
+// moment. Each ends in time, what was granted to those who had gone is given back, and nothing is left of any of them.
+func TestCrowdOfImpatientCallers(t *testing.T) {
+	callers, length := 5000, 8*time.Second
+	if text := os.Getenv("WAITS"); text != "" {
+		var err error
+		length, err = time.ParseDuration(text)
+		require.NoError(t, err, "WAITS must be a duration")
+	}
+	server := servers.Single(t)
+	goroutines := runtime.NumGoroutine()
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	c := rratelimiter.New(client)
+	// What the Redis client and the runtime keep for so many goroutines is there before anything is counted.
+	crowd(t, c.Limiter("before"), callers, 500*time.Millisecond)
+	held := leaks.Heap()
+
+	require.True(t, monitor.Quotes(t, server.Addr()), "what Redis grants cannot be seen on this server")
+	grants := monitor.WatchGrants(t, server.Addr(), "{"+name+"}:permits", interval)
+	limiter := c.Limiter(name)
+	begun, stalled := time.Now(), machine()
+	books, late := crowd(t, limiter, callers, length)
+	stall, stood := stalled()
+	// What is on its way to callers who have gone comes back first.
+	left := leaks.OfLimiters(10 * time.Second)
+	ended := time.Now()
+	seen := grants.Seen(t)
+	grants.Close()
+
+	time.Sleep(time.Until(ended.Add(interval)))
+	free, err := limiter.AvailablePermits(t.Context())
+	require.NoError(t, err)
+	granted, err := limiter.TryAcquire(t.Context(), rate)
+	require.NoError(t, err)
+	require.True(t, granted, "all permits are back")
+
+	// All permits are free at the start, and each interval brings as many again: while the callers wanted them, and until the last grant.
+	wanted, used := rate*windows(length), grants.Between(begun, begun.Add(length))
+	share := 100 * float64(used) / float64(wanted)
+	could := 100 * float64(length-stood) / float64(length) // where this process stands still, it asks for nothing
+	booked, most := books.Permits(), rate*windows(seen.Last.Sub(seen.First)+time.Millisecond)
+	slices.Sort(late)
+	at := func(share float64) time.Duration {
+		return late[int(share*float64(len(late)-1))].Round(10 * time.Microsecond)
+	}
+	figures := books.Figures(fmt.Sprintf("%d callers, %v", callers, length), rate, interval, rate-free, left)
+	unclassified := books.Unclassified()
+	p99 := at(0.99)
+	t.Logf("\n%sthe %d calls outlived their callers' time or interest by %v at the median, %v at p99, %v at most, a timer of the test's own by %v at most and %v in all\n%.1f%% of the permits of that time were granted to callers that still wanted them\nRedis granted %d permits in %d grants, %d of which it took back in part or as a whole; callers booked %d",
+		ledger.Table(figures), len(late), at(0.5), p99, at(1), stall.Round(10*time.Microsecond), stood.Round(time.Millisecond), share, seen.Permits, seen.Added, seen.Returned, booked)
+
+	books, late = nil, nil
+	more := leaks.Heap() - held
+	t.Logf("the process holds %d bytes more than before", more)
+	client.Close()
+
+	require.Zero(t, figures.Missing)
+	require.LessOrEqual(t, figures.Worst, figures.Rate)
+	require.EqualValues(t, rate, seen.Worst, "the most permits that counted at once, at %v; less: the limiter was never short of them, so this has shown nothing", seen.When)
+	require.Zero(t, seen.Unknown)
+	require.LessOrEqual(t, seen.Permits, most, "Redis granted more than the windows from its first grant to its last allow")
+	require.LessOrEqual(t, booked, seen.Permits, "callers were granted permits that Redis does not count")
+	require.LessOrEqual(t, used, wanted, "more than the windows allow")
+	require.Greater(t, share, 0.6*could, "permits were there that nobody got, though thousands wanted them")
+	require.Empty(t, unclassified)
+	require.Less(t, p99, time.Second+stood)
+	require.Zero(t, left)
+	require.Less(t, more, int64(2<<20), "something is held for the name or its callers")
+	require.Zero(t, leaks.Goroutines(goroutines, 10*time.Second))
+}
+
+// windows is how many windows of an interval begin in a time: none of them holds more than the rate.
+func windows(d time.Duration) int64 { return int64((d + interval - 1) / interval) }
+
+// machine watches how late a timer is here, at most and in all, until it is asked: for so long nobody could have been on time.
+func machine() (stalled func() (most, all time.Duration)) {
+	stop, end := make(chan struct{}), make(chan struct{})
+	var most, all time.Duration
+	go func() {
+		defer close(end)
+		const tick = 10 * time.Millisecond
+		for {
+			begun := time.Now()
+			select {
+			case <-time.After(tick):
+				late := time.Since(begun) - tick
+				most, all = max(most, late), all+late
+			case <-stop:
+				return
+			}
+		}
+	}()
+	return func() (time.Duration, time.Duration) {
+		close(stop)
+		<-end
+		return most, all
+	}
+}
+
+// crowd lets the callers loose for a while and gives their books, and by how much each call was late.
+func crowd(t *testing.T, limiter *rratelimiter.Limiter, callers int, length time.Duration) (*ledger.Ledger, []time.Duration) {
+	t.Helper()
+	require.NoError(t, limiter.SetRate(t.Context(), rratelimiter.Rate{Permits: rate, Interval: interval}))
+	books, late := ledger.New(classify), make([][]time.Duration, callers)
+	stop := time.Now().Add(length)
+	var wg sync.WaitGroup
+	for i := range callers {
+		wg.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(i), 0))
+			for time.Now().Before(stop) {
+				late[i] = append(late[i], wait(books, limiter, random))
+			}
+		})
+	}
+	wg.Wait()
+	return books, slices.Concat(late...)
+}
+
+// wait makes one call and says by how much it outlived its end: 0 where it was over before.
+func wait(books *ledger.Ledger, limiter *rratelimiter.Limiter, random *rand.Rand) time.Duration {
+	permits := 1 + random.Int64N(3)
+	ends := time.Now().Add(10*time.Millisecond + time.Duration(random.Int64N(int64(2*time.Second))))
+	ctx, cancel := context.WithCancel(context.Background())
+	var timeout time.Duration
+	switch random.IntN(4) {
+	case 0, 1:
+		ctx, cancel = context.WithDeadline(context.Background(), ends)
+	case 2:
+		defer time.AfterFunc(time.Until(ends), cancel).Stop()
+	default:
+		timeout = time.Until(ends)
+	}
+	defer cancel()
+	// Nobody waits in vain who could know that it is in vain: such a call ends at once, and its caller comes back later.
+	granted, err := books.Time("go", permits, func() (bool, error) {
+		if timeout > 0 {
+			return limiter.TryAcquireWithin(ctx, permits, timeout)
+		}
+		err := limiter.Acquire(ctx, permits)
+		return err == nil, err
+	})
+	late := max(0, time.Since(ends))
+	if err != nil || !granted {
+		time.Sleep(time.Duration(random.IntN(100)) * time.Millisecond)
+	}
+	return late
+}
+
+func classify(err error) string {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return "cancelled"
+	case errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), name):
+		return "in vain"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "deadline"
+	}
+	return ""
+}

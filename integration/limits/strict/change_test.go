@@ -1,0 +1,129 @@
+package strict_test
+
+import (
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// TestAPolicyChangesWhileAllTake: from one moment on all callers have another policy for the name, with fewer permits, and later a
+// third one with more. What was taken before goes on to count: nobody is granted anything that is above the policy it has, and nobody has an
+// error.
+func TestAPolicyChangesWhileAllTake(t *testing.T) {
+	server := servers.Single(t)
+	waiting := []way{tryAcquire, take, takeEach, acquire}
+	asking := waiting[:3]
+	anyInterval := func(grants []grant) float64 { return float64(inAnyInterval(grants, interval)) }
+	stretches := func(grants []grant) float64 { return overStretches(grants, 400, interval) }
+	for name, test := range map[string]struct {
+		ways     []way
+		policy   func(permits int64) limit.Policy
+		check    func(grants []grant) float64 // by its own policy each, whatever the others granted
+		refilled bool
+	}{
+		"FixedWindow": {
+			waiting, func(n int64) limit.Policy { return limit.FixedWindow{Permits: n, Interval: interval} },
+			func(grants []grant) float64 { return float64(inWindows(grants, interval, false)) }, false,
+		},
+		"FixedWindow, aligned": {
+			waiting, func(n int64) limit.Policy { return limit.FixedWindow{Permits: n, Interval: interval, Aligned: true} },
+			func(grants []grant) float64 { return float64(inWindows(grants, interval, true)) }, false,
+		},
+		"SlidingWindow": {waiting, func(n int64) limit.Policy { return limit.SlidingWindow{Permits: n, Interval: interval} }, anyInterval, false},
+		"SlidingLog":    {waiting, func(n int64) limit.Policy { return limit.SlidingLog{Permits: n, Interval: interval} }, anyInterval, false},
+		"TokenBucket": {
+			asking, func(n int64) limit.Policy { return limit.TokenBucket{Capacity: n, Refill: 400, Interval: interval} }, stretches, true,
+		},
+		"LeakyBucket": {
+			asking, func(n int64) limit.Policy { return limit.LeakyBucket{Capacity: n, Leak: 400, Interval: interval} }, stretches, true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, server, nil)
+			var stages [][]*limit.Limiter
+			for _, n := range []int64{200, 50, 120} {
+				stages = append(stages, s.open(test.policy(n)))
+			}
+			require.NoError(t, stages[0][0].Reset(t.Context()))
+			whole, begun := 3*length(t), time.Now()
+			grants := s.crowd(whole, func() []*limit.Limiter {
+				return stages[min(2, int(3*time.Since(begun)/whole))]
+			}, test.ways...)
+			for _, n := range []int64{200, 50, 120} {
+				above := test.check(by(grants, n))
+				assert.LessOrEqual(t, above, 0.0, "permits too many, by the policy of %d", n)
+				if !test.refilled { // else it is nearly empty when the next one comes
+					assert.Greater(t, above, -1.0, "one too many by the policy of %d would not have been seen", n)
+				}
+			}
+		})
+	}
+}
+
+// by is grants of which those by the policy of so many permits alone are held against it.
+func by(grants []grant, permits int64) []grant {
+	all := slices.Clone(grants)
+	for i := range all {
+		if all[i].limit != permits {
+			all[i].limit = math.MaxInt32
+		}
+	}
+	return all
+}
+
+// TestACalendarChangesWhileAllTake: the quota of the day is raised and then lowered again, below what is taken.
+func TestACalendarChangesWhileAllTake(t *testing.T) {
+	noon := time.Date(2026, time.March, 2, 12, 0, 0, 0, time.UTC)
+	s := newScene(t, servers.Single(t), func() time.Time { return noon })
+	var stages [][]*limit.Limiter
+	for _, n := range []int64{50, 200, 120} {
+		stages = append(stages, s.open(limit.Calendar{Permits: n, Unit: limit.Day}))
+	}
+	grants := s.crowd(2*length(t), func() []*limit.Limiter {
+		switch taken := s.granted.Load(); {
+		case taken < 50:
+			return stages[0]
+		case taken < 200:
+			return stages[1]
+		default:
+			return stages[2]
+		}
+	}, tryAcquire, take, takeEach)
+	held := make(map[int64]int64)
+	for _, g := range grants {
+		held[g.limit] += g.permits
+	}
+	assert.Equal(t, map[int64]int64{50: 50, 200: 150}, held)
+}
+
+// TestASmoothChangesWhileAllTake: from the first call with the slower one on, all that is granted is paid for at its pace.
+func TestASmoothChangesWhileAllTake(t *testing.T) {
+	fast, slow := limit.Smooth{Permits: 200, Interval: interval, Burst: interval / 2}, limit.Smooth{Permits: 50, Interval: interval, Burst: interval / 2}
+	s := newScene(t, servers.Single(t), nil)
+	before, after := s.open(fast), s.open(slow)
+	whole, begun := 2*length(t), time.Now()
+	grants := s.crowd(whole, func() []*limit.Limiter {
+		if time.Since(begun) < whole/3 {
+			return before
+		}
+		return after
+	}, tryAcquire, take, takeEach, acquire)
+	var fastOnes, slowOnes []grant
+	for _, g := range grants {
+		if g.limit == 1000 { // microseconds a permit
+			fastOnes = append(fastOnes, g)
+		} else {
+			slowOnes = append(slowOnes, g)
+		}
+	}
+	full(t, paid(fastOnes, fast.Permits/2, time.Millisecond))
+	require.Greater(t, len(slowOnes), 20)
+	assert.LessOrEqual(t, paid(slowOnes, slow.Permits/2, 4*time.Millisecond), 1e-6)
+}

@@ -1,0 +1,138 @@
+// Package strict_test lets callers of two Clients crowd on one limiter of package limit, notes every grant as Redis replies it,
+// and holds the notes against what the policy promises, to a permit.
+package strict_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+const (
+	clients = 2
+	callers = 64 // of each client
+)
+
+// length is how long each crowd lasts: STRICT, or what shows each policy's window a few times.
+func length(t testing.TB) time.Duration {
+	t.Helper()
+	text := os.Getenv("STRICT")
+	if text == "" {
+		return 500 * time.Millisecond
+	}
+	d, err := time.ParseDuration(text)
+	require.NoError(t, err, "STRICT must be a duration")
+	return d
+}
+
+// scene is two Clients on one server, each over a tap.
+type scene struct {
+	*testing.T
+	taps    []*tap
+	clients []*rratelimiter.Client
+	largest int64        // of the requests
+	granted atomic.Int64 // what callers were told
+}
+
+// newScene makes Clients with a clock, or without one with that of the server.
+func newScene(t *testing.T, server *servers.Server, clock func() time.Time) *scene {
+	s := &scene{T: t, largest: 3}
+	option := rratelimiter.WithServerTime()
+	if clock != nil {
+		option = rratelimiter.WithClock(clock)
+	}
+	for range clients {
+		redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+		require.NoError(t, err)
+		t.Cleanup(redis.Close)
+		tapped := &tap{Client: redis, clock: clock}
+		s.taps = append(s.taps, tapped)
+		s.clients = append(s.clients, rratelimiter.New(tapped, option))
+	}
+	return s
+}
+
+// open makes a limiter for each Client.
+func (s *scene) open(policies ...limit.Policy) (limiters []*limit.Limiter) {
+	for _, c := range s.clients {
+		limiters = append(limiters, limit.New(c, "crowded", policies...))
+	}
+	return limiters
+}
+
+// way is how a caller takes permits.
+type way func(context.Context, *limit.Limiter, int64) (bool, error)
+
+var (
+	tryAcquire way = func(ctx context.Context, l *limit.Limiter, permits int64) (bool, error) {
+		return l.TryAcquire(ctx, permits)
+	}
+	take way = func(ctx context.Context, l *limit.Limiter, permits int64) (bool, error) {
+		d, err := l.Take(ctx, permits)
+		return d.Allowed, err
+	}
+	takeEach way = func(ctx context.Context, l *limit.Limiter, permits int64) (bool, error) {
+		all, err := l.TakeEach(ctx, permits)
+		for _, d := range all {
+			if !d.Allowed {
+				return false, err
+			}
+		}
+		return len(all) > 0, err
+	}
+	acquire way = func(ctx context.Context, l *limit.Limiter, permits int64) (bool, error) {
+		err := l.Acquire(ctx, permits)
+		return err == nil, err
+	}
+)
+
+// crowd lets all callers take some permits at a time, each in one of the ways, of the limiters that now tells, one for each
+// Client, at least three times, until the time is over and all have their answers. It gives what Redis granted.
+func (s *scene) crowd(length time.Duration, now func() []*limit.Limiter, ways ...way) []grant {
+	s.Helper()
+	end := time.Now().Add(length)
+	var all sync.WaitGroup
+	for i := range clients * callers {
+		all.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(i), 0))
+			for tries := 0; tries < 3 || time.Now().Before(end); tries++ {
+				permits := 1 + random.Int64N(s.largest)
+				granted, err := ways[i/clients%len(ways)](context.Background(), now()[i%clients], permits)
+				if !assert.NoError(s, err) {
+					return
+				}
+				if granted {
+					s.granted.Add(permits)
+				} else {
+					time.Sleep(time.Duration(random.Int64N(int64(2 * time.Millisecond))))
+				}
+			}
+		})
+	}
+	all.Wait()
+	grants := seen(s, s.taps...)
+	var permits int64
+	for _, g := range grants {
+		permits += g.permits
+	}
+	require.Equal(s, s.granted.Load(), permits, "what callers were told, and what Redis replied")
+	require.NotEmpty(s, grants)
+	return grants
+}
+
+// always is one limiter for each Client from the first moment to the last.
+func always(limiters []*limit.Limiter) func() []*limit.Limiter {
+	return func() []*limit.Limiter { return limiters }
+}

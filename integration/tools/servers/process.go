@@ -1,0 +1,127 @@
+package servers
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strconv"
+	"syscall"
+
+	"github.com/rratelimiter/rratelimiter/integration/tools/logtail"
+)
+
+const host = "127.0.0.1"
+
+// keptOutput is how much of what a server says is kept, in bytes.
+const keptOutput = 32 << 10
+
+// launcher runs redis-server somewhere: as local processes, or in containers.
+type launcher interface {
+	// launch starts redis-server with args on the port, in the working directory dir. It does not wait until the server answers.
+	launch(dir string, port int, args []string) (instance, error)
+}
+
+// instance is one run of a server. Its methods are safe for concurrent use.
+type instance interface {
+	// pid is the process id as the server itself reports it, 0 where it is not known.
+	pid() int
+	// log is the end of what the server wrote.
+	log() string
+	// exited is closed once the server has ended.
+	exited() <-chan struct{}
+	pause() error
+	resume() error
+	// kill ends the server at once and returns when it has ended. It does nothing for one that has ended.
+	kill() error
+}
+
+// launcherAskedFor is what the environment asks for.
+func launcherAskedFor() launcher {
+	if program := os.Getenv("REDIS_CONTAINER"); program != "" {
+		return containers(program)
+	}
+	return processes{}
+}
+
+// serverArgs are all arguments of redis-server. The caller's come first, since a sentinel's must begin with its configuration file.
+func serverArgs(dir string, port int, args []string) []string {
+	return append(slices.Clone(args), "--port", strconv.Itoa(port), "--bind", host, "--dir", dir, "--daemonize", "no")
+}
+
+// processes is the launcher of local processes.
+type processes struct{}
+
+func (processes) launch(dir string, port int, args []string) (instance, error) {
+	name := os.Getenv("REDIS_SERVER")
+	if name == "" {
+		name = "redis-server"
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return nil, fmt.Errorf("no %s: install it (apt-get install redis-server), or name one in REDIS_SERVER: %w", name, err)
+	}
+	p := &process{cmd: exec.Command(path, serverArgs(dir, port, args)...), output: logtail.Tail{Keep: keptOutput}, done: make(chan struct{})}
+	p.cmd.Dir = dir
+	p.cmd.Stdout = &p.output
+	p.cmd.Stderr = &p.output
+	p.cmd.SysProcAttr = sysProcAttr()
+
+	started := make(chan error)
+	go func() {
+		// On Linux the server gets a signal when the thread that started it ends, not only when the process does. So it has a
+		// thread of its own, which lives until the server has ended.
+		runtime.LockOSThread()
+		err := p.cmd.Start()
+		started <- err
+		if err != nil {
+			return
+		}
+		// How it ended says nothing new: it was killed, or its log tells why.
+		_ = p.cmd.Wait()
+		close(p.done)
+	}()
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+type process struct {
+	cmd    *exec.Cmd
+	output logtail.Tail
+	done   chan struct{}
+}
+
+func (p *process) pid() int                { return p.cmd.Process.Pid }
+func (p *process) log() string             { return p.output.String() }
+func (p *process) exited() <-chan struct{} { return p.done }
+func (p *process) pause() error            { return p.signal(syscall.SIGSTOP) }
+func (p *process) resume() error           { return p.signal(syscall.SIGCONT) }
+
+func (p *process) kill() error {
+	err := p.signal(syscall.SIGKILL)
+	if errors.Is(err, os.ErrProcessDone) {
+		err = nil
+	}
+	if err == nil {
+		<-p.done
+	}
+	return err
+}
+
+// signal reaches the whole process group, which the server leads: also a child that it forked.
+func (p *process) signal(s syscall.Signal) error {
+	select {
+	case <-p.done:
+		return os.ErrProcessDone
+	default:
+	}
+	err := syscall.Kill(-p.pid(), s)
+	if errors.Is(err, syscall.ESRCH) {
+		return os.ErrProcessDone
+	}
+	return err
+}
