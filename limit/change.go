@@ -33,10 +33,10 @@ func (l *Limiter) Release(ctx context.Context, permits int64) error {
 // release returns permits to the members. With marks it is a refund: each member returns the
 // permits that the grant with its mark still takes. Other does the same for a limiter of Redisson's
 // layout.
-func (l *Limiter) release(ctx context.Context, permits int64, marks []string, other func(ctx context.Context, member int, p redisson) error) error {
+func (w *wire) release(ctx context.Context, permits int64, marks []string, other func(ctx context.Context, member int, p redisson) error) error {
 	var own []member
 	var ownMarks []string
-	for i, m := range l.members {
+	for i, m := range w.members {
 		p, ok := m.policy.(redisson)
 		if !ok {
 			own = append(own, m)
@@ -50,19 +50,19 @@ func (l *Limiter) release(ctx context.Context, permits int64, marks []string, ot
 	if own == nil {
 		return nil
 	}
-	message, err := l.change(ctx, release, own, []string{strconv.FormatInt(permits, 10)}, ownMarks...)
+	message, err := w.change(ctx, release, own, []string{strconv.FormatInt(permits, 10)}, ownMarks...)
 	if err != nil || message.IsInt64() {
 		return err
 	}
-	return l.strange(own, message)
+	return w.strange(own, message)
 }
 
 // strange is the error of a reply that is not what it should be: the one that it tells, if it does.
-func (l *Limiter) strange(members []member, message rueidis.RedisMessage) error {
-	if _, _, err := l.read(release, members, message); err != nil {
+func (w *wire) strange(members []member, message rueidis.RedisMessage) error {
+	if _, _, err := w.read(release, members, message); err != nil {
 		return err
 	}
-	return l.unexpected(message)
+	return w.unexpected(message)
 }
 
 // Charge takes permits whether they are free or not, for a cost that is known later: the bytes that
@@ -148,7 +148,7 @@ func (l *Limiter) Reset(ctx context.Context) error {
 	_, err := engine.Changing(ctx, l.client.Engine, l.calls.Subjects, func(ctx context.Context) (int64, error) {
 		message, err := l.client.Engine.Eval(ctx, resetScript, keys, nil, nil)
 		if err != nil {
-			return 0, (*protocol)(l).Explain(ctx, err)
+			return 0, l.Explain(ctx, err)
 		}
 		return message.AsInt64()
 	})
@@ -156,16 +156,16 @@ func (l *Limiter) Reset(ctx context.Context) error {
 }
 
 // change runs a script that changes members of the limiter.
-func (l *Limiter) change(ctx context.Context, c call, members []member, own []string, last ...string) (rueidis.RedisMessage, error) {
-	return engine.Changing(ctx, l.client.Engine, l.calls.Subjects, func(ctx context.Context) (rueidis.RedisMessage, error) {
-		return l.eval(ctx, c, members, own, last...)
+func (w *wire) change(ctx context.Context, c call, members []member, own []string, last ...string) (rueidis.RedisMessage, error) {
+	return engine.Changing(ctx, w.client.Engine, w.subjects, func(ctx context.Context) (rueidis.RedisMessage, error) {
+		return w.eval(ctx, c, members, own, last...)
 	})
 }
 
 // eval runs a script for members, and repeats it as often as the script wants. Its arguments are
 // the time, its own, those of the members, and the last ones.
-func (l *Limiter) eval(ctx context.Context, c call, members []member, own []string, last ...string) (rueidis.RedisMessage, error) {
-	g := l.client.Engine
+func (w *wire) eval(ctx context.Context, c call, members []member, own []string, last ...string) (rueidis.RedisMessage, error) {
+	g := w.client.Engine
 	var keys []string
 	for _, m := range members {
 		keys = append(keys, m.keys...)
@@ -178,14 +178,14 @@ func (l *Limiter) eval(ctx context.Context, c call, members []member, own []stri
 	for calls := 1; ; calls++ {
 		message, err := g.Eval(ctx, scriptFor(c, members), keys, args, func(args []string) { copy(args, dated()) })
 		if err != nil {
-			return message, (*protocol)(l).Explain(ctx, err)
+			return message, w.Explain(ctx, err)
 		}
 		next, again := goOn(c, members, message, args)
 		if !again {
 			return message, nil
 		}
 		if err := engine.Repeat(ctx, calls); err != nil {
-			return message, (*protocol)(l).Explain(ctx, err)
+			return message, w.Explain(ctx, err)
 		}
 		args = next
 	}

@@ -62,8 +62,8 @@ func Join(limiters ...Joinable) *Limiter {
 		subjects[i] = m.keys[0]
 		l.keys = append(l.keys, m.keys...)
 	}
-	l.plan = planOf(client, l.members)
-	l.open(name, subjects)
+	l.plan, l.name, l.subjects = planOf(client, l.members), name, subjects
+	l.open()
 	return l
 }
 

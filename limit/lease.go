@@ -16,13 +16,13 @@ func canLease(members []member) bool {
 }
 
 // lease describes a lease that a call has brought.
-func (p *protocol) lease(b *engine.Batch, o *state) {
-	l, answer, marks := (*Limiter)(p), o.granted(0), o.marks
+func (p acquiring) lease(b *engine.Batch, o *state) {
+	answer, marks := o.granted(0), o.marks
 	b.Lease.Granted, b.Lease.Lasts, b.Lease.Limit, b.Lease.Free, b.Lease.Reset = o.leased, o.lasts, answer.Limit, answer.Remaining, answer.ResetAfter
 	b.Lease.Parts = o.each(0, 0, true)
 	b.Lease.Return = func(ctx context.Context, permits int64) error {
-		_, err := engine.Returning(ctx, l.client.Engine, l.calls.Subjects, func(ctx context.Context) (rueidis.RedisMessage, error) {
-			return l.eval(ctx, release, l.members, []string{strconv.FormatInt(permits, 10)}, marks...)
+		_, err := engine.Returning(ctx, p.client.Engine, p.subjects, func(ctx context.Context) (rueidis.RedisMessage, error) {
+			return p.eval(ctx, release, p.members, []string{strconv.FormatInt(permits, 10)}, marks...)
 		})
 		return err
 	}

@@ -17,10 +17,8 @@ import (
 // error. A change that was sent may still take effect. If permits arrive for a caller that has
 // gone, the Client releases them.
 type Limiter struct {
-	*plan
+	wire
 	err      error // of the client, the name or the policies
-	members  []member
-	keys     []string // of the members, in their order
 	calls    engine.Limiter
 	reserves engine.Limiter // of reservations, if the policy has them
 }
@@ -50,11 +48,11 @@ func New(client *rratelimiter.Client, name string, policies ...Policy) *Limiter 
 
 // failed returns a limiter whose calls fail.
 func failed(name string, err error) *Limiter {
-	return &Limiter{plan: new(plan), err: err, calls: engine.Limiter{Name: name}}
+	return &Limiter{wire: wire{plan: new(plan), name: name}, err: err}
 }
 
 // Name returns the name with which the limiter was opened.
-func (l *Limiter) Name() string { return l.calls.Name }
+func (l *Limiter) Name() string { return l.name }
 
 // check returns the error that needs no call to Redis.
 func (l *Limiter) check(ctx context.Context) error {
@@ -76,7 +74,7 @@ func (l *Limiter) checkPermits(ctx context.Context, permits int64) error {
 		return err
 	}
 	if permits > l.most {
-		err := (*protocol)(l).AboveLimit(permits, l.most)
+		err := l.AboveLimit(permits, l.most)
 		if permits > engine.MostPermits {
 			err = fmt.Errorf("%w: %w", rratelimiter.ErrInvalidPermits, err)
 		}

@@ -96,21 +96,22 @@ func appendPrefix(text []byte, name string) []byte {
 
 // limiter opens the limiter with a name, whose keys begin with prefix.
 func (p *plan) limiter(name string, prefix []byte) *Limiter {
-	l := &Limiter{plan: p, members: make([]member, len(p.members)), keys: make([]string, len(p.members))}
+	l := &Limiter{wire: wire{plan: p, name: name, members: make([]member, len(p.members)), keys: make([]string, len(p.members))}}
 	for i, m := range p.members {
 		l.keys[i] = string(append(prefix[:len(prefix):len(prefix)], p.suffixes[i]...))
 		l.members[i] = member{m.policy, name, l.keys[i : i+1 : i+1]}
 	}
-	l.open(name, l.keys)
+	l.subjects = l.keys
+	l.open()
 	return l
 }
 
 // open opens a limiter with its members. Its calls share those of limiters with the same keys and
 // settings; its answers depend on the subjects.
-func (l *Limiter) open(name string, subjects []string) {
+func (l *Limiter) open() {
 	if l.client.Engine.Cluster() {
 		if err := l.client.SameSlot(l.keys...); err != nil {
-			l.err, l.calls.Name = err, name
+			l.err = err
 			return
 		}
 	}
@@ -123,13 +124,13 @@ func (l *Limiter) open(name string, subjects []string) {
 	}
 	id := string(text)
 	l.calls = engine.Limiter{
-		Engine: l.client.Engine, ID: id, Key: id, Name: name, Policy: l.observed, Subjects: subjects,
-		Protocol: (*protocol)(l), Leases: l.leaseScript != nil,
+		Engine: l.client.Engine, ID: id, Key: id, Name: l.name, Policy: l.observed, Subjects: l.subjects,
+		Protocol: acquiring{&l.wire}, Leases: l.leaseScript != nil,
 	}
 	if l.reservable() {
 		l.reserves = engine.Limiter{
-			Engine: l.client.Engine, ID: "reserve " + l.calls.ID, Name: name, Policy: l.observed, Subjects: subjects,
-			Protocol: (*reserving)(l), Most: mostReservations,
+			Engine: l.client.Engine, ID: "reserve " + l.calls.ID, Name: l.name, Policy: l.observed, Subjects: l.subjects,
+			Protocol: reserving{&l.wire}, Most: mostReservations,
 		}
 	}
 }

@@ -31,7 +31,7 @@ func (b *bench) ask(l *Limiter, requests ...engine.Request) *engine.Batch {
 	for i := range requests {
 		batch.Requests = append(batch.Requests, &requests[i])
 	}
-	p := (*protocol)(l)
+	p := acquiring{&l.wire}
 	p.Arguments(batch, time.UnixMicro(b.now))
 	script, keys := p.Call(batch)
 	reply, err := l.client.Engine.Eval(b.Context(), script, keys, batch.Args, nil)
@@ -66,7 +66,7 @@ func (b *bench) lose(l *Limiter, permits int64, detail bool) (giveBack func(cont
 	batch := b.ask(l, engine.Request{Permits: permits, Detail: detail})
 	require.True(b, batch.Requests[0].Allowed)
 	batch.Lost, batch.LostPermits, batch.Granted = batch.Requests, permits, permits
-	return (*protocol)(l).GiveBack(batch)
+	return acquiring{&l.wire}.GiveBack(batch)
 }
 
 // forget is what ends a state.

@@ -20,7 +20,7 @@ var ErrNotReservable = errors.New("rratelimiter: the limiter has no reservations
 //
 // A Reservation is safe for concurrent use.
 type Reservation struct {
-	limiter   *Limiter
+	wire      *wire
 	permits   int64
 	delay     time.Duration // when it was made
 	moment    time.Time     // by the process' clock
@@ -31,7 +31,7 @@ type Reservation struct {
 // Delay returns the time to wait before acting, or 0 if none is left. It counts from the reply of
 // Redis, by the clock of this process.
 func (r *Reservation) Delay() time.Duration {
-	if r.limiter == nil {
+	if r.wire == nil {
 		return 0
 	}
 	return max(0, time.Until(r.moment))
@@ -57,7 +57,7 @@ func (r *Reservation) giveBack(ctx context.Context) error {
 		if r.cancelled.Swap(true) {
 			return struct{}{}, nil
 		}
-		return struct{}{}, r.limiter.cancel(engine.Unattended(ctx), string(r.appendTicket(nil))) // it cannot be repeated
+		return struct{}{}, r.wire.cancel(engine.Unattended(ctx), string(r.appendTicket(nil))) // it cannot be repeated
 	})
 	return err
 }
@@ -68,12 +68,12 @@ func (r *Reservation) appendTicket(text []byte) []byte {
 }
 
 // cancel runs the cancel script.
-func (l *Limiter) cancel(ctx context.Context, tickets string) error {
-	message, err := l.change(ctx, cancel, l.members, []string{tickets})
+func (w *wire) cancel(ctx context.Context, tickets string) error {
+	message, err := w.change(ctx, cancel, w.members, []string{tickets})
 	if err != nil || message.IsInt64() {
 		return err
 	}
-	return l.strange(l.members, message)
+	return w.strange(w.members, message)
 }
 
 // wait waits for the moment, in the name of a call. Where ctx ends before that, the reservation

@@ -256,7 +256,7 @@ func TestAllThatACallLostGoesBack(t *testing.T) {
 		for _, ask := range []engine.Ask{{Permits: 2, Within: time.Hour}, {Permits: 5, Within: time.Hour}, {Permits: 5}, {Permits: 5, Within: time.Hour}} {
 			batch.Requests = append(batch.Requests, &engine.Request{Permits: ask.Permits, Within: ask.Within})
 		}
-		call := (*reserving)(l)
+		call := reserving{&l.wire}
 		call.Arguments(batch, time.UnixMicro(b.now))
 		script, keys := call.Call(batch)
 		reply, err := l.client.Engine.Eval(t.Context(), script, keys, batch.Args, nil)

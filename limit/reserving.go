@@ -13,20 +13,20 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// reserving is a Limiter as the engine sees it when it reserves.
-type reserving Limiter
+// reserving is the engine's protocol of calls that reserve permits.
+type reserving struct{ *wire }
 
 // mostReservations is how many go in one call: each costs the server more than a microsecond,
 // however many are alike.
 const mostReservations = 256
 
 // Call is the script that reserves permits.
-func (p *reserving) Call(*engine.Batch) (script *redisx.Script, keys []string) {
+func (p reserving) Call(*engine.Batch) (script *redisx.Script, keys []string) {
 	return scriptFor(reserve, p.members), p.keys
 }
 
 // Arguments makes the arguments of the reserve script.
-func (p *reserving) Arguments(b *engine.Batch, now time.Time) {
+func (p reserving) Arguments(b *engine.Batch, now time.Time) {
 	text := p.client.Engine.AppendMicros(b.Text[:0], now)
 	nowEnd := len(text)
 	for i := 0; i < len(b.Requests); {
@@ -48,41 +48,40 @@ func (p *reserving) Arguments(b *engine.Batch, now time.Time) {
 }
 
 // Answer reads what the reserve script replied.
-func (p *reserving) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {
-	l := (*Limiter)(p)
+func (p reserving) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {
 	reply, err := message.ToArray()
 	if err != nil || len(reply) != 3 {
-		return false, l.unexpected(message)
+		return false, p.unexpected(message)
 	}
 	kind, err := reply[0].AsInt64()
 	if err == nil && kind != replyDone {
-		return false, l.stopped(p.members, kind, reply[1:], message)
+		return false, p.stopped(p.members, kind, reply[1:], message)
 	}
 	text, textErr := reply[2].ToString()
 	answers := strings.Split(text, ",")
 	if err != nil || textErr != nil || len(answers) != len(b.Requests) {
-		return false, l.unexpected(message)
+		return false, p.unexpected(message)
 	}
 	now := time.Now()
 	for i, r := range b.Requests {
 		first, ticket, _ := strings.Cut(answers[i], " ")
 		delay, err := strconv.ParseInt(first, 10, 64)
 		if err != nil {
-			return false, l.unexpected(message)
+			return false, p.unexpected(message)
 		}
 		if delay < 0 {
 			r.RetryAfter = micros(-delay)
 			continue
 		}
 		r.Allowed = true
-		r.Extra = &Reservation{limiter: l, permits: r.Permits, delay: micros(delay), moment: now.Add(micros(delay)), ticket: ticket}
+		r.Extra = &Reservation{wire: p.wire, permits: r.Permits, delay: micros(delay), moment: now.Add(micros(delay)), ticket: ticket}
 	}
 	return false, nil
 }
 
 // GiveBack cancels the reservations of callers that had gone, the last one first: so all of them go
 // back whole behind which nobody else has reserved.
-func (p *reserving) GiveBack(b *engine.Batch) func(context.Context) {
+func (p reserving) GiveBack(b *engine.Batch) func(context.Context) {
 	var tickets []byte
 	for _, r := range slices.Backward(b.Lost) {
 		if len(tickets) > 0 {
@@ -91,16 +90,6 @@ func (p *reserving) GiveBack(b *engine.Batch) func(context.Context) {
 		tickets = r.Extra.(*Reservation).appendTicket(tickets)
 	}
 	return func(ctx context.Context) {
-		_ = (*Limiter)(p).cancel(ctx, string(tickets))
+		_ = p.cancel(ctx, string(tickets))
 	}
-}
-
-// Explain is as for other calls.
-func (p *reserving) Explain(ctx context.Context, err error) error {
-	return (*protocol)(p).Explain(ctx, err)
-}
-
-// AboveLimit is as for other calls.
-func (p *reserving) AboveLimit(permits, limit int64) error {
-	return (*protocol)(p).AboveLimit(permits, limit)
 }

@@ -196,7 +196,7 @@ func TestSmoothJudgesEachOfACall(t *testing.T) {
 				want = append(want, m.take(b.now, r.Permits))
 				remaining = append(remaining, m.free(b.now))
 			}
-			call := (*protocol)(l)
+			call := acquiring{&l.wire}
 			call.Arguments(batch, time.UnixMicro(b.now))
 			script, keys := call.Call(batch)
 			reply, err := l.client.Engine.Eval(t.Context(), script, keys, batch.Args, nil)

@@ -1,0 +1,146 @@
+package limit
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
+)
+
+// acquiring is the engine's protocol of calls that take permits.
+type acquiring struct{ *wire }
+
+// Call is the script that takes permits.
+func (p acquiring) Call(b *engine.Batch) (script *redisx.Script, keys []string) {
+	if b.Lease.Span > 0 {
+		return p.leaseScript, p.keys
+	}
+	return p.script, p.keys
+}
+
+// Arguments makes the arguments of the acquire script.
+func (p acquiring) Arguments(b *engine.Batch, now time.Time) {
+	total, detail := b.Wants()
+	text := p.client.Engine.AppendMicros(b.Text[:0], now)
+	nowEnd := len(text)
+	text = strconv.AppendInt(text, total, 10)
+	totalEnd := len(text)
+	text = appendEpoch(text)
+	epochEnd := len(text)
+	if len(b.Requests) > 1 || b.Ordered || detail || b.Lease.Span > 0 {
+		text = engine.AppendRuns(text, b.Requests)
+	}
+	runsEnd := len(text)
+	switch {
+	case b.Ordered:
+		text = append(text, "do"...)
+	case detail:
+		text = append(text, 'd')
+	}
+	b.Text = text
+	all := string(text)
+	b.Args = append(b.Args[:0], all[:nowEnd], all[nowEnd:totalEnd], all[totalEnd:epochEnd])
+	if b.Lease.Span > 0 {
+		b.Args = append(b.Args, strconv.FormatInt(b.Lease.Permits, 10), strconv.FormatInt(b.Lease.Span.Milliseconds(), 10))
+	}
+	b.Args = arguments(b.Args, p.members, now)
+	if epochEnd < len(all) {
+		b.Args = append(b.Args, all[epochEnd:runsEnd], all[runsEnd:])
+	}
+}
+
+// allGranted stands for the letters of a batch of which every request was granted.
+const allGranted = "*"
+
+// Answer reads what the acquire script replied.
+func (p acquiring) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {
+	if message.IsInt64() { // -1: none was granted
+		return false, nil
+	}
+	if isBrief(message) {
+		b.GrantAll(0, engine.Answer{})
+		return false, nil
+	}
+	if len(p.members) == 1 && isTold(message) {
+		// All was granted, and the time of the reply is that of the call.
+		now, err := strconv.ParseInt(b.Args[0], 10, 64)
+		o := &state{now: now, most: p.most}
+		if err != nil || !o.add(p.members[0].policy, message) {
+			return false, p.unexpected(message)
+		}
+		p.answer(b, o, allGranted)
+		return false, nil
+	}
+	c := acquire
+	if b.Lease.Span > 0 {
+		c = lease
+	}
+	if next, again := goOn(c, p.members, message, b.Args); again {
+		b.Args = next
+		return true, nil
+	}
+	o, letters, err := p.read(c, p.members, message)
+	if err != nil {
+		return false, err
+	}
+	if o.leased > 0 {
+		p.lease(b, o)
+	}
+	if letters != allGranted && len(letters) != len(b.Requests) {
+		return false, p.unexpected(message)
+	}
+	p.answer(b, o, letters)
+	return false, nil
+}
+
+// answer sets the answers of a batch from the state that its call left, and a letter for each
+// request.
+func (p acquiring) answer(b *engine.Batch, o *state, letters string) {
+	b.Outlook = o
+	later := o.leased // permits granted behind the request, or to no caller yet
+	for i := len(b.Requests) - 1; i >= 0; i-- {
+		r := b.Requests[i]
+		letter := byte('g')
+		if letters != allGranted {
+			letter = letters[i]
+		}
+		if r.Each && letter != 'x' {
+			r.Extra = o.each(r.Permits, later, letter == 'g')
+		}
+		switch letter {
+		case 'g':
+			r.Answer = o.granted(later)
+			later += r.Permits
+		case 'x':
+			r.Err = p.AboveLimit(r.Permits, o.most)
+		default:
+			r.Answer, _ = o.denied(r.Permits, later)
+			if b.Denied == 0 || r.Permits < b.Denied {
+				b.Denied = r.Permits
+			}
+		}
+	}
+}
+
+// GiveBack returns a refund of what callers that have left were granted. It gives back what that
+// grant still takes.
+func (p acquiring) GiveBack(b *engine.Batch) func(context.Context) {
+	permits, granted := b.LostPermits, b.Granted
+	marks, args := briefTexts(b.Reply), slices.Clone(b.Args)
+	if o, ok := b.Outlook.(*state); ok {
+		marks = o.marks
+	}
+	if len(marks) != len(p.members) {
+		return nil
+	}
+	return func(ctx context.Context) {
+		_ = p.release(ctx, permits, marks, func(ctx context.Context, at int, r redisson) error {
+			return r.limiter.GiveBack(ctx, permits, args[argument(acquire, p.members, at)+randomArg], granted)
+		})
+	}
+}
