@@ -171,7 +171,7 @@ func TestThePageShowsWhatIsDeployed(t *testing.T) {
 	}
 	file, err := os.ReadFile(deployed + "limits/edge.yaml")
 	require.NoError(t, err)
-	assert.Equal(t, []string{string(file)}, blocks("A file"))
+	assert.Equal(t, []string{string(file)}, blocks("Configuration file"))
 	envoy, err := os.ReadFile(deployed + "envoy.yaml")
 	require.NoError(t, err)
 	for _, block := range blocks("Envoy") {
