@@ -101,7 +101,7 @@ fuzz:
 # on two idle cores, the sample of the scripts as long: LUA_MUTANTS='-n 0' takes all, '-n 40 -seed 7' another sample.
 LUA_MUTANTS  ?= -n 100
 mutate:
-	GOFLAGS=-count=1 go run $(GREMLINS) unleash --workers 1 --timeout-coefficient 10 ./internal/engine
+	GOFLAGS=-count=1 STRESS_SEEDS=1 go run $(GREMLINS) unleash --workers 1 --timeout-coefficient 10 ./internal/engine
 	cd integration && go run ./tools/luamutants $(LUA_MUTANTS)
 
 # This library beside every other one; writes docs/performance/tables.md.

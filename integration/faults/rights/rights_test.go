@@ -299,7 +299,7 @@ func TestARightThatIsMissing(t *testing.T) {
 		t.Logf("%-17s refused %s calls", command, strconv.Itoa(refused[command]))
 		switch command {
 		case "PEXPIRETIME": // an older server lacks it, so that its absence is no error
-		case "ZSCORE": // what gives back the permits of a caller that has gone: TestGivingBackWithoutARight
+		case "ZSCORE": // what gives back the permits of a caller that has gone: TestRefund_CommandIsNotPermitted_FreesNothing
 		case "ZRANGEBYSCORE", "ZREVRANGEBYSCORE": // of sets of more than a page
 		default:
 			require.Positive(t, refused[command], "no call uses %s", command)

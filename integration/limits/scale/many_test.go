@@ -53,7 +53,7 @@ func TestAHundredThousandWaiters(t *testing.T) {
 		}
 		ends := 10 * time.Minute
 		if i%4 == 3 {
-			ends = time.Duration(rand.Int64N(int64(time.Minute))) // many of them in vain, which they are told
+			ends = time.Duration(rand.Int64N(int64(time.Minute))) // many of them unreachable
 		}
 		ctx, cancel := context.WithTimeout(ctx, ends)
 		defer cancel()

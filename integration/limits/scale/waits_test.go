@@ -165,7 +165,7 @@ func wait(books *ledger.Ledger, limiter *rratelimiter.Limiter, random *rand.Rand
 		timeout = time.Until(ends)
 	}
 	defer cancel()
-	// Nobody waits in vain who could know that it is in vain: such a call ends at once, and its caller comes back later.
+	// A call whose deadline is unreachable ends at once, and its caller calls again later.
 	granted, err := books.Time("go", permits, func() (bool, error) {
 		if timeout > 0 {
 			return limiter.TryAcquireWithin(ctx, permits, timeout)
@@ -185,7 +185,7 @@ func classify(err error) string {
 	case errors.Is(err, context.Canceled):
 		return "cancelled"
 	case errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), name):
-		return "in vain"
+		return "unreachable"
 	case errors.Is(err, context.DeadlineExceeded):
 		return "deadline"
 	}

@@ -20,8 +20,9 @@ import (
 // server is a real redis-server for a test, on a free port.
 type server struct {
 	testing.TB
-	addr string
-	cmd  *exec.Cmd
+	addr  string
+	cmd   *exec.Cmd
+	ended chan struct{} // closed when the process has ended
 	rueidis.Client
 }
 
@@ -49,7 +50,7 @@ func tryRedis(t testing.TB, path string, args []string) *server {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	s := &server{TB: t, addr: listener.Addr().String()}
+	s := &server{TB: t, addr: listener.Addr().String(), ended: make(chan struct{})}
 	_, port, _ := net.SplitHostPort(s.addr)
 	listener.Close()
 	if n, _ := strconv.Atoi(port); n > 55000 {
@@ -65,7 +66,7 @@ func tryRedis(t testing.TB, path string, args []string) *server {
 	s.cmd = exec.Command(path, append(args[:len(args):len(args)], own...)...)
 	s.cmd.Stdout, s.cmd.Stderr = &log, &log
 	s.cmd.SysProcAttr = sysProcAttr()
-	started, ended := make(chan error), make(chan struct{})
+	started := make(chan error)
 	go func() {
 		runtime.LockOSThread() // the signal comes when this thread ends
 		err := s.cmd.Start()
@@ -73,16 +74,16 @@ func tryRedis(t testing.TB, path string, args []string) *server {
 		if err == nil {
 			_ = s.cmd.Wait()
 		}
-		close(ended)
+		close(s.ended)
 	}()
 	require.NoError(t, <-started)
 	t.Cleanup(func() {
 		_ = s.cmd.Process.Kill()
-		<-ended
+		<-s.ended
 	})
 	for {
 		select {
-		case <-ended:
+		case <-s.ended:
 			t.Log(log.String())
 			return nil
 		default:
@@ -121,8 +122,12 @@ func (s *server) text(words ...string) string {
 	return text
 }
 
-// kill ends the server as a crash would.
-func (s *server) kill() { require.NoError(s, s.cmd.Process.Kill()) }
+// kill ends the server as a crash would. The port of a process that has not ended yet still accepts
+// connections, and closes them.
+func (s *server) kill() {
+	require.NoError(s, s.cmd.Process.Kill())
+	<-s.ended
+}
 
 // startCluster starts three masters that share all slots.
 func startCluster(t testing.TB) []*server {
