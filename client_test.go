@@ -21,7 +21,7 @@ import (
 // TestWithNameMapper_MapperPanics_PanicsInItsCaller: Limiter, Rename and Copy call it before they
 // change anything.
 func TestWithNameMapper_MapperPanics_PanicsInItsCaller(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(Rate{Permits: 10, Interval: time.Hour}, WithNameMapper(func(name string) string {
 			if name == "bad" {
 				panic("no name")
@@ -44,7 +44,7 @@ func (ofACluster) Mode() rueidis.ClientMode { return rueidis.ClientModeCluster }
 
 // TestLimiter_OnACluster_NameWithoutACommonSlotIsRefused: the client reports its mode.
 func TestLimiter_OnACluster_NameWithoutACommonSlotIsRefused(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		for _, name := range []string{"limiter", "{tag}:limiter"} {
 			_, err := New(ofACluster{b.Conn}).Limiter(name).Exists(b.Context())
 			assert.NoError(b, err, name)
@@ -57,7 +57,7 @@ func TestLimiter_OnACluster_NameWithoutACommonSlotIsRefused(t *testing.T) {
 }
 
 func TestPerClient_Clients_AreCountedByID(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		id := uuid.New()
 		rate := Rate{Type: PerClient, Permits: 2, Interval: second}
 		first := b.limiter(rate, WithClientID(id))
@@ -72,7 +72,7 @@ func TestPerClient_Clients_AreCountedByID(t *testing.T) {
 }
 
 func TestWithNameMapper_Keys_HaveTheMappedName(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(Rate{Permits: 1, Interval: second}, WithNameMapper(func(name string) string { return "app:" + name }))
 		b.Take(l, 1)
 		assert.Equal(b, []string{"app:limiter", "{app:limiter}:permits", "{app:limiter}:value"}, b.Redis.Keys())
@@ -209,7 +209,7 @@ func TestNew_SeveralClocks_LastOneIsUsed(t *testing.T) {
 
 func TestWithClock_ClockIsWrong_WindowIsKept(t *testing.T) {
 	t.Run("jumps back", func(t *testing.T) {
-		inBubble(t, func(b *bubble) {
+		withRedis(t, func(b *fixture) {
 			var skew time.Duration
 			l := b.limiter(Rate{Permits: 10, Interval: 10 * second}, WithClock(func() time.Time { return time.Now().Add(skew) }))
 			b.Take(l, 6)
@@ -224,7 +224,7 @@ func TestWithClock_ClockIsWrong_WindowIsKept(t *testing.T) {
 		})
 	})
 	t.Run("is ahead by an hour", func(t *testing.T) {
-		inBubble(t, func(b *bubble) {
+		withRedis(t, func(b *fixture) {
 			here := b.limiter(Rate{Permits: 10, Interval: 10 * second})
 			ahead := New(b.Conn, WithClock(func() time.Time { return time.Now().Add(time.Hour) })).Limiter("limiter")
 			b.Take(here, 10)
@@ -237,7 +237,7 @@ func TestWithClock_ClockIsWrong_WindowIsKept(t *testing.T) {
 		})
 	})
 	t.Run("is the server's", func(t *testing.T) {
-		inBubble(t, func(b *bubble) {
+		withRedis(t, func(b *fixture) {
 			wrong := func() time.Time { return time.Unix(1, 0) }
 			l := b.limiter(Rate{Permits: 10, Interval: 10 * second}, WithClock(wrong), WithServerTime())
 			b.Take(l, 10)
@@ -257,7 +257,7 @@ func TestWithClock_ClockIsWrong_WindowIsKept(t *testing.T) {
 
 // TestNew_NilOptions_AreIgnored: a new limiter exists for Touch.
 func TestNew_NilOptions_AreIgnored(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := New(b.Conn, nil).Limiter("fresh")
 		require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 1, Interval: second}, nil))
 		there, err := l.Touch(b.Context())
@@ -268,7 +268,7 @@ func TestNew_NilOptions_AreIgnored(t *testing.T) {
 
 // TestLimiter_InvalidInput_IsRefusedUnsent: each error has a type, and Redis receives no command.
 func TestLimiter_InvalidInput_IsRefusedUnsent(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		ctx := b.Context()
 		good := New(b.Conn).Limiter("limiter")
 		cancelled, cancel := context.WithCancel(ctx)

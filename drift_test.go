@@ -16,21 +16,21 @@ import (
 type drift struct {
 	rate, later int64 // before and after
 	rateType    RateType
-	do          func(b *bubble, value string, rate, later int64)
+	do          func(b *fixture, value string, rate, later int64)
 }
 
 func drifts() map[string]drift {
-	setRate := func(b *bubble, rate int64) { b.Redis.HSet("limiter", "rate", strconv.FormatInt(rate, 10)) }
-	redissonReleases := func(b *bubble, value string, rate, _ int64) {
+	setRate := func(b *fixture, rate int64) { b.Redis.HSet("limiter", "rate", strconv.FormatInt(rate, 10)) }
+	redissonReleases := func(b *fixture, value string, rate, _ int64) {
 		require.NoError(b, b.Redis.Set(value, strconv.FormatInt(min(rate, b.Stored(value)+rate), 10)))
 	}
-	redissonKeepsState := func(b *bubble, value string, rate, later int64) {
+	redissonKeepsState := func(b *fixture, value string, rate, later int64) {
 		used := rate - b.Stored(value)
 		setRate(b, later)
 		require.NoError(b, b.Redis.Set(value, strconv.FormatInt(max(0, later-used), 10)))
 	}
-	otherSetsRate := func(b *bubble, _ string, _, later int64) { setRate(b, later) }
-	lost := func(b *bubble, value string, rate, _ int64) {
+	otherSetsRate := func(b *fixture, _ string, _, later int64) { setRate(b, later) }
+	lost := func(b *fixture, value string, rate, _ int64) {
 		require.NoError(b, b.Redis.Set(value, strconv.FormatInt(b.Stored(value)-rate/2, 10)))
 	}
 	all := make(map[string]drift)
@@ -54,7 +54,7 @@ func TestTryAcquire_Drift_HealsWithinAnInterval(t *testing.T) {
 	for name, test := range drifts() {
 		for _, fresh := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, a Limiter for each call %t", name, fresh), func(t *testing.T) {
-				inBubble(t, func(b *bubble) {
+				withRedis(t, func(b *fixture) {
 					l := b.limiter(Rate{Type: test.rateType, Permits: test.rate, Interval: interval})
 					client := l.wire.client
 					var grants []time.Time
@@ -113,12 +113,12 @@ func TestDrift_RandomCallsOfManyClients_FreesNothing(t *testing.T) {
 	}
 	for _, seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			inBubble(t, func(b *bubble) { b.randomDrift(rand.New(rand.NewPCG(uint64(seed), 0)), seed%3 == 0) })
+			withRedis(t, func(b *fixture) { b.randomDrift(rand.New(rand.NewPCG(uint64(seed), 0)), seed%3 == 0) })
 		})
 	}
 }
 
-func (b *bubble) randomDrift(random *rand.Rand, drifts bool) {
+func (b *fixture) randomDrift(random *rand.Rand, drifts bool) {
 	const interval = 5 * time.Second
 	setRate := func(rate int64) { b.Redis.HSet("limiter", "rate", strconv.FormatInt(rate, 10)) }
 	rates := []int64{1500, 30_000, 3_000_000}

@@ -17,13 +17,13 @@ import (
 func TestExpire_LastMillisecond_StateStays(t *testing.T) {
 	for _, typ := range []RateType{Overall, PerClient} {
 		t.Run(typ.String(), func(t *testing.T) {
-			for name, call := range map[string]func(b *bubble, l *Limiter){
-				"TryAcquire":        func(b *bubble, l *Limiter) { b.Full(l, 1) },
-				"Release":           func(b *bubble, l *Limiter) { require.NoError(b, l.Release(b.Context(), 1)) },
-				"SetRate KeepState": func(b *bubble, l *Limiter) { require.NoError(b, everyCall(l)["SetRate keep"](b.Context())) },
+			for name, call := range map[string]func(b *fixture, l *Limiter){
+				"TryAcquire":        func(b *fixture, l *Limiter) { b.Full(l, 1) },
+				"Release":           func(b *fixture, l *Limiter) { require.NoError(b, l.Release(b.Context(), 1)) },
+				"SetRate KeepState": func(b *fixture, l *Limiter) { require.NoError(b, everyCall(l)["SetRate keep"](b.Context())) },
 			} {
 				t.Run(name, func(t *testing.T) {
-					inBubble(t, func(b *bubble) {
+					withRedis(t, func(b *fixture) {
 						l := b.limiter(Rate{Type: typ, Permits: 10, Interval: second})
 						b.Take(l, 4)
 						b.Take(l, 6)
@@ -63,7 +63,7 @@ func TestPerClient_AnotherClientLengthensTheInterval_GrantsCount(t *testing.T) {
 		"that loses it":     {Rate{Interval: second, KeepAlive: 2 * second}, Rate{Interval: time.Hour}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(b *bubble) {
+			withRedis(t, func(b *fixture) {
 				lasts.first.Type, lasts.first.Permits = PerClient, 10
 				lasts.later.Type, lasts.later.Permits = PerClient, 10
 				l := b.limiter(lasts.first)
@@ -85,15 +85,15 @@ func TestPerClient_AnotherClientLengthensTheInterval_GrantsCount(t *testing.T) {
 // TestPerClient_AnotherClientExtendsTheTTL_GrantsCount: the other client cannot name this client's
 // state keys.
 func TestPerClient_AnotherClientExtendsTheTTL_GrantsCount(t *testing.T) {
-	for name, prolong := range map[string]func(b *bubble, other *Limiter) error{
-		"Expire":      func(b *bubble, other *Limiter) error { _, err := other.Expire(b.Context(), time.Hour); return err },
-		"ClearExpire": func(b *bubble, other *Limiter) error { _, err := other.ClearExpire(b.Context()); return err },
-		"keep-alive": func(b *bubble, other *Limiter) error {
+	for name, prolong := range map[string]func(b *fixture, other *Limiter) error{
+		"Expire":      func(b *fixture, other *Limiter) error { _, err := other.Expire(b.Context(), time.Hour); return err },
+		"ClearExpire": func(b *fixture, other *Limiter) error { _, err := other.ClearExpire(b.Context()); return err },
+		"keep-alive": func(b *fixture, other *Limiter) error {
 			return other.SetRate(b.Context(), Rate{Type: PerClient, Permits: 10, Interval: time.Minute, KeepAlive: time.Hour})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(b *bubble) {
+			withRedis(t, func(b *fixture) {
 				l := b.limiter(Rate{Type: PerClient, Permits: 10, Interval: time.Minute})
 				_, err := l.Expire(b.Context(), second)
 				require.NoError(b, err)
@@ -112,7 +112,7 @@ func TestPerClient_AnotherClientExtendsTheTTL_GrantsCount(t *testing.T) {
 // interval and a day besides.
 func TestExpire_State_OutlastsTheConfiguration(t *testing.T) {
 	const day = 24 * time.Hour
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		ctx := b.Context()
 		check := func(config time.Duration, perClient bool) {
 			b.Helper()
@@ -192,7 +192,7 @@ func TestExpire_State_OutlastsTheConfiguration(t *testing.T) {
 // TestExpire_Conditions_AreCheckedForEachKey: state that would expire before the configuration gets
 // a longer TTL.
 func TestExpire_Conditions_AreCheckedForEachKey(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		ctx := b.Context()
 		for _, typ := range []RateType{Overall, PerClient} {
 			slack := time.Millisecond
@@ -271,7 +271,7 @@ func TestExpire_Conditions_AreCheckedForEachKey(t *testing.T) {
 // TestExpire_LongestDurations_DoNotOverflow: no sum of TTLs is negative, and no number loses
 // digits.
 func TestExpire_LongestDurations_DoNotOverflow(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		ctx := b.Context()
 		// This server adds lives up as Durations: no more than fits in three of them.
 		const longest = time.Duration(math.MaxInt64) / 3 / time.Millisecond * time.Millisecond
@@ -315,7 +315,7 @@ func TestExpire_LongestDurations_DoNotOverflow(t *testing.T) {
 }
 
 func TestExpire_StateInItsLastMillisecond_IsExtended(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(Rate{Permits: 10, Interval: second})
 		b.Take(l, 10)
 		for _, key := range b.Redis.Keys() {
@@ -333,7 +333,7 @@ func TestExpire_StateInItsLastMillisecond_IsExtended(t *testing.T) {
 // one that the state has. Java reads a value that has expired as a whole rate.
 func TestExpire_TTLOfTheStateAlone_IsRemoved(t *testing.T) {
 	const value, permits = "{limiter}:value", "{limiter}:permits"
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(Rate{Permits: 10, Interval: time.Hour})
 		for name, call := range map[string]func(){
 			"a grant":  func() { b.Take(l, 1) },
@@ -357,7 +357,7 @@ func TestExpire_TTLOfTheStateAlone_IsRemoved(t *testing.T) {
 
 // TestExpire_ValueExpiresBeforeItsSet_GrantsCount: Redisson leaves a TTL on the value alone.
 func TestExpire_ValueExpiresBeforeItsSet_GrantsCount(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(Rate{Permits: 10, Interval: time.Hour})
 		b.Take(l, 4)
 		b.Redis.SetTTL("{limiter}:value", time.Minute)
@@ -375,7 +375,7 @@ func TestExpire_TTLOfTheConfigurationAlone_IsCopiedToTheState(t *testing.T) {
 	for kind, life := range map[RateType]time.Duration{
 		Overall: time.Hour + time.Millisecond, PerClient: 25*time.Hour + time.Minute + time.Millisecond,
 	} {
-		inBubble(t, func(b *bubble) {
+		withRedis(t, func(b *fixture) {
 			l := b.limiter(Rate{Type: kind, Permits: 10, Interval: time.Minute})
 			for name, call := range map[string]func(){
 				"a grant":  func() { b.Take(l, 1) },
@@ -399,7 +399,7 @@ func TestExpire_TTLOfTheConfigurationAlone_IsCopiedToTheState(t *testing.T) {
 
 // TestExpire_LimiterExpiresSoon_NothingIsLeased: a TTL of the configuration alone suffices.
 func TestExpire_LimiterExpiresSoon_NothingIsLeased(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(Rate{Permits: 1_000_000, Interval: time.Hour}, WithLease(time.Second))
 		b.Take(l, 1)
 		b.Redis.SetTTL("limiter", 900*time.Millisecond)

@@ -13,35 +13,35 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
-	inmemory "github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// bubble is a Redis in memory inside a synctest bubble, with the helpers of this package's tests.
-type bubble struct{ *inmemory.Bubble }
+// fixture is a Redis in memory inside a synctest bubble, with the helpers of this package's tests.
+type fixture struct{ *redistest.Fixture }
 
-// inBubble runs a test with a Redis in memory and a clock of its own. It fails if a goroutine is left.
-func inBubble(t *testing.T, test func(b *bubble)) {
-	inmemory.Run(t, func(m *inmemory.Bubble) {
+// withRedis runs a test with a Redis in memory and a clock of its own. It fails if a goroutine is left.
+func withRedis(t *testing.T, test func(b *fixture)) {
+	redistest.Run(t, func(m *redistest.Fixture) {
 		// The scripts that take permits are loaded, so that each call is one round trip.
 		none := New(m.Conn).Limiter("none")
 		_, err := none.TryAcquire(m.Context(), 1)
 		require.ErrorIs(m, err, ErrNotInitialized)
 		_, err = none.Take(m.Context(), 1)
 		require.ErrorIs(m, err, ErrNotInitialized)
-		test(&bubble{m})
+		test(&fixture{m})
 	})
 }
 
 // limiter opens a limiter and sets its rate.
-func (b *bubble) limiter(rate Rate, opts ...Option) *Limiter {
+func (b *fixture) limiter(rate Rate, opts ...Option) *Limiter {
 	l := New(b.Conn, opts...).Limiter("limiter")
 	require.NoError(b, l.SetRate(b.Context(), rate))
 	return l
 }
 
-// pass lets time pass on the clock of the bubble.
-func pass(d time.Duration) { inmemory.Pass(d) }
+// pass lets time pass on the fake clock.
+func pass(d time.Duration) { redistest.Pass(d) }
 
 const second = time.Second
 
@@ -79,16 +79,16 @@ func everyCall(l *Limiter) map[string]func(context.Context) error {
 }
 
 // config reads the limiter's rate and interval.
-func (b *bubble) config() struct{ rate, interval string } {
+func (b *fixture) config() struct{ rate, interval string } {
 	return struct{ rate, interval string }{b.Redis.HGet("limiter", "rate"), b.Redis.HGet("limiter", "interval")}
 }
 
 // run runs a script as it is.
-func (b *bubble) run(script *redisx.Script, l *Limiter, args ...string) (rueidis.RedisMessage, error) {
+func (b *fixture) run(script *redisx.Script, l *Limiter, args ...string) (rueidis.RedisMessage, error) {
 	return l.wire.client.engine.Eval(b.Context(), script, l.wire.keys[:], args, nil)
 }
 
-func (b *bubble) nowText() string { return strconv.FormatInt(time.Now().UnixMilli(), 10) }
+func (b *fixture) nowText() string { return strconv.FormatInt(time.Now().UnixMilli(), 10) }
 
 // member is a member of a grant: one letter 16 times, and the permits.
 func member(letter string, permits int64) string {
@@ -96,7 +96,7 @@ func member(letter string, permits int64) string {
 }
 
 // granted takes permits under a member of that letter.
-func (b *bubble) granted(l *Limiter, letter string, permits int64) {
+func (b *fixture) granted(l *Limiter, letter string, permits int64) {
 	b.Helper()
 	config := b.config()
 	reply, err := b.run(acquireScript, l,
@@ -108,7 +108,7 @@ func (b *bubble) granted(l *Limiter, letter string, permits int64) {
 }
 
 // grants are the permits of all members of the overall set, by the letter that they are made of.
-func (b *bubble) grants() map[string]int64 {
+func (b *fixture) grants() map[string]int64 {
 	all := make(map[string]int64)
 	if !b.Redis.Exists("{limiter}:permits") {
 		return all
@@ -121,14 +121,14 @@ func (b *bubble) grants() map[string]int64 {
 	return all
 }
 
-func firstMember(b *bubble) string {
+func firstMember(b *fixture) string {
 	members, err := b.Redis.ZMembers("{limiter}:permits")
 	require.NoError(b, err)
 	return members[0]
 }
 
 // ttls are the times to live of all keys, by the end of their names; 0 is for ever.
-func (b *bubble) ttls() map[string]time.Duration {
+func (b *fixture) ttls() map[string]time.Duration {
 	all := make(map[string]time.Duration)
 	for _, key := range b.Redis.Keys() {
 		name := strings.TrimPrefix(key, "{limiter}:")
@@ -176,7 +176,7 @@ func fuzzServer(f *testing.F) (*miniredis.Miniredis, rueidis.Client) {
 }
 
 // drift returns value + permits in the set - rate.
-func (b *bubble) drift() int64 {
+func (b *fixture) drift() int64 {
 	b.Helper()
 	value := b.Stored("{limiter}:value")
 	rate, err := strconv.ParseInt(b.config().rate, 10, 64)
@@ -185,7 +185,7 @@ func (b *bubble) drift() int64 {
 }
 
 // sum returns the permits in the set.
-func (b *bubble) sum() (sum int64) {
+func (b *fixture) sum() (sum int64) {
 	b.Helper()
 	if b.Redis.Exists("{limiter}:permits") {
 		members, err := b.Redis.ZMembers("{limiter}:permits")
@@ -198,7 +198,7 @@ func (b *bubble) sum() (sum int64) {
 }
 
 // redissonReleases raises the value and leaves the grants.
-func (b *bubble) redissonReleases(permits int64) {
+func (b *fixture) redissonReleases(permits int64) {
 	b.Helper()
 	value := b.Stored("{limiter}:value")
 	rate, err := strconv.ParseInt(b.config().rate, 10, 64)

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	inmemory "github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // TestScripts_Overall_NameNoKeysOfAClient: while a slot migrates, a cluster refuses a script that
@@ -23,13 +23,13 @@ import (
 func TestScripts_Overall_NameNoKeysOfAClient(t *testing.T) {
 	for kind, want := range map[RateType]int{Overall: sharedKeys, PerClient: len(keys{})} {
 		t.Run(kind.String(), func(t *testing.T) {
-			inBubble(t, func(b *bubble) {
+			withRedis(t, func(b *fixture) {
 				l := b.limiter(Rate{Type: kind, Permits: 10, Interval: time.Hour})
 				b.Take(l, 1) // and the hint is there
 				var mu sync.Mutex
 				named := make(map[int]int)
 				b.Redis.Server().SetPreHook(func(_ *server.Peer, command string, args ...string) bool {
-					if names, _ := inmemory.ScriptCall(command, args); names != nil {
+					if names, _ := redistest.ScriptCall(command, args); names != nil {
 						mu.Lock()
 						named[len(names)]++
 						mu.Unlock()
@@ -56,7 +56,7 @@ func TestScripts_Overall_NameNoKeysOfAClient(t *testing.T) {
 // TestRefund_SlotIsMoving_IsRepeated: a refund that the cluster refuses unread is repeated after
 // the quarter of a second that a call of a waiting caller is.
 func TestRefund_SlotIsMoving_IsRepeated(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(Rate{Permits: 10, Interval: time.Hour})
 		b.granted(l, "a", 3)
 		b.Reply("EVALSHA", "", func(peer *server.Peer, _ []string) { peer.WriteError("TRYAGAIN Multiple keys request") })
@@ -136,7 +136,7 @@ func TestPages_CallerLeaves_EndsTheCalls(t *testing.T) {
 		"Release":          func(ctx context.Context, l *Limiter) error { return l.Release(ctx, 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(b *bubble) {
+			withRedis(t, func(b *fixture) {
 				l := b.limiter(Rate{Permits: 10, Interval: time.Hour})
 				b.Latency.Store(int64(time.Millisecond))
 				b.Reply("EVALSHA", "", func(peer *server.Peer, _ []string) {
@@ -157,7 +157,7 @@ func TestPages_CallerLeaves_EndsTheCalls(t *testing.T) {
 }
 
 // refundCounted refunds a grant of so many permits that is some hundred milliseconds old.
-func (b *bubble) refundCounted(l *Limiter, permits int64) {
+func (b *fixture) refundCounted(l *Limiter, permits int64) {
 	b.Helper()
 	scores, err := b.Redis.SortedSet("{limiter}:permits")
 	require.NoError(b, err)
@@ -176,22 +176,22 @@ func (b *bubble) refundCounted(l *Limiter, permits int64) {
 // may end late, and it never frees permits that are taken.
 func TestDrift_LargeSetChangesWhileCounted_NothingIsRaised(t *testing.T) {
 	const rate, members = 1_000_000, 1000
-	for name, change := range map[string]func(b *bubble, old *Limiter){
-		"none":                              func(*bubble, *Limiter) {},
-		"a grant of a client that is late":  func(b *bubble, old *Limiter) { b.Take(old, 5000) },
-		"a refund of a small counted grant": func(b *bubble, old *Limiter) { b.refundCounted(old, 1) },
-		"a refund of a large counted grant": func(b *bubble, old *Limiter) { b.refundCounted(old, 501) },
-		"a late grant in place of a refunded one": func(b *bubble, old *Limiter) {
+	for name, change := range map[string]func(b *fixture, old *Limiter){
+		"none":                              func(*fixture, *Limiter) {},
+		"a grant of a client that is late":  func(b *fixture, old *Limiter) { b.Take(old, 5000) },
+		"a refund of a small counted grant": func(b *fixture, old *Limiter) { b.refundCounted(old, 1) },
+		"a refund of a large counted grant": func(b *fixture, old *Limiter) { b.refundCounted(old, 501) },
+		"a late grant in place of a refunded one": func(b *fixture, old *Limiter) {
 			b.refundCounted(old, 1)
 			b.Take(old, 5000)
 		},
-		"a small late grant in place of a large one": func(b *bubble, old *Limiter) {
+		"a small late grant in place of a large one": func(b *fixture, old *Limiter) {
 			b.refundCounted(old, 501)
 			b.Take(old, 1)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(b *bubble) {
+			withRedis(t, func(b *fixture) {
 				l := b.limiter(Rate{Permits: rate, Interval: time.Hour})
 				for i := range members {
 					b.Take(l, 1+int64(i%2)*500) // every other grant is a large one
@@ -224,7 +224,7 @@ func TestDrift_LargeSetChangesWhileCounted_NothingIsRaised(t *testing.T) {
 // them expire before the next call: their expiry returns nothing.
 func TestDrift_ReleasedGrantsExpireFirst_ReleaseStays(t *testing.T) {
 	for _, counted := range []bool{false, true} { // the limiter was counted a moment before
-		inBubble(t, func(b *bubble) {
+		withRedis(t, func(b *fixture) {
 			l := b.limiter(Rate{Permits: 10, Interval: 10 * second})
 			for _, n := range []int64{4, 4, 2} {
 				b.Take(l, n)
@@ -243,7 +243,7 @@ func TestDrift_ReleasedGrantsExpireFirst_ReleaseStays(t *testing.T) {
 }
 
 // counted runs the acquire script for permits, and returns what it reports about the count.
-func (b *bubble) counted(l *Limiter, hinted bool, permits int64, cursor string) string {
+func (b *fixture) counted(l *Limiter, hinted bool, permits int64, cursor string) string {
 	b.Helper()
 	rate, interval := b.config().rate, b.config().interval
 	if !hinted {
@@ -266,7 +266,7 @@ func (b *bubble) counted(l *Limiter, hinted bool, permits int64, cursor string) 
 // TestDrift_CallThatCannotCount_PassesItOn: a call that leaves before the count reports that the
 // next call is to count.
 func TestDrift_CallThatCannotCount_PassesItOn(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(Rate{Permits: 1000, Interval: 10 * second})
 		for range 900 {
 			b.Take(l, 1)
@@ -285,7 +285,7 @@ func TestDrift_CallThatCannotCount_PassesItOn(t *testing.T) {
 
 // count runs calls for one permit each from a cursor on, until the count has ended or is to be
 // confirmed, and grants are left to be removed.
-func (b *bubble) count(l *Limiter, cursor string) string {
+func (b *fixture) count(l *Limiter, cursor string) string {
 	b.Helper()
 	for {
 		cursor = b.counted(l, cursor != "", 1, cursor)
@@ -299,7 +299,7 @@ func (b *bubble) count(l *Limiter, cursor string) string {
 // TestDrift_GrantsAreRemovedOverSeveralCalls_CountFollows: the value is right from the first of
 // these calls on, and only grants that are older than that call are removed.
 func TestDrift_GrantsAreRemovedOverSeveralCalls_CountFollows(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(Rate{Permits: 1500, Interval: time.Hour})
 		for range 1500 {
 			b.Take(l, 1)
@@ -329,7 +329,7 @@ func TestDrift_GrantsAreRemovedOverSeveralCalls_CountFollows(t *testing.T) {
 
 // TestDrift_ValueLostBeforeGrantsAreRemoved_IsCounted: the value is gone when a call is to remove grants.
 func TestDrift_ValueLostBeforeGrantsAreRemoved_IsCounted(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(Rate{Permits: 2000, Interval: time.Hour})
 		for range 1500 {
 			b.Take(l, 1)
@@ -346,7 +346,7 @@ func TestDrift_ValueLostBeforeGrantsAreRemoved_IsCounted(t *testing.T) {
 // TestDrift_RefundWhileCounted_TakesNoGrantInUse: a refund shrinks a grant that is counted already.
 // The count finds an excess that there is not, and no grant that is in use leaves the set for it.
 func TestDrift_RefundWhileCounted_TakesNoGrantInUse(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(Rate{Permits: 3000, Interval: time.Hour})
 		for range 600 {
 			b.Take(l, 1)

@@ -13,7 +13,7 @@ import (
 )
 
 func TestDelete_Keys_AreAllDeleted(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		ctx := b.Context()
 		for _, typ := range []RateType{Overall, PerClient} {
 			for _, remove := range []func(*Limiter) (bool, error){
@@ -48,7 +48,7 @@ func TestDelete_Keys_AreAllDeleted(t *testing.T) {
 }
 
 func TestExpire_Keys_AllExpire(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		ctx, l := b.Context(), b.limiter(Rate{Permits: 2, Interval: second})
 		left := func(want time.Duration) {
 			b.Helper()
@@ -99,7 +99,7 @@ func TestExpire_Keys_AllExpire(t *testing.T) {
 }
 
 func TestRename_State_IsMoved(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		ctx := b.Context()
 		c := New(b.Conn)
 		rate := Rate{Permits: 10, Interval: time.Minute}
@@ -129,7 +129,7 @@ func TestRename_State_IsMoved(t *testing.T) {
 }
 
 func TestCopy_State_IsSeparate(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		ctx := b.Context()
 		c := New(b.Conn)
 		from, to := c.Limiter("from"), c.Limiter("to")
@@ -152,7 +152,7 @@ func TestCopy_State_IsSeparate(t *testing.T) {
 }
 
 func TestSizeInMemory_Keys_AreAllCounted(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(Rate{Permits: 1000, Interval: time.Minute})
 		empty, err := l.SizeInMemory(b.Context())
 		require.NoError(b, err)
@@ -167,7 +167,7 @@ func TestSizeInMemory_Keys_AreAllCounted(t *testing.T) {
 }
 
 func TestCopy_Replace_RemovesTheStateOfTheNewName(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		ctx, c := b.Context(), New(b.Conn)
 		from, to := c.Limiter("from"), c.Limiter("to")
 		require.NoError(b, from.SetRate(ctx, Rate{Permits: 10, Interval: time.Minute}))
@@ -196,7 +196,7 @@ func TestCopy_Replace_RemovesTheStateOfTheNewName(t *testing.T) {
 
 // TestCopy_StateExpiresEarly_IsExtended: the copied state lasts as long as its configuration.
 func TestCopy_StateExpiresEarly_IsExtended(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		ctx := b.Context()
 		c := New(b.Conn, WithClientID(uuid.New()))
 		for _, typ := range []RateType{Overall, PerClient} {
@@ -228,7 +228,7 @@ func TestCopy_StateExpiresEarly_IsExtended(t *testing.T) {
 // TestRename_NamesOfOneState_IsRefused: Redisson's "x" and "{x}" are two configurations with one
 // value and one set.
 func TestRename_NamesOfOneState_IsRefused(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		c := New(b.Conn)
 		for _, names := range [][2]string{{"x", "{x}"}, {"{x}", "x"}} {
 			from := c.Limiter(names[0])
@@ -253,7 +253,7 @@ func TestRename_NamesOfOneState_IsRefused(t *testing.T) {
 // counted again.
 func TestRename_CommandIsNotPermitted_ChangesNothing(t *testing.T) {
 	for _, command := range []string{"PTTL", "HMGET", "UNLINK", "EXISTS", "RENAME"} {
-		inBubble(t, func(b *bubble) {
+		withRedis(t, func(b *fixture) {
 			ctx, c := b.Context(), New(b.Conn)
 			from, to := c.Limiter("from"), c.Limiter("to")
 			for _, l := range []*Limiter{from, to} {
@@ -279,35 +279,35 @@ func TestRename_CommandIsNotPermitted_ChangesNothing(t *testing.T) {
 func TestCopy_ServerLacksTheCommand_IsUnsupported(t *testing.T) {
 	for _, test := range []struct {
 		command, text string
-		call          func(b *bubble, l *Limiter) error
+		call          func(b *fixture, l *Limiter) error
 		want          []string // in the error, with ErrUnsupported; nil where that is not the reason
 	}{
-		{"COPY", "ERR unknown command 'COPY'", func(b *bubble, l *Limiter) error {
+		{"COPY", "ERR unknown command 'COPY'", func(b *fixture, l *Limiter) error {
 			_, err := l.Copy(b.Context(), "copy", Replace())
 			return err
 		}, []string{"Copy", `"limiter"`, "6.2"}},
-		{"COPY", "NOPERM this user has no permissions to run the 'copy' command", func(b *bubble, l *Limiter) error {
+		{"COPY", "NOPERM this user has no permissions to run the 'copy' command", func(b *fixture, l *Limiter) error {
 			_, err := l.Copy(b.Context(), "copy")
 			return err
 		}, nil},
-		{"PEXPIRE", "@user_script: 12: Wrong number of args calling Redis command From Lua script", func(b *bubble, l *Limiter) error {
+		{"PEXPIRE", "@user_script: 12: Wrong number of args calling Redis command From Lua script", func(b *fixture, l *Limiter) error {
 			_, err := l.Expire(b.Context(), second, IfSet)
 			return err
 		}, []string{"Expire", `"limiter"`, "7.0"}},
-		{"PEXPIREAT", "ERR Wrong number of args calling Redis command from script", func(b *bubble, l *Limiter) error {
+		{"PEXPIREAT", "ERR Wrong number of args calling Redis command from script", func(b *fixture, l *Limiter) error {
 			_, err := l.ExpireAt(b.Context(), time.Now().Add(second), IfNotSet)
 			return err
 		}, []string{"ExpireAt", `"limiter"`, "7.0"}},
-		{"PEXPIRE", "ERR Wrong number of args calling Redis command from script", func(b *bubble, l *Limiter) error {
+		{"PEXPIRE", "ERR Wrong number of args calling Redis command from script", func(b *fixture, l *Limiter) error {
 			_, err := l.Expire(b.Context(), second)
 			return err
 		}, nil},
-		{"PEXPIRE", "NOPERM this user has no permissions", func(b *bubble, l *Limiter) error {
+		{"PEXPIRE", "NOPERM this user has no permissions", func(b *fixture, l *Limiter) error {
 			_, err := l.Expire(b.Context(), second, IfSet)
 			return err
 		}, nil},
 	} {
-		inBubble(t, func(b *bubble) {
+		withRedis(t, func(b *fixture) {
 			l := b.limiter(Rate{Permits: 10, Interval: second})
 			b.Take(l, 4)
 			other := l.wire.client.Limiter("copy")
@@ -335,7 +335,7 @@ func TestCopy_ServerLacksTheCommand_IsUnsupported(t *testing.T) {
 
 // TestExpireTime_OldServer_IsComputed: Redis has PEXPIRETIME since 7.0.
 func TestExpireTime_OldServer_IsComputed(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(Rate{Permits: 10, Interval: second})
 		pass(1234 * time.Millisecond)
 		unknown := b.Reply("PEXPIRETIME", "", func(peer *server.Peer, _ []string) { peer.WriteError("ERR unknown command") })

@@ -17,7 +17,7 @@ import (
 )
 
 func TestSetRate_State_IsReset(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		ctx := b.Context()
 		l := b.limiter(Rate{Permits: 10, Interval: 10 * second})
 		b.Take(l, 10)
@@ -39,7 +39,7 @@ func TestSetRate_State_IsReset(t *testing.T) {
 }
 
 func TestSetRate_CorruptState_IsRepaired(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		b.Redis.HSet("limiter", "rate", "ten", "type", "x", "keepAliveTime", "-")
 		b.Redis.HSet("{limiter}:value", "a", "b")
 		require.NoError(b, b.Redis.Set("{limiter}:permits", "x"))
@@ -48,7 +48,7 @@ func TestSetRate_CorruptState_IsRepaired(t *testing.T) {
 }
 
 func TestSetRate_OldExpiry_KeepAliveGoesAndExpireStays(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		ctx := b.Context()
 		l := b.limiter(Rate{Permits: 10, Interval: second, KeepAlive: time.Minute})
 		b.Take(l, 1)
@@ -66,7 +66,7 @@ func TestSetRate_OldExpiry_KeepAliveGoesAndExpireStays(t *testing.T) {
 }
 
 func TestKeepState_Grants_StayTaken(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		ctx := b.Context()
 		l := b.limiter(Rate{Permits: 10, Interval: 10 * second})
 		b.Take(l, 3)
@@ -90,7 +90,7 @@ func TestKeepState_Grants_StayTaken(t *testing.T) {
 }
 
 func TestKeepState_ManyGrants_AreCountedInOneCall(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(Rate{Permits: 10_000, Interval: 10 * second})
 		for range 1000 {
 			b.Take(l, 2)
@@ -111,7 +111,7 @@ func TestKeepState_ManyGrants_AreCountedInOneCall(t *testing.T) {
 // server's.
 func TestKeepState_ShorterInterval_ExpiresGrantsToTheMillisecond(t *testing.T) {
 	for _, opts := range [][]Option{nil, {WithServerTime()}} {
-		inBubble(t, func(b *bubble) {
+		withRedis(t, func(b *fixture) {
 			l := b.limiter(Rate{Permits: 10, Interval: time.Minute}, opts...)
 			b.Take(l, 4)
 			pass(1234 * time.Millisecond)
@@ -128,7 +128,7 @@ func TestKeepState_ShorterInterval_ExpiresGrantsToTheMillisecond(t *testing.T) {
 
 // TestKeepState_ValueIsLostOrTooLarge_GrantsCount: there are more grants than a call counts.
 func TestKeepState_ValueIsLostOrTooLarge_GrantsCount(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(Rate{Permits: 10_000, Interval: 10 * second})
 		for range 300 {
 			b.Take(l, 1)
@@ -188,7 +188,7 @@ func TestKeepState_ConfigurationIsLost_GrantsCount(t *testing.T) {
 // TestTrySetRate_PartOfAConfiguration_TypeDecides: for TrySetRate a limiter exists if its type is
 // set, as in Redisson. For UpdateRate any field suffices.
 func TestTrySetRate_PartOfAConfiguration_TypeDecides(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		ctx, l, rate := b.Context(), New(b.Conn).Limiter("limiter"), Rate{Permits: 10, Interval: second}
 		b.Redis.HSet("limiter", "rate", "7", "interval", "2000")
 		set, err := l.TrySetRate(ctx, rate)
@@ -218,7 +218,7 @@ func TestTrySetRate_PartOfAConfiguration_TypeDecides(t *testing.T) {
 }
 
 func TestConfig_LongestTimes_AreCutToDurations(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := New(b.Conn).Limiter("limiter")
 		b.Redis.HSet("limiter", "rate", "9007199254740992", "interval", "9223372036854775808", "type", "0", "keepAliveTime", "999999999999999")
 		rate, err := l.Config(b.Context())
@@ -229,7 +229,7 @@ func TestConfig_LongestTimes_AreCutToDurations(t *testing.T) {
 
 // TestConfig_RateAbove2To53_IsAStateError: a larger number has no exact value in a script.
 func TestConfig_RateAbove2To53_IsAStateError(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(Rate{Permits: maxPermits, Interval: second})
 		for _, text := range []string{"9007199254740993", "09007199254740992"} {
 			b.Redis.HSet("limiter", "rate", text)

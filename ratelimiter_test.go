@@ -23,7 +23,7 @@ import (
 func TestTryAcquire_Window_Slides(t *testing.T) {
 	for _, typ := range []RateType{Overall, PerClient} {
 		t.Run(typ.String(), func(t *testing.T) {
-			inBubble(t, func(b *bubble) {
+			withRedis(t, func(b *fixture) {
 				l := b.limiter(Rate{Type: typ, Permits: 10, Interval: 10 * second})
 				start := time.Now()
 				for _, step := range []struct {
@@ -55,7 +55,7 @@ func TestTryAcquire_Window_Slides(t *testing.T) {
 }
 
 func TestTake_Decision_HasExactTimes(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(Rate{Permits: 10, Interval: 10 * second})
 		for _, step := range []struct {
 			sleep time.Duration
@@ -79,7 +79,7 @@ func TestTake_Decision_HasExactTimes(t *testing.T) {
 }
 
 func TestKeepAlive_LimiterIsUnused_IsDeleted(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(Rate{Permits: 2, Interval: second, KeepAlive: 3 * second})
 		for range 5 {
 			pass(2 * second)
@@ -103,7 +103,7 @@ func TestLimiter_ContextEnds_CallReturns(t *testing.T) {
 			continue // asks nothing
 		}
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(b *bubble) {
+			withRedis(t, func(b *fixture) {
 				l := b.limiter(Rate{Permits: 10, Interval: second})
 				b.Latency.Store(int64(5 * second))
 				start := time.Now()
@@ -124,7 +124,7 @@ func TestLimiter_ContextEnds_CallReturns(t *testing.T) {
 }
 
 func TestLimiter_RateIsNotSet_ReturnsErrNotInitialized(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		ctx, l := b.Context(), New(b.Conn).Limiter("limiter")
 		for _, name := range []string{
 			"TryAcquire", "Acquire", "TryAcquireWithin", "Take", "Release", "AvailablePermits", "Config", "Rename", "Copy",
@@ -152,41 +152,41 @@ func TestLimiter_RateIsNotSet_ReturnsErrNotInitialized(t *testing.T) {
 // TestStateError_CorruptState_NamesKeyAndField: nothing is granted or changed.
 func TestStateError_CorruptState_NamesKeyAndField(t *testing.T) {
 	type harmed struct {
-		harm func(b *bubble)
+		harm func(b *fixture)
 		want StateError
 	}
 	corrupt := map[string]harmed{}
 	for _, field := range []string{"rate", "interval", "type", "keepAliveTime"} {
 		for _, value := range []string{"", "ten", "-1", "1.5", "1e3", "0x10", " 7", "7\x00"} {
 			corrupt[field+" "+strconv.Quote(value)] = harmed{
-				func(b *bubble) { b.Redis.HSet("limiter", field, value) }, StateError{"limiter", field, value}}
+				func(b *fixture) { b.Redis.HSet("limiter", field, value) }, StateError{"limiter", field, value}}
 		}
 	}
-	corrupt["type 2"] = harmed{func(b *bubble) { b.Redis.HSet("limiter", "type", "2") },
+	corrupt["type 2"] = harmed{func(b *fixture) { b.Redis.HSet("limiter", "type", "2") },
 		StateError{"limiter", "type", "2"}}
-	corrupt["rate above 2^53"] = harmed{func(b *bubble) { b.Redis.HSet("limiter", "rate", "9007199254740993") },
+	corrupt["rate above 2^53"] = harmed{func(b *fixture) { b.Redis.HSet("limiter", "rate", "9007199254740993") },
 		StateError{"limiter", "rate", "9007199254740993"}}
-	corrupt["configuration is a list"] = harmed{func(b *bubble) { b.Redis.Del("limiter"); b.Redis.Lpush("limiter", "x") },
+	corrupt["configuration is a list"] = harmed{func(b *fixture) { b.Redis.Del("limiter"); b.Redis.Lpush("limiter", "x") },
 		StateError{"limiter", "", "list"}}
 	state := map[string]harmed{
-		"value text": {func(b *bubble) { b.Redis.Set("{limiter}:value", "many") },
+		"value text": {func(b *fixture) { b.Redis.Set("{limiter}:value", "many") },
 			StateError{"{limiter}:value", "", "many"}},
-		"value float": {func(b *bubble) { b.Redis.Set("{limiter}:value", "1.5") },
+		"value float": {func(b *fixture) { b.Redis.Set("{limiter}:value", "1.5") },
 			StateError{"{limiter}:value", "", "1.5"}},
-		"value as Lua prints": {func(b *bubble) { b.Redis.Set("{limiter}:value", "1e+17") },
+		"value as Lua prints": {func(b *fixture) { b.Redis.Set("{limiter}:value", "1e+17") },
 			StateError{"{limiter}:value", "", "1e+17"}},
-		"value is a hash": {func(b *bubble) { b.Redis.Del("{limiter}:value"); b.Redis.HSet("{limiter}:value", "a", "b") },
+		"value is a hash": {func(b *fixture) { b.Redis.Del("{limiter}:value"); b.Redis.HSet("{limiter}:value", "a", "b") },
 			StateError{"{limiter}:value", "", "hash"}},
-		"permits is a string": {func(b *bubble) { b.Redis.Del("{limiter}:permits"); b.Redis.Set("{limiter}:permits", "x") },
+		"permits is a string": {func(b *fixture) { b.Redis.Del("{limiter}:permits"); b.Redis.Set("{limiter}:permits", "x") },
 			StateError{"{limiter}:permits", "", "string"}},
-		"member too short": {func(b *bubble) {
+		"member too short": {func(b *fixture) {
 			b.Redis.Del("{limiter}:permits")
 			b.Redis.ZAdd("{limiter}:permits", 1, "abc")
 			b.Redis.ZAdd("{limiter}:permits", float64(time.Now().UnixMilli()), "\x08abcdefgh\x01\x00\x00\x00")
 		}, StateError{"{limiter}:permits", "member", "abc"}},
 	}
 	check := func(t *testing.T, test harmed, calls ...string) {
-		inBubble(t, func(b *bubble) {
+		withRedis(t, func(b *fixture) {
 			l := b.limiter(Rate{Permits: 10, Interval: second})
 			b.Take(l, 2)
 			test.harm(b)
@@ -211,7 +211,7 @@ func TestStateError_CorruptState_NamesKeyAndField(t *testing.T) {
 }
 
 func TestTryAcquire_MostPermitsOfAGrant(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(Rate{Permits: 1 << 40, Interval: second})
 		b.Take(l, maxGrant)
 		b.Free(l, 1<<40-maxGrant)
@@ -225,7 +225,7 @@ func TestTryAcquire_MostPermitsOfAGrant(t *testing.T) {
 // TestTryAcquire_StateIsLost_WindowIsKept: after an eviction no window holds more than the rate,
 // and the limiter does not block for ever.
 func TestTryAcquire_StateIsLost_WindowIsKept(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(Rate{Permits: 10, Interval: second})
 		b.Take(l, 7)
 		b.Redis.Del("{limiter}:value")
@@ -246,7 +246,7 @@ func TestTryAcquire_StateIsLost_WindowIsKept(t *testing.T) {
 }
 
 func TestTryAcquire_ManyGrants_AreCountedOverSeveralCalls(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		ctx := b.Context()
 		l := b.limiter(Rate{Permits: 10_000, Interval: 10 * second})
 		for range 1000 {
@@ -290,7 +290,7 @@ func TestTryAcquire_ManyGrants_AreCountedOverSeveralCalls(t *testing.T) {
 
 // TestLimiter_RedisFails_ErrorIsReachable: the error contains the name of the limiter.
 func TestLimiter_RedisFails_ErrorIsReachable(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(Rate{Permits: 1, Interval: second})
 		b.Redis.SetError("OOM command not allowed when used memory > 'maxmemory'.")
 		for name, call := range everyCall(l) {
@@ -312,7 +312,7 @@ func TestString_TypesAndErrors_AreReadable(t *testing.T) {
 }
 
 func TestTryAcquire_ValueAboveTheRate_GrantsCount(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(Rate{Permits: 10, Interval: second})
 		b.Take(l, 4)
 		require.NoError(b, b.Redis.Set("{limiter}:value", "50"))
@@ -327,7 +327,7 @@ func TestTryAcquire_ValueAboveTheRate_GrantsCount(t *testing.T) {
 // TestTake_GrantOfNoPermits_IsNoReturn: Redisson makes a grant of no permits for a call with 0. A
 // denied caller does not wait for it.
 func TestTake_GrantOfNoPermits_IsNoReturn(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(Rate{Permits: 10, Interval: 10 * second})
 		nothing := string(rune(16)) + strings.Repeat("r", 16) + strings.Repeat("\x00", 4)
 		_, err := b.Redis.ZAdd("{limiter}:permits", float64(time.Now().UnixMilli()), nothing)
@@ -386,7 +386,7 @@ func TestLimiter_RequestAboveTheRate_ChangesNothing(t *testing.T) {
 func TestLimiter_EveryCall_IsOneRoundTrip(t *testing.T) {
 	for name := range everyCall(new(Limiter)) {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(b *bubble) {
+			withRedis(t, func(b *fixture) {
 				l := b.limiter(Rate{Permits: 1000, Interval: second})
 				call := func(prepare func() error) int64 {
 					require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 1000, Interval: second}))
@@ -422,7 +422,7 @@ func TestLimiter_Outage_CallsEndWithTheirCallers(t *testing.T) {
 		}
 		for kind, opts := range map[string][]Option{"": nil, ", with a denial cache": {WithDenialCache(time.Hour)}} {
 			t.Run(name+kind, func(t *testing.T) {
-				inBubble(t, func(b *bubble) {
+				withRedis(t, func(b *fixture) {
 					var down atomic.Bool
 					var dials atomic.Int64
 					conn, err := rueidis.NewClient(rueidis.ClientOption{

@@ -13,7 +13,7 @@ import (
 )
 
 // leased grants permits as a lease that ends after d, with the mark of a Client.
-func (b *bubble) leased(c *Client, permits int64, d time.Duration) (member string) {
+func (b *fixture) leased(c *Client, permits int64, d time.Duration) (member string) {
 	b.Helper()
 	member = string(c.appendMember(nil, permits, true))
 	_, err := b.Redis.ZAdd("{limiter}:permits", float64(time.Now().Add(d).UnixMilli()), member)
@@ -28,7 +28,7 @@ func (b *bubble) leased(c *Client, permits int64, d time.Duration) (member strin
 func TestRelease_LeasesOfOthers_AreReleasedLast(t *testing.T) {
 	for name, ownLease := range map[string]bool{"a plain grant": false, "a lease of its own": true} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(b *bubble) {
+			withRedis(t, func(b *fixture) {
 				l := b.limiter(Rate{Permits: 100, Interval: time.Hour})
 				b.Take(l, 1)
 				other := New(b.Conn)
@@ -59,7 +59,7 @@ func TestRelease_LeasesOfOthers_AreReleasedLast(t *testing.T) {
 
 // TestAcquire_PermitsLeasedByOthers_WaitsForTheLeaseToEnd: the wait is not an interval longer.
 func TestAcquire_PermitsLeasedByOthers_WaitsForTheLeaseToEnd(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		const interval = 10 * time.Second
 		l := b.limiter(Rate{Permits: 100, Interval: interval})
 		b.Take(l, 40)
@@ -93,7 +93,7 @@ func TestAcquire_PermitsLeasedByOthers_WaitsForTheLeaseToEnd(t *testing.T) {
 }
 
 func TestRelease_Grants_OldestIsReleasedFirst(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		ctx := b.Context()
 		l := b.limiter(Rate{Permits: 10, Interval: 10 * second})
 		b.Take(l, 4)
@@ -116,7 +116,7 @@ func TestRelease_Grants_OldestIsReleasedFirst(t *testing.T) {
 }
 
 func TestRelease_Fails_ExpiredGrantsAreCounted(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(Rate{Permits: 10, Interval: 10 * second})
 		b.Take(l, 4)
 		pass(5 * second)
@@ -131,7 +131,7 @@ func TestRelease_Fails_ExpiredGrantsAreCounted(t *testing.T) {
 }
 
 func TestRelease_ManyGrants_TakesOneCall(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(Rate{Permits: 10_000, Interval: 10 * second})
 		for range 1000 {
 			b.Take(l, 1)
@@ -145,7 +145,7 @@ func TestRelease_ManyGrants_TakesOneCall(t *testing.T) {
 }
 
 func TestRelease_GrantsHaveExpired_ReleasesThoseInTheWindow(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(Rate{Permits: 1000, Interval: 10 * second})
 		for range 300 {
 			b.Take(l, 1)
@@ -162,7 +162,7 @@ func TestRelease_GrantsHaveExpired_ReleasesThoseInTheWindow(t *testing.T) {
 }
 
 // giveBack gives back some permits of a grant of so many.
-func (b *bubble) giveBack(l *Limiter, letter string, permits, of int64) error {
+func (b *fixture) giveBack(l *Limiter, letter string, permits, of int64) error {
 	rest := ""
 	if of > permits {
 		rest = member(letter, of-permits)
@@ -172,7 +172,7 @@ func (b *bubble) giveBack(l *Limiter, letter string, permits, of int64) error {
 }
 
 func TestRefund_PartOfAGrant_RestStays(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(Rate{Permits: 100_000, Interval: second})
 		b.granted(l, "a", 70_000)
 		b.granted(l, "b", 2)
@@ -208,7 +208,7 @@ func TestRefund_ReleaseCutTheGrant_RefundsTheRest(t *testing.T) {
 		{10, 4, map[string]int64{"b": 20}},
 		{15, 4, map[string]int64{"b": 15}},
 	} {
-		inBubble(t, func(b *bubble) {
+		withRedis(t, func(b *fixture) {
 			l := b.limiter(Rate{Permits: 100, Interval: second})
 			b.granted(l, "a", 10)
 			pass(time.Millisecond)
@@ -232,7 +232,7 @@ func TestRefund_ReleaseCutTheGrant_RefundsTheRest(t *testing.T) {
 func TestRefund_CommandIsNotPermitted_FreesNothing(t *testing.T) {
 	for _, command := range []string{"HMGET", "GET", "PTTL", "ZRANGE", "ZSCORE", "SET", "ZADD", "ZREM", "ZCOUNT", "ZCARD", "ZREMRANGEBYRANK", "PERSIST"} {
 		t.Run(command, func(t *testing.T) {
-			inBubble(t, func(b *bubble) {
+			withRedis(t, func(b *fixture) {
 				l := b.limiter(Rate{Permits: 10, Interval: second})
 				b.granted(l, "a", 2)
 				pass(second / 2)
@@ -284,7 +284,7 @@ func TestFlush_CallerLeaves_LosesNoLease(t *testing.T) {
 	} {
 		for when, once := range map[string]bool{"before": false, "once it has begun": true} {
 			t.Run(name+", "+when, func(t *testing.T) {
-				inBubble(t, func(b *bubble) {
+				withRedis(t, func(b *fixture) {
 					l := b.limiter(Rate{Permits: 1000, Interval: 10 * time.Second}, WithLease(lease), WithDenialCache(time.Hour))
 					b.Latency.Store(int64(500 * time.Microsecond))
 					for range 300 {

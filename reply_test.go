@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	inmemory "github.com/rratelimiter/rratelimiter/internal/bubble"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // TestAnswer_SeveralRequests_EachHasItsOwn: the permits left after it, and when its permits return.
@@ -43,7 +43,7 @@ func TestAnswer_SeveralRequests_EachHasItsOwn(t *testing.T) {
 		"above the rate": {5, nil, []int64{11, 5}, "xg", []Decision{{}, granted(5)}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(b *bubble) {
+			withRedis(t, func(b *fixture) {
 				l := New(b.Conn).Limiter("a")
 				ba := new(engine.Batch)
 				for _, permits := range test.wants {
@@ -85,7 +85,7 @@ func TestMillis_LargeNumbers_AreCut(t *testing.T) {
 }
 
 func TestAnswer_ReplyOfAnotherShape_IsAnError(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := New(b.Conn).Limiter("a")
 		for _, text := range []string{
 			"{0, 1, 10, 1000, 1, 7, 'g'}", "{0, 1, 10, 1000, 1, 7, 'ggg'}", "{0, 1, 10, 1000, 1, 7}",
@@ -120,7 +120,7 @@ func (c *answering) Do(ctx context.Context, _ rueidis.Completed) rueidis.RedisRe
 
 // TestRelease_ReplyOfAnotherShape_IsAnError: likewise for AvailablePermits.
 func TestRelease_ReplyOfAnotherShape_IsAnError(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		for _, text := range []string{"{0}", "{0, 0, 0}", "{0, 'x'}"} {
 			l := New(&answering{b.Conn, text}).Limiter("limiter")
 			for _, call := range []string{"Release", "AvailablePermits"} {
@@ -309,7 +309,7 @@ func FuzzReplies(f *testing.F) {
 	f.Add([]byte{0, 0})
 	f.Add([]byte{0, 210})
 
-	server := new(inmemory.Odd)
+	server := new(redistest.Odd)
 	client, err := rueidis.NewClient(rueidis.ClientOption{
 		InitAddress: []string{"nowhere"}, DialCtxFn: server.Dial,
 		ForceSingleClient: true, DisableCache: true, DisableRetry: true,

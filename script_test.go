@@ -57,7 +57,7 @@ func TestScripts_Names_AreDeclared(t *testing.T) {
 
 // ask runs the acquire script for requests. It requires the right now in a long reply, and leaves
 // it out of the result.
-func (b *bubble) ask(l *Limiter, flags, runs string) string {
+func (b *fixture) ask(l *Limiter, flags, runs string) string {
 	var total int64
 	for run := range strings.FieldsSeq(runs) {
 		var permits, times int64
@@ -112,7 +112,7 @@ func TestAcquireScript_Requests_Replies(t *testing.T) {
 		{"waits after a grant", "ow", "1*1 9*1", "0 0 10 60000 0 gn 57000 4 58000 3 59000 2 60000 1", []int64{4, 3, 2}},
 		{"waits, where the grant is the first", "w", "5*1 6*1", "0 5 10 60000 0 gn 60000 5", nil},
 	} {
-		inBubble(t, func(b *bubble) {
+		withRedis(t, func(b *fixture) {
 			l := b.limiter(Rate{Permits: 10, Interval: time.Minute})
 			for _, n := range test.took {
 				b.Take(l, n)
@@ -152,7 +152,7 @@ func TestLeaseScript_Requests_Replies(t *testing.T) {
 			permits: 1, wanted: 100, leased: 100, span: 10, all: 101},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(b *bubble) {
+			withRedis(t, func(b *fixture) {
 				if test.rate == (Rate{}) {
 					test.rate = Rate{Permits: 1000, Interval: time.Second}
 				}
@@ -209,7 +209,7 @@ func TestLeaseScript_Requests_Replies(t *testing.T) {
 
 // TestAcquireScript_GrantsOfOneMillisecond_ReturnTogether: for every byte of a member's permits.
 func TestAcquireScript_GrantsOfOneMillisecond_ReturnTogether(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		const rate = 1 << 40
 		l := b.limiter(Rate{Permits: rate, Interval: time.Minute})
 		sum := int64(0)
@@ -236,7 +236,7 @@ func TestAcquireScript_GrantsOfOneMillisecond_ReturnTogether(t *testing.T) {
 
 // TestScripts_Page_Is256Grants: for every loop over grants.
 func TestScripts_Page_Is256Grants(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(Rate{Permits: 10_000, Interval: 10 * second})
 		fill := func(n int) {
 			b.Redis.FlushAll()
@@ -293,7 +293,7 @@ func TestScripts_Page_Is256Grants(t *testing.T) {
 // TestScripts_CursorOfAnotherSet_StartsAgain: likewise if the set has fewer grants than the cursor
 // counts.
 func TestScripts_CursorOfAnotherSet_StartsAgain(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(Rate{Permits: 1000, Interval: 10 * second})
 		for range 300 {
 			b.Take(l, 1)

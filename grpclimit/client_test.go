@@ -17,7 +17,8 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -33,7 +34,7 @@ func limited(s *server, choose choice, opts ...grpclimit.Option) test.TestServic
 }
 
 // ask calls a host within a time.
-func ask(b *bubble.Bubble, c test.TestServiceClient, host string, within time.Duration) error {
+func ask(b *redistest.Fixture, c test.TestServiceClient, host string, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(b.Context(), within)
 	defer cancel()
 	return call(to(ctx, host), c)
@@ -41,13 +42,13 @@ func ask(b *bubble.Bubble, c test.TestServiceClient, host string, within time.Du
 
 // Calls wait for their permits in the order in which they came, each host's by themselves.
 func TestCallsWait(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		c := limited(serve(b, new(service)), perHost(client, limit.FixedWindow{Permits: 1, Interval: time.Second}))
 		begin := time.Now()
 		var calls sync.WaitGroup
 		for i := range 5 {
 			calls.Go(func() {
-				bubble.Pass(time.Duration(i) * time.Millisecond)
+				redistest.Pass(time.Duration(i) * time.Millisecond)
 				assert.NoError(b, ask(b, c, "one", time.Minute))
 				assert.Equal(b, time.Duration(i)*time.Second, time.Since(begin).Truncate(time.Second), "call %d", i)
 			})
@@ -60,7 +61,7 @@ func TestCallsWait(t *testing.T) {
 
 // A call that cannot be sent in time fails at once, with a status that says so and no more, and has not been sent.
 func TestCallsThatCannotWait(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		const over = "ResourceExhausted: the call is over its limit\n"
 		for name, c := range map[string]struct {
 			opts []grpclimit.Option
@@ -96,7 +97,7 @@ func TestCallsThatCannotWait(t *testing.T) {
 
 // What a client does while Redis fails.
 func TestCallsInAnOutage(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		on := serve(b, new(service))
 		open := limited(on, perHost(client, hour(10)), grpclimit.OnFailure(grpclimit.Open))
 		shut := limited(on, perHost(client, hour(10)))
@@ -115,13 +116,13 @@ func TestCallsInAnOutage(t *testing.T) {
 			assert.InDelta(b, float64(i), time.Since(begin).Seconds(), 0.5, "one a second")
 		}
 		b.Latency.Store(0)
-		bubble.Pass(2 * time.Minute)
+		redistest.Pass(2 * time.Minute)
 	})
 }
 
 // Shadow waits for nothing.
 func TestCallsInTheShadow(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		var results []string
 		s := &service{unary: func(context.Context, *test.SimpleRequest) error {
 			return statusOf(codes.ResourceExhausted, retryIn(time.Hour))
@@ -142,7 +143,7 @@ func TestCallsInTheShadow(t *testing.T) {
 
 // The tries of a retry policy take permits once.
 func TestRetriesAreOneCall(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		var tries atomic.Int64
 		s := &service{unary: func(context.Context, *test.SimpleRequest) error {
 			if tries.Add(1) < 3 {
@@ -158,7 +159,7 @@ func TestRetriesAreOneCall(t *testing.T) {
 
 // A server that hands on what its own calls came to tells nobody why.
 func TestAServerHandsOn(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		backend := limited(serve(b, new(service)), func(context.Context, grpclimit.Call) (grpclimit.Limiter, error) {
 			return nil, errors.New(secret)
 		})
@@ -174,7 +175,7 @@ func TestAServerHandsOn(t *testing.T) {
 
 // Nothing limits a call that no limiter is chosen for.
 func TestCallsWithoutALimiter(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, _ *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, _ *rratelimiter.Client) {
 		for _, opts := range [][]grpclimit.Option{nil, {grpclimit.EachMessage()}} {
 			c := limited(serve(b, new(service)), grpclimit.All(nil), opts...)
 			assert.NoError(b, call(b.Context(), c))

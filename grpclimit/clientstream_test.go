@@ -17,7 +17,8 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -30,7 +31,7 @@ var message = new(test.StreamingOutputCallRequest)
 
 // Each message waits for its permit, while another goroutine receives.
 func TestMessagesWait(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		c := limited(serve(b, new(service)), perHost(client, limit.FixedWindow{Permits: 2, Interval: time.Second}), grpclimit.EachMessage(),
 			grpclimit.Report(func(_ context.Context, call grpclimit.Call, _ grpclimit.Outcome) {
 				assert.Same(b, message, call.Message)
@@ -58,7 +59,7 @@ func TestMessagesWait(t *testing.T) {
 
 // A message that may not be sent ends the stream, so that a caller that goes away then leaves nothing.
 func TestAMessageThatIsNotSent(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		ended := make(chan error, 1)
 		s := &service{stream: func(ss test.TestService_FullDuplexCallServer) error {
 			err := echo(ss)
@@ -80,10 +81,10 @@ func TestAMessageThatIsNotSent(t *testing.T) {
 
 // A stream that ends while a message waits frees its sender, as if it had ended before.
 func TestAStreamThatEndsMeanwhile(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		s := &service{stream: func(ss test.TestService_FullDuplexCallServer) error {
 			_, _ = ss.Recv()
-			bubble.Pass(time.Second)
+			redistest.Pass(time.Second)
 			return statusOf(codes.ResourceExhausted, retryIn(10*time.Second))
 		}}
 		c := limited(serve(b, s), perHost(client, limit.TokenBucket{Capacity: 1, Refill: 1, Interval: 5 * time.Second}), grpclimit.EachMessage())
@@ -110,7 +111,7 @@ func TestAStreamThatEndsMeanwhile(t *testing.T) {
 
 // The pause that ends a stream is its limiter's, also where a message of no cost came last.
 func TestAPauseAfterAMessageThatCostsNothing(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		s := &service{stream: func(ss test.TestService_FullDuplexCallServer) error {
 			for range 2 {
 				_, err := ss.Recv()
@@ -142,7 +143,7 @@ func TestAPauseAfterAMessageThatCostsNothing(t *testing.T) {
 
 // One answer is the end of a stream that has one.
 func TestClientStreams(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		c := limited(serve(b, new(sums)), perHost(client, hour(2)), grpclimit.EachMessage())
 		ss, err := c.StreamingInputCall(to(b.Context(), "one"))
 		require.NoError(b, err)
@@ -185,7 +186,7 @@ func (sums) StreamingOutputCall(*test.StreamingOutputCallRequest, test.TestServi
 
 // A caller that leaves while its message waits, or before it has sent any, leaves nothing behind.
 func TestSendersThatLeave(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		c := limited(serve(b, new(service)), perHost(client, hour(1)), grpclimit.EachMessage())
 		ctx, leave := context.WithCancel(to(b.Context(), "one"))
 		ss, err := c.FullDuplexCall(ctx)

@@ -13,7 +13,8 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // TestHealthAndReflection_CallsOfServers_PassUnlessLimited, and no calls of other services.
@@ -24,7 +25,7 @@ func TestHealthAndReflection_CallsOfServers_PassUnlessLimited(t *testing.T) {
 		"/shop.Orders/Create": false, "/grpc.health.v1.Health": false, "/grpc.health.v1.Health/Check/x": false, "/grpc.health.v1.HealthX/Check": false,
 		"/x/grpc.health.v1.Health/Check": false, "/grpc.reflection.x/ServerReflection": false, "grpc.health.v1.Health/Check": true,
 	} {
-		inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 			refuses := grpclimit.All(fake(func(context.Context, int64) (rratelimiter.Decision, error) {
 				return rratelimiter.Decision{RetryAfter: time.Second}, nil
 			}))

@@ -13,7 +13,8 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -28,12 +29,12 @@ func TestASlowRedis(t *testing.T) {
 		"a share": {grpclimit.Local(0.5), map[string]int{"OK": 3, "ResourceExhausted": 47}}, // 5 of an hour, 3 of them at once
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 				var news []string
 				calls := unary(b, new(service), perIP(client, hour(10)), grpclimit.OnFailure(c.mode), grpclimit.Deadline(50*time.Millisecond),
 					grpclimit.OnStoreChange(func(up bool, err error) { news = append(news, fmt.Sprint(up, err != nil)) }))
 				require.Equal(b, "OK", get(b, calls))
-				bubble.Pass(time.Second)
+				redistest.Pass(time.Second)
 				b.Latency.Store(int64(time.Second))
 				got := make(map[string]int)
 				for range 50 {
@@ -43,12 +44,12 @@ func TestASlowRedis(t *testing.T) {
 					got[code]++
 					assert.LessOrEqual(b, time.Since(begin), 50*time.Millisecond)
 					assert.NotContains(b, text, "rratelimiter")
-					bubble.Pass(10 * time.Millisecond)
+					redistest.Pass(10 * time.Millisecond)
 				}
 				assert.Equal(b, c.want, got)
 				assert.Equal(b, []string{"false true"}, news)
 				b.Latency.Store(0)
-				bubble.Pass(time.Minute)
+				redistest.Pass(time.Minute)
 				assert.Equal(b, "OK", get(b, calls), "Redis again")
 				assert.Equal(b, []string{"false true", "true false"}, news)
 			})
@@ -58,20 +59,20 @@ func TestASlowRedis(t *testing.T) {
 
 // What a share refuses looks as any refusal, with the share's numbers.
 func TestAShareIsShown(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		calls := unary(b, new(service), perIP(client, hour(10), limit.TokenBucket{Capacity: 40, Refill: 20, Interval: time.Minute}),
 			grpclimit.OnFailure(grpclimit.Local(0.1)))
 		b.Latency.Store(int64(time.Minute))
 		assert.Equal(b, "OK", get(b, calls))
 		assert.Equal(b, anHour, get(b, calls))
 		b.Latency.Store(0)
-		bubble.Pass(time.Minute)
+		redistest.Pass(time.Minute)
 	})
 }
 
 // A limiter of which policies or name are not known has no share.
 func TestNoShare(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		quota := client.Limiter("quota")
 		b.Latency.Store(int64(time.Minute))
 		all := grpclimit.OnFailure(grpclimit.Local(1))
@@ -81,13 +82,13 @@ func TestNoShare(t *testing.T) {
 		assert.Equal(b, anHour, get(b, calls))
 		assert.Equal(b, closedText, get(b, unary(b, new(service), perIP(client, hour(10)), grpclimit.OnFailure(grpclimit.Local(0.09)))), "less than a permit")
 		b.Latency.Store(0)
-		bubble.Pass(time.Minute)
+		redistest.Pass(time.Minute)
 	})
 }
 
 // A share that a handler settles for.
 func TestSettlingAShare(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		cost := int64(0)
 		calls := unary(b, &service{unary: func(ctx context.Context, _ *test.SimpleRequest) error { return grpclimit.Settle(ctx, cost) }},
 			perIP(client, hour(10)), grpclimit.OnFailure(grpclimit.Local(0.1)))
@@ -99,6 +100,6 @@ func TestSettlingAShare(t *testing.T) {
 		assert.Equal(b, "OK", get(b, calls))
 		assert.Contains(b, get(b, calls), "RetryInfo: retry_delay 2h0m0s\n")
 		b.Latency.Store(0)
-		bubble.Pass(time.Minute)
+		redistest.Pass(time.Minute)
 	})
 }

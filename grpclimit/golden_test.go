@@ -18,7 +18,8 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -27,7 +28,7 @@ var update = flag.Bool("update", false, "write what clients are told into docs/g
 const golden = "../docs/grpc.md"
 
 // documented is the servers that docs/grpc.md calls.
-func documented(b *bubble.Bubble, client *rratelimiter.Client) map[string]test.TestServiceClient {
+func documented(b *redistest.Fixture, client *rratelimiter.Client) map[string]test.TestServiceClient {
 	each := func(name string, policies ...limit.Policy) choice {
 		return grpclimit.Each(client, name, grpclimit.ByIP(), policies...)
 	}
@@ -58,7 +59,7 @@ var block = regexp.MustCompile("(?s)```text\n-> (\\w+), cost (\\d+)\n(.*?)```\n"
 func TestTheDocumentedAnswers(t *testing.T) {
 	before, err := os.ReadFile(golden)
 	require.NoError(t, err)
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		servers := documented(b, client)
 		shown := 0
 		after := block.ReplaceAllStringFunc(string(before), func(text string) string {

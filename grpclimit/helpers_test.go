@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"strings"
 	"sync/atomic"
-	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -26,19 +25,9 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
-
-// inBubble runs a test with a Redis in memory and a clock of its own. It fails where a goroutine is left.
-func inBubble(t *testing.T, test func(b *bubble.Bubble, client *rratelimiter.Client)) {
-	bubble.Run(t, func(b *bubble.Bubble) {
-		client := rratelimiter.New(b.Conn)
-		_, err := limit.New(client, "warm", limit.FixedWindow{Permits: 1, Interval: time.Second}).Take(b.Context(), 1)
-		require.NoError(b, err) // connected
-		test(b, client)
-	})
-}
 
 // choice is what interceptors are told to limit by.
 type choice = func(context.Context, grpclimit.Call) (grpclimit.Limiter, error)
@@ -119,14 +108,14 @@ func (addressedConn) RemoteAddr() net.Addr {
 	return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 4711}
 }
 
-// server is a grpc server within a bubble.
+// server is a grpc server on the fake clock.
 type server struct {
-	b        *bubble.Bubble
+	b        *redistest.Fixture
 	listener *bufconn.Listener
 }
 
-// serve serves within a bubble until its end. Interceptors are options.
-func serve(b *bubble.Bubble, s test.TestServiceServer, opts ...grpc.ServerOption) *server {
+// serve serves on the fake clock until its end. Interceptors are options.
+func serve(b *redistest.Fixture, s test.TestServiceServer, opts ...grpc.ServerOption) *server {
 	listener := bufconn.Listen(1 << 20)
 	g := grpc.NewServer(opts...)
 	test.RegisterTestServiceServer(g, s)
@@ -145,7 +134,7 @@ func (s *server) dial(opts ...grpc.DialOption) test.TestServiceClient {
 }
 
 // unary is a server whose unary calls are limited, and a client of it.
-func unary(b *bubble.Bubble, s *service, choose choice, opts ...grpclimit.Option) test.TestServiceClient {
+func unary(b *redistest.Fixture, s *service, choose choice, opts ...grpclimit.Option) test.TestServiceClient {
 	return serve(b, s, grpc.UnaryInterceptor(grpclimit.UnaryServerInterceptor(choose, opts...))).dial()
 }
 
@@ -186,10 +175,10 @@ func told(t assert.TestingT, err error, trailer metadata.MD) string {
 }
 
 // get makes a unary call and says what the client is told.
-func get(b *bubble.Bubble, c test.TestServiceClient) string { return getOf(b, c, 0) }
+func get(b *redistest.Fixture, c test.TestServiceClient) string { return getOf(b, c, 0) }
 
 // getOf makes one of a size.
-func getOf(b *bubble.Bubble, c test.TestServiceClient, size int32) string {
+func getOf(b *redistest.Fixture, c test.TestServiceClient, size int32) string {
 	var trailer metadata.MD
 	_, err := c.UnaryCall(b.Context(), &test.SimpleRequest{ResponseSize: size}, grpc.Trailer(&trailer))
 	return told(b, err, trailer)

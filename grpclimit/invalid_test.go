@@ -9,7 +9,8 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 const invalidText = "InvalidArgument: the call lacks what its limit needs\ngrpc-retry-pushback-ms: -1\n"
@@ -33,7 +34,7 @@ func TestUnaryServerInterceptor_InvalidRequest_IsRefusedWithoutRetryInfo(t *test
 		"shadow":                   {byTenant, []grpclimit.Option{grpclimit.Shadow()}, "OK"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 				var got grpclimit.Outcome
 				opts := slices.Concat(c.opts, []grpclimit.Option{grpclimit.Report(func(_ context.Context, _ grpclimit.Call, o grpclimit.Outcome) { got = o })})
 				assert.Equal(b, c.want, get(b, unary(b, new(service), grpclimit.Each(client, "api", c.key, hour(9)), opts...)))

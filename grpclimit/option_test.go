@@ -12,12 +12,13 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 func TestCost(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		s := new(service)
 		c := unary(b, s, perIP(client, hour(10)), grpclimit.Cost(func(_ context.Context, call grpclimit.Call) int64 {
 			assert.Equal(b, "/grpc.testing.TestService/UnaryCall", call.Method)
@@ -44,14 +45,14 @@ func TestCost(t *testing.T) {
 
 // A call that waits is served as soon as it can be, and refused at once where it cannot in time.
 func TestWait(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		s := new(service)
 		c := unary(b, s, perIP(client, limit.FixedWindow{Permits: 1, Interval: 3 * time.Second}), grpclimit.Wait(2*time.Second))
 		require.Equal(b, "OK", get(b, c))
 		begin := time.Now()
 		assert.Contains(b, get(b, c), "grpc-retry-pushback-ms: 3000\n")
 		assert.Zero(b, time.Since(begin))
-		bubble.Pass(1500 * time.Millisecond)
+		redistest.Pass(1500 * time.Millisecond)
 		assert.Equal(b, "OK", get(b, c))
 		assert.Equal(b, 3*time.Second, time.Since(begin))
 		assert.EqualValues(b, 2, s.served.Load())
@@ -60,7 +61,7 @@ func TestWait(t *testing.T) {
 
 // A call whose caller leaves while it waits, or will have left by then, does not get to the handler.
 func TestCallersThatLeave(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		limiter := grpclimit.UnaryServerInterceptor(perIP(client, limit.FixedWindow{Permits: 1, Interval: 3 * time.Second}), grpclimit.Wait(time.Hour))
 		ask := func(ctx context.Context) error {
 			_, err := limiter(from(ctx, "192.0.2.1:1"), nil, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) { return nil, nil })
@@ -80,7 +81,7 @@ func TestCallersThatLeave(t *testing.T) {
 }
 
 func TestShadowDecidesAndLetsPass(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		s := new(service)
 		var results []string
 		c := unary(b, s, perIP(client, hour(1)), grpclimit.Shadow(), grpclimit.Wait(2*time.Hour),
@@ -120,7 +121,7 @@ func TestWrongSettingsPanic(t *testing.T) {
 	} {
 		assert.Panics(t, f, name)
 	}
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		for name, policies := range map[string][]limit.Policy{
 			"none": {}, "a bad one": {limit.FixedWindow{}}, "two equal ones": {hour(1), hour(2)},
 		} {

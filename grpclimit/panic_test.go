@@ -16,14 +16,15 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // A panic in a handler or a callback is its caller's, and the next call finds all as it was.
 func TestPanics(t *testing.T) {
 	for _, where := range []string{"handler", "choose", "skip", "cost", "report", "subject", "changed"} {
 		t.Run(where, func(t *testing.T) {
-			inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 				var broken atomic.Bool
 				breaks := func(here string) {
 					if here == where && broken.Load() {
@@ -60,14 +61,14 @@ func TestPanics(t *testing.T) {
 				case "subject":
 					require.Equal(b, "OK", get(b, c))
 				case "changed":
-					bubble.Pass(time.Minute)
+					redistest.Pass(time.Minute)
 					b.Latency.Store(int64(time.Minute))
 				}
 				broken.Store(true)
 				assert.True(b, strings.HasPrefix(get(b, c), "Internal: "+where))
 				broken.Store(false)
 				b.Latency.Store(0)
-				bubble.Pass(2 * time.Minute)
+				redistest.Pass(2 * time.Minute)
 				if where == "subject" {
 					assert.Contains(b, get(b, c), "ResourceExhausted")
 				} else {

@@ -19,7 +19,8 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -54,7 +55,7 @@ func TestRetryInfoPausesAll(t *testing.T) {
 		"no status":   {errors.New("no"), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 				refusing := true
 				fails := func() error {
 					if refusing {
@@ -110,7 +111,7 @@ func TestRetryInfoPausesAll(t *testing.T) {
 
 // What an interceptor further in has not sent is no word of the server's.
 func TestOwnRefusalsPauseNothing(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		inner := grpclimit.UnaryClientInterceptor(grpclimit.Each(client, "inner", grpclimit.ByMethod(), hour(1)), grpclimit.AtOnce())
 		outer := grpclimit.UnaryClientInterceptor(perHost(client, hour(9)), grpclimit.AtOnce())
 		c := serve(b, new(service)).dial(grpc.WithChainUnaryInterceptor(outer, inner))
@@ -124,19 +125,19 @@ func TestOwnRefusalsPauseNothing(t *testing.T) {
 
 // A pause that begins while a call stands in line for a permit holds for it too, and the permit goes back.
 func TestAPauseThatBeginsMeanwhile(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		answers := make(chan error, 2)
 		c := limited(serve(b, &service{unary: func(context.Context, *test.SimpleRequest) error { return <-answers }}),
 			perHost(client, limit.TokenBucket{Capacity: 1, Refill: 1, Interval: 6 * time.Second})) // the next permit but one is there after 12 s
 		begin := time.Now()
 		var calls sync.WaitGroup
 		calls.Go(func() { _ = ask(b, c, "one", time.Minute) })
-		bubble.Pass(time.Millisecond)
+		redistest.Pass(time.Millisecond)
 		calls.Go(func() {
 			assert.NoError(b, ask(b, c, "one", time.Minute))
 			assert.Equal(b, 10*time.Second, time.Since(begin).Truncate(time.Second))
 		})
-		bubble.Pass(time.Second - time.Millisecond)
+		redistest.Pass(time.Second - time.Millisecond)
 		answers <- statusOf(codes.ResourceExhausted, retryIn(9*time.Second))
 		answers <- nil
 		calls.Wait()

@@ -14,7 +14,8 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -30,7 +31,7 @@ func TestTheFirstRetrySucceeds(t *testing.T) {
 		"bucket": limit.TokenBucket{Capacity: 1, Refill: 3, Interval: 10 * time.Second}, "minute": limit.FixedWindow{Permits: 1, Interval: time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 				var refused atomic.Int64
 				report := grpclimit.Report(func(_ context.Context, _ grpclimit.Call, o grpclimit.Outcome) {
 					if o.Result == grpclimit.Rejected {
@@ -41,7 +42,7 @@ func TestTheFirstRetrySucceeds(t *testing.T) {
 					grpc.StreamInterceptor(grpclimit.StreamServerInterceptor(perIP(client, policy), report)),
 				).dial(grpc.WithDefaultServiceConfig(retries))
 				for i := range 5 {
-					bubble.Pass(37 * time.Millisecond)
+					redistest.Pass(37 * time.Millisecond)
 					assert.Equal(b, "OK", get(b, c))
 					assert.EqualValues(b, 2*i, refused.Load(), "each but the first was refused once")
 					ss, err := c.FullDuplexCall(b.Context())
@@ -68,7 +69,7 @@ func TestNoRetryHelps(t *testing.T) {
 		"later": {limit.FixedWindow{Permits: 1, Interval: 61 * time.Second}, 1, 1}, "never": {hour(1), 2, 1}, "soon": {limit.FixedWindow{Permits: 1, Interval: 60 * time.Second}, 1, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 				cost := int64(1)
 				tries := 0
 				calls := unaryRetrying(b, new(service), perIP(client, c.policy), grpclimit.Cost(func(context.Context, grpclimit.Call) int64 { return cost }),
@@ -86,7 +87,7 @@ func TestNoRetryHelps(t *testing.T) {
 
 // While Redis fails, retry policies wait the second that they are told.
 func TestRetriesInAnOutage(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		var at []string
 		begin := time.Now()
 		calls := unaryRetrying(b, new(service), perIP(client, hour(9)), grpclimit.Report(func(_ context.Context, _ grpclimit.Call, o grpclimit.Outcome) {
@@ -100,6 +101,6 @@ func TestRetriesInAnOutage(t *testing.T) {
 }
 
 // unaryRetrying is a server whose unary calls are limited, and a client of it that tries again.
-func unaryRetrying(b *bubble.Bubble, s *service, choose choice, opts ...grpclimit.Option) test.TestServiceClient {
+func unaryRetrying(b *redistest.Fixture, s *service, choose choice, opts ...grpclimit.Option) test.TestServiceClient {
 	return serve(b, s, grpc.UnaryInterceptor(grpclimit.UnaryServerInterceptor(choose, opts...))).dial(grpc.WithDefaultServiceConfig(retries))
 }

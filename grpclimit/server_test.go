@@ -15,7 +15,8 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -75,7 +76,7 @@ func TestWhatCannotBeTold(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(b *bubble.Bubble, _ *rratelimiter.Client) {
+			guardtest.Run(t, func(b *redistest.Fixture, _ *rratelimiter.Client) {
 				s := new(service)
 				var got grpclimit.Outcome
 				report := grpclimit.Report(func(_ context.Context, _ grpclimit.Call, o grpclimit.Outcome) { got = o })
@@ -90,7 +91,7 @@ func TestWhatCannotBeTold(t *testing.T) {
 
 // What refusals tell, of one policy and of several, with names and a subject that was asked for.
 func TestRefusals(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		subject := "tenant:gold"
 		choose := grpclimit.Each(client, "api", grpclimit.ByIP(), grpclimit.Named("calls", hour(1)),
 			limit.TokenBucket{Capacity: 1, Refill: 1, Interval: time.Second}, limit.FixedWindow{Permits: 9, Interval: 24 * time.Hour})
@@ -114,7 +115,7 @@ func TestRefusals(t *testing.T) {
 
 // Several interceptors around a handler each decide, and the innermost outcome is the handler's.
 func TestSeveralInterceptors(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		s := &service{unary: func(ctx context.Context, _ *test.SimpleRequest) error {
 			o, limited := grpclimit.FromContext(ctx)
 			assert.True(b, limited)
@@ -131,7 +132,7 @@ func TestSeveralInterceptors(t *testing.T) {
 
 // A limiter that is nobody's fault to lack a rate is a failure, not an outage.
 func TestALimiterWithoutARate(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		c := unary(b, new(service), grpclimit.All(client.Limiter("none")), grpclimit.OnStoreChange(func(bool, error) { b.Error("no outage") }))
 		assert.Equal(b, closedText, get(b, c))
 	})
@@ -139,7 +140,7 @@ func TestALimiterWithoutARate(t *testing.T) {
 
 // An error of the handler's is its own.
 func TestErrorsOfHandlers(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		s := &service{unary: func(context.Context, *test.SimpleRequest) error { return errors.New("theirs") }}
 		assert.Equal(b, "Unknown: theirs\n", get(b, unary(b, s, perIP(client, hour(1)))))
 	})

@@ -13,11 +13,12 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-func left(b *bubble.Bubble, client *rratelimiter.Client, permits int64) int64 {
+func left(b *redistest.Fixture, client *rratelimiter.Client, permits int64) int64 {
 	d, err := limit.New(client, "api:192.0.2.1", hour(permits)).Peek(b.Context())
 	require.NoError(b, err)
 	return d[0].Remaining
@@ -32,7 +33,7 @@ func TestSettle(t *testing.T) {
 		"more than there is": {[]int64{12}, 0}, "the last counts": {[]int64{9, 0, 1}, 9},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 				settles := func(ctx context.Context) error {
 					for _, cost := range c.costs {
 						assert.NoError(b, grpclimit.Settle(ctx, cost))
@@ -47,7 +48,7 @@ func TestSettle(t *testing.T) {
 				require.Equal(b, "OK", get(b, calls))
 				assert.Equal(b, c.left, left(b, client, 10), "a unary call")
 
-				bubble.Pass(2 * time.Hour)
+				redistest.Pass(2 * time.Hour)
 				ss, err := calls.FullDuplexCall(b.Context())
 				require.NoError(b, err)
 				_, _ = ss.Recv()
@@ -59,7 +60,7 @@ func TestSettle(t *testing.T) {
 
 // A client that goes away in the middle is settled for all the same; a handler that panics too.
 func TestSettleBehindTheEnd(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		limited := grpclimit.UnaryServerInterceptor(perIP(client, hour(10)))
 		ctx, cancel := context.WithCancel(from(b.Context(), "192.0.2.1:1"))
 		_, err := limited(ctx, nil, &grpc.UnaryServerInfo{}, func(ctx context.Context, _ any) (any, error) {
@@ -85,17 +86,17 @@ func TestSettleBehindTheEnd(t *testing.T) {
 		ctx, cancel = context.WithCancel(b.Context())
 		_, err = calls.FullDuplexCall(ctx)
 		require.NoError(b, err)
-		bubble.Pass(time.Second)
+		redistest.Pass(time.Second)
 		assert.EqualValues(b, 3, left(b, client, 10))
 		cancel()
-		bubble.Pass(time.Second)
+		redistest.Pass(time.Second)
 		assert.EqualValues(b, 4, left(b, client, 10))
 	})
 }
 
 // What cannot be settled says so where it is asked for.
 func TestSettleFails(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		quota := client.Limiter("quota")
 		require.NoError(b, quota.SetRate(b.Context(), rratelimiter.Rate{Permits: 10, Interval: time.Hour}))
 		var later context.Context
@@ -118,7 +119,7 @@ func TestSettleFails(t *testing.T) {
 
 // A settlement has the deadline, and one that fails is told.
 func TestSettleInAnOutage(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		var failed []error
 		calls := unary(b, &service{unary: func(ctx context.Context, _ *test.SimpleRequest) error {
 			b.Latency.Store(int64(time.Minute))
@@ -133,13 +134,13 @@ func TestSettleInAnOutage(t *testing.T) {
 		require.Len(b, failed, 1)
 		assert.ErrorIs(b, failed[0], context.DeadlineExceeded)
 		b.Latency.Store(0)
-		bubble.Pass(time.Minute)
+		redistest.Pass(time.Minute)
 	})
 }
 
 // With EachMessage the outcome is that of the last message, and each is settled for before the next.
 func TestSettleForMessages(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		s := &service{stream: func(ss test.TestService_FullDuplexCallServer) error {
 			_, limited := grpclimit.FromContext(ss.Context())
 			assert.False(b, limited, "nothing was received")

@@ -17,17 +17,18 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // streams is a server whose streams are limited, and a client of it.
-func streams(b *bubble.Bubble, s *service, choose choice, opts ...grpclimit.Option) test.TestServiceClient {
+func streams(b *redistest.Fixture, s *service, choose choice, opts ...grpclimit.Option) test.TestServiceClient {
 	return serve(b, s, grpc.StreamInterceptor(grpclimit.StreamServerInterceptor(choose, opts...))).dial()
 }
 
 // exchange sends so many messages on a stream of its own, and says how many were answered, and what the client is told then.
-func exchange(b *bubble.Bubble, c test.TestServiceClient, messages int) (answered int, end string) {
+func exchange(b *redistest.Fixture, c test.TestServiceClient, messages int) (answered int, end string) {
 	ss, err := c.FullDuplexCall(b.Context())
 	require.NoError(b, err)
 	for range messages {
@@ -48,7 +49,7 @@ func exchange(b *bubble.Bubble, c test.TestServiceClient, messages int) (answere
 
 // A stream takes its permits once, however many messages it has.
 func TestStreamsAtTheirStart(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		s := new(service)
 		c := streams(b, s, perIP(client, hour(1)), grpclimit.Report(func(_ context.Context, call grpclimit.Call, _ grpclimit.Outcome) {
 			assert.Equal(b, grpclimit.Call{Method: "/grpc.testing.TestService/FullDuplexCall"}, call)
@@ -65,7 +66,7 @@ func TestStreamsAtTheirStart(t *testing.T) {
 
 // With EachMessage the start costs nothing, and the message that is over the limit ends the stream.
 func TestEachMessage(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		const over = "ResourceExhausted: the call is over its limit\nRetryInfo: retry_delay 10s\n" +
 			`QuotaFailure: subject "", description "the limit \"10s\" of 3 has too few permits left", quota_metric "permits", quota_id "10s", quota_value 3` + "\n"
 		c := streams(b, new(service), perIP(client, limit.FixedWindow{Permits: 3, Interval: 10 * time.Second}), grpclimit.EachMessage(),
@@ -87,7 +88,7 @@ func TestEachMessage(t *testing.T) {
 
 // A handler may receive on, and has shed what was refused.
 func TestShedding(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		var got []codes.Code
 		s := &service{stream: func(ss test.TestService_FullDuplexCallServer) error {
 			for {
@@ -110,7 +111,7 @@ func TestShedding(t *testing.T) {
 
 // One goroutine receives while another sends, and the handler returns while both do.
 func TestTwoGoroutinesOfAHandler(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		var stays sync.WaitGroup
 		s := &service{stream: func(ss test.TestService_FullDuplexCallServer) error {
 			var both sync.WaitGroup
@@ -147,7 +148,7 @@ func TestTwoGoroutinesOfAHandler(t *testing.T) {
 
 // What nobody limits is the server's own stream.
 func TestStreamsWithoutALimiter(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, _ *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, _ *rratelimiter.Client) {
 		for _, opts := range [][]grpclimit.Option{nil, {grpclimit.EachMessage()}} {
 			answered, end := exchange(b, streams(b, new(service), grpclimit.All(nil), opts...), 3)
 			assert.Equal(b, 3, answered)
@@ -158,7 +159,7 @@ func TestStreamsWithoutALimiter(t *testing.T) {
 
 // A handler that panics in a stream hurts nobody else.
 func TestAStreamPanics(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		for _, opts := range [][]grpclimit.Option{nil, {grpclimit.EachMessage()}} {
 			s := &service{stream: func(ss test.TestService_FullDuplexCallServer) error {
 				_, err := ss.Recv()

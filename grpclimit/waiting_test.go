@@ -16,7 +16,8 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -24,24 +25,24 @@ import (
 func TestMaxWaiting_BoundReached_DeniesAtOnce(t *testing.T) {
 	bucket := limit.TokenBucket{Capacity: 1, Refill: 1, Interval: time.Second}
 	for name, c := range map[string]struct {
-		start func(b *bubble.Bubble, choose choice) test.TestServiceClient
+		start func(b *redistest.Fixture, choose choice) test.TestServiceClient
 		want  int64
 	}{
-		"server": {func(b *bubble.Bubble, choose choice) test.TestServiceClient {
+		"server": {func(b *redistest.Fixture, choose choice) test.TestServiceClient {
 			return unary(b, new(service), choose, grpclimit.Wait(time.Hour), grpclimit.MaxWaiting(3))
 		}, 3},
-		"server by default": {func(b *bubble.Bubble, choose choice) test.TestServiceClient {
+		"server by default": {func(b *redistest.Fixture, choose choice) test.TestServiceClient {
 			return unary(b, new(service), choose, grpclimit.Wait(time.Hour))
 		}, grpclimit.DefaultMaxWaiting},
-		"client": {func(b *bubble.Bubble, choose choice) test.TestServiceClient {
+		"client": {func(b *redistest.Fixture, choose choice) test.TestServiceClient {
 			return serve(b, new(service)).dial(grpc.WithUnaryInterceptor(grpclimit.UnaryClientInterceptor(choose, grpclimit.MaxWaiting(3))))
 		}, 3},
-		"client by default": {func(b *bubble.Bubble, choose choice) test.TestServiceClient {
+		"client by default": {func(b *redistest.Fixture, choose choice) test.TestServiceClient {
 			return serve(b, new(service)).dial(grpc.WithUnaryInterceptor(grpclimit.UnaryClientInterceptor(choose)))
 		}, 1020},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 				calls := c.start(b, grpclimit.All(limit.New(client, "a", bucket)))
 				require.NoError(b, call(b.Context(), calls))
 				var waits, denied atomic.Int64
@@ -56,7 +57,7 @@ func TestMaxWaiting_BoundReached_DeniesAtOnce(t *testing.T) {
 						}
 					})
 				}
-				bubble.Pass(500 * time.Millisecond)
+				redistest.Pass(500 * time.Millisecond)
 				assert.Equal(b, min(c.want+20, 1020)-c.want, denied.Load())
 				leave()
 				all.Wait()

@@ -11,7 +11,8 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -26,12 +27,12 @@ func TestASlowRedis(t *testing.T) {
 		"a share": {httplimit.Local(0.5), map[int]int{200: 3, 429: 47}}, // 5 of an hour, 3 of them at once
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 				var news []string
 				handler := httplimit.Middleware(perIP(client, hour(10)), httplimit.OnFailure(c.mode), httplimit.Deadline(50*time.Millisecond),
 					httplimit.OnStoreChange(func(up bool, err error) { news = append(news, fmt.Sprint(up, err != nil)) }))(new(ok))
 				require.Equal(b, 200, serve(handler, request()).Code)
-				bubble.Pass(time.Second)
+				redistest.Pass(time.Second)
 				b.Latency.Store(int64(time.Second))
 				got := make(map[int]int)
 				for range 50 {
@@ -40,12 +41,12 @@ func TestASlowRedis(t *testing.T) {
 					got[w.Code]++
 					assert.LessOrEqual(b, time.Since(begin), 50*time.Millisecond)
 					assert.NotContains(b, w.Body.String()+fmt.Sprint(w.Header()), "rratelimiter")
-					bubble.Pass(10 * time.Millisecond)
+					redistest.Pass(10 * time.Millisecond)
 				}
 				assert.Equal(b, c.want, got)
 				assert.Equal(b, []string{"false true"}, news)
 				b.Latency.Store(0)
-				bubble.Pass(time.Minute)
+				redistest.Pass(time.Minute)
 				assert.Equal(b, 200, serve(handler, request()).Code, "Redis again")
 				assert.Equal(b, []string{"false true", "true false"}, news)
 			})
@@ -55,7 +56,7 @@ func TestASlowRedis(t *testing.T) {
 
 // What a share refuses looks as any refusal, with the share's numbers.
 func TestAShareIsShown(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		handler := httplimit.Middleware(perIP(client, hour(10), limit.TokenBucket{Capacity: 40, Refill: 20, Interval: time.Minute}),
 			httplimit.OnFailure(httplimit.Local(0.1)))(new(ok))
 		b.Latency.Store(int64(time.Minute))
@@ -72,7 +73,7 @@ func TestAShareIsShown(t *testing.T) {
 
 // A limiter of which policies or name are not known has no share.
 func TestNoShare(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		quota := client.Limiter("quota")
 		b.Latency.Store(int64(time.Minute))
 		handler := httplimit.Middleware(httplimit.All(quota), httplimit.OnFailure(httplimit.Local(1)))(new(ok))
@@ -89,7 +90,7 @@ func TestNoShare(t *testing.T) {
 
 // A share that a handler settles for.
 func TestSettlingAShare(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		cost := int64(0)
 		handler := httplimit.Middleware(perIP(client, hour(10)), httplimit.OnFailure(httplimit.Local(0.1)))(
 			http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { assert.NoError(b, httplimit.Settle(r.Context(), cost)) }))

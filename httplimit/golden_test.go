@@ -16,7 +16,8 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -59,7 +60,7 @@ var block = regexp.MustCompile("(?s)```http\n(.*?)\n\n(.*?)```\n")
 func TestTheDocumentedResponses(t *testing.T) {
 	before, err := os.ReadFile(golden)
 	require.NoError(t, err)
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		p := listen(b, documented(client))
 		shown := 0
 		after := block.ReplaceAllStringFunc(string(before), func(text string) string {

@@ -9,13 +9,14 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // Names are strings of structured fields, and numbers have 15 digits at most. examples/doors reads them with a parser.
 func TestFieldsAreStructured(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		odd := httplimit.Named(`a\b"c`, limit.FixedWindow{Permits: 1 << 53, Interval: time.Minute})
 		h := serve(httplimit.Middleware(perIP(client, odd))(new(ok)), request()).Header()
 		assert.Equal(b, []string{`"a\\b\"c";q=999999999999999;w=60`}, h["Ratelimit-Policy"])
@@ -25,12 +26,12 @@ func TestFieldsAreStructured(t *testing.T) {
 
 // All times are rounded up to whole seconds.
 func TestTimesAreRoundedUp(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		choose := perIP(client, limit.FixedWindow{Permits: 1, Interval: 10 * time.Second})
-		bubble.Pass(300 * time.Millisecond)
+		redistest.Pass(300 * time.Millisecond)
 		begin := time.Now().Truncate(time.Second)
 		assert.Equal(b, 200, serve(httplimit.Middleware(choose)(new(ok)), request()).Code)
-		bubble.Pass(time.Millisecond) // the window ends 9,999 ms later
+		redistest.Pass(time.Millisecond) // the window ends 9,999 ms later
 		h := serve(httplimit.Middleware(choose, httplimit.Headers(httplimit.XRateLimit))(new(ok)), request()).Header()
 		assert.Equal(b, "10", h.Get("Retry-After"))
 		assert.Equal(b, begin.Add(11*time.Second).Unix(), unixOf(b, h.Get("X-RateLimit-Reset")))
@@ -39,7 +40,7 @@ func TestTimesAreRoundedUp(t *testing.T) {
 	})
 }
 
-func unixOf(b *bubble.Bubble, text string) int64 {
+func unixOf(b *redistest.Fixture, text string) int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	assert.NoError(b, err)
 	return n

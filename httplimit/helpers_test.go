@@ -4,26 +4,12 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
-	"testing"
 	"time"
-
-	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
-
-// inBubble runs a test with a Redis in memory and a clock of its own. It fails where a goroutine is left.
-func inBubble(t *testing.T, test func(b *bubble.Bubble, client *rratelimiter.Client)) {
-	bubble.Run(t, func(b *bubble.Bubble) {
-		client := rratelimiter.New(b.Conn)
-		_, err := limit.New(client, "warm", limit.FixedWindow{Permits: 1, Interval: time.Second}).Take(b.Context(), 1)
-		require.NoError(b, err) // connected
-		test(b, client)
-	})
-}
 
 // hour is a window of so many permits.
 func hour(permits int64) limit.Policy {

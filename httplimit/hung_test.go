@@ -12,13 +12,14 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // TestMiddleware_HungRedis_DelaysOneRequest at low traffic: the mode decides all others at once, and the end of the outage is noticed
 // between requests.
 func TestMiddleware_HungRedis_DelaysOneRequest(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		var mu sync.Mutex
 		var news []bool
 		heard := func() []bool {
@@ -32,14 +33,14 @@ func TestMiddleware_HungRedis_DelaysOneRequest(t *testing.T) {
 			news = append(news, up)
 		}))(new(ok))
 		require.Equal(b, 200, serve(handler, request()).Code)
-		bubble.Pass(time.Second)
+		redistest.Pass(time.Second)
 		b.Latency.Store(int64(time.Second))
 		var waited []time.Duration
 		for range 30 {
 			begin := time.Now()
 			require.Equal(b, 200, serve(handler, request()).Code)
 			waited = append(waited, time.Since(begin))
-			bubble.Pass(time.Second)
+			redistest.Pass(time.Second)
 		}
 		assert.Equal(b, httplimit.DefaultDeadline, waited[0])
 		for _, d := range waited[1:] {
@@ -47,7 +48,7 @@ func TestMiddleware_HungRedis_DelaysOneRequest(t *testing.T) {
 		}
 		assert.Equal(b, []bool{false}, heard())
 		b.Latency.Store(0)
-		bubble.Pass(5 * time.Second)
+		redistest.Pass(5 * time.Second)
 		assert.Equal(b, []bool{false, true}, heard(), "without a request")
 		assert.NotEmpty(b, serve(handler, request()).Header().Get("RateLimit"))
 	})

@@ -12,7 +12,8 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -43,7 +44,7 @@ func TestMiddleware_InvalidRequest_IsRefusedWithoutRetryAfter(t *testing.T) {
 		"shadow":                   {httplimit.ByHeader("X-Key"), []httplimit.Option{httplimit.Shadow()}, 200, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 				var got httplimit.Outcome
 				opts := slices.Concat(c.opts, []httplimit.Option{httplimit.Report(func(_ *http.Request, o httplimit.Outcome) { got = o })})
 				next := new(ok)
@@ -66,7 +67,7 @@ func TestMiddleware_InvalidRequest_IsRefusedWithoutRetryAfter(t *testing.T) {
 
 // TestMiddleware_EmptyWildcard_IsRefused, while a path without the wildcard is the server's own mistake.
 func TestMiddleware_EmptyWildcard_IsRefused(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		limited := httplimit.Middleware(httplimit.Each(client, "web", httplimit.ByPathValue("rest"), hour(1)))(new(ok))
 		mux := http.NewServeMux()
 		mux.Handle("/files/{rest...}", limited)

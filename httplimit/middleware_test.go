@@ -15,7 +15,8 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -88,7 +89,7 @@ func TestWhatCannotBeTold(t *testing.T) {
 }
 
 func TestCost(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		h := new(ok)
 		cost := int64(0)
 		handler := httplimit.Middleware(perIP(client, hour(10)), httplimit.Cost(func(*http.Request) int64 { return cost }))(h)
@@ -117,7 +118,7 @@ func TestCost(t *testing.T) {
 
 // A request that waits is served as soon as it can be, and refused at once where it cannot in time.
 func TestWait(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		h := new(ok)
 		handler := httplimit.Middleware(perIP(client, limit.FixedWindow{Permits: 1, Interval: 3 * time.Second}), httplimit.Wait(2*time.Second))(h)
 		require.Equal(b, 200, serve(handler, request()).Code)
@@ -126,7 +127,7 @@ func TestWait(t *testing.T) {
 		assert.Equal(b, 429, w.Code)
 		assert.Equal(b, "3", w.Header().Get("Retry-After"))
 		assert.Zero(b, time.Since(begin))
-		bubble.Pass(1500 * time.Millisecond)
+		redistest.Pass(1500 * time.Millisecond)
 		w = serve(handler, request())
 		assert.Equal(b, 200, w.Code)
 		assert.Equal(b, 3*time.Second, time.Since(begin))
@@ -134,7 +135,7 @@ func TestWait(t *testing.T) {
 
 		ctx, cancel := context.WithTimeout(b.Context(), time.Second)
 		defer cancel()
-		bubble.Pass(1500 * time.Millisecond)
+		redistest.Pass(1500 * time.Millisecond)
 		w = serve(handler, request().WithContext(ctx))
 		assert.Equal(b, 503, w.Code, "its context has ended")
 		assert.Equal(b, 2, h.served)
@@ -143,7 +144,7 @@ func TestWait(t *testing.T) {
 
 // A limiter without a line is waited for all the same.
 func TestWaitForALimiterOfAnotherKind(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, _ *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, _ *rratelimiter.Client) {
 		free := time.Now().Add(1500 * time.Millisecond)
 		limiter := fake(func(context.Context, int64) (rratelimiter.Decision, error) {
 			left := max(0, time.Until(free))
@@ -159,7 +160,7 @@ func TestWaitForALimiterOfAnotherKind(t *testing.T) {
 }
 
 func TestShadowDecidesAndLetsPass(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		h := new(ok)
 		var results []string
 		handler := httplimit.Middleware(perIP(client, hour(1)), httplimit.Shadow(), httplimit.Wait(2*time.Hour),
@@ -184,7 +185,7 @@ func TestShadowDecidesAndLetsPass(t *testing.T) {
 
 // Several Middlewares around a handler each tell their limit, and the innermost outcome is the handler's.
 func TestSeveralMiddlewares(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		outer := httplimit.Middleware(httplimit.Each(client, "all", httplimit.ByIP(), httplimit.Named("outer", hour(10))))
 		inner := httplimit.Middleware(httplimit.Each(client, "some", httplimit.ByIP(), httplimit.Named("inner", hour(5))))
 		w := serve(outer(inner(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -218,7 +219,7 @@ func TestWrongSettingsPanic(t *testing.T) {
 	} {
 		assert.Panics(t, f, name)
 	}
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		for name, policies := range map[string][]limit.Policy{
 			"none": {}, "a bad one": {limit.FixedWindow{}}, "two equal ones": {hour(1), hour(2)},
 		} {
@@ -230,7 +231,7 @@ func TestWrongSettingsPanic(t *testing.T) {
 
 // A limiter that is nobody's fault to lack a rate is a failure, not an outage.
 func TestALimiterWithoutARate(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		handler := httplimit.Middleware(httplimit.All(client.Limiter("none")), httplimit.OnStoreChange(func(bool, error) { b.Error("no outage") }))(new(ok))
 		w := serve(handler, request())
 		assert.Equal(b, 503, w.Code)
@@ -240,7 +241,7 @@ func TestALimiterWithoutARate(t *testing.T) {
 
 // However many keys there are, each has a limiter of its own.
 func TestManyKeys(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		handler := httplimit.Middleware(httplimit.Each(client, "web", httplimit.ByHeader("X-Key"), hour(1)))(new(ok))
 		for round := range 2 {
 			for key := range 600 {

@@ -11,10 +11,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-// pipes is a network of pipes, on which net/http serves within a bubble.
+// pipes is a network of pipes, on which net/http serves on the fake clock.
 type pipes struct {
 	conns  chan net.Conn
 	once   sync.Once
@@ -48,8 +48,8 @@ type addressed struct{ net.Conn }
 
 func (addressed) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 4711} }
 
-// listen serves a handler within a bubble until its end.
-func listen(b *bubble.Bubble, handler http.Handler) *pipes {
+// listen serves a handler on the fake clock until its end.
+func listen(b *redistest.Fixture, handler http.Handler) *pipes {
 	p := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
 	server := &http.Server{Handler: handler}
 	go func() { _ = server.Serve(p) }()
@@ -58,7 +58,7 @@ func listen(b *bubble.Bubble, handler http.Handler) *pipes {
 }
 
 // exchange sends lines of a request as they are and gives all that comes back.
-func exchange(b *bubble.Bubble, p *pipes, lines string) string {
+func exchange(b *redistest.Fixture, p *pipes, lines string) string {
 	conn, err := p.dial(b.Context(), "", "")
 	require.NoError(b, err)
 	defer conn.Close()

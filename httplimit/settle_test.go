@@ -12,12 +12,13 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // settling is a handler that settles.
-func settling(b *bubble.Bubble, costs ...int64) http.Handler {
+func settling(b *redistest.Fixture, costs ...int64) http.Handler {
 	return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		for _, cost := range costs {
 			assert.NoError(b, httplimit.Settle(r.Context(), cost))
@@ -25,7 +26,7 @@ func settling(b *bubble.Bubble, costs ...int64) http.Handler {
 	})
 }
 
-func left(b *bubble.Bubble, client *rratelimiter.Client, permits int64) int64 {
+func left(b *redistest.Fixture, client *rratelimiter.Client, permits int64) int64 {
 	d, err := limit.New(client, "web:192.0.2.1", hour(permits)).Peek(b.Context())
 	require.NoError(b, err)
 	return d[0].Remaining
@@ -40,7 +41,7 @@ func TestSettle(t *testing.T) {
 		"more than there is": {[]int64{12}, 0}, "the last counts": {[]int64{9, 0, 1}, 9},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 				five := httplimit.Cost(func(*http.Request) int64 { return 5 })
 				handler := httplimit.Middleware(perIP(client, hour(10)), five)(settling(b, c.costs...))
 				require.Equal(b, 200, serve(handler, request()).Code)
@@ -52,7 +53,7 @@ func TestSettle(t *testing.T) {
 
 // A client that goes away in the middle is settled for all the same; a handler that panics too.
 func TestSettleBehindTheEnd(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		ctx, cancel := context.WithCancel(b.Context())
 		handler := httplimit.Middleware(perIP(client, hour(10)))(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			cancel()
@@ -72,7 +73,7 @@ func TestSettleBehindTheEnd(t *testing.T) {
 
 // What cannot be settled says so where it is asked for.
 func TestSettleFails(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		quota := client.Limiter("quota")
 		require.NoError(b, quota.SetRate(b.Context(), rratelimiter.Rate{Permits: 10, Interval: time.Hour}))
 		var later context.Context
@@ -92,7 +93,7 @@ func TestSettleFails(t *testing.T) {
 
 // A settlement has the deadline, and one that fails is told.
 func TestSettleInAnOutage(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		var told []error
 		handler := httplimit.Middleware(perIP(client, hour(10)), httplimit.OnSettleError(func(_ *http.Request, err error) { told = append(told, err) }))(
 			http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -105,6 +106,6 @@ func TestSettleInAnOutage(t *testing.T) {
 		require.Len(b, told, 1)
 		assert.ErrorIs(b, told[0], context.DeadlineExceeded)
 		b.Latency.Store(0)
-		bubble.Pass(time.Minute)
+		redistest.Pass(time.Minute)
 	})
 }

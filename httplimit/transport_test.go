@@ -16,7 +16,8 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -40,7 +41,7 @@ func perHost(client *rratelimiter.Client, policies ...limit.Policy) func(*http.R
 }
 
 // call sends a request to a host within a time.
-func call(b *bubble.Bubble, transport http.RoundTripper, host string, within time.Duration) (int, error) {
+func call(b *redistest.Fixture, transport http.RoundTripper, host string, within time.Duration) (int, error) {
 	ctx, cancel := context.WithTimeout(b.Context(), within)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host, nil)
@@ -55,13 +56,13 @@ func call(b *bubble.Bubble, transport http.RoundTripper, host string, within tim
 
 // Calls wait for their permits in the order in which they came, each host's by themselves.
 func TestCallsWait(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		transport := httplimit.Transport(upstream(fine), perHost(client, limit.FixedWindow{Permits: 1, Interval: time.Second}))
 		begin := time.Now()
 		var calls sync.WaitGroup
 		for i := range 5 {
 			calls.Go(func() {
-				bubble.Pass(time.Duration(i) * time.Millisecond)
+				redistest.Pass(time.Duration(i) * time.Millisecond)
 				_, err := call(b, transport, "one", time.Minute)
 				assert.NoError(b, err)
 				assert.Equal(b, time.Duration(i)*time.Second, time.Since(begin).Truncate(time.Second), "call %d", i)
@@ -76,7 +77,7 @@ func TestCallsWait(t *testing.T) {
 
 // A call that cannot be sent in time fails at once, has not been sent, and has closed its body.
 func TestCallsThatCannotWait(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		var sent atomic.Int64
 		counts := upstream(func(r *http.Request) *http.Response { sent.Add(1); return fine(r) })
 		for name, transport := range map[string]http.RoundTripper{
@@ -131,7 +132,7 @@ func TestRetryAfterPausesAll(t *testing.T) {
 		"another status":    {500, []string{"Retry-After", "7"}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 				refusing := true
 				transport := httplimit.Transport(upstream(func(r *http.Request) *http.Response {
 					if refusing {
@@ -174,14 +175,14 @@ func TestTheFirstRetrySucceeds(t *testing.T) {
 		"bucket": limit.TokenBucket{Capacity: 1, Refill: 3, Interval: 10 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 				p := listen(b, httplimit.Middleware(perIP(client, policy))(hello))
 				wire := &http.Transport{DialContext: p.dial}
 				defer wire.CloseIdleConnections()
 				// The client's own limit is no hindrance.
 				transport := httplimit.Transport(wire, perHost(client, limit.TokenBucket{Capacity: 1000, Refill: 1, Interval: time.Hour}))
 				for range 5 {
-					bubble.Pass(37 * time.Millisecond)
+					redistest.Pass(37 * time.Millisecond)
 					status, err := call(b, transport, "server", 30*time.Minute)
 					require.NoError(b, err)
 					if status == 429 {
@@ -197,7 +198,7 @@ func TestTheFirstRetrySucceeds(t *testing.T) {
 
 // What a Transport does while Redis fails.
 func TestCallsInAnOutage(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		open := httplimit.Transport(upstream(fine), perHost(client, hour(10)), httplimit.OnFailure(httplimit.Open))
 		shut := httplimit.Transport(upstream(fine), perHost(client, hour(10)))
 		share := httplimit.Transport(upstream(fine), perHost(client, limit.FixedWindow{Permits: 10, Interval: time.Second}), httplimit.OnFailure(httplimit.Local(0.1)))
@@ -216,26 +217,26 @@ func TestCallsInAnOutage(t *testing.T) {
 			assert.InDelta(b, float64(i), time.Since(begin).Seconds(), 0.5, "one a second")
 		}
 		b.Latency.Store(0)
-		bubble.Pass(2 * time.Minute)
+		redistest.Pass(2 * time.Minute)
 	})
 }
 
 // A pause that begins while a call stands in line for a permit holds for it too, and the permit goes back.
 func TestAPauseThatBeginsMeanwhile(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		replies := make(chan *http.Response, 2)
 		transport := httplimit.Transport(upstream(func(*http.Request) *http.Response { return <-replies }),
 			perHost(client, limit.TokenBucket{Capacity: 1, Refill: 1, Interval: 6 * time.Second})) // the next permit but one is there after 12 s
 		begin := time.Now()
 		var calls sync.WaitGroup
 		calls.Go(func() { _, _ = call(b, transport, "one", time.Minute) })
-		bubble.Pass(time.Millisecond)
+		redistest.Pass(time.Millisecond)
 		calls.Go(func() {
 			_, err := call(b, transport, "one", time.Minute)
 			assert.NoError(b, err)
 			assert.Equal(b, 10*time.Second, time.Since(begin).Truncate(time.Second))
 		})
-		bubble.Pass(time.Second - time.Millisecond)
+		redistest.Pass(time.Second - time.Millisecond)
 		replies <- respond(429, "Retry-After", "9")
 		replies <- respond(200)
 		calls.Wait()
@@ -244,7 +245,7 @@ func TestAPauseThatBeginsMeanwhile(t *testing.T) {
 
 // Shadow waits for nothing.
 func TestCallsInTheShadow(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		var results []string
 		transport := httplimit.Transport(upstream(func(*http.Request) *http.Response { return respond(429, "Retry-After", "9") }),
 			perHost(client, hour(1)), httplimit.Shadow(), httplimit.Wait(2*time.Hour), httplimit.Report(func(_ *http.Request, o httplimit.Outcome) {

@@ -14,28 +14,29 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // TestMaxWaiting_BoundReached_DeniesAtOnce: further requests get the denial that they would get without Wait.
 func TestMaxWaiting_BoundReached_DeniesAtOnce(t *testing.T) {
 	window := limit.FixedWindow{Permits: 1, Interval: 5 * time.Second}
-	for name, limiter := range map[string]func(b *bubble.Bubble, client *rratelimiter.Client) httplimit.Limiter{
-		"in the queue of a limiter": func(_ *bubble.Bubble, client *rratelimiter.Client) httplimit.Limiter {
+	for name, limiter := range map[string]func(b *redistest.Fixture, client *rratelimiter.Client) httplimit.Limiter{
+		"in the queue of a limiter": func(_ *redistest.Fixture, client *rratelimiter.Client) httplimit.Limiter {
 			return limit.New(client, "a", window)
 		},
-		"of another kind": func(_ *bubble.Bubble, client *rratelimiter.Client) httplimit.Limiter {
+		"of another kind": func(_ *redistest.Fixture, client *rratelimiter.Client) httplimit.Limiter {
 			return fake(limit.New(client, "a", window).Take)
 		},
-		"in an outage": func(b *bubble.Bubble, client *rratelimiter.Client) httplimit.Limiter {
+		"in an outage": func(b *redistest.Fixture, client *rratelimiter.Client) httplimit.Limiter {
 			b.Redis.SetError("LOADING")
 			return limit.New(client, "a", window)
 		},
 	} {
 		for bound, opts := range map[int][]httplimit.Option{3: {httplimit.MaxWaiting(3)}, httplimit.DefaultMaxWaiting: nil} {
 			t.Run(name, func(t *testing.T) {
-				inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+				guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 					var waits, denied atomic.Int64
 					handler := httplimit.Middleware(httplimit.All(limiter(b, client)), append(opts, httplimit.Policies(window),
 						httplimit.Wait(3*time.Hour), httplimit.OnFailure(httplimit.Local(1)))...)(new(ok))
@@ -53,7 +54,7 @@ func TestMaxWaiting_BoundReached_DeniesAtOnce(t *testing.T) {
 							}
 						})
 					}
-					bubble.Pass(100 * time.Millisecond)
+					redistest.Pass(100 * time.Millisecond)
 					assert.EqualValues(b, 20, denied.Load())
 					leave()
 					all.Wait()
@@ -70,7 +71,7 @@ func TestMaxWaiting_BoundReached_DeniesAtOnce(t *testing.T) {
 
 // TestTransport_MaxWaiting_BoundReached_DoesNotSend: without the option any number waits, also for the end of a pause.
 func TestTransport_MaxWaiting_BoundReached_DoesNotSend(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		paused := respond(http.StatusTooManyRequests, "Retry-After", "7")
 		perTwoSeconds := limit.FixedWindow{Permits: 1, Interval: 2 * time.Second}
 		for _, c := range []struct {

@@ -15,7 +15,8 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -36,7 +37,7 @@ func TestRateLimit_EffectiveWindow_HasNoMorePermits(t *testing.T) {
 	} {
 		for mode, outage := range map[string]bool{"": false, ", outage": true, ", second of two": false} {
 			t.Run(name+mode, func(t *testing.T) {
-				inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+				guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 					cost, policies := int64(1), []limit.Policy{policy}
 					if mode == ", second of two" {
 						policies = []limit.Policy{limit.TokenBucket{Capacity: 3, Refill: 3, Interval: 3 * second}, policy}
@@ -49,9 +50,9 @@ func TestRateLimit_EffectiveWindow_HasNoMorePermits(t *testing.T) {
 					random, seen := rand.New(rand.NewPCG(1, 2)), 0
 					for range 25 {
 						var text string
-						bubble.Pass(time.Duration(random.IntN(50)) * second)
+						redistest.Pass(time.Duration(random.IntN(50)) * second)
 						for range 1 + random.IntN(4) {
-							bubble.Pass(time.Duration(random.IntN(2900)) * time.Millisecond)
+							redistest.Pass(time.Duration(random.IntN(2900)) * time.Millisecond)
 							cost = 1 + random.Int64N(3)
 							text = serve(handler, request()).Header().Get("RateLimit")
 						}
@@ -65,7 +66,7 @@ func TestRateLimit_EffectiveWindow_HasNoMorePermits(t *testing.T) {
 						for cost = 1; had <= r; {
 							if serve(handler, request()).Code == 200 {
 								had++
-							} else if bubble.Pass(100 * time.Millisecond); !time.Now().Before(end) {
+							} else if redistest.Pass(100 * time.Millisecond); !time.Now().Before(end) {
 								break
 							}
 							last = time.Until(end)
@@ -80,7 +81,7 @@ func TestRateLimit_EffectiveWindow_HasNoMorePermits(t *testing.T) {
 }
 
 // parse returns the parameters r and t of RateLimit, 0 for none.
-func parse(b *bubble.Bubble, text string) (r int64, t time.Duration) {
+func parse(b *redistest.Fixture, text string) (r int64, t time.Duration) {
 	if text == "" {
 		return 0, 0 // the request costs more than a share ever holds
 	}
@@ -106,7 +107,7 @@ func TestHeaders_SeveralMiddlewares_ShowFewestPermits(t *testing.T) {
 		}{
 			{10, 100, 1, "200 9 of 10"}, {100, 10, 1, "200 9 of 10"}, {10, 100, 101, "429 9 of 10"}, {3, 100, 60, "429 40 of 100"}, {1, 1, 1, "200 0 of 1"},
 		} {
-			inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 				outer := httplimit.Middleware(httplimit.Each(client, "outer", httplimit.ByIP(), hour(c.outer)), httplimit.Headers(style))
 				inner := httplimit.Middleware(httplimit.Each(client, "inner", httplimit.ByIP(), hour(c.inner)), httplimit.Headers(style),
 					httplimit.Cost(func(*http.Request) int64 { return c.cost }))
@@ -128,12 +129,12 @@ func TestRateLimit_AnotherPolicyDenies_LeavesUnknownWindowOut(t *testing.T) {
 	for _, policy := range []limit.Policy{
 		limit.SlidingLog{Permits: 10, Interval: 20 * time.Second}, limit.SlidingWindow{Permits: 10, Interval: 20 * time.Second},
 	} {
-		inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 			cost := int64(1)
 			handler := httplimit.Middleware(perIP(client, hour(3), policy),
 				httplimit.Cost(func(*http.Request) int64 { return cost }))(new(ok))
 			require.Equal(b, 200, serve(handler, request()).Code)
-			bubble.Pass(10 * time.Second)
+			redistest.Pass(10 * time.Second)
 			require.Equal(b, 200, serve(handler, request()).Code)
 			cost = 2 // of 1 that is left in the hour
 			w := serve(handler, request())

@@ -11,13 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
-	inmemory "github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // TestNoNameSharesTheCallsOfOthers, though it is made to look like the reservations of another name, or like two names at once.
 func TestNoNameSharesTheCallsOfOthers(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		p := TokenBucket{5, 1, time.Hour}
 		one, two := New(b.client, "{a}", p), New(b.client, "{a}b", p)
 		like := New(b.client, "{a}:bucket:3600000 5 1 \n{a}b", p)
@@ -61,7 +61,7 @@ func TestNoNameSharesTheCallsOfOthers(t *testing.T) {
 
 // TestID_RedissonLimiterNamedLikeAnother_NotServedFromItsLease: the name of a limiter is any text.
 func TestID_RedissonLimiterNamedLikeAnother_NotServedFromItsLease(t *testing.T) {
-	inmemory.Run(t, func(b *inmemory.Bubble) {
+	redistest.Run(t, func(b *redistest.Fixture) {
 		client := rratelimiter.New(b.Conn, rratelimiter.WithLease(100*ms))
 		l := New(client, "name", FixedWindow{100_000, time.Hour, false})
 		_, err := l.Peek(b.Context())

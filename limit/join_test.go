@@ -107,7 +107,7 @@ func TestAJoinOfOneIsThatOne(t *testing.T) {
 // TestJoin_RedissonLimitersWithoutValues counts the grants of each, a page in a call.
 func TestJoin_RedissonLimitersWithoutValues(t *testing.T) {
 	const grants = 1000
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		var members []Joinable
 		for _, name := range []string{"{t}:a", "{t}:b", "{t}:c"} {
 			l := b.client.Limiter(name)

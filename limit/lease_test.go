@@ -13,14 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
-	inmemory "github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // often takes permits one by one with so long between them, and counts those that were granted.
-func often(b *inmemory.Bubble, l *Limiter, times int, pause time.Duration) (granted int) {
+func often(b *redistest.Fixture, l *Limiter, times int, pause time.Duration) (granted int) {
 	b.Helper()
 	for range times {
-		inmemory.Pass(pause)
+		redistest.Pass(pause)
 		ok, err := l.TryAcquire(b.Context(), 1)
 		require.NoError(b, err)
 		if ok {
@@ -31,8 +31,8 @@ func often(b *inmemory.Bubble, l *Limiter, times int, pause time.Duration) (gran
 }
 
 // inLease runs a test with leases of 10 ms and calls that take half a millisecond.
-func inLease(t *testing.T, policies []Policy, test func(b *inmemory.Bubble, l *Limiter)) {
-	inmemory.Run(t, func(b *inmemory.Bubble) {
+func inLease(t *testing.T, policies []Policy, test func(b *redistest.Fixture, l *Limiter)) {
+	redistest.Run(t, func(b *redistest.Fixture) {
 		l := New(rratelimiter.New(b.Conn, rratelimiter.WithLease(10*time.Millisecond)), "name", policies...)
 		_, err := l.Peek(b.Context())
 		require.NoError(b, err)
@@ -50,7 +50,7 @@ func TestLeasesOfWindows(t *testing.T) {
 		"two at once": {FixedWindow{200_000, time.Hour, false}, Calendar{100_000, Day, nil}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inLease(t, policies, func(b *inmemory.Bubble, l *Limiter) {
+			inLease(t, policies, func(b *redistest.Fixture, l *Limiter) {
 				require.Equal(b, 500, often(b, l, 500, 20*time.Microsecond))
 				before := b.Scripts.Load()
 				require.Equal(b, 5000, often(b, l, 5000, 20*time.Microsecond))
@@ -58,7 +58,7 @@ func TestLeasesOfWindows(t *testing.T) {
 				d, err := l.Take(b.Context(), 1)
 				require.NoError(b, err)
 				assert.InDelta(b, 100_000-5501, d.Remaining, 300, "what is given back at this moment is not known")
-				inmemory.Pass(50 * time.Millisecond)
+				redistest.Pass(50 * time.Millisecond)
 				all, err := l.Peek(b.Context())
 				require.NoError(b, err)
 				for i, d := range all {
@@ -72,10 +72,10 @@ func TestLeasesOfWindows(t *testing.T) {
 // TestEachOfSeveralIsToldFromMemory too: what is leased for those who ask for each has to serve them.
 func TestEachOfSeveralIsToldFromMemory(t *testing.T) {
 	policies := []Policy{FixedWindow{200_000, time.Hour, false}, Calendar{100_000, Day, nil}}
-	inLease(t, policies, func(b *inmemory.Bubble, l *Limiter) {
+	inLease(t, policies, func(b *redistest.Fixture, l *Limiter) {
 		before := b.Scripts.Load()
 		for taken := int64(1); taken <= 5000; taken++ {
-			inmemory.Pass(20 * time.Microsecond)
+			redistest.Pass(20 * time.Microsecond)
 			each, err := l.TakeEach(b.Context(), 1)
 			require.NoError(b, err)
 			require.Len(b, each, 2)
@@ -88,37 +88,37 @@ func TestEachOfSeveralIsToldFromMemory(t *testing.T) {
 			require.LessOrEqual(b, each[0].ResetAfter, time.Hour)
 		}
 		assert.Less(b, b.Scripts.Load()-before, int64(60))
-		inmemory.Pass(50 * time.Millisecond)
+		redistest.Pass(50 * time.Millisecond)
 	})
 }
 
 // TestALeaseServesLimitersThatAreOpenedForARequest, as doors join them: what is leased has to serve whoever asks for the name.
 func TestALeaseServesLimitersThatAreOpenedForARequest(t *testing.T) {
-	inLease(t, []Policy{FixedWindow{100_000, time.Hour, true}}, func(b *inmemory.Bubble, l *Limiter) {
+	inLease(t, []Policy{FixedWindow{100_000, time.Hour, true}}, func(b *redistest.Fixture, l *Limiter) {
 		client := rratelimiter.New(b.Conn, rratelimiter.WithLease(10*time.Millisecond))
 		before := b.Scripts.Load()
 		for range 2000 {
-			inmemory.Pass(20 * time.Microsecond)
+			redistest.Pass(20 * time.Microsecond)
 			joined := Join(New(client, "a", FixedWindow{100_000, time.Hour, true}), New(client, "b", Calendar{100_000, Day, nil}))
 			each, err := joined.TakeEach(b.Context(), 1)
 			require.NoError(b, err)
 			require.True(b, each[0].Allowed && each[1].Allowed)
 		}
 		assert.Less(b, b.Scripts.Load()-before, int64(60))
-		inmemory.Pass(50 * time.Millisecond)
+		redistest.Pass(50 * time.Millisecond)
 	})
 }
 
 // TestNoLeaseOutlivesItsWindow: what is used in a window was counted in it.
 func TestNoLeaseOutlivesItsWindow(t *testing.T) {
 	const permits = 1000
-	inLease(t, []Policy{FixedWindow{permits, 200 * time.Millisecond, true}}, func(b *inmemory.Bubble, l *Limiter) {
+	inLease(t, []Policy{FixedWindow{permits, 200 * time.Millisecond, true}}, func(b *redistest.Fixture, l *Limiter) {
 		used := make(map[int64]int)
 		for range 5 {
 			// A lease is under way as the window ends; the next one is used up.
-			inmemory.Pass(time.Until(time.Now().Truncate(400 * time.Millisecond).Add(550 * time.Millisecond)))
+			redistest.Pass(time.Until(time.Now().Truncate(400 * time.Millisecond).Add(550 * time.Millisecond)))
 			for range 2000 {
-				inmemory.Pass(100 * time.Microsecond)
+				redistest.Pass(100 * time.Microsecond)
 				asked := time.Now().UnixMilli() / 200
 				ok, err := l.TryAcquire(b.Context(), 1)
 				require.NoError(b, err)
@@ -147,13 +147,13 @@ func TestLease_AnotherClockAhead_EndsWithinTheSkew(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			policy := FixedWindow{permits, interval, true}
-			inLease(t, []Policy{policy}, func(b *inmemory.Bubble, l *Limiter) {
+			inLease(t, []Policy{policy}, func(b *redistest.Fixture, l *Limiter) {
 				end := time.Now().Truncate(interval).Add(2 * interval)
 				if test.within == 0 {
 					leasing := rratelimiter.New(b.Conn, rratelimiter.WithLease(10*time.Millisecond), test.option)
 					l = New(leasing, "name", policy)
 				}
-				inmemory.Pass(time.Until(end) - 100*ms)
+				redistest.Pass(time.Until(end) - 100*ms)
 				often(b, l, 500, 20*time.Microsecond) // and permits are leased
 				for time.Until(end) > test.within+time.Millisecond {
 					often(b, l, 1, 20*time.Microsecond)
@@ -172,7 +172,7 @@ func TestLease_AnotherClockAhead_EndsWithinTheSkew(t *testing.T) {
 					}
 				})
 				for {
-					inmemory.Pass(20 * time.Microsecond)
+					redistest.Pass(20 * time.Microsecond)
 					if ok, err := ahead.TryAcquire(b.Context(), permits); err != nil || ok {
 						require.NoError(b, err)
 						break
@@ -195,7 +195,7 @@ func TestPoliciesThatLeaseNothing(t *testing.T) {
 		SlidingWindow{100_000, time.Hour, 0}, Smooth{Permits: 1_000_000_000, Interval: time.Second},
 	} {
 		t.Run(fmt.Sprintf("%T", p), func(t *testing.T) {
-			inLease(t, []Policy{p, FixedWindow{100_000, time.Hour, false}}, func(b *inmemory.Bubble, l *Limiter) {
+			inLease(t, []Policy{p, FixedWindow{100_000, time.Hour, false}}, func(b *redistest.Fixture, l *Limiter) {
 				before := b.Scripts.Load()
 				require.Equal(b, 200, often(b, l, 200, 20*time.Microsecond))
 				assert.Equal(b, int64(200), b.Scripts.Load()-before)
@@ -211,7 +211,7 @@ func TestALeaseOfAWindowGoesBack(t *testing.T) {
 		"Charge":  func(ctx context.Context, l *Limiter) error { _, err := l.Charge(ctx, 1); return err },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inLease(t, []Policy{FixedWindow{100_000, time.Hour, false}}, func(b *inmemory.Bubble, l *Limiter) {
+			inLease(t, []Policy{FixedWindow{100_000, time.Hour, false}}, func(b *redistest.Fixture, l *Limiter) {
 				require.Equal(b, 500, often(b, l, 500, 20*time.Microsecond))
 				require.NoError(b, change(b.Context(), l))
 				all, err := l.Peek(b.Context())

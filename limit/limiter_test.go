@@ -260,7 +260,7 @@ func TestMostPolicies(t *testing.T) {
 
 // TestReset_SlotMoves_AsksAgain for a quarter of a second, as every other call.
 func TestReset_SlotMoves_AsksAgain(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := New(b.client, "name", FixedWindow{5, time.Hour, false}, TokenBucket{5, 1, time.Hour})
 		_, err := l.Take(b.Context(), 5)
 		require.NoError(b, err)

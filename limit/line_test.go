@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
-	inmemory "github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // TestThoseWhoWaitAreServedInTheirOrder, when each policy has permits for them, and Redis is asked about as often as it has.
@@ -30,7 +30,7 @@ func TestThoseWhoWaitAreServedInTheirOrder(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(b *bubble) {
+			withRedis(t, func(b *fixture) {
 				l := New(b.client, "name", test.policies...)
 				start := time.Now()
 				took := make([]time.Duration, len(test.want))
@@ -44,7 +44,7 @@ func TestThoseWhoWaitAreServedInTheirOrder(t *testing.T) {
 				}
 				callers.Wait()
 				for i := range took {
-					// The bubble begins at a whole second, and a wait ends in whole milliseconds.
+					// The fake clock begins at a whole second, and a wait ends in whole milliseconds.
 					assert.InDelta(b, test.want[i], took[i], float64(2*ms), "caller %d of %v", i, took)
 				}
 				assert.LessOrEqual(b, b.Scripts.Load(), test.calls)
@@ -59,7 +59,7 @@ func TestWhoCannotBeServedInTimeIsToldAtOnce(t *testing.T) {
 		"FixedWindow": FixedWindow{4, time.Second, false}, "SlidingLog": SlidingLog{4, time.Second}, "SlidingWindow": SlidingWindow{4, time.Second, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(b *bubble) {
+			withRedis(t, func(b *fixture) {
 				l := New(b.client, "name", policy)
 				d, err := l.Take(b.Context(), 4)
 				require.NoError(b, err)
@@ -87,7 +87,7 @@ func TestWhoCannotBeServedInTimeIsToldAtOnce(t *testing.T) {
 
 // TestWhoWaitsForAJoinIsToldOfALoweredRate at once, behind others: a limiter of Redisson's layout can change.
 func TestWhoWaitsForAJoinIsToldOfALoweredRate(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		quota := b.client.Limiter("quota")
 		require.NoError(b, quota.SetRate(b.Context(), rratelimiter.Rate{Permits: 10, Interval: 10 * time.Second}))
 		join := Join(quota)
@@ -103,7 +103,7 @@ func TestWhoWaitsForAJoinIsToldOfALoweredRate(t *testing.T) {
 			assert.ErrorIs(b, join.Acquire(b.Context(), 5), rratelimiter.ErrPermitsExceedRate)
 			assert.Less(b, time.Since(start), 5*time.Second)
 		})
-		inmemory.Pass(4 * time.Second) // all are asked for
+		redistest.Pass(4 * time.Second) // all are asked for
 		require.NoError(b, quota.SetRate(b.Context(), rratelimiter.Rate{Permits: 2, Interval: time.Minute}, rratelimiter.KeepState()))
 		callers.Wait()
 	})
@@ -111,7 +111,7 @@ func TestWhoWaitsForAJoinIsToldOfALoweredRate(t *testing.T) {
 
 // TestACancelledCallerLosesNoPermits: what arrives for it goes back, to each policy and to a limiter of Redisson's layout.
 func TestACancelledCallerLosesNoPermits(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		quota := b.client.Limiter("{t}:quota")
 		require.NoError(b, quota.SetRate(b.Context(), rratelimiter.Rate{Permits: 10, Interval: time.Hour}))
 		l := Join(New(b.client, "{t}:own", FixedWindow{10, time.Hour, false}, SlidingLog{10, time.Hour}, SlidingWindow{10, time.Hour, 0},
@@ -128,7 +128,7 @@ func TestACancelledCallerLosesNoPermits(t *testing.T) {
 			ctx, cancel := context.WithTimeout(b.Context(), 50*ms)
 			assert.ErrorIs(b, call(ctx), context.DeadlineExceeded)
 			cancel()
-			inmemory.Pass(time.Second)
+			redistest.Pass(time.Second)
 			b.Latency.Store(0)
 			seen, err := l.Peek(b.Context())
 			require.NoError(b, err)
@@ -146,7 +146,7 @@ func TestGivenBackThoughAnotherClockIsAhead(t *testing.T) {
 		{SlidingLog{10, time.Hour}}, {SlidingWindow{10, time.Hour, 0}}, {Calendar{10, Day, nil}}, {TokenBucket{10, 1, time.Hour}}, {FixedWindow{10, time.Hour, false}},
 		{SlidingLog{10, time.Hour}, SlidingWindow{10, time.Hour, 0}, TokenBucket{10, 1, time.Hour}, Calendar{10, Year, nil}, Calendar{10, Day, nil}},
 	} {
-		inBubble(t, func(b *bubble) {
+		withRedis(t, func(b *fixture) {
 			end := time.Until(time.Now().Truncate(24 * time.Hour).Add(24 * time.Hour)) // of a day, an hour and a cell
 			client := func(since time.Duration) *rratelimiter.Client {
 				return rratelimiter.New(b.Conn, rratelimiter.WithClock(func() time.Time { return time.Now().Add(end + since) }))
@@ -168,7 +168,7 @@ func TestGivenBackThoughAnotherClockIsAhead(t *testing.T) {
 				ctx, cancel := context.WithTimeout(b.Context(), 10*ms)
 				assert.ErrorIs(b, call(ctx), context.DeadlineExceeded)
 				cancel()
-				inmemory.Pass(50 * ms)
+				redistest.Pass(50 * ms)
 			}
 			b.Latency.Store(0)
 			seen, err := behind.Peek(b.Context())
@@ -182,19 +182,19 @@ func TestGivenBackThoughAnotherClockIsAhead(t *testing.T) {
 
 // TestWhoWaitedAndHasGoneGivesBackItsOwn by the server's clock, too, and not what others took.
 func TestWhoWaitedAndHasGoneGivesBackItsOwn(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		client := rratelimiter.New(b.Conn, rratelimiter.WithServerTime())
 		l := New(client, "name", SlidingLog{10, time.Hour})
 		_, err := l.Take(b.Context(), 4)
 		require.NoError(b, err)
 		end := time.Now().Add(time.Hour)
-		inmemory.Pass(time.Minute)
+		redistest.Pass(time.Minute)
 		require.NoError(b, New(client, "other", SlidingLog{10, time.Hour}).Acquire(b.Context(), 1)) // the script is loaded
 		b.Latency.Store(int64(20 * ms))
 		ctx, cancel := context.WithTimeout(b.Context(), 10*ms)
 		defer cancel()
 		assert.ErrorIs(b, l.Acquire(ctx, 3), context.DeadlineExceeded)
-		inmemory.Pass(50 * ms)
+		redistest.Pass(50 * ms)
 		b.Latency.Store(0)
 		seen, err := l.Peek(b.Context())
 		require.NoError(b, err)
@@ -205,7 +205,7 @@ func TestWhoWaitedAndHasGoneGivesBackItsOwn(t *testing.T) {
 
 // TestDenialsAreAnsweredFromMemory for all policies, until something changes that this client knows of.
 func TestDenialsAreAnsweredFromMemory(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		client := rratelimiter.New(b.Conn, rratelimiter.WithDenialCache(time.Hour))
 		l := New(client, "name", FixedWindow{5, time.Hour, false}, TokenBucket{10, 1, time.Hour})
 		refused := func(permits int64) (rratelimiter.Decision, bool) {
@@ -220,7 +220,7 @@ func TestDenialsAreAnsweredFromMemory(t *testing.T) {
 		require.NoError(b, err)
 		asked, memory := refused(2)
 		assert.False(b, memory)
-		inmemory.Pass(time.Minute)
+		redistest.Pass(time.Minute)
 		told, memory := refused(2)
 		assert.True(b, memory)
 		asked.RetryAfter -= time.Minute

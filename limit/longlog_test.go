@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
-	inmemory "github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // TestSlidingLogIsAnOverallLimiter: the same calls of both, on one clock, have the same answers.
@@ -159,14 +159,14 @@ func TestSlidingLog_ManyEntries(t *testing.T) {
 
 // TestSlidingLog_ManyEntries_OneCall: each call is one script, however many entries have expired.
 func TestSlidingLog_ManyEntries_OneCall(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := New(b.client, "name", SlidingLog{1000, time.Second})
 		for range 1000 {
 			_, err := l.TryAcquire(b.Context(), 1)
 			require.NoError(b, err)
-			inmemory.Pass(ms)
+			redistest.Pass(ms)
 		}
-		inmemory.Pass(998 * ms) // all have expired but the newest
+		redistest.Pass(998 * ms) // all have expired but the newest
 		before := b.Scripts.Load()
 		d, err := l.Take(b.Context(), 500)
 		require.NoError(b, err)

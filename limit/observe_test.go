@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
-	inmemory "github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // told is what an Observer was told since it was last looked at.
@@ -52,8 +52,8 @@ func (o *told) all() (decisions []rratelimiter.DecisionInfo, calls []rratelimite
 }
 
 // observed runs a test with limiters that somebody is told of, on a link of 10 ms.
-func observed(t *testing.T, test func(b *bubble, client *rratelimiter.Client, o *told), opts ...rratelimiter.Option) {
-	inBubble(t, func(b *bubble) {
+func observed(t *testing.T, test func(b *fixture, client *rratelimiter.Client, o *told), opts ...rratelimiter.Option) {
+	withRedis(t, func(b *fixture) {
 		o := new(told)
 		client := rratelimiter.New(b.Conn, append(opts, rratelimiter.WithObserver(o.observer()))...)
 		for _, policy := range []Policy{FixedWindow{10, time.Hour, false}, TokenBucket{10, 10, time.Second}} { // the scripts are loaded
@@ -92,7 +92,7 @@ func TestAnObserverIsToldOfEveryDecision(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			observed(t, func(b *bubble, client *rratelimiter.Client, o *told) {
+			observed(t, func(b *fixture, client *rratelimiter.Client, o *told) {
 				l := New(client, "name", FixedWindow{10, time.Hour, false})
 				only := func(want rratelimiter.DecisionInfo, took time.Duration) {
 					b.Helper()
@@ -122,7 +122,7 @@ func TestAnObserverIsToldOfEveryDecision(t *testing.T) {
 				require.ErrorIs(b, err, context.DeadlineExceeded)
 				only(rratelimiter.DecisionInfo{Permits: 2, Took: trip / 2, Err: err}, 0)
 				synctest.Wait()
-				inmemory.Pass(time.Second)
+				redistest.Pass(time.Second)
 				_, calls, _ := o.all()
 				assert.Len(b, calls, 1, "told by a goroutine of its own")
 
@@ -147,7 +147,7 @@ func TestAnObserverIsToldOfEveryDecision(t *testing.T) {
 
 // TestAnObserverIsToldOfReservations: who waits for a moment waits, and is counted with the others of that limiter.
 func TestAnObserverIsToldOfReservations(t *testing.T) {
-	observed(t, func(b *bubble, client *rratelimiter.Client, o *told) {
+	observed(t, func(b *fixture, client *rratelimiter.Client, o *told) {
 		l := New(client, "name", TokenBucket{1, 10, time.Second})
 		r, err := l.Reserve(b.Context(), 1)
 		require.NoError(b, err)
@@ -160,13 +160,13 @@ func TestAnObserverIsToldOfReservations(t *testing.T) {
 
 		var callers sync.WaitGroup
 		callers.Go(func() { assert.NoError(b, l.Acquire(b.Context(), 1)) })
-		inmemory.Pass(20 * ms)
+		redistest.Pass(20 * ms)
 		callers.Go(func() {
 			ok, err := l.TryAcquireWithin(b.Context(), 1, time.Second)
 			assert.NoError(b, err)
 			assert.True(b, ok)
 		})
-		inmemory.Pass(20 * ms)
+		redistest.Pass(20 * ms)
 		ok, err := l.TryAcquireWithin(b.Context(), 1, 50*ms)
 		require.NoError(b, err)
 		require.False(b, ok)
@@ -208,7 +208,7 @@ func TestAnObserverIsToldOfReservations(t *testing.T) {
 		assert.Equal(b, []int{1, 2, 3, 2, 1, 0}, lengths[:6])
 		assert.Len(b, lengths, 6)
 
-		inmemory.Pass(time.Second)
+		redistest.Pass(time.Second)
 		require.NoError(b, l.Acquire(b.Context(), 1))
 		decisions, calls, waiting = o.all()
 		assert.Equal(b, []rratelimiter.DecisionInfo{want}, decisions, "it did not wait")
@@ -219,7 +219,7 @@ func TestAnObserverIsToldOfReservations(t *testing.T) {
 
 // TestAChargeIsToldWithTheErrorThatItGets, as every call to Redis is, where a key holds what is not the limiter's.
 func TestAChargeIsToldWithTheErrorThatItGets(t *testing.T) {
-	observed(t, func(b *bubble, client *rratelimiter.Client, o *told) {
+	observed(t, func(b *fixture, client *rratelimiter.Client, o *told) {
 		l := New(client, "name", FixedWindow{10, time.Hour, false})
 		require.NoError(b, b.Redis.Set(l.keys[0], "not ours"))
 		_, tried := l.TryAcquire(b.Context(), 1)
@@ -235,7 +235,7 @@ func TestAChargeIsToldWithTheErrorThatItGets(t *testing.T) {
 
 // TestWhoWaitsIsCountedByItsLimiter, not by its name alone, whichever value it holds.
 func TestWhoWaitsIsCountedByItsLimiter(t *testing.T) {
-	observed(t, func(b *bubble, client *rratelimiter.Client, o *told) {
+	observed(t, func(b *fixture, client *rratelimiter.Client, o *told) {
 		var callers sync.WaitGroup
 		for _, policy := range []Policy{FixedWindow{1, time.Second, false}, SlidingLog{1, time.Second}, FixedWindow{1, time.Second, false}} {
 			callers.Go(func() { assert.NoError(b, New(client, "name", policy).Acquire(b.Context(), 1)) })
@@ -254,7 +254,7 @@ func TestWhoWaitsIsCountedByItsLimiter(t *testing.T) {
 
 // TestPoliciesAreToldByTheirKinds, few of them in all.
 func TestPoliciesAreToldByTheirKinds(t *testing.T) {
-	observed(t, func(b *bubble, client *rratelimiter.Client, o *told) {
+	observed(t, func(b *fixture, client *rratelimiter.Client, o *told) {
 		java := client.Limiter("java")
 		require.NoError(b, java.SetRate(b.Context(), rratelimiter.Rate{Permits: 1, Interval: time.Hour}))
 		windows := New(client, "name", SlidingLog{5, time.Hour}, FixedWindow{5, time.Hour, false}, FixedWindow{5, time.Minute, false}, Calendar{5, Day, nil})

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
-	inmemory "github.com/rratelimiter/rratelimiter/internal/bubble"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // everyPolicy has 10 permits of each policy, none of which comes back within a minute.
@@ -175,14 +175,14 @@ func TestCancel_StateBeganSince_GivesNothingBack(t *testing.T) {
 func TestLease_ReturnedAfterReset_GivesNothingBack(t *testing.T) {
 	const permits = 1000
 	for _, p := range []Policy{FixedWindow{permits, time.Hour, false}, FixedWindow{permits, time.Hour, true}, Calendar{permits, Year, nil}} {
-		inLease(t, []Policy{p}, func(b *inmemory.Bubble, l *Limiter) {
+		inLease(t, []Policy{p}, func(b *redistest.Fixture, l *Limiter) {
 			require.Equal(b, 100, often(b, l, 100, 20*time.Microsecond)) // some are leased
 			other := New(rratelimiter.New(b.Conn), "name", p)
 			require.NoError(b, other.Reset(b.Context()))
 			granted, err := other.Take(b.Context(), permits)
 			require.NoError(b, err)
 			require.True(b, granted.Allowed)
-			inmemory.Pass(100 * ms) // the lease ends
+			redistest.Pass(100 * ms) // the lease ends
 			after, err := other.Peek(b.Context())
 			require.NoError(b, err)
 			assert.Zero(b, after[0].Remaining, "%T", p)

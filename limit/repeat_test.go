@@ -23,7 +23,7 @@ type neverFinishes struct {
 	reply rueidis.RedisResult
 }
 
-func newNeverFinishes(b *bubble, trip time.Duration) *neverFinishes {
+func newNeverFinishes(b *fixture, trip time.Duration) *neverFinishes {
 	again := b.Conn.B().Arbitrary("EVAL", "return {1, 0}", "0").Build()
 	return &neverFinishes{Client: b.Conn, trip: trip, reply: b.Conn.Do(b.Context(), again)}
 }
@@ -35,7 +35,7 @@ func (c *neverFinishes) Do(context.Context, rueidis.Completed) rueidis.RedisResu
 }
 
 func TestScript_NeverFinishes_EndsWithItsCaller(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		conn := newNeverFinishes(b, ms)
 		l := New(rratelimiter.New(conn), "name", SlidingLog{5, time.Second}, SlidingWindow{5, time.Second, 0})
 		for name, call := range map[string]func(ctx context.Context) error{
@@ -58,7 +58,7 @@ func TestScript_NeverFinishes_EndsWithItsCaller(t *testing.T) {
 }
 
 func TestScript_NeverFinishes_EndsWithAnError(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		conn := newNeverFinishes(b, 0)
 		_, err := New(rratelimiter.New(conn), "name", SlidingLog{5, time.Second}).Peek(context.WithoutCancel(b.Context()))
 		require.ErrorContains(b, err, `limiter "name"`)

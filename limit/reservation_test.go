@@ -290,7 +290,7 @@ func (c endsOnceAsked) Err() error {
 
 // TestACancelThatAskedNothingCanBeRepeated: its context had ended before.
 func TestACancelThatAskedNothingCanBeRepeated(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := New(b.client, "name", TokenBucket{1, 1, time.Minute})
 		_, err := l.Reserve(b.Context(), 1)
 		require.NoError(b, err)

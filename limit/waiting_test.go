@@ -13,17 +13,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
-	inmemory "github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-// bubble is a Redis in memory inside a synctest bubble, and a Client on it.
-type bubble struct {
-	*inmemory.Bubble
+// fixture is a Redis in memory inside a synctest bubble, and a Client on it.
+type fixture struct {
+	*redistest.Fixture
 	client *rratelimiter.Client
 }
 
-func inBubble(t *testing.T, test func(b *bubble)) {
-	inmemory.Run(t, func(b *inmemory.Bubble) { test(&bubble{b, rratelimiter.New(b.Conn)}) })
+func withRedis(t *testing.T, test func(b *fixture)) {
+	redistest.Run(t, func(b *redistest.Fixture) { test(&fixture{b, rratelimiter.New(b.Conn)}) })
 }
 
 // reservables are policies that grant one permit at once, and then one every 100 ms.
@@ -34,7 +34,7 @@ var reservables = []Policy{
 // TestAcquireWaitsForItsReservation: each at its moment, at one call at most.
 func TestAcquireWaitsForItsReservation(t *testing.T) {
 	for _, p := range reservables {
-		inBubble(t, func(b *bubble) {
+		withRedis(t, func(b *fixture) {
 			const callers = 50
 			l := New(b.client, "name", p)
 			start := time.Now()
@@ -64,7 +64,7 @@ func TestAcquireWaitsForItsReservation(t *testing.T) {
 
 // TestReservationsShareCalls, and no call is long.
 func TestReservationsShareCalls(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := New(b.client, "name", TokenBucket{1, 10, time.Second})
 		_, err := l.Reserve(b.Context(), 1)
 		require.NoError(b, err)
@@ -88,7 +88,7 @@ func TestReservationsShareCalls(t *testing.T) {
 // TestAcquireThatEndsGivesItsReservationBack, at once and to whoever comes next.
 func TestAcquireThatEndsGivesItsReservationBack(t *testing.T) {
 	for _, p := range reservables {
-		inBubble(t, func(b *bubble) {
+		withRedis(t, func(b *fixture) {
 			l := New(b.client, "name", p)
 			require.NoError(b, l.Acquire(b.Context(), 1))
 			first, err := l.Reserve(b.Context(), 1)
@@ -97,7 +97,7 @@ func TestAcquireThatEndsGivesItsReservationBack(t *testing.T) {
 			ended := make(chan error)
 			start := time.Now()
 			go func() { ended <- l.Acquire(ctx, 1) }()
-			inmemory.Pass(50 * ms)
+			redistest.Pass(50 * ms)
 			cancel()
 			assert.ErrorIs(b, <-ended, context.Canceled)
 			assert.Equal(b, 50*ms, time.Since(start))
@@ -112,7 +112,7 @@ func TestAcquireThatEndsGivesItsReservationBack(t *testing.T) {
 // TestWhatArrivesForACallerThatHasGone is given back, whether its moment would have been at once or later.
 func TestWhatArrivesForACallerThatHasGone(t *testing.T) {
 	for _, p := range []Policy{TokenBucket{3, 1, time.Hour}, LeakyBucket{3, 1, time.Hour}, Smooth{Permits: 1, Interval: time.Hour, Burst: 3 * time.Hour}} {
-		inBubble(t, func(b *bubble) {
+		withRedis(t, func(b *fixture) {
 			l := New(b.client, "name", p)
 			for _, taken := range []int64{0, 3, 3} {
 				if taken > 0 {
@@ -133,11 +133,11 @@ func TestWhatArrivesForACallerThatHasGone(t *testing.T) {
 					_, err := l.Reserve(ctx, 2)
 					assert.ErrorIs(b, err, context.Canceled)
 				})
-				inmemory.Pass(ms)
+				redistest.Pass(ms)
 				cancel()
 				all.Wait()
 				b.Latency.Store(0)
-				inmemory.Pass(time.Second)
+				redistest.Pass(time.Second)
 				passed := time.Since(began)
 				after, err := l.Peek(b.Context())
 				require.NoError(b, err)
@@ -156,7 +156,7 @@ func TestAMomentThatTheCallItselfLeftNoTimeFor(t *testing.T) {
 			"Reserve": func(l *Limiter, ctx context.Context) error { _, err := l.Reserve(ctx, 1); return err },
 			"Acquire": func(l *Limiter, ctx context.Context) error { return l.Acquire(ctx, 1) },
 		} {
-			inBubble(t, func(b *bubble) {
+			withRedis(t, func(b *fixture) {
 				l := New(b.client, "name", p)
 				for range 2 { // Smooth's first costs nothing
 					require.NoError(b, l.Acquire(b.Context(), 1))
@@ -167,7 +167,7 @@ func TestAMomentThatTheCallItselfLeftNoTimeFor(t *testing.T) {
 				defer cancel()
 				assert.ErrorIs(b, call(l, ctx), context.DeadlineExceeded, "%s, %T", name, p)
 				assert.Equal(b, 50*ms, time.Since(start), "%s, %T", name, p)
-				inmemory.Pass(60 * ms)
+				redistest.Pass(60 * ms)
 				b.Latency.Store(0)
 				next, err := l.Reserve(b.Context(), 1)
 				require.NoError(b, err)
@@ -180,7 +180,7 @@ func TestAMomentThatTheCallItselfLeftNoTimeFor(t *testing.T) {
 // TestTryAcquireWithinWaitsForItsReservation, or says at once that it is too late.
 func TestTryAcquireWithinWaitsForItsReservation(t *testing.T) {
 	for _, p := range reservables {
-		inBubble(t, func(b *bubble) {
+		withRedis(t, func(b *fixture) {
 			l := New(b.client, "name", p)
 			require.NoError(b, l.Acquire(b.Context(), 1))
 			start := time.Now()
@@ -206,7 +206,7 @@ func TestTryAcquireWithinWaitsForItsReservation(t *testing.T) {
 // TestTryAcquireWithin_Reservation_TimeoutCountsFromTheCall, not from the reply: no permit is granted behind it.
 func TestTryAcquireWithin_Reservation_TimeoutCountsFromTheCall(t *testing.T) {
 	for _, p := range reservables {
-		inBubble(t, func(b *bubble) {
+		withRedis(t, func(b *fixture) {
 			l := New(b.client, "name", p)
 			require.NoError(b, l.Acquire(b.Context(), 1)) // the next permit is there in 100 ms
 			b.Latency.Store(int64(60 * ms))
@@ -215,7 +215,7 @@ func TestTryAcquireWithin_Reservation_TimeoutCountsFromTheCall(t *testing.T) {
 			require.NoError(b, err)
 			assert.False(b, ok, "%T", p)
 			assert.LessOrEqual(b, time.Since(start), 120*ms)
-			inmemory.Pass(time.Second)
+			redistest.Pass(time.Second)
 			b.Latency.Store(0)
 			start = time.Now()
 			ok, err = l.TryAcquireWithin(b.Context(), 1, 120*ms)
@@ -228,7 +228,7 @@ func TestTryAcquireWithin_Reservation_TimeoutCountsFromTheCall(t *testing.T) {
 
 // TestTheLongestTimeout is no shorter than others.
 func TestTheLongestTimeout(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		for _, p := range append(reservables, FixedWindow{1, 100 * ms, false}) {
 			for range 2 {
 				ok, err := New(b.client, "name", p).TryAcquireWithin(b.Context(), 1, math.MaxInt64)
@@ -241,7 +241,7 @@ func TestTheLongestTimeout(t *testing.T) {
 
 // TestSeveralPoliciesStandInLine, since there are no reservations for them.
 func TestSeveralPoliciesStandInLine(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := New(b.client, "name", TokenBucket{1, 10, time.Second}, Smooth{Permits: 5, Interval: time.Second, Burst: ms}, LeakyBucket{3, 10, time.Second})
 		start := time.Now()
 		for i := range 4 {

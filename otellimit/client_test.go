@@ -11,13 +11,13 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // TestAClient: what a Client that is observed comes to, on a link of a millisecond.
 func TestAClient(t *testing.T) {
-	bubble.Run(t, func(r *bubble.Bubble) {
+	redistest.Run(t, func(r *redistest.Fixture) {
 		b, ctx := setUp(r), r.Context()
 		client := rratelimiter.New(r.Conn, rratelimiter.WithObserver(b.Observer()))
 		shared := client.Limiter("paid-api")
@@ -62,7 +62,7 @@ func TestAClient(t *testing.T) {
 
 // TestManyCallersOfAClient: each is counted once, whoever goes together.
 func TestManyCallersOfAClient(t *testing.T) {
-	bubble.Run(t, func(r *bubble.Bubble) {
+	redistest.Run(t, func(r *redistest.Fixture) {
 		b := setUp(r)
 		client := rratelimiter.New(r.Conn, rratelimiter.WithObserver(b.Observer()))
 		window := limit.New(client, "hot", limit.FixedWindow{Permits: 60, Interval: time.Hour})

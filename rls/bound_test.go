@@ -11,13 +11,14 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/rls"
 )
 
 // The deadline is for a request, also where its descriptors are asked for one after another.
 func TestDeadlineIsForTheRequest(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		s := newServer(t, client, simple, func(c *rls.Config) { c.Deadline = 100 * time.Millisecond })
 		b.Latency.Store(int64(60 * time.Millisecond))
 		begin := time.Now()

@@ -18,20 +18,8 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
-	"github.com/rratelimiter/rratelimiter/limit"
 	"github.com/rratelimiter/rratelimiter/rls"
 )
-
-// inBubble runs a test with a Redis in memory and a clock of its own: 2000-01-01 00:00 UTC.
-func inBubble(t *testing.T, test func(b *bubble.Bubble, client *rratelimiter.Client)) {
-	bubble.Run(t, func(b *bubble.Bubble) {
-		client := rratelimiter.New(b.Conn)
-		_, err := limit.New(client, "warm", limit.FixedWindow{Permits: 1, Interval: time.Millisecond}).Take(b.Context(), 1)
-		require.NoError(b, err) // connected
-		test(b, client)
-	})
-}
 
 // folder writes files, and gives their folder.
 func folder(t testing.TB, texts ...string) string {

@@ -7,13 +7,14 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/rls"
 )
 
 // A look says what one hit would be told, also of a policy that lends what it has not got.
 func TestLookAtSmooth(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		s := newServer(t, client, `
 domain: x
 descriptors:
@@ -33,7 +34,7 @@ descriptors:
 
 // What is owed for longer than a time.Duration lasts is told as that.
 func TestOwedForEver(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		s := newServer(t, client, `
 domain: x
 descriptors:
@@ -46,7 +47,7 @@ descriptors:
 
 // What a ban leaves to others of its request, and to itself.
 func TestBesideABan(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		s := newServer(t, client, `
 domain: x
 descriptors:
@@ -71,7 +72,7 @@ descriptors:
 
 // What is unlimited is no quota that could be left.
 func TestUnlimitedIsNoQuota(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		s := newServer(t, client, `
 domain: x
 descriptors:

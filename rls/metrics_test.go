@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/rls"
 )
 
@@ -24,7 +25,7 @@ func metricsOf(s *rls.Server) string {
 
 // Rules count under the names and labels that dashboards of the original have.
 func TestMetrics(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		s := newServer(t, client, `
 domain: shop
 descriptors:
@@ -83,7 +84,7 @@ descriptors:
 
 // What requests say makes so many series, and no more: others count at their rule.
 func TestSeriesAreBounded(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		s := newServer(t, client, "domain: x\ndescriptors:\n  - {key: k, detailed_metric: true, rate_limit: {unlimited: true}}\n", func(c *rls.Config) { c.MaxSeries = 5 })
 		for i := range 20 {
 			_, _ = s.ShouldRateLimit(context.Background(), request(t, fmt.Sprintf("x | k=%d", i)))
@@ -104,7 +105,7 @@ descriptors:
   - {key: a, metadata: {team: {name: blue}, n: 1}, rate_limit: {unit: hour, requests_per_unit: 1}}
   - {key: b, metadata: {team: {lead: eve}, n: 2}, rate_limit: {unit: hour, requests_per_unit: 5}}
 `
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		ctx := context.Background()
 		s := newServer(t, client, config, func(c *rls.Config) { c.Headers, c.Metadata = true, true })
 		for range 2 {

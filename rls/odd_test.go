@@ -16,7 +16,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // Odd requests are answered, and never end the service.
@@ -103,7 +104,7 @@ descriptors:
 
 // More descriptors than decide together are decided all the same, and of several limits that refuse the longest is told.
 func TestManyLimits(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		s := newServer(t, client, `
 domain: x
 descriptors:

@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/rls"
 )
 
@@ -36,7 +37,7 @@ func ask(handler http.Handler, query, headers string) *httptest.ResponseRecorder
 // auth asks in a row what a file says of requests.
 func auth(t *testing.T, file string, calls []authCall) {
 	t.Helper()
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		handler := newServer(t, client, file).Handler()
 		for i, c := range calls {
 			assert.Equal(b, c.want, ask(handler, "", c.headers).Code, "%d: %s", i, c.headers)
@@ -132,7 +133,7 @@ http:
 
 // TestAuth_RefusedPath_IsToldToNginxAsDenied, which knows no 400. A file whose requests need no path refuses none.
 func TestAuth_RefusedPath_IsToldToNginxAsDenied(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		file := "domain: web\ndescriptors: [{key: k, " + once + "}]\nhttp: {requests: [{PATH descriptor: [{key: k, value: v}]}]}"
 		handler := newServer(t, client, strings.Replace(file, "PATH", "path: /a,", 1)).Handler()
 		assert.Equal(b, http.StatusForbidden, ask(handler, "?denied=403", "X-Forwarded-Uri: /x/../a").Code)
@@ -168,7 +169,7 @@ http:
 
 // TestAuth_PeerThatIsNoTrustedProxy_IsLoggedAndCounted: all of its clients count as one.
 func TestAuth_PeerThatIsNoTrustedProxy_IsLoggedAndCounted(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		var log bytes.Buffer
 		s := newServer(t, client, `
 domain: web
@@ -206,7 +207,7 @@ func TestAuth_SeveralValuesOfAHeader_AreRefused(t *testing.T) {
 
 // TestAuth_ShadowLimit_IsNotShown to clients, and neither is any of a service in shadow mode.
 func TestAuth_ShadowLimit_IsNotShown(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		file := `
 domain: web
 descriptors:

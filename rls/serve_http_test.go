@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/rls"
 )
 
@@ -35,7 +36,7 @@ func (p pipes) Close() error   { close(p.closed); return nil }
 func (p pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes", Net: "unix"} }
 
 // servedHTTP serves a server's HTTP side as Serve does, and returns what dials it.
-func servedHTTP(b *bubble.Bubble, client *rratelimiter.Client, change ...func(*rls.Config)) (dial func() net.Conn) {
+func servedHTTP(b *redistest.Fixture, client *rratelimiter.Client, change ...func(*rls.Config)) (dial func() net.Conn) {
 	p := pipes{make(chan net.Conn, 100), make(chan struct{})}
 	server, listener := rls.HTTPServer(newServer(b, client, webConfigOpen, change...), p)
 	ended := make(chan error, 1)
@@ -72,13 +73,13 @@ func TestServeHTTP_SlowClient_LosesItsConnection(t *testing.T) {
 		"header": "POST /json HTTP/1.1\r\nHost: x\r\nX-",
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 				conn := servedHTTP(b, client)()
 				begin := time.Now()
 				go func() {
 					for err := error(nil); err == nil; text = "x" {
 						_, err = conn.Write([]byte(text))
-						bubble.Pass(time.Second)
+						redistest.Pass(time.Second)
 					}
 				}()
 				for buffer := make([]byte, 1000); ; {
@@ -94,11 +95,11 @@ func TestServeHTTP_SlowClient_LosesItsConnection(t *testing.T) {
 
 // A client that does not read its answer does not keep its connection.
 func TestServeHTTP_ClientThatDoesNotRead_LosesItsConnection(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		conn := servedHTTP(b, client)()
 		_, err := conn.Write([]byte(healthRequest))
 		require.NoError(t, err)
-		bubble.Pass(time.Minute)
+		redistest.Pass(time.Minute)
 		_, err = conn.Read(make([]byte, 1))
 		assert.Error(t, err)
 	})
@@ -106,7 +107,7 @@ func TestServeHTTP_ClientThatDoesNotRead_LosesItsConnection(t *testing.T) {
 
 // Beyond the bound a connection waits, and is served as soon as another one ends.
 func TestServeHTTP_MoreConnectionsThanTheBound_Wait(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		dial := servedHTTP(b, client, func(c *rls.Config) { c.HTTPConns = 2 })
 		slow := []net.Conn{dial(), dial()}
 		for _, conn := range slow {
@@ -123,21 +124,21 @@ func TestServeHTTP_MoreConnectionsThanTheBound_Wait(t *testing.T) {
 
 // Idle connections of proxies keep no other out: at the bound they are closed.
 func TestServeHTTP_IdleConnectionsAtTheBound_AreClosed(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		dial := servedHTTP(b, client, func(c *rls.Config) { c.HTTPConns = 2 })
 		begin := time.Now()
 		for range 5 {
 			conn := dial()
 			go func() { _, _ = conn.Write([]byte(healthRequest)) }()
 			assert.Equal(t, 200, answered(t, conn))
-			bubble.Pass(time.Millisecond) // it is idle now
+			redistest.Pass(time.Millisecond) // it is idle now
 		}
 		assert.Less(t, time.Since(begin), time.Second)
 	})
 }
 
 func TestServeHTTP_LargeHeader_IsRefused(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		for size, want := range map[int]int{60 << 10: 200, 80 << 10: 431} {
 			conn := servedHTTP(b, client)()
 			go func() {

@@ -24,7 +24,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/rls"
 )
 
@@ -141,7 +142,7 @@ func TestService(t *testing.T) {
 
 // While Redis does not answer requests end with an error, in the deadline first, then at once; and its return is noticed.
 func TestOutage(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		s := newServer(t, client, simple, func(c *rls.Config) { c.Deadline = 50 * time.Millisecond })
 		ask := func() (codes.Code, time.Duration) {
 			begin := time.Now()
@@ -150,7 +151,7 @@ func TestOutage(t *testing.T) {
 		}
 		code, _ := ask()
 		require.Equal(t, codes.OK, code)
-		bubble.Pass(time.Second)
+		redistest.Pass(time.Second)
 		b.Latency.Store(int64(3 * time.Second))
 		code, took := ask()
 		assert.Equal(t, codes.Unavailable, code)
@@ -162,7 +163,7 @@ func TestOutage(t *testing.T) {
 			}
 		}
 		b.Latency.Store(0)
-		bubble.Pass(10 * time.Second)
+		redistest.Pass(10 * time.Second)
 		ask() // finds out
 		code, _ = ask()
 		assert.Equal(t, codes.OK, code)
@@ -171,7 +172,7 @@ func TestOutage(t *testing.T) {
 
 // A request that is given up ends at once with its own error.
 func TestCanceled(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		s := newServer(t, client, simple)
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()

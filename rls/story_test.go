@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // story is a configuration, and what is asked of it in order.
@@ -33,10 +34,10 @@ func tell(t *testing.T, stories []story) {
 	for _, story := range stories {
 		asked += len(story.turns)
 		t.Run(story.name, func(t *testing.T) {
-			inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 				server := newServer(t, client, story.config)
 				for i, turn := range story.turns {
-					bubble.Pass(turn.pause)
+					redistest.Pass(turn.pause)
 					got := told(server.ShouldRateLimit(context.Background(), request(t, turn.ask)))
 					assert.Equal(t, turn.want, got, "turn %d: %s", i+1, turn.ask)
 				}

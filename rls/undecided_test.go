@@ -15,14 +15,15 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/rls"
 )
 
 // Requests that cannot be decided while others are, by a corrupt key or a node of a cluster that is down, are told in the log: at once, and
 // then every half a minute.
 func TestUndecidedIsTold(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		var log bytes.Buffer
 		s := newServer(t, client, simple, func(c *rls.Config) { c.Log, c.Deadline = slog.New(slog.NewTextHandler(&log, nil)), 50*time.Millisecond })
 		ask := func(user string) codes.Code {
@@ -40,24 +41,24 @@ func TestUndecidedIsTold(t *testing.T) {
 		for range 3 {
 			require.Equal(t, codes.Unavailable, ask("ann"))
 			require.Equal(t, codes.OK, ask("bob"))
-			bubble.Pass(time.Second)
+			redistest.Pass(time.Second)
 			require.Equal(t, 1, told(), log.String())
 		}
 		assert.Contains(t, log.String(), keys[0])
 		assert.Contains(t, log.String(), "delete it")
-		bubble.Pass(30 * time.Second)
+		redistest.Pass(30 * time.Second)
 		require.Equal(t, codes.Unavailable, ask("ann"))
 		require.Equal(t, 2, told())
 
 		// A Redis that answers nobody is told once, and by other words.
-		bubble.Pass(time.Minute)
+		redistest.Pass(time.Minute)
 		b.Latency.Store(int64(3 * time.Second))
 		for range 3 {
 			require.Equal(t, codes.Unavailable, ask("bob"))
 		}
 		b.Latency.Store(0)
-		bubble.Pass(10 * time.Second) // what is on its way arrives
-		synctest.Wait()               // the end of the outage is logged in the background
+		redistest.Pass(10 * time.Second) // what is on its way arrives
+		synctest.Wait()                  // the end of the outage is logged in the background
 		require.Equal(t, 2, told())
 		require.Equal(t, 1, strings.Count(log.String(), "Redis does not answer, requests end with an error"))
 	})

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 const webConfig = `
@@ -34,7 +35,7 @@ http:
 
 // What proxies ask, by the headers that each of them sends.
 func TestForwardAuth(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		handler := newServer(t, client, strings.Replace(webConfig, "FAILURE", "closed", 1)).Handler()
 		for _, c := range []struct {
 			query   string
@@ -98,7 +99,7 @@ func TestForwardAuth(t *testing.T) {
 // While Redis does not answer the file says what happens.
 func TestForwardAuthInAnOutage(t *testing.T) {
 	for failure, want := range map[string]int{"open": http.StatusOK, "closed": http.StatusServiceUnavailable} {
-		inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+		guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 			handler := newServer(t, client, strings.Replace(webConfig, "FAILURE", failure, 1)).Handler()
 			b.Redis.SetError("LOADING")
 			for _, headers := range []http.Header{{"X-Forwarded-Uri": {"/api/x"}, "X-Api-Key": {"k"}}, {"X-Forwarded-Uri": {"/login"}, "X-Forwarded-Method": {"POST"}}} {

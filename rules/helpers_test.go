@@ -5,26 +5,13 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
-	"github.com/rratelimiter/rratelimiter/limit"
 )
-
-// inBubble runs a test with a Redis in memory and a clock of its own. It fails where a goroutine is left.
-func inBubble(t *testing.T, test func(b *bubble.Bubble, client *rratelimiter.Client)) {
-	bubble.Run(t, func(b *bubble.Bubble) {
-		client := rratelimiter.New(b.Conn)
-		_, err := limit.New(client, "warm", limit.FixedWindow{Permits: 1, Interval: time.Second}).Take(b.Context(), 1)
-		require.NoError(b, err) // connected
-		test(b, client)
-	})
-}
 
 // parsed is the rules of a text.
 func parsed(t testing.TB, text string) *Set {

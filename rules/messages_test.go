@@ -13,7 +13,8 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -29,7 +30,7 @@ func (*endless) RecvMsg(any) error { return nil }
 
 // received returns how many of some messages of a stream pass the rules of a file. The handler receives on after a denial, and
 // calls Settle with a cost of 1 after each message.
-func received(b *bubble.Bubble, client *rratelimiter.Client, file string, messages int) (passed int) {
+func received(b *redistest.Fixture, client *rratelimiter.Client, file string, messages int) (passed int) {
 	set := parsed(b, file)
 	info := &grpc.StreamServerInfo{FullMethod: "/shop.Orders/Upload"}
 	err := set.StreamServerInterceptor(client, grpclimit.EachMessage())(nil, &endless{ctx: b.Context()}, info, func(_ any, ss grpc.ServerStream) error {
@@ -58,7 +59,7 @@ func TestStreamServerInterceptor_LaterRuleDeniesMessage_RefundsEarlierRules(t *t
 		"a shadow after":  wide + ", {name: shadow, key: all, limits: 1/h, shadow: true}",
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 				all := "match: all\nrules: [" + rules + ", {name: narrow, key: all, limits: {policy: fixed_window, rate: 2/h}, deadline: 3s}]"
 				assert.Equal(b, 2, received(b, client, all, 8))
 				assert.Zero(b, received(b, client, all, 8))

@@ -13,8 +13,9 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -41,7 +42,7 @@ type decisionTest struct {
 func decisions(t *testing.T, tests map[string]decisionTest) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 				handler := parsed(b, tt.file).Middleware(client)(&ok{})
 				for i, c := range tt.calls {
 					assert.Equal(b, c.want, status(handler, c.what, c.headers...), "%d: %s %v", i, c.what, c.headers)
@@ -243,7 +244,7 @@ func TestMiddleware_UnknownAddress_IsDecidedByTheFailureModeOfTheRule(t *testing
 		"{name: a, key: all, limits: 1/h, skip: {ranges: [0.0.0.0/0, '::/0']}}":                      {good, many},
 	} {
 		for _, match := range []string{"first", "all"} {
-			inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 				next := "  - {name: next, key: all, limits: 1/h}\n"
 				handler := parsed(b, "match: "+match+"\nrules:\n  - "+file+"\n"+next).Middleware(client)(&ok{})
 				for i, status := range want {
@@ -281,7 +282,7 @@ func TestBytesCost(t *testing.T) {
 
 // TestDoorsAreOpenedWhenTheyAreNeeded, not all by the first request behind a reload; those of settings that are gone are let go.
 func TestDoorsAreOpenedWhenTheyAreNeeded(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		set := parsed(b, "rules: [{name: a, match: /a, key: ip, limits: 9/h, deadline: 1s}, {name: b, match: /b, key: ip, limits: 9/h, deadline: 2s}]")
 		handler := set.Middleware(client)(&ok{})
 		opened := func() (deadlines []time.Duration) {
@@ -305,7 +306,7 @@ func TestDoorsAreOpenedWhenTheyAreNeeded(t *testing.T) {
 
 // TestRedisson: a limiter that Java programs use, alone, with others, and its rate.
 func TestRedisson(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		set := parsed(b, `
 rules:
   - {name: alone, match: /alone, limits: {redisson: paid, rate: 3/h}}
@@ -342,7 +343,7 @@ rules:
 
 // TestWithoutRedis: each failure mode, and bans, which do not depend on it.
 func TestWithoutRedis(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		set := parsed(b, `
 defaults: {deadline: 50ms, key: all}
 rules:
@@ -367,7 +368,7 @@ rules:
 
 // TestBansAskNothing of Redis.
 func TestBansAskNothing(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		handler := parsed(b, "match: all\nrules: [{name: wide, key: ip, limits: 1/h}, {name: a, ban: true}]").Middleware(client)(&ok{})
 		sent := b.Sent.Load()
 		w := serve(handler, request("GET /"))
@@ -381,7 +382,7 @@ func TestBansAskNothing(t *testing.T) {
 
 // TestABanIsNoMatterOfCost: an option by which requests cost nothing does not lift it.
 func TestABanIsNoMatterOfCost(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		free := httplimit.Cost(func(*http.Request) int64 { return 0 })
 		handler := parsed(b, "rules: [{name: a, match: /ban, ban: true}, {name: b, key: ip, limits: 1/h}]").Middleware(client, free)(&ok{})
 		assert.Equal(b, many, status(handler, "GET /ban"))
@@ -392,7 +393,7 @@ func TestABanIsNoMatterOfCost(t *testing.T) {
 
 // TestWaits: a request is held back instead of refused.
 func TestWaits(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		handler := parsed(b, "rules: [{name: a, key: ip, limits: {policy: token_bucket, rate: 1/s}, wait: 2s}]").Middleware(client)(&ok{})
 		begin := time.Now()
 		assert.Equal(b, good, status(handler, "GET /"))
@@ -403,7 +404,7 @@ func TestWaits(t *testing.T) {
 
 // TestMatched: what is told of a request names the rules that decided.
 func TestMatched(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		var reported []string
 		report := httplimit.Report(func(r *http.Request, o httplimit.Outcome) {
 			reported = append(reported, o.Limiter+" "+o.Result.String()+" "+strings.Join(Matched(r.Context()), ","))
@@ -426,7 +427,7 @@ rules:
 
 // TestSettle: what a request has cost in the end goes to all rules that let it pass.
 func TestSettle(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		next := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { assert.NoError(b, Settle(r.Context(), 0)) })
 		handler := parsed(b, `
 match: all
@@ -442,7 +443,7 @@ rules:
 
 // TestMiddleware_HashedHeader_IsNotInRedis, and overrides name it as clients send it.
 func TestMiddleware_HashedHeader_IsNotInRedis(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		var names []string
 		report := httplimit.Report(func(_ *http.Request, o httplimit.Outcome) { names = append(names, o.Limiter) })
 		handler := parsed(b, `
@@ -463,7 +464,7 @@ rules:
 
 // TestReload: requests after a reload see the new rules; what was taken stays taken, wherever the rule stands now.
 func TestReload(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		set := parsed(b, "rules: [{name: a, match: /a, key: ip, limits: 3/h}]")
 		handler := set.Middleware(client)(&ok{})
 		assert.Equal(b, good, status(handler, "GET /a"))
@@ -479,7 +480,7 @@ func TestReload(t *testing.T) {
 
 // TestAReloadKeepsWhatIsKnownOfRedis: an outage does not begin anew with it.
 func TestAReloadKeepsWhatIsKnownOfRedis(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		changes := 0
 		set := parsed(b, "rules: [{name: a, key: ip, limits: 3/h}]")
 		handler := set.Middleware(client, httplimit.OnStoreChange(func(bool, error) { changes++ }))(&ok{})

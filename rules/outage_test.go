@@ -14,7 +14,8 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // changes records what OnStoreChange reports.
@@ -44,11 +45,11 @@ func (c *changes) doing() (n int) {
 }
 
 // reload puts another text in force.
-func reload(b *bubble.Bubble, set *Set, text string) { set.current.Store(parsed(b, text).file()) }
+func reload(b *redistest.Fixture, set *Set, text string) { set.current.Store(parsed(b, text).file()) }
 
 // TestMiddleware_ReloadInOutage_ShareStays: whatever setting a reload changes, what was granted without Redis counts on.
 func TestMiddleware_ReloadInOutage_ShareStays(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		rule := func(fields string) string {
 			return "rules: [{name: a, key: all, limits: [{policy: fixed_window, rate: 10/h}], on_failure: {local: 0.5}" + fields + "}]"
 		}
@@ -75,7 +76,7 @@ func TestMiddleware_ReloadInOutage_ShareStays(t *testing.T) {
 			take()
 		}
 		assert.Equal(b, 3, granted)
-		bubble.Pass(time.Hour)
+		redistest.Pass(time.Hour)
 		take()
 		assert.Equal(b, 6, granted)
 	})
@@ -98,22 +99,22 @@ func TestMiddleware_ReloadInOutage_EndIsReported(t *testing.T) {
 	} {
 		for _, length := range []time.Duration{0, 10 * time.Minute} {
 			t.Run(fmt.Sprint(name, length), func(t *testing.T) {
-				inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+				guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 					var heard changes
 					set := parsed(b, c.before)
 					handler := set.Middleware(client, httplimit.OnStoreChange(heard.add))(&ok{})
 					require.Equal(b, good, status(handler, "GET /"))
-					bubble.Pass(2 * time.Second)
+					redistest.Pass(2 * time.Second)
 					b.Redis.SetError("LOADING")
 					status(handler, "GET /")
 					require.Equal(b, 1, heard.doing())
 					reload(b, set, c.after)
 					status(handler, "GET /")
-					bubble.Pass(length)
+					redistest.Pass(length)
 					b.Redis.SetError("")
-					bubble.Pass(2 * time.Second)
+					redistest.Pass(2 * time.Second)
 					status(handler, "GET /")
-					bubble.Pass(2 * time.Second)
+					redistest.Pass(2 * time.Second)
 					synctest.Wait()
 					assert.Zero(b, heard.doing())
 					assert.Equal(b, c.changes, heard.all)
@@ -125,7 +126,7 @@ func TestMiddleware_ReloadInOutage_EndIsReported(t *testing.T) {
 
 // TestMiddleware_RequestOfAnOlderFile_ReportsNothing of doors that the newest file does not have.
 func TestMiddleware_RequestOfAnOlderFile_ReportsNothing(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		var heard changes
 		one := "rules: [{name: a, key: all, limits: 9/h, on_failure: open, deadline: 1s}]"
 		set := parsed(b, one)
@@ -139,7 +140,7 @@ func TestMiddleware_RequestOfAnOlderFile_ReportsNothing(t *testing.T) {
 		v := &visit{Context: r.Context(), doors: m.httpDoors, steps: older.steps(m.opener, r), next: &ok{}}
 		v.decide(&discard{}, r.WithContext(v))
 		assert.True(b, v.served)
-		bubble.Pass(2 * time.Minute)
+		redistest.Pass(2 * time.Minute)
 		assert.Empty(b, heard.all)
 		b.Redis.SetError("")
 		assert.Equal(b, good, status(handler, "GET /"))
@@ -156,7 +157,7 @@ func (discard) WriteHeader(int)             {}
 
 // TestMiddleware_CallbackBlocks_OtherRequestsGoOn while a reload reports that a door is gone.
 func TestMiddleware_CallbackBlocks_OtherRequestsGoOn(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		release := make(chan bool)
 		set := parsed(b, "rules: [{name: a, key: all, limits: 9/h, on_failure: open, deadline: 1s}]")
 		handler := set.Middleware(client, httplimit.OnStoreChange(func(up bool, _ error) {
@@ -176,6 +177,6 @@ func TestMiddleware_CallbackBlocks_OtherRequestsGoOn(t *testing.T) {
 		assert.Equal(b, good, status(handler, "GET /"))
 		close(release)
 		b.Redis.SetError("")
-		bubble.Pass(5 * time.Second)
+		redistest.Pass(5 * time.Second)
 	})
 }

@@ -8,7 +8,8 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 const bad = http.StatusBadRequest
@@ -16,7 +17,7 @@ const bad = http.StatusBadRequest
 // TestMiddleware_PathThatServersReadDifferently_IsRefused: no spelling of a path is served by the handler of one
 // rule and decided by another.
 func TestMiddleware_PathThatServersReadDifferently_IsRefused(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		for _, file := range []string{
 			"rules: [{name: a, key: all, limits: 1/h, skip: {paths: [/static/]}}]",
 			"rules: [{name: a, match: '/static/{tenant}', key: 'path:tenant', limits: 9/h, overrides: [{key: gone, ban: true}]}]",
@@ -41,7 +42,7 @@ func TestMiddleware_PathThatServersReadDifferently_IsRefused(t *testing.T) {
 // TestMiddleware_RawPath_IsRead: net/url drops the escapes of a path that has a character which should have been
 // escaped.
 func TestMiddleware_RawPath_IsRead(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		set := parsed(b, "rules: [{name: a, key: all, limits: 2/h, skip: {paths: [/static/]}}, {name: b, match: /login, key: all, limits: 1/h}]")
 		handler := set.Middleware(client)(&ok{})
 		for _, path := range []string{"/static%2F#", "/static%2f\xc3\xa9", `/static%2fx\`, "/static/..%2Flogin#"} {
@@ -59,7 +60,7 @@ func TestMiddleware_RawPath_IsRead(t *testing.T) {
 
 // TestMiddleware_PathOfNoMatter_Passes: where no rule looks at paths, or those that do are shadows, none is refused.
 func TestMiddleware_PathOfNoMatter_Passes(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		for _, file := range []string{
 			"rules: []", "rules: [{name: a, key: ip, limits: 99/h}]", "rules: [{name: a, match: api.example.com/, key: ip, limits: 99/h}]",
 			"rules: [{name: a, match: /a, key: ip, limits: 99/h, shadow: true}, {name: b, key: ip, limits: 99/h}]",
@@ -73,7 +74,7 @@ func TestMiddleware_PathOfNoMatter_Passes(t *testing.T) {
 
 // TestMiddleware_RefusedPath_IsReported with the error, and answered by the caller's Refuse.
 func TestMiddleware_RefusedPath_IsReported(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		var reported []error
 		report := httplimit.Report(func(_ *http.Request, o httplimit.Outcome) { reported = append(reported, o.Err) })
 		refuse := httplimit.Refuse(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
@@ -184,7 +185,7 @@ rules:
 
 // TestMiddleware_BodyOfUnknownLength_IsRefused with 411, which tells clients what to send.
 func TestMiddleware_BodyOfUnknownLength_IsRefused(t *testing.T) {
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		handler := parsed(b, one("key: all, limits: 9/h, cost: content_length")).Middleware(client)(&ok{})
 		r := request("PUT /")
 		r.ContentLength = -1

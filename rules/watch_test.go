@@ -19,7 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
@@ -249,7 +250,7 @@ func TestWatchADirectoryThatGoes(t *testing.T) {
 
 // pass lets time pass, and what happens in it happen.
 func pass(d time.Duration) {
-	bubble.Pass(d)
+	redistest.Pass(d)
 	synctest.Wait()
 }
 
@@ -297,7 +298,7 @@ func (w *watch) run(ctx context.Context, lost <-chan error) {
 func TestPoll(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rules.yaml")
 	write(t, path, named("a"))
-	inBubble(t, func(b *bubble.Bubble, _ *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, _ *rratelimiter.Client) {
 		var r record
 		told := func() []error { all, _ := r.told(); return all }
 		w := newWatch(path, []WatchOption{OnReload(r.add)})
@@ -331,7 +332,7 @@ func TestPoll(t *testing.T) {
 func TestAChangeBeforeAnyNews(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rules.yaml")
 	write(t, path, named("a"))
-	inBubble(t, func(b *bubble.Bubble, _ *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, _ *rratelimiter.Client) {
 		w := newWatch(path, []WatchOption{PollEvery(time.Hour)})
 		require.NoError(b, w.files.Reload())
 		write(b, path, named("b"))
@@ -348,7 +349,7 @@ func TestAChangeBeforeAnyNews(t *testing.T) {
 func TestDebounce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rules.yaml")
 	write(t, path, named("a"))
-	inBubble(t, func(b *bubble.Bubble, _ *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, _ *rratelimiter.Client) {
 		var r record
 		told := func() []time.Time { _, at := r.told(); return at }
 		w := newWatch(path, []WatchOption{OnReload(r.add), PollEvery(time.Hour)})
@@ -385,7 +386,7 @@ func TestDebounce(t *testing.T) {
 func TestWatch_FileWrittenInPlace_IsNeverTakenHalfWritten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rules.yaml")
 	write(t, path, named("a"))
-	inBubble(t, func(b *bubble.Bubble, _ *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, _ *rratelimiter.Client) {
 		var r record
 		w := newWatch(path, []WatchOption{OnReload(r.add), PollEvery(time.Hour)})
 		require.NoError(b, w.files.Reload())
@@ -427,7 +428,7 @@ func TestWatch_FileWrittenInPlace_IsNeverTakenHalfWritten(t *testing.T) {
 func TestWatch_FileThatChangesAllTheTime_IsReported(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rules.yaml")
 	write(t, path, named("a"))
-	inBubble(t, func(b *bubble.Bubble, _ *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, _ *rratelimiter.Client) {
 		var r record
 		w := newWatch(path, []WatchOption{OnReload(r.add), PollEvery(time.Hour)})
 		require.NoError(b, w.files.Reload())
@@ -462,7 +463,7 @@ func TestRates(t *testing.T) {
 		return "rules:\n  - {name: a, limits: {redisson: q, rate: " + rate + "}}\n"
 	}
 	write(t, path, stated("5/s"))
-	inBubble(t, func(b *bubble.Bubble, client *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		var r record
 		told := func() []error { all, _ := r.told(); return all }
 		w := newWatch(path, []WatchOption{OnReload(r.add), Rates(client)})
@@ -521,7 +522,7 @@ func TestTheNewestRatesStay(t *testing.T) {
 		return "rules:\n  - {name: a, limits: {redisson: q, rate: " + rate + "}}\n"
 	}
 	write(t, path, stated("5/s"))
-	inBubble(t, func(b *bubble.Bubble, _ *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, _ *rratelimiter.Client) {
 		slow := &holding{Client: b.Conn, while: 35 * time.Second} // until behind the newer one
 		client := rratelimiter.New(slow)
 		var r record
@@ -551,7 +552,7 @@ func TestTheNewestRatesStay(t *testing.T) {
 func TestWhoeverIsToldPanics(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rules.yaml")
 	write(t, path, named("a"))
-	inBubble(t, func(b *bubble.Bubble, _ *rratelimiter.Client) {
+	guardtest.Run(t, func(b *redistest.Fixture, _ *rratelimiter.Client) {
 		var r record
 		w := newWatch(path, []WatchOption{OnReload(func(err error) {
 			r.add(err)

@@ -25,7 +25,7 @@ func from(address string) func(context.Context, string, string) (net.Conn, error
 
 var update = flag.Bool("update", false, "write testdata anew")
 
-// What is printed of a load, byte for byte: time is that of a bubble.
+// What is printed of a load, byte for byte: the clock is fake.
 func TestShots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent atomic.Int64

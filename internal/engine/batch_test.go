@@ -97,7 +97,7 @@ func TestBatch_Requests_AreBounded(t *testing.T) {
 }
 
 func TestCoalesce_SlowCalls_MoreAreInFlight(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(1<<40, time.Hour)
 		calls := func() int64 {
 			before := b.Scripts.Load()
@@ -128,7 +128,7 @@ func TestAnswer_NegativeRest_IsZero(t *testing.T) {
 }
 
 func TestCall_CallersHaveLeft_IsNotSent(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(10, time.Hour)
 		before := b.Scripts.Load()
 		callWithoutCallers(b, l)
@@ -138,7 +138,7 @@ func TestCall_CallersHaveLeft_IsNotSent(t *testing.T) {
 }
 
 // callWithoutCallers is a call whose only caller leaves before it is sent.
-func callWithoutCallers(b *bubble, l *window) {
+func callWithoutCallers(b *fixture, l *window) {
 	g := l.Engine
 	e, r := g.registry.lock(&l.Limiter), &Request{Permits: 1}
 	l.addRequest(e, r)
@@ -151,7 +151,7 @@ func callWithoutCallers(b *bubble, l *window) {
 
 // TestCoalesce_BatchHasItsCall_LeavesWithThat: another call may end before.
 func TestCoalesce_BatchHasItsCall_LeavesWithThat(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(10, time.Hour)
 		g := l.Engine
 		b.Latency.Store(int64(10 * time.Millisecond))
@@ -181,7 +181,7 @@ func TestCoalesce_BatchHasItsCall_LeavesWithThat(t *testing.T) {
 
 // TestCoalesce_CallersLeaveDuringACall_NoRequestIsLeft: their permits are not requested.
 func TestCoalesce_CallersLeaveDuringACall_NoRequestIsLeft(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(MostPermits, time.Hour)
 		b.take(l, 1)
 		b.Latency.Store(int64(5 * second))

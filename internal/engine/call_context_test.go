@@ -38,7 +38,7 @@ func TestCall_CallersGone_IsNotRepeated(t *testing.T) {
 	for name, ask := range asking {
 		for _, others := range []int{0, 2 * pipelined} { // so that calls leave in pipelines
 			t.Run(fmt.Sprint(name, " beside ", others), func(t *testing.T) {
-				inBubble(t, func(b *bubble) {
+				withRedis(t, func(b *fixture) {
 					b.Latency.Store(int64(time.Millisecond))
 					g := b.engine()
 					ctx, cancel := context.WithCancel(b.Context())
@@ -67,7 +67,7 @@ func TestCall_CallersGone_IsNotRepeated(t *testing.T) {
 func TestCall_OneOfItsCallersGone_GoesOn(t *testing.T) {
 	for name, ask := range asking {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(b *bubble) {
+			withRedis(t, func(b *fixture) {
 				l := open(b.engine(), "limiter", 1000, time.Hour) // each page takes permits
 				pages := &paged{window: l, pages: 10}
 				l.Protocol = pages
@@ -115,7 +115,7 @@ func (c *answersAll) Do(context.Context, rueidis.Completed) rueidis.RedisResult 
 func TestCall_ScriptNeverFinishes_EndsWithAnError(t *testing.T) {
 	for name, ask := range asking {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(b *bubble) {
+			withRedis(t, func(b *fixture) {
 				conn := &answersAll{Client: b.Conn, reply: b.Conn.Do(b.Context(), b.Conn.B().Ping().Build())}
 				err := ask(context.WithoutCancel(b.Context()), openEndless(New(Settings{Redis: conn}), "limiter"))
 				assert.ErrorIs(b, err, errEndless)

@@ -43,7 +43,7 @@ func (c *ending) DoMulti(ctx context.Context, commands ...rueidis.Completed) []r
 // TestCall_ConnectionEndsItsGoroutine_NoCallerIsLeftWaiting: its caller gets an error, and the next
 // caller is answered.
 func TestCall_ConnectionEndsItsGoroutine_NoCallerIsLeftWaiting(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		conn := &ending{Client: b.Conn}
 		open := func(o *Observer) *window {
 			return open(New(Settings{Redis: conn, Observer: o}), "limiter", 100, time.Minute)
@@ -84,7 +84,7 @@ func TestCall_ConnectionEndsItsGoroutine_NoCallerIsLeftWaiting(t *testing.T) {
 }
 
 func TestQueue_ConnectionEndsItsGoroutine_NoCallerIsLeftWaiting(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		conn := &ending{Client: b.Conn}
 		l := open(New(Settings{Redis: conn}), "limiter", 10, 30*time.Second)
 		b.take(l, 10)
@@ -108,7 +108,7 @@ func TestQueue_ConnectionEndsItsGoroutine_NoCallerIsLeftWaiting(t *testing.T) {
 // TestPipeline_ConnectionEndsASecondCall_NoCallerIsLeftWaiting: a script had more to do than one
 // call may.
 func TestPipeline_ConnectionEndsASecondCall_NoCallerIsLeftWaiting(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		const names = 2 * redisx.MostPipelined
 		ctx := contexts(b)["cancellable"]
 		conn := &ending{Client: b.Conn}
@@ -138,7 +138,7 @@ func TestPipeline_ConnectionEndsASecondCall_NoCallerIsLeftWaiting(t *testing.T) 
 
 // TestLease_ReturnEndsItsGoroutine_CallersAreServed: the leased permits do not return.
 func TestLease_ReturnEndsItsGoroutine_CallersAreServed(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := open(New(Settings{Redis: b.Conn, Lease: time.Second}), "limiter", 10, 30*time.Second)
 		l.Leases = true
 		b.take(l, 10)

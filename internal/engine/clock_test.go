@@ -17,7 +17,7 @@ import (
 
 // TestWithClock_ClockPanics_PanicsInItsCaller if the call runs on the caller's goroutine.
 func TestWithClock_ClockPanics_PanicsInItsCaller(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		var broken atomic.Bool
 		l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: time.Hour}, rratelimiter.WithClock(func() time.Time {
 			if broken.Load() {
@@ -54,7 +54,7 @@ func TestWithClock_ClockEndsItsGoroutine_LeavesNoCallerWaiting(t *testing.T) {
 	} {
 		for kind, cancellable := range map[string]bool{"": false, ", with a context that can end": true} {
 			t.Run(name+kind, func(t *testing.T) {
-				inBubble(t, func(b *bubble) {
+				withRedis(t, func(b *fixture) {
 					var ends atomic.Int64
 					l := b.limiter(rratelimiter.Rate{Permits: 1000, Interval: time.Hour}, rratelimiter.WithClock(func() time.Time {
 						if ends.Add(-1) >= 0 {
@@ -86,7 +86,7 @@ func TestWithClock_ClockEndsItsGoroutine_LeavesNoCallerWaiting(t *testing.T) {
 // TestWithServerTime_SlowLink_PermitsReturnInTime: the script reads the time after the call has
 // left, so permits return no earlier than it reports.
 func TestWithServerTime_SlowLink_PermitsReturnInTime(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: 10 * second}, rratelimiter.WithServerTime())
 		b.Take(l, 10)
 		pass(100 * time.Millisecond)

@@ -15,18 +15,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
-	inmemory "github.com/rratelimiter/rratelimiter/internal/bubble"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // TestTryAcquire_CallsInFlight_CallersShareTheNext: each caller gets the answer of its place.
 func TestTryAcquire_CallsInFlight_CallersShareTheNext(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(rratelimiter.Rate{Permits: 100, Interval: time.Minute})
 		other := b.client.Limiter("limiter")
 		before := b.Scripts.Load()
 		b.Latency.Store(int64(10 * time.Millisecond))
-		answers, errs := inmemory.Crowd(150, func(i int) (rratelimiter.Decision, error) {
+		answers, errs := redistest.Crowd(150, func(i int) (rratelimiter.Decision, error) {
 			if i%2 == 0 {
 				return other.Take(b.Context(), 1)
 			}
@@ -49,11 +49,11 @@ func TestTryAcquire_CallsInFlight_CallersShareTheNext(t *testing.T) {
 // TestTryAcquire_LargeRequest_DoesNotDelaySmallerOnes: a caller that does not wait has no place in
 // the queue.
 func TestTryAcquire_LargeRequest_DoesNotDelaySmallerOnes(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: time.Minute})
 		b.Latency.Store(int64(10 * time.Millisecond))
 		wants := []int64{1, 1 /* their calls, and in the next: */, 1, 1, 1, 1, 1, 1, 5, 1, 11, 2, 1, 1}
-		answers, errs := inmemory.Crowd(len(wants), func(i int) (rratelimiter.Decision, error) {
+		answers, errs := redistest.Crowd(len(wants), func(i int) (rratelimiter.Decision, error) {
 			return l.Take(b.Context(), wants[i])
 		})
 		var got string
@@ -73,11 +73,11 @@ func TestTryAcquire_LargeRequest_DoesNotDelaySmallerOnes(t *testing.T) {
 }
 
 func TestTryAcquire_CallerIsCancelled_PermitsReturn(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(rratelimiter.Rate{Permits: 100, Interval: time.Hour})
 		b.Latency.Store(int64(10 * time.Millisecond))
 		before := b.Scripts.Load()
-		_, errs := inmemory.Crowd(40, func(i int) (rratelimiter.Decision, error) {
+		_, errs := redistest.Crowd(40, func(i int) (rratelimiter.Decision, error) {
 			ctx, cancel := context.WithCancel(b.Context())
 			defer cancel()
 			switch i % 8 {
@@ -106,11 +106,11 @@ func TestTryAcquire_CallerIsCancelled_PermitsReturn(t *testing.T) {
 
 // TestTryAcquire_CallFails_EachCallerGetsItsError: the next call succeeds.
 func TestTryAcquire_CallFails_EachCallerGetsItsError(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(rratelimiter.Rate{Permits: 100, Interval: time.Minute})
 		b.Latency.Store(int64(10 * time.Millisecond))
 		b.Redis.SetError("LOADING Redis is loading the dataset in memory")
-		_, errs := inmemory.Crowd(20, func(int) (rratelimiter.Decision, error) { return l.Take(b.Context(), 1) })
+		_, errs := redistest.Crowd(20, func(int) (rratelimiter.Decision, error) { return l.Take(b.Context(), 1) })
 		for _, err := range errs {
 			assert.ErrorContains(b, err, "LOADING")
 		}
@@ -121,10 +121,10 @@ func TestTryAcquire_CallFails_EachCallerGetsItsError(t *testing.T) {
 }
 
 func TestTryAcquire_SumExceedsAGrant_TakesSeveralCalls(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: time.Minute})
 		b.Latency.Store(int64(10 * time.Millisecond))
-		_, errs := inmemory.Crowd(20, func(i int) (rratelimiter.Decision, error) {
+		_, errs := redistest.Crowd(20, func(i int) (rratelimiter.Decision, error) {
 			if i%2 == 0 {
 				return l.Take(b.Context(), 1)
 			}
@@ -143,7 +143,7 @@ func TestTryAcquire_SumExceedsAGrant_TakesSeveralCalls(t *testing.T) {
 
 // TestRegistry_ManyNames_NoStateIsLeft: a limiter for each of many users costs no memory here.
 func TestRegistry_ManyNames_NoStateIsLeft(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		c := rratelimiter.New(b.Conn)
 		for i := range 100 {
 			l := c.Limiter(fmt.Sprintf("user:%d", i))
@@ -158,10 +158,10 @@ func TestRegistry_ManyNames_NoStateIsLeft(t *testing.T) {
 }
 
 func TestTryAcquire_SharedCall_EachHasItsAnswer(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(rratelimiter.Rate{Permits: 5, Interval: time.Hour})
 		b.Latency.Store(int64(10 * time.Millisecond))
-		answers, errs := inmemory.Crowd(4, func(i int) (rratelimiter.Decision, error) {
+		answers, errs := redistest.Crowd(4, func(i int) (rratelimiter.Decision, error) {
 			ok, err := l.TryAcquire(b.Context(), []int64{1, 1, 2, 2}[i])
 			return rratelimiter.Decision{Allowed: ok}, err
 		})
@@ -173,7 +173,7 @@ func TestTryAcquire_SharedCall_EachHasItsAnswer(t *testing.T) {
 }
 
 func TestTryAcquire_CallOfACaller_AnswersItBeforeTheNextCall(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(rratelimiter.Rate{Permits: 100, Interval: time.Hour})
 		b.Latency.Store(int64(10 * time.Millisecond))
 		start := time.Now()
@@ -197,7 +197,7 @@ func TestTryAcquire_CallOfACaller_AnswersItBeforeTheNextCall(t *testing.T) {
 
 // TestBatch_Full_LeavesBeforeLaterOnes: a caller that comes later may dispatch a call.
 func TestBatch_Full_LeavesBeforeLaterOnes(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(rratelimiter.Rate{Permits: engine.MostPermits, Interval: time.Hour})
 		b.Latency.Store(int64(10 * time.Millisecond))
 		var callers sync.WaitGroup
@@ -233,12 +233,12 @@ func TestBatch_ManyCallers_IsBounded(t *testing.T) {
 		"Acquire": func(ctx context.Context, l *rratelimiter.Limiter, n int64) error { return l.Acquire(ctx, n) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(b *bubble) {
+			withRedis(t, func(b *fixture) {
 				l := b.limiter(rratelimiter.Rate{Permits: 1 << 40, Interval: time.Hour})
 				var mu sync.Mutex
 				var carried []int
 				b.Redis.Server().SetPreHook(func(_ *server.Peer, command string, args ...string) bool {
-					_, given := inmemory.ScriptCall(command, args)
+					_, given := redistest.ScriptCall(command, args)
 					if len(given) <= requestsArg {
 						return false
 					}
@@ -255,7 +255,7 @@ func TestBatch_ManyCallers_IsBounded(t *testing.T) {
 					return false
 				})
 				b.Latency.Store(int64(10 * time.Millisecond))
-				_, errs := inmemory.Crowd(3*engine.MostRequests, func(i int) (rratelimiter.Decision, error) {
+				_, errs := redistest.Crowd(3*engine.MostRequests, func(i int) (rratelimiter.Decision, error) {
 					return rratelimiter.Decision{}, call(b.Context(), l, int64(1+i%3))
 				})
 				for _, err := range errs {

@@ -10,14 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
-	inmemory "github.com/rratelimiter/rratelimiter/internal/bubble"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/inside"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // TestWithDenialCache_Denial_IsAnsweredFromMemory: until permits return.
 func TestWithDenialCache_Denial_IsAnsweredFromMemory(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		ctx := b.Context()
 		l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: 10 * second}, rratelimiter.WithDenialCache(time.Hour))
 		b.Take(l, 4)
@@ -46,16 +46,16 @@ func TestWithDenialCache_Denial_IsAnsweredFromMemory(t *testing.T) {
 }
 
 func TestWithDenialCache_ClientChangesTheLimiter_DenialIsForgotten(t *testing.T) {
-	for name, change := range map[string]func(b *bubble, l *rratelimiter.Limiter) error{
-		"Release": func(b *bubble, l *rratelimiter.Limiter) error { return l.Release(b.Context(), 3) },
-		"SetRate": func(b *bubble, l *rratelimiter.Limiter) error {
+	for name, change := range map[string]func(b *fixture, l *rratelimiter.Limiter) error{
+		"Release": func(b *fixture, l *rratelimiter.Limiter) error { return l.Release(b.Context(), 3) },
+		"SetRate": func(b *fixture, l *rratelimiter.Limiter) error {
 			return l.SetRate(b.Context(), rratelimiter.Rate{Permits: 10, Interval: time.Hour})
 		},
-		"UpdateRate": func(b *bubble, l *rratelimiter.Limiter) error {
+		"UpdateRate": func(b *fixture, l *rratelimiter.Limiter) error {
 			_, err := l.UpdateRate(b.Context(), rratelimiter.Rate{Permits: 20, Interval: time.Hour}, rratelimiter.KeepState())
 			return err
 		},
-		"Copy": func(b *bubble, l *rratelimiter.Limiter) error {
+		"Copy": func(b *fixture, l *rratelimiter.Limiter) error {
 			other := b.client.Limiter("other")
 			if err := other.SetRate(b.Context(), rratelimiter.Rate{Permits: 10, Interval: time.Hour}); err != nil {
 				return err
@@ -65,7 +65,7 @@ func TestWithDenialCache_ClientChangesTheLimiter_DenialIsForgotten(t *testing.T)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(b *bubble) {
+			withRedis(t, func(b *fixture) {
 				l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: time.Hour}, rratelimiter.WithDenialCache(time.Hour))
 				b.Take(l, 10)
 				b.Full(l, 1)
@@ -76,7 +76,7 @@ func TestWithDenialCache_ClientChangesTheLimiter_DenialIsForgotten(t *testing.T)
 		})
 	}
 	t.Run("Delete", func(t *testing.T) {
-		inBubble(t, func(b *bubble) {
+		withRedis(t, func(b *fixture) {
 			l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: time.Hour}, rratelimiter.WithDenialCache(time.Hour))
 			b.Take(l, 10)
 			b.Full(l, 1)
@@ -90,7 +90,7 @@ func TestWithDenialCache_ClientChangesTheLimiter_DenialIsForgotten(t *testing.T)
 }
 
 // changed notifies the engine of a change of the limiter, without a call to Redis.
-func (b *bubble) changed() {
+func (b *fixture) changed() {
 	opened, err := inside.Open(b.client)
 	require.NoError(b, err)
 	nothing := func(context.Context) (any, error) { return nil, nil }
@@ -100,7 +100,7 @@ func (b *bubble) changed() {
 // TestWithDenialCache_ChangeDuringTheCall_DenialIsNotStored: the version from before the call
 // counts.
 func TestWithDenialCache_ChangeDuringTheCall_DenialIsNotStored(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: time.Hour}, rratelimiter.WithDenialCache(time.Hour))
 		b.Take(l, 10)
 		b.Latency.Store(int64(100 * time.Millisecond))
@@ -120,11 +120,11 @@ func TestWithDenialCache_ChangeDuringTheCall_DenialIsNotStored(t *testing.T) {
 func TestWithDenialCache_SeveralDenied_SmallestIsStored(t *testing.T) {
 	for name, wants := range map[string][]int64{"first": {4, 5, 6}, "in the middle": {6, 4, 5}, "last": {6, 5, 4}} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(b *bubble) {
+			withRedis(t, func(b *fixture) {
 				l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: time.Hour}, rratelimiter.WithDenialCache(time.Hour))
 				b.Take(l, 7)
 				b.Latency.Store(int64(10 * time.Millisecond))
-				inmemory.Crowd(2+len(wants), func(i int) (rratelimiter.Decision, error) {
+				redistest.Crowd(2+len(wants), func(i int) (rratelimiter.Decision, error) {
 					if i < 2 { // their calls are in flight while the others gather
 						return l.Take(b.Context(), 11)
 					}

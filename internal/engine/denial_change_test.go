@@ -78,7 +78,7 @@ func TestDenials_AnySubjectChanges_DenialEnds(t *testing.T) {
 		"none":                        {"c", []bool{true, true, true}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(b *bubble) {
+			withRedis(t, func(b *fixture) {
 				g := b.remembering()
 				limiters := []*window{open(g, "both", 10, time.Hour), open(g, "a", 10, time.Hour), open(g, "b", 10, time.Hour)}
 				limiters[0].Subjects = []string{"a", "b"}

@@ -52,7 +52,7 @@ func TestWithDenialCache_CallerOfTheChangeHasLeft_DenialIsForgotten(t *testing.T
 	} {
 		for kind, patience := range map[string]time.Duration{"": time.Hour, ", caller left": 50 * time.Millisecond} {
 			t.Run(name+kind, func(t *testing.T) {
-				inBubble(t, func(b *bubble) {
+				withRedis(t, func(b *fixture) {
 					l := b.limiter(hour, rratelimiter.WithDenialCache(time.Hour))
 					require.NoError(b, b.client.Limiter("full").SetRate(b.Context(), hour))
 					b.Take(l, 10)
@@ -78,7 +78,7 @@ func TestWithDenialCache_CallerOfTheChangeHasLeft_DenialIsForgotten(t *testing.T
 		}
 	}
 	t.Run("TrySetRate of a limiter that is gone", func(t *testing.T) {
-		inBubble(t, func(b *bubble) {
+		withRedis(t, func(b *fixture) {
 			l := b.limiter(hour, rratelimiter.WithDenialCache(time.Hour))
 			b.Take(l, 10)
 			b.Full(l, 1)
@@ -94,7 +94,7 @@ func TestWithDenialCache_CallerOfTheChangeHasLeft_DenialIsForgotten(t *testing.T
 // TestWithDenialCache_RetryAfter_IsExact: for each number of permits. If it is not known, Redis is
 // asked.
 func TestWithDenialCache_RetryAfter_IsExact(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: 10 * second}, rratelimiter.WithDenialCache(time.Hour))
 		for range 5 {
 			b.Take(l, 2)
@@ -114,7 +114,7 @@ func TestWithDenialCache_RetryAfter_IsExact(t *testing.T) {
 		assert.Equal(b, asked, b.Scripts.Load(), "calls of Redis")
 	})
 	t.Run("as far as a page tells", func(t *testing.T) {
-		inBubble(t, func(b *bubble) {
+		withRedis(t, func(b *fixture) {
 			l := b.limiter(rratelimiter.Rate{Permits: 300, Interval: time.Hour}, rratelimiter.WithDenialCache(time.Hour))
 			for range 300 {
 				b.Take(l, 1)
@@ -150,7 +150,7 @@ func (c *after) Do(ctx context.Context, command rueidis.Completed) rueidis.Redis
 }
 
 func TestWithDenialCache_ChangeBeforeTheReplyIsRead_DenialIsNotStored(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		conn := &after{Client: b.Conn}
 		l := rratelimiter.New(conn, rratelimiter.WithDenialCache(time.Hour)).Limiter("limiter")
 		require.NoError(b, l.SetRate(b.Context(), rratelimiter.Rate{Permits: 10, Interval: time.Hour}))

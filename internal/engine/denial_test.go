@@ -153,7 +153,7 @@ func TestDenial_ServerTime_EndsBeforeTheServerCouldGrant(t *testing.T) {
 }
 
 func TestDenial_MaxAge_EndsTheDenial(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := open(New(Settings{Redis: b.Conn, Denials: second}), "limiter", 10, time.Hour)
 		b.take(l, 10)
 		b.full(l, 1)
@@ -244,7 +244,7 @@ func TestDenials_Reply_KeptWhereItDeniesForAWhile(t *testing.T) {
 // TestDenials_BatchWithoutCallers_StoresNone: a batch whose callers have left holds only the reply
 // of its last call, which was for another limiter.
 func TestDenials_BatchWithoutCallers_StoresNone(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		g := b.remembering()
 		l, other := open(g, "limiter", 10, time.Minute), open(g, "other", 10, time.Minute)
 		for _, name := range []string{"limiter", "other"} {

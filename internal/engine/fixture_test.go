@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
-	inmemory "github.com/rratelimiter/rratelimiter/internal/bubble"
 	"github.com/rratelimiter/rratelimiter/internal/inside"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // The tests of this package call the engine through Redisson's limiter.
@@ -19,27 +19,27 @@ const second = time.Second
 // requestsArg is the index of the requests in the arguments of the acquire script.
 const requestsArg = 7
 
-// bubble is a Redis in memory inside a synctest bubble, and the Client of the last limiter.
-type bubble struct {
-	*inmemory.Bubble
+// fixture is a Redis in memory inside a synctest bubble, and the Client of the last limiter.
+type fixture struct {
+	*redistest.Fixture
 	client *rratelimiter.Client
 }
 
-// inBubble runs a test with a Redis in memory and a clock of its own. It fails if a goroutine is left.
-func inBubble(t *testing.T, test func(b *bubble)) {
-	inmemory.Run(t, func(m *inmemory.Bubble) {
+// withRedis runs a test with a Redis in memory and a clock of its own. It fails if a goroutine is left.
+func withRedis(t *testing.T, test func(b *fixture)) {
+	redistest.Run(t, func(m *redistest.Fixture) {
 		// The scripts that take permits are loaded, so that each call is one round trip.
 		none := rratelimiter.New(m.Conn).Limiter("none")
 		_, err := none.TryAcquire(m.Context(), 1)
 		require.ErrorIs(m, err, rratelimiter.ErrNotInitialized)
 		_, err = none.Take(m.Context(), 1)
 		require.ErrorIs(m, err, rratelimiter.ErrNotInitialized)
-		test(&bubble{Bubble: m})
+		test(&fixture{Fixture: m})
 	})
 }
 
 // limiter opens a limiter of a new Client and sets its rate.
-func (b *bubble) limiter(rate rratelimiter.Rate, opts ...rratelimiter.Option) *rratelimiter.Limiter {
+func (b *fixture) limiter(rate rratelimiter.Rate, opts ...rratelimiter.Option) *rratelimiter.Limiter {
 	b.client = rratelimiter.New(b.Conn, opts...)
 	l := b.client.Limiter("limiter")
 	require.NoError(b, l.SetRate(b.Context(), rate))
@@ -47,7 +47,7 @@ func (b *bubble) limiter(rate rratelimiter.Rate, opts ...rratelimiter.Option) *r
 }
 
 // idle requires that the engine of a Client holds no state of any limiter.
-func (b *bubble) idle(c *rratelimiter.Client) {
+func (b *fixture) idle(c *rratelimiter.Client) {
 	b.Helper()
 	opened, err := inside.Open(c)
 	require.NoError(b, err)
@@ -55,7 +55,7 @@ func (b *bubble) idle(c *rratelimiter.Client) {
 }
 
 // remembered takes permits, and reports whether they were denied without a call to Redis.
-func (b *bubble) remembered(l *rratelimiter.Limiter, permits int64) (rratelimiter.Decision, bool) {
+func (b *fixture) remembered(l *rratelimiter.Limiter, permits int64) (rratelimiter.Decision, bool) {
 	b.Helper()
 	before := b.Scripts.Load()
 	d, err := l.Take(b.Context(), permits)
@@ -67,5 +67,5 @@ func (b *bubble) remembered(l *rratelimiter.Limiter, permits int64) (rratelimite
 	return d, true
 }
 
-// pass lets time pass on the clock of the bubble.
-func pass(d time.Duration) { inmemory.Pass(d) }
+// pass lets time pass on the fake clock.
+func pass(d time.Duration) { redistest.Pass(d) }

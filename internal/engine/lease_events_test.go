@@ -17,7 +17,7 @@ import (
 // TestLease_CallersLeaveDuringTheCall_PermitsAreLeased: permits for callers that left become part
 // of the lease.
 func TestLease_CallersLeaveDuringTheCall_PermitsAreLeased(t *testing.T) {
-	inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
+	inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *fixture, l *rratelimiter.Limiter) {
 		b.leasing(l)
 		require.NoError(b, b.client.Flush(b.Context()))
 		taken := int64(300)
@@ -48,7 +48,7 @@ func TestLease_CallersLeaveDuringTheCall_PermitsAreLeased(t *testing.T) {
 
 func TestLease_RateIsSetMeanwhile_LeaseIsNotUsed(t *testing.T) {
 	for _, keep := range []bool{false, true} {
-		inLease(t, rratelimiter.Rate{Permits: 100_000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
+		inLease(t, rratelimiter.Rate{Permits: 100_000, Interval: 10 * time.Second}, func(b *fixture, l *rratelimiter.Limiter) {
 			const rate = 20
 			var set atomic.Bool
 			var after atomic.Int64
@@ -79,7 +79,7 @@ func TestLease_RateIsSetMeanwhile_LeaseIsNotUsed(t *testing.T) {
 }
 
 func TestLease_ArrivesLate_IsReturned(t *testing.T) {
-	inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
+	inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *fixture, l *rratelimiter.Limiter) {
 		taken := int64(100)
 		require.Equal(b, 100, b.often(l, 100, 50*time.Microsecond))
 		b.Latency.Store(int64(70 * time.Millisecond))
@@ -100,7 +100,7 @@ func TestLease_ArrivesLate_IsReturned(t *testing.T) {
 }
 
 func TestLease_ReplyIsLost_PermitsReturnWithTheWindow(t *testing.T) {
-	inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
+	inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: time.Second}, func(b *fixture, l *rratelimiter.Limiter) {
 		failed := 0
 		b.leasing(l)
 		b.Redis.SetError("UNKILLABLE the reply is lost")
@@ -119,7 +119,7 @@ func TestLease_ReplyIsLost_PermitsReturnWithTheWindow(t *testing.T) {
 }
 
 func TestLease_IdleLimiter_UsesNoLeaseOfAnother(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		client := rratelimiter.New(b.Conn, rratelimiter.WithLease(shortLease))
 		one, other := client.Limiter("one"), client.Limiter("other")
 		for range 10 {
@@ -139,7 +139,7 @@ func TestLease_IdleLimiter_UsesNoLeaseOfAnother(t *testing.T) {
 
 // TestLease_OldBurst_IsNoDemand: nor are the permits that the call itself grants.
 func TestLease_OldBurst_IsNoDemand(t *testing.T) {
-	inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
+	inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *fixture, l *rratelimiter.Limiter) {
 		b.leasing(l)
 		pass(25 * time.Millisecond)
 		b.Take(l, 100)
@@ -152,7 +152,7 @@ func TestLease_OldBurst_IsNoDemand(t *testing.T) {
 func TestLease_ClockJumps_EndsByMonotonicTime(t *testing.T) {
 	for name, jump := range map[string]time.Duration{"forward": time.Hour, "back": -time.Hour} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(b *bubble) {
+			withRedis(t, func(b *fixture) {
 				const rate = 2000
 				var offset atomic.Int64
 				clock := func() time.Time { return time.Now().Add(time.Duration(offset.Load())) }
@@ -194,7 +194,7 @@ func TestLease_ClockJumps_EndsByMonotonicTime(t *testing.T) {
 // TestLease_ShortInterval_EndsEarlier: the script shortened the lease.
 func TestLease_ShortInterval_EndsEarlier(t *testing.T) {
 	rate := rratelimiter.Rate{Permits: 10_000, Interval: 100 * time.Millisecond}
-	inLease(t, rate, func(b *bubble, l *rratelimiter.Limiter) {
+	inLease(t, rate, func(b *fixture, l *rratelimiter.Limiter) {
 		b.Latency.Store(int64(100 * time.Microsecond))
 		start := time.Now()
 		require.Equal(b, 20, b.often(l, 20, 30*time.Microsecond))
@@ -206,7 +206,7 @@ func TestLease_ShortInterval_EndsEarlier(t *testing.T) {
 }
 
 func TestLease_CallersWait_AreServedInOrder(t *testing.T) {
-	inLease(t, rratelimiter.Rate{Permits: 2000, Interval: time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
+	inLease(t, rratelimiter.Rate{Permits: 2000, Interval: time.Second}, func(b *fixture, l *rratelimiter.Limiter) {
 		const together = 10
 		served := make([]time.Time, 3000)
 		var callers sync.WaitGroup
@@ -235,7 +235,7 @@ func TestLease_LimiterIsDeletedOrMoved_IsNotUsed(t *testing.T) {
 		"Rename": func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Rename(ctx, "other") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
+			inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *fixture, l *rratelimiter.Limiter) {
 				b.often(l, 300, 30*time.Microsecond)
 				require.NoError(b, change(b.Context(), l))
 				_, err := l.TryAcquire(b.Context(), 1)

@@ -12,14 +12,14 @@ import (
 )
 
 // leasing makes a Client lease: callers take 300 permits in 9 ms.
-func (b *bubble) leasing(l *rratelimiter.Limiter) {
+func (b *fixture) leasing(l *rratelimiter.Limiter) {
 	b.Helper()
 	require.Equal(b, 300, b.often(l, 300, 30*time.Microsecond))
 }
 
 func TestLease_LastEighth_IsNotLeased(t *testing.T) {
 	for _, rate := range []int64{800, 805} {
-		inLease(t, rratelimiter.Rate{Permits: rate, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
+		inLease(t, rratelimiter.Rate{Permits: rate, Interval: 10 * time.Second}, func(b *fixture, l *rratelimiter.Limiter) {
 			eighth := (rate + 7) / 8
 			for taken := int64(1); taken <= rate; taken++ {
 				require.Equal(b, 1, b.often(l, 1, 20*time.Microsecond))
@@ -53,7 +53,7 @@ func TestLease_RequestExceedsWhatIsFree_UsesTheLeaseToo(t *testing.T) {
 			"": nil, ", denials remembered": {rratelimiter.WithDenialCache(time.Hour)},
 		} {
 			t.Run(name+kind, func(t *testing.T) {
-				inLease(t, rratelimiter.Rate{Permits: 1000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
+				inLease(t, rratelimiter.Rate{Permits: 1000, Interval: 10 * time.Second}, func(b *fixture, l *rratelimiter.Limiter) {
 					b.leasing(l)
 					require.Less(b, b.Stored("{limiter}:value"), int64(700), "something is leased")
 					granted, err := acquire(b.Context(), l, 700)
@@ -85,7 +85,7 @@ func TestLease_OthersReleasedSinceItCame_LargeRequestIsServedOfBoth(t *testing.T
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inLease(t, rratelimiter.Rate{Permits: 1000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
+			inLease(t, rratelimiter.Rate{Permits: 1000, Interval: 10 * time.Second}, func(b *fixture, l *rratelimiter.Limiter) {
 				other := rratelimiter.New(b.QuickConn()).Limiter("limiter")
 				ok, err := other.TryAcquire(b.Context(), 400)
 				require.NoError(b, err)
@@ -105,7 +105,7 @@ func TestLease_OthersReleasedSinceItCame_LargeRequestIsServedOfBoth(t *testing.T
 }
 
 func TestLease_RequestExceedsBoth_LeaseStays(t *testing.T) {
-	inLease(t, rratelimiter.Rate{Permits: 1000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
+	inLease(t, rratelimiter.Rate{Permits: 1000, Interval: 10 * time.Second}, func(b *fixture, l *rratelimiter.Limiter) {
 		b.leasing(l)
 		before := b.Stored("{limiter}:value")
 		b.Full(l, 701)
@@ -115,7 +115,7 @@ func TestLease_RequestExceedsBoth_LeaseStays(t *testing.T) {
 
 // TestLease_Remaining_CountsLeasedPermits: of all leases, and in the call that fetches one.
 func TestLease_Remaining_CountsLeasedPermits(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(rratelimiter.Rate{Permits: 100_000, Interval: time.Hour}, rratelimiter.WithLease(100*time.Millisecond))
 		for taken := int64(1); taken <= 2000; taken++ {
 			pass(20 * time.Microsecond)
@@ -128,7 +128,7 @@ func TestLease_Remaining_CountsLeasedPermits(t *testing.T) {
 
 // TestFlush_RedisFails_ReturnsTheError: the permits stay taken for the interval.
 func TestFlush_RedisFails_ReturnsTheError(t *testing.T) {
-	inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
+	inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *fixture, l *rratelimiter.Limiter) {
 		b.leasing(l)
 		b.Redis.SetError("LOADING Redis is loading")
 		err := b.client.Flush(b.Context())
@@ -143,7 +143,7 @@ func TestFlush_RedisFails_ReturnsTheError(t *testing.T) {
 // permits.
 func TestFlush_CallsUnderWay_WaitsForThem(t *testing.T) {
 	rate := rratelimiter.Rate{Permits: 1_000_000, Interval: 10 * time.Second}
-	inLease(t, rate, func(b *bubble, l *rratelimiter.Limiter) {
+	inLease(t, rate, func(b *fixture, l *rratelimiter.Limiter) {
 		free := int64(1_000_000)
 		for times := 100; times < 200; times++ {
 			free -= int64(b.often(l, times, 30*time.Microsecond))
@@ -157,7 +157,7 @@ func TestFlush_CallsUnderWay_WaitsForThem(t *testing.T) {
 }
 
 func TestLease_DemandOfManyPermits_IsAtMostOneGrant(t *testing.T) {
-	inLease(t, rratelimiter.Rate{Permits: 1 << 50, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
+	inLease(t, rratelimiter.Rate{Permits: 1 << 50, Interval: 10 * time.Second}, func(b *fixture, l *rratelimiter.Limiter) {
 		for range 10 {
 			b.Take(l, 1<<31-1)
 		}
@@ -171,7 +171,7 @@ func TestLease_DemandOfManyPermits_IsAtMostOneGrant(t *testing.T) {
 // TestFlush_ReturnUnderWay_WaitsForIt: a program may end after Flush.
 func TestFlush_ReturnUnderWay_WaitsForIt(t *testing.T) {
 	for since := time.Millisecond; since < 2*shortLease; since += 200 * time.Microsecond {
-		inLease(t, rratelimiter.Rate{Permits: 1000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
+		inLease(t, rratelimiter.Rate{Permits: 1000, Interval: 10 * time.Second}, func(b *fixture, l *rratelimiter.Limiter) {
 			b.leasing(l)
 			pass(since)
 			require.NoError(b, b.client.Flush(b.Context()))

@@ -19,7 +19,7 @@ import (
 const shortLease = 10 * time.Millisecond
 
 // often takes a permit so many times, with a pause before each, and counts the grants.
-func (b *bubble) often(l *rratelimiter.Limiter, times int, pause time.Duration) (granted int) {
+func (b *fixture) often(l *rratelimiter.Limiter, times int, pause time.Duration) (granted int) {
 	b.Helper()
 	for range times {
 		pass(pause)
@@ -35,9 +35,9 @@ func (b *bubble) often(l *rratelimiter.Limiter, times int, pause time.Duration) 
 // inLease runs a test with leases of 10 ms and calls of half a millisecond. It requires that no
 // state is left.
 func inLease(
-	t *testing.T, rate rratelimiter.Rate, test func(b *bubble, l *rratelimiter.Limiter), opts ...rratelimiter.Option,
+	t *testing.T, rate rratelimiter.Rate, test func(b *fixture, l *rratelimiter.Limiter), opts ...rratelimiter.Option,
 ) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(rate, append(opts, rratelimiter.WithLease(shortLease))...)
 		b.Latency.Store(int64(500 * time.Microsecond))
 		test(b, l)
@@ -49,7 +49,7 @@ func inLease(
 
 func TestLease_ManyCalls_NeedNoRedis(t *testing.T) {
 	rate := rratelimiter.Rate{Permits: 1_000_000, Interval: 10 * time.Second}
-	inLease(t, rate, func(b *bubble, l *rratelimiter.Limiter) {
+	inLease(t, rate, func(b *fixture, l *rratelimiter.Limiter) {
 		require.Equal(b, 1000, b.often(l, 1000, 20*time.Microsecond))
 		before := b.Scripts.Load()
 		start := time.Now()
@@ -71,7 +71,7 @@ func TestLease_ManyCalls_NeedNoRedis(t *testing.T) {
 
 // TestLease_LongOneIsUsedUp_NextIsLarger: long before the end of the first.
 func TestLease_LongOneIsUsedUp_NextIsLarger(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(rratelimiter.Rate{Permits: 1_000_000, Interval: time.Hour}, rratelimiter.WithLease(time.Second))
 		b.Latency.Store(int64(500 * time.Microsecond))
 		before := b.Scripts.Load()
@@ -83,7 +83,7 @@ func TestLease_LongOneIsUsedUp_NextIsLarger(t *testing.T) {
 }
 
 func TestLease_RareCalls_LeaseNothing(t *testing.T) {
-	inLease(t, rratelimiter.Rate{Permits: 1000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
+	inLease(t, rratelimiter.Rate{Permits: 1000, Interval: 10 * time.Second}, func(b *fixture, l *rratelimiter.Limiter) {
 		before := b.Scripts.Load()
 		require.Equal(b, 50, b.often(l, 50, 20*time.Millisecond))
 		assert.Equal(b, int64(50), b.Scripts.Load()-before)
@@ -92,7 +92,7 @@ func TestLease_RareCalls_LeaseNothing(t *testing.T) {
 }
 
 func TestLease_LastPermits_AreForOthers(t *testing.T) {
-	inLease(t, rratelimiter.Rate{Permits: 400, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
+	inLease(t, rratelimiter.Rate{Permits: 400, Interval: 10 * time.Second}, func(b *fixture, l *rratelimiter.Limiter) {
 		assert.Equal(b, 380, b.often(l, 380, 50*time.Microsecond))
 		other := rratelimiter.New(b.Conn).Limiter("limiter")
 		b.Take(other, 20)
@@ -126,7 +126,7 @@ func worst(uses []use, interval int64) (most int) {
 func TestLease_Uses_NoWindowHoldsMoreThanTheRate(t *testing.T) {
 	for _, seed := range []uint64{1, 2} {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			inBubble(t, func(b *bubble) {
+			withRedis(t, func(b *fixture) {
 				const rate = 400
 				b.limiter(rratelimiter.Rate{Permits: rate, Interval: time.Second})
 				b.Latency.Store(int64(300 * time.Microsecond))
@@ -171,7 +171,7 @@ func TestLease_Uses_NoWindowHoldsMoreThanTheRate(t *testing.T) {
 // TestLease_UsedAtItsEnd_StaysTakenForAnInterval: another client takes permits in the millisecond
 // of their return. It gets these an interval later, and no earlier.
 func TestLease_UsedAtItsEnd_StaysTakenForAnInterval(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		const rate = 800
 		l := b.limiter(rratelimiter.Rate{Permits: rate, Interval: time.Second}, rratelimiter.WithLease(50*time.Millisecond))
 		b.Latency.Store(int64(300 * time.Microsecond))
@@ -211,23 +211,23 @@ func TestLease_UsedAtItsEnd_StaysTakenForAnInterval(t *testing.T) {
 }
 
 func TestLease_FlushOrChange_IsReturned(t *testing.T) {
-	for name, change := range map[string]func(b *bubble, l *rratelimiter.Limiter) error{
-		"Flush": func(b *bubble, _ *rratelimiter.Limiter) error { return b.client.Flush(b.Context()) },
-		"Release": func(b *bubble, l *rratelimiter.Limiter) error {
+	for name, change := range map[string]func(b *fixture, l *rratelimiter.Limiter) error{
+		"Flush": func(b *fixture, _ *rratelimiter.Limiter) error { return b.client.Flush(b.Context()) },
+		"Release": func(b *fixture, l *rratelimiter.Limiter) error {
 			if err := l.Release(b.Context(), 1); err != nil {
 				return err
 			}
 			_, err := rratelimiter.New(b.Conn).Limiter("limiter").TryAcquire(b.Context(), 1)
 			return err
 		},
-		"SetRate": func(b *bubble, l *rratelimiter.Limiter) error {
+		"SetRate": func(b *fixture, l *rratelimiter.Limiter) error {
 			rate := rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}
 			return l.SetRate(b.Context(), rate, rratelimiter.KeepState())
 		},
-		"the end": func(*bubble, *rratelimiter.Limiter) error { pass(shortLease + time.Millisecond); return nil },
+		"the end": func(*fixture, *rratelimiter.Limiter) error { pass(shortLease + time.Millisecond); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
+			inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *fixture, l *rratelimiter.Limiter) {
 				granted := int64(b.often(l, 300, 30*time.Microsecond))
 				require.Equal(b, int64(300), granted)
 				free, err := rratelimiter.New(b.QuickConn()).Limiter("limiter").AvailablePermits(b.Context())
@@ -241,7 +241,7 @@ func TestLease_FlushOrChange_IsReturned(t *testing.T) {
 }
 
 func TestLease_Ends_RedisIsAsked(t *testing.T) {
-	inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
+	inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *fixture, l *rratelimiter.Limiter) {
 		b.often(l, 300, 30*time.Microsecond)
 		_, err := rratelimiter.New(b.QuickConn()).Limiter("limiter").Delete(b.Context())
 		require.NoError(b, err)
@@ -260,7 +260,7 @@ func TestLease_Ends_RedisIsAsked(t *testing.T) {
 // TestLease_LimiterExpiresSoon_NothingIsLeased: a lease ends before its limiter, and lasts at most
 // a sixteenth of the interval.
 func TestLease_LimiterExpiresSoon_NothingIsLeased(t *testing.T) {
-	inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *bubble, l *rratelimiter.Limiter) {
+	inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *fixture, l *rratelimiter.Limiter) {
 		b.often(l, 300, 30*time.Microsecond)
 		_, err := l.Expire(b.Context(), shortLease)
 		require.NoError(b, err)
@@ -269,7 +269,7 @@ func TestLease_LimiterExpiresSoon_NothingIsLeased(t *testing.T) {
 		assert.Equal(b, int64(10), b.Scripts.Load()-before)
 	})
 	rate := rratelimiter.Rate{Permits: 10_000, Interval: 15 * time.Millisecond}
-	inLease(t, rate, func(b *bubble, l *rratelimiter.Limiter) {
+	inLease(t, rate, func(b *fixture, l *rratelimiter.Limiter) {
 		before := b.Scripts.Load()
 		b.often(l, 100, 30*time.Microsecond)
 		assert.Equal(b, int64(100), b.Scripts.Load()-before)
@@ -277,7 +277,7 @@ func TestLease_LimiterExpiresSoon_NothingIsLeased(t *testing.T) {
 }
 
 func TestWithLease_InvalidDuration_IsRefused(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		for _, d := range []time.Duration{
 			0, -shortLease, time.Microsecond, 1500 * time.Microsecond, time.Second + time.Millisecond,
 		} {

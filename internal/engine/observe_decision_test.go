@@ -67,9 +67,9 @@ func (o *events) all() (
 // observed runs a test with an observed limiter, on a link of 10 ms.
 func observed(
 	t *testing.T, rate rratelimiter.Rate,
-	test func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *events), opts ...rratelimiter.Option,
+	test func(ctx context.Context, b *fixture, l *rratelimiter.Limiter, o *events), opts ...rratelimiter.Option,
 ) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		o := new(events)
 		l := b.limiter(rate, append(opts, rratelimiter.WithObserver(o.observer(b)))...)
 		b.Latency.Store(int64(10 * time.Millisecond))
@@ -122,7 +122,7 @@ func TestObserver_Decisions_AreEachReportedOnce(t *testing.T) {
 	for _, ask := range asks {
 		t.Run(ask.name, func(t *testing.T) {
 			rate := rratelimiter.Rate{Permits: 10, Interval: time.Hour}
-			observed(t, rate, func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *events) {
+			observed(t, rate, func(ctx context.Context, b *fixture, l *rratelimiter.Limiter, o *events) {
 				// only requires one decision since, and one call to Redis if it took any time.
 				only := func(want rratelimiter.DecisionInfo, took time.Duration, err error) {
 					b.Helper()
@@ -200,7 +200,7 @@ func TestObserver_Source_NamesRedisLeaseOrMemory(t *testing.T) {
 		return all
 	}
 	rate := rratelimiter.Rate{Permits: 10, Interval: time.Hour}
-	observed(t, rate, func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *events) {
+	observed(t, rate, func(ctx context.Context, b *fixture, l *rratelimiter.Limiter, o *events) {
 		for range 3 {
 			_, err := l.TryAcquire(ctx, 6)
 			require.NoError(b, err)
@@ -214,7 +214,7 @@ func TestObserver_Source_NamesRedisLeaseOrMemory(t *testing.T) {
 	}, rratelimiter.WithDenialCache(time.Hour))
 
 	rate = rratelimiter.Rate{Permits: 1_000_000, Interval: time.Hour}
-	observed(t, rate, func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *events) {
+	observed(t, rate, func(ctx context.Context, b *fixture, l *rratelimiter.Limiter, o *events) {
 		b.Latency.Store(int64(500 * time.Microsecond))
 		var carried, leased, used, from int64
 		for i := range 3000 {
@@ -256,7 +256,7 @@ func TestObserver_Source_NamesRedisLeaseOrMemory(t *testing.T) {
 // a call.
 func TestObserver_ManyCallersAndLeases_SourcesMatchTheCalls(t *testing.T) {
 	rate := rratelimiter.Rate{Permits: 20_000, Interval: second}
-	observed(t, rate, func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *events) {
+	observed(t, rate, func(ctx context.Context, b *fixture, l *rratelimiter.Limiter, o *events) {
 		b.Latency.Store(int64(500 * time.Microsecond))
 		random := rand.New(rand.NewPCG(7, 8))
 		var callers sync.WaitGroup

@@ -24,7 +24,7 @@ func TestObserver_HookFails_OnlyItsCallerIsAffected(t *testing.T) {
 		for _, hook := range []string{"Decision", "RedisCall", "Waiting", "no longer Waiting"} {
 			for _, ask := range asks {
 				t.Run(way+" "+hook+" "+ask.name, func(t *testing.T) {
-					inBubble(t, func(b *bubble) {
+					withRedis(t, func(b *fixture) {
 						var broken atomic.Int64
 						fails := func() {
 							if broken.Add(-1) >= 0 {
@@ -103,7 +103,7 @@ func TestObserver_HookFails_OnlyItsCallerIsAffected(t *testing.T) {
 func TestObserver_HookWithoutACallerFails_QueueGoesOn(t *testing.T) {
 	for way, fail := range map[string]func(){"ends": runtime.Goexit, "blocks": func() { pass(time.Minute) }} {
 		t.Run(way, func(t *testing.T) {
-			inBubble(t, func(b *bubble) {
+			withRedis(t, func(b *fixture) {
 				var alone atomic.Int64
 				l := b.limiter(rratelimiter.Rate{Permits: 1, Interval: second}, rratelimiter.WithObserver(&rratelimiter.Observer{
 					RedisCall: func(ctx context.Context, _ rratelimiter.RedisCallInfo) {
@@ -135,7 +135,7 @@ func TestObserver_HookWithoutACallerFails_QueueGoesOn(t *testing.T) {
 }
 
 func TestObserver_HookCallsTheLimiter_IsAnswered(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		var l *rratelimiter.Limiter
 		var asked atomic.Int64
 		again := func(ctx context.Context) {
@@ -166,7 +166,7 @@ func TestObserver_HookCallsTheLimiter_IsAnswered(t *testing.T) {
 }
 
 func TestWithObserver_FieldsChangeLater_AreNotRead(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		var reported int
 		o := &rratelimiter.Observer{Decision: func(context.Context, rratelimiter.DecisionInfo) { reported++ }}
 		given := rratelimiter.WithObserver(o)

@@ -16,7 +16,7 @@ import (
 
 func TestObserver_Waiting_HasTheLengthOfTheQueue(t *testing.T) {
 	rate := rratelimiter.Rate{Permits: 2, Interval: second}
-	observed(t, rate, func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *events) {
+	observed(t, rate, func(ctx context.Context, b *fixture, l *rratelimiter.Limiter, o *events) {
 		other := rratelimiter.New(b.Conn, rratelimiter.WithObserver(o.observer(b))).Limiter("limiter")
 		before := b.Scripts.Load()
 		leaves, leave := context.WithCancel(ctx)
@@ -58,7 +58,7 @@ func TestObserver_Waiting_HasTheLengthOfTheQueue(t *testing.T) {
 // waited, and so have those behind it.
 func TestObserver_Waited_CountsFromTheFirstAnswer(t *testing.T) {
 	rate := rratelimiter.Rate{Permits: 4, Interval: second}
-	observed(t, rate, func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *events) {
+	observed(t, rate, func(ctx context.Context, b *fixture, l *rratelimiter.Limiter, o *events) {
 		var callers sync.WaitGroup
 		acquire := func(ctx context.Context, permits int64) {
 			callers.Go(func() { _ = l.Acquire(ctx, permits) })
@@ -131,7 +131,7 @@ func TestObserver_Waited_CountsFromTheFirstAnswer(t *testing.T) {
 
 func TestObserver_Pipeline_EachCallIsReported(t *testing.T) {
 	rate := rratelimiter.Rate{Permits: 1000, Interval: time.Hour}
-	observed(t, rate, func(ctx context.Context, b *bubble, l *rratelimiter.Limiter, o *events) {
+	observed(t, rate, func(ctx context.Context, b *fixture, l *rratelimiter.Limiter, o *events) {
 		const names = 40
 		sent := b.Sent.Load()
 		var callers sync.WaitGroup
@@ -160,7 +160,7 @@ func TestObserver_Pipeline_EachCallIsReported(t *testing.T) {
 }
 
 func TestObserver_NamesOfOneLimiter_CallHasTheNameOfItsCaller(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		var mu sync.Mutex
 		reported := make(map[string]any)
 		b.limiter(rratelimiter.Rate{Permits: 1000, Interval: time.Hour},

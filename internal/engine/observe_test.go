@@ -94,7 +94,7 @@ func (c *counted) Call(b *Batch) (*redisx.Script, []string) {
 	return c.window.Call(b)
 }
 
-func (b *bubble) counted(limit int64, every time.Duration) (*counted, *sums) {
+func (b *fixture) counted(limit int64, every time.Duration) (*counted, *sums) {
 	s := new(sums)
 	c := &counted{open(New(Settings{Redis: b.Conn, Observer: s.observer()}), "limiter", limit, every), s}
 	c.Protocol, c.Name = c, "another name"
@@ -103,7 +103,7 @@ func (b *bubble) counted(limit int64, every time.Duration) (*counted, *sums) {
 
 // TestObserver_ManyCallers_EachEventIsReportedOnce: whether callers stay, leave or fail.
 func TestObserver_ManyCallers_EachEventIsReportedOnce(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l, s := b.counted(20, 2*second)
 		random := rand.New(rand.NewPCG(5, 6))
 		b.Latency.Store(int64(30 * time.Millisecond))
@@ -174,7 +174,7 @@ func TestObserver_ManyCallers_EachEventIsReportedOnce(t *testing.T) {
 }
 
 func TestObserver_CallIsRepeated_IsReportedOnce(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l, s := b.counted(20, time.Hour)
 		b.Redis.SetError("TRYAGAIN Multiple keys request during rehashing of slot")
 		time.AfterFunc(100*time.Millisecond, func() { b.Redis.SetError("") })
@@ -196,7 +196,7 @@ func (l torn) Answer(b *Batch, _ rueidis.RedisMessage) (bool, error) {
 }
 
 func TestObserver_CallFails_NothingIsGranted(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l, s := b.counted(20, time.Hour)
 		l.Protocol = torn{l.window}
 		_, err := l.Try(b.Context(), Ask{Permits: 1})
@@ -210,7 +210,7 @@ func TestObserver_CallFails_NothingIsGranted(t *testing.T) {
 
 // TestObserver_CallOfOneCaller_IsReportedOnce: by its caller, if that stays.
 func TestObserver_CallOfOneCaller_IsReportedOnce(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l, s := b.counted(20, time.Hour)
 		take := func(ctx context.Context) error {
 			_, err := Taking(ctx, &l.Limiter, 5, func(context.Context) (int, error) {
@@ -240,7 +240,7 @@ func TestObserver_CallOfOneCaller_IsReportedOnce(t *testing.T) {
 func TestObserver_NoHooks_NothingIsReported(t *testing.T) {
 	assert.False(t, New(Settings{}).Observed())
 	assert.False(t, New(Settings{Observer: new(Observer)}).Observed())
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		var seen atomic.Int64
 		for _, o := range []*Observer{
 			{Decided: func(context.Context, Decision) { seen.Add(1) }},

@@ -36,7 +36,7 @@ func (p *pipelines) DoMulti(ctx context.Context, commands ...rueidis.Completed) 
 const names = 320
 
 // takeAtOnce takes a permit of each of very many limiters, whose rates are 1, 2, 3 and so on.
-func takeAtOnce(b *bubble, c *rratelimiter.Client) (answers []rratelimiter.Decision, errs []error) {
+func takeAtOnce(b *fixture, c *rratelimiter.Client) (answers []rratelimiter.Decision, errs []error) {
 	limiters := make([]*rratelimiter.Limiter, names)
 	for i := range limiters {
 		limiters[i] = c.Limiter(fmt.Sprint("limiter:", i))
@@ -46,7 +46,7 @@ func takeAtOnce(b *bubble, c *rratelimiter.Client) (answers []rratelimiter.Decis
 }
 
 // takeOfEach takes a permit of each limiter at once.
-func takeOfEach(b *bubble, limiters []*rratelimiter.Limiter) (answers []rratelimiter.Decision, errs []error) {
+func takeOfEach(b *fixture, limiters []*rratelimiter.Limiter) (answers []rratelimiter.Decision, errs []error) {
 	answers, errs = make([]rratelimiter.Decision, len(limiters)), make([]error, len(limiters))
 	b.Latency.Store(int64(10 * time.Millisecond))
 	var callers sync.WaitGroup
@@ -60,14 +60,14 @@ func takeOfEach(b *bubble, limiters []*rratelimiter.Limiter) (answers []rratelim
 
 // TestPipeline_ManyNames_ShareIt: each call has its own answer. Calls of few names are sent alone.
 func TestPipeline_ManyNames_ShareIt(t *testing.T) {
-	for name, prepare := range map[string]func(b *bubble){
-		"": func(*bubble) {},
-		"after SCRIPT FLUSH": func(b *bubble) {
+	for name, prepare := range map[string]func(b *fixture){
+		"": func(*fixture) {},
+		"after SCRIPT FLUSH": func(b *fixture) {
 			require.NoError(b, b.Conn.Do(b.Context(), b.Conn.B().ScriptFlush().Build()).Error())
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(b *bubble) {
+			withRedis(t, func(b *fixture) {
 				counting := &pipelines{Client: b.Conn}
 				prepare(b)
 				c := rratelimiter.New(counting)
@@ -111,7 +111,7 @@ func (clustered) Mode() rueidis.ClientMode { return rueidis.ClientModeCluster }
 
 // TestPipeline_Cluster_IsNotUsed: there a pipeline ends when its slowest node has answered.
 func TestPipeline_Cluster_IsNotUsed(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		counting := &pipelines{Client: b.Conn}
 		_, errs := takeAtOnce(b, rratelimiter.New(clustered{counting}))
 		for _, err := range errs {
@@ -122,7 +122,7 @@ func TestPipeline_Cluster_IsNotUsed(t *testing.T) {
 }
 
 func TestPipeline_SomeCallsFail_EachHasItsOwnError(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		c := rratelimiter.New(b.Conn)
 		takeAtOnce(b, c)
 		b.Latency.Store(int64(10 * time.Millisecond))

@@ -56,7 +56,7 @@ func (c *sending) names() (sizes []int) {
 }
 
 // askAll takes a permit of each of so many windows at the same time, and returns the error of each call.
-func askAll(b *bubble, g *Engine, names int, ctx context.Context, limit int64) []error {
+func askAll(b *fixture, g *Engine, names int, ctx context.Context, limit int64) []error {
 	errs := make([]error, names)
 	var callers sync.WaitGroup
 	for i := range names {
@@ -67,14 +67,14 @@ func askAll(b *bubble, g *Engine, names int, ctx context.Context, limit int64) [
 }
 
 // contexts is those with which callers wait for their call, and those with which they can leave it.
-func contexts(b *bubble) map[string]context.Context {
+func contexts(b *fixture) map[string]context.Context {
 	ctx, cancel := context.WithCancel(b.Context())
 	b.Cleanup(cancel)
 	return map[string]context.Context{"without an end": context.WithoutCancel(b.Context()), "cancellable": ctx}
 }
 
 func TestPipeline_ManyCalls_IsBounded(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		for name, ctx := range contexts(b) {
 			conn := &sending{Client: b.Conn}
 			b.Latency.Store(int64(10 * time.Millisecond))
@@ -89,7 +89,7 @@ func TestPipeline_ManyCalls_IsBounded(t *testing.T) {
 
 // TestPipeline_CallersLeave_PermitsReturn: the other callers of the pipeline get their answers.
 func TestPipeline_CallersLeave_PermitsReturn(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		g := b.engine()
 		b.Latency.Store(int64(10 * time.Millisecond))
 		const names = 3 * redisx.MostPipelined
@@ -131,7 +131,7 @@ func TestPipeline_CallersLeave_PermitsReturn(t *testing.T) {
 
 // TestPipeline_ConnectionEndsAGoroutine_FailsItsCallsAlone: no caller waits forever.
 func TestPipeline_ConnectionEndsAGoroutine_FailsItsCallsAlone(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		for context, ctx := range contexts(b) {
 			conn := &sending{Client: b.Conn}
 			g := New(Settings{Redis: conn})
@@ -160,7 +160,7 @@ func TestPipeline_ConnectionEndsAGoroutine_FailsItsCallsAlone(t *testing.T) {
 }
 
 func TestPipeline_OneNameFails_OthersSucceed(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		for name, ctx := range contexts(b) {
 			g := b.engine()
 			b.Redis.Set("limiter:7", "no hash")
@@ -192,7 +192,7 @@ func (l twice) Answer(b *Batch, reply rueidis.RedisMessage) (again bool, err err
 }
 
 func TestPipeline_ScriptsNeedMoreCalls_AreRepeated(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		for kind, ctx := range contexts(b) {
 			g := b.engine()
 			b.Latency.Store(int64(10 * time.Millisecond))
@@ -223,7 +223,7 @@ func (l asksWhy) Explain(ctx context.Context, err error) error {
 }
 
 func TestPipeline_CallerExplainsItsError_OthersDoNotWait(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		for kind, ctx := range contexts(b) {
 			g := b.engine()
 			b.Latency.Store(int64(10 * time.Millisecond))

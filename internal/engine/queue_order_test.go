@@ -20,7 +20,7 @@ const lastTry = 100 * time.Millisecond
 
 // line starts waiters one after another. It logs the second at which each was served, or failed.
 type line struct {
-	*bubble
+	*fixture
 	start time.Time
 	done  sync.WaitGroup
 	mu    sync.Mutex
@@ -59,8 +59,8 @@ func (q *line) said() []string {
 }
 
 func inQueue(t *testing.T, rate rratelimiter.Rate, test func(q *line, l *rratelimiter.Limiter)) {
-	inBubble(t, func(b *bubble) {
-		q := &line{bubble: b}
+	withRedis(t, func(b *fixture) {
+		q := &line{fixture: b}
 		l := b.limiter(rate)
 		q.start = time.Now()
 		test(q, l)

@@ -43,7 +43,7 @@ func TestQueue_CallersLeave_OrderStays(t *testing.T) {
 
 // TestQueue_CallersComeAndLeave_SumsMatch: served, refused, too late, cancelled, or with an error.
 func TestQueue_CallersComeAndLeave_SumsMatch(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(20, 2*second)
 		random := rand.New(rand.NewPCG(3, 4))
 		check := func() (waiting int) {
@@ -139,7 +139,7 @@ func TestQueue_CallerLeavesWithItsAnswer_TakesIt(t *testing.T) {
 }
 
 func TestQueue_TimeoutEndsDuringACallForAnother_IsATimeout(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(1, 10*second)
 		b.take(l, 1)
 		start := time.Now()
@@ -172,7 +172,7 @@ func TestQueue_TimeoutEndsDuringACallForAnother_IsATimeout(t *testing.T) {
 }
 
 func TestQueue_SubjectChanges_QueueCallsAgain(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		g := b.engine()
 		l := open(g, "both", 10, time.Hour)
 		l.Subjects = []string{"a", "b"}

@@ -120,7 +120,7 @@ func TestRegistry_EntryRemovedBeforeACallerLocksIt_CallerGetsAnother(t *testing.
 }
 
 func TestRegistry_SlowName_DoesNotDelayOthers(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		g := b.engine()
 		l, other := open(g, "limiter", 10, time.Hour), open(g, "other", 10, time.Hour)
 		e := g.registry.lock(&l.Limiter)

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
-	inmemory "github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // TestRefund_GrantHasExpired_ReturnsNothing: a server hung for longer than the interval. The grant
@@ -26,7 +26,7 @@ func TestRefund_GrantHasExpired_ReturnsNothing(t *testing.T) {
 		"Acquire": func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Acquire(ctx, 10) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(b *bubble) {
+			withRedis(t, func(b *fixture) {
 				slow := b.limiter(rratelimiter.Rate{Permits: 10, Interval: time.Second})
 				other := rratelimiter.New(b.QuickConn()).Limiter("limiter")
 				b.Latency.Store(int64(3 * time.Second))
@@ -53,7 +53,7 @@ func TestRefund_GrantHasExpired_ReturnsNothing(t *testing.T) {
 }
 
 func TestRefund_SomeCallersLeft_OnlyTheirPermitsReturn(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: time.Minute})
 		b.Latency.Store(int64(time.Second))
 		gone, cancel := context.WithTimeout(b.Context(), 500*time.Millisecond)
@@ -82,7 +82,7 @@ func TestRefund_SharedGrant_RestStaysInTheWindow(t *testing.T) {
 		"Acquire": func(ctx context.Context, l *rratelimiter.Limiter, n int64) error { return l.Acquire(ctx, n) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(b *bubble) {
+			withRedis(t, func(b *fixture) {
 				l := b.limiter(rratelimiter.Rate{Permits: 320, Interval: 10 * second})
 				for range 300 { // more than a page, so that only a grant that is named is found
 					b.Take(l, 1)
@@ -91,7 +91,7 @@ func TestRefund_SharedGrant_RestStaysInTheWindow(t *testing.T) {
 				ctx, cancel := context.WithCancel(b.Context())
 				defer cancel()
 				b.Redis.Server().SetPreHook(func(_ *server.Peer, command string, args ...string) bool {
-					_, given := inmemory.ScriptCall(command, args)
+					_, given := redistest.ScriptCall(command, args)
 					if len(given) > requestsArg && strings.Contains(given[requestsArg], "3*1") {
 						assert.Contains(b, given[requestsArg], " ")
 						cancel()
@@ -101,7 +101,7 @@ func TestRefund_SharedGrant_RestStaysInTheWindow(t *testing.T) {
 				})
 				b.Latency.Store(int64(100 * time.Millisecond))
 				wants := []int64{1, 1, 3, 4, 5, 50}
-				_, errs := inmemory.Crowd(len(wants), func(i int) (rratelimiter.Decision, error) {
+				_, errs := redistest.Crowd(len(wants), func(i int) (rratelimiter.Decision, error) {
 					if i == 2 {
 						return rratelimiter.Decision{}, call(ctx, l, wants[i])
 					}
@@ -143,7 +143,7 @@ func TestRefund_SharedGrant_RestStaysInTheWindow(t *testing.T) {
 // TestRefund_WholeGrant_LeavesNothing: up to the most permits of a member.
 func TestRefund_WholeGrant_LeavesNothing(t *testing.T) {
 	for _, permits := range []int64{1, math.MaxUint32 - 1, math.MaxUint32} {
-		inBubble(t, func(b *bubble) {
+		withRedis(t, func(b *fixture) {
 			l := b.limiter(rratelimiter.Rate{Permits: int64(1 << 53), Interval: time.Hour})
 			b.Latency.Store(int64(second))
 			before := b.Scripts.Load()
@@ -162,7 +162,7 @@ func TestRefund_WholeGrant_LeavesNothing(t *testing.T) {
 
 // TestRefund_NothingGranted_ReturnsNothing: the caller that left was denied, or its call failed.
 func TestRefund_NothingGranted_ReturnsNothing(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: time.Hour})
 		b.Take(l, 8)
 		before := b.Scripts.Load()

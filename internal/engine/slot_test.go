@@ -13,7 +13,7 @@ import (
 // TestSlot_Moves_CallIsRepeated: no script ran, so a retry is safe. The grant has the time of the
 // retry.
 func TestSlot_Moves_CallIsRepeated(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: time.Hour})
 		const moving = "TRYAGAIN Multiple keys request during rehashing of slot"
 		b.Redis.SetError(moving)
@@ -44,7 +44,7 @@ func TestSlot_Moves_CallIsRepeated(t *testing.T) {
 }
 
 func TestSlot_Moves_DenialCountsFromTheRetry(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: time.Hour}, rratelimiter.WithDenialCache(time.Hour))
 		start := time.Now()
 		b.Take(l, 10)
@@ -59,7 +59,7 @@ func TestSlot_Moves_DenialCountsFromTheRetry(t *testing.T) {
 }
 
 func TestSlot_KeepsMoving_FailsAfterAQuarterOfASecond(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	withRedis(t, func(b *fixture) {
 		l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: time.Hour})
 		b.Redis.SetError("TRYAGAIN Multiple keys request during rehashing of slot")
 		for name, call := range map[string]func() error{

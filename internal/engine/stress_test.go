@@ -33,7 +33,7 @@ func TestLimiter_CallersLeaveAtAnyTime_NoPermitIsLost(t *testing.T) {
 			", server time":         {rratelimiter.WithServerTime()},
 		} {
 			t.Run(fmt.Sprint(seed, kind), func(t *testing.T) {
-				inBubble(t, func(b *bubble) {
+				withRedis(t, func(b *fixture) {
 					random := rand.New(rand.NewPCG(uint64(seed), 9))
 					c := rratelimiter.New(b.Conn, opts...)
 					names := 1 + random.IntN(40)

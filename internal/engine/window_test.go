@@ -13,7 +13,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
-	inmemory "github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
@@ -183,13 +183,13 @@ func (v *view) Worse(than Outlook) bool {
 	return v.limit < before.limit || v.every > before.every
 }
 
-// bubble is a Redis in memory inside a synctest bubble, and what tests do with a window there.
-type bubble struct{ *inmemory.Bubble }
+// fixture is a Redis in memory inside a synctest bubble, and what tests do with a window there.
+type fixture struct{ *redistest.Fixture }
 
-// inBubble runs a test with a Redis in memory and a clock of its own, and fails where a goroutine is left.
-func inBubble(t *testing.T, test func(b *bubble)) {
-	inmemory.Run(t, func(m *inmemory.Bubble) {
-		b := &bubble{m}
+// withRedis runs a test with a Redis in memory and a clock of its own, and fails where a goroutine is left.
+func withRedis(t *testing.T, test func(b *fixture)) {
+	redistest.Run(t, func(m *redistest.Fixture) {
+		b := &fixture{m}
 		// The script is loaded, so that each call is one round trip.
 		b.take(open(b.engine(), "none", 1, time.Millisecond), 1)
 		// What is on its way arrives before the connection is closed: rueidis may spin until it has, and no time passes.
@@ -201,18 +201,18 @@ func inBubble(t *testing.T, test func(b *bubble)) {
 	})
 }
 
-func (b *bubble) engine() *Engine { return New(Settings{Redis: b.Conn}) }
+func (b *fixture) engine() *Engine { return New(Settings{Redis: b.Conn}) }
 
 // remembering is an engine that answers denials from memory.
-func (b *bubble) remembering() *Engine { return New(Settings{Redis: b.Conn, Denials: time.Hour}) }
+func (b *fixture) remembering() *Engine { return New(Settings{Redis: b.Conn, Denials: time.Hour}) }
 
 // limiter opens a window on an engine of its own.
-func (b *bubble) limiter(limit int64, every time.Duration) *window {
+func (b *fixture) limiter(limit int64, every time.Duration) *window {
 	return open(b.engine(), "limiter", limit, every)
 }
 
 // take takes permits that must be free.
-func (b *bubble) take(l *window, permits int64) {
+func (b *fixture) take(l *window, permits int64) {
 	b.Helper()
 	result, err := l.Try(b.Context(), Ask{Permits: permits})
 	require.NoError(b, err)
@@ -220,7 +220,7 @@ func (b *bubble) take(l *window, permits int64) {
 }
 
 // full makes sure that permits are not to be had.
-func (b *bubble) full(l *window, permits int64) {
+func (b *fixture) full(l *window, permits int64) {
 	b.Helper()
 	result, err := l.Try(b.Context(), Ask{Permits: permits})
 	require.NoError(b, err)
@@ -228,7 +228,7 @@ func (b *bubble) full(l *window, permits int64) {
 }
 
 // free makes sure that so many permits are left of the window that has begun.
-func (b *bubble) free(l *window, want int64) {
+func (b *fixture) free(l *window, want int64) {
 	b.Helper()
 	require.Equal(b, strconv.FormatInt(l.limit-want, 10), b.Redis.HGet(l.ID, "used"), "permits taken")
 }
@@ -245,5 +245,5 @@ func crowd(callers int, call func(caller int) error) (errs []error) {
 	return errs
 }
 
-// pass lets time pass on the clock of the bubble, which takes none.
-func pass(d time.Duration) { inmemory.Pass(d) }
+// pass lets time pass on the fake clock, which takes no real time.
+func pass(d time.Duration) { redistest.Pass(d) }

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rratelimiter/rratelimiter/internal/bubble"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // echoScript replies its first key, the numbers of its keys and arguments, and the arguments.
@@ -36,7 +36,7 @@ func (c *conn) DoMulti(ctx context.Context, commands ...rueidis.Completed) []rue
 // answers are the replies that a pipeline passed on, by key.
 type answers map[string][]string
 
-func (a answers) call(b *bubble.Bubble, script *Script, key string, args ...string) Call {
+func (a answers) call(b *redistest.Fixture, script *Script, key string, args ...string) Call {
 	return Call{Script: script, Keys: []string{key}, Args: args, Answer: func(_ context.Context, reply rueidis.RedisMessage, err error) {
 		if err != nil {
 			a[key] = []string{err.Error()}
@@ -59,7 +59,7 @@ func (a answers) call(b *bubble.Bubble, script *Script, key string, args ...stri
 func alone(int, func() int) {}
 
 func TestPipeline_UnknownScripts_AreSentAgainWithTheirText(t *testing.T) {
-	bubble.Run(t, func(b *bubble.Bubble) {
+	redistest.Run(t, func(b *redistest.Fixture) {
 		conn := &conn{Client: b.Conn}
 		p := &Pipeline{Redis: conn, Gather: alone}
 		for range 2 { // the server knows neither of the scripts, and then both
@@ -75,7 +75,7 @@ func TestPipeline_UnknownScripts_AreSentAgainWithTheirText(t *testing.T) {
 }
 
 func TestPipeline_ConnectionPanicsBetweenReplies_FailsTheCallsWithoutOne(t *testing.T) {
-	bubble.Run(t, func(b *bubble.Bubble) {
+	redistest.Run(t, func(b *redistest.Fixture) {
 		_, err := echoScript.Exec(b.Context(), b.Conn, []string{"x"}, nil)
 		require.NoError(b, err)
 		p := &Pipeline{Redis: &conn{Client: b.Conn, panic: 2}, Gather: alone}

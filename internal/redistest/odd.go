@@ -1,4 +1,4 @@
-package bubble
+package redistest
 
 import (
 	"bufio"

@@ -1,6 +1,6 @@
-// Package bubble runs a test with a Redis in memory inside a synctest bubble: time stands still while a goroutine runs,
-// and passes at once while all of them wait.
-package bubble
+// Package redistest runs a test with a Redis in memory and a fake clock (testing/synctest): time stands still while a
+// goroutine runs, and passes at once while all of them wait.
+package redistest
 
 import (
 	"context"
@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Bubble is a test, its Redis, and a connection to that.
-type Bubble struct {
+// Fixture is a test, its Redis and a connection to that.
+type Fixture struct {
 	*testing.T
 	Redis *miniredis.Miniredis
 	Conn  rueidis.Client
@@ -29,59 +29,59 @@ type Bubble struct {
 	Latency atomic.Int64 // of every command, a time.Duration
 }
 
-// Run runs a test with a Redis in memory and a clock of its own, and fails where a goroutine is left.
-func Run(t *testing.T, test func(b *Bubble)) {
+// Run runs a test with a Redis in memory and a fake clock. The test fails if a goroutine is left.
+func Run(t *testing.T, test func(f *Fixture)) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &Bubble{T: t, Redis: miniredis.NewMiniRedis()}
-		b.Redis.ClockTTL(true)
-		b.Conn = b.dial()
+		f := &Fixture{T: t, Redis: miniredis.NewMiniRedis()}
+		f.Redis.ClockTTL(true)
+		f.Conn = f.dial()
 		// Tests need the hook before the first call, and the server exists from the first connection on.
-		b.Redis.Server().SetPreHook(func(_ *server.Peer, command string, _ ...string) bool {
-			b.count(command)
+		f.Redis.Server().SetPreHook(func(_ *server.Peer, command string, _ ...string) bool {
+			f.count(command)
 			return false
 		})
-		b.Cleanup(func() {
-			b.Latency.Store(0)
-			b.Conn.Close()
-			b.Redis.Close()
+		f.Cleanup(func() {
+			f.Latency.Store(0)
+			f.Conn.Close()
+			f.Redis.Close()
 			Pass(time.Minute) // what was on its way arrives
 		})
-		test(b)
+		test(f)
 	})
 }
 
-func (b *Bubble) count(command string) {
+func (f *Fixture) count(command string) {
 	if strings.EqualFold(command, "EVALSHA") {
-		b.Scripts.Add(1)
+		f.Scripts.Add(1)
 	}
 }
 
-func (b *Bubble) dial() rueidis.Client {
+func (f *Fixture) dial() rueidis.Client {
 	conn, err := rueidis.NewClient(rueidis.ClientOption{
 		InitAddress:       []string{"in-memory"},
 		ForceSingleClient: true,
 		DisableCache:      true,
 		PipelineMultiplex: -1, // one connection, so that calls in flight arrive in order
 		DialCtxFn: func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
-			conn, err := b.Redis.Dial()
-			return slowConn{conn, b}, err
+			conn, err := f.Redis.Dial()
+			return slowConn{conn, f}, err
 		},
 	})
-	require.NoError(b, err)
+	require.NoError(f, err)
 	return conn
 }
 
 // slowConn is a connection on which everything that is sent takes a while.
 type slowConn struct {
 	net.Conn
-	bubble *Bubble
+	fixture *Fixture
 }
 
 func (c slowConn) Write(p []byte) (int, error) {
-	c.bubble.Sent.Add(1)
-	Pass(time.Duration(c.bubble.Latency.Load()))
+	c.fixture.Sent.Add(1)
+	Pass(time.Duration(c.fixture.Latency.Load()))
 	return c.Conn.Write(p)
 }
 
-// Pass lets time pass on the clock of the bubble, which takes none.
+// Pass lets time pass on the fake clock, which takes no real time.
 func Pass(d time.Duration) { time.Sleep(d) }

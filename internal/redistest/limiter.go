@@ -1,4 +1,4 @@
-package bubble
+package redistest
 
 import (
 	"context"
@@ -20,62 +20,62 @@ type Limiter interface {
 }
 
 // Take takes permits that must be free.
-func (b *Bubble) Take(l Limiter, permits int64) {
-	b.Helper()
-	ok, err := l.TryAcquire(b.Context(), permits)
-	require.NoError(b, err)
-	require.True(b, ok, "%d permits should be free", permits)
+func (f *Fixture) Take(l Limiter, permits int64) {
+	f.Helper()
+	ok, err := l.TryAcquire(f.Context(), permits)
+	require.NoError(f, err)
+	require.True(f, ok, "%d permits should be free", permits)
 }
 
 // Full requires that so many permits are denied.
-func (b *Bubble) Full(l Limiter, permits int64) {
-	b.Helper()
-	ok, err := l.TryAcquire(b.Context(), permits)
-	require.NoError(b, err)
-	require.False(b, ok, "%d permits should not be free", permits)
+func (f *Fixture) Full(l Limiter, permits int64) {
+	f.Helper()
+	ok, err := l.TryAcquire(f.Context(), permits)
+	require.NoError(f, err)
+	require.False(f, ok, "%d permits should not be free", permits)
 }
 
 // Free requires that a limiter reports so many free permits.
-func (b *Bubble) Free(l interface {
+func (f *Fixture) Free(l interface {
 	AvailablePermits(ctx context.Context) (int64, error)
 }, want int64) {
-	b.Helper()
-	got, err := l.AvailablePermits(b.Context())
-	require.NoError(b, err)
-	require.Equal(b, want, got, "free permits")
+	f.Helper()
+	got, err := l.AvailablePermits(f.Context())
+	require.NoError(f, err)
+	require.Equal(f, want, got, "free permits")
 }
 
 // Stored returns the integer that Redis stores under a key.
-func (b *Bubble) Stored(key string) int64 {
-	b.Helper()
-	text, err := b.Redis.Get(key)
-	require.NoError(b, err)
+func (f *Fixture) Stored(key string) int64 {
+	f.Helper()
+	text, err := f.Redis.Get(key)
+	require.NoError(f, err)
 	n, err := strconv.ParseInt(text, 10, 64)
-	require.NoError(b, err)
+	require.NoError(f, err)
 	return n
 }
 
 // QuickConn connects another program, which Latency does not slow down.
-func (b *Bubble) QuickConn() rueidis.Client {
+func (f *Fixture) QuickConn() rueidis.Client {
 	conn, err := rueidis.NewClient(rueidis.ClientOption{
 		InitAddress:       []string{"in-memory"},
 		ForceSingleClient: true,
 		DisableCache:      true,
 		DialCtxFn: func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
-			return b.Redis.Dial()
+			return f.Redis.Dial()
 		},
 	})
-	require.NoError(b, err)
-	b.Cleanup(conn.Close)
+	require.NoError(f, err)
+	f.Cleanup(conn.Close)
 	return conn
 }
 
 // Reply makes answer reply to a command, also within a script, and counts the replies. An empty key stands for every
 // key. The answer of the last call of Reply replaces those before it.
-func (b *Bubble) Reply(command, key string, answer func(peer *server.Peer, args []string)) (times *int) {
+func (f *Fixture) Reply(command, key string, answer func(peer *server.Peer, args []string)) (times *int) {
 	times = new(int)
-	b.Redis.Server().SetPreHook(func(peer *server.Peer, name string, args ...string) bool {
-		b.count(name)
+	f.Redis.Server().SetPreHook(func(peer *server.Peer, name string, args ...string) bool {
+		f.count(name)
 		if name != command || len(args) == 0 || key != "" && args[0] != key {
 			return false
 		}
