@@ -1,8 +1,9 @@
-// Command choosing draws what each policy of package limit lets through of the same demand, for docs/choosing.md:
+// Command choosing draws how many requests of the same demand each policy of package limit grants,
+// for docs/choosing.md:
 //
 //	go run ./docs/choosing
 //
-// It asks the policies themselves, on a Redis in memory, with a clock of its own.
+// It runs the policies on an in-memory Redis with an injected clock.
 package main
 
 import (
@@ -26,8 +27,8 @@ const (
 	steps = 400                   // 20 seconds
 )
 
-// demand is how many requests come in each step: ten a second; a burst; one, and two bursts around the end of the window that it
-// begins; three times as many as there are permits; and ten a second again.
+// demand returns the number of requests in a step: ten per second; a burst; one request and two
+// bursts around the end of its window; three times the permits; ten per second again.
 func demand(i int) int {
 	switch at := time.Duration(i) * step; {
 	case at < 4*time.Second && i%2 == 0:
@@ -54,9 +55,11 @@ var drawings = []struct {
 	{"slidingwindow", "SlidingWindow{10, 1s, 10 cells}", limit.SlidingWindow{Permits: 10, Interval: time.Second}},
 	{"slidinglog", "SlidingLog{10, 1s}", limit.SlidingLog{Permits: 10, Interval: time.Second}},
 	{"tokenbucket", "TokenBucket{20, 10, 1s}", limit.TokenBucket{Capacity: 20, Refill: 10, Interval: time.Second}},
-	{"leakybucket", "LeakyBucket{20, 10, 1s}, by Reserve", limit.LeakyBucket{Capacity: 20, Leak: 10, Interval: time.Second}},
+	{"leakybucket", "LeakyBucket{20, 10, 1s}, by Reserve",
+		limit.LeakyBucket{Capacity: 20, Leak: 10, Interval: time.Second}},
 	{"smooth", "Smooth{10, 1s}, by Reserve", limit.Smooth{Permits: 10, Interval: time.Second}},
-	{"warmup", "Smooth{10, 1s, WarmUp 2s}, by Reserve", limit.Smooth{Permits: 10, Interval: time.Second, WarmUp: 2 * time.Second}},
+	{"warmup", "Smooth{10, 1s, WarmUp 2s}, by Reserve",
+		limit.Smooth{Permits: 10, Interval: time.Second, WarmUp: 2 * time.Second}},
 }
 
 func main() {
@@ -73,15 +76,17 @@ func main() {
 	}
 }
 
-// run is how many requests a policy grants in each step. Those of LeakyBucket and
-// Smooth are reservations, of at most two seconds.
+// run returns the number of granted requests in each step. LeakyBucket and Smooth reserve, at most
+// two seconds ahead.
 func run(policy limit.Policy) ([]int, error) {
 	redis, err := miniredis.Run()
 	if err != nil {
 		return nil, err
 	}
 	defer redis.Close()
-	conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{redis.Addr()}, ForceSingleClient: true, DisableCache: true})
+	conn, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{redis.Addr()}, ForceSingleClient: true, DisableCache: true,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -112,16 +117,16 @@ func run(policy limit.Policy) ([]int, error) {
 	return granted, nil
 }
 
-// reserve makes a reservation, and counts it in the step of its moment.
+// reserve makes a reservation and counts it in the step in which it becomes due.
 func reserve(limiter *limit.Limiter, policy limit.Policy, granted []int, i int) error {
 	seen, err := limiter.Peek(context.Background())
 	if err != nil {
 		return err
 	}
-	// Delay counts by the clock of the process, which is not the one that the policy goes by here.
+	// Reservation.Delay uses the clock of the process, not the injected one.
 	delay := seen[0].RetryAfter
 	if _, ok := policy.(limit.LeakyBucket); ok {
-		delay = seen[0].ResetAfter // until all that came before has left
+		delay = seen[0].ResetAfter // until the bucket is empty
 	}
 	if delay > 2*time.Second {
 		return nil
@@ -135,7 +140,7 @@ func reserve(limiter *limit.Limiter, policy limit.Policy, granted []int, i int) 
 	return nil
 }
 
-// The drawing, in its own units. Text stands where it has room to spare, since the reader's fonts may be wider.
+// Layout in SVG units. Text has spare room, since the reader's fonts may be wider.
 const (
 	left, right, top, bottom = 50.0, 850.0, 40.0, 200.0
 	most                     = 32.0 // requests in a step
@@ -144,14 +149,17 @@ const (
 func x(i int) float64         { return left + (right-left)*float64(i)/steps }
 func y(count float64) float64 { return bottom - (bottom-top)*count/most }
 
-// draw shows the demand in grey, what was granted of it in blue, and as a line what was granted in the second before.
+// draw shows the demand in grey, granted requests in blue, and a line of the requests granted in the
+// second before.
 func draw(title string, granted []int) string {
 	var s strings.Builder
-	s.WriteString(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 900 240" font-family="sans-serif" font-size="12">` + "\n" +
+	s.WriteString(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 900 240" ` +
+		`font-family="sans-serif" font-size="12">` + "\n" +
 		`<rect width="900" height="240" fill="#fff"/>` + "\n")
 	fmt.Fprintf(&s, `<text x="%g" y="22" font-size="15" font-weight="bold">%s</text>`+"\n", left, title)
 	for _, count := range []float64{0, 10, 20, 30} {
-		fmt.Fprintf(&s, `<line x1="%g" x2="%g" y1="%.1f" y2="%.1f" stroke="#ddd"/><text x="%g" y="%.1f" text-anchor="end">%g</text>`+"\n",
+		fmt.Fprintf(&s, `<line x1="%g" x2="%g" y1="%.1f" y2="%.1f" stroke="#ddd"/>`+
+			`<text x="%g" y="%.1f" text-anchor="end">%g</text>`+"\n",
 			left, right, y(count), y(count), left-8, y(count)+4, count)
 	}
 	perSecond := int(time.Second / step)
@@ -160,7 +168,8 @@ func draw(title string, granted []int) string {
 	}
 	bar := func(i, count int, color string) {
 		if count > 0 {
-			fmt.Fprintf(&s, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/>`+"\n", x(i), y(float64(count)), x(1)-left, bottom-y(float64(count)), color)
+			fmt.Fprintf(&s, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/>`+"\n",
+				x(i), y(float64(count)), x(1)-left, bottom-y(float64(count)), color)
 		}
 	}
 	var line []string
@@ -173,7 +182,8 @@ func draw(title string, granted []int) string {
 		}
 		line = append(line, fmt.Sprintf("%.1f,%.1f", x(i+1), y(float64(last))))
 	}
-	fmt.Fprintf(&s, `<polyline points="%s" fill="none" stroke="#cd0000" stroke-width="1.5"/>`+"\n", strings.Join(line, " "))
+	fmt.Fprintf(&s, `<polyline points="%s" fill="none" stroke="#cd0000" stroke-width="1.5"/>`+"\n",
+		strings.Join(line, " "))
 	s.WriteString("</svg>\n")
 	return s.String()
 }
