@@ -41,14 +41,14 @@ func TestDocumentShowsAllThatWasMeasured(t *testing.T) {
 	require.NoError(t, err)
 	for _, want := range []string{
 		"## Targets", "![One name, granting](granting.svg)", "### Granting", "### Denying", "### Contexts that end", "**a deadline, granting, 1 caller**",
-		"| cancellable, denying, 1 caller: decisions a second to Redisson's script with the same context | at least 0.97 | 0.50 | **missed** |", "WithDenialCache", "denial cache, 256 callers: denials a second | at least 2,000,000 | 2,000 | **missed** |", "## Mixed",
+		"| cancellable, denying, 1 caller: decisions a second to Redisson's script with the same context | at least 1.00 | 0.50 | **missed** |", "WithDenialCache", "denial cache, 256 callers: denials a second | at least 2,000,000 | 2,000 | **missed** |", "## Mixed",
 		"A lone PING takes 2 ms. 2,048 callers that each wait for their answer can have no more than 1,024,000 decisions a second, then, which is 512 times " +
 			"Redisson's script as measured below, and 341 times what the script does without the link",
 		"## At the limit", "## Many names", "## An Observer",
 		"| with an Observer, 256 callers: decisions a second to those without one | at least 0.95 | 2.00 | reached |", "## A slow link", "| one by one | this library | 1.01 (1.01..1.01) | 0 | 0 |",
 		"| a grant | 8.00 | 10.0 | 0.80 (0.80..0.80) |", "| all of them | Redisson's script | 1,000 (1,000..1,000) ms | 1 |",
 		"1,000 grants taken", "| Redis, granted | 3.00 |", "1 caller, 0 decisions a second", "| throttled v2 | not reported: 3% errors |",
-		"server time of one call, a grant: to Redisson's script | at most 0.85 | 0.80 | reached |",
+		"server time of one call, a grant: to Redisson's script | at most 0.88 | 0.80 | reached |",
 	} {
 		require.Contains(t, string(text), want)
 	}

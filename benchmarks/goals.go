@@ -111,7 +111,7 @@ func (r *results) goals() []goal {
 	r.policyGoals(add)
 	if r.leaving != nil {
 		for _, c := range r.leaving.cases {
-			add(false, 2, longest(c.ours).median, "%s grants leave the window at once, %s: longest call, ms", thousands(float64(r.leaving.grants)), c.name)
+			add(false, 2, longest(c.ours).median, "%s grants expire at once, %s: longest call, ms", thousands(float64(r.leaving.grants)), c.name)
 		}
 	}
 	if r.memory != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// leaving is how long the server stands still when very many grants leave the window at once.
+// leaving is how long the server stands still when very many grants expire at once.
 type leaving struct {
 	grants int
 	cases  []leavingCase
@@ -51,7 +51,7 @@ func (b *bench) leaving(ctx context.Context, grants int) (leaving, error) {
 	return result, nil
 }
 
-// leave lets the grants leave the window at once, and acquires until the limiter has taken note of all of it.
+// leave lets all grants expire at once, and acquires until the limiter has taken note of all of it.
 func (b *bench) leave(ctx context.Context, count, staying int, ours bool) (leavingRun, error) {
 	rate := limit{2 * int64(count), time.Minute}
 	then := time.Now().Add(-rate.interval)

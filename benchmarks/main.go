@@ -48,7 +48,7 @@ func run(args []string) error {
 	warmup := flags.Float64("warmup", 0.15, "seconds that a side runs before it is measured")
 	only := flags.String("only", "", "sides to measure, by comma: "+keys(sides))
 	part := flags.String("part", "", "parts to measure, by comma: "+strings.Join(partNames(), ", "))
-	grants := flags.Int("grants", 1_000_000, "how many grants leave the window at once, and how many the memory is measured of")
+	grants := flags.Int("grants", 1_000_000, "how many grants expire at once, and how many the memory is measured of")
 	out := flags.String("out", "", "folder in which performance/tables.md and its plots are written; docs where nothing is left out, else they are printed")
 	callers := flags.String("callers", "", "numbers of callers to measure, by comma")
 	if err := flags.Parse(args); err != nil {

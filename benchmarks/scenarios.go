@@ -123,7 +123,7 @@ func scenarios() []scenario {
 // plan is what of all that is measured in this run; empty lists mean everything.
 type plan struct {
 	only, parts, callers []string
-	grants               int // how many leave the window at once, and how many the memory is measured of
+	grants               int // how many expire at once, and how many the memory is measured of
 }
 
 func (p plan) check() error {
