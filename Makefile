@@ -117,8 +117,9 @@ lint:
 	go vet $(addsuffix /...,$(MODULES))
 	go run $(STATICCHECK) $(addsuffix /...,$(MODULES))
 	go run $(GOLANGCI_LINT) run --config .golangci.yml $(addsuffix /...,$(MODULES))
+	go run $(VALE) --output line $$(git ls-files '*.md')
 
-# Words and sentences of the pages and of the comments, by the rules in .vale.
+# Words and sentences of the pages and of the comments, by the rules in .vale. lint checks the pages alone, until the comments are clean.
 prose:
 	@go run $(VALE) --output line $$(git ls-files '*.md' '*.go' '*.lua')
 
