@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 )
 
 // Calendar grants Permits in each day, week, month or year of the calendar of a location. It is a
@@ -44,6 +45,38 @@ func (u Unit) String() string {
 		return fmt.Sprintf("Unit(%d)", int(u))
 	}
 	return unitNames[u]
+}
+
+var _ = register(policy.Kind{
+	Name:   "calendar",
+	Unit:   true,
+	Fields: []policy.Field{{Name: "in", Type: policy.Location}},
+	New: func(r policy.Rate) any {
+		return Calendar{r.Permits, Unit(r.Unit), policy.Value[*time.Location](r, "in")}
+	},
+}, func(p Calendar) policy.Description {
+	return policy.Description{
+		Label: strings.ToLower(p.Unit.String()), Quota: p.Permits, Window: p.Unit.window(), Refill: policy.Together,
+		Local: windowShare(p.Permits, p.Unit.longest()),
+	}
+})
+
+// window is the length of a unit that nearly always has the same one, else 0.
+func (u Unit) window() time.Duration {
+	switch u {
+	case Day:
+		return 24 * time.Hour
+	case Week:
+		return 7 * 24 * time.Hour
+	default:
+		return 0
+	}
+}
+
+// longest is the longest that a unit lasts, with the hour that clocks go back.
+func (u Unit) longest() time.Duration {
+	days := map[Unit]time.Duration{Day: 1, Week: 7, Month: 31, Year: 366}
+	return days[u]*24*time.Hour + time.Hour
 }
 
 func (p Calendar) validate() error {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 )
 
 // FixedWindow grants Permits in each window of an Interval. A window begins with its first permit,
@@ -18,6 +19,18 @@ type FixedWindow struct {
 	Interval time.Duration // length of a window, whole milliseconds
 	Aligned  bool
 }
+
+var _ = register(policy.Kind{
+	Name:   "fixed_window",
+	Fields: []policy.Field{{Name: "aligned", Type: policy.Bool}},
+	New: func(r policy.Rate) any {
+		return FixedWindow{r.Permits, r.Interval, policy.Value[bool](r, "aligned")}
+	},
+}, func(p FixedWindow) policy.Description {
+	return policy.Description{
+		Quota: p.Permits, Window: p.Interval, Refill: policy.Together, Local: windowShare(p.Permits, p.Interval),
+	}
+})
 
 func (p FixedWindow) validate() error {
 	if err := checkPermits("FixedWindow", "Permits", p.Permits); err != nil {

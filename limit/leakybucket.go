@@ -1,7 +1,10 @@
 package limit
 
 import (
+	"cmp"
 	"time"
+
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 )
 
 // LeakyBucket has a level, 0 at first, that rises by the permits that are taken, to at most
@@ -20,6 +23,16 @@ type LeakyBucket struct {
 	Leak     int64         // permits an Interval, 1 to 2^53
 	Interval time.Duration // whole milliseconds
 }
+
+var _ = register(policy.Kind{
+	Name:   "leaky_bucket",
+	Fields: []policy.Field{capacityField},
+	New: func(r policy.Rate) any {
+		return LeakyBucket{cmp.Or(policy.Value[int64](r, "capacity"), r.Permits), r.Permits, r.Interval}
+	},
+}, func(p LeakyBucket) policy.Description {
+	return bucketDescription("leaky", p.token())
+})
 
 func (p LeakyBucket) validate() error {
 	return checkBucket("LeakyBucket", "Leak", p.Capacity, p.Leak, p.Interval)

@@ -170,7 +170,7 @@ func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout t
 	if err := l.checkPermits(ctx, permits); err != nil {
 		return false, err
 	}
-	if l.reservable() {
+	if l.reservable {
 		asking := l.calls.Asking(permits)
 		granted, err := l.reserveWithin(ctx, permits, deadline, &asking)
 		asking.Tell(ctx, granted, engine.FromRedis, err)
@@ -192,7 +192,7 @@ func (l *Limiter) Acquire(ctx context.Context, permits int64) error {
 	if err := l.checkPermits(ctx, permits); err != nil {
 		return err
 	}
-	if l.reservable() {
+	if l.reservable {
 		asking := l.calls.Asking(permits)
 		err := l.reserveAndWait(ctx, permits, &asking)
 		asking.Tell(ctx, err == nil, engine.FromRedis, err)

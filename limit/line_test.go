@@ -161,7 +161,7 @@ func TestGivenBackThoughAnotherClockIsAhead(t *testing.T) {
 				func(ctx context.Context) error { _, err := behind.TryAcquire(ctx, 3); return err },
 				func(ctx context.Context) error { _, err := behind.Take(ctx, 3); return err },
 			}
-			if !behind.reservable() {
+			if !behind.reservable {
 				calls = append(calls, func(ctx context.Context) error { return behind.Acquire(ctx, 3) })
 			}
 			for _, call := range calls {

@@ -7,6 +7,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/inside"
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
@@ -18,6 +19,7 @@ type plan struct {
 	most        int64          // permits that can ever be granted at once, as far as the policies tell
 	script      *redisx.Script // takes permits
 	leaseScript *redisx.Script // takes and leases permits; nil if the client or a policy does not lease
+	reservable  bool           // one policy, whose script can reserve permits
 	observed    string         // the policies, for an Observer
 }
 
@@ -52,6 +54,7 @@ func planOf(client inside.Client, members []member) *plan {
 	if client.Engine.Leases() && canLease(members) {
 		p.leaseScript = scriptFor(lease, members)
 	}
+	p.reservable = len(members) == 1 && sections[members[0].policy.kind()]["book"] != ""
 	if client.Engine.Observed() {
 		p.observed = policyOf(members)
 	}
@@ -65,20 +68,24 @@ func Validate(policies ...Policy) error {
 	if n := len(policies); n < 1 || n > mostPolicies {
 		return invalid("%d policies, want 1 to %d", n, mostPolicies)
 	}
+	described := make([]policy.Description, len(policies))
 	for i, p := range policies {
-		switch p.(type) {
-		case FixedWindow, Calendar, SlidingWindow, SlidingLog, TokenBucket, LeakyBucket, Smooth:
-		default:
+		d, ok := policy.Of(p)
+		if !ok {
 			return invalid("policy %d is a %T, give a policy of this package by value", i+1, p)
 		}
 		if err := p.validate(); err != nil {
 			return err
 		}
-		for _, before := range policies[:i] {
-			if string(p.suffix(nil)) == string(before.suffix(nil)) {
-				return invalid("%+v and %+v would count in the same key", before, p)
+		if err := d.Check(); err != nil {
+			return invalid("policy %d: %v", i+1, err)
+		}
+		for before := range i {
+			if described[before].Key == d.Key {
+				return invalid("%+v and %+v would count in the same key", policies[before], p)
 			}
 		}
+		described[i] = d
 	}
 	return nil
 }
@@ -127,7 +134,7 @@ func (l *Limiter) open() {
 		Engine: l.client.Engine, ID: id, Key: id, Name: l.name, Policy: l.observed, Subjects: l.subjects,
 		Protocol: acquiring{&l.wire}, Leases: l.leaseScript != nil,
 	}
-	if l.reservable() {
+	if l.reservable {
 		l.reserves = engine.Limiter{
 			Engine: l.client.Engine, ID: "reserve " + l.calls.ID, Name: l.name, Policy: l.observed, Subjects: l.subjects,
 			Protocol: reserving{&l.wire}, Most: mostReservations,

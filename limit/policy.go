@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 )
 
 // Policy is a way to limit: [FixedWindow], [Calendar], [SlidingWindow], [SlidingLog],
@@ -47,8 +48,20 @@ var (
 	inList   = []string{"list"}
 )
 
-// kinds is every kind of policy.
-var kinds = []string{"calendar", "fixedwindow", "leakybucket", "redisson", "slidinglog", "slidingwindow", "smooth", "tokenbucket"}
+// register makes the policies of a type known to the middleware, to files and to the tool.
+func register[P Policy](k policy.Kind, describe func(P) policy.Description) struct{} {
+	policy.Register(k, func(p P) policy.Description {
+		d := describe(p)
+		d.Key, d.Most = string(p.suffix(nil)), p.most()
+		return d
+	})
+	return struct{}{}
+}
+
+// windowShare is the local share of a policy that bounds what any interval can see.
+func windowShare(permits int64, interval time.Duration) policy.Local {
+	return policy.Local{Permits: permits, Returns: permits, Interval: interval, Strict: true}
+}
 
 // outlook is the state of one policy, as a call left it.
 type outlook interface {

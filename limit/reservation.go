@@ -122,25 +122,13 @@ func (l *Limiter) Reserve(ctx context.Context, permits int64) (*Reservation, err
 	if err := l.checkPermits(ctx, permits); err != nil {
 		return nil, err
 	}
-	if !l.reservable() {
+	if !l.reservable {
 		return nil, fmt.Errorf("%w: %q is none of one TokenBucket, LeakyBucket or Smooth", ErrNotReservable, l.Name())
 	}
 	asking := l.calls.Asking(permits)
 	r, err := l.reserve(ctx, permits)
 	asking.Tell(ctx, err == nil, engine.FromRedis, err)
 	return r, err
-}
-
-// reservable says whether the limiter has reservations.
-func (l *Limiter) reservable() bool {
-	if len(l.members) != 1 {
-		return false
-	}
-	switch l.members[0].policy.(type) {
-	case TokenBucket, LeakyBucket, Smooth:
-		return true
-	}
-	return false
 }
 
 // longestDelay is the longest that a reservation can be made for.

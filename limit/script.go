@@ -15,12 +15,17 @@ import (
 //go:embed *.lua
 var sources embed.FS
 
-// parts are the parts of script.lua, and sections those of each kind of policy.
+// parts are the parts of script.lua, and sections those of each kind of policy: of each other file.
 var (
 	parts    = source("script")
 	sections = func() map[string]redisx.Parts {
 		all := make(map[string]redisx.Parts)
-		for _, kind := range kinds {
+		files, _ := sources.ReadDir(".") // which cannot fail
+		for _, file := range files {
+			kind, _ := strings.CutSuffix(file.Name(), ".lua")
+			if kind == "script" {
+				continue
+			}
 			all[kind] = redisx.Parts{string(reserve): parts[string(reserve)], string(cancel): parts[string(cancel)]}
 			maps.Copy(all[kind], source(inherits[kind])) // nothing for most
 			maps.Copy(all[kind], source(kind))

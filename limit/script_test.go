@@ -89,7 +89,7 @@ func TestScripts_Names_AreDeclared(t *testing.T) {
 	for name, declared := range luanames.Declared(sourceText("script")) {
 		check("script", name, parts[name], declared)
 	}
-	for _, kind := range kinds {
+	for kind := range sections {
 		for name, declared := range luanames.Declared(sourceText(kind)) {
 			body := sections[kind][name]
 			if kind != "redisson" { // whose sections include parts of the root's

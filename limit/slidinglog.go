@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 )
 
 // SlidingLog grants at most Permits in any interval, to the millisecond: a permit returns an
@@ -21,6 +22,15 @@ type SlidingLog struct {
 	Permits  int64         // an interval, 1 to 2^53
 	Interval time.Duration // whole milliseconds
 }
+
+var _ = register(policy.Kind{
+	Name: "sliding_log",
+	New:  func(r policy.Rate) any { return SlidingLog{r.Permits, r.Interval} },
+}, func(p SlidingLog) policy.Description {
+	return policy.Description{
+		Quota: p.Permits, Window: p.Interval, Refill: policy.ByAge, Local: windowShare(p.Permits, p.Interval),
+	}
+})
 
 func (p SlidingLog) validate() error {
 	if err := checkPermits("SlidingLog", "Permits", p.Permits); err != nil {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"strconv"
 	"time"
+
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 )
 
 // SlidingWindow grants at most Permits in any interval. It counts permits in cells, which begin at
@@ -18,6 +20,18 @@ type SlidingWindow struct {
 	Interval time.Duration // whole milliseconds
 	Cells    int           // 2 to 1000, of whole milliseconds; 0 means 10
 }
+
+var _ = register(policy.Kind{
+	Name:   "sliding_window",
+	Fields: []policy.Field{{Name: "cells", Type: policy.Count, Min: 2, Max: 1000, Want: "a whole number of cells, 2 to 1000"}},
+	New: func(r policy.Rate) any {
+		return SlidingWindow{r.Permits, r.Interval, int(policy.Value[int64](r, "cells"))}
+	},
+}, func(p SlidingWindow) policy.Description {
+	return policy.Description{
+		Quota: p.Permits, Window: p.Interval, Refill: policy.ByAge, Local: windowShare(p.Permits, p.Interval),
+	}
+})
 
 func (p SlidingWindow) validate() error {
 	if err := checkPermits("SlidingWindow", "Permits", p.Permits); err != nil {

@@ -1,9 +1,12 @@
 package limit
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 )
 
 // Smooth grants permits at a steady rate, as the RateLimiter of Guava does. A request of any size
@@ -26,6 +29,27 @@ type Smooth struct {
 	WarmUp     time.Duration // whole milliseconds; 0: none
 	ColdFactor float64       // how much more a permit costs when cold, 1 to 1,000,000; 0: 3
 }
+
+var _ = register(policy.Kind{
+	Name: "smooth",
+	Fields: []policy.Field{
+		{Name: "burst", Type: policy.Duration},
+		{Name: "warm_up", Type: policy.Duration},
+		{Name: "cold_factor", Type: policy.Number, Min: 1, Max: maxColdFactor, Want: "a number, 1 to 1,000,000"},
+	},
+	New: func(r policy.Rate) any {
+		return Smooth{
+			r.Permits, r.Interval, policy.Value[time.Duration](r, "burst"), policy.Value[time.Duration](r, "warm_up"),
+			policy.Value[float64](r, "cold_factor"),
+		}
+	},
+}, func(p Smooth) policy.Description {
+	stored := float64(p.Permits) * cmp.Or(p.Burst, defaultBurst).Seconds() / p.Interval.Seconds()
+	return policy.Description{
+		Label: "smooth", Quota: p.Permits, Window: p.Interval, Refill: policy.OnCredit,
+		Local: policy.Local{Permits: int64(max(1, min(stored, maxPermits))), Returns: p.Permits, Interval: p.Interval},
+	}
+})
 
 const (
 	defaultBurst      = time.Second
@@ -90,11 +114,7 @@ func (p Smooth) curve() curve {
 	rate := float64(p.Permits) / p.Interval.Seconds()
 	c := curve{stable: 1e6 / rate}
 	if p.WarmUp == 0 {
-		burst := p.Burst
-		if burst == 0 {
-			burst = defaultBurst
-		}
-		c.most, c.cool = burst.Seconds()*rate, c.stable
+		c.most, c.cool = cmp.Or(p.Burst, defaultBurst).Seconds()*rate, c.stable
 		return c
 	}
 	factor := p.ColdFactor

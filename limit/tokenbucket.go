@@ -1,12 +1,14 @@
 package limit
 
 import (
+	"cmp"
 	"math"
 	"math/bits"
 	"strconv"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 )
 
 // TokenBucket holds up to Capacity permits, full at first, and gets Refill permits in every
@@ -19,6 +21,26 @@ type TokenBucket struct {
 	Capacity int64         // the largest burst, 1 to 2^53
 	Refill   int64         // permits an Interval, 1 to 2^53
 	Interval time.Duration // whole milliseconds
+}
+
+var _ = register(policy.Kind{
+	Name:   "token_bucket",
+	Fields: []policy.Field{capacityField},
+	New: func(r policy.Rate) any {
+		return TokenBucket{cmp.Or(policy.Value[int64](r, "capacity"), r.Permits), r.Permits, r.Interval}
+	},
+}, func(p TokenBucket) policy.Description {
+	return bucketDescription("bucket", p)
+})
+
+var capacityField = policy.Field{Name: "capacity", Type: policy.Count, Min: 1, Max: maxPermits, Want: "a whole number of permits, 1 to 2^53"}
+
+func bucketDescription(label string, p TokenBucket) policy.Description {
+	return policy.Description{
+		Label: label, Quota: p.Capacity, Refill: policy.Evenly,
+		Window: time.Duration(min(math.Ceil(float64(p.Capacity)/float64(p.Refill)*float64(p.Interval)), 1<<61)),
+		Local:  policy.Local{Permits: p.Capacity, Returns: p.Refill, Interval: p.Interval},
+	}
 }
 
 func (p TokenBucket) validate() error {

@@ -9,17 +9,14 @@ import (
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 
-	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// Policies that this package knows by name.
-const (
-	fixedWindow = "fixed_window"
-	smooth      = "smooth"
-)
+// fixedWindow is the policy of a limit that states none.
+const fixedWindow = "fixed_window"
 
 // unitLengths is how long the units of the protocol are.
 var unitLengths = map[ratelimit.RateLimitResponse_RateLimit_Unit]time.Duration{
@@ -45,6 +42,8 @@ type budget struct {
 	policy limit.Policy // nil: nothing is ever granted
 	length time.Duration
 	most   uint64 // that can ever be granted at once
+
+	onCredit bool // a request may take more than there is
 }
 
 // windows is a budget of aligned windows, which is what the protocol's units mean.
@@ -52,7 +51,8 @@ func windows(permits uint64, length time.Duration) budget {
 	if permits == 0 {
 		return budget{length: length}
 	}
-	return budget{fixedWindow, limit.FixedWindow{Permits: int64(permits), Interval: length, Aligned: true}, length, permits}
+	p := limit.FixedWindow{Permits: int64(permits), Interval: length, Aligned: true}
+	return budget{kind: fixedWindow, policy: p, length: length, most: permits}
 }
 
 // rest is how long a window lasts from now on: for what asks nothing of Redis.
@@ -82,7 +82,7 @@ var limitFields = func() map[string]field[limitFile] {
 		"replaces":          func(r *reader, n *rulefile.Node, f *limitFile) { f.replaces = r.replaces(n) },
 		"unlimited":         func(r *reader, n *rulefile.Node, f *limitFile) { f.unlimited = r.Boolean(n) },
 	}
-	for _, name := range rulefile.PolicyFields {
+	for _, name := range policy.Fields() {
 		known[name] = func(_ *reader, n *rulefile.Node, f *limitFile) {
 			if f.own == nil {
 				f.own = make(map[string]*rulefile.Node)
@@ -131,11 +131,8 @@ func (r *reader) limit(n *rulefile.Node) *oneLimit {
 		return nil
 	}
 	made.budget = budget{kind: l.Policy, policy: p, length: l.Per}
-	if p != nil {
-		made.budget.most = uint64(guard.Quota(p))
-	}
-	if l.Policy == smooth && p != nil {
-		made.budget.most = math.MaxUint32 // it lends any number
+	if d, ok := policy.Of(p); ok {
+		made.budget.most, made.budget.onCredit = uint64(d.Most), d.Refill == policy.OnCredit
 	}
 	made.shown = &ratelimit.RateLimitResponse_RateLimit{RequestsPerUnit: uint32(l.Permits), Unit: unit, Name: made.name}
 	return made
@@ -178,7 +175,7 @@ func (r *reader) length(n *rulefile.Node, f *limitFile, l *rulefile.Limit) (unit
 			r.FailField(n, "unit", "is %q, want second, minute, hour, day, week, month or year; or per, for any interval", rulefile.Clip(name))
 		}
 	}
-	if l.Policy == rulefile.Calendar && l.Per > 0 {
+	if rulefile.HasUnit(l.Policy) && l.Per > 0 {
 		if l.Unit = calendarUnits[unit]; l.Unit == 0 || f.per != nil {
 			r.FailField(n, "unit", "is %q, want day, week, month or year for policy: calendar", strings.ToLower(unit.String()))
 		}

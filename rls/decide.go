@@ -191,7 +191,7 @@ func (a *asked) tell(one *oneLimit, d rratelimiter.Decision) {
 func (a *asked) conclude(each []rratelimiter.Decision) {
 	shown := 0
 	for i := range each {
-		if a.act == look && a.hits > 1 && a.limits[i].budget.kind != smooth { // which lends
+		if a.act == look && a.hits > 1 && !a.limits[i].budget.onCredit {
 			each[i].Allowed = each[i].Remaining >= int64(a.hits)
 		}
 		switch one, best := each[i], each[shown]; {

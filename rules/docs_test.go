@@ -7,8 +7,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
 // TestTheDocumentedFile: docs/rules.md shows testdata/rules.yaml, which is right and has every field there is.
@@ -23,7 +21,7 @@ func TestTheDocumentedFile(t *testing.T) {
 	assert.Equal(t, 7, s.Len())
 	for _, fields := range [][]string{
 		names(fileFields), names(ruleFields), names(matchFields), names(limitFields), names(overrideFields), names(skipFields), names(addressFields),
-		names(localFields), rulefile.Policies(),
+		names(localFields), policyNames(),
 	} {
 		for _, field := range fields {
 			assert.Contains(t, string(file), field)

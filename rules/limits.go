@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 
 	"github.com/rratelimiter/rratelimiter"
@@ -57,7 +58,7 @@ var limitFields = func() map[string]field[limitFile] {
 		"type":       func(_ *decoder, n *rulefile.Node, l *limitFile) { l.kind = n },
 		"keep_alive": func(_ *decoder, n *rulefile.Node, l *limitFile) { l.keep = n },
 	}
-	for _, name := range rulefile.PolicyFields {
+	for _, name := range policy.Fields() {
 		known[name] = func(_ *decoder, n *rulefile.Node, l *limitFile) {
 			if l.own == nil {
 				l.own = make(map[string]*rulefile.Node)
@@ -174,7 +175,7 @@ func (d *decoder) limit(n *rulefile.Node, policy string, into *limits) {
 			return
 		}
 	}
-	rate, ok := d.rate(n, &l, policy == rulefile.Calendar)
+	rate, ok := d.rate(n, &l, rulefile.HasUnit(policy))
 	if !ok {
 		return
 	}

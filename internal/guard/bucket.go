@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -17,33 +18,21 @@ type shape struct {
 	owes   bool          // more than it holds can be had of a full bucket, as of limit.Smooth
 }
 
-// shapeOf makes a share of a policy, or says that this package does not know the policy.
+// shapeOf makes a share of a policy. It returns false if the policy is unknown.
 func shapeOf(p limit.Policy, share float64) (shape, bool) {
-	switch p := p.(type) {
-	case limit.FixedWindow:
-		return windowShape(p.Permits, p.Interval, share), true
-	case limit.SlidingWindow:
-		return windowShape(p.Permits, p.Interval, share), true
-	case limit.SlidingLog:
-		return windowShape(p.Permits, p.Interval, share), true
-	case limit.Calendar:
-		return windowShape(p.Permits, longestUnit(p.Unit), share), true
-	case limit.TokenBucket:
-		return bucketShape(p.Capacity, float64(p.Refill)*share, p.Interval, share), true
-	case limit.LeakyBucket:
-		return bucketShape(p.Capacity, float64(p.Leak)*share, p.Interval, share), true
-	case limit.Smooth:
-		burst := p.Burst
-		if burst == 0 {
-			burst = time.Second
-		}
-		stored := int64(min(float64(p.Permits)*burst.Seconds()/p.Interval.Seconds(), mostPermits))
-		s := bucketShape(max(1, stored), float64(p.Permits)*share, p.Interval, share)
-		s.holds, s.owes = max(1, s.holds), true
-		s.limit = part(p.Permits, share)
-		return s, true
+	d, ok := policy.Of(p)
+	if !ok {
+		return shape{}, false
 	}
-	return shape{}, false
+	local := d.Local
+	if local.Strict {
+		return windowShape(local.Permits, local.Interval, share), true
+	}
+	s := bucketShape(local.Permits, float64(local.Returns)*share, local.Interval, share)
+	if d.Refill == policy.OnCredit {
+		s.limit, s.holds, s.owes = part(d.Quota, share), max(1, s.holds), true
+	}
+	return s, true
 }
 
 // mostPermits is the most permits that a policy can have.
@@ -87,20 +76,6 @@ const longest = 1 << 61
 func (s shape) bounded() shape {
 	s.holds = min(s.holds, int64(longest/s.period))
 	return s
-}
-
-// longestUnit is how long a unit of the calendar can be, with the hours that clocks go back.
-func longestUnit(unit limit.Unit) time.Duration {
-	const day, back = 24 * time.Hour, time.Hour
-	switch unit {
-	case limit.Day:
-		return day + back
-	case limit.Week:
-		return 7*day + back
-	case limit.Month:
-		return 31*day + back
-	}
-	return 366*day + back
 }
 
 // The state of a bucket is the moment at which it is full, by a clock.

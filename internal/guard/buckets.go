@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -27,8 +28,8 @@ type buckets struct {
 
 // bucket is the state of one share.
 type bucket struct {
-	kind limit.Policy // of its policy: another number of permits is another shape of the same bucket
-	full int64        // the time at which it is full
+	key  string // of its policy: another number of permits is another shape of the same bucket
+	full int64  // the time at which it is full
 }
 
 // cleanEvery is how often full buckets, and pauses that are over, are looked for.
@@ -112,10 +113,10 @@ func (b *buckets) find(name string, policies []limit.Policy, now int64) []bucket
 	}
 	changed := !exists
 	for i, p := range policies {
-		kind := kindOf(p)
-		at := slices.IndexFunc(found[min(i, len(found)):], func(other bucket) bool { return other.kind == kind })
+		d, _ := policy.Of(p)
+		at := slices.IndexFunc(found[min(i, len(found)):], func(other bucket) bool { return other.key == d.Key })
 		if at < 0 {
-			found, changed = slices.Insert(found, i, bucket{kind: kind}), true
+			found, changed = slices.Insert(found, i, bucket{key: d.Key}), true
 		} else if at > 0 {
 			found[i], found[i+at] = found[i+at], found[i]
 		}

@@ -112,7 +112,7 @@ func TestQuotasAndWindows(t *testing.T) {
 		{limit.Smooth{Permits: 5, Interval: time.Second}, 5, time.Second},
 		{limit.TokenBucket{Capacity: 1 << 53, Refill: 1, Interval: time.Hour}, 1 << 53, longest},
 	} {
-		assert.Equal(t, c.quota, Quota(c.policy))
+		assert.Equal(t, []int64{c.quota}, Describe([]limit.Policy{c.policy}).Quotas)
 		assert.Equal(t, c.window, Window(c.policy), "%+v", c.policy)
 	}
 }

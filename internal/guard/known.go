@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -44,7 +45,8 @@ func Describe(policies []limit.Policy) Known {
 		if n, ok := p.(Named); ok {
 			policies[i], given[i] = n.Policy, n.Name
 		}
-		k.Quotas = append(k.Quotas, Quota(policies[i]))
+		d, _ := policy.Of(policies[i])
+		k.Quotas = append(k.Quotas, d.Quota)
 	}
 	k.Names = Names(policies, given)
 	if len(policies) == 0 {

@@ -4,23 +4,25 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // Until returns a time in which no more than d.Remaining permits can be had: the first permit that comes back by time comes later. It
 // is 0 if that time is unknown. The decision d is that of the policy p, nil if that is unknown, on a request of a cost.
 func Until(p limit.Policy, d rratelimiter.Decision, cost int64) time.Duration {
-	switch p := p.(type) {
-	case limit.FixedWindow, limit.Calendar:
-		return d.ResetAfter // all permits come back together
-	case limit.TokenBucket, limit.LeakyBucket:
+	described, _ := policy.Of(p)
+	switch described.Refill {
+	case policy.Together:
+		return d.ResetAfter
+	case policy.Evenly:
 		if s, ok := shapeOf(p, 1); ok && s.holds == d.Limit {
 			return s.until(d)
 		}
 		return 0
-	case limit.Smooth:
+	case policy.OnCredit:
 		return d.RetryAfter // Remaining bounds no request, unless all wait
-	case limit.SlidingWindow, limit.SlidingLog:
+	case policy.ByAge:
 		if d.Allowed && d.Remaining+cost == d.Limit {
 			return d.ResetAfter // no permits but these are taken
 		}

@@ -5,7 +5,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -96,8 +98,10 @@ func TestDecoder_Policy_ReadsEachPolicy(t *testing.T) {
 		},
 	} {
 		l := &Limit{Policy: name, Permits: 5, Per: time.Second, Unit: limit.Day, Fields: make(map[string]*Node)}
-		for _, field := range policies[name].fields {
-			l.Fields[field] = fields[field]
+		kind, ok := policy.Lookup(name)
+		require.True(t, ok, name)
+		for _, field := range kind.Fields {
+			l.Fields[field.Name] = fields[field.Name]
 		}
 		n := mapping()
 		d := &Decoder{Root: n}
@@ -105,7 +109,7 @@ func TestDecoder_Policy_ReadsEachPolicy(t *testing.T) {
 		assert.Empty(t, texts(d), name)
 		l.Fields = fields
 		assert.Nil(t, d.Policy(n, l), name)
-		assert.Len(t, d.Problems, len(fields)-len(policies[name].fields), name)
+		assert.Len(t, d.Problems, len(fields)-len(kind.Fields), name)
 	}
-	assert.Len(t, Policies(), 7)
+	assert.Len(t, policy.Kinds(), 7)
 }

@@ -2,13 +2,13 @@ package rulefile
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -16,74 +16,23 @@ import (
 type Limit struct {
 	Policy  string
 	Permits int64
-	Per     time.Duration    // unless the policy is Calendar
-	Unit    limit.Unit       // if it is
-	Aligned bool             // for fixed windows, if the file does not state it
-	Fields  map[string]*Node // PolicyFields that the file has
+	Per     time.Duration    // unless the policy has a unit
+	Unit    limit.Unit       // if it has
+	Aligned bool             // the field "aligned", if the policy has it and the file does not state it
+	Fields  map[string]*Node // fields of policies that the file has
 }
 
-// Calendar is the policy whose rate has a unit of the calendar.
-const Calendar = "calendar"
-
-// PolicyFields lists the fields that only some policies have.
-var PolicyFields = []string{"aligned", "burst", "capacity", "cells", "cold_factor", "in", "warm_up"}
-
-// policy is how a policy is read, and which fields it has.
-type policy struct {
-	fields []string
-	read   func(d *Decoder, l *Limit) limit.Policy
+// HasUnit reports whether the rate of a policy is that of a unit of the calendar.
+func HasUnit(name string) bool {
+	kind, _ := policy.Lookup(name)
+	return kind.Unit
 }
-
-var policies = map[string]policy{
-	"fixed_window": {[]string{"aligned"}, func(d *Decoder, l *Limit) limit.Policy {
-		aligned := l.Aligned
-		if n := l.Fields["aligned"]; n != nil {
-			aligned = d.Boolean(n)
-		}
-		return limit.FixedWindow{Permits: l.Permits, Interval: l.Per, Aligned: aligned}
-	}},
-	Calendar: {[]string{"in"}, func(d *Decoder, l *Limit) limit.Policy {
-		return limit.Calendar{Permits: l.Permits, Unit: l.Unit, In: d.location(l.Fields["in"])}
-	}},
-	"sliding_window": {[]string{"cells"}, func(d *Decoder, l *Limit) limit.Policy {
-		p := limit.SlidingWindow{Permits: l.Permits, Interval: l.Per}
-		if n := l.Fields["cells"]; n != nil {
-			p.Cells = int(d.Number(n, 2, 1000, "a whole number of cells, 2 to 1000"))
-		}
-		return p
-	}},
-	"sliding_log": {nil, func(_ *Decoder, l *Limit) limit.Policy {
-		return limit.SlidingLog{Permits: l.Permits, Interval: l.Per}
-	}},
-	"token_bucket": {[]string{"capacity"}, func(d *Decoder, l *Limit) limit.Policy {
-		return limit.TokenBucket{Capacity: d.capacity(l), Refill: l.Permits, Interval: l.Per}
-	}},
-	"leaky_bucket": {[]string{"capacity"}, func(d *Decoder, l *Limit) limit.Policy {
-		return limit.LeakyBucket{Capacity: d.capacity(l), Leak: l.Permits, Interval: l.Per}
-	}},
-	"smooth": {[]string{"burst", "warm_up", "cold_factor"}, func(d *Decoder, l *Limit) limit.Policy {
-		p := limit.Smooth{Permits: l.Permits, Interval: l.Per}
-		if n := l.Fields["burst"]; n != nil {
-			p.Burst = d.Duration(n)
-		}
-		if n := l.Fields["warm_up"]; n != nil {
-			p.WarmUp = d.Duration(n)
-		}
-		if n := l.Fields["cold_factor"]; n != nil {
-			p.ColdFactor = d.Fraction(n, "a number, 1 to 1,000,000", func(x float64) bool { return x >= 1 && x <= 1e6 })
-		}
-		return p
-	}},
-}
-
-// Policies returns the names of all policies in alphabetical order.
-func Policies() []string { return slices.Sorted(maps.Keys(policies)) }
 
 // PolicyName reads the name of a policy.
 func (d *Decoder) PolicyName(n *Node) (string, bool) {
-	name, ok := d.Text(n, "a text, one of "+ListOf(policies))
-	if _, known := policies[name]; ok && !known {
-		d.Fail(n, "no policy %q, want one of %s", Clip(name), ListOf(policies))
+	name, ok := d.Text(n, "a text, one of "+policy.Names())
+	if _, known := policy.Lookup(name); ok && !known {
+		d.Fail(n, "no policy %q, want one of %s", Clip(name), policy.Names())
 		return "", false
 	}
 	return name, ok
@@ -92,10 +41,24 @@ func (d *Decoder) PolicyName(n *Node) (string, bool) {
 // Policy reads the policy of a limit. It returns nil for a rate of 0, and if something is wrong.
 func (d *Decoder) Policy(n *Node, l *Limit) limit.Policy {
 	before := len(d.Problems)
-	known := policies[l.Policy]
-	p := known.read(d, l)
-	d.Unused(l.Fields, l.Policy, known.fields...)
+	kind, _ := policy.Lookup(l.Policy)
+	rate := policy.Rate{Permits: l.Permits, Interval: l.Per, Unit: int(l.Unit), Fields: make(map[string]any)}
+	var own []string
+	for _, f := range kind.Fields {
+		own = append(own, f.Name)
+		if stated := l.Fields[f.Name]; stated != nil {
+			rate.Fields[f.Name] = d.field(stated, f)
+		} else if f.Name == "aligned" {
+			rate.Fields[f.Name] = l.Aligned
+		}
+	}
+	d.Unused(l.Fields, l.Policy, own...)
 	if len(d.Problems) > before || l.Permits == 0 {
+		return nil
+	}
+	p, ok := kind.New(rate).(limit.Policy)
+	if !ok {
+		d.Fail(n, "no policy %q", l.Policy)
 		return nil
 	}
 	if err := limit.Validate(p); err != nil {
@@ -105,26 +68,35 @@ func (d *Decoder) Policy(n *Node, l *Limit) limit.Policy {
 	return p
 }
 
+// field reads the value of a policy's field.
+func (d *Decoder) field(n *Node, f policy.Field) any {
+	switch f.Type {
+	case policy.Bool:
+		return d.Boolean(n)
+	case policy.Count:
+		return d.Number(n, int64(f.Min), int64(f.Max), f.Want)
+	case policy.Number:
+		return d.Fraction(n, f.Want, func(x float64) bool { return x >= f.Min && x <= f.Max })
+	case policy.Duration:
+		return d.Duration(n)
+	case policy.Location:
+		return d.location(n)
+	}
+	d.Fail(n, "%s cannot be read", f.Name)
+	return nil
+}
+
 // Unused reports the fields that a policy does not have.
-func (d *Decoder) Unused(fields map[string]*Node, policy string, own ...string) {
-	for _, name := range PolicyFields {
-		if n := fields[name]; n != nil && !slices.Contains(own, name) {
-			d.Fail(n, "%s means nothing to %s", name, policy)
+func (d *Decoder) Unused(fields map[string]*Node, name string, own ...string) {
+	for _, field := range policy.Fields() {
+		if n := fields[field]; n != nil && !slices.Contains(own, field) {
+			d.Fail(n, "%s means nothing to %s", field, name)
 		}
 	}
 }
 
 // MostPermits is the most permits of a rate.
 const MostPermits = 1 << 53
-
-// capacity reads that of a bucket, by default the permits of an interval.
-func (d *Decoder) capacity(l *Limit) int64 {
-	n := l.Fields["capacity"]
-	if n == nil {
-		return l.Permits
-	}
-	return d.Number(n, 1, MostPermits, "a whole number of permits, 1 to 2^53")
-}
 
 // location reads a time zone.
 func (d *Decoder) location(n *Node) *time.Location {

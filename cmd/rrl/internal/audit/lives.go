@@ -86,7 +86,8 @@ func (c *checker) policy(p *look.Policy) {
 		Kind: KindExpiry, Severity: Problem, Limiter: names.Name(p.Name), Key: names.Name(p.Key),
 		Text: "it never expires, as each key of package limit does: its expiry was removed, by a restore for instance",
 	}
-	if p.Stored.Interval > 0 && p.Stored.Kind != "bucket" && p.Stored.Kind != "leaky" && p.Stored.Kind != "smooth" && p.Stored.Kind != "warmup" {
+	switch p.Stored.Kind {
+	case "window", "aligned", "sliding", "log":
 		life := max(2*p.Stored.Interval.Milliseconds(), p.Ends) // in milliseconds, since the longest intervals are half of the longest time
 		f.Repair, f.repair = fmt.Sprintf("let it expire in %s, by when nothing is taken any more", names.About(look.Millis(life))), expire(p.Key, life)
 	}

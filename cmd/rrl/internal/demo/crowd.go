@@ -30,7 +30,8 @@ var logins = limit.FixedWindow{Permits: 5, Interval: 8 * time.Second}
 
 // Given is the policies whose permits Redis does not know.
 func Given() []names.Given {
-	return []names.Given{{Policy: logins, Stored: names.Stored{Kind: "window", Interval: logins.Interval}, Most: logins.Permits}}
+	given, _ := names.NewGiven(logins) // which cannot fail
+	return []names.Given{given}
 }
 
 // Crowd is the programs, and the Redis that they share.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -42,30 +43,49 @@ func ParsePolicy(text string) (Given, error) {
 	if !ok {
 		return Given{}, unknown(text, errors.New("there is no colon in it"))
 	}
-	var g Given
+	var p limit.Policy
 	var err error
 	switch kind {
 	case "day", "week", "month", "year":
-		g, err = calendar(kind, rest)
+		p, err = calendar(kind, rest)
 	case "smooth":
-		g, err = smooth(rest)
+		p, err = smooth(rest)
 	case "bucket", "leaky":
-		g, err = bucket(kind, rest)
+		p, err = bucket(kind, rest)
 	case "sliding":
-		g, err = sliding(rest)
+		p, err = sliding(rest)
 	case "window", "aligned", "log":
 		permits, interval, rateErr := ParseRate(rest)
-		g, err = Given{Most: permits, Stored: Stored{Kind: kind, Interval: interval}}, rateErr
-		if kind == "log" {
-			g.Policy = limit.SlidingLog{Permits: permits, Interval: interval}
+		if err = rateErr; kind == "log" {
+			p = limit.SlidingLog{Permits: permits, Interval: interval}
 		} else {
-			g.Policy = limit.FixedWindow{Permits: permits, Interval: interval, Aligned: kind == "aligned"}
+			p = limit.FixedWindow{Permits: permits, Interval: interval, Aligned: kind == "aligned"}
 		}
 	default:
 		err = fmt.Errorf("there is no policy %q", kind)
 	}
+	if err == nil {
+		err = limit.Validate(p)
+	}
 	if err != nil {
 		return Given{}, unknown(text, err)
+	}
+	return NewGiven(p)
+}
+
+// NewGiven returns what a policy tells about itself.
+func NewGiven(p limit.Policy) (Given, error) {
+	d, _ := policy.Of(p)
+	stored, ok := ParseStored(d.Key)
+	if !ok {
+		return Given{}, fmt.Errorf("rrl cannot read the keys of %T", p)
+	}
+	g := Given{Policy: p, Stored: stored}
+	if d.Refill != policy.OnCredit {
+		g.Most = d.Quota
+	}
+	if d.Refill == policy.Evenly {
+		g.Refill = d.Local.Returns
 	}
 	return g, nil
 }
@@ -74,93 +94,79 @@ func unknown(text string, err error) error {
 	return fmt.Errorf("%q is no policy: %w. Policies are written so:\n%s", text, err, PolicyHelp)
 }
 
-func calendar(kind, rest string) (Given, error) {
+func calendar(kind, rest string) (limit.Policy, error) {
 	count, place, placed := strings.Cut(rest, "@")
 	permits, err := strconv.ParseInt(count, 10, 64)
 	if err != nil || permits < 1 {
-		return Given{}, fmt.Errorf("%q permits, want a whole number above 0", count)
+		return nil, fmt.Errorf("%q permits, want a whole number above 0", count)
 	}
-	policy := limit.Calendar{Permits: permits, Unit: units[kind]}
-	stored := Stored{Kind: kind, Place: "UTC"}
+	p := limit.Calendar{Permits: permits, Unit: units[kind]}
 	if placed {
-		if policy.In, err = time.LoadLocation(place); err != nil || place == "" {
-			return Given{}, fmt.Errorf("there is no place %q, want one as Europe/Berlin", place)
+		if p.In, err = time.LoadLocation(place); err != nil || place == "" {
+			return nil, fmt.Errorf("there is no place %q, want one as Europe/Berlin", place)
 		}
-		stored.Place = policy.In.String()
 	}
-	return Given{Policy: policy, Stored: stored, Most: permits}, nil
+	return p, nil
 }
 
-func bucket(kind, rest string) (Given, error) {
+func bucket(kind, rest string) (limit.Policy, error) {
 	count, refilled, filled := strings.Cut(rest, "+")
 	if !filled {
 		refilled = rest
 	}
 	refill, interval, err := ParseRate(refilled)
 	if err != nil {
-		return Given{}, err
+		return nil, err
 	}
 	capacity := refill
 	if filled {
 		if capacity, err = strconv.ParseInt(count, 10, 64); err != nil || capacity < 1 {
-			return Given{}, fmt.Errorf("it holds %q permits, want a whole number above 0", count)
+			return nil, fmt.Errorf("it holds %q permits, want a whole number above 0", count)
 		}
 	}
-	g := Given{Stored: Stored{Kind: kind, Interval: interval}, Most: capacity, Refill: refill}
 	if kind == "leaky" {
-		g.Policy = limit.LeakyBucket{Capacity: capacity, Leak: refill, Interval: interval}
-	} else {
-		g.Policy = limit.TokenBucket{Capacity: capacity, Refill: refill, Interval: interval}
+		return limit.LeakyBucket{Capacity: capacity, Leak: refill, Interval: interval}, nil
 	}
-	return g, nil
+	return limit.TokenBucket{Capacity: capacity, Refill: refill, Interval: interval}, nil
 }
 
-func sliding(rest string) (Given, error) {
+func sliding(rest string) (limit.Policy, error) {
 	cells := int64(0)
 	if parts := strings.Split(rest, "/"); len(parts) == 3 {
 		var ok bool
 		if cells, ok = whole(parts[2]); !ok || cells < 2 || cells > 1000 {
-			return Given{}, fmt.Errorf("%q cells, want 2 to 1000", parts[2])
+			return nil, fmt.Errorf("%q cells, want 2 to 1000", parts[2])
 		}
 		rest = parts[0] + "/" + parts[1]
 	}
 	permits, interval, err := ParseRate(rest)
-	g := Given{Policy: limit.SlidingWindow{Permits: permits, Interval: interval, Cells: int(cells)}, Most: permits}
-	if cells == 0 {
-		cells = 10
-	}
-	g.Stored = Stored{Kind: "sliding", Interval: interval, Cells: cells}
-	return g, err
+	return limit.SlidingWindow{Permits: permits, Interval: interval, Cells: int(cells)}, err
 }
 
-func smooth(rest string) (Given, error) {
+func smooth(rest string) (limit.Policy, error) {
 	parts := strings.Split(rest, ",")
 	permits, interval, err := ParseRate(parts[0])
 	if err != nil {
-		return Given{}, err
+		return nil, err
 	}
-	policy := limit.Smooth{Permits: permits, Interval: interval}
+	p := limit.Smooth{Permits: permits, Interval: interval}
 	for _, part := range parts[1:] {
 		field, value, _ := strings.Cut(part, "=")
 		switch field {
 		case "burst":
-			policy.Burst, err = ParseDuration(value)
+			p.Burst, err = ParseDuration(value)
 		case "warmup":
-			policy.WarmUp, err = ParseDuration(value)
+			p.WarmUp, err = ParseDuration(value)
 		case "cold":
-			policy.ColdFactor, err = strconv.ParseFloat(value, 64)
+			p.ColdFactor, err = strconv.ParseFloat(value, 64)
 		default:
 			err = fmt.Errorf("there is no field %q, want burst, warmup or cold", field)
 		}
 		if err != nil {
-			return Given{}, err
+			return nil, err
 		}
 	}
-	stored := Stored{Kind: "smooth", Interval: interval}
-	if policy.WarmUp > 0 {
-		stored.Kind = "warmup"
-	}
-	return Given{Policy: policy, Stored: stored}, nil
+	return p, nil
 }
 
 // Key is where the policy of a limiter's name keeps its state.

@@ -1,0 +1,174 @@
+// Package policy is where each policy of package limit describes itself to the middleware, to the
+// files of limits and to the tool. They ask the description and know no policy by its type.
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Description is what a policy tells about itself.
+type Description struct {
+	Name   string        // of its kind, in files and metrics: "fixed_window"
+	Label  string        // that clients see if the user gives no name; "" for one that tells the Window
+	Key    string        // its part of a limiter's key; policies with one key share state
+	Quota  int64         // the permits that a Decision shows as its Limit
+	Most   int64         // the permits that one request can be granted
+	Window time.Duration // in which it grants the quota over and over; 0 if that has no fixed length
+	Refill Refill
+	Local  Local
+}
+
+// Refill is how permits that were taken return.
+type Refill int
+
+// The kinds of refill.
+const (
+	ByAge    Refill = iota + 1 // each an interval after it was taken, or later
+	Together                   // all at the end of a window
+	Evenly                     // one after another, at a steady rate
+	OnCredit                   // as Evenly, and a request may take more than there is
+)
+
+// Local is the share of a policy that one process grants by itself while Redis is down.
+type Local struct {
+	Permits  int64 // that it holds
+	Returns  int64 // that return in each Interval, evenly
+	Interval time.Duration
+	Strict   bool // no interval may see more than Permits; else Permits and those that return in it
+}
+
+// Check returns an error for what a policy leaves open.
+func (d Description) Check() error {
+	switch {
+	case d.Key == "":
+		return fmt.Errorf("%s describes no key", d.Name)
+	case d.Quota < 1 || d.Most < 1:
+		return fmt.Errorf("%s describes no quota", d.Name)
+	case d.Label == "" && d.Window < 1:
+		return fmt.Errorf("%s describes neither a label nor a window", d.Name)
+	case d.Refill < ByAge || d.Refill > OnCredit:
+		return fmt.Errorf("%s does not describe how permits return", d.Name)
+	case d.Local.Permits < 1 || d.Local.Returns < 1 || d.Local.Interval < 1:
+		return fmt.Errorf("%s describes no local share", d.Name)
+	}
+	return nil
+}
+
+// Kind is a kind of policies: how a file states one.
+type Kind struct {
+	Name   string
+	Unit   bool // its rate is that of a unit of the calendar
+	Fields []Field
+
+	// New returns the policy of a rate. It may be invalid.
+	New func(Rate) any
+
+	describe func(any) Description
+}
+
+// Field is a field that a file may state besides the rate.
+type Field struct {
+	Name     string
+	Type     FieldType
+	Min, Max float64 // of a Count or a Number
+	Want     string  // what a Count or a Number has to be
+}
+
+// FieldType is the type of a field's value: a bool, int64, float64, [time.Duration] or
+// *[time.Location].
+type FieldType int
+
+// The types of fields.
+const (
+	Bool FieldType = iota + 1
+	Count
+	Number
+	Duration
+	Location
+)
+
+// Rate is what a file states of a limit.
+type Rate struct {
+	Permits  int64
+	Interval time.Duration  // unless the Kind has a Unit
+	Unit     int            // a limit.Unit
+	Fields   map[string]any // those that are stated, by name
+}
+
+// Value returns a field of a rate, or the zero value if it is not stated.
+func Value[T any](r Rate, field string) T {
+	value, _ := r.Fields[field].(T)
+	return value
+}
+
+// kinds holds the registered kinds by the type of their policies.
+var kinds = make(map[reflect.Type]Kind)
+
+// Register adds the kind of the policies of a type. It returns a function that removes it, for
+// tests. It is not safe for concurrent use.
+func Register[P any](k Kind, describe func(P) Description) (remove func()) {
+	key := reflect.TypeFor[P]()
+	k.describe = func(p any) Description {
+		d := describe(p.(P)) //nolint:errcheck,forcetypeassert // Of looks it up by this type
+		d.Name = k.Name
+		return d
+	}
+	kinds[key] = k
+	return func() { delete(kinds, key) }
+}
+
+// Of returns the description of a policy. It returns false for a value of another type, as nil and
+// a pointer to a policy.
+func Of(p any) (Description, bool) {
+	k, ok := kinds[reflect.TypeOf(p)]
+	if !ok {
+		return Description{}, false
+	}
+	return k.describe(p), true
+}
+
+// Kinds returns the registered kinds in the alphabetical order of their names.
+func Kinds() []Kind {
+	all := make([]Kind, 0, len(kinds))
+	for _, k := range kinds {
+		all = append(all, k)
+	}
+	slices.SortFunc(all, func(a, b Kind) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
+
+// Lookup returns the kind with a name.
+func Lookup(name string) (Kind, bool) {
+	for _, k := range kinds {
+		if k.Name == name {
+			return k, true
+		}
+	}
+	return Kind{}, false
+}
+
+// Names lists the names of all kinds, for an error.
+func Names() string {
+	var names []string
+	for _, k := range Kinds() {
+		names = append(names, k.Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// Fields returns the names of the fields of all kinds in alphabetical order.
+func Fields() []string {
+	var names []string
+	for _, k := range kinds {
+		for _, f := range k.Fields {
+			names = append(names, f.Name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
