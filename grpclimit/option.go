@@ -47,9 +47,9 @@ const DefaultMaxWaiting = 1000
 
 // Policies says what the chosen limiters limit by, in their order, where they do not come from [Each]: a *[limit.Limiter] does not
 // tell its policies, and the rate of a *[rratelimiter.Limiter], which is a [limit.SlidingLog], is in Redis. It is what clients
-// are told of and [Local] has a share of.
+// are told of and [Local] has a share of. Policies panics if a policy is invalid.
 func Policies(policies ...limit.Policy) Option {
-	known := describe(policies)
+	known := mustDescribe("Policies", policies)
 	return func(s *settings) { s.known = known }
 }
 

@@ -23,9 +23,9 @@ func Named(name string, policy limit.Policy) limit.Policy {
 // Describe gives what tells interceptors the policies of limiters that a chooser of your own makes, in their order, where those of all
 // calls are not the same ([Policies]): a chooser gives what Describe's func makes of a limiter. Where a policy is not known, as that of
 // a *[rratelimiter.Limiter] whose rate is in Redis, nil stands in its place, with a name by [Named]. To describe policies costs
-// some microseconds, to use the description again nothing.
+// some microseconds, to use the description again nothing. Describe panics if a policy is invalid.
 func Describe(policies ...limit.Policy) func(Limiter) Limiter {
-	known := describe(policies)
+	known := mustDescribe("Describe", policies)
 	return func(l Limiter) Limiter { return &described{l, known} }
 }
 
@@ -39,6 +39,15 @@ type described struct {
 type known struct {
 	guard.Known
 	failures [][]*anypb.Any // the QuotaFailure of each policy alone
+}
+
+// mustDescribe is describe that panics if a policy is invalid.
+func mustDescribe(caller string, policies []limit.Policy) *known {
+	k := describe(policies)
+	if err := k.Check(); err != nil {
+		panic("grpclimit: " + caller + ": " + err.Error())
+	}
+	return k
 }
 
 // describe tells policies by their names.

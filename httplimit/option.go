@@ -77,9 +77,9 @@ func Headers(style HeaderStyle) Option {
 
 // Policies says what the chosen limiters limit by, in their order, where they do not come from [Each]: a *[limit.Limiter] does not
 // tell its policies, and the rate of a *[rratelimiter.Limiter], which is a [limit.SlidingLog], is in Redis. It is what headers
-// name and [Local] has a share of.
+// name and [Local] has a share of. Policies panics if a policy is invalid.
 func Policies(policies ...limit.Policy) Option {
-	known := describe(policies)
+	known := mustDescribe("Policies", policies)
 	return func(s *settings) { s.known = known }
 }
 

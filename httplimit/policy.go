@@ -24,9 +24,9 @@ func Named(name string, policy limit.Policy) limit.Policy {
 // Describe gives what tells [Middleware] and [Transport] the policies of limiters that a chooser of your own makes, in their order,
 // where those of all requests are not the same ([Policies]): a chooser gives what Describe's func makes of a limiter. Where a policy
 // is not known, as that of a *[rratelimiter.Limiter] whose rate is in Redis, nil stands in its place, with a name by [Named].
-// To describe policies costs some microseconds, to use the description again nothing.
+// To describe policies costs some microseconds, to use the description again nothing. Describe panics if a policy is invalid.
 func Describe(policies ...limit.Policy) func(Limiter) Limiter {
-	known := describe(policies)
+	known := mustDescribe("Describe", policies)
 	return func(l Limiter) Limiter { return &described{l, known} }
 }
 
@@ -43,6 +43,15 @@ type known struct {
 	windows []string // the parameter w of each, "" for none
 	header  string   // RateLimit-Policy
 	problem []byte   // the refusal by the first policy alone
+}
+
+// mustDescribe is describe that panics if a policy is invalid.
+func mustDescribe(caller string, policies []limit.Policy) *known {
+	k := describe(policies)
+	if err := k.Check(); err != nil {
+		panic("httplimit: " + caller + ": " + err.Error())
+	}
+	return k
 }
 
 // describe tells policies by their names.

@@ -55,6 +55,19 @@ func Describe(policies []limit.Policy) Known {
 	return k
 }
 
+// Check returns the error of an invalid policy among those that are known.
+func (k *Known) Check() error {
+	for _, p := range k.Policies {
+		if p == nil {
+			continue
+		}
+		if err := limit.Validate(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Name is the name of a policy.
 func (k *Known) Name(i int) string {
 	if i < len(k.Names) {

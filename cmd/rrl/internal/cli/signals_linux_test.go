@@ -3,6 +3,7 @@ package cli
 import (
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
@@ -40,6 +41,8 @@ func startProcess(t *testing.T, nohup bool, args ...string) *process {
 		p.cmd = exec.Command("sh", append([]string{"-c", `trap "" HUP; exec "$0" "$@"`, self}, args...)...)
 	}
 	p.cmd.Env = append(os.Environ(), "RRL_TEST_PROCESS=1")
+	// A process inherits that SIGHUP is ignored, as after nohup, but not that it is handled.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	require.NoError(t, p.cmd.Start())
 	go func() {
@@ -57,8 +60,8 @@ func startProcess(t *testing.T, nohup bool, args ...string) *process {
 
 func (p *process) signal(signals ...os.Signal) {
 	p.Helper()
-	for _, signal := range signals {
-		require.NoError(p, p.cmd.Process.Signal(signal))
+	for _, sent := range signals {
+		require.NoError(p, p.cmd.Process.Signal(sent))
 	}
 }
 
