@@ -9,31 +9,32 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// The attributes.
+// Attribute keys.
 const (
 	policyKey  = attribute.Key("rratelimiter.policy")
 	resultKey  = attribute.Key("rratelimiter.result")
 	limiterKey = attribute.Key("rratelimiter.limiter")
 	doorKey    = attribute.Key("rratelimiter.door")
-	permitsKey = attribute.Key("rratelimiter.permits") // of spans alone
+	permitsKey = attribute.Key("rratelimiter.permits") // only of spans
 	errorKey   = attribute.Key("error.type")
 )
 
-// measured is attributes in the forms in which instruments take them without allocating: made once, used for each request.
+// measured holds attributes in the forms that instruments accept without an allocation.
 type measured struct {
 	attrs  []attribute.KeyValue
 	add    []metric.AddOption
 	record []metric.RecordOption
 }
 
-// subject is what is measured: the decisions of a policy, or the requests at a door. What is "" is no attribute.
+// subject identifies a series: decisions of a policy, or requests at a Door. An empty field is no
+// attribute.
 type subject struct {
 	policy  string
 	door    string
 	limiter string
 }
 
-// sets is the attributes of a subject with each result and failure, made as they come.
+// sets holds the attributes of a subject for each result and failure, created on first use.
 type sets struct {
 	base []attribute.KeyValue
 	made [resultCount][failureCount]atomic.Pointer[measured]
@@ -41,7 +42,9 @@ type sets struct {
 
 func newSets(of subject) *sets {
 	s := &sets{}
-	for _, kv := range []attribute.KeyValue{policyKey.String(of.policy), doorKey.String(of.door), limiterKey.String(of.limiter)} {
+	for _, kv := range []attribute.KeyValue{
+		policyKey.String(of.policy), doorKey.String(of.door), limiterKey.String(of.limiter),
+	} {
 		if kv.Value.AsString() != "" {
 			s.base = append(s.base, kv)
 		}
@@ -49,7 +52,7 @@ func newSets(of subject) *sets {
 	return s
 }
 
-// with is the attributes of the subject, a result and a failure.
+// with returns the attributes of the subject with a result and a failure.
 func (s *sets) with(r result, f failure) *measured {
 	place := &s.made[r][f]
 	if m := place.Load(); m != nil {
@@ -62,23 +65,25 @@ func (s *sets) with(r result, f failure) *measured {
 	if f != noFailure {
 		attrs = append(attrs, errorKey.String(failures[f]))
 	}
-	opt := metric.WithAttributeSet(attribute.NewSet(append([]attribute.KeyValue(nil), attrs...)...)) // which sorts what it is given
+	sorted := append([]attribute.KeyValue(nil), attrs...) // NewSet sorts its argument
+	opt := metric.WithAttributeSet(attribute.NewSet(sorted...))
 	m := &measured{attrs, []metric.AddOption{opt}, []metric.RecordOption{opt}}
-	place.Store(m) // whoever else has made them has made the same
+	place.Store(m) // a concurrent caller stores an equal value
 	return m
 }
 
-// most is how many subjects are told apart. The SDK keeps 2,000 attribute sets of an instrument, and a subject has several.
+// most bounds the number of subjects. The SDK keeps 2,000 attribute sets per instrument, and a
+// subject has several.
 const most = 1000
 
-// subjects is the sets that were made before. To look them up takes no lock and no memory.
+// subjects maps subjects to their sets. A lookup takes no lock and does not allocate.
 type subjects struct {
 	made atomic.Pointer[map[subject]*sets]
-	mu   sync.Mutex // of those that add to it
+	mu   sync.Mutex // serializes writers
 }
 
 func (s *subjects) of(key subject) *sets {
-	made := s.known()
+	made := s.load()
 	found := made[key]
 	if found == nil && len(made) >= most {
 		found = made[key.other()]
@@ -89,7 +94,7 @@ func (s *subjects) of(key subject) *sets {
 	return found
 }
 
-func (s *subjects) known() map[subject]*sets {
+func (s *subjects) load() map[subject]*sets {
 	if made := s.made.Load(); made != nil {
 		return *made
 	}
@@ -99,12 +104,12 @@ func (s *subjects) known() map[subject]*sets {
 func (s *subjects) add(key subject) *sets {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before := s.known()
+	before := s.load()
 	if before[key] == nil && len(before) >= most {
 		key = key.other()
 	}
 	if found := before[key]; found != nil {
-		return found // who came meanwhile has added it
+		return found // a concurrent caller has added it
 	}
 	after := maps.Clone(before)
 	if after == nil {
@@ -115,7 +120,7 @@ func (s *subjects) add(key subject) *sets {
 	return after[key]
 }
 
-// other is what a subject is counted as that is one too many.
+// other returns the subject that counts for s if there are too many.
 func (s subject) other() subject {
 	if s.policy != "" {
 		return subject{policy: otherValue}
@@ -123,5 +128,5 @@ func (s subject) other() subject {
 	return subject{door: otherValue}
 }
 
-// otherValue is what OpenTelemetry's conventions call a value that is none of those that are told.
+// otherValue is OpenTelemetry's conventional value for all values without one of their own.
 const otherValue = "_OTHER"

@@ -14,7 +14,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// providers is where measurements go to: nowhere, which leaves what this package costs, or to the SDK, as programs have it.
+// providers are a no-op, which leaves the costs of this package, and the SDK.
 var providers = []struct {
 	name string
 	make func() metric.MeterProvider
@@ -24,17 +24,19 @@ var providers = []struct {
 		return sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))
 	}},
 	{"sdk-without-exemplars", func() metric.MeterProvider {
-		return sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()), sdkmetric.WithExemplarFilter(exemplar.AlwaysOffFilter))
+		return sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()),
+			sdkmetric.WithExemplarFilter(exemplar.AlwaysOffFilter))
 	}},
 }
 
-// hot are the things that a hot path is told.
+// hot returns the measurements of a hot path.
 func hot(t *Telemetry) map[string]func() {
 	o, ctx, door := t.Observer(), context.Background(), t.Door("http")
-	yes, no, failed := granted("tenant:7", "token_bucket"), denied("tenant:7", "token_bucket"), broken("tenant:7", "token_bucket", context.DeadlineExceeded)
+	yes, no := granted("tenant:7", "token_bucket"), denied("tenant:7", "token_bucket")
+	failed := broken("tenant:7", "token_bucket", context.DeadlineExceeded)
 	no.Source = rratelimiter.FromMemory
 	waited := yes
-	waited.Waited = time.Millisecond // below what is a span
+	waited.Waited = time.Millisecond // too short for a span
 	return map[string]func(){
 		"granted":   func() { o.Decision(ctx, yes) },
 		"denied":    func() { o.Decision(ctx, no) },
@@ -50,18 +52,18 @@ func BenchmarkTelemetry(b *testing.B) {
 	for _, p := range providers {
 		telemetry, err := New(WithMeterProvider(p.make()), WithLimiterNames("paid-api", "web:*"))
 		require.NoError(b, err)
-		for name, tell := range hot(telemetry) {
+		for name, measure := range hot(telemetry) {
 			b.Run(p.name+"/"+name, func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
-					tell()
+					measure()
 				}
 			})
 		}
 	}
 }
 
-// BenchmarkManyCallers is decisions of all processors at once.
+// BenchmarkManyCallers reports decisions of all processors at once.
 func BenchmarkManyCallers(b *testing.B) {
 	for _, p := range providers {
 		telemetry, err := New(WithMeterProvider(p.make()))
@@ -78,13 +80,13 @@ func BenchmarkManyCallers(b *testing.B) {
 	}
 }
 
-// TestNoAllocations: to tell of what happens all the time takes no memory, once it has happened before.
-func TestNoAllocations(t *testing.T) {
+// TestTelemetry_RepeatedMeasurements_DoNotAllocate: after the first one of a kind.
+func TestTelemetry_RepeatedMeasurements_DoNotAllocate(t *testing.T) {
 	for _, p := range providers {
 		telemetry, err := New(WithMeterProvider(p.make()), WithLimiterNames("paid-api", "web:*"))
 		require.NoError(t, err)
-		for name, tell := range hot(telemetry) {
-			require.Zero(t, testing.AllocsPerRun(100, tell), "%s: %s", p.name, name)
+		for name, measure := range hot(telemetry) {
+			require.Zero(t, testing.AllocsPerRun(100, measure), "%s: %s", p.name, name)
 		}
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// TestAClient: what a Client that is observed comes to, on a link of a millisecond.
-func TestAClient(t *testing.T) {
+// TestClient_Observed_IsMeasured: decisions, calls and waits of a Client, on a link of a millisecond.
+func TestClient_Observed_IsMeasured(t *testing.T) {
 	redistest.Run(t, func(r *redistest.Fixture) {
 		b, ctx := setUp(r), r.Context()
 		client := rratelimiter.New(r.Conn, rratelimiter.WithObserver(b.Observer()))
@@ -46,22 +46,28 @@ func TestAClient(t *testing.T) {
 			"rratelimiter.policy=token_bucket,rratelimiter.result=acquired":                          2,
 			"error.type=deadline_exceeded,rratelimiter.policy=redisson,rratelimiter.result=canceled": 1,
 		}, b.sums("requests"))
-		assert.Equal(r, map[string]int64{"rratelimiter.policy=redisson": 2, "rratelimiter.policy=token_bucket": 2}, b.sums("permits"))
 		assert.Equal(r, map[string]int64{
-			"rratelimiter.policy=redisson": 4, "error.type=not_initialized,rratelimiter.policy=redisson": 1, "rratelimiter.policy=token_bucket": 2,
+			"rratelimiter.policy=redisson": 2, "rratelimiter.policy=token_bucket": 2,
+		}, b.sums("permits"))
+		assert.Equal(r, map[string]int64{
+			"rratelimiter.policy=redisson":                            4,
+			"error.type=not_initialized,rratelimiter.policy=redisson": 1,
+			"rratelimiter.policy=token_bucket":                        2,
 		}, b.sums("redis.calls"))
-		assert.Equal(r, map[string]int64{"rratelimiter.policy=redisson": 0, "rratelimiter.policy=token_bucket": 0}, b.sums("queued_requests"))
+		assert.Equal(r, map[string]int64{
+			"rratelimiter.policy=redisson": 0, "rratelimiter.policy=token_bucket": 0,
+		}, b.sums("queued_requests"))
 
 		spans := b.spans.Ended()
-		require.Len(r, spans, 1, "of the second Acquire alone")
+		require.Len(r, spans, 1, "only the second Acquire")
 		assert.Equal(r, 1*time.Second, spans[0].EndTime().Sub(spans[0].StartTime()).Round(10*time.Millisecond))
 		waited := b.metrics()["request.time_in_queue"].Data.(metricdata.Histogram[float64])
-		assert.Len(r, waited.DataPoints, 1, "of the bucket, not of the one that Redis told at once that it could not wait so long")
+		assert.Len(r, waited.DataPoints, 1, "only the bucket: the unreachable deadline did not wait")
 	})
 }
 
-// TestManyCallersOfAClient: each is counted once, whoever goes together.
-func TestManyCallersOfAClient(t *testing.T) {
+// TestClient_SharedCalls_CountEachRequestOnce: also if requests share calls.
+func TestClient_SharedCalls_CountEachRequestOnce(t *testing.T) {
 	redistest.Run(t, func(r *redistest.Fixture) {
 		b := setUp(r)
 		client := rratelimiter.New(r.Conn, rratelimiter.WithObserver(b.Observer()))

@@ -18,7 +18,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/httplimit"
 )
 
-// connect opens an in-memory Redis, in place of
+// connect opens an in-memory Redis instead of
 //
 //	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"localhost:6379"}})
 func connect() (rueidis.Client, func()) {
@@ -26,14 +26,16 @@ func connect() (rueidis.Client, func()) {
 	if err != nil {
 		panic(err)
 	}
-	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	redis, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true,
+	})
 	if err != nil {
 		panic(err)
 	}
 	return redis, func() { redis.Close(); server.Close() }
 }
 
-// unhurried is for machines that have other things to do than to run examples.
+// unhurried is a deadline for busy machines.
 var unhurried = httplimit.Deadline(time.Minute)
 
 var hello = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") })
@@ -45,7 +47,7 @@ func get(handler http.Handler, path string) *httptest.ResponseRecorder {
 	return w
 }
 
-// meters is a MeterProvider whose counters an example can print, in place of one that exports them.
+// meters is a MeterProvider whose counters an example can print.
 type meters struct {
 	*sdkmetric.MeterProvider
 	reader *sdkmetric.ManualReader
@@ -56,7 +58,7 @@ func newMeters() meters {
 	return meters{sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)), reader}
 }
 
-// print prints the counters of a name, by the alphabet.
+// print prints the counters of a name in alphabetical order.
 func (m meters) print(name string) {
 	var all metricdata.ResourceMetrics
 	if err := m.reader.Collect(context.Background(), &all); err != nil {

@@ -15,8 +15,8 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// TestTheDocumentsShowTheExamples: each line of their code for this package runs in one.
-func TestTheDocumentsShowTheExamples(t *testing.T) {
+// TestPage_Code_RunsInExamples: each line of docs/observability.md's code.
+func TestPage_Code_RunsInExamples(t *testing.T) {
 	examples := read(t, "example_test.go")
 	for _, path := range []string{"../docs/observability.md"} {
 		_, code, found := strings.Cut(read(t, path), "```go\ntelemetry")
@@ -32,8 +32,8 @@ func TestTheDocumentsShowTheExamples(t *testing.T) {
 	}
 }
 
-// TestTheDocumentsNameEverything: instruments, their names for Prometheus, results, and what is an error.type.
-func TestTheDocumentsNameEverything(t *testing.T) {
+// TestPage_Instruments_AreListed: with their Prometheus names, results and error types.
+func TestPage_Instruments_AreListed(t *testing.T) {
 	page, doc := read(t, "../docs/observability.md"), read(t, "doc.go")
 	b := setUp(t)
 	work(b.Telemetry)

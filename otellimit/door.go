@@ -7,39 +7,44 @@ import (
 	"github.com/rratelimiter/rratelimiter/httplimit"
 )
 
-// Door is the instruments of a place where requests are limited: a Middleware or Transport of package httplimit, or several that
-// are told as one. It is safe for concurrent use.
+// Door has the instruments of one Middleware, Transport or interceptor, or of several that share a
+// name. It is safe for concurrent use.
 //
-// What becomes of a request here is counted in an instrument of its own, since the limiter that is asked for it counts in
-// rratelimiter.requests: nothing is counted twice.
+// It counts requests in rratelimiter.door.requests. The limiter counts its own calls in
+// rratelimiter.requests.
 type Door struct {
 	telemetry *Telemetry
 	name      string
 	sets      *sets
 }
 
-// Door makes the instruments of a door. The name tells it apart from others: "http", or "api" and "login".
+// Door creates the instruments of a Door. The name distinguishes it from others: "http", or "api"
+// and "login".
 func (t *Telemetry) Door(name string) *Door {
 	d := &Door{telemetry: t, name: name, sets: t.subjects.of(subject{door: name})}
-	d.falls(0) // so that a graph shows it before Redis fails
+	d.addFallback(0) // a graph shows the series before Redis fails
 	return d
 }
 
-// Outcome is what became of a request at a door.
+// Outcome is the result of a request at a Door.
 type Outcome struct {
 	Result  string // acquired, rejected, canceled, failed_open or failed_closed
-	Shadow  bool   // it passed whatever Result says
+	Shadow  bool   // the request passed whatever Result is
 	Limiter string // the name of the limiter, for [WithLimiterNames]
-	Err     error  // why nobody could decide; not told but by its kind
+	Err     error  // why there was no decision; only its kind is reported
 }
 
-// outcomes are the texts of Outcome.Result.
+// outcomes maps Outcome.Result.
 var outcomes = map[string]result{
-	"acquired": acquired, "rejected": rejected, "canceled": gaveUp, "failed_open": failedOpen, "failed_closed": failedClosed,
+	"acquired":      acquired,
+	"rejected":      rejected,
+	"canceled":      gaveUp,
+	"failed_open":   failedOpen,
+	"failed_closed": failedClosed,
 }
 
-// Request counts a request. In shadow what would have been rejected is shadowed, and what would have failed closed has failed open:
-// it passed.
+// Request counts a request. In shadow mode a rejected request counts as shadowed, and one that would
+// have failed closed as failed_open, since both passed.
 func (d *Door) Request(ctx context.Context, o Outcome) {
 	defer survive()
 	r, ok := outcomes[o.Result]
@@ -70,18 +75,19 @@ func (d *Door) HTTP(r *http.Request, o httplimit.Outcome) {
 	d.Request(r.Context(), Outcome{Result: o.Result.String(), Shadow: o.Shadow, Limiter: o.Limiter, Err: o.Err})
 }
 
-// StoreChange counts the doors that do without Redis, for [httplimit.OnStoreChange]. Each Middleware and Transport counts by
-// itself. One that a program gives up while Redis is down would count for ever: the program then calls StoreChange(true, nil) for it.
+// StoreChange counts the Middlewares and Transports that decide without Redis, for
+// [httplimit.OnStoreChange]. If a program discards one while Redis is down, it stays counted until
+// the program calls StoreChange(true, nil).
 func (d *Door) StoreChange(up bool, _ error) {
 	if up {
-		d.falls(-1)
+		d.addFallback(-1)
 	} else {
-		d.falls(1)
+		d.addFallback(1)
 	}
 }
 
-// falls says how many more do without Redis.
-func (d *Door) falls(change int64) {
+// addFallback changes the number of those that decide without Redis.
+func (d *Door) addFallback(change int64) {
 	defer survive()
 	d.telemetry.fallback.Add(context.Background(), change, d.sets.with(noResult, noFailure).add...)
 }

@@ -16,8 +16,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/httplimit"
 )
 
-// TestDoorResults: what a request at a door counts as.
-func TestDoorResults(t *testing.T) {
+func TestDoor_Request_CountsByResult(t *testing.T) {
 	for _, c := range []struct {
 		o    Outcome
 		want string
@@ -25,13 +24,19 @@ func TestDoorResults(t *testing.T) {
 		{Outcome{Result: "acquired"}, "rratelimiter.door=d,rratelimiter.result=acquired"},
 		{Outcome{Result: "acquired", Shadow: true}, "rratelimiter.door=d,rratelimiter.result=acquired"},
 		{Outcome{Result: "rejected"}, "rratelimiter.door=d,rratelimiter.result=rejected"},
-		{Outcome{Result: "rejected", Err: rratelimiter.ErrPermitsExceedRate}, "rratelimiter.door=d,rratelimiter.result=rejected"},
+		{Outcome{Result: "rejected", Err: rratelimiter.ErrPermitsExceedRate},
+			"rratelimiter.door=d,rratelimiter.result=rejected"},
 		{Outcome{Result: "rejected", Shadow: true}, "rratelimiter.door=d,rratelimiter.result=shadowed"},
-		{Outcome{Result: "canceled", Err: context.Canceled}, "error.type=canceled,rratelimiter.door=d,rratelimiter.result=canceled"},
-		{Outcome{Result: "canceled", Err: context.Canceled, Shadow: true}, "error.type=canceled,rratelimiter.door=d,rratelimiter.result=canceled"},
-		{Outcome{Result: "failed_open", Err: context.DeadlineExceeded}, "error.type=deadline_exceeded,rratelimiter.door=d,rratelimiter.result=failed_open"},
-		{Outcome{Result: "failed_closed", Err: errSecret}, "error.type=_OTHER,rratelimiter.door=d,rratelimiter.result=failed_closed"},
-		{Outcome{Result: "failed_closed", Err: errSecret, Shadow: true}, "error.type=_OTHER,rratelimiter.door=d,rratelimiter.result=failed_open"},
+		{Outcome{Result: "canceled", Err: context.Canceled},
+			"error.type=canceled,rratelimiter.door=d,rratelimiter.result=canceled"},
+		{Outcome{Result: "canceled", Err: context.Canceled, Shadow: true},
+			"error.type=canceled,rratelimiter.door=d,rratelimiter.result=canceled"},
+		{Outcome{Result: "failed_open", Err: context.DeadlineExceeded},
+			"error.type=deadline_exceeded,rratelimiter.door=d,rratelimiter.result=failed_open"},
+		{Outcome{Result: "failed_closed", Err: errSecret},
+			"error.type=_OTHER,rratelimiter.door=d,rratelimiter.result=failed_closed"},
+		{Outcome{Result: "failed_closed", Err: errSecret, Shadow: true},
+			"error.type=_OTHER,rratelimiter.door=d,rratelimiter.result=failed_open"},
 		{Outcome{Result: "", Err: errSecret}, "rratelimiter.door=d,rratelimiter.result=_OTHER"},
 		{Outcome{Result: "Result(7)"}, "rratelimiter.door=d,rratelimiter.result=_OTHER"},
 	} {
@@ -41,9 +46,11 @@ func TestDoorResults(t *testing.T) {
 	}
 }
 
-// TestDoorsKnowTheResultsOfHTTP: each that httplimit has, by its text.
-func TestDoorsKnowTheResultsOfHTTP(t *testing.T) {
-	for _, r := range []httplimit.Result{httplimit.Acquired, httplimit.Rejected, httplimit.FailedOpen, httplimit.FailedClosed, httplimit.Canceled} {
+// TestDoor_ResultsOfHTTP_AreKnown: each Result of httplimit has an outcome.
+func TestDoor_ResultsOfHTTP_AreKnown(t *testing.T) {
+	for _, r := range []httplimit.Result{
+		httplimit.Acquired, httplimit.Rejected, httplimit.FailedOpen, httplimit.FailedClosed, httplimit.Canceled,
+	} {
 		assert.Contains(t, outcomes, r.String())
 		assert.Equal(t, r.String(), results[outcomes[r.String()]])
 	}
@@ -60,20 +67,21 @@ func (f *flaky) Take(context.Context, int64) (rratelimiter.Decision, error) {
 	return rratelimiter.Decision{Allowed: true}, nil
 }
 
-// TestFallback: each Middleware counts while its Redis is down. The end of an outage is seen in the background.
-func TestFallback(t *testing.T) {
+// TestDoor_RedisDown_CountsEachMiddleware: until Redis is back, which a background check notices.
+func TestDoor_RedisDown_CountsEachMiddleware(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setUp(t)
 		door := b.Door("http")
 		active := func() int64 { return b.sums("fallback.active")["rratelimiter.door=http"] }
 		stores := []*flaky{{}, {}}
-		var doors []http.Handler
+		var handlers []http.Handler
 		for _, s := range stores {
-			doors = append(doors, httplimit.Middleware(httplimit.All(s), httplimit.OnStoreChange(door.StoreChange))(http.NotFoundHandler()))
+			limited := httplimit.Middleware(httplimit.All(s), httplimit.OnStoreChange(door.StoreChange))
+			handlers = append(handlers, limited(http.NotFoundHandler()))
 		}
 		request := func(i int) {
 			time.Sleep(httplimit.DefaultDeadline)
-			doors[i].ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
+			handlers[i].ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
 		}
 		request(0)
 		assert.Contains(t, b.metrics(), "fallback.active")
@@ -83,7 +91,7 @@ func TestFallback(t *testing.T) {
 			request(i)
 			assert.EqualValues(t, i+1, active())
 			request(i)
-			assert.EqualValues(t, i+1, active(), "it is down as before")
+			assert.EqualValues(t, i+1, active(), "still down")
 		}
 		for i, s := range stores {
 			s.down.Store(false)

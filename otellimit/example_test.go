@@ -22,7 +22,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/otellimit"
 )
 
-// A server whose limits Prometheus sees.
+// A server that exports its limits to Prometheus.
 func Example() {
 	redis, closeRedis := connect()
 	defer closeRedis()
@@ -66,7 +66,7 @@ func Example() {
 	// rratelimiter_requests_total{rratelimiter_policy="fixed_window",rratelimiter_result="rejected"} 1
 }
 
-// Without options the global providers are used, whenever they are set.
+// Without options, the global providers are used, even if they are set later.
 func ExampleNew() {
 	telemetry, err := otellimit.New()
 	if err != nil {
@@ -75,14 +75,15 @@ func ExampleNew() {
 	redis, closeRedis := connect()
 	defer closeRedis()
 	client := rratelimiter.New(redis, rratelimiter.WithObserver(telemetry.Observer()))
-	fmt.Println(limit.New(client, "mail", limit.FixedWindow{Permits: 2, Interval: time.Hour}).TryAcquire(context.Background(), 1))
+	mail := limit.New(client, "mail", limit.FixedWindow{Permits: 2, Interval: time.Hour})
+	fmt.Println(mail.TryAcquire(context.Background(), 1))
 	// Output: true <nil>
 }
 
 func ExampleWithMeterProvider() {
 	redis, closeRedis := connect()
 	defer closeRedis()
-	provider := newMeters() // yours has a reader that exports
+	provider := newMeters() // in a program: with an exporting reader
 
 	telemetry, err := otellimit.New(otellimit.WithMeterProvider(provider))
 	if err != nil {
@@ -103,11 +104,11 @@ func ExampleWithMeterProvider() {
 	// policy=token_bucket 3
 }
 
-// A call that waits for its permits is a span below the caller's.
+// A call that waits for permits has a span below the caller's.
 func ExampleWithTracerProvider() {
 	redis, closeRedis := connect()
 	defer closeRedis()
-	spans := tracetest.NewSpanRecorder() // yours exports them
+	spans := tracetest.NewSpanRecorder() // in a program: an exporter
 	provider := trace.NewTracerProvider(trace.WithSpanProcessor(spans))
 
 	telemetry, err := otellimit.New(otellimit.WithTracerProvider(provider))
@@ -131,7 +132,7 @@ func ExampleWithTracerProvider() {
 	// send false
 }
 
-// Only waits of a second are worth a span to this program.
+// Only waits of at least a second have a span.
 func ExampleWithSpansAfter() {
 	spans := tracetest.NewSpanRecorder()
 	telemetry, err := otellimit.New(otellimit.WithSpansAfter(time.Second),
@@ -140,13 +141,15 @@ func ExampleWithSpansAfter() {
 		panic(err)
 	}
 	for _, waited := range []time.Duration{otellimit.DefaultSpansAfter, 2 * time.Second} {
-		telemetry.Observer().Decision(context.Background(), rratelimiter.DecisionInfo{Policy: "token_bucket", Granted: true, Took: waited, Waited: waited})
+		telemetry.Observer().Decision(context.Background(), rratelimiter.DecisionInfo{
+			Policy: "token_bucket", Granted: true, Took: waited, Waited: waited,
+		})
 	}
 	fmt.Println(len(spans.Ended()))
 	// Output: 1
 }
 
-// One limiter by its name, and those of all clients of a website together.
+// One limiter by name, and all clients of a website together.
 func ExampleWithLimiterNames() {
 	redis, closeRedis := connect()
 	defer closeRedis()
@@ -158,7 +161,8 @@ func ExampleWithLimiterNames() {
 	}
 	client := rratelimiter.New(redis, rratelimiter.WithObserver(telemetry.Observer()))
 	for _, name := range []string{"paid-api", "web:192.0.2.1", "web:192.0.2.2", "login:alice"} {
-		if _, err := limit.New(client, name, limit.FixedWindow{Permits: 5, Interval: time.Hour}).TryAcquire(context.Background(), 1); err != nil {
+		limiter := limit.New(client, name, limit.FixedWindow{Permits: 5, Interval: time.Hour})
+		if _, err := limiter.TryAcquire(context.Background(), 1); err != nil {
 			panic(err)
 		}
 	}
@@ -169,7 +173,7 @@ func ExampleWithLimiterNames() {
 	// policy=fixed_window 1
 }
 
-// A program with a hook of its own puts it around that of Telemetry.
+// A program wraps Telemetry's hook with its own.
 func ExampleTelemetry_Observer() {
 	redis, closeRedis := connect()
 	defer closeRedis()
@@ -185,13 +189,14 @@ func ExampleTelemetry_Observer() {
 		fmt.Println(d.Name, d.Granted)
 	}
 	client := rratelimiter.New(redis, rratelimiter.WithObserver(observer))
-	if _, err := limit.New(client, "mail", limit.FixedWindow{Permits: 5, Interval: time.Hour}).TryAcquire(context.Background(), 1); err != nil {
+	mail := limit.New(client, "mail", limit.FixedWindow{Permits: 5, Interval: time.Hour})
+	if _, err := mail.TryAcquire(context.Background(), 1); err != nil {
 		panic(err)
 	}
 	// Output: mail true
 }
 
-// Two doors of a program, one of which is tried out in shadow.
+// Two Doors of a program, one of which is in shadow mode.
 func ExampleTelemetry_Door() {
 	redis, closeRedis := connect()
 	defer closeRedis()
@@ -220,7 +225,7 @@ func ExampleTelemetry_Door() {
 	// door=login,result=shadowed 1
 }
 
-// down is a limiter whose Redis does not answer.
+// down is a limiter whose Redis does not reply.
 type down struct{}
 
 func (down) Take(context.Context, int64) (rratelimiter.Decision, error) {
@@ -234,7 +239,8 @@ func ExampleDoor_HTTP() {
 		panic(err)
 	}
 	door := telemetry.Door("http")
-	get(httplimit.Middleware(httplimit.All(down{}), httplimit.OnFailure(httplimit.Open), httplimit.Report(door.HTTP))(hello), "/")
+	limited := httplimit.Middleware(httplimit.All(down{}), httplimit.OnFailure(httplimit.Open), httplimit.Report(door.HTTP))
+	get(limited(hello), "/")
 	get(httplimit.Middleware(httplimit.All(down{}), httplimit.Report(door.HTTP))(hello), "/")
 	provider.print("rratelimiter.door.requests")
 	// Output:
@@ -257,7 +263,7 @@ func ExampleDoor_StoreChange() {
 	// door=http 1
 }
 
-// A door of another kind: what grpclimit reports has the same parts.
+// The Door of another middleware, such as grpclimit's.
 func ExampleDoor_Request() {
 	provider := newMeters()
 	telemetry, err := otellimit.New(otellimit.WithMeterProvider(provider))
@@ -273,7 +279,7 @@ func ExampleDoor_Request() {
 	// Output: door=grpc,result=rejected 1
 }
 
-// Telemetry is told of each file of limits that is read, and whether that worked.
+// RulesReloaded counts each reload of a rules file.
 func ExampleTelemetry_RulesReloaded() {
 	provider := newMeters()
 	telemetry, err := otellimit.New(otellimit.WithMeterProvider(provider))

@@ -13,7 +13,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/httplimit"
 )
 
-// failure is the value of error.type, by its place in failures: the texts of errors hold names and addresses.
+// failure is an index of failures, the values of error.type. Error texts contain names and addresses
+// and are not reported.
 type failure int
 
 const (
@@ -44,7 +45,7 @@ var failures = [failureCount]string{
 	other:             otherValue,
 }
 
-// sentinels are the errors that are known by their value, in the order in which they are looked for.
+// sentinels maps errors by value; the first match counts.
 var sentinels = []struct {
 	err error
 	is  failure
@@ -60,7 +61,7 @@ var sentinels = []struct {
 	{rratelimiter.ErrInvalidOption, invalidArgument},
 	{rratelimiter.ErrCrossSlot, invalidArgument},
 	{rratelimiter.ErrNoClient, invalidArgument},
-	{httplimit.ErrInvalidRequest, invalidRequest}, // that of grpclimit too
+	{httplimit.ErrInvalidRequest, invalidRequest}, // also grpclimit's
 	{rueidis.ErrClosing, connection},
 	{net.ErrClosed, connection},
 	{io.EOF, connection},
@@ -68,7 +69,7 @@ var sentinels = []struct {
 	{io.ErrClosedPipe, connection},
 }
 
-// classify is what kind of error it is.
+// classify returns the kind of an error.
 func classify(err error) failure {
 	if err == nil {
 		return noFailure
@@ -78,12 +79,12 @@ func classify(err error) failure {
 			return s.is
 		}
 	}
-	var wrong *rratelimiter.StateError
-	if errors.As(err, &wrong) {
+	var corrupt *rratelimiter.StateError
+	if errors.As(err, &corrupt) {
 		return state
 	}
-	var said *rueidis.RedisError
-	if errors.As(err, &said) {
+	var reply *rueidis.RedisError
+	if errors.As(err, &reply) {
 		return redis
 	}
 	var network net.Error

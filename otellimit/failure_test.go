@@ -21,8 +21,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// TestErrorTypes: errors as calls return them, each of a kind, none by its text.
-func TestErrorTypes(t *testing.T) {
+// TestClassify_Errors_HaveAKind: errors as calls return them, none by its text.
+func TestClassify_Errors_HaveAKind(t *testing.T) {
 	for _, c := range []struct {
 		err  error
 		want string
@@ -57,10 +57,12 @@ func TestErrorTypes(t *testing.T) {
 	assert.Equal(t, noFailure, classify(nil))
 }
 
-// TestErrorTypesOfRedis: what a server and the way to it make of calls.
-func TestErrorTypesOfRedis(t *testing.T) {
+// TestClassify_RedisFailures_HaveAKind: errors of a server and of its connection.
+func TestClassify_RedisFailures_HaveAKind(t *testing.T) {
 	server := miniredis.RunT(t)
-	conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true, DisableRetry: true})
+	conn, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true, DisableRetry: true,
+	})
 	require.NoError(t, err)
 	t.Cleanup(conn.Close)
 	client, ctx := rratelimiter.New(conn), context.Background()
@@ -82,8 +84,7 @@ func TestErrorTypesOfRedis(t *testing.T) {
 	assert.Equal(t, "connection", kind())
 }
 
-// TestResults: what a decision counts as.
-func TestResults(t *testing.T) {
+func TestDecision_Outcomes_CountByResult(t *testing.T) {
 	live := context.Background()
 	left, late := ended(context.Canceled), ended(context.DeadlineExceeded)
 	bound, stop := context.WithTimeout(live, time.Hour)
@@ -97,16 +98,24 @@ func TestResults(t *testing.T) {
 		want string
 	}{
 		{"granted", live, granted("n", "redisson"), "rratelimiter.policy=redisson,rratelimiter.result=acquired"},
-		{"granted to one who has left", left, granted("n", "redisson"), "rratelimiter.policy=redisson,rratelimiter.result=acquired"},
+		{"granted to a cancelled caller", left, granted("n", "redisson"),
+			"rratelimiter.policy=redisson,rratelimiter.result=acquired"},
 		{"denied", live, denied("n", "redisson"), "rratelimiter.policy=redisson,rratelimiter.result=rejected"},
-		{"left", left, broken("n", "redisson", fmt.Errorf("waiting: %w", context.Canceled)), "error.type=canceled,rratelimiter.policy=redisson,rratelimiter.result=canceled"},
-		{"too late", late, broken("n", "redisson", context.DeadlineExceeded), "error.type=deadline_exceeded,rratelimiter.policy=redisson,rratelimiter.result=canceled"},
-		{"cannot be had in time", bound, broken("n", "redisson", context.DeadlineExceeded), "error.type=deadline_exceeded,rratelimiter.policy=redisson,rratelimiter.result=canceled"},
-		{"no answer of a server within rueidis' time", bound, broken("n", "redisson", os.ErrDeadlineExceeded), "error.type=deadline_exceeded,rratelimiter.policy=redisson,rratelimiter.result=failed"},
+		{"cancelled", left, broken("n", "redisson", fmt.Errorf("waiting: %w", context.Canceled)),
+			"error.type=canceled,rratelimiter.policy=redisson,rratelimiter.result=canceled"},
+		{"deadline exceeded", late, broken("n", "redisson", context.DeadlineExceeded),
+			"error.type=deadline_exceeded,rratelimiter.policy=redisson,rratelimiter.result=canceled"},
+		{"unreachable deadline", bound, broken("n", "redisson", context.DeadlineExceeded),
+			"error.type=deadline_exceeded,rratelimiter.policy=redisson,rratelimiter.result=canceled"},
+		{"no reply within the time of rueidis", bound, broken("n", "redisson", os.ErrDeadlineExceeded),
+			"error.type=deadline_exceeded,rratelimiter.policy=redisson,rratelimiter.result=failed"},
 		{"charged", live, taken, "rratelimiter.policy=redisson,rratelimiter.result=charged"},
-		{"no answer within a timeout", live, broken("n", "redisson", context.DeadlineExceeded), "error.type=deadline_exceeded,rratelimiter.policy=redisson,rratelimiter.result=failed"},
-		{"Redis fails, and the caller leaves", left, broken("n", "redisson", io.EOF), "error.type=connection,rratelimiter.policy=redisson,rratelimiter.result=failed"},
-		{"Redis fails", live, broken("n", "redisson", errors.New("dial tcp 10.0.0.7")), "error.type=_OTHER,rratelimiter.policy=redisson,rratelimiter.result=failed"},
+		{"no reply within a timeout", live, broken("n", "redisson", context.DeadlineExceeded),
+			"error.type=deadline_exceeded,rratelimiter.policy=redisson,rratelimiter.result=failed"},
+		{"Redis fails and the caller cancels", left, broken("n", "redisson", io.EOF),
+			"error.type=connection,rratelimiter.policy=redisson,rratelimiter.result=failed"},
+		{"Redis fails", live, broken("n", "redisson", errors.New("dial tcp 10.0.0.7")),
+			"error.type=_OTHER,rratelimiter.policy=redisson,rratelimiter.result=failed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := setUp(t)

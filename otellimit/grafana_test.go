@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// dashboard is what of docs/grafana.json can be wrong.
+// dashboard has the checked parts of docs/grafana.json.
 type dashboard struct {
 	SchemaVersion int `json:"schemaVersion"`
 	Templating    struct {
@@ -45,8 +45,8 @@ var (
 	grouped    = regexp.MustCompile(`by \(([\w, ]+)\)`)
 )
 
-// TestDashboard: Grafana can read it, and what it asks for is there to be asked for.
-func TestDashboard(t *testing.T) {
+// TestDashboard_Queries_NameExportedMetrics: with their labels.
+func TestDashboard_Queries_NameExportedMetrics(t *testing.T) {
 	text, err := os.ReadFile("../docs/grafana.json")
 	require.NoError(t, err)
 	var d dashboard
@@ -58,7 +58,7 @@ func TestDashboard(t *testing.T) {
 
 	_, families := exported(t)
 	shown := map[string]bool{}
-	// check looks at the names of a query, and notes which instruments it shows.
+	// check reads the names of a query and records the instruments that it shows.
 	check := func(query string) {
 		labels := map[string]bool{"le": true}
 		var others []string
@@ -115,7 +115,7 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
-// familyOf is the family of a metric as Prometheus stores it.
+// familyOf returns the family of a metric as Prometheus stores it.
 func familyOf(families map[string]map[string]bool, name string) (string, bool) {
 	for _, suffix := range []string{"", "_bucket", "_sum", "_count"} {
 		family, found := strings.CutSuffix(name, suffix)
@@ -126,7 +126,7 @@ func familyOf(families map[string]map[string]bool, name string) (string, bool) {
 	return "", false
 }
 
-// histograms are stored as buckets, sum and count, and not by their own name.
+// Histograms are stored as buckets, sum and count, not by their own name.
 var histograms = map[string]bool{
 	"rratelimiter_request_duration_seconds":      true,
 	"rratelimiter_request_time_in_queue_seconds": true,

@@ -17,7 +17,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// bench is a Telemetry with what it measures at hand.
+// bench is a Telemetry whose measurements a test can read.
 type bench struct {
 	*Telemetry
 	t      testing.TB
@@ -37,7 +37,7 @@ func setUp(t testing.TB, opts ...Option) bench {
 	return b
 }
 
-// metrics is all that was measured, by the names of the instruments behind "rratelimiter.".
+// metrics returns all measurements by the name of the instrument without "rratelimiter.".
 func (b bench) metrics() map[string]metricdata.Metrics {
 	var all metricdata.ResourceMetrics
 	require.NoError(b.t, b.reader.Collect(context.Background(), &all))
@@ -51,7 +51,8 @@ func (b bench) metrics() map[string]metricdata.Metrics {
 	return byName
 }
 
-// sums is the points of a counter, by their attributes: "rratelimiter.policy=redisson,rratelimiter.result=acquired".
+// sums returns the points of a counter by their attributes:
+// "rratelimiter.policy=redisson,rratelimiter.result=acquired".
 func (b bench) sums(name string) map[string]int64 {
 	points := map[string]int64{}
 	data, _ := b.metrics()[name].Data.(metricdata.Sum[int64])
@@ -61,7 +62,7 @@ func (b bench) sums(name string) map[string]int64 {
 	return points
 }
 
-// a decision, as the engine tells of it.
+// granted returns a decision as the engine reports it.
 func granted(name, policy string) rratelimiter.DecisionInfo {
 	return rratelimiter.DecisionInfo{
 		Name: name, Policy: policy, Permits: 1, Granted: true, Took: 200 * time.Microsecond, Source: rratelimiter.FromRedis,
@@ -82,7 +83,7 @@ func broken(name, policy string, err error) rratelimiter.DecisionInfo {
 
 var errSecret = errors.New(`dial tcp 10.0.0.7:6379: "tenant-7"`)
 
-// ended is a context that has ended in that way.
+// ended returns a context that ended with err.
 func ended(err error) context.Context {
 	if errors.Is(err, context.DeadlineExceeded) {
 		ctx, cancel := context.WithDeadline(context.Background(), time.Unix(0, 0))
@@ -94,7 +95,7 @@ func ended(err error) context.Context {
 	return ctx
 }
 
-// together runs something on several goroutines at once.
+// together runs do on n goroutines at once.
 func together(n int, do func(i int)) {
 	var all sync.WaitGroup
 	for i := range n {

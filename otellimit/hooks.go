@@ -7,7 +7,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// decision is Observer's hook.
+// decision is the hook Observer.Decision.
 func (t *Telemetry) decision(ctx context.Context, d rratelimiter.DecisionInfo) {
 	defer survive()
 	sets := t.setsOf(d.Policy, d.Name)
@@ -27,7 +27,7 @@ func (t *Telemetry) decision(ctx context.Context, d rratelimiter.DecisionInfo) {
 	}
 }
 
-// redisCall is Observer's hook.
+// redisCall is the hook Observer.RedisCall.
 func (t *Telemetry) redisCall(ctx context.Context, c rratelimiter.RedisCallInfo) {
 	defer survive()
 	m := t.setsOf(c.Policy, c.Name).with(noResult, classify(c.Err))
@@ -36,7 +36,7 @@ func (t *Telemetry) redisCall(ctx context.Context, c rratelimiter.RedisCallInfo)
 	t.callDuration.Record(ctx, c.Took.Seconds(), m.record...)
 }
 
-// waiting is Observer's hook.
+// waiting is the hook Observer.Waiting.
 func (t *Telemetry) waiting(ctx context.Context, w rratelimiter.WaitingInfo) {
 	defer survive()
 	t.queued.Add(ctx, int64(w.Change), t.setsOf(w.Policy, w.Name).with(noResult, noFailure).add...)
@@ -46,8 +46,8 @@ func (t *Telemetry) setsOf(policy, name string) *sets {
 	return t.subjects.of(subject{policy: policy, limiter: t.names.of(name)})
 }
 
-// resultOf is the result of a decision, and why there is none. A caller whose context ends has given up, whatever it asked for, and so
-// has one whose deadline is known to come too early. An answer that does not come in time though the context goes on is a failure.
+// resultOf returns the result of a decision and the kind of its error. A caller whose context ended,
+// or whose deadline is unreachable, has cancelled. A timeout while the context goes on is a failure.
 func resultOf(ctx context.Context, d rratelimiter.DecisionInfo) (result, failure) {
 	switch {
 	case d.Err == nil && d.Charged:

@@ -6,36 +6,37 @@ import (
 	"strings"
 )
 
-// names is which limiters are told by name.
+// names selects the limiters that are reported by name.
 type names struct {
-	exact      map[string]bool
-	beginnings []string // with their asterisk, the longest first
+	exact    map[string]bool
+	prefixes []string // with their asterisk, the longest first
 }
 
-func newNames(told []string) (names, error) {
+func newNames(listed []string) (names, error) {
 	n := names{exact: map[string]bool{}}
-	for _, name := range told {
+	for _, name := range listed {
 		switch {
 		case name == "" || name == "*":
-			return n, fmt.Errorf("otellimit: WithLimiterNames: %q says nothing of a limiter: give its name, or the beginning of some and an asterisk", name)
+			return n, fmt.Errorf(
+				"otellimit: WithLimiterNames: %q selects no limiter: list a name, or a prefix with an asterisk", name)
 		case strings.HasSuffix(name, "*"):
-			n.beginnings = append(n.beginnings, name)
+			n.prefixes = append(n.prefixes, name)
 		default:
 			n.exact[name] = true
 		}
 	}
-	slices.SortStableFunc(n.beginnings, func(a, b string) int { return len(b) - len(a) })
+	slices.SortStableFunc(n.prefixes, func(a, b string) int { return len(b) - len(a) })
 	return n, nil
 }
 
-// of is what the limiter of that name is called in attributes, "" where it is not told.
+// of returns the attribute's value for a limiter name, "" if the name is not listed.
 func (n names) of(name string) string {
 	if n.exact[name] {
 		return name
 	}
-	for _, b := range n.beginnings {
-		if strings.HasPrefix(name, b[:len(b)-1]) {
-			return b
+	for _, p := range n.prefixes {
+		if strings.HasPrefix(name, p[:len(p)-1]) {
+			return p
 		}
 	}
 	return ""

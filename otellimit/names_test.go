@@ -14,17 +14,21 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// TestNamesAreToldByChoiceAlone: by default none is, in any attribute of any instrument or span.
-func TestNamesAreToldByChoiceAlone(t *testing.T) {
+// TestNames_OnlyListed_AreAttributes: by default no attribute of an instrument or span has a name.
+func TestNames_OnlyListed_AreAttributes(t *testing.T) {
 	for _, c := range []struct {
-		told []string
-		want map[string]string
+		listed []string
+		want   map[string]string
 	}{
 		{nil, map[string]string{"paid-api": "", "web:10.0.0.7": "", "": ""}},
-		{[]string{"paid-api", "web:*"}, map[string]string{"paid-api": "paid-api", "paid-api2": "", "paid": "", "web:10.0.0.7": "web:*", "web:": "web:*", "web": "", "": ""}},
-		{[]string{"web:*", "web:v6:*", "web:10.0.0.7", "*x*"}, map[string]string{"web:10.0.0.8": "web:*", "web:v6:::1": "web:v6:*", "web:10.0.0.7": "web:10.0.0.7", "*xy": "*x*"}},
+		{[]string{"paid-api", "web:*"}, map[string]string{
+			"paid-api": "paid-api", "paid-api2": "", "paid": "", "web:10.0.0.7": "web:*", "web:": "web:*", "web": "", "": "",
+		}},
+		{[]string{"web:*", "web:v6:*", "web:10.0.0.7", "*x*"}, map[string]string{
+			"web:10.0.0.8": "web:*", "web:v6:::1": "web:v6:*", "web:10.0.0.7": "web:10.0.0.7", "*xy": "*x*",
+		}},
 	} {
-		b := setUp(t, WithLimiterNames(c.told...))
+		b := setUp(t, WithLimiterNames(c.listed...))
 		o := b.Observer()
 		for name, want := range c.want {
 			assert.Equal(t, want, b.names.of(name), name)
@@ -34,16 +38,19 @@ func TestNamesAreToldByChoiceAlone(t *testing.T) {
 			o.Decision(context.Background(), broken(name, "redisson", fmt.Errorf("%q at 10.0.0.7", name)))
 			o.RedisCall(context.Background(), rratelimiter.RedisCallInfo{Name: name, Policy: "redisson", Requests: 1})
 			o.Waiting(context.Background(), rratelimiter.WaitingInfo{Name: name, Policy: "redisson", Change: 1})
-			b.Door("http").Request(context.Background(), Outcome{Result: "failed_open", Limiter: name, Err: fmt.Errorf("%q at 10.0.0.7", name)})
+			b.Door("http").Request(context.Background(), Outcome{
+				Result: "failed_open", Limiter: name, Err: fmt.Errorf("%q at 10.0.0.7", name),
+			})
 		}
-		allowed := append([]string{""}, c.told...)
+		allowed := append([]string{""}, c.listed...)
 		for name, m := range b.metrics() {
 			for _, set := range attributesOf(m) {
 				limiter, _ := set.Value(limiterKey)
 				assert.Contains(t, allowed, limiter.AsString(), name)
 				for _, kv := range set.ToSlice() {
 					if kv.Key != limiterKey {
-						assert.False(t, strings.Contains(kv.Value.String(), "10.0.0") || strings.Contains(kv.Value.String(), "paid"), "%s: %v", name, kv)
+						value := kv.Value.String()
+						assert.False(t, strings.Contains(value, "10.0.0") || strings.Contains(value, "paid"), "%s: %v", name, kv)
 					}
 				}
 			}
@@ -60,15 +67,16 @@ func TestNamesAreToldByChoiceAlone(t *testing.T) {
 	}
 }
 
-func TestNamesThatSayNothing(t *testing.T) {
-	for _, told := range []string{"", "*"} {
-		_, err := New(WithLimiterNames("paid-api", told))
-		assert.EqualError(t, err, fmt.Sprintf("otellimit: WithLimiterNames: %q says nothing of a limiter: give its name, or the beginning of some and an asterisk", told))
+func TestNames_NoName_AreRejected(t *testing.T) {
+	for _, name := range []string{"", "*"} {
+		_, err := New(WithLimiterNames("paid-api", name))
+		assert.EqualError(t, err, fmt.Sprintf(
+			"otellimit: WithLimiterNames: %q selects no limiter: list a name, or a prefix with an asterisk", name))
 	}
 }
 
-// TestTooManySubjects: what nobody could tell apart takes no memory, and nothing of it is lost.
-func TestTooManySubjects(t *testing.T) {
+// TestSubjects_TooMany_CountAsOther: memory is bounded and no count is lost.
+func TestSubjects_TooMany_CountAsOther(t *testing.T) {
 	const many = most + 200
 	b := setUp(t)
 	o, ctx := b.Observer(), context.Background()
@@ -92,10 +100,10 @@ func TestTooManySubjects(t *testing.T) {
 	for key, n := range queued {
 		assert.Zero(t, n, key)
 	}
-	assert.Len(t, b.subjects.known(), most+2)
+	assert.Len(t, b.subjects.load(), most+2)
 }
 
-// attributesOf is the attribute sets of an instrument.
+// attributesOf returns the attribute sets of an instrument.
 func attributesOf(m metricdata.Metrics) (sets []attribute.Set) {
 	switch data := m.Data.(type) {
 	case metricdata.Sum[int64]:

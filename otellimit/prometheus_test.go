@@ -21,16 +21,18 @@ import (
 	"github.com/rratelimiter/rratelimiter/httplimit"
 )
 
-var update = flag.Bool("update", false, "write testdata/prometheus.txt as the exporter has it")
+var update = flag.Bool("update", false, "write testdata/prometheus.txt")
 
 const golden = "testdata/prometheus.txt"
 
-// exported is what Prometheus gets of a program that does everything once or a few times.
+// exported returns what Prometheus scrapes after one of every kind of measurement.
 func exported(t testing.TB) (text string, names map[string]map[string]bool) {
 	registry := prometheus.NewRegistry()
-	reader, err := exporter.New(exporter.WithRegisterer(registry), exporter.WithoutTargetInfo(), exporter.WithoutScopeInfo())
+	reader, err := exporter.New(exporter.WithRegisterer(registry), exporter.WithoutTargetInfo(),
+		exporter.WithoutScopeInfo())
 	require.NoError(t, err)
-	telemetry, err := New(WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))), WithLimiterNames("paid-api", "web:*"))
+	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
+	telemetry, err := New(WithMeterProvider(meters), WithLimiterNames("paid-api", "web:*"))
 	require.NoError(t, err)
 	work(telemetry)
 
@@ -52,7 +54,7 @@ func exported(t testing.TB) (text string, names map[string]map[string]bool) {
 	return out.String(), names
 }
 
-// work is what an Observer and a door are told on a day with everything in it.
+// work makes one of every kind of measurement.
 func work(t *Telemetry) {
 	o, ctx := t.Observer(), context.Background()
 	for range 7 {
@@ -69,8 +71,12 @@ func work(t *Telemetry) {
 	o.Decision(ended(context.Canceled), broken("job:7", "leaky_bucket", context.Canceled))
 	o.Decision(ctx, broken("job:7", "leaky_bucket", errSecret))
 	o.Waiting(ctx, rratelimiter.WaitingInfo{Name: "job:7", Policy: "leaky_bucket", Change: 1})
-	o.RedisCall(ctx, rratelimiter.RedisCallInfo{Name: "paid-api", Policy: "redisson", Requests: 8, Took: 180 * time.Microsecond})
-	o.RedisCall(ctx, rratelimiter.RedisCallInfo{Name: "job:7", Policy: "leaky_bucket", Requests: 1, Took: time.Second, Err: context.DeadlineExceeded})
+	o.RedisCall(ctx, rratelimiter.RedisCallInfo{
+		Name: "paid-api", Policy: "redisson", Requests: 8, Took: 180 * time.Microsecond,
+	})
+	o.RedisCall(ctx, rratelimiter.RedisCallInfo{
+		Name: "job:7", Policy: "leaky_bucket", Requests: 1, Took: time.Second, Err: context.DeadlineExceeded,
+	})
 
 	door, request := t.Door("http"), new(http.Request)
 	for _, outcome := range []httplimit.Outcome{
@@ -78,7 +84,7 @@ func work(t *Telemetry) {
 		{Result: httplimit.Rejected, Limiter: "web:192.0.2.1"},
 		{Result: httplimit.Rejected, Limiter: "web:192.0.2.1", Shadow: true},
 		{Result: httplimit.FailedOpen, Limiter: "web:192.0.2.1", Err: context.DeadlineExceeded},
-		{Result: httplimit.FailedClosed, Err: errors.New("who asks cannot be told from 192.0.2.1")},
+		{Result: httplimit.FailedClosed, Err: errors.New("the client address is unknown: 192.0.2.1")},
 		{Result: httplimit.Canceled, Limiter: "web:192.0.2.1", Err: context.Canceled},
 	} {
 		door.HTTP(request, outcome)
@@ -88,8 +94,8 @@ func work(t *Telemetry) {
 	t.RulesReloaded(errSecret)
 }
 
-// TestPrometheus: what the exporter makes of it, to the byte.
-func TestPrometheus(t *testing.T) {
+// TestPrometheus_Export_IsGolden: to the byte. -update writes it.
+func TestPrometheus_Export_IsGolden(t *testing.T) {
 	got, _ := exported(t)
 	if *update {
 		require.NoError(t, os.WriteFile(golden, []byte(got), 0o644))

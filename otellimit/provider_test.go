@@ -21,7 +21,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// provider gives one Meter and one Tracer.
+// provider returns the same Meter each time.
 type provider struct {
 	noop.MeterProvider
 	meter metric.Meter
@@ -29,7 +29,7 @@ type provider struct {
 
 func (p provider) Meter(string, ...metric.MeterOption) metric.Meter { return p.meter }
 
-// meter makes counters that are wrong.
+// meter returns an invalid counter or an error.
 type meter struct {
 	noop.Meter
 	counter metric.Int64Counter
@@ -40,10 +40,10 @@ func (m meter) Int64Counter(string, ...metric.Int64CounterOption) (metric.Int64C
 	return m.counter, m.err
 }
 
-// explosive is a counter that panics.
-type explosive struct{ noop.Int64Counter }
+// panicking is a counter that panics.
+type panicking struct{ noop.Int64Counter }
 
-func (explosive) Add(context.Context, int64, ...metric.AddOption) { panic("no disk") }
+func (panicking) Add(context.Context, int64, ...metric.AddOption) { panic("no disk") }
 
 type tracers struct {
 	nospans.TracerProvider
@@ -51,48 +51,56 @@ type tracers struct {
 
 func (tracers) Tracer(string, ...trace.TracerOption) trace.Tracer { return nil }
 
-func TestProvidersOfNoUse(t *testing.T) {
+func TestNew_InvalidProviders_Fails(t *testing.T) {
 	for name, c := range map[string]struct {
 		opt  Option
 		want string
 	}{
-		"no MeterProvider":     {WithMeterProvider(nil), "otellimit: the MeterProvider is nil: leave WithMeterProvider out, or give it one"},
-		"no TracerProvider":    {WithTracerProvider(nil), "otellimit: the TracerProvider is nil: leave WithTracerProvider out, or give it one"},
-		"a nil MeterProvider":  {WithMeterProvider((*sdkmetric.MeterProvider)(nil)), "otellimit: the MeterProvider (*metric.MeterProvider) or the TracerProvider"},
-		"a nil TracerProvider": {WithTracerProvider((*sdktrace.TracerProvider)(nil)), "the TracerProvider (*trace.TracerProvider) is of no use: runtime error"},
-		"no Meter":             {WithMeterProvider(provider{}), "otellimit: the MeterProvider (otellimit.provider) gives no Meter"},
-		"no Tracer":            {WithTracerProvider(tracers{}), "otellimit: the TracerProvider (otellimit.tracers) gives no Tracer"},
-		"no instrument":        {WithMeterProvider(provider{meter: meter{}}), "otellimit: instrument rratelimiter.requests: a otellimit.meter gives none"},
-		"an error":             {WithMeterProvider(provider{meter: meter{err: errors.New("out of ink")}}), "otellimit: instrument rratelimiter.rules.reloads: out of ink"},
+		"no MeterProvider": {WithMeterProvider(nil),
+			"otellimit: the MeterProvider is nil: leave WithMeterProvider out, or give it one"},
+		"no TracerProvider": {WithTracerProvider(nil),
+			"otellimit: the TracerProvider is nil: leave WithTracerProvider out, or give it one"},
+		"a nil MeterProvider": {WithMeterProvider((*sdkmetric.MeterProvider)(nil)),
+			"otellimit: the MeterProvider (*metric.MeterProvider) or the TracerProvider"},
+		"a nil TracerProvider": {WithTracerProvider((*sdktrace.TracerProvider)(nil)),
+			"the TracerProvider (*trace.TracerProvider) panicked: runtime error"},
+		"no Meter": {WithMeterProvider(provider{}),
+			"otellimit: the MeterProvider (otellimit.provider) returns no Meter"},
+		"no Tracer": {WithTracerProvider(tracers{}),
+			"otellimit: the TracerProvider (otellimit.tracers) returns no Tracer"},
+		"no instrument": {WithMeterProvider(provider{meter: meter{}}),
+			"otellimit: instrument rratelimiter.requests: otellimit.meter returns nil"},
+		"an error": {WithMeterProvider(provider{meter: meter{err: errors.New("out of ink")}}),
+			"otellimit: instrument rratelimiter.rules.reloads: out of ink"},
 	} {
 		made, err := New(c.opt)
 		assert.ErrorContains(t, err, c.want, name)
 		assert.Nil(t, made, name)
 	}
 	_, err := New(nil)
-	assert.NoError(t, err, "an Option that is nil")
+	assert.NoError(t, err, "a nil Option")
 }
 
-// TestAPanickingProvider: it hurts no caller of a limiter, and is told of.
-func TestAPanickingProvider(t *testing.T) {
-	var told []error
+// TestTelemetry_ProviderPanics_ErrorHandlerIsCalled: the limiter's caller is not affected.
+func TestTelemetry_ProviderPanics_ErrorHandlerIsCalled(t *testing.T) {
+	var handled []error
 	before := otel.GetErrorHandler()
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { told = append(told, err) }))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { handled = append(handled, err) }))
 	defer otel.SetErrorHandler(before)
 
-	b, err := New(WithMeterProvider(provider{meter: meter{counter: explosive{}}}))
+	b, err := New(WithMeterProvider(provider{meter: meter{counter: panicking{}}}))
 	require.NoError(t, err)
 	o, ctx := b.Observer(), context.Background()
 	o.Decision(ctx, granted("n", "redisson"))
 	o.RedisCall(ctx, rratelimiter.RedisCallInfo{})
 	b.Door("http").Request(ctx, Outcome{Result: "acquired"})
 	b.RulesReloaded(nil)
-	require.Len(t, told, 4)
-	assert.EqualError(t, told[0], "otellimit: a measurement panicked: no disk")
+	require.Len(t, handled, 4)
+	assert.EqualError(t, handled[0], "otellimit: a measurement panicked: no disk")
 }
 
-// TestShutdown: hooks go on being called when the providers are gone.
-func TestShutdown(t *testing.T) {
+// TestTelemetry_ProvidersShutDown_HooksStillWork: hooks are called after the shutdown.
+func TestTelemetry_ProvidersShutDown_HooksStillWork(t *testing.T) {
 	b := setUp(t)
 	o, ctx := b.Observer(), context.Background()
 	o.Decision(ctx, granted("n", "redisson"))
@@ -108,10 +116,10 @@ func TestShutdown(t *testing.T) {
 	assert.Empty(t, b.spans.Ended())
 }
 
-// early is made before a program sets its providers, which it can do but once.
+// early is created before the global providers are set, which is possible only once.
 var early = sync.OnceValues(func() (*Telemetry, error) { return New() })
 
-// late is those providers.
+// late sets the global providers.
 var late = sync.OnceValue(func() bench {
 	b := bench{reader: sdkmetric.NewManualReader(), spans: tracetest.NewSpanRecorder()}
 	b.meters = sdkmetric.NewMeterProvider(sdkmetric.WithReader(b.reader))
@@ -120,8 +128,8 @@ var late = sync.OnceValue(func() bench {
 	return b
 })
 
-// TestGlobalProviders: a program may set them after New, as main functions do.
-func TestGlobalProviders(t *testing.T) {
+// TestNew_GlobalProvidersSetLater_AreUsed: as in a main function.
+func TestNew_GlobalProvidersSetLater_AreUsed(t *testing.T) {
 	made, err := early()
 	require.NoError(t, err)
 	b := late()
@@ -135,8 +143,8 @@ func TestGlobalProviders(t *testing.T) {
 	assert.Len(t, b.spans.Ended(), spans+1)
 }
 
-// TestHooksOfOnesOwn: each Observer is its caller's to change.
-func TestHooksOfOnesOwn(t *testing.T) {
+// TestTelemetry_Observer_IsACopy: a program may change it.
+func TestTelemetry_Observer_IsACopy(t *testing.T) {
 	b := setUp(t)
 	b.Observer().Decision = nil
 	assert.NotNil(t, b.Observer().Decision)

@@ -1,6 +1,6 @@
 package otellimit
 
-// result is the value of rratelimiter.result, by its place in results.
+// result is an index of results, the values of rratelimiter.result.
 type result int
 
 const (

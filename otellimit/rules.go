@@ -2,7 +2,7 @@ package otellimit
 
 import "context"
 
-// RulesReloaded counts a reload of a program's limits, by whether it failed: for what calls back when a file of rules was read.
+// RulesReloaded counts a reload of a rules file and whether it failed, for rules.OnReload.
 func (t *Telemetry) RulesReloaded(err error) {
 	defer survive()
 	r := succeeded

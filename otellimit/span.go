@@ -10,7 +10,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// span tells of a call that waited, once it has: a child of the caller's span that lies where the call did.
+// span records a call that waited as a child of the caller's span, with the times of the call.
 func (t *Telemetry) span(ctx context.Context, d rratelimiter.DecisionInfo, m *measured) {
 	end := time.Now()
 	_, span := t.tracer.Start(ctx, "rratelimiter.wait",

@@ -14,8 +14,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// TestSpans: one for each call that waited, where and when it did, and none for the others.
-func TestSpans(t *testing.T) {
+// TestSpans_CallsThatWaited_HaveOne: below the caller's span, with the times of the call.
+func TestSpans_CallsThatWaited_HaveOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setUp(t, WithLimiterNames("paid-api"))
 		o := b.Observer()
@@ -45,13 +45,13 @@ func TestSpans(t *testing.T) {
 		o.Decision(context.Background(), waited)
 		parent.End()
 
-		type told struct {
+		type span struct {
 			parent     trace.SpanID
 			start, end time.Duration
 			status     codes.Code
 			attrs      string
 		}
-		var got []told
+		var got []span
 		for _, s := range b.spans.Ended() {
 			if s.Name() == "GET /" {
 				continue
@@ -62,24 +62,28 @@ func TestSpans(t *testing.T) {
 			assert.Empty(t, s.Status().Description)
 			assert.Empty(t, s.Events())
 			set := attribute.NewSet(s.Attributes()...)
-			got = append(got, told{s.Parent().SpanID(), s.StartTime().Sub(start), s.EndTime().Sub(start), s.Status().Code,
+			got = append(got, span{s.Parent().SpanID(), s.StartTime().Sub(start), s.EndTime().Sub(start), s.Status().Code,
 				set.Encoded(attribute.DefaultEncoder())})
 		}
 		id, end := parent.SpanContext().SpanID(), 1500*time.Millisecond
-		assert.Equal(t, []told{
-			{id, 0, end, codes.Unset, "rratelimiter.limiter=paid-api,rratelimiter.permits=5,rratelimiter.policy=redisson,rratelimiter.result=acquired"},
-			{id, end - time.Second, end, codes.Unset, "rratelimiter.permits=1,rratelimiter.policy=token_bucket,rratelimiter.result=rejected"},
-			{id, end - time.Second, end, codes.Error, "error.type=canceled,rratelimiter.permits=1,rratelimiter.policy=token_bucket,rratelimiter.result=canceled"},
-			{trace.SpanID{}, end - time.Second, end, codes.Error, "error.type=canceled,rratelimiter.permits=1,rratelimiter.policy=token_bucket,rratelimiter.result=failed"},
+		assert.Equal(t, []span{
+			{id, 0, end, codes.Unset,
+				"rratelimiter.limiter=paid-api,rratelimiter.permits=5,rratelimiter.policy=redisson,rratelimiter.result=acquired"},
+			{id, end - time.Second, end, codes.Unset,
+				"rratelimiter.permits=1,rratelimiter.policy=token_bucket,rratelimiter.result=rejected"},
+			{id, end - time.Second, end, codes.Error,
+				"error.type=canceled,rratelimiter.permits=1,rratelimiter.policy=token_bucket,rratelimiter.result=canceled"},
+			{trace.SpanID{}, end - time.Second, end, codes.Error,
+				"error.type=canceled,rratelimiter.permits=1,rratelimiter.policy=token_bucket,rratelimiter.result=failed"},
 		}, got)
 	})
 }
 
-func TestSpansAfter(t *testing.T) {
+func TestWithSpansAfter_ShorterWaits_HaveNone(t *testing.T) {
 	b := setUp(t, WithSpansAfter(0))
 	short := granted("paid-api", "redisson")
 	b.Observer().Decision(context.Background(), short)
-	assert.Empty(t, b.spans.Ended(), "it never waited")
+	assert.Empty(t, b.spans.Ended(), "it did not wait")
 	short.Waited = 1
 	b.Observer().Decision(context.Background(), short)
 	assert.Len(t, b.spans.Ended(), 1)

@@ -15,9 +15,9 @@ import (
 // scope is the name of the instrumentation scope.
 const scope = "github.com/rratelimiter/rratelimiter/otellimit"
 
-// Telemetry is the instruments of a program. One is enough for all its Clients and doors, and it needs no Close: what it
-// has measured is the providers' to flush, and after their shutdown it measures nothing. It is safe for concurrent use.
-// Its zero value is of no use; [New] makes one.
+// Telemetry has the instruments of a program. One serves all Clients and Doors. It needs no Close:
+// the providers flush its measurements, and it measures nothing after their shutdown. It is safe for
+// concurrent use. Create it with [New]; the zero value is invalid.
 type Telemetry struct {
 	instruments
 	tracer     trace.Tracer
@@ -37,39 +37,41 @@ type settings struct {
 	names      []string
 }
 
-// WithMeterProvider sets where the instruments come from. By default that is [otel.GetMeterProvider], which may also be set
-// after New.
+// WithMeterProvider sets the provider of the instruments. The default is [otel.GetMeterProvider],
+// which may be set after New.
 func WithMeterProvider(provider metric.MeterProvider) Option {
 	return func(s *settings) { s.meters = provider }
 }
 
-// WithTracerProvider sets where spans go. By default that is [otel.GetTracerProvider], which may also be set after New.
+// WithTracerProvider sets the provider of spans. The default is [otel.GetTracerProvider], which may
+// be set after New.
 func WithTracerProvider(provider trace.TracerProvider) Option {
 	return func(s *settings) { s.tracers = provider }
 }
 
-// DefaultSpansAfter is how long a call has to wait for a span of its own, unless [WithSpansAfter] says otherwise.
+// DefaultSpansAfter is the default of [WithSpansAfter].
 const DefaultSpansAfter = 5 * time.Millisecond
 
-// WithSpansAfter sets how long a call has to wait for permits to have a span of its own, [DefaultSpansAfter] by default; with 0 each
-// that does has one. Who asks Acquire for permits that are free waits for Redis alone, and has none.
+// WithSpansAfter sets the wait for permits from which on a call has a span, by default
+// [DefaultSpansAfter]. With 0 every call that waits has one. An Acquire of free permits does not
+// wait.
 func WithSpansAfter(wait time.Duration) Option {
 	return func(s *settings) { s.spansAfter = wait }
 }
 
-// WithLimiterNames adds the attribute rratelimiter.limiter for the limiters of these names, and for no others. A name that ends
-// with an asterisk is one value for all that begin as it does: "web:*" for the clients of a website. Of several that fit, an exact
-// name comes before the longest beginning.
+// WithLimiterNames adds the attribute rratelimiter.limiter for limiters with these names. A name that
+// ends with an asterisk is one value for all names with this prefix, such as "web:*" for the clients
+// of a website. An exact name takes precedence over prefixes, and a longer prefix over a shorter one.
 //
-// Each name is a series of its own in most instruments, some ten with its results, and the SDK keeps 2,000 of an instrument. So
-// name what is told apart by hand, some ten or hundred limiters, and never one for each user.
+// Each name adds about ten series to most instruments, and the SDK keeps 2,000 per instrument. List
+// some tens or hundreds of limiters, never one per user.
 func WithLimiterNames(names ...string) Option {
 	return func(s *settings) { s.names = append(s.names, names...) }
 }
 
-// New makes the instruments. It fails where a provider is nil or makes what is of no use, and where a name to be told cannot be
-// one. What works here never panics later: a provider that does is told of to [otel.Handle], and the limiter's caller has its
-// result.
+// New creates the instruments. It fails if a provider is nil or returns a nil or panicking instrument,
+// and if a name of [WithLimiterNames] is invalid. A provider that panics later does not affect the
+// limiter's caller: the panic goes to [otel.Handle].
 func New(opts ...Option) (_ *Telemetry, err error) {
 	s := settings{meters: otel.GetMeterProvider(), tracers: otel.GetTracerProvider(), spansAfter: DefaultSpansAfter}
 	for _, opt := range opts {
@@ -83,36 +85,38 @@ func New(opts ...Option) (_ *Telemetry, err error) {
 	if s.tracers == nil {
 		return nil, errors.New("otellimit: the TracerProvider is nil: leave WithTracerProvider out, or give it one")
 	}
-	told, err := newNames(s.names)
+	listed, err := newNames(s.names)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
-		if p := recover(); p != nil { // as that of a nil pointer does
-			err = fmt.Errorf("otellimit: the MeterProvider (%T) or the TracerProvider (%T) is of no use: %v", s.meters, s.tracers, p)
+		if p := recover(); p != nil { // for example, a nil pointer in an interface
+			err = fmt.Errorf("otellimit: the MeterProvider (%T) or the TracerProvider (%T) panicked: %v", s.meters, s.tracers, p)
 		}
 	}()
 	meter, tracer := s.meters.Meter(scope), s.tracers.Tracer(scope)
 	if meter == nil {
-		return nil, fmt.Errorf("otellimit: the MeterProvider (%T) gives no Meter", s.meters)
+		return nil, fmt.Errorf("otellimit: the MeterProvider (%T) returns no Meter", s.meters)
 	}
 	if tracer == nil {
-		return nil, fmt.Errorf("otellimit: the TracerProvider (%T) gives no Tracer", s.tracers)
+		return nil, fmt.Errorf("otellimit: the TracerProvider (%T) returns no Tracer", s.tracers)
 	}
 	made, err := newInstruments(meter)
 	if err != nil {
 		return nil, err
 	}
-	return &Telemetry{instruments: made, tracer: tracer, spansAfter: s.spansAfter, names: told, rules: newSets(subject{})}, nil
+	return &Telemetry{
+		instruments: made, tracer: tracer, spansAfter: s.spansAfter, names: listed, rules: newSets(subject{}),
+	}, nil
 }
 
-// Observer is what [rratelimiter.WithObserver] needs, a new one at each call: a program with hooks of its own can put them around
-// these.
+// Observer returns hooks for [rratelimiter.WithObserver]. Each call returns a new Observer, which a
+// program may wrap with hooks of its own.
 func (t *Telemetry) Observer() *rratelimiter.Observer {
 	return &rratelimiter.Observer{Decision: t.decision, RedisCall: t.redisCall, Waiting: t.waiting}
 }
 
-// survive keeps what a provider panics with from the caller of a limiter. It is to be deferred.
+// survive reports a provider's panic to [otel.Handle] instead of the limiter's caller. It is deferred.
 func survive() {
 	if p := recover(); p != nil {
 		otel.Handle(fmt.Errorf("otellimit: a measurement panicked: %v", p))

@@ -46,7 +46,7 @@ func histogram[N int64 | float64](points ...metricdata.HistogramDataPoint[N]) me
 	return metricdata.Histogram[N]{Temporality: metricdata.CumulativeTemporality, DataPoints: points}
 }
 
-// spread is a point of a histogram with values in order.
+// spread returns a point of a histogram with the values in order.
 func spread[N int64 | float64](bounds []float64, values []N, kvs ...string) metricdata.HistogramDataPoint[N] {
 	p := metricdata.HistogramDataPoint[N]{
 		Attributes: attrs(kvs...), Count: uint64(len(values)), Bounds: bounds, BucketCounts: make([]uint64, len(bounds)+1),
@@ -63,8 +63,8 @@ func spread[N int64 | float64](bounds []float64, values []N, kvs ...string) metr
 	return p
 }
 
-// TestEveryInstrument: what is measured of one thing of each kind, to the last point.
-func TestEveryInstrument(t *testing.T) {
+// TestTelemetry_EachMeasurement_HasItsPoints: one of each kind, with all points.
+func TestTelemetry_EachMeasurement_HasItsPoints(t *testing.T) {
 	b := setUp(t)
 	o, ctx := b.Observer(), context.Background()
 
@@ -81,9 +81,15 @@ func TestEveryInstrument(t *testing.T) {
 	o.Decision(ended(context.Canceled), broken("paid-api", "redisson", context.Canceled))
 	o.Decision(ctx, broken("paid-api", "redisson", errSecret))
 
-	o.RedisCall(ctx, rratelimiter.RedisCallInfo{Name: "paid-api", Policy: "redisson", Requests: 3, Permits: 3, Took: time.Millisecond})
-	o.RedisCall(ctx, rratelimiter.RedisCallInfo{Name: "paid-api", Policy: "redisson", Requests: 40, Permits: 40, Took: 2 * time.Millisecond})
-	o.RedisCall(ctx, rratelimiter.RedisCallInfo{Name: "paid-api", Policy: "redisson", Requests: 1, Took: time.Second, Err: context.DeadlineExceeded})
+	o.RedisCall(ctx, rratelimiter.RedisCallInfo{
+		Name: "paid-api", Policy: "redisson", Requests: 3, Permits: 3, Took: time.Millisecond,
+	})
+	o.RedisCall(ctx, rratelimiter.RedisCallInfo{
+		Name: "paid-api", Policy: "redisson", Requests: 40, Permits: 40, Took: 2 * time.Millisecond,
+	})
+	o.RedisCall(ctx, rratelimiter.RedisCallInfo{
+		Name: "paid-api", Policy: "redisson", Requests: 1, Took: time.Second, Err: context.DeadlineExceeded,
+	})
 
 	for range 3 {
 		o.Waiting(ctx, rratelimiter.WaitingInfo{Name: "paid-api", Policy: "redisson", Change: 1})
@@ -103,26 +109,53 @@ func TestEveryInstrument(t *testing.T) {
 	window := []string{policy, "fixed_window"}
 	acquired, rejected := []string{resultIs, "acquired"}, []string{resultIs, "rejected"}
 	gaveUp, failed := []string{resultIs, "canceled", errorType, "canceled"}, []string{resultIs, "failed", errorType, "_OTHER"}
+	late := with(redisson, errorType, "deadline_exceeded")
 	expected := map[string]metricdata.Metrics{
-		"requests": {Unit: "{request}", Data: counter(point(1, with(redisson, acquired...)...), point(1, bucket...), point(1, with(window, rejected...)...),
-			point(1, with(window, acquired...)...), point(1, with(redisson, gaveUp...)...), point(1, with(redisson, failed...)...))},
-		"permits":           {Unit: "{permit}", Data: counter(point(1, redisson...), point(5, policy, "token_bucket"), point(1, window...))},
+		"requests": {Unit: "{request}", Data: counter(
+			point(1, with(redisson, acquired...)...),
+			point(1, bucket...),
+			point(1, with(window, rejected...)...),
+			point(1, with(window, acquired...)...),
+			point(1, with(redisson, gaveUp...)...),
+			point(1, with(redisson, failed...)...),
+		)},
+		"permits": {Unit: "{permit}", Data: counter(
+			point(1, redisson...),
+			point(5, policy, "token_bucket"),
+			point(1, window...),
+		)},
 		"denial_cache.hits": {Unit: "{request}", Data: counter(point(1, window...))},
 		"request.duration": {Unit: "s", Data: histogram(
-			spread(durations, []float64{0.0002}, with(redisson, acquired...)...), spread(durations, []float64{1.5}, bucket...),
-			spread(durations, []float64{0.000001}, with(window, rejected...)...), spread(durations, []float64{0.000002}, with(window, acquired...)...),
-			spread(durations, []float64{0.0002}, with(redisson, gaveUp...)...), spread(durations, []float64{0.0002}, with(redisson, failed...)...))},
+			spread(durations, []float64{0.0002}, with(redisson, acquired...)...),
+			spread(durations, []float64{1.5}, bucket...),
+			spread(durations, []float64{0.000001}, with(window, rejected...)...),
+			spread(durations, []float64{0.000002}, with(window, acquired...)...),
+			spread(durations, []float64{0.0002}, with(redisson, gaveUp...)...),
+			spread(durations, []float64{0.0002}, with(redisson, failed...)...),
+		)},
 		"request.time_in_queue": {Unit: "s", Data: histogram(spread(waits, []float64{1.4}, bucket...))},
 		"queued_requests":       {Unit: "{request}", Data: upDown(point(2, redisson...))},
-		"redis.calls":           {Unit: "{call}", Data: counter(point(2, redisson...), point(1, with(redisson, errorType, "deadline_exceeded")...))},
-		"redis.call.requests": {Unit: "{request}", Data: histogram(spread(crowds, []int64{3, 40}, redisson...),
-			spread(crowds, []int64{1}, with(redisson, errorType, "deadline_exceeded")...))},
-		"redis.call.duration": {Unit: "s", Data: histogram(spread(durations, []float64{0.001, 0.002}, redisson...),
-			spread(durations, []float64{1}, with(redisson, errorType, "deadline_exceeded")...))},
-		"door.requests": {Unit: "{request}", Data: counter(point(1, doorIs, "http", resultIs, "acquired"),
-			point(1, doorIs, "http", resultIs, "failed_closed", errorType, "deadline_exceeded"))},
+		"redis.calls": {Unit: "{call}", Data: counter(
+			point(2, redisson...),
+			point(1, late...),
+		)},
+		"redis.call.requests": {Unit: "{request}", Data: histogram(
+			spread(batches, []int64{3, 40}, redisson...),
+			spread(batches, []int64{1}, late...),
+		)},
+		"redis.call.duration": {Unit: "s", Data: histogram(
+			spread(durations, []float64{0.001, 0.002}, redisson...),
+			spread(durations, []float64{1}, late...),
+		)},
+		"door.requests": {Unit: "{request}", Data: counter(
+			point(1, doorIs, "http", resultIs, "acquired"),
+			point(1, doorIs, "http", resultIs, "failed_closed", errorType, "deadline_exceeded"),
+		)},
 		"fallback.active": {Unit: "{limiter}", Data: upDown(point(1, doorIs, "http"))},
-		"rules.reloads":   {Unit: "{reload}", Data: counter(point(1, resultIs, "succeeded"), point(1, resultIs, "failed"))},
+		"rules.reloads": {Unit: "{reload}", Data: counter(
+			point(1, resultIs, "succeeded"),
+			point(1, resultIs, "failed"),
+		)},
 	}
 	got := b.metrics()
 	for name, m := range got {
@@ -134,8 +167,8 @@ func TestEveryInstrument(t *testing.T) {
 	assert.Len(t, got, len(expected))
 }
 
-// TestManyAtOnce: no measurement is lost, and subjects that many see first at once are one.
-func TestManyAtOnce(t *testing.T) {
+// TestTelemetry_Concurrent_LosesNothing: also if several goroutines create a subject at once.
+func TestTelemetry_Concurrent_LosesNothing(t *testing.T) {
 	b := setUp(t, WithLimiterNames("a", "b*"))
 	o, ctx, door := b.Observer(), context.Background(), b.Door("http")
 	names := []string{"a", "b1", "b2", "c"}
