@@ -239,7 +239,8 @@ func ExampleDoor_HTTP() {
 		panic(err)
 	}
 	door := telemetry.Door("http")
-	limited := httplimit.Middleware(httplimit.All(down{}), httplimit.OnFailure(httplimit.Open), httplimit.Report(door.HTTP))
+	limited := httplimit.Middleware(httplimit.All(down{}),
+		httplimit.OnFailure(httplimit.Open), httplimit.Report(door.HTTP))
 	get(limited(hello), "/")
 	get(httplimit.Middleware(httplimit.All(down{}), httplimit.Report(door.HTTP))(hello), "/")
 	provider.print("rratelimiter.door.requests")

@@ -108,7 +108,8 @@ func TestTelemetry_EachMeasurement_HasItsPoints(t *testing.T) {
 	bucket := []string{policy, "token_bucket", resultIs, "acquired"}
 	window := []string{policy, "fixed_window"}
 	acquired, rejected := []string{resultIs, "acquired"}, []string{resultIs, "rejected"}
-	gaveUp, failed := []string{resultIs, "canceled", errorType, "canceled"}, []string{resultIs, "failed", errorType, "_OTHER"}
+	gaveUp := []string{resultIs, "canceled", errorType, "canceled"}
+	failed := []string{resultIs, "failed", errorType, "_OTHER"}
 	late := with(redisson, errorType, "deadline_exceeded")
 	expected := map[string]metricdata.Metrics{
 		"requests": {Unit: "{request}", Data: counter(

@@ -1,4 +1,4 @@
-// Package inside opens what package rratelimiter does not export to package limit.
+// Package inside gives package limit access to unexported parts of package rratelimiter.
 package inside
 
 import (
@@ -7,20 +7,20 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// Open returns the inside of a *rratelimiter.Client, or its error. Package rratelimiter sets it, as
-// it does OpenLimiter.
+// Open returns the unexported parts of a *rratelimiter.Client, or its error. Package rratelimiter sets
+// Open and OpenLimiter.
 var Open func(client any) (Client, error)
 
-// OpenLimiter returns the inside of a *rratelimiter.Limiter, or its error.
+// OpenLimiter returns the unexported parts of a *rratelimiter.Limiter, or its error.
 var OpenLimiter func(limiter any) (Limiter, error)
 
-// Client is a *rratelimiter.Client from inside.
+// Client has the unexported parts of a *rratelimiter.Client.
 type Client struct {
 	Engine *engine.Engine
 	Names
 }
 
-// Names are the names of limiters as their keys contain them.
+// Names maps and checks the names of limiters.
 type Names interface {
 	// Mapped returns a limiter's name as keys contain it, or an error if it is invalid.
 	Mapped(name string) (string, error)
@@ -29,13 +29,14 @@ type Names interface {
 	SameSlot(keys ...string) error
 }
 
-// Limiter is a *rratelimiter.Limiter from inside.
+// Limiter has the unexported parts of a *rratelimiter.Limiter.
 type Limiter struct {
 	Client Client
 	Keys   []string // in the order of its scripts; the first is the configuration's
-	Types  []string // what each of them holds, as TYPE names it
+	Types  []string // the type of each key, as TYPE names it
 
-	// Script returns the text of parts of its scripts, Member the member of a grant of 0 permits.
+	// Script returns the text of parts of the limiter's scripts. Member returns the member of a grant
+	// of 0 permits.
 	Script func(parts ...string) string
 	Member func() string
 
@@ -53,5 +54,5 @@ type Limiter struct {
 // Reply is what a script replied about a limiter. Times are milliseconds.
 type Reply struct {
 	Rate, Interval, Free, Reset int64
-	Returns                     []int64 // pairs: after so long, so many permits return
+	Returns                     []int64 // pairs of a time and the permits that return then
 }

@@ -1,5 +1,5 @@
-// Package luanames finds the names that a Lua script uses. Tests alone need it: they reject a
-// script with an undeclared name, which Lua would take for a global.
+// Package luanames finds the names that a Lua script uses. It is for tests, which reject a script
+// with an undeclared name: Lua would treat it as a global.
 package luanames
 
 import (
@@ -11,15 +11,16 @@ import (
 // globals are the names that every script may use.
 var globals = strings.Fields("KEYS ARGV redis string math table tonumber type ipairs unpack")
 
-const keywords = " and break do else elseif end false for function if in local nil not or repeat return then true until while "
+const keywords = " and break do else elseif end false for function if in local nil not or repeat return then true " +
+	"until while "
 
 var (
 	token = regexp.MustCompile(`--[^\n]*|'(?:\\.|[^'\\])*'|[0-9][0-9a-zA-Z.]*|[A-Za-z_][A-Za-z_0-9]*@?|\.\.|[=~<>]=|\S`)
 	name  = regexp.MustCompile(`^[A-Za-z_]`)
 )
 
-// Find returns the names that a text uses without declaring them, other than globals, and those
-// that it declares outside of all blocks. A name of a section of package limit may end in "@".
+// Find returns the undeclared names that a text uses, without globals, and the names that it
+// declares outside of all blocks. A name in a script of package limit may end in "@".
 func Find(text string) (used, declared []string) {
 	f := finder{scopes: []map[string]bool{{}}}
 	for _, t := range token.FindAllString(text, -1) {
@@ -43,11 +44,11 @@ type finder struct {
 	at       int
 	scopes   []map[string]bool // the innermost last
 	brackets []string
-	loop     bool // the next "do" is that of a loop, whose scope has begun
+	loop     bool // the next "do" belongs to a loop, whose scope has begun
 	used     []string
 }
 
-// next returns a token and goes on.
+// next consumes a token and returns it.
 func (f *finder) next() string {
 	f.at++
 	return f.tokens[f.at-1]
@@ -122,7 +123,7 @@ func (f *finder) step() {
 	}
 }
 
-// function declares the parameters of a function, whose scope begins.
+// function begins the scope of a function and declares its parameters.
 func (f *finder) function() {
 	f.push()
 	f.at++ // the bracket
@@ -130,7 +131,7 @@ func (f *finder) function() {
 	f.at++
 }
 
-// use notes a name that is used, if it is not declared, a field, or a key of a table.
+// use records a name, unless it is declared, a field, or a key of a table.
 func (f *finder) use(t string) {
 	field := f.at > 1 && (f.tokens[f.at-2] == "." || f.tokens[f.at-2] == ":")
 	key := len(f.brackets) > 0 && f.brackets[len(f.brackets)-1] == "{" && f.peek() == "="
@@ -145,9 +146,9 @@ func (f *finder) use(t string) {
 	f.used = append(f.used, t)
 }
 
-// Part is what a part of a source declares in its "--@ name" line.
+// Part has the declarations in the "--@ name" line of a part.
 type Part struct {
-	In, Out []string // the names that it reads, and those that it sets
+	In, Out []string // the names that it reads and sets
 }
 
 // Declared returns the declarations of the parts of a source. A line "--+" continues one.

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestFind_Scopes(t *testing.T) {
+func TestFind_Scopes_HideDeclaredNames(t *testing.T) {
 	for text, want := range map[string][2][]string{
 		"local a, b = c, 'd' -- e":                              {{"c"}, {"a", "b"}},
 		"if a then local b = 1 else c = b end":                  {{"a", "b", "c"}, nil},

@@ -4,10 +4,10 @@ import "strings"
 
 // Parts are the parts of a Lua source, by name. A part starts at its line
 //
-//	--@ name  in: what it reads  out: what it sets
+//	--@ name  in: names that it reads  out: names that it sets
 //
-// and a line "--@name" in it includes another part. Comments are removed: a server keeps the text of
-// every script.
+// and a line "--@name" in it includes another part. Comments are removed, since a server keeps the
+// text of every script.
 type Parts map[string]string
 
 // ParseParts returns the parts of a source. What precedes the first part is ignored.
@@ -28,8 +28,8 @@ func ParseParts(source string) Parts {
 	return parts
 }
 
-// Text returns parts one after another, with those that they include. It panics if there is no such
-// part.
+// Text returns the concatenation of parts, with the parts that they include. It panics if a part is
+// missing.
 func (p Parts) Text(names ...string) string {
 	var text strings.Builder
 	for _, name := range names {

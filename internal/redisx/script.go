@@ -1,5 +1,5 @@
-// Package redisx runs scripts on Redis: alone or in pipelines, and again while a slot moves. It
-// knows no limiter.
+// Package redisx runs scripts on Redis: alone, in pipelines, and with retries while a slot moves. It
+// does not know limiters.
 package redisx
 
 import (
@@ -19,24 +19,24 @@ type Script struct {
 	text, sha1 string
 }
 
-// NewScript returns the Script of a text.
+// NewScript returns a Script with this text.
 func NewScript(text string) *Script {
 	sum := sha1.Sum([]byte(text))
 	return &Script{lua: rueidis.NewLuaScript(text), text: text, sha1: hex.EncodeToString(sum[:])}
 }
 
-// Exec runs the script with a call of its own.
+// Exec runs the script in a call of its own.
 func (s *Script) Exec(ctx context.Context, redis rueidis.Client, keys, args []string) (rueidis.RedisMessage, error) {
 	return s.lua.Exec(ctx, redis, keys, args).ToMessage()
 }
 
-// ErrNoReply is the error of a call that did not return: the Redis client, or a function of the
-// program, panicked or ended its goroutine.
+// ErrNoReply is returned if the Redis client or a callback of the program panicked, or ended its
+// goroutine, during the call.
 var ErrNoReply = errors.New("rratelimiter: the call that carried this request panicked, or ended its goroutine")
 
-// SlotMoves reports whether to repeat a call that a cluster refused before it ran, since the slot of
-// its keys is moving to another node. It waits before it returns, up to a quarter of a second in
-// all attempts, of which the first is 0.
+// SlotMoves reports whether to retry a call that a cluster rejected before it ran, because the slot of
+// its keys is moving to another node. It sleeps before it returns, for a quarter of a second in all
+// attempts together. The first attempt is 0.
 func SlotMoves(ctx context.Context, err error, attempt int) bool {
 	var redisErr *rueidis.RedisError
 	if attempt > 7 || !errors.As(err, &redisErr) || !redisErr.IsTryAgain() || ctx.Err() != nil {

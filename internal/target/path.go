@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// The errors of a path that servers read in ways that differ too much to decide all of them.
+// Errors of paths that servers interpret in too many ways.
 var (
 	errNotClean = errors.New("the path has a dot segment, or an escape that is not valid")
 	errSlash    = errors.New("the path has an escaped slash or a backslash")
 )
 
-// Path is the path of a request in the readings that servers have of it. Each begins with a slash and is escaped.
-// Most paths have one reading.
+// Path is the path of a request in all readings that servers have of it. Each begins with a slash and
+// is escaped. Most paths have one reading.
 type Path struct {
-	Text   string   // as it is written
+	Text   string   // as sent
 	Others []string // with other slashes, without empty segments, and without ";" parameters
 }
 
@@ -25,8 +25,9 @@ func (p Path) All(f func(path string) bool) bool {
 	return f(p.Text) && !slices.ContainsFunc(p.Others, func(other string) bool { return !f(other) })
 }
 
-// ReadPath returns the readings of an escaped path. A path with a dot segment is an error, however the dots are
-// written. A path with an escaped slash or a backslash is an error too, unless allowSlashes is set: then it has
+// ReadPath returns the readings of an escaped path. A dot segment is an error, in any encoding.
+//
+// An escaped slash or a backslash is an error too, unless allowSlashes is set. Then the path has
 // readings with and without those slashes, none of which may have a dot segment.
 func ReadPath(path string, allowSlashes bool) (Path, error) {
 	if !strings.HasPrefix(path, "/") {
@@ -57,8 +58,8 @@ func ReadPath(path string, allowSlashes bool) (Path, error) {
 	return p, nil
 }
 
-// ReadURL returns the readings of the path of a URL. If its RawPath is no valid escaping of Path, it has those of both:
-// some routers look at the one, some at the other.
+// ReadURL returns the readings of the path of a URL. If RawPath is not a valid escaping of Path, it
+// returns the readings of both, since some routers use one and some the other.
 func ReadURL(u *url.URL, allowSlashes bool) (Path, error) {
 	path := u.EscapedPath()
 	p, err := ReadPath(path, allowSlashes)
@@ -80,7 +81,7 @@ var (
 	anySlash     = strings.NewReplacer("%2F", "/", "%2f", "/", "%5C", "/", "%5c", "/", `\`, "/")
 )
 
-// isClean reports whether a path has neither a dot segment nor an escape that is not valid.
+// isClean reports whether a path has no dot segment and no invalid escape.
 func isClean(path string) bool {
 	for segment := range strings.SplitSeq(path, "/") {
 		if !hasValidEscapes(segment) || isDots(withoutParameters(segment)) {
@@ -90,7 +91,7 @@ func isClean(path string) bool {
 	return true
 }
 
-// isPlain reports whether a path has one reading. A false result says nothing.
+// isPlain reports whether a path certainly has one reading.
 func isPlain(path string) bool {
 	return strings.IndexByte(path, '%') < 0 && strings.IndexByte(path, ';') < 0 && strings.IndexByte(path, '\\') < 0 &&
 		!strings.Contains(path, "//") && !strings.Contains(path, "/.")
@@ -113,8 +114,8 @@ func bareSegments(path string) string {
 	return strings.Join(segments, "/")
 }
 
-// withoutParameters cuts a segment at its first semicolon, also if that is escaped: a proxy may have unescaped it for
-// the server.
+// withoutParameters cuts a segment at its first semicolon, escaped or not, since a proxy may unescape
+// it before the server.
 func withoutParameters(segment string) string {
 	for i := range len(segment) {
 		if segment[i] == ';' || segment[i] == '%' && escaped(segment[i:]) == ';' {
@@ -164,7 +165,7 @@ func isEscape(text string) bool {
 	return len(text) >= 3 && text[0] == '%' && hex(text[1]) >= 0 && hex(text[2]) >= 0
 }
 
-// escaped returns the byte for which the escape at the begin of a text stands, or 0.
+// escaped returns the byte of the escape at the beginning of a text, or 0.
 func escaped(text string) byte {
 	if !isEscape(text) {
 		return 0

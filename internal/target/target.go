@@ -1,5 +1,5 @@
-// Package target normalises what a request is for: its method, host and path. Packages rules and rls
-// compare requests by it, so that another spelling of a request meets the same limits.
+// Package target normalises the method, host and path of a request. Packages rules and rls use it, so
+// that every spelling of a request meets the same limits.
 package target
 
 import (
@@ -7,15 +7,17 @@ import (
 	"strings"
 )
 
-// Method returns a method in capitals, as some servers read it.
+// Method returns a method in capitals, since some servers ignore its case.
 func Method(method string) string { return strings.ToUpper(method) }
 
-// HasMethod reports whether a request's method is the wanted one. GET includes HEAD, as in net/http.
+// HasMethod reports whether a request's method matches the wanted one. GET includes HEAD, as in
+// net/http.
 func HasMethod(wanted, method string) bool {
 	return wanted == method || wanted == http.MethodGet && method == http.MethodHead
 }
 
-// OtherMethods is the key of methods that net/http has no name for: a client can invent any number of them.
+// OtherMethods is the key of methods that net/http does not define. A client can invent any number of
+// them.
 const OtherMethods = "other"
 
 // MethodKey returns the method under which a request counts. HEAD counts as GET.

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestHost(t *testing.T) {
+func TestHost_Spellings_AreNormalised(t *testing.T) {
 	for host, want := range map[string]string{
 		"":                       "",
 		"api.example.org":        "api.example.org",
@@ -30,7 +30,7 @@ func TestHost(t *testing.T) {
 	}
 }
 
-func TestMethod(t *testing.T) {
+func TestMethod_Get_IncludesHead(t *testing.T) {
 	assert.Equal(t, "POST", Method("post"))
 	assert.True(t, HasMethod("GET", "HEAD"))
 	assert.False(t, HasMethod("HEAD", "GET"))
@@ -39,7 +39,7 @@ func TestMethod(t *testing.T) {
 	assert.Equal(t, OtherMethods, MethodKey("PROPFIND"))
 }
 
-func TestReadPath(t *testing.T) {
+func TestReadPath_Spellings_HaveReadings(t *testing.T) {
 	for path, want := range map[string][]string{
 		"/":                 {"/"},
 		"":                  {"/"},
@@ -67,8 +67,8 @@ func TestReadPath(t *testing.T) {
 
 func TestReadPath_DotSegment_IsAnError(t *testing.T) {
 	for _, path := range []string{
-		"/.", "/..", "/./a", "/a/../b", "/a/..", "/%2e%2e/a", "/a/.%2E/b", "/%2E", "/..;/a", "/a/..;x=1/b", "/a/.;", "/a/%2e%2e%3bx/b",
-		"..", "/%zz", "/a%2", "/%", "/a/%\x10\x10",
+		"/.", "/..", "/./a", "/a/../b", "/a/..", "/%2e%2e/a", "/a/.%2E/b", "/%2E", "/..;/a", "/a/..;x=1/b", "/a/.;",
+		"/a/%2e%2e%3bx/b", "..", "/%zz", "/a%2", "/%", "/a/%\x10\x10",
 	} {
 		_, err := ReadPath(path, false)
 		assert.ErrorIs(t, err, errNotClean, path)
@@ -101,16 +101,16 @@ func TestReadPath_EscapedSlash_IsAnErrorOrHasBothReadings(t *testing.T) {
 	}
 }
 
-func TestUnescape(t *testing.T) {
+func TestUnescape_EscapedSlashes_Stay(t *testing.T) {
 	for path, want := range map[string]string{
-		"/a": "/a", "/%6Cogin": "/login", "/a%2fb%5c": "/a%2Fb%5C", "/%2525": "/%25", "/%e2%82%ac": "/€", "/%": "/%", "/%zz": "/%zz",
+		"/a": "/a", "/%6Cogin": "/login", "/a%2fb%5c": "/a%2Fb%5C", "/%2525": "/%25",
+		"/%e2%82%ac": "/€", "/%": "/%", "/%zz": "/%zz",
 	} {
 		assert.Equal(t, want, Unescape(path), path)
 	}
 }
 
-// FuzzReadPath: no reading has a segment that another server takes for other segments, and each path without odd
-// slashes is one of its readings.
+// FuzzReadPath: no reading has a segment that another server interprets as several segments.
 func FuzzReadPath(f *testing.F) {
 	f.Add("/a%2e/..;x//b")
 	f.Add("//%2F;a/%3B../.")
