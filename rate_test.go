@@ -435,3 +435,32 @@ func FuzzConfigurations(f *testing.F) {
 		}
 	})
 }
+
+// TestKeepState_CorruptState_IsAStateError: the rate is not set, and nothing is changed.
+func TestKeepState_CorruptState_IsAStateError(t *testing.T) {
+	for name, corrupt := range map[string]func(*fixture) *StateError{
+		"value": func(b *fixture) *StateError {
+			require.NoError(b, b.Redis.Set("{limiter}:value", "ten"))
+			return &StateError{Key: "{limiter}:value", Value: "ten"}
+		},
+		"member": func(b *fixture) *StateError {
+			_, err := b.Redis.ZAdd("{limiter}:permits", 2e12, "abc")
+			require.NoError(b, err)
+			return &StateError{Key: "{limiter}:permits", Field: "member", Value: "abc"}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withRedis(t, func(b *fixture) {
+				l := b.limiter(Rate{Permits: 5, Interval: second})
+				b.Take(l, 1)
+				want := corrupt(b)
+				before := b.Redis.Dump()
+				err := l.SetRate(b.Context(), Rate{Permits: 9, Interval: second}, KeepState())
+				var got *StateError
+				require.ErrorAs(b, err, &got)
+				assert.Equal(b, want, got)
+				assert.Equal(b, before, b.Redis.Dump())
+			})
+		})
+	}
+}

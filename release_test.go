@@ -227,6 +227,21 @@ func TestRefund_ReleaseCutTheGrant_RefundsTheRest(t *testing.T) {
 	}
 }
 
+// TestRefund_LargeGrantThatReleaseCut_KeepsItsBytes: the count of a member has four bytes.
+func TestRefund_LargeGrantThatReleaseCut_KeepsItsBytes(t *testing.T) {
+	for _, granted := range []int64{65_536 + 300, 1<<24 + 65_536 + 300, 1<<32 - 1} {
+		withRedis(t, func(b *fixture) {
+			l := b.limiter(Rate{Permits: 1 << 40, Interval: second})
+			b.granted(l, "a", granted)
+			require.NoError(b, l.Release(b.Context(), 5))
+			assert.Equal(b, map[string]int64{"a": granted - 5}, b.grants())
+			require.NoError(b, b.giveBack(l, "a", 290, granted))
+			assert.Equal(b, map[string]int64{"a": granted - 295}, b.grants())
+			b.Free(l, 1<<40-granted+295)
+		})
+	}
+}
+
 // TestRefund_CommandIsNotPermitted_FreesNothing: whichever command fails, no permit is free that is
 // taken.
 func TestRefund_CommandIsNotPermitted_FreesNothing(t *testing.T) {

@@ -273,3 +273,15 @@ func TestReset_SlotMoves_AsksAgain(t *testing.T) {
 		assert.Empty(b, b.Redis.Keys())
 	})
 }
+
+func TestRelease_NoPermits_AsksNothing(t *testing.T) {
+	withRedis(t, func(b *fixture) {
+		l := New(b.client, "name", FixedWindow{3, time.Second, false})
+		_, err := l.Take(b.Context(), 2)
+		require.NoError(b, err)
+		before := b.Scripts.Load()
+		require.NoError(b, l.Release(b.Context(), 0))
+		assert.Equal(b, before, b.Scripts.Load())
+		require.ErrorIs(b, l.Release(b.Context(), -1), rratelimiter.ErrInvalidPermits)
+	})
+}
