@@ -121,9 +121,7 @@ type world struct {
 // eachVersion runs a test against every release of Redisson that is to be tested.
 func eachVersion(t *testing.T, test func(t *testing.T, w *world)) {
 	server := servers.Single(t)
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
-	require.NoError(t, err)
-	t.Cleanup(client.Close)
+	client := server.Client(t)
 	serverVersion, err := servers.VersionOf(t.Context(), client)
 	require.NoError(t, err)
 	for _, version := range oracle.VersionsToTest() {

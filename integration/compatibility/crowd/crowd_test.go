@@ -55,9 +55,7 @@ func TestMixedCrowd(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}})
-			require.NoError(t, err)
-			defer redis.Close()
+			redis := servers.Connect(t, rueidis.ClientOption{InitAddress: []string{server.Addr()}})
 			limiter := rratelimiter.New(redis).Limiter("crowded")
 			require.NoError(t, limiter.SetRate(ctx, rratelimiter.Rate{Permits: rate, Interval: interval}))
 

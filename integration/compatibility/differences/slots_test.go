@@ -13,9 +13,7 @@ import (
 
 func TestNamesWithoutACommonSlot(t *testing.T) {
 	cluster := servers.NewCluster(t)
-	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: cluster.Addrs()})
-	require.NoError(t, err)
-	defer redis.Close()
+	redis := servers.Connect(t, rueidis.ClientOption{InitAddress: cluster.Addrs()})
 	client := rratelimiter.New(redis)
 	redisson := oracle.Start(t, redissonVersion, oracle.Cluster(cluster.Addrs()...))
 

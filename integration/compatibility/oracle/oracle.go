@@ -8,7 +8,6 @@
 package oracle
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,8 +15,6 @@ import (
 	"io"
 	"os/exec"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -38,53 +35,6 @@ type Error struct {
 }
 
 func (e *Error) Error() string { return e.Class + ": " + e.Message }
-
-// Target is the Redis that a Redisson connects to. The zero value is no target.
-type Target struct{ args []string }
-
-// Single is one server, by its host:port.
-func Single(addr string) Target { return Target{args: []string{"--single", addr}} }
-
-// Cluster is a Redis Cluster, by the host:port of some of its nodes. Redisson looks for changes of it twice a second.
-func Cluster(addrs ...string) Target {
-	return Target{args: []string{"--cluster", strings.Join(addrs, ",")}}
-}
-
-// Sentinel is a master under sentinels, by its name and the host:port of some of the sentinels.
-func Sentinel(master string, addrs ...string) Target {
-	return Target{args: []string{"--sentinel", master, strings.Join(addrs, ",")}}
-}
-
-// Option sets what is not left to Redisson's defaults.
-type Option func(*settings)
-
-// WithTimeout bounds the connecting and each try of a command. Redisson's own default is 3 s for a command.
-func WithTimeout(d time.Duration) Option {
-	return flag("--timeout-millis", strconv.FormatInt(d.Milliseconds(), 10))
-}
-
-// WithRetryAttempts sets how often Redisson sends a command again that could not be sent or timed out.
-func WithRetryAttempts(n int) Option { return flag("--retry-attempts", strconv.Itoa(n)) }
-
-// WithNamePrefix sets a NameMapper that puts the prefix before every name.
-func WithNamePrefix(prefix string) Option { return flag("--name-prefix", prefix) }
-
-// WithDefaultPools uses the defaults of Redisson for threads and for connections to a single server, and all compilers of
-// the JVM, as benchmarks need. Without it there are few threads and connections, and the JVM starts faster: a test starts
-// several Redissons on a small machine.
-func WithDefaultPools() Option {
-	return func(s *settings) {
-		s.args = append(s.args, "--default-pools")
-		s.jvm = nil
-	}
-}
-
-func flag(name, value string) Option {
-	return func(s *settings) { s.args = append(s.args, name, value) }
-}
-
-// settings are the arguments of the JVM and of its program.
-type settings struct{ jvm, args []string }
 
 // Redisson is one running instance. Its methods are safe for concurrent use.
 type Redisson struct {
@@ -214,41 +164,6 @@ func (r *Redisson) Kill() {
 	<-r.ended
 }
 
-// request is one line to the Java program. What is nil is left out, and chooses the form of the call without that argument.
-type request struct {
-	ID             int64    `json:"id"`
-	Call           string   `json:"call"`
-	Limiter        string   `json:"limiter,omitempty"`
-	Permits        *int64   `json:"permits,omitempty"`
-	TimeoutMillis  *int64   `json:"timeoutMillis,omitempty"`
-	Type           RateType `json:"type,omitempty"`
-	Rate           *int64   `json:"rate,omitempty"`
-	IntervalMillis *int64   `json:"intervalMillis,omitempty"`
-	KeepAlive      *int64   `json:"keepAliveMillis,omitempty"`
-	KeepState      bool     `json:"keepState,omitempty"`
-	Millis         *int64   `json:"millis,omitempty"`
-	Absolute       bool     `json:"absolute,omitempty"`
-	NewName        *string  `json:"newName,omitempty"`
-	Replace        bool     `json:"replace,omitempty"`
-	Threads        int      `json:"threads,omitempty"`
-	Limiters       int      `json:"limiters,omitempty"`
-	Async          bool     `json:"async,omitempty"`
-	AcquireTimeout *int64   `json:"acquireTimeoutMillis,omitempty"`
-}
-
-// answer is one line from the Java program: the first one, or what a request came to.
-type answer struct {
-	Ready      bool   `json:"ready"`
-	Version    string `json:"version"`
-	RedissonID string `json:"-"`
-
-	ID          json.RawMessage `json:"id"` // a number, but in the first line the instance's id
-	Result      json.RawMessage `json:"result"`
-	Error       *string         `json:"error"`
-	Class       string          `json:"class"`
-	Unsupported *string         `json:"unsupported"`
-}
-
 // call sends the request and decodes what it comes to into result, which may be nil. Where ctx ends first, call returns its error,
 // and the call goes on in Java.
 func (r *Redisson) call(ctx context.Context, q request, result any) error {
@@ -292,65 +207,5 @@ func (r *Redisson) call(ctx context.Context, q request, result any) error {
 		return r.decode(a, result)
 	default:
 		return r.failed
-	}
-}
-
-func (r *Redisson) decode(a answer, result any) error {
-	switch {
-	case a.Unsupported != nil:
-		return fmt.Errorf("redisson %s, %s: %w", r.version, *a.Unsupported, ErrUnsupported)
-	case a.Error != nil:
-		return &Error{Message: *a.Error, Class: a.Class}
-	case result == nil:
-		return nil
-	default:
-		return json.Unmarshal(a.Result, result)
-	}
-}
-
-// read hands each answer to the call that waits for it, until the process ends.
-func (r *Redisson) read(stdout io.Reader, ready chan<- answer) {
-	err := r.dispatch(bufio.NewReader(stdout), ready)
-	// A process that writes something else than answers is of no more use. Where it has ended by itself this does nothing.
-	_ = r.cmd.Process.Kill()
-	waitErr := r.cmd.Wait()
-	r.mu.Lock()
-	r.failed = fmt.Errorf("redisson %s: %w: %w", r.version, ErrEnded, errors.Join(err, waitErr, errNoMoreAnswers))
-	r.mu.Unlock()
-	close(r.ended)
-}
-
-var errNoMoreAnswers = errors.New("no more answers")
-
-func (r *Redisson) dispatch(lines *bufio.Reader, ready chan<- answer) error {
-	for {
-		line, err := lines.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		var a answer
-		if err := json.Unmarshal(line, &a); err != nil {
-			return fmt.Errorf("a line that is no answer: %w: %.200q", err, line)
-		}
-		if a.Ready {
-			if err := json.Unmarshal(a.ID, &a.RedissonID); err != nil {
-				return err
-			}
-			ready <- a
-			continue
-		}
-		id, err := strconv.ParseInt(string(a.ID), 10, 64)
-		if err != nil {
-			return fmt.Errorf("an answer without a number: %.200q", line)
-		}
-		r.mu.Lock()
-		waiting := r.pending[id]
-		r.mu.Unlock()
-		if waiting != nil {
-			waiting <- a
-		}
 	}
 }

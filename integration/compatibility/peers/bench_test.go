@@ -37,9 +37,7 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	b := &bench{T: t, now: time.UnixMicro(1_763_740_123_456_789)}
 	server := servers.Single(t)
-	conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true, ForceSingleClient: true})
-	require.NoError(t, err)
-	t.Cleanup(conn.Close)
+	conn := server.Client(t)
 	b.conn, b.client = conn, rratelimiter.New(conn, rratelimiter.WithClock(func() time.Time { return b.now }))
 	return b
 }

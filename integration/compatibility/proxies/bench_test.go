@@ -91,9 +91,7 @@ func benchRedis(b *testing.B) (address string, conn rueidis.Client, file string)
 }
 
 func connected(b *testing.B, redis string) rueidis.Client {
-	conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{redis}, DisableCache: true})
-	require.NoError(b, err)
-	b.Cleanup(conn.Close)
+	conn := servers.Connect(b, rueidis.ClientOption{InitAddress: []string{redis}, DisableCache: true})
 	return conn
 }
 

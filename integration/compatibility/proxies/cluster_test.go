@@ -33,9 +33,7 @@ descriptors:
       - {key: ban, rate_limit: {unit: year, requests_per_unit: 0}}
 `
 	cluster := servers.NewCluster(t)
-	conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: cluster.Addrs(), DisableCache: true})
-	require.NoError(t, err)
-	defer conn.Close()
+	conn := servers.Connect(t, rueidis.ClientOption{InitAddress: cluster.Addrs(), DisableCache: true})
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.yaml"), []byte("domain: apart"+descriptors), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "b.yaml"), []byte("domain: joined\nslot_by: tenant"+descriptors), 0o600))

@@ -53,9 +53,7 @@ type service struct {
 func start(t *testing.T, change ...func(*rls.Config)) *service {
 	t.Helper()
 	s := &service{redis: servers.Single(t)}
-	conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.redis.Addr()}, DisableCache: true})
-	require.NoError(t, err)
-	t.Cleanup(conn.Close)
+	conn := servers.Connect(t, rueidis.ClientOption{InitAddress: []string{s.redis.Addr()}, DisableCache: true})
 	file := filepath.Join(t.TempDir(), "edge.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(config), 0o600))
 	c := rls.Config{Client: rratelimiter.New(conn), Path: file, Log: slog.New(slog.DiscardHandler), Deadline: time.Second}

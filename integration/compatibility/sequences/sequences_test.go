@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -76,9 +75,7 @@ func number(t *testing.T, variable string, otherwise uint64) uint64 {
 // eachRelease runs a test against every release of Redisson that is to be tested.
 func eachRelease(t *testing.T, test func(t *testing.T, r *run)) {
 	server := servers.Single(t)
-	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
-	require.NoError(t, err)
-	t.Cleanup(redis.Close)
+	redis := server.Client(t)
 	serverVersion, err := servers.VersionOf(t.Context(), redis)
 	require.NoError(t, err)
 	for _, version := range oracle.VersionsToTest() {
@@ -119,44 +116,6 @@ type run struct {
 	sharers     int // requests that were made at one moment with others
 	sharedCalls int // the calls that carried them
 	stacks      []byte
-}
-
-// twins are the limiters A and B of one round, each with the one of another name that it may be renamed or copied to.
-type twins struct {
-	a, b     twin
-	big      bool // a rate above 2^32
-	client   bool // most rates are PER_CLIENT
-	history  []string
-	expiries int
-	next     []calls.Call // to be made before others
-}
-
-// twin is a limiter and the one of another name, in turn: which of them is called changes.
-type twin struct {
-	name, other string
-	id          string
-}
-
-func (w twin) keys() state.Keys      { return state.KeysOf(w.name, w.id) }
-func (w twin) otherKeys() state.Keys { return state.KeysOf(w.other, w.id) }
-
-func (tw *twins) each(do func(w *twin)) {
-	do(&tw.a)
-	do(&tw.b)
-}
-
-// swap makes the limiters of the other names those that are called.
-func (tw *twins) swap() {
-	tw.each(func(w *twin) { w.name, w.other = w.other, w.name })
-	tw.tell("the other name")
-}
-
-func (r *run) twins(title string) *twins {
-	of := func(name string) twin {
-		name = fmt.Sprintf("%s/%d/%s/%s", r.version, r.seed, title, name)
-		return twin{name: name, other: name + "2", id: r.java.ID()}
-	}
-	return &twins{a: of("a"), b: of("b")}
 }
 
 func (r *run) play(t *testing.T, round int) {
@@ -299,78 +258,4 @@ func one(ctx context.Context, by calls.Side, w twin, deed []calls.Call) (replies
 	return replies, nil
 }
 
-// requireLaw requires that a call came to what a law says, to the last field.
-func (r *run) requireLaw(t *testing.T, who string, want, got outcome, seed string, tw *twins) {
-	t.Helper()
-	want, got = want.without(r.version), got.without(r.version)
-	require.Equal(t, want.replies, got.replies, "%s does not answer as the protocol says\n%s%v", who, seed, tw)
-	for _, text := range want.fields(got, false) {
-		require.Empty(t, text, "%s does not leave what the protocol says: that, and what was left\n%s%v", who, seed, tw)
-	}
-}
-
-// explain requires that the differences which a call met, and no others, are what A and B differ in.
-func (r *run) explain(t *testing.T, m meeting, differ map[string]string, seed string, tw *twins) {
-	t.Helper()
-	met, beyond := m.met(r.version)
-	require.Empty(t, beyond, "a difference touches what it may not\n%s%v", seed, tw)
-	for field, text := range differ {
-		require.True(t, m.allowed(met, field), "no difference that is known: %s\n%s%v", text, seed, tw)
-	}
-	for _, d := range met {
-		r.met[d]++
-		tw.tell("known difference: %s", rules[d].name)
-	}
-}
-
-// without leaves out what a release does not write: keepAliveTime.
-func (o outcome) without(version string) outcome {
-	o = o.clone()
-	if !calls.AtLeast(version, "3.38.0") {
-		delete(o.main.Config, "keepAliveTime")
-		delete(o.other.Config, "keepAliveTime")
-	}
-	return o
-}
-
-// String is what happened to the limiters of the round.
-func (tw *twins) String() string {
-	const enough = 25
-	return "what happened:\n" + strings.Join(tw.history[max(0, len(tw.history)-enough):], "\n")
-}
-
-func (tw *twins) tell(format string, args ...any) {
-	tw.history = append(tw.history, fmt.Sprintf(format, args...))
-}
-
 func (r *run) chance(percent int) bool { return r.random.IntN(100) < percent }
-
-// report prints what was met.
-func (r *run) report(t *testing.T) {
-	t.Logf("Redisson %s: %d steps, %d of them by Go on limiter A; %d events", r.version, r.steps, r.byGo, r.events)
-	var made, lacks []string
-	total := 0
-	for _, op := range calls.Ops {
-		if n := r.made[op]; n > 0 {
-			made = append(made, fmt.Sprintf("%s %d", op, n))
-		}
-		if n := r.lacks[op]; n > 0 {
-			lacks = append(lacks, fmt.Sprintf("%s %d", op, n))
-			total += n
-		}
-	}
-	t.Logf("  calls: %s", strings.Join(made, ", "))
-	t.Logf("  answers of acquires: %v", r.answers)
-	t.Logf("  %d steps left out, since the release lacks the call: %s", total, strings.Join(lacks, ", "))
-	t.Logf("  %d requests of callers of one moment went in %d calls", r.sharers, r.sharedCalls)
-	var others []string
-	for d, rule := range rules {
-		if n := r.met[d]; n > 0 {
-			t.Logf("  known difference, %4d times: %s", n, rule.name)
-		} else {
-			others = append(others, rule.name)
-		}
-	}
-	slices.Sort(others)
-	t.Logf("  not met: %s", strings.Join(others, "; "))
-}

@@ -40,9 +40,7 @@ func TestEveryCallWorksOrNamesTheCorruption(t *testing.T) {
 	t.Logf("CORRUPTION_SEED=%d", seed)
 
 	server := servers.Single(t)
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
-	require.NoError(t, err)
-	defer client.Close()
+	client := server.Client(t)
 
 	version, err := servers.VersionOf(t.Context(), client)
 	require.NoError(t, err)

@@ -20,6 +20,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/faults/outages"
 	"github.com/rratelimiter/rratelimiter/integration/tools/leaks"
 	"github.com/rratelimiter/rratelimiter/integration/tools/ledger"
+	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -67,16 +68,12 @@ type crowd struct {
 func start(t *testing.T, option rueidis.ClientOption, direct ...string) *load {
 	t.Helper()
 	option.Dialer.Timeout = time.Second
-	redis, err := rueidis.NewClient(option)
-	require.NoError(t, err)
-	t.Cleanup(redis.Close)
+	redis := servers.Connect(t, option)
 	if direct != nil {
 		option.InitAddress = direct
 	}
 	option.DisableCache = true
-	other, err := rueidis.NewClient(option)
-	require.NoError(t, err)
-	t.Cleanup(other.Close)
+	other := servers.Connect(t, option)
 	l := &load{T: t, redis: redis, direct: other, started: time.Now(), stop: make(chan struct{})}
 	client := rratelimiter.New(redis)
 	l.open(&l.keeping, client, hour, plenty, time.Hour, 1)

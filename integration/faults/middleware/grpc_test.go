@@ -22,15 +22,14 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
 	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // startGRPC starts a gRPC server with an interceptor of a failure mode on a Redis, and clients that call it. Results and modes are
 // those of httplimit.
 func startGRPC(t *testing.T, addr string, mode httplimit.FailureMode) *load {
-	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}})
-	require.NoError(t, err)
-	t.Cleanup(redis.Close)
+	redis := servers.Connect(t, rueidis.ClientOption{InitAddress: []string{addr}})
 	l := &load{t: t}
 	perClient := grpclimit.Each(rratelimiter.New(redis), "api", grpclimit.ByMetadata("client"), limit.SlidingWindow{Permits: permits, Interval: interval})
 	arrives := func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -60,9 +61,7 @@ type load struct {
 
 // start starts a server with a middleware of a failure mode on a Redis, and clients that ask it.
 func start(t *testing.T, addr string, mode httplimit.FailureMode) *load {
-	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}})
-	require.NoError(t, err)
-	t.Cleanup(redis.Close)
+	redis := servers.Connect(t, rueidis.ClientOption{InitAddress: []string{addr}})
 	l := &load{t: t}
 	perClient := httplimit.Each(rratelimiter.New(redis), "web", httplimit.ByHeader("X-Client"), limit.SlidingWindow{Permits: permits, Interval: interval})
 	limited := httplimit.Middleware(perClient, httplimit.OnFailure(mode), httplimit.Deadline(deadline),

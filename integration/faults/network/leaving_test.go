@@ -18,18 +18,11 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-func connect(t *testing.T, s *servers.Server) rueidis.Client {
-	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.Addr()}})
-	require.NoError(t, err)
-	t.Cleanup(c.Close)
-	return c
-}
-
 // Issue 9, points 7 and 10: a server that hangs again and again, and callers who leave at every moment: all permits are
 // accounted for.
 func TestHungAndCancelled(t *testing.T) {
 	s := servers.Single(t)
-	conn := connect(t, s)
+	conn := servers.Connect(t, rueidis.ClientOption{InitAddress: []string{s.Addr()}})
 	for _, opts := range [][]rratelimiter.Option{nil, {rratelimiter.WithDenialCache(time.Hour)}} {
 		c := rratelimiter.New(conn, opts...)
 		l := c.Limiter("x")

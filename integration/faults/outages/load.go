@@ -7,7 +7,6 @@ package outages
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -55,39 +54,6 @@ const (
 	patience = 60 * time.Second
 )
 
-// Target is what a Load talks to.
-type Target struct {
-	Redis    rueidis.ClientOption
-	Redisson oracle.Target
-}
-
-// OnSingle is a server that stands alone.
-func OnSingle(s *servers.Server) Target {
-	return Target{
-		Redis:    rueidis.ClientOption{InitAddress: []string{s.Addr()}, ForceSingleClient: true},
-		Redisson: oracle.Single(s.Addr()),
-	}
-}
-
-// OnCluster is a Redis Cluster.
-func OnCluster(c *servers.Cluster) Target {
-	return Target{
-		Redis:    rueidis.ClientOption{InitAddress: c.Addrs()},
-		Redisson: oracle.Cluster(c.Addrs()...),
-	}
-}
-
-// OnSentinel is a master under sentinels.
-func OnSentinel(s *servers.Sentinel) Target {
-	return Target{
-		Redis: rueidis.ClientOption{
-			InitAddress: s.Addrs(),
-			Sentinel:    rueidis.SentinelOption{MasterSet: s.MasterName()},
-		},
-		Redisson: oracle.Sentinel(s.MasterName(), s.Addrs()...),
-	}
-}
-
 // Load is 32 callers, half of them Go's and half Redisson's, who take permits of one limiter until Stop.
 type Load struct {
 	t       testing.TB
@@ -124,9 +90,7 @@ func Start(t testing.TB, fault string, on Target) *Load {
 	t.Helper()
 	// A short time-out, since a call that Redisson sends again would otherwise outlast the load.
 	redisson := oracle.Start(t, "4.7.0", on.Redisson, oracle.WithTimeout(time.Second))
-	redis, err := rueidis.NewClient(on.Redis)
-	require.NoError(t, err)
-	t.Cleanup(redis.Close)
+	redis := servers.Connect(t, on.Redis)
 	l := &Load{
 		t:         t,
 		fault:     fault,
@@ -175,106 +139,6 @@ func (l *Load) SetRate() {
 		}
 		require.NoError(l.t, ctx.Err(), "TrySetRate: %v", err)
 		time.Sleep(10 * time.Millisecond)
-	}
-}
-
-// warmUp takes the permits of one interval evenly. From then on they come back evenly, rather than all at once.
-func (l *Load) warmUp() {
-	const steps = 50
-	tick := time.NewTicker(Interval / steps)
-	defer tick.Stop()
-	for range steps {
-		<-tick.C
-		granted, err := l.goBooks.Time("go", Rate/steps, func() (bool, error) {
-			return l.limiter.TryAcquire(context.Background(), Rate/steps)
-		})
-		require.NoError(l.t, err)
-		require.True(l.t, granted)
-	}
-}
-
-// goCaller takes permits again and again, by the call that its number stands for, each time with a context that ends within 1 to 2 s.
-func (l *Load) goCaller(i int) {
-	random := rand.New(rand.NewPCG(uint64(i), 0))
-	for !l.stopped() {
-		permits := 1 + random.Int64N(3)
-		deadline := time.Now().Add(time.Second + time.Duration(random.Int64N(int64(time.Second))))
-		ctx, cancel := context.WithDeadline(context.Background(), deadline)
-		granted, err := l.goBooks.Time("go", permits, func() (bool, error) {
-			switch i % 4 {
-			case 0:
-				err := l.limiter.Acquire(ctx, permits)
-				return err == nil, err
-			case 1:
-				return l.limiter.TryAcquireWithin(ctx, permits, within)
-			case 2:
-				decision, err := l.limiter.Take(ctx, permits)
-				return decision.Allowed, err
-			default:
-				return l.limiter.TryAcquire(ctx, permits)
-			}
-		})
-		l.noteLateness(time.Since(deadline))
-		cancel()
-		if err != nil || !granted {
-			// A program that was denied or failed has something else to do first, too.
-			time.Sleep(pause + time.Duration(random.Int64N(int64(10*time.Millisecond))))
-		}
-	}
-}
-
-// watchMachine notes when this process, or the server of the limiter, does not get on for longer than a stall: it asks for something that
-// has nothing to do with limiters, over connections of its own.
-func (l *Load) watchMachine(on rueidis.ClientOption) {
-	on.DialCtxFn = nil
-	bare, err := rueidis.NewClient(on)
-	if err != nil {
-		l.t.Errorf("a client to watch the machine with: %v", err)
-		return
-	}
-	defer bare.Close()
-	for !l.stopped() {
-		begun := time.Now()
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		_ = bare.Do(ctx, bare.B().Exists().Key(Name).Build()).Error()
-		cancel()
-		time.Sleep(pause)
-		if ended := time.Now(); ended.Sub(begun) > stall {
-			l.stalls = append(l.stalls, span{begun, ended})
-		}
-	}
-}
-
-func (l *Load) noteLateness(by time.Duration) {
-	if by > late {
-		l.lateCalls.Add(1)
-	}
-	for {
-		latest := l.latest.Load()
-		if int64(by) <= latest || l.latest.CompareAndSwap(latest, int64(by)) {
-			return
-		}
-	}
-}
-
-// javaCrowd lets the crowd loose second by second, since a crowd ends by its own clock alone.
-func (l *Load) javaCrowd(crowd oracle.Crowd) {
-	crowd.Duration = time.Second
-	for !l.stopped() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		got, err := l.java.Crowd(ctx, crowd)
-		cancel()
-		if err != nil {
-			l.t.Errorf("the Java side has ended: %v", err)
-			return
-		}
-		for _, g := range got.Grants {
-			l.javaBooks.Granted(ledger.Grant{Start: g.Start, End: g.End, Permits: g.Permits, Who: "java"})
-		}
-		l.javaBooks.Denied(got.Denials)
-		for message, n := range got.Errors {
-			l.javaBooks.Failed(&oracle.Error{Message: message}, n)
-		}
 	}
 }
 

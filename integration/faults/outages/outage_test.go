@@ -111,11 +111,9 @@ func TestEveryCallInAnOutage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := servers.Single(t)
-			redis, err := rueidis.NewClient(rueidis.ClientOption{
+			redis := servers.Connect(t, rueidis.ClientOption{
 				InitAddress: []string{server.Addr()}, ConnWriteTimeout: givenUp, Dialer: net.Dialer{Timeout: connecting},
 			})
-			require.NoError(t, err)
-			t.Cleanup(redis.Close)
 			limiter := rratelimiter.New(redis, test.options...).Limiter(Name)
 			for _, call := range []string{"SetRate", "TryAcquire", "Exists", "SizeInMemory"} {
 				require.NoError(t, everyCall[call](t.Context(), limiter)) // which makes the connections

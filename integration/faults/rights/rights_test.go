@@ -21,7 +21,6 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
-	"github.com/rratelimiter/rratelimiter/integration/tools/state"
 )
 
 // commands are all that the scripts run: those that they name, and those that Expire and ClearExpire hand to them.
@@ -41,41 +40,6 @@ const (
 	rate     = 10
 	interval = time.Hour
 )
-
-// stage is a server with a limiter as two see it: one who may do all, and one without a right. Both are one client of the limiter's.
-type stage struct {
-	server *servers.Server
-	redis  rueidis.Client // all rights
-	id     uuid.UUID
-	now    time.Time
-	all    *rratelimiter.Client
-}
-
-func (s *stage) clock() time.Time { return s.now }
-
-func (s *stage) do(t *testing.T, args ...string) rueidis.RedisMessage {
-	t.Helper()
-	message, err := s.redis.Do(t.Context(), s.redis.B().Arbitrary(args...).Build()).ToMessage()
-	if !rueidis.IsRedisNil(err) {
-		require.NoError(t, err, args)
-	}
-	return message
-}
-
-// without gives a client whose user lacks a command, and which needs it.
-func (s *stage) without(t *testing.T, command string) *rratelimiter.Client {
-	t.Helper()
-	s.do(t, "ACL", "SETUSER", "somebody", "reset", "on", ">secret", "~*", "+@all", "-"+strings.ToLower(command))
-	redis, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress: []string{s.server.Addr()}, Username: "somebody", Password: "secret", ForceSingleClient: true, DisableCache: true,
-	})
-	require.NoError(t, err)
-	t.Cleanup(redis.Close)
-	if command == "TIME" {
-		return rratelimiter.New(redis, rratelimiter.WithClientID(s.id), rratelimiter.WithServerTime())
-	}
-	return rratelimiter.New(redis, rratelimiter.WithClientID(s.id), rratelimiter.WithClock(s.clock))
-}
 
 // call is one call of somebody who may lack a right for it.
 type call struct {
@@ -134,112 +98,10 @@ func calls(r rratelimiter.Rate) []call {
 	}
 }
 
-// The states in which a call finds the limiter: 3 and 2 permits are taken, or 4 more that have expired. Of the 5, Redisson
-// may have released 4, or 2 more may have been lost.
-var states = []string{"taken", "left", "all left", "no value", "no value, left", released, "released, left", lost, "lost, left"}
-
-const (
-	released = "released"
-	lost     = "lost"
-	drifted  = 4 // permits released
-	missing  = 2 // permits lost
-)
-
-func (s *stage) prepare(t *testing.T, r rratelimiter.Rate, name string) (taken int64) {
-	t.Helper()
-	s.do(t, "FLUSHALL")
-	s.now = time.UnixMilli(time.Now().UnixMilli())
-	for _, limiter := range []string{"limiter", "other"} {
-		l := s.all.Limiter(limiter)
-		require.NoError(t, l.SetRate(t.Context(), r))
-		take := func(permits int64) {
-			t.Helper()
-			ok, err := l.TryAcquire(t.Context(), permits)
-			require.NoError(t, err)
-			require.True(t, ok)
-			s.now = s.now.Add(time.Millisecond)
-		}
-		if limiter == "other" { // which a Rename or a Copy replaces
-			take(rate)
-			break
-		}
-		if strings.Contains(name, "left") {
-			take(4)
-			if name != "all left" {
-				s.now = s.now.Add(interval / 2)
-			}
-		}
-		if name != "all left" {
-			take(3)
-			take(2)
-		}
-		if strings.Contains(name, "left") {
-			s.now = s.now.Add(interval / 2)
-			if name == "all left" {
-				s.now = s.now.Add(interval)
-			}
-		}
-		if strings.Contains(name, "no value") {
-			k := state.KeysOf("limiter", s.id.String())
-			s.do(t, "DEL", k[state.Value], k[state.ClientValue])
-		}
-		value, permits := state.KeysOf("limiter", s.id.String())[state.Value], int64(0)
-		if r.Type == rratelimiter.PerClient {
-			value = state.KeysOf("limiter", s.id.String())[state.ClientValue]
-		}
-		switch {
-		case strings.HasPrefix(name, released):
-			permits = drifted
-		case strings.HasPrefix(name, lost):
-			permits = -missing
-		}
-		if permits != 0 {
-			s.do(t, "INCRBY", value, strconv.FormatInt(permits, 10))
-		}
-	}
-	if name == "all left" {
-		return 0
-	}
-	return 5
-}
-
-// settled waits until a value that a refused script gave up is gone: a millisecond.
-func (s *stage) settled(t *testing.T) {
-	t.Helper()
-	for _, limiter := range []string{"limiter", "other"} {
-		k := state.KeysOf(limiter, s.id.String())
-		for _, key := range []string{k[state.Value], k[state.ClientValue]} {
-			for {
-				reply := s.do(t, "PTTL", key)
-				left, err := reply.AsInt64()
-				require.NoError(t, err)
-				if left < 0 || left > 10 {
-					break
-				}
-			}
-		}
-	}
-}
-
-func (s *stage) free(t *testing.T, name string) (free, permits int64) {
-	t.Helper()
-	l := s.all.Limiter(name)
-	config, err := l.Config(t.Context())
-	if errors.Is(err, rratelimiter.ErrNotInitialized) {
-		return -1, 0
-	}
-	require.NoError(t, err)
-	free, err = l.AvailablePermits(t.Context())
-	require.NoError(t, err)
-	return free, config.Permits
-}
-
 // Issue 9, point 13.
 func TestARightThatIsMissing(t *testing.T) {
 	server := servers.Single(t)
-	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
-	require.NoError(t, err)
-	t.Cleanup(redis.Close)
+	redis := server.Client(t)
 	s := &stage{server: server, redis: redis, id: uuid.New()}
 	s.all = rratelimiter.New(redis, rratelimiter.WithClientID(s.id), rratelimiter.WithClock(s.clock))
 	refused := make(map[string]int) // by command

@@ -90,15 +90,13 @@ func TestDenialCache_HungServer_DeniesAtOnce(t *testing.T) {
 func TestDenialCache_HalfOpenConnection_DeniesAtOnce(t *testing.T) {
 	server := servers.Single(t)
 	var frozen atomic.Bool
-	redis, err := rueidis.NewClient(rueidis.ClientOption{
+	redis := servers.Connect(t, rueidis.ClientOption{
 		InitAddress: []string{server.Addr()},
 		DialCtxFn: func(ctx context.Context, addr string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
 			conn, err := dialer.DialContext(ctx, "tcp", addr)
 			return &halfOpen{conn, &frozen}, err
 		},
 	})
-	require.NoError(t, err)
-	t.Cleanup(redis.Close)
 	limiter := exhausted(t, redis, time.Hour, rratelimiter.Overall)
 	frozen.Store(true)
 	denyAll(t, limiter)
@@ -153,9 +151,7 @@ func denyAll(t *testing.T, limiter *rratelimiter.Limiter) {
 // TestDenialCache_SlotMoves_SendsNoOtherCommands: a denial through ASK costs its call, and those from memory nothing.
 func TestDenialCache_SlotMoves_SendsNoOtherCommands(t *testing.T) {
 	cluster := servers.NewCluster(t)
-	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: cluster.Addrs()})
-	require.NoError(t, err)
-	t.Cleanup(redis.Close)
+	redis := servers.Connect(t, rueidis.ClientOption{InitAddress: cluster.Addrs()})
 	slot, err := cluster.SlotOf(t.Context(), name)
 	require.NoError(t, err)
 	from, err := cluster.MasterOf(t.Context(), slot)
@@ -195,10 +191,7 @@ func TestDenialCache_SlotMoves_SendsNoOtherCommands(t *testing.T) {
 
 // connect makes a client with rueidis's default options: its cache is there, and nothing uses it.
 func connect(t *testing.T, addr string) rueidis.Client {
-	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}})
-	require.NoError(t, err)
-	t.Cleanup(redis.Close)
-	return redis
+	return servers.Connect(t, rueidis.ClientOption{InitAddress: []string{addr}})
 }
 
 // commands counts the scripts that a server has run, and what redirected calls and reads through a client's cache send

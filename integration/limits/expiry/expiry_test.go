@@ -89,9 +89,7 @@ var errOver = errors.New("the limiter has ended")
 // Issue 9, points 1 and 2, on a real server.
 func TestNothingIsGrantedTwiceAroundTheEnd(t *testing.T) {
 	server := servers.Single(t)
-	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
-	require.NoError(t, err)
-	t.Cleanup(redis.Close)
+	redis := server.Client(t)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	clients := [2]*rratelimiter.Client{rratelimiter.New(redis), rratelimiter.New(redis)}

@@ -48,15 +48,6 @@ func loadTime(t *testing.T) time.Duration {
 	return d
 }
 
-// dial opens a client of its own.
-func dial(t *testing.T, on rueidis.ClientOption) rueidis.Client {
-	t.Helper()
-	redis, err := rueidis.NewClient(on)
-	require.NoError(t, err)
-	t.Cleanup(redis.Close)
-	return redis
-}
-
 func single(addr string) rueidis.ClientOption {
 	return rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true}
 }

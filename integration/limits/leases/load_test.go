@@ -16,6 +16,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/compatibility/oracle"
 	"github.com/rratelimiter/rratelimiter/integration/faults/outages"
 	"github.com/rratelimiter/rratelimiter/integration/tools/ledger"
+	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
 const (
@@ -49,14 +50,14 @@ type load struct {
 func start(t *testing.T, on outages.Target) *load {
 	t.Helper()
 	l := &load{
-		t: t, redis: dial(t, on.Redis), goBooks: ledger.New(func(err error) string { return err.Error() }),
+		t: t, redis: servers.Connect(t, on.Redis), goBooks: ledger.New(func(err error) string { return err.Error() }),
 		javas: ledger.New(func(err error) string { return err.Error() }), stop: make(chan struct{}), began: time.Now(),
 	}
 	l.java = oracle.Start(t, "4.7.0", on.Redisson, oracle.WithTimeout(time.Second)).Limiter(name)
 	l.limiter = setRate(t, l.redis, rratelimiter.Rate{Permits: rate, Interval: interval})
 	l.began = time.Now()
 	for client := range uint64(goClients) {
-		leased := rratelimiter.New(dial(t, on.Redis), rratelimiter.WithLease(lease)).Limiter(name)
+		leased := rratelimiter.New(servers.Connect(t, on.Redis), rratelimiter.WithLease(lease)).Limiter(name)
 		for caller := range uint64(callers) {
 			l.running.Go(func() { l.bursts(leased, rand.New(rand.NewPCG(client, caller))) })
 		}

@@ -17,7 +17,7 @@ import (
 func TestJavaSetsTheRate(t *testing.T) {
 	const before, after = 20_000, 50
 	server := servers.Single(t)
-	redis := dial(t, single(server.Addr()))
+	redis := servers.Connect(t, single(server.Addr()))
 	java := oracle.Start(t, "4.7.0", outages.OnSingle(server).Redisson).Limiter(name)
 	for _, keep := range []bool{false, true} {
 		l := setRate(t, redis, rratelimiter.Rate{Permits: before, Interval: interval})

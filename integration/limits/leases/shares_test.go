@@ -56,7 +56,7 @@ func shares(t *testing.T, interval time.Duration, tasks ...task) (granted [][]in
 	t.Helper()
 	const duration = 3 * time.Second
 	server := servers.Single(t)
-	setRate(t, dial(t, single(server.Addr())), rratelimiter.Rate{Permits: permitsIn(interval), Interval: interval})
+	setRate(t, servers.Connect(t, single(server.Addr())), rratelimiter.Rate{Permits: permitsIn(interval), Interval: interval})
 	begin := time.Now().Add(500 * time.Millisecond)
 	end := begin.Add(duration)
 	var members []*process

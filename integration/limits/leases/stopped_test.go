@@ -18,7 +18,7 @@ import (
 func TestAStoppedProcessUsesNoLeaseAfterItsEnd(t *testing.T) {
 	const leased = 400 * time.Millisecond
 	server := servers.Single(t)
-	redis := dial(t, single(server.Addr()))
+	redis := servers.Connect(t, single(server.Addr()))
 	after := 0
 	for _, stopped := range []time.Duration{100, 390, 400, 600} {
 		stopped *= time.Millisecond
@@ -55,7 +55,7 @@ func TestAStoppedProcessUsesNoLeaseAfterItsEnd(t *testing.T) {
 // A process that dies with leases costs what it had leased until the window has passed, and leaves nothing else.
 func TestAKilledProcessLosesItsLeaseForAnInterval(t *testing.T) {
 	server := servers.Single(t)
-	redis := dial(t, single(server.Addr()))
+	redis := servers.Connect(t, single(server.Addr()))
 	for range 3 {
 		l := setRate(t, redis, rratelimiter.Rate{Permits: 1_000_000, Interval: interval})
 		p := startMember(t, task{Addr: server.Addr(), Lease: lease, End: time.Now().Add(10 * time.Second), Often: 50, Pause: time.Millisecond, Warm: 1000})

@@ -28,9 +28,7 @@ func TestNamesOfATokenBucket(t *testing.T) {
 		names = n
 	}
 	server := servers.Single(t)
-	conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}})
-	require.NoError(t, err)
-	t.Cleanup(conn.Close)
+	conn := servers.Connect(t, rueidis.ClientOption{InitAddress: []string{server.Addr()}})
 	ctx := context.Background()
 	used := func() int64 {
 		info, err := conn.Do(ctx, conn.B().Info().Section("memory").Build()).ToString()

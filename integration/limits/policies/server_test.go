@@ -50,9 +50,7 @@ func TestAServerAnswersAsTheOneInMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			memory := miniredis.RunT(t)
-			conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{memory.Addr()}, DisableCache: true, ForceSingleClient: true})
-			require.NoError(t, err)
-			t.Cleanup(conn.Close)
+			conn := servers.Connect(t, rueidis.ClientOption{InitAddress: []string{memory.Addr()}, DisableCache: true, ForceSingleClient: true})
 			other := rratelimiter.New(conn, rratelimiter.WithClock(func() time.Time { return b.now }))
 			real, reference := limit.New(b.client, "name", policies...), limit.New(other, "name", policies...)
 			random := rand.New(rand.NewPCG(7, 8))
@@ -136,9 +134,7 @@ func TestMostPoliciesOnAServer(t *testing.T) {
 // TestKeysExpireOnAServer as soon as nothing is taken, by the server's clock too.
 func TestKeysExpireOnAServer(t *testing.T) {
 	server := servers.Single(t)
-	conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}})
-	require.NoError(t, err)
-	t.Cleanup(conn.Close)
+	conn := servers.Connect(t, rueidis.ClientOption{InitAddress: []string{server.Addr()}})
 	for name, client := range map[string]*rratelimiter.Client{"host": rratelimiter.New(conn), "server": rratelimiter.New(conn, rratelimiter.WithServerTime())} {
 		const d = 300 * time.Millisecond
 		var last time.Time
@@ -166,9 +162,7 @@ func TestKeysExpireOnAServer(t *testing.T) {
 // TestOnACluster keys of a limiter share a slot, and a Join across slots is refused before anything is sent.
 func TestOnACluster(t *testing.T) {
 	cluster := servers.NewCluster(t)
-	conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: cluster.Addrs()})
-	require.NoError(t, err)
-	t.Cleanup(conn.Close)
+	conn := servers.Connect(t, rueidis.ClientOption{InitAddress: cluster.Addrs()})
 	client := rratelimiter.New(conn)
 	ctx := t.Context()
 	window, bucket := limit.FixedWindow{Permits: 10, Interval: time.Hour}, limit.TokenBucket{Capacity: 5, Refill: 1, Interval: time.Hour}
@@ -186,7 +180,7 @@ func TestOnACluster(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, want, ok)
 	}
-	_, err = limit.Join(limit.New(client, "a", window), limit.New(client, "b", window)).TryAcquire(ctx, 1)
+	_, err := limit.Join(limit.New(client, "a", window), limit.New(client, "b", window)).TryAcquire(ctx, 1)
 	require.ErrorIs(t, err, rratelimiter.ErrCrossSlot)
 	seen, err := limit.New(client, "a", window).Peek(ctx)
 	require.NoError(t, err)

@@ -127,9 +127,7 @@ func TestAHundredThousandAbandonedCalls(t *testing.T) {
 // connect makes a client whose connections a server that hangs for a while, or a machine that does, does not end.
 func connect(t *testing.T, server *servers.Server) *rratelimiter.Client {
 	t.Helper()
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true, ConnWriteTimeout: time.Minute})
-	require.NoError(t, err)
-	t.Cleanup(client.Close)
+	client := servers.Connect(t, rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true, ConnWriteTimeout: time.Minute})
 	return rratelimiter.New(client)
 }
 

@@ -30,9 +30,7 @@ func TestManyNamesLeaveNothing(t *testing.T) {
 	}
 	server := servers.Single(t)
 	goroutines := runtime.NumGoroutine()
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
-	require.NoError(t, err)
-	t.Cleanup(client.Close)
+	client := server.Client(t)
 	c := rratelimiter.New(client)
 
 	// How fast this machine is decides how long the first limiter has to live so that the last one still meets it.

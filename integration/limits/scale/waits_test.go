@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
@@ -41,9 +40,7 @@ func TestCrowdOfImpatientCallers(t *testing.T) {
 	}
 	server := servers.Single(t)
 	goroutines := runtime.NumGoroutine()
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
-	require.NoError(t, err)
-	t.Cleanup(client.Close)
+	client := server.Client(t)
 	c := rratelimiter.New(client)
 	// What the Redis client and the runtime keep for so many goroutines is there before anything is counted.
 	crowd(t, c.Limiter("before"), callers, 500*time.Millisecond)

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -54,9 +53,7 @@ func newScene(t *testing.T, server *servers.Server, clock func() time.Time) *sce
 		option = rratelimiter.WithClock(clock)
 	}
 	for range clients {
-		redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
-		require.NoError(t, err)
-		t.Cleanup(redis.Close)
+		redis := server.Client(t)
 		tapped := &tap{Client: redis, clock: clock}
 		s.taps = append(s.taps, tapped)
 		s.clients = append(s.clients, rratelimiter.New(tapped, option))

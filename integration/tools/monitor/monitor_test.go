@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
@@ -34,9 +33,7 @@ func TestParse(t *testing.T) {
 // What a real server tells of real calls, any bytes included.
 func TestWatchGrants(t *testing.T) {
 	server := servers.Single(t)
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
-	require.NoError(t, err)
-	defer client.Close()
+	client := server.Client(t)
 	limiter := rratelimiter.New(client).Limiter("watched")
 	require.NoError(t, limiter.SetRate(t.Context(), rratelimiter.Rate{Permits: 1000, Interval: time.Minute}))
 	grants := WatchGrants(t, server.Addr(), "{watched}:permits", time.Minute)

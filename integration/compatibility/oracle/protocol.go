@@ -1,0 +1,105 @@
+package oracle
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+)
+
+// request is one line to the Java program. What is nil is left out, and chooses the form of the call without that argument.
+type request struct {
+	ID             int64    `json:"id"`
+	Call           string   `json:"call"`
+	Limiter        string   `json:"limiter,omitempty"`
+	Permits        *int64   `json:"permits,omitempty"`
+	TimeoutMillis  *int64   `json:"timeoutMillis,omitempty"`
+	Type           RateType `json:"type,omitempty"`
+	Rate           *int64   `json:"rate,omitempty"`
+	IntervalMillis *int64   `json:"intervalMillis,omitempty"`
+	KeepAlive      *int64   `json:"keepAliveMillis,omitempty"`
+	KeepState      bool     `json:"keepState,omitempty"`
+	Millis         *int64   `json:"millis,omitempty"`
+	Absolute       bool     `json:"absolute,omitempty"`
+	NewName        *string  `json:"newName,omitempty"`
+	Replace        bool     `json:"replace,omitempty"`
+	Threads        int      `json:"threads,omitempty"`
+	Limiters       int      `json:"limiters,omitempty"`
+	Async          bool     `json:"async,omitempty"`
+	AcquireTimeout *int64   `json:"acquireTimeoutMillis,omitempty"`
+}
+
+// answer is one line from the Java program: the first one, or what a request came to.
+type answer struct {
+	Ready      bool   `json:"ready"`
+	Version    string `json:"version"`
+	RedissonID string `json:"-"`
+
+	ID          json.RawMessage `json:"id"` // a number, but in the first line the instance's id
+	Result      json.RawMessage `json:"result"`
+	Error       *string         `json:"error"`
+	Class       string          `json:"class"`
+	Unsupported *string         `json:"unsupported"`
+}
+
+func (r *Redisson) decode(a answer, result any) error {
+	switch {
+	case a.Unsupported != nil:
+		return fmt.Errorf("redisson %s, %s: %w", r.version, *a.Unsupported, ErrUnsupported)
+	case a.Error != nil:
+		return &Error{Message: *a.Error, Class: a.Class}
+	case result == nil:
+		return nil
+	default:
+		return json.Unmarshal(a.Result, result)
+	}
+}
+
+// read hands each answer to the call that waits for it, until the process ends.
+func (r *Redisson) read(stdout io.Reader, ready chan<- answer) {
+	err := r.dispatch(bufio.NewReader(stdout), ready)
+	// A process that writes something else than answers is of no more use. Where it has ended by itself this does nothing.
+	_ = r.cmd.Process.Kill()
+	waitErr := r.cmd.Wait()
+	r.mu.Lock()
+	r.failed = fmt.Errorf("redisson %s: %w: %w", r.version, ErrEnded, errors.Join(err, waitErr, errNoMoreAnswers))
+	r.mu.Unlock()
+	close(r.ended)
+}
+
+var errNoMoreAnswers = errors.New("no more answers")
+
+func (r *Redisson) dispatch(lines *bufio.Reader, ready chan<- answer) error {
+	for {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		var a answer
+		if err := json.Unmarshal(line, &a); err != nil {
+			return fmt.Errorf("a line that is no answer: %w: %.200q", err, line)
+		}
+		if a.Ready {
+			if err := json.Unmarshal(a.ID, &a.RedissonID); err != nil {
+				return err
+			}
+			ready <- a
+			continue
+		}
+		id, err := strconv.ParseInt(string(a.ID), 10, 64)
+		if err != nil {
+			return fmt.Errorf("an answer without a number: %.200q", line)
+		}
+		r.mu.Lock()
+		waiting := r.pending[id]
+		r.mu.Unlock()
+		if waiting != nil {
+			waiting <- a
+		}
+	}
+}

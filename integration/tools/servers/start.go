@@ -1,0 +1,165 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// dataArgs are the arguments of a server that keeps data, in memory alone.
+func dataArgs(args []string) []string {
+	return append([]string{"--save", "", "--appendonly", "no"}, args...)
+}
+
+var errPortTaken = errors.New("the port is taken")
+
+// startServer starts a server on a free port. Whether a port is free is known only once the server has bound it, so a port that
+// another process took in between is given up for another one.
+func startServer(ctx context.Context, l launcher, dir string, args []string) (*Server, error) {
+	const tries = 20
+	var err error
+	for range tries {
+		var port int
+		if port, err = freePort(); err != nil {
+			return nil, err
+		}
+		var started instance
+		if started, err = l.launch(dir, port, args); err != nil {
+			return nil, err
+		}
+		if err = awaitAnswer(ctx, port, started); err == nil {
+			return &Server{launcher: l, dir: dir, port: port, args: args, instance: started}, nil
+		}
+		err = errors.Join(err, started.kill())
+		if !errors.Is(err, errPortTaken) {
+			return nil, err
+		}
+	}
+	return nil, err
+}
+
+// freePort finds a port that is free now, and whose cluster bus port (10000 above) is free too. Both lie below the range from which
+// systems take the ports of outgoing connections, so only another server can take them.
+func freePort() (int, error) {
+	const low, high, tries = 11000, 22000, 200
+	for range tries {
+		port := low + rand.IntN(high-low)
+		if canListen(port) && canListen(port+10000) {
+			return port, nil
+		}
+	}
+	return 0, fmt.Errorf("no free port between %d and %d", low, high)
+}
+
+func canListen(port int) bool {
+	listener, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+	if err != nil {
+		return false
+	}
+	return listener.Close() == nil
+}
+
+// awaitAnswer waits until the started server answers. That it is this one and not another one on the same port is told by its process id.
+func awaitAnswer(ctx context.Context, port int, started instance) error {
+	addr := net.JoinHostPort(host, strconv.Itoa(port))
+	want := "process_id:" + strconv.Itoa(started.pid()) + "\r\n"
+	for {
+		select {
+		case <-started.exited():
+			if strings.Contains(started.log(), "Address already in use") {
+				return fmt.Errorf("%s: %w", addr, errPortTaken)
+			}
+			return fmt.Errorf("the server on %s has ended, its log:\n%s", addr, started.log())
+		default:
+		}
+		info, err := ask(ctx, addr, "INFO", "server")
+		if err == nil {
+			text, textErr := info.ToString()
+			switch {
+			case textErr != nil:
+				err = textErr
+			case started.pid() == 0 || strings.Contains(text, want):
+				return nil
+			default:
+				return fmt.Errorf("another server answers on %s: %w", addr, errPortTaken)
+			}
+		}
+		if !pause(ctx) {
+			return fmt.Errorf("the server on %s does not answer: %w, its log:\n%s", addr, err, started.log())
+		}
+	}
+}
+
+// startAll starts n servers at once, each in its own folder under dir. Where one fails, all that started are killed. args gives a server's
+// arguments and may prepare its folder.
+func startAll(ctx context.Context, dir string, n int, args func(own string) ([]string, error)) ([]*Server, error) {
+	started := make([]*Server, n)
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			own, err := os.MkdirTemp(dir, "server-")
+			if err != nil {
+				errs[i] = err
+				return
+			}
+			ownArgs, err := args(own)
+			if err != nil {
+				errs[i] = err
+				return
+			}
+			started[i], errs[i] = startServer(ctx, launcherAskedFor(), own, ownArgs)
+		})
+	}
+	wg.Wait()
+	err := errors.Join(errs...)
+	if err == nil {
+		return started, nil
+	}
+	for _, server := range started {
+		if server != nil {
+			err = errors.Join(err, server.Kill())
+		}
+	}
+	return nil, err
+}
+
+func closeAll(servers []*Server) error {
+	var errs []error
+	for _, server := range servers {
+		errs = append(errs, server.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// closeAndReport ends the servers of a test, and shows their logs where it has failed.
+func closeAndReport(t testing.TB, servers ...*Server) {
+	if t.Failed() {
+		for _, server := range servers {
+			t.Logf("log of the server on %s:\n%s", server.Addr(), server.Log())
+		}
+	}
+	if err := closeAll(servers); err != nil {
+		t.Errorf("servers: %v", err)
+	}
+}
+
+// pause waits a moment before something is looked at again; false once ctx has ended.
+func pause(ctx context.Context) bool {
+	timer := time.NewTimer(20 * time.Millisecond)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
