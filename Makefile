@@ -64,7 +64,8 @@ test-faults: deps
 	cd integration && $(GO_TEST) -v -count=10 -timeout 120m ./faults/outages ./faults/network ./faults/joined
 	cd integration && LEASE_LOAD=30s $(GO_TEST) -v -count=1 -timeout 30m ./limits/leases
 	cd integration && STRICT=10s $(GO_TEST) -v -timeout 60m ./limits/strict
-	cd integration && NAMES=1000000 WAITS=30s POLICY_STEPS=50000 $(GO_TEST) -v -timeout 120m ./limits/scale ./faults/corruption ./limits/policies ./compatibility/peers
+	cd integration && CROWD=5s EXPIRIES=1000 $(GO_TEST) -v -count=1 -timeout 30m ./compatibility/crowd ./limits/expiry
+	cd integration && CORRUPTION_ROUNDS=4000 NAMES=1000000 WAITS=30s POLICY_STEPS=50000 $(GO_TEST) -v -timeout 120m ./limits/scale ./faults/corruption ./limits/policies ./compatibility/peers
 	POLICY_STEPS=50000 $(GO_TEST) -timeout 120m ./limit
 	cd integration && SEQUENCE_SEEDS=100 REDISSON_VERSIONS=4.7.0 $(GO_TEST) -v -timeout 120m ./compatibility/sequences
 

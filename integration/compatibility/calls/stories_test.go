@@ -245,7 +245,7 @@ func TestEveryCallIsInAStory(t *testing.T) {
 		}
 	}
 	for _, op := range []calls.Op{calls.Copy, calls.CopyAndReplace} {
-		told[op] = true // in TestRenameAndCopy, which looks at two limiters
+		told[op] = true // in renameAndCopy, which looks at two limiters
 	}
 	told[calls.Take] = true // Redisson has no such call: the random sequences hold it to a model
 	for _, op := range calls.Ops {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -116,6 +115,9 @@ type world struct {
 	java    *oracle.Redisson
 	golang  *rratelimiter.Client // counts under the id of Redisson
 	own     *rratelimiter.Client // counts under an id of its own
+
+	steps int
+	lacks map[calls.Op]int // steps that Go made, since the release lacks the call
 }
 
 // eachVersion runs a test against every release of Redisson that is to be tested.
@@ -134,6 +136,7 @@ func eachVersion(t *testing.T, test func(t *testing.T, w *world)) {
 				java:    java,
 				golang:  rratelimiter.New(client, rratelimiter.WithClientID(uuid.MustParse(java.ID()))),
 				own:     rratelimiter.New(client),
+				lacks:   make(map[calls.Op]int),
 			})
 		})
 	}
@@ -143,45 +146,16 @@ func (w *world) sides(name string) (golang, java calls.Side) {
 	return calls.Go(w.golang.Limiter(name)), calls.Java(w.java.Limiter(name))
 }
 
-// lacking collects the steps that releases of Redisson have no call for.
-type lacking struct {
-	mu    sync.Mutex
-	steps map[string]map[calls.Op]int // by version
-	total map[string]int
-}
-
-func (l *lacking) made(version string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.total == nil {
-		l.total = make(map[string]int)
-	}
-	l.total[version]++
-}
-
-func (l *lacking) add(version string, op calls.Op) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.steps == nil {
-		l.steps = make(map[string]map[calls.Op]int)
-	}
-	if l.steps[version] == nil {
-		l.steps[version] = make(map[calls.Op]int)
-	}
-	l.steps[version][op]++
-}
-
-func (l *lacking) print(t *testing.T) {
-	for _, version := range oracle.VersionsToTest() {
-		steps, sum := []string{}, 0
-		for _, op := range calls.Ops {
-			if n := l.steps[version][op]; n > 0 {
-				steps = append(steps, fmt.Sprintf("%s %d", op, n))
-				sum += n
-			}
+// report logs how many steps Go made since the release lacks their calls.
+func (w *world) report(t *testing.T) {
+	steps, sum := []string{}, 0
+	for _, op := range calls.Ops {
+		if n := w.lacks[op]; n > 0 {
+			steps = append(steps, fmt.Sprintf("%s %d", op, n))
+			sum += n
 		}
-		t.Logf("Redisson %s: %d steps, of which Go made %d for Java, which lacks the call: %s", version, l.total[version], sum, strings.Join(steps, ", "))
 	}
+	t.Logf("Redisson %s: %d steps, of which Go made %d for Java, which lacks the call: %s", w.version, w.steps, sum, strings.Join(steps, ", "))
 }
 
 // perClient retells what was said of an OVERALL limiter.
@@ -190,7 +164,7 @@ func perClient(text string) string {
 }
 
 // tell plays a story on a limiter, the sides in turn.
-func (w *world) tell(t *testing.T, s story, name string, client bool, lack *lacking, sides ...calls.Side) {
+func (w *world) tell(t *testing.T, s story, name string, client bool, sides ...calls.Side) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -206,9 +180,9 @@ func (w *world) tell(t *testing.T, s story, name string, client bool, lack *lack
 		before, err := state.Read(ctx, w.redis, keys)
 		require.NoError(t, err)
 		reply, err := by.Do(ctx, call)
-		lack.made(w.version)
+		w.steps++
 		if errors.Is(err, oracle.ErrUnsupported) {
-			lack.add(w.version, call.Op)
+			w.lacks[call.Op]++
 			t.Logf("step %d: Redisson %s lacks %s: Go calls it", i, w.version, call.Op)
 			by = calls.Go(w.golang.Limiter(name))
 			reply, err = by.Do(ctx, call)

@@ -2,6 +2,7 @@
 package crowd_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,10 +36,18 @@ func TestMain(m *testing.M) {
 
 const (
 	processes = 2 // of each language
-	duration  = 5 * time.Second
 	interval  = 500 * time.Millisecond
 	rate      = 200
 )
+
+// duration is how long a crowd lasts: CROWD, by default 3s.
+var duration = func() time.Duration {
+	d, err := time.ParseDuration(cmp.Or(os.Getenv("CROWD"), "3s"))
+	if err != nil {
+		panic("CROWD must be a duration")
+	}
+	return d
+}()
 
 // Two JVMs and two Go processes take 1 to 3 permits at a time, in every way there is. Together they never get more than the rate in an
 // interval, and once all have stopped every permit is back within an interval.

@@ -13,6 +13,11 @@ import (
 func TestBench(t *testing.T) {
 	server := servers.Single(t)
 	r := oracle.Start(t, "4.7.0", oracle.Single(server.Addr()), oracle.WithDefaultPools())
+	t.Run("Counts", func(t *testing.T) { counts(t, r) })
+	t.Run("CountsNothingBeforeCount", func(t *testing.T) { countsNothing(t, r) })
+}
+
+func counts(t *testing.T, r *oracle.Redisson) {
 	for _, name := range []string{"bench-0", "bench-1"} {
 		require.NoError(t, r.Limiter(name).SetRate(t.Context(), oracle.Rate{Permits: 10, Interval: time.Hour}))
 	}
@@ -53,13 +58,11 @@ func TestBench(t *testing.T) {
 	require.ErrorContains(t, got.Err, "RateLimiter is not initialized")
 }
 
-// To start thousands of threads takes longer than many a run. They call, but nothing counts before it is told to.
-func TestBenchCountsNoCallBeforeItIsToldTo(t *testing.T) {
-	server := servers.Single(t)
-	r := oracle.Start(t, "4.7.0", oracle.Single(server.Addr()), oracle.WithDefaultPools())
-	one := r.Limiter("bench-0")
+// To start thousands of threads takes longer than many a run. They call, but nothing counts before Count.
+func countsNothing(t *testing.T, r *oracle.Redisson) {
+	one := r.Limiter("late-0")
 	require.NoError(t, one.SetRate(t.Context(), oracle.Rate{Permits: 1, Interval: time.Hour}))
-	running, err := r.Limiter("bench-").StartBench(t.Context(), oracle.Bench{Limiters: 1, Callers: 2048, Permits: 1})
+	running, err := r.Limiter("late-").StartBench(t.Context(), oracle.Bench{Limiters: 1, Callers: 2048, Permits: 1})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		free, err := one.AvailablePermits(t.Context())
@@ -71,5 +74,5 @@ func TestBenchCountsNoCallBeforeItIsToldTo(t *testing.T) {
 	require.EqualValues(t, 1, got.AllGranted)
 	require.Zero(t, got.Decisions)
 	_, err = running.Stop(t.Context())
-	require.ErrorContains(t, err, "no benchmark of bench- is running")
+	require.ErrorContains(t, err, "no benchmark of late- is running")
 }

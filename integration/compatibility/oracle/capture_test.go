@@ -15,39 +15,33 @@ import (
 )
 
 // The captured acquire script can be replayed: run again with its own keys and arguments it takes permits again.
-func TestCaptureScript(t *testing.T) {
-	server := servers.Single(t)
-	for _, version := range oracle.VersionsToTest() {
-		t.Run(version, func(t *testing.T) {
-			r := oracle.Start(t, version, oracle.Single(server.Addr()))
-			l := r.Limiter("c-" + version)
-			_, err := l.TrySetRate(t.Context(), oracle.Rate{Permits: 10, Interval: time.Hour})
-			require.NoError(t, err)
-			// Twice: the second time the client thinks that the server knows the script.
-			for range 2 {
-				script, keys, args, err := oracle.CaptureScript(t.Context(), server.Addr(), func() {
-					granted, err := l.TryAcquire(t.Context(), 2)
-					assert.NoError(t, err)
-					assert.True(t, granted)
-				})
-				require.NoError(t, err)
-				require.NotEmpty(t, script)
-				require.Len(t, keys, 5)
-				require.Equal(t, l.Name(), keys[0])
-				require.Equal(t, "2", args[0])
-				require.Greater(t, len(args), 2)
-				require.Contains(t, []int{8, 16}, len(args[2]), "the random bytes")
-
-				eval := append([]string{"EVAL", script, strconv.Itoa(len(keys))}, append(keys, args...)...)
-				_, err = server.Do(t.Context(), eval...)
-				// A grant answers nil, which rueidis hands over as an error.
-				require.True(t, rueidis.IsRedisNil(err), "%v", err)
-			}
-			free, err := l.AvailablePermits(t.Context())
-			require.NoError(t, err)
-			require.EqualValues(t, 2, free)
+func (r *release) scriptIsCaptured(t *testing.T) {
+	l := r.Limiter("c-" + r.Version())
+	_, err := l.TrySetRate(t.Context(), oracle.Rate{Permits: 10, Interval: time.Hour})
+	require.NoError(t, err)
+	// Twice: the second time the client thinks that the server knows the script.
+	for range 2 {
+		script, keys, args, err := oracle.CaptureScript(t.Context(), r.server.Addr(), func() {
+			granted, err := l.TryAcquire(t.Context(), 2)
+			assert.NoError(t, err)
+			assert.True(t, granted)
 		})
+		require.NoError(t, err)
+		require.NotEmpty(t, script)
+		require.Len(t, keys, 5)
+		require.Equal(t, l.Name(), keys[0])
+		require.Equal(t, "2", args[0])
+		require.Greater(t, len(args), 2)
+		require.Contains(t, []int{8, 16}, len(args[2]), "the random bytes")
+
+		eval := append([]string{"EVAL", script, strconv.Itoa(len(keys))}, append(keys, args...)...)
+		_, err = r.server.Do(t.Context(), eval...)
+		// A grant answers nil, which rueidis hands over as an error.
+		require.True(t, rueidis.IsRedisNil(err), "%v", err)
 	}
+	free, err := l.AvailablePermits(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 2, free)
 }
 
 func TestCaptureScriptWithoutAScript(t *testing.T) {

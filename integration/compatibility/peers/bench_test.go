@@ -16,9 +16,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// steps is how many calls are compared for each policy: POLICY_STEPS, by default 3,000.
+// steps is how many calls are compared for each policy: POLICY_STEPS, by default 1,000.
 var steps = func() int {
-	n, err := strconv.Atoi(cmp.Or(os.Getenv("POLICY_STEPS"), "3000"))
+	n, err := strconv.Atoi(cmp.Or(os.Getenv("POLICY_STEPS"), "1000"))
 	if err != nil || n < 1 {
 		panic("POLICY_STEPS wants a number above 0")
 	}

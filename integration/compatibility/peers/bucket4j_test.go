@@ -30,7 +30,7 @@ type bucketAnswer struct {
 // TestTokenBucketIsBucket4js: tryConsume, and consume with what it would have slept, of a Bucket with a greedy refill, to the
 // microsecond: Bucket4j tells waits in nanoseconds, and here they are rounded up.
 func TestTokenBucketIsBucket4js(t *testing.T) {
-	classpath := buildPeers(t)
+	theirs := startPeer[bucketRequest, bucketAnswer](t, "io.github.rratelimiter.peers.BucketLines")
 	for _, p := range []limit.TokenBucket{
 		{Capacity: 20, Refill: 5, Interval: 10 * time.Minute},
 		{Capacity: 7, Refill: 3, Interval: 11 * time.Minute},
@@ -41,9 +41,8 @@ func TestTokenBucketIsBucket4js(t *testing.T) {
 			random := rand.New(rand.NewPCG(9, 10))
 			ours := limit.New(b.client, "name", p)
 			key := fmt.Sprintf("{name}:bucket:%d", p.Interval.Milliseconds())
-			theirs := startPeer[bucketRequest, bucketAnswer](t, classpath, "io.github.rratelimiter.peers.BucketLines")
 			begin := b.now
-			theirs.call(bucketRequest{Call: "create", Capacity: p.Capacity, Refill: p.Refill, IntervalMicros: p.Interval.Microseconds()})
+			theirs.call(t, bucketRequest{Call: "create", Capacity: p.Capacity, Refill: p.Refill, IntervalMicros: p.Interval.Microseconds()})
 			count := make(map[string]int)
 			for step := range steps {
 				seen, err := ours.Peek(t.Context())
@@ -60,7 +59,7 @@ func TestTokenBucketIsBucket4js(t *testing.T) {
 				}
 				q := bucketRequest{Call: "tryConsume", At: b.now.Sub(begin).Microseconds(), Permits: 1 + random.Int64N(1+random.Int64N(p.Capacity))}
 				where := fmt.Sprintf("step %d: %+v", step, q)
-				want := theirs.call(q)
+				want := theirs.call(t, q)
 				got, err := ours.Take(t.Context(), q.Permits)
 				require.NoError(t, err)
 				require.Equal(t, want.Granted, got.Allowed, where)
@@ -68,7 +67,7 @@ func TestTokenBucketIsBucket4js(t *testing.T) {
 				count[fmt.Sprintf("granted %t", got.Allowed)]++
 				if !got.Allowed && random.IntN(4) == 0 {
 					q.Call = "consume"
-					want := theirs.call(q)
+					want := theirs.call(t, q)
 					wait := time.Duration(want.Nanos)
 					require.GreaterOrEqual(t, got.RetryAfter, wait, where)
 					require.LessOrEqual(t, got.RetryAfter, wait+time.Microsecond, where)

@@ -35,7 +35,7 @@ type guavaAnswer struct {
 // stored permits to the last digit. A RateLimiter of Guava that is new has none stored; here it has been idle long before the
 // first call, as a name that was never seen counts.
 func TestSmoothIsGuavas(t *testing.T) {
-	classpath := buildPeers(t)
+	theirs := startPeer[guavaRequest, guavaAnswer](t, "com.google.common.util.concurrent.RateLimiterLines")
 	for _, p := range []limit.Smooth{
 		{Permits: 7, Interval: 10 * time.Minute, Burst: 30 * time.Minute},
 		{Permits: 1, Interval: time.Minute},
@@ -60,8 +60,7 @@ func TestSmoothIsGuavas(t *testing.T) {
 			if p.ColdFactor == 0 {
 				create.ColdFactor = 3
 			}
-			theirs := startPeer[guavaRequest, guavaAnswer](t, classpath, "com.google.common.util.concurrent.RateLimiterLines")
-			theirs.call(create)
+			theirs.call(t, create)
 			begin := b.now.Add(-1000 * time.Hour)
 			count := make(map[string]int)
 			for step := range steps {
@@ -86,7 +85,7 @@ func TestSmoothIsGuavas(t *testing.T) {
 				var stored float64
 				if random.IntN(3) > 0 {
 					q.Call = "tryAcquire"
-					want := theirs.call(q)
+					want := theirs.call(t, q)
 					got, err := ours.TryAcquire(t.Context(), q.Permits)
 					require.NoError(t, err)
 					require.Equal(t, want.Granted, got, where)
@@ -96,7 +95,7 @@ func TestSmoothIsGuavas(t *testing.T) {
 					q.Call = "acquire"
 					seen, err := ours.Peek(t.Context())
 					require.NoError(t, err)
-					want := theirs.call(q)
+					want := theirs.call(t, q)
 					stored = want.Stored
 					delay := time.Duration(math.Round(want.Seconds*1e6)) * time.Microsecond
 					require.Equal(t, delay, seen[0].RetryAfter, where)

@@ -3,35 +3,42 @@ package peers
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// peer is a limiter on the JVM, in a program of its own.
+// peer is a Java program with one limiter. The call "create" replaces the limiter.
 type peer[Request, Answer any] struct {
-	*testing.T
 	requests *json.Encoder
 	answers  *bufio.Reader
 }
 
-// buildPeers compiles the Java programs and answers their classpath.
-func buildPeers(t *testing.T) string {
+// buildPeers compiles the Java programs, once, and returns their classpath.
+var buildPeers = sync.OnceValues(func() (classpath string, err error) {
 	dir, err := filepath.Abs("../../tools/peers")
-	require.NoError(t, err)
+	if err != nil {
+		return "", err
+	}
 	mvn := exec.Command("mvn", "--quiet", "--batch-mode", "compile")
 	mvn.Dir = dir
-	output, err := mvn.CombinedOutput()
-	require.NoError(t, err, "install Maven 3 and a JDK 17 or newer (apt-get install maven openjdk-17-jdk-headless)\n%s", output)
-	return filepath.Join(dir, "target", "classes") + string(filepath.ListSeparator) + filepath.Join(dir, "target", "lib", "*")
-}
+	if output, err := mvn.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("install Maven 3 and a JDK 17 or newer (apt-get install maven openjdk-17-jdk-headless): %w: %s", err, output)
+	}
+	return filepath.Join(dir, "target", "classes") + string(filepath.ListSeparator) + filepath.Join(dir, "target", "lib", "*"), nil
+})
 
-func startPeer[Request, Answer any](t *testing.T, classpath, mainClass string) *peer[Request, Answer] {
-	java := exec.Command("java", "-Xmx64m", "-XX:+UseSerialGC", "-cp", classpath, mainClass)
+// startPeer starts a Java program, which ends with the test.
+func startPeer[Request, Answer any](t *testing.T, mainClass string) *peer[Request, Answer] {
+	classpath, err := buildPeers()
+	require.NoError(t, err)
+	java := exec.Command("java", "-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", classpath, mainClass)
 	java.Stderr = os.Stderr
 	stdin, err := java.StdinPipe()
 	require.NoError(t, err)
@@ -42,14 +49,14 @@ func startPeer[Request, Answer any](t *testing.T, classpath, mainClass string) *
 		_ = stdin.Close()
 		assert.NoError(t, java.Wait())
 	})
-	return &peer[Request, Answer]{t, json.NewEncoder(stdin), bufio.NewReader(stdout)}
+	return &peer[Request, Answer]{json.NewEncoder(stdin), bufio.NewReader(stdout)}
 }
 
-func (p *peer[Request, Answer]) call(q Request) (a Answer) {
-	p.Helper()
-	require.NoError(p, p.requests.Encode(q))
+func (p *peer[Request, Answer]) call(t *testing.T, q Request) (a Answer) {
+	t.Helper()
+	require.NoError(t, p.requests.Encode(q))
 	line, err := p.answers.ReadBytes('\n')
-	require.NoError(p, err)
-	require.NoError(p, json.Unmarshal(line, &a))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(line, &a))
 	return a
 }

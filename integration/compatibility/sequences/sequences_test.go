@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	seeds         = 3  // of a run, unless SEQUENCE_SEEDS says how many
+	seeds         = 2  // of a run, unless SEQUENCE_SEEDS says how many
 	rounds        = 20 // limiters of a seed, in turn OVERALL and PER_CLIENT
 	stepsPerRound = 50
 

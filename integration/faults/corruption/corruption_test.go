@@ -36,7 +36,7 @@ func setting(t *testing.T, name string, fallback uint64) uint64 {
 // the limiter can be repaired.
 func TestEveryCallWorksOrNamesTheCorruption(t *testing.T) {
 	seed := setting(t, "CORRUPTION_SEED", rand.Uint64())
-	rounds := int(setting(t, "CORRUPTION_ROUNDS", 4000))
+	rounds := int(setting(t, "CORRUPTION_ROUNDS", 1500))
 	t.Logf("CORRUPTION_SEED=%d", seed)
 
 	server := servers.Single(t)

@@ -14,35 +14,43 @@ import (
 
 const outage = 2 * time.Second
 
-// For each failure mode and door Redis dies, or hangs, and comes back under load.
-func TestOutages(t *testing.T) {
+// TestOutages_FailureModes_DecideAsDocumented: Redis dies, or hangs, and comes back while both middlewares are under load.
+func TestOutages_FailureModes_DecideAsDocumented(t *testing.T) {
+	modes := map[string]httplimit.FailureMode{
+		"open": httplimit.Open, "closed": httplimit.Closed, "local": httplimit.Local(share),
+	}
 	for fault, f := range map[string]struct{ breaks, mends func(*servers.Server) error }{
 		"killed": {(*servers.Server).Kill, (*servers.Server).Restart},
 		"paused": {(*servers.Server).Pause, (*servers.Server).Resume},
 	} {
-		for name, mode := range map[string]httplimit.FailureMode{"open": httplimit.Open, "closed": httplimit.Closed, "local": httplimit.Local(share)} {
-			for door, start := range map[string]func(*testing.T, string, httplimit.FailureMode) *load{"http": start, "grpc": startGRPC} {
-				t.Run(fault+" "+name+" "+door, func(t *testing.T) {
-					server := servers.Single(t)
-					l := start(t, server.Addr(), mode)
-					time.Sleep(time.Second)
-					broken := time.Now()
-					require.NoError(t, f.breaks(server))
+		for name, mode := range modes {
+			t.Run(fault+" "+name, func(t *testing.T) {
+				server := servers.Single(t)
+				loads := map[string]*load{"http": start(t, server.Addr(), mode), "grpc": startGRPC(t, server.Addr(), mode)}
+				time.Sleep(time.Second)
+				broken := time.Now()
+				require.NoError(t, f.breaks(server))
+				for _, l := range loads {
 					l.await(false)
-					time.Sleep(outage)
-					mended := time.Now()
-					require.NoError(t, f.mends(server))
-					back := l.await(true)
-					time.Sleep(time.Second)
-					judge(t, l, mode, broken, mended, back)
-					assert.Zero(t, leaks.OfLimiters(5*time.Second), "goroutines: %s", leaks.Stacks())
-				})
-			}
+				}
+				time.Sleep(outage)
+				mended := time.Now()
+				require.NoError(t, f.mends(server))
+				back := make(map[string]time.Time)
+				for middleware, l := range loads {
+					back[middleware] = l.await(true)
+				}
+				time.Sleep(time.Second)
+				for middleware, l := range loads {
+					t.Run(middleware, func(t *testing.T) { judge(t, l, mode, broken, mended, back[middleware]) })
+				}
+				assert.Zero(t, leaks.OfLimiters(5*time.Second), "goroutines: %s", leaks.Stacks())
+			})
 		}
 	}
 }
 
-// judge says what is wrong with what became of requests.
+// judge checks the decisions of a load.
 func judge(t *testing.T, l *load, mode httplimit.FailureMode, broken, mended, back time.Time) {
 	decisions := l.end()
 	l.mu.Lock()

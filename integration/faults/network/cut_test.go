@@ -45,7 +45,7 @@ func TestOutage(t *testing.T) {
 func TestConnectionsThatEndWithinReplies(t *testing.T) {
 	l := newLink(t, manyConnections)
 	l.poison(t, "limit_data", "downstream", `"bytes": 1500`)
-	l.load(500*time.Millisecond, func() { time.Sleep(5 * time.Second) })
+	l.load(500*time.Millisecond, func() { time.Sleep(3 * time.Second) })
 	kinds := l.end(t, "connections end after 1500 bytes of replies")
 	require.Positive(t, kinds["cut"])
 }

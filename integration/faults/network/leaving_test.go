@@ -44,7 +44,7 @@ func TestHungAndCancelled(t *testing.T) {
 				_ = s.Resume()
 			}
 		}()
-		end := time.Now().Add(6 * time.Second)
+		end := time.Now().Add(3 * time.Second)
 		for range 300 {
 			wg.Go(func() {
 				for time.Now().Before(end) {

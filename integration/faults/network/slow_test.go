@@ -12,7 +12,7 @@ func TestLatencyAndJitter(t *testing.T) {
 	l := newLink(t, manyConnections)
 	l.poison(t, "latency", "upstream", `"latency": 20, "jitter": 15`)
 	l.poison(t, "latency", "downstream", `"latency": 40, "jitter": 30`)
-	l.load(time.Second, func() { time.Sleep(6 * time.Second) })
+	l.load(time.Second, func() { time.Sleep(3 * time.Second) })
 	kinds := l.end(t, "latency 60 ms, jitter 45 ms")
 	for kind := range kinds {
 		require.Contains(t, []string{"deadline", "cancelled"}, kind)
@@ -23,7 +23,7 @@ func TestLatencyAndJitter(t *testing.T) {
 func TestAnswersThatComeTooLate(t *testing.T) {
 	l := newLink(t, manyConnections)
 	l.poison(t, "latency", "downstream", `"latency": 300, "jitter": 100`)
-	l.load(300*time.Millisecond, func() { time.Sleep(5 * time.Second) })
+	l.load(300*time.Millisecond, func() { time.Sleep(3 * time.Second) })
 	kinds := l.end(t, "latency above the callers' patience")
 	require.Positive(t, kinds["deadline"])
 	for kind := range kinds {

@@ -19,11 +19,11 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// serverSteps is how many calls a sequence on a real server has: POLICY_STEPS, or 2,000.
+// serverSteps is how many calls a sequence on a real server has: POLICY_STEPS, or 500.
 func serverSteps(t *testing.T) int {
 	text := os.Getenv("POLICY_STEPS")
 	if text == "" {
-		return 2000
+		return 500
 	}
 	n, err := strconv.Atoi(text)
 	require.NoError(t, err, "POLICY_STEPS")

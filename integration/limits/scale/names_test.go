@@ -22,7 +22,7 @@ import (
 // NAMES limiters, each made with a KeepAlive and used once. While they live, what they cost is counted; once their time is over,
 // Redis holds no key of them, and the process, which never remembered any, holds nothing.
 func TestManyNamesLeaveNothing(t *testing.T) {
-	count := 30_000
+	count := 15_000
 	if text := os.Getenv("NAMES"); text != "" {
 		var err error
 		count, err = strconv.Atoi(text)
