@@ -109,7 +109,7 @@ func (s *Sentinel) Master(ctx context.Context) (*Server, error) {
 }
 
 // AwaitHealthy waits until all sentinels see the same master up, with both replicas in step and the other sentinels: so after a
-// failover, once the old master runs again. Sentinels look at roles every ten seconds, so that may take half a minute.
+// failover, once the old master runs again. With a server before 7.0 that may take half a minute.
 func (s *Sentinel) AwaitHealthy(ctx context.Context) error {
 	for {
 		err := s.agree(ctx)
@@ -208,6 +208,10 @@ func startSentinel(ctx context.Context, dir string, args []string) (_ *Sentinel,
 	})
 	if err != nil {
 		return nil, err
+	}
+	for _, sentinel := range s.sentinels {
+		// An older server refuses it: it looks at roles every ten seconds, and waits eight before it corrects one.
+		_, _ = sentinel.Do(ctx, "SENTINEL", "DEBUG", "INFO-PERIOD", "500", "PUBLISH-PERIOD", "500")
 	}
 	return s, s.AwaitHealthy(ctx)
 }
