@@ -107,7 +107,7 @@ mutate:
 
 # This library beside every other one; writes docs/performance/tables.md.
 bench: deps
-	cd benchmarks && go run .
+	go run ./integration/benchmarks
 
 # What rrl demo shows, for README.
 recording:

@@ -1,14 +1,14 @@
 // Command benchmarks measures this library beside Redisson and other limiters, in turn, on one Redis that it starts itself.
 //
-//	make bench                      all of it, written to docs/performance/tables.md; go run ./benchmarks does the same
-//	go run ./benchmarks -quick      a short run of the most telling part, printed
+//	make bench                      all of it, written to docs/performance/tables.md; go run ./integration/benchmarks does the same
+//	go run ./integration/benchmarks -quick      a short run of the most telling part, printed
 //
 // Another state of the library is measured by the same program where a workspace puts its checkout in place of this one. The oracle of
 // the tests is this checkout's in any case:
 //
 //	git worktree add ../before COMMIT
-//	printf 'go 1.26.0\nuse (\n\t./benchmarks\n\t./integration\n\t../before\n)\n' > before.work
-//	GOWORK=$PWD/before.work go run ./benchmarks -out before
+//	printf 'go 1.26.0\nuse (\n\t./integration\n\t../before\n)\n' > before.work
+//	GOWORK=$PWD/before.work go run ./integration/benchmarks -out before
 package main
 
 import (
@@ -79,7 +79,7 @@ func run(args []string) error {
 	}
 	r.Command = "make bench"
 	if len(args) > 0 {
-		r.Command = strings.Join(append([]string{"go run ./benchmarks"}, args...), " ")
+		r.Command = strings.Join(append([]string{"go run ./integration/benchmarks"}, args...), " ")
 	}
 	everything := len(p.only)+len(p.parts)+len(p.callers) == 0
 	switch {
@@ -98,10 +98,10 @@ func run(args []string) error {
 	return errors.Join(err, r.refusals())
 }
 
-// docs is the folder of the repository's documents, which stands beside this one.
+// docs is the folder of the repository's documents.
 func docs() (string, error) {
 	_, self, _, _ := runtime.Caller(0)
-	root := filepath.Dir(filepath.Dir(self))
+	root := filepath.Dir(filepath.Dir(filepath.Dir(self)))
 	if _, err := os.Stat(filepath.Join(root, "go.work")); err != nil {
 		return "", fmt.Errorf("the repository is not where this program was compiled, name a folder with -out: %w", err)
 	}

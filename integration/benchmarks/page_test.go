@@ -11,9 +11,9 @@ import (
 
 // TestPerformancePage_Figures_AreThoseOfTheTables: each row of the page is a row of the targets, with the same figure.
 func TestPerformancePage_Figures_AreThoseOfTheTables(t *testing.T) {
-	page, err := os.ReadFile("../docs/performance.md")
+	page, err := os.ReadFile("../../docs/performance.md")
 	require.NoError(t, err)
-	tables, err := os.ReadFile("../docs/performance/tables.md")
+	tables, err := os.ReadFile("../../docs/performance/tables.md")
 	require.NoError(t, err)
 	measured := make(map[string]string)
 	for _, row := range regexp.MustCompile(`(?m)^\| (.+) \| (?:at least|at most) \S+ \| (\S+) \|`).FindAllStringSubmatch(string(tables), -1) {
