@@ -14,10 +14,10 @@ import (
 	"github.com/rratelimiter/rratelimiter/httplimit"
 )
 
-// part is a piece of a chain: it does its own work around the next handler.
+// part is a middleware.
 type part = func(next http.Handler) http.Handler
 
-// chain puts parts around a handler, the first one outermost.
+// chain wraps a handler with parts, the first one outermost.
 func chain(handler http.Handler, parts ...part) http.Handler {
 	for _, p := range slices.Backward(parts) {
 		handler = p(handler)
@@ -25,27 +25,28 @@ func chain(handler http.Handler, parts ...part) http.Handler {
 	return handler
 }
 
-// logged logs and counts each request when it is over.
+// logged logs and measures each request at its end.
 func logged(log *slog.Logger, m *metrics, rs routes, who httplimit.Address) part {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			begin := time.Now()
 			rec := &recorder{ResponseWriter: w}
-			defer func() { // also where the response breaks off, which is a panic
+			defer func() { // also if the response is aborted by a panic
 				took, status := time.Since(begin), cmp.Or(rec.status, http.StatusOK)
 				m.served(rs.of(r), status, took)
 				from := r.RemoteAddr
 				if client, err := who.Client(r); err == nil {
 					from = client.String()
 				}
-				log.Info("request", "client", from, "method", r.Method, "path", r.URL.Path, "status", status, "bytes", rec.bytes, "took", took)
+				log.Info("request", "client", from, "method", r.Method, "path", r.URL.Path,
+					"status", status, "bytes", rec.bytes, "took", took)
 			}()
 			next.ServeHTTP(rec, r)
 		})
 	}
 }
 
-// recovered answers 500 where a handler panics, and breaks a response off that has begun.
+// recovered answers 500 if a handler panics, and aborts a response that has begun.
 func recovered(log *slog.Logger) part {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -55,8 +56,8 @@ func recovered(log *slog.Logger) part {
 				if v == nil {
 					return
 				}
-				if err, ok := v.(error); ok && errors.Is(err, http.ErrAbortHandler) { // how the proxy breaks a response off whose upstream has gone
-					panic(v)
+				if err, ok := v.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+					panic(v) // the proxy aborts a response whose upstream is gone
 				}
 				log.Error("a handler panicked", "panic", v, "stack", string(debug.Stack()))
 				if rec.status != 0 {
@@ -69,43 +70,43 @@ func recovered(log *slog.Logger) part {
 	}
 }
 
-// hurried gives clients so long to take each piece of a response: a response may stream for as long as it likes, and a client that
-// reads none of it is let go. For the request there is http.Server.ReadTimeout.
-func hurried(patience time.Duration) part {
+// writeTimeout bounds each write of a response: a response may stream without a limit, but a client that
+// does not read is disconnected. http.Server.ReadTimeout bounds the request.
+func writeTimeout(timeout time.Duration) part {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			next.ServeHTTP(&hurriedWriter{w, http.NewResponseController(w), patience}, r)
+			next.ServeHTTP(&timeoutWriter{w, http.NewResponseController(w), timeout}, r)
 		})
 	}
 }
 
-type hurriedWriter struct {
+type timeoutWriter struct {
 	http.ResponseWriter
-	control  *http.ResponseController
-	patience time.Duration
+	control *http.ResponseController
+	timeout time.Duration
 }
 
-func (w *hurriedWriter) Write(p []byte) (int, error) {
-	_ = w.control.SetWriteDeadline(time.Now().Add(w.patience)) // what a connection cannot do it need not
+func (w *timeoutWriter) Write(p []byte) (int, error) {
+	_ = w.control.SetWriteDeadline(time.Now().Add(w.timeout)) // not every connection supports it
 	return w.ResponseWriter.Write(p)
 }
 
-func (w *hurriedWriter) FlushError() error {
-	_ = w.control.SetWriteDeadline(time.Now().Add(w.patience))
+func (w *timeoutWriter) FlushError() error {
+	_ = w.control.SetWriteDeadline(time.Now().Add(w.timeout))
 	return w.control.Flush()
 }
 
-func (w *hurriedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *timeoutWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// recorder remembers what was answered.
+// recorder records status and size of a response.
 type recorder struct {
 	http.ResponseWriter
-	status int // 0: nothing yet
+	status int // 0: none yet
 	bytes  int64
 }
 
 func (r *recorder) WriteHeader(status int) {
-	if r.status == 0 && status >= http.StatusOK { // not for informational ones, which come before
+	if r.status == 0 && status >= http.StatusOK { // not informational
 		r.status = status
 	}
 	r.ResponseWriter.WriteHeader(status)
@@ -118,7 +119,7 @@ func (r *recorder) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Hijack is for upgrades, as to a WebSocket.
+// Hijack supports upgrades, such as to a WebSocket.
 func (r *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffered, err := http.NewResponseController(r.ResponseWriter).Hijack()
 	if err == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// newHandler puts the gateway together: each request goes through these parts from the top down, and its response back up.
+// newHandler assembles the gateway. Each request passes these parts from the top down.
 func newHandler(client *rratelimiter.Client, c config, m *metrics, log *slog.Logger) http.Handler {
 	who := httplimit.Address{Trusted: c.trusted}
 	perClient := httplimit.Each(client, "gateway", httplimit.Combined(who.Key, c.routes.key),
@@ -21,7 +21,7 @@ func newHandler(client *rratelimiter.Client, c config, m *metrics, log *slog.Log
 		newProxy(c, who, log),
 		logged(log, m, c.routes, who),
 		recovered(log),
-		hurried(c.clientTimeout),
+		writeTimeout(c.clientTimeout),
 		httplimit.Middleware(perClient,
 			httplimit.OnFailure(c.mode),
 			httplimit.Deadline(c.redisTimeout),
@@ -33,9 +33,9 @@ func newHandler(client *rratelimiter.Client, c config, m *metrics, log *slog.Log
 			}),
 			httplimit.OnStoreChange(func(up bool, err error) {
 				m.door.StoreChange(up, err)
-				log.Warn("Redis has changed", "up", up, "error", err)
+				log.Warn("Redis state changed", "up", up, "error", err)
 			}),
-			httplimit.OnSettleError(func(_ *http.Request, err error) { log.Warn("a permit was not given back", "error", err) }),
+			httplimit.OnSettleError(func(_ *http.Request, err error) { log.Warn("permit not released", "error", err) }),
 		),
 	)
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// gateway is one that serves on loopback, as serve would have it, but for the clock of its limits, which stands still.
+// gateway serves on loopback, as by serve. The clock of its limits stands still.
 type gateway struct {
 	url   string
 	redis *miniredis.Miniredis
@@ -27,7 +27,7 @@ type gateway struct {
 	log   *buffer
 }
 
-// start starts a gateway with some flags. They have no -redis-timeout that a busy machine would miss.
+// start starts a gateway with some flags and a -redis-timeout for busy machines.
 func start(t *testing.T, upstream string, args ...string) *gateway {
 	t.Helper()
 	c, err := parseConfig(append([]string{"-upstream", upstream, "-redis-timeout", "1m"}, args...), io.Discard)
@@ -35,11 +35,13 @@ func start(t *testing.T, upstream string, args ...string) *gateway {
 	m, err := newMetrics()
 	require.NoError(t, err)
 	g := &gateway{redis: miniredis.RunT(t), m: m, log: new(buffer)}
-	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{g.redis.Addr()}, ForceSingleClient: true, DisableCache: true})
+	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{g.redis.Addr()}, ForceSingleClient: true,
+		DisableCache: true})
 	require.NoError(t, err)
 	t.Cleanup(redis.Close)
 	now := time.Now()
-	client := rratelimiter.New(redis, rratelimiter.WithClock(func() time.Time { return now }), rratelimiter.WithObserver(m.telemetry.Observer()))
+	client := rratelimiter.New(redis, rratelimiter.WithClock(func() time.Time { return now }),
+		rratelimiter.WithObserver(m.telemetry.Observer()))
 	log := slog.New(slog.NewTextHandler(g.log, nil))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -50,14 +52,14 @@ func start(t *testing.T, upstream string, args ...string) *gateway {
 	return g
 }
 
-// behind starts an upstream, and a gateway in front of it.
+// behind starts an upstream and a gateway in front of it.
 func behind(t *testing.T, upstream http.HandlerFunc, args ...string) *gateway {
 	server := httptest.NewServer(upstream)
 	t.Cleanup(server.Close)
 	return start(t, server.URL, args...)
 }
 
-// get sends a request with some headers, as name and value, and gives its response with the body read.
+// get sends a request with headers (name, value, ...) and returns its response and body.
 func (g *gateway) get(t *testing.T, path string, headers ...string) (*http.Response, string) {
 	t.Helper()
 	r, err := http.NewRequest(http.MethodGet, g.url+path, nil)
@@ -78,7 +80,7 @@ func roundTrip(t *testing.T, transport http.RoundTripper, r *http.Request) (*htt
 	return resp, string(body)
 }
 
-// dial opens a connection to the gateway, for what http.Client would not send.
+// dial opens a connection to the gateway, for requests that http.Client does not send.
 func (g *gateway) dial(t *testing.T) net.Conn {
 	t.Helper()
 	u, err := url.Parse(g.url)
@@ -89,7 +91,7 @@ func (g *gateway) dial(t *testing.T) net.Conn {
 	return conn
 }
 
-// buffer is a bytes.Buffer for several goroutines.
+// buffer is a bytes.Buffer for concurrent use.
 type buffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer

@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each client on each route gets what its limits say and nothing more, on connections that stay, by either protocol, and no more
-// reaches the upstream.
-func TestCounts(t *testing.T) {
+// Each client on each route gets exactly its limit, by either protocol, and no denied request reaches the
+// upstream.
+func TestLimits_EachClientAndRoute_GetsItsPermits(t *testing.T) {
 	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		t.Run(protocol, func(t *testing.T) {
 			const clients, each, permits = 6, 30, 7
@@ -68,8 +68,7 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// Both limits hold at once, and clients are told of both.
-func TestBothLimits(t *testing.T) {
+func TestLimits_SecondAndMinute_HoldTogether(t *testing.T) {
 	g := behind(t, func(http.ResponseWriter, *http.Request) {}, "-second", "3", "-minute", "2")
 	for range 2 {
 		resp, _ := g.get(t, "/")
@@ -82,36 +81,38 @@ func TestBothLimits(t *testing.T) {
 	assert.Contains(t, body, `"violated-policies":["minute"]`)
 }
 
-// No header of a peer that is not trusted changes whose limit counts, or what the upstream is told.
-func TestSpoofedAddresses(t *testing.T) {
-	var told sync.Map
+// No header of an untrusted peer changes the limited address or the upstream's headers.
+func TestAddress_Spoofed_IsIgnored(t *testing.T) {
+	var sent sync.Map
 	g := behind(t, func(_ http.ResponseWriter, r *http.Request) {
-		told.Store(fmt.Sprint(r.Header["X-Forwarded-For"], r.Header["Forwarded"], r.Header["X-Forwarded-Proto"], r.Header["X-Real-Ip"]), true)
+		sent.Store(fmt.Sprint(r.Header["X-Forwarded-For"], r.Header["Forwarded"], r.Header["X-Forwarded-Proto"],
+			r.Header["X-Real-Ip"]), true)
 	}, "-second", "5", "-trust", "10.0.0.0/8")
 	got := make(map[int]int)
 	for i := range 40 {
 		address := fmt.Sprintf("198.51.100.%d", i)
-		resp, _ := g.get(t, "/", "X-Forwarded-For", address, "X-Forwarded-For", "10.0.0.1", "Forwarded", "for="+address, "X-Forwarded-Proto", "https",
+		resp, _ := g.get(t, "/", "X-Forwarded-For", address, "X-Forwarded-For", "10.0.0.1", "Forwarded", "for="+address,
+			"X-Forwarded-Proto", "https",
 			"Connection", "X-Forwarded-For, X-Real-Ip", "X-Real-Ip", address)
 		got[resp.StatusCode]++
 	}
 	assert.Equal(t, map[int]int{200: 5, 429: 35}, got)
-	told.Range(func(headers, _ any) bool {
+	sent.Range(func(headers, _ any) bool {
 		return assert.Equal(t, "[127.0.0.1] [] [http] []", headers)
 	})
 }
 
-// What a trusted proxy says is passed on.
-func TestTrustedProxy(t *testing.T) {
+func TestAddress_TrustedProxy_IsForwarded(t *testing.T) {
 	g := behind(t, func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, r.Header["X-Forwarded-For"], r.Header["X-Forwarded-Proto"], r.Header["X-Forwarded-Host"])
 	}, "-trust", "127.0.0.0/8")
-	_, body := g.get(t, "/", "X-Forwarded-For", "192.0.2.1, 198.51.100.7, 127.0.0.9", "X-Forwarded-Proto", "https", "X-Forwarded-Host", "example.org")
+	_, body := g.get(t, "/", "X-Forwarded-For", "192.0.2.1, 198.51.100.7, 127.0.0.9", "X-Forwarded-Proto", "https",
+		"X-Forwarded-Host", "example.org")
 	assert.Equal(t, "[198.51.100.7] [https] [example.org]", body)
 }
 
-// A proxy that is trusted and does not say for whom it speaks: nobody can tell whose limit counts, so -redis-down decides.
-func TestNobodyCanTell(t *testing.T) {
+// If a trusted proxy sends no client address, -redis-down decides.
+func TestAddress_Unknown_FailureModeDecides(t *testing.T) {
 	for mode, want := range map[string]int{"open": 200, "closed": 503, "0.5": 503} {
 		g := behind(t, func(http.ResponseWriter, *http.Request) {}, "-trust", "127.0.0.0/8", "-redis-down", mode)
 		resp, _ := g.get(t, "/")
@@ -120,13 +121,13 @@ func TestNobodyCanTell(t *testing.T) {
 	}
 }
 
-// Clients that make up paths have no limit more than the routes.
-func TestMadeUpPaths(t *testing.T) {
+func TestRoutes_InventedPaths_HaveNoLimitOfTheirOwn(t *testing.T) {
 	g := behind(t, func(http.ResponseWriter, *http.Request) {}, "-second", "2", "-routes", "/login,/api")
 	got := make(map[int]int)
 	const each = 12
 	for i := range each {
-		for _, path := range []string{"/%d", "/login/%d", "/login;v=%d", "/x/../login?%d", "//login//%d", "/%%6cogin/%d", "/api%%2f%d", "/a/%%2e%%2e/login/%d", "/x/..%%2Flogin%%2F%d"} {
+		for _, path := range []string{"/%d", "/login/%d", "/login;v=%d", "/x/../login?%d", "//login//%d", "/%%6cogin/%d",
+			"/api%%2f%d", "/a/%%2e%%2e/login/%d", "/x/..%%2Flogin%%2F%d"} {
 			resp, _ := g.get(t, fmt.Sprintf(path, i))
 			got[resp.StatusCode]++
 		}
@@ -135,11 +136,13 @@ func TestMadeUpPaths(t *testing.T) {
 	assert.Len(t, g.redis.Keys(), 3*2, "routes and limits")
 }
 
-func TestRoutes(t *testing.T) {
+func TestRoutes_Spellings_AreTheSameRoute(t *testing.T) {
 	rs := newRoutes([]string{"/login", "/api/", "/api/v2", "/"})
 	for target, want := range map[string]string{
-		"/": "/", "/login": "/login", "/login/": "/login", "/login/x": "/login", "/loginx": "/", "/LOGIN": "/", "/api": "/api", "/api/v2": "/api/v2", "/api/v2/x": "/api/v2",
-		"/api/v3": "/api", "/api/v2/../v3": "/api", "/./login": "/login", "//login": "/login", "/x/..%2flogin": "/login", "/%2e%2e/login": "/login", "/..%5clogin": "/login",
+		"/": "/", "/login": "/login", "/login/": "/login", "/login/x": "/login", "/loginx": "/", "/LOGIN": "/",
+		"/api": "/api", "/api/v2": "/api/v2", "/api/v2/x": "/api/v2",
+		"/api/v3": "/api", "/api/v2/../v3": "/api", "/./login": "/login", "//login": "/login", "/x/..%2flogin": "/login",
+		"/%2e%2e/login": "/login", "/..%5clogin": "/login",
 		"/login;a=b/c": "/login", "/;x/login": "/login", "/login%3bx": "/login", "/login%00": "/", "/%252e%252e/login": "/",
 	} {
 		assert.Equal(t, want, rs.of(httptest.NewRequest(http.MethodGet, target, nil)), target)
@@ -149,11 +152,11 @@ func TestRoutes(t *testing.T) {
 	assert.Equal(t, "/", rs.of(r))
 }
 
-// Redis goes and comes back, for each of the modes.
-func TestRedisDown(t *testing.T) {
+func TestRedis_DownAndUp_EachMode(t *testing.T) {
 	for mode, want := range map[string]map[int]int{"open": {200: 20}, "closed": {503: 20}, "0.5": {200: 3, 429: 17}} {
 		t.Run(mode, func(t *testing.T) {
-			g := behind(t, func(http.ResponseWriter, *http.Request) {}, "-second", "1000", "-minute", "10", "-routes", "/elsewhere", "-redis-down", mode, "-redis-timeout", "2s")
+			g := behind(t, func(http.ResponseWriter, *http.Request) {}, "-second", "1000", "-minute", "10", "-routes",
+				"/elsewhere", "-redis-down", mode, "-redis-timeout", "2s")
 			g.get(t, "/elsewhere") // connected
 			g.redis.Close()
 			begin, got := time.Now(), make(map[int]int)
@@ -162,7 +165,7 @@ func TestRedisDown(t *testing.T) {
 				got[resp.StatusCode]++
 				assert.NotContains(t, body, "refused")
 			}
-			// Half of ten a minute is five, of which three can be had at once, and another one each 20 s.
+			// Half of ten per minute is five: three at once, and another one every 20 s.
 			if back := int(time.Since(begin) / (20 * time.Second)); mode == "0.5" && back > 0 {
 				want = map[int]int{200: got[200], 429: 20 - got[200]}
 				assert.LessOrEqual(t, got[200], 3+back)

@@ -1,10 +1,10 @@
-// Gateway is a reverse proxy that limits its clients by address and route, per second and per minute at once. It is what a
-// program around package httplimit looks like: plain parts of net/http in a chain, and Redis behind one of them.
+// Gateway is a reverse proxy that limits clients by address and route, per second and per minute at
+// once. It shows a program around package httplimit: a chain of plain net/http parts.
 //
-//	go run ./examples/gateway          # a gateway on :8080, on a Redis in memory, with an upstream of its own
-//	go run ./examples/gateway shoot    # shoots at it, and tells what came back
+//	go run ./examples/gateway         # a gateway on :8080 with an in-memory Redis and an upstream
+//	go run ./examples/gateway load    # a load generator for it
 //
-// newHandler in gateway.go is where to begin to read.
+// Start to read at newHandler in gateway.go.
 package main
 
 import (
@@ -29,8 +29,8 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
-	if len(args) > 0 && args[0] == "shoot" {
-		return runShoot(ctx, args[1:], out)
+	if len(args) > 0 && args[0] == "load" {
+		return runLoad(ctx, args[1:], out)
 	}
 	c, err := parseConfig(args, out)
 	if err != nil {

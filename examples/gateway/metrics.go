@@ -15,8 +15,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/otellimit"
 )
 
-// metrics is what Prometheus is told, by OpenTelemetry: the requests, and what package otellimit knows of limits and Redis. No label
-// has what a client can make up: neither its address nor its path.
+// metrics exports requests, limits and Redis calls to Prometheus by OpenTelemetry. No label has a value
+// that a client can invent, such as an address or a path.
 type metrics struct {
 	registry  *prometheus.Registry
 	telemetry *otellimit.Telemetry
@@ -26,7 +26,8 @@ type metrics struct {
 
 func newMetrics() (*metrics, error) {
 	m := &metrics{registry: prometheus.NewRegistry()}
-	reader, err := exporter.New(exporter.WithRegisterer(m.registry), exporter.WithoutScopeInfo(), exporter.WithoutTargetInfo())
+	reader, err := exporter.New(exporter.WithRegisterer(m.registry),
+		exporter.WithoutScopeInfo(), exporter.WithoutTargetInfo())
 	if err != nil {
 		return nil, err
 	}
@@ -36,12 +37,12 @@ func newMetrics() (*metrics, error) {
 	}
 	m.door = m.telemetry.Door("gateway")
 	m.seconds, err = provider.Meter("gateway").Float64Histogram("http.server.request.duration", metric.WithUnit("s"),
-		metric.WithDescription("Requests, until the end of their response."),
+		metric.WithDescription("Duration of requests, responses included."),
 		metric.WithExplicitBucketBoundaries(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10))
 	return m, err
 }
 
-// served counts a request that is over.
+// served records a finished request.
 func (m *metrics) served(route string, status int, took time.Duration) {
 	m.seconds.Record(context.Background(), took.Seconds(),
 		metric.WithAttributes(attribute.String("http.route", route), attribute.Int("http.response.status_code", status)))

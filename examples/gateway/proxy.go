@@ -15,7 +15,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/httplimit"
 )
 
-// newProxy passes requests on to the upstream.
+// newProxy forwards requests to the upstream.
 func newProxy(c config, who httplimit.Address, log *slog.Logger) http.Handler {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.Proxy = nil
@@ -30,7 +30,7 @@ func newProxy(c config, who httplimit.Address, log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.Method == http.MethodConnect:
-			http.Error(w, "This is no proxy for CONNECT.", http.StatusMethodNotAllowed)
+			http.Error(w, "CONNECT is not supported.", http.StatusMethodNotAllowed)
 			return
 		case r.ContentLength > c.maxBody:
 			http.Error(w, http.StatusText(http.StatusRequestEntityTooLarge), http.StatusRequestEntityTooLarge)
@@ -45,9 +45,9 @@ func newProxy(c config, who httplimit.Address, log *slog.Logger) http.Handler {
 			status := statusOf(r.Context(), body, err)
 			log.Warn("no response of the upstream", "method", r.Method, "path", r.URL.Path, "status", status, "error", err)
 			if unreached(err) {
-				// It has cost the upstream nothing, and is given back. What fails there counts: a server in trouble needs its limit most.
+				// The upstream has done no work, so the permit is released. A request that failed there counts.
 				if err := httplimit.Settle(r.Context(), 0); err != nil {
-					log.Warn("a permit was not given back", "error", err)
+					log.Warn("permit not released", "error", err)
 				}
 			}
 			http.Error(w, http.StatusText(status), status)
@@ -56,8 +56,8 @@ func newProxy(c config, who httplimit.Address, log *slog.Logger) http.Handler {
 	})
 }
 
-// rewrite makes the upstream's request. The upstream is told the address that was limited, and of headers that say as much those
-// of trusted proxies alone.
+// rewrite sets the headers of the upstream's request: the address that was limited, and the forwarding
+// headers of trusted proxies only.
 func rewrite(r *httputil.ProxyRequest, c config, who httplimit.Address) {
 	r.SetURL(c.upstream)
 	r.SetXForwarded()
@@ -78,10 +78,10 @@ func rewrite(r *httputil.ProxyRequest, c config, who httplimit.Address) {
 	}
 }
 
-// clientBody tells errors of the client's body from those of the upstream.
+// clientBody marks errors of the client's body, to distinguish them from those of the upstream.
 type clientBody struct {
 	io.ReadCloser
-	whole atomic.Bool // it has been read to its end
+	whole atomic.Bool // read to its end
 }
 
 type clientError struct{ error }
@@ -99,7 +99,7 @@ func (b *clientBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// statusOf is what a client is told when there is no response.
+// statusOf returns the client's status for a request without a response.
 func statusOf(ctx context.Context, body *clientBody, err error) int {
 	var large *http.MaxBytesError
 	var client clientError
@@ -107,7 +107,7 @@ func statusOf(ctx context.Context, body *clientBody, err error) int {
 	switch {
 	case errors.As(err, &large):
 		return http.StatusRequestEntityTooLarge
-	case errors.As(err, &client) || ctx.Err() != nil: // a body that is late ends the context, and may be told by that alone
+	case errors.As(err, &client) || ctx.Err() != nil: // a late body ends the context
 		if body.whole.Load() {
 			return statusClientGone
 		}
@@ -118,17 +118,17 @@ func statusOf(ctx context.Context, body *clientBody, err error) int {
 	return http.StatusBadGateway
 }
 
-// statusClientGone is for the log alone, as nginx has it: nobody is there to read it.
+// statusClientGone appears only in the log, as in nginx.
 const statusClientGone = 499
 
-// unreached says whether there was no connection to the upstream.
+// unreached reports whether there was no connection to the upstream.
 func unreached(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-// keeper keeps the headers that parts before the proxy have set, those that tell limits among them: ReverseProxy clears all
-// headers behind an informational response of the upstream, as 100 Continue and 103 Early Hints are.
+// keeper keeps the headers that earlier parts have set, such as RateLimit. ReverseProxy clears all
+// headers after an informational response of the upstream (100 Continue, 103 Early Hints).
 type keeper struct {
 	http.ResponseWriter
 	header  http.Header

@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What never reached the upstream is not counted; what failed there is.
-func TestUpstreamDown(t *testing.T) {
+// A request that does not reach the upstream releases its permit; one that fails there does not.
+func TestProxy_UpstreamDown_ReleasesThePermit(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	address := listener.Addr().String()
@@ -52,8 +52,7 @@ func TestUpstreamDown(t *testing.T) {
 	assert.Equal(t, []int{200, 500, 502, 429}, got)
 }
 
-// A slow upstream is 504, and has cost a permit.
-func TestSlowUpstream(t *testing.T) {
+func TestProxy_SlowUpstream_Is504AndCounts(t *testing.T) {
 	end := make(chan struct{})
 	g := behind(t, func(http.ResponseWriter, *http.Request) { <-end }, "-second", "1", "-upstream-timeout", "50ms")
 	defer close(end)
@@ -63,8 +62,8 @@ func TestSlowUpstream(t *testing.T) {
 	assert.Equal(t, 429, resp.StatusCode)
 }
 
-// A body arrives as it was sent, whether its length was told or not; one that is too large does not arrive whole.
-func TestBodies(t *testing.T) {
+// With or without a Content-Length.
+func TestProxy_Bodies_ArriveUpToTheLimit(t *testing.T) {
 	const most = 1 << 20
 	g := behind(t, func(w http.ResponseWriter, r *http.Request) {
 		hash := sha256.New()
@@ -82,10 +81,10 @@ func TestBodies(t *testing.T) {
 			}
 			r, err := http.NewRequest(http.MethodPost, g.url, reader)
 			require.NoError(t, err)
-			r.Header.Set("Expect", "100-continue") // so that nobody writes where nobody reads
+			r.Header.Set("Expect", "100-continue") // avoid a write that is not read
 			resp, err := (&http.Transport{ExpectContinueTimeout: time.Minute, DisableKeepAlives: true}).RoundTrip(r)
 			if want == 413 && chunked && err != nil {
-				continue // who still writes when the connection is closed need not see what was answered
+				continue // a client that still writes may not see the response
 			}
 			require.NoError(t, err)
 			text, err := io.ReadAll(resp.Body)
@@ -99,8 +98,7 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// The limits are told behind informational responses too, which the proxy passes on.
-func TestEarlyHints(t *testing.T) {
+func TestProxy_EarlyHints_KeepRateLimitHeaders(t *testing.T) {
 	g := behind(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Link", "</style.css>; rel=preload")
 		w.WriteHeader(http.StatusEarlyHints)
@@ -125,8 +123,8 @@ func TestEarlyHints(t *testing.T) {
 	assert.Equal(t, []string{"1"}, header["X-Own"])
 }
 
-// Server-sent events come one by one, for longer than a client has for its request.
-func TestStream(t *testing.T) {
+// For longer than -client-timeout.
+func TestProxy_ServerSentEvents_ArriveOneByOne(t *testing.T) {
 	next := make(chan int)
 	g := behind(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.ReadAll(r.Body)
@@ -144,8 +142,8 @@ func TestStream(t *testing.T) {
 	defer resp.Body.Close()
 	lines := bufio.NewReader(resp.Body)
 	for i := range 4 {
-		time.Sleep(100 * time.Millisecond) // as long as events take to happen
-		next <- i                          // and none before the client has had the one before
+		time.Sleep(100 * time.Millisecond) // a delay between events
+		next <- i                          // after the client received the previous one
 		line, err := lines.ReadString('\n')
 		require.NoError(t, err)
 		assert.Equal(t, fmt.Sprintf("data: %d\n", i), line)
@@ -157,8 +155,7 @@ func TestStream(t *testing.T) {
 	assert.Equal(t, io.EOF, err)
 }
 
-// A WebSocket's upgrade passes, and is one request.
-func TestUpgrade(t *testing.T) {
+func TestProxy_WebSocket_IsOneRequest(t *testing.T) {
 	g := behind(t, func(w http.ResponseWriter, r *http.Request) {
 		assert.Equal(t, "websocket", r.Header.Get("Upgrade"))
 		conn, buffered, err := http.NewResponseController(w).Hijack()
@@ -177,7 +174,7 @@ func TestUpgrade(t *testing.T) {
 	require.Equal(t, 101, resp.StatusCode)
 	assert.Regexp(t, `^"second";r=0(;t=1)?, "minute";r=99;t=(59|60)$`, resp.Header.Get("Ratelimit"))
 	for range 3 {
-		time.Sleep(100 * time.Millisecond) // longer in all than a client has for a request
+		time.Sleep(100 * time.Millisecond) // longer in all than -client-timeout
 		fmt.Fprintln(conn, "hello")
 		line, err := reader.ReadString('\n')
 		require.NoError(t, err)
@@ -189,11 +186,12 @@ func TestUpgrade(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 429, resp.StatusCode)
 	conn.Close()
-	require.Eventually(t, func() bool { return strings.Contains(g.log.String(), "status=101") }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(g.log.String(), "status=101") }, time.Minute,
+		time.Millisecond)
 }
 
-// What is between two neighbours goes no further, and a client cannot name what the proxy itself adds.
-func TestHopByHop(t *testing.T) {
+// A client cannot remove headers that the proxy adds by naming them in Connection.
+func TestProxy_HopByHopHeaders_AreRemoved(t *testing.T) {
 	g := behind(t, func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, r.Header["X-Hop"], r.Header["Proxy-Authorization"], r.Header["X-Forwarded-For"])
 		w.Header().Set("Trailer", "X-End")
@@ -202,8 +200,7 @@ func TestHopByHop(t *testing.T) {
 	assert.Equal(t, "[] [] [127.0.0.1]", body)
 }
 
-// It is no proxy for whatever address a client names.
-func TestNoForwardProxy(t *testing.T) {
+func TestProxy_ForwardProxyRequests_AreNotForwarded(t *testing.T) {
 	g := behind(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.URL.Path) })
 	for request, want := range map[string]string{
 		"CONNECT example.org:443 HTTP/1.1\r\nHost: example.org:443\r\n\r\n":                   "405 Method Not Allowed",
@@ -217,8 +214,7 @@ func TestNoForwardProxy(t *testing.T) {
 	}
 }
 
-// A hundred clients that send and read next to nothing are let go, and hold nobody else up.
-func TestSlowClients(t *testing.T) {
+func TestServer_SlowClients_AreDisconnected(t *testing.T) {
 	var writers sync.WaitGroup
 	g := behind(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/large" {
@@ -247,18 +243,18 @@ func TestSlowClients(t *testing.T) {
 		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if err == nil && assert.Equal(t, 408, resp.StatusCode) {
 			told++
-		} // else it was let go without a word: this machine took longer to say it than a client has to take it
+		} // otherwise the response came after the write deadline
 	}
 	assert.Positive(t, told)
-	writers.Wait() // the upstream has nobody left to write to
+	writers.Wait() // all writes of the upstream have ended
 }
 
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// A handler that panics is 500, or a response that breaks off where it had begun.
-func TestPanics(t *testing.T) {
+// 500, or an aborted response if it has begun.
+func TestRecovered_Panic_Is500(t *testing.T) {
 	log := new(buffer)
 	handler := chain(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/begun" {

@@ -11,25 +11,25 @@ import (
 	"time"
 )
 
-// result is what came back of a load.
+// result is the result of a load.
 type result struct {
 	load load
 	took time.Duration
 
 	mu        sync.Mutex
-	by        map[int]*answers
+	by        map[int]*replies
 	latencies []time.Duration
 	failed    int
 	err       error // the first one
 }
 
-// answers is those of one status.
-type answers struct {
+// replies has the replies of one status.
+type replies struct {
 	count int
 	retry map[string]int // by Retry-After
 }
 
-func (r *result) add(s shot) {
+func (r *result) add(s reply) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s.err != nil {
@@ -41,7 +41,7 @@ func (r *result) add(s shot) {
 	}
 	a := r.by[s.status]
 	if a == nil {
-		a = &answers{retry: make(map[string]int)}
+		a = &replies{retry: make(map[string]int)}
 		r.by[s.status] = a
 	}
 	a.count++
@@ -54,12 +54,15 @@ func (r *result) add(s shot) {
 func (r *result) String() string {
 	total := r.failed + len(r.latencies)
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d requests of %d clients to %s in %v\n\n", total, r.load.clients, r.load.url, r.took.Round(100*time.Millisecond))
+	fmt.Fprintf(&b, "%d requests of %d clients to %s in %v\n\n",
+		total, r.load.clients, r.load.url, r.took.Round(100*time.Millisecond))
 	w := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
 	_, _ = fmt.Fprintf(w, "status\trequests\tshare\tRetry-After: requests\n")
 	for _, status := range slices.Sorted(maps.Keys(r.by)) {
 		a := r.by[status]
-		_, _ = fmt.Fprintf(w, "%d\t%d\t%.1f %%\t%s\n", status, a.count, 100*float64(a.count)/float64(total), cmp.Or(strings.Join(a.retries(), ", "), "-"))
+		share := 100 * float64(a.count) / float64(total)
+		retries := cmp.Or(strings.Join(a.retries(), ", "), "-")
+		_, _ = fmt.Fprintf(w, "%d\t%d\t%.1f %%\t%s\n", status, a.count, share, retries)
 	}
 	if r.failed > 0 {
 		_, _ = fmt.Fprintf(w, "none\t%d\t%.1f %%\t%v\n", r.failed, 100*float64(r.failed)/float64(total), r.err)
@@ -72,8 +75,8 @@ func (r *result) String() string {
 	return b.String()
 }
 
-// retries tells the values of Retry-After, the shortest first.
-func (a *answers) retries() []string {
+// retries returns the values of Retry-After with their counts, the shortest value first.
+func (a *replies) retries() []string {
 	values := slices.SortedFunc(maps.Keys(a.retry), func(x, y string) int {
 		if len(x) != len(y) {
 			return len(x) - len(y)
@@ -90,7 +93,7 @@ func (a *answers) retries() []string {
 	return values
 }
 
-// percentile is the shortest latency that so many in a hundred do not exceed.
+// percentile returns the shortest latency that p percent of the requests do not exceed.
 func (r *result) percentile(p int) time.Duration {
 	return r.latencies[(len(r.latencies)*p+99)/100-1].Round(10 * time.Microsecond)
 }

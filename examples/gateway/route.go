@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// routes is the paths that have limits of their own, the longest first. Requests are counted by route and never by their path: a
-// client that makes up paths would have a fresh limit for each.
+// routes are the paths with limits of their own, the longest first. Requests count by route, never by
+// path: a client could invent paths to get a fresh limit for each.
 type routes []string
 
-// elsewhere is the route of what no other has.
+// elsewhere is the route of all other paths.
 const elsewhere = "/"
 
 func newRoutes(paths []string) routes {
@@ -24,9 +24,9 @@ func newRoutes(paths []string) routes {
 	return slices.Compact(rs)
 }
 
-// of is the route of a request: the longest path that the request's is, or is below. Paths are compared as an upstream may
-// read them: decoded, so that %2F is a slash and %2E a dot, without dots, double slashes and parameters behind a semicolon,
-// and with backslashes as slashes. Else /x/..%2flogin would be /login without its limit.
+// of returns the route of a request: the longest route that is the request's path or a parent of it.
+// Paths are compared as an upstream may read them: unescaped, without dot segments, empty segments and
+// parameters, and with backslashes as slashes. Otherwise /x/..%2flogin would evade the limit of /login.
 func (rs routes) of(r *http.Request) string {
 	parts := strings.Split(strings.ReplaceAll(r.URL.Path, `\`, "/"), "/")
 	for i, part := range parts {
@@ -41,5 +41,5 @@ func (rs routes) of(r *http.Request) string {
 	return elsewhere
 }
 
-// key is the route as a httplimit.Key.
+// key is an httplimit.Key that returns the route.
 func (rs routes) key(r *http.Request) (string, error) { return rs.of(r), nil }

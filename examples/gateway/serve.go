@@ -19,7 +19,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// serve runs a gateway until ctx ends, and lets the requests under way end then.
+// serve runs a gateway until ctx ends, and then lets the requests under way finish.
 func serve(ctx context.Context, c config, out io.Writer) error {
 	redis, where, closeRedis, err := connect()
 	if err != nil {
@@ -60,7 +60,8 @@ func serve(ctx context.Context, c config, out io.Writer) error {
 	ended := make(chan error, len(servers))
 	go func() { ended <- servers[0].Serve(clients) }()
 	go func() { ended <- servers[1].Serve(operators) }()
-	_, _ = fmt.Fprintf(out, "http://%v -> %v: %d requests a second and %d a minute for each client on each of the routes %v, counted %s\n",
+	_, _ = fmt.Fprintf(out, "http://%v -> %v: %d requests per second and %d per minute for each client on each of the "+
+		"routes %v, counted %s\n",
 		clients.Addr(), c.upstream, c.perSecond, c.perMinute, c.routes, where)
 	_, _ = fmt.Fprintf(out, "http://%v/metrics and /healthz\n", operators.Addr())
 
@@ -75,34 +76,35 @@ func serve(ctx context.Context, c config, out io.Writer) error {
 	var errs []error
 	for _, server := range servers {
 		if err := server.Shutdown(ending); err != nil {
-			errs = append(errs, fmt.Errorf("requests were still under way after -drain %v: %w", c.drain, err), server.Close())
+			errs = append(errs, fmt.Errorf("requests still under way after -drain %v: %w", c.drain, err), server.Close())
 		}
 	}
-	return errors.Join(append(errs, client.Flush(context.WithoutCancel(ctx)))...) // which matters as soon as somebody adds WithLease
+	errs = append(errs, client.Flush(context.WithoutCancel(ctx))) // has an effect only with WithLease
+	return errors.Join(errs...)
 }
 
-// newServer is a server that slow clients cannot hold, see also hurried.
+// newServer returns a server that slow clients cannot block. See also writeTimeout.
 func newServer(handler http.Handler, c config, log *slog.Logger) *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
-	protocols.SetUnencryptedHTTP2(true) // for balancers that speak it; TLS ends there
+	protocols.SetUnencryptedHTTP2(true) // for load balancers that terminate TLS
 	return &http.Server{
 		Handler:           handler,
 		Protocols:         protocols,
 		ReadHeaderTimeout: min(c.clientTimeout, 5*time.Second),
-		ReadTimeout:       c.clientTimeout, // also where nobody reads the body, as of a request that is refused
+		ReadTimeout:       c.clientTimeout, // also for bodies that no handler reads
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 }
 
-// newAdmin is for those who run the gateway, on an address of its own, so that no client finds it and no path of the upstream is
-// hidden by it.
+// newAdmin returns the operators' handler. It has an address of its own, so that clients cannot reach it
+// and it hides no path of the upstream.
 func newAdmin(m *metrics, draining *atomic.Bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", m.handler())
-	// Redis is no part of it: the gateway serves without, as -redis-down says, and to take all gateways out of service would not help.
+	// Health does not include Redis: the gateway works without it, see -redis-down.
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		if draining.Load() {
 			http.Error(w, "draining", http.StatusServiceUnavailable)
@@ -113,12 +115,12 @@ func newAdmin(m *metrics, draining *atomic.Bool) http.Handler {
 	return mux
 }
 
-// connect opens the Redis of REDIS_URL, or one in memory.
+// connect opens the Redis of REDIS_URL, or an in-memory one.
 func connect() (redis rueidis.Client, where string, closeAll func(), err error) {
 	if address := os.Getenv("REDIS_URL"); address != "" {
 		option, err := rueidis.ParseURL(address)
 		if err != nil {
-			return nil, "", nil, fmt.Errorf("REDIS_URL is no URL of a Redis: %w", err)
+			return nil, "", nil, fmt.Errorf("REDIS_URL is not a URL of a Redis: %w", err)
 		}
 		if redis, err = rueidis.NewClient(option); err != nil {
 			return nil, "", nil, fmt.Errorf("no Redis at REDIS_URL, %v: %w", option.InitAddress, err)
@@ -129,24 +131,27 @@ func connect() (redis rueidis.Client, where string, closeAll func(), err error) 
 	if err != nil {
 		return nil, "", nil, err
 	}
-	redis, err = rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	redis, err = rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true,
+	})
 	if err != nil {
 		server.Close()
 		return nil, "", nil, err
 	}
-	return redis, "in memory (REDIS_URL takes a real Redis)", func() { redis.Close(); server.Close() }, nil
+	return redis, "in memory (REDIS_URL names a real Redis)", func() { redis.Close(); server.Close() }, nil
 }
 
-// startUpstream starts a server that says what it was asked.
+// startUpstream starts a server that describes each request.
 func startUpstream() (*url.URL, func(), error) {
 	listener, err := net.Listen("tcp", "localhost:0")
 	if err != nil {
 		return nil, nil, err
 	}
-	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n, _ := io.Copy(io.Discard, r.Body)
 		_, _ = fmt.Fprintf(w, "%s %s with %d bytes, for %s\n", r.Method, r.URL.Path, n, r.Header.Get("X-Forwarded-For"))
-	})}
+	})
+	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: handler}
 	go func() { _ = server.Serve(listener) }() // until Close
 	return &url.URL{Scheme: "http", Host: listener.Addr().String()}, func() { _ = server.Close() }, nil
 }

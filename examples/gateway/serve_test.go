@@ -18,7 +18,7 @@ import (
 
 func logTo(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
 
-// scrape is what Prometheus gets.
+// scrape returns what Prometheus gets.
 func (g *gateway) scrape(t *testing.T) string {
 	w := httptest.NewRecorder()
 	newAdmin(g.m, new(atomic.Bool)).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
@@ -26,8 +26,8 @@ func (g *gateway) scrape(t *testing.T) string {
 	return w.Body.String()
 }
 
-// The program itself: it serves, is shot at, and ends when it is told to, with the requests under way.
-func TestRun(t *testing.T) {
+// The program serves, gets load, and ends after the requests under way.
+func TestRun_Signal_FinishesRequests(t *testing.T) {
 	begun, end := make(chan struct{}), make(chan struct{})
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
@@ -41,14 +41,16 @@ func TestRun(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	out, done := new(buffer), make(chan error)
 	go func() {
-		done <- run(ctx, []string{"-listen", "localhost:0", "-admin", "localhost:0", "-upstream", upstream.URL, "-redis-timeout", "1m", "-minute", "5"}, out)
+		done <- run(ctx, []string{"-listen", "localhost:0", "-admin", "localhost:0", "-upstream", upstream.URL,
+			"-redis-timeout", "1m", "-minute", "5"}, out)
 	}()
-	addresses := regexp.MustCompile(`^(http://\S+) -> .*: 10 requests a second and 5 a minute .* routes \[/\], counted in memory.*\n(http://\S+)/metrics and`)
+	addresses := regexp.MustCompile(
+		`^(http://\S+) -> .*: 10 requests per second and 5 per minute .* routes \[/\], counted in memory.*\n(http://\S+)/metrics and`)
 	require.Eventually(t, func() bool { return addresses.MatchString(out.String()) }, time.Minute, time.Millisecond)
 	found := addresses.FindStringSubmatch(out.String())
 
 	shots := new(buffer)
-	require.NoError(t, run(t.Context(), []string{"shoot", "-rate", "40", "-seconds", "0.2", found[1]}, shots))
+	require.NoError(t, run(t.Context(), []string{"load", "-rate", "40", "-seconds", "0.2", found[1]}, shots))
 	assert.Regexp(t, `(?m)^200 +5 +62\.5 % +-$`, shots.String())
 	assert.Regexp(t, `(?m)^429 +3 +37\.5 % +(59|60) s: `, shots.String())
 
@@ -57,7 +59,7 @@ func TestRun(t *testing.T) {
 	health.Body.Close()
 	assert.Equal(t, 200, health.StatusCode)
 
-	// A client of another address: the limit of this one is used up.
+	// A client with another address: the limit of the first one is used up.
 	answered := make(chan string)
 	go func() {
 		r := httptest.NewRequest(http.MethodGet, found[1]+"/slow", nil)
@@ -77,7 +79,7 @@ func TestRun(t *testing.T) {
 		t.Fatal("not begun: ", text)
 	}
 	stop()
-	require.Eventually(t, func() bool { // nobody new
+	require.Eventually(t, func() bool { // no new connection
 		resp, err := http.Get(found[1])
 		if err == nil {
 			resp.Body.Close()
@@ -89,7 +91,7 @@ func TestRun(t *testing.T) {
 	assert.NoError(t, <-done)
 }
 
-func TestMetrics(t *testing.T) {
+func TestMetrics_Scrape_HasRequests(t *testing.T) {
 	g := behind(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/login/missing" {
 			w.WriteHeader(404)
@@ -108,7 +110,7 @@ func TestMetrics(t *testing.T) {
 		`rratelimiter_requests_total{rratelimiter_policy="fixed_window",rratelimiter_result="rejected"} 2`,
 		`rratelimiter_fallback_active{rratelimiter_door="gateway"} 0`,
 	}
-	require.Eventually(t, func() bool { // a request is counted when it is over, which may be behind its last byte
+	require.Eventually(t, func() bool { // a request is recorded after its last byte
 		text := g.scrape(t)
 		for _, line := range want {
 			if !regexp.MustCompile("(?m)^" + regexp.QuoteMeta(line) + "$").MatchString(text) {
@@ -119,8 +121,8 @@ func TestMetrics(t *testing.T) {
 	}, time.Minute, 10*time.Millisecond)
 }
 
-// A gateway that is about to end says so to who asks for its health, and to nobody else.
-func TestHealthWhileDraining(t *testing.T) {
+// Only the health check reports that the gateway is about to end.
+func TestHealth_WhileDraining_Is503(t *testing.T) {
 	m, err := newMetrics()
 	require.NoError(t, err)
 	draining := new(atomic.Bool)
@@ -133,25 +135,25 @@ func TestHealthWhileDraining(t *testing.T) {
 	}
 }
 
-func TestBadFlags(t *testing.T) {
+func TestFlags_Invalid_AreErrors(t *testing.T) {
 	for _, c := range []struct {
 		args []string
-		says string
+		want string
 	}{
-		{[]string{"-upstream", "localhost:80"}, "is no URL as http://host:port"},
-		{[]string{"-upstream", "ftp://x"}, "is no URL as http://host:port"},
+		{[]string{"-upstream", "localhost:80"}, "is not a URL like http://host:port"},
+		{[]string{"-upstream", "ftp://x"}, "is not a URL like http://host:port"},
 		{[]string{"-routes", "/a,b"}, `the path "b" does not begin with /`},
 		{[]string{"-trust", "10.0.0.1"}, "10.0.0.1"},
-		{[]string{"-redis-down", "0"}, "neither open nor closed nor a share"},
-		{[]string{"-redis-down", "NaN"}, "neither open nor closed nor a share"},
+		{[]string{"-redis-down", "0"}, "is not open, closed or a share"},
+		{[]string{"-redis-down", "NaN"}, "is not open, closed or a share"},
 		{[]string{"-second", "0"}, "-second is 0"},
-		{[]string{"-drain", "0s"}, "a timeout is not above 0"},
+		{[]string{"-drain", "0s"}, "-drain 0s, want all above 0"},
 		{[]string{"-max-body", "-1"}, "-max-body is -1"},
-		{[]string{"fire"}, `"fire" is neither a flag nor "shoot"`},
-		{[]string{"shoot", "-clients", "0"}, "-clients is 0"},
-		{[]string{"shoot", "localhost"}, `"localhost" is no URL`},
-		{[]string{"shoot", "http://a", "http://b"}, "2 URLs, want one"},
+		{[]string{"fire"}, `"fire" is neither a flag nor "load"`},
+		{[]string{"load", "-clients", "0"}, "-clients is 0"},
+		{[]string{"load", "localhost"}, `"localhost" is not a URL`},
+		{[]string{"load", "http://a", "http://b"}, "2 URLs, want one"},
 	} {
-		assert.ErrorContains(t, run(t.Context(), c.args, io.Discard), c.says, "%v", c.args)
+		assert.ErrorContains(t, run(t.Context(), c.args, io.Discard), c.want, "%v", c.args)
 	}
 }

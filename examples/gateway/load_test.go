@@ -23,10 +23,10 @@ func from(address string) func(context.Context, string, string) (net.Conn, error
 	return (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}).DialContext
 }
 
-var update = flag.Bool("update", false, "write testdata anew")
+var update = flag.Bool("update", false, "write testdata")
 
-// What is printed of a load, byte for byte: the clock is fake.
-func TestShots(t *testing.T) {
+// The clock is fake, so the report is the same to the byte.
+func TestLoad_Report_IsGolden(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent atomic.Int64
 		begin := time.Now()
@@ -48,13 +48,13 @@ func TestShots(t *testing.T) {
 			}
 			return resp, nil
 		})
-		r := shoot(t.Context(), transport, load{url: "http://gateway.test/", clients: 3, rate: 50, duration: 2 * time.Second})
-		golden(t, "testdata/shots.txt", r.String())
+		r := generate(t.Context(), transport, load{url: "http://gateway.test/", clients: 3, rate: 50,
+			duration: 2 * time.Second})
+		golden(t, "testdata/load.txt", r.String())
 	})
 }
 
-// A load that is stopped tells what came by then.
-func TestStoppedShots(t *testing.T) {
+func TestLoad_Stopped_ReportsTheRepliesSoFar(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), 95*time.Millisecond)
 		defer stop()
@@ -62,20 +62,19 @@ func TestStoppedShots(t *testing.T) {
 			time.Sleep(time.Second)
 			return &http.Response{StatusCode: 200, Body: http.NoBody}, nil
 		})
-		r := shoot(ctx, transport, load{url: "http://gateway.test/", clients: 1, rate: 100, duration: time.Hour})
+		r := generate(ctx, transport, load{url: "http://gateway.test/", clients: 1, rate: 100, duration: time.Hour})
 		assert.Equal(t, 10, r.by[200].count)
 		assert.Equal(t, time.Second, r.percentile(100))
 	})
 }
 
-// Nothing there is an error.
-func TestNothingToShootAt(t *testing.T) {
+func TestLoad_NoServer_IsAnError(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	listener.Close()
 	out := new(buffer)
-	err = run(t.Context(), []string{"shoot", "-rate", "100", "-seconds", "0.05", "http://" + listener.Addr().String()}, out)
-	assert.ErrorContains(t, err, "nothing was answered")
+	err = run(t.Context(), []string{"load", "-rate", "100", "-seconds", "0.05", "http://" + listener.Addr().String()}, out)
+	assert.ErrorContains(t, err, "no response")
 	assert.Regexp(t, `(?m)^none +5 +100\.0 % .*refused`, out.String())
 }
 
