@@ -3,7 +3,6 @@ package grpclimit_test
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,7 +20,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/grpclimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
-	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 func statusOf(code codes.Code, details ...protoadapt.MessageV1) error {
@@ -36,81 +34,51 @@ func retryIn(d time.Duration) *errdetails.RetryInfo {
 	return &errdetails.RetryInfo{RetryDelay: durationpb.New(d)}
 }
 
-// A RetryInfo pauses its limiter's name for all calls of the interceptor, and no other.
-func TestRetryInfoPausesAll(t *testing.T) {
+// Streams pause, and wait for the end of a pause, at their start.
+func TestRetryInfo_AnyStatus_PausesUntilThen(t *testing.T) {
 	quota := new(errdetails.QuotaFailure)
+	eternity := &errdetails.RetryInfo{RetryDelay: &durationpb.Duration{Seconds: 1 << 62}}
 	for name, c := range map[string]struct {
 		err   error
 		pause time.Duration
 	}{
-		"exhausted":   {statusOf(codes.ResourceExhausted, quota, retryIn(7*time.Second)), 7 * time.Second},
-		"unavailable": {statusOf(codes.Unavailable, retryIn(7*time.Second)), 7 * time.Second},
-		"a year":      {statusOf(codes.ResourceExhausted, retryIn(365*24*time.Hour)), time.Hour},
-		"an eternity": {statusOf(codes.ResourceExhausted, &errdetails.RetryInfo{RetryDelay: &durationpb.Duration{Seconds: 1 << 62}}), time.Hour},
-		"zero":        {statusOf(codes.ResourceExhausted, retryIn(0)), 0},
-		"below zero":  {statusOf(codes.ResourceExhausted, retryIn(-7*time.Second)), 0},
-		"no delay":    {statusOf(codes.ResourceExhausted, new(errdetails.RetryInfo)), 0},
-		"none":        {statusOf(codes.ResourceExhausted, quota), 0},
-		"another":     {statusOf(codes.Internal, retryIn(7*time.Second)), 0},
-		"no status":   {errors.New("no"), 0},
+		"behind another detail": {statusOf(codes.ResourceExhausted, quota, retryIn(7*time.Second)), 7 * time.Second},
+		"an eternity":           {statusOf(codes.ResourceExhausted, eternity), time.Hour},
+		"zero":                  {statusOf(codes.ResourceExhausted, retryIn(0)), 0},
+		"below zero":            {statusOf(codes.ResourceExhausted, retryIn(-7*time.Second)), 0},
+		"no delay":              {statusOf(codes.ResourceExhausted, new(errdetails.RetryInfo)), 0},
+		"another detail alone":  {statusOf(codes.ResourceExhausted, quota), 0},
+		"no status":             {errors.New("no"), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-				refusing := true
-				fails := func() error {
-					if refusing {
-						refusing = false
-						return c.err
-					}
-					return nil
-				}
-				s := &service{unary: func(context.Context, *test.SimpleRequest) error { return fails() },
-					stream: func(test.TestService_FullDuplexCallServer) error { return fails() }}
-				on := serve(b, s)
-				bucket := limit.TokenBucket{Capacity: 100, Refill: 1, Interval: time.Hour}
-				for kind, ask := range map[string]func(calls test.TestServiceClient, host string, within time.Duration) error{
-					"unary": func(calls test.TestServiceClient, host string, within time.Duration) error {
-						return ask(b, calls, host, within)
-					},
-					"stream": func(calls test.TestServiceClient, host string, within time.Duration) error {
-						ctx, cancel := context.WithTimeout(b.Context(), within)
-						defer cancel()
-						ss, err := calls.FullDuplexCall(to(ctx, host))
-						if err == nil {
-							if _, err = ss.Recv(); err.Error() == "EOF" {
-								err = nil
-							}
-						}
+				on := serve(b, &service{
+					unary:  func(context.Context, *test.SimpleRequest) error { return c.err },
+					stream: func(test.TestService_FullDuplexCallServer) error { return c.err },
+				})
+				for kind, send := range map[string]func(calls test.TestServiceClient) error{
+					"unary": func(calls test.TestServiceClient) error { return ask(b, calls, "one", 2*time.Hour) },
+					"stream": func(calls test.TestServiceClient) error {
+						ss, err := calls.FullDuplexCall(to(b.Context(), "one"))
+						require.NoError(b, err)
+						_, err = ss.Recv()
 						return err
 					},
 				} {
-					refusing = true
-					calls := limited(on, perHost(client, bucket))
+					calls := limited(on, perHost(client, hour(4)))
 					begin := time.Now()
-					err := ask(calls, "one", time.Minute)
-					assert.Equal(b, status.Code(c.err), status.Code(err), "the caller sees it")
-					var all sync.WaitGroup
-					for range 10 {
-						all.Go(func() {
-							assert.NoError(b, ask(calls, "one", 2*time.Hour), kind)
-							assert.Equal(b, c.pause, time.Since(begin), kind)
-						})
+					for range 2 {
+						assert.Equal(b, status.Code(c.err), status.Code(send(calls)), "the caller gets the status")
 					}
-					assert.NoError(b, ask(calls, "two", time.Minute))
-					assert.Zero(b, time.Since(begin))
-					if c.pause > 0 {
-						assert.ErrorIs(b, ask(calls, "one", time.Second), context.DeadlineExceeded)
-						assert.Zero(b, time.Since(begin), "it knows at once")
-					}
-					all.Wait()
+					assert.Equal(b, c.pause, time.Since(begin), kind)
 				}
 			})
 		})
 	}
 }
 
-// What an interceptor further in has not sent is no word of the server's.
-func TestOwnRefusalsPauseNothing(t *testing.T) {
+// A call that an inner interceptor has not sent says nothing of the server.
+func TestRetryInfo_OfAnInnerInterceptor_PausesNothing(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		inner := grpclimit.UnaryClientInterceptor(grpclimit.Each(client, "inner", grpclimit.ByMethod(), hour(1)), grpclimit.AtOnce())
 		outer := grpclimit.UnaryClientInterceptor(perHost(client, hour(9)), grpclimit.AtOnce())
@@ -120,26 +88,5 @@ func TestOwnRefusalsPauseNothing(t *testing.T) {
 		sent := b.Scripts.Load()
 		assert.ErrorIs(b, ask(b, c, "one", time.Minute), grpclimit.ErrNotSent)
 		assert.EqualValues(b, 2, b.Scripts.Load()-sent, "both were asked: the outer one was not paused")
-	})
-}
-
-// A pause that begins while a call stands in line for a permit holds for it too, and the permit goes back.
-func TestAPauseThatBeginsMeanwhile(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-		answers := make(chan error, 2)
-		c := limited(serve(b, &service{unary: func(context.Context, *test.SimpleRequest) error { return <-answers }}),
-			perHost(client, limit.TokenBucket{Capacity: 1, Refill: 1, Interval: 6 * time.Second})) // the next permit but one is there after 12 s
-		begin := time.Now()
-		var calls sync.WaitGroup
-		calls.Go(func() { _ = ask(b, c, "one", time.Minute) })
-		redistest.Pass(time.Millisecond)
-		calls.Go(func() {
-			assert.NoError(b, ask(b, c, "one", time.Minute))
-			assert.Equal(b, 10*time.Second, time.Since(begin).Truncate(time.Second))
-		})
-		redistest.Pass(time.Second - time.Millisecond)
-		answers <- statusOf(codes.ResourceExhausted, retryIn(9*time.Second))
-		answers <- nil
-		calls.Wait()
 	})
 }

@@ -24,8 +24,8 @@ const retries = `{"methodConfig": [{"name": [{}], "retryPolicy": {
 	"maxAttempts": 3, "initialBackoff": "0.001s", "maxBackoff": "0.001s", "backoffMultiplier": 1, "retryableStatusCodes": ["RESOURCE_EXHAUSTED", "UNAVAILABLE"]
 }}]}`
 
-// A client with a retry policy that was refused succeeds at its first retry.
-func TestTheFirstRetrySucceeds(t *testing.T) {
+// A client with a retry policy waits as long as the trailer of the denial says.
+func TestRetryPolicy_DeniedCall_PassesAtFirstRetry(t *testing.T) {
 	for name, policy := range map[string]limit.Policy{
 		"window": limit.FixedWindow{Permits: 1, Interval: 2500 * time.Millisecond}, "log": limit.SlidingLog{Permits: 1, Interval: 1100 * time.Millisecond},
 		"bucket": limit.TokenBucket{Capacity: 1, Refill: 3, Interval: 10 * time.Second}, "minute": limit.FixedWindow{Permits: 1, Interval: time.Minute},

@@ -9,9 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	test "google.golang.org/grpc/interop/grpc_testing"
-	"google.golang.org/grpc/status"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
@@ -26,68 +24,6 @@ const (
 		"\ngrpc-retry-pushback-ms: -1\n"
 	closedText = "Unavailable: calls cannot be admitted at the moment\nRetryInfo: retry_delay 1s\ngrpc-retry-pushback-ms: 1000\n"
 )
-
-// No limiter, however it is written, lets a call pass as it is.
-func TestNoLimiter(t *testing.T) {
-	for name, limiter := range map[string]grpclimit.Limiter{
-		"nil": nil, "nil *limit.Limiter": (*limit.Limiter)(nil), "nil *rratelimiter.Limiter": (*rratelimiter.Limiter)(nil), "nil func": fake(nil),
-	} {
-		t.Run(name, func(t *testing.T) {
-			ctx := context.WithValue(t.Context(), key{}, "mine")
-			for _, opts := range [][]grpclimit.Option{nil, {nil, grpclimit.Skip(func(context.Context, grpclimit.Call) bool { return true })}} {
-				answer, err := grpclimit.UnaryServerInterceptor(grpclimit.All(limiter), opts...)(ctx, "request", &grpc.UnaryServerInfo{},
-					func(got context.Context, req any) (any, error) {
-						assert.Equal(t, ctx, got)
-						_, limited := grpclimit.FromContext(got)
-						assert.False(t, limited)
-						assert.NoError(t, grpclimit.Settle(got, 5))
-						return req, nil
-					})
-				assert.NoError(t, err)
-				assert.Equal(t, "request", answer)
-			}
-		})
-	}
-}
-
-type key struct{}
-
-const secret = "what only the operator may see"
-
-// What cannot be told is decided by the failure mode, and why is told to nobody but Report.
-func TestWhatCannotBeTold(t *testing.T) {
-	failing := func(context.Context, grpclimit.Call) (grpclimit.Limiter, error) {
-		return nil, status.Error(codes.NotFound, secret)
-	}
-	for name, c := range map[string]struct {
-		choose choice
-		opts   []grpclimit.Option
-		want   string
-		result grpclimit.Result
-	}{
-		"closed":                     {failing, nil, closedText, grpclimit.FailedClosed},
-		"open":                       {failing, []grpclimit.Option{grpclimit.OnFailure(grpclimit.Open)}, "OK", grpclimit.FailedOpen},
-		"a share":                    {failing, []grpclimit.Option{grpclimit.OnFailure(grpclimit.Local(1))}, closedText, grpclimit.FailedClosed},
-		"a limiter without a client": {grpclimit.All(new(limit.Limiter)), nil, closedText, grpclimit.FailedClosed},
-		"a limiter that fails": {
-			grpclimit.All(fake(func(context.Context, int64) (rratelimiter.Decision, error) {
-				return rratelimiter.Decision{}, status.Error(codes.NotFound, secret)
-			})), nil, closedText, grpclimit.FailedClosed,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			guardtest.Run(t, func(b *redistest.Fixture, _ *rratelimiter.Client) {
-				s := new(service)
-				var got grpclimit.Outcome
-				report := grpclimit.Report(func(_ context.Context, _ grpclimit.Call, o grpclimit.Outcome) { got = o })
-				assert.Equal(b, c.want, get(b, unary(b, s, c.choose, append([]grpclimit.Option{report}, c.opts...)...)))
-				assert.Equal(b, c.result, got.Result)
-				assert.Error(b, got.Err)
-				assert.Equal(b, c.want == "OK", s.served.Load() == 1)
-			})
-		})
-	}
-}
 
 // What refusals tell, of one policy and of several, with names and a subject that was asked for.
 func TestRefusals(t *testing.T) {
@@ -127,14 +63,6 @@ func TestSeveralInterceptors(t *testing.T) {
 			grpclimit.UnaryServerInterceptor(grpclimit.Each(client, "some", grpclimit.ByIP(), hour(1))))).dial()
 		assert.Equal(b, "OK", get(b, c))
 		assert.Equal(b, anHour, get(b, c), "one trailer, and the details of the one that refused")
-	})
-}
-
-// A limiter that is nobody's fault to lack a rate is a failure, not an outage.
-func TestALimiterWithoutARate(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-		c := unary(b, new(service), grpclimit.All(client.Limiter("none")), grpclimit.OnStoreChange(func(bool, error) { b.Error("no outage") }))
-		assert.Equal(b, closedText, get(b, c))
 	})
 }
 

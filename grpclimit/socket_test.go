@@ -125,7 +125,7 @@ func TestARetryOverSockets(t *testing.T) {
 }
 
 // What has no address is not one key for all.
-func TestUnixSockets(t *testing.T) {
+func TestByIP_UnixSocket_HasNoAddress(t *testing.T) {
 	client, closeClient := connect()
 	defer closeClient()
 	listener, err := net.Listen("unix", t.TempDir()+"/socket")
@@ -141,7 +141,7 @@ func TestUnixSockets(t *testing.T) {
 }
 
 // A peer on a unix socket has none behind net/http either, however it has named its own end.
-func TestUnixSocketsOfNetHTTP(t *testing.T) {
+func TestByIP_UnixSocketOfNetHTTP_HasNoAddress(t *testing.T) {
 	client, closeClient := connect()
 	defer closeClient()
 	t.Chdir(t.TempDir())

@@ -80,16 +80,6 @@ func TestTheDocumentedResponses(t *testing.T) {
 	})
 }
 
-// TestSetUp_CodeOfThePage_RunsInExample: each line of the code in the documentation runs in Example.
 func TestSetUp_CodeOfThePage_RunsInExample(t *testing.T) {
-	page, err := os.ReadFile("../docs/http.md")
-	require.NoError(t, err)
-	example, err := os.ReadFile("example_test.go")
-	require.NoError(t, err)
-	_, code, found := strings.Cut(string(page), "```go\nperClient")
-	require.True(t, found)
-	code, _, _ = strings.Cut("perClient"+code, "```")
-	for line := range strings.Lines(code) {
-		assert.Contains(t, string(example), strings.TrimSpace(line))
-	}
+	guardtest.TestPage(t, golden, "perClient", "example_test.go")
 }

@@ -1,6 +1,7 @@
 package httplimit_test
 
 import (
+	"net/http"
 	"strconv"
 	"testing"
 	"time"
@@ -44,4 +45,34 @@ func unixOf(b *redistest.Fixture, text string) int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	assert.NoError(b, err)
 	return n
+}
+
+func TestHeaders_LocalShare_ShowTheShare(t *testing.T) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+		bucket := limit.TokenBucket{Capacity: 40, Refill: 20, Interval: time.Minute}
+		handler := httplimit.Middleware(perIP(client, hour(10), bucket), httplimit.OnFailure(httplimit.Local(0.1)))(new(ok))
+		b.Latency.Store(int64(time.Minute))
+		w := serve(handler, request())
+		assert.Equal(b, []string{`"hour";q=1;w=3600, "bucket";q=4;w=120`}, w.Header()["Ratelimit-Policy"])
+		assert.Equal(b, []string{`"hour";r=0;t=3600, "bucket";r=3;t=30`}, w.Header()["Ratelimit"])
+		assert.Contains(b, serve(handler, request()).Body.String(), `"violated-policies":["hour"]`)
+	})
+}
+
+func TestRateLimit_NumbersUnknown_LeavesThemOut(t *testing.T) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+		cost := int64(0)
+		handler := httplimit.Middleware(perIP(client, hour(10)), httplimit.Wait(2*time.Hour),
+			httplimit.Cost(func(*http.Request) int64 { return cost }))(new(ok))
+		for _, c := range []struct {
+			cost int64
+			want []string
+		}{
+			{0, nil}, {7, []string{`"hour";r=3;t=3600`}}, {11, nil},
+			{4, []string{`"hour";r=0`}}, // what others have taken during its wait is unknown
+		} {
+			cost = c.cost
+			assert.Equal(b, c.want, serve(handler, request()).Header()["Ratelimit"], "cost %d", c.cost)
+		}
+	})
 }

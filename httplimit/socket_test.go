@@ -150,7 +150,7 @@ func TestTheResponseWriterIsTheServers(t *testing.T) {
 }
 
 // A peer on a unix socket has no address, however it has named its own end.
-func TestUnixSockets(t *testing.T) {
+func TestByIP_UnixSocket_HasNoAddress(t *testing.T) {
 	t.Chdir(t.TempDir())
 	listener, err := net.Listen("unix", "server")
 	require.NoError(t, err)

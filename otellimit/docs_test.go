@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 )
 
 func read(t *testing.T, path string) string {
@@ -15,21 +17,8 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// TestPage_Code_RunsInExamples: each line of docs/observability.md's code.
 func TestPage_Code_RunsInExamples(t *testing.T) {
-	examples := read(t, "example_test.go")
-	for _, path := range []string{"../docs/observability.md"} {
-		_, code, found := strings.Cut(read(t, path), "```go\ntelemetry")
-		require.True(t, found, path)
-		code, _, _ = strings.Cut("telemetry"+code, "```")
-		for line := range strings.Lines(code) {
-			line = strings.TrimSpace(line)
-			if strings.HasPrefix(line, "return") || line == ")" {
-				continue
-			}
-			assert.Contains(t, examples, line, path)
-		}
-	}
+	guardtest.TestPage(t, "../docs/observability.md", "telemetry", "example_test.go")
 }
 
 // TestPage_Instruments_AreListed: with their Prometheus names, results and error types.

@@ -1,0 +1,193 @@
+package grpclimit_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"github.com/rratelimiter/rratelimiter/grpclimit"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+)
+
+const method = "/shop.Orders/Create"
+
+// middleware is this package as the contract of all middleware calls it.
+var middleware = guardtest.Middleware{
+	Server: newUnaryServer,
+	Client: newClient,
+	FromContext: func(ctx context.Context) (guardtest.Outcome, bool) {
+		o, ok := grpclimit.FromContext(ctx)
+		return outcome(o), ok
+	},
+	Settle:     grpclimit.Settle,
+	ErrNotSent: grpclimit.ErrNotSent,
+	AddressKey: func(peerAddr netip.AddrPort, a guardtest.Address, headers [][2]string) (string, error) {
+		md := make(metadata.MD)
+		for _, h := range headers {
+			md.Append(h[0], h[1])
+		}
+		ctx := peer.NewContext(context.Background(), &peer.Peer{Addr: net.TCPAddrFromAddrPort(peerAddr)})
+		ctx = metadata.NewIncomingContext(ctx, md)
+		if a.Header == "" && a.IPv6Bits == 0 {
+			return grpclimit.ByIP(a.Trusted...)(ctx, grpclimit.Call{})
+		}
+		return grpclimit.Address(a).Key(ctx, grpclimit.Call{})
+	},
+}
+
+func TestUnaryServerInterceptor_Contract(t *testing.T) { guardtest.TestServer(t, middleware) }
+
+func TestStreamServerInterceptor_Contract(t *testing.T) {
+	streams := middleware
+	streams.Server = newStreamServer
+	guardtest.TestServer(t, streams)
+}
+
+func TestUnaryClientInterceptor_Contract(t *testing.T) { guardtest.TestClient(t, middleware) }
+
+func FuzzUntrusted(f *testing.F) { guardtest.FuzzUntrusted(f, middleware) }
+
+func newUnaryServer(s guardtest.Settings) guardtest.Server {
+	limited := grpclimit.UnaryServerInterceptor(choose(s), options(s)...)
+	return func(ctx context.Context, key string) guardtest.Reply {
+		_, err := limited(incoming(ctx, key), nil, &grpc.UnaryServerInfo{FullMethod: method}, func(ctx context.Context, _ any) (any, error) {
+			handle(s, ctx)
+			return nil, nil
+		})
+		return replyOf(err)
+	}
+}
+
+func newStreamServer(s guardtest.Settings) guardtest.Server {
+	limited := grpclimit.StreamServerInterceptor(choose(s), options(s)...)
+	return func(ctx context.Context, key string) guardtest.Reply {
+		ss, info := &stream{ctx: incoming(ctx, key)}, &grpc.StreamServerInfo{FullMethod: method}
+		return replyOf(limited(nil, ss, info, func(_ any, ss grpc.ServerStream) error {
+			handle(s, ss.Context())
+			return nil
+		}))
+	}
+}
+
+func newClient(s guardtest.Settings, upstream func() guardtest.Reply) guardtest.Client {
+	limited := grpclimit.UnaryClientInterceptor(choose(s), options(s)...)
+	return func(ctx context.Context, key string) (guardtest.Reply, error) {
+		ctx = metadata.AppendToOutgoingContext(ctx, "key", key)
+		err := limited(ctx, method, nil, nil, nil, func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
+			reply := upstream()
+			if code := codeOf[reply.Status]; reply.RetryAfter > 0 {
+				return statusOf(code, retryIn(reply.RetryAfter))
+			} else {
+				return status.Error(code, "")
+			}
+		})
+		if errors.Is(err, grpclimit.ErrNotSent) {
+			return guardtest.Reply{}, err
+		}
+		return replyOf(err), nil
+	}
+}
+
+func handle(s guardtest.Settings, ctx context.Context) {
+	if s.Handler != nil {
+		s.Handler(ctx)
+	}
+}
+
+func incoming(ctx context.Context, key string) context.Context {
+	md := make(metadata.MD)
+	if key != "" {
+		md.Set("key", key)
+	}
+	return metadata.NewIncomingContext(ctx, md)
+}
+
+// codeOf maps statuses of HTTP to codes.
+var codeOf = map[int]codes.Code{
+	200: codes.OK, 400: codes.InvalidArgument, 429: codes.ResourceExhausted, 500: codes.Internal, 503: codes.Unavailable,
+}
+
+func replyOf(err error) (reply guardtest.Reply) {
+	s := status.Convert(err)
+	for httpStatus, code := range codeOf {
+		if code == s.Code() {
+			reply.Status = httpStatus
+		}
+	}
+	for _, d := range s.Details() {
+		if info, ok := d.(*errdetails.RetryInfo); ok {
+			reply.RetryAfter = info.GetRetryDelay().AsDuration()
+		}
+	}
+	reply.Text = strings.TrimSpace(s.Message() + " " + strings.Trim(s.Proto().String(), " "))
+	if err == nil {
+		reply.Text = ""
+	}
+	return reply
+}
+
+func choose(s guardtest.Settings) choice {
+	switch {
+	case s.Err != nil:
+		return func(context.Context, grpclimit.Call) (grpclimit.Limiter, error) { return nil, s.Err }
+	case s.Each != nil:
+		return grpclimit.Each(s.Client, "api", grpclimit.ByMetadata("key"), s.Each...)
+	}
+	return grpclimit.All(s.Limiter)
+}
+
+func options(s guardtest.Settings) []grpclimit.Option {
+	opts := []grpclimit.Option{nil, grpclimit.OnFailure(mode(s.Mode)), grpclimit.OnStoreChange(s.OnStoreChange)}
+	add := func(set bool, opt func() grpclimit.Option) {
+		if set {
+			opts = append(opts, opt())
+		}
+	}
+	add(s.Policies != nil, func() grpclimit.Option { return grpclimit.Policies(s.Policies...) })
+	add(s.Cost != nil, func() grpclimit.Option {
+		return grpclimit.Cost(func(context.Context, grpclimit.Call) int64 { return s.Cost() })
+	})
+	add(s.Skip != nil, func() grpclimit.Option {
+		return grpclimit.Skip(func(context.Context, grpclimit.Call) bool { return s.Skip() })
+	})
+	add(s.Wait != 0, func() grpclimit.Option { return grpclimit.Wait(s.Wait) })
+	add(s.MaxWaiting != 0, func() grpclimit.Option { return grpclimit.MaxWaiting(s.MaxWaiting) })
+	add(s.Shadow, grpclimit.Shadow)
+	add(s.InvalidAsFailure, grpclimit.InvalidAsFailure)
+	add(s.Deadline != 0, func() grpclimit.Option { return grpclimit.Deadline(s.Deadline) })
+	add(s.Report != nil, func() grpclimit.Option {
+		return grpclimit.Report(func(_ context.Context, _ grpclimit.Call, o grpclimit.Outcome) { s.Report(outcome(o)) })
+	})
+	add(s.OnSettleError != nil, func() grpclimit.Option {
+		return grpclimit.OnSettleError(func(_ context.Context, _ grpclimit.Call, err error) { s.OnSettleError(err) })
+	})
+	return opts
+}
+
+func mode(m guard.Mode) grpclimit.FailureMode {
+	switch m {
+	case guard.Open:
+		return grpclimit.Open
+	case guard.Closed:
+		return grpclimit.Closed
+	}
+	return grpclimit.Local(float64(m))
+}
+
+func outcome(o grpclimit.Outcome) guardtest.Outcome {
+	return guardtest.Outcome{
+		Result: o.Result.String(), Shadow: o.Shadow, Limiter: o.Limiter, Local: o.Local,
+		Left: o.Decision.Remaining, Err: o.Err,
+	}
+}

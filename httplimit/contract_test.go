@@ -1,0 +1,146 @@
+package httplimit_test
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+)
+
+// middleware is this package as the contract of all middleware calls it.
+var middleware = guardtest.Middleware{
+	Server: newServer,
+	Client: newClient,
+	FromContext: func(ctx context.Context) (guardtest.Outcome, bool) {
+		o, ok := httplimit.FromContext(ctx)
+		return outcome(o), ok
+	},
+	Settle:     httplimit.Settle,
+	ErrNotSent: httplimit.ErrNotSent,
+	AddressKey: func(peer netip.AddrPort, a guardtest.Address, headers [][2]string) (string, error) {
+		r := &http.Request{RemoteAddr: peer.String(), Header: make(http.Header)}
+		for _, h := range headers {
+			r.Header.Add(h[0], h[1])
+		}
+		if a.Header == "" && a.IPv6Bits == 0 {
+			return httplimit.ByIP(a.Trusted...)(r)
+		}
+		return httplimit.Address(a).Key(r)
+	},
+}
+
+func TestMiddleware_Contract(t *testing.T) { guardtest.TestServer(t, middleware) }
+
+func TestTransport_Contract(t *testing.T) { guardtest.TestClient(t, middleware) }
+
+func FuzzUntrusted(f *testing.F) { guardtest.FuzzUntrusted(f, middleware) }
+
+func newServer(s guardtest.Settings) guardtest.Server {
+	handler := httplimit.Middleware(choice(s), options(s)...)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if s.Handler != nil {
+			s.Handler(r.Context())
+		}
+	}))
+	return func(ctx context.Context, key string) guardtest.Reply {
+		w := serve(handler, keyed(ctx, key))
+		var text bytes.Buffer
+		reply := guardtest.Reply{Status: w.Code, RetryAfter: retryAfter(w.Header())}
+		_ = w.Header().Write(&text)
+		reply.Text = text.String() + w.Body.String()
+		return reply
+	}
+}
+
+func newClient(s guardtest.Settings, upstream func() guardtest.Reply) guardtest.Client {
+	transport := httplimit.Transport(roundTrip(func(*http.Request) (*http.Response, error) {
+		reply := upstream()
+		response := &http.Response{StatusCode: reply.Status, Header: make(http.Header), Body: http.NoBody}
+		if reply.RetryAfter > 0 {
+			response.Header.Set("Retry-After", strconv.Itoa(int(reply.RetryAfter/time.Second)))
+		}
+		return response, nil
+	}), choice(s), options(s)...)
+	return func(ctx context.Context, key string) (guardtest.Reply, error) {
+		response, err := transport.RoundTrip(keyed(ctx, key))
+		if err != nil {
+			return guardtest.Reply{}, err
+		}
+		return guardtest.Reply{Status: response.StatusCode, RetryAfter: retryAfter(response.Header)}, nil
+	}
+}
+
+func keyed(ctx context.Context, key string) *http.Request {
+	r := request().WithContext(ctx)
+	if key != "" {
+		r.Header.Set("Key", key)
+	}
+	return r
+}
+
+func retryAfter(h http.Header) time.Duration {
+	seconds, _ := strconv.Atoi(h.Get("Retry-After"))
+	return time.Duration(seconds) * time.Second
+}
+
+func choice(s guardtest.Settings) func(*http.Request) (httplimit.Limiter, error) {
+	switch {
+	case s.Err != nil:
+		return func(*http.Request) (httplimit.Limiter, error) { return nil, s.Err }
+	case s.Each != nil:
+		return httplimit.Each(s.Client, "api", httplimit.ByHeader("Key"), s.Each...)
+	}
+	return httplimit.All(s.Limiter)
+}
+
+func options(s guardtest.Settings) []httplimit.Option {
+	opts := []httplimit.Option{nil, httplimit.OnFailure(mode(s.Mode)), httplimit.OnStoreChange(s.OnStoreChange)}
+	add := func(set bool, opt func() httplimit.Option) {
+		if set {
+			opts = append(opts, opt())
+		}
+	}
+	add(s.Policies != nil, func() httplimit.Option { return httplimit.Policies(s.Policies...) })
+	add(s.Cost != nil, func() httplimit.Option { return httplimit.Cost(func(*http.Request) int64 { return s.Cost() }) })
+	add(s.Skip != nil, func() httplimit.Option { return httplimit.Skip(func(*http.Request) bool { return s.Skip() }) })
+	add(s.Wait != 0, func() httplimit.Option { return httplimit.Wait(s.Wait) })
+	add(s.MaxWaiting != 0, func() httplimit.Option { return httplimit.MaxWaiting(s.MaxWaiting) })
+	add(s.Shadow, httplimit.Shadow)
+	add(s.InvalidAsFailure, httplimit.InvalidAsFailure)
+	add(s.Deadline != 0, func() httplimit.Option { return httplimit.Deadline(s.Deadline) })
+	add(s.Report != nil, func() httplimit.Option {
+		return httplimit.Report(func(_ *http.Request, o httplimit.Outcome) { s.Report(outcome(o)) })
+	})
+	add(s.OnSettleError != nil, func() httplimit.Option {
+		return httplimit.OnSettleError(func(_ *http.Request, err error) { s.OnSettleError(err) })
+	})
+	return opts
+}
+
+func mode(m guard.Mode) httplimit.FailureMode {
+	switch m {
+	case guard.Open:
+		return httplimit.Open
+	case guard.Closed:
+		return httplimit.Closed
+	}
+	return httplimit.Local(float64(m))
+}
+
+func outcome(o httplimit.Outcome) guardtest.Outcome {
+	return guardtest.Outcome{
+		Result: o.Result.String(), Shadow: o.Shadow, Limiter: o.Limiter, Local: o.Local,
+		Left: o.Decision.Remaining, Err: o.Err,
+	}
+}
+
+// roundTrip answers in place of a network.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

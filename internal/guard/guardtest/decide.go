@@ -1,0 +1,192 @@
+package guardtest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+const secret = "what only the operator may see"
+
+func testNoLimiter(t *testing.T, m Middleware) {
+	denies := fake(func(context.Context, int64) (rratelimiter.Decision, error) { return rratelimiter.Decision{}, nil })
+	for name, s := range map[string]Settings{
+		"nil":                       {},
+		"nil *limit.Limiter":        {Limiter: (*limit.Limiter)(nil)},
+		"nil *rratelimiter.Limiter": {Limiter: (*rratelimiter.Limiter)(nil)},
+		"nil func":                  {Limiter: fake(nil)},
+		"skipped":                   {Limiter: denies, Skip: func() bool { return true }},
+		"free":                      {Limiter: denies, Cost: func() int64 { return 0 }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			type key struct{}
+			ctx, served := context.WithValue(t.Context(), key{}, "mine"), 0
+			s.Handler = func(got context.Context) {
+				served++
+				assert.Equal(t, "mine", got.Value(key{}))
+				_, limited := m.FromContext(got)
+				assert.False(t, limited)
+				assert.NoError(t, m.Settle(got, 5))
+				assert.ErrorIs(t, m.Settle(got, -1), rratelimiter.ErrInvalidPermits)
+			}
+			s.Report = func(Outcome) { t.Error("nothing was decided") }
+			assert.Equal(t, Reply{Status: 200}, m.Server(s)(ctx, "one"))
+			assert.Equal(t, 1, served)
+		})
+	}
+}
+
+// Only Report sees why a request could not be decided.
+func testFailure(t *testing.T, m Middleware) {
+	failing := Settings{Err: errors.New(secret)}
+	for name, c := range map[string]struct {
+		s      Settings
+		mode   guard.Mode
+		status int
+		result string
+	}{
+		"closed":                     {failing, guard.Closed, 503, "failed_closed"},
+		"open":                       {failing, guard.Open, 200, "failed_open"},
+		"a share":                    {failing, 1, 503, "failed_closed"},
+		"a limiter without a client": {Settings{Limiter: new(limit.Limiter)}, guard.Closed, 503, "failed_closed"},
+		"a limiter that fails": {Settings{Limiter: fake(func(context.Context, int64) (rratelimiter.Decision, error) {
+			return rratelimiter.Decision{}, errors.New(secret)
+		})}, guard.Closed, 503, "failed_closed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			Run(t, func(f *redistest.Fixture, _ *rratelimiter.Client) {
+				var got Outcome
+				served := false
+				c.s.Mode, c.s.Report = c.mode, func(o Outcome) { got = o }
+				c.s.Handler = func(ctx context.Context) { _, served = m.FromContext(ctx) }
+				reply := m.Server(c.s).get(f)
+				assert.Equal(f, c.status, reply.Status)
+				assert.Equal(f, c.status == 503, reply.RetryAfter == time.Second)
+				assert.NotContains(f, reply.Text, secret)
+				assert.Equal(f, c.result, got.Result)
+				assert.Error(f, got.Err)
+				assert.Equal(f, c.status == 200, served)
+			})
+		})
+	}
+}
+
+func testWithoutRate(t *testing.T, m Middleware) {
+	Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
+		reply := m.Server(Settings{
+			Limiter: client.Limiter("of nobody"), OnStoreChange: func(bool, error) { f.Error("no outage") },
+		}).get(f)
+		assert.Equal(f, 503, reply.Status)
+		assert.NotContains(f, reply.Text, "of nobody")
+	})
+}
+
+// A client gains nothing by leaving its key out, and learns that no retry helps.
+func testInvalid(t *testing.T, m Middleware) {
+	below := func() int64 { return -1 }
+	for name, c := range map[string]struct {
+		key    string
+		s      Settings
+		status int
+	}{
+		"no key":             {"", Settings{}, 400},
+		"open":               {"", Settings{Mode: guard.Open}, 400},
+		"a share":            {"", Settings{Mode: 1}, 400},
+		"a cost below 0":     {"one", Settings{Cost: below}, 400},
+		"as a failure":       {"", Settings{InvalidAsFailure: true}, 503},
+		"as a failure, open": {"", Settings{InvalidAsFailure: true, Mode: guard.Open}, 200},
+		"shadow":             {"", Settings{Shadow: true}, 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
+				var got Outcome
+				served := false
+				c.s.Client, c.s.Each = client, hour(10)
+				c.s.Report, c.s.Handler = func(o Outcome) { got = o }, func(context.Context) { served = true }
+				reply := m.Server(c.s)(f.Context(), c.key)
+				assert.Equal(f, c.status, reply.Status)
+				assert.Equal(f, c.status == 503, reply.RetryAfter > 0)
+				assert.Equal(f, c.status == 200, served)
+				assert.ErrorIs(f, got.Err, guard.ErrInvalidRequest)
+			})
+		})
+	}
+}
+
+func testCost(t *testing.T, m Middleware) {
+	Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
+		served, cost := 0, int64(0)
+		server := m.Server(Settings{
+			Client: client, Each: hour(10), Cost: func() int64 { return cost },
+			Handler: func(context.Context) { served++ },
+		})
+		for _, c := range []struct {
+			cost   int64
+			status int
+			retry  time.Duration
+		}{
+			{7, 200, 0}, {4, 429, time.Hour}, {3, 200, 0}, {11, 429, 0}, {1 << 60, 429, 0},
+		} {
+			cost = c.cost
+			reply := server.get(f)
+			assert.Equal(f, c.status, reply.Status, "cost %d", c.cost)
+			assert.Equal(f, c.retry, reply.RetryAfter, "cost %d", c.cost)
+		}
+		assert.Equal(f, 2, served)
+	})
+}
+
+func testShadow(t *testing.T, m Middleware) {
+	Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
+		served, results := 0, []string(nil)
+		server := m.Server(Settings{
+			Client: client, Each: hour(1), Shadow: true, Wait: 2 * time.Hour,
+			Handler: func(context.Context) { served++ },
+			Report: func(o Outcome) {
+				assert.True(f, o.Shadow)
+				assert.Equal(f, "api:one", o.Limiter)
+				results = append(results, o.Result)
+			},
+		})
+		begin := time.Now()
+		for range 3 {
+			assert.Equal(f, Reply{Status: 200}, server.get(f))
+			if len(results) == 2 {
+				f.Redis.Server().Close()
+			}
+		}
+		assert.Equal(f, []string{"acquired", "rejected", "failed_closed"}, results)
+		assert.Equal(f, 3, served)
+		assert.Less(f, time.Since(begin), time.Second)
+	})
+}
+
+// What no request could work with panics at once, and asks Redis nothing.
+func testInvalidSettings(t *testing.T, m Middleware) {
+	Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
+		for name, s := range map[string]Settings{
+			"a client that New did not return": {Client: new(rratelimiter.Client), Each: hour(1)},
+			"no policies":                      {Client: client, Each: []limit.Policy{}},
+			"an invalid policy":                {Client: client, Each: []limit.Policy{limit.FixedWindow{}}},
+			"equal policies":                   {Client: client, Each: append(hour(1), hour(2)...)},
+			"a share above 1":                  {Mode: 1.1},
+			"a deadline below 0":               {Deadline: -1},
+			"a wait below 0":                   {Wait: -1},
+			"a bound below 1":                  {MaxWaiting: -1},
+		} {
+			before := f.Scripts.Load()
+			assert.Panics(f, func() { m.Server(s) }, name)
+			assert.Equal(f, before, f.Scripts.Load())
+		}
+		require.NotPanics(f, func() { m.Server(Settings{}) })
+	})
+}

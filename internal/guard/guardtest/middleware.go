@@ -1,0 +1,153 @@
+package guardtest
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// Middleware is a package of middleware under test.
+type Middleware struct {
+	// Server returns a server whose handler the middleware limits.
+	Server func(s Settings) Server
+	// Client returns a client whose outgoing requests the middleware limits, and which upstream answers.
+	Client func(s Settings, upstream func() Reply) Client
+
+	FromContext func(ctx context.Context) (Outcome, bool)
+	Settle      func(ctx context.Context, cost int64) error
+	ErrNotSent  error
+
+	// AddressKey returns the key of a client by its address. Each header is a name and a value
+	// of one. It panics if a trusted network is invalid.
+	AddressKey func(peer netip.AddrPort, a Address, headers [][2]string) (string, error)
+}
+
+// Server serves a request of a key.
+type Server func(ctx context.Context, key string) Reply
+
+// Client sends a request of a key.
+type Client func(ctx context.Context, key string) (Reply, error)
+
+// Reply is what the other side of a request sees.
+type Reply struct {
+	Status     int           // of HTTP: 200, 400, 429 or 503
+	RetryAfter time.Duration // 0 for none
+	Text       string        // whatever else it sees
+}
+
+// Settings are those that all middleware has. A zero field is not set.
+type Settings struct {
+	Client  *rratelimiter.Client
+	Each    []limit.Policy // of a limiter for each key, named "api:" and the key
+	Limiter guard.Limiter  // of all requests, where Each is nil
+	Err     error          // of the choice of a limiter
+	Handler func(ctx context.Context)
+
+	Policies         []limit.Policy
+	Cost             func() int64
+	Skip             func() bool
+	Wait             time.Duration
+	MaxWaiting       int
+	Shadow           bool
+	Mode             guard.Mode
+	InvalidAsFailure bool
+	Deadline         time.Duration
+	Report           func(Outcome)
+	OnStoreChange    func(up bool, err error)
+	OnSettleError    func(error)
+}
+
+// Outcome is what middleware reports of a request.
+type Outcome struct {
+	Result  string
+	Shadow  bool
+	Local   bool
+	Limiter string
+	Left    int64
+	Err     error
+}
+
+// Address is the configuration of a client's address.
+type Address struct {
+	Trusted  []netip.Prefix
+	Header   string
+	IPv6Bits int
+}
+
+// The default settings of all middleware.
+const (
+	defaultDeadline   = 100 * time.Millisecond
+	defaultMaxWaiting = 1000
+)
+
+// TestServer runs the contract of middleware in front of a handler.
+func TestServer(t *testing.T, m Middleware) {
+	for name, test := range map[string]func(*testing.T, Middleware){
+		"NoLimiter_NilOfAnyType_PassesRequestAsItIs":   testNoLimiter,
+		"Choose_Fails_FollowsTheFailureMode":           testFailure,
+		"Limiter_WithoutRate_IsNoOutage":               testWithoutRate,
+		"InvalidRequest_AnyMode_IsRefusedWithoutRetry": testInvalid,
+		"Cost_AboveWhatIsLeft_IsRefused":               testCost,
+		"Wait_PermitsInTime_DelaysTheRequest":          testWait,
+		"Wait_LimiterOfAnotherKind_DelaysTheRequest":   testWaitForAnotherKind,
+		"MaxWaiting_BoundReached_DeniesAtOnce":         testMaxWaiting,
+		"Shadow_Rejected_Passes":                       testShadow,
+		"OnFailure_SlowRedis_DelaysUpToTheDeadline":    testSlowRedis,
+		"Local_SharesPolicies_TellsTheShare":           testShare,
+		"Local_UnknownPoliciesOrTooSmall_IsClosed":     testNoShare,
+		"Settle_CostsInTheEnd_AreTaken":                testSettle,
+		"Settle_ClientGoneOrHandlerPanics_IsDone":      testSettleAfterTheEnd,
+		"Settle_ImpossibleCost_Fails":                  testSettleFails,
+		"Settle_Outage_IsReportedAtTheDeadline":        testSettleInAnOutage,
+		"Settle_LocalShare_IsCharged":                  testSettleShare,
+		"Settings_Invalid_Panic":                       testInvalidSettings,
+		"Address_UntrustedPeer_IsNotBelievedOfAnother": testAddress,
+		"Address_IPv6Bits_ChooseTheNetwork":            testIPv6Bits,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, m) })
+	}
+}
+
+// TestClient runs the contract of middleware for outgoing requests.
+func TestClient(t *testing.T, m Middleware) {
+	for name, test := range map[string]func(*testing.T, Middleware){
+		"Wait_SeveralRequests_AreSentInOrder":       testSentInOrder,
+		"Wait_NoPermitsInTime_FailsAtOnce":          testNotSent,
+		"MaxWaiting_BoundReached_DoesNotSend":       testMaxWaitingToSend,
+		"OnFailure_SlowRedis_FollowsTheMode":        testSendInAnOutage,
+		"Shadow_Rejected_SendsAtOnce":               testSendInShadow,
+		"RetryAfter_Refused_PausesTheKey":           testPause,
+		"RetryAfter_WhileARequestWaits_HoldsForIt":  testPauseWhileWaiting,
+		"RetryAfter_OwnMiddleware_FirstRetryPasses": testFirstRetry,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, m) })
+	}
+}
+
+// hour is a window of so many permits.
+func hour(permits int64) []limit.Policy {
+	return []limit.Policy{limit.FixedWindow{Permits: permits, Interval: time.Hour}}
+}
+
+// fake is a limiter of another kind.
+type fake func(ctx context.Context, permits int64) (rratelimiter.Decision, error)
+
+func (f fake) Take(ctx context.Context, permits int64) (rratelimiter.Decision, error) {
+	return f(ctx, permits)
+}
+
+// get sends a request of the key "one".
+func (s Server) get(f *redistest.Fixture) Reply { return s(f.Context(), "one") }
+
+// send sends a request of a key, and waits for at most a time.
+func (c Client) send(f *redistest.Fixture, key string, within time.Duration) (Reply, error) {
+	ctx, cancel := context.WithTimeout(f.Context(), within)
+	defer cancel()
+	return c(ctx, key)
+}

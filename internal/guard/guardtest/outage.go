@@ -1,0 +1,140 @@
+package guardtest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// slow makes Redis answer late, until the end of a test.
+func slow(f *redistest.Fixture) (end func()) {
+	f.Latency.Store(int64(time.Minute))
+	return func() {
+		f.Latency.Store(0)
+		redistest.Pass(2 * time.Minute)
+	}
+}
+
+// Each mode, while Redis is slow and after that.
+func testSlowRedis(t *testing.T, m Middleware) {
+	for name, c := range map[string]struct {
+		mode guard.Mode
+		want map[int]int // by status
+	}{
+		"open":    {guard.Open, map[int]int{200: 50}},
+		"closed":  {guard.Closed, map[int]int{503: 50}},
+		"a share": {0.5, map[int]int{200: 3, 429: 47}}, // 5 of an hour, 3 of them at once
+	} {
+		t.Run(name, func(t *testing.T) {
+			Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
+				var mu sync.Mutex
+				var changes []string
+				server := m.Server(Settings{
+					Client: client, Each: hour(10), Mode: c.mode, Deadline: 50 * time.Millisecond,
+					OnStoreChange: func(up bool, err error) {
+						mu.Lock()
+						defer mu.Unlock()
+						changes = append(changes, fmt.Sprint(up, err != nil))
+					},
+				})
+				changed := func() []string {
+					mu.Lock()
+					defer mu.Unlock()
+					return slices.Clone(changes)
+				}
+				require.Equal(f, 200, server.get(f).Status)
+				redistest.Pass(time.Second)
+				f.Latency.Store(int64(time.Second))
+				got := make(map[int]int)
+				for i := range 50 {
+					begin := time.Now()
+					reply := server.get(f)
+					got[reply.Status]++
+					assert.Equal(f, i == 0, time.Since(begin) == 50*time.Millisecond, "the first request alone")
+					assert.Equal(f, i > 0, time.Since(begin) == 0)
+					assert.NotContains(f, reply.Text, "rratelimiter")
+					redistest.Pass(10 * time.Millisecond)
+				}
+				assert.Equal(f, c.want, got)
+				assert.Equal(f, []string{"false true"}, changed())
+				f.Latency.Store(0)
+				redistest.Pass(time.Minute)
+				assert.Equal(f, []string{"false true", "true false"}, changed(), "without a request")
+				assert.Equal(f, 200, server.get(f).Status)
+			})
+		})
+	}
+}
+
+func testShare(t *testing.T, m Middleware) {
+	Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
+		var outcomes []Outcome
+		server := m.Server(Settings{
+			Client: client, Each: append(hour(10), limit.TokenBucket{Capacity: 40, Refill: 20, Interval: time.Minute}),
+			Mode: 0.1, Report: func(o Outcome) { outcomes = append(outcomes, o) },
+		})
+		defer slow(f)()
+		assert.Equal(f, 200, server.get(f).Status)
+		reply := server.get(f)
+		assert.Equal(f, 429, reply.Status)
+		assert.Equal(f, time.Hour, reply.RetryAfter)
+		for i, result := range []string{"acquired", "rejected"} {
+			assert.Equal(f, result, outcomes[i].Result)
+			assert.True(f, outcomes[i].Local)
+			assert.Zero(f, outcomes[i].Left)
+			assert.ErrorIs(f, outcomes[i].Err, []error{context.DeadlineExceeded, guard.ErrDown}[i])
+		}
+	})
+}
+
+// A limiter whose policies or name are not known has no share, and a share may be too small.
+func testNoShare(t *testing.T, m Middleware) {
+	Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
+		quota := client.Limiter("quota")
+		defer slow(f)()
+		assert.Equal(f, 503, m.Server(Settings{Limiter: quota, Mode: 1}).get(f).Status)
+		known := m.Server(Settings{Limiter: quota, Mode: 1, Policies: hour(1)})
+		assert.Equal(f, 200, known.get(f).Status)
+		assert.Equal(f, 429, known.get(f).Status)
+		nameless := Settings{Limiter: fake(quota.Take), Mode: 1, Policies: hour(1)}
+		assert.Equal(f, 503, m.Server(nameless).get(f).Status)
+		small := Settings{Client: client, Each: hour(10), Mode: 0.09}
+		assert.Equal(f, 503, m.Server(small).get(f).Status, "less than a permit")
+		small = Settings{Client: client, Each: hour(10), Mode: 0.5, Cost: func() int64 { return 4 }}
+		assert.Equal(f, 503, m.Server(small).get(f).Status, "more than can be had at once")
+	})
+}
+
+func testSendInAnOutage(t *testing.T, m Middleware) {
+	Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
+		open := m.Client(Settings{Client: client, Each: hour(10), Mode: guard.Open}, fine)
+		closed := m.Client(Settings{Client: client, Each: hour(10)}, fine)
+		second := []limit.Policy{limit.FixedWindow{Permits: 10, Interval: time.Second}}
+		share := m.Client(Settings{Client: client, Each: second, Mode: 0.1}, fine)
+		defer slow(f)()
+		begin := time.Now()
+		_, err := open.send(f, "one", time.Minute)
+		assert.NoError(f, err)
+		assert.Equal(f, defaultDeadline, time.Since(begin))
+		_, err = closed.send(f, "one", time.Minute)
+		assert.ErrorIs(f, err, m.ErrNotSent)
+		assert.ErrorIs(f, err, context.DeadlineExceeded)
+		begin = time.Now()
+		for i := range 4 {
+			_, err = share.send(f, "one", time.Minute)
+			assert.NoError(f, err)
+			assert.InDelta(f, float64(i), time.Since(begin).Seconds(), 0.5, "one a second")
+		}
+	})
+}

@@ -1,0 +1,126 @@
+package guardtest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// left returns how many of ten permits an hour the key "one" has left.
+func left(f *redistest.Fixture, client *rratelimiter.Client) int64 {
+	d, err := limit.New(client, "api:one", hour(10)...).Peek(f.Context())
+	require.NoError(f, err)
+	return d[0].Remaining
+}
+
+func testSettle(t *testing.T, m Middleware) {
+	for name, c := range map[string]struct {
+		costs []int64
+		left  int64
+	}{
+		"nothing settled": {nil, 5}, "all released": {[]int64{0}, 10}, "a part released": {[]int64{2}, 8},
+		"as taken": {[]int64{5}, 5}, "more": {[]int64{8}, 2}, "more than there is": {[]int64{12}, 0},
+		"the last counts": {[]int64{9, 0, 1}, 9},
+	} {
+		t.Run(name, func(t *testing.T) {
+			Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
+				server := m.Server(Settings{
+					Client: client, Each: hour(10), Cost: func() int64 { return 5 },
+					Handler: func(ctx context.Context) {
+						o, limited := m.FromContext(ctx)
+						assert.True(f, limited)
+						assert.EqualValues(f, 5, o.Left)
+						for _, cost := range c.costs {
+							assert.NoError(f, m.Settle(ctx, cost))
+						}
+					},
+				})
+				require.Equal(f, 200, server.get(f).Status)
+				assert.Equal(f, c.left, left(f, client))
+			})
+		})
+	}
+}
+
+func testSettleAfterTheEnd(t *testing.T, m Middleware) {
+	Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
+		ctx, cancel := context.WithCancel(f.Context())
+		m.Server(Settings{Client: client, Each: hour(10), Handler: func(ctx context.Context) {
+			cancel()
+			assert.NoError(f, m.Settle(ctx, 4))
+		}})(ctx, "one")
+		assert.EqualValues(f, 6, left(f, client))
+
+		panics := m.Server(Settings{Client: client, Each: hour(10), Handler: func(ctx context.Context) {
+			assert.NoError(f, m.Settle(ctx, 2))
+			panic("a handler")
+		}})
+		assert.PanicsWithValue(f, "a handler", func() { panics.get(f) })
+		assert.EqualValues(f, 4, left(f, client))
+	})
+}
+
+func testSettleFails(t *testing.T, m Middleware) {
+	Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
+		quota := client.Limiter("quota")
+		require.NoError(f, quota.SetRate(f.Context(), rratelimiter.Rate{Permits: 10, Interval: time.Hour}))
+		var later context.Context
+		server := m.Server(Settings{Limiter: quota, Handler: func(ctx context.Context) {
+			later = ctx
+			assert.ErrorIs(f, m.Settle(ctx, 2), errors.ErrUnsupported)
+			assert.ErrorIs(f, m.Settle(ctx, -1), rratelimiter.ErrInvalidPermits)
+			assert.NoError(f, m.Settle(ctx, 0))
+		}})
+		require.Equal(f, 200, server.get(f).Status)
+		free, err := quota.AvailablePermits(f.Context())
+		require.NoError(f, err)
+		assert.EqualValues(f, 10, free)
+		assert.ErrorContains(f, m.Settle(later, 0), "has returned")
+		assert.NoError(f, m.Settle(f.Context(), 0), "of no request")
+	})
+}
+
+func testSettleInAnOutage(t *testing.T, m Middleware) {
+	Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
+		var failed []error
+		end := func() {}
+		server := m.Server(Settings{
+			Client: client, Each: hour(10), OnSettleError: func(err error) { failed = append(failed, err) },
+			Handler: func(ctx context.Context) {
+				end = slow(f)
+				assert.NoError(f, m.Settle(ctx, 0))
+			},
+		})
+		begin := time.Now()
+		assert.Equal(f, 200, server.get(f).Status)
+		defer end()
+		assert.Equal(f, defaultDeadline, time.Since(begin))
+		require.Len(f, failed, 1)
+		assert.ErrorIs(f, failed[0], context.DeadlineExceeded)
+	})
+}
+
+func testSettleShare(t *testing.T, m Middleware) {
+	Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
+		cost := int64(0)
+		server := m.Server(Settings{
+			Client: client, Each: hour(10), Mode: 0.1,
+			Handler: func(ctx context.Context) { assert.NoError(f, m.Settle(ctx, cost)) },
+		})
+		defer slow(f)()
+		for range 5 {
+			assert.Equal(f, 200, server.get(f).Status)
+		}
+		cost = 2
+		assert.Equal(f, 200, server.get(f).Status)
+		assert.Equal(f, 2*time.Hour, server.get(f).RetryAfter)
+	})
+}
