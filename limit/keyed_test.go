@@ -168,4 +168,5 @@ func BenchmarkKeyed(b *testing.B) {
 	for b.Loop() {
 		k.Limiter("alice")
 	}
+	require.Equal(b, "login:alice", k.Limiter("alice").Name())
 }

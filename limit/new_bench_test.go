@@ -27,6 +27,8 @@ func BenchmarkNew(b *testing.B) {
 			for b.Loop() {
 				New(client, "login:alice", policies...)
 			}
+			_, err := New(client, "login:alice", policies...).Take(b.Context(), 1)
+			require.NoError(b, err)
 		})
 	}
 }

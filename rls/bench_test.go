@@ -20,19 +20,23 @@ func BenchmarkLoad(b *testing.B) {
 	}
 	file := filepath.Join(folder(b, text.String()), "0.yaml")
 	for b.Loop() {
-		_, err := rls.Load(file, false)
+		rules, err := rls.Load(file, false)
 		require.NoError(b, err)
+		require.Equal(b, 10_000, rules.Len())
 	}
 }
 
 // BenchmarkUnlimited is a request that asks nothing of Redis: what the service itself costs, gRPC apart.
 func BenchmarkUnlimited(b *testing.B) {
-	client, _ := inMemory(b)
+	client, redis := inMemory(b)
 	s := newServer(b, client, "domain: x\ndescriptors:\n  - key: a\n    value: v*\n    descriptors:\n      - {key: b, rate_limit: {unlimited: true}}\n")
 	asked := request(b, "x | a=value b=other")
 	b.ReportAllocs()
+	before := redis.CommandCount()
 	for b.Loop() {
 		_, err := s.ShouldRateLimit(b.Context(), asked)
 		require.NoError(b, err)
 	}
+	require.Equal(b, "OK | OK unlimited", told(s.ShouldRateLimit(b.Context(), asked)))
+	require.Equal(b, before, redis.CommandCount(), "Redis was asked")
 }

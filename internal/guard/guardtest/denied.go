@@ -1,0 +1,42 @@
+package guardtest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// Day is the policy of the limiters of NewDenied.
+var Day = limit.FixedWindow{Permits: 1, Interval: 24 * time.Hour}
+
+// NewDenied returns a Client that answers from memory that limiters of some names are denied. A benchmark that runs
+// within FromMemory fails if it asks Redis.
+func NewDenied(b *testing.B, names ...string) (client *rratelimiter.Client, fromMemory func(b *testing.B, run func())) {
+	server := miniredis.RunT(b)
+	redis, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true,
+	})
+	require.NoError(b, err)
+	b.Cleanup(redis.Close)
+	client = rratelimiter.New(redis, rratelimiter.WithDenialCache(time.Hour))
+	fromMemory = func(b *testing.B, run func()) {
+		before := server.CommandCount()
+		run()
+		require.Zero(b, server.CommandCount()-before, "commands that were sent")
+	}
+	for _, name := range names {
+		l := limit.New(client, name, Day)
+		for _, allowed := range []bool{true, false} {
+			d, err := l.Take(b.Context(), 1)
+			require.NoError(b, err)
+			require.Equal(b, allowed, d.Allowed)
+		}
+	}
+	return client, fromMemory
+}
