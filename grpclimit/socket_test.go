@@ -26,15 +26,15 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// Ten thousand calls of a hundred clients over real sockets, and two thousand streams: each key gets what its limit says and nothing more.
-func TestTenThousandCalls(t *testing.T) {
-	const clients, keys, permits = 100, 10, 150
+// A hundred clients: each key gets its permits and no more.
+func TestServerInterceptors_ManyClientsOnSockets_GetTheirPermits(t *testing.T) {
+	const clients, keys, permits = 100, 10, 50
 	for kind, c := range map[string]struct {
 		calls int // of each client
 		ask   func(ctx context.Context, c test.TestServiceClient) error
 	}{
-		"unary": {100, func(ctx context.Context, c test.TestServiceClient) error { return call(ctx, c) }},
-		"streams": {20, func(ctx context.Context, c test.TestServiceClient) error {
+		"unary": {30, func(ctx context.Context, c test.TestServiceClient) error { return call(ctx, c) }},
+		"streams": {10, func(ctx context.Context, c test.TestServiceClient) error {
 			ss, err := c.FullDuplexCall(ctx)
 			if err != nil {
 				return err
@@ -96,8 +96,8 @@ func TestTenThousandCalls(t *testing.T) {
 	}
 }
 
-// A retry policy over real sockets: refused, told when, and served.
-func TestARetryOverSockets(t *testing.T) {
+// A retry policy on real sockets: denied, and granted after the delay of the trailer.
+func TestRetryPolicy_OnSockets_PassesAtFirstRetry(t *testing.T) {
 	client, closeClient := inMemory()
 	defer closeClient()
 	var results []string

@@ -20,12 +20,11 @@ import (
 	"github.com/rratelimiter/rratelimiter/httplimit"
 )
 
-// Ten thousand requests of a hundred clients over real sockets, on connections that stay: each key gets what its limit says and
-// nothing more.
-func TestTenThousandRequests(t *testing.T) {
+// A hundred clients on connections that stay: each key gets its permits and no more.
+func TestMiddleware_ManyClientsOnSockets_GetTheirPermits(t *testing.T) {
 	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		t.Run(protocol, func(t *testing.T) {
-			const clients, requests, keys, permits = 100, 100, 10, 300
+			const clients, requests, keys, permits = 100, 30, 10, 90
 			client, closeClient := connect(rratelimiter.WithDenialCache(time.Hour))
 			defer closeClient()
 			perKey := httplimit.Each(client, "web", httplimit.ByHeader("X-Key"), hour(permits))

@@ -67,7 +67,7 @@ func BenchmarkTelemetry(b *testing.B) {
 				provider, reader := p.make()
 				telemetry, err := New(WithMeterProvider(provider), WithLimiterNames("paid-api", "web:*"))
 				require.NoError(b, err)
-				tell := hot(telemetry)[name]
+				measure := hot(telemetry)[name]
 				b.ReportAllocs()
 				for b.Loop() {
 					measure()
