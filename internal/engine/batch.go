@@ -115,7 +115,6 @@ type Batch struct {
 	permits  int64         // of those that gather
 	live     int           // that gather and have not been abandoned
 	callers  int32         // atomic: that have not gone: of a call under way its own, of a queue's all that wait
-	ctx      batchContext  // of the call
 	answered chan struct{} // closed once the requests have their answers; nil where nobody listens
 	next     *Batch        // of those that gather
 	prev     *Batch
@@ -158,7 +157,6 @@ func (b *Batch) GrantAll(left int64, answer Answer) {
 func (b *Batch) clear() {
 	clear(b.Requests)
 	b.Requests, b.permits, b.live, b.answered, b.Lease = b.Requests[:0], 0, 0, nil, Lease{}
-	b.ctx = batchContext{}
 	b.forget()
 }
 

@@ -42,15 +42,21 @@ func (g *Engine) Eval(ctx context.Context, script *redisx.Script, keys, args []s
 
 // batchContext is the context of a batch's call. It ends with the last of its callers; a lease that
 // the call may bring keeps it for as long as that could be used.
+//
+// It is made for one call and never reused: a hook of rueidis may keep it.
 type batchContext struct {
-	values context.Context
-	batch  *Batch
+	context.Context // of the values alone
+	callers         *int32
+	leased          time.Time // the end of that lease
 }
 
 // context returns the context of the batch's call, with the values of ctx.
 func (b *Batch) context(ctx context.Context) context.Context {
-	b.ctx = batchContext{ctx, b}
-	return &b.ctx
+	c := &batchContext{Context: ctx, callers: &b.callers}
+	if b.Lease.Span > 0 {
+		c.leased = time.Now().Add(b.Lease.Span)
+	}
+	return c
 }
 
 // Deadline returns no deadline.
@@ -61,15 +67,11 @@ func (*batchContext) Done() <-chan struct{} { return nil }
 
 // Err returns an error if no caller is left.
 func (c *batchContext) Err() error {
-	b := c.batch
-	if atomic.LoadInt32(&b.callers) > 0 || b.Lease.Span > 0 && time.Since(b.sent) < b.Lease.Span {
+	if atomic.LoadInt32(c.callers) > 0 || time.Now().Before(c.leased) {
 		return nil
 	}
 	return context.Canceled
 }
-
-// Value returns a value of the context of a caller.
-func (c *batchContext) Value(key any) any { return c.values.Value(key) }
 
 // acquire asks Redis for the permits of a batch and sets the answers of its requests.
 func (l *Limiter) acquire(ctx context.Context, b *Batch) error {

@@ -204,3 +204,40 @@ func TestCluster_NodesSendEachCallToAnother_EndsWithItsCallers(t *testing.T) {
 	}
 	require.Eventually(t, g.Idle, 10*time.Second, time.Millisecond)
 }
+
+// keeping is a connection that keeps the contexts of its calls, as a hook does that logs later.
+type keeping struct {
+	rueidis.Client
+	kept []context.Context
+}
+
+func (c *keeping) Do(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
+	c.kept = append(c.kept, ctx)
+	return c.Client.Do(ctx, command)
+}
+
+// TestCall_Context_KeepsItsValuesAfterTheCall: the batch of the call is used again.
+func TestCall_Context_KeepsItsValuesAfterTheCall(t *testing.T) {
+	for name, ask := range asking {
+		t.Run(name, func(t *testing.T) {
+			withRedis(t, func(b *fixture) {
+				type key struct{}
+				conn := &keeping{Client: b.Conn}
+				l := open(New(Settings{Redis: conn}), "limiter", 10, time.Hour)
+				for caller := range 3 {
+					require.NoError(b, ask(context.WithValue(context.Background(), key{}, caller), l))
+				}
+				pass(time.Second)
+				for caller, ctx := range conn.kept {
+					assert.NotPanics(b, func() {
+						if name == "Try" { // the calls of a queue are nobody's
+							assert.Equal(b, caller, ctx.Value(key{}))
+						} else {
+							assert.Nil(b, ctx.Value(key{}))
+						}
+					})
+				}
+			})
+		})
+	}
+}

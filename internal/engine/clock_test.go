@@ -97,3 +97,37 @@ func TestWithServerTime_SlowLink_PermitsReturnInTime(t *testing.T) {
 		assert.EqualValues(b, 2, b.Scripts.Load()-before, "calls: one that is denied, and one in time")
 	})
 }
+
+// TestWithClock_ClockEndsAnyOfItsReadings_LeavesNoCallerWaiting: a denial that is remembered reads
+// the clock too.
+func TestWithClock_ClockEndsAnyOfItsReadings_LeavesNoCallerWaiting(t *testing.T) {
+	for ending := range int64(6) {
+		withRedis(t, func(b *fixture) {
+			var reading atomic.Int64
+			clock := rratelimiter.WithClock(func() time.Time {
+				if reading.Add(1) == ending+1 {
+					runtime.Goexit()
+				}
+				return time.Now()
+			})
+			reading.Store(100)
+			l := b.limiter(rratelimiter.Rate{Permits: 1, Interval: time.Hour}, clock, rratelimiter.WithDenialCache(second))
+			b.Take(l, 1)
+			ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
+			defer cancel()
+			b.Latency.Store(int64(10 * time.Millisecond))
+			reading.Store(0)
+			var callers sync.WaitGroup
+			for i := range 20 {
+				callers.Go(func() {
+					pass(time.Duration(i) * time.Millisecond)
+					_, err := l.TryAcquire(ctx, 1)
+					assert.NotErrorIs(b, err, context.DeadlineExceeded)
+				})
+			}
+			callers.Wait()
+			pass(second)
+			b.idle(b.client)
+		})
+	}
+}

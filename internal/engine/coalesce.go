@@ -152,7 +152,7 @@ func (l *Limiter) sendInPipeline(ctx context.Context, e *entry) {
 		l.completeAndContinue(detached, e, b, nil)
 		return
 	}
-	c := redisx.Call{Answer: func(ctx context.Context, reply rueidis.RedisMessage, err error) { l.readPiped(ctx, e, b, reply, err) }}
+	c := redisx.Call{Answer: func(reply rueidis.RedisMessage, err error) { l.readPiped(detached, e, b, reply, err) }}
 	orElse(func() {
 		b.forget()
 		l.prepare(b)

@@ -119,8 +119,8 @@ func (l *Limiter) remember(b *Batch, version uint64) {
 		return
 	}
 	d := &denial{limiter: l, outlook: b.Outlook, permits: b.Denied, until: answer.RetryAfter, dated: b.dated, sent: b.sent}
-	a := l.Engine.denials
-	if since, age := a.since(d); since < d.until && age < a.maxAge {
+	// By the process's clock: the program's own may panic, and the callers of the next call wait.
+	if a := l.Engine.denials; d.age(time.Now()) < min(d.until, a.maxAge) {
 		a.keep(d, version)
 	}
 }

@@ -29,7 +29,7 @@ type Call struct {
 	Keys, Args []string
 
 	// Answer takes the reply. It must not wait.
-	Answer func(ctx context.Context, reply rueidis.RedisMessage, err error)
+	Answer func(reply rueidis.RedisMessage, err error)
 
 	reply rueidis.RedisMessage
 	err   error
@@ -62,7 +62,7 @@ func (p *Pipeline) Add(c Call) *Pipelined {
 // pipeline may carry calls of others.
 func (p *Pipeline) Do(ctx context.Context, script *Script, keys, args []string) (reply rueidis.RedisMessage, err error) {
 	done := make(chan struct{})
-	d := p.Add(Call{Script: script, Keys: keys, Args: args, Answer: func(_ context.Context, r rueidis.RedisMessage, failed error) {
+	d := p.Add(Call{Script: script, Keys: keys, Args: args, Answer: func(r rueidis.RedisMessage, failed error) {
 		reply, err = r, failed
 		close(done)
 	}})
@@ -82,7 +82,7 @@ func (p *Pipeline) Send(ctx context.Context, d *Pipelined) {
 	defer func() { // also if the Redis client panics
 		for i := range d.calls {
 			c := &d.calls[i]
-			c.Answer(ctx, c.reply, c.err)
+			c.Answer(c.reply, c.err)
 		}
 	}()
 	send(ctx, p.Redis, d.calls)

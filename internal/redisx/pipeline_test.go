@@ -37,7 +37,7 @@ func (c *conn) DoMulti(ctx context.Context, commands ...rueidis.Completed) []rue
 type answers map[string][]string
 
 func (a answers) call(b *redistest.Fixture, script *Script, key string, args ...string) Call {
-	return Call{Script: script, Keys: []string{key}, Args: args, Answer: func(_ context.Context, reply rueidis.RedisMessage, err error) {
+	return Call{Script: script, Keys: []string{key}, Args: args, Answer: func(reply rueidis.RedisMessage, err error) {
 		if err != nil {
 			a[key] = []string{err.Error()}
 			return
