@@ -134,6 +134,25 @@ func TestJoin_RedissonLimitersWithoutValues(t *testing.T) {
 }
 
 // TestABadJoin has a typed error before Redis is asked.
+// TestJoin_ServerIsSlowBehindAGrant_TimeoutEndsTheCall: the call that corrects drift is not waited
+// for longer.
+func TestJoin_ServerIsSlowBehindAGrant_TimeoutEndsTheCall(t *testing.T) {
+	withRedis(t, func(b *fixture) {
+		l := b.client.Limiter("{t}:shared")
+		require.NoError(b, l.SetRate(b.Context(), rratelimiter.Rate{Permits: 10, Interval: time.Hour}))
+		join := Join(l, New(b.client, "{t}:hour", FixedWindow{10, time.Hour, false}))
+		b.Take(join, 1)
+		time.Sleep(40*time.Minute + 500*ms) // the next count is due, and no ping of rueidis is under way
+		b.Latency.Store(int64(100 * ms))
+		defer time.Sleep(time.Minute) // what is under way is answered
+		before := time.Now()
+		ok, err := join.TryAcquireWithin(context.Background(), 1, 150*ms)
+		require.NoError(b, err)
+		assert.True(b, ok)
+		assert.Equal(b, 150*ms, time.Since(before))
+	})
+}
+
 func TestABadJoin(t *testing.T) {
 	b, other := newBench(t), newBench(t)
 	ctx := context.Background()

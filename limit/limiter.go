@@ -96,10 +96,16 @@ func (l *Limiter) try(ctx context.Context, ask engine.Ask) (engine.Result, error
 
 func (l *Limiter) wait(ctx context.Context, permits int64, deadline time.Time) (bool, error) {
 	granted, err := l.calls.Wait(ctx, permits, deadline)
-	if err == nil {
-		l.countDrift(ctx)
+	if err != nil {
+		return granted, err
 	}
-	return granted, err
+	if !deadline.IsZero() {
+		bound, stop := context.WithDeadline(ctx, deadline)
+		defer stop()
+		ctx = bound
+	}
+	l.countDrift(ctx)
+	return granted, nil
 }
 
 func (l *Limiter) countDrift(ctx context.Context) {
