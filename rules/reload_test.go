@@ -12,12 +12,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-// TestReloadsUnderLoad: requests of several clients while the file changes without a pause. None is lost, none sees half of a file,
-// and what was taken stays taken.
-func TestReloadsUnderLoad(t *testing.T) {
+// The file changes without a pause. No request is lost or sees half of a file, and permits that were taken stay taken.
+func TestWatch_ReloadsUnderLoad_LoseNothing(t *testing.T) {
 	client := connected(t)
 
 	// One version bans what the other has no limit for, and the rule "count" stands somewhere else in each.
@@ -76,4 +78,33 @@ func TestReloadsUnderLoad(t *testing.T) {
 	}
 	assert.EqualValues(t, 100, granted.Load(), "over all versions")
 	assert.Equal(t, granted.Load()+passed.Load(), served.Load())
+}
+
+// Wherever the rule stands in the new file.
+func TestMiddleware_Reload_KeepsTheState(t *testing.T) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+		set := parsed(b, "rules: [{name: a, match: /a, key: ip, limits: 3/h}]")
+		handler := set.Middleware(client)(&ok{})
+		assert.Equal(b, good, status(handler, "GET /a"))
+		assert.Equal(b, good, status(handler, "GET /a"))
+		set.current.Store(parsed(b, "rules: [{name: b, match: /b, key: ip, limits: 1/h}, {name: a, match: /a, key: ip, limits: 4/h}]").current.Load())
+		assert.Equal(b, "1", serve(handler, request("GET /a")).Header().Get("Ratelimit")[len(`"hour";r=`):][:1])
+		assert.Equal(b, good, status(handler, "GET /a"))
+		assert.Equal(b, many, status(handler, "GET /a"))
+		set.current.Store(parsed(b, "rules: []").current.Load())
+		assert.Equal(b, good, status(handler, "GET /a"))
+	})
+}
+
+func TestMiddleware_ReloadInOutage_ReportsNoSecondOutage(t *testing.T) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+		changes := 0
+		set := parsed(b, "rules: [{name: a, key: ip, limits: 3/h}]")
+		handler := set.Middleware(client, httplimit.OnStoreChange(func(bool, error) { changes++ }))(&ok{})
+		b.Redis.SetError("LOADING")
+		status(handler, "GET /")
+		set.current.Store(parsed(b, "rules: [{name: a, key: ip, limits: 4/h}]").current.Load())
+		status(handler, "GET /")
+		assert.Equal(b, 1, changes)
+	})
 }

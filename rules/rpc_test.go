@@ -56,8 +56,7 @@ func rpc(t *testing.T, client *rratelimiter.Client, h *healthy, file string, opt
 	return health.NewHealthClient(conn)
 }
 
-// TestRPC: methods, metadata, keys, overrides and bans, of calls and streams.
-func TestRPC(t *testing.T) {
+func TestServerInterceptors_Calls_MeetTheirRules(t *testing.T) {
 	h := &healthy{}
 	c := rpc(t, connected(t), h, `
 domain: shop
@@ -99,8 +98,8 @@ rules:
 	assert.Equal(t, codes.ResourceExhausted, watch())
 }
 
-// TestAllRPC: all rules decide, what one took comes back where another refuses, and Settle settles with all.
-func TestAllRPC(t *testing.T) {
+// If one denies, the others release their permits. Settle settles with all.
+func TestServerInterceptors_AllRules_DecideTogether(t *testing.T) {
 	h := &healthy{}
 	client := connected(t)
 	c := rpc(t, client, h, `
@@ -130,8 +129,7 @@ rules:
 	}
 }
 
-// TestEachMessage of a stream takes permits of all rules.
-func TestEachMessage(t *testing.T) {
+func TestStreamServerInterceptor_EachMessage_TakesPermitsOfAllRules(t *testing.T) {
 	c := rpc(t, connected(t), &healthy{}, `
 match: all
 rules:
@@ -145,8 +143,8 @@ rules:
 	}
 }
 
-// TestRPCWithoutRedis: failure modes are those of the rules, and bans hold.
-func TestRPCWithoutRedis(t *testing.T) {
+// Bans hold.
+func TestUnaryServerInterceptor_RedisDown_FollowsTheModeOfEachRule(t *testing.T) {
 	for file, want := range map[string]codes.Code{
 		"rules: [{name: a, match: {grpc: /grpc.health.v1.Health/*}, key: all, limits: 1/h, on_failure: open}]":                        codes.OK,
 		"rules: [{name: a, match: {grpc: /grpc.health.v1.Health/*}, key: all, limits: 1/h}]":                                          codes.Unavailable,

@@ -52,7 +52,7 @@ func (r *redis) answer(ctx context.Context) error {
 
 const patience = 100 * time.Millisecond
 
-func TestModes(t *testing.T) {
+func TestGuard_RedisRefuses_FollowsTheMode(t *testing.T) {
 	for name, c := range map[string]struct {
 		mode Mode
 		want Result

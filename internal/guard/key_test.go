@@ -11,7 +11,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-func TestNames(t *testing.T) {
+func TestName_AnyKey_IsSafeAndUnique(t *testing.T) {
 	for key, want := range map[string]string{
 		"192.0.2.1":              "web:192.0.2.1",
 		"2001:db8::/64":          "web:2001:db8::/64",
@@ -53,7 +53,7 @@ func FuzzNames(f *testing.F) {
 	})
 }
 
-func TestAddressKeys(t *testing.T) {
+func TestAddressKey_IPv6_IsItsNetwork(t *testing.T) {
 	for text, want := range map[string]string{
 		"192.0.2.1":              "192.0.2.1",
 		"::ffff:192.0.2.1":       "192.0.2.1",
@@ -78,7 +78,7 @@ func TestAddressKeys(t *testing.T) {
 	assert.Equal(t, "2001:db8::1", got)
 }
 
-func TestPolicyNames(t *testing.T) {
+func TestNames_Policies_AreUnique(t *testing.T) {
 	policies := []limit.Policy{
 		limit.FixedWindow{Permits: 1, Interval: time.Second}, limit.SlidingWindow{Permits: 1, Interval: time.Minute},
 		limit.SlidingLog{Permits: 1, Interval: time.Hour}, limit.Calendar{Permits: 1, Unit: limit.Month},
@@ -95,7 +95,7 @@ func TestPolicyNames(t *testing.T) {
 	}, Names(policies, given))
 }
 
-func TestQuotasAndWindows(t *testing.T) {
+func TestQuotaAndWindow_EachPolicy_AreKnown(t *testing.T) {
 	for _, c := range []struct {
 		policy limit.Policy
 		quota  int64

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// What is kept of pauses is bounded, what is over is forgotten, and none becomes shorter.
-func TestPausesAreBounded(t *testing.T) {
+// Pauses that are over are deleted, and none becomes shorter.
+func TestPauses_ManyNames_AreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p Pauses
 		p.Add("", time.Second)
@@ -32,8 +32,7 @@ func TestPausesAreBounded(t *testing.T) {
 	})
 }
 
-// Pauses that are over keep no others out, however short they were.
-func TestPausesMakeRoom(t *testing.T) {
+func TestPauses_PastPauses_MakeRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p Pauses
 		for i := range mostPauses {
@@ -45,8 +44,8 @@ func TestPausesMakeRoom(t *testing.T) {
 	})
 }
 
-// A pause that begins while Redis does not answer holds for what then passes without it.
-func TestAPauseThatBeginsInAnOutage(t *testing.T) {
+// A request that the failure mode lets pass waits for its end.
+func TestPauses_BeginInAnOutage_Hold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p Pauses
 		r, begin := new(redis), time.Now()

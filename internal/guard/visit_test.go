@@ -17,8 +17,8 @@ func (owes) Charge(context.Context, int64) (rratelimiter.Decision, error) {
 	return rratelimiter.Decision{}, nil
 }
 
-// A cost that no call could charge is told to the handler, and not only when it has returned.
-func TestACostThatCannotBeCharged(t *testing.T) {
+// Settle reports it to the handler, before that returns.
+func TestSettle_CostThatNoCallCanCharge_Fails(t *testing.T) {
 	v := NewVisit(t.Context(), New(Closed, patience, nil), Request{Limiter: owes{}, Permits: 1}, Answer{Result: Granted}, 0)
 	assert.ErrorIs(t, v.Settle(math.MaxInt64), rratelimiter.ErrInvalidPermits)
 	assert.ErrorIs(t, v.Settle(mostPermits+2), rratelimiter.ErrInvalidPermits)

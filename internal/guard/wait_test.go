@@ -16,9 +16,8 @@ import (
 // errDialTimeout is what rueidis gives where a connection could not be made in time: it is a context.DeadlineExceeded too.
 var errDialTimeout = fmt.Errorf("wrapped: %w", &net.OpError{Op: "dial", Err: context.DeadlineExceeded})
 
-// A connection that could not be made in time is an outage, and permits that cannot be had in time are none, though both are told by
-// the same error.
-func TestTooLateForWhat(t *testing.T) {
+// A late connection is an outage, late permits are not. Both errors are context.DeadlineExceeded.
+func TestGuard_DeadlineExceeded_DependsOnWhatIsLate(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
 		wait time.Duration
@@ -60,8 +59,8 @@ func (w waits) TryAcquireWithin(context.Context, int64, time.Duration) (bool, er
 
 func (w waits) Acquire(context.Context, int64) error { return w.err }
 
-// Permits that were waited for are told as granted, though nothing is known of what is left.
-func TestPermitsHadInLine(t *testing.T) {
+// The numbers of the decision are unknown.
+func TestGuard_PermitsAfterAWait_AreGranted(t *testing.T) {
 	a := New(Closed, patience, nil).Ask(t.Context(), Request{Limiter: waits{}, Permits: 1, Wait: Forever})
 	assert.Equal(t, Answer{Result: Granted, Decision: rratelimiter.Decision{Allowed: true}}, a)
 }

@@ -1,0 +1,172 @@
+package guard
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/rratelimiter/rratelimiter"
+)
+
+// One probe at a time asks, also if a limiter of another kind does not end with its context.
+func TestGuard_ProbeOutlivesItsContext_NoOtherProbeStarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := New(Closed, patience, nil)
+		var asked, now, most atomic.Int64
+		slow := takes(func(context.Context) (rratelimiter.Decision, error) {
+			asked.Add(1)
+			most.Store(max(most.Load(), now.Add(1)))
+			defer now.Add(-1)
+			time.Sleep(9 * patience)
+			return rratelimiter.Decision{}, errRefused
+		})
+		q := Request{Limiter: slow, Permits: 1}
+		g.Ask(t.Context(), q)
+		for range 80 {
+			time.Sleep(patience)
+			assert.Equal(t, FailedClosed, g.Ask(t.Context(), q).Result)
+		}
+		assert.InDelta(t, 10, asked.Load(), 1, "the request, and probes one after another")
+		assert.EqualValues(t, 1, most.Load())
+		time.Sleep(idle + rarest)
+	})
+}
+
+// A probe that does not return is replaced by single requests.
+func TestGuard_ProbeIsStuck_RequestAsksInItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		heard, release := new(told), make(chan bool)
+		g := New(Closed, patience, heard.changed)
+		var asked atomic.Int64
+		q := Request{Permits: 1, Limiter: takes(func(context.Context) (rratelimiter.Decision, error) {
+			switch asked.Add(1) {
+			case 1:
+				return rratelimiter.Decision{}, errRefused
+			case 2:
+				<-release
+			}
+			return rratelimiter.Decision{Allowed: true}, nil
+		})}
+		g.Ask(t.Context(), q)
+		time.Sleep(patience)
+		assert.Equal(t, FailedClosed, g.Ask(t.Context(), q).Result)
+		time.Sleep(11 * patience)
+		assert.Equal(t, Granted, g.Ask(t.Context(), q).Result)
+		assert.Equal(t, []string{"false connection refused", "true <nil>"}, heard.news)
+		close(release)
+	})
+}
+
+// A refused connection is tried no more often.
+func TestGuard_RefusedConnection_IsTriedOncePerDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := new(redis)
+		r.refuses.Store(true)
+		g := New(Closed, patience, nil)
+		for range 1000 {
+			assert.Equal(t, FailedClosed, g.Ask(t.Context(), Request{Limiter: r, Permits: 1}).Result)
+			time.Sleep(time.Millisecond)
+		}
+		assert.EqualValues(t, 1, r.asked.Load())
+		assert.EqualValues(t, 4, r.looks.Load(), "at 0, 100, 300 and 700 ms")
+	})
+}
+
+// The prober ends a minute after the latest request. The next request asks Redis itself.
+func TestGuard_RareRequests_AskThemselves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, heard := new(redis), new(told)
+		r.refuses.Store(true)
+		g := New(Closed, patience, heard.changed)
+		q := Request{Limiter: r, Permits: 1}
+		g.Ask(t.Context(), q)
+		time.Sleep(idle + rarest)
+		looks := r.looks.Load()
+		assert.InDelta(t, idle/rarest+4, looks, 2)
+		time.Sleep(time.Hour)
+		assert.Equal(t, looks, r.looks.Load())
+		assert.Equal(t, FailedClosed, g.Ask(t.Context(), q).Result)
+		assert.EqualValues(t, 2, r.asked.Load())
+		time.Sleep(patience)
+		assert.Greater(t, r.looks.Load(), looks, "it is looked after again")
+		time.Sleep(time.Hour)
+		r.refuses.Store(false)
+		assert.Equal(t, Granted, g.Ask(t.Context(), q).Result)
+		assert.Equal(t, []string{"false connection refused", "true <nil>"}, heard.news)
+	})
+}
+
+// A probe of a limiter that cannot look takes a permit, and returns it.
+func TestGuard_LimiterWithoutPeek_GetsItsPermitBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &counter{err: errRefused}
+		g := New(Closed, patience, nil)
+		g.Ask(t.Context(), Request{Limiter: l, Permits: 5})
+		l.set(nil)
+		time.Sleep(patience)
+		synctest.Wait()
+		assert.False(t, g.store.isDown())
+		assert.Zero(t, l.taken)
+	})
+}
+
+// counter is a limiter that can take permits back, and no more.
+type counter struct {
+	mu    sync.Mutex
+	err   error
+	taken int64
+}
+
+func (c *counter) set(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.err = err
+}
+
+func (c *counter) Take(_ context.Context, permits int64) (rratelimiter.Decision, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil {
+		c.taken += permits
+	}
+	return rratelimiter.Decision{Allowed: true}, c.err
+}
+
+func (c *counter) Release(_ context.Context, permits int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.taken -= permits
+	return nil
+}
+
+// A probe that panics is one that failed.
+func TestGuard_ProbePanics_NextProbeAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := New(Open, patience, nil)
+		var asked atomic.Int64
+		g.Ask(t.Context(), Request{Permits: 1, Limiter: takes(func(context.Context) (rratelimiter.Decision, error) {
+			switch asked.Add(1) {
+			case 1:
+				return rratelimiter.Decision{}, errRefused
+			case 2:
+				panic("a clock")
+			case 3:
+				runtime.Goexit() // as a failed assertion of a test does
+			}
+			return rratelimiter.Decision{}, nil
+		})})
+		time.Sleep(5 * patience)
+		assert.True(t, g.store.isDown(), "the goroutine of the prober has ended")
+		r := new(redis)
+		r.denies.Store(true)
+		assert.Equal(t, Refused, g.Ask(t.Context(), Request{Limiter: r, Permits: 1}).Result)
+		synctest.Wait()
+		assert.False(t, g.store.isDown())
+	})
+}

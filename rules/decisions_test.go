@@ -1,0 +1,254 @@
+package rules
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
+)
+
+// Statuses, short.
+const (
+	good = http.StatusOK
+	many = http.StatusTooManyRequests
+	down = http.StatusServiceUnavailable
+)
+
+// call is a request and what becomes of it.
+type call struct {
+	what    string
+	headers []string
+	want    int
+}
+
+// decisionTest is a file of rules, and requests one after another at the same moment.
+type decisionTest struct {
+	file  string
+	calls []call
+}
+
+func decisions(t *testing.T, tests map[string]decisionTest) {
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+				handler := parsed(b, tt.file).Middleware(client)(&ok{})
+				for i, c := range tt.calls {
+					assert.Equal(b, c.want, status(handler, c.what, c.headers...), "%d: %s %v", i, c.what, c.headers)
+				}
+			})
+		})
+	}
+}
+
+func TestMiddleware_Requests_MeetTheirRules(t *testing.T) {
+	h := func(pairs ...string) []string { return pairs }
+	decisions(t, map[string]decisionTest{
+		"the first rule decides": {`
+rules:
+  - {name: a, match: POST /login, key: ip, limits: 1/h}
+  - {name: b, match: /, key: ip, limits: 2/h}`,
+			[]call{{"POST /login", nil, good}, {"POST /login", nil, many}, {"GET /login", nil, good}, {"GET /x", nil, good}, {"GET /x", nil, many}}},
+		"the first rule decides, also where a later one wants more": {`
+rules:
+  - {name: a, match: [/, /deep/], key: all, limits: 1/h}
+  - {name: b, match: {headers: {X: y}}, key: all, limits: 9/h}
+  - {name: c, match: /deep/er, key: all, limits: 9/h}`,
+			[]call{{"GET /", h("X", "y"), good}, {"GET /", h("X", "y"), many}, {"GET /deep/er", nil, many}}},
+		"all rules decide, and what one took comes back when another refuses": {`
+match: all
+rules:
+  - {name: wide, key: all, limits: 3/h, deadline: 1s}
+  - {name: narrow, match: /a, key: all, limits: 1/h}`,
+			[]call{{"GET /a", nil, good}, {"GET /a", nil, many}, {"GET /a", nil, many}, {"GET /b", nil, good}, {"GET /b", nil, good}, {"GET /b", nil, many}}},
+		"all rules decide together": {`
+match: all
+rules:
+  - {name: wide, key: all, limits: 3/h}
+  - {name: narrow, match: /a, key: all, limits: 1/h}`,
+			[]call{{"GET /a", nil, good}, {"GET /a", nil, many}, {"GET /a", nil, many}, {"GET /b", nil, good}, {"GET /b", nil, good}, {"GET /b", nil, many}}},
+		"several limits decide together": {`
+rules: [{name: a, key: all, limits: [3/h, {rate: 1/m, policy: fixed_window}]}]`,
+			[]call{{"GET /", nil, good}, {"GET /", nil, many}, {"GET /", nil, many}}},
+		"keys": {`
+rules:
+  - {name: h, match: /h, key: header:X-Tenant, limits: 1/h}
+  - {name: p, match: "/p/{id}", key: path:id, limits: 1/h}
+  - {name: r, match: "/r/{all...}", key: path:all, limits: 1/h}
+  - {name: m, match: /m, key: method, limits: 1/h}
+  - {name: c, match: /c, key: [constant:x, method], limits: 1/h}`,
+			[]call{
+				{"GET /h", h("X-Tenant", "a"), good}, {"GET /h", h("X-Tenant", "b"), good}, {"GET /h", h("X-Tenant", "a"), many}, {"GET /h", nil, bad},
+				{"GET /p/1", nil, good}, {"GET /p/2", nil, good}, {"GET /p/%31", nil, many},
+				{"GET /r/a/b", nil, good}, {"GET /r/a", nil, good}, {"GET /r/a/b", nil, many}, {"GET /r/", nil, bad},
+				{"GET /m", nil, good}, {"PUT /m", nil, good}, {"PUT /m", nil, many},
+				{"GET /c", nil, good}, {"PUT /c", nil, good}, {"PUT /c", nil, many},
+			}},
+		"overrides and bans": {`
+rules:
+  - name: tenants
+    key: header:X-Tenant
+    limits: 1/h
+    overrides:
+      - {key: gold, limits: 2/h}
+      - {key: evil, ban: true}
+      - {key: zero, limits: 0/h}
+      - {key: self, unlimited: true}`,
+			[]call{
+				{"GET /", h("X-Tenant", "gold"), good}, {"GET /", h("X-Tenant", "gold"), good}, {"GET /", h("X-Tenant", "gold"), many},
+				{"GET /", h("X-Tenant", "iron"), good}, {"GET /", h("X-Tenant", "iron"), many},
+				{"GET /", h("X-Tenant", "evil"), many}, {"GET /", h("X-Tenant", "zero"), many},
+				{"GET /", h("X-Tenant", "self"), good}, {"GET /", h("X-Tenant", "self"), good},
+			}},
+		"a key of any bytes is overridden": {`
+rules:
+  - {name: one, match: /one, key: header:K, limits: 9/h, overrides: [{key: 'a|b', ban: true}, {key: 'DOM\me', ban: true}]}
+  - {name: two, match: /two, key: [header:K, method], limits: 9/h, overrides: [{key: ['a|b', GET], ban: true}, {key: ['a', GET], ban: true}]}`,
+			[]call{
+				{"GET /one", h("K", "a|b"), many}, {"GET /one", h("K", `DOM\me`), many}, {"GET /one", h("K", "a"), good},
+				{"GET /two", h("K", "a|b"), many}, {"GET /two", h("K", `a\|b`), good}, {"PUT /two", h("K", "a|b"), good}, {"GET /two", h("K", "a"), many},
+			}},
+		"a key of the defaults is no matter of limits that count by none": {`
+defaults: {key: header:K}
+rules:
+  - {name: ban, match: /ban, ban: true}
+  - {name: some, match: /some, ban: true, overrides: [{key: x, unlimited: true}]}`,
+			[]call{{"GET /ban", nil, many}, {"GET /some", nil, many}, {"GET /some", h("K", "x"), good}}},
+		"all but some are banned": {`
+rules:
+  - name: tenants
+    key: header:X-Tenant
+    ban: true
+    on_failure: open
+    overrides: [{key: gold, limits: 1/h}, {key: self, unlimited: true}]`,
+			[]call{
+				{"GET /", h("X-Tenant", "gold"), good}, {"GET /", h("X-Tenant", "gold"), many}, {"GET /", h("X-Tenant", "self"), good},
+				{"GET /", h("X-Tenant", "iron"), many}, {"GET /", nil, many},
+			}},
+		"methods that a client makes up are one": {`
+rules: [{name: a, key: method, limits: 1/h}]`,
+			[]call{{"GET /", nil, good}, {"FOO /", nil, good}, {"BAR /", nil, many}}},
+		"an address is overridden, and a network banned": {`
+rules:
+  - {name: bad, match: {ranges: [198.51.100.0/24]}, ban: true}
+  - name: clients
+    key: ip
+    limits: 1/h
+    overrides: [{key: "2001:db8::1", limits: 2/h}]
+address: {trusted: [192.0.2.0/24], header: X-Real-IP}`,
+			[]call{
+				{"GET /", h("X-Real-IP", "198.51.100.7"), many}, {"GET /", h("X-Real-IP", "203.0.113.1"), good}, {"GET /", h("X-Real-IP", "203.0.113.1"), many},
+				{"GET /", nil, down}, {"GET /", h("X-Real-IP", "2001:db8::1"), good}, {"GET /", h("X-Real-IP", "2001:db8::2"), good},
+				{"GET /", h("X-Real-IP", "2001:db8::3"), many}, {"GET /", h("X-Real-IP", "2001:db8:0:1::1"), good}, {"GET /", h("X-Real-IP", "2001:db8:0:1::1"), many},
+			}},
+		"costs": {`
+rules:
+  - {name: c, match: /c, key: all, limits: 5/h, cost: 3}
+  - {name: h, match: /h, key: all, limits: 5/h, cost: header:X-Cost}
+  - {name: l, match: /l, key: all, limits: 5/h, cost: content_length/10}`,
+			[]call{
+				{"GET /c", nil, good}, {"GET /c", nil, many},
+				{"GET /h", h("X-Cost", "4"), good}, {"GET /h", h("X-Cost", "2"), many}, {"GET /h", h("X-Cost", "-2"), bad}, {"GET /h", nil, bad},
+				{"GET /h", h("X-Cost", "0"), good}, {"GET /h", h("X-Cost", "0"), many}, // 1 at least
+				{"GET /l", nil, good},
+			}},
+		"skips": {`
+defaults: {skip: {paths: [/health, /static/], methods: [OPTIONS]}}
+rules:
+  - {name: a, key: all, limits: 1/h}
+  - {name: b, match: /never, key: all, limits: 1/h}`,
+			[]call{{"GET /health", nil, good}, {"GET /static/x", nil, good}, {"OPTIONS /x", nil, good}, {"GET /x", nil, good}, {"GET /healthy", nil, many}}},
+		"a range is skipped": {`
+rules: [{name: a, key: all, limits: 1/h, skip: {ranges: [192.0.2.0/24]}}]`,
+			[]call{{"GET /", nil, good}, {"GET /", nil, good}}},
+		"shadow": {`
+rules: [{name: a, key: all, limits: 1/h, shadow: true}]`,
+			[]call{{"GET /", nil, good}, {"GET /", nil, good}}},
+		"a ban in shadow": {`
+rules: [{name: a, ban: true, shadow: true}]`,
+			[]call{{"GET /", nil, good}}},
+		"an odd path is no way around a rule": {`
+rules: [{name: a, match: /a/login, key: all, limits: 1/h}]`,
+			[]call{
+				{"GET /a/login", nil, good}, {"GET //a/login", nil, many}, {"GET /x/../a/login", nil, bad}, {"GET /a/./login", nil, bad},
+				{"GET /a/%6Cogin", nil, many}, {"GET /a%2Flogin", nil, bad}, {"GET /x/%2E%2E/a/login", nil, bad}, {"GET /a/login/", nil, good},
+			}},
+		"hosts": {`
+rules: [{name: a, match: api.example.com/, key: all, limits: 1/h}]`,
+			[]call{{"GET http://api.example.com/", nil, good}, {"GET http://API.example.com.:8080/x", nil, many}, {"GET http://example.com/", nil, good}}},
+		"GET is HEAD too": {`
+rules: [{name: a, match: GET /a, key: all, limits: 1/h}]`,
+			[]call{{"HEAD /a", nil, good}, {"GET /a", nil, many}, {"HEAD /a", nil, many}, {"POST /a", nil, good}}},
+		"a slash at the end stays": {`
+rules: [{name: a, match: "/a/{$}", key: all, limits: 1/h}]`,
+			[]call{{"GET //a/", nil, good}, {"GET /a//", nil, many}, {"GET //a", nil, good}}},
+		"a skip is that of its rule": {`
+match: all
+rules:
+  - {name: a, key: all, limits: 1/h, skip: {paths: /h}}
+  - {name: b, key: all, limits: 2/h}`,
+			[]call{{"GET /h", nil, good}, {"GET /h", nil, good}, {"GET /h", nil, many}}},
+		"rules of other costs": {`
+match: all
+rules:
+  - {name: a, key: all, limits: 9/h, cost: 1}
+  - {name: b, key: all, limits: 6/h, cost: 3}`,
+			[]call{{"GET /", nil, good}, {"GET /", nil, good}, {"GET /", nil, many}}},
+		"a ban whose cost cannot be told": {`
+rules: [{name: a, key: header:K, limits: 9/h, cost: header:X-Cost, overrides: [{key: x, ban: true}]}]`,
+			[]call{{"GET /", h("K", "x"), many}, {"GET /", h("K", "y"), bad}, {"GET /", h("K", "y", "X-Cost", "1", "X-Cost", "1"), bad}, {"GET /", h("K", "y", "X-Cost", "x"), bad}}},
+		"a header with spaces around it, or there twice": {`
+rules: [{name: a, key: header:K, limits: 1/h}]`,
+			[]call{{"GET /", h("K", "x"), good}, {"GET /", h("K", " x "), many}, {"GET /", h("K", "x", "K", "y"), bad}, {"GET /", h("K", " "), bad}}},
+		"more limits than decide at once": {`
+match: all
+rules:
+  - {name: a, key: all, limits: [9/h, {rate: 9/h, policy: fixed_window}, {rate: 9/h, policy: sliding_log}]}
+  - {name: b, key: all, limits: [9/h, {rate: 9/h, policy: fixed_window}, {rate: 9/h, policy: sliding_log}]}
+  - {name: c, key: all, limits: [9/h, {rate: 9/h, policy: fixed_window}, {rate: 9/h, policy: sliding_log}]}
+  - {name: d, key: all, limits: [9/h, {rate: 2/h, policy: fixed_window}, {rate: 9/h, policy: sliding_log}]}`,
+			[]call{{"GET /", nil, good}, {"GET /", nil, good}, {"GET /", nil, many}}},
+		"headers": {`
+rules:
+  - {name: a, match: {headers: {X-Plan: free}}, key: all, limits: 1/h}
+  - {name: b, match: {pattern: /b, headers: {X-Plan: "*"}, methods: [PUT, POST]}, key: all, limits: 1/h}`,
+			[]call{
+				{"GET /", nil, good}, {"GET /", h("X-Plan", "free"), good}, {"GET /b", h("X-Plan", "gold"), good}, {"PUT /b", h("X-Plan", "gold"), good},
+				{"PUT /b", h("X-Plan", "gold"), many}, {"GET /", h("X-Plan", "free"), many}, {"GET /", h("X-Plan", "gold", "X-Plan", "free"), many},
+			}},
+	})
+}
+
+// TestMiddleware_UnknownAddress_IsDecidedByTheFailureModeOfTheRule: it never falls through to the next rule.
+func TestMiddleware_UnknownAddress_IsDecidedByTheFailureModeOfTheRule(t *testing.T) {
+	for file, want := range map[string][]int{
+		"{name: a, match: {ranges: 198.51.100.0/24}, ban: true}":                                     {down, down},
+		"{name: a, match: {ranges: 198.51.100.0/24}, ban: true, on_failure: open}":                   {good, good},
+		"{name: a, match: {ranges: 198.51.100.0/24}, ban: true, shadow: true}":                       {good, good},
+		"{name: a, match: {headers: {X: y}, ranges: 198.51.100.0/24}, ban: true}":                    {down, down},
+		"{name: a, match: {pattern: POST /, ranges: 198.51.100.0/24}, ban: true}":                    {good, many},
+		"{name: a, match: {headers: {X: z}, ranges: 198.51.100.0/24}, ban: true}":                    {good, many},
+		"{name: a, match: [{ranges: 198.51.100.0/24}, {headers: {X: y}}], key: all, limits: 0/h}":    {many, many},
+		"{name: a, match: {ranges: 198.51.100.0/24}, key: all, limits: 9/h, on_failure: {local: 1}}": {down, down},
+		"{name: a, key: all, limits: 1/h, skip: {ranges: [0.0.0.0/0, '::/0']}}":                      {good, many},
+	} {
+		for _, match := range []string{"first", "all"} {
+			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+				next := "  - {name: next, key: all, limits: 1/h}\n"
+				handler := parsed(b, "match: "+match+"\nrules:\n  - "+file+"\n"+next).Middleware(client)(&ok{})
+				for i, status := range want {
+					r := request("GET /", "X", "y")
+					r.RemoteAddr = "@"
+					if passesOn := strings.Contains(file, "open") || strings.Contains(file, "shadow"); passesOn && match == "all" && i > 0 {
+						status = many // of the next rule
+					}
+					assert.Equal(b, status, serve(handler, r).Code, "%s %d", file, i)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package rules_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter/rules"
+)
+
+// file makes a file for the examples.
+func file(text string) (path string, remove func()) {
+	dir, err := os.MkdirTemp("", "rules")
+	if err != nil {
+		panic(err)
+	}
+	path = filepath.Join(dir, "rules.yaml")
+	put(path, text)
+	return path, func() { os.RemoveAll(dir) }
+}
+
+// put writes another file and renames it, so that nobody reads a half.
+func put(path, text string) {
+	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+		panic(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		panic(err)
+	}
+}
+
+func ExampleWatch() {
+	path, remove := file("rules: []")
+	defer remove()
+	ctx, end := context.WithCancel(context.Background())
+	defer end()
+
+	set, err := rules.Watch(ctx, path)
+	fmt.Println(set.Len(), err)
+	// Output: 0 <nil>
+}
+
+// A bad file is told of, and changes nothing.
+func ExampleOnReload() {
+	path, remove := file("rules: [{name: a, ban: true}]")
+	defer remove()
+	ctx, end := context.WithCancel(context.Background())
+	defer end()
+
+	told := make(chan error)
+	set, err := rules.Watch(ctx, path, rules.OnReload(func(err error) { told <- err }))
+	if err != nil {
+		panic(err)
+	}
+	put(path, "rules: [{name: a, ban: true, limit: 5/s}]")
+	var wrong *rules.Error
+	fmt.Println(errors.As(<-told, &wrong), wrong.Field, set.Len())
+	put(path, "rules: []")
+	fmt.Println(<-told, set.Len())
+	// Output:
+	// true rules[0].limit 1
+	// <nil> 0
+}
+
+func ExampleRates() {
+	client, closeClient := connect()
+	defer closeClient()
+	path, remove := file("rules: [{name: paid, limits: {redisson: paid-api, rate: 100/s}}]")
+	defer remove()
+	ctx, end := context.WithCancel(context.Background())
+	defer end()
+
+	if _, err := rules.Watch(ctx, path, rules.Rates(client)); err != nil {
+		panic(err)
+	}
+	rate, err := client.Limiter("paid-api").Config(ctx)
+	fmt.Println(rate.Permits, err)
+	// Output: 100 <nil>
+}
+
+// A file system of the network, which tells of no changes, is looked at more often.
+func ExamplePollEvery() {
+	path, remove := file("rules: []")
+	defer remove()
+	ctx, end := context.WithCancel(context.Background())
+	defer end()
+
+	_, err := rules.Watch(ctx, path, rules.PollEvery(5*time.Second))
+	fmt.Println(err)
+	// Output: <nil>
+}
+
+func ExampleWatchOption() {
+	opts := []rules.WatchOption{rules.PollEvery(time.Minute), rules.OnReload(func(error) {})}
+	_, err := rules.Watch(context.Background(), os.DevNull, opts...)
+	fmt.Println(err)
+	// Output: /dev/null: it is no regular file (Dc---------)
+}

@@ -1,0 +1,207 @@
+package rules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
+	"github.com/rratelimiter/rratelimiter/internal/rulefile"
+)
+
+// settle is the time from the last change of a file to a look, and from that to the next one.
+const settle = 100 * time.Millisecond
+
+// pass lets time pass, and what happens in it happen.
+func pass(d time.Duration) {
+	redistest.Pass(d)
+	synctest.Wait()
+}
+
+// polled is a file that is followed on a fake clock, without a notifier.
+type polled struct {
+	*redistest.Fixture
+	*watch
+	lost chan error // an error makes Run look at the file
+
+	mu      sync.Mutex
+	results []error
+	at      []time.Time
+}
+
+func newPolled(f *redistest.Fixture, text string, opts ...WatchOption) *polled {
+	p := &polled{Fixture: f, lost: make(chan error)}
+	path := filepath.Join(f.TempDir(), "rules.yaml")
+	write(f, path, text)
+	p.watch = newWatch(path, append([]WatchOption{OnReload(p.add)}, opts...))
+	require.NoError(f, p.files.Reload())
+	return p
+}
+
+// run follows the file until the end of the test.
+func (p *polled) run() (end func()) {
+	ctx, cancel := context.WithCancel(p.Context())
+	p.Cleanup(func() {
+		cancel()
+		pass(time.Minute)
+	})
+	go rulefile.Run[int](ctx, &p.files, nil, nil, p.lost)
+	pass(time.Millisecond)
+	return cancel
+}
+
+func (p *polled) add(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.results, p.at = append(p.results, err), append(p.at, time.Now())
+}
+
+// reported returns the results of all reloads.
+func (p *polled) reported() []error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.results)
+}
+
+// put writes the file in place.
+func (p *polled) put(text string) { write(p, p.files.Path, text) }
+
+// change writes rules of these names in place, of which a notification comes.
+func (p *polled) change(names ...string) {
+	p.put(named(names...))
+	p.lost <- errors.New("some")
+}
+
+func (p *polled) names() []string { return namesOf(p.set) }
+
+func TestWatch_NoNotifications_PollReloads(t *testing.T) {
+	guardtest.Run(t, func(f *redistest.Fixture, _ *rratelimiter.Client) {
+		p := newPolled(f, named("a"))
+		end := p.run()
+		pass(time.Minute + 500*time.Millisecond)
+		require.Empty(f, p.reported(), "the file has not changed")
+		p.put(named("b"))
+		pass(14 * time.Second) // 74.5 s
+		assert.Empty(f, p.reported())
+		pass(time.Second)
+		assert.Equal(f, []error{nil}, p.reported())
+		assert.Equal(f, []string{"b"}, p.names())
+		require.NoError(f, os.Remove(p.files.Path))
+		pass(5 * time.Minute)
+		assert.Len(f, p.reported(), 2, "once")
+		p.put(named("b"))
+		pass(time.Minute)
+		require.Len(f, p.reported(), 3)
+		assert.NoError(f, p.reported()[2], "there again, as it was")
+		end()
+		pass(time.Second)
+		p.put(named("c"))
+		pass(time.Minute)
+		assert.Len(f, p.reported(), 3)
+	})
+}
+
+func TestWatch_ChangeBeforeTheFirstNotification_IsReloaded(t *testing.T) {
+	guardtest.Run(t, func(f *redistest.Fixture, _ *rratelimiter.Client) {
+		p := newPolled(f, named("a"), PollEvery(time.Hour))
+		p.put(named("b"))
+		p.run()
+		pass(time.Second)
+		assert.Equal(f, []string{"b"}, p.names())
+	})
+}
+
+// A file is read when no change came for a while, and taken when it is the same at the next look.
+func TestWatch_SeveralChanges_AreReadOnce(t *testing.T) {
+	guardtest.Run(t, func(f *redistest.Fixture, _ *rratelimiter.Client) {
+		p := newPolled(f, named("a"), PollEvery(time.Hour))
+		p.run()
+		for i := range 3 {
+			p.change("a", "b", fmt.Sprint("c", i))
+			pass(settle / 2)
+		}
+		assert.Empty(f, p.reported())
+		begin := time.Now()
+		pass(time.Second)
+		require.Len(f, p.reported(), 1)
+		assert.Equal(f, settle+settle/2, p.at[0].Sub(begin))
+		for i := range 30 {
+			p.change("x", fmt.Sprint("y", i))
+			pass(settle / 2)
+		}
+		assert.Len(f, p.reported(), 1)
+		pass(settle + settle/2)
+		assert.Len(f, p.reported(), 2)
+	})
+}
+
+// Neither a look between two writes takes it, nor one while it is written for long.
+func TestWatch_FileWrittenInPlace_IsNeverTakenHalfWritten(t *testing.T) {
+	guardtest.Run(t, func(f *redistest.Fixture, _ *rratelimiter.Client) {
+		p := newPolled(f, named("a"), PollEvery(time.Hour))
+		p.run()
+		pass(time.Second)
+		p.change("b")
+		pass(settle + settle/2)
+		p.put(named("b", "c")) // no notification comes of it
+		pass(time.Second)
+		assert.Equal(f, []string{"b", "c"}, p.names())
+		assert.Equal(f, []error{nil}, p.reported())
+		written := []string{"d"}
+		for range 100 { // 5 s
+			written = append(written, fmt.Sprint("e", len(written)))
+			p.change(written...)
+			pass(settle / 2)
+			require.Equal(f, []string{"b", "c"}, p.names())
+		}
+		pass(time.Second)
+		assert.Equal(f, written, p.names())
+		assert.Equal(f, []error{nil, nil}, p.reported())
+	})
+}
+
+// Once, and it is taken when it stays the same.
+func TestWatch_FileThatChangesAllTheTime_IsReported(t *testing.T) {
+	guardtest.Run(t, func(f *redistest.Fixture, _ *rratelimiter.Client) {
+		p := newPolled(f, named("a"), PollEvery(time.Hour))
+		p.run()
+		pass(time.Second)
+		for i := range 300 { // 30 s
+			p.change("b", fmt.Sprint("c", i))
+			pass(settle)
+		}
+		require.Len(f, p.reported(), 1)
+		assert.ErrorContains(f, p.reported()[0], "rules.yaml: it changes all the time: write another file and rename it")
+		p.change("a") // as it was
+		pass(time.Second)
+		require.Len(f, p.reported(), 2)
+		assert.NoError(f, p.reported()[1])
+		assert.Equal(f, []string{"a"}, p.names())
+	})
+}
+
+func TestOnReload_CallbackPanics_RulesChangeAndGoOnChanging(t *testing.T) {
+	guardtest.Run(t, func(f *redistest.Fixture, _ *rratelimiter.Client) {
+		calls := 0
+		p := newPolled(f, named("a"), OnReload(func(error) { calls++; panic("a callback") }))
+		p.run()
+		for i, text := range []string{named("b"), "rules: 5", named("c")} {
+			p.put(text)
+			pass(time.Minute)
+			assert.Equal(f, i+1, calls)
+		}
+		assert.Equal(f, []string{"c"}, p.names())
+	})
+}

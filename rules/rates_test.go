@@ -1,0 +1,104 @@
+package rules
+
+import (
+	"context"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
+)
+
+// rated is a file that states the rate of a Redisson limiter.
+func rated(rate string) string {
+	return "rules: [{name: a, limits: {redisson: q, rate: " + rate + "}}]\n"
+}
+
+// permits returns those of the rate that the limiter has.
+func permits(f *redistest.Fixture, client *rratelimiter.Client) int64 {
+	rate, err := client.Limiter("q").Config(f.Context())
+	require.NoError(f, err)
+	return rate.Permits
+}
+
+// Watch returns the rules all the same, and reports the error.
+func TestRates_FirstRatesFail_AreReported(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rules.yaml")
+	write(t, path, rated("5/s"))
+	reported := make(chan error)
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	set, err := Watch(ctx, path, Rates(rratelimiter.New(nil)), OnReload(func(err error) { reported <- err }))
+	require.NoError(t, err)
+	assert.ErrorIs(t, <-reported, rratelimiter.ErrNoClient)
+	assert.Equal(t, 1, set.Len())
+}
+
+// Rates are set at the start and on each change, and again on each poll if that fails.
+func TestRates_FileChanges_AreSet(t *testing.T) {
+	guardtest.Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
+		p := newPolled(f, rated("5/s"), Rates(client))
+		require.NoError(f, p.setRates(f.Context()))
+		p.run()
+		assert.EqualValues(f, 5, permits(f, client))
+		// The rate that another program sets stays until the file changes.
+		require.NoError(f, client.Limiter("q").SetRate(f.Context(), rratelimiter.Rate{Permits: 9, Interval: time.Second}))
+		pass(time.Minute)
+		assert.EqualValues(f, 9, permits(f, client))
+		p.put(rated("7/s"))
+		pass(time.Minute)
+		assert.EqualValues(f, 7, permits(f, client))
+		assert.Equal(f, []error{nil}, p.reported())
+		f.Redis.SetError("LOADING")
+		p.put(rated("8/s"))
+		pass(time.Minute)
+		require.Len(f, p.reported(), 3, "the rules are in force, the rate is not set")
+		assert.NoError(f, p.reported()[1])
+		assert.ErrorContains(f, p.reported()[2], `the rate of "q", of the rule "a": `)
+		f.Redis.SetError("")
+		pass(time.Minute)
+		assert.EqualValues(f, 8, permits(f, client))
+		require.Len(f, p.reported(), 4)
+		assert.NoError(f, p.reported()[3])
+	})
+}
+
+// holding is a connection that holds one script call back for a while.
+type holding struct {
+	rueidis.Client
+	next  atomic.Bool // the next call is held back
+	while time.Duration
+}
+
+func (c *holding) Do(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
+	if command.Commands()[0] == "EVALSHA" && c.next.CompareAndSwap(true, false) {
+		pass(c.while)
+	}
+	return c.Client.Do(ctx, command)
+}
+
+func TestRates_OlderCallEndsLast_NewestRateStays(t *testing.T) {
+	guardtest.Run(t, func(f *redistest.Fixture, _ *rratelimiter.Client) {
+		slow := &holding{Client: f.Conn, while: 35 * time.Second} // until after the newer one
+		client := rratelimiter.New(slow)
+		p := newPolled(f, rated("5/s"), Rates(client))
+		require.NoError(f, p.setRates(f.Context()))
+		p.run()
+		slow.next.Store(true)
+		p.put(rated("7/s"))
+		pass(p.files.Every + 2*time.Second)
+		p.put(rated("8/s"))
+		pass(3 * time.Minute)
+		assert.EqualValues(f, 8, permits(f, client))
+		require.Len(f, p.reported(), 4)
+		assert.ErrorIs(f, p.reported()[1], context.DeadlineExceeded, "of the 7/s")
+		assert.NoError(f, p.reported()[3])
+	})
+}
