@@ -142,19 +142,19 @@ func appendUint32(text []byte, n int64) []byte {
 	return binary.LittleEndian.AppendUint32(text, uint32(n))
 }
 
-// GiveBack returns the permits of a grant whose callers have left.
-func (w *wire) GiveBack(b *engine.Batch) func(context.Context) {
+// Refund returns the permits of a grant whose callers have left.
+func (w *wire) Refund(b *engine.Batch) func(context.Context) {
 	permits, granted := b.LostPermits, b.Granted
 	random := b.Args[memberArg][:len(b.Args[memberArg])-4]
 	return func(ctx context.Context) {
-		_ = w.giveBack(ctx, permits, random, granted) // else they return after the interval
+		_ = w.refund(ctx, permits, random, granted) // else they return after the interval
 	}
 }
 
-// giveBack returns permits of the grant whose member begins with random and was of granted permits.
+// refund returns permits of the grant whose member begins with random and was of granted permits.
 // It names the grant, instead of releasing the oldest one: a late reply's grant may have expired,
 // or may be lost with a master that failed.
-func (w *wire) giveBack(ctx context.Context, permits int64, random string, granted int64) error {
+func (w *wire) refund(ctx context.Context, permits int64, random string, granted int64) error {
 	grant := string(appendUint32([]byte(random), granted))
 	rest := ""
 	if granted > permits {
@@ -170,7 +170,7 @@ func (w *wire) giveBack(ctx context.Context, permits int64, random string, grant
 // for it, and its permits would stay taken until the grant expires.
 func (w *wire) repeatRefund(ctx context.Context, args []string) (reply []rueidis.RedisMessage, err error) {
 	for range refundTries {
-		reply, err = w.pages(ctx, never, giveBackScript, args)
+		reply, err = w.pages(ctx, never, refundScript, args)
 		var refused *rueidis.RedisError
 		if !errors.As(err, &refused) || !refused.IsTryAgain() {
 			break

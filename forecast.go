@@ -7,9 +7,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// outlook is the state of a limiter in a reply of the acquire script, from which waiting times
+// forecast is the state of a limiter in a reply of the acquire script, from which waiting times
 // follow.
-type outlook struct {
+type forecast struct {
 	rate     int64
 	interval time.Duration
 	reset    time.Duration // until all permits are free, if the reply has it
@@ -24,14 +24,14 @@ type returning struct {
 }
 
 // Limit returns the rate.
-func (o *outlook) Limit() int64 { return o.rate }
+func (o *forecast) Limit() int64 { return o.rate }
 
 // Free returns the value.
-func (o *outlook) Free() int64 { return o.free }
+func (o *forecast) Free() int64 { return o.free }
 
 // after returns the time until permits are free. If not enough returns are known, it returns the
 // last known one and false.
-func (o *outlook) after(permits int64) (after time.Duration, known bool) {
+func (o *forecast) after(permits int64) (after time.Duration, known bool) {
 	need := permits - o.free
 	if need <= 0 || len(o.returns) == 0 {
 		return 0, need <= 0
@@ -42,18 +42,18 @@ func (o *outlook) after(permits int64) (after time.Duration, known bool) {
 }
 
 // Denied returns the answer to a request for more permits than are free.
-func (o *outlook) Denied(permits int64) (engine.Answer, bool) {
+func (o *forecast) Denied(permits int64) (engine.Answer, bool) {
 	after, known := o.after(permits)
 	return engine.Answer{Limit: o.rate, Remaining: max(0, o.free), RetryAfter: after, ResetAfter: o.reset}, known
 }
 
 // Parts returns nil: a rate has no parts.
-func (o *outlook) Parts(int64) []engine.Answer { return nil }
+func (o *forecast) Parts(int64) []engine.Answer { return nil }
 
 // Earliest returns the time until the last of the wanted permits can be granted. Permits return one
 // after another. If more than the rate is wanted, they return again an interval after they were
 // granted again.
-func (o *outlook) Earliest(wanted int64) time.Duration {
+func (o *forecast) Earliest(wanted int64) time.Duration {
 	rounds := (wanted - 1) / o.rate
 	after, _ := o.after(wanted - rounds*o.rate)
 	if o.interval > 0 && rounds > int64((engine.Never-after)/o.interval) {
@@ -63,7 +63,7 @@ func (o *outlook) Earliest(wanted int64) time.Duration {
 }
 
 // Worse reports whether the rate was lowered or the interval lengthened.
-func (o *outlook) Worse(than engine.Outlook) bool {
-	before, ok := than.(*outlook)
+func (o *forecast) Worse(than engine.Forecast) bool {
+	before, ok := than.(*forecast)
 	return !ok || o.rate < before.rate || o.interval > before.interval
 }

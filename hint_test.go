@@ -61,7 +61,7 @@ func TestRefund_SlotIsMoving_IsRepeated(t *testing.T) {
 		b.granted(l, "a", 3)
 		b.Reply("EVALSHA", "", func(peer *server.Peer, _ []string) { peer.WriteError("TRYAGAIN Multiple keys request") })
 		done := make(chan error, 1)
-		go func() { done <- l.wire.giveBack(context.Background(), 3, member("a", 3)[:17], 3) }()
+		go func() { done <- l.wire.refund(context.Background(), 3, member("a", 3)[:17], 3) }()
 		pass(2 * second)
 		b.Reply("", "none", nil)
 		require.NoError(b, <-done)
@@ -168,7 +168,7 @@ func (b *fixture) refundCounted(l *Limiter, permits int64) {
 			newest, latest = m, score
 		}
 	}
-	require.NoError(b, l.wire.giveBack(b.Context(), permits, newest[:17], permits))
+	require.NoError(b, l.wire.refund(b.Context(), permits, newest[:17], permits))
 }
 
 // TestDrift_LargeSetChangesWhileCounted_NothingIsRaised: while a set of several pages is counted
@@ -362,7 +362,7 @@ func TestDrift_RefundWhileCounted_TakesNoGrantInUse(t *testing.T) {
 			cursor = b.counted(l, cursor != "", 1, cursor)
 			pass(time.Millisecond)
 		}
-		require.NoError(b, b.giveBack(l, "a", 599, 600))
+		require.NoError(b, b.refund(l, "a", 599, 600))
 		cursor = b.count(l, cursor)
 		assert.Equal(b, "found 599", cursor)
 		assert.Equal(b, "done", b.count(l, cursor))

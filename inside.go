@@ -25,10 +25,10 @@ func init() {
 			return inside.Limiter{}, l.err
 		}
 		return inside.Limiter{
-			Client: l.wire.client.inside(), Keys: l.wire.keys[:], Types: keyTypes[:], Forecast: outlookOf, Release: l.Release,
+			Client: l.wire.client.inside(), Keys: l.wire.keys[:], Types: keyTypes[:], Forecast: forecastOf, Release: l.Release,
 			Script: scriptParts.Text, Member: emptyMember,
-			GiveBack: func(ctx context.Context, permits int64, member string, granted int64) error {
-				return l.wire.giveBack(ctx, permits, member[:len(member)-4], granted)
+			Refund: func(ctx context.Context, permits int64, member string, granted int64) error {
+				return l.wire.refund(ctx, permits, member[:len(member)-4], granted)
 			},
 			CountDrift: l.wire.countDrift,
 		}, nil
@@ -58,9 +58,9 @@ func (n *naming) Mapped(name string) (string, error) {
 // SameSlot returns ErrCrossSlot if the keys do not share a slot.
 func (n *naming) SameSlot(keys ...string) error { return checkSlots(keys...) }
 
-// outlookOf returns the outlook of a limiter in a reply of package limit's scripts.
-func outlookOf(r inside.Reply) engine.Outlook {
-	o := &outlook{rate: r.Rate, interval: millis(r.Interval), reset: millis(r.Reset), free: r.Free}
+// forecastOf returns the forecast of a limiter in a reply of package limit's scripts.
+func forecastOf(r inside.Reply) engine.Forecast {
+	o := &forecast{rate: r.Rate, interval: millis(r.Interval), reset: millis(r.Reset), free: r.Free}
 	var back int64
 	for pair := 0; pair+1 < len(r.Returns); pair += 2 {
 		back += r.Returns[pair+1]

@@ -43,14 +43,14 @@ func TestRelease_LeasesOfOthers_AreReleasedLast(t *testing.T) {
 				score, err := b.Redis.ZScore("{limiter}:permits", lease)
 				require.NoError(b, err, "the other process's lease is there")
 				require.NotZero(b, score)
-				require.NoError(b, other.Limiter("limiter").wire.giveBack(b.Context(), 20, lease[:17], 20))
+				require.NoError(b, other.Limiter("limiter").wire.refund(b.Context(), 20, lease[:17], 20))
 				b.Free(l, 100)
 
 				lease = b.leased(other, 20, second/2)
 				b.Take(l, 1)
 				require.NoError(b, l.Release(b.Context(), 5))
 				b.Free(l, 84)
-				require.NoError(b, other.Limiter("limiter").wire.giveBack(b.Context(), 20, lease[:17], 20))
+				require.NoError(b, other.Limiter("limiter").wire.refund(b.Context(), 20, lease[:17], 20))
 				b.Free(l, 100)
 			})
 		})
@@ -71,7 +71,7 @@ func TestAcquire_PermitsLeasedByOthers_WaitsForTheLeaseToEnd(t *testing.T) {
 		assert.Equal(b, 650*time.Millisecond, d.RetryAfter)
 		go func() {
 			time.Sleep(600 * time.Millisecond)
-			assert.NoError(b, other.wire.giveBack(b.Context(), 60, lease[:17], 60))
+			assert.NoError(b, other.wire.refund(b.Context(), 60, lease[:17], 60))
 		}()
 		start := time.Now()
 		ok, err := l.TryAcquireWithin(b.Context(), 50, 5*time.Second)
@@ -161,13 +161,13 @@ func TestRelease_GrantsHaveExpired_ReleasesThoseInTheWindow(t *testing.T) {
 	})
 }
 
-// giveBack gives back some permits of a grant of so many.
-func (b *fixture) giveBack(l *Limiter, letter string, permits, of int64) error {
+// refund gives back some permits of a grant of so many.
+func (b *fixture) refund(l *Limiter, letter string, permits, of int64) error {
 	rest := ""
 	if of > permits {
 		rest = member(letter, of-permits)
 	}
-	_, err := b.run(giveBackScript, l, b.nowText(), fmt.Sprint(permits), member(letter, of), rest)
+	_, err := b.run(refundScript, l, b.nowText(), fmt.Sprint(permits), member(letter, of), rest)
 	return err
 }
 
@@ -176,20 +176,20 @@ func TestRefund_PartOfAGrant_RestStays(t *testing.T) {
 		l := b.limiter(Rate{Permits: 100_000, Interval: second})
 		b.granted(l, "a", 70_000)
 		b.granted(l, "b", 2)
-		require.NoError(b, b.giveBack(l, "a", 3000, 70_000))
+		require.NoError(b, b.refund(l, "a", 3000, 70_000))
 		assert.Equal(b, map[string]int64{"a": 67_000, "b": 2}, b.grants(), "the rest of the grant stays")
 		b.Free(l, 100_000-67_002)
-		require.NoError(b, b.giveBack(l, "b", 2, 2))
+		require.NoError(b, b.refund(l, "b", 2, 2))
 		assert.Equal(b, map[string]int64{"a": 67_000}, b.grants())
-		require.NoError(b, b.giveBack(l, "b", 2, 2), "twice")
-		require.NoError(b, b.giveBack(l, "c", 2, 5), "of a grant that was never made")
+		require.NoError(b, b.refund(l, "b", 2, 2), "twice")
+		require.NoError(b, b.refund(l, "c", 2, 5), "of a grant that was never made")
 		b.Free(l, 100_000-67_000)
 		b.Redis.Del("{limiter}:value")
 		b.Free(l, 100_000-67_000)
 		pass(second - time.Millisecond)
 		b.Take(l, 1)
 		pass(time.Millisecond)
-		require.NoError(b, b.giveBack(l, "a", 1, 67_000), "it has left the window at this moment")
+		require.NoError(b, b.refund(l, "a", 1, 67_000), "it has left the window at this moment")
 		b.Free(l, 99_999)
 	})
 }
@@ -214,7 +214,7 @@ func TestRefund_ReleaseCutTheGrant_RefundsTheRest(t *testing.T) {
 			pass(time.Millisecond)
 			b.granted(l, "b", 20)
 			require.NoError(b, l.Release(b.Context(), test.released))
-			require.NoError(b, b.giveBack(l, "a", test.givenBack, 10))
+			require.NoError(b, b.refund(l, "a", test.givenBack, 10))
 			assert.Equal(b, test.kept, b.grants(), "%+v", test)
 			free := int64(100)
 			for _, n := range test.kept {
@@ -235,7 +235,7 @@ func TestRefund_LargeGrantThatReleaseCut_KeepsItsBytes(t *testing.T) {
 			b.granted(l, "a", granted)
 			require.NoError(b, l.Release(b.Context(), 5))
 			assert.Equal(b, map[string]int64{"a": granted - 5}, b.grants())
-			require.NoError(b, b.giveBack(l, "a", 290, granted))
+			require.NoError(b, b.refund(l, "a", 290, granted))
 			assert.Equal(b, map[string]int64{"a": granted - 295}, b.grants())
 			b.Free(l, 1<<40-granted+295)
 		})
@@ -259,7 +259,7 @@ func TestRefund_CommandIsNotPermitted_FreesNothing(t *testing.T) {
 				refused := b.Reply(command, "", func(peer *server.Peer, _ []string) {
 					peer.WriteError("NOPERM this user has no permissions to run the command")
 				})
-				require.Error(b, b.giveBack(l, "b", 3, 5))
+				require.Error(b, b.refund(l, "b", 3, 5))
 				require.Equal(b, 1, *refused)
 				b.Reply("", "none", nil)
 				pass(2 * time.Millisecond) // a value that was given up

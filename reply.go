@@ -80,7 +80,7 @@ func (w *wire) leased(b *engine.Batch, reply []rueidis.RedisMessage) bool {
 	random := b.Args[memberArg][:len(b.Args[memberArg])-4]
 	b.Lease.Granted, b.Lease.Lasts, b.Lease.Limit, b.Lease.Free = numbers[1], lasts, numbers[3], numbers[5]
 	b.Lease.Reset = lasts + millis(numbers[4])
-	b.Lease.Return = func(ctx context.Context, permits int64) error { return w.giveBack(ctx, permits, random, granted) }
+	b.Lease.Return = func(ctx context.Context, permits int64) error { return w.refund(ctx, permits, random, granted) }
 	return true
 }
 
@@ -106,7 +106,7 @@ func (w *wire) answer(b *engine.Batch, reply []rueidis.RedisMessage) error {
 	if err != nil {
 		return w.unexpected(reply[letter+1])
 	}
-	o := &outlook{free: numbers[1], rate: numbers[2], interval: millis(numbers[3]), reset: millis(numbers[4])}
+	o := &forecast{free: numbers[1], rate: numbers[2], interval: millis(numbers[3]), reset: millis(numbers[4])}
 	if pairs := (len(reply) - head) / 2; pairs > 0 {
 		o.returns = make([]returning, 0, pairs)
 	}
@@ -123,7 +123,7 @@ func (w *wire) answer(b *engine.Batch, reply []rueidis.RedisMessage) error {
 		back += permits
 		o.returns = append(o.returns, returning{millis(after), back})
 	}
-	b.Outlook = o
+	b.Forecast = o
 	now := numbers[5]
 	if w.client.engine.ServerTime() {
 		now = millisOf(time.Time{}) // as Arguments took it

@@ -65,7 +65,7 @@ func TestAnswer_SeveralRequests_EachHasItsOwn(t *testing.T) {
 					test.want[i].Limit, test.want[i].ResetAfter = 10, 4*second
 					assert.Equal(b, test.want[i], Decision(r.Answer), "request %d", i)
 				}
-				assert.Equal(b, 10*second, ba.Outlook.(*outlook).interval)
+				assert.Equal(b, 10*second, ba.Forecast.(*forecast).interval)
 			})
 		})
 	}
@@ -149,7 +149,7 @@ func TestForecast_Earliest_FollowsTheReturns(t *testing.T) {
 		{-2, 10, returns, 5 * second}, // no more than a page of returns is known
 		{0, 1, nil, 0},
 	} {
-		o := &outlook{rate: 10, interval: 10 * second, free: test.free, returns: test.returns}
+		o := &forecast{rate: 10, interval: 10 * second, free: test.free, returns: test.returns}
 		assert.Equal(t, test.want, o.Earliest(test.permits), "%d permits, %d free, %v", test.permits, test.free, test.returns)
 	}
 }
@@ -177,7 +177,7 @@ func TestForecast_MoreThanTheRate_TakesAnIntervalForEachRate(t *testing.T) {
 		"a time that does not":           {0, 11, never - 4*second, never - 2*second},
 	} {
 		returns := []returning{{2 * second, 3}, {5 * second, 10}}
-		o := &outlook{rate: 10, interval: test.interval, free: test.free, returns: returns}
+		o := &forecast{rate: 10, interval: test.interval, free: test.free, returns: returns}
 		assert.Equal(t, test.want, o.Earliest(test.wanted), name)
 	}
 }
@@ -202,7 +202,7 @@ func TestForecast_Denied_HasTheReturnOfThosePermits(t *testing.T) {
 		"beyond it":                     {-2, 6, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := &outlook{rate: 10, free: test.free, reset: 6 * second, returns: []returning{{2 * second, 3}, {5 * second, 7}}}
+			o := &forecast{rate: 10, free: test.free, reset: 6 * second, returns: []returning{{2 * second, 3}, {5 * second, 7}}}
 			got, known := o.Denied(test.permits)
 			require.Equal(t, test.want >= 0, known)
 			if known {
@@ -213,21 +213,21 @@ func TestForecast_Denied_HasTheReturnOfThosePermits(t *testing.T) {
 			}
 		})
 	}
-	_, known := (&outlook{rate: 10}).Denied(1)
+	_, known := (&forecast{rate: 10}).Denied(1)
 	assert.False(t, known, "no return is known")
 }
 
 func TestForecast_Worse_LowerRateOrLongerInterval(t *testing.T) {
-	before := &outlook{rate: 10, interval: 10 * second}
+	before := &forecast{rate: 10, interval: 10 * second}
 	for name, test := range map[string]struct {
-		o    outlook
+		o    forecast
 		want bool
 	}{
-		"the same":          {outlook{rate: 10, interval: 10 * second, free: -3}, false},
-		"a lower rate":      {outlook{rate: 9, interval: 10 * second, free: 9}, true},
-		"a higher rate":     {outlook{rate: 11, interval: 10 * second}, false},
-		"a longer interval": {outlook{rate: 10, interval: 11 * second}, true},
-		"a shorter one":     {outlook{rate: 10, interval: 9 * second}, false},
+		"the same":          {forecast{rate: 10, interval: 10 * second, free: -3}, false},
+		"a lower rate":      {forecast{rate: 9, interval: 10 * second, free: 9}, true},
+		"a higher rate":     {forecast{rate: 11, interval: 10 * second}, false},
+		"a longer interval": {forecast{rate: 10, interval: 11 * second}, true},
+		"a shorter one":     {forecast{rate: 10, interval: 9 * second}, false},
 	} {
 		assert.Equal(t, test.want, test.o.Worse(before), name)
 	}

@@ -30,8 +30,8 @@ var scripts = map[string][]string{
 	"release": {
 		"unhinted", "limiter", "value", "window", "reclaim", "cap", "release", "store", "swap", "checked", "expiry",
 	},
-	"giveback": {
-		"unhinted", "limiter", "value", "window", "reclaim", "cap", "giveback", "store", "swap", "checked", "expiry",
+	"refund": {
+		"unhinted", "limiter", "value", "window", "reclaim", "cap", "refund", "store", "swap", "checked", "expiry",
 	},
 	"available":  {"unhinted", "limiter", "value", "available"},
 	"trysetrate": {"trysetrate"},
@@ -45,7 +45,7 @@ var (
 	acquireScript    = script("acquire")
 	leaseScript      = script("lease")
 	releaseScript    = script("release")
-	giveBackScript   = script("giveback")
+	refundScript     = script("refund")
 	availableScript  = script("available")
 	trySetRateScript = script("trysetrate")
 	setRateScript    = script("setrate")
@@ -55,7 +55,7 @@ var (
 )
 
 // dated are the scripts whose first argument is the time.
-var dated = []*redisx.Script{releaseScript, giveBackScript, availableScript, setRateScript}
+var dated = []*redisx.Script{releaseScript, refundScript, availableScript, setRateScript}
 
 var scriptParts = redisx.ParseParts(scriptSource)
 

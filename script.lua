@@ -7,7 +7,7 @@
 -- many grants a limiter holds.
 --
 -- KEYS: 1 configuration   2 value   3 permits   4 this client's value   5 this client's permits
--- acquire, giveback and available get the first three for a limiter that is taken for OVERALL.
+-- acquire, refund and available get the first three for a limiter that is taken for OVERALL.
 -- ARGV[1], of every script that needs the time: Unix milliseconds, or '' for the server's clock.
 -- ARGV[6], of every script that replies {1, cursor}: the cursor, or absent.
 --
@@ -579,7 +579,7 @@ else
 end
 dirty = true
 
---@ giveback  in: add dirty drop gone limit permitsKey rate score value  out: add dirty gone reply score value
+--@ refund  in: add dirty drop gone limit permitsKey rate score value  out: add dirty gone reply score value
 -- Returns permits of one grant, whose callers have left. If the grant is not there, its permits are free already: it has
 -- expired, was released, or was lost in a failover. What is taken then belongs to others. Another client's release may
 -- have shrunk it: then it is among the oldest, with the same random bytes.

@@ -101,7 +101,7 @@ func (p acquiring) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 // answer sets the answers of a batch from the state that its call left, and a letter for each
 // request.
 func (p acquiring) answer(b *engine.Batch, o *state, letters string) {
-	b.Outlook = o
+	b.Forecast = o
 	later := o.leased // permits granted behind the request, or to no caller yet
 	for i := len(b.Requests) - 1; i >= 0; i-- {
 		r := b.Requests[i]
@@ -127,12 +127,12 @@ func (p acquiring) answer(b *engine.Batch, o *state, letters string) {
 	}
 }
 
-// GiveBack returns a refund of what callers that have left were granted. It gives back what that
+// Refund returns a refund of what callers that have left were granted. It gives back what that
 // grant still takes.
-func (p acquiring) GiveBack(b *engine.Batch) func(context.Context) {
+func (p acquiring) Refund(b *engine.Batch) func(context.Context) {
 	permits, granted := b.LostPermits, b.Granted
 	marks, args := briefTexts(b.Reply), slices.Clone(b.Args)
-	if o, ok := b.Outlook.(*state); ok {
+	if o, ok := b.Forecast.(*state); ok {
 		marks = o.marks
 	}
 	if len(marks) != len(p.members) {
@@ -140,7 +140,7 @@ func (p acquiring) GiveBack(b *engine.Batch) func(context.Context) {
 	}
 	return func(ctx context.Context) {
 		_ = p.release(ctx, permits, marks, func(ctx context.Context, at int, r redisson) error {
-			return r.limiter.GiveBack(ctx, permits, args[argument(acquire, p.members, at)+randomArg], granted)
+			return r.limiter.Refund(ctx, permits, args[argument(acquire, p.members, at)+randomArg], granted)
 		})
 	}
 }

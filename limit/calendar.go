@@ -209,22 +209,22 @@ func (p Calendar) keeps() []string { return inString }
 
 func (p Calendar) most() int64 { return p.Permits }
 
-func (p Calendar) outlook(_ int64, told []int64) (outlook, bool) {
+func (p Calendar) forecast(_ int64, told []int64) (forecast, bool) {
 	if len(told) != 3 {
 		return nil, false
 	}
-	return calendarOutlook{windowOutlook{permits: p.Permits, count: told[0], end: micros(told[1])}, p, told[2]}, true
+	return calendarForecast{windowForecast{permits: p.Permits, count: told[0], end: micros(told[1])}, p, told[2]}, true
 }
 
-// calendarOutlook is a window whose next ones have the calendar's lengths.
-type calendarOutlook struct {
-	windowOutlook
+// calendarForecast is a window whose next ones have the calendar's lengths.
+type calendarForecast struct {
+	windowForecast
 	policy Calendar
 	ends   int64 // Unix milliseconds
 }
 
 // earliest: what this unit has no room for goes into the next ones, as full as they can be.
-func (o calendarOutlook) earliest(wanted int64) time.Duration {
+func (o calendarForecast) earliest(wanted int64) time.Duration {
 	left := max(0, o.left())
 	if wanted <= left {
 		return 0

@@ -62,32 +62,32 @@ func (p FixedWindow) keeps() []string { return inString }
 
 func (p FixedWindow) most() int64 { return p.Permits }
 
-func (p FixedWindow) outlook(_ int64, told []int64) (outlook, bool) {
+func (p FixedWindow) forecast(_ int64, told []int64) (forecast, bool) {
 	if len(told) != 2 {
 		return nil, false
 	}
-	return windowOutlook{p.Permits, told[0], micros(told[1]), p.Interval}, true
+	return windowForecast{p.Permits, told[0], micros(told[1]), p.Interval}, true
 }
 
-// windowOutlook is a window that all permits leave at once.
-type windowOutlook struct {
+// windowForecast is a window that all permits leave at once.
+type windowForecast struct {
 	permits, count int64
 	end            time.Duration // from now
 	length         time.Duration // of the windows behind it
 }
 
-func (o windowOutlook) limit() int64 { return o.permits }
+func (o windowForecast) limit() int64 { return o.permits }
 
-func (o windowOutlook) left() int64 { return o.permits - o.count }
+func (o windowForecast) left() int64 { return o.permits - o.count }
 
-func (o windowOutlook) wait(permits int64) (time.Duration, bool) {
+func (o windowForecast) wait(permits int64) (time.Duration, bool) {
 	if permits <= o.left() {
 		return 0, true
 	}
 	return o.end, true
 }
 
-func (o windowOutlook) reset() time.Duration {
+func (o windowForecast) reset() time.Duration {
 	if o.count == 0 {
 		return 0
 	}
@@ -95,7 +95,7 @@ func (o windowOutlook) reset() time.Duration {
 }
 
 // earliest: what this window has no room for goes into the next ones, as full as they can be.
-func (o windowOutlook) earliest(wanted int64) time.Duration {
+func (o windowForecast) earliest(wanted int64) time.Duration {
 	left := max(0, o.left())
 	if wanted <= left {
 		return 0

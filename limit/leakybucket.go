@@ -55,6 +55,6 @@ func (p LeakyBucket) keeps() []string { return inString }
 
 func (p LeakyBucket) most() int64 { return p.Capacity }
 
-func (p LeakyBucket) outlook(now int64, told []int64) (outlook, bool) {
-	return p.token().outlook(now, told)
+func (p LeakyBucket) forecast(now int64, told []int64) (forecast, bool) {
+	return p.token().forecast(now, told)
 }

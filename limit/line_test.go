@@ -180,8 +180,8 @@ func TestGivenBackThoughAnotherClockIsAhead(t *testing.T) {
 	}
 }
 
-// TestWhoWaitedAndHasGoneGivesBackItsOwn by the server's clock, too, and not what others took.
-func TestWhoWaitedAndHasGoneGivesBackItsOwn(t *testing.T) {
+// TestWhoWaitedAndHasGoneRefundsItsOwn by the server's clock, too, and not what others took.
+func TestWhoWaitedAndHasGoneRefundsItsOwn(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		client := rratelimiter.New(b.Conn, rratelimiter.WithServerTime())
 		l := New(client, "name", SlidingLog{10, time.Hour})

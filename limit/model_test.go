@@ -188,7 +188,7 @@ func sequence(b *bench, l *Limiter, p Policy, limit int64, begins func() model, 
 			// Mostly one of the last.
 			which := max(random.IntN(len(made)), random.IntN(len(made)))
 			call = fmt.Sprintf("Cancel of %d %v", made[which].permits, made[which].ticket)
-			require.NoError(b, made[which].giveBack(ctx))
+			require.NoError(b, made[which].revoke(ctx))
 			reserves.undo(b.now, tickets[which])
 			made, tickets = slices.Delete(made, which, which+1), slices.Delete(tickets, which, which+1)
 			got, want, err = look(ctx, b, l, m, limit)

@@ -34,9 +34,9 @@ type Policy interface {
 	// most is the most permits that can ever be granted at once.
 	most() int64
 
-	// outlook reads what the script tells of the policy's state at a time, Unix microseconds, or
+	// forecast reads what the script tells of the policy's state at a time, Unix microseconds, or
 	// says that it cannot.
-	outlook(now int64, told []int64) (outlook, bool)
+	forecast(now int64, told []int64) (forecast, bool)
 
 	// keeps is the type of each of the policy's keys, as TYPE names it.
 	keeps() []string
@@ -63,8 +63,8 @@ func windowShare(permits int64, interval time.Duration) policy.Local {
 	return policy.Local{Permits: permits, Returns: permits, Interval: interval, Strict: true}
 }
 
-// outlook is the state of one policy, as a call left it.
-type outlook interface {
+// forecast is the state of one policy, as a call left it.
+type forecast interface {
 	// limit is the permits that a Decision shows.
 	limit() int64
 
@@ -78,7 +78,7 @@ type outlook interface {
 	// reset says how long it takes until nothing is taken.
 	reset() time.Duration
 
-	// earliest is as engine.Outlook's.
+	// earliest is as engine.Forecast's.
 	earliest(wanted int64) time.Duration
 }
 

@@ -39,28 +39,28 @@ func (p redisson) most() int64 { return engine.MostPermits }
 
 func (p redisson) String() string { return fmt.Sprintf("the rate of %q", p.name) }
 
-func (p redisson) outlook(_ int64, told []int64) (outlook, bool) {
+func (p redisson) forecast(_ int64, told []int64) (forecast, bool) {
 	if len(told) < 4 || len(told)%2 != 0 {
 		return nil, false
 	}
 	reply := inside.Reply{Rate: told[0], Interval: told[1], Free: told[2], Reset: told[3], Returns: told[4:]}
-	return redissonOutlook{p.limiter.Forecast(reply), reply.Free, time.Duration(reply.Reset) * time.Millisecond}, true
+	return redissonForecast{p.limiter.Forecast(reply), reply.Free, time.Duration(reply.Reset) * time.Millisecond}, true
 }
 
 func (p redisson) keeps() []string { return p.limiter.Types }
 
-// redissonOutlook is a limiter of Redisson's layout as a call left it.
-type redissonOutlook struct {
-	engine.Outlook
+// redissonForecast is a limiter of Redisson's layout as a call left it.
+type redissonForecast struct {
+	engine.Forecast
 	free    int64
 	resetIn time.Duration
 }
 
-func (o redissonOutlook) limit() int64 { return o.Limit() }
+func (o redissonForecast) limit() int64 { return o.Limit() }
 
-func (o redissonOutlook) left() int64 { return o.free }
+func (o redissonForecast) left() int64 { return o.free }
 
-func (o redissonOutlook) wait(permits int64) (time.Duration, bool) {
+func (o redissonForecast) wait(permits int64) (time.Duration, bool) {
 	if permits <= o.free {
 		return 0, true
 	}
@@ -68,6 +68,6 @@ func (o redissonOutlook) wait(permits int64) (time.Duration, bool) {
 	return answer.RetryAfter, known
 }
 
-func (o redissonOutlook) reset() time.Duration { return o.resetIn }
+func (o redissonForecast) reset() time.Duration { return o.resetIn }
 
-func (o redissonOutlook) earliest(wanted int64) time.Duration { return o.Earliest(wanted) }
+func (o redissonForecast) earliest(wanted int64) time.Duration { return o.Earliest(wanted) }

@@ -61,12 +61,12 @@ func (b *bench) refund(l *Limiter, marks []string, permits int64) rratelimiter.D
 }
 
 // lose takes permits for a caller that leaves, and returns what gives them back.
-func (b *bench) lose(l *Limiter, permits int64, detail bool) (giveBack func(context.Context)) {
+func (b *bench) lose(l *Limiter, permits int64, detail bool) (refund func(context.Context)) {
 	b.Helper()
 	batch := b.ask(l, engine.Request{Permits: permits, Detail: detail})
 	require.True(b, batch.Requests[0].Allowed)
 	batch.Lost, batch.LostPermits, batch.Granted = batch.Requests, permits, permits
-	return acquiring{&l.wire}.GiveBack(batch)
+	return acquiring{&l.wire}.Refund(batch)
 }
 
 // forget is what ends a state.
@@ -78,7 +78,7 @@ var forget = map[string]func(b *bench, l *Limiter){
 
 // TestRefund_StateBeganSince_GivesNothingBack: the clock stands still, so that no time tells the states apart.
 func TestRefund_StateBeganSince_GivesNothingBack(t *testing.T) {
-	type lose func(b *bench, l *Limiter) (giveBack func(context.Context))
+	type lose func(b *bench, l *Limiter) (refund func(context.Context))
 	kinds := map[string]lose{
 		"a caller that left":        func(b *bench, l *Limiter) func(context.Context) { return b.lose(l, 4, false) },
 		"the same, with a Decision": func(b *bench, l *Limiter) func(context.Context) { return b.lose(l, 4, true) },
@@ -88,7 +88,7 @@ func TestRefund_StateBeganSince_GivesNothingBack(t *testing.T) {
 			for _, policies := range append(slices.Collect(each(everyPolicy)), everyPolicy[3:6]) {
 				b := newBench(t)
 				l := New(b.client, "name", policies...)
-				giveBack := lose(b, l)
+				refund := lose(b, l)
 				end(b, l)
 				since := int64(7)
 				if _, ok := policies[0].(Smooth); ok {
@@ -97,7 +97,7 @@ func TestRefund_StateBeganSince_GivesNothingBack(t *testing.T) {
 				b.take(l, since)
 				want, err := l.Peek(t.Context())
 				require.NoError(t, err)
-				giveBack(t.Context())
+				refund(t.Context())
 				got, err := l.Peek(t.Context())
 				require.NoError(t, err)
 				assert.Equal(t, want, got, "%s, %s, %T", name, kind, policies[0])
@@ -127,8 +127,8 @@ func TestRefund_SameState_GivesAllBack(t *testing.T) {
 			if _, ok := p.(Smooth); ok {
 				b.take(l, 8) // all that was stored
 			}
-			giveBack := b.lose(l, 4, detail)
-			giveBack(t.Context())
+			refund := b.lose(l, 4, detail)
+			refund(t.Context())
 			got, err := l.Peek(t.Context())
 			require.NoError(t, err)
 			if _, ok := p.(Smooth); ok {
@@ -162,7 +162,7 @@ func TestCancel_StateBeganSince_GivesNothingBack(t *testing.T) {
 				}
 				want, err := l.Peek(t.Context())
 				require.NoError(t, err)
-				require.NoError(t, lost.giveBack(t.Context()))
+				require.NoError(t, lost.revoke(t.Context()))
 				got, err := l.Peek(t.Context())
 				require.NoError(t, err)
 				assert.Equal(t, want, got, "%s, %T, %d before", name, p, before)

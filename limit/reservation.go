@@ -48,11 +48,11 @@ func (r *Reservation) Cancel(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return r.giveBack(ctx)
+	return r.revoke(ctx)
 }
 
-// giveBack is Cancel whether the moment has come or not.
-func (r *Reservation) giveBack(ctx context.Context) error {
+// revoke is Cancel whether the moment has come or not.
+func (r *Reservation) revoke(ctx context.Context) error {
 	_, err := engine.Detached(ctx, func(ctx context.Context) (struct{}, error) {
 		if r.cancelled.Swap(true) {
 			return struct{}{}, nil
@@ -95,14 +95,14 @@ func (r *Reservation) stand(ctx context.Context) error {
 		if r.Delay() == 0 {
 			return nil
 		}
-		r.giveBackLater(ctx)
+		r.revokeLater(ctx)
 		return ctx.Err()
 	}
 }
 
-// giveBackLater is giveBack for which nobody waits.
-func (r *Reservation) giveBackLater(ctx context.Context) {
-	go func() { _ = r.giveBack(engine.Unattended(ctx)) }()
+// revokeLater is revoke for which nobody waits.
+func (r *Reservation) revokeLater(ctx context.Context) {
+	go func() { _ = r.revoke(engine.Unattended(ctx)) }()
 }
 
 // Reserve takes permits for the time at which they are free, and returns how long that takes:
@@ -167,7 +167,7 @@ func (l *Limiter) reserve(ctx context.Context, permits int64) (*Reservation, err
 	r := result.Extra.(*Reservation)
 	if bound && r.delay > 0 && r.moment.After(deadline) {
 		// The call itself took what was left.
-		r.giveBackLater(ctx)
+		r.revokeLater(ctx)
 		return nil, &tooLate{permits, l.Name(), r.delay}
 	}
 	return r, nil

@@ -141,8 +141,8 @@ func TestADeadlineBeforeTheMomentReservesNothing(t *testing.T) {
 	}
 }
 
-// TestCancelGivesBackWhatNobodyBuiltOn: all of the last reservation, and of others what they have more than those behind.
-func TestCancelGivesBackWhatNobodyBuiltOn(t *testing.T) {
+// TestCancelRefundsWhatNobodyBuiltOn: all of the last reservation, and of others what they have more than those behind.
+func TestCancelRefundsWhatNobodyBuiltOn(t *testing.T) {
 	for _, p := range []Policy{TokenBucket{5, 1, time.Minute}, LeakyBucket{5, 1, time.Minute}, Smooth{Permits: 1, Interval: time.Minute, Burst: 5 * time.Minute}} {
 		b := newBench(t)
 		l := New(b.client, "name", p)
@@ -158,7 +158,7 @@ func TestCancelGivesBackWhatNobodyBuiltOn(t *testing.T) {
 		next := func() time.Duration {
 			t.Helper()
 			r := reserve(1)
-			require.NoError(t, r.giveBack(t.Context()))
+			require.NoError(t, r.revoke(t.Context()))
 			return r.delay
 		}
 		full := next()
@@ -231,13 +231,13 @@ func TestWhoIsServedAtOnceMakesNobodyForgotten(t *testing.T) {
 		require.NoError(t, err)
 		made = append(made, r)
 	}
-	require.NoError(t, made[1].giveBack(t.Context()))
+	require.NoError(t, made[1].revoke(t.Context()))
 	at, err := l.Reserve(t.Context(), 1)
 	require.NoError(t, err)
 	assert.Zero(t, at.delay)
 	before, err := l.Peek(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, made[2].giveBack(t.Context()))
+	require.NoError(t, made[2].revoke(t.Context()))
 	after, err := l.Peek(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, before[0].ResetAfter-time.Minute, after[0].ResetAfter)
@@ -270,7 +270,7 @@ func TestAllThatACallLostGoesBack(t *testing.T) {
 			}
 		}
 		assert.Positive(t, batch.Requests[2].RetryAfter)
-		call.GiveBack(batch)(t.Context())
+		call.Refund(batch)(t.Context())
 		after, err := l.Peek(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, before, after, "%T", p)

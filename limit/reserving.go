@@ -79,9 +79,9 @@ func (p reserving) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 	return false, nil
 }
 
-// GiveBack cancels the reservations of callers that had gone, the last one first: so all of them go
+// Refund cancels the reservations of callers that had gone, the last one first: so all of them go
 // back whole behind which nobody else has reserved.
-func (p reserving) GiveBack(b *engine.Batch) func(context.Context) {
+func (p reserving) Refund(b *engine.Batch) func(context.Context) {
 	var tickets []byte
 	for _, r := range slices.Backward(b.Lost) {
 		if len(tickets) > 0 {

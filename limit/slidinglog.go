@@ -53,13 +53,13 @@ func (p SlidingLog) keeps() []string { return inList }
 
 func (p SlidingLog) most() int64 { return p.Permits }
 
-func (p SlidingLog) outlook(_ int64, told []int64) (outlook, bool) {
+func (p SlidingLog) forecast(_ int64, told []int64) (forecast, bool) {
 	return newReturns(p.Permits, p.Interval, told)
 }
 
-// returnsOutlook is the state of permits that return one after another, an interval after they were
+// returnsForecast is the state of permits that return one after another, an interval after they were
 // taken or later.
-type returnsOutlook struct {
+type returnsForecast struct {
 	permits, taken int64
 	interval       time.Duration
 	end            time.Duration // from now: the last ones come back
@@ -74,11 +74,11 @@ type returning struct {
 
 // newReturns reads the permits taken, when the last of them come back, and then when and how many
 // do.
-func newReturns(permits int64, interval time.Duration, told []int64) (outlook, bool) {
+func newReturns(permits int64, interval time.Duration, told []int64) (forecast, bool) {
 	if len(told) < 2 || len(told)%2 != 0 {
 		return nil, false
 	}
-	o := returnsOutlook{permits: permits, taken: told[0], end: micros(told[1]), interval: interval}
+	o := returnsForecast{permits: permits, taken: told[0], end: micros(told[1]), interval: interval}
 	var back int64
 	for i := 2; i < len(told); i += 2 {
 		back = min(back, maxPermits) + told[i+1]
@@ -87,11 +87,11 @@ func newReturns(permits int64, interval time.Duration, told []int64) (outlook, b
 	return o, true
 }
 
-func (o returnsOutlook) limit() int64 { return o.permits }
+func (o returnsForecast) limit() int64 { return o.permits }
 
-func (o returnsOutlook) left() int64 { return o.permits - o.taken }
+func (o returnsForecast) left() int64 { return o.permits - o.taken }
 
-func (o returnsOutlook) wait(permits int64) (after time.Duration, known bool) {
+func (o returnsForecast) wait(permits int64) (after time.Duration, known bool) {
 	need := permits - o.left()
 	if need <= 0 || len(o.returns) == 0 {
 		return 0, need <= 0
@@ -101,11 +101,11 @@ func (o returnsOutlook) wait(permits int64) (after time.Duration, known bool) {
 	return o.returns[i].after, o.returns[i].permits >= need
 }
 
-func (o returnsOutlook) reset() time.Duration { return o.end }
+func (o returnsForecast) reset() time.Duration { return o.end }
 
 // earliest: where more is wanted than there is, what was granted has to come back, which takes an
 // interval each time.
-func (o returnsOutlook) earliest(wanted int64) time.Duration {
+func (o returnsForecast) earliest(wanted int64) time.Duration {
 	rounds := (wanted - 1) / o.permits
 	if rounds > int64(engine.Never/o.interval) {
 		return engine.Never

@@ -69,6 +69,6 @@ func (p SlidingWindow) keeps() []string { return inString }
 
 func (p SlidingWindow) most() int64 { return p.Permits }
 
-func (p SlidingWindow) outlook(_ int64, told []int64) (outlook, bool) {
+func (p SlidingWindow) forecast(_ int64, told []int64) (forecast, bool) {
 	return newReturns(p.Permits, p.Interval, told)
 }

@@ -156,25 +156,25 @@ func (p Smooth) most() int64 {
 	return int64(min(maxPermits, float64(mostCost.Microseconds())/price))
 }
 
-func (p Smooth) outlook(_ int64, told []int64) (outlook, bool) {
+func (p Smooth) forecast(_ int64, told []int64) (forecast, bool) {
 	if len(told) != 3 {
 		return nil, false
 	}
-	return smoothOutlook{p.Permits, told[0], micros(told[1]), micros(told[2])}, true
+	return smoothForecast{p.Permits, told[0], micros(told[1]), micros(told[2])}, true
 }
 
-// smoothOutlook is free for everybody from a moment on.
-type smoothOutlook struct {
+// smoothForecast is free for everybody from a moment on.
+type smoothForecast struct {
 	permits, stored int64
 	free, idle      time.Duration // from now
 }
 
-func (o smoothOutlook) limit() int64 { return o.permits }
+func (o smoothForecast) limit() int64 { return o.permits }
 
-func (o smoothOutlook) left() int64 { return o.stored }
+func (o smoothForecast) left() int64 { return o.stored }
 
-func (o smoothOutlook) wait(int64) (time.Duration, bool) { return o.free, true }
+func (o smoothForecast) wait(int64) (time.Duration, bool) { return o.free, true }
 
-func (o smoothOutlook) reset() time.Duration { return o.idle }
+func (o smoothForecast) reset() time.Duration { return o.idle }
 
-func (o smoothOutlook) earliest(int64) time.Duration { return o.free }
+func (o smoothForecast) earliest(int64) time.Duration { return o.free }

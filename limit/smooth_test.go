@@ -274,7 +274,7 @@ func TestSmooth_LargestCosts_AreCancelledWhole(t *testing.T) {
 		}
 		require.NotEmpty(t, made)
 		for i, r := range slices.Backward(made) {
-			require.NoError(t, r.giveBack(t.Context()))
+			require.NoError(t, r.revoke(t.Context()))
 			after, err := l.Peek(t.Context())
 			require.NoError(t, err)
 			assert.Equal(t, before[i].RetryAfter, after[0].RetryAfter, "%+v: %d", p, i)

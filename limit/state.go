@@ -12,7 +12,7 @@ import (
 type state struct {
 	now      int64 // Unix microseconds
 	most     int64
-	policies []outlook
+	policies []forecast
 	marks    []string // the texts of the policies: a refund of what the call took names them
 
 	leased int64 // permits that were taken for callers to come
@@ -35,11 +35,11 @@ func (s *state) add(p Policy, told rueidis.RedisMessage) bool {
 			return false
 		}
 	}
-	o, ok := p.outlook(s.now, numbers)
+	o, ok := p.forecast(s.now, numbers)
 	if !ok {
 		return false
 	}
-	if r, ok := o.(redissonOutlook); ok {
+	if r, ok := o.(redissonForecast); ok {
 		s.most = min(s.most, r.Limit()) // only Redis knows that
 	}
 	s.policies, s.marks = append(s.policies, o), append(s.marks, mark)
@@ -87,7 +87,7 @@ func (s *state) each(permits, later int64, granted bool) []engine.Answer {
 	return answers
 }
 
-func remaining(p outlook, later int64) int64 { return max(0, p.left()+later) }
+func remaining(p forecast, later int64) int64 { return max(0, p.left()+later) }
 
 func (s *state) reset() (after time.Duration) {
 	for _, p := range s.policies {
@@ -124,13 +124,13 @@ func (s *state) Earliest(wanted int64) (after time.Duration) {
 
 // Worse says that one of Redisson's layout has changed for the worse. The policies of this package
 // cannot: others have an ID of their own.
-func (s *state) Worse(than engine.Outlook) bool {
+func (s *state) Worse(than engine.Forecast) bool {
 	before, ok := than.(*state)
 	if !ok {
 		return true
 	}
 	for i, p := range s.policies {
-		if r, ok := p.(redissonOutlook); ok && r.Worse(before.policies[i].(redissonOutlook).Outlook) {
+		if r, ok := p.(redissonForecast); ok && r.Worse(before.policies[i].(redissonForecast).Forecast) {
 			return true
 		}
 	}

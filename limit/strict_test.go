@@ -207,7 +207,7 @@ func (s *strictRun) run(about string) {
 			}
 			s.count["granted"]++
 			var marks []string
-			if o, ok := batch.Outlook.(*state); ok {
+			if o, ok := batch.Forecast.(*state); ok {
 				marks = o.marks
 			} else {
 				marks = briefTexts(batch.Reply)

@@ -71,23 +71,23 @@ func (p TokenBucket) keeps() []string { return inString }
 
 func (p TokenBucket) most() int64 { return p.Capacity }
 
-func (p TokenBucket) outlook(_ int64, told []int64) (outlook, bool) {
+func (p TokenBucket) forecast(_ int64, told []int64) (forecast, bool) {
 	if len(told) != 3 {
 		return nil, false
 	}
-	return bucketOutlook{p.Capacity, p.Refill, p.Interval.Microseconds(), told[0], told[1], micros(told[2])}, true
+	return bucketForecast{p.Capacity, p.Refill, p.Interval.Microseconds(), told[0], told[1], micros(told[2])}, true
 }
 
-// bucketOutlook is a bucket that fills, or empties, evenly.
-type bucketOutlook struct {
+// bucketForecast is a bucket that fills, or empties, evenly.
+type bucketForecast struct {
 	capacity, refill, interval int64
 	taken, part                int64         // of a permit, in parts of an interval
 	begins                     time.Duration // from now: a clock has gone back
 }
 
-func (o bucketOutlook) limit() int64 { return o.capacity }
+func (o bucketForecast) limit() int64 { return o.capacity }
 
-func (o bucketOutlook) left() int64 {
+func (o bucketForecast) left() int64 {
 	left := o.capacity - o.taken
 	if o.part > 0 {
 		left--
@@ -96,7 +96,7 @@ func (o bucketOutlook) left() int64 {
 }
 
 // after says how long it takes until so many permits are free.
-func (o bucketOutlook) after(permits int64) time.Duration {
+func (o bucketForecast) after(permits int64) time.Duration {
 	if uint64(o.taken)+uint64(permits) < uint64(o.capacity) {
 		return 0
 	}
@@ -115,11 +115,11 @@ func (o bucketOutlook) after(permits int64) time.Duration {
 	return later(micros(int64(min(after, math.MaxInt64))), o.begins)
 }
 
-func (o bucketOutlook) wait(permits int64) (time.Duration, bool) { return o.after(permits), true }
+func (o bucketForecast) wait(permits int64) (time.Duration, bool) { return o.after(permits), true }
 
-func (o bucketOutlook) reset() time.Duration { return o.after(o.capacity) }
+func (o bucketForecast) reset() time.Duration { return o.after(o.capacity) }
 
-func (o bucketOutlook) earliest(wanted int64) time.Duration { return o.after(wanted) }
+func (o bucketForecast) earliest(wanted int64) time.Duration { return o.after(wanted) }
 
 // micros is a number of microseconds as a duration, engine.Never where it is more.
 func micros(n int64) time.Duration {

@@ -100,10 +100,10 @@ type Batch struct {
 	Text []byte
 
 	// What the reply told.
-	Reply   rueidis.RedisMessage // itself, for Protocol.GiveBack
-	Outlook Outlook              // nil where it told nothing but answers
-	Denied  int64                // the fewest permits that were denied, 0 for none
-	AllKeys bool                 // the call was not given all that the script needs
+	Reply    rueidis.RedisMessage // itself, for Protocol.Refund
+	Forecast Forecast             // nil where it told nothing but answers
+	Denied   int64                // the fewest permits that were denied, 0 for none
+	AllKeys  bool                 // the call was not given all that the script needs
 
 	Lease Lease // for callers to come
 
@@ -121,7 +121,7 @@ type Batch struct {
 
 	sent  time.Time // the moment that the call began
 	dated time.Time // the same by the limiter's clock, in whole milliseconds as scripts get it
-	asked time.Time // the moment that Outlook counts from
+	asked time.Time // the moment that Forecast counts from
 	call  *Call     // that nobody has told of yet, where that is wanted
 
 	// As of when it left.
@@ -163,7 +163,7 @@ func (b *Batch) clear() {
 // forget drops the reply to an earlier call.
 func (b *Batch) forget() {
 	clear(b.Lost)
-	b.Reply, b.Outlook, b.Denied, b.AllKeys, b.Lost, b.LostPermits, b.Granted = rueidis.RedisMessage{}, nil, 0, false, b.Lost[:0], 0, 0
+	b.Reply, b.Forecast, b.Denied, b.AllKeys, b.Lost, b.LostPermits, b.Granted = rueidis.RedisMessage{}, nil, 0, false, b.Lost[:0], 0, 0
 }
 
 // AppendRuns appends the permits of each request, with equal neighbours told once: "1*200 3*1".
@@ -216,8 +216,8 @@ type Lease struct {
 	Return  func(ctx context.Context, permits int64) error
 }
 
-// Outlook is what a reply tells of the time after it. It does not change.
-type Outlook interface {
+// Forecast is what a reply tells of the time after it. It does not change.
+type Forecast interface {
 	// Limit is the most permits that can ever be granted at once.
 	Limit() int64
 
@@ -235,9 +235,9 @@ type Outlook interface {
 	// for one after another: Never, or a time that may be too early, but not too late.
 	Earliest(wanted int64) time.Duration
 
-	// Worse says whether somebody who could have been served by another outlook may wait in vain by this one, since the
+	// Worse says whether somebody who could have been served by another forecast may wait in vain by this one, since the
 	// limiter itself has changed.
-	Worse(than Outlook) bool
+	Worse(than Forecast) bool
 }
 
 // Never is longer than anything lasts.

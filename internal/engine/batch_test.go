@@ -80,14 +80,14 @@ func TestBatch_Requests_AreBounded(t *testing.T) {
 	assert.Equal(t, inFlight, b.Requests[0].state)
 
 	// A batch that is used again is as good as new.
-	b.Outlook, b.Denied, b.Granted, b.Lost, b.answered = new(view), 3, 4, []*Request{{}}, make(chan struct{})
+	b.Forecast, b.Denied, b.Granted, b.Lost, b.answered = new(view), 3, 4, []*Request{{}}, make(chan struct{})
 	b.clear()
 	assert.Empty(t, b.Requests)
 	assert.Zero(t, b.permits)
 	assert.Zero(t, b.live)
 	assert.Nil(t, b.answered)
 	assert.Zero(t, b.Denied)
-	assert.Nil(t, b.Outlook)
+	assert.Nil(t, b.Forecast)
 	assert.Empty(t, b.Lost)
 	assert.Zero(t, b.Granted)
 	for e.first != nil {

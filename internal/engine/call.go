@@ -132,7 +132,7 @@ func (l *Limiter) releaseLost(ctx context.Context, b *Batch) {
 	if len(b.Lost) == 0 {
 		return
 	}
-	if work := l.Protocol.GiveBack(b); work != nil {
+	if work := l.Protocol.Refund(b); work != nil {
 		go work(Unattended(ctx))
 	}
 }

@@ -32,12 +32,12 @@ type denials struct {
 
 // denial is a reply that denied permits.
 type denial struct {
-	limiter *Limiter
-	outlook Outlook
-	permits int64         // the fewest that were denied
-	until   time.Duration // after dated: they may be free then
-	dated   time.Time     // the time of the call by the limiter's clock, without a monotonic reading
-	sent    time.Time     // the same by the process's clock
+	limiter  *Limiter
+	forecast Forecast
+	permits  int64         // the fewest that were denied
+	until    time.Duration // after dated: they may be free then
+	dated    time.Time     // the time of the call by the limiter's clock, without a monotonic reading
+	sent     time.Time     // the same by the process's clock
 }
 
 func newDenials(maxAge time.Duration, now func() time.Time, ownClock bool) *denials {
@@ -76,7 +76,7 @@ func (l *Limiter) deny(ask Ask) (Result, bool) {
 		return Result{}, false
 	}
 	d := found.(*denial)
-	if ask.Permits < d.permits || ask.Permits > d.outlook.Limit() {
+	if ask.Permits < d.permits || ask.Permits > d.forecast.Limit() {
 		return Result{}, false
 	}
 	// A clock that was set back shows a time at which the denial was not made.
@@ -85,7 +85,7 @@ func (l *Limiter) deny(ask Ask) (Result, bool) {
 		a.drop(d)
 		return Result{}, false
 	}
-	answer, known := d.outlook.Denied(ask.Permits)
+	answer, known := d.forecast.Denied(ask.Permits)
 	if !known {
 		return Result{}, false
 	}
@@ -100,7 +100,7 @@ func (l *Limiter) deny(ask Ask) (Result, bool) {
 
 // parts returns the answer of each part of a limiter: one may have its permits free again while another denies.
 func (d *denial) parts(permits int64, since time.Duration) []Answer {
-	parts := d.outlook.Parts(permits)
+	parts := d.forecast.Parts(permits)
 	for i := range parts {
 		p := &parts[i]
 		p.RetryAfter, p.ResetAfter = max(0, p.RetryAfter-since), max(0, p.ResetAfter-since)
@@ -111,14 +111,14 @@ func (d *denial) parts(permits int64, since time.Duration) []Answer {
 
 // remember keeps the denial of a batch, unless this client has changed the limiter since it was of that version.
 func (l *Limiter) remember(b *Batch, version uint64) {
-	if b.Outlook == nil || b.Denied == 0 {
+	if b.Forecast == nil || b.Denied == 0 {
 		return
 	}
-	answer, known := b.Outlook.Denied(b.Denied)
+	answer, known := b.Forecast.Denied(b.Denied)
 	if !known {
 		return
 	}
-	d := &denial{limiter: l, outlook: b.Outlook, permits: b.Denied, until: answer.RetryAfter, dated: b.dated, sent: b.sent}
+	d := &denial{limiter: l, forecast: b.Forecast, permits: b.Denied, until: answer.RetryAfter, dated: b.dated, sent: b.sent}
 	// By the process's clock: the program's own may panic, and the callers of the next call wait.
 	if a := l.Engine.denials; d.age(time.Now()) < min(d.until, a.maxAge) {
 		a.keep(d, version)

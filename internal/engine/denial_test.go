@@ -21,7 +21,7 @@ func denialOf(g *Engine, id string) *denial {
 
 // deniedNow is a reply of this moment that denied so many permits for a time.
 func deniedNow(g *Engine, permits int64, after time.Duration) *Batch {
-	b := &Batch{Outlook: &view{limit: 10, after: after}, Denied: permits, sent: time.Now()}
+	b := &Batch{Forecast: &view{limit: 10, after: after}, Denied: permits, sent: time.Now()}
 	if now := g.Now(); !now.IsZero() {
 		b.dated = time.UnixMilli(now.UnixMilli())
 	}
@@ -52,7 +52,7 @@ func TestDenial_Request_AnsweredWhereTheDenialCoversIt(t *testing.T) {
 				g := New(Settings{Denials: time.Hour})
 				now := time.Now()
 				g.denials.keep(&denial{
-					limiter: named(g, "a"), outlook: &view{limit: test.limit, free: test.free, after: 2 * second},
+					limiter: named(g, "a"), forecast: &view{limit: test.limit, free: test.free, after: 2 * second},
 					permits: test.fewest, until: 2 * second, dated: now.Round(0), sent: now,
 				}, 0)
 				pass(test.since)
@@ -207,11 +207,11 @@ func TestDenials_Full_RememberNoMore(t *testing.T) {
 
 func TestDenials_Reply_KeptWhereItDeniesForAWhile(t *testing.T) {
 	for name, reply := range map[string]*Batch{
-		"no permits were denied":     {Outlook: &view{limit: 10, after: second}},
-		"a reply without an outlook": {Denied: 2},
-		"the end is not known":       {Outlook: &view{limit: 10, free: 2, after: second}, Denied: 2},
-		"it has ended":               {Outlook: &view{limit: 10, after: 2 * time.Millisecond}, Denied: 2},
-		"it is too old":              {Outlook: &view{limit: 10, after: second}, Denied: 2, sent: time.Unix(0, 0)},
+		"no permits were denied":      {Forecast: &view{limit: 10, after: second}},
+		"a reply without an forecast": {Denied: 2},
+		"the end is not known":        {Forecast: &view{limit: 10, free: 2, after: second}, Denied: 2},
+		"it has ended":                {Forecast: &view{limit: 10, after: 2 * time.Millisecond}, Denied: 2},
+		"it is too old":               {Forecast: &view{limit: 10, after: second}, Denied: 2, sent: time.Unix(0, 0)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

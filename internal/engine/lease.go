@@ -156,8 +156,8 @@ func (h *leaseSet) store(b *Batch, err error, changes uint64) (unused release) {
 	if h == nil {
 		return nil
 	}
-	if err == nil && b.Outlook != nil {
-		h.free = b.Outlook.Free()
+	if err == nil && b.Forecast != nil {
+		h.free = b.Forecast.Free()
 	}
 	if b.Lease.Span == 0 {
 		return nil

@@ -37,9 +37,9 @@ type Protocol interface {
 	// of Batch. Or it sets other Args, with which the script goes on where it stopped.
 	Answer(b *Batch, reply rueidis.RedisMessage) (again bool, err error)
 
-	// GiveBack is what takes back what a batch was granted for its Lost requests, or nil where that is not possible. It runs
+	// Refund is what takes back what a batch was granted for its Lost requests, or nil where that is not possible. It runs
 	// once their batch is no longer used, and nobody waits for it.
-	GiveBack(b *Batch) func(context.Context)
+	Refund(b *Batch) func(context.Context)
 
 	// Explain makes the error of a Redis call say which limiter it is about.
 	Explain(ctx context.Context, err error) error

@@ -32,15 +32,15 @@ type queue struct {
 	due     time.Time     // when somebody who came is to be asked for at the latest; zero for nobody
 
 	// What the last call said.
-	known   bool
-	outlook Outlook // from the moment at on; nil where it told nothing but answers
-	at      time.Time
+	known    bool
+	forecast Forecast // from the moment at on; nil where it told nothing but answers
+	at       time.Time
 
 	batch  Batch
 	inCall []*waiter // those of the batch
 }
 
-// freshEnough is within how long of the last call Redis is asked for a caller that the known outlook does not deny.
+// freshEnough is within how long of the last call Redis is asked for a caller that the known forecast does not deny.
 const freshEnough = time.Second
 
 // list holds the waiters in order of arrival.
@@ -164,24 +164,24 @@ func (q *queue) next() time.Time {
 
 // aboveLimit reports whether a waiter can never be served, as far as the last call reported.
 func (q *queue) aboveLimit(w *waiter) bool {
-	return q.outlook != nil && w.Permits > q.outlook.Limit()
+	return q.forecast != nil && w.Permits > q.forecast.Limit()
 }
 
 // servable returns when a waiter could be served at the earliest if it were the first, as far as the last call reported.
 func (q *queue) servable(w *waiter) time.Time {
-	if q.outlook == nil || q.aboveLimit(w) {
+	if q.forecast == nil || q.aboveLimit(w) {
 		return q.at
 	}
-	return q.at.Add(q.outlook.Earliest(w.Permits))
+	return q.at.Add(q.forecast.Earliest(w.Permits))
 }
 
 // missedBy returns how long after now a waiter can be served at the earliest, behind others that want ahead permits, if that is
 // after its deadline; 0 if it may be served in time.
 func (q *queue) missedBy(w *waiter, ahead int64, now time.Time) time.Duration {
-	if w.deadline.IsZero() || q.outlook == nil {
+	if w.deadline.IsZero() || q.forecast == nil {
 		return 0
 	}
-	after := q.outlook.Earliest(ahead + w.Permits)
+	after := q.forecast.Earliest(ahead + w.Permits)
 	if after < Never {
 		after -= now.Sub(q.at)
 	}
@@ -196,10 +196,10 @@ func (q *queue) missedBy(w *waiter, ahead int64, now time.Time) time.Duration {
 func (q *queue) collect() {
 	b := &q.batch
 	b.Requests, q.inCall = b.Requests[:0], q.inCall[:0]
-	b.Outlook = nil // it is the queue's
+	b.Forecast = nil // it is the queue's
 	most := int64(MostPermits)
-	if q.outlook != nil {
-		most = q.outlook.Limit()
+	if q.forecast != nil {
+		most = q.forecast.Limit()
 	}
 	look := q.known && !q.ask && q.servable(q.waiters.first).After(time.Now())
 	var sum, servable int64
@@ -246,7 +246,7 @@ func (q *queue) deliver(err error) (done []*waiter) {
 		// Who was judged before would have been told otherwise now.
 		q.unchecked, q.ahead = q.waiters.first, 0
 	}
-	q.known, q.at, q.outlook = err == nil, b.asked, b.Outlook
+	q.known, q.at, q.forecast = err == nil, b.asked, b.Forecast
 	for _, w := range q.inCall {
 		if w.state != abandoned && err == nil && !w.Allowed && w.Err == nil {
 			w.state = queued
@@ -271,6 +271,6 @@ func (q *queue) deliver(err error) (done []*waiter) {
 // to be served by now and is not.
 func (q *queue) changedFor(b *Batch) bool {
 	first := q.inCall[0]
-	return b.Outlook != nil && q.outlook != nil && b.Outlook.Worse(q.outlook) ||
+	return b.Forecast != nil && q.forecast != nil && b.Forecast.Worse(q.forecast) ||
 		first.Err == nil && !first.Allowed && !q.servable(first).After(b.sent)
 }

@@ -14,16 +14,16 @@ func waiterFor(permits int64) *waiter { return &waiter{Request: Request{Permits:
 func TestQueue_Forecast_SetsWhenAWaiterIsServable(t *testing.T) {
 	at := time.Now()
 	for name, test := range map[string]struct {
-		outlook Outlook
-		permits int64
-		want    time.Duration
+		forecast Forecast
+		permits  int64
+		want     time.Duration
 	}{
 		"its permits are free": {&view{limit: 10, free: 4, after: 2 * second, every: second}, 4, 0},
 		"they come back":       {&view{limit: 10, free: 4, after: 2 * second, every: second}, 5, 2 * second},
 		"nothing is known":     {nil, 5, 0},
 		"it is never served":   {&view{limit: 10, after: 2 * second, every: second}, 11, 0},
 	} {
-		q := &queue{known: true, outlook: test.outlook, at: at}
+		q := &queue{known: true, forecast: test.forecast, at: at}
 		assert.Equal(t, test.want, q.servable(waiterFor(test.permits)).Sub(at), name)
 	}
 }
@@ -49,14 +49,14 @@ func TestQueue_Deadlines_MissedOnesAreFound(t *testing.T) {
 		"more intervals than a Duration": {permits: 1, ahead: 1 << 62, timeout: time.Hour, want: Never},
 		"and known for a while":          {permits: 1, ahead: 1 << 62, timeout: time.Hour, want: Never, change: func(q *queue, _ *view) { q.at = now.Add(-second) }},
 		"a time that overflows":          {permits: 1, ahead: 20, timeout: time.Hour, want: Never, change: func(_ *queue, v *view) { v.every = 1 << 62 }},
-		"nothing is known of the limit":  {permits: 1, ahead: 1000, timeout: 1, change: func(q *queue, _ *view) { q.outlook = nil }},
+		"nothing is known of the limit":  {permits: 1, ahead: 1000, timeout: 1, change: func(q *queue, _ *view) { q.forecast = nil }},
 		"known for a while":              {permits: 3, timeout: second, change: func(q *queue, _ *view) { q.at = now.Add(-second) }},
 		"known for a while, and more":    {permits: 3, timeout: second - 1, want: second, change: func(q *queue, _ *view) { q.at = now.Add(-second) }},
 		"over, and what was known past":  {permits: 3, timeout: -second, want: 1, change: func(q *queue, _ *view) { q.at = now.Add(-2 * second) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := &view{limit: 10, free: test.free, after: 2 * second, every: 10 * second}
-			q := &queue{known: true, outlook: v, at: now}
+			q := &queue{known: true, forecast: v, at: now}
 			if test.change != nil {
 				test.change(q, v)
 			}
@@ -71,14 +71,14 @@ func TestQueue_Deadlines_MissedOnesAreFound(t *testing.T) {
 
 func TestQueue_NewCaller_IsRefusedByTheForecast(t *testing.T) {
 	now := time.Now()
-	q := &queue{known: true, outlook: &view{limit: 10, after: 5 * second, every: 10 * second}, at: now}
+	q := &queue{known: true, forecast: &view{limit: 10, after: 5 * second, every: 10 * second}, at: now}
 	for permits, want := range map[int64]bool{1: false, 10: false, 11: true} {
 		assert.Equal(t, want, q.hopeless(waiterFor(permits), 0, now), permits)
 	}
 	short := waiterFor(1)
 	short.deadline = now.Add(second)
 	assert.True(t, q.hopeless(short, 0, now))
-	q.outlook = nil // a call that failed brought none
+	q.forecast = nil // a call that failed brought none
 	assert.False(t, q.hopeless(waiterFor(11), 0, now))
 }
 
@@ -90,13 +90,13 @@ func TestQueue_Call_CarriesThoseThatCouldBeServed(t *testing.T) {
 		want  int // so many of them leave
 	}{
 		"nothing is known":                         {queue{}, []int64{4, 6, 1, 9}, 4},
-		"a limit":                                  {queue{known: true, outlook: &view{limit: 10, free: 10}}, []int64{4, 6, 1, 9}, 3},
-		"the first has to wait":                    {queue{known: true, outlook: &view{limit: 10, free: 3, after: time.Hour, every: time.Hour}}, []int64{4, 6, 1, 9}, 1},
-		"the first may be served":                  {queue{known: true, outlook: &view{limit: 10, free: 4, after: time.Hour, every: time.Hour}}, []int64{4, 6, 1, 9}, 3},
-		"something has changed":                    {queue{known: true, ask: true, outlook: &view{limit: 10, after: time.Hour, every: time.Hour}}, []int64{4, 6, 1, 9}, 3},
-		"one that can never be served":             {queue{known: true, outlook: &view{limit: 5, free: 5}}, []int64{4, 6, 1, 9}, 4},
-		"another that can never be served":         {queue{known: true, outlook: &view{limit: 4, free: 4}}, []int64{4, 6, 1, 9}, 3},
-		"one that can never be served comes first": {queue{known: true, outlook: &view{limit: 5, free: 4, after: time.Hour, every: time.Hour}}, []int64{6, 4, 1}, 3},
+		"a limit":                                  {queue{known: true, forecast: &view{limit: 10, free: 10}}, []int64{4, 6, 1, 9}, 3},
+		"the first has to wait":                    {queue{known: true, forecast: &view{limit: 10, free: 3, after: time.Hour, every: time.Hour}}, []int64{4, 6, 1, 9}, 1},
+		"the first may be served":                  {queue{known: true, forecast: &view{limit: 10, free: 4, after: time.Hour, every: time.Hour}}, []int64{4, 6, 1, 9}, 3},
+		"something has changed":                    {queue{known: true, ask: true, forecast: &view{limit: 10, after: time.Hour, every: time.Hour}}, []int64{4, 6, 1, 9}, 3},
+		"one that can never be served":             {queue{known: true, forecast: &view{limit: 5, free: 5}}, []int64{4, 6, 1, 9}, 4},
+		"another that can never be served":         {queue{known: true, forecast: &view{limit: 4, free: 4}}, []int64{4, 6, 1, 9}, 3},
+		"one that can never be served comes first": {queue{known: true, forecast: &view{limit: 5, free: 4, after: time.Hour, every: time.Hour}}, []int64{6, 4, 1}, 3},
 		"no call asks for more than a grant":       {queue{}, []int64{1, MostPermits - 1, 1}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -131,7 +131,7 @@ func TestQueue_CallerLeavesWithItsAnswer_TakesIt(t *testing.T) {
 	assert.False(t, l.Engine.abandon(e, &w.Request))
 
 	refused := &waiter{Request: Request{Permits: 2}}
-	e.queue.outlook = &view{limit: 1}
+	e.queue.forecast = &view{limit: 1}
 	e.queue.waiters.push(refused)
 	require.True(t, l.denyHopeless(e.queue, refused, 0, time.Now()))
 	assert.Equal(t, answered, refused.state)

@@ -173,7 +173,7 @@ func (l *Limiter) checkArrivals(q *queue, began uint64) (done []*waiter, more bo
 func (l *Limiter) denyHopeless(q *queue, w *waiter, ahead int64, now time.Time) bool {
 	var err error
 	if q.aboveLimit(w) {
-		err = l.Protocol.AboveLimit(w.Permits, q.outlook.Limit())
+		err = l.Protocol.AboveLimit(w.Permits, q.forecast.Limit())
 	} else if after := q.missedBy(w, ahead, now); after > 0 {
 		err = &errDeadline{w.Permits, l.Name, after}
 	} else {

@@ -100,7 +100,7 @@ func (l *window) Answer(b *Batch, message rueidis.RedisMessage) (again bool, err
 		return false, fmt.Errorf("%d letters for %d requests: %w", len(letters), len(b.Requests), err)
 	}
 	v := &view{l.limit, numbers[1], time.Duration(numbers[2]) * time.Millisecond, l.every}
-	b.Outlook = v
+	b.Forecast = v
 	left := v.free
 	for i := len(b.Requests) - 1; i >= 0; i-- {
 		r := b.Requests[i]
@@ -118,7 +118,7 @@ func (l *window) Answer(b *Batch, message rueidis.RedisMessage) (again bool, err
 	return false, nil
 }
 
-func (l *window) GiveBack(b *Batch) func(context.Context) {
+func (l *window) Refund(b *Batch) func(context.Context) {
 	var permits int64
 	for _, r := range b.Lost {
 		permits += r.Permits
@@ -146,7 +146,7 @@ func (e aboveLimit) Error() string { return fmt.Sprintf("%d permits of %d", e.pe
 
 func (l *window) AboveLimit(permits, limit int64) error { return aboveLimit{permits, limit} }
 
-// view is the outlook of a window.
+// view is the forecast of a window.
 type view struct {
 	limit, free int64
 	after       time.Duration // until it ends
@@ -178,7 +178,7 @@ func (v *view) Earliest(wanted int64) time.Duration {
 	return v.after + time.Duration(rounds)*v.every
 }
 
-func (v *view) Worse(than Outlook) bool {
+func (v *view) Worse(than Forecast) bool {
 	before := than.(*view)
 	return v.limit < before.limit || v.every > before.every
 }

@@ -41,11 +41,11 @@ type Limiter struct {
 	Member func() string
 
 	// Forecast returns the forecast of a reply.
-	Forecast func(Reply) engine.Outlook
+	Forecast func(Reply) engine.Forecast
 
-	// Release releases permits, the oldest first, and GiveBack those of one grant.
-	Release  func(ctx context.Context, permits int64) error
-	GiveBack func(ctx context.Context, permits int64, member string, granted int64) error
+	// Release releases permits, the oldest first, and Refund those of one grant.
+	Release func(ctx context.Context, permits int64) error
+	Refund  func(ctx context.Context, permits int64, member string, granted int64) error
 
 	// CountDrift corrects drift, if a count of the limiter's permits is due.
 	CountDrift func(ctx context.Context)
