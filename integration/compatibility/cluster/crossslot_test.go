@@ -1,7 +1,6 @@
 package cluster_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/integration/compatibility/oracle"
+	"github.com/rratelimiter/rratelimiter/integration/tools/everycall"
 )
 
 // badNames are names whose keys do not share a slot: a brace that never closes, one that never opened, and an empty tag. The second
@@ -23,56 +23,6 @@ var badNames = []struct{ name, value string }{
 	{"{", "{:value"},
 }
 
-// calls are all public calls that ask Redis about a limiter, but Rename, RenameNX and Copy.
-var calls = map[string]func(context.Context, *rratelimiter.Limiter) error{
-	"TrySetRate": func(ctx context.Context, l *rratelimiter.Limiter) error {
-		_, err := l.TrySetRate(ctx, rratelimiter.Rate{Permits: 1, Interval: time.Second})
-		return err
-	},
-	"SetRate": func(ctx context.Context, l *rratelimiter.Limiter) error {
-		return l.SetRate(ctx, rratelimiter.Rate{Permits: 1, Interval: time.Second})
-	},
-	"UpdateRate": func(ctx context.Context, l *rratelimiter.Limiter) error {
-		_, err := l.UpdateRate(ctx, rratelimiter.Rate{Permits: 1, Interval: time.Second})
-		return err
-	},
-	"Config": func(ctx context.Context, l *rratelimiter.Limiter) error { _, err := l.Config(ctx); return err },
-	"TryAcquire": func(ctx context.Context, l *rratelimiter.Limiter) error {
-		_, err := l.TryAcquire(ctx, 1)
-		return err
-	},
-	"TryAcquireWithin": func(ctx context.Context, l *rratelimiter.Limiter) error {
-		_, err := l.TryAcquireWithin(ctx, 1, time.Second)
-		return err
-	},
-	"Acquire": func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Acquire(ctx, 1) },
-	"Take":    func(ctx context.Context, l *rratelimiter.Limiter) error { _, err := l.Take(ctx, 1); return err },
-	"Release": func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Release(ctx, 1) },
-	"AvailablePermits": func(ctx context.Context, l *rratelimiter.Limiter) error {
-		_, err := l.AvailablePermits(ctx)
-		return err
-	},
-	"Exists": func(ctx context.Context, l *rratelimiter.Limiter) error { _, err := l.Exists(ctx); return err },
-	"Delete": func(ctx context.Context, l *rratelimiter.Limiter) error { _, err := l.Delete(ctx); return err },
-	"Unlink": func(ctx context.Context, l *rratelimiter.Limiter) error { _, err := l.Unlink(ctx); return err },
-	"Expire": func(ctx context.Context, l *rratelimiter.Limiter) error {
-		_, err := l.Expire(ctx, time.Hour)
-		return err
-	},
-	"ExpireAt": func(ctx context.Context, l *rratelimiter.Limiter) error {
-		_, err := l.ExpireAt(ctx, time.Now().Add(time.Hour))
-		return err
-	},
-	"ClearExpire": func(ctx context.Context, l *rratelimiter.Limiter) error { _, err := l.ClearExpire(ctx); return err },
-	"RemainTimeToLive": func(ctx context.Context, l *rratelimiter.Limiter) error {
-		_, err := l.RemainTimeToLive(ctx)
-		return err
-	},
-	"ExpireTime":   func(ctx context.Context, l *rratelimiter.Limiter) error { _, err := l.ExpireTime(ctx); return err },
-	"Touch":        func(ctx context.Context, l *rratelimiter.Limiter) error { _, err := l.Touch(ctx); return err },
-	"SizeInMemory": func(ctx context.Context, l *rratelimiter.Limiter) error { _, err := l.SizeInMemory(ctx); return err },
-}
-
 // No call can work on a name whose keys do not share a slot. Redisson lets the server refuse it; here nothing is sent, and the error
 // tells which key is where.
 func TestNamesWhoseKeysDoNotShareASlot(t *testing.T) {
@@ -81,8 +31,8 @@ func TestNamesWhoseKeysDoNotShareASlot(t *testing.T) {
 		slots := slotsOf(t, bad.name, bad.value)
 		require.NotEqual(t, slots[0], slots[1], "%q would be a good name", bad.name)
 		l := client.Limiter(bad.name)
-		for call, do := range calls {
-			err := do(ctx, l)
+		for call, do := range everycall.OfOneName(l, rratelimiter.Rate{Permits: 1, Interval: time.Second}) {
+			err := do(ctx)
 			require.ErrorIs(t, err, rratelimiter.ErrCrossSlot, "%s of %q", call, bad.name)
 			require.ErrorContains(t, err, fmt.Sprintf("%q is in slot %d, %q in slot %d", bad.name, slots[0], bad.value, slots[1]), call)
 		}

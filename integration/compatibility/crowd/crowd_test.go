@@ -2,7 +2,6 @@
 package crowd_test
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/integration/compatibility/oracle"
+	"github.com/rratelimiter/rratelimiter/integration/tools/env"
 	"github.com/rratelimiter/rratelimiter/integration/tools/ledger"
 	"github.com/rratelimiter/rratelimiter/integration/tools/monitor"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
@@ -41,13 +41,7 @@ const (
 )
 
 // duration is how long a crowd lasts: CROWD, by default 3s.
-var duration = func() time.Duration {
-	d, err := time.ParseDuration(cmp.Or(os.Getenv("CROWD"), "3s"))
-	if err != nil {
-		panic("CROWD must be a duration")
-	}
-	return d
-}()
+var duration = env.Duration("CROWD", 3*time.Second)
 
 // Two JVMs and two Go processes take 1 to 3 permits at a time, in every way there is. Together they never get more than the rate in an
 // interval, and once all have stopped every permit is back within an interval.
@@ -156,13 +150,7 @@ func crowdInJava(ctx context.Context, l *oracle.Limiter, end time.Time, book *le
 			if err != nil {
 				book.Failed(err, 1)
 			}
-			for _, g := range got.Grants {
-				book.Granted(ledger.Grant{Start: g.Start, End: g.End, Permits: g.Permits, Who: "java"})
-			}
-			book.Denied(got.Denials)
-			for text, n := range got.Errors {
-				book.Failed(errors.New(text), n)
-			}
+			got.Book(book)
 		})
 	}
 	ways.Go(func() {

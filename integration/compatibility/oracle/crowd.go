@@ -3,6 +3,8 @@ package oracle
 import (
 	"context"
 	"time"
+
+	"github.com/rratelimiter/rratelimiter/integration/tools/ledger"
 )
 
 // Crowd is many Java threads that take permits of one limiter in a loop, as fast as it gives them.
@@ -22,6 +24,17 @@ type CrowdResult struct {
 	// Errors counts the calls that failed, by exception and message, without what Redisson appends on the single call. An error
 	// ends no thread.
 	Errors map[string]int64
+}
+
+// Book books the calls in a ledger, as those of Java. Errors have a message alone.
+func (r CrowdResult) Book(book *ledger.Ledger) {
+	for _, g := range r.Grants {
+		book.Granted(ledger.Grant{Start: g.Start, End: g.End, Permits: g.Permits, Who: "java"})
+	}
+	book.Denied(r.Denials)
+	for message, n := range r.Errors {
+		book.Failed(&Error{Message: message}, n)
+	}
 }
 
 // Grant is one call of a Crowd that got its permits: Redis granted them between Start, read right before the call, and End, read right

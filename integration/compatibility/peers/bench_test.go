@@ -2,10 +2,7 @@
 package peers
 
 import (
-	"cmp"
 	"context"
-	"os"
-	"strconv"
 	"testing"
 	"time"
 
@@ -13,17 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/integration/tools/env"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
 // steps is how many calls are compared for each policy: POLICY_STEPS, by default 1,000.
-var steps = func() int {
-	n, err := strconv.Atoi(cmp.Or(os.Getenv("POLICY_STEPS"), "1000"))
-	if err != nil || n < 1 {
-		panic("POLICY_STEPS wants a number above 0")
-	}
-	return n
-}()
+var steps = int(env.Number("POLICY_STEPS", 1000))
 
 // bench is a Redis server and a clock that the test turns. The clocks of the server and of the process run by themselves: the tests
 // have times of minutes, so that they do not matter, and keys do not expire.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,6 +18,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/integration/compatibility/calls"
 	"github.com/rratelimiter/rratelimiter/integration/compatibility/oracle"
+	"github.com/rratelimiter/rratelimiter/integration/tools/env"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 	"github.com/rratelimiter/rratelimiter/integration/tools/state"
 )
@@ -43,8 +43,8 @@ const (
 // that make them do so are known by name and counted, and only what these may touch differs; the two limiters are made equal again then,
 // the one like the other or the other like the one.
 func TestRandomSequences(t *testing.T) {
-	first := number(t, "SEQUENCE_SEED", uint64(time.Now().UnixNano()))
-	count := number(t, "SEQUENCE_SEEDS", seeds)
+	first := env.Seed("SEQUENCE_SEED", uint64(time.Now().UnixNano()))
+	count := uint64(env.Number("SEQUENCE_SEEDS", seeds))
 	eachRelease(t, func(t *testing.T, r *run) {
 		r.stories(t)
 		for seed := first; seed < first+count; seed++ {
@@ -59,17 +59,6 @@ func TestRandomSequences(t *testing.T) {
 		require.Greater(t, 3*granted, 2*denied, "most acquires must not be trivial denials")
 		require.Greater(t, 2*r.sharers, 3*r.sharedCalls, "callers of one moment must share calls")
 	})
-}
-
-func number(t *testing.T, variable string, otherwise uint64) uint64 {
-	t.Helper()
-	text := os.Getenv(variable)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.ParseUint(text, 10, 64)
-	require.NoError(t, err, variable)
-	return n
 }
 
 // eachRelease runs a test against every release of Redisson that is to be tested.

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,27 +14,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/integration/tools/env"
 	"github.com/rratelimiter/rratelimiter/integration/tools/ledger"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// setting is a number from the environment, or its default.
-func setting(t *testing.T, name string, fallback uint64) uint64 {
-	t.Helper()
-	text := os.Getenv(name)
-	if text == "" {
-		return fallback
-	}
-	n, err := strconv.ParseUint(text, 10, 64)
-	require.NoError(t, err, "%s must be a number", name)
-	return n
-}
-
 // Random corruption of the five keys between calls: each call works or names what it found, nothing is granted above the rate, and
 // the limiter can be repaired.
 func TestEveryCallWorksOrNamesTheCorruption(t *testing.T) {
-	seed := setting(t, "CORRUPTION_SEED", rand.Uint64())
-	rounds := int(setting(t, "CORRUPTION_ROUNDS", 1500))
+	seed := env.Seed("CORRUPTION_SEED", rand.Uint64())
+	rounds := int(env.Number("CORRUPTION_ROUNDS", 1500))
 	t.Logf("CORRUPTION_SEED=%d", seed)
 
 	server := servers.Single(t)

@@ -1,13 +1,13 @@
 package joined_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter/integration/faults/outages"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
@@ -50,30 +50,10 @@ func TestClusterFailover(t *testing.T) {
 		l := start(t, option)
 		time.Sleep(500 * time.Millisecond)
 		require.NoError(t, master.Kill())
-		lost := loss{newestGrant(t, replica, hour), newestGrant(t, replica, second), time.Now()}
+		lost := loss{outages.NewestGrant(t, replica, hour+":quota"), outages.NewestGrant(t, replica, second+":quota"), time.Now()}
 		await(replica)
 		l.awaitGrants(time.Now())
 		time.Sleep(500 * time.Millisecond)
 		l.finish(lost, kinds...)
 	})
-}
-
-// newestGrant is the moment of the newest grant of a Join that a replica knows. Its master made all grants that the replica has not
-// seen after that one, so their calls ended at that moment or later.
-func newestGrant(t *testing.T, replica *servers.Server, name string) time.Time {
-	t.Helper()
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{replica.Addr()}, ForceSingleClient: true, DisableCache: true})
-	require.NoError(t, err)
-	defer client.Close()
-	var newest []rueidis.ZScore
-	require.NoError(t, client.Dedicated(func(c rueidis.DedicatedClient) error {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		// A server that is in no cluster refuses READONLY, and needs none.
-		_ = c.Do(ctx, c.B().Readonly().Build()).Error()
-		newest, err = c.Do(ctx, c.B().Zrevrange().Key(name+":quota:permits").Start(0).Stop(0).Withscores().Build()).AsZScores()
-		return err
-	}))
-	require.Len(t, newest, 1, "the replica on %s knows no grant of %s", replica.Addr(), name)
-	return time.UnixMilli(int64(newest[0].Score))
 }

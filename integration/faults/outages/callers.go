@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter/integration/compatibility/oracle"
-	"github.com/rratelimiter/rratelimiter/integration/tools/ledger"
 )
 
 // warmUp takes the permits of one interval evenly. From then on they come back evenly, rather than all at once.
@@ -102,12 +101,6 @@ func (l *Load) javaCrowd(crowd oracle.Crowd) {
 			l.t.Errorf("the Java side has ended: %v", err)
 			return
 		}
-		for _, g := range got.Grants {
-			l.javaBooks.Granted(ledger.Grant{Start: g.Start, End: g.End, Permits: g.Permits, Who: "java"})
-		}
-		l.javaBooks.Denied(got.Denials)
-		for message, n := range got.Errors {
-			l.javaBooks.Failed(&oracle.Error{Message: message}, n)
-		}
+		got.Book(l.javaBooks)
 	}
 }

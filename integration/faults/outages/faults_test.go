@@ -1,14 +1,10 @@
 package outages
 
 import (
-	"context"
 	"fmt"
 	"os"
-	"strconv"
 	"testing"
-	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
@@ -52,26 +48,4 @@ func awaitMaster(t *testing.T, cluster *servers.Cluster, slot int, want *servers
 		}
 		return err
 	})
-}
-
-// newestGrant is the moment of the newest grant that a replica knows. Its master made all grants that the replica has not
-// seen after that one, so their calls ended at that moment or later.
-func newestGrant(t *testing.T, replica *servers.Server) time.Time {
-	t.Helper()
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{replica.Addr()}, ForceSingleClient: true, DisableCache: true})
-	require.NoError(t, err)
-	defer client.Close()
-	var newest []rueidis.ZScore
-	require.NoError(t, client.Dedicated(func(c rueidis.DedicatedClient) error {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		// A server that is in no cluster refuses READONLY, and needs none.
-		_ = c.Do(ctx, c.B().Readonly().Build()).Error()
-		newest, err = c.Do(ctx, c.B().Zrevrange().Key(grantsKey).Start(0).Stop(0).Withscores().Build()).AsZScores()
-		return err
-	}))
-	require.Len(t, newest, 1, "the replica on %s knows no grant", replica.Addr())
-	ms, err := strconv.ParseInt(strconv.FormatFloat(newest[0].Score, 'f', 0, 64), 10, 64)
-	require.NoError(t, err)
-	return time.UnixMilli(ms)
 }

@@ -26,8 +26,6 @@ const (
 	Name     = "{shop}:checkout"
 	Rate     = 500
 	Interval = time.Second
-
-	grantsKey = Name + ":permits"
 )
 
 const (

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"net"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -16,63 +15,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/integration/tools/env"
+	"github.com/rratelimiter/rratelimiter/integration/tools/everycall"
 	"github.com/rratelimiter/rratelimiter/integration/tools/leaks"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
-
-// everyCall is each public call that asks Redis.
-var everyCall = map[string]func(context.Context, *rratelimiter.Limiter) error{
-	"TrySetRate": func(ctx context.Context, l *rratelimiter.Limiter) error {
-		_, err := l.TrySetRate(ctx, outageRate)
-		return err
-	},
-	"SetRate": func(ctx context.Context, l *rratelimiter.Limiter) error { return l.SetRate(ctx, outageRate) },
-	"UpdateRate": func(ctx context.Context, l *rratelimiter.Limiter) error {
-		_, err := l.UpdateRate(ctx, outageRate)
-		return err
-	},
-	"Config":     func(ctx context.Context, l *rratelimiter.Limiter) error { _, err := l.Config(ctx); return err },
-	"TryAcquire": func(ctx context.Context, l *rratelimiter.Limiter) error { _, err := l.TryAcquire(ctx, 1); return err },
-	"TryAcquireWithin": func(ctx context.Context, l *rratelimiter.Limiter) error {
-		_, err := l.TryAcquireWithin(ctx, 1, time.Minute)
-		return err
-	},
-	"Acquire": func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Acquire(ctx, 1) },
-	"Take":    func(ctx context.Context, l *rratelimiter.Limiter) error { _, err := l.Take(ctx, 1); return err },
-	"Release": func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Release(ctx, 1) },
-	"AvailablePermits": func(ctx context.Context, l *rratelimiter.Limiter) error {
-		_, err := l.AvailablePermits(ctx)
-		return err
-	},
-	"Exists": func(ctx context.Context, l *rratelimiter.Limiter) error { _, err := l.Exists(ctx); return err },
-	"Delete": func(ctx context.Context, l *rratelimiter.Limiter) error { _, err := l.Delete(ctx); return err },
-	"Unlink": func(ctx context.Context, l *rratelimiter.Limiter) error { _, err := l.Unlink(ctx); return err },
-	"Expire": func(ctx context.Context, l *rratelimiter.Limiter) error {
-		_, err := l.Expire(ctx, time.Hour)
-		return err
-	},
-	"ExpireAt": func(ctx context.Context, l *rratelimiter.Limiter) error {
-		_, err := l.ExpireAt(ctx, time.Now().Add(time.Hour))
-		return err
-	},
-	"ClearExpire": func(ctx context.Context, l *rratelimiter.Limiter) error { _, err := l.ClearExpire(ctx); return err },
-	"RemainTimeToLive": func(ctx context.Context, l *rratelimiter.Limiter) error {
-		_, err := l.RemainTimeToLive(ctx)
-		return err
-	},
-	"ExpireTime": func(ctx context.Context, l *rratelimiter.Limiter) error { _, err := l.ExpireTime(ctx); return err },
-	"Rename":     func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Rename(ctx, "{shop}:other") },
-	"RenameNX": func(ctx context.Context, l *rratelimiter.Limiter) error {
-		_, err := l.RenameNX(ctx, "{shop}:other")
-		return err
-	},
-	"Copy": func(ctx context.Context, l *rratelimiter.Limiter) error {
-		_, err := l.Copy(ctx, "{shop}:other")
-		return err
-	},
-	"Touch":        func(ctx context.Context, l *rratelimiter.Limiter) error { _, err := l.Touch(ctx); return err },
-	"SizeInMemory": func(ctx context.Context, l *rratelimiter.Limiter) error { _, err := l.SizeInMemory(ctx); return err },
-}
 
 var outageRate = rratelimiter.Rate{Permits: 1_000_000, Interval: time.Hour}
 
@@ -92,12 +39,7 @@ const (
 // Issue 9, point 6: the server is down for OUTAGE, and every call is made again and again meanwhile, with a deadline, with a context that
 // is cancelled, and with one that cannot end. Each has its error in time. Once the last caller has gone nothing goes on for it.
 func TestEveryCallInAnOutage(t *testing.T) {
-	length := 5 * time.Second
-	if text := os.Getenv("OUTAGE"); text != "" {
-		var err error
-		length, err = time.ParseDuration(text)
-		require.NoError(t, err, "OUTAGE must be a duration")
-	}
+	length := env.Duration("OUTAGE", 5*time.Second)
 	for name, test := range map[string]struct {
 		fail    func(*servers.Server) error
 		mend    func(*servers.Server) error
@@ -115,15 +57,16 @@ func TestEveryCallInAnOutage(t *testing.T) {
 				InitAddress: []string{server.Addr()}, ConnWriteTimeout: givenUp, Dialer: net.Dialer{Timeout: connecting},
 			})
 			limiter := rratelimiter.New(redis, test.options...).Limiter(Name)
+			calls := everycall.Of(limiter, outageRate, "{shop}:other")
 			for _, call := range []string{"SetRate", "TryAcquire", "Exists", "SizeInMemory"} {
-				require.NoError(t, everyCall[call](t.Context(), limiter)) // which makes the connections
+				require.NoError(t, calls[call](t.Context())) // which makes the connections
 			}
 			require.Zero(t, leaks.OfLimiters(patience))
 			idle := leaks.ClientsNow()
 
 			require.NoError(t, test.fail(server))
-			outage := newOutage(limiter, time.Now().Add(length))
-			for _, call := range slices.Sorted(maps.Keys(everyCall)) {
+			outage := newOutage(calls, time.Now().Add(length))
+			for _, call := range slices.Sorted(maps.Keys(calls)) {
 				outage.call(call, "deadline", func() (context.Context, context.CancelFunc) {
 					return context.WithTimeout(context.Background(), impatience)
 				})
@@ -142,7 +85,7 @@ func TestEveryCallInAnOutage(t *testing.T) {
 			}
 			require.NoError(t, test.mend(server))
 
-			t.Logf("%d calls; those whose context ended came back up to %v later, the others took up to %v", outage.calls,
+			t.Logf("%d calls; those whose context ended came back up to %v later, the others took up to %v", outage.made,
 				outage.latest.Round(time.Millisecond), outage.longest.Round(time.Millisecond))
 			require.Empty(t, outage.wrong)
 			require.Less(t, outage.latest, late, "a call outlived its context")
@@ -151,7 +94,7 @@ func TestEveryCallInAnOutage(t *testing.T) {
 			require.Eventually(t, func() bool {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
-				return limiter.SetRate(ctx, outageRate) == nil && everyCall["TryAcquire"](ctx, limiter) == nil
+				return limiter.SetRate(ctx, outageRate) == nil && calls["TryAcquire"](ctx) == nil
 			}, patience, 10*time.Millisecond, "it works again")
 		})
 	}
@@ -159,20 +102,20 @@ func TestEveryCallInAnOutage(t *testing.T) {
 
 // outage is callers who ask a Redis that is down.
 type outage struct {
-	limiter *rratelimiter.Limiter
+	calls   map[string]func(context.Context) error
 	until   time.Time
 	callers sync.WaitGroup
 
 	mu      sync.Mutex
 	open    map[string]bool // those that wait for an answer
-	calls   int
+	made    int
 	latest  time.Duration // by how much a call outlived its context at most
 	longest time.Duration // how long one took whose context cannot end
 	wrong   []string      // the first answers that should not be
 }
 
-func newOutage(l *rratelimiter.Limiter, until time.Time) *outage {
-	return &outage{limiter: l, until: until, open: make(map[string]bool)}
+func newOutage(calls map[string]func(context.Context) error, until time.Time) *outage {
+	return &outage{calls: calls, until: until, open: make(map[string]bool)}
 }
 
 // call makes one call again and again.
@@ -184,7 +127,7 @@ func (o *outage) call(name, kind string, begin func() (context.Context, context.
 			o.mu.Unlock()
 			ctx, cancel := begin()
 			start := time.Now()
-			err := everyCall[name](ctx, o.limiter)
+			err := o.calls[name](ctx)
 			took := time.Since(start)
 			cancel()
 			o.book(name, kind, err, took)
@@ -213,7 +156,7 @@ func (o *outage) await(t *testing.T) {
 func (o *outage) book(name, kind string, err error, took time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.calls++
+	o.made++
 	delete(o.open, name+", "+kind)
 	if kind == "no end" {
 		o.longest = max(o.longest, took)

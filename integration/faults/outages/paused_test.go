@@ -43,7 +43,7 @@ func TestMasterPaused(t *testing.T) {
 	load.Run(time.Second)
 	load.Break()
 	require.NoError(t, master.Pause())
-	load.MayLose(newestGrant(t, replica), time.Now())
+	load.MayLose(NewestGrant(t, replica, Name), time.Now())
 	load.Run(3 * time.Second)
 	awaitMaster(t, cluster, slot, replica)
 	resumed := time.Now()

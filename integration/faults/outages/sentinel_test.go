@@ -25,7 +25,7 @@ func TestSentinelMasterKilled(t *testing.T) {
 	var known []time.Time
 	for _, server := range sentinel.Servers() {
 		if server != master {
-			known = append(known, newestGrant(t, server))
+			known = append(known, NewestGrant(t, server, Name))
 		}
 	}
 	load.MayLose(slices.MinFunc(known, time.Time.Compare), time.Now())

@@ -3,13 +3,10 @@
 package expiry_test
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -19,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/integration/tools/env"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 	"github.com/rratelimiter/rratelimiter/integration/tools/state"
 )
@@ -90,8 +88,7 @@ var errOver = errors.New("the limiter has ended")
 
 // EXPIRIES limiters, by default 400. Issue 9, points 1 and 2, on a real server.
 func TestNothingIsGrantedTwiceAroundTheEnd(t *testing.T) {
-	limiters, err := strconv.Atoi(cmp.Or(os.Getenv("EXPIRIES"), "400"))
-	require.NoError(t, err, "EXPIRIES must be a number")
+	limiters := int(env.Number("EXPIRIES", 400))
 	server := servers.Single(t)
 	redis := server.Client(t)
 	seed := uint64(time.Now().UnixNano())

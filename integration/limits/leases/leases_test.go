@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/integration/tools/env"
 )
 
 func TestMain(m *testing.M) {
@@ -38,15 +39,7 @@ const (
 )
 
 // loadTime is how long a load lasts.
-func loadTime(t *testing.T) time.Duration {
-	text := os.Getenv("LEASE_LOAD")
-	if text == "" {
-		return 3 * time.Second
-	}
-	d, err := time.ParseDuration(text)
-	require.NoError(t, err, "LEASE_LOAD")
-	return d
-}
+var loadTime = env.Duration("LEASE_LOAD", 3*time.Second)
 
 func single(addr string) rueidis.ClientOption {
 	return rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true}

@@ -18,7 +18,7 @@ import (
 
 func TestNoWindowIsTooFull(t *testing.T) {
 	l := start(t, outages.OnSingle(servers.Single(t)))
-	time.Sleep(loadTime(t))
+	time.Sleep(loadTime)
 	l.judge()
 }
 
@@ -26,14 +26,14 @@ func TestNoWindowIsTooFull(t *testing.T) {
 func TestServerPaused(t *testing.T) {
 	server := servers.Single(t)
 	l := start(t, outages.OnSingle(server))
-	for range max(1, int(loadTime(t)/(4*time.Second))) {
-		time.Sleep(loadTime(t) / 4)
+	for range max(1, int(loadTime/(4*time.Second))) {
+		time.Sleep(loadTime / 4)
 		l.breaks(func() {
 			require.NoError(t, server.Pause())
 			time.Sleep(1200 * time.Millisecond)
 			require.NoError(t, server.Resume())
 		})
-		time.Sleep(loadTime(t) / 3)
+		time.Sleep(loadTime / 3)
 	}
 	l.judge()
 }
@@ -42,12 +42,12 @@ func TestServerPaused(t *testing.T) {
 func TestServerKilledAndRestarted(t *testing.T) {
 	server := servers.Single(t, "--appendonly", "yes", "--appendfsync", "always")
 	l := start(t, outages.OnSingle(server))
-	time.Sleep(loadTime(t) / 3)
+	time.Sleep(loadTime / 3)
 	l.breaks(func() {
 		require.NoError(t, server.Kill())
 		require.NoError(t, server.Restart())
 	})
-	time.Sleep(2 * loadTime(t) / 3)
+	time.Sleep(2 * loadTime / 3)
 	l.judge()
 }
 
@@ -82,7 +82,7 @@ func TestRepliesAreLost(t *testing.T) {
 	}
 	l := start(t, on)
 	losses.on.Store(true)
-	l.breaks(func() { time.Sleep(loadTime(t)) })
+	l.breaks(func() { time.Sleep(loadTime) })
 	losses.on.Store(false)
 	l.judge()
 	require.Positive(t, losses.lost.Load(), "no reply was lost, so this has shown nothing")
@@ -92,7 +92,7 @@ func TestRepliesAreLost(t *testing.T) {
 func TestManualFailover(t *testing.T) {
 	cluster := servers.NewCluster(t)
 	l := start(t, outages.OnCluster(cluster))
-	time.Sleep(loadTime(t) / 3)
+	time.Sleep(loadTime / 3)
 	slot, err := cluster.SlotOf(t.Context(), name)
 	require.NoError(t, err)
 	replica, err := cluster.ReplicaOf(t.Context(), slot)
@@ -105,7 +105,7 @@ func TestManualFailover(t *testing.T) {
 			return err == nil && now == replica
 		}, patience, 20*time.Millisecond)
 	})
-	time.Sleep(2 * loadTime(t) / 3)
+	time.Sleep(2 * loadTime / 3)
 	l.judge()
 }
 
@@ -113,7 +113,7 @@ func TestManualFailover(t *testing.T) {
 func TestMasterKilledUnderSentinels(t *testing.T) {
 	sentinel := servers.NewSentinel(t)
 	l := start(t, outages.OnSentinel(sentinel))
-	time.Sleep(loadTime(t) / 3)
+	time.Sleep(loadTime / 3)
 	master, err := sentinel.Master(t.Context())
 	require.NoError(t, err)
 	l.breaks(func() {
@@ -126,6 +126,6 @@ func TestMasterKilledUnderSentinels(t *testing.T) {
 			return err == nil && now != master
 		}, patience, 20*time.Millisecond, fmt.Sprintf("the sentinels choose another master than %s", master.Addr()))
 	})
-	time.Sleep(2 * loadTime(t) / 3)
+	time.Sleep(2 * loadTime / 3)
 	l.judge()
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"testing"
 	"time"
 
@@ -15,20 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/integration/tools/env"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
-
-// serverSteps is how many calls a sequence on a real server has: POLICY_STEPS, or 500.
-func serverSteps(t *testing.T) int {
-	text := os.Getenv("POLICY_STEPS")
-	if text == "" {
-		return 500
-	}
-	n, err := strconv.Atoi(text)
-	require.NoError(t, err, "POLICY_STEPS")
-	return n
-}
 
 // TestAServerAnswersAsTheOneInMemory does, which is held against the models: random calls, all of every Decision.
 func TestAServerAnswersAsTheOneInMemory(t *testing.T) {
@@ -55,7 +43,7 @@ func TestAServerAnswersAsTheOneInMemory(t *testing.T) {
 			real, reference := limit.New(b.client, "name", policies...), limit.New(other, "name", policies...)
 			random := rand.New(rand.NewPCG(7, 8))
 			ctx := context.Background()
-			for step := range serverSteps(t) {
+			for step := range env.Number("POLICY_STEPS", 500) {
 				if random.IntN(3) == 0 {
 					b.now = b.now.Add(time.Duration(random.Int64N(int64(hour) / 2)))
 				}

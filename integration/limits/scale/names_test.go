@@ -3,18 +3,15 @@ package scale_test
 import (
 	"context"
 	"fmt"
-	"os"
-	"regexp"
 	"runtime"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/integration/tools/env"
 	"github.com/rratelimiter/rratelimiter/integration/tools/leaks"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
@@ -22,12 +19,7 @@ import (
 // NAMES limiters, each made with a KeepAlive and used once. While they live, what they cost is counted; once their time is over,
 // Redis holds no key of them, and the process, which never remembered any, holds nothing.
 func TestManyNamesLeaveNothing(t *testing.T) {
-	count := 15_000
-	if text := os.Getenv("NAMES"); text != "" {
-		var err error
-		count, err = strconv.Atoi(text)
-		require.NoError(t, err, "NAMES must be a number")
-	}
+	count := int(env.Number("NAMES", 15_000))
 	server := servers.Single(t)
 	goroutines := runtime.NumGoroutine()
 	client := server.Client(t)
@@ -41,20 +33,20 @@ func TestManyNamesLeaveNothing(t *testing.T) {
 	keepAlive := (10*time.Second + 2*pace*time.Duration(count)).Truncate(time.Second)
 	require.NoError(t, client.Do(t.Context(), client.B().Flushall().Build()).Error())
 
-	redisBefore, heapBefore := redisMemory(t, client), leaks.Heap()
+	redisBefore, heapBefore := server.Memory(t), leaks.Heap()
 	begun = time.Now()
 	open(t, c, "user", count, keepAlive)
 	took := time.Since(begun)
-	require.Equal(t, int64(3*count), keysIn(t, client), "a configuration, a value and a set each; %v had passed of %v", took, keepAlive)
-	redisAfter, heapAfter := redisMemory(t, client), leaks.Heap()
+	require.Equal(t, int64(3*count), server.Keys(t), "a configuration, a value and a set each; %v had passed of %v", took, keepAlive)
+	redisAfter, heapAfter := server.Memory(t), leaks.Heap()
 	require.Zero(t, leaks.OfLimiters(time.Second), "no goroutine is kept for a name: those of the last calls end in a moment")
 
 	gone := time.Now()
 	require.Eventually(t, func() bool {
 		gone = time.Now()
-		return keysIn(t, client) == 0
+		return server.Keys(t) == 0
 	}, keepAlive+2*time.Minute, 100*time.Millisecond, "keys outlive their keep-alive")
-	redisEnd := redisMemory(t, client)
+	redisEnd := server.Memory(t)
 
 	// The pace decides how much a pool of buffers holds; a single byte for each name would be more, from a million on.
 	const slack = 1 << 20
@@ -101,25 +93,4 @@ func use(ctx context.Context, l *rratelimiter.Limiter, keepAlive time.Duration) 
 		err = fmt.Errorf("%s: set %v, granted %v", l.Name(), set, granted)
 	}
 	return err
-}
-
-func keysIn(t *testing.T, client rueidis.Client) int64 {
-	t.Helper()
-	n, err := client.Do(t.Context(), client.B().Dbsize().Build()).AsInt64()
-	require.NoError(t, err)
-	return n
-}
-
-var usedMemory = regexp.MustCompile(`\bused_memory:(\d+)`)
-
-// redisMemory is what Redis uses, in bytes.
-func redisMemory(t *testing.T, client rueidis.Client) int64 {
-	t.Helper()
-	info, err := client.Do(t.Context(), client.B().Info().Section("memory").Build()).ToString()
-	require.NoError(t, err)
-	found := usedMemory.FindStringSubmatch(info)
-	require.NotNil(t, found, info)
-	n, err := strconv.ParseInt(found[1], 10, 64)
-	require.NoError(t, err, info)
-	return n
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/integration/tools/env"
 	"github.com/rratelimiter/rratelimiter/integration/tools/leaks"
 	"github.com/rratelimiter/rratelimiter/integration/tools/ledger"
 	"github.com/rratelimiter/rratelimiter/integration/tools/monitor"
@@ -32,12 +32,7 @@ const (
 // 5,000 goroutines wait in Acquire and TryAcquireWithin for the time that WAITS gives, each call with a random timeout or cancelled at a random
 // moment. Each ends in time, what was granted to those who had gone is given back, and nothing is left of any of them.
 func TestCrowdOfImpatientCallers(t *testing.T) {
-	callers, length := 5000, 8*time.Second
-	if text := os.Getenv("WAITS"); text != "" {
-		var err error
-		length, err = time.ParseDuration(text)
-		require.NoError(t, err, "WAITS must be a duration")
-	}
+	callers, length := 5000, env.Duration("WAITS", 8*time.Second)
 	server := servers.Single(t)
 	goroutines := runtime.NumGoroutine()
 	client := server.Client(t)

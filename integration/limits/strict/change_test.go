@@ -52,7 +52,7 @@ func TestAPolicyChangesWhileAllTake(t *testing.T) {
 				stages = append(stages, s.open(test.policy(n)))
 			}
 			require.NoError(t, stages[0][0].Reset(t.Context()))
-			whole, begun := 3*length(t), time.Now()
+			whole, begun := 3*length, time.Now()
 			grants := s.crowd(whole, func() []*limit.Limiter {
 				return stages[min(2, int(3*time.Since(begun)/whole))]
 			}, test.ways...)
@@ -86,7 +86,7 @@ func TestACalendarChangesWhileAllTake(t *testing.T) {
 	for _, n := range []int64{50, 200, 120} {
 		stages = append(stages, s.open(limit.Calendar{Permits: n, Unit: limit.Day}))
 	}
-	grants := s.crowd(2*length(t), func() []*limit.Limiter {
+	grants := s.crowd(2*length, func() []*limit.Limiter {
 		switch taken := s.granted.Load(); {
 		case taken < 50:
 			return stages[0]
@@ -108,7 +108,7 @@ func TestASmoothChangesWhileAllTake(t *testing.T) {
 	fast, slow := limit.Smooth{Permits: 200, Interval: interval, Burst: interval / 2}, limit.Smooth{Permits: 50, Interval: interval, Burst: interval / 2}
 	s := newScene(t, servers.Single(t), nil)
 	before, after := s.open(fast), s.open(slow)
-	whole, begun := 2*length(t), time.Now()
+	whole, begun := 2*length, time.Now()
 	grants := s.crowd(whole, func() []*limit.Limiter {
 		if time.Since(begun) < whole/3 {
 			return before

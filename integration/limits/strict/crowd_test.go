@@ -5,7 +5,6 @@ package strict_test
 import (
 	"context"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/integration/tools/env"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -24,17 +24,8 @@ const (
 	callers = 64 // of each client
 )
 
-// length is how long each crowd lasts: STRICT, or what shows each policy's window a few times.
-func length(t testing.TB) time.Duration {
-	t.Helper()
-	text := os.Getenv("STRICT")
-	if text == "" {
-		return 500 * time.Millisecond
-	}
-	d, err := time.ParseDuration(text)
-	require.NoError(t, err, "STRICT must be a duration")
-	return d
-}
+// length is how long each crowd lasts: STRICT, by default what shows each policy's window a few times.
+var length = env.Duration("STRICT", 500*time.Millisecond)
 
 // scene is two Clients on one server, each over a tap.
 type scene struct {

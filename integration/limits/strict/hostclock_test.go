@@ -40,7 +40,7 @@ func TestOnTheHostsClock(t *testing.T) {
 			s := newScene(t, server, time.Now)
 			limiters := s.open(test.policy)
 			require.NoError(t, limiters[0].Reset(t.Context()))
-			test.check(t, s.crowd(length(t), always(limiters), test.ways...))
+			test.check(t, s.crowd(length, always(limiters), test.ways...))
 		})
 	}
 }
@@ -54,7 +54,7 @@ func TestDaysOfACalendar(t *testing.T) {
 	clock := func() time.Time { return first.Add(time.Since(started) * (24 * time.Hour / day)) }
 	s := newScene(t, servers.Single(t), clock)
 	limiters := s.open(limit.Calendar{Permits: permits, Unit: limit.Day, In: berlin})
-	grants := s.crowd(2*length(t), always(limiters), tryAcquire, take, takeEach)
+	grants := s.crowd(2*length, always(limiters), tryAcquire, take, takeEach)
 	days := make(map[time.Time]bool)
 	fullUnits(t, grants, func(at time.Time) time.Time {
 		year, month, date := at.In(berlin).Date()

@@ -92,7 +92,7 @@ func TestOnTheServersClock(t *testing.T) {
 			s := newScene(t, server, nil)
 			limiters := s.open(test.policies...)
 			require.NoError(t, limiters[0].Reset(t.Context()))
-			test.check(t, s.crowd(length(t), always(limiters), test.ways...))
+			test.check(t, s.crowd(length, always(limiters), test.ways...))
 		})
 	}
 }
@@ -111,7 +111,7 @@ func TestAJoinOfRedissonsLimiters(t *testing.T) {
 	for _, c := range s.clients {
 		limiters = append(limiters, limit.Join(c.Limiter("{crowded}:short"), c.Limiter("{crowded}:long")))
 	}
-	grants := s.crowd(2*length(t), always(limiters), tryAcquire, take, takeEach, acquire)
+	grants := s.crowd(2*length, always(limiters), tryAcquire, take, takeEach, acquire)
 	for _, rate := range rates {
 		full(t, float64(inAnyInterval(limited(grants, rate.Permits), rate.Interval)))
 	}

@@ -1,0 +1,51 @@
+// Package everycall lists the public calls of a Limiter, for tests of what holds for each of them.
+package everycall
+
+import (
+	"context"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter"
+)
+
+// OfOneName returns each call of a limiter that asks Redis about its name alone. Those that set a rate set this one.
+func OfOneName(l *rratelimiter.Limiter, rate rratelimiter.Rate) map[string]func(context.Context) error {
+	errOf := func(_ any, err error) error { return err }
+	return map[string]func(context.Context) error{
+		"TrySetRate":       func(ctx context.Context) error { return errOf(l.TrySetRate(ctx, rate)) },
+		"SetRate":          func(ctx context.Context) error { return l.SetRate(ctx, rate) },
+		"UpdateRate":       func(ctx context.Context) error { return errOf(l.UpdateRate(ctx, rate)) },
+		"Config":           func(ctx context.Context) error { return errOf(l.Config(ctx)) },
+		"TryAcquire":       func(ctx context.Context) error { return errOf(l.TryAcquire(ctx, 1)) },
+		"TryAcquireWithin": func(ctx context.Context) error { return errOf(l.TryAcquireWithin(ctx, 1, time.Minute)) },
+		"Acquire":          func(ctx context.Context) error { return l.Acquire(ctx, 1) },
+		"Take":             func(ctx context.Context) error { return errOf(l.Take(ctx, 1)) },
+		"Release":          func(ctx context.Context) error { return l.Release(ctx, 1) },
+		"AvailablePermits": func(ctx context.Context) error { return errOf(l.AvailablePermits(ctx)) },
+		"Exists":           func(ctx context.Context) error { return errOf(l.Exists(ctx)) },
+		"Delete":           func(ctx context.Context) error { return errOf(l.Delete(ctx)) },
+		"Unlink":           func(ctx context.Context) error { return errOf(l.Unlink(ctx)) },
+		"Expire":           func(ctx context.Context) error { return errOf(l.Expire(ctx, time.Hour)) },
+		"ExpireAt":         func(ctx context.Context) error { return errOf(l.ExpireAt(ctx, time.Now().Add(time.Hour))) },
+		"ClearExpire":      func(ctx context.Context) error { return errOf(l.ClearExpire(ctx)) },
+		"RemainTimeToLive": func(ctx context.Context) error { return errOf(l.RemainTimeToLive(ctx)) },
+		"ExpireTime":       func(ctx context.Context) error { return errOf(l.ExpireTime(ctx)) },
+		"Touch":            func(ctx context.Context) error { return errOf(l.Touch(ctx)) },
+		"SizeInMemory":     func(ctx context.Context) error { return errOf(l.SizeInMemory(ctx)) },
+	}
+}
+
+// Of returns each call of a limiter that asks Redis. Those that copy or rename it use the new name.
+func Of(l *rratelimiter.Limiter, rate rratelimiter.Rate, newName string) map[string]func(context.Context) error {
+	calls := OfOneName(l, rate)
+	calls["Rename"] = func(ctx context.Context) error { return l.Rename(ctx, newName) }
+	calls["RenameNX"] = func(ctx context.Context) error {
+		_, err := l.RenameNX(ctx, newName)
+		return err
+	}
+	calls["Copy"] = func(ctx context.Context) error {
+		_, err := l.Copy(ctx, newName)
+		return err
+	}
+	return calls
+}
