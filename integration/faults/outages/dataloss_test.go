@@ -24,13 +24,8 @@ func TestRestartThatLostTheData(t *testing.T) {
 	require.NoError(t, server.Restart())
 	load.Run(200 * time.Millisecond)
 	load.SetRate()
-	load.AwaitGrants(time.Now())
-	load.Mend()
-	load.Run(2 * time.Second)
-
-	outcome := load.Stop()
-	outcome.RequireCalm(Most{notInitialized: outcome.oftenBy(pause), refused: outcome.oftenBy(pause), cut: outcome.onceEach()})
-	outcome.RequireWindows()
+	outcome := load.Recover()
+	outcome.Require(Most{notInitialized: outcome.oftenBy(pause), refused: outcome.oftenBy(pause), cut: outcome.onceEach()})
 	require.LessOrEqual(t, ledger.Worst(outcome.grants, Interval).Permits, int64(2*Rate))
 	require.Positive(t, outcome.goBooks.Errors()[notInitialized], "nobody noticed the loss")
 }

@@ -180,6 +180,16 @@ func grantedAfter(grants []ledger.Grant, after time.Time) bool {
 // between, and until settled has passed.
 func (l *Load) Break() { l.faults = append(l.faults, span{from: time.Now()}) }
 
+// Recover is for a fault that has ended: it waits until both sides are granted permits, notes that the fault is mended,
+// and stops the load two seconds later.
+func (l *Load) Recover() *Outcome {
+	l.t.Helper()
+	l.AwaitGrants(time.Now())
+	l.Mend()
+	l.Run(2 * time.Second)
+	return l.Stop()
+}
+
 // Mend ends what Break began.
 func (l *Load) Mend() { l.faults[len(l.faults)-1].to = time.Now() }
 

@@ -18,11 +18,6 @@ func TestManualFailover(t *testing.T) {
 	load.Break()
 	command(t, replica, "CLUSTER", "FAILOVER")
 	awaitMaster(t, cluster, slot, replica)
-	load.AwaitGrants(time.Now())
-	load.Mend()
-	load.Run(2 * time.Second)
-
-	outcome := load.Stop()
-	outcome.RequireCalm(Most{"CLUSTERDOWN": outcome.once(), "READONLY": outcome.once(), cut: outcome.onceEach(), deadline: outcome.once()})
-	outcome.RequireWindows()
+	outcome := load.Recover()
+	outcome.Require(Most{"CLUSTERDOWN": outcome.once(), "READONLY": outcome.once(), cut: outcome.onceEach(), deadline: outcome.once()})
 }

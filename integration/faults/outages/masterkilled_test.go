@@ -21,13 +21,8 @@ func TestMasterKilled(t *testing.T) {
 	require.NoError(t, master.Kill())
 	load.MayLose(NewestGrant(t, replica, Name), time.Now())
 	awaitMaster(t, cluster, slot, replica)
-	load.AwaitGrants(time.Now())
-	load.Mend()
-	load.Run(2 * time.Second)
-
-	outcome := load.Stop()
-	outcome.RequireCalm(outcome.mostOfLostMaster())
-	outcome.RequireWindows()
+	outcome := load.Recover()
+	outcome.Require(outcome.mostOfLostMaster())
 }
 
 // mostOfLostMaster is how many calls may fail while a cluster makes another master: those under way at once, and all that come until then.
@@ -56,12 +51,7 @@ func TestMasterKilledBeforeItsReplicaCaughtUp(t *testing.T) {
 	load.MayLose(NewestGrant(t, replica, Name), time.Now())
 	command(t, replica, "CLUSTER", "FAILOVER", "TAKEOVER")
 	awaitMaster(t, cluster, slot, replica)
-	load.AwaitGrants(time.Now())
-	load.Mend()
-	load.Run(2 * time.Second)
-
-	outcome := load.Stop()
-	outcome.RequireCalm(outcome.mostOfLostMaster())
-	outcome.RequireWindows()
+	outcome := load.Recover()
+	outcome.Require(outcome.mostOfLostMaster())
 	require.Positive(t, outcome.lost, "nothing was lost, so this test has shown nothing")
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -51,6 +50,13 @@ func (o *Outcome) oftenBy(each time.Duration) int64 {
 		broken += fault.to.Sub(fault.from) + settled
 	}
 	return int64(goCallers * (broken/each + 1))
+}
+
+// Require asserts RequireCalm and RequireWindows.
+func (o *Outcome) Require(most Most) {
+	o.t.Helper()
+	o.RequireCalm(most)
+	o.RequireWindows()
 }
 
 // RequireCalm asserts what every fault must leave untouched (where neither this process nor a bare command on a connection of its own got
@@ -163,26 +169,7 @@ func Table(outcomes ...*Outcome) string {
 		rows = append(rows, row(runs))
 		outcomes = others
 	}
-	widths := make([]int, len(rows[0]))
-	for _, row := range rows {
-		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
-	}
-	var table strings.Builder
-	for n, row := range rows {
-		for i, cell := range row {
-			fmt.Fprintf(&table, "| %-*s ", widths[i], cell)
-		}
-		table.WriteString("|\n")
-		if n == 0 {
-			for _, width := range widths {
-				fmt.Fprintf(&table, "| %s ", strings.Repeat("-", width))
-			}
-			table.WriteString("|\n")
-		}
-	}
-	return table.String()
+	return ledger.Align(rows)
 }
 
 // row is what all runs of one fault came to.
@@ -208,8 +195,8 @@ func row(runs []*Outcome) []string {
 		fmt.Sprintf("%d + %d", goSide.Calls(), javaSide.Calls()),
 		fmt.Sprintf("%d + %d", goSide.Grants, javaSide.Grants),
 		fmt.Sprintf("%d + %d", goSide.Denials, javaSide.Denials),
-		errorsText(goSide.Errors),
-		errorsText(javaSide.Errors),
+		ledger.ErrorsText(goSide.Errors),
+		ledger.ErrorsText(javaSide.Errors),
 		fmt.Sprintf("%.1f s, %.1f s", goPause.Seconds(), javaPause.Seconds()),
 		fmt.Sprintf("%.3f", float64(worst)/Rate),
 		fmt.Sprint(lost),
@@ -239,17 +226,6 @@ func longestPause(grants []ledger.Grant) time.Duration {
 		longest = max(longest, grants[i].End.Sub(grants[i-1].End))
 	}
 	return longest
-}
-
-func errorsText(counts map[string]int64) string {
-	texts := make([]string, 0, len(counts))
-	for _, kind := range slices.Sorted(maps.Keys(counts)) {
-		texts = append(texts, fmt.Sprintf("%s %d", kind, counts[kind]))
-	}
-	if len(texts) == 0 {
-		return "0"
-	}
-	return strings.Join(texts, ", ")
 }
 
 // goroutinesLeft are the stacks of goroutines of the library or of its Redis client that do not end by themselves soon.

@@ -23,13 +23,8 @@ func TestServerPaused(t *testing.T) {
 	require.NoError(t, server.Pause())
 	load.Run(3 * time.Second)
 	require.NoError(t, server.Resume())
-	load.AwaitGrants(time.Now())
-	load.Mend()
-	load.Run(2 * time.Second)
-
-	outcome := load.Stop()
-	outcome.RequireCalm(Most{deadline: outcome.oftenBy(within)})
-	outcome.RequireWindows()
+	outcome := load.Recover()
+	outcome.Require(Most{deadline: outcome.oftenBy(within)})
 	require.Positive(t, outcome.goBooks.Errors()[deadline], "no call met the paused server")
 }
 
@@ -60,12 +55,7 @@ func TestMasterPaused(t *testing.T) {
 		return err
 	})
 	load.MayLose(resumed, time.Now())
-	load.AwaitGrants(time.Now())
-	load.Mend()
-	load.Run(2 * time.Second)
-
-	outcome := load.Stop()
-	outcome.RequireCalm(outcome.mostOfLostMaster())
-	outcome.RequireWindows()
+	outcome := load.Recover()
+	outcome.Require(outcome.mostOfLostMaster())
 	require.Positive(t, outcome.goBooks.Errors()[deadline], "no call met the paused server")
 }

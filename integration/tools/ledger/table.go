@@ -53,7 +53,7 @@ func Table(runs ...Figures) string {
 			strconv.FormatInt(f.Calls(), 10),
 			strconv.FormatInt(f.Grants, 10),
 			strconv.FormatInt(f.Denials, 10),
-			errorsText(f.Errors),
+			ErrorsText(f.Errors),
 			strconv.FormatInt(f.Worst, 10),
 			strconv.FormatInt(f.Rate, 10),
 			ratio(f.Worst, f.Rate),
@@ -61,11 +61,11 @@ func Table(runs ...Figures) string {
 			strconv.Itoa(f.Goroutines),
 		})
 	}
-	return align(rows)
+	return Align(rows)
 }
 
-// errorsText tells the kinds of errors, the most frequent first.
-func errorsText(counts map[string]int64) string {
+// ErrorsText lists the kinds of errors, the most frequent first.
+func ErrorsText(counts map[string]int64) string {
 	kinds := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 		if counts[a] != counts[b] {
 			return int(min(max(counts[b]-counts[a], -1), 1))
@@ -89,9 +89,10 @@ func ratio(worst, rate int64) string {
 	return strconv.FormatFloat(float64(worst)/float64(rate), 'f', 3, 64)
 }
 
-// align makes a Markdown table of rows, the first of which is the head. Texts stand left, numbers right.
-func align(rows [][]string) string {
-	left := func(column int) bool { return column == 0 || rows[0][column] == "errors" }
+// Align returns a Markdown table of rows, the first of which is the head. The first column and errors are aligned to the
+// left, all others to the right.
+func Align(rows [][]string) string {
+	left := func(column int) bool { return column == 0 || strings.HasPrefix(rows[0][column], "errors") }
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
 		for i, cell := range row {
