@@ -1,5 +1,5 @@
-// Package calls makes the same call of a rate limiter from Go, through this project's library, and from Java, through real Redisson,
-// and gives what it came to in the same words.
+// Package calls makes the same call of a rate limiter from Go, through this project's library, and
+// from Java, through real Redisson, and gives what it came to in the same words.
 package calls
 
 import (
@@ -11,8 +11,9 @@ import (
 
 // Side is one of the two languages with a limiter opened in it.
 type Side interface {
-	// Do makes a call. An error is none of the limiter's: the call could not be made, or failed in a way that no test expects. It is
-	// oracle.ErrUnsupported where the release of Redisson lacks the call.
+	// Do makes a call. An error is none of the limiter's: the call could not be made, or failed in
+	// a way that no test expects. It is oracle.ErrUnsupported where the release of Redisson lacks
+	// the call.
 	Do(ctx context.Context, call Call) (Reply, error)
 	// String is "Go" or "Java".
 	String() string
@@ -83,8 +84,8 @@ var Ops = []Op{
 	Exists, Delete, Unlink, Rename, RenameNX, Copy, CopyAndReplace, Touch, SizeInMemory,
 }
 
-// Reply is what a call came to: "done", "true", "false", a number, a rate as "OVERALL 10/1m0s", a time to live, or one of the errors
-// below.
+// Reply is what a call came to: "done", "true", "false", a number, a rate as "OVERALL 10/1m0s", a
+// time to live, or one of the errors below.
 type Reply string
 
 // The errors that both sides have words for, and the reply of a call that gives nothing.
@@ -144,7 +145,8 @@ func lifetime(ms int64, err error) (Reply, error) {
 	return Reply((time.Duration(ms) * time.Millisecond).Round(grain).String()), err
 }
 
-// Decision is the reply of Go's Take; Java's to the same call is what stands before the comma. Times are rounded to a minute.
+// Decision is the reply of Go's Take; Java's to the same call is what stands before the comma.
+// Times are rounded to a minute.
 func Decision(granted bool, limit, left int64, retry, reset time.Duration) Reply {
 	return Reply(fmt.Sprintf("%t, %d of %d left, again in %v, all in %v", granted, left, limit, retry.Round(grain), reset.Round(grain)))
 }

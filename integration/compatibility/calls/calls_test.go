@@ -41,8 +41,8 @@ func (w *world) inTurn(t *testing.T) {
 	w.report(t)
 }
 
-// Releases 3.16.4 to 3.16.8 wrote the length of the random part in 8 bytes, and can read nothing else: neither our grants nor those of
-// any later Redisson. We read theirs, as all others.
+// Releases 3.16.4 to 3.16.8 wrote the length of the random part in 8 bytes, and can read nothing
+// else: neither our grants nor those of any later Redisson. We read theirs, as all others.
 func (w *world) grantsOfTheOtherSide(t *testing.T) {
 	ctx, name := t.Context(), w.version+"/come back"
 	keys := state.KeysOf(name, w.java.ID())
@@ -164,7 +164,8 @@ func (w *world) renameAndCopy(t *testing.T) {
 						require.NoError(t, err)
 					}
 				}
-				// What a limiter is made of was made by the other side, but for the fields that old releases do not write.
+				// What a limiter is made of was made by the other side, but for the fields that old
+				// releases do not write.
 				set(golang, setTen(calls.SetRate), 4)
 				require.Equal(t, full, read(name))
 				if test.target == "other" {
@@ -203,7 +204,8 @@ func (w *world) renameAndCopy(t *testing.T) {
 	}
 }
 
-// The waits are real, and short: each side is served once the permits that the other one took are back.
+// The waits are real, and short: each side is served once the permits that the other one took are
+// back.
 func (w *world) waits(t *testing.T) {
 	for _, order := range []string{"Go waits for Java", "Java waits for Go"} {
 		t.Run(order, func(t *testing.T) {
@@ -220,7 +222,8 @@ func (w *world) waits(t *testing.T) {
 				take(calls.Acquire, 4), just(calls.AcquireOne),
 				until(calls.TryAcquireUntil, 4, 10*time.Second), until(calls.TryAcquireOneUntil, 0, 10*time.Second),
 			} {
-				// The wait begins with no permit left, so it cannot end before the interval has: the grant is older than its reply.
+				// The wait begins with no permit left, so it cannot end before the interval has:
+				// the grant is older than its reply.
 				_, err := takes.Do(ctx, take(calls.Acquire, 4))
 				require.NoError(t, err)
 				got, err := waits.Do(ctx, call)

@@ -49,7 +49,8 @@ func (j java) Do(ctx context.Context, c Call) (Reply, error) {
 	return reply, nil
 }
 
-// meaning finds the first of the words in a message. Releases add the script that failed, which holds other words.
+// meaning finds the first of the words in a message. Releases add the script that failed, which
+// holds other words.
 func meaning(message string) (meaning Reply, found bool) {
 	first := len(message)
 	for _, word := range words {

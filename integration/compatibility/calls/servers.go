@@ -2,7 +2,8 @@ package calls
 
 import "github.com/rratelimiter/rratelimiter/integration/tools/servers"
 
-// Needs is what a call needs of the server, where that is something that not all servers have. Without it the reply is Lacking.
+// Needs is what a call needs of the server, where that is something that not all servers have.
+// Without it the reply is Lacking.
 func Needs(by Side, op Op) (need servers.Feature, some bool) {
 	switch op {
 	case Copy, CopyAndReplace:

@@ -20,15 +20,15 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/state"
 )
 
-// story is a sequence of steps on one limiter, which two sides make in turn. It is told of an OVERALL limiter; of a PER_CLIENT one the
-// same is true of the client's own keys.
+// story is a sequence of steps on one limiter, which two sides make in turn. It is told of an
+// OVERALL limiter; of a PER_CLIENT one the same is true of the client's own keys.
 type story struct {
 	name  string
 	steps []step
 }
 
-// step is a call and what must be seen afterwards. Where protocol section 7 lets Go answer something else than Java, goReply and
-// goKeeps say what.
+// step is a call and what must be seen afterwards. Where protocol section 7 lets Go answer
+// something else than Java, goReply and goKeeps say what.
 type step struct {
 	later   time.Duration // time that passes before the call
 	call    calls.Call
@@ -38,8 +38,8 @@ type step struct {
 	goKeeps string
 }
 
-// quirk is something that old releases of Redisson do otherwise. The runner sees that it is so, and then does what the release left
-// undone, so that the story goes on.
+// quirk is something that old releases of Redisson do otherwise. The runner sees that it is so, and
+// then does what the release left undone, so that the story goes on.
 type quirk struct {
 	name  string
 	until string // the first release that does as the newest
@@ -244,8 +244,8 @@ func (w *world) tell(t *testing.T, s story, name string, client bool, sides ...c
 	}
 }
 
-// shortenOwnPair takes off the pair what Go lets its own outlive the limiter. Here the id is that of a running Redisson as well, which
-// would not.
+// shortenOwnPair takes off the pair what Go lets its own outlive the limiter. Here the id is that
+// of a running Redisson as well, which would not.
 func (w *world) shortenOwnPair(t *testing.T, keys state.Keys, s *state.State) {
 	t.Helper()
 	for key, ttl := range map[string]*int64{keys[state.ClientValue]: &s.Client.ValueTTL, keys[state.ClientPermits]: &s.Client.GrantsTTL} {

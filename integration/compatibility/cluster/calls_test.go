@@ -12,8 +12,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// A thousand limiters, one in each thousandth of the slots, so that all masters serve some and none of them all: on each, Go and Java
-// take turns with every call that there is.
+// A thousand limiters, one in each thousandth of the slots, so that all masters serve some and none
+// of them all: on each, Go and Java take turns with every call that there is.
 func TestEveryCallOnAThousandNames(t *testing.T) {
 	const names, workers = 1000, 8
 	sayWhatIsLacking(t)
@@ -71,8 +71,9 @@ func sayWhatIsLacking(t *testing.T) {
 	version.Lacks(t, servers.ExpireTime)
 }
 
-// everyCall tells the life of one limiter, from its first rate to its end, in which Go and Java take turns: each sees what the other
-// has done. Of a PerClient limiter each has permits of its own, so there each counts its own.
+// everyCall tells the life of one limiter, from its first rate to its end, in which Go and Java
+// take turns: each sees what the other has done. Of a PerClient limiter each has permits of its
+// own, so there each counts its own.
 func everyCall(t *testing.T, name string, kind rratelimiter.RateType) {
 	t.Helper()
 	ctx := t.Context()
@@ -197,7 +198,8 @@ func everyCall(t *testing.T, name string, kind rratelimiter.RateType) {
 	require.NoError(t, err)
 	require.Greater(t, size, javaSize, "%q: Go counts all keys, Java the configuration alone", name)
 
-	// A rename to itself is the only one that an untagged name has within its slot: see moving_test.go for the others.
+	// A rename to itself is the only one that an untagged name has within its slot: see
+	// moving_test.go for the others.
 	require.NoError(t, l.Rename(ctx, name))
 	no("RenameNX")(l.RenameNX(ctx, name))
 	no("Copy")(l.Copy(ctx, name))

@@ -1,5 +1,5 @@
-// Package cluster_test tests limiters that Go and Redisson share on a Redis Cluster of three masters and three replicas.
-// The cluster stays healthy here; integration/faults breaks it.
+// Package cluster_test tests limiters that Go and Redisson share on a Redis Cluster of three
+// masters and three replicas. The cluster stays healthy here; integration/faults breaks it.
 package cluster_test
 
 import (
@@ -76,12 +76,14 @@ func slotsOf(t *testing.T, keys ...string) []int64 {
 	return slots
 }
 
-// keysOf are the five keys that a client of that id names for a limiter with an ordinary name or a tag, as Redisson names them.
+// keysOf are the five keys that a client of that id names for a limiter with an ordinary name or a
+// tag, as Redisson names them.
 func keysOf(name, tagged, id string) []string {
 	return []string{name, tagged + ":value", tagged + ":value:" + id, tagged + ":permits", tagged + ":permits:" + id}
 }
 
-// contents is what each of the keys holds, serialised by the server, with "" for a key that does not exist.
+// contents is what each of the keys holds, serialised by the server, with "" for a key that does
+// not exist.
 func contents(t *testing.T, keys []string) []string {
 	t.Helper()
 	held := make([]string, len(keys))

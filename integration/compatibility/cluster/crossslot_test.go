@@ -12,8 +12,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/everycall"
 )
 
-// badNames are names whose keys do not share a slot: a brace that never closes, one that never opened, and an empty tag. The second
-// key of each is the first that lies elsewhere.
+// badNames are names whose keys do not share a slot: a brace that never closes, one that never
+// opened, and an empty tag. The second key of each is the first that lies elsewhere.
 var badNames = []struct{ name, value string }{
 	{"a{b", "a{b:value"},
 	{"a}b", "{a}b}:value"},
@@ -23,8 +23,8 @@ var badNames = []struct{ name, value string }{
 	{"{", "{:value"},
 }
 
-// No call can work on a name whose keys do not share a slot. Redisson lets the server refuse it; here nothing is sent, and the error
-// tells which key is where.
+// No call can work on a name whose keys do not share a slot. Redisson lets the server refuse it;
+// here nothing is sent, and the error tells which key is where.
 func TestNamesWhoseKeysDoNotShareASlot(t *testing.T) {
 	ctx := t.Context()
 	for _, bad := range badNames {

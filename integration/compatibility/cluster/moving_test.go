@@ -37,8 +37,8 @@ func done(ok bool, err error) error {
 	return err
 }
 
-// limiterWithAllKeys makes a limiter of which all five keys exist: it was Overall and then became PerClient by Java's setRate, which
-// leaves the old pair behind.
+// limiterWithAllKeys makes a limiter of which all five keys exist: it was Overall and then became
+// PerClient by Java's setRate, which leaves the old pair behind.
 func limiterWithAllKeys(t *testing.T, name string) *rratelimiter.Limiter {
 	t.Helper()
 	ctx := t.Context()
@@ -91,8 +91,8 @@ func TestMovesWithinASlot(t *testing.T) {
 	}
 }
 
-// A limiter that has the new name already: Rename and Copy with Replace put all of theirs in its place, RenameNX and Copy
-// leave all ten keys alone.
+// A limiter that has the new name already: Rename and Copy with Replace put all of theirs in its
+// place, RenameNX and Copy leave all ten keys alone.
 func TestMovesOntoAnotherLimiterOfTheSlot(t *testing.T) {
 	ctx := t.Context()
 	for call, move := range moves {
@@ -130,7 +130,8 @@ func TestMovesOntoAnotherLimiterOfTheSlot(t *testing.T) {
 	}
 }
 
-// From slot to slot no script can go. The call says so, with both slots, and not one of the ten keys has changed.
+// From slot to slot no script can go. The call says so, with both slots, and not one of the ten
+// keys has changed.
 func TestMovesAcrossSlots(t *testing.T) {
 	ctx := t.Context()
 	for call, move := range moves {

@@ -9,8 +9,9 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// A service that limits each tenant by the second and by the minute gives both limiters the tenant as hash tag: all their keys land in
-// one slot, so that one can become the other, and both fail or work together.
+// A service that limits each tenant by the second and by the minute gives both limiters the tenant
+// as hash tag: all their keys land in one slot, so that one can become the other, and both fail or
+// work together.
 func TestLimitersOfOneTagLandTogether(t *testing.T) {
 	second, minute := "{tenant7}:second", "{tenant7}:minute"
 	both := append(keysOf(second, second, client.ID()), keysOf(minute, minute, client.ID())...)

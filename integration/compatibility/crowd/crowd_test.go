@@ -43,8 +43,9 @@ const (
 // duration is how long a crowd lasts: CROWD, by default 3s.
 var duration = env.Duration("CROWD", 3*time.Second)
 
-// Two JVMs and two Go processes take 1 to 3 permits at a time, in every way there is. Together they never get more than the rate in an
-// interval, and once all have stopped every permit is back within an interval.
+// Two JVMs and two Go processes take 1 to 3 permits at a time, in every way there is. Together they
+// never get more than the rate in an interval, and once all have stopped every permit is back
+// within an interval.
 func TestMixedCrowd(t *testing.T) {
 	for _, version := range oracle.VersionsToTest() {
 		if strings.HasPrefix(version, "3.16.") {
@@ -92,7 +93,8 @@ func TestMixedCrowd(t *testing.T) {
 			running.Wait()
 			seen := grants.Seen(t)
 
-			// What a caller who had gone was granted may be on its way back; and the interval ends with its last millisecond.
+			// What a caller who had gone was granted may be on its way back; and the interval ends
+			// with its last millisecond.
 			time.Sleep(interval + 100*time.Millisecond)
 			free, err := limiter.AvailablePermits(ctx)
 			require.NoError(t, err)
@@ -134,7 +136,8 @@ func TestMixedCrowd(t *testing.T) {
 	}
 }
 
-// crowdInJava lets threads of a JVM take permits in every way until the end, and books what they got.
+// crowdInJava lets threads of a JVM take permits in every way until the end, and books what they
+// got.
 func crowdInJava(ctx context.Context, l *oracle.Limiter, end time.Time, book *ledger.Ledger) {
 	var ways sync.WaitGroup
 	for _, crowd := range []oracle.Crowd{
@@ -162,8 +165,9 @@ func crowdInJava(ctx context.Context, l *oracle.Limiter, end time.Time, book *le
 	ways.Wait()
 }
 
-// takeTheRest asks now and then for one permit more than is free, and then for what is: however slow the others are here, the limiter is
-// exhausted, and one permit too many is taken where it can be had.
+// takeTheRest asks now and then for one permit more than is free, and then for what is: however
+// slow the others are here, the limiter is exhausted, and one permit too many is taken where it can
+// be had.
 func takeTheRest(ctx context.Context, l *rratelimiter.Limiter, end time.Time, book *ledger.Ledger) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()

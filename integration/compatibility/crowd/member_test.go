@@ -36,7 +36,8 @@ type report struct {
 	Goroutines int              // left after the end
 }
 
-// startMember runs the task in a process of its own. The function that it returns waits for the process and its report.
+// startMember runs the task in a process of its own. The function that it returns waits for the
+// process and its report.
 func startMember(ctx context.Context, t task) (wait func() (report, error), err error) {
 	self, err := os.Executable()
 	if err != nil {

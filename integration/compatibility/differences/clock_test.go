@@ -9,7 +9,8 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// requireGrantedAt takes a permit and checks which clock dated the grant, and whether the server's was asked at all.
+// requireGrantedAt takes a permit and checks which clock dated the grant, and whether the server's
+// was asked at all.
 func requireGrantedAt(t *testing.T, l acquirer, name string, clock func() time.Time, serverAsked bool) {
 	t.Helper()
 	before, asked := clock().UnixMilli(), called(t, "time")

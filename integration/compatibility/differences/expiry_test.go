@@ -47,7 +47,8 @@ func TestManyGrantsExpireAtOnce(t *testing.T) {
 	require.Len(t, counts(t, permitsKey(ours.Name())), many+2-onePage, "a page of them in a call")
 	require.Equal(t, int64(onePage-1), value(t, ours.Name()))
 
-	// A call that needs more permits than a page gives back goes on in further calls, each as small.
+	// A call that needs more permits than a page gives back goes on in further calls, each as
+	// small.
 	calls := scripts(t, func() { take(t, ours, many-1) })
 	require.GreaterOrEqual(t, calls, int64(many/onePage))
 	require.Equal(t, int64(0), value(t, ours.Name()))

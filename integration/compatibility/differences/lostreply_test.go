@@ -39,7 +39,8 @@ func layWire(t *testing.T) *wire {
 
 func (w *wire) Addr() string { return w.listener.Addr().String() }
 
-// loseNextReply makes the wire carry the next command that holds the word to the server, and break when the reply comes.
+// loseNextReply makes the wire carry the next command that holds the word to the server, and break
+// when the reply comes.
 func (w *wire) loseNextReply(word string) { w.word.Store(&word) }
 
 func (w *wire) accept() {

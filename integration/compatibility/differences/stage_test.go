@@ -1,5 +1,6 @@
-// Package differences_test shows each case in which this library answers otherwise than Redisson 4.7.0 on purpose: what real Redisson
-// does, and what we do. Each test is one row of the table in docs/compatibility.md.
+// Package differences_test shows each case in which this library answers otherwise than Redisson
+// 4.7.0 on purpose: what real Redisson does, and what we do. Each test is one row of the table in
+// docs/compatibility.md.
 package differences_test
 
 import (
@@ -24,8 +25,8 @@ import (
 
 const redissonVersion = "4.7.0"
 
-// What all tests share: a server, and on it one Redisson and one Client of ours. Tests run one after another, since some count what the
-// server was asked.
+// What all tests share: a server, and on it one Redisson and one Client of ours. Tests run one
+// after another, since some count what the server was asked.
 var (
 	server  *servers.Server
 	version servers.Version
@@ -203,7 +204,8 @@ func inJava(rate rratelimiter.Rate) oracle.Rate {
 	return oracle.Rate{Type: kind, Permits: rate.Permits, Interval: rate.Interval, KeepAlive: rate.KeepAlive}
 }
 
-// pair empties the server and opens two limiters of a rate: one that only Redisson uses, and one that only we use.
+// pair empties the server and opens two limiters of a rate: one that only Redisson uses, and one
+// that only we use.
 func pair(t *testing.T, rate rratelimiter.Rate) (theirs *oracle.Limiter, ours *rratelimiter.Limiter) {
 	t.Helper()
 	ask(t, "FLUSHALL")
@@ -225,8 +227,8 @@ func take(t *testing.T, l acquirer, permits int64) {
 	require.True(t, granted, "%d permits were denied", permits)
 }
 
-// takeInTurn takes permits, one grant after the other, so that each is a second older than the next: Redis puts grants of one
-// millisecond in no order that a test could rely on.
+// takeInTurn takes permits, one grant after the other, so that each is a second older than the
+// next: Redis puts grants of one millisecond in no order that a test could rely on.
 func takeInTurn(t *testing.T, l acquirer, key string, permits ...int64) {
 	t.Helper()
 	for _, n := range permits {

@@ -9,7 +9,8 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// Another client lowers the rate of a PerClient limiter. The value of this one, which it cannot name, stays what it was.
+// Another client lowers the rate of a PerClient limiter. The value of this one, which it cannot
+// name, stays what it was.
 func TestValueAboveTheRate(t *testing.T) {
 	high := perMinute(50)
 	high.Type = rratelimiter.PerClient

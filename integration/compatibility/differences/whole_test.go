@@ -97,7 +97,8 @@ func TestCopyOfNothing(t *testing.T) {
 	require.False(t, copied)
 }
 
-// A limiter that is copied over another one: what was taken of that one must not count against the copy.
+// A limiter that is copied over another one: what was taken of that one must not count against the
+// copy.
 func TestCopyReplacesTheWholeLimiter(t *testing.T) {
 	theirs, ours := takenOf(t)
 	for _, name := range []string{theirs + "2", ours + "2"} {

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Bench is a load for which only numbers are kept: Java callers that call tryAcquire(permits) again and again, without a pause.
+// Bench is a load for which only numbers are kept: Java callers that call tryAcquire(permits) again
+// and again, without a pause.
 type Bench struct {
 	Limiters int // how many, at random: named by the limiter's own name and a number from 0 on
 	Callers  int // threads, or where Async is set, chains of tryAcquireAsync(permits)
@@ -21,14 +22,16 @@ type BenchResult struct {
 	Err                        error // of one call that failed
 	Elapsed                    time.Duration
 	CPU                        time.Duration // of the whole Java process
-	// Latencies counts calls by how long they took: up to 127 ns at that index, and above, for each power of two, 64 counts more.
+	// Latencies counts calls by how long they took: up to 127 ns at that index, and above, for each
+	// power of two, 64 counts more.
 	Latencies []uint32
 }
 
 // RunningBench is a Bench whose callers run until Stop.
 type RunningBench struct{ l *Limiter }
 
-// StartBench lets the load loose on limiters whose names begin with this one's, and returns when every caller has begun.
+// StartBench lets the load loose on limiters whose names begin with this one's, and returns when
+// every caller has begun.
 func (l *Limiter) StartBench(ctx context.Context, b Bench) (*RunningBench, error) {
 	_, err := ask[any](ctx, l, request{Call: "benchStart", Limiters: b.Limiters, Threads: b.Callers, Async: b.Async, Permits: &b.Permits})
 	return &RunningBench{l}, err

@@ -25,8 +25,8 @@ const (
 // versionForm keeps whatever is no version out of Maven's arguments and out of paths.
 var versionForm = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.-]*$`)
 
-// build compiles the Java program against the release, and answers its classpath. What is built already from the same sources is
-// used as it is.
+// build compiles the Java program against the release, and answers its classpath. What is built
+// already from the same sources is used as it is.
 func build(ctx context.Context, version string) (classpath string, err error) {
 	if !versionForm.MatchString(version) {
 		return "", fmt.Errorf("%q is no version of Redisson", version)
@@ -39,7 +39,8 @@ func build(ctx context.Context, version string) (classpath string, err error) {
 	if err := os.MkdirAll(target, 0o755); err != nil {
 		return "", err
 	}
-	// One lock for all releases: Maven's local repository, which every build writes, is not safe for two Mavens at once.
+	// One lock for all releases: Maven's local repository, which every build writes, is not safe
+	// for two Mavens at once.
 	unlock, err := lock(ctx, filepath.Join(target, "build.lock"))
 	if err != nil {
 		return "", err
@@ -131,7 +132,8 @@ func hashSources(dir string) (string, error) {
 	return hex.EncodeToString(hash.Sum(nil)), err
 }
 
-// lock takes the lock file for this process and goroutine alone; the system lets go of it where the process dies.
+// lock takes the lock file for this process and goroutine alone; the system lets go of it where the
+// process dies.
 func lock(ctx context.Context, path string) (unlock func() error, err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

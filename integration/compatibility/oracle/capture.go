@@ -15,12 +15,14 @@ import (
 	"time"
 )
 
-// CaptureScript runs do and answers the last script that any client had the server at redisAddr run meanwhile, with its keys and
-// arguments, as MONITOR shows them: bytes are bytes. So a test gets the script that a release of Redisson really sends, which is
-// Redisson's and has no place in this repository.
+// CaptureScript runs do and answers the last script that any client had the server at redisAddr run
+// meanwhile, with its keys and arguments, as MONITOR shows them: bytes are bytes. So a test gets
+// the script that a release of Redisson really sends, which is Redisson's and has no place in this
+// repository.
 //
-// The server's script cache is emptied before, so that a client that knows its scripts by their hashes has to send the text again.
-// Nothing else should use the server meanwhile. On a cluster redisAddr must be the master that the keys belong to.
+// The server's script cache is emptied before, so that a client that knows its scripts by their
+// hashes has to send the text again. Nothing else should use the server meanwhile. On a cluster
+// redisAddr must be the master that the keys belong to.
 func CaptureScript(ctx context.Context, redisAddr string, do func()) (script string, keys, args []string, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -83,7 +85,8 @@ func (e *evaluation) split() (script string, keys, args []string, err error) {
 	return e.script, e.rest[1 : 1+n], e.rest[1+n:], nil
 }
 
-// connection speaks inline commands with a Redis server, which no client library offers together with MONITOR.
+// connection speaks inline commands with a Redis server, which no client library offers together
+// with MONITOR.
 type connection struct {
 	net.Conn
 	lines *bufio.Reader
@@ -148,7 +151,8 @@ func (c *connection) scripts(end string) capture {
 			texts[scriptHash(command[1])] = command[1]
 			last = &evaluation{script: command[1], rest: command[2:]}
 		case "EVALSHA", "EVALSHA_RO":
-			// A hash that the server does not know yet was refused: the client comes back with the text.
+			// A hash that the server does not know yet was refused: the client comes back with the
+			// text.
 			if text, ok := texts[strings.ToLower(command[1])]; ok {
 				last = &evaluation{script: text, rest: command[2:]}
 			}
@@ -162,8 +166,9 @@ func scriptHash(script string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// parseMonitor reads a line as +1700000000.000001 [0 127.0.0.1:50000] "SET" "k" "\x00v" and answers the command with its arguments. It
-// answers none for a command that a script ran, [0 lua], since that one is not the client's.
+// parseMonitor reads a line as +1700000000.000001 [0 127.0.0.1:50000] "SET" "k" "\x00v" and answers
+// the command with its arguments. It answers none for a command that a script ran, [0 lua], since
+// that one is not the client's.
 func parseMonitor(line []byte) ([]string, error) {
 	head, rest, ok := bytes.Cut(line, []byte("] "))
 	if !ok || len(line) == 0 || line[0] != '+' {

@@ -14,7 +14,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// The captured acquire script can be replayed: run again with its own keys and arguments it takes permits again.
+// The captured acquire script can be replayed: run again with its own keys and arguments it takes
+// permits again.
 func (r *release) scriptIsCaptured(t *testing.T) {
 	l := r.Limiter("c-" + r.Version())
 	_, err := l.TrySetRate(t.Context(), oracle.Rate{Permits: 10, Interval: time.Hour})

@@ -12,8 +12,9 @@ type Crowd struct {
 	Threads  int
 	Duration time.Duration
 	Permits  int64 // of each call
-	// AcquireTimeout is how long a call waits for its permits. With 0 a thread calls tryAcquire(permits), with a tiny pause after a
-	// denial; else tryAcquire(permits, timeout, unit), whose timeout is cut where the Duration ends earlier.
+	// AcquireTimeout is how long a call waits for its permits. With 0 a thread calls
+	// tryAcquire(permits), with a tiny pause after a denial; else tryAcquire(permits, timeout,
+	// unit), whose timeout is cut where the Duration ends earlier.
 	AcquireTimeout time.Duration
 }
 
@@ -21,8 +22,8 @@ type Crowd struct {
 type CrowdResult struct {
 	Grants  []Grant
 	Denials int64
-	// Errors counts the calls that failed, by exception and message, without what Redisson appends on the single call. An error
-	// ends no thread.
+	// Errors counts the calls that failed, by exception and message, without what Redisson appends
+	// on the single call. An error ends no thread.
 	Errors map[string]int64
 }
 
@@ -37,14 +38,16 @@ func (r CrowdResult) Book(book *ledger.Ledger) {
 	}
 }
 
-// Grant is one call of a Crowd that got its permits: Redis granted them between Start, read right before the call, and End, read right
-// after it, both on the clock of this host and in whole microseconds.
+// Grant is one call of a Crowd that got its permits: Redis granted them between Start, read right
+// before the call, and End, read right after it, both on the clock of this host and in whole
+// microseconds.
 type Grant struct {
 	Start, End time.Time
 	Permits    int64
 }
 
-// Crowd lets the crowd loose on the limiter and returns when its time is over. A crowd that ctx ends goes on in Java all the same.
+// Crowd lets the crowd loose on the limiter and returns when its time is over. A crowd that ctx
+// ends goes on in Java all the same.
 func (l *Limiter) Crowd(ctx context.Context, c Crowd) (CrowdResult, error) {
 	got, err := ask[struct {
 		Grants  [][3]int64 // start and end in Unix microseconds, permits

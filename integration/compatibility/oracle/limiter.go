@@ -16,8 +16,9 @@ const (
 
 // Rate is a limiter's configuration. Durations are whole milliseconds, what is below is cut off.
 //
-// A KeepAlive of 0 calls the form of the Java call that has no keepAlive, but in SetRateArgs and UpdateRate, which leave it unset. Any
-// other is ErrUnsupported in 3.34.1 and older, while 3.38.1 has it.
+// A KeepAlive of 0 calls the form of the Java call that has no keepAlive, but in SetRateArgs and
+// UpdateRate, which leave it unset. Any other is ErrUnsupported in 3.34.1 and older, while 3.38.1
+// has it.
 type Rate struct {
 	Type      RateType
 	Permits   int64
@@ -36,10 +37,11 @@ const (
 	ExpireIfLess    ExpireCondition = "expireIfLess"
 )
 
-// Limiter is one RRateLimiter. Its methods are safe for concurrent use; each is the Java call of nearly the same name.
+// Limiter is one RRateLimiter. Its methods are safe for concurrent use; each is the Java call of
+// nearly the same name.
 //
-// An exception in Java is an *Error. Where a context ends its method returns at once, but the call goes on in Java, where nothing
-// can end an acquire that waits: close the Redisson for that.
+// An exception in Java is an *Error. Where a context ends its method returns at once, but the call
+// goes on in Java, where nothing can end an acquire that waits: close the Redisson for that.
 type Limiter struct {
 	r    *Redisson
 	name string
@@ -53,7 +55,8 @@ func (l *Limiter) TrySetRate(ctx context.Context, rate Rate) (bool, error) {
 	return ask[bool](ctx, l, rate.request("trySetRate"))
 }
 
-// SetRate is setRate(type, rate, interval) or, with a KeepAlive, setRate(type, rate, interval, keepAlive).
+// SetRate is setRate(type, rate, interval) or, with a KeepAlive, setRate(type, rate, interval,
+// keepAlive).
 func (l *Limiter) SetRate(ctx context.Context, rate Rate) error {
 	return l.tell(ctx, rate.request("setRate"))
 }
@@ -132,12 +135,14 @@ func (l *Limiter) ExpireAt(ctx context.Context, at time.Time) (bool, error) {
 	return ask[bool](ctx, l, request{Call: "expireAt", Millis: unixMillis(at)})
 }
 
-// ExpireIf is the call that the condition names, with a Duration. Release 3.20.1 has it, 3.16.8 has not.
+// ExpireIf is the call that the condition names, with a Duration. Release 3.20.1 has it, 3.16.8 has
+// not.
 func (l *Limiter) ExpireIf(ctx context.Context, condition ExpireCondition, d time.Duration) (bool, error) {
 	return ask[bool](ctx, l, request{Call: string(condition), Millis: millis(d)})
 }
 
-// ExpireAtIf is the call that the condition names, with an Instant, in the releases that have ExpireIf.
+// ExpireAtIf is the call that the condition names, with an Instant, in the releases that have
+// ExpireIf.
 func (l *Limiter) ExpireAtIf(ctx context.Context, condition ExpireCondition, at time.Time) (bool, error) {
 	return ask[bool](ctx, l, request{Call: string(condition), Millis: unixMillis(at), Absolute: true})
 }
@@ -147,12 +152,14 @@ func (l *Limiter) ClearExpire(ctx context.Context) (bool, error) {
 	return ask[bool](ctx, l, request{Call: "clearExpire"})
 }
 
-// RemainTimeToLive is remainTimeToLive: milliseconds, or -1 where there is no expiry, or -2 where there is no limiter.
+// RemainTimeToLive is remainTimeToLive: milliseconds, or -1 where there is no expiry, or -2 where
+// there is no limiter.
 func (l *Limiter) RemainTimeToLive(ctx context.Context) (int64, error) {
 	return ask[int64](ctx, l, request{Call: "remainTimeToLive"})
 }
 
-// ExpireTime is getExpireTime: Unix milliseconds, or -1 or -2 as RemainTimeToLive. Release 3.20.1 has it, 3.16.8 has not.
+// ExpireTime is getExpireTime: Unix milliseconds, or -1 or -2 as RemainTimeToLive. Release 3.20.1
+// has it, 3.16.8 has not.
 func (l *Limiter) ExpireTime(ctx context.Context) (int64, error) {
 	return ask[int64](ctx, l, request{Call: "getExpireTime"})
 }
@@ -182,7 +189,8 @@ func (l *Limiter) RenameNX(ctx context.Context, newName string) (bool, error) {
 	return ask[bool](ctx, l, request{Call: "renamenx", NewName: &newName})
 }
 
-// NameAfterRename is the name that the object has in Java after rename, and NameAfterRenameNX after renamenx.
+// NameAfterRename is the name that the object has in Java after rename, and NameAfterRenameNX after
+// renamenx.
 func (l *Limiter) NameAfterRename(ctx context.Context, newName string) (string, error) {
 	return ask[string](ctx, l, request{Call: "renamedObject", NewName: &newName, Replace: true})
 }

@@ -1,10 +1,13 @@
-// Package oracle runs real Redisson, the Java library, so that tests can ask it what a limiter does.
+// Package oracle runs real Redisson, the Java library, so that tests can ask it what a limiter
+// does.
 //
-// A Redisson is one instance of one release in a Java process of its own, with its own id, connected to Redis. Its Limiter offers
-// the calls of Redisson's RRateLimiter under their Go names, and hands back what Redisson answers, unchanged. Releases differ in
-// the calls that they have: a call that the release lacks fails with ErrUnsupported.
+// A Redisson is one instance of one release in a Java process of its own, with its own id,
+// connected to Redis. Its Limiter offers the calls of Redisson's RRateLimiter under their Go names,
+// and hands back what Redisson answers, unchanged. Releases differ in the calls that they have: a
+// call that the release lacks fails with ErrUnsupported.
 //
-// The Java program is in the folder integration/tools/redisson. It is built with Maven when it is first needed, for each release apart.
+// The Java program is in the folder integration/tools/redisson. It is built with Maven when it is
+// first needed, for each release apart.
 package oracle
 
 import (
@@ -54,8 +57,8 @@ type Redisson struct {
 	failed  error // why no further call can be answered
 }
 
-// Start starts the release of Redisson for the test, which fails where that is not possible, and ends it with the test. Where the
-// test has failed, what Redisson logged is shown.
+// Start starts the release of Redisson for the test, which fails where that is not possible, and
+// ends it with the test. Where the test has failed, what Redisson logged is shown.
 func Start(t testing.TB, version string, target Target, opts ...Option) *Redisson {
 	t.Helper()
 	// Long enough for a first build that has to fetch everything.
@@ -74,7 +77,8 @@ func Start(t testing.TB, version string, target Target, opts ...Option) *Redisso
 	return r
 }
 
-// Open is Start without a test: the caller must Close the result. ctx bounds the build and the start alone.
+// Open is Start without a test: the caller must Close the result. ctx bounds the build and the
+// start alone.
 func Open(ctx context.Context, version string, target Target, opts ...Option) (*Redisson, error) {
 	classpath, err := build(ctx, version)
 	if err != nil {
@@ -139,8 +143,9 @@ func (r *Redisson) Log() string { return r.stderr.String() }
 // Limiter is the limiter of that name. It asks nothing of Redis.
 func (r *Redisson) Limiter(name string) *Limiter { return &Limiter{r: r, name: name} }
 
-// Close shuts Redisson down, as a Java program in good order does, and ends its process. Calls under way fail with ErrEnded. A
-// Redisson that cannot shut down in time, because its Redis hangs, is killed.
+// Close shuts Redisson down, as a Java program in good order does, and ends its process. Calls
+// under way fail with ErrEnded. A Redisson that cannot shut down in time, because its Redis hangs,
+// is killed.
 func (r *Redisson) Close() {
 	const timeout = 5 * time.Second
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
@@ -164,8 +169,8 @@ func (r *Redisson) Kill() {
 	<-r.ended
 }
 
-// call sends the request and decodes what it comes to into result, which may be nil. Where ctx ends first, call returns its error,
-// and the call goes on in Java.
+// call sends the request and decodes what it comes to into result, which may be nil. Where ctx ends
+// first, call returns its error, and the call goes on in Java.
 func (r *Redisson) call(ctx context.Context, q request, result any) error {
 	got := make(chan answer, 1)
 	r.mu.Lock()

@@ -9,7 +9,8 @@ import (
 	"strconv"
 )
 
-// request is one line to the Java program. What is nil is left out, and chooses the form of the call without that argument.
+// request is one line to the Java program. What is nil is left out, and chooses the form of the
+// call without that argument.
 type request struct {
 	ID             int64    `json:"id"`
 	Call           string   `json:"call"`
@@ -60,7 +61,8 @@ func (r *Redisson) decode(a answer, result any) error {
 // read hands each answer to the call that waits for it, until the process ends.
 func (r *Redisson) read(stdout io.Reader, ready chan<- answer) {
 	err := r.dispatch(bufio.NewReader(stdout), ready)
-	// A process that writes something else than answers is of no more use. Where it has ended by itself this does nothing.
+	// A process that writes something else than answers is of no more use. Where it has ended by
+	// itself this does nothing.
 	_ = r.cmd.Process.Kill()
 	waitErr := r.cmd.Wait()
 	r.mu.Lock()

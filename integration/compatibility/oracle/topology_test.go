@@ -12,7 +12,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// takesOver acquires until the limiter grants again after a failover, which may have lost what the old master had not yet passed on.
+// takesOver acquires until the limiter grants again after a failover, which may have lost what the
+// old master had not yet passed on.
 func takesOver(t *testing.T, l *oracle.Limiter) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -28,8 +29,8 @@ func takesOver(t *testing.T, l *oracle.Limiter) {
 	}
 }
 
-// failoverVersions returns the releases of REDISSON_VERSIONS, otherwise the newest one: a failover takes
-// seconds, and all releases take it alike.
+// failoverVersions returns the releases of REDISSON_VERSIONS, otherwise the newest one: a failover
+// takes seconds, and all releases take it alike.
 func failoverVersions() []string {
 	if os.Getenv("REDISSON_VERSIONS") == "" {
 		return []string{"4.7.0"}

@@ -1,4 +1,5 @@
-// Package peers compares the policies of package limit with the libraries that they come from, on injected clocks.
+// Package peers compares the policies of package limit with the libraries that they come from, on
+// injected clocks.
 package peers
 
 import (
@@ -17,8 +18,9 @@ import (
 // steps is how many calls are compared for each policy: POLICY_STEPS, by default 1,000.
 var steps = int(env.Number("POLICY_STEPS", 1000))
 
-// bench is a Redis server and a clock that the test turns. The clocks of the server and of the process run by themselves: the tests
-// have times of minutes, so that they do not matter, and keys do not expire.
+// bench is a Redis server and a clock that the test turns. The clocks of the server and of the
+// process run by themselves: the tests have times of minutes, so that they do not matter, and keys
+// do not expire.
 type bench struct {
 	*testing.T
 	conn   rueidis.Client

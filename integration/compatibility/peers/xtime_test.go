@@ -23,10 +23,11 @@ type reserved struct {
 	act     time.Time
 }
 
-// TestTokenBucketIsXTimeRate: AllowN, ReserveN and CancelAt, with rates that a float64 holds exactly. x/time/rate counts in
-// nanoseconds and float64: with others it is off by a rounding.
+// TestTokenBucketIsXTimeRate: AllowN, ReserveN and CancelAt, with rates that a float64 holds
+// exactly. x/time/rate counts in nanoseconds and float64: with others it is off by a rounding.
 //
-// Cancel differs where somebody has cancelled in the midst of others before, so that there are free tokens while others wait:
+// Cancel differs where somebody has cancelled in the midst of others before, so that there are free
+// tokens while others wait:
 //   - "forgotten": x/time/rate takes whoever is granted at once for the last reservation, and those who still wait can then
 //     be given back whole, although others wait behind them. Here they cannot.
 //   - "more than it held": it gives back more than was reserved to one that has an earlier one made after it. Here it is all

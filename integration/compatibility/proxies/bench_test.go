@@ -25,8 +25,9 @@ const (
 	benchRules = "domain: bench\ndescriptors:\n  - {key: user, rate_limit: {unit: hour, requests_per_unit: 1000000000}}\n"
 )
 
-// BenchmarkBeside is rrl serve, without and with leases of a second, beside the original's design, each a process of its own on one Redis, in
-// turns. The original collects its garbage as Go programs do by default; "tuned" is the same with the environment of the image.
+// BenchmarkBeside is rrl serve, without and with leases of a second, beside the original's design,
+// each a process of its own on one Redis, in turns. The original collects its garbage as Go
+// programs do by default; "tuned" is the same with the environment of the image.
 func BenchmarkBeside(b *testing.B) {
 	redis, conn, file := benchRedis(b)
 	rrl := filepath.Join(b.TempDir(), "rrl")

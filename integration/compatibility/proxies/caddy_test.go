@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// caddyfile has docs/envoy.md's forward_auth. The peer is 127.0.0.1 here, which is a proxy's: another address stands for the client's.
+// caddyfile has docs/envoy.md's forward_auth. The peer is 127.0.0.1 here, which is a proxy's:
+// another address stands for the client's.
 const caddyfile = `
 {
 	admin off

@@ -27,7 +27,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/rls"
 )
 
-// envoyConf is examples/deploy/envoy.yaml, which docs/envoy.md shows, with addresses of this machine.
+// envoyConf is examples/deploy/envoy.yaml, which docs/envoy.md shows, with addresses of this
+// machine.
 func envoyConf(t *testing.T, listen, upstream, service int, deny bool) string {
 	t.Helper()
 	text, err := os.ReadFile("../../../examples/deploy/envoy.yaml")
@@ -58,7 +59,8 @@ func envoy(t *testing.T) string {
 	return lines[len(lines)-1]
 }
 
-// Envoy asks the service, shows what is left, and does as failure_mode_deny says while Redis is away.
+// Envoy asks the service, shows what is left, and does as failure_mode_deny says while Redis is
+// away.
 func TestEnvoy(t *testing.T) {
 	binary := envoy(t)
 	for _, deny := range []bool{false, true} {
@@ -93,7 +95,8 @@ func TestEnvoy(t *testing.T) {
 	}
 }
 
-// Envoy limits other spellings of a path as that path, and refuses those of which programs make what they like.
+// Envoy limits other spellings of a path as that path, and refuses those of which programs make
+// what they like.
 func TestEnvoy_OtherSpellingsOfAPath_CountTogether(t *testing.T) {
 	s := start(t)
 	at := startEnvoy(t, s, func(conf string) string { return conf })
@@ -106,7 +109,8 @@ func TestEnvoy_OtherSpellingsOfAPath_CountTogether(t *testing.T) {
 	}, got)
 }
 
-// The parts of a cluster that docs/envoy.md shows for TLS and for a socket reach a service that wants them.
+// The parts of a cluster that docs/envoy.md shows for TLS and for a socket reach a service that
+// wants them.
 func TestEnvoy_ClustersOfThePage_ReachTheService(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/envoy.md")
 	require.NoError(t, err)
@@ -160,7 +164,8 @@ func startEnvoy(t *testing.T, s *service, change func(conf string) string) (at s
 	return at
 }
 
-// certificates writes those of an Envoy, and returns the configuration of a service that wants them.
+// certificates writes those of an Envoy, and returns the configuration of a service that wants
+// them.
 func certificates(t *testing.T, dir string) *tls.Config {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

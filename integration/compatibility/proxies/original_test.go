@@ -21,7 +21,8 @@ const (
 	originalListen = "ORIGINAL_LISTEN"
 )
 
-// TestMain: this program is the original's design instead, where it is told to be, so that a benchmark has it as a process of its own.
+// TestMain: this program is the original's design instead, where it is told to be, so that a
+// benchmark has it as a process of its own.
 func TestMain(m *testing.M) {
 	if redis := os.Getenv(originalRedis); redis != "" {
 		if err := serveOriginal(redis, os.Getenv(originalListen)); err != nil {
@@ -53,7 +54,8 @@ func serveOriginal(redis, address string) error {
 	return server.Serve(l)
 }
 
-// counting is the original's design: for each request one pipeline of INCRBY and EXPIRE, and an answer by the count.
+// counting is the original's design: for each request one pipeline of INCRBY and EXPIRE, and an
+// answer by the count.
 type counting struct {
 	ratelimit.UnimplementedRateLimitServiceServer
 	redis rueidis.Client

@@ -1,4 +1,5 @@
-// Package proxies puts the rate limit service behind real proxies, on a real Redis: Envoy by its protocol, nginx by auth_request, Caddy by forward_auth.
+// Package proxies puts the rate limit service behind real proxies, on a real Redis: Envoy by its
+// protocol, nginx by auth_request, Caddy by forward_auth.
 package proxies
 
 import (
@@ -142,7 +143,8 @@ func proxy(t *testing.T, ready string, program string, args ...string) {
 	}
 }
 
-// get asks a proxy, and says what it answered: status, Retry-After, and what a header says of what is left.
+// get asks a proxy, and says what it answered: status, Retry-After, and what a header says of what
+// is left.
 func get(t *testing.T, url, left string) string {
 	t.Helper()
 	response, err := http.Get(url)

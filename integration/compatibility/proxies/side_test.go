@@ -42,7 +42,8 @@ type side struct {
 	cpu   []time.Duration // of all processes, Redis too, a decision: what is left where others use the machine
 }
 
-// newProcess is a service that a program is, asked over loopback. Its arguments and environment have PORT for its port.
+// newProcess is a service that a program is, asked over loopback. Its arguments and environment
+// have PORT for its port.
 func newProcess(b *testing.B, name string, env []string, program string, args ...string) *side {
 	l, port := listen(b)
 	require.NoError(b, l.Close())
@@ -116,8 +117,8 @@ func (s *side) used(b *testing.B, redis rueidis.Client) (total time.Duration) {
 	return total
 }
 
-// load asks for a while, on all streams at once, and notes how many answers there were a second, and how long all but a hundredth took
-// at most.
+// load asks for a while, on all streams at once, and notes how many answers there were a second,
+// and how long all but a hundredth took at most.
 func (s *side) load(b *testing.B, redis rueidis.Client, keys int, d time.Duration) {
 	took := make([][]time.Duration, streams)
 	before := s.used(b, redis)
@@ -150,8 +151,8 @@ func (s *side) load(b *testing.B, redis rueidis.Client, keys int, d time.Duratio
 	}
 }
 
-// report tells each side's medians, and how it is beside the first: of ratios, and of what it is behind at the 99th percentile, within a
-// round.
+// report tells each side's medians, and how it is beside the first: of ratios, and of what it is
+// behind at the 99th percentile, within a round.
 func report(b *testing.B, sides []*side) {
 	first := sides[0]
 	for _, s := range sides {

@@ -101,7 +101,8 @@ func (r *run) choose(tw *twins, before outcome) []calls.Call {
 	default:
 		n = -r.random.Int64N(2)
 	}
-	// No two are the same on one limiter, even after a number of ticks: which of two equal times is greater, the machine's speed says.
+	// No two are the same on one limiter, even after a number of ticks: which of two equal times is
+	// greater, the machine's speed says.
 	tw.expiries++
 	expiry := func(op calls.Op) calls.Call {
 		return calls.Call{Op: op, Expiry: time.Duration(5+r.random.IntN(200))*tick + half + time.Duration(tw.expiries)*4*time.Second}
@@ -165,7 +166,8 @@ func (r *run) choose(tw *twins, before outcome) []calls.Call {
 	panic("unreachable")
 }
 
-// crowd is what callers of one moment ask for, each try or take: mostly less than is free, some more than the rate.
+// crowd is what callers of one moment ask for, each try or take: mostly less than is free, some
+// more than the rate.
 func (r *run) crowd(rate, free int64) []calls.Call {
 	deed := make([]calls.Call, 3+r.random.IntN(8))
 	for i := range deed {
@@ -181,7 +183,8 @@ func (r *run) crowd(rate, free int64) []calls.Call {
 		case r.chance(8):
 			c.Permits = rate + 1
 		}
-		// A request for more is refused before it waits, and those of one call ask for no more together.
+		// A request for more is refused before it waits, and those of one call ask for no more
+		// together.
 		c.Permits = min(c.Permits, mostPermits/int64(len(deed)))
 		deed[i] = c
 	}

@@ -21,7 +21,8 @@ func (r *run) requireLaw(t *testing.T, who string, want, got outcome, seed strin
 	}
 }
 
-// explain requires that the differences which a call met, and no others, are what A and B differ in.
+// explain requires that the differences which a call met, and no others, are what A and B differ
+// in.
 func (r *run) explain(t *testing.T, m meeting, differ map[string]string, seed string, tw *twins) {
 	t.Helper()
 	met, beyond := m.met(r.version)

@@ -8,8 +8,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/state"
 )
 
-// difference is a row of protocol section 7, or something that only old releases of Redisson do. A model decides at the place of each by
-// the one rule or the other, so that what a difference comes to is computed to the last field.
+// difference is a row of protocol section 7, or something that only old releases of Redisson do. A
+// model decides at the place of each by the one rule or the other, so that what a difference comes
+// to is computed to the last field.
 type difference int
 
 const (
@@ -40,7 +41,8 @@ const (
 	endOfDifferences
 )
 
-// What a difference may touch. The pair in use is that of the type which the call works with, the idle one the other.
+// What a difference may touch. The pair in use is that of the type which the call works with, the
+// idle one the other.
 const (
 	answer    = "answer"
 	config    = "configuration"
@@ -102,7 +104,8 @@ func both(prefix string, fields []string) []string {
 	return all
 }
 
-// law is by whose rules a model decides: Redisson's of a release, but for the differences that are given.
+// law is by whose rules a model decides: Redisson's of a release, but for the differences that are
+// given.
 type law struct {
 	version string
 	ours    [endOfDifferences]bool
@@ -127,7 +130,8 @@ func (l law) but(d difference) law {
 	return l
 }
 
-// outcome is what a call came to: for callers that shared a call a reply for each, and the limiters of both names.
+// outcome is what a call came to: for callers that shared a call a reply for each, and the limiters
+// of both names.
 type outcome struct {
 	replies []calls.Reply
 	main    state.State
@@ -165,8 +169,8 @@ func (o outcome) fields(other outcome, perClient bool) map[string]string {
 	return differ
 }
 
-// met finds the differences without which a call would have come to something else here, or with which to something else in Java. What
-// one of them touched beyond what it may is told besides.
+// met finds the differences without which a call would have come to something else here, or with
+// which to something else in Java. What one of them touched beyond what it may is told besides.
 func (m meeting) met(version string) (names []difference, beyond []string) {
 	ours, theirs := lawOf(version)
 	a, b := m.play(ours), m.play(theirs)
@@ -190,8 +194,8 @@ func (m meeting) met(version string) (names []difference, beyond []string) {
 	return names, beyond
 }
 
-// may says whether a difference may touch a field. Of several requests a later one finds what an earlier one left: there it may touch
-// all that they do.
+// may says whether a difference may touch a field. Of several requests a later one finds what an
+// earlier one left: there it may touch all that they do.
 func (m meeting) may(d difference, field string) bool {
 	return slices.Contains(rules[d].may, field) || len(m.deed) > 1 && (field == answer || slices.Contains(pair, field))
 }

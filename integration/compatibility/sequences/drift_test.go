@@ -19,8 +19,9 @@ const (
 	driftStep     = driftInterval / 40 // between the calls of a busy limiter
 )
 
-// drift is one limiter whose value and grants another client brings out of driftStep, at the host's present time. The Go
-// Clients that make all other calls have a clock of their own, so that hours pass in a moment.
+// drift is one limiter whose value and grants another client brings out of driftStep, at the host's
+// present time. The Go Clients that make all other calls have a clock of their own, so that hours
+// pass in a moment.
 type drift struct {
 	clients []*rratelimiter.Client
 	offset  atomic.Int64 // nanoseconds from the host's clock
@@ -30,8 +31,8 @@ type drift struct {
 
 func (d *drift) now() time.Time { return time.Now().Add(time.Duration(d.offset.Load())) }
 
-// take advances the clock by a step and takes up to most permits, one by one and by each Client in turn, until some calls
-// are denied: a large set is counted over several calls.
+// take advances the clock by a step and takes up to most permits, one by one and by each Client in
+// turn, until some calls are denied: a large set is counted over several calls.
 func (d *drift) take(t *testing.T, most int) {
 	t.Helper()
 	d.offset.Add(int64(driftStep))
@@ -48,9 +49,9 @@ func (d *drift) take(t *testing.T, most int) {
 	}
 }
 
-// TestDriftHeals: Java, or another Go Client, changes a busy limiter so that value and grants are not the rate any more.
-// Go alone calls it after that. Every window that begins an interval later holds at most the rate, and in every such
-// window the rate can be taken.
+// TestDriftHeals: Java, or another Go Client, changes a busy limiter so that value and grants are
+// not the rate any more. Go alone calls it after that. Every window that begins an interval later
+// holds at most the rate, and in every such window the rate can be taken.
 func TestDriftHeals(t *testing.T) {
 	eachRelease(t, func(t *testing.T, r *run) {
 		for _, change := range driftChanges() {
@@ -196,7 +197,8 @@ func (r *run) heals(t *testing.T, change driftChange) {
 	require.NoError(t, err)
 }
 
-// check wants at most rate permits in every interval from first on, and at least so many in every longer period.
+// check wants at most rate permits in every interval from first on, and at least so many in every
+// longer period.
 func (d *drift) check(t *testing.T, first time.Time, longer time.Duration, rate int64) {
 	t.Helper()
 	var from []ledger.Grant

@@ -11,8 +11,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/state"
 )
 
-// meeting is a deed on the limiters as they were before it. A deed is a call, or several requests that callers of one Client made at one
-// moment, in their order of arrival.
+// meeting is a deed on the limiters as they were before it. A deed is a call, or several requests
+// that callers of one Client made at one moment, in their order of arrival.
 type meeting struct {
 	deed      []calls.Call
 	batches   []int // how many requests each of the shared calls carried
@@ -30,7 +30,8 @@ func meet(deed []calls.Call, batches []int, before outcome, at time.Time) meetin
 	return m
 }
 
-// play is what the deed must answer and leave by a law: the protocol with its section 7, written down without the library's code.
+// play is what the deed must answer and leave by a law: the protocol with its section 7, written
+// down without the library's code.
 func (m meeting) play(l law) outcome {
 	after := m.before.clone()
 	model := &model{State: &after.main, other: &after.other, now: m.at.UnixMilli(), law: l}
@@ -55,7 +56,8 @@ func (m meeting) play(l law) outcome {
 	return after
 }
 
-// merge makes one grant of all that were made at a moment: requests that share a call have one, those made one by one one each.
+// merge makes one grant of all that were made at a moment: requests that share a call have one,
+// those made one by one one each.
 func (o *outcome) merge(at time.Time) {
 	for _, p := range []*state.Pair{&o.main.Overall, &o.main.Client} {
 		i := slices.IndexFunc(p.Grants, func(g state.Grant) bool { return g.Score > at.Add(-slack).UnixMilli() })
@@ -70,7 +72,8 @@ func (o *outcome) merge(at time.Time) {
 	}
 }
 
-// view is a limiter as a call finds it: the numbers of its configuration, and the pair that its type picks.
+// view is a limiter as a call finds it: the numbers of its configuration, and the pair that its
+// type picks.
 type view struct {
 	there     bool // initialised
 	rate      int64

@@ -1,4 +1,5 @@
-// Package sequences makes random calls on rate limiters, from Go and from Java, and the same calls from Java alone, and compares.
+// Package sequences makes random calls on rate limiters, from Go and from Java, and the same calls
+// from Java alone, and compares.
 package sequences_test
 
 import (
@@ -28,8 +29,9 @@ const (
 	rounds        = 20 // limiters of a seed, in turn OVERALL and PER_CLIENT
 	stepsPerRound = 50
 
-	// tick passes before every step, so that no two grants are made at the same moment and none leaves the window because the machine
-	// was slow: compared with it, the real time that a round takes is nothing.
+	// tick passes before every step, so that no two grants are made at the same moment and none
+	// leaves the window because the machine was slow: compared with it, the real time that a round
+	// takes is nothing.
 	tick  = 10 * time.Minute
 	slack = 4 * time.Minute
 
@@ -37,11 +39,13 @@ const (
 	half = tick / 2
 )
 
-// TestRandomSequences tells the stories and plays, on every release of Redisson, random sequences of calls twice: on limiter A each call is made by Go or by
-// Java, on limiter B by Java. After every step the answers and all keys, of the limiter and of the one that it may be renamed or copied
-// to, must be what the protocol says, A's with our differences of its section 7 and B's without. Where A and B differ, the differences
-// that make them do so are known by name and counted, and only what these may touch differs; the two limiters are made equal again then,
-// the one like the other or the other like the one.
+// TestRandomSequences tells the stories and plays, on every release of Redisson, random sequences
+// of calls twice: on limiter A each call is made by Go or by Java, on limiter B by Java. After
+// every step the answers and all keys, of the limiter and of the one that it may be renamed or
+// copied to, must be what the protocol says, A's with our differences of its section 7 and B's
+// without. Where A and B differ, the differences that make them do so are known by name and
+// counted, and only what these may touch differs; the two limiters are made equal again then, the
+// one like the other or the other like the one.
 func TestRandomSequences(t *testing.T) {
 	first := env.Seed("SEQUENCE_SEED", uint64(time.Now().UnixNano()))
 	count := uint64(env.Number("SEQUENCE_SEEDS", seeds))
@@ -72,7 +76,8 @@ func eachRelease(t *testing.T, test func(t *testing.T, r *run)) {
 			java := oracle.Start(t, version, oracle.Single(server.Addr()))
 			id := rratelimiter.WithClientID(uuid.MustParse(java.ID()))
 			golang := rratelimiter.New(redis, id)
-			// The server has to know the script before calls are held back: one that it does not know is sent twice.
+			// The server has to know the script before calls are held back: one that it does not
+			// know is sent twice.
 			_, err := golang.Limiter("none").TryAcquire(t.Context(), 1)
 			require.ErrorIs(t, err, rratelimiter.ErrNotInitialized)
 			test(t, &run{
@@ -152,7 +157,8 @@ func (r *run) read(ctx context.Context, t *testing.T, w twin) outcome {
 	return outcome{main: main, other: other}
 }
 
-// step makes one call, or several requests of callers that share calls, on both limiters and compares.
+// step makes one call, or several requests of callers that share calls, on both limiters and
+// compares.
 func (r *run) step(ctx context.Context, t *testing.T, tw *twins, before outcome, deed []calls.Call, byGo bool) {
 	t.Helper()
 	seed := fmt.Sprintf("again: SEQUENCE_SEED=%d SEQUENCE_SEEDS=1 REDISSON_VERSIONS=%s go test -race -count=1 -run %s ./compatibility/sequences\n",

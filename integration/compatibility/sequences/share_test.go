@@ -20,8 +20,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/leaks"
 )
 
-// share makes requests as callers of one Client do at one moment: each arrives while the calls of those before it are held back. It gives
-// their replies, and how many of them went in each call.
+// share makes requests as callers of one Client do at one moment: each arrives while the calls of
+// those before it are held back. It gives their replies, and how many of them went in each call.
 func (r *run) share(ctx context.Context, t *testing.T, name string, deed []calls.Call) (replies []calls.Reply, batches []int, err error) {
 	door := &door{Client: r.redis, arrived: make(chan *held, len(deed))}
 	limiter := rratelimiter.New(door, r.id).Limiter(name)
@@ -65,7 +65,8 @@ func (r *run) share(ctx context.Context, t *testing.T, name string, deed []calls
 //go:noinline
 func caller(call func()) { call() }
 
-// settled says whether so many callers wait, in a call's company or for its reply, and nothing of the library goes on.
+// settled says whether so many callers wait, in a call's company or for its reply, and nothing of
+// the library goes on.
 func (r *run) settled(callers int) bool {
 	if r.stacks == nil {
 		r.stacks = make([]byte, 1<<20)
@@ -113,7 +114,8 @@ func (d *door) Do(ctx context.Context, command rueidis.Completed) rueidis.RedisR
 	return d.Client.Do(ctx, command)
 }
 
-// requests counts the requests of an acquire script's call. Its eighth argument lists them as '1*200 3*1', and is empty for one.
+// requests counts the requests of an acquire script's call. Its eighth argument lists them as
+// '1*200 3*1', and is empty for one.
 func requests(words []string) (n int) {
 	const runs = 7
 	keys, err := strconv.Atoi(words[2])

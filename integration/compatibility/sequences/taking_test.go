@@ -9,7 +9,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/state"
 )
 
-// reclaim gives back what has left the window. It gives the number of free permits, and whether Redis has to be told of it.
+// reclaim gives back what has left the window. It gives the number of free permits, and whether
+// Redis has to be told of it.
 func (m *model) reclaim(v view) (free int64, changed bool) {
 	limit := m.now - v.interval
 	taken, left := v.pair.Taken(limit)
@@ -87,8 +88,9 @@ func (m *model) acquire(requests ...calls.Call) []calls.Reply {
 	if open == 0 {
 		return replies
 	}
-	// A life of the value's own is not looked at beside a set that has none: without the value the set is what counts. Where
-	// not all of a call is granted the value is written anew, and has none then.
+	// A life of the value's own is not looked at beside a set that has none: without the value the
+	// set is what counts. Where not all of a call is granted the value is written anew, and has
+	// none then.
 	written := v.pair.Grants == nil || v.pair.GrantsTTL >= 0
 	stored, there := v.pair.Count()
 	_, returned := v.pair.Taken(m.now - v.interval)
@@ -138,8 +140,8 @@ func (m *model) acquire(requests ...calls.Call) []calls.Reply {
 // mostPermits is what a member counts.
 const mostPermits = 1<<32 - 1
 
-// correct corrects drift by section 8 of the protocol, returned being the permits of the grants that have expired. It returns the
-// permits that are free.
+// correct corrects drift by section 8 of the protocol, returned being the permits of the grants
+// that have expired. It returns the permits that are free.
 func (m *model) correct(v view, stored, returned int64) int64 {
 	taken, _ := v.pair.Taken(m.now - v.interval)
 	excess := stored + returned + taken - v.rate

@@ -8,7 +8,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/state"
 )
 
-// twins are the limiters A and B of one round, each with the one of another name that it may be renamed or copied to.
+// twins are the limiters A and B of one round, each with the one of another name that it may be
+// renamed or copied to.
 type twins struct {
 	a, b     twin
 	big      bool // a rate above 2^32

@@ -1,5 +1,5 @@
-// Package corruption spoils what Redis holds for a limiter, in every way that a foreign program, an eviction or an operator's slip
-// could, and watches what the limiter makes of it.
+// Package corruption spoils what Redis holds for a limiter, in every way that a foreign program, an
+// eviction or an operator's slip could, and watches what the limiter makes of it.
 package corruption
 
 import (
@@ -9,13 +9,15 @@ import (
 	"strings"
 )
 
-// keys are the five keys of a limiter, by the protocol: configuration, value, the client's value, permits, the client's permits.
+// keys are the five keys of a limiter, by the protocol: configuration, value, the client's value,
+// permits, the client's permits.
 func keys(name, id string) [5]string {
 	prefix := "{" + name + "}:"
 	return [5]string{name, prefix + "value", prefix + "value:" + id, prefix + "permits", prefix + "permits:" + id}
 }
 
-// texts stand where a number should: some are numbers, though not all of them ones that a limiter could mean.
+// texts stand where a number should: some are numbers, though not all of them ones that a limiter
+// could mean.
 var texts = []string{
 	"", "0", "-0", "00", "1", "2", "5", "10", "-1", "-5", "-1000", "007", "-007", "00060000", "+5", " 5", "5 ", "5\n", "5\x00", "1e3", "1.5", "-1.5", "1e+17",
 	"nan", "-nan", "inf", "-inf", "0x10", "true", "abc", "\x00", "\xff\xfe", "9007199254740991", "9007199254740992", "9007199254740993",
@@ -89,7 +91,8 @@ func spoil(random *rand.Rand, all [5]string, moment int64) [][]string {
 	case 6:
 		return [][]string{del, {"ZADD", key, "1", member(random)}}
 	case 7:
-		// Longer than the calls that follow take: what expires between two of them is a second corruption.
+		// Longer than the calls that follow take: what expires between two of them is a second
+		// corruption.
 		return [][]string{{"PEXPIRE", key, fmt.Sprint(60_000 + random.IntN(1e9))}}
 	default:
 		return [][]string{{"PERSIST", key}}

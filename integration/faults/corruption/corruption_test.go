@@ -19,8 +19,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// Random corruption of the five keys between calls: each call works or names what it found, nothing is granted above the rate, and
-// the limiter can be repaired.
+// Random corruption of the five keys between calls: each call works or names what it found, nothing
+// is granted above the rate, and the limiter can be repaired.
 func TestEveryCallWorksOrNamesTheCorruption(t *testing.T) {
 	seed := env.Seed("CORRUPTION_SEED", rand.Uint64())
 	rounds := int(env.Number("CORRUPTION_ROUNDS", 1500))
@@ -78,7 +78,8 @@ func (r *run) round(t *testing.T, client rueidis.Client, round int, random *rand
 		_, asked := l.AvailablePermits(ctx)
 		require.Error(t, asked, "what Config refuses, all calls refuse: %s", story)
 	}
-	// With the clock standing still nothing can come back, so that all grants from here on are granted at once.
+	// With the clock standing still nothing can come back, so that all grants from here on are
+	// granted at once.
 	var granted int64
 	bound := config.Permits
 	counted := err == nil && config.Interval >= 10*time.Second && (config.KeepAlive == 0 || config.KeepAlive >= 10*time.Second)

@@ -11,8 +11,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// The master of the limiters' slot hands over to its replica, as an operator asks for: nothing is lost. Then the new one is killed before
-// it can, and the old one serves again: what the dead one granted last may be forgotten, by all parts alike.
+// The master of the limiters' slot hands over to its replica, as an operator asks for: nothing is
+// lost. Then the new one is killed before it can, and the old one serves again: what the dead one
+// granted last may be forgotten, by all parts alike.
 func TestClusterFailover(t *testing.T) {
 	cluster := servers.NewCluster(t)
 	slot, err := cluster.SlotOf(t.Context(), "{shop}")

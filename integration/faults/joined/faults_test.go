@@ -18,8 +18,8 @@ func single(addr string) rueidis.ClientOption {
 	return rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true}
 }
 
-// The server hangs for longer than any caller waits, and goes on where it was: it answers calls whose callers have long gone, and what
-// it granted them goes back.
+// The server hangs for longer than any caller waits, and goes on where it was: it answers calls
+// whose callers have long gone, and what it granted them goes back.
 func TestServerPaused(t *testing.T) {
 	server := servers.Single(t)
 	l := start(t, single(server.Addr()))
@@ -45,7 +45,8 @@ func TestScriptFlush(t *testing.T) {
 	l.exactly()
 }
 
-// The server is killed while it writes every change to its disk before it answers, and starts again. What it answered it still knows.
+// The server is killed while it writes every change to its disk before it answers, and starts
+// again. What it answered it still knows.
 func TestServerKilled(t *testing.T) {
 	server := servers.Single(t, "--appendonly", "yes", "--appendfsync", "always")
 	l := start(t, single(server.Addr()))

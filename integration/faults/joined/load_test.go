@@ -1,5 +1,6 @@
-// Package joined_test puts a load on limiters that are joined, one of Redisson's layout and the policies of package limit, and breaks
-// the Redis under them. Whatever breaks, nothing is taken by a part alone.
+// Package joined_test puts a load on limiters that are joined, one of Redisson's layout and the
+// policies of package limit, and breaks the Redis under them. Whatever breaks, nothing is taken by
+// a part alone.
 package joined_test
 
 import (
@@ -29,22 +30,24 @@ const (
 
 	hour, second = "{shop}:hour", "{shop}:second" // the Joins
 
-	// plenty is the permits of each part of the Join from which nothing comes back while a test runs.
+	// plenty is the permits of each part of the Join from which nothing comes back while a test
+	// runs.
 	plenty = 1_000_000
 
 	// rate is the permits in a second of each part of the Join that callers have to wait for.
 	rate     = 300
 	interval = time.Second
 
-	// late is by how much a call may outlive its context: much more than a busy machine needs to wake it.
+	// late is by how much a call may outlive its context: much more than a busy machine needs to
+	// wake it.
 	late = 2 * time.Second
 
 	// patience is how long a test waits for something that has to happen in the end.
 	patience = 60 * time.Second
 )
 
-// load is callers on two Joins of the same parts. Of one, nothing comes back for an hour: what its parts hold is all that they
-// ever took. For the permits of the other, callers wait.
+// load is callers on two Joins of the same parts. Of one, nothing comes back for an hour: what its
+// parts hold is all that they ever took. For the permits of the other, callers wait.
 type load struct {
 	*testing.T
 	redis         rueidis.Client
@@ -63,8 +66,8 @@ type crowd struct {
 	unknown atomic.Int64 // permits of calls that failed: taken or not, and given back or not
 }
 
-// start lets the callers loose, on a Redis that the options tell, and waits until they are granted permits. The test itself asks
-// another address, where the options' is one that breaks.
+// start lets the callers loose, on a Redis that the options tell, and waits until they are granted
+// permits. The test itself asks another address, where the options' is one that breaks.
 func start(t *testing.T, option rueidis.ClientOption, direct ...string) *load {
 	t.Helper()
 	option.Dialer.Timeout = time.Second
@@ -107,7 +110,8 @@ func (l *load) open(c *crowd, client *rratelimiter.Client, name string, permits 
 	})
 }
 
-// caller takes permits again and again, by the call that its number stands for, each time with a context that ends.
+// caller takes permits again and again, by the call that its number stands for, each time with a
+// context that ends.
 func (l *load) caller(c *crowd, i int) {
 	random := rand.New(rand.NewPCG(uint64(i), 0))
 	between := func(from, to time.Duration) time.Duration { return from + time.Duration(random.Int64N(int64(to-from))) }
@@ -155,7 +159,8 @@ func (l *load) caller(c *crowd, i int) {
 	}
 }
 
-// awaitGrants waits until callers of both Joins were granted permits by calls that began after a moment.
+// awaitGrants waits until callers of both Joins were granted permits by calls that began after a
+// moment.
 func (l *load) awaitGrants(after time.Time) {
 	l.Helper()
 	for _, c := range []*crowd{&l.keeping, &l.flow} {
@@ -176,8 +181,9 @@ func (l *load) end() {
 	leaks.OfLimiters(patience)
 }
 
-// loss is what a server that died may have granted without another one's knowing: calls of each Join that ended when the newest
-// grant was made of which that knew, or later, and had begun when the server was dead.
+// loss is what a server that died may have granted without another one's knowing: calls of each
+// Join that ended when the newest grant was made of which that knew, or later, and had begun when
+// the server was dead.
 type loss struct{ keeping, flow, dead time.Time }
 
 // permits is what callers were granted by such calls.
@@ -190,8 +196,9 @@ func (s loss) permits(c *crowd, newest time.Time) (sum int64) {
 	return sum
 }
 
-// finish ends the load and demands what holds whatever has happened. Kinds are those of the errors that callers may have had,
-// beside their own contexts'. It gives what was taken by each part, and what callers know of.
+// finish ends the load and demands what holds whatever has happened. Kinds are those of the errors
+// that callers may have had, beside their own contexts'. It gives what was taken by each part, and
+// what callers know of.
 func (l *load) finish(lost loss, kinds ...string) (taken map[string]int64, granted, unknown int64) {
 	l.Helper()
 	l.end()
@@ -244,7 +251,8 @@ func (l *load) finish(lost loss, kinds ...string) (taken map[string]int64, grant
 	return taken, granted, unknown
 }
 
-// exactly is finish where no connection was lost: every reply has come, and what it brought to callers that had gone went back.
+// exactly is finish where no connection was lost: every reply has come, and what it brought to
+// callers that had gone went back.
 func (l *load) exactly() {
 	l.Helper()
 	taken, granted, _ := l.finish(loss{})
@@ -253,8 +261,9 @@ func (l *load) exactly() {
 	}
 }
 
-// same demands that a part has taken as much as something else says. A bucket takes back less what has come by itself since the call,
-// which is far less than a permit here, and may need one more to be full for it.
+// same demands that a part has taken as much as something else says. A bucket takes back less what
+// has come by itself since the call, which is far less than a permit here, and may need one more to
+// be full for it.
 func (l *load) same(part string, want, taken int64, beside string) {
 	l.Helper()
 	if part == "bucket" && taken == want+1 {

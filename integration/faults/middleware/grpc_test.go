@@ -26,8 +26,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// startGRPC starts a gRPC server with an interceptor of a failure mode on a Redis, and clients that call it. Results and modes are
-// those of httplimit.
+// startGRPC starts a gRPC server with an interceptor of a failure mode on a Redis, and clients that
+// call it. Results and modes are those of httplimit.
 func startGRPC(t *testing.T, addr string, mode httplimit.FailureMode) *load {
 	redis := servers.Connect(t, rueidis.ClientOption{InitAddress: []string{addr}})
 	l := &load{t: t}

@@ -1,4 +1,5 @@
-// Package middleware breaks a real Redis under httplimit and grpclimit while their servers are under load.
+// Package middleware breaks a real Redis under httplimit and grpclimit while their servers are
+// under load.
 package middleware
 
 import (

@@ -29,7 +29,8 @@ func watch(t *testing.T, addr string) *acquires {
 	return a
 }
 
-// see looks at one command: EVALSHA, digest, the number of keys, three or five keys, the time, the member, ...
+// see looks at one command: EVALSHA, digest, the number of keys, three or five keys, the time, the
+// member, ...
 func (a *acquires) see(c monitor.Command) {
 	const digest, numkeys, least, most = 1, 2, 3, 5
 	if c.Script || !strings.EqualFold(c.Name(), "EVALSHA") {
@@ -49,7 +50,8 @@ func (a *acquires) see(c monitor.Command) {
 	}
 }
 
-// learn takes the script that was called last, once there is one, for one that takes permits, and says how many it knows.
+// learn takes the script that was called last, once there is one, for one that takes permits, and
+// says how many it knows.
 func (a *acquires) learn() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()

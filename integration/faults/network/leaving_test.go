@@ -18,8 +18,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// Issue 9, points 7 and 10: a server that hangs again and again, and callers who leave at every moment: all permits are
-// accounted for.
+// Issue 9, points 7 and 10: a server that hangs again and again, and callers who leave at every
+// moment: all permits are accounted for.
 func TestHungAndCancelled(t *testing.T) {
 	s := servers.Single(t)
 	conn := servers.Connect(t, rueidis.ClientOption{InitAddress: []string{s.Addr()}})

@@ -11,8 +11,8 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// The server acts and its reply is lost. The permits are taken once, the call is not sent again however its connection ends, and one
-// interval later the permits are back.
+// The server acts and its reply is lost. The permits are taken once, the call is not sent again
+// however its connection ends, and one interval later the permits are back.
 func TestLostReplies(t *testing.T) {
 	l := newLink(t, 1)
 	const permits = 7
@@ -82,7 +82,8 @@ func TestLostReplies(t *testing.T) {
 	l.end(t, "replies lost, 8 calls")
 }
 
-// Calls for many names leave in pipelines. Where the replies are lost each of them has its error and none is sent again.
+// Calls for many names leave in pipelines. Where the replies are lost each of them has its error
+// and none is sent again.
 func TestLostRepliesOfManyNames(t *testing.T) {
 	l := newLink(t, 1)
 	const names, permits = 200, 7

@@ -1,6 +1,8 @@
-// Package network_test puts a bad network between the limiter and Redis: each test file is one way in which it is bad.
+// Package network_test puts a bad network between the limiter and Redis: each test file is one way
+// in which it is bad.
 //
-// Whatever the network does, Redis is looked at past it: by a monitor that sees every call arrive, and by a client of its own.
+// Whatever the network does, Redis is looked at past it: by a monitor that sees every call arrive,
+// and by a client of its own.
 package network_test
 
 import (
@@ -37,10 +39,12 @@ const (
 	// givenUp is how long rueidis waits for an answer before it gives a connection up.
 	givenUp = 2 * time.Second
 
-	// late is by how much a call may outlive its context: much more than a busy machine needs to wake it.
+	// late is by how much a call may outlive its context: much more than a busy machine needs to
+	// wake it.
 	late = 2 * time.Second
 
-	// moment is what a call that was about to leave when its caller went may need until it has read the clock, on a busy machine.
+	// moment is what a call that was about to leave when its caller went may need until it has read
+	// the clock, on a busy machine.
 	moment = 100 * time.Millisecond
 
 	manyConnections = 4 // as many as rueidis has where nothing is said
@@ -86,7 +90,8 @@ func newLink(t *testing.T, connections int) *link {
 	l.direct = rratelimiter.New(l.past).Limiter(name)
 	require.NoError(t, l.direct.SetRate(t.Context(), rratelimiter.Rate{Permits: rate, Interval: interval}))
 	l.acquires = watch(t, server.Addr())
-	// Redis knows the script from here on, so that each call is one EVALSHA, and so does the monitor.
+	// Redis knows the script from here on, so that each call is one EVALSHA, and so does the
+	// monitor.
 	for _, take := range []func() (bool, error){
 		func() (bool, error) { return l.direct.TryAcquire(t.Context(), 1) },
 		func() (bool, error) {
@@ -111,7 +116,8 @@ func newLink(t *testing.T, connections int) *link {
 	return l
 }
 
-// poison adds a toxic: its name, which way it lies ("upstream" to Redis, "downstream" from it), and its settings.
+// poison adds a toxic: its name, which way it lies ("upstream" to Redis, "downstream" from it), and
+// its settings.
 func (l *link) poison(t *testing.T, toxic, way, attributes string) (cure func()) {
 	t.Helper()
 	text := fmt.Sprintf(`{"name": "%s %s", "type": %q, "stream": %q, "attributes": {%s}}`, toxic, way, toxic, way, attributes)
@@ -142,7 +148,8 @@ func classify(err error) string {
 	return ""
 }
 
-// load lets callers take permits by all calls, each with a context that ends within patience, while the network does its worst.
+// load lets callers take permits by all calls, each with a context that ends within patience, while
+// the network does its worst.
 func (l *link) load(patience time.Duration, worst func()) {
 	const callers = 16
 	var wg sync.WaitGroup
@@ -201,13 +208,14 @@ func (l *link) call(i int, permits int64, patience time.Duration, random *rand.R
 	}
 }
 
-// end demands what holds on every network, one idle interval after the last call, prints the figures and gives the kinds of errors that
-// there were.
+// end demands what holds on every network, one idle interval after the last call, prints the
+// figures and gives the kinds of errors that there were.
 func (l *link) end(t *testing.T, run string) map[string]int64 {
 	t.Helper()
 	ended := time.Now()
-	// A call whose caller has gone may reach Redis late, but it is dated as it left: all that callers can have taken is back an interval
-	// after the last of them has gone. Calls may leave for a moment after that, where the caller's end and theirs came together.
+	// A call whose caller has gone may reach Redis late, but it is dated as it left: all that
+	// callers can have taken is back an interval after the last of them has gone. Calls may leave
+	// for a moment after that, where the caller's end and theirs came together.
 	time.Sleep(time.Until(ended.Add(interval)))
 	if newest, ok := l.newest(t); ok {
 		require.Less(t, newest.Sub(ended), moment, "a call was dated after the last caller had gone")
@@ -222,8 +230,9 @@ func (l *link) end(t *testing.T, run string) map[string]int64 {
 	l.acquires.monitor.CatchUp(t)
 	calls, again := l.acquires.calls()
 	l.close()
-	// A connection that nobody answers is given up only in the end, and rueidis closes some after 5 s.
-	// toxiproxy leaves one of its own behind where a connection is reset while it passes something on.
+	// A connection that nobody answers is given up only in the end, and rueidis closes some after 5
+	// s. toxiproxy leaves one of its own behind where a connection is reset while it passes
+	// something on.
 	left := leaks.OfClients(3*givenUp + 5*time.Second)
 	figures := l.books.Figures(run, rate, interval, missing, left)
 	t.Logf("\n%s%d acquire calls reached Redis, %d of them a second time; the latest caller was %v behind its context",

@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A slow link whose delay changes from packet to packet: everything takes longer and nothing fails but for impatience.
+// A slow link whose delay changes from packet to packet: everything takes longer and nothing fails
+// but for impatience.
 func TestLatencyAndJitter(t *testing.T) {
 	l := newLink(t, manyConnections)
 	l.poison(t, "latency", "upstream", `"latency": 20, "jitter": 15`)
@@ -19,7 +20,8 @@ func TestLatencyAndJitter(t *testing.T) {
 	}
 }
 
-// A link so slow that most callers have gone before their answer arrives: what it brings them goes back.
+// A link so slow that most callers have gone before their answer arrives: what it brings them goes
+// back.
 func TestAnswersThatComeTooLate(t *testing.T) {
 	l := newLink(t, manyConnections)
 	l.poison(t, "latency", "downstream", `"latency": 300, "jitter": 100`)

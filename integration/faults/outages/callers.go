@@ -11,7 +11,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/compatibility/oracle"
 )
 
-// warmUp takes the permits of one interval evenly. From then on they come back evenly, rather than all at once.
+// warmUp takes the permits of one interval evenly. From then on they come back evenly, rather than
+// all at once.
 func (l *Load) warmUp() {
 	const steps = 50
 	tick := time.NewTicker(Interval / steps)
@@ -26,7 +27,8 @@ func (l *Load) warmUp() {
 	}
 }
 
-// goCaller takes permits again and again, by the call that its number stands for, each time with a context that ends within 1 to 2 s.
+// goCaller takes permits again and again, by the call that its number stands for, each time with a
+// context that ends within 1 to 2 s.
 func (l *Load) goCaller(i int) {
 	random := rand.New(rand.NewPCG(uint64(i), 0))
 	for !l.stopped() {
@@ -56,8 +58,9 @@ func (l *Load) goCaller(i int) {
 	}
 }
 
-// watchMachine notes when this process, or the server of the limiter, does not get on for longer than a stall: it asks for something that
-// has nothing to do with limiters, over connections of its own.
+// watchMachine notes when this process, or the server of the limiter, does not get on for longer
+// than a stall: it asks for something that has nothing to do with limiters, over connections of its
+// own.
 func (l *Load) watchMachine(on rueidis.ClientOption) {
 	on.DialCtxFn = nil
 	bare, err := rueidis.NewClient(on)

@@ -14,7 +14,8 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// The kinds of errors of the Go callers, beside the words with which Redis begins its own: OOM, TRYAGAIN and so on.
+// The kinds of errors of the Go callers, beside the words with which Redis begins its own: OOM,
+// TRYAGAIN and so on.
 const (
 	deadline       = "deadline"        // the caller's context ended
 	notInitialized = "not initialized" // the limiter has lost its rate
@@ -30,8 +31,9 @@ var redisWords = []string{"CLUSTERDOWN", "LOADING", "MASTERDOWN", "MOVED", "OOM"
 // classifyGo names the kind of an error of the load's limiter.
 func classifyGo(err error) string { return Kind(err, Name) }
 
-// Kind names the kind of an error of this library, "" for one that a caller could not make sense of. Such is also one that does not
-// say which limiter it is about, unless it is the caller's own context.
+// Kind names the kind of an error of this library, "" for one that a caller could not make sense
+// of. Such is also one that does not say which limiter it is about, unless it is the caller's own
+// context.
 func Kind(err error, name string) string {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return deadline
@@ -67,7 +69,8 @@ func Kind(err error, name string) string {
 	return ""
 }
 
-// classifyJava names the kind of an exception of Redisson by its class, and by the word of Redis where there is one.
+// classifyJava names the kind of an exception of Redisson by its class, and by the word of Redis
+// where there is one.
 func classifyJava(err error) string {
 	text := strings.TrimPrefix(err.Error(), ": ")
 	if strings.Contains(text, "RateLimiter is not initialized") {

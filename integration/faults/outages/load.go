@@ -1,7 +1,8 @@
-// Package outages puts a load of Go and Java callers on one limiter, and breaks the Redis under it: each test file is one fault.
+// Package outages puts a load of Go and Java callers on one limiter, and breaks the Redis under it:
+// each test file is one fault.
 //
-// A test starts a Load, breaks and mends something while it runs, and stops it. The Outcome tells what the callers got and whether the
-// promises held. Table prints it, one row for each fault.
+// A test starts a Load, breaks and mends something while it runs, and stops it. The Outcome tells
+// what the callers got and whether the promises held. Table prints it, one row for each fault.
 package outages
 
 import (
@@ -21,7 +22,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// The limiter of every Load. Its permits come back evenly over the interval, so that a fault always finds grants under way.
+// The limiter of every Load. Its permits come back evenly over the interval, so that a fault always
+// finds grants under way.
 const (
 	Name     = "{shop}:checkout"
 	Rate     = 500
@@ -32,27 +34,31 @@ const (
 	goCallers   = 16
 	javaCallers = 16
 
-	// late is by how much a call may outlive its context before it counts as late: much more than a busy machine needs to wake it.
+	// late is by how much a call may outlive its context before it counts as late: much more than a
+	// busy machine needs to wake it.
 	late = time.Second
 
 	// settled is how long a client that is served again may need until all of its connections are.
 	settled = time.Second
 
-	// stall is how long a bare command takes where the machine is too busy for anything to be demanded of it.
+	// stall is how long a bare command takes where the machine is too busy for anything to be
+	// demanded of it.
 	stall = 250 * time.Millisecond
 
 	// pause is the shortest time that a caller waits after a denial or an error.
 	pause = 5 * time.Millisecond
 
-	// within is the timeout of those who wait with one. A call whose timeout ends while Redis has not answered at all is an error, which
-	// a machine that is busy with other things must not bring about.
+	// within is the timeout of those who wait with one. A call whose timeout ends while Redis has
+	// not answered at all is an error, which a machine that is busy with other things must not
+	// bring about.
 	within = time.Second
 
 	// patience is how long a test waits for something that has to happen in the end.
 	patience = 60 * time.Second
 )
 
-// Load is 32 callers, half of them Go's and half Redisson's, who take permits of one limiter until Stop.
+// Load is 32 callers, half of them Go's and half Redisson's, who take permits of one limiter until
+// Stop.
 type Load struct {
 	t       testing.TB
 	fault   string
@@ -80,10 +86,12 @@ type span struct{ from, to time.Time }
 // meets says whether a call was under way in that time.
 func (s span) meets(f ledger.Failure) bool { return !f.End.Before(s.from) && !f.Start.After(s.to) }
 
-// loss says that grants of calls that began before to and ended after from may be lost to the limiter.
+// loss says that grants of calls that began before to and ended after from may be lost to the
+// limiter.
 type loss struct{ from, to time.Time }
 
-// Start sets the limiter's rate and lets the callers loose. It returns once permits are granted evenly over the interval to both sides.
+// Start sets the limiter's rate and lets the callers loose. It returns once permits are granted
+// evenly over the interval to both sides.
 func Start(t testing.TB, fault string, on Target) *Load {
 	t.Helper()
 	// A short time-out, since a call that Redisson sends again would otherwise outlast the load.
@@ -152,7 +160,8 @@ func (l *Load) stopped() bool {
 // Run lets the load go on for a while.
 func (l *Load) Run(d time.Duration) { time.Sleep(d) }
 
-// AwaitGrants waits until both sides were granted permits by calls that began after the moment: they work again.
+// AwaitGrants waits until both sides were granted permits by calls that began after the moment:
+// they work again.
 func (l *Load) AwaitGrants(after time.Time) {
 	l.t.Helper()
 	ended := time.Now().Add(patience)
@@ -176,12 +185,12 @@ func grantedAfter(grants []ledger.Grant, after time.Time) bool {
 	return false
 }
 
-// Break tells the load that something is broken from now on, and Mend that it is mended and both sides work again. Calls may fail in
-// between, and until settled has passed.
+// Break tells the load that something is broken from now on, and Mend that it is mended and both
+// sides work again. Calls may fail in between, and until settled has passed.
 func (l *Load) Break() { l.faults = append(l.faults, span{from: time.Now()}) }
 
-// Recover is for a fault that has ended: it waits until both sides are granted permits, notes that the fault is mended,
-// and stops the load two seconds later.
+// Recover is for a fault that has ended: it waits until both sides are granted permits, notes that
+// the fault is mended, and stops the load two seconds later.
 func (l *Load) Recover() *Outcome {
 	l.t.Helper()
 	l.AwaitGrants(time.Now())
@@ -193,10 +202,12 @@ func (l *Load) Recover() *Outcome {
 // Mend ends what Break began.
 func (l *Load) Mend() { l.faults[len(l.faults)-1].to = time.Now() }
 
-// MayLose tells the load that Redis may have lost grants: those of calls that ended at from or later and had begun by to, at most.
+// MayLose tells the load that Redis may have lost grants: those of calls that ended at from or
+// later and had begun by to, at most.
 func (l *Load) MayLose(from, to time.Time) { l.losses = append(l.losses, loss{from, to}) }
 
-// Stop ends the callers, waits one idle interval, looks what is missing, and closes the Go client. It prints the fault's figures.
+// Stop ends the callers, waits one idle interval, looks what is missing, and closes the Go client.
+// It prints the fault's figures.
 func (l *Load) Stop() *Outcome {
 	l.t.Helper()
 	close(l.stop)

@@ -7,8 +7,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// An operator makes the replica of the limiter's master the new master, for maintenance of the old one. The old one stops, hands over
-// all that it has, and only then does the new one serve: nothing is lost, and no window is too full.
+// An operator makes the replica of the limiter's master the new master, for maintenance of the old
+// one. The old one stops, hands over all that it has, and only then does the new one serve: nothing
+// is lost, and no window is too full.
 func TestManualFailover(t *testing.T) {
 	cluster := servers.NewCluster(t)
 	slot, _, replica := limiterSlot(t, cluster)

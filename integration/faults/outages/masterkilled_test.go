@@ -9,8 +9,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// The limiter's master dies, and the cluster makes its replica the new one. Redis replicates after it has answered: what the master
-// granted in its last moments the replica may never have heard of. The limiter has forgotten these grants, and nothing else.
+// The limiter's master dies, and the cluster makes its replica the new one. Redis replicates after
+// it has answered: what the master granted in its last moments the replica may never have heard of.
+// The limiter has forgotten these grants, and nothing else.
 func TestMasterKilled(t *testing.T) {
 	cluster := servers.NewCluster(t)
 	slot, master, replica := limiterSlot(t, cluster)
@@ -25,7 +26,8 @@ func TestMasterKilled(t *testing.T) {
 	outcome.Require(outcome.mostOfLostMaster())
 }
 
-// mostOfLostMaster is how many calls may fail while a cluster makes another master: those under way at once, and all that come until then.
+// mostOfLostMaster is how many calls may fail while a cluster makes another master: those under way
+// at once, and all that come until then.
 func (o *Outcome) mostOfLostMaster() Most {
 	return Most{
 		cut: o.onceEach(), dead: o.onceEach(), deadline: o.oftenBy(within), refused: o.oftenBy(pause), noNode: o.oftenBy(pause),
@@ -33,16 +35,18 @@ func (o *Outcome) mostOfLostMaster() Most {
 	}
 }
 
-// The same with a replica that has heard nothing for a third of the interval when its master dies, as on a slow or broken link, and an
-// operator who makes it the master at once. All that the old master granted in that time is lost: a window may hold as much
-// more than the rate, and no more than that.
+// The same with a replica that has heard nothing for a third of the interval when its master dies,
+// as on a slow or broken link, and an operator who makes it the master at once. All that the old
+// master granted in that time is lost: a window may hold as much more than the rate, and no more
+// than that.
 func TestMasterKilledBeforeItsReplicaCaughtUp(t *testing.T) {
 	cluster := servers.NewCluster(t)
 	slot, master, replica := limiterSlot(t, cluster)
 	load := Start(t, "kill -9 of the master, takeover by a replica 300 ms behind", OnCluster(cluster))
 
 	load.Run(time.Second)
-	// A master without a password refuses a replica that sends one, so that the link cannot come back.
+	// A master without a password refuses a replica that sends one, so that the link cannot come
+	// back.
 	command(t, replica, "CONFIG", "SET", "masterauth", "wrong")
 	command(t, replica, "CLIENT", "KILL", "TYPE", "master")
 	load.Run(300 * time.Millisecond)

@@ -17,15 +17,17 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// The limiter's slot moves to another master while everybody takes permits, by the steps that redis-cli takes. For half a second the slot
-// belongs to two nodes, and one of them asks callers to try the other (ASK); afterwards the old one sends them there for good (MOVED).
+// The limiter's slot moves to another master while everybody takes permits, by the steps that
+// redis-cli takes. For half a second the slot belongs to two nodes, and one of them asks callers to
+// try the other (ASK); afterwards the old one sends them there for good (MOVED).
 func TestSlotMigration(t *testing.T) {
 	cluster := servers.NewCluster(t)
 	slot, from, _ := limiterSlot(t, cluster)
 	to := masterOfAnotherSlot(t, cluster, from)
 	target := OnCluster(cluster)
 	seen := countRedirections(&target)
-	// Callers who meet the move learn of it in many ways. This client makes no call until it is over.
+	// Callers who meet the move learn of it in many ways. This client makes no call until it is
+	// over.
 	bystander := OnCluster(cluster)
 	told := countRedirections(&bystander)
 	asleep, err := rueidis.NewClient(bystander.Redis)

@@ -24,20 +24,23 @@ import (
 var outageRate = rratelimiter.Rate{Permits: 1_000_000, Interval: time.Hour}
 
 const (
-	// givenUp is how long rueidis believes in a connection, and connecting how long it waits for one.
+	// givenUp is how long rueidis believes in a connection, and connecting how long it waits for
+	// one.
 	givenUp    = 2 * time.Second
 	connecting = time.Second
 
-	// answersWithin is how long a call without any deadline may take while Redis does not answer: it may come while another one is under
-	// way and be sent after that, over a connection that has to be made first.
+	// answersWithin is how long a call without any deadline may take while Redis does not answer:
+	// it may come while another one is under way and be sent after that, over a connection that has
+	// to be made first.
 	answersWithin = givenUp + connecting + late
 
 	// impatience is how long callers with a deadline wait.
 	impatience = 100 * time.Millisecond
 )
 
-// Issue 9, point 6: the server is down for OUTAGE, and every call is made again and again meanwhile, with a deadline, with a context that
-// is cancelled, and with one that cannot end. Each has its error in time. Once the last caller has gone nothing goes on for it.
+// Issue 9, point 6: the server is down for OUTAGE, and every call is made again and again
+// meanwhile, with a deadline, with a context that is cancelled, and with one that cannot end. Each
+// has its error in time. Once the last caller has gone nothing goes on for it.
 func TestEveryCallInAnOutage(t *testing.T) {
 	length := env.Duration("OUTAGE", 5*time.Second)
 	for name, test := range map[string]struct {

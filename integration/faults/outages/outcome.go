@@ -34,16 +34,19 @@ type Outcome struct {
 	lost               int64    // permits of the others
 }
 
-// Most is how many calls of Go may fail by each kind of error, in one run. Kinds that it does not name are not to be seen at all.
+// Most is how many calls of Go may fail by each kind of error, in one run. Kinds that it does not
+// name are not to be seen at all.
 type Most map[string]int64
 
 // once is how many calls fail where everybody's fails at the moment of a fault.
 func (o *Outcome) once() int64 { return int64(goCallers * len(o.faults)) }
 
-// onceEach is once for each of the connections that rueidis has to a server, which are found broken one by one.
+// onceEach is once for each of the connections that rueidis has to a server, which are found broken
+// one by one.
 func (o *Outcome) onceEach() int64 { return 4 * o.once() }
 
-// oftenBy is how many calls fail where everybody's does as long as something is broken, and each takes so long at least.
+// oftenBy is how many calls fail where everybody's does as long as something is broken, and each
+// takes so long at least.
 func (o *Outcome) oftenBy(each time.Duration) int64 {
 	var broken time.Duration
 	for _, fault := range o.faults {
@@ -59,10 +62,11 @@ func (o *Outcome) Require(most Most) {
 	o.RequireWindows()
 }
 
-// RequireCalm asserts what every fault must leave untouched (where neither this process nor a bare command on a connection of its own got
-// on for a while, calls may end with their contexts besides): the errors of the Go callers are of the given kinds, no more than are given,
-// and of calls that met a fault; no call outlived its context; every permit is back; no goroutine is left; and while nothing was broken
-// both sides took permits.
+// RequireCalm asserts what every fault must leave untouched (where neither this process nor a bare
+// command on a connection of its own got on for a while, calls may end with their contexts
+// besides): the errors of the Go callers are of the given kinds, no more than are given, and of
+// calls that met a fault; no call outlived its context; every permit is back; no goroutine is left;
+// and while nothing was broken both sides took permits.
 func (o *Outcome) RequireCalm(most Most) {
 	o.t.Helper()
 	require.Empty(o.t, o.goBooks.Unclassified(), "errors that a caller could not make sense of")
@@ -103,8 +107,8 @@ func (o *Outcome) RequireCalm(most Most) {
 	require.Empty(o.t, o.left, "goroutines are left")
 }
 
-// requireLoad asserts that callers did take permits while nothing was broken: of both sides, and together no less than a third of the rate,
-// a machine that is busy with other things allowed for.
+// requireLoad asserts that callers did take permits while nothing was broken: of both sides, and
+// together no less than a third of the rate, a machine that is busy with other things allowed for.
 func (o *Outcome) requireLoad() {
 	o.t.Helper()
 	whole := []span{o.run}
@@ -139,8 +143,9 @@ func (o *Outcome) requireLoad() {
 	require.Greater(o.t, float64(javaGrants), 3*length.Seconds(), "Java was idle")
 }
 
-// RequireWindows asserts that no window of one interval held more than the rate, but for what a loss of data allows: without the
-// grants that may be lost no window held more than the rate, and with them no more than as many permits above it.
+// RequireWindows asserts that no window of one interval held more than the rate, but for what a
+// loss of data allows: without the grants that may be lost no window held more than the rate, and
+// with them no more than as many permits above it.
 func (o *Outcome) RequireWindows() {
 	o.t.Helper()
 	worst := ledger.Worst(o.kept, Interval)
@@ -149,8 +154,9 @@ func (o *Outcome) RequireWindows() {
 	require.LessOrEqual(o.t, worst.Permits, Rate+o.lost, "%d permits may be lost; the window from %v", o.lost, worst.Start)
 }
 
-// Table sets outcomes out as a Markdown table, one row for each fault, whose runs it puts together: their sums, and of a window, a pause
-// and what must be 0 the worst. Figures of two sides are Go's and Java's.
+// Table sets outcomes out as a Markdown table, one row for each fault, whose runs it puts together:
+// their sums, and of a window, a pause and what must be 0 the worst. Figures of two sides are Go's
+// and Java's.
 func Table(outcomes ...*Outcome) string {
 	rows := [][]string{{
 		"fault", "runs", "calls", "grants", "denials", "errors of Go", "errors of Java", "longest pause",
@@ -228,7 +234,8 @@ func longestPause(grants []ledger.Grant) time.Duration {
 	return longest
 }
 
-// goroutinesLeft are the stacks of goroutines of the library or of its Redis client that do not end by themselves soon.
+// goroutinesLeft are the stacks of goroutines of the library or of its Redis client that do not end
+// by themselves soon.
 func goroutinesLeft() []string {
 	// rueidis closes some connections after 5 s.
 	ended := time.Now().Add(10 * time.Second)

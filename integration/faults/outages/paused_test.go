@@ -11,9 +11,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// A server that stands alone hangs for three seconds, longer than any caller is willing to wait: its connections stay open and nothing
-// answers. Each call ends with its context. When the server wakes up it answers calls whose callers have long gone: what it
-// grants them goes back.
+// A server that stands alone hangs for three seconds, longer than any caller is willing to wait:
+// its connections stay open and nothing answers. Each call ends with its context. When the server
+// wakes up it answers calls whose callers have long gone: what it grants them goes back.
 func TestServerPaused(t *testing.T) {
 	server := servers.Single(t)
 	load := Start(t, "SIGSTOP of the only server for 3 s", OnSingle(server))
@@ -28,8 +28,9 @@ func TestServerPaused(t *testing.T) {
 	require.Positive(t, outcome.goBooks.Errors()[deadline], "no call met the paused server")
 }
 
-// In a cluster three seconds are enough for the others to give the limiter's slot to its replica. The old master wakes up and does not
-// know yet: it grants what had been waiting in its sockets, and forgets all of that when it becomes the new master's replica.
+// In a cluster three seconds are enough for the others to give the limiter's slot to its replica.
+// The old master wakes up and does not know yet: it grants what had been waiting in its sockets,
+// and forgets all of that when it becomes the new master's replica.
 func TestMasterPaused(t *testing.T) {
 	cluster := servers.NewCluster(t)
 	slot, master, replica := limiterSlot(t, cluster)

@@ -11,8 +11,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// NewestGrant returns the time of the newest grant that a replica has of a limiter. Its master made all grants that the
-// replica lacks after that one, so their calls ended at that time or later.
+// NewestGrant returns the time of the newest grant that a replica has of a limiter. Its master made
+// all grants that the replica lacks after that one, so their calls ended at that time or later.
 func NewestGrant(t testing.TB, replica *servers.Server, limiter string) time.Time {
 	t.Helper()
 	client, err := rueidis.NewClient(rueidis.ClientOption{

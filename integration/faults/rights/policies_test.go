@@ -47,8 +47,8 @@ func policyCommands(t *testing.T) []string {
 	return slices.Compact(all)
 }
 
-// limited reports whether a call was refused for want of a right. No other error is allowed: a script that was stopped before must not
-// have left a state that a policy refuses.
+// limited reports whether a call was refused for want of a right. No other error is allowed: a
+// script that was stopped before must not have left a state that a policy refuses.
 func limited(t *testing.T, err error, about string) bool {
 	t.Helper()
 	if err == nil {
@@ -60,8 +60,9 @@ func limited(t *testing.T, err error, about string) bool {
 	return true
 }
 
-// TestPolicies_RightMissingForAMoment_KeepTheLimit: some calls lack a right, so that their scripts stop before any of their writes. The others
-// never get more than the policy grants, none of them fails, and an interval after the last call all is free.
+// TestPolicies_RightMissingForAMoment_KeepTheLimit: some calls lack a right, so that their scripts
+// stop before any of their writes. The others never get more than the policy grants, none of them
+// fails, and an interval after the last call all is free.
 func TestPolicies_RightMissingForAMoment_KeepTheLimit(t *testing.T) {
 	type grant struct {
 		at      time.Time

@@ -1,6 +1,6 @@
-// Package rights_test takes one right after the other away from a user of Redis (ACL). A command is refused when a script comes to
-// it, so a script can be stopped between its writes: then nothing may have become free that was taken, and what is lost is back
-// an interval after the right.
+// Package rights_test takes one right after the other away from a user of Redis (ACL). A command is
+// refused when a script comes to it, so a script can be stopped between its writes: then nothing
+// may have become free that was taken, and what is lost is back an interval after the right.
 package rights_test
 
 import (
@@ -23,7 +23,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// commands are all that the scripts run: those that they name, and those that Expire and ClearExpire hand to them.
+// commands are all that the scripts run: those that they name, and those that Expire and
+// ClearExpire hand to them.
 func commands(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile("../../../script.lua")

@@ -16,7 +16,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/state"
 )
 
-// stage is a server with a limiter as two see it: one who may do all, and one without a right. Both are one client of the limiter's.
+// stage is a server with a limiter as two see it: one who may do all, and one without a right. Both
+// are one client of the limiter's.
 type stage struct {
 	server *servers.Server
 	redis  rueidis.Client // all rights
@@ -49,8 +50,8 @@ func (s *stage) without(t *testing.T, command string) *rratelimiter.Client {
 	return rratelimiter.New(redis, rratelimiter.WithClientID(s.id), rratelimiter.WithClock(s.clock))
 }
 
-// The states in which a call finds the limiter: 3 and 2 permits are taken, or 4 more that have expired. Of the 5, Redisson
-// may have released 4, or 2 more may have been lost.
+// The states in which a call finds the limiter: 3 and 2 permits are taken, or 4 more that have
+// expired. Of the 5, Redisson may have released 4, or 2 more may have been lost.
 var states = []string{"taken", "left", "all left", "no value", "no value, left", released, "released, left", lost, "lost, left"}
 
 const (

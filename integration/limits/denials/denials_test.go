@@ -1,4 +1,5 @@
-// Package denials tests WithDenialCache against real servers: what a denial from memory depends on, and what it costs.
+// Package denials tests WithDenialCache against real servers: what a denial from memory depends on,
+// and what it costs.
 package denials
 
 import (
@@ -77,7 +78,8 @@ func TestDenialCache_ChangeByAnotherClient_SeenAfterMaxAge(t *testing.T) {
 	}
 }
 
-// TestDenialCache_HungServer_DeniesAtOnce: no denied call waits for Redis, and none leaves a goroutine.
+// TestDenialCache_HungServer_DeniesAtOnce: no denied call waits for Redis, and none leaves a
+// goroutine.
 func TestDenialCache_HungServer_DeniesAtOnce(t *testing.T) {
 	server := servers.Single(t)
 	limiter := exhausted(t, connect(t, server.Addr()), time.Hour, rratelimiter.Overall)
@@ -148,7 +150,8 @@ func denyAll(t *testing.T, limiter *rratelimiter.Limiter) {
 	assert.LessOrEqual(t, leaks.ClientsNow(), goroutines, "goroutines of 1,000 denials")
 }
 
-// TestDenialCache_SlotMoves_SendsNoOtherCommands: a denial through ASK costs its call, and those from memory nothing.
+// TestDenialCache_SlotMoves_SendsNoOtherCommands: a denial through ASK costs its call, and those
+// from memory nothing.
 func TestDenialCache_SlotMoves_SendsNoOtherCommands(t *testing.T) {
 	cluster := servers.NewCluster(t)
 	redis := servers.Connect(t, rueidis.ClientOption{InitAddress: cluster.Addrs()})
@@ -185,7 +188,8 @@ func TestDenialCache_SlotMoves_SendsNoOtherCommands(t *testing.T) {
 
 	time.Sleep(maxAge)
 	require.True(t, denied(t, aged))
-	// ASKING and the script, twice: the node that has the keys by now does not know the script at first.
+	// ASKING and the script, twice: the node that has the keys by now does not know the script at
+	// first.
 	require.LessOrEqual(t, sent()-before, int64(4), "commands of a denial through ASK")
 }
 
@@ -194,8 +198,8 @@ func connect(t *testing.T, addr string) rueidis.Client {
 	return servers.Connect(t, rueidis.ClientOption{InitAddress: []string{addr}})
 }
 
-// commands counts the scripts that a server has run, and what redirected calls and reads through a client's cache send
-// besides (ASKING, EXEC).
+// commands counts the scripts that a server has run, and what redirected calls and reads through a
+// client's cache send besides (ASKING, EXEC).
 func commands(t *testing.T, server *servers.Server) (n int64) {
 	for line := range strings.Lines(text(t, server, "INFO", "commandstats")) {
 		command, stats, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")

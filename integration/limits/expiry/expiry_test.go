@@ -1,5 +1,5 @@
-// Package expiry_test uses limiters that expire, at every millisecond around their end: state must not die before the configuration that
-// counts it, or the rate is granted once more.
+// Package expiry_test uses limiters that expire, at every millisecond around their end: state must
+// not die before the configuration that counts it, or the rate is granted once more.
 package expiry_test
 
 import (
@@ -27,9 +27,10 @@ const (
 	interval = time.Hour // nothing comes back by itself while a limiter lives
 )
 
-// redisson does what tryAcquire of Redisson does, in words of our own: protocol sections 5 and 6. But for the last milliseconds: a
-// PEXPIRE deletes where its moment has begun when it is carried out, while the configuration is there until that moment is over. So
-// Redisson itself loses state now and then, and nobody else can mend that.
+// redisson does what tryAcquire of Redisson does, in words of our own: protocol sections 5 and 6.
+// But for the last milliseconds: a PEXPIRE deletes where its moment has begun when it is carried
+// out, while the configuration is there until that moment is over. So Redisson itself loses state
+// now and then, and nobody else can mend that.
 var redisson = rueidis.NewLuaScript(`
 local call = redis.call
 local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')

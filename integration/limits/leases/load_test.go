@@ -157,7 +157,8 @@ func (l *load) breaks(fault func()) {
 	l.broken = append(l.broken, ledger.Failure{Start: from, End: time.Now().Add(settled)})
 }
 
-// judge ends the load and sees whether it was served well: no window too full, nothing missing in the end.
+// judge ends the load and sees whether it was served well: no window too full, nothing missing in
+// the end.
 func (l *load) judge() {
 	l.t.Helper()
 	l.end()

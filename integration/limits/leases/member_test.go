@@ -19,8 +19,8 @@ import (
 // memberEnv makes this test binary a process of its own that takes permits: it holds the task.
 const memberEnv = "LEASES_MEMBER"
 
-// task is what such a process does: one caller after another, with a pause after so many grants and after each denial, until its end
-// or its first error.
+// task is what such a process does: one caller after another, with a pause after so many grants and
+// after each denial, until its end or its first error.
 type task struct {
 	Addr  string
 	Lease time.Duration

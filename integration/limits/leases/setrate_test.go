@@ -12,8 +12,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// Java lowers the rate while a Go process holds a lease of the old one. What is used beyond the new rate is what was leased, and used
-// before the lease's end.
+// Java lowers the rate while a Go process holds a lease of the old one. What is used beyond the new
+// rate is what was leased, and used before the lease's end.
 func TestJavaSetsTheRate(t *testing.T) {
 	const before, after = 20_000, 50
 	server := servers.Single(t)

@@ -17,8 +17,8 @@ var (
 	idle = task{Often: 1, Pause: 20 * time.Millisecond}
 )
 
-// The lease of a process that is almost idle keeps no permits from a busy process. The median interval counts, because
-// both processes miss intervals while the machine does not run them.
+// The lease of a process that is almost idle keeps no permits from a busy process. The median
+// interval counts, because both processes miss intervals while the machine does not run them.
 func TestLease_BusyBesideIdle_BusyGetsTheRate(t *testing.T) {
 	const interval = 500 * time.Millisecond
 	granted := shares(t, interval, busy, idle)
@@ -28,7 +28,8 @@ func TestLease_BusyBesideIdle_BusyGetsTheRate(t *testing.T) {
 	require.GreaterOrEqual(t, 100*granted[0][len(granted[0])/2], 90*permitsIn(interval))
 }
 
-// Two processes that want more than the rate get similar shares. Intervals count in which the machine ran both.
+// Two processes that want more than the rate get similar shares. Intervals count in which the
+// machine ran both.
 func TestLease_EqualDemand_SimilarShares(t *testing.T) {
 	for name, demand := range map[string]task{"without pauses": busy, "three times the rate": {Often: 12, Pause: time.Millisecond}} {
 		t.Run(name, func(t *testing.T) {
@@ -51,7 +52,8 @@ func TestLease_EqualDemand_SimilarShares(t *testing.T) {
 // permitsIn is the rate of shares.
 func permitsIn(interval time.Duration) int64 { return 4 * interval.Milliseconds() }
 
-// shares runs each task in a process for three seconds and returns the permits that each got in each interval.
+// shares runs each task in a process for three seconds and returns the permits that each got in
+// each interval.
 func shares(t *testing.T, interval time.Duration, tasks ...task) (granted [][]int64) {
 	t.Helper()
 	const duration = 3 * time.Second

@@ -13,8 +13,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// A process that holds a lease is stopped, and the limiter deleted meanwhile, so that whatever it grants afterwards was leased before.
-// That ends when the lease does, whenever the process goes on.
+// A process that holds a lease is stopped, and the limiter deleted meanwhile, so that whatever it
+// grants afterwards was leased before. That ends when the lease does, whenever the process goes on.
 func TestAStoppedProcessUsesNoLeaseAfterItsEnd(t *testing.T) {
 	const leased = 400 * time.Millisecond
 	server := servers.Single(t)
@@ -52,7 +52,8 @@ func TestAStoppedProcessUsesNoLeaseAfterItsEnd(t *testing.T) {
 	require.Positive(t, after, "no process held a lease when it went on, so this has shown nothing")
 }
 
-// A process that dies with leases costs what it had leased until the window has passed, and leaves nothing else.
+// A process that dies with leases costs what it had leased until the window has passed, and leaves
+// nothing else.
 func TestAKilledProcessLosesItsLeaseForAnInterval(t *testing.T) {
 	server := servers.Single(t)
 	redis := servers.Connect(t, single(server.Addr()))

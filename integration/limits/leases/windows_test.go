@@ -22,7 +22,8 @@ func TestNoWindowIsTooFull(t *testing.T) {
 	l.judge()
 }
 
-// A server that hangs keeps grants for callers who have long gone, and leases whose end has come when their reply does.
+// A server that hangs keeps grants for callers who have long gone, and leases whose end has come
+// when their reply does.
 func TestServerPaused(t *testing.T) {
 	server := servers.Single(t)
 	l := start(t, outages.OnSingle(server))
@@ -109,7 +110,8 @@ func TestManualFailover(t *testing.T) {
 	l.judge()
 }
 
-// The master dies with grants that its replicas have not heard of: those of its last moments, and what was leased of them.
+// The master dies with grants that its replicas have not heard of: those of its last moments, and
+// what was leased of them.
 func TestMasterKilledUnderSentinels(t *testing.T) {
 	sentinel := servers.NewSentinel(t)
 	l := start(t, outages.OnSentinel(sentinel))

@@ -1,4 +1,5 @@
-// Package policies tests package limit on real servers: replies, lifetimes and sizes of keys, and a cluster.
+// Package policies tests package limit on real servers: replies, lifetimes and sizes of keys, and a
+// cluster.
 package policies
 
 import (

@@ -17,7 +17,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// TestNamesOfATokenBucket are small in Redis, and nothing is left of them once they are full again. NAMES says how many.
+// TestNamesOfATokenBucket are small in Redis, and nothing is left of them once they are full again.
+// NAMES says how many.
 func TestNamesOfATokenBucket(t *testing.T) {
 	names := int(env.Number("NAMES", 5_000))
 	server := servers.Single(t)

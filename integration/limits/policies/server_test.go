@@ -18,7 +18,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// TestAServerAnswersAsTheOneInMemory does, which is held against the models: random calls, all of every Decision.
+// TestAServerAnswersAsTheOneInMemory does, which is held against the models: random calls, all of
+// every Decision.
 func TestAServerAnswersAsTheOneInMemory(t *testing.T) {
 	const hour = time.Hour
 	for name, policies := range map[string][]limit.Policy{
@@ -147,7 +148,8 @@ func TestKeysExpireOnAServer(t *testing.T) {
 	}
 }
 
-// TestOnACluster keys of a limiter share a slot, and a Join across slots is refused before anything is sent.
+// TestOnACluster keys of a limiter share a slot, and a Join across slots is refused before anything
+// is sent.
 func TestOnACluster(t *testing.T) {
 	cluster := servers.NewCluster(t)
 	conn := servers.Connect(t, rueidis.ClientOption{InitAddress: cluster.Addrs()})

@@ -26,12 +26,14 @@ const many = 100_000
 // slow is what no script call should take of the server's time.
 const slow = 2 * time.Millisecond
 
-// 100,000 goroutines wait for one name, with mixed requests, with deadlines, timeouts and without. No script call takes the
-// server more than 2 ms, another name of the same Client is not delayed, and all waiters return when they are cancelled.
+// 100,000 goroutines wait for one name, with mixed requests, with deadlines, timeouts and without.
+// No script call takes the server more than 2 ms, another name of the same Client is not delayed,
+// and all waiters return when they are cancelled.
 //
-// The times are those of a wall clock, and the server shares its processors. A call that is too large is so in every round,
-// since most of the crowd waits to the end: so the quietest of several rounds decides. The delay of the other name is a
-// median, compared with as many idle goroutines. So is the time that the cancelled need.
+// The times are those of a wall clock, and the server shares its processors. A call that is too
+// large is so in every round, since most of the crowd waits to the end: so the quietest of several
+// rounds decides. The delay of the other name is a median, compared with as many idle goroutines.
+// So is the time that the cancelled need.
 func TestAHundredThousandWaiters(t *testing.T) {
 	server := servers.Single(t, "--slowlog-log-slower-than", strconv.FormatInt(slow.Microseconds(), 10), "--slowlog-max-len", "100000")
 	c := connect(t, server)
@@ -98,7 +100,8 @@ func TestAHundredThousandAbandonedCalls(t *testing.T) {
 	limiter := c.Limiter(name)
 	require.NoError(t, limiter.SetRate(t.Context(), rratelimiter.Rate{Permits: many, Interval: time.Hour}))
 	try := func(ctx context.Context, _ int) error { _, err := limiter.TryAcquire(ctx, 1); return err }
-	// What the runtime and the Redis client keep for so many goroutines is there before anything is counted.
+	// What the runtime and the Redis client keep for so many goroutines is there before anything is
+	// counted.
 	before := gather()
 	before.call(try)
 	before.dismiss()
@@ -124,14 +127,16 @@ func TestAHundredThousandAbandonedCalls(t *testing.T) {
 	require.EqualValues(t, many, free, "what the server granted when it woke up was given back")
 }
 
-// connect makes a client whose connections a server that hangs for a while, or a machine that does, does not end.
+// connect makes a client whose connections a server that hangs for a while, or a machine that does,
+// does not end.
 func connect(t *testing.T, server *servers.Server) *rratelimiter.Client {
 	t.Helper()
 	client := servers.Connect(t, rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true, ConnWriteTimeout: time.Minute})
 	return rratelimiter.New(client)
 }
 
-// goroutines are many of them. They wait for nothing at first and then make one call each, with a context that all share.
+// goroutines are many of them. They wait for nothing at first and then make one call each, with a
+// context that all share.
 type goroutines struct {
 	make  func(ctx context.Context, i int) error
 	begin chan struct{} // closed for them to make it
@@ -206,7 +211,8 @@ func (g *goroutines) wrong() []error {
 
 const probes = 500
 
-// probe takes permits one after the other for more than half a second, and says how long each call took, the shortest first.
+// probe takes permits one after the other for more than half a second, and says how long each call
+// took, the shortest first.
 func probe(t *testing.T, l *rratelimiter.Limiter) []time.Duration {
 	t.Helper()
 	took := make([]time.Duration, probes)

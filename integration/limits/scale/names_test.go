@@ -16,8 +16,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// NAMES limiters, each made with a KeepAlive and used once. While they live, what they cost is counted; once their time is over,
-// Redis holds no key of them, and the process, which never remembered any, holds nothing.
+// NAMES limiters, each made with a KeepAlive and used once. While they live, what they cost is
+// counted; once their time is over, Redis holds no key of them, and the process, which never
+// remembered any, holds nothing.
 func TestManyNamesLeaveNothing(t *testing.T) {
 	count := int(env.Number("NAMES", 15_000))
 	server := servers.Single(t)
@@ -25,7 +26,8 @@ func TestManyNamesLeaveNothing(t *testing.T) {
 	client := server.Client(t)
 	c := rratelimiter.New(client)
 
-	// How fast this machine is decides how long the first limiter has to live so that the last one still meets it.
+	// How fast this machine is decides how long the first limiter has to live so that the last one
+	// still meets it.
 	const trial = 4000
 	begun := time.Now()
 	open(t, c, "trial", trial, time.Minute)
@@ -48,7 +50,8 @@ func TestManyNamesLeaveNothing(t *testing.T) {
 	}, keepAlive+2*time.Minute, 100*time.Millisecond, "keys outlive their keep-alive")
 	redisEnd := server.Memory(t)
 
-	// The pace decides how much a pool of buffers holds; a single byte for each name would be more, from a million on.
+	// The pace decides how much a pool of buffers holds; a single byte for each name would be more,
+	// from a million on.
 	const slack = 1 << 20
 	t.Logf(`
 | limiters | KeepAlive | made and used in | Redis, bytes a limiter | process, bytes a limiter | keys left | all gone after | Redis, bytes left |

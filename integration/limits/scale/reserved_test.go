@@ -24,7 +24,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// Issue 10: 5,000 callers in two processes wait in Acquire for one bucket that fills by 1,000 a second.
+// Issue 10: 5,000 callers in two processes wait in Acquire for one bucket that fills by 1,000 a
+// second.
 const (
 	reservers   = 5000
 	perSecond   = 1000
@@ -33,7 +34,8 @@ const (
 	reserverEnv = "RRATELIMITER_RESERVER"
 )
 
-// bucket has one permit at the start and then one a millisecond: each caller has a moment of its own.
+// bucket has one permit at the start and then one a millisecond: each caller has a moment of its
+// own.
 var bucket = limit.TokenBucket{Capacity: 1, Refill: perSecond, Interval: time.Second}
 
 func TestMain(m *testing.M) {
@@ -50,7 +52,8 @@ func TestMain(m *testing.M) {
 // served is when a caller came and when it was granted its permit, Unix nanoseconds.
 type served struct{ Came, Granted int64 }
 
-// reserver is a process of the crowd: its callers come one after another, and it prints when each was served.
+// reserver is a process of the crowd: its callers come one after another, and it prints when each
+// was served.
 func reserver(spec string) error {
 	addr, begin, _ := strings.Cut(spec, " ")
 	start, err := strconv.ParseInt(begin, 10, 64)
@@ -81,8 +84,8 @@ func reserver(spec string) error {
 	return json.NewEncoder(os.Stdout).Encode(log)
 }
 
-// TestCallersOfTwoProcessesAreServedInTheirOrder of arrival at Redis, each by one call at most. How late they are is in the log:
-// that is the machine's affair, but for what no machine explains.
+// TestCallersOfTwoProcessesAreServedInTheirOrder of arrival at Redis, each by one call at most. How
+// late they are is in the log: that is the machine's affair, but for what no machine explains.
 func TestCallersOfTwoProcessesAreServedInTheirOrder(t *testing.T) {
 	server := servers.Single(t)
 	calls := -scriptCalls(t, server)
@@ -111,7 +114,8 @@ func TestCallersOfTwoProcessesAreServedInTheirOrder(t *testing.T) {
 	calls += scriptCalls(t, server)
 	require.Len(t, all, reservers)
 
-	// Whoever comes to Redis as the k-th has the k-th moment: their moments lie a millisecond apart, and nobody is before his own.
+	// Whoever comes to Redis as the k-th has the k-th moment: their moments lie a millisecond
+	// apart, and nobody is before his own.
 	slices.SortFunc(all, func(a, b served) int { return cmp.Compare(a.Granted, b.Granted) })
 	late := make([]time.Duration, reservers)
 	for k, caller := range all {
@@ -119,8 +123,9 @@ func TestCallersOfTwoProcessesAreServedInTheirOrder(t *testing.T) {
 	}
 	slices.Sort(late)
 	at := func(share float64) time.Duration { return late[int(share*(reservers-1))].Round(10 * time.Microsecond) }
-	// Calls of both processes reach Redis in the order in which their callers came, but for what the machine holds up: of
-	// callers who came so long after others none is served before them, in whichever process they are.
+	// Calls of both processes reach Redis in the order in which their callers came, but for what
+	// the machine holds up: of callers who came so long after others none is served before them, in
+	// whichever process they are.
 	apart := 2*stall + 100*time.Millisecond
 	slices.SortFunc(all, func(a, b served) int { return cmp.Compare(a.Came, b.Came) })
 	var before, last int

@@ -29,15 +29,17 @@ const (
 	interval = 500 * time.Millisecond
 )
 
-// 5,000 goroutines wait in Acquire and TryAcquireWithin for the time that WAITS gives, each call with a random timeout or cancelled at a random
-// moment. Each ends in time, what was granted to those who had gone is given back, and nothing is left of any of them.
+// 5,000 goroutines wait in Acquire and TryAcquireWithin for the time that WAITS gives, each call
+// with a random timeout or cancelled at a random moment. Each ends in time, what was granted to
+// those who had gone is given back, and nothing is left of any of them.
 func TestCrowdOfImpatientCallers(t *testing.T) {
 	callers, length := 5000, env.Duration("WAITS", 8*time.Second)
 	server := servers.Single(t)
 	goroutines := runtime.NumGoroutine()
 	client := server.Client(t)
 	c := rratelimiter.New(client)
-	// What the Redis client and the runtime keep for so many goroutines is there before anything is counted.
+	// What the Redis client and the runtime keep for so many goroutines is there before anything is
+	// counted.
 	crowd(t, c.Limiter("before"), callers, 500*time.Millisecond)
 	held := leaks.Heap()
 
@@ -60,7 +62,8 @@ func TestCrowdOfImpatientCallers(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, granted, "all permits are back")
 
-	// All permits are free at the start, and each interval brings as many again: while the callers wanted them, and until the last grant.
+	// All permits are free at the start, and each interval brings as many again: while the callers
+	// wanted them, and until the last grant.
 	wanted, used := rate*windows(length), grants.Between(begun, begun.Add(length))
 	share := 100 * float64(used) / float64(wanted)
 	could := 100 * float64(length-stood) / float64(length) // where this process stands still, it asks for nothing
@@ -95,10 +98,12 @@ func TestCrowdOfImpatientCallers(t *testing.T) {
 	require.Zero(t, leaks.Goroutines(goroutines, 10*time.Second))
 }
 
-// windows is how many windows of an interval begin in a time: none of them holds more than the rate.
+// windows is how many windows of an interval begin in a time: none of them holds more than the
+// rate.
 func windows(d time.Duration) int64 { return int64((d + interval - 1) / interval) }
 
-// machine watches how late a timer is here, at most and in all, until it is asked: for so long nobody could have been on time.
+// machine watches how late a timer is here, at most and in all, until it is asked: for so long
+// nobody could have been on time.
 func machine() (stalled func() (most, all time.Duration)) {
 	stop, end := make(chan struct{}), make(chan struct{})
 	var most, all time.Duration
@@ -123,7 +128,8 @@ func machine() (stalled func() (most, all time.Duration)) {
 	}
 }
 
-// crowd lets the callers loose for a while and gives their books, and by how much each call was late.
+// crowd lets the callers loose for a while and gives their books, and by how much each call was
+// late.
 func crowd(t *testing.T, limiter *rratelimiter.Limiter, callers int, length time.Duration) (*ledger.Ledger, []time.Duration) {
 	t.Helper()
 	require.NoError(t, limiter.SetRate(t.Context(), rratelimiter.Rate{Permits: rate, Interval: interval}))

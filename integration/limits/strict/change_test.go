@@ -13,9 +13,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// TestAPolicyChangesWhileAllTake: from one moment on all callers have another policy for the name, with fewer permits, and later a
-// third one with more. What was taken before goes on to count: nobody is granted anything that is above the policy it has, and nobody has an
-// error.
+// TestAPolicyChangesWhileAllTake: from one moment on all callers have another policy for the name,
+// with fewer permits, and later a third one with more. What was taken before goes on to count:
+// nobody is granted anything that is above the policy it has, and nobody has an error.
 func TestAPolicyChangesWhileAllTake(t *testing.T) {
 	server := servers.Single(t)
 	waiting := []way{tryAcquire, take, takeEach, acquire}
@@ -78,7 +78,8 @@ func by(grants []grant, permits int64) []grant {
 	return all
 }
 
-// TestACalendarChangesWhileAllTake: the quota of the day is raised and then lowered again, below what is taken.
+// TestACalendarChangesWhileAllTake: the quota of the day is raised and then lowered again, below
+// what is taken.
 func TestACalendarChangesWhileAllTake(t *testing.T) {
 	noon := time.Date(2026, time.March, 2, 12, 0, 0, 0, time.UTC)
 	s := newScene(t, servers.Single(t), func() time.Time { return noon })
@@ -103,7 +104,8 @@ func TestACalendarChangesWhileAllTake(t *testing.T) {
 	assert.Equal(t, map[int64]int64{50: 50, 200: 150}, held)
 }
 
-// TestASmoothChangesWhileAllTake: from the first call with the slower one on, all that is granted is paid for at its pace.
+// TestASmoothChangesWhileAllTake: from the first call with the slower one on, all that is granted
+// is paid for at its pace.
 func TestASmoothChangesWhileAllTake(t *testing.T) {
 	fast, slow := limit.Smooth{Permits: 200, Interval: interval, Burst: interval / 2}, limit.Smooth{Permits: 50, Interval: interval, Burst: interval / 2}
 	s := newScene(t, servers.Single(t), nil)

@@ -12,8 +12,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/ledger"
 )
 
-// The checks say by how many permits the fullest window, or whatever a policy bounds, is above what it may hold: above 0 too many
-// were granted, and below 0 one more would not have been seen. Each grant is held against the policy that granted it.
+// The checks say by how many permits the fullest window, or whatever a policy bounds, is above what
+// it may hold: above 0 too many were granted, and below 0 one more would not have been seen. Each
+// grant is held against the policy that granted it.
 
 // limited is grants of a policy of so many permits.
 func limited(grants []grant, permits int64) []grant {
@@ -24,7 +25,8 @@ func limited(grants []grant, permits int64) []grant {
 	return all
 }
 
-// inAnyInterval checks every interval, to the millisecond, that ends with a grant. It is for grants in Redis' own order.
+// inAnyInterval checks every interval, to the millisecond, that ends with a grant. It is for grants
+// in Redis' own order.
 func inAnyInterval(grants []grant, interval time.Duration) int64 {
 	worst, held, oldest := int64(math.MinInt64), int64(0), 0
 	for _, g := range grants {
@@ -38,7 +40,8 @@ func inAnyInterval(grants []grant, interval time.Duration) int64 {
 	return worst
 }
 
-// inWindows checks windows that begin with a grant, or where aligned with multiples of the interval. In Redis' own order too.
+// inWindows checks windows that begin with a grant, or where aligned with multiples of the
+// interval. In Redis' own order too.
 func inWindows(grants []grant, interval time.Duration, aligned bool) int64 {
 	worst, held, end := int64(math.MinInt64), int64(0), int64(0)
 	for _, g := range grants {
@@ -55,8 +58,9 @@ func inWindows(grants []grant, interval time.Duration, aligned bool) int64 {
 	return worst
 }
 
-// overStretches checks every stretch of time from one grant to another: a bucket lets no more through than its capacity and what is
-// refilled in it. Grants count for a stretch that they lie in as a whole.
+// overStretches checks every stretch of time from one grant to another: a bucket lets no more
+// through than its capacity and what is refilled in it. Grants count for a stretch that they lie in
+// as a whole.
 func overStretches(grants []grant, refill int64, interval time.Duration) float64 {
 	worst := math.Inf(-1)
 	byEnd := slices.SortedStableFunc(slices.Values(grants), func(a, b grant) int { return cmp.Compare(a.hi, b.hi) })
@@ -74,8 +78,9 @@ func overStretches(grants []grant, refill int64, interval time.Duration) float64
 	return worst
 }
 
-// paid checks that what was granted, but for the last one, is paid for with stored permits or time at the rate, over every stretch. The
-// cost of a grant is rounded down to microseconds, as Guava's. In Redis' own order.
+// paid checks that what was granted, but for the last one, is paid for with stored permits or time
+// at the rate, over every stretch. The cost of a grant is rounded down to microseconds, as Guava's.
+// In Redis' own order.
 func paid(grants []grant, stored int64, each time.Duration) float64 {
 	worst, cost, lowest := math.Inf(-1), int64(0), int64(math.MaxInt64)
 	for i, g := range grants {
@@ -89,7 +94,8 @@ func paid(grants []grant, stored int64, each time.Duration) float64 {
 	return worst
 }
 
-// spaced checks that each grant comes no earlier than what the one before it costs: how many permits' time it was too early at most.
+// spaced checks that each grant comes no earlier than what the one before it costs: how many
+// permits' time it was too early at most.
 func spaced(grants []grant, each time.Duration) float64 {
 	worst := math.Inf(-1)
 	for i, g := range grants[1:] {
@@ -99,7 +105,8 @@ func spaced(grants []grant, each time.Duration) float64 {
 	return worst
 }
 
-// inAnyCall checks every interval by the times of the calls: for grants whose order in Redis nobody knows.
+// inAnyCall checks every interval by the times of the calls: for grants whose order in Redis nobody
+// knows.
 func inAnyCall(grants []grant, interval time.Duration) int64 {
 	entries := make([]ledger.Grant, len(grants))
 	for i, g := range grants {
@@ -108,7 +115,8 @@ func inAnyCall(grants []grant, interval time.Duration) int64 {
 	return ledger.Worst(entries, interval).Permits - grants[0].limit
 }
 
-// inUnits checks windows that a function tells the beginning of, by those calls that lie in one as a whole.
+// inUnits checks windows that a function tells the beginning of, by those calls that lie in one as
+// a whole.
 func inUnits(grants []grant, begin func(time.Time) time.Time) int64 {
 	worst, held := int64(math.MinInt64), make(map[time.Time]int64)
 	for _, g := range grants {

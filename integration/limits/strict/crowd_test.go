@@ -1,5 +1,6 @@
-// Package strict_test lets callers of two Clients crowd on one limiter of package limit, notes every grant as Redis replies it,
-// and holds the notes against what the policy promises, to a permit.
+// Package strict_test lets callers of two Clients crowd on one limiter of package limit, notes
+// every grant as Redis replies it, and holds the notes against what the policy promises, to a
+// permit.
 package strict_test
 
 import (
@@ -24,7 +25,8 @@ const (
 	callers = 64 // of each client
 )
 
-// length is how long each crowd lasts: STRICT, by default what shows each policy's window a few times.
+// length is how long each crowd lasts: STRICT, by default what shows each policy's window a few
+// times.
 var length = env.Duration("STRICT", 500*time.Millisecond)
 
 // scene is two Clients on one server, each over a tap.
@@ -86,8 +88,9 @@ var (
 	}
 )
 
-// crowd lets all callers take some permits at a time, each in one of the ways, of the limiters that now tells, one for each
-// Client, at least three times, until the time is over and all have their answers. It gives what Redis granted.
+// crowd lets all callers take some permits at a time, each in one of the ways, of the limiters that
+// now tells, one for each Client, at least three times, until the time is over and all have their
+// answers. It gives what Redis granted.
 func (s *scene) crowd(length time.Duration, now func() []*limit.Limiter, ways ...way) []grant {
 	s.Helper()
 	end := time.Now().Add(length)

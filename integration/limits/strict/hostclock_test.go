@@ -12,8 +12,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// TestOnTheHostsClock: calls are dated as they leave, and one may overtake another. What is certain is that a grant counts at some
-// moment of its call.
+// TestOnTheHostsClock: calls are dated as they leave, and one may overtake another. What is certain
+// is that a grant counts at some moment of its call.
 func TestOnTheHostsClock(t *testing.T) {
 	server := servers.Single(t)
 	waiting := []way{tryAcquire, take, takeEach, acquire}
@@ -45,7 +45,8 @@ func TestOnTheHostsClock(t *testing.T) {
 	}
 }
 
-// TestDaysOfACalendar pass in 300 ms each, on a clock that runs so fast, over the end of a March in which a night of Berlin has an hour less.
+// TestDaysOfACalendar pass in 300 ms each, on a clock that runs so fast, over the end of a March in
+// which a night of Berlin has an hour less.
 func TestDaysOfACalendar(t *testing.T) {
 	const day = 300 * time.Millisecond
 	berlin, err := time.LoadLocation("Europe/Berlin")
@@ -65,8 +66,8 @@ func TestDaysOfACalendar(t *testing.T) {
 	require.Greater(t, len(days), 3)
 }
 
-// fullUnits says that no window got a permit too many, and that one was full. What is granted over the end of one, to a call that
-// was overtaken, is of the next one.
+// fullUnits says that no window got a permit too many, and that one was full. What is granted over
+// the end of one, to a call that was overtaken, is of the next one.
 func fullUnits(t *testing.T, grants []grant, begin func(time.Time) time.Time) {
 	t.Helper()
 	assert.LessOrEqual(t, inUnits(grants, begin), int64(0), "permits too many")

@@ -17,14 +17,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// grant is one request that Redis granted. It counts at some moment from lo to hi, which are one where the server's clock tells it.
+// grant is one request that Redis granted. It counts at some moment from lo to hi, which are one
+// where the server's clock tells it.
 type grant struct {
 	lo, hi  int64 // Unix microseconds
 	permits int64
 	limit   int64 // the first argument of the limiter's first policy, if it is a whole number: mostly its permits, or its capacity
 }
 
-// tap is a Redis client that takes note of what Redis replies to limiters, before the library has seen it.
+// tap is a Redis client that takes note of what Redis replies to limiters, before the library has
+// seen it.
 type tap struct {
 	rueidis.Client
 	clock func() time.Time // the limiters'; nil where it is the server's
@@ -66,7 +68,8 @@ func arguments(words []string) []string {
 	return words[3+keys:]
 }
 
-// dated makes a call that takes permits on the server's clock ask for a reply with the time. A brief reply has none.
+// dated makes a call that takes permits on the server's clock ask for a reply with the time. A
+// brief reply has none.
 func dated(words []string) []string {
 	if last := len(words) - 1; !told.MatchString(words[last-1]) {
 		words = append(words, arguments(words)[1]+"*1", "d")
@@ -107,7 +110,8 @@ var told = regexp.MustCompile(`^\d+\*\d+( \d+\*\d+)*$`)
 // isMember reports whether a text is the member of a grant of a limiter of Redisson's.
 func isMember(text string) bool { return len(text) == 1+16+4 && text[0] == 16 }
 
-// counted reads a call that counts the permits of one of Redisson's limiters. It takes none: the join does.
+// counted reads a call that counts the permits of one of Redisson's limiters. It takes none: the
+// join does.
 func counted(args []string) error {
 	const permits = 4
 	if args[permits] != "0" {
@@ -116,7 +120,8 @@ func counted(args []string) error {
 	return nil
 }
 
-// taken reads a call that takes permits. Args: the time, permits in all, an epoch, those of the policies; and mostly requests, letters.
+// taken reads a call that takes permits. Args: the time, permits in all, an epoch, those of the
+// policies; and mostly requests, letters.
 func (c *tap) taken(args []string, result rueidis.RedisResult) error {
 	all := args[1] + "*1"
 	if text := args[len(args)-2]; told.MatchString(text) {

@@ -1,4 +1,5 @@
-// Package env reads the settings of the suites from the environment: how deep they go, and where random calls begin.
+// Package env reads the settings of the suites from the environment: how deep they go, and where
+// random calls begin.
 package env
 
 import (
@@ -8,19 +9,20 @@ import (
 	"time"
 )
 
-// Number returns the number in an environment variable, or the fallback if it is not set. It panics if the value is no
-// number.
+// Number returns the number in an environment variable, or the fallback if it is not set. It panics
+// if the value is no number.
 func Number(name string, fallback int64) int64 {
 	return parse(name, fallback, func(text string) (int64, error) { return strconv.ParseInt(text, 10, 64) })
 }
 
-// Seed returns the seed in an environment variable, or the fallback if it is not set. It panics if the value is no number.
+// Seed returns the seed in an environment variable, or the fallback if it is not set. It panics if
+// the value is no number.
 func Seed(name string, fallback uint64) uint64 {
 	return parse(name, fallback, func(text string) (uint64, error) { return strconv.ParseUint(text, 10, 64) })
 }
 
-// Duration returns the duration in an environment variable, or the fallback if it is not set. It panics if the value is
-// no duration.
+// Duration returns the duration in an environment variable, or the fallback if it is not set. It
+// panics if the value is no duration.
 func Duration(name string, fallback time.Duration) time.Duration {
 	return parse(name, fallback, time.ParseDuration)
 }

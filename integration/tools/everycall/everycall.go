@@ -8,7 +8,8 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// OfOneName returns each call of a limiter that asks Redis about its name alone. Those that set a rate set this one.
+// OfOneName returns each call of a limiter that asks Redis about its name alone. Those that set a
+// rate set this one.
 func OfOneName(l *rratelimiter.Limiter, rate rratelimiter.Rate) map[string]func(context.Context) error {
 	errOf := func(_ any, err error) error { return err }
 	return map[string]func(context.Context) error{

@@ -1,5 +1,6 @@
-// Command golden records what real Redisson answers and leaves in Redis, call by call, as files under testdata in the root of the
-// project. compat_test.go there replays them through this library. Run it in the folder integration:
+// Command golden records what real Redisson answers and leaves in Redis, call by call, as files
+// under testdata in the root of the project. compat_test.go there replays them through this
+// library. Run it in the folder integration:
 //
 //	go run ./tools/golden
 package main
@@ -26,7 +27,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/state"
 )
 
-// layouts are the releases that are recorded: one for each way in which Redisson ever wrote a grant or a configuration.
+// layouts are the releases that are recorded: one for each way in which Redisson ever wrote a grant
+// or a configuration.
 const layouts = "3.16.3,3.16.8,3.20.1,3.21.3,3.38.1,4.7.0"
 
 func main() {
@@ -76,7 +78,8 @@ type File struct {
 	Limiters []Limiter `json:"limiters"`
 }
 
-// Limiter is what happened to one limiter, step by step. The state before a step is that after the step before, grown older.
+// Limiter is what happened to one limiter, step by step. The state before a step is that after the
+// step before, grown older.
 type Limiter struct {
 	Story string `json:"story"`
 	Name  string `json:"name"`
@@ -93,7 +96,8 @@ type Step struct {
 	After  []Key  `json:"after"`
 }
 
-// Args are the arguments of a call, times in milliseconds. Those that the call does not have are left out.
+// Args are the arguments of a call, times in milliseconds. Those that the call does not have are
+// left out.
 type Args struct {
 	Permits   int64 `json:"permits,omitempty"`
 	PerClient bool  `json:"perClient,omitempty"`

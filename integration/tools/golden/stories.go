@@ -6,8 +6,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/compatibility/calls"
 )
 
-// story is what happens to a limiter of each of the names, once as OVERALL and once as PER_CLIENT. It keeps to what this library does
-// to the letter as Redisson does, so that a replay can compare everything.
+// story is what happens to a limiter of each of the names, once as OVERALL and once as PER_CLIENT.
+// It keeps to what this library does to the letter as Redisson does, so that a replay can compare
+// everything.
 type story struct {
 	name  string
 	names []string
@@ -20,8 +21,9 @@ type step struct {
 	oldest string // the first release that has the call, or that does as the newest
 }
 
-// withTTL is the first release that keeps the state for as long as the configuration, keepAlive the first that knows a keepAliveTime,
-// and ownPair the first whose setRate deletes the client's own pair.
+// withTTL is the first release that keeps the state for as long as the configuration, keepAlive the
+// first that knows a keepAliveTime, and ownPair the first whose setRate deletes the client's own
+// pair.
 const (
 	withTTL   = "3.17.3"
 	keepAlive = "3.38.0"

@@ -17,8 +17,9 @@ var Library = []string{
 // clients is Library and the Redis client.
 var clients = append([]string{"github.com/redis/rueidis."}, Library...)
 
-// Goroutines counts those above before, the number that there were when all was idle. It gives those that are about to end some time,
-// and asks on this goroutine: a helper's own would count too.
+// Goroutines counts those above before, the number that there were when all was idle. It gives
+// those that are about to end some time, and asks on this goroutine: a helper's own would count
+// too.
 func Goroutines(before int, patience time.Duration) int {
 	return settle(patience, func() int { return max(0, runtime.NumGoroutine()-before) })
 }
@@ -28,12 +29,14 @@ func OfLimiters(patience time.Duration) int {
 	return mentioning(patience, Library...)
 }
 
-// OfClients counts the goroutines that run in the library or in rueidis, for runs whose proxies keep some of their own.
+// OfClients counts the goroutines that run in the library or in rueidis, for runs whose proxies
+// keep some of their own.
 func OfClients(patience time.Duration) int {
 	return mentioning(patience, clients...)
 }
 
-// ClientsNow is how many goroutines run in the limiter's package or in rueidis at this moment, for AboveClients.
+// ClientsNow is how many goroutines run in the limiter's package or in rueidis at this moment, for
+// AboveClients.
 func ClientsNow() int {
 	return count(clients...)
 }
@@ -67,7 +70,8 @@ func Stacks() string {
 	}
 }
 
-// Heap is how many bytes the process holds once all garbage is gone. A pool lets go of what it holds at the second collection.
+// Heap is how many bytes the process holds once all garbage is gone. A pool lets go of what it
+// holds at the second collection.
 func Heap() int64 {
 	for range 3 {
 		runtime.GC()

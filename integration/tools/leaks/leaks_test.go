@@ -12,7 +12,8 @@ import (
 )
 
 func TestGoroutines(t *testing.T) {
-	// The main one and this test's. A test before may have told that it ended while its goroutine still was about to.
+	// The main one and this test's. A test before may have told that it ended while its goroutine
+	// still was about to.
 	const before = 2
 	require.Zero(t, Goroutines(before, 10*time.Second))
 	stop := make(chan struct{})

@@ -1,5 +1,6 @@
-// Package ledger keeps the books of a run in which many callers take permits of one limiter: every grant with its times, every denial
-// and every error, and from them the fullest window and a table of figures.
+// Package ledger keeps the books of a run in which many callers take permits of one limiter: every
+// grant with its times, every denial and every error, and from them the fullest window and a table
+// of figures.
 package ledger
 
 import (
@@ -9,8 +10,9 @@ import (
 	"time"
 )
 
-// Grant is one call that got its permits. Start is read on the caller's clock right before the call, End on the same clock right after
-// its answer, so that the grant took effect at some moment from Start to End.
+// Grant is one call that got its permits. Start is read on the caller's clock right before the
+// call, End on the same clock right after its answer, so that the grant took effect at some moment
+// from Start to End.
 type Grant struct {
 	Start, End time.Time
 	Permits    int64
@@ -23,10 +25,12 @@ type Failure struct {
 	Kind       string
 }
 
-// Unclassified is the kind of the errors that no classifier knows. A run that counts any has an error that nobody expected.
+// Unclassified is the kind of the errors that no classifier knows. A run that counts any has an
+// error that nobody expected.
 const Unclassified = "unclassified"
 
-// Classifier names the kind of an error: a few words that stand in a table. It answers "" for an error that it does not know.
+// Classifier names the kind of an error: a few words that stand in a table. It answers "" for an
+// error that it does not know.
 type Classifier func(error) string
 
 // Ledger is the log of one run. It is safe for concurrent use.
@@ -46,7 +50,8 @@ type Ledger struct {
 // New makes an empty ledger. A nil classifier knows no error.
 func New(classify Classifier) *Ledger { return &Ledger{classify: classify} }
 
-// Time makes one call and books what it comes to: a grant of the permits, a denial or an error. It gives the call's own answer back.
+// Time makes one call and books what it comes to: a grant of the permits, a denial or an error. It
+// gives the call's own answer back.
 func (l *Ledger) Time(who string, permits int64, call func() (granted bool, err error)) (bool, error) {
 	start := time.Now()
 	granted, err := call()
@@ -120,7 +125,8 @@ func (l *Ledger) keep(errs ...error) {
 	l.unclassified = append(l.unclassified, errs[:min(len(errs), most-len(l.unclassified))]...)
 }
 
-// Merge books all that another ledger of the same run holds, its errors under the kinds that they have there.
+// Merge books all that another ledger of the same run holds, its errors under the kinds that they
+// have there.
 func (l *Ledger) Merge(other *Ledger) {
 	grants, denials, kinds, unclassified := other.Grants(), other.Denials(), other.Errors(), other.Unclassified()
 	l.mu.Lock()

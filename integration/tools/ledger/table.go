@@ -21,7 +21,8 @@ type Figures struct {
 	Goroutines      int              // left after the end
 }
 
-// Figures counts the run up. The limiter's state after the run, missing, and the goroutines left are the caller's to find out.
+// Figures counts the run up. The limiter's state after the run, missing, and the goroutines left
+// are the caller's to find out.
 func (l *Ledger) Figures(run string, rate int64, interval time.Duration, missing int64, goroutines int) Figures {
 	return Figures{
 		Run:        run,
@@ -89,8 +90,8 @@ func ratio(worst, rate int64) string {
 	return strconv.FormatFloat(float64(worst)/float64(rate), 'f', 3, 64)
 }
 
-// Align returns a Markdown table of rows, the first of which is the head. The first column and errors are aligned to the
-// left, all others to the right.
+// Align returns a Markdown table of rows, the first of which is the head. The first column and
+// errors are aligned to the left, all others to the right.
 func Align(rows [][]string) string {
 	left := func(column int) bool { return column == 0 || strings.HasPrefix(rows[0][column], "errors") }
 	widths := make([]int, len(rows[0]))

@@ -14,27 +14,32 @@ type Window struct {
 	Grants  int
 }
 
-// Worst finds the window of the interval's length into which the most permits certainly fell. A limiter that keeps its promise has
-// no more than the rate there, whatever the network did.
+// Worst finds the window of the interval's length into which the most permits certainly fell. A
+// limiter that keeps its promise has no more than the rate there, whatever the network did.
 //
-// A grant took effect at a moment that nobody outside Redis knows: between Start and End of its call. So only a grant that lies in
-// [t, t+interval) with the whole of [Start, End] proves anything about that window; one that sticks out may have taken effect
-// outside. The proof is sound. Say that grants of more than the rate lie wholly in a window, and X is the one of them that Redis made last.
-// Then some other one, Y, had been given back before X. Its moment is no earlier than its Start, hence the call that gave it back read a
-// clock at or after t+interval, and X, made after that call, cannot have ended before t+interval.
+// A grant took effect at a moment that nobody outside Redis knows: between Start and End of its
+// call. So only a grant that lies in [t, t+interval) with the whole of [Start, End] proves anything
+// about that window; one that sticks out may have taken effect outside. The proof is sound. Say
+// that grants of more than the rate lie wholly in a window, and X is the one of them that Redis
+// made last. Then some other one, Y, had been given back before X. Its moment is no earlier than
+// its Start, hence the call that gave it back read a clock at or after t+interval, and X, made
+// after that call, cannot have ended before t+interval.
 //
-// For that the callers have one clock, the one that dates grants. It dates them in whole milliseconds, always down: a grant of 10.9 ms
-// counts as one of 10 ms and leaves a window of 1 s at 1010 ms. Therefore Start is rounded down to milliseconds.
+// For that the callers have one clock, the one that dates grants. It dates them in whole
+// milliseconds, always down: a grant of 10.9 ms counts as one of 10 ms and leaves a window of 1 s
+// at 1010 ms. Therefore Start is rounded down to milliseconds.
 //
-// Permits that are released early may be granted again in the same window, so a run whose callers release some cannot be judged so.
+// Permits that are released early may be granted again in the same window, so a run whose callers
+// release some cannot be judged so.
 //
-// The scores in Redis prove less: they tell when callers read their clocks, and calls of two processes may overtake each other after that.
+// The scores in Redis prove less: they tell when callers read their clocks, and calls of two
+// processes may overtake each other after that.
 func Worst(grants []Grant, interval time.Duration) Window {
 	latestFirst := slices.Clone(grants)
 	slices.SortFunc(latestFirst, func(a, b Grant) int { return cmp.Compare(starts(b), starts(a)) })
 
-	// The fullest window can be moved on until it starts where one of its grants does. With t going back, a grant that has fallen out
-	// at the end never returns.
+	// The fullest window can be moved on until it starts where one of its grants does. With t going
+	// back, a grant that has fallen out at the end never returns.
 	var worst Window
 	var inside byEnd
 	var permits int64
@@ -54,7 +59,8 @@ func Worst(grants []Grant, interval time.Duration) Window {
 	return worst
 }
 
-// starts is the Start of a grant in Unix nanoseconds, as the limiter's clock tells it: in whole milliseconds.
+// starts is the Start of a grant in Unix nanoseconds, as the limiter's clock tells it: in whole
+// milliseconds.
 func starts(g Grant) int64 { return g.Start.UnixMilli() * int64(time.Millisecond) }
 
 // byEnd is a heap with the grant that ends last on top.

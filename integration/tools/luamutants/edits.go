@@ -23,15 +23,16 @@ var (
 		"and": "or", "or": "and", "not": "", "true": "false", "false": "true",
 		"min": "max", "max": "min", "math.min": "math.max", "math.max": "math.min",
 	}
-	// keywords begin lines that are not a statement of one line, or that declare what later lines need.
+	// keywords begin lines that are not a statement of one line, or that declare what later lines
+	// need.
 	keywords = map[string]bool{
 		"local": true, "if": true, "elseif": true, "else": true, "for": true, "while": true, "repeat": true, "until": true,
 		"do": true, "end": true, "return": true, "break": true, "function": true, "and": true, "or": true, "not": true,
 	}
 )
 
-// edits returns the mutations of a Lua source: swapped operators, constants, signs, whole conditions, and deleted
-// statements.
+// edits returns the mutations of a Lua source: swapped operators, constants, signs, whole
+// conditions, and deleted statements.
 func edits(source string) (all []edit) {
 	before := ""
 	for _, at := range token.FindAllStringIndex(source, -1) {

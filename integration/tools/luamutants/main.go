@@ -1,5 +1,5 @@
-// Command luamutants edits the Lua scripts, one edit at a time, and prints the edits that no quick test detects. It works
-// on a copy of the repository. Run it in the folder integration:
+// Command luamutants edits the Lua scripts, one edit at a time, and prints the edits that no quick
+// test detects. It works on a copy of the repository. Run it in the folder integration:
 //
 //	go run ./tools/luamutants -n 40
 package main

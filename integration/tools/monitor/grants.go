@@ -11,16 +11,19 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/state"
 )
 
-// Grants is what scripts put into the permits set of one limiter: the truth about its windows, where callers know only that they were
-// granted something between two moments.
+// Grants is what scripts put into the permits set of one limiter: the truth about its windows,
+// where callers know only that they were granted something between two moments.
 //
-// A grant counts from the script that adds it until its date lies an interval back for the latest clock that anybody has shown: that of
-// the server, and those that dated grants so far. As long as it counts nobody may have had its permits again, since only a call
-// with a clock so late gives them back, and no such call has run. So the permits that count are never more than the rate, and one
-// permit more is seen at the script that grants it. What scripts take out of the set because it has left the window, rightly
-// or not, goes on to count; what they take out by name, to give it back, does not.
+// A grant counts from the script that adds it until its date lies an interval back for the latest
+// clock that anybody has shown: that of the server, and those that dated grants so far. As long as
+// it counts nobody may have had its permits again, since only a call with a clock so late gives
+// them back, and no such call has run. So the permits that count are never more than the rate, and
+// one permit more is seen at the script that grants it. What scripts take out of the set because it
+// has left the window, rightly or not, goes on to count; what they take out by name, to give it
+// back, does not.
 //
-// For that callers and server have one clock. Runs whose callers release permits or set the rate cannot be judged so.
+// For that callers and server have one clock. Runs whose callers release permits or set the rate
+// cannot be judged so.
 type Grants struct {
 	key      string
 	interval int64 // milliseconds
@@ -53,7 +56,8 @@ type grant struct {
 	counts  bool
 }
 
-// WatchGrants watches the permits set of a key on the server at addr, of a limiter with this interval.
+// WatchGrants watches the permits set of a key on the server at addr, of a limiter with this
+// interval.
 func WatchGrants(t testing.TB, addr, key string, interval time.Duration) *Grants {
 	t.Helper()
 	g := newGrants(key, interval)
@@ -75,7 +79,8 @@ func (g *Grants) Seen(t testing.TB) Seen {
 	return g.seen
 }
 
-// Between is how many permits the grants dated from a moment on and before another one hold, those that were given back left out.
+// Between is how many permits the grants dated from a moment on and before another one hold, those
+// that were given back left out.
 func (g *Grants) Between(from, to time.Time) (permits int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -1,4 +1,5 @@
-// Package monitor sees what a server runs, in the order in which it does: every command that arrives, and every one that scripts run.
+// Package monitor sees what a server runs, in the order in which it does: every command that
+// arrives, and every one that scripts run.
 package monitor
 
 import (
@@ -44,7 +45,8 @@ func (c Command) Words() []string {
 	}
 }
 
-// parse reads a line of MONITOR: 1700000000.123456 [0 127.0.0.1:4711] "GET" "key". In place of the address stands lua for scripts.
+// parse reads a line of MONITOR: 1700000000.123456 [0 127.0.0.1:4711] "GET" "key". In place of the
+// address stands lua for scripts.
 func parse(line string) (Command, bool) {
 	clock, rest, ok := strings.Cut(strings.TrimRight(strings.TrimPrefix(line, "+"), "\r\n"), " [")
 	seconds, micros, dot := strings.Cut(clock, ".")
@@ -68,7 +70,8 @@ type Monitor struct {
 	strays []string                 // lines that are no command
 }
 
-// Watch has see called with every command that the server at addr runs from now on, one after the other. The monitor ends with the test.
+// Watch has see called with every command that the server at addr runs from now on, one after the
+// other. The monitor ends with the test.
 func Watch(t testing.TB, addr string, see func(Command)) *Monitor {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
@@ -156,8 +159,9 @@ func (m *Monitor) Close() {
 	<-m.ended
 }
 
-// Quotes says whether the words that the server's MONITOR tells can be taken apart, and where they cannot, writes so into the test's
-// output: Valkey 8.1.0 and 8.1.1 do not escape quotes and backslashes (valkey-io/valkey issue 2035), which grants hold by chance.
+// Quotes says whether the words that the server's MONITOR tells can be taken apart, and where they
+// cannot, writes so into the test's output: Valkey 8.1.0 and 8.1.1 do not escape quotes and
+// backslashes (valkey-io/valkey issue 2035), which grants hold by chance.
 func Quotes(t testing.TB, addr string) bool {
 	t.Helper()
 	want := rand.Text() + `"\n"`

@@ -61,7 +61,8 @@ func TestWatchGrants(t *testing.T) {
 	require.Less(t, grants.Between(seen.First, seen.Last), int64(3*calls))
 }
 
-// told is what a monitor tells: scripts one after the other, each at a moment and with the commands that it runs.
+// told is what a monitor tells: scripts one after the other, each at a moment and with the commands
+// that it runs.
 type told struct {
 	at     int64 // Unix milliseconds
 	script []Command
@@ -82,7 +83,8 @@ func TestGrants(t *testing.T) {
 		"two grants":               {[]told{{1000, []Command{add("1000", one)}}, {1500, []Command{add("1500", other)}}}, 9, 9},
 		"the first has just left":  {[]told{{1000, []Command{add("1000", one)}}, {2000, []Command{add("2000", other)}}}, 5, 9},
 		"the first leaves in 1 ms": {[]told{{1000, []Command{add("1000", one)}}, {1999, []Command{add("1999", other)}}}, 9, 9},
-		// The call that grants is dated before the one that came first, and arrives after the moment at which that one's grants leave.
+		// The call that grants is dated before the one that came first, and arrives after the
+		// moment at which that one's grants leave.
 		"a call that took long":         {[]told{{1000, []Command{add("1000", one)}}, {2000, []Command{add("1999", other)}}}, 5, 9},
 		"a clock ahead of the server's": {[]told{{1000, []Command{add("1000", one)}}, {1500, []Command{add("2000", other)}}}, 5, 9},
 		"another limiter's":             {[]told{{1000, []Command{command("ZADD", "{m}:permits", "1000", one)}}}, 0, 0},

@@ -18,14 +18,16 @@ const (
 	clusterNodes   = 2 * clusterMasters
 )
 
-// Cluster is a Redis Cluster of three masters and three replicas. Its methods are safe for concurrent use.
+// Cluster is a Redis Cluster of three masters and three replicas. Its methods are safe for
+// concurrent use.
 type Cluster struct {
 	nodes   []*Server
 	ownsDir string
 }
 
-// NewCluster starts a cluster for the test and returns once every node sees it whole, each master with its replica. args are further
-// arguments of each redis-server. The test fails where the cluster cannot be started; the cluster ends with the test.
+// NewCluster starts a cluster for the test and returns once every node sees it whole, each master
+// with its replica. args are further arguments of each redis-server. The test fails where the
+// cluster cannot be started; the cluster ends with the test.
 //
 // A master that is gone is replaced by its replica after about two seconds.
 func NewCluster(t testing.TB, args ...string) *Cluster {
@@ -40,7 +42,8 @@ func NewCluster(t testing.TB, args ...string) *Cluster {
 	return c
 }
 
-// OpenCluster is NewCluster without a test: the caller must Close the cluster. ctx bounds the start alone.
+// OpenCluster is NewCluster without a test: the caller must Close the cluster. ctx bounds the start
+// alone.
 func OpenCluster(ctx context.Context, args ...string) (*Cluster, error) {
 	dir, err := os.MkdirTemp("", "redis-cluster-")
 	if err != nil {
@@ -84,8 +87,8 @@ func (c *Cluster) SlotOf(ctx context.Context, key string) (int, error) {
 	return 0, errors.Join(errs...)
 }
 
-// MasterOf is the node that serves the slot now, as the nodes that answer see themselves. During a failover, between the old master's
-// end and its replica's rise, there is none: an error.
+// MasterOf is the node that serves the slot now, as the nodes that answer see themselves. During a
+// failover, between the old master's end and its replica's rise, there is none: an error.
 func (c *Cluster) MasterOf(ctx context.Context, slot int) (*Server, error) {
 	master, _, err := c.find(ctx, slot)
 	return master, err
@@ -100,8 +103,9 @@ func (c *Cluster) ReplicaOf(ctx context.Context, slot int) (*Server, error) {
 	return replica, err
 }
 
-// AwaitHealthy waits until every node answers and all of them see one and the same cluster, whole and in order, each replica in step
-// with its master: so after a failover, once the old master runs again.
+// AwaitHealthy waits until every node answers and all of them see one and the same cluster, whole
+// and in order, each replica in step with its master: so after a failover, once the old master runs
+// again.
 func (c *Cluster) AwaitHealthy(ctx context.Context) error {
 	for {
 		err := c.agree(ctx)
@@ -125,7 +129,8 @@ func (c *Cluster) agree(ctx context.Context) error {
 		if first == "" {
 			first = view
 		}
-		// A node that comes back is sure of its old role until the others have told it of its new one.
+		// A node that comes back is sure of its old role until the others have told it of its new
+		// one.
 		if view != first {
 			return fmt.Errorf("the nodes on %s and %s see different clusters", c.nodes[0].Addr(), node.Addr())
 		}
@@ -151,7 +156,8 @@ func (c *Cluster) find(ctx context.Context, slot int) (master, replica *Server, 
 				continue
 			}
 			seen[node] = line
-			// An old master that has just come back may still claim its slots: the higher epoch is right.
+			// An old master that has just come back may still claim its slots: the higher epoch is
+			// right.
 			if line.has("master") && line.serves(slot) && (master == nil || line.epoch > owner.epoch) {
 				master, owner = node, line
 			}
@@ -173,7 +179,8 @@ func startCluster(ctx context.Context, dir string, args []string) (*Cluster, err
 		own := dataArgs([]string{
 			"--cluster-enabled", "yes",
 			"--cluster-node-timeout", "1500",
-			// A replica takes over however long it was cut off: tests look at what a limiter does then, not at how old data may be.
+			// A replica takes over however long it was cut off: tests look at what a limiter does
+			// then, not at how old data may be.
 			"--cluster-replica-validity-factor", "0",
 			"--repl-diskless-sync-delay", "0",
 			"--repl-ping-replica-period", "1",
@@ -190,7 +197,8 @@ func startCluster(ctx context.Context, dir string, args []string) (*Cluster, err
 	return c, nil
 }
 
-// form makes a cluster of nodes that know nothing of each other: the first half become masters, each with one of the others as replica.
+// form makes a cluster of nodes that know nothing of each other: the first half become masters,
+// each with one of the others as replica.
 func (c *Cluster) form(ctx context.Context) error {
 	ids := make([]string, len(c.nodes))
 	for i, node := range c.nodes {

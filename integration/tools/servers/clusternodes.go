@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// healthy says what, in the eyes of one node, is missing from a healthy cluster; where nothing is, which node has which role and slots.
+// healthy says what, in the eyes of one node, is missing from a healthy cluster; where nothing is,
+// which node has which role and slots.
 func healthy(ctx context.Context, node *Server) (roles string, err error) {
 	info, err := askText(ctx, node.Addr(), "CLUSTER", "INFO")
 	if err != nil {
@@ -88,7 +89,8 @@ func clusterView(ctx context.Context, node *Server) ([]clusterNode, error) {
 	return view, nil
 }
 
-// parseClusterNode reads a line: id, address, flags, master, ping sent, pong received, epoch, link state, slots.
+// parseClusterNode reads a line: id, address, flags, master, ping sent, pong received, epoch, link
+// state, slots.
 func parseClusterNode(line string) (clusterNode, error) {
 	fields := strings.Fields(line)
 	if len(fields) < 8 {
@@ -100,7 +102,8 @@ func parseClusterNode(line string) (clusterNode, error) {
 	}
 	n := clusterNode{id: fields[0], flags: strings.Split(fields[2], ","), master: fields[3], epoch: epoch}
 	for _, field := range fields[8:] {
-		// [slot->-id] and [slot-<-id] are slots on their way to another node, which the ranges tell too while this node serves them.
+		// [slot->-id] and [slot-<-id] are slots on their way to another node, which the ranges tell
+		// too while this node serves them.
 		if strings.HasPrefix(field, "[") {
 			continue
 		}

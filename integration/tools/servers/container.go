@@ -15,8 +15,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/logtail"
 )
 
-// containers is a launcher of containers, by the program that it names: see its package, container. A program of its own keeps Docker's
-// client, its connections and its goroutines out of the tests, which count such things, and can end a container when its test was killed.
+// containers is a launcher of containers, by the program that it names: see its package, container.
+// A program of its own keeps Docker's client, its connections and its goroutines out of the tests,
+// which count such things, and can end a container when its test was killed.
 type containers string
 
 func (c containers) launch(dir string, port int, args []string) (instance, error) {
@@ -53,7 +54,8 @@ func (c containers) launch(dir string, port int, args []string) (instance, error
 		}
 		close(run.done)
 	}()
-	// A server that has ended already has no process id, and must not be taken for one whose id is merely unknown.
+	// A server that has ended already has no process id, and must not be taken for one whose id is
+	// merely unknown.
 	if run.serverPID == 0 {
 		<-run.done
 	}

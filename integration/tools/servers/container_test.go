@@ -8,8 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// These tests put a shell script in the place of the program that runs containers, so they need no Docker. That containers behave as
-// processes do is what the other tests show under make test-docker.
+// These tests put a shell script in the place of the program that runs containers, so they need no
+// Docker. That containers behave as processes do is what the other tests show under make
+// test-docker.
 
 func TestNoContainerProgramSaysWhatBuildsIt(t *testing.T) {
 	t.Setenv("REDIS_CONTAINER", "no-such-program")

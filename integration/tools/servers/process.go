@@ -20,7 +20,8 @@ const keptOutput = 32 << 10
 
 // launcher runs redis-server somewhere: as local processes, or in containers.
 type launcher interface {
-	// launch starts redis-server with args on the port, in the working directory dir. It does not wait until the server answers.
+	// launch starts redis-server with args on the port, in the working directory dir. It does not
+	// wait until the server answers.
 	launch(dir string, port int, args []string) (instance, error)
 }
 
@@ -34,7 +35,8 @@ type instance interface {
 	exited() <-chan struct{}
 	pause() error
 	resume() error
-	// kill ends the server at once and returns when it has ended. It does nothing for one that has ended.
+	// kill ends the server at once and returns when it has ended. It does nothing for one that has
+	// ended.
 	kill() error
 }
 
@@ -46,7 +48,8 @@ func launcherAskedFor() launcher {
 	return processes{}
 }
 
-// serverArgs are all arguments of redis-server. The caller's come first, since a sentinel's must begin with its configuration file.
+// serverArgs are all arguments of redis-server. The caller's come first, since a sentinel's must
+// begin with its configuration file.
 func serverArgs(dir string, port int, args []string) []string {
 	return append(slices.Clone(args), "--port", strconv.Itoa(port), "--bind", host, "--dir", dir, "--daemonize", "no")
 }
@@ -71,8 +74,8 @@ func (processes) launch(dir string, port int, args []string) (instance, error) {
 
 	started := make(chan error)
 	go func() {
-		// On Linux the server gets a signal when the thread that started it ends, not only when the process does. So it has a
-		// thread of its own, which lives until the server has ended.
+		// On Linux the server gets a signal when the thread that started it ends, not only when the
+		// process does. So it has a thread of its own, which lives until the server has ended.
 		runtime.LockOSThread()
 		err := p.cmd.Start()
 		started <- err

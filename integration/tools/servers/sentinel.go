@@ -20,20 +20,23 @@ const (
 	sentinelMaster   = "mymaster"
 	sentinelConfig   = "sentinel.conf"
 
-	// sentinelDownAfter is in milliseconds. Sentinels ping once a second: with no more than that, an answer that is a little late makes them
-	// depose a master that is well, which loses what it grants until it knows.
+	// sentinelDownAfter is in milliseconds. Sentinels ping once a second: with no more than that,
+	// an answer that is a little late makes them depose a master that is well, which loses what it
+	// grants until it knows.
 	sentinelDownAfter = 2000
 )
 
-// Sentinel is a master with two replicas, watched by three sentinels. Its methods are safe for concurrent use.
+// Sentinel is a master with two replicas, watched by three sentinels. Its methods are safe for
+// concurrent use.
 type Sentinel struct {
 	data      []*Server
 	sentinels []*Server
 	ownsDir   string
 }
 
-// NewSentinel starts a master, its replicas and the sentinels for the test, and returns once each sentinel knows all of them. args are
-// further arguments of each server that keeps data. The test fails where they cannot be started; they end with the test.
+// NewSentinel starts a master, its replicas and the sentinels for the test, and returns once each
+// sentinel knows all of them. args are further arguments of each server that keeps data. The test
+// fails where they cannot be started; they end with the test.
 //
 // A master that is gone is replaced by a replica after about three seconds.
 func NewSentinel(t testing.TB, args ...string) *Sentinel {
@@ -48,7 +51,8 @@ func NewSentinel(t testing.TB, args ...string) *Sentinel {
 	return s
 }
 
-// OpenSentinel is NewSentinel without a test: the caller must Close the result. ctx bounds the start alone.
+// OpenSentinel is NewSentinel without a test: the caller must Close the result. ctx bounds the
+// start alone.
 func OpenSentinel(ctx context.Context, args ...string) (*Sentinel, error) {
 	dir, err := os.MkdirTemp("", "redis-sentinel-")
 	if err != nil {
@@ -83,8 +87,8 @@ func (s *Sentinel) Sentinels() []*Server { return slices.Clone(s.sentinels) }
 // Servers are the servers that keep data, whatever their roles and whether they run.
 func (s *Sentinel) Servers() []*Server { return slices.Clone(s.data) }
 
-// Master is the server that the sentinels, or the first of them that answers, hold to be the master now. For a while after a
-// master's end that is still the old one.
+// Master is the server that the sentinels, or the first of them that answers, hold to be the master
+// now. For a while after a master's end that is still the old one.
 func (s *Sentinel) Master(ctx context.Context) (*Server, error) {
 	var errs []error
 	for _, sentinel := range s.sentinels {
@@ -108,8 +112,9 @@ func (s *Sentinel) Master(ctx context.Context) (*Server, error) {
 	return nil, errors.Join(errs...)
 }
 
-// AwaitHealthy waits until all sentinels see the same master up, with both replicas in step and the other sentinels: so after a
-// failover, once the old master runs again. With a server before 7.0 that may take half a minute.
+// AwaitHealthy waits until all sentinels see the same master up, with both replicas in step and the
+// other sentinels: so after a failover, once the old master runs again. With a server before 7.0
+// that may take half a minute.
 func (s *Sentinel) AwaitHealthy(ctx context.Context) error {
 	for {
 		err := s.agree(ctx)
@@ -210,7 +215,8 @@ func startSentinel(ctx context.Context, dir string, args []string) (_ *Sentinel,
 		return nil, err
 	}
 	for _, sentinel := range s.sentinels {
-		// An older server refuses it: it looks at roles every ten seconds, and waits eight before it corrects one.
+		// An older server refuses it: it looks at roles every ten seconds, and waits eight before
+		// it corrects one.
 		_, _ = sentinel.Do(ctx, "SENTINEL", "DEBUG", "INFO-PERIOD", "500", "PUBLISH-PERIOD", "500")
 	}
 	return s, s.AwaitHealthy(ctx)

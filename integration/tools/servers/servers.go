@@ -1,13 +1,16 @@
-// Package servers starts real Redis servers for tests: one alone, a cluster, or a master under sentinels.
+// Package servers starts real Redis servers for tests: one alone, a cluster, or a master under
+// sentinels.
 //
-// The servers are local processes on loopback, each on a free port, without persistence. The binary is redis-server, or what the
-// environment variable REDIS_SERVER names. A missing binary fails the test: a suite that skips what it cannot start proves nothing.
+// The servers are local processes on loopback, each on a free port, without persistence. The binary
+// is redis-server, or what the environment variable REDIS_SERVER names. A missing binary fails the
+// test: a suite that skips what it cannot start proves nothing.
 //
-// Where the environment variable REDIS_CONTAINER names the program of package container, as make test-docker does, each server runs
-// in a container instead, from the image REDIS_IMAGE. A test cannot tell: addresses, process ids and folders are as those of a process.
+// Where the environment variable REDIS_CONTAINER names the program of package container, as make
+// test-docker does, each server runs in a container instead, from the image REDIS_IMAGE. A test
+// cannot tell: addresses, process ids and folders are as those of a process.
 //
-// Single, NewCluster and NewSentinel belong to a test and end with it. OpenSingle, OpenCluster and OpenSentinel are for TestMain and
-// for programs, which call Close themselves.
+// Single, NewCluster and NewSentinel belong to a test and end with it. OpenSingle, OpenCluster and
+// OpenSentinel are for TestMain and for programs, which call Close themselves.
 package servers
 
 import (
@@ -23,8 +26,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// startTimeout bounds one start or restart in a test. A single server is up in well under a second; a cluster on a busy machine with
-// two cores needs up to ten.
+// startTimeout bounds one start or restart in a test. A single server is up in well under a second;
+// a cluster on a busy machine with two cores needs up to ten.
 const startTimeout = 60 * time.Second
 
 // Server is one Redis server. Its methods are safe for concurrent use.
@@ -39,8 +42,9 @@ type Server struct {
 	instance instance // never nil; after Kill the one that was killed
 }
 
-// Single starts one server for the test, with the given arguments of redis-server after the defaults, which they override. The test
-// fails where it cannot be started; the server ends with the test.
+// Single starts one server for the test, with the given arguments of redis-server after the
+// defaults, which they override. The test fails where it cannot be started; the server ends with
+// the test.
 func Single(t testing.TB, args ...string) *Server {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
@@ -53,7 +57,8 @@ func Single(t testing.TB, args ...string) *Server {
 	return server
 }
 
-// OpenSingle is Single without a test: the caller must Close the server. ctx bounds the start alone.
+// OpenSingle is Single without a test: the caller must Close the server. ctx bounds the start
+// alone.
 func OpenSingle(ctx context.Context, args ...string) (*Server, error) {
 	dir, err := os.MkdirTemp("", "redis-")
 	if err != nil {
@@ -92,17 +97,19 @@ func (s *Server) Running() bool {
 	}
 }
 
-// Pause stops the server as a hung host would look: connections stay open and nothing answers, until Resume.
+// Pause stops the server as a hung host would look: connections stay open and nothing answers,
+// until Resume.
 func (s *Server) Pause() error { return s.current().pause() }
 
 // Resume lets a paused server go on.
 func (s *Server) Resume() error { return s.current().resume() }
 
-// Kill ends the server as a crash would, and returns when it has gone. Killing it again does nothing.
+// Kill ends the server as a crash would, and returns when it has gone. Killing it again does
+// nothing.
 func (s *Server) Kill() error { return s.current().kill() }
 
-// Restart kills the server if it runs, and starts it again on the same port in the same directory. Data is lost unless the server's
-// arguments say otherwise. It returns once the server answers.
+// Restart kills the server if it runs, and starts it again on the same port in the same directory.
+// Data is lost unless the server's arguments say otherwise. It returns once the server answers.
 func (s *Server) Restart() error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
@@ -129,8 +136,8 @@ func (s *Server) Close() error {
 	return err
 }
 
-// Do runs one command on this server and returns its answer, over a connection of its own. A server that does not answer within a
-// few seconds is an error, also where ctx has no deadline.
+// Do runs one command on this server and returns its answer, over a connection of its own. A server
+// that does not answer within a few seconds is an error, also where ctx has no deadline.
 func (s *Server) Do(ctx context.Context, args ...string) (rueidis.RedisMessage, error) {
 	return ask(ctx, s.Addr(), args...)
 }

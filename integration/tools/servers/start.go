@@ -21,8 +21,8 @@ func dataArgs(args []string) []string {
 
 var errPortTaken = errors.New("the port is taken")
 
-// startServer starts a server on a free port. Whether a port is free is known only once the server has bound it, so a port that
-// another process took in between is given up for another one.
+// startServer starts a server on a free port. Whether a port is free is known only once the server
+// has bound it, so a port that another process took in between is given up for another one.
 func startServer(ctx context.Context, l launcher, dir string, args []string) (*Server, error) {
 	const tries = 20
 	var err error
@@ -46,8 +46,9 @@ func startServer(ctx context.Context, l launcher, dir string, args []string) (*S
 	return nil, err
 }
 
-// freePort finds a port that is free now, and whose cluster bus port (10000 above) is free too. Both lie below the range from which
-// systems take the ports of outgoing connections, so only another server can take them.
+// freePort finds a port that is free now, and whose cluster bus port (10000 above) is free too.
+// Both lie below the range from which systems take the ports of outgoing connections, so only
+// another server can take them.
 func freePort() (int, error) {
 	const low, high, tries = 11000, 22000, 200
 	for range tries {
@@ -67,7 +68,8 @@ func canListen(port int) bool {
 	return listener.Close() == nil
 }
 
-// awaitAnswer waits until the started server answers. That it is this one and not another one on the same port is told by its process id.
+// awaitAnswer waits until the started server answers. That it is this one and not another one on
+// the same port is told by its process id.
 func awaitAnswer(ctx context.Context, port int, started instance) error {
 	addr := net.JoinHostPort(host, strconv.Itoa(port))
 	want := "process_id:" + strconv.Itoa(started.pid()) + "\r\n"
@@ -98,8 +100,8 @@ func awaitAnswer(ctx context.Context, port int, started instance) error {
 	}
 }
 
-// startAll starts n servers at once, each in its own folder under dir. Where one fails, all that started are killed. args gives a server's
-// arguments and may prepare its folder.
+// startAll starts n servers at once, each in its own folder under dir. Where one fails, all that
+// started are killed. args gives a server's arguments and may prepare its folder.
 func startAll(ctx context.Context, dir string, n int, args func(own string) ([]string, error)) ([]*Server, error) {
 	started := make([]*Server, n)
 	errs := make([]error, n)

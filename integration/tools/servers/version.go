@@ -10,7 +10,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Version is which server it is: a release of Redis, or of Valkey, which tells as well which release of Redis it goes by.
+// Version is which server it is: a release of Redis, or of Valkey, which tells as well which
+// release of Redis it goes by.
 type Version struct {
 	server  string
 	release release // of Redis
@@ -18,7 +19,8 @@ type Version struct {
 
 type release [3]int
 
-// Feature is something that not all servers have which we claim to work with, and a limiter cannot do without in some call.
+// Feature is something that not all servers have which we claim to work with, and a limiter cannot
+// do without in some call.
 type Feature struct {
 	name  string
 	since release
@@ -45,8 +47,8 @@ func (v Version) String() string { return v.server }
 // Has says whether the server has a feature.
 func (v Version) Has(f Feature) bool { return slices.Compare(v.release[:], f.since[:]) >= 0 }
 
-// Lacks says whether the server has no such feature, and where it has none, writes so into the test's output: what a test then does
-// instead is not what it is there for.
+// Lacks says whether the server has no such feature, and where it has none, writes so into the
+// test's output: what a test then does instead is not what it is there for.
 func (v Version) Lacks(t testing.TB, f Feature) bool {
 	t.Helper()
 	if v.Has(f) {

@@ -1,5 +1,6 @@
-// Package state reads what Redis holds of a rate limiter: the five keys that one client of it can name, as they are and not as
-// some library sees them. Tests compare what two clients left behind, and make time pass for a limiter without waiting for it.
+// Package state reads what Redis holds of a rate limiter: the five keys that one client of it can
+// name, as they are and not as some library sees them. Tests compare what two clients left behind,
+// and make time pass for a limiter without waiting for it.
 package state
 
 import (
@@ -16,7 +17,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Keys are the five keys of a limiter, in Redisson's order: configuration, value, the client's value, permits, the client's permits.
+// Keys are the five keys of a limiter, in Redisson's order: configuration, value, the client's
+// value, permits, the client's permits.
 type Keys [5]string
 
 // The indexes of Keys.
@@ -28,8 +30,8 @@ const (
 	ClientPermits
 )
 
-// KeysOf gives the keys of the limiter of a name for the client of an id. They are written down here once more, rather than asked of
-// the library under test.
+// KeysOf gives the keys of the limiter of a name for the client of an id. They are written down
+// here once more, rather than asked of the library under test.
 func KeysOf(name, id string) Keys {
 	prefix := name
 	if !strings.Contains(name, "{") {
@@ -44,7 +46,8 @@ const (
 	NoKey   = -2
 )
 
-// State is what the five keys hold. The zero value of a part means that its key does not exist, but for TTLs, which are NoKey then.
+// State is what the five keys hold. The zero value of a part means that its key does not exist, but
+// for TTLs, which are NoKey then.
 type State struct {
 	Config    map[string]string // nil where there is no hash
 	ConfigTTL int64             // milliseconds, Forever or NoKey
@@ -164,7 +167,8 @@ func (p Pair) Count() (int64, bool) {
 	return n, err == nil
 }
 
-// Taken is how many permits the grants that were made after a moment hold, and Left how many those made until then.
+// Taken is how many permits the grants that were made after a moment hold, and Left how many those
+// made until then.
 func (p Pair) Taken(after int64) (taken, left int64) {
 	for _, g := range p.Grants {
 		if g.Score > after {
@@ -179,11 +183,12 @@ func (p Pair) Taken(after int64) (taken, left int64) {
 // fieldOrder is the order in which fields are printed; others follow by name.
 var fieldOrder = []string{"rate", "interval", "type", "keepAliveTime"}
 
-// grain is what times are rounded to when they are printed: a test takes less, and makes time pass in multiples of it.
+// grain is what times are rounded to when they are printed: a test takes less, and makes time pass
+// in multiples of it.
 const grain = 5 * time.Minute
 
-// String prints the state in one line, keys that do not exist left out: fields, values, and each grant as permits@age. Ages and times
-// to live are rounded to 5 minutes.
+// String prints the state in one line, keys that do not exist left out: fields, values, and each
+// grant as permits@age. Ages and times to live are rounded to 5 minutes.
 func (s State) String() string {
 	var parts []string
 	if s.Config != nil {
@@ -238,8 +243,9 @@ func ttlText(ms int64) string {
 	return " ttl " + (time.Duration(ms) * time.Millisecond).Round(grain).String()
 }
 
-// Differences tells in what two states differ, a line each. Scores and times to live may differ by slack, since two calls are never
-// made at the same moment; what a grant is told apart by, its random bytes, and their number do not count.
+// Differences tells in what two states differ, a line each. Scores and times to live may differ by
+// slack, since two calls are never made at the same moment; what a grant is told apart by, its
+// random bytes, and their number do not count.
 func Differences(a, b State, slack time.Duration) []string {
 	var all []string
 	differ := func(what string, a, b any) { all = append(all, fmt.Sprintf("%s: %v, and %v", what, a, b)) }

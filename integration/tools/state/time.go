@@ -9,7 +9,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// age makes all grants older and all times to live shorter. A key whose time is up is deleted, as it would have been.
+// age makes all grants older and all times to live shorter. A key whose time is up is deleted, as
+// it would have been.
 var age = rueidis.NewLuaScript(`
 for i, key in ipairs(KEYS) do
   if i > 3 then
@@ -25,12 +26,14 @@ for i, key in ipairs(KEYS) do
 end
 return 1`)
 
-// Age lets time pass for a limiter: afterwards its keys are as they would be had they been left alone for d.
+// Age lets time pass for a limiter: afterwards its keys are as they would be had they been left
+// alone for d.
 func Age(ctx context.Context, client rueidis.Client, k Keys, d time.Duration) error {
 	return age.Exec(ctx, client, k[:], []string{strconv.FormatInt(d.Milliseconds(), 10)}).Error()
 }
 
-// Rewrite writes all grants of the newest layout in that of Redisson 3.16.4 to 3.16.8, which can read no other.
+// Rewrite writes all grants of the newest layout in that of Redisson 3.16.4 to 3.16.8, which can
+// read no other.
 func Rewrite(ctx context.Context, client rueidis.Client, k Keys) error {
 	s, err := Read(ctx, client, k)
 	if err != nil {
@@ -55,7 +58,8 @@ func Rewrite(ctx context.Context, client rueidis.Client, k Keys) error {
 	return nil
 }
 
-// copied makes each key of the second half what one of the first half is, times to live included. COPY came with Redis 6.2.
+// copied makes each key of the second half what one of the first half is, times to live included.
+// COPY came with Redis 6.2.
 var copied = rueidis.NewLuaScript(`
 local half = #KEYS / 2
 for i = 1, half do

@@ -1,19 +1,23 @@
-// Command container runs one redis-server in a container, for package servers: it stands between a test, which knows nothing of Docker,
-// and Docker.
+// Command container runs one redis-server in a container, for package servers: it stands between a
+// test, which knows nothing of Docker, and Docker.
 //
 //	container                      sees to it that Docker answers and has the image, and ends
 //	container DIRECTORY ARG...     runs redis-server ARG... in a container, in the same directory
 //
-// The image is what the environment variable REDIS_IMAGE names, redis:7 where it names none. Only redis-server in the image is used.
+// The image is what the environment variable REDIS_IMAGE names, redis:7 where it names none. Only
+// redis-server in the image is used.
 //
-// The server shares the host's network and process ids and writes into the host's directory as the user who runs the test, so that ports,
-// addresses, INFO's process_id and files are those of a local process. That needs a Docker engine on this machine, under Linux.
+// The server shares the host's network and process ids and writes into the host's directory as the
+// user who runs the test, so that ports, addresses, INFO's process_id and files are those of a
+// local process. That needs a Docker engine on this machine, under Linux.
 //
-// The first line of the standard output is the server's process id. Then each line of the standard input, pause or resume, is answered by
-// a line: ok, or what went wrong, quoted. The server's output goes to the standard error.
+// The first line of the standard output is the server's process id. Then each line of the standard
+// input, pause or resume, is answered by a line: ok, or what went wrong, quoted. The server's
+// output goes to the standard error.
 //
-// The end of the standard input ends the server as kill -9 would. It comes also where the test is killed, so no container outlives its
-// test, and the image with which testcontainers looks after that otherwise is not needed. This program ends once the container is gone.
+// The end of the standard input ends the server as kill -9 would. It comes also where the test is
+// killed, so no container outlives its test, and the image with which testcontainers looks after
+// that otherwise is not needed. This program ends once the container is gone.
 package main
 
 import (
@@ -73,7 +77,8 @@ func run(args []string) error {
 
 // connect reaches Docker and sees to it that it has the image.
 func connect(ctx context.Context, image string) (*testcontainers.DockerProvider, error) {
-	// Else a network of testcontainers' own is made, and the container attached to it besides the host's.
+	// Else a network of testcontainers' own is made, and the container attached to it besides the
+	// host's.
 	docker, err := testcontainers.NewDockerProvider(testcontainers.WithDefaultBridgeNetwork(hostNetwork))
 	if err == nil {
 		err = docker.Health(ctx)
@@ -94,7 +99,8 @@ func connect(ctx context.Context, image string) (*testcontainers.DockerProvider,
 
 // serve runs the server until it ends by itself or ctx does.
 func serve(ctx context.Context, docker *testcontainers.DockerProvider, image, dir string, args []string, commands <-chan string) (err error) {
-	// The container is made, looked at and removed whatever happens to ctx: a call given up half-way could leave it behind.
+	// The container is made, looked at and removed whatever happens to ctx: a call given up
+	// half-way could leave it behind.
 	whole := context.WithoutCancel(ctx)
 	api := docker.Client()
 	c, err := docker.CreateContainer(whole, testcontainers.ContainerRequest{
