@@ -154,6 +154,41 @@ func TestLease_ReturnEndsItsGoroutine_CallersAreServed(t *testing.T) {
 	})
 }
 
+// TestLease_ReturnEndsItsGoroutine_OtherLeasesReturn: Flush would wait for them.
+func TestLease_ReturnEndsItsGoroutine_OtherLeasesReturn(t *testing.T) {
+	for name, release := range map[string]func(b *fixture, l *window){
+		"waiter":  func(b *fixture, l *window) { _, _ = l.Wait(b.Context(), 2, time.Now().Add(time.Second)) },
+		"request": func(b *fixture, l *window) { go func() { _, _ = l.Try(b.Context(), Ask{Permits: 2}) }() },
+		"change": func(b *fixture, l *window) {
+			_, _ = Changing(b.Context(), l.Engine, []string{l.ID}, func(context.Context) (int, error) { return 0, nil })
+		},
+		"expiry": func(*fixture, *window) { pass(2 * time.Second) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			withRedis(t, func(b *fixture) {
+				l := open(New(Settings{Redis: b.Conn, Lease: time.Second}), "limiter", 10, 30*time.Second)
+				l.Leases = true
+				b.take(l, 10)
+				var ended, returned atomic.Int64
+				ends := func(context.Context, int64) error { ended.Add(1); runtime.Goexit(); return nil }
+				returns := func(context.Context, int64) error { returned.Add(1); return nil }
+				e := l.Engine.registry.find(l.ID)
+				e.leases.leases = []activeLease{
+					{Lease{Lasts: time.Second, Free: 1, Return: ends}, 1, time.Now()},
+					{Lease{Lasts: time.Second, Free: 1, Return: returns}, 1, time.Now()},
+				}
+				e.mu.Unlock()
+				release(b, l)
+				pass(time.Second / 2)
+				assert.Equal(b, []int64{1, 1}, []int64{ended.Load(), returned.Load()})
+				ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
+				defer cancel()
+				assert.NoError(b, l.Engine.Flush(ctx))
+			})
+		})
+	}
+}
+
 // TestDetached_CallPanics_PanicsInItsCaller if no context can end the call: it then runs on the
 // caller's goroutine.
 func TestDetached_CallPanics_PanicsInItsCaller(t *testing.T) {

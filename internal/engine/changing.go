@@ -12,9 +12,7 @@ func Changing[T any](ctx context.Context, g *Engine, subjects []string, call fun
 	return Returning(ctx, g, subjects, func(ctx context.Context) (T, error) {
 		recall := func() {
 			for _, subject := range subjects {
-				for _, back := range g.revoke(subject) {
-					_ = back(Unattended(ctx)) // else they leave the window
-				}
+				runAll(ctx, g.revoke(subject))
 			}
 		}
 		recall()

@@ -17,6 +17,15 @@ func (b release) runLater() {
 	}
 }
 
+// runAll runs releases one after another, also those behind one that ends its goroutine. If one
+// fails, its permits return when they expire.
+func runAll(ctx context.Context, backs []release) {
+	if len(backs) > 0 {
+		defer runAll(ctx, backs[1:])
+		_ = backs[0](Unattended(ctx))
+	}
+}
+
 // release returns the release of a lease. Flush waits until the caller has run it.
 func (h *leaseSet) release(s *activeLease) release {
 	left, back := s.unused, s.Return

@@ -73,9 +73,7 @@ func (l *Limiter) releaseFor(ctx context.Context, permits int64) (bool, error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for _, back := range backs {
-			_ = back(Unattended(ctx)) // Redis says what it has, whatever came of this
-		}
+		runAll(ctx, backs) // Redis says what it has, whatever came of this
 	}()
 	select {
 	case <-done:
@@ -111,7 +109,5 @@ func (l *Limiter) expireLeases(e *entry, h *leaseSet) {
 		l.Engine.holders.remove(l.ID, l.subjects())
 	}
 	l.Engine.registry.unlock(e)
-	for _, back := range backs {
-		_ = back(Unattended(context.Background())) // else they leave the window
-	}
+	runAll(context.Background(), backs)
 }

@@ -72,9 +72,7 @@ func (l *Limiter) answerQueue(e *entry, q *queue, began, changes uint64, err err
 	q.wakeAll(done)
 	l.releaseLost(context.Background(), &q.batch)
 	unused.runLater()
-	for _, back := range spared {
-		_ = back(Unattended(context.Background())) // which has those who wait asked for again
-	}
+	runAll(context.Background(), spared) // which has those who wait asked for again
 	if spared == nil {
 		l.check(e, q, began, err)
 	}
