@@ -29,8 +29,8 @@ func to(ctx context.Context, host string) context.Context {
 
 var message = new(test.StreamingOutputCallRequest)
 
-// Each message waits for its permit, while another goroutine receives.
-func TestMessagesWait(t *testing.T) {
+// While another goroutine receives.
+func TestStreamClientInterceptor_EachMessage_WaitsForItsPermit(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		c := limited(serve(b, new(service)), perHost(client, limit.FixedWindow{Permits: 2, Interval: time.Second}), grpclimit.EachMessage(),
 			grpclimit.Report(func(_ context.Context, call grpclimit.Call, _ grpclimit.Outcome) {
@@ -57,8 +57,8 @@ func TestMessagesWait(t *testing.T) {
 	})
 }
 
-// A message that may not be sent ends the stream, so that a caller that goes away then leaves nothing.
-func TestAMessageThatIsNotSent(t *testing.T) {
+// A caller that leaves then leaves nothing behind.
+func TestStreamClientInterceptor_MessageNotSent_EndsTheStream(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		ended := make(chan error, 1)
 		s := &service{stream: func(ss test.TestService_FullDuplexCallServer) error {
@@ -79,8 +79,7 @@ func TestAMessageThatIsNotSent(t *testing.T) {
 	})
 }
 
-// A stream that ends while a message waits frees its sender, as if it had ended before.
-func TestAStreamThatEndsMeanwhile(t *testing.T) {
+func TestStreamClientInterceptor_StreamEnds_FreesTheSender(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		s := &service{stream: func(ss test.TestService_FullDuplexCallServer) error {
 			_, _ = ss.Recv()
@@ -109,8 +108,7 @@ func TestAStreamThatEndsMeanwhile(t *testing.T) {
 	})
 }
 
-// The pause that ends a stream is its limiter's, also where a message of no cost came last.
-func TestAPauseAfterAMessageThatCostsNothing(t *testing.T) {
+func TestStreamClientInterceptor_FreeMessageBeforeThePause_PausesTheLimiter(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		s := &service{stream: func(ss test.TestService_FullDuplexCallServer) error {
 			for range 2 {
@@ -141,8 +139,7 @@ func TestAPauseAfterAMessageThatCostsNothing(t *testing.T) {
 	})
 }
 
-// One answer is the end of a stream that has one.
-func TestClientStreams(t *testing.T) {
+func TestStreamClientInterceptor_OneAnswer_EndsTheStream(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		c := limited(serve(b, new(sums)), perHost(client, hour(2)), grpclimit.EachMessage())
 		ss, err := c.StreamingInputCall(to(b.Context(), "one"))
@@ -184,8 +181,8 @@ func (sums) StreamingOutputCall(*test.StreamingOutputCallRequest, test.TestServi
 	return nil
 }
 
-// A caller that leaves while its message waits, or before it has sent any, leaves nothing behind.
-func TestSendersThatLeave(t *testing.T) {
+// While its message waits, or before it has sent any.
+func TestStreamClientInterceptor_CallerLeaves_LeavesNothing(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		c := limited(serve(b, new(service)), perHost(client, hour(1)), grpclimit.EachMessage())
 		ctx, leave := context.WithCancel(to(b.Context(), "one"))

@@ -20,8 +20,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-// A panic in a handler or a callback is its caller's, and the next call finds all as it was.
-func TestPanics(t *testing.T) {
+// A panic of the handler or of a callback reaches its caller.
+func TestUnaryServerInterceptor_CallbackPanics_NextCallPasses(t *testing.T) {
 	for _, where := range []string{"handler", "choose", "skip", "cost", "report", "subject", "changed"} {
 		t.Run(where, func(t *testing.T) {
 			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {

@@ -59,8 +59,7 @@ func TestRetryPolicy_DeniedCall_PassesAtFirstRetry(t *testing.T) {
 	}
 }
 
-// Where no retry helps, or only one much later, the caller hears it at once.
-func TestNoRetryHelps(t *testing.T) {
+func TestRetryPolicy_RetryTooLateOrUseless_FailsAtOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy limit.Policy
 		cost   int64
@@ -85,8 +84,7 @@ func TestNoRetryHelps(t *testing.T) {
 	}
 }
 
-// While Redis fails, retry policies wait the second that they are told.
-func TestRetriesInAnOutage(t *testing.T) {
+func TestRetryPolicy_RedisDown_RetriesAfterASecond(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		var at []string
 		begin := time.Now()

@@ -25,8 +25,8 @@ const (
 	closedText = "Unavailable: calls cannot be admitted at the moment\nRetryInfo: retry_delay 1s\ngrpc-retry-pushback-ms: 1000\n"
 )
 
-// What refusals tell, of one policy and of several, with names and a subject that was asked for.
-func TestRefusals(t *testing.T) {
+// With names, and the Subject.
+func TestUnaryServerInterceptor_Denied_StatusNamesThePolicies(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		subject := "tenant:gold"
 		choose := grpclimit.Each(client, "api", grpclimit.ByIP(), grpclimit.Named("calls", hour(1)),
@@ -49,8 +49,8 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// Several interceptors around a handler each decide, and the innermost outcome is the handler's.
-func TestSeveralInterceptors(t *testing.T) {
+// The handler sees the outcome of the innermost.
+func TestUnaryServerInterceptor_SeveralInAChain_EachDecides(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		s := &service{unary: func(ctx context.Context, _ *test.SimpleRequest) error {
 			o, limited := grpclimit.FromContext(ctx)
@@ -66,8 +66,7 @@ func TestSeveralInterceptors(t *testing.T) {
 	})
 }
 
-// An error of the handler's is its own.
-func TestErrorsOfHandlers(t *testing.T) {
+func TestUnaryServerInterceptor_HandlerFails_ErrorIsItsOwn(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		s := &service{unary: func(context.Context, *test.SimpleRequest) error { return errors.New("theirs") }}
 		assert.Equal(b, "Unknown: theirs\n", get(b, unary(b, s, perIP(client, hour(1)))))

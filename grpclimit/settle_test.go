@@ -25,8 +25,8 @@ func left(b *redistest.Fixture, client *rratelimiter.Client) int64 {
 	return d[0].Remaining
 }
 
-// With EachMessage the outcome is that of the last message, and each is settled for before the next.
-func TestSettleForMessages(t *testing.T) {
+// Before the next is received.
+func TestSettle_EachMessage_SettlesTheLastOne(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		s := &service{stream: func(ss test.TestService_FullDuplexCallServer) error {
 			_, limited := grpclimit.FromContext(ss.Context())

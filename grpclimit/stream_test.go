@@ -47,8 +47,8 @@ func exchange(b *redistest.Fixture, c test.TestServiceClient, messages int) (ans
 	return answered, told(b, err, ss.Trailer())
 }
 
-// A stream takes its permits once, however many messages it has.
-func TestStreamsAtTheirStart(t *testing.T) {
+// However many messages follow.
+func TestStreamServerInterceptor_Start_TakesPermitsOnce(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		s := new(service)
 		c := streams(b, s, perIP(client, hour(1)), grpclimit.Report(func(_ context.Context, call grpclimit.Call, _ grpclimit.Outcome) {
@@ -64,8 +64,8 @@ func TestStreamsAtTheirStart(t *testing.T) {
 	})
 }
 
-// With EachMessage the start costs nothing, and the message that is over the limit ends the stream.
-func TestEachMessage(t *testing.T) {
+// The start costs nothing.
+func TestEachMessage_OverTheLimit_EndsTheStream(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		const over = "ResourceExhausted: the call is over its limit\nRetryInfo: retry_delay 10s\n" +
 			`QuotaFailure: subject "", description "the limit \"10s\" of 3 has too few permits left", quota_metric "permits", quota_id "10s", quota_value 3` + "\n"
@@ -86,8 +86,7 @@ func TestEachMessage(t *testing.T) {
 	})
 }
 
-// A handler may receive on, and has shed what was refused.
-func TestShedding(t *testing.T) {
+func TestEachMessage_HandlerReceivesOn_ShedsMessages(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		var got []codes.Code
 		s := &service{stream: func(ss test.TestService_FullDuplexCallServer) error {
@@ -109,8 +108,8 @@ func TestShedding(t *testing.T) {
 	})
 }
 
-// One goroutine receives while another sends, and the handler returns while both do.
-func TestTwoGoroutinesOfAHandler(t *testing.T) {
+// One goroutine receives while another sends, and the handler returns meanwhile.
+func TestEachMessage_ConcurrentHandler_IsSafe(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		var stays sync.WaitGroup
 		s := &service{stream: func(ss test.TestService_FullDuplexCallServer) error {
@@ -146,8 +145,7 @@ func TestTwoGoroutinesOfAHandler(t *testing.T) {
 	})
 }
 
-// What nobody limits is the server's own stream.
-func TestStreamsWithoutALimiter(t *testing.T) {
+func TestStreamServerInterceptor_NoLimiter_PassesMessages(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, _ *rratelimiter.Client) {
 		for _, opts := range [][]grpclimit.Option{nil, {grpclimit.EachMessage()}} {
 			answered, end := exchange(b, streams(b, new(service), grpclimit.All(nil), opts...), 3)
@@ -157,8 +155,7 @@ func TestStreamsWithoutALimiter(t *testing.T) {
 	})
 }
 
-// A handler that panics in a stream hurts nobody else.
-func TestAStreamPanics(t *testing.T) {
+func TestStreamServerInterceptor_HandlerPanics_SettlesAndPanics(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		for _, opts := range [][]grpclimit.Option{nil, {grpclimit.EachMessage()}} {
 			s := &service{stream: func(ss test.TestService_FullDuplexCallServer) error {

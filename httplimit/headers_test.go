@@ -15,8 +15,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// Names are strings of structured fields, and numbers have 15 digits at most. examples/doors reads them with a parser.
-func TestFieldsAreStructured(t *testing.T) {
+// Numbers have 15 digits at most. examples/doors reads the fields with a parser.
+func TestRateLimit_OddNamesAndNumbers_AreStructuredFields(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		odd := httplimit.Named(`a\b"c`, limit.FixedWindow{Permits: 1 << 53, Interval: time.Minute})
 		h := serve(httplimit.Middleware(perIP(client, odd))(new(ok)), request()).Header()
@@ -25,8 +25,8 @@ func TestFieldsAreStructured(t *testing.T) {
 	})
 }
 
-// All times are rounded up to whole seconds.
-func TestTimesAreRoundedUp(t *testing.T) {
+// To whole seconds.
+func TestHeaders_Times_AreRoundedUp(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		choose := perIP(client, limit.FixedWindow{Permits: 1, Interval: 10 * time.Second})
 		redistest.Pass(300 * time.Millisecond)

@@ -94,8 +94,8 @@ func TestMiddleware_ManyClientsOnSockets_GetTheirPermits(t *testing.T) {
 	}
 }
 
-// Whatever the server's ResponseWriter can do, it can behind the middleware.
-func TestTheResponseWriterIsTheServers(t *testing.T) {
+// Flush, Hijack and the calls of http.ResponseController work.
+func TestMiddleware_ResponseWriter_IsThatOfTheServer(t *testing.T) {
 	client, closeClient := connect()
 	defer closeClient()
 	limited := httplimit.Middleware(perIP(client, hour(100)), unhurried)

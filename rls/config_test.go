@@ -14,8 +14,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/rls"
 )
 
-// What is wrong with a file is told with line and field.
-func TestMistakes(t *testing.T) {
+func TestLoad_Mistakes_NamePositionAndReason(t *testing.T) {
 	const d = "domain: x\ndescriptors:\n"
 	for _, c := range []struct{ name, text, want string }{
 		{"empty", "", "FILE: the file is empty"},
@@ -112,8 +111,7 @@ func bomb() string {
 	return b.String()
 }
 
-// All mistakes of a file are told, each on a line.
-func TestAllMistakesAreTold(t *testing.T) {
+func TestLoad_SeveralMistakes_AreAllReported(t *testing.T) {
 	_, err := rls.Load(folder(t, "domain: x\ndescriptors:\n  - {key: a, rate_limit: {unit: eon, requests_per_unit: 1}}\n  - {keys: b}\n", "domain: y\nfoo: 1\n"), false)
 	require.Error(t, err)
 	assert.Len(t, strings.Split(err.Error(), "\n"), 3, err.Error())

@@ -17,8 +17,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/rls"
 )
 
-// A service that is told to end says so first, and takes new requests until all who send them have had the time to see it.
-func TestDrain(t *testing.T) {
+// Until all clients have had the time to see it.
+func TestServe_Drain_ReportsNotServingAndAnswers(t *testing.T) {
 	client, _ := inMemory(t)
 	forGRPC, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -69,8 +69,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// Draining ends.
-func TestDrainEnds(t *testing.T) {
+func TestServe_Drain_Ends(t *testing.T) {
 	client, _ := inMemory(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -18,8 +18,8 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// A request that proxies ask about is decided by one configuration, whichever: by that which said what becomes of it.
-func TestNoRequestSeesHalfOfAReload(t *testing.T) {
+// The rules that choose the descriptors decide them.
+func TestHandler_Reload_DecidesByOneConfiguration(t *testing.T) {
 	conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{miniredis.RunT(t).Addr()}, DisableCache: true, ForceSingleClient: true})
 	require.NoError(t, err)
 	defer conn.Close()

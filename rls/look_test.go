@@ -12,8 +12,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/rls"
 )
 
-// A look says what one hit would be told, also of a policy that lends what it has not got.
-func TestLookAtSmooth(t *testing.T) {
+// Also of a policy that lends permits.
+func TestShouldRateLimit_ZeroHits_ShowWhatOneHitWouldGet(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		s := newServer(t, client, `
 domain: x
@@ -32,8 +32,7 @@ descriptors:
 	})
 }
 
-// What is owed for longer than a time.Duration lasts is told as that.
-func TestOwedForEver(t *testing.T) {
+func TestShouldRateLimit_DebtBeyondDuration_IsShownAsTheLongest(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		s := newServer(t, client, `
 domain: x
@@ -45,8 +44,7 @@ descriptors:
 	})
 }
 
-// What a ban leaves to others of its request, and to itself.
-func TestBesideABan(t *testing.T) {
+func TestShouldRateLimit_BanAndOtherLimits_DecideSeparately(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		s := newServer(t, client, `
 domain: x
@@ -70,8 +68,7 @@ descriptors:
 	})
 }
 
-// What is unlimited is no quota that could be left.
-func TestUnlimitedIsNoQuota(t *testing.T) {
+func TestQuota_UnlimitedDescriptor_DoesNotCount(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		s := newServer(t, client, `
 domain: x

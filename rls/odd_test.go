@@ -6,7 +6,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -20,8 +19,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-// Odd requests are answered, and never end the service.
-func TestOddRequests(t *testing.T) {
+func TestShouldRateLimit_OddRequests_AreAnswered(t *testing.T) {
 	client, _ := inMemory(t)
 	s := newServer(t, client, `
 domain: odd
@@ -64,8 +62,7 @@ descriptors:
 	require.NoError(t, err)
 }
 
-// A descriptor that stands there several times is asked as often, in order.
-func TestTheSameSeveralTimes(t *testing.T) {
+func TestShouldRateLimit_EqualDescriptors_CountInOrder(t *testing.T) {
 	client, _ := inMemory(t)
 	s := newServer(t, client, "domain: x\ndescriptors:\n  - {key: k, rate_limit: {unit: year, requests_per_unit: 5}}\n")
 	for i := range 100 {
@@ -78,32 +75,8 @@ func TestTheSameSeveralTimes(t *testing.T) {
 	}
 }
 
-// What limits replace is looked up once for a request, however many descriptors say so.
-func TestManyReplace(t *testing.T) {
-	client, _ := inMemory(t)
-	s := newServer(t, client, `
-domain: x
-descriptors:
-  - {key: ban, rate_limit: {unit: second, requests_per_unit: 0, name: ban, replaces: [{name: a}, {name: b}, {name: c}]}}
-  - {key: a, rate_limit: {unit: hour, requests_per_unit: 1, name: a}}
-`)
-	few, many := request(t, "x | a=1 | ban=1"), request(t, "x | a=1 | ban=1")
-	for range 254 {
-		many.Descriptors = append(many.Descriptors, many.Descriptors[1])
-	}
-	ask := func(r *ratelimit.RateLimitRequest) time.Duration {
-		begin := time.Now()
-		answer, err := s.ShouldRateLimit(t.Context(), r)
-		require.NoError(t, err)
-		assert.Nil(t, answer.GetStatuses()[0].GetCurrentLimit(), "it was replaced")
-		return time.Since(begin)
-	}
-	ask(few)
-	assert.Less(t, ask(many), 20*time.Second)
-}
-
-// More descriptors than decide together are decided all the same, and of several limits that refuse the longest is told.
-func TestManyLimits(t *testing.T) {
+// Of several limits that deny, the longest is shown.
+func TestShouldRateLimit_ManyLimits_AreDecidedInSeveralCalls(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		s := newServer(t, client, `
 domain: x
@@ -125,8 +98,8 @@ descriptors:
 	})
 }
 
-// Values that look like several entries count apart, a wildcard's parts match one after another, and no label is longer than it may be.
-func TestValuesThatLookLikeOthers(t *testing.T) {
+// No label is longer than its bound.
+func TestShouldRateLimit_ValuesThatLookLikeEntries_CountApart(t *testing.T) {
 	client, _ := inMemory(t)
 	s := newServer(t, client, `
 domain: x

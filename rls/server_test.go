@@ -24,8 +24,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
-	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/rls"
 )
 
@@ -94,8 +92,8 @@ func post(t testing.TB, url, body string) (int, string) {
 	return response.StatusCode, string(text)
 }
 
-// Everything that a service answers, over sockets.
-func TestService(t *testing.T) {
+// Over sockets.
+func TestServe_GRPCAndHTTP_Answer(t *testing.T) {
 	client, redis := inMemory(t)
 	s := run(t, rls.Config{Client: client, Path: folder(t, simple)})
 	ctx := t.Context()
@@ -140,49 +138,8 @@ func TestService(t *testing.T) {
 	require.NoError(t, s.stop())
 }
 
-// While Redis does not answer requests end with an error, in the deadline first, then at once; and its return is noticed.
-func TestOutage(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-		s := newServer(t, client, simple, func(c *rls.Config) { c.Deadline = 50 * time.Millisecond })
-		ask := func() (codes.Code, time.Duration) {
-			begin := time.Now()
-			_, err := s.ShouldRateLimit(context.Background(), request(t, "shop | user=ann"))
-			return status.Code(err), time.Since(begin)
-		}
-		code, _ := ask()
-		require.Equal(t, codes.OK, code)
-		redistest.Pass(time.Second)
-		b.Latency.Store(int64(3 * time.Second))
-		code, took := ask()
-		assert.Equal(t, codes.Unavailable, code)
-		assert.Equal(t, 50*time.Millisecond, took)
-		for range 3 {
-			code, took = ask()
-			if code != codes.Unavailable || took > 50*time.Millisecond {
-				t.Errorf("%v after %v", code, took)
-			}
-		}
-		b.Latency.Store(0)
-		redistest.Pass(10 * time.Second)
-		ask() // finds out
-		code, _ = ask()
-		assert.Equal(t, codes.OK, code)
-	})
-}
-
-// A request that is given up ends at once with its own error.
-func TestCanceled(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-		s := newServer(t, client, simple)
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		_, err := s.ShouldRateLimit(ctx, request(t, "shop | user=ann"))
-		assert.Equal(t, codes.Canceled, status.Code(err))
-	})
-}
-
-// Files that change take effect, wrong ones do not, and what was taken stays taken. A ConfigMap is swapped by a link.
-func TestReload(t *testing.T) {
+// State stays. A ConfigMap is swapped by a link.
+func TestServe_ConfigMapChanges_TakesValidFiles(t *testing.T) {
 	client, _ := inMemory(t)
 	top := t.TempDir()
 	version := func(name, text string) {
@@ -218,35 +175,7 @@ func TestReload(t *testing.T) {
 	assert.Eventually(t, func() bool { return left(asks()) == "OK | OK 3/4" }, 9*time.Second, 20*time.Millisecond)
 }
 
-// A single file is watched too: written, replaced by a rename, removed and there again.
-func TestReloadOfAFile(t *testing.T) {
-	client, _ := inMemory(t)
-	file := filepath.Join(folder(t, simple), "0.yaml")
-	s := run(t, rls.Config{Client: client, Path: file})
-	shows := func(n string) func() bool {
-		return func() bool {
-			_, text := get(t, s.http+"/rlconfig")
-			return strings.Contains(text, "requests_per_unit="+n+",")
-		}
-	}
-	text := func(n string) []byte {
-		return []byte(strings.Replace(simple, "requests_per_unit: 2", "requests_per_unit: "+n, 1))
-	}
-	require.True(t, shows("2")())
-	require.NoError(t, os.WriteFile(file, text("3"), 0o600))
-	assert.Eventually(t, shows("3"), 9*time.Second, 20*time.Millisecond)
-	require.NoError(t, os.WriteFile(file+"~", text("4"), 0o600))
-	require.NoError(t, os.Rename(file+"~", file))
-	assert.Eventually(t, shows("4"), 9*time.Second, 20*time.Millisecond)
-	require.NoError(t, os.Remove(file))
-	time.Sleep(300 * time.Millisecond) // that it has been seen
-	assert.True(t, shows("4")())
-	require.NoError(t, os.WriteFile(file, text("5"), 0o600))
-	assert.Eventually(t, shows("5"), 9*time.Second, 20*time.Millisecond)
-}
-
-// What cannot be run says so.
-func TestNew(t *testing.T) {
+func TestNew_InvalidConfig_Fails(t *testing.T) {
 	client, _ := inMemory(t)
 	_, err := rls.New(rls.Config{Path: folder(t, simple)})
 	assert.ErrorIs(t, err, rratelimiter.ErrNoClient)

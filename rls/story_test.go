@@ -2,12 +2,10 @@ package rls_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
@@ -47,24 +45,13 @@ func tell(t *testing.T, stories []story) {
 	t.Logf("%d cases", asked)
 }
 
-// What is published of envoyproxy/ratelimit: matching, nesting, units, and what its fields mean.
-func TestMatching(t *testing.T) { tell(t, matching) }
+// As envoyproxy/ratelimit documents it.
+func TestShouldRateLimit_Matching_IsThatOfTheReference(t *testing.T) { tell(t, matching) }
 
-func TestUnits(t *testing.T) { tell(t, units) }
+func TestShouldRateLimit_Units_AreThoseOfTheReference(t *testing.T) { tell(t, units) }
 
-func TestHits(t *testing.T) { tell(t, hits) }
+func TestShouldRateLimit_Hits_AreThoseOfTheReference(t *testing.T) { tell(t, hits) }
 
-func TestModes(t *testing.T) { tell(t, modes) }
+func TestShouldRateLimit_Modes_AreThoseOfTheReference(t *testing.T) { tell(t, modes) }
 
-func TestBeyond(t *testing.T) { tell(t, beyond) }
-
-// The tables have what they claim to have.
-func TestNumberOfCases(t *testing.T) {
-	n := 0
-	for _, stories := range [][]story{matching, units, hits, modes} {
-		for _, s := range stories {
-			n += len(s.turns)
-		}
-	}
-	require.GreaterOrEqual(t, n, 120, fmt.Sprintf("%d cases of what the original does", n))
-}
+func TestShouldRateLimit_OwnFields_ExtendTheReference(t *testing.T) { tell(t, beyond) }

@@ -33,8 +33,8 @@ http:
     - {path: /banned, descriptor: [{key: path, from: path}]}
 `
 
-// What proxies ask, by the headers that each of them sends.
-func TestForwardAuth(t *testing.T) {
+// Each proxy sends its own headers.
+func TestForwardAuth_HeadersOfProxies_AreDecided(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		handler := newServer(t, client, strings.Replace(webConfig, "FAILURE", "closed", 1)).Handler()
 		for _, c := range []struct {
@@ -96,8 +96,7 @@ func TestForwardAuth(t *testing.T) {
 	})
 }
 
-// While Redis does not answer the file says what happens.
-func TestForwardAuthInAnOutage(t *testing.T) {
+func TestForwardAuth_RedisDown_FollowsTheFile(t *testing.T) {
 	for failure, want := range map[string]int{"open": http.StatusOK, "closed": http.StatusServiceUnavailable} {
 		guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 			handler := newServer(t, client, strings.Replace(webConfig, "FAILURE", failure, 1)).Handler()
@@ -115,8 +114,8 @@ func TestForwardAuthInAnOutage(t *testing.T) {
 	}
 }
 
-// What refuses is told, not what is nearest to its limit beside it; and a service that is about to end says so.
-func TestToldOverHTTP(t *testing.T) {
+// The health check fails after Shutdown.
+func TestForwardAuth_SeveralLimits_ShowsTheOneThatDenied(t *testing.T) {
 	client, _ := inMemory(t)
 	s := newServer(t, client, `
 domain: x

@@ -14,7 +14,7 @@ import (
 )
 
 // What a share of a window grants: at once, and in any interval whatever is asked when.
-func TestAShareOfAWindowIsStrict(t *testing.T) {
+func TestShape_AnyInterval_GrantsAtMostTheShare(t *testing.T) {
 	const interval = time.Second
 	for _, c := range []struct {
 		permits int64
@@ -64,8 +64,8 @@ func TestAShareOfAWindowIsStrict(t *testing.T) {
 	}
 }
 
-// Who takes all that there is, and then each permit in the nanosecond in which it comes, has no more than the share either.
-func TestAShareOfAWindowForTheGreedy(t *testing.T) {
+// It takes each permit in the nanosecond in which it comes.
+func TestShape_GreedyCaller_GetsExactlyTheShare(t *testing.T) {
 	const interval = time.Second
 	for permits := range int64(100) {
 		s, _ := shapeOf(limit.SlidingLog{Permits: permits + 1, Interval: interval}, 1)
@@ -82,8 +82,7 @@ func TestAShareOfAWindowForTheGreedy(t *testing.T) {
 	}
 }
 
-// It is not so strict that it grants much less: who asks all the time gets what there is.
-func TestAShareOfAWindowIsHad(t *testing.T) {
+func TestShape_SteadyCaller_GetsNearlyTheShare(t *testing.T) {
 	s, _ := shapeOf(limit.FixedWindow{Permits: 100, Interval: time.Second}, 0.5)
 	full, granted := int64(0), 0
 	for now := int64(1); now <= int64(100*time.Second); now += int64(time.Millisecond) {
@@ -95,7 +94,7 @@ func TestAShareOfAWindowIsHad(t *testing.T) {
 	assert.InDelta(t, 100*26, granted, 30, "25 at once, 26 a second")
 }
 
-func TestShapes(t *testing.T) {
+func TestShapeOf_Policies_AreBuckets(t *testing.T) {
 	for _, c := range []struct {
 		policy limit.Policy
 		share  float64
@@ -116,8 +115,8 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// Smooth grants more than it holds, and who comes later waits for it.
-func TestAShareOfSmooth(t *testing.T) {
+// Smooth grants more than it holds, and later callers wait for it.
+func TestShape_Smooth_LendsPermits(t *testing.T) {
 	s, _ := shapeOf(limit.Smooth{Permits: 10, Interval: time.Second}, 0.5)
 	full := int64(0)
 	require.True(t, s.decide(full, 1, 20).Allowed)
@@ -125,8 +124,8 @@ func TestAShareOfSmooth(t *testing.T) {
 	assert.Equal(t, 3200*time.Millisecond, s.decide(full, 1, 1).RetryAfter, "15 that it owes and one, 5 a second")
 }
 
-// All policies grant or none takes anything.
-func TestSeveralShares(t *testing.T) {
+// All policies grant, or none takes anything.
+func TestBuckets_SeveralPolicies_GrantTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := buckets{clock: clock{time.Now()}}
 		q := Request{Limiter: new(redis), Permits: 1, Policies: []limit.Policy{
@@ -162,8 +161,8 @@ func TestSeveralShares(t *testing.T) {
 	})
 }
 
-// What a process can keep of names is bounded, and what is over it forgets.
-func TestNamesAreBounded(t *testing.T) {
+// Full buckets are deleted.
+func TestBuckets_ManyNames_AreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := buckets{clock: clock{time.Now()}}
 		policies := []limit.Policy{limit.FixedWindow{Permits: 10, Interval: time.Minute}}
@@ -189,7 +188,7 @@ func TestNamesAreBounded(t *testing.T) {
 	})
 }
 
-// called is a limiter by its name alone.
+// called is a limiter with a name.
 type called struct {
 	*redis
 	name string

@@ -1,5 +1,5 @@
-// Package redistest runs a test with a Redis in memory and a fake clock (testing/synctest): time stands still while a
-// goroutine runs, and passes at once while all of them wait.
+// Package redistest runs a test with a Redis in memory and a fake clock (testing/synctest): time
+// stands still while a goroutine runs, and passes at once while all of them wait.
 package redistest
 
 import (
@@ -35,7 +35,8 @@ func Run(t *testing.T, test func(f *Fixture)) {
 		f := &Fixture{T: t, Redis: miniredis.NewMiniRedis()}
 		f.Redis.ClockTTL(true)
 		f.Conn = f.dial()
-		// Tests need the hook before the first call, and the server exists from the first connection on.
+		// Tests need the hook before the first call, and the server exists from the first
+		// connection on.
 		f.Redis.Server().SetPreHook(func(_ *server.Peer, command string, _ ...string) bool {
 			f.count(command)
 			return false

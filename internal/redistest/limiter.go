@@ -70,8 +70,8 @@ func (f *Fixture) QuickConn() rueidis.Client {
 	return conn
 }
 
-// Reply makes answer reply to a command, also within a script, and counts the replies. An empty key stands for every
-// key. The answer of the last call of Reply replaces those before it.
+// Reply makes answer reply to a command, also within a script, and counts the replies. An empty key
+// stands for every key. The answer of the last call of Reply replaces those before it.
 func (f *Fixture) Reply(command, key string, answer func(peer *server.Peer, args []string)) (times *int) {
 	times = new(int)
 	f.Redis.Server().SetPreHook(func(peer *server.Peer, name string, args ...string) bool {
@@ -100,7 +100,8 @@ func ScriptCall(command string, words []string) (keys, args []string) {
 	return words[:n], words[n:]
 }
 
-// Crowd starts callers one after another, so that their order of arrival is known, and returns their answers.
+// Crowd starts callers one after another, so that their order of arrival is known, and returns
+// their answers.
 func Crowd[A any](callers int, call func(caller int) (A, error)) (answers []A, errs []error) {
 	answers, errs = make([]A, callers), make([]error, callers)
 	var done sync.WaitGroup

@@ -12,8 +12,8 @@ import (
 	"sync/atomic"
 )
 
-// Odd is a server that answers every command with one message. After a number of answers it returns an error, so that
-// no caller repeats its call for ever.
+// Odd is a server that answers every command with one message. After a number of answers it returns
+// an error, so that no caller repeats its call for ever.
 type Odd struct {
 	Message atomic.Pointer[string]
 	Left    atomic.Int32 // answers until the error

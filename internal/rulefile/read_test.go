@@ -60,3 +60,14 @@ func TestUnreadable_ErrorOfTheFileSystem_IsWrapped(t *testing.T) {
 	assert.Equal(t, "cannot be read: permission denied", problem.Reason)
 	assert.ErrorIs(t, problem.Err, fs.ErrPermission)
 }
+
+func TestRead_LargeFile_IsNotRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "large.yaml")
+	require.NoError(t, os.WriteFile(path, []byte("domain: edge\n"), 0o600))
+	require.NoError(t, os.Truncate(path, 100<<20))
+	for _, path := range []string{path, filepath.Dir(path)} {
+		_, problem := Read(path, func(fs.DirEntry) bool { return true })
+		require.NotNil(t, problem)
+		assert.Contains(t, problem.Error(), "large.yaml: it has 104857600 bytes, want at most 16777216 (16 MiB)")
+	}
+}

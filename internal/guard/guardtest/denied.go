@@ -15,8 +15,8 @@ import (
 // Day is the policy of the limiters of NewDenied.
 var Day = limit.FixedWindow{Permits: 1, Interval: 24 * time.Hour}
 
-// NewDenied returns a Client that answers from memory that limiters of some names are denied. A benchmark that runs
-// within FromMemory fails if it asks Redis.
+// NewDenied returns a Client that answers from memory that limiters of some names are denied. A
+// benchmark that runs within FromMemory fails if it asks Redis.
 func NewDenied(b *testing.B, names ...string) (client *rratelimiter.Client, fromMemory func(b *testing.B, run func())) {
 	server := miniredis.RunT(b)
 	redis, err := rueidis.NewClient(rueidis.ClientOption{

@@ -16,7 +16,8 @@ import (
 type Middleware struct {
 	// Server returns a server whose handler the middleware limits.
 	Server func(s Settings) Server
-	// Client returns a client whose outgoing requests the middleware limits, and which upstream answers.
+	// Client returns a client whose outgoing requests the middleware limits, and which upstream
+	// answers.
 	Client func(s Settings, upstream func() Reply) Client
 
 	FromContext func(ctx context.Context) (Outcome, bool)

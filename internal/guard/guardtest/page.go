@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPage checks that each line of the code of a page runs in the examples of a file. The code is the block of
-// Go that begins with a text.
+// TestPage checks that each line of the code of a page runs in the examples of a file. The code is
+// the block of Go that begins with a text.
 func TestPage(t *testing.T, page, begin, examples string) {
 	text, err := os.ReadFile(page)
 	require.NoError(t, err)

@@ -12,8 +12,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// Run runs a test with a Redis in memory, a fake clock, and a Client that is connected. The fake clock begins at
-// 2000-01-01 00:00 UTC. The test fails if a goroutine is left.
+// Run runs a test with a Redis in memory, a fake clock, and a Client that is connected. The fake
+// clock begins at 2000-01-01 00:00 UTC. The test fails if a goroutine is left.
 func Run(t *testing.T, test func(f *redistest.Fixture, client *rratelimiter.Client)) {
 	redistest.Run(t, func(f *redistest.Fixture) {
 		client := rratelimiter.New(f.Conn)

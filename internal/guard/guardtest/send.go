@@ -75,7 +75,8 @@ func testSendInShadow(t *testing.T, m Middleware) {
 	})
 }
 
-// All requests of the key wait for the end of a pause, and no others do. The reply goes to its caller as it is.
+// All requests of the key wait for the end of a pause, and no others do. The reply goes to its
+// caller as it is.
 func testPause(t *testing.T, m Middleware) {
 	for name, c := range map[string]struct {
 		reply Reply

@@ -20,9 +20,60 @@ import (
 	"github.com/rratelimiter/rratelimiter/rls"
 )
 
-// Requests that cannot be decided while others are, by a corrupt key or a node of a cluster that is down, are told in the log: at once, and
-// then every half a minute.
-func TestUndecidedIsTold(t *testing.T) {
+// Then at once, until Redis answers again.
+func TestShouldRateLimit_RedisHangs_FailsWithinTheDeadline(t *testing.T) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+		s := newServer(t, client, simple, func(c *rls.Config) { c.Deadline = 50 * time.Millisecond })
+		ask := func() (codes.Code, time.Duration) {
+			begin := time.Now()
+			_, err := s.ShouldRateLimit(context.Background(), request(t, "shop | user=ann"))
+			return status.Code(err), time.Since(begin)
+		}
+		code, _ := ask()
+		require.Equal(t, codes.OK, code)
+		redistest.Pass(time.Second)
+		b.Latency.Store(int64(3 * time.Second))
+		code, took := ask()
+		assert.Equal(t, codes.Unavailable, code)
+		assert.Equal(t, 50*time.Millisecond, took)
+		for range 3 {
+			code, took = ask()
+			if code != codes.Unavailable || took > 50*time.Millisecond {
+				t.Errorf("%v after %v", code, took)
+			}
+		}
+		b.Latency.Store(0)
+		redistest.Pass(10 * time.Second)
+		ask() // finds out
+		code, _ = ask()
+		assert.Equal(t, codes.OK, code)
+	})
+}
+
+func TestShouldRateLimit_Canceled_EndsAtOnce(t *testing.T) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+		s := newServer(t, client, simple)
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		_, err := s.ShouldRateLimit(ctx, request(t, "shop | user=ann"))
+		assert.Equal(t, codes.Canceled, status.Code(err))
+	})
+}
+
+// Equal descriptors are decided one after another.
+func TestShouldRateLimit_SeveralCalls_ShareTheDeadline(t *testing.T) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+		s := newServer(t, client, simple, func(c *rls.Config) { c.Deadline = 100 * time.Millisecond })
+		b.Latency.Store(int64(60 * time.Millisecond))
+		begin := time.Now()
+		_, err := s.ShouldRateLimit(context.Background(), request(t, "shop"+strings.Repeat(" | user=ann", 5)))
+		assert.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
+		assert.Equal(t, 100*time.Millisecond, time.Since(begin))
+	})
+}
+
+// A corrupt key or a node that is down fails some requests while Redis answers others.
+func TestLog_SomeRequestsFail_IsWrittenEveryHalfMinute(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		var log bytes.Buffer
 		s := newServer(t, client, simple, func(c *rls.Config) { c.Log, c.Deadline = slog.New(slog.NewTextHandler(&log, nil)), 50*time.Millisecond })
