@@ -148,7 +148,8 @@ func lifetime(ms int64, err error) (Reply, error) {
 // Decision is the reply of Go's Take; Java's to the same call is what stands before the comma.
 // Times are rounded to a minute.
 func Decision(granted bool, limit, left int64, retry, reset time.Duration) Reply {
-	return Reply(fmt.Sprintf("%t, %d of %d left, again in %v, all in %v", granted, left, limit, retry.Round(grain), reset.Round(grain)))
+	return Reply(fmt.Sprintf("%t, %d of %d left, again in %v, all in %v", granted, left, limit, retry.Round(grain),
+		reset.Round(grain)))
 }
 
 func rateReply(kind string, permits int64, interval time.Duration) Reply {

@@ -11,7 +11,8 @@ import (
 
 // withoutFeature does what a call would have come to, had the server what it needs, so that the
 // story goes on.
-func (w *world) withoutFeature(ctx context.Context, t *testing.T, by calls.Side, call calls.Call, want calls.Reply) calls.Reply {
+func (w *world) withoutFeature(ctx context.Context, t *testing.T, by calls.Side, call calls.Call,
+	want calls.Reply) calls.Reply {
 	t.Helper()
 	if call.Op != calls.ExpireTime {
 		if want == "false" {

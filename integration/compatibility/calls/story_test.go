@@ -155,12 +155,14 @@ func (w *world) report(t *testing.T) {
 			sum += n
 		}
 	}
-	t.Logf("Redisson %s: %d steps, of which Go made %d for Java, which lacks the call: %s", w.version, w.steps, sum, strings.Join(steps, ", "))
+	t.Logf("Redisson %s: %d steps, of which Go made %d for Java, which lacks the call: %s", w.version, w.steps, sum,
+		strings.Join(steps, ", "))
 }
 
 // perClient retells what was said of an OVERALL limiter.
 func perClient(text string) string {
-	return strings.NewReplacer("type=0", "type=1", "value", "client value", "permits", "client permits", "OVERALL", "PER_CLIENT").Replace(text)
+	return strings.NewReplacer("type=0", "type=1", "value", "client value", "permits", "client permits", "OVERALL",
+		"PER_CLIENT").Replace(text)
 }
 
 // tell plays a story on a limiter, the sides in turn.
@@ -248,9 +250,11 @@ func (w *world) tell(t *testing.T, s story, name string, client bool, sides ...c
 // of a running Redisson as well, which would not.
 func (w *world) shortenOwnPair(t *testing.T, keys state.Keys, s *state.State) {
 	t.Helper()
-	for key, ttl := range map[string]*int64{keys[state.ClientValue]: &s.Client.ValueTTL, keys[state.ClientPermits]: &s.Client.GrantsTTL} {
+	for key, ttl := range map[string]*int64{keys[state.ClientValue]: &s.Client.ValueTTL,
+		keys[state.ClientPermits]: &s.Client.GrantsTTL} {
 		if shortenOwn(s, ttl) {
-			require.NoError(t, w.redis.Do(t.Context(), w.redis.B().Pexpire().Key(key).Milliseconds(*ttl).Build()).Error())
+			require.NoError(t, w.redis.Do(t.Context(),
+				w.redis.B().Pexpire().Key(key).Milliseconds(*ttl).Build()).Error())
 		}
 	}
 }

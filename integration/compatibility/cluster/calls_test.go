@@ -30,7 +30,8 @@ func TestEveryCallOnAThousandNames(t *testing.T) {
 
 func TestEveryCallOnTaggedNames(t *testing.T) {
 	sayWhatIsLacking(t)
-	for _, name := range []string{"{tenant7}:second", "{tenant7}:minute", "api:{tenant8}", "{a}{b}", "{a}}", "{user 1}:ü", "a{b}c{"} {
+	for _, name := range []string{"{tenant7}:second", "{tenant7}:minute", "api:{tenant8}", "{a}{b}", "{a}}",
+		"{user 1}:ü", "a{b}c{"} {
 		everyCall(t, name, rratelimiter.Overall)
 		everyCall(t, name, rratelimiter.PerClient)
 	}
@@ -142,7 +143,8 @@ func everyCall(t *testing.T, name string, kind rratelimiter.RateType) {
 	// Go gives back, and changes the rate with what is taken in mind.
 	require.NoError(t, l.Release(ctx, 3))
 	free(shared(3, 8), shared(3, 5))
-	yes("UpdateRate")(l.UpdateRate(ctx, rratelimiter.Rate{Type: kind, Permits: 20, Interval: time.Hour}, rratelimiter.KeepState()))
+	yes("UpdateRate")(l.UpdateRate(ctx, rratelimiter.Rate{Type: kind, Permits: 20, Interval: time.Hour},
+		rratelimiter.KeepState()))
 	javaRate, err := java.Config(ctx)
 	require.NoError(t, err)
 	require.Equal(t, oracle.Rate{Type: javaKind, Permits: 20, Interval: time.Hour}, javaRate, name)

@@ -34,7 +34,8 @@ func TestNamesWhoseKeysDoNotShareASlot(t *testing.T) {
 		for call, do := range everycall.OfOneName(l, rratelimiter.Rate{Permits: 1, Interval: time.Second}) {
 			err := do(ctx)
 			require.ErrorIs(t, err, rratelimiter.ErrCrossSlot, "%s of %q", call, bad.name)
-			require.ErrorContains(t, err, fmt.Sprintf("%q is in slot %d, %q in slot %d", bad.name, slots[0], bad.value, slots[1]), call)
+			require.ErrorContains(t, err,
+				fmt.Sprintf("%q is in slot %d, %q in slot %d", bad.name, slots[0], bad.value, slots[1]), call)
 		}
 		for _, key := range []string{bad.name, bad.value} {
 			require.Equal(t, []string{""}, contents(t, []string{key}), "%q was written", key)

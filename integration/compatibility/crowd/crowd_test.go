@@ -70,7 +70,8 @@ func TestMixedCrowd(t *testing.T) {
 			end := begin.Add(duration)
 			var members []func() (report, error)
 			for range processes {
-				wait, err := startMember(ctx, task{Addr: server.Addr(), Limiter: limiter.Name(), Begin: begin, End: end})
+				wait, err := startMember(ctx,
+					task{Addr: server.Addr(), Limiter: limiter.Name(), Begin: begin, End: end})
 				require.NoError(t, err)
 				members = append(members, wait)
 			}
@@ -112,7 +113,8 @@ func TestMixedCrowd(t *testing.T) {
 				figures = append(figures, book.Figures(name, rate, interval, 0, threads))
 			}
 			all.Merge(greedy)
-			figures = append(figures, all.Figures("all, Redisson "+version, rate, interval, rate-free, goroutines[0]+goroutines[1]))
+			figures = append(figures, all.Figures("all, Redisson "+version, rate, interval, rate-free,
+				goroutines[0]+goroutines[1]))
 			booked := all.Permits()
 			t.Logf("%d permits in %v, for %v:\n%s", rate, interval, duration, ledger.Table(figures...))
 
@@ -120,7 +122,8 @@ func TestMixedCrowd(t *testing.T) {
 			if quotes {
 				t.Logf("Redis granted %d permits in %d grants, %d of which it took back in part or as a whole; callers booked %d",
 					seen.Permits, seen.Added, seen.Returned, booked)
-				require.EqualValues(t, rate, seen.Worst, "the most permits that counted at once, at %v; less: the limiter was never short of them, so this has shown nothing", seen.When)
+				require.EqualValues(t, rate, seen.Worst,
+					"the most permits that counted at once, at %v; less: the limiter was never short of them, so this has shown nothing", seen.When)
 				require.Zero(t, seen.Unknown)
 				require.LessOrEqual(t, booked, seen.Permits, "callers were granted permits that Redis does not count")
 			}

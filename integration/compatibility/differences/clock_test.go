@@ -33,7 +33,8 @@ func TestClock(t *testing.T) {
 	requireGrantedAt(t, ahead, ahead.Name(), anHourAhead, false)
 
 	// The server runs on this host, so its clock is time.Now too.
-	byServer := rratelimiter.New(redis, rratelimiter.WithClock(anHourAhead), rratelimiter.WithServerTime()).Limiter(t.Name() + " server")
+	byServer := rratelimiter.New(redis, rratelimiter.WithClock(anHourAhead),
+		rratelimiter.WithServerTime()).Limiter(t.Name() + " server")
 	require.NoError(t, byServer.SetRate(t.Context(), perMinute(10)))
 	requireGrantedAt(t, byServer, byServer.Name(), time.Now, true)
 }

@@ -59,7 +59,8 @@ func TestStateLivesAsLongAsTheLimiter(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, set)
 	require.Greater(t, number(t, "PTTL", theirs.Name()), int64(3_000_000))
-	require.LessOrEqual(t, number(t, "PTTL", permitsKey(theirs.Name())), int64(1000), "the grants die long before the configuration")
+	require.LessOrEqual(t, number(t, "PTTL", permitsKey(theirs.Name())), int64(1000),
+		"the grants die long before the configuration")
 
 	set, err = ours.Expire(t.Context(), time.Second, rratelimiter.IfNotSet)
 	require.NoError(t, err)

@@ -95,7 +95,8 @@ func TestReplyLost(t *testing.T) {
 	theirs, ours := pair(t, perMinute(10))
 
 	toJava := layWire(t)
-	redisson := oracle.Start(t, redissonVersion, oracle.Single(toJava.Addr()), oracle.WithTimeout(time.Second)).Limiter(theirs.Name())
+	redisson := oracle.Start(t, redissonVersion, oracle.Single(toJava.Addr()),
+		oracle.WithTimeout(time.Second)).Limiter(theirs.Name())
 	take(t, redisson, 1)
 	toJava.loseNextReply(permitsKey(theirs.Name()))
 	take(t, redisson, 2)

@@ -42,7 +42,8 @@ func TestReleasedGrantsTakenAgain(t *testing.T) {
 	takeInTurn(t, ours, permitsKey(ours.Name()), 2, 4, 4)
 	granted := scores(t, permitsKey(ours.Name()))
 	require.NoError(t, ours.Release(t.Context(), 5))
-	require.Equal(t, []int64{1, 4}, counts(t, permitsKey(ours.Name())), "the oldest grant goes, the next shrinks where it stands")
+	require.Equal(t, []int64{1, 4}, counts(t, permitsKey(ours.Name())),
+		"the oldest grant goes, the next shrinks where it stands")
 	require.Equal(t, granted[1:], scores(t, permitsKey(ours.Name())))
 	take(t, ours, 5)
 	ageOldest(t, permitsKey(ours.Name()), 1, time.Minute)

@@ -53,7 +53,8 @@ func TestStateThatIsNoLimiters(t *testing.T) {
 			_, err = ours.TryAcquire(t.Context(), 1)
 			var state *rratelimiter.StateError
 			require.ErrorAs(t, err, &state)
-			require.Equal(t, rratelimiter.StateError{Key: spoil.key(ours.Name()), Field: spoil.field, Value: spoil.value}, *state)
+			require.Equal(t, rratelimiter.StateError{Key: spoil.key(ours.Name()), Field: spoil.field,
+				Value: spoil.value}, *state)
 		})
 	}
 }

@@ -25,7 +25,8 @@ func TestValueAboveTheRate(t *testing.T) {
 	for range 4 {
 		take(t, theirs, 10)
 	}
-	require.Equal(t, int64(9), number(t, "GET", clientValueKey(theirs.Name(), java.ID())), "40 of the 49 at once, at a rate of 10")
+	require.Equal(t, int64(9), number(t, "GET", clientValueKey(theirs.Name(), java.ID())),
+		"40 of the 49 at once, at a rate of 10")
 
 	take(t, ours, 9) // beside the permit that was taken before
 	deny(t, ours, 1)
@@ -44,7 +45,8 @@ func TestReturnedPermitsBeyondTheRate(t *testing.T) {
 	}
 
 	deny(t, theirs, 8)
-	require.Equal(t, int64(4), value(t, theirs.Name()), "the rate less the 6 in the window: half of what was released is gone")
+	require.Equal(t, int64(4), value(t, theirs.Name()),
+		"the rate less the 6 in the window: half of what was released is gone")
 
 	take(t, ours, 8)
 	require.Equal(t, int64(0), value(t, ours.Name()), "all that was released, beside the 2 that were not")

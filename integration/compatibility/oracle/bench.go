@@ -33,7 +33,8 @@ type RunningBench struct{ l *Limiter }
 // StartBench lets the load loose on limiters whose names begin with this one's, and returns when
 // every caller has begun.
 func (l *Limiter) StartBench(ctx context.Context, b Bench) (*RunningBench, error) {
-	_, err := ask[any](ctx, l, request{Call: "benchStart", Limiters: b.Limiters, Threads: b.Callers, Async: b.Async, Permits: &b.Permits})
+	_, err := ask[any](ctx, l,
+		request{Call: "benchStart", Limiters: b.Limiters, Threads: b.Callers, Async: b.Async, Permits: &b.Permits})
 	return &RunningBench{l}, err
 }
 

@@ -14,7 +14,8 @@ func TestParseMonitor(t *testing.T) {
 	}{
 		{line: `+1.5 [0 127.0.0.1:5] "ECHO" "a b"`, want: []string{"ECHO", "a b"}},
 		{line: `+1.5 [0 [::1]:5] "SET" "k" ""`, want: []string{"SET", "k", ""}},
-		{line: `+1.5 [0 unix:/tmp/s] "SET" "\\\"\n\r\t\a\b" "\x00\xff\x5d"`, want: []string{"SET", "\\\"\n\r\t\a\b", "\x00\xff]"}},
+		{line: `+1.5 [0 unix:/tmp/s] "SET" "\\\"\n\r\t\a\b" "\x00\xff\x5d"`,
+			want: []string{"SET", "\\\"\n\r\t\a\b", "\x00\xff]"}},
 		{line: `+1.5 [0 127.0.0.1:5] "SET" "] " "x"`, want: []string{"SET", "] ", "x"}},
 		{line: `+1.5 [0 lua] "get" "k"`},
 		{line: `+1.5 [0 127.0.0.1:5] "SET" "k`, bad: true},

@@ -92,7 +92,8 @@ func Open(ctx context.Context, version string, target Target, opts ...Option) (*
 	for _, opt := range opts {
 		opt(&s)
 	}
-	jvm := []string{"-Xmx512m", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", classpath, mainClass}
+	jvm := []string{"-Xmx512m", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", classpath,
+		mainClass}
 	args := slices.Concat(s.jvm, jvm, s.args)
 	r := &Redisson{
 		stderr:  logtail.Tail{Keep: 64 << 10},

@@ -224,7 +224,8 @@ func TestEndedRedissonFailsItsCalls(t *testing.T) {
 func TestNoServerFailsTheStart(t *testing.T) {
 	server := servers.Single(t)
 	require.NoError(t, server.Kill())
-	_, err := oracle.Open(t.Context(), "4.7.0", oracle.Single(server.Addr()), oracle.WithTimeout(time.Second), oracle.WithRetryAttempts(0))
+	_, err := oracle.Open(t.Context(), "4.7.0", oracle.Single(server.Addr()), oracle.WithTimeout(time.Second),
+		oracle.WithRetryAttempts(0))
 	require.ErrorIs(t, err, oracle.ErrEnded)
 	require.ErrorContains(t, err, "Unable to connect")
 }

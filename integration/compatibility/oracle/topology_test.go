@@ -69,7 +69,8 @@ func TestRedissonUnderSentinels(t *testing.T) {
 	s := servers.NewSentinel(t)
 	for _, version := range failoverVersions() {
 		t.Run(version, func(t *testing.T) {
-			r := oracle.Start(t, version, oracle.Sentinel(s.MasterName(), s.Addrs()...), oracle.WithTimeout(time.Second))
+			r := oracle.Start(t, version, oracle.Sentinel(s.MasterName(), s.Addrs()...),
+				oracle.WithTimeout(time.Second))
 			l := r.Limiter("s-" + version)
 			_, err := l.TrySetRate(t.Context(), oracle.Rate{Permits: 100, Interval: time.Hour})
 			require.NoError(t, err)

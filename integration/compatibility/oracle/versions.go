@@ -8,7 +8,8 @@ import (
 // Versions are the releases of Redisson that this package was checked against, oldest first.
 // Between neighbours something changed that a limiter shows: its bytes, its calls, its error texts,
 // or its library's API.
-var Versions = []string{"3.16.8", "3.20.1", "3.21.3", "3.27.2", "3.34.1", "3.38.1", "3.45.1", "3.52.0", "4.0.0", "4.3.1", "4.6.1", "4.7.0"}
+var Versions = []string{"3.16.8", "3.20.1", "3.21.3", "3.27.2", "3.34.1", "3.38.1", "3.45.1", "3.52.0", "4.0.0",
+	"4.3.1", "4.6.1", "4.7.0"}
 
 // VersionsToTest are the releases to run tests against: those that the environment variable
 // REDISSON_VERSIONS lists, separated by commas, else the newest one and one of each older way to

@@ -43,7 +43,8 @@ func TestTokenBucketIsBucket4js(t *testing.T) {
 			ours := limit.New(b.client, "name", p)
 			key := fmt.Sprintf("{name}:bucket:%d", p.Interval.Milliseconds())
 			begin := b.now
-			theirs.call(t, bucketRequest{Call: "create", Capacity: p.Capacity, Refill: p.Refill, IntervalMicros: p.Interval.Microseconds()})
+			theirs.call(t, bucketRequest{Call: "create", Capacity: p.Capacity, Refill: p.Refill,
+				IntervalMicros: p.Interval.Microseconds()})
 			count := make(map[string]int)
 			for step := range steps {
 				seen, err := ours.Peek(t.Context())
@@ -58,7 +59,8 @@ func TestTokenBucketIsBucket4js(t *testing.T) {
 				case 3, 4, 5, 6:
 					b.now = b.now.Add(time.Duration(random.Int64N(each * 3)).Truncate(time.Microsecond))
 				}
-				q := bucketRequest{Call: "tryConsume", At: b.now.Sub(begin).Microseconds(), Permits: 1 + random.Int64N(1+random.Int64N(p.Capacity))}
+				q := bucketRequest{Call: "tryConsume", At: b.now.Sub(begin).Microseconds(),
+					Permits: 1 + random.Int64N(1+random.Int64N(p.Capacity))}
 				where := fmt.Sprintf("step %d: %+v", step, q)
 				want := theirs.call(t, q)
 				got, err := ours.Take(t.Context(), q.Permits)

@@ -49,7 +49,8 @@ func TestSmoothIsGuavas(t *testing.T) {
 			b := newBench(t)
 			random := rand.New(rand.NewPCG(7, 8))
 			ours := limit.New(b.client, "name", p)
-			create := guavaRequest{Call: "create", Rate: float64(p.Permits) / p.Interval.Seconds(), BurstSeconds: p.Burst.Seconds(),
+			create := guavaRequest{Call: "create", Rate: float64(p.Permits) / p.Interval.Seconds(),
+				BurstSeconds: p.Burst.Seconds(),
 				WarmUpMicros: p.WarmUp.Microseconds(), ColdFactor: p.ColdFactor}
 			key := fmt.Sprintf("{name}:smooth:%d", p.Interval.Milliseconds())
 			if p.WarmUp > 0 {
@@ -115,7 +116,8 @@ func TestSmoothIsGuavas(t *testing.T) {
 				}
 			}
 			t.Log(count)
-			for _, kind := range []string{"tryAcquire true", "tryAcquire false", "acquire waits true", "acquire waits false"} {
+			for _, kind := range []string{"tryAcquire true", "tryAcquire false", "acquire waits true",
+				"acquire waits false"} {
 				assert.Greater(t, count[kind], steps/200, kind)
 			}
 		})

@@ -31,7 +31,8 @@ var buildPeers = sync.OnceValues(func() (classpath string, err error) {
 	if output, err := mvn.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("install Maven 3 and a JDK 17 or newer (apt-get install maven openjdk-17-jdk-headless): %w: %s", err, output)
 	}
-	return filepath.Join(dir, "target", "classes") + string(filepath.ListSeparator) + filepath.Join(dir, "target", "lib", "*"), nil
+	return filepath.Join(dir, "target", "classes") + string(filepath.ListSeparator) + filepath.Join(dir, "target",
+		"lib", "*"), nil
 })
 
 // startPeer starts a Java program, which ends with the test.

@@ -118,7 +118,8 @@ func TestTokenBucketIsXTimeRate(t *testing.T) {
 				require.Equal(t, time.Duration((float64(p.Capacity)-left)*float64(token)), seen[0].ResetAfter, where)
 			}
 			t.Log(count)
-			for _, kind := range []string{"allowed", "refused", "reserved", "at once", "cancelled the last", "cancelled in the midst"} {
+			for _, kind := range []string{"allowed", "refused", "reserved", "at once", "cancelled the last",
+				"cancelled in the midst"} {
 				assert.Greater(t, count[kind], steps/1000, kind)
 			}
 		})

@@ -39,7 +39,8 @@ func BenchmarkBeside(b *testing.B) {
 	require.NoError(b, err)
 	image := []string{"GOGC=400"} // the environment of the image
 	original := []string{originalRedis + "=" + redis, originalListen + "=127.0.0.1:PORT"}
-	serve := []string{"serve", file, "--grpc", "127.0.0.1:PORT", "--http", "", "--redis", "redis://" + redis, "--deadline", "10s"}
+	serve := []string{"serve", file, "--grpc", "127.0.0.1:PORT", "--http", "", "--redis", "redis://" + redis,
+		"--deadline", "10s"}
 	for _, keys := range []int{1, 10_000} {
 		b.Run(fmt.Sprintf("keys=%d", keys), func(b *testing.B) {
 			sides := []*side{
@@ -67,7 +68,8 @@ func BenchmarkHandler(b *testing.B) {
 		return &side{name: name, asks: []ask{service.ShouldRateLimit}}
 	}
 	service := func(client *rratelimiter.Client) *rls.Server {
-		s, err := rls.New(rls.Config{Client: client, Path: file, Log: slog.New(slog.DiscardHandler), Deadline: 10 * time.Second})
+		s, err := rls.New(rls.Config{Client: client, Path: file, Log: slog.New(slog.DiscardHandler),
+			Deadline: 10 * time.Second})
 		require.NoError(b, err)
 		return s
 	}
@@ -75,7 +77,8 @@ func BenchmarkHandler(b *testing.B) {
 	for _, keys := range []int{1, 10_000} {
 		b.Run(fmt.Sprintf("keys=%d", keys), func(b *testing.B) {
 			sides := []*side{
-				handler("theirs", &counting{redis: connected(b, redis)}), handler("plain", service(open())), handler("leased", service(leases)),
+				handler("theirs", &counting{redis: connected(b, redis)}), handler("plain",
+					service(open())), handler("leased", service(leases)),
 			}
 			sides[2].ends = leases.Flush
 			inTurns(b, conn, sides, keys)

@@ -41,7 +41,8 @@ func TestCaddy(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", dir) // where it writes
 	t.Setenv("XDG_DATA_HOME", dir)
 	file := filepath.Join(dir, "Caddyfile")
-	text := strings.NewReplacer("LISTEN", listen, "UPSTREAM", strings.TrimPrefix(s.upstream.URL, "http://"), "SERVICE", port(s.http)).Replace(caddyfile)
+	text := strings.NewReplacer("LISTEN", listen, "UPSTREAM", strings.TrimPrefix(s.upstream.URL, "http://"), "SERVICE",
+		port(s.http)).Replace(caddyfile)
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	proxy(t, "http://"+listen+"/ready", program, "run", "--config", file, "--adapter", "caddyfile")
 

@@ -36,8 +36,10 @@ descriptors:
 	conn := servers.Connect(t, rueidis.ClientOption{InitAddress: cluster.Addrs(), DisableCache: true})
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.yaml"), []byte("domain: apart"+descriptors), 0o600))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "b.yaml"), []byte("domain: joined\nslot_by: tenant"+descriptors), 0o600))
-	s, err := rls.New(rls.Config{Client: rratelimiter.New(conn), Path: dir, Log: slog.New(slog.DiscardHandler), Deadline: 5 * time.Second})
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "b.yaml"), []byte("domain: joined\nslot_by: tenant"+descriptors),
+		0o600))
+	s, err := rls.New(rls.Config{Client: rratelimiter.New(conn), Path: dir, Log: slog.New(slog.DiscardHandler),
+		Deadline: 5 * time.Second})
 	require.NoError(t, err)
 
 	left := func(domain string, keys ...string) (left []uint32) {

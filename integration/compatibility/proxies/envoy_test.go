@@ -74,7 +74,8 @@ func TestEnvoy(t *testing.T) {
 			text := envoyConf(t, listen, upstreamPort, s.grpc, deny)
 			require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 			at := "http://" + port(listen)
-			proxy(t, at+"/ready", binary, "-c", file, "--base-id", fmt.Sprint(listen), "--concurrency", "1", "-l", "warn")
+			proxy(t, at+"/ready", binary, "-c", file, "--base-id", fmt.Sprint(listen), "--concurrency", "1", "-l",
+				"warn")
 			before := s.served.Load()
 
 			// Waiting for Envoy has taken one of the five already.
@@ -82,7 +83,8 @@ func TestEnvoy(t *testing.T) {
 			for _, path := range []string{"/login", "/login", "/", "/login", "/login", "/"} {
 				got = append(got, path+" "+get(t, at+path, "X-RateLimit-Remaining"))
 			}
-			assert.Equal(t, []string{"/login 200 left 2", "/login 200 left 1", "/ 200 left 1", "/login 200 left 0", "/login 429 left 0", "/ 429 left 0"}, got)
+			assert.Equal(t, []string{"/login 200 left 2", "/login 200 left 1", "/ 200 left 1", "/login 200 left 0",
+				"/login 429 left 0", "/ 429 left 0"}, got)
 			assert.EqualValues(t, 4, s.served.Load()-before)
 
 			require.NoError(t, s.redis.Kill())

@@ -66,9 +66,11 @@ func TestNginx(t *testing.T) {
 	dir, listen := t.TempDir(), port(freePort(t))
 	file := filepath.Join(dir, "nginx.conf")
 	// The peer is 127.0.0.1 here, which is a proxy's: another address stands for the client's.
-	text := strings.NewReplacer("DIR", dir, "LISTEN", listen, "UPSTREAM", strings.TrimPrefix(s.upstream.URL, "http://"), "SERVICE", port(s.http),
+	text := strings.NewReplacer("DIR", dir, "LISTEN", listen, "UPSTREAM", strings.TrimPrefix(s.upstream.URL, "http://"),
+		"SERVICE", port(s.http),
 		"X-Forwarded-For $remote_addr", "X-Forwarded-For $http_x_test_client").Replace(nginxConf)
-	require.NoError(t, os.WriteFile(file, []byte(strings.ReplaceAll(text, "$http_x_test_client", "203.0.113.9")), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte(strings.ReplaceAll(text, "$http_x_test_client", "203.0.113.9")),
+		0o600))
 	proxy(t, "http://"+listen+"/_limit", program, "-e", "stderr", "-p", dir, "-c", file)
 
 	var got []string

@@ -61,23 +61,27 @@ type counting struct {
 	redis rueidis.Client
 }
 
-func (c *counting) ShouldRateLimit(ctx context.Context, r *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, error) {
+func (c *counting) ShouldRateLimit(ctx context.Context, r *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse,
+	error) {
 	entry := r.GetDescriptors()[0].GetEntries()[0]
 	now := time.Now().Unix()
 	key := r.GetDomain() + "_" + entry.GetKey() + "_" + entry.GetValue() + "_" + strconv.FormatInt(now/3600*3600, 10)
-	replies := c.redis.DoMulti(ctx, c.redis.B().Incrby().Key(key).Increment(1).Build(), c.redis.B().Expire().Key(key).Seconds(3600).Build())
+	replies := c.redis.DoMulti(ctx, c.redis.B().Incrby().Key(key).Increment(1).Build(),
+		c.redis.B().Expire().Key(key).Seconds(3600).Build())
 	count, err := replies[0].AsInt64()
 	if err != nil {
 		return nil, err
 	}
 	one := &ratelimit.RateLimitResponse_DescriptorStatus{
-		Code:               ratelimit.RateLimitResponse_OK,
-		CurrentLimit:       &ratelimit.RateLimitResponse_RateLimit{RequestsPerUnit: benchLimit, Unit: ratelimit.RateLimitResponse_RateLimit_HOUR},
+		Code: ratelimit.RateLimitResponse_OK,
+		CurrentLimit: &ratelimit.RateLimitResponse_RateLimit{RequestsPerUnit: benchLimit,
+			Unit: ratelimit.RateLimitResponse_RateLimit_HOUR},
 		LimitRemaining:     uint32(max(0, benchLimit-count)),
 		DurationUntilReset: &durationpb.Duration{Seconds: 3600 - now%3600},
 	}
 	if count > benchLimit {
 		one.Code = ratelimit.RateLimitResponse_OVER_LIMIT
 	}
-	return &ratelimit.RateLimitResponse{OverallCode: one.GetCode(), Statuses: []*ratelimit.RateLimitResponse_DescriptorStatus{one}}, nil
+	return &ratelimit.RateLimitResponse{OverallCode: one.GetCode(),
+		Statuses: []*ratelimit.RateLimitResponse_DescriptorStatus{one}}, nil
 }

@@ -57,7 +57,8 @@ func start(t *testing.T, change ...func(*rls.Config)) *service {
 	conn := servers.Connect(t, rueidis.ClientOption{InitAddress: []string{s.redis.Addr()}, DisableCache: true})
 	file := filepath.Join(t.TempDir(), "edge.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(config), 0o600))
-	c := rls.Config{Client: rratelimiter.New(conn), Path: file, Log: slog.New(slog.DiscardHandler), Deadline: time.Second}
+	c := rls.Config{Client: rratelimiter.New(conn), Path: file, Log: slog.New(slog.DiscardHandler),
+		Deadline: time.Second}
 	c.GRPC, s.grpc = listen(t)
 	c.HTTP, s.http = listen(t)
 	for _, f := range change {

@@ -69,11 +69,13 @@ func newProcess(b *testing.B, name string, env []string, program string, args ..
 	})
 	s := &side{name: name, pid: cmd.Process.Pid}
 	for range conns {
-		conn, err := grpc.NewClient(fmt.Sprintf("127.0.0.1:%d", port), grpc.WithTransportCredentials(insecure.NewCredentials()))
+		conn, err := grpc.NewClient(fmt.Sprintf("127.0.0.1:%d", port),
+			grpc.WithTransportCredentials(insecure.NewCredentials()))
 		require.NoError(b, err)
 		b.Cleanup(func() { conn.Close() })
 		client := ratelimit.NewRateLimitServiceClient(conn)
-		s.asks = append(s.asks, func(ctx context.Context, r *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, error) {
+		s.asks = append(s.asks, func(ctx context.Context, r *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse,
+			error) {
 			return client.ShouldRateLimit(ctx, r)
 		})
 		ctx, cancel := context.WithTimeout(b.Context(), 30*time.Second)
@@ -108,7 +110,8 @@ func (s *side) used(b *testing.B, redis rueidis.Client) (total time.Duration) {
 	text, err := redis.Do(b.Context(), redis.B().Info().Section("cpu").Build()).ToString()
 	require.NoError(b, err)
 	for line := range strings.Lines(text) {
-		if name, value, _ := strings.Cut(strings.TrimSpace(line), ":"); name == "used_cpu_user" || name == "used_cpu_sys" {
+		if name, value, _ := strings.Cut(strings.TrimSpace(line),
+			":"); name == "used_cpu_user" || name == "used_cpu_sys" {
 			seconds, err := strconv.ParseFloat(value, 64)
 			require.NoError(b, err)
 			total += time.Duration(seconds * float64(time.Second))

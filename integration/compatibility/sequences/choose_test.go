@@ -26,16 +26,19 @@ var (
 	permitsEvicted = event{"the permits are evicted", func(b func() rueidis.Builder, k state.Keys) rueidis.Completed {
 		return b().Del().Key(k[state.Permits], k[state.ClientPermits]).Build()
 	}}
-	configEvicted = event{"the configuration is evicted", func(b func() rueidis.Builder, k state.Keys) rueidis.Completed {
-		return b().Del().Key(k[state.Config]).Build()
-	}}
-	rateLowered = event{"another client sets a lower rate", func(b func() rueidis.Builder, k state.Keys) rueidis.Completed {
-		return b().Eval().Script(`if redis.call('EXISTS', KEYS[1]) == 1 then redis.call('HSET', KEYS[1], 'rate', '4') end`).
-			Numkeys(1).Key(k[state.Config]).Build()
-	}}
-	madeByOld = event{"a release before 3.38 had made the limiter", func(b func() rueidis.Builder, k state.Keys) rueidis.Completed {
-		return b().Hdel().Key(k[state.Config]).Field("keepAliveTime").Build()
-	}}
+	configEvicted = event{"the configuration is evicted",
+		func(b func() rueidis.Builder, k state.Keys) rueidis.Completed {
+			return b().Del().Key(k[state.Config]).Build()
+		}}
+	rateLowered = event{"another client sets a lower rate",
+		func(b func() rueidis.Builder, k state.Keys) rueidis.Completed {
+			return b().Eval().Script(`if redis.call('EXISTS', KEYS[1]) == 1 then redis.call('HSET', KEYS[1], 'rate', '4') end`).
+				Numkeys(1).Key(k[state.Config]).Build()
+		}}
+	madeByOld = event{"a release before 3.38 had made the limiter",
+		func(b func() rueidis.Builder, k state.Keys) rueidis.Completed {
+			return b().Hdel().Key(k[state.Config]).Field("keepAliveTime").Build()
+		}}
 
 	events = []event{valueEvicted, permitsEvicted, configEvicted, rateLowered, madeByOld}
 )
@@ -55,7 +58,8 @@ func (r *run) happens(ctx context.Context, t *testing.T, tw *twins, e event) {
 
 // rate is a call that sets a random rate.
 func (r *run) rate(op calls.Op, tw *twins) calls.Call {
-	c := calls.Call{Op: op, PerClient: tw.client, Permits: 4 + r.random.Int64N(30), Interval: time.Duration(3+r.random.IntN(60))*tick + half}
+	c := calls.Call{Op: op, PerClient: tw.client, Permits: 4 + r.random.Int64N(30),
+		Interval: time.Duration(3+r.random.IntN(60))*tick + half}
 	if tw.big {
 		c.Permits = 1<<34 + r.random.Int64N(1<<34)
 	}

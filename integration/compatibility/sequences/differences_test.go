@@ -55,7 +55,8 @@ const (
 
 var (
 	pair  = []string{value, valueTTL, permits, setTTL}
-	pairs = append([]string{"the idle value", "TTL of the idle value", "the idle permits", "TTL of the idle permits"}, pair...)
+	pairs = append([]string{"the idle value", "TTL of the idle value", "the idle permits", "TTL of the idle permits"},
+		pair...)
 	lives = []string{valueTTL, setTTL, "TTL of the idle value", "TTL of the idle permits"}
 )
 
@@ -68,11 +69,14 @@ type rule struct {
 
 // rules are told for what we do; what Redisson does stands at the place in the model.
 var rules = [endOfDifferences]rule{
-	nothingRefused:   {"n <= 0 is refused", "", with(pair, answer, configTTL)},
-	nothingGoes:      {"a grant of nothing, which Redisson made, leaves the window like any other", "", []string{answer, value, valueTTL, permits, setTTL}}, // where the rate is below the value, that is counted anew
-	valueCounted:     {"the value lost, grants in the set: the grants are counted", "", with(pair, answer)},
-	valueCapped:      {"a value above the rate counts as the rate", "", []string{answer, value, valueTTL, permits, setTTL}},
-	returnsCapped:    {"value and what returns are capped at the rate", "", []string{answer, value, valueTTL, permits, setTTL}},
+	nothingRefused: {"n <= 0 is refused", "", with(pair, answer, configTTL)},
+	nothingGoes: {"a grant of nothing, which Redisson made, leaves the window like any other", "",
+		[]string{answer, value, valueTTL, permits, setTTL}}, // where the rate is below the value, that is counted anew
+	valueCounted: {"the value lost, grants in the set: the grants are counted", "", with(pair, answer)},
+	valueCapped: {"a value above the rate counts as the rate", "",
+		[]string{answer, value, valueTTL, permits, setTTL}},
+	returnsCapped: {"value and what returns are capped at the rate", "",
+		[]string{answer, value, valueTTL, permits, setTTL}},
 	setHeals:         {"the set or permits lost: all are free", "", with(pair, answer, configTTL)},
 	largeRefused:     {"n > 4294967295 is refused", "", with(pair, answer, configTTL)},
 	driftCorrected:   {"drift between the value and the grants is corrected", "", with(pair, answer)},
@@ -87,11 +91,15 @@ var rules = [endOfDifferences]rule{
 	movesWhole:       {"rename takes the whole limiter", "", with(pairs, both("new ", pairs)...)},
 	copiesWhole:      {"copy takes the whole limiter", "", both("new ", pairs)},
 	copyOfNothing:    {"a copy of nothing is an error", "", []string{answer}},
-	noStrayLife:      {"state that is used has no TTL where the configuration has none", "", []string{valueTTL, setTTL}},
-	stateOutlives:    {"state that would die before its configuration lives as long", "", with(lives, both("new ", lives)...)},
-	ownPairOutlives:  {"the client's own pair outlives a limiter that expires", "", with(lives, append(both("new ", lives), answer)...)},
-	oldClientPair:    {"setRate of a PER_CLIENT limiter leaves the client's pair (old)", "3.27.0", pairs},
-	oldLives:         {"the state does not live as long as the configuration (old)", "3.17.3", []string{valueTTL, setTTL}},
+	noStrayLife: {"state that is used has no TTL where the configuration has none", "",
+		[]string{valueTTL, setTTL}},
+	stateOutlives: {"state that would die before its configuration lives as long", "",
+		with(lives, both("new ", lives)...)},
+	ownPairOutlives: {"the client's own pair outlives a limiter that expires", "",
+		with(lives, append(both("new ", lives), answer)...)},
+	oldClientPair: {"setRate of a PER_CLIENT limiter leaves the client's pair (old)", "3.27.0", pairs},
+	oldLives: {"the state does not live as long as the configuration (old)", "3.17.3",
+		[]string{valueTTL, setTTL}},
 }
 
 func with(fields []string, more ...string) []string { return append(slices.Clone(fields), more...) }

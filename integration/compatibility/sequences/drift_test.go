@@ -168,7 +168,8 @@ func (r *run) heals(t *testing.T, change driftChange) {
 		d.clients = append(d.clients, rratelimiter.New(r.redis, clock, rratelimiter.WithLease(time.Second)))
 		longest += time.Second
 	}
-	require.NoError(t, d.clients[0].Limiter(d.name).SetRate(t.Context(), rratelimiter.Rate{Type: change.kind, Permits: change.rate, Interval: driftInterval}))
+	require.NoError(t, d.clients[0].Limiter(d.name).SetRate(t.Context(),
+		rratelimiter.Rate{Type: change.kind, Permits: change.rate, Interval: driftInterval}))
 	for d.offset.Load() < int64(-driftStep) {
 		d.take(t, int(change.rate)/20)
 	}

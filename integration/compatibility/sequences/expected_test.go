@@ -88,7 +88,8 @@ func look(s *state.State) view {
 		n, _ := strconv.ParseInt(s.Config[field], 10, 64)
 		return n
 	}
-	v := view{rate: number("rate"), interval: number("interval"), keepAlive: number("keepAliveTime"), perClient: s.Config["type"] == "1"}
+	v := view{rate: number("rate"), interval: number("interval"), keepAlive: number("keepAliveTime"),
+		perClient: s.Config["type"] == "1"}
 	v.there = s.Config["rate"] != "" && s.Config["interval"] != "" && s.Config["type"] != ""
 	v.pair = &s.Overall
 	if v.perClient {

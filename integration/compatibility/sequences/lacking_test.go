@@ -17,7 +17,8 @@ import (
 
 // served says whether the server has what a call needs. Where it has not, each of the sides says so
 // when it makes the call, and nothing of its limiter has changed.
-func served(ctx context.Context, t *testing.T, redis rueidis.Client, server servers.Version, call calls.Call, sides map[calls.Side]state.Keys) bool {
+func served(ctx context.Context, t *testing.T, redis rueidis.Client, server servers.Version, call calls.Call,
+	sides map[calls.Side]state.Keys) bool {
 	t.Helper()
 	for side, keys := range sides {
 		need, some := calls.Needs(side, call.Op)
@@ -38,7 +39,8 @@ func served(ctx context.Context, t *testing.T, redis rueidis.Client, server serv
 		require.Contains(t, want, reply, "%v, %v: %v", server, side, call)
 		after, err := state.Read(ctx, redis, keys)
 		require.NoError(t, err)
-		require.Empty(t, state.Differences(before, after, slack), "%v: a call that the server refuses changes nothing: %v", side, call)
+		require.Empty(t, state.Differences(before, after, slack),
+			"%v: a call that the server refuses changes nothing: %v", side, call)
 	}
 	return false
 }

@@ -22,7 +22,8 @@ import (
 
 // share makes requests as callers of one Client do at one moment: each arrives while the calls of
 // those before it are held back. It gives their replies, and how many of them went in each call.
-func (r *run) share(ctx context.Context, t *testing.T, name string, deed []calls.Call) (replies []calls.Reply, batches []int, err error) {
+func (r *run) share(ctx context.Context, t *testing.T, name string, deed []calls.Call) (replies []calls.Reply,
+	batches []int, err error) {
 	door := &door{Client: r.redis, arrived: make(chan *held, len(deed))}
 	limiter := rratelimiter.New(door, r.id).Limiter(name)
 	// The Client learns the type of the limiter here, so that no call is repeated with other keys.
@@ -74,7 +75,8 @@ func (r *run) settled(callers int) bool {
 	all := r.stacks[:runtime.Stack(r.stacks, true)]
 	for stack := range bytes.SplitSeq(all, []byte("\n\n")) {
 		called := bytes.Contains(stack, []byte("sequences_test.caller("))
-		if !called && !slices.ContainsFunc(leaks.Library, func(name string) bool { return bytes.Contains(stack, []byte("\n"+name)) }) {
+		if !called && !slices.ContainsFunc(leaks.Library,
+			func(name string) bool { return bytes.Contains(stack, []byte("\n"+name)) }) {
 			continue
 		}
 		state, _, _ := bytes.Cut(stack, []byte("]"))

@@ -31,7 +31,8 @@ func (r *run) stories(t *testing.T) {
 		// have left the window.
 		"Issue 9, point 17: the state has a time to live, the configuration none": {
 			golang(ten(calls.TrySetRate, false)), golang(try(4)), golang(calls.Call{Op: calls.Expire, Expiry: soon}),
-			{event: &configEvicted}, java(ten(calls.TrySetRate, false)), golang(try(1)), golang(try(10)), golang(try(5)),
+			{event: &configEvicted}, java(ten(calls.TrySetRate,
+				false)), golang(try(1)), golang(try(10)), golang(try(5)),
 		},
 		"Issue 9, point 17: of a client's own pair": {
 			golang(ten(calls.TrySetRate, true)), golang(try(4)), java(calls.Call{Op: calls.Expire, Expiry: soon}),

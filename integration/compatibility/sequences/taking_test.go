@@ -169,7 +169,8 @@ func (m *model) grant(v view, granted []int64) {
 		v.pair.GrantsTTL = state.Forever
 	}
 	add := func(n int64) {
-		v.pair.Grants = append(v.pair.Grants, state.Grant{Score: m.now, Layout: state.ByteLayout, Permits: n & mostPermits})
+		v.pair.Grants = append(v.pair.Grants,
+			state.Grant{Score: m.now, Layout: state.ByteLayout, Permits: n & mostPermits})
 	}
 	if !m.shares {
 		for _, n := range granted {

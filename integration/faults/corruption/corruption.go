@@ -22,15 +22,18 @@ var texts = []string{
 	"", "0", "-0", "00", "1", "2", "5", "10", "-1", "-5", "-1000", "007", "-007", "00060000", "+5", " 5", "5 ", "5\n", "5\x00", "1e3", "1.5", "-1.5", "1e+17",
 	"nan", "-nan", "inf", "-inf", "0x10", "true", "abc", "\x00", "\xff\xfe", "9007199254740991", "9007199254740992", "9007199254740993",
 	"-9007199254740993", "9223372036854775807", "9223372036854775808", "-9223372036854775808", "99999999999999999999999", "-99999999999999999999999",
-	"999999999999999", "1000000000000000", "60000", strings.Repeat("9", 400), "-" + strings.Repeat("9", 400), "ERR", "-ERR wrong",
+	"999999999999999", "1000000000000000", "60000", strings.Repeat("9", 400), "-" + strings.Repeat("9",
+		400), "ERR", "-ERR wrong",
 }
 
 // scores of members, of which the number moment is now.
 func scores(moment int64) []string {
 	now := strconv.FormatInt(moment, 10)
 	return []string{
-		"-inf", "+inf", "0", "-0", "-1", now, now + ".5", strconv.FormatInt(moment-1, 10), strconv.FormatInt(moment-30_000, 10),
-		strconv.FormatInt(moment-60_000, 10), strconv.FormatInt(moment-60_001, 10), strconv.FormatInt(moment+30_000, 10),
+		"-inf", "+inf", "0", "-0", "-1", now, now + ".5", strconv.FormatInt(moment-1,
+			10), strconv.FormatInt(moment-30_000, 10),
+		strconv.FormatInt(moment-60_000, 10), strconv.FormatInt(moment-60_001, 10), strconv.FormatInt(moment+30_000,
+			10),
 		strconv.FormatInt(moment+1e12, 10), "1e300", "-1e300", "1e-300", "9007199254740993", "-9223372036854775808",
 	}
 }

@@ -31,7 +31,8 @@ func TestEveryCallWorksOrNamesTheCorruption(t *testing.T) {
 
 	version, err := servers.VersionOf(t.Context(), client)
 	require.NoError(t, err)
-	r := &run{lacksCopy: version.Lacks(t, servers.CopyCommand), figures: ledger.Figures{Run: "corruption", Errors: map[string]int64{}}}
+	r := &run{lacksCopy: version.Lacks(t, servers.CopyCommand),
+		figures: ledger.Figures{Run: "corruption", Errors: map[string]int64{}}}
 	for round := range rounds {
 		r.round(t, client, round, rand.New(rand.NewPCG(seed, uint64(round))))
 	}
@@ -51,7 +52,8 @@ func (r *run) round(t *testing.T, client rueidis.Client, round int, random *rand
 	require.NoError(t, client.Do(ctx, client.B().Flushall().Build()).Error())
 	c := rratelimiter.New(client, rratelimiter.WithClock(func() time.Time { return moment }))
 	l := c.Limiter("spoilt")
-	rate := rratelimiter.Rate{Type: rratelimiter.RateType(random.IntN(2)), Permits: 1 + random.Int64N(20), Interval: time.Minute}
+	rate := rratelimiter.Rate{Type: rratelimiter.RateType(random.IntN(2)), Permits: 1 + random.Int64N(20),
+		Interval: time.Minute}
 	if random.IntN(3) == 0 {
 		rate.KeepAlive = 2 * time.Minute
 	}

@@ -32,7 +32,8 @@ func TestClusterFailover(t *testing.T) {
 			return err == nil && now == want
 		}, patience, 20*time.Millisecond)
 	}
-	kinds := []string{"cut", "refused", "no answer", "no node", "CLUSTERDOWN", "READONLY", "MOVED", "TRYAGAIN", "UNBLOCKED"}
+	kinds := []string{"cut", "refused", "no answer", "no node", "CLUSTERDOWN", "READONLY", "MOVED", "TRYAGAIN",
+		"UNBLOCKED"}
 	option := rueidis.ClientOption{InitAddress: cluster.Addrs()}
 
 	t.Run("asked for", func(t *testing.T) {
@@ -51,7 +52,8 @@ func TestClusterFailover(t *testing.T) {
 		l := start(t, option)
 		time.Sleep(500 * time.Millisecond)
 		require.NoError(t, master.Kill())
-		lost := loss{outages.NewestGrant(t, replica, hour+":quota"), outages.NewestGrant(t, replica, second+":quota"), time.Now()}
+		lost := loss{outages.NewestGrant(t, replica, hour+":quota"), outages.NewestGrant(t, replica, second+":quota"),
+			time.Now()}
 		await(replica)
 		l.awaitGrants(time.Now())
 		time.Sleep(500 * time.Millisecond)

@@ -79,7 +79,8 @@ func TestConnectionsCut(t *testing.T) {
 // Calls are carried out and their replies are lost with their connections, again and again.
 func TestRepliesLost(t *testing.T) {
 	server := servers.Single(t)
-	proxy := toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), t.Name(), "127.0.0.1:0", server.Addr())
+	proxy := toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), t.Name(),
+		"127.0.0.1:0", server.Addr())
 	require.NoError(t, proxy.Start())
 	t.Cleanup(proxy.Stop)
 	l := start(t, single(proxy.Listen), server.Addr())

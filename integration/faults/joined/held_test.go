@@ -29,7 +29,8 @@ func (l *load) held(name string, interval time.Duration) map[string]int64 {
 	bucket := l.counts(text(fmt.Sprintf(":bucket:%d", length)), `^\w+ \d+ (\d+) (\d+)(?: .*)?$`)
 	taken["bucket"] = bucket[0] + min(1, bucket[1])
 
-	log, err := l.direct.Do(ctx, b().Lrange().Key(fmt.Sprintf("%s::log:%d", name, length)).Start(0).Stop(-1).Build()).AsStrSlice()
+	log, err := l.direct.Do(ctx,
+		b().Lrange().Key(fmt.Sprintf("%s::log:%d", name, length)).Start(0).Stop(-1).Build()).AsStrSlice()
 	require.NoError(l, err)
 	require.NotEmpty(l, log)
 	var entries, total int64
@@ -56,7 +57,8 @@ func (l *load) held(name string, interval time.Duration) map[string]int64 {
 	for _, grant := range quota.Overall.Grants {
 		taken["quota"] += grant.Permits
 	}
-	require.Equal(l, number(l, quota.Config["rate"])-taken["quota"], number(l, *quota.Overall.Value), "the quota's value and its grants")
+	require.Equal(l, number(l, quota.Config["rate"])-taken["quota"], number(l, *quota.Overall.Value),
+		"the quota's value and its grants")
 	return taken
 }
 

@@ -91,14 +91,17 @@ func start(t *testing.T, option rueidis.ClientOption, direct ...string) *load {
 }
 
 // open makes a Join of all parts.
-func (l *load) open(c *crowd, client *rratelimiter.Client, name string, permits int64, interval time.Duration, refill int64) {
+func (l *load) open(c *crowd, client *rratelimiter.Client, name string, permits int64, interval time.Duration,
+	refill int64) {
 	l.Helper()
 	quota := client.Limiter(name + ":quota")
-	require.NoError(l, rratelimiter.New(l.direct).Limiter(quota.Name()).SetRate(l.Context(), rratelimiter.Rate{Permits: permits, Interval: interval}))
+	require.NoError(l, rratelimiter.New(l.direct).Limiter(quota.Name()).SetRate(l.Context(),
+		rratelimiter.Rate{Permits: permits, Interval: interval}))
 	c.limiter = limit.Join(
 		quota,
 		limit.New(client, name+":fixed", limit.FixedWindow{Permits: permits, Interval: interval}),
-		limit.New(client, name, limit.TokenBucket{Capacity: permits, Refill: refill, Interval: interval}, limit.SlidingLog{Permits: permits, Interval: interval}),
+		limit.New(client, name, limit.TokenBucket{Capacity: permits, Refill: refill, Interval: interval},
+			limit.SlidingLog{Permits: permits, Interval: interval}),
 		limit.New(client, name, limit.SlidingWindow{Permits: permits, Interval: interval}),
 	)
 	require.NoError(l, c.limiter.Reset(l.Context()))
@@ -226,7 +229,8 @@ func (l *load) finish(lost loss, kinds ...string) (taken map[string]int64, grant
 	}
 	// It goes back first where a caller has gone, by a call of its own.
 	require.LessOrEqual(l, taken["quota"], own)
-	require.GreaterOrEqual(l, taken["quota"], granted-mayBeLost, "callers were granted permits that Redis does not count")
+	require.GreaterOrEqual(l, taken["quota"], granted-mayBeLost,
+		"callers were granted permits that Redis does not count")
 	require.LessOrEqual(l, own, granted+unknown, "permits are taken that nobody asked for")
 
 	// No interval saw more than the rate, and all of it is back.
@@ -247,7 +251,8 @@ func (l *load) finish(lost loss, kinds ...string) (taken map[string]int64, grant
 	left := leaks.OfClients(10 * time.Second)
 	require.Zero(l, left, "goroutines are left:\n%s", leaks.Stacks())
 	l.Logf("those who waited, the latest of them %v behind its context:\n%s",
-		max(0, time.Duration(l.latest.Load())).Round(time.Millisecond), ledger.Table(l.flow.book.Figures(l.Name(), rate, interval, 0, left)))
+		max(0, time.Duration(l.latest.Load())).Round(time.Millisecond), ledger.Table(l.flow.book.Figures(l.Name(), rate,
+			interval, 0, left)))
 	return taken, granted, unknown
 }
 

@@ -31,7 +31,8 @@ import (
 func startGRPC(t *testing.T, addr string, mode httplimit.FailureMode) *load {
 	redis := servers.Connect(t, rueidis.ClientOption{InitAddress: []string{addr}})
 	l := &load{t: t}
-	perClient := grpclimit.Each(rratelimiter.New(redis), "api", grpclimit.ByMetadata("client"), limit.SlidingWindow{Permits: permits, Interval: interval})
+	perClient := grpclimit.Each(rratelimiter.New(redis), "api", grpclimit.ByMetadata("client"),
+		limit.SlidingWindow{Permits: permits, Interval: interval})
 	arrives := func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		return handler(context.WithValue(ctx, arrivalKey{}, time.Now()), req)
 	}
@@ -51,7 +52,8 @@ func startGRPC(t *testing.T, addr string, mode httplimit.FailureMode) *load {
 	l.stop = stop
 	for i := range clients {
 		l.done.Go(func() {
-			conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+			conn, err := grpc.NewClient(listener.Addr().String(),
+				grpc.WithTransportCredentials(insecure.NewCredentials()))
 			if !assert.NoError(t, err) {
 				return
 			}
@@ -67,7 +69,8 @@ func startGRPC(t *testing.T, addr string, mode httplimit.FailureMode) *load {
 
 // call makes one call, and looks at all that comes back.
 func (l *load) call(client healthpb.HealthClient, key string) {
-	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(context.Background(), "client", key), time.Minute)
+	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(context.Background(), "client", key),
+		time.Minute)
 	defer cancel()
 	var trailer metadata.MD
 	_, err := client.Check(ctx, new(healthpb.HealthCheckRequest), grpc.Trailer(&trailer))
@@ -81,7 +84,8 @@ func (l *load) call(client healthpb.HealthClient, key string) {
 			quota, ok := s.Details()[1].(*errdetails.QuotaFailure)
 			if assert.True(l.t, ok) && assert.Len(l.t, quota.GetViolations(), 1) {
 				v := quota.GetViolations()[0]
-				assert.Equal(l.t, fmt.Sprintf(`the limit "second" of %d has too few permits left`, v.GetQuotaValue()), v.GetDescription())
+				assert.Equal(l.t, fmt.Sprintf(`the limit "second" of %d has too few permits left`, v.GetQuotaValue()),
+					v.GetDescription())
 				assert.Empty(l.t, v.GetSubject())
 			}
 		}

@@ -64,7 +64,8 @@ type load struct {
 func start(t *testing.T, addr string, mode httplimit.FailureMode) *load {
 	redis := servers.Connect(t, rueidis.ClientOption{InitAddress: []string{addr}})
 	l := &load{t: t}
-	perClient := httplimit.Each(rratelimiter.New(redis), "web", httplimit.ByHeader("X-Client"), limit.SlidingWindow{Permits: permits, Interval: interval})
+	perClient := httplimit.Each(rratelimiter.New(redis), "web", httplimit.ByHeader("X-Client"),
+		limit.SlidingWindow{Permits: permits, Interval: interval})
 	limited := httplimit.Middleware(perClient, httplimit.OnFailure(mode), httplimit.Deadline(deadline),
 		httplimit.OnStoreChange(l.change),
 		httplimit.Report(func(r *http.Request, o httplimit.Outcome) {

@@ -27,7 +27,8 @@ func TestOutages_FailureModes_DecideAsDocumented(t *testing.T) {
 		for name, mode := range modes {
 			t.Run(fault+" "+name, func(t *testing.T) {
 				server := servers.Single(t)
-				loads := map[string]*load{"http": start(t, server.Addr(), mode), "grpc": startGRPC(t, server.Addr(), mode)}
+				loads := map[string]*load{"http": start(t, server.Addr(), mode),
+					"grpc": startGRPC(t, server.Addr(), mode)}
 				time.Sleep(time.Second)
 				broken := time.Now()
 				require.NoError(t, f.breaks(server))
@@ -105,6 +106,7 @@ func judge(t *testing.T, l *load, mode httplimit.FailureMode, broken, mended, ba
 			assert.Greater(t, granted, most/4, "key %s in %v", key, down)
 		}
 	}
-	t.Logf("%d requests, %d in the outage, %d of them slow, down after %v, up after %v, local grants %v", len(decisions), during, slow,
+	t.Logf("%d requests, %d in the outage, %d of them slow, down after %v, up after %v, local grants %v",
+		len(decisions), during, slow,
 		l.changes[0].at.Sub(broken).Round(time.Millisecond), back.Sub(mended).Round(time.Millisecond), local)
 }

@@ -49,7 +49,8 @@ func TestHungAndCancelled(t *testing.T) {
 			wg.Go(func() {
 				for time.Now().Before(end) {
 					n := int64(1 + rand.IntN(5))
-					ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rand.IntN(100000))*time.Microsecond)
+					ctx, cancel := context.WithTimeout(context.Background(),
+						time.Duration(rand.IntN(100000))*time.Microsecond)
 					var ok bool
 					var err error
 					switch rand.IntN(4) {

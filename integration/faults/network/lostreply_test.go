@@ -37,7 +37,8 @@ func TestLostReplies(t *testing.T) {
 					_, err := limiter.AvailablePermits(t.Context())
 					return err == nil
 				}
-				require.Eventually(t, answers, 2*givenUp, 10*time.Millisecond, "the connections of the case before are replaced")
+				require.Eventually(t, answers, 2*givenUp, 10*time.Millisecond,
+					"the connections of the case before are replaced")
 				before, _ := l.acquires.calls()
 				cure := l.poison(t, "timeout", "downstream", `"timeout": 0`)
 

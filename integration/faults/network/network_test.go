@@ -120,7 +120,8 @@ func newLink(t *testing.T, connections int) *link {
 // its settings.
 func (l *link) poison(t *testing.T, toxic, way, attributes string) (cure func()) {
 	t.Helper()
-	text := fmt.Sprintf(`{"name": "%s %s", "type": %q, "stream": %q, "attributes": {%s}}`, toxic, way, toxic, way, attributes)
+	text := fmt.Sprintf(`{"name": "%s %s", "type": %q, "stream": %q, "attributes": {%s}}`, toxic, way, toxic, way,
+		attributes)
 	added, err := l.proxy.Toxics.AddToxicJson(strings.NewReader(text))
 	require.NoError(t, err)
 	return func() {
@@ -140,7 +141,8 @@ func classify(err error) string {
 	case !strings.Contains(err.Error(), name):
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "refused"
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, net.ErrClosed):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err,
+		syscall.EPIPE), errors.Is(err, net.ErrClosed):
 		return "cut"
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return "no answer"
@@ -252,7 +254,8 @@ func (l *link) end(t *testing.T, run string) map[string]int64 {
 func (l *link) newest(t *testing.T) (time.Time, bool) {
 	t.Helper()
 	b := l.past.B()
-	grants, err := l.past.Do(context.Background(), b.Zrevrange().Key("{"+name+"}:permits").Start(0).Stop(0).Withscores().Build()).AsZScores()
+	grants, err := l.past.Do(context.Background(),
+		b.Zrevrange().Key("{"+name+"}:permits").Start(0).Stop(0).Withscores().Build()).AsZScores()
 	require.NoError(t, err)
 	if len(grants) == 0 {
 		return time.Time{}, false

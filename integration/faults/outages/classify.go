@@ -58,7 +58,8 @@ func Kind(err error, name string) string {
 		}
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return refused
-	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed),
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF), errors.Is(err,
+		net.ErrClosed),
 		errors.Is(err, rueidis.ErrClosing):
 		return cut
 	case errors.Is(err, rueidis.ErrNoSlot):

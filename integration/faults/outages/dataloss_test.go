@@ -26,7 +26,8 @@ func TestRestartThatLostTheData(t *testing.T) {
 	load.Run(200 * time.Millisecond)
 	load.SetRate()
 	outcome := load.Recover()
-	outcome.Require(Most{notInitialized: outcome.oftenBy(pause), refused: outcome.oftenBy(pause), cut: outcome.onceEach()})
+	outcome.Require(Most{notInitialized: outcome.oftenBy(pause), refused: outcome.oftenBy(pause),
+		cut: outcome.onceEach()})
 	require.LessOrEqual(t, ledger.Worst(outcome.grants, Interval).Permits, int64(2*Rate))
 	require.Positive(t, outcome.goBooks.Errors()[notInitialized], "nobody noticed the loss")
 }

@@ -170,7 +170,8 @@ func (l *Load) AwaitGrants(after time.Time) {
 		books *ledger.Ledger
 	}{{"Go", l.goBooks}, {"Java", l.javaBooks}} {
 		for !grantedAfter(side.books.Grants(), after) {
-			require.True(l.t, time.Now().Before(ended), "no grant for %s since %v; its errors: %v", side.name, after, side.books.Errors())
+			require.True(l.t, time.Now().Before(ended), "no grant for %s since %v; its errors: %v", side.name, after,
+				side.books.Errors())
 			time.Sleep(20 * time.Millisecond)
 		}
 	}

@@ -20,5 +20,6 @@ func TestManualFailover(t *testing.T) {
 	command(t, replica, "CLUSTER", "FAILOVER")
 	awaitMaster(t, cluster, slot, replica)
 	outcome := load.Recover()
-	outcome.Require(Most{"CLUSTERDOWN": outcome.once(), "READONLY": outcome.once(), cut: outcome.onceEach(), deadline: outcome.once()})
+	outcome.Require(Most{"CLUSTERDOWN": outcome.once(), "READONLY": outcome.once(), cut: outcome.onceEach(),
+		deadline: outcome.once()})
 }

@@ -49,8 +49,9 @@ func TestEveryCallInAnOutage(t *testing.T) {
 		goesOn  time.Duration // how long something may go on after the last caller
 		options []rratelimiter.Option
 	}{
-		"killed":                         {(*servers.Server).Kill, (*servers.Server).Restart, time.Second, nil},
-		"killed, denials are remembered": {(*servers.Server).Kill, (*servers.Server).Restart, time.Second, []rratelimiter.Option{rratelimiter.WithDenialCache(time.Hour)}},
+		"killed": {(*servers.Server).Kill, (*servers.Server).Restart, time.Second, nil},
+		"killed, denials are remembered": {(*servers.Server).Kill, (*servers.Server).Restart, time.Second,
+			[]rratelimiter.Option{rratelimiter.WithDenialCache(time.Hour)}},
 		// What was sent is given up with its connection.
 		"hung": {(*servers.Server).Pause, (*servers.Server).Resume, answersWithin, nil},
 	} {
@@ -78,7 +79,8 @@ func TestEveryCallInAnOutage(t *testing.T) {
 					time.AfterFunc(impatience, cancel)
 					return ctx, cancel
 				})
-				outage.call(call, "no end", func() (context.Context, context.CancelFunc) { return context.Background(), func() {} })
+				outage.call(call, "no end",
+					func() (context.Context, context.CancelFunc) { return context.Background(), func() {} })
 			}
 			outage.await(t)
 			left := leaks.AboveClients(idle, test.goesOn)
@@ -88,7 +90,8 @@ func TestEveryCallInAnOutage(t *testing.T) {
 			}
 			require.NoError(t, test.mend(server))
 
-			t.Logf("%d calls; those whose context ended came back up to %v later, the others took up to %v", outage.made,
+			t.Logf("%d calls; those whose context ended came back up to %v later, the others took up to %v",
+				outage.made,
 				outage.latest.Round(time.Millisecond), outage.longest.Round(time.Millisecond))
 			require.Empty(t, outage.wrong)
 			require.Less(t, outage.latest, late, "a call outlived its context")

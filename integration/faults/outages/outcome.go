@@ -71,7 +71,8 @@ func (o *Outcome) RequireCalm(most Most) {
 	o.t.Helper()
 	require.Empty(o.t, o.goBooks.Unclassified(), "errors that a caller could not make sense of")
 	broken := func(failure ledger.Failure) bool {
-		return slices.ContainsFunc(o.faults, func(fault span) bool { return span{fault.from, fault.to.Add(settled)}.meets(failure) })
+		return slices.ContainsFunc(o.faults,
+			func(fault span) bool { return span{fault.from, fault.to.Add(settled)}.meets(failure) })
 	}
 	_, awaited := most[deadline]
 	kinds := o.goBooks.Errors()
@@ -92,16 +93,19 @@ func (o *Outcome) RequireCalm(most Most) {
 		require.LessOrEqual(o.t, n, most[kind], "errors of the kind %q", kind)
 	}
 	for _, failure := range failures {
-		require.True(o.t, broken(failure), "%q of a call from %v to %v, when nothing was broken: %v", failure.Kind, failure.Start, failure.End, o.faults)
+		require.True(o.t, broken(failure), "%q of a call from %v to %v, when nothing was broken: %v", failure.Kind,
+			failure.Start, failure.End, o.faults)
 	}
 	o.requireLoad()
 	var stood time.Duration // the longest stall that is no part of a fault
 	for _, s := range o.stalls {
-		if !slices.ContainsFunc(o.faults, func(fault span) bool { return !s.to.Before(fault.from) && !s.from.After(fault.to) }) {
+		if !slices.ContainsFunc(o.faults,
+			func(fault span) bool { return !s.to.Before(fault.from) && !s.from.After(fault.to) }) {
 			stood = max(stood, s.to.Sub(s.from))
 		}
 	}
-	require.LessOrEqual(o.t, o.latest, late+2*stood, "%d calls outlived their contexts by more than %v; a bare command took up to %v", o.lateCalls, late, stood)
+	require.LessOrEqual(o.t, o.latest, late+2*stood,
+		"%d calls outlived their contexts by more than %v; a bare command took up to %v", o.lateCalls, late, stood)
 	require.Zero(o.t, o.missing, "permits are missing one interval after the end")
 	require.True(o.t, o.allTaken, "permits were counted but not there to take")
 	require.Empty(o.t, o.left, "goroutines are left")
@@ -136,7 +140,8 @@ func (o *Outcome) requireLoad() {
 		count(o.javaBooks, &javaGrants)
 	}
 	allowed := Rate * length.Seconds() / Interval.Seconds()
-	o.t.Logf("in %v of calm: %d grants of Go, %d of Java, %.2f of the rate", length.Round(time.Millisecond), goGrants, javaGrants, float64(permits)/allowed)
+	o.t.Logf("in %v of calm: %d grants of Go, %d of Java, %.2f of the rate", length.Round(time.Millisecond), goGrants,
+		javaGrants, float64(permits)/allowed)
 	require.Greater(o.t, length, Interval, "something was broken nearly all the time")
 	require.Greater(o.t, float64(permits), allowed/3, "the load was idle")
 	require.Greater(o.t, float64(goGrants), 10*length.Seconds(), "Go was idle")
@@ -151,7 +156,8 @@ func (o *Outcome) RequireWindows() {
 	worst := ledger.Worst(o.kept, Interval)
 	require.LessOrEqual(o.t, worst.Permits, int64(Rate), "the window from %v, without what may be lost", worst.Start)
 	worst = ledger.Worst(o.grants, Interval)
-	require.LessOrEqual(o.t, worst.Permits, Rate+o.lost, "%d permits may be lost; the window from %v", o.lost, worst.Start)
+	require.LessOrEqual(o.t, worst.Permits, Rate+o.lost, "%d permits may be lost; the window from %v", o.lost,
+		worst.Start)
 }
 
 // Table sets outcomes out as a Markdown table, one row for each fault, whose runs it puts together:

@@ -69,7 +69,8 @@ func TestPolicies_RightMissingForAMoment_KeepTheLimit(t *testing.T) {
 		permits int64
 	}
 	// What an interval of the clock may see at most.
-	most := map[string]int64{"FixedWindow": 2 * rate, "aligned": 2 * rate, "Calendar": 2 * rate, "TokenBucket": 2 * rate, "LeakyBucket": 2 * rate, "SlidingWindow": rate, "SlidingLog": rate}
+	most := map[string]int64{"FixedWindow": 2 * rate, "aligned": 2 * rate, "Calendar": 2 * rate,
+		"TokenBucket": 2 * rate, "LeakyBucket": 2 * rate, "SlidingWindow": rate, "SlidingLog": rate}
 	s := newStage(t)
 	for _, command := range policyCommands(t) {
 		weak := s.without(t, command)

@@ -61,41 +61,71 @@ func calls(r rratelimiter.Rate) []call {
 	errOf := func(_ any, err error) error { return err }
 	keep := rratelimiter.KeepState()
 	return []call{
-		{name: "TryAcquire", takes: 2, do: func(ctx context.Context, l *rratelimiter.Limiter) error { return errOf(l.TryAcquire(ctx, 2)) }},
-		{name: "TryAcquire of all", takes: rate, do: func(ctx context.Context, l *rratelimiter.Limiter) error { return errOf(l.TryAcquire(ctx, rate)) }},
-		{name: "Take", takes: 2, do: func(ctx context.Context, l *rratelimiter.Limiter) error { return errOf(l.Take(ctx, 2)) }},
-		{name: "Take of all", takes: rate, do: func(ctx context.Context, l *rratelimiter.Limiter) error { return errOf(l.Take(ctx, rate)) }},
-		{name: "Acquire", takes: 1, do: func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Acquire(ctx, 1) }},
+		{name: "TryAcquire", takes: 2,
+			do: func(ctx context.Context, l *rratelimiter.Limiter) error { return errOf(l.TryAcquire(ctx, 2)) }},
+		{name: "TryAcquire of all", takes: rate,
+			do: func(ctx context.Context, l *rratelimiter.Limiter) error { return errOf(l.TryAcquire(ctx, rate)) }},
+		{name: "Take", takes: 2, do: func(ctx context.Context,
+			l *rratelimiter.Limiter) error {
+			return errOf(l.Take(ctx, 2))
+		}},
+		{name: "Take of all", takes: rate,
+			do: func(ctx context.Context, l *rratelimiter.Limiter) error { return errOf(l.Take(ctx, rate)) }},
+		{name: "Acquire", takes: 1,
+			do: func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Acquire(ctx, 1) }},
 		{name: "TryAcquireWithin", takes: 1, do: func(ctx context.Context, l *rratelimiter.Limiter) error {
 			return errOf(l.TryAcquireWithin(ctx, 1, time.Minute))
 		}},
-		{name: "Release", releases: 2, do: func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Release(ctx, 2) }},
-		{name: "Release of a grant", releases: 3, do: func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Release(ctx, 3) }},
-		{name: "Release of all", releases: rate, do: func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Release(ctx, rate) }},
-		{name: "AvailablePermits", do: func(ctx context.Context, l *rratelimiter.Limiter) error { return errOf(l.AvailablePermits(ctx)) }},
-		{name: "TrySetRate", do: func(ctx context.Context, l *rratelimiter.Limiter) error { return errOf(l.TrySetRate(ctx, r)) }},
-		{name: "SetRate", anew: true, do: func(ctx context.Context, l *rratelimiter.Limiter) error { return l.SetRate(ctx, r) }},
+		{name: "Release", releases: 2,
+			do: func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Release(ctx, 2) }},
+		{name: "Release of a grant", releases: 3,
+			do: func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Release(ctx, 3) }},
+		{name: "Release of all", releases: rate,
+			do: func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Release(ctx, rate) }},
+		{name: "AvailablePermits",
+			do: func(ctx context.Context, l *rratelimiter.Limiter) error { return errOf(l.AvailablePermits(ctx)) }},
+		{name: "TrySetRate", do: func(ctx context.Context,
+			l *rratelimiter.Limiter) error {
+			return errOf(l.TrySetRate(ctx, r))
+		}},
+		{name: "SetRate", anew: true,
+			do: func(ctx context.Context, l *rratelimiter.Limiter) error { return l.SetRate(ctx, r) }},
 		{name: "SetRate lower", do: func(ctx context.Context, l *rratelimiter.Limiter) error {
 			return l.SetRate(ctx, rateOf(rate-2, r), keep)
 		}},
 		{name: "SetRate higher", do: func(ctx context.Context, l *rratelimiter.Limiter) error {
 			return l.SetRate(ctx, rateOf(rate+5, r), keep)
 		}},
-		{name: "UpdateRate", do: func(ctx context.Context, l *rratelimiter.Limiter) error { return errOf(l.UpdateRate(ctx, r, keep)) }},
+		{name: "UpdateRate", do: func(ctx context.Context,
+			l *rratelimiter.Limiter) error {
+			return errOf(l.UpdateRate(ctx, r, keep))
+		}},
 		{name: "UpdateRate with a keep-alive", do: func(ctx context.Context, l *rratelimiter.Limiter) error {
 			r.KeepAlive = 3 * interval
 			return errOf(l.UpdateRate(ctx, r, keep))
 		}},
-		{name: "Expire", do: func(ctx context.Context, l *rratelimiter.Limiter) error { return errOf(l.Expire(ctx, 2*interval)) }},
+		{name: "Expire", do: func(ctx context.Context,
+			l *rratelimiter.Limiter) error {
+			return errOf(l.Expire(ctx, 2*interval))
+		}},
 		{name: "ExpireAt", do: func(ctx context.Context, l *rratelimiter.Limiter) error {
 			return errOf(l.ExpireAt(ctx, time.Now().Add(2*interval)))
 		}},
-		{name: "ClearExpire", do: func(ctx context.Context, l *rratelimiter.Limiter) error { return errOf(l.ClearExpire(ctx)) }},
-		{name: "ExpireTime", do: func(ctx context.Context, l *rratelimiter.Limiter) error { return errOf(l.ExpireTime(ctx)) }},
+		{name: "ClearExpire", do: func(ctx context.Context,
+			l *rratelimiter.Limiter) error {
+			return errOf(l.ClearExpire(ctx))
+		}},
+		{name: "ExpireTime", do: func(ctx context.Context,
+			l *rratelimiter.Limiter) error {
+			return errOf(l.ExpireTime(ctx))
+		}},
 		{name: "Copy", do: func(ctx context.Context, l *rratelimiter.Limiter) error {
 			return errOf(l.Copy(ctx, "other", rratelimiter.Replace()))
 		}},
-		{name: "Rename", do: func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Rename(ctx, "other") }},
+		{name: "Rename", do: func(ctx context.Context,
+			l *rratelimiter.Limiter) error {
+			return l.Rename(ctx, "other")
+		}},
 	}
 }
 
@@ -191,7 +221,8 @@ func (s *stage) check(t *testing.T, c call, taken int64, about string) {
 		most = permits
 	}
 	require.LessOrEqual(t, free, max(0, min(permits, most)), "%s: more is free than can be", about)
-	require.GreaterOrEqual(t, free, permits-taken-c.takes-c.releases-max(0, rate-permits), "%s: permits are lost", about)
+	require.GreaterOrEqual(t, free, permits-taken-c.takes-c.releases-max(0, rate-permits), "%s: permits are lost",
+		about)
 	require.Zero(t, other, "%s: the other limiter, of %d", about, otherRate)
 
 	// The load goes on, so that the set is never empty.

@@ -52,7 +52,8 @@ func (s *stage) without(t *testing.T, command string) *rratelimiter.Client {
 
 // The states in which a call finds the limiter: 3 and 2 permits are taken, or 4 more that have
 // expired. Of the 5, Redisson may have released 4, or 2 more may have been lost.
-var states = []string{"taken", "left", "all left", "no value", "no value, left", released, "released, left", lost, "lost, left"}
+var states = []string{"taken", "left", "all left", "no value", "no value, left", released, "released, left", lost,
+	"lost, left"}
 
 const (
 	released = "released"

@@ -25,10 +25,12 @@ import (
 const name = "limiter"
 
 // exhausted opens a limiter whose permits are taken for an hour, and lets the Client remember that.
-func exhausted(t *testing.T, redis rueidis.Client, maxAge time.Duration, rateType rratelimiter.RateType) *rratelimiter.Limiter {
+func exhausted(t *testing.T, redis rueidis.Client, maxAge time.Duration,
+	rateType rratelimiter.RateType) *rratelimiter.Limiter {
 	t.Helper()
 	limiter := rratelimiter.New(redis, rratelimiter.WithDenialCache(maxAge)).Limiter(name)
-	require.NoError(t, limiter.SetRate(t.Context(), rratelimiter.Rate{Type: rateType, Permits: 10, Interval: time.Hour}))
+	require.NoError(t, limiter.SetRate(t.Context(),
+		rratelimiter.Rate{Type: rateType, Permits: 10, Interval: time.Hour}))
 	allowed, err := limiter.TryAcquire(t.Context(), 10)
 	require.NoError(t, err)
 	require.True(t, allowed)
@@ -57,10 +59,11 @@ func TestDenialCache_ChangeByAnotherClient_SeenAfterMaxAge(t *testing.T) {
 		"setRate": {rratelimiter.Overall, func(ctx context.Context, other *rratelimiter.Limiter) error {
 			return other.SetRate(ctx, rate)
 		}},
-		"updateRate of a PER_CLIENT limiter": {rratelimiter.PerClient, func(ctx context.Context, other *rratelimiter.Limiter) error {
-			_, err := other.UpdateRate(ctx, rate)
-			return err
-		}},
+		"updateRate of a PER_CLIENT limiter": {rratelimiter.PerClient,
+			func(ctx context.Context, other *rratelimiter.Limiter) error {
+				_, err := other.UpdateRate(ctx, rate)
+				return err
+			}},
 	} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
@@ -137,7 +140,8 @@ func denyAll(t *testing.T, limiter *rratelimiter.Limiter) {
 				began := time.Now()
 				decision, err := limiter.Take(ctx, 1)
 				took := int64(time.Since(began))
-				for before := longest.Load(); took > before && !longest.CompareAndSwap(before, took); before = longest.Load() {
+				for before := longest.Load(); took > before && !longest.CompareAndSwap(before,
+					took); before = longest.Load() {
 				}
 				assert.NoError(t, err)
 				assert.False(t, decision.Allowed)
@@ -172,7 +176,8 @@ func TestDenialCache_SlotMoves_SendsNoOtherCommands(t *testing.T) {
 	number := strconv.Itoa(slot)
 	do(t, to, "CLUSTER", "SETSLOT", number, "IMPORTING", text(t, from, "CLUSTER", "MYID"))
 	do(t, from, "CLUSTER", "SETSLOT", number, "MIGRATING", text(t, to, "CLUSTER", "MYID"))
-	do(t, from, "MIGRATE", "127.0.0.1", strconv.Itoa(to.Port()), "", "0", "5000", "KEYS", name, "{"+name+"}:value", "{"+name+"}:permits")
+	do(t, from, "MIGRATE", "127.0.0.1", strconv.Itoa(to.Port()), "", "0", "5000", "KEYS", name, "{"+name+"}:value",
+		"{"+name+"}:permits")
 
 	sent := func() (n int64) {
 		for _, node := range cluster.Nodes() {

@@ -103,7 +103,8 @@ func TestNothingIsGrantedTwiceAroundTheEnd(t *testing.T) {
 		slots <- i
 		done.Go(func() {
 			defer func() { <-slots }()
-			l := &life{redis: redis, name: fmt.Sprint("life ", i), random: rand.New(rand.NewPCG(seed, uint64(i))), perClient: i%2 == 1}
+			l := &life{redis: redis, name: fmt.Sprint("life ", i), random: rand.New(rand.NewPCG(seed, uint64(i))),
+				perClient: i%2 == 1}
 			for j, c := range clients {
 				name := c.Limiter(l.name)
 				l.users[j] = &user{l: name, keys: state.KeysOf(l.name, c.ID())}
@@ -135,7 +136,8 @@ func (l *life) over() string {
 		granted += u.granted
 		released += u.released
 		if l.perClient && u.granted > rate+u.released {
-			return fmt.Sprintf("%d were granted to a client of a rate of %d, and %d released", u.granted, rate, u.released)
+			return fmt.Sprintf("%d were granted to a client of a rate of %d, and %d released", u.granted, rate,
+				u.released)
 		}
 	}
 	if !l.perClient && granted > rate+released {
@@ -147,7 +149,8 @@ func (l *life) over() string {
 // live makes a limiter that has 5 to 50 ms to live, and uses it until it has ended.
 func (l *life) live(ctx context.Context, keptAlive bool) error {
 	span := time.Duration(5+l.random.IntN(46)) * time.Millisecond
-	config := []string{l.name, "rate", fmt.Sprint(rate), "interval", fmt.Sprint(interval.Milliseconds()), "type", "0", "keepAliveTime", "0"}
+	config := []string{l.name, "rate", fmt.Sprint(rate), "interval", fmt.Sprint(interval.Milliseconds()), "type", "0",
+		"keepAliveTime", "0"}
 	if l.perClient {
 		config[6] = "1"
 	}
@@ -229,7 +232,8 @@ func (l *life) call(ctx context.Context) error {
 		return err
 	case choice < 84:
 		took, err := redisson.Exec(ctx, l.redis, l.java[:], []string{
-			fmt.Sprint(time.Now().UnixMilli()), fmt.Sprint(n), fmt.Sprintf("\x10%016x%c\x00\x00\x00", l.random.Uint64(), n),
+			fmt.Sprint(time.Now().UnixMilli()), fmt.Sprint(n), fmt.Sprintf("\x10%016x%c\x00\x00\x00", l.random.Uint64(),
+				n),
 		}).AsInt64()
 		if took == 1 {
 			l.byJava += n

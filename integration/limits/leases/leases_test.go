@@ -64,5 +64,6 @@ for i = 1, #grants do
   sum = sum + a + b * 256 + c * 65536 + d * 16777216
 end
 return sum`
-	return redis.Do(ctx, redis.B().Eval().Script(script).Numkeys(2).Key(name+":value", name+":permits").Build()).AsInt64()
+	return redis.Do(ctx, redis.B().Eval().Script(script).Numkeys(2).Key(name+":value",
+		name+":permits").Build()).AsInt64()
 }

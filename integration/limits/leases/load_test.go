@@ -121,7 +121,9 @@ func (l *load) bursts(leased *rratelimiter.Limiter, random *rand.Rand) {
 func (l *load) javaBursts() {
 	for !l.stopped() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		got, err := l.java.Crowd(ctx, oracle.Crowd{Threads: 4, Permits: 1, AcquireTimeout: 10 * time.Millisecond, Duration: 200 * time.Millisecond})
+		got, err := l.java.Crowd(ctx,
+			oracle.Crowd{Threads: 4, Permits: 1, AcquireTimeout: 10 * time.Millisecond,
+				Duration: 200 * time.Millisecond})
 		cancel()
 		if err != nil {
 			l.t.Errorf("the Java side has ended: %v", err)
@@ -183,7 +185,8 @@ func (l *load) judge() {
 	}
 	l.t.Logf("%d grants of Go, %d of them from memory, %d of Java; the fullest window held %d of %d, %d permits may have been lost; %d balances, %d errors",
 		len(l.goBooks.Grants()), leased, len(l.javas.Grants()), worst.Permits, rate, lost, l.balances, len(l.goBooks.Failures()))
-	require.LessOrEqual(l.t, worstKept.Permits, int64(rate), "the window from %v, without what may be lost", worstKept.Start)
+	require.LessOrEqual(l.t, worstKept.Permits, int64(rate), "the window from %v, without what may be lost",
+		worstKept.Start)
 	require.LessOrEqual(l.t, worst.Permits, rate+lost, "the window from %v", worst.Start)
 	require.Greater(l.t, leased, 1000, "so few grants came from memory that this has shown nothing")
 	require.NotEmpty(l.t, l.javas.Grants())
@@ -191,10 +194,12 @@ func (l *load) judge() {
 	require.Positive(l.t, l.balances)
 	late := 0
 	for _, f := range l.goBooks.Failures() {
-		if slices.ContainsFunc(l.broken, func(s ledger.Failure) bool { return !f.Start.After(s.End) && !f.End.Before(s.Start) }) {
+		if slices.ContainsFunc(l.broken,
+			func(s ledger.Failure) bool { return !f.Start.After(s.End) && !f.End.Before(s.Start) }) {
 			continue
 		}
-		require.True(l.t, strings.HasSuffix(f.Kind, context.DeadlineExceeded.Error()), "a call failed while nothing was broken: %+v", f)
+		require.True(l.t, strings.HasSuffix(f.Kind, context.DeadlineExceeded.Error()),
+			"a call failed while nothing was broken: %+v", f)
 		late++
 	}
 	require.LessOrEqual(l.t, late, len(l.goBooks.Grants())/100, "calls whose deadline passed while nothing was broken")

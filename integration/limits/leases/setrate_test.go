@@ -21,7 +21,8 @@ func TestJavaSetsTheRate(t *testing.T) {
 	java := oracle.Start(t, "4.7.0", outages.OnSingle(server).Redisson).Limiter(name)
 	for _, keep := range []bool{false, true} {
 		l := setRate(t, redis, rratelimiter.Rate{Permits: before, Interval: interval})
-		p := startMember(t, task{Addr: server.Addr(), Lease: lease, End: time.Now().Add(2 * interval), Often: 20, Pause: time.Millisecond, Warm: 1000})
+		p := startMember(t, task{Addr: server.Addr(), Lease: lease, End: time.Now().Add(2 * interval), Often: 20,
+			Pause: time.Millisecond, Warm: 1000})
 		asked := time.Now()
 		require.NoError(t, java.SetRateArgs(t.Context(), oracle.Rate{Permits: after, Interval: interval}, keep))
 		set := time.Now()

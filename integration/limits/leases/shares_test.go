@@ -31,7 +31,8 @@ func TestLease_BusyBesideIdle_BusyGetsTheRate(t *testing.T) {
 // Two processes that want more than the rate get similar shares. Intervals count in which the
 // machine ran both.
 func TestLease_EqualDemand_SimilarShares(t *testing.T) {
-	for name, demand := range map[string]task{"without pauses": busy, "three times the rate": {Often: 12, Pause: time.Millisecond}} {
+	for name, demand := range map[string]task{"without pauses": busy,
+		"three times the rate": {Often: 12, Pause: time.Millisecond}} {
 		t.Run(name, func(t *testing.T) {
 			granted := shares(t, 100*time.Millisecond, demand, demand)
 			t.Logf("granted in each interval: %v and %v", granted[0], granted[1])
@@ -58,7 +59,8 @@ func shares(t *testing.T, interval time.Duration, tasks ...task) (granted [][]in
 	t.Helper()
 	const duration = 3 * time.Second
 	server := servers.Single(t)
-	setRate(t, servers.Connect(t, single(server.Addr())), rratelimiter.Rate{Permits: permitsIn(interval), Interval: interval})
+	setRate(t, servers.Connect(t, single(server.Addr())),
+		rratelimiter.Rate{Permits: permitsIn(interval), Interval: interval})
 	begin := time.Now().Add(500 * time.Millisecond)
 	end := begin.Add(duration)
 	var members []*process

@@ -24,7 +24,8 @@ func TestAStoppedProcessUsesNoLeaseAfterItsEnd(t *testing.T) {
 		stopped *= time.Millisecond
 		t.Run(fmt.Sprint(stopped), func(t *testing.T) {
 			l := setRate(t, redis, rratelimiter.Rate{Permits: 100_000_000, Interval: time.Minute})
-			p := startMember(t, task{Addr: server.Addr(), Lease: leased, End: time.Now().Add(20 * time.Second), Often: 50, Pause: time.Millisecond, Warm: 10_000})
+			p := startMember(t, task{Addr: server.Addr(), Lease: leased, End: time.Now().Add(20 * time.Second),
+				Often: 50, Pause: time.Millisecond, Warm: 10_000})
 			require.NoError(t, p.cmd.Process.Signal(syscall.SIGSTOP))
 			stop := time.Now()
 			_, err := l.Delete(t.Context())
@@ -59,7 +60,8 @@ func TestAKilledProcessLosesItsLeaseForAnInterval(t *testing.T) {
 	redis := servers.Connect(t, single(server.Addr()))
 	for range 3 {
 		l := setRate(t, redis, rratelimiter.Rate{Permits: 1_000_000, Interval: interval})
-		p := startMember(t, task{Addr: server.Addr(), Lease: lease, End: time.Now().Add(10 * time.Second), Often: 50, Pause: time.Millisecond, Warm: 1000})
+		p := startMember(t, task{Addr: server.Addr(), Lease: lease, End: time.Now().Add(10 * time.Second), Often: 50,
+			Pause: time.Millisecond, Warm: 1000})
 		require.NoError(t, p.cmd.Process.Kill())
 		require.Error(t, p.cmd.Wait())
 		killed := time.Now()

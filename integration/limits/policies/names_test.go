@@ -31,7 +31,8 @@ func TestNamesOfATokenBucket(t *testing.T) {
 		assert.True(t, d.Allowed)
 	}
 	take("none", time.Minute) // the script is loaded
-	require.NoError(t, limit.New(client, "none", limit.TokenBucket{Capacity: 10, Refill: 1, Interval: time.Minute}).Reset(ctx))
+	require.NoError(t, limit.New(client, "none",
+		limit.TokenBucket{Capacity: 10, Refill: 1, Interval: time.Minute}).Reset(ctx))
 	before := server.Memory(t)
 
 	// Full again once all have been used, and measured.
@@ -47,7 +48,8 @@ func TestNamesOfATokenBucket(t *testing.T) {
 	}
 	callers.Wait()
 	took := time.Since(began)
-	require.Less(t, took, full, "the first are full again before the last one is used: this machine is too slow for so many")
+	require.Less(t, took, full,
+		"the first are full again before the last one is used: this machine is too slow for so many")
 	require.EqualValues(t, names, server.Keys(t))
 	each := float64(server.Memory(t)-before) / float64(names)
 	t.Logf("%d names, used in %v: %.1f bytes each in Redis", names, took.Round(time.Millisecond), each)

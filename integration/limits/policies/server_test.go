@@ -23,23 +23,27 @@ import (
 func TestAServerAnswersAsTheOneInMemory(t *testing.T) {
 	const hour = time.Hour
 	for name, policies := range map[string][]limit.Policy{
-		"FixedWindow":            {limit.FixedWindow{Permits: 10, Interval: hour}},
-		"FixedWindow, aligned":   {limit.FixedWindow{Permits: 10, Interval: hour, Aligned: true}},
-		"Calendar":               {limit.Calendar{Permits: 10, Unit: limit.Day}},
-		"SlidingWindow":          {limit.SlidingWindow{Permits: 10, Interval: hour}},
-		"SlidingLog":             {limit.SlidingLog{Permits: 10, Interval: hour}},
-		"SlidingLog, many":       {limit.SlidingLog{Permits: 2000, Interval: hour}},
-		"TokenBucket":            {limit.TokenBucket{Capacity: 20, Refill: 7, Interval: hour}},
-		"LeakyBucket":            {limit.LeakyBucket{Capacity: 20, Leak: 7, Interval: hour}},
-		"Smooth":                 {limit.Smooth{Permits: 7, Interval: hour, Burst: hour}},
-		"Smooth, warming up":     {limit.Smooth{Permits: 7, Interval: hour, WarmUp: 3 * hour}},
-		"two windows, a bucket":  {limit.FixedWindow{Permits: 5, Interval: hour}, limit.FixedWindow{Permits: 20, Interval: 7 * hour}, limit.TokenBucket{Capacity: 20, Refill: 4, Interval: hour}},
-		"a log, cells, a smooth": {limit.SlidingLog{Permits: 9, Interval: hour}, limit.SlidingWindow{Permits: 12, Interval: 2 * hour}, limit.Smooth{Permits: 9, Interval: hour}},
+		"FixedWindow":          {limit.FixedWindow{Permits: 10, Interval: hour}},
+		"FixedWindow, aligned": {limit.FixedWindow{Permits: 10, Interval: hour, Aligned: true}},
+		"Calendar":             {limit.Calendar{Permits: 10, Unit: limit.Day}},
+		"SlidingWindow":        {limit.SlidingWindow{Permits: 10, Interval: hour}},
+		"SlidingLog":           {limit.SlidingLog{Permits: 10, Interval: hour}},
+		"SlidingLog, many":     {limit.SlidingLog{Permits: 2000, Interval: hour}},
+		"TokenBucket":          {limit.TokenBucket{Capacity: 20, Refill: 7, Interval: hour}},
+		"LeakyBucket":          {limit.LeakyBucket{Capacity: 20, Leak: 7, Interval: hour}},
+		"Smooth":               {limit.Smooth{Permits: 7, Interval: hour, Burst: hour}},
+		"Smooth, warming up":   {limit.Smooth{Permits: 7, Interval: hour, WarmUp: 3 * hour}},
+		"two windows, a bucket": {limit.FixedWindow{Permits: 5, Interval: hour},
+			limit.FixedWindow{Permits: 20, Interval: 7 * hour}, limit.TokenBucket{Capacity: 20, Refill: 4,
+				Interval: hour}},
+		"a log, cells, a smooth": {limit.SlidingLog{Permits: 9, Interval: hour},
+			limit.SlidingWindow{Permits: 12, Interval: 2 * hour}, limit.Smooth{Permits: 9, Interval: hour}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			memory := miniredis.RunT(t)
-			conn := servers.Connect(t, rueidis.ClientOption{InitAddress: []string{memory.Addr()}, DisableCache: true, ForceSingleClient: true})
+			conn := servers.Connect(t,
+				rueidis.ClientOption{InitAddress: []string{memory.Addr()}, DisableCache: true, ForceSingleClient: true})
 			other := rratelimiter.New(conn, rratelimiter.WithClock(func() time.Time { return b.now }))
 			real, reference := limit.New(b.client, "name", policies...), limit.New(other, "name", policies...)
 			random := rand.New(rand.NewPCG(7, 8))
@@ -124,12 +128,15 @@ func TestMostPoliciesOnAServer(t *testing.T) {
 func TestKeysExpireOnAServer(t *testing.T) {
 	server := servers.Single(t)
 	conn := servers.Connect(t, rueidis.ClientOption{InitAddress: []string{server.Addr()}})
-	for name, client := range map[string]*rratelimiter.Client{"host": rratelimiter.New(conn), "server": rratelimiter.New(conn, rratelimiter.WithServerTime())} {
+	for name, client := range map[string]*rratelimiter.Client{"host": rratelimiter.New(conn),
+		"server": rratelimiter.New(conn, rratelimiter.WithServerTime())} {
 		const d = 300 * time.Millisecond
 		var last time.Time
 		for i, p := range []limit.Policy{
-			limit.FixedWindow{Permits: 3, Interval: d}, limit.SlidingWindow{Permits: 3, Interval: d}, limit.SlidingLog{Permits: 3, Interval: d},
-			limit.TokenBucket{Capacity: 3, Refill: 3, Interval: d}, limit.LeakyBucket{Capacity: 3, Leak: 3, Interval: d},
+			limit.FixedWindow{Permits: 3, Interval: d}, limit.SlidingWindow{Permits: 3,
+				Interval: d}, limit.SlidingLog{Permits: 3, Interval: d},
+			limit.TokenBucket{Capacity: 3, Refill: 3, Interval: d}, limit.LeakyBucket{Capacity: 3, Leak: 3,
+				Interval: d},
 			limit.Smooth{Permits: 3, Interval: d, Burst: d},
 		} {
 			decision, err := limit.New(client, fmt.Sprint(name, i), p).Take(t.Context(), 3)
@@ -155,7 +162,8 @@ func TestOnACluster(t *testing.T) {
 	conn := servers.Connect(t, rueidis.ClientOption{InitAddress: cluster.Addrs()})
 	client := rratelimiter.New(conn)
 	ctx := t.Context()
-	window, bucket := limit.FixedWindow{Permits: 10, Interval: time.Hour}, limit.TokenBucket{Capacity: 5, Refill: 1, Interval: time.Hour}
+	window, bucket := limit.FixedWindow{Permits: 10, Interval: time.Hour}, limit.TokenBucket{Capacity: 5, Refill: 1,
+		Interval: time.Hour}
 	for i := range 30 {
 		l := limit.New(client, fmt.Sprint("user:", i), window, bucket)
 		d, err := l.Take(ctx, 2)

@@ -35,7 +35,8 @@ const slow = 2 * time.Millisecond
 // rounds decides. The delay of the other name is a median, compared with as many idle goroutines.
 // So is the time that the cancelled need.
 func TestAHundredThousandWaiters(t *testing.T) {
-	server := servers.Single(t, "--slowlog-log-slower-than", strconv.FormatInt(slow.Microseconds(), 10), "--slowlog-max-len", "100000")
+	server := servers.Single(t, "--slowlog-log-slower-than", strconv.FormatInt(slow.Microseconds(), 10),
+		"--slowlog-max-len", "100000")
 	c := connect(t, server)
 	other := c.Limiter("other")
 	require.NoError(t, other.SetRate(t.Context(), rratelimiter.Rate{Permits: 1_000_000_000, Interval: time.Hour}))
@@ -82,7 +83,8 @@ func TestAHundredThousandWaiters(t *testing.T) {
 		return of[int(share*float64(len(of)-1))].Round(time.Microsecond)
 	}
 	t.Logf("%d of %d stood to the end; %d script calls for them, the slowest %v in the quietest of %d rounds and %v in the loudest (0s: below %v)\nanother name: %v at the median and %v at p99, %v and %v without the crowd\nall cancelled returned after %v, they had been woken after %v",
-		standing, many, calls, slowest[0], rounds, slowest[rounds-1], slow, at(crowded, 0.5), at(crowded, 0.99), at(alone, 0.5), at(alone, 0.99),
+		standing, many, calls, slowest[0], rounds, slowest[rounds-1], slow, at(crowded, 0.5), at(crowded,
+			0.99), at(alone, 0.5), at(alone, 0.99),
 		took.Round(time.Millisecond), idlersTook.Round(time.Millisecond))
 	require.Empty(t, crowd.wrong())
 	require.Greater(t, standing, many/4, "hardly anybody stood there")
@@ -116,7 +118,8 @@ func TestAHundredThousandAbandonedCalls(t *testing.T) {
 	more, goroutines := leaks.Heap()-held, leaks.ClientsNow()-idle
 	require.NoError(t, server.Resume())
 
-	t.Logf("%d calls returned %v after they were cancelled and left %d bytes, %.1f for each, and %d goroutines", many, took.Round(time.Millisecond), more, float64(more)/many, goroutines)
+	t.Logf("%d calls returned %v after they were cancelled and left %d bytes, %.1f for each, and %d goroutines", many,
+		took.Round(time.Millisecond), more, float64(more)/many, goroutines)
 	require.Empty(t, crowd.wrong())
 	require.EqualValues(t, many, crowd.failed.Load(), "the server answered")
 	require.Less(t, more, int64(mostHeld))
@@ -131,7 +134,9 @@ func TestAHundredThousandAbandonedCalls(t *testing.T) {
 // does not end.
 func connect(t *testing.T, server *servers.Server) *rratelimiter.Client {
 	t.Helper()
-	client := servers.Connect(t, rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true, ConnWriteTimeout: time.Minute})
+	client := servers.Connect(t,
+		rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true,
+			ConnWriteTimeout: time.Minute})
 	return rratelimiter.New(client)
 }
 

@@ -39,9 +39,11 @@ func TestManyNamesLeaveNothing(t *testing.T) {
 	begun = time.Now()
 	open(t, c, "user", count, keepAlive)
 	took := time.Since(begun)
-	require.Equal(t, int64(3*count), server.Keys(t), "a configuration, a value and a set each; %v had passed of %v", took, keepAlive)
+	require.Equal(t, int64(3*count), server.Keys(t), "a configuration, a value and a set each; %v had passed of %v",
+		took, keepAlive)
 	redisAfter, heapAfter := server.Memory(t), leaks.Heap()
-	require.Zero(t, leaks.OfLimiters(time.Second), "no goroutine is kept for a name: those of the last calls end in a moment")
+	require.Zero(t, leaks.OfLimiters(time.Second),
+		"no goroutine is kept for a name: those of the last calls end in a moment")
 
 	gone := time.Now()
 	require.Eventually(t, func() bool {

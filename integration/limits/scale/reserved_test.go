@@ -60,7 +60,8 @@ func reserver(spec string) error {
 	if err != nil {
 		return err
 	}
-	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true, DisableCache: true})
+	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true,
+		DisableCache: true})
 	if err != nil {
 		return err
 	}

@@ -85,9 +85,11 @@ func TestCrowdOfImpatientCallers(t *testing.T) {
 
 	require.Zero(t, figures.Missing)
 	require.LessOrEqual(t, figures.Worst, figures.Rate)
-	require.EqualValues(t, rate, seen.Worst, "the most permits that counted at once, at %v; less: the limiter was never short of them, so this has shown nothing", seen.When)
+	require.EqualValues(t, rate, seen.Worst,
+		"the most permits that counted at once, at %v; less: the limiter was never short of them, so this has shown nothing", seen.When)
 	require.Zero(t, seen.Unknown)
-	require.LessOrEqual(t, seen.Permits, most, "Redis granted more than the windows from its first grant to its last allow")
+	require.LessOrEqual(t, seen.Permits, most,
+		"Redis granted more than the windows from its first grant to its last allow")
 	require.LessOrEqual(t, booked, seen.Permits, "callers were granted permits that Redis does not count")
 	require.LessOrEqual(t, used, wanted, "more than the windows allow")
 	require.Greater(t, share, 0.6*could, "permits were there that nobody got, though thousands wanted them")
@@ -130,7 +132,8 @@ func machine() (stalled func() (most, all time.Duration)) {
 
 // crowd lets the callers loose for a while and gives their books, and by how much each call was
 // late.
-func crowd(t *testing.T, limiter *rratelimiter.Limiter, callers int, length time.Duration) (*ledger.Ledger, []time.Duration) {
+func crowd(t *testing.T, limiter *rratelimiter.Limiter, callers int, length time.Duration) (*ledger.Ledger,
+	[]time.Duration) {
 	t.Helper()
 	require.NoError(t, limiter.SetRate(t.Context(), rratelimiter.Rate{Permits: rate, Interval: interval}))
 	books, late := ledger.New(classify), make([][]time.Duration, callers)

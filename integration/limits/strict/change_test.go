@@ -36,8 +36,10 @@ func TestAPolicyChangesWhileAllTake(t *testing.T) {
 			waiting, func(n int64) limit.Policy { return limit.FixedWindow{Permits: n, Interval: interval, Aligned: true} },
 			func(grants []grant) float64 { return float64(inWindows(grants, interval, true)) }, false,
 		},
-		"SlidingWindow": {waiting, func(n int64) limit.Policy { return limit.SlidingWindow{Permits: n, Interval: interval} }, anyInterval, false},
-		"SlidingLog":    {waiting, func(n int64) limit.Policy { return limit.SlidingLog{Permits: n, Interval: interval} }, anyInterval, false},
+		"SlidingWindow": {waiting,
+			func(n int64) limit.Policy { return limit.SlidingWindow{Permits: n, Interval: interval} }, anyInterval, false},
+		"SlidingLog": {waiting,
+			func(n int64) limit.Policy { return limit.SlidingLog{Permits: n, Interval: interval} }, anyInterval, false},
 		"TokenBucket": {
 			asking, func(n int64) limit.Policy { return limit.TokenBucket{Capacity: n, Refill: 400, Interval: interval} }, stretches, true,
 		},
@@ -107,7 +109,8 @@ func TestACalendarChangesWhileAllTake(t *testing.T) {
 // TestASmoothChangesWhileAllTake: from the first call with the slower one on, all that is granted
 // is paid for at its pace.
 func TestASmoothChangesWhileAllTake(t *testing.T) {
-	fast, slow := limit.Smooth{Permits: 200, Interval: interval, Burst: interval / 2}, limit.Smooth{Permits: 50, Interval: interval, Burst: interval / 2}
+	fast, slow := limit.Smooth{Permits: 200, Interval: interval, Burst: interval / 2}, limit.Smooth{Permits: 50,
+		Interval: interval, Burst: interval / 2}
 	s := newScene(t, servers.Single(t), nil)
 	before, after := s.open(fast), s.open(slow)
 	whole, begun := 2*length, time.Now()

@@ -29,12 +29,16 @@ func TestOnTheHostsClock(t *testing.T) {
 				return time.UnixMilli(at.UnixMilli() - at.UnixMilli()%interval.Milliseconds())
 			})
 		}},
-		"SlidingWindow": {waiting, cells, func(t *testing.T, grants []grant) { full(t, float64(inAnyCall(grants, interval))) }},
-		"SlidingLog":    {waiting, log, func(t *testing.T, grants []grant) { full(t, float64(inAnyCall(grants, interval))) }},
-		"TokenBucket":   {asking, slow, func(t *testing.T, grants []grant) { full(t, overStretches(grants, slow.Refill, interval)) }},
-		"LeakyBucket": {asking, limit.LeakyBucket{Capacity: slow.Capacity, Leak: slow.Refill, Interval: interval}, func(t *testing.T, grants []grant) {
-			full(t, overStretches(grants, slow.Refill, interval))
-		}},
+		"SlidingWindow": {waiting, cells,
+			func(t *testing.T, grants []grant) { full(t, float64(inAnyCall(grants, interval))) }},
+		"SlidingLog": {waiting, log,
+			func(t *testing.T, grants []grant) { full(t, float64(inAnyCall(grants, interval))) }},
+		"TokenBucket": {asking, slow,
+			func(t *testing.T, grants []grant) { full(t, overStretches(grants, slow.Refill, interval)) }},
+		"LeakyBucket": {asking, limit.LeakyBucket{Capacity: slow.Capacity, Leak: slow.Refill, Interval: interval},
+			func(t *testing.T, grants []grant) {
+				full(t, overStretches(grants, slow.Refill, interval))
+			}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, server, time.Now)

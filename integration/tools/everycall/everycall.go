@@ -27,7 +27,10 @@ func OfOneName(l *rratelimiter.Limiter, rate rratelimiter.Rate) map[string]func(
 		"Delete":           func(ctx context.Context) error { return errOf(l.Delete(ctx)) },
 		"Unlink":           func(ctx context.Context) error { return errOf(l.Unlink(ctx)) },
 		"Expire":           func(ctx context.Context) error { return errOf(l.Expire(ctx, time.Hour)) },
-		"ExpireAt":         func(ctx context.Context) error { return errOf(l.ExpireAt(ctx, time.Now().Add(time.Hour))) },
+		"ExpireAt": func(ctx context.Context) error {
+			return errOf(l.ExpireAt(ctx,
+				time.Now().Add(time.Hour)))
+		},
 		"ClearExpire":      func(ctx context.Context) error { return errOf(l.ClearExpire(ctx)) },
 		"RemainTimeToLive": func(ctx context.Context) error { return errOf(l.RemainTimeToLive(ctx)) },
 		"ExpireTime":       func(ctx context.Context) error { return errOf(l.ExpireTime(ctx)) },

@@ -47,7 +47,8 @@ func recordAll(ctx context.Context, dir string, versions []string) (err error) {
 		return err
 	}
 	defer func() { err = cmp.Or(err, server.Close()) }()
-	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+		DisableCache: true})
 	if err != nil {
 		return err
 	}
@@ -128,7 +129,8 @@ func record(ctx context.Context, redis rueidis.Client, addr, version string) (*F
 		return nil, err
 	}
 	defer java.Close()
-	file := &File{Redisson: version, Anew: "go run ./tools/golden -versions " + version + " (in the folder integration)", ClientID: java.ID()}
+	file := &File{Redisson: version,
+		Anew: "go run ./tools/golden -versions " + version + " (in the folder integration)", ClientID: java.ID()}
 	for _, s := range stories {
 		for _, name := range s.names {
 			for _, client := range []bool{false, true} {
@@ -146,7 +148,8 @@ func record(ctx context.Context, redis rueidis.Client, addr, version string) (*F
 	return file, nil
 }
 
-func (s story) record(ctx context.Context, redis rueidis.Client, java *oracle.Redisson, name string, client bool) (Limiter, error) {
+func (s story) record(ctx context.Context, redis rueidis.Client, java *oracle.Redisson, name string,
+	client bool) (Limiter, error) {
 	l := Limiter{Story: s.name, Name: name}
 	side, keys := calls.Java(java.Limiter(name)), state.KeysOf(name, java.ID())
 	for _, st := range s.steps {
@@ -208,7 +211,8 @@ func dump(ctx context.Context, redis rueidis.Client) ([]Key, error) {
 			k.String = &text
 		case "zset":
 			var members []rueidis.ZScore
-			members, err = redis.Do(ctx, redis.B().Zrange().Key(name).Min("0").Max("-1").Withscores().Build()).AsZScores()
+			members, err = redis.Do(ctx,
+				redis.B().Zrange().Key(name).Min("0").Max("-1").Withscores().Build()).AsZScores()
 			for _, m := range members {
 				k.Grants = append(k.Grants, Grant{Member: hex.EncodeToString([]byte(m.Member)), Score: int64(m.Score)})
 			}

@@ -30,7 +30,8 @@ func TestWorst(t *testing.T) {
 		"a window ends before its last moment": {
 			[]Grant{grant(0, ms, 2), grant(999*ms, 1000*ms, 4)}, 4},
 		"the fullest is neither the first nor the last": {
-			[]Grant{grant(0, 0, 1), grant(2000*ms, 2000*ms, 5), grant(2500*ms, 2500*ms, 5), grant(4000*ms, 4000*ms, 9)}, 10},
+			[]Grant{grant(0, 0, 1), grant(2000*ms, 2000*ms, 5), grant(2500*ms, 2500*ms, 5),
+				grant(4000*ms, 4000*ms, 9)}, 10},
 		"a call that sticks out at the end may have been later": {
 			[]Grant{grant(0, ms, 2), grant(500*ms, 1200*ms, 4)}, 4},
 		"a call that sticks out at the start may have been earlier": {
@@ -38,7 +39,8 @@ func TestWorst(t *testing.T) {
 		"a call longer than a window proves nothing": {
 			[]Grant{grant(0, 3000*ms, 100), grant(500*ms, 500*ms, 1)}, 1},
 		"one millisecond of the limiter's clock is one moment": {
-			[]Grant{grant(900*time.Microsecond, 950*time.Microsecond, 5), grant(1000*ms+100*time.Microsecond, 1000*ms+200*time.Microsecond, 5)}, 5},
+			[]Grant{grant(900*time.Microsecond, 950*time.Microsecond, 5),
+				grant(1000*ms+100*time.Microsecond, 1000*ms+200*time.Microsecond, 5)}, 5},
 		"order of booking does not matter": {
 			[]Grant{grant(600*ms, 601*ms, 3), grant(0, ms, 2)}, 5},
 		"equal starts count together": {
@@ -51,7 +53,8 @@ func TestWorst(t *testing.T) {
 }
 
 func TestWorstTellsTheWindow(t *testing.T) {
-	got := Worst([]Grant{grant(0, 0, 1), grant(5*time.Second, 5*time.Second, 2), grant(5500*time.Millisecond, 5500*time.Millisecond, 2)}, time.Second)
+	got := Worst([]Grant{grant(0, 0, 1), grant(5*time.Second, 5*time.Second, 2),
+		grant(5500*time.Millisecond, 5500*time.Millisecond, 2)}, time.Second)
 	require.Equal(t, int64(4), got.Permits)
 	require.Equal(t, 2, got.Grants)
 	require.True(t, got.Start.Equal(epoch.Add(5*time.Second)))
@@ -177,7 +180,9 @@ func TestConcurrentUse(t *testing.T) {
 func TestTable(t *testing.T) {
 	got := Table(
 		Figures{Run: "calm", Grants: 900, Denials: 100, Worst: 50, Rate: 50},
-		Figures{Run: "master lost", Grants: 10, Denials: 2, Errors: map[string]int64{"moved": 1, "closed": 20, "a|b": 1}, Worst: 51, Rate: 50, Missing: 3, Goroutines: 12},
+		Figures{Run: "master lost", Grants: 10, Denials: 2,
+			Errors: map[string]int64{"moved": 1, "closed": 20,
+				"a|b": 1}, Worst: 51, Rate: 50, Missing: 3, Goroutines: 12},
 	)
 	require.Equal(t, strings.TrimPrefix(`
 | run         | calls | grants | denials | errors                     | worst window | rate | worst / rate | missing | goroutines left |

@@ -47,7 +47,8 @@ func (f Figures) Calls() int64 {
 
 // Table sets runs out as a Markdown table whose columns line up.
 func Table(runs ...Figures) string {
-	rows := [][]string{{"run", "calls", "grants", "denials", "errors", "worst window", "rate", "worst / rate", "missing", "goroutines left"}}
+	rows := [][]string{{"run", "calls", "grants", "denials", "errors", "worst window", "rate", "worst / rate",
+		"missing", "goroutines left"}}
 	for _, f := range runs {
 		rows = append(rows, []string{
 			f.Run,

@@ -79,7 +79,8 @@ func isOperand(token string) bool {
 func isWhole(before, line, after string) bool {
 	before = strings.TrimRight(before, " \n")
 	next := strings.TrimLeft(after, " \n")
-	return strings.Count(line, "(") == strings.Count(line, ")") && strings.Count(line, "{") == strings.Count(line, "}") &&
+	return strings.Count(line, "(") == strings.Count(line, ")") && strings.Count(line, "{") == strings.Count(line,
+		"}") &&
 		!regexp.MustCompile(`([-,+*/.=({]|\b(and|or|not|return))$`).MatchString(before) &&
 		!regexp.MustCompile(`([-,+*/.=({]|\b(and|or|not|then|do|function|end))$`).MatchString(line) &&
 		!regexp.MustCompile(`^([-+*/]|\.\.|and\b|or\b)[^-]`).MatchString(next)

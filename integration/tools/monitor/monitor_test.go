@@ -79,23 +79,32 @@ func TestGrants(t *testing.T) {
 		told           []told
 		worst, permits int64
 	}{
-		"nothing":                  {nil, 0, 0},
-		"two grants":               {[]told{{1000, []Command{add("1000", one)}}, {1500, []Command{add("1500", other)}}}, 9, 9},
-		"the first has just left":  {[]told{{1000, []Command{add("1000", one)}}, {2000, []Command{add("2000", other)}}}, 5, 9},
-		"the first leaves in 1 ms": {[]told{{1000, []Command{add("1000", one)}}, {1999, []Command{add("1999", other)}}}, 9, 9},
+		"nothing": {nil, 0, 0},
+		"two grants": {[]told{{1000, []Command{add("1000", one)}}, {1500, []Command{add("1500", other)}}},
+			9, 9},
+		"the first has just left": {[]told{{1000, []Command{add("1000", one)}}, {2000, []Command{add("2000", other)}}},
+			5, 9},
+		"the first leaves in 1 ms": {[]told{{1000, []Command{add("1000", one)}}, {1999, []Command{add("1999", other)}}},
+			9, 9},
 		// The call that grants is dated before the one that came first, and arrives after the
 		// moment at which that one's grants leave.
-		"a call that took long":         {[]told{{1000, []Command{add("1000", one)}}, {2000, []Command{add("1999", other)}}}, 5, 9},
-		"a clock ahead of the server's": {[]told{{1000, []Command{add("1000", one)}}, {1500, []Command{add("2000", other)}}}, 5, 9},
-		"another limiter's":             {[]told{{1000, []Command{command("ZADD", "{m}:permits", "1000", one)}}}, 0, 0},
+		"a call that took long": {[]told{{1000, []Command{add("1000", one)}},
+			{2000, []Command{add("1999", other)}}}, 5, 9},
+		"a clock ahead of the server's": {[]told{{1000, []Command{add("1000", one)}},
+			{1500, []Command{add("2000", other)}}}, 5, 9},
+		"another limiter's": {[]told{{1000, []Command{command("ZADD", "{m}:permits", "1000", one)}}}, 0, 0},
 		"what a script takes out by rank or date goes on to count": {
-			[]told{{1000, []Command{add("1000", one)}}, {1500, []Command{command("ZREMRANGEBYSCORE", key, "-inf", "1000"), command("UNLINK", key), add("1500", other)}}}, 9, 9},
+			[]told{{1000, []Command{add("1000", one)}},
+				{1500, []Command{command("ZREMRANGEBYSCORE", key, "-inf", "1000"), command("UNLINK", key),
+					add("1500", other)}}}, 9, 9},
 		"given back in part": {
-			[]told{{1000, []Command{add("1000", one)}}, {1001, []Command{add("1000", "\x04aaaa\x03\x00\x00\x00"), remove(one)}}}, 5, 3},
+			[]told{{1000, []Command{add("1000", one)}},
+				{1001, []Command{add("1000", "\x04aaaa\x03\x00\x00\x00"), remove(one)}}}, 5, 3},
 		"given back as a whole and granted again": {
 			[]told{{1000, []Command{add("1000", one)}}, {1001, []Command{remove(one), add("1001", other)}}}, 5, 4},
 		"given back when it has left": {
-			[]told{{1000, []Command{add("1000", one)}}, {2000, []Command{remove(one), add("2000", other)}}, {2001, []Command{add("2001", one)}}}, 9, 9},
+			[]told{{1000, []Command{add("1000", one)}}, {2000, []Command{remove(one), add("2000", other)}},
+				{2001, []Command{add("2001", one)}}}, 9, 9},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGrants(key, time.Second)

@@ -21,7 +21,8 @@ func Connect(t testing.TB, option rueidis.ClientOption) rueidis.Client {
 // Client returns a client of this server alone, which closes when the test ends.
 func (s *Server) Client(t testing.TB) rueidis.Client {
 	t.Helper()
-	return Connect(t, rueidis.ClientOption{InitAddress: []string{s.Addr()}, ForceSingleClient: true, DisableCache: true})
+	return Connect(t, rueidis.ClientOption{InitAddress: []string{s.Addr()}, ForceSingleClient: true,
+		DisableCache: true})
 }
 
 // Keys returns the number of keys of the server.

@@ -66,7 +66,8 @@ func TestParseClusterNode(t *testing.T) {
 	}{
 		{
 			line: "a1 127.0.0.1:7000@17000,host myself,master - 0 0 7 connected 0-5 7 [93->-b2] [77-<-c3]\n",
-			want: clusterNode{id: "a1", flags: []string{"myself", "master"}, master: "-", epoch: 7, slots: [][2]int{{0, 5}, {7, 7}}},
+			want: clusterNode{id: "a1", flags: []string{"myself", "master"}, master: "-", epoch: 7,
+				slots: [][2]int{{0, 5}, {7, 7}}},
 		},
 		{
 			line: "b2 127.0.0.1:7001@17001 slave,fail? a1 1 2 3 disconnected\n",

@@ -42,7 +42,8 @@ func healthy(ctx context.Context, node *Server) (roles string, err error) {
 		all[i] = fmt.Sprint(line.id, line.master, line.slots)
 	}
 	if len(view) != clusterNodes || masters != clusterMasters || len(replicated) != clusterMasters {
-		return "", fmt.Errorf("%d nodes, %d of them masters, %d of these with a replica", len(view), masters, len(replicated))
+		return "", fmt.Errorf("%d nodes, %d of them masters, %d of these with a replica", len(view), masters,
+			len(replicated))
 	}
 	slices.Sort(all)
 	return strings.Join(all, "\n"), nil

@@ -64,9 +64,11 @@ func (processes) launch(dir string, port int, args []string) (instance, error) {
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
-		return nil, fmt.Errorf("no %s: install it (apt-get install redis-server), or name one in REDIS_SERVER: %w", name, err)
+		return nil, fmt.Errorf("no %s: install it (apt-get install redis-server), or name one in REDIS_SERVER: %w",
+			name, err)
 	}
-	p := &process{cmd: exec.Command(path, serverArgs(dir, port, args)...), output: logtail.Tail{Keep: keptOutput}, done: make(chan struct{})}
+	p := &process{cmd: exec.Command(path, serverArgs(dir, port, args)...), output: logtail.Tail{Keep: keptOutput},
+		done: make(chan struct{})}
 	p.cmd.Dir = dir
 	p.cmd.Stdout = &p.output
 	p.cmd.Stderr = &p.output

@@ -107,7 +107,8 @@ func (s *Sentinel) Master(ctx context.Context) (*Server, error) {
 				return server, nil
 			}
 		}
-		errs = append(errs, fmt.Errorf("the sentinel on %s names a master that is none of ours: %v", sentinel.Addr(), addr))
+		errs = append(errs, fmt.Errorf("the sentinel on %s names a master that is none of ours: %v", sentinel.Addr(),
+			addr))
 	}
 	return nil, errors.Join(errs...)
 }
@@ -176,7 +177,8 @@ func watches(ctx context.Context, sentinel *Server) (master string, err error) {
 		}
 		inStep := fields["flags"] == "slave" && fields["master-link-status"] == "ok" && fields["master-port"] == seen["port"]
 		if !inStep {
-			return "", fmt.Errorf("the replica on %s is %q, its link is %q", fields["name"], fields["flags"], fields["master-link-status"])
+			return "", fmt.Errorf("the replica on %s is %q, its link is %q", fields["name"], fields["flags"],
+				fields["master-link-status"])
 		}
 	}
 	return net.JoinHostPort(seen["ip"], seen["port"]), nil

@@ -16,7 +16,8 @@ func TestVersionsAsServersTellThem(t *testing.T) {
 		{"# Server\r\nredis_version:6.2.0\r\n", "Redis 6.2.0", true, false, false},
 		{"# Server\r\nredis_version:7.0.15\r\n", "Redis 7.0.15", true, true, true},
 		{"# Server\r\nredis_version:10.0.1\r\n", "Redis 10.0.1", true, true, true},
-		{"# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2\r\n", "Valkey 9.1.2", true, true, true},
+		{"# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2\r\n", "Valkey 9.1.2", true,
+			true, true},
 	} {
 		v, err := parseVersion(test.info)
 		require.NoError(t, err)

@@ -98,7 +98,8 @@ func connect(ctx context.Context, image string) (*testcontainers.DockerProvider,
 }
 
 // serve runs the server until it ends by itself or ctx does.
-func serve(ctx context.Context, docker *testcontainers.DockerProvider, image, dir string, args []string, commands <-chan string) (err error) {
+func serve(ctx context.Context, docker *testcontainers.DockerProvider, image, dir string, args []string,
+	commands <-chan string) (err error) {
 	// The container is made, looked at and removed whatever happens to ctx: a call given up
 	// half-way could leave it behind.
 	whole := context.WithoutCancel(ctx)
@@ -129,7 +130,8 @@ func serve(ctx context.Context, docker *testcontainers.DockerProvider, image, di
 		return err
 	}
 
-	output, err := api.ContainerLogs(whole, id, client.ContainerLogsOptions{ShowStdout: true, ShowStderr: true, Follow: true})
+	output, err := api.ContainerLogs(whole, id,
+		client.ContainerLogsOptions{ShowStdout: true, ShowStderr: true, Follow: true})
 	if err != nil {
 		return err
 	}
