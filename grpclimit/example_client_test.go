@@ -99,7 +99,7 @@ func ExampleEachMessage() {
 		if err != nil {
 			panic(err)
 		}
-		_ = upload.SendMsg(new(test.SimpleRequest)) // RecvMsg tells how it went
+		_ = upload.SendMsg(new(test.SimpleRequest)) // RecvMsg returns the result
 		_ = upload.CloseSend()
 		_ = upload.RecvMsg(new(test.SimpleResponse))
 	}

@@ -123,7 +123,7 @@ func ExampleShadow() {
 	// OK
 }
 
-// Tenants are told whose quota it is.
+// Denials name the tenant whose quota it is.
 func ExampleSubject() {
 	client, closeClient := connect()
 	defer closeClient()
@@ -178,7 +178,7 @@ func ExampleLocal() {
 	// ResourceExhausted
 }
 
-// A handler sees what is left.
+// A handler sees the permits that remain.
 func ExampleFromContext() {
 	client, closeClient := connect()
 	defer closeClient()

@@ -186,7 +186,7 @@ func ExampleStreamServerInterceptor() {
 		if err != nil {
 			panic(err)
 		}
-		_ = stream.Send(new(test.StreamingOutputCallRequest)) // Recv tells how it went
+		_ = stream.Send(new(test.StreamingOutputCallRequest)) // Recv returns the result
 		_, err = stream.Recv()
 		fmt.Println(status.Code(err))
 	}

@@ -29,7 +29,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// choice is what interceptors are told to limit by.
+// choice chooses the limiter of a call.
 type choice = func(context.Context, grpclimit.Call) (grpclimit.Limiter, error)
 
 // hour is a window of so many permits.
@@ -144,7 +144,7 @@ func call(ctx context.Context, c test.TestServiceClient, opts ...grpc.CallOption
 	return err
 }
 
-// told is what a client is told in all: the code, the message, the details and the trailer.
+// told returns all that a client receives: the code, the message, the details and the trailer.
 func told(t assert.TestingT, err error, trailer metadata.MD) string {
 	s, ok := status.FromError(err)
 	assert.True(t, ok, "%v", err)
@@ -174,7 +174,7 @@ func told(t assert.TestingT, err error, trailer metadata.MD) string {
 	return text.String()
 }
 
-// get makes a unary call and says what the client is told.
+// get makes a unary call and returns what the client receives.
 func get(b *redistest.Fixture, c test.TestServiceClient) string { return getOf(b, c, 0) }
 
 // getOf makes one of a size.

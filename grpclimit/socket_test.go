@@ -74,7 +74,7 @@ func TestServerInterceptors_ManyClientsOnSockets_GetTheirPermits(t *testing.T) {
 						got[fmt.Sprint(i%keys, " ", status.Code(err))]++
 						mu.Unlock()
 						if s := status.Convert(err); s.Code() == codes.ResourceExhausted {
-							details := s.Details() // which are unpacked anew each time
+							details := s.Details() // unpacked again by each call
 							delay := details[0].(*errdetails.RetryInfo).GetRetryDelay().AsDuration()
 							quota := details[1].(*errdetails.QuotaFailure).GetViolations()[0].GetQuotaId()
 							if len(details) != 2 || delay < 50*time.Minute || delay > 70*time.Minute || quota != "hour" {

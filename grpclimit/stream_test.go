@@ -27,7 +27,8 @@ func streams(b *redistest.Fixture, s *service, choose choice, opts ...grpclimit.
 	return serve(b, s, grpc.StreamInterceptor(grpclimit.StreamServerInterceptor(choose, opts...))).dial()
 }
 
-// exchange sends so many messages on a stream of its own, and says how many were answered, and what the client is told then.
+// exchange sends messages on a new stream. It returns how many were answered, and what the client
+// receives at the end.
 func exchange(b *redistest.Fixture, c test.TestServiceClient, messages int) (answered int, end string) {
 	ss, err := c.FullDuplexCall(b.Context())
 	require.NoError(b, err)

@@ -191,7 +191,7 @@ func ExampleSettle() {
 	// 429 Too Many Requests
 }
 
-// A handler sees what is left.
+// A handler sees the permits that remain.
 func ExampleFromContext() {
 	client, closeClient := connect()
 	defer closeClient()

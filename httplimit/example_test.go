@@ -150,7 +150,7 @@ func ExampleAddress() {
 	}
 	r := httptest.NewRequest(http.MethodGet, "/", nil) // of 192.0.2.1
 	r.Header.Set("CF-Connecting-IP", "2001:db8:1:2::3")
-	r.Header.Set("X-Forwarded-For", "203.0.113.9") // nobody reads it
+	r.Header.Set("X-Forwarded-For", "203.0.113.9") // ignored
 	fmt.Println(clients.Key(r))
 	fmt.Println(clients.Client(r))
 	// Output:

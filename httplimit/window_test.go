@@ -22,8 +22,8 @@ import (
 
 var effective = regexp.MustCompile(`;r=(\d+)(?:;t=(\d+))?$`)
 
-// TestRateLimit_EffectiveWindow_HasNoMorePermits takes all permits that can be had within t of a response, by each policy and by a
-// share of it, whatever was taken before: there are no more than r.
+// Each policy, and a share of it, grants at most r permits within t of a response, whatever was
+// taken before.
 func TestRateLimit_EffectiveWindow_HasNoMorePermits(t *testing.T) {
 	const second = time.Second
 	for name, policy := range map[string]limit.Policy{

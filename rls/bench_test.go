@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/rls"
 )
 
@@ -28,7 +29,7 @@ func BenchmarkLoad(b *testing.B) {
 
 // BenchmarkUnlimited is a request that asks nothing of Redis: what the service itself costs, gRPC apart.
 func BenchmarkUnlimited(b *testing.B) {
-	client, redis := inMemory(b)
+	client, redis := guardtest.Connect(b)
 	s := newServer(b, client, "domain: x\ndescriptors:\n  - key: a\n    value: v*\n    descriptors:\n      - {key: b, rate_limit: {unlimited: true}}\n")
 	asked := request(b, "x | a=value b=other")
 	b.ReportAllocs()

@@ -21,6 +21,8 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 )
 
 // raw is a message of these bytes, whatever they mean.
@@ -58,7 +60,7 @@ const method = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 // TestRegister_LargeRequest_IsRefusedBeforeItIsDecoded: 4 MiB of descriptors, or of entries, do not become some
 // hundred of them.
 func TestRegister_LargeRequest_IsRefusedBeforeItIsDecoded(t *testing.T) {
-	client, _ := inMemory(t)
+	client, _ := guardtest.Connect(t)
 	conn := overGRPC(t, newServer(t, client, simple).Register)
 	entries := bytes.Repeat([]byte{0x0a, 0x00}, 2<<20-16)
 	for name, text := range map[string][]byte{
@@ -74,7 +76,7 @@ func TestRegister_LargeRequest_IsRefusedBeforeItIsDecoded(t *testing.T) {
 
 // TestRegister_Request_IsAnsweredAsBefore: through interceptors too, which see the request.
 func TestRegister_Request_IsAnsweredAsBefore(t *testing.T) {
-	client, _ := inMemory(t)
+	client, _ := guardtest.Connect(t)
 	var seen []string
 	conn := overGRPC(t, newServer(t, client, simple).Register, grpc.UnaryInterceptor(
 		func(ctx context.Context, r any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
@@ -90,7 +92,7 @@ func TestRegister_Request_IsAnsweredAsBefore(t *testing.T) {
 
 // TestShouldRateLimit_TooManyParts_IsInvalid, also if they are few bytes.
 func TestShouldRateLimit_TooManyParts_IsInvalid(t *testing.T) {
-	client, _ := inMemory(t)
+	client, _ := guardtest.Connect(t)
 	s := newServer(t, client, simple)
 	for name, c := range map[string]struct {
 		ask  string
@@ -108,7 +110,7 @@ func TestShouldRateLimit_TooManyParts_IsInvalid(t *testing.T) {
 
 // TestHandler_LargeJSON_IsRefused with 413: by its bytes, and by what they hold.
 func TestHandler_LargeJSON_IsRefused(t *testing.T) {
-	client, _ := inMemory(t)
+	client, _ := guardtest.Connect(t)
 	handler := newServer(t, client, simple).Handler()
 	for name, c := range map[string]struct {
 		body string

@@ -14,12 +14,13 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/rls"
 )
 
 // Until all clients have had the time to see it.
 func TestServe_Drain_ReportsNotServingAndAnswers(t *testing.T) {
-	client, _ := inMemory(t)
+	client, _ := guardtest.Connect(t)
 	forGRPC, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	forHTTP, err := net.Listen("tcp", "127.0.0.1:0")
@@ -34,7 +35,7 @@ func TestServe_Drain_ReportsNotServingAndAnswers(t *testing.T) {
 			Drain: time.Hour, // until the test has seen it
 		})
 	}()
-	// dial opens a connection as somebody new would.
+	// dial opens a new connection.
 	dial := func() *grpc.ClientConn {
 		conn, err := grpc.NewClient(forGRPC.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 		require.NoError(t, err)
@@ -70,7 +71,7 @@ func TestServe_Drain_ReportsNotServingAndAnswers(t *testing.T) {
 }
 
 func TestServe_Drain_Ends(t *testing.T) {
-	client, _ := inMemory(t)
+	client, _ := guardtest.Connect(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	begin := time.Now()

@@ -56,7 +56,7 @@ descriptors:
     rate_limit: {unit: year, requests_per_unit: 1}
 `
 
-// A service that Envoy can ask, until the program is told to end.
+// A service for Envoy, until the program ends.
 func ExampleServe() {
 	client, end := exampleClient()
 	defer end()
@@ -112,7 +112,7 @@ func ExampleNew() {
 	// Output: context canceled 2
 }
 
-// What is in force can be told.
+// The configuration in force can be printed.
 func ExampleLoad() {
 	rules, err := rls.Load(exampleFile(shop), false)
 	if err != nil {

@@ -15,10 +15,11 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/rls"
 )
 
-// A file is read, or is wrong in a way that is told; what was read can be told too.
+// A file is read, or its error has a text. What was read can be printed.
 func FuzzConfig(f *testing.F) {
 	for _, stories := range [][]story{matching, units, hits, modes, beyond} {
 		for _, s := range stories {
@@ -63,7 +64,7 @@ func FuzzRequest(f *testing.F) {
 			domains = append(domains, s.config)
 		}
 	}
-	client, _ := inMemory(f)
+	client, _ := guardtest.Connect(f)
 	dir := folder(f, domains...)
 	server, err := rls.New(rls.Config{Client: client, Path: dir, Log: quiet(), Headers: true, Metadata: true})
 	if err != nil {
@@ -97,7 +98,7 @@ func FuzzForwardAuth(f *testing.F) {
 	f.Add("POST", "/login", "203.0.113.7", "key")
 	f.Add("", "\x00", "::1%eth0", "\xff")
 	f.Add("GET", "/api/%zz", "a, b,,", "")
-	client, _ := inMemory(f)
+	client, _ := guardtest.Connect(f)
 	handler := newServer(f, client, strings.Replace(webConfig, "FAILURE", "closed", 1)).Handler()
 	f.Fuzz(func(t *testing.T, method, uri, forwarded, key string) {
 		r := httptest.NewRequest(http.MethodGet, "/auth/web", nil)

@@ -10,26 +10,22 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 )
 
 // The rules that choose the descriptors decide them.
 func TestHandler_Reload_DecidesByOneConfiguration(t *testing.T) {
-	conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{miniredis.RunT(t).Addr()}, DisableCache: true, ForceSingleClient: true})
-	require.NoError(t, err)
-	defer conn.Close()
+	client, _ := guardtest.Connect(t)
 	file := filepath.Join(t.TempDir(), "half.yaml")
 	write := func(key string) {
 		text := fmt.Sprintf("domain: x\ndescriptors:\n  - {key: %s, rate_limit: {unit: second, requests_per_unit: 0}}\nhttp:\n  requests:\n    - descriptor: [{key: %s, value: all}]\n", key, key)
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	write("a")
-	s, err := New(Config{Client: rratelimiter.New(conn), Path: file, Log: slog.New(slog.DiscardHandler)})
+	s, err := New(Config{Client: client, Path: file, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	files := make(map[string]*Rules)
 	for _, key := range []string{"a", "b"} {

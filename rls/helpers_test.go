@@ -45,8 +45,8 @@ func newServer(t testing.TB, client *rratelimiter.Client, config string, change 
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// request reads a request from a short form: "domain x3 | a=b c=d +5 | e", the domain, what it adds, and its descriptors of entries,
-// each with what it adds (+5), gives back (-5), or its own limit (5/minute).
+// request reads a request from a short form: "domain x3 | a=b c=d +5 | e". x3 are the hits of the
+// request. A descriptor may add hits (+5), release them (-5), or have its own limit (5/minute).
 func request(t testing.TB, text string) *ratelimit.RateLimitRequest {
 	t.Helper()
 	parts := strings.Split(text, " | ")

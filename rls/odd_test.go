@@ -20,7 +20,7 @@ import (
 )
 
 func TestShouldRateLimit_OddRequests_AreAnswered(t *testing.T) {
-	client, _ := inMemory(t)
+	client, _ := guardtest.Connect(t)
 	s := newServer(t, client, `
 domain: odd
 descriptors:
@@ -63,7 +63,7 @@ descriptors:
 }
 
 func TestShouldRateLimit_EqualDescriptors_CountInOrder(t *testing.T) {
-	client, _ := inMemory(t)
+	client, _ := guardtest.Connect(t)
 	s := newServer(t, client, "domain: x\ndescriptors:\n  - {key: k, rate_limit: {unit: year, requests_per_unit: 5}}\n")
 	for i := range 100 {
 		entry := &common.RateLimitDescriptor{Entries: []*common.RateLimitDescriptor_Entry{{Key: "k", Value: strings.Repeat("x", i)}}}
@@ -100,7 +100,7 @@ descriptors:
 
 // No label is longer than its bound.
 func TestShouldRateLimit_ValuesThatLookLikeEntries_CountApart(t *testing.T) {
-	client, _ := inMemory(t)
+	client, _ := guardtest.Connect(t)
 	s := newServer(t, client, `
 domain: x
 descriptors:

@@ -101,7 +101,7 @@ func TestLog_SomeRequestsFail_IsWrittenEveryHalfMinute(t *testing.T) {
 		require.Equal(t, codes.Unavailable, ask("ann"))
 		require.Equal(t, 2, told())
 
-		// A Redis that answers nobody is told once, and by other words.
+		// An outage is logged once, with another message.
 		redistest.Pass(time.Minute)
 		b.Latency.Store(int64(3 * time.Second))
 		for range 3 {

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/rls"
 )
 
@@ -37,7 +38,7 @@ func (l *log) count(text string) int {
 
 // Reload reads the files whether or not they have changed, and reports what is wrong each time.
 func TestReload_UnchangedFiles_AreReadAgain(t *testing.T) {
-	client, _ := inMemory(t)
+	client, _ := guardtest.Connect(t)
 	var out log
 	c := rls.Config{Client: client, Path: folder(t, simple), Log: slog.New(slog.NewTextHandler(&out, nil))}
 	s, err := rls.New(c)
@@ -54,7 +55,7 @@ func TestReload_UnchangedFiles_AreReadAgain(t *testing.T) {
 
 // Serve reloads for each signal that it gets, and goes on.
 func TestServe_ReloadSignal_ReadsTheFilesAgain(t *testing.T) {
-	client, _ := inMemory(t)
+	client, _ := guardtest.Connect(t)
 	var out log
 	reload := make(chan os.Signal, 1)
 	c := rls.Config{Client: client, Path: folder(t, simple), Log: slog.New(slog.NewTextHandler(&out, nil)), Reload: reload}

@@ -13,12 +13,13 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/rls"
 )
 
 // A client that begins requests and does not end them holds a bounded number of them on a connection.
 func TestServeGRPC_RequestsWithoutAMessage_AreBounded(t *testing.T) {
-	client, _ := inMemory(t)
+	client, _ := guardtest.Connect(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())

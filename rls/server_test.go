@@ -12,9 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
@@ -24,6 +22,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/rls"
 )
 
@@ -62,16 +61,6 @@ func run(t testing.TB, c rls.Config) *running {
 	return &running{ratelimit.NewRateLimitServiceClient(conn), grpc_health_v1.NewHealthClient(conn), "http://" + c.HTTP.Addr().String(), stop}
 }
 
-// inMemory is a client of a Redis in memory.
-func inMemory(t testing.TB) (*rratelimiter.Client, *miniredis.Miniredis) {
-	t.Helper()
-	redis := miniredis.RunT(t)
-	conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{redis.Addr()}, DisableCache: true, ForceSingleClient: true})
-	require.NoError(t, err)
-	t.Cleanup(conn.Close)
-	return rratelimiter.New(conn), redis
-}
-
 func get(t testing.TB, url string) (int, string) {
 	t.Helper()
 	response, err := http.Get(url)
@@ -94,7 +83,7 @@ func post(t testing.TB, url, body string) (int, string) {
 
 // Over sockets.
 func TestServe_GRPCAndHTTP_Answer(t *testing.T) {
-	client, redis := inMemory(t)
+	client, redis := guardtest.Connect(t)
 	s := run(t, rls.Config{Client: client, Path: folder(t, simple)})
 	ctx := t.Context()
 
@@ -140,7 +129,7 @@ func TestServe_GRPCAndHTTP_Answer(t *testing.T) {
 
 // State stays. A ConfigMap is swapped by a link.
 func TestServe_ConfigMapChanges_TakesValidFiles(t *testing.T) {
-	client, _ := inMemory(t)
+	client, _ := guardtest.Connect(t)
 	top := t.TempDir()
 	version := func(name, text string) {
 		dir := filepath.Join(top, name)
@@ -176,7 +165,7 @@ func TestServe_ConfigMapChanges_TakesValidFiles(t *testing.T) {
 }
 
 func TestNew_InvalidConfig_Fails(t *testing.T) {
-	client, _ := inMemory(t)
+	client, _ := guardtest.Connect(t)
 	_, err := rls.New(rls.Config{Path: folder(t, simple)})
 	assert.ErrorIs(t, err, rratelimiter.ErrNoClient)
 	_, err = rls.New(rls.Config{Client: client, Path: folder(t, simple), Deadline: -1})

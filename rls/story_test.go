@@ -12,7 +12,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-// story is a configuration, and what is asked of it in order.
+// story is a configuration, and requests in their order.
 type story struct {
 	name   string
 	config string

@@ -51,7 +51,7 @@ func TestForwardAuth_HeadersOfProxies_AreDecided(t *testing.T) {
 			{"?denied=418", "X-Forwarded-Uri: /login", 400, "", ""},
 			{"", "X-Forwarded-Method: POST; X-Forwarded-Uri: /login; X-Forwarded-For: 203.0.113.8, 10.1.2.3", 200, "", "0"},
 			{"", "X-Forwarded-Method: POST; X-Forwarded-Uri: /login; X-Forwarded-For: 6.6.6.6, 203.0.113.8", 429, "60", "0"}, // the left is the client's word
-			{"", "X-Forwarded-Method: POST; X-Forwarded-Uri: /login", 503, "", ""},                                           // nobody says who asks
+			{"", "X-Forwarded-Method: POST; X-Forwarded-Uri: /login", 503, "", ""},                                           // no address
 			{"", "X-Forwarded-Method: GET; X-Forwarded-Uri: /login; X-Forwarded-For: 203.0.113.7", 200, "", ""},
 			{"", "X-Forwarded-Method: GET; X-Forwarded-Uri: /api/x; X-Api-Key: k1", 200, "", "1"},
 			{"", "X-Forwarded-Method: GET; X-Forwarded-Uri: /api/y; X-Api-Key: k1", 200, "", "0"},
@@ -116,7 +116,7 @@ func TestForwardAuth_RedisDown_FollowsTheFile(t *testing.T) {
 
 // The health check fails after Shutdown.
 func TestForwardAuth_SeveralLimits_ShowsTheOneThatDenied(t *testing.T) {
-	client, _ := inMemory(t)
+	client, _ := guardtest.Connect(t)
 	s := newServer(t, client, `
 domain: x
 descriptors:

@@ -39,8 +39,8 @@ func BenchmarkParse(b *testing.B) {
 	}
 }
 
-// BenchmarkReload reads 10,000 rules again, of which one has changed, or all, while a client asks over a socket: "p50-ns" is what half
-// of its requests took at most, "worst-ns" all.
+// BenchmarkReload reads 10,000 rules again, of which one has changed, or all, while a client sends
+// requests over a socket. "p50-ns" is the median of their durations, "worst-ns" the longest.
 func BenchmarkReload(b *testing.B) {
 	text := large(10_000)
 	for name, changed := range map[string]string{

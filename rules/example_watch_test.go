@@ -22,7 +22,7 @@ func file(text string) (path string, remove func()) {
 	return path, func() { os.RemoveAll(dir) }
 }
 
-// put writes another file and renames it, so that nobody reads a half.
+// put writes another file and renames it, so that no reader sees half of it.
 func put(path, text string) {
 	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
 		panic(err)
@@ -43,7 +43,7 @@ func ExampleWatch() {
 	// Output: 0 <nil>
 }
 
-// A bad file is told of, and changes nothing.
+// A wrong file is reported and changes nothing.
 func ExampleOnReload() {
 	path, remove := file("rules: [{name: a, ban: true}]")
 	defer remove()
@@ -81,7 +81,7 @@ func ExampleRates() {
 	// Output: 100 <nil>
 }
 
-// A file system of the network, which tells of no changes, is looked at more often.
+// A network file system, which sends no notifications, is polled more often.
 func ExamplePollEvery() {
 	path, remove := file("rules: []")
 	defer remove()

@@ -6,11 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 )
 
 // parsed is the rules of a text.
@@ -46,11 +45,7 @@ type ok struct{ served int }
 
 func (h *ok) ServeHTTP(http.ResponseWriter, *http.Request) { h.served++ }
 
-// connected is a client of a Redis in memory.
 func connected(t *testing.T) *rratelimiter.Client {
-	server := miniredis.RunT(t)
-	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
-	require.NoError(t, err)
-	t.Cleanup(redis.Close)
-	return rratelimiter.New(redis)
+	client, _ := guardtest.Connect(t)
+	return client
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
-// TestErrors: what is wrong with a file is told with its line, column and field.
-func TestErrors(t *testing.T) {
+// With line, column and field.
+func TestParse_WrongFile_ReportsTheReason(t *testing.T) {
 	for _, tt := range []struct{ file, want string }{
 		{"", "f.yaml: the file is empty"},
 		{" \n\t\n", "f.yaml: the file is empty"},
@@ -159,8 +159,8 @@ func TestErrors(t *testing.T) {
 
 func one(fields string) string { return "rules:\n- {name: a, " + fields + "}\n" }
 
-// TestErrorsOfJSON have line, column and field too.
-func TestErrorsOfJSON(t *testing.T) {
+// With line, column and field.
+func TestParse_WrongJSON_ReportsTheReason(t *testing.T) {
 	for _, tt := range []struct{ file, want string }{
 		{`{"rules": [}`, "f.json:1:12: no YAML: did not find expected node content (while parsing a flow node)"},
 		{"{\n\"rules\": [\n{\"name\": \"a\"", "f.json:4:1: no YAML: did not find expected ',' or '}' (while parsing a flow mapping that begins in line 3)"},
@@ -185,8 +185,8 @@ func TestErrorsOfJSON(t *testing.T) {
 	}
 }
 
-// TestErrorsAreShort: however long what is wrong is.
-func TestErrorsAreShort(t *testing.T) {
+// However long the wrong value is.
+func TestParse_LongValue_ErrorIsShort(t *testing.T) {
 	long := strings.Repeat("a", 1<<16)
 	for _, file := range []string{
 		one("key: ip, limits: 1/s, match: '/{" + long + "...}/b'"), one("key: ip, limits: 1/s, match: '/{" + long + "}/{" + long + "}'"),
@@ -203,14 +203,13 @@ func TestErrorsAreShort(t *testing.T) {
 	}
 }
 
-// TestAProblemOfManyIsToldOnce: a policy that none of a rule's limits and overrides names itself.
-func TestAProblemOfManyIsToldOnce(t *testing.T) {
+// A policy that a rule has in common for its limits and overrides.
+func TestParse_SameErrorOften_IsReportedOnce(t *testing.T) {
 	_, err := Parse("f.yaml", []byte(one("key: method, policy: bucket, limits: 1/s, overrides: [{key: GET, limits: 2/s}, {key: PUT, limits: 3/s}]")))
 	assert.EqualError(t, err, `f.yaml:2:34: rules[0].policy: no policy "bucket", want one of calendar, fixed_window, leaky_bucket, sliding_log, sliding_window, smooth, token_bucket`)
 }
 
-// TestRightFiles that look odd.
-func TestRightFiles(t *testing.T) {
+func TestParse_ValidFiles_AreRead(t *testing.T) {
 	for name, file := range map[string]string{
 		"a.yaml": "\ufeffrules: []\r\n...\r\n",
 		"b.json": "\ufeff{\"rules\": []}",
@@ -223,15 +222,13 @@ func TestRightFiles(t *testing.T) {
 	}
 }
 
-// TestManyErrors are told together, twenty at most.
-func TestManyErrors(t *testing.T) {
+func TestParse_ManyErrors_ReportsTwentyAtMost(t *testing.T) {
 	_, err := Parse("f.yaml", []byte("rules:\n"+strings.Repeat("- {nam: a}\n", 100)))
 	require.Error(t, err)
 	assert.Len(t, strings.Split(err.Error(), "\n"), rulefile.MostProblems)
 }
 
-// TestFiles that cannot be read.
-func TestFiles(t *testing.T) {
+func TestLoad_Files_AreReadOrReported(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "rules.yaml")
 	_, err := Load(path)
@@ -256,16 +253,16 @@ func TestFiles(t *testing.T) {
 	assert.Zero(t, s.Len())
 }
 
-// TestUnreadable: an error of the file system is told and wrapped. Root may read everything, so it is made of a loop of links.
-func TestUnreadable(t *testing.T) {
+// Root may read everything, so the error comes from a loop of links.
+func TestLoad_UnreadableFile_WrapsTheError(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "loop")
 	require.NoError(t, os.Symlink(path, path))
 	_, err := Load(path)
 	assert.ErrorIs(t, err, syscall.ELOOP)
 }
 
-// TestALongLine: columns of a large file in one line do not take for ever to count.
-func TestALongLine(t *testing.T) {
+// Columns of a large file in one line are counted in bounded time.
+func TestParse_LongLine_ErrorIsShort(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(`{"rules": [`)
 	for i := range 100_000 {
@@ -276,8 +273,8 @@ func TestALongLine(t *testing.T) {
 	assert.ErrorContains(t, err, fmt.Sprintf(`f.json:1:%d: rules[100000].nam: unknown field "nam"`, b.Len()-len(`ä", "nam": 1}]}`)+5))
 }
 
-// TestBombs: a small file that says much is refused at once.
-func TestBombs(t *testing.T) {
+// A small file that expands to a large one is refused at once.
+func TestParse_Bombs_AreRefused(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("a0: &a0 [x, x, x, x, x, x, x, x, x]\n")
 	for i := 1; i < 12; i++ {

@@ -40,7 +40,7 @@ func TestShape_AnyInterval_GrantsAtMostTheShare(t *testing.T) {
 						if next := now + int64(d.RetryAfter); next == now || !s.decide(full, next, 1).Allowed || s.decide(full, next-1, 1).Allowed {
 							t.Fatalf("after %v it is to be had, not before", d.RetryAfter)
 						} else if seed%2 == 0 {
-							now = next // who asks as soon as it is told
+							now = next // a caller that asks again at the stated time
 							continue
 						}
 					}

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// told is what a callback was told.
+// told records the calls of a callback.
 type told struct {
 	mu   sync.Mutex
 	news []string

@@ -133,7 +133,7 @@ func TestStore_AnswerDuringAFailure_IsNoOutage(t *testing.T) {
 	for range 1000 {
 		s := &store{clock: clock{time.Now()}, patience: time.Hour}
 		var both sync.WaitGroup
-		s.mu.Lock() // as somebody else who looks at the store has it
+		s.mu.Lock() // as another call of the store holds it
 		both.Go(func() { s.failed(t.Context(), new(redis), errRefused) })
 		for range 10 {
 			runtime.Gosched() // it mostly waits by then

@@ -1,5 +1,5 @@
-// Package redistest runs a test with a Redis in memory and a fake clock (testing/synctest): time
-// stands still while a goroutine runs, and passes at once while all of them wait.
+// Package redistest runs a test with a Redis in memory and a fake clock (testing/synctest).
+// Time stands still while a goroutine runs, and passes at once while all of them wait.
 package redistest
 
 import (

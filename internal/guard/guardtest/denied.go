@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
@@ -17,14 +15,10 @@ var Day = limit.FixedWindow{Permits: 1, Interval: 24 * time.Hour}
 
 // NewDenied returns a Client that answers from memory that limiters of some names are denied. A
 // benchmark that runs within FromMemory fails if it asks Redis.
-func NewDenied(b *testing.B, names ...string) (client *rratelimiter.Client, fromMemory func(b *testing.B, run func())) {
-	server := miniredis.RunT(b)
-	redis, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true,
-	})
-	require.NoError(b, err)
-	b.Cleanup(redis.Close)
-	client = rratelimiter.New(redis, rratelimiter.WithDenialCache(time.Hour))
+func NewDenied(b *testing.B, names ...string) (
+	_ *rratelimiter.Client, fromMemory func(b *testing.B, run func()),
+) {
+	client, server := Connect(b, rratelimiter.WithDenialCache(time.Hour))
 	fromMemory = func(b *testing.B, run func()) {
 		before := server.CommandCount()
 		run()

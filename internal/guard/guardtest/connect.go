@@ -1,0 +1,23 @@
+package guardtest
+
+import (
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+)
+
+// Connect returns a Client of a Redis in memory, on a socket and on the clock of the machine.
+func Connect(tb testing.TB, opts ...rratelimiter.Option) (*rratelimiter.Client, *miniredis.Miniredis) {
+	tb.Helper()
+	redis := miniredis.RunT(tb)
+	conn, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{redis.Addr()}, ForceSingleClient: true, DisableCache: true,
+	})
+	require.NoError(tb, err)
+	tb.Cleanup(conn.Close)
+	return rratelimiter.New(conn, opts...), redis
+}
