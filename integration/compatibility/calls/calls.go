@@ -1,5 +1,5 @@
-// Package calls makes the same call of a rate limiter from Go, through this project's library, and
-// from Java, through real Redisson, and gives what it came to in the same words.
+// Package calls makes the same call of a rate limiter from Go, through this library, and from Java,
+// through Redisson. It reports both results in the same words.
 package calls
 
 import (

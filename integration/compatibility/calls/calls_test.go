@@ -43,8 +43,8 @@ func (w *world) inTurn(t *testing.T) {
 	w.report(t)
 }
 
-// Releases 3.16.4 to 3.16.8 wrote the length of the random part in 8 bytes, and can read nothing
-// else: neither our grants nor those of any later Redisson. We read theirs, as all others.
+// Releases 3.16.4 to 3.16.8 write the length of the random part in 8 bytes. They can read neither
+// our grants nor those of any later Redisson; this library and all others read theirs.
 func (w *world) grantsOfTheOtherSide(t *testing.T) {
 	ctx, name := t.Context(), w.version+"/come back"
 	keys := state.KeysOf(name, w.java.ID())
@@ -110,7 +110,7 @@ func (w *world) clientsCountApart(t *testing.T) {
 	do(golang, just(calls.AvailablePermits), "0")
 	keeps("client value 0; client permits 7@0s 3@0s", "client value 0; client permits 10@0s")
 
-	// A new rate starts the caller's own count anew and leaves the other's.
+	// A new rate resets the caller's own count and leaves the other's.
 	call = rate(calls.SetRate, 5, time.Hour)
 	call.PerClient = true
 	do(golang, call, calls.Done)

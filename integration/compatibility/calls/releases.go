@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// AtLeast says whether a release of Redisson is at least another one. It panics for a text that is
-// no release.
+// AtLeast reports whether a release of Redisson is at least another one. It panics for a text that
+// is no release.
 func AtLeast(version, since string) bool {
 	var a, b [3]int
 	for text, numbers := range map[string]*[3]int{version: &a, since: &b} {

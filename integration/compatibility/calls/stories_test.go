@@ -94,7 +94,7 @@ var stories = []story{
 			keeps: ten + "; value 3; permits 1@30m0s 3@20m0s 2@10m0s 1@0s"},
 		{call: take(calls.Acquire, 11), reply: calls.AboveRate,
 			keeps: ten + "; value 3; permits 1@30m0s 3@20m0s 2@10m0s 1@0s"},
-		// The first grant has left the window, which makes 4 of 3.
+		// The first grant has expired, which makes 4 of 3.
 		{later: 30 * time.Minute, call: take(calls.TryAcquire, 4), reply: "true",
 			keeps: ten + "; value 0; permits 3@50m0s 2@40m0s 1@30m0s 4@0s"},
 		{call: just(calls.TryAcquireOne), reply: "false",

@@ -20,8 +20,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/state"
 )
 
-// story is a sequence of steps on one limiter, which two sides make in turn. It is told of an
-// OVERALL limiter; of a PER_CLIENT one the same is true of the client's own keys.
+// story is a sequence of steps on one OVERALL limiter, which two sides make in turn. On a
+// PER_CLIENT limiter the same is true of the client's own keys.
 type story struct {
 	name  string
 	steps []step
@@ -41,10 +41,10 @@ type step struct {
 // quirk is something that old releases of Redisson do otherwise. The runner sees that it is so, and
 // then does what the release left undone, so that the story goes on.
 type quirk struct {
-	name  string
-	until string // the first release that does as the newest
-	at    func(call calls.Call, client bool, s state.State) bool
-	mend  func(ctx context.Context, redis rueidis.Client, k state.Keys) error
+	name   string
+	until  string // the first release that does as the newest
+	at     func(call calls.Call, client bool, s state.State) bool
+	repair func(ctx context.Context, redis rueidis.Client, k state.Keys) error
 }
 
 var quirks = []quirk{
@@ -53,7 +53,7 @@ var quirks = []quirk{
 		at: func(call calls.Call, client bool, s state.State) bool {
 			return call.Op == calls.SetRate && client && s.Client.Value != nil
 		},
-		mend: func(ctx context.Context, redis rueidis.Client, k state.Keys) error {
+		repair: func(ctx context.Context, redis rueidis.Client, k state.Keys) error {
 			return redis.Do(ctx, redis.B().Del().Key(k[state.ClientValue], k[state.ClientPermits]).Build()).Error()
 		},
 	},
@@ -63,7 +63,7 @@ var quirks = []quirk{
 			ms, keepAlive := keepAliveOf(s)
 			return keepAlive && s.ConfigTTL < ms-time.Minute.Milliseconds() && (call.Op == calls.TryAcquire || call.Op == calls.Acquire)
 		},
-		mend: func(ctx context.Context, redis rueidis.Client, k state.Keys) error {
+		repair: func(ctx context.Context, redis rueidis.Client, k state.Keys) error {
 			s, err := state.Read(ctx, redis, k)
 			if err != nil {
 				return err
@@ -84,7 +84,7 @@ var quirks = []quirk{
 			}
 			return s.ConfigTTL > 0 && call.Op == calls.TryAcquire && p.Value != nil && p.ValueTTL < 0
 		},
-		mend: keepPairAsConfig,
+		repair: keepPairAsConfig,
 	},
 }
 
@@ -217,7 +217,7 @@ func (w *world) tell(t *testing.T, s story, name string, client bool, sides ...c
 		for _, q := range quirks {
 			if by.String() == "Java" && !calls.AtLeast(w.version, q.until) && q.at(call, client, got) {
 				t.Logf("%s: %s", step, q.name)
-				require.NoError(t, q.mend(ctx, w.redis, keys))
+				require.NoError(t, q.repair(ctx, w.redis, keys))
 				got, err = state.Read(ctx, w.redis, keys)
 				require.NoError(t, err, step)
 			}

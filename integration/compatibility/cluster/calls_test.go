@@ -12,8 +12,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// A thousand limiters, one in each thousandth of the slots, so that all masters serve some and none
-// of them all: on each, Go and Java take turns with every call that there is.
+// A thousand limiters, one in each thousandth of the slots, so that each master serves some. On
+// each, Go and Java take turns with every call.
 func TestEveryCallOnAThousandNames(t *testing.T) {
 	const names, workers = 1000, 8
 	sayWhatIsLacking(t)
@@ -140,7 +140,7 @@ func everyCall(t *testing.T, name string, kind rratelimiter.RateType) {
 	no("Java tryAcquire of too much")(java.TryAcquireWithin(ctx, 6, time.Millisecond))
 	no("TryAcquireWithin of too much")(l.TryAcquireWithin(ctx, 6, time.Second))
 
-	// Go gives back, and changes the rate with what is taken in mind.
+	// Go releases, and changes the rate with the taken permits counted.
 	require.NoError(t, l.Release(ctx, 3))
 	free(shared(3, 8), shared(3, 5))
 	yes("UpdateRate")(l.UpdateRate(ctx, rratelimiter.Rate{Type: kind, Permits: 20, Interval: time.Hour},
@@ -176,7 +176,7 @@ func everyCall(t *testing.T, name string, kind rratelimiter.RateType) {
 	require.NoError(t, err)
 	off := time.Duration(0)
 	if !version.Has(servers.ExpireTime) {
-		off = time.Second // Go adds what is left to the server's time, and between the two looks the clock goes on
+		off = time.Second // Go adds the time to live to the server's time, and the clock goes on between the two
 	}
 	require.WithinDuration(t, at, when, off, name)
 	javaAt, err := java.ExpireTime(ctx)
@@ -209,7 +209,7 @@ func everyCall(t *testing.T, name string, kind rratelimiter.RateType) {
 	require.NoError(t, err)
 	require.Equal(t, shared(13, 18), got, name)
 
-	// Anew, and the end.
+	// A new rate, and the end.
 	require.NoError(t, l.SetRate(ctx, rratelimiter.Rate{Type: kind, Permits: 5, Interval: time.Hour}))
 	require.NoError(t, java.SetRate(ctx, oracle.Rate{Type: javaKind, Permits: 6, Interval: time.Hour}))
 	free(6, 6)

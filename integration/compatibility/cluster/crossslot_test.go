@@ -23,8 +23,8 @@ var badNames = []struct{ name, value string }{
 	{"{", "{:value"},
 }
 
-// No call can work on a name whose keys do not share a slot. Redisson lets the server refuse it;
-// here nothing is sent, and the error tells which key is where.
+// No call can work on a name whose keys do not share a slot. Redisson lets the server refuse it.
+// Here nothing is sent, and the error names the slot of each key.
 func TestNamesWhoseKeysDoNotShareASlot(t *testing.T) {
 	ctx := t.Context()
 	for _, bad := range badNames {
@@ -48,7 +48,7 @@ func TestNamesWhoseKeysDoNotShareASlot(t *testing.T) {
 	}
 }
 
-// A good name with an odd brace is nobody's error: the keys share a slot.
+// A good name with an odd brace is no error: the keys share a slot.
 func TestOddNamesWhoseKeysShareASlot(t *testing.T) {
 	ctx := t.Context()
 	for _, name := range []string{"{a}}", "{a}{", "x{{a}}y", "{{}", "a}{b}"} {

@@ -26,7 +26,7 @@ var moves = map[string]func(context.Context, *rratelimiter.Limiter, string) erro
 	},
 }
 
-// copies says whether a move leaves the old name in place.
+// copies reports whether a move leaves the old name in place.
 func copies(call string) bool { return strings.HasPrefix(call, "Copy") }
 
 // done makes "it did not" an error.

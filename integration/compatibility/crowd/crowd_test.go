@@ -168,9 +168,9 @@ func crowdInJava(ctx context.Context, l *oracle.Limiter, end time.Time, book *le
 	ways.Wait()
 }
 
-// takeTheRest asks now and then for one permit more than is free, and then for what is: however
-// slow the others are here, the limiter is exhausted, and one permit too many is taken where it can
-// be had.
+// takeTheRest tries one permit more than is free, and then what is free, once an interval. So the
+// limiter is exhausted however slow the other callers are, and a permit above the rate would be
+// taken.
 func takeTheRest(ctx context.Context, l *rratelimiter.Limiter, end time.Time, book *ledger.Ledger) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()

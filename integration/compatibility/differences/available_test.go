@@ -26,7 +26,7 @@ func TestAvailablePermitsWrites(t *testing.T) {
 	require.Equal(t, []int64{3}, counts(t, permitsKey(ours.Name())))
 }
 
-// What Redisson released and what leaves the window add up to more than the rate.
+// The permits that Redisson released and those that expire add up to more than the rate.
 func TestAvailablePermitsAboveTheRate(t *testing.T) {
 	theirs := java.Limiter(t.Name())
 	require.NoError(t, theirs.SetRate(t.Context(), inJava(perMinute(10))))

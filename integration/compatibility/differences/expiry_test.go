@@ -9,13 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// many is more grants than one call of ours gives back, by several times.
+// many is more grants than one call of ours reclaims, by several times.
 const many = 2000
 
-// onePage is the most grants that one call of ours gives back.
+// onePage is the most grants that one call of ours reclaims.
 const onePage = 256
 
-// fill puts one-permit grants into a limiter, many that have left the window and one that has not.
+// fill puts one-permit grants into a limiter, many expired ones and one that is not.
 func fill(t *testing.T, name string) {
 	t.Helper()
 	add := redis.B().Zadd().Key(permitsKey(name)).ScoreMember()
@@ -47,15 +47,14 @@ func TestManyGrantsExpireAtOnce(t *testing.T) {
 	require.Len(t, counts(t, permitsKey(ours.Name())), many+2-onePage, "a page of them in a call")
 	require.Equal(t, int64(onePage-1), value(t, ours.Name()))
 
-	// A call that needs more permits than a page gives back goes on in further calls, each as
-	// small.
+	// A call that needs more permits than a page reclaims goes on in further calls, each as small.
 	calls := scripts(t, func() { take(t, ours, many-1) })
 	require.GreaterOrEqual(t, calls, int64(many/onePage))
 	require.Equal(t, int64(0), value(t, ours.Name()))
 	deny(t, ours, 1)
 }
 
-// Where even the newest grant has left the window, nothing is read at all: the set is unlinked.
+// If even the newest grant has expired, nothing is read at all: the set is unlinked.
 func TestAllGrantsExpireAtOnce(t *testing.T) {
 	ours := here.Limiter(t.Name())
 	require.NoError(t, ours.SetRate(t.Context(), perMinute(many+1)))

@@ -11,7 +11,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// What is left of a limiter that expired, and was set anew, has the time to live of the old one:
+// The state of a limiter that expired, and was set again, keeps the time to live of the old one:
 // here 30 s of a minute's interval.
 func TestStateOfALimiterThatStays(t *testing.T) {
 	theirs, ours := pair(t, perMinute(10))

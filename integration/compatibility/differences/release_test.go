@@ -28,7 +28,7 @@ func TestReleasedGrants(t *testing.T) {
 	deny(t, ours, 1)
 }
 
-// The same where the permits are taken again before: nobody has to ask for the free permits.
+// The same if the permits are taken again before: no call asks for the free permits.
 func TestReleasedGrantsTakenAgain(t *testing.T) {
 	theirs, ours := pair(t, perMinute(10))
 

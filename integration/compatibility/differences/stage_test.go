@@ -228,7 +228,7 @@ func take(t *testing.T, l acquirer, permits int64) {
 }
 
 // takeInTurn takes permits, one grant after the other, so that each is a second older than the
-// next: Redis puts grants of one millisecond in no order that a test could rely on.
+// next. Redis orders grants of one millisecond by their random bytes.
 func takeInTurn(t *testing.T, l acquirer, key string, permits ...int64) {
 	t.Helper()
 	for _, n := range permits {

@@ -10,8 +10,8 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// Five grants of 2 leave the window one by one, from half a second on and a fifth of a second
-// apart. Somebody wants all 10 permits.
+// Five grants of 2 expire one by one, from half a second on and a fifth of a second apart. A caller
+// wants all 10 permits.
 func TestWaitingForAllPermits(t *testing.T) {
 	const first, apart = 500 * time.Millisecond, 200 * time.Millisecond
 	theirs, ours := pair(t, perMinute(10))

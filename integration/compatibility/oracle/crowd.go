@@ -38,9 +38,9 @@ func (r CrowdResult) Book(book *ledger.Ledger) {
 	}
 }
 
-// Grant is one call of a Crowd that got its permits: Redis granted them between Start, read right
-// before the call, and End, read right after it, both on the clock of this host and in whole
-// microseconds.
+// Grant is one call of a Crowd that got its permits. Start is read right before the call and End
+// right after it, on the clock of this host, in whole microseconds. Redis granted the permits
+// between them.
 type Grant struct {
 	Start, End time.Time
 	Permits    int64

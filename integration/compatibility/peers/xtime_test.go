@@ -15,7 +15,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// reserved is one reservation of both, and what is known of it.
+// reserved is one reservation of both libraries.
 type reserved struct {
 	ours    *limit.Reservation
 	theirs  *rate.Reservation
@@ -26,11 +26,11 @@ type reserved struct {
 // TestTokenBucketIsXTimeRate: AllowN, ReserveN and CancelAt, with rates that a float64 holds
 // exactly. x/time/rate counts in nanoseconds and float64: with others it is off by a rounding.
 //
-// Cancel differs where somebody has cancelled in the midst of others before, so that there are free
+// Cancel differs if a caller has cancelled in the midst of others before, so that there are free
 // tokens while others wait:
-//   - "forgotten": x/time/rate takes whoever is granted at once for the last reservation, and those who still wait can then
-//     be given back whole, although others wait behind them. Here they cannot.
-//   - "more than it held": it gives back more than was reserved to one that has an earlier one made after it. Here it is all
+//   - "forgotten": x/time/rate takes a call granted at once for the last reservation, and those that still wait can then
+//     be refunded whole, although others wait behind them. Here they cannot.
+//   - "more than it held": it refunds more than was reserved to one that has an earlier one made after it. Here it is all
 //     that was reserved.
 func TestTokenBucketIsXTimeRate(t *testing.T) {
 	for _, p := range []limit.TokenBucket{
@@ -47,7 +47,7 @@ func TestTokenBucketIsXTimeRate(t *testing.T) {
 			key := fmt.Sprintf("{name}:bucket:%d", p.Interval.Milliseconds())
 			var waiting []reserved
 			var last time.Time // when the newest reservation acts, as x/time/rate has it
-			blind := false     // Cancel is not compared until nobody waits
+			blind := false     // Cancel is not compared while callers wait
 			count := make(map[string]int)
 			for step := range 3 * steps { // a cancel in the midst of others is rare
 				tokens := 1 + random.Int64N(3)

@@ -59,8 +59,8 @@ func envoy(t *testing.T) string {
 	return lines[len(lines)-1]
 }
 
-// Envoy asks the service, shows what is left, and does as failure_mode_deny says while Redis is
-// away.
+// Envoy asks the service, shows the remaining permits, and does as failure_mode_deny says while
+// Redis is away.
 func TestEnvoy(t *testing.T) {
 	binary := envoy(t)
 	for _, deny := range []bool{false, true} {

@@ -21,8 +21,8 @@ const (
 	originalListen = "ORIGINAL_LISTEN"
 )
 
-// TestMain: this program is the original's design instead, where it is told to be, so that a
-// benchmark has it as a process of its own.
+// TestMain runs the original's design instead if the environment says so: a benchmark starts it as
+// a process of its own.
 func TestMain(m *testing.M) {
 	if redis := os.Getenv(originalRedis); redis != "" {
 		if err := serveOriginal(redis, os.Getenv(originalListen)); err != nil {
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// serveOriginal serves until nobody holds its input any more.
+// serveOriginal serves until its input is closed.
 func serveOriginal(redis, address string) error {
 	conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{redis}, DisableCache: true})
 	if err != nil {

@@ -91,7 +91,7 @@ func listen(t testing.TB) (net.Listener, int) {
 	return l, l.Addr().(*net.TCPAddr).Port
 }
 
-// freePort is a port that nobody listens on.
+// freePort returns a port without a listener.
 func freePort(t *testing.T) int {
 	l, port := listen(t)
 	require.NoError(t, l.Close())

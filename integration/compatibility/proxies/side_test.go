@@ -39,7 +39,7 @@ type side struct {
 	asks  []ask
 	rates []float64
 	p99s  []time.Duration
-	cpu   []time.Duration // of all processes, Redis too, a decision: what is left where others use the machine
+	cpu   []time.Duration // of all processes, Redis too, a decision: it bounds the rate if others use the machine
 }
 
 // newProcess is a service that a program is, asked over loopback. Its arguments and environment

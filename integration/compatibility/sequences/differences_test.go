@@ -67,11 +67,11 @@ type rule struct {
 	may   []string
 }
 
-// rules are told for what we do; what Redisson does stands at the place in the model.
+// rules describe what this library does; what Redisson does stands at the place in the model.
 var rules = [endOfDifferences]rule{
 	nothingRefused: {"n <= 0 is refused", "", with(pair, answer, configTTL)},
 	nothingGoes: {"a grant of nothing, which Redisson made, leaves the window like any other", "",
-		[]string{answer, value, valueTTL, permits, setTTL}}, // where the rate is below the value, that is counted anew
+		[]string{answer, value, valueTTL, permits, setTTL}}, // where the rate is below the value, that is counted again
 	valueCounted: {"the value lost, grants in the set: the grants are counted", "", with(pair, answer)},
 	valueCapped: {"a value above the rate counts as the rate", "",
 		[]string{answer, value, valueTTL, permits, setTTL}},
@@ -130,7 +130,7 @@ func lawOf(version string) (ours, theirs law) {
 	return ours, theirs
 }
 
-// here says whether our rule holds.
+// here reports whether our rule holds.
 func (l law) here(d difference) bool { return l.ours[d] }
 
 func (l law) but(d difference) law {
@@ -177,8 +177,8 @@ func (o outcome) fields(other outcome, perClient bool) map[string]string {
 	return differ
 }
 
-// met finds the differences without which a call would have come to something else here, or with
-// which to something else in Java. What one of them touched beyond what it may is told besides.
+// met returns the differences that change the result of a call, here or in Java. It also returns
+// what one of them changed that it may not.
 func (m meeting) met(version string) (names []difference, beyond []string) {
 	ours, theirs := lawOf(version)
 	a, b := m.play(ours), m.play(theirs)
@@ -202,13 +202,13 @@ func (m meeting) met(version string) (names []difference, beyond []string) {
 	return names, beyond
 }
 
-// may says whether a difference may touch a field. Of several requests a later one finds what an
-// earlier one left: there it may touch all that they do.
+// may reports whether a difference may change a field. Of several requests a later one finds what
+// an earlier one left: there it may change all that they do.
 func (m meeting) may(d difference, field string) bool {
 	return slices.Contains(rules[d].may, field) || len(m.deed) > 1 && (field == answer || slices.Contains(pair, field))
 }
 
-// allowed says whether one of the differences may touch a field.
+// allowed reports whether one of the differences may change a field.
 func (m meeting) allowed(names []difference, field string) bool {
 	return slices.ContainsFunc(names, func(d difference) bool { return m.may(d, field) })
 }

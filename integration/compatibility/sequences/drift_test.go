@@ -32,7 +32,7 @@ type drift struct {
 func (d *drift) now() time.Time { return time.Now().Add(time.Duration(d.offset.Load())) }
 
 // take advances the clock by a step and takes up to most permits, one by one and by each Client in
-// turn, until some calls are denied: a large set is counted over several calls.
+// turn. It ends after some denials: a large set is counted over several calls.
 func (d *drift) take(t *testing.T, most int) {
 	t.Helper()
 	d.offset.Add(int64(driftStep))

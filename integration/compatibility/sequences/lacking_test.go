@@ -15,8 +15,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/state"
 )
 
-// served says whether the server has what a call needs. Where it has not, each of the sides says so
-// when it makes the call, and nothing of its limiter has changed.
+// served reports whether the server has what a call needs. If it has not, each side reports this
+// when it makes the call, and nothing of its limiter changes.
 func served(ctx context.Context, t *testing.T, redis rueidis.Client, server servers.Version, call calls.Call,
 	sides map[calls.Side]state.Keys) bool {
 	t.Helper()

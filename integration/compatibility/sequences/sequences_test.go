@@ -29,9 +29,8 @@ const (
 	rounds        = 20 // limiters of a seed, in turn OVERALL and PER_CLIENT
 	stepsPerRound = 50
 
-	// tick passes before every step, so that no two grants are made at the same moment and none
-	// leaves the window because the machine was slow: compared with it, the real time that a round
-	// takes is nothing.
+	// tick passes before every step, so that no two grants have the same time and none expires
+	// because the machine is slow. The real time that a round takes is nothing beside it.
 	tick  = 10 * time.Minute
 	slack = 4 * time.Minute
 
@@ -39,13 +38,12 @@ const (
 	half = tick / 2
 )
 
-// TestRandomSequences tells the stories and plays, on every release of Redisson, random sequences
-// of calls twice: on limiter A each call is made by Go or by Java, on limiter B by Java. After
-// every step the answers and all keys, of the limiter and of the one that it may be renamed or
-// copied to, must be what the protocol says, A's with our differences of its section 7 and B's
-// without. Where A and B differ, the differences that make them do so are known by name and
-// counted, and only what these may touch differs; the two limiters are made equal again then, the
-// one like the other or the other like the one.
+// TestRandomSequences plays the stories and random sequences of calls on every release of Redisson,
+// twice. On limiter A each call is made by Go or by Java, on limiter B by Java. After every step
+// the replies and all keys must be what the protocol defines, A's with the differences of its
+// section 7 and B's without. This includes the keys of the limiter that it may be renamed or copied
+// to. Where A and B differ, the differences that cause this are known by name and counted, and only
+// what they may change differs. The two limiters are then made equal again.
 func TestRandomSequences(t *testing.T) {
 	first := env.Seed("SEQUENCE_SEED", uint64(time.Now().UnixNano()))
 	count := uint64(env.Number("SEQUENCE_SEEDS", seeds))

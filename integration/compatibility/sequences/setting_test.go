@@ -150,9 +150,9 @@ func (m *model) move(op calls.Op) calls.Reply {
 	return "true"
 }
 
-// eachTTL changes the times to live of all keys that exist, and says whether that changed any. The
-// client's own pair has slack, and where the change compares times, it is the configuration that
-// says whether one is later or earlier.
+// eachTTL changes the times to live of all keys that exist, and reports whether that changed any.
+// The client's own keys have slack. If the change compares times, those of the configuration
+// decide.
 func (m *model) eachTTL(compares bool, change func(ttl, slack int64) int64) calls.Reply {
 	var slack int64
 	if m.Config != nil {

@@ -66,8 +66,8 @@ func (r *run) share(ctx context.Context, t *testing.T, name string, deed []calls
 //go:noinline
 func caller(call func()) { call() }
 
-// settled says whether so many callers wait, in a call's company or for its reply, and nothing of
-// the library goes on.
+// settled reports whether so many callers wait, in a shared call or for its reply, and nothing of
+// the library is running.
 func (r *run) settled(callers int) bool {
 	if r.stacks == nil {
 		r.stacks = make([]byte, 1<<20)

@@ -26,9 +26,9 @@ func (r *run) stories(t *testing.T) {
 		return calls.Call{Op: op, Permits: 10, Interval: interval, PerClient: perClient}
 	}
 	stories := map[string][]step{
-		// The configuration is gone and set anew; what was taken still has the time to live of the
-		// old one. Redisson's SET takes it from the value, and its set dies before the grants in it
-		// have left the window.
+		// The configuration is gone and set again; the state still has the time to live of the old
+		// one. Redisson's SET removes it from the value, and its set is deleted before the grants
+		// in it have expired.
 		"Issue 9, point 17: the state has a time to live, the configuration none": {
 			golang(ten(calls.TrySetRate, false)), golang(try(4)), golang(calls.Call{Op: calls.Expire, Expiry: soon}),
 			{event: &configEvicted}, java(ten(calls.TrySetRate,
@@ -42,8 +42,8 @@ func (r *run) stories(t *testing.T) {
 			golang(ten(calls.TrySetRate, false)), java(try(0)), golang(try(3)),
 			{later: 20 * time.Hour, deed: []calls.Call{try(2)}}, golang(calls.Call{Op: calls.AvailablePermits}),
 		},
-		// A grant of nothing was the oldest: whoever wanted one permit was told to come back when
-		// it leaves.
+		// A grant of nothing was the oldest, and the reply to a caller of one permit named the time
+		// when it expires.
 		"Issue 9, point 16: Take behind a grant of nothing": {
 			golang(ten(calls.TrySetRate, false)), java(try(0)), golang(try(10)),
 			golang(take(1)), golang(take(1), try(1), take(2)),

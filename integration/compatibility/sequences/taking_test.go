@@ -9,8 +9,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/state"
 )
 
-// reclaim gives back what has left the window. It gives the number of free permits, and whether
-// Redis has to be told of it.
+// reclaim returns the permits of expired grants. It returns the number of free permits, and whether
+// Redis must store it.
 func (m *model) reclaim(v view) (free int64, changed bool) {
 	limit := m.now - v.interval
 	taken, left := v.pair.Taken(limit)
@@ -37,7 +37,7 @@ func (m *model) reclaim(v view) (free int64, changed bool) {
 	return free, changed
 }
 
-// count tells how many grants are in the window, and how many have left it.
+// count returns how many grants are in the window, and how many have expired.
 func (m *model) count(v view) (inWindow, gone int) {
 	for _, g := range v.pair.Grants {
 		if g.Score > m.now-v.interval {
@@ -88,9 +88,9 @@ func (m *model) acquire(requests ...calls.Call) []calls.Reply {
 	if open == 0 {
 		return replies
 	}
-	// A life of the value's own is not looked at beside a set that has none: without the value the
-	// set is what counts. Where not all of a call is granted the value is written anew, and has
-	// none then.
+	// The time to live of the value is not looked at beside a set that has none: without the value
+	// the set counts. If not all of a call is granted, the value is written again and has none
+	// then.
 	written := v.pair.Grants == nil || v.pair.GrantsTTL >= 0
 	stored, there := v.pair.Count()
 	_, returned := v.pair.Taken(m.now - v.interval)

@@ -1,5 +1,5 @@
-// Package corruption spoils what Redis holds for a limiter, in every way that a foreign program, an
-// eviction or an operator's slip could, and watches what the limiter makes of it.
+// Package corruption corrupts the keys of a limiter in every way that a foreign program, an
+// eviction or an operator's mistake could. It checks what the limiter reports.
 package corruption
 
 import (

@@ -32,7 +32,7 @@ func TestServerPaused(t *testing.T) {
 	l.exactly()
 }
 
-// Somebody empties the script cache again and again, and nobody notices.
+// The script cache is emptied again and again, and no caller notices.
 func TestScriptFlush(t *testing.T) {
 	server := servers.Single(t)
 	l := start(t, single(server.Addr()))

@@ -63,7 +63,7 @@ type load struct {
 type crowd struct {
 	limiter *limit.Limiter
 	book    *ledger.Ledger
-	unknown atomic.Int64 // permits of calls that failed: taken or not, and given back or not
+	unknown atomic.Int64 // permits of calls that failed: taken or not, and released or not
 }
 
 // start lets the callers loose, on a Redis that the options tell, and waits until they are granted
@@ -184,9 +184,8 @@ func (l *load) end() {
 	leaks.OfLimiters(patience)
 }
 
-// loss is what a server that died may have granted without another one's knowing: calls of each
-// Join that ended when the newest grant was made of which that knew, or later, and had begun when
-// the server was dead.
+// loss is the grants of each Join that a dead server may have made and its replica lacks. Their
+// calls ended at the newest grant of the replica or later, and began before the server was dead.
 type loss struct{ keeping, flow, dead time.Time }
 
 // permits is what callers were granted by such calls.
@@ -266,9 +265,9 @@ func (l *load) exactly() {
 	}
 }
 
-// same demands that a part has taken as much as something else says. A bucket takes back less what
-// has come by itself since the call, which is far less than a permit here, and may need one more to
-// be full for it.
+// same requires that a part has taken as much as another record shows. A bucket takes back less
+// than was refilled since the call, which is far less than a permit here. So it may need one more
+// permit to be full.
 func (l *load) same(part string, want, taken int64, beside string) {
 	l.Helper()
 	if part == "bucket" && taken == want+1 {

@@ -43,7 +43,7 @@ type decision struct {
 	took   time.Duration
 }
 
-// change is what the callback was told.
+// change is one call of the callback.
 type change struct {
 	at time.Time
 	up bool
@@ -94,7 +94,7 @@ func start(t *testing.T, addr string, mode httplimit.FailureMode) *load {
 
 type arrivalKey struct{}
 
-// change is told of each change of the store's state.
+// change records a change of the store's state.
 func (l *load) change(up bool, err error) {
 	assert.Equal(l.t, up, err == nil)
 	l.mu.Lock()
@@ -102,7 +102,7 @@ func (l *load) change(up bool, err error) {
 	l.changes = append(l.changes, change{time.Now(), up})
 }
 
-// decide is told of each decision, with the context that knows when the request arrived.
+// decide records a decision. The context has the time when the request arrived.
 func (l *load) decide(ctx context.Context, result httplimit.Result, local bool, key string) {
 	now := time.Now()
 	l.mu.Lock()
@@ -144,7 +144,7 @@ func (l *load) request(client *http.Client, url, key string) {
 	}
 }
 
-// await waits until the callback has been told last that the store is up, or down.
+// await waits until the last call of the callback says that the store is up, or down.
 func (l *load) await(up bool) time.Time {
 	l.t.Helper()
 	var at time.Time

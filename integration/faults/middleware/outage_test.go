@@ -20,7 +20,7 @@ func TestOutages_FailureModes_DecideAsDocumented(t *testing.T) {
 	modes := map[string]httplimit.FailureMode{
 		"open": httplimit.Open, "closed": httplimit.Closed, "local": httplimit.Local(share),
 	}
-	for fault, f := range map[string]struct{ breaks, mends func(*servers.Server) error }{
+	for fault, f := range map[string]struct{ breaks, repairs func(*servers.Server) error }{
 		"killed": {(*servers.Server).Kill, (*servers.Server).Restart},
 		"paused": {(*servers.Server).Pause, (*servers.Server).Resume},
 	} {
@@ -36,15 +36,15 @@ func TestOutages_FailureModes_DecideAsDocumented(t *testing.T) {
 					l.await(false)
 				}
 				time.Sleep(outage)
-				mended := time.Now()
-				require.NoError(t, f.mends(server))
+				repaired := time.Now()
+				require.NoError(t, f.repairs(server))
 				back := make(map[string]time.Time)
 				for middleware, l := range loads {
 					back[middleware] = l.await(true)
 				}
 				time.Sleep(time.Second)
 				for middleware, l := range loads {
-					t.Run(middleware, func(t *testing.T) { judge(t, l, mode, broken, mended, back[middleware]) })
+					t.Run(middleware, func(t *testing.T) { judge(t, l, mode, broken, repaired, back[middleware]) })
 				}
 				assert.Zero(t, leaks.OfLimiters(5*time.Second), "goroutines: %s", leaks.Stacks())
 			})
@@ -53,7 +53,7 @@ func TestOutages_FailureModes_DecideAsDocumented(t *testing.T) {
 }
 
 // judge checks the decisions of a load.
-func judge(t *testing.T, l *load, mode httplimit.FailureMode, broken, mended, back time.Time) {
+func judge(t *testing.T, l *load, mode httplimit.FailureMode, broken, repaired, back time.Time) {
 	decisions := l.end()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,7 +70,7 @@ func judge(t *testing.T, l *load, mode httplimit.FailureMode, broken, mended, ba
 		switch {
 		case d.at.Before(broken), d.at.Add(-d.took).After(back.Add(slack)):
 			assert.False(t, failed, "%+v while Redis is up", d)
-		case d.at.After(broken.Add(deadline+slack)) && d.at.Before(mended):
+		case d.at.After(broken.Add(deadline+slack)) && d.at.Before(repaired):
 			during++
 			assert.True(t, failed, "%+v while Redis is down", d)
 			if d.took > deadline/2 {
@@ -108,5 +108,5 @@ func judge(t *testing.T, l *load, mode httplimit.FailureMode, broken, mended, ba
 	}
 	t.Logf("%d requests, %d in the outage, %d of them slow, down after %v, up after %v, local grants %v",
 		len(decisions), during, slow,
-		l.changes[0].at.Sub(broken).Round(time.Millisecond), back.Sub(mended).Round(time.Millisecond), local)
+		l.changes[0].at.Sub(broken).Round(time.Millisecond), back.Sub(repaired).Round(time.Millisecond), local)
 }

@@ -41,8 +41,8 @@ func TestOutage(t *testing.T) {
 	require.Positive(t, kinds["cut"]+kinds["refused"])
 }
 
-// Connections that end in the middle of what Redis sends: replies are lost though the calls were
-// carried out, and nobody knows which.
+// Connections end in the middle of what Redis sends. Replies are lost though the calls were carried
+// out, and no caller knows which.
 func TestConnectionsThatEndWithinReplies(t *testing.T) {
 	l := newLink(t, manyConnections)
 	l.poison(t, "limit_data", "downstream", `"bytes": 1500`)

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Connections that look open while nothing passes, as after a firewall has forgotten them: calls
-// end with their contexts, and once the link is back the connections that were given up are
+// Connections look open while nothing passes, as after a firewall has dropped their state. Calls
+// end with their contexts. Once the link works again, the connections that were given up are
 // replaced.
 func TestHalfOpenConnections(t *testing.T) {
 	l := newLink(t, manyConnections)

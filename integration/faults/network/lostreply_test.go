@@ -66,7 +66,7 @@ func TestLostReplies(t *testing.T) {
 					require.Equal(t, "cut", classify(<-answer))
 				}
 
-				// rueidis connects anew for the next call, and sends that alone.
+				// rueidis connects again for the next call, and sends that alone.
 				require.Eventually(t, answers, 2*givenUp, 10*time.Millisecond)
 				if time.Since(acted) < interval/2 {
 					require.EqualValues(t, permits, taken(), "nothing was given back or taken twice")

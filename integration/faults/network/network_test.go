@@ -215,9 +215,9 @@ func (l *link) call(i int, permits int64, patience time.Duration, random *rand.R
 func (l *link) end(t *testing.T, run string) map[string]int64 {
 	t.Helper()
 	ended := time.Now()
-	// A call whose caller has gone may reach Redis late, but it is dated as it left: all that
-	// callers can have taken is back an interval after the last of them has gone. Calls may leave
-	// for a moment after that, where the caller's end and theirs came together.
+	// A call whose caller has gone may reach Redis late, but it is dated as it left. So all that
+	// callers can have taken is back an interval after the last of them has gone. A call may leave
+	// a moment after that, if it met the end of its caller.
 	time.Sleep(time.Until(ended.Add(interval)))
 	if newest, ok := l.newest(t); ok {
 		require.Less(t, newest.Sub(ended), moment, "a call was dated after the last caller had gone")
@@ -232,8 +232,8 @@ func (l *link) end(t *testing.T, run string) map[string]int64 {
 	l.acquires.monitor.CatchUp(t)
 	calls, again := l.acquires.calls()
 	l.close()
-	// A connection that nobody answers is given up only in the end, and rueidis closes some after 5
-	// s. toxiproxy leaves one of its own behind where a connection is reset while it passes
+	// rueidis gives up a connection without replies only in the end, and closes some after five
+	// seconds. toxiproxy leaves one of its own behind if a connection is reset while it passes
 	// something on.
 	left := leaks.OfClients(3*givenUp + 5*time.Second)
 	figures := l.books.Figures(run, rate, interval, missing, left)

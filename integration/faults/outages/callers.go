@@ -58,9 +58,8 @@ func (l *Load) goCaller(i int) {
 	}
 }
 
-// watchMachine notes when this process, or the server of the limiter, does not get on for longer
-// than a stall: it asks for something that has nothing to do with limiters, over connections of its
-// own.
+// watchMachine records when this process, or the server of the limiter, stalls. It sends a command
+// that has nothing to do with limiters, over connections of its own.
 func (l *Load) watchMachine(on rueidis.ClientOption) {
 	on.DialCtxFn = nil
 	bare, err := rueidis.NewClient(on)

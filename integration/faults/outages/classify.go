@@ -19,7 +19,7 @@ import (
 const (
 	deadline       = "deadline"        // the caller's context ended
 	notInitialized = "not initialized" // the limiter has lost its rate
-	refused        = "refused"         // nobody listens: the server is down
+	refused        = "refused"         // no listener: the server is down
 	cut            = "cut"             // the connection ended under the call
 	dead           = "no answer"       // the connection was given up, since nothing came for long
 	noNode         = "no node"         // no node that is known serves the slot

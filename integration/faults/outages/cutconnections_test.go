@@ -27,7 +27,7 @@ func TestAllConnectionsCut(t *testing.T) {
 			require.NoError(t, err)
 			connections += n
 		}
-		load.Mend()
+		load.Repair()
 		load.Run(300 * time.Millisecond)
 	}
 	require.GreaterOrEqual(t, connections, int64(times), "there was hardly anything to cut")

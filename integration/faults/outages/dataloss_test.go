@@ -11,8 +11,8 @@ import (
 )
 
 // A server without persistence crashes and comes back empty. The limiter is gone, and every call
-// says so until somebody sets its rate again. It starts anew with all permits free: a window that
-// reaches over the crash may hold one more rate, and no more.
+// reports this until its rate is set again. It starts with all permits free: a window that spans
+// the crash may hold one more rate, and no more.
 func TestRestartThatLostTheData(t *testing.T) {
 	server := servers.Single(t)
 	load := Start(t, "restart that lost the data", OnSingle(server))

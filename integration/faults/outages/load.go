@@ -1,8 +1,8 @@
 // Package outages puts a load of Go and Java callers on one limiter, and breaks the Redis under it:
 // each test file is one fault.
 //
-// A test starts a Load, breaks and mends something while it runs, and stops it. The Outcome tells
-// what the callers got and whether the promises held. Table prints it, one row for each fault.
+// A test starts a Load, breaks and repairs something while it runs, and stops it. The Outcome has
+// what the callers got and asserts the promises. Table prints it, one row for each fault.
 package outages
 
 import (
@@ -74,7 +74,7 @@ type Load struct {
 
 	started time.Time
 	faults  []span
-	stalls  []span // times in which the machine kept everybody waiting
+	stalls  []span // times in which the machine stalled
 
 	stop    chan struct{}
 	callers sync.WaitGroup
@@ -83,7 +83,7 @@ type Load struct {
 // span is a time in which something was broken.
 type span struct{ from, to time.Time }
 
-// meets says whether a call was under way in that time.
+// meets reports whether a call was under way in that time.
 func (s span) meets(f ledger.Failure) bool { return !f.End.Before(s.from) && !f.Start.After(s.to) }
 
 // loss says that grants of calls that began before to and ended after from may be lost to the
@@ -186,22 +186,22 @@ func grantedAfter(grants []ledger.Grant, after time.Time) bool {
 	return false
 }
 
-// Break tells the load that something is broken from now on, and Mend that it is mended and both
-// sides work again. Calls may fail in between, and until settled has passed.
+// Break marks the begin of a fault, and Repair its end, when both sides work again. Calls may fail
+// in between, and until settled has passed.
 func (l *Load) Break() { l.faults = append(l.faults, span{from: time.Now()}) }
 
-// Recover is for a fault that has ended: it waits until both sides are granted permits, notes that
-// the fault is mended, and stops the load two seconds later.
+// Recover waits until both sides are granted permits after a fault, marks the fault's end, and
+// stops the load two seconds later.
 func (l *Load) Recover() *Outcome {
 	l.t.Helper()
 	l.AwaitGrants(time.Now())
-	l.Mend()
+	l.Repair()
 	l.Run(2 * time.Second)
 	return l.Stop()
 }
 
-// Mend ends what Break began.
-func (l *Load) Mend() { l.faults[len(l.faults)-1].to = time.Now() }
+// Repair ends what Break began.
+func (l *Load) Repair() { l.faults[len(l.faults)-1].to = time.Now() }
 
 // MayLose tells the load that Redis may have lost grants: those of calls that ended at from or
 // later and had begun by to, at most.

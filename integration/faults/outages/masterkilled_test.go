@@ -35,10 +35,10 @@ func (o *Outcome) mostOfLostMaster() Most {
 	}
 }
 
-// The same with a replica that has heard nothing for a third of the interval when its master dies,
-// as on a slow or broken link, and an operator who makes it the master at once. All that the old
-// master granted in that time is lost: a window may hold as much more than the rate, and no more
-// than that.
+// The same with a replica that has received nothing for a third of the interval when its master
+// dies, as on a broken link. An operator makes it the master at once. All that the old master
+// granted in that time is lost: a window may hold as much more than the rate, and no more than
+// that.
 func TestMasterKilledBeforeItsReplicaCaughtUp(t *testing.T) {
 	cluster := servers.NewCluster(t)
 	slot, master, replica := limiterSlot(t, cluster)

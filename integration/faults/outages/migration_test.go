@@ -17,9 +17,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// The limiter's slot moves to another master while everybody takes permits, by the steps that
-// redis-cli takes. For half a second the slot belongs to two nodes, and one of them asks callers to
-// try the other (ASK); afterwards the old one sends them there for good (MOVED).
+// The limiter's slot moves to another master while all callers take permits, by the steps of
+// redis-cli. For half a second the slot belongs to two nodes, and one of them redirects callers to
+// the other (ASK). Afterwards the old one redirects them for good (MOVED).
 func TestSlotMigration(t *testing.T) {
 	cluster := servers.NewCluster(t)
 	slot, from, _ := limiterSlot(t, cluster)

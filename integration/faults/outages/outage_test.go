@@ -29,23 +29,23 @@ const (
 	givenUp    = 2 * time.Second
 	connecting = time.Second
 
-	// answersWithin is how long a call without any deadline may take while Redis does not answer:
-	// it may come while another one is under way and be sent after that, over a connection that has
-	// to be made first.
+	// answersWithin is how long a call without any deadline may take while Redis does not answer.
+	// It may arrive while another call is under way and be sent after that, over a connection that
+	// has to be made first.
 	answersWithin = givenUp + connecting + late
 
 	// impatience is how long callers with a deadline wait.
 	impatience = 100 * time.Millisecond
 )
 
-// Issue 9, point 6: the server is down for OUTAGE, and every call is made again and again
-// meanwhile, with a deadline, with a context that is cancelled, and with one that cannot end. Each
-// has its error in time. Once the last caller has gone nothing goes on for it.
+// TestEveryCallInAnOutage: the server is down for OUTAGE. Meanwhile every call is made again and
+// again, with a deadline, with a context that is cancelled, and with one that cannot end. Each has
+// its error in time. Once the last caller has gone, nothing goes on for it.
 func TestEveryCallInAnOutage(t *testing.T) {
 	length := env.Duration("OUTAGE", 5*time.Second)
 	for name, test := range map[string]struct {
 		fail    func(*servers.Server) error
-		mend    func(*servers.Server) error
+		repair  func(*servers.Server) error
 		goesOn  time.Duration // how long something may go on after the last caller
 		options []rratelimiter.Option
 	}{
@@ -88,7 +88,7 @@ func TestEveryCallInAnOutage(t *testing.T) {
 			if left > 0 {
 				stacks = leaks.Stacks()
 			}
-			require.NoError(t, test.mend(server))
+			require.NoError(t, test.repair(server))
 
 			t.Logf("%d calls; those whose context ended came back up to %v later, the others took up to %v",
 				outage.made,

@@ -38,15 +38,15 @@ type Outcome struct {
 // name are not to be seen at all.
 type Most map[string]int64
 
-// once is how many calls fail where everybody's fails at the moment of a fault.
+// once is how many calls fail if one call of each caller fails at the moment of a fault.
 func (o *Outcome) once() int64 { return int64(goCallers * len(o.faults)) }
 
 // onceEach is once for each of the connections that rueidis has to a server, which are found broken
 // one by one.
 func (o *Outcome) onceEach() int64 { return 4 * o.once() }
 
-// oftenBy is how many calls fail where everybody's does as long as something is broken, and each
-// takes so long at least.
+// oftenBy is how many calls fail if all of them do as long as something is broken, and each takes
+// so long at least.
 func (o *Outcome) oftenBy(each time.Duration) int64 {
 	var broken time.Duration
 	for _, fault := range o.faults {
@@ -62,11 +62,12 @@ func (o *Outcome) Require(most Most) {
 	o.RequireWindows()
 }
 
-// RequireCalm asserts what every fault must leave untouched (where neither this process nor a bare
-// command on a connection of its own got on for a while, calls may end with their contexts
-// besides): the errors of the Go callers are of the given kinds, no more than are given, and of
-// calls that met a fault; no call outlived its context; every permit is back; no goroutine is left;
-// and while nothing was broken both sides took permits.
+// RequireCalm asserts what every fault must leave unchanged. The errors of the Go callers are of
+// the given kinds, no more than are given, and of calls that met a fault. No call outlived its
+// context. Every permit is back. No goroutine is left. While nothing was broken, both sides took
+// permits.
+// If this process or a bare command on a connection of its own stalled, calls may also end with
+// their contexts.
 func (o *Outcome) RequireCalm(most Most) {
 	o.t.Helper()
 	require.Empty(o.t, o.goBooks.Unclassified(), "errors that a caller could not make sense of")
@@ -111,8 +112,8 @@ func (o *Outcome) RequireCalm(most Most) {
 	require.Empty(o.t, o.left, "goroutines are left")
 }
 
-// requireLoad asserts that callers did take permits while nothing was broken: of both sides, and
-// together no less than a third of the rate, a machine that is busy with other things allowed for.
+// requireLoad asserts that callers of both sides took permits while nothing was broken. Together
+// they took at least a third of the rate, which allows for a busy machine.
 func (o *Outcome) requireLoad() {
 	o.t.Helper()
 	whole := []span{o.run}
@@ -148,9 +149,9 @@ func (o *Outcome) requireLoad() {
 	require.Greater(o.t, float64(javaGrants), 3*length.Seconds(), "Java was idle")
 }
 
-// RequireWindows asserts that no window of one interval held more than the rate, but for what a
-// loss of data allows: without the grants that may be lost no window held more than the rate, and
-// with them no more than as many permits above it.
+// RequireWindows asserts that no window of one interval held more than the rate, but for a loss of
+// data. Without the grants that may be lost, no window held more than the rate. With them, none
+// held more above it than may be lost.
 func (o *Outcome) RequireWindows() {
 	o.t.Helper()
 	worst := ledger.Worst(o.kept, Interval)
@@ -160,9 +161,9 @@ func (o *Outcome) RequireWindows() {
 		worst.Start)
 }
 
-// Table sets outcomes out as a Markdown table, one row for each fault, whose runs it puts together:
-// their sums, and of a window, a pause and what must be 0 the worst. Figures of two sides are Go's
-// and Java's.
+// Table returns outcomes as a Markdown table with one row for each fault. A row has the sums of its
+// runs; of windows, pauses and what must be 0 it has the worst. Pairs of figures are those of Go
+// and of Java.
 func Table(outcomes ...*Outcome) string {
 	rows := [][]string{{
 		"fault", "runs", "calls", "grants", "denials", "errors of Go", "errors of Java", "longest pause",
@@ -230,7 +231,7 @@ func add(sum *ledger.Figures, books *ledger.Ledger) {
 	}
 }
 
-// longestPause is the longest time in which nobody was granted anything.
+// longestPause is the longest time without a grant.
 func longestPause(grants []ledger.Grant) time.Duration {
 	slices.SortFunc(grants, func(a, b ledger.Grant) int { return a.End.Compare(b.End) })
 	var longest time.Duration

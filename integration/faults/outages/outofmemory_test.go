@@ -9,9 +9,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// The servers are full and evict nothing. A call that would write more is refused by Redis before
-// it has written anything, with an error that says so; once there is room again the limiter goes on
-// where it was.
+// The servers are full and evict nothing. Redis refuses a call that would write more before it has
+// written anything, with an error that says so. Once there is room again, the limiter continues as
+// it was.
 func TestOutOfMemory(t *testing.T) {
 	cluster := servers.NewCluster(t)
 	load := Start(t, "maxmemory reached, noeviction", OnCluster(cluster))

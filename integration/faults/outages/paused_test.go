@@ -29,8 +29,8 @@ func TestServerPaused(t *testing.T) {
 }
 
 // In a cluster three seconds are enough for the others to give the limiter's slot to its replica.
-// The old master wakes up and does not know yet: it grants what had been waiting in its sockets,
-// and forgets all of that when it becomes the new master's replica.
+// The old master resumes and does not know this yet. It grants what waited in its sockets, and
+// loses all of that when it becomes the new master's replica.
 func TestMasterPaused(t *testing.T) {
 	cluster := servers.NewCluster(t)
 	slot, master, replica := limiterSlot(t, cluster)

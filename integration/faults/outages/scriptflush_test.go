@@ -9,8 +9,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// Somebody empties the script caches of all nodes, again and again. The next call of each script
-// brings its text along, and no caller notices.
+// The script caches of all nodes are emptied, again and again. The next call of each script brings
+// its text along, and no caller notices.
 func TestScriptFlush(t *testing.T) {
 	cluster := servers.NewCluster(t)
 	load := Start(t, "SCRIPT FLUSH on all nodes, ten times", OnCluster(cluster))

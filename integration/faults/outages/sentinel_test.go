@@ -11,9 +11,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// The master dies, and the sentinels make one of its two replicas the new one. As in a cluster the
-// limiter may have forgotten what the master granted in its last moments: what the replica that was
-// chosen had not heard of, so at most what the one furthest behind had not.
+// The master dies, and the sentinels make one of its two replicas the new one. The limiter may have
+// lost what the master granted in its last moments, as in a cluster. This is at most what the
+// replica that is furthest behind lacks.
 func TestSentinelMasterKilled(t *testing.T) {
 	sentinel := servers.NewSentinel(t)
 	load := Start(t, "kill -9 of the master under sentinels", OnSentinel(sentinel))

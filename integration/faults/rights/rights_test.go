@@ -1,6 +1,6 @@
-// Package rights_test takes one right after the other away from a user of Redis (ACL). A command is
-// refused when a script comes to it, so a script can be stopped between its writes: then nothing
-// may have become free that was taken, and what is lost is back an interval after the right.
+// Package rights_test takes one permission after the other away from a user of Redis (ACL). Redis
+// refuses a command when a script reaches it, so a script can end between its writes. Then no taken
+// permit may be free, and lost permits are back an interval after the permission.
 package rights_test
 
 import (
@@ -42,7 +42,7 @@ const (
 	interval = time.Hour
 )
 
-// call is one call of somebody who may lack a right for it.
+// call is one call of a user who may lack a permission for it.
 type call struct {
 	name string
 	do   func(ctx context.Context, l *rratelimiter.Limiter) error
@@ -192,7 +192,7 @@ func TestARightThatIsMissing(t *testing.T) {
 		t.Logf("%-17s refused %s calls", command, strconv.Itoa(refused[command]))
 		switch command {
 		case "PEXPIRETIME": // an older server lacks it, so that its absence is no error
-		case "ZSCORE": // what gives back the permits of a caller that has gone: TestRefund_CommandIsNotPermitted_FreesNothing
+		case "ZSCORE": // of refunds: TestRefund_CommandIsNotPermitted_FreesNothing
 		case "ZRANGEBYSCORE", "ZREVRANGEBYSCORE": // of sets of more than a page
 		default:
 			require.Positive(t, refused[command], "no call uses %s", command)

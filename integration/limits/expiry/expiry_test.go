@@ -28,9 +28,9 @@ const (
 )
 
 // redisson does what tryAcquire of Redisson does, in words of our own: protocol sections 5 and 6.
-// But for the last milliseconds: a PEXPIRE deletes where its moment has begun when it is carried
-// out, while the configuration is there until that moment is over. So Redisson itself loses state
-// now and then, and nobody else can mend that.
+// The last milliseconds differ. A PEXPIRE deletes a key when its time has begun, while the
+// configuration exists until that time is over. So Redisson itself loses state now and then, and no
+// other client can fix that.
 var redisson = rueidis.NewLuaScript(`
 local call = redis.call
 local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')

@@ -1,6 +1,6 @@
-// Package leases_test puts callers with leases, in several Go clients and processes, and real
-// Redisson on one limiter, and looks whether it stays strict: in quiet, while Redis breaks, and
-// while a process that holds a lease is stopped or killed.
+// Package leases_test puts callers with leases, in several Go clients and processes, and Redisson
+// on one limiter. It checks that the limiter stays strict: without faults, while Redis breaks, and
+// while a process with a lease is stopped or killed.
 //
 // LEASE_LOAD is how long each load lasts, by default 3s.
 package leases_test

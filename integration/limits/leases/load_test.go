@@ -136,7 +136,7 @@ func (l *load) javaBursts() {
 	}
 }
 
-// audit sees that what is free and what is taken add up to the rate, whenever it looks.
+// audit checks that free and taken permits add up to the rate, whenever it looks.
 func (l *load) audit() {
 	for !l.stopped() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)

@@ -115,8 +115,8 @@ func TestCallersOfTwoProcessesAreServedInTheirOrder(t *testing.T) {
 	calls += scriptCalls(t, server)
 	require.Len(t, all, reservers)
 
-	// Whoever comes to Redis as the k-th has the k-th moment: their moments lie a millisecond
-	// apart, and nobody is before his own.
+	// The k-th caller at Redis has the k-th moment: moments are a millisecond apart, and no caller
+	// is before its own.
 	slices.SortFunc(all, func(a, b served) int { return cmp.Compare(a.Granted, b.Granted) })
 	late := make([]time.Duration, reservers)
 	for k, caller := range all {
@@ -125,8 +125,8 @@ func TestCallersOfTwoProcessesAreServedInTheirOrder(t *testing.T) {
 	slices.Sort(late)
 	at := func(share float64) time.Duration { return late[int(share*(reservers-1))].Round(10 * time.Microsecond) }
 	// Calls of both processes reach Redis in the order in which their callers came, but for what
-	// the machine holds up: of callers who came so long after others none is served before them, in
-	// whichever process they are.
+	// the machine delays. No caller is served before one that came so long before it, in whichever
+	// process.
 	apart := 2*stall + 100*time.Millisecond
 	slices.SortFunc(all, func(a, b served) int { return cmp.Compare(a.Came, b.Came) })
 	var before, last int

@@ -29,9 +29,9 @@ const (
 	interval = 500 * time.Millisecond
 )
 
-// 5,000 goroutines wait in Acquire and TryAcquireWithin for the time that WAITS gives, each call
-// with a random timeout or cancelled at a random moment. Each ends in time, what was granted to
-// those who had gone is given back, and nothing is left of any of them.
+// 5,000 goroutines wait in Acquire and TryAcquireWithin for the time in WAITS, each call with a
+// random timeout or cancelled at a random moment. Each ends in time, grants of callers that have
+// gone are released, and nothing of any of them remains.
 func TestCrowdOfImpatientCallers(t *testing.T) {
 	callers, length := 5000, env.Duration("WAITS", 8*time.Second)
 	server := servers.Single(t)
@@ -104,8 +104,8 @@ func TestCrowdOfImpatientCallers(t *testing.T) {
 // rate.
 func windows(d time.Duration) int64 { return int64((d + interval - 1) / interval) }
 
-// machine watches how late a timer is here, at most and in all, until it is asked: for so long
-// nobody could have been on time.
+// machine measures how late a timer is here, at most and in all, until it is asked: for so long no
+// caller could have been on time.
 func machine() (stalled func() (most, all time.Duration)) {
 	stop, end := make(chan struct{}), make(chan struct{})
 	var most, all time.Duration

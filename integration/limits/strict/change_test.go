@@ -14,8 +14,8 @@ import (
 )
 
 // TestAPolicyChangesWhileAllTake: from one moment on all callers have another policy for the name,
-// with fewer permits, and later a third one with more. What was taken before goes on to count:
-// nobody is granted anything that is above the policy it has, and nobody has an error.
+// with fewer permits, and later a third one with more. Permits taken before still count. No caller
+// is granted anything above the policy it has, and no call fails.
 func TestAPolicyChangesWhileAllTake(t *testing.T) {
 	server := servers.Single(t)
 	waiting := []way{tryAcquire, take, takeEach, acquire}
@@ -81,7 +81,7 @@ func by(grants []grant, permits int64) []grant {
 }
 
 // TestACalendarChangesWhileAllTake: the quota of the day is raised and then lowered again, below
-// what is taken.
+// the permits taken.
 func TestACalendarChangesWhileAllTake(t *testing.T) {
 	noon := time.Date(2026, time.March, 2, 12, 0, 0, 0, time.UTC)
 	s := newScene(t, servers.Single(t), func() time.Time { return noon })

@@ -12,9 +12,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/ledger"
 )
 
-// The checks say by how many permits the fullest window, or whatever a policy bounds, is above what
-// it may hold: above 0 too many were granted, and below 0 one more would not have been seen. Each
-// grant is held against the policy that granted it.
+// The checks return by how many permits the fullest window, or what a policy bounds otherwise, is
+// above its limit. Above 0 too many were granted; at -1 and below, one more would not have been
+// seen. Each grant is compared with the policy that granted it.
 
 // limited is grants of a policy of so many permits.
 func limited(grants []grant, permits int64) []grant {
@@ -105,8 +105,8 @@ func spaced(grants []grant, each time.Duration) float64 {
 	return worst
 }
 
-// inAnyCall checks every interval by the times of the calls: for grants whose order in Redis nobody
-// knows.
+// inAnyCall checks every interval by the times of the calls: for grants whose order in Redis is
+// unknown.
 func inAnyCall(grants []grant, interval time.Duration) int64 {
 	entries := make([]ledger.Grant, len(grants))
 	for i, g := range grants {

@@ -13,8 +13,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// TestTheClockJumpsWhileAllTake: an hour back nothing is granted, and nobody has an error; an hour
-// forward it is as if the hour had passed; and back again nothing more is granted.
+// TestTheClockJumpsWhileAllTake: an hour back nothing is granted, and no call fails. An hour
+// forward it is as if the hour had passed, and back again nothing more is granted.
 func TestTheClockJumpsWhileAllTake(t *testing.T) {
 	const length = 10 * time.Minute
 	server := servers.Single(t)

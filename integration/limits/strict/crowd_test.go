@@ -1,5 +1,5 @@
-// Package strict_test lets callers of two Clients crowd on one limiter of package limit, notes
-// every grant as Redis replies it, and holds the notes against what the policy promises, to a
+// Package strict_test lets callers of two Clients share one limiter of package limit and records
+// every grant as Redis replies it. It compares the records with the promise of the policy, to a
 // permit.
 package strict_test
 
@@ -35,7 +35,7 @@ type scene struct {
 	taps    []*tap
 	clients []*rratelimiter.Client
 	largest int64        // of the requests
-	granted atomic.Int64 // what callers were told
+	granted atomic.Int64 // by the replies that callers got
 }
 
 // newScene makes Clients with a clock, or without one with that of the server.
@@ -88,9 +88,9 @@ var (
 	}
 )
 
-// crowd lets all callers take some permits at a time, each in one of the ways, of the limiters that
-// now tells, one for each Client, at least three times, until the time is over and all have their
-// answers. It gives what Redis granted.
+// crowd lets all callers take some permits at a time, each in one of the ways, at least three
+// times, until the time is over. The function now returns the limiters, one for each Client. crowd
+// returns what Redis granted.
 func (s *scene) crowd(length time.Duration, now func() []*limit.Limiter, ways ...way) []grant {
 	s.Helper()
 	end := time.Now().Add(length)

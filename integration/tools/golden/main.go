@@ -74,7 +74,7 @@ func recordAll(ctx context.Context, dir string, versions []string) (err error) {
 // File is what one release of Redisson did.
 type File struct {
 	Redisson string    `json:"redisson"`
-	Anew     string    `json:"anew"` // how this file is recorded anew
+	Anew     string    `json:"anew"` // the command that records this file again
 	ClientID string    `json:"clientID"`
 	Limiters []Limiter `json:"limiters"`
 }

@@ -21,9 +21,8 @@ type step struct {
 	oldest string // the first release that has the call, or that does as the newest
 }
 
-// withTTL is the first release that keeps the state for as long as the configuration, keepAlive the
-// first that knows a keepAliveTime, and ownPair the first whose setRate deletes the client's own
-// pair.
+// withTTL is the first release that keeps the state as long as the configuration. keepAlive is the
+// first with a keepAliveTime, and ownPair the first whose setRate deletes the client's own keys.
 const (
 	withTTL   = "3.17.3"
 	keepAlive = "3.38.0"
@@ -77,7 +76,7 @@ var stories = []story{
 			{call: permits(calls.TryAcquire, 100_001)},
 			{call: permits(calls.TryAcquire, 100_000)},
 			{call: calls.Call{Op: calls.AvailablePermits}},
-			// The first two grants have left the window.
+			// The first two grants have expired.
 			{later: 45 * time.Minute, call: permits(calls.TryAcquire, 256)},
 			{later: 10 * time.Minute, call: permits(calls.TryAcquire, 99_999)},
 			// All have left.

@@ -1,6 +1,5 @@
-// Package ledger keeps the books of a run in which many callers take permits of one limiter: every
-// grant with its times, every denial and every error, and from them the fullest window and a table
-// of figures.
+// Package ledger records a run in which many callers take permits of one limiter: every grant with
+// its times, every denial and every error. It computes the fullest window and a table of figures.
 package ledger
 
 import (
@@ -11,8 +10,7 @@ import (
 )
 
 // Grant is one call that got its permits. Start is read on the caller's clock right before the
-// call, End on the same clock right after its answer, so that the grant took effect at some moment
-// from Start to End.
+// call, End on the same clock right after its reply. The grant took effect between them.
 type Grant struct {
 	Start, End time.Time
 	Permits    int64
@@ -26,7 +24,7 @@ type Failure struct {
 }
 
 // Unclassified is the kind of the errors that no classifier knows. A run that counts any has an
-// error that nobody expected.
+// unexpected error.
 const Unclassified = "unclassified"
 
 // Classifier names the kind of an error: a few words that stand in a table. It answers "" for an

@@ -17,13 +17,12 @@ type Window struct {
 // Worst finds the window of the interval's length into which the most permits certainly fell. A
 // limiter that keeps its promise has no more than the rate there, whatever the network did.
 //
-// A grant took effect at a moment that nobody outside Redis knows: between Start and End of its
-// call. So only a grant that lies in [t, t+interval) with the whole of [Start, End] proves anything
-// about that window; one that sticks out may have taken effect outside. The proof is sound. Say
-// that grants of more than the rate lie wholly in a window, and X is the one of them that Redis
-// made last. Then some other one, Y, had been given back before X. Its moment is no earlier than
-// its Start, hence the call that gave it back read a clock at or after t+interval, and X, made
-// after that call, cannot have ended before t+interval.
+// A grant took effect at an unknown time between Start and End of its call. So only a grant with
+// the whole of [Start, End] in [t, t+interval) proves anything about that window. The proof is
+// sound. Say that grants of more than the rate lie wholly in a window, and X is the one of them
+// that Redis made last. Then some other one, Y, had expired before X. Its time is no earlier than
+// its Start, so the call that removed it read a clock at or after t+interval. X was made after that
+// call and cannot have ended before t+interval.
 //
 // For that the callers have one clock, the one that dates grants. It dates them in whole
 // milliseconds, always down: a grant of 10.9 ms counts as one of 10 ms and leaves a window of 1 s

@@ -14,13 +14,11 @@ import (
 // Grants is what scripts put into the permits set of one limiter: the truth about its windows,
 // where callers know only that they were granted something between two moments.
 //
-// A grant counts from the script that adds it until its date lies an interval back for the latest
-// clock that anybody has shown: that of the server, and those that dated grants so far. As long as
-// it counts nobody may have had its permits again, since only a call with a clock so late gives
-// them back, and no such call has run. So the permits that count are never more than the rate, and
-// one permit more is seen at the script that grants it. What scripts take out of the set because it
-// has left the window, rightly or not, goes on to count; what they take out by name, to give it
-// back, does not.
+// A grant counts until its date is an interval before the latest clock seen: that of the server,
+// and those that dated grants so far. Until then no other caller can have had its permits, since
+// only a call with a clock so late removes it. So the permits that count are never more than the
+// rate, and one permit more is seen at the script that grants it. A grant that a script removes as
+// expired, rightly or not, still counts; one that a script releases by name does not.
 //
 // For that callers and server have one clock. Runs whose callers release permits or set the rate
 // cannot be judged so.
@@ -42,7 +40,7 @@ type Grants struct {
 type Seen struct {
 	Worst    int64     // the most permits that counted at one moment
 	When     time.Time // that moment
-	Permits  int64     // granted, and not given back
+	Permits  int64     // granted, and not released
 	Added    int       // members of the set
 	Returned int       // members that were taken out by name
 	Unknown  int       // members that cannot be read
@@ -79,8 +77,8 @@ func (g *Grants) Seen(t testing.TB) Seen {
 	return g.seen
 }
 
-// Between is how many permits the grants dated from a moment on and before another one hold, those
-// that were given back left out.
+// Between returns how many permits the grants have that are dated from a moment on and before
+// another one, without released ones.
 func (g *Grants) Between(from, to time.Time) (permits int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -99,7 +97,7 @@ func (g *Grants) see(c Command) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !c.Script {
-		g.judge() // the script before has ended: one that adds what is left of a grant takes the whole of it out, too
+		g.judge() // the script before has ended: one that adds the rest of a grant removes the whole of it, too
 		return
 	}
 	name := strings.ToUpper(c.Name())

@@ -159,9 +159,9 @@ func (m *Monitor) Close() {
 	<-m.ended
 }
 
-// Quotes says whether the words that the server's MONITOR tells can be taken apart, and where they
-// cannot, writes so into the test's output: Valkey 8.1.0 and 8.1.1 do not escape quotes and
-// backslashes (valkey-io/valkey issue 2035), which grants hold by chance.
+// Quotes reports whether the words that the server's MONITOR shows can be split, and logs it if
+// they cannot. Valkey 8.1.0 and 8.1.1 do not escape quotes and backslashes (valkey-io/valkey issue
+// 2035), which grants may contain.
 func Quotes(t testing.TB, addr string) bool {
 	t.Helper()
 	want := rand.Text() + `"\n"`

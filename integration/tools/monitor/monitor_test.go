@@ -30,7 +30,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// What a real server tells of real calls, any bytes included.
+// TestWatchGrants: the monitor sees real calls on a real server, any bytes included.
 func TestWatchGrants(t *testing.T) {
 	server := servers.Single(t)
 	client := server.Client(t)

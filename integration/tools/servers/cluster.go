@@ -103,9 +103,8 @@ func (c *Cluster) ReplicaOf(ctx context.Context, slot int) (*Server, error) {
 	return replica, err
 }
 
-// AwaitHealthy waits until every node answers and all of them see one and the same cluster, whole
-// and in order, each replica in step with its master: so after a failover, once the old master runs
-// again.
+// AwaitHealthy waits until every node answers and all of them see the same complete cluster, each
+// replica in step with its master. After a failover this needs the old master to run again.
 func (c *Cluster) AwaitHealthy(ctx context.Context) error {
 	for {
 		err := c.agree(ctx)
@@ -223,7 +222,7 @@ func (c *Cluster) form(ctx context.Context) error {
 		}
 	}
 	for i, replica := range c.nodes[clusterMasters:] {
-		// A node can be told its master only once gossip has brought it that master's name.
+		// A node accepts its master only once gossip has brought it that master's name.
 		for {
 			_, err := replica.Do(ctx, "CLUSTER", "REPLICATE", ids[i])
 			if err == nil {

@@ -49,7 +49,7 @@ func healthy(ctx context.Context, node *Server) (roles string, err error) {
 	return strings.Join(all, "\n"), nil
 }
 
-// inStep says whether the replica is connected to its master and has its data.
+// inStep reports whether the replica is connected to its master and has its data.
 func inStep(ctx context.Context, replica *Server) error {
 	info, err := askText(ctx, replica.Addr(), "INFO", "replication")
 	if err == nil && !strings.Contains(info, "master_link_status:up\r\n") {

@@ -15,9 +15,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/logtail"
 )
 
-// containers is a launcher of containers, by the program that it names: see its package, container.
-// A program of its own keeps Docker's client, its connections and its goroutines out of the tests,
-// which count such things, and can end a container when its test was killed.
+// containers starts containers through the program of package container, which it names. A program
+// of its own keeps Docker's client, its connections and its goroutines out of the tests, which
+// count such things. It also ends a container whose test was killed.
 type containers string
 
 func (c containers) launch(dir string, port int, args []string) (instance, error) {

@@ -20,9 +20,9 @@ const (
 	sentinelMaster   = "mymaster"
 	sentinelConfig   = "sentinel.conf"
 
-	// sentinelDownAfter is in milliseconds. Sentinels ping once a second: with no more than that,
-	// an answer that is a little late makes them depose a master that is well, which loses what it
-	// grants until it knows.
+	// sentinelDownAfter is in milliseconds. Sentinels ping once a second: with no more than that, a
+	// reply that is a little late makes them depose a healthy master. It then loses what it grants
+	// until it notices.
 	sentinelDownAfter = 2000
 )
 

@@ -87,7 +87,7 @@ func (s *Server) PID() int { return s.current().pid() }
 // Log is the end of what the server wrote since its last start.
 func (s *Server) Log() string { return s.current().log() }
 
-// Running says whether the server's process exists; a paused one does.
+// Running reports whether the server's process exists; a paused one does.
 func (s *Server) Running() bool {
 	select {
 	case <-s.current().exited():

@@ -68,8 +68,8 @@ func canListen(port int) bool {
 	return listener.Close() == nil
 }
 
-// awaitAnswer waits until the started server answers. That it is this one and not another one on
-// the same port is told by its process id.
+// awaitAnswer waits until the started server answers. Its process id shows that it is this server
+// and not another one on the same port.
 func awaitAnswer(ctx context.Context, port int, started instance) error {
 	addr := net.JoinHostPort(host, strconv.Itoa(port))
 	want := "process_id:" + strconv.Itoa(started.pid()) + "\r\n"

@@ -44,11 +44,11 @@ func VersionOf(ctx context.Context, client rueidis.Client) (Version, error) {
 
 func (v Version) String() string { return v.server }
 
-// Has says whether the server has a feature.
+// Has reports whether the server has a feature.
 func (v Version) Has(f Feature) bool { return slices.Compare(v.release[:], f.since[:]) >= 0 }
 
-// Lacks says whether the server has no such feature, and where it has none, writes so into the
-// test's output: what a test then does instead is not what it is there for.
+// Lacks reports whether the server lacks the feature, and logs it if so: the test then checks
+// something else than its subject.
 func (v Version) Lacks(t testing.TB, f Feature) bool {
 	t.Helper()
 	if v.Has(f) {

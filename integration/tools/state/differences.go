@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Differences tells in what two states differ, a line each. Scores and times to live may differ by
-// slack, since two calls are never made at the same moment; what a grant is told apart by, its
-// random bytes, and their number do not count.
+// Differences returns what differs between two states, a line each. Scores and times to live may
+// differ by slack, since two calls are never made at the same time. The random bytes of grants and
+// their number do not count.
 func Differences(a, b State, slack time.Duration) []string {
 	var all []string
 	differ := func(what string, a, b any) { all = append(all, fmt.Sprintf("%s: %v, and %v", what, a, b)) }

@@ -1,5 +1,5 @@
-// Command container runs one redis-server in a container, for package servers: it stands between a
-// test, which knows nothing of Docker, and Docker.
+// Command container runs one redis-server in a container, for package servers. It stands between a
+// test, which has no knowledge of Docker, and Docker.
 //
 //	container                      sees to it that Docker answers and has the image, and ends
 //	container DIRECTORY ARG...     runs redis-server ARG... in a container, in the same directory
@@ -7,17 +7,17 @@
 // The image is what the environment variable REDIS_IMAGE names, redis:7 where it names none. Only
 // redis-server in the image is used.
 //
-// The server shares the host's network and process ids and writes into the host's directory as the
-// user who runs the test, so that ports, addresses, INFO's process_id and files are those of a
-// local process. That needs a Docker engine on this machine, under Linux.
+// The server shares the host's network and process ids, and writes into the host's directory as the
+// user who runs the test. So ports, addresses, INFO's process_id and files are those of a local
+// process. That needs a Docker engine on this machine, under Linux.
 //
 // The first line of the standard output is the server's process id. Then each line of the standard
 // input, pause or resume, is answered by a line: ok, or what went wrong, quoted. The server's
 // output goes to the standard error.
 //
-// The end of the standard input ends the server as kill -9 would. It comes also where the test is
-// killed, so no container outlives its test, and the image with which testcontainers looks after
-// that otherwise is not needed. This program ends once the container is gone.
+// The end of the standard input ends the server as kill -9 would. It also comes if the test is
+// killed, so no container outlives its test, and the reaper image of testcontainers is not needed.
+// This program ends once the container is gone.
 package main
 
 import (
