@@ -62,8 +62,8 @@ func (o *forecast) Earliest(wanted int64) time.Duration {
 	return after + time.Duration(rounds)*o.interval
 }
 
-// Worse reports whether the rate was lowered or the interval lengthened.
-func (o *forecast) Worse(than engine.Forecast) bool {
-	before, ok := than.(*forecast)
+// TighterThan reports whether the rate was lowered or the interval lengthened.
+func (o *forecast) TighterThan(earlier engine.Forecast) bool {
+	before, ok := earlier.(*forecast)
 	return !ok || o.rate < before.rate || o.interval > before.interval
 }

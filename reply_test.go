@@ -229,7 +229,7 @@ func TestForecast_Worse_LowerRateOrLongerInterval(t *testing.T) {
 		"a longer interval": {forecast{rate: 10, interval: 11 * second}, true},
 		"a shorter one":     {forecast{rate: 10, interval: 9 * second}, false},
 	} {
-		assert.Equal(t, test.want, test.o.Worse(before), name)
+		assert.Equal(t, test.want, test.o.TighterThan(before), name)
 	}
 }
 

@@ -122,15 +122,15 @@ func (s *state) Earliest(wanted int64) (after time.Duration) {
 	return after
 }
 
-// Worse says that one of Redisson's layout has changed for the worse. The policies of this package
-// cannot: others have an ID of their own.
-func (s *state) Worse(than engine.Forecast) bool {
-	before, ok := than.(*state)
+// TighterThan reports whether a limiter of Redisson's layout was reconfigured. Limiters with other
+// policies of this package have other IDs.
+func (s *state) TighterThan(earlier engine.Forecast) bool {
+	before, ok := earlier.(*state)
 	if !ok {
 		return true
 	}
 	for i, p := range s.policies {
-		if r, ok := p.(redissonForecast); ok && r.Worse(before.policies[i].(redissonForecast).Forecast) {
+		if r, ok := p.(redissonForecast); ok && r.TighterThan(before.policies[i].(redissonForecast).Forecast) {
 			return true
 		}
 	}

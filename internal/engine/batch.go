@@ -9,34 +9,36 @@ import (
 )
 
 const (
-	// MostRequests is how many requests go in one call at most, so that no call keeps the server for long, whoever asks.
+	// MostRequests is the largest number of requests in one call. It bounds the time of a call on
+	// the server.
 	MostRequests = 1024
-	// MostPermits is how many permits a request asks for at most, and a call of several: Redisson's grant holds no more.
+	// MostPermits is the largest number of permits of a request, and of all requests of a call: the
+	// most that one member of Redisson's layout can hold.
 	MostPermits = 1<<32 - 1
 )
 
-// Ask is what a caller wants.
+// Ask is a caller's request for permits.
 type Ask struct {
 	Permits int64
-	Detail  bool          // all of Answer, not Allowed alone
-	Each    bool          // Result.Parts as well
-	Within  time.Duration // for a reservation: the longest delay
+	Detail  bool          // all fields of Answer, not only Allowed
+	Each    bool          // Result.Parts too
+	Within  time.Duration // the longest delay of a reservation
 }
 
-// Result is what came of it.
+// Result is the answer to an Ask.
 type Result struct {
 	Answer
-	Extra any // for a request with Each the []Answer of its parts, for a reservation what the Protocol makes of it
+	Extra any // with Each the []Answer of the parts; for a reservation a value of the Protocol
 	From  Source
 }
 
-// Parts is what each part says, for a request with Each.
+// Parts returns the answer of each part of a limiter, for a request with Each.
 func (r Result) Parts() []Answer {
 	parts, _ := r.Extra.([]Answer)
 	return parts
 }
 
-// Answer is what a request came to.
+// Answer is the decision on a request.
 type Answer struct {
 	Allowed    bool
 	Limit      int64
@@ -45,29 +47,29 @@ type Answer struct {
 	ResetAfter time.Duration
 }
 
-// Request is one caller's wish for permits, and in the end its answer.
+// Request is one caller's request for permits, and later its answer.
 type Request struct {
 	Permits int64
-	Detail  bool // as in Ask, as is Each
+	Detail  bool // as in Ask
 	Each    bool
-	state   requestState // guarded by the entry, as is batch
+	state   requestState // guarded by the entry
 	From    Source
 	Answer
-	batch *Batch // that it gathers in; nil for those who wait in line
+	batch *Batch // that it is part of; nil for a waiter; guarded by the entry
 
 	Within time.Duration // as in Ask
 	Extra  any           // as in Result
 	Err    error
-	call   *Call // that this caller is to tell of, or nil
+	call   *Call // that this caller reports, or nil
 }
 
 type requestState uint8
 
 const (
 	queued    requestState = iota // not yet in a call
-	inFlight                      // in a call that is under way
+	inFlight                      // in a call that is in flight
 	answered                      // the result is final
-	abandoned                     // the caller has gone: what arrives for it goes back
+	abandoned                     // the caller has left: permits that arrive for it are released
 )
 
 // result returns a request's answer to its caller.
@@ -75,8 +77,8 @@ func (r *Request) result() (Result, error) {
 	return Result{r.Answer, r.Extra, r.From}, r.Err
 }
 
-// deliver makes a request's answer final, with the error of its call. It reports whether permits arrived for a caller that has gone.
-// The entry is locked.
+// deliver makes the answer of a request final, with the error of its call. It reports whether
+// permits arrived for a caller that has left. The entry is locked.
 func (r *Request) deliver(err error) (lost bool) {
 	if r.state == abandoned {
 		return err == nil && r.Allowed
@@ -88,48 +90,50 @@ func (r *Request) deliver(err error) (lost bool) {
 	return false
 }
 
-// Batch is one call: requests in, answers out. While it gathers its entry guards it; from then on it is the caller's of
-// acquire, but for the states of its requests.
+// Batch is one call: requests in, answers out. While it collects requests, its entry guards it.
+// Then it belongs to the goroutine that sends it; the entry still guards the states of the
+// requests.
 type Batch struct {
 	Requests []*Request
-	Ordered  bool // behind a request that is not granted, none is
-	Full     bool // the answers tell all, whoever asks
+	Ordered  bool // if a request is denied, those behind it are denied too
+	Full     bool // all answers have all fields
 
-	// What Protocol.Arguments made: Text is for it to use again.
+	// Set by Protocol.Arguments, which may reuse Text.
 	Args []string
 	Text []byte
 
-	// What the reply told.
-	Reply    rueidis.RedisMessage // itself, for Protocol.Refund
-	Forecast Forecast             // nil where it told nothing but answers
+	// Set from the reply.
+	Reply    rueidis.RedisMessage // for Protocol.Refund
+	Forecast Forecast             // nil if the reply has none
 	Denied   int64                // the fewest permits that were denied, 0 for none
-	AllKeys  bool                 // the call was not given all that the script needs
+	AllKeys  bool                 // the script needs more keys than the call named
 
-	Lease Lease // for callers to come
+	Lease Lease // for later callers
 
-	// What came for callers that had gone, and, where that is anything, how many permits that is, and were granted in all.
+	// The granted requests whose callers have left, their permits, and all permits granted by the
+	// call.
 	Lost        []*Request
 	LostPermits int64
 	Granted     int64
 
-	permits  int64         // of those that gather
-	live     int           // that gather and have not been abandoned
-	callers  int32         // atomic: that have not gone: of a call under way its own, of a queue's all that wait
-	answered chan struct{} // closed once the requests have their answers; nil where nobody listens
-	next     *Batch        // of those that gather
+	permits  int64         // of all requests, while the batch collects them
+	live     int           // requests that are not abandoned, while the batch collects them
+	callers  int32         // atomic: callers that have not left; of a queue's batch all waiters
+	answered chan struct{} // closed once the requests have their answers; nil if no caller waits for it
+	next     *Batch        // that collects requests
 	prev     *Batch
 
-	sent  time.Time // the moment that the call began
-	dated time.Time // the same by the limiter's clock, in whole milliseconds as scripts get it
-	asked time.Time // the moment that Forecast counts from
-	call  *Call     // that nobody has told of yet, where that is wanted
+	sent  time.Time // when the call began
+	dated time.Time // the same by the limiter's clock, in whole milliseconds as in the arguments
+	asked time.Time // when Forecast begins
+	call  *Call     // that is not reported yet; nil without an Observer of calls
 
-	// As of when it left.
-	version uint64 // of the limiter, for denials
-	changes uint64 // of what is leased
+	// As of when the call was sent.
+	version uint64 // of the limiter, for the denial cache
+	changes uint64 // of the leases
 }
 
-// Wants returns how many permits the requests ask for, and whether a caller asks for more than whether they were granted.
+// Wants returns the permits of all requests, and whether a request needs more than Allowed.
 func (b *Batch) Wants() (permits int64, detail bool) {
 	detail = b.Full
 	for _, r := range b.Requests {
@@ -166,7 +170,7 @@ func (b *Batch) forget() {
 	b.Reply, b.Forecast, b.Denied, b.AllKeys, b.Lost, b.LostPermits, b.Granted = rueidis.RedisMessage{}, nil, 0, false, b.Lost[:0], 0, 0
 }
 
-// AppendRuns appends the permits of each request, with equal neighbours told once: "1*200 3*1".
+// AppendRuns appends the permits of each request, run-length encoded: "1*200 3*1".
 func AppendRuns(text []byte, requests []*Request) []byte {
 	for i := 0; i < len(requests); {
 		run := i + 1
@@ -199,46 +203,49 @@ func (b *Batch) count() {
 	}
 }
 
-// Lease is permits that one call takes for callers to come, who are answered by this process until it ends. A script dates them at
-// the end, so that they stay taken until an interval after the last moment at which one of them can be used.
+// Lease is permits that one call takes in advance. Until the lease ends, this process grants them
+// without a call. The script dates them at the end of the lease, so that each permit stays taken
+// for an interval after its last possible use.
 type Lease struct {
-	// What is asked for.
+	// The request.
 	Permits int64
-	Span    time.Duration // for so long at most; 0 asks for none
+	Span    time.Duration // the longest duration; 0 for no lease
 
-	// What came of it.
+	// The reply.
 	Granted int64         // 0 for none
 	Lasts   time.Duration // at most Span
-	Limit   int64         // as an Answer has it
-	Free    int64         // that nobody has, at Redis
-	Reset   time.Duration // from the call on, until every permit is free again
-	Parts   []Answer      // the same of each part, for an Ask with Each; nil where there are none
+	Limit   int64         // as in an Answer
+	Free    int64         // permits that are free in Redis
+	Reset   time.Duration // from the call until all permits are free
+	Parts   []Answer      // of each part, for an Ask with Each; nil without parts
 	Return  func(ctx context.Context, permits int64) error
 }
 
-// Forecast is what a reply tells of the time after it. It does not change.
+// Forecast predicts, from a reply, when permits are free. It is immutable.
 type Forecast interface {
-	// Limit is the most permits that can ever be granted at once.
+	// Limit returns the largest number of permits that can be granted at once.
 	Limit() int64
 
-	// Free is how many permits every part had free, below 0 where more were taken than there are.
+	// Free returns the permits that all parts had free. It is below 0 if more were taken than
+	// exist.
 	Free() int64
 
-	// Denied is the answer to a request for permits that are not free, at the moment of the reply. It says false where the
-	// reply does not tell.
+	// Denied returns the answer to a request for permits that are not free, at the time of the
+	// reply. It returns false if the reply does not determine it.
 	Denied(permits int64) (Answer, bool)
 
-	// Parts is what each part says of such a request, for an Ask with Each; nil where there are none.
+	// Parts returns the answer of each part to such a request, for an Ask with Each; nil without
+	// parts.
 	Parts(permits int64) []Answer
 
-	// Earliest is how long after the reply the last of so many permits can be granted at the earliest, where they are asked
-	// for one after another: Never, or a time that may be too early, but not too late.
+	// Earliest returns how long after the reply the last of so many permits can be granted, if they
+	// are requested one after another. The true time may be later, but not earlier.
 	Earliest(wanted int64) time.Duration
 
-	// Worse says whether somebody who could have been served by another forecast may wait in vain by this one, since the
-	// limiter itself has changed.
-	Worse(than Forecast) bool
+	// TighterThan reports whether the limiter was reconfigured since an earlier forecast, so that a
+	// waiter that could meet its deadline by that one may miss it by this one.
+	TighterThan(earlier Forecast) bool
 }
 
-// Never is longer than anything lasts.
+// Never is a duration that does not end.
 const Never = time.Duration(1<<63 - 1)

@@ -59,7 +59,8 @@ func TestBatch_Requests_AreBounded(t *testing.T) {
 	assert.Equal(t, []int{MostRequests/2 - 1, 1}, live)
 	assert.Equal(t, []int64{MostRequests - 2, 2}, permits)
 
-	// A batch without callers leaves the queue, except for the first one, which a call is about to send.
+	// A batch without callers leaves the queue, except for the first one, which a call is about to
+	// send.
 	abandon(e, made[MostRequests])
 	abandon(e, made[MostRequests/2+1:MostRequests]...)
 	requests, live, permits = sums(e)

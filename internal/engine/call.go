@@ -10,12 +10,12 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// Calls are sent in pipelines from so many limiters on with calls in flight. With few callers it is a loss: all of them would wait
-// for one pipeline. make bench measures it.
+// If more limiters than this have calls in flight, calls are sent in pipelines. For fewer a
+// pipeline is slower: all callers would wait for it. make bench measures it.
 const pipelined = 16
 
-// pipelines reports whether calls are sent in pipelines. They are not on a cluster: rueidis returns the results of a pipeline once
-// each node has answered, and no call should wait for a node that is not its own.
+// pipelines reports whether calls are sent in pipelines. On a cluster they are not: rueidis returns
+// the results of a pipeline when all nodes have replied, and no call should wait for another node.
 func (g *Engine) pipelines() bool { return !g.cluster && g.calling.Load() > pipelined }
 
 // run runs a script, in a pipeline if many calls are in flight.
@@ -26,8 +26,9 @@ func (g *Engine) run(ctx context.Context, script *redisx.Script, keys, args []st
 	return g.pipeline.Do(ctx, script, keys, args)
 }
 
-// Eval runs a script, again where a slot moves, with what renew then makes of its arguments, if it is there. It must be
-// called where nobody waits longer than ctx: see Detached.
+// Eval runs a script. While the slot of its keys moves, Eval repeats the call; renew, if not nil,
+// sets the arguments of a repeated call. Callers run it under Detached, which ends with their
+// context.
 func (g *Engine) Eval(ctx context.Context, script *redisx.Script, keys, args []string, renew func(args []string)) (rueidis.RedisMessage, error) {
 	for attempt := 0; ; attempt++ {
 		message, err := g.run(ctx, script, keys, args)
@@ -120,14 +121,16 @@ func (l *Limiter) converse(ctx context.Context, b *Batch) error {
 // read reads the reply to a batch's call. It reports whether the script needs another call.
 func (l *Limiter) read(b *Batch, message rueidis.RedisMessage) (again bool, err error) {
 	if l.Engine.now == nil {
-		// The server read its clock at some moment before this one: nothing comes back earlier than it seems.
+		// The server read its clock before now, so no permit returns earlier than the forecast
+		// says.
 		b.asked = time.Now()
 	}
 	b.Reply = message
 	return l.Protocol.Answer(b, message)
 }
 
-// releaseLost releases the permits that were granted to callers that have gone. No caller waits for it.
+// releaseLost releases the permits that were granted to callers that have left. No caller waits for
+// it.
 func (l *Limiter) releaseLost(ctx context.Context, b *Batch) {
 	if len(b.Lost) == 0 {
 		return

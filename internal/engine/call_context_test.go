@@ -33,7 +33,8 @@ var asking = map[string]func(ctx context.Context, l *window) error{
 	"Wait": func(ctx context.Context, l *window) error { _, err := l.Wait(ctx, 1, time.Time{}); return err },
 }
 
-// TestCall_CallersGone_IsNotRepeated: the script has more to do, and nobody is there for what it comes to.
+// TestCall_CallersGone_IsNotRepeated: the script has more to do, and nobody is there for what it
+// comes to.
 func TestCall_CallersGone_IsNotRepeated(t *testing.T) {
 	for name, ask := range asking {
 		for _, others := range []int{0, 2 * pipelined} { // so that calls leave in pipelines

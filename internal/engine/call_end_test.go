@@ -17,7 +17,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// ending is a connection that ends the goroutine of some of its calls, as a mock does that fails its test.
+// ending is a connection that ends the goroutine of some of its calls, as a mock does that fails
+// its test.
 type ending struct {
 	rueidis.Client
 	ends atomic.Int64 // so many of the next ones
@@ -205,7 +206,8 @@ func TestDetached_CallEndsItsGoroutine_ReturnsAnError(t *testing.T) {
 	assert.ErrorIs(t, err, redisx.ErrNoReply)
 }
 
-// TestDetached_ContextEnds_ReturnsAtOnce while the call goes on with a context that closes no connection.
+// TestDetached_ContextEnds_ReturnsAtOnce while the call goes on with a context that closes no
+// connection.
 func TestDetached_ContextEnds_ReturnsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), second/2)

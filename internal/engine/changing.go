@@ -6,17 +6,18 @@ import (
 	"time"
 )
 
-// Changing runs a call that changes limiters. When it has ended, also with an error, the waiters of limiters with these subjects ask
-// again, and no denial from before is used. It releases their leases first.
+// Changing runs a call that changes the limiters with these subjects. It revokes their leases
+// before and after. When the call has ended, even with an error, their queues ask Redis again and
+// no denial from before is used.
 func Changing[T any](ctx context.Context, g *Engine, subjects []string, call func(context.Context) (T, error)) (T, error) {
 	return Returning(ctx, g, subjects, func(ctx context.Context) (T, error) {
-		recall := func() {
+		revoke := func() {
 			for _, subject := range subjects {
 				runAll(ctx, g.revoke(subject))
 			}
 		}
-		recall()
-		defer recall() // what was leased meanwhile
+		revoke()
+		defer revoke() // leases that arrived meanwhile
 		return call(ctx)
 	})
 }
@@ -33,14 +34,15 @@ func Returning[T any](ctx context.Context, g *Engine, subjects []string, call fu
 	})
 }
 
-// Taking is Changing for a call that takes permits by itself, and reports it: on the goroutine of its caller, if that is still there.
+// Taking is Changing for a call that takes permits, which it reports to the Observer: on the
+// goroutine of its caller, if that still waits.
 func Taking[T any](ctx context.Context, l *Limiter, permits int64, call func(context.Context) (T, error)) (T, error) {
 	o := l.Engine.observer
 	if o == nil || o.Called == nil {
 		return Changing(ctx, l.Engine, l.Subjects, call)
 	}
 	c := &Call{Limiter: l, Requests: 1, Permits: permits}
-	var ended atomic.Int32 // the call, and the caller's wait for it: who is second tells
+	var ended atomic.Int32 // the call, and the caller's wait for it: the second reports
 	value, err := Changing(ctx, l.Engine, l.Subjects, func(ctx context.Context) (T, error) {
 		c.began = time.Now()
 		value, err := call(ctx)
@@ -77,15 +79,15 @@ func (g *Engine) wake(id string) {
 }
 
 // revoke revokes the leases of all limiters with a subject, and returns the releases to run.
-func (g *Engine) revoke(subject string) (backs []release) {
+func (g *Engine) revoke(subject string) (releases []release) {
 	if g.lease == 0 {
 		return nil
 	}
 	for _, id := range g.holders.of(subject) {
 		if e := g.registry.find(id); e != nil {
-			backs = e.leases.revoke(backs)
+			releases = e.leases.revoke(releases)
 			g.registry.unlock(e)
 		}
 	}
-	return backs
+	return releases
 }

@@ -12,9 +12,10 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// Two calls keep the server busy on a fast link, and more calls make each of them smaller. If a call takes long, its callers must
-// not wait for the call before, so more calls are in flight. A call waits for callers that a reply woke, but for no more than
-// fullBatch: else all callers would share one call and be idle together while it is in flight. make bench measures it.
+// On a fast link, two calls keep the server busy, and more calls would each be smaller. If calls
+// take long, a caller must not wait for the call before, so more calls are in flight. A call waits
+// for the callers that a reply has woken, but for no more than fullBatch: otherwise all callers
+// would share one call, and all would be idle while it is in flight. make bench measures it.
 const (
 	mostCalls = 8                // calls in flight if calls are slow
 	fastCalls = 2                // calls in flight if they are fast
@@ -22,7 +23,8 @@ const (
 	fullBatch = 128              // callers of a call that no longer waits for others to join
 )
 
-// reserveCall reports whether another call for the limiter may be sent, and counts it. The entry is locked.
+// reserveCall reports whether another call for the limiter may be sent, and counts it. The entry is
+// locked.
 func (g *Engine) reserveCall(e *entry) bool {
 	if e.dispatching || e.calls >= g.callLimit() {
 		return false
@@ -42,7 +44,8 @@ func (g *Engine) callLimit() int {
 	return fastCalls
 }
 
-// addRequest adds a request to the last batch that collects requests, or to a new one if that is full. The entry is locked.
+// addRequest adds a request to the last batch that collects requests, or to a new one if that is
+// full. The entry is locked.
 func (l *Limiter) addRequest(e *entry, r *Request) *Batch {
 	g := l.Engine
 	b := e.last
@@ -74,7 +77,7 @@ func (l *Limiter) dispatch(e *entry) *Batch {
 	if shared := e.shared(b); shared != g.yields.shared.Load() {
 		g.yields.shared.Store(shared)
 	}
-	if e.queue == nil { // else what is free is for those who wait
+	if e.queue == nil { // else free permits are for the waiters
 		b.changes = e.leases.plan(b)
 	}
 	e.mu.Unlock()
@@ -82,8 +85,8 @@ func (l *Limiter) dispatch(e *entry) *Batch {
 	return b
 }
 
-// yieldTo lets callers join the first batch, mostly those that the last reply woke. If the last call had a single caller, no call
-// yields: a lone caller does not wait.
+// yieldTo lets callers join the first batch, mostly those that the last reply has woken. If the
+// last call had a single caller, no call yields: a lone caller does not wait.
 func (g *Engine) yieldTo(e *entry) {
 	if !g.yields.shared.Load() {
 		return
@@ -95,10 +98,12 @@ func (g *Engine) yieldTo(e *entry) {
 	})
 }
 
-// shared reports whether a batch has several callers, or is not the only call for its limiter. The entry is locked.
+// shared reports whether a batch has several callers, or is not the only call for its limiter. The
+// entry is locked.
 func (e *entry) shared(b *Batch) bool { return len(b.Requests) > 1 || e.calls > 1 }
 
-// takeFirst removes the first batch, and drops the requests whose callers have gone. The entry is locked.
+// takeFirst removes the first batch, and drops the requests whose callers have left. The entry is
+// locked.
 func (e *entry) takeFirst() *Batch {
 	b := e.first
 	e.remove(b)
@@ -113,8 +118,9 @@ func (e *entry) takeFirst() *Batch {
 	return b
 }
 
-// sendBatches sends the first batch, and then those that have collected requests meanwhile. If it runs on the goroutine of a
-// caller (inline), it sends one batch and leaves the others to another goroutine.
+// sendBatches sends the first batch, and then those that have collected requests meanwhile. If it
+// runs on the goroutine of a caller (inline), it sends one batch and leaves the others to another
+// goroutine.
 func (l *Limiter) sendBatches(ctx context.Context, e *entry, inline bool) {
 	for again := true; again; {
 		again = l.sendBatch(ctx, e, l.dispatch(e))
@@ -130,8 +136,8 @@ func (l *Limiter) startSending(ctx context.Context, e *entry) {
 	l.Engine.workers.run(func() { l.sendBatches(ctx, e, false) })
 }
 
-// runCall runs the call of a batch and completes it. It reports whether another batch is to be sent. If the call does not return,
-// another goroutine sends that batch.
+// runCall runs the call of a batch and completes it. It reports whether another batch is to be
+// sent. If the call does not return, another goroutine sends that batch.
 func (l *Limiter) runCall(ctx context.Context, e *entry, b *Batch, call func(context.Context, *Batch) error) (again bool) {
 	var err error
 	orElse(func() { err = call(ctx, b) }, func() { l.completeAndContinue(ctx, e, b, l.Protocol.Explain(ctx, redisx.ErrNoReply)) })
@@ -143,7 +149,8 @@ func (l *Limiter) sendBatch(ctx context.Context, e *entry, b *Batch) (again bool
 	return l.runCall(ctx, e, b, l.acquire)
 }
 
-// sendInPipeline adds the first batch to a pipeline and returns. The goroutine that flushes the pipeline completes the batch.
+// sendInPipeline adds the first batch to a pipeline and returns. The goroutine that flushes the
+// pipeline completes the batch.
 func (l *Limiter) sendInPipeline(ctx context.Context, e *entry) {
 	g := l.Engine
 	b := l.dispatch(e)
@@ -164,8 +171,8 @@ func (l *Limiter) sendInPipeline(ctx context.Context, e *entry) {
 	}
 }
 
-// readPiped reads the reply to a batch that was sent in a pipeline. If the script needs another call, a goroutine makes it, so that
-// the other calls of the pipeline do not wait.
+// readPiped reads the reply to a batch that was sent in a pipeline. If the script needs another
+// call, a goroutine makes it, so that the other calls of the pipeline do not wait.
 func (l *Limiter) readPiped(ctx context.Context, e *entry, b *Batch, reply rueidis.RedisMessage, failed error) {
 	if failed == nil {
 		again, err := l.read(b, reply)
@@ -174,7 +181,6 @@ func (l *Limiter) readPiped(ctx context.Context, e *entry, b *Batch, reply rueid
 			return
 		}
 	}
-	// What Redis has to be asked for first keeps none of the others waiting.
 	go func() {
 		again := l.runCall(ctx, e, b, func(ctx context.Context, b *Batch) error { return l.continueCall(ctx, b, failed) })
 		if again {
@@ -194,8 +200,8 @@ func (l *Limiter) continueCall(ctx context.Context, b *Batch, failed error) erro
 	return l.Protocol.Explain(ctx, failed)
 }
 
-// complete gives the callers of a batch their answers, or the error of the call. It reports whether another batch is to be sent.
-// It does not wait.
+// complete gives the callers of a batch their answers, or the error of the call. It reports whether
+// another batch is to be sent. It does not wait.
 func (l *Limiter) complete(ctx context.Context, e *entry, b *Batch, err error) (again bool) {
 	g := l.Engine
 	b.call.finish(b.Lease.Granted, err)
@@ -215,7 +221,7 @@ func (l *Limiter) complete(ctx context.Context, e *entry, b *Batch, err error) (
 	b.assignCall()
 	unused := e.leases.store(b, err, b.changes)
 	if b.Lease.Granted > 0 && e.queue != nil {
-		e.queue.wake() // those who wait are served from it first
+		e.queue.wake() // its waiters are served from the lease first
 	}
 	again = e.first != nil && !e.dispatching
 	if again {
@@ -224,7 +230,7 @@ func (l *Limiter) complete(ctx context.Context, e *entry, b *Batch, err error) (
 		g.calling.Add(-1)
 	}
 	g.registry.unlock(e)
-	// The requests are their callers' from here on.
+	// From here on the requests belong to their callers.
 	clear(b.Requests)
 	if b.answered != nil {
 		close(b.answered)
@@ -247,9 +253,10 @@ func (l *Limiter) completeAndContinue(ctx context.Context, e *entry, b *Batch, e
 	}
 }
 
-// abandon takes a caller whose context has ended out of its batch. It reports false if the answer is already there.
+// abandon takes a caller whose context has ended out of its batch. It reports false if the answer
+// is already there.
 //
-// A batch that collects requests while a call hangs keeps at most as many abandoned requests as others.
+// While a call hangs, a batch keeps at most as many abandoned requests as others.
 func (g *Engine) abandon(e *entry, r *Request) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -9,11 +9,11 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// callContext is the context of a call to Redis. Its Done is nil, since rueidis answers the end of a context by closing a
-// connection that others use. Its Err reports that no caller is left for the call: then nothing is sent again, by this
-// package or by rueidis, which repeats what a cluster redirects.
+// callContext is the context of a call to Redis. Its Done is nil: when a context ends, rueidis
+// closes the connection, which other callers use too. Its Err reports that no caller is left: then
+// neither this package nor rueidis, which follows redirections of a cluster, sends the call again.
 type callContext struct {
-	context.Context // of the values alone
+	context.Context // only for its values
 	err             func() error
 }
 
@@ -38,13 +38,13 @@ func Unattended(ctx context.Context) context.Context {
 	}}
 }
 
-// MostPages is how many calls one script takes at most to do all of its work. It is far more than any state needs.
+// MostPages is the largest number of calls for one run of a script. No state needs as many.
 const MostPages = 1 << 16
 
 // errEndless is the error of a script that does not finish.
 var errEndless = errors.New("the script has not finished")
 
-// Repeat returns an error where a script that wants another call does not get it: its caller has gone, or it has had
+// Repeat returns an error if a script must not get another call: its caller has left, or it has had
 // MostPages calls.
 func Repeat(ctx context.Context, calls int) error {
 	if calls >= MostPages {
@@ -53,8 +53,8 @@ func Repeat(ctx context.Context, calls int) error {
 	return ctx.Err()
 }
 
-// Detached runs a call that ends by itself, and returns its result, or the error of ctx as soon as ctx ends. A command that was sent
-// by then goes on; nothing is sent after it: see callContext.
+// Detached runs a call and returns its result, or the error of ctx as soon as ctx ends. A command
+// that was sent by then is completed, and no other is sent: see callContext.
 func Detached[T any](ctx context.Context, call func(context.Context) (T, error)) (T, error) {
 	var none T
 	if err := ctx.Err(); err != nil {
@@ -81,7 +81,8 @@ func Detached[T any](ctx context.Context, call func(context.Context) (T, error))
 	}
 }
 
-// orElse runs a function, and another one if that panics or ends its goroutine. The panic goes on.
+// orElse runs a function, and another one if the first panics or ends its goroutine. The panic
+// continues.
 func orElse(run, broken func()) {
 	returned := false
 	defer func() {

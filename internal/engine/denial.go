@@ -8,16 +8,17 @@ import (
 )
 
 const (
-	// mostDenials is how many limiters an Engine remembers denials of at most. Others are not remembered meanwhile.
+	// mostDenials is the largest number of limiters with a cached denial. Denials of others are not
+	// cached.
 	mostDenials = 65_536
 	// sweepEvery is how often denials that have ended are removed.
 	sweepEvery = time.Second
 )
 
-// denials holds the last denial of limiters whose permits are exhausted. It never grants.
+// denials caches the last denial of limiters whose permits are exhausted. It never grants.
 type denials struct {
 	maxAge   time.Duration
-	now      func() time.Time // as of the Engine, as is ownClock
+	now      func() time.Time // of the Engine, as is ownClock
 	ownClock bool
 	byID     sync.Map // ID -> *denial: read without a lock, written under mu
 
@@ -25,7 +26,8 @@ type denials struct {
 	held     int   // denials in byID
 	index    index // of the limiters in byID
 	sweeping bool  // a sweep is scheduled
-	// versions counts changes by a hash of their subject. A denial that was read before a change is not kept after it.
+	// versions counts changes by a hash of their subject. A denial that was read before a change is
+	// not kept after it.
 	seed     maphash.Seed
 	versions [256]atomic.Uint64
 }
@@ -35,25 +37,26 @@ type denial struct {
 	limiter  *Limiter
 	forecast Forecast
 	permits  int64         // the fewest that were denied
-	until    time.Duration // after dated: they may be free then
-	dated    time.Time     // the time of the call by the limiter's clock, without a monotonic reading
-	sent     time.Time     // the same by the process's clock
+	until    time.Duration // after dated, when they may be free
+	dated    time.Time     // when the call was sent, by the limiter's clock, without a monotonic reading
+	sent     time.Time     // the same by the clock of the process
 }
 
 func newDenials(maxAge time.Duration, now func() time.Time, ownClock bool) *denials {
 	return &denials{maxAge: maxAge, now: now, ownClock: ownClock, seed: maphash.MakeSeed()}
 }
 
-// serverTick is how much later than its time in whole milliseconds a server's clock may be.
+// serverTick is the precision of the server's time, which scripts round down.
 const serverTick = time.Millisecond
 
-// age returns how long ago a denial was sent by the process's clocks: the monotonic one may stand still while the machine
-// sleeps, and the other one may be set back.
+// age returns how long ago the call of a denial was sent: the larger of two clocks, since the
+// monotonic one may stop while the machine sleeps, and the wall clock may be set back.
 func (d *denial) age(now time.Time) time.Duration {
 	return max(now.Sub(d.sent), now.Round(0).Sub(d.sent.Round(0)))
 }
 
-// since returns how long ago a denial was sent by the limiter's clock, and by the one that is furthest ahead.
+// since returns how long ago the call of a denial was sent: by the limiter's clock, and by the
+// clock that is furthest ahead.
 func (a *denials) since(d *denial) (since, age time.Duration) {
 	now := time.Now()
 	age = d.age(now)
@@ -67,8 +70,8 @@ func (a *denials) since(d *denial) (since, age time.Duration) {
 	return since, max(since, age)
 }
 
-// deny answers a request from memory, where a denial covers it: at that time none of its permits is free by the limiter's
-// clock, as far as Redis knew, and the denial is not older than the user allows.
+// deny answers a request from a cached denial. The denial must be of as many permits or fewer,
+// younger than maxAge, and from before the time at which permits return.
 func (l *Limiter) deny(ask Ask) (Result, bool) {
 	a := l.Engine.denials
 	found, ok := a.byID.Load(l.ID)
@@ -79,7 +82,7 @@ func (l *Limiter) deny(ask Ask) (Result, bool) {
 	if ask.Permits < d.permits || ask.Permits > d.forecast.Limit() {
 		return Result{}, false
 	}
-	// A clock that was set back shows a time at which the denial was not made.
+	// Below 0 if the clock was set back.
 	since, age := a.since(d)
 	if since < 0 || since >= d.until || age >= a.maxAge {
 		a.drop(d)
@@ -98,7 +101,8 @@ func (l *Limiter) deny(ask Ask) (Result, bool) {
 	return r, true
 }
 
-// parts returns the answer of each part of a limiter: one may have its permits free again while another denies.
+// parts returns the answer of each part of a limiter: one may have its permits free again while
+// another denies.
 func (d *denial) parts(permits int64, since time.Duration) []Answer {
 	parts := d.forecast.Parts(permits)
 	for i := range parts {
@@ -109,7 +113,8 @@ func (d *denial) parts(permits int64, since time.Duration) []Answer {
 	return parts
 }
 
-// remember keeps the denial of a batch, unless this client has changed the limiter since it was of that version.
+// remember caches the denial of a batch, unless this Client has changed the limiter since that
+// version.
 func (l *Limiter) remember(b *Batch, version uint64) {
 	if b.Forecast == nil || b.Denied == 0 {
 		return
@@ -125,7 +130,7 @@ func (l *Limiter) remember(b *Batch, version uint64) {
 	}
 }
 
-// keep is remember of a denial that has not ended.
+// keep is remember for a denial that has not ended.
 func (a *denials) keep(d *denial, version uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -148,7 +153,7 @@ func (a *denials) keep(d *denial, version uint64) {
 	}
 }
 
-// remove forgets the denial of an ID. The denials are locked.
+// remove removes the denial of an ID. The denials are locked.
 func (a *denials) remove(id string) {
 	if before, ok := a.byID.LoadAndDelete(id); ok {
 		a.held--
@@ -156,7 +161,7 @@ func (a *denials) remove(id string) {
 	}
 }
 
-// drop forgets a denial, where no other has taken its place.
+// drop removes a denial, unless a newer one has replaced it.
 func (a *denials) drop(d *denial) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -165,7 +170,7 @@ func (a *denials) drop(d *denial) {
 	}
 }
 
-// sweep removes the denials that have ended by the process's clock: no caller may ask for them again.
+// sweep removes the denials that have ended by the clock of the process.
 func (a *denials) sweep() {
 	now := time.Now()
 	for _, found := range a.byID.Range {
@@ -180,7 +185,7 @@ func (a *denials) sweep() {
 	}
 }
 
-// version counts the changes that this client has made to a limiter, and to those that share its counters.
+// version returns a number that grows with each change of a limiter by this Client.
 func (a *denials) version(l *Limiter) (version uint64) {
 	if a == nil {
 		return 0
@@ -195,7 +200,7 @@ func (a *denials) counter(subject string) *atomic.Uint64 {
 	return &a.versions[maphash.String(a.seed, subject)%uint64(len(a.versions))]
 }
 
-// forget removes the denials of the limiters with a subject, and keeps those out that were sent before.
+// forget removes the denials of the limiters with a subject. Calls that were sent before add none.
 func (a *denials) forget(subject string) {
 	if a == nil {
 		return

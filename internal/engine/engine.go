@@ -1,9 +1,10 @@
-// Package engine carries the calls of limiters to Redis. It lets callers that ask at the same moment share one call, sends
-// calls of many names in pipelines, keeps those who wait in a queue, gives back what was granted to callers that have gone,
-// and answers denials from memory.
+// Package engine sends the calls of limiters to Redis. Callers of one limiter that arrive at the
+// same time share a call. Calls for many limiters share pipelines. Callers that wait are queued.
+// Permits that arrive for a caller that has left are released. Denials can be answered from memory,
+// and grants from leases.
 //
-// It knows requests, batches and replies. What they mean, a [Protocol] knows: the keys, the script, how a batch becomes
-// arguments, and how a reply becomes answers.
+// The engine handles requests, batches and replies. A [Protocol] gives them their meaning: the
+// keys, the script, how a batch becomes arguments, and how a reply becomes answers.
 package engine
 
 import (
@@ -17,44 +18,45 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// Engine carries the calls for one Redis. It keeps nothing of a name once no call for it is under way, but denials that
-// are remembered and permits that are leased, and no goroutine for longer than a tenth of a second after its last call.
+// Engine sends the calls for one Redis. It keeps state for a limiter while a call for it is in
+// flight, while permits of it are leased, and while a denial of it is cached. No goroutine outlives
+// the last call by more than 100 ms.
 type Engine struct {
 	redis    rueidis.Client
 	now      func() time.Time // nil: the server's clock
-	ownClock bool             // now is the program's, and may panic
+	ownClock bool             // the program set now, which may panic
 	cluster  bool
-	lease    time.Duration // how long permits are leased for, 0 for not at all
+	lease    time.Duration // for which permits are leased; 0: never
 
 	registry registry
-	waiting  index    // of the limiters that somebody waits for
-	holders  index    // of those with leases
-	returns  sync.Map // the *arrival of each give-back that is under way
+	waiting  index    // of the limiters with a queue
+	holders  index    // of the limiters with leases
+	returns  sync.Map // the *transfer of each release in flight
 	pipeline redisx.Pipeline
 	yields   yields
 	workers  workers
-	denials  *denials  // nil where denials are not remembered
-	observer *observer // nil where nobody is told of anything
+	denials  *denials  // nil without a denial cache
+	observer *observer // nil without an Observer
 
 	slow    atomic.Bool  // the last call took long
-	calling atomic.Int64 // names that callers who ask once have calls under way for
+	calling atomic.Int64 // limiters with calls in flight, those of queues excepted
 
-	// What a call needs is kept for the calls after it. The pools are an Engine's own: what they hold must not come up in
-	// another synctest bubble.
+	// Each Engine has pools of its own: a channel of one synctest bubble must not be used in
+	// another.
 	requests, batches sync.Pool
 }
 
-// Settings is what an Engine is made with.
+// Settings configures an Engine.
 type Settings struct {
 	Redis      rueidis.Client
 	Now        func() time.Time // the clock; nil for the host's
 	ServerTime bool             // the server's clock instead
-	Denials    time.Duration    // answer denials from memory for so long at most; 0: not at all
-	Lease      time.Duration    // lease permits for so long, where a Limiter can; 0: not at all
-	Observer   *Observer        // nil: nobody
+	Denials    time.Duration    // the longest that a denial is answered from memory; 0: never
+	Lease      time.Duration    // for which permits are leased, if the Limiter can; 0: never
+	Observer   *Observer        // nil: none
 }
 
-// New makes an Engine. It asks nothing of Redis.
+// New returns an Engine. It sends nothing.
 func New(s Settings) *Engine {
 	g := &Engine{redis: s.Redis, now: s.Now, ownClock: s.Now != nil && !s.ServerTime, lease: s.Lease, observer: newObserver(s.Observer)}
 	switch {
@@ -74,22 +76,22 @@ func New(s Settings) *Engine {
 	return g
 }
 
-// Redis is the client that the calls go through.
+// Redis returns the client that sends the calls.
 func (g *Engine) Redis() rueidis.Client { return g.redis }
 
-// Cluster says whether that is a Redis Cluster.
+// Cluster reports whether Redis is a Redis Cluster.
 func (g *Engine) Cluster() bool { return g.cluster }
 
-// RemembersDenials says whether denials may be answered from memory.
+// RemembersDenials reports whether denials may be answered from memory.
 func (g *Engine) RemembersDenials() bool { return g.denials != nil }
 
-// Leases says whether permits may be leased.
+// Leases reports whether permits may be leased.
 func (g *Engine) Leases() bool { return g.lease > 0 }
 
-// Observed says whether anybody is told of what it does.
+// Observed reports whether the Engine has an Observer.
 func (g *Engine) Observed() bool { return g.observer != nil }
 
-// Now is the time that calls are dated by; the zero Time where the server's clock is to tell.
+// Now returns the time of a call, or the zero Time if the server's clock is used.
 func (g *Engine) Now() time.Time {
 	if g.now == nil {
 		return time.Time{}
@@ -97,7 +99,8 @@ func (g *Engine) Now() time.Time {
 	return g.now()
 }
 
-// AppendMillis appends a time of Now as a script takes it: Unix milliseconds, or nothing for the server's clock.
+// AppendMillis appends a time of Now as an argument of a script: Unix milliseconds, or nothing for
+// the server's clock.
 func (g *Engine) AppendMillis(text []byte, now time.Time) []byte {
 	if g.now == nil {
 		return text
@@ -113,8 +116,8 @@ func (g *Engine) AppendMicros(text []byte, now time.Time) []byte {
 	return strconv.AppendInt(text, now.UnixMicro(), 10)
 }
 
-// ServerTime says whether the server's clock is to tell the time.
+// ServerTime reports whether the server's clock is used.
 func (g *Engine) ServerTime() bool { return g.now == nil }
 
-// Idle says whether no call is under way.
+// Idle reports whether no call is in flight.
 func (g *Engine) Idle() bool { return g.registry.live.Load() == 0 && g.calling.Load() == 0 }

@@ -4,26 +4,26 @@ import (
 	"context"
 )
 
-// returnsFor is how many leases Flush gives back at once.
+// returnsFor is the number of leases that Flush releases at once.
 const returnsFor = 16
 
-// Flush releases all leases, and those that calls in flight bring. It returns one of the errors. It waits for releases that have
-// begun before, too.
+// Flush releases all leases, including those of calls in flight, and waits for releases that have
+// begun before. It returns the first error.
 func (g *Engine) Flush(ctx context.Context) error {
 	_, err := Detached(ctx, func(ctx context.Context) (struct{}, error) {
-		var backs, awaited []release // of leases that stay as they are where ctx has ended before
+		var releases, awaited []release
 		for _, id := range g.registry.ids() {
 			e := g.registry.find(id)
 			if e == nil {
 				continue
 			}
-			backs = e.leases.revoke(backs)
+			releases = e.leases.revoke(releases)
 			if a := e.leases.await(); a != nil {
 				awaited = append(awaited, a)
 			}
 			g.registry.unlock(e)
 		}
-		backs = append(backs, awaited...) // which may keep those behind them waiting
+		releases = append(releases, awaited...) // at the end, since they may wait for calls
 		var begun []*transfer
 		for going := range g.returns.Range {
 			begun = append(begun, going.(*transfer)) //nolint:errcheck,forcetypeassert // nothing else is there
@@ -37,11 +37,11 @@ func (g *Engine) Flush(ctx context.Context) error {
 				}
 			}
 		}
-		for _, back := range backs {
+		for _, release := range releases {
 			slots <- struct{}{}
 			go func() {
 				defer func() { <-slots }()
-				failedWith(back(Unattended(ctx)))
+				failedWith(release(Unattended(ctx)))
 			}()
 		}
 		for range returnsFor {

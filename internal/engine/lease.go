@@ -7,24 +7,25 @@ import (
 )
 
 const (
-	leastLease = 2 // permits: fewer are no gain, since to give back what is left is a call as well
-	mostLeases = 4 // of one limiter at a time: one is used up, one begins, more come of requests too large for them
-	fetchTrips = 2 // round trips before the permits or the time run out, the next lease is asked for
+	leastLease = 2 // permits; a lease of fewer saves no call, since its release is a call too
+	mostLeases = 4 // of one limiter: one nearly used, one new, and those fetched for requests too large for both
+	fetchTrips = 2 // how many round trips before a lease ends the next one is fetched
 )
 
-// leaseSet holds the leases of a limiter and the demand, which decides how large the next lease is. Its entry guards it.
+// leaseSet holds the leases of a limiter and the demand, which decides how large the next lease is.
+// Its entry guards it.
 type leaseSet struct {
 	span           time.Duration // for which permits are leased at most
-	returns        *sync.Map     // the Engine's, see there
+	returns        *sync.Map     // of the Engine
 	leases         []activeLease // the oldest first
-	free           int64         // permits at Redis, as the last reply reported that did
-	demanded       int64         // permits that callers wanted since turned
-	demandedBefore int64         // in the span before that
+	free           int64         // permits that are free in Redis, by the last reply with a forecast
+	demanded       int64         // permits requested since spanBegan
+	demandedBefore int64         // permits requested in the span before that
 	spanBegan      time.Time
-	fetching       bool          // a call is under way that brings a lease
-	awaited        *transfer     // of that; nil where nobody waits for it
+	fetching       bool          // a call that asks for a lease is in flight
+	awaited        *transfer     // of that call; nil if no Flush waits for it
 	roundTrip      time.Duration // how long the last one took
-	changes        uint64        // by this client: what was leased before one is not used after it
+	changes        uint64        // by this Client: a lease from before a change is not used after it
 	timer          *time.Timer
 }
 
@@ -32,17 +33,19 @@ type leaseSet struct {
 type activeLease struct {
 	Lease
 	unused int64
-	sent   time.Time // before the call that brought it: the lease began then at the earliest
+	sent   time.Time // when the call was sent: the lease began then at the earliest
 }
 
-// expired reports whether the lease has ended by either clock: the monotonic one may stand still while the machine sleeps.
+// expired reports whether the lease has ended by either clock: the monotonic one may stand still
+// while the machine sleeps.
 func (s *activeLease) expired(now time.Time) bool { return s.remains(now) <= 0 }
 
 func (s *activeLease) remains(now time.Time) time.Duration {
 	return s.Lasts - max(now.Sub(s.sent), time.Duration(now.UnixNano()-s.sent.UnixNano()))
 }
 
-// take takes the permits of a request from a lease. It reports whether it is time to fetch the next one. The entry is locked.
+// take takes the permits of a request from a lease. It reports whether it is time to fetch the next
+// one. The entry is locked.
 func (h *leaseSet) take(ask Ask) (answer Answer, parts []Answer, ok, fetch bool) {
 	now := time.Now()
 	for i := range h.leases {
@@ -113,7 +116,8 @@ func (h *leaseSet) demand(now time.Time) int64 {
 	return h.demanded + int64(float64(h.demandedBefore)*float64(span-since)/float64(span))
 }
 
-// runsOut reports whether the newest lease will be used up, or expired, by the time that the next one can arrive.
+// runsOut reports whether the newest lease will be used up, or expired, by the time that the next
+// one can arrive.
 func (h *leaseSet) runsOut(s *activeLease, now time.Time, remains time.Duration) bool {
 	if h.fetching {
 		return false
@@ -124,12 +128,13 @@ func (h *leaseSet) runsOut(s *activeLease, now time.Time, remains time.Duration)
 	}
 	left := float64(s.unused) * float64(h.span)
 	if left > float64(h.demanded+h.demandedBefore)*float64(ahead) {
-		return false // by what demand never is above, and costs less
+		return false // an upper bound of the demand, which is cheaper
 	}
 	return left <= float64(h.demand(now))*float64(ahead)
 }
 
-// plan sets the lease that a batch asks for besides the permits of its requests. The entry is locked.
+// plan sets the lease that a batch asks for besides the permits of its requests. The entry is
+// locked.
 func (h *leaseSet) plan(b *Batch) (changes uint64) {
 	b.Lease = Lease{}
 	if h == nil || h.fetching {
@@ -150,8 +155,8 @@ func (h *leaseSet) plan(b *Batch) (changes uint64) {
 	return h.changes
 }
 
-// store stores the lease that a call brought. It returns the release of a lease that is not to be used, to be run once the entry is
-// unlocked.
+// store stores the lease of a call. It returns the release of a lease that must not be used, to be
+// run once the entry is unlocked.
 func (h *leaseSet) store(b *Batch, err error, changes uint64) (unused release) {
 	if h == nil {
 		return nil
@@ -179,7 +184,7 @@ func (h *leaseSet) add(b *Batch, err error, changes uint64) (unused release) {
 	if b.Lease.Granted == 0 {
 		return nil
 	}
-	// What came for callers that had gone is of the same grant.
+	// The permits of callers that have left belong to the same grant.
 	s := activeLease{b.Lease, b.Lease.Granted + b.LostPermits, b.sent}
 	clear(b.Lost)
 	b.Lost = b.Lost[:0]

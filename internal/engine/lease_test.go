@@ -16,7 +16,8 @@ import (
 // later is a time after another one, by the wall clock and by the monotonic clock.
 func later(t *testing.T, from time.Time, wall, monotonic time.Duration) time.Time {
 	at := from.Add(monotonic)
-	// The first word of a Time is the wall clock's seconds, behind its nanoseconds of 30 bits, where there is a monotonic clock.
+	// The first word of a Time is the wall clock's seconds, behind its nanoseconds of 30 bits,
+	// where there is a monotonic clock.
 	*(*uint64)(unsafe.Pointer(&at)) += uint64((wall-monotonic)/time.Second) << 30
 	require.Equal(t, monotonic, at.Sub(from))
 	require.Equal(t, wall, time.Duration(at.UnixNano()-from.UnixNano()))
@@ -195,7 +196,8 @@ func TestLease_ReturnAwaited_ReportsItsError(t *testing.T) {
 	}
 }
 
-// TestLease_ArrivesWhileCallersWait_ServesThemFirst: a caller that comes later is not served from it.
+// TestLease_ArrivesWhileCallersWait_ServesThemFirst: a caller that comes later is not served from
+// it.
 func TestLease_ArrivesWhileCallersWait_ServesThemFirst(t *testing.T) {
 	g := New(Settings{Lease: time.Hour})
 	l := &Limiter{Engine: g, ID: "name", Leases: true}

@@ -7,22 +7,23 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// release returns the permits that a lease has left to Redis.
+// release returns the unused permits of a lease to Redis.
 type release func(context.Context) error
 
-// runLater runs a release, if there is one, on a goroutine of its own. If it fails, the permits return when they leave the window.
+// runLater runs a release, if there is one, on a goroutine of its own. If it fails, the permits
+// expire.
 func (b release) runLater() {
 	if b != nil {
 		go func() { _ = b(Unattended(context.Background())) }()
 	}
 }
 
-// runAll runs releases one after another, also those behind one that ends its goroutine. If one
-// fails, its permits return when they expire.
-func runAll(ctx context.Context, backs []release) {
-	if len(backs) > 0 {
-		defer runAll(ctx, backs[1:])
-		_ = backs[0](Unattended(ctx))
+// runAll runs releases one after another, even if one ends its goroutine. If one fails, its permits
+// expire.
+func runAll(ctx context.Context, all []release) {
+	if len(all) > 0 {
+		defer runAll(ctx, all[1:])
+		_ = all[0](Unattended(ctx))
 	}
 }
 
@@ -46,8 +47,9 @@ func (h *leaseSet) release(s *activeLease) release {
 	}
 }
 
-// releaseFor releases all leases if a request could be granted by these and the permits at Redis together, but by neither alone. The
-// last reply reported what Redis has. The entry is locked.
+// releaseFor revokes all leases if their permits and those that are free in Redis are together
+// enough for a request that neither could grant alone. It returns the releases to run. The entry is
+// locked.
 func (h *leaseSet) releaseFor(permits int64) []release {
 	if h == nil || len(h.leases) == 0 {
 		return nil
@@ -59,7 +61,7 @@ func (h *leaseSet) releaseFor(permits int64) []release {
 	return h.revoke(nil)
 }
 
-// revoke takes all leases from their callers, and appends the releases to run.
+// revoke ends all leases, and appends the releases to run.
 func (h *leaseSet) revoke(backs []release) []release {
 	if h == nil {
 		return backs
@@ -75,14 +77,14 @@ func (h *leaseSet) revoke(backs []release) []release {
 	return backs
 }
 
-// transfer is a lease that is on its way from or to Redis. Flush waits for it.
+// transfer is a lease that is being fetched or released. Flush waits for it.
 type transfer struct {
-	done chan struct{} // closed once the lease has gone back, or there was none
-	err  error         // set before
+	done chan struct{} // closed once the lease was released, or there was none
+	err  error         // set before done is closed
 }
 
-// await returns what waits until a lease that is on its way has come and was released, or nil if there is none. The leases were
-// revoked before. The entry is locked.
+// await returns a function that waits until the lease of a call in flight has arrived and was
+// released, or nil if there is no such call. The leases were revoked before. The entry is locked.
 func (h *leaseSet) await() release {
 	if h == nil || !h.fetching {
 		return nil
@@ -97,7 +99,8 @@ func (h *leaseSet) await() release {
 	}
 }
 
-// finishWith ends the transfer of a lease from Redis: with the release of what came, if anything, or with the error of the call.
+// finishWith ends the transfer of a fetched lease: with the release of the lease, or with the error
+// of the call.
 func (a *transfer) finishWith(came release, err error) release {
 	switch {
 	case a == nil:

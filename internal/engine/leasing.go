@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// fromLease answers a request from the leases of this process, if it can, and then asks for the next lease in time. While
-// callers wait for the limiter it serves no other caller: they come first.
+// fromLease answers a request from the leases of this process, if it can, and fetches the next
+// lease in time. While the limiter has waiters, it serves no other caller: waiters come first.
 func (l *Limiter) fromLease(ask Ask) (answer Answer, parts []Answer, ok bool) {
 	answer, parts, ok, fetch := l.takeLeased(ask)
 	if fetch {
@@ -28,7 +28,7 @@ func (l *Limiter) takeLeased(ask Ask) (answer Answer, parts []Answer, ok, fetch 
 	return e.leases.take(ask)
 }
 
-// fetch sends a call that brings the next lease, unless a call that is about to be sent brings one.
+// fetch sends a call for the next lease, unless a call that is about to be sent asks for it.
 func (l *Limiter) fetch() {
 	g := l.Engine
 	e := g.registry.find(l.ID)
@@ -58,22 +58,22 @@ func (l *Limiter) ensureLeases(e *entry, permits int64) {
 	e.leases.countDemand(now, permits)
 }
 
-// releaseFor does that for a limiter. It reports whether anything was released.
+// releaseFor is leaseSet.releaseFor, and runs the releases. It reports whether there were any.
 func (l *Limiter) releaseFor(ctx context.Context, permits int64) (bool, error) {
 	e := l.Engine.registry.find(l.ID)
 	if e == nil {
 		return false, nil
 	}
-	backs := e.leases.releaseFor(permits)
+	releases := e.leases.releaseFor(permits)
 	l.Engine.registry.unlock(e)
-	if backs == nil {
+	if releases == nil {
 		return false, nil
 	}
-	// Not Detached, which leaves it be where ctx has ended: nobody else has these permits any more.
+	// Not Detached, which sends nothing once ctx has ended: these permits would be lost.
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runAll(ctx, backs) // Redis says what it has, whatever came of this
+		runAll(ctx, releases) // if one fails, the next call shows what is free
 	}()
 	select {
 	case <-done:
@@ -83,7 +83,8 @@ func (l *Limiter) releaseFor(ctx context.Context, permits int64) (bool, error) {
 	}
 }
 
-// expireLeases releases what expired leases have left, and forgets the leases if there was no demand for a while.
+// expireLeases releases the unused permits of expired leases. Without demand it removes the lease
+// set.
 func (l *Limiter) expireLeases(e *entry, h *leaseSet) {
 	e.mu.Lock()
 	if e.leases != h {

@@ -9,42 +9,43 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// Limiter is what calls are made for. Limiters of one ID share their calls, whichever value their callers hold. An ID
-// begins with the kind of its limiter and a space, so that two kinds never share one, whatever their names are.
+// Limiter is a limiter as the engine sees it. Limiters with one ID share their calls. An ID begins
+// with the kind of its limiter and a space, so that limiters of two kinds never share an ID.
 //
-// It is made once and not copied; all of it but Key, Subjects and Most is needed.
+// A Limiter is not copied. Only Key, Subjects and Most are optional.
 type Limiter struct {
 	Engine   *Engine
 	ID       string
-	Key      any      // ID, for the registry; made once, since a string as an interface is an allocation
-	Name     string   // as messages tell it
-	Policy   string   // as an Observer is told it
-	Subjects []string // what its answers depend on, see Changing; nil for its ID
+	Key      any      // the ID as a key of the registry; set once, since the conversion allocates
+	Name     string   // in errors
+	Policy   string   // for an Observer
+	Subjects []string // the names whose changes affect it, see Changing; nil for its ID
 	Protocol Protocol
-	Most     int  // how many requests of Try go in one call; 0 for MostRequests
-	Leases   bool // its script knows how to lease
+	Most     int  // requests of Try in one call; 0 for MostRequests
+	Leases   bool // its script can lease permits
 }
 
-// Protocol is what calls of a limiter mean.
+// Protocol translates between batches and the script of a limiter.
 type Protocol interface {
-	// Call is the script that takes the permits of a batch, and its keys.
+	// Call returns the script that takes the permits of a batch, and its keys.
 	Call(b *Batch) (*redisx.Script, []string)
 
-	// Arguments makes the Args of a batch. The time is as Engine.Now tells it.
+	// Arguments sets the Args of a batch. The time is that of Engine.Now.
 	Arguments(b *Batch, now time.Time)
 
-	// Answer reads the reply to a batch: it fills in the answers and errors of its requests, and what else the reply tells
-	// of Batch. Or it sets other Args, with which the script goes on where it stopped.
+	// Answer reads the reply to a batch. It sets the answers and errors of the requests, and the
+	// other fields of Batch that the reply reports. If the script needs another call, Answer sets
+	// the Args of that call and returns true.
 	Answer(b *Batch, reply rueidis.RedisMessage) (again bool, err error)
 
-	// Refund is what takes back what a batch was granted for its Lost requests, or nil where that is not possible. It runs
-	// once their batch is no longer used, and nobody waits for it.
+	// Refund returns a function that refunds the permits of the Lost requests, or nil if that is
+	// not possible. The function runs when the batch is no longer used, and no caller waits for it.
 	Refund(b *Batch) func(context.Context)
 
-	// Explain makes the error of a Redis call say which limiter it is about.
+	// Explain adds the limiter to the error of a call.
 	Explain(ctx context.Context, err error) error
 
-	// AboveLimit is the error of a request that can never be granted.
+	// AboveLimit returns the error of a request that can never be granted.
 	AboveLimit(permits, limit int64) error
 }
 
@@ -56,7 +57,7 @@ func (l *Limiter) key() any {
 	return l.ID
 }
 
-// subjects returns what the answers of a limiter depend on.
+// subjects returns the names whose changes affect the limiter.
 func (l *Limiter) subjects() []string {
 	if l.Subjects == nil {
 		return []string{l.ID}

@@ -6,25 +6,26 @@ import (
 	"time"
 )
 
-// Observer is who is told of what an Engine does; rratelimiter.Observer says when and by whom. A function that is nil is not called.
+// Observer receives the events of an Engine, as rratelimiter.Observer documents. Its functions may
+// be nil.
 type Observer struct {
 	Decided func(context.Context, Decision)
 	Called  func(context.Context, Call)
 	Waits   func(context.Context, Waiting)
 }
 
-// Decision is what came of a call for permits, as it returns that.
+// Decision is the result of a call for permits.
 type Decision struct {
 	Limiter      *Limiter
 	Permits      int64
 	Granted      bool
 	Charged      bool // taken whether they were free or not
 	Took, Waited time.Duration
-	From         Source // where Err is nil
+	From         Source // if Err is nil
 	Err          error
 }
 
-// Source is who decided on a request.
+// Source is where a decision was made.
 type Source uint8
 
 // The sources.
@@ -45,22 +46,22 @@ type Call struct {
 	began time.Time
 }
 
-// Waiting is a change of how many wait for a limiter.
+// Waiting is a change of the number of waiters of a limiter.
 type Waiting struct {
 	Limiter        *Limiter
 	Change, Length int
 }
 
-// observer is an Observer, and what an Engine keeps for it.
+// observer is an Observer with its state in an Engine.
 type observer struct {
 	Observer
 	made time.Time
 
 	mu      sync.Mutex
-	waiting map[string]int // how many wait for an ID, where anybody does
+	waiting map[string]int // waiters by ID, if there are any
 }
 
-// newObserver is nil where nobody is to be told anything.
+// newObserver returns nil for an Observer without functions.
 func newObserver(o *Observer) *observer {
 	if o == nil || o.Decided == nil && o.Called == nil && o.Waits == nil {
 		return nil
@@ -68,10 +69,11 @@ func newObserver(o *Observer) *observer {
 	return &observer{Observer: *o, made: time.Now(), waiting: make(map[string]int)}
 }
 
-// clock is the time that durations are told by. It reads the monotonic clock alone, which costs half as much as both.
+// clock returns the time since the Engine was made. It reads only the monotonic clock, which is
+// cheaper than time.Now.
 func (o *observer) clock() time.Duration { return time.Since(o.made) }
 
-// count changes how many wait for an ID, and tells it.
+// count changes the number of waiters of an ID, and returns it.
 func (o *observer) count(id string, change int) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -82,7 +84,7 @@ func (o *observer) count(id string, change int) int {
 	return n
 }
 
-// Asking is a call for permits that is under way. The zero Asking tells nobody.
+// Asking observes a call for permits. The zero Asking reports nothing.
 type Asking struct {
 	Charged bool
 
@@ -101,21 +103,22 @@ func (l *Limiter) Asking(permits int64) Asking {
 	return Asking{observer: o, limiter: l, permits: permits, began: o.clock()}
 }
 
-// Tell tells what came of it. Nothing of the call is under way any more, so that the hook hurts nobody else.
+// Tell reports the result of the call, after which the engine does nothing more for it: a hook that
+// panics affects no other caller.
 func (a *Asking) Tell(ctx context.Context, granted bool, from Source, err error) {
 	if o := a.observer; o != nil && o.Decided != nil {
 		o.Decided(ctx, Decision{a.limiter, a.permits, granted && err == nil, a.Charged, o.clock() - a.began, a.waited, from, err})
 	}
 }
 
-// Refused tells of a call for permits that is refused before anything is asked.
+// Refused reports a call for permits that was refused without a call to Redis.
 func (l *Limiter) Refused(ctx context.Context, permits int64, err error) {
 	asking := l.Asking(permits)
 	asking.Tell(ctx, false, FromRedis, err)
 }
 
-// Wait waits in the name of the call, and tells that it begins to, and that it no longer does: always both. The time counts where
-// wait says that it was for permits.
+// Wait runs wait, and reports its begin and its end. The time counts as waiting if wait returns
+// true: it waited for permits.
 func (a *Asking) Wait(ctx context.Context, wait func() (waited bool, err error)) error {
 	o := a.observer
 	if o == nil {
@@ -134,7 +137,7 @@ func (a *Asking) Wait(ctx context.Context, wait func() (waited bool, err error))
 	return err
 }
 
-// begin notes that a batch is sent, also if it is sent again since its slot moves.
+// begin records that a batch is sent. A batch is sent again while its slot moves.
 func (o *observer) begin(l *Limiter, b *Batch) {
 	if o == nil || o.Called == nil {
 		return
@@ -172,7 +175,8 @@ func (c *Call) reportAlone() {
 	go c.report(context.Background(), c.Limiter)
 }
 
-// assignCall has the first caller that is still there report the call. The answers are final and the entry is locked.
+// assignCall makes the first caller that has not left report the call. The answers are final and
+// the entry is locked.
 func (b *Batch) assignCall() {
 	if b.call == nil {
 		return

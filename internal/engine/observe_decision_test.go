@@ -158,7 +158,8 @@ func TestObserver_Decisions_AreEachReportedOnce(t *testing.T) {
 				require.ErrorIs(b, err, rratelimiter.ErrInvalidPermits)
 				only(rratelimiter.DecisionInfo{Permits: engine.MostPermits + 1, Err: err}, 0, nil)
 
-				// The context ends while the request is at Redis: a goroutine without a caller reports that call.
+				// The context ends while the request is at Redis: a goroutine without a caller
+				// reports that call.
 				leaves, leave := context.WithTimeout(ctx, trip/2)
 				defer leave()
 				err = ask.call(leaves, l, 1)

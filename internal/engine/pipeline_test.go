@@ -55,7 +55,8 @@ func (c *sending) names() (sizes []int) {
 	return sizes
 }
 
-// askAll takes a permit of each of so many windows at the same time, and returns the error of each call.
+// askAll takes a permit of each of so many windows at the same time, and returns the error of each
+// call.
 func askAll(b *fixture, g *Engine, names int, ctx context.Context, limit int64) []error {
 	errs := make([]error, names)
 	var callers sync.WaitGroup

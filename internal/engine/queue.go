@@ -7,40 +7,43 @@ import (
 	"time"
 )
 
-// queue is where the callers of Acquire and TryAcquireWithin for one limiter's name wait, first come first served. One
-// goroutine, which lives as long as somebody waits, asks Redis for all of them. It asks
+// queue holds the waiters of one limiter: the callers of Acquire and TryAcquireWithin, first come,
+// first served. One goroutine calls Redis for all of them and ends with the last waiter. It sends a
+// call
 //
-//   - when the first could be served,
-//   - when this client has changed something,
-//   - when somebody has come whom what is known would refuse: nobody is refused from knowledge older than its arrival,
-//   - and for everybody else soon after it has come, so that it learns of a limiter that is gone.
+//   - when the first waiter could be served,
+//   - when this Client has changed the limiter,
+//   - when a waiter has arrived that the last forecast would deny: no waiter is denied on state from
+//     before its arrival,
+//   - and soon after any other arrival, so that the waiter learns if the limiter was deleted.
 //
-// However long the queue is, to come, to leave and to be answered take the same time. Its entry guards it.
+// Arriving, leaving and being served take the same time at any length. The entry guards the queue.
 type queue struct {
 	waiters    list
-	wanted     int64  // the permits of all who wait
+	wanted     int64  // the permits of all waiters
 	came       uint64 // the newest arrival
-	covered    uint64 // whoever had come by then has been asked for: a call that began later has been answered
-	firstWaits bool   // the first has been left in line by the last answer: whoever is there waits for permits, not for Redis alone
+	covered    uint64 // the newest arrival before a call that was answered
+	firstWaits bool   // a reply did not serve the first: it waits for permits, not only for Redis
 
-	// The arrivals that no answer has judged yet, since none was to a call that began after they came.
+	// The first waiter that arrived after the last answered call began.
 	unchecked *waiter
-	ahead     int64 // the permits of those before it
+	ahead     int64 // the permits of the waiters before it
 
-	changed chan struct{} // has an element where the goroutine has to look again
-	ask     bool          // at once: something has changed
-	due     time.Time     // when somebody who came is to be asked for at the latest; zero for nobody
+	changed chan struct{} // has an element if the goroutine has to check the queue
+	ask     bool          // Redis at once: the limiter was changed
+	due     time.Time     // the latest time of a call for a new waiter; zero for none
 
-	// What the last call said.
+	// From the last call.
 	known    bool
-	forecast Forecast // from the moment at on; nil where it told nothing but answers
-	at       time.Time
+	forecast Forecast  // nil if the reply had none
+	at       time.Time // when the forecast begins
 
 	batch  Batch
-	inCall []*waiter // those of the batch
+	inCall []*waiter // of the batch
 }
 
-// freshEnough is within how long of the last call Redis is asked for a caller that the known forecast does not deny.
+// freshEnough is the longest time after the last call until Redis is asked for a waiter that the
+// forecast does not deny.
 const freshEnough = time.Second
 
 // list holds the waiters in order of arrival.
@@ -73,13 +76,14 @@ func (q *list) remove(w *waiter) {
 type waiter struct {
 	Request
 	arrival    uint64
-	waited     bool // behind somebody whom an answer had left in line, or left there itself: see queue.stands
+	waited     bool // for permits: a reply did not serve it, or a waiter before it
 	next, prev *waiter
-	done       chan struct{} // has one element once the answer is there
-	deadline   time.Time     // the latest moment at which it wants to be served; zero for none
+	done       chan struct{} // has one element once the answer is final
+	deadline   time.Time     // zero for none
 }
 
-// errDeadline is the error of a waiter whose deadline is before the earliest time at which it could be served.
+// errDeadline is the error of a waiter whose deadline is before the earliest time at which it could
+// be served.
 type errDeadline struct {
 	permits int64
 	name    string
@@ -90,16 +94,17 @@ func (e *errDeadline) Error() string {
 	return fmt.Sprintf("rratelimiter: %d permits of %q cannot be had before the deadline, in %v at the earliest", e.permits, e.name, e.after)
 }
 
-// Unwrap makes it the error that the context would have given in the end.
+// Unwrap returns the error that the context would have returned in the end.
 func (e *errDeadline) Unwrap() error { return context.DeadlineExceeded }
 
-// askBy plans the call that answers a waiter behind others. It reports whether that is sooner than planned before.
+// askBy plans the call that answers a waiter behind others. It reports whether that is sooner than
+// planned before.
 func (q *queue) askBy(w *waiter, ahead int64) bool {
 	now := time.Now()
 	due := now
 	if q.known && !q.hopeless(w, ahead, now) {
 		if due = q.at.Add(freshEnough); !w.deadline.IsZero() {
-			// Well before its deadline, so that there is an answer by then.
+			// Early enough for a reply before the deadline.
 			due = earliest(due, now.Add(w.deadline.Sub(now)/2))
 		}
 	}
@@ -117,7 +122,8 @@ func earliest(a, b time.Time) time.Time {
 	return a
 }
 
-// hopeless reports whether a waiter cannot be served, or not before its deadline, as far as the last call reported.
+// hopeless reports whether a waiter can never be served, or not before its deadline, by the last
+// forecast.
 func (q *queue) hopeless(w *waiter, ahead int64, now time.Time) bool {
 	return q.aboveLimit(w) || q.missedBy(w, ahead, now) > 0
 }
@@ -142,7 +148,7 @@ func (q *queue) remove(w *waiter) {
 	}
 }
 
-// wake makes the queue's goroutine look again.
+// wake makes the goroutine of the queue check it.
 func (q *queue) wake() {
 	select {
 	case q.changed <- struct{}{}:
@@ -162,12 +168,13 @@ func (q *queue) next() time.Time {
 	return at
 }
 
-// aboveLimit reports whether a waiter can never be served, as far as the last call reported.
+// aboveLimit reports whether a waiter can never be served, by the last forecast.
 func (q *queue) aboveLimit(w *waiter) bool {
 	return q.forecast != nil && w.Permits > q.forecast.Limit()
 }
 
-// servable returns when a waiter could be served at the earliest if it were the first, as far as the last call reported.
+// servable returns the earliest time at which a waiter could be served if it were the first, by the
+// last forecast.
 func (q *queue) servable(w *waiter) time.Time {
 	if q.forecast == nil || q.aboveLimit(w) {
 		return q.at
@@ -175,8 +182,9 @@ func (q *queue) servable(w *waiter) time.Time {
 	return q.at.Add(q.forecast.Earliest(w.Permits))
 }
 
-// missedBy returns how long after now a waiter can be served at the earliest, behind others that want ahead permits, if that is
-// after its deadline; 0 if it may be served in time.
+// missedBy returns the earliest time after now at which a waiter can be served behind others that
+// want ahead permits, if that is after its deadline. It returns 0 if the waiter may be served in
+// time.
 func (q *queue) missedBy(w *waiter, ahead int64, now time.Time) time.Duration {
 	if w.deadline.IsZero() || q.forecast == nil {
 		return 0
@@ -191,12 +199,12 @@ func (q *queue) missedBy(w *waiter, ahead int64, now time.Time) time.Duration {
 	return max(after, 1)
 }
 
-// collect makes a batch of the first waiters: as many as the limit can serve at once, or, if the first cannot be served yet, of the
-// first alone.
+// collect makes a batch of the first waiters: as many as the limit can serve at once. If the first
+// cannot be served yet, the batch has only that one.
 func (q *queue) collect() {
 	b := &q.batch
 	b.Requests, q.inCall = b.Requests[:0], q.inCall[:0]
-	b.Forecast = nil // it is the queue's
+	b.Forecast = nil // the queue keeps it
 	most := int64(MostPermits)
 	if q.forecast != nil {
 		most = q.forecast.Limit()
@@ -204,7 +212,7 @@ func (q *queue) collect() {
 	look := q.known && !q.ask && q.servable(q.waiters.first).After(time.Now())
 	var sum, servable int64
 	for w := q.waiters.first; w != nil && len(b.Requests) < MostRequests; w = w.next {
-		// One more than the limit serves is the one that the answer tells the waits of.
+		// One more than the limit can serve, so that the reply has the wait of that one.
 		if len(b.Requests) > 0 && (look || servable > most || w.Permits > MostPermits-sum) {
 			break
 		}
@@ -238,12 +246,12 @@ func (q *queue) serveFrom(h *leaseSet) (done []*waiter) {
 	return done
 }
 
-// deliver applies the answers of a call. Waiters that were granted permits, or whose request failed, leave the queue; it returns
-// them. The others stay in their places.
+// deliver applies the answers of a call. It removes and returns the waiters that were granted
+// permits, or whose request failed. The others keep their places.
 func (q *queue) deliver(err error) (done []*waiter) {
 	b := &q.batch
 	if q.known && err == nil && q.changedFor(b) {
-		// Who was judged before would have been told otherwise now.
+		// Waiters that passed the check before may now miss their deadlines.
 		q.unchecked, q.ahead = q.waiters.first, 0
 	}
 	q.known, q.at, q.forecast = err == nil, b.asked, b.Forecast
@@ -267,10 +275,10 @@ func (q *queue) deliver(err error) (done []*waiter) {
 	return done
 }
 
-// changedFor reports whether a waiter that was checked before may now wait in vain: the limiter has changed, or the first waiter was
-// to be served by now and is not.
+// changedFor reports whether a waiter that was checked before may now miss its deadline: the
+// limiter was reconfigured, or the first waiter should have been served by now and was not.
 func (q *queue) changedFor(b *Batch) bool {
 	first := q.inCall[0]
-	return b.Forecast != nil && q.forecast != nil && b.Forecast.Worse(q.forecast) ||
+	return b.Forecast != nil && q.forecast != nil && b.Forecast.TighterThan(q.forecast) ||
 		first.Err == nil && !first.Allowed && !q.servable(first).After(b.sent)
 }

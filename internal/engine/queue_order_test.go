@@ -147,7 +147,8 @@ func TestQueue_UnreachableDeadline_EndsAtOnce(t *testing.T) {
 	})
 }
 
-// TestTryAcquireWithin_TimeoutBelowARoundTrip_EndsWithTheTimeout, and the permits that arrive later go back.
+// TestTryAcquireWithin_TimeoutBelowARoundTrip_EndsWithTheTimeout, and the permits that arrive later
+// go back.
 func TestTryAcquireWithin_TimeoutBelowARoundTrip_EndsWithTheTimeout(t *testing.T) {
 	for _, timeout := range []time.Duration{time.Nanosecond, 20 * time.Millisecond, 100*time.Millisecond - 1} {
 		inQueue(t, rratelimiter.Rate{Permits: 1, Interval: time.Hour}, func(q *line, l *rratelimiter.Limiter) {

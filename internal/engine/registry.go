@@ -6,13 +6,14 @@ import (
 	"sync/atomic"
 )
 
-// shrinking is a map that frees its memory when it has become small: Go's maps keep what they had at their largest.
+// shrinking is a map that frees memory when it becomes small: a map of Go keeps the memory of its
+// largest size.
 type shrinking[V any] struct {
 	all  map[string]V
 	peak int // of its length since all was made
 }
 
-// small is the length up to which a map is not worth to be made again.
+// small is the length up to which a map is not rebuilt.
 const small = 64
 
 func (m *shrinking[V]) set(key string, value V) {

@@ -20,7 +20,8 @@ func heap() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// The maps of a Client become small again once a peak of names is over, whether names remain or not.
+// The maps of a Client become small again once a peak of names is over, whether names remain or
+// not.
 func TestRegistry_PeakOfNamesOver_FreesItsMemory(t *testing.T) {
 	for name, stay := range map[string]int{"no name stays": 0, "some stay": 100} {
 		t.Run(name, func(t *testing.T) {
@@ -96,8 +97,8 @@ func TestRegistry_EntryInUse_Stays(t *testing.T) {
 	}
 }
 
-// TestRegistry_EntryRemovedBeforeACallerLocksIt_CallerGetsAnother: the caller has found the entry and
-// waits for its lock while it is removed.
+// TestRegistry_EntryRemovedBeforeACallerLocksIt_CallerGetsAnother: the caller has found the entry
+// and waits for its lock while it is removed.
 func TestRegistry_EntryRemovedBeforeACallerLocksIt_CallerGetsAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, n := freshNames()

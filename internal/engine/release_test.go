@@ -34,7 +34,8 @@ func TestRefund_GrantHasExpired_ReturnsNothing(t *testing.T) {
 				defer cancel()
 				require.ErrorIs(b, call(ctx, slow), context.DeadlineExceeded)
 
-				// The slow call is carried out after 3 s, as of 0 s; what gives its permits back comes seconds later.
+				// The slow call is carried out after 3 s, as of 0 s; what gives its permits back
+				// comes seconds later.
 				pass(4 * time.Second)
 				var last time.Time
 				for range 100 {

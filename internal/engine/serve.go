@@ -12,9 +12,9 @@ func (l *Limiter) serve(e *entry, q *queue) {
 	g := l.Engine
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var began uint64 // the newest arrival when the last call left
+	var began uint64 // the newest arrival when the last call was sent
 	for {
-		// Those who come at the same moment, or whom the last answer woke, can still join.
+		// Callers that arrive at the same time, or that the last reply has woken, can still join.
 		g.yields.yield()
 		e.mu.Lock()
 		if q.waiters.first == nil {
@@ -58,7 +58,8 @@ func (l *Limiter) callForQueue(e *entry, q *queue, began, changes uint64) {
 	orElse(func() { l.answerQueue(e, q, began, changes, err) }, goOn)
 }
 
-// answerQueue answers the waiters that had arrived when a call began, as far as the call answers them.
+// answerQueue answers the waiters that had arrived when a call began, as far as the call answers
+// them.
 func (l *Limiter) answerQueue(e *entry, q *queue, began, changes uint64, err error) {
 	q.batch.call.finish(q.batch.Lease.Granted, err)
 	e.mu.Lock()
@@ -72,11 +73,11 @@ func (l *Limiter) answerQueue(e *entry, q *queue, began, changes uint64, err err
 	q.wakeAll(done)
 	l.releaseLost(context.Background(), &q.batch)
 	unused.runLater()
-	runAll(context.Background(), spared) // which has those who wait asked for again
+	runAll(context.Background(), spared) // after which the queue asks Redis again
 	if spared == nil {
 		l.check(e, q, began, err)
 	}
-	q.batch.takeCall().reportAlone() // whom it concerned has gone, or waits on
+	q.batch.takeCall().reportAlone() // if no waiter was served
 }
 
 // wakeAll wakes waiters that have their answers. The first one reports the call.
@@ -89,8 +90,9 @@ func (q *queue) wakeAll(done []*waiter) {
 	}
 }
 
-// check removes waiters that had arrived when a call began: all if the call failed, else those that cannot be served in time. It
-// unlocks the entry after each page, so that callers that come or go do not wait.
+// check removes waiters that had arrived when a call began: all if the call failed, else those that
+// cannot be served in time. It unlocks the entry after each page, so that callers that arrive or
+// leave do not wait.
 func (l *Limiter) check(e *entry, q *queue, began uint64, err error) {
 	first := true
 	for more := true; more; first = false {
@@ -139,8 +141,8 @@ func (l *Limiter) checkFirst(q *queue, w *waiter, page int) (done []*waiter) {
 	return done
 }
 
-// checkArrivals checks a page of the waiters that had arrived by then. After the last page, it plans the call for those that arrived
-// since.
+// checkArrivals checks a page of the waiters that had arrived by then. After the last page, it
+// plans the call for those that arrived later.
 func (l *Limiter) checkArrivals(q *queue, began uint64) (done []*waiter, more bool) {
 	now := time.Now()
 	for page := MostRequests; q.unchecked != nil && q.unchecked.arrival <= began; page-- {
@@ -149,7 +151,7 @@ func (l *Limiter) checkArrivals(q *queue, began uint64) (done []*waiter, more bo
 		}
 		w := q.unchecked
 		if l.denyHopeless(q, w, q.ahead, now) {
-			done = append(done, w) // and unjudged is who stands behind it
+			done = append(done, w) // its removal has moved q.unchecked
 			continue
 		}
 		q.ahead += w.Permits

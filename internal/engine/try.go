@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Try asks for permits once, in one call with all callers that ask at the same time. It ends with ctx. If the call was sent by
-// then, permits that arrive are released.
+// Try asks for permits once, in one call with all callers that ask at the same time. It ends with
+// ctx. If the call was sent by then, permits that arrive are released.
 func (l *Limiter) Try(ctx context.Context, ask Ask) (Result, error) {
 	asking := l.Asking(ask.Permits)
 	result, err := l.Ask(ctx, ask)
@@ -26,7 +26,7 @@ func (l *Limiter) Ask(ctx context.Context, ask Ask) (Result, error) {
 	if spared, err := l.releaseFor(ctx, ask.Permits); !spared {
 		return result, err
 	}
-	return l.tryLeased(ctx, ask) // another call may have brought a lease meanwhile
+	return l.tryLeased(ctx, ask) // another call may have fetched a lease meanwhile
 }
 
 // tryLeased is try that is answered from leases first.
@@ -60,7 +60,8 @@ func (l *Limiter) request(ctx context.Context, ask Ask) (result Result, err erro
 	e := g.registry.lock(l)
 	if l.leases() {
 		l.ensureLeases(e, ask.Permits)
-		// A denial is to report then what is free, which together with what is leased may be enough.
+		// A denial then reports the free permits, which together with the leased ones may be
+		// enough.
 		r.Detail = r.Detail || e.leases.unused(time.Now()) > 0
 	}
 	b := l.addRequest(e, r)

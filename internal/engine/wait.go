@@ -8,10 +8,12 @@ import (
 	"time"
 )
 
-// Wait waits in the queue until permits are granted, and reports whether they were. It ends with ctx.
+// Wait waits in the queue until permits are granted, and reports whether they were. It ends with
+// ctx.
 //
-// A deadline, the zero Time for none, ends it too: without an error, at once if it cannot be met, unless the context ends before
-// it; or with context.DeadlineExceeded if Redis has not answered by then.
+// It also ends with a deadline, if that is not the zero Time: without an error, and at once if the
+// deadline cannot be met. If the deadline of ctx is earlier, the error is that of ctx. If Redis has
+// not replied by the deadline, the error is context.DeadlineExceeded.
 func (l *Limiter) Wait(ctx context.Context, permits int64, deadline time.Time) (bool, error) {
 	asking := l.Asking(permits)
 	from, err := l.wait(ctx, permits, deadline, &asking)
@@ -104,7 +106,7 @@ func (l *Limiter) enqueue(w *waiter) *entry {
 	return e
 }
 
-// withdraw removes a waiter whose caller has gone. It reports false if the answer is already there.
+// withdraw removes a waiter whose caller has left. It returns false if the answer is already final.
 func (l *Limiter) withdraw(e *entry, w *waiter) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -116,8 +118,9 @@ func (l *Limiter) withdraw(e *entry, w *waiter) bool {
 	return true
 }
 
-// timeOut removes a waiter whose timeout has ended, and returns why: its permits could not be had, or Redis has not answered since
-// it arrived. The error is nil if the answer is already there.
+// timeOut removes a waiter whose timeout has ended. The error tells why it was not served: its
+// permits were not free, or Redis has not replied since it arrived. It is nil if the answer is
+// already final.
 func (l *Limiter) timeOut(e *entry, w *waiter) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -178,7 +178,7 @@ func (v *view) Earliest(wanted int64) time.Duration {
 	return v.after + time.Duration(rounds)*v.every
 }
 
-func (v *view) Worse(than Forecast) bool {
+func (v *view) TighterThan(than Forecast) bool {
 	before := than.(*view)
 	return v.limit < before.limit || v.every > before.every
 }
@@ -186,13 +186,15 @@ func (v *view) Worse(than Forecast) bool {
 // fixture is a Redis in memory inside a synctest bubble, and what tests do with a window there.
 type fixture struct{ *redistest.Fixture }
 
-// withRedis runs a test with a Redis in memory and a clock of its own, and fails where a goroutine is left.
+// withRedis runs a test with a Redis in memory and a clock of its own, and fails where a goroutine
+// is left.
 func withRedis(t *testing.T, test func(b *fixture)) {
 	redistest.Run(t, func(m *redistest.Fixture) {
 		b := &fixture{m}
 		// The script is loaded, so that each call is one round trip.
 		b.take(open(b.engine(), "none", 1, time.Millisecond), 1)
-		// What is on its way arrives before the connection is closed: rueidis may spin until it has, and no time passes.
+		// What is on its way arrives before the connection is closed: rueidis may spin until it
+		// has, and no time passes.
 		defer func() {
 			b.Latency.Store(0)
 			pass(time.Minute)
@@ -233,7 +235,8 @@ func (b *fixture) free(l *window, want int64) {
 	require.Equal(b, strconv.FormatInt(l.limit-want, 10), b.Redis.HGet(l.ID, "used"), "permits taken")
 }
 
-// crowd starts callers one after another, so that their order of arrival is known, and gives their errors.
+// crowd starts callers one after another, so that their order of arrival is known, and gives their
+// errors.
 func crowd(callers int, call func(caller int) error) (errs []error) {
 	errs = make([]error, callers)
 	var done sync.WaitGroup

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// A yield in a busy process lasts until all of its goroutines have run. Calls then stop to yield for a while.
+// A yield in a busy process lasts until all of its goroutines have run. Calls then stop to yield
+// for a while.
 const (
 	longestYield = 5 * time.Millisecond // a yield that lasts longer shows that the process is busy
 	busyCalls    = 1000                 // calls that do not yield then
@@ -44,11 +45,12 @@ func (y *yields) yield() bool {
 	return true
 }
 
-// workers runs tasks on goroutines of the Engine. A goroutine that is idle waits for the next task for a moment: its stack has
-// grown to the size that a call needs.
+// workers runs tasks on goroutines of the Engine. A goroutine that is idle waits for the next task
+// for a moment: its stack has grown to the size that a call needs.
 type workers chan func()
 
-// idleFor is how long a worker waits for a task. It bounds how long a goroutine outlives the last call.
+// idleFor is how long a worker waits for a task. It bounds how long a goroutine outlives the last
+// call.
 const idleFor = 40 * time.Millisecond
 
 func (w workers) run(task func()) {
