@@ -55,8 +55,8 @@ func documented(b *redistest.Fixture, client *rratelimiter.Client) map[string]te
 
 var block = regexp.MustCompile("(?s)```text\n-> (\\w+), cost (\\d+)\n(.*?)```\n")
 
-// TestTheDocumentedAnswers: servers answer the calls of docs/grpc.md, one after another, as it says there.
-func TestTheDocumentedAnswers(t *testing.T) {
+// In their order.
+func TestPage_Calls_AreAnsweredAsDocumented(t *testing.T) {
 	before, err := os.ReadFile(golden)
 	require.NoError(t, err)
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {

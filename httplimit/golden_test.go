@@ -56,8 +56,8 @@ func documented(client *rratelimiter.Client) http.Handler {
 
 var block = regexp.MustCompile("(?s)```http\n(.*?)\n\n(.*?)```\n")
 
-// TestTheDocumentedResponses: a server answers the requests of docs/http.md, one after another, as it says there.
-func TestTheDocumentedResponses(t *testing.T) {
+// In their order.
+func TestPage_Requests_AreAnsweredAsDocumented(t *testing.T) {
 	before, err := os.ReadFile(golden)
 	require.NoError(t, err)
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {

@@ -117,8 +117,8 @@ func TestLoad_SeveralMistakes_AreAllReported(t *testing.T) {
 	assert.Len(t, strings.Split(err.Error(), "\n"), 3, err.Error())
 }
 
-// TestAMistakeIsToldAlike whenever a file is read: that of the field that comes first.
-func TestAMistakeIsToldAlike(t *testing.T) {
+// Whenever the file is read.
+func TestLoad_SeveralMistakesOfOneLimit_ReportsTheFirst(t *testing.T) {
 	dir := folder(t, "domain: d\ndescriptors:\n  - {key: a, rate_limit: {per: 1s, requests_per_unit: 1, warm_up: 3s, capacity: 3, burst: 1s}}\n")
 	for range 50 {
 		_, err := rls.Load(dir, false)
@@ -126,8 +126,8 @@ func TestAMistakeIsToldAlike(t *testing.T) {
 	}
 }
 
-// What YAML allows counts: anchors, merges, numbers and flags of YAML 1.1.
-func TestYAML(t *testing.T) {
+// Anchors, merges, numbers and flags of YAML 1.1.
+func TestLoad_YAML_IsReadWhole(t *testing.T) {
 	rules, err := rls.Load(folder(t, `
 ---
 domain: yaml
@@ -162,8 +162,8 @@ yaml.e: unit=MINUTE requests_per_unit=1000, shadow_mode: true, quota_mode: false
 	assert.Equal(t, 5, rules.Len())
 }
 
-// A folder has several files, of which some do not count; with merge they may have one domain.
-func TestFolders(t *testing.T) {
+// With merge, several files may have one domain.
+func TestLoad_Folder_ReadsItsYAMLFiles(t *testing.T) {
 	one, two := "domain: x\ndescriptors: [{key: a}]\n", "domain: x\ndescriptors: [{key: b, rate_limit: {unit: day, requests_per_unit: 1}}]\n"
 	_, err := rls.Load(folder(t, one, two), false)
 	assert.ErrorContains(t, err, `1.yaml: domain: is "x", which `)

@@ -11,8 +11,6 @@ import (
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
@@ -45,21 +43,6 @@ descriptors:
 		_, err := ask(d)
 		require.NoError(t, err)
 	}
-	many := make([]*common.RateLimitDescriptor, 256)
-	for i := range many {
-		many[i] = entry("other", "x")
-	}
-	answer, err := ask(many...)
-	require.NoError(t, err)
-	assert.Len(t, answer.GetStatuses(), 256)
-	_, err = ask(append(many, many[0])...)
-	assert.Equal(t, codes.InvalidArgument, status.Code(err))
-	deep := &common.RateLimitDescriptor{Entries: make([]*common.RateLimitDescriptor_Entry, 65)}
-	_, err = ask(deep)
-	assert.Equal(t, codes.InvalidArgument, status.Code(err))
-	deep.Entries = deep.Entries[1:]
-	_, err = ask(deep)
-	require.NoError(t, err)
 }
 
 func TestShouldRateLimit_EqualDescriptors_CountInOrder(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTheDocumentedFile: docs/rules.md shows testdata/rules.yaml, which is right and has every field there is.
-func TestTheDocumentedFile(t *testing.T) {
+// docs/rules.md shows testdata/rules.yaml.
+func TestPage_File_HasEveryField(t *testing.T) {
 	page, err := os.ReadFile("../docs/rules.md")
 	require.NoError(t, err)
 	file, err := os.ReadFile("testdata/rules.yaml")

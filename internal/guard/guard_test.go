@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // redis is a limiter on a store that can be made to fail. It grants all.
@@ -51,28 +50,6 @@ func (r *redis) answer(ctx context.Context) error {
 }
 
 const patience = 100 * time.Millisecond
-
-func TestGuard_RedisRefuses_FollowsTheMode(t *testing.T) {
-	for name, c := range map[string]struct {
-		mode Mode
-		want Result
-	}{
-		"open": {Open, FailedOpen}, "closed": {Closed, FailedClosed}, "a share": {0.5, Granted},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := new(redis)
-				r.refuses.Store(true)
-				g := New(c.mode, patience, nil)
-				q := Request{Limiter: r, Policies: []limit.Policy{limit.FixedWindow{Permits: 10, Interval: time.Second}}, Permits: 1}
-				a := g.Ask(t.Context(), q)
-				assert.Equal(t, c.want, a.Result)
-				assert.ErrorIs(t, a.Err, errRefused)
-				assert.Equal(t, c.mode == 0.5, a.Local)
-			})
-		})
-	}
-}
 
 type takes func(ctx context.Context) (rratelimiter.Decision, error)
 
