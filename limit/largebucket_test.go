@@ -73,6 +73,17 @@ func TestADebtBeyond2To53(t *testing.T) {
 	}
 }
 
+// TestTokenBucket_DebtIsReleasedAgainAndAgain_StateIsItsOwn: the sum of all refunds is in the state.
+func TestTokenBucket_DebtIsReleasedAgainAndAgain_StateIsItsOwn(t *testing.T) {
+	b := newBench(t)
+	l := New(b.client, "name", TokenBucket{1, 1, maxInterval})
+	for range 20 {
+		_, err := l.Charge(t.Context(), maxPermits)
+		require.NoError(t, err)
+		require.NoError(t, l.Release(t.Context(), maxPermits-1))
+	}
+}
+
 // TestBucketThatIsNotOurs: numbers that no bucket can have.
 func TestBucketThatIsNotOurs(t *testing.T) {
 	b := newBench(t)

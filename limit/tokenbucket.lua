@@ -15,7 +15,7 @@ local low@, since@, back@, last@ = 0, now, 0, 0
 if text@ ~= '' then
   local word, at, taken, part, rest = match(text@, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
   local low, since, back, last = match(rest or '', '^ (%d+) (%d+) (%d+) ?(%d*)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not low or #low > 33 or #since > 18 or #back > 33 or #last > 33) then
+  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not low or #low > 33 or #since > 18 or #back > 99 or #last > 33) then
     return {3, @, text@}
   end
   -- The base is 10 for leading zeros. miniredis reads numbers from 2^63 on with a point only.
