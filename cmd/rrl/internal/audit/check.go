@@ -51,13 +51,13 @@ func (c *checker) name(name string, all map[string]bool) {
 	if slot := redisx.Slot(name); redisx.Slot(value) != slot || redisx.Slot(permits) != slot {
 		c.add(Finding{
 			Kind: KindName, Severity: Problem, Limiter: names.Name(name), Key: names.Name(name),
-			Text: "no cluster holds the keys of this name together, for its braces: a limiter there needs a name without braces, or with one hash tag that is not empty",
+			Text: "the braces of this name spread its keys over slots of a cluster: use a name without braces, or with one hash tag that is not empty",
 		})
 	}
 	if braced := "{" + name + "}"; !strings.Contains(name, "{") && all[braced] {
 		c.add(Finding{
 			Kind: KindName, Severity: Problem, Limiter: names.Name(name), Key: names.Name(value),
-			Text: fmt.Sprintf("the limiters %q and %q have the same state keys, and take each other's permits: give one another name", name, braced),
+			Text: fmt.Sprintf("the limiters %q and %q have the same state keys and take each other's permits: rename one of them", name, braced),
 		})
 	}
 }
@@ -80,8 +80,8 @@ func (c *checker) redisson(ctx context.Context, l *look.Redisson) error {
 	if keepAlive > 0 && l.TTL == look.Forever {
 		c.add(Finding{
 			Kind: KindExpiry, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(l.Name),
-			Text:   fmt.Sprintf("it has a keep-alive of %s and no expiry, so it stays for ever unless it is used", names.Duration(l.Config.KeepAlive)),
-			Repair: fmt.Sprintf("let it expire in %s, as if it had been used now", names.Duration(l.Config.KeepAlive)),
+			Text:   fmt.Sprintf("it has a keep-alive of %s and no expiry, so it stays forever unless it is used", names.Duration(l.Config.KeepAlive)),
+			Repair: fmt.Sprintf("expire it in %s, as if it had been used now", names.Duration(l.Config.KeepAlive)),
 			repair: expire(l.Name, keepAlive),
 		})
 	}
@@ -121,7 +121,7 @@ func (c *checker) pair(ctx context.Context, l *look.Redisson, p *look.Pair) erro
 	if ahead := ledger.Newest - c.Now().UnixMilli(); p.Grants > 0 && ahead > 2000 {
 		c.add(Finding{
 			Kind: KindClock, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(p.PermitsKey),
-			Text: fmt.Sprintf("the newest grant is dated %s in the future: the clock of a host is ahead, or this one's behind; synchronise them", names.About(time.Duration(ahead)*time.Millisecond)),
+			Text: fmt.Sprintf("the newest grant is dated %s in the future: synchronise the clocks of the hosts", names.About(time.Duration(ahead)*time.Millisecond)),
 		})
 	}
 	c.idle(l, p, ledger)
@@ -138,26 +138,26 @@ func (c *checker) value(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
 	right := rate - ledger.Permits
 	f := Finding{
 		Kind: KindValue, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(p.ValueKey),
-		Repair: fmt.Sprintf("set the value to %d, the rate less the grants", right), repair: setValue(l, p, ledger, right),
+		Repair: fmt.Sprintf("set the value to %d, the rate minus the grants", right), repair: setValue(l, p, ledger, right),
 	}
 	value, known := ledger.Number()
-	sum := fmt.Sprintf("%d free and %d in grants, of a rate of %d", value, ledger.Permits, rate)
+	sum := fmt.Sprintf("%d free and %d in grants, at a rate of %d", value, ledger.Permits, rate)
 	switch excess := value - right; {
 	case ledger.Value == nil:
-		f.Text = fmt.Sprintf("the value is lost beside %d permits in grants: Redisson would grant the whole rate of %d",
+		f.Text = fmt.Sprintf("the value is missing beside %d permits in grants: Redisson would grant the whole rate of %d",
 			ledger.Permits, rate)
 	case !known:
-		f.Text = fmt.Sprintf("the value is %q, which is no number: every call of the libraries fails", *ledger.Value)
+		f.Text = fmt.Sprintf("the value %q is not a number: every call of the libraries fails", *ledger.Value)
 	case excess == 0:
 		return
 	case excess < 0:
 		f.Text = fmt.Sprintf("%d permits are lost: %s", -excess, sum)
 	case value > rate:
-		f.Text = fmt.Sprintf("%d permits too many, since the rate was lowered: %s", excess, sum)
+		f.Text = fmt.Sprintf("%d permits too many after the rate was lowered: %s", excess, sum)
 	default:
-		f.Text = fmt.Sprintf("%d permits too many, as a release in Java leaves them: %s", excess, sum)
+		f.Text = fmt.Sprintf("%d permits too many after a release in Java: %s", excess, sum)
 		f.Key = names.Name(p.PermitsKey)
-		f.Repair = fmt.Sprintf("take the oldest grants worth %d out of the set, so that the release counts", excess)
+		f.Repair = fmt.Sprintf("remove the oldest grants of %d permits, which completes the release", excess)
 		f.repair = cut(l, p, ledger, excess)
 	}
 	c.add(f)
@@ -168,8 +168,8 @@ func (c *checker) windows(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
 	if ledger.MostIn > l.Config.Permits {
 		c.add(Finding{
 			Kind: KindWindow, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(p.PermitsKey),
-			Text: fmt.Sprintf("%d permits were granted within one interval, up to %s, of a rate of %d: "+
-				"the rate was lowered or permits were released since, or some program granted too many",
+			Text: fmt.Sprintf("%d permits were granted within one interval, up to %s, at a rate of %d: "+
+				"the rate was lowered, permits were released, or a program granted too many",
 				ledger.MostIn, time.UnixMilli(ledger.MostAt).UTC().Format(time.RFC3339), l.Config.Permits),
 		})
 	}
@@ -180,15 +180,15 @@ func (c *checker) members(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
 	if len(ledger.Old) > 0 {
 		c.add(Finding{
 			Kind: KindMember, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(p.PermitsKey),
-			Text:   fmt.Sprintf("grants are written as Redisson %s did, which later releases misread (%d of them): no such release should be running any more", ledger.Old[0].Layout, ledger.OldCount),
-			Repair: fmt.Sprintf("write %d of them as releases since 3.17.1 do", len(ledger.Old)), repair: rewrite(p.PermitsKey, ledger.Old),
+			Text:   fmt.Sprintf("grants in the format of Redisson %s, which later releases misread: %d: stop programs with such releases", ledger.Old[0].Layout, ledger.OldCount),
+			Repair: fmt.Sprintf("rewrite %d of them in the format since 3.17.1", len(ledger.Old)), repair: rewrite(p.PermitsKey, ledger.Old),
 		})
 	}
 	if ledger.Strange > 0 {
 		c.add(Finding{
 			Kind: KindMember, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(p.PermitsKey),
-			Text:   fmt.Sprintf("members of it are no grants (%d of them)", ledger.Strange),
-			Repair: fmt.Sprintf("take %d of them out", len(ledger.StrangeMembers)),
+			Text:   fmt.Sprintf("members that are not grants: %d", ledger.Strange),
+			Repair: fmt.Sprintf("remove %d of them", len(ledger.StrangeMembers)),
 			repair: remove(p.PermitsKey, ledger.StrangeMembers),
 		})
 	}
@@ -204,7 +204,7 @@ func (c *checker) idle(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
 	}
 	c.add(Finding{
 		Kind: KindIdle, Severity: Note, Limiter: names.Name(l.Name), Key: names.Name(p.ValueKey),
-		Text:   fmt.Sprintf("client %s has nothing taken and no expiry: if it is gone, its pair stays for ever", p.Client),
-		Repair: "delete the pair, which forgets nothing", repair: deleteIdle(l, p, ledger),
+		Text:   fmt.Sprintf("client %s has taken nothing and its keys have no expiry: if the client is gone, they stay forever", p.Client),
+		Repair: "delete the keys, which hold no permits", repair: deleteIdle(l, p, ledger),
 	})
 }

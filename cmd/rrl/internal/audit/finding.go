@@ -51,9 +51,9 @@ const (
 const (
 	Repaired = "repaired"
 	Failed   = "failed"
-	Changed  = "left as it is, since it has changed meanwhile"
-	Partly   = "repaired in part, since it has changed meanwhile"
-	Refused  = "left as it is"
+	Changed  = "unchanged, since the limiter has changed meanwhile"
+	Partly   = "repaired in part, since the limiter has changed meanwhile"
+	Refused  = "unchanged"
 	Untried  = "not tried"
 )
 

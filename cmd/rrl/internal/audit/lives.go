@@ -25,13 +25,13 @@ func (c *checker) lives(l *look.Redisson, p *look.Pair) {
 			}
 			c.add(Finding{
 				Kind: KindExpiry, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(state.key),
-				Text:   fmt.Sprintf("%q never expires, and its limiter %s: it would stay behind", state.key, after),
+				Text:   fmt.Sprintf("%q never expires, and its limiter %s: it would remain", state.key, after),
 				Repair: "let it expire with the limiter", repair: expireWith(l, state.key),
 			})
 		case l.TTL == look.Forever && l.Config.KeepAlive == 0 && state.ttl >= 0:
 			c.add(Finding{
 				Kind: KindExpiry, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(state.key),
-				Text:   fmt.Sprintf("%q expires in %s, and its limiter never does: what is taken would be forgotten", state.key, names.About(time.Duration(state.ttl)*time.Millisecond)),
+				Text:   fmt.Sprintf("%q expires in %s, and its limiter never does: taken permits would be freed", state.key, names.About(time.Duration(state.ttl)*time.Millisecond)),
 				Repair: "take its expiry off", repair: persist(l, state.key),
 			})
 		}
@@ -58,10 +58,10 @@ func (c *checker) orphan(ctx context.Context, p *look.Pair) error {
 		f.Text = fmt.Sprintf("%s; the key may be no limiter's at all, so it is left alone", reason)
 	case p.ValueTTL != look.Forever && p.PermitsTTL != look.Forever:
 		f.Severity = Note
-		f.Text = fmt.Sprintf("%s; the pair goes by itself in %s", reason, names.About(time.Duration(longest)*time.Millisecond))
+		f.Text = fmt.Sprintf("%s; the keys expire in %s", reason, names.About(time.Duration(longest)*time.Millisecond))
 	default:
-		f.Text = fmt.Sprintf("%s, and the pair never expires", reason)
-		f.Repair, f.repair = "delete the pair", deleteOrphan(parsed, p, others)
+		f.Text = fmt.Sprintf("%s, and the keys never expire", reason)
+		f.Repair, f.repair = "delete the keys", deleteOrphan(parsed, p, others)
 	}
 	c.add(f)
 	return nil
@@ -75,7 +75,7 @@ func (c *checker) policy(p *look.Policy) {
 	if len(p.Wrong) > 0 {
 		c.add(Finding{
 			Kind: KindStrange, Severity: Note, Limiter: names.Name(p.Name), Key: names.Name(p.Key),
-			Text: p.Wrong[0] + ": if it is a limiter's, its calls fail, and the key is to be deleted",
+			Text: p.Wrong[0] + ": if it belongs to a limiter, its calls fail: delete the key",
 		})
 		return
 	}
@@ -84,7 +84,7 @@ func (c *checker) policy(p *look.Policy) {
 	}
 	f := Finding{
 		Kind: KindExpiry, Severity: Problem, Limiter: names.Name(p.Name), Key: names.Name(p.Key),
-		Text: "it never expires, as each key of package limit does: its expiry was removed, by a restore for instance",
+		Text: "it has no expiry, but each key of package limit has one: it was removed, for example by a restore",
 	}
 	switch p.Stored.Kind {
 	case "window", "aligned", "sliding", "log":

@@ -47,7 +47,7 @@ func Run(ctx context.Context, redis *connect.Redis, load Load) (result Result, e
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
 		if _, deleteErr := limiter.Delete(last); deleteErr != nil {
-			err = errors.Join(err, fmt.Errorf("the limiter %q could not be deleted, do so: %w", limiter.Name(), redis.Explain(deleteErr)))
+			err = errors.Join(err, fmt.Errorf("the limiter %q was not deleted, delete it: %w", limiter.Name(), redis.Explain(deleteErr)))
 		}
 	}()
 	// Should this process be killed, the limiter goes by itself.

@@ -80,7 +80,7 @@ func (s *Source) refresh() {
 		s.failure = ""
 	} else if s.seen = nil; err.Error() != s.failure {
 		s.failure = err.Error()
-		s.log.Error("rrl: the certificates are wrong, those before stay in force", "error", err)
+		s.log.Error("rrl: invalid certificates, the old ones stay in force", "error", err)
 	}
 }
 
@@ -90,7 +90,7 @@ func (s *Source) read() error {
 	for _, info := range seen {
 		// At the start a pipe has a writer; later, to open it could last for ever.
 		if s.current != nil && info != nil && info.Mode()&(fs.ModeNamedPipe|fs.ModeSocket|fs.ModeDevice) != 0 {
-			return fmt.Errorf("%s is a pipe or a device, which is read at the start alone", info.Name())
+			return fmt.Errorf("%s is a pipe or a device, which is read only at the start", info.Name())
 		}
 	}
 	config, err := load(s.files)
@@ -98,11 +98,11 @@ func (s *Source) read() error {
 		return err
 	}
 	if !slices.EqualFunc(seen, s.stat(), same) {
-		return errors.New("the files have changed while they were read")
+		return errors.New("the files changed while they were read")
 	}
 	now, leaf := s.now(), config.Certificates[0].Leaf
 	if s.current != nil && !valid(leaf, now) && valid(s.current.Certificates[0].Leaf, now) {
-		return fmt.Errorf("%s is valid from %s to %s, and the certificate before it is valid now",
+		return fmt.Errorf("%s is valid from %s to %s, and the old certificate is valid now",
 			s.files.Cert, date(leaf.NotBefore), date(leaf.NotAfter))
 	}
 	s.current, s.seen = config, seen
@@ -204,7 +204,7 @@ func blocks(file string, text []byte) (all []*pem.Block, err error) {
 		all = append(all, block)
 	}
 	if began := bytes.Count(text, []byte("-----BEGIN ")); len(all) == 0 || len(all) != began {
-		return nil, fmt.Errorf("%s: %d of %d blocks are whole, want PEM", file, len(all), began)
+		return nil, fmt.Errorf("%s: %d of %d PEM blocks are complete", file, len(all), began)
 	}
 	return all, nil
 }

@@ -169,9 +169,9 @@ func TestSource_FilesThatAreWrong_LeaveTheOnesBefore(t *testing.T) {
 			for range 3 {
 				f.shows("first")
 			}
-			require.Equal(t, 1, strings.Count(f.log.String(), "the certificates are wrong"), f.log.String())
+			require.Equal(t, 1, strings.Count(f.log.String(), "invalid certificates"), f.log.String())
 			f.Reload()
-			require.Equal(t, 2, strings.Count(f.log.String(), "the certificates are wrong"), "who asks for it is told again")
+			require.Equal(t, 2, strings.Count(f.log.String(), "invalid certificates"), "who asks for it is told again")
 			f.shows("first")
 			_ = os.Remove(f.files.Key)
 			f.write(f.files.Cert, pair.Cert)

@@ -33,7 +33,7 @@ func named(run func(*cobra.Command, []string) error) func(*cobra.Command, []stri
 func oneName(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) != 1:
-		return fmt.Errorf("%s takes the name of one limiter, got %d; %s --help shows more", cmd.CommandPath(), len(args), cmd.CommandPath())
+		return fmt.Errorf("%s takes the name of one limiter, got %d; see %s --help", cmd.CommandPath(), len(args), cmd.CommandPath())
 	case args[0] == "":
 		return fmt.Errorf("%s takes the name of one limiter, not an empty one", cmd.CommandPath())
 	}
@@ -51,7 +51,7 @@ func noEmptyName(cmd *cobra.Command, args []string) error {
 // checkMax looks at --max.
 func checkMax(most int) error {
 	if most < 0 {
-		return fmt.Errorf("--max %d: want a number of limiters, 0 for all", most)
+		return fmt.Errorf("--max %d: want 0 or more; 0 means all", most)
 	}
 	return nil
 }
@@ -90,7 +90,7 @@ func clientID(text string) ([]rratelimiter.Option, error) {
 	}
 	id, err := uuid.Parse(text)
 	if err != nil {
-		return nil, fmt.Errorf("--client %q is no ID of a client: want a UUID, as rrl show lists them", text)
+		return nil, fmt.Errorf("--client %q is not the ID of a client: want a UUID as listed by rrl show", text)
 	}
 	return []rratelimiter.Option{rratelimiter.WithClientID(id)}, nil
 }
@@ -107,9 +107,9 @@ func (a *app) confirm(ctx context.Context, yes bool, what string) error {
 		return nil
 	}
 	if !a.canAsk() {
-		return fmt.Errorf("this would %s, and there is no terminal to ask on: say --yes", what)
+		return fmt.Errorf("this would %s, and there is no terminal for a confirmation: use --yes", what)
 	}
-	a.say("This will %s. Go on? Type yes: ", what)
+	a.say("This will %s. Continue? Type yes: ", what)
 	answered := make(chan bool, 1)
 	go func() { // which Ctrl-C leaves reading
 		answer, err := bufio.NewReader(a.in).ReadString('\n')

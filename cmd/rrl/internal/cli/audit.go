@@ -21,14 +21,14 @@ func (a *app) audit() *cobra.Command {
 	most := mostLimiters
 	cmd := &cobra.Command{
 		Use:   "audit [PATTERN]",
-		Short: "Report what is wrong with limiters, and repair it with --fix; exit code 1 if problems or limiters are left",
+		Short: "Report problems of limiters and repair them with --fix; exit code 1 if problems or limiters are left",
 		Long: `audit checks every limiter, or those of a PATTERN: the sum of free permits and grants, state without a limiter,
 grants of old releases, expiries, names that no cluster can hold, and intervals with more permits than the rate.
 Without --fix it only reads.
 
---fix asks before it repairs. A repair changes nothing if the limiter has changed since it was looked at.
+--fix asks before it repairs. A repair changes nothing if the limiter has changed since it was read.
 
-Exit code 0 says that all limiters were looked at, and that no problem is left.`,
+Exit code 0 means that all limiters were checked and no problem is left.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: named(func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
@@ -63,9 +63,9 @@ Exit code 0 says that all limiters were looked at, and that no problem is left.`
 			return nil
 		}),
 	}
-	cmd.Flags().BoolVar(&fix, "fix", false, "repair what can be repaired")
-	cmd.Flags().BoolVar(&yes, "yes", false, "repair without a question")
-	cmd.Flags().IntVar(&most, "max", mostLimiters, "limiters of each layout to look at, at most; 0 for all")
+	cmd.Flags().BoolVar(&fix, "fix", false, "make the repairs")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask before the repairs")
+	cmd.Flags().IntVar(&most, "max", mostLimiters, "the most limiters of each layout to check; 0 for all")
 	return cmd
 }
 
@@ -86,7 +86,7 @@ func (a *app) fix(ctx context.Context, reader *look.Reader, findings []*audit.Fi
 		case refused != nil:
 			f.Result = audit.Refused
 			if !errors.Is(refused, errUnchanged) {
-				f.Result += " (say --yes)"
+				f.Result += " (use --yes)"
 			}
 			continue
 		}

@@ -37,12 +37,12 @@ func TestBadInput(t *testing.T) {
 		{at("redis://"+mute.Addr().String(), "ls", "--timeout", "300ms"), []string{mute.Addr().String(), "does not answer in time", "--timeout"}},
 		{at("redis://no-such-host.invalid:1", "ls"), []string{"no-such-host.invalid", "check --redis"}},
 		{at("redis://alice:topsecret@"+locked.addr, "ls"), []string{locked.addr, `user "alice"`, "wrong name or password", "--password-file"}},
-		{at("redis://"+locked.addr, "ls"), []string{locked.addr, "wants a password", "--password-file"}},
+		{at("redis://"+locked.addr, "ls"), []string{locked.addr, "requires a password", "--password-file"}},
 		{at("redis://alice@"+locked.addr, "ls", "--password-file", file), []string{locked.addr, "wrong name or password"}},
 		{at("redis://"+locked.addr, "ls", "--password-file", file+"x"), []string{"--password-file", "no such file"}},
 		{at("rediss://"+s.addr, "ls", "--timeout", "1s"), []string{s.addr}},
 		{at("redis://"+s.addr, "ls", "--tls-ca", file), []string{"rediss://"}},
-		{at("rediss://"+s.addr, "ls", "--tls-ca", file), []string{"holds no certificate"}},
+		{at("rediss://"+s.addr, "ls", "--tls-ca", file), []string{"has no PEM certificate"}},
 		{at("rediss://"+s.addr, "ls", "--tls-cert", file), []string{"go together"}},
 		{at("http://alice:topsecret@x", "ls"), []string{"rediss:// (TLS)"}},
 		{at("redis://alice:top%secret@x", "ls"), []string{"special characters of the password"}},
@@ -54,16 +54,16 @@ func TestBadInput(t *testing.T) {
 		{at(s.url(), "try", "nobody"), []string{`"nobody" has no rate`, "rrl set"}},
 		{at(s.url(), "try", "corrupt"), []string{`field "rate"`, `"many"`, "rrl show"}},
 		{at(s.url(), "try", "other"), []string{`field "rate"`, `"0.5"`, "rrl show"}}, // of which rrl audit knows nothing: it may be nobody's limiter
-		{at(s.url(), "try", "paid-api", "--wait", "-1s"), []string{"--wait -1s", "none below 0"}},
-		{at(s.url(), "ls", "--max", "-1"), []string{"--max -1", "0 for all"}},
-		{at(s.url(), "audit", "--max", "-1"), []string{"--max -1", "0 for all"}},
+		{at(s.url(), "try", "paid-api", "--wait", "-1s"), []string{"--wait -1s", "0 or more"}},
+		{at(s.url(), "ls", "--max", "-1"), []string{"--max -1", "0 means all"}},
+		{at(s.url(), "audit", "--max", "-1"), []string{"--max -1", "0 means all"}},
 		{at(s.url(), "try", "paid-api", "-n", "101"), []string{"101 requested", "at most 100 can be granted"}},
 		{at(s.url(), "try", "paid-api", "-n", "0"), []string{"want at least 1"}},
 		{at(s.url(), "try", "{t}:tenants"), []string{"PER_CLIENT", "--client ID"}},
 		{at(s.url(), "try", "{t}:tenants", "--client", "x"), []string{"want a UUID"}},
 		{at(s.url(), "try", "x", "--policy", "window"), []string{"is no policy", "FixedWindow"}},
 		{at(s.url(), "release", "paid-api", "-n", "-1"), []string{"want at least 1"}},
-		{at(s.url(), "set", "paid-api", "5"), []string{`"5" is no rate`, "100/1m"}},
+		{at(s.url(), "set", "paid-api", "5"), []string{`"5" is not a rate`, "100/1m"}},
 		{at(s.url(), "set", "paid-api"), []string{"takes a name and a rate"}},
 		{at(s.url(), "set", "x", "1/s", "--type", "all"), []string{"want overall or per-client"}},
 		{at(s.url(), "set", "x", "1/1m", "--keep-alive", "1s"), []string{"keep-alive is 1s", "at least the interval"}},
@@ -83,7 +83,7 @@ func TestBadInput(t *testing.T) {
 		{[]string{"completion", "tcsh"}, []string{"unknown command", "tcsh"}},
 		{[]string{"show", ""}, []string{"not an empty one"}},
 		{[]string{"show", "a", "b"}, []string{"the name of one limiter, got 2"}},
-		{at(s.url(), "show", "-x"), []string{"a name that begins with - goes behind --"}},
+		{at(s.url(), "show", "-x"), []string{"a name that begins with - follows --"}},
 	} {
 		r := tool(test.args...)
 		require.Equal(t, exitError, r.code, "%q: %s", test.args, r.out)
@@ -100,5 +100,5 @@ func TestBadInput(t *testing.T) {
 	// A replica can be read, and says that it is one.
 	r := tool("ls", "--redis", replica.url())
 	require.Equal(t, exitDone, r.code)
-	require.Contains(t, r.err, "is a replica: what it shows may be late")
+	require.Contains(t, r.err, "is a replica: the output may be stale")
 }

@@ -28,7 +28,7 @@ func TestChanges(t *testing.T) {
 	require.Equal(t, "api: 30/1h OVERALL, keep-alive 2h, was 20/1h OVERALL, keep-alive 2h\n", s.on("set", "api", "30/1h"))
 	require.Equal(t, "released: up to 2 of api\n", s.on("release", "api", "-n", "2"))
 	require.Contains(t, s.on("show", "api"), "free        27")
-	require.Equal(t, "reset: api OVERALL, 3 were taken\n", s.on("reset", "api", "--yes"))
+	require.Equal(t, "reset: api OVERALL, 3 permits\n", s.on("reset", "api", "--yes"))
 	require.Contains(t, s.on("show", "api"), "free        30")
 	r = tool("set", "api", "1/s", "--if-absent", "--redis", s.url())
 	require.Equal(t, exitDenied, r.code)
@@ -43,7 +43,7 @@ func TestChanges(t *testing.T) {
 	s.on("set", "tenants", "7/1h")
 	require.Contains(t, s.on("audit"), "0 problems")
 	require.Contains(t, s.on("ls"), "PER_CLIENT  7/1h   3      4     2")
-	require.Equal(t, "reset: tenants client "+client1+", 2 were taken\n", s.on("reset", "tenants", "--client", client1, "--yes"))
+	require.Equal(t, "reset: tenants client "+client1+", 2 permits\n", s.on("reset", "tenants", "--client", client1, "--yes"))
 	require.Contains(t, s.on("ls"), "PER_CLIENT  7/1h   3      4     1")
 	s.on("set", "tenants", "8/1h", "--forget", "--yes")
 	require.Contains(t, s.on("ls"), "PER_CLIENT  8/1h   0      8     0")
@@ -52,7 +52,7 @@ func TestChanges(t *testing.T) {
 	require.Equal(t, "granted: 2 of u, 1 left of 3\n", s.on("try", "u", "--policy", "window:3/1h", "--policy", "log:9/1h", "-n", "2"))
 	require.Contains(t, s.on("show", "u", "--policy", "window:3/1h"), "taken       2 of 3")
 	s.on("release", "u", "--policy", "window:3/1h")
-	require.Equal(t, "reset: u log/1h, 2 were taken\nreset: u window/1h, 1 were taken\n", s.on("reset", "u", "--yes"))
+	require.Equal(t, "reset: u log/1h, 2 permits\nreset: u window/1h, 1 permits\n", s.on("reset", "u", "--yes"))
 	require.NotContains(t, s.on("ls"), "window")
 
 	var list struct{ Limiters []struct{ Name, Kind string } }

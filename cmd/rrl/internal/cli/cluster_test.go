@@ -45,7 +45,7 @@ func TestCluster(t *testing.T) {
 	}
 	require.Contains(t, nodes[0].on("show", "policy"), "taken       1")
 	require.Contains(t, nodes[0].on("try", "limiter-3", "-n", "6"), "granted: 6 of limiter-3, 0 left of 10")
-	require.Contains(t, nodes[0].on("reset", "limiter-3", "--yes"), "10 were taken")
+	require.Contains(t, nodes[0].on("reset", "limiter-3", "--yes"), "10 permits")
 	require.Contains(t, nodes[0].on("set", "limiter-3", "7/1m"), "was 10/1h OVERALL")
 	require.Contains(t, nodes[0].on("audit"), "0 problems")
 
@@ -56,7 +56,7 @@ func TestCluster(t *testing.T) {
 	require.Contains(t, r.err, "do not share a cluster slot")
 	r = tool("ls", "--redis", nodes[0].url()+"/1")
 	require.Equal(t, exitError, r.code)
-	require.Contains(t, r.err, "database 0 alone")
+	require.Contains(t, r.err, "only database 0")
 
 	for _, node := range nodes {
 		node.run("ACL SETUSER viewer on >secret ~* +@read", "ACL SETUSER more on >secret ~* +@read +cluster|slots +cluster|shards")

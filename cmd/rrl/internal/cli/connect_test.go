@@ -39,11 +39,11 @@ func TestSentinel(t *testing.T) {
 	require.Equal(t, exitDone, tool("try", "api", "--redis", sentinel.url()+"?master_set=main").code)
 	r := tool("ls", "--redis", sentinel.url())
 	require.Equal(t, exitError, r.code)
-	require.Contains(t, r.err, "is a Sentinel and keeps no limiters")
+	require.Contains(t, r.err, "is a Sentinel and has no limiters")
 	r = tool("ls", "--redis", sentinel.url()+"?master_set=other")
 	require.Equal(t, exitError, r.code)
 	require.Contains(t, r.err, "master_set=other")
-	require.Contains(t, r.err, "knows no such master")
+	require.Contains(t, r.err, "does not know this master")
 	require.Contains(t, r.err, "SENTINEL MASTERS")
 
 	secret := filepath.Join(t.TempDir(), "secret")
@@ -53,7 +53,7 @@ func TestSentinel(t *testing.T) {
 	for _, args := range [][]string{behind, append(behind[:3:3], "--password-file", secret)} {
 		r = tool(args...)
 		require.Equal(t, exitError, r.code)
-		require.Contains(t, r.err, "wants a password")
+		require.Contains(t, r.err, "requires a password")
 		require.Contains(t, r.err, "--sentinel-password-file")
 	}
 	require.Contains(t, tool(append(behind, "--sentinel-password-file", secret)...).out, "api")

@@ -54,23 +54,23 @@ func TestAudit_Drift_IsRepairedByItsCause(t *testing.T) {
 	}{
 		{
 			"released in Java, all", 10, "10", [][2]int64{{9, 4}},
-			"4 permits too many, as a release in Java leaves them", "take the oldest grants worth 4", "10", []int64{}, 0,
+			"4 permits too many after a release in Java", "remove the oldest grants of 4 permits", "10", []int64{}, 0,
 		},
 		{
 			"released in Java, a part", 10, "6", [][2]int64{{9, 3}, {8, 4}, {7, 1}},
-			"4 permits too many, as a release in Java leaves them", "take the oldest grants worth 4", "6", []int64{3, 1}, 2,
+			"4 permits too many after a release in Java", "remove the oldest grants of 4 permits", "6", []int64{3, 1}, 2,
 		},
 		{
 			"released in Java, older grants have expired", 10, "3", [][2]int64{{70, 4}, {9, 3}, {8, 2}},
-			"2 permits too many, as a release in Java leaves them", "take the oldest grants worth 2", "3", []int64{2, 3, 2}, 3,
+			"2 permits too many after a release in Java", "remove the oldest grants of 2 permits", "3", []int64{2, 3, 2}, 3,
 		},
 		{
 			"released in Java, more grants than a page", 1000, "800", ones(500),
-			"300 permits too many, as a release in Java leaves them", "take the oldest grants worth 300", "800", nil, 200,
+			"300 permits too many after a release in Java", "remove the oldest grants of 300 permits", "800", nil, 200,
 		},
 		{
 			"released in Java, pages of them", 1000, "1000", ones(700),
-			"700 permits too many, as a release in Java leaves them", "take the oldest grants worth 700", "1000", nil, 0,
+			"700 permits too many after a release in Java", "remove the oldest grants of 700 permits", "1000", nil, 0,
 		},
 		{
 			"released in Java, pages behind expired ones", 1000, "100", append(ones(300), ones(600)...), // filled in below
@@ -78,7 +78,7 @@ func TestAudit_Drift_IsRepairedByItsCause(t *testing.T) {
 		},
 		{
 			"the rate was lowered", 10, "90", [][2]int64{{9, 10}},
-			"the rate was lowered: 90 free and 10 in grants, of a rate of 10", "set the value to 0", "0", []int64{10}, 1,
+			"the rate was lowered: 90 free and 10 in grants, at a rate of 10", "set the value to 0", "0", []int64{10}, 1,
 		},
 		{
 			"the rate was lowered below what is taken", 10, "60", [][2]int64{{9, 40}},
@@ -86,11 +86,11 @@ func TestAudit_Drift_IsRepairedByItsCause(t *testing.T) {
 		},
 		{
 			"released in Java, before some grants have expired", 10, "8", [][2]int64{{70, 5}, {9, 4}},
-			"7 permits too many, as a release in Java leaves them", "take the oldest grants worth 7", "8", []int64{2}, 1,
+			"7 permits too many after a release in Java", "remove the oldest grants of 7 permits", "8", []int64{2}, 1,
 		},
 		{
 			"the rate was raised", 100, "0", [][2]int64{{9, 10}},
-			"90 permits are lost: 0 free and 10 in grants, of a rate of 100", "set the value to 90", "90", []int64{10}, 1,
+			"90 permits are lost: 0 free and 10 in grants, at a rate of 100", "set the value to 90", "90", []int64{10}, 1,
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -100,8 +100,8 @@ func TestAudit_Drift_IsRepairedByItsCause(t *testing.T) {
 					test.grants[i][0] = 70
 				}
 				test.value, test.stored, test.number = "600", "600", 400
-				test.says = "500 permits too many, as a release in Java leaves them"
-				test.repair = "take the oldest grants worth 500"
+				test.says = "500 permits too many after a release in Java"
+				test.repair = "remove the oldest grants of 500 permits"
 			}
 			drifted(s, test.rate, test.value, test.grants...)
 			r := tool("audit", "--redis", s.url())
@@ -171,7 +171,7 @@ func TestAuditFix_WithoutATerminal_ChangesNothing(t *testing.T) {
 	before := s.text("DEBUG", "DIGEST")
 	r := tool("audit", "--fix", "--redis", s.url())
 	require.Equal(t, exitDenied, r.code)
-	require.Contains(t, r.out, "left as it is (say --yes): set the value to 9")
+	require.Contains(t, r.out, "unchanged (use --yes): set the value to 9")
 	require.Contains(t, r.out, "1 problem")
 	require.Equal(t, before, s.text("DEBUG", "DIGEST"))
 }
@@ -185,7 +185,7 @@ func TestAudit_KeysLeftOut_ExitsWithOne(t *testing.T) {
 	r := tool("audit", "--max", "1", "--redis", s.url())
 	require.Equal(t, exitDenied, r.code)
 	require.Contains(t, r.out, "1 limiter, 0 problems\n"+
-		"4 keys of others were not looked at: name a PATTERN, or raise --max\n")
+		"4 keys of others were skipped: use a PATTERN or raise --max\n")
 	r = tool("audit", "--max", "1", "-o", "json", "--redis", s.url())
 	require.Equal(t, exitDenied, r.code)
 	require.Contains(t, r.out, `"left_out":4`)

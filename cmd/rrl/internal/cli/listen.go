@@ -19,7 +19,7 @@ func listen(ctx context.Context, flag, address string) (net.Listener, error) {
 	}
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("%s %q: %w; want HOST:PORT or :PORT, and no other process there", flag, address, err)
+		return nil, fmt.Errorf("%s %q: %w; want HOST:PORT or :PORT, free of other processes", flag, address, err)
 	}
 	return l, nil
 }
@@ -55,7 +55,7 @@ func (s *socket) Close() error { return s.close() }
 // left, and is replaced.
 func listenSocket(ctx context.Context, path string) (net.Listener, error) {
 	if path == "" || path[0] == '@' || len(path) > 107 {
-		return nil, errors.New("want unix:PATH, of a file and at most 107 bytes")
+		return nil, errors.New("want unix:PATH with the path of a file of at most 107 bytes")
 	}
 	if err := removeStale(ctx, path); err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func removeStale(ctx context.Context, path string) error {
 		return err
 	}
 	if info.Mode().Type() != fs.ModeSocket {
-		return errors.New("a file that is no socket has this name")
+		return errors.New("another file, not a socket, has this name")
 	}
 	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", path)
 	switch {

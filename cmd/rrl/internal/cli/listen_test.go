@@ -47,8 +47,8 @@ func TestListenGRPC_WhatIsNotItsOwn_Stays(t *testing.T) {
 	require.NoError(t, os.Symlink(live, link))
 	require.NoError(t, os.Symlink(filepath.Join(dir, "nothing"), dangling))
 	for path, want := range map[string]string{
-		file: "no socket", folder: "no socket", live: "another process listens there",
-		link: "no socket", dangling: "no socket",
+		file: "not a socket", folder: "not a socket", live: "another process listens there",
+		link: "not a socket", dangling: "not a socket",
 		"": "want unix:PATH", "@abstract": "want unix:PATH",
 		filepath.Join(dir, strings.Repeat("x", 108)): "at most 107 bytes",
 		filepath.Join(dir, "no", "folder"):           "no such file",

@@ -30,11 +30,11 @@ func (a *app) ls() *cobra.Command {
 	most := mostLimiters
 	cmd := &cobra.Command{
 		Use:   "ls [PATTERN]",
-		Short: "List the limiters, Redisson's and package limit's",
-		Long: `ls finds limiters by SCAN, on a cluster on every master, and shows what is taken. It only reads.
+		Short: "List limiters, Redisson's and those of package limit",
+		Long: `ls finds limiters by SCAN, on every master of a cluster, and shows the taken permits. It only reads.
 
-PATTERN is one of names as Redis has them: * ? [a-z]. Taken and free of a PER_CLIENT limiter are those of the client that has
-taken most. Package limit keeps no permits in Redis, so that its rates and what is free are known to the programs alone.`,
+PATTERN is a pattern of Redis: * ? [a-z]. TAKEN and FREE of a PER_CLIENT limiter are those of the client that has taken the
+most. Redis does not hold the limits of package limit, so RATE and FREE of its limiters are unknown.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: named(func(cmd *cobra.Command, args []string) error {
 			if err := checkMax(most); err != nil {
@@ -53,7 +53,7 @@ taken most. Package limit keeps no permits in Redis, so that its rates and what 
 			return a.print(list, func(w *strings.Builder) { list.Text(w, a.columns()) })
 		}),
 	}
-	cmd.Flags().IntVar(&most, "max", mostLimiters, "limiters of each layout to show at most, the others are counted; 0 for all")
+	cmd.Flags().IntVar(&most, "max", mostLimiters, "the most limiters of each layout to show; the others are counted; 0 for all")
 	return cmd
 }
 
@@ -118,10 +118,10 @@ func (a *app) show() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "show NAME",
-		Short: "Show one limiter: rate, what is free and taken, when it comes back, clients, and what is wrong",
-		Long: `show tells all that Redis knows of a limiter. It only reads. Clients of a PER_CLIENT limiter, and policies of package limit that are
-not given, are found by SCAN, on a cluster on the one master that has them. Where there is an OVERALL limiter of the name, --all looks for policies and
-for what is left over beside it.`,
+		Short: "Show one limiter: rate, free and taken permits, when they return, clients, and problems",
+		Long: `show reports all state of a limiter in Redis. It only reads. It finds clients of a PER_CLIENT limiter, and policies of
+package limit without --policy, by SCAN; on a cluster, on the one master that has the keys. If the name has an OVERALL
+limiter, --all searches for policies and left-over state too.`,
 		Args: oneName,
 		RunE: named(func(cmd *cobra.Command, args []string) error {
 			given, err := parse(policies)
@@ -138,7 +138,7 @@ for what is left over beside it.`,
 				return err
 			}
 			if limiter.Empty() {
-				return fmt.Errorf("there is no limiter %q: rrl ls shows those that there are; one of package limit has no key while nothing is taken", args[0])
+				return fmt.Errorf("there is no limiter %q: rrl ls lists the limiters; one of package limit has no key while nothing is taken", args[0])
 			}
 			if err := a.print(limiter, limiter.Text); err != nil {
 				return err
@@ -149,8 +149,8 @@ for what is left over beside it.`,
 			return nil
 		}),
 	}
-	policyFlag(cmd, &policies, "policies of package limit that the program has, so that their permits are known")
-	cmd.Flags().BoolVar(&all, "all", false, "look for keys of the name by SCAN in any case")
+	policyFlag(cmd, &policies, "the program's policies of package limit, to show their limits")
+	cmd.Flags().BoolVar(&all, "all", false, "always search for keys of the name by SCAN")
 	return cmd
 }
 

@@ -140,7 +140,7 @@ func TestReadingNeedsNoOtherRight(t *testing.T) {
 	require.Equal(t, firstWords(s.on("ls")), firstWords(tool("ls", "--redis", "redis://viewer:secret@"+s.addr).out))
 	r := tool("try", "paid-api", "--redis", "redis://viewer:secret@"+s.addr)
 	require.Equal(t, exitError, r.code)
-	require.Contains(t, r.err, "does not let this user do that")
+	require.Contains(t, r.err, "denies this user")
 }
 
 // firstWords is the first word of each line: the rest of a list changes with time.
@@ -162,7 +162,7 @@ func TestOtherHashesAreNoLimiters(t *testing.T) {
 	for _, name := range []string{"product", "other", "weird", "plain", "list", "gone"} {
 		require.NotContains(t, list, name)
 	}
-	require.Contains(t, s.on("ls", "--max", "2"), "of others: name a PATTERN, or raise --max")
+	require.Contains(t, s.on("ls", "--max", "2"), "of others: use a PATTERN or raise --max")
 	require.NotContains(t, s.on("ls", "paid-*"), "tenants")
 	require.Contains(t, s.on("ls", "paid-*"), "paid-api")
 }

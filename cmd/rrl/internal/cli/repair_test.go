@@ -82,7 +82,7 @@ func TestNoRepairForgetsWhatIsTaken(t *testing.T) {
 		s := startRedis(t)
 		taken(s)
 		r := toolAt(func() time.Time { return time.Now().Add(2 * time.Hour) }, "audit", "--fix", "--yes", "--redis", s.url())
-		require.Contains(t, r.out, "left as it is")
+		require.Contains(t, r.out, "unchanged")
 		holds(t, s, "GET {a}:value:"+client1+"=0")
 	})
 	t.Run("this hour's permits", func(t *testing.T) {
@@ -181,9 +181,9 @@ func TestARepairThatFails(t *testing.T) {
 	r := tool("audit", "--fix", "--yes", "--redis", "redis://smith:secret@"+s.addr)
 	require.Equal(t, exitError, r.code)
 	require.Contains(t, r.err, `"b"`)
-	require.Contains(t, r.err, "does not let this user do that")
+	require.Contains(t, r.err, "denies this user")
 	require.Contains(t, r.out, "repaired: set the value to 9", "what was done before is not told")
-	require.Contains(t, r.out, "failed: take 1 of them out")
+	require.Contains(t, r.out, "failed: remove 1 of them")
 	holds(t, s, "GET {a}:value=9")
 	holds(t, s, "GET {c}:value=9")
 }
@@ -215,8 +215,8 @@ func TestValuesAsTheLibraryTakesThem(t *testing.T) {
 		_, err := rratelimiter.New(s.Client).Limiter("a").TryAcquire(context.Background(), 1)
 		var state *rratelimiter.StateError
 		require.ErrorAs(t, err, &state, value)
-		require.Contains(t, tool("audit", "--redis", s.url()).out, "is no number", value)
-		require.Contains(t, s.corrupt("a"), "is no number", value)
+		require.Contains(t, tool("audit", "--redis", s.url()).out, "is not a number", value)
+		require.Contains(t, s.corrupt("a"), "is not a number", value)
 		require.Contains(t, s.on("audit", "--fix", "--yes"), "repaired")
 		_, err = rratelimiter.New(s.Client).Limiter("a").TryAcquire(context.Background(), 1)
 		require.NoError(t, err)

@@ -20,9 +20,9 @@ func (a *app) reset() *cobra.Command {
 	var yes, all bool
 	cmd := &cobra.Command{
 		Use:   "reset NAME",
-		Short: "Forget what is taken of a limiter; the rate stays",
-		Long: `reset makes all permits of a limiter free: of all clients that have taken some, or of one. Policies of package limit that have the
-name are reset too; where there is an OVERALL limiter of the name, with --all. It asks first.`,
+		Short: "Free all taken permits of a limiter; the rate stays",
+		Long: `reset frees all permits of a limiter, of all clients or of one. It also resets policies of package limit with the name; if
+the name has an OVERALL limiter, only with --all. It asks first.`,
 		Args: oneName,
 		RunE: named(func(cmd *cobra.Command, args []string) error {
 			ctx, name := cmd.Context(), args[0]
@@ -43,9 +43,9 @@ name are reset too; where there is an OVERALL limiter of the name, with --all. I
 			}
 			counts := a.resets(redis, name, client, found)
 			if len(counts) == 0 {
-				return fmt.Errorf("there is nothing to reset of %q: rrl ls shows the limiters, rrl show NAME their clients", name)
+				return fmt.Errorf("%q has nothing to reset: rrl ls lists the limiters, rrl show NAME their clients", name)
 			}
-			if err := a.confirm(ctx, yes, fmt.Sprintf("forget what is taken of %q (%s)", name, count(counts))); err != nil {
+			if err := a.confirm(ctx, yes, fmt.Sprintf("free %s of %q", count(counts), name)); err != nil {
 				return err
 			}
 			for _, r := range counts {
@@ -54,7 +54,7 @@ name are reset too; where there is an OVERALL limiter of the name, with --all. I
 				}
 				done := map[string]any{"limiter": names.Name(name), "reset": r.what, "taken": r.taken}
 				err := a.print(done, func(w *strings.Builder) {
-					fmt.Fprintf(w, "reset: %s %s, %d were taken\n", names.Quote(name), r.what, r.taken)
+					fmt.Fprintf(w, "reset: %s %s, %d permits\n", names.Quote(name), r.what, r.taken)
 				})
 				if err != nil {
 					return err
@@ -63,7 +63,7 @@ name are reset too; where there is an OVERALL limiter of the name, with --all. I
 			return nil
 		}),
 	}
-	cmd.Flags().StringVar(&client, "client", "", "the ID of a client of a PER_CLIENT limiter, to reset its permits alone")
+	cmd.Flags().StringVar(&client, "client", "", "the ID of a client of a PER_CLIENT limiter, to reset only its permits")
 	cmd.Flags().BoolVar(&all, "all", false, "look for policies of the name by SCAN in any case")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return cmd

@@ -84,15 +84,15 @@ func (a *app) run(ctx context.Context, args []string) int {
 func (a *app) root(end func()) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "rrl",
-		Short: "See, try, change and repair the rate limiters of a Redis, and serve them to proxies",
-		Long: `rrl sees, tries, changes and repairs the rate limiters of a Redis: Redisson's RRateLimiter, whoever uses it from Java or Go,
-and those of rratelimiter's package limit. rrl serve is the rate limit service that Envoy and other proxies ask; rrl rules check
-reads its files, and those of package rules.
+		Short: "Inspect, exercise, configure and repair rate limiters in Redis, and serve them to proxies",
+		Long: `rrl inspects, exercises, configures and repairs rate limiters in Redis: Redisson's RRateLimiter, used by Java or Go
+programs, and those of rratelimiter's package limit. rrl serve is a rate limit service for Envoy and other proxies;
+rrl rules check checks its files, and those of package rules.
 
-Without a Redis at hand: rrl demo.
+rrl demo shows the tool without a Redis.
 
-Exit codes: 0 done; 1 a try that was denied, an audit that found a problem or left out keys, or set --if-absent if there
-was a rate; 2 an error, or a limiter shown that is corrupt.`,
+Exit codes: 0 success; 1 try was denied, audit found a problem or skipped keys, or set --if-absent found a rate;
+2 an error, or show of a corrupt limiter.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
@@ -102,19 +102,20 @@ was a rate; 2 an error, or a limiter shown that is corrupt.`,
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return fmt.Errorf("%w; %s --help shows what there is, and a name that begins with - goes behind --", err, cmd.CommandPath())
+		return fmt.Errorf("%w; see %s --help; a name that begins with - follows --", err, cmd.CommandPath())
 	})
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.connection.URL, "redis", "", "where Redis is: redis://USER@HOST:PORT/DB, rediss:// for TLS, ?addr=HOST:PORT for\nmore nodes, ?master_set=NAME for Sentinel; a cluster shows as one (default REDIS_URL, or "+connect.DefaultURL+")")
+	flags.StringVar(&a.connection.URL, "redis", "", "the Redis: redis://USER@HOST:PORT/DB, rediss:// for TLS, ?addr=HOST:PORT for more\n"+
+		"nodes, ?master_set=NAME for Sentinel; a cluster is detected\n(default REDIS_URL, or "+connect.DefaultURL+")")
 	flags.StringVar(&a.connection.PasswordFile, "password-file", "",
-		"a file with the password, which goes before one in the URL")
+		"a file with the password; it takes precedence over the URL")
 	flags.StringVar(&a.connection.SentinelPasswordFile, "sentinel-password-file", "", "a file with the password of the sentinels themselves")
-	flags.StringVar(&a.connection.CA, "tls-ca", "", "a PEM file with the authorities to trust")
+	flags.StringVar(&a.connection.CA, "tls-ca", "", "a PEM file with the trusted certificate authorities")
 	flags.StringVar(&a.connection.Cert, "tls-cert", "", "a PEM file with this client's certificate")
 	flags.StringVar(&a.connection.Key, "tls-key", "", "a PEM file with its key")
-	flags.DurationVar(&a.connection.Timeout, "timeout", 5*time.Second, "how long Redis has to answer")
+	flags.DurationVar(&a.connection.Timeout, "timeout", 5*time.Second, "the deadline of connecting and of each command")
 	flags.StringVarP(&a.format, "output", "o", "text", "text or json")
-	flags.BoolVar(&a.serverTime, "server-time", false, "count by the clock of the Redis server, as programs with WithServerTime do")
+	flags.BoolVar(&a.serverTime, "server-time", false, "use the clock of the Redis server, as programs with WithServerTime do")
 	a.complete(root, "output", "text", "json")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if cmd.Name() != "serve" {
@@ -163,10 +164,10 @@ func (a *app) open(ctx context.Context, changes bool) (*connect.Redis, *look.Rea
 	}
 	if redis.Replica && changes {
 		redis.Close()
-		return nil, nil, fmt.Errorf("%s is a replica, which takes no changes: name its master with --redis", redis.Where)
+		return nil, nil, fmt.Errorf("%s is a replica and rejects changes: name its master by --redis", redis.Where)
 	}
 	if redis.Replica {
-		a.say("rrl: %s is a replica: what it shows may be late\n", redis.Where)
+		a.say("rrl: %s is a replica: the output may be stale\n", redis.Where)
 	}
 	reader := &look.Reader{Redis: redis, Now: a.now}
 	if a.serverTime {
@@ -188,7 +189,7 @@ func (a *app) skew(ctx context.Context, redis *connect.Redis) (time.Duration, er
 		return 0, redis.Explain(err)
 	}
 	if len(parts) != 2 {
-		return 0, fmt.Errorf("%s answers TIME with %d numbers", redis.Where, len(parts))
+		return 0, fmt.Errorf("%s replies to TIME with %d numbers", redis.Where, len(parts))
 	}
 	now := a.now()
 	return time.Unix(parts[0], parts[1]*1000).Sub(now.Add(began.Sub(now) / 2)), nil
@@ -229,7 +230,7 @@ func plain(redis *connect.Redis, err error) error {
 	case errors.As(err, &state):
 		return fmt.Errorf("%w (rrl show reports what is wrong)", err)
 	case errors.Is(err, rratelimiter.ErrNotInitialized):
-		return fmt.Errorf("%w; rrl set gives it a rate, rrl ls shows what there is", err)
+		return fmt.Errorf("%w; rrl set sets its rate, rrl ls lists the limiters", err)
 	case errors.As(err, &said):
 		return redis.Explain(said)
 	}

@@ -25,11 +25,12 @@ func (a *app) rulesCheck() *cobra.Command {
 	var merge bool
 	cmd := &cobra.Command{
 		Use:   "check FILE...",
-		Short: "Say what is wrong with files of limits; exit code 2 where something is",
-		Long: `check reads files of limits as programs do: those of package rules, in YAML or JSON, and those of envoyproxy/ratelimit's format, which
-have descriptors at their top. A folder is what rrl serve would read of it. No Redis is asked.
+		Short: "Report errors in files of limits; exit code 2 if there are any",
+		Long: `check reads files of limits: those of package rules, in YAML or JSON, and those in envoyproxy/ratelimit's format, which
+have descriptors at the top level. It reads a folder as rrl serve does. It does not connect to Redis.
 
-Each mistake is a line, FILE:LINE:COLUMN: FIELD: REASON as far as these are known, the first 20 of each file.`,
+Each error is a line FILE:LINE:COLUMN: FIELD: REASON, without the parts that are unknown. At most 20 errors of each
+file are reported.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			files := make([]check.File, len(args))
@@ -47,11 +48,11 @@ Each mistake is a line, FILE:LINE:COLUMN: FIELD: REASON as far as these are know
 				}
 			})
 			if err == nil && wrong > 0 {
-				err = fmt.Errorf("%s in %d of %s", report.Plural(int64(mistakes), "mistake"), wrong, report.Plural(int64(len(files)), "file"))
+				err = fmt.Errorf("%s in %d of %s", report.Plural(int64(mistakes), "error"), wrong, report.Plural(int64(len(files)), "file"))
 			}
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&merge, "merge", false, "in a folder, several files may have one domain")
+	cmd.Flags().BoolVar(&merge, "merge", false, "allow several files of a folder to have one domain")
 	return cmd
 }

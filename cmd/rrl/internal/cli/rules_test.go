@@ -95,7 +95,7 @@ func TestRulesCheckAsJSON(t *testing.T) {
 	right, wrong := written(t, "a.yaml", "rules: []\n"), written(t, "b.yaml", "domain: edge\ndescriptors: [{key: a, value: [b]}]\n")
 	r := tool("rules", "check", right, wrong, "-o", "json")
 	require.Equal(t, exitError, r.code)
-	require.Equal(t, "rrl: 1 mistake in 1 of 2 files\n", r.err)
+	require.Equal(t, "rrl: 1 error in 1 of 2 files\n", r.err)
 	var files []check.File
 	require.NoError(t, json.Unmarshal([]byte(r.out), &files))
 	require.Equal(t, []check.File{

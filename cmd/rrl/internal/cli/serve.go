@@ -31,23 +31,22 @@ func (a *app) serve() *cobra.Command {
 	var s service
 	cmd := &cobra.Command{
 		Use:   "serve PATH",
-		Short: "Be the rate limit service that Envoy asks, and over HTTP nginx, Traefik and Caddy",
+		Short: "Serve limits to Envoy, and over HTTP to nginx, Traefik and Caddy",
 		Long: `serve is a rate limit service: envoy.service.ratelimit.v3 and gRPC's health over gRPC, and over HTTP
 /auth/DOMAIN for nginx, Traefik and Caddy, /json, /healthcheck, /rlconfig and /metrics. PATH is a file of
-envoyproxy/ratelimit's format, or a folder of them; rrl rules check PATH reports what is wrong with them. Files that
-change take effect at once, also by the swap of a ConfigMap; if a file is wrong, the log reports it, and the rules
-before stay in force.
+envoyproxy/ratelimit's format, or a folder of them; rrl rules check PATH reports errors in them. Changed files take
+effect at once, also by the swap of a ConfigMap. If a file is invalid, the service logs the error and keeps the old
+rules.
 
-The service listens once Redis answers, and waits for that as long as it takes. If Redis refuses it (its password, for
-instance), it ends with exit code 2, as it does if a file is wrong. While it serves, a request that Redis does not
-answer ends with an error, and the proxy decides. The log goes to the standard error, with -o json as JSON.
+The service waits until Redis is reachable, and then listens. If Redis rejects it (wrong password, for example), or a
+file is invalid, it ends with exit code 2. If Redis does not answer later, requests end with an error, and the proxy
+decides. The log goes to the standard error, as JSON with -o json.
 
-SIGTERM and SIGINT end it with exit code 0: its health reports it first, --drain later it takes no more requests, and
-requests under way have five seconds. SIGHUP reads files and certificates again.
+SIGTERM and SIGINT end it with exit code 0. Its health reports the shutdown first. After --drain it takes no more
+requests, and those under way have five seconds. SIGHUP rereads files and certificates.
 
-Both addresses are for proxies alone. --grpc-tls-cert and --grpc-tls-key are for TLS on --grpc; with
---grpc-tls-client-ca, a client needs a certificate. Certificates that are replaced are in force for the next
-connection. HTTP is without TLS.`,
+Both addresses are for proxies only. --grpc-tls-cert and --grpc-tls-key enable TLS on --grpc; --grpc-tls-client-ca
+requires certificates of clients. Replaced certificates take effect for the next connection. HTTP has no TLS.`,
 		Example: `  rrl serve /etc/rls --redis redis://redis:6379 --drain 5s
   rrl serve limits.yaml --grpc unix:/run/rls/rrl.sock --http ""`,
 		Args: onePath,
@@ -57,33 +56,33 @@ connection. HTTP is without TLS.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&s.grpc, "grpc", ":8081", `where to listen for Envoy: HOST:PORT, :PORT or unix:PATH; "" for nowhere`)
+	flags.StringVar(&s.grpc, "grpc", ":8081", `the address of gRPC: HOST:PORT, :PORT or unix:PATH; "" for none`)
 	flags.StringVar(&s.certs.Cert, "grpc-tls-cert", "", "a PEM file with the service's certificate, for TLS on --grpc")
 	flags.StringVar(&s.certs.Key, "grpc-tls-key", "", "a PEM file with its key")
 	flags.StringVar(&s.certs.ClientCA, "grpc-tls-client-ca", "",
-		"a PEM file with the authorities whose clients may connect; others may not")
+		"a PEM file with certificate authorities; only clients with a certificate of one may connect")
 	flags.DurationVar(&s.age, "grpc-max-connection-age", 0,
-		"tell clients after so long, a tenth more or less, to connect again; 0 for never")
-	flags.StringVar(&s.http, "http", ":8080", `where to listen for HTTP; "" for nowhere`)
-	flags.IntVar(&s.config.HTTPConns, "http-connections", 1024, "the most connections of --http at once")
+		"the age, plus or minus a tenth, at which a client is asked to reconnect; 0 for never")
+	flags.StringVar(&s.http, "http", ":8080", `the address of HTTP: HOST:PORT or :PORT; "" for none`)
+	flags.IntVar(&s.config.HTTPConns, "http-connections", 1024, "the maximum number of HTTP connections")
 	flags.StringVar(&s.prefix, "prefix", "",
-		"what all keys in Redis begin with, so that services with other prefixes count apart; without braces")
-	flags.DurationVar(&s.config.Drain, "drain", 0, "how long requests are still taken once the health says that the service ends")
-	flags.DurationVar(&s.config.Deadline, "deadline", 100*time.Millisecond, "how long Redis has for a request")
-	flags.DurationVar(&s.lease, "lease", 0, "take permits ahead for keys that are asked for often, which memory answers then, and give those back that are left after so long: 1ms to 1s")
-	flags.BoolVar(&s.config.Merge, "merge", false, "several files may have one domain")
-	flags.BoolVar(&s.config.Shadow, "shadow", false, "let every request pass, and count those over a limit")
-	flags.BoolVar(&s.config.Quota, "quota", false, "have every descriptor in quota mode")
-	flags.BoolVar(&s.config.Headers, "headers", false, "give Envoy RateLimit-Limit, -Remaining and -Reset to add to responses")
-	flags.BoolVar(&s.config.Metadata, "metadata", false, "give Envoy the request and its descriptors' metadata for its filters")
-	flags.Float64Var(&s.config.NearLimit, "near-limit", 0.8, "from which share of a limit on metrics count hits as near it")
-	flags.IntVar(&s.config.MaxSeries, "max-series", 10_000, "of metrics that requests can make")
+		"the prefix of all keys in Redis, without braces; services with different prefixes share no limits")
+	flags.DurationVar(&s.config.Drain, "drain", 0, "how long requests are answered after the health reports the shutdown")
+	flags.DurationVar(&s.config.Deadline, "deadline", 100*time.Millisecond, "the deadline of the Redis call of a request")
+	flags.DurationVar(&s.lease, "lease", 0, "the length of leases, 1ms to 1s: prefetch permits of busy keys and grant them from memory")
+	flags.BoolVar(&s.config.Merge, "merge", false, "allow several files with one domain")
+	flags.BoolVar(&s.config.Shadow, "shadow", false, "let every request pass and count requests over a limit")
+	flags.BoolVar(&s.config.Quota, "quota", false, "put every descriptor into quota mode")
+	flags.BoolVar(&s.config.Headers, "headers", false, "give Envoy RateLimit-Limit, -Remaining and -Reset for its responses")
+	flags.BoolVar(&s.config.Metadata, "metadata", false, "give Envoy the request and the descriptors' metadata for its filters")
+	flags.Float64Var(&s.config.NearLimit, "near-limit", 0.8, "the share of a limit above which metrics count hits as near it")
+	flags.IntVar(&s.config.MaxSeries, "max-series", 10_000, "the maximum number of metric series that requests can create")
 	return cmd
 }
 
 func onePath(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 || args[0] == "" {
-		return fmt.Errorf("%s takes one file or folder, got %d; %s --help shows more", cmd.CommandPath(), len(args), cmd.CommandPath())
+		return fmt.Errorf("%s takes one file or folder, got %d; see %s --help", cmd.CommandPath(), len(args), cmd.CommandPath())
 	}
 	return nil
 }
@@ -93,21 +92,21 @@ func (s *service) check() error {
 	c := &s.config
 	switch {
 	case s.grpc == "" && s.http == "":
-		return errors.New(`--grpc "" --http "": want an address to listen on for one of them`)
+		return errors.New(`--grpc "" --http "": want at least one address`)
 	case s.grpc == "" && s.certs != certs.Files{}:
-		return errors.New("--grpc-tls-cert, --grpc-tls-key and --grpc-tls-client-ca are for --grpc, which is nowhere")
+		return errors.New("--grpc-tls-cert, --grpc-tls-key and --grpc-tls-client-ca require --grpc")
 	case (s.certs.Cert == "") != (s.certs.Key == ""):
 		return errors.New("--grpc-tls-cert and --grpc-tls-key go together: give both or none")
 	case s.certs.ClientCA != "" && s.certs.Cert == "":
-		return errors.New("--grpc-tls-client-ca wants --grpc-tls-cert and --grpc-tls-key too")
+		return errors.New("--grpc-tls-client-ca requires --grpc-tls-cert and --grpc-tls-key")
 	case s.age < 0:
-		return fmt.Errorf("--grpc-max-connection-age %v: want none below 0", s.age)
+		return fmt.Errorf("--grpc-max-connection-age %v: want 0 or more", s.age)
 	case c.HTTPConns < 1:
 		return fmt.Errorf("--http-connections %d: want at least 1", c.HTTPConns)
 	case strings.ContainsAny(s.prefix, "{}"):
-		return fmt.Errorf("--prefix %q: want none with braces, which choose slots of a cluster", s.prefix)
+		return fmt.Errorf("--prefix %q: want no braces, which choose the slot in a cluster", s.prefix)
 	case c.Drain < 0:
-		return fmt.Errorf("--drain %v: want none below 0", c.Drain)
+		return fmt.Errorf("--drain %v: want 0 or more", c.Drain)
 	case c.Deadline <= 0:
 		return fmt.Errorf("--deadline %v: want a time above 0", c.Deadline)
 	case s.lease != 0 && (s.lease < time.Millisecond || s.lease > time.Second || s.lease%time.Millisecond != 0):
@@ -128,7 +127,7 @@ func firstOf(err error, path string) error {
 	var joined interface{ Unwrap() []error }
 	if errors.As(err, &joined) && len(joined.Unwrap()) > 1 {
 		all := joined.Unwrap()
-		return fmt.Errorf("%w (the first of %d mistakes, rrl rules check %s shows them)", all[0], len(all), path)
+		return fmt.Errorf("%w (the first of %d errors, rrl rules check %s reports all)", all[0], len(all), path)
 	}
 	return err
 }

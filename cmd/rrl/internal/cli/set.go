@@ -29,14 +29,14 @@ func (a *app) set() *cobra.Command {
 	var c change
 	cmd := &cobra.Command{
 		Use:   "set NAME RATE",
-		Short: "Set the rate of a Redisson limiter, and keep what is taken",
-		Long: `set gives a Redisson limiter a rate, whether it has one or not; Java and Go programs go by it from their next call on. RATE is
-permits/interval, as 100/1m. What is taken stays taken, and type and keep-alive stay as they are, unless flags say otherwise.`,
+		Short: "Set the rate of a Redisson limiter and keep the taken permits",
+		Long: `set sets or replaces the rate of a Redisson limiter. Java and Go programs use it from their next call on. RATE is
+permits/interval, such as 100/1m. Taken permits stay taken, and type and keep-alive stay, unless flags change them.`,
 		Example: `  rrl set paid-api 100/1m
   rrl set tenants 20/s --type per-client --keep-alive 1h`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 2 || args[0] == "" {
-				return fmt.Errorf("%s takes a name and a rate, as in rrl set paid-api 100/1m", cmd.CommandPath())
+				return fmt.Errorf("%s takes a name and a rate: rrl set paid-api 100/1m", cmd.CommandPath())
 			}
 			return nil
 		},
@@ -55,11 +55,11 @@ permits/interval, as 100/1m. What is taken stays taken, and type and keep-alive 
 		}),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&c.kind, "type", "", "overall or per-client (default as it is, overall for a new one)")
-	flags.StringVar(&c.keepAlive, "keep-alive", "", "delete the limiter when it was not used for so long; 0 to keep it (default as it is)")
-	flags.BoolVar(&c.forget, "forget", false, "forget what is taken")
-	flags.BoolVar(&c.ifAbsent, "if-absent", false, "change nothing where there is a rate (exit code 1)")
-	flags.BoolVar(&c.yes, "yes", false, "do not ask, where something is forgotten")
+	flags.StringVar(&c.kind, "type", "", "overall or per-client (default unchanged; overall for a new limiter)")
+	flags.StringVar(&c.keepAlive, "keep-alive", "", "delete the limiter after this time without use; 0 to keep it (default unchanged)")
+	flags.BoolVar(&c.forget, "forget", false, "free the taken permits")
+	flags.BoolVar(&c.ifAbsent, "if-absent", false, "change nothing if there is a rate (exit code 1)")
+	flags.BoolVar(&c.yes, "yes", false, "do not ask before freeing taken permits")
 	a.complete(cmd, "type", "overall", "per-client")
 	return cmd
 }
@@ -84,11 +84,11 @@ func (c change) do(ctx context.Context, a *app, redis *connect.Redis, reader *lo
 	forgets := ""
 	switch {
 	case corrupt:
-		forgets = fmt.Sprintf("replace the configuration of %q, which cannot be read (%v)", name, err)
+		forgets = fmt.Sprintf("replace the invalid configuration of %q (%v)", name, err)
 	case has && before.Type != rate.Type:
-		forgets = fmt.Sprintf("make %q %v, and forget what is taken of it as %v", name, rate.Type, before.Type)
+		forgets = fmt.Sprintf("make %q %v and free its taken permits as %v", name, rate.Type, before.Type)
 	case has && c.forget:
-		forgets = fmt.Sprintf("forget what is taken of %q", name)
+		forgets = fmt.Sprintf("free the taken permits of %q", name)
 	}
 	if forgets != "" {
 		if err := a.confirm(ctx, c.yes, forgets); err != nil {
@@ -176,7 +176,7 @@ func (c change) absent(ctx context.Context, a *app, redis *connect.Redis, l *rra
 	}
 	if !set {
 		err := a.print(newSetting(l.Name(), rate, false), func(w *strings.Builder) {
-			fmt.Fprintf(w, "%s has a rate, which stays\n", names.Quote(l.Name()))
+			fmt.Fprintf(w, "%s keeps its rate\n", names.Quote(l.Name()))
 		})
 		return cmp.Or(err, errDenied)
 	}

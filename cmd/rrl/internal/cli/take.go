@@ -29,7 +29,7 @@ type target struct {
 
 func (t *target) flags(cmd *cobra.Command, verb string) {
 	cmd.Flags().Int64VarP(&t.permits, "permits", "n", 1, "permits to "+verb)
-	cmd.Flags().StringVar(&t.client, "client", "", "the ID of the client of a PER_CLIENT limiter whose permits are meant")
+	cmd.Flags().StringVar(&t.client, "client", "", "the ID of a client of a PER_CLIENT limiter")
 	policyFlag(cmd, &t.policies, "policies of a limiter of package limit")
 }
 
@@ -54,7 +54,7 @@ func (t *target) open(ctx context.Context, a *app, redis *connect.Redis, name st
 		return nil, plain(redis, err)
 	}
 	if rate.Type == rratelimiter.PerClient && t.client == "" {
-		return nil, fmt.Errorf("%q is PER_CLIENT: say whose permits with --client ID; rrl show lists the clients", name)
+		return nil, fmt.Errorf("%q is PER_CLIENT: name a client by --client ID; rrl show lists the clients", name)
 	}
 	return l, nil
 }
@@ -85,14 +85,14 @@ func (a *app) try() *cobra.Command {
 	var wait time.Duration
 	cmd := &cobra.Command{
 		Use:   "try NAME",
-		Short: "Take permits, as a program would; exit code 1 where they are denied",
+		Short: "Take permits; exit code 1 if they are denied",
 		Args:  oneName,
 		Example: `  rrl try paid-api -n 3
   rrl try login:ada --policy window:5/1m --policy window:20/1h`,
 		RunE: named(func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if wait < 0 {
-				return fmt.Errorf("--wait %v: want none below 0", wait)
+				return fmt.Errorf("--wait %v: want 0 or more", wait)
 			}
 			redis, _, err := a.open(ctx, true)
 			if err != nil {
@@ -117,7 +117,7 @@ func (a *app) try() *cobra.Command {
 		}),
 	}
 	t.flags(cmd, "take")
-	cmd.Flags().DurationVar(&wait, "wait", 0, "how long to wait for them")
+	cmd.Flags().DurationVar(&wait, "wait", 0, "how long to wait for the permits")
 	return cmd
 }
 
@@ -144,7 +144,7 @@ func (a *app) release() *cobra.Command {
 	var t target
 	cmd := &cobra.Command{
 		Use:   "release NAME",
-		Short: "Give permits back before they come back by themselves",
+		Short: "Release permits before they return by themselves",
 		Args:  oneName,
 		RunE: named(func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
@@ -169,6 +169,6 @@ func (a *app) release() *cobra.Command {
 			})
 		}),
 	}
-	t.flags(cmd, "give back, at most what is taken")
+	t.flags(cmd, "release, at most the taken ones")
 	return cmd
 }

@@ -133,7 +133,7 @@ func TestTheTerminalsWord(t *testing.T) {
 	for _, answer := range []string{"no\n", "y\n", "\n", "\x04", "yes\n"} {
 		p := openPTY(t, 80, 24)
 		code := p.start(context.Background(), "reset", "api", "--redis", s.url())
-		p.await(t, `This will forget what is taken of "api" (4 permits). Go on? Type yes: `)
+		p.await(t, `This will free 4 permits of "api". Continue? Type yes: `)
 		_, err := p.keyboard.WriteString(answer)
 		require.NoError(t, err)
 		if answer == "yes\n" {
@@ -153,7 +153,7 @@ func TestAuditFix_OnATerminal_ListsRepairsAndAsks(t *testing.T) {
 	for _, answer := range []string{"no\n", "yes\n"} {
 		p := openPTY(t, 80, 24)
 		code := p.start(context.Background(), "audit", "--fix", "--redis", s.url())
-		p.await(t, "a: set the value to 9, the rate less the grants\r\nThis will make 1 repair. Go on? Type yes: ")
+		p.await(t, "a: set the value to 9, the rate minus the grants\r\nThis will make 1 repair. Continue? Type yes: ")
 		require.Equal(t, "5", s.text("GET", "{a}:value"))
 		_, err := p.keyboard.WriteString(answer)
 		require.NoError(t, err)
@@ -163,7 +163,7 @@ func TestAuditFix_OnATerminal_ListsRepairsAndAsks(t *testing.T) {
 			return
 		}
 		require.Equal(t, exitDenied, <-code)
-		p.await(t, "left as it is: set the value to 9")
+		p.await(t, "unchanged: set the value to 9")
 		require.Equal(t, "5", s.text("GET", "{a}:value"))
 	}
 }

@@ -21,13 +21,13 @@ type seen struct {
 }
 
 func (s *seen) flags(cmd *cobra.Command, every time.Duration) {
-	cmd.Flags().DurationVar(&s.every, "every", every, "time between two looks")
-	cmd.Flags().IntVar(&s.count, "count", 0, "end after so many looks; 0 for never")
+	cmd.Flags().DurationVar(&s.every, "every", every, "time between two samples")
+	cmd.Flags().IntVar(&s.count, "count", 0, "end after this number of samples; 0 for never")
 }
 
 func (s *seen) check() error {
 	if s.every < 50*time.Millisecond || s.count < 0 {
-		return fmt.Errorf("--every %v --count %d: want at least 50ms, and no count below 0", s.every, s.count)
+		return fmt.Errorf("--every %v --count %d: want at least 50ms, and a count of 0 or more", s.every, s.count)
 	}
 	return nil
 }
@@ -38,9 +38,9 @@ func (a *app) watch() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch NAME...",
 		Short: "Show the use of limiters over time",
-		Long: `watch looks at limiters again and again, and plots what is taken against the rate; of a PER_CLIENT limiter, by which clients. It only
-reads. Where the output is no terminal it writes a line for each look. Who waits for permits does so in the programs: Redis does not
-know.`,
+		Long: `watch samples limiters periodically and plots the taken permits against the rate, and by client for a PER_CLIENT limiter.
+It only reads. If the output is not a terminal, it writes a line per sample. It cannot show waiting callers, since Redis
+does not know them.`,
 		Args: cobra.MatchAll(cobra.MinimumNArgs(1), noEmptyName),
 		RunE: named(func(cmd *cobra.Command, args []string) error {
 			given, err := parse(policies)
@@ -60,7 +60,7 @@ know.`,
 		}),
 	}
 	s.flags(cmd, time.Second)
-	policyFlag(cmd, &policies, "policies of package limit that the programs have, so that their permits are known")
+	policyFlag(cmd, &policies, "the programs' policies of package limit, to show their limits")
 	return cmd
 }
 
@@ -69,7 +69,7 @@ func (a *app) demo() *cobra.Command {
 	var svg bool
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Show watch on a Redis in memory with a small crowd of callers",
+		Short: "Show watch on an in-memory Redis with some callers",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if svg {
@@ -82,7 +82,7 @@ func (a *app) demo() *cobra.Command {
 		},
 	}
 	s.flags(cmd, 250*time.Millisecond)
-	cmd.Flags().BoolVar(&svg, "svg", false, "write a recording as SVG instead, which is the same every time")
+	cmd.Flags().BoolVar(&svg, "svg", false, "write a recording as SVG, which is the same every time")
 	return cmd
 }
 
@@ -91,9 +91,9 @@ func (a *app) bench() *cobra.Command {
 	load := bench.Load{}
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Put a load on a limiter of its own, and tell latencies",
-		Long: `bench makes a limiter with a name that nobody else has, asks for its permits from many goroutines at once, as one program does, and
-deletes it, also after Ctrl-C. It is a load on the server: mind who else uses that.`,
+		Short: "Put load on a new limiter and report latencies",
+		Long: `bench creates a limiter with a unique name, requests its permits from many goroutines at once, and deletes it, also after
+Ctrl-C. It puts load on the server.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			permits, interval, err := names.ParseRate(rate)
@@ -101,7 +101,7 @@ deletes it, also after Ctrl-C. It is a load on the server: mind who else uses th
 				return fmt.Errorf("--rate: %w", err)
 			}
 			if load.Callers < 1 || load.Lasts <= 0 {
-				return errors.New("--callers and --for: want at least 1 caller, and a time above 0")
+				return errors.New("--callers and --for: want at least 1 caller and a time above 0")
 			}
 			load.Rate, load.Options = rratelimiter.Rate{Permits: permits, Interval: interval}, a.byClock()
 			redis, _, err := a.open(cmd.Context(), true)
@@ -117,7 +117,7 @@ deletes it, also after Ctrl-C. It is a load on the server: mind who else uses th
 		},
 	}
 	cmd.Flags().StringVar(&rate, "rate", "1000000/s", "the rate of the limiter")
-	cmd.Flags().IntVar(&load.Callers, "callers", 16, "goroutines that ask at once")
-	cmd.Flags().DurationVar(&load.Lasts, "for", 5*time.Second, "how long")
+	cmd.Flags().IntVar(&load.Callers, "callers", 16, "concurrent goroutines")
+	cmd.Flags().DurationVar(&load.Lasts, "for", 5*time.Second, "duration")
 	return cmd
 }

@@ -56,7 +56,7 @@ func Open(ctx context.Context, o Options) (*Redis, error) {
 			return openCluster(option, address)
 		case "sentinel":
 			client.Close()
-			return nil, fmt.Errorf("%s is a Sentinel and keeps no limiters: name the master that it watches, as in redis://%s?master_set=mymaster", address, address)
+			return nil, fmt.Errorf("%s is a Sentinel and has no limiters: name its master, as in redis://%s?master_set=mymaster", address, address)
 		}
 		return &Redis{Client: client, Where: address, Replica: role != "master"}, nil
 	}
@@ -70,7 +70,7 @@ func openCluster(option rueidis.ClientOption, where string) (*Redis, error) {
 	}
 	if client.Mode() != rueidis.ClientModeCluster {
 		client.Close()
-		return nil, fmt.Errorf("%s is a cluster that tells nobody its slots: give user %q the rights +cluster|slots and +cluster|shards", where, user(option.Username))
+		return nil, fmt.Errorf("%s is a cluster and denies user %q its slots: grant the rights +cluster|slots and +cluster|shards", where, user(option.Username))
 	}
 	return &Redis{Client: client, Where: where, Cluster: true}, nil
 }
@@ -105,7 +105,7 @@ func (r *Redis) Masters(ctx context.Context) ([]Node, error) {
 	for _, message := range ranges {
 		parts, err := message.ToArray()
 		if err != nil || len(parts) < 3 {
-			return nil, fmt.Errorf("%s answers CLUSTER SLOTS with something else", r.Where)
+			return nil, fmt.Errorf("%s returns an unexpected reply to CLUSTER SLOTS", r.Where)
 		}
 		first, _ := parts[0].AsInt64()
 		last, _ := parts[1].AsInt64()
@@ -117,12 +117,12 @@ func (r *Redis) Masters(ctx context.Context) ([]Node, error) {
 		seen[address] = true
 		client, ok := known[address]
 		if !ok {
-			return nil, fmt.Errorf("the cluster has changed while it was asked: the master %s is new; run this again", address)
+			return nil, fmt.Errorf("the cluster changed meanwhile: the master %s is new: run this again", address)
 		}
 		masters = append(masters, Node{client, address})
 	}
 	if covered != slots {
-		return nil, fmt.Errorf("the cluster of %s has no master for %d of its %d slots: CLUSTER NODES shows which; bring their nodes back, or let a replica take over", r.Where, slots-covered, slots)
+		return nil, fmt.Errorf("the cluster of %s has no master for %d of its %d slots: see CLUSTER NODES, restart the nodes or let a replica take over", r.Where, slots-covered, slots)
 	}
 	return masters, nil
 }
@@ -163,5 +163,5 @@ func (r *Redis) Home(ctx context.Context, key string) ([]Node, error) {
 		}
 		return []Node{master}, nil
 	}
-	return nil, fmt.Errorf("no master of the cluster of %s serves the slot of %q: CLUSTER NODES shows what is wrong", r.Where, key)
+	return nil, fmt.Errorf("no master of the cluster of %s serves the slot of %q: see CLUSTER NODES", r.Where, key)
 }

@@ -65,21 +65,21 @@ func explain(err error, where, name string) error {
 	)
 	switch {
 	case errors.As(err, &unknown):
-		return fmt.Errorf("%s shows a certificate of an authority that is not trusted: name its PEM file with --tls-ca (%w)", where, err)
+		return fmt.Errorf("%s has a certificate of an untrusted authority: name its PEM file by --tls-ca (%w)", where, err)
 	case errors.As(err, &hostname), errors.As(err, &expired):
-		return fmt.Errorf("%s shows a certificate that does not hold: %w", where, err)
+		return fmt.Errorf("%s has an invalid certificate: %w", where, err)
 	case errors.As(err, &noTLS):
 		return fmt.Errorf("%s does not speak TLS: write redis:// instead of rediss://, or give its TLS port", where)
 	case errors.As(err, &dns):
-		return awayf("%s: there is no host %q; check --redis or REDIS_URL", where, dns.Name)
+		return awayf("%s: no host %q: check --redis or REDIS_URL", where, dns.Name)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return awayf("no Redis answers at %s (connection refused): start it, or name another with --redis URL or REDIS_URL; rrl demo needs none", where)
+		return awayf("no Redis at %s (connection refused): start it, or name another one by --redis URL or REDIS_URL; rrl demo needs none", where)
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded), isTimeout(err):
-		return awayf("%s does not answer in time: see whether it is up, or give it longer with --timeout", where)
+		return awayf("%s does not answer in time: check it, or raise --timeout", where)
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
-		return awayf("%s has closed the connection: its log says why (a server that wants TLS does so to redis://)", where)
+		return awayf("%s closed the connection: see its log (a server with TLS closes connections of redis:// URLs)", where)
 	case errors.Is(err, rueidis.ErrNoAddr):
-		return awayf("%s knows no such master: check master_set, and SENTINEL MASTERS there", where)
+		return awayf("%s does not know this master: check master_set and SENTINEL MASTERS", where)
 	case errors.As(err, &operation):
 		return awayf("%s cannot be reached: %w", where, err)
 	}
@@ -99,9 +99,9 @@ func explainSentinel(err error, where, name string) error {
 	case !ok:
 		return explained
 	case strings.HasPrefix(said.Error(), "NOAUTH"), strings.HasPrefix(said.Error(), "WRONGPASS"):
-		return fmt.Errorf("%w; that of the sentinels themselves has --sentinel-password-file", explained)
+		return fmt.Errorf("%w; --sentinel-password-file is for the password of the sentinels", explained)
 	case strings.Contains(said.Error(), "No such master"):
-		return fmt.Errorf("%s knows no such master: check master_set, and SENTINEL MASTERS there", where)
+		return fmt.Errorf("%s does not know this master: check master_set and SENTINEL MASTERS", where)
 	}
 	return explained
 }
@@ -112,28 +112,28 @@ func explainSaid(said *rueidis.RedisError, err error, where, name string) error 
 	code, _, _ := strings.Cut(text, " ")
 	switch code {
 	case "WRONGPASS":
-		return fmt.Errorf("%s refuses user %q: wrong name or password; check --redis, REDIS_URL or --password-file", where, user(name))
+		return fmt.Errorf("%s rejects user %q: wrong name or password: check --redis, REDIS_URL or --password-file", where, user(name))
 	case "NOAUTH":
-		return fmt.Errorf("%s wants a password: write it into the URL (redis://:PASSWORD@HOST:PORT) or into a file for --password-file", where)
+		return fmt.Errorf("%s requires a password: put it into the URL (redis://:PASSWORD@HOST:PORT) or into a file for --password-file", where)
 	case "NOPERM":
-		return fmt.Errorf("%s does not let this user do that (%s): give it the right by ACL SETUSER", where, strings.TrimSpace(strings.TrimPrefix(text, "NOPERM")))
+		return fmt.Errorf("%s denies this user the command (%s): grant the right by ACL SETUSER", where, strings.TrimSpace(strings.TrimPrefix(text, "NOPERM")))
 	case "DENIED":
-		return fmt.Errorf("%s lets nobody in from another host (protected mode): set a password there (requirepass), or protected-mode no", where)
+		return fmt.Errorf("%s rejects other hosts (protected mode): set a password (requirepass), or protected-mode no", where)
 	case "READONLY":
-		return fmt.Errorf("%s is a replica, which takes no changes: name its master with --redis", where)
+		return fmt.Errorf("%s is a replica and rejects changes: name its master by --redis", where)
 	case "LOADING", "BUSY", "MASTERDOWN", "TRYAGAIN":
-		return awayf("%s is not ready (%s): try again in a moment", where, text)
+		return awayf("%s is not ready (%s): retry later", where, text)
 	case "CLUSTERDOWN":
 		return awayf("the cluster of %s is down (%s): CLUSTER NODES shows which node is missing", where, text)
 	}
 	if strings.Contains(text, "executing the script can't run this command") {
-		return fmt.Errorf("%s does not let this user do that (it may not run a command of the script): give it the right by ACL SETUSER", where)
+		return fmt.Errorf("%s denies this user a command of the script: grant the right by ACL SETUSER", where)
 	}
 	if strings.Contains(text, "SELECT is not allowed in cluster mode") {
-		return fmt.Errorf("%s is a cluster, which has database 0 alone: leave the number behind the / out of the URL", where)
+		return fmt.Errorf("%s is a cluster, which has only database 0: remove the number after the / from the URL", where)
 	}
 	if strings.Contains(text, "without any password configured") {
-		return fmt.Errorf("%s has no password, and --redis gives one: leave it out", where)
+		return fmt.Errorf("%s has no password, but --redis has one: remove it", where)
 	}
 	return fmt.Errorf("%s: %w", where, err)
 }

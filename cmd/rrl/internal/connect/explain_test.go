@@ -16,11 +16,11 @@ func TestWhatServersSay(t *testing.T) {
 	require.NoError(t, err)
 	defer redis.Close()
 	for said, want := range map[string]string{
-		"READONLY You can't write against a read only replica.":         "is a replica, which takes no changes: name its master with --redis",
-		"NOPERM this user has no permissions to run the 'scan' command": "does not let this user do that (this user has no permissions to run the 'scan' command): give it the right by ACL SETUSER",
-		"LOADING Redis is loading the dataset in memory":                "is not ready (LOADING Redis is loading the dataset in memory): try again in a moment",
+		"READONLY You can't write against a read only replica.":         "is a replica and rejects changes: name its master by --redis",
+		"NOPERM this user has no permissions to run the 'scan' command": "denies this user the command (this user has no permissions to run the 'scan' command): grant the right by ACL SETUSER",
+		"LOADING Redis is loading the dataset in memory":                "is not ready (LOADING Redis is loading the dataset in memory): retry later",
 		"CLUSTERDOWN The cluster is down":                               "is down (CLUSTERDOWN The cluster is down): CLUSTER NODES shows which node is missing",
-		"DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the default user. In this mode connections are only accepted from the loopback interface.": "lets nobody in from another host (protected mode): set a password there (requirepass), or protected-mode no",
+		"DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the default user. In this mode connections are only accepted from the loopback interface.": "rejects other hosts (protected mode): set a password (requirepass), or protected-mode no",
 		"ERR something new": "something new",
 	} {
 		server.SetError(said)

@@ -67,9 +67,9 @@ func parse(text string) (rueidis.ClientOption, error) {
 	const want = "want redis://, rediss:// (TLS) or unix://, as in redis://USER@HOST:6379/0"
 	parsed, err := url.Parse(text)
 	if err != nil || parsed.Opaque != "" || misplaced(text, parsed) {
-		return rueidis.ClientOption{}, fmt.Errorf("--redis (or REDIS_URL) is no URL: %s; "+
-			"special characters of the password are written as %%XX (/ is %%2F, # is %%23, ? is %%3F), "+
-			"or the password is in a file, for --password-file", want)
+		return rueidis.ClientOption{}, fmt.Errorf("--redis (or REDIS_URL) is not a URL: %s; "+
+			"escape special characters of the password as %%XX (/ is %%2F, # is %%23, ? is %%3F), "+
+			"or put the password into a file for --password-file", want)
 	}
 	option, err := rueidis.ParseURL(text)
 	if err != nil {
@@ -102,7 +102,7 @@ func (o Options) trust(option *rueidis.ClientOption) error {
 		}
 		option.TLSConfig.RootCAs = x509.NewCertPool()
 		if !option.TLSConfig.RootCAs.AppendCertsFromPEM(pem) {
-			return fmt.Errorf("--tls-ca: %s holds no certificate in PEM", o.CA)
+			return fmt.Errorf("--tls-ca: %s has no PEM certificate", o.CA)
 		}
 	}
 	if (o.Cert == "") != (o.Key == "") {
@@ -126,7 +126,7 @@ func secret(flag, file string) (string, error) {
 	}
 	line := strings.TrimRight(string(text), "\r\n")
 	if line == "" || strings.ContainsAny(line, "\r\n") {
-		return "", fmt.Errorf("%s: %s holds no single line with a password", flag, file)
+		return "", fmt.Errorf("%s: %s does not have exactly one line with a password", flag, file)
 	}
 	return line, nil
 }

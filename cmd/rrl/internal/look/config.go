@@ -48,7 +48,7 @@ func decode(texts []*string) (c Config, wrong []string) {
 			ok = ok && len(text) < 16 && (text == "0" || text[0] != '0')
 		}
 		if !ok {
-			wrong = append(wrong, fmt.Sprintf("the field %q holds %q", field, short(text)))
+			wrong = append(wrong, fmt.Sprintf("the field %q is %q", field, short(text)))
 		}
 		numbers[i] = n
 	}

@@ -9,19 +9,19 @@ import (
 	_ "time/tzdata" // calendars work where the machine has no zones
 )
 
-const rateHelp = "write permits/interval, as 100/1m or 5/s"
+const rateHelp = "write permits/interval, such as 100/1m or 5/s"
 
 // ParseRate reads a rate: "100/1m", or "100/m".
 func ParseRate(text string) (permits int64, interval time.Duration, err error) {
 	count, length, ok := strings.Cut(text, "/")
 	if !ok {
-		return 0, 0, fmt.Errorf("%q is no rate: %s", text, rateHelp)
+		return 0, 0, fmt.Errorf("%q is not a rate: %s", text, rateHelp)
 	}
 	if permits, err = strconv.ParseInt(count, 10, 64); err != nil || permits < 1 || permits > 1<<53 {
-		return 0, 0, fmt.Errorf("%q is no rate: %q permits, want a whole number from 1 to 2^53; %s", text, count, rateHelp)
+		return 0, 0, fmt.Errorf("%q is not a rate: permits are %q, want a whole number from 1 to 2^53; %s", text, count, rateHelp)
 	}
 	if interval, err = ParseDuration(length); err != nil {
-		return 0, 0, fmt.Errorf("%q is no rate: %w; %s", text, err, rateHelp)
+		return 0, 0, fmt.Errorf("%q is not a rate: %w; %s", text, err, rateHelp)
 	}
 	return permits, interval, nil
 }
@@ -41,7 +41,7 @@ func ParseDuration(text string) (time.Duration, error) {
 		d = time.Duration(n) * 24 * time.Hour
 	}
 	if err != nil || d <= 0 || d%time.Millisecond != 0 {
-		return 0, fmt.Errorf("%q is no length of time in whole milliseconds above 0, as 500ms, 1s, 1m, 2h or 7d", text)
+		return 0, fmt.Errorf("%q is not a duration in whole milliseconds above 0, such as 500ms, 1s, 1m, 2h or 7d", text)
 	}
 	return d, nil
 }

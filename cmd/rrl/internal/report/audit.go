@@ -43,6 +43,6 @@ func (a Audit) Text(w *strings.Builder) {
 	}
 	fmt.Fprintf(w, "%s, %s\n", Plural(int64(a.Limiters), "limiter"), Plural(int64(a.Problems), "problem"))
 	if a.LeftOut > 0 {
-		fmt.Fprintf(w, "%s of others were not looked at: name a PATTERN, or raise --max\n", Plural(a.LeftOut, "key"))
+		fmt.Fprintf(w, "%s of others were skipped: use a PATTERN or raise --max\n", Plural(a.LeftOut, "key"))
 	}
 }

@@ -86,7 +86,7 @@ func (l List) Text(w *strings.Builder, columns int) {
 	for _, r := range l.Limiters {
 		expiry := expires(r.TTL)
 		if len(r.Wrong) > 0 {
-			expiry += "  wrong, see rrl show"
+			expiry += "  invalid, see rrl show"
 		}
 		rows = append(rows, []string{
 			names.Quote(string(r.Name)), r.Kind, cmp.Or(r.rate, "-"), optional(r.Taken), optional(r.Free),
@@ -95,7 +95,7 @@ func (l List) Text(w *strings.Builder, columns int) {
 	}
 	table(w, columns, []string{"NAME", "KIND", "RATE", "TAKEN", "FREE", "CLIENTS", "EXPIRES"}, rows)
 	if l.LeftOut > 0 {
-		fmt.Fprintf(w, "and %s of others: name a PATTERN, or raise --max\n", Plural(l.LeftOut, "key"))
+		fmt.Fprintf(w, "and %s of others: use a PATTERN or raise --max\n", Plural(l.LeftOut, "key"))
 	}
 }
 

@@ -106,7 +106,7 @@ func (l Limiter) Corrupt() string {
 	if len(wrong) == 0 {
 		return ""
 	}
-	return wrong[0] + ": calls of the libraries fail; rrl audit --fix repairs a value, what else is wrong is to be deleted"
+	return wrong[0] + ": calls of the libraries fail; rrl audit --fix repairs a value, otherwise delete the key"
 }
 
 // Text writes it for people.
@@ -136,7 +136,7 @@ func line(w *strings.Builder, name, text string) { fmt.Fprintf(w, "  %-10s  %s\n
 
 func (r *redisson) text(w *strings.Builder) {
 	if !r.valid {
-		line(w, "kind", "Redisson, and its configuration cannot be read")
+		line(w, "kind", "Redisson, invalid configuration")
 		return
 	}
 	line(w, "kind", "Redisson "+r.Type)
@@ -155,7 +155,7 @@ func (r *redisson) text(w *strings.Builder) {
 		}
 		about := ""
 		if p.Partial {
-			about = " (about: there are too many grants to count)"
+			about = " (about, there are too many grants to count)"
 		}
 		line(w, "free", fmt.Sprint(p.Free)+about)
 		line(w, "taken", fmt.Sprintf("%d, in %s", p.Taken, Plural(p.Grants-p.Left, "grant")))
@@ -195,7 +195,7 @@ func (p policy) text(w *strings.Builder) {
 		if p.About {
 			about = " (about)"
 		}
-		of := ", of as many as the program says"
+		of := ", the limit is in the program"
 		if p.Permits > 0 {
 			of = fmt.Sprintf(" of %d", p.Permits)
 		}

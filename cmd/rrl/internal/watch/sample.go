@@ -133,7 +133,7 @@ func (w *Watcher) samples(ctx context.Context, now time.Time, k known) ([]Sample
 	for _, l := range k.found.Redisson {
 		s := Sample{Time: now, Name: names.Name(l.Name), Kind: l.Config.Type.String(), Limit: l.Config.Permits, id: l.Name}
 		if !l.Valid() {
-			s.Kind, s.Limit, s.Wrong = "corrupt", 0, "its configuration cannot be read, see rrl show"
+			s.Kind, s.Limit, s.Wrong = "corrupt", 0, "the configuration is invalid, see rrl show"
 			all = append(all, s)
 			continue
 		}
@@ -178,7 +178,7 @@ func (w *Watcher) samples(ctx context.Context, now time.Time, k known) ([]Sample
 	}
 	if len(all) == 0 {
 		all = append(all, Sample{
-			Time: now, Name: names.Name(k.name), Kind: "no limiter", Wrong: "nothing of this name is in Redis now", id: k.name,
+			Time: now, Name: names.Name(k.name), Kind: "no limiter", Wrong: "Redis has no state of this name", id: k.name,
 		})
 	}
 	return all, nil

@@ -77,9 +77,9 @@ const (
 // Frame draws what was seen last.
 func (v *View) Frame(width, height int) screen.Frame {
 	head := fmt.Sprintf("%s  %s", v.last.Format("15:04:05"), v.Where)
-	foot := "Ctrl-C ends. Who waits for permits is in the programs, not in Redis."
+	foot := "Ctrl-C ends. Waiting callers are not shown: Redis does not know them."
 	if width < narrow {
-		head, foot = v.last.Format("15:04:05"), "waiting: not in Redis"
+		head, foot = v.last.Format("15:04:05"), "no waiting callers"
 	}
 	frame := screen.Frame{screen.Text(head, screen.Dim)}
 	room := height - 2 // head and foot
@@ -91,7 +91,7 @@ func (v *View) Frame(width, height int) screen.Frame {
 		frame = append(frame, lines...)
 	}
 	if rest := len(v.series) - shown; rest > 0 {
-		foot = fmt.Sprintf("+%d more, in a higher window. %s", rest, foot)
+		foot = fmt.Sprintf("+%d more in a higher window. %s", rest, foot)
 	}
 	frame = frame[:min(len(frame), max(0, height-1))]
 	return append(frame, screen.Text(foot, screen.Dim)).Cut(width, height)

@@ -21,7 +21,7 @@ func view() *View {
 			{Time: now, Name: "paid-api", Kind: "OVERALL 100/1m", Limit: 100, Taken: min(100, 4*i), Granted: &granted, id: "paid-api"},
 			{Time: now, Name: "tenants", Kind: "PER_CLIENT 20/1s", Limit: 20, Taken: 12, id: "tenants", Clients: []Client{{"5f0c9a52-7d1e-4b7a-9a5e-0d6a1c2b3e01", 12}, {"a83d4e17-22b0-4f63-8c11-7be09d5f6a02", 3}}},
 			{Time: now, Name: "user 7", Kind: "window/1m", Taken: i % 5, id: "user 7 window/1m"},
-			{Time: now, Name: "gone", Kind: "no limiter", Wrong: "nothing of this name is in Redis now", id: "gone"},
+			{Time: now, Name: "gone", Kind: "no limiter", Wrong: "Redis has no state of this name", id: "gone"},
 		})
 	}
 	return v
@@ -45,7 +45,7 @@ taken 12 of 20  free 8  2 clients
     0 │                        ▃▆██ ▃▆██ ▃▆██ ▃▆██ ▃▆██ ▃▆██
 taken 4
 
-+1 more, in a higher window. Ctrl-C ends. Who waits for per…
++1 more in a higher window. Ctrl-C ends. Waiting callers ar…
 `, "\n"), view().Frame(60, 17).String())
 }
 
@@ -72,7 +72,7 @@ func TestEverySize(t *testing.T) {
 		"████████████████████\n"+
 		"12/20  2 clients\n"+
 		"\n"+
-		"+2 more, in a highe…\n", v.Frame(20, 11).String())
+		"+2 more in a higher…\n", v.Frame(20, 11).String())
 }
 
 // TestWhatHasGoneStays: a policy whose key has expired goes on as nothing taken, and a limiter that comes takes the place of its absence.
