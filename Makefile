@@ -56,16 +56,19 @@ test-matrix: deps
 test-servers: deps
 	sh integration/tools/servers/matrix.sh $(SERVERS) $(or $(PACKAGES),$(SERVER_SUITES))
 
-# What takes too long for every day: each fault ten times, leases under load for half a minute each, an outage of a minute, a million limiters, waiting crowds for
-# half a minute, crowds on each policy for ten seconds, 50,000 calls of each policy beside its model, a hundred seeds of
-# random sequences beside Redisson.
+# What takes too long for every day: each fault ten times, leases under load for half a minute each, an outage of a
+# minute, a million limiters, waiting crowds for half a minute, crowds of Go and Java for five seconds and on each policy
+# for ten, a thousand limiters that expire, each missing permission with each kind of rate, 50,000 calls of each policy
+# beside its model, a hundred seeds of random sequences beside Redisson.
 test-faults: deps
 	cd integration && OUTAGE=1m $(GO_TEST) -v -count=1 -timeout 30m -run TestEveryCallInAnOutage ./faults/outages
 	cd integration && $(GO_TEST) -v -count=10 -timeout 120m ./faults/outages ./faults/network ./faults/joined
 	cd integration && LEASE_LOAD=30s $(GO_TEST) -v -count=1 -timeout 30m ./limits/leases
 	cd integration && STRICT=10s $(GO_TEST) -v -timeout 60m ./limits/strict
-	cd integration && CROWD=5s EXPIRIES=1000 $(GO_TEST) -v -count=1 -timeout 30m ./compatibility/crowd ./limits/expiry
-	cd integration && CORRUPTION_ROUNDS=4000 NAMES=1000000 WAITS=30s POLICY_STEPS=50000 $(GO_TEST) -v -timeout 120m ./limits/scale ./faults/corruption ./limits/policies ./compatibility/peers
+	cd integration && CROWD=5s EXPIRIES=1000 RIGHTS=1 $(GO_TEST) -v -count=1 -timeout 30m \
+		./compatibility/crowd ./limits/expiry ./faults/rights
+	cd integration && CORRUPTION_ROUNDS=4000 NAMES=1000000 WAITS=30s POLICY_STEPS=50000 $(GO_TEST) -v -timeout 120m \
+		./limits/scale ./faults/corruption ./limits/policies ./compatibility/peers
 	POLICY_STEPS=50000 $(GO_TEST) -timeout 120m ./limit
 	cd integration && SEQUENCE_SEEDS=100 REDISSON_VERSIONS=4.7.0 $(GO_TEST) -v -timeout 120m ./compatibility/sequences
 
