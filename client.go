@@ -83,7 +83,8 @@ func (c *Client) ID() string { return c.id }
 func (c *Client) Limiter(name string) *Limiter {
 	l := &Limiter{wire: wire{client: c, name: name}}
 	l.wire.keys, l.err = c.open(name)
-	l.calls.Engine, l.calls.ID, l.calls.Name, l.calls.Protocol = c.engine, "redisson "+l.wire.keys[configKey], name, &l.wire
+	l.calls.Engine, l.calls.ID, l.calls.Name, l.calls.Protocol = c.engine, "redisson "+l.wire.keys[configKey], name,
+		&l.wire
 	l.calls.Key, l.calls.Subjects = l.calls.ID, l.wire.keys[:1]
 	l.calls.Leases, l.calls.Policy = true, "redisson"
 	return l

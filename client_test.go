@@ -148,7 +148,8 @@ type withMode struct {
 func (c withMode) Mode() rueidis.ClientMode { return c.mode }
 
 func FuzzNames(f *testing.F) {
-	for _, name := range []string{"", "a", "api:login", "{tenant7}:second", "a}b", "a{b", "{}a", "a{}{b}", "{a}{b}", "{{a}}", "}{", "\x00", "\xff{\xfe}", "日本{語}"} {
+	for _, name := range []string{"", "a", "api:login", "{tenant7}:second", "a}b", "a{b", "{}a", "a{}{b}", "{a}{b}",
+		"{{a}}", "}{", "\x00", "\xff{\xfe}", "日本{語}"} {
 		f.Add(name, "api:login")
 		f.Add(name, "{tenant7}:minute")
 	}
@@ -170,7 +171,8 @@ func FuzzNames(f *testing.F) {
 		if strings.ContainsRune(name, '{') {
 			prefix = name
 		}
-		want := keys{name, prefix + ":value", prefix + ":permits", prefix + ":value:" + id.String(), prefix + ":permits:" + id.String()}
+		want := keys{name, prefix + ":value", prefix + ":permits", prefix + ":value:" + id.String(),
+			prefix + ":permits:" + id.String()}
 		require.Equal(t, want, l.wire.keys)
 
 		slots := make([]int, len(want))
@@ -287,8 +289,10 @@ func TestLimiter_InvalidInput_IsRefusedUnsent(t *testing.T) {
 				call{fmt.Sprintf("TryAcquire(%d)", n), want, func() error { _, err := good.TryAcquire(ctx, n); return err }},
 				call{fmt.Sprintf("Take(%d)", n), want, func() error { _, err := good.Take(ctx, n); return err }},
 				call{fmt.Sprintf("Acquire(%d)", n), want, func() error { return good.Acquire(ctx, n) }},
-				call{fmt.Sprintf("TryAcquireWithin(%d)", n), want, func() error { _, err := good.TryAcquireWithin(ctx, n, second); return err }},
-				call{fmt.Sprintf("TryAcquireWithin(%d, 0)", n), want, func() error { _, err := good.TryAcquireWithin(ctx, n, 0); return err }},
+				call{fmt.Sprintf("TryAcquireWithin(%d)", n), want,
+					func() error { _, err := good.TryAcquireWithin(ctx, n, second); return err }},
+				call{fmt.Sprintf("TryAcquireWithin(%d, 0)", n), want,
+					func() error { _, err := good.TryAcquireWithin(ctx, n, 0); return err }},
 			)
 		}
 		permits(0, ErrInvalidPermits)
@@ -299,21 +303,27 @@ func TestLimiter_InvalidInput_IsRefusedUnsent(t *testing.T) {
 			call{"Release(-1)", ErrInvalidPermits, func() error { return good.Release(ctx, -1) }},
 			call{"Release(2^53+1)", ErrInvalidPermits, func() error { return good.Release(ctx, 1<<53+1) }},
 			call{"Expire(9)", ErrInvalidOption, func() error { _, err := good.Expire(ctx, second, 9); return err }},
-			call{"Expire(IfNotSet, IfGreater)", ErrInvalidOption, func() error { _, err := good.Expire(ctx, second, IfNotSet, IfGreater); return err }},
-			call{"ExpireAt(IfLess, IfGreater)", ErrInvalidOption, func() error { _, err := good.ExpireAt(ctx, time.Now(), IfLess, IfGreater); return err }},
+			call{"Expire(IfNotSet, IfGreater)", ErrInvalidOption,
+				func() error { _, err := good.Expire(ctx, second, IfNotSet, IfGreater); return err }},
+			call{"ExpireAt(IfLess, IfGreater)", ErrInvalidOption,
+				func() error { _, err := good.ExpireAt(ctx, time.Now(), IfLess, IfGreater); return err }},
 			call{"Rename to nothing", ErrInvalidName, func() error { return good.Rename(ctx, "") }},
 			call{"Copy to nothing", ErrInvalidName, func() error { _, err := good.Copy(ctx, ""); return err }},
 		)
 		for _, rate := range []Rate{
 			{}, {Permits: 0, Interval: second}, {Permits: -1, Interval: second}, {Permits: 1<<53 + 1, Interval: second},
-			{Permits: 1}, {Permits: 1, Interval: -second}, {Permits: 1, Interval: second + time.Microsecond}, {Permits: 1, Interval: time.Nanosecond},
+			{Permits: 1}, {Permits: 1, Interval: -second}, {Permits: 1, Interval: second + time.Microsecond},
+			{Permits: 1, Interval: time.Nanosecond},
 			{Permits: 1, Interval: second, KeepAlive: -1}, {Permits: 1, Interval: second, KeepAlive: second - time.Millisecond},
-			{Permits: 1, Interval: second, KeepAlive: second + 1}, {Type: 2, Permits: 1, Interval: second}, {Type: -1, Permits: 1, Interval: second},
+			{Permits: 1, Interval: second, KeepAlive: second + 1}, {Type: 2, Permits: 1, Interval: second},
+			{Type: -1, Permits: 1, Interval: second},
 		} {
 			calls = append(calls,
-				call{fmt.Sprintf("TrySetRate(%+v)", rate), ErrInvalidRate, func() error { _, err := good.TrySetRate(ctx, rate); return err }},
+				call{fmt.Sprintf("TrySetRate(%+v)", rate), ErrInvalidRate,
+					func() error { _, err := good.TrySetRate(ctx, rate); return err }},
 				call{fmt.Sprintf("SetRate(%+v)", rate), ErrInvalidRate, func() error { return good.SetRate(ctx, rate) }},
-				call{fmt.Sprintf("UpdateRate(%+v)", rate), ErrInvalidRate, func() error { _, err := good.UpdateRate(ctx, rate, KeepState()); return err }},
+				call{fmt.Sprintf("UpdateRate(%+v)", rate), ErrInvalidRate,
+					func() error { _, err := good.UpdateRate(ctx, rate, KeepState()); return err }},
 			)
 		}
 		bad := func(l *Limiter, ctx context.Context, want error) {

@@ -79,13 +79,15 @@ func TestRecording_CallsOfRedisson_LeaveTheSameBytes(t *testing.T) {
 		require.NoError(t, json.Unmarshal(text, &r), path)
 		t.Run("redisson "+r.Redisson, func(t *testing.T) {
 			server := miniredis.RunT(t)
-			client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true, ForceSingleClient: true})
+			client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true,
+				ForceSingleClient: true})
 			require.NoError(t, err)
 			t.Cleanup(client.Close)
 			grants := 0
 			for _, l := range r.Limiters {
 				for i, step := range l.Steps {
-					about := fmt.Sprintf("%s of %q, step %d: %s %+v; recorded by: %s", l.Story, l.Name, i, step.Call, step.Args, r.Anew)
+					about := fmt.Sprintf("%s of %q, step %d: %s %+v; recorded by: %s", l.Story, l.Name, i, step.Call, step.Args,
+						r.Anew)
 					server.FlushAll()
 					now := time.UnixMilli(step.Now)
 					server.SetTime(now)
@@ -244,8 +246,8 @@ func compare(t *testing.T, step recordedStep, got []recordedKey, about string) (
 		for i := range wantNew {
 			require.Equal(t, wantNew[i].Score, gotNew[i].Score, about)
 			recorded, ours := unhex(t, wantNew[i].Member), unhex(t, gotNew[i].Member)
-			// The permits stand in the last four bytes of every layout. Ours is that of releases since 3.21: a byte of 16,
-			// 16 random bytes, the permits.
+			// The permits stand in the last four bytes of every layout. Ours is that of releases
+			// since 3.21: a byte of 16, 16 random bytes, the permits.
 			require.Equal(t, recorded[len(recorded)-4:], ours[len(ours)-4:], about)
 			require.Len(t, ours, 21, about)
 			require.Equal(t, byte(16), ours[0], about)
@@ -272,7 +274,8 @@ func fieldsOfToday(hash map[string]string, step recordedStep) map[string]string 
 
 // ownPair says whether a call is one that gives the client's own pair its time to live.
 func ownPair(step recordedStep) bool {
-	takes := step.Reply != "above the rate" && slices.Contains([]string{"tryAcquire()", "tryAcquire(permits)", "acquire(permits)", "expire"}, step.Call)
+	takes := step.Reply != "above the rate" && slices.Contains([]string{"tryAcquire()", "tryAcquire(permits)",
+		"acquire(permits)", "expire"}, step.Call)
 	keeps := step.Args.KeepState
 	return (takes || keeps) && typeOf(step) == "1"
 }
@@ -295,7 +298,8 @@ func intervalOf(step recordedStep) (ms int64) {
 	return ms
 }
 
-// split tells the grants that were there before a call from the new ones, both in the order of the set.
+// split tells the grants that were there before a call from the new ones, both in the order of the
+// set.
 func split(k recordedKey, old map[string]bool) (before, added []recordedGrant) {
 	for _, g := range k.Grants {
 		if old[k.Key+g.Member] {

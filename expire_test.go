@@ -155,7 +155,8 @@ func TestExpire_State_OutlastsTheConfiguration(t *testing.T) {
 						if config == 0 && strings.HasSuffix(key, "value") {
 							continue // a denial writes none, and one that expires is counted again
 						}
-						assert.True(b, key == "limiter" || ttl == 0 || ttl > config && config > 0, "%s lives %v, the configuration %v", key, ttl, config)
+						assert.True(b, key == "limiter" || ttl == 0 || ttl > config && config > 0, "%s lives %v, the configuration %v",
+							key, ttl, config)
 					}
 					require.NoError(b, l.Release(ctx, 10))
 				}
@@ -299,7 +300,8 @@ func TestExpire_LongestDurations_DoNotOverflow(t *testing.T) {
 				assert.GreaterOrEqual(b, ttl, time.Hour, key)
 			}
 
-			// A moment that is further away than numbers of Lua are exact: the state has no end then.
+			// A moment that is further away than numbers of Lua are exact: the state has no end
+			// then.
 			far := "8000000000000000000"
 			b.Reply("PTTL", "limiter", func(peer *server.Peer, _ []string) { peer.WriteInt(8000000000000000000) })
 			b.Full(l, 10)

@@ -20,7 +20,8 @@ import (
 // fixture is a Redis in memory inside a synctest bubble, with the helpers of this package's tests.
 type fixture struct{ *redistest.Fixture }
 
-// withRedis runs a test with a Redis in memory and a clock of its own. It fails if a goroutine is left.
+// withRedis runs a test with a Redis in memory and a clock of its own. It fails if a goroutine is
+// left.
 func withRedis(t *testing.T, test func(b *fixture)) {
 	redistest.Run(t, func(m *redistest.Fixture) {
 		// The scripts that take permits are loaded, so that each call is one round trip.

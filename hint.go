@@ -26,8 +26,8 @@ type hint struct {
 }
 
 const (
-	// The second half of an interval is for a count: a large set takes several calls, and is counted
-	// twice.
+	// The second half of an interval is for a count: a large set takes several calls, and is
+	// counted twice.
 	countPart = 2
 	// A count that was disturbed starts again after this part of an interval.
 	retryPart = 16

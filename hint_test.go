@@ -69,7 +69,8 @@ func TestRefund_SlotIsMoving_IsRepeated(t *testing.T) {
 	})
 }
 
-// TestHint_Count_IsDueOncePerInterval: one call counts at a time, another one in its place after a second.
+// TestHint_Count_IsDueOncePerInterval: one call counts at a time, another one in its place after a
+// second.
 func TestHint_Count_IsDueOncePerInterval(t *testing.T) {
 	const interval = 80_000
 	h := new(hint)
@@ -327,7 +328,8 @@ func TestDrift_GrantsAreRemovedOverSeveralCalls_CountFollows(t *testing.T) {
 	})
 }
 
-// TestDrift_ValueLostBeforeGrantsAreRemoved_IsCounted: the value is gone when a call is to remove grants.
+// TestDrift_ValueLostBeforeGrantsAreRemoved_IsCounted: the value is gone when a call is to remove
+// grants.
 func TestDrift_ValueLostBeforeGrantsAreRemoved_IsCounted(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		l := b.limiter(Rate{Permits: 2000, Interval: time.Hour})

@@ -16,7 +16,8 @@ const (
 )
 
 // keyTypes are the types of the keys, as TYPE returns them.
-var keyTypes = [...]string{configKey: "hash", valueKey: "string", permitsKey: "zset", clientValueKey: "string", clientPermitsKey: "zset"}
+var keyTypes = [...]string{configKey: "hash", valueKey: "string", permitsKey: "zset", clientValueKey: "string",
+	clientPermitsKey: "zset"}
 
 // newKeys returns the keys of a limiter with a mapped name for a client ID, as Redisson names them.
 func newKeys(name, id string) keys {

@@ -30,7 +30,8 @@ func (l *Limiter) Delete(ctx context.Context) (bool, error) {
 	if err := l.check(ctx); err != nil {
 		return false, err
 	}
-	n, err := engine.Changing(ctx, l.wire.client.engine, l.wire.keys[:1], l.run(l.wire.client.redis.B().Unlink().Key(l.wire.keys[:]...).Build()))
+	n, err := engine.Changing(ctx, l.wire.client.engine, l.wire.keys[:1],
+		l.run(l.wire.client.redis.B().Unlink().Key(l.wire.keys[:]...).Build()))
 	return n > 0, err
 }
 
@@ -105,7 +106,8 @@ func expireArgs(opts []ExpireOption) ([]string, error) {
 	var given [IfLess + 1]bool
 	for _, opt := range opts {
 		if opt > IfLess {
-			return nil, fmt.Errorf("%w: ExpireOption(%d) is none of IfSet, IfNotSet, IfGreater and IfLess", ErrInvalidOption, opt)
+			return nil, fmt.Errorf("%w: ExpireOption(%d) is none of IfSet, IfNotSet, IfGreater and IfLess", ErrInvalidOption,
+				opt)
 		}
 		if opt > 0 && !given[opt] {
 			given[opt] = true
@@ -113,7 +115,8 @@ func expireArgs(opts []ExpireOption) ([]string, error) {
 		}
 	}
 	if given[IfNotSet] && len(args) > 1 || given[IfGreater] && given[IfLess] {
-		return nil, fmt.Errorf("%w: of IfNotSet, IfGreater and IfLess give one; IfSet goes with the last two", ErrInvalidOption)
+		return nil, fmt.Errorf("%w: of IfNotSet, IfGreater and IfLess give one; IfSet goes with the last two",
+			ErrInvalidOption)
 	}
 	return args, nil
 }
@@ -143,7 +146,8 @@ func (l *Limiter) expire(ctx context.Context, command string, ms int64, opts []E
 	if err := l.check(ctx); err != nil {
 		return false, err
 	}
-	n, err := l.wire.askInt(ctx, l.wire.keys[:1], eachScript, l.wire.keys[:], append([]string{command, strconv.FormatInt(ms, 10)}, conditions...)...)
+	n, err := l.wire.askInt(ctx, l.wire.keys[:1], eachScript, l.wire.keys[:],
+		append([]string{command, strconv.FormatInt(ms, 10)}, conditions...)...)
 	if err == nil && n == replyUnsupported {
 		err = fmt.Errorf("%w: Expire and ExpireAt of %q with a condition need Redis 7.0", ErrUnsupported, l.wire.name)
 	}
@@ -242,7 +246,8 @@ func (l *Limiter) move(ctx context.Context, command, newName string, replace boo
 		return false, err
 	}
 	if target[configKey] != l.wire.keys[configKey] && target[valueKey] == l.wire.keys[valueKey] {
-		return false, fmt.Errorf("%w: %q and %q share the keys of their state: choose another name", ErrInvalidName, l.wire.name, newName)
+		return false, fmt.Errorf("%w: %q and %q share the keys of their state: choose another name", ErrInvalidName,
+			l.wire.name, newName)
 	}
 	both := slices.Concat(l.wire.keys[:], target[:])
 	if l.wire.client.engine.Cluster() {

@@ -290,10 +290,11 @@ func TestCopy_ServerLacksTheCommand_IsUnsupported(t *testing.T) {
 			_, err := l.Copy(b.Context(), "copy")
 			return err
 		}, nil},
-		{"PEXPIRE", "@user_script: 12: Wrong number of args calling Redis command From Lua script", func(b *fixture, l *Limiter) error {
-			_, err := l.Expire(b.Context(), second, IfSet)
-			return err
-		}, []string{"Expire", `"limiter"`, "7.0"}},
+		{"PEXPIRE", "@user_script: 12: Wrong number of args calling Redis command From Lua script",
+			func(b *fixture, l *Limiter) error {
+				_, err := l.Expire(b.Context(), second, IfSet)
+				return err
+			}, []string{"Expire", `"limiter"`, "7.0"}},
 		{"PEXPIREAT", "ERR Wrong number of args calling Redis command from script", func(b *fixture, l *Limiter) error {
 			_, err := l.ExpireAt(b.Context(), time.Now().Add(second), IfNotSet)
 			return err

@@ -97,7 +97,8 @@ func (o *Observer) hooks() *engine.Observer {
 	result, hooks := new(engine.Observer), *o
 	if hooks.Decision != nil {
 		result.Decided = func(ctx context.Context, d engine.Decision) {
-			info := DecisionInfo{d.Limiter.Name, d.Limiter.Policy, d.Permits, d.Granted, d.Charged, d.Took, d.Waited, FromNobody, d.Err}
+			info := DecisionInfo{d.Limiter.Name, d.Limiter.Policy, d.Permits, d.Granted, d.Charged, d.Took, d.Waited,
+				FromNobody, d.Err}
 			if d.Err == nil {
 				info.Source = sources[d.From]
 			}

@@ -90,7 +90,8 @@ func (l *Limiter) Config(ctx context.Context) (Rate, error) {
 		return Rate{}, err
 	}
 	return engine.Detached(ctx, func(ctx context.Context) (Rate, error) {
-		read := l.wire.client.redis.B().Arbitrary("HMGET").Keys(l.wire.keys[configKey]).Args("rate", "interval", "type", "keepAliveTime").Build()
+		read := l.wire.client.redis.B().Arbitrary("HMGET").Keys(l.wire.keys[configKey]).Args("rate", "interval", "type",
+			"keepAliveTime").Build()
 		fields, err := l.wire.client.redis.Do(ctx, read).ToArray()
 		if err != nil {
 			return Rate{}, l.wire.explain(ctx, err)
@@ -130,7 +131,8 @@ func (l *Limiter) parseConfig(fields []rueidis.RedisMessage) (Rate, error) {
 		}
 		numbers[i] = number
 	}
-	return Rate{Type: RateType(numbers[2]), Permits: numbers[0], Interval: millis(numbers[1]), KeepAlive: millis(numbers[3])}, nil
+	return Rate{Type: RateType(numbers[2]), Permits: numbers[0], Interval: millis(numbers[1]),
+		KeepAlive: millis(numbers[3])}, nil
 }
 
 // parseCount parses a number of the configuration: decimal digits only, as in the script. A number

@@ -220,7 +220,8 @@ func TestTrySetRate_PartOfAConfiguration_TypeDecides(t *testing.T) {
 func TestConfig_LongestTimes_AreCutToDurations(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		l := New(b.Conn).Limiter("limiter")
-		b.Redis.HSet("limiter", "rate", "9007199254740992", "interval", "9223372036854775808", "type", "0", "keepAliveTime", "999999999999999")
+		b.Redis.HSet("limiter", "rate", "9007199254740992", "interval", "9223372036854775808", "type", "0", "keepAliveTime",
+			"999999999999999")
 		rate, err := l.Config(b.Context())
 		require.NoError(b, err)
 		assert.Equal(b, Rate{Permits: maxPermits, Interval: millis(math.MaxInt64), KeepAlive: millis(math.MaxInt64)}, rate)
@@ -244,12 +245,15 @@ func TestConfig_RateAbove2To53_IsAStateError(t *testing.T) {
 
 func FuzzOptions(f *testing.F) {
 	f.Add(0, int64(10), int64(time.Second), int64(0), int64(1), int64(time.Second), int64(0), byte(0), byte(0), false)
-	f.Add(1, int64(1<<53), int64(1<<63-1)/1e6*1e6, int64(1<<63-1)/1e6*1e6, int64(1<<53), int64(-1), int64(1<<62), byte(1), byte(3), true)
+	f.Add(1, int64(1<<53), int64(1<<63-1)/1e6*1e6, int64(1<<63-1)/1e6*1e6, int64(1<<53), int64(-1), int64(1<<62),
+		byte(1), byte(3), true)
 	f.Add(2, int64(0), int64(0), int64(-1), int64(0), int64(-1<<63), int64(-1<<63), byte(2), byte(2), true)
 	f.Add(-1, int64(-1), int64(1), int64(1), int64(1<<53+1), int64(1), int64(1<<63-1), byte(3), byte(4), true)
-	f.Add(0, int64(5), int64(time.Second), int64(time.Millisecond), int64(6), int64(1<<63-1), int64(1e12), byte(5), byte(255), false)
+	f.Add(0, int64(5), int64(time.Second), int64(time.Millisecond), int64(6), int64(1<<63-1), int64(1e12), byte(5),
+		byte(255), false)
 	server, client := fuzzServer(f)
-	f.Fuzz(func(t *testing.T, rateType int, ratePermits, interval, keepAlive, permits, duration, moment int64, first, second byte, keepState bool) {
+	f.Fuzz(func(t *testing.T, rateType int, ratePermits, interval, keepAlive, permits, duration, moment int64, first,
+		second byte, keepState bool) {
 		server.FlushAll()
 		l := New(client, WithClock(func() time.Time { return fuzzEpoch })).Limiter("o")
 		// call requires that a refused call returns the right error and sends nothing.
@@ -271,7 +275,8 @@ func FuzzOptions(f *testing.F) {
 			timeout = max(timeout, time.Minute) // a shorter one may be over before Redis was asked
 		}
 
-		rate := Rate{Type: RateType(rateType), Permits: ratePermits, Interval: time.Duration(interval), KeepAlive: time.Duration(keepAlive)}
+		rate := Rate{Type: RateType(rateType), Permits: ratePermits, Interval: time.Duration(interval),
+			KeepAlive: time.Duration(keepAlive)}
 		var badRate error
 		if rateType < 0 || rateType > 1 || ratePermits < 1 || ratePermits > 1<<53 || interval < 1 || interval%1e6 != 0 ||
 			keepAlive < 0 || keepAlive%1e6 != 0 || keepAlive != 0 && keepAlive < interval {
@@ -321,7 +326,8 @@ func FuzzOptions(f *testing.F) {
 		conditions := []ExpireOption{ExpireOption(first), ExpireOption(second)}
 		var badOption error
 		has := func(o ExpireOption) bool { return slices.Contains(conditions, o) }
-		if max(first, second) > byte(IfLess) || has(IfNotSet) && (has(IfSet) || has(IfGreater) || has(IfLess)) || has(IfGreater) && has(IfLess) {
+		if max(first, second) > byte(IfLess) || has(IfNotSet) && (has(IfSet) || has(IfGreater) ||
+			has(IfLess)) || has(IfGreater) && has(IfLess) {
 			badOption = ErrInvalidOption
 		}
 		call(badOption, func() error { return only(l.Expire(ctx, time.Duration(duration), conditions...)) })
@@ -345,7 +351,8 @@ func kind(err error) string {
 	return "other: " + err.Error()
 }
 
-// wholeNumber is what Redis itself takes for a number where it counts, up to a length that no rate has.
+// wholeNumber is what Redis itself takes for a number where it counts, up to a length that no rate
+// has.
 var wholeNumber = regexp.MustCompile(`^(0|-?[1-9][0-9]{0,15}|[1-9][0-9]{16})$`)
 
 func FuzzConfigurations(f *testing.F) {
@@ -360,7 +367,8 @@ func FuzzConfigurations(f *testing.F) {
 	f.Add(" 10", "10\n", "0\x00", "inf", byte(0b1111), "5")
 	f.Add("10.0", "nan", "2", "0", byte(0b1111), "5")
 	f.Add("10", "1000", "0", "05000", byte(0b1111), "")
-	for _, value := range []string{"0", "-0", "007", "-5", "+5", "11", "1e3", "99999999999999999999999", "-99999999999999999999999", " 5", "nan"} {
+	for _, value := range []string{"0", "-0", "007", "-5", "+5", "11", "1e3", "99999999999999999999999",
+		"-99999999999999999999999", " 5", "nan"} {
 		f.Add("10", "1000", "0", "0", byte(0b1111), value)
 	}
 	server, client := fuzzServer(f)
@@ -370,8 +378,9 @@ func FuzzConfigurations(f *testing.F) {
 		texts := map[string]string{}
 		for i, field := range []string{"rate", "interval", "type", "keepAliveTime"} {
 			text := []string{rate, interval, rateType, keepAlive}[i]
-			// This server tells a script that an empty field is absent, and its Lua has no numbers above the largest int64. What a
-			// real one makes of those is looked at in integration/faults/corruption.
+			// This server tells a script that an empty field is absent, and its Lua has no numbers
+			// above the largest int64. What a real one makes of those is looked at in
+			// integration/faults/corruption.
 			_, err := strconv.ParseInt(text, 10, 64)
 			if present>>i&1 == 1 && text != "" && !errors.Is(err, strconv.ErrRange) {
 				texts[field] = text

@@ -118,7 +118,8 @@ func (l *Limiter) Release(ctx context.Context, permits int64) error {
 		return err
 	}
 	for permits > 0 {
-		reply, err := l.wire.askChange(ctx, releaseScript, l.wire.client.nowText(), strconv.FormatInt(permits, 10), l.wire.client.leaseMark())
+		reply, err := l.wire.askChange(ctx, releaseScript, l.wire.client.nowText(), strconv.FormatInt(permits, 10),
+			l.wire.client.leaseMark())
 		if err != nil {
 			return err
 		}

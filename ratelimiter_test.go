@@ -265,7 +265,8 @@ func TestTryAcquire_ManyGrants_AreCountedOverSeveralCalls(t *testing.T) {
 		assert.EqualValues(b, 4, b.Scripts.Load()-before)
 		b.Full(l, 1)
 
-		// 1000 grants leave the window while others stay: a call takes back a page of them, and no more than it needs.
+		// 1000 grants leave the window while others stay: a call takes back a page of them, and no
+		// more than it needs.
 		pass(5 * second)
 		b.Free(l, 2000)
 		before = b.Scripts.Load()

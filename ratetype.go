@@ -50,7 +50,8 @@ func (r Rate) validate() error {
 	case r.Interval <= 0 || r.Interval%time.Millisecond != 0:
 		return fmt.Errorf("%w: interval is %v, want whole milliseconds above 0", ErrInvalidRate, r.Interval)
 	case r.KeepAlive < 0 || r.KeepAlive%time.Millisecond != 0:
-		return fmt.Errorf("%w: keep-alive is %v, want whole milliseconds, or 0 to keep the limiter for ever", ErrInvalidRate, r.KeepAlive)
+		return fmt.Errorf("%w: keep-alive is %v, want whole milliseconds, or 0 to keep the limiter for ever",
+			ErrInvalidRate, r.KeepAlive)
 	case r.KeepAlive > 0 && r.KeepAlive < r.Interval:
 		return fmt.Errorf("%w: keep-alive is %v, want at least the interval, %v", ErrInvalidRate, r.KeepAlive, r.Interval)
 	}

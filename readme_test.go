@@ -36,7 +36,8 @@ var (
 	notInAnchor  = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// TestDocumentation_LocalLinks_Resolve: each link of a page to a file or a heading of the repository.
+// TestDocumentation_LocalLinks_Resolve: each link of a page to a file or a heading of the
+// repository.
 func TestDocumentation_LocalLinks_Resolve(t *testing.T) {
 	pages, err := filepath.Glob("docs/*.md")
 	require.NoError(t, err)
@@ -78,8 +79,8 @@ var (
 	testName = regexp.MustCompile("`(Test\\w+)`")
 )
 
-// TestDocumentation_FilesAndTests_Exist: each source file that the architecture page names, and each
-// test that a page names.
+// TestDocumentation_FilesAndTests_Exist: each source file that the architecture page names, and
+// each test that a page names.
 func TestDocumentation_FilesAndTests_Exist(t *testing.T) {
 	page, err := os.ReadFile("docs/architecture.md")
 	require.NoError(t, err)

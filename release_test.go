@@ -245,7 +245,8 @@ func TestRefund_LargeGrantThatReleaseCut_KeepsItsBytes(t *testing.T) {
 // TestRefund_CommandIsNotPermitted_FreesNothing: whichever command fails, no permit is free that is
 // taken.
 func TestRefund_CommandIsNotPermitted_FreesNothing(t *testing.T) {
-	for _, command := range []string{"HMGET", "GET", "PTTL", "ZRANGE", "ZSCORE", "SET", "ZADD", "ZREM", "ZCOUNT", "ZCARD", "ZREMRANGEBYRANK", "PERSIST"} {
+	for _, command := range []string{"HMGET", "GET", "PTTL", "ZRANGE", "ZSCORE", "SET", "ZADD", "ZREM", "ZCOUNT",
+		"ZCARD", "ZREMRANGEBYRANK", "PERSIST"} {
 		t.Run(command, func(t *testing.T) {
 			withRedis(t, func(b *fixture) {
 				l := b.limiter(Rate{Permits: 10, Interval: second})

@@ -76,7 +76,8 @@ func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 func TestMillis_LargeNumbers_AreCut(t *testing.T) {
 	const most = math.MaxInt64 / int64(time.Millisecond)
 	for ms, want := range map[int64]time.Duration{
-		0: 0, 1: time.Millisecond, most: time.Duration(most) * time.Millisecond, most + 1: time.Duration(most) * time.Millisecond,
+		0: 0, 1: time.Millisecond, most: time.Duration(most) * time.Millisecond,
+		most + 1:      time.Duration(most) * time.Millisecond,
 		math.MaxInt64: time.Duration(most) * time.Millisecond, 1 << 53: time.Duration(most) * time.Millisecond,
 		math.MinInt64: -time.Duration(most) * time.Millisecond,
 	} {
@@ -377,7 +378,8 @@ func FuzzReplies(f *testing.F) {
 	})
 }
 
-// requireNamed requires that an error contains the limiter's name, and a StateError one of its keys.
+// requireNamed requires that an error contains the limiter's name, and a StateError one of its
+// keys.
 func requireNamed(t *testing.T, l *Limiter, err error) {
 	t.Helper()
 	var state *StateError

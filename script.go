@@ -169,10 +169,12 @@ func (w *wire) unfinished() error {
 func never() error { return nil }
 
 // askInt runs a script that replies a number and changes the limiters with the changed keys.
-func (w *wire) askInt(ctx context.Context, changed []string, script *redisx.Script, keys []string, args ...string) (int64, error) {
-	message, err := engine.Changing(ctx, w.client.engine, changed, func(ctx context.Context) (rueidis.RedisMessage, error) {
-		return w.eval(ctx, script, keys, args)
-	})
+func (w *wire) askInt(ctx context.Context, changed []string, script *redisx.Script, keys []string,
+	args ...string) (int64, error) {
+	message, err := engine.Changing(ctx, w.client.engine, changed,
+		func(ctx context.Context) (rueidis.RedisMessage, error) {
+			return w.eval(ctx, script, keys, args)
+		})
 	if err != nil {
 		return 0, err
 	}

@@ -23,7 +23,7 @@ func (p acquiring) Call(b *engine.Batch) (script *redisx.Script, keys []string) 
 	return p.script, p.keys
 }
 
-// Arguments makes the arguments of the acquire script.
+// Arguments sets the arguments of the acquire script.
 func (p acquiring) Arguments(b *engine.Batch, now time.Time) {
 	total, detail := b.Wants()
 	text := p.client.Engine.AppendMicros(b.Text[:0], now)
@@ -127,8 +127,7 @@ func (p acquiring) answer(b *engine.Batch, o *state, letters string) {
 	}
 }
 
-// Refund returns a refund of what callers that have left were granted. It gives back what that
-// grant still takes.
+// Refund refunds the grants of callers that have left: the permits that those grants still take.
 func (p acquiring) Refund(b *engine.Batch) func(context.Context) {
 	permits, granted := b.LostPermits, b.Granted
 	marks, args := briefTexts(b.Reply), slices.Clone(b.Args)

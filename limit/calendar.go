@@ -89,7 +89,7 @@ func (p Calendar) validate() error {
 	return nil
 }
 
-// GoString tells the location by its name, as calls are shared by it.
+// GoString prints the name of the location, which decides what calls share.
 func (p Calendar) GoString() string {
 	return fmt.Sprintf("limit.Calendar{Permits:%d, Unit:limit.%v, In:%q}", p.Permits, p.Unit, p.In.String())
 }
@@ -105,9 +105,9 @@ var noColons = strings.NewReplacer("%", "%25", ":", "%3A")
 
 func (p Calendar) settings(text []byte) []byte { return numbers(text, p.Permits) }
 
-// arguments tells the unit that a time is in, the one before and the one behind it. Where the
-// server's clock is to tell the time it is mostly in one of those of the host's; else the script
-// asks for the arguments of its own.
+// arguments appends the begins of the unit of a time, of the one before and of the next one. With
+// the server's clock, the host's units are those of the server too, except near their ends; then
+// the script requests the arguments for its time.
 func (p Calendar) arguments(args []string, now time.Time) []string {
 	if now.IsZero() {
 		now = time.Now()
@@ -144,8 +144,8 @@ func (p Calendar) find(now time.Time) *foundUnit {
 	return found
 }
 
-// date is the midnight that the unit of a time begins with, as a clock shows it: the clock time of
-// the place, as if in UTC.
+// date returns the midnight at which the unit of a time begins, as a clock shows it: the clock time
+// of the place, as if in UTC.
 func (p Calendar) date(t time.Time) time.Time {
 	year, month, day := t.In(p.location()).Date()
 	switch p.Unit {
@@ -229,7 +229,7 @@ func (o calendarForecast) earliest(wanted int64) time.Duration {
 	if wanted <= left {
 		return 0
 	}
-	const most = 292 * 366 // days that a time.Duration can tell
+	const most = 292 * 366 // days that a time.Duration can hold
 	windows := (wanted - left - 1) / o.permits
 	if windows > most {
 		return engine.Never

@@ -29,8 +29,8 @@ func shown(t time.Time, in *time.Location) int {
 	return year*10000 + int(month)*100 + day
 }
 
-// unitOf finds the unit of a time: it walks from noon to noon to the first day of it and of the next one, and from minute
-// to minute to the first at which that is shown.
+// unitOf finds the unit of a time: it walks from noon to noon to the first day of it and of the
+// next one, and from minute to minute to the first at which that is shown.
 func unitOf(unit Unit, in *time.Location, t time.Time) (begin, end time.Time) {
 	first := func(day time.Time) bool {
 		switch unit {
@@ -67,8 +67,8 @@ func unitOf(unit Unit, in *time.Location, t time.Time) (begin, end time.Time) {
 	return dawn(noon(back)), dawn(noon(ahead))
 }
 
-// TestTheLastDayOfALeapYear: a place's data list clock changes to 2037 or so, or fewer; behind them Go tells that the offset of such a
-// day ends before it begins.
+// TestTheLastDayOfALeapYear: a place's data list clock changes to 2037 or so, or fewer; behind them
+// Go tells that the offset of such a day ends before it begins.
 func TestTheLastDayOfALeapYear(t *testing.T) {
 	for _, name := range []string{"America/New_York", "Europe/Berlin", "America/Santiago", "Australia/Lord_Howe"} {
 		for _, unit := range []Unit{Day, Week, Month, Year} {
@@ -186,7 +186,8 @@ var moments = []struct {
 	{"Pacific/Kiritimati", "2026-05-31T10:00:00Z", 24 * time.Hour, "2026-06-01T00:00:00"},
 }
 
-// TestCalendarUnits: the units of strange moments are those that are to be expected, and those that the model walks to.
+// TestCalendarUnits: the units of strange moments are those that are to be expected, and those that
+// the model walks to.
 func TestCalendarUnits(t *testing.T) {
 	for _, test := range moments {
 		at, err := time.Parse(time.RFC3339, test.at)
@@ -219,19 +220,23 @@ func TestCalendarUnits(t *testing.T) {
 	assert.Equal(t, fmt.Sprint(noon.Add(-12*time.Hour).UnixMilli()), Calendar{1, Day, far}.arguments(nil, noon)[2])
 }
 
-// TestCalendarOnTheServersClock: the unit is that of the server's time, however wrong the host's clock is, for every call.
+// TestCalendarOnTheServersClock: the unit is that of the server's time, however wrong the host's
+// clock is, for every call.
 func TestCalendarOnTheServersClock(t *testing.T) {
 	b := newBench(t)
-	b.client = rratelimiter.New(New(b.client, "name", SlidingLog{1, time.Second}).client.Engine.Redis(), rratelimiter.WithServerTime())
+	b.client = rratelimiter.New(New(b.client, "name", SlidingLog{1, time.Second}).client.Engine.Redis(),
+		rratelimiter.WithServerTime())
 	berlin := place("Europe/Berlin")
 	for _, server := range []time.Time{
-		time.Now(), time.Now().AddDate(0, 0, 1), time.Now().AddDate(0, 0, -1), time.Now().AddDate(0, 0, 3), time.Date(2035, 3, 25, 12, 0, 0, 0, berlin),
+		time.Now(), time.Now().AddDate(0, 0, 1), time.Now().AddDate(0, 0, -1), time.Now().AddDate(0, 0, 3),
+		time.Date(2035, 3, 25, 12, 0, 0, 0, berlin),
 		time.Date(1999, 12, 31, 23, 59, 59, 0, berlin),
 	} {
 		b.redis.SetTime(server)
 		_, end := unitOf(Day, berlin, server)
 		l := New(b.client, "name", FixedWindow{10, time.Second, true}, Calendar{3, Day, berlin}, SlidingLog{10, time.Second})
-		want := rratelimiter.Decision{Allowed: true, Limit: 3, Remaining: 1, ResetAfter: micros(end.UnixMicro() - server.UnixMicro())}
+		want := rratelimiter.Decision{Allowed: true, Limit: 3, Remaining: 1,
+			ResetAfter: micros(end.UnixMicro() - server.UnixMicro())}
 		got, err := l.Take(t.Context(), 2)
 		require.NoError(t, err)
 		assert.Equal(t, want, got, server)
@@ -254,7 +259,8 @@ func TestCalendarOnTheServersClock(t *testing.T) {
 // TestCalendarIsOneByName: what is shared is the name of the location, nil and UTC alike.
 func TestCalendarIsOneByName(t *testing.T) {
 	b := newBench(t)
-	one, other := New(b.client, "name", Calendar{3, Day, nil}), New(b.client, "name", Calendar{3, Day, time.FixedZone("UTC", 3600)})
+	one, other := New(b.client, "name", Calendar{3, Day, nil}), New(b.client, "name",
+		Calendar{3, Day, time.FixedZone("UTC", 3600)})
 	assert.Equal(t, "{name}:day:UTC", one.keys[0])
 	assert.Equal(t, one.calls.ID, other.calls.ID)
 	assert.Equal(t, "{name}:week:Europe/Berlin", New(b.client, "name", Calendar{3, Week, place("Europe/Berlin")}).keys[0])
@@ -262,14 +268,16 @@ func TestCalendarIsOneByName(t *testing.T) {
 	assert.True(t, policy == Policy(Calendar{3, Day, nil}))
 }
 
-// TestCalendarEarliest: what a month has no room for goes into the next ones, with the lengths that they have.
+// TestCalendarEarliest: what a month has no room for goes into the next ones, with the lengths that
+// they have.
 func TestCalendarEarliest(t *testing.T) {
 	now := time.Date(2024, 1, 20, 0, 0, 0, 0, time.UTC)
 	end := time.Date(2024, 2, 1, 0, 0, 0, 0, time.UTC)
 	o, ok := Calendar{10, Month, nil}.forecast(0, []int64{4, end.Sub(now).Microseconds(), end.UnixMilli()})
 	require.True(t, ok)
 	for permits, want := range map[int64]time.Time{
-		6: now, 7: end, 16: end, 17: time.Date(2024, 3, 1, 0, 0, 0, 0, time.UTC), 6 + 130: time.Date(2025, 2, 1, 0, 0, 0, 0, time.UTC),
+		6: now, 7: end, 16: end, 17: time.Date(2024, 3, 1, 0, 0, 0, 0, time.UTC),
+		6 + 130: time.Date(2025, 2, 1, 0, 0, 0, 0, time.UTC),
 	} {
 		assert.Equal(t, want.Sub(now), o.earliest(permits), permits)
 	}
@@ -280,7 +288,8 @@ func TestCalendarEarliest(t *testing.T) {
 
 func TestCalendarThatIsNotOurs(t *testing.T) {
 	b := newBench(t)
-	for _, text := range []string{"x", "1", "1 2", "1 2 3 4", "a -2 3", "a 2 -3", "a 2.5 3", " a 2 3", "a 2 3 ", "a 9999999999999999 3", "a 9000000000000 99999999999999999"} {
+	for _, text := range []string{"x", "1", "1 2", "1 2 3 4", "a -2 3", "a 2 -3", "a 2.5 3", " a 2 3", "a 2 3 ",
+		"a 9999999999999999 3", "a 9000000000000 99999999999999999"} {
 		require.NoError(t, b.redis.Set("{name}:day:UTC", text))
 		b.foreign(Calendar{5, Day, nil}, text)
 	}

@@ -19,7 +19,8 @@ import (
 // that are taken. 0 does nothing, and less is [rratelimiter.ErrInvalidPermits].
 func (l *Limiter) Release(ctx context.Context, permits int64) error {
 	if permits < 0 || permits > maxPermits {
-		return fmt.Errorf("%w: %d permits of %q to release, want 0 to 2^53", rratelimiter.ErrInvalidPermits, permits, l.Name())
+		return fmt.Errorf("%w: %d permits of %q to release, want 0 to 2^53", rratelimiter.ErrInvalidPermits, permits,
+			l.Name())
 	}
 	if err := l.check(ctx); err != nil {
 		return err
@@ -27,13 +28,15 @@ func (l *Limiter) Release(ctx context.Context, permits int64) error {
 	if permits == 0 {
 		return nil
 	}
-	return l.release(ctx, permits, nil, func(ctx context.Context, _ int, p redisson) error { return p.limiter.Release(ctx, permits) })
+	return l.release(ctx, permits, nil,
+		func(ctx context.Context, _ int, p redisson) error { return p.limiter.Release(ctx, permits) })
 }
 
 // release returns permits to the members. With marks it is a refund: each member returns the
 // permits that the grant with its mark still takes. Other does the same for a limiter of Redisson's
 // layout.
-func (w *wire) release(ctx context.Context, permits int64, marks []string, other func(ctx context.Context, member int, p redisson) error) error {
+func (w *wire) release(ctx context.Context, permits int64, marks []string,
+	other func(ctx context.Context, member int, p redisson) error) error {
 	var own []member
 	var ownMarks []string
 	for i, m := range w.members {
@@ -57,7 +60,7 @@ func (w *wire) release(ctx context.Context, permits int64, marks []string, other
 	return w.strange(own, message)
 }
 
-// strange is the error of a reply that is not what it should be: the one that it tells, if it does.
+// strange returns the error of an unexpected reply: the one that it reports, if any.
 func (w *wire) strange(members []member, message rueidis.RedisMessage) error {
 	if _, _, err := w.read(release, members, message); err != nil {
 		return err
@@ -74,14 +77,16 @@ func (w *wire) strange(members []member, message rueidis.RedisMessage) error {
 // *rratelimiter.Limiter is [ErrNotChargeable].
 func (l *Limiter) Charge(ctx context.Context, permits int64) (rratelimiter.Decision, error) {
 	if permits < 1 || permits > maxPermits {
-		return rratelimiter.Decision{}, fmt.Errorf("%w: %d permits of %q to charge, want 1 to 2^53", rratelimiter.ErrInvalidPermits, permits, l.Name())
+		return rratelimiter.Decision{}, fmt.Errorf("%w: %d permits of %q to charge, want 1 to 2^53",
+			rratelimiter.ErrInvalidPermits, permits, l.Name())
 	}
 	if err := l.check(ctx); err != nil {
 		return rratelimiter.Decision{}, err
 	}
 	for _, m := range l.members {
 		if _, ok := m.policy.(redisson); ok {
-			return rratelimiter.Decision{}, fmt.Errorf("%w: %q is one, charge the others by themselves", ErrNotChargeable, m.name)
+			return rratelimiter.Decision{}, fmt.Errorf("%w: %q is one, charge the others by themselves", ErrNotChargeable,
+				m.name)
 		}
 	}
 	asking := l.calls.Asking(permits)
@@ -156,7 +161,8 @@ func (l *Limiter) Reset(ctx context.Context) error {
 }
 
 // change runs a script that changes members of the limiter.
-func (w *wire) change(ctx context.Context, c call, members []member, own []string, last ...string) (rueidis.RedisMessage, error) {
+func (w *wire) change(ctx context.Context, c call, members []member, own []string,
+	last ...string) (rueidis.RedisMessage, error) {
 	return engine.Changing(ctx, w.client.Engine, w.subjects, func(ctx context.Context) (rueidis.RedisMessage, error) {
 		return w.eval(ctx, c, members, own, last...)
 	})
@@ -164,7 +170,8 @@ func (w *wire) change(ctx context.Context, c call, members []member, own []strin
 
 // eval runs a script for members, and repeats it as often as the script wants. Its arguments are
 // the time, its own, those of the members, and the last ones.
-func (w *wire) eval(ctx context.Context, c call, members []member, own []string, last ...string) (rueidis.RedisMessage, error) {
+func (w *wire) eval(ctx context.Context, c call, members []member, own []string,
+	last ...string) (rueidis.RedisMessage, error) {
 	g := w.client.Engine
 	var keys []string
 	for _, m := range members {

@@ -11,9 +11,9 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// TestClockJumps: where the clock goes back by an hour nothing fails and nothing more is granted until it is where it was; where it
-// goes forward it is as if the hour had passed, whether keys have expired meanwhile or not, and nothing more is granted when it
-// comes back.
+// TestClockJumps: where the clock goes back by an hour nothing fails and nothing more is granted
+// until it is where it was; where it goes forward it is as if the hour had passed, whether keys
+// have expired meanwhile or not, and nothing more is granted when it comes back.
 func TestClockJumps(t *testing.T) {
 	const minute = time.Minute
 	half := time.Date(2025, time.November, 21, 23, 30, 0, 0, time.UTC)
@@ -32,8 +32,9 @@ func TestClockJumps(t *testing.T) {
 		"LeakyBucket":              {half, 7, []Policy{LeakyBucket{7, 2, 10 * minute}}},
 		"Smooth":                   {half, 8, []Policy{Smooth{7, 10 * minute, 10 * minute, 0, 0}}}, // and one that is not paid for yet
 		"Smooth, warming up":       {half, 1, []Policy{Smooth{7, 10 * minute, 0, 10 * minute, 0}}},
-		"all windows and buckets": {half, 7, []Policy{FixedWindow{9, 10 * minute, false}, SlidingWindow{9, 10 * minute, 0}, SlidingLog{7, 10 * minute},
-			TokenBucket{9, 2, 10 * minute}, LeakyBucket{9, 2, 10 * minute}}},
+		"all windows and buckets": {half, 7,
+			[]Policy{FixedWindow{9, 10 * minute, false}, SlidingWindow{9, 10 * minute, 0}, SlidingLog{7, 10 * minute},
+				TokenBucket{9, 2, 10 * minute}, LeakyBucket{9, 2, 10 * minute}}},
 	} {
 		for _, expire := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
@@ -56,7 +57,8 @@ func TestClockJumps(t *testing.T) {
 	})
 }
 
-// clockJumps turns the clock, ahead by as much as makes everything free. The server's clock goes ahead with it, or stands still.
+// clockJumps turns the clock, ahead by as much as makes everything free. The server's clock goes
+// ahead with it, or stands still.
 func clockJumps(b *bench, l *Limiter, most int64, ahead time.Duration, together bool) {
 	b.Helper()
 	b.back = true

@@ -10,8 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestClocks_SlowerThanTheServers_KeepTheLimit: a client whose clock is ahead takes a permit. The clock of the others stands still now and
-// then, and is set back. In an interval of its own clock, Redis never sees more grants than the policy allows.
+// TestClocks_SlowerThanTheServers_KeepTheLimit: a client whose clock is ahead takes a permit. The
+// clock of the others stands still now and then, and is set back. In an interval of its own clock,
+// Redis never sees more grants than the policy allows.
 func TestClocks_SlowerThanTheServers_KeepTheLimit(t *testing.T) {
 	type grant struct{ at, permits int64 }
 	for _, test := range []struct {
@@ -81,10 +82,12 @@ func TestClocks_SetBack_GrantsOnce(t *testing.T) {
 		passes time.Duration // by both clocks
 		back   time.Duration
 	}{
-		"a day":             {Calendar{5, Day, nil}, hour.Add(12*time.Hour - time.Second), time.Minute, time.Hour},
-		"a month":           {Calendar{5, Month, nil}, time.Date(2025, time.November, 30, 23, 59, 0, 0, time.UTC), 2 * time.Minute, time.Hour},
+		"a day": {Calendar{5, Day, nil}, hour.Add(12*time.Hour - time.Second), time.Minute, time.Hour},
+		"a month": {Calendar{5, Month, nil}, time.Date(2025, time.November, 30, 23, 59, 0, 0, time.UTC),
+			2 * time.Minute, time.Hour},
 		"an aligned window": {FixedWindow{5, time.Hour, true}, hour.Add(-time.Minute), 10 * time.Minute, 30 * time.Minute},
-		"an aligned window, less than its length": {FixedWindow{5, time.Minute, true}, hour.Add(-time.Second), 2 * time.Second, 50 * time.Second},
+		"an aligned window, less than its length": {FixedWindow{5, time.Minute, true}, hour.Add(-time.Second),
+			2 * time.Second, 50 * time.Second},
 		"a log":    {SlidingLog{5, time.Minute}, hour, 59 * time.Second, time.Hour},
 		"cells":    {SlidingWindow{5, time.Minute, 0}, hour, 59 * time.Second, time.Hour},
 		"a bucket": {TokenBucket{5, 5, time.Hour}, hour, time.Minute, time.Hour},

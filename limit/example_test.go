@@ -21,7 +21,8 @@ func connect() (*rratelimiter.Client, func()) {
 	if err != nil {
 		panic(err)
 	}
-	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+		DisableCache: true})
 	if err != nil {
 		panic(err)
 	}

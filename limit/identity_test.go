@@ -15,7 +15,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// TestNoNameSharesTheCallsOfOthers, though it is made to look like the reservations of another name, or like two names at once.
+// TestNoNameSharesTheCallsOfOthers, though it is made to look like the reservations of another
+// name, or like two names at once.
 func TestNoNameSharesTheCallsOfOthers(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		p := TokenBucket{5, 1, time.Hour}
@@ -86,7 +87,8 @@ func TestID_RedissonLimiterNamedLikeAnother_NotServedFromItsLease(t *testing.T) 
 	})
 }
 
-// TestID_NameOfAJoinedLimiterInAnother_IDsDiffer: a name mapper may give names that say something else than their keys.
+// TestID_NameOfAJoinedLimiterInAnother_IDsDiffer: a name mapper may give names that say something
+// else than their keys.
 func TestID_NameOfAJoinedLimiterInAnother_IDsDiffer(t *testing.T) {
 	mapped := map[string]string{"a": "{k}", "b": "{k}2", "a\n4 {k}2 b": "{k}"}
 	b := newBench(t, rratelimiter.WithNameMapper(func(name string) string { return mapped[name] }))
@@ -100,12 +102,14 @@ func TestID_NameOfAJoinedLimiterInAnother_IDsDiffer(t *testing.T) {
 // TestNames_AreDistinct: no two names share a key, and all keys of a name are in its cluster slot.
 func TestNames_AreDistinct(t *testing.T) {
 	b := newBench(t)
-	names := []string{"bob", "{bob}", "{bob}:", ":{bob}", "{bob}::", "{bob}:day:UTC", "{bob}::day:UTC", "a{bob}", "bob}", "bob:", ":bob", "{bob", "{}", "{}bob", "bob:day:UTC", "{bob}:day"}
+	names := []string{"bob", "{bob}", "{bob}:", ":{bob}", "{bob}::", "{bob}:day:UTC", "{bob}::day:UTC", "a{bob}", "bob}",
+		"bob:", ":bob", "{bob", "{}", "{}bob", "bob:day:UTC", "{bob}:day"}
 	var policies []Policy
 	for _, in := range []string{"UTC", "UTC:day:UTC", "%3A", ":", "UTC+03:00", "day:UTC"} {
 		policies = append(policies, Calendar{1, Day, time.FixedZone(in, 0)})
 	}
-	policies = append(policies, FixedWindow{1, time.Second, false}, SlidingWindow{1, time.Second, 10}, TokenBucket{1, 1, time.Second})
+	policies = append(policies, FixedWindow{1, time.Second, false}, SlidingWindow{1, time.Second, 10},
+		TokenBucket{1, 1, time.Second})
 	seen := make(map[string]string)
 	for _, name := range names {
 		for _, p := range policies {

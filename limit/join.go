@@ -40,7 +40,8 @@ func Join(limiters ...Joinable) *Limiter {
 	for i, joinable := range limiters {
 		of, members, err := opened(joinable)
 		if err == nil && i > 0 && of.Engine != client.Engine {
-			err = fmt.Errorf("%w: %q is of another Client than the limiters before it", rratelimiter.ErrInvalidOption, joinable.Name())
+			err = fmt.Errorf("%w: %q is of another Client than the limiters before it", rratelimiter.ErrInvalidOption,
+				joinable.Name())
 		}
 		if err != nil {
 			return failed("", err)
@@ -54,7 +55,8 @@ func Join(limiters ...Joinable) *Limiter {
 	subjects := make([]string, len(l.members))
 	for i, m := range l.members {
 		for _, before := range l.members[:i] {
-			if shared := slices.IndexFunc(m.keys, func(key string) bool { return slices.Contains(before.keys, key) }); shared >= 0 {
+			if shared := slices.IndexFunc(m.keys,
+				func(key string) bool { return slices.Contains(before.keys, key) }); shared >= 0 {
 				return failed(name, invalid("%+v of %q and %+v of %q would count in the same key, %q",
 					before.policy, before.name, m.policy, m.name, m.keys[shared]))
 			}
@@ -82,5 +84,6 @@ func opened(joinable Joinable) (inside.Client, []member, error) {
 		}
 		return l.Client, []member{{redisson{&l, limiter.Name()}, limiter.Name(), l.Keys}}, nil
 	}
-	return inside.Client{}, nil, fmt.Errorf("%w: a %T cannot be joined, give *limit.Limiter and *rratelimiter.Limiter", rratelimiter.ErrInvalidOption, joinable)
+	return inside.Client{}, nil, fmt.Errorf("%w: a %T cannot be joined, give *limit.Limiter and *rratelimiter.Limiter",
+		rratelimiter.ErrInvalidOption, joinable)
 }

@@ -18,7 +18,8 @@ func TestAJoinTakesOfAllOrOfNone(t *testing.T) {
 	b := newBench(t)
 	ctx := t.Context()
 	shared := b.client.Limiter("{tenant}:shared")
-	join := Join(New(b.client, "{tenant}:second", FixedWindow{5, time.Second, false}), shared, New(b.client, "{tenant}:day", TokenBucket{20, 1, time.Hour}))
+	join := Join(New(b.client, "{tenant}:second", FixedWindow{5, time.Second, false}), shared,
+		New(b.client, "{tenant}:day", TokenBucket{20, 1, time.Hour}))
 	_, err := join.Take(ctx, 1)
 	require.ErrorIs(t, err, rratelimiter.ErrNotInitialized)
 	require.ErrorContains(t, err, "{tenant}:shared")
@@ -38,7 +39,8 @@ func TestAJoinTakesOfAllOrOfNone(t *testing.T) {
 	b.pass(time.Second)
 	each, err = join.TakeEach(ctx, 4)
 	require.NoError(t, err)
-	assert.Equal(t, rratelimiter.Decision{Limit: 8, Remaining: 3, RetryAfter: 59 * time.Second, ResetAfter: 59 * time.Second}, each[1])
+	assert.Equal(t,
+		rratelimiter.Decision{Limit: 8, Remaining: 3, RetryAfter: 59 * time.Second, ResetAfter: 59 * time.Second}, each[1])
 	assert.Equal(t, []bool{true, false, true}, []bool{each[0].Allowed, each[1].Allowed, each[2].Allowed})
 	ok, err := join.TryAcquire(ctx, 3)
 	require.NoError(t, err)
@@ -63,7 +65,8 @@ func TestAJoinTakesOfAllOrOfNone(t *testing.T) {
 	assert.Equal(t, "{tenant}:second + {tenant}:shared + {tenant}:day", join.Name())
 }
 
-// TestAJoinOfOneIsThatOne: random calls give the same answers as the limiter of Redisson's layout by itself, and leave the same.
+// TestAJoinOfOneIsThatOne: random calls give the same answers as the limiter of Redisson's layout
+// by itself, and leave the same.
 func TestAJoinOfOneIsThatOne(t *testing.T) {
 	for _, kind := range []rratelimiter.RateType{rratelimiter.Overall, rratelimiter.PerClient} {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -171,16 +174,17 @@ func TestABadJoin(t *testing.T) {
 		"one twice":                   {Join(good, good), rratelimiter.ErrInvalidRate},
 		"a limiter of Redisson twice": {Join(redisson, b.client.Limiter("name")), rratelimiter.ErrInvalidRate},
 		"two of Redisson that share":  {Join(redisson, b.client.Limiter("{name}")), rratelimiter.ErrInvalidRate},
-		"two that share a key":        {Join(good, New(b.client, "name", FixedWindow{2, time.Second, false})), rratelimiter.ErrInvalidRate},
-		"one that is invalid":         {Join(good, New(b.client, "name", TokenBucket{})), rratelimiter.ErrInvalidRate},
-		"one without a name":          {Join(good, b.client.Limiter("")), rratelimiter.ErrInvalidName},
-		"of two clients":              {Join(good, New(other.client, "other", window)), rratelimiter.ErrInvalidOption},
-		"something else":              {Join(good, struct{ Joinable }{good}), rratelimiter.ErrInvalidOption},
-		"nil":                         {Join(good, nil), rratelimiter.ErrInvalidOption},
-		"a nil limiter":               {Join(good, (*Limiter)(nil)), rratelimiter.ErrNoClient},
-		"a nil limiter of Redisson":   {Join(good, (*rratelimiter.Limiter)(nil)), rratelimiter.ErrNoClient},
-		"the zero limiter":            {Join(new(Limiter), good), rratelimiter.ErrNoClient},
-		"the zero one of Redisson":    {Join(new(rratelimiter.Limiter)), rratelimiter.ErrNoClient},
+		"two that share a key": {Join(good, New(b.client, "name", FixedWindow{2, time.Second, false})),
+			rratelimiter.ErrInvalidRate},
+		"one that is invalid":       {Join(good, New(b.client, "name", TokenBucket{})), rratelimiter.ErrInvalidRate},
+		"one without a name":        {Join(good, b.client.Limiter("")), rratelimiter.ErrInvalidName},
+		"of two clients":            {Join(good, New(other.client, "other", window)), rratelimiter.ErrInvalidOption},
+		"something else":            {Join(good, struct{ Joinable }{good}), rratelimiter.ErrInvalidOption},
+		"nil":                       {Join(good, nil), rratelimiter.ErrInvalidOption},
+		"a nil limiter":             {Join(good, (*Limiter)(nil)), rratelimiter.ErrNoClient},
+		"a nil limiter of Redisson": {Join(good, (*rratelimiter.Limiter)(nil)), rratelimiter.ErrNoClient},
+		"the zero limiter":          {Join(new(Limiter), good), rratelimiter.ErrNoClient},
+		"the zero one of Redisson":  {Join(new(rratelimiter.Limiter)), rratelimiter.ErrNoClient},
 	} {
 		_, err := test.join.Take(ctx, 1)
 		assert.ErrorIs(t, err, test.want, name)

@@ -58,7 +58,7 @@ func (k *Keyed) Limiter(key string) *Limiter {
 
 var escape = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D")
 
-// appendEscaped is appendPrefix for a name with an escaped key. It ends in "%:", which tells it from
+// appendEscaped is appendPrefix for a name with an escaped key. It ends in "%:", which differs from
 // that of any other name: such a one ends in "}:" or "::".
 func appendEscaped(text []byte, name string) []byte {
 	if strings.Contains(name, "{") {

@@ -98,7 +98,8 @@ func TestKeyed_BracesInAKey_ChooseNoSlot(t *testing.T) {
 // FuzzKeyed_Keys_ShareNoState: two keys of a prefix have no Redis key in common, nor has a key with
 // one of the names that New could open.
 func FuzzKeyed_Keys_ShareNoState(f *testing.F) {
-	for _, keys := range [][2]string{{"{", "%7B"}, {"}", "%7D"}, {"%{", "%25%7B"}, {"{}", "%7B%7D"}, {"{%", "%7B%"}, {"a{", "a%7B%"}, {"{x}:", "%7Bx%7D:"}} {
+	for _, keys := range [][2]string{{"{", "%7B"}, {"}", "%7D"}, {"%{", "%25%7B"}, {"{}", "%7B%7D"}, {"{%", "%7B%"},
+		{"a{", "a%7B%"}, {"{x}:", "%7Bx%7D:"}} {
 		for _, prefix := range []string{"login", "{web}", "{web}:", "a{"} {
 			f.Add(prefix, keys[0], keys[1])
 		}
@@ -131,7 +132,8 @@ func TestKeyed_InvalidArguments_FailWithTypedErrors(t *testing.T) {
 		"no key":           {NewKeyed(b.client, "login", twoPolicies...), "", rratelimiter.ErrInvalidName},
 		"no policy":        {NewKeyed(b.client, "login"), "alice", rratelimiter.ErrInvalidRate},
 		"an invalid field": {NewKeyed(b.client, "login", FixedWindow{}), "alice", rratelimiter.ErrInvalidRate},
-		"a pointer":        {NewKeyed(b.client, "login", &FixedWindow{5, time.Minute, false}), "alice", rratelimiter.ErrInvalidRate},
+		"a pointer": {NewKeyed(b.client, "login", &FixedWindow{5, time.Minute, false}), "alice",
+			rratelimiter.ErrInvalidRate},
 	} {
 		_, err := test.keyed.Take(t.Context(), test.key, 1)
 		assert.ErrorIs(t, err, test.want, name)
@@ -151,7 +153,8 @@ func TestValidate_Policies_FailAsNewDoes(t *testing.T) {
 		many[i] = FixedWindow{1, time.Duration(i+1) * time.Second, false}
 	}
 	for name, policies := range map[string][]Policy{
-		"none": nil, "nil": {nil}, "invalid": {FixedWindow{0, time.Second, false}}, "one key": {FixedWindow{1, time.Second, false}, FixedWindow{2, time.Second, false}},
+		"none": nil, "nil": {nil}, "invalid": {FixedWindow{0, time.Second, false}},
+		"one key":  {FixedWindow{1, time.Second, false}, FixedWindow{2, time.Second, false}},
 		"too many": many,
 	} {
 		err := Validate(policies...)

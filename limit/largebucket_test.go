@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReservationsOfALargeBucket, in which permits times the microseconds of the interval are more than 2^63: bytes an hour, say.
+// TestReservationsOfALargeBucket, in which permits times the microseconds of the interval are more
+// than 2^63: bytes an hour, say.
 func TestReservationsOfALargeBucket(t *testing.T) {
 	for _, p := range []Policy{TokenBucket{4e9, 4e9, time.Hour}, LeakyBucket{4e9, 4e9, time.Hour}} {
 		b := newBench(t)
@@ -30,7 +31,8 @@ func TestReservationsOfALargeBucket(t *testing.T) {
 
 // TestEveryPermitOfALargeBucketCounts, though permits times microseconds are more than 2^53.
 func TestEveryPermitOfALargeBucketCounts(t *testing.T) {
-	for _, test := range []struct{ permits, days int64 }{{66037722, 30}, {236846727, 30}, {534702879, 7}, {3728210266, 1}} {
+	for _, test := range []struct{ permits, days int64 }{{66037722, 30}, {236846727, 30}, {534702879, 7},
+		{3728210266, 1}} {
 		b := newBench(t)
 		l := New(b.client, "name", TokenBucket{1e10, 1, time.Duration(test.days) * 24 * time.Hour})
 		_, err := l.Take(t.Context(), test.permits-5)
@@ -45,7 +47,8 @@ func TestEveryPermitOfALargeBucketCounts(t *testing.T) {
 
 // TestAFastBucket, whose permits come back within less than a double tells of a time.
 func TestAFastBucket(t *testing.T) {
-	for _, p := range []Policy{TokenBucket{1e9, 1e9, time.Second}, LeakyBucket{1e9, 1e9, time.Second}, TokenBucket{1 << 53, 1 << 53, ms}} {
+	for _, p := range []Policy{TokenBucket{1e9, 1e9, time.Second}, LeakyBucket{1e9, 1e9, time.Second},
+		TokenBucket{1 << 53, 1 << 53, ms}} {
 		b := newBench(t)
 		l := New(b.client, "name", p)
 		d, err := l.Take(t.Context(), 1)
@@ -89,8 +92,10 @@ func TestBucketThatIsNotOurs(t *testing.T) {
 	b := newBench(t)
 	long := strings.Repeat("9", 400)
 	for _, text := range []string{
-		"x", "a -1 2 3", "a 1 2 3 ", "a 1 2 3 4", "a 1 2 3 4 5", "a 1 2 3 4 5 6 7 8", "a 1 2.5 3", "a 0x10 2 3", "a 1 2 3\n", "a nan 2 3", "a 1 inf 3", "0123", "1 2 3",
-		"a " + long + " 2 3", "a 1 " + long + " 3", "a 1 2 " + long, "a 1 2 3 " + long + " 4 5", "a 1 2 3 4 5 6 " + long, long, "a 1 99999999999999999 3",
+		"x", "a -1 2 3", "a 1 2 3 ", "a 1 2 3 4", "a 1 2 3 4 5", "a 1 2 3 4 5 6 7 8", "a 1 2.5 3", "a 0x10 2 3",
+		"a 1 2 3\n", "a nan 2 3", "a 1 inf 3", "0123", "1 2 3",
+		"a " + long + " 2 3", "a 1 " + long + " 3", "a 1 2 " + long, "a 1 2 3 " + long + " 4 5", "a 1 2 3 4 5 6 " + long,
+		long, "a 1 99999999999999999 3",
 		"a 1 2 99999999999999999", "a 9999999999999999999 2 3",
 	} {
 		require.NoError(t, b.redis.Set("{name}:bucket:1000", text))

@@ -18,7 +18,8 @@ func canLease(members []member) bool {
 // lease describes a lease that a call has brought.
 func (p acquiring) lease(b *engine.Batch, o *state) {
 	answer, marks := o.granted(0), o.marks
-	b.Lease.Granted, b.Lease.Lasts, b.Lease.Limit, b.Lease.Free, b.Lease.Reset = o.leased, o.lasts, answer.Limit, answer.Remaining, answer.ResetAfter
+	b.Lease.Granted, b.Lease.Lasts, b.Lease.Limit, b.Lease.Free, b.Lease.Reset = o.leased, o.lasts, answer.Limit,
+		answer.Remaining, answer.ResetAfter
 	b.Lease.Parts = o.each(0, 0, true)
 	b.Lease.Return = func(ctx context.Context, permits int64) error {
 		_, err := engine.Returning(ctx, p.client.Engine, p.subjects, func(ctx context.Context) (rueidis.RedisMessage, error) {

@@ -41,7 +41,8 @@ func inLease(t *testing.T, policies []Policy, test func(b *redistest.Fixture, l 
 	})
 }
 
-// TestLeasesOfWindows: what is leased counts in the window in which it is used, and what is not goes back.
+// TestLeasesOfWindows: what is leased counts in the window in which it is used, and what is not
+// goes back.
 func TestLeasesOfWindows(t *testing.T) {
 	for name, policies := range map[string][]Policy{
 		"FixedWindow": {FixedWindow{100_000, time.Hour, false}},
@@ -69,7 +70,8 @@ func TestLeasesOfWindows(t *testing.T) {
 	}
 }
 
-// TestEachOfSeveralIsToldFromMemory too: what is leased for those who ask for each has to serve them.
+// TestEachOfSeveralIsToldFromMemory too: what is leased for those who ask for each has to serve
+// them.
 func TestEachOfSeveralIsToldFromMemory(t *testing.T) {
 	policies := []Policy{FixedWindow{200_000, time.Hour, false}, Calendar{100_000, Day, nil}}
 	inLease(t, policies, func(b *redistest.Fixture, l *Limiter) {
@@ -92,14 +94,16 @@ func TestEachOfSeveralIsToldFromMemory(t *testing.T) {
 	})
 }
 
-// TestALeaseServesLimitersThatAreOpenedForARequest, as doors join them: what is leased has to serve whoever asks for the name.
+// TestALeaseServesLimitersThatAreOpenedForARequest, as doors join them: what is leased has to serve
+// whoever asks for the name.
 func TestALeaseServesLimitersThatAreOpenedForARequest(t *testing.T) {
 	inLease(t, []Policy{FixedWindow{100_000, time.Hour, true}}, func(b *redistest.Fixture, l *Limiter) {
 		client := rratelimiter.New(b.Conn, rratelimiter.WithLease(10*time.Millisecond))
 		before := b.Scripts.Load()
 		for range 2000 {
 			redistest.Pass(20 * time.Microsecond)
-			joined := Join(New(client, "a", FixedWindow{100_000, time.Hour, true}), New(client, "b", Calendar{100_000, Day, nil}))
+			joined := Join(New(client, "a", FixedWindow{100_000, time.Hour, true}),
+				New(client, "b", Calendar{100_000, Day, nil}))
 			each, err := joined.TakeEach(b.Context(), 1)
 			require.NoError(b, err)
 			require.True(b, each[0].Allowed && each[1].Allowed)
@@ -134,8 +138,9 @@ func TestNoLeaseOutlivesItsWindow(t *testing.T) {
 	})
 }
 
-// TestLease_AnotherClockAhead_EndsWithinTheSkew: a client whose clock is ahead opens the next window and takes all of it. Only permits
-// that are leased then are used on top, and only until the window ends by the clock of their client.
+// TestLease_AnotherClockAhead_EndsWithinTheSkew: a client whose clock is ahead opens the next
+// window and takes all of it. Only permits that are leased then are used on top, and only until the
+// window ends by the clock of their client.
 func TestLease_AnotherClockAhead_EndsWithinTheSkew(t *testing.T) {
 	const permits, interval, skew = 100_000, 1600 * time.Millisecond, 8 * time.Millisecond
 	for name, test := range map[string]struct {
@@ -187,8 +192,8 @@ func TestLease_AnotherClockAhead_EndsWithinTheSkew(t *testing.T) {
 	}
 }
 
-// TestPoliciesThatLeaseNothing: a bucket would be refilled before what was leased is used, and a log or cells know the time as far
-// as it was seen.
+// TestPoliciesThatLeaseNothing: a bucket would be refilled before what was leased is used, and a
+// log or cells know the time as far as it was seen.
 func TestPoliciesThatLeaseNothing(t *testing.T) {
 	for _, p := range []Policy{
 		TokenBucket{100_000, 100_000, time.Hour}, LeakyBucket{100_000, 100_000, time.Hour}, SlidingLog{100_000, time.Hour},

@@ -68,7 +68,8 @@ func (l *Limiter) check(ctx context.Context) error {
 // checkPermits is check for a call that takes permits.
 func (l *Limiter) checkPermits(ctx context.Context, permits int64) error {
 	if permits < 1 {
-		return fmt.Errorf("%w: %d permits of %q requested, want at least 1", rratelimiter.ErrInvalidPermits, permits, l.Name())
+		return fmt.Errorf("%w: %d permits of %q requested, want at least 1", rratelimiter.ErrInvalidPermits, permits,
+			l.Name())
 	}
 	if err := l.check(ctx); err != nil {
 		return err
@@ -84,7 +85,7 @@ func (l *Limiter) checkPermits(ctx context.Context, permits int64) error {
 	return nil
 }
 
-// try asks the engine once, wait as soon as the permits are free. Both then correct drift of the
+// try takes permits that are free now, wait waits for them. Both then correct drift of the
 // limiters of Redisson's layout, which their scripts do not.
 func (l *Limiter) try(ctx context.Context, ask engine.Ask) (engine.Result, error) {
 	result, err := l.calls.Try(ctx, ask)

@@ -41,26 +41,33 @@ func TestWorkedExamples(t *testing.T) {
 			{0, 2, allowed(1)}, {500 * ms, 1, allowed(0)}, {1000 * ms, 2, allowed(0)}, {1000 * ms, 1, refused(0, 500*ms)},
 		}},
 		"SlidingWindow": {[]Policy{SlidingWindow{3, time.Second, 10}}, []call{
-			{950 * ms, 3, allowed(0)}, {1899 * ms, 1, refused(0, 101*ms)}, {1999 * ms, 1, refused(0, ms)}, {2000 * ms, 1, allowed(2)},
+			{950 * ms, 3, allowed(0)}, {1899 * ms, 1, refused(0, 101*ms)}, {1999 * ms, 1, refused(0, ms)},
+			{2000 * ms, 1, allowed(2)},
 		}},
 		"TokenBucket": {[]Policy{TokenBucket{20, 5, time.Second}}, []call{
 			{0, 20, allowed(0)}, {100 * ms, 1, refused(0, 100*ms)},
 			{200 * ms, 1, rratelimiter.Decision{Allowed: true, ResetAfter: 4 * time.Second}},
 		}},
 		"TokenBucket, two a second": {[]Policy{TokenBucket{2, 2, time.Second}}, []call{
-			{0, 1, allowed(1)}, {0, 1, allowed(0)}, {400 * ms, 1, refused(0, 100*ms)}, {500 * ms, 1, allowed(0)}, {10 * time.Second, 1, allowed(1)},
+			{0, 1, allowed(1)}, {0, 1, allowed(0)}, {400 * ms, 1, refused(0, 100*ms)}, {500 * ms, 1, allowed(0)},
+			{10 * time.Second, 1, allowed(1)},
 		}},
 		"LeakyBucket": {[]Policy{LeakyBucket{10, 2, time.Second}}, []call{
-			{0, 8, allowed(2)}, {0, 3, refused(2, 500*ms)}, {500 * ms, 3, rratelimiter.Decision{Allowed: true, ResetAfter: 5 * time.Second}},
+			{0, 8, allowed(2)}, {0, 3, refused(2, 500*ms)},
+			{500 * ms, 3, rratelimiter.Decision{Allowed: true, ResetAfter: 5 * time.Second}},
 		}},
 		"Smooth": {[]Policy{Smooth{Permits: 1, Interval: time.Second}}, []call{
-			{0, 5, rratelimiter.Decision{Allowed: true, Limit: 1, ResetAfter: 5 * time.Second}}, {0, 1, refused(0, 4*time.Second)},
-			{3999 * ms, 1, refused(0, ms)}, {4000 * ms, 1, allowed(0)}, {time.Hour, 3, allowed(0)}, {time.Hour, 1, refused(0, 2*time.Second)},
+			{0, 5, rratelimiter.Decision{Allowed: true, Limit: 1, ResetAfter: 5 * time.Second}},
+			{0, 1, refused(0, 4*time.Second)},
+			{3999 * ms, 1, refused(0, ms)}, {4000 * ms, 1, allowed(0)}, {time.Hour, 3, allowed(0)},
+			{time.Hour, 1, refused(0, 2*time.Second)},
 		}},
 		"Smooth, a burst of three": {[]Policy{Smooth{Permits: 1, Interval: time.Second, Burst: 3 * time.Second}}, []call{
-			{0, 1, allowed(2)}, {0, 1, allowed(1)}, {500 * ms, 1, allowed(0)}, {500 * ms, 1, allowed(0)}, {500 * ms, 1, refused(0, 500*ms)},
+			{0, 1, allowed(2)}, {0, 1, allowed(1)}, {500 * ms, 1, allowed(0)}, {500 * ms, 1, allowed(0)},
+			{500 * ms, 1, refused(0, 500*ms)},
 		}},
-		// Of four stored permits the first costs what lies between 3 s and 2 s, the second between 2 s and 1 s, and the others 1 s.
+		// Of four stored permits the first costs what lies between 3 s and 2 s, the second between
+		// 2 s and 1 s, and the others 1 s.
 		"Smooth, warming up": {[]Policy{Smooth{Permits: 1, Interval: time.Second, WarmUp: 4 * time.Second}}, []call{
 			{0, 1, allowed(0)}, {0, 1, refused(0, 2500*ms)}, {2500 * ms, 1, allowed(0)}, {4000 * ms, 1, allowed(0)},
 			{5000 * ms, 1, rratelimiter.Decision{Allowed: true, ResetAfter: 5 * time.Second}},
@@ -68,7 +75,8 @@ func TestWorkedExamples(t *testing.T) {
 		"a second and a minute": {[]Policy{FixedWindow{10, time.Second, false}, FixedWindow{15, time.Minute, false}}, []call{
 			{0, 10, rratelimiter.Decision{Allowed: true, Limit: 10, ResetAfter: time.Minute}},
 			{500 * ms, 1, rratelimiter.Decision{Limit: 10, RetryAfter: 500 * ms, ResetAfter: 59500 * ms}},
-			{time.Second, 6, rratelimiter.Decision{Limit: 15, Remaining: 5, RetryAfter: 59 * time.Second, ResetAfter: 59 * time.Second}},
+			{time.Second, 6,
+				rratelimiter.Decision{Limit: 15, Remaining: 5, RetryAfter: 59 * time.Second, ResetAfter: 59 * time.Second}},
 			{time.Second, 5, rratelimiter.Decision{Allowed: true, Limit: 15, ResetAfter: 59 * time.Second}},
 		}},
 	} {
@@ -106,7 +114,8 @@ func TestEachTellsWhichPolicyRefused(t *testing.T) {
 	each, err = l.TakeEach(t.Context(), 5)
 	require.NoError(t, err)
 	assert.Equal(t, []rratelimiter.Decision{
-		{Limit: 10, Remaining: 2, RetryAfter: time.Second - 789*time.Microsecond, ResetAfter: time.Second - 789*time.Microsecond},
+		{Limit: 10, Remaining: 2, RetryAfter: time.Second - 789*time.Microsecond,
+			ResetAfter: time.Second - 789*time.Microsecond},
 		{Allowed: true, Limit: 100, Remaining: 92, ResetAfter: 8 * time.Second},
 	}, each)
 	seen, err := l.Peek(t.Context())
@@ -163,7 +172,8 @@ func TestBadInput(t *testing.T) {
 		"too cold a factor":     New(b.client, "name", Smooth{1, time.Second, 0, time.Second, 1e7}),
 		"a factor of NaN":       New(b.client, "name", Smooth{1, time.Second, 0, time.Second, math.NaN()}),
 		"a factor of infinity":  New(b.client, "name", Smooth{1, time.Second, 0, time.Second, math.Inf(1)}),
-		"two smooth of one key": New(b.client, "name", Smooth{Permits: 1, Interval: time.Second}, Smooth{Permits: 2, Interval: time.Second}),
+		"two smooth of one key": New(b.client, "name", Smooth{Permits: 1, Interval: time.Second},
+			Smooth{Permits: 2, Interval: time.Second}),
 		"two equal ones":        New(b.client, "name", good, good),
 		"two of one key":        New(b.client, "name", good, FixedWindow{2, time.Second, false}),
 		"the second is invalid": New(b.client, "name", good, TokenBucket{}),
@@ -192,7 +202,8 @@ func TestBadInput(t *testing.T) {
 	assert.ErrorIs(t, err, rratelimiter.ErrInvalidPermits)
 	_, err = New(b.client, "", good).Take(ctx, 1)
 	assert.ErrorIs(t, err, rratelimiter.ErrInvalidName)
-	for _, none := range []*Limiter{New(nil, "name", good), New(new(rratelimiter.Client), "name", good), New(rratelimiter.New(nil), "name", good), new(Limiter)} {
+	for _, none := range []*Limiter{New(nil, "name", good), New(new(rratelimiter.Client), "name", good),
+		New(rratelimiter.New(nil), "name", good), new(Limiter)} {
 		_, err = none.Take(ctx, 1)
 		assert.ErrorIs(t, err, rratelimiter.ErrNoClient)
 	}

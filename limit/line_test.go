@@ -14,16 +14,20 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-// TestThoseWhoWaitAreServedInTheirOrder, when each policy has permits for them, and Redis is asked about as often as it has.
+// TestThoseWhoWaitAreServedInTheirOrder, when each policy has permits for them, and Redis is asked
+// about as often as it has.
 func TestThoseWhoWaitAreServedInTheirOrder(t *testing.T) {
 	for name, test := range map[string]struct {
 		policies []Policy
 		want     []time.Duration
 		calls    int64
 	}{
-		"FixedWindow":   {[]Policy{FixedWindow{2, time.Second, false}}, []time.Duration{0, 0, time.Second, time.Second, 2 * time.Second}, 6},
-		"SlidingWindow": {[]Policy{SlidingWindow{2, time.Second, 0}}, []time.Duration{0, 0, 1100 * ms, 1100 * ms, 2200 * ms}, 6},
-		"SlidingLog":    {[]Policy{SlidingLog{2, time.Second}}, []time.Duration{0, 0, time.Second, time.Second, 2 * time.Second}, 6},
+		"FixedWindow": {[]Policy{FixedWindow{2, time.Second, false}},
+			[]time.Duration{0, 0, time.Second, time.Second, 2 * time.Second}, 6},
+		"SlidingWindow": {[]Policy{SlidingWindow{2, time.Second, 0}},
+			[]time.Duration{0, 0, 1100 * ms, 1100 * ms, 2200 * ms}, 6},
+		"SlidingLog": {[]Policy{SlidingLog{2, time.Second}},
+			[]time.Duration{0, 0, time.Second, time.Second, 2 * time.Second}, 6},
 		"two at once": {
 			[]Policy{FixedWindow{2, time.Second, false}, TokenBucket{3, 1, 2 * time.Second}},
 			[]time.Duration{0, 0, time.Second, 2 * time.Second, 4 * time.Second}, 8,
@@ -44,7 +48,8 @@ func TestThoseWhoWaitAreServedInTheirOrder(t *testing.T) {
 				}
 				callers.Wait()
 				for i := range took {
-					// The fake clock begins at a whole second, and a wait ends in whole milliseconds.
+					// The fake clock begins at a whole second, and a wait ends in whole
+					// milliseconds.
 					assert.InDelta(b, test.want[i], took[i], float64(2*ms), "caller %d of %v", i, took)
 				}
 				assert.LessOrEqual(b, b.Scripts.Load(), test.calls)
@@ -53,10 +58,12 @@ func TestThoseWhoWaitAreServedInTheirOrder(t *testing.T) {
 	}
 }
 
-// TestWhoCannotBeServedInTimeIsToldAtOnce, and whoever can is not: behind others, over the ends of windows.
+// TestWhoCannotBeServedInTimeIsToldAtOnce, and whoever can is not: behind others, over the ends of
+// windows.
 func TestWhoCannotBeServedInTimeIsToldAtOnce(t *testing.T) {
 	for name, policy := range map[string]Policy{
-		"FixedWindow": FixedWindow{4, time.Second, false}, "SlidingLog": SlidingLog{4, time.Second}, "SlidingWindow": SlidingWindow{4, time.Second, 0},
+		"FixedWindow": FixedWindow{4, time.Second, false}, "SlidingLog": SlidingLog{4, time.Second},
+		"SlidingWindow": SlidingWindow{4, time.Second, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withRedis(t, func(b *fixture) {
@@ -85,7 +92,8 @@ func TestWhoCannotBeServedInTimeIsToldAtOnce(t *testing.T) {
 	}
 }
 
-// TestWhoWaitsForAJoinIsToldOfALoweredRate at once, behind others: a limiter of Redisson's layout can change.
+// TestWhoWaitsForAJoinIsToldOfALoweredRate at once, behind others: a limiter of Redisson's layout
+// can change.
 func TestWhoWaitsForAJoinIsToldOfALoweredRate(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		quota := b.client.Limiter("quota")
@@ -104,17 +112,20 @@ func TestWhoWaitsForAJoinIsToldOfALoweredRate(t *testing.T) {
 			assert.Less(b, time.Since(start), 5*time.Second)
 		})
 		redistest.Pass(4 * time.Second) // all are asked for
-		require.NoError(b, quota.SetRate(b.Context(), rratelimiter.Rate{Permits: 2, Interval: time.Minute}, rratelimiter.KeepState()))
+		require.NoError(b,
+			quota.SetRate(b.Context(), rratelimiter.Rate{Permits: 2, Interval: time.Minute}, rratelimiter.KeepState()))
 		callers.Wait()
 	})
 }
 
-// TestACancelledCallerLosesNoPermits: what arrives for it goes back, to each policy and to a limiter of Redisson's layout.
+// TestACancelledCallerLosesNoPermits: what arrives for it goes back, to each policy and to a
+// limiter of Redisson's layout.
 func TestACancelledCallerLosesNoPermits(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		quota := b.client.Limiter("{t}:quota")
 		require.NoError(b, quota.SetRate(b.Context(), rratelimiter.Rate{Permits: 10, Interval: time.Hour}))
-		l := Join(New(b.client, "{t}:own", FixedWindow{10, time.Hour, false}, SlidingLog{10, time.Hour}, SlidingWindow{10, time.Hour, 0},
+		l := Join(New(b.client, "{t}:own", FixedWindow{10, time.Hour, false}, SlidingLog{10, time.Hour},
+			SlidingWindow{10, time.Hour, 0},
 			TokenBucket{10, 1, time.Hour}, LeakyBucket{10, 1, time.Hour}, Calendar{10, Year, nil}), quota)
 		_, err := l.Take(b.Context(), 2) // and the scripts are loaded
 		require.NoError(b, err)
@@ -140,11 +151,14 @@ func TestACancelledCallerLosesNoPermits(t *testing.T) {
 	})
 }
 
-// TestGivenBackThoughAnotherClockIsAhead: what was taken counts at the time that the other clock has shown, and goes back from there.
+// TestGivenBackThoughAnotherClockIsAhead: what was taken counts at the time that the other clock
+// has shown, and goes back from there.
 func TestGivenBackThoughAnotherClockIsAhead(t *testing.T) {
 	for _, policies := range [][]Policy{
-		{SlidingLog{10, time.Hour}}, {SlidingWindow{10, time.Hour, 0}}, {Calendar{10, Day, nil}}, {TokenBucket{10, 1, time.Hour}}, {FixedWindow{10, time.Hour, false}},
-		{SlidingLog{10, time.Hour}, SlidingWindow{10, time.Hour, 0}, TokenBucket{10, 1, time.Hour}, Calendar{10, Year, nil}, Calendar{10, Day, nil}},
+		{SlidingLog{10, time.Hour}}, {SlidingWindow{10, time.Hour, 0}}, {Calendar{10, Day, nil}},
+		{TokenBucket{10, 1, time.Hour}}, {FixedWindow{10, time.Hour, false}},
+		{SlidingLog{10, time.Hour}, SlidingWindow{10, time.Hour, 0}, TokenBucket{10, 1, time.Hour}, Calendar{10, Year, nil},
+			Calendar{10, Day, nil}},
 	} {
 		withRedis(t, func(b *fixture) {
 			end := time.Until(time.Now().Truncate(24 * time.Hour).Add(24 * time.Hour)) // of a day, an hour and a cell
@@ -203,7 +217,8 @@ func TestWhoWaitedAndHasGoneRefundsItsOwn(t *testing.T) {
 	})
 }
 
-// TestDenialsAreAnsweredFromMemory for all policies, until something changes that this client knows of.
+// TestDenialsAreAnsweredFromMemory for all policies, until something changes that this client knows
+// of.
 func TestDenialsAreAnsweredFromMemory(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		client := rratelimiter.New(b.Conn, rratelimiter.WithDenialCache(time.Hour))

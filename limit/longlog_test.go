@@ -21,7 +21,9 @@ func TestSlidingLogIsAnOverallLimiter(t *testing.T) {
 			b := newBench(t)
 			b.now -= b.now % 1000
 			l, overall := New(b.client, "log", rate), b.client.Limiter("overall")
-			require.NoError(t, overall.SetRate(t.Context(), rratelimiter.Rate{Type: rratelimiter.Overall, Permits: rate.Permits, Interval: rate.Interval}))
+			require.NoError(t,
+				overall.SetRate(t.Context(),
+					rratelimiter.Rate{Type: rratelimiter.Overall, Permits: rate.Permits, Interval: rate.Interval}))
 			random := rand.New(rand.NewPCG(3, 4))
 			granted, refused := 0, 0
 			for step := range steps {
@@ -90,7 +92,8 @@ func TestDenseLog(t *testing.T) {
 	assert.Greater(t, most, 400)
 }
 
-// TestSlidingLog_ManyEntries: of logs around the size of a page, all that has expired goes, and all that is released.
+// TestSlidingLog_ManyEntries: of logs around the size of a page, all that has expired goes, and all
+// that is released.
 func TestSlidingLog_ManyEntries(t *testing.T) {
 	const key = "{name}:log:10000"
 	for _, entries := range []int64{1, 2, 6, 7, 8, 9, 10, 255, 256, 257, 258, 1100} {

@@ -36,7 +36,8 @@ type model interface {
 
 // reserver is a model of a policy with reservations.
 type reserver interface {
-	// reserve takes permits, and says in how many microseconds they can be had, and what undo needs to know.
+	// reserve takes permits, and says in how many microseconds they can be had, and what undo needs
+	// to know.
 	reserve(now, permits int64) (delay int64, ticket any)
 	// undo is Cancel.
 	undo(now int64, ticket any)
@@ -44,7 +45,8 @@ type reserver interface {
 
 // decision is what a model says of a request, after it.
 func decision(m model, limit, now, permits int64, allowed bool) rratelimiter.Decision {
-	d := rratelimiter.Decision{Allowed: allowed, Limit: limit, Remaining: max(0, m.free(now)), ResetAfter: micros(m.reset(now))}
+	d := rratelimiter.Decision{Allowed: allowed, Limit: limit, Remaining: max(0, m.free(now)),
+		ResetAfter: micros(m.reset(now))}
 	if !allowed {
 		d.RetryAfter = micros(m.wait(now, permits))
 	}
@@ -67,10 +69,12 @@ func newBench(t *testing.T, opts ...rratelimiter.Option) *bench { return newBenc
 
 func newBenchOf(t testing.TB, opts ...rratelimiter.Option) *bench {
 	b := &bench{TB: t, redis: miniredis.RunT(t), now: begin}
-	conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{b.redis.Addr()}, DisableCache: true, ForceSingleClient: true})
+	conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{b.redis.Addr()}, DisableCache: true,
+		ForceSingleClient: true})
 	require.NoError(t, err)
 	t.Cleanup(conn.Close)
-	b.client = rratelimiter.New(conn, append(opts, rratelimiter.WithClock(func() time.Time { return time.UnixMicro(b.now) }))...)
+	b.client = rratelimiter.New(conn,
+		append(opts, rratelimiter.WithClock(func() time.Time { return time.UnixMicro(b.now) }))...)
 	return b
 }
 
@@ -90,26 +94,35 @@ func TestPoliciesAreTheirModels(t *testing.T) {
 		model  func() model
 	}{
 		{FixedWindow{10, time.Second, false}, 10, func() model { return &fixedModel{permits: 10, interval: 1e6} }},
-		{FixedWindow{10, 3 * time.Second, true}, 10, func() model { return &fixedModel{permits: 10, interval: 3e6, aligned: true} }},
+		{FixedWindow{10, 3 * time.Second, true}, 10,
+			func() model { return &fixedModel{permits: 10, interval: 3e6, aligned: true} }},
 		{FixedWindow{1, time.Millisecond, false}, 1, func() model { return &fixedModel{permits: 1, interval: 1e3} }},
 		{Calendar{10, Day, place("Europe/Berlin")}, 10, func() model { return newCalendarModel(10, Day, "Europe/Berlin") }},
-		{Calendar{3, Week, place("America/New_York")}, 3, func() model { return newCalendarModel(3, Week, "America/New_York") }},
+		{Calendar{3, Week, place("America/New_York")}, 3,
+			func() model { return newCalendarModel(3, Week, "America/New_York") }},
 		{Calendar{1000, Month, nil}, 1000, func() model { return newCalendarModel(1000, Month, "UTC") }},
 		{SlidingLog{10, time.Second}, 10, func() model { return &logModel{permits: 10, interval: 1e6} }},
 		{SlidingLog{1000, 200 * time.Millisecond}, 1000, func() model { return &logModel{permits: 1000, interval: 2e5} }},
 		{SlidingLog{1, time.Millisecond}, 1, func() model { return &logModel{permits: 1, interval: 1e3} }},
 		{SlidingWindow{10, time.Second, 0}, 10, func() model { return &slidingModel{permits: 10, cell: 1e5, cells: 10} }},
 		{SlidingWindow{100, time.Second, 4}, 100, func() model { return &slidingModel{permits: 100, cell: 25e4, cells: 4} }},
-		{SlidingWindow{1000, time.Second, 1000}, 1000, func() model { return &slidingModel{permits: 1000, cell: 1e3, cells: 1000} }},
+		{SlidingWindow{1000, time.Second, 1000}, 1000,
+			func() model { return &slidingModel{permits: 1000, cell: 1e3, cells: 1000} }},
 		{TokenBucket{20, 5, time.Second}, 20, func() model { return &tokenModel{capacity: 20, refill: 5, interval: 1e6} }},
-		{TokenBucket{7, 3, 11 * time.Millisecond}, 7, func() model { return &tokenModel{capacity: 7, refill: 3, interval: 11e3} }},
-		{TokenBucket{1000, 7919, time.Minute}, 1000, func() model { return &tokenModel{capacity: 1000, refill: 7919, interval: 6e7} }},
+		{TokenBucket{7, 3, 11 * time.Millisecond}, 7,
+			func() model { return &tokenModel{capacity: 7, refill: 3, interval: 11e3} }},
+		{TokenBucket{1000, 7919, time.Minute}, 1000,
+			func() model { return &tokenModel{capacity: 1000, refill: 7919, interval: 6e7} }},
 		{Smooth{Permits: 10, Interval: time.Second}, 10, func() model { return newSmoothModel(10, 1, 0, 0) }},
 		{Smooth{3, 7 * time.Second, 20 * time.Second, 0, 0}, 3, func() model { return newSmoothModel(3.0/7, 20, 0, 0) }},
-		{Smooth{Permits: 10, Interval: time.Second, WarmUp: 4 * time.Second}, 10, func() model { return newSmoothModel(10, 0, 4e6, 3) }},
-		{Smooth{2, 3 * time.Second, 0, 17 * time.Second, 1.5}, 2, func() model { return newSmoothModel(2.0/3, 0, 17e6, 1.5) }},
-		{LeakyBucket{10, 2, time.Second}, 10, func() model { return &tokenModel{capacity: 10, refill: 2, interval: 1e6, leaky: true} }},
-		{LeakyBucket{40, 7, 13 * time.Millisecond}, 40, func() model { return &tokenModel{capacity: 40, refill: 7, interval: 13e3, leaky: true} }},
+		{Smooth{Permits: 10, Interval: time.Second, WarmUp: 4 * time.Second}, 10,
+			func() model { return newSmoothModel(10, 0, 4e6, 3) }},
+		{Smooth{2, 3 * time.Second, 0, 17 * time.Second, 1.5}, 2,
+			func() model { return newSmoothModel(2.0/3, 0, 17e6, 1.5) }},
+		{LeakyBucket{10, 2, time.Second}, 10,
+			func() model { return &tokenModel{capacity: 10, refill: 2, interval: 1e6, leaky: true} }},
+		{LeakyBucket{40, 7, 13 * time.Millisecond}, 40,
+			func() model { return &tokenModel{capacity: 40, refill: 7, interval: 13e3, leaky: true} }},
 	} {
 		for _, back := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%T%+v back %t", p.policy, p.policy, back), func(t *testing.T) {
@@ -229,7 +242,8 @@ func stays(p Policy) time.Duration {
 	case FixedWindow:
 		return p.Interval
 	case Calendar:
-		return map[Unit]time.Duration{Day: 25 * time.Hour, Week: 169 * time.Hour, Month: 745 * time.Hour, Year: 366 * 24 * time.Hour}[p.Unit]
+		return map[Unit]time.Duration{Day: 25 * time.Hour, Week: 169 * time.Hour, Month: 745 * time.Hour,
+			Year: 366 * 24 * time.Hour}[p.Unit]
 	case SlidingWindow:
 		return p.Interval + p.Interval/time.Duration(p.cells())
 	case SlidingLog:
@@ -239,7 +253,8 @@ func stays(p Policy) time.Duration {
 }
 
 // look is what a limiter and its model say of one permit.
-func look(ctx context.Context, b *bench, l *Limiter, m model, limit int64) (got, want rratelimiter.Decision, err error) {
+func look(ctx context.Context, b *bench, l *Limiter, m model, limit int64) (got, want rratelimiter.Decision,
+	err error) {
 	all, err := l.Peek(ctx)
 	if err == nil {
 		require.Len(b, all, 1)

@@ -14,7 +14,8 @@ import (
 // BenchmarkNew is what a limiter for one request costs: programs open one for each user that calls.
 func BenchmarkNew(b *testing.B) {
 	redis := miniredis.RunT(b)
-	conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{redis.Addr()}, DisableCache: true, ForceSingleClient: true})
+	conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{redis.Addr()}, DisableCache: true,
+		ForceSingleClient: true})
 	require.NoError(b, err)
 	defer conn.Close()
 	client := rratelimiter.New(conn)

@@ -43,7 +43,8 @@ func (o *told) observer() *rratelimiter.Observer {
 	}
 }
 
-func (o *told) all() (decisions []rratelimiter.DecisionInfo, calls []rratelimiter.RedisCallInfo, waiting []rratelimiter.WaitingInfo) {
+func (o *told) all() (decisions []rratelimiter.DecisionInfo, calls []rratelimiter.RedisCallInfo,
+	waiting []rratelimiter.WaitingInfo) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	decisions, calls, waiting = o.decisions, o.calls, o.waiting
@@ -102,7 +103,9 @@ func TestAnObserverIsToldOfEveryDecision(t *testing.T) {
 					if took == 0 {
 						assert.Empty(b, calls)
 					} else {
-						assert.Equal(b, []rratelimiter.RedisCallInfo{{Name: "name", Policy: "fixed_window", Requests: 1, Permits: want.Permits, Took: took}}, calls)
+						assert.Equal(b,
+							[]rratelimiter.RedisCallInfo{{Name: "name", Policy: "fixed_window", Requests: 1, Permits: want.Permits,
+								Took: took}}, calls)
 					}
 				}
 				require.NoError(b, ask(b.Context(), l, 6))
@@ -145,17 +148,20 @@ func TestAnObserverIsToldOfEveryDecision(t *testing.T) {
 	}
 }
 
-// TestAnObserverIsToldOfReservations: who waits for a moment waits, and is counted with the others of that limiter.
+// TestAnObserverIsToldOfReservations: who waits for a moment waits, and is counted with the others
+// of that limiter.
 func TestAnObserverIsToldOfReservations(t *testing.T) {
 	observed(t, func(b *fixture, client *rratelimiter.Client, o *told) {
 		l := New(client, "name", TokenBucket{1, 10, time.Second})
 		r, err := l.Reserve(b.Context(), 1)
 		require.NoError(b, err)
 		assert.Zero(b, r.Delay())
-		want := rratelimiter.DecisionInfo{Name: "name", Policy: "token_bucket", Permits: 1, Granted: true, Took: 10 * ms, Source: rratelimiter.FromRedis}
+		want := rratelimiter.DecisionInfo{Name: "name", Policy: "token_bucket", Permits: 1, Granted: true, Took: 10 * ms,
+			Source: rratelimiter.FromRedis}
 		decisions, calls, waiting := o.all()
 		assert.Equal(b, []rratelimiter.DecisionInfo{want}, decisions)
-		assert.Equal(b, []rratelimiter.RedisCallInfo{{Name: "name", Policy: "token_bucket", Requests: 1, Permits: 1, Took: 10 * ms}}, calls)
+		assert.Equal(b,
+			[]rratelimiter.RedisCallInfo{{Name: "name", Policy: "token_bucket", Requests: 1, Permits: 1, Took: 10 * ms}}, calls)
 		assert.Empty(b, waiting)
 
 		var callers sync.WaitGroup
@@ -217,7 +223,8 @@ func TestAnObserverIsToldOfReservations(t *testing.T) {
 	})
 }
 
-// TestAChargeIsToldWithTheErrorThatItGets, as every call to Redis is, where a key holds what is not the limiter's.
+// TestAChargeIsToldWithTheErrorThatItGets, as every call to Redis is, where a key holds what is not
+// the limiter's.
 func TestAChargeIsToldWithTheErrorThatItGets(t *testing.T) {
 	observed(t, func(b *fixture, client *rratelimiter.Client, o *told) {
 		l := New(client, "name", FixedWindow{10, time.Hour, false})
@@ -237,7 +244,8 @@ func TestAChargeIsToldWithTheErrorThatItGets(t *testing.T) {
 func TestWhoWaitsIsCountedByItsLimiter(t *testing.T) {
 	observed(t, func(b *fixture, client *rratelimiter.Client, o *told) {
 		var callers sync.WaitGroup
-		for _, policy := range []Policy{FixedWindow{1, time.Second, false}, SlidingLog{1, time.Second}, FixedWindow{1, time.Second, false}} {
+		for _, policy := range []Policy{FixedWindow{1, time.Second, false}, SlidingLog{1, time.Second},
+			FixedWindow{1, time.Second, false}} {
 			callers.Go(func() { assert.NoError(b, New(client, "name", policy).Acquire(b.Context(), 1)) })
 			synctest.Wait()
 		}
@@ -257,7 +265,8 @@ func TestPoliciesAreToldByTheirKinds(t *testing.T) {
 	observed(t, func(b *fixture, client *rratelimiter.Client, o *told) {
 		java := client.Limiter("java")
 		require.NoError(b, java.SetRate(b.Context(), rratelimiter.Rate{Permits: 1, Interval: time.Hour}))
-		windows := New(client, "name", SlidingLog{5, time.Hour}, FixedWindow{5, time.Hour, false}, FixedWindow{5, time.Minute, false}, Calendar{5, Day, nil})
+		windows := New(client, "name", SlidingLog{5, time.Hour}, FixedWindow{5, time.Hour, false},
+			FixedWindow{5, time.Minute, false}, Calendar{5, Day, nil})
 		for want, l := range map[string]*Limiter{
 			"calendar+fixed_window+sliding_log":          windows,
 			"calendar+fixed_window+redisson+sliding_log": Join(windows, java),

@@ -9,11 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAnOvertakenCall: calls overtake each other on their way to Redis. One that is some microseconds older than what Redis has
-// seen is as late as that, and owes nothing for it.
+// TestAnOvertakenCall: calls overtake each other on their way to Redis. One that is some
+// microseconds older than what Redis has seen is as late as that, and owes nothing for it.
 func TestAnOvertakenCall(t *testing.T) {
 	for _, p := range []Policy{
-		FixedWindow{5, time.Second, false}, FixedWindow{5, time.Second, true}, Calendar{5, Day, nil}, SlidingLog{5, time.Second},
+		FixedWindow{5, time.Second, false}, FixedWindow{5, time.Second, true}, Calendar{5, Day, nil},
+		SlidingLog{5, time.Second},
 		SlidingWindow{5, time.Second, 0}, TokenBucket{5, 5, time.Second}, LeakyBucket{5, 5, time.Second},
 		Smooth{Permits: 1, Interval: time.Second, Burst: 5 * time.Second},
 	} {

@@ -16,7 +16,7 @@ type plan struct {
 	client      inside.Client
 	members     []member       // without names and keys
 	suffixes    []string       // of the members' keys; none for a Join
-	most        int64          // permits that can ever be granted at once, as far as the policies tell
+	most        int64          // permits that can be granted at once, by the policies
 	script      *redisx.Script // takes permits
 	leaseScript *redisx.Script // takes and leases permits; nil if the client or a policy does not lease
 	reservable  bool           // one policy, whose script can reserve permits
@@ -103,7 +103,8 @@ func appendPrefix(text []byte, name string) []byte {
 
 // limiter opens the limiter with a name, whose keys begin with prefix.
 func (p *plan) limiter(name string, prefix []byte) *Limiter {
-	l := &Limiter{wire: wire{plan: p, name: name, members: make([]member, len(p.members)), keys: make([]string, len(p.members))}}
+	l := &Limiter{wire: wire{plan: p, name: name, members: make([]member, len(p.members)),
+		keys: make([]string, len(p.members))}}
 	for i, m := range p.members {
 		l.keys[i] = string(append(prefix[:len(prefix):len(prefix)], p.suffixes[i]...))
 		l.members[i] = member{m.policy, name, l.keys[i : i+1 : i+1]}

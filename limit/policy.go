@@ -13,7 +13,7 @@ import (
 // [TokenBucket], [LeakyBucket] or [Smooth]. Policies are plain values that can be compared. The
 // zero value of each is invalid.
 type Policy interface {
-	// validate says which field is wrong.
+	// validate returns the error of an invalid field.
 	validate() error
 
 	// kind names the policy's part of the scripts: the file of its name.
@@ -23,22 +23,22 @@ type Policy interface {
 	// others.
 	suffix(text []byte) []byte
 
-	// settings appends what else of the policy its answers depend on. Limiters with the same keys
-	// and settings share their calls.
+	// settings appends the other fields of the policy that affect its answers. Limiters with the
+	// same keys and settings share their calls.
 	settings(text []byte) []byte
 
-	// arguments appends what the script gets of the policy, always as many. The time is zero where
-	// the server's clock is to tell it, but has not yet.
+	// arguments appends the policy's arguments of a script, always the same number. The time is
+	// zero if the server's clock is used and its time is not known yet.
 	arguments(args []string, now time.Time) []string
 
-	// most is the most permits that can ever be granted at once.
+	// most returns the largest number of permits that can be granted at once.
 	most() int64
 
-	// forecast reads what the script tells of the policy's state at a time, Unix microseconds, or
-	// says that it cannot.
+	// forecast reads the script's reply about the policy at a time, in Unix microseconds. It
+	// returns false if the reply is not valid.
 	forecast(now int64, told []int64) (forecast, bool)
 
-	// keeps is the type of each of the policy's keys, as TYPE names it.
+	// keeps returns the type of each of the policy's keys, as TYPE names it.
 	keeps() []string
 }
 
@@ -63,34 +63,33 @@ func windowShare(permits int64, interval time.Duration) policy.Local {
 	return policy.Local{Permits: permits, Returns: permits, Interval: interval, Strict: true}
 }
 
-// forecast is the state of one policy, as a call left it.
+// forecast is the state of one policy after a call.
 type forecast interface {
-	// limit is the permits that a Decision shows.
+	// limit returns the Limit of a Decision.
 	limit() int64
 
-	// left is the permits that are free, below 0 where more are taken than there are.
+	// left returns the free permits. It is below 0 if more are taken than exist.
 	left() int64
 
-	// wait says how long it takes until so many permits are free, or where the script did not tell
-	// so far, how long at least.
+	// wait returns the time until so many permits are free. If known is false, the script did not
+	// report that far, and the time is a lower bound.
 	wait(permits int64) (after time.Duration, known bool)
 
-	// reset says how long it takes until nothing is taken.
+	// reset returns the time until no permit is taken.
 	reset() time.Duration
 
-	// earliest is as engine.Forecast's.
+	// earliest is Earliest of [engine.Forecast].
 	earliest(wanted int64) time.Duration
 }
 
-// maxPermits is the largest number of permits: above it a Lua number, a double, no longer tells two
-// neighbours apart.
+// maxPermits is the largest number of permits: a Lua number is a double, which is exact up to 2^53.
 const maxPermits = 1 << 53
 
 func invalid(format string, values ...any) error {
 	return fmt.Errorf("%w: %s", rratelimiter.ErrInvalidRate, fmt.Sprintf(format, values...))
 }
 
-// checkPermits says what is wrong with a field that counts permits.
+// checkPermits returns the error of an invalid number of permits.
 func checkPermits(policy, field string, n int64) error {
 	if n < 1 || n > maxPermits {
 		return invalid("%s.%s is %d, want 1 to 2^53", policy, field, n)
@@ -101,7 +100,7 @@ func checkPermits(policy, field string, n int64) error {
 // maxInterval is the longest interval, some 285 years: its microseconds are a Lua number.
 const maxInterval = maxPermits / 1000 * time.Millisecond
 
-// checkInterval says what is wrong with a field that is a length of time.
+// checkInterval returns the error of an invalid interval.
 func checkInterval(policy, field string, d time.Duration) error {
 	if d < time.Millisecond || d > maxInterval || d%time.Millisecond != 0 {
 		return invalid("%s.%s is %v, want whole milliseconds, 1 ms to %v", policy, field, d, maxInterval)

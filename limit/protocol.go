@@ -12,8 +12,8 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// wire is the keys and the policies of one limiter: what its scripts are sent, and how their replies
-// are read.
+// wire is the keys and the policies of one limiter: what its scripts are sent, and how their
+// replies are read.
 type wire struct {
 	*plan
 	name     string // that the limiter was opened with
@@ -22,7 +22,7 @@ type wire struct {
 	subjects []string // what other limiters of the Client may change too
 }
 
-// arguments appends those of members at a time.
+// arguments appends the arguments of members at a time.
 func arguments(args []string, members []member, now time.Time) []string {
 	for _, m := range members {
 		args = m.policy.arguments(args, now)
@@ -30,13 +30,14 @@ func arguments(args []string, members []member, now time.Time) []string {
 	return args
 }
 
-// AboveLimit says that so many permits can never be granted.
+// AboveLimit returns the error of a request for more permits than can ever be granted.
 func (w *wire) AboveLimit(permits, limit int64) error {
-	return fmt.Errorf("%w: %d requested of %q, which can never grant more than %d", rratelimiter.ErrPermitsExceedRate, permits, w.name, limit)
+	return fmt.Errorf("%w: %d requested of %q, which can never grant more than %d", rratelimiter.ErrPermitsExceedRate,
+		permits, w.name, limit)
 }
 
-// Explain makes the error of a Redis call say which limiter it is about, and where it says that a
-// key is of another type, which key that is.
+// Explain adds the limiter to the error of a call. If a key has another type, it returns a
+// StateError for that key.
 func (w *wire) Explain(ctx context.Context, err error) error {
 	var redisErr *rueidis.RedisError
 	if errors.As(err, &redisErr) && strings.Contains(redisErr.Error(), "WRONGTYPE") {

@@ -20,8 +20,10 @@ import (
 
 // everyPolicy has 10 permits of each policy, none of which comes back within a minute.
 var everyPolicy = []Policy{
-	FixedWindow{10, time.Hour, false}, FixedWindow{10, time.Hour, true}, Calendar{10, Year, nil}, SlidingWindow{10, time.Hour, 0},
-	SlidingLog{10, time.Hour}, TokenBucket{10, 1, time.Hour}, LeakyBucket{10, 1, time.Hour}, Smooth{Permits: 1, Interval: time.Hour, Burst: 10 * time.Hour},
+	FixedWindow{10, time.Hour, false}, FixedWindow{10, time.Hour, true}, Calendar{10, Year, nil},
+	SlidingWindow{10, time.Hour, 0},
+	SlidingLog{10, time.Hour}, TokenBucket{10, 1, time.Hour}, LeakyBucket{10, 1, time.Hour},
+	Smooth{Permits: 1, Interval: time.Hour, Burst: 10 * time.Hour},
 }
 
 // ask sends a batch of requests and returns it with its answers.
@@ -76,7 +78,8 @@ var forget = map[string]func(b *bench, l *Limiter){
 	"eviction": func(b *bench, l *Limiter) { b.redis.FlushAll() },
 }
 
-// TestRefund_StateBeganSince_GivesNothingBack: the clock stands still, so that no time tells the states apart.
+// TestRefund_StateBeganSince_GivesNothingBack: the clock stands still, so that no time tells the
+// states apart.
 func TestRefund_StateBeganSince_GivesNothingBack(t *testing.T) {
 	type lose func(b *bench, l *Limiter) (refund func(context.Context))
 	kinds := map[string]lose{
@@ -117,7 +120,8 @@ func each(policies []Policy) func(yield func([]Policy) bool) {
 	}
 }
 
-// TestRefund_SameState_GivesAllBack, so that the test above is not met by a refund that never works.
+// TestRefund_SameState_GivesAllBack, so that the test above is not met by a refund that never
+// works.
 func TestRefund_SameState_GivesAllBack(t *testing.T) {
 	for _, p := range everyPolicy {
 		for _, detail := range []bool{false, true} {
@@ -174,7 +178,8 @@ func TestCancel_StateBeganSince_GivesNothingBack(t *testing.T) {
 // TestLease_ReturnedAfterReset_GivesNothingBack of what others took since.
 func TestLease_ReturnedAfterReset_GivesNothingBack(t *testing.T) {
 	const permits = 1000
-	for _, p := range []Policy{FixedWindow{permits, time.Hour, false}, FixedWindow{permits, time.Hour, true}, Calendar{permits, Year, nil}} {
+	for _, p := range []Policy{FixedWindow{permits, time.Hour, false}, FixedWindow{permits, time.Hour, true},
+		Calendar{permits, Year, nil}} {
 		inLease(t, []Policy{p}, func(b *redistest.Fixture, l *Limiter) {
 			require.Equal(b, 100, often(b, l, 100, 20*time.Microsecond)) // some are leased
 			other := New(rratelimiter.New(b.Conn), "name", p)
@@ -190,8 +195,8 @@ func TestLease_ReturnedAfterReset_GivesNothingBack(t *testing.T) {
 	}
 }
 
-// TestRefund_OvertakenCalls_AreWholeAndOnce: clocks are behind one another, and some go back. A refund comes back at once, and never is
-// more free than the others have left.
+// TestRefund_OvertakenCalls_AreWholeAndOnce: clocks are behind one another, and some go back. A
+// refund comes back at once, and never is more free than the others have left.
 func TestRefund_OvertakenCalls_AreWholeAndOnce(t *testing.T) {
 	type grant struct {
 		at, dated, permits int64

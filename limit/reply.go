@@ -10,7 +10,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// The first number of a reply of more than one, as the scripts say.
+// The first number of a reply that has several elements.
 const (
 	replyDone = iota
 	replyAgain
@@ -18,8 +18,7 @@ const (
 	replyState
 )
 
-// isBrief reports whether a reply has the texts of the policies and nothing else, so that all was
-// granted.
+// isBrief reports whether a reply has only the texts of the policies: all requests were granted.
 func isBrief(message rueidis.RedisMessage) bool {
 	if message.IsString() {
 		return true
@@ -28,7 +27,7 @@ func isBrief(message rueidis.RedisMessage) bool {
 	return err == nil && len(texts) > 1 && texts[0].IsString() && texts[1].IsString()
 }
 
-// isTold reports whether a reply is what the script tells of the only policy: its text, and numbers.
+// isTold reports whether a reply is the state of the only policy: its text and numbers.
 func isTold(message rueidis.RedisMessage) bool {
 	told, err := message.ToArray()
 	return err == nil && len(told) > 1 && told[0].IsString() && told[1].IsInt64()
@@ -78,7 +77,7 @@ func goOn(c call, members []member, message rueidis.RedisMessage, args []string)
 	return next, true
 }
 
-// read reads a reply that tells all.
+// read reads a full reply.
 func (w *wire) read(c call, members []member, message rueidis.RedisMessage) (o *state, letters string, err error) {
 	reply, err := message.ToArray()
 	if err != nil || len(reply) < 2 {
@@ -119,7 +118,7 @@ func (w *wire) read(c call, members []member, message rueidis.RedisMessage) (o *
 	return o, letters, nil
 }
 
-// stopped reads why a script stopped before its end.
+// stopped returns the error for which a script stopped.
 func (w *wire) stopped(members []member, kind int64, reply []rueidis.RedisMessage, message rueidis.RedisMessage) error {
 	number, err := reply[0].AsInt64()
 	if err != nil || number < 1 || number > int64(len(members)) {
@@ -158,5 +157,6 @@ func argument(c call, members []member, member int) int {
 }
 
 func (w *wire) unexpected(message rueidis.RedisMessage) error {
-	return fmt.Errorf("rratelimiter: limiter %q: the script replied %s, which this version does not know", w.name, message.String())
+	return fmt.Errorf("rratelimiter: limiter %q: the script replied %s, which this version does not know", w.name,
+		message.String())
 }

@@ -51,7 +51,7 @@ func (r *Reservation) Cancel(ctx context.Context) error {
 	return r.revoke(ctx)
 }
 
-// revoke is Cancel whether the moment has come or not.
+// revoke is Cancel at any time, even after the reserved one.
 func (r *Reservation) revoke(ctx context.Context) error {
 	_, err := engine.Detached(ctx, func(ctx context.Context) (struct{}, error) {
 		if r.cancelled.Swap(true) {
@@ -76,8 +76,8 @@ func (w *wire) cancel(ctx context.Context, tickets string) error {
 	return w.strange(w.members, message)
 }
 
-// wait waits for the moment, in the name of a call. Where ctx ends before that, the reservation
-// goes back, and nobody waits for that.
+// wait waits for the reserved time on behalf of a call. If ctx ends before, it cancels the
+// reservation in the background.
 func (r *Reservation) wait(ctx context.Context, asking *engine.Asking) error {
 	if r.Delay() == 0 {
 		return nil
@@ -100,7 +100,7 @@ func (r *Reservation) stand(ctx context.Context) error {
 	}
 }
 
-// revokeLater is revoke for which nobody waits.
+// revokeLater is revoke in the background.
 func (r *Reservation) revokeLater(ctx context.Context) {
 	go func() { _ = r.revoke(engine.Unattended(ctx)) }()
 }
@@ -134,7 +134,7 @@ func (l *Limiter) Reserve(ctx context.Context, permits int64) (*Reservation, err
 // longestDelay is the longest that a reservation can be made for.
 const longestDelay = (maxPermits - 1) * time.Microsecond
 
-// tooLate is the error of permits whose moment lies behind the deadline.
+// tooLate is the error of a reservation whose time is after the deadline.
 type tooLate struct {
 	permits int64
 	name    string
@@ -142,7 +142,8 @@ type tooLate struct {
 }
 
 func (e *tooLate) Error() string {
-	return fmt.Sprintf("rratelimiter: %d permits of %q cannot be had before the deadline, in %v at the earliest", e.permits, e.name, e.after)
+	return fmt.Sprintf("rratelimiter: %d permits of %q cannot be had before the deadline, in %v at the earliest",
+		e.permits, e.name, e.after)
 }
 
 // Unwrap makes it the error that the context would have returned in the end.
@@ -166,7 +167,7 @@ func (l *Limiter) reserve(ctx context.Context, permits int64) (*Reservation, err
 	}
 	r := result.Extra.(*Reservation)
 	if bound && r.delay > 0 && r.moment.After(deadline) {
-		// The call itself took what was left.
+		// The call itself took the rest of the time.
 		r.revokeLater(ctx)
 		return nil, &tooLate{permits, l.Name(), r.delay}
 	}
@@ -183,7 +184,8 @@ func (l *Limiter) reserveAndWait(ctx context.Context, permits int64, asking *eng
 }
 
 // reserveWithin makes a reservation until a deadline, which is no error, and waits for it.
-func (l *Limiter) reserveWithin(ctx context.Context, permits int64, deadline time.Time, asking *engine.Asking) (bool, error) {
+func (l *Limiter) reserveWithin(ctx context.Context, permits int64, deadline time.Time, asking *engine.Asking) (bool,
+	error) {
 	if end, ok := ctx.Deadline(); ok && !end.After(deadline) {
 		err := l.reserveAndWait(ctx, permits, asking)
 		return err == nil, err
@@ -196,7 +198,8 @@ func (l *Limiter) reserveWithin(ctx context.Context, permits int64, deadline tim
 	case errors.As(err, &late):
 		return false, nil
 	case err != nil && bound.Err() != nil && ctx.Err() == nil:
-		return false, fmt.Errorf("rratelimiter: limiter %q: Redis has not answered before the timeout: %w", l.Name(), context.DeadlineExceeded)
+		return false, fmt.Errorf("rratelimiter: limiter %q: Redis has not answered before the timeout: %w", l.Name(),
+			context.DeadlineExceeded)
 	case err != nil:
 		return false, err
 	}

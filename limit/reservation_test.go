@@ -25,10 +25,14 @@ func TestReserve(t *testing.T) {
 		made   []made
 		denied int64 // are not granted at once afterwards
 	}{
-		"LeakyBucket":             {LeakyBucket{10, 2, time.Second}, []made{{0, 1, 0}, {0, 1, 500 * ms}, {0, 1, time.Second}}, 8},
-		"LeakyBucket, large ones": {LeakyBucket{10, 2, time.Second}, []made{{0, 10, 0}, {0, 10, 5 * time.Second}, {ms, 1, 9999 * ms}}, 1},
-		"TokenBucket":             {TokenBucket{2, 2, time.Second}, []made{{0, 1, 0}, {0, 2, 500 * ms}, {0, 2, 1500 * ms}, {1500 * ms, 1, 500 * ms}}, 1},
-		"Smooth":                  {Smooth{Permits: 1, Interval: time.Second}, []made{{0, 5, 0}, {0, 1, 4 * time.Second}, {ms, 2, 4999 * ms}}, 1},
+		"LeakyBucket": {LeakyBucket{10, 2, time.Second},
+			[]made{{0, 1, 0}, {0, 1, 500 * ms}, {0, 1, time.Second}}, 8},
+		"LeakyBucket, large ones": {LeakyBucket{10, 2, time.Second},
+			[]made{{0, 10, 0}, {0, 10, 5 * time.Second}, {ms, 1, 9999 * ms}}, 1},
+		"TokenBucket": {TokenBucket{2, 2, time.Second},
+			[]made{{0, 1, 0}, {0, 2, 500 * ms}, {0, 2, 1500 * ms}, {1500 * ms, 1, 500 * ms}}, 1},
+		"Smooth": {Smooth{Permits: 1, Interval: time.Second},
+			[]made{{0, 5, 0}, {0, 1, 4 * time.Second}, {ms, 2, 4999 * ms}}, 1},
 	} {
 		b := newBench(t)
 		start := b.now
@@ -50,7 +54,8 @@ func TestReserve(t *testing.T) {
 func TestReserveByTheServersClock(t *testing.T) {
 	b := newBench(t)
 	b.redis.SetTime(time.UnixMicro(begin))
-	conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{b.redis.Addr()}, DisableCache: true, ForceSingleClient: true})
+	conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{b.redis.Addr()}, DisableCache: true,
+		ForceSingleClient: true})
 	require.NoError(t, err)
 	t.Cleanup(conn.Close)
 	l := New(rratelimiter.New(conn, rratelimiter.WithServerTime()), "name", TokenBucket{1, 1, time.Minute})
@@ -66,7 +71,8 @@ func TestReserveBadInput(t *testing.T) {
 	b := newBench(t)
 	ctx := t.Context()
 	bucket := TokenBucket{5, 1, time.Second}
-	for _, l := range []*Limiter{New(b.client, "name", FixedWindow{1, time.Second, false}), New(b.client, "name", bucket, FixedWindow{5, time.Second, false})} {
+	for _, l := range []*Limiter{New(b.client, "name", FixedWindow{1, time.Second, false}),
+		New(b.client, "name", bucket, FixedWindow{5, time.Second, false})} {
 		_, err := l.Reserve(ctx, 1)
 		assert.ErrorIs(t, err, ErrNotReservable)
 	}
@@ -116,7 +122,8 @@ func TestReservationsBeyondAnyTime(t *testing.T) {
 
 // TestADeadlineBeforeTheMomentReservesNothing and fails at once.
 func TestADeadlineBeforeTheMomentReservesNothing(t *testing.T) {
-	for _, p := range []Policy{TokenBucket{5, 1, time.Minute}, LeakyBucket{5, 1, time.Minute}, Smooth{Permits: 1, Interval: time.Minute}} {
+	for _, p := range []Policy{TokenBucket{5, 1, time.Minute}, LeakyBucket{5, 1, time.Minute},
+		Smooth{Permits: 1, Interval: time.Minute}} {
 		b := newBench(t)
 		l := New(b.client, "name", p)
 		_, err := l.Reserve(t.Context(), 5)
@@ -141,9 +148,11 @@ func TestADeadlineBeforeTheMomentReservesNothing(t *testing.T) {
 	}
 }
 
-// TestCancelRefundsWhatNobodyBuiltOn: all of the last reservation, and of others what they have more than those behind.
+// TestCancelRefundsWhatNobodyBuiltOn: all of the last reservation, and of others what they have
+// more than those behind.
 func TestCancelRefundsWhatNobodyBuiltOn(t *testing.T) {
-	for _, p := range []Policy{TokenBucket{5, 1, time.Minute}, LeakyBucket{5, 1, time.Minute}, Smooth{Permits: 1, Interval: time.Minute, Burst: 5 * time.Minute}} {
+	for _, p := range []Policy{TokenBucket{5, 1, time.Minute}, LeakyBucket{5, 1, time.Minute},
+		Smooth{Permits: 1, Interval: time.Minute, Burst: 5 * time.Minute}} {
 		b := newBench(t)
 		l := New(b.client, "name", p)
 		reserve := func(permits int64) *Reservation {
@@ -187,10 +196,12 @@ func TestCancelRefundsWhatNobodyBuiltOn(t *testing.T) {
 	}
 }
 
-// TestWhatAResetHasForgottenIsNotCancelled, though others wait by then: nothing goes back of what they hold.
+// TestWhatAResetHasForgottenIsNotCancelled, though others wait by then: nothing goes back of what
+// they hold.
 func TestWhatAResetHasForgottenIsNotCancelled(t *testing.T) {
 	for _, p := range []Policy{
-		TokenBucket{5, 1, time.Minute}, LeakyBucket{5, 1, time.Minute}, Smooth{Permits: 1, Interval: time.Minute, Burst: 5 * time.Minute},
+		TokenBucket{5, 1, time.Minute}, LeakyBucket{5, 1, time.Minute},
+		Smooth{Permits: 1, Interval: time.Minute, Burst: 5 * time.Minute},
 	} {
 		for _, reserved := range []int64{3, 5} {
 			b := newBench(t)
@@ -245,7 +256,8 @@ func TestWhoIsServedAtOnceMakesNobodyForgotten(t *testing.T) {
 
 // TestAllThatACallLostGoesBack, since the last reservation goes first.
 func TestAllThatACallLostGoesBack(t *testing.T) {
-	for _, p := range []Policy{TokenBucket{5, 1, time.Minute}, LeakyBucket{5, 1, time.Minute}, Smooth{3, time.Minute, 0, time.Hour, 0}} {
+	for _, p := range []Policy{TokenBucket{5, 1, time.Minute}, LeakyBucket{5, 1, time.Minute},
+		Smooth{3, time.Minute, 0, time.Hour, 0}} {
 		b := newBench(t)
 		l := New(b.client, "name", p)
 		_, err := l.Reserve(t.Context(), 2)
@@ -253,7 +265,8 @@ func TestAllThatACallLostGoesBack(t *testing.T) {
 		before, err := l.Peek(t.Context())
 		require.NoError(t, err)
 		batch := new(engine.Batch)
-		for _, ask := range []engine.Ask{{Permits: 2, Within: time.Hour}, {Permits: 5, Within: time.Hour}, {Permits: 5}, {Permits: 5, Within: time.Hour}} {
+		for _, ask := range []engine.Ask{{Permits: 2, Within: time.Hour}, {Permits: 5, Within: time.Hour}, {Permits: 5},
+			{Permits: 5, Within: time.Hour}} {
 			batch.Requests = append(batch.Requests, &engine.Request{Permits: ask.Permits, Within: ask.Within})
 		}
 		call := reserving{&l.wire}

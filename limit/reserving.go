@@ -74,13 +74,14 @@ func (p reserving) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 			continue
 		}
 		r.Allowed = true
-		r.Extra = &Reservation{wire: p.wire, permits: r.Permits, delay: micros(delay), moment: now.Add(micros(delay)), ticket: ticket}
+		r.Extra = &Reservation{wire: p.wire, permits: r.Permits, delay: micros(delay), moment: now.Add(micros(delay)),
+			ticket: ticket}
 	}
 	return false, nil
 }
 
-// Refund cancels the reservations of callers that had gone, the last one first: so all of them go
-// back whole behind which nobody else has reserved.
+// Refund cancels the reservations of callers that have left. It begins with the last one, so that
+// each returns whole unless another caller has reserved behind it.
 func (p reserving) Refund(b *engine.Batch) func(context.Context) {
 	var tickets []byte
 	for _, r := range slices.Backward(b.Lost) {

@@ -82,8 +82,8 @@ func scriptFor(c call, members []member) *redisx.Script {
 	return found.(*redisx.Script) //nolint:errcheck,forcetypeassert // nothing else is there
 }
 
-// before is how many arguments of a script come before those of its policies. Those of acquire and
-// lease that are needed now and then alone come behind them.
+// before is the number of arguments of a script before those of its policies. The optional
+// arguments of acquire and lease follow those of the policies.
 var before = map[call]int{acquire: 3, lease: 5, charge: 3, release: 2, peek: 1, reserve: 3, cancel: 2}
 
 // assemble returns the text of the script of a call for policies.
@@ -94,7 +94,8 @@ func assemble(c call, members []member) string {
 		for i, m := range members {
 			keys, arguments := len(m.policy.keeps()), len(m.policy.arguments(nil, time.Time{}))
 			if all := sections[m.policy.kind()]; all[section] != "" {
-				fmt.Fprint(&text, strings.ReplaceAll(begin, "@", fmt.Sprint(i+1)), number(all.Text(section), i+1, key, keys, argument, arguments), end)
+				fmt.Fprint(&text, strings.ReplaceAll(begin, "@", fmt.Sprint(i+1)),
+					number(all.Text(section), i+1, key, keys, argument, arguments), end)
 			}
 			key += keys
 			argument += arguments
@@ -130,7 +131,8 @@ func assemble(c call, members []member) string {
 		root := members[at].policy.(redisson).limiter.Script
 		body := redisx.Parts{"settled": root("store", "grant", "checked", "expiry"), "waits": root("waits")}
 		maps.Copy(body, sections["redisson"])
-		fmt.Fprintf(&text, "local function redisson(KEYS, ARGV)\n%s%send\n", root("names", "unhinted", "limiter", "value", "window", "reclaim", "cap"), body.Text("limiter"))
+		fmt.Fprintf(&text, "local function redisson(KEYS, ARGV)\n%s%send\n",
+			root("names", "unhinted", "limiter", "value", "window", "reclaim", "cap"), body.Text("limiter"))
 	}
 	each("read", "", "")
 	each("again", "", "")

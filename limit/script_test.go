@@ -21,7 +21,8 @@ func scriptsOf(l *Limiter) map[call]string {
 	all := make(map[call]string)
 	for c := range before {
 		whole := c == reserve || c == cancel
-		if c == lease && !canLease(l.members) || whole && (len(l.members) > 1 || sections[l.members[0].policy.kind()]["due"] == "") {
+		if c == lease && !canLease(l.members) || whole && (len(l.members) > 1 ||
+			sections[l.members[0].policy.kind()]["due"] == "") {
 			continue
 		}
 		all[c] = assemble(c, l.members)

@@ -57,13 +57,13 @@ func (p SlidingLog) forecast(_ int64, told []int64) (forecast, bool) {
 	return newReturns(p.Permits, p.Interval, told)
 }
 
-// returnsForecast is the state of permits that return one after another, an interval after they were
-// taken or later.
+// returnsForecast is the state of permits that return one after another, an interval after they
+// were taken or later.
 type returnsForecast struct {
 	permits, taken int64
 	interval       time.Duration
-	end            time.Duration // from now: the last ones come back
-	returns        []returning   // the earliest first, as far as the script told
+	end            time.Duration // from now until the last ones return
+	returns        []returning   // the earliest first, as far as the script reported
 }
 
 // returning is the number of permits that return within a time, earlier ones included.
@@ -72,8 +72,8 @@ type returning struct {
 	permits int64
 }
 
-// newReturns reads the permits taken, when the last of them come back, and then when and how many
-// do.
+// newReturns reads the taken permits, the time at which the last of them return, and then when and
+// how many return.
 func newReturns(permits int64, interval time.Duration, told []int64) (forecast, bool) {
 	if len(told) < 2 || len(told)%2 != 0 {
 		return nil, false
@@ -103,8 +103,8 @@ func (o returnsForecast) wait(permits int64) (after time.Duration, known bool) {
 
 func (o returnsForecast) reset() time.Duration { return o.end }
 
-// earliest: where more is wanted than there is, what was granted has to come back, which takes an
-// interval each time.
+// earliest: if more is wanted than the window holds, the granted permits have to return, which
+// takes an interval each time.
 func (o returnsForecast) earliest(wanted int64) time.Duration {
 	rounds := (wanted - 1) / o.permits
 	if rounds > int64(engine.Never/o.interval) {

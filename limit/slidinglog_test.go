@@ -102,7 +102,8 @@ func (m *logModel) reset(now int64) int64 {
 // TestRelease_LongLogs gives back more entries than a page in one call, to each policy.
 func TestRelease_LongLogs(t *testing.T) {
 	b := newBench(t)
-	policies := []Policy{SlidingLog{2000, 10 * time.Second}, FixedWindow{2000, 10 * time.Second, false}, SlidingLog{2000, 20 * time.Second}}
+	policies := []Policy{SlidingLog{2000, 10 * time.Second}, FixedWindow{2000, 10 * time.Second, false},
+		SlidingLog{2000, 20 * time.Second}}
 	l := New(b.client, "name", policies...)
 	for range 600 {
 		b.pass(ms)
@@ -176,7 +177,8 @@ func TestLogThatIsNotOurs(t *testing.T) {
 	policy := SlidingLog{5, time.Second}
 	const key = "{name}:log:1000"
 	now := b.now / 1000
-	for _, entry := range []string{"", "x", "a 1 2 3", "a 1 2 3 4 5", "a -1 2 3 4", "a 1 2.5 3 4", "a 1 2 3 4 ", "a 99999999999999999999 0 3 4", "a 1 99999999999999999999 3 4",
+	for _, entry := range []string{"", "x", "a 1 2 3", "a 1 2 3 4 5", "a -1 2 3 4", "a 1 2.5 3 4", "a 1 2 3 4 ",
+		"a 99999999999999999999 0 3 4", "a 1 99999999999999999999 3 4",
 		"a " + strings.Repeat("9", 400) + " 2 3 4", "a 1 2 3 " + strings.Repeat("9", 400), "a 1 0 99999999999999999 3"} {
 		b.redis.Push(key, entry)
 		b.foreign(policy, entry)
@@ -192,12 +194,14 @@ func TestLogThatIsNotOurs(t *testing.T) {
 	b.foreign(policy, "string")
 }
 
-// TestReturnsEarliest: who wants more than there is waits an interval more for each time that all have to come back.
+// TestReturnsEarliest: who wants more than there is waits an interval more for each time that all
+// have to come back.
 func TestReturnsEarliest(t *testing.T) {
 	o, ok := newReturns(10, time.Second, []int64{7, 900_000, 100_000, 3, 900_000, 4})
 	require.True(t, ok)
 	for permits, want := range map[int64]time.Duration{
-		3: 0, 4: 100 * ms, 6: 100 * ms, 7: 900 * ms, 10: 900 * ms, 13: time.Second, 14: 1100 * ms, 20: 1900 * ms, 1004: 100100 * ms,
+		3: 0, 4: 100 * ms, 6: 100 * ms, 7: 900 * ms, 10: 900 * ms, 13: time.Second, 14: 1100 * ms, 20: 1900 * ms,
+		1004:          100100 * ms,
 		math.MaxInt64: engine.Never,
 	} {
 		assert.Equal(t, want, o.earliest(permits), permits)

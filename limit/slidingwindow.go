@@ -22,8 +22,9 @@ type SlidingWindow struct {
 }
 
 var _ = register(policy.Kind{
-	Name:   "sliding_window",
-	Fields: []policy.Field{{Name: "cells", Type: policy.Count, Min: 2, Max: 1000, Want: "a whole number of cells, 2 to 1000"}},
+	Name: "sliding_window",
+	Fields: []policy.Field{{Name: "cells", Type: policy.Count, Min: 2, Max: 1000,
+		Want: "a whole number of cells, 2 to 1000"}},
 	New: func(r policy.Rate) any {
 		return SlidingWindow{r.Permits, r.Interval, int(policy.Value[int64](r, "cells"))}
 	},
@@ -45,7 +46,8 @@ func (p SlidingWindow) validate() error {
 		return invalid("SlidingWindow.Cells is %d, want 2 to 1000, or 0 for 10", p.Cells)
 	}
 	if p.Interval.Milliseconds()%cells != 0 {
-		return invalid("SlidingWindow.Interval is %v, which %d cells do not divide into whole milliseconds", p.Interval, cells)
+		return invalid("SlidingWindow.Interval is %v, which %d cells do not divide into whole milliseconds", p.Interval,
+			cells)
 	}
 	return nil
 }

@@ -103,8 +103,8 @@ func (m *slidingModel) reset(now int64) int64 {
 	return (newest+1+m.cells)*m.cell - now
 }
 
-// TestSlidingWindowIsStrict: whatever is asked for and when, no interval sees more than the permits, and a permit is back
-// an interval and a cell after it was taken.
+// TestSlidingWindowIsStrict: whatever is asked for and when, no interval sees more than the
+// permits, and a permit is back an interval and a cell after it was taken.
 func TestSlidingWindowIsStrict(t *testing.T) {
 	b := newBench(t)
 	policy := SlidingWindow{20, 100 * ms, 5}
@@ -190,7 +190,8 @@ func TestPermitsOfASlidingWindowChange(t *testing.T) {
 // TestRelease_ExpiredByThisClock changes nothing: another clock may be behind it.
 func TestRelease_ExpiredByThisClock(t *testing.T) {
 	for _, policy := range []Policy{
-		SlidingWindow{10, time.Second, 10}, SlidingLog{10, time.Second}, Calendar{10, Day, nil}, FixedWindow{10, time.Second, false}, FixedWindow{10, time.Second, true},
+		SlidingWindow{10, time.Second, 10}, SlidingLog{10, time.Second}, Calendar{10, Day, nil},
+		FixedWindow{10, time.Second, false}, FixedWindow{10, time.Second, true},
 		TokenBucket{10, 10, time.Second}, LeakyBucket{10, 10, time.Second},
 	} {
 		b := newBench(t)
@@ -210,8 +211,10 @@ func TestCellsThatAreNotOurs(t *testing.T) {
 	policy := SlidingWindow{5, time.Second, 10}
 	const key = "{name}:sliding:1000:10"
 	cell := b.now / 1e5
-	for _, text := range []string{"x", "1 2 3", "a 1 2 3 4", "a 1 2 3 4:", "a -1 2 3", "a 1 2 3 ", "a 1 2.5 3", "a 1 99999999999999999999 4",
-		"a " + strings.Repeat("9", 400) + " 2 3", "a 1 2 " + strings.Repeat("9", 400), fmt.Sprintf("a 5 %d 1 4", cell), fmt.Sprintf("a 5 %d 1 %d:1:1", cell, cell-12)} {
+	for _, text := range []string{"x", "1 2 3", "a 1 2 3 4", "a 1 2 3 4:", "a -1 2 3", "a 1 2 3 ", "a 1 2.5 3",
+		"a 1 99999999999999999999 4",
+		"a " + strings.Repeat("9", 400) + " 2 3", "a 1 2 " + strings.Repeat("9", 400), fmt.Sprintf("a 5 %d 1 4",
+			cell), fmt.Sprintf("a 5 %d 1 %d:1:1", cell, cell-12)} {
 		if text == "a 1 2 3 4" || text == "a 1 2 3 4:" || text == "a 1 2 3 " {
 			text = strings.Replace(text, "2", fmt.Sprint(cell), 1) // of cells that have expired nothing is read
 		}

@@ -78,7 +78,8 @@ func (p Smooth) validate() error {
 		return invalid("Smooth.ColdFactor is %v, want 0 or 1 to %v", p.ColdFactor, int64(maxColdFactor))
 	}
 	if p.most() == 0 {
-		return invalid("Smooth.Permits is %d in an Interval of %v, so that one permit costs more than %v", p.Permits, p.Interval, mostCost)
+		return invalid("Smooth.Permits is %d in an Interval of %v, so that one permit costs more than %v", p.Permits,
+			p.Interval, mostCost)
 	}
 	return nil
 }
@@ -163,7 +164,7 @@ func (p Smooth) forecast(_ int64, told []int64) (forecast, bool) {
 	return smoothForecast{p.Permits, told[0], micros(told[1]), micros(told[2])}, true
 }
 
-// smoothForecast is free for everybody from a moment on.
+// smoothForecast is a time from which the next request is granted.
 type smoothForecast struct {
 	permits, stored int64
 	free, idle      time.Duration // from now

@@ -16,8 +16,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// smoothModel is Smooth, in float64 and in the order in which Guava computes it: the interval of a permit and the times are
-// microseconds.
+// smoothModel is Smooth, in float64 and in the order in which Guava computes it: the interval of a
+// permit and the times are microseconds.
 type smoothModel struct {
 	stable, size, cool float64
 	warm               bool
@@ -45,8 +45,8 @@ func newSmoothModel(rate, burst, warmUp, coldFactor float64) *smoothModel {
 	return m
 }
 
-// at is what is stored at a moment, the next free one, and that moment as the limiter knows it: no clock takes back what
-// another one has seen.
+// at is what is stored at a moment, the next free one, and that moment as the limiter knows it: no
+// clock takes back what another one has seen.
 func (m *smoothModel) at(now int64) (stored float64, next, at int64) {
 	if !m.seen {
 		return m.size, now, now
@@ -106,7 +106,8 @@ func (m *smoothModel) release(now, n int64) {
 // settle forgets a name of which nothing is taken.
 func (m *smoothModel) settle() { m.seen = m.next > m.last || m.stored < m.size }
 
-// smoothTicket is a reservation of a model: the next free moment behind it, what it cost, and the stored permits it found.
+// smoothTicket is a reservation of a model: the next free moment behind it, what it cost, and the
+// stored permits it found.
 type smoothTicket struct {
 	end, cost int64
 	spent     float64
@@ -178,8 +179,10 @@ func TestSmoothJudgesEachOfACall(t *testing.T) {
 		policy Smooth
 		model  func() *smoothModel
 	}{
-		{Smooth{Permits: 10, Interval: time.Second, Burst: 3 * time.Second}, func() *smoothModel { return newSmoothModel(10, 3, 0, 0) }},
-		{Smooth{Permits: 10, Interval: time.Second, WarmUp: 3 * time.Second}, func() *smoothModel { return newSmoothModel(10, 0, 3e6, 3) }},
+		{Smooth{Permits: 10, Interval: time.Second, Burst: 3 * time.Second},
+			func() *smoothModel { return newSmoothModel(10, 3, 0, 0) }},
+		{Smooth{Permits: 10, Interval: time.Second, WarmUp: 3 * time.Second},
+			func() *smoothModel { return newSmoothModel(10, 0, 3e6, 3) }},
 	} {
 		b := newBench(t)
 		l := New(b.client, "name", p.policy)
@@ -224,7 +227,8 @@ func TestSmoothStateThatIsNotOurs(t *testing.T) {
 	b := newBench(t)
 	l := New(b.client, "name", Smooth{Permits: 1, Interval: time.Second})
 	for _, text := range []string{
-		"x", "a", "a 1", "a 1 2", "a 1 2 3 4 5", "a 1 2 3 -4", "a 1 2 3 99999999999999999", "a 1 99999999999999999 4", "a 1 2 x", "a 1 -2 3", "a 1 2 -3",
+		"x", "a", "a 1", "a 1 2", "a 1 2 3 4 5", "a 1 2 3 -4", "a 1 2 3 99999999999999999", "a 1 99999999999999999 4",
+		"a 1 2 x", "a 1 -2 3", "a 1 2 -3",
 		"a -1 2 3", "a 1.2.3 4 5", "a 1e 2 3", "a nan 2 3", "a inf 2 3", "a 1 2 3 ", " a 1 2 3", "a 1 2.5 3", "1 2 3",
 	} {
 		require.NoError(t, b.redis.Set("{name}:smooth:1000", text))
@@ -235,7 +239,8 @@ func TestSmoothStateThatIsNotOurs(t *testing.T) {
 	}
 }
 
-// TestSmooth_CostAboveABound_IsRefused with a typed error, before and after it would have shut the limiter.
+// TestSmooth_CostAboveABound_IsRefused with a typed error, before and after it would have shut the
+// limiter.
 func TestSmooth_CostAboveABound_IsRefused(t *testing.T) {
 	b := newBench(t)
 	l := New(b.client, "name", Smooth{Permits: 1, Interval: time.Hour})
@@ -249,15 +254,18 @@ func TestSmooth_CostAboveABound_IsRefused(t *testing.T) {
 		}
 	}
 	assert.Empty(t, b.redis.Keys())
-	for _, p := range []Smooth{{Permits: 1, Interval: maxInterval}, {Permits: 1, Interval: 1000 * time.Hour, WarmUp: time.Hour, ColdFactor: 1e6}} {
+	for _, p := range []Smooth{{Permits: 1, Interval: maxInterval},
+		{Permits: 1, Interval: 1000 * time.Hour, WarmUp: time.Hour, ColdFactor: 1e6}} {
 		_, err := New(b.client, "name", p).TryAcquire(t.Context(), 1)
 		assert.ErrorIs(t, err, rratelimiter.ErrInvalidRate, "%+v", p)
 	}
 }
 
-// TestSmooth_LargestCosts_AreCancelledWhole: no cost is more than a ticket can say, and no sum of costs is lost.
+// TestSmooth_LargestCosts_AreCancelledWhole: no cost is more than a ticket can say, and no sum of
+// costs is lost.
 func TestSmooth_LargestCosts_AreCancelledWhole(t *testing.T) {
-	for _, p := range []Smooth{{Permits: 1, Interval: time.Hour}, {Permits: 1, Interval: 100 * 365 * 24 * time.Hour}, {Permits: 3, Interval: time.Hour, WarmUp: time.Hour, ColdFactor: 1e6}} {
+	for _, p := range []Smooth{{Permits: 1, Interval: time.Hour}, {Permits: 1, Interval: 100 * 365 * 24 * time.Hour},
+		{Permits: 3, Interval: time.Hour, WarmUp: time.Hour, ColdFactor: 1e6}} {
 		b := newBench(t)
 		l := New(b.client, "name", p)
 		var made []*Reservation

@@ -8,14 +8,14 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// state is the policies of a limiter, as a call left them.
+// state is the forecasts of a limiter's policies after a call.
 type state struct {
 	now      int64 // Unix microseconds
 	most     int64
 	policies []forecast
 	marks    []string // the texts of the policies: a refund of what the call took names them
 
-	leased int64 // permits that were taken for callers to come
+	leased int64 // permits that were leased
 	lasts  time.Duration
 }
 
@@ -46,8 +46,8 @@ func (s *state) add(p Policy, told rueidis.RedisMessage) bool {
 	return true
 }
 
-// granted is the answer to a request that was granted, behind which later permits were granted by
-// the same call.
+// granted returns the answer to a request that was granted. The same call granted later permits to
+// requests behind it.
 func (s *state) granted(later int64) engine.Answer {
 	fewest := s.policies[0]
 	for _, p := range s.policies[1:] {
@@ -58,8 +58,8 @@ func (s *state) granted(later int64) engine.Answer {
 	return engine.Answer{Allowed: true, Limit: fewest.limit(), Remaining: remaining(fewest, later), ResetAfter: s.reset()}
 }
 
-// denied is the answer to a request that was not granted. It says false where it is not known when
-// it can be.
+// denied returns the answer to a request that was not granted. It returns false if RetryAfter is
+// only a lower bound.
 func (s *state) denied(permits, later int64) (engine.Answer, bool) {
 	longest, known := s.policies[0], true
 	after := time.Duration(-1)
@@ -70,10 +70,11 @@ func (s *state) denied(permits, later int64) (engine.Answer, bool) {
 			longest, after = p, wait
 		}
 	}
-	return engine.Answer{Limit: longest.limit(), Remaining: remaining(longest, later), RetryAfter: after, ResetAfter: s.reset()}, known
+	return engine.Answer{Limit: longest.limit(), Remaining: remaining(longest, later), RetryAfter: after,
+		ResetAfter: s.reset()}, known
 }
 
-// each is the answers of all policies to one request.
+// each returns the answers of all policies to one request.
 func (s *state) each(permits, later int64, granted bool) []engine.Answer {
 	answers := make([]engine.Answer, len(s.policies))
 	for i, p := range s.policies {
@@ -96,10 +97,10 @@ func (s *state) reset() (after time.Duration) {
 	return after
 }
 
-// Limit is the most permits that can ever be granted at once.
+// Limit returns the largest number of permits that can be granted at once.
 func (s *state) Limit() int64 { return s.most }
 
-// Free is the permits that the policy with the fewest has left.
+// Free returns the free permits of the policy that has the fewest.
 func (s *state) Free() int64 {
 	free := s.policies[0].left()
 	for _, p := range s.policies[1:] {
@@ -108,13 +109,13 @@ func (s *state) Free() int64 {
 	return free
 }
 
-// Denied is the answer to who asks for more than is free.
+// Denied returns the answer to a request for more than is free.
 func (s *state) Denied(permits int64) (engine.Answer, bool) { return s.denied(permits, 0) }
 
-// Parts is what each policy says to that.
+// Parts returns the answer of each policy to such a request.
 func (s *state) Parts(permits int64) []engine.Answer { return s.each(permits, 0, false) }
 
-// Earliest is when the last policy could have granted so many.
+// Earliest returns the time at which the last policy could have granted so many.
 func (s *state) Earliest(wanted int64) (after time.Duration) {
 	for _, p := range s.policies {
 		after = max(after, p.earliest(wanted))

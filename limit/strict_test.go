@@ -89,7 +89,8 @@ func bucketPolicy(perMicro float64, word int, smooth bool, policies ...Policy) s
 	}, func(_ Policy, life *strictLife, clock, server int64) float64 {
 		last := life.grants[len(life.grants)-1]
 		all := missing(life, perMicro) + float64(last.permits)
-		return all - max(float64(max(clock, life.clock)-last.seen), float64(max(last.seen, life.clock)-last.seen+server-life.changed))*perMicro
+		return all - max(float64(max(clock, life.clock)-last.seen),
+			float64(max(last.seen, life.clock)-last.seen+server-life.changed))*perMicro
 	}}
 }
 
@@ -120,7 +121,8 @@ func TestPolicies_RefundsResetsAndClocks_KeepTheLimit(t *testing.T) {
 	for _, test := range []strictPolicy{
 		windowPolicy(false), windowPolicy(true),
 		{[2]Policy{SlidingLog{10, time.Second}, SlidingLog{6, time.Second}}, 1, counted(1000), leftOf(1000, 1000, 1e6)},
-		{[2]Policy{SlidingWindow{10, time.Second, 5}, SlidingWindow{6, time.Second, 5}}, 2, counted(6), leftOf(200_000, 6, 1.2e6)},
+		{[2]Policy{SlidingWindow{10, time.Second, 5}, SlidingWindow{6, time.Second, 5}}, 2, counted(6),
+			leftOf(200_000, 6, 1.2e6)},
 		bucketPolicy(8e-6, 1, false, TokenBucket{10, 8, time.Second}, TokenBucket{6, 8, time.Second}),
 		bucketPolicy(8e-6, 1, false, LeakyBucket{10, 8, time.Second}, LeakyBucket{6, 8, time.Second}),
 		bucketPolicy(8e-6, 2, true, Smooth{Permits: 8, Interval: time.Second}, Smooth{Permits: 8, Interval: time.Second}),
@@ -213,8 +215,9 @@ func (s *strictRun) run(about string) {
 				marks = briefTexts(batch.Reply)
 			}
 			what += fmt.Sprint(" ", marks)
-			s.hold(l, n, marks, true, fmt.Sprintf("%s, step %d at %d by %d: %s after %s", about, step, s.server-begin, s.now-begin, what,
-				strings.Join(log[max(0, len(log)-12):], "; ")))
+			s.hold(l, n, marks, true,
+				fmt.Sprintf("%s, step %d at %d by %d: %s after %s", about, step, s.server-begin, s.now-begin, what,
+					strings.Join(log[max(0, len(log)-12):], "; ")))
 		}
 		log = append(log, fmt.Sprintf("%d at %d by %d: %s -> %q", step, s.server-begin, s.now-begin, what, s.text()))
 	}

@@ -33,7 +33,8 @@ var _ = register(policy.Kind{
 	return bucketDescription("bucket", p)
 })
 
-var capacityField = policy.Field{Name: "capacity", Type: policy.Count, Min: 1, Max: maxPermits, Want: "a whole number of permits, 1 to 2^53"}
+var capacityField = policy.Field{Name: "capacity", Type: policy.Count, Min: 1, Max: maxPermits,
+	Want: "a whole number of permits, 1 to 2^53"}
 
 func bucketDescription(label string, p TokenBucket) policy.Description {
 	return policy.Description{
@@ -64,7 +65,8 @@ func (p TokenBucket) suffix(text []byte) []byte { return named(text, "bucket", p
 func (p TokenBucket) settings(text []byte) []byte { return numbers(text, p.Capacity, p.Refill) }
 
 func (p TokenBucket) arguments(args []string, _ time.Time) []string {
-	return append(args, strconv.FormatInt(p.Capacity, 10), strconv.FormatInt(p.Refill, 10), strconv.FormatInt(p.Interval.Microseconds(), 10))
+	return append(args, strconv.FormatInt(p.Capacity, 10), strconv.FormatInt(p.Refill, 10),
+		strconv.FormatInt(p.Interval.Microseconds(), 10))
 }
 
 func (p TokenBucket) keeps() []string { return inString }
@@ -82,7 +84,7 @@ func (p TokenBucket) forecast(_ int64, told []int64) (forecast, bool) {
 type bucketForecast struct {
 	capacity, refill, interval int64
 	taken, part                int64         // of a permit, in parts of an interval
-	begins                     time.Duration // from now: a clock has gone back
+	begins                     time.Duration // from now, if the clock was set back
 }
 
 func (o bucketForecast) limit() int64 { return o.capacity }
@@ -95,7 +97,7 @@ func (o bucketForecast) left() int64 {
 	return left
 }
 
-// after says how long it takes until so many permits are free.
+// after returns the time until so many permits are free.
 func (o bucketForecast) after(permits int64) time.Duration {
 	if uint64(o.taken)+uint64(permits) < uint64(o.capacity) {
 		return 0
@@ -121,7 +123,7 @@ func (o bucketForecast) reset() time.Duration { return o.after(o.capacity) }
 
 func (o bucketForecast) earliest(wanted int64) time.Duration { return o.after(wanted) }
 
-// micros is a number of microseconds as a duration, engine.Never where it is more.
+// micros converts microseconds to a duration, at most engine.Never.
 func micros(n int64) time.Duration {
 	if n > int64(engine.Never/time.Microsecond) {
 		return engine.Never
@@ -129,7 +131,7 @@ func micros(n int64) time.Duration {
 	return time.Duration(n) * time.Microsecond
 }
 
-// later is the sum of two durations, engine.Never where it is more.
+// later returns the sum of two durations, at most engine.Never.
 func later(a, b time.Duration) time.Duration {
 	if a > engine.Never-b {
 		return engine.Never

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tokenModel is TokenBucket, and LeakyBucket, whose level is what a bucket lacks: the tokens are a fraction, so that nothing is rounded.
+// tokenModel is TokenBucket, and LeakyBucket, whose level is what a bucket lacks: the tokens are a
+// fraction, so that nothing is rounded.
 type tokenModel struct {
 	capacity, refill, interval int64
 	last                       int64    // when tokens changed
@@ -22,8 +23,8 @@ type tokenModel struct {
 	since                      int64
 }
 
-// at is the tokens at a moment, and that moment as the bucket knows it: no clock takes back what another one has seen. It
-// forgets the time once it is full.
+// at is the tokens at a moment, and that moment as the bucket knows it: no clock takes back what
+// another one has seen. It forgets the time once it is full.
 func (m *tokenModel) at(now int64) (tokens *big.Rat, moment int64) {
 	full := new(big.Rat).SetInt64(m.capacity)
 	if m.tokens == nil {
@@ -132,7 +133,8 @@ func (m *tokenModel) reserve(now, n int64) (delay int64, ticket any) {
 	m.settle(now)
 	due := m.per(m.missing())
 	m.charge(now, n)
-	made := bucketTicket{permits: new(big.Rat).SetInt64(n), end: m.per(m.missing()), at: m.last, back: m.back, epoch: m.epoch}
+	made := bucketTicket{permits: new(big.Rat).SetInt64(n), end: m.per(m.missing()), at: m.last, back: m.back,
+		epoch: m.epoch}
 	if !m.leaky {
 		due.Sub(made.end, m.ahead())
 	}
@@ -176,7 +178,8 @@ func (m *tokenModel) undo(now int64, ticket any) {
 	m.restore(new(big.Rat).Quo(back, m.per(big.NewRat(1, 1))))
 }
 
-// missingOf is what is missing because of a reservation that does not wait, as the time of its refill, as far as the bucket knows.
+// missingOf is what is missing because of a reservation that does not wait, as the time of its
+// refill, as far as the bucket knows.
 func (m *tokenModel) missingOf(made bucketTicket) *big.Rat {
 	most := new(big.Rat).Sub(m.per(made.permits), new(big.Rat).SetInt64(m.last-made.at))
 	own := new(big.Rat).Sub(m.until(made.end), m.per(new(big.Rat).Sub(m.back, made.back)))
@@ -219,16 +222,24 @@ func TestRefund_Bucket_ReturnsWhatIsStillMissing(t *testing.T) {
 		want   int64
 	}
 	for name, steps := range map[string][]step{
-		"the bucket was never full":        {{take: 900, want: 100}, {take: 90, want: 10}, {after: 50 * ms, refund: 2, want: 150}},
-		"refill is for older grants first": {{take: 40, want: 960}, {take: 60, want: 900}, {after: 20 * ms, refund: 2, want: 980}},
-		"the grant is repaid in part":      {{take: 60, want: 940}, {after: 20 * ms, refund: 1, want: 1000}},
-		"others took since":                {{take: 60, want: 940}, {after: 20 * ms, take: 500, want: 460}, {refund: 1, want: 500}},
-		"others took at once":              {{take: 60, want: 940}, {take: 500, want: 440}, {after: 100 * ms, refund: 1, want: 600}},
-		"others took a little later":       {{take: 60, want: 940}, {after: 20 * ms, take: 500, want: 460}, {after: 100 * ms, refund: 1, want: 600}},
-		"it was nearly full since":         {{take: 60, want: 940}, {after: 50 * ms, take: 500, want: 490}, {after: 100 * ms, refund: 1, want: 590}},
-		"it was full since":                {{take: 60, want: 940}, {after: 100 * ms, take: 500, want: 500}, {refund: 1, want: 500}},
+		"the bucket was never full": {{take: 900, want: 100}, {take: 90, want: 10},
+			{after: 50 * ms, refund: 2, want: 150}},
+		"refill is for older grants first": {{take: 40, want: 960}, {take: 60, want: 900},
+			{after: 20 * ms, refund: 2, want: 980}},
+		"the grant is repaid in part": {{take: 60, want: 940}, {after: 20 * ms, refund: 1, want: 1000}},
+		"others took since": {{take: 60, want: 940}, {after: 20 * ms, take: 500, want: 460},
+			{refund: 1, want: 500}},
+		"others took at once": {{take: 60, want: 940}, {take: 500, want: 440},
+			{after: 100 * ms, refund: 1, want: 600}},
+		"others took a little later": {{take: 60, want: 940}, {after: 20 * ms, take: 500, want: 460},
+			{after: 100 * ms, refund: 1, want: 600}},
+		"it was nearly full since": {{take: 60, want: 940}, {after: 50 * ms, take: 500, want: 490},
+			{after: 100 * ms, refund: 1, want: 590}},
+		"it was full since": {{take: 60, want: 940}, {after: 100 * ms, take: 500, want: 500},
+			{refund: 1, want: 500}},
 		"an older grant was refunded": {
-			{take: 20, want: 980}, {take: 60, want: 920}, {take: 20, want: 900}, {after: 10 * ms, refund: 2, want: 970}, {after: 19 * ms, take: 80, want: 909},
+			{take: 20, want: 980}, {take: 60, want: 920}, {take: 20, want: 900}, {after: 10 * ms, refund: 2, want: 970},
+			{after: 19 * ms, take: 80, want: 909},
 			{after: 10 * ms, refund: 3, want: 920},
 		},
 	} {

@@ -12,7 +12,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// TestTake_OnePolicyGranted_GetsAShortReply: what the policy tells has all of a Decision, if the time of the call is known here.
+// TestTake_OnePolicyGranted_GetsAShortReply: what the policy tells has all of a Decision, if the
+// time of the call is known here.
 func TestTake_OnePolicyGranted_GetsAShortReply(t *testing.T) {
 	aligned := FixedWindow{5, 10 * time.Second, true}
 	for _, p := range everyPolicy {

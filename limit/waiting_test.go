@@ -28,7 +28,8 @@ func withRedis(t *testing.T, test func(b *fixture)) {
 
 // reservables are policies that grant one permit at once, and then one every 100 ms.
 var reservables = []Policy{
-	TokenBucket{1, 10, time.Second}, LeakyBucket{1, 10, time.Second}, Smooth{Permits: 10, Interval: time.Second, Burst: ms},
+	TokenBucket{1, 10, time.Second}, LeakyBucket{1, 10, time.Second},
+	Smooth{Permits: 10, Interval: time.Second, Burst: ms},
 }
 
 // TestAcquireWaitsForItsReservation: each at its moment, at one call at most.
@@ -109,9 +110,11 @@ func TestAcquireThatEndsGivesItsReservationBack(t *testing.T) {
 	}
 }
 
-// TestWhatArrivesForACallerThatHasGone is given back, whether its moment would have been at once or later.
+// TestWhatArrivesForACallerThatHasGone is given back, whether its moment would have been at once or
+// later.
 func TestWhatArrivesForACallerThatHasGone(t *testing.T) {
-	for _, p := range []Policy{TokenBucket{3, 1, time.Hour}, LeakyBucket{3, 1, time.Hour}, Smooth{Permits: 1, Interval: time.Hour, Burst: 3 * time.Hour}} {
+	for _, p := range []Policy{TokenBucket{3, 1, time.Hour}, LeakyBucket{3, 1, time.Hour},
+		Smooth{Permits: 1, Interval: time.Hour, Burst: 3 * time.Hour}} {
 		withRedis(t, func(b *fixture) {
 			l := New(b.client, "name", p)
 			for _, taken := range []int64{0, 3, 3} {
@@ -149,7 +152,8 @@ func TestWhatArrivesForACallerThatHasGone(t *testing.T) {
 	}
 }
 
-// TestAMomentThatTheCallItselfLeftNoTimeFor is as one behind the deadline: told at once, and given back.
+// TestAMomentThatTheCallItselfLeftNoTimeFor is as one behind the deadline: told at once, and given
+// back.
 func TestAMomentThatTheCallItselfLeftNoTimeFor(t *testing.T) {
 	for _, p := range reservables {
 		for name, call := range map[string]func(*Limiter, context.Context) error{
@@ -203,7 +207,8 @@ func TestTryAcquireWithinWaitsForItsReservation(t *testing.T) {
 	}
 }
 
-// TestTryAcquireWithin_Reservation_TimeoutCountsFromTheCall, not from the reply: no permit is granted behind it.
+// TestTryAcquireWithin_Reservation_TimeoutCountsFromTheCall, not from the reply: no permit is
+// granted behind it.
 func TestTryAcquireWithin_Reservation_TimeoutCountsFromTheCall(t *testing.T) {
 	for _, p := range reservables {
 		withRedis(t, func(b *fixture) {
@@ -242,7 +247,8 @@ func TestTheLongestTimeout(t *testing.T) {
 // TestSeveralPoliciesStandInLine, since there are no reservations for them.
 func TestSeveralPoliciesStandInLine(t *testing.T) {
 	withRedis(t, func(b *fixture) {
-		l := New(b.client, "name", TokenBucket{1, 10, time.Second}, Smooth{Permits: 5, Interval: time.Second, Burst: ms}, LeakyBucket{3, 10, time.Second})
+		l := New(b.client, "name", TokenBucket{1, 10, time.Second}, Smooth{Permits: 5, Interval: time.Second, Burst: ms},
+			LeakyBucket{3, 10, time.Second})
 		start := time.Now()
 		for i := range 4 {
 			require.NoError(b, l.Acquire(b.Context(), 1))

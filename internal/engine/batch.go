@@ -167,7 +167,8 @@ func (b *Batch) clear() {
 // forget drops the reply to an earlier call.
 func (b *Batch) forget() {
 	clear(b.Lost)
-	b.Reply, b.Forecast, b.Denied, b.AllKeys, b.Lost, b.LostPermits, b.Granted = rueidis.RedisMessage{}, nil, 0, false, b.Lost[:0], 0, 0
+	b.Reply, b.Forecast, b.Denied, b.AllKeys, b.Lost, b.LostPermits, b.Granted = rueidis.RedisMessage{}, nil, 0, false,
+		b.Lost[:0], 0, 0
 }
 
 // AppendRuns appends the permits of each request, run-length encoded: "1*200 3*1".

@@ -103,7 +103,8 @@ func TestCoalesce_SlowCalls_MoreAreInFlight(t *testing.T) {
 		calls := func() int64 {
 			before := b.Scripts.Load()
 			b.Latency.Store(int64(10 * time.Millisecond))
-			for _, err := range crowd(40, func(int) error { _, err := l.Try(b.Context(), Ask{Permits: 1, Detail: true}); return err }) {
+			for _, err := range crowd(40,
+				func(int) error { _, err := l.Try(b.Context(), Ask{Permits: 1, Detail: true}); return err }) {
 				require.NoError(b, err)
 			}
 			return b.Scripts.Load() - before

@@ -29,7 +29,8 @@ func (g *Engine) run(ctx context.Context, script *redisx.Script, keys, args []st
 // Eval runs a script. While the slot of its keys moves, Eval repeats the call; renew, if not nil,
 // sets the arguments of a repeated call. Callers run it under Detached, which ends with their
 // context.
-func (g *Engine) Eval(ctx context.Context, script *redisx.Script, keys, args []string, renew func(args []string)) (rueidis.RedisMessage, error) {
+func (g *Engine) Eval(ctx context.Context, script *redisx.Script, keys, args []string,
+	renew func(args []string)) (rueidis.RedisMessage, error) {
 	for attempt := 0; ; attempt++ {
 		message, err := g.run(ctx, script, keys, args)
 		if err == nil || !redisx.SlotMoves(ctx, err, attempt) {

@@ -138,9 +138,11 @@ func (l *Limiter) startSending(ctx context.Context, e *entry) {
 
 // runCall runs the call of a batch and completes it. It reports whether another batch is to be
 // sent. If the call does not return, another goroutine sends that batch.
-func (l *Limiter) runCall(ctx context.Context, e *entry, b *Batch, call func(context.Context, *Batch) error) (again bool) {
+func (l *Limiter) runCall(ctx context.Context, e *entry, b *Batch,
+	call func(context.Context, *Batch) error) (again bool) {
 	var err error
-	orElse(func() { err = call(ctx, b) }, func() { l.completeAndContinue(ctx, e, b, l.Protocol.Explain(ctx, redisx.ErrNoReply)) })
+	orElse(func() { err = call(ctx, b) },
+		func() { l.completeAndContinue(ctx, e, b, l.Protocol.Explain(ctx, redisx.ErrNoReply)) })
 	return l.complete(ctx, e, b, err)
 }
 

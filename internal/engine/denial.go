@@ -123,7 +123,8 @@ func (l *Limiter) remember(b *Batch, version uint64) {
 	if !known {
 		return
 	}
-	d := &denial{limiter: l, forecast: b.Forecast, permits: b.Denied, until: answer.RetryAfter, dated: b.dated, sent: b.sent}
+	d := &denial{limiter: l, forecast: b.Forecast, permits: b.Denied, until: answer.RetryAfter, dated: b.dated,
+		sent: b.sent}
 	// By the process's clock: the program's own may panic, and the callers of the next call wait.
 	if a := l.Engine.denials; d.age(time.Now()) < min(d.until, a.maxAge) {
 		a.keep(d, version)

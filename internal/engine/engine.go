@@ -58,7 +58,8 @@ type Settings struct {
 
 // New returns an Engine. It sends nothing.
 func New(s Settings) *Engine {
-	g := &Engine{redis: s.Redis, now: s.Now, ownClock: s.Now != nil && !s.ServerTime, lease: s.Lease, observer: newObserver(s.Observer)}
+	g := &Engine{redis: s.Redis, now: s.Now, ownClock: s.Now != nil && !s.ServerTime, lease: s.Lease,
+		observer: newObserver(s.Observer)}
 	switch {
 	case s.ServerTime:
 		g.now = nil

@@ -140,7 +140,8 @@ func (h *leaseSet) plan(b *Batch) (changes uint64) {
 	if h == nil || h.fetching {
 		return 0
 	}
-	if h.leases = slices.DeleteFunc(h.leases, func(s activeLease) bool { return s.unused == 0 }); len(h.leases) >= mostLeases {
+	if h.leases = slices.DeleteFunc(h.leases,
+		func(s activeLease) bool { return s.unused == 0 }); len(h.leases) >= mostLeases {
 		return 0
 	}
 	permits := h.demand(time.Now())

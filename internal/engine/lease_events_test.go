@@ -48,33 +48,34 @@ func TestLease_CallersLeaveDuringTheCall_PermitsAreLeased(t *testing.T) {
 
 func TestLease_RateIsSetMeanwhile_LeaseIsNotUsed(t *testing.T) {
 	for _, keep := range []bool{false, true} {
-		inLease(t, rratelimiter.Rate{Permits: 100_000, Interval: 10 * time.Second}, func(b *fixture, l *rratelimiter.Limiter) {
-			const rate = 20
-			var set atomic.Bool
-			var after atomic.Int64
-			var callers sync.WaitGroup
-			stop := time.Now().Add(40 * time.Millisecond)
-			for range 4 {
-				callers.Go(func() {
-					for time.Now().Before(stop) {
-						pass(20 * time.Microsecond)
-						late := set.Load()
-						if ok, err := l.TryAcquire(b.Context(), 1); assert.NoError(b, err) && ok && late {
-							after.Add(1)
+		inLease(t, rratelimiter.Rate{Permits: 100_000, Interval: 10 * time.Second},
+			func(b *fixture, l *rratelimiter.Limiter) {
+				const rate = 20
+				var set atomic.Bool
+				var after atomic.Int64
+				var callers sync.WaitGroup
+				stop := time.Now().Add(40 * time.Millisecond)
+				for range 4 {
+					callers.Go(func() {
+						for time.Now().Before(stop) {
+							pass(20 * time.Microsecond)
+							late := set.Load()
+							if ok, err := l.TryAcquire(b.Context(), 1); assert.NoError(b, err) && ok && late {
+								after.Add(1)
+							}
 						}
-					}
-				})
-			}
-			pass(10 * time.Millisecond)
-			var opts []rratelimiter.SetRateOption
-			if keep {
-				opts = append(opts, rratelimiter.KeepState())
-			}
-			require.NoError(b, l.SetRate(b.Context(), rratelimiter.Rate{Permits: rate, Interval: 10 * time.Second}, opts...))
-			set.Store(true)
-			callers.Wait()
-			assert.LessOrEqual(b, after.Load(), int64(rate), "keepState %t", keep)
-		})
+					})
+				}
+				pass(10 * time.Millisecond)
+				var opts []rratelimiter.SetRateOption
+				if keep {
+					opts = append(opts, rratelimiter.KeepState())
+				}
+				require.NoError(b, l.SetRate(b.Context(), rratelimiter.Rate{Permits: rate, Interval: 10 * time.Second}, opts...))
+				set.Store(true)
+				callers.Wait()
+				assert.LessOrEqual(b, after.Load(), int64(rate), "keepState %t", keep)
+			})
 	}
 }
 
@@ -235,12 +236,13 @@ func TestLease_LimiterIsDeletedOrMoved_IsNotUsed(t *testing.T) {
 		"Rename": func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Rename(ctx, "other") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *fixture, l *rratelimiter.Limiter) {
-				b.often(l, 300, 30*time.Microsecond)
-				require.NoError(b, change(b.Context(), l))
-				_, err := l.TryAcquire(b.Context(), 1)
-				require.ErrorIs(b, err, rratelimiter.ErrNotInitialized)
-			})
+			inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second},
+				func(b *fixture, l *rratelimiter.Limiter) {
+					b.often(l, 300, 30*time.Microsecond)
+					require.NoError(b, change(b.Context(), l))
+					_, err := l.TryAcquire(b.Context(), 1)
+					require.ErrorIs(b, err, rratelimiter.ErrNotInitialized)
+				})
 		})
 	}
 }

@@ -71,9 +71,11 @@ func TestLease_TimerIsLate_IsNotUsed(t *testing.T) {
 func TestLease_SeveralLeases_RemainingIsOfTheNewest(t *testing.T) {
 	l := &Limiter{Engine: New(Settings{Lease: time.Hour}), ID: "name", Leases: true}
 	now := time.Now()
-	l.Engine.registry.entries.Store("name", &entry{id: "name", leases: &leaseSet{span: time.Hour, fetching: true, leases: []activeLease{
-		{Lease{Lasts: time.Hour, Limit: 1000, Free: 900}, 20, now}, {Lease{Lasts: time.Hour, Limit: 1000, Free: 850}, 50, now},
-	}}})
+	l.Engine.registry.entries.Store("name",
+		&entry{id: "name", leases: &leaseSet{span: time.Hour, fetching: true, leases: []activeLease{
+			{Lease{Lasts: time.Hour, Limit: 1000, Free: 900}, 20, now},
+			{Lease{Lasts: time.Hour, Limit: 1000, Free: 850}, 50, now},
+		}}})
 	answer, _, served := l.fromLease(Ask{Permits: 3, Detail: true})
 	assert.True(t, served)
 	assert.Equal(t, int64(850+17+50), answer.Remaining)
@@ -82,14 +84,18 @@ func TestLease_SeveralLeases_RemainingIsOfTheNewest(t *testing.T) {
 func TestLease_SeveralLeases_PartsAreOfTheNewest(t *testing.T) {
 	l := &Limiter{Engine: New(Settings{Lease: time.Hour}), ID: "name", Leases: true}
 	now := time.Now()
-	newest := Lease{Lasts: time.Hour, Parts: []Answer{{Allowed: true, Limit: 1000, Remaining: 850, ResetAfter: time.Minute}, {Allowed: true, Limit: 9, Remaining: 7}}}
-	h := &leaseSet{span: time.Hour, fetching: true, leases: []activeLease{{Lease{Lasts: time.Hour}, 20, now}, {newest, 50, now.Add(-time.Second)}}}
+	newest := Lease{Lasts: time.Hour,
+		Parts: []Answer{{Allowed: true, Limit: 1000, Remaining: 850, ResetAfter: time.Minute},
+			{Allowed: true, Limit: 9, Remaining: 7}}}
+	h := &leaseSet{span: time.Hour, fetching: true,
+		leases: []activeLease{{Lease{Lasts: time.Hour}, 20, now}, {newest, 50, now.Add(-time.Second)}}}
 	l.Engine.registry.entries.Store("name", &entry{id: "name", leases: h})
 	for taken := int64(3); taken <= 6; taken += 3 {
 		_, parts, served := l.fromLease(Ask{Permits: 3, Detail: true, Each: true})
 		require.True(t, served)
 		require.Len(t, parts, 2)
-		assert.Equal(t, Answer{Allowed: true, Limit: 9, Remaining: 7 + 20 + 50 - taken, ResetAfter: parts[1].ResetAfter}, parts[1])
+		assert.Equal(t, Answer{Allowed: true, Limit: 9, Remaining: 7 + 20 + 50 - taken, ResetAfter: parts[1].ResetAfter},
+			parts[1])
 		assert.Equal(t, 850+20+50-taken, parts[0].Remaining)
 		assert.InDelta(t, 59*time.Second, parts[0].ResetAfter, float64(5*time.Second))
 		assert.Less(t, parts[0].ResetAfter, time.Minute)
@@ -202,7 +208,8 @@ func TestLease_ArrivesWhileCallersWait_ServesThemFirst(t *testing.T) {
 	g := New(Settings{Lease: time.Hour})
 	l := &Limiter{Engine: g, ID: "name", Leases: true}
 	e := g.registry.lock(l)
-	h := &leaseSet{span: time.Hour, returns: new(sync.Map), spanBegan: time.Now(), fetching: true, timer: time.NewTimer(time.Hour)}
+	h := &leaseSet{span: time.Hour, returns: new(sync.Map), spanBegan: time.Now(), fetching: true,
+		timer: time.NewTimer(time.Hour)}
 	waiting := &waiter{Request: Request{Permits: 1}, done: make(chan struct{}, 1)}
 	q := &queue{changed: make(chan struct{}, 1)}
 	q.waiters.push(waiting)

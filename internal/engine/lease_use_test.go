@@ -227,15 +227,16 @@ func TestLease_FlushOrChange_IsReturned(t *testing.T) {
 		"the end": func(*fixture, *rratelimiter.Limiter) error { pass(shortLease + time.Millisecond); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *fixture, l *rratelimiter.Limiter) {
-				granted := int64(b.often(l, 300, 30*time.Microsecond))
-				require.Equal(b, int64(300), granted)
-				free, err := rratelimiter.New(b.QuickConn()).Limiter("limiter").AvailablePermits(b.Context())
-				require.NoError(b, err)
-				require.Less(b, free, 10_000-granted, "something is leased")
-				require.NoError(b, change(b, l))
-				b.Free(l, 10_000-granted)
-			})
+			inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second},
+				func(b *fixture, l *rratelimiter.Limiter) {
+					granted := int64(b.often(l, 300, 30*time.Microsecond))
+					require.Equal(b, int64(300), granted)
+					free, err := rratelimiter.New(b.QuickConn()).Limiter("limiter").AvailablePermits(b.Context())
+					require.NoError(b, err)
+					require.Less(b, free, 10_000-granted, "something is leased")
+					require.NoError(b, change(b, l))
+					b.Free(l, 10_000-granted)
+				})
 		})
 	}
 }

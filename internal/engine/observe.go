@@ -107,7 +107,8 @@ func (l *Limiter) Asking(permits int64) Asking {
 // panics affects no other caller.
 func (a *Asking) Tell(ctx context.Context, granted bool, from Source, err error) {
 	if o := a.observer; o != nil && o.Decided != nil {
-		o.Decided(ctx, Decision{a.limiter, a.permits, granted && err == nil, a.Charged, o.clock() - a.began, a.waited, from, err})
+		o.Decided(ctx, Decision{a.limiter, a.permits, granted && err == nil, a.Charged, o.clock() - a.began, a.waited, from,
+			err})
 	}
 }
 

@@ -91,7 +91,8 @@ type errDeadline struct {
 }
 
 func (e *errDeadline) Error() string {
-	return fmt.Sprintf("rratelimiter: %d permits of %q cannot be had before the deadline, in %v at the earliest", e.permits, e.name, e.after)
+	return fmt.Sprintf("rratelimiter: %d permits of %q cannot be had before the deadline, in %v at the earliest",
+		e.permits, e.name, e.after)
 }
 
 // Unwrap returns the error that the context would have returned in the end.
@@ -235,7 +236,8 @@ func (q *queue) serveFrom(h *leaseSet) (done []*waiter) {
 	now := time.Now()
 	for i := range h.leases {
 		s := &h.leases[i]
-		for w := q.waiters.first; w != nil && w.Permits <= s.unused && !s.expired(now) && len(done) < MostRequests; w = q.waiters.first {
+		for w := q.waiters.first; w != nil && w.Permits <= s.unused && !s.expired(now) &&
+			len(done) < MostRequests; w = q.waiters.first {
 			s.unused -= w.Permits
 			w.Allowed, w.From = true, FromLease
 			w.deliver(nil)

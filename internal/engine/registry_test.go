@@ -102,7 +102,8 @@ func TestRegistry_EntryInUse_Stays(t *testing.T) {
 func TestRegistry_EntryRemovedBeforeACallerLocksIt_CallerGetsAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, n := freshNames()
-		for _, get := range []func() *entry{func() *entry { return n.lock(named(g, "a")) }, func() *entry { return n.find("a") }} {
+		for _, get := range []func() *entry{func() *entry { return n.lock(named(g, "a")) },
+			func() *entry { return n.find("a") }} {
 			e := n.lock(named(g, "a"))
 			got := make(chan *entry, 1)
 			go func() { got <- get() }()

@@ -132,5 +132,6 @@ func (l *Limiter) timeOut(e *entry, w *waiter) error {
 	if w.arrival <= e.queue.covered {
 		return &errDeadline{w.Permits, l.Name, 0}
 	}
-	return fmt.Errorf("rratelimiter: limiter %q: Redis has not answered before the timeout: %w", l.Name, context.DeadlineExceeded)
+	return fmt.Errorf("rratelimiter: limiter %q: Redis has not answered before the timeout: %w", l.Name,
+		context.DeadlineExceeded)
 }

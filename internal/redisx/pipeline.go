@@ -60,7 +60,8 @@ func (p *Pipeline) Add(c Call) *Pipelined {
 
 // Do runs a script in a pipeline and returns its reply. Its caller must wait for no context: the
 // pipeline may carry calls of others.
-func (p *Pipeline) Do(ctx context.Context, script *Script, keys, args []string) (reply rueidis.RedisMessage, err error) {
+func (p *Pipeline) Do(ctx context.Context, script *Script, keys, args []string) (reply rueidis.RedisMessage,
+	err error) {
 	done := make(chan struct{})
 	d := p.Add(Call{Script: script, Keys: keys, Args: args, Answer: func(r rueidis.RedisMessage, failed error) {
 		reply, err = r, failed
@@ -102,8 +103,8 @@ func (p *Pipeline) gather(d *Pipelined) {
 	}
 }
 
-// send sends calls in one pipeline and sets their replies. The calls of scripts that the server does
-// not know follow in a second one, with the text of the script.
+// send sends calls in one pipeline and sets their replies. The calls of scripts that the server
+// does not know follow in a second one, with the text of the script.
 func send(ctx context.Context, redis rueidis.Client, calls []Call) {
 	commands := make(rueidis.Commands, len(calls))
 	for i := range calls {
@@ -123,7 +124,8 @@ func send(ctx context.Context, redis rueidis.Client, calls []Call) {
 	}
 	commands = commands[:0:0]
 	for _, c := range unknown {
-		commands = append(commands, redis.B().Eval().Script(c.Script.text).Numkeys(int64(len(c.Keys))).Key(c.Keys...).Arg(c.Args...).Build())
+		commands = append(commands,
+			redis.B().Eval().Script(c.Script.text).Numkeys(int64(len(c.Keys))).Key(c.Keys...).Arg(c.Args...).Build())
 		c.err = ErrNoReply
 	}
 	for i, result := range redis.DoMulti(ctx, commands...) {

@@ -1,5 +1,5 @@
-// Package redisx runs scripts on Redis: alone, in pipelines, and with retries while a slot moves. It
-// does not know limiters.
+// Package redisx runs scripts on Redis: alone, in pipelines, and with retries while a slot moves.
+// It does not know limiters.
 package redisx
 
 import (
@@ -34,9 +34,9 @@ func (s *Script) Exec(ctx context.Context, redis rueidis.Client, keys, args []st
 // goroutine, during the call.
 var ErrNoReply = errors.New("rratelimiter: the call that carried this request panicked, or ended its goroutine")
 
-// SlotMoves reports whether to retry a call that a cluster rejected before it ran, because the slot of
-// its keys is moving to another node. It sleeps before it returns, for a quarter of a second in all
-// attempts together. The first attempt is 0.
+// SlotMoves reports whether to retry a call that a cluster rejected before it ran, because the slot
+// of its keys is moving to another node. It sleeps before it returns, for a quarter of a second in
+// all attempts together. The first attempt is 0.
 func SlotMoves(ctx context.Context, err error, attempt int) bool {
 	var redisErr *rueidis.RedisError
 	if attempt > 7 || !errors.As(err, &redisErr) || !redisErr.IsTryAgain() || ctx.Err() != nil {

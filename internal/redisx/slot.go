@@ -18,8 +18,8 @@ var crcTable = func() (table [256]uint16) {
 	return table
 }()
 
-// Slot returns the hash slot of a key on a Redis Cluster. It hashes the hash tag: the text between the
-// first "{" and the first "}" after it. If that is empty or missing, it hashes the whole key.
+// Slot returns the hash slot of a key on a Redis Cluster. It hashes the hash tag: the text between
+// the first "{" and the first "}" after it. If that is empty or missing, it hashes the whole key.
 func Slot(key string) uint16 {
 	if open := strings.IndexByte(key, '{'); open >= 0 {
 		if length := strings.IndexByte(key[open+1:], '}'); length > 0 {
