@@ -1,5 +1,5 @@
-// Rrl sees, tries, changes and repairs the rate limiters of a Redis: those that Java programs have through Redisson and Go programs
-// through rratelimiter, and those of package limit. It serves limits to Envoy and other proxies.
+// Rrl inspects, exercises, configures and repairs rate limiters in Redis: Redisson's, used by Java or
+// Go programs, and those of package limit. It serves limits to Envoy and other proxies.
 package main
 
 import (

@@ -13,7 +13,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// Check looks at what was found, and reads at most so many pages of grants of each pair.
+// Check checks the result of a search. It reads at most the given number of pages of grants per pair.
 func Check(ctx context.Context, r *look.Reader, found *look.Found, pages int) ([]*Finding, error) {
 	c := &checker{Reader: r, pages: pages}
 	named := make(map[string]bool)
@@ -45,7 +45,7 @@ type checker struct {
 
 func (c *checker) add(f Finding) { c.found = append(c.found, &f) }
 
-// name looks at the keys that a name makes.
+// name checks the keys of a name.
 func (c *checker) name(name string, all map[string]bool) {
 	value, permits := names.Pair(name, "")
 	if slot := redisx.Slot(name); redisx.Slot(value) != slot || redisx.Slot(permits) != slot {
@@ -80,7 +80,8 @@ func (c *checker) redisson(ctx context.Context, l *look.Redisson) error {
 	if keepAlive > 0 && l.TTL == look.Forever {
 		c.add(Finding{
 			Kind: KindExpiry, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(l.Name),
-			Text:   fmt.Sprintf("it has a keep-alive of %s and no expiry, so it stays forever unless it is used", names.Duration(l.Config.KeepAlive)),
+			Text: fmt.Sprintf("it has a keep-alive of %s and no expiry, so it stays forever unless it is used",
+				names.Duration(l.Config.KeepAlive)),
 			Repair: fmt.Sprintf("expire it in %s, as if it had been used now", names.Duration(l.Config.KeepAlive)),
 			repair: expire(l.Name, keepAlive),
 		})
@@ -93,7 +94,7 @@ func (c *checker) redisson(ctx context.Context, l *look.Redisson) error {
 	return nil
 }
 
-// pair looks at what one count of permits holds.
+// pair checks the state keys of a limiter or of one client.
 func (c *checker) pair(ctx context.Context, l *look.Redisson, p *look.Pair) error {
 	c.lives(l, p)
 	ledger, err := c.Ledger(ctx, l, p, c.pages)
@@ -112,7 +113,7 @@ func (c *checker) pair(ctx context.Context, l *look.Redisson, p *look.Pair) erro
 			})
 		}
 	}
-	// The value first: it is repaired beside the members that were counted.
+	// The value comes first, since its repair depends on the counted members.
 	if len(p.Wrong) == 0 || !ledger.TypesWrong {
 		c.value(l, p, ledger)
 	}
@@ -121,15 +122,16 @@ func (c *checker) pair(ctx context.Context, l *look.Redisson, p *look.Pair) erro
 	if ahead := ledger.Newest - c.Now().UnixMilli(); p.Grants > 0 && ahead > 2000 {
 		c.add(Finding{
 			Kind: KindClock, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(p.PermitsKey),
-			Text: fmt.Sprintf("the newest grant is dated %s in the future: synchronise the clocks of the hosts", names.About(time.Duration(ahead)*time.Millisecond)),
+			Text: fmt.Sprintf("the newest grant is dated %s in the future: synchronise the clocks of the hosts",
+				names.About(time.Duration(ahead)*time.Millisecond)),
 		})
 	}
 	c.idle(l, p, ledger)
 	return nil
 }
 
-// value compares the free permits with the grants: together they are the rate. If they are not, the cause decides about
-// the correction, as in the libraries.
+// value compares the free permits and the grants with the rate. If they differ, the cause determines the
+// repair, as in the libraries.
 func (c *checker) value(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
 	if !ledger.Whole || !p.Exists() {
 		return
@@ -163,7 +165,7 @@ func (c *checker) value(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
 	c.add(f)
 }
 
-// windows looks for an interval with more permits than the rate.
+// windows checks whether an interval has more permits than the rate.
 func (c *checker) windows(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
 	if ledger.MostIn > l.Config.Permits {
 		c.add(Finding{
@@ -175,13 +177,14 @@ func (c *checker) windows(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
 	}
 }
 
-// members looks at how grants are written.
+// members checks the format of grants.
 func (c *checker) members(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
 	if len(ledger.Old) > 0 {
 		c.add(Finding{
 			Kind: KindMember, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(p.PermitsKey),
-			Text:   fmt.Sprintf("grants in the format of Redisson %s, which later releases misread: %d: stop programs with such releases", ledger.Old[0].Layout, ledger.OldCount),
-			Repair: fmt.Sprintf("rewrite %d of them in the format since 3.17.1", len(ledger.Old)), repair: rewrite(p.PermitsKey, ledger.Old),
+			Text: fmt.Sprintf("grants in the format of Redisson %s, which later releases misread: %d: stop programs with such releases", ledger.Old[0].Layout, ledger.OldCount),
+			Repair: fmt.Sprintf("rewrite %d of them in the format since 3.17.1",
+				len(ledger.Old)), repair: rewrite(p.PermitsKey, ledger.Old),
 		})
 	}
 	if ledger.Strange > 0 {
@@ -194,7 +197,7 @@ func (c *checker) members(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
 	}
 }
 
-// idle looks for clients that are gone: their pairs stay where the limiter does not expire.
+// idle checks whether a client has ended: its pair stays if the limiter does not expire.
 func (c *checker) idle(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
 	if l.Config.Type != rratelimiter.PerClient || !p.Exists() || p.ValueTTL >= 0 || p.PermitsTTL >= 0 || ledger.Strange > 0 || !ledger.Whole {
 		return

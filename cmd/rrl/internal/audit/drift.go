@@ -13,9 +13,8 @@ func setValue(l *look.Redisson, p *look.Pair, ledger *look.Ledger, right int64) 
 	return run([]string{"unchanged", "value"}, keysOf(l, p), append(markOf(l, ledger), strconv.FormatInt(right, 10))...)
 }
 
-// cut takes the oldest grants worth excess out of the set, expired ones too, a page of them in one
-// script. The value stays. After each script less is in excess, and nothing else is wrong, so that
-// the repair can stop there.
+// cut removes the oldest grants of excess permits, expired ones too, a page per script. The value stays.
+// The repair may stop after each script: the excess is smaller then, and the state is valid.
 func cut(l *look.Redisson, p *look.Pair, ledger *look.Ledger, excess int64) repair {
 	return func(ctx context.Context, r *look.Reader) (bool, error) {
 		mark := *ledger
@@ -53,16 +52,15 @@ func stopped(done bool) (bool, error) {
 	return false, nil
 }
 
-// oldest returns the members of a page that are worth excess permits together, or of all of the
-// page and what is left of excess. If the last member is worth more, smaller stands for what
-// remains of it.
+// oldest returns the members of a page that have excess permits together, or the whole page and the rest
+// of excess. If the last member has more, smaller is the member for the remaining permits.
 func oldest(page []look.Grant, excess int64) (members []string, smaller string, rest int64) {
 	for _, g := range page {
 		if excess == 0 {
 			break
 		}
 		if g.Permits < 0 {
-			continue // no grant: a finding of its own
+			continue // not a grant: a finding of its own
 		}
 		members = append(members, g.Member)
 		if g.Permits > excess {
@@ -77,7 +75,7 @@ func keysOf(l *look.Redisson, p *look.Pair) []string {
 	return []string{l.Name, p.ValueKey, p.PermitsKey}
 }
 
-// markOf returns what the script part unchanged compares.
+// markOf returns the values that the script part "unchanged" compares.
 func markOf(l *look.Redisson, ledger *look.Ledger) []string {
 	has, value := "0", ""
 	if ledger.Value != nil {

@@ -1,6 +1,6 @@
-// Package audit reports what is wrong with limiters, and repairs what can be repaired without
-// guessing. A repair is a script, or one for each page of grants. A script changes nothing if the
-// limiter has changed since it was looked at.
+// Package audit reports problems of limiters and repairs those with one correct repair. A repair is one
+// script call, or one per page of grants. A script changes nothing if the limiter has changed since it
+// was read.
 package audit
 
 import (
@@ -11,43 +11,43 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 )
 
-// Severity says how bad a finding is.
+// Severity is the severity of a finding.
 type Severity string
 
-// The severities.
+// Severities.
 const (
 	Problem Severity = "problem" // the limiter does not do what it should
-	Note    Severity = "note"    // the limiter works, and a user may want to know
+	Note    Severity = "note"    // the limiter works
 )
 
-// Finding is one thing that is wrong.
+// Finding is one problem.
 type Finding struct {
 	Kind     string     `json:"kind"`
 	Severity Severity   `json:"severity"`
 	Limiter  names.Name `json:"limiter"`
 	Key      names.Name `json:"key"`
 	Text     string     `json:"text"`
-	Repair   string     `json:"repair,omitempty"` // what a repair does, "" where there is none
-	Result   string     `json:"result,omitempty"` // what became of it
+	Repair   string     `json:"repair,omitempty"` // what the repair does, "" if there is none
+	Result   string     `json:"result,omitempty"` // the result of the repair
 
 	repair func(ctx context.Context, redis *look.Reader) (done bool, err error)
 }
 
-// The kinds of findings.
+// Kinds of findings.
 const (
-	KindConfig  = "config"  // the configuration cannot be read
-	KindValue   = "value"   // the free permits do not go with the grants
-	KindOrphan  = "orphan"  // state without a limiter that counts by it
-	KindIdle    = "idle"    // the pair of a client that takes nothing any more
-	KindMember  = "member"  // a grant that is none, or one as old releases wrote it
+	KindConfig  = "config"  // the configuration is invalid
+	KindValue   = "value"   // the free permits do not match the grants
+	KindOrphan  = "orphan"  // state that no limiter uses
+	KindIdle    = "idle"    // the pair of a client that has taken nothing for an interval
+	KindMember  = "member"  // a member that is not a grant, or a grant in an old format
 	KindExpiry  = "expiry"  // state that lives longer or shorter than its limiter
-	KindName    = "name"    // a name whose keys no cluster holds together, or that shares them
+	KindName    = "name"    // a name whose keys are in several slots, or shared with another name
 	KindWindow  = "window"  // an interval with more permits than the rate
-	KindClock   = "clock"   // grants from the future
-	KindStrange = "strange" // a key of package limit's name that holds something else
+	KindClock   = "clock"   // grants in the future
+	KindStrange = "strange" // a key named like a policy's with other content
 )
 
-// What Finding.Result can be.
+// Values of Finding.Result.
 const (
 	Repaired = "repaired"
 	Failed   = "failed"
@@ -57,10 +57,10 @@ const (
 	Untried  = "not tried"
 )
 
-// errPartly is returned by a repair of several scripts if the limiter has changed after the first.
+// errPartly is returned if the limiter changed after the first of several scripts.
 var errPartly = errors.New("repaired in part")
 
-// Fix repairs a finding and sets its Result. The error is as Redis said it.
+// Fix repairs a finding and sets its Result. It returns the error of Redis.
 func (f *Finding) Fix(ctx context.Context, r *look.Reader) error {
 	if f.repair == nil {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 )
 
-// lives looks at how long the keys of a pair live beside their configuration.
+// lives compares the TTLs of a pair with that of its configuration.
 func (c *checker) lives(l *look.Redisson, p *look.Pair) {
 	for _, state := range []struct {
 		key string
@@ -38,7 +38,7 @@ func (c *checker) lives(l *look.Redisson, p *look.Pair) {
 	}
 }
 
-// orphan looks at a pair that no limiter counts by.
+// orphan checks a pair that no limiter uses.
 func (c *checker) orphan(ctx context.Context, p *look.Pair) error {
 	claim, err := c.Claim(ctx, p)
 	if err != nil || claim.InUse || !p.Exists() {
@@ -55,7 +55,7 @@ func (c *checker) orphan(ctx context.Context, p *look.Pair) error {
 	switch {
 	case !claim.Sure:
 		f.Severity = Note
-		f.Text = fmt.Sprintf("%s; the key may be no limiter's at all, so it is left alone", reason)
+		f.Text = fmt.Sprintf("%s; the key may not belong to a limiter, so it stays", reason)
 	case p.ValueTTL != look.Forever && p.PermitsTTL != look.Forever:
 		f.Severity = Note
 		f.Text = fmt.Sprintf("%s; the keys expire in %s", reason, names.About(time.Duration(longest)*time.Millisecond))
@@ -67,7 +67,7 @@ func (c *checker) orphan(ctx context.Context, p *look.Pair) error {
 	return nil
 }
 
-// policy looks at what package limit keeps.
+// policy checks the state of a policy of package limit.
 func (c *checker) policy(p *look.Policy) {
 	if p.TTL == look.NoKey {
 		return
@@ -94,7 +94,8 @@ func (c *checker) policy(p *look.Policy) {
 	c.add(f)
 }
 
-// slack is how much longer than the limiter the pair of a client lives, as the Go library has it: an interval and a day.
+// slack is how much longer than its limiter the pair of a client lives, as in the Go library: an interval
+// and a day.
 func slack(l *look.Redisson, key string) int64 {
 	parsed, _ := names.Parse(key)
 	if l.Config.Type != rratelimiter.PerClient || parsed.Client == "" {

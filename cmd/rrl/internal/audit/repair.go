@@ -15,7 +15,7 @@ import (
 //go:embed repair.lua
 var scripts string
 
-// script joins parts of repair.lua.
+// script concatenates parts of repair.lua.
 func script(parts ...string) *rueidis.Lua {
 	var all strings.Builder
 	for _, part := range parts {
@@ -35,14 +35,14 @@ func run(parts, keys []string, args ...string) repair {
 	}
 }
 
-// deleteOrphan deletes a pair that still no limiter counts by: none has one of the names, or it has the type that others count by.
+// deleteOrphan deletes a pair if still no limiter uses it.
 func deleteOrphan(parsed names.Key, p *look.Pair, others string) repair {
 	keys := []string{p.ValueKey, p.PermitsKey}
 	return run([]string{"orphan"}, append(keys, parsed.Names()...), others)
 }
 
-// deleteIdle deletes the pair of a client, where it has taken nothing since, and where the server's clock too says that all has left the
-// window: this host's may be wrong.
+// deleteIdle deletes the pair of a client that has taken nothing since. All grants must have expired by
+// the server's clock too, since the clock of this host may be wrong.
 func deleteIdle(l *look.Redisson, p *look.Pair, ledger *look.Ledger) repair {
 	value := ""
 	if ledger.Value != nil {
@@ -52,7 +52,7 @@ func deleteIdle(l *look.Redisson, p *look.Pair, ledger *look.Ledger) repair {
 		append(l.Raw()[:3], value, strconv.FormatInt(ledger.Count, 10), ledger.Last)...)
 }
 
-// rewrite writes grants of old releases as new ones do.
+// rewrite converts grants of old releases to the present format.
 func rewrite(key string, grants []look.Grant) repair {
 	var args []string
 	for _, g := range grants {
@@ -61,7 +61,7 @@ func rewrite(key string, grants []look.Grant) repair {
 	return run([]string{"rewrite"}, []string{key}, args...)
 }
 
-// remove takes members out that are no grants.
+// remove removes members that are not grants.
 func remove(key string, members []string) repair {
 	return run([]string{"remove"}, []string{key}, members...)
 }

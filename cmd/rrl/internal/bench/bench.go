@@ -1,4 +1,4 @@
-// Package bench puts a load on a limiter of its own and tells how long calls took.
+// Package bench puts load on a new limiter and measures the latencies.
 package bench
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/connect"
 )
 
-// Load is what to put on Redis.
+// Load describes a load.
 type Load struct {
 	Callers int
 	Lasts   time.Duration
@@ -24,7 +24,7 @@ type Load struct {
 	Options []rratelimiter.Option
 }
 
-// Result is what became of it. Latencies are of calls that were answered, granted or not.
+// Result is the result of a load. Latencies are those of calls with a decision.
 type Result struct {
 	Limiter string        `json:"limiter"`
 	Callers int           `json:"callers"`
@@ -38,8 +38,8 @@ type Result struct {
 	Max     time.Duration `json:"max_ns"`
 }
 
-// Run puts the load on a new limiter, whose name no other can have, and deletes it in the end, also where ctx ends before: then the
-// result is of what was done by then.
+// Run puts load on a new limiter with a unique name and deletes the limiter at the end. If ctx ends first,
+// the result has the calls so far.
 func Run(ctx context.Context, redis *connect.Redis, load Load) (result Result, err error) {
 	limiter := rratelimiter.New(redis.Client, load.Options...).Limiter("rrl-bench:" + uuid.NewString())
 	result = Result{Limiter: limiter.Name(), Callers: load.Callers}
@@ -47,10 +47,11 @@ func Run(ctx context.Context, redis *connect.Redis, load Load) (result Result, e
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
 		if _, deleteErr := limiter.Delete(last); deleteErr != nil {
-			err = errors.Join(err, fmt.Errorf("the limiter %q was not deleted, delete it: %w", limiter.Name(), redis.Explain(deleteErr)))
+			err = errors.Join(err, fmt.Errorf("the limiter %q was not deleted, delete it: %w", limiter.Name(),
+				redis.Explain(deleteErr)))
 		}
 	}()
-	// Should this process be killed, the limiter goes by itself.
+	// If this process is killed, the limiter expires.
 	load.Rate.KeepAlive = max(load.Rate.Interval, time.Minute)
 	if err := limiter.SetRate(ctx, load.Rate); err != nil {
 		return result, redis.Explain(err)
@@ -68,7 +69,8 @@ func Run(ctx context.Context, redis *connect.Redis, load Load) (result Result, e
 			mu.Lock()
 			defer mu.Unlock()
 			latencies = append(latencies, own...)
-			result.Granted, result.Denied, result.Failed = result.Granted+counts[0], result.Denied+counts[1], result.Failed+counts[2]
+			result.Granted, result.Denied, result.Failed = result.Granted+counts[0], result.Denied+counts[1],
+				result.Failed+counts[2]
 			failure = errors.Join(failure, err)
 		})
 	}
@@ -78,13 +80,15 @@ func Run(ctx context.Context, redis *connect.Redis, load Load) (result Result, e
 		return result, redis.Explain(errors.Join(failure, ctx.Err()))
 	}
 	slices.Sort(latencies)
-	result.P50, result.P99, result.Max = latencies[len(latencies)/2], latencies[len(latencies)*99/100], latencies[len(latencies)-1]
+	result.P50, result.P99, result.Max = latencies[len(latencies)/2], latencies[len(latencies)*99/100],
+		latencies[len(latencies)-1]
 	result.PerS = float64(len(latencies)) / result.Seconds
 	return result, nil
 }
 
-// call asks again and again. It counts what was granted, denied and failed, and gives the last failure.
-func call(ctx context.Context, limiter *rratelimiter.Limiter) (latencies []time.Duration, counts [3]int, failure error) {
+// call calls TryAcquire in a loop. It counts granted, denied and failed calls and returns the last error.
+func call(ctx context.Context, limiter *rratelimiter.Limiter) (latencies []time.Duration, counts [3]int,
+	failure error) {
 	for ctx.Err() == nil {
 		began := time.Now()
 		granted, err := limiter.TryAcquire(ctx, 1)
@@ -95,7 +99,7 @@ func call(ctx context.Context, limiter *rratelimiter.Limiter) (latencies []time.
 		case err != nil:
 			counts[2]++
 			failure = err
-			time.Sleep(10 * time.Millisecond) // rather than ask a server that is down as fast as can be
+			time.Sleep(10 * time.Millisecond) // a pause for a server that is down
 			continue
 		case granted:
 			counts[0]++
@@ -110,8 +114,10 @@ func call(ctx context.Context, limiter *rratelimiter.Limiter) (latencies []time.
 // Text writes the result for people.
 func (r Result) Text(w *strings.Builder) {
 	fmt.Fprintf(w, "%s\n", r.Limiter)
-	fmt.Fprintf(w, "  %d callers for %.1fs: %d granted, %d denied, %d failed\n", r.Callers, r.Seconds, r.Granted, r.Denied, r.Failed)
-	fmt.Fprintf(w, "  %.0f decisions/s, latency p50 %v, p99 %v, max %v\n", r.PerS, round(r.P50), round(r.P99), round(r.Max))
+	fmt.Fprintf(w, "  %d callers for %.1fs: %d granted, %d denied, %d failed\n", r.Callers, r.Seconds, r.Granted,
+		r.Denied, r.Failed)
+	fmt.Fprintf(w, "  %.0f decisions/s, latency p50 %v, p99 %v, max %v\n", r.PerS, round(r.P50), round(r.P99),
+		round(r.Max))
 	fmt.Fprintf(w, "  deleted\n")
 }
 

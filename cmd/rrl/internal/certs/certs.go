@@ -1,4 +1,4 @@
-// Package certs serves TLS with certificates from files, and reads the files again when they change.
+// Package certs serves TLS with certificates from files and rereads changed files.
 package certs
 
 import (
@@ -16,17 +16,17 @@ import (
 	"time"
 )
 
-// Files are files in PEM.
+// Files are PEM files.
 type Files struct {
-	Cert     string // the server's certificate, followed by those between it and its authority
+	Cert     string // the server's certificate, followed by intermediate certificates
 	Key      string // its key
-	ClientCA string // the authorities that sign clients; "" if clients need no certificate
+	ClientCA string // authorities of clients; "" if clients need no certificate
 }
 
-// every is how often files are looked at, at most: when a connection comes.
+// every is the minimum time between two checks of the files, which connections trigger.
 const every = time.Second
 
-// Source has what the files held when they were right. It is safe for concurrent use.
+// Source has the latest valid content of the files. It is safe for concurrent use.
 type Source struct {
 	files Files
 	log   *slog.Logger
@@ -34,9 +34,9 @@ type Source struct {
 
 	mu      sync.Mutex
 	current *tls.Config
-	seen    []fs.FileInfo // the files of current; nil if they are to be read in any case
+	seen    []fs.FileInfo // the files of current; nil forces a read
 	looked  time.Time
-	failure string // the last one, which is logged once
+	failure string // the last one; it is logged once
 }
 
 // Open reads the files.
@@ -46,7 +46,7 @@ func Open(files Files, log *slog.Logger) (*Source, error) {
 	return s, err
 }
 
-// Config is the configuration of a server. Each connection gets the certificates that are in force when it comes.
+// Config returns the configuration of a server. Each new connection gets the present certificates.
 func (s *Source) Config() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
@@ -61,7 +61,7 @@ func (s *Source) Config() *tls.Config {
 	}
 }
 
-// Reload reads the files, whether or not they have changed. If they are wrong, what was in force stays.
+// Reload rereads the files. If they are invalid, the old certificates stay in force.
 func (s *Source) Reload() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +69,7 @@ func (s *Source) Reload() {
 	s.refresh()
 }
 
-// refresh reads the files if they have changed, or were wrong the last time.
+// refresh reads the files if they have changed or were invalid.
 func (s *Source) refresh() {
 	s.looked = s.now()
 	if s.seen != nil && slices.EqualFunc(s.seen, s.stat(), same) {
@@ -84,11 +84,11 @@ func (s *Source) refresh() {
 	}
 }
 
-// read puts the files in force, if they are right.
+// read puts the files in force if they are valid.
 func (s *Source) read() error {
 	seen := s.stat()
 	for _, info := range seen {
-		// At the start a pipe has a writer; later, to open it could last for ever.
+		// At the start a pipe has a writer. Later, opening it could block forever.
 		if s.current != nil && info != nil && info.Mode()&(fs.ModeNamedPipe|fs.ModeSocket|fs.ModeDevice) != 0 {
 			return fmt.Errorf("%s is a pipe or a device, which is read only at the start", info.Name())
 		}
@@ -121,7 +121,7 @@ func valid(cert *x509.Certificate, now time.Time) bool {
 	return !now.Before(cert.NotBefore) && !now.After(cert.NotAfter)
 }
 
-// stat is the files as they stand there, nil for one that is not there.
+// stat returns the files' infos, nil for a missing file.
 func (s *Source) stat() []fs.FileInfo {
 	var all []fs.FileInfo
 	for _, file := range []string{s.files.Cert, s.files.Key, s.files.ClientCA} {
@@ -159,7 +159,7 @@ func load(files Files) (*tls.Config, error) {
 	}
 	config := &tls.Config{
 		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair},
-		SessionTicketsDisabled: true, // a session that is resumed would outlive the authority of its client
+		SessionTicketsDisabled: true, // a resumed session would outlive the client's authority
 	}
 	if files.ClientCA != "" {
 		config.ClientAuth = tls.RequireAndVerifyClientCert
@@ -193,8 +193,7 @@ func authorities(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// blocks reads PEM. Unlike package pem and its users, it refuses a file of which a part is broken:
-// it may be half written.
+// blocks reads PEM. Unlike package pem, it rejects a file with an invalid part, which may be half written.
 func blocks(file string, text []byte) (all []*pem.Block, err error) {
 	for rest := text; ; {
 		var block *pem.Block

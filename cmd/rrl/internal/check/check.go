@@ -1,4 +1,4 @@
-// Package check reads files of limits as programs would, and says what is in them or what is wrong. It asks no Redis.
+// Package check reads files of limits and reports their content or errors. It does not use Redis.
 package check
 
 import (
@@ -14,13 +14,13 @@ import (
 	"github.com/rratelimiter/rratelimiter/rules"
 )
 
-// The formats.
+// Formats.
 const (
 	Rules = "rules" // of package rules
 	Envoy = "envoy" // of package rls: what rrl serve reads
 )
 
-// File is what was found of a file, or of a folder.
+// File is the result for a file or a folder.
 type File struct {
 	File    string    `json:"file"`
 	Format  string    `json:"format"`
@@ -31,7 +31,7 @@ type File struct {
 	Errors  []Mistake `json:"errors"`            // the first 20 of each file
 }
 
-// Mistake is one thing that is wrong.
+// Mistake is one error.
 type Mistake struct {
 	File   string `json:"file"`
 	Line   int    `json:"line,omitempty"`
@@ -42,7 +42,7 @@ type Mistake struct {
 	text string
 }
 
-// Check reads a file, or a folder of Envoy configurations, of which several may have one domain with merge.
+// Check reads a file, or a folder of Envoy configurations. With merge, several may have one domain.
 func Check(path string, merge bool) File {
 	f := File{File: path, Format: formatOf(path), Errors: []Mistake{}}
 	var err error
@@ -62,7 +62,7 @@ func Check(path string, merge bool) File {
 	return f
 }
 
-// mistakes takes an error apart.
+// mistakes splits an error.
 func mistakes(err error) []Mistake {
 	var (
 		joined interface{ Unwrap() []error }
@@ -86,13 +86,13 @@ func mistakes(err error) []Mistake {
 	return []Mistake{{Reason: err.Error(), text: err.Error()}}
 }
 
-// formatOf tells the formats apart by the fields at the top of a file. Whatever cannot be read is told by package rules.
+// formatOf detects the format by the top-level fields of a file. Unreadable files count as rules.
 func formatOf(path string) string {
 	info, err := os.Stat(path)
 	if err == nil && info.IsDir() {
 		return Envoy
 	}
-	if err != nil || !info.Mode().IsRegular() || info.Size() > mostBytes { // to open a pipe could last for ever
+	if err != nil || !info.Mode().IsRegular() || info.Size() > mostBytes { // opening a pipe could block forever
 		return Rules
 	}
 	text, err := os.ReadFile(path)
@@ -112,7 +112,7 @@ func formatOf(path string) string {
 	return formatBy(fields)
 }
 
-// formatBy is the format of these fields.
+// formatBy returns the format with these fields.
 func formatBy(fields []string) string {
 	has := func(name string) bool { return slices.Contains(fields, name) }
 	if !has("rules") && (has("descriptors") || has("slot_by") || has("http")) {
@@ -121,7 +121,7 @@ func formatBy(fields []string) string {
 	return Rules
 }
 
-// halfWritten is the format of what is no YAML, by its lines.
+// halfWritten detects the format of invalid YAML by its lines.
 func halfWritten(text []byte) string {
 	var fields []string
 	for line := range bytes.Lines(text) {
@@ -132,5 +132,5 @@ func halfWritten(text []byte) string {
 	return formatBy(fields)
 }
 
-// mostBytes is what both packages read at most.
+// mostBytes is the size limit of both packages.
 const mostBytes = 16 << 20

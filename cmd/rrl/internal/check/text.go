@@ -7,7 +7,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/report"
 )
 
-// Text tells a file in a line, or each mistake in one: FILE:LINE:COLUMN: FIELD: REASON, as far as these are known.
+// Text writes a line for the file, or one for each error: FILE:LINE:COLUMN: FIELD: REASON, without unknown
+// parts.
 func (f File) Text(w *strings.Builder) {
 	for _, m := range f.Errors {
 		w.WriteString(oneLine(m.text) + "\n")
@@ -15,7 +16,8 @@ func (f File) Text(w *strings.Builder) {
 	switch {
 	case !f.Right:
 	case f.Format == Envoy:
-		fmt.Fprintf(w, "%s: Envoy's format, %s, domain %s\n", f.File, report.Plural(int64(f.Limits), "limit"), strings.Join(f.Domains, ", "))
+		fmt.Fprintf(w, "%s: Envoy's format, %s, domain %s\n", f.File, report.Plural(int64(f.Limits), "limit"),
+			strings.Join(f.Domains, ", "))
 	default:
 		fmt.Fprintf(w, "%s: %s\n", f.File, report.Plural(int64(f.Rules), "rule"))
 	}

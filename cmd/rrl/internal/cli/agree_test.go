@@ -32,7 +32,8 @@ func startMemory(t *testing.T) *inMemory {
 	m := &inMemory{T: t, server: miniredis.RunT(t), time: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
 	m.server.SetTime(m.time)
 	var err error
-	m.Client, err = rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{m.server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	m.Client, err = rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{m.server.Addr()},
+		ForceSingleClient: true, DisableCache: true})
 	require.NoError(t, err)
 	t.Cleanup(m.Close)
 	return m
@@ -146,7 +147,8 @@ func TestAuditFix_Drift_AgreesWithTheLibrary(t *testing.T) {
 // TestCountsAsPoliciesDo: what is taken of a policy, which is told without knowing its permits.
 func TestCountsAsPoliciesDo(t *testing.T) {
 	for _, text := range []string{
-		"window:20/1s", "aligned:20/1s", "sliding:20/1s", "sliding:20/1s/4", "log:20/1s", "bucket:20/1s", "leaky:30+20/1s", "day:500", "week:500@Asia/Tokyo", "month:500@UTC", "year:500",
+		"window:20/1s", "aligned:20/1s", "sliding:20/1s", "sliding:20/1s/4", "log:20/1s", "bucket:20/1s", "leaky:30+20/1s",
+		"day:500", "week:500@Asia/Tokyo", "month:500@UTC", "year:500",
 	} {
 		given, err := names.ParsePolicy(text)
 		require.NoError(t, err)
@@ -174,7 +176,8 @@ func TestCountsAsPoliciesDo(t *testing.T) {
 				if given.Refill > 0 {
 					about = 1 // its refill is told by the expiry alone
 				}
-				require.InDelta(t, seen[0].Limit-seen[0].Remaining, taken, about, "%s, seed %d, step %d: %s", text, seed, step, fmt.Sprint(m.server.Keys()))
+				require.InDelta(t, seen[0].Limit-seen[0].Remaining, taken, about, "%s, seed %d, step %d: %s", text, seed, step,
+					fmt.Sprint(m.server.Keys()))
 			}
 		}
 	}

@@ -17,8 +17,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// named gives a command its arguments with the names in them as they are in Redis: they can be
-// written as rrl writes them.
+// named unquotes the arguments of a command, which may be names in the form that rrl prints.
 func named(run func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		unquoted := make([]string, len(args))
@@ -29,18 +28,19 @@ func named(run func(*cobra.Command, []string) error) func(*cobra.Command, []stri
 	}
 }
 
-// oneName takes the name of a limiter.
+// oneName requires the name of one limiter.
 func oneName(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) != 1:
-		return fmt.Errorf("%s takes the name of one limiter, got %d; see %s --help", cmd.CommandPath(), len(args), cmd.CommandPath())
+		return fmt.Errorf("%s takes the name of one limiter, got %d; see %s --help", cmd.CommandPath(), len(args),
+			cmd.CommandPath())
 	case args[0] == "":
 		return fmt.Errorf("%s takes the name of one limiter, not an empty one", cmd.CommandPath())
 	}
 	return nil
 }
 
-// noEmptyName takes the names of limiters.
+// noEmptyName rejects empty names.
 func noEmptyName(cmd *cobra.Command, args []string) error {
 	if slices.Contains(args, "") {
 		return fmt.Errorf("%s takes the names of limiters, not an empty one", cmd.CommandPath())
@@ -48,7 +48,7 @@ func noEmptyName(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// checkMax looks at --max.
+// checkMax checks --max.
 func checkMax(most int) error {
 	if most < 0 {
 		return fmt.Errorf("--max %d: want 0 or more; 0 means all", most)
@@ -56,12 +56,12 @@ func checkMax(most int) error {
 	return nil
 }
 
-// policyFlag adds the flag that says the policies of package limit.
+// policyFlag adds the flag --policy.
 func policyFlag(cmd *cobra.Command, policies *[]string, usage string) {
 	cmd.Flags().StringArrayVar(policies, "policy", nil, usage+":\n"+names.PolicyHelp)
 }
 
-// parse reads policies.
+// parse parses policies.
 func parse(policies []string) ([]names.Given, error) {
 	var given []names.Given
 	for _, text := range policies {
@@ -74,7 +74,7 @@ func parse(policies []string) ([]names.Given, error) {
 	return given, nil
 }
 
-// asPolicies is policies as the library takes them.
+// asPolicies converts policies for the library.
 func asPolicies(given []names.Given) []limit.Policy {
 	policies := make([]limit.Policy, len(given))
 	for i, g := range given {
@@ -83,7 +83,7 @@ func asPolicies(given []names.Given) []limit.Policy {
 	return policies
 }
 
-// clientID reads --client.
+// clientID parses --client.
 func clientID(text string) ([]rratelimiter.Option, error) {
 	if text == "" {
 		return nil, nil
@@ -95,13 +95,13 @@ func clientID(text string) ([]rratelimiter.Option, error) {
 	return []rratelimiter.Option{rratelimiter.WithClientID(id)}, nil
 }
 
-// canAsk reports whether there is a terminal to ask on.
+// canAsk reports whether there is a terminal for a confirmation.
 func (a *app) canAsk() bool { return screen.IsTerminal(a.in) && screen.IsTerminal(a.err) }
 
 // errUnchanged is returned if the user did not agree.
 var errUnchanged = errors.New("nothing was changed")
 
-// confirm asks for a word on the terminal, unless the user has given it.
+// confirm asks for a confirmation on the terminal, unless yes is set.
 func (a *app) confirm(ctx context.Context, yes bool, what string) error {
 	if yes {
 		return nil
@@ -111,7 +111,7 @@ func (a *app) confirm(ctx context.Context, yes bool, what string) error {
 	}
 	a.say("This will %s. Continue? Type yes: ", what)
 	answered := make(chan bool, 1)
-	go func() { // which Ctrl-C leaves reading
+	go func() { // keeps reading after Ctrl-C
 		answer, err := bufio.NewReader(a.in).ReadString('\n')
 		answered <- err == nil && strings.TrimSpace(answer) == "yes"
 	}()

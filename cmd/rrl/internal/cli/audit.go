@@ -69,8 +69,8 @@ Exit code 0 means that all limiters were checked and no problem is left.`,
 	return cmd
 }
 
-// fix makes the repairs of findings, after one question for all. If Redis refuses one, the others
-// are made; if it does not answer, or ctx ends, the rest is not tried.
+// fix makes the repairs after one confirmation. If Redis rejects one, fix makes the others. If Redis does
+// not answer, or ctx ends, fix does not try the rest.
 func (a *app) fix(ctx context.Context, reader *look.Reader, findings []*audit.Finding, yes bool) error {
 	repairs := slices.DeleteFunc(slices.Clone(findings), func(f *audit.Finding) bool { return f.Repair == "" })
 	if len(repairs) == 0 {
@@ -102,7 +102,7 @@ func (a *app) fix(ctx context.Context, reader *look.Reader, findings []*audit.Fi
 	return cmp.Or(failure, ended)
 }
 
-// agree asks whether repairs are to be made. On a terminal it lists them first.
+// agree asks for a confirmation of the repairs. On a terminal it lists them first.
 func (a *app) agree(ctx context.Context, repairs []*audit.Finding, yes bool) error {
 	if !yes && a.canAsk() {
 		for _, f := range repairs {

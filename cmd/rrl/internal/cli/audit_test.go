@@ -19,7 +19,8 @@ func grant(random string, permits uint32) string {
 
 // old is a member as 3.16.4 to 3.16.8 wrote it, older as those before.
 func old(random string, permits uint32) string {
-	return string(binary.LittleEndian.AppendUint32(append(binary.LittleEndian.AppendUint64(nil, uint64(len(random))), random...), permits))
+	return string(binary.LittleEndian.AppendUint32(append(binary.LittleEndian.AppendUint64(nil, uint64(len(random))),
+		random...), permits))
 }
 
 func older(permits uint32) string {
@@ -47,14 +48,20 @@ func TestAudit(t *testing.T) {
 		left int      // problems that no repair takes away
 		then []string // a command, and behind "=" what it answers after the repair
 	}{
-		{name: "nothing", make: func(s *server) { put(s, "a", "7", grant("12345678", 1), grant("x2345678", 2)) }, want: []string{"1 limiter, 0 problems"}},
+		{name: "nothing", make: func(s *server) { put(s, "a", "7", grant("12345678", 1), grant("x2345678", 2)) },
+			want: []string{"1 limiter, 0 problems"}},
 		{name: "unused", make: func(s *server) { put(s, "a", "") }, want: []string{"0 problems"}},
 		{
 			name: "permits lost", make: func(s *server) { put(s, "a", "5", grant("12345678", 1)) },
-			want: []string{"4 permits are lost: 5 free and 1 in grants, at a rate of 10", "set the value to 9"}, then: []string{"GET {a}:value=9"},
+			want: []string{"4 permits are lost: 5 free and 1 in grants, at a rate of 10",
+				"set the value to 9"}, then: []string{"GET {a}:value=9"},
 		},
 		{
-			name: "too many", make: func(s *server) { put(s, "a", "10", grant("12345678", 4)); s.run("PEXPIRE {a}:value 900000") },
+			name: "too many", make: func(s *server) {
+				put(s, "a", "10",
+					grant("12345678", 4))
+				s.run("PEXPIRE {a}:value 900000")
+			},
 			want: []string{"4 permits too many after a release in Java", `"{a}:value" expires in 1`},
 			then: []string{"GET {a}:value=10", "EXISTS {a}:permits=0", "PTTL {a}:value=-1"},
 		},
@@ -73,10 +80,12 @@ func TestAudit(t *testing.T) {
 			name: "value no number", make: func(s *server) { put(s, "a", "x", grant("12345678", 4)) },
 			want: []string{`the value "x" is not a number`}, then: []string{"GET {a}:value=6"},
 		},
-		{name: "set lost", make: func(s *server) { put(s, "a", "3") }, want: []string{"7 permits are lost"}, then: []string{"GET {a}:value=10"}},
+		{name: "set lost", make: func(s *server) { put(s, "a", "3") }, want: []string{"7 permits are lost"},
+			then: []string{"GET {a}:value=10"}},
 		{
 			name: "old members", make: func(s *server) { put(s, "a", "4", old("abcdefgh", 2), older(3), grant("12345678", 1)) },
-			want: []string{"grants in the format of Redisson 3.16", "rewrite 2 of them"}, then: []string{"ZCARD {a}:permits=3", "GET {a}:value=4"},
+			want: []string{"grants in the format of Redisson 3.16", "rewrite 2 of them"}, then: []string{"ZCARD {a}:permits=3",
+				"GET {a}:value=4"},
 		},
 		{
 			name: "strange members", make: func(s *server) { put(s, "a", "9", "xyz", grant("12345678", 1)) },
@@ -89,12 +98,14 @@ func TestAudit(t *testing.T) {
 				s.words("ZADD", "{b}:permits", idle, grant("12345678", 1))
 				s.run("EXPIRE {b}:permits 100", "SET {c}:value 5")
 			},
-			want: []string{"no limiter has this name, and the keys never expire", "the keys expire in 1m", "may be no limiter's at all"},
+			want: []string{"no limiter has this name, and the keys never expire", "the keys expire in 1m",
+				"may not belong to a limiter"},
 			then: []string{"KEYS {a}:*=", "GET {b}:value=1", "GET {c}:value=5"},
 		},
 		{
 			name: "another type", make: func(s *server) { put(s, "a", "10"); s.run("SET {a}:value:" + client1 + " 3") },
-			want: []string{`"a" is OVERALL by now, and counts by other keys`}, then: []string{"GET {a}:value=10", "EXISTS {a}:value:" + client1 + "=0"},
+			want: []string{`"a" is OVERALL by now, and counts by other keys`}, then: []string{"GET {a}:value=10",
+				"EXISTS {a}:value:" + client1 + "=0"},
 		},
 		{
 			name: "idle client", make: func(s *server) {
@@ -102,14 +113,20 @@ func TestAudit(t *testing.T) {
 				s.words("ZADD", "{a}:permits:"+client1, idle, grant("12345678", 4))
 				s.words("ZADD", "{a}:permits:"+client2, fmt.Sprint(time.Now().UnixMilli()), grant("12345678", 4))
 			},
-			want: []string{"client " + client1 + " has taken nothing", "0 problems"}, then: []string{"EXISTS {a}:value:" + client1 + "=0", "EXISTS {a}:value:" + client2 + "=1"},
+			want: []string{"client " + client1 + " has taken nothing",
+				"0 problems"}, then: []string{"EXISTS {a}:value:" + client1 + "=0", "EXISTS {a}:value:" + client2 + "=1"},
 		},
 		{
 			name: "stays behind", make: func(s *server) { put(s, "a", "9", grant("12345678", 1)); s.run("EXPIRE a 5000") },
-			want: []string{`"{a}:permits" never expires, and its limiter does in 1h`}, then: []string{"PTTL {a}:permits>4000000", "PTTL {a}:value>4000000"},
+			want: []string{`"{a}:permits" never expires, and its limiter does in 1h`},
+			then: []string{"PTTL {a}:permits>4000000", "PTTL {a}:value>4000000"},
 		},
 		{
-			name: "dies before", make: func(s *server) { put(s, "a", "9", grant("12345678", 1)); s.run("EXPIRE {a}:permits 1000") },
+			name: "dies before", make: func(s *server) {
+				put(s, "a", "9",
+					grant("12345678", 1))
+				s.run("EXPIRE {a}:permits 1000")
+			},
 			want: []string{"taken permits would be freed"}, then: []string{"PTTL {a}:permits=-1"},
 		},
 		{
@@ -117,11 +134,19 @@ func TestAudit(t *testing.T) {
 			want: []string{"it has a keep-alive of 2h and no expiry"}, then: []string{"PTTL a>7000000"},
 		},
 		{
-			name: "policy without expiry", make: func(s *server) { s.on("try", "u", "--policy", "log:3/1h"); s.run("PERSIST {u}:log:3600000") },
-			want: []string{"it has no expiry, but each key of package limit has one"}, then: []string{"PTTL {u}:log:3600000>7000000"},
+			name: "policy without expiry", make: func(s *server) {
+				s.on("try", "u", "--policy",
+					"log:3/1h")
+				s.run("PERSIST {u}:log:3600000")
+			},
+			want: []string{"it has no expiry, but each key of package limit has one"},
+			then: []string{"PTTL {u}:log:3600000>7000000"},
 		},
 		{
-			name: "window above the rate", make: func(s *server) { put(s, "a", "-3", grant("12345678", 9), grant("x2345678", 4)) },
+			name: "window above the rate", make: func(s *server) {
+				put(s, "a", "-3", grant("12345678", 9),
+					grant("x2345678", 4))
+			},
 			want: []string{"13 permits were granted within one interval"}, left: 1,
 		},
 		{
@@ -138,16 +163,23 @@ func TestAudit(t *testing.T) {
 			},
 			want: []string{"the newest grant is dated"}, left: 1,
 		},
-		{name: "a name for no cluster", make: func(s *server) { s.words("HSET", "a}b", "rate", "1", "interval", "1000", "type", "0") }, want: []string{"the braces of this name"}, left: 1},
+		{name: "a name for no cluster", make: func(s *server) {
+			s.words("HSET", "a}b", "rate", "1", "interval", "1000",
+				"type", "0")
+		}, want: []string{"the braces of this name"}, left: 1},
 		{
 			name: "names that share", make: func(s *server) {
 				s.run("HSET a rate 1 interval 1000 type 0", "HSET {a} rate 1 interval 1000 type 0")
 			}, want: []string{`the limiters "a" and "{a}" have the same state keys`}, left: 1,
 		},
-		{name: "corrupt", make: func(s *server) { s.run("HSET a rate 1 interval x type 0", "SET {a}:value 1") }, want: []string{`the field "interval" is "x"`}, left: 1},
-		{name: "value of another type", make: func(s *server) { put(s, "a", ""); s.run("SADD {a}:value 1") }, want: []string{"is of another type, want a string"}, left: 1},
-		{name: "set of another type", make: func(s *server) { put(s, "a", "9"); s.run("SADD {a}:permits 1") }, want: []string{"is of another type, want a sorted set"}, left: 1},
-		{name: "a policy's key with something else", make: func(s *server) { s.run("SET {u}:bucket:1000 hello") }, want: []string{"which package limit does not write", "0 problems"}},
+		{name: "corrupt", make: func(s *server) { s.run("HSET a rate 1 interval x type 0", "SET {a}:value 1") },
+			want: []string{`the field "interval" is "x"`}, left: 1},
+		{name: "value of another type", make: func(s *server) { put(s, "a", ""); s.run("SADD {a}:value 1") },
+			want: []string{"is of another type, want a string"}, left: 1},
+		{name: "set of another type", make: func(s *server) { put(s, "a", "9"); s.run("SADD {a}:permits 1") },
+			want: []string{"is of another type, want a sorted set"}, left: 1},
+		{name: "a policy's key with something else", make: func(s *server) { s.run("SET {u}:bucket:1000 hello") },
+			want: []string{"which package limit does not write", "0 problems"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := startRedis(t)

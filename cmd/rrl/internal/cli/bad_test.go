@@ -33,10 +33,13 @@ func TestBadInput(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{at("redis://"+nobody.Addr().String(), "ls"), []string{nobody.Addr().String(), "connection refused", "start it", "rrl demo"}},
-		{at("redis://"+mute.Addr().String(), "ls", "--timeout", "300ms"), []string{mute.Addr().String(), "does not answer in time", "--timeout"}},
+		{at("redis://"+nobody.Addr().String(), "ls"),
+			[]string{nobody.Addr().String(), "connection refused", "start it", "rrl demo"}},
+		{at("redis://"+mute.Addr().String(), "ls", "--timeout", "300ms"),
+			[]string{mute.Addr().String(), "does not answer in time", "--timeout"}},
 		{at("redis://no-such-host.invalid:1", "ls"), []string{"no-such-host.invalid", "check --redis"}},
-		{at("redis://alice:topsecret@"+locked.addr, "ls"), []string{locked.addr, `user "alice"`, "wrong name or password", "--password-file"}},
+		{at("redis://alice:topsecret@"+locked.addr, "ls"),
+			[]string{locked.addr, `user "alice"`, "wrong name or password", "--password-file"}},
 		{at("redis://"+locked.addr, "ls"), []string{locked.addr, "requires a password", "--password-file"}},
 		{at("redis://alice@"+locked.addr, "ls", "--password-file", file), []string{locked.addr, "wrong name or password"}},
 		{at("redis://"+locked.addr, "ls", "--password-file", file+"x"), []string{"--password-file", "no such file"}},
@@ -53,7 +56,8 @@ func TestBadInput(t *testing.T) {
 		{at(s.url(), "show", "nobody"), []string{`there is no limiter "nobody"`, "rrl ls"}},
 		{at(s.url(), "try", "nobody"), []string{`"nobody" has no rate`, "rrl set"}},
 		{at(s.url(), "try", "corrupt"), []string{`field "rate"`, `"many"`, "rrl show"}},
-		{at(s.url(), "try", "other"), []string{`field "rate"`, `"0.5"`, "rrl show"}}, // of which rrl audit knows nothing: it may be nobody's limiter
+		{at(s.url(), "try", "other"), []string{`field "rate"`, `"0.5"`,
+			"rrl show"}}, // of which rrl audit knows nothing: it may be nobody's limiter
 		{at(s.url(), "try", "paid-api", "--wait", "-1s"), []string{"--wait -1s", "0 or more"}},
 		{at(s.url(), "ls", "--max", "-1"), []string{"--max -1", "0 means all"}},
 		{at(s.url(), "audit", "--max", "-1"), []string{"--max -1", "0 means all"}},

@@ -23,7 +23,8 @@ func TestChanges(t *testing.T) {
 	require.Empty(t, r.err)
 
 	// What is taken stays taken.
-	require.Equal(t, "api: 20/1h OVERALL, keep-alive 2h, was 10/1h OVERALL\n", s.on("set", "api", "20/1h", "--keep-alive", "2h"))
+	require.Equal(t, "api: 20/1h OVERALL, keep-alive 2h, was 10/1h OVERALL\n",
+		s.on("set", "api", "20/1h", "--keep-alive", "2h"))
 	require.Contains(t, s.on("try", "api", "-n", "1"), "15 left of 20")
 	require.Equal(t, "api: 30/1h OVERALL, keep-alive 2h, was 20/1h OVERALL, keep-alive 2h\n", s.on("set", "api", "30/1h"))
 	require.Equal(t, "released: up to 2 of api\n", s.on("release", "api", "-n", "2"))
@@ -43,13 +44,15 @@ func TestChanges(t *testing.T) {
 	s.on("set", "tenants", "7/1h")
 	require.Contains(t, s.on("audit"), "0 problems")
 	require.Contains(t, s.on("ls"), "PER_CLIENT  7/1h   3      4     2")
-	require.Equal(t, "reset: tenants client "+client1+", 2 permits\n", s.on("reset", "tenants", "--client", client1, "--yes"))
+	require.Equal(t, "reset: tenants client "+client1+", 2 permits\n",
+		s.on("reset", "tenants", "--client", client1, "--yes"))
 	require.Contains(t, s.on("ls"), "PER_CLIENT  7/1h   3      4     1")
 	s.on("set", "tenants", "8/1h", "--forget", "--yes")
 	require.Contains(t, s.on("ls"), "PER_CLIENT  8/1h   0      8     0")
 
 	// Package limit.
-	require.Equal(t, "granted: 2 of u, 1 left of 3\n", s.on("try", "u", "--policy", "window:3/1h", "--policy", "log:9/1h", "-n", "2"))
+	require.Equal(t, "granted: 2 of u, 1 left of 3\n",
+		s.on("try", "u", "--policy", "window:3/1h", "--policy", "log:9/1h", "-n", "2"))
 	require.Contains(t, s.on("show", "u", "--policy", "window:3/1h"), "taken       2 of 3")
 	s.on("release", "u", "--policy", "window:3/1h")
 	require.Equal(t, "reset: u log/1h, 2 permits\nreset: u window/1h, 1 permits\n", s.on("reset", "u", "--yes"))
@@ -95,7 +98,8 @@ func TestBenchLeavesNothing(t *testing.T) {
 		Granted, Denied, Failed int
 		P50                     int64 `json:"p50_ns"`
 	}
-	require.NoError(t, json.Unmarshal([]byte(s.on("bench", "--for", "200ms", "--callers", "4", "--rate", "5/1h", "-o", "json")), &result))
+	require.NoError(t, json.Unmarshal([]byte(s.on("bench", "--for", "200ms", "--callers", "4", "--rate", "5/1h", "-o",
+		"json")), &result))
 	require.Equal(t, 5, result.Granted)
 	require.Positive(t, result.Denied)
 	require.Zero(t, result.Failed)
@@ -111,7 +115,8 @@ func TestBenchLeavesNothing(t *testing.T) {
 	}()
 	calls := regexp.MustCompile(`cmdstat_evalsha:calls=\d{3,},`)
 	s.run("CONFIG RESETSTAT")
-	require.Eventually(t, func() bool { return calls.MatchString(s.text("INFO", "commandstats")) }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return calls.MatchString(s.text("INFO", "commandstats")) }, 30*time.Second,
+		10*time.Millisecond)
 	cancel()
 	require.Equal(t, exitDone, <-ended, failed.String())
 	require.Contains(t, out.String(), "deleted")

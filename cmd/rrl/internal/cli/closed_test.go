@@ -20,7 +20,8 @@ func (closed) Write([]byte) (int, error) { return 0, syscall.EPIPE }
 func TestNobodyReads(t *testing.T) {
 	s := startRedis(t)
 	zoo(s)
-	for _, args := range [][]string{{"ls"}, {"show", "paid-api", "-o", "json"}, {"watch", "paid-api"}, {"audit"}, {"bench", "--for", "50ms"}} {
+	for _, args := range [][]string{{"ls"}, {"show", "paid-api", "-o", "json"}, {"watch", "paid-api"}, {"audit"},
+		{"bench", "--for", "50ms"}} {
 		var failed strings.Builder
 		a := &app{in: strings.NewReader(""), out: closed{}, err: &failed}
 		require.Equal(t, exitError, a.run(context.Background(), append(args, "--redis", s.url())), args)

@@ -27,7 +27,8 @@ func TestCluster(t *testing.T) {
 		_, err := l.TryAcquire(context.Background(), 4)
 		require.NoError(t, err)
 	}
-	_, err = limit.New(lib, "policy", limit.SlidingLog{Permits: 3, Interval: time.Hour}).TryAcquire(context.Background(), 1)
+	_, err = limit.New(lib, "policy", limit.SlidingLog{Permits: 3, Interval: time.Hour}).TryAcquire(context.Background(),
+		1)
 	require.NoError(t, err)
 	seen := make([]func(string) []string, len(nodes))
 	for i, node := range nodes {
@@ -59,12 +60,14 @@ func TestCluster(t *testing.T) {
 	require.Contains(t, r.err, "only database 0")
 
 	for _, node := range nodes {
-		node.run("ACL SETUSER viewer on >secret ~* +@read", "ACL SETUSER more on >secret ~* +@read +cluster|slots +cluster|shards")
+		node.run("ACL SETUSER viewer on >secret ~* +@read",
+			"ACL SETUSER more on >secret ~* +@read +cluster|slots +cluster|shards")
 	}
 	r = tool("ls", "--redis", "redis://viewer:secret@"+nodes[0].addr)
 	require.Equal(t, exitError, r.code)
 	require.Contains(t, r.err, "cluster|slots")
-	for _, args := range [][]string{{"ls"}, {"show", "limiter-0"}, {"show", "policy"}, {"audit"}, {"watch", "limiter-0", "--count", "2", "--every", "50ms"}} {
+	for _, args := range [][]string{{"ls"}, {"show", "limiter-0"}, {"show", "policy"}, {"audit"},
+		{"watch", "limiter-0", "--count", "2", "--every", "50ms"}} {
 		r = tool(append(args, "--redis", "redis://more:secret@"+nodes[0].addr)...)
 		require.Equal(t, exitDone, r.code, r.err)
 	}

@@ -103,7 +103,8 @@ func TestDeployAgrees(t *testing.T) {
 	flags := (&app{}).serve().Flags()
 	assert.Equal(t, flags.Lookup("grpc").DefValue, portOf(ports["limits"]))
 	listener := config.GetStaticResources().GetListeners()[0].GetAddress().GetSocketAddress()
-	assert.Equal(t, []string{strings.TrimPrefix(portOf(listener.GetPortValue()), ":") + portOf(listener.GetPortValue())}, services.Services["envoy"].Ports)
+	assert.Equal(t, []string{strings.TrimPrefix(portOf(listener.GetPortValue()), ":") + portOf(listener.GetPortValue())},
+		services.Services["envoy"].Ports)
 	for _, port := range services.Services["limits"].Ports {
 		published, err := netip.ParseAddrPort(port[:strings.LastIndex(port, ":")])
 		require.NoError(t, err)
@@ -128,9 +129,11 @@ func TestDeployAgrees(t *testing.T) {
 	assert.FileExists(t, filepath.Join(deployed, limits.Build, "Dockerfile"))
 	assert.Equal(t, "serve", limits.Command[0])
 	assert.Equal(t, []string{"./limits:" + limits.Command[1] + ":ro"}, limits.Volumes)
-	assert.True(t, slices.ContainsFunc(limits.Command, func(arg string) bool { return strings.HasPrefix(arg, "--redis=redis://redis:") }))
+	assert.True(t, slices.ContainsFunc(limits.Command,
+		func(arg string) bool { return strings.HasPrefix(arg, "--redis=redis://redis:") }))
 	assert.Contains(t, services.Services, "redis")
-	require.NoError(t, flags.Parse(slices.DeleteFunc(slices.Clone(limits.Command[2:]), func(arg string) bool { return strings.HasPrefix(arg, "--redis") })))
+	require.NoError(t, flags.Parse(slices.DeleteFunc(slices.Clone(limits.Command[2:]),
+		func(arg string) bool { return strings.HasPrefix(arg, "--redis") })))
 
 	entries, err := os.ReadDir(deployed + "limits")
 	require.NoError(t, err)

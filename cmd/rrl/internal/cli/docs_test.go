@@ -62,8 +62,10 @@ func story(m *inMemory) {
 		m.pass(10 * time.Second)
 	}
 	for i, id := range []string{client1, client2} {
-		l := rratelimiter.New(m.Client, rratelimiter.WithClock(m.now), rratelimiter.WithClientID(uuid.MustParse(id))).Limiter("exports")
-		_, err := l.TrySetRate(ctx, rratelimiter.Rate{Type: rratelimiter.PerClient, Permits: 20, Interval: 5 * time.Second, KeepAlive: time.Hour})
+		l := rratelimiter.New(m.Client, rratelimiter.WithClock(m.now),
+			rratelimiter.WithClientID(uuid.MustParse(id))).Limiter("exports")
+		_, err := l.TrySetRate(ctx, rratelimiter.Rate{Type: rratelimiter.PerClient, Permits: 20, Interval: 5 * time.Second,
+			KeepAlive: time.Hour})
 		require.NoError(m, err)
 		_, err = l.TryAcquire(ctx, int64(5+13*i))
 		require.NoError(m, err)

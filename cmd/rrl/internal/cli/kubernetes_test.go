@@ -239,7 +239,8 @@ func TestKubernetesAgrees(t *testing.T) {
 	assert.Equal(t, true, c.SecurityContext["readOnlyRootFilesystem"])
 	assert.Equal(t, false, c.SecurityContext["allowPrivilegeEscalation"])
 
-	require.NoError(t, flags.Parse(slices.DeleteFunc(slices.Clone(c.Args[2:]), func(arg string) bool { return !strings.HasPrefix(arg, "--drain") })))
+	require.NoError(t, flags.Parse(slices.DeleteFunc(slices.Clone(c.Args[2:]),
+		func(arg string) bool { return !strings.HasPrefix(arg, "--drain") })))
 	drain, err := flags.GetDuration("drain")
 	require.NoError(t, err)
 	assert.Positive(t, drain)
@@ -252,7 +253,8 @@ func TestKubernetesAgrees(t *testing.T) {
 		require.NoError(t, err)
 		return n
 	}
-	assert.Less(t, mebibytes(c.Env[0].Value, "MiB"), mebibytes(c.Resources.Limits.Memory, "Mi")*9/10, "what is not the heap has room too")
+	assert.Less(t, mebibytes(c.Env[0].Value, "MiB"), mebibytes(c.Resources.Limits.Memory, "Mi")*9/10,
+		"what is not the heap has room too")
 
 	var volumes []string
 	for _, v := range m.pod.Volumes {
@@ -261,6 +263,7 @@ func TestKubernetesAgrees(t *testing.T) {
 	}
 	for _, v := range c.VolumeMounts {
 		assert.Contains(t, volumes, v.Name)
-		assert.True(t, slices.ContainsFunc(c.Args, func(arg string) bool { return strings.Contains(arg, v.MountPath) }), v.MountPath)
+		assert.True(t, slices.ContainsFunc(c.Args, func(arg string) bool { return strings.Contains(arg, v.MountPath) }),
+			v.MountPath)
 	}
 }

@@ -18,7 +18,8 @@ import (
 // TestWhatIsLargeIsNotRead: keys named like a limiter's that hold much more than one does. What the server sends tells what it has read.
 func TestWhatIsLargeIsNotRead(t *testing.T) {
 	s := startRedis(t)
-	s.run("HSET a rate 10 interval 3600000 type 0", "SETRANGE {a}:value 30000000 1", "SETRANGE {o}:value:"+client1+" 30000000 1", "SETRANGE {u}:window:1000 30000000 1")
+	s.run("HSET a rate 10 interval 3600000 type 0", "SETRANGE {a}:value 30000000 1",
+		"SETRANGE {o}:value:"+client1+" 30000000 1", "SETRANGE {u}:window:1000 30000000 1")
 	s.words("EVAL", "for i = 1, 300000 do redis.call('HSET', '{u}:sliding:1000:20', i, i) end", "0")
 	s.words("EVAL", "local text = string.rep('1', 1000000) for i = 1, 30 do redis.call('RPUSH', '{u}:log:1000', text) end", "0")
 	s.words("EVAL", "redis.call('SET', '{v}:sliding:1000:10', 'epochs 1 1 1' .. string.rep(' 1:1', 3000000))", "0")

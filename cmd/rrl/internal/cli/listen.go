@@ -41,7 +41,7 @@ func listenGRPC(ctx context.Context, address string) (net.Listener, error) {
 // socketMode lets the user and the group of the service connect.
 const socketMode = 0o660
 
-// socket is a listener on a unix socket. Close deletes its file, unless another process has put its own there.
+// socket is a listener on a unix socket. Close deletes its file, unless another process has replaced it.
 type socket struct {
 	net.Listener
 	path  string
@@ -51,8 +51,8 @@ type socket struct {
 
 func (s *socket) Close() error { return s.close() }
 
-// listenSocket listens on a unix socket. A socket on which no process listens is what a crash has
-// left, and is replaced.
+// listenSocket listens on a unix socket. It replaces a socket on which no process listens, which a crash
+// has left behind.
 func listenSocket(ctx context.Context, path string) (net.Listener, error) {
 	if path == "" || path[0] == '@' || len(path) > 107 {
 		return nil, errors.New("want unix:PATH with the path of a file of at most 107 bytes")
@@ -102,12 +102,12 @@ func removeStale(ctx context.Context, path string) error {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return os.Remove(path)
 	case errors.Is(err, fs.ErrNotExist):
-		return nil // it has just gone
+		return nil // it was just removed
 	}
 	return fmt.Errorf("another process may listen there: %w", err)
 }
 
-// where is the address of a listener for the log, as a client of gRPC writes it.
+// where returns the address of a listener for the log, in the form of a gRPC client.
 func where(l net.Listener) string {
 	if l == nil {
 		return "nowhere"

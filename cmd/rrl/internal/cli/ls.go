@@ -16,14 +16,14 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/screen"
 )
 
-// How many pages of 256 grants are read of a limiter: a list does not need the last one of a million.
+// The most pages of 256 grants to read per limiter: a list need not be exact for a million grants.
 const (
 	listPages  = 16
 	showPages  = 400
 	auditPages = 4000
 )
 
-// mostLimiters bounds the memory that a list takes.
+// mostLimiters bounds the memory of a list.
 const mostLimiters = 10_000
 
 func (a *app) ls() *cobra.Command {
@@ -53,7 +53,8 @@ most. Redis does not hold the limits of package limit, so RATE and FREE of its l
 			return a.print(list, func(w *strings.Builder) { list.Text(w, a.columns()) })
 		}),
 	}
-	cmd.Flags().IntVar(&most, "max", mostLimiters, "the most limiters of each layout to show; the others are counted; 0 for all")
+	cmd.Flags().IntVar(&most, "max", mostLimiters,
+		"the most limiters of each layout to show; the others are counted; 0 for all")
 	return cmd
 }
 
@@ -64,13 +65,14 @@ func pattern(args []string) string {
 	return args[0]
 }
 
-func (a *app) find(ctx context.Context, redis *connect.Redis, reader *look.Reader, pattern string, most, pages int) (*look.Found, error) {
+func (a *app) find(ctx context.Context, redis *connect.Redis, reader *look.Reader, pattern string, most,
+	pages int) (*look.Found, error) {
 	progress, done := a.progress(ctx, redis)
 	defer done()
 	return reader.Find(ctx, look.Search{Pattern: pattern, Most: most, Pages: pages, Progress: progress})
 }
 
-// progress shows on stderr how far a scan is, where somebody sees it.
+// progress shows the progress of a scan on a terminal.
 func (a *app) progress(ctx context.Context, redis *connect.Redis) (report func(string, uint64), done func()) {
 	if !screen.CanDraw(a.err) {
 		return nil, func() {}
@@ -85,7 +87,7 @@ func (a *app) progress(ctx context.Context, redis *connect.Redis) (report func(s
 			next, shown = time.Now().Add(often), true
 			of := ""
 			if total > 0 {
-				// Configurations are found in one walk, state in another.
+				// There are two scans: configurations, then state.
 				of = fmt.Sprintf(", %d%%", min(99, walked*100/(2*total)))
 			}
 			line := screen.Text(fmt.Sprintf("%s: %d keys%s", node, walked, of), screen.Plain)
@@ -97,7 +99,7 @@ func (a *app) progress(ctx context.Context, redis *connect.Redis) (report func(s
 		}
 }
 
-// countKeys counts the keys of all masters, 0 where the user may not know.
+// countKeys counts the keys of all masters. It returns 0 if the user lacks the right.
 func countKeys(ctx context.Context, redis *connect.Redis) (sum uint64) {
 	nodes, err := redis.Masters(ctx)
 	if err != nil {
@@ -154,10 +156,12 @@ limiter, --all searches for policies and left-over state too.`,
 	return cmd
 }
 
-// limiter reads all of one.
-func (a *app) limiter(ctx context.Context, redis *connect.Redis, reader *look.Reader, name string, given []names.Given, all bool) (report.Limiter, error) {
+// limiter reads one limiter.
+func (a *app) limiter(ctx context.Context, redis *connect.Redis, reader *look.Reader, name string,
+	given []names.Given, all bool) (report.Limiter, error) {
 	progress, done := a.progress(ctx, redis)
-	found, err := reader.Of(ctx, name, look.Search{Most: mostLimiters, Pages: showPages, Known: names.Known(given), All: all, Progress: progress})
+	found, err := reader.Of(ctx, name, look.Search{Most: mostLimiters, Pages: showPages, Known: names.Known(given),
+		All: all, Progress: progress})
 	done()
 	if err != nil {
 		return report.Limiter{}, err
@@ -184,5 +188,5 @@ func (a *app) limiter(ctx context.Context, redis *connect.Redis, reader *look.Re
 	return limiter, err
 }
 
-// timelineSteps is into how many parts of an interval returning permits are put together.
+// timelineSteps is the resolution of returning permits: steps per interval.
 const timelineSteps = 20

@@ -44,7 +44,8 @@ func TestWhatIsInUseIsNoOrphan(t *testing.T) {
 	})
 	t.Run("two names with the same keys, of two types", func(t *testing.T) {
 		s := startRedis(t)
-		s.run("HSET a rate 10 interval 3600000 type 1", "HSET {a} rate 10 interval 3600000 type 0", "SET {a}:value 9", "SET {a}:value:"+client1+" 6")
+		s.run("HSET a rate 10 interval 3600000 type 1", "HSET {a} rate 10 interval 3600000 type 0", "SET {a}:value 9",
+			"SET {a}:value:"+client1+" 6")
 		s.words("ZADD", "{a}:permits", fmt.Sprint(time.Now().UnixMilli()), grant("12345678", 1))
 		s.words("ZADD", "{a}:permits:"+client1, fmt.Sprint(time.Now().UnixMilli()), grant("12345678", 4))
 		require.NotContains(t, tool("audit", "--redis", s.url()).out, "orphan")
@@ -61,7 +62,8 @@ func TestWhatIsInUseIsNoOrphan(t *testing.T) {
 	})
 	t.Run("keys of other programs", func(t *testing.T) {
 		s := startRedis(t)
-		s.run("ZADD {team}:permits 1 user-123 2 user-124", "ZADD {dept}:permits 1 "+strings.Repeat("x", 8), "SET {dept}:value 5")
+		s.run("ZADD {team}:permits 1 user-123 2 user-124", "ZADD {dept}:permits 1 "+strings.Repeat("x", 8),
+			"SET {dept}:value 5")
 		s.words("ZADD", "{old}:permits", "17", grant("12345678", 4)) // a score that is no time
 		before := s.text("DEBUG", "DIGEST")
 		require.Contains(t, s.on("audit", "--fix", "--yes"), "0 problems")

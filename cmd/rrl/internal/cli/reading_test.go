@@ -30,7 +30,8 @@ func zoo(s *server) {
 	}
 	for _, id := range []string{client1, client2} {
 		tenants := rratelimiter.New(s.Client, rratelimiter.WithClientID(uuid.MustParse(id))).Limiter("{t}:tenants")
-		_, err := tenants.TrySetRate(ctx, rratelimiter.Rate{Type: rratelimiter.PerClient, Permits: 20, Interval: time.Hour, KeepAlive: 2 * time.Hour})
+		_, err := tenants.TrySetRate(ctx, rratelimiter.Rate{Type: rratelimiter.PerClient, Permits: 20, Interval: time.Hour,
+			KeepAlive: 2 * time.Hour})
 		require.NoError(s, err)
 		_, err = tenants.TryAcquire(ctx, 7)
 		require.NoError(s, err)
@@ -51,15 +52,19 @@ func zoo(s *server) {
 
 var everyPolicy = []limit.Policy{
 	limit.FixedWindow{Permits: 5, Interval: time.Hour}, limit.FixedWindow{Permits: 5, Interval: time.Hour, Aligned: true},
-	limit.Calendar{Permits: 5, Unit: limit.Month}, limit.SlidingWindow{Permits: 5, Interval: time.Hour}, limit.SlidingLog{Permits: 5, Interval: time.Hour},
-	limit.TokenBucket{Capacity: 5, Refill: 1, Interval: time.Hour}, limit.LeakyBucket{Capacity: 5, Leak: 1, Interval: time.Hour},
+	limit.Calendar{Permits: 5, Unit: limit.Month}, limit.SlidingWindow{Permits: 5,
+		Interval: time.Hour}, limit.SlidingLog{Permits: 5, Interval: time.Hour},
+	limit.TokenBucket{Capacity: 5, Refill: 1, Interval: time.Hour}, limit.LeakyBucket{Capacity: 5, Leak: 1,
+		Interval: time.Hour},
 	limit.Smooth{Permits: 5, Interval: time.Hour}, limit.Smooth{Permits: 5, Interval: time.Hour, WarmUp: time.Hour},
 }
 
 // readings are commands that only read.
 var readings = [][]string{
-	{"ls"}, {"ls", "-o", "json"}, {"ls", "p*"}, {"show", "paid-api"}, {"show", "{t}:tenants", "-o", "json"}, {"show", "user 7", "--policy", "window:5/1h"},
-	{"show", "corrupt"}, {"show", "broken"}, {"watch", "paid-api", "{t}:tenants", "user 7", "nobody", "corrupt", "--count", "3", "--every", "50ms"},
+	{"ls"}, {"ls", "-o", "json"}, {"ls", "p*"}, {"show", "paid-api"}, {"show", "{t}:tenants", "-o", "json"}, {"show",
+		"user 7", "--policy", "window:5/1h"},
+	{"show", "corrupt"}, {"show", "broken"}, {"watch", "paid-api", "{t}:tenants", "user 7", "nobody", "corrupt",
+		"--count", "3", "--every", "50ms"},
 	{"watch", "paid-api", "-o", "json", "--count", "1"}, {"audit"}, {"audit", "-o", "json"},
 }
 

@@ -23,10 +23,14 @@ func TestOneRepairIsEnough(t *testing.T) {
 		then []string
 	}{
 		"old members and a wrong value": {
-			func(s *server) { put(s, "a", "1", old("abcdefgh", 2), grant("12345678", 1), older(3)) }, []string{"GET {a}:value=4", "ZCARD {a}:permits=3"},
+			func(s *server) {
+				put(s, "a", "1", old("abcdefgh", 2), grant("12345678", 1),
+					older(3))
+			}, []string{"GET {a}:value=4", "ZCARD {a}:permits=3"},
 		},
 		"strange members and a wrong value": {
-			func(s *server) { put(s, "a", "1", "xyz", grant("12345678", 1)) }, []string{"GET {a}:value=9", "ZCARD {a}:permits=1"},
+			func(s *server) { put(s, "a", "1", "xyz", grant("12345678", 1)) }, []string{"GET {a}:value=9",
+				"ZCARD {a}:permits=1"},
 		},
 		"strange members and no value": {
 			func(s *server) { put(s, "a", "", "xyz", grant("12345678", 1)) }, []string{"GET {a}:value=9", "ZCARD {a}:permits=1"},
@@ -62,7 +66,8 @@ func TestOneRepairIsEnough(t *testing.T) {
 func TestNoRepairForgetsWhatIsTaken(t *testing.T) {
 	taken := func(s *server) {
 		s.run("HSET a rate 10 interval 3600000 type 1", "SET {a}:value:"+client1+" 0")
-		s.words("ZADD", "{a}:permits:"+client1, fmt.Sprint(time.Now().Add(-30*time.Minute).UnixMilli()), grant("12345678", 10))
+		s.words("ZADD", "{a}:permits:"+client1, fmt.Sprint(time.Now().Add(-30*time.Minute).UnixMilli()),
+			grant("12345678", 10))
 	}
 	t.Run("an interval of three lives", func(t *testing.T) {
 		s := startRedis(t)

@@ -30,7 +30,7 @@ the name has an OVERALL limiter, only with --all. It asks first.`,
 				return err
 			}
 			if client != "" {
-				client = uuid.MustParse(client).String() // as it stands in keys
+				client = uuid.MustParse(client).String() // in the form of keys
 			}
 			redis, reader, err := a.open(ctx, true)
 			if err != nil {
@@ -84,7 +84,7 @@ func count(all []resetting) string {
 	return fmt.Sprintf("%d permits", sum)
 }
 
-// resets finds what there is to reset of a name.
+// resets returns the state to reset.
 func (a *app) resets(redis *connect.Redis, name, client string, found *look.Found) []resetting {
 	var all []resetting
 	for _, l := range found.Redisson {
@@ -96,7 +96,7 @@ func (a *app) resets(redis *connect.Redis, name, client string, found *look.Foun
 			if p.Client != "" {
 				id, err := uuid.Parse(p.Client)
 				if err != nil {
-					continue // none of Redisson's
+					continue // not a client of Redisson
 				}
 				what, options = "client "+p.Client, append(options, rratelimiter.WithClientID(id))
 			}

@@ -1,4 +1,4 @@
-// Package cli is the command line of rrl: what the sub-commands are called, what they take, and how they end.
+// Package cli is the command line of rrl: commands, arguments, flags and exit codes.
 package cli
 
 import (
@@ -22,14 +22,14 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/screen"
 )
 
-// The exit codes, for scripts.
+// Exit codes.
 const (
 	exitDone   = 0
-	exitDenied = 1 // try was denied, audit found a problem or left out keys, set --if-absent found a rate
+	exitDenied = 1 // try was denied, audit found a problem or skipped keys, set --if-absent found a rate
 	exitError  = 2
 )
 
-// errDenied ends a command with exitDenied. What there is to say was said.
+// errDenied ends a command with exitDenied and without a message.
 var errDenied = errors.New("denied")
 
 // app is one run of the tool.
@@ -39,19 +39,19 @@ type app struct {
 	connection connect.Options
 	format     string
 	serverTime bool
-	clock      func() time.Time // instead of this host's; nil is none
+	clock      func() time.Time // instead of this host's; may be nil
 	hangup     <-chan os.Signal // SIGHUP
 }
 
-// Main runs the tool on the process' own input and output, and gives its exit code.
+// Main runs the tool on the standard input and output and returns the exit code.
 func Main(args []string) int {
 	hangup := make(chan os.Signal, 1)
-	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+	if !signal.Ignored(syscall.SIGHUP) { // by nohup
 		signal.Notify(hangup, syscall.SIGHUP)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends it, whatever it is at
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
 	return (&app{in: os.Stdin, out: os.Stdout, err: os.Stderr, hangup: hangup}).run(ctx, args)
 }
 
@@ -73,14 +73,14 @@ func (a *app) run(ctx context.Context, args []string) int {
 	case ctx.Err() != nil && errors.Is(failure, context.Canceled):
 		a.say("rrl: interrupted\n")
 	case errors.Is(failure, syscall.EPIPE):
-		// Who reads the output has seen enough.
+		// The reader has closed the output.
 	default:
 		a.say("rrl: %s\n", report.Printable(failure.Error()))
 	}
 	return exitError
 }
 
-// root is the command line. A hangup calls end, unless the command has its own use for it.
+// root returns the root command. SIGHUP calls end, except for serve.
 func (a *app) root(end func()) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "rrl",
@@ -105,17 +105,20 @@ Exit codes: 0 success; 1 try was denied, audit found a problem or skipped keys, 
 		return fmt.Errorf("%w; see %s --help; a name that begins with - follows --", err, cmd.CommandPath())
 	})
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.connection.URL, "redis", "", "the Redis: redis://USER@HOST:PORT/DB, rediss:// for TLS, ?addr=HOST:PORT for more\n"+
-		"nodes, ?master_set=NAME for Sentinel; a cluster is detected\n(default REDIS_URL, or "+connect.DefaultURL+")")
+	flags.StringVar(&a.connection.URL, "redis", "",
+		"the Redis: redis://USER@HOST:PORT/DB, rediss:// for TLS, ?addr=HOST:PORT for more\n"+
+			"nodes, ?master_set=NAME for Sentinel; a cluster is detected\n(default REDIS_URL, or "+connect.DefaultURL+")")
 	flags.StringVar(&a.connection.PasswordFile, "password-file", "",
 		"a file with the password; it takes precedence over the URL")
-	flags.StringVar(&a.connection.SentinelPasswordFile, "sentinel-password-file", "", "a file with the password of the sentinels themselves")
+	flags.StringVar(&a.connection.SentinelPasswordFile, "sentinel-password-file", "",
+		"a file with the password of the sentinels themselves")
 	flags.StringVar(&a.connection.CA, "tls-ca", "", "a PEM file with the trusted certificate authorities")
 	flags.StringVar(&a.connection.Cert, "tls-cert", "", "a PEM file with this client's certificate")
 	flags.StringVar(&a.connection.Key, "tls-key", "", "a PEM file with its key")
 	flags.DurationVar(&a.connection.Timeout, "timeout", 5*time.Second, "the deadline of connecting and of each command")
 	flags.StringVarP(&a.format, "output", "o", "text", "text or json")
-	flags.BoolVar(&a.serverTime, "server-time", false, "use the clock of the Redis server, as programs with WithServerTime do")
+	flags.BoolVar(&a.serverTime, "server-time", false,
+		"use the clock of the Redis server, as programs with WithServerTime do")
 	a.complete(root, "output", "text", "json")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if cmd.Name() != "serve" {
@@ -129,17 +132,18 @@ Exit codes: 0 success; 1 try was denied, audit found a problem or skipped keys, 
 		}
 		return nil
 	}
-	root.AddCommand(a.ls(), a.show(), a.watch(), a.try(), a.set(), a.reset(), a.release(), a.audit(), a.bench(), a.demo(), a.serve(), a.rules())
+	root.AddCommand(a.ls(), a.show(), a.watch(), a.try(), a.set(), a.reset(), a.release(), a.audit(), a.bench(),
+		a.demo(), a.serve(), a.rules())
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
-		if cmd.Name() == "completion" { // which answers a shell that it does not know with its help and exit code 0
+		if cmd.Name() == "completion" { // by default, an unknown shell prints help with exit code 0
 			cmd.Args, cmd.RunE = cobra.NoArgs, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 		}
 	}
 	return root
 }
 
-// endAtHangup calls end at the first hangup.
+// endAtHangup calls end at the first SIGHUP.
 func (a *app) endAtHangup(ctx context.Context, end func()) {
 	select {
 	case <-ctx.Done():
@@ -148,12 +152,13 @@ func (a *app) endAtHangup(ctx context.Context, end func()) {
 	}
 }
 
-// complete tells shells what a flag can be.
+// complete registers the completions of a flag.
 func (a *app) complete(cmd *cobra.Command, flag string, values ...string) {
-	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // fails for flags that do not exist alone
+	completions := cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
+	_ = cmd.RegisterFlagCompletionFunc(flag, completions) // fails only for unknown flags
 }
 
-// open connects. A command that changes something is refused on a replica before it is sent.
+// open connects. It rejects a command that makes changes if the server is a replica.
 func (a *app) open(ctx context.Context, changes bool) (*connect.Redis, *look.Reader, error) {
 	if a.connection.URL == "" {
 		a.connection.URL = os.Getenv("REDIS_URL")
@@ -181,7 +186,7 @@ func (a *app) open(ctx context.Context, changes bool) (*connect.Redis, *look.Rea
 	return redis, reader, nil
 }
 
-// skew is how far the server's clock is ahead of this host's.
+// skew returns how far the server's clock is ahead of this host's.
 func (a *app) skew(ctx context.Context, redis *connect.Redis) (time.Duration, error) {
 	began := a.now()
 	parts, err := redis.Do(ctx, redis.B().Time().Build()).AsIntSlice()
@@ -195,12 +200,12 @@ func (a *app) skew(ctx context.Context, redis *connect.Redis) (time.Duration, er
 	return time.Unix(parts[0], parts[1]*1000).Sub(now.Add(began.Sub(now) / 2)), nil
 }
 
-// limiters is the library on a connection.
+// limiters returns a Client of the library.
 func (a *app) limiters(redis *connect.Redis, options ...rratelimiter.Option) *rratelimiter.Client {
 	return rratelimiter.New(redis.Client, append(options, a.byClock()...)...)
 }
 
-// byClock is by which clock limiters count.
+// byClock returns the option for the clock of limiters.
 func (a *app) byClock() []rratelimiter.Option {
 	switch {
 	case a.serverTime:
@@ -208,7 +213,7 @@ func (a *app) byClock() []rratelimiter.Option {
 	case a.clock != nil:
 		return []rratelimiter.Option{rratelimiter.WithClock(a.clock)}
 	}
-	return nil // not WithClock(time.Now): a program's own clock may panic, and costs a goroutine each time it is read
+	return nil
 }
 
 func (a *app) now() time.Time {
@@ -220,7 +225,7 @@ func (a *app) now() time.Time {
 
 func (a *app) json() bool { return a.format == "json" }
 
-// plain makes an error of the library, or of Redis through it, say what to do.
+// plain adds advice to an error of the library or of Redis.
 func plain(redis *connect.Redis, err error) error {
 	var said *rueidis.RedisError
 	var state *rratelimiter.StateError
@@ -237,7 +242,7 @@ func plain(redis *connect.Redis, err error) error {
 	return redis.Explain(err)
 }
 
-// print writes a result in the format that was asked for.
+// print writes a result in the format of --output.
 func (a *app) print(value any, text func(*strings.Builder)) error {
 	if a.json() {
 		return report.JSON(a.out, value)
@@ -248,10 +253,10 @@ func (a *app) print(value any, text func(*strings.Builder)) error {
 	return err
 }
 
-// say writes a message to the user, besides the result.
+// say writes a message to the standard error.
 func (a *app) say(format string, values ...any) {
-	_, _ = fmt.Fprintf(a.err, format, values...) // the result does not depend on it
+	_, _ = fmt.Fprintf(a.err, format, values...) // a failure does not affect the result
 }
 
-// columns is the width that a table may have, 0 for any.
+// columns returns the maximum width of a table, 0 for any.
 func (a *app) columns() int { return screen.Columns(a.out) }

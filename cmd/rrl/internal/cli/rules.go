@@ -48,7 +48,8 @@ file are reported.`,
 				}
 			})
 			if err == nil && wrong > 0 {
-				err = fmt.Errorf("%s in %d of %s", report.Plural(int64(mistakes), "error"), wrong, report.Plural(int64(len(files)), "file"))
+				err = fmt.Errorf("%s in %d of %s", report.Plural(int64(mistakes), "error"), wrong,
+					report.Plural(int64(len(files)), "file"))
 			}
 			return err
 		},

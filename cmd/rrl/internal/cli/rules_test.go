@@ -25,11 +25,14 @@ func TestRulesCheck(t *testing.T) {
 		{"rules", "a.yaml", "rules:\n  - {name: x, key: ip, limits: 5/m}\n", 0, []string{"FILE: 1 rule"}},
 		{"rules as JSON", "a.json", `{"domain": "http", "rules": []}`, 0, []string{"FILE: 0 rules"}},
 		{"Envoy's", "a.yaml", "domain: edge\ndescriptors:\n  - {key: a, limits: [{unit: day, requests_per_unit: 9}, {per: 1s, requests_per_unit: 2}]}\n", 0, []string{"FILE: Envoy's format, 2 limits, domain edge"}},
-		{"Envoy's as JSON", "a.json", `{"domain": "edge", "descriptors": []}`, 0, []string{"FILE: Envoy's format, 0 limits, domain edge"}},
+		{"Envoy's as JSON", "a.json", `{"domain": "edge", "descriptors": []}`, 0,
+			[]string{"FILE: Envoy's format, 0 limits, domain edge"}},
 		{"mistakes in rules", "a.yaml", "rules:\n  - name: x\n    key: ip\n    limits: 5/q\n  - {name: y, nam: z, limits: 1/s, key: ip}\n", 2, []string{`FILE:4:13: rules[0].limits: no unit "q"`, `FILE:5:15: rules[1].nam: unknown field "nam"`}},
 		{"mistakes in Envoy's", "a.yaml", "domain: edge\ndescriptors:\n  - {key: a, rate_limit: {unit: eon, requests_per_unit: 1}}\n  - {keys: b}\n", 2, []string{`FILE:3: descriptors[0].rate_limit.unit: is "eon"`, `FILE:4: descriptors[1].keys: unknown field "keys"`}},
-		{"half of rules", "a.yaml", "rules:\n  - name: x\n    limits: {a: b, \n", 2, []string{"FILE:4:1: no YAML: did not find expected node content"}},
-		{"half of Envoy's", "a.yaml", "domain: edge\ndescriptors:\n  - key: [a\n", 2, []string{"FILE:4: no YAML: did not find expected ',' or ']'"}},
+		{"half of rules", "a.yaml", "rules:\n  - name: x\n    limits: {a: b, \n", 2,
+			[]string{"FILE:4:1: no YAML: did not find expected node content"}},
+		{"half of Envoy's", "a.yaml", "domain: edge\ndescriptors:\n  - key: [a\n", 2,
+			[]string{"FILE:4: no YAML: did not find expected ',' or ']'"}},
 		{"empty", "a.yaml", "", 2, []string{"FILE: the file is empty"}},
 		{"a comment", "a.yaml", "# rules\n", 2, []string{"FILE: the file has nothing but comments"}},
 		{"a domain alone", "a.yaml", "domain: edge\n", 2, []string{"FILE:1:1: no rules: give a list"}},
@@ -92,7 +95,8 @@ func TestRulesCheckOfNoFile(t *testing.T) {
 
 // TestRulesCheckAsJSON: several files, each by itself.
 func TestRulesCheckAsJSON(t *testing.T) {
-	right, wrong := written(t, "a.yaml", "rules: []\n"), written(t, "b.yaml", "domain: edge\ndescriptors: [{key: a, value: [b]}]\n")
+	right, wrong := written(t, "a.yaml", "rules: []\n"), written(t, "b.yaml",
+		"domain: edge\ndescriptors: [{key: a, value: [b]}]\n")
 	r := tool("rules", "check", right, wrong, "-o", "json")
 	require.Equal(t, exitError, r.code)
 	require.Equal(t, "rrl: 1 error in 1 of 2 files\n", r.err)
@@ -100,6 +104,7 @@ func TestRulesCheckAsJSON(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(r.out), &files))
 	require.Equal(t, []check.File{
 		{File: right, Format: check.Rules, Right: true, Errors: []check.Mistake{}},
-		{File: wrong, Format: check.Envoy, Errors: []check.Mistake{{File: wrong, Line: 2, Field: "descriptors[0].value", Reason: "a list, want a text"}}},
+		{File: wrong, Format: check.Envoy, Errors: []check.Mistake{{File: wrong, Line: 2, Field: "descriptors[0].value",
+			Reason: "a list, want a text"}}},
 	}, files)
 }

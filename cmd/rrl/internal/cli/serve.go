@@ -17,7 +17,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/rls"
 )
 
-// service is the flags of serve.
+// service has the flags of serve.
 type service struct {
 	grpc, http string
 	certs      certs.Files
@@ -73,21 +73,25 @@ requires certificates of clients. Replaced certificates take effect for the next
 	flags.BoolVar(&s.config.Merge, "merge", false, "allow several files with one domain")
 	flags.BoolVar(&s.config.Shadow, "shadow", false, "let every request pass and count requests over a limit")
 	flags.BoolVar(&s.config.Quota, "quota", false, "put every descriptor into quota mode")
-	flags.BoolVar(&s.config.Headers, "headers", false, "give Envoy RateLimit-Limit, -Remaining and -Reset for its responses")
-	flags.BoolVar(&s.config.Metadata, "metadata", false, "give Envoy the request and the descriptors' metadata for its filters")
-	flags.Float64Var(&s.config.NearLimit, "near-limit", 0.8, "the share of a limit above which metrics count hits as near it")
+	flags.BoolVar(&s.config.Headers, "headers", false,
+		"give Envoy RateLimit-Limit, -Remaining and -Reset for its responses")
+	flags.BoolVar(&s.config.Metadata, "metadata", false,
+		"give Envoy the request and the descriptors' metadata for its filters")
+	flags.Float64Var(&s.config.NearLimit, "near-limit", 0.8,
+		"the share of a limit above which metrics count hits as near it")
 	flags.IntVar(&s.config.MaxSeries, "max-series", 10_000, "the maximum number of metric series that requests can create")
 	return cmd
 }
 
 func onePath(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 || args[0] == "" {
-		return fmt.Errorf("%s takes one file or folder, got %d; see %s --help", cmd.CommandPath(), len(args), cmd.CommandPath())
+		return fmt.Errorf("%s takes one file or folder, got %d; see %s --help", cmd.CommandPath(), len(args),
+			cmd.CommandPath())
 	}
 	return nil
 }
 
-// check returns what is wrong with flags and files, before the service waits for Redis.
+// check checks flags and files before the service waits for Redis.
 func (s *service) check() error {
 	c := &s.config
 	switch {
@@ -122,7 +126,7 @@ func (s *service) check() error {
 	return nil
 }
 
-// firstOf returns the first mistake of files, in a line.
+// firstOf returns the first error of files in one line.
 func firstOf(err error, path string) error {
 	var joined interface{ Unwrap() []error }
 	if errors.As(err, &joined) && len(joined.Unwrap()) > 1 {
@@ -184,8 +188,8 @@ func (s *service) clientOptions() (options []rratelimiter.Option) {
 	return options
 }
 
-// forward calls reload for each signal, and passes the signal on. Signals that arrive faster than
-// they are received become one.
+// forward calls reload for each signal and forwards the signal. Signals that arrive faster than they are
+// received are merged.
 func forward(ctx context.Context, signals <-chan os.Signal, reload func()) <-chan os.Signal {
 	forwarded := make(chan os.Signal, 1)
 	go func() {
@@ -205,7 +209,7 @@ func forward(ctx context.Context, signals <-chan os.Signal, reload func()) <-cha
 	return forwarded
 }
 
-// giveBack releases leased permits that are not used.
+// giveBack releases unused leased permits.
 func (s *service) giveBack(ctx context.Context, client *rratelimiter.Client, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()

@@ -12,14 +12,14 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/certs"
 )
 
-// streamWorkers is the number of goroutines that serve streams. A stream beyond them gets a
-// goroutine of its own, whose stack has to grow first, which costs more than the rest of a stream.
+// streamWorkers is the number of goroutines that serve streams. A further stream gets a new goroutine,
+// whose stack has to grow first.
 const streamWorkers = 256
 
-// graceTime is for requests under way on a connection that has reached its age.
+// graceTime is for requests under way on a connection that has reached its maximum age.
 const graceTime = 10 * time.Second
 
-// grpcOptions returns the options of the gRPC server, and a function that reads its certificates again.
+// grpcOptions returns the options of the gRPC server and a function that rereads the certificates.
 func (s *service) grpcOptions(log *slog.Logger) (options []grpc.ServerOption, reload func(), err error) {
 	options = []grpc.ServerOption{grpc.NumStreamWorkers(streamWorkers)}
 	if s.age > 0 {

@@ -34,12 +34,14 @@ func written(t testing.TB, name, text string) string {
 func TestServe(t *testing.T) {
 	redis := startRedis(t)
 	redis.run("CONFIG SET requirepass hidden")
-	s := serve(t, written(t, "edge.yaml", edge), "--redis", redis.url(), "--password-file", written(t, "password", "hidden\n"), "--headers")
+	s := serve(t, written(t, "edge.yaml", edge), "--redis", redis.url(), "--password-file",
+		written(t, "password", "hidden\n"), "--headers")
 
 	health, err := s.health.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{})
 	require.NoError(t, err)
 	assert.Equal(t, grpc_health_v1.HealthCheckResponse_SERVING, health.GetStatus())
-	for _, want := range []ratelimit.RateLimitResponse_Code{ratelimit.RateLimitResponse_OK, ratelimit.RateLimitResponse_OK, ratelimit.RateLimitResponse_OVER_LIMIT} {
+	for _, want := range []ratelimit.RateLimitResponse_Code{ratelimit.RateLimitResponse_OK,
+		ratelimit.RateLimitResponse_OK, ratelimit.RateLimitResponse_OVER_LIMIT} {
 		answer, err := s.ask(t.Context(), "user=ann")
 		require.NoError(t, err)
 		assert.Equal(t, want, answer.GetOverallCode())
@@ -73,7 +75,10 @@ func TestServeEndsWhatItHasBegun(t *testing.T) {
 		_, err := s.ask(t.Context(), "user=ann")
 		answered <- err
 	}()
-	require.Eventually(t, func() bool { return strings.Contains(redis.text("INFO", "clients"), "blocked_clients:1\r\n") }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool {
+		return strings.Contains(redis.text("INFO", "clients"),
+			"blocked_clients:1\r\n")
+	}, 20*time.Second, 5*time.Millisecond)
 	ended := make(chan int, 1)
 	go func() { ended <- s.stop() }()
 	s.says("rrl: ending")
@@ -155,7 +160,8 @@ func TestServeWaitsForRedis(t *testing.T) {
 	assert.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
 	health, err := s.health.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{})
 	require.NoError(t, err)
-	assert.Equal(t, grpc_health_v1.HealthCheckResponse_SERVING, health.GetStatus(), "a service that is taken away answers nobody")
+	assert.Equal(t, grpc_health_v1.HealthCheckResponse_SERVING, health.GetStatus(),
+		"a service that is taken away answers nobody")
 	require.NoError(t, redis.StartAddr(address))
 	require.Eventually(t, func() bool {
 		_, err := s.ask(t.Context(), "user=ann")
@@ -213,7 +219,8 @@ func TestServeRefuses(t *testing.T) {
 		{[]string{file, file}, []string{"takes one file or folder, got 2"}},
 		{[]string{"/nowhere"}, []string{"/nowhere: cannot be read: no such file or directory"}},
 		{[]string{t.TempDir()}, []string{"has no file whose name ends in .yaml"}},
-		{[]string{wrong}, []string{wrong + `:3: descriptors[0].rate_limit.unit: is "eon", want second,`, "the first of 2 errors, rrl rules check " + wrong + " reports all"}},
+		{[]string{wrong}, []string{wrong + `:3: descriptors[0].rate_limit.unit: is "eon", want second,`,
+			"the first of 2 errors, rrl rules check " + wrong + " reports all"}},
 		{[]string{file, "--grpc", "", "--http", ""}, []string{"want at least one address"}},
 		{[]string{file, "--grpc", "8081"}, []string{`--grpc "8081"`, "missing port", "HOST:PORT"}},
 		{[]string{file, "--http", taken.Addr().String()}, []string{"--http", taken.Addr().String(), "already in use"}},
@@ -252,7 +259,8 @@ func TestServeRefuses(t *testing.T) {
 		{[]string{file, "--redis", "http://x"}, []string{"rediss:// (TLS)"}},
 		{[]string{file, "--password-file", "/nowhere"}, []string{"--password-file", "no such file"}},
 	} {
-		args := append([]string{"serve", "--redis", redis.url(), "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0"}, test.args...)
+		args := append([]string{"serve", "--redis", redis.url(), "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0"},
+			test.args...)
 		r := tool(args...)
 		require.Equal(t, exitError, r.code, "%q: %s", test.args, r.err)
 		require.Equal(t, 1, strings.Count(r.err, "\n"), r.err)

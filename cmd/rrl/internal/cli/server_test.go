@@ -88,7 +88,8 @@ func tryRedis(t testing.TB, path string, args []string) *server {
 			return nil
 		default:
 		}
-		s.Client, err = rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.addr}, ForceSingleClient: true, DisableCache: true, DisableRetry: true})
+		s.Client, err = rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.addr}, ForceSingleClient: true,
+			DisableCache: true, DisableRetry: true})
 		if err == nil {
 			t.Cleanup(s.Close)
 			info, _ := s.Do(context.Background(), s.B().Info().Section("server").Build()).ToString()
@@ -134,7 +135,8 @@ func startCluster(t testing.TB) []*server {
 	t.Helper()
 	nodes := make([]*server, 3)
 	for i := range nodes {
-		nodes[i] = startRedis(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-require-full-coverage", "no")
+		nodes[i] = startRedis(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000",
+			"--cluster-require-full-coverage", "no")
 		words := []string{"CLUSTER", "ADDSLOTS"}
 		for slot := i * 16384 / 3; slot < (i+1)*16384/3; slot++ {
 			words = append(words, strconv.Itoa(slot))
@@ -149,7 +151,8 @@ func startCluster(t testing.TB) []*server {
 	for _, node := range nodes {
 		require.Eventually(t, func() bool {
 			info := node.text("CLUSTER", "INFO")
-			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_slots_assigned:16384") && strings.Contains(info, "cluster_size:3")
+			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info,
+				"cluster_slots_assigned:16384") && strings.Contains(info, "cluster_size:3")
 		}, 30*time.Second, 50*time.Millisecond)
 	}
 	return nodes

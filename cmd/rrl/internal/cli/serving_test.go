@@ -72,7 +72,8 @@ func (s *serving) await() {
 func (s *serving) awaitWith(creds credentials.TransportCredentials) {
 	s.Helper()
 	s.says("rls: configuration in force")
-	require.Eventually(s, func() bool { return listens.MatchString(s.log.String()) }, 20*time.Second, 5*time.Millisecond, s.log)
+	require.Eventually(s, func() bool { return listens.MatchString(s.log.String()) }, 20*time.Second, 5*time.Millisecond,
+		s.log)
 	found := listens.FindStringSubmatch(s.log.String())
 	s.http = "http://" + found[2]
 	conn, err := grpc.NewClient(found[1], grpc.WithTransportCredentials(creds))
@@ -89,7 +90,8 @@ func (s *serving) ask(ctx context.Context, entries ...string) (*ratelimit.RateLi
 		key, value, _ := strings.Cut(entry, "=")
 		d.Entries = append(d.Entries, &common.RateLimitDescriptor_Entry{Key: key, Value: value})
 	}
-	return s.envoy.ShouldRateLimit(ctx, &ratelimit.RateLimitRequest{Domain: "edge", Descriptors: []*common.RateLimitDescriptor{d}})
+	return s.envoy.ShouldRateLimit(ctx, &ratelimit.RateLimitRequest{Domain: "edge",
+		Descriptors: []*common.RateLimitDescriptor{d}})
 }
 
 // get gives what is answered over HTTP.
@@ -106,7 +108,8 @@ func (s *serving) get(path string) (int, string) {
 // says waits for a text in the log.
 func (s *serving) says(text string) {
 	s.Helper()
-	require.Eventually(s, func() bool { return strings.Contains(s.log.String(), text) }, 20*time.Second, 5*time.Millisecond, "%q is not in the log", text)
+	require.Eventually(s, func() bool { return strings.Contains(s.log.String(), text) }, 20*time.Second,
+		5*time.Millisecond, "%q is not in the log", text)
 }
 
 // lines is what a command that goes on has written so far.

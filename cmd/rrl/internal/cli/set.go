@@ -16,7 +16,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 )
 
-// change is what set is told.
+// change has the flags of set.
 type change struct {
 	kind      string
 	keepAlive string
@@ -56,7 +56,8 @@ permits/interval, such as 100/1m. Taken permits stay taken, and type and keep-al
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&c.kind, "type", "", "overall or per-client (default unchanged; overall for a new limiter)")
-	flags.StringVar(&c.keepAlive, "keep-alive", "", "delete the limiter after this time without use; 0 to keep it (default unchanged)")
+	flags.StringVar(&c.keepAlive, "keep-alive", "",
+		"delete the limiter after this time without use; 0 to keep it (default unchanged)")
 	flags.BoolVar(&c.forget, "forget", false, "free the taken permits")
 	flags.BoolVar(&c.ifAbsent, "if-absent", false, "change nothing if there is a rate (exit code 1)")
 	flags.BoolVar(&c.yes, "yes", false, "do not ask before freeing taken permits")
@@ -64,12 +65,13 @@ permits/interval, such as 100/1m. Taken permits stay taken, and type and keep-al
 	return cmd
 }
 
-func (c change) do(ctx context.Context, a *app, redis *connect.Redis, reader *look.Reader, name string, rate rratelimiter.Rate) error {
+func (c change) do(ctx context.Context, a *app, redis *connect.Redis, reader *look.Reader, name string,
+	rate rratelimiter.Rate) error {
 	l := a.limiters(redis).Limiter(name)
 	before, err := l.Config(ctx)
 	var state *rratelimiter.StateError
 	has, corrupt := err == nil, errors.As(err, &state)
-	if corrupt && state.Field == "" { // another key has the name
+	if corrupt && state.Field == "" { // the name has a key of another type
 		return plain(redis, err)
 	}
 	if !has && !corrupt && !errors.Is(err, rratelimiter.ErrNotInitialized) {
@@ -110,9 +112,10 @@ func (c change) do(ctx context.Context, a *app, redis *connect.Redis, reader *lo
 	return a.print(result, func(w *strings.Builder) { fmt.Fprintf(w, "%s: %s%s\n", names.Quote(name), tell(rate), was) })
 }
 
-// apply sets the rate. Of a PER_CLIENT limiter each client that is known has its own count, so it is set as from each of them; where none is, this
-// tool does not become one.
-func (c change) apply(ctx context.Context, a *app, redis *connect.Redis, reader *look.Reader, name string, rate rratelimiter.Rate, sameType bool) error {
+// apply sets the rate. Each known client of a PER_CLIENT limiter has its own state, so apply sets the rate
+// as each of them. Without known clients it creates none.
+func (c change) apply(ctx context.Context, a *app, redis *connect.Redis, reader *look.Reader, name string,
+	rate rratelimiter.Rate, sameType bool) error {
 	var options []rratelimiter.SetRateOption
 	if !c.forget {
 		options = append(options, rratelimiter.KeepState())
@@ -130,7 +133,7 @@ func (c change) apply(ctx context.Context, a *app, redis *connect.Redis, reader 
 			for _, p := range l.Pairs {
 				as, err := clientID(p.Client)
 				if err != nil {
-					continue // none of Redisson's
+					continue // not a client of Redisson
 				}
 				if err := a.limiters(redis, as...).Limiter(name).SetRate(ctx, rate, options...); err != nil {
 					return plain(redis, err)
@@ -145,7 +148,7 @@ func (c change) apply(ctx context.Context, a *app, redis *connect.Redis, reader 
 	return plain(redis, a.limiters(redis).Limiter(name).SetRate(ctx, rate))
 }
 
-// complete makes the rate whole, by flags or as it was.
+// complete sets type and keep-alive of the rate, by flags or as before.
 func (c change) complete(rate *rratelimiter.Rate, before rratelimiter.Rate) (err error) {
 	rate.Type, rate.KeepAlive = before.Type, before.KeepAlive
 	switch strings.ReplaceAll(strings.ToLower(c.kind), "_", "-") {
@@ -169,7 +172,8 @@ func (c change) complete(rate *rratelimiter.Rate, before rratelimiter.Rate) (err
 	return nil
 }
 
-func (c change) absent(ctx context.Context, a *app, redis *connect.Redis, l *rratelimiter.Limiter, rate rratelimiter.Rate) error {
+func (c change) absent(ctx context.Context, a *app, redis *connect.Redis, l *rratelimiter.Limiter,
+	rate rratelimiter.Rate) error {
 	set, err := l.TrySetRate(ctx, rate)
 	if err != nil {
 		return plain(redis, err)
@@ -185,7 +189,7 @@ func (c change) absent(ctx context.Context, a *app, redis *connect.Redis, l *rra
 	})
 }
 
-// setting is what set has done.
+// setting is the result of set.
 type setting struct {
 	Limiter names.Name `json:"limiter"`
 	rate
@@ -193,7 +197,7 @@ type setting struct {
 	Was *rate `json:"was,omitempty"`
 }
 
-// rate is a rate for programs.
+// rate is a rate in JSON.
 type rate struct {
 	Type      string `json:"type"`
 	Permits   int64  `json:"permits"`

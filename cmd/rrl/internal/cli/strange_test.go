@@ -16,8 +16,10 @@ import (
 
 // strange are names that terminals, shells and programs misunderstand.
 var strange = []string{
-	"-x", "--", "-\x1b[31mred", "a\nb", "a\rb", "a\tb", "\x1b]0;title\x07", "\u009b31m", "\u202eabc", "\x7f", "a\u2028b", "nul\x00nul", "\xff\xfe", "\xc3", "*", "[a-z]?", `back\slash`, `"quoted"`,
-	"'", "$(reboot)", "{", "}", "{}", "{}x", "{{a}}", "a}b", "{t}:a", "日本語", "👩‍👩‍👧", " ", "", "a:value", "a:permits:" + client1, "{a}:window:1000", "U+FFFD \ufffd", "\u200b",
+	"-x", "--", "-\x1b[31mred", "a\nb", "a\rb", "a\tb", "\x1b]0;title\x07", "\u009b31m", "\u202eabc", "\x7f", "a\u2028b",
+	"nul\x00nul", "\xff\xfe", "\xc3", "*", "[a-z]?", `back\slash`, `"quoted"`,
+	"'", "$(reboot)", "{", "}", "{}", "{}x", "{{a}}", "a}b", "{t}:a", "日本語", "👩‍👩‍👧", " ", "", "a:value",
+	"a:permits:" + client1, "{a}:window:1000", "U+FFFD \ufffd", "\u200b",
 }
 
 // TestStrangeNames: no name writes to the terminal what the terminal obeys, in any output; JSON is JSON that a program can read, and finds the
@@ -33,9 +35,13 @@ func TestStrangeNames(t *testing.T) {
 		}
 		commands := [][]string{{"ls"}, {"audit"}}
 		if name != "" {
-			commands = append(commands, []string{"show", "--", name}, []string{"try", "--", name}, []string{"watch", "--count", "1", "--", name}, []string{"set", "--", name, "20/1h"}, []string{"reset", "--yes", "--", name},
-				[]string{"try", "--policy", "window:5/1h", "--", name}, []string{"show", "--all", "--", name}, []string{"reset", "--yes", "--all", "--", name}, []string{"release", "--policy", "window:5/1h", "--", name},
-				[]string{"show", "--", name + "nobody"}, []string{"try", "--", name + "nobody"}, []string{"reset", "--", name}, []string{"show", name}, []string{"ls", "--" + name}, []string{"ls", "-o", name}, []string{name})
+			commands = append(commands, []string{"show", "--", name}, []string{"try", "--", name},
+				[]string{"watch", "--count", "1", "--", name}, []string{"set", "--", name, "20/1h"},
+				[]string{"reset", "--yes", "--", name},
+				[]string{"try", "--policy", "window:5/1h", "--", name}, []string{"show", "--all", "--", name}, []string{"reset",
+					"--yes", "--all", "--", name}, []string{"release", "--policy", "window:5/1h", "--", name},
+				[]string{"show", "--", name + "nobody"}, []string{"try", "--", name + "nobody"}, []string{"reset", "--",
+					name}, []string{"show", name}, []string{"ls", "--" + name}, []string{"ls", "-o", name}, []string{name})
 		}
 		for _, args := range commands {
 			for _, format := range []string{"text", "json"} {
@@ -112,9 +118,12 @@ func TestEveryChangeSpeaksJSON(t *testing.T) {
 		want string
 	}{
 		{[]string{"set", "api", "10/1h"}, `{"limiter":"api","type":"OVERALL","permits":10,"interval_ms":3600000,"keep_alive_ms":0,"set":true}`},
-		{[]string{"set", "api", "20/1h", "--keep-alive", "2h"}, `{"limiter":"api","type":"OVERALL","permits":20,"interval_ms":3600000,"keep_alive_ms":7200000,"set":true,"was":{"type":"OVERALL","permits":10,"interval_ms":3600000,"keep_alive_ms":0}}`},
-		{[]string{"set", "api", "30/1h", "--if-absent"}, `{"limiter":"api","type":"OVERALL","permits":30,"interval_ms":3600000,"keep_alive_ms":7200000,"set":false}`},
-		{[]string{"set", "new", "30/1h", "--if-absent"}, `{"limiter":"new","type":"OVERALL","permits":30,"interval_ms":3600000,"keep_alive_ms":0,"set":true}`},
+		{[]string{"set", "api", "20/1h", "--keep-alive", "2h"},
+			`{"limiter":"api","type":"OVERALL","permits":20,"interval_ms":3600000,"keep_alive_ms":7200000,"set":true,"was":{"type":"OVERALL","permits":10,"interval_ms":3600000,"keep_alive_ms":0}}`},
+		{[]string{"set", "api", "30/1h", "--if-absent"},
+			`{"limiter":"api","type":"OVERALL","permits":30,"interval_ms":3600000,"keep_alive_ms":7200000,"set":false}`},
+		{[]string{"set", "new", "30/1h", "--if-absent"},
+			`{"limiter":"new","type":"OVERALL","permits":30,"interval_ms":3600000,"keep_alive_ms":0,"set":true}`},
 		{[]string{"release", "api", "-n", "2"}, `{"limiter":"api","released_at_most":2}`},
 		{[]string{"reset", "api", "--yes"}, `{"limiter":"api","reset":"OVERALL","taken":0}`},
 	} {

@@ -14,13 +14,13 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// limiter is what both packages' limiters can do.
+// limiter has the common methods of both packages' limiters.
 type limiter interface {
 	Take(ctx context.Context, permits int64) (rratelimiter.Decision, error)
 	Release(ctx context.Context, permits int64) error
 }
 
-// target is which limiter a command means.
+// target has the flags that select a limiter.
 type target struct {
 	policies []string
 	client   string
@@ -33,8 +33,8 @@ func (t *target) flags(cmd *cobra.Command, verb string) {
 	policyFlag(cmd, &t.policies, "policies of a limiter of package limit")
 }
 
-// open gives the limiter. One that counts by clients needs to be told by which, for this tool is none of them: it would leave a pair of its
-// own behind for good.
+// open returns the limiter. A PER_CLIENT limiter requires --client: the tool itself is not a client and
+// would leave state behind.
 func (t *target) open(ctx context.Context, a *app, redis *connect.Redis, name string) (limiter, error) {
 	given, err := parse(t.policies)
 	if err != nil {
@@ -59,7 +59,7 @@ func (t *target) open(ctx context.Context, a *app, redis *connect.Redis, name st
 	return l, nil
 }
 
-// tried is what try found.
+// tried is the result of try.
 type tried struct {
 	Limiter    names.Name `json:"limiter"`
 	Permits    int64      `json:"permits"`
@@ -121,7 +121,7 @@ func (a *app) try() *cobra.Command {
 	return cmd
 }
 
-// take tries until the permits are there or the time is over.
+// take tries until the permits are granted or the time is over.
 func take(ctx context.Context, l limiter, name string, permits int64, wait time.Duration) (tried, error) {
 	for until := time.Now().Add(wait); ; {
 		d, err := l.Take(ctx, permits)
@@ -137,7 +137,7 @@ func take(ctx context.Context, l limiter, name string, permits int64, wait time.
 	}
 }
 
-// ceil is whole milliseconds, rounded up, so that nobody comes too early.
+// ceil rounds up to milliseconds, so that no retry is too early.
 func ceil(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
 
 func (a *app) release() *cobra.Command {

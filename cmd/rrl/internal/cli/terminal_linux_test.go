@@ -67,7 +67,8 @@ func (p *pty) text() string {
 // await waits until the terminal has shown a text.
 func (p *pty) await(t *testing.T, text string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return strings.Contains(p.text(), text) }, 30*time.Second, 5*time.Millisecond, "%q is not in %q", text, p.text())
+	require.Eventually(t, func() bool { return strings.Contains(p.text(), text) }, 30*time.Second, 5*time.Millisecond,
+		"%q is not in %q", text, p.text())
 }
 
 // start runs the tool on the terminal.
@@ -192,7 +193,8 @@ func TestProgress(t *testing.T) {
 		return strings.Contains(p.text(), "\r\x1b[Ksomewhere: 4 keys, 40%")
 	}, 30*time.Second, 10*time.Millisecond)
 	done()
-	require.Eventually(t, func() bool { return strings.HasSuffix(p.text(), "\r\x1b[K") }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.HasSuffix(p.text(), "\r\x1b[K") }, 30*time.Second,
+		10*time.Millisecond)
 
 	report, done = (&app{err: new(bytes.Buffer)}).progress(context.Background(), redis)
 	require.Nil(t, report)

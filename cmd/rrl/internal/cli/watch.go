@@ -14,7 +14,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/watch"
 )
 
-// seen is how watch and demo show samples.
+// seen has the flags of watch and demo.
 type seen struct {
 	every time.Duration
 	count int

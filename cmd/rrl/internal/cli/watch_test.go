@@ -24,7 +24,8 @@ func TestWatchGoesOn(t *testing.T) {
 	var out, failed lines
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, []string{"watch", "api", "u", "--every", "50ms", "--timeout", "1s", "--redis", s.url()}, strings.NewReader(""), &out, &failed)
+		ended <- run(ctx, []string{"watch", "api", "u", "--every", "50ms", "--timeout", "1s", "--redis", s.url()},
+			strings.NewReader(""), &out, &failed)
 	}()
 	out.after(t, ` api "OVERALL 10/1h" taken=4`)
 	s.run("DEL api")
@@ -34,7 +35,8 @@ func TestWatchGoesOn(t *testing.T) {
 	_ = s.Do(context.Background(), s.B().Arbitrary("DEBUG", "RESTART").Build()).Error() // which ends the connection
 	out.after(t, ` wrong="`)
 	out.after(t, ` api "no limiter"`) // nothing of it was saved
-	require.Eventually(t, func() bool { return tool("set", "api", "30/1h", "--redis", s.url()).code == exitDone }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return tool("set", "api", "30/1h", "--redis", s.url()).code == exitDone },
+		30*time.Second, 10*time.Millisecond)
 	out.after(t, ` api "OVERALL 30/1h" taken=0`)
 	s.run("CLIENT PAUSE 5000 ALL") // longer than a look waits
 	out.after(t, ` api "OVERALL 30/1h" taken=0 limit=30 wrong="`)
@@ -47,7 +49,8 @@ func TestWatchGoesOn(t *testing.T) {
 // TestWatchTellsWhatFails: a limiter of which every call fails is not shown as one of which nothing is taken.
 func TestWatchTellsWhatFails(t *testing.T) {
 	s := startRedis(t)
-	s.run("HSET a rate 10 interval 3600000 type 0", "SADD {a}:value 1", "HSET b rate 10 interval 3600000 type 0", "SET {b}:value x")
+	s.run("HSET a rate 10 interval 3600000 type 0", "SADD {a}:value 1", "HSET b rate 10 interval 3600000 type 0",
+		"SET {b}:value x")
 	s.words("ZADD", "{b}:permits", strconv.FormatInt(time.Now().UnixMilli(), 10), grant("12345678", 1))
 	require.Contains(t, s.on("watch", "a", "--count", "1"), "another type")
 	require.Contains(t, s.on("watch", "b", "--count", "1"), "want a whole number")

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Redis is a connection to a Redis, whatever shape it has.
+// Redis is a connection to a server, a Sentinel set-up or a cluster.
 type Redis struct {
 	rueidis.Client
 	Where   string // its address, or the first one's
@@ -19,7 +19,7 @@ type Redis struct {
 	Cluster bool
 }
 
-// Open connects, and asks the server what it is.
+// Open connects and detects a replica or a cluster.
 func Open(ctx context.Context, o Options) (*Redis, error) {
 	option, err := o.client()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Explain says what a failure of a call means: what, where, and what to do. An error that says so by itself stays as it is.
+// Explain adds the address and advice to the error of a call. It returns errors with advice unchanged.
 func (r *Redis) Explain(err error) error {
 	where := r.Where
 	var operation *net.OpError
@@ -25,17 +25,18 @@ func (r *Redis) Explain(err error) error {
 	return explain(err, where, "")
 }
 
-// Explain is the same for one node.
+// Explain is like Redis.Explain for one node.
 func (n Node) Explain(err error) error { return explain(err, n.Where, "") }
 
-// away is the failure of a server that may answer in a moment.
+// away is the error of a server that may answer later.
 type away struct{ error }
 
 func (a away) Unwrap() error { return a.error }
 
 func awayf(format string, values ...any) error { return away{fmt.Errorf(format, values...)} }
 
-// IsAway says whether a failure may pass by itself: nobody answers, or not yet. What a server that answers refuses does not pass.
+// IsAway reports whether an error may pass: the server does not answer, or is not ready. A rejection by a
+// server does not pass.
 func IsAway(err error) bool {
 	var a away
 	return errors.As(err, &a)
@@ -91,7 +92,8 @@ func isTimeout(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// explainSentinel is the same for a set-up of sentinels. Who of them and their master wants a password is not told.
+// explainSentinel is like explain for sentinels. The error does not say whether the sentinels or the master
+// require the password.
 func explainSentinel(err error, where, name string) error {
 	explained := explain(err, where, name)
 	said, ok := rueidis.IsRedisErr(err)
@@ -106,19 +108,22 @@ func explainSentinel(err error, where, name string) error {
 	return explained
 }
 
-// explainSaid is for what the server itself said.
+// explainSaid explains an error reply of a server.
 func explainSaid(said *rueidis.RedisError, err error, where, name string) error {
 	text := said.Error()
 	code, _, _ := strings.Cut(text, " ")
 	switch code {
 	case "WRONGPASS":
-		return fmt.Errorf("%s rejects user %q: wrong name or password: check --redis, REDIS_URL or --password-file", where, user(name))
+		return fmt.Errorf("%s rejects user %q: wrong name or password: check --redis, REDIS_URL or --password-file", where,
+			user(name))
 	case "NOAUTH":
 		return fmt.Errorf("%s requires a password: put it into the URL (redis://:PASSWORD@HOST:PORT) or into a file for --password-file", where)
 	case "NOPERM":
-		return fmt.Errorf("%s denies this user the command (%s): grant the right by ACL SETUSER", where, strings.TrimSpace(strings.TrimPrefix(text, "NOPERM")))
+		return fmt.Errorf("%s denies this user the command (%s): grant the right by ACL SETUSER", where,
+			strings.TrimSpace(strings.TrimPrefix(text, "NOPERM")))
 	case "DENIED":
-		return fmt.Errorf("%s rejects other hosts (protected mode): set a password (requirepass), or protected-mode no", where)
+		return fmt.Errorf("%s rejects other hosts (protected mode): set a password (requirepass), or protected-mode no",
+			where)
 	case "READONLY":
 		return fmt.Errorf("%s is a replica and rejects changes: name its master by --redis", where)
 	case "LOADING", "BUSY", "MASTERDOWN", "TRYAGAIN":

@@ -1,5 +1,5 @@
-// Package connect makes connections to a Redis, a Sentinel set-up or a Redis Cluster from what a user says on the command line, and
-// explains what is wrong if that fails.
+// Package connect connects to a server, a Sentinel set-up or a Redis Cluster with the options of the
+// command line, and explains errors.
 package connect
 
 import (
@@ -15,20 +15,20 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Options is the address of a Redis and the user. The zero value is the Redis on localhost:6379.
+// Options has the address of a Redis and credentials. The zero value is the Redis on localhost:6379.
 type Options struct {
-	URL                  string        // redis://, rediss:// or unix://; more nodes as ?addr=HOST:PORT, a Sentinel's master as ?master_set=NAME
+	URL                  string        // redis://, rediss:// or unix://, with ?addr=HOST:PORT and ?master_set=NAME
 	PasswordFile         string        // a file with the password, instead of one in the URL
 	SentinelPasswordFile string        // the same for the sentinels themselves
 	CA, Cert, Key        string        // PEM files, for rediss://
-	Timeout              time.Duration // of connecting and of each answer
-	Serves               bool          // many requests at once, and for long; else a tool's questions, one by one
+	Timeout              time.Duration // of connecting and of each reply
+	Serves               bool          // many requests at once; otherwise a few calls of a tool
 }
 
 // DefaultURL is used if there is no other URL.
 const DefaultURL = "redis://localhost:6379"
 
-// client makes what rueidis needs to know.
+// client returns the options of rueidis.
 func (o Options) client() (rueidis.ClientOption, error) {
 	text := o.URL
 	if text == "" {
@@ -53,16 +53,16 @@ func (o Options) client() (rueidis.ClientOption, error) {
 	}
 	option.Sentinel.TLSConfig = option.TLSConfig
 	option.Dialer.Timeout, option.ConnWriteTimeout = o.Timeout, o.Timeout
-	// Nobody needs a right for CLIENT. A tool asks for the truth, once.
+	// Users need no right for CLIENT, and the tool reads fresh values.
 	option.DisableCache, option.ClientSetInfo = true, rueidis.DisableClientSetInfo
-	option.ClusterOption.MaxMovedRedirections = 16 // nodes that disagree redirect without end
+	option.ClusterOption.MaxMovedRedirections = 16 // nodes that disagree redirect forever
 	if !o.Serves {
 		option.DisableRetry, option.PipelineMultiplex = true, -1
 	}
 	return option, nil
 }
 
-// parse reads a URL. Its errors contain no part of the URL, since any part can be one of a password.
+// parse parses a URL. Its errors contain no part of the URL, since any part may belong to a password.
 func parse(text string) (rueidis.ClientOption, error) {
 	const want = "want redis://, rediss:// (TLS) or unix://, as in redis://USER@HOST:6379/0"
 	parsed, err := url.Parse(text)
@@ -79,10 +79,10 @@ func parse(text string) (rueidis.ClientOption, error) {
 	return option, nil
 }
 
-// misplaced reports whether a part of a URL behind its host looks like the end of a password: the host then is none.
+// misplaced reports whether a part of a URL after its host looks like the end of a password.
 func misplaced(text string, parsed *url.URL) bool {
 	if parsed.Scheme == "unix" {
-		return parsed.Host != "" // which it has none of; a path can contain @
+		return parsed.Host != "" // it has no host; a path may contain @
 	}
 	return strings.Contains(text, "#") || strings.Contains(parsed.Path+parsed.RawQuery, "@")
 }
@@ -118,7 +118,7 @@ func (o Options) trust(option *rueidis.ClientOption) error {
 	return nil
 }
 
-// secret reads a file that holds one line.
+// secret reads a file with one line.
 func secret(flag, file string) (string, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/watch"
 )
 
-// Live lets the crowd work and shows watch on it, until ctx ends or count samples were shown; 0 for no such number.
+// Live runs the callers and shows watch until ctx ends or count samples were shown; 0 means no limit.
 func Live(ctx context.Context, out io.Writer, every time.Duration, count int, json bool) error {
 	crowd, err := Start(ctx, time.Now)
 	if err != nil {
@@ -40,7 +40,7 @@ func Live(ctx context.Context, out io.Writer, every time.Duration, count int, js
 	return nil
 }
 
-// age lets keys expire: the clock of the Redis in memory goes by hand.
+// age lets keys expire by advancing the clock of the in-memory Redis.
 func (c *Crowd) age(ctx context.Context) {
 	ticker := time.NewTicker(step)
 	defer ticker.Stop()
@@ -58,16 +58,16 @@ func (c *Crowd) watcher() *watch.Watcher {
 	return &watch.Watcher{Reader: &look.Reader{Redis: c.Redis, Now: c.clock}, Names: Names, Given: Given()}
 }
 
-// The recording: what it shows, and how large.
+// The size and length of the recording.
 const (
 	recordWidth, recordHeight = 80, 26
 	recordEvery               = time.Second
-	recordSkips               = 80 // samples that are not shown, in which the plots fill
-	recordFrames              = 38 // two waves of the first limiter, so that the picture begins again where it ends
+	recordSkips               = 80 // hidden samples that fill the plots
+	recordFrames              = 38 // two periods of the first limiter, so that the recording repeats smoothly
 	shownFor                  = 400 * time.Millisecond
 )
 
-// Record writes the demo as a picture. Its time is one of its own, so that every recording is the same.
+// Record writes the demo as SVG. Its clock is injected, so that every recording is the same.
 func Record(ctx context.Context, out io.Writer) error {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	crowd, err := Start(ctx, func() time.Time { return now })

@@ -5,12 +5,12 @@ import (
 	"strconv"
 )
 
-// Again reads a limiter that was found by Of, with the clients and policies that it had then.
+// Again rereads a limiter found by Of, with the clients and policies of that time.
 func (r *Reader) Again(ctx context.Context, name string, found *Found, pages int) error {
 	clients := map[string]map[string]bool{name: {}}
 	for _, l := range found.Redisson {
 		for _, p := range l.Pairs {
-			if p.Client != "" { // that of all together is none, should the limiter count by clients now
+			if p.Client != "" { // the common pair does not count if the limiter is PER_CLIENT now
 				clients[name][p.Client] = true
 			}
 		}
@@ -32,9 +32,10 @@ func (r *Reader) Again(ctx context.Context, name string, found *Found, pages int
 	return r.policies(ctx, found.Policies)
 }
 
-// Since counts the permits of grants that are dated after a moment, Unix milliseconds.
+// Since counts the permits of grants dated after a time in Unix milliseconds.
 func (r *Reader) Since(ctx context.Context, p *Pair, moment int64, pages int) (permits int64, err error) {
-	before, err := r.Redis.Do(ctx, r.Redis.B().Zcount().Key(p.PermitsKey).Min("-inf").Max(strconv.FormatInt(moment, 10)).Build()).AsInt64()
+	before, err := r.Redis.Do(ctx, r.Redis.B().Zcount().Key(p.PermitsKey).Min("-inf").Max(strconv.FormatInt(moment,
+		10)).Build()).AsInt64()
 	if err != nil {
 		return 0, r.Redis.Explain(err)
 	}

@@ -10,14 +10,14 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 )
 
-// Claim says whose a pair is that was found without a limiter.
+// Claim reports the owner of a pair found without a limiter.
 type Claim struct {
-	InUse bool      // of one that has come since, was left out of the search, or cannot be read
-	Other *Redisson // the limiter of its name, which counts by other keys
-	Sure  bool      // it can be nothing but a limiter's
+	InUse bool      // the limiter is new, was skipped by the search, or is invalid
+	Other *Redisson // the limiter with its name, which uses other keys
+	Sure  bool      // it can only belong to a limiter
 }
 
-// Claim reads the lives of a pair that was found without a limiter, and whose it is.
+// Claim reads the TTLs of a pair found without a limiter, and its owner.
 func (r *Reader) Claim(ctx context.Context, p *Pair) (c Claim, err error) {
 	parsed, _ := names.Parse(p.ValueKey)
 	limiters, err := r.hashes(ctx, parsed.Names(), true)
@@ -60,10 +60,11 @@ func (r *Reader) Claim(ctx context.Context, p *Pair) (c Claim, err error) {
 	return c, nil
 }
 
-// credible says whether a member can be nothing but a grant: in one of the layouts, dated since there are such limiters, and not eight
-// letters, which the oldest layout could be.
+// credible reports whether a member can only be a grant: it has one of the layouts and is dated after the
+// first release with limiters. Eight letters are not credible, though the oldest layout allows them.
 func (g Grant) credible(now time.Time) bool {
 	const first = 1_500_000_000_000 // Redisson has had the limiter since 2018
 	const text = 0x20202020         // the least number of four printable bytes
-	return g.Layout != NoLayout && g.At > first && g.At < now.AddDate(1, 0, 0).UnixMilli() && (g.Layout != FloatLayout || g.Permits < text)
+	return g.Layout != NoLayout && g.At > first && g.At < now.AddDate(1, 0,
+		0).UnixMilli() && (g.Layout != FloatLayout || g.Permits < text)
 }

@@ -17,22 +17,22 @@ type Config struct {
 	KeepAlive time.Duration
 }
 
-// Rate tells permits and interval: "100/1m".
+// Rate formats permits and interval: "100/1m".
 func (c Config) Rate(duration func(time.Duration) string) string {
 	return strconv.FormatInt(c.Permits, 10) + "/" + duration(c.Interval)
 }
 
-// fields are those of the hash.
+// fields are the fields of the hash.
 var fields = []string{"rate", "interval", "type", "keepAliveTime"}
 
 const maxPermits = 1 << 53
 
-// decode reads the fields, nil where there is none, and says what is wrong with them.
+// decode reads the fields, nil if there are none, and returns the problems.
 func decode(texts []*string) (c Config, wrong []string) {
 	var numbers [4]int64
 	for i, field := range fields {
 		if texts[i] == nil {
-			if field != "keepAliveTime" { // which releases before 3.38 do not write
+			if field != "keepAliveTime" { // releases before 3.38 do not write it
 				wrong = append(wrong, fmt.Sprintf("the field %q is missing", field))
 			}
 			continue
@@ -63,13 +63,13 @@ func count(text string) (int64, bool) {
 	return n, err == nil
 }
 
-// Millis is a number of milliseconds, the longest time there is where it is more.
+// Millis returns a number of milliseconds as a Duration, at most the longest one.
 func Millis(n int64) time.Duration {
 	const most = int64(1<<63-1) / int64(time.Millisecond)
 	return time.Duration(min(max(n, -most), most)) * time.Millisecond
 }
 
-// short cuts what may be a long text.
+// short shortens a text.
 func short(text string) string {
 	const most = 40
 	if len(text) > most {

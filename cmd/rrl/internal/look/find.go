@@ -11,29 +11,29 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 )
 
-// Found is what a search has found, by name.
+// Found is the result of a search, by name.
 type Found struct {
 	Redisson []*Redisson
 	Policies []*Policy
-	Orphans  []*Pair // pairs of which no limiter has the configuration, or whose limiter counts otherwise; Returns and counts are not set
-	More     int64   // keys of limiters that were left out, since there were more than Search.Most
+	Orphans  []*Pair // pairs that no limiter uses; Returns and counts are not set
+	More     int64   // keys of limiters beyond Search.Most
 }
 
-// Search says what to look for.
+// Search describes a search.
 type Search struct {
 	Pattern  string                         // of names; "" for all
-	Most     int                            // limiters, as many clients, and as many orphans; the rest is counted alone; 0 for all
-	Pages    int                            // of grants that are read of a limiter, at most
-	Known    []names.Stored                 // for Of: the policies that the limiter has, where that is known
-	All      bool                           // for Of: look for whatever is left over of other types and policies
-	Progress func(node string, keys uint64) // called now and then, with about how many keys were looked at; may be nil
+	Most     int                            // limiters, clients and orphans to read; the rest is counted; 0 for all
+	Pages    int                            // of grants to read per limiter, at most
+	Known    []names.Stored                 // for Of: the known policies of the limiter
+	All      bool                           // for Of: search for left-over state of other types and policies
+	Progress func(node string, keys uint64) // called at times with the approximate number of scanned keys; may be nil
 }
 
-// search is a search under way.
+// search is a running search.
 type search struct {
 	*Reader
 	Search
-	name     string // of the one limiter that is looked for
+	name     string // of a single limiter
 	prefix   string // of its keys, if it is a Redisson limiter
 	redisson map[string]*Redisson
 	clients  map[string]map[string]bool // of a Redisson limiter's name, the IDs
@@ -41,7 +41,7 @@ type search struct {
 	policies map[string]*Policy         // by key
 	orphans  map[string]*Pair           // by prefix and client
 	more     int64
-	walked   uint64 // keys that the servers have looked at, about
+	walked   uint64 // scanned keys, approximate
 }
 
 func newSearch(r *Reader, s Search) *search {
@@ -52,14 +52,14 @@ func newSearch(r *Reader, s Search) *search {
 		policies: map[string]*Policy{}, orphans: map[string]*Pair{}}
 }
 
-// Find searches all servers that hold keys, and reads the limiters that it finds.
+// Find searches all servers with keys and reads the limiters.
 func (r *Reader) Find(ctx context.Context, s Search) (*Found, error) {
 	w := newSearch(r, s)
 	nodes, err := r.Redis.Masters(ctx)
 	if err != nil {
 		return nil, err
 	}
-	// Configurations first, since they tell which pairs belong to somebody.
+	// Configurations first, since they determine the owners of pairs.
 	for _, node := range nodes {
 		if err := w.hashesOf(ctx, node); err != nil {
 			return nil, err
@@ -73,8 +73,8 @@ func (r *Reader) Find(ctx context.Context, s Search) (*Found, error) {
 	return w.read(ctx)
 }
 
-// Of looks for one limiter's keys. What its name tells is read by name: the configuration, the pair of an OVERALL limiter, policies that are
-// known. Clients, policies that are not known, and what is left over are found by SCAN, where they may be.
+// Of reads one limiter. It reads the configuration, the pair of an OVERALL limiter and known policies by
+// name. It finds clients, unknown policies and left-over state by SCAN.
 func (r *Reader) Of(ctx context.Context, name string, s Search) (*Found, error) {
 	w := newSearch(r, s)
 	w.Pattern, w.name = "", name
@@ -114,7 +114,7 @@ func (r *Reader) Of(ctx context.Context, name string, s Search) (*Found, error) 
 	return found, nil
 }
 
-// read reads what was found.
+// read reads the limiters and policies of the search.
 func (w *search) read(ctx context.Context) (*Found, error) {
 	f := &Found{More: w.more}
 	for _, l := range w.redisson {
@@ -127,7 +127,10 @@ func (w *search) read(ctx context.Context) (*Found, error) {
 	for _, p := range w.policies {
 		f.Policies = append(f.Policies, p)
 	}
-	slices.SortFunc(f.Policies, func(a, b *Policy) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Key, b.Key)) })
+	slices.SortFunc(f.Policies, func(a, b *Policy) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name),
+			cmp.Compare(a.Key, b.Key))
+	})
 	for rest := f.Policies; len(rest) > 0; {
 		n := min(len(rest), pipeline/2)
 		if err := w.Reader.policies(ctx, rest[:n]); err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 )
 
-// addHashes takes the hashes that are limiters.
+// addHashes adds the hashes that are limiters.
 func (w *search) addHashes(ctx context.Context, keys []string) error {
 	var asked []string
 	for _, key := range keys {
@@ -35,7 +35,7 @@ func (w *search) addHashes(ctx context.Context, keys []string) error {
 	return nil
 }
 
-// addKeys takes the keys of limiters' state.
+// addKeys adds the keys of limiters' state.
 func (w *search) addKeys(keys []string) {
 	for _, key := range keys {
 		parsed, ok := names.Parse(strings.Clone(key))
@@ -51,7 +51,7 @@ func (w *search) addKeys(keys []string) {
 
 func (w *search) wants(name string) bool { return w.Pattern == "" || names.Match(w.Pattern, name) }
 
-// addPair takes a pair to the limiters of its names that count by it, and to the orphans where none does.
+// addPair adds a pair to the limiters that use it, or to the orphans.
 func (w *search) addPair(parsed names.Key) {
 	name, counted := parsed.Name(), false
 	for _, candidate := range parsed.Names() {

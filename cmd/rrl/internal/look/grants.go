@@ -12,23 +12,23 @@ import (
 // Grant is one member of a permits set.
 type Grant struct {
 	At      int64 // Unix milliseconds
-	Permits int64 // -1 where the member is none of a limiter's
+	Permits int64 // -1 if the member is not a grant
 	Layout  Layout
 	Member  string
 }
 
-// Layout is the way in which a member is written. All end in the permits, 4 bytes little-endian.
+// Layout is the format of a member. All formats end with the permits, 4 bytes little-endian.
 type Layout string
 
 // The layouts, the oldest first.
 const (
 	FloatLayout Layout = "3.16.3 and before"  // 4 bytes of a random float
-	LongLayout  Layout = "3.16.4 to 3.16.8"   // the length of the random part in 8 bytes, and that part
-	ByteLayout  Layout = "3.17 and later, Go" // the length in one byte
+	LongLayout  Layout = "3.16.4 to 3.16.8"   // 8 bytes of length, then the random part
+	ByteLayout  Layout = "3.17 and later, Go" // 1 byte of length, then the random part
 	NoLayout    Layout = ""
 )
 
-// Decode takes a member apart.
+// Decode parses a member.
 func Decode(member string) (permits int64, layout Layout) {
 	const count, long = 4, 8
 	if len(member) < count {
@@ -47,16 +47,18 @@ func Decode(member string) (permits int64, layout Layout) {
 	return permits, NoLayout
 }
 
-// grants reads the members of a set from one rank to another, a page at a time, the oldest first, and stops after so many pages,
-// which it tells by false, or where see does.
-func (r *Reader) grants(ctx context.Context, key string, first, last int64, pages int, see func(Grant)) (all bool, err error) {
+// grants reads the members of a set between two ranks, a page at a time, the oldest first. It returns
+// false if it stops after the given number of pages. It also stops if see does.
+func (r *Reader) grants(ctx context.Context, key string, first, last int64, pages int, see func(Grant)) (all bool,
+	err error) {
 	for ; first <= last; first += page {
 		if pages == 0 {
 			return false, nil
 		}
 		pages--
 		stop := min(last, first+page-1)
-		result := r.Redis.Do(ctx, r.Redis.B().Zrange().Key(key).Min(strconv.FormatInt(first, 10)).Max(strconv.FormatInt(stop, 10)).Withscores().Build())
+		result := r.Redis.Do(ctx, r.Redis.B().Zrange().Key(key).Min(strconv.FormatInt(first,
+			10)).Max(strconv.FormatInt(stop, 10)).Withscores().Build())
 		found, err := decodeGrants(result)
 		if err != nil {
 			return false, r.Redis.Explain(err)
@@ -65,13 +67,13 @@ func (r *Reader) grants(ctx context.Context, key string, first, last int64, page
 			see(g)
 		}
 		if int64(len(found)) < stop-first+1 {
-			return true, nil // some have gone meanwhile
+			return true, nil // some were removed meanwhile
 		}
 	}
 	return true, nil
 }
 
-// Page reads a page of a set, from a rank on, the oldest first.
+// Page reads a page of a set from a rank on, the oldest first.
 func (r *Reader) Page(ctx context.Context, key string, first int64) (found []Grant, err error) {
 	_, err = r.grants(ctx, key, first, first+page-1, 1, func(g Grant) { found = append(found, g) })
 	return found, err
@@ -84,14 +86,14 @@ func decodeGrants(result rueidis.RedisResult) ([]Grant, error) {
 	}
 	found := make([]Grant, len(scores))
 	for i, z := range scores {
-		// Somebody may have put infinity there.
+		// The score may be infinite.
 		found[i] = Grant{At: int64(min(max(z.Score, -maxPermits), maxPermits)), Member: z.Member}
 		found[i].Permits, found[i].Layout = Decode(z.Member)
 	}
 	return found, nil
 }
 
-// strange says what a member is that is none of a limiter's.
+// strange returns the Grant of a member that is not a grant.
 func strange(key string, g Grant) string {
 	return fmt.Sprintf("%q holds the member %q, which is no grant", key, short(g.Member))
 }

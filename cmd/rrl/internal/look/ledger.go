@@ -8,28 +8,28 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Ledger is what the grants of a pair come to, beside its value, as they were at one moment.
+// Ledger has the sums of a pair's grants and its value, at one moment.
 type Ledger struct {
 	Value       *string
 	Count       int64  // of the members
 	First, Last string // of them
 	Newest      int64  // Unix milliseconds, 0 for no grant
-	Permits     int64  // of all grants, expired ones included: value and they are the rate
-	Whole       bool   // all were counted, at one moment
+	Permits     int64  // of all grants, expired ones included; value plus Permits is the rate
+	Whole       bool   // all grants were counted at one moment
 
 	MostIn, MostAt int64 // the most permits within one interval, and the time at its end
 
-	Old            []Grant // as releases before 3.17 wrote them, a page of them
+	Old            []Grant // in the format before 3.17, at most a page
 	OldCount       int64
-	Strange        int64 // members that are no grants
+	Strange        int64 // members that are not grants
 	StrangeMembers []string
 	TypesWrong     bool
 }
 
-// Number is the value as a number, where it is one.
+// Number returns the value as a number, and whether it is one.
 func (l *Ledger) Number() (int64, bool) { return permits(l.Value) }
 
-// Rewritten is the member as releases since 3.17.1 write it.
+// Rewritten returns the member in the format since 3.17.1.
 func (g Grant) Rewritten() string {
 	const count, long = 4, 8
 	random := g.Member[:len(g.Member)-count]
@@ -46,11 +46,11 @@ func (g Grant) Resized(permits int64) string {
 	return string(binary.LittleEndian.AppendUint32([]byte(g.Member[:len(g.Member)-count]), uint32(permits)))
 }
 
-// tries is how often a limiter is looked at that changes meanwhile.
+// tries bounds the attempts to read a limiter that changes meanwhile.
 const tries = 5
 
-// Ledger counts the grants of a pair. Where programs take permits meanwhile it looks again; Whole is false where that went on. It is nil
-// where the configuration is another one by now: what was found of the limiter does not hold any more.
+// Ledger counts the grants of a pair. If programs take permits meanwhile, it tries again; Whole is false
+// if all attempts met changes. It returns nil if the configuration has changed since the search.
 func (r *Reader) Ledger(ctx context.Context, l *Redisson, p *Pair, pages int) (*Ledger, error) {
 	var ledger *Ledger
 	for range tries {
@@ -73,12 +73,14 @@ func (r *Reader) Ledger(ctx context.Context, l *Redisson, p *Pair, pages int) (*
 	return ledger, nil
 }
 
-// mark reads what changes with whatever changes in a pair, nil where the configuration has changed.
+// mark reads values that change with every change of a pair. It returns nil if the configuration has
+// changed.
 func (r *Reader) mark(ctx context.Context, l *Redisson, p *Pair) (*Ledger, error) {
 	b := r.Redis.B
 	told, err := r.ask(ctx, rueidis.Commands{
 		r.value(p.ValueKey), b().Zcard().Key(p.PermitsKey).Build(),
-		b().Zrange().Key(p.PermitsKey).Min("0").Max("0").Withscores().Build(), b().Zrange().Key(p.PermitsKey).Min("-1").Max("-1").Withscores().Build(),
+		b().Zrange().Key(p.PermitsKey).Min("0").Max("0").Withscores().Build(),
+		b().Zrange().Key(p.PermitsKey).Min("-1").Max("-1").Withscores().Build(),
 		b().Exists().Key(p.ValueKey).Build(), b().Hmget().Key(l.Name).Field(fields...).Build(),
 	})
 	if err != nil {
@@ -115,7 +117,7 @@ func (r *Reader) addUp(ctx context.Context, config Config, p *Pair, mark *Ledger
 	}
 	interval := config.Interval.Milliseconds()
 	type dated struct{ at, permits int64 }
-	var window []dated // the grants within an interval of the last one seen
+	var window []dated // the grants within an interval before the last one
 	var within int64
 	all, err := r.grants(ctx, p.PermitsKey, 0, mark.Count-1, pages, func(g Grant) {
 		if g.Permits < 0 {

@@ -1,5 +1,5 @@
-// Package look finds limiters in Redis and reads what they hold, by commands that only read: each of them small, and many in one
-// round trip. It sees a limiter as the libraries count it, and tells what is wrong with it.
+// Package look finds limiters in Redis and reads their state. It sends only small reading commands, many
+// per round trip. It counts permits as the libraries do, and reports problems.
 package look
 
 import (
@@ -15,15 +15,15 @@ import (
 // Reader reads limiters.
 type Reader struct {
 	Redis *connect.Redis
-	Now   func() time.Time // the clock by which grants leave the window
+	Now   func() time.Time // the clock by which grants expire
 }
 
 const (
-	page     = 256 // members, entries or keys that one command gets
-	pipeline = 256 // commands that go together
+	page     = 256 // members, entries or keys per command
+	pipeline = 256 // commands per round trip
 )
 
-// ask sends commands, a pipeline of them at a time.
+// ask sends commands in pipelines.
 func (r *Reader) ask(ctx context.Context, commands rueidis.Commands) ([]rueidis.RedisResult, error) {
 	results := make([]rueidis.RedisResult, 0, len(commands))
 	for len(commands) > 0 {
@@ -39,10 +39,11 @@ func (r *Reader) ask(ctx context.Context, commands rueidis.Commands) ([]rueidis.
 	return results, nil
 }
 
-// wrongType says that a key is of another type than the command is for, which says something of the limiter and not of Redis.
+// wrongType reports whether an error is about the type of a key, which is a problem of the limiter and
+// not of Redis.
 func wrongType(err error) bool { return saidBy(err, "WRONGTYPE") }
 
-// unknownCommand is for MEMORY USAGE, which not every server has.
+// unknownCommand reports whether a server lacks a command, such as MEMORY USAGE.
 func unknownCommand(err error) bool { return saidBy(err, "ERR unknown command") }
 
 func saidBy(err error, prefix string) bool {
@@ -50,7 +51,7 @@ func saidBy(err error, prefix string) bool {
 	return errors.As(err, &said) && len(said.Error()) >= len(prefix) && said.Error()[:len(prefix)] == prefix
 }
 
-// What a TTL is where there is no time left to tell, as PTTL replies it.
+// Special values of a TTL, as PTTL replies them.
 const (
 	Forever = -1 // the key never expires
 	NoKey   = -2
@@ -64,7 +65,7 @@ func number(result rueidis.RedisResult) int64 {
 	return n
 }
 
-// text reads a string, which nil stands for the lack of.
+// text reads a string, nil if it is missing.
 func text(result rueidis.RedisResult) (value *string, other bool) {
 	s, err := result.ToString()
 	switch {

@@ -11,45 +11,46 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 )
 
-// Pair is what one count of permits holds: that of all clients together, or that of one client of a PER_CLIENT limiter.
+// Pair has the state keys (value and permits) of all clients together, or of one client of a PER_CLIENT
+// limiter.
 type Pair struct {
 	Client     string   `json:"client,omitempty"`
-	Value      *string  `json:"value"` // what is stored, nil for nothing
+	Value      *string  `json:"value"` // nil if missing
 	Free       int64    `json:"free"`
-	Taken      int64    `json:"taken"` // above the rate where that was lowered
+	Taken      int64    `json:"taken"` // above the rate after it was lowered
 	Grants     int64    `json:"grants"`
-	Left       int64    `json:"grants_left"` // of these, those that have left the window and are not yet taken out
+	Left       int64    `json:"grants_left"` // of these, expired ones that are not yet removed
 	ValueTTL   int64    `json:"value_ttl_ms"`
 	PermitsTTL int64    `json:"permits_ttl_ms"`
-	Oldest     int64    `json:"-"` // grant in the set, Unix milliseconds, 0 for none
+	Oldest     int64    `json:"-"` // oldest grant, Unix milliseconds, 0 for none
 	Newest     int64    `json:"newest_grant_ms,omitempty"`
 	Returns    []Return `json:"returns,omitempty"`
-	Partial    bool     `json:"partial,omitempty"` // there are too many grants to count them all here
+	Partial    bool     `json:"partial,omitempty"` // too many grants to count
 	Wrong      []string `json:"wrong,omitempty"`
 
 	ValueKey, PermitsKey string `json:"-"`
 }
 
-// Return says that so many permits come back by a moment, those before not included.
+// Return has the permits that return up to a time, without those of earlier Returns.
 type Return struct {
 	AfterMS int64 `json:"after_ms"`
 	Permits int64 `json:"permits"`
 }
 
-// Exists says whether there is anything of the pair.
+// Exists reports whether one of the keys exists.
 func (p *Pair) Exists() bool { return p.ValueTTL != NoKey || p.PermitsTTL != NoKey }
 
-// commandsOfPair is how many commands a pair is read with.
+// commandsOfPair is the number of commands that read a pair.
 const commandsOfPair = 7
 
-// want is a pair to be read, with the configuration that it counts by.
+// want is a pair to read and its configuration.
 type want struct {
 	name, client string
 	config       Config
 	pages        int // of grants, at most
 }
 
-// pairs reads pairs, in two round trips and more where many grants have left the window.
+// pairs reads pairs, in two round trips, or more if many grants have expired.
 func (r *Reader) pairs(ctx context.Context, wants []want) ([]*Pair, error) {
 	b, now := r.Redis.B, r.Now().UnixMilli()
 	var commands rueidis.Commands
@@ -92,14 +93,15 @@ func (r *Reader) pairs(ctx context.Context, wants []want) ([]*Pair, error) {
 	return all, nil
 }
 
-// count finds the permits that are free, as the libraries do.
+// count computes the free permits, as the libraries do.
 func (r *Reader) count(ctx context.Context, w want, p *Pair) error {
 	rate := w.config.Permits
 	value, known := permits(p.Value)
 	if p.Value != nil && !known {
-		p.Wrong = append(p.Wrong, fmt.Sprintf("%q holds %q, want a whole number of at most 17 characters", p.ValueKey, short(*p.Value)))
+		p.Wrong = append(p.Wrong, fmt.Sprintf("%q holds %q, want a whole number of at most 17 characters", p.ValueKey,
+			short(*p.Value)))
 	}
-	if p.Grants == p.Left { // no grant is in the window
+	if p.Grants == p.Left { // all grants have expired
 		p.Free = rate
 		return nil
 	}
@@ -128,12 +130,13 @@ func (r *Reader) count(ctx context.Context, w want, p *Pair) error {
 }
 
 func (p *Pair) wrongMember(g Grant) {
-	if said := strange(p.PermitsKey, g); len(p.Wrong) == 0 || !strings.HasPrefix(said, p.Wrong[len(p.Wrong)-1][:len(p.PermitsKey)]) {
+	if said := strange(p.PermitsKey, g); len(p.Wrong) == 0 || !strings.HasPrefix(said,
+		p.Wrong[len(p.Wrong)-1][:len(p.PermitsKey)]) {
 		p.Wrong = append(p.Wrong, said)
 	}
 }
 
-// permits reads a value as the libraries do: what they refuse is no number.
+// permits parses a value as strictly as the libraries do.
 func permits(value *string) (int64, bool) {
 	if value == nil || len(*value) >= 18 {
 		return 0, false
@@ -142,7 +145,7 @@ func permits(value *string) (int64, bool) {
 	return n, err == nil && strconv.FormatInt(n, 10) == *value
 }
 
-// Timeline reads when the permits of a pair come back, in so many steps of the interval.
+// Timeline reads when the permits of a pair return, in the given number of steps per interval.
 func (r *Reader) Timeline(ctx context.Context, config Config, p *Pair, steps, pages int) error {
 	now, interval := r.Now().UnixMilli(), config.Interval.Milliseconds()
 	step := max(1, (interval+int64(steps)-1)/int64(steps))

@@ -12,24 +12,23 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 )
 
-// Policy is the state of one policy of package limit. Its permits are known to the programs that use it alone, so what is free is told
-// only where somebody says them.
+// Policy is the state of one policy of package limit. Redis does not hold its limit.
 type Policy struct {
 	Name   string
 	Stored names.Stored
 	Key    string
 	TTL    int64    // milliseconds, Forever or NoKey
-	Taken  int64    // permits; of smooth, none
+	Taken  int64    // permits; 0 for smooth
 	Busy   int64    // of smooth: milliseconds until the next request is granted
 	Ends   int64    // milliseconds until nothing is taken
-	Text   string   // what is stored, or the part that tells most
-	About  bool     // Taken was reckoned from the expiry of the key, for what the policy's refill is not known
-	Wrong  []string // why it is no policy's state
+	Text   string   // the stored text, or a part of it
+	About  bool     // Taken was computed from the expiry of the key, since the refill is unknown
+	Wrong  []string // why the state is invalid
 
 	Returns []Return
 }
 
-// policies reads the state of policies. Those whose keys hold something else have Wrong set.
+// policies reads the state of policies. It sets Wrong if a key has other content.
 func (r *Reader) policies(ctx context.Context, all []*Policy) error {
 	for _, p := range all {
 		p.Key = p.Stored.Key(p.Name)
@@ -82,7 +81,7 @@ func (r *Reader) policies(ctx context.Context, all []*Policy) error {
 	return nil
 }
 
-// string reads the policies that keep a text.
+// string reads the policies with a text.
 func (p *Policy) string(now time.Time) bool {
 	switch p.Stored.Kind {
 	case "bucket", "leaky":
@@ -95,7 +94,7 @@ func (p *Policy) string(now time.Time) bool {
 	return p.window(now.UnixMilli())
 }
 
-// numbers reads words that are all whole numbers from 0 on.
+// numbers parses words that are whole numbers of 0 or more.
 func numbers(words []string) ([]int64, bool) {
 	all := make([]int64, len(words))
 	for i, word := range words {
@@ -107,7 +106,7 @@ func numbers(words []string) ([]int64, bool) {
 	return all, true
 }
 
-// words takes a state apart: its epoch and the numbers behind it.
+// words splits a state into its epoch and numbers.
 func words(text string) ([]int64, bool) {
 	epoch, rest, ok := strings.Cut(text, " ")
 	if !ok || epoch == "" {
@@ -116,7 +115,7 @@ func words(text string) ([]int64, bool) {
 	return numbers(strings.Split(rest, " "))
 }
 
-// until sets what comes back at a moment, all at once.
+// until sets permits that all return at one time.
 func (p *Policy) until(taken, after int64) {
 	if after <= 0 || taken == 0 {
 		return
@@ -134,8 +133,8 @@ func (p *Policy) window(now int64) bool {
 	return true
 }
 
-// bucket reads "<epoch> <at, us> <taken> <part>", and what refunds and reservations have behind it. The key expires when the bucket
-// would be full, which tells how fast that goes.
+// bucket reads "<epoch> <at, us> <taken> <part>" and the fields of refunds and reservations after it. The
+// key expires when the bucket is full, from which the refill is computed.
 func (p *Policy) bucket(now int64) bool {
 	n, ok := words(p.Text)
 	if !ok || len(n) != 3 && len(n) != 6 && len(n) != 7 {
@@ -153,7 +152,7 @@ func (p *Policy) bucket(now int64) bool {
 	return true
 }
 
-// smooth reads "<epoch> <stored permits> <at, us> <wait, us>", and what reservations have behind it.
+// smooth reads "<epoch> <stored permits> <at, us> <wait, us>", and the fields of reservations after it.
 func (p *Policy) smooth(now int64) bool {
 	all := strings.Split(p.Text, " ")
 	if len(all) != 4 && len(all) != 5 {
@@ -170,7 +169,8 @@ func (p *Policy) smooth(now int64) bool {
 	return true
 }
 
-// sliding reads "<epoch> <sum> <newest> <count>", and behind it " <cell>:<permits>" of each older cell, the oldest first.
+// sliding reads "<epoch> <sum> <newest> <count>" and " <cell>:<permits>" of each older cell, the oldest
+// first.
 func (p *Policy) sliding(now int64) bool {
 	all := strings.Split(p.Text, " ")
 	cells, length := p.Stored.Cells, p.Stored.Interval.Milliseconds()/max(1, p.Stored.Cells)
@@ -199,10 +199,10 @@ func (p *Policy) sliding(now int64) bool {
 	return true
 }
 
-// log reads a list of entries "<epoch> <time, ms> <ahead, ms> <count> <total>", the oldest first. Those in the interval count, by the
-// newest clock that the last one has seen.
+// log reads a list of entries "<epoch> <time, ms> <ahead, ms> <count> <total>", the oldest first. Entries
+// within the interval count, by the latest time that the last entry has seen.
 func (r *Reader) log(ctx context.Context, p *Policy, told rueidis.RedisResult, now int64) (bool, error) {
-	texts, _ := told.AsStrSlice() // ask has seen to the errors
+	texts, _ := told.AsStrSlice() // ask has handled errors
 	newest, err := r.Redis.Do(ctx, r.Redis.B().Lindex().Key(p.Key).Index(-1).Build()).ToString()
 	if rueidis.IsRedisNil(err) || len(texts) == 0 {
 		return false, nil
@@ -231,7 +231,7 @@ func (r *Reader) log(ctx context.Context, p *Policy, told rueidis.RedisResult, n
 			if n[0] <= limit || n[2] == 0 {
 				continue
 			}
-			if oldest { // what is taken is a difference of totals, which begin at 0 again behind 2^53
+			if oldest { // the taken permits are a difference of totals, which wrap at 2^53
 				p.Taken, oldest = n[2]+(last[3]-n[3]+1<<53)%(1<<53), false
 			}
 			if len(p.Returns) < page {

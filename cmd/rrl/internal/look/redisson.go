@@ -18,12 +18,12 @@ type Redisson struct {
 	Config Config
 	TTL    int64    // milliseconds, Forever or NoKey
 	Wrong  []string // of the configuration
-	Bytes  int64    // in memory, 0 where that was not asked or the server does not tell
-	Pairs  []*Pair  // the one of all clients together, or those of the clients that are known
+	Bytes  int64    // in memory, 0 if unknown
+	Pairs  []*Pair  // the common pair, or those of the known clients
 	raw    []*string
 }
 
-// Raw is the fields of the configuration as they stand there, "" for one that is missing.
+// Raw returns the stored fields of the configuration, "" for a missing one.
 func (l *Redisson) Raw() []string {
 	all := make([]string, len(fields))
 	for i, text := range l.raw {
@@ -34,20 +34,20 @@ func (l *Redisson) Raw() []string {
 	return all
 }
 
-// OtherType says that the key of the configuration holds none.
+// OtherType reports whether the key of the configuration has another type.
 func (l *Redisson) OtherType() bool { return l.TTL != NoKey && l.raw == nil }
 
-// Valid says whether there is a configuration, and it can be read.
+// Valid reports whether there is a valid configuration.
 func (l *Redisson) Valid() bool { return l.TTL != NoKey && len(l.Wrong) == 0 }
 
-// mayCount says whether the limiter counts by the pair of all clients together, for "", or by that of a client. Of one that cannot be read
-// nobody knows.
+// mayCount reports whether the limiter may use the common pair, for "", or the pair of a client. An
+// invalid limiter may use both.
 func (l *Redisson) mayCount(client string) bool {
 	return !l.Valid() || (l.Config.Type == rratelimiter.PerClient) == (client != "")
 }
 
-// hashes reads the configurations of names: nil where there is no hash, or one that is no limiter's. A hash whose fields cannot be
-// read, or which has others besides, counts as one where there is state for it, or where the user named it.
+// hashes reads the configurations of names, nil if there is no hash or it is not a limiter. A hash with
+// invalid or additional fields counts as a limiter if it has state, or if the user named it.
 func (r *Reader) hashes(ctx context.Context, keys []string, named bool) ([]*Redisson, error) {
 	var commands rueidis.Commands
 	for _, key := range keys {
@@ -57,7 +57,7 @@ func (r *Reader) hashes(ctx context.Context, keys []string, named bool) ([]*Redi
 	if err != nil {
 		return nil, err
 	}
-	// Most hashes have none of the fields, and are not looked at any further.
+	// Most hashes have none of the fields and are skipped.
 	all, had := make([]*Redisson, len(keys)), make([]int64, len(keys))
 	commands = commands[:0:0]
 	for i, key := range keys {
@@ -92,8 +92,8 @@ func (r *Reader) hashes(ctx context.Context, keys []string, named bool) ([]*Redi
 	return all, r.settle(ctx, all, doubtful)
 }
 
-// optionalTexts reads a list of texts, nil for those that are missing, and counts those that are not. It is nil where the key is of
-// another type.
+// optionalTexts reads a list of texts, nil for a missing one, and counts the others. It returns nil if
+// the key has another type.
 func optionalTexts(result rueidis.RedisResult) (texts []*string, had int64) {
 	messages, err := result.ToArray()
 	if err != nil {
@@ -110,7 +110,7 @@ func optionalTexts(result rueidis.RedisResult) (texts []*string, had int64) {
 	return texts, had
 }
 
-// settle takes those out that are no limiters: the doubtful without state.
+// settle removes doubtful limiters without state.
 func (r *Reader) settle(ctx context.Context, all []*Redisson, doubtful []int) error {
 	var commands rueidis.Commands
 	for _, i := range doubtful {
@@ -131,7 +131,7 @@ func (r *Reader) settle(ctx context.Context, all []*Redisson, doubtful []int) er
 	return nil
 }
 
-// read fills in the pairs of limiters, by the clients that are known of them.
+// read reads the pairs of limiters, by their known clients.
 func (r *Reader) read(ctx context.Context, limiters []*Redisson, clients map[string]map[string]bool, pages int) error {
 	var wants []want
 	var of []*Redisson
@@ -161,7 +161,7 @@ func (r *Reader) read(ctx context.Context, limiters []*Redisson, clients map[str
 	return nil
 }
 
-// Memory asks for the memory of all keys of a limiter that are known.
+// Memory returns the memory of all known keys of a limiter.
 func (r *Reader) Memory(ctx context.Context, keys []string) (int64, error) {
 	var commands rueidis.Commands
 	for _, key := range keys {

@@ -9,21 +9,21 @@ import (
 )
 
 const (
-	// scanned is how many keys one SCAN looks at: some hundredth of a millisecond of the server's time, so that a server that is ten times as
-	// slow holds up nobody else either.
+	// scanned is the COUNT of SCAN. One call takes about a hundredth of a millisecond of the server's
+	// time, so that other callers do not notice it.
 	scanned = 15
 
 	pairPattern = "*{*" // every key of a limiter's state has a brace
 )
 
-// hashesOf walks the hashes of a node, where configurations are.
+// hashesOf scans the hashes of a node for configurations.
 func (w *search) hashesOf(ctx context.Context, node connect.Node) error {
 	return w.walk(ctx, node, func(cursor uint64) rueidis.Completed {
 		return node.B().Scan().Cursor(cursor).Count(scanned).Type("hash").Build()
 	}, w.addHashes)
 }
 
-// stateOf walks the keys of a node that match a pattern, where state is.
+// stateOf scans the keys of a node that match a pattern for state.
 func (w *search) stateOf(ctx context.Context, node connect.Node, pattern string) error {
 	return w.walk(ctx, node, func(cursor uint64) rueidis.Completed {
 		return node.B().Scan().Cursor(cursor).Match(pattern).Count(scanned).Build()
@@ -33,7 +33,8 @@ func (w *search) stateOf(ctx context.Context, node connect.Node, pattern string)
 	})
 }
 
-func (w *search) walk(ctx context.Context, node connect.Node, command func(cursor uint64) rueidis.Completed, add func(context.Context, []string) error) error {
+func (w *search) walk(ctx context.Context, node connect.Node, command func(cursor uint64) rueidis.Completed,
+	add func(context.Context, []string) error) error {
 	for cursor, begun := uint64(0), false; !begun || cursor != 0; begun = true {
 		entry, err := node.Do(ctx, command(cursor)).AsScanEntry()
 		if err != nil {

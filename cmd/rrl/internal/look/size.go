@@ -7,14 +7,14 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// valueRead is how much is read of a value: more than any number has, and not all of what somebody may have put there.
+// valueRead is the number of bytes to read of a value: more than a number has, but bounded.
 const valueRead = 64
 
 func (r *Reader) value(key string) rueidis.Completed {
 	return r.Redis.B().Getrange().Key(key).Start(0).End(valueRead - 1).Build()
 }
 
-// value reads what Reader.value asks for, nil where there is no such key.
+// value parses the reply to Reader.value, nil if there is no such key.
 func value(result rueidis.RedisResult, exists bool) (value *string, other bool) {
 	value, other = text(result)
 	if value != nil && *value == "" && !exists {
@@ -23,14 +23,15 @@ func value(result rueidis.RedisResult, exists bool) (value *string, other bool) 
 	return value, other
 }
 
-// small returns the policies whose keys hold no longer entries than package limit writes. A look at a list that another program made
-// could be a long one.
+// small returns the policies whose entries are not longer than those of package limit. Reading a list of
+// another program could take long.
 func (r *Reader) small(ctx context.Context, all []*Policy) ([]*Policy, error) {
-	const longest = 4 << 10 // bytes of an entry on average, with what they take besides: some 60 would do
+	const longest = 4 << 10 // bytes of an entry on average, overhead included; entries have about 60
 	var commands rueidis.Commands
 	for _, p := range all {
 		if p.Stored.Type() == "list" {
-			commands = append(commands, r.Redis.B().Pttl().Key(p.Key).Build(), r.Redis.B().Llen().Key(p.Key).Build(), r.Redis.B().MemoryUsage().Key(p.Key).Build())
+			commands = append(commands, r.Redis.B().Pttl().Key(p.Key).Build(), r.Redis.B().Llen().Key(p.Key).Build(),
+				r.Redis.B().MemoryUsage().Key(p.Key).Build())
 		}
 	}
 	told, err := r.ask(ctx, commands)
@@ -40,14 +41,15 @@ func (r *Reader) small(ctx context.Context, all []*Policy) ([]*Policy, error) {
 	var fit []*Policy
 	for _, p := range all {
 		if p.Stored.Type() == "string" {
-			fit = append(fit, p) // of which a part is read
+			fit = append(fit, p) // a part of it is read
 			continue
 		}
 		p.TTL = number(told[0])
-		held, bytes := number(told[1]), number(told[2])-2*int64(len(p.Key)) // the name is counted with it
+		held, bytes := number(told[1]), number(told[2])-2*int64(len(p.Key)) // without the name
 		told = told[3:]
 		if held > 0 && bytes/held > longest {
-			p.Wrong = []string{fmt.Sprintf("%q holds %d bytes in %d parts, which package limit does not write", p.Key, bytes, held)}
+			p.Wrong = []string{fmt.Sprintf("%q holds %d bytes in %d parts, which package limit does not write", p.Key, bytes,
+				held)}
 			continue
 		}
 		fit = append(fit, p)

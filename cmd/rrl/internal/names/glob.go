@@ -1,7 +1,7 @@
 package names
 
-// Match says whether a name is one that a pattern of Redis means: * and ? stand for others, [ab], [a-z] and [^a] for one of some, and
-// a backslash takes what is behind it as it is.
+// Match reports whether a name matches a pattern of Redis: * and ? match any characters, [ab], [a-z] and
+// [^a] match one character of a set, and a backslash escapes the next character.
 func Match(pattern, name string) bool {
 	star, mark := -1, 0
 	p := 0
@@ -18,7 +18,7 @@ func Match(pattern, name string) bool {
 		if star < 0 {
 			return false
 		}
-		// The last star takes one more.
+		// Let the last star match one more.
 		mark++
 		p, n = star+1, mark
 	}
@@ -28,7 +28,7 @@ func Match(pattern, name string) bool {
 	return p == len(pattern)
 }
 
-// matchOne matches a byte with the beginning of a pattern, and says how long that is.
+// matchOne matches a byte with the beginning of a pattern, whose length it returns.
 func matchOne(pattern string, c byte) (length int, ok bool) {
 	if pattern == "" {
 		return 0, false

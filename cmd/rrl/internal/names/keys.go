@@ -1,4 +1,4 @@
-// Package names tells which key belongs to which limiter, and reads how users write rates and policies.
+// Package names maps keys to limiters and parses rates and policies.
 package names
 
 import (
@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Suffixed gives the key of one part of a limiter, as Redisson names it.
+// Suffixed returns the key of one part of a limiter, as Redisson names it.
 func Suffixed(name, part string) string {
 	if strings.Contains(name, "{") {
 		return name + ":" + part
@@ -15,36 +15,36 @@ func Suffixed(name, part string) string {
 	return "{" + name + "}:" + part
 }
 
-// Part is what a key is to a limiter.
+// Part is the role of a key.
 type Part int
 
-// The parts.
+// Parts.
 const (
 	Value   Part = iota + 1 // the free permits of a Redisson limiter
 	Permits                 // its grants
 	Policy                  // the state of a policy of package limit
 )
 
-// Key is a key of a limiter, taken apart.
+// Key is the parsed key of a limiter.
 type Key struct {
 	Part   Part
-	Prefix string // what stands before the part of a Redisson limiter: a name with a brace as it is, another one in braces
-	Client string // of a pair that belongs to one client, its ID
+	Prefix string // of a Redisson limiter: the name, in braces if it has none
+	Client string // the ID, of a pair of one client
 	Policy string // of a policy, its kind and interval: "window:60000"
 
 	name string // of a policy
 }
 
-// Parse takes a key apart, where it looks like one of a limiter's state.
+// Parse parses a key that looks like one of a limiter's state.
 func Parse(key string) (Key, bool) {
-	// All of them hold a brace: that of the name, or that around it.
+	// All of them contain a brace: of the name, or around it.
 	if !strings.Contains(key, "{") {
 		return Key{}, false
 	}
 	base, id := key, ""
 	const idLength = 36
 	if cut := len(key) - idLength; cut > 0 && key[cut-1] == ':' {
-		// As Java and Go write them: in small letters.
+		// Java and Go write them in lower case.
 		if parsed, err := uuid.Parse(key[cut:]); err == nil && parsed.String() == key[cut:] {
 			base, id = key[:cut-1], key[cut:]
 		}
@@ -65,7 +65,7 @@ func Parse(key string) (Key, bool) {
 	return Key{}, false
 }
 
-// ofPolicy gives the key of a policy of package limit, as it names it: "bob" and "{bob}" have different ones.
+// ofPolicy returns the key of a policy of package limit. "bob" and "{bob}" have different keys.
 func ofPolicy(name, policy string) string {
 	if strings.Contains(name, "{") {
 		return name + "::" + policy
@@ -73,7 +73,7 @@ func ofPolicy(name, policy string) string {
 	return "{" + name + "}:" + policy
 }
 
-// cutPolicy finds the last ":kind:" of a key whose rest is one of package limit's.
+// cutPolicy cuts a key at the last ":" before a valid policy of package limit.
 func cutPolicy(key string) (prefix, policy string, ok bool) {
 	for end := len(key); ; {
 		colon := strings.LastIndexByte(key[:end], ':')
@@ -87,8 +87,8 @@ func cutPolicy(key string) (prefix, policy string, ok bool) {
 	}
 }
 
-// Names gives the names that a limiter whose keys begin so can have: for Redisson a name without braces, and the same in braces,
-// have the same keys.
+// Names returns the possible names of the limiter. In Redisson, a name without braces and the same name in
+// braces have the same keys.
 func (k Key) Names() []string {
 	if k.Part == Policy {
 		return []string{k.name}
@@ -99,7 +99,7 @@ func (k Key) Names() []string {
 	return []string{k.Prefix}
 }
 
-// Name is the likeliest of them.
+// Name returns the most likely one.
 func (k Key) Name() string { return k.Names()[0] }
 
 func inBraces(prefix string) (inner string, ok bool) {
@@ -110,7 +110,7 @@ func inBraces(prefix string) (inner string, ok bool) {
 	return inner, !strings.Contains(inner, "{")
 }
 
-// Pair gives the keys of a pair: of all clients together, or of the client of an ID.
+// Pair returns the keys of a pair: of all clients together, or of the client with an ID.
 func Pair(name, client string) (value, permits string) {
 	value, permits = Suffixed(name, "value"), Suffixed(name, "permits")
 	if client != "" {
@@ -119,7 +119,7 @@ func Pair(name, client string) (value, permits string) {
 	return value, permits
 }
 
-// Pattern is a pattern of Redis, for SCAN, of all keys of a limiter's state.
+// Pattern returns a pattern for SCAN of all keys of a limiter's state.
 func Pattern(name string) string {
 	var escaped strings.Builder
 	for _, c := range []byte(Suffixed(name, "")) {

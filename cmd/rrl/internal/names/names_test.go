@@ -16,14 +16,17 @@ import (
 
 // policies are written as users write them, each kind at least once.
 var policies = []string{
-	"window:5/1m", "aligned:5/s", "sliding:100/1m", "sliding:100/1m/60", "log:10/500ms", "bucket:5/1s", "bucket:20+5/1s", "leaky:20+5/2h",
-	"smooth:5/1s", "smooth:5/1s,burst=2s,warmup=3s,cold=3", "day:1000", "week:10@Europe/Berlin", "month:7@UTC", "year:9", "window:1/7d",
+	"window:5/1m", "aligned:5/s", "sliding:100/1m", "sliding:100/1m/60", "log:10/500ms", "bucket:5/1s", "bucket:20+5/1s",
+	"leaky:20+5/2h",
+	"smooth:5/1s", "smooth:5/1s,burst=2s,warmup=3s,cold=3", "day:1000", "week:10@Europe/Berlin", "month:7@UTC", "year:9",
+	"window:1/7d",
 }
 
 // TestKeysAreTheLibrarys: the key of each policy is the one that package limit writes, and is read back as the same policy.
 func TestKeysAreTheLibrarys(t *testing.T) {
 	server := miniredis.RunT(t)
-	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+		DisableCache: true})
 	require.NoError(t, err)
 	defer redis.Close()
 	lib := rratelimiter.New(redis)
@@ -62,8 +65,10 @@ func TestParse(t *testing.T) {
 		"{t}:a:window:1000":                {}, // of no name
 		"{a}:month:Europe/Berlin":          {Part: Policy, Prefix: "{a}", Policy: "month:Europe/Berlin", name: "a"},
 		"{a}:value:" + strings.ToUpper(id): {}, // Java and Go write small letters, and would not find it
-		"a:value":                          {}, "value": {}, "{a}:value:x": {}, "{a}:window:0": {}, "{a}:window:01": {}, "{a}:sliding:1000": {},
-		"{a}:sliding:1000:1": {}, "{a}:day:Nowhere": {}, "{a}:day:": {}, "{a}:window:99999999999999999": {}, "": {}, "{": {}, ":value": {},
+		"a:value":                          {}, "value": {}, "{a}:value:x": {}, "{a}:window:0": {}, "{a}:window:01": {},
+		"{a}:sliding:1000":   {},
+		"{a}:sliding:1000:1": {}, "{a}:day:Nowhere": {}, "{a}:day:": {}, "{a}:window:99999999999999999": {}, "": {},
+		"{": {}, ":value": {},
 	} {
 		got, ok := Parse(key)
 		require.Equal(t, want, got, key)
@@ -78,18 +83,21 @@ func TestRates(t *testing.T) {
 		permits  int64
 		interval time.Duration
 	}{
-		"100/1m": {100, time.Minute}, "5/s": {5, time.Second}, "1/1d": {1, 24 * time.Hour}, "9007199254740992/1ms": {1 << 53, time.Millisecond},
+		"100/1m": {100, time.Minute}, "5/s": {5, time.Second}, "1/1d": {1,
+			24 * time.Hour}, "9007199254740992/1ms": {1 << 53, time.Millisecond},
 	} {
 		permits, interval, err := ParseRate(text)
 		require.NoError(t, err, text)
 		require.Equal(t, want.permits, permits)
 		require.Equal(t, want.interval, interval)
 	}
-	for _, text := range []string{"", "100", "/1m", "0/1m", "-1/1m", "1.5/1m", "1/", "1/0s", "1/1us", "1/-1s", "9007199254740993/1s", "1/x", "1/99999999999d"} {
+	for _, text := range []string{"", "100", "/1m", "0/1m", "-1/1m", "1.5/1m", "1/", "1/0s", "1/1us", "1/-1s",
+		"9007199254740993/1s", "1/x", "1/99999999999d"} {
 		_, _, err := ParseRate(text)
 		require.ErrorContains(t, err, "write permits/interval", text)
 	}
-	for _, text := range []string{"", "x", "x:1/1s", "window:1", "day:0", "day:1@", "day:1@Nowhere", "sliding:1/1s/1", "sliding:1/1s/1/1", "bucket:0+1/1s", "smooth:1/1s,x=1", "smooth:1/1s,burst"} {
+	for _, text := range []string{"", "x", "x:1/1s", "window:1", "day:0", "day:1@", "day:1@Nowhere", "sliding:1/1s/1",
+		"sliding:1/1s/1/1", "bucket:0+1/1s", "smooth:1/1s,x=1", "smooth:1/1s,burst"} {
 		_, err := ParsePolicy(text)
 		require.ErrorContains(t, err, "is no policy", text)
 	}
@@ -97,12 +105,14 @@ func TestRates(t *testing.T) {
 
 func TestDurations(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		time.Minute: "1m", time.Hour: "1h", 90 * time.Minute: "1h30m", 24 * time.Hour: "1d", 1500 * time.Millisecond: "1.5s", time.Hour + time.Second: "1h0m1s",
+		time.Minute: "1m", time.Hour: "1h", 90 * time.Minute: "1h30m", 24 * time.Hour: "1d",
+		1500 * time.Millisecond: "1.5s", time.Hour + time.Second: "1h0m1s",
 	} {
 		require.Equal(t, want, Duration(d))
 	}
 	for d, want := range map[time.Duration]string{
-		0: "0s", 131 * time.Millisecond: "131ms", 1234 * time.Millisecond: "1.2s", 59999 * time.Millisecond: "1m", 3*time.Hour + 10*time.Second: "3h", 50 * time.Hour: "2d",
+		0: "0s", 131 * time.Millisecond: "131ms", 1234 * time.Millisecond: "1.2s", 59999 * time.Millisecond: "1m",
+		3*time.Hour + 10*time.Second: "3h", 50 * time.Hour: "2d",
 	} {
 		require.Equal(t, want, About(d))
 	}
@@ -114,9 +124,12 @@ func TestMatch(t *testing.T) {
 		pattern, name string
 		want          bool
 	}{
-		{"*", "", true}, {"", "", true}, {"", "a", false}, {"a*", "abc", true}, {"*c", "abc", true}, {"*b*", "abc", true}, {"a*d", "abc", false},
-		{"h?llo", "hello", true}, {"h?llo", "hllo", false}, {"h[ae]llo", "hallo", true}, {"h[ae]llo", "hillo", false}, {"h[^e]llo", "hallo", true},
-		{"h[^e]llo", "hello", false}, {"h[a-c]llo", "hbllo", true}, {"h[a-c]llo", "hdllo", false}, {`a\*`, "a*", true}, {`a\*`, "ab", false},
+		{"*", "", true}, {"", "", true}, {"", "a", false}, {"a*", "abc", true}, {"*c", "abc", true}, {"*b*", "abc",
+			true}, {"a*d", "abc", false},
+		{"h?llo", "hello", true}, {"h?llo", "hllo", false}, {"h[ae]llo", "hallo", true}, {"h[ae]llo", "hillo",
+			false}, {"h[^e]llo", "hallo", true},
+		{"h[^e]llo", "hello", false}, {"h[a-c]llo", "hbllo", true}, {"h[a-c]llo", "hdllo", false}, {`a\*`, "a*",
+			true}, {`a\*`, "ab", false},
 		{"**", "x", true}, {"a*b*c", "a12b3c", true}, {"a*b*c", "a12b3", false}, {"[", "[", false}, {"{a}:*", "{a}:x", true},
 	} {
 		require.Equal(t, test.want, Match(test.pattern, test.name), "%q %q", test.pattern, test.name)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	_ "time/tzdata" // calendars work where the machine has no zones
+	_ "time/tzdata" // calendars work without time zones on the machine
 )
 
 const rateHelp = "write permits/interval, such as 100/1m or 5/s"
@@ -18,7 +18,8 @@ func ParseRate(text string) (permits int64, interval time.Duration, err error) {
 		return 0, 0, fmt.Errorf("%q is not a rate: %s", text, rateHelp)
 	}
 	if permits, err = strconv.ParseInt(count, 10, 64); err != nil || permits < 1 || permits > 1<<53 {
-		return 0, 0, fmt.Errorf("%q is not a rate: permits are %q, want a whole number from 1 to 2^53; %s", text, count, rateHelp)
+		return 0, 0, fmt.Errorf("%q is not a rate: permits are %q, want a whole number from 1 to 2^53; %s", text, count,
+			rateHelp)
 	}
 	if interval, err = ParseDuration(length); err != nil {
 		return 0, 0, fmt.Errorf("%q is not a rate: %w; %s", text, err, rateHelp)
@@ -26,7 +27,8 @@ func ParseRate(text string) (permits int64, interval time.Duration, err error) {
 	return permits, interval, nil
 }
 
-// ParseDuration reads a time of whole milliseconds above 0: as Go writes it, with d for days, and a unit alone for one of it.
+// ParseDuration parses a duration of whole milliseconds above 0: in Go's syntax, with d for days. A unit
+// alone is one unit.
 func ParseDuration(text string) (time.Duration, error) {
 	long := text
 	if text != "" && (text[0] < '0' || text[0] > '9') {
@@ -46,7 +48,7 @@ func ParseDuration(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// Duration writes a time as short as it can be told: 1m, not 1m0s.
+// Duration formats a duration without zero units: 1m, not 1m0s.
 func Duration(d time.Duration) string {
 	const day = 24 * time.Hour
 	if d >= day && d%day == 0 {
@@ -62,7 +64,7 @@ func Duration(d time.Duration) string {
 	return text
 }
 
-// About writes a time that somebody waits for, with two figures that matter.
+// About formats a waiting time with about two significant digits.
 func About(d time.Duration) string {
 	switch {
 	case d < time.Second:

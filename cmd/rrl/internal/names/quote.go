@@ -8,9 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Quote writes a name so that a terminal shows all of it and obeys none of it: as a Go string
-// literal if it contains spaces, bytes that are no UTF-8 or characters that do not print, or if it
-// looks like a literal. Unquote reverses it.
+// Quote formats a name for a terminal. It returns a Go string literal if the name contains spaces, invalid
+// UTF-8 or unprintable characters, or looks like a literal. Unquote reverses it.
 func Quote(name string) string {
 	strange := func(c rune) bool { return !unicode.IsPrint(c) || c == ' ' || c == utf8.RuneError }
 	if name == "" || name[0] == '"' || strings.ContainsFunc(name, strange) {
@@ -19,7 +18,7 @@ func Quote(name string) string {
 	return name
 }
 
-// Unquote reads a name that Quote or JSON wrote. Any other text is itself.
+// Unquote parses a name that Quote or JSON wrote. It returns any other text unchanged.
 func Unquote(text string) string {
 	if !strings.HasPrefix(text, `"`) {
 		return text
@@ -30,9 +29,8 @@ func Unquote(text string) string {
 	return text
 }
 
-// Name is a name or a key in JSON. JSON holds no bytes but UTF-8, and no argument of a program
-// holds NUL: a name with these is written as a Go string literal, and so is one that looks like a
-// literal. Unquote reverses it.
+// Name is a name or a key in JSON. A name with invalid UTF-8 or NUL, or one that looks like a literal, is
+// written as a Go string literal: JSON or an argument cannot hold it. Unquote reverses it.
 type Name string
 
 var _ encoding.TextMarshaler = Name("")

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Stored is a policy of package limit as far as its key tells it: its kind, and what must not be mixed with others. How many
-// permits it has is known to the programs that use it alone.
+// Stored is the part of a policy of package limit that its key contains: its kind and, for example, its
+// interval. The key does not contain the limit.
 type Stored struct {
 	Kind     string        // "window", "aligned", "sliding", "log", "bucket", "leaky", "smooth", "warmup", or a unit of the calendar
 	Interval time.Duration // 0 for a unit of the calendar
@@ -17,7 +17,7 @@ type Stored struct {
 	Place    string        // of a unit of the calendar
 }
 
-// ParseStored reads the part of a key that tells the policy.
+// ParseStored parses the policy in a key.
 func ParseStored(text string) (Stored, bool) {
 	kind, rest, ok := strings.Cut(text, ":")
 	if !ok {
@@ -45,7 +45,7 @@ func ParseStored(text string) (Stored, bool) {
 	return s, ok && ms > 0 && ms <= 1<<53/1000
 }
 
-// places are those that were found, since many keys can name them.
+// places caches valid time zones, since many keys can name them.
 var places sync.Map
 
 func isPlace(name string) bool {
@@ -59,13 +59,13 @@ func isPlace(name string) bool {
 	return err == nil
 }
 
-// whole reads a number above 0 as a key has it.
+// whole parses a number in the form that keys have.
 func whole(text string) (int64, bool) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	return n, err == nil && strconv.FormatInt(n, 10) == text
 }
 
-// Type is the type of the key in Redis.
+// Type returns the type of the key in Redis.
 func (s Stored) Type() string {
 	if s.Kind == "log" {
 		return "list"
@@ -73,10 +73,10 @@ func (s Stored) Type() string {
 	return "string"
 }
 
-// MostText is the most bytes that a key of type string holds.
+// MostText returns the maximum size of a key of type string.
 func (s Stored) MostText() int64 { return 256 + 40*s.Cells }
 
-// String tells the policy as a user writes it, without its permits.
+// String formats the policy in the notation of --policy, without its limit.
 func (s Stored) String() string {
 	switch {
 	case s.Place != "":

@@ -8,10 +8,10 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 )
 
-// Audit is what an audit found.
+// Audit is the result of an audit.
 type Audit struct {
 	Limiters int              `json:"limiters"`
-	Problems int              `json:"problems"` // those that are left
+	Problems int              `json:"problems"` // unrepaired ones
 	Findings []*audit.Finding `json:"findings"`
 	LeftOut  int64            `json:"left_out,omitempty"`
 }
@@ -30,7 +30,7 @@ func NewAudit(limiters int, leftOut int64, findings []*audit.Finding) Audit {
 	return a
 }
 
-// Text writes it for people.
+// Text writes the audit as text.
 func (a Audit) Text(w *strings.Builder) {
 	for _, f := range a.Findings {
 		fmt.Fprintf(w, "%s  %s  %s\n  %s\n", f.Severity, f.Kind, names.Quote(string(f.Limiter)), f.Text)

@@ -12,10 +12,10 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 )
 
-// row is a limiter in a list. Of a PER_CLIENT limiter, taken and free are those of the client that has the most.
+// row is a limiter in a list. Taken and free of a PER_CLIENT limiter are those of the client with the most.
 type row struct {
 	Name     names.Name `json:"name"`
-	Kind     string     `json:"kind"` // OVERALL, PER_CLIENT, or what package limit keeps it as
+	Kind     string     `json:"kind"` // OVERALL, PER_CLIENT, or a policy of package limit
 	Permits  int64      `json:"permits,omitempty"`
 	Interval int64      `json:"interval_ms,omitempty"`
 	Taken    *int64     `json:"taken,omitempty"`
@@ -27,13 +27,13 @@ type row struct {
 	rate string
 }
 
-// List is limiters, one a line.
+// List is a list of limiters.
 type List struct {
 	Limiters []row `json:"limiters"`
-	LeftOut  int64 `json:"left_out,omitempty"` // keys of limiters beyond the most that were asked for
+	LeftOut  int64 `json:"left_out,omitempty"` // keys of limiters that are not listed
 }
 
-// NewList makes a list. Keys that only look like a policy's are left out.
+// NewList creates a list, without keys that only look like a policy's.
 func NewList(found *look.Found) List {
 	l := List{Limiters: []row{}, LeftOut: found.More}
 	for _, r := range found.Redisson {
@@ -76,7 +76,7 @@ func redissonRow(l *look.Redisson) row {
 	return line
 }
 
-// Text writes the list as a table, for so many columns; 0 for as many as it takes.
+// Text writes the list as a table with at most the given columns; 0 means any number.
 func (l List) Text(w *strings.Builder, columns int) {
 	if len(l.Limiters) == 0 && l.LeftOut == 0 {
 		fmt.Fprintln(w, "no limiters")

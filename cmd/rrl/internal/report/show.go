@@ -10,17 +10,17 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 )
 
-// Limiter is all that is known of a name.
+// Limiter has all state of a name.
 type Limiter struct {
 	Name     names.Name       `json:"name"`
 	Redisson *redisson        `json:"redisson,omitempty"`
 	Policies []policy         `json:"policies,omitempty"`
 	Findings []*audit.Finding `json:"findings"`
-	Bytes    int64            `json:"bytes,omitempty"`    // in memory, all keys together
-	LeftOut  int64            `json:"left_out,omitempty"` // keys of clients beyond the most that are shown
+	Bytes    int64            `json:"bytes,omitempty"`    // memory of all keys
+	LeftOut  int64            `json:"left_out,omitempty"` // keys of clients that are not shown
 }
 
-// redisson is a limiter of Redisson's layout.
+// redisson is a Redisson limiter.
 type redisson struct {
 	Type      string       `json:"type"`
 	Permits   int64        `json:"permits"`
@@ -33,7 +33,7 @@ type redisson struct {
 	valid  bool
 }
 
-// policy is a policy of package limit. Its permits are the program's, and known here only where they were given.
+// policy is a policy of package limit. Its limit is known only if it was given.
 type policy struct {
 	Kind    string        `json:"kind"`
 	Key     names.Name    `json:"key"`
@@ -48,7 +48,7 @@ type policy struct {
 	Returns []look.Return `json:"returns,omitempty"`
 }
 
-// NewLimiter puts together what is known of a name.
+// NewLimiter collects the state of a name.
 func NewLimiter(name string, found *look.Found, given []names.Given, findings []*audit.Finding) Limiter {
 	l := Limiter{Name: names.Name(name), Findings: findings, LeftOut: found.More}
 	if findings == nil {
@@ -82,12 +82,12 @@ func NewLimiter(name string, found *look.Found, given []names.Given, findings []
 	return l
 }
 
-// Empty says that nothing was found.
+// Empty reports whether there is no state.
 func (l Limiter) Empty() bool {
 	return l.Redisson == nil && len(l.Policies) == 0 && len(l.Findings) == 0
 }
 
-// Corrupt says what makes calls of the libraries fail, "" where nothing does.
+// Corrupt returns the reason why calls of the libraries fail, "" if they do not.
 func (l Limiter) Corrupt() string {
 	for _, f := range l.Findings {
 		if f.Kind == audit.KindConfig {
@@ -109,7 +109,7 @@ func (l Limiter) Corrupt() string {
 	return wrong[0] + ": calls of the libraries fail; rrl audit --fix repairs a value, otherwise delete the key"
 }
 
-// Text writes it for people.
+// Text writes the limiter as text.
 func (l Limiter) Text(w *strings.Builder) {
 	fmt.Fprintln(w, names.Quote(string(l.Name)))
 	if l.Redisson != nil {
@@ -165,7 +165,7 @@ func (r *redisson) text(w *strings.Builder) {
 	}
 }
 
-// timeline tells returns, each with those before it.
+// timeline formats cumulative returns.
 func timeline(returns []look.Return) string {
 	const most = 5
 	var parts []string
@@ -183,7 +183,7 @@ func timeline(returns []look.Return) string {
 func (p policy) text(w *strings.Builder) {
 	line(w, "kind", "package limit, "+p.Kind)
 	if len(p.Wrong) > 0 {
-		return // a finding says so
+		return // a finding reports it
 	}
 	switch {
 	case p.Busy != nil && *p.Busy > 0:

@@ -1,4 +1,4 @@
-// Package report writes what was found: as tables and lines for people, as JSON for programs.
+// Package report formats results as text and JSON.
 package report
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/screen"
 )
 
-// JSON writes a value as one line, in which a terminal finds nothing to obey.
+// JSON writes a value as one line without control sequences.
 func JSON(w io.Writer, value any) error {
 	var line strings.Builder
 	encoder := json.NewEncoder(&line)
@@ -34,12 +34,12 @@ func JSON(w io.Writer, value any) error {
 	return err
 }
 
-// Printable is a text that a terminal shows all of and obeys none of. Its lines stay lines.
+// Printable escapes the unprintable characters of a text, except line breaks.
 func Printable(text string) string {
 	return escape(text, func(c rune) string { return strings.Trim(strconv.QuoteRune(c), "'") })
 }
 
-// escape replaces what a terminal might obey.
+// escape replaces unprintable characters.
 func escape(text string, as func(rune) string) string {
 	var escaped strings.Builder
 	for _, c := range text {
@@ -52,10 +52,10 @@ func escape(text string, as func(rune) string) string {
 	return escaped.String()
 }
 
-// widest is how wide a column becomes: the row of a longer name stands out, rather than make all others as long.
+// widest bounds the width of a column: the row of a longer name exceeds it alone.
 const widest = 100
 
-// table writes rows under headings, or where the columns of the terminal do not suffice, each row as lines of its own.
+// table writes rows under headings. If the terminal is too narrow, it writes each row as several lines.
 func table(w *strings.Builder, columns int, head []string, rows [][]string) {
 	widths := make([]int, len(head))
 	for _, row := range append([][]string{head}, rows...) {
@@ -88,7 +88,7 @@ func table(w *strings.Builder, columns int, head []string, rows [][]string) {
 	}
 }
 
-// expires tells a TTL.
+// expires formats a TTL.
 func expires(ms int64) string {
 	switch {
 	case ms == look.Forever:
@@ -101,7 +101,7 @@ func expires(ms int64) string {
 
 func after(ms int64) string { return names.About(time.Duration(ms) * time.Millisecond) }
 
-// size tells bytes.
+// size formats a number of bytes.
 func size(n int64) string {
 	switch {
 	case n < 1<<10:
@@ -112,7 +112,7 @@ func size(n int64) string {
 	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
 }
 
-// Plural is a number of things.
+// Plural formats a number of things.
 func Plural(n int64, one string) string {
 	if n == 1 {
 		return "1 " + one

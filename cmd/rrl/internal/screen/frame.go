@@ -1,5 +1,4 @@
-// Package screen draws: frames of styled text, plots in them, and what becomes of a frame on a
-// terminal or in a picture.
+// Package screen draws frames of styled text and plots on a terminal or as a picture.
 package screen
 
 import (
@@ -9,10 +8,10 @@ import (
 	eastasia "golang.org/x/text/width"
 )
 
-// Style is how text looks.
+// Style is the style of text.
 type Style uint8
 
-// The styles.
+// Styles.
 const (
 	Plain Style = iota
 	Bold
@@ -31,13 +30,13 @@ type Span struct {
 // Line is one line of a frame.
 type Line []Span
 
-// Frame is what a screen shows, from the top.
+// Frame has the lines of a screen.
 type Frame []Line
 
-// Text is a line of one style.
+// Text returns a line of one style.
 func Text(text string, style Style) Line { return Line{{text, style}} }
 
-// Cut makes a frame fit.
+// Cut shortens a frame to a size.
 func (f Frame) Cut(width, height int) Frame {
 	f = f[:min(len(f), max(0, height))]
 	cut := make(Frame, len(f))
@@ -47,7 +46,7 @@ func (f Frame) Cut(width, height int) Frame {
 	return cut
 }
 
-// cut shortens a line, with an ellipsis where something is missing.
+// cut shortens a line and marks the end with an ellipsis.
 func (l Line) cut(width int) Line {
 	if l.width() <= width {
 		return l
@@ -82,7 +81,7 @@ func (l Line) width() (sum int) {
 	return sum
 }
 
-// Width is the columns that a text takes.
+// Width returns the columns of a text.
 func Width(text string) (sum int) {
 	for _, c := range text {
 		sum += columns(c)
@@ -90,8 +89,8 @@ func Width(text string) (sum int) {
 	return sum
 }
 
-// columns returns the columns that a character takes on terminals: two for a wide one, none for one
-// that combines with the character before.
+// columns returns the columns of a character: two for a wide one, none for one that combines with the
+// previous character.
 func columns(c rune) int {
 	switch {
 	case c < 0x300: // most characters; none of them is wide or combines
@@ -106,7 +105,7 @@ func columns(c rune) int {
 	return 1
 }
 
-// String is the frame without styles.
+// String returns the frame without styles.
 func (f Frame) String() string {
 	var all strings.Builder
 	for _, line := range f {
@@ -119,7 +118,7 @@ func (f Frame) String() string {
 	return all.String()
 }
 
-// ANSI is the frame as a terminal takes it, drawn over the one before.
+// ANSI returns control sequences that draw the frame over the previous one.
 func (f Frame) ANSI(color bool) string {
 	codes := map[Style]string{Bold: "1", Dim: "2", Good: "32", Warn: "33", Bad: "31"}
 	var all strings.Builder

@@ -5,8 +5,8 @@ import "math"
 // blocks are eighths of a cell, from below.
 var blocks = []rune(" ▁▂▃▄▅▆▇█")
 
-// Plot draws shares from 0 to 1 as columns, the newest at the right, in so many rows. What is above 1 is drawn as 1, and a
-// share that is NaN as a gap.
+// Plot draws shares from 0 to 1 as columns, the newest at the right. It draws shares above 1 as 1 and NaN
+// as a gap.
 func Plot(shares []float64, width, height int) []Line {
 	if len(shares) > width {
 		shares = shares[len(shares)-width:]
@@ -23,7 +23,7 @@ func Plot(shares []float64, width, height int) []Line {
 			if !math.IsNaN(share) {
 				eighths = int(math.Round(min(1, max(0, share)) * float64(8*height)))
 				if share > 0 && eighths == 0 {
-					eighths = 1 // something is not nothing
+					eighths = 1 // a small share stays visible
 				}
 			}
 			cell := string(blocks[min(8, max(0, eighths-8*above))])
@@ -53,7 +53,7 @@ func Bar(share float64, width int) Span {
 	return Span{text, Level(share)}
 }
 
-// Level is the style of a share.
+// Level returns the style of a share.
 func Level(share float64) Style {
 	switch {
 	case share >= 1:

@@ -18,7 +18,8 @@ func TestPlot(t *testing.T) {
 	require.Equal(t, ""+
 		"    ▄█\n"+
 		" ▁▄███\n", text(Plot([]float64{0, 0.01, 0.25, 0.5, 0.75, 1.2}, 6, 2)))
-	require.Equal(t, "   ▄█\n", text(Plot([]float64{math.NaN(), 0.5, 1}, 5, 1)), "it begins at the right, with a gap for what is not known")
+	require.Equal(t, "   ▄█\n", text(Plot([]float64{math.NaN(), 0.5, 1}, 5, 1)),
+		"it begins at the right, with a gap for what is not known")
 	require.Equal(t, "█\n", text(Plot([]float64{0.5, 1}, 1, 1)), "the newest")
 	require.Empty(t, text(Plot(nil, 0, 0)))
 	require.Equal(t, Span{"██░░", Good}, Bar(0.5, 4))
@@ -57,7 +58,8 @@ func TestANSI(t *testing.T) {
 // TestSVG: it is XML, however odd a name is, and holds each frame for its time.
 func TestSVG(t *testing.T) {
 	var out bytes.Buffer
-	frames := []Frame{{Text("same", Bold), Text("<&\"one", Plain)}, {Text("same", Bold), Text("▁█ two", Bad)}, {Text("same", Bold)}}
+	frames := []Frame{{Text("same", Bold), Text("<&\"one", Plain)}, {Text("same", Bold), Text("▁█ two", Bad)},
+		{Text("same", Bold)}}
 	require.NoError(t, SVG(&out, frames, 20, 2, time.Second))
 	for decoder := xml.NewDecoder(bytes.NewReader(out.Bytes())); ; {
 		_, err := decoder.Token()

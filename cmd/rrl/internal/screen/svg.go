@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The size of a cell, and what surrounds the screen, in the picture's units.
+// The size of a cell and the margins in SVG units.
 const (
 	cellWidth, cellHeight = 8, 16
 	margin                = 12
@@ -21,7 +21,7 @@ const svgStyle = `text{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"D
 
 var svgClass = map[Style]string{Plain: "", Bold: "b", Dim: "d", Good: "g", Warn: "w", Bad: "r"}
 
-// SVG writes frames as a picture that shows one after the other, each for so long, and then begins again.
+// SVG writes frames as an animated picture that repeats.
 func SVG(w io.Writer, frames []Frame, width, height int, each time.Duration) error {
 	var all strings.Builder
 	wide, high := width*cellWidth+2*margin, height*cellHeight+2*margin
@@ -30,7 +30,7 @@ func SVG(w io.Writer, frames []Frame, width, height int, each time.Duration) err
 	fmt.Fprintf(&all, "<style>%s.f{visibility:hidden;animation:f %.2fs step-end infinite}@keyframes f{0%%{visibility:visible}%.4f%%{visibility:hidden}}@media(prefers-reduced-motion:reduce){.f{animation:none}}</style>\n",
 		svgStyle, total.Seconds(), 100/float64(len(frames)))
 	fmt.Fprintf(&all, `<rect width="%d" height="%d" rx="8" fill="#0d1117"/>`+"\n", wide, high)
-	// What never changes is written once, and each frame has the rest.
+	// Lines that never change are written once.
 	still := make([]bool, height)
 	for row := range height {
 		still[row] = true
@@ -45,7 +45,7 @@ func SVG(w io.Writer, frames []Frame, width, height int, each time.Duration) err
 	for i, frame := range frames {
 		first := ""
 		if i == 0 {
-			first = "visibility:visible;" // where nothing moves
+			first = "visibility:visible;" // without animation
 		}
 		fmt.Fprintf(&all, `<g class="f" style="%sanimation-delay:%.2fs">`, first, (each*time.Duration(i) - total).Seconds())
 		for row, line := range frame {
@@ -60,7 +60,7 @@ func SVG(w io.Writer, frames []Frame, width, height int, each time.Duration) err
 	return err
 }
 
-// at is a row of a frame, which may have fewer.
+// at returns a row of a frame, or an empty one.
 func at(f Frame, row int) Line {
 	if row < len(f) {
 		return f[row]
@@ -68,7 +68,7 @@ func at(f Frame, row int) Line {
 	return nil
 }
 
-// writeLine writes a line. Blocks are drawn, all those of a style as one path, since fonts leave gaps between them.
+// writeLine writes a line. It draws blocks as paths, one per style, since fonts leave gaps between them.
 func writeLine(all *strings.Builder, line Line, y int) {
 	paths := make(map[Style]string)
 	column := 0
@@ -82,7 +82,8 @@ func writeLine(all *strings.Builder, line Line, y int) {
 				paths[span.Style] += fmt.Sprintf("M%d %dh%dv-%dh-%dz", x, y+cellHeight, wide*cellWidth, high, wide*cellWidth)
 			} else if shown := strings.TrimSpace(text); shown != "" {
 				x += (len(text) - len(strings.TrimLeft(text, " "))) * cellWidth
-				fmt.Fprintf(all, `<text x="%d" y="%d" textLength="%d"%s>%s</text>`, x, y+baseline, Width(shown)*cellWidth, class(span.Style), escape(shown))
+				fmt.Fprintf(all, `<text x="%d" y="%d" textLength="%d"%s>%s</text>`, x, y+baseline, Width(shown)*cellWidth,
+					class(span.Style), escape(shown))
 			}
 			column += wide
 			runes = runes[n:]
@@ -95,7 +96,7 @@ func writeLine(all *strings.Builder, line Line, y int) {
 	}
 }
 
-// run is how many characters at the begin are the same block, or are none.
+// run returns the number of leading characters that are the same block, or no block.
 func run(runes []rune) int {
 	first := slices.Index(blocks, runes[0])
 	for i, c := range runes {
@@ -115,6 +116,6 @@ func class(s Style) string {
 
 func escape(text string) string {
 	var escaped strings.Builder
-	_ = xml.EscapeText(&escaped, []byte(text)) // a Builder takes all
+	_ = xml.EscapeText(&escaped, []byte(text)) // a Builder never fails
 	return escaped.String()
 }

@@ -7,14 +7,14 @@ import (
 	"golang.org/x/term"
 )
 
-// Terminal is a terminal that frames are drawn on. Nothing of its modes is changed, so that Ctrl-C and Ctrl-Z do what they do; Close
-// shows what was there before.
+// Terminal draws frames on a terminal. It changes no modes, so Ctrl-C and Ctrl-Z work as usual. Close
+// restores the previous content.
 type Terminal struct {
 	out   *os.File
 	color bool
 }
 
-// CanDraw reports whether w is a terminal that obeys control sequences.
+// CanDraw reports whether w is a terminal that supports control sequences.
 func CanDraw(w any) bool { return IsTerminal(w) && os.Getenv("TERM") != "dumb" }
 
 // IsTerminal reports whether w is a terminal.
@@ -23,7 +23,7 @@ func IsTerminal(w any) bool {
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// Columns is the width of a terminal, 0 where it is none.
+// Columns returns the width of a terminal, 0 if w is none.
 func Columns(w any) int {
 	if !IsTerminal(w) {
 		return 0
@@ -35,14 +35,14 @@ func Columns(w any) int {
 	return columns
 }
 
-// OpenTerminal takes the terminal's other screen, without a cursor.
+// OpenTerminal switches to the terminal's alternate screen without a cursor.
 func OpenTerminal(out *os.File) (*Terminal, error) {
 	t := &Terminal{out: out, color: os.Getenv("NO_COLOR") == ""}
 	_, err := io.WriteString(out, "\x1b[?1049h\x1b[?25l")
 	return t, err
 }
 
-// Size is how much there is to draw on now.
+// Size returns the present size.
 func (t *Terminal) Size() (width, height int) {
 	width, height, err := term.GetSize(int(t.out.Fd()))
 	if err != nil || width <= 0 || height <= 0 {
@@ -57,7 +57,7 @@ func (t *Terminal) Draw(f Frame) error {
 	return err
 }
 
-// Close gives the terminal back as it was.
+// Close restores the terminal.
 func (t *Terminal) Close() error {
 	_, err := io.WriteString(t.out, "\x1b[0m\x1b[?25h\x1b[?1049l")
 	return err

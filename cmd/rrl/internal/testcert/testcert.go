@@ -1,4 +1,4 @@
-// Package testcert makes certificates for tests.
+// Package testcert creates certificates for tests.
 package testcert
 
 import (
@@ -27,7 +27,7 @@ type Authority struct {
 // Pair is a certificate and its key, in PEM.
 type Pair struct{ Cert, Key []byte }
 
-// NewAuthority makes an authority that signs itself.
+// NewAuthority creates a self-signed authority.
 func NewAuthority(t testing.TB, name string) *Authority {
 	t.Helper()
 	a := new(Authority)
@@ -43,8 +43,8 @@ func NewAuthority(t testing.TB, name string) *Authority {
 	return a
 }
 
-// Sign makes a certificate for 127.0.0.1 and localhost, for servers and clients, that is valid for
-// a while from now on: one that has expired if that is below 0.
+// Sign creates a certificate for servers and clients on 127.0.0.1 and localhost. It is valid for the given
+// time; a negative time creates an expired certificate.
 func (a *Authority) Sign(t testing.TB, name string, valid time.Duration) Pair {
 	t.Helper()
 	key := newKey(t)
@@ -58,7 +58,7 @@ func (a *Authority) Sign(t testing.TB, name string, valid time.Duration) Pair {
 	}
 }
 
-// Client is the configuration of a client that trusts the authority, and shows a certificate if one is given.
+// Client returns the configuration of a client that trusts the authority, with an optional certificate.
 func (a *Authority) Client(t testing.TB, shows ...Pair) *tls.Config {
 	t.Helper()
 	config := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}

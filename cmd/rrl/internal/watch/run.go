@@ -12,14 +12,15 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/screen"
 )
 
-// Run looks every so often until ctx ends, and count times where that is above 0. Where the first look fails there is nothing to watch; where
-// a later one does, that is shown, and the next may find Redis again. On a terminal it draws, and gives the terminal
-// back however it ends; elsewhere it writes a line for each sample, as JSON if that is wanted.
-func (w *Watcher) Run(ctx context.Context, out io.Writer, where string, every time.Duration, count int, json bool) (err error) {
+// Run takes samples until ctx ends, or count times if count is above 0. It fails if the first sample fails,
+// and shows the failure of a later one. On a terminal it draws, and restores the terminal at the end.
+// Otherwise it writes a line per sample, or JSON.
+func (w *Watcher) Run(ctx context.Context, out io.Writer, where string, every time.Duration, count int,
+	json bool) (err error) {
 	view := &View{Where: where, Every: every}
 	var terminal *screen.Terminal
 	if file, ok := out.(*os.File); ok && !json && screen.CanDraw(out) {
-		// The first look tells what is wrong, where it can be read afterwards.
+		// An error of the first sample stays readable after the end.
 		if _, err := w.Look(ctx); err != nil {
 			return err
 		}

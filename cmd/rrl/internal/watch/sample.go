@@ -1,4 +1,4 @@
-// Package watch looks at limiters again and again, and shows how much of their rates is used.
+// Package watch samples limiters and shows the use of their rates.
 package watch
 
 import (
@@ -13,57 +13,57 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 )
 
-// Sample is one limiter at one moment.
+// Sample is the state of one limiter at one moment.
 type Sample struct {
 	Time    time.Time  `json:"time"`
 	Name    names.Name `json:"name"`
 	Kind    string     `json:"kind"`
-	Limit   int64      `json:"limit,omitempty"`   // 0 where it is not known
-	Taken   int64      `json:"taken"`             // of a PER_CLIENT limiter, by the client that has the most
-	Granted *int64     `json:"granted,omitempty"` // since the sample before, where Redis tells
+	Limit   int64      `json:"limit,omitempty"`   // 0 if unknown
+	Taken   int64      `json:"taken"`             // of a PER_CLIENT limiter, by the client with the most
+	Granted *int64     `json:"granted,omitempty"` // since the previous sample, if known
 	BusyMS  int64      `json:"busy_ms,omitempty"` // of smooth
 	Clients []Client   `json:"clients,omitempty"`
 	Wrong   string     `json:"wrong,omitempty"`
 
-	id string // of the series that it belongs to
+	id string // of its series
 }
 
-// Client is what one client of a PER_CLIENT limiter has taken.
+// Client has the taken permits of one client of a PER_CLIENT limiter.
 type Client struct {
 	ID    string `json:"id"`
 	Taken int64  `json:"taken"`
 }
 
-// Watcher looks at limiters by their names.
+// Watcher samples limiters by name.
 type Watcher struct {
 	Reader *look.Reader
 	Names  []string
-	Given  []names.Given // the policies of package limit whose permits are known
+	Given  []names.Given // policies of package limit with known limits
 
-	last   []Sample         // of the last look
-	before map[string]int64 // by name, when it was looked at, Unix milliseconds
+	last   []Sample         // the latest samples
+	before map[string]int64 // time of the previous sample by name, Unix milliseconds
 	known  []known
-	search time.Time     // the next time at which clients and policies are searched
-	took   time.Duration // by the last search
+	search time.Time     // time of the next search for clients and policies
+	took   time.Duration // duration of the last search
 }
 
-// known is a limiter with the clients that were found of it, or a policy.
+// known is a limiter with its known clients, or a policy.
 type known struct {
 	name  string
 	found *look.Found
 }
 
-// mostClients bounds what one look reads.
+// mostClients bounds the clients per sample.
 const mostClients = 1000
 
-// pages is how many pages of grants one look reads of a limiter, at most.
+// pages bounds the pages of grants per sample.
 const pages = 16
 
-// between is how much longer than a search took it is until the next one.
+// between is the pause between searches as a multiple of their duration.
 const between = 20
 
-// Look takes a sample of each limiter, and one of each of its policies. Clients and policies that have come are found now and
-// then.
+// Look takes a sample of each limiter and policy. It searches for new clients and policies from time to
+// time.
 func (w *Watcher) Look(ctx context.Context) ([]Sample, error) {
 	if w.before == nil {
 		w.before = make(map[string]int64)
@@ -91,7 +91,8 @@ func (w *Watcher) Look(ctx context.Context) ([]Sample, error) {
 	return all, nil
 }
 
-// Without is what to show of a look that failed: what was there before, of which nothing is known now. The next look searches anew.
+// Without returns the samples to show after a failure: the limiters of before, without figures. The next
+// Look searches again.
 func (w *Watcher) Without(err error) []Sample {
 	w.search = time.Time{}
 	samples := slices.Clone(w.last)
@@ -115,7 +116,7 @@ func (w *Watcher) find(ctx context.Context) error {
 	return nil
 }
 
-// again reads what is known already.
+// again rereads the known limiters.
 func (w *Watcher) again(ctx context.Context) error {
 	for _, k := range w.known {
 		if err := w.Reader.Again(ctx, k.name, k.found, pages); err != nil {
@@ -125,7 +126,7 @@ func (w *Watcher) again(ctx context.Context) error {
 	return nil
 }
 
-// samples makes samples of what was read.
+// samples returns the samples of a limiter.
 func (w *Watcher) samples(ctx context.Context, now time.Time, k known) ([]Sample, error) {
 	since, looked := w.before[k.name]
 	w.before[k.name] = now.UnixMilli()
@@ -155,7 +156,10 @@ func (w *Watcher) samples(ctx context.Context, now time.Time, k known) ([]Sample
 				granted += n
 			}
 		}
-		slices.SortFunc(s.Clients, func(a, b Client) int { return cmp.Or(-cmp.Compare(a.Taken, b.Taken), cmp.Compare(a.ID, b.ID)) })
+		slices.SortFunc(s.Clients, func(a, b Client) int {
+			return cmp.Or(-cmp.Compare(a.Taken, b.Taken),
+				cmp.Compare(a.ID, b.ID))
+		})
 		if looked {
 			s.Granted = &granted
 		}
@@ -184,8 +188,8 @@ func (w *Watcher) samples(ctx context.Context, now time.Time, k known) ([]Sample
 	return all, nil
 }
 
-// policies are those that were found. Those that were given may have no key while nothing is taken; beside a limiter of Redisson's they are
-// another name's.
+// policies returns the policies of a name. A given policy without a key counts only if the name has no
+// Redisson limiter.
 func (w *Watcher) policies(k known) []*look.Policy {
 	if len(k.found.Redisson) == 0 {
 		return k.found.Policies
@@ -199,7 +203,7 @@ func (w *Watcher) policies(k known) []*look.Policy {
 	return all
 }
 
-// Plain is the sample as a line of a log.
+// Plain formats the sample as a log line.
 func (s Sample) Plain() string {
 	text := fmt.Sprintf("%s %s %q taken=%d",
 		s.Time.UTC().Format(time.RFC3339), names.Quote(string(s.Name)), s.Kind, s.Taken)

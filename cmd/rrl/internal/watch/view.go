@@ -9,28 +9,28 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/screen"
 )
 
-// View remembers samples and draws them.
+// View keeps samples and draws them.
 type View struct {
-	Where string        // what is watched
+	Where string        // the address of the Redis
 	Every time.Duration // between two samples
 
 	series []*series
 	last   time.Time
 }
 
-// series is what a limiter has shown, the newest last.
+// series has the samples of a limiter, the newest last.
 type series struct {
 	sample  Sample
 	seen    time.Time
-	taken   []float64 // permits, NaN where there was no sample
+	taken   []float64 // permits, NaN without a sample
 	limits  []int64
-	highest float64 // where the limit is not known, what the plot's height stands for
+	highest float64 // the height of the plot without a limit
 }
 
-// kept is how many samples are remembered: what the widest screen shows.
+// kept bounds the samples of a series: the widest screen shows as many.
 const kept = 512
 
-// Add takes the samples of one moment.
+// Add adds the samples of one moment.
 func (v *View) Add(samples []Sample) {
 	for _, s := range samples {
 		v.last = s.Time
@@ -46,7 +46,7 @@ func (v *View) Add(samples []Sample) {
 			found.taken, found.limits = found.taken[1:], found.limits[1:]
 		}
 	}
-	// What is not there any more stays to be seen: nothing is taken of it.
+	// A limiter that has vanished stays visible with nothing taken.
 	for _, s := range v.series {
 		if s.seen != v.last {
 			s.sample.Taken, s.sample.Granted, s.sample.Clients = 0, nil, nil
@@ -57,7 +57,7 @@ func (v *View) Add(samples []Sample) {
 
 func (v *View) find(sample Sample) *series {
 	for i, s := range v.series {
-		// A limiter that has come takes the place of its absence.
+		// A new limiter replaces its "no limiter" entry.
 		if s.sample.id == sample.id || s.sample.id == string(sample.Name) && s.sample.Kind == "no limiter" {
 			return v.series[i]
 		}
@@ -68,13 +68,13 @@ func (v *View) find(sample Sample) *series {
 }
 
 const (
-	narrow     = 48 // columns below which words are left out
+	narrow     = 48 // columns below which texts are short
 	mostRows   = 6  // of a plot
 	mostShown  = 4  // clients of a limiter
 	aroundPlot = 3  // lines of a limiter besides its plot: title, numbers, and an empty one
 )
 
-// Frame draws what was seen last.
+// Frame draws the latest samples.
 func (v *View) Frame(width, height int) screen.Frame {
 	head := fmt.Sprintf("%s  %s", v.last.Format("15:04:05"), v.Where)
 	foot := "Ctrl-C ends. Waiting callers are not shown: Redis does not know them."
@@ -97,7 +97,7 @@ func (v *View) Frame(width, height int) screen.Frame {
 	return append(frame, screen.Text(foot, screen.Dim)).Cut(width, height)
 }
 
-// lines draws a limiter in at most so many lines.
+// lines draws a limiter in at most the given number of lines.
 func (s *series) lines(width, most int) screen.Frame {
 	sample := s.sample
 	frame := screen.Frame{{
@@ -146,16 +146,16 @@ func (s *series) plot(width, rows int) screen.Frame {
 	return frame
 }
 
-// top is what the height of the plot stands for.
+// top returns the value at the top of the plot.
 func (s *series) top(i int) float64 {
 	if s.limits[i] > 0 {
 		return float64(s.limits[i])
 	}
-	// Without a limit nothing is near it.
+	// Without a limit no value is near it.
 	return max(1, s.highest*1.3)
 }
 
-// numbers tells the sample.
+// numbers formats the sample.
 func (s *series) numbers(width int) screen.Line {
 	sample := s.sample
 	style := screen.Plain

@@ -18,8 +18,10 @@ func view() *View {
 		granted := 3 * i
 		now := begin.Add(time.Duration(i) * time.Second)
 		v.Add([]Sample{
-			{Time: now, Name: "paid-api", Kind: "OVERALL 100/1m", Limit: 100, Taken: min(100, 4*i), Granted: &granted, id: "paid-api"},
-			{Time: now, Name: "tenants", Kind: "PER_CLIENT 20/1s", Limit: 20, Taken: 12, id: "tenants", Clients: []Client{{"5f0c9a52-7d1e-4b7a-9a5e-0d6a1c2b3e01", 12}, {"a83d4e17-22b0-4f63-8c11-7be09d5f6a02", 3}}},
+			{Time: now, Name: "paid-api", Kind: "OVERALL 100/1m", Limit: 100, Taken: min(100, 4*i), Granted: &granted,
+				id: "paid-api"},
+			{Time: now, Name: "tenants", Kind: "PER_CLIENT 20/1s", Limit: 20, Taken: 12, id: "tenants",
+				Clients: []Client{{"5f0c9a52-7d1e-4b7a-9a5e-0d6a1c2b3e01", 12}, {"a83d4e17-22b0-4f63-8c11-7be09d5f6a02", 3}}},
 			{Time: now, Name: "user 7", Kind: "window/1m", Taken: i % 5, id: "user 7 window/1m"},
 			{Time: now, Name: "gone", Kind: "no limiter", Wrong: "Redis has no state of this name", id: "gone"},
 		})
