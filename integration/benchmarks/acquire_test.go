@@ -36,7 +36,8 @@ func BenchmarkTryAcquire(b *testing.B) {
 		}},
 	} {
 		b.Run(target.name, func(b *testing.B) {
-			redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{target.addr(b)}, ForceSingleClient: true, DisableCache: true})
+			redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{target.addr(b)},
+				ForceSingleClient: true, DisableCache: true})
 			require.NoError(b, err)
 			b.Cleanup(redis.Close)
 			for _, ctx := range []struct {

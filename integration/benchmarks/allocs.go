@@ -13,7 +13,8 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// allocation is what one lone TryAcquire allocates in this process, of the client library's goroutines too.
+// allocation is what one lone TryAcquire allocates in this process, of the client library's
+// goroutines too.
 type allocation struct {
 	server, answer string
 	count          float64
@@ -23,7 +24,8 @@ type allocations []allocation
 
 const allocationCalls = 5000
 
-// allocations counts them on Redis and on an in-memory one in another process. BenchmarkTryAcquire does the same.
+// allocations counts them on Redis and on an in-memory one in another process. BenchmarkTryAcquire
+// does the same.
 func (b *bench) allocations(ctx context.Context) (found allocations, err error) {
 	mini, err := openChild("miniredis")
 	if err != nil {

@@ -31,7 +31,8 @@ func TestCallsGetTheContextOfTheirScenario(t *testing.T) {
 				last = ctx
 				return true, nil
 			}}
-			new(caller).call(context.Background(), s, 0, load{callers: 1, names: names(1), maxPermits: 1, context: c.kind}, &counting, &stop)
+			new(caller).call(context.Background(), s, 0, load{callers: 1, names: names(1), maxPermits: 1, context: c.kind},
+				&counting, &stop)
 			if c.ends {
 				require.Error(t, last.Err(), "cancelled after its call")
 			}
@@ -39,7 +40,8 @@ func TestCallsGetTheContextOfTheirScenario(t *testing.T) {
 	}
 }
 
-// Issue 9, point 19: one call with a context that can end puts a connection of rueidis into pipelining.
+// Issue 9, point 19: one call with a context that can end puts a connection of rueidis into
+// pipelining.
 func TestExhaustCallsWithAContextThatCannotEnd(t *testing.T) {
 	calls := 0
 	s := &session{take: func(ctx context.Context, _, _ int, _ int64) (bool, error) {
@@ -53,13 +55,15 @@ func TestExhaustCallsWithAContextThatCannotEnd(t *testing.T) {
 	require.Equal(t, 4, calls)
 }
 
-// Issue 9, points 19 and 20: every peer works with its settings, and none gives up where callers are several.
+// Issue 9, points 19 and 20: every peer works with its settings, and none gives up where callers
+// are several.
 func TestPeersGrantAndDeny(t *testing.T) {
 	addr := servers.Single(t).Addr()
 	redis, err := dial(addr)
 	require.NoError(t, err)
 	defer redis.Close()
-	b := &bench{server: &server{redis}, script: new(acquireScript), warmup: 20 * time.Millisecond, length: 20 * time.Millisecond}
+	b := &bench{server: &server{redis}, script: new(acquireScript), warmup: 20 * time.Millisecond,
+		length: 20 * time.Millisecond}
 	for _, s := range sides {
 		if !slices.Contains(goPeers, s.key) {
 			continue

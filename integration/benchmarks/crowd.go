@@ -19,14 +19,16 @@ import (
 const (
 	crowdCallers = 500
 	crowdApart   = 2 * time.Millisecond // between one caller and the next, so that their order is known on a busy machine too
-	// The crowd waits until everybody was served once, which takes 10 s at the limit's rate where nobody is overtaken, or so long.
+	// The crowd waits until everybody was served once, which takes 10 s at the limit's rate where
+	// nobody is overtaken, or so long.
 	crowdLongest = 12 * time.Second
 )
 
 var crowdLimit = limit{50, time.Second}
 
-// permitTime is how much later a permit comes than the one before it. Who is served so much earlier than somebody who came before
-// has overtaken; who is served less earlier may have been granted permits by the same call, and have been woken first.
+// permitTime is how much later a permit comes than the one before it. Who is served so much earlier
+// than somebody who came before has overtaken; who is served less earlier may have been granted
+// permits by the same call, and have been woken first.
 const permitTime = 20 * time.Millisecond
 
 // crowdKinds are the ways in which the permits that the crowd finds taken come back.
@@ -55,7 +57,8 @@ type crowdFigures struct {
 var crowdSides = []struct {
 	key    string
 	strict bool // every caller must be served in order
-	open   func(ctx context.Context, b *bench, name string) (acquire func(context.Context) error, closeSide func(), err error)
+	open   func(ctx context.Context, b *bench, name string) (acquire func(context.Context) error, closeSide func(),
+		err error)
 }{
 	{"ours", true, func(_ context.Context, b *bench, name string) (func(context.Context) error, func(), error) {
 		redis, err := dial(b.redis.Addr())
@@ -123,7 +126,8 @@ func (b *bench) crowds(ctx context.Context, only []string) ([]crowdRuns, error) 
 	return all, nil
 }
 
-// crowd lets callers wait who come back to the end of the line whenever they were served, so that it stays as long as it is.
+// crowd lets callers wait who come back to the end of the line whenever they were served, so that
+// it stays as long as it is.
 func (b *bench) crowd(ctx context.Context, side int, apart time.Duration) (crowdFigures, error) {
 	if err := b.server.clear(ctx); err != nil {
 		return crowdFigures{}, err
@@ -242,7 +246,8 @@ type preparedGrant struct {
 // prepare writes the state of a limiter.
 func (b *bench) prepare(ctx context.Context, name string, free int64, grants []preparedGrant) error {
 	redis := b.server.redis
-	if err := redis.Do(ctx, redis.B().Set().Key("{"+name+"}:value").Value(strconv.FormatInt(free, 10)).Build()).Error(); err != nil {
+	if err := redis.Do(ctx,
+		redis.B().Set().Key("{"+name+"}:value").Value(strconv.FormatInt(free, 10)).Build()).Error(); err != nil {
 		return err
 	}
 	const page = 500

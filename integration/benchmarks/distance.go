@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// distance is how long a line of cache takes from one processor to another and back, in nanoseconds. Where a host moves its
-// virtual processors about it changes from minute to minute, and with it what callers that share anything can do.
+// distance is how long a line of cache takes from one processor to another and back, in
+// nanoseconds. Where a host moves its virtual processors about it changes from minute to minute,
+// and with it what callers that share anything can do.
 func distance() float64 {
 	// The two sides may begin on one processor, where each trip takes a time slice.
 	shortest := distanceNow()

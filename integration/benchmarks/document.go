@@ -86,7 +86,8 @@ func (r *results) Pools() string {
 	processors := runtime.GOMAXPROCS(0)
 	return fmt.Sprintf("go-redis has its default of 10 connections a processor, %d here, and up to %d more for pipelines; go-redisstore %d, since by itself its pool keeps "+
 		"none and fails above 100 callers; rueidis its default of %d, or where each call takes one (DisableAutoPipelining), up to %s; Redisson its default of 24 to 64",
-		10*processors, goredis.DefaultPipelinePoolSize, redigoConnections, 1<<min(2, bits.Len(uint(processors))-1), thousands(rueidis.DefaultPoolSize))
+		10*processors, goredis.DefaultPipelinePoolSize, redigoConnections, 1<<min(2,
+			bits.Len(uint(processors))-1), thousands(rueidis.DefaultPoolSize))
 }
 
 func (r *results) GoRedisDelay() string { return seconds(goRedisDelay.Seconds()) }
@@ -97,7 +98,8 @@ func (r *results) Plots() []figure { return r.plotted }
 func (f figure) File() string  { return f.file }
 func (f figure) Title() string { return f.title }
 
-// Part gives the tables of a part, and before them its ratios to Redisson's script where it has several numbers of callers.
+// Part gives the tables of a part, and before them its ratios to Redisson's script where it has
+// several numbers of callers.
 func (r *results) Part(part string) string {
 	var chosen []runs
 	for _, found := range r.runs {
@@ -115,7 +117,8 @@ func (r *results) Part(part string) string {
 	return strings.Join(tables, "\n")
 }
 
-// ratioTable shows how decisions a second compare with those of Redisson's script, scenario by scenario.
+// ratioTable shows how decisions a second compare with those of Redisson's script, scenario by
+// scenario.
 func ratioTable(all []runs) string {
 	var t strings.Builder
 	t.WriteString("Decisions a second, to Redisson's script in the same round: median (lowest..highest)\n\n| |")
@@ -153,7 +156,8 @@ func (r *results) Bound() string {
 	}
 	ping := spreadOf(r.pings).median
 	text := fmt.Sprintf("A lone PING takes %s. %s callers that each wait for their answer can have no more than %s decisions a second, "+
-		"then, which is %s times Redisson's script as measured below", seconds(ping), thousands(callers), thousands(callers/ping), short(callers/ping/script))
+		"then, which is %s times Redisson's script as measured below", seconds(ping), thousands(callers),
+		thousands(callers/ping), short(callers/ping/script))
 	if near, ok := r.find("granting", callers, allGranted); ok {
 		// With so many callers Redis bounds the script, and a link only delays it.
 		text += fmt.Sprintf(", and %s times what the script does without the link and the processor time that the proxy takes",
@@ -214,7 +218,9 @@ func (r *results) Leaving() string {
 		return ""
 	}
 	var t strings.Builder
-	fmt.Fprintf(&t, "| of %s grants leave | | longest call | calls until all are given back |\n| --- | --- | --: | --: |\n", thousands(float64(r.leaving.grants)))
+	fmt.Fprintf(&t,
+		"| of %s grants leave | | longest call | calls until all are given back |\n| --- | --- | --: | --: |\n",
+		thousands(float64(r.leaving.grants)))
 	for _, c := range r.leaving.cases {
 		for _, side := range []struct {
 			title string

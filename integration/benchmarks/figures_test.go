@@ -17,7 +17,8 @@ func TestHistogramFindsQuantiles(t *testing.T) {
 	for i := 1; i <= 1000; i++ {
 		h.add(time.Duration(i) * time.Microsecond)
 	}
-	for q, want := range map[float64]time.Duration{0.5: 500 * time.Microsecond, 0.99: 990 * time.Microsecond, 1: time.Millisecond} {
+	for q, want := range map[float64]time.Duration{0.5: 500 * time.Microsecond, 0.99: 990 * time.Microsecond,
+		1: time.Millisecond} {
 		require.InEpsilon(t, want, h.quantile(q), 1.0/64, "quantile %v", q)
 	}
 	h = histogram{}
@@ -66,9 +67,11 @@ func TestRunsThatWereNotWhatWasMeantAreRefused(t *testing.T) {
 		{"a denial", granting, tally{decisions: 10, granted: 9}, "10% denied"},
 		{"a grant", denying, tally{decisions: 10, granted: 1}, "10% granted"},
 		{"only grants at the limit", edge, tally{decisions: 10, granted: 10}, "1e+02% granted"},
-		{"a window with too much", edge, tally{decisions: 10, granted: 3, grants: three}, "a window holds 12 permits, the rate is 10"},
+		{"a window with too much", edge, tally{decisions: 10, granted: 3, grants: three},
+			"a window holds 12 permits, the rate is 10"},
 		{"a window that is full", edge, tally{decisions: 10, granted: 2, grants: three[:2]}, ""},
-		{"permits that Redis does not know", granting, tally{decisions: 1, granted: 1, allPermits: 1}, "callers were granted 1 permits, Redis remembers 0"},
+		{"permits that Redis does not know", granting, tally{decisions: 1, granted: 1, allPermits: 1},
+			"callers were granted 1 permits, Redis remembers 0"},
 		{"nothing", granting, tally{}, "0 decisions, too few"},
 		{"only denials", denying, tally{decisions: 10}, ""},
 	} {

@@ -52,58 +52,72 @@ func (r *results) goals() []goal {
 			callers int
 			want    map[expectation]float64
 		}{{1, alike(1)}, {2, alike(1.1)}, {4, alike(1.4)}, {8, alike(1.6)}, {16, alike(2)}, {64, alike(4)},
-			{256, map[expectation]float64{allGranted: 14, allDenied: 12}}, {2048, map[expectation]float64{allGranted: 23, allDenied: 15}}} {
+			{256, map[expectation]float64{allGranted: 14, allDenied: 12}}, {2048,
+				map[expectation]float64{allGranted: 23, allDenied: 15}}} {
 			run, ok := r.find(expect.String(), step.callers, expect)
 			if !ok {
 				continue
 			}
-			add(true, step.want[expect], run.ratio("ours", "script", rateOf).median, "%s, %s: decisions a second to Redisson's script", expect, callersText(step.callers))
+			add(true, step.want[expect], run.ratio("ours", "script", rateOf).median,
+				"%s, %s: decisions a second to Redisson's script", expect, callersText(step.callers))
 			if step.callers == 256 {
-				add(false, 1.0/30, run.ratio("ours", "script", func(f figures) float64 { return f.serverCPU }).median, "%s, 256 callers: server CPU to Redisson's script", expect)
+				add(false, 1.0/30, run.ratio("ours", "script", func(f figures) float64 { return f.serverCPU }).median,
+					"%s, 256 callers: server CPU to Redisson's script", expect)
 				add(false, 1.0/5, run.ratio("ours", "script", p99Of).median, "%s, 256 callers: p99 to Redisson's script", expect)
-				add(true, 12, run.toBest([]string{"jvm-sync", "jvm-async"}), "%s, 256 callers: decisions a second to Redisson on the JVM", expect)
+				add(true, 12, run.toBest([]string{"jvm-sync", "jvm-async"}),
+					"%s, 256 callers: decisions a second to Redisson on the JVM", expect)
 			}
 			want := map[int]float64{16: 1, 256: 7, 2048: 6}[step.callers]
 			if want > 0 {
-				add(true, want, run.toBest(goPeers), "%s, %s: decisions a second to the best Go peer", expect, callersText(step.callers))
+				add(true, want, run.toBest(goPeers), "%s, %s: decisions a second to the best Go peer", expect,
+					callersText(step.callers))
 			}
 		}
 	}
 	for _, expect := range []expectation{allGranted, allDenied} {
 		for _, ctx := range []contextKind{deadline, cancellable} {
 			if run, ok := r.findWith(ctx, "contexts", 1, expect); ok {
-				add(true, 1, run.ratio("ours", "script", rateOf).median, "%s, %s, 1 caller: decisions a second to Redisson's script with the same context", ctx, expect)
+				add(true, 1, run.ratio("ours", "script", rateOf).median,
+					"%s, %s, 1 caller: decisions a second to Redisson's script with the same context", ctx, expect)
 			}
 		}
 	}
 	if run, ok := r.find("mixed", 256, allGranted); ok {
-		add(true, 10, run.ratio("ours", "script", rateOf).median, "1 to 3 permits a call, 256 callers: decisions a second to Redisson's script")
+		add(true, 10, run.ratio("ours", "script", rateOf).median,
+			"1 to 3 permits a call, 256 callers: decisions a second to Redisson's script")
 	}
 	if run, ok := r.find("names", 256, allGranted); ok {
-		add(true, 1.25, run.ratio("ours", "script", rateOf).median, "10,000 names, 256 callers: decisions a second to Redisson's script")
+		add(true, 1.25, run.ratio("ours", "script", rateOf).median,
+			"10,000 names, 256 callers: decisions a second to Redisson's script")
 	}
 	for _, expect := range []expectation{allGranted, allDenied} {
 		if run, ok := r.find("link", 16, expect); ok {
-			add(true, 1, run.ratio("ours", "script", rateOf).median, "2 ms link, %s, 16 callers: decisions a second to Redisson's script", expect)
-			add(false, 1.2, run.ratio("ours", "script", p50Of).median, "2 ms link, %s, 16 callers: p50 to Redisson's script", expect)
+			add(true, 1, run.ratio("ours", "script", rateOf).median,
+				"2 ms link, %s, 16 callers: decisions a second to Redisson's script", expect)
+			add(false, 1.2, run.ratio("ours", "script", p50Of).median, "2 ms link, %s, 16 callers: p50 to Redisson's script",
+				expect)
 		}
 		if run, ok := r.find("link", 2048, expect); ok {
 			// Nobody asks again before the answer is there.
 			bound := float64(run.load.callers) / spreadOf(r.pings).median
-			add(true, 0.4, run.spread("ours", rateOf).median/bound, "2 ms link, %s, 2048 callers: decisions a second to the bound, %s a second, one for each caller in a round trip",
+			add(true, 0.4, run.spread("ours", rateOf).median/bound,
+				"2 ms link, %s, 2048 callers: decisions a second to the bound, %s a second, one for each caller in a round trip",
 				expect, thousands(bound))
 		}
 	}
 	if run, ok := r.find("denial cache", 256, allDenied); ok {
 		add(true, 2e6, run.spread("cached", rateOf).median, "denial cache, 256 callers: denials a second")
-		add(false, 2, run.spread("cached", func(f figures) float64 { return f.requests * f.rate }).median, "denial cache, 256 callers: Redis calls a second")
+		add(false, 2, run.spread("cached", func(f figures) float64 { return f.requests * f.rate }).median,
+			"denial cache, 256 callers: Redis calls a second")
 	}
 	for i, c := range r.crowds {
-		add(false, []float64{1.05, 0.05}[i], c.requests("ours").median, "a waiting crowd, permits returning %s: Redis calls a granted permit", c.name)
+		add(false, []float64{1.05, 0.05}[i], c.requests("ours").median,
+			"a waiting crowd, permits returning %s: Redis calls a granted permit", c.name)
 	}
 	if r.script != nil {
 		for i, c := range r.script.cases[:2] {
-			add(false, []float64{0.88, 0.75}[i], r.script.ratio(c.name).median, "server time of one call, %s: to Redisson's script", c.name)
+			add(false, []float64{0.88, 0.75}[i], r.script.ratio(c.name).median,
+				"server time of one call, %s: to Redisson's script", c.name)
 		}
 	}
 	r.observerGoals(add)
@@ -111,14 +125,16 @@ func (r *results) goals() []goal {
 	r.policyGoals(add)
 	if r.leaving != nil {
 		for _, c := range r.leaving.cases {
-			add(false, 2, longest(c.ours).median, "%s grants expire at once, %s: longest call, ms", thousands(float64(r.leaving.grants)), c.name)
+			add(false, 2, longest(c.ours).median, "%s grants expire at once, %s: longest call, ms",
+				thousands(float64(r.leaving.grants)), c.name)
 		}
 	}
 	if r.memory != nil {
 		add(false, 1.0/50, r.memory.ratio().median, "Redis memory of a grant, 256 callers: to Redisson's script")
 	}
 	if r.allocations != nil {
-		// A whole number, as Go's benchmarks count them: the runtime allocates a little now and then.
+		// A whole number, as Go's benchmarks count them: the runtime allocates a little now and
+		// then.
 		add(false, 3, math.Floor(r.allocations.most()), "allocations of one TryAcquire")
 	}
 	return all

@@ -19,10 +19,13 @@ func leaseScenarios() []scenario {
 			})
 		}
 	}
-	// What is leased for a second follows the demand of the second before: a lease is as large as it gets after some of them.
+	// What is leased for a second follows the demand of the second before: a lease is as large as
+	// it gets after some of them.
 	return append(all, scenario{
-		part: "leases", title: "leased, 256 callers on 256 names", sides: []string{"leased", "leased-long", "script", "xtime"},
-		load: load{callers: 256, names: names(256), maxPermits: 1, limit: generous, expect: allGranted, warmup: 3 * time.Second},
+		part: "leases", title: "leased, 256 callers on 256 names",
+		sides: []string{"leased", "leased-long", "script", "xtime"},
+		load: load{callers: 256, names: names(256), maxPermits: 1, limit: generous, expect: allGranted,
+			warmup: 3 * time.Second},
 	})
 }
 
@@ -37,21 +40,27 @@ func (r *results) leaseGoals(add func(atLeast bool, want, got float64, format st
 		switch {
 		case run.slow:
 			if fast, ok := near[callers]; ok {
-				add(true, 0.5, run.spread("leased", rateOf).median/fast.spread("leased", rateOf).median, "%s: decisions a second to those without the link", run.title)
+				add(true, 0.5, run.spread("leased", rateOf).median/fast.spread("leased", rateOf).median,
+					"%s: decisions a second to those without the link", run.title)
 			}
 		case len(run.load.names) > 1:
-			// 256 leases of 10 ms are 50,000 calls a second: with those the server is what is measured.
-			add(true, 0.7, run.ratio("leased-long", "xtime", rateOf).median, "%s, for a second: decisions a second to x/time/rate", run.title)
+			// 256 leases of 10 ms are 50,000 calls a second: with those the server is what is
+			// measured.
+			add(true, 0.7, run.ratio("leased-long", "xtime", rateOf).median,
+				"%s, for a second: decisions a second to x/time/rate", run.title)
 		default:
 			near[callers] = run
 			want := 40.0
 			if callers == 1 {
 				want = 200
 				add(false, 1, run.spread("leased", p50Of).median*1e6, "%s: p50, microseconds", run.title)
-				add(false, 300, run.spread("leased", func(f figures) float64 { return f.requests * f.rate }).median, "%s: Redis calls a second", run.title)
+				add(false, 300, run.spread("leased", func(f figures) float64 { return f.requests * f.rate }).median,
+					"%s: Redis calls a second", run.title)
 			}
-			add(true, want, run.ratio("leased", "script", rateOf).median, "%s: decisions a second to Redisson's script", run.title)
-			add(false, 0.01, run.spread("leased", func(f figures) float64 { return f.allocs }).median, "%s: allocations a decision", run.title)
+			add(true, want, run.ratio("leased", "script", rateOf).median, "%s: decisions a second to Redisson's script",
+				run.title)
+			add(false, 0.01, run.spread("leased", func(f figures) float64 { return f.allocs }).median,
+				"%s: allocations a decision", run.title)
 		}
 	}
 }

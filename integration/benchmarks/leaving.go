@@ -79,7 +79,8 @@ func (b *bench) leave(ctx context.Context, count, staying int, ours bool) (leavi
 	if err := b.prepare(ctx, name, rate.permits-int64(count), grants); err != nil {
 		return leavingRun{}, err
 	}
-	for _, config := range [][]string{{"slowlog-log-slower-than", strconv.FormatInt(slowest.Microseconds(), 10)}, {"slowlog-max-len", "100000"}} {
+	for _, config := range [][]string{{"slowlog-log-slower-than", strconv.FormatInt(slowest.Microseconds(), 10)},
+		{"slowlog-max-len", "100000"}} {
 		if _, err := b.server.do(ctx, "CONFIG", "SET", config[0], config[1]); err != nil {
 			return leavingRun{}, err
 		}

@@ -18,7 +18,8 @@ type limit struct {
 	interval time.Duration
 }
 
-// expectation is what a load is meant to measure. A run in which it was something else is not reported.
+// expectation is what a load is meant to measure. A run in which it was something else is not
+// reported.
 type expectation int
 
 const (
@@ -39,8 +40,9 @@ type load struct {
 	warmup     time.Duration // where a side needs more than the usual one
 }
 
-// contextKind is what callers pass to their calls. It decides how rueidis carries out a call: on the caller's goroutine, or, where the
-// context can end and has no deadline, on two others. A side that gives back a caller as soon as its context ends needs another one, too.
+// contextKind is what callers pass to their calls. It decides how rueidis carries out a call: on
+// the caller's goroutine, or, where the context can end and has no deadline, on two others. A side
+// that gives back a caller as soon as its context ends needs another one, too.
 type contextKind int
 
 const (
@@ -65,7 +67,8 @@ func (k contextKind) make(ctx context.Context) (context.Context, context.CancelF
 	}
 }
 
-// Hardly any run grants a milliard permits, and an hour-long window keeps all grants of a run: each can be accounted for.
+// Hardly any run grants a milliard permits, and an hour-long window keeps all grants of a run: each
+// can be accounted for.
 var (
 	generous = limit{1_000_000_000, time.Hour}
 	scarce   = limit{10, time.Hour}
@@ -100,8 +103,10 @@ type caller struct {
 	_ [64]byte
 }
 
-// drive lets the callers loose: for warmup, and then for d while everything is counted. began and ended are called around that.
-func drive(ctx context.Context, s *session, l load, warmup, d time.Duration, began func() error, ended func() error) (tally, error) {
+// drive lets the callers loose: for warmup, and then for d while everything is counted. began and
+// ended are called around that.
+func drive(ctx context.Context, s *session, l load, warmup, d time.Duration, began func() error,
+	ended func() error) (tally, error) {
 	ctx = context.WithoutCancel(ctx) // the callers end by stop
 	var counting, stop atomic.Bool
 	callers := make([]caller, l.callers)
@@ -142,8 +147,9 @@ func (t *tally) add(other *tally) {
 	}
 }
 
-// With many callers, one call in so many is timed. To read the clock for each, and to count it in a histogram for each
-// caller, all of them more than a cache holds, costs a shared call a tenth of its rate.
+// With many callers, one call in so many is timed. To read the clock for each, and to count it in a
+// histogram for each caller, all of them more than a cache holds, costs a shared call a tenth of
+// its rate.
 const (
 	manyCallers = 64
 	timedOf     = 8
@@ -202,8 +208,9 @@ func (t *tally) count(granted bool, permits int64, err error) {
 	}
 }
 
-// exhaust takes what a scarce limit has, so that only denials follow. One call with a context that can end would put a connection of
-// rueidis into pipelining for good, before the first call that is measured.
+// exhaust takes what a scarce limit has, so that only denials follow. One call with a context that
+// can end would put a connection of rueidis into pipelining for good, before the first call that is
+// measured.
 func exhaust(ctx context.Context, s *session, l load) (permits int64, err error) {
 	ctx = context.WithoutCancel(ctx)
 	for name := range l.names {

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// With many callers one call in so many is timed, but every one counts. Windows can only be checked where all are timed.
+// With many callers one call in so many is timed, but every one counts. Windows can only be checked
+// where all are timed.
 func TestCallsThatAreTimed(t *testing.T) {
 	const calls = 10 * timedOf
 	for _, c := range []struct {
@@ -33,7 +34,8 @@ func TestCallsThatAreTimed(t *testing.T) {
 			}}
 			var one caller
 			start := time.Now()
-			one.call(t.Context(), s, 3, load{callers: c.callers, names: names(1), maxPermits: 1, expect: c.expect}, &counting, &stop)
+			one.call(t.Context(), s, 3, load{callers: c.callers, names: names(1), maxPermits: 1, expect: c.expect}, &counting,
+				&stop)
 			require.EqualValues(t, calls, one.decisions)
 			require.EqualValues(t, calls, one.permits)
 			require.EqualValues(t, c.timed, one.latency.calls())

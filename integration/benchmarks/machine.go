@@ -21,7 +21,8 @@ func (b *bench) machine(ctx context.Context) ([]string, error) {
 		strings.Replace(runtime.Version(), "go", "Go ", 1) + fmt.Sprintf(", GOMAXPROCS %d", runtime.GOMAXPROCS(0)),
 	}
 	if len(b.distances) > 0 && runtime.NumCPU() > 1 {
-		lines = append(lines, fmt.Sprintf("a line of cache from one processor to the other and back: %s ns over the run", spreadOf(b.distances)))
+		lines = append(lines,
+			fmt.Sprintf("a line of cache from one processor to the other and back: %s ns over the run", spreadOf(b.distances)))
 	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -29,7 +30,8 @@ func (b *bench) machine(ctx context.Context) ([]string, error) {
 	}
 	var versions []string
 	for _, module := range info.Deps {
-		for _, of := range []string{"rueidis", "rueidislimiter", "redis_rate", "throttled", "go-redisstore", "limiter/v3", "go-redis/v9", "x/time"} {
+		for _, of := range []string{"rueidis", "rueidislimiter", "redis_rate", "throttled", "go-redisstore", "limiter/v3",
+			"go-redis/v9", "x/time"} {
 			if strings.Contains(module.Path+"/", "/"+of+"/") {
 				versions = append(versions, module.Path+" "+module.Version)
 				break

@@ -1,10 +1,11 @@
-// Command benchmarks measures this library beside Redisson and other limiters, in turn, on one Redis that it starts itself.
+// Command benchmarks measures this library beside Redisson and other limiters, in turn, on one
+// Redis that it starts itself.
 //
 //	make bench                      all of it, written to docs/performance/tables.md; go run ./integration/benchmarks does the same
 //	go run ./integration/benchmarks -quick      a short run of the most telling part, printed
 //
-// Another state of the library is measured by the same program where a workspace puts its checkout in place of this one. The oracle of
-// the tests is this checkout's in any case:
+// Another state of the library is measured by the same program where a workspace puts its checkout
+// in place of this one. The oracle of the tests is this checkout's in any case:
 //
 //	git worktree add ../before COMMIT
 //	printf 'go 1.26.0\nuse (\n\t./integration\n\t../before\n)\n' > before.work
@@ -42,14 +43,16 @@ func exit(err error) {
 
 func run(args []string) error {
 	flags := flag.NewFlagSet("benchmarks", flag.ExitOnError)
-	quick := flags.Bool("quick", false, "a short run: this library, Redisson's script and an empty script; nothing is written")
+	quick := flags.Bool("quick", false,
+		"a short run: this library, Redisson's script and an empty script; nothing is written")
 	rounds := flags.Int("rounds", 5, "rounds; in each every side has its turn")
 	seconds := flags.Float64("seconds", 0.4, "how long a side is measured in each round")
 	warmup := flags.Float64("warmup", 0.15, "seconds that a side runs before it is measured")
 	only := flags.String("only", "", "sides to measure, by comma: "+keys(sides))
 	part := flags.String("part", "", "parts to measure, by comma: "+strings.Join(partNames(), ", "))
 	grants := flags.Int("grants", 1_000_000, "how many grants expire at once, and how many the memory is measured of")
-	out := flags.String("out", "", "folder in which performance/tables.md and its plots are written; docs where nothing is left out, else they are printed")
+	out := flags.String("out", "",
+		"folder in which performance/tables.md and its plots are written; docs where nothing is left out, else they are printed")
 	callers := flags.String("callers", "", "numbers of callers to measure, by comma")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -108,7 +111,8 @@ func docs() (string, error) {
 	return filepath.Join(root, "docs"), nil
 }
 
-// refusals is an error where a run of this library, or of what it is compared with, was not what was meant to be measured.
+// refusals is an error where a run of this library, or of what it is compared with, was not what
+// was meant to be measured.
 func (r *results) refusals() error {
 	var errs []error
 	for _, run := range r.runs {

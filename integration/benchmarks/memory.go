@@ -37,7 +37,8 @@ func (b *bench) memoryOf(ctx context.Context, s side, grants int64) (bytes float
 	if err := b.server.clear(ctx); err != nil {
 		return 0, err
 	}
-	l := load{addr: b.redis.Addr(), callers: memoryCallers, names: names(1), maxPermits: 1, limit: generous, expect: allGranted}
+	l := load{addr: b.redis.Addr(), callers: memoryCallers, names: names(1), maxPermits: 1, limit: generous,
+		expect: allGranted}
 	session, err := s.open(context.WithoutCancel(ctx), b, l)
 	if session != nil {
 		defer session.close()

@@ -18,12 +18,13 @@ func observedScenario() scenario {
 // observerGoals is what of it is to be reached.
 func (r *results) observerGoals(add func(atLeast bool, want, got float64, format string, args ...any)) {
 	if run, ok := r.find("observer", 256, allGranted); ok {
-		add(true, 0.95, run.ratio("observed", "ours", rateOf).median, "%s: decisions a second to those without one", run.title)
+		add(true, 0.95, run.ratio("observed", "ours", rateOf).median, "%s: decisions a second to those without one",
+			run.title)
 	}
 }
 
-// openObserved sets every hook. They look at what they are told and leave it at that: what is measured is the telling, and not two processors
-// that count in one place.
+// openObserved sets every hook. They look at what they are told and leave it at that: what is
+// measured is the telling, and not two processors that count in one place.
 func openObserved(ctx context.Context, _ *bench, l load) (*session, error) {
 	var odd atomic.Int64
 	return openShared(ctx, l, rratelimiter.WithObserver(&rratelimiter.Observer{

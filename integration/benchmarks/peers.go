@@ -19,8 +19,9 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// The peers run with the options that their users get by default, but where that would fail under the load. Where the client that
-// they run on offers to share round trips at the price of latency, they are sides of their own with each of its ways.
+// The peers run with the options that their users get by default, but where that would fail under
+// the load. Where the client that they run on offers to share round trips at the price of latency,
+// they are sides of their own with each of its ways.
 
 // For how long a write waits for those that come after it, as each client's documentation has it.
 const (
@@ -48,7 +49,8 @@ func autoPipeline(change func(*goredis.AutoPipelineOptions)) goRedis {
 	}
 }
 
-// The ways of AutoPipeline: one pipeline after the other, which is the default; several at once; and one that waits for more calls.
+// The ways of AutoPipeline: one pipeline after the other, which is the default; several at once;
+// and one that waits for more calls.
 var (
 	onePipeline  = autoPipeline(func(*goredis.AutoPipelineOptions) {})
 	manyAtOnce   = autoPipeline(func(o *goredis.AutoPipelineOptions) { o.MaxConcurrentBatches, o.Unordered = 8, true })
@@ -109,7 +111,8 @@ func openThrottled(_ context.Context, _ *bench, l load) (*session, error) {
 	if err != nil {
 		return &session{close: closeRedis}, err
 	}
-	// Of many callers that compare and swap at once one is lucky, and its default of 10 attempts ends in errors.
+	// Of many callers that compare and swap at once one is lucky, and its default of 10 attempts
+	// ends in errors.
 	limiter.SetMaxCASAttemptsLimit(math.MaxInt32)
 	return &session{
 		take: func(ctx context.Context, _, name int, permits int64) (bool, error) {
@@ -122,21 +125,23 @@ func openThrottled(_ context.Context, _ *bench, l load) (*session, error) {
 
 const redigoConnections = 100
 
-// openRedisStore keeps idle connections and waits for a free one: by default the pool keeps none, and above 100 callers it fails.
+// openRedisStore keeps idle connections and waits for a free one: by default the pool keeps none,
+// and above 100 callers it fails.
 func openRedisStore(ctx context.Context, _ *bench, l load) (*session, error) {
 	var dialer net.Dialer
-	store, err := redisstore.NewWithPool(&redisstore.Config{Tokens: uint64(l.limit.permits), Interval: l.limit.interval}, &redigo.Pool{
-		MaxActive: redigoConnections,
-		MaxIdle:   redigoConnections,
-		Wait:      true,
-		DialContext: func(ctx context.Context) (redigo.Conn, error) {
-			conn, err := dialer.DialContext(ctx, "tcp", l.addr)
-			if err != nil {
-				return nil, err
-			}
-			return redigo.NewConn(conn, 0, 0), nil
-		},
-	})
+	store, err := redisstore.NewWithPool(&redisstore.Config{Tokens: uint64(l.limit.permits), Interval: l.limit.interval},
+		&redigo.Pool{
+			MaxActive: redigoConnections,
+			MaxIdle:   redigoConnections,
+			Wait:      true,
+			DialContext: func(ctx context.Context) (redigo.Conn, error) {
+				conn, err := dialer.DialContext(ctx, "tcp", l.addr)
+				if err != nil {
+					return nil, err
+				}
+				return redigo.NewConn(conn, 0, 0), nil
+			},
+		})
 	if err != nil {
 		return nil, err
 	}

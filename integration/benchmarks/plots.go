@@ -22,8 +22,10 @@ var plots = []figure{
 	{overview, "", "decisions a second", "granting", allGranted, rateOf},
 	{"granting.svg", "One name, granting", "decisions a second", "granting", allGranted, rateOf},
 	{"denying.svg", "One name, denying", "decisions a second", "denying", allDenied, rateOf},
-	{"granting-p99.svg", "One name, granting: the slowest 1 %", "p99, milliseconds", "granting", allGranted, func(f figures) float64 { return 1e3 * p99Of(f) }},
-	{"server.svg", "One name, granting: what it costs Redis", "server CPU a decision, microseconds", "granting", allGranted, func(f figures) float64 { return f.serverCPU }},
+	{"granting-p99.svg", "One name, granting: the slowest 1 %", "p99, milliseconds", "granting", allGranted,
+		func(f figures) float64 { return 1e3 * p99Of(f) }},
+	{"server.svg", "One name, granting: what it costs Redis", "server CPU a decision, microseconds", "granting",
+		allGranted, func(f figures) float64 { return f.serverCPU }},
 	{"link.svg", "One name, granting, over a link of 2 ms", "decisions a second", "link", allGranted, rateOf},
 }
 
@@ -42,7 +44,8 @@ func (f figure) save(dir string, all []runs) (bool, error) {
 	return true, os.WriteFile(filepath.Join(dir, f.file), []byte(f.draw(lines).String()), 0o644)
 }
 
-// overview is the picture of the README. It has four sides, one of them the best Go peer for each number of callers.
+// overview is the picture of the README. It has four sides, one of them the best Go peer for each
+// number of callers.
 const (
 	overview = "overview.svg"
 	bestPeer = "best-peer"
@@ -165,7 +168,8 @@ func (f figure) draw(lines []series) *svg {
 		}
 		color := colors[line.side.key]
 		end := points[len(points)-1]
-		s.line(end[0], end[1], labels-4, places[i], fmt.Sprintf(`style="stroke: %s" stroke-width="0.7" stroke-dasharray="1 3"`, color))
+		s.line(end[0], end[1], labels-4, places[i],
+			fmt.Sprintf(`style="stroke: %s" stroke-width="0.7" stroke-dasharray="1 3"`, color))
 		s.path(points, color, line.side.stroke())
 		s.write(labels, places[i]+4, atStart, fmt.Sprintf(`style="fill: %s"`, color), line.side.title)
 	}
@@ -182,7 +186,8 @@ func finding(lines []series) string {
 		thousands(last["ours"][0]), last["ours"][1]/last["script"][1])
 }
 
-// stroke is heavy for this library, and broken for the floors and for what a peer can do besides its default.
+// stroke is heavy for this library, and broken for the floors and for what a peer can do besides
+// its default.
 func (s side) stroke() string {
 	switch {
 	case s.key == "ours":
@@ -196,7 +201,8 @@ func (s side) stroke() string {
 	}
 }
 
-// apart moves places away from each other, in their order, until step lies between them, and keeps them between low and high.
+// apart moves places away from each other, in their order, until step lies between them, and keeps
+// them between low and high.
 func apart(wanted []float64, low, high, step float64) []float64 {
 	order := make([]int, len(wanted))
 	for i := range order {

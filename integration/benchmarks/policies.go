@@ -10,7 +10,8 @@ import (
 
 // windowPeers and bucketPeers are the peers that do the job of a policy, in all their ways.
 var (
-	windowPeers = []string{"rueidislimiter", "rueidislimiter-pool", "rueidislimiter-delay", "redisstore", "ulule", "ulule-auto", "ulule-many", "ulule-delay"}
+	windowPeers = []string{"rueidislimiter", "rueidislimiter-pool", "rueidislimiter-delay", "redisstore", "ulule",
+		"ulule-auto", "ulule-many", "ulule-delay"}
 	bucketPeers = []string{"redis_rate", "redis_rate-auto", "redis_rate-many", "redis_rate-delay", "throttled"}
 	ourPolicies = []string{"fixed", "sliding", "log", "bucket", "leaky", "smooth", "both"}
 )
@@ -18,7 +19,8 @@ var (
 // policyScenarios is the policies beside those who do the same job.
 func policyScenarios() []scenario {
 	who := slices.Concat(ourPolicies, []string{"script"}, windowPeers, bucketPeers, []string{"empty"})
-	lone := slices.DeleteFunc(slices.Clone(who), func(key string) bool { return slices.Contains(together, key) || slices.Contains(tuned, key) })
+	lone := slices.DeleteFunc(slices.Clone(who),
+		func(key string) bool { return slices.Contains(together, key) || slices.Contains(tuned, key) })
 	var all []scenario
 	for _, many := range []struct {
 		title          string
@@ -41,21 +43,27 @@ func (r *results) policyGoals(add func(atLeast bool, want, got float64, format s
 		}
 		if len(run.load.names) == 1 {
 			for _, key := range ourPolicies {
-				add(true, 12, run.ratio(key, "script", rateOf).median, "%s, %s: decisions a second to Redisson's script", run.title, titleOf(key))
+				add(true, 12, run.ratio(key, "script", rateOf).median, "%s, %s: decisions a second to Redisson's script",
+					run.title, titleOf(key))
 			}
-			add(true, 6, run.best("fixed", windowPeers), "%s, FixedWindow: decisions a second to the best fixed window of the peers", run.title)
-			add(true, 10, run.best("bucket", bucketPeers), "%s, TokenBucket: decisions a second to the best bucket of the peers", run.title)
+			add(true, 6, run.best("fixed", windowPeers),
+				"%s, FixedWindow: decisions a second to the best fixed window of the peers", run.title)
+			add(true, 10, run.best("bucket", bucketPeers),
+				"%s, TokenBucket: decisions a second to the best bucket of the peers", run.title)
 			continue
 		}
-		add(true, 1, run.best("fixed", windowPeers), "%s, FixedWindow: decisions a second to the best fixed window of the peers", run.title)
-		add(true, 1.5, run.best("bucket", bucketPeers), "%s, TokenBucket: decisions a second to the best bucket of the peers", run.title)
+		add(true, 1, run.best("fixed", windowPeers),
+			"%s, FixedWindow: decisions a second to the best fixed window of the peers", run.title)
+		add(true, 1.5, run.best("bucket", bucketPeers),
+			"%s, TokenBucket: decisions a second to the best bucket of the peers", run.title)
 	}
 	if r.script == nil {
 		return
 	}
 	for _, c := range r.script.cases {
 		if c.name == "a grant by FixedWindow" || c.name == "a grant by TokenBucket" {
-			add(false, 0.8, r.script.ratio(c.name).median, "server time of one call, %s: to a grant of Redisson's script", c.name)
+			add(false, 0.8, r.script.ratio(c.name).median, "server time of one call, %s: to a grant of Redisson's script",
+				c.name)
 		}
 	}
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// costs says where the processor time of a decision goes, in microseconds, on the client and on the server.
+// costs says where the processor time of a decision goes, in microseconds, on the client and on the
+// server.
 type costs struct {
 	callers        int
 	rate           float64
@@ -26,22 +27,31 @@ type cost struct {
 	us   float64
 }
 
-// clientParts gives the part of the client's work that a function belongs to; a function that none names belongs to its caller's.
+// clientParts gives the part of the client's work that a function belongs to; a function that none
+// names belongs to its caller's.
 var clientParts = []struct {
 	what     string
 	prefixes []string
 }{
-	{"system calls", []string{"syscall.", "internal/runtime/syscall", "runtime/internal/syscall", "internal/poll.", "net.", "runtime.netpoll", "runtime.epoll"}},
+	{"system calls",
+		[]string{"syscall.", "internal/runtime/syscall", "runtime/internal/syscall", "internal/poll.", "net.",
+			"runtime.netpoll", "runtime.epoll"}},
 	{"Go's scheduler: parking and waking", []string{
 		"runtime.futex", "runtime.schedule", "runtime.findRunnable", "runtime.findrunnable", "runtime.park", "runtime.gopark",
-		"runtime.goready", "runtime.ready", "runtime.wakep", "runtime.mcall", "runtime.gosched", "runtime.Gosched", "runtime.chan",
-		"runtime.selectgo", "runtime.sel", "runtime.send", "runtime.recv", "runtime.lock", "runtime.unlock", "runtime.run", "runtime.steal",
-		"runtime.notesleep", "runtime.notewakeup", "runtime.stopm", "runtime.startm", "runtime.execute", "runtime.casgstatus", "runtime.gogo",
-		"runtime.goexit", "runtime.newproc", "runtime.usleep", "runtime.osyield", "runtime.procyield", "runtime.globrunq", "runtime.checkTimers",
+		"runtime.goready", "runtime.ready", "runtime.wakep", "runtime.mcall", "runtime.gosched", "runtime.Gosched",
+		"runtime.chan",
+		"runtime.selectgo", "runtime.sel", "runtime.send", "runtime.recv", "runtime.lock", "runtime.unlock", "runtime.run",
+		"runtime.steal",
+		"runtime.notesleep", "runtime.notewakeup", "runtime.stopm", "runtime.startm", "runtime.execute",
+		"runtime.casgstatus", "runtime.gogo",
+		"runtime.goexit", "runtime.newproc", "runtime.usleep", "runtime.osyield", "runtime.procyield", "runtime.globrunq",
+		"runtime.checkTimers",
 		"runtime.sema", "runtime.acquireSudog", "runtime.releaseSudog", "runtime.(*timers)", "sync.", "internal/sync.",
 	}},
-	{"memory and garbage collection", []string{"runtime.malloc", "runtime.gc", "runtime.scan", "runtime.(*mcache)", "runtime.(*mspan)",
-		"runtime.(*mheap)", "runtime.bgsweep", "runtime.sweep", "runtime.newobject", "runtime.growslice", "runtime.makeslice"}},
+	{"memory and garbage collection",
+		[]string{"runtime.malloc", "runtime.gc", "runtime.scan", "runtime.(*mcache)", "runtime.(*mspan)",
+			"runtime.(*mheap)", "runtime.bgsweep", "runtime.sweep", "runtime.newobject", "runtime.growslice",
+			"runtime.makeslice"}},
 	{"the clock", []string{"time.now", "time.Now", "time.Since", "runtime.nanotime", "runtime.vdso"}},
 	{"rueidis", []string{"github.com/redis/rueidis"}},
 	{"this library", []string{"github.com/rratelimiter/rratelimiter.", "github.com/rratelimiter/rratelimiter/internal/"}},

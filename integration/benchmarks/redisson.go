@@ -13,7 +13,8 @@ import (
 // jvmWarmup is how long the JVM runs a way of calling before it is measured for the first time.
 const jvmWarmup = 10 * time.Second
 
-// openRedisson measures the real client: its callers are threads of the JVM, or for async so many calls under way at once.
+// openRedisson measures the real client: its callers are threads of the JVM, or for async so many
+// calls under way at once.
 func openRedisson(mode string) opener {
 	return func(ctx context.Context, b *bench, l load) (*session, error) {
 		redisson, err := b.jvm(ctx)

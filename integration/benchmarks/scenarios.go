@@ -29,10 +29,12 @@ var (
 	references = []string{"ours", "script", "empty"}
 	everybody  = []string{
 		"ours", "off", "script", "jvm-sync", "jvm-async",
-		"rueidislimiter", "rueidislimiter-pool", "redis_rate", "redis_rate-auto", "throttled", "redisstore", "ulule", "ulule-auto",
+		"rueidislimiter", "rueidislimiter-pool", "redis_rate", "redis_rate-auto", "throttled", "redisstore", "ulule",
+		"ulule-auto",
 		"empty", "xtime",
 	}
-	// tuned are peers in ways that are for many callers alone, otherWays all ways that are not a peer's default.
+	// tuned are peers in ways that are for many callers alone, otherWays all ways that are not a
+	// peer's default.
 	tuned     = []string{"rueidislimiter-delay", "redis_rate-many", "redis_rate-delay", "ulule-many", "ulule-delay"}
 	otherWays = slices.Concat([]string{"rueidislimiter-pool"}, together, tuned)
 )
@@ -40,8 +42,9 @@ var (
 // together are ways to send calls that are made at once together: a lone caller has none.
 var together = []string{"redis_rate-auto", "ulule-auto"}
 
-// allOf are those who are measured with so many callers. Where they are granted, throttled is not with the most of them: its callers
-// compare and swap one value, one of them with success, and a run would have to wait for a minute until each of them was that one.
+// allOf are those who are measured with so many callers. Where they are granted, throttled is not
+// with the most of them: its callers compare and swap one value, one of them with success, and a
+// run would have to wait for a minute until each of them was that one.
 func allOf(callers int, expect expectation) []string {
 	who := slices.Clone(everybody)
 	if callers == 1 {
@@ -109,7 +112,8 @@ func scenarios() []scenario {
 		},
 		scenario{
 			part: "edge", title: "a limit of 1,000 permits in 100 ms, 256 callers", sides: []string{"ours", "off", "script"},
-			load: load{callers: 256, names: names(1), maxPermits: 1, limit: limit{1000, 100 * time.Millisecond}, expect: someDenied},
+			load: load{callers: 256, names: names(1), maxPermits: 1, limit: limit{1000, 100 * time.Millisecond},
+				expect: someDenied},
 		},
 		scenario{
 			part: "names", title: "10,000 names, 256 callers", sides: allOf(256, allGranted),
@@ -158,8 +162,9 @@ func (p plan) scenarios() []scenario {
 	return chosen
 }
 
-// These have so many times as many rounds. A lone caller waits nearly all the time, for the host to let a process run, and that differs
-// more from second to second than the sides do from each other. With very many names the sides are near each other.
+// These have so many times as many rounds. A lone caller waits nearly all the time, for the host to
+// let a process run, and that differs more from second to second than the sides do from each other.
+// With very many names the sides are near each other.
 const loneRounds, namesRounds = 4, 3
 
 // compare gives every side its turn in each round. Who begins changes from round to round.
@@ -204,7 +209,8 @@ func (b *bench) compare(ctx context.Context, s scenario) (runs, error) {
 
 // run measures what the plan includes.
 func (p plan) run(ctx context.Context, b *bench) (*results, error) {
-	r := &results{Rounds: b.rounds, Seconds: b.length.Seconds(), Warmup: b.warmup.Seconds(), Grants: thousands(float64(p.grants))}
+	r := &results{Rounds: b.rounds, Seconds: b.length.Seconds(), Warmup: b.warmup.Seconds(),
+		Grants: thousands(float64(p.grants))}
 	for _, s := range p.scenarios() {
 		progress(s.title)
 		compared, err := b.compare(ctx, s)
@@ -285,7 +291,8 @@ func partNames() []string {
 }
 
 func (s side) isRRateLimiter() bool {
-	return slices.Contains([]string{"ours", "cached", "observed", "leased", "leased-long", "off", "script", "jvm-sync", "jvm-async"}, s.key)
+	return slices.Contains([]string{"ours", "cached", "observed", "leased", "leased-long", "off", "script", "jvm-sync",
+		"jvm-async"}, s.key)
 }
 
 func (s side) inOtherProcess() bool { return strings.HasPrefix(s.key, "jvm-") }

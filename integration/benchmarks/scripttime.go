@@ -11,13 +11,15 @@ import (
 	policies "github.com/rratelimiter/rratelimiter/limit"
 )
 
-// scriptTimes is the server's time of one lone acquire, in microseconds as Redis itself counts them, for each way that it can go.
+// scriptTimes is the server's time of one lone acquire, in microseconds as Redis itself counts
+// them, for each way that it can go.
 type scriptTimes struct {
 	cases               []scriptCase
 	ours, their, ratios map[string][]float64 // one of each round
 }
 
-// scriptCase is one way that an acquire can go. The clock of both sides is injected: step is how far it moves with each call.
+// scriptCase is one way that an acquire can go. The clock of both sides is injected: step is how
+// far it moves with each call.
 type scriptCase struct {
 	name     string
 	limit    limit
@@ -31,7 +33,8 @@ var scriptCases = []scriptCase{
 	{name: "a grant", limit: generous, granted: true},
 	{name: "a denial", limit: scarce, before: 10},
 	// Each call finds that the oldest of the grants in the window has left it.
-	{name: "a grant that reclaims", limit: limit{1_000_000, time.Second}, step: time.Millisecond, before: 1000, granted: true},
+	{name: "a grant that reclaims", limit: limit{1_000_000, time.Second}, step: time.Millisecond, before: 1000,
+		granted: true},
 	{name: "a grant by FixedWindow", limit: generous, granted: true, policies: fixedWindow},
 	{name: "a grant by TokenBucket", limit: generous, step: time.Millisecond, granted: true, policies: tokenBucket},
 	{name: "a grant by SlidingWindow", limit: generous, step: time.Millisecond, granted: true, policies: slidingWindow},
@@ -64,8 +67,8 @@ func (b *bench) scriptTimes(ctx context.Context) (scriptTimes, error) {
 	return times, nil
 }
 
-// scriptTime is one round: medians of chunks, by turns. A ratio is of two chunks a few milliseconds apart, since the speed of a
-// processor that others use as well changes within seconds.
+// scriptTime is one round: medians of chunks, by turns. A ratio is of two chunks a few milliseconds
+// apart, since the speed of a processor that others use as well changes within seconds.
 func (b *bench) scriptTime(ctx context.Context, c scriptCase) (ours, their, ratio float64, err error) {
 	if err := b.server.clear(ctx); err != nil {
 		return 0, 0, 0, err
@@ -111,7 +114,8 @@ func (b *bench) scriptTime(ctx context.Context, c scriptCase) (ours, their, rati
 }
 
 // scriptChunk is the server's mean time of a few calls.
-func (b *bench) scriptChunk(ctx context.Context, c scriptCase, next func() (bool, error)) (microseconds float64, err error) {
+func (b *bench) scriptChunk(ctx context.Context, c scriptCase, next func() (bool, error)) (microseconds float64,
+	err error) {
 	before, err := b.server.usage(ctx)
 	if err != nil {
 		return 0, err

@@ -20,8 +20,8 @@ import (
 type side struct {
 	key   string // as flags name it
 	title string
-	// commands says how many requests each counted Redis command stands for. Commands that a script runs are counted by Redis
-	// under their own names, so the default counts the scripts alone.
+	// commands says how many requests each counted Redis command stands for. Commands that a script
+	// runs are counted by Redis under their own names, so the default counts the scripts alone.
 	commands map[string]float64
 	inMemory bool // asks nothing of Redis
 	open     opener
@@ -31,7 +31,8 @@ type opener func(ctx context.Context, b *bench, l load) (*session, error)
 
 // session is a side that is connected, with its limiters set.
 type session struct {
-	// take asks for permits of the name with that index. Calls of different callers run at once; those of one caller do not.
+	// take asks for permits of the name with that index. Calls of different callers run at once;
+	// those of one caller do not.
 	take func(ctx context.Context, caller, name int, permits int64) (bool, error)
 	// run, where it is set, is drive for callers that live in another process.
 	run    func(ctx context.Context, warmup, d time.Duration, began, ended func() error) (tally, error)
@@ -53,14 +54,19 @@ var sides = []side{
 	{key: "jvm-sync", title: "Redisson 4.7.0, sync", commands: scripts, open: openRedisson("sync")},
 	{key: "jvm-async", title: "Redisson 4.7.0, async", commands: scripts, open: openRedisson("async")},
 	{key: "rueidislimiter", title: "rueidislimiter", commands: scripts, open: openRueidisLimiter(rueidis.ClientOption{})},
-	{key: "rueidislimiter-pool", title: "rueidislimiter, DisableAutoPipelining", commands: scripts, open: openRueidisLimiter(rueidis.ClientOption{DisableAutoPipelining: true})},
-	{key: "rueidislimiter-delay", title: "rueidislimiter, MaxFlushDelay", commands: scripts, open: openRueidisLimiter(rueidis.ClientOption{MaxFlushDelay: rueidisDelay})},
+	{key: "rueidislimiter-pool", title: "rueidislimiter, DisableAutoPipelining", commands: scripts,
+		open: openRueidisLimiter(rueidis.ClientOption{DisableAutoPipelining: true})},
+	{key: "rueidislimiter-delay", title: "rueidislimiter, MaxFlushDelay", commands: scripts,
+		open: openRueidisLimiter(rueidis.ClientOption{MaxFlushDelay: rueidisDelay})},
 	{key: "redis_rate", title: "redis_rate v10", commands: scripts, open: openRedisRate(plain)},
 	{key: "redis_rate-auto", title: "redis_rate, AutoPipeline", commands: scripts, open: openRedisRate(onePipeline)},
-	{key: "redis_rate-many", title: "redis_rate, AutoPipeline, 8 at once", commands: scripts, open: openRedisRate(manyAtOnce)},
-	{key: "redis_rate-delay", title: "redis_rate, AutoPipeline, delay", commands: scripts, open: openRedisRate(withFlushing)},
+	{key: "redis_rate-many", title: "redis_rate, AutoPipeline, 8 at once", commands: scripts,
+		open: openRedisRate(manyAtOnce)},
+	{key: "redis_rate-delay", title: "redis_rate, AutoPipeline, delay", commands: scripts,
+		open: openRedisRate(withFlushing)},
 	// TIME and GET come in one pipeline, and SET or the script of the compare-and-swap follow.
-	{key: "throttled", title: "throttled v2", commands: map[string]float64{"time": 2, "eval": 1, "evalsha": 1}, open: openThrottled},
+	{key: "throttled", title: "throttled v2", commands: map[string]float64{"time": 2, "eval": 1, "evalsha": 1},
+		open: openThrottled},
 	{key: "redisstore", title: "go-redisstore", commands: scripts, open: openRedisStore},
 	{key: "ulule", title: "ulule/limiter v3", commands: scripts, open: openUlule(plain)},
 	{key: "ulule-auto", title: "ulule, AutoPipeline", commands: scripts, open: openUlule(onePipeline)},
@@ -132,7 +138,8 @@ func sharedSession(redis rueidis.Client, client *rratelimiter.Client, l load) *s
 	}
 }
 
-// openUnshared gives each caller a Client of its own on one connection pool, so that no two share a call.
+// openUnshared gives each caller a Client of its own on one connection pool, so that no two share a
+// call.
 func openUnshared(ctx context.Context, _ *bench, l load) (*session, error) {
 	redis, err := dial(l.addr)
 	if err != nil {
@@ -180,7 +187,8 @@ type acquireScript struct {
 
 const capturedName = "limiter-to-capture"
 
-// captureScript takes the script off the wire while the real client acquires: it is Redisson's and not in this repository.
+// captureScript takes the script off the wire while the real client acquires: it is Redisson's and
+// not in this repository.
 func captureScript(ctx context.Context, r *oracle.Redisson, addr string) (*acquireScript, error) {
 	l := r.Limiter(capturedName)
 	if _, err := l.TrySetRate(ctx, oracle.Rate{Permits: 10, Interval: time.Hour}); err != nil {
@@ -208,8 +216,10 @@ func (s *acquireScript) keysOf(name string) []string {
 	return keys
 }
 
-// take runs the script as Redisson does, once. It answers how long to wait where the permits are not free.
-func (s *acquireScript) take(ctx context.Context, redis rueidis.Client, keys []string, permits int64, now time.Time) (bool, time.Duration, error) {
+// take runs the script as Redisson does, once. It answers how long to wait where the permits are
+// not free.
+func (s *acquireScript) take(ctx context.Context, redis rueidis.Client, keys []string, permits int64,
+	now time.Time) (bool, time.Duration, error) {
 	var random [16]byte
 	binary.LittleEndian.PutUint64(random[:8], rand.Uint64())
 	binary.LittleEndian.PutUint64(random[8:], rand.Uint64())
@@ -243,7 +253,8 @@ func openScript(ctx context.Context, b *bench, l load) (*session, error) {
 	}, setRates(ctx, redis, l)
 }
 
-// openEmpty is the floor of every side that runs one script a decision. What it answers is what the scenario expects.
+// openEmpty is the floor of every side that runs one script a decision. What it answers is what the
+// scenario expects.
 func openEmpty(_ context.Context, _ *bench, l load) (*session, error) {
 	redis, err := dial(l.addr)
 	if err != nil {

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// preciseSleep gives a way to sleep that is late by microseconds. time.Sleep is late by up to a millisecond where nothing
-// else runs, since Go waits for the network in whole milliseconds. It binds the goroutine to its thread.
+// preciseSleep gives a way to sleep that is late by microseconds. time.Sleep is late by up to a
+// millisecond where nothing else runs, since Go waits for the network in whole milliseconds. It
+// binds the goroutine to its thread.
 func preciseSleep() func(time.Duration) {
 	runtime.LockOSThread()
 	// Without it the kernel may add 50 microseconds.

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// svg is a picture that does not know its reader's fonts: each text is anchored where it must not move, and has room to be wider. The
-// unit is a pixel.
+// svg is a picture that does not know its reader's fonts: each text is anchored where it must not
+// move, and has room to be wider. The unit is a pixel.
 type svg struct {
 	width, height float64
 	text          strings.Builder
@@ -57,7 +57,8 @@ func (s *svg) path(points [][2]float64, color, style string) {
 var escaped = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 
 func (s *svg) write(x, y float64, at anchor, style, text string) {
-	fmt.Fprintf(&s.text, `<text x="%.1f" y="%.1f" text-anchor="%s" %s>%s</text>`+"\n", x, y, at, style, escaped.Replace(text))
+	fmt.Fprintf(&s.text, `<text x="%.1f" y="%.1f" text-anchor="%s" %s>%s</text>`+"\n", x, y, at, style,
+		escaped.Replace(text))
 }
 
 // writeUp writes from the bottom to the top.

@@ -16,8 +16,8 @@ type grant struct {
 	permits    int64
 }
 
-// fullest answers the most permits that were granted for certain within one window of that length. Windows are looked at from
-// every millisecond on in which a grant began.
+// fullest answers the most permits that were granted for certain within one window of that length.
+// Windows are looked at from every millisecond on in which a grant began.
 func fullest(grants []grant, window time.Duration) int64 {
 	sort.Slice(grants, func(i, j int) bool { return grants[i].start.Before(grants[j].start) })
 	var most int64
@@ -41,7 +41,8 @@ func fullest(grants []grant, window time.Duration) int64 {
 	return most
 }
 
-// account compares what Redis remembers of the grants of a run with what the callers were told, where all of it lies in one window.
+// account compares what Redis remembers of the grants of a run with what the callers were told,
+// where all of it lies in one window.
 func (s *server) account(ctx context.Context, names []string, l limit, told int64) error {
 	var remembered int64
 	for _, name := range names {

@@ -8,7 +8,8 @@ func Needs(by Side, op Op) (need servers.Feature, some bool) {
 	switch op {
 	case Copy, CopyAndReplace:
 		return servers.CopyCommand, true
-	case ExpireIfSet, ExpireIfNotSet, ExpireIfGreater, ExpireIfLess, ExpireAtIfSet, ExpireAtIfNotSet, ExpireAtIfGreater, ExpireAtIfLess:
+	case ExpireIfSet, ExpireIfNotSet, ExpireIfGreater, ExpireIfLess, ExpireAtIfSet, ExpireAtIfNotSet, ExpireAtIfGreater,
+		ExpireAtIfLess:
 		return servers.ExpireCondition, true
 	case ExpireTime:
 		// Go makes do without.

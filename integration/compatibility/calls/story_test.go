@@ -61,7 +61,8 @@ var quirks = []quirk{
 		name: "keepAliveTime is not known, the time to live goes on running", until: "3.38.0",
 		at: func(call calls.Call, _ bool, s state.State) bool {
 			ms, keepAlive := keepAliveOf(s)
-			return keepAlive && s.ConfigTTL < ms-time.Minute.Milliseconds() && (call.Op == calls.TryAcquire || call.Op == calls.Acquire)
+			return keepAlive && s.ConfigTTL < ms-time.Minute.Milliseconds() && (call.Op == calls.TryAcquire ||
+				call.Op == calls.Acquire)
 		},
 		repair: func(ctx context.Context, redis rueidis.Client, k state.Keys) error {
 			s, err := state.Read(ctx, redis, k)
@@ -227,7 +228,8 @@ func (w *world) tell(t *testing.T, s story, name string, client bool, sides ...c
 		switch {
 		case got.Config == nil:
 			noKeepAlive = !calls.AtLeast(w.version, "3.38.0")
-		case by.String() == "Go" && (call.Op == calls.SetRate || call.Op == calls.SetRateArgs || call.Op == calls.UpdateRate ||
+		case by.String() == "Go" && (call.Op == calls.SetRate || call.Op == calls.SetRateArgs ||
+			call.Op == calls.UpdateRate ||
 			call.Op == calls.TrySetRate && reply == "true"):
 			noKeepAlive = false
 		}

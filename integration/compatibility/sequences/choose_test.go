@@ -109,7 +109,8 @@ func (r *run) choose(tw *twins, before outcome) []calls.Call {
 	// greater, the machine's speed says.
 	tw.expiries++
 	expiry := func(op calls.Op) calls.Call {
-		return calls.Call{Op: op, Expiry: time.Duration(5+r.random.IntN(200))*tick + half + time.Duration(tw.expiries)*4*time.Second}
+		return calls.Call{Op: op,
+			Expiry: time.Duration(5+r.random.IntN(200))*tick + half + time.Duration(tw.expiries)*4*time.Second}
 	}
 	weighted := []struct {
 		weight int

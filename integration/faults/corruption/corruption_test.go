@@ -84,7 +84,8 @@ func (r *run) round(t *testing.T, client rueidis.Client, round int, random *rand
 	// granted at once.
 	var granted int64
 	bound := config.Permits
-	counted := err == nil && config.Interval >= 10*time.Second && (config.KeepAlive == 0 || config.KeepAlive >= 10*time.Second)
+	counted := err == nil && config.Interval >= 10*time.Second && (config.KeepAlive == 0 ||
+		config.KeepAlive >= 10*time.Second)
 	for range 8 {
 		n := 1 + random.Int64N(max(1, min(25, config.Permits+2)))
 		if random.IntN(4) == 0 {

@@ -37,7 +37,8 @@ func startGRPC(t *testing.T, addr string, mode httplimit.FailureMode) *load {
 		return handler(context.WithValue(ctx, arrivalKey{}, time.Now()), req)
 	}
 	server := grpc.NewServer(grpc.ChainUnaryInterceptor(arrives, grpclimit.UnaryServerInterceptor(perClient,
-		grpclimit.OnFailure(grpclimit.FailureMode(mode)), grpclimit.Deadline(deadline), grpclimit.HealthAndReflection(), grpclimit.OnStoreChange(l.change),
+		grpclimit.OnFailure(grpclimit.FailureMode(mode)), grpclimit.Deadline(deadline), grpclimit.HealthAndReflection(),
+		grpclimit.OnStoreChange(l.change),
 		grpclimit.Report(func(ctx context.Context, _ grpclimit.Call, o grpclimit.Outcome) {
 			md, _ := metadata.FromIncomingContext(ctx)
 			l.decide(ctx, httplimit.Result(o.Result), o.Local, md["client"][0])

@@ -126,8 +126,9 @@ func (l *load) request(client *http.Client, url, key string) {
 	case http.StatusOK:
 		assert.Equal(l.t, greeting, string(body))
 	case http.StatusTooManyRequests:
-		assert.Equal(l.t, `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"The request is over its limit.",`+
-			`"status":429,"violated-policies":["second"]}`, strings.TrimSpace(string(body)))
+		assert.Equal(l.t,
+			`{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"The request is over its limit.",`+
+				`"status":429,"violated-policies":["second"]}`, strings.TrimSpace(string(body)))
 	case http.StatusServiceUnavailable:
 		assert.Equal(l.t, `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",`+
 			`"title":"Requests cannot be admitted at the moment.","status":503}`, strings.TrimSpace(string(body)))

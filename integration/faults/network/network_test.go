@@ -79,7 +79,8 @@ func newLink(t *testing.T, connections int) *link {
 			multiplex = -1 // where 0 is the default
 		}
 		client, err := rueidis.NewClient(rueidis.ClientOption{
-			InitAddress: []string{addr}, ForceSingleClient: true, DisableCache: true, ConnWriteTimeout: givenUp, PipelineMultiplex: multiplex,
+			InitAddress: []string{addr}, ForceSingleClient: true, DisableCache: true, ConnWriteTimeout: givenUp,
+			PipelineMultiplex: multiplex,
 		})
 		require.NoError(t, err)
 		return client

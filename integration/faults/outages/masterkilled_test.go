@@ -30,7 +30,8 @@ func TestMasterKilled(t *testing.T) {
 // at once, and all that come until then.
 func (o *Outcome) mostOfLostMaster() Most {
 	return Most{
-		cut: o.onceEach(), dead: o.onceEach(), deadline: o.oftenBy(within), refused: o.oftenBy(pause), noNode: o.oftenBy(pause),
+		cut: o.onceEach(), dead: o.onceEach(), deadline: o.oftenBy(within), refused: o.oftenBy(pause),
+		noNode:        o.oftenBy(pause),
 		"CLUSTERDOWN": o.oftenBy(pause), "READONLY": o.oftenBy(pause),
 	}
 }

@@ -146,7 +146,8 @@ func TestARightThatIsMissing(t *testing.T) {
 		}
 		return known[0].IsNil()
 	})
-	// By default each call without a command, in one state, has one of the three rates; with RIGHTS=1 it has each of them.
+	// By default each call without a command, in one state, has one of the three rates; with
+	// RIGHTS=1 it has each of them.
 	each := env.Number("RIGHTS", 0) != 0
 	for i, command := range all {
 		limited := s.without(t, command)

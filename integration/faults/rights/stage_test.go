@@ -42,7 +42,8 @@ func (s *stage) without(t *testing.T, command string) *rratelimiter.Client {
 	t.Helper()
 	s.do(t, "ACL", "SETUSER", "somebody", "reset", "on", ">secret", "~*", "+@all", "-"+strings.ToLower(command))
 	redis := servers.Connect(t, rueidis.ClientOption{
-		InitAddress: []string{s.server.Addr()}, Username: "somebody", Password: "secret", ForceSingleClient: true, DisableCache: true,
+		InitAddress: []string{s.server.Addr()}, Username: "somebody", Password: "secret", ForceSingleClient: true,
+		DisableCache: true,
 	})
 	if command == "TIME" {
 		return rratelimiter.New(redis, rratelimiter.WithClientID(s.id), rratelimiter.WithServerTime())
@@ -168,7 +169,8 @@ func (s *stage) allowed(t *testing.T, commands []string, opts ...rratelimiter.Op
 	}
 	s.do(t, rights...)
 	redis := servers.Connect(t, rueidis.ClientOption{
-		InitAddress: []string{s.server.Addr()}, Username: "weak", Password: "secret", ForceSingleClient: true, DisableCache: true,
+		InitAddress: []string{s.server.Addr()}, Username: "weak", Password: "secret", ForceSingleClient: true,
+		DisableCache: true,
 	})
 	return rratelimiter.New(redis, opts...)
 }

@@ -163,7 +163,8 @@ func (l *life) live(ctx context.Context, keptAlive bool) error {
 		return err
 	}
 	l.ends = time.Now().Add(span)
-	if err := l.redis.Do(ctx, l.redis.B().Pexpire().Key(l.name).Milliseconds(span.Milliseconds()).Build()).Error(); err != nil {
+	if err := l.redis.Do(ctx,
+		l.redis.B().Pexpire().Key(l.name).Milliseconds(span.Milliseconds()).Build()).Error(); err != nil {
 		return err
 	}
 	for range 60 {

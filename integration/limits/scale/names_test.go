@@ -59,7 +59,8 @@ func TestManyNamesLeaveNothing(t *testing.T) {
 | limiters | KeepAlive | made and used in | Redis, bytes a limiter | process, bytes a limiter | keys left | all gone after | Redis, bytes left |
 | -------: | --------: | ---------------: | ---------------------: | -----------------------: | --------: | -------------: | ----------------: |
 | %d | %v | %v | %d | %.2f | 0 | %v | %d |`,
-		count, keepAlive, took.Round(10*time.Millisecond), (redisAfter-redisBefore)/int64(count), float64(heapAfter-heapBefore)/float64(count),
+		count, keepAlive, took.Round(10*time.Millisecond), (redisAfter-redisBefore)/int64(count),
+		float64(heapAfter-heapBefore)/float64(count),
 		gone.Sub(begun).Round(100*time.Millisecond), redisEnd-redisBefore)
 	require.Less(t, heapAfter-heapBefore, int64(slack), "the process holds something for %d names", count)
 

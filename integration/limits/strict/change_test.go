@@ -41,10 +41,12 @@ func TestAPolicyChangesWhileAllTake(t *testing.T) {
 		"SlidingLog": {waiting,
 			func(n int64) limit.Policy { return limit.SlidingLog{Permits: n, Interval: interval} }, anyInterval, false},
 		"TokenBucket": {
-			asking, func(n int64) limit.Policy { return limit.TokenBucket{Capacity: n, Refill: 400, Interval: interval} }, stretches, true,
+			asking, func(n int64) limit.Policy { return limit.TokenBucket{Capacity: n, Refill: 400, Interval: interval} },
+			stretches, true,
 		},
 		"LeakyBucket": {
-			asking, func(n int64) limit.Policy { return limit.LeakyBucket{Capacity: n, Leak: 400, Interval: interval} }, stretches, true,
+			asking, func(n int64) limit.Policy { return limit.LeakyBucket{Capacity: n, Leak: 400, Interval: interval} },
+			stretches, true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

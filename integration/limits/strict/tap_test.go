@@ -44,7 +44,8 @@ func (c *tap) DoMulti(ctx context.Context, commands ...rueidis.Completed) []ruei
 	words := make([][]string, len(commands))
 	for i, command := range commands {
 		words[i] = slices.Clone(command.Commands()) // which go back into a pool
-		if args := arguments(words[i]); len(args) > 1 && args[0] == "" && !isMember(args[1]) && !strings.Contains(args[1], "<") {
+		if args := arguments(words[i]); len(args) > 1 && args[0] == "" && !isMember(args[1]) && !strings.Contains(args[1],
+			"<") {
 			words[i] = dated(words[i])
 			commands[i] = c.B().Arbitrary(words[i]...).Build()
 		}

@@ -52,7 +52,8 @@ var stories = []story{
 	{
 		name: "keys",
 		names: []string{
-			"limiter", "a:b", "with space", "ünïcode 限流", "line\nbreak", `quo"te`, "{tag}", "{tag}:limiter", "before{tag}after", "two{a}{b}",
+			"limiter", "a:b", "with space", "ünïcode 限流", "line\nbreak", `quo"te`, "{tag}", "{tag}:limiter",
+			"before{tag}after", "two{a}{b}",
 			"closed}", "open{", "{}", "empty{}tag", "}{",
 		},
 		steps: []step{

@@ -10,7 +10,8 @@ import (
 
 // Library is how the functions of the library's packages begin in a stack.
 var Library = []string{
-	"github.com/rratelimiter/rratelimiter.", "github.com/rratelimiter/rratelimiter/internal/engine.", "github.com/rratelimiter/rratelimiter/internal/guard.",
+	"github.com/rratelimiter/rratelimiter.", "github.com/rratelimiter/rratelimiter/internal/engine.",
+	"github.com/rratelimiter/rratelimiter/internal/guard.",
 	"github.com/rratelimiter/rratelimiter/limit.", "github.com/rratelimiter/rratelimiter/httplimit.",
 }
 
