@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// One caller, nobody else: what a single call costs.
+// One caller alone: the cost of a single call.
 func BenchmarkTryAcquire(b *testing.B) {
 	for _, target := range []struct {
 		name string

@@ -19,16 +19,16 @@ import (
 const (
 	crowdCallers = 500
 	crowdApart   = 2 * time.Millisecond // between one caller and the next, so that their order is known on a busy machine too
-	// The crowd waits until everybody was served once, which takes 10 s at the limit's rate where
-	// nobody is overtaken, or so long.
+	// The crowd waits until all callers were served once, which takes 10 s at the rate of the limit
+	// if no caller is overtaken, or for this long.
 	crowdLongest = 12 * time.Second
 )
 
 var crowdLimit = limit{50, time.Second}
 
 // permitTime is how much later a permit comes than the one before it. Who is served so much earlier
-// than somebody who came before has overtaken; who is served less earlier may have been granted
-// permits by the same call, and have been woken first.
+// than a caller that came before has overtaken; one that is served less earlier may have been
+// granted permits by the same call, and have been woken first.
 const permitTime = 20 * time.Millisecond
 
 // crowdKinds are the ways in which the permits that the crowd finds taken come back.

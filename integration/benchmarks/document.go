@@ -81,7 +81,7 @@ func (r *results) Goals() string {
 	return goalTable(all)
 }
 
-// Pools tells how many connections each client has.
+// Pools returns how many connections each client has.
 func (r *results) Pools() string {
 	processors := runtime.GOMAXPROCS(0)
 	return fmt.Sprintf("go-redis has its default of 10 connections a processor, %d here, and up to %d more for pipelines; go-redisstore %d, since by itself its pool keeps "+
@@ -146,7 +146,7 @@ func ratioTable(all []runs) string {
 	return t.String()
 }
 
-// Bound says what the link allows at most: a caller has one decision a round trip, whoever decides.
+// Bound returns the bound of the link: a caller has at most one decision in each round trip.
 func (r *results) Bound() string {
 	const callers = 2048
 	run, ok := r.find("link", callers, allGranted)

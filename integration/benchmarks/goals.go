@@ -98,7 +98,7 @@ func (r *results) goals() []goal {
 				expect)
 		}
 		if run, ok := r.find("link", 2048, expect); ok {
-			// Nobody asks again before the answer is there.
+			// No caller asks again before the answer is there.
 			bound := float64(run.load.callers) / spreadOf(r.pings).median
 			add(true, 0.4, run.spread("ours", rateOf).median/bound,
 				"2 ms link, %s, 2048 callers: decisions a second to the bound, %s a second, one for each caller in a round trip",

@@ -19,7 +19,7 @@ func leaseScenarios() []scenario {
 			})
 		}
 	}
-	// What is leased for a second follows the demand of the second before: a lease is as large as
+	// A lease of a second follows the demand of the second before: it is as large as
 	// it gets after some of them.
 	return append(all, scenario{
 		part: "leases", title: "leased, 256 callers on 256 names",

@@ -24,7 +24,7 @@ type leavingCase struct {
 // leavingRun is one side's round.
 type leavingRun struct {
 	longest time.Duration // of its calls, as SLOWLOG tells
-	calls   int           // until everything that had left was given back
+	calls   int           // until all permits that had expired were counted as free
 }
 
 // slowest is from what duration on SLOWLOG takes note: logging itself takes time.

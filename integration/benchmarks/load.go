@@ -42,13 +42,13 @@ type load struct {
 
 // contextKind is what callers pass to their calls. It decides how rueidis carries out a call: on
 // the caller's goroutine, or, where the context can end and has no deadline, on two others. A side
-// that gives back a caller as soon as its context ends needs another one, too.
+// that returns to a caller as soon as its context ends needs another one, too.
 type contextKind int
 
 const (
 	endless     contextKind = iota // one context for all calls, which cannot end
 	deadline                       // one for each call, that ends after a second
-	cancellable                    // one for each call, that ends when it is told to
+	cancellable                    // one for each call, that is cancelled
 )
 
 func (k contextKind) String() string {

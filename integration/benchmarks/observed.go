@@ -7,7 +7,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// observedScenario is what an Observer costs, beside nobody who is told.
+// observedScenario is the cost of an Observer, beside none.
 func observedScenario() scenario {
 	return scenario{
 		part: "observer", title: "with an Observer, 256 callers", sides: []string{"ours", "observed", "script"},
@@ -23,7 +23,7 @@ func (r *results) observerGoals(add func(atLeast bool, want, got float64, format
 	}
 }
 
-// openObserved sets every hook. They look at what they are told and leave it at that: what is
+// openObserved sets every hook. They read their arguments and do nothing else: what is
 // measured is the telling, and not two processors that count in one place.
 func openObserved(ctx context.Context, _ *bench, l load) (*session, error) {
 	var odd atomic.Int64

@@ -46,7 +46,7 @@ var scriptCases = []scriptCase{
 
 const scriptRounds, scriptChunks, scriptCalls = 9, 40, 50
 
-// clock is a time that moves when it is told to.
+// clock is a time that the test moves.
 type clock struct{ now time.Time }
 
 // attempt is one acquire of either side at the clock's time.

@@ -36,7 +36,7 @@ type session struct {
 	take func(ctx context.Context, caller, name int, permits int64) (bool, error)
 	// run, where it is set, is drive for callers that live in another process.
 	run    func(ctx context.Context, warmup, d time.Duration, began, ended func() error) (tally, error)
-	settle func(ctx context.Context) error // before Redis is compared with what the callers were told; may be nil
+	settle func(ctx context.Context) error // before Redis is compared with the answers of the callers; may be nil
 	close  func()
 }
 
@@ -99,7 +99,7 @@ func openCached(ctx context.Context, _ *bench, l load) (*session, error) {
 	return openShared(ctx, l, rratelimiter.WithDenialCache(time.Minute))
 }
 
-// openLeased gives back what is leased once the callers have ended.
+// openLeased releases the leases once the callers have ended.
 func openLeased(d time.Duration) opener {
 	return func(ctx context.Context, _ *bench, l load) (*session, error) {
 		redis, err := dial(l.addr)

@@ -41,7 +41,7 @@ func fullest(grants []grant, window time.Duration) int64 {
 	return most
 }
 
-// account compares what Redis remembers of the grants of a run with what the callers were told,
+// account compares what Redis remembers of the grants of a run with the answers of the callers,
 // where all of it lies in one window.
 func (s *server) account(ctx context.Context, names []string, l limit, told int64) error {
 	var remembered int64
