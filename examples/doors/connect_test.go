@@ -13,31 +13,34 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// connect opens a Client on an in-memory Redis, in place of
+// connect opens a Client on an in-memory Redis instead of
 //
 //	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"localhost:6379"}})
 //	client := rratelimiter.New(redis)
 //
-// Its clock stands still, so that what examples print does not depend on the machine.
+// Its clock stands still, so that the output of examples is always the same.
 func connect() (*rratelimiter.Client, func()) {
 	server, err := miniredis.Run()
 	if err != nil {
 		panic(err)
 	}
-	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+		DisableCache: true})
 	if err != nil {
 		panic(err)
 	}
 	now := time.Now()
-	return rratelimiter.New(redis, rratelimiter.WithClock(func() time.Time { return now })), func() { redis.Close(); server.Close() }
+	return rratelimiter.New(redis, rratelimiter.WithClock(func() time.Time { return now })),
+		func() { redis.Close(); server.Close() }
 }
 
-// unhurried is for machines that have other things to do than to run examples.
+// unhurried is a deadline for busy machines.
 var unhurried = httplimit.Deadline(time.Minute)
 
-// twoAnHour limits each client to two requests an hour.
+// twoAnHour limits each client to two requests per hour.
 func twoAnHour(client *rratelimiter.Client) func(http.Handler) http.Handler {
-	return httplimit.Middleware(httplimit.Each(client, "web", httplimit.ByIP(), limit.FixedWindow{Permits: 2, Interval: time.Hour}), unhurried)
+	return httplimit.Middleware(httplimit.Each(client, "web", httplimit.ByIP(),
+		limit.FixedWindow{Permits: 2, Interval: time.Hour}), unhurried)
 }
 
 // get sends a request to a handler.

@@ -13,13 +13,13 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// item is an item of RateLimit or RateLimit-Policy, as a parser of structured fields reads it.
+// item is a parsed item of RateLimit or RateLimit-Policy.
 type item struct {
 	name       string
 	parameters map[string]int64
 }
 
-// list reads a field that is a list of strings with whole numbers as parameters, and nothing else.
+// list parses a field that must be a list of strings with integer parameters.
 func list(t *testing.T, values []string) []item {
 	t.Helper()
 	parsed, err := httpsfv.UnmarshalList(values)
@@ -48,14 +48,16 @@ func list(t *testing.T, values []string) []item {
 	return items
 }
 
-// What the draft demands of the fields, for policies of all kinds, whatever has been taken.
-func TestFieldsAreStructured(t *testing.T) {
+// The requirements of the draft, for all policies in many states.
+func TestFields_AllPolicies_AreStructured(t *testing.T) {
 	const most = 1 << 53
 	second, minute := time.Second, time.Minute
 	for name, policies := range map[string][]limit.Policy{
-		"one":          {limit.FixedWindow{Permits: 3, Interval: minute}},
-		"several":      {limit.FixedWindow{Permits: 2, Interval: second}, limit.SlidingWindow{Permits: 4, Interval: minute}, limit.SlidingLog{Permits: 5, Interval: time.Hour}},
-		"buckets":      {limit.TokenBucket{Capacity: 3, Refill: 7, Interval: minute}, limit.LeakyBucket{Capacity: 2, Leak: 1, Interval: second}},
+		"one": {limit.FixedWindow{Permits: 3, Interval: minute}},
+		"several": {limit.FixedWindow{Permits: 2, Interval: second}, limit.SlidingWindow{Permits: 4, Interval: minute},
+			limit.SlidingLog{Permits: 5, Interval: time.Hour}},
+		"buckets": {limit.TokenBucket{Capacity: 3, Refill: 7, Interval: minute},
+			limit.LeakyBucket{Capacity: 2, Leak: 1, Interval: second}},
 		"a calendar":   {limit.Calendar{Permits: 3, Unit: limit.Month}, limit.Calendar{Permits: 2, Unit: limit.Day}},
 		"smooth":       {limit.Smooth{Permits: 1, Interval: second}},
 		"milliseconds": {limit.FixedWindow{Permits: 1, Interval: 1500 * time.Millisecond}},
@@ -109,8 +111,7 @@ func TestFieldsAreStructured(t *testing.T) {
 	}
 }
 
-// Names come back as they were given.
-func TestNamesComeBack(t *testing.T) {
+func TestFields_Names_AreUnchanged(t *testing.T) {
 	client, closeClient := connect()
 	defer closeClient()
 	for i, name := range []string{"plain", `"`, `\`, `\"`, "a, b;c=d", " ", "~!@#$%^&*()"} {

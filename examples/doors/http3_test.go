@@ -11,12 +11,12 @@ import (
 	"github.com/quic-go/quic-go/http3"
 )
 
-// HTTP/3 of quic-go serves any http.Handler, and a Transport of its client goes around any RoundTripper.
+// quic-go serves any http.Handler by HTTP/3, and its client is an http.RoundTripper.
 func Example_http3() {
 	client, closeClient := connect()
 	defer closeClient()
 
-	// A certificate for localhost, in place of yours.
+	// A certificate for localhost.
 	borrowed := httptest.NewUnstartedServer(nil)
 	borrowed.StartTLS()
 	defer borrowed.Close()

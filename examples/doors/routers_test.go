@@ -13,12 +13,13 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// One handler of a ServeMux is limited, by a wildcard of its pattern; or all are, by a middleware around the mux.
+// Limit one handler of a ServeMux by a wildcard of its pattern, or all by a middleware around the mux.
 func Example_serveMux() {
 	client, closeClient := connect()
 	defer closeClient()
 
-	perUser := httplimit.Middleware(httplimit.Each(client, "user", httplimit.ByPathValue("id"), limit.FixedWindow{Permits: 1, Interval: time.Hour}), unhurried)
+	perUser := httplimit.Middleware(httplimit.Each(client, "user", httplimit.ByPathValue("id"),
+		limit.FixedWindow{Permits: 1, Interval: time.Hour}), unhurried)
 	mux := http.NewServeMux()
 	mux.Handle("GET /users/{id}", perUser(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(w, "user", r.PathValue("id"))
@@ -33,12 +34,13 @@ func Example_serveMux() {
 	// 429 Too Many Requests
 }
 
-// chi takes it as it is: Use for all, With for one route.
+// chi accepts the middleware directly: Use for all routes, With for one.
 func Example_chi() {
 	client, closeClient := connect()
 	defer closeClient()
 
-	perUser := httplimit.Middleware(httplimit.Each(client, "user", httplimit.ByPathValue("id"), limit.FixedWindow{Permits: 1, Interval: time.Hour}), unhurried)
+	perUser := httplimit.Middleware(httplimit.Each(client, "user", httplimit.ByPathValue("id"),
+		limit.FixedWindow{Permits: 1, Interval: time.Hour}), unhurried)
 	router := chi.NewRouter()
 	router.Use(twoAnHour(client))
 	router.With(perUser).Get("/users/{id}", func(w http.ResponseWriter, r *http.Request) {
@@ -53,7 +55,7 @@ func Example_chi() {
 	// 429 Too Many Requests
 }
 
-// echo wraps it, and hands the handler's context on.
+// echo wraps the middleware and passes on the handler's context.
 func Example_echo() {
 	client, closeClient := connect()
 	defer closeClient()
@@ -73,7 +75,7 @@ func Example_echo() {
 	// 429 Too Many Requests
 }
 
-// gin has handlers of another shape: Next runs those behind, unless the middleware has answered.
+// gin's handlers have another type: Next runs the following ones, unless the middleware has answered.
 func Example_gin() {
 	client, closeClient := connect()
 	defer closeClient()

@@ -10,16 +10,16 @@ import (
 	"github.com/rratelimiter/rratelimiter/httplimit"
 )
 
-// bill is what a request costs: estimated before, settled when its answer has been read.
+// bill has the costs of a request: estimated before, settled after the answer.
 type bill struct {
 	input, output int64 // tokens, estimated
-	hideUsage     bool  // the stream will tell a usage that the client has not asked for
+	hideUsage     bool  // the client has not requested the usage in the stream
 
-	// request is the context between the two limits, by which Settle finds the limit of requests. That of the proxy finds the one
-	// of tokens, which is the innermost.
+	// request is the context between the two limits, by which Settle finds the limit of requests. In the
+	// context of the proxy it finds the inner limit, of tokens.
 	request context.Context
 
-	settled int64 // tokens in the end: as estimated, unless settle says otherwise
+	settled int64 // final tokens; the estimate without settle
 }
 
 type billKey struct{}
@@ -31,25 +31,25 @@ func billOf(ctx context.Context) *bill {
 
 func (b *bill) estimate() int64 { return b.input + b.output }
 
-// settle says what the request has used. The context is one of the proxy.
+// settle sets the tokens that the request has used. ctx is a context of the proxy.
 func (b *bill) settle(ctx context.Context, tokens int64) error {
 	b.settled = min(tokens, mostTokens)
 	return httplimit.Settle(ctx, b.settled)
 }
 
-// giveRequestBack says that the request is not to be counted.
+// giveRequestBack releases the permit of the request.
 func (b *bill) giveRequestBack() error { return httplimit.Settle(b.request, 0) }
 
-// giveBack says that a request has cost nothing at all. The context is one of the proxy.
+// giveBack releases the request and its tokens. ctx is a context of the proxy.
 func giveBack(ctx context.Context) error {
 	b := billOf(ctx)
-	if b == nil { // no tokens were taken for it
+	if b == nil { // no tokens were taken
 		return httplimit.Settle(ctx, 0)
 	}
 	return errors.Join(b.settle(ctx, 0), b.giveRequestBack())
 }
 
-// billed reads and estimates a request, and logs what it has cost.
+// billed reads and estimates a request, and logs its costs.
 func billed(c config, log *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, c.maxBody))
@@ -64,12 +64,13 @@ func billed(c config, log *slog.Logger, next http.Handler) http.Handler {
 		}
 		b, body, err := newBill(apis[r.URL.Path], body, c.output)
 		if err != nil {
-			writeError(w, r, http.StatusBadRequest, "invalid_request_error", "What the request costs cannot be told: "+err.Error()+".")
+			writeError(w, r, http.StatusBadRequest, "invalid_request_error",
+				"The costs of the request are unknown: "+err.Error()+".")
 			return
 		}
 		b.request = r.Context()
 		user, _ := byUser(r)
-		defer func() { // also where the answer breaks off, which is a panic
+		defer func() { // also if the answer is aborted by a panic
 			log.Info("request", "user", user, "path", r.URL.Path, "estimated", b.estimate(), "settled", b.settled)
 		}()
 		next.ServeHTTP(w, withBody(r.WithContext(context.WithValue(r.Context(), billKey{}, b)), body))

@@ -10,17 +10,17 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// newHandler puts the proxy together. A request is counted as one, then read and estimated, and then its tokens are taken: so a
-// user over the limit of requests sends no bodies that are read for nothing.
+// newHandler assembles the proxy. A request first takes a permit, then it is read and estimated, and then
+// it takes its tokens. So the bodies of a user over the limit of requests are not read.
 func newHandler(client *rratelimiter.Client, c config, log *slog.Logger) http.Handler {
 	perUser := func(name string, perMinute int64, opts ...httplimit.Option) func(http.Handler) http.Handler {
-		// A bucket, which can be overdrawn: what an answer used beyond its estimate has to fill up first.
+		// A bucket can be overdrawn: tokens beyond the estimate have to return first.
 		bucket := limit.TokenBucket{Capacity: perMinute, Refill: perMinute, Interval: time.Minute}
 		return httplimit.Middleware(httplimit.Each(client, "model:"+name, byUser, httplimit.Named(name, bucket)), append(opts,
 			httplimit.OnFailure(c.mode),
 			httplimit.Deadline(c.redisTimeout),
 			httplimit.Refuse(http.HandlerFunc(refuse)),
-			httplimit.OnStoreChange(func(up bool, err error) { log.Warn("Redis has changed", "up", up, "error", err) }),
+			httplimit.OnStoreChange(func(up bool, err error) { log.Warn("Redis state changed", "up", up, "error", err) }),
 			httplimit.OnSettleError(func(r *http.Request, err error) {
 				log.Error("not settled", "of", name, "path", r.URL.Path, "error", err)
 			}),
@@ -36,9 +36,9 @@ func newHandler(client *rratelimiter.Client, c config, log *slog.Logger) http.Ha
 		mux.Handle("POST "+path, metered)
 	}
 	mux.Handle("GET /v1/models", requests(proxy))
-	// What is not listed could cost anything.
+	// The costs of other paths are unknown.
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		writeError(w, r, http.StatusNotFound, "not_found_error", "This proxy does not pass this on.")
+		writeError(w, r, http.StatusNotFound, "not_found_error", "This proxy does not forward this path.")
 	})
 	return c.users.authenticated(mux)
 }

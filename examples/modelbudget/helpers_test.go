@@ -27,7 +27,7 @@ const (
 	mostBody = 4096
 )
 
-// proxy is one that serves on loopback, with the clock of its limits standing still: so buckets do not fill.
+// proxy serves on loopback. The clock of its limits stands still, so buckets do not fill.
 type proxy struct {
 	*httptest.Server
 	t      *testing.T
@@ -46,12 +46,14 @@ func behind(t *testing.T, api http.Handler, args ...string) *proxy {
 
 func start(t *testing.T, upstream string, http2 bool, args ...string) *proxy {
 	t.Helper()
-	c, err := parseConfig(append([]string{"-requests", "10", "-tokens", "2000", "-output", "100", "-max-body", "4096", "-redis-timeout", "1m"}, args...), io.Discard)
+	c, err := parseConfig(append([]string{"-requests", "10", "-tokens", "2000", "-output", "100", "-max-body", "4096",
+		"-redis-timeout", "1m"}, args...), io.Discard)
 	require.NoError(t, err)
-	c.upstream, err = url.Parse(upstream) // which has the users that are built in
+	c.upstream, err = url.Parse(upstream) // the built-in users apply
 	require.NoError(t, err)
 	p := &proxy{t: t, redis: miniredis.RunT(t), log: new(buffer)}
-	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{p.redis.Addr()}, ForceSingleClient: true, DisableCache: true})
+	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{p.redis.Addr()}, ForceSingleClient: true,
+		DisableCache: true})
 	require.NoError(t, err)
 	t.Cleanup(redis.Close)
 	now := time.Now()
@@ -67,11 +69,12 @@ func start(t *testing.T, upstream string, http2 bool, args ...string) *proxy {
 	return p
 }
 
-// left is how many requests and tokens alice has left.
+// left returns the remaining requests and tokens of alice.
 func (p *proxy) left() [2]int64 {
 	var left [2]int64
 	for i, l := range []*limit.Limiter{
-		limit.New(p.client, "model:requests:alice", limit.TokenBucket{Capacity: requests, Refill: requests, Interval: time.Minute}),
+		limit.New(p.client, "model:requests:alice",
+			limit.TokenBucket{Capacity: requests, Refill: requests, Interval: time.Minute}),
 		limit.New(p.client, "model:tokens:alice", limit.TokenBucket{Capacity: tokens, Refill: tokens, Interval: time.Minute}),
 	} {
 		d, err := l.Peek(p.t.Context())
@@ -81,13 +84,13 @@ func (p *proxy) left() [2]int64 {
 	return left
 }
 
-// cost is what alice has used.
+// cost returns the used requests and tokens of alice.
 func (p *proxy) cost() [2]int64 {
 	left := p.left()
 	return [2]int64{requests - left[0], tokens - left[1]}
 }
 
-// ask sends a request of alice.
+// ask sends a request by alice.
 func (p *proxy) ask(path, body string) (*http.Response, string) {
 	p.t.Helper()
 	return p.send(p.request(path, strings.NewReader(body)))
@@ -110,10 +113,10 @@ func (p *proxy) send(r *http.Request) (*http.Response, string) {
 	return resp, string(text)
 }
 
-// estimateOf is what a body without a bound is estimated at.
+// estimateOf returns the estimate of a body without a bound.
 func estimateOf(body string) int64 { return int64(len(body))/4 + 1 + output }
 
-// buffer is a bytes.Buffer for several goroutines.
+// buffer is a bytes.Buffer for concurrent use.
 type buffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer

@@ -8,15 +8,15 @@ import (
 	"io"
 )
 
-// document reads an answer that is one JSON document, and settles for its usage when it is closed. An answer that tells none, or that
-// nobody has read to its end, costs what was estimated.
+// document reads an answer that is one JSON document, and settles for its usage at Close. An answer
+// without a usage, or one that was not read to its end, costs the estimate.
 type document struct {
 	io.ReadCloser
 	kept   bytes.Buffer
 	settle func(tokens int64)
 }
 
-// mostKept is the longest document whose usage is looked for.
+// mostKept is the longest document that is searched for a usage.
 const mostKept = 4 << 20
 
 func (d *document) Read(p []byte) (int, error) {
@@ -35,8 +35,8 @@ func (d *document) Close() error {
 	return d.ReadCloser.Close()
 }
 
-// stream reads an answer of server-sent events, each as soon as it is there, and settles when it is closed: for the usage that it
-// told, or, where it ended before, for the input and a token for each event that came.
+// stream reads an answer of server-sent events one by one, and settles at Close: for the reported usage,
+// or for the input and a token per event if the stream ended early.
 type stream struct {
 	body      io.Closer
 	lines     *bufio.Reader
@@ -44,16 +44,19 @@ type stream struct {
 	hideUsage bool
 	settle    func(tokens int64)
 
-	event  []byte // as far as it has been read
-	ready  []byte // to be handed out
-	err    error  // behind ready
+	event  []byte // read so far
+	ready  []byte // to return by Read
+	err    error  // after ready
 	events int64
-	told   usage
-	final  bool // told is of all
+	seen   usage
+	final  bool // seen is the usage of the whole answer
 }
 
 func newStream(body io.ReadCloser, b *bill, settle func(tokens int64)) *stream {
-	return &stream{body: body, lines: bufio.NewReaderSize(body, 64<<10), input: b.input, hideUsage: b.hideUsage, settle: settle}
+	return &stream{
+		body: body, lines: bufio.NewReaderSize(body, 64<<10),
+		input: b.input, hideUsage: b.hideUsage, settle: settle,
+	}
 }
 
 func (s *stream) Read(p []byte) (int, error) {
@@ -68,15 +71,15 @@ func (s *stream) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// mostOfEvent is the longest event whose usage is looked for.
+// mostOfEvent is the longest event that is searched for a usage.
 const mostOfEvent = 1 << 20
 
-// next reads a line. It ends an event where it is empty.
+// next reads a line. An empty line ends an event.
 func (s *stream) next() {
 	begins := len(s.event) == 0 || s.event[len(s.event)-1] == '\n'
 	line, err := s.lines.ReadSlice('\n')
 	s.event = append(s.event, line...)
-	if err != nil && !errors.Is(err, bufio.ErrBufferFull) { // a long line is read in pieces
+	if err != nil && !errors.Is(err, bufio.ErrBufferFull) { // a long line takes several reads
 		s.err = err
 	}
 	ends := begins && len(bytes.TrimRight(line, "\r\n")) == 0
@@ -89,7 +92,7 @@ func (s *stream) next() {
 	s.event = nil
 }
 
-// look looks at an event, and says whether the client gets it.
+// look searches an event for a usage, and reports whether the client gets the event.
 func (s *stream) look() bool {
 	var data []byte
 	for line := range bytes.Lines(s.event) {
@@ -106,12 +109,12 @@ func (s *stream) look() bool {
 		return true
 	}
 	if u := c.final(); u != nil {
-		s.told.add(*u)
+		s.seen.add(*u)
 		s.final = true
 		return !s.hideUsage || c.Choices == nil || len(*c.Choices) > 0
 	}
 	if c.Message != nil && c.Message.Usage != nil {
-		s.told.add(*c.Message.Usage)
+		s.seen.add(*c.Message.Usage)
 	}
 	return true
 }
@@ -119,9 +122,9 @@ func (s *stream) look() bool {
 func (s *stream) Close() error {
 	switch {
 	case s.final:
-		s.settle(s.told.total())
-	case s.told.input() > 0:
-		s.settle(s.told.input() + max(s.told.output(), s.events))
+		s.settle(s.seen.total())
+	case s.seen.input() > 0:
+		s.settle(s.seen.input() + max(s.seen.output(), s.events))
 	default:
 		s.settle(s.input + s.events)
 	}

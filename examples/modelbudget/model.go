@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// model is a language model that repeats what it is told, a word at a time, and speaks both APIs. A word is a token to it. Some
-// names of models make it fail: "broken" is 500, "busy" is 429.
+// model is a language model that repeats its input word by word, by both APIs. A word is a token. The
+// model names "broken" and "busy" answer 500 and 429.
 type model struct {
 	pause time.Duration // between the words of a stream
 }
@@ -36,7 +36,7 @@ type prompt struct {
 	} `json:"stream_options"`
 }
 
-// read reads a request, and answers one that fails.
+// read reads a request and answers an invalid one.
 func (model) read(w http.ResponseWriter, r *http.Request) (p prompt, input int, words []string, ok bool) {
 	switch err := json.NewDecoder(r.Body).Decode(&p); {
 	case err != nil:
@@ -68,12 +68,14 @@ func (m model) chat(w http.ResponseWriter, r *http.Request) {
 	usage := map[string]any{"prompt_tokens": input, "completion_tokens": len(words), "total_tokens": input + len(words)}
 	if !p.Stream {
 		writeJSON(w, map[string]any{"object": "chat.completion", "usage": usage,
-			"choices": []any{map[string]any{"index": 0, "message": map[string]any{"role": "assistant", "content": strings.Join(words, " ")}}}})
+			"choices": []any{map[string]any{"index": 0,
+				"message": map[string]any{"role": "assistant", "content": strings.Join(words, " ")}}}})
 		return
 	}
 	events := newEvents(w)
 	for _, word := range words {
-		if events.send("", map[string]any{"object": "chat.completion.chunk", "choices": []any{map[string]any{"index": 0, "delta": map[string]any{"content": word + " "}}}}) {
+		if events.send("", map[string]any{"object": "chat.completion.chunk",
+			"choices": []any{map[string]any{"index": 0, "delta": map[string]any{"content": word + " "}}}}) {
 			time.Sleep(m.pause)
 		}
 	}
@@ -89,18 +91,22 @@ func (m model) messages(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !p.Stream {
-		writeJSON(w, map[string]any{"type": "message", "usage": map[string]any{"input_tokens": input, "output_tokens": len(words)},
+		writeJSON(w, map[string]any{"type": "message",
+			"usage":   map[string]any{"input_tokens": input, "output_tokens": len(words)},
 			"content": []any{map[string]any{"type": "text", "text": strings.Join(words, " ")}}})
 		return
 	}
 	events := newEvents(w)
-	events.send("message_start", map[string]any{"type": "message_start", "message": map[string]any{"usage": map[string]any{"input_tokens": input, "output_tokens": 1}}})
+	events.send("message_start", map[string]any{"type": "message_start",
+		"message": map[string]any{"usage": map[string]any{"input_tokens": input, "output_tokens": 1}}})
 	for _, word := range words {
-		if events.send("content_block_delta", map[string]any{"type": "content_block_delta", "delta": map[string]any{"type": "text_delta", "text": word + " "}}) {
+		if events.send("content_block_delta", map[string]any{"type": "content_block_delta",
+			"delta": map[string]any{"type": "text_delta", "text": word + " "}}) {
 			time.Sleep(m.pause)
 		}
 	}
-	events.send("message_delta", map[string]any{"type": "message_delta", "usage": map[string]any{"output_tokens": len(words)}})
+	events.send("message_delta", map[string]any{"type": "message_delta",
+		"usage": map[string]any{"output_tokens": len(words)}})
 	events.send("message_stop", map[string]any{"type": "message_stop"})
 }
 
@@ -115,7 +121,7 @@ func newEvents(w http.ResponseWriter) events {
 	return events{w, http.NewResponseController(w)}
 }
 
-// send sends an event at once, and says whether somebody still listens.
+// send sends an event at once and reports whether the client is still connected.
 func (e events) send(name string, data any) bool {
 	if name != "" {
 		_, _ = fmt.Fprintf(e.w, "event: %s\n", name)
@@ -130,5 +136,5 @@ func (e events) send(name string, data any) bool {
 
 func writeJSON(w http.ResponseWriter, value any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(value) // a client that has gone needs no answer
+	_ = json.NewEncoder(w).Encode(value) // the client may be gone
 }

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// newProxy passes requests on to the API, and settles for what its answers say.
+// newProxy forwards requests to the API and settles for the usage in its answers.
 func newProxy(c config, log *slog.Logger) http.Handler {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.DialContext = (&net.Dialer{Timeout: 5 * time.Second}).DialContext
-	transport.ResponseHeaderTimeout = 10 * time.Minute // an answer that is not streamed comes when the model has ended
+	transport.ResponseHeaderTimeout = 10 * time.Minute // the model ends before an answer that is not streamed
 	transport.MaxIdleConnsPerHost = 100
 	return &httputil.ReverseProxy{
 		Transport: transport,
@@ -32,25 +32,26 @@ func newProxy(c config, log *slog.Logger) http.Handler {
 			} else if c.key != "" {
 				h.Set("Authorization", "Bearer "+c.key)
 			}
-			h.Set("Accept-Encoding", "identity") // to find the usage
+			h.Set("Accept-Encoding", "identity") // to read the usage
 		},
 		ModifyResponse: func(resp *http.Response) error { return meter(resp, log) },
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			if r.Context().Err() != nil {
-				return // the user has gone, and what the model may have done meanwhile costs what was estimated
+				return // the user is gone; the model may have worked, so the estimate stands
 			}
-			log.Warn("no answer of the API", "path", r.URL.Path, "error", err)
+			log.Warn("no answer from the API", "path", r.URL.Path, "error", err)
 			logUnsettled(log, giveBack(r.Context()))
 			writeError(w, r, http.StatusBadGateway, "api_error", "The API did not answer.")
 		},
 	}
 }
 
-// meter has an answer settled for, and takes out of it what is for this proxy alone.
+// meter arranges the settlement of an answer and removes headers for this proxy.
 func meter(resp *http.Response, log *slog.Logger) error {
-	// The limits of the API are those of all users together.
+	// The API's limits are for all users together.
 	for name := range resp.Header {
-		if strings.HasPrefix(name, "X-Ratelimit-") || strings.HasPrefix(name, "Anthropic-Ratelimit-") || strings.HasPrefix(name, "Ratelimit") {
+		if strings.HasPrefix(name, "X-Ratelimit-") || strings.HasPrefix(name,
+			"Anthropic-Ratelimit-") || strings.HasPrefix(name, "Ratelimit") {
 			resp.Header.Del(name)
 		}
 	}
@@ -60,13 +61,13 @@ func meter(resp *http.Response, log *slog.Logger) error {
 	case resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= http.StatusInternalServerError:
 		logUnsettled(log, giveBack(ctx))
 		return nil
-	case b == nil: // of the list of models
+	case b == nil: // the list of models
 		return nil
 	case resp.StatusCode >= http.StatusMultipleChoices:
-		logUnsettled(log, b.settle(ctx, 0)) // the API has refused the request, which it was
+		logUnsettled(log, b.settle(ctx, 0)) // the API rejected the request
 		return nil
 	}
-	if resp.Header.Get("Content-Encoding") == "gzip" { // without having been asked for it
+	if resp.Header.Get("Content-Encoding") == "gzip" { // though not requested
 		plain, err := gzip.NewReader(resp.Body)
 		if err != nil {
 			return err
@@ -79,7 +80,7 @@ func meter(resp *http.Response, log *slog.Logger) error {
 	settle := func(tokens int64) { logUnsettled(log, b.settle(ctx, tokens)) }
 	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind == "text/event-stream" {
 		resp.Body = newStream(resp.Body, b, settle)
-		resp.Header.Del("Content-Length") // an event may be taken out
+		resp.Header.Del("Content-Length") // an event may be removed
 		resp.ContentLength = -1
 	} else {
 		resp.Body = &document{ReadCloser: resp.Body, settle: settle}

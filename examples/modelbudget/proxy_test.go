@@ -18,15 +18,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What the API gets is what was sent, with a key of its own, whether the length was told or not.
-func TestWhatTheAPIGets(t *testing.T) {
+// With the API's key, and with or without a Content-Length.
+func TestProxy_Request_ArrivesUnchanged(t *testing.T) {
 	t.Setenv("UPSTREAM_API_KEY", "upstream")
 	for _, c := range []struct{ path, body, want string }{
 		{chat, `{ "b": 1.50, "a": "<&>é", "stream": false }`, ""},
 		{messages, `{"stream":true}`, ""},
 		{"/v1/responses", `{"stream":true}`, ""},
 		{chat, `{"stream":true,"a":"<&>"}`, `{"a":"<&>","stream":true,"stream_options":{"include_usage":true}}`},
-		{chat, `{"stream":true,"stream_options":{"x":1,"include_usage":false}}`, `{"stream":true,"stream_options":{"include_usage":true,"x":1}}`},
+		{chat, `{"stream":true,"stream_options":{"x":1,"include_usage":false}}`,
+			`{"stream":true,"stream_options":{"include_usage":true,"x":1}}`},
 		{chat, `{"stream":true,"stream_options":null}`, `{"stream":true,"stream_options":{"include_usage":true}}`},
 		{chat, `{"stream":true, "stream_options":{"include_usage":true}}`, ""},
 	} {
@@ -56,7 +57,8 @@ func TestWhatTheAPIGets(t *testing.T) {
 				body = struct{ io.Reader }{body} // net/http does not know its length
 			}
 			r := p.request(c.path, body)
-			for name, value := range map[string]string{"X-Api-Key": "sk-alice", "Cookie": "a=b", "Connection": "Upgrade", "Upgrade": "websocket", "Anthropic-Version": "2023-06-01", "Accept-Encoding": "gzip, br"} {
+			for name, value := range map[string]string{"X-Api-Key": "sk-alice", "Cookie": "a=b", "Connection": "Upgrade",
+				"Upgrade": "websocket", "Anthropic-Version": "2023-06-01", "Accept-Encoding": "gzip, br"} {
 				r.Header.Set(name, value)
 			}
 			resp, text := p.send(r)
@@ -70,9 +72,10 @@ func TestWhatTheAPIGets(t *testing.T) {
 	}
 }
 
-// Events come one by one, byte for byte, but for the usage that the client had not asked for.
-func TestStream(t *testing.T) {
-	for asks, hidden := range map[string]bool{`{"stream":true}`: true, `{"stream":true,"stream_options":{"include_usage":true}}`: false} {
+// Byte for byte, except for a usage that the client did not request.
+func TestStream_Events_ArriveOneByOne(t *testing.T) {
+	for asks, hidden := range map[string]bool{`{"stream":true}`: true,
+		`{"stream":true,"stream_options":{"include_usage":true}}`: false} {
 		next := make(chan string)
 		p := behind(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
@@ -85,8 +88,9 @@ func TestStream(t *testing.T) {
 		resp, err := p.Client().Transport.RoundTrip(p.request(chat, strings.NewReader(asks)))
 		require.NoError(t, err)
 		reader := bufio.NewReader(resp.Body)
-		for _, event := range []string{": a comment\r\n\r\n", "event: x\nid: 7\ndata: {\"choices\":[{}]}\n\n", "data:{\"choices\":[{}],\n data: \"usage\":null}\n\n", "retry: 10\n\n"} {
-			next <- event // none before the client has had the one before
+		for _, event := range []string{": a comment\r\n\r\n", "event: x\nid: 7\ndata: {\"choices\":[{}]}\n\n",
+			"data:{\"choices\":[{}],\n data: \"usage\":null}\n\n", "retry: 10\n\n"} {
+			next <- event // after the client received the previous one
 			got := make([]byte, len(event))
 			_, err := io.ReadFull(reader, got)
 			assert.NoError(t, err)
@@ -108,8 +112,8 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// Clients that do not send what they said they would are let go, whoever they are; a stream may last longer than that.
-func TestSlowClients(t *testing.T) {
+// A stream may last longer than -client-timeout.
+func TestServer_SlowClients_AreDisconnected(t *testing.T) {
 	p := behind(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		for range 4 {
@@ -132,12 +136,12 @@ func TestSlowClients(t *testing.T) {
 	assert.Equal(t, 4, strings.Count(body, "data: {}"))
 }
 
-// However the bytes of a stream come, they are the same, and cost the same.
-func TestAnyPieces(t *testing.T) {
+func TestStream_AnySplit_IsTheSameAndCostsTheSame(t *testing.T) {
 	long := "data: {\"x\":\"" + strings.Repeat("x", 3<<19) + "\"}\n\n"
 	text := "\n\n\r\n: c\n\ndata: {\"choices\":[{}]}\r\n\r\n" + long + "data: {\"choices\":[{}],\"usage\":{\"prompt_tokens\":5}}\n\ndata: {\"usage\":{\"completion_tokens\":7}}\n\nevent: end"
 	for name, reader := range map[string]io.Reader{
-		"at once": strings.NewReader(text), "bytes": iotest.OneByteReader(strings.NewReader(text)), "halves": iotest.HalfReader(strings.NewReader(text)),
+		"at once": strings.NewReader(text), "bytes": iotest.OneByteReader(strings.NewReader(text)),
+		"halves":         iotest.HalfReader(strings.NewReader(text)),
 		"with the error": iotest.DataErrReader(strings.NewReader(text)),
 	} {
 		var got int64 = -1
@@ -151,8 +155,7 @@ func TestAnyPieces(t *testing.T) {
 	}
 }
 
-// A document that is too long to be looked at costs what was estimated, and passes all the same.
-func TestLongDocument(t *testing.T) {
+func TestDocument_TooLong_PassesAndCostsTheEstimate(t *testing.T) {
 	text := `{"usage":{"prompt_tokens":1},"x":"` + strings.Repeat("x", mostKept) + `"}`
 	d := &document{ReadCloser: io.NopCloser(strings.NewReader(text)), settle: func(int64) { t.Error("settled") }}
 	read, err := io.ReadAll(d)
@@ -162,10 +165,11 @@ func TestLongDocument(t *testing.T) {
 	assert.LessOrEqual(t, d.kept.Len(), mostKept)
 }
 
-// Who has no key of a user gets nothing, and leaves nothing in Redis.
-func TestStrangers(t *testing.T) {
+// It leaves no state in Redis.
+func TestUsers_UnknownKey_Is401(t *testing.T) {
 	p := behind(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it got to the API") }))
-	for _, header := range [][2]string{{"X", ""}, {"Authorization", "sk-alice"}, {"Authorization", "Bearer "}, {"X-Api-Key", "sk-eve"}, {"X-Api-Key", "SK-ALICE"}, {"Authorization", "Basic c2stYWxpY2U="}} {
+	for _, header := range [][2]string{{"X", ""}, {"Authorization", "sk-alice"}, {"Authorization", "Bearer "},
+		{"X-Api-Key", "sk-eve"}, {"X-Api-Key", "SK-ALICE"}, {"Authorization", "Basic c2stYWxpY2U="}} {
 		r := p.request(messages, strings.NewReader("{}"))
 		r.Header = http.Header{header[0]: {header[1]}}
 		resp, body := p.send(r)
@@ -175,22 +179,25 @@ func TestStrangers(t *testing.T) {
 	assert.Empty(t, p.redis.Keys())
 }
 
-// What could cost anything is not passed on.
-func TestOtherPaths(t *testing.T) {
-	p := behind(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Error("it got to the API:", r.URL.Path) }))
-	for _, path := range []string{"/", "/v1/files", "/v1/chat/completions/", "/v1%2Fmessages", "/V1/messages", "/v1/messages/batches", "/v1/messages;x"} {
+func TestProxy_OtherPaths_AreNotForwarded(t *testing.T) {
+	p := behind(t, http.HandlerFunc(func(_ http.ResponseWriter,
+		r *http.Request) {
+		t.Error("it got to the API:", r.URL.Path)
+	}))
+	for _, path := range []string{"/", "/v1/files", "/v1/chat/completions/", "/v1%2Fmessages", "/V1/messages",
+		"/v1/messages/batches", "/v1/messages;x"} {
 		resp, _ := p.ask(path, "{}")
 		assert.Equal(t, 404, resp.StatusCode, path)
 	}
 	for _, path := range []string{"//v1/messages", "/v1/./messages", "/v1/x/../messages"} {
 		resp, _ := p.ask(path, "{}")
-		assert.Equal(t, 3, resp.StatusCode/100, path) // ServeMux says where it is
+		assert.Equal(t, 3, resp.StatusCode/100, path) // ServeMux redirects
 	}
 	assert.Equal(t, [2]int64{0, 0}, p.cost())
 }
 
-// Requests that are refused: each user by its own limits, in the words of the API, and by which of the limits.
-func TestRefusals(t *testing.T) {
+// In the API's format; each user has limits of its own.
+func TestRefuse_OverTheLimitOfRequests_Is429(t *testing.T) {
 	p := behind(t, document200(`{"usage":{"prompt_tokens":1,"completion_tokens":1}}`))
 	for range requests {
 		resp, _ := p.ask(chat, "{}")
@@ -199,16 +206,15 @@ func TestRefusals(t *testing.T) {
 	resp, body := p.ask(chat, "{}")
 	assert.Equal(t, 429, resp.StatusCode)
 	assert.Equal(t, "6", resp.Header.Get("Retry-After"))
-	assert.JSONEq(t, `{"error":{"type":"rate_limit_error","message":"The request is over the limit of requests a minute, which is 10. Try again in 6s."}}`, body)
+	assert.JSONEq(t, `{"error":{"type":"rate_limit_error","message":"The request is over the limit of 10 requests per minute. Retry in 6s."}}`, body)
 	r := p.request(chat, strings.NewReader("{}"))
 	r.Header.Set("Authorization", "Bearer sk-bob")
 	resp, _ = p.send(r)
 	assert.Equal(t, 200, resp.StatusCode, "bob")
 }
 
-// A request that the limit of tokens refuses is not counted as one.
-func TestTokensRefuse(t *testing.T) {
-	p := behind(t, document200(`{}`)) // so that estimates stand
+func TestRefuse_OverTheLimitOfTokens_ReleasesTheRequest(t *testing.T) {
+	p := behind(t, document200(`{}`)) // without a usage, so the estimates stand
 	p.ask(chat, `{"max_tokens":1990}`)
 	require.Equal(t, [2]int64{1, 1995}, p.cost())
 	for range 2 * requests {
@@ -216,7 +222,7 @@ func TestTokensRefuse(t *testing.T) {
 		require.Equal(t, 429, resp.StatusCode)
 		assert.Equal(t, "3", resp.Header.Get("Retry-After"))
 		assert.Empty(t, resp.Header["X-Should-Retry"])
-		assert.JSONEq(t, `{"type":"error","error":{"type":"rate_limit_error","message":"The request is over the limit of tokens a minute, which is 2000. Try again in 2.97s."}}`, body)
+		assert.JSONEq(t, `{"type":"error","error":{"type":"rate_limit_error","message":"The request is over the limit of 2000 tokens per minute. Retry in 2.97s."}}`, body)
 	}
 	resp, body := p.ask(messages, `{"max_tokens":1e9}`)
 	assert.Equal(t, 429, resp.StatusCode)
@@ -226,8 +232,7 @@ func TestTokensRefuse(t *testing.T) {
 	assert.Equal(t, [2]int64{1, 1995}, p.cost())
 }
 
-// An answer that used more than there was is owed.
-func TestDebt(t *testing.T) {
+func TestSettle_MoreThanTheBudget_IsOwed(t *testing.T) {
 	used := 5000
 	p := behind(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, `{"usage":{"prompt_tokens":%d}}`, used)
@@ -238,7 +243,7 @@ func TestDebt(t *testing.T) {
 	assert.Equal(t, "94", resp.Header.Get("Retry-After")) // 3000 are owed, and 101 wanted, of 2000 a minute
 }
 
-func TestRedisDown(t *testing.T) {
+func TestRedis_Down_FailureModeDecides(t *testing.T) {
 	for mode, want := range map[string]int{"open": 200, "closed": 503, "0.5": 200} {
 		p := behind(t, document200(`{"usage":{"prompt_tokens":1}}`), "-redis-down", mode, "-redis-timeout", "2s")
 		p.ask(messages, "{}") // connected
@@ -262,41 +267,42 @@ func TestRedisDown(t *testing.T) {
 	}
 }
 
-func TestUsers(t *testing.T) {
+func TestUsers_Invalid_AreErrors(t *testing.T) {
 	us, err := parseUsers("alice one\n\n bob\ttwo \ncarol three")
 	require.NoError(t, err)
 	assert.Len(t, us, 3)
-	for text, says := range map[string]string{"": "no users", "alice": "line 1 has 1 words", "a k\nb k": "line 2 has the key of another line", "a b c": "line 1 has 3 words"} {
+	for text, says := range map[string]string{"": "no users", "alice": "line 1 has 1 words",
+		"a k\nb k": "line 2 has the key of another line", "a b c": "line 1 has 3 words"} {
 		_, err := parseUsers(text)
 		assert.ErrorContains(t, err, says)
 	}
 }
 
-func TestBadFlags(t *testing.T) {
+func TestFlags_Invalid_AreErrors(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		says string
 	}{
-		{[]string{"-upstream", "api.openai.com"}, "is no URL as https://host"},
+		{[]string{"-upstream", "api.openai.com"}, "is not a URL like https://host"},
 		{[]string{"-upstream", "https://api.openai.com"}, "-upstream needs -users"},
 		{[]string{"-users", "/nowhere"}, "no such file"},
 		{[]string{"-tokens", "0"}, "-tokens 0"},
-		{[]string{"-redis-down", "2"}, "neither open nor closed nor a share"},
-		{[]string{"x"}, `"x" is no flag`},
+		{[]string{"-redis-down", "2"}, "is not open, closed or a share"},
+		{[]string{"x"}, `"x" is not a flag`},
 	} {
 		assert.ErrorContains(t, run(t.Context(), c.args, io.Discard), c.says, "%v", c.args)
 	}
 }
 
-// The program itself.
-func TestRun(t *testing.T) {
+func TestRun_Signal_Ends(t *testing.T) {
 	t.Setenv("REDIS_URL", "")
 	out, done := new(buffer), make(chan error)
 	ctx, stop := context.WithCancel(t.Context())
 	go func() { done <- run(ctx, []string{"-listen", "localhost:0", "-redis-timeout", "1m"}, out) }()
-	address := regexp.MustCompile(`^(http://\S+) -> .*: 60 requests and 20000 tokens a minute for each of 2 users, counted in memory`)
+	address := regexp.MustCompile(`^(http://\S+) -> .*: 60 requests and 20000 tokens per minute for each of 2 users, counted in memory`)
 	require.Eventually(t, func() bool { return address.MatchString(out.String()) }, time.Minute, time.Millisecond)
-	r, err := http.NewRequest(http.MethodPost, address.FindStringSubmatch(out.String())[1]+chat, strings.NewReader(`{"messages":[{"role":"user","content":"Hello, model!"}]}`))
+	r, err := http.NewRequest(http.MethodPost, address.FindStringSubmatch(out.String())[1]+chat,
+		strings.NewReader(`{"messages":[{"role":"user","content":"Hello, model!"}]}`))
 	require.NoError(t, err)
 	r.Header.Set("Authorization", "Bearer sk-alice")
 	resp, err := http.DefaultClient.Do(r)

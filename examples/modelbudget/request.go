@@ -8,11 +8,11 @@ import (
 	"net/http"
 )
 
-// api is what has to be known of the requests to a path.
+// api describes the requests of a path.
 type api struct {
-	anthropic     bool // else OpenAI's
-	answers       bool // with tokens of its own
-	streamOptions bool // tells the usage of a stream only where asked to
+	anthropic     bool // otherwise OpenAI's
+	answers       bool // the answer has tokens
+	streamOptions bool // a stream has a usage only if requested
 }
 
 var apis = map[string]api{
@@ -24,19 +24,19 @@ var apis = map[string]api{
 }
 
 const (
-	bytesPerToken = 4       // of English; what is settled is what the API says
-	mostTokens    = 1 << 50 // of anything that a request or an answer says
+	bytesPerToken = 4       // of English text; the settlement uses the API's figures
+	mostTokens    = 1 << 50 // bounds all numbers in requests and answers
 )
 
-// newBill estimates what a request costs, and makes its body tell the usage in the end.
+// newBill estimates the costs of a request. It makes the request ask for the usage.
 func newBill(a api, body []byte, output int64) (*bill, []byte, error) {
-	// Names that differ in case are different ones, as they are for the API: a struct would take Max_Tokens for max_tokens.
+	// A map distinguishes the case of names, as the API does: a struct would accept Max_Tokens.
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(body, &fields); err != nil || fields == nil {
-		return nil, nil, errors.New("the body is no JSON object")
+		return nil, nil, errors.New("the body is not a JSON object")
 	}
 	if isTrue(fields["background"]) {
-		return nil, nil, errors.New("background is not possible, since this proxy has to see the answer")
+		return nil, nil, errors.New("background is not supported, since this proxy has to see the answer")
 	}
 	b := &bill{input: int64(len(body)/bytesPerToken + 1)}
 	if a.answers {
@@ -47,7 +47,7 @@ func newBill(a api, body []byte, output int64) (*bill, []byte, error) {
 	if a.streamOptions && isTrue(fields["stream"]) {
 		var options map[string]json.RawMessage
 		if err := json.Unmarshal(fields["stream_options"], &options); err != nil || options == nil {
-			options = make(map[string]json.RawMessage) // what was there is nothing that the API would take
+			options = make(map[string]json.RawMessage) // invalid for the API too
 		}
 		if !isTrue(options["include_usage"]) {
 			b.hideUsage = true
@@ -66,11 +66,11 @@ func newBill(a api, body []byte, output int64) (*bill, []byte, error) {
 
 func isTrue(value json.RawMessage) bool { return string(value) == "true" }
 
-// number is the largest of some fields that are whole numbers above 0, or another one where none is.
+// number returns the largest of the fields that are numbers above 0, or a default.
 func number(fields map[string]json.RawMessage, otherwise int64, names ...string) int64 {
 	var most int64
 	for _, name := range names {
-		var n float64 // which reads 1e3 too
+		var n float64 // accepts 1e3
 		if json.Unmarshal(fields[name], &n) == nil && n >= 1 {
 			most = max(most, int64(min(n, 1<<25)))
 		}
@@ -81,7 +81,7 @@ func number(fields map[string]json.RawMessage, otherwise int64, names ...string)
 	return most
 }
 
-// encode writes fields as they were, but for their order.
+// encode writes fields unchanged, except for their order.
 func encode(fields map[string]json.RawMessage) ([]byte, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -90,10 +90,11 @@ func encode(fields map[string]json.RawMessage) ([]byte, error) {
 	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), err
 }
 
-// withBody gives a request a body that has been read.
+// withBody replaces the body of a request.
 func withBody(r *http.Request, body []byte) *http.Request {
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil } // for a connection that was just closed
+	// GetBody allows a retry on a connection that was just closed.
+	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	r.ContentLength, r.TransferEncoding = int64(len(body)), nil
 	return r
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// run serves until ctx ends, and lets the requests under way end then.
+// run serves until ctx ends, and then lets the requests under way finish.
 func run(ctx context.Context, args []string, out io.Writer) error {
 	c, err := parseConfig(args, out)
 	if err != nil {
@@ -47,7 +47,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	server := newServer(newHandler(rratelimiter.New(redis), c, log), c)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
-	_, _ = fmt.Fprintf(out, "http://%v -> %v: %d requests and %d tokens a minute for each of %d users, counted %s\n",
+	_, _ = fmt.Fprintf(out, "http://%v -> %v: %d requests and %d tokens per minute for each of %d users, counted %s\n",
 		listener.Addr(), c.upstream, c.requests, c.tokens, len(c.users), where)
 
 	select {
@@ -58,13 +58,13 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second) // for streams
 	defer cancel()
 	if err = server.Shutdown(ending); err != nil {
-		err = errors.Join(fmt.Errorf("requests were still under way: %w", err), server.Close())
+		err = errors.Join(fmt.Errorf("requests still under way: %w", err), server.Close())
 	}
 	return err
 }
 
-// newServer is a server that slow clients cannot hold. The time to send a request holds for those who are refused too, whose bodies
-// nobody else reads.
+// newServer returns a server that slow clients cannot block. ReadTimeout also bounds the bodies of denied
+// requests, which no handler reads.
 func newServer(handler http.Handler, c config) *http.Server {
 	return &http.Server{
 		Handler:           handler,
@@ -76,12 +76,12 @@ func newServer(handler http.Handler, c config) *http.Server {
 	}
 }
 
-// connect opens the Redis of REDIS_URL, or one in memory.
+// connect opens the Redis of REDIS_URL, or an in-memory one.
 func connect() (redis rueidis.Client, where string, closeAll func(), err error) {
 	if address := os.Getenv("REDIS_URL"); address != "" {
 		option, err := rueidis.ParseURL(address)
 		if err != nil {
-			return nil, "", nil, fmt.Errorf("REDIS_URL is no URL of a Redis: %w", err)
+			return nil, "", nil, fmt.Errorf("REDIS_URL is not a URL of a Redis: %w", err)
 		}
 		if redis, err = rueidis.NewClient(option); err != nil {
 			return nil, "", nil, fmt.Errorf("no Redis at REDIS_URL, %v: %w", option.InitAddress, err)
@@ -92,10 +92,12 @@ func connect() (redis rueidis.Client, where string, closeAll func(), err error) 
 	if err != nil {
 		return nil, "", nil, err
 	}
-	redis, err = rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	redis, err = rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true,
+	})
 	if err != nil {
 		server.Close()
 		return nil, "", nil, err
 	}
-	return redis, "in memory (REDIS_URL takes a real Redis)", func() { redis.Close(); server.Close() }, nil
+	return redis, "in memory (REDIS_URL names a real Redis)", func() { redis.Close(); server.Close() }, nil
 }

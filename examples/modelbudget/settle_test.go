@@ -22,7 +22,7 @@ const (
 	messages = "/v1/messages"
 )
 
-// answer is an API that gives one answer.
+// answer returns an API with one answer.
 func answer(status int, kind, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", kind)
@@ -37,8 +37,8 @@ func stream200(events ...string) http.HandlerFunc {
 	return answer(200, "text/event-stream; charset=utf-8", "data: "+strings.Join(events, "\n\ndata: ")+"\n\n")
 }
 
-// What requests cost in the end: as many requests, and as many tokens.
-func TestSettled(t *testing.T) {
+// The final costs in requests and tokens.
+func TestSettle_Answers_CostTheirUsage(t *testing.T) {
 	const body = `{"messages":[]}`
 	estimate := estimateOf(body)
 	const started = `{"type":"message_start","message":{"usage":{"input_tokens":30,"cache_creation_input_tokens":4,"cache_read_input_tokens":500,"output_tokens":1}}}`
@@ -47,29 +47,43 @@ func TestSettled(t *testing.T) {
 		api        http.HandlerFunc
 		want       [2]int64
 	}{
-		"less":                 {chat, body, document200(`{"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7}}`), [2]int64{1, 7}},
-		"more":                 {chat, body, document200(`{"usage":{"prompt_tokens":300,"completion_tokens":400}}`), [2]int64{1, 700}},
-		"nothing used":         {chat, body, document200(`{"usage":{}}`), [2]int64{1, 0}},
-		"Anthropic's":          {messages, body, document200(`{"usage":{"input_tokens":3,"output_tokens":4,"cache_creation_input_tokens":5,"cache_read_input_tokens":600}}`), [2]int64{1, 12}},
-		"Responses":            {"/v1/responses", body, document200(`{"usage":{"input_tokens":3,"output_tokens":4}}`), [2]int64{1, 7}},
-		"embeddings":           {"/v1/embeddings", body, document200(`{"data":[],"usage":{"prompt_tokens":3,"total_tokens":3}}`), [2]int64{1, 3}},
+		"less": {chat, body, document200(`{"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7}}`), [2]int64{1, 7}},
+		"more": {chat, body, document200(`{"usage":{"prompt_tokens":300,"completion_tokens":400}}`),
+			[2]int64{1, 700}},
+		"nothing used": {chat, body, document200(`{"usage":{}}`), [2]int64{1, 0}},
+		"Anthropic's": {messages, body,
+			document200(`{"usage":{"input_tokens":3,"output_tokens":4,"cache_creation_input_tokens":5,"cache_read_input_tokens":600}}`), [2]int64{1, 12}},
+		"Responses": {"/v1/responses", body, document200(`{"usage":{"input_tokens":3,"output_tokens":4}}`),
+			[2]int64{1, 7}},
+		"embeddings": {"/v1/embeddings", body,
+			document200(`{"data":[],"usage":{"prompt_tokens":3,"total_tokens":3}}`), [2]int64{1, 3}},
 		"no usage":             {chat, body, document200(`{"choices":[]}`), [2]int64{1, estimate}},
 		"no usage, embeddings": {"/v1/embeddings", body, document200(`{}`), [2]int64{1, estimate - output}},
 		"no JSON":              {chat, body, document200(`{"usage":{"prompt_tokens":3`), [2]int64{1, estimate}},
-		"below nothing":        {chat, body, document200(`{"usage":{"prompt_tokens":-300,"completion_tokens":4}}`), [2]int64{1, 4}},
-		"refused there":        {chat, body, answer(400, "application/json", `{}`), [2]int64{1, 0}},
-		"elsewhere":            {chat, body, answer(302, "text/html", `moved`), [2]int64{1, 0}},
-		"overloaded":           {chat, body, answer(529, "application/json", `{}`), [2]int64{0, 0}},
-		"busy":                 {chat, body, answer(429, "application/json", `{}`), [2]int64{0, 0}},
-		"unanswered":           {chat, body, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, [2]int64{0, 0}},
-		"a stream":             {chat, `{"stream":true}`, stream200(`{"choices":[{}]}`, `{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":40}}`, `[DONE]`), [2]int64{1, 43}},
-		"usage so far": {chat, `{"stream":true}`, stream200(`{"choices":[{}],"usage":{"prompt_tokens":3,"completion_tokens":1}}`,
-			`{"choices":[{}],"usage":{"prompt_tokens":3,"completion_tokens":2}}`), [2]int64{1, 5}},
-		"a stream without usage": {chat, `{"stream":true}`, stream200(`{"choices":[{}]}`, `{"choices":[{}],"usage":null}`), [2]int64{1, 15/4 + 1 + 2}},
-		"Anthropic's stream":     {messages, `{"stream":true}`, stream200(started, `{"type":"content_block_delta"}`, `{"type":"message_delta","usage":{"output_tokens":70}}`, `{"type":"message_stop"}`), [2]int64{1, 104}},
-		"cut off":                {messages, `{"stream":true}`, stream200(started, `{"type":"content_block_delta"}`, `{"type":"content_block_delta"}`), [2]int64{1, 37}},
-		"Responses' stream": {"/v1/responses", `{"stream":true}`, stream200(`{"type":"response.created","response":{"usage":null}}`,
-			`{"type":"response.completed","response":{"usage":{"input_tokens":3,"output_tokens":4}}}`), [2]int64{1, 7}},
+		"below nothing": {chat, body, document200(`{"usage":{"prompt_tokens":-300,"completion_tokens":4}}`),
+			[2]int64{1, 4}},
+		"refused there": {chat, body, answer(400, "application/json", `{}`), [2]int64{1, 0}},
+		"elsewhere":     {chat, body, answer(302, "text/html", `moved`), [2]int64{1, 0}},
+		"overloaded":    {chat, body, answer(529, "application/json", `{}`), [2]int64{0, 0}},
+		"busy":          {chat, body, answer(429, "application/json", `{}`), [2]int64{0, 0}},
+		"unanswered": {chat, body, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+			[2]int64{0, 0}},
+		"a stream": {chat, `{"stream":true}`,
+			stream200(`{"choices":[{}]}`, `{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":40}}`, `[DONE]`),
+			[2]int64{1, 43}},
+		"usage so far": {chat, `{"stream":true}`,
+			stream200(`{"choices":[{}],"usage":{"prompt_tokens":3,"completion_tokens":1}}`,
+				`{"choices":[{}],"usage":{"prompt_tokens":3,"completion_tokens":2}}`), [2]int64{1, 5}},
+		"a stream without usage": {chat, `{"stream":true}`, stream200(`{"choices":[{}]}`, `{"choices":[{}],"usage":null}`),
+			[2]int64{1, 15/4 + 1 + 2}},
+		"Anthropic's stream": {messages, `{"stream":true}`,
+			stream200(started, `{"type":"content_block_delta"}`, `{"type":"message_delta","usage":{"output_tokens":70}}`,
+				`{"type":"message_stop"}`), [2]int64{1, 104}},
+		"cut off": {messages, `{"stream":true}`,
+			stream200(started, `{"type":"content_block_delta"}`, `{"type":"content_block_delta"}`), [2]int64{1, 37}},
+		"Responses' stream": {"/v1/responses", `{"stream":true}`,
+			stream200(`{"type":"response.created","response":{"usage":null}}`,
+				`{"type":"response.completed","response":{"usage":{"input_tokens":3,"output_tokens":4}}}`), [2]int64{1, 7}},
 		"no body":    {chat, "", document200(`{}`), [2]int64{1, 0}},
 		"no object":  {chat, "[]", document200(`{}`), [2]int64{1, 0}},
 		"null":       {chat, "null", document200(`{}`), [2]int64{1, 0}},
@@ -93,12 +107,15 @@ func TestSettled(t *testing.T) {
 	}
 }
 
-// What bounds the answer is in the estimate, however it is written: an API that tells no usage leaves it standing.
-func TestEstimates(t *testing.T) {
+// The API returns no usage, so the estimate stands.
+func TestEstimate_Bounds_AreIncluded(t *testing.T) {
 	for body, most := range map[string]int64{
-		`{}`: output, `{"max_tokens":7}`: 7, `{"max_completion_tokens":8}`: 8, `{"max_output_tokens":9}`: 9, `{"max_tokens":7,"max_completion_tokens":8}`: 8,
-		`{"max_tokens":500,"Max_Tokens":1}`: 500, `{"max_tokens":500,"MAX_TOKENS":1}`: 500, `{"max_tokens":1,"max_tokens":500}`: 500, "{\"max\\u005ftokens\":500}": 500,
-		`{"max_tokens":5e2}`: 500, `{"max_tokens":-5}`: output, `{"max_tokens":"5"}`: output, `{"max_tokens":null}`: output, `{"max_tokens":5,"n":3}`: 15, `{"n":2}`: 2 * output,
+		`{}`: output, `{"max_tokens":7}`: 7, `{"max_completion_tokens":8}`: 8, `{"max_output_tokens":9}`: 9,
+		`{"max_tokens":7,"max_completion_tokens":8}`: 8,
+		`{"max_tokens":500,"Max_Tokens":1}`:          500, `{"max_tokens":500,"MAX_TOKENS":1}`: 500,
+		`{"max_tokens":1,"max_tokens":500}`: 500, "{\"max\\u005ftokens\":500}": 500,
+		`{"max_tokens":5e2}`: 500, `{"max_tokens":-5}`: output, `{"max_tokens":"5"}`: output, `{"max_tokens":null}`: output,
+		`{"max_tokens":5,"n":3}`: 15, `{"n":2}`: 2 * output,
 	} {
 		p := behind(t, document200(`{}`))
 		p.ask(chat, body)
@@ -106,8 +123,8 @@ func TestEstimates(t *testing.T) {
 	}
 }
 
-// The model that is built in, as the README has it.
-func TestBuiltInModel(t *testing.T) {
+// As in the README.
+func TestModel_BuiltIn_Answers(t *testing.T) {
 	p := behind(t, newModel(0))
 	for i, path := range []string{chat, messages} {
 		resp, body := p.ask(path, `{"messages":[{"role":"user","content":"Hello, my model!"}]}`)
@@ -124,8 +141,7 @@ func TestBuiltInModel(t *testing.T) {
 	assert.Equal(t, [2]int64{4, 24}, p.cost())
 }
 
-// An API that is not there.
-func TestUpstreamDown(t *testing.T) {
+func TestProxy_UpstreamDown_CostsNothing(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	listener.Close()
@@ -140,8 +156,8 @@ func TestUpstreamDown(t *testing.T) {
 	assert.Equal(t, [2]int64{0, 0}, p.cost())
 }
 
-// Who leaves in the middle of a stream pays for what had come; who leaves before it begins, for what was estimated.
-func TestLeaving(t *testing.T) {
+// A client that disconnects during a stream pays for the events so far; before it, for the estimate.
+func TestSettle_ClientDisconnects_CostsThePart(t *testing.T) {
 	for name, c := range map[string]struct {
 		events int
 		want   int64
@@ -172,15 +188,17 @@ func TestLeaving(t *testing.T) {
 				}
 			}
 			conn.Close()
-			<-gone // the model is not left to work for nobody
-			require.Eventually(t, func() bool { return strings.Contains(p.log.String(), "msg=request") }, time.Minute, time.Millisecond)
-			require.Eventually(t, func() bool { return p.cost() == [2]int64{1, c.want} }, time.Minute, time.Millisecond, "%v", p.cost())
+			<-gone // the model's request is cancelled
+			require.Eventually(t, func() bool { return strings.Contains(p.log.String(), "msg=request") }, time.Minute,
+				time.Millisecond)
+			require.Eventually(t, func() bool { return p.cost() == [2]int64{1, c.want} }, time.Minute, time.Millisecond, "%v",
+				p.cost())
 		})
 	}
 }
 
-// Many at once have no more tokens under way than there are, and what they did not use is there for the next ones.
-func TestManyAtOnce(t *testing.T) {
+// Concurrent requests hold at most the budget, and unused tokens are free for the next ones.
+func TestTokens_Concurrent_StayWithinTheBudget(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		t.Run(fmt.Sprint("HTTP/2 ", http2), func(t *testing.T) {
 			const all, body = 40, `{"max_tokens":495}` // 500 of 2000 tokens

@@ -2,8 +2,8 @@ package main
 
 import "encoding/json"
 
-// usage is what an answer says it has used, by OpenAI's names or by Anthropic's. Tokens that Anthropic read from its cache are not
-// among them: they do not count for its limits either.
+// usage is the usage of an answer, by OpenAI's names or by Anthropic's. It does not include tokens that
+// Anthropic read from its cache, which do not count for its limits either.
 type usage struct {
 	Prompt     int64 `json:"prompt_tokens"`
 	Completion int64 `json:"completion_tokens"`
@@ -20,25 +20,28 @@ func (u usage) total() int64 { return u.input() + u.output() }
 
 func bounded(n int64) int64 { return min(max(n, 0), mostTokens) }
 
-// add adds what a later event says. It tells all that was used by then, but need not tell again what it told before.
+// add adds the cumulative usage of a later event, which may omit earlier fields.
 func (u *usage) add(later usage) {
 	for _, field := range []struct {
 		sum   *int64
 		later int64
-	}{{&u.Prompt, later.Prompt}, {&u.Completion, later.Completion}, {&u.Input, later.Input}, {&u.Output, later.Output}, {&u.Cached, later.Cached}} {
+	}{
+		{&u.Prompt, later.Prompt}, {&u.Completion, later.Completion},
+		{&u.Input, later.Input}, {&u.Output, later.Output}, {&u.Cached, later.Cached},
+	} {
 		*field.sum = max(*field.sum, field.later)
 	}
 }
 
-// chunk is an answer, or an event of one that is streamed.
+// chunk is an answer, or an event of a stream.
 type chunk struct {
 	Usage    *usage                  // of an answer, of OpenAI's last chunk, of Anthropic's message_delta
-	Message  *struct{ Usage *usage } // of Anthropic's message_start: the input, and the output by then
+	Message  *struct{ Usage *usage } // of Anthropic's message_start: the input and the output so far
 	Response *struct{ Usage *usage } // of OpenAI's response.completed
 	Choices  *[]json.RawMessage
 }
 
-// final is the usage where it is that of the whole answer.
+// final returns the usage of the whole answer, or nil.
 func (c *chunk) final() *usage {
 	if c.Usage == nil && c.Response != nil {
 		return c.Response.Usage

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// users is who may ask, by the hash of their keys: how long it takes to look one up tells nothing of the others.
+// users maps hashes of keys to names. The time of a lookup reveals nothing about other keys.
 type users map[[sha256.Size]byte]string
 
 // parseUsers reads a name and a key in each line.
@@ -30,14 +30,14 @@ func parseUsers(text string) (users, error) {
 		us[hash] = fields[0]
 	}
 	if len(us) == 0 {
-		return nil, errors.New("there are no users")
+		return nil, errors.New("the file has no users")
 	}
 	return us, nil
 }
 
 type userKey struct{}
 
-// authenticated lets those pass who have a key. Nothing is counted for others, whose keys are not worth a limiter each.
+// authenticated lets requests with a valid key pass. It creates no limiter for other keys.
 func (us users) authenticated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -53,11 +53,11 @@ func (us users) authenticated(next http.Handler) http.Handler {
 	})
 }
 
-// byUser is the user as a httplimit.Key. A user has one budget, whichever of its keys it shows.
+// byUser is an httplimit.Key that returns the user. All keys of a user share one budget.
 func byUser(r *http.Request) (string, error) {
 	user, ok := r.Context().Value(userKey{}).(string)
 	if !ok {
-		return "", errors.New("nobody was authenticated")
+		return "", errors.New("no user was authenticated")
 	}
 	return user, nil
 }

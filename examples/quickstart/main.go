@@ -1,5 +1,5 @@
-// Quickstart shows the main job of rratelimiter: a limit that many processes share, taken until it runs out, and
-// served again once the interval has passed. It runs on an in-memory Redis, or on the one that REDIS_URL names.
+// Quickstart takes permits of a shared limiter until it is empty, and waits until they return. It runs on
+// an in-memory Redis, or on the Redis of REDIS_URL.
 package main
 
 import (
@@ -33,7 +33,8 @@ func run(ctx context.Context) error {
 	if err := limiter.SetRate(ctx, rate); err != nil {
 		return err
 	}
-	fmt.Printf("The limiter %q allows %d permits in any %v, for everybody who opens it on this Redis.\n\n", limiter.Name(), rate.Permits, rate.Interval)
+	fmt.Printf("The limiter %q grants %d permits in any %v to all programs on this Redis.\n\n",
+		limiter.Name(), rate.Permits, rate.Interval)
 
 	start := time.Now()
 	say := func(format string, args ...any) {
@@ -55,17 +56,17 @@ func run(ctx context.Context) error {
 	if err := limiter.Acquire(ctx, 1); err != nil {
 		return err
 	}
-	say("... and is served as the oldest grants leave the window")
+	say("... and gets it when the oldest grants expire")
 
 	enough, err := limiter.TryAcquireWithin(ctx, 5, 100*time.Millisecond)
 	if err != nil {
 		return err
 	}
-	say("5 permits within 100ms: %v, which it knows at once", enough)
+	say("5 permits within 100ms: %v, without a wait, since they cannot return in time", enough)
 	return nil
 }
 
-// connect opens the Redis of REDIS_URL, or one in memory.
+// connect opens the Redis of REDIS_URL, or an in-memory one.
 func connect() (rueidis.Client, func(), error) {
 	if url := os.Getenv("REDIS_URL"); url != "" {
 		option, err := rueidis.ParseURL(url)
@@ -76,17 +77,19 @@ func connect() (rueidis.Client, func(), error) {
 		if err != nil {
 			return nil, nil, fmt.Errorf("no Redis at REDIS_URL %q: %w", url, err)
 		}
-		fmt.Printf("On the Redis at %s.\n", url)
+		fmt.Printf("Redis: %s\n", url)
 		return redis, redis.Close, nil
 	}
 	server, err := miniredis.Run()
 	if err != nil {
 		return nil, nil, err
 	}
-	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	redis, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true,
+	})
 	if err != nil {
 		return nil, nil, err
 	}
-	fmt.Println("On a Redis in memory; REDIS_URL=redis://localhost:6379 takes a real one.")
+	fmt.Println("Redis: in memory; REDIS_URL=redis://localhost:6379 names a real one")
 	return redis, func() { redis.Close(); server.Close() }, nil
 }
