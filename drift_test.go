@@ -1,6 +1,7 @@
 package rratelimiter
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -222,4 +223,20 @@ func (b *fixture) randomDrift(random *rand.Rand, drifts bool) {
 	}
 	require.Zero(b, drift())
 	b.Logf("rate %d, worst drift %d", rate, worst)
+}
+
+// TestCountDrift_CallerHasLeft_LeavesTheCountToTheNext: the count is due, and its call is not made.
+func TestCountDrift_CallerHasLeft_LeavesTheCountToTheNext(t *testing.T) {
+	withRedis(t, func(b *fixture) {
+		l := b.limiter(Rate{Permits: 10, Interval: time.Hour})
+		b.Take(l, 1)
+		time.Sleep(time.Hour - time.Minute)
+		gone, leave := context.WithCancel(b.Context())
+		leave()
+		before := b.Scripts.Load()
+		l.wire.countDrift(gone)
+		assert.Equal(b, before, b.Scripts.Load())
+		l.wire.countDrift(b.Context())
+		assert.Equal(b, before+1, b.Scripts.Load())
+	})
 }

@@ -105,6 +105,9 @@ func (h *hint) allKeys() bool {
 // countDrift counts the permits of the limiter if that is due, by a call that grants none. A
 // limiter that is joined with others needs it, since their call does not count.
 func (w *wire) countDrift(ctx context.Context) {
+	if ctx.Err() != nil {
+		return // it would claim the count for a call that is not made
+	}
 	b := new(engine.Batch)
 	w.Arguments(b, w.client.engine.Now())
 	if b.Args[hintArg] != "" && len(b.Args) <= countArg {
