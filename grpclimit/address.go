@@ -15,27 +15,38 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
-// Address tells the address of a client of a server.
+// Address determines the address of a client of a server.
 //
-// It is the peer's. Where that is in a trusted range, the peer is a proxy, and one header of its metadata says for whom it speaks. All
-// values of the header count, joined in their order, and are read from the right, where the proxy nearest to here has written: the
-// first address that is not trusted itself is the client. What stands left of it was written by the client, or by whoever,
-// and is not looked at.
+// By default, it is the peer's. If that is in a trusted range, the peer is a proxy, and one header
+// in its metadata names the client. All values of the header are joined in their order and read
+// from the right, where the nearest proxy has written. The first address that is not trusted is the
+// client's. Everything left of it is ignored, since the client may have written it.
 //
-// Where a trusted peer sends no such header, or what stands where the client should is no address, or all are
-// trusted, it cannot be told who asks; nor where the peer is no address of the internet, as on unix sockets and in
-// memory. Addresses may have ports, zones (which are dropped), brackets, and in Forwarded quotes. IPv4 addresses
-// that are mapped into IPv6 are IPv4. So are clients' addresses that NAT64 (64:ff9b::/96) or SIIT
-// (::ffff:0:0:0/96) translated.
+// The client's address is unknown, which is an error, in these cases:
 //
-// The zero Address believes no header. It is safe for concurrent use as long as nobody changes it.
+//   - A trusted peer sends no such header.
+//   - The first entry that is not trusted is no address.
+//   - All addresses are trusted.
+//   - The peer has no IP address, as on a unix socket or in memory.
+//
+// Addresses may have ports, brackets, quotes (in Forwarded) and zones, which are dropped.
+// IPv4-mapped IPv6 addresses become IPv4. So do clients' addresses that NAT64 (64:ff9b::/96) or
+// SIIT (::ffff:0:0:0/96) translated.
+//
+// The zero Address ignores all headers. An Address is safe for concurrent use if it is not changed.
 type Address struct {
-	Trusted  []netip.Prefix // the proxies
-	Header   string         // that they write: "" for x-forwarded-for, or forwarded (RFC 7239), x-real-ip, cf-connecting-ip ...
-	IPv6Bits int            // of a client's network, by which IPv6 counts: 1 to 128, 0 for 64, which one host mostly has to itself
+	// Trusted are the ranges of the proxies.
+	Trusted []netip.Prefix
+	// Header is the header that the proxies write: forwarded (RFC 7239), x-real-ip,
+	// cf-connecting-ip ... Empty means x-forwarded-for.
+	Header string
+	// IPv6Bits is the prefix length, 1 to 128, of the IPv6 network that counts as one client. 0
+	// means 64: most hosts have a /64 of their own.
+	IPv6Bits int
 }
 
-// Key is the client's address as a [Key]: IPv4 as it is, IPv6 as its network, unless it is link-local.
+// Key returns the client's address as a [Key]: an IPv4 address, the network of an IPv6 address, or
+// a whole link-local address.
 func (a Address) Key(ctx context.Context, _ Call) (string, error) {
 	client, err := a.Client(ctx)
 	if err != nil {
@@ -48,7 +59,8 @@ func (a Address) Key(ctx context.Context, _ Call) (string, error) {
 	return key, nil
 }
 
-// Client is the client's address, by the context of a call to a server, or says why it cannot be told.
+// Client returns the client's address from the context of a call to a server, or an error if it is
+// unknown.
 func (a Address) Client(ctx context.Context) (netip.Addr, error) {
 	proxy, err := peerOf(ctx)
 	if err != nil {
@@ -65,8 +77,8 @@ func (a Address) Client(ctx context.Context) (netip.Addr, error) {
 	return guard.Client(client), nil
 }
 
-// peerOf is the address of the other end. A unix socket's is a path that the client may have chosen, and nobody's address however
-// it reads.
+// peerOf returns the address of the peer. The address of a unix socket is a path that the client
+// may have chosen.
 func peerOf(ctx context.Context) (netip.Addr, error) {
 	p, ok := peer.FromContext(ctx)
 	if !ok || p.Addr == nil {
@@ -78,10 +90,10 @@ func peerOf(ctx context.Context) (netip.Addr, error) {
 		addr = end.AddrPort().Addr()
 	case *net.UDPAddr:
 		addr = end.AddrPort().Addr()
-	default: // a server behind net/http has one of its own
+	default: // a server behind net/http has its own type
 		network := end.Network()
 		if local := p.LocalAddr; local != nil && strings.HasPrefix(local.Network(), "unix") {
-			network = local.Network() // which that server calls tcp
+			network = local.Network() // the server reports "tcp" for the peer
 		}
 		if !strings.HasPrefix(network, "tcp") && !strings.HasPrefix(network, "udp") {
 			return addr, fmt.Errorf("a peer of the network %q has none", network)

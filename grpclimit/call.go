@@ -2,16 +2,16 @@ package grpclimit
 
 import "strings"
 
-// Call is what is to be limited: a call, or one message of a stream. What comes with it, metadata and the peer, is in the context
-// that goes beside it.
+// Call is a call, or one message of a stream. Its metadata and peer are in the context that is
+// passed with it.
 type Call struct {
-	Method   string // in full: "/grpc.health.v1.Health/Check"
+	Method   string // the full method: "/grpc.health.v1.Health/Check"
 	Message  any    // the request of a unary call, or the stream's message with [EachMessage]; else nil
-	Outgoing bool   // a client's
-	Target   string // where a client's call goes, as [google.golang.org/grpc.ClientConn.Target] has it
+	Outgoing bool   // a client's call
+	Target   string // of a client's call, as of [google.golang.org/grpc.ClientConn.Target]
 }
 
-// Service is the first part of the method, "grpc.health.v1.Health" for instance.
+// Service returns the first part of the method, for instance "grpc.health.v1.Health".
 func (c Call) Service() string {
 	text := strings.TrimPrefix(c.Method, "/")
 	return text[:max(0, strings.LastIndexByte(text, '/'))]

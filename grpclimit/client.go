@@ -11,29 +11,36 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// ErrNotSent says that a client's interceptor has not sent a call, or a message of a stream: there was no permit within its context or
-// [Wait], or Redis failed and the mode is [Closed]. The reason is wrapped: [context.DeadlineExceeded] for instance.
+// ErrNotSent is returned when a client's interceptor does not send a call or a message. Either no
+// permit was free within its context or [Wait], or Redis failed and the mode is [Closed]. The error
+// wraps the reason, for instance [context.DeadlineExceeded].
 //
-// It comes as an error that has a gRPC status: ResourceExhausted, with a RetryInfo where a later try helps; DeadlineExceeded or
-// Canceled; or Unavailable. The status does not tell the reason, so that a server that hands it on tells its own clients nothing.
+// The error has a gRPC status: ResourceExhausted, with a RetryInfo if a retry helps;
+// DeadlineExceeded or Canceled; or Unavailable. The status does not include the reason, so a server
+// may pass it on to its own clients.
 var ErrNotSent = errors.New("grpclimit: the call was not sent")
 
-// UnaryClientInterceptor limits a client's unary calls: each waits for its permits of the limiter that choose gives for it, in line
-// with the others, as long as its context or [Wait] allows. Where its permits cannot be had by then it fails at once, with
-// an error that is [ErrNotSent]. [AtOnce] waits for nothing. The tries of a retry policy are one call, and take permits once.
+// UnaryClientInterceptor limits a client's unary calls: each waits for its permits from the limiter
+// that choose returns. Calls wait in order, as long as their context or [Wait] allows. If its
+// permits are not free by then, a call fails at once with [ErrNotSent]. With [AtOnce] no call
+// waits. All attempts of a retry policy are one call, and take permits once.
 //
-// An answer ResourceExhausted or Unavailable that has a RetryInfo pauses the limiter's name, for all who call through this
-// interceptor: no call with a limiter of that name is sent before, for at most an hour. The answer goes to its caller as it
-// is. Nothing is sent again; a caller that does it waits here for the right moment. Up to 65,536 names are paused at once.
+// A status ResourceExhausted or Unavailable with a RetryInfo pauses the limiter's name for all
+// callers of this interceptor. No call with a limiter of that name is sent before the pause ends,
+// after at most an hour. The caller gets the status unchanged. The interceptor does not retry; a
+// caller that does waits here until the pause ends. Up to 65,536 names are paused at once.
 //
-// Of the options, [Cost], [Skip], [Wait], [MaxWaiting], [AtOnce], [EachMessage] (of streams), [Shadow], [Report], [Policies], [OnFailure],
-// [Deadline] and [OnStoreChange] apply. A server of Redis that stops to answer while calls stand in line is noticed by those in line
-// only when rueidis gives the connection up; by new ones after the Deadline.
+// These options apply: [Cost], [Skip], [Wait], [MaxWaiting], [AtOnce], [EachMessage] (for streams),
+// [Shadow], [Report], [Policies], [OnFailure], [Deadline] and [OnStoreChange]. If Redis stops
+// answering while calls wait for permits, they observe it when rueidis closes the connection. New
+// calls observe it after the Deadline.
 //
-// It panics where choose is nil.
-func UnaryClientInterceptor(choose func(context.Context, Call) (Limiter, error), opts ...Option) grpc.UnaryClientInterceptor {
+// It panics if choose is nil.
+func UnaryClientInterceptor(choose func(context.Context, Call) (Limiter, error),
+	opts ...Option) grpc.UnaryClientInterceptor {
 	g := newGate("UnaryClientInterceptor", choose, opts, 0)
-	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker,
+		opts ...grpc.CallOption) error {
 		call := outgoing(method, cc)
 		call.Message = req
 		name, err := g.leave(ctx, call)
@@ -46,11 +53,13 @@ func UnaryClientInterceptor(choose func(context.Context, Call) (Limiter, error),
 	}
 }
 
-// StreamClientInterceptor limits a client's streams, each at its start, or with [EachMessage] each message that is sent. All else is
-// as with [UnaryClientInterceptor].
-func StreamClientInterceptor(choose func(context.Context, Call) (Limiter, error), opts ...Option) grpc.StreamClientInterceptor {
+// StreamClientInterceptor limits a client's streams, each at its start, or with [EachMessage] each
+// message that is sent. Otherwise it is like [UnaryClientInterceptor].
+func StreamClientInterceptor(choose func(context.Context, Call) (Limiter, error),
+	opts ...Option) grpc.StreamClientInterceptor {
 	g := newGate("StreamClientInterceptor", choose, opts, 0)
-	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer,
+		opts ...grpc.CallOption) (grpc.ClientStream, error) {
 		call := outgoing(method, cc)
 		s := &sending{gate: g, call: call, desc: desc}
 		if g.each {
@@ -80,7 +89,7 @@ func outgoing(method string, cc *grpc.ClientConn) Call {
 	return call
 }
 
-// leave waits until a call or message may be sent. It gives the name of its limiter, "" for none.
+// leave waits until a call or message may be sent. It returns the name of its limiter, "" for none.
 func (g *gate) leave(ctx context.Context, call Call) (string, error) {
 	_, _, o, limited := g.decide(ctx, call)
 	if limited && !g.passes(&o) {
@@ -89,7 +98,7 @@ func (g *gate) leave(ctx context.Context, call Call) (string, error) {
 	return o.Limiter, nil
 }
 
-// heard learns of what a server answered.
+// heard pauses the limiter's name if the status of a server asks for it.
 func (g *gate) heard(name string, err error) {
 	if err == nil || name == "" || errors.Is(err, ErrNotSent) {
 		return
@@ -108,7 +117,8 @@ func (g *gate) heard(name string, err error) {
 	}
 }
 
-// notSent is a call that was not sent: for its caller with the reason, for others with a status.
+// notSent is the error of a call that was not sent: with the reason for its caller, and a status
+// for others.
 type notSent struct {
 	reason error
 	status *status.Status

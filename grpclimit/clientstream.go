@@ -10,21 +10,21 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// sending is a stream of a client. As any stream it may be sent on by one goroutine while another receives.
+// sending is a stream of a client. One goroutine may send on it while another receives.
 type sending struct {
 	grpc.ClientStream
 	gate *gate
 	call Call
 	desc *grpc.StreamDesc
-	name atomic.Pointer[string] // of the limiter that was used last
+	name atomic.Pointer[string] // of the limiter that decided last
 
-	// Where each message is limited:
+	// Set with EachMessage.
 	ctx    context.Context // of the stream
 	cancel context.CancelFunc
 	ended  atomic.Bool
 }
 
-// SendMsg sends a message, where each is limited once it may go.
+// SendMsg sends a message. With EachMessage, it waits for the message's permits first.
 func (s *sending) SendMsg(m any) error {
 	if s.cancel == nil {
 		return s.ClientStream.SendMsg(m)
@@ -34,12 +34,12 @@ func (s *sending) SendMsg(m any) error {
 	name, err := s.gate.leave(s.ctx, call)
 	switch {
 	case err != nil && s.ended.Load():
-		return io.EOF // it ended while the message waited; RecvMsg says how
+		return io.EOF // the stream ended while the message waited; RecvMsg returns the status
 	case err != nil:
-		s.cancel() // who gets an error here need not receive any more
+		s.cancel() // a caller that gets an error from SendMsg need not call RecvMsg
 		return err
 	}
-	if name != "" { // what nothing limited has no say in what pauses
+	if name != "" { // a message without a limiter keeps the name of the last one
 		s.name.Store(&name)
 	}
 	if err = s.ClientStream.SendMsg(m); err != nil && !errors.Is(err, io.EOF) {
@@ -48,7 +48,7 @@ func (s *sending) SendMsg(m any) error {
 	return err
 }
 
-// Header waits for the header of the answer.
+// Header waits for the header of the response.
 func (s *sending) Header() (metadata.MD, error) {
 	md, err := s.ClientStream.Header()
 	if err != nil {
@@ -66,7 +66,7 @@ func (s *sending) RecvMsg(m any) error {
 	return err
 }
 
-// over notes that the stream has ended, and how.
+// over records the end of the stream, and its error.
 func (s *sending) over(err error) {
 	if name := s.name.Load(); name != nil {
 		s.gate.heard(*name, err)

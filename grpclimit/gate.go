@@ -9,7 +9,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
-// gate is what interceptors of all four kinds have in common.
+// gate is the common part of all four interceptors.
 type gate struct {
 	settings
 	guard  *guard.Guard
@@ -17,15 +17,20 @@ type gate struct {
 	pauses guard.Pauses // of clients
 }
 
-// visit is a call that passed a server's gate: the context of its handler.
+// visit is a call that a server's gate admitted, and the context of its handler.
 type visit = guard.Visit[Outcome]
 
-// newGate makes a gate, in which so many calls wait at once unless an option says otherwise, 0 for any number.
-func newGate(interceptor string, choose func(context.Context, Call) (Limiter, error), opts []Option, maxWaiting int) *gate {
+// newGate returns a gate. Unless an option changes it, maxWaiting bounds the calls that wait at
+// once; 0 means no bound.
+func newGate(interceptor string, choose func(context.Context, Call) (Limiter, error), opts []Option,
+	maxWaiting int) *gate {
 	if choose == nil {
-		panic(fmt.Sprintf("grpclimit: %s: nothing chooses the limiter of a call", interceptor))
+		panic(fmt.Sprintf("grpclimit: %s: choose is nil: pass All, Each or a function that returns a Limiter", interceptor))
 	}
-	g := &gate{settings: settings{deadline: DefaultDeadline, sharing: guard.NewShared, known: describe(nil)}, choose: choose}
+	g := &gate{
+		settings: settings{deadline: DefaultDeadline, sharing: guard.NewShared, known: describe(nil)},
+		choose:   choose,
+	}
 	for _, opt := range opts {
 		if opt != nil {
 			opt(&g.settings)
@@ -35,7 +40,8 @@ func newGate(interceptor string, choose func(context.Context, Call) (Limiter, er
 	return g
 }
 
-// request returns the request to the guard for a call, and whether anything limits the call.
+// request returns the guard's request for a call. It reports in limited whether anything limits the
+// call.
 func (g *gate) request(ctx context.Context, call Call) (q guard.Request, k *known, limited bool, err error) {
 	if !g.exemptNone && !call.Outgoing && guard.Exempt(call.Service()) || g.skip != nil && g.skip(ctx, call) {
 		return q, nil, false, nil
@@ -68,7 +74,7 @@ func (g *gate) request(ctx context.Context, call Call) (q guard.Request, k *know
 	return q, k, true, nil
 }
 
-// decide decides a call, and reports it. It says false where nothing limits it.
+// decide decides a call, and reports it. It returns false if nothing limits the call.
 func (g *gate) decide(ctx context.Context, call Call) (q guard.Request, a guard.Answer, o Outcome, limited bool) {
 	q, k, limited, err := g.request(ctx, call)
 	switch {
@@ -90,7 +96,8 @@ func (g *gate) decide(ctx context.Context, call Call) (q guard.Request, a guard.
 		a = g.guard.Ask(ctx, q)
 	}
 	o = Outcome{
-		Result: Result(a.Result), Shadow: g.shadow, Local: a.Local, Cost: q.Permits, Decision: a.Decision, Each: a.Each, Err: a.Err, known: k,
+		Result: Result(a.Result), Shadow: g.shadow, Local: a.Local, Cost: q.Permits, Decision: a.Decision, Each: a.Each,
+		Err: a.Err, known: k,
 		invalid: a.Invalid,
 	}
 	if q.Limiter != nil {
@@ -102,13 +109,13 @@ func (g *gate) decide(ctx context.Context, call Call) (q guard.Request, a guard.
 	return q, a, o, true
 }
 
-// passes says whether a call goes on.
+// passes reports whether a call proceeds.
 func (g *gate) passes(o *Outcome) bool {
 	return g.shadow || o.Result == Acquired || o.Result == FailedOpen
 }
 
-// admit decides a call to a server, or a message: it gives the context of one that goes on, nil where nothing limits it, or says with which
-// status it does not.
+// admit decides a call to a server, or a message. It returns the visit of a call that proceeds, nil
+// if nothing limits the call, or the refusal.
 func (g *gate) admit(ctx context.Context, call Call) (*visit, *refusal) {
 	q, a, o, limited := g.decide(ctx, call)
 	if !limited {
@@ -124,7 +131,7 @@ func (g *gate) admit(ctx context.Context, call Call) (*visit, *refusal) {
 	return guard.NewVisit(ctx, g.guard, q, a, o), nil
 }
 
-// settle does what a handler's Settle said.
+// settle applies the handler's Settle.
 func (g *gate) settle(call Call, v *visit) {
 	if err := v.End(); err != nil && g.unsettled != nil {
 		g.unsettled(v.Context, call, err)

@@ -12,16 +12,19 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
-// Key tells which calls count together. An error, or an empty key, says that it cannot be told.
+// Key maps a call to the key that it is limited by. It returns an error or an empty key if the key
+// is unknown.
 //
-// Whoever chooses the key chooses whose permits are used: a client that can set it at will has as many limiters as it likes. So of
-// what a call says of itself only that counts which somebody has checked.
+// Use only values that were checked before: a client that can choose its key can use the permits of
+// other clients, or any number of limiters.
 type Key func(ctx context.Context, call Call) (string, error)
 
-// ByIP is the address of the client, or for IPv6 its /64. It is the peer's, whatever metadata says; where the peer is in one of
-// the trusted ranges it is what x-forwarded-for says, as [Address] reads it. Address has other metadata and other ranges.
+// ByIP returns the Key of the client's address: an IPv4 address, or the /64 of an IPv6 address. It
+// is the peer's address, and metadata is ignored. If the peer is in one of the trusted ranges, the
+// client is read from x-forwarded-for, see [Address]. An Address can use other metadata and other
+// ranges.
 //
-// ByIP panics where a range is the zero Prefix.
+// ByIP panics if a range is the zero Prefix.
 func ByIP(trusted ...netip.Prefix) Key {
 	for _, network := range trusted {
 		if !network.IsValid() {
@@ -31,9 +34,10 @@ func ByIP(trusted ...netip.Prefix) Key {
 	return Address{Trusted: trusted}.Key
 }
 
-// ByMetadata is the value of metadata, an API key for instance: what came with a call to a server, or goes with a
-// client's. A call without it, or with several values, has no key and is [ErrInvalidRequest]. Clients write
-// metadata as they like: use it behind what checks the value.
+// ByMetadata returns the Key of a value in the metadata, for instance an API key. It reads the
+// incoming metadata of a server's call, and the outgoing metadata of a client's. A call without the
+// value, or with several, has no key and is [ErrInvalidRequest]. Clients choose their metadata: put
+// a check of the value in front of it.
 func ByMetadata(name string) Key {
 	name = strings.ToLower(name)
 	return func(ctx context.Context, call Call) (string, error) {
@@ -51,13 +55,14 @@ func ByMetadata(name string) Key {
 	}
 }
 
-// ByMethod is the call's method in full, as "/grpc.health.v1.Health/Check". Clients of a server that has an UnknownServiceHandler, a
-// proxy for instance, choose it at will.
+// ByMethod returns the Key of the full method, such as "/grpc.health.v1.Health/Check". On a server
+// with an UnknownServiceHandler, such as a proxy, clients can choose any method.
 func ByMethod() Key {
 	return func(_ context.Context, call Call) (string, error) { return call.Method, nil }
 }
 
-// ByService is the call's service, as "grpc.health.v1.Health". What is said of [ByMethod] holds for it too.
+// ByService returns the Key of the service, such as "grpc.health.v1.Health". On a server with an
+// UnknownServiceHandler, clients can choose any service.
 func ByService() Key {
 	return func(_ context.Context, call Call) (string, error) {
 		service := call.Service()
@@ -68,19 +73,19 @@ func ByService() Key {
 	}
 }
 
-// ByTarget is where a client's call goes, as the ClientConn was told.
+// ByTarget returns the Key of a client's target, as passed to its ClientConn.
 func ByTarget() Key {
 	return func(_ context.Context, call Call) (string, error) {
 		if call.Target == "" {
-			return "", errors.New("grpclimit: the call has no target, as a server's has none")
+			return "", errors.New("grpclimit: ByTarget: the call has no target: use it in an interceptor of a client")
 		}
 		return call.Target, nil
 	}
 }
 
-// Hashed is the hash of a key in its place, an API key's for instance: the first 128 bits of its SHA-256, in
-// hexadecimal. Names of limiters, and so keys of Redis, outcomes and reports, do not show the key then. A key that
-// can be guessed, as a mail address can, can still be found by its hash.
+// Hashed replaces a key by its hash: the first 128 bits of its SHA-256, in hexadecimal. Then names
+// of limiters, keys of Redis, outcomes and reports do not show the key. The hash does not hide keys
+// that can be guessed, such as mail addresses.
 func Hashed(key Key) Key {
 	return func(ctx context.Context, call Call) (string, error) {
 		text, err := key(ctx, call)
@@ -91,7 +96,8 @@ func Hashed(key Key) Key {
 	}
 }
 
-// Combined is several keys at once: calls count together that agree in all of them. Where one cannot be told, all cannot.
+// Combined joins several keys: calls share a limiter if all their keys are equal. If one key is
+// unknown, the combined key is unknown.
 func Combined(keys ...Key) Key {
 	return func(ctx context.Context, call Call) (string, error) {
 		texts := make([]string, len(keys))

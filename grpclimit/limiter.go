@@ -9,12 +9,16 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// Limiter is what a call is limited by: a *[rratelimiter.Limiter], a *[limit.Limiter], or one of another kind.
+// Limiter limits calls: a *[rratelimiter.Limiter], a *[limit.Limiter], or any other type with Take.
 //
-// One of another kind may have more methods of those two, which are called if it has them: TryAcquireWithin and Acquire to wait for
-// permits, TakeEach for the decision of each policy, Release and Charge to settle, and Name, without which neither [Local] nor
-// the pauses of clients can tell it from others. Peek or AvailablePermits show in the background that Redis is back; without them Take of
-// one permit does, which Release returns.
+// Other types may have more methods of those two, which are used if present:
+//
+//   - TryAcquireWithin and Acquire wait for permits.
+//   - TakeEach returns the decision of each policy.
+//   - Release and Charge settle.
+//   - Name tells limiters apart, which [Local] and the pauses of clients need.
+//   - Peek or AvailablePermits detect in the background that Redis is back. Without them, Take of
+//     one permit does, and Release returns it.
 type Limiter interface {
 	Take(ctx context.Context, permits int64) (rratelimiter.Decision, error)
 }
@@ -24,16 +28,18 @@ func All(limiter Limiter) func(context.Context, Call) (Limiter, error) {
 	return func(context.Context, Call) (Limiter, error) { return limiter, nil }
 }
 
-// Each limits the calls of each key by a limiter of their own, with some policies: that of the key "192.0.2.1" and the name
-// "api" is named "api:192.0.2.1". A key of more than 128 bytes is told by its SHA-256, and bytes that would mean something else in
-// a name are written as in a URL, braces among them. So the name, not the key, decides the slot of a Redis Cluster where it
-// has a hash tag.
+// Each limits the calls of each key by a limiter of their own, with the given policies. For the
+// name "api" and the key "192.0.2.1", it is "api:192.0.2.1" for instance. A key of more than 128
+// bytes is replaced by its SHA-256. Bytes that have a meaning in names, such as braces, are escaped
+// as in a URL. So only a hash tag in the name decides the slot of a Redis Cluster.
 //
-// An empty key is an error, as a key that cannot be told is: no two clients share a limiter by accident. Two names of which one is the
-// other's beginning up to a colon, as "web" and "web:v2", may have a limiter in common, for the keys "v2:x" and "x".
+// An empty or unknown key is an error, so that clients never share a limiter by accident. Two names
+// share limiters if one is a prefix of the other up to a colon. An example is the key "v2:x" of
+// "web" and the key "x" of "web:v2".
 //
-// Each panics where the client, the name or a policy is one that no call could work with.
-func Each(client *rratelimiter.Client, name string, key Key, policies ...limit.Policy) func(context.Context, Call) (Limiter, error) {
+// Each panics if the client, the name or a policy is invalid.
+func Each(client *rratelimiter.Client, name string, key Key, policies ...limit.Policy,
+) func(context.Context, Call) (Limiter, error) {
 	if key == nil {
 		panic(fmt.Sprintf("grpclimit: Each of %q needs a Key", name))
 	}

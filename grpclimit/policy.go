@@ -8,10 +8,10 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// Named gives a policy the name by which clients are told of it, for [Each] and [Policies]. Without it a policy is named by its
-// window, as second, minute, day or 10s, or by its kind: bucket, leaky, smooth.
+// Named gives a policy a name for clients, for [Each] and [Policies]. Without it, the name of a
+// policy is its window, such as second, minute, day or 10s, or its kind: bucket, leaky, smooth.
 //
-// Named panics where the name is empty or not printable ASCII.
+// Named panics if the name is empty or not printable ASCII.
 func Named(name string, policy limit.Policy) limit.Policy {
 	named, err := guard.NewNamed(name, policy)
 	if err != nil {
@@ -20,28 +20,30 @@ func Named(name string, policy limit.Policy) limit.Policy {
 	return named
 }
 
-// Describe gives what tells interceptors the policies of limiters that a chooser of your own makes, in their order, where those of all
-// calls are not the same ([Policies]): a chooser gives what Describe's func makes of a limiter. Where a policy is not known, as that of
-// a *[rratelimiter.Limiter] whose rate is in Redis, nil stands in its place, with a name by [Named]. To describe policies costs
-// some microseconds, to use the description again nothing. Describe panics if a policy is invalid.
+// Describe returns a function that attaches a description of policies to a limiter. A chooser of
+// yours returns the result of that function. Use Describe if calls have limiters with different
+// policies; otherwise [Policies] is enough. For a policy that is unknown, such as the rate of a
+// *[rratelimiter.Limiter] in Redis, pass nil, or nil with a name by [Named]. Describe once and
+// reuse the function, since to describe policies takes some microseconds. Describe panics if a
+// policy is invalid.
 func Describe(policies ...limit.Policy) func(Limiter) Limiter {
 	known := mustDescribe("Describe", policies)
 	return func(l Limiter) Limiter { return &described{l, known} }
 }
 
-// described is a limiter, and what is known of its policies.
+// described is a limiter with a description of its policies.
 type described struct {
 	Limiter
 	known *known
 }
 
-// known is what clients are told of a limiter's policies.
+// known describes the policies of a limiter to clients.
 type known struct {
 	guard.Known
 	failures [][]*anypb.Any // the QuotaFailure of each policy alone
 }
 
-// mustDescribe is describe that panics if a policy is invalid.
+// mustDescribe is describe, but panics if a policy is invalid.
 func mustDescribe(caller string, policies []limit.Policy) *known {
 	k := describe(policies)
 	if err := k.Check(); err != nil {
@@ -50,7 +52,7 @@ func mustDescribe(caller string, policies []limit.Policy) *known {
 	return k
 }
 
-// describe tells policies by their names.
+// describe returns the description of policies.
 func describe(policies []limit.Policy) *known {
 	k := &known{Known: guard.Describe(policies)}
 	for i, quota := range k.Quotas {

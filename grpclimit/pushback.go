@@ -7,15 +7,15 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// pushbackKey is the trailer by which a server tells retry policies of clients when to try again, in milliseconds, or by a number
-// below 0 that they shall not. A RetryInfo is nothing to them.
+// pushbackKey is the trailer with which a server tells retry policies of clients when to retry: in
+// milliseconds, or below 0 for never. They ignore a RetryInfo.
 const pushbackKey = "grpc-retry-pushback-ms"
 
-// longestPushback is the longest wait that is put on retry policies, whose callers hear nothing meanwhile. A wait that is
-// longer is theirs to choose, by the RetryInfo.
+// longestPushback is the longest wait that a server asks of a retry policy, whose caller gets no
+// answer meanwhile. For a longer wait the retries stop, and the caller decides by the RetryInfo.
 const longestPushback = time.Minute
 
-// pushback is the trailer of a refusal after which a try helps so much later, or never for 0.
+// pushback returns the trailer of a refusal after which a retry helps, or never if after is 0.
 func pushback(after time.Duration) metadata.MD {
 	text := "-1"
 	if after > 0 && after <= longestPushback {

@@ -6,37 +6,42 @@ import (
 	"google.golang.org/grpc"
 )
 
-// UnaryServerInterceptor limits the unary calls to a server: each takes its permits of the limiter that choose gives for it, and where
-// they are not to be had it does not get to the handler. A call for which choose gives nil passes, and nothing is asked for it;
-// one for which it gives an error is decided as the [FailureMode] says. [All] and [Each] are ready-made choices.
+// UnaryServerInterceptor limits the unary calls to a server: each call takes its permits from the
+// limiter that choose returns. A call that is denied does not reach the handler. If choose returns
+// nil, the call passes without a call to Redis. If choose returns an error, the [FailureMode]
+// decides, but [ErrInvalidRequest] is always refused. [All] and [Each] are ready-made choosers.
 //
-// The handler finds the [Outcome] in its context with [FromContext]. The documentation of the package lists the statuses of calls that
-// do not pass. Calls of the health and reflection services pass, unless [HealthAndReflection] is given.
+// The handler finds the [Outcome] in its context with [FromContext]. The documentation of the
+// package lists the statuses of refused calls. Calls of the health and reflection services pass,
+// unless [HealthAndReflection] is given.
 //
-// Of several in a chain each takes its permits before the next is asked, and keeps them where that refuses. [Each] with several
-// policies, or a [github.com/rratelimiter/rratelimiter/limit.Join], takes of all or of none.
+// If several interceptors are chained, each takes its permits before the next one is called, and
+// keeps them if that one denies. [Each] with several policies, or a
+// [github.com/rratelimiter/rratelimiter/limit.Join], takes from all or from none.
 //
-// Each interceptor sees for itself whether Redis is up. It panics where choose is nil.
-func UnaryServerInterceptor(choose func(context.Context, Call) (Limiter, error), opts ...Option) grpc.UnaryServerInterceptor {
+// Each interceptor tracks on its own whether Redis is up. It panics if choose is nil.
+func UnaryServerInterceptor(choose func(context.Context, Call) (Limiter, error),
+	opts ...Option) grpc.UnaryServerInterceptor {
 	g := newGate("UnaryServerInterceptor", choose, opts, DefaultMaxWaiting)
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		call := Call{Method: info.FullMethod, Message: req}
 		v, r := g.admit(ctx, call)
 		if r != nil {
-			_ = grpc.SetTrailer(ctx, r.trailer) // a server that is not grpc's has no trailers, and clients of their own
+			_ = grpc.SetTrailer(ctx, r.trailer) // it fails if the server is not grpc's, and has no trailers
 			return nil, r.err
 		}
 		if v == nil {
 			return handler(ctx, req)
 		}
-		defer g.settle(call, v) // also where the handler panics
+		defer g.settle(call, v) // also if the handler panics
 		return handler(v, req)
 	}
 }
 
-// StreamServerInterceptor limits the streams of a server, each at its start, or with [EachMessage] each message that is received.
-// All else is as with [UnaryServerInterceptor].
-func StreamServerInterceptor(choose func(context.Context, Call) (Limiter, error), opts ...Option) grpc.StreamServerInterceptor {
+// StreamServerInterceptor limits the streams of a server, each at its start, or with [EachMessage]
+// each message that is received. Otherwise it is like [UnaryServerInterceptor].
+func StreamServerInterceptor(choose func(context.Context, Call) (Limiter, error),
+	opts ...Option) grpc.StreamServerInterceptor {
 	g := newGate("StreamServerInterceptor", choose, opts, DefaultMaxWaiting)
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		call := Call{Method: info.FullMethod}
@@ -56,7 +61,7 @@ func StreamServerInterceptor(choose func(context.Context, Call) (Limiter, error)
 	}
 }
 
-// admitted is a stream whose start was admitted.
+// admitted is a stream that was admitted at its start.
 type admitted struct {
 	grpc.ServerStream
 	ctx context.Context

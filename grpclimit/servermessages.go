@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// serveMessages serves a stream of which each message is limited.
+// serveMessages serves a stream with EachMessage.
 func (g *gate) serveMessages(srv any, ss grpc.ServerStream, call Call, handler grpc.StreamHandler) error {
 	s := &receiving{ServerStream: ss, gate: g, call: call, latest: &latest{Context: ss.Context()}}
 	defer s.settle()
@@ -19,20 +19,20 @@ func (g *gate) serveMessages(srv any, ss grpc.ServerStream, call Call, handler g
 	return err
 }
 
-// receiving is a stream of a server of which each message that is received is limited. As any stream it may be received from by
-// one goroutine while another sends, or ends.
+// receiving is a stream of a server with EachMessage. One goroutine may receive from it while
+// another sends.
 type receiving struct {
 	grpc.ServerStream
 	gate    *gate
 	call    Call
 	latest  *latest
-	refused atomic.Pointer[refusal] // the last one
+	refused atomic.Pointer[refusal] // of the last message that was refused
 	begun   bool                    // a message was received
 }
 
 func (s *receiving) Context() context.Context { return s.latest }
 
-// RecvMsg receives a message, and decides it.
+// RecvMsg receives a message and decides it.
 func (s *receiving) RecvMsg(m any) error {
 	s.settle()
 	if err := s.ServerStream.RecvMsg(m); err != nil {
@@ -43,7 +43,7 @@ func (s *receiving) RecvMsg(m any) error {
 	v, r := s.gate.admit(s.latest.Context, call)
 	if r != nil {
 		if s.begun {
-			r.trailer = pushback(0) // another try would send again what has passed
+			r.trailer = pushback(0) // a retry would send messages again that have passed
 		}
 		s.refused.Store(r)
 	}
@@ -55,14 +55,15 @@ func (s *receiving) RecvMsg(m any) error {
 	return nil
 }
 
-// settle settles for the message that was received last.
+// settle settles for the last message received.
 func (s *receiving) settle() {
 	if v := s.latest.visit.Swap(nil); v != nil {
 		s.gate.settle(s.call, v)
 	}
 }
 
-// latest is the context of a stream of which each message is limited. It finds the visit of the message that was received last.
+// latest is the context of a stream with EachMessage. Its values include the visit of the last
+// message received.
 type latest struct {
 	context.Context
 	visit atomic.Pointer[visit]

@@ -19,7 +19,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// Messages of statuses. They say nothing of errors.
+// Messages of statuses. They do not include errors.
 const (
 	overLimit = "the call is over its limit"
 	reduced   = "calls cannot be admitted at the moment"
@@ -27,7 +27,7 @@ const (
 	lacking   = "the call lacks what its limit needs"
 )
 
-// code is the status code of what does not pass.
+// code returns the status code of a refused call.
 func code(ctx context.Context, o *Outcome) codes.Code {
 	switch {
 	case o.Result == Rejected:
@@ -42,7 +42,7 @@ func code(ctx context.Context, o *Outcome) codes.Code {
 	return codes.DeadlineExceeded
 }
 
-// retryAfter is when another try could help, 0 where none does.
+// retryAfter returns when a retry could help, 0 for never.
 func retryAfter(o *Outcome) time.Duration {
 	switch {
 	case o.Result == Rejected:
@@ -53,13 +53,13 @@ func retryAfter(o *Outcome) time.Duration {
 	return 0
 }
 
-// refusal is what a client of a server gets instead of an answer.
+// refusal is the status and trailer of a refused call to a server.
 type refusal struct {
 	err     error
 	trailer metadata.MD
 }
 
-// newStatus is the status of what does not pass, on either side.
+// newStatus returns the status of a refused call, of a server or a client.
 func newStatus(ctx context.Context, o *Outcome) *spb.Status {
 	s := &spb.Status{Code: int32(code(ctx, o)), Message: reduced}
 	switch {
@@ -84,7 +84,7 @@ func newRefusal(ctx context.Context, o *Outcome, subject string) *refusal {
 	return &refusal{status.ErrorProto(s), pushback(retryAfter(o))}
 }
 
-// quotaFailure tells of each policy that refused.
+// quotaFailure describes each policy that denied.
 func quotaFailure(o *Outcome, subject string) []*anypb.Any {
 	violated := o.violated()
 	never := errors.Is(o.Err, rratelimiter.ErrPermitsExceedRate)
@@ -107,7 +107,7 @@ func quotaFailure(o *Outcome, subject string) []*anypb.Any {
 	return detail(f)
 }
 
-// violation tells of one policy.
+// violation describes one policy that denied.
 func violation(name string, quota int64, subject string, never bool) *errdetails.QuotaFailure_Violation {
 	v := &errdetails.QuotaFailure_Violation{Subject: subject, QuotaMetric: "permits", QuotaId: name, QuotaValue: quota}
 	switch {
@@ -121,7 +121,7 @@ func violation(name string, quota int64, subject string, never bool) *errdetails
 	return v
 }
 
-// detail packs a detail, or leaves it out where it cannot be: what it says of itself is all valid.
+// detail packs a detail. It returns nil on an error, which valid UTF-8 excludes.
 func detail(m proto.Message) []*anypb.Any {
 	packed, err := anypb.New(m)
 	if err != nil {

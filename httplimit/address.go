@@ -11,26 +11,38 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
-// Address tells the address of a client.
+// Address determines the address of a client.
 //
-// It is the peer's, [http.Request.RemoteAddr]. Where that is in a trusted range, the peer is a proxy, and one header says for
-// whom it speaks. All lines of the header count, joined in their order, and are read from the right, where the proxy
-// nearest to here has written: the first address that is not trusted itself is the client. What stands left of it was written by
-// the client, or by whoever, and is not looked at.
+// By default, it is the peer's, [http.Request.RemoteAddr]. If that is in a trusted range, the peer
+// is a proxy, and one header names the client. All lines of the header are joined in their order
+// and read from the right, where the nearest proxy has written. The first address that is not
+// trusted is the client's. Everything left of it is ignored, since the client may have written it.
 //
-// Where a trusted peer sends no such header, or what stands where the client should is no address, or all are
-// trusted, it cannot be told who asks; nor where the peer is on a unix socket. Addresses may have ports, zones
-// (which are dropped), brackets, and in Forwarded quotes. IPv4 addresses that are mapped into IPv6 are IPv4. So
-// are clients' addresses that NAT64 (64:ff9b::/96) or SIIT (::ffff:0:0:0/96) translated.
+// The client's address is unknown, which is an error, in these cases:
 //
-// The zero Address believes no header. It is safe for concurrent use as long as nobody changes it.
+//   - A trusted peer sends no such header.
+//   - The first entry that is not trusted is no address.
+//   - All addresses are trusted.
+//   - The peer is on a unix socket.
+//
+// Addresses may have ports, brackets, quotes (in Forwarded) and zones, which are dropped.
+// IPv4-mapped IPv6 addresses become IPv4. So do clients' addresses that NAT64 (64:ff9b::/96) or
+// SIIT (::ffff:0:0:0/96) translated.
+//
+// The zero Address ignores all headers. An Address is safe for concurrent use if it is not changed.
 type Address struct {
-	Trusted  []netip.Prefix // the proxies
-	Header   string         // that they write: "" for X-Forwarded-For, or Forwarded (RFC 7239), X-Real-IP, CF-Connecting-IP ...
-	IPv6Bits int            // of a client's network, by which IPv6 counts: 1 to 128, 0 for 64, which one host mostly has to itself
+	// Trusted are the ranges of the proxies.
+	Trusted []netip.Prefix
+	// Header is the header that the proxies write: Forwarded (RFC 7239), X-Real-IP,
+	// CF-Connecting-IP ... Empty means X-Forwarded-For.
+	Header string
+	// IPv6Bits is the prefix length, 1 to 128, of the IPv6 network that counts as one client. 0
+	// means 64: most hosts have a /64 of their own.
+	IPv6Bits int
 }
 
-// Key is the client's address as a [Key]: IPv4 as it is, IPv6 as its network, unless it is link-local.
+// Key returns the client's address as a [Key]: an IPv4 address, the network of an IPv6 address, or
+// a whole link-local address.
 func (a Address) Key(r *http.Request) (string, error) {
 	client, err := a.Client(r)
 	if err != nil {
@@ -43,10 +55,11 @@ func (a Address) Key(r *http.Request) (string, error) {
 	return key, nil
 }
 
-// Client is the client's address, or says why it cannot be told.
+// Client returns the client's address, or an error if it is unknown.
 func (a Address) Client(r *http.Request) (netip.Addr, error) {
-	// A unix socket's is a path that the client may have chosen, and nobody's address however it reads.
-	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && strings.HasPrefix(local.Network(), "unix") {
+	// The address of a unix socket is a path that the client may have chosen.
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if ok && strings.HasPrefix(local.Network(), "unix") {
 		return netip.Addr{}, fmt.Errorf("httplimit: the peer's address: a peer of the network %q has none", local.Network())
 	}
 	peer, err := guard.ParseAddr(r.RemoteAddr)

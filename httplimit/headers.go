@@ -12,49 +12,49 @@ import (
 
 // fields collects header fields, so that all of them together take two allocations.
 type fields struct {
-	text   []byte // the values that are made here, one after the other
-	begin  int    // of the next one
+	text   []byte // the values that are built here, one after the other
+	begin  int    // of the next value in text
 	names  [5]string
-	values [5]string // those that are constant; "" for those in text
+	values [5]string // constant values; "" for those in text
 	ends   [5]int
 	n      int
 }
 
-// pool keeps fields, whose text grows to what a response needs.
+// pool reuses fields, whose text grows to what a response needs.
 var pool = sync.Pool{New: func() any { return new(fields) }}
 
-// clear makes fields ready for another response.
+// clear resets fields for another response.
 func (f *fields) clear() {
 	*f = fields{text: f.text[:0]}
 }
 
-// fixed adds a field with a value that is not made here.
+// fixed adds a field with a constant value.
 func (f *fields) fixed(name, value string) {
 	f.values[f.n] = value
 	f.end(name)
 }
 
-// end adds a field with what has been appended to text since the last one.
+// end adds a field with the text that was appended since the last field.
 func (f *fields) end(name string) {
 	f.names[f.n], f.ends[f.n] = name, len(f.text)
 	f.n++
 	f.begin = len(f.text)
 }
 
-// comma stands between the items of a field.
+// comma separates the items of a field.
 func (f *fields) comma() {
 	if len(f.text) > f.begin {
 		f.text = append(f.text, ", "...)
 	}
 }
 
-// number adds a field that is a number.
+// number adds a field with a number.
 func (f *fields) number(name string, n int64) {
 	f.text = strconv.AppendInt(f.text, n, 10)
 	f.end(name)
 }
 
-// set sets the fields. Items of the draft's fields come after those of a Middleware outside.
+// set sets the fields. Items of the draft's fields follow those of an outer Middleware.
 func (f *fields) set(h http.Header) {
 	text, begin := string(f.text), 0
 	all := make([]string, f.n)
@@ -72,7 +72,7 @@ func (f *fields) set(h http.Header) {
 	}
 }
 
-// Names of header fields as maps of net/http have them.
+// Names of header fields in the canonical form of net/http.
 const (
 	policyField = "Ratelimit-Policy"
 	limitField  = "Ratelimit"
@@ -116,7 +116,7 @@ func (m *middleware) setHeaders(h http.Header, o *Outcome, document bool) {
 	f.set(h)
 }
 
-// asKnown reports whether the decisions are by the policies that are known.
+// asKnown reports whether the decisions have the limits of the described policies.
 func (k *known) asKnown(o *Outcome) bool {
 	if len(k.Policies) == 0 {
 		return false
@@ -147,8 +147,9 @@ func (f *fields) policies(o *Outcome) {
 	f.end(policyField)
 }
 
-// limits adds RateLimit: for each policy the r permits that are left, and t, the seconds within which there are no more than r. A t that
-// is unknown or below a second is left out. Retry-After lies before the end of no t.
+// limits adds RateLimit. For each policy, r is the remaining permits, and t the seconds during
+// which they do not grow. A t that is unknown or below a second is left out. No t is later than
+// Retry-After.
 func (f *fields) limits(g *guard.Guard, o *Outcome, retry int64) {
 	if o.Each == nil {
 		f.limit(o.known.item(o.known.Single(o.Decision)), o.Decision.Remaining, window(g, o, 0, o.Decision), retry)
@@ -174,12 +175,13 @@ func (f *fields) limit(item string, remaining int64, window time.Duration, retry
 	}
 }
 
-// window returns the time within which a policy has no more permits than a decision of it says, or 0 if that is unknown.
+// window returns the time during which a policy has no more permits than the decision reports, or 0
+// if that is unknown.
 func window(g *guard.Guard, o *Outcome, policy int, d rratelimiter.Decision) time.Duration {
 	switch policies := o.known.Policies; {
-	case o.waited: // the decision is of the time before the wait
+	case o.waited: // the decision is older than the wait
 		return 0
-	case len(policies) != max(1, len(o.Each)): // and not each has a decision
+	case len(policies) != max(1, len(o.Each)): // not one decision for each policy
 		return guard.Until(nil, d, o.Cost)
 	case o.Local:
 		return g.UntilLocal(policies[policy], d)
@@ -190,8 +192,8 @@ func window(g *guard.Guard, o *Outcome, policy int, d rratelimiter.Decision) tim
 	}
 }
 
-// three adds the three fields of older styles, which have room for one policy: the one that refused, or the one with the fewest
-// permits left, of a Middleware outside too.
+// three adds the three fields of the older styles, which describe one policy: the one that denied,
+// or the one with the fewest permits left. An outer Middleware's policy counts too.
 func (f *fields) three(h http.Header, names [3]string, o *Outcome, reset int64) {
 	if outside := h[names[1]]; o.Result == Acquired && len(outside) == 1 {
 		if left, err := strconv.ParseInt(outside[0], 10, 64); err == nil && left <= o.Decision.Remaining {
@@ -203,8 +205,8 @@ func (f *fields) three(h http.Header, names [3]string, o *Outcome, reset int64) 
 	f.number(names[2], reset)
 }
 
-// reset is when Remaining is worth a new look: where the request was refused at Retry-After, else when all is free again by the
-// policy that Decision tells of.
+// reset returns when Remaining changes: at Retry-After for a denied request, else when all permits
+// of the reported policy are free.
 func reset(o *Outcome) time.Duration {
 	if o.Result == Rejected {
 		return max(o.Decision.RetryAfter, time.Second)
@@ -217,7 +219,7 @@ func reset(o *Outcome) time.Duration {
 	return o.Decision.ResetAfter
 }
 
-// retryAfter is the seconds of Retry-After, 0 for none.
+// retryAfter returns the seconds of Retry-After, 0 for none.
 func retryAfter(o *Outcome) int64 {
 	switch {
 	case o.Result == FailedClosed && o.invalid == nil:
@@ -228,7 +230,7 @@ func retryAfter(o *Outcome) int64 {
 	return 0
 }
 
-// seconds is whole seconds, rounded up.
+// seconds returns d in whole seconds, rounded up.
 func seconds(d time.Duration) int64 {
 	s := int64(d / time.Second)
 	if d%time.Second > 0 {
@@ -237,7 +239,7 @@ func seconds(d time.Duration) int64 {
 	return s
 }
 
-// unix is a moment in whole seconds, rounded up.
+// unix returns t as Unix time in whole seconds, rounded up.
 func unix(t time.Time) int64 {
 	s := t.Unix()
 	if t.Nanosecond() > 0 {

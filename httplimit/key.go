@@ -9,16 +9,19 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
-// Key tells which requests count together. An error, or an empty key, says that it cannot be told.
+// Key maps a request to the key that it is limited by. It returns an error or an empty key if the
+// key is unknown.
 //
-// Whoever chooses the key chooses whose permits are used: a client that can set it at will has as many limiters as it likes. So of
-// what a request says of itself only that counts which somebody has checked.
+// Use only values that were checked before: a client that can choose its key can use the permits of
+// other clients, or any number of limiters.
 type Key func(*http.Request) (string, error)
 
-// ByIP is the address of the client, or for IPv6 its /64. It is the peer's, whatever a header says; where the peer is in one of
-// the trusted ranges it is what X-Forwarded-For says, as [Address] reads it. Address has other headers and other ranges.
+// ByIP returns the Key of the client's address: an IPv4 address, or the /64 of an IPv6 address. It
+// is the peer's address, and headers are ignored. If the peer is in one of the trusted ranges, the
+// client is read from X-Forwarded-For, see [Address]. An Address can use other headers and other
+// ranges.
 //
-// ByIP panics where a range is the zero Prefix.
+// ByIP panics if a range is the zero Prefix.
 func ByIP(trusted ...netip.Prefix) Key {
 	for _, network := range trusted {
 		if !network.IsValid() {
@@ -28,8 +31,9 @@ func ByIP(trusted ...netip.Prefix) Key {
 	return Address{Trusted: trusted}.Key
 }
 
-// ByHeader is the value of a header, an API key for instance. A request without it, or with several, has no key and is
-// [ErrInvalidRequest]. Clients write headers as they like: use it behind what checks the value.
+// ByHeader returns the Key of a header's value, for instance an API key. A request without the
+// header, or with several values, has no key and is [ErrInvalidRequest]. Clients choose their
+// headers: put a check of the value in front of it.
 func ByHeader(name string) Key {
 	name = http.CanonicalHeaderKey(name)
 	return func(r *http.Request) (string, error) {
@@ -41,8 +45,8 @@ func ByHeader(name string) Key {
 	}
 }
 
-// ByPathValue is the part of the path that a wildcard of the pattern matched, see [http.Request.PathValue]. The middleware has to
-// stand behind the router then. A request without it has no key.
+// ByPathValue returns the Key of a wildcard in the path, see [http.Request.PathValue]. The
+// middleware has to be behind the router. A request without the wildcard has no key.
 func ByPathValue(name string) Key {
 	return func(r *http.Request) (string, error) {
 		value := r.PathValue(name)
@@ -50,15 +54,16 @@ func ByPathValue(name string) Key {
 			return "", guard.Invalidf("httplimit: the wildcard %q of the path is empty", name)
 		}
 		if value == "" {
-			return "", fmt.Errorf("httplimit: the path has no %q, put the middleware behind the router whose pattern has it", name)
+			return "", fmt.Errorf("httplimit: the path has no %q, put the middleware behind the router whose pattern has it",
+				name)
 		}
 		return value, nil
 	}
 }
 
-// Hashed is the hash of a key in its place, an API key's for instance: the first 128 bits of its SHA-256, in
-// hexadecimal. Names of limiters, and so keys of Redis, outcomes and reports, do not show the key then. A key that
-// can be guessed, as a mail address can, can still be found by its hash.
+// Hashed replaces a key by its hash: the first 128 bits of its SHA-256, in hexadecimal. Then names
+// of limiters, keys of Redis, outcomes and reports do not show the key. The hash does not hide keys
+// that can be guessed, such as mail addresses.
 func Hashed(key Key) Key {
 	return func(r *http.Request) (string, error) {
 		text, err := key(r)
@@ -69,7 +74,8 @@ func Hashed(key Key) Key {
 	}
 }
 
-// Combined is several keys at once: requests count together that agree in all of them. Where one cannot be told, all cannot.
+// Combined joins several keys: requests share a limiter if all their keys are equal. If one key is
+// unknown, the combined key is unknown.
 func Combined(keys ...Key) Key {
 	return func(r *http.Request) (string, error) {
 		texts := make([]string, len(keys))

@@ -8,23 +8,25 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
-// Middleware limits the requests to a handler: each takes its permits of the limiter that choose gives for it, and
-// where they are not to be had it does not get to the handler. A request for which choose gives nil passes, and
-// nothing is asked for it; one for which it gives an error is decided as the [FailureMode] says, or refused where
-// the error is [ErrInvalidRequest]. [All] and [Each] are ready-made choices.
+// Middleware limits the requests to a handler: each request takes its permits from the limiter that
+// choose returns. A request that is denied does not reach the handler. If choose returns nil, the
+// request passes without a call to Redis. If choose returns an error, the [FailureMode] decides,
+// but [ErrInvalidRequest] is always refused. [All] and [Each] are ready-made choosers.
 //
-// The handler gets the ResponseWriter as it is, so that whatever it can do it still can, and finds the [Outcome] in the context
-// of its request with [FromContext].
+// The handler gets the ResponseWriter unchanged, and finds the [Outcome] in the context of its
+// request with [FromContext].
 //
-// Of several around a handler each takes its permits before the next is asked, and keeps them if that denies. [Each] with several
-// policies, or a [github.com/rratelimiter/rratelimiter/limit.Join], takes of all or of none. Draft11 headers show the policies of
-// all; ThreeHeaders and XRateLimit show the one that denied, or the one with the fewest permits left.
+// If several Middlewares wrap a handler, each takes its permits before the next one is called, and
+// keeps them if that one denies. [Each] with several policies, or a
+// [github.com/rratelimiter/rratelimiter/limit.Join], takes from all or from none. Draft11 headers
+// show the policies of all Middlewares. ThreeHeaders and XRateLimit show the one that denied, or
+// the one with the fewest permits left.
 //
-// Each Middleware sees for itself whether Redis is up, for all handlers around which its result is put. It panics where choose is
-// nil.
+// Each call of Middleware tracks on its own whether Redis is up, for all handlers that its result
+// wraps. It panics if choose is nil.
 func Middleware(choose func(*http.Request) (Limiter, error), opts ...Option) func(http.Handler) http.Handler {
 	if choose == nil {
-		panic("httplimit: Middleware: nothing chooses the limiter of a request")
+		panic("httplimit: Middleware: choose is nil: pass All, Each or a function that returns a Limiter")
 	}
 	s, guard := newSettings(opts, DefaultMaxWaiting)
 	return func(next http.Handler) http.Handler {
@@ -75,7 +77,7 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m.refuse.ServeHTTP(w, r.WithContext(v))
 		return
 	}
-	defer func() { // also where the handler panics
+	defer func() { // also if the handler panics
 		if err := v.End(); err != nil && m.unsettled != nil {
 			m.unsettled(r, err)
 		}
@@ -83,8 +85,10 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.next.ServeHTTP(w, r.WithContext(v))
 }
 
-// request makes what is asked for a request, or says that nothing is.
-func (s *settings) request(r *http.Request, choose func(*http.Request) (Limiter, error)) (q guard.Request, k *known, limited bool, err error) {
+// request returns the guard's request for r. It reports in limited whether anything limits r.
+func (s *settings) request(r *http.Request, choose func(*http.Request) (Limiter, error)) (
+	q guard.Request, k *known, limited bool, err error,
+) {
 	if s.skip != nil && s.skip(r) {
 		return q, nil, false, nil
 	}
@@ -122,7 +126,8 @@ func (s *settings) request(r *http.Request, choose func(*http.Request) (Limiter,
 // outcome returns the Outcome of a guard's answer.
 func (s *settings) outcome(q guard.Request, a guard.Answer, k *known) Outcome {
 	o := Outcome{
-		Result: Result(a.Result), Shadow: s.shadow, Local: a.Local, Cost: q.Permits, Decision: a.Decision, Each: a.Each, Err: a.Err, known: k, waited: a.Waited,
+		Result: Result(a.Result), Shadow: s.shadow, Local: a.Local, Cost: q.Permits, Decision: a.Decision, Each: a.Each,
+		Err: a.Err, known: k, waited: a.Waited,
 	}
 	if q.Limiter != nil {
 		o.Limiter = guard.NameOf(q.Limiter)

@@ -10,12 +10,12 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// Option is a setting of [Middleware] or [Transport]. Of some only one of the two makes use.
+// Option is a setting of [Middleware] or [Transport]. Some options apply to only one of them.
 type Option func(*settings)
 
 type settings struct {
 	style     HeaderStyle
-	known     *known // of limiters that do not tell themselves
+	known     *known // of limiters without a description of their own
 	cost      func(*http.Request) int64
 	skip      func(*http.Request) bool
 	wait      time.Duration
@@ -38,14 +38,15 @@ func init() {
 	}
 }
 
-// DefaultDeadline is how long Redis has to answer, unless [Deadline] says otherwise.
+// DefaultDeadline is the time that Redis has to answer without [Deadline].
 const DefaultDeadline = 100 * time.Millisecond
 
-// DefaultMaxWaiting is how many requests wait at once in a [Middleware], unless [MaxWaiting] says otherwise.
+// DefaultMaxWaiting is the largest number of requests that wait at once in a [Middleware] without
+// [MaxWaiting].
 const DefaultMaxWaiting = 1000
 
-// newSettings applies the options. It returns the guard too, in which so many requests wait at once unless an option says otherwise,
-// 0 for any number.
+// newSettings applies the options. It returns the guard too. Unless an option changes it,
+// maxWaiting bounds the requests that wait at once; 0 means no bound.
 func newSettings(opts []Option, maxWaiting int) (*settings, *guard.Guard) {
 	s := &settings{deadline: DefaultDeadline, sharing: guard.NewShared, known: describe(nil)}
 	for _, opt := range opts {
@@ -56,59 +57,72 @@ func newSettings(opts []Option, maxWaiting int) (*settings, *guard.Guard) {
 	return s, s.sharing(s.deadline, s.changed).Guard(guard.Mode(s.mode), cmp.Or(s.maxWaiting, maxWaiting))
 }
 
-// HeaderStyle is how clients are told what is left. The zero value is Draft11. Retry-After comes with all of them.
+// HeaderStyle is the set of headers that report limits to clients. The zero value is Draft11. All
+// styles include Retry-After.
 type HeaderStyle int
 
 // The styles. Seconds are rounded up.
 const (
-	Draft11      HeaderStyle = iota // RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers-11, an item for each policy
-	ThreeHeaders                    // RateLimit-Limit, RateLimit-Remaining and RateLimit-Reset in seconds, as Envoy's and of draft 06
-	XRateLimit                      // X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset as Unix time, as GitHub's
-	NoHeaders                       // none
+	// Draft11 sets RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers-11, with
+	// an item for each policy.
+	Draft11 HeaderStyle = iota
+	// ThreeHeaders sets RateLimit-Limit, RateLimit-Remaining and RateLimit-Reset in seconds, as
+	// Envoy and draft 06 do.
+	ThreeHeaders
+	// XRateLimit sets X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset as Unix time,
+	// as GitHub does.
+	XRateLimit
+	// NoHeaders sets none of them.
+	NoHeaders
 )
 
-// Headers sets how clients of a Middleware are told what is left. It panics where the style is none of this package.
+// Headers sets the headers with which a Middleware reports limits. It panics if the style is not
+// one of this package.
 func Headers(style HeaderStyle) Option {
 	if style < Draft11 || style > NoHeaders {
-		panic(fmt.Sprintf("httplimit: Headers: %d is none of Draft11, ThreeHeaders, XRateLimit and NoHeaders", int(style)))
+		panic(fmt.Sprintf("httplimit: Headers: unknown style %d: want Draft11, ThreeHeaders, XRateLimit or NoHeaders",
+			int(style)))
 	}
 	return func(s *settings) { s.style = style }
 }
 
-// Policies says what the chosen limiters limit by, in their order, where they do not come from [Each]: a *[limit.Limiter] does not
-// tell its policies, and the rate of a *[rratelimiter.Limiter], which is a [limit.SlidingLog], is in Redis. It is what headers
-// name and [Local] has a share of. Policies panics if a policy is invalid.
+// Policies describes the policies of the chosen limiters, in their order. Headers name them, and
+// [Local] grants a share of them. Limiters of [Each] need no Policies. Others do: a
+// *[limit.Limiter] does not export its policies, and the rate of a *[rratelimiter.Limiter], a
+// [limit.SlidingLog], is in Redis. Policies panics if a policy is invalid.
 func Policies(policies ...limit.Policy) Option {
 	known := mustDescribe("Policies", policies)
 	return func(s *settings) { s.known = known }
 }
 
-// Cost sets what a request costs, 1 by default. A request of cost 0 passes, and nothing is asked for it. A cost
-// below 0 is [ErrInvalidRequest], or [ErrLengthRequired] if the request has a body of unknown length. A cost above
-// what the limit could ever grant is refused for good, without a Retry-After.
+// Cost sets the cost of a request, 1 by default. A request of cost 0 passes without a call to
+// Redis. A cost below 0 is [ErrInvalidRequest], or [ErrLengthRequired] if the request has a body of
+// unknown length. A cost above the largest possible grant is always denied, without a Retry-After.
 func Cost(cost func(*http.Request) int64) Option {
 	return func(s *settings) { s.cost = cost }
 }
 
-// Skip lets the requests pass for which it says true, and asks nothing for them: health checks, methods, ranges of addresses
-// (with [Address.Client]).
+// Skip lets the requests pass for which skip returns true, without a call to Redis: health checks,
+// methods, or ranges of addresses (with [Address.Client]).
 func Skip(skip func(*http.Request) bool) Option {
 	return func(s *settings) { s.skip = skip }
 }
 
-// Wait holds a request back for at most d instead of denying it, if its permits can be had by then. Requests that wait for one
-// limiter are served in their order; a later request that finds a permit free does not wait. A Transport, which waits as long as the
-// context of a request lasts, waits no longer than d. [MaxWaiting] bounds how many wait.
+// Wait lets a request wait for at most d instead of being denied, if its permits are free by then.
+// Requests that wait for one limiter are served in order. A later request that finds a free permit
+// does not wait. A Transport waits as long as the context of a request lasts by default, and with
+// Wait for at most d. [MaxWaiting] bounds the number of waiters.
 func Wait(d time.Duration) Option {
 	if d <= 0 {
-		panic(fmt.Sprintf("httplimit: Wait: %v is no time to wait", d))
+		panic(fmt.Sprintf("httplimit: Wait: %v, want above 0", d))
 	}
 	return func(s *settings) { s.wait = d }
 }
 
-// MaxWaiting bounds how many requests wait at once in a Middleware or Transport: a further one is denied at once, with the Retry-After
-// that it would have without [Wait]. It is [DefaultMaxWaiting] for a Middleware. For a Transport, whose callers wait by their own
-// choice, there is no bound by default. MaxWaiting panics if n is below 1.
+// MaxWaiting bounds the number of requests that wait at once in a Middleware or Transport. A
+// further request is denied at once, with the same Retry-After as without [Wait]. A Middleware has
+// [DefaultMaxWaiting] by default. A Transport has no bound by default, since its callers choose to
+// wait. MaxWaiting panics if n is below 1.
 func MaxWaiting(n int) Option {
 	if n < 1 {
 		panic(fmt.Sprintf("httplimit: MaxWaiting: %d, want 1 or more", n))
@@ -116,55 +130,66 @@ func MaxWaiting(n int) Option {
 	return func(s *settings) { s.maxWaiting = n }
 }
 
-// Shadow lets all requests pass, and tells no client of limits. Requests take their permits and are decided as ever, for
-// [Report] and the handler to see.
+// Shadow lets all requests pass, and sets no headers. Requests still take permits and are decided,
+// for [Report] and the handler.
 func Shadow() Option {
 	return func(s *settings) { s.shadow = true }
 }
 
-// Report sets what is told of every decision, before the request goes on, by its own goroutine.
+// Report sets a callback for every decision. It runs in the goroutine of the request, before the
+// request proceeds.
 func Report(report func(*http.Request, Outcome)) Option {
 	return func(s *settings) { s.report = report }
 }
 
-// Refuse sets what answers in place of the handler, with the [Outcome] in the request's context. Headers that tell limits are set
-// by then. By default it is a problem document (RFC 9457): 429 Too Many Requests, with the policies that refused, or 503 Service
-// Unavailable where nobody could decide; it tells nothing of errors.
+// Refuse sets the handler of refused requests. It finds the [Outcome] in the request's context, and
+// the headers with the limits are set. The default handler writes a problem document (RFC 9457):
+// 429 Too Many Requests with the policies that denied, or 503 Service Unavailable for a failure. It
+// shows no errors.
 func Refuse(handler http.Handler) Option {
 	return func(s *settings) { s.refuse = handler }
 }
 
-// OnSettleError sets what is told of a [Settle] whose call to Redis failed. What was to come back stays taken then, and what was to
-// be charged is not.
+// OnSettleError sets a callback for each [Settle] whose call to Redis failed. Such a Settle has no
+// effect: permits to refund stay taken, and permits to charge are not charged.
 func OnSettleError(failed func(*http.Request, error)) Option {
 	return func(s *settings) { s.unsettled = failed }
 }
 
-// FailureMode is what becomes of a request while nobody can tell whether it is within its limit: Redis fails or
-// does not answer by the [Deadline], a limiter has no rate, or the choice of a limiter fails, as it does where it
-// cannot be told who asks. A request that lacks what its limit needs is no such case, see [ErrInvalidRequest]. The
-// mode is [Closed], [Open] or [Local]; the zero value is Closed.
+// FailureMode decides requests that cannot be checked against their limit: [Closed], [Open] or
+// [Local]. The zero value is Closed. It applies in these cases:
+//
+//   - Redis fails, or does not answer by the [Deadline].
+//   - A limiter has no rate.
+//   - The chooser returns an error, for instance because the client's address is unknown. For
+//     [ErrInvalidRequest] see [InvalidAsFailure].
 type FailureMode float64
 
 // The modes besides Local.
 const (
-	// Closed does not let it pass: 503 Service Unavailable with a Retry-After of a second. It is the default: a client that can make
-	// a choice fail gains nothing.
+	// Closed refuses the request: 503 Service Unavailable with a Retry-After of a second. It is the
+	// default, so that a client gains nothing by making a chooser fail.
 	Closed = FailureMode(guard.Closed)
-	// Open lets it pass.
+	// Open lets the request pass.
 	Open = FailureMode(guard.Open)
 )
 
-// Local lets this process grant a share of each limit by itself while Redis fails: a tenth where ten processes share it. Each key
-// has a bucket of its own. A share is kept strictly: no interval of a window holds more than the share of its permits, of which
-// half can be had at once; a bucket is the share of its Capacity and Refill. A request that costs more than can be had at once,
-// as any does where the share is less than one permit, is Closed. What was taken in Redis before does not count, and what is taken
-// here does not count there; it does where Redis fails again soon.
+// Local lets this process grant a share of each limit while Redis fails: a tenth if ten processes
+// share the limit. Each key has a bucket of its own.
 //
-// It has to know policies (of [Each] or [Policies]) and the limiter's name; else, and where it cannot be told who asks, it is
-// Closed. Beyond 65,536 keys at once, which take some 9 MB, further ones are Closed too.
+//   - A window never holds more than the share of its permits in any interval. Half of the share
+//     can be granted at once.
+//   - A bucket has the share of its Capacity and Refill.
+//   - A request that costs more than can be granted at once is Closed. If the share is less than
+//     one permit, all requests are.
+//   - Permits taken in Redis do not count here, and permits taken here do not count in Redis. If
+//     Redis fails again soon, the local permits still count.
+//   - At most 65,536 keys have a bucket at once, in about 9 MB. Further keys are Closed.
 //
-// Local panics where the share is not above 0 and at most 1.
+// Local needs policies (of [Each] or [Policies]) and the limiter's name. Without them, or if the
+// key is unknown, requests are Closed.
+//
+// Local panics if the share is not above 0 and at most 1.
 func Local(share float64) FailureMode {
 	if !(share > 0 && share <= 1) {
 		panic(fmt.Sprintf("httplimit: Local: a share of %v, want above 0, at most 1", share))
@@ -174,13 +199,14 @@ func Local(share float64) FailureMode {
 
 // OnFailure sets the failure mode.
 //
-// While Redis is down, requests do not wait for it. It counts as down once a call has failed and none has been answered for as long as
-// the Deadline. From then on, the mode decides requests at once, and the Middleware or Transport asks Redis in the
-// background: one call at a time, which takes no permits, at first once in each Deadline, then once a second. The first answer
-// ends the outage. A minute after the latest request that ends, and the next request asks Redis itself.
+// Redis is down once a call has failed and no call has been answered for the time of the Deadline.
+// From then on, the mode decides requests at once, and none waits for Redis. The Middleware or
+// Transport probes Redis in the background, with one call at a time that takes no permits. It
+// probes once in each Deadline at first, later once a second. The first answer ends the outage. If
+// no request arrives for a minute, the probes end, and the next request asks Redis itself.
 //
-// A decision of a limiter is always an answer of Redis, or of a Client's denial cache or leases. A denial does not end an outage,
-// since it may be the cache's.
+// The decision of a limiter is always an answer of Redis, or of a Client's denial cache or leases.
+// A denial does not end an outage, since it may come from the cache.
 func OnFailure(mode FailureMode) Option {
 	if err := guard.Mode(mode).Check(); err != nil {
 		panic("httplimit: OnFailure: " + err.Error())
@@ -188,14 +214,15 @@ func OnFailure(mode FailureMode) Option {
 	return func(s *settings) { s.mode = mode }
 }
 
-// InvalidAsFailure lets the [FailureMode] decide requests whose error is [ErrInvalidRequest]: with [Closed] they
-// get 503 and not 400 or 411, with [Open] they pass. A [Transport] does so without it.
+// InvalidAsFailure lets the [FailureMode] decide requests whose error is [ErrInvalidRequest]. With
+// [Closed] they get 503 instead of 400 or 411, with [Open] they pass. A [Transport] always does
+// this.
 func InvalidAsFailure() Option {
 	return func(s *settings) { s.invalidFails = true }
 }
 
-// Deadline sets how long Redis has to answer for a request, [DefaultDeadline] by default. A wait for permits comes on top, and
-// where a handler settles, another call of the same deadline.
+// Deadline sets the time that Redis has to answer for a request, [DefaultDeadline] by default. A
+// wait for permits is not part of it. A [Settle] is another call with the same deadline.
 func Deadline(d time.Duration) Option {
 	if d <= 0 {
 		panic(fmt.Sprintf("httplimit: Deadline: %v, want above 0", d))
@@ -203,9 +230,10 @@ func Deadline(d time.Duration) Option {
 	return func(s *settings) { s.deadline = d }
 }
 
-// OnStoreChange sets the callback for each change of the state of Redis, as far as requests see it: that it is down, with the error, and
-// that it is up again. Calls come in order, one at a time. The first is made by the request that sees the outage, which waits for
-// it; the end of an outage is mostly seen in the background, where a panic of the callback is dropped.
+// OnStoreChange sets a callback for each change of the state of Redis, as requests observe it. up
+// is false with the error if Redis is down, and true if it is up again. Calls come in order, one at
+// a time. The request that observes an outage calls back itself and waits for it. The end of an
+// outage is mostly observed in the background, where a panic of the callback is dropped.
 func OnStoreChange(changed func(up bool, err error)) Option {
 	return func(s *settings) { s.changed = changed }
 }

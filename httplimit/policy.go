@@ -9,10 +9,10 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// Named gives a policy the name by which clients are told of it, for [Each] and [Policies]. Without it a policy is named by its
-// window, as second, minute, day or 10s, or by its kind: bucket, leaky, smooth.
+// Named gives a policy a name for clients, for [Each] and [Policies]. Without it, the name of a
+// policy is its window, such as second, minute, day or 10s, or its kind: bucket, leaky, smooth.
 //
-// Named panics where the name is empty or not printable ASCII.
+// Named panics if the name is empty or not printable ASCII.
 func Named(name string, policy limit.Policy) limit.Policy {
 	named, err := guard.NewNamed(name, policy)
 	if err != nil {
@@ -21,31 +21,33 @@ func Named(name string, policy limit.Policy) limit.Policy {
 	return named
 }
 
-// Describe gives what tells [Middleware] and [Transport] the policies of limiters that a chooser of your own makes, in their order,
-// where those of all requests are not the same ([Policies]): a chooser gives what Describe's func makes of a limiter. Where a policy
-// is not known, as that of a *[rratelimiter.Limiter] whose rate is in Redis, nil stands in its place, with a name by [Named].
-// To describe policies costs some microseconds, to use the description again nothing. Describe panics if a policy is invalid.
+// Describe returns a function that attaches a description of policies to a limiter. A chooser of
+// yours returns the result of that function. Use Describe if requests have limiters with different
+// policies; otherwise [Policies] is enough. For a policy that is unknown, such as the rate of a
+// *[rratelimiter.Limiter] in Redis, pass nil, or nil with a name by [Named]. Describe once and
+// reuse the function, since to describe policies takes some microseconds. Describe panics if a
+// policy is invalid.
 func Describe(policies ...limit.Policy) func(Limiter) Limiter {
 	known := mustDescribe("Describe", policies)
 	return func(l Limiter) Limiter { return &described{l, known} }
 }
 
-// described is a limiter, and what is known of its policies.
+// described is a limiter with a description of its policies.
 type described struct {
 	Limiter
 	known *known
 }
 
-// known is what clients are told of a limiter's policies.
+// known describes the policies of a limiter to clients.
 type known struct {
 	guard.Known
-	items   []string // the names as structured fields have them
+	items   []string // the names as structured fields
 	windows []string // the parameter w of each, "" for none
 	header  string   // RateLimit-Policy
-	problem []byte   // the refusal by the first policy alone
+	problem []byte   // the problem document if the first policy denies
 }
 
-// mustDescribe is describe that panics if a policy is invalid.
+// mustDescribe is describe, but panics if a policy is invalid.
 func mustDescribe(caller string, policies []limit.Policy) *known {
 	k := describe(policies)
 	if err := k.Check(); err != nil {
@@ -54,7 +56,7 @@ func mustDescribe(caller string, policies []limit.Policy) *known {
 	return k
 }
 
-// describe tells policies by their names.
+// describe returns the description of policies.
 func describe(policies []limit.Policy) *known {
 	k := &known{Known: guard.Describe(policies)}
 	for _, p := range k.Policies {
@@ -79,7 +81,7 @@ func describe(policies []limit.Policy) *known {
 	return k
 }
 
-// item is the name of a policy as a structured field's string.
+// item returns the name of a policy as a string of a structured field.
 func (k *known) item(i int) string {
 	if i < len(k.items) {
 		return k.items[i]
@@ -98,10 +100,11 @@ func (k *known) appendPolicy(text []byte, i int, quota int64) []byte {
 	return text
 }
 
-// quoted is a text as a structured field's string (RFC 9651): of printable ASCII, with quotes and backslashes escaped.
+// quoted returns printable ASCII as a string of a structured field (RFC 9651), with quotes and
+// backslashes escaped.
 func quoted(text string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
 }
 
-// whole is a number as structured fields have them, of at most 15 digits.
+// whole limits a number to the 15 digits of structured fields.
 func whole(n int64) int64 { return min(n, 999_999_999_999_999) }

@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// problem is a kind of problem document (RFC 9457). Without a kind of IANA's it is about:blank, whose title is
-// that of the status.
+// problem is a kind of problem document (RFC 9457). Without a kind of IANA, it is about:blank,
+// whose title is that of the status.
 type problem struct {
 	kind, title string
 	status      int
@@ -15,13 +15,14 @@ type problem struct {
 
 var (
 	quotaExceeded = problem{"quota-exceeded", "The request is over its limit.", http.StatusTooManyRequests}
-	reduced       = problem{"temporary-reduced-capacity", "Requests cannot be admitted at the moment.", http.StatusServiceUnavailable}
+	reduced       = problem{"temporary-reduced-capacity", "Requests cannot be admitted at the moment.",
+		http.StatusServiceUnavailable}
 
 	badRequest     = problem{"", "Bad Request", http.StatusBadRequest}
 	lengthRequired = problem{"", "Length Required", http.StatusLengthRequired}
 )
 
-// newProblem returns a problem document, which names policies that were violated.
+// newProblem returns a problem document that names the violated policies.
 func newProblem(p problem, violated []string) []byte {
 	var text []byte
 	text = append(text, `{"type":"`...)
@@ -36,7 +37,7 @@ func newProblem(p problem, violated []string) []byte {
 	text = strconv.AppendInt(text, int64(p.status), 10)
 	if len(violated) > 0 {
 		names, err := json.Marshal(violated)
-		if err == nil { // texts always have a form
+		if err == nil { // strings always encode
 			text = append(append(text, `,"violated-policies":`...), names...)
 		}
 	}
@@ -45,7 +46,7 @@ func newProblem(p problem, violated []string) []byte {
 
 var reducedProblem = newProblem(reduced, nil)
 
-// writeRefusal answers in place of the handler. The headers are there.
+// writeRefusal answers in place of the handler. The headers are set before.
 func writeRefusal(w http.ResponseWriter, o *Outcome) {
 	if o.invalid != nil {
 		w.WriteHeader(o.invalid.status)
@@ -54,7 +55,7 @@ func writeRefusal(w http.ResponseWriter, o *Outcome) {
 	}
 	if o.Result != Rejected {
 		w.WriteHeader(reduced.status)
-		_, _ = w.Write(reducedProblem) // a client that has gone needs no answer
+		_, _ = w.Write(reducedProblem) // an error means that the client has left
 		return
 	}
 	text := o.known.problem

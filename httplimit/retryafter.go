@@ -9,7 +9,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
-// retryOf is how long a response wants nothing more to be sent.
+// retryOf returns how long a response asks clients to pause.
 func retryOf(resp *http.Response, now time.Time) (time.Duration, bool) {
 	if resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusServiceUnavailable {
 		return 0, false
@@ -26,7 +26,7 @@ func retryOf(resp *http.Response, now time.Time) (time.Duration, bool) {
 	if err != nil {
 		return 0, false
 	}
-	// A date is by the clock of the server, which has told its time.
+	// A date is by the clock of the server, whose time is in Date.
 	if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
 		now = date
 	}

@@ -10,26 +10,30 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
-// ErrNotSent says that a [Transport] has not sent a request: there was no permit within its context or [Wait], or Redis failed
-// and the mode is [Closed]. The reason is wrapped: [context.DeadlineExceeded] for instance.
+// ErrNotSent is returned when a [Transport] does not send a request: no permit was free within its
+// context or [Wait], or Redis failed and the mode is [Closed]. It wraps the reason, for instance
+// [context.DeadlineExceeded].
 var ErrNotSent = errors.New("httplimit: the request was not sent")
 
-// Transport limits outgoing calls: each waits for its permits of the limiter that choose gives for it, in line with the
-// others, as long as its context or [Wait] allows. Where its permits cannot be had by then it fails at once, with an error that is
-// [ErrNotSent]. What follows a redirect is a call of its own. A nil base is [http.DefaultTransport].
+// Transport limits outgoing calls: each waits for its permits from the limiter that choose returns.
+// Calls wait in order, as long as their context or [Wait] allows. If its permits are not free by
+// then, a call fails at once with [ErrNotSent]. Each redirect is a call of its own. A nil base is
+// [http.DefaultTransport].
 //
-// A response 429 or 503 that has a Retry-After, in seconds or as a date, pauses the limiter's name, for all who call through
-// this Transport: no call with a limiter of that name is sent before, for at most an hour. The response goes to its caller as
-// it is. Nothing is sent again; a caller that does it waits here for the right moment. Up to 65,536 names are paused at once.
+// A response 429 or 503 with a Retry-After, in seconds or as a date, pauses the limiter's name for
+// all callers of this Transport. No call with a limiter of that name is sent before the pause ends,
+// after at most an hour. The caller gets the response unchanged. The Transport does not retry; a
+// caller that does waits here until the pause ends. Up to 65,536 names are paused at once.
 //
-// Of the options, [Cost], [Skip], [Wait], [MaxWaiting], [Shadow], [Report], [Policies], [OnFailure], [Deadline] and [OnStoreChange]
-// apply. If a server stops to answer while calls wait for permits, those calls notice it when rueidis gives the connection up; new
-// calls notice it after the Deadline. CloseIdleConnections is that of base, if it has one.
+// These options apply: [Cost], [Skip], [Wait], [MaxWaiting], [Shadow], [Report], [Policies],
+// [OnFailure], [Deadline] and [OnStoreChange]. If Redis stops answering while calls wait for
+// permits, they observe it when rueidis closes the connection. New calls observe it after the
+// Deadline. CloseIdleConnections is that of base, if it has one.
 //
 // It panics if choose is nil.
 func Transport(base http.RoundTripper, choose func(*http.Request) (Limiter, error), opts ...Option) http.RoundTripper {
 	if choose == nil {
-		panic("httplimit: Transport: nothing chooses the limiter of a request")
+		panic("httplimit: Transport: choose is nil: pass All, Each or a function that returns a Limiter")
 	}
 	if base == nil {
 		base = http.DefaultTransport
@@ -46,7 +50,7 @@ type transport struct {
 	pauses guard.Pauses
 }
 
-// RoundTrip sends a request once it may go.
+// RoundTrip waits for the permits of a request, and sends it.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	q, known, limited, err := t.request(r, t.choose)
 	if !limited {
@@ -64,7 +68,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	if !t.shadow && a.Result != guard.Granted && a.Result != guard.FailedOpen {
 		if r.Body != nil {
-			_ = r.Body.Close() // as the contract of RoundTripper has it
+			_ = r.Body.Close() // required of a RoundTripper
 		}
 		return nil, notSent(&o)
 	}
@@ -77,7 +81,8 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// CloseIdleConnections closes the idle connections of the RoundTripper below, for [http.Client.CloseIdleConnections].
+// CloseIdleConnections closes the idle connections of the base RoundTripper, for
+// [http.Client.CloseIdleConnections].
 func (t *transport) CloseIdleConnections() {
 	if base, ok := t.base.(interface{ CloseIdleConnections() }); ok {
 		base.CloseIdleConnections()
