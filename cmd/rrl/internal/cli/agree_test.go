@@ -51,8 +51,9 @@ func (m *inMemory) reader() *look.Reader {
 	return &look.Reader{Redis: &connect.Redis{Client: m.Client, Where: "memory"}, Now: m.now}
 }
 
-// TestCountsAsTheLibraryDoes: what is free of a Redisson limiter, after random calls, with releases and rates that change.
-func TestCountsAsTheLibraryDoes(t *testing.T) {
+// TestFree_RandomCalls_IsTheLibrarys: the free permits of a Redisson limiter after random calls,
+// releases and rate changes.
+func TestFree_RandomCalls_IsTheLibrarys(t *testing.T) {
 	for seed := range uint64(5) {
 		m := startMemory(t)
 		random := rand.New(rand.NewPCG(1, seed))
@@ -144,8 +145,8 @@ func TestAuditFix_Drift_AgreesWithTheLibrary(t *testing.T) {
 	require.Greater(t, repaired, 30)
 }
 
-// TestCountsAsPoliciesDo: what is taken of a policy, which is told without knowing its permits.
-func TestCountsAsPoliciesDo(t *testing.T) {
+// TestTaken_RandomCalls_IsThePolicys: the taken permits of a policy, without its limit.
+func TestTaken_RandomCalls_IsThePolicys(t *testing.T) {
 	for _, text := range []string{
 		"window:20/1s", "aligned:20/1s", "sliding:20/1s", "sliding:20/1s/4", "log:20/1s", "bucket:20/1s", "leaky:30+20/1s",
 		"day:500", "week:500@Asia/Tokyo", "month:500@UTC", "year:500",
@@ -174,7 +175,7 @@ func TestCountsAsPoliciesDo(t *testing.T) {
 				}
 				about := 0.0
 				if given.Refill > 0 {
-					about = 1 // its refill is told by the expiry alone
+					about = 1 // its refill is known only from the expiry
 				}
 				require.InDelta(t, seen[0].Limit-seen[0].Remaining, taken, about, "%s, seed %d, step %d: %s", text, seed, step,
 					fmt.Sprint(m.server.Keys()))

@@ -38,8 +38,9 @@ func put(s *server, name, value string, members ...string) {
 	}
 }
 
-// TestAudit: each sort of damage is told, repaired where that is possible, and then not told any more; what is well stays as it is.
-func TestAudit(t *testing.T) {
+// TestAudit_EachDamage_IsReportedAndRepaired: a repaired problem is not reported again, and valid
+// state stays unchanged.
+func TestAudit_EachDamage_IsReportedAndRepaired(t *testing.T) {
 	idle := fmt.Sprint(time.Now().Add(-2 * time.Hour).UnixMilli())
 	for _, test := range []struct {
 		name string
@@ -205,8 +206,8 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// TestFindingsNameTheirKey: a program that reads JSON finds the key that is wrong.
-func TestFindingsNameTheirKey(t *testing.T) {
+// TestAudit_JSON_NamesTheKey: of each finding.
+func TestAudit_JSON_NamesTheKey(t *testing.T) {
 	s := startRedis(t)
 	put(s, "a", "")
 	s.run("SADD {a}:value 1", "SADD {a}:permits 1")
@@ -218,7 +219,7 @@ func TestFindingsNameTheirKey(t *testing.T) {
 	}
 }
 
-// holds says whether a command answers so: "COMMAND=ANSWER", or with > a number above another.
+// holds reports whether a command has this answer: "COMMAND=ANSWER", or with > a number above another.
 func holds(t *testing.T, s *server, then string) {
 	t.Helper()
 	cut := strings.LastIndexAny(then, "=>")

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestBadInput: each is one clear line that says what, where and what to do, and exit code 2.
-func TestBadInput(t *testing.T) {
+// TestErrors_BadInput_IsOneLine: with the problem, the place and the advice, and exit code 2.
+func TestErrors_BadInput_IsOneLine(t *testing.T) {
 	s := startRedis(t)
 	zoo(s)
 	locked := startRedis(t)
@@ -57,7 +57,7 @@ func TestBadInput(t *testing.T) {
 		{at(s.url(), "try", "nobody"), []string{`"nobody" has no rate`, "rrl set"}},
 		{at(s.url(), "try", "corrupt"), []string{`field "rate"`, `"many"`, "rrl show"}},
 		{at(s.url(), "try", "other"), []string{`field "rate"`, `"0.5"`,
-			"rrl show"}}, // of which rrl audit knows nothing: it may be nobody's limiter
+			"rrl show"}}, // rrl audit skips it: it may not be a limiter
 		{at(s.url(), "try", "paid-api", "--wait", "-1s"), []string{"--wait -1s", "0 or more"}},
 		{at(s.url(), "ls", "--max", "-1"), []string{"--max -1", "0 means all"}},
 		{at(s.url(), "audit", "--max", "-1"), []string{"--max -1", "0 means all"}},

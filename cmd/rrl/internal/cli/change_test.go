@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestChanges: what set, try, release and reset do, and how they end.
-func TestChanges(t *testing.T) {
+// TestChanges_Commands_ReportTheResult: results and exit codes of set, try, release and reset.
+func TestChanges_Commands_ReportTheResult(t *testing.T) {
 	s := startRedis(t)
 	require.Equal(t, "api: 10/1h OVERALL, new\n", s.on("set", "api", "10/1h"))
 	require.Equal(t, "granted: 4 of api, 6 left of 10\n", s.on("try", "api", "-n", "4"))
@@ -22,7 +22,7 @@ func TestChanges(t *testing.T) {
 	require.Contains(t, r.out, "denied: 7 of api, 6 left of 10, retry after ")
 	require.Empty(t, r.err)
 
-	// What is taken stays taken.
+	// Taken permits stay taken.
 	require.Equal(t, "api: 20/1h OVERALL, keep-alive 2h, was 10/1h OVERALL\n",
 		s.on("set", "api", "20/1h", "--keep-alive", "2h"))
 	require.Contains(t, s.on("try", "api", "-n", "1"), "15 left of 20")
@@ -69,8 +69,8 @@ func keysOf(s *server) []string {
 	return keys
 }
 
-// TestTryWaits until the permits are there, if that is in time.
-func TestTryWaits(t *testing.T) {
+// TestTry_Wait_UntilPermitsReturn: if they return in time.
+func TestTry_Wait_UntilPermitsReturn(t *testing.T) {
 	s := startRedis(t)
 	s.on("set", "api", "1/200ms")
 	s.on("try", "api")
@@ -80,8 +80,8 @@ func TestTryWaits(t *testing.T) {
 	require.Equal(t, exitDenied, r.code)
 }
 
-// TestServerTime: grants are dated and counted by the server's clock, whatever this host's says.
-func TestServerTime(t *testing.T) {
+// TestServerTime_HostClockWrong_UsesTheServers: grants are dated and counted by the server's clock.
+func TestServerTime_HostClockWrong_UsesTheServers(t *testing.T) {
 	s := startRedis(t)
 	wrong := func() time.Time { return time.Now().Add(-3 * time.Hour) }
 	s.on("set", "api", "10/1h")
@@ -91,8 +91,8 @@ func TestServerTime(t *testing.T) {
 	require.Contains(t, toolAt(wrong, "audit", "--redis", s.url()).out, "in the future")
 }
 
-// TestBenchLeavesNothing behind, whether it ends or is ended.
-func TestBenchLeavesNothing(t *testing.T) {
+// TestBench_End_DeletesTheLimiter: at its end and after an interruption.
+func TestBench_End_DeletesTheLimiter(t *testing.T) {
 	s := startRedis(t)
 	var result struct {
 		Granted, Denied, Failed int

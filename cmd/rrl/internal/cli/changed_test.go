@@ -13,8 +13,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
 )
 
-// TestARepairOfWhatHasChanged changes nothing: each sort of damage is looked at, then something happens, then it is repaired.
-func TestARepairOfWhatHasChanged(t *testing.T) {
+// TestRepair_LimiterChanged_ChangesNothing: the limiter changes between the audit and the repair.
+func TestRepair_LimiterChanged_ChangesNothing(t *testing.T) {
 	s := startRedis(t)
 	reader := &look.Reader{Redis: &connect.Redis{Client: s.Client, Where: s.addr}, Now: time.Now}
 	lost := func(s *server) { put(s, "a", "5", grant("12345678", 1)) }

@@ -11,13 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// closed is an output that nobody reads any more.
+// closed is an output whose reader is gone.
 type closed struct{ io.Writer }
 
 func (closed) Write([]byte) (int, error) { return 0, syscall.EPIPE }
 
-// TestNobodyReads: an output that is closed ends a command without a word.
-func TestNobodyReads(t *testing.T) {
+// TestOutput_Closed_EndsWithoutAMessage: a closed pipe is no error.
+func TestOutput_Closed_EndsWithoutAMessage(t *testing.T) {
 	s := startRedis(t)
 	zoo(s)
 	for _, args := range [][]string{{"ls"}, {"show", "paid-api", "-o", "json"}, {"watch", "paid-api"}, {"audit"},

@@ -14,8 +14,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// TestCluster: limiters are found on every master, changed where they are, and a master that is gone is told.
-func TestCluster(t *testing.T) {
+// TestCluster_Limiters_AreFoundOnEveryMaster: and changed there. A missing master is an error.
+func TestCluster_Limiters_AreFoundOnEveryMaster(t *testing.T) {
 	nodes := startCluster(t)
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{nodes[0].addr}, DisableCache: true})
 	require.NoError(t, err)

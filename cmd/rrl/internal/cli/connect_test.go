@@ -13,8 +13,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/testcert"
 )
 
-// TestPlacesAndSecrets: a URL from the environment, a password from a file, a number of a database.
-func TestPlacesAndSecrets(t *testing.T) {
+// TestConnect_EnvironmentAndPasswordFile_AreUsed: and the number of a database.
+func TestConnect_EnvironmentAndPasswordFile_AreUsed(t *testing.T) {
 	s := startRedis(t)
 	s.run("ACL SETUSER alice on >hidden ~* +@all")
 	t.Setenv("REDIS_URL", "redis://alice@"+s.addr+"/2")
@@ -27,8 +27,8 @@ func TestPlacesAndSecrets(t *testing.T) {
 	require.Contains(t, tool("ls", "--redis", s.url()+"/2").out, "api")
 }
 
-// TestSentinel: its master is asked by name, and a sentinel itself is known for what it is.
-func TestSentinel(t *testing.T) {
+// TestConnect_Sentinel_FindsTheMaster: a URL of a sentinel itself is an error.
+func TestConnect_Sentinel_FindsTheMaster(t *testing.T) {
 	s := startRedis(t)
 	s.on("set", "api", "1/s")
 	host, port, _ := net.SplitHostPort(s.addr)
@@ -59,8 +59,8 @@ func TestSentinel(t *testing.T) {
 	require.Contains(t, tool(append(behind, "--sentinel-password-file", secret)...).out, "api")
 }
 
-// TestTLS: with an authority of one's own and a client's certificate; what is wrong with either is told.
-func TestTLS(t *testing.T) {
+// TestConnect_TLS_ChecksCertificates: with a private authority and a client's certificate.
+func TestConnect_TLS_ChecksCertificates(t *testing.T) {
 	authority := testcert.NewAuthority(t, "authority")
 	pair := authority.Sign(t, "rrl", time.Hour)
 	ca := written(t, "ca.pem", string(authority.PEM))

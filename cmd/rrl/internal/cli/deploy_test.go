@@ -48,8 +48,8 @@ type compose struct {
 	}
 }
 
-// TestEnvoyAsksForWhatTheFileHas: each descriptor that envoy.yaml makes of requests has a limit in the domain that it names.
-func TestEnvoyAsksForWhatTheFileHas(t *testing.T) {
+// TestDeploy_EnvoyDescriptors_HaveLimits: each descriptor of envoy.yaml has a limit in its domain.
+func TestDeploy_EnvoyDescriptors_HaveLimits(t *testing.T) {
 	_, http, limit := edgeEnvoy(t)
 	assert.Equal(t, "edge", limit.GetDomain())
 	s := serve(t, deployed+"limits", "--redis", "redis://"+miniredis.RunT(t).Addr())
@@ -84,8 +84,9 @@ func TestEnvoyYAML_Paths_HaveOneReading(t *testing.T) {
 	assert.Equal(t, manager.HttpConnectionManager_REJECT_REQUEST, http.GetPathWithEscapedSlashesAction())
 }
 
-// TestDeployAgrees: what compose.yaml runs is what envoy.yaml asks, on the ports of the tool, and kubernetes.yaml has the same file.
-func TestDeployAgrees(t *testing.T) {
+// TestDeploy_Files_Agree: compose.yaml, envoy.yaml and kubernetes.yaml have the same ports and
+// limits.
+func TestDeploy_Files_Agree(t *testing.T) {
 	config, _, limit := edgeEnvoy(t)
 	var services compose
 	require.NoError(t, json.Unmarshal(asJSON(t, "compose.yaml")[0], &services))
@@ -157,8 +158,8 @@ func TestDeployAgrees(t *testing.T) {
 
 func portOf(port uint32) string { return ":" + strconv.FormatUint(uint64(port), 10) }
 
-// TestThePageShowsWhatIsDeployed: docs/envoy.md shows limits/edge.yaml, and parts of envoy.yaml.
-func TestThePageShowsWhatIsDeployed(t *testing.T) {
+// TestEnvoyPage_Examples_AreDeployed: docs/envoy.md shows limits/edge.yaml and parts of envoy.yaml.
+func TestEnvoyPage_Examples_AreDeployed(t *testing.T) {
 	page, err := os.ReadFile("../../../../docs/envoy.md")
 	require.NoError(t, err)
 	blocks := func(section string) (all []string) {

@@ -17,9 +17,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/demo"
 )
 
-// TestThePageShowsWhatTheToolSays: every command of docs/tool.md is run, in the order of the page, on a Redis in memory whose clock stands
-// still, and says what the page shows. "rrl" stands for the tool with its Redis.
-func TestThePageShowsWhatTheToolSays(t *testing.T) {
+// TestToolPage_Console_IsTheOutput: every command of docs/tool.md is run in the order of the page,
+// on an in-memory Redis whose clock stands still. "rrl" stands for the tool with its Redis.
+func TestToolPage_Console_IsTheOutput(t *testing.T) {
 	page, err := filepath.Abs("../../../../docs/tool.md")
 	require.NoError(t, err)
 	text, err := os.ReadFile(page)
@@ -112,8 +112,8 @@ func (m *inMemory) says(line string) string {
 	return out.String()
 }
 
-// TestTheRecordingIsTheDemos: docs/rrl.svg is what rrl demo --svg writes, however often.
-func TestTheRecordingIsTheDemos(t *testing.T) {
+// TestDemo_Recording_IsGolden: rrl demo --svg always writes docs/rrl.svg.
+func TestDemo_Recording_IsGolden(t *testing.T) {
 	kept, err := os.ReadFile("../../../../docs/rrl.svg")
 	require.NoError(t, err)
 	var out bytes.Buffer
@@ -121,16 +121,14 @@ func TestTheRecordingIsTheDemos(t *testing.T) {
 	require.True(t, bytes.Equal(kept, out.Bytes()), "make recording brings docs/rrl.svg up to date")
 }
 
-// TestDemo runs it live.
-func TestDemo(t *testing.T) {
+func TestDemo_Live_PrintsSamples(t *testing.T) {
 	r := tool("demo", "--count", "3", "--every", "100ms")
 	require.Equal(t, exitDone, r.code, r.err)
 	require.Equal(t, 3, strings.Count(r.out, ` paid-api "OVERALL 100/10s" taken=`), r.out)
 	require.Equal(t, 3, strings.Count(r.out, ` login:ada "window/8s" taken=`), r.out)
 }
 
-// TestCompletion: each shell gets its script.
-func TestCompletion(t *testing.T) {
+func TestCompletion_Shells_GetScripts(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		r := tool("completion", shell)
 		require.Equal(t, exitDone, r.code)

@@ -129,7 +129,7 @@ func TestAudit_Drift_IsRepairedByItsCause(t *testing.T) {
 	}
 }
 
-// Between two pages of a repair somebody takes a permit: what was repaired by then stays, and no more is.
+// A caller takes a permit between two pages of a repair: the first page stays repaired.
 func TestAudit_DriftThatChangesBetweenPages_StopsThere(t *testing.T) {
 	s := startRedis(t)
 	drifted(s, 1000, "1000", ones(700)...)

@@ -15,9 +15,9 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// TestImage: what make image and docker build put into the image needs nothing else. The binary names no interpreter and no library, and
-// serves, as nobody, where there is no other file: its time zones are with it.
-func TestImage(t *testing.T) {
+// TestImage_Binary_NeedsNoOtherFile: the binary names no interpreter and no library. It serves as
+// an unprivileged user without any other file, time zones included.
+func TestImage_Binary_NeedsNoOtherFile(t *testing.T) {
 	const tree = "../../../.."
 	out, err := exec.Command("make", "-C", tree, "bin/image").CombinedOutput()
 	require.NoError(t, err, "%s", out)
@@ -73,7 +73,7 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// inside lets a process see a folder alone, as nobody; one that is not root's stays its user.
+// inside confines a process to a folder, as user 65534 if the test runs as root.
 func inside(root string) *syscall.SysProcAttr {
 	if os.Getuid() == 0 {
 		return &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}

@@ -121,8 +121,8 @@ func yamlToJSON(t *testing.T, text []byte) (documents [][]byte) {
 	}
 }
 
-// mount writes a volume as kubelet does: each version in a folder of its own, "..data" a link to the newest, and the files links into
-// that. A change makes the link anew and renames it into its place, and takes the old folder away.
+// mount writes a volume as kubelet does: each version in a folder of its own, "..data" as a link to the
+// newest, and links to its files. A change renames a new link into place and deletes the old folder.
 func mount(t *testing.T, volume string, files map[string]string, version int) {
 	t.Helper()
 	folder := fmt.Sprintf("..2026_11_22_12_00_%02d.%d", version, 1234567890+version)
@@ -142,9 +142,10 @@ func mount(t *testing.T, volume string, files map[string]string, version int) {
 	}
 }
 
-// TestKubernetes runs the service as kubernetes.yaml does, its volumes mounted as kubelet would and a Redis behind the password of its Secret.
-// A ConfigMap that changes under load is in force for all at some moment, and no request is lost.
-func TestKubernetes(t *testing.T) {
+// TestKubernetes_ConfigMapChange_LosesNoRequest: the service runs as in kubernetes.yaml, with
+// volumes as kubelet mounts them and a Redis with the password of the Secret. A change takes effect
+// for all requests at one moment.
+func TestKubernetes_ConfigMapChange_LosesNoRequest(t *testing.T) {
 	m := readManifests(t)
 	redis := startRedis(t)
 	redis.run("CONFIG SET requirepass hidden")
@@ -218,8 +219,8 @@ func TestKubernetes(t *testing.T) {
 	assert.Equal(t, exitDone, s.stop())
 }
 
-// TestKubernetesAgrees: ports, volumes and times of the manifests with each other and with the tool.
-func TestKubernetesAgrees(t *testing.T) {
+// TestKubernetes_Manifests_Agree: ports, volumes and times agree with each other and with the tool.
+func TestKubernetes_Manifests_Agree(t *testing.T) {
 	m := readManifests(t)
 	c := m.pod.Containers[0]
 	flags := (&app{}).serve().Flags()

@@ -15,8 +15,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// TestWhatIsLargeIsNotRead: keys named like a limiter's that hold much more than one does. What the server sends tells what it has read.
-func TestWhatIsLargeIsNotRead(t *testing.T) {
+// TestRead_LargeKeys_AreSkipped: the bytes that the server sends show that keys which are larger
+// than a limiter's are not read.
+func TestRead_LargeKeys_AreSkipped(t *testing.T) {
 	s := startRedis(t)
 	s.run("HSET a rate 10 interval 3600000 type 0", "SETRANGE {a}:value 30000000 1",
 		"SETRANGE {o}:value:"+client1+" 30000000 1", "SETRANGE {u}:window:1000 30000000 1")
@@ -42,8 +43,9 @@ func TestWhatIsLargeIsNotRead(t *testing.T) {
 	require.Contains(t, s.on("show", "a"), "wrong")
 }
 
-// TestLargeIsNoStrangeness: a log of many entries, a window of many cells and a long name are what the library writes.
-func TestLargeIsNoStrangeness(t *testing.T) {
+// TestRead_LargeValidState_IsNoFinding: a log with many entries, a window with many cells, and a
+// long name.
+func TestRead_LargeValidState_IsNoFinding(t *testing.T) {
 	s := startRedis(t)
 	lib := rratelimiter.New(s.Client)
 	ctx := context.Background()
@@ -64,8 +66,7 @@ func TestLargeIsNoStrangeness(t *testing.T) {
 	require.Contains(t, s.on("audit"), "0 problems")
 }
 
-// TestALongNameMakesNoListLonger: rows are not filled up to the longest name there is.
-func TestALongNameMakesNoListLonger(t *testing.T) {
+func TestList_LongName_DoesNotWidenRows(t *testing.T) {
 	s := startRedis(t)
 	s.run("HSET " + strings.Repeat("n", 1<<20) + " rate 10 interval 1000 type 0")
 	for i := range 50 {

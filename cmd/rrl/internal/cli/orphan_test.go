@@ -13,9 +13,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
 )
 
-// TestWhatIsInUseIsNoOrphan: state of limiters that an audit does not look at, or that came while it looked, is nobody's to delete, and no
-// problem.
-func TestWhatIsInUseIsNoOrphan(t *testing.T) {
+// TestOrphan_InUse_IsNotDeleted: state of limiters that the audit skips, or that were created
+// meanwhile.
+func TestOrphan_InUse_IsNotDeleted(t *testing.T) {
 	t.Run("beyond --max", func(t *testing.T) {
 		s := startRedis(t)
 		for _, name := range []string{"a", "b", "c"} {

@@ -68,8 +68,8 @@ var readings = [][]string{
 	{"watch", "paid-api", "-o", "json", "--count", "1"}, {"audit"}, {"audit", "-o", "json"},
 }
 
-// TestReadingWritesNothing: MONITOR sees no command of theirs that Redis does not call a reading one.
-func TestReadingWritesNothing(t *testing.T) {
+// TestReading_Commands_AreReadOnly: MONITOR sees only commands of Redis' category @read.
+func TestReading_Commands_AreReadOnly(t *testing.T) {
 	s := startRedis(t)
 	zoo(s)
 	seen := monitor(t, s.addr)
@@ -133,8 +133,8 @@ func monitor(t *testing.T, addr string) func(mark string) []string {
 	}
 }
 
-// TestReadingNeedsNoOtherRight: a user who may read keys, and nothing else, sees what everybody does.
-func TestReadingNeedsNoOtherRight(t *testing.T) {
+// TestReading_ReadRight_IsEnough: a user who may only read keys sees the same output.
+func TestReading_ReadRight_IsEnough(t *testing.T) {
 	s := startRedis(t)
 	zoo(s)
 	s.run("ACL SETUSER viewer on >secret ~* +@read")
@@ -156,8 +156,7 @@ func firstWords(text string) (words []string) {
 	return words
 }
 
-// TestOtherHashesAreNoLimiters: what looks like one, and is none, is not listed.
-func TestOtherHashesAreNoLimiters(t *testing.T) {
+func TestList_OtherHashes_AreNotListed(t *testing.T) {
 	s := startRedis(t)
 	zoo(s)
 	list := s.on("ls")

@@ -16,8 +16,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
 )
 
-// TestOneRepairIsEnough: what several findings say of one limiter is repaired by one run, whatever a repair changes for the next.
-func TestOneRepairIsEnough(t *testing.T) {
+// TestRepair_SeveralFindings_OneRunIsEnough: whatever one repair changes for the next.
+func TestRepair_SeveralFindings_OneRunIsEnough(t *testing.T) {
 	for name, test := range map[string]struct {
 		make func(s *server)
 		then []string
@@ -61,9 +61,9 @@ func TestOneRepairIsEnough(t *testing.T) {
 	}
 }
 
-// TestNoRepairForgetsWhatIsTaken: neither where intervals are as long as they can be, nor where this host's clock is wrong, nor where the
-// interval becomes longer between look and repair.
-func TestNoRepairForgetsWhatIsTaken(t *testing.T) {
+// TestRepair_TakenPermits_StayTaken: with the longest intervals, with a wrong clock of this host,
+// and if the interval grows between audit and repair.
+func TestRepair_TakenPermits_StayTaken(t *testing.T) {
 	taken := func(s *server) {
 		s.run("HSET a rate 10 interval 3600000 type 1", "SET {a}:value:"+client1+" 0")
 		s.words("ZADD", "{a}:permits:"+client1, fmt.Sprint(time.Now().Add(-30*time.Minute).UnixMilli()),
@@ -116,8 +116,9 @@ func (s *server) reader() *look.Reader {
 	return &look.Reader{Redis: &connect.Redis{Client: s.Client, Where: s.addr}, Now: time.Now}
 }
 
-// TestARateThatChangesMeanwhile is no damage: what is counted is held against the rate that it was counted by.
-func TestARateThatChangesMeanwhile(t *testing.T) {
+// TestAudit_RateChangesMeanwhile_IsNoFinding: the grants are compared with the rate of the same
+// moment.
+func TestAudit_RateChangesMeanwhile_IsNoFinding(t *testing.T) {
 	s := startRedis(t)
 	s.on("set", "api", "10/1h")
 	s.on("try", "api", "-n", "4")
@@ -130,8 +131,8 @@ func TestARateThatChangesMeanwhile(t *testing.T) {
 	require.Empty(t, findings)
 }
 
-// TestAPairInUseAllTheTime: of what changes with every look nothing is said.
-func TestAPairInUseAllTheTime(t *testing.T) {
+// TestAudit_PairInUse_IsNoFinding: a value that changes during every read is not reported.
+func TestAudit_PairInUse_IsNoFinding(t *testing.T) {
 	s := startRedis(t)
 	put(s, "a", "5", grant("12345678", 1))
 	reader := s.reader()
@@ -154,8 +155,7 @@ func (r restless) DoMulti(ctx context.Context, commands ...rueidis.Completed) []
 	return r.Client.DoMulti(ctx, commands...)
 }
 
-// TestAClientThatHasGone since it was found has nothing that could be deleted.
-func TestAClientThatHasGone(t *testing.T) {
+func TestReset_ClientExpiredMeanwhile_DeletesNothing(t *testing.T) {
 	s := startRedis(t)
 	s.run("HSET a rate 10 interval 3600000 type 1", "SET {a}:value:"+client1+" 10")
 	reader := s.reader()
@@ -168,16 +168,16 @@ func TestAClientThatHasGone(t *testing.T) {
 	require.Empty(t, findings)
 }
 
-// TestOldMembersThatBecomeOthers: a grant that there is already under its new member stays as it is, rather than count once.
-func TestOldMembersThatBecomeOthers(t *testing.T) {
+// TestRepair_OldMemberExistsRewritten_StaysAsItIs: otherwise two grants would count once.
+func TestRepair_OldMemberExistsRewritten_StaysAsItIs(t *testing.T) {
 	s := startRedis(t)
 	put(s, "a", "4", older(3), grant(older(3)[:4], 3))
 	require.Contains(t, tool("audit", "--fix", "--yes", "--redis", s.url()).out, audit.Changed)
 	holds(t, s, "ZCARD {a}:permits=2")
 }
 
-// TestARepairThatFails: what was done by then is told, and what is left.
-func TestARepairThatFails(t *testing.T) {
+// TestRepair_OneFails_ReportsEach: the repairs that were made and those that are left.
+func TestRepair_OneFails_ReportsEach(t *testing.T) {
 	s := startRedis(t)
 	put(s, "a", "5", grant("12345678", 1))
 	put(s, "b", "9", "xyz", grant("12345678", 1))
@@ -193,8 +193,8 @@ func TestARepairThatFails(t *testing.T) {
 	holds(t, s, "GET {c}:value=9")
 }
 
-// TestAnAuditThatIsInterrupted tells what it has repaired by then.
-func TestAnAuditThatIsInterrupted(t *testing.T) {
+// TestAudit_Interrupted_ReportsRepairs: that were made before.
+func TestAudit_Interrupted_ReportsRepairs(t *testing.T) {
 	s := startRedis(t)
 	put(s, "a", "5", grant("12345678", 1))
 	ctx, cancel := context.WithCancel(context.Background())
@@ -211,8 +211,9 @@ func TestAnAuditThatIsInterrupted(t *testing.T) {
 	holds(t, s, "GET {a}:value=5")
 }
 
-// TestValuesAsTheLibraryTakesThem: a text that it refuses is told as one, however like a number it looks.
-func TestValuesAsTheLibraryTakesThem(t *testing.T) {
+// TestAudit_Values_AreParsedAsByTheLibrary: a text that the library rejects is reported, even if it
+// looks like a number.
+func TestAudit_Values_AreParsedAsByTheLibrary(t *testing.T) {
 	s := startRedis(t)
 	for _, value := range []string{"9223372036854775807", "100000000000000000", "-99999999999999999", "-0", "007", "+7"} {
 		s.run("FLUSHALL")
@@ -228,8 +229,8 @@ func TestValuesAsTheLibraryTakesThem(t *testing.T) {
 	}
 }
 
-// TestAnIntervalOfNothing is one that the libraries take: all comes back at once.
-func TestAnIntervalOfNothing(t *testing.T) {
+// TestShow_IntervalZero_AllPermitsReturn: the libraries accept such an interval.
+func TestShow_IntervalZero_AllPermitsReturn(t *testing.T) {
 	s := startRedis(t)
 	s.run("HSET a rate 10 interval 0 type 0")
 	for range 2 {
@@ -240,8 +241,7 @@ func TestAnIntervalOfNothing(t *testing.T) {
 	}
 }
 
-// TestAKeyOfAnotherType is somebody's, and nothing that setting a rate mends.
-func TestAKeyOfAnotherType(t *testing.T) {
+func TestSet_KeyOfAnotherType_IsNotReplaced(t *testing.T) {
 	s := startRedis(t)
 	s.run("SET a text")
 	require.NotContains(t, s.corrupt("a"), "rrl set")

@@ -14,8 +14,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/check"
 )
 
-// TestRulesCheck: what is in files, or what is wrong with them and where, without a Redis. FILE stands for the file.
-func TestRulesCheck(t *testing.T) {
+// TestRulesCheck_Files_ReportContentOrErrors: without a Redis. FILE stands for the file.
+func TestRulesCheck_Files_ReportContentOrErrors(t *testing.T) {
 	t.Setenv("REDIS_URL", "redis://no-such-host.invalid:1")
 	for _, test := range []struct {
 		name, file, text string
@@ -54,8 +54,7 @@ func TestRulesCheck(t *testing.T) {
 	}
 }
 
-// TestRulesCheckOfNoFile: what is no file that can be read is told, not waited for.
-func TestRulesCheckOfNoFile(t *testing.T) {
+func TestRulesCheck_NoRegularFile_IsReportedAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "pipe")
 	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
@@ -93,8 +92,7 @@ func TestRulesCheckOfNoFile(t *testing.T) {
 	require.Contains(t, r.err, "at least 1 arg")
 }
 
-// TestRulesCheckAsJSON: several files, each by itself.
-func TestRulesCheckAsJSON(t *testing.T) {
+func TestRulesCheck_JSON_HasEachFile(t *testing.T) {
 	right, wrong := written(t, "a.yaml", "rules: []\n"), written(t, "b.yaml",
 		"domain: edge\ndescriptors: [{key: a, value: [b]}]\n")
 	r := tool("rules", "check", right, wrong, "-o", "json")

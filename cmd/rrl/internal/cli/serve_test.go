@@ -30,8 +30,8 @@ func written(t testing.TB, name, text string) string {
 	return file
 }
 
-// TestServe: both doors of the service are open, its limits count in the Redis that was named, and it ends when it is told to.
-func TestServe(t *testing.T) {
+// TestServe_GRPCAndHTTP_ShareLimits: in the given Redis, until a signal ends the service.
+func TestServe_GRPCAndHTTP_ShareLimits(t *testing.T) {
 	redis := startRedis(t)
 	redis.run("CONFIG SET requirepass hidden")
 	s := serve(t, written(t, "edge.yaml", edge), "--redis", redis.url(), "--password-file",
@@ -63,8 +63,8 @@ func TestServe(t *testing.T) {
 	assert.NotContains(t, s.log.String(), "hidden")
 }
 
-// TestServeEndsWhatItHasBegun: a request that Redis still decides when the service is told to end is answered.
-func TestServeEndsWhatItHasBegun(t *testing.T) {
+// TestServe_Signal_FinishesRequests: that Redis still decides.
+func TestServe_Signal_FinishesRequests(t *testing.T) {
 	redis := startRedis(t)
 	s := serve(t, written(t, "edge.yaml", edge), "--redis", redis.url())
 	_, err := s.ask(t.Context(), "user=bob") // its script is known
@@ -99,8 +99,8 @@ func TestServeEndsWhatItHasBegun(t *testing.T) {
 	assert.Equal(t, exitDone, <-ended)
 }
 
-// TestServeLeases: a key that is asked for often is answered from memory, and what is left goes back when the service ends.
-func TestServeLeases(t *testing.T) {
+// TestServe_Lease_AnswersBusyKeysFromMemory: and releases unused permits at the end.
+func TestServe_Lease_AnswersBusyKeysFromMemory(t *testing.T) {
 	redis := startRedis(t)
 	file := written(t, "busy.yaml", "domain: edge\ndescriptors:\n  - {key: user, rate_limit: {unit: year, requests_per_unit: 1000000}}\n")
 	s := serve(t, file, "--redis", redis.url(), "--lease", "1s")
@@ -128,14 +128,14 @@ func TestServeLeases(t *testing.T) {
 	assert.EqualValues(t, 1_000_000-asked-1, answer.GetStatuses()[0].GetLimitRemaining())
 }
 
-// TestTheHostsClockIsNoOption: a program's own costs a goroutine each time it is read, and pipelines.
-func TestTheHostsClockIsNoOption(t *testing.T) {
+// TestLimiters_HostClock_IsNoOption: WithClock costs a goroutine per reading, and pipelines.
+func TestLimiters_HostClock_IsNoOption(t *testing.T) {
 	assert.Empty(t, (&app{}).byClock())
 	assert.Len(t, (&app{clock: time.Now}).byClock(), 1)
 }
 
-// TestServeWaitsForRedis: it listens once there is one; until then it says why not, and can be told to end.
-func TestServeWaitsForRedis(t *testing.T) {
+// TestServe_NoRedis_WaitsAndLogs: until Redis answers or a signal ends the service.
+func TestServe_NoRedis_WaitsAndLogs(t *testing.T) {
 	redis := miniredis.NewMiniRedis()
 	require.NoError(t, redis.Start())
 	address := redis.Addr()
@@ -169,9 +169,9 @@ func TestServeWaitsForRedis(t *testing.T) {
 	}, 20*time.Second, 50*time.Millisecond)
 }
 
-// TestServeKeepsWhatWasRight: a file that is wrong now is told with its place, what was before stays, and the next right one counts. With
-// -o json the log is JSON.
-func TestServeKeepsWhatWasRight(t *testing.T) {
+// TestServe_InvalidFile_KeepsTheOldRules: the log has the place of the error, and the next valid
+// file takes effect. With -o json the log is JSON.
+func TestServe_InvalidFile_KeepsTheOldRules(t *testing.T) {
 	file := written(t, "edge.yaml", edge)
 	s := started(t, file, "--redis", "redis://"+miniredis.RunT(t).Addr(), "-o", "json")
 	s.says(`"msg":"rls: configuration in force"`) // what is read after this is another one
@@ -198,8 +198,8 @@ func TestServeKeepsWhatWasRight(t *testing.T) {
 	}, 20*time.Second, 20*time.Millisecond)
 }
 
-// TestServeRefuses: what cannot be served is told in one line, with exit code 2, and nobody waits for a Redis that would not help.
-func TestServeRefuses(t *testing.T) {
+// TestServe_InvalidSetup_EndsInOneLine: with exit code 2, without waiting for Redis.
+func TestServe_InvalidSetup_EndsInOneLine(t *testing.T) {
 	redis := startRedis(t)
 	locked := startRedis(t)
 	locked.run("CONFIG SET requirepass hidden")

@@ -174,7 +174,7 @@ func toolAt(now func() time.Time, args ...string) ran {
 	return ran{code, out.String(), failed.String()}
 }
 
-// corrupt shows a limiter that is corrupt, and demands that this is told as an error too.
+// corrupt shows a corrupt limiter and requires an error too.
 func (s *server) corrupt(name string) string {
 	s.Helper()
 	r := tool("show", name, "--redis", s.url())

@@ -22,9 +22,9 @@ var strange = []string{
 	"a:permits:" + client1, "{a}:window:1000", "U+FFFD \ufffd", "\u200b",
 }
 
-// TestStrangeNames: no name writes to the terminal what the terminal obeys, in any output; JSON is JSON that a program can read, and finds the
-// name again.
-func TestStrangeNames(t *testing.T) {
+// TestNames_ControlCharacters_AreEscaped: in any output. Programs can read the JSON and find the
+// name.
+func TestNames_ControlCharacters_AreEscaped(t *testing.T) {
 	s := startRedis(t)
 	for _, name := range strange {
 		s.run("FLUSHALL")
@@ -67,7 +67,7 @@ func TestStrangeNames(t *testing.T) {
 	}
 }
 
-// Names that JSON cannot hold are told apart there, and the text that stands there is accepted as an argument.
+// Names that JSON cannot hold stay distinct, and their text is accepted as an argument.
 func TestNames_OfAnyBytes_CanBeCopiedFromTheOutput(t *testing.T) {
 	s := startRedis(t)
 	all := []string{"\xff", "\xfe", "\xff\xfe", "\ufffd", `"quoted"`, "quoted", "nul\x00nul", `"\xff"`, "a b"}
@@ -110,8 +110,7 @@ func TestNames_OfAnyBytes_CanBeCopiedFromTheOutput(t *testing.T) {
 	require.Empty(t, keys, "a permit was taken of another limiter")
 }
 
-// TestEveryChangeSpeaksJSON where that was asked for.
-func TestEveryChangeSpeaksJSON(t *testing.T) {
+func TestChanges_JSON_IsValid(t *testing.T) {
 	s := startRedis(t)
 	for _, test := range []struct {
 		args []string

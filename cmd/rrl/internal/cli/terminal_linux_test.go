@@ -17,7 +17,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/screen"
 )
 
-// pty is a terminal: what the tool writes to it is what somebody would see, and what is typed it reads.
+// pty is a terminal that shows the output and accepts input.
 type pty struct {
 	keyboard, tty *os.File
 	mu            sync.Mutex
@@ -78,8 +78,8 @@ func (p *pty) start(ctx context.Context, args ...string) <-chan int {
 	return code
 }
 
-// TestWatchGivesTheTerminalBack after Ctrl-C, follows its size, and fits into 20 columns.
-func TestWatchGivesTheTerminalBack(t *testing.T) {
+// TestWatch_CtrlC_RestoresTheTerminal: it follows the terminal's size and fits into 20 columns.
+func TestWatch_CtrlC_RestoresTheTerminal(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	s := startRedis(t)
 	zoo(s)
@@ -118,16 +118,16 @@ func TestWatch_DumbTerminal_WritesLines(t *testing.T) {
 	require.Nil(t, report, "progress overwrites its line")
 }
 
-// TestWatchWithoutRedis: what is wrong is said on the screen that stays, not on the one that goes.
-func TestWatchWithoutRedis(t *testing.T) {
+// TestWatch_NoRedis_ErrorStaysOnTheScreen: not on the alternate screen.
+func TestWatch_NoRedis_ErrorStaysOnTheScreen(t *testing.T) {
 	p := openPTY(t, 80, 24)
 	require.Equal(t, exitError, <-p.start(context.Background(), "watch", "x", "--redis", "redis://127.0.0.1:1"))
 	p.await(t, "connection refused")
 	require.NotContains(t, p.text(), "\x1b[?1049h")
 }
 
-// TestTheTerminalsWord: what deletes asks, and does it for yes alone.
-func TestTheTerminalsWord(t *testing.T) {
+// TestConfirm_Terminal_NeedsYes: before anything is deleted.
+func TestConfirm_Terminal_NeedsYes(t *testing.T) {
 	s := startRedis(t)
 	s.on("set", "api", "10/1h")
 	s.on("try", "api", "-n", "4")
@@ -169,8 +169,7 @@ func TestAuditFix_OnATerminal_ListsRepairsAndAsks(t *testing.T) {
 	}
 }
 
-// TestNarrowList: a table that does not fit stands as lines.
-func TestNarrowList(t *testing.T) {
+func TestList_NarrowTerminal_WritesLines(t *testing.T) {
 	s := startRedis(t)
 	zoo(s)
 	p := openPTY(t, 20, 10)
@@ -180,8 +179,8 @@ func TestNarrowList(t *testing.T) {
 	require.Equal(t, 20, screen.Columns(p.tty))
 }
 
-// TestProgress: a long scan tells on a terminal how far it is, and takes that away in the end; elsewhere it is silent.
-func TestProgress(t *testing.T) {
+// TestProgress_Terminal_IsShownAndRemoved: otherwise it is silent.
+func TestProgress_Terminal_IsShownAndRemoved(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	s := startRedis(t)
 	s.run("MSET a 1 b 2 c 3 d 4 e 5")
@@ -201,8 +200,7 @@ func TestProgress(t *testing.T) {
 	done()
 }
 
-// TestInterruptedWhileItAsks: Ctrl-C ends a question at once, and nothing is done.
-func TestInterruptedWhileItAsks(t *testing.T) {
+func TestConfirm_CtrlC_ChangesNothing(t *testing.T) {
 	s := startRedis(t)
 	s.on("set", "api", "10/1h")
 	s.on("try", "api", "-n", "4")
@@ -222,8 +220,7 @@ func TestInterruptedWhileItAsks(t *testing.T) {
 	require.Contains(t, s.on("show", "api"), "free        6")
 }
 
-// TestProgressFits into the line that it writes anew.
-func TestProgressFits(t *testing.T) {
+func TestProgress_NarrowTerminal_FitsALine(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	s := startRedis(t)
 	p := openPTY(t, 20, 10)

@@ -12,9 +12,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
 )
 
-// TestWatchGoesOn: where a limiter is deleted and made again, and where Redis restarts or does not answer, it says so, and shows what there
-// is then.
-func TestWatchGoesOn(t *testing.T) {
+// TestWatch_RedisRestarts_Continues: also if a limiter is deleted and created again, or if Redis
+// does not answer.
+func TestWatch_RedisRestarts_Continues(t *testing.T) {
 	s := startRedis(t)
 	s.on("set", "api", "10/1h")
 	s.on("try", "api", "-n", "4")
@@ -46,8 +46,8 @@ func TestWatchGoesOn(t *testing.T) {
 	require.Equal(t, exitDone, <-ended, failed.String())
 }
 
-// TestWatchTellsWhatFails: a limiter of which every call fails is not shown as one of which nothing is taken.
-func TestWatchTellsWhatFails(t *testing.T) {
+// TestWatch_CorruptLimiter_ShowsTheProblem: it is not shown as one with nothing taken.
+func TestWatch_CorruptLimiter_ShowsTheProblem(t *testing.T) {
 	s := startRedis(t)
 	s.run("HSET a rate 10 interval 3600000 type 0", "SADD {a}:value 1", "HSET b rate 10 interval 3600000 type 0",
 		"SET {b}:value x")
@@ -56,8 +56,7 @@ func TestWatchTellsWhatFails(t *testing.T) {
 	require.Contains(t, s.on("watch", "b", "--count", "1"), "want a whole number")
 }
 
-// TestWatchOfAnotherType: a limiter that becomes PER_CLIENT has no client without a name.
-func TestWatchOfAnotherType(t *testing.T) {
+func TestWatch_TypeChanges_ShowsNoEmptyClient(t *testing.T) {
 	s := startRedis(t)
 	s.on("set", "api", "10/1h")
 	s.on("try", "api", "-n", "4")

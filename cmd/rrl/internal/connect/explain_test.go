@@ -9,8 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWhatServersSay is told with what to do.
-func TestWhatServersSay(t *testing.T) {
+func TestExplain_ServerErrors_HaveAdvice(t *testing.T) {
 	server := miniredis.RunT(t)
 	redis, err := Open(context.Background(), Options{URL: "redis://" + server.Addr(), Timeout: time.Second})
 	require.NoError(t, err)

@@ -7,8 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEightLettersAreNoGrant: they could be one of the oldest layout, and are likelier somebody else's.
-func TestEightLettersAreNoGrant(t *testing.T) {
+// TestCredible_EightLetters_IsFalse: they fit the oldest layout, but are more likely another
+// program's.
+func TestCredible_EightLetters_IsFalse(t *testing.T) {
 	now := time.Now()
 	for member, want := range map[string]bool{
 		"user-123": false, "x": false, "\x3e\x5f\x10\x20\x05\x00\x00\x00": true, "\x03abc\x05\x00\x00\x00": true,

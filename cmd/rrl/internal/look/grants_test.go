@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMembers: as releases of Redisson have written them, and what becomes of old ones.
-func TestMembers(t *testing.T) {
+// TestDecode_AllLayouts_AreRead: and rewritten in the present one.
+func TestDecode_AllLayouts_AreRead(t *testing.T) {
 	for _, test := range []struct {
 		member    string
 		permits   int64

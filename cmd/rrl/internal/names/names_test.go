@@ -22,8 +22,8 @@ var policies = []string{
 	"window:1/7d",
 }
 
-// TestKeysAreTheLibrarys: the key of each policy is the one that package limit writes, and is read back as the same policy.
-func TestKeysAreTheLibrarys(t *testing.T) {
+// TestParse_KeysOfTheLibrary_AreRead: as the policy that wrote them.
+func TestParse_KeysOfTheLibrary_AreRead(t *testing.T) {
 	server := miniredis.RunT(t)
 	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
 		DisableCache: true})
@@ -51,7 +51,7 @@ func TestKeysAreTheLibrarys(t *testing.T) {
 	}
 }
 
-func TestParse(t *testing.T) {
+func TestParse_OtherKeys_AreSplit(t *testing.T) {
 	const id = "5f0c9a52-7d1e-4b7a-9a5e-0d6a1c2b3e01"
 	for key, want := range map[string]Key{
 		"{a}:value":                        {Part: Value, Prefix: "{a}"},
@@ -78,7 +78,7 @@ func TestParse(t *testing.T) {
 	require.Equal(t, []string{"{t}:a"}, Key{Prefix: "{t}:a"}.Names())
 }
 
-func TestRates(t *testing.T) {
+func TestParseRate_Texts_AreRates(t *testing.T) {
 	for text, want := range map[string]struct {
 		permits  int64
 		interval time.Duration
@@ -103,7 +103,7 @@ func TestRates(t *testing.T) {
 	}
 }
 
-func TestDurations(t *testing.T) {
+func TestParseDuration_Texts_AreDurations(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		time.Minute: "1m", time.Hour: "1h", 90 * time.Minute: "1h30m", 24 * time.Hour: "1d",
 		1500 * time.Millisecond: "1.5s", time.Hour + time.Second: "1h0m1s",
@@ -118,8 +118,8 @@ func TestDurations(t *testing.T) {
 	}
 }
 
-// TestMatch holds patterns against those of Redis, as miniredis has them, and against what its manual says.
-func TestMatch(t *testing.T) {
+// TestMatch_Patterns_AreRedis: as miniredis matches them, and as the manual says.
+func TestMatch_Patterns_AreRedis(t *testing.T) {
 	for _, test := range []struct {
 		pattern, name string
 		want          bool

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestPlot(t *testing.T) {
+func TestPlot_Shares_AreColumns(t *testing.T) {
 	text := func(lines []Line) string { return Frame(lines).String() }
 	require.Equal(t, ""+
 		"    ▄█\n"+
@@ -26,7 +26,7 @@ func TestPlot(t *testing.T) {
 	require.Equal(t, Span{"████", Bad}, Bar(7, 4))
 }
 
-func TestCut(t *testing.T) {
+func TestCut_LongLines_HaveAnEllipsis(t *testing.T) {
 	f := Frame{{{"abc", Bold}, {"def", Dim}}, Text("日本語", Plain), Text("x", Plain)}
 	require.Equal(t, "abcd…\n日本…\n", f.Cut(5, 2).String())
 	require.Equal(t, "abcdef\n日本語\nx\n", f.Cut(6, 9).String())
@@ -49,14 +49,14 @@ func TestWidth_WideAndCombiningCharacters_CountAsColumns(t *testing.T) {
 	}
 }
 
-func TestANSI(t *testing.T) {
+func TestANSI_Frame_IsDrawnOverTheLast(t *testing.T) {
 	f := Frame{{{"a", Bad}, {"b", Bold}, {"c", Plain}}, Text("d", Good)}
 	require.Equal(t, "\x1b[H\x1b[31ma\x1b[0m\x1b[1mb\x1b[0mc\x1b[K\r\n\x1b[32md\x1b[0m\x1b[K\x1b[J", f.ANSI(true))
 	require.Equal(t, "\x1b[Ha\x1b[1mb\x1b[0mc\x1b[K\r\nd\x1b[K\x1b[J", f.ANSI(false))
 }
 
-// TestSVG: it is XML, however odd a name is, and holds each frame for its time.
-func TestSVG(t *testing.T) {
+// TestSVG_OddNames_IsXML: with each frame for its time.
+func TestSVG_OddNames_IsXML(t *testing.T) {
 	var out bytes.Buffer
 	frames := []Frame{{Text("same", Bold), Text("<&\"one", Plain)}, {Text("same", Bold), Text("▁█ two", Bad)},
 		{Text("same", Bold)}}

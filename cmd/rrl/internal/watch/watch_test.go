@@ -29,7 +29,7 @@ func view() *View {
 	return v
 }
 
-func TestFrame(t *testing.T) {
+func TestFrame_Sizes_AreGolden(t *testing.T) {
 	require.Equal(t, strings.TrimPrefix(`
 12:00:29  localhost:6379
 paid-api  OVERALL 100/1m
@@ -51,8 +51,8 @@ taken 4
 `, "\n"), view().Frame(60, 17).String())
 }
 
-// TestEverySize: nothing is wider or higher than the terminal, down to nothing.
-func TestEverySize(t *testing.T) {
+// TestFrame_AnySize_Fits: down to nothing.
+func TestFrame_AnySize_Fits(t *testing.T) {
 	v := view()
 	for _, width := range []int{0, 1, 2, 3, 7, 8, 13, 20, 21, 30, 47, 48, 49, 80, 83, 84, 85, 200} {
 		for height := range 40 {
@@ -77,8 +77,8 @@ func TestEverySize(t *testing.T) {
 		"+2 more in a higher…\n", v.Frame(20, 11).String())
 }
 
-// TestWhatHasGoneStays: a policy whose key has expired goes on as nothing taken, and a limiter that comes takes the place of its absence.
-func TestWhatHasGoneStays(t *testing.T) {
+// TestView_VanishedPolicy_ShowsNothingTaken: and a new limiter replaces its absence.
+func TestView_VanishedPolicy_ShowsNothingTaken(t *testing.T) {
 	v := view()
 	now := v.last.Add(time.Second)
 	v.Add([]Sample{{Time: now, Name: "gone", Kind: "log/1s", Limit: 5, Taken: 2, id: "gone log/1s"}})
