@@ -65,7 +65,7 @@ func TestErrors_BadInput_IsOneLine(t *testing.T) {
 		{at(s.url(), "try", "paid-api", "-n", "0"), []string{"want at least 1"}},
 		{at(s.url(), "try", "{t}:tenants"), []string{"PER_CLIENT", "--client ID"}},
 		{at(s.url(), "try", "{t}:tenants", "--client", "x"), []string{"want a UUID"}},
-		{at(s.url(), "try", "x", "--policy", "window"), []string{"is no policy", "FixedWindow"}},
+		{at(s.url(), "try", "x", "--policy", "window"), []string{"is not a policy", "FixedWindow"}},
 		{at(s.url(), "release", "paid-api", "-n", "-1"), []string{"want at least 1"}},
 		{at(s.url(), "set", "paid-api", "5"), []string{`"5" is not a rate`, "100/1m"}},
 		{at(s.url(), "set", "paid-api"), []string{"takes a name and a rate"}},

@@ -14,24 +14,24 @@ import (
 
 // Live runs the callers and shows watch until ctx ends or count samples were shown; 0 means no limit.
 func Live(ctx context.Context, out io.Writer, every time.Duration, count int, json bool) error {
-	crowd, err := Start(ctx, time.Now)
+	simulation, err := Start(ctx, time.Now)
 	if err != nil {
 		return err
 	}
-	defer crowd.Close()
+	defer simulation.Close()
 	ctx, cancel := context.WithCancelCause(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel(nil)
-	for _, who := range crowd.callers {
+	for _, who := range simulation.callers {
 		wg.Go(func() {
-			if err := crowd.live(ctx, who); err != nil {
+			if err := simulation.run(ctx, who); err != nil {
 				cancel(err)
 			}
 		})
 	}
-	wg.Go(func() { crowd.age(ctx) })
-	if err := crowd.watcher().Run(ctx, out, Where, every, count, json); err != nil {
+	wg.Go(func() { simulation.age(ctx) })
+	if err := simulation.watcher().Run(ctx, out, Where, every, count, json); err != nil {
 		return err
 	}
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
@@ -41,7 +41,7 @@ func Live(ctx context.Context, out io.Writer, every time.Duration, count int, js
 }
 
 // age lets keys expire by advancing the clock of the in-memory Redis.
-func (c *Crowd) age(ctx context.Context) {
+func (s *Simulation) age(ctx context.Context) {
 	ticker := time.NewTicker(step)
 	defer ticker.Stop()
 	for {
@@ -49,13 +49,13 @@ func (c *Crowd) age(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			c.server.FastForward(step)
+			s.server.FastForward(step)
 		}
 	}
 }
 
-func (c *Crowd) watcher() *watch.Watcher {
-	return &watch.Watcher{Reader: &look.Reader{Redis: c.Redis, Now: c.clock}, Names: Names, Given: Given()}
+func (s *Simulation) watcher() *watch.Watcher {
+	return &watch.Watcher{Reader: &look.Reader{Redis: s.Redis, Now: s.clock}, Names: Names, Given: Given()}
 }
 
 // The size and length of the recording.
@@ -70,21 +70,21 @@ const (
 // Record writes the demo as SVG. Its clock is injected, so that every recording is the same.
 func Record(ctx context.Context, out io.Writer) error {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	crowd, err := Start(ctx, func() time.Time { return now })
+	simulation, err := Start(ctx, func() time.Time { return now })
 	if err != nil {
 		return err
 	}
-	defer crowd.Close()
-	crowd.server.SetTime(now)
-	view, watcher := &watch.View{Where: Where, Every: recordEvery}, crowd.watcher()
+	defer simulation.Close()
+	simulation.server.SetTime(now)
+	view, watcher := &watch.View{Where: Where, Every: recordEvery}, simulation.watcher()
 	var frames []screen.Frame
 	for n := range recordSkips + recordFrames {
 		for range recordEvery / step {
 			now = now.Add(step)
-			crowd.server.SetTime(now)
-			crowd.server.FastForward(step)
-			for _, who := range crowd.callers {
-				if err := crowd.work(ctx, who); err != nil {
+			simulation.server.SetTime(now)
+			simulation.server.FastForward(step)
+			for _, who := range simulation.callers {
+				if err := simulation.work(ctx, who); err != nil {
 					return err
 				}
 			}

@@ -99,7 +99,7 @@ func TestParseRate_Texts_AreRates(t *testing.T) {
 	for _, text := range []string{"", "x", "x:1/1s", "window:1", "day:0", "day:1@", "day:1@Nowhere", "sliding:1/1s/1",
 		"sliding:1/1s/1/1", "bucket:0+1/1s", "smooth:1/1s,x=1", "smooth:1/1s,burst"} {
 		_, err := ParsePolicy(text)
-		require.ErrorContains(t, err, "is no policy", text)
+		require.ErrorContains(t, err, "is not a policy", text)
 	}
 }
 

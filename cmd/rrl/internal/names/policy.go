@@ -11,24 +11,24 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// PolicyHelp says how policies are written.
+// PolicyHelp describes the notation of policies.
 const PolicyHelp = `window:5/1m          FixedWindow; aligned:5/1m an Aligned one
 sliding:100/1m       SlidingWindow; sliding:100/1m/60 with 60 cells
 log:100/1m           SlidingLog
-bucket:5/1s          TokenBucket, refilled with 5 each second; bucket:20+5/1s holds up to 20
+bucket:5/1s          TokenBucket, 5 permits per second; bucket:20+5/1s holds up to 20
 leaky:5/1s           LeakyBucket; leaky:20+5/1s holds up to 20
 smooth:5/1s          Smooth; smooth:5/1s,burst=2s,warmup=3s,cold=3
 day:1000             Calendar (day, week, month, year); day:1000@Europe/Berlin`
 
-// Given is a policy that a user wrote.
+// Given is a policy given by the user.
 type Given struct {
 	limit.Policy
-	Stored Stored // what its key tells
-	Most   int64  // the permits that it can grant at once, 0 for one that has no such number
-	Refill int64  // of a bucket, permits an interval
+	Stored Stored // the part in its key
+	Most   int64  // the limit, 0 if it has none
+	Refill int64  // of a bucket, permits per interval
 }
 
-// Known is what the keys of policies tell.
+// Known returns the parts of policies in their keys.
 func Known(given []Given) []Stored {
 	var all []Stored
 	for _, g := range given {
@@ -37,11 +37,11 @@ func Known(given []Given) []Stored {
 	return all
 }
 
-// ParsePolicy reads a policy of package limit.
+// ParsePolicy parses a policy of package limit.
 func ParsePolicy(text string) (Given, error) {
 	kind, rest, ok := strings.Cut(text, ":")
 	if !ok {
-		return Given{}, unknown(text, errors.New("there is no colon in it"))
+		return Given{}, unknown(text, errors.New("it has no colon"))
 	}
 	var p limit.Policy
 	var err error
@@ -62,7 +62,7 @@ func ParsePolicy(text string) (Given, error) {
 			p = limit.FixedWindow{Permits: permits, Interval: interval, Aligned: kind == "aligned"}
 		}
 	default:
-		err = fmt.Errorf("there is no policy %q", kind)
+		err = fmt.Errorf("no policy %q", kind)
 	}
 	if err == nil {
 		err = limit.Validate(p)
@@ -73,7 +73,7 @@ func ParsePolicy(text string) (Given, error) {
 	return NewGiven(p)
 }
 
-// NewGiven returns what a policy tells about itself.
+// NewGiven returns the Given of a policy.
 func NewGiven(p limit.Policy) (Given, error) {
 	d, _ := policy.Of(p)
 	stored, ok := ParseStored(d.Key)
@@ -91,19 +91,19 @@ func NewGiven(p limit.Policy) (Given, error) {
 }
 
 func unknown(text string, err error) error {
-	return fmt.Errorf("%q is no policy: %w. Policies are written so:\n%s", text, err, PolicyHelp)
+	return fmt.Errorf("%q is not a policy: %w; the notation is:\n%s", text, err, PolicyHelp)
 }
 
 func calendar(kind, rest string) (limit.Policy, error) {
 	count, place, placed := strings.Cut(rest, "@")
 	permits, err := strconv.ParseInt(count, 10, 64)
 	if err != nil || permits < 1 {
-		return nil, fmt.Errorf("%q permits, want a whole number above 0", count)
+		return nil, fmt.Errorf("permits are %q, want a whole number above 0", count)
 	}
 	p := limit.Calendar{Permits: permits, Unit: units[kind]}
 	if placed {
 		if p.In, err = time.LoadLocation(place); err != nil || place == "" {
-			return nil, fmt.Errorf("there is no place %q, want one as Europe/Berlin", place)
+			return nil, fmt.Errorf("no time zone %q, want one such as Europe/Berlin", place)
 		}
 	}
 	return p, nil
@@ -121,7 +121,7 @@ func bucket(kind, rest string) (limit.Policy, error) {
 	capacity := refill
 	if filled {
 		if capacity, err = strconv.ParseInt(count, 10, 64); err != nil || capacity < 1 {
-			return nil, fmt.Errorf("it holds %q permits, want a whole number above 0", count)
+			return nil, fmt.Errorf("capacity is %q, want a whole number above 0", count)
 		}
 	}
 	if kind == "leaky" {
@@ -135,7 +135,7 @@ func sliding(rest string) (limit.Policy, error) {
 	if parts := strings.Split(rest, "/"); len(parts) == 3 {
 		var ok bool
 		if cells, ok = whole(parts[2]); !ok || cells < 2 || cells > 1000 {
-			return nil, fmt.Errorf("%q cells, want 2 to 1000", parts[2])
+			return nil, fmt.Errorf("cells are %q, want 2 to 1000", parts[2])
 		}
 		rest = parts[0] + "/" + parts[1]
 	}
@@ -160,7 +160,7 @@ func smooth(rest string) (limit.Policy, error) {
 		case "cold":
 			p.ColdFactor, err = strconv.ParseFloat(value, 64)
 		default:
-			err = fmt.Errorf("there is no field %q, want burst, warmup or cold", field)
+			err = fmt.Errorf("no field %q, want burst, warmup or cold", field)
 		}
 		if err != nil {
 			return nil, err
@@ -169,7 +169,7 @@ func smooth(rest string) (limit.Policy, error) {
 	return p, nil
 }
 
-// Key is where the policy of a limiter's name keeps its state.
+// Key returns the key of the policy of a limiter.
 func (s Stored) Key(name string) string {
 	part := fmt.Sprintf("%s:%d", s.Kind, s.Interval.Milliseconds())
 	switch {
@@ -181,7 +181,7 @@ func (s Stored) Key(name string) string {
 	return ofPolicy(name, part)
 }
 
-// Least is a policy with this key, of the fewest permits: for what asks for none.
+// Least returns a policy with this key and the fewest permits, for calls that take none.
 func (s Stored) Least() limit.Policy {
 	switch s.Kind {
 	case "window", "aligned":
@@ -201,7 +201,7 @@ func (s Stored) Least() limit.Policy {
 		}
 		return policy
 	}
-	in, _ := time.LoadLocation(s.Place) // which ParseStored has found
+	in, _ := time.LoadLocation(s.Place) // ParseStored has checked it
 	return limit.Calendar{Permits: 1, Unit: units[s.Kind], In: in}
 }
 
