@@ -27,8 +27,9 @@ const (
 	steps = 400                   // 20 seconds
 )
 
-// demand returns the number of requests in a step: ten per second; a burst; one request and two
-// bursts around the end of its window; three times the permits; ten per second again.
+// demand returns the number of requests in a step. It begins with ten per second and a burst. Then come
+// one request, and two bursts around the end of its window. It ends with three times the permits, and
+// ten per second again.
 func demand(i int) int {
 	switch at := time.Duration(i) * step; {
 	case at < 4*time.Second && i%2 == 0:

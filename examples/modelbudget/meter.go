@@ -35,8 +35,8 @@ func (d *document) Close() error {
 	return d.ReadCloser.Close()
 }
 
-// stream reads an answer of server-sent events one by one, and settles at Close: for the reported usage,
-// or for the input and a token per event if the stream ended early.
+// stream reads an answer of server-sent events one by one, and settles at Close for the reported usage.
+// If the stream ended early, it settles for the input and a token per event.
 type stream struct {
 	body      io.Closer
 	lines     *bufio.Reader

@@ -7,20 +7,19 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// MostPipelined is the number of calls in one pipeline at most.
+// MostPipelined is the maximum number of calls in a pipeline.
 const MostPipelined = 32
 
-// Pipeline collects calls of scripts that leave at the same moment. With 256 callers on 10,000
-// names, a write to the connection for each call costs a client more than all the rest: 8 us of
-// processor time a decision instead of 3.
+// Pipeline collects calls of scripts that are sent at the same moment. With many callers on many
+// names, a write to the connection per call would cost the client more than all other work.
 type Pipeline struct {
 	Redis rueidis.Client
 
-	// Gather lets other goroutines run, as long as that brings calls, until there are enough.
+	// Gather lets other goroutines run while that adds calls, until there are enough.
 	Gather func(enough int, calls func() int)
 
 	mu      sync.Mutex
-	waiting *Pipelined // the one that has room, or nil if the next call begins another
+	waiting *Pipelined // has room; nil if the next call begins another
 }
 
 // Call is a call of a script in a pipeline.
@@ -28,18 +27,18 @@ type Call struct {
 	Script     *Script
 	Keys, Args []string
 
-	// Answer takes the reply. It must not wait.
+	// Answer receives the reply. It must not block.
 	Answer func(reply rueidis.RedisMessage, err error)
 
 	reply rueidis.RedisMessage
 	err   error
 }
 
-// Pipelined is a number of calls that leave together.
+// Pipelined has the calls of one pipeline.
 type Pipelined struct{ calls []Call }
 
-// Add adds a call to those that are sent next. The caller of the first call has to Send them: the
-// others get nil.
+// Add adds a call to the next pipeline. It returns the pipeline to the caller of the first call, who
+// has to Send it, and nil to the others.
 func (p *Pipeline) Add(c Call) *Pipelined {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -58,7 +57,7 @@ func (p *Pipeline) Add(c Call) *Pipelined {
 	return d
 }
 
-// Do runs a script in a pipeline and returns its reply. Its caller must wait for no context: the
+// Do runs a script in a pipeline and returns its reply. It does not stop when ctx ends, since the
 // pipeline may carry calls of others.
 func (p *Pipeline) Do(ctx context.Context, script *Script, keys, args []string) (reply rueidis.RedisMessage,
 	err error) {
@@ -74,11 +73,11 @@ func (p *Pipeline) Do(ctx context.Context, script *Script, keys, args []string) 
 	return reply, err
 }
 
-// Send sends a pipeline and passes on the replies.
+// Send sends a pipeline and passes the replies to Answer.
 func (p *Pipeline) Send(ctx context.Context, d *Pipelined) {
 	p.gather(d)
 	for i := range d.calls {
-		d.calls[i].err = ErrNoReply // until its reply is there
+		d.calls[i].err = ErrNoReply // until there is a reply
 	}
 	defer func() { // also if the Redis client panics
 		for i := range d.calls {
@@ -89,7 +88,7 @@ func (p *Pipeline) Send(ctx context.Context, d *Pipelined) {
 	send(ctx, p.Redis, d.calls)
 }
 
-// gather lets calls join a pipeline that is about to be sent. No call joins it after that.
+// gather lets calls join a pipeline before it is sent, and then closes it for further calls.
 func (p *Pipeline) gather(d *Pipelined) {
 	p.Gather(MostPipelined, func() int {
 		p.mu.Lock()
@@ -103,8 +102,8 @@ func (p *Pipeline) gather(d *Pipelined) {
 	}
 }
 
-// send sends calls in one pipeline and sets their replies. The calls of scripts that the server
-// does not know follow in a second one, with the text of the script.
+// send sends calls in one pipeline and sets their replies. It repeats the calls of scripts that the
+// server does not know in a second pipeline, with the text of the script.
 func send(ctx context.Context, redis rueidis.Client, calls []Call) {
 	commands := make(rueidis.Commands, len(calls))
 	for i := range calls {
