@@ -54,6 +54,9 @@ func TestTryAcquire_Drift_HealsWithinAnInterval(t *testing.T) {
 	const interval = 10 * time.Second
 	for name, test := range drifts() {
 		for _, fresh := range []bool{false, true} {
+			if fresh && max(test.rate, test.later) > 100 {
+				continue // one size shows that the hint of a name is not a Limiter's
+			}
 			t.Run(fmt.Sprintf("%s, a Limiter for each call %t", name, fresh), func(t *testing.T) {
 				withRedis(t, func(b *fixture) {
 					l := b.limiter(Rate{Type: test.rateType, Permits: test.rate, Interval: interval})
@@ -79,7 +82,7 @@ func TestTryAcquire_Drift_HealsWithinAnInterval(t *testing.T) {
 					}
 					test.do(b, value, test.rate, test.later)
 					drifted := time.Now()
-					run(4 * interval)
+					run(3*interval + interval/4)
 
 					first := drifted.Add(interval)
 					for i, from := 0, first; from.Add(interval).Before(time.Now()); i, from = i+1, from.Add(interval/7) {
