@@ -1,17 +1,17 @@
-# rrl in an image of its own: a static binary, and the authorities that TLS to a Redis trusts.
+# The image of rrl: a static binary and the certificate authorities for TLS to Redis.
 #
 #	docker build -t rrl .    builds in a container of Go's image
-#	make image               builds on this machine, and needs no registry
+#	make image               builds on this machine without a registry
 
 FROM scratch AS base
-# The live heap is small, and each collection delays requests: it grows to five times before it is collected.
+# The live heap is small and each collection delays requests, so the heap may grow to five times its size.
 ENV GOGC=400
 USER 65534:65534
 EXPOSE 8080 8081
 ENTRYPOINT ["/rrl"]
 CMD ["serve", "/etc/rls"]
 
-# make image ends here.
+# make image stops here.
 FROM base AS local
 COPY bin/image/ /
 

