@@ -43,12 +43,12 @@ func UnaryClientInterceptor(choose func(context.Context, Call) (Limiter, error),
 		opts ...grpc.CallOption) error {
 		call := outgoing(method, cc)
 		call.Message = req
-		name, err := g.leave(ctx, call)
+		name, err := g.acquire(ctx, call)
 		if err != nil {
 			return err
 		}
 		err = invoker(ctx, method, req, reply, cc, opts...)
-		g.heard(name, err)
+		g.pauseFor(name, err)
 		return err
 	}
 }
@@ -61,12 +61,12 @@ func StreamClientInterceptor(choose func(context.Context, Call) (Limiter, error)
 	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer,
 		opts ...grpc.CallOption) (grpc.ClientStream, error) {
 		call := outgoing(method, cc)
-		s := &sending{gate: g, call: call, desc: desc}
+		s := &clientStream{gate: g, call: call, desc: desc}
 		if g.each {
 			ctx, s.cancel = context.WithCancel(ctx)
 			s.ctx = ctx
 		} else {
-			name, err := g.leave(ctx, call)
+			name, err := g.acquire(ctx, call)
 			if err != nil {
 				return nil, err
 			}
@@ -74,7 +74,7 @@ func StreamClientInterceptor(choose func(context.Context, Call) (Limiter, error)
 		}
 		var err error
 		if s.ClientStream, err = streamer(ctx, desc, cc, method, opts...); err != nil {
-			s.over(err)
+			s.finish(err)
 			return nil, err
 		}
 		return s, nil
@@ -89,8 +89,8 @@ func outgoing(method string, cc *grpc.ClientConn) Call {
 	return call
 }
 
-// leave waits until a call or message may be sent. It returns the name of its limiter, "" for none.
-func (g *gate) leave(ctx context.Context, call Call) (string, error) {
+// acquire waits until a call or message may be sent. It returns the name of its limiter, "" for none.
+func (g *gate) acquire(ctx context.Context, call Call) (string, error) {
 	_, _, o, limited := g.decide(ctx, call)
 	if limited && !g.passes(&o) {
 		return "", newNotSent(ctx, &o)
@@ -98,8 +98,8 @@ func (g *gate) leave(ctx context.Context, call Call) (string, error) {
 	return o.Limiter, nil
 }
 
-// heard pauses the limiter's name if the status of a server asks for it.
-func (g *gate) heard(name string, err error) {
+// pauseFor pauses the limiter's name if the status of a server asks for it.
+func (g *gate) pauseFor(name string, err error) {
 	if err == nil || name == "" || errors.Is(err, ErrNotSent) {
 		return
 	}

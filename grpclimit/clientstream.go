@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// sending is a stream of a client. One goroutine may send on it while another receives.
-type sending struct {
+// clientStream is a stream of a client. One goroutine may send on it while another receives.
+type clientStream struct {
 	grpc.ClientStream
 	gate *gate
 	call Call
@@ -25,13 +25,13 @@ type sending struct {
 }
 
 // SendMsg sends a message. With EachMessage, it waits for the message's permits first.
-func (s *sending) SendMsg(m any) error {
+func (s *clientStream) SendMsg(m any) error {
 	if s.cancel == nil {
 		return s.ClientStream.SendMsg(m)
 	}
 	call := s.call
 	call.Message = m
-	name, err := s.gate.leave(s.ctx, call)
+	name, err := s.gate.acquire(s.ctx, call)
 	switch {
 	case err != nil && s.ended.Load():
 		return io.EOF // the stream ended while the message waited; RecvMsg returns the status
@@ -43,33 +43,33 @@ func (s *sending) SendMsg(m any) error {
 		s.name.Store(&name)
 	}
 	if err = s.ClientStream.SendMsg(m); err != nil && !errors.Is(err, io.EOF) {
-		s.over(err)
+		s.finish(err)
 	}
 	return err
 }
 
 // Header waits for the header of the response.
-func (s *sending) Header() (metadata.MD, error) {
+func (s *clientStream) Header() (metadata.MD, error) {
 	md, err := s.ClientStream.Header()
 	if err != nil {
-		s.over(err)
+		s.finish(err)
 	}
 	return md, err
 }
 
 // RecvMsg receives a message.
-func (s *sending) RecvMsg(m any) error {
+func (s *clientStream) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
 	if err != nil || !s.desc.ServerStreams {
-		s.over(err)
+		s.finish(err)
 	}
 	return err
 }
 
-// over records the end of the stream, and its error.
-func (s *sending) over(err error) {
+// finish records the end of the stream, and its error.
+func (s *clientStream) finish(err error) {
 	if name := s.name.Load(); name != nil {
-		s.gate.heard(*name, err)
+		s.gate.pauseFor(*name, err)
 	}
 	if s.cancel != nil {
 		s.ended.Store(true)

@@ -42,7 +42,7 @@ func newGate(interceptor string, choose func(context.Context, Call) (Limiter, er
 
 // request returns the guard's request for a call. It reports in limited whether anything limits the
 // call.
-func (g *gate) request(ctx context.Context, call Call) (q guard.Request, k *known, limited bool, err error) {
+func (g *gate) request(ctx context.Context, call Call) (q guard.Request, k *description, limited bool, err error) {
 	if !g.exemptNone && !call.Outgoing && guard.Exempt(call.Service()) || g.skip != nil && g.skip(ctx, call) {
 		return q, nil, false, nil
 	}
@@ -55,8 +55,8 @@ func (g *gate) request(ctx context.Context, call Call) (q guard.Request, k *know
 	}
 	k = g.known
 	switch l := limiter.(type) {
-	case *one:
-		k = l.Known
+	case *keyedLimiter:
+		k = l.Description
 	case *described:
 		if limiter, k = l.Limiter, l.known; guard.IsNil(limiter) {
 			return q, nil, false, nil

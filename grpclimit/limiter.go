@@ -61,5 +61,5 @@ func Each(client *rratelimiter.Client, name string, key Key, policies ...limit.P
 	}
 }
 
-// one is the limiter of one key.
-type one = guard.One[*known]
+// keyedLimiter is the limiter of one key.
+type keyedLimiter = guard.KeyedLimiter[*description]

@@ -14,7 +14,7 @@ import (
 type Option func(*settings)
 
 type settings struct {
-	known     *known // of limiters without a description of their own
+	known     *description // of limiters without a description of their own
 	cost      func(context.Context, Call) int64
 	skip      func(context.Context, Call) bool
 	subject   func(context.Context, Call) string

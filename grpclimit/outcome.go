@@ -43,7 +43,7 @@ type Outcome struct {
 	Each     []rratelimiter.Decision // of each policy, in order, if several are known; else nil
 	Err      error                   // why Redis did not decide; not for clients
 
-	known   *known
+	known   *description
 	invalid bool // FailedClosed because of the call itself
 }
 
@@ -64,8 +64,8 @@ func (o *Outcome) violated() []int {
 		o.Cost)
 }
 
-// of returns the decision of a policy.
-func (o *Outcome) of(policy int) rratelimiter.Decision {
+// decision returns the decision of a policy.
+func (o *Outcome) decision(policy int) rratelimiter.Decision {
 	if policy < len(o.Each) {
 		return o.Each[policy]
 	}

@@ -34,17 +34,17 @@ func Describe(policies ...limit.Policy) func(Limiter) Limiter {
 // described is a limiter with a description of its policies.
 type described struct {
 	Limiter
-	known *known
+	known *description
 }
 
-// known describes the policies of a limiter to clients.
-type known struct {
-	guard.Known
+// description describes the policies of a limiter to clients.
+type description struct {
+	guard.Description
 	failures [][]*anypb.Any // the QuotaFailure of each policy alone
 }
 
 // mustDescribe is describe, but panics if a policy is invalid.
-func mustDescribe(caller string, policies []limit.Policy) *known {
+func mustDescribe(caller string, policies []limit.Policy) *description {
 	k := describe(policies)
 	if err := k.Check(); err != nil {
 		panic("grpclimit: " + caller + ": " + err.Error())
@@ -53,8 +53,8 @@ func mustDescribe(caller string, policies []limit.Policy) *known {
 }
 
 // describe returns the description of policies.
-func describe(policies []limit.Policy) *known {
-	k := &known{Known: guard.Describe(policies)}
+func describe(policies []limit.Policy) *description {
+	k := &description{Description: guard.Describe(policies)}
 	for i, quota := range k.Quotas {
 		k.failures = append(k.failures, detail(&errdetails.QuotaFailure{
 			Violations: []*errdetails.QuotaFailure_Violation{violation(k.Names[i], quota, "", false)},

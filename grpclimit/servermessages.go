@@ -10,7 +10,7 @@ import (
 
 // serveMessages serves a stream with EachMessage.
 func (g *gate) serveMessages(srv any, ss grpc.ServerStream, call Call, handler grpc.StreamHandler) error {
-	s := &receiving{ServerStream: ss, gate: g, call: call, latest: &latest{Context: ss.Context()}}
+	s := &serverStream{ServerStream: ss, gate: g, call: call, latest: &latest{Context: ss.Context()}}
 	defer s.settle()
 	err := handler(srv, s)
 	if r := s.refused.Load(); r != nil && errors.Is(err, r.err) {
@@ -19,9 +19,9 @@ func (g *gate) serveMessages(srv any, ss grpc.ServerStream, call Call, handler g
 	return err
 }
 
-// receiving is a stream of a server with EachMessage. One goroutine may receive from it while
+// serverStream is a stream of a server with EachMessage. One goroutine may receive from it while
 // another sends.
-type receiving struct {
+type serverStream struct {
 	grpc.ServerStream
 	gate    *gate
 	call    Call
@@ -30,10 +30,10 @@ type receiving struct {
 	begun   bool                    // a message was received
 }
 
-func (s *receiving) Context() context.Context { return s.latest }
+func (s *serverStream) Context() context.Context { return s.latest }
 
 // RecvMsg receives a message and decides it.
-func (s *receiving) RecvMsg(m any) error {
+func (s *serverStream) RecvMsg(m any) error {
 	s.settle()
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
@@ -56,7 +56,7 @@ func (s *receiving) RecvMsg(m any) error {
 }
 
 // settle settles for the last message received.
-func (s *receiving) settle() {
+func (s *serverStream) settle() {
 	if v := s.latest.visit.Swap(nil); v != nil {
 		s.gate.settle(s.call, v)
 	}

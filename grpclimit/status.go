@@ -89,7 +89,7 @@ func quotaFailure(o *Outcome, subject string) []*anypb.Any {
 	violated := o.violated()
 	never := errors.Is(o.Err, rratelimiter.ErrPermitsExceedRate)
 	if len(violated) == 1 && !never && subject == "" {
-		if i := violated[0]; i < len(o.known.failures) && o.of(i).Limit == o.known.Quotas[i] {
+		if i := violated[0]; i < len(o.known.failures) && o.decision(i).Limit == o.known.Quotas[i] {
 			return o.known.failures[i]
 		}
 	}
@@ -98,7 +98,7 @@ func quotaFailure(o *Outcome, subject string) []*anypb.Any {
 	}
 	f := new(errdetails.QuotaFailure)
 	for _, i := range violated {
-		value := o.of(i).Limit
+		value := o.decision(i).Limit
 		if value == 0 && i < len(o.known.Quotas) {
 			value = o.known.Quotas[i]
 		}

@@ -94,7 +94,7 @@ func (m *middleware) setHeaders(h http.Header, o *Outcome, document bool) {
 	switch numbers := o.Decision.Limit > 0; {
 	case o.Result != Acquired && o.Result != Rejected:
 	case m.style == Draft11:
-		if !o.Local && o.known.asKnown(o) {
+		if !o.Local && o.known.matches(o) {
 			f.fixed(policyField, o.known.header)
 		} else if numbers {
 			f.policies(o)
@@ -105,7 +105,7 @@ func (m *middleware) setHeaders(h http.Header, o *Outcome, document bool) {
 	case m.style == ThreeHeaders && numbers:
 		f.three(h, threeFields, o, seconds(reset(o)))
 	case m.style == XRateLimit && numbers:
-		f.three(h, xLimitFields, o, unix(time.Now().Add(reset(o))))
+		f.three(h, xLimitFields, o, unixSeconds(time.Now().Add(reset(o))))
 	}
 	if retry > 0 {
 		f.number(retryField, retry)
@@ -116,8 +116,8 @@ func (m *middleware) setHeaders(h http.Header, o *Outcome, document bool) {
 	f.set(h)
 }
 
-// asKnown reports whether the decisions have the limits of the described policies.
-func (k *known) asKnown(o *Outcome) bool {
+// matches reports whether the decisions have the limits of the described policies.
+func (k *description) matches(o *Outcome) bool {
 	if len(k.Policies) == 0 {
 		return false
 	}
@@ -164,14 +164,14 @@ func (f *fields) limits(g *guard.Guard, o *Outcome, retry int64) {
 func (f *fields) limit(item string, remaining int64, window time.Duration, retry int64) {
 	f.text = append(f.text, item...)
 	f.text = append(f.text, ";r="...)
-	f.text = strconv.AppendInt(f.text, whole(remaining), 10)
+	f.text = strconv.AppendInt(f.text, clampInteger(remaining), 10)
 	t := int64(window / time.Second)
 	if retry > 0 {
 		t = min(t, retry)
 	}
 	if t > 0 {
 		f.text = append(f.text, ";t="...)
-		f.text = strconv.AppendInt(f.text, whole(t), 10)
+		f.text = strconv.AppendInt(f.text, clampInteger(t), 10)
 	}
 }
 
@@ -239,8 +239,8 @@ func seconds(d time.Duration) int64 {
 	return s
 }
 
-// unix returns t as Unix time in whole seconds, rounded up.
-func unix(t time.Time) int64 {
+// unixSeconds returns t as Unix time in whole seconds, rounded up.
+func unixSeconds(t time.Time) int64 {
 	s := t.Unix()
 	if t.Nanosecond() > 0 {
 		s++

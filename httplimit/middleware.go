@@ -87,7 +87,7 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // request returns the guard's request for r. It reports in limited whether anything limits r.
 func (s *settings) request(r *http.Request, choose func(*http.Request) (Limiter, error)) (
-	q guard.Request, k *known, limited bool, err error,
+	q guard.Request, k *description, limited bool, err error,
 ) {
 	if s.skip != nil && s.skip(r) {
 		return q, nil, false, nil
@@ -101,8 +101,8 @@ func (s *settings) request(r *http.Request, choose func(*http.Request) (Limiter,
 	}
 	k = s.known
 	switch l := limiter.(type) {
-	case *one:
-		k = l.Known
+	case *keyedLimiter:
+		k = l.Description
 	case *described:
 		if limiter, k = l.Limiter, l.known; guard.IsNil(limiter) {
 			return q, nil, false, nil
@@ -124,7 +124,7 @@ func (s *settings) request(r *http.Request, choose func(*http.Request) (Limiter,
 }
 
 // outcome returns the Outcome of a guard's answer.
-func (s *settings) outcome(q guard.Request, a guard.Answer, k *known) Outcome {
+func (s *settings) outcome(q guard.Request, a guard.Answer, k *description) Outcome {
 	o := Outcome{
 		Result: Result(a.Result), Shadow: s.shadow, Local: a.Local, Cost: q.Permits, Decision: a.Decision, Each: a.Each,
 		Err: a.Err, known: k, waited: a.Waited,

@@ -15,7 +15,7 @@ type Option func(*settings)
 
 type settings struct {
 	style     HeaderStyle
-	known     *known // of limiters without a description of their own
+	known     *description // of limiters without a description of their own
 	cost      func(*http.Request) int64
 	skip      func(*http.Request) bool
 	wait      time.Duration

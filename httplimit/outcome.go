@@ -50,7 +50,7 @@ type Outcome struct {
 	Each     []rratelimiter.Decision // of each policy, in order, if several are known; else nil
 	Err      error                   // why Redis did not decide; not for clients
 
-	known   *known
+	known   *description
 	waited  bool     // for its permits: the numbers are older than the wait
 	invalid *problem // the response to an invalid request
 }

@@ -35,12 +35,12 @@ func Describe(policies ...limit.Policy) func(Limiter) Limiter {
 // described is a limiter with a description of its policies.
 type described struct {
 	Limiter
-	known *known
+	known *description
 }
 
-// known describes the policies of a limiter to clients.
-type known struct {
-	guard.Known
+// description describes the policies of a limiter to clients.
+type description struct {
+	guard.Description
 	items   []string // the names as structured fields
 	windows []string // the parameter w of each, "" for none
 	header  string   // RateLimit-Policy
@@ -48,7 +48,7 @@ type known struct {
 }
 
 // mustDescribe is describe, but panics if a policy is invalid.
-func mustDescribe(caller string, policies []limit.Policy) *known {
+func mustDescribe(caller string, policies []limit.Policy) *description {
 	k := describe(policies)
 	if err := k.Check(); err != nil {
 		panic("httplimit: " + caller + ": " + err.Error())
@@ -57,18 +57,18 @@ func mustDescribe(caller string, policies []limit.Policy) *known {
 }
 
 // describe returns the description of policies.
-func describe(policies []limit.Policy) *known {
-	k := &known{Known: guard.Describe(policies)}
+func describe(policies []limit.Policy) *description {
+	k := &description{Description: guard.Describe(policies)}
 	for _, p := range k.Policies {
 		window := ""
 		if w := guard.Window(p); w > 0 && w%time.Second == 0 {
-			window = ";w=" + strconv.FormatInt(whole(int64(w/time.Second)), 10)
+			window = ";w=" + strconv.FormatInt(clampInteger(int64(w/time.Second)), 10)
 		}
 		k.windows = append(k.windows, window)
 	}
 	var header []byte
 	for i, name := range k.Names {
-		k.items = append(k.items, quoted(name))
+		k.items = append(k.items, quote(name))
 		if i < len(policies) {
 			if i > 0 {
 				header = append(header, ", "...)
@@ -82,29 +82,29 @@ func describe(policies []limit.Policy) *known {
 }
 
 // item returns the name of a policy as a string of a structured field.
-func (k *known) item(i int) string {
+func (k *description) item(i int) string {
 	if i < len(k.items) {
 		return k.items[i]
 	}
-	return quoted(k.Name(i))
+	return quote(k.Name(i))
 }
 
 // appendPolicy appends an item of RateLimit-Policy.
-func (k *known) appendPolicy(text []byte, i int, quota int64) []byte {
+func (k *description) appendPolicy(text []byte, i int, quota int64) []byte {
 	text = append(text, k.item(i)...)
 	text = append(text, ";q="...)
-	text = strconv.AppendInt(text, whole(quota), 10)
+	text = strconv.AppendInt(text, clampInteger(quota), 10)
 	if i < len(k.windows) {
 		text = append(text, k.windows[i]...)
 	}
 	return text
 }
 
-// quoted returns printable ASCII as a string of a structured field (RFC 9651), with quotes and
+// quote returns printable ASCII as a string of a structured field (RFC 9651), with quotes and
 // backslashes escaped.
-func quoted(text string) string {
+func quote(text string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
 }
 
-// whole limits a number to the 15 digits of structured fields.
-func whole(n int64) int64 { return min(n, 999_999_999_999_999) }
+// clampInteger limits a number to the 15 digits of structured fields.
+func clampInteger(n int64) int64 { return min(n, 999_999_999_999_999) }

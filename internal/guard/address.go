@@ -8,25 +8,27 @@ import (
 	"strings"
 )
 
-// defaultIPv6Bits is the network that a host mostly has to itself, and can choose addresses in at will.
+// defaultIPv6Bits is the prefix length of the network that most hosts have to themselves. A host
+// can choose any address in it.
 const defaultIPv6Bits = 64
 
-// Plain is an address without its zone, and as IPv4 where that is mapped into IPv6.
+// Plain returns an address without its zone, and an IPv4-mapped address as IPv4.
 func Plain(addr netip.Addr) netip.Addr { return addr.WithZone("").Unmap() }
 
-// translations is the IPv6 networks whose addresses stand for the IPv4 address in their last 32 bits: NAT64 (RFC
-// 6052) and SIIT (RFC 7915).
+// translations are the IPv6 networks whose addresses have an IPv4 address in their last 32 bits:
+// NAT64 (RFC 6052) and SIIT (RFC 7915).
 var translations = []netip.Prefix{netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("::ffff:0:0:0/96")}
 
-// IsTranslation reports whether a network is one of those, or lies in one.
+// IsTranslation reports whether a network is one of translations, or part of one.
 func IsTranslation(network netip.Prefix) bool {
 	return slices.ContainsFunc(translations, func(t netip.Prefix) bool {
 		return network.Bits() >= t.Bits() && t.Contains(network.Addr())
 	})
 }
 
-// Client returns the address by which a client counts: plain, and as IPv4 if it stands for such an address. It is
-// not for the question whether a proxy is trusted: other networks than the proxy's may have translated addresses.
+// Client returns the address that a client is limited by: plain, and as IPv4 if it is a
+// translation. Do not use it to decide whether a proxy is trusted: other networks may have
+// translated addresses too.
 func Client(addr netip.Addr) netip.Addr {
 	addr = Plain(addr)
 	if !addr.Is6() || !IsTranslation(netip.PrefixFrom(addr, addr.BitLen())) {
@@ -36,8 +38,9 @@ func Client(addr netip.Addr) netip.Addr {
 	return netip.AddrFrom4([4]byte(bytes[12:]))
 }
 
-// AddressKey is the key of a client's address: itself, or for IPv6 its network of so many bits, of defaultIPv6Bits
-// for 0. Link-local addresses, of which all hosts of a link share one network, count by themselves.
+// AddressKey returns the key of a client's address: an IPv4 address, or the network of an IPv6
+// address with a prefix of ipv6Bits, 0 for defaultIPv6Bits. A link-local address is a key of its
+// own, since all hosts of a link share one network.
 func AddressKey(addr netip.Addr, ipv6Bits int) (string, error) {
 	if ipv6Bits < 0 || ipv6Bits > 128 {
 		return "", fmt.Errorf("an Address.IPv6Bits of %d, want 1 to 128, or 0 for %d", ipv6Bits, defaultIPv6Bits)
@@ -53,22 +56,23 @@ func AddressKey(addr netip.Addr, ipv6Bits int) (string, error) {
 	return network.String(), err
 }
 
-// Trusts says whether an address is in one of the networks.
+// Trusts reports whether an address is in one of the networks.
 func Trusts(networks []netip.Prefix, addr netip.Addr) bool {
 	for _, network := range networks {
 		if network.Contains(addr) {
 			return true
 		}
-		// A range of IPv4 that is written as mapped into IPv6.
-		if network.Addr().Is4In6() && network.Bits() >= 96 && netip.PrefixFrom(network.Addr().Unmap(), network.Bits()-96).Contains(addr) {
+		// The network may be an IPv4 range in IPv4-mapped form.
+		if network.Addr().Is4In6() && network.Bits() >= 96 && netip.PrefixFrom(network.Addr().Unmap(),
+			network.Bits()-96).Contains(addr) {
 			return true
 		}
 	}
 	return false
 }
 
-// Behind is the client for whom a trusted proxy speaks, by the lines of a header: from the right, the first address that is
-// not trusted itself. The header is Forwarded (RFC 7239) or a list of addresses.
+// Behind returns the client of a trusted proxy, from the lines of a header: the first address from
+// the right that is not trusted. The header is Forwarded (RFC 7239) or a list of addresses.
 func Behind(proxy netip.Addr, trusted []netip.Prefix, header string, lines []string) (netip.Addr, error) {
 	forwarded := strings.EqualFold(header, "Forwarded")
 	for _, line := range slices.Backward(lines) {
@@ -94,10 +98,10 @@ func Behind(proxy netip.Addr, trusted []netip.Prefix, header string, lines []str
 	if len(lines) == 0 {
 		return netip.Addr{}, fmt.Errorf("the proxy %v sent no header %s", proxy, header)
 	}
-	return netip.Addr{}, fmt.Errorf("the header %s of the proxy %v names none but trusted addresses", header, proxy)
+	return netip.Addr{}, fmt.Errorf("the header %s of the proxy %v has only trusted addresses", header, proxy)
 }
 
-// lastOf cuts the last element off a list.
+// lastOf splits the last element off a list.
 func lastOf(list string) (last, rest string, more bool) {
 	at := strings.LastIndexByte(list, ',')
 	if at < 0 {
@@ -106,7 +110,7 @@ func lastOf(list string) (last, rest string, more bool) {
 	return list[at+1:], list[:at], true
 }
 
-// ParseAddr reads an address, which may have a port, a zone and brackets.
+// ParseAddr parses an address, which may have a port, a zone and brackets.
 func ParseAddr(text string) (netip.Addr, error) {
 	text = strings.Trim(text, " \t")
 	bare := text
@@ -129,7 +133,7 @@ func ParseAddr(text string) (netip.Addr, error) {
 	return Plain(addr), nil
 }
 
-// isPort says whether a text is a colon and a port: a number, or in Forwarded a name that hides it.
+// isPort reports whether text is a colon and a port: a number, or an obfuscated name of Forwarded.
 func isPort(text string) bool {
 	port, ok := strings.CutPrefix(text, ":")
 	if !ok || port == "" {
@@ -144,7 +148,7 @@ func isPort(text string) bool {
 
 func noAddress(text string) error {
 	if text == "" {
-		return errors.New("an empty text is no address")
+		return errors.New("an empty string is no address")
 	}
 	const shown = 64
 	if len(text) > shown {

@@ -9,16 +9,16 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// shape is a share of a policy as a token bucket: it holds so many permits, full at first, and gets one more in each period. All
-// numbers are whole, so nothing is granted a nanosecond early.
+// shape is a share of a policy as a token bucket. The bucket starts full and gets one permit in
+// each period. All numbers are integers, so no permit is granted a nanosecond early.
 type shape struct {
-	limit  int64         // what a Decision shows
-	holds  int64         // 0: nothing is ever granted
+	limit  int64         // Decision.Limit
+	holds  int64         // the capacity; 0 grants nothing
 	period time.Duration // at least 1
-	owes   bool          // more than it holds can be had of a full bucket, as of limit.Smooth
+	owes   bool          // a full bucket grants more than it holds, as limit.Smooth does
 }
 
-// shapeOf makes a share of a policy. It returns false if the policy is unknown.
+// shapeOf returns the shape of a share of a policy. It returns false if the policy is unknown.
 func shapeOf(p limit.Policy, share float64) (shape, bool) {
 	d, ok := policy.Of(p)
 	if !ok {
@@ -35,54 +35,56 @@ func shapeOf(p limit.Policy, share float64) (shape, bool) {
 	return s, true
 }
 
-// mostPermits is the most permits that a policy can have.
+// mostPermits is the largest number of permits of a policy.
 const mostPermits = 1 << 53
 
-// part is a share of permits, rounded down. What only the decimal digits of a share have cut off counts: 0.29 of 100 is 29.
+// part returns a share of permits, rounded down, but tolerates the rounding error of a decimal
+// share: 0.29 of 100 is 29.
 func part(permits int64, share float64) int64 {
 	return min(permits, int64(float64(permits)*share*(1+1e-12)))
 }
 
-// windowShape grants no more than the share in any interval: what it holds and what it gets in one come to no more.
+// windowShape grants at most the share in any interval: the capacity, and the permits that return
+// in one interval, add up to the share.
 func windowShape(permits int64, interval time.Duration, share float64) shape {
 	most := part(permits, share)
 	s := shape{limit: most, holds: (most + 1) / 2, period: 1}
 	if interval <= 0 {
-		s.holds = 0 // of no policy that any limiter has
+		s.holds = 0 // no valid policy has this
 	} else if most > 0 {
 		s.period = perPermit(interval, float64(most-s.holds+1))
 	}
 	return s.bounded()
 }
 
-// bucketShape is a bucket of the share's size, and fills as fast as the share says.
+// bucketShape has the share's capacity and refill rate.
 func bucketShape(capacity int64, refill float64, interval time.Duration, share float64) shape {
 	holds := part(capacity, share)
 	if interval <= 0 || refill <= 0 {
-		return shape{period: 1} // of no policy that any limiter has
+		return shape{period: 1} // no valid policy has this
 	}
 	return shape{limit: holds, holds: holds, period: perPermit(interval, refill)}.bounded()
 }
 
-// perPermit is how long one of so many permits in an interval takes, rounded up.
+// perPermit returns the time per permit, rounded up.
 func perPermit(interval time.Duration, permits float64) time.Duration {
 	return max(1, time.Duration(min(math.Ceil(float64(interval)/permits), longest)))
 }
 
-// longest is as long as anything lasts: twice of it is still a time.Duration.
+// longest is the longest time of a bucket. Twice that is still a time.Duration.
 const longest = 1 << 61
 
-// bounded holds no more than what comes back in the longest time.
+// bounded limits the capacity to the permits that return in the longest time.
 func (s shape) bounded() shape {
 	s.holds = min(s.holds, int64(longest/s.period))
 	return s
 }
 
-// The state of a bucket is the moment at which it is full, by a clock.
+// The state of a bucket is the time at which it is full.
 
-// decide says what a bucket that is full at a moment answers.
+// decide returns the decision of a bucket that is full at the given time.
 func (s shape) decide(full, now, permits int64) rratelimiter.Decision {
-	behind := time.Duration(max(0, full-now)) // how long until it is full
+	behind := time.Duration(max(0, full-now)) // the time until it is full
 	room := time.Duration(s.holds)*s.period - behind
 	d := rratelimiter.Decision{Limit: s.limit, Remaining: int64(max(0, room) / s.period), ResetAfter: behind}
 	needs := permits
@@ -97,7 +99,8 @@ func (s shape) decide(full, now, permits int64) rratelimiter.Decision {
 	return d
 }
 
-// take takes permits, or gives them back where they are below 0, and says when the bucket is full then.
+// take takes permits, or returns them if permits is negative. It returns the new time at which the
+// bucket is full.
 func (s shape) take(full, now, permits int64) int64 {
 	most := longest / int64(s.period)
 	return min(max(full, now)+min(max(permits, -most), most)*int64(s.period), now+longest)

@@ -11,32 +11,35 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// mostNames is how many names have buckets at once. Further ones are denied: to forget one that is not full would grant its share
-// again.
+// mostNames is the largest number of names that have buckets at once. Further names are denied: to
+// drop a bucket that is not full would grant its share again.
 const mostNames = 1 << 16
 
-// buckets holds the shares of limits that this process grants by itself. A name is kept until its buckets are full again, also
-// after an outage: the next outage finds what was taken.
+// buckets holds the shares of limits that this process grants by itself. A name is kept until its
+// buckets are full, even after an outage, so that the next outage counts the permits taken.
 type buckets struct {
 	clock
 	count atomic.Int64 // names
 	clean atomic.Int64 // the time of the next sweep
 
 	mu     sync.Mutex
-	byName map[string][]bucket // for each policy in its order, then those of policies that the limiter had before
+	byName map[string][]bucket // for each policy in order, then of former policies of the limiter
 }
 
 // bucket is the state of one share.
 type bucket struct {
-	key  string // of its policy: another number of permits is another shape of the same bucket
+	key  string // of its policy, without the number of permits, which changes only the shape
 	full int64  // the time at which it is full
 }
 
-// cleanEvery is how often full buckets, and pauses that are over, are looked for.
+// cleanEvery is the time between sweeps of full buckets and of pauses that have ended.
 const cleanEvery = time.Second
 
-// take decides a request by shares of its limiter's policies. It returns false if the policies or the limiter's name are unknown, if
-// the request costs more than a share ever holds, and if there is no room for another name.
+// take decides a request by shares of its limiter's policies. It returns false in these cases:
+//
+//   - The policies or the limiter's name are unknown.
+//   - The request costs more than a share ever holds.
+//   - There is no room for another name.
 func (b *buckets) take(q Request, share float64) (Answer, bool) {
 	name := NameOf(q.Limiter)
 	shapes := shapesOf(q.Policies, share)
@@ -59,14 +62,14 @@ func (b *buckets) take(q Request, share float64) (Answer, bool) {
 	for i, s := range shapes {
 		each[i] = s.decide(found[i].full, now, q.Permits)
 	}
-	a := Answer{Result: Refused, Local: true, Decision: together(each)}
+	a := Answer{Result: Refused, Local: true, Decision: combine(each)}
 	if a.Decision.Allowed {
 		a.Result = Granted
 		for i, s := range shapes {
 			found[i].full = s.take(found[i].full, now, q.Permits)
 			each[i] = s.decide(found[i].full, now, 0)
 		}
-		a.Decision = together(each)
+		a.Decision = combine(each)
 	}
 	if len(each) > 1 {
 		a.Each = each
@@ -102,8 +105,8 @@ func shapesOf(policies []limit.Policy, share float64) []shape {
 	return shapes
 }
 
-// find returns the buckets of a name, one for each policy. New ones are full. It returns nil if there is no room for the name. The
-// lock is held.
+// find returns the buckets of a name, one for each policy. New buckets are full. It returns nil if
+// there is no room for the name. The lock is held.
 func (b *buckets) find(name string, policies []limit.Policy, now int64) []bucket {
 	found, exists := b.byName[name]
 	if !exists && len(b.byName) >= mostNames {
@@ -133,7 +136,7 @@ func (b *buckets) find(name string, policies []limit.Policy, now int64) []bucket
 	return found
 }
 
-// tidy sweeps now and then. It costs nothing while there are no buckets.
+// tidy sweeps if a sweep is due. Without buckets it only reads an atomic.
 func (b *buckets) tidy() {
 	if b.count.Load() == 0 || b.now() < b.clean.Load() {
 		return
@@ -143,7 +146,7 @@ func (b *buckets) tidy() {
 	b.sweep(b.now())
 }
 
-// sweep forgets the names whose buckets are full, at most once in cleanEvery. The lock is held.
+// sweep drops the names whose buckets are full, at most once in cleanEvery. The lock is held.
 func (b *buckets) sweep(now int64) {
 	if now < b.clean.Load() {
 		return

@@ -10,46 +10,46 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// told records the calls of a callback.
-type told struct {
-	mu   sync.Mutex
-	news []string
+// recorder records the calls of a callback.
+type recorder struct {
+	mu      sync.Mutex
+	changes []string
 }
 
-func (t *told) changed(up bool, err error) {
+func (t *recorder) changed(up bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.news = append(t.news, fmt.Sprint(up, " ", err))
+	t.changes = append(t.changes, fmt.Sprint(up, " ", err))
 }
 
 // A callback that blocks holds up its caller and no other request. The changes that come meanwhile are reported after it, in order. A
 // panic reaches the request that called the callback; that of the prober is dropped.
 func TestOnStoreChange_CallbackBlocks_ChangesComeInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, heard, release := new(redis), new(told), make(chan bool)
+		r, reports, release := new(redis), new(recorder), make(chan bool)
 		first := true
-		g := New(Open, patience, func(up bool, err error) {
+		g := New(Open, deadline, func(up bool, err error) {
 			if first {
 				first = false
 				<-release
 			}
-			heard.changed(up, err)
+			reports.changed(up, err)
 		})
 		q := Request{Limiter: r, Permits: 1}
 		r.refuses.Store(true)
 		go g.Ask(t.Context(), q)
 		synctest.Wait()
 		r.refuses.Store(false)
-		time.Sleep(patience)
+		time.Sleep(deadline)
 		synctest.Wait()
 		assert.Equal(t, Granted, g.Ask(t.Context(), q).Result)
-		time.Sleep(patience)
+		time.Sleep(deadline)
 		r.refuses.Store(true)
 		assert.Equal(t, FailedOpen, g.Ask(t.Context(), q).Result)
-		assert.Empty(t, heard.news)
+		assert.Empty(t, reports.changes)
 		close(release)
 		synctest.Wait()
-		assert.Equal(t, []string{"false connection refused", "true <nil>", "false connection refused"}, heard.news)
+		assert.Equal(t, []string{"false connection refused", "true <nil>", "false connection refused"}, reports.changes)
 	})
 }
 
@@ -57,12 +57,12 @@ func TestOnStoreChange_CallbackPanics_StateIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, calls := new(redis), 0
 		r.refuses.Store(true)
-		g := New(Open, patience, func(bool, error) { calls++; panic("a callback") })
+		g := New(Open, deadline, func(bool, error) { calls++; panic("a callback") })
 		q := Request{Limiter: r, Permits: 1}
 		assert.PanicsWithValue(t, "a callback", func() { g.Ask(t.Context(), q) })
 		assert.Equal(t, FailedOpen, g.Ask(t.Context(), q).Result)
 		r.refuses.Store(false)
-		time.Sleep(patience)
+		time.Sleep(deadline)
 		synctest.Wait()
 		assert.Equal(t, Granted, g.Ask(t.Context(), q).Result)
 		assert.Equal(t, 2, calls)
@@ -71,9 +71,9 @@ func TestOnStoreChange_CallbackPanics_StateIsKept(t *testing.T) {
 
 func TestOnStoreChange_CallbackPanics_QueuedChangesAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, heard, release := new(redis), new(told), make(chan bool)
-		g := New(Open, patience, func(up bool, err error) {
-			heard.changed(up, err)
+		r, reports, release := new(redis), new(recorder), make(chan bool)
+		g := New(Open, deadline, func(up bool, err error) {
+			reports.changed(up, err)
 			if !up {
 				<-release
 				panic("a callback")
@@ -87,11 +87,11 @@ func TestOnStoreChange_CallbackPanics_QueuedChangesAreReported(t *testing.T) {
 		}()
 		synctest.Wait()
 		r.refuses.Store(false)
-		time.Sleep(patience)
+		time.Sleep(deadline)
 		synctest.Wait()
 		assert.Equal(t, Granted, g.Ask(t.Context(), q).Result)
 		close(release)
 		synctest.Wait()
-		assert.Equal(t, []string{"false connection refused", "true <nil>"}, heard.news)
+		assert.Equal(t, []string{"false connection refused", "true <nil>"}, reports.changes)
 	})
 }

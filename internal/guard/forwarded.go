@@ -6,11 +6,12 @@ import (
 	"strings"
 )
 
-// The header Forwarded of RFC 7239: elements with commas between them, each of pairs with semicolons between them, as
-// for="[2001:db8::1]:4711";proto=https. Values may be quoted strings, in which commas, semicolons and escaped quotes mean nothing.
+// The header Forwarded of RFC 7239 has elements separated by commas, each of pairs separated by
+// semicolons: for="[2001:db8::1]:4711";proto=https. Values may be quoted strings, which may contain
+// commas, semicolons and escaped quotes.
 
-// lastElement cuts the last element off a list. It reads from the right, so that what a client has written at the left, an
-// open quote for instance, does not change what a proxy has written behind it.
+// lastElement splits the last element off a list. It reads from the right, so that a client's text
+// at the left, such as an open quote, does not change the proxy's text behind it.
 func lastElement(list string) (last, rest string, more bool) {
 	quoted := false
 	for i := len(list) - 1; i >= 0; i-- {
@@ -24,7 +25,7 @@ func lastElement(list string) (last, rest string, more bool) {
 	return list, "", false
 }
 
-// escaped says whether a byte of a quoted string has a backslash of its own before it.
+// escaped reports whether an odd number of backslashes precedes a byte of a quoted string.
 func escaped(text string, i int) bool {
 	n := 0
 	for ; i-n > 0 && text[i-n-1] == '\\'; n++ {
@@ -32,7 +33,7 @@ func escaped(text string, i int) bool {
 	return n%2 == 1
 }
 
-// parseForwarded reads the address of an element's for=.
+// parseForwarded parses the address in an element's for=.
 func parseForwarded(element string) (netip.Addr, error) {
 	var node string
 	found := false
@@ -58,7 +59,7 @@ func parseForwarded(element string) (netip.Addr, error) {
 	return ParseAddr(node)
 }
 
-// pair reads the first pair of an element.
+// pair splits the first pair off an element.
 func pair(text string) (name, value, rest string, err error) {
 	malformed := errors.New("an element is malformed")
 	name, value, ok := strings.Cut(text, "=")

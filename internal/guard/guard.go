@@ -1,19 +1,22 @@
-// Package guard has what the middleware of HTTP and of gRPC have in common: what becomes of a request while Redis fails, how
-// an outage begins and ends, and how clients and policies are named.
+// Package guard is the common part of the HTTP and gRPC middleware. It decides requests while Redis
+// fails, detects when an outage begins and ends, and names clients and policies.
 //
 // # Outages
 //
-// A [Guard] asks the limiter for each request, and gives Redis a deadline. If the call fails, or is not answered by then, the
-// guard's [Mode] decides the request. Redis counts as down once a call has failed and none has been answered for as long as
-// the deadline. While it is down, the mode decides every request at once, and a prober asks Redis in the background. The
-// first answer ends the outage. If a caller leaves before its call is answered, a probe finds out whether Redis is down.
+// A [Guard] asks the limiter for each request, and gives Redis a deadline. If the call fails, or is
+// not answered by then, the guard's [Mode] decides the request. Redis is down once a call has
+// failed and no call has been answered for the time of the deadline. While it is down, the mode
+// decides every request at once, and a prober asks Redis in the background. The first answer ends
+// the outage. If a caller leaves before its call is answered, a probe checks whether Redis is down.
 //
-// There is one prober at a time, and its calls take no permits. It calls after each deadline, then less and less often, but once a
-// second. It ends with the outage, or a minute after the latest request; the next request asks Redis itself. So an outage costs those requests
-// their deadline that come before it is noticed, and no others; and no goroutine is left behind.
+// There is one prober at a time, and its calls take no permits. The pause between its calls is a
+// deadline at first, and doubles up to a second. The prober ends with the outage, or a minute after
+// the latest request; then the next request asks Redis itself. So an outage delays only the
+// requests that arrive before it is detected, by a deadline each. No goroutine is left behind.
 //
-// A denial may come from the memory of a Client ([rratelimiter.WithDenialCache]). It holds, but does not end an outage. A lease
-// ([rratelimiter.WithLease]) is granted from memory too; it lasts a second at most, and counts as an answer of Redis.
+// A denial may come from the denial cache of a Client ([rratelimiter.WithDenialCache]). It is a
+// valid decision, but does not end an outage. A grant of a lease ([rratelimiter.WithLease]) comes
+// from memory too, and counts as an answer of Redis. A lease lasts at most a second.
 package guard
 
 import (
@@ -26,46 +29,47 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// Limiter is what a guard asks. It asks more of a limiter that has more methods of *limit.Limiter or *rratelimiter.Limiter:
-// TakeEach, TryAcquireWithin, Acquire, Release, Charge, Peek, AvailablePermits and Name.
+// Limiter is the part of a limiter that a guard needs. A guard also uses these methods of
+// *limit.Limiter or *rratelimiter.Limiter, if present: TakeEach, TryAcquireWithin, Acquire,
+// Release, Charge, Peek, AvailablePermits and Name.
 type Limiter interface {
 	Take(ctx context.Context, permits int64) (rratelimiter.Decision, error)
 }
 
-// Guard asks limiters for the requests of one Middleware or interceptor. It is safe for concurrent use.
+// Guard decides the requests of one Middleware or interceptor. It is safe for concurrent use.
 type Guard struct {
 	mode       Mode
 	deadline   time.Duration
-	maxWaiting int64 // 0 for any number
+	maxWaiting int64 // 0 for no bound
 	*Shared
 }
 
-// Forever is a wait that ends with the request's context alone.
+// Forever is a wait that ends only with the request's context.
 const Forever time.Duration = -1
 
-// Request is what a guard asks for.
+// Request is a request for permits of a limiter.
 type Request struct {
 	Limiter  Limiter
-	Policies []limit.Policy // of the limiter, as far as they are known
+	Policies []limit.Policy // of the limiter, if they are known
 	Permits  int64          // at least 1
 	Wait     time.Duration  // the longest wait in place of a denial; 0 for none, or Forever
 
-	waiting bool // it counts among those that wait
+	waiting bool // it counts as a waiter
 }
 
-// Result is what became of a request.
+// Result is the result of a request.
 type Result int
 
 // The results.
 const (
 	Granted      Result = iota + 1
-	Refused             // it is not within the limit
+	Refused             // it is over the limit
 	FailedOpen          // Redis could not decide, and the mode lets it pass
-	FailedClosed        // Redis could not decide, and the mode does not let it pass
-	Canceled            // its context has ended, or will have before there are permits
+	FailedClosed        // Redis could not decide, and the mode refuses it
+	Canceled            // its context has ended, or will end before permits are free
 )
 
-// String is the result as metrics name it.
+// String returns the name of the result in metrics.
 func (r Result) String() string {
 	switch r {
 	case Granted:
@@ -82,26 +86,27 @@ func (r Result) String() string {
 	return fmt.Sprintf("Result(%d)", int(r))
 }
 
-// Answer is the result of a request, and why.
+// Answer is the result of a request, and its reasons.
 type Answer struct {
 	Result   Result
-	Local    bool                    // decided by this process alone, for its share of the limit
-	Invalid  bool                    // FailedClosed for the request itself, see [Invalid]
-	Decision rratelimiter.Decision   // where it was granted or refused
-	Each     []rratelimiter.Decision // one for each policy, if there are several and the limiter reports them
-	Waited   bool                    // for its permits, so that the numbers of Decision and Each are those of before
-	Err      error                   // why Redis could not decide, or why no wait would help
+	Local    bool                    // decided by this process for its share of the limit
+	Invalid  bool                    // FailedClosed because of the request itself, see [Invalid]
+	Decision rratelimiter.Decision   // if it was granted or refused
+	Each     []rratelimiter.Decision // of each policy, if there are several and the limiter reports them
+	Waited   bool                    // for its permits: the numbers are older than the wait
+	Err      error                   // why Redis could not decide, or why a wait is pointless
 }
 
 var (
-	// ErrDown is the error of requests for which Redis was not asked, since it is known to be down.
+	// ErrDown is the error of requests that are decided without Redis, since Redis is down.
 	ErrDown = errors.New("rratelimiter: Redis is known to be down, and was not asked")
-	// ErrCrowded is the error of requests that were denied at once, since as many requests as may wait already do.
+	// ErrCrowded is the error of requests that are denied at once, since the bound of waiters is
+	// reached.
 	ErrCrowded = errors.New("rratelimiter: too many requests wait for permits")
 )
 
-// Fail answers a request of which it cannot be told who makes it, or which limiter to ask. No share of a limit is anybody's
-// then, so Local is Closed.
+// Fail answers a request whose key or limiter is unknown. Local is Closed for it, since no bucket
+// belongs to it.
 func (g *Guard) Fail(err error) Answer {
 	if g.mode == Open {
 		return Answer{Result: FailedOpen, Err: err}
@@ -116,16 +121,16 @@ func (g *Guard) Ask(ctx context.Context, q Request) Answer {
 		until = time.Now().Add(q.Wait)
 	}
 	for {
-		a := g.once(ctx, q)
+		a := g.attempt(ctx, q)
 		if a.Result != Refused || q.Wait == 0 || a.Decision.RetryAfter <= 0 ||
 			q.Wait > 0 && time.Now().Add(a.Decision.RetryAfter).After(until) {
 			return a
 		}
 		pause := a.Decision.RetryAfter
 		if a.Local {
-			pause = min(pause, lookAgain)
+			pause = min(pause, localPoll)
 		} else if _, ok := q.Limiter.(waiter); ok {
-			return a // it has waited
+			return a // the limiter has waited itself
 		}
 		if !q.waiting {
 			if !g.enter() {
@@ -144,15 +149,15 @@ func (g *Guard) Ask(ctx context.Context, q Request) Answer {
 	}
 }
 
-// once decides a request, by Redis unless that is known to be down.
-func (g *Guard) once(ctx context.Context, q Request) Answer {
+// attempt decides a request without a further attempt, by Redis unless that is down.
+func (g *Guard) attempt(ctx context.Context, q Request) Answer {
 	g.own.local.tidy()
 	if !g.store.admits(ctx, q.Limiter) {
-		return g.alone(q, ErrDown)
+		return g.withoutRedis(q, ErrDown)
 	}
 	l, waits := q.Limiter.(waiter)
 	if waits && q.Wait == Forever && g.maxWaiting == 0 {
-		return g.inLine(ctx, q, l)
+		return g.acquireForever(ctx, q, l)
 	}
 	limited, stop := context.WithTimeout(ctx, g.deadline)
 	defer stop()
@@ -182,13 +187,13 @@ func (g *Guard) once(ctx context.Context, q Request) Answer {
 	return g.wait(ctx, q, a, l)
 }
 
-// take asks for permits once.
+// take takes permits from the limiter, with one call.
 func take(ctx context.Context, q Request) (a Answer, err error) {
 	if l, ok := q.Limiter.(interface {
 		TakeEach(ctx context.Context, permits int64) ([]rratelimiter.Decision, error)
 	}); ok && len(q.Policies) > 1 {
 		if a.Each, err = l.TakeEach(ctx, q.Permits); err == nil {
-			a.Decision = together(a.Each)
+			a.Decision = combine(a.Each)
 		}
 		return a, err
 	}
@@ -196,8 +201,8 @@ func take(ctx context.Context, q Request) (a Answer, err error) {
 	return a, err
 }
 
-// together is the decisions of several policies as limit.Limiter.Take tells them.
-func together(each []rratelimiter.Decision) (d rratelimiter.Decision) {
+// combine combines the decisions of several policies, as limit.Limiter.Take does.
+func combine(each []rratelimiter.Decision) (d rratelimiter.Decision) {
 	allowed, longest, fewest := true, 0, 0
 	for i, one := range each {
 		allowed = allowed && one.Allowed
@@ -226,7 +231,7 @@ func (g *Guard) failed(ctx context.Context, q Request, a Answer, err error) Answ
 	a.Err = err
 	switch {
 	case errors.Is(err, rratelimiter.ErrPermitsExceedRate):
-		a.Result = Refused // for ever
+		a.Result = Refused // no wait helps
 		return a
 	case ctx.Err() != nil:
 		g.store.doubt(ctx, q.Limiter)
@@ -234,11 +239,11 @@ func (g *Guard) failed(ctx context.Context, q Request, a Answer, err error) Answ
 		return a
 	}
 	g.store.failed(ctx, q.Limiter, err)
-	return g.alone(q, err)
+	return g.withoutRedis(q, err)
 }
 
-// alone decides a request without Redis.
-func (g *Guard) alone(q Request, err error) Answer {
+// withoutRedis decides a request without Redis.
+func (g *Guard) withoutRedis(q Request, err error) Answer {
 	if share := float64(g.mode); g.mode != Open && g.mode != Closed {
 		if a, ok := g.own.local.take(q, share); ok {
 			a.Err = err
@@ -248,7 +253,7 @@ func (g *Guard) alone(q Request, err error) Answer {
 	return g.Fail(err)
 }
 
-// NameOf is a limiter's name, "" where it has none.
+// NameOf returns a limiter's name, "" if it has none.
 func NameOf(l Limiter) string {
 	if l, ok := l.(interface{ Name() string }); ok {
 		return l.Name()

@@ -49,7 +49,7 @@ func (r *redis) answer(ctx context.Context) error {
 	return nil
 }
 
-const patience = 100 * time.Millisecond
+const deadline = 100 * time.Millisecond
 
 type takes func(ctx context.Context) (rratelimiter.Decision, error)
 
@@ -59,22 +59,22 @@ func (f takes) Take(ctx context.Context, _ int64) (rratelimiter.Decision, error)
 func TestGuard_CallersLeave_ProbeFindsOut(t *testing.T) {
 	for hangs, want := range map[bool][]string{false: nil, true: {"false context deadline exceeded", "true <nil>"}} {
 		synctest.Test(t, func(t *testing.T) {
-			r, heard := new(redis), new(told)
+			r, reports := new(redis), new(recorder)
 			r.hangs.Store(true)
-			g := New(Open, patience, heard.changed)
-			ctx, cancel := context.WithTimeout(t.Context(), patience/2)
+			g := New(Open, deadline, reports.changed)
+			ctx, cancel := context.WithTimeout(t.Context(), deadline/2)
 			defer cancel()
 			a := g.Ask(ctx, Request{Limiter: r, Permits: 1})
 			r.hangs.Store(hangs)
 			assert.Equal(t, Canceled, a.Result)
 			assert.False(t, g.store.isDown())
-			time.Sleep(patience)
+			time.Sleep(deadline)
 			synctest.Wait()
 			assert.Equal(t, hangs, g.store.isDown())
 			r.hangs.Store(false)
-			time.Sleep(3 * patience)
+			time.Sleep(3 * deadline)
 			synctest.Wait()
-			assert.Equal(t, want, heard.news)
+			assert.Equal(t, want, reports.changes)
 		})
 	}
 }

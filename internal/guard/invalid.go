@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// ErrInvalidRequest is the error of a request that lacks what its limit needs, an API key for instance.
+// ErrInvalidRequest is the error of a request that lacks what its limit needs, such as an API key.
 var ErrInvalidRequest = errors.New("rratelimiter: the request cannot be limited as it is")
 
-// Invalidf returns an error that says what a request lacks, and is ErrInvalidRequest.
+// Invalidf returns an error that describes what a request lacks, and that is ErrInvalidRequest.
 func Invalidf(format string, values ...any) error {
 	return &invalidError{fmt.Sprintf(format, values...)}
 }
@@ -18,8 +18,8 @@ type invalidError struct{ text string }
 func (e *invalidError) Error() string { return e.text }
 func (e *invalidError) Unwrap() error { return ErrInvalidRequest }
 
-// Invalid answers a request that lacks what its limit needs. No mode lets it pass: a client gains nothing by leaving
-// something out.
+// Invalid answers an invalid request. Every mode refuses it, so that a client gains nothing by
+// leaving something out.
 func Invalid(err error) Answer {
 	return Answer{Result: FailedClosed, Invalid: true, Err: err}
 }

@@ -10,8 +10,8 @@ import (
 // Name returns the name of the limiter of a key, under a name that all keys of a middleware share.
 func Name(shared, key string) string { return shared + ":" + Key(key) }
 
-// Key returns a key as the names of limiters contain it. Different keys stay different. It has no
-// braces and no control bytes, which are percent-encoded, and at most 128 bytes: a long key is
+// Key encodes a key for names of limiters. Different keys stay different. The result has no braces
+// and no control bytes, which are percent-encoded. It has at most 128 bytes: a longer key is
 // replaced by its SHA-256.
 func Key(key string) string {
 	if len(key) > longestKey {
@@ -38,7 +38,7 @@ func Key(key string) string {
 	return b.String()
 }
 
-// hashed returns what stands for a long key.
+// hashed returns the replacement of a long key.
 func hashed(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return "%sha256:" + hex.EncodeToString(sum[:]) // no escape begins with an s
@@ -48,13 +48,13 @@ const longestKey = 128
 
 func isPlain(c byte) bool { return c > ' ' && c < 0x7f && c != '{' && c != '}' && c != '%' }
 
-// Hash is a key that stands for another and does not show it: the first 128 bits of its SHA-256.
+// Hash returns a key that hides another one: the first 128 bits of its SHA-256.
 func Hash(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return hex.EncodeToString(sum[:16])
 }
 
-// Join makes one key of several. Different ones give different keys.
+// Join joins several keys into one. Different keys stay different.
 func Join(keys ...string) string {
 	length := len(keys)
 	for _, key := range keys {

@@ -10,23 +10,23 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// Keyed opens the limiters of the keys of a middleware, all with the same policies. The middleware
-// knows K about these.
+// Keyed opens the limiters of a middleware's keys, which share their policies. K describes the
+// policies.
 type Keyed[K any] struct {
 	limiters *limit.Keyed
 	known    K
 }
 
-// One is the limiter of one key, and what is known about its policies.
-type One[K any] struct {
+// KeyedLimiter is the limiter of one key, with the description of its policies.
+type KeyedLimiter[K any] struct {
 	*limit.Limiter
-	Known K
+	Description K
 }
 
-// NewKeyed returns an error if no call could work. It sends nothing.
+// NewKeyed returns a Keyed, or an error if every call would fail. It sends nothing to Redis.
 func NewKeyed[K any](client *rratelimiter.Client, name string, policies []limit.Policy, known K) (*Keyed[K], error) {
 	k := &Keyed[K]{limit.NewKeyed(client, name, policies...), known}
-	// A call whose context has ended sends nothing, and reports an invalid argument first.
+	// A call whose context has ended sends nothing, but reports invalid arguments first.
 	ended, end := context.WithCancel(context.Background())
 	end()
 	if _, err := k.limiters.Take(ended, "key", 1); !errors.Is(err, context.Canceled) {
@@ -35,16 +35,16 @@ func NewKeyed[K any](client *rratelimiter.Client, name string, policies []limit.
 	return k, nil
 }
 
-// Limiter returns the limiter of a key. An empty key is an error: no two requests share a limiter
-// by accident.
-func (k *Keyed[K]) Limiter(key string) (*One[K], error) {
+// Limiter returns the limiter of a key. An empty key is an error, so that requests never share a
+// limiter by accident.
+func (k *Keyed[K]) Limiter(key string) (*KeyedLimiter[K], error) {
 	if key == "" {
 		return nil, errors.New("a key is empty")
 	}
-	return &One[K]{k.limiters.Limiter(Key(key)), k.known}, nil
+	return &KeyedLimiter[K]{k.limiters.Limiter(Key(key)), k.known}, nil
 }
 
-// IsNil reports whether there is no limiter, or a nil pointer.
+// IsNil reports whether l is nil or holds a nil value.
 func IsNil(l Limiter) bool {
 	if l == nil {
 		return true

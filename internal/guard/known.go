@@ -12,13 +12,13 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// Named is a policy with the name by which clients are told of it.
+// Named is a policy with a name for clients.
 type Named struct {
 	limit.Policy
 	Name string
 }
 
-// NewNamed names a policy, and says what is wrong with a name.
+// NewNamed names a policy. It returns an error if the name is invalid.
 func NewNamed(name string, policy limit.Policy) (Named, error) {
 	if name == "" || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return Named{}, fmt.Errorf("the name %q of a policy is empty or not printable ASCII", name)
@@ -26,21 +26,21 @@ func NewNamed(name string, policy limit.Policy) (Named, error) {
 	return Named{policy, name}, nil
 }
 
-// Known is what is known of a limiter's policies, in their order.
-type Known struct {
-	Policies []limit.Policy // as limit.New wants them
+// Description describes a limiter's policies, in their order.
+type Description struct {
+	Policies []limit.Policy // as arguments of limit.New
 	Quotas   []int64
 	Names    []string // at least one
 }
 
-// unknown is the name of a policy of which nothing is known.
+// unknown is the name of a policy without a description.
 const unknown = "default"
 
-// Describe tells policies by their names. Policies that are Named have theirs.
-func Describe(policies []limit.Policy) Known {
+// Describe describes policies. A Named policy keeps its name.
+func Describe(policies []limit.Policy) Description {
 	policies = slices.Clone(policies)
 	given := make([]string, len(policies))
-	k := Known{Policies: policies}
+	k := Description{Policies: policies}
 	for i, p := range policies {
 		if n, ok := p.(Named); ok {
 			policies[i], given[i] = n.Policy, n.Name
@@ -55,8 +55,8 @@ func Describe(policies []limit.Policy) Known {
 	return k
 }
 
-// Check returns the error of an invalid policy among those that are known.
-func (k *Known) Check() error {
+// Check returns the error of the first invalid policy.
+func (k *Description) Check() error {
 	for _, p := range k.Policies {
 		if p == nil {
 			continue
@@ -68,21 +68,21 @@ func (k *Known) Check() error {
 	return nil
 }
 
-// Name is the name of a policy.
-func (k *Known) Name(i int) string {
+// Name returns the name of a policy.
+func (k *Description) Name(i int) string {
 	if i < len(k.Names) {
 		return k.Names[i]
 	}
 	return unknown + "-" + strconv.Itoa(i+1)
 }
 
-// Single is the policy that the decision of a whole limiter tells of.
-func (k *Known) Single(d rratelimiter.Decision) int {
+// Single returns the index of the policy that the decision of a whole limiter is about.
+func (k *Description) Single(d rratelimiter.Decision) int {
 	return max(0, slices.Index(k.Quotas, d.Limit))
 }
 
-// Violated is the policies that refused a request of so many permits.
-func (k *Known) Violated(a Answer, permits int64) []int {
+// Violated returns the indexes of the policies that denied a request.
+func (k *Description) Violated(a Answer, permits int64) []int {
 	var violated []int
 	switch {
 	case a.Result != Refused:

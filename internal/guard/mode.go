@@ -2,17 +2,17 @@ package guard
 
 import "fmt"
 
-// Mode is what becomes of a request while nobody can tell whether it is within the limit: Open, Closed, or the share of the limit
-// that this process grants by itself.
+// Mode decides requests that Redis cannot decide: Open, Closed, or the share of the limit that this
+// process grants by itself.
 type Mode float64
 
-// The modes that are no share.
+// The modes that are not a share.
 const (
-	Closed Mode = 0  // it does not pass
-	Open   Mode = -1 // it passes
+	Closed Mode = 0  // the request is refused
+	Open   Mode = -1 // the request passes
 )
 
-// Check says what is wrong with a mode.
+// Check returns an error if the mode is invalid.
 func (m Mode) Check() error {
 	if m == Open || m >= 0 && m <= 1 {
 		return nil

@@ -10,18 +10,18 @@ import (
 
 const mostPauses = 1 << 16
 
-// LongestPause is as long as anybody is paused, whatever the other side asks for.
+// LongestPause is the longest pause, even if a server asks for more.
 const LongestPause = time.Hour
 
-// Pauses is what the other side of outgoing calls has asked for: no call with a limiter of that name until then. The zero Pauses
-// are none.
+// Pauses are the pauses that servers have asked of outgoing calls. No call with a limiter of a
+// paused name is sent before the pause ends. The zero Pauses has none.
 type Pauses struct {
 	mu    sync.Mutex
 	until map[string]time.Time
-	clean time.Time // when to look for those that are over
+	clean time.Time // the time of the next sweep
 }
 
-// Add pauses a name, or prolongs its pause. A limiter without a name cannot be paused.
+// Add pauses a name, or extends its pause. A limiter without a name cannot be paused.
 func (p *Pauses) Add(name string, d time.Duration) {
 	if name == "" {
 		return
@@ -48,7 +48,7 @@ func (p *Pauses) Add(name string, d time.Duration) {
 	p.until[name] = until
 }
 
-// left is how long a name is still paused.
+// left returns the rest of a name's pause.
 func (p *Pauses) left(name string) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -63,7 +63,7 @@ func (p *Pauses) left(name string) time.Duration {
 	return max(0, left)
 }
 
-// Ask decides an outgoing call, which waits for the end of a pause too, within the request's Wait.
+// Ask decides an outgoing call. It waits for the end of a pause too, within the request's Wait.
 func (p *Pauses) Ask(ctx context.Context, g *Guard, q Request) Answer {
 	name := NameOf(q.Limiter)
 	var until time.Time
@@ -95,7 +95,8 @@ func (p *Pauses) Ask(ctx context.Context, g *Guard, q Request) Answer {
 		if a.Result != Granted && a.Result != FailedOpen || p.left(name) == 0 {
 			return a
 		}
-		// The pause began while it waited: a permit is of no use by its end. One that cannot be given back is lost.
+		// The pause began during the wait, so the permit is too early: refund it. A permit that
+		// cannot be refunded is lost.
 		_ = g.Settle(ctx, q, a, 0)
 	}
 }

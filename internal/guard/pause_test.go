@@ -50,11 +50,11 @@ func TestPauses_BeginInAnOutage_Hold(t *testing.T) {
 		var p Pauses
 		r, begin := new(redis), time.Now()
 		r.hangs.Store(true)
-		time.AfterFunc(patience/2, func() { p.Add(r.Name(), time.Second) })
-		a := p.Ask(t.Context(), New(Open, patience, nil), Request{Limiter: r, Permits: 1, Wait: Forever})
+		time.AfterFunc(deadline/2, func() { p.Add(r.Name(), time.Second) })
+		a := p.Ask(t.Context(), New(Open, deadline, nil), Request{Limiter: r, Permits: 1, Wait: Forever})
 		assert.Equal(t, FailedOpen, a.Result)
-		assert.GreaterOrEqual(t, time.Since(begin), patience/2+time.Second)
+		assert.GreaterOrEqual(t, time.Since(begin), deadline/2+time.Second)
 		r.hangs.Store(false)
-		time.Sleep(2 * patience) // the prober ends
+		time.Sleep(2 * deadline) // the prober ends
 	})
 }

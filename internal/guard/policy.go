@@ -9,14 +9,15 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// Window is the time in which a policy grants its quota over and over: for a bucket the time in which
-// it fills. It is 0 if that has no fixed length, or if the policy is unknown.
+// Window returns the interval of a policy's quota. For a bucket it is the time in which it fills.
+// It is 0 if the interval has no fixed length, or if the policy is unknown.
 func Window(p limit.Policy) time.Duration {
 	d, _ := policy.Of(p)
 	return d.Window
 }
 
-// Names gives each policy a name of its own: the given one, or where that is "" one that tells its window or its kind.
+// Names returns a unique name for each policy: the given one, or if that is "" its window or its
+// kind.
 func Names(policies []limit.Policy, given []string) []string {
 	names := make([]string, len(policies))
 	taken := make(map[string]bool)

@@ -11,55 +11,58 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// idle is how long a prober goes on after the latest request that found Redis down.
-const idle = time.Minute
+// probeIdle is the time after the latest request during an outage for which a prober continues.
+const probeIdle = time.Minute
 
-// rarest is the longest time from one probe to the next, unless the deadline is longer: a server that hangs collects probes until
-// rueidis gives its connection up.
-const rarest = time.Second
+// maxProbePause is the longest time between probes, unless the deadline is longer. Probes of a server that
+// hangs pile up until rueidis closes its connection.
+const maxProbePause = time.Second
 
-// probe starts a prober if Redis is down, or may be, and none runs. The lock is held.
+// probe starts a prober if Redis is down, or may be, and no prober runs. The lock is held.
 func (s *store) probe() {
 	if (s.down.Load() || s.doubted) && !s.probing && !s.retired {
-		s.probing, s.pause, s.overdue = true, s.patience, s.now()+s.stuck()
+		s.probing, s.pause, s.overdue = true, s.deadline, s.now()+s.stuck()
 		go s.probeOnce()
 	}
 }
 
-// probeOnce asks Redis once. A timer calls it again after a pause, until Redis answers or requests have become rare.
+// probeOnce asks Redis once. A timer calls it again after a pause, until Redis answers or no
+// request has come for a minute.
 func (s *store) probeOnce() {
 	begin, returned := time.Now(), false
 	defer func() {
-		if !returned { // a callback of the program has ended the goroutine
+		if !returned { // a callback has ended the goroutine
 			s.mu.Lock()
 			s.probing = false
 			s.mu.Unlock()
 		}
 	}()
 	if on, pause := s.next(); pause > 0 {
-		s.heard(s.look(on))
+		s.observe(s.ask(on))
 		time.AfterFunc(pause-time.Since(begin), s.probeOnce)
 	}
 	returned = true
 }
 
-// next returns the subject of the next probe and the time to the one after it, or 0 if there is none: then the prober has ended.
-// That time doubles with each probe.
+// next returns the subject of the next probe and the time until the one after it. That time doubles
+// with each probe. If next returns 0, the prober ends.
 func (s *store) next() (subject, time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	if s.probing = (s.down.Load() || s.doubted) && !s.retired && s.latest.limiter != nil && now-s.asked < int64(idle); !s.probing {
+	if s.probing = (s.down.Load() ||
+		s.doubted) && !s.retired && s.latest.limiter != nil && now-s.asked < int64(probeIdle); !s.probing {
 		return subject{}, 0
 	}
 	pause := s.pause
-	s.pause = max(s.patience, min(2*pause, rarest))
+	s.pause = max(s.deadline, min(2*pause, maxProbePause))
 	s.overdue = now + int64(pause) + s.stuck()
 	return s.latest, pause
 }
 
-// heard notes the result of a probe. What a callback panics with is dropped: it was called by no request.
-func (s *store) heard(err error) {
+// observe records the result of a probe. A panic of the callback is dropped, since no request made
+// the call.
+func (s *store) observe(err error) {
 	defer func() { _ = recover() }()
 	s.mu.Lock()
 	doubted := s.doubted
@@ -80,10 +83,10 @@ func (s *store) heard(err error) {
 	}
 }
 
-// look asks Redis by a call of a limiter that takes nothing. A limiter without such a call gives a permit, and takes it back if it
-// can. A limiter that panics has not asked.
-func (s *store) look(on subject) (err error) {
-	ctx, cancel := context.WithTimeout(on.ctx, s.patience)
+// ask asks Redis with a call of a limiter that takes no permits. For a limiter without such a
+// call, it takes a permit, and releases it if possible. A panic of the limiter becomes an error.
+func (s *store) ask(on subject) (err error) {
+	ctx, cancel := context.WithTimeout(on.ctx, s.deadline)
 	defer cancel()
 	defer func() {
 		if reason := recover(); reason != nil {
@@ -102,7 +105,7 @@ func (s *store) look(on subject) (err error) {
 	default:
 		var d rratelimiter.Decision
 		if d, err = on.limiter.Take(ctx, 1); err == nil && d.Allowed {
-			_ = settle(ctx, on.limiter, -1) // a limiter that cannot take it back has granted it
+			_ = settle(ctx, on.limiter, -1) // without Release the permit stays taken
 		}
 	}
 	return err

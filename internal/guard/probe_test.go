@@ -17,32 +17,32 @@ import (
 // One probe at a time asks, also if a limiter of another kind does not end with its context.
 func TestGuard_ProbeOutlivesItsContext_NoOtherProbeStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := New(Closed, patience, nil)
+		g := New(Closed, deadline, nil)
 		var asked, now, most atomic.Int64
 		slow := takes(func(context.Context) (rratelimiter.Decision, error) {
 			asked.Add(1)
 			most.Store(max(most.Load(), now.Add(1)))
 			defer now.Add(-1)
-			time.Sleep(9 * patience)
+			time.Sleep(9 * deadline)
 			return rratelimiter.Decision{}, errRefused
 		})
 		q := Request{Limiter: slow, Permits: 1}
 		g.Ask(t.Context(), q)
 		for range 80 {
-			time.Sleep(patience)
+			time.Sleep(deadline)
 			assert.Equal(t, FailedClosed, g.Ask(t.Context(), q).Result)
 		}
 		assert.InDelta(t, 10, asked.Load(), 1, "the request, and probes one after another")
 		assert.EqualValues(t, 1, most.Load())
-		time.Sleep(idle + rarest)
+		time.Sleep(probeIdle + maxProbePause)
 	})
 }
 
 // A probe that does not return is replaced by single requests.
 func TestGuard_ProbeIsStuck_RequestAsksInItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		heard, release := new(told), make(chan bool)
-		g := New(Closed, patience, heard.changed)
+		reports, release := new(recorder), make(chan bool)
+		g := New(Closed, deadline, reports.changed)
 		var asked atomic.Int64
 		q := Request{Permits: 1, Limiter: takes(func(context.Context) (rratelimiter.Decision, error) {
 			switch asked.Add(1) {
@@ -54,11 +54,11 @@ func TestGuard_ProbeIsStuck_RequestAsksInItsPlace(t *testing.T) {
 			return rratelimiter.Decision{Allowed: true}, nil
 		})}
 		g.Ask(t.Context(), q)
-		time.Sleep(patience)
+		time.Sleep(deadline)
 		assert.Equal(t, FailedClosed, g.Ask(t.Context(), q).Result)
-		time.Sleep(11 * patience)
+		time.Sleep(11 * deadline)
 		assert.Equal(t, Granted, g.Ask(t.Context(), q).Result)
-		assert.Equal(t, []string{"false connection refused", "true <nil>"}, heard.news)
+		assert.Equal(t, []string{"false connection refused", "true <nil>"}, reports.changes)
 		close(release)
 	})
 }
@@ -68,7 +68,7 @@ func TestGuard_RefusedConnection_IsTriedOncePerDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := new(redis)
 		r.refuses.Store(true)
-		g := New(Closed, patience, nil)
+		g := New(Closed, deadline, nil)
 		for range 1000 {
 			assert.Equal(t, FailedClosed, g.Ask(t.Context(), Request{Limiter: r, Permits: 1}).Result)
 			time.Sleep(time.Millisecond)
@@ -81,24 +81,24 @@ func TestGuard_RefusedConnection_IsTriedOncePerDeadline(t *testing.T) {
 // The prober ends a minute after the latest request. The next request asks Redis itself.
 func TestGuard_RareRequests_AskThemselves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, heard := new(redis), new(told)
+		r, reports := new(redis), new(recorder)
 		r.refuses.Store(true)
-		g := New(Closed, patience, heard.changed)
+		g := New(Closed, deadline, reports.changed)
 		q := Request{Limiter: r, Permits: 1}
 		g.Ask(t.Context(), q)
-		time.Sleep(idle + rarest)
+		time.Sleep(probeIdle + maxProbePause)
 		looks := r.looks.Load()
-		assert.InDelta(t, idle/rarest+4, looks, 2)
+		assert.InDelta(t, probeIdle/maxProbePause+4, looks, 2)
 		time.Sleep(time.Hour)
 		assert.Equal(t, looks, r.looks.Load())
 		assert.Equal(t, FailedClosed, g.Ask(t.Context(), q).Result)
 		assert.EqualValues(t, 2, r.asked.Load())
-		time.Sleep(patience)
+		time.Sleep(deadline)
 		assert.Greater(t, r.looks.Load(), looks, "it is looked after again")
 		time.Sleep(time.Hour)
 		r.refuses.Store(false)
 		assert.Equal(t, Granted, g.Ask(t.Context(), q).Result)
-		assert.Equal(t, []string{"false connection refused", "true <nil>"}, heard.news)
+		assert.Equal(t, []string{"false connection refused", "true <nil>"}, reports.changes)
 	})
 }
 
@@ -106,10 +106,10 @@ func TestGuard_RareRequests_AskThemselves(t *testing.T) {
 func TestGuard_LimiterWithoutPeek_GetsItsPermitBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &counter{err: errRefused}
-		g := New(Closed, patience, nil)
+		g := New(Closed, deadline, nil)
 		g.Ask(t.Context(), Request{Limiter: l, Permits: 5})
 		l.set(nil)
-		time.Sleep(patience)
+		time.Sleep(deadline)
 		synctest.Wait()
 		assert.False(t, g.store.isDown())
 		assert.Zero(t, l.taken)
@@ -148,7 +148,7 @@ func (c *counter) Release(_ context.Context, permits int64) error {
 // A probe that panics is one that failed.
 func TestGuard_ProbePanics_NextProbeAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := New(Open, patience, nil)
+		g := New(Open, deadline, nil)
 		var asked atomic.Int64
 		g.Ask(t.Context(), Request{Permits: 1, Limiter: takes(func(context.Context) (rratelimiter.Decision, error) {
 			switch asked.Add(1) {
@@ -161,7 +161,7 @@ func TestGuard_ProbePanics_NextProbeAsks(t *testing.T) {
 			}
 			return rratelimiter.Decision{}, nil
 		})})
-		time.Sleep(5 * patience)
+		time.Sleep(5 * deadline)
 		assert.True(t, g.store.isDown(), "the goroutine of the prober has ended")
 		r := new(redis)
 		r.denies.Store(true)

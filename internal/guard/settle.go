@@ -7,8 +7,8 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// Settle makes the permits that a granted request has taken as many as it has cost in the end. It has the guard's deadline,
-// whether ctx has ended or not.
+// Settle changes the permits that a granted request has taken to its final cost. It has the guard's
+// deadline, even if ctx has ended.
 func (g *Guard) Settle(ctx context.Context, q Request, a Answer, cost int64) error {
 	more := cost - q.Permits
 	switch {
@@ -31,7 +31,7 @@ func (g *Guard) Settle(ctx context.Context, q Request, a Answer, cost int64) err
 	return err
 }
 
-// settles says whether the permits that a limiter has granted can become more, or fewer.
+// settles reports whether a limiter can charge, or if more is false, refund.
 func settles(l Limiter, more bool) bool {
 	if more {
 		_, ok := l.(charger)

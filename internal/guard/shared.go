@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Shared is the state of guards: what they know of Redis, what they have granted without it, and how many requests wait. Guards of
-// one deadline can share it, and it outlives them.
+// Shared is the state of guards: whether Redis is up, the permits granted without Redis, and the
+// number of waiters. Guards with the same deadline can share it, and it remains when they end.
 type Shared struct {
 	store *store
 	own   *ownState
@@ -18,28 +18,31 @@ type ownState struct {
 	waiting atomic.Int64
 }
 
-// NewShared returns the state for guards of a deadline. The callback changed may be nil. It gets each change of the state of Redis
-// in order, without a lock, and the error of the call after which Redis counts as down. The request that sees the
-// change calls it, or if Redis answers again, the prober.
+// NewShared returns the state for guards with a deadline. The callback changed may be nil. It
+// receives each change of the state of Redis in order, with the error that began an outage. No lock
+// is held. The request that observes the change calls it, or the prober at the end of an outage.
 func NewShared(deadline time.Duration, changed func(up bool, err error)) *Shared {
 	c := clock{time.Now()}
 	return &Shared{
-		&store{clock: c, patience: deadline, changed: changed},
+		&store{clock: c, deadline: deadline, changed: changed},
 		&ownState{local: buckets{clock: c}},
 	}
 }
 
-// Sibling returns the state for guards of another deadline, which share the rest.
+// Sibling returns the state for guards with another deadline. It shares everything that does not
+// depend on the deadline.
 func (s *Shared) Sibling(deadline time.Duration) *Shared {
-	return &Shared{&store{clock: clock{time.Now()}, patience: deadline, changed: s.store.changed}, s.own}
+	return &Shared{&store{clock: clock{time.Now()}, deadline: deadline, changed: s.store.changed}, s.own}
 }
 
-// Retire ends the reports of guards that were given up. If Redis is down for them, it is reported as up.
+// Retire ends the reports of guards that are no longer used. If they reported Redis as down, Retire
+// reports it as up.
 func (s *Shared) Retire() { s.store.retire() }
 
-// Guard returns a guard with this state. At most maxWaiting requests of it wait at once, 0 means any number.
+// Guard returns a guard with this state. maxWaiting bounds its requests that wait at once; 0 means
+// no bound.
 func (s *Shared) Guard(mode Mode, maxWaiting int) *Guard {
-	return &Guard{mode: mode, deadline: s.store.patience, maxWaiting: int64(maxWaiting), Shared: s}
+	return &Guard{mode: mode, deadline: s.store.deadline, maxWaiting: int64(maxWaiting), Shared: s}
 }
 
 // New returns a guard with a state of its own, see [NewShared].
@@ -50,13 +53,14 @@ func New(mode Mode, deadline time.Duration, changed func(up bool, err error)) *G
 // Sharing returns the state of a guard that shares it with others.
 type Sharing func(deadline time.Duration, changed func(up bool, err error)) *Shared
 
-// ShareHTTP returns an Option of package httplimit by which guards share their state. That package sets it.
+// ShareHTTP returns an Option of package httplimit with which guards share their state. That
+// package sets it.
 var ShareHTTP func(Sharing) any
 
 // ShareGRPC is ShareHTTP for package grpclimit.
 var ShareGRPC func(Sharing) any
 
-// enter counts a request among those that wait, unless the bound is reached. Each that entered has to leave.
+// enter counts a request as a waiter, unless the bound is reached. Each enter needs a leave.
 func (g *Guard) enter() bool {
 	for {
 		n := g.own.waiting.Load()

@@ -11,29 +11,30 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// store tracks whether Redis answers within a deadline, as the documentation of the package describes. It starts as up.
+// store tracks whether Redis answers within a deadline, as the package documentation describes. It
+// starts as up.
 type store struct {
 	clock
-	patience time.Duration
+	deadline time.Duration
 	changed  func(up bool, err error)
 
 	down atomic.Bool
 	last atomic.Int64 // the time of the last answer, 0 for none
 
-	mu       sync.Mutex
-	retired  bool          // no change is reported any more
-	doubted  bool          // whether Redis is up is to be found out
-	probing  bool          // a prober runs
-	pause    time.Duration // from one probe to the next
-	asked    int64
-	latest   subject // the latest request that found Redis down, at the time asked
-	overdue  int64   // the time at which a probe has taken too long
-	reported bool    // as down
-	news     []change
-	telling  bool
+	mu        sync.Mutex
+	retired   bool          // reports have ended
+	doubted   bool          // a prober has to find out whether Redis is up
+	probing   bool          // a prober runs
+	pause     time.Duration // between probes
+	asked     int64         // the time of the latest request during an outage
+	latest    subject       // of that request
+	overdue   int64         // the time at which a probe counts as stuck
+	reported  bool          // as down
+	changes   []change
+	reporting bool
 }
 
-// subject is what a probe asks: the limiter of a request, with the values of its context.
+// subject is what a probe calls: the limiter of a request, with the values of its context.
 type subject struct {
 	ctx     context.Context
 	limiter Limiter
@@ -44,15 +45,15 @@ type change struct {
 	err error
 }
 
-// clock counts nanoseconds since its start, from 1 on. It never goes back.
+// clock counts nanoseconds since its start, from 1. It is monotonic.
 type clock struct{ start time.Time }
 
 func (c clock) now() int64 { return int64(time.Since(c.start)) + 1 }
 
 func (s *store) isDown() bool { return s.down.Load() }
 
-// admits reports whether a request may ask Redis. While Redis is down, only the prober asks. If the prober has ended, since
-// requests are rare, or is stuck in a call, a request asks in its place.
+// admits reports whether a request may ask Redis. While Redis is down, only the prober asks. If no
+// prober runs, or if it is stuck in a call, a request asks in its place.
 func (s *store) admits(ctx context.Context, l Limiter) bool {
 	if !s.down.Load() {
 		return true
@@ -78,10 +79,10 @@ func (s *store) note(ctx context.Context, l Limiter) {
 	s.asked, s.latest = s.now(), subject{context.WithoutCancel(ctx), l}
 }
 
-// stuck is the time after which a probe counts as stuck, in nanoseconds.
-func (s *store) stuck() int64 { return 10 * int64(s.patience) }
+// stuck returns the nanoseconds after which a probe counts as stuck.
+func (s *store) stuck() int64 { return 10 * int64(s.deadline) }
 
-// answered notes that Redis has answered now.
+// answered records that Redis has answered now.
 func (s *store) answered() {
 	s.last.Store(s.now())
 	if s.down.Load() {
@@ -95,9 +96,9 @@ func (s *store) answered() {
 type verdict int
 
 const (
-	unknownState verdict = iota // the call did not get to Redis
+	unknownState verdict = iota // the call did not reach Redis
 	alive                       // Redis has answered
-	suspect
+	suspect                     // Redis may be down
 )
 
 // judge returns what the error of a call reveals about Redis.
@@ -107,7 +108,8 @@ func judge(err error) verdict {
 		return alive
 	}
 	for _, neverSent := range []error{
-		rratelimiter.ErrInvalidPermits, rratelimiter.ErrInvalidRate, rratelimiter.ErrInvalidName, rratelimiter.ErrInvalidOption,
+		rratelimiter.ErrInvalidPermits, rratelimiter.ErrInvalidRate, rratelimiter.ErrInvalidName,
+		rratelimiter.ErrInvalidOption,
 		rratelimiter.ErrCrossSlot, rratelimiter.ErrNoClient, limit.ErrNotChargeable, errors.ErrUnsupported,
 	} {
 		if errors.Is(err, neverSent) {
@@ -117,7 +119,7 @@ func judge(err error) verdict {
 	return suspect
 }
 
-// failed notes the error of a call.
+// failed records the error of a call.
 func (s *store) failed(ctx context.Context, l Limiter, err error) {
 	switch judge(err) {
 	case alive:
@@ -133,7 +135,8 @@ func (s *store) failed(ctx context.Context, l Limiter, err error) {
 	}
 }
 
-// doubt lets a prober find out whether Redis answers: a denial may come from memory, and a caller may leave before an answer comes.
+// doubt makes a prober find out whether Redis answers. A denial may come from memory, and a caller
+// may leave before an answer arrives.
 func (s *store) doubt(ctx context.Context, l Limiter) {
 	if !s.down.Load() && !s.silent() {
 		return
@@ -145,16 +148,18 @@ func (s *store) doubt(ctx context.Context, l Limiter) {
 	s.probe()
 }
 
-// silent reports whether Redis has answered no call for as long as its deadline.
+// silent reports whether Redis has answered no call for the time of the deadline.
 func (s *store) silent() bool {
 	last := s.last.Load()
-	return last == 0 || s.now()-last >= int64(s.patience)
+	return last == 0 || s.now()-last >= int64(s.deadline)
 }
 
-// become changes the state, starts the prober of an outage, and reports the change. The lock is held.
+// become changes the state, starts the prober of an outage, and reports the change. The lock is
+// held.
 func (s *store) become(up bool, err error) {
 	before := !s.down.Swap(!up)
-	// A call that is answered notes the answer before it reads the state: one of the two sees the other.
+	// A call that is answered records the answer before it reads the state, so one of the two
+	// goroutines sees the other.
 	if before && !up && !s.silent() {
 		s.down.Store(false)
 		return
@@ -169,7 +174,7 @@ func (s *store) become(up bool, err error) {
 	}
 }
 
-// retire ends all reports. What was reported as down is reported as up.
+// retire ends all reports. It reports Redis as up if it was reported as down.
 func (s *store) retire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,32 +187,32 @@ func (s *store) retire() {
 func (s *store) queue(up bool, err error) {
 	if s.changed != nil && !s.retired && s.reported == up {
 		s.reported = !up
-		s.news = append(s.news, change{up, err})
+		s.changes = append(s.changes, change{up, err})
 	}
 }
 
-// report calls the callback for all queued changes. One goroutine at a time does, so that all changes come in order. The lock
-// is held.
+// report calls the callback for all queued changes. Only one goroutine does this at a time, so that
+// the changes come in order. The lock is held.
 func (s *store) report() {
-	if !s.telling {
-		s.tellAll()
+	if !s.reporting {
+		s.reportAll()
 	}
 }
 
-// tellAll reports all queued changes, also after a callback that panics. The lock is held.
-func (s *store) tellAll() {
-	s.telling = len(s.news) > 0
-	if !s.telling {
+// reportAll reports all queued changes, even if a callback panics. The lock is held.
+func (s *store) reportAll() {
+	s.reporting = len(s.changes) > 0
+	if !s.reporting {
 		return
 	}
-	defer s.tellAll()
-	next := s.news[0]
-	s.news = s.news[1:]
-	s.tell(next)
+	defer s.reportAll()
+	next := s.changes[0]
+	s.changes = s.changes[1:]
+	s.callBack(next)
 }
 
-// tell calls the callback without the lock, and takes it again, also after a callback that panics.
-func (s *store) tell(c change) {
+// callBack calls the callback without the lock. It locks again even if the callback panics.
+func (s *store) callBack(c change) {
 	s.mu.Unlock()
 	defer s.mu.Lock()
 	s.changed(c.up, c.err)

@@ -19,8 +19,8 @@ import (
 // sees the end.
 func TestGuard_HungRedis_DelaysOnlyTheFirstRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, heard := new(redis), new(told)
-		g := New(Open, patience, heard.changed)
+		r, reports := new(redis), new(recorder)
+		g := New(Open, deadline, reports.changed)
 		q := Request{Limiter: r, Permits: 1}
 		require.Equal(t, Granted, g.Ask(t.Context(), q).Result)
 		time.Sleep(time.Second)
@@ -32,8 +32,8 @@ func TestGuard_HungRedis_DelaysOnlyTheFirstRequests(t *testing.T) {
 			callers.Go(func() { assert.Equal(t, FailedOpen, g.Ask(t.Context(), q).Result) })
 		}
 		callers.Wait()
-		assert.Equal(t, patience, time.Since(begin), "all that came before it was known had the deadline")
-		assert.Equal(t, []string{"false context deadline exceeded"}, heard.news)
+		assert.Equal(t, deadline, time.Since(begin), "all that came before it was known had the deadline")
+		assert.Equal(t, []string{"false context deadline exceeded"}, reports.changes)
 
 		asked, looks := r.asked.Load(), r.looks.Load()
 		for range 30 { // at low traffic too
@@ -44,12 +44,12 @@ func TestGuard_HungRedis_DelaysOnlyTheFirstRequests(t *testing.T) {
 		}
 		assert.Equal(t, asked, r.asked.Load())
 		assert.InDelta(t, 33, r.looks.Load()-looks, 2, "one in each deadline, and then in each second")
-		assert.Len(t, heard.news, 1)
+		assert.Len(t, reports.changes, 1)
 
 		r.hangs.Store(false)
-		time.Sleep(rarest)
+		time.Sleep(maxProbePause)
 		synctest.Wait()
-		assert.Equal(t, []string{"false context deadline exceeded", "true <nil>"}, heard.news)
+		assert.Equal(t, []string{"false context deadline exceeded", "true <nil>"}, reports.changes)
 		assert.Equal(t, Granted, g.Ask(t.Context(), q).Result)
 	})
 }
@@ -57,43 +57,43 @@ func TestGuard_HungRedis_DelaysOnlyTheFirstRequests(t *testing.T) {
 // A shard of a cluster may fail while others answer.
 func TestGuard_OneOfManyCallsFails_IsNoOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		well, ill, heard := new(redis), new(redis), new(told)
+		well, ill, reports := new(redis), new(redis), new(recorder)
 		ill.hangs.Store(true)
-		g := New(Closed, patience, heard.changed)
+		g := New(Closed, deadline, reports.changed)
 		for range 100 {
 			var pair sync.WaitGroup
 			pair.Go(func() {
 				assert.Equal(t, FailedClosed, g.Ask(t.Context(), Request{Limiter: ill, Permits: 1}).Result)
 			})
 			pair.Go(func() {
-				time.Sleep(patience / 2)
+				time.Sleep(deadline / 2)
 				assert.Equal(t, Granted, g.Ask(t.Context(), Request{Limiter: well, Permits: 1}).Result)
 			})
 			pair.Wait()
 		}
-		assert.Empty(t, heard.news)
+		assert.Empty(t, reports.changes)
 	})
 }
 
 // A denial from a Client's memory holds, but does not end an outage. A probe does.
 func TestGuard_DenialFromMemory_EndsNoOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, heard := new(redis), new(told)
-		g := New(Open, patience, heard.changed)
+		r, reports := new(redis), new(recorder)
+		g := New(Open, deadline, reports.changed)
 		q := Request{Limiter: r, Permits: 1}
 		r.refuses.Store(true)
 		require.Equal(t, FailedOpen, g.Ask(t.Context(), q).Result)
 		r.denies.Store(true)
 		for range 3 {
-			time.Sleep(2 * idle)
+			time.Sleep(2 * probeIdle)
 			assert.Equal(t, Refused, g.Ask(t.Context(), q).Result, "it holds")
 			assert.Equal(t, FailedOpen, g.Ask(t.Context(), q).Result, "Redis is still down")
 		}
-		assert.Len(t, heard.news, 1)
+		assert.Len(t, reports.changes, 1)
 		r.refuses.Store(false)
-		time.Sleep(rarest)
+		time.Sleep(maxProbePause)
 		synctest.Wait()
-		assert.Equal(t, []string{"false connection refused", "true <nil>"}, heard.news)
+		assert.Equal(t, []string{"false connection refused", "true <nil>"}, reports.changes)
 		looks := r.looks.Load()
 		assert.Equal(t, Refused, g.Ask(t.Context(), q).Result)
 		assert.Equal(t, looks, r.looks.Load(), "no probe while Redis is up")
@@ -115,7 +115,7 @@ func TestGuard_ErrorOfACall_ShowsWhetherRedisIsDown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g := New(Closed, patience, nil)
+				g := New(Closed, deadline, nil)
 				a := g.Ask(t.Context(), Request{Permits: 1, Limiter: takes(func(context.Context) (rratelimiter.Decision, error) {
 					return rratelimiter.Decision{}, fmt.Errorf("wrapped: %w", c.err)
 				})})
@@ -131,7 +131,7 @@ func TestGuard_ErrorOfACall_ShowsWhetherRedisIsDown(t *testing.T) {
 func TestStore_AnswerDuringAFailure_IsNoOutage(t *testing.T) {
 	var down int
 	for range 1000 {
-		s := &store{clock: clock{time.Now()}, patience: time.Hour}
+		s := &store{clock: clock{time.Now()}, deadline: time.Hour}
 		var both sync.WaitGroup
 		s.mu.Lock() // as another call of the store holds it
 		both.Go(func() { s.failed(t.Context(), new(redis), errRefused) })

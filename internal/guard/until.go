@@ -8,8 +8,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// Until returns a time in which no more than d.Remaining permits can be had: the first permit that comes back by time comes later. It
-// is 0 if that time is unknown. The decision d is that of the policy p, nil if that is unknown, on a request of a cost.
+// Until returns a time during which at most d.Remaining permits are free, since the next permit
+// returns later. It returns 0 if that time is unknown. The decision d is that of the policy p on a
+// request of a cost. p is nil if the policy is unknown.
 func Until(p limit.Policy, d rratelimiter.Decision, cost int64) time.Duration {
 	described, _ := policy.Of(p)
 	switch described.Refill {
@@ -21,19 +22,19 @@ func Until(p limit.Policy, d rratelimiter.Decision, cost int64) time.Duration {
 		}
 		return 0
 	case policy.OnCredit:
-		return d.RetryAfter // Remaining bounds no request, unless all wait
+		return d.RetryAfter // Remaining bounds a request only while all wait
 	case policy.ByAge:
 		if d.Allowed && d.Remaining+cost == d.Limit {
-			return d.ResetAfter // no permits but these are taken
+			return d.ResetAfter // only these permits are taken
 		}
 	}
 	if !d.Allowed && d.Remaining+1 == cost {
-		return d.RetryAfter // of the first permit that comes back
+		return d.RetryAfter // when the next permit returns
 	}
 	return 0
 }
 
-// UntilLocal is Until for a decision that was made for a share of the limit.
+// UntilLocal is Until for a decision on a share of the limit.
 func (g *Guard) UntilLocal(p limit.Policy, d rratelimiter.Decision) time.Duration {
 	s, _ := shapeOf(p, float64(g.mode))
 	if s.owes && d.Remaining > 0 {
@@ -44,7 +45,7 @@ func (g *Guard) UntilLocal(p limit.Policy, d rratelimiter.Decision) time.Duratio
 
 // until returns the time after which a bucket has another whole permit.
 func (s shape) until(d rratelimiter.Decision) time.Duration {
-	behind := s.holds - 1 - d.Remaining // the permits that come after that one
+	behind := s.holds - 1 - d.Remaining // the permits that return after that one
 	if behind < 0 || d.ResetAfter <= 0 {
 		return 0
 	}

@@ -9,7 +9,8 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// Visit is a request that passed a door: the context of its handler, which finds there what the door tells of it, an O.
+// Visit is a request that a middleware admitted, and the context of its handler. O is the Outcome
+// that the handler gets.
 type Visit[O any] struct {
 	context.Context
 	Outcome O
@@ -17,7 +18,7 @@ type Visit[O any] struct {
 	guard   *Guard
 	request Request
 	answer  Answer
-	settled atomic.Int64 // the cost in the end, or one of the two below 0
+	settled atomic.Int64 // the final cost, or one of the two constants below 0
 }
 
 const (
@@ -27,14 +28,14 @@ const (
 
 type visitKey[O any] struct{}
 
-// NewVisit makes the context of a request that was decided so.
+// NewVisit returns the visit of an admitted request.
 func NewVisit[O any](ctx context.Context, g *Guard, q Request, a Answer, o O) *Visit[O] {
 	v := &Visit[O]{Context: ctx, Outcome: o, guard: g, request: q, answer: a}
 	v.settled.Store(unsettled)
 	return v
 }
 
-// Value finds the visit itself.
+// Value returns the visit itself for its key.
 func (v *Visit[O]) Value(key any) any {
 	if key == (visitKey[O]{}) {
 		return v
@@ -42,13 +43,14 @@ func (v *Visit[O]) Value(key any) any {
 	return v.Context.Value(key)
 }
 
-// VisitOf is the innermost visit of a context, nil for none.
+// VisitOf returns the innermost visit of a context, nil for none.
 func VisitOf[O any](ctx context.Context) *Visit[O] {
 	v, _ := ctx.Value(visitKey[O]{}).(*Visit[O])
 	return v
 }
 
-// Settle notes what the request has cost in the end. It does nothing for one that has taken nothing.
+// Settle sets the final cost of the request. It does nothing for a request that has taken no
+// permits.
 func (v *Visit[O]) Settle(cost int64) error {
 	if cost < 0 {
 		return fmt.Errorf("%w: a cost of %d to settle, want 0 or more", rratelimiter.ErrInvalidPermits, cost)
@@ -57,10 +59,12 @@ func (v *Visit[O]) Settle(cost int64) error {
 		return nil
 	}
 	if cost-v.request.Permits > mostPermits {
-		return fmt.Errorf("%w: a cost of %d to settle, and at most 2^53 more permits can be charged", rratelimiter.ErrInvalidPermits, cost)
+		return fmt.Errorf("%w: a cost of %d to settle: at most 2^53 more permits can be charged",
+			rratelimiter.ErrInvalidPermits, cost)
 	}
 	if taken := v.request.Permits; cost != taken && !v.answer.Local && !settles(v.request.Limiter, cost > taken) {
-		return fmt.Errorf("a limiter of type %T has taken %d permits and cannot settle for %d: %w", v.request.Limiter, taken, cost, errors.ErrUnsupported)
+		return fmt.Errorf("a limiter of type %T has taken %d permits and cannot settle for %d: %w", v.request.Limiter,
+			taken, cost, errors.ErrUnsupported)
 	}
 	for {
 		before := v.settled.Load()
@@ -73,7 +77,7 @@ func (v *Visit[O]) Settle(cost int64) error {
 	}
 }
 
-// End does what Settle said, once the handler has returned.
+// End applies Settle after the handler has returned.
 func (v *Visit[O]) End() error {
 	cost := v.settled.Swap(over)
 	if cost < 0 {

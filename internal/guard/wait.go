@@ -9,7 +9,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// waiter is a limiter that can be waited for.
+// waiter is a limiter with methods that wait.
 type waiter interface {
 	TryAcquireWithin(ctx context.Context, permits int64, timeout time.Duration) (bool, error)
 	Acquire(ctx context.Context, permits int64) error
@@ -23,7 +23,7 @@ func (g *Guard) wait(ctx context.Context, q Request, a Answer, l waiter) Answer 
 		late = tooLate(ctx, err)
 	} else {
 		end := time.Now().Add(q.Wait)
-		// Redis has its deadline on top, for the answer to a call at the very end.
+		// Redis has its deadline on top, for a call at the very end.
 		limited, stop := context.WithDeadline(ctx, end.Add(g.deadline))
 		defer stop()
 		granted, err = l.TryAcquireWithin(limited, q.Permits, q.Wait)
@@ -39,7 +39,8 @@ func (g *Guard) wait(ctx context.Context, q Request, a Answer, l waiter) Answer 
 		return a
 	}
 	g.store.answered()
-	// The permits that others have taken meanwhile are unknown: those that were too few count as used up.
+	// The permits that other callers took during the wait are unknown, so permits that were missing
+	// count as used.
 	a.Result, a.Waited = Granted, true
 	a.Decision = served(a.Decision, q.Permits)
 	for i, d := range a.Each {
@@ -48,20 +49,22 @@ func (g *Guard) wait(ctx context.Context, q Request, a Answer, l waiter) Answer 
 	return a
 }
 
-// served is a decision once the permits were had after a wait.
+// served returns the decision after a wait that ended with a grant.
 func served(d rratelimiter.Decision, permits int64) rratelimiter.Decision {
-	return rratelimiter.Decision{Allowed: true, Limit: d.Limit, Remaining: max(0, d.Remaining-permits), ResetAfter: d.ResetAfter}
+	return rratelimiter.Decision{Allowed: true, Limit: d.Limit, Remaining: max(0, d.Remaining-permits),
+		ResetAfter: d.ResetAfter}
 }
 
-// inLine waits for permits as long as ctx lasts. Redis has to answer by the deadline once; then it is there.
-func (g *Guard) inLine(ctx context.Context, q Request, l waiter) Answer {
+// acquireForever waits for permits as long as ctx lasts. The first call has the deadline, which detects an
+// outage.
+func (g *Guard) acquireForever(ctx context.Context, q Request, l waiter) Answer {
 	end := time.Now().Add(g.deadline)
 	granted, err := l.TryAcquireWithin(ctx, q.Permits, g.deadline)
 	late := tooLate(ctx, err) && time.Now().Before(end)
 	if err == nil {
 		g.store.answered()
 		if granted {
-			return hadInLine
+			return acquiredForever
 		}
 		err = l.Acquire(ctx, q.Permits)
 		late = tooLate(ctx, err)
@@ -73,24 +76,24 @@ func (g *Guard) inLine(ctx context.Context, q Request, l waiter) Answer {
 		return g.failed(ctx, q, Answer{}, err)
 	}
 	g.store.answered()
-	return hadInLine
+	return acquiredForever
 }
 
-// hadInLine is the answer where permits were waited for, which tells nothing of what is left.
-var hadInLine = Answer{Result: Granted, Decision: rratelimiter.Decision{Allowed: true}}
+// acquiredForever is the answer after a wait of any length. The remaining permits are unknown.
+var acquiredForever = Answer{Result: Granted, Decision: rratelimiter.Decision{Allowed: true}}
 
-// tooLate says whether an error can say that permits are not to be had before the deadline of ctx, rather than that a connection
-// could not be made in time.
+// tooLate reports whether an error means that no permits are free before the deadline of ctx, and
+// not that a connection was not made in time.
 func tooLate(ctx context.Context, err error) bool {
 	var dialed *net.OpError
 	_, ends := ctx.Deadline()
 	return ends && errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &dialed)
 }
 
-// lookAgain is how often who waits for a share of the limit looks whether Redis is back.
-const lookAgain = time.Second
+// localPoll is the time between checks whether Redis is back, for waiters on a share of the limit.
+const localPoll = time.Second
 
-// sleep waits, and fails at once where ctx ends before.
+// sleep waits for d. It fails at once if ctx ends before that.
 func sleep(ctx context.Context, d time.Duration) error {
 	if end, ok := ctx.Deadline(); ok && time.Until(end) < d {
 		return context.DeadlineExceeded

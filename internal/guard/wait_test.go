@@ -31,7 +31,7 @@ func TestGuard_DeadlineExceeded_DependsOnWhatIsLate(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
-				g := New(Open, patience, nil)
+				g := New(Open, deadline, nil)
 				a := g.Ask(ctx, Request{Limiter: waits{c.err, c.wait == 0}, Permits: 1, Wait: c.wait})
 				assert.Equal(t, c.want, a.Result)
 				assert.Equal(t, c.want == FailedOpen, g.store.isDown())
@@ -61,6 +61,6 @@ func (w waits) Acquire(context.Context, int64) error { return w.err }
 
 // The numbers of the decision are unknown.
 func TestGuard_PermitsAfterAWait_AreGranted(t *testing.T) {
-	a := New(Closed, patience, nil).Ask(t.Context(), Request{Limiter: waits{}, Permits: 1, Wait: Forever})
+	a := New(Closed, deadline, nil).Ask(t.Context(), Request{Limiter: waits{}, Permits: 1, Wait: Forever})
 	assert.Equal(t, Answer{Result: Granted, Decision: rratelimiter.Decision{Allowed: true}}, a)
 }
