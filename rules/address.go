@@ -9,12 +9,12 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
-// contains reports whether an address is in one of some ranges.
+// contains reports whether an address is in one of the ranges.
 func contains(ranges []netip.Prefix, addr netip.Addr) bool {
 	return slices.ContainsFunc(ranges, func(network netip.Prefix) bool { return network.Contains(addr) })
 }
 
-// ranges reads ranges of addresses.
+// ranges decodes ranges of addresses.
 func (d *decoder) ranges(n *rulefile.Node) []netip.Prefix {
 	var all []netip.Prefix
 	d.Texts(n, "a text, a range of addresses like 10.0.0.0/8 or 2001:db8::/32", func(n *rulefile.Node, text string) {
@@ -28,7 +28,8 @@ func (d *decoder) ranges(n *rulefile.Node) []netip.Prefix {
 			return
 		}
 		if network != network.Masked() {
-			d.Fail(n, "%q has bits behind its length: did you mean %v, or %v/%d?", text, network.Masked(), network.Addr(), network.Addr().BitLen())
+			d.Fail(n, "%q has bits behind its length: did you mean %v, or %v/%d?", text, network.Masked(), network.Addr(),
+				network.Addr().BitLen())
 			return
 		}
 		if network.Addr().Is4In6() {
@@ -43,7 +44,7 @@ func (d *decoder) ranges(n *rulefile.Node) []netip.Prefix {
 	return all
 }
 
-// clientRanges reads ranges of clients' addresses.
+// clientRanges decodes ranges of clients' addresses.
 func (d *decoder) clientRanges(n *rulefile.Node) []netip.Prefix {
 	list := d.ranges(n)
 	for _, network := range list {

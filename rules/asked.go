@@ -8,18 +8,18 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
-// asked is a request, of whichever door, as rules look at it.
+// asked is a request of HTTP or gRPC as rules read it.
 type asked interface {
-	method() string                // of HTTP, in capitals; of gRPC in full
-	methodKey() string             // the same as a key
+	method() string                // of HTTP in upper case; of gRPC the full method
+	methodKey() string             // the method as a key
 	host() string                  // without port and final dot, in lower case
 	values(header string) []string // by the canonical name
-	client() (netip.Addr, error)   // its address
-	clientKey() (string, error)    // the same as a key
-	length() int64                 // of the body, -1 if that is not known
+	client() (netip.Addr, error)   // the client's address
+	clientKey() (string, error)    // the client's address as a key
+	length() int64                 // of the body, -1 if unknown
 }
 
-// remembered is the address of a client, which many rules may ask for.
+// remembered caches the address of a client, which many rules may need.
 type remembered struct {
 	known bool
 	addr  netip.Addr
@@ -28,7 +28,7 @@ type remembered struct {
 
 func (c *remembered) set(addr netip.Addr, err error) { *c = remembered{true, addr, err} }
 
-// lastHeader is the header that was looked up last. Many rules may name the same one.
+// lastHeader caches the last header, since many rules may name the same one.
 type lastHeader struct {
 	name   string
 	values []string

@@ -11,7 +11,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// Clients that have no Redis: with them limiters say what is wrong with their policies and names, and cannot do more.
+// Clients without Redis, whose limiters only validate policies and names.
 var (
 	nowhere        = rratelimiter.New(noRedis{mode: rueidis.ClientModeStandalone})
 	nowhereCluster = rratelimiter.New(noRedis{mode: rueidis.ClientModeCluster})
@@ -24,19 +24,21 @@ type noRedis struct {
 
 func (c noRedis) Mode() rueidis.ClientMode { return c.mode }
 
-// checkName says what is wrong with what names begin with.
+// checkName returns an error if a domain is not valid in names.
 func checkName(domain string) error {
-	return ended(limit.New(nowhereCluster, domain+":rule", limit.FixedWindow{Permits: 1, Interval: time.Second}).Take(over, 1))
+	return ended(limit.New(nowhereCluster, domain+":rule",
+		limit.FixedWindow{Permits: 1, Interval: time.Second}).Take(over, 1))
 }
 
-// over is a context that has ended: a call with it asks nothing of Redis, and says what is wrong before it says that.
+// over is a context that has ended: a call with it sends nothing to Redis, but reports invalid
+// arguments first.
 var over = func() context.Context {
 	ctx, end := context.WithCancel(context.Background())
 	end()
 	return ctx
 }()
 
-// areApart reports whether no two limits would count in the same key.
+// areApart reports whether no two limits use the same key of Redis.
 func (l *limits) areApart() bool {
 	if len(l.policies) > 0 && limit.Validate(l.policies...) != nil {
 		return false
@@ -55,7 +57,7 @@ func checkRate(rate rratelimiter.Rate) error {
 	return ended(nowhere.Limiter("rule").TrySetRate(over, rate))
 }
 
-// ended is the error of a call that had to fail for its context alone.
+// ended returns the error of a call with the context over, nil if only the context made it fail.
 func ended[T any](_ T, err error) error {
 	if errors.Is(err, context.Canceled) {
 		return nil

@@ -12,20 +12,20 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
-// condition is a way in which a request can be a rule's. Of a rule's conditions one is enough; all that one says has to be so.
+// condition is one alternative of a rule's match. A request meets it if all parts match.
 type condition struct {
 	pattern
 	rpc     bool // a method of gRPC, not a request of HTTP
 	headers []header
 	methods []string
 	ranges  []netip.Prefix
-	source  *rulefile.Node // until the rule is read
+	source  *rulefile.Node // until the rule is decoded
 }
 
-// header is a header that a request has to have.
+// header is a header that a request must have.
 type header struct {
 	name  string
-	value string // any where it is "*"
+	value string // "*" for any
 }
 
 // errNoValue is the error of a request whose path leaves a wildcard empty.
@@ -64,10 +64,10 @@ var matchFields = map[string]field[matchFile]{
 	"ranges":  func(d *decoder, n *rulefile.Node, m *matchFile) { m.ranges = d.clientRanges(n) },
 }
 
-// mostHeaders is how many headers a condition may name.
+// mostHeaders is the largest number of headers of a condition.
 const mostHeaders = 32
 
-// methods reads methods of HTTP.
+// methods decodes methods of HTTP.
 func (d *decoder) methods(n *rulefile.Node) []string {
 	var all []string
 	const want = "a text, a method like POST"
@@ -80,7 +80,7 @@ func (d *decoder) methods(n *rulefile.Node) []string {
 	return all
 }
 
-// match reads the conditions of a rule.
+// match decodes the conditions of a rule.
 func (d *decoder) match(n *rulefile.Node) []*condition {
 	var all []*condition
 	one := func(n *rulefile.Node) {
@@ -144,7 +144,7 @@ const refusedSlash = "has an escaped slash or a backslash: requests with it are 
 // anyPath is the pattern of all requests.
 var anyPath = pattern{end: endRest}
 
-// grpc reads the full name of a method of gRPC, which is a path.
+// grpc decodes the full name of a method of gRPC, which is a path.
 func (d *decoder) grpc(n *rulefile.Node, text string, c *condition) bool {
 	c.rpc = true
 	if text == "*" {
@@ -152,7 +152,8 @@ func (d *decoder) grpc(n *rulefile.Node, text string, c *condition) bool {
 		return true
 	}
 	service, method, ok := strings.Cut(strings.TrimPrefix(text, "/"), "/")
-	if !ok || text[0] != '/' || service == "" || method == "" || strings.ContainsAny(text, " {}%") || strings.Contains(method, "/") {
+	if !ok || text[0] != '/' || service == "" || method == "" ||
+		strings.ContainsAny(text, " {}%") || strings.Contains(method, "/") {
 		d.Fail(n, "%q is no method of gRPC, want %s", rulefile.Clip(text), wantGRPC)
 		return false
 	}
@@ -163,13 +164,13 @@ func (d *decoder) grpc(n *rulefile.Node, text string, c *condition) bool {
 	return true
 }
 
-// mayHave reports whether requests of a method in the list of methods may be the pattern's.
+// mayHave reports whether the pattern accepts requests with a method of the list.
 func (c *condition) mayHave(method string) bool {
 	return c.hasMethod(method) || target.HasMethod(method, c.method)
 }
 
-// holds reports whether a request of a method, whose path and host match the pattern, meets the rest of the condition.
-// It returns an error if that depends on the client's address, and the address is unknown.
+// holds reports whether a request meets the parts of the condition besides the pattern's path and
+// host. It returns an error if that depends on the client's address, and the address is unknown.
 func (c *condition) holds(r asked, method string) (bool, error) {
 	if !c.hasMethod(method) || len(c.methods) > 0 && !hasMethod(c.methods, method) {
 		return false, nil
@@ -181,7 +182,7 @@ func (c *condition) holds(r asked, method string) (bool, error) {
 		}
 	}
 	if c.rpc && len(c.segments) == 0 && guard.Exempt(grpclimit.Call{Method: method}.Service()) {
-		return false, nil // only a rule that names the service limits it
+		return false, nil // limited only by a rule that names the service
 	}
 	if len(c.ranges) > 0 {
 		client, err := r.client()
@@ -190,7 +191,7 @@ func (c *condition) holds(r asked, method string) (bool, error) {
 	return true, nil
 }
 
-// hasMethod reports whether a method is among some.
+// hasMethod reports whether a method is one of a list.
 func hasMethod(methods []string, method string) bool {
 	return slices.ContainsFunc(methods, func(wanted string) bool { return target.HasMethod(wanted, method) })
 }

@@ -1,5 +1,5 @@
-// Package rules keeps limits in a file, which may change while the program runs, and puts them in front of HTTP handlers and
-// servers of grpc-go.
+// Package rules limits the requests of HTTP handlers and of grpc-go servers by rules in a file,
+// which may change while the program runs.
 //
 //	set, err := rules.Watch(ctx, "/etc/shop/rules.yaml")
 //	http.ListenAndServe(":8080", set.Middleware(client)(mux))
@@ -20,19 +20,24 @@
 //	      - {key: gold, limits: 1000/m}
 //	      - {key: gone, ban: true}
 //
-// docs/rules.md tells all fields, and schema.json is a JSON Schema for editors.
+// The documentation docs/rules.md describes all fields, and schema.json is a JSON Schema for
+// editors.
 //
-// # What holds
+// # Reloads
 //
-// A request is decided by one version of the file, all of it. A file with anything wrong in it changes nothing: what is wrong is told
-// with line, column and field ([Error]). What was taken stays taken over a change, since limiters are named by domain, rule and key,
-// and count on where a limit keeps its policy and its time.
+// A request is decided by exactly one version of the file. A file with a problem changes nothing,
+// and an [Error] reports the problem with its line, column and field. Limiters are named by domain,
+// rule and key. So permits stay taken over a change, and a limit that keeps its policy and its
+// interval continues to count.
 //
-// Decisions, headers, refusals and what happens while Redis fails are those of package
-// [github.com/rratelimiter/rratelimiter/httplimit] and [github.com/rratelimiter/rratelimiter/grpclimit], limits those of [github.com/rratelimiter/rratelimiter/limit].
+// Decisions, headers, refusals and failures are those of packages
+// [github.com/rratelimiter/rratelimiter/httplimit] and
+// [github.com/rratelimiter/rratelimiter/grpclimit]. Limits are those of
+// [github.com/rratelimiter/rratelimiter/limit].
 //
 // # Several rules
 //
-// Of several rules that match a request the first decides, or with "match: all" every one, see [Set.Middleware]. [Matched] names
+// If several rules match a request, the first one decides, or with "match: all" every one, see
+// [Set.Middleware]. [Matched] returns their names, and [Settle] settles with all.
 // them, and [Settle] settles with all.
 package rules

@@ -8,7 +8,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
-// doors decides by a file that changes: one D for all rules of the same settings, opened by the first request that needs it.
+// doors decides by a file that changes. It has one D for all rules with the same settings. The
+// first request that needs a D opens it.
 type doors[D any] struct {
 	set *Set
 	*opener
@@ -18,13 +19,14 @@ type doors[D any] struct {
 	mu      sync.Mutex // of requests that open and close
 	opened  sync.Map   // settings to D
 
-	// What the doors know of Redis, by the deadline of their settings. They come and go with the settings, but this stays as long as
-	// the file has the deadline; and what was granted without Redis stays longer, since all share it.
+	// The state of Redis, by the deadline of the settings. It is kept as long as the file has the
+	// deadline, even if a door with other settings replaces one. Permits granted without Redis are
+	// shared by all, and kept longer.
 	shared map[time.Duration]*guard.Shared
 	first  *guard.Shared
 }
 
-// now returns the file as it is now. Doors stay if their settings do.
+// now returns the current file. A door is kept if its settings are.
 func (d *doors[D]) now() *snapshot {
 	file := d.set.file()
 	if d.current.Load() != file {
@@ -33,15 +35,15 @@ func (d *doors[D]) now() *snapshot {
 	return file
 }
 
-// adopt closes the doors whose settings are not in the file any more.
+// adopt closes the doors with settings that the file no longer has.
 func (d *doors[D]) adopt() {
 	for _, shared := range d.close() {
-		defer shared.Retire() // without the lock, since it calls the program
+		defer shared.Retire() // without the lock, since it calls a callback
 	}
 }
 
-// close drops the doors that the newest file has no settings for: the newest one, since a request may have seen an older one. It
-// returns what no other door shares.
+// close drops the doors with settings that the newest file does not have. It uses the newest file,
+// since a request may have read an older one. It returns the state that no other door shares.
 func (d *doors[D]) close() []*guard.Shared {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -86,13 +88,15 @@ func (d *doors[D]) of(s settings) D {
 	return made
 }
 
-// has reports whether the file has some settings. A request of an older file may need others. The lock is held.
+// has reports whether the file has some settings. A request of an older file may need others. The
+// lock is held.
 func (d *doors[D]) has(s settings) bool {
 	_, ok := d.current.Load().settings[s]
 	return ok
 }
 
-// sharing returns what a door of some settings shares with others. The lock is held when it is called.
+// sharing returns what a door of some settings shares with others. The lock is held when it is
+// called.
 func (d *doors[D]) sharing(s settings) guard.Sharing {
 	if s.refuses {
 		return guard.NewShared // it does not depend on Redis

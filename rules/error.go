@@ -6,18 +6,19 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
-// Error is one thing that is wrong with a file of rules: where, and what. An error of [Parse] and [Load] holds all that were
-// found, the first 20 of them, each for errors.As to find.
+// Error is one problem of a file of rules, with its place. An error of [Parse] and [Load] holds up
+// to 20 problems, each of which errors.As finds.
 type Error struct {
-	File   string // as it was opened; "" where Parse was given no name
-	Line   int    // from 1 on; 0 where it is about the file as a whole
-	Column int    // in characters, from 1 on; 0 where it is not known
-	Field  string // as rules[3].limits[0].rate; "" for the whole document
-	Reason string // what is wrong, with the value, and what to write instead
-	Err    error  // what it came from: of the file system, for instance; else nil
+	File   string // as passed to Parse or Load; "" if Parse got no name
+	Line   int    // from 1; 0 for the file as a whole
+	Column int    // in characters, from 1; 0 if unknown
+	Field  string // for instance rules[3].limits[0].rate; "" for the whole document
+	Reason string // the problem, with the value and what to write instead
+	Err    error  // the cause, for instance of the file system; else nil
 }
 
-// Error returns it in the form of compilers: rules.yaml:12:7: rules[3].limits[0].rate: and the reason.
+// Error returns the problem in the form of compiler errors: rules.yaml:12:7:
+// rules[3].limits[0].rate: and the reason.
 func (e *Error) Error() string {
 	p := rulefile.Problem(*e)
 	if p.File == "" {
@@ -29,7 +30,7 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// joined returns one error of all problems, nil if there is none.
+// joined joins problems into one error, nil if there are none.
 func joined(problems []*rulefile.Problem) error {
 	rulefile.Sort(problems)
 	all := make([]error, len(problems))

@@ -17,12 +17,12 @@ type keyPart struct {
 	name string // of the header or the wildcard, or the constant
 }
 
-// allKey says that all requests count together.
+// allKey is the key of one limit for all requests.
 const allKey = "all"
 
 const wantKey = "a text: ip, header:NAME, hashed_header:NAME, path:WILDCARD, method, constant:TEXT or all"
 
-// key reads a key, nil for all requests together.
+// key decodes a key, nil for all requests together.
 func (d *decoder) key(n *rulefile.Node) []keyPart {
 	parts := make([]keyPart, 0, max(1, len(n.Content)))
 	all := false
@@ -56,7 +56,7 @@ func (d *decoder) key(n *rulefile.Node) []keyPart {
 	return nil
 }
 
-// headerName reads the name of a header.
+// headerName decodes the name of a header.
 func (d *decoder) headerName(n *rulefile.Node, name string) string {
 	if !isToken(name) {
 		d.Fail(n, "%q is no name of a header", rulefile.Clip(name))
@@ -75,7 +75,7 @@ func isToken(text string) bool {
 	})
 }
 
-// overrideKey reads the key of an override as requests have it.
+// overrideKey decodes the key of an override into the form of requests' keys.
 func (d *decoder) overrideKey(n *rulefile.Node, parts []keyPart) (string, bool) {
 	var texts []string
 	before := len(d.Problems)
@@ -95,7 +95,7 @@ func (d *decoder) overrideKey(n *rulefile.Node, parts []keyPart) (string, bool) 
 	return keyOfTexts(texts), true
 }
 
-// overridePart reads a part of an override's key as requests have it. One that no request has would override nothing.
+// overridePart decodes a part of an override's key. It reports a key that no request has.
 func (d *decoder) overridePart(n *rulefile.Node, text string, part keyPart) string {
 	switch part.kind {
 	case "ip":
@@ -119,7 +119,8 @@ func (d *decoder) overridePart(n *rulefile.Node, text string, part keyPart) stri
 	return text
 }
 
-// addressKey is the key of an address, which may be written as the network that counts as one.
+// addressKey returns the key of an address, which may be written as the network that counts as one
+// client.
 func (d *decoder) addressKey(n *rulefile.Node, text string) string {
 	addr, err := netip.ParseAddr(text)
 	if err != nil {
@@ -130,7 +131,8 @@ func (d *decoder) addressKey(n *rulefile.Node, text string) string {
 		}
 		addr = network.Addr()
 		if key := d.keyOfAddress(addr); key != network.Masked().String() {
-			d.Fail(n, "clients of %v do not count as one: give one address, or a rule of its own with match: {ranges: %v}", network, network)
+			d.Fail(n, "clients of %v do not count as one: give one address, or a rule of its own with match: {ranges: %v}",
+				network, network)
 		}
 	}
 	return d.keyOfAddress(addr)
@@ -144,10 +146,10 @@ func (d *decoder) keyOfAddress(addr netip.Addr) string {
 	return key
 }
 
-// keyOf is the key of a request that a condition has matched.
+// keyOf returns the key of a request that meets a condition.
 func keyOf(parts []keyPart, r asked, path string, c *condition) (string, error) {
 	if len(parts) == 1 {
-		return parts[0].of(r, path, c) // as keyOfTexts gives it
+		return parts[0].of(r, path, c) // the same as keyOfTexts, without a slice
 	}
 	texts := make([]string, len(parts))
 	for i, p := range parts {
@@ -159,7 +161,7 @@ func keyOf(parts []keyPart, r asked, path string, c *condition) (string, error) 
 	return keyOfTexts(texts), nil
 }
 
-// keyOfTexts is a key of the texts of its parts.
+// keyOfTexts joins the parts of a key.
 func keyOfTexts(texts []string) string {
 	if len(texts) == 1 {
 		return texts[0]

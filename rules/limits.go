@@ -14,18 +14,18 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// limits is what a request is limited by, of a rule or of one of its keys.
+// limits are the limits of a rule, or of one of its keys.
 type limits struct {
-	policies []limit.Policy // by a limiter of the rule's name and the key
+	policies []limit.Policy // of a limiter that is named for the rule and the key
 	redisson []redisson
-	names    []string // of both, as the file gives them
-	refuse   bool     // everything, and Redis is not asked
-	pass     bool     // everything
+	names    []string // of both, from the file
+	refuse   bool     // all requests, without a call to Redis
+	pass     bool     // all requests
 
-	descriptions [2]atomic.Pointer[description] // by the kind of middleware, made when a request needs it
+	descriptions [2]atomic.Pointer[description] // by the kind of middleware, made on first use
 }
 
-// description is what a middleware needs of limits.
+// description is what a middleware needs to know about limits.
 type description struct {
 	client   *rratelimiter.Client
 	policies []limit.Policy // with their names
@@ -33,18 +33,18 @@ type description struct {
 	limiter  func(key string) *limit.Limiter // of the policies
 }
 
-// redisson is a limiter that Java programs use too.
+// redisson is a limiter that is shared with Java programs.
 type redisson struct {
 	name string
-	rate *rratelimiter.Rate // that the file states, or nil
+	rate *rratelimiter.Rate // from the file, or nil
 }
 
-// limitFile is a limit as a file has it.
+// limitFile is a limit in a file.
 type limitFile struct {
 	name                       string
 	policy, rate, permits, per *rulefile.Node
 	redisson, kind, keep       *rulefile.Node
-	own                        map[string]*rulefile.Node // fields of some policies
+	own                        map[string]*rulefile.Node // fields of single policies
 }
 
 var limitFields = func() map[string]field[limitFile] {
@@ -69,7 +69,7 @@ var limitFields = func() map[string]field[limitFile] {
 	return known
 }()
 
-// printable reads a name that clients may see.
+// printable decodes a name that clients may see.
 func (d *decoder) printable(n *rulefile.Node) string {
 	text, ok := d.Text(n, "a text, a name")
 	if ok && !rulefile.IsPrintable(text) {
@@ -79,7 +79,7 @@ func (d *decoder) printable(n *rulefile.Node) string {
 	return text
 }
 
-// limits reads a limit or a list of them, with the policy that those have which name none.
+// limits decodes a limit or a list of them. policy is the default for limits that name none.
 func (d *decoder) limits(n *rulefile.Node, policy string) *limits {
 	all := &limits{}
 	before := len(d.Problems)
@@ -104,7 +104,7 @@ func (d *decoder) limits(n *rulefile.Node, policy string) *limits {
 	return all
 }
 
-// described returns what a middleware needs of the limits of a rule. Requests that come at once may each make it.
+// described returns the description of a rule's limits. Concurrent requests may each make one.
 func (l *limits) described(o *opener, r *rule) *description {
 	if made := l.descriptions[o.door].Load(); made != nil && made.client == o.client {
 		return made
@@ -122,7 +122,7 @@ func (l *limits) described(o *opener, r *rule) *description {
 	return made
 }
 
-// named is the policies with their names.
+// named returns the policies with their names.
 func (l *limits) named() []limit.Policy {
 	if l.refuse {
 		return []limit.Policy{httplimit.Named("ban", nil)}
@@ -150,7 +150,7 @@ func (l *limits) named() []limit.Policy {
 	return all
 }
 
-// limit reads a limit.
+// limit decodes a limit.
 func (d *decoder) limit(n *rulefile.Node, policy string, into *limits) {
 	l := limitFile{}
 	if n.IsScalar() {
@@ -186,12 +186,12 @@ func (d *decoder) limit(n *rulefile.Node, policy string, into *limits) {
 	if p == nil {
 		return
 	}
-	at := len(into.policies) // those of Redisson stand behind
+	at := len(into.policies) // the names of Redisson's limiters follow
 	into.policies = append(into.policies, p)
 	into.names = slices.Insert(into.names, at, l.name)
 }
 
-// redisson reads a limit of Redisson's.
+// redisson decodes a limit with a limiter of Redisson's.
 func (d *decoder) redisson(n *rulefile.Node, l *limitFile, into *limits) {
 	name, ok := d.Text(l.redisson, "a text, the name of a limiter")
 	if !ok {

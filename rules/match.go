@@ -1,28 +1,28 @@
 package rules
 
-// matcher finds the rules of a request. It holds the conditions of all rules in their order, by the first segment of
-// their paths.
+// matcher finds the rules of a request. It holds the conditions of all rules in order, by the first
+// segment of their paths.
 type matcher struct {
 	bySegment map[string][]entry
 	others    []entry // any first segment, or none
 	size      int
 }
 
-// entry is a condition in its place.
+// entry is a condition with its place.
 type entry struct {
 	place     int // among the conditions of all rules
 	rule      int
 	condition *condition
 }
 
-// match is a rule of a request, and the condition that the request meets.
+// match is a rule of a request, with the condition that the request meets.
 type match struct {
 	rule      int
 	condition *condition
 	unknown   error // why it is unknown whether the request meets the condition; nil if it does
 }
 
-// add adds a condition. The rules have to come in their order.
+// add adds a condition. Rules must be added in order.
 func (m *matcher) add(rule int, c *condition) {
 	e := entry{m.size, rule, c}
 	m.size++
@@ -36,9 +36,9 @@ func (m *matcher) add(rule int, c *condition) {
 	m.bySegment[c.segments[0]] = append(m.bySegment[c.segments[0]], e)
 }
 
-// find returns the rules of a request in their order, all of them or the first one. Each is there once, by the first
-// condition that the request meets. A condition that depends on an address that is unknown counts as met, if no
-// condition of the rule is met without it.
+// find returns the rules of a request in order, all of them or only the first. Each rule appears
+// once, with the first condition that the request meets. A condition on an unknown address counts
+// as met, unless another condition of the rule is met without it.
 func (m *matcher) find(request asked, path string, all bool) []match {
 	segments := segmentsOf(path)
 	host, method := request.host(), request.method()

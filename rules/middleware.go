@@ -12,20 +12,24 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
-// Middleware limits the requests to a handler by the rules. Each request is decided by the file as it was when the request came, by
-// all of it. The options are those of httplimit.Middleware, for all rules: headers, reports, refusals, what is told of Redis. What a
-// rule says itself goes before them.
+// Middleware limits the requests to a handler by the rules. Each request is decided by the file at
+// the time of its arrival. The options are those of httplimit.Middleware, for all rules: headers,
+// reports, refusals and callbacks. The settings of a rule take precedence.
 //
-// A request that no rule matches passes. In the file's "match: first" the first rule that matches decides alone, also where it
-// lets the request pass for its skip. In "match: all" every one does. Those whose limiters share a cluster slot (on a single Redis all
-// do), and which cost the same and fail in the same way, take their permits together or take none; else one rule decides after
-// another, bans first, and where one refuses what others took before is given back. So it is between the limits of one rule, where
-// one is a limiter of Redisson's in another slot.
+// A request that no rule matches passes. With the file's "match: first", only the first rule that
+// matches decides, even if its skip lets the request pass. With "match: all", every rule that
+// matches decides:
 //
-// [Matched] tells a Report, or the handler, which rules decided.
+//   - Rules take their permits atomically, all or none, if their limiters share a cluster slot, and
+//     they have the same cost and failure settings. On a single Redis, all limiters share a slot.
+//   - Other rules decide one after another, bans first. If one denies, the permits that earlier
+//     rules took are released.
+//   - The same holds for the limits of one rule, if one is a Redisson limiter in another slot.
+//
+// [Matched] returns the rules that decided, for a Report or the handler.
 func (s *Set) Middleware(client *rratelimiter.Client, opts ...httplimit.Option) func(http.Handler) http.Handler {
 	if client == nil {
-		panic("rules: Middleware: there is no client")
+		panic("rules: Middleware: the client is nil")
 	}
 	d := &httpDoors{set: s, opener: newOpener(client, httpDoor)}
 	d.open = func(s settings) func(http.Handler) http.Handler {
@@ -35,7 +39,7 @@ func (s *Set) Middleware(client *rratelimiter.Client, opts ...httplimit.Option) 
 	return func(next http.Handler) http.Handler { return &middleware{d, next} }
 }
 
-// httpDoors is the doors of HTTP, Middlewares of httplimit.
+// httpDoors are the Middlewares of httplimit.
 type httpDoors = doors[func(http.Handler) http.Handler]
 
 type middleware struct {
@@ -53,13 +57,13 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.decide(w, r.WithContext(c))
 }
 
-// visit is a request on its way through the steps that decide it: the context of all of them.
+// visit is a request that passes through its steps. It is the context of all of them.
 type visit struct {
 	context.Context
 	doors  *httpDoors
 	steps  []step
 	next   http.Handler
-	passed []context.Context // of the steps that let it pass, until the handler is reached
+	passed []context.Context // of the steps that admitted it
 	served bool
 }
 
@@ -72,9 +76,9 @@ func (c *visit) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// step is the one that decides now.
+// stepOf returns the step that decides now.
 func stepOf(ctx context.Context) *step {
-	c := ctx.Value(visitKey{}).(*visit) //nolint:errcheck,forcetypeassert // only decide calls who asks
+	c := ctx.Value(visitKey{}).(*visit) //nolint:errcheck,forcetypeassert // only called in decide
 	return &c.steps[len(c.passed)]
 }
 
@@ -85,12 +89,13 @@ func limiterOf(r *http.Request) (httplimit.Limiter, error) {
 
 func costOf(r *http.Request) int64 { return stepOf(r.Context()).cost }
 
-// decide lets the next step decide.
+// decide runs the next step.
 func (c *visit) decide(w http.ResponseWriter, r *http.Request) {
 	c.doors.of(c.steps[len(c.passed)].settings)(http.HandlerFunc(c.granted)).ServeHTTP(w, r)
 }
 
-// granted goes on behind a step that lets the request pass. Where a later one does not, what this one took is given back.
+// granted continues after a step that admitted the request. If a later step denies it, the permits
+// of this one are released.
 func (c *visit) granted(w http.ResponseWriter, r *http.Request) {
 	if c.passed = append(c.passed, r.Context()); len(c.passed) == len(c.steps) {
 		c.served = true
@@ -99,15 +104,16 @@ func (c *visit) granted(w http.ResponseWriter, r *http.Request) {
 	}
 	defer func() {
 		if !c.served {
-			// Nothing but a limiter that cannot give back fails here, and those of this package can.
+			// Only a limiter without Release fails here, and the limiters of this package have it.
 			_ = httplimit.Settle(r.Context(), 0)
 		}
 	}()
 	c.decide(w, r)
 }
 
-// Matched is the names of the rules that decide a request, in their order, for its handler, or for what the options of
-// [Set.Middleware] or [Set.UnaryServerInterceptor] were given, with the context of the request. It is nil where no rule does.
+// Matched returns the names of the rules that decide a request, in order, nil if there are none.
+// Call it with the context of the request, in its handler or in a callback of an option of
+// [Set.Middleware] or [Set.UnaryServerInterceptor].
 func Matched(ctx context.Context) []string {
 	var steps []step
 	if c, ok := ctx.Value(visitKey{}).(*visit); ok {
@@ -122,8 +128,8 @@ func Matched(ctx context.Context) []string {
 	return names
 }
 
-// Settle is httplimit.Settle, or grpclimit.Settle, for all rules that let a request pass: it says what the request has cost in the end.
-// Those functions settle with the last rule alone.
+// Settle sets the final cost of a request for all rules that admitted it. httplimit.Settle and
+// grpclimit.Settle settle only with the last rule.
 func Settle(ctx context.Context, cost int64) error {
 	var failed []error
 	if c, ok := ctx.Value(visitKey{}).(*visit); ok && c.served {

@@ -19,7 +19,7 @@ type opener struct {
 	cluster bool
 }
 
-// doorKind is a kind of door.
+// doorKind is HTTP or gRPC.
 type doorKind int
 
 const (
@@ -37,10 +37,10 @@ func (k doorKind) describe(policies []limit.Policy) func(guard.Limiter) guard.Li
 	return func(l guard.Limiter) guard.Limiter { return describe(l) }
 }
 
-// group is limiters that decide at once.
+// group is limiters that decide atomically.
 type group struct {
 	members  []member
-	tag      string         // decides the slot
+	tag      string         // the part of the name that decides the slot
 	policies []limit.Policy // of all members, named
 }
 
@@ -85,17 +85,19 @@ func (o *opener) groups(r *rule, l *limits, key string) []group {
 	return kept
 }
 
-// mostPolicies is how many policies decide at once: see limit.New.
+// mostPolicies is the largest number of policies that decide atomically, see limit.New.
 const mostPolicies = 10
 
-// with joins two groups, or gives nil where they cannot decide at once. A limiter that is in both is asked once.
+// with joins two groups. It returns nil if they cannot decide atomically. A limiter in both groups
+// is taken from once.
 func (g *group) with(other *group, cluster bool) *group {
 	if cluster && g.tag != other.tag {
 		return nil
 	}
 	joined := &group{slices.Clone(g.members), g.tag, slices.Clone(g.policies)}
 	for _, m := range other.members {
-		if m.shared && slices.ContainsFunc(g.members, func(own member) bool { return own.shared && own.limiter.Name() == m.limiter.Name() }) {
+		if m.shared && slices.ContainsFunc(g.members,
+			func(own member) bool { return own.shared && own.limiter.Name() == m.limiter.Name() }) {
 			continue
 		}
 		joined.members = append(joined.members, m)
@@ -107,10 +109,10 @@ func (g *group) with(other *group, cluster bool) *group {
 	return joined
 }
 
-// limiter is the group as one.
+// limiter returns one limiter for the group.
 func (g *group) limiter() guard.Limiter {
 	if len(g.members) == 1 {
-		limiter, _ := g.members[0].limiter.(guard.Limiter) // as both kinds are
+		limiter, _ := g.members[0].limiter.(guard.Limiter) // both kinds implement it
 		return limiter
 	}
 	all := make([]limit.Joinable, len(g.members))

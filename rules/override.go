@@ -2,7 +2,7 @@ package rules
 
 import "github.com/rratelimiter/rratelimiter/internal/rulefile"
 
-// overrideFile is an override as a file has it.
+// overrideFile is an override in a file.
 type overrideFile struct {
 	keys, limits, ban, unlimited *rulefile.Node
 }
@@ -14,7 +14,7 @@ var overrideFields = map[string]field[overrideFile]{
 	"unlimited": func(_ *decoder, n *rulefile.Node, o *overrideFile) { o.unlimited = n },
 }
 
-// overrides reads the limits of some keys of a rule.
+// overrides decodes the limits of single keys of a rule.
 func (d *decoder) overrides(file *ruleFile, r *rule, policy string) {
 	if r.key == nil {
 		d.Fail(file.overrides, "the rule has no key, and so none to override")

@@ -11,21 +11,21 @@ import (
 	"github.com/rratelimiter/rratelimiter/httplimit"
 )
 
-// snapshot is a file of rules, read. Nobody changes it.
+// snapshot is a decoded file of rules. It is immutable.
 type snapshot struct {
 	rules    []*rule
-	settings map[settings]bool // of all rules: whether Redis is asked
+	settings map[settings]bool // of all rules; the value reports whether a rule needs Redis
 	address  httplimit.Address
-	all      bool // all rules that match decide, not the first alone
+	all      bool // all rules that match decide, not only the first
 
 	allowSlashes bool // paths may have escaped slashes and backslashes
-	looksAtPaths bool // a rule that is no shadow does
+	looksAtPaths bool // a rule without shadow depends on the path
 
 	http matcher
 	grpc matcher
 }
 
-// fileFile is a file as it is written.
+// fileFile is the top level of a file.
 type fileFile struct {
 	domain, match, address, slashes, defaults, rules *rulefile.Node
 }
@@ -39,7 +39,7 @@ var fileFields = map[string]field[fileFile]{
 	"rules":           func(_ *decoder, n *rulefile.Node, f *fileFile) { f.rules = n },
 }
 
-// parse reads a file.
+// parse decodes a file.
 func parse(name string, data []byte) (*snapshot, error) {
 	if len(data) > rulefile.MostBytes {
 		problem := rulefile.TooLarge(int64(len(data)))
@@ -57,14 +57,14 @@ func parse(name string, data []byte) (*snapshot, error) {
 	return s, nil
 }
 
-// snapshot reads the rules of the document.
+// snapshot decodes the rules of the document.
 func (d *decoder) snapshot() *snapshot {
 	file := fileFile{}
 	rulefile.Fields(d, d.Root, fileFields, &file)
 	s := &snapshot{}
 	domain := d.head(&file, s)
 	if len(d.Problems) > 0 {
-		return s // what rules would say of it is no news
+		return s // problems of the rules could be consequences
 	}
 	if file.rules == nil {
 		if d.Root.Tag == rulefile.Mapping {
@@ -101,7 +101,7 @@ func (d *decoder) snapshot() *snapshot {
 	return s
 }
 
-// build makes ready what requests need of the rules.
+// build indexes the rules for requests.
 func (s *snapshot) build() {
 	s.settings = settingsOf(s.rules)
 	s.settings[refusing(settings{})] = false
@@ -120,7 +120,8 @@ func (s *snapshot) build() {
 	}
 }
 
-// rulesAtOnce is how many rules are read before others may have the processor: so a reload holds up no request.
+// rulesAtOnce is the number of rules after which a reload yields the processor, so that it does not
+// delay requests.
 const rulesAtOnce = 16
 
 // rates reports limiters for which two rules state different rates.
@@ -137,12 +138,13 @@ func (d *decoder) rates(s *snapshot) {
 	}
 }
 
-// head reads all but the rules.
+// head decodes all fields besides the rules.
 func (d *decoder) head(file *fileFile, s *snapshot) (domain string) {
 	if file.domain != nil {
 		domain, _ = d.Text(file.domain, "a text, what the names of all limiters begin with")
 		if !rulefile.IsPrintable(domain) || strings.Contains(domain, " ") || len(domain) > longestName {
-			d.Fail(file.domain, "the domain %q, want printable ASCII without spaces, at most %d characters", rulefile.Clip(domain), longestName)
+			d.Fail(file.domain, "the domain %q, want printable ASCII without spaces, at most %d characters",
+				rulefile.Clip(domain), longestName)
 		} else if err := checkName(domain); err != nil {
 			d.Fail(file.domain, "%v", err)
 		}
@@ -166,7 +168,7 @@ func (d *decoder) head(file *fileFile, s *snapshot) (domain string) {
 	return domain
 }
 
-// readDefaults reads the defaults, and reports once what is wrong with them.
+// readDefaults decodes the defaults, and reports their problems once.
 func (d *decoder) readDefaults(n *rulefile.Node) {
 	file := ruleFile{}
 	before := len(d.Problems)

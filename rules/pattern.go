@@ -11,16 +11,18 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
-// pattern is a pattern of net/http's ServeMux, as "GET api.example.com/users/{id}": a method (GET is HEAD too), a host and a path, of
-// which the first two may be left out. Wildcards are {name} for a segment, {name...} for all that is left and {$} for the end behind
-// a slash; a path that ends in a slash matches all that begins with it. Patterns may overlap as they like.
+// pattern is a pattern of net/http's ServeMux, such as "GET api.example.com/users/{id}": a method,
+// a host and a path. Method and host are optional, and GET includes HEAD. A wildcard is {name} for
+// a segment, {name...} for the rest, or {$} for the end after a slash. A path that ends in a slash
+// matches all paths that begin with it. Unlike those of a ServeMux, patterns may overlap in any
+// way.
 type pattern struct {
 	method   string
 	host     string
-	segments []string       // literal ones, unescaped; "" for a wildcard
-	end      ending         // what comes behind the segments
+	segments []string       // unescaped; "" for a wildcard
+	end      ending         // what follows the segments
 	wild     map[string]int // the segment of each wildcard
-	rest     string         // the wildcard of all that is left; "" for none
+	rest     string         // the name of a {name...} wildcard; "" for none
 }
 
 type ending int
@@ -28,10 +30,10 @@ type ending int
 const (
 	endHere  ending = iota // nothing
 	endSlash               // a slash
-	endRest                // a slash and whatever
+	endRest                // a slash and any rest
 )
 
-// parsePattern reads a pattern, or returns what is wrong with it.
+// parsePattern parses a pattern.
 func parsePattern(text string) (p pattern, err error) {
 	method, rest, found := strings.Cut(text, " ")
 	if found {
@@ -95,7 +97,8 @@ func (p *pattern) parsePath(rest string) error {
 		}
 		name, toEnd := strings.CutSuffix(name, "...")
 		if !isIdentifier(name) {
-			return fmt.Errorf("the wildcard %q, want a name of letters, digits and underscores, or {$} at the end", rulefile.Clip(segment))
+			return fmt.Errorf("the wildcard %q, want a name of letters, digits and underscores, or {$} at the end",
+				rulefile.Clip(segment))
 		}
 		if _, twice := p.wild[name]; twice {
 			return fmt.Errorf("the wildcard {%s} is there twice", rulefile.Clip(name))
@@ -116,25 +119,27 @@ func (p *pattern) parsePath(rest string) error {
 	return nil
 }
 
-// isHost reports whether a name, in lower case, can be that of a request's host.
+// isHost reports whether a name, in lower case, is a valid host of a request.
 func isHost(name string) bool {
-	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-._") == "" && name[0] != '.' && !strings.Contains(name, "..")
+	const characters = "abcdefghijklmnopqrstuvwxyz0123456789-._"
+	return name != "" && strings.Trim(name, characters) == "" && name[0] != '.' && !strings.Contains(name, "..")
 }
 
-// isOutsidePaths reports whether a character ends the path of a URL, or has to be escaped in it.
+// isOutsidePaths reports whether a character ends the path of a URL, or must be escaped in it.
 func isOutsidePaths(r rune) bool { return r <= ' ' || r == 0x7f || r == '?' || r == '#' }
 
 func isIdentifier(name string) bool {
-	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789") == "" && (name[0] < '0' || name[0] > '9')
+	const characters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789"
+	return name != "" && strings.Trim(name, characters) == "" && (name[0] < '0' || name[0] > '9')
 }
 
-// hasWildcard reports whether a pattern has a wildcard of a name.
+// hasWildcard reports whether a pattern has a wildcard with a name.
 func (p *pattern) hasWildcard(name string) bool {
 	_, ok := p.wild[name]
 	return ok
 }
 
-// wildcard is what a wildcard stands for in a path that the pattern matches.
+// wildcard returns the value of a wildcard in a path that the pattern matches.
 func (p *pattern) wildcard(path, name string) string {
 	at, ok := p.wild[name]
 	if !ok {
@@ -154,7 +159,8 @@ func (p *pattern) wildcard(path, name string) string {
 	return unescaped(segment)
 }
 
-// segmentsOf returns the segments of a path without escapes. The last one of a path that ends in a slash is empty.
+// segmentsOf returns the unescaped segments of a path. If the path ends in a slash, the last one is
+// empty.
 func segmentsOf(path string) []string {
 	segments := strings.Split(strings.TrimPrefix(path, "/"), "/")
 	for i, segment := range segments {
@@ -163,12 +169,12 @@ func segmentsOf(path string) []string {
 	return segments
 }
 
-// matches reports whether a request's host and path are those of a pattern.
+// matches reports whether a pattern matches a request's host and path.
 func (p *pattern) matches(host string, segments []string) bool {
 	return (p.host == "" || p.host == host) && p.hasPath(segments)
 }
 
-// hasPath reports whether a path is one of a pattern.
+// hasPath reports whether a pattern matches a path.
 func (p *pattern) hasPath(segments []string) bool {
 	behind := len(segments) - len(p.segments)
 	if behind < 0 {
@@ -185,15 +191,15 @@ func (p *pattern) hasPath(segments []string) bool {
 	case endRest:
 		return behind > 0
 	}
-	return behind == 0 && segments[len(segments)-1] != "" // a wildcard stands for no empty segment
+	return behind == 0 && segments[len(segments)-1] != "" // a wildcard matches no empty segment
 }
 
-// hasMethod reports whether requests of a method are the pattern's.
+// hasMethod reports whether a pattern matches a method.
 func (p *pattern) hasMethod(method string) bool {
 	return p.method == "" || target.HasMethod(p.method, method)
 }
 
-// unescaped is a segment of a path as a ServeMux compares it.
+// unescaped unescapes a segment of a path as a ServeMux does.
 func unescaped(segment string) string {
 	if strings.IndexByte(segment, '%') < 0 {
 		return segment
@@ -205,8 +211,8 @@ func unescaped(segment string) string {
 	return text
 }
 
-// hasSlash reports whether a segment without escapes has a slash or a backslash.
+// hasSlash reports whether an unescaped segment has a slash or a backslash.
 func hasSlash(segment string) bool { return strings.ContainsAny(segment, `/\`) }
 
-// anyOf reports whether a pattern is for all paths, and names no part of them.
+// anyOf reports whether a pattern matches all paths, without a wildcard.
 func (p *pattern) anyOf() bool { return len(p.segments) == 0 && p.end == endRest && p.rest == "" }

@@ -10,7 +10,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// rate is so many permits in a time, of which one of the two is given.
+// rate is a number of permits per time or unit; the other one is zero.
 type rate struct {
 	permits int64
 	per     time.Duration
@@ -19,7 +19,7 @@ type rate struct {
 
 const wantRate = "a text like 10/s, 100/minute, 5/30s or 1000/day"
 
-// units is the lengths of time that have a name.
+// units are the durations that have a name.
 var units = map[string]time.Duration{
 	"s": time.Second, "sec": time.Second, "second": time.Second,
 	"m": time.Minute, "min": time.Minute, "minute": time.Minute,
@@ -28,12 +28,12 @@ var units = map[string]time.Duration{
 	"w": 7 * 24 * time.Hour, "week": 7 * 24 * time.Hour,
 }
 
-// calendarUnits is the units of the calendar.
+// calendarUnits are the units of the calendar.
 var calendarUnits = map[string]limit.Unit{
 	"d": limit.Day, "day": limit.Day, "w": limit.Week, "week": limit.Week, "month": limit.Month, "year": limit.Year,
 }
 
-// rate reads the permits and the time of a limit: rate, or permits and per.
+// rate decodes the permits and the time of a limit: rate, or permits and per.
 func (d *decoder) rate(n *rulefile.Node, l *limitFile, calendar bool) (r rate, ok bool) {
 	if l.rate == nil {
 		if l.permits == nil || l.per == nil {
@@ -66,7 +66,7 @@ func (d *decoder) rate(n *rulefile.Node, l *limitFile, calendar bool) (r rate, o
 	return r, d.per(l.rate, unit, &r, calendar)
 }
 
-// per reads the time of a rate: a unit, or a length.
+// per decodes the time of a rate: a unit, or a duration.
 func (d *decoder) per(n *rulefile.Node, text string, r *rate, calendar bool) bool {
 	if calendar {
 		var ok bool

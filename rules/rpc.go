@@ -18,11 +18,13 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
-// UnaryServerInterceptor limits the unary calls to a server by the rules that match grpc, or whatever comes, as [Set.Middleware] does
-// requests of HTTP. Headers of rules are metadata, content_length the size of a unary call's message, and a key of the
-// method is its full name. The options are those of grpclimit.UnaryServerInterceptor, for all rules; what a rule says itself
-// goes before them.
-func (s *Set) UnaryServerInterceptor(client *rratelimiter.Client, opts ...grpclimit.Option) grpc.UnaryServerInterceptor {
+// UnaryServerInterceptor limits the unary calls to a server by the rules whose match has grpc, and
+// by those without a match. It decides like [Set.Middleware]. Headers of rules are metadata,
+// content_length is the size of a unary call's message, and a key of the method is its full name.
+// The options are those of grpclimit.UnaryServerInterceptor, for all rules. The settings of a rule
+// take precedence.
+func (s *Set) UnaryServerInterceptor(client *rratelimiter.Client,
+	opts ...grpclimit.Option) grpc.UnaryServerInterceptor {
 	d := newRPCDoors("UnaryServerInterceptor", s, client, opts)
 	return func(ctx context.Context, message any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		c := &rpcVisit{steps: d.now().rpcSteps(d.opener, ctx, grpclimit.Call{Method: info.FullMethod, Message: message})}
@@ -45,10 +47,12 @@ func (s *Set) UnaryServerInterceptor(client *rratelimiter.Client, opts ...grpcli
 	}
 }
 
-// StreamServerInterceptor limits the streams of a server, each at its start. All else is as with [Set.UnaryServerInterceptor]. With
-// grpclimit.EachMessage every message is decided, by the rules that were found at the start. If one of them denies it, what the
-// rules before it took for that message is returned when the next message is received, or the stream ends.
-func (s *Set) StreamServerInterceptor(client *rratelimiter.Client, opts ...grpclimit.Option) grpc.StreamServerInterceptor {
+// StreamServerInterceptor limits the streams of a server, each at its start. Otherwise it is like
+// [Set.UnaryServerInterceptor]. With grpclimit.EachMessage, the rules that match at the start
+// decide every message. If one of them denies a message, the permits that earlier rules took for it
+// are released when the next message is received or the stream ends.
+func (s *Set) StreamServerInterceptor(client *rratelimiter.Client,
+	opts ...grpclimit.Option) grpc.StreamServerInterceptor {
 	d := newRPCDoors("StreamServerInterceptor", s, client, opts)
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		c := &rpcVisit{steps: d.now().rpcSteps(d.opener, ss.Context(), grpclimit.Call{Method: info.FullMethod})}
@@ -71,7 +75,7 @@ func (s *Set) StreamServerInterceptor(client *rratelimiter.Client, opts ...grpcl
 	}
 }
 
-// visited is a stream whose context is a visit.
+// visited is a stream with a visit as its context.
 type visited struct {
 	grpc.ServerStream
 	ctx context.Context
@@ -79,7 +83,7 @@ type visited struct {
 
 func (s *visited) Context() context.Context { return s.ctx }
 
-// received returns the stream for the handler of a call that has passed all steps.
+// received returns the stream for the handler of a call that all steps have admitted.
 func (c *rpcVisit) received(ss grpc.ServerStream) grpc.ServerStream {
 	if len(c.passed) < 2 {
 		return ss
@@ -91,11 +95,11 @@ func (c *rpcVisit) received(ss grpc.ServerStream) grpc.ServerStream {
 	return s
 }
 
-// receiving is a stream whose messages several steps may decide, one after another.
+// receiving is a stream whose messages several steps may decide.
 type receiving struct {
 	grpc.ServerStream
 	visit  *rpcVisit
-	starts []*guard.Visit[grpclimit.Outcome] // of the steps, from before the first message
+	starts []*guard.Visit[grpclimit.Outcome] // of the steps, at the start of the stream
 }
 
 // RecvMsg receives a message. If a step denies it, the steps before it settle with a cost of 0.
@@ -105,10 +109,10 @@ func (s *receiving) RecvMsg(m any) error {
 	for i, ctx := range s.visit.passed {
 		own, outside := visitOf(ctx), visitOf(rpcStepOf(ctx).Context)
 		if err == nil || own == outside || own == s.starts[i] {
-			continue // it took nothing, or for the start of the stream
+			continue // it has taken nothing, or only for the start of the stream
 		}
 		denied = true
-		_ = own.Settle(0) // the limiters of this package can
+		_ = own.Settle(0) // the limiters of this package support it
 	}
 	s.visit.denied.Store(denied)
 	return err
@@ -119,7 +123,7 @@ func visitOf(ctx context.Context) *guard.Visit[grpclimit.Outcome] {
 	return guard.VisitOf[grpclimit.Outcome](ctx)
 }
 
-// interceptors are the doors of gRPC.
+// interceptors are the interceptors with one set of settings.
 type interceptors struct {
 	unary  grpc.UnaryServerInterceptor
 	stream grpc.StreamServerInterceptor
@@ -127,18 +131,19 @@ type interceptors struct {
 
 func newRPCDoors(name string, s *Set, client *rratelimiter.Client, opts []grpclimit.Option) *doors[interceptors] {
 	if client == nil {
-		panic("rules: " + name + ": there is no client")
+		panic("rules: " + name + ": the client is nil")
 	}
 	d := &doors[interceptors]{set: s, opener: newOpener(client, grpcDoor)}
 	d.open = func(s settings) interceptors {
 		shared, _ := guard.ShareGRPC(d.sharing(s)).(grpclimit.Option)
 		all := slices.Concat(opts, s.rpcOptions(), []grpclimit.Option{shared, grpclimit.HealthAndReflection()})
-		return interceptors{grpclimit.UnaryServerInterceptor(rpcLimiterOf, all...), grpclimit.StreamServerInterceptor(rpcLimiterOf, all...)}
+		return interceptors{grpclimit.UnaryServerInterceptor(rpcLimiterOf, all...),
+			grpclimit.StreamServerInterceptor(rpcLimiterOf, all...)}
 	}
 	return d
 }
 
-// rpcOptions is the settings for grpclimit.
+// rpcOptions returns the settings as options of grpclimit.
 func (s settings) rpcOptions() []grpclimit.Option {
 	var opts []grpclimit.Option
 	if s.modeGiven {
@@ -160,17 +165,18 @@ func (s settings) rpcOptions() []grpclimit.Option {
 		opts = append(opts, grpclimit.InvalidAsFailure())
 	}
 	if s.costs {
-		opts = append(opts, grpclimit.Cost(func(ctx context.Context, _ grpclimit.Call) int64 { return rpcStepOf(ctx).step.cost }))
+		opts = append(opts,
+			grpclimit.Cost(func(ctx context.Context, _ grpclimit.Call) int64 { return rpcStepOf(ctx).step.cost }))
 	}
 	return opts
 }
 
-// rpcVisit is a call on its way through the steps that decide it.
+// rpcVisit is a call that passes through its steps.
 type rpcVisit struct {
 	steps  []step
 	passed []context.Context
 	served bool
-	denied atomic.Bool // the message received last, after some steps had let it pass
+	denied atomic.Bool // a step denied the last message received, after others had admitted it
 }
 
 // rpcStep is the context in which a step decides.
@@ -189,28 +195,28 @@ func (s *rpcStep) Value(key any) any {
 
 type rpcStepKey struct{}
 
-// rpcStepOf is the innermost step around a context, nil for none.
+// rpcStepOf returns the innermost step of a context, nil for none.
 func rpcStepOf(ctx context.Context) *rpcStep {
 	s, _ := ctx.Value(rpcStepKey{}).(*rpcStep)
 	return s
 }
 
-// next is the context of the step that decides next.
+// next returns the context of the next step.
 func (c *rpcVisit) next(ctx context.Context) *rpcStep {
 	return &rpcStep{ctx, c, &c.steps[len(c.passed)]}
 }
 
-// passes moves on to the next step, and reports whether there is none.
+// passes moves on to the next step. It reports whether all steps have admitted the call.
 func (c *rpcVisit) passes(ctx context.Context) bool {
 	c.passed = append(c.passed, ctx)
 	c.served = len(c.passed) == len(c.steps)
 	return c.served
 }
 
-// giveBack gives back what a step took, where a later one has not let the call pass.
+// giveBack releases the permits of a step if a later one has denied the call.
 func (c *rpcVisit) giveBack(ctx context.Context) {
 	if !c.served {
-		_ = grpclimit.Settle(ctx, 0) // the limiters of this package can
+		_ = grpclimit.Settle(ctx, 0) // the limiters of this package support it
 	}
 }
 
@@ -219,10 +225,10 @@ func rpcLimiterOf(ctx context.Context, _ grpclimit.Call) (grpclimit.Limiter, err
 	return s.limiter, s.err
 }
 
-// rpcSteps is what decides a call.
+// rpcSteps returns the steps that decide a call.
 func (s *snapshot) rpcSteps(o *opener, ctx context.Context, call grpclimit.Call) []step {
 	address := grpclimit.Address{Trusted: s.address.Trusted, Header: s.address.Header, IPv6Bits: s.address.IPv6Bits}
-	if !strings.HasPrefix(call.Method, "/") { // which some servers accept
+	if !strings.HasPrefix(call.Method, "/") { // some servers accept such a method
 		call.Method = "/" + call.Method
 	}
 	return s.stepsOf(o, &s.grpc, &overGRPC{ctx: ctx, call: call, address: address}, target.Path{Text: call.Method})
@@ -234,7 +240,7 @@ type overGRPC struct {
 	call    grpclimit.Call
 	address grpclimit.Address
 	from    remembered
-	headers http.Header // the metadata, made when a rule needs it
+	headers http.Header // the metadata, made on first use
 	last    lastHeader
 }
 
@@ -270,7 +276,7 @@ func (a *overGRPC) client() (netip.Addr, error) {
 
 func (a *overGRPC) clientKey() (string, error) { return a.address.Key(a.ctx, a.call) }
 
-// length is the size of a unary call's message.
+// length returns the size of a unary call's message.
 func (a *overGRPC) length() int64 {
 	if m, ok := a.call.Message.(proto.Message); ok {
 		return int64(proto.Size(m))

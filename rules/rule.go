@@ -7,7 +7,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
-// rule is a rule as requests need it.
+// rule is a decoded rule.
 type rule struct {
 	name       string
 	line       int
@@ -21,13 +21,13 @@ type rule struct {
 	skip       *skip
 }
 
-// looksAtPaths reports whether the path of a request of HTTP matters to a rule.
+// looksAtPaths reports whether a rule depends on the path of HTTP requests.
 func (r *rule) looksAtPaths() bool {
 	return r.skip != nil && len(r.skip.paths) > 0 ||
 		slices.ContainsFunc(r.conditions, func(c *condition) bool { return !c.rpc && !c.anyOf() })
 }
 
-// asks reports whether a request of the rule may ask Redis.
+// asks reports whether a request of the rule may need Redis.
 func (r *rule) asks() bool {
 	if r.limits.asks() {
 		return true
@@ -40,10 +40,10 @@ func (r *rule) asks() bool {
 	return false
 }
 
-// asks reports whether Redis decides by the limits.
+// asks reports whether the limits need Redis.
 func (l *limits) asks() bool { return !l.refuse && !l.pass }
 
-// ruleFile is what a rule and the defaults can say.
+// ruleFile is a rule, or the defaults, in a file.
 type ruleFile struct {
 	name, match, key, limits, ban, overrides *rulefile.Node
 	policy, cost, skip                       *rulefile.Node
@@ -51,7 +51,7 @@ type ruleFile struct {
 	deadline, shadow, wait, maxWaiting       *rulefile.Node
 }
 
-// ruleFields is the fields of a rule, and defaultFields those of defaults.
+// ruleFields are the fields of a rule, and defaultFields those of defaults.
 var ruleFields, defaultFields = func() (rule, defaults map[string]field[ruleFile]) {
 	node := func(place func(*ruleFile) **rulefile.Node) field[ruleFile] {
 		return func(_ *decoder, n *rulefile.Node, r *ruleFile) { *place(r) = n }
@@ -82,14 +82,16 @@ var ruleFields, defaultFields = func() (rule, defaults map[string]field[ruleFile
 	return rule, defaults
 }()
 
-// defaultPolicy is that of limits that name none, where the defaults name none either: strict, and of bounded size.
+// defaultPolicy is the policy if neither the limit nor the defaults name one: it is strict, and its
+// state is bounded.
 const defaultPolicy = "sliding_window"
 
-// given is the values of a rule, or of the defaults where it has none.
+// given fills in the defaults for values that a rule does not have.
 func (r *ruleFile) given(defaults *ruleFile) {
 	for _, f := range []struct{ own, other **rulefile.Node }{
 		{&r.key, &defaults.key}, {&r.policy, &defaults.policy}, {&r.cost, &defaults.cost}, {&r.skip, &defaults.skip},
-		{&r.onFailure, &defaults.onFailure}, {&r.onInvalid, &defaults.onInvalid}, {&r.deadline, &defaults.deadline}, {&r.shadow, &defaults.shadow},
+		{&r.onFailure, &defaults.onFailure}, {&r.onInvalid, &defaults.onInvalid}, {&r.deadline, &defaults.deadline},
+		{&r.shadow, &defaults.shadow},
 		{&r.wait, &defaults.wait}, {&r.maxWaiting, &defaults.maxWaiting},
 	} {
 		if *f.own == nil {
@@ -98,7 +100,7 @@ func (r *ruleFile) given(defaults *ruleFile) {
 	}
 }
 
-// rule reads a rule of a domain, and gives nil where something is wrong with it.
+// rule decodes a rule of a domain. It returns nil if it has a problem.
 func (d *decoder) rule(n *rulefile.Node, domain string) *rule {
 	before := len(d.Problems)
 	file := ruleFile{}
@@ -129,7 +131,7 @@ func (d *decoder) rule(n *rulefile.Node, domain string) *rule {
 	policy := d.policy(file.policy)
 	d.what(n, &file, r, policy)
 	if !ownKey && file.overrides == nil && r.limits != nil && len(r.limits.policies) == 0 {
-		file.key = nil // what is banned, or limited by limiters of Redisson's alone, counts by no key
+		file.key = nil // bans and Redisson limiters do not use it
 	}
 	if file.key != nil {
 		r.key = d.key(file.key)
@@ -162,7 +164,7 @@ const (
 // mostWaiting is the largest bound on requests that wait.
 const mostWaiting = 1_000_000
 
-// settings reads how a rule decides.
+// settings decodes the settings of a rule.
 func (d *decoder) settings(file *ruleFile, r *rule) {
 	s := &r.settings
 	if file.onFailure != nil {
@@ -193,7 +195,7 @@ func (d *decoder) settings(file *ruleFile, r *rule) {
 	}
 }
 
-// what reads what a rule limits by: limits, or ban.
+// what decodes limits or ban.
 func (d *decoder) what(n *rulefile.Node, file *ruleFile, r *rule, policy string) {
 	switch {
 	case file.ban != nil && file.limits != nil:
@@ -210,7 +212,7 @@ func (d *decoder) what(n *rulefile.Node, file *ruleFile, r *rule, policy string)
 	}
 }
 
-// policy is the name of the policy of limits that name none.
+// policy returns the default policy of limits that name none.
 func (d *decoder) policy(n *rulefile.Node) string {
 	if n == nil {
 		return defaultPolicy
@@ -222,7 +224,7 @@ func (d *decoder) policy(n *rulefile.Node) string {
 	return name
 }
 
-// possible reports whether all conditions of a rule have the wildcards that its key is of.
+// possible reports whether all conditions of a rule have the wildcards of its key.
 func (d *decoder) possible(r *rule) bool {
 	for _, part := range r.key {
 		for _, c := range r.conditions {
@@ -234,7 +236,7 @@ func (d *decoder) possible(r *rule) bool {
 	return true
 }
 
-// checkWildcards reports which condition lacks a wildcard that the key is of.
+// checkWildcards reports the condition that lacks a wildcard of the key.
 func (d *decoder) checkWildcards(n *rulefile.Node, r *rule) {
 	for _, part := range r.key {
 		for _, c := range r.conditions {

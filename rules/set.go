@@ -10,14 +10,14 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
-// Set is the rules of a file. That of [Watch] changes with its file; those of [Parse] and [Load] never do. The zero Set has no
-// rules. It is safe for concurrent use.
+// Set is the rules of a file. A Set of [Watch] changes with its file; Sets of [Parse] and [Load]
+// never change. The zero Set has no rules. A Set is safe for concurrent use.
 type Set struct {
 	current atomic.Pointer[snapshot]
 }
 
-// Parse reads rules from YAML or JSON. The name appears in errors. Every error is an [*Error], or several, for errors.As to
-// find.
+// Parse parses rules in YAML or JSON. The name appears in errors. Every error is one or several
+// [*Error], which errors.As finds.
 func Parse(name string, data []byte) (*Set, error) {
 	s, err := parse(name, data)
 	if err != nil {
@@ -26,8 +26,8 @@ func Parse(name string, data []byte) (*Set, error) {
 	return newSet(s), nil
 }
 
-// Load reads the rules of a file, of 16 MiB at most. Errors are as those of [Parse], and those of the file system are wrapped:
-// [io/fs.ErrNotExist] for instance.
+// Load loads the rules of a file of at most 16 MiB. Errors are like those of [Parse], and wrap
+// those of the file system, for instance [io/fs.ErrNotExist].
 func Load(path string) (*Set, error) {
 	sources, problem := rulefile.Read(path, nil)
 	if problem != nil {
@@ -42,7 +42,7 @@ func newSet(s *snapshot) *Set {
 	return set
 }
 
-// file is the file as it is now.
+// file returns the current file.
 func (s *Set) file() *snapshot {
 	if file := s.current.Load(); file != nil {
 		return file
@@ -52,10 +52,10 @@ func (s *Set) file() *snapshot {
 
 var nothing = new(snapshot)
 
-// Len is how many rules there are.
+// Len returns the number of rules.
 func (s *Set) Len() int { return len(s.file().rules) }
 
-// stated is the limiters of Redisson's whose rates a rule states.
+// stated returns the Redisson limiters whose rate the rule states.
 func (r *rule) stated() []redisson {
 	var all []redisson
 	add := func(l *limits) {
@@ -72,16 +72,17 @@ func (r *rule) stated() []redisson {
 	return all
 }
 
-// SetRates sets the rates that the file states for limiters of Redisson's, so that Java programs follow. A limiter that has the rate
-// already is left as it is; one that has another keeps what was taken of it ([rratelimiter.KeepState]); one that has none gets it.
-// [Rates] lets Watch do it on each change.
+// SetRates sets the rates that the file states for Redisson limiters, so that Java programs use
+// them too. A limiter that has the rate already is not changed. A limiter with another rate keeps
+// the permits taken ([rratelimiter.KeepState]). A limiter without a rate gets it. With [Rates],
+// Watch does this on each change.
 //
-// Where a limiter fails the others are set all the same; the errors come together.
+// If one limiter fails, the others are set nevertheless. All errors are returned together.
 func (s *Set) SetRates(ctx context.Context, client *rratelimiter.Client) error {
 	return s.file().setRates(ctx, ctx, client)
 }
 
-// setRates sets them until ctx ends, by calls that last as long as another context.
+// setRates sets the rates until ctx ends. Its calls to Redis have the context calls.
 func (s *snapshot) setRates(ctx, calls context.Context, client *rratelimiter.Client) error {
 	var failed []error
 	done := make(map[string]bool)

@@ -15,24 +15,26 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
-// settings is what a rule asks httplimit for. Rules that agree in it share one Middleware, which sees for all of them whether Redis
-// is up.
+// settings are the settings of a rule for httplimit. Rules with equal settings share one
+// Middleware, which tracks the state of Redis for all of them.
 type settings struct {
 	onFailure httplimit.FailureMode
 	modeGiven bool
-	deadline  time.Duration // 0 where the rule does not say
+	deadline  time.Duration // 0 if the rule has none
 	wait      time.Duration
-	// The most requests of all rules that may wait for this one to let another wait; 0 where the rule does not say.
+	// maxWaiting bounds the waiting requests of all rules for a request of this one; 0 if the rule
+	// has none.
 	maxWaiting int
 	shadow     bool
-	// The failure mode decides requests that lack what the rule needs, and they are not refused.
+	// invalidFails means that the failure mode decides requests that lack what the rule needs.
 	invalidFails bool
 
-	costs   bool // the rule says what a request costs, or it does not matter
-	refuses bool // Redis is not asked, so that it does not matter whether it is up
+	costs   bool // the rule sets the cost, or the cost has no effect
+	refuses bool // requests are refused without Redis, whose state has no effect
 }
 
-// options is the settings for httplimit. What is not set here is as the caller's options have it.
+// options returns the settings as options of httplimit. Other settings are those of the caller's
+// options.
 func (s settings) options() []httplimit.Option {
 	var opts []httplimit.Option
 	if s.modeGiven {
@@ -59,10 +61,11 @@ func (s settings) options() []httplimit.Option {
 	return opts
 }
 
-// refusing is the settings of a rule where it refuses without asking.
+// refusing returns the settings of a rule for requests that it refuses without Redis.
 func refusing(s settings) settings { return settings{shadow: s.shadow, costs: true, refuses: true} }
 
-// settingsOf returns the settings of rules. The value reports whether a rule with these settings asks Redis.
+// settingsOf returns the settings of all rules. The value reports whether a rule with these
+// settings needs Redis.
 func settingsOf(rules []*rule) map[settings]bool {
 	all := make(map[settings]bool)
 	for _, r := range rules {
@@ -72,13 +75,13 @@ func settingsOf(rules []*rule) map[settings]bool {
 	return all
 }
 
-// onInvalid reads what becomes of requests that lack what a rule needs.
+// onInvalid decodes the treatment of requests that lack what a rule needs.
 func (d *decoder) onInvalid(n *rulefile.Node, s *settings) {
 	text, _ := d.OneOf(n, "refuse", "on_failure")
 	s.invalidFails = text == "on_failure"
 }
 
-// onFailure reads a failure mode: open, closed, or {local: share}.
+// onFailure decodes a failure mode: open, closed, or {local: share}.
 func (d *decoder) onFailure(n *rulefile.Node, s *settings) {
 	const want = "open, closed, or a mapping like {local: 0.1}"
 	s.modeGiven = true
@@ -111,14 +114,14 @@ var localFields = map[string]field[float64]{
 	},
 }
 
-// cost is what a request costs: so many permits, or what it says itself.
+// cost is the cost of a request: a number of permits, a header, or the size of its body.
 type cost struct {
 	permits int64
-	header  string // that says it
-	bytes   int64  // of the body that a permit is for; 0: they do not count
+	header  string // with the cost
+	bytes   int64  // of the body per permit; 0 if the size has no effect
 }
 
-// cost reads what a request costs.
+// cost decodes the cost of a request.
 func (d *decoder) cost(n *rulefile.Node) *cost {
 	const want = "a whole number of permits from 1 on, header:NAME, content_length, or content_length/BYTES"
 	if n.Tag == rulefile.Int {
@@ -144,7 +147,7 @@ func (d *decoder) cost(n *rulefile.Node) *cost {
 	return nil
 }
 
-// of returns what a request costs, at least 1, or what it lacks.
+// of returns the cost of a request, at least 1, or an error if the request is invalid.
 func (c *cost) of(r asked) (int64, error) {
 	switch {
 	case c == nil:
@@ -156,7 +159,8 @@ func (c *cost) of(r asked) (int64, error) {
 		}
 		permits, err := strconv.ParseUint(strings.TrimSpace(values[0]), 10, 53)
 		if err != nil {
-			return 1, guard.Invalidf("rules: the header %s is %q, want the cost, a whole number", c.header, rulefile.Clip(values[0]))
+			return 1, guard.Invalidf("rules: the header %s is %q, want the cost, a whole number", c.header,
+				rulefile.Clip(values[0]))
 		}
 		return max(1, int64(permits)), nil
 	case c.bytes > 0:
@@ -169,7 +173,7 @@ func (c *cost) of(r asked) (int64, error) {
 	return c.permits, nil
 }
 
-// skip is the requests that a rule lets pass.
+// skip selects the requests that a rule lets pass.
 type skip struct {
 	ranges  []netip.Prefix
 	paths   []pattern
@@ -197,8 +201,8 @@ var skipFields = map[string]field[skip]{
 	},
 }
 
-// skips reports whether a rule lets a request pass: by its path, if all readings of that are skipped. A client
-// whose address is unknown is in no range.
+// skips reports whether a rule lets a request pass. A path is skipped if all its readings are. An
+// unknown address is in no range.
 func (s *skip) skips(r asked, path target.Path) bool {
 	if s == nil {
 		return false
@@ -219,7 +223,7 @@ func (s *skip) hasPath(path string) bool {
 	return slices.ContainsFunc(s.paths, func(p pattern) bool { return p.hasPath(segments) })
 }
 
-// addressFields is the fields of address.
+// addressFields are the fields of address.
 var addressFields = map[string]field[httplimit.Address]{
 	"trusted": func(d *decoder, n *rulefile.Node, a *httplimit.Address) { a.Trusted = d.ranges(n) },
 	"header": func(d *decoder, n *rulefile.Node, a *httplimit.Address) {

@@ -10,18 +10,18 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
-// step is limits of a request that are decided at once.
+// step is the limits of a request that are decided together, by one call.
 type step struct {
 	settings settings
 	rules    []string
 	key      string // of the first rule
 	cost     int64
-	err      error         // why there is no limiter to ask
-	limiter  guard.Limiter // what to ask, described; nil where it is to be made of the group
-	group    *group        // what the limiter consists of; nil where it cannot be joined with others
+	err      error         // why there is no limiter
+	limiter  guard.Limiter // with its description; nil if it is made from the group later
+	group    *group        // the members of the limiter; nil if it cannot be joined
 }
 
-// steps is what decides a request of HTTP, nil for nothing.
+// steps returns the steps that decide a request of HTTP, nil for none.
 func (s *snapshot) steps(o *opener, r *http.Request) []step {
 	path, err := target.ReadURL(r.URL, s.allowSlashes)
 	if err != nil && s.looksAtPaths {
@@ -30,8 +30,7 @@ func (s *snapshot) steps(o *opener, r *http.Request) []step {
 	return s.stepsOf(o, &s.http, &overHTTP{Request: r, address: &s.address}, path)
 }
 
-// stepsOf returns the steps of a request. The rules that match one of the readings of its path decide, each for
-// what that reading makes of its key.
+// stepsOf returns the steps of a request. Each reading of its path has its rules, and its keys.
 func (s *snapshot) stepsOf(o *opener, rules *matcher, request asked, path target.Path) []step {
 	var steps []step
 	path.All(func(reading string) bool {
@@ -45,7 +44,8 @@ func (s *snapshot) stepsOf(o *opener, rules *matcher, request asked, path target
 	return joinable(steps, o)
 }
 
-// append adds a step, or several where the limits of the rule do not share a slot. A rule decides once for each key.
+// append adds a step, or several if the limits of the rule do not share a slot. A rule has one step
+// for each key.
 func (r *rule) append(steps []step, o *opener, request asked, path string, m match) []step {
 	s := step{settings: r.settings, rules: []string{r.name}, cost: 1, err: m.unknown}
 	if s.err != nil {
@@ -75,7 +75,7 @@ func (r *rule) append(steps []step, o *opener, request asked, path string, m mat
 		s.settings = refusing(r.settings)
 		s.limiter = l.described(o, r).of(refusal(r.prefix))
 		s.cost, s.err = 1, nil
-		return append([]step{s}, steps...) // before anything is taken
+		return append([]step{s}, steps...) // before any permits are taken
 	case s.err != nil:
 		return append(steps, s)
 	}
@@ -85,19 +85,19 @@ func (r *rule) append(steps []step, o *opener, request asked, path string, m mat
 	}
 	for i := range groups {
 		if s.group = &groups[i]; i > 0 {
-			s.rules = nil // the first step has them
+			s.rules = nil // only the first step has the names
 		}
 		steps = append(steps, s)
 	}
 	return steps
 }
 
-// of reports whether a step is that of a rule and a key.
+// of reports whether a step belongs to a rule and a key.
 func (s *step) of(r *rule, key string) bool {
 	return len(s.rules) > 0 && s.rules[0] == r.name && s.key == key && s.err == nil
 }
 
-// refusal is a limiter that never has a permit. It has the name of a rule.
+// refusal is a limiter without permits. Its name is that of a rule.
 type refusal string
 
 func (refusal) Take(context.Context, int64) (rratelimiter.Decision, error) {
@@ -106,7 +106,7 @@ func (refusal) Take(context.Context, int64) (rratelimiter.Decision, error) {
 
 func (r refusal) Name() string { return string(r) }
 
-// joinable joins neighbours that can decide at once.
+// joinable joins adjacent steps that can decide atomically.
 func joinable(steps []step, o *opener) []step {
 	if len(steps) < 2 {
 		return steps
@@ -125,7 +125,7 @@ func joinable(steps []step, o *opener) []step {
 	return kept
 }
 
-// join takes another step into this one, if both can decide at once, and reports whether it did.
+// join merges another step into this one if both can decide atomically. It reports whether it did.
 func (s *step) join(other *step, o *opener) bool {
 	if s.group == nil || other.group == nil || s.settings != other.settings || s.cost != other.cost || s.cost < 0 {
 		return false

@@ -14,9 +14,11 @@ import (
 // WatchOption is a setting of [Watch].
 type WatchOption func(*watch)
 
-// OnReload sets a function that gets the result of each change of the file: nil once the new rules are in force, also if a bad file is
-// right again; and what is wrong, while the old rules stay in force. It gets the same problem once. It is called by one
-// goroutine, one call at a time; while it blocks, no change is seen. What it panics with is dropped: it hurts no reload.
+// OnReload sets a callback for the result of each change of the file. It gets nil once new rules
+// are in force, even if they equal those before a bad file. It gets an error if the file has a
+// problem and the old rules stay in force, but the same problem only once. One goroutine calls it,
+// one call at a time, and sees no change while the callback blocks. A panic of the callback is
+// dropped.
 func OnReload(report func(err error)) WatchOption {
 	return func(w *watch) {
 		if w.onReload = report; report != nil {
@@ -28,14 +30,14 @@ func OnReload(report func(err error)) WatchOption {
 	}
 }
 
-// Rates lets Watch set the rates that the file states for limiters of Redisson's ([Set.SetRates]): before it returns, and on each
-// change. [OnReload] gets what fails, and each poll tries it again.
+// Rates lets Watch set the rates that the file states for Redisson limiters ([Set.SetRates]):
+// before it returns, and on each change. [OnReload] gets the errors, and each poll retries.
 func Rates(client *rratelimiter.Client) WatchOption {
 	return func(w *watch) { w.client = client }
 }
 
-// PollEvery sets how often the file is read whether or not the system notifies of a change, 15 s by default: there are file
-// systems, and links, of which it does not tell. It panics where d is not above 0.
+// PollEvery sets how often the file is read without a notification of a change, 15 s by default.
+// Some file systems and links send no notifications. It panics if d is not above 0.
 func PollEvery(d time.Duration) WatchOption {
 	if d <= 0 {
 		panic("rules: PollEvery: want a time above 0")
@@ -43,17 +45,22 @@ func PollEvery(d time.Duration) WatchOption {
 	return func(w *watch) { w.files.Every = d }
 }
 
-// Watch loads the rules of a file and follows the file until ctx ends; then the rules stay as they are. A first file that is bad is an
-// error. Later a bad one, or none, leaves the rules as they are, and [OnReload] gets the error.
+// Watch loads the rules of a file and follows the file until ctx ends; then the rules stay. If the
+// first file has a problem, Watch returns an error. If a later one has a problem, or is missing,
+// the old rules stay, and [OnReload] gets the error.
 //
-// The file may be replaced by a rename, as editors do, or by a link on the way to it that changes, as a Kubernetes
-// ConfigMap does; it may be removed and made again. A file that is written in place is taken once two reads, a
-// tenth of a second apart, are equal. A writer that pauses for longer in the middle of a file is not noticed:
-// write another file and rename it.
+// Ways to change the file:
 //
-// A reload costs requests nothing but the processor's time, of which it leaves some to them. They see the old rules until the new ones
-// are ready, and one request never sees both. What was taken stays taken: limiters are named by the domain, the rule's name and the
-// key, and where kind and interval of a limit stay the same it counts on.
+//   - Replace it by a rename, as editors do. This is the safest way.
+//   - Change a link on the way to it, as a Kubernetes ConfigMap does.
+//   - Remove it and create it again.
+//   - Write it in place. It is taken once two reads, a tenth of a second apart, are equal. A writer
+//     that pauses for longer in the middle of a file is not detected.
+//
+// A reload takes only processor time from requests, and yields in between. Requests use the old
+// rules until the new ones are ready, and one request never uses both. Permits stay taken, since
+// limiters are named by the domain, the rule's name and the key. A limit that keeps its policy and
+// its interval continues to count.
 func Watch(ctx context.Context, path string, opts ...WatchOption) (*Set, error) {
 	w := newWatch(path, opts)
 	if err := w.files.Reload(); err != nil {
@@ -61,9 +68,9 @@ func Watch(ctx context.Context, path string, opts ...WatchOption) (*Set, error) 
 	}
 	err := w.setRates(ctx)
 	go func() {
-		w.reportRates(err) // here, since the caller may not listen yet
+		w.reportRates(err) // not in Watch itself: its caller may not listen yet
 		n, err := fsnotify.NewWatcher()
-		if err != nil { // the poll has to do
+		if err != nil { // only poll
 			rulefile.Run[fsnotify.Event](ctx, &w.files, nil, nil, nil)
 			return
 		}
@@ -82,7 +89,8 @@ type watch struct {
 	set   *Set
 	wrong string // what was reported last of the file, "" for nothing
 	unset bool   // rates are to be set
-	// Closed at the end of the last try to set them, where no call waited for that; nil where it is known.
+	// trying is closed at the end of the last attempt to set the rates, if no call waited for it;
+	// nil if its result is known.
 	trying     <-chan struct{}
 	wrongRates string // what was reported last of them
 }
@@ -128,10 +136,10 @@ func (w *watch) report(err error) {
 	}
 }
 
-// patience is how long rates may take to be set.
+// patience bounds the time to set the rates.
 const patience = 10 * time.Second
 
-// setRates sets the rates that are to be set.
+// setRates sets the rates if they are due.
 func (w *watch) setRates(ctx context.Context) error {
 	if w.client == nil || !w.unset {
 		return nil
@@ -146,8 +154,8 @@ func (w *watch) setRates(ctx context.Context) error {
 	return err
 }
 
-// tryRates sets the rates, once those of the try before are: a call that takes longer than ctx may still take effect, and is not to
-// come behind a newer one.
+// tryRates sets the rates after the attempt before has ended. A call that takes longer than ctx may
+// still take effect, and must not come after a newer one.
 func (w *watch) tryRates(ctx context.Context) error {
 	late := fmt.Errorf("rules: rates were not set within %v: %w", patience, context.DeadlineExceeded)
 	if w.trying != nil {
@@ -173,7 +181,7 @@ func (w *watch) tryRates(ctx context.Context) error {
 	}
 }
 
-// reportRates reports that rates could not be set, or that they are now, once.
+// reportRates reports once that rates could not be set, or that they are set now.
 func (w *watch) reportRates(err error) {
 	text := ""
 	if err != nil {

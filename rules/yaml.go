@@ -10,7 +10,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
-// decoder reads a file of rules.
+// decoder decodes a file of rules.
 type decoder struct {
 	rulefile.Decoder
 
@@ -19,10 +19,10 @@ type decoder struct {
 	defaults     ruleFile
 }
 
-// field is what a name in a mapping means for a T.
+// field decodes the value of a name in a mapping into a T.
 type field[T any] = rulefile.Field[*decoder, T]
 
-// newDecoder reads the values of a document.
+// newDecoder parses a document.
 func newDecoder(name string, data []byte) (*decoder, error) {
 	d := &decoder{Decoder: rulefile.Decoder{File: name}}
 	d.Load(data, parseYAML)
@@ -52,8 +52,8 @@ func parseYAML(data []byte) ([]*rulefile.Node, *rulefile.Problem) {
 	return all, nil
 }
 
-// nodeOf converts a value of the YAML library. What YAML has and JSON does not is refused: an alias makes a large file of a
-// small one, and a tag another value of a value.
+// nodeOf converts a value of the YAML library. It refuses what JSON does not have: an alias, which
+// makes a large document from a small one, and a tag, which changes a value.
 func nodeOf(n *yaml.Node) *rulefile.Node {
 	converted := &rulefile.Node{Tag: n.ShortTag(), Value: n.Value, Plain: n.Style == 0, Line: n.Line, Column: n.Column}
 	switch {

@@ -9,23 +9,24 @@ import (
 	"strings"
 )
 
-// Decoder reads the values of a document, and collects what is wrong with them.
+// Decoder decodes the values of a document, and collects problems.
 type Decoder struct {
 	File     string
 	Root     *Node
 	Problems []*Problem
 
-	// Lax accepts what the files of Envoy's rate limit service may have: any scalar as a text, nothing for a value that is
-	// left out, and numbers and booleans as YAML 1.1 writes them.
+	// Lax accepts the YAML of files of Envoy's rate limit service: any scalar as a text, absent
+	// values as null, and numbers and booleans of YAML 1.1.
 	Lax bool
-	// Misplaced has the places of fields that may stand elsewhere in the file.
+	// Misplaced maps a field that belongs elsewhere in the file to its place.
 	Misplaced map[string]string
 }
 
-// Base returns the decoder, for those that embed it.
+// Base returns the decoder, for types that embed it.
 func (d *Decoder) Base() *Decoder { return d }
 
-// Load parses a text of one document by a YAML library. It reports whether there is nothing wrong with it so far.
+// Load parses a text of one document with a YAML library. It reports whether there is no problem so
+// far.
 func (d *Decoder) Load(data []byte, parse func(data []byte) ([]*Node, *Problem)) bool {
 	root, problem := load(data, parse)
 	if problem != nil {
@@ -59,7 +60,7 @@ func load(data []byte, parse func(data []byte) ([]*Node, *Problem)) (*Node, *Pro
 	return documents[0], nil
 }
 
-// refuse reports values of which the conversion says that they are refused.
+// refuse reports values that the conversion has refused.
 func (d *Decoder) refuse(n *Node) {
 	if n.Refused != "" {
 		d.Fail(n, "%s", n.Refused)
@@ -69,7 +70,7 @@ func (d *Decoder) refuse(n *Node) {
 	}
 }
 
-// Full reports whether enough is wrong.
+// Full reports whether the largest number of problems is reached.
 func (d *Decoder) Full() bool { return len(d.Problems) >= MostProblems }
 
 // Fail reports that a value is wrong.
@@ -96,7 +97,7 @@ func (d *Decoder) add(n *Node, field, format string, values []any) {
 	}
 }
 
-// Wrong reports that a value is of another type.
+// Wrong reports that a value has another type.
 func (d *Decoder) Wrong(n *Node, want string) {
 	hint := ""
 	if n.IsScalar() && n.Tag != Null && strings.HasPrefix(want, "a text, ") {
@@ -105,10 +106,10 @@ func (d *Decoder) Wrong(n *Node, want string) {
 	d.Fail(n, "%s, want %s%s", n, want, hint)
 }
 
-// Field reads the value of a field of a mapping for a T.
+// Field decodes the value of a mapping's field into a T.
 type Field[D, T any] func(d D, n *Node, into *T)
 
-// Fields reads a mapping of known names, and reports whether it is a mapping.
+// Fields decodes a mapping of known names, and reports whether it is a mapping.
 func Fields[D interface{ Base() *Decoder }, T any](from D, n *Node, known map[string]Field[D, T], into *T) bool {
 	d := from.Base()
 	if d.IsAbsent(n) {
@@ -133,7 +134,7 @@ func Fields[D interface{ Base() *Decoder }, T any](from D, n *Node, known map[st
 // IsAbsent reports whether a value counts as left out.
 func (d *Decoder) IsAbsent(n *Node) bool { return n == nil || d.Lax && n.Tag == Null }
 
-// Pairs gives the fields of a mapping, once each.
+// Pairs calls a function for each field of a mapping, once each.
 func (d *Decoder) Pairs(n *Node, each func(name, value *Node)) {
 	seen := make(map[string]int, len(n.Content)/2)
 	for i := 0; i+1 < len(n.Content) && !d.Full(); i += 2 {
@@ -149,7 +150,7 @@ func (d *Decoder) Pairs(n *Node, each func(name, value *Node)) {
 	}
 }
 
-// Text reads a text that is not empty.
+// Text decodes a text that is not empty.
 func (d *Decoder) Text(n *Node, want string) (string, bool) {
 	switch {
 	case d.IsAbsent(n):
@@ -164,7 +165,7 @@ func (d *Decoder) Text(n *Node, want string) (string, bool) {
 	return n.Value, true
 }
 
-// OneOf reads a text that is one of some.
+// OneOf decodes one of some texts.
 func (d *Decoder) OneOf(n *Node, options ...string) (string, bool) {
 	want := "one of " + strings.Join(options, ", ")
 	if len(options) == 2 {
@@ -178,7 +179,7 @@ func (d *Decoder) OneOf(n *Node, options ...string) (string, bool) {
 	return text, ok
 }
 
-// Texts reads a text or a list of them.
+// Texts decodes a text or a list of texts.
 func (d *Decoder) Texts(n *Node, want string, each func(n *Node, text string)) {
 	one := func(n *Node) {
 		if text, ok := d.Text(n, want); ok {
@@ -196,7 +197,7 @@ func (d *Decoder) Texts(n *Node, want string, each func(n *Node, text string)) {
 	d.List(n, wanted, one)
 }
 
-// List reads a list that is not empty.
+// List decodes a list that is not empty.
 func (d *Decoder) List(n *Node, want string, each func(n *Node)) {
 	if d.IsAbsent(n) {
 		return
@@ -216,7 +217,7 @@ func (d *Decoder) List(n *Node, want string, each func(n *Node)) {
 	}
 }
 
-// Number reads a whole number of decimal digits.
+// Number decodes a decimal integer.
 func (d *Decoder) Number(n *Node, least, most int64, want string) int64 {
 	if n.Tag != Int {
 		d.Wrong(n, want)
@@ -235,7 +236,7 @@ func (d *Decoder) Number(n *Node, least, most int64, want string) int64 {
 	return number
 }
 
-// Fraction reads a number.
+// Fraction decodes a number.
 func (d *Decoder) Fraction(n *Node, want string, ok func(x float64) bool) float64 {
 	if n.Tag != Int && n.Tag != Float {
 		d.Wrong(n, want)
@@ -249,7 +250,7 @@ func (d *Decoder) Fraction(n *Node, want string, ok func(x float64) bool) float6
 	return x
 }
 
-// Boolean reads true or false.
+// Boolean decodes true or false.
 func (d *Decoder) Boolean(n *Node) bool {
 	text := strings.ToLower(n.Value)
 	switch {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Duration reads a length of time, above 0.
+// Duration decodes a duration above 0.
 func (d *Decoder) Duration(n *Node) time.Duration {
 	text, ok := d.Text(n, WantDuration)
 	if !ok {
@@ -21,10 +21,11 @@ func (d *Decoder) Duration(n *Node) time.Duration {
 	return length
 }
 
-// WantDuration describes a length of time.
+// WantDuration describes a duration for errors.
 const WantDuration = "a text like 500ms, 30s, 1m30s, 12h or 7d, in whole milliseconds, above 0 and below 292 years"
 
-// ParseDuration reads a length of time above 0, in whole milliseconds, with days and weeks besides the units of Go.
+// ParseDuration parses a duration above 0, in whole milliseconds. It accepts days and weeks besides
+// the units of Go.
 func ParseDuration(text string) (time.Duration, bool) {
 	const day = 24 * time.Hour
 	unit := time.Duration(0)

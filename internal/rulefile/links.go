@@ -7,10 +7,11 @@ import (
 	"strings"
 )
 
-// mostLinks is how many links may lead to a file, as on Linux.
+// mostLinks is the largest number of links on the way to a file, as on Linux.
 const mostLinks = 40
 
-// placesOf returns the directories in which a path may be replaced: that of the file, and of each link on the way.
+// placesOf returns the directories in which a path may be replaced: the file's own, and that of
+// each link on the way.
 func placesOf(path string) []string {
 	if absolute, err := filepath.Abs(path); err == nil { // else the working directory is gone
 		path = absolute

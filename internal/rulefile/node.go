@@ -1,5 +1,6 @@
-// Package rulefile has what the files of packages rules and rls share: strict decoding with positions, the notation of
-// policies, and reading and watching. It depends on no YAML library: its users convert the nodes of theirs.
+// Package rulefile is the common part of the files of packages rules and rls. It decodes strictly
+// and with positions, parses the notation of policies, and reads and watches files. It depends on
+// no YAML library: packages convert the nodes of theirs.
 package rulefile
 
 import (
@@ -9,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// Node is a value of a document.
+// Node is a value in a document.
 type Node struct {
 	Tag     string // Mapping, List, Text, Int, Float, Bool, Null or another tag of YAML
 	Value   string // a scalar as it is written
@@ -53,7 +54,7 @@ func (n *Node) String() string {
 	return fmt.Sprintf("%q (%s)", Clip(n.Value), n.Tag)
 }
 
-// fieldOf returns the path of a value in a document, as rules[3].limits[0].rate.
+// fieldOf returns the path of a value in a document, for instance rules[3].limits[0].rate.
 func fieldOf(in, wanted *Node) string {
 	path, _ := pathTo(in, wanted)
 	return strings.TrimPrefix(path, ".")
@@ -90,7 +91,7 @@ func IsPrintable(text string) bool {
 // Clip shortens a text for an error.
 func Clip(text string) string { return Cut(64, text) }
 
-// Cut shortens a text to at most so many bytes.
+// Cut shortens a text to at most n bytes.
 func Cut(most int, text string) string {
 	if len(text) <= most {
 		return text

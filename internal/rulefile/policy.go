@@ -12,7 +12,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// Limit is a limit of a file whose rate is known.
+// Limit is a limit of a file after its rate was decoded.
 type Limit struct {
 	Policy  string
 	Permits int64
@@ -22,13 +22,13 @@ type Limit struct {
 	Fields  map[string]*Node // fields of policies that the file has
 }
 
-// HasUnit reports whether the rate of a policy is that of a unit of the calendar.
+// HasUnit reports whether a policy's rate has a unit of the calendar.
 func HasUnit(name string) bool {
 	kind, _ := policy.Lookup(name)
 	return kind.Unit
 }
 
-// PolicyName reads the name of a policy.
+// PolicyName decodes the name of a policy.
 func (d *Decoder) PolicyName(n *Node) (string, bool) {
 	name, ok := d.Text(n, "a text, one of "+policy.Names())
 	if _, known := policy.Lookup(name); ok && !known {
@@ -38,7 +38,7 @@ func (d *Decoder) PolicyName(n *Node) (string, bool) {
 	return name, ok
 }
 
-// Policy reads the policy of a limit. It returns nil for a rate of 0, and if something is wrong.
+// Policy decodes the policy of a limit. It returns nil for a rate of 0, and for a problem.
 func (d *Decoder) Policy(n *Node, l *Limit) limit.Policy {
 	before := len(d.Problems)
 	kind, _ := policy.Lookup(l.Policy)
@@ -68,7 +68,7 @@ func (d *Decoder) Policy(n *Node, l *Limit) limit.Policy {
 	return p
 }
 
-// field reads the value of a policy's field.
+// field decodes the value of a policy's field.
 func (d *Decoder) field(n *Node, f policy.Field) any {
 	switch f.Type {
 	case policy.Bool:
@@ -86,7 +86,7 @@ func (d *Decoder) field(n *Node, f policy.Field) any {
 	return nil
 }
 
-// Unused reports the fields that a policy does not have.
+// Unused reports fields that the policy does not have.
 func (d *Decoder) Unused(fields map[string]*Node, name string, own ...string) {
 	for _, field := range policy.Fields() {
 		if n := fields[field]; n != nil && !slices.Contains(own, field) {
@@ -95,10 +95,10 @@ func (d *Decoder) Unused(fields map[string]*Node, name string, own ...string) {
 	}
 }
 
-// MostPermits is the most permits of a rate.
+// MostPermits is the largest number of permits of a rate.
 const MostPermits = 1 << 53
 
-// location reads a time zone.
+// location decodes a time zone.
 func (d *Decoder) location(n *Node) *time.Location {
 	if d.IsAbsent(n) {
 		return nil
@@ -121,10 +121,10 @@ func (d *Decoder) location(n *Node) *time.Location {
 	return zone
 }
 
-// locations has one pointer for each name, so that policies can be compared.
+// locations has one pointer for each name, so that policies are comparable.
 var locations sync.Map
 
-// ReasonOf returns the text of an error without the prefix that all errors of rates have.
+// ReasonOf returns the text of an error without the common prefix of errors of rates.
 func ReasonOf(err error) string {
 	return strings.TrimPrefix(err.Error(), fmt.Sprintf("%v: ", rratelimiter.ErrInvalidRate))
 }

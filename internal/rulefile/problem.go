@@ -9,20 +9,21 @@ import (
 	"unicode/utf8"
 )
 
-// MostProblems is how many problems of one file are reported.
+// MostProblems is the largest number of problems that are reported of one file.
 const MostProblems = 20
 
-// Problem is one thing that is wrong with a file: where, and what.
+// Problem is one problem of a file, with its place.
 type Problem struct {
 	File   string
-	Line   int    // from 1 on; 0 where it is about the file as a whole
-	Column int    // in characters, from 1 on; 0 where it is not known
-	Field  string // as rules[3].limits[0].rate; "" for the whole document
-	Reason string // what is wrong, with the value, and what to write instead
-	Err    error  // the cause: an error of the file system, for instance; else nil
+	Line   int    // from 1; 0 for the file as a whole
+	Column int    // in characters, from 1; 0 if unknown
+	Field  string // for instance rules[3].limits[0].rate; "" for the whole document
+	Reason string // the problem, with the value and what to write instead
+	Err    error  // the cause, for instance of the file system; else nil
 }
 
-// Error returns the problem in the form of compilers: rules.yaml:12:7: rules[3].limits[0].rate: and the reason.
+// Error returns the problem in the form of compiler errors: rules.yaml:12:7:
+// rules[3].limits[0].rate: and the reason.
 func (p *Problem) Error() string {
 	var b strings.Builder
 	b.WriteString(p.File)
@@ -45,11 +46,11 @@ func Sort(problems []*Problem) {
 	})
 }
 
-// SyntaxProblem returns the problem of a text that is no YAML, as its library reports it: what it found, and what it was
-// reading from a line on.
+// SyntaxProblem returns the problem of a text that is not YAML, from the report of a library: the
+// message, and the construct that begins in the line from.
 func SyntaxProblem(data []byte, line, column int, message, context string, from int) *Problem {
 	p := &Problem{Line: line, Column: column, Reason: "no YAML: " + Cut(200, message)}
-	if line == 0 { // the library does not report the place of a character
+	if line == 0 { // libraries do not report the place of an invalid character
 		p.Line = lineOf(data, isControl)
 	}
 	if context != "" {
@@ -62,7 +63,7 @@ func SyntaxProblem(data []byte, line, column int, message, context string, from 
 	return p
 }
 
-// lineOf returns the line of the first character that is wrong, 0 for none.
+// lineOf returns the line of the first wrong character, 0 for none.
 func lineOf(data []byte, wrong func(r rune, size int) bool) int {
 	for line := 1; len(data) > 0; {
 		r, size := utf8.DecodeRune(data)
@@ -79,7 +80,7 @@ func lineOf(data []byte, wrong func(r rune, size int) bool) int {
 
 func isNoUTF8(r rune, size int) bool { return r == utf8.RuneError && size == 1 }
 
-// isControl reports whether a character may not stand in YAML.
+// isControl reports whether YAML forbids a character.
 func isControl(r rune, _ int) bool {
 	return r != '\u0085' && unicode.IsControl(r) && !strings.ContainsRune("\t\n\r", r) || r == '\ufffe' || r == '\uffff'
 }

@@ -10,17 +10,18 @@ import (
 	"slices"
 )
 
-// MostBytes is how large a file may be. A file of 10,000 rules has some 2 MB.
+// MostBytes is the largest size of a file. A file of 10,000 rules has about 2 MB.
 const MostBytes = 16 << 20
 
-// Source is a file as it was read.
+// Source is the content of a file.
 type Source struct {
 	Name string
 	Data []byte
 }
 
-// Read reads a file, or those files of a folder that belong; without belongs, a folder is a problem. What changes while it is
-// read is read again, so that all files are of one moment.
+// Read reads a file, or the files of a folder for which belongs returns true. Without belongs, a
+// folder is a problem. If a file changes meanwhile, all are read again, so that the contents belong
+// to one point in time.
 func Read(path string, belongs func(fs.DirEntry) bool) ([]Source, *Problem) {
 	for range 3 {
 		before := filesAt(path, belongs)
@@ -83,7 +84,7 @@ func readAll(files []file) ([]Source, *Problem) {
 	return sources, nil
 }
 
-// read reads a regular file. To open a pipe would wait for its writer.
+// read reads a regular file. It refuses a pipe, whose opening would block until a writer opens it.
 func (f file) read() ([]byte, *Problem) {
 	switch {
 	case f.err != nil:

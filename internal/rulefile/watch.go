@@ -11,32 +11,34 @@ import (
 	"time"
 )
 
-// Watcher takes each change of files that stays. Run follows them; Look and Reload read them once.
+// Watcher takes files that have changed once they are stable. Run follows the files; Look and
+// Reload read them once.
 type Watcher struct {
 	Path    string
 	Belongs func(fs.DirEntry) bool // for Read
-	Every   time.Duration          // from one poll to the next
+	Every   time.Duration          // between polls
 
-	// Take puts files into force, or returns what is wrong. One call runs at a time.
+	// Take puts files into force, or returns their problems. One call runs at a time.
 	Take func(sources []Source, problem *Problem) error
-	// Report reports what Take returned for a change, or that the files change all the time. It may be nil.
+	// Report gets the result of Take for a change, or an error if the files never become stable. It
+	// may be nil.
 	Report func(err error)
-	// Settled runs after each look that found nothing to wait for. It may be nil.
+	// Settled runs after each look after which no other look is due. It may be nil.
 	Settled func(ctx context.Context)
 
 	mu    sync.Mutex
-	last  [sha256.Size]byte // of what was read last
-	taken [sha256.Size]byte // of what was taken last
-	since time.Time         // since when each look reads something else; zero if it does not
+	last  [sha256.Size]byte // of the last read
+	taken [sha256.Size]byte // of the last files taken
+	since time.Time         // since when each look reads another content; zero if the files are stable
 }
 
 const (
-	quiet    = 100 * time.Millisecond // without changes before a look, and from a look to the next one
-	longest  = time.Second            // from a change to a look at the latest
-	restless = 10 * time.Second       // for which a file may change all the time without being reported
+	quiet    = 100 * time.Millisecond // the time without changes before a look, and between looks
+	longest  = time.Second            // the longest time from a change to a look
+	restless = 10 * time.Second       // the time of constant changes after which they are reported
 )
 
-// Reload reads the files and takes them, whether or not they have changed.
+// Reload reads the files and takes them, changed or not.
 func (w *Watcher) Reload() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -46,8 +48,8 @@ func (w *Watcher) Reload() error {
 	return w.Take(sources, problem)
 }
 
-// Look reads the files, and takes them if they have changed and stay: if the read before was the same. It reports whether
-// another look has to follow.
+// Look reads the files. It takes them if they have changed and are stable: if the last read
+// returned the same. It reports whether another look is due.
 func (w *Watcher) Look(ctx context.Context) (again bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -69,7 +71,7 @@ func (w *Watcher) Look(ctx context.Context) (again bool) {
 	return false
 }
 
-// changed reports files that change all the time, and so are never taken.
+// changed reports files that change all the time, and so are never stable.
 func (w *Watcher) changed() {
 	if w.since.IsZero() {
 		w.since = time.Now()
@@ -86,11 +88,11 @@ func (w *Watcher) report(err error) {
 	}
 }
 
-// sumOf returns a sum of what was read.
+// sumOf returns the hash of a read.
 func sumOf(sources []Source, problem *Problem) (sum [sha256.Size]byte) {
 	h := sha256.New()
 	if problem != nil {
-		_, _ = fmt.Fprintf(h, "problem %v", problem) // a hash takes everything
+		_, _ = fmt.Fprintf(h, "problem %v", problem) // a hash returns no error
 	}
 	for _, s := range sources {
 		_, _ = fmt.Fprintf(h, "%q %d ", s.Name, len(s.Data))
@@ -100,7 +102,7 @@ func sumOf(sources []Source, problem *Problem) (sum [sha256.Size]byte) {
 	return sum
 }
 
-// Notifier sends an event for each change in the directories that it has.
+// Notifier sends an event for each change in the added directories.
 type Notifier interface {
 	Add(dir string) error
 	Remove(dir string) error
@@ -113,7 +115,7 @@ func Run[E any](ctx context.Context, w *Watcher, n Notifier, events <-chan E, lo
 	dirs := make(map[string]bool)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var first time.Time // of the changes that the timer is for
+	var first time.Time // of the changes since the last look
 	for {
 		select {
 		case <-ctx.Done():
@@ -131,7 +133,7 @@ func Run[E any](ctx context.Context, w *Watcher, n Notifier, events <-chan E, lo
 			if !ok {
 				events = nil
 			}
-		case _, ok := <-lost: // some events were
+		case _, ok := <-lost: // events were lost
 			if !ok {
 				lost = nil
 			}
@@ -145,7 +147,8 @@ func Run[E any](ctx context.Context, w *Watcher, n Notifier, events <-chan E, lo
 	}
 }
 
-// listen adds the directories to a notifier in which the files may be replaced, and removes others.
+// listen adds the directories in which the files may be replaced to a notifier, and removes all
+// others.
 func (w *Watcher) listen(n Notifier, dirs map[string]bool) {
 	if n == nil {
 		return
@@ -161,12 +164,12 @@ func (w *Watcher) listen(n Notifier, dirs map[string]bool) {
 	}
 	for dir := range dirs {
 		if !wanted[dir] {
-			_ = n.Remove(dir) // it may be gone
+			_ = n.Remove(dir) // it may not exist
 			delete(dirs, dir)
 		}
 	}
 	for dir := range wanted {
-		if n.Add(dir) == nil { // else the poll has to do
+		if n.Add(dir) == nil { // on an error the polls remain
 			dirs[dir] = true
 		}
 	}
