@@ -122,11 +122,11 @@ func (e *entry) takeFirst() *Batch {
 // runs on the goroutine of a caller (inline), it sends one batch and leaves the others to another
 // goroutine.
 func (l *Limiter) sendBatches(ctx context.Context, e *entry, inline bool) {
-	for again := true; again; {
-		again = l.sendBatch(ctx, e, l.dispatch(e))
-		if again && inline {
+	for l.sendBatch(ctx, e, l.dispatch(e)) {
+		ctx = context.Background() // the values of ctx belong to a caller of the first batch
+		if inline {
 			l.startSending(ctx, e)
-			again = false
+			return
 		}
 	}
 }
@@ -186,7 +186,7 @@ func (l *Limiter) readPiped(ctx context.Context, e *entry, b *Batch, reply rueid
 	go func() {
 		again := l.runCall(ctx, e, b, func(ctx context.Context, b *Batch) error { return l.continueCall(ctx, b, failed) })
 		if again {
-			l.startSending(ctx, e)
+			l.startSending(context.Background(), e)
 		}
 	}()
 }
@@ -251,7 +251,7 @@ func (l *Limiter) complete(ctx context.Context, e *entry, b *Batch, err error) (
 // completeAndContinue completes a batch and has the next one sent by another goroutine.
 func (l *Limiter) completeAndContinue(ctx context.Context, e *entry, b *Batch, err error) {
 	if l.complete(ctx, e, b, err) {
-		l.startSending(ctx, e)
+		l.startSending(context.Background(), e)
 	}
 }
 

@@ -78,7 +78,7 @@ func (l *Limiter) request(ctx context.Context, ask Ask) (result Result, err erro
 	case g.pipelines():
 		l.sendInPipeline(ctx, e)
 	default:
-		l.startSending(context.WithoutCancel(ctx), e)
+		l.startSending(ctx, e)
 	}
 	switch {
 	case inline:
