@@ -10,9 +10,9 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// closest returns the status that is nearest to its limit: one that is over, else the one with the fewest left. It
-// returns nil if nothing but shadows limits the request.
-func closest(all []asked) (found *ratelimit.RateLimitResponse_DescriptorStatus) {
+// closest returns the status that is nearest to its limit: one that is over, else the one with the
+// fewest permits left. It returns nil if only shadows limit the request.
+func closest(all []evaluation) (found *ratelimit.RateLimitResponse_DescriptorStatus) {
 	for i := range all {
 		one := all[i].status
 		if one.GetCurrentLimit() == nil || all[i].rule != nil && all[i].rule.shadow {
@@ -29,8 +29,8 @@ func closest(all []asked) (found *ratelimit.RateLimitResponse_DescriptorStatus) 
 	return found
 }
 
-// headersOf returns the headers that report limits to clients, but no shadows.
-func (s *Server) headersOf(all []asked) []*core.HeaderValue {
+// headersOf returns the headers that report limits to clients, without shadows.
+func (s *Server) headersOf(all []evaluation) []*core.HeaderValue {
 	one := closest(all)
 	if one == nil || s.config.Shadow {
 		return nil
@@ -42,24 +42,25 @@ func (s *Server) headersOf(all []asked) []*core.HeaderValue {
 	}
 }
 
-// metadataOf is what Envoy's filters can read: the request, and the metadata of the descriptors that were within their limits.
-func metadataOf(request *ratelimit.RateLimitRequest, all []asked) *structpb.Struct {
+// metadataOf returns the metadata for Envoy's filters: the request, and the metadata of the
+// descriptors that are within their limits.
+func metadataOf(request *ratelimit.RateLimitRequest, all []evaluation) *structpb.Struct {
 	descriptors := make([]*structpb.Value, len(all))
 	passed := new(structpb.Struct)
 	for i, descriptor := range request.GetDescriptors() {
-		told := make(map[string]*structpb.Value)
+		fields := make(map[string]*structpb.Value)
 		var entries []*structpb.Value
 		for _, entry := range descriptor.GetEntries() {
 			entries = append(entries, structpb.NewStringValue(entry.GetKey()+"="+entry.GetValue()))
 		}
-		told["entries"] = structpb.NewListValue(&structpb.ListValue{Values: entries})
+		fields["entries"] = structpb.NewListValue(&structpb.ListValue{Values: entries})
 		if own := descriptor.GetLimit(); own != nil {
-			told["limit"] = structpb.NewStringValue(own.String())
+			fields["limit"] = structpb.NewStringValue(own.String())
 		}
 		if hits := descriptor.GetHitsAddend(); hits != nil {
-			told["hitsAddend"] = structpb.NewNumberValue(float64(hits.GetValue()))
+			fields["hitsAddend"] = structpb.NewNumberValue(float64(hits.GetValue()))
 		}
-		descriptors[i] = structpb.NewStructValue(&structpb.Struct{Fields: told})
+		descriptors[i] = structpb.NewStructValue(&structpb.Struct{Fields: fields})
 		a := &all[i]
 		if a.rule != nil && len(a.limits) > 0 && !a.unlimited() && a.status.GetCode() == ratelimit.RateLimitResponse_OK {
 			blend(passed, a.rule.metadata)
@@ -78,7 +79,8 @@ func metadataOf(request *ratelimit.RateLimitRequest, all []asked) *structpb.Stru
 	return &structpb.Struct{Fields: made}
 }
 
-// blend adds to one struct what another has and it has not, down through structs that both have.
+// blend adds the fields of one struct to another one that lacks them. It descends into structs that
+// both have.
 func blend(into, from *structpb.Struct) {
 	for _, key := range slices.Sorted(maps.Keys(from.GetFields())) {
 		value := from.GetFields()[key]
@@ -89,7 +91,7 @@ func blend(into, from *structpb.Struct) {
 			}
 			if inner := value.GetStructValue(); inner != nil {
 				copied := new(structpb.Struct)
-				blend(copied, inner) // so that what is added later leaves the rule's own alone
+				blend(copied, inner) // a copy, since later additions must not change the rule's own
 				value = structpb.NewStructValue(copied)
 			}
 			into.Fields[key] = value

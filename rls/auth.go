@@ -33,23 +33,23 @@ func (s *Server) auth(w http.ResponseWriter, r *http.Request) {
 	s.checkPeer(d, r)
 	descriptors, err := d.web.descriptors(r)
 	if errors.Is(err, guard.ErrInvalidRequest) {
-		if denied == http.StatusTooManyRequests { // else the proxy knows no other status
+		if denied == http.StatusTooManyRequests { // a proxy with ?denied= accepts no other status
 			denied = http.StatusBadRequest
 		}
 		problem(w, "about:blank", "Bad Request", denied)
 		return
 	}
-	if err != nil && s.undecided.due() {
-		s.config.Log.Error("rls: a proxy does not say enough of a request", "domain", name, "error", err)
+	if err != nil && s.failureLog.due() {
+		s.config.Log.Error("rls: the headers of a proxy do not describe the request", "domain", name, "error", err)
 	}
 	var response *ratelimit.RateLimitResponse
-	var all []asked
+	var all []evaluation
 	if err == nil && len(descriptors) > 0 {
 		response, all, err = s.answer(r.Context(), d, &ratelimit.RateLimitRequest{Domain: name, Descriptors: descriptors})
 	}
 	switch {
 	case err != nil && d.web.open:
-		s.config.Log.Debug("rls: let pass, since nobody could decide", "domain", name, "error", err)
+		s.config.Log.Debug("rls: a request passes without a decision of Redis", "domain", name, "error", err)
 	case err != nil:
 		problem(w, reducedType, "Requests cannot be admitted at the moment.", http.StatusServiceUnavailable)
 	default:
@@ -57,7 +57,7 @@ func (s *Server) auth(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// checkPeer reports a peer that is no trusted proxy: all requests through it count by its own address.
+// checkPeer logs a peer that is not a trusted proxy: its address is the client of all its requests.
 func (s *Server) checkPeer(d *domain, r *http.Request) {
 	if !d.web.looksAtAddresses() {
 		return
@@ -79,7 +79,7 @@ func answer(w http.ResponseWriter, response *ratelimit.RateLimitResponse, header
 		w.Header().Set(header.GetKey(), header.GetValue())
 	}
 	if response.GetOverallCode() != ratelimit.RateLimitResponse_OVER_LIMIT {
-		return // 200
+		return // the status is 200
 	}
 	if reset := w.Header().Get("RateLimit-Reset"); reset != "" {
 		w.Header().Set("Retry-After", reset)

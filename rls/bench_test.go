@@ -31,13 +31,13 @@ func BenchmarkLoad(b *testing.B) {
 func BenchmarkUnlimited(b *testing.B) {
 	client, redis := guardtest.Connect(b)
 	s := newServer(b, client, "domain: x\ndescriptors:\n  - key: a\n    value: v*\n    descriptors:\n      - {key: b, rate_limit: {unlimited: true}}\n")
-	asked := request(b, "x | a=value b=other")
+	req := request(b, "x | a=value b=other")
 	b.ReportAllocs()
 	before := redis.CommandCount()
 	for b.Loop() {
-		_, err := s.ShouldRateLimit(b.Context(), asked)
+		_, err := s.ShouldRateLimit(b.Context(), req)
 		require.NoError(b, err)
 	}
-	require.Equal(b, "OK | OK unlimited", told(s.ShouldRateLimit(b.Context(), asked)))
+	require.Equal(b, "OK | OK unlimited", summary(s.ShouldRateLimit(b.Context(), req)))
 	require.Equal(b, before, redis.CommandCount(), "Redis was asked")
 }

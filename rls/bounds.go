@@ -10,14 +10,14 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// The bounds of a request. A decoded request takes a hundred times the bytes that it had on its way.
+// The bounds of a request. A decoded request takes up to a hundred times its encoded size.
 const (
 	mostRequest     = 64 << 10 // bytes
 	mostDescriptors = 256
 	mostEntries     = 64 // of a descriptor
 )
 
-// checkSize returns an error for a request of too many parts.
+// checkSize returns an error for a request with too many parts.
 func checkSize(request *ratelimit.RateLimitRequest) error {
 	if n := len(request.GetDescriptors()); n > mostDescriptors {
 		return wrong("the request has %d descriptors, want at most %d", n, mostDescriptors)
@@ -30,7 +30,7 @@ func checkSize(request *ratelimit.RateLimitRequest) error {
 	return nil
 }
 
-// serviceDesc is the rate limit service, whose requests are measured before they are decoded.
+// serviceDesc is the rate limit service, with a check of each request's size before it is decoded.
 var serviceDesc = func() grpc.ServiceDesc {
 	desc := ratelimit.RateLimitService_ServiceDesc
 	desc.Methods = []grpc.MethodDesc{{MethodName: "ShouldRateLimit", Handler: shouldRateLimit}}
@@ -45,22 +45,22 @@ func shouldRateLimit(
 	if err != nil {
 		return nil, err
 	}
-	service, _ := srv.(ratelimit.RateLimitServiceServer) // as gRPC has checked
+	service, _ := srv.(ratelimit.RateLimitServiceServer) // gRPC has checked it
 	if interceptor == nil {
 		return service.ShouldRateLimit(ctx, request)
 	}
 	info := &grpc.UnaryServerInfo{Server: srv, FullMethod: ratelimit.RateLimitService_ShouldRateLimit_FullMethodName}
 	return interceptor(ctx, request, info, func(ctx context.Context, request any) (any, error) {
-		asked, ok := request.(*ratelimit.RateLimitRequest)
+		req, ok := request.(*ratelimit.RateLimitRequest)
 		if !ok {
 			return nil, wrong("an interceptor made a %T of the request", request)
 		}
-		return service.ShouldRateLimit(ctx, asked)
+		return service.ShouldRateLimit(ctx, req)
 	})
 }
 
-// bounded decodes a request. To a message without fields all of a request is unknown, and stays as it came until it is
-// measured.
+// bounded decodes a request after a check of its size. It decodes into a message without fields
+// first, which keeps the bytes as they are.
 func bounded(decode func(any) error) (*ratelimit.RateLimitRequest, error) {
 	var received emptypb.Empty
 	if err := decode(&received); err != nil {
@@ -80,7 +80,7 @@ func bounded(decode func(any) error) (*ratelimit.RateLimitRequest, error) {
 	return request, nil
 }
 
-// count returns how many descriptors an encoded request has, as far as it can be decoded.
+// count returns the number of descriptors of an encoded request, up to the first malformed part.
 func count(text []byte) (descriptors int) {
 	for len(text) > 0 {
 		number, _, length := protowire.ConsumeField(text)

@@ -15,10 +15,10 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// fixedWindow is the policy of a limit that states none.
+// fixedWindow is the policy of a limit without one.
 const fixedWindow = "fixed_window"
 
-// unitLengths is how long the units of the protocol are.
+// unitLengths are the lengths of the protocol's units.
 var unitLengths = map[ratelimit.RateLimitResponse_RateLimit_Unit]time.Duration{
 	ratelimit.RateLimitResponse_RateLimit_SECOND: time.Second,
 	ratelimit.RateLimitResponse_RateLimit_MINUTE: time.Minute,
@@ -36,17 +36,17 @@ var calendarUnits = map[ratelimit.RateLimitResponse_RateLimit_Unit]limit.Unit{
 	ratelimit.RateLimitResponse_RateLimit_YEAR:  limit.Year,
 }
 
-// budget is what a limit grants.
+// budget is the policy of a limit, with its properties.
 type budget struct {
 	kind   string
-	policy limit.Policy // nil: nothing is ever granted
+	policy limit.Policy // nil grants nothing
 	length time.Duration
-	most   uint64 // that can ever be granted at once
+	most   uint64 // the largest grant at once
 
-	onCredit bool // a request may take more than there is
+	onCredit bool // a request may take more than is free
 }
 
-// windows is a budget of aligned windows, which is what the protocol's units mean.
+// windows returns a budget of aligned windows, as the protocol's units define them.
 func windows(permits uint64, length time.Duration) budget {
 	if permits == 0 {
 		return budget{length: length}
@@ -55,7 +55,7 @@ func windows(permits uint64, length time.Duration) budget {
 	return budget{kind: fixedWindow, policy: p, length: length, most: permits}
 }
 
-// rest is how long a window lasts from now on: for what asks nothing of Redis.
+// rest returns the remaining time of the current window, for a status without a call to Redis.
 func (b budget) rest(now time.Time) time.Duration {
 	if p, ok := b.policy.(limit.FixedWindow); ok && !p.Aligned || !ok && b.policy != nil || b.length <= 0 {
 		return b.length
@@ -63,13 +63,13 @@ func (b budget) rest(now time.Time) time.Duration {
 	return b.length - time.Duration(now.UnixNano()%int64(b.length))
 }
 
-// limitFile is the fields of a limit, as a file has them.
+// limitFile is a limit in a file.
 type limitFile struct {
 	name                        string
 	replaces                    []string
 	unlimited                   bool
 	requests, unit, per, policy *rulefile.Node
-	own                         map[string]*rulefile.Node // fields of some policies
+	own                         map[string]*rulefile.Node // fields of single policies
 }
 
 var limitFields = func() map[string]field[limitFile] {
@@ -93,7 +93,7 @@ var limitFields = func() map[string]field[limitFile] {
 	return known
 }()
 
-// limit reads a limit.
+// limit decodes a limit.
 func (r *reader) limit(n *rulefile.Node) *oneLimit {
 	f := limitFile{}
 	before := len(r.Problems)
@@ -142,7 +142,7 @@ var replacedFields = map[string]field[string]{
 	"name": func(r *reader, n *rulefile.Node, name *string) { *name = r.text(n) },
 }
 
-// replaces reads the names of limits.
+// replaces decodes the names of limits.
 func (r *reader) replaces(n *rulefile.Node) (names []string) {
 	r.List(n, "a list", func(n *rulefile.Node) {
 		name := ""
@@ -156,8 +156,9 @@ func (r *reader) replaces(n *rulefile.Node) (names []string) {
 	return names
 }
 
-// length reads unit and per, and returns the protocol's unit of that length, if there is one.
-func (r *reader) length(n *rulefile.Node, f *limitFile, l *rulefile.Limit) (unit ratelimit.RateLimitResponse_RateLimit_Unit) {
+// length decodes unit and per. It returns the protocol's unit of that length, if there is one.
+func (r *reader) length(n *rulefile.Node, f *limitFile,
+	l *rulefile.Limit) (unit ratelimit.RateLimitResponse_RateLimit_Unit) {
 	switch {
 	case f.unit != nil && f.per != nil:
 		r.Fail(f.per, "stands beside unit, take one of them away")
@@ -172,7 +173,8 @@ func (r *reader) length(n *rulefile.Node, f *limitFile, l *rulefile.Limit) (unit
 		name := r.text(f.unit)
 		unit = ratelimit.RateLimitResponse_RateLimit_Unit(ratelimit.RateLimitResponse_RateLimit_Unit_value[strings.ToUpper(name)])
 		if l.Per = unitLengths[unit]; l.Per == 0 {
-			r.FailField(n, "unit", "is %q, want second, minute, hour, day, week, month or year; or per, for any interval", rulefile.Clip(name))
+			r.FailField(n, "unit", "is %q, want second, minute, hour, day, week, month or year; or per, for any interval",
+				rulefile.Clip(name))
 		}
 	}
 	if rulefile.HasUnit(l.Policy) && l.Per > 0 {

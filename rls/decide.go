@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	mostLimits = 256 // that one request can ask of Redis
+	mostLimits = 256 // of one request, in Redis
 	mostHits   = 1 << 53
 )
 
@@ -23,14 +23,15 @@ func wrong(format string, values ...any) error {
 }
 
 // decide decides a request by the rules of its domain.
-func (s *Server) decide(ctx context.Context, d *domain, request *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, []asked, error) {
+func (s *Server) decide(ctx context.Context, d *domain,
+	request *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, []evaluation, error) {
 	if request.GetDomain() == "" {
 		return nil, nil, wrong("the request has no domain")
 	}
 	if len(request.GetDescriptors()) == 0 {
 		return nil, nil, wrong("the request has no descriptors")
 	}
-	all := make([]asked, len(request.GetDescriptors()))
+	all := make([]evaluation, len(request.GetDescriptors()))
 	if d == nil {
 		s.metrics.domainNotFound.Add(1)
 	} else if err := d.understand(request, all); err != nil {
@@ -39,7 +40,8 @@ func (s *Server) decide(ctx context.Context, d *domain, request *ratelimit.RateL
 	if err := s.ask(ctx, d, all); err != nil {
 		return nil, nil, err
 	}
-	response := &ratelimit.RateLimitResponse{OverallCode: ratelimit.RateLimitResponse_OK, Statuses: make([]*ratelimit.RateLimitResponse_DescriptorStatus, len(all))}
+	response := &ratelimit.RateLimitResponse{OverallCode: ratelimit.RateLimitResponse_OK,
+		Statuses: make([]*ratelimit.RateLimitResponse_DescriptorStatus, len(all))}
 	quotas, failedQuotas := 0, 0
 	for i := range all {
 		a := &all[i]
@@ -74,16 +76,18 @@ func (s *Server) decide(ctx context.Context, d *domain, request *ratelimit.RateL
 	return response, all, nil
 }
 
-// advise names a rule in the log once that is looked at, but does not count what is charged behind the look where it does not fit.
-func (s *Server) advise(a *asked) {
+// advise logs a rule once if a request looks at it, but the rule does not charge hits over the
+// limit afterwards.
+func (s *Server) advise(a *evaluation) {
 	if a.hits == 0 && a.rule != nil && !a.rule.overdraw && !a.unlimited() && a.rule.advised.CompareAndSwap(false, true) {
-		s.config.Log.Warn("rls: a request looks with hits_addend 0; where costs are charged after the response, the descriptor needs overdraw: true, or costs that do not fit are not counted",
+		s.config.Log.Warn("rls: a request has hits_addend 0: if it charges costs after the response, "+
+			"set overdraw: true for the descriptor, or costs over the limit are not counted",
 			"file", a.rule.file, "line", a.rule.line)
 	}
 }
 
-// ask asks Redis for each descriptor's limits.
-func (s *Server) ask(ctx context.Context, d *domain, all []asked) error {
+// ask decides the limits of each descriptor, with calls to Redis.
+func (s *Server) ask(ctx context.Context, d *domain, all []evaluation) error {
 	var space [4]*group
 	groups := space[:0]
 	limits := 0
@@ -109,7 +113,8 @@ func (s *Server) ask(ctx context.Context, d *domain, all []asked) error {
 	return s.each(ctx, groups)
 }
 
-// onlyLook is for a request that is refused in a slot before Redis is asked: it takes nothing there.
+// onlyLook makes the groups of a slot take no permits, since the request is denied in that slot
+// without a call.
 func onlyLook(groups []*group, slot string) {
 	for _, g := range groups {
 		if !g.joint || g.members[0].slot != slot {
@@ -121,8 +126,9 @@ func onlyLook(groups []*group, slot string) {
 	}
 }
 
-// slotOn is what descriptors that are decided together agree in.
-func (a *asked) slotOn(s *Server, d *domain) string {
+// slotOn returns the slot of a descriptor's limiter. Descriptors in one slot can be decided
+// together.
+func (a *evaluation) slotOn(s *Server, d *domain) string {
 	if !s.cluster {
 		return ""
 	}
@@ -135,7 +141,8 @@ func (a *asked) slotOn(s *Server, d *domain) string {
 	return a.slot
 }
 
-// each asks for all groups at once, but for those that come again. Those have what is left of the deadline.
+// each decides all groups in parallel. Groups with a limiter of an earlier group follow, within the
+// rest of the deadline.
 func (s *Server) each(ctx context.Context, groups []*group) error {
 	switch len(groups) {
 	case 0:
@@ -166,15 +173,15 @@ func (s *Server) each(ctx context.Context, groups []*group) error {
 	return nil
 }
 
-// tell sets a descriptor's status by the decision of a limit.
-func (a *asked) tell(one *oneLimit, d rratelimiter.Decision) {
-	told := &a.space.status
-	told.Code, told.CurrentLimit = ratelimit.RateLimitResponse_OK, one.shown
+// setStatus sets a descriptor's status by the decision of a limit.
+func (a *evaluation) setStatus(one *oneLimit, d rratelimiter.Decision) {
+	result := &a.space.status
+	result.Code, result.CurrentLimit = ratelimit.RateLimitResponse_OK, one.shown
 	left := d.ResetAfter
 	if d.Allowed {
-		told.LimitRemaining = uint32(min(max(d.Remaining, 0), math.MaxUint32))
+		result.LimitRemaining = uint32(min(max(d.Remaining, 0), math.MaxUint32))
 	} else {
-		told.Code, left = ratelimit.RateLimitResponse_OVER_LIMIT, d.RetryAfter
+		result.Code, left = ratelimit.RateLimitResponse_OVER_LIMIT, d.RetryAfter
 	}
 	if left <= 0 {
 		left = one.budget.rest(time.Now())
@@ -183,12 +190,12 @@ func (a *asked) tell(one *oneLimit, d rratelimiter.Decision) {
 	if left%time.Second > 0 {
 		a.space.reset.Seconds++
 	}
-	told.DurationUntilReset = &a.space.reset
-	a.status, a.over = told, !d.Allowed
+	result.DurationUntilReset = &a.space.reset
+	a.status, a.over = result, !d.Allowed
 }
 
-// conclude sets a descriptor's status by what its policies said.
-func (a *asked) conclude(each []rratelimiter.Decision) {
+// conclude sets a descriptor's status by the decisions of its policies.
+func (a *evaluation) conclude(each []rratelimiter.Decision) {
 	shown := 0
 	for i := range each {
 		if a.act == look && a.hits > 1 && !a.limits[i].budget.onCredit {
@@ -203,5 +210,5 @@ func (a *asked) conclude(each []rratelimiter.Decision) {
 			shown = i
 		}
 	}
-	a.tell(a.limits[shown], each[shown])
+	a.setStatus(a.limits[shown], each[shown])
 }

@@ -1,5 +1,6 @@
-// Package rls is a rate limit service for Envoy: the protocol service/ratelimit/v3, with the configuration files of
-// envoyproxy/ratelimit as they are, on the limiters of package limit.
+// Package rls is a rate limit service for Envoy. It implements the protocol service/ratelimit/v3
+// with the limiters of package limit, and reads the configuration files of envoyproxy/ratelimit
+// unchanged.
 //
 //	client := rratelimiter.New(redis)
 //	err := rls.Serve(ctx, rls.Config{Client: client, Path: "/etc/rratelimiter/rls", GRPC: grpcListener, HTTP: httpListener})
@@ -20,44 +21,65 @@
 //	      - {per: 1s, requests_per_unit: 20, policy: token_bucket, capacity: 100}
 //	      - {unit: day, requests_per_unit: 100000, policy: calendar, in: Europe/Berlin}
 //
-// At each level the rule of key and value counts, else the first in the file whose wildcards match, else that of the key alone. The
-// limit of the last one counts if it lies as deep as the descriptor has entries. All fields of the original have its meaning: unit
-// (a month has 30 days, a year 365; windows begin at multiples since the Unix epoch), requests_per_unit, unlimited, name,
-// replaces, shadow_mode, quota_mode, detailed_metric, value_to_metric, share_threshold and metadata.
+// At each level the rule of key and value counts, else the first rule in the file whose wildcards
+// match, else the rule of the key alone. The limit of the last rule counts if its depth is the
+// number of the descriptor's entries. All fields of the original have its meaning: unit,
+// requests_per_unit, unlimited, name, replaces, shadow_mode, quota_mode, detailed_metric,
+// value_to_metric, share_threshold and metadata. A month has 30 days and a year 365. Windows begin
+// at multiples since the Unix epoch.
 //
-// Beyond them a limit has per, any interval, in place of unit; policy, a policy of package limit, with aligned
-// (fixed_window), cells (sliding_window), in (calendar), capacity (token_bucket and leaky_bucket), burst, warm_up
-// and cold_factor (smooth); and a descriptor has limits, several at once; overdraw, for costs that are charged
-// after the response; and hash_value, for values that Redis shall not hold, as API keys: the first 128 bits of
-// their SHA-256 stand for them in names of limiters. A file has slot_by and http, which are told of below.
+// Further fields of a limit:
 //
-// A mistake is a *[ConfigError] with file, line and field. [Server.Watch] puts changes into force as they are written. What is wrong then
-// leaves the rules before in force; what was taken stays taken.
+//   - per is any interval, in place of unit.
+//   - policy is a policy of package limit. Its fields are aligned (fixed_window), cells
+//     (sliding_window), in (calendar), capacity (token_bucket and leaky_bucket), and burst, warm_up
+//     and cold_factor (smooth).
+//
+// Further fields of a descriptor:
+//
+//   - limits has several limits.
+//   - overdraw is for costs that are charged after the response.
+//   - hash_value is for values that Redis must not store, such as API keys. The first 128 bits of
+//     their SHA-256 replace them in names of limiters.
+//
+// Further fields of a file are slot_by and http, see below.
+//
+// A mistake is a *[ConfigError] with file, line and field. [Server.Watch] puts changes into force.
+// If a new file has a mistake, the old rules stay in force. Permits stay taken over a change.
 //
 // # Decisions
 //
-// The descriptors of a request decide together: all take what they ask for, or none takes anything, and one script call of Redis
-// decides. So a request that is refused by one limit costs nothing of another. What is denied is not counted. Each by itself
-// decide: descriptors in shadow_mode, quota_mode or with overdraw; such that give back; those with other hits than the first; more
-// limits than ten; and on a Redis Cluster those in different slots. There slot_by names a key: descriptors that agree in
-// its value are in one slot.
+// The descriptors of a request decide together, by one script call of Redis: all take their
+// permits, or none does. So a request that one limit denies takes no permits of another. Some
+// descriptors decide by themselves:
 //
-// A descriptor with hits_addend 0 takes nothing and is over its limit if one hit would be. Hits that are charged after the response
-// have been used whether they fit or not: with overdraw they are counted although they do not fit, and what is owed comes back first.
-// is_negative_hits gives back, never more than was taken.
+//   - descriptors in shadow_mode or quota_mode, or with overdraw
+//   - descriptors that release permits
+//   - descriptors with other hits than the first
+//   - the limits beyond ten
+//   - on a Redis Cluster, descriptors in different slots
 //
-// While Redis does not answer requests end with Unavailable, after [Config].Deadline, and at once where that is known; Envoy's
-// failure_mode_deny says what becomes of them.
+// In a cluster, slot_by names a key: descriptors with the same value of that key share a slot.
+//
+// A descriptor with hits_addend 0 takes no permits, and is over its limit if one hit would be. Hits
+// that are charged after the response have been used in any case. With overdraw they are counted
+// even over the limit, and later permits repay them first. is_negative_hits releases permits, at
+// most those taken.
+//
+// While Redis does not answer, requests end with Unavailable: after [Config].Deadline, or at once
+// during a detected outage. Envoy's failure_mode_deny decides about them.
 //
 // # Redis
 //
-// The limiter of a descriptor is named "rls:" and its domain, keys and values, which are told by their SHA-256 where they are
-// long. Different descriptors never share a limiter, but where share_threshold says so.
+// The name of a descriptor's limiter is "rls:" with the domain, keys and values. Long ones are
+// replaced by their SHA-256. Different descriptors never share a limiter, unless share_threshold
+// says so.
 //
 // # HTTP
 //
-// [Server.Handler] has health, /json, /rlconfig and metrics, and answers auth_request of nginx, ForwardAuth of Traefik and forward_auth
-// of Caddy. The part http of a file says what their requests become:
+// [Server.Handler] serves health, /json, /rlconfig and metrics. It answers auth_request of nginx,
+// ForwardAuth of Traefik and forward_auth of Caddy. The part http of a file defines the descriptors
+// of their requests:
 //
 //	http:
 //	  trust: [10.0.0.0/8] # the proxies
@@ -68,7 +90,7 @@
 //	        - {key: path, value: /login}
 //	        - {key: client, from: address}
 //
-// Requests are compared as package rules does it: another spelling of a method, a host or a path meets the same
-// limit, or is refused. docs/envoy.md has the headers that are read, configurations of the proxies, and what
-// differs from envoyproxy/ratelimit.
+// Requests are matched as in package rules: another spelling of a method, a host or a path meets
+// the same limit, or is refused. See docs/envoy.md for the headers, configurations of the proxies,
+// and the differences to envoyproxy/ratelimit.
 package rls

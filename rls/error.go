@@ -4,15 +4,15 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
-// ConfigError is one thing that is wrong with a configuration file, and where.
+// ConfigError is one problem of a configuration file, with its place.
 type ConfigError struct {
-	File   string // as it was given
-	Line   int    // from 1 on; 0 where the file as a whole is meant
-	Field  string // the path of the field, as "descriptors[0].rate_limit.unit"; "" where the file as a whole is meant
-	Reason string // what is wrong, with the value, and what is wanted
+	File   string // as passed to Load, or the name of a file in a directory
+	Line   int    // from 1; 0 for the file as a whole
+	Field  string // for instance "descriptors[0].rate_limit.unit"; "" for the file as a whole
+	Reason string // the problem, with the value and what to write instead
 }
 
-// Error is "file:line: field: reason".
+// Error returns "file:line: field: reason".
 func (e *ConfigError) Error() string {
 	p := rulefile.Problem{File: e.File, Line: e.Line, Field: e.Field, Reason: e.Reason}
 	return p.Error()

@@ -14,18 +14,21 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// misplaced has the places of fields, for errors about fields that stand elsewhere.
+// misplaced maps fields to their places, for errors about fields that belong elsewhere.
 var misplaced = map[string]string{
 	"domain": "the top of the file", "slot_by": "the top of the file", "http": "the top of the file",
-	"key": "a descriptor", "value": "a descriptor", "rate_limit": "a descriptor", "limits": "a descriptor", "descriptors": "the top of the file or a descriptor",
-	"shadow_mode": "the descriptor, beside rate_limit", "quota_mode": "the descriptor, beside rate_limit", "detailed_metric": "the descriptor, beside rate_limit",
+	"key": "a descriptor", "value": "a descriptor", "rate_limit": "a descriptor", "limits": "a descriptor",
+	"descriptors": "the top of the file or a descriptor",
+	"shadow_mode": "the descriptor, beside rate_limit", "quota_mode": "the descriptor, beside rate_limit",
+	"detailed_metric": "the descriptor, beside rate_limit",
 	"value_to_metric": "the descriptor, beside rate_limit", "share_threshold": "the descriptor, beside rate_limit",
 	"metadata": "the descriptor, beside rate_limit", "overdraw": "the descriptor, beside rate_limit",
 	"hash_value": "the descriptor, beside rate_limit",
-	"unit":       "rate_limit", "requests_per_unit": "rate_limit", "per": "rate_limit", "policy": "rate_limit", "unlimited": "rate_limit", "name": "rate_limit", "replaces": "rate_limit",
+	"unit":       "rate_limit", "requests_per_unit": "rate_limit", "per": "rate_limit", "policy": "rate_limit",
+	"unlimited": "rate_limit", "name": "rate_limit", "replaces": "rate_limit",
 }
 
-// domainFile is the fields of a file.
+// domainFile is the top level of a file.
 type domainFile struct {
 	*domain
 	descriptors *rulefile.Node
@@ -38,7 +41,7 @@ var domainFields = map[string]field[domainFile]{
 	"descriptors": func(_ *reader, n *rulefile.Node, d *domainFile) { d.descriptors = n },
 }
 
-// parse reads one file.
+// parse decodes one file.
 func parse(file string, text []byte) (*domain, []error) {
 	r := &reader{Decoder: rulefile.Decoder{File: file, Lax: true, Misplaced: misplaced}}
 	if len(text) > rulefile.MostBytes { // it has grown since its size was checked
@@ -58,10 +61,11 @@ func parse(file string, text []byte) (*domain, []error) {
 	return f.domain, configErrors(r.Problems)
 }
 
-// rulesAtOnce is how many rules are read before others may have the processor: so a reload holds up no request.
+// rulesAtOnce is the number of rules after which a reload yields the processor, so that it does not
+// delay requests.
 const rulesAtOnce = 16
 
-// descriptors reads the rules of one level.
+// descriptors decodes the rules of one level.
 func (r *reader) descriptors(n *rulefile.Node, into *level, depth int) {
 	r.List(n, "a list", func(n *rulefile.Node) {
 		if depth >= mostEntries {
@@ -84,7 +88,7 @@ func (r *reader) descriptors(n *rulefile.Node, into *level, depth int) {
 	})
 }
 
-// ruleFile is the fields of a descriptor.
+// ruleFile is a descriptor in a file.
 type ruleFile struct {
 	*rule
 	one      *oneLimit
@@ -116,7 +120,7 @@ var ruleFields = map[string]field[ruleFile]{
 	"metadata":        func(r *reader, n *rulefile.Node, f *ruleFile) { f.metadata = r.metadata(n) },
 }
 
-// rule reads a descriptor, and returns those below it unread.
+// rule decodes a descriptor, but not those below it, which it returns.
 func (r *reader) rule(n *rulefile.Node) (made *rule, below *rulefile.Node) {
 	r.rules++
 	made = &rule{file: r.File, line: n.Line, place: r.rules}
@@ -143,7 +147,8 @@ func (r *reader) rule(n *rulefile.Node) (made *rule, below *rulefile.Node) {
 	return made, f.below
 }
 
-// checkJoint checks that the limits of one descriptor can decide together, and count in keys of their own.
+// checkJoint checks that the limits of one descriptor can decide together, with different keys of
+// Redis.
 func (r *reader) checkJoint(n *rulefile.Node, limits []*oneLimit) {
 	var policies []limit.Policy
 	for _, one := range limits {
@@ -162,7 +167,7 @@ func (r *reader) checkJoint(n *rulefile.Node, limits []*oneLimit) {
 	}
 }
 
-// metadata reads a mapping of any values.
+// metadata decodes a mapping of any values.
 func (r *reader) metadata(n *rulefile.Node) *structpb.Struct {
 	if r.IsAbsent(n) {
 		return nil
@@ -179,7 +184,7 @@ func (r *reader) metadata(n *rulefile.Node) *structpb.Struct {
 	return made
 }
 
-// anything reads a value of any type as JSON has it.
+// anything decodes a value of any type into the types of JSON.
 func (r *reader) anything(n *rulefile.Node) any {
 	switch n.Tag {
 	case rulefile.Mapping:

@@ -71,19 +71,19 @@ func FuzzRequest(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, message []byte) {
-		var asked ratelimit.RateLimitRequest
-		if proto.Unmarshal(message, &asked) != nil {
+		var req ratelimit.RateLimitRequest
+		if proto.Unmarshal(message, &req) != nil {
 			return
 		}
-		answer, err := server.ShouldRateLimit(context.Background(), &asked)
+		answer, err := server.ShouldRateLimit(context.Background(), &req)
 		if err != nil {
 			if _, ok := status.FromError(err); !ok {
 				t.Fatalf("%T %v", err, err)
 			}
 			return
 		}
-		if len(answer.GetStatuses()) != len(asked.GetDescriptors()) {
-			t.Fatalf("%d statuses for %d descriptors", len(answer.GetStatuses()), len(asked.GetDescriptors()))
+		if len(answer.GetStatuses()) != len(req.GetDescriptors()) {
+			t.Fatalf("%d statuses for %d descriptors", len(answer.GetStatuses()), len(req.GetDescriptors()))
 		}
 		for _, s := range answer.GetStatuses() {
 			if s.GetCode() == ratelimit.RateLimitResponse_UNKNOWN || s.GetDurationUntilReset().GetSeconds() < 0 {

@@ -13,23 +13,23 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// group is descriptors that are decided together: all take what they ask for, or none does.
+// group is descriptors that are decided atomically: all take their permits, or none does.
 type group struct {
-	members  []*asked
-	joint    bool // others may join
+	members  []*evaluation
+	joint    bool // other descriptors may join
 	policies int
-	again    bool // a group before asks one of its limiters too
+	again    bool // an earlier group has one of its limiters too
 	err      error
 
-	space [1]*asked // of members, mostly
+	space [1]*evaluation // for members
 }
 
-// mostJoined is how many policies decide together, as package limit has room for them.
+// mostJoined is the largest number of policies of a limit.Join.
 const mostJoined = 10
 
-// place puts a descriptor into the group that it is decided with, or into one of its own. Together are those in one slot that
-// cost the same; a descriptor that stands there twice is asked twice, one after the other.
-func place(groups []*group, a *asked, joint bool) []*group {
+// place adds a descriptor to a group that it can be decided with, or to a new one. Descriptors of a
+// group share a slot and a cost. Two equal descriptors are decided one after the other.
+func place(groups []*group, a *evaluation, joint bool) []*group {
 	again := false
 	for _, g := range groups {
 		if g.has(a.name) {
@@ -45,16 +45,17 @@ func place(groups []*group, a *asked, joint bool) []*group {
 	return append(groups, g)
 }
 
-func (g *group) takes(a *asked) bool {
+func (g *group) takes(a *evaluation) bool {
 	first := g.members[0]
-	return g.joint && !g.again && first.slot == a.slot && first.hits == a.hits && first.act == a.act && g.policies+len(a.limits) <= mostJoined
+	return g.joint && !g.again && first.slot == a.slot && first.hits == a.hits && first.act == a.act &&
+		g.policies+len(a.limits) <= mostJoined
 }
 
 func (g *group) has(name string) bool {
-	return slices.ContainsFunc(g.members, func(m *asked) bool { return m.name == name })
+	return slices.ContainsFunc(g.members, func(m *evaluation) bool { return m.name == name })
 }
 
-// ask asks Redis, and sets the status of each member.
+// ask calls Redis, and sets the status of each member.
 func (g *group) ask(ctx context.Context, s *Server) error {
 	first := g.members[0]
 	limiter, policies := first.limiter(s.config.Client)
@@ -69,8 +70,8 @@ func (g *group) ask(ctx context.Context, s *Server) error {
 	request := guard.Request{Limiter: limiter, Policies: policies, Permits: int64(max(1, first.hits))}
 	overdraw := first.act == take && first.rule != nil && first.rule.overdraw
 	if overdraw || first.act != take {
-		request.Limiter = &special{limiter, first.act, int64(first.hits), overdraw}
-		request.Policies = append(slices.Clone(policies), nil) // asks for each
+		request.Limiter = &operation{limiter, first.act, int64(first.hits), overdraw}
+		request.Policies = append(slices.Clone(policies), nil) // two or more make the guard call TakeEach
 	}
 	answer := s.guard.Ask(ctx, request)
 	each := answer.Each
@@ -80,7 +81,7 @@ func (g *group) ask(ctx context.Context, s *Server) error {
 	switch answer.Result {
 	case guard.Granted, guard.Refused:
 		if len(each) != g.policies {
-			return s.failed(answer.Err) // no limiter answers so
+			return s.failed(answer.Err) // no limiter of this package does this
 		}
 	case guard.Canceled:
 		return status.FromContextError(ctx.Err()).Err()
@@ -95,7 +96,7 @@ func (g *group) ask(ctx context.Context, s *Server) error {
 }
 
 // limiter opens the limiter of a descriptor, and returns the policies of its limits.
-func (a *asked) limiter(client *rratelimiter.Client) (*limit.Limiter, []limit.Policy) {
+func (a *evaluation) limiter(client *rratelimiter.Client) (*limit.Limiter, []limit.Policy) {
 	key, plain := strings.CutPrefix(a.name, namePrefix+":")
 	if r := a.rule; r != nil && r.limiters != nil && plain && len(a.limits) == len(r.limits) {
 		return r.limiters.Limiter(key), r.policies
@@ -112,16 +113,16 @@ func policiesOf(limits []*oneLimit) []limit.Policy {
 	return policies
 }
 
-// special is a limiter of which something else is wanted than to take permits.
-type special struct {
+// operation wraps a limiter for a look, a release, or a take with overdraw.
+type operation struct {
 	*limit.Limiter
 	act      act
 	hits     int64
 	overdraw bool
 }
 
-// TakeEach does what is wanted.
-func (l *special) TakeEach(ctx context.Context, _ int64) ([]rratelimiter.Decision, error) {
+// TakeEach performs the act.
+func (l *operation) TakeEach(ctx context.Context, _ int64) ([]rratelimiter.Decision, error) {
 	switch l.act {
 	case give:
 		if err := l.Release(ctx, l.hits); err != nil {

@@ -31,7 +31,7 @@ descriptors:
 			"x | shared=secret": {"OK", "OVER"},
 		} {
 			for _, code := range want {
-				answer := told(s.ShouldRateLimit(context.Background(), request(t, ask)))
+				answer := summary(s.ShouldRateLimit(context.Background(), request(t, ask)))
 				assert.Equal(b, code, answer[:len(code)], ask)
 			}
 		}

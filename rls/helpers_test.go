@@ -86,8 +86,8 @@ func number(t testing.TB, text string) uint64 {
 	return n
 }
 
-// told is an answer in a short form: "OVER | OK 4/5 minute 60s | OVER 0/1 day 3600s name | OK | OK unlimited".
-func told(response *ratelimit.RateLimitResponse, err error) string {
+// summary returns an answer in a short form: "OVER | OK 4/5 minute 60s | OVER 0/1 day 3600s name | OK | OK unlimited".
+func summary(response *ratelimit.RateLimitResponse, err error) string {
 	if err != nil {
 		return "error: " + err.Error()
 	}

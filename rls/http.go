@@ -11,25 +11,26 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// Handler answers over HTTP. It is for those who run the service and for proxies, not for their clients: who can reach it can use up
-// anybody's limits.
+// Handler returns the HTTP side of the service. It is for operators and proxies, and not for their
+// clients: any caller of it can use up the limits of all clients.
 //
-//   - /healthcheck: 200 and OK, or 500 once [Server.Shutdown] was called.
-//   - POST /json: a RateLimitRequest as JSON; its answer as JSON with 200, or 429 where it is over a limit; 400 for a request that
-//     makes no sense, 413 for one above 64 KiB, 256 descriptors or 64 entries of one, 500 where Redis does not answer.
+//   - /healthcheck: 200 and OK, or 500 after [Server.Shutdown].
+//   - POST /json: takes a RateLimitRequest as JSON. It answers with JSON and 200, or 429 for a
+//     request over a limit. A malformed request gets 400, one above 64 KiB, 256 descriptors or 64
+//     entries of one gets 413. It answers 500 if Redis does not answer.
 //   - /rlconfig: the limits in force, as text.
-//   - /metrics: for Prometheus.
-//   - /auth/DOMAIN: the twin for auth_request of nginx, ForwardAuth of Traefik and forward_auth of Caddy: 200, or 429 with
-//     Retry-After where the request that the proxy asks about is over a limit, or 400 where servers read its path in
-//     different ways. ?denied=403 answers 403 instead of both, since nginx knows no other; its configuration makes a 429 of
-//     that, see docs/envoy.md.
+//   - /metrics: metrics for Prometheus.
+//   - /auth/DOMAIN: for auth_request of nginx, ForwardAuth of Traefik and forward_auth of Caddy. It
+//     answers 200, or 429 with Retry-After if the proxy's request is over a limit, or 400 if
+//     servers read its path in different ways. With ?denied=403 it answers 403 instead of both, for
+//     nginx, whose configuration makes a 429 of it: see docs/envoy.md.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthcheck", s.healthcheck)
 	mux.HandleFunc("POST /json", s.json)
 	mux.HandleFunc("GET /rlconfig", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		_, _ = io.WriteString(w, s.rules.Load().String()) // a client that has gone needs no answer
+		_, _ = io.WriteString(w, s.rules.Load().String()) // an error means that the client has left
 	})
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")

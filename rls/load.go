@@ -12,22 +12,23 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
-// Load reads a configuration: one file, or a directory of which every file counts whose name ends in .yaml or .yml and begins with no
-// dot. Each file has a domain of its own; with merge several files may add to one domain.
+// Load loads a configuration: one file, or all files of a directory whose names end in .yaml or
+// .yml and do not begin with a dot. Each file has a domain of its own; with merge, several files
+// may have the same domain.
 //
-// Each mistake in the files is a *[ConfigError]. They are joined: [errors.As] finds the first.
+// Each mistake in the files is a *[ConfigError]. All are joined, and [errors.As] finds the first.
 func Load(path string, merge bool) (*Rules, error) {
 	sources, problem := rulefile.Read(path, belongs)
 	return compile(path, sources, problem, merge)
 }
 
-// belongs reports whether a file of a folder belongs to the configuration.
+// belongs reports whether a file of a directory is part of the configuration.
 func belongs(entry fs.DirEntry) bool {
 	ext := filepath.Ext(entry.Name())
 	return !strings.HasPrefix(entry.Name(), ".") && (ext == ".yaml" || ext == ".yml")
 }
 
-// compile makes rules of files.
+// compile compiles files into rules.
 func compile(path string, sources []rulefile.Source, problem *rulefile.Problem, merge bool) (*Rules, error) {
 	if problem != nil {
 		return nil, configError(problem)
@@ -49,7 +50,9 @@ func compile(path string, sources []rulefile.Source, problem *rulefile.Problem, 
 			rules.domains[d.name] = d
 			rules.order = append(rules.order, d)
 		case !merge:
-			errs = append(errs, &ConfigError{File: file.Name, Field: "domain", Reason: fmt.Sprintf("is %q, which %s has already", rulefile.Clip(d.name), before.file)})
+			errs = append(errs,
+				&ConfigError{File: file.Name, Field: "domain",
+					Reason: fmt.Sprintf("is %q, which %s has already", rulefile.Clip(d.name), before.file)})
 		default:
 			errs = append(errs, before.merge(d)...)
 		}
@@ -63,7 +66,7 @@ func compile(path string, sources []rulefile.Source, problem *rulefile.Problem, 
 	return rules, nil
 }
 
-// merge adds what another file says of a domain.
+// merge adds the rules of another file to a domain.
 func (d *domain) merge(other *domain) (errs []error) {
 	fail := func(line int, field, reason string) {
 		errs = append(errs, &ConfigError{File: other.file, Line: line, Field: field, Reason: reason})
@@ -89,7 +92,7 @@ func (d *domain) merge(other *domain) (errs []error) {
 	return errs
 }
 
-// finish sets what is known once all files are read.
+// finish sets the fields that depend on all files.
 func (d *domain) finish() { d.rules.finish(nil, false) }
 
 func (l *level) finish(above []string, valueAbove bool) {

@@ -22,7 +22,7 @@ descriptors:
   - {key: ban, rate_limit: {unit: second, requests_per_unit: 0}}
 `)
 		ask := func(text string) string {
-			return told(s.ShouldRateLimit(context.Background(), request(t, text)))
+			return summary(s.ShouldRateLimit(context.Background(), request(t, text)))
 		}
 		assert.Equal(t, "OK | OK 0/1 unknown 10s", ask("x | slow=1 +0"))
 		assert.Equal(t, "OVER | OK 0/1 unknown 10s | OVER 0/0 second 1s", ask("x x3 | slow=1 | ban=1"), "refused by another, which takes nothing")
@@ -39,7 +39,7 @@ domain: x
 descriptors:
   - {key: bucket, overdraw: true, rate_limit: {unit: second, requests_per_unit: 3, policy: token_bucket}}
 `)
-		answer := told(s.ShouldRateLimit(context.Background(), request(t, "x | bucket=1 +9007199254740992")))
+		answer := summary(s.ShouldRateLimit(context.Background(), request(t, "x | bucket=1 +9007199254740992")))
 		assert.Equal(t, "OVER | OVER 0/3 second 9223372037s", answer)
 	})
 }
@@ -63,7 +63,7 @@ descriptors:
 			{"x | user=1 +0", "OK | OK 4/5 hour 3600s"},
 			{"x | free=1 | other=1", "OK | OK unlimited | OK 4/5 hour 3600s"},
 		} {
-			assert.Equal(t, c[1], told(s.ShouldRateLimit(context.Background(), request(t, c[0]))), c[0])
+			assert.Equal(t, c[1], summary(s.ShouldRateLimit(context.Background(), request(t, c[0]))), c[0])
 		}
 	})
 }
@@ -76,6 +76,6 @@ descriptors:
   - {key: free, rate_limit: {unlimited: true}}
   - {key: ban, rate_limit: {unit: second, requests_per_unit: 0}}
 `, func(c *rls.Config) { c.Quota = true })
-		assert.Equal(t, "OVER | OK unlimited | OVER 0/0 second 1s", told(s.ShouldRateLimit(context.Background(), request(t, "x | free=1 | ban=1"))))
+		assert.Equal(t, "OVER | OK unlimited | OVER 0/0 second 1s", summary(s.ShouldRateLimit(context.Background(), request(t, "x | free=1 | ban=1"))))
 	})
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
-// match returns the rule of a descriptor whose depth is the rule's, nil if there is none. stored has what stands
-// for the value of each entry in the limiter's name: the pattern of wildcards that share what they grant, a hash,
-// or "" for the value itself.
+// match returns the rule of a descriptor that has the descriptor's depth, nil if there is none.
+// stored has the replacement of each entry's value in the limiter's name. It is the pattern of
+// wildcards that share a limiter, a hash, or "" for the value itself.
 func (d *domain) match(entries []*common.RateLimitDescriptor_Entry) (found *rule, stored []string) {
 	at := &d.rules
 	for i, entry := range entries {
@@ -36,8 +36,8 @@ func (d *domain) match(entries []*common.RateLimitDescriptor_Entry) (found *rule
 // namePrefix is the first part of the names of limiters.
 const namePrefix = "rls"
 
-// nameOf is the name of a descriptor's limiter in Redis. Descriptors that differ have names that differ, unless
-// they share what a wildcard grants.
+// nameOf returns the name of a descriptor's limiter in Redis. Different descriptors have different
+// names, unless they share the limiter of a wildcard.
 func (d *domain) nameOf(entries []*common.RateLimitDescriptor_Entry, stored []string) (name, slot string) {
 	var space [16]string
 	parts := append(space[:0], d.name)
@@ -56,15 +56,15 @@ func (d *domain) nameOf(entries []*common.RateLimitDescriptor_Entry, stored []st
 	return guard.Name(prefix, guard.Join(parts...)), slot
 }
 
-// override is the limit that a request brings along.
-func override(asked *common.RateLimitDescriptor_RateLimitOverride) (*oneLimit, bool) {
-	unit := ratelimit.RateLimitResponse_RateLimit_Unit(asked.GetUnit()) // the two enums agree in their numbers
+// override returns the limit that a request brings.
+func override(brought *common.RateLimitDescriptor_RateLimitOverride) (*oneLimit, bool) {
+	unit := ratelimit.RateLimitResponse_RateLimit_Unit(brought.GetUnit()) // both enums have the same numbers
 	length, ok := unitLengths[unit]
 	if !ok {
 		return nil, false
 	}
 	return &oneLimit{
-		budget: windows(uint64(asked.GetRequestsPerUnit()), length),
-		shown:  &ratelimit.RateLimitResponse_RateLimit{RequestsPerUnit: asked.GetRequestsPerUnit(), Unit: unit},
+		budget: windows(uint64(brought.GetRequestsPerUnit()), length),
+		shown:  &ratelimit.RateLimitResponse_RateLimit{RequestsPerUnit: brought.GetRequestsPerUnit(), Unit: unit},
 	}, true
 }

@@ -18,10 +18,10 @@ import (
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 )
 
-// metrics counts what the service does, in the names that dashboards of envoyproxy/ratelimit have.
+// metrics counts requests, with the names that dashboards of envoyproxy/ratelimit use.
 type metrics struct {
 	nearRatio float64
-	most      int // series that requests can make
+	most      int // the largest number of series that requests can make
 
 	requests       atomic.Uint64
 	redisErrors    atomic.Uint64
@@ -38,10 +38,10 @@ type metrics struct {
 	dynamic int
 }
 
-// labels distinguishes series: a domain, and the first two levels of a rule.
+// labels identifies a series: a domain, and the first two levels of a rule.
 type labels struct{ domain, key1, key2 string }
 
-// series is the counters of a rule.
+// series has the counters of a rule.
 type series struct {
 	totalHits, overLimit, nearLimit, withinLimit, shadowMode atomic.Uint64
 }
@@ -50,7 +50,7 @@ const longestLabel = 256 // bytes
 
 var address = regexp.MustCompile(`\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}`)
 
-// label is a level as a label has it.
+// label shortens a level for a label.
 func label(text string) string {
 	text = strings.ToValidUTF8(text, "_")
 	if strings.ContainsAny(text, ":|") {
@@ -62,7 +62,8 @@ func label(text string) string {
 	return address.ReplaceAllStringFunc(text, func(ip string) string { return strings.ReplaceAll(ip, ".", "_") })
 }
 
-// of gives the series of a rule, made where it is not there yet. Those that requests make are limited in number, and in length.
+// of returns the series of a rule, and makes it if needed. The series that requests make are
+// bounded in number and length.
 func (m *metrics) of(l labels, dynamic bool) *series {
 	m.mu.RLock()
 	found := m.series[l]
@@ -85,11 +86,12 @@ func (m *metrics) of(l labels, dynamic bool) *series {
 		m.series = make(map[labels]*series)
 	}
 	found = new(series)
-	m.series[labels{strings.Clone(l.domain), strings.Clone(l.key1), strings.Clone(l.key2)}] = found // for good: not with the file's text
+	// Cloned, so that the map does not keep the file's text in memory.
+	m.series[labels{strings.Clone(l.domain), strings.Clone(l.key1), strings.Clone(l.key2)}] = found
 	return found
 }
 
-// adopt gives each rule its series. Rules that were there before go on counting where they were.
+// adopt gives each rule its series. Rules that existed before keep their counters.
 func (m *metrics) adopt(rules *Rules) {
 	for _, d := range rules.order {
 		m.adoptLevel(d.name, &d.rules)
@@ -116,8 +118,9 @@ func levelLabels(domain string, levels []string) labels {
 	return l
 }
 
-// seriesOf is where a descriptor counts: at its rule, or where that or one above wants so, at what the request says.
-func (m *metrics) seriesOf(d *domain, a *asked) *series {
+// seriesOf returns the series of a descriptor: that of its rule, or if the rule or one above has
+// detailed metrics, one for the request's values.
+func (m *metrics) seriesOf(d *domain, a *evaluation) *series {
 	if a.rule != nil && !a.rule.dynamic {
 		return a.rule.series
 	}
@@ -138,8 +141,8 @@ func (m *metrics) seriesOf(d *domain, a *asked) *series {
 	return m.of(labels{domain: label(d.name), key1: "override"}, false)
 }
 
-// level is how metrics name an entry of a request.
-func (a *asked) level(at *level, i int, entry *common.RateLimitDescriptor_Entry) string {
+// level returns the name of a request's entry in metrics.
+func (a *evaluation) level(at *level, i int, entry *common.RateLimitDescriptor_Entry) string {
 	key, value := entry.GetKey(), entry.GetValue()
 	if a.rule != nil {
 		r := at.find(key, value)
@@ -153,8 +156,8 @@ func (a *asked) level(at *level, i int, entry *common.RateLimitDescriptor_Entry)
 	return key + "_" + value
 }
 
-// count counts what became of a descriptor.
-func (m *metrics) count(d *domain, a *asked) {
+// count counts the result of a descriptor.
+func (m *metrics) count(d *domain, a *evaluation) {
 	s := m.seriesOf(d, a)
 	if s == nil || a.act == give || a.hits == 0 {
 		return
@@ -174,8 +177,8 @@ func (m *metrics) count(d *domain, a *asked) {
 	}
 }
 
-// near is how many of the hits lie above the share of the limit that counts as near it.
-func (m *metrics) near(a *asked) uint64 {
+// near returns the number of hits above the share of the limit that counts as near.
+func (m *metrics) near(a *evaluation) uint64 {
 	if a.status.GetCurrentLimit() == nil {
 		return 0
 	}
@@ -188,7 +191,7 @@ func (m *metrics) near(a *asked) uint64 {
 	return min(a.hits, after-threshold)
 }
 
-// counters is the counters of a series by their names.
+// counters returns the counters of a series by their names.
 var counters = []struct {
 	name, help string
 	of         func(*series) *atomic.Uint64
@@ -197,10 +200,11 @@ var counters = []struct {
 	{"over_limit", "Hits that were over the limit.", func(s *series) *atomic.Uint64 { return &s.overLimit }},
 	{"near_limit", "Hits within the limit that were near it.", func(s *series) *atomic.Uint64 { return &s.nearLimit }},
 	{"within_limit", "Hits within the limit.", func(s *series) *atomic.Uint64 { return &s.withinLimit }},
-	{"shadow_mode", "Hits over the limit that shadow mode let pass.", func(s *series) *atomic.Uint64 { return &s.shadowMode }},
+	{"shadow_mode", "Hits over the limit that shadow mode let pass.",
+		func(s *series) *atomic.Uint64 { return &s.shadowMode }},
 }
 
-// write writes all in the text format of Prometheus.
+// write writes all metrics in the text format of Prometheus.
 func (m *metrics) write(w io.Writer) error {
 	var b bytes.Buffer
 	m.mu.RLock()
@@ -224,14 +228,19 @@ func (m *metrics) write(w io.Writer) error {
 		name, help string
 		values     map[string]*atomic.Uint64
 	}{
-		{"rate_limit_domain_not_found", "Requests for a domain that no file has.", map[string]*atomic.Uint64{"": &m.domainNotFound}},
-		{"global_shadow_mode", "Requests over a limit that the shadow mode of the service let pass.", map[string]*atomic.Uint64{"": &m.globalShadow}},
+		{"rate_limit_domain_not_found", "Requests for a domain that no file has.",
+			map[string]*atomic.Uint64{"": &m.domainNotFound}},
+		{"global_shadow_mode", "Requests over a limit that the shadow mode of the service let pass.",
+			map[string]*atomic.Uint64{"": &m.globalShadow}},
 		{"auth_untrusted_peer", "Requests of /auth whose peer is no trusted proxy, so that its address counted.",
 			map[string]*atomic.Uint64{"": &m.untrusted}},
-		{"should_rate_limit_error", "Requests that could not be decided.", map[string]*atomic.Uint64{`{err_type="redis_error"}`: &m.redisErrors, `{err_type="service_error"}`: &m.serviceErrors}},
+		{"should_rate_limit_error", "Requests that could not be decided.",
+			map[string]*atomic.Uint64{`{err_type="redis_error"}`: &m.redisErrors,
+				`{err_type="service_error"}`: &m.serviceErrors}},
 		{"total_requests", "Requests.", map[string]*atomic.Uint64{`{grpc_method="ShouldRateLimit"}`: &m.requests}},
 		{"config_load_success", "Configurations that took effect.", map[string]*atomic.Uint64{"": &m.loaded}},
-		{"config_load_error", "Configurations that did not, the one before staying in force.", map[string]*atomic.Uint64{"": &m.notLoaded}},
+		{"config_load_error", "Configurations that did not, the one before staying in force.",
+			map[string]*atomic.Uint64{"": &m.notLoaded}},
 	} {
 		head(&b, "ratelimit_service_"+c.name, "counter", c.help)
 		for _, l := range slices.Sorted(maps.Keys(c.values)) {
@@ -251,14 +260,15 @@ var escapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
 func quoted(text string) string { return `"` + escapes.Replace(text) + `"` }
 
-// histogram counts how long requests took.
+// histogram counts the durations of requests.
 type histogram struct {
 	buckets [len(bounds) + 1]atomic.Uint64
 	nanos   atomic.Uint64
 }
 
 var bounds = [...]time.Duration{
-	250 * time.Microsecond, 500 * time.Microsecond, time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond, 10 * time.Millisecond,
+	250 * time.Microsecond, 500 * time.Microsecond, time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond,
+	10 * time.Millisecond,
 	25 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond, time.Second,
 }
 
@@ -282,5 +292,6 @@ func (h *histogram) write(b *bytes.Buffer, name, labels string) {
 		}
 		fmt.Fprintf(b, "%s_bucket{%s,le=%q} %d\n", name, labels, bound, total)
 	}
-	fmt.Fprintf(b, "%s_sum{%s} %g\n%s_count{%s} %d\n", name, labels, time.Duration(h.nanos.Load()).Seconds(), name, labels, total)
+	fmt.Fprintf(b, "%s_sum{%s} %g\n%s_count{%s} %d\n", name, labels, time.Duration(h.nanos.Load()).Seconds(), name,
+		labels, total)
 }

@@ -124,10 +124,10 @@ descriptors:
 		assert.Equal(t, map[string]any{"domain": "x", "hitsAddend": 2.0, "descriptors": []any{map[string]any{"entries": []any{"a=over"}}}}, answer.GetDynamicMetadata().AsMap())
 
 		shadow := newServer(t, client, config, func(c *rls.Config) { c.Shadow = true })
-		assert.Equal(t, "OK | OVER 0/1 hour 3600s", told(shadow.ShouldRateLimit(ctx, request(t, "x x2 | a=1"))))
+		assert.Equal(t, "OK | OVER 0/1 hour 3600s", summary(shadow.ShouldRateLimit(ctx, request(t, "x x2 | a=1"))))
 		assert.Contains(t, metricsOf(shadow), "\nratelimit_service_global_shadow_mode 1\n")
 		quota := newServer(t, client, config, func(c *rls.Config) { c.Quota = true })
-		assert.Equal(t, "OK | OVER 0/1 hour 3600s | OK", told(quota.ShouldRateLimit(ctx, request(t, "x x2 | a=1 | unknown"))))
-		assert.Equal(t, "OVER | OVER 0/1 hour 3600s", told(quota.ShouldRateLimit(ctx, request(t, "x x2 | a=1"))))
+		assert.Equal(t, "OK | OVER 0/1 hour 3600s | OK", summary(quota.ShouldRateLimit(ctx, request(t, "x x2 | a=1 | unknown"))))
+		assert.Equal(t, "OVER | OVER 0/1 hour 3600s", summary(quota.ShouldRateLimit(ctx, request(t, "x x2 | a=1"))))
 	})
 }

@@ -76,8 +76,8 @@ descriptors:
 		for _, one := range answer.GetStatuses() {
 			assert.EqualValues(t, 4, one.GetLimitRemaining())
 		}
-		told(s.ShouldRateLimit(context.Background(), request(t, "x | two=1")))
-		assert.Equal(t, "OVER | OVER 0/1 hour 3600s", told(s.ShouldRateLimit(context.Background(), request(t, "x | two=1"))))
+		summary(s.ShouldRateLimit(context.Background(), request(t, "x | two=1")))
+		assert.Equal(t, "OVER | OVER 0/1 hour 3600s", summary(s.ShouldRateLimit(context.Background(), request(t, "x | two=1"))))
 	})
 }
 
@@ -95,7 +95,7 @@ descriptors:
   - {key: w, value: "*b*b*", rate_limit: {unit: second, requests_per_unit: 0}}
 `)
 	for text, want := range map[string]string{"x | k=v j=w": "OK", "x | k=v|j|w": "OK", "x | w=xbx": "OK", "x | w=xbbx": "OVER", "x | k=" + strings.Repeat("y", 300): "OK"} {
-		assert.Equal(t, want, strings.Split(told(s.ShouldRateLimit(t.Context(), request(t, text))), " | ")[0], "%.30s", text)
+		assert.Equal(t, want, strings.Split(summary(s.ShouldRateLimit(t.Context(), request(t, text))), " | ")[0], "%.30s", text)
 	}
 	w := httptest.NewRecorder()
 	s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))

@@ -17,11 +17,11 @@ import (
 // original is the request about which a proxy asks.
 type original struct {
 	method, host string
-	paths        []string // the readings of its path, without escapes
-	unknown      error    // why there is none
+	paths        []string // the readings of its path, unescaped
+	unknown      error    // why there are none
 }
 
-// The headers by which proxies say what a request is, unless a file names others.
+// The headers with which proxies describe a request, unless a file names others.
 const (
 	methodHeader = "X-Forwarded-Method"
 	hostHeader   = "X-Forwarded-Host"
@@ -30,7 +30,7 @@ const (
 
 var errNoPath = errors.New("rls: the proxy sent no header with the path: see uri_header")
 
-// originalOf reads what a proxy says of a request.
+// originalOf parses a proxy's description of a request.
 func (w *web) originalOf(r *http.Request) *original {
 	o := &original{method: r.Method, host: r.Host}
 	if method := lastOf(r.Header[w.methodHeader]); method != "" {
@@ -47,7 +47,7 @@ func (w *web) originalOf(r *http.Request) *original {
 	}
 	uri = pathOf(uri)
 	path, err := target.ReadPath(uri, w.allowSlashes)
-	if err != nil || strings.Contains(uri, "#") { // which ends a path for some servers
+	if err != nil || strings.Contains(uri, "#") { // "#" ends the path for some servers
 		o.unknown = guard.Invalidf("rls: servers read the path %q in different ways", rulefile.Clip(uri))
 		return o
 	}
@@ -76,8 +76,8 @@ func pathOf(uri string) string {
 	return uri
 }
 
-// descriptors is what a request becomes. A descriptor that wants a header that the request has not is left out. Each
-// reading of the path makes descriptors of its own.
+// descriptors returns the descriptors of a request. A descriptor that needs a header which the
+// request lacks is left out. Each reading of the path has descriptors of its own.
 func (w *web) descriptors(r *http.Request) ([]*common.RateLimitDescriptor, error) {
 	o := w.originalOf(r)
 	var all []*common.RateLimitDescriptor

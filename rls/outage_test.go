@@ -81,7 +81,7 @@ func TestLog_SomeRequestsFail_IsWrittenEveryHalfMinute(t *testing.T) {
 			_, err := s.ShouldRateLimit(context.Background(), request(t, "shop | user="+user))
 			return status.Code(err)
 		}
-		told := func() int {
+		lines := func() int {
 			return strings.Count(log.String(), "rls: requests end with an error, while Redis answers others")
 		}
 		require.Equal(t, codes.OK, ask("ann"))
@@ -93,13 +93,13 @@ func TestLog_SomeRequestsFail_IsWrittenEveryHalfMinute(t *testing.T) {
 			require.Equal(t, codes.Unavailable, ask("ann"))
 			require.Equal(t, codes.OK, ask("bob"))
 			redistest.Pass(time.Second)
-			require.Equal(t, 1, told(), log.String())
+			require.Equal(t, 1, lines(), log.String())
 		}
 		assert.Contains(t, log.String(), keys[0])
 		assert.Contains(t, log.String(), "delete it")
 		redistest.Pass(30 * time.Second)
 		require.Equal(t, codes.Unavailable, ask("ann"))
-		require.Equal(t, 2, told())
+		require.Equal(t, 2, lines())
 
 		// An outage is logged once, with another message.
 		redistest.Pass(time.Minute)
@@ -110,7 +110,7 @@ func TestLog_SomeRequestsFail_IsWrittenEveryHalfMinute(t *testing.T) {
 		b.Latency.Store(0)
 		redistest.Pass(10 * time.Second) // what is on its way arrives
 		synctest.Wait()                  // the end of the outage is logged in the background
-		require.Equal(t, 2, told())
+		require.Equal(t, 2, lines())
 		require.Equal(t, 1, strings.Count(log.String(), "Redis does not answer, requests end with an error"))
 	})
 }

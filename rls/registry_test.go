@@ -19,7 +19,7 @@ func TestNew_NewPolicy_LimitsOrIsRefused(t *testing.T) {
 		}
 		client := rratelimiter.New(f.Conn)
 		s := newServer(f, client, file("novel"))
-		ask := func() string { return told(s.ShouldRateLimit(f.Context(), request(f, "edge | ip=1"))) }
+		ask := func() string { return summary(s.ShouldRateLimit(f.Context(), request(f, "edge | ip=1"))) }
 		assert.Equal(f, "OK | OK 1/2 hour 3600s", ask())
 		assert.Equal(f, "OK | OK 0/2 hour 3600s", ask())
 		assert.Equal(f, "OVER | OVER 0/2 hour 3600s", ask())

@@ -23,34 +23,34 @@ type rule struct {
 	place  int // among the descriptors of its file
 	key    string
 	value  string
-	levels []string // key and value of each descriptor above and of this one, as metrics name them
-	wild   [][]byte // the value with its key, cut at each "*"; nil without one
+	levels []string // key and value of each descriptor from the top to this one, for metrics
+	wild   [][]byte // the key and value, split at each "*"; nil without wildcards
 
-	limits      []*oneLimit    // empty: passes everything
-	limiters    *limit.Keyed   // of the limits, once a Server has the rule; nil if one of them asks nothing of Redis
+	limits      []*oneLimit    // empty means no limit
+	limiters    *limit.Keyed   // of the limits, once a Server has the rule; nil if a limit needs no Redis
 	policies    []limit.Policy // of the limits
 	shadow      bool
 	quota       bool
 	overdraw    bool
 	detailed    bool
 	valueInName bool // value_to_metric
-	dynamic     bool // its metrics are named after what a request says
+	dynamic     bool // the names of its metrics depend on requests
 	shared      bool // share_threshold
 	hashed      bool // hash_value
 	metadata    *structpb.Struct
 	below       level
-	series      *series // where it counts
+	series      *series // its counters
 
-	advised atomic.Bool // whether its operator was told of looks without overdraw
+	advised atomic.Bool // advise has logged the rule
 }
 
-// level is the rules of one depth, below the same rule.
+// level is the rules of one depth below the same rule.
 type level struct {
 	exact map[string]*rule // by key, or key_value
 	wild  []*rule          // in the order of the file
 }
 
-// add puts a rule into its level, or says that there is one already.
+// add adds a rule to its level. It returns an error if the level has one already.
 func (l *level) add(made *rule) error {
 	id := made.id()
 	if before := l.exact[id]; before != nil {
@@ -66,7 +66,7 @@ func (l *level) add(made *rule) error {
 	return nil
 }
 
-// id is what a rule is found by.
+// id returns the key of a rule in its level.
 func (r *rule) id() string {
 	if r.value == "" {
 		return r.key
@@ -74,22 +74,23 @@ func (r *rule) id() string {
 	return r.key + "_" + r.value
 }
 
-// domain is the limits of one name.
+// domain is the rules of one domain.
 type domain struct {
 	name   string
 	file   string
 	slotBy string // the key whose value puts limiters into one slot of a cluster
 	rules  level
-	web    *web // nil where there is no HTTP twin
+	web    *web // nil without the part http
 }
 
-// Rules is the configuration of a service: what all files together say. It never changes. The zero Rules has no limits.
+// Rules is the configuration of a service from all of its files. It is immutable. The zero Rules
+// has no limits.
 type Rules struct {
 	domains map[string]*domain
 	order   []*domain // as in the files
 }
 
-// Domains is the domains that have rules, in the order of the files.
+// Domains returns the domains that have rules, in the order of the files.
 func (r *Rules) Domains() []string {
 	names := make([]string, len(r.order))
 	for i, d := range r.order {
@@ -98,7 +99,7 @@ func (r *Rules) Domains() []string {
 	return names
 }
 
-// Len is how many limits there are.
+// Len returns the number of limits.
 func (r *Rules) Len() (n int) {
 	for _, d := range r.order {
 		n += d.rules.limits()
@@ -135,7 +136,7 @@ func (l *level) open(client *rratelimiter.Client) {
 	}
 }
 
-// matchesWild reports whether a text matches a pattern that was cut at each "*".
+// matchesWild reports whether a text matches a pattern that was split at each "*".
 func matchesWild(parts [][]byte, text []byte) bool {
 	first, last := parts[0], parts[len(parts)-1]
 	if len(text) < len(first)+len(last) || !bytes.HasPrefix(text, first) || !bytes.HasSuffix(text, last) {
@@ -152,7 +153,8 @@ func matchesWild(parts [][]byte, text []byte) bool {
 	return true
 }
 
-// find gives the rule of a key and value: an exact one, else the first whose wildcards match, else that of the key alone.
+// find returns the rule of a key and value: an exact one, else the first whose wildcards match,
+// else that of the key alone.
 func (l *level) find(key, value string) *rule {
 	if len(l.exact) == 0 {
 		return nil
@@ -170,7 +172,7 @@ func (l *level) find(key, value string) *rule {
 	return l.exact[key]
 }
 
-// String returns each limit in a line: its domain, keys and values, and what it grants.
+// String returns each limit in a line: its domain, keys and values, and its rate.
 func (r *Rules) String() string {
 	var b strings.Builder
 	for _, d := range r.order {
@@ -180,7 +182,8 @@ func (r *Rules) String() string {
 }
 
 func (l *level) tell(b *strings.Builder, above string) {
-	ordered := slices.SortedFunc(maps.Values(l.exact), func(a, b *rule) int { return cmp.Or(cmp.Compare(a.file, b.file), cmp.Compare(a.place, b.place)) })
+	ordered := slices.SortedFunc(maps.Values(l.exact),
+		func(a, b *rule) int { return cmp.Or(cmp.Compare(a.file, b.file), cmp.Compare(a.place, b.place)) })
 	for _, r := range ordered {
 		name := above + "." + r.id()
 		for _, one := range r.limits {
@@ -195,7 +198,8 @@ func (o *oneLimit) String() string {
 		return "unlimited"
 	}
 	text := fmt.Sprintf("unit=%s requests_per_unit=%d", o.shown.GetUnit(), o.shown.GetRequestsPerUnit())
-	if o.budget.kind != "" && o.budget.kind != fixedWindow || o.shown.GetUnit() == ratelimit.RateLimitResponse_RateLimit_UNKNOWN {
+	if o.budget.kind != "" && o.budget.kind != fixedWindow ||
+		o.shown.GetUnit() == ratelimit.RateLimitResponse_RateLimit_UNKNOWN {
 		text += fmt.Sprintf(" policy=%T%+v", o.budget.policy, o.budget.policy)
 	}
 	return text

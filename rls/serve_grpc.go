@@ -6,7 +6,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// The bounds of the gRPC side of Serve, of a connection.
+// The bounds of a gRPC connection in Serve.
 const (
 	handshakeTime = 10 * time.Second
 	mostStreams   = 1024 // requests at once; a client with more of them opens another connection

@@ -14,10 +14,10 @@ import (
 // client is a fault or an attack.
 const (
 	readTime   = 5 * time.Second  // for a request, its body included
-	writeTime  = 30 * time.Second // for an answer, in addition to Config.Deadline
+	writeTime  = 30 * time.Second // for a response, in addition to Config.Deadline
 	idleTime   = 2 * time.Minute  // between requests
 	mostHeader = 64 << 10         // bytes
-	mostConns  = 1024             // if Config.HTTPConns does not say otherwise
+	mostConns  = 1024             // without Config.HTTPConns
 )
 
 // httpServer returns the HTTP side of Serve, and the listener that it serves: beyond

@@ -25,50 +25,57 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
-// Config is what a service is made of. Client and Path are needed; the zero values of the others are good.
+// Config is the configuration of a service. Client and Path are required; the zero values of all
+// other fields are valid.
 type Config struct {
-	Client *rratelimiter.Client // on which all limits count
-	Path   string               // a file, or a directory of files, as [Load] reads them
+	Client *rratelimiter.Client // the Client of all limiters
+	Path   string               // a file, or a directory of files, as for [Load]
 	Merge  bool                 // several files may have one domain
 
-	GRPC net.Listener // of [Serve], for Envoy; nil: none
-	HTTP net.Listener // of [Serve], for [Server.Handler]; nil: none
+	GRPC net.Listener // for Envoy, with [Serve]; may be nil
+	HTTP net.Listener // for [Server.Handler], with [Serve]; may be nil
 
-	Options []grpc.ServerOption // of the gRPC server of [Serve], credentials for instance
-	Drain   time.Duration       // of [Serve]: how long requests are still taken once its health says that it ends, so that nobody is sent to it any more
+	Options []grpc.ServerOption // of the gRPC server of [Serve], for instance credentials
+	// Drain is the time for which [Serve] continues to accept requests after its health reports the
+	// end. It lets clients and load balancers choose another server first.
+	Drain time.Duration
 
-	Reload <-chan os.Signal // of [Serve], which calls [Server.Reload] for each signal, SIGHUP for instance; nil: none
+	// Reload makes [Serve] call [Server.Reload] for each signal, for instance SIGHUP; it may be
+	// nil.
+	Reload <-chan os.Signal
 
-	HTTPConns int           // the most connections of HTTP at once, of [Serve]; 0: 1,024
-	Deadline  time.Duration // for Redis, a request; 0: 100 ms
-	Shadow    bool          // every request passes, those over a limit are counted
-	Quota     bool          // every descriptor is in quota mode
-	Headers   bool          // answers carry RateLimit-Limit, -Remaining and -Reset for Envoy to add
-	Metadata  bool          // answers carry the request and the metadata of its descriptors for Envoy's filters
-	NearLimit float64       // from which share of a limit on hits count as near it; 0: 0.8
-	MaxSeries int           // of metrics that requests can make, by detailed_metric and value_to_metric; 0: 10,000
-	Log       *slog.Logger  // nil: [slog.Default]
+	HTTPConns int           // the largest number of HTTP connections of [Serve]; 0 means 1,024
+	Deadline  time.Duration // for Redis, per request; 0 means 100 ms
+	Shadow    bool          // all requests pass, and those over a limit are counted
+	Quota     bool          // all descriptors are in quota mode
+	Headers   bool          // responses have RateLimit-Limit, -Remaining and -Reset, which Envoy adds
+	Metadata  bool          // responses have the request and the descriptors' metadata, for Envoy's filters
+	NearLimit float64       // the share of a limit from which hits count as near; 0 means 0.8
+	MaxSeries int           // the bound of series by detailed_metric and value_to_metric; 0 means 10,000
+	Log       *slog.Logger  // nil means [slog.Default]
 }
 
 // Server answers rate limit requests. It is safe for concurrent use.
 type Server struct {
 	ratelimit.UnimplementedRateLimitServiceServer
 
-	config    Config
-	cluster   bool
-	guard     *guard.Guard
-	rules     atomic.Pointer[Rules]
-	metrics   metrics
-	undecided undecided
-	health    *health.Server
-	closing   atomic.Bool
+	config     Config
+	cluster    bool
+	guard      *guard.Guard
+	rules      atomic.Pointer[Rules]
+	metrics    metrics
+	failureLog failureLog
+	health     *health.Server
+	closing    atomic.Bool
 
 	files rulefile.Watcher
 }
 
-// New makes a Server, and reads its configuration. It listens to nothing, and asks nothing of Redis.
+// New returns a Server with its configuration loaded. It does not listen, and makes no call to
+// Redis.
 //
-// Errors: *[ConfigError] for the files, [rratelimiter.ErrNoClient], [rratelimiter.ErrInvalidOption] for other fields.
+// Errors: *[ConfigError] for the files, [rratelimiter.ErrNoClient], and
+// [rratelimiter.ErrInvalidOption] for other fields.
 func New(c Config) (*Server, error) {
 	client, err := inside.Open(c.Client)
 	if err != nil {
@@ -86,7 +93,7 @@ func New(c Config) (*Server, error) {
 	s := &Server{config: c, cluster: client.Engine.Cluster(), health: health.NewServer()}
 	s.metrics.nearRatio, s.metrics.most = cmp.Or(c.NearLimit, 0.8), cmp.Or(c.MaxSeries, 10_000)
 	s.guard = guard.New(guard.Closed, c.Deadline, func(up bool, err error) {
-		s.undecided.away.Store(!up)
+		s.failureLog.away.Store(!up)
 		if up {
 			c.Log.Info("rls: Redis answers again")
 		} else {
@@ -107,19 +114,21 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 	grpc_health_v1.RegisterHealthServer(r, s.health)
 }
 
-// setHealth sets the health, under each name that clients ask for.
+// setHealth sets the health under each name that clients ask for.
 func (s *Server) setHealth(now grpc_health_v1.HealthCheckResponse_ServingStatus) {
 	for _, name := range []string{"", "ratelimit", ratelimit.RateLimitService_ServiceDesc.ServiceName} {
 		s.health.SetServingStatus(name, now)
 	}
 }
 
-// ShouldRateLimit answers a request.
+// ShouldRateLimit answers a request. Errors:
 //
-// Errors: [codes.InvalidArgument] for a request that makes no sense, as without domain or descriptors, and for one
-// of more than 256 descriptors or of more than 64 entries in a descriptor; over gRPC also for one of more than 64
-// KiB. [codes.Unavailable] where Redis did not answer, at once where it is known not to.
-func (s *Server) ShouldRateLimit(ctx context.Context, request *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, error) {
+//   - [codes.InvalidArgument] is for an invalid request, for instance without a domain or
+//     descriptors. The bounds are 256 descriptors with 64 entries each, and over gRPC also 64 KiB.
+//   - [codes.Unavailable] means that Redis did not answer. During a detected outage it is returned
+//     at once.
+func (s *Server) ShouldRateLimit(ctx context.Context,
+	request *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, error) {
 	if err := checkSize(request); err != nil {
 		s.metrics.requests.Add(1)
 		s.metrics.serviceErrors.Add(1)
@@ -132,10 +141,11 @@ func (s *Server) ShouldRateLimit(ctx context.Context, request *ratelimit.RateLim
 	return response, err
 }
 
-// answer answers a request by a domain, nil if there is none, and says what became of its descriptors.
+// answer answers a request by a domain, nil if there is none. It returns the results of its
+// descriptors too.
 func (s *Server) answer(
 	ctx context.Context, d *domain, request *ratelimit.RateLimitRequest,
-) (*ratelimit.RateLimitResponse, []asked, error) {
+) (*ratelimit.RateLimitResponse, []evaluation, error) {
 	begin := time.Now()
 	response, all, err := s.decide(ctx, d, request)
 	s.metrics.requests.Add(1)
@@ -152,16 +162,17 @@ func (s *Server) answer(
 	return response, all, nil
 }
 
-// Serve runs a service on the listeners of its configuration, and reads that again whenever its files change, until ctx ends. Then
-// it says so to those who ask for its health, goes on for [Config].Drain, answers what it has begun, for five seconds at most, and
-// returns nil. It closes the listeners.
+// Serve runs a service on the listeners of its configuration until ctx ends. It reloads the
+// configuration whenever its files change. When ctx ends, Serve reports the end by its health,
+// continues for [Config].Drain, finishes open requests for at most five seconds, and returns nil.
+// It closes the listeners.
 func Serve(ctx context.Context, c Config) error {
 	defer closeAll(c.GRPC, c.HTTP)
 	s, err := New(c)
 	if err != nil {
 		return err
 	}
-	watching, cancel := context.WithCancel(context.WithoutCancel(ctx)) // what is drained is up to date
+	watching, cancel := context.WithCancel(context.WithoutCancel(ctx)) // reload while draining too
 	defer cancel()
 	server := grpc.NewServer(append(grpcBounds(), c.Options...)...)
 	s.Register(server)
@@ -192,13 +203,14 @@ func Serve(ctx context.Context, c Config) error {
 	return err
 }
 
-// Shutdown reports by its health that the service is about to end. Requests are answered as before.
+// Shutdown makes the health report that the service is about to end. Requests are answered as
+// before.
 func (s *Server) Shutdown() {
 	s.closing.Store(true)
 	s.health.Shutdown()
 }
 
-// patience is how long what was begun may take when the service ends.
+// patience bounds the time for open requests at the end of the service.
 const patience = 5 * time.Second
 
 func stop(server *grpc.Server, web *http.Server) {
@@ -210,7 +222,7 @@ func stop(server *grpc.Server, web *http.Server) {
 		server.GracefulStop()
 	}()
 	if err := web.Shutdown(ctx); err != nil {
-		_ = web.Close() // what is left has had its time
+		_ = web.Close() // end the open requests
 	}
 	select {
 	case <-done:
@@ -223,7 +235,7 @@ func stop(server *grpc.Server, web *http.Server) {
 func closeAll(listeners ...net.Listener) {
 	for _, l := range listeners {
 		if l != nil {
-			_ = l.Close() // its server has done so, where there was one
+			_ = l.Close() // closed already if it had a server
 		}
 	}
 }

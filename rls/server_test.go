@@ -142,7 +142,7 @@ func TestServe_ConfigMapChanges_TakesValidFiles(t *testing.T) {
 	require.NoError(t, os.Symlink("..data/shop.yaml", filepath.Join(top, "shop.yaml")))
 	s := run(t, rls.Config{Client: client, Path: top})
 	asks := func() string {
-		return told(s.envoy.ShouldRateLimit(context.Background(), request(t, "shop | user=ann +0")))
+		return summary(s.envoy.ShouldRateLimit(context.Background(), request(t, "shop | user=ann +0")))
 	}
 	left := func(text string) string { return strings.Join(strings.Fields(text)[:4], " ") }
 	_, err := s.envoy.ShouldRateLimit(t.Context(), request(t, "shop | user=ann"))

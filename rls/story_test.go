@@ -28,21 +28,21 @@ type turn struct {
 
 // tell runs stories, each on a Redis of its own.
 func tell(t *testing.T, stories []story) {
-	asked := 0
+	count := 0
 	for _, story := range stories {
-		asked += len(story.turns)
+		count += len(story.turns)
 		t.Run(story.name, func(t *testing.T) {
 			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 				server := newServer(t, client, story.config)
 				for i, turn := range story.turns {
 					redistest.Pass(turn.pause)
-					got := told(server.ShouldRateLimit(context.Background(), request(t, turn.ask)))
+					got := summary(server.ShouldRateLimit(context.Background(), request(t, turn.ask)))
 					assert.Equal(t, turn.want, got, "turn %d: %s", i+1, turn.ask)
 				}
 			})
 		})
 	}
-	t.Logf("%d cases", asked)
+	t.Logf("%d cases", count)
 }
 
 // As envoyproxy/ratelimit documents it.

@@ -10,14 +10,15 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
-// lookAll is the time from one poll to the next: a file system may not notify of changes.
+// lookAll is the time between polls, since a file system may not notify of changes.
 const lookAll = 10 * time.Second
 
-// Watch reads the configuration again whenever its files change, until ctx ends, and returns its error then. It
-// sees files that are written, renamed and removed, and the swap of a symbolic link by which Kubernetes updates a
-// ConfigMap; and it polls every ten seconds. Files are taken once two reads, a tenth of a second apart, are equal.
-// A writer that pauses for longer in the middle of a file is not noticed: write another file and rename it. What
-// is wrong with files is logged and counted, and the rules before stay in force.
+// Watch reloads the configuration whenever its files change. It returns the error of ctx when that
+// ends. It detects files that are written, renamed and removed, and the replacement of a symbolic
+// link by which Kubernetes updates a ConfigMap. It also polls every ten seconds. Files are taken
+// once two reads, a tenth of a second apart, are equal. A writer that pauses for longer in the
+// middle of a file is not detected: write another file and rename it. Mistakes are logged and
+// counted, and the old rules stay in force.
 func (s *Server) Watch(ctx context.Context) error {
 	n, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -25,18 +26,18 @@ func (s *Server) Watch(ctx context.Context) error {
 		rulefile.Run[fsnotify.Event](ctx, &s.files, nil, nil, nil)
 		return ctx.Err()
 	}
-	defer func() { _ = n.Close() }() // nothing is left to do about it
+	defer func() { _ = n.Close() }() // an error has no consequence
 	rulefile.Run(ctx, &s.files, n, n.Events, n.Errors)
 	return ctx.Err()
 }
 
-// Reload reads the configuration, whether or not its files have changed, and puts it in force. If it is wrong, the
-// configuration before stays in force.
+// Reload reloads the configuration, even if its files have not changed. If it has a mistake, the
+// old one stays in force.
 //
 // Errors: *[ConfigError].
 func (s *Server) Reload() error { return s.files.Reload() }
 
-// take puts a configuration in force, or returns what is wrong with it.
+// take puts a configuration in force, or returns its mistakes.
 func (s *Server) take(sources []rulefile.Source, problem *rulefile.Problem) error {
 	rules, err := compile(s.config.Path, sources, problem, s.config.Merge)
 	if err != nil {
@@ -53,7 +54,7 @@ func (s *Server) take(sources []rulefile.Source, problem *rulefile.Problem) erro
 	return nil
 }
 
-// report logs what is wrong with a configuration.
+// report logs the mistakes of a configuration.
 func (s *Server) report(err error) {
 	if err != nil {
 		const message = "rls: the configuration is wrong, the one before stays in force"

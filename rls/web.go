@@ -17,23 +17,23 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
-// web says how the requests that proxies ask about become descriptors of a domain.
+// web converts the requests that proxies ask about into descriptors of a domain.
 type web struct {
-	open    bool // requests pass while Redis does not answer, and if the client is unknown
+	open    bool // requests pass if Redis does not answer, or if the client is unknown
 	address httplimit.Address
 	routes  []route
 
-	methodHeader, hostHeader, uriHeader string // in which proxies say what the request is
+	methodHeader, hostHeader, uriHeader string // with which proxies describe a request
 
 	allowSlashes bool        // paths may have escaped slashes and backslashes
-	warned       atomic.Bool // of a peer that is no trusted proxy
+	warned       atomic.Bool // about a peer that is not a trusted proxy
 }
 
-// route makes a descriptor of requests that match.
+// route makes a descriptor of matching requests.
 type route struct {
 	method  string
 	host    string
-	path    [][]byte // without escapes, cut at each "*"; nil for any
+	path    [][]byte // unescaped, split at each "*"; nil for any
 	pathAt  *rulefile.Node
 	entries []webEntry
 }
@@ -41,8 +41,8 @@ type route struct {
 // webEntry makes an entry of a descriptor.
 type webEntry struct {
 	key, value string
-	header     string // whose value counts
-	from       string // or what of the request
+	header     string // with the value
+	from       string // or the part of the request with the value
 }
 
 var requestParts = []string{"address", "host", "method", "path"}
@@ -66,7 +66,7 @@ var webFields = map[string]field[web]{
 	},
 }
 
-// web reads the part of a file that is for proxies without a protocol of their own.
+// web decodes the part http of a file.
 func (r *reader) web(n *rulefile.Node) *web {
 	made := &web{methodHeader: methodHeader, hostHeader: hostHeader, uriHeader: uriHeader}
 	before := len(r.Problems)
@@ -78,7 +78,8 @@ func (r *reader) web(n *rulefile.Node) *web {
 		r.FailField(n, "requests", "is empty, want at least one descriptor to make of requests")
 	}
 	if made.looksAtAddresses() && len(made.address.Trusted) == 0 {
-		r.FailField(n, "trust", "is empty, want the networks of the proxies that report the addresses of their clients: all clients would count as one")
+		r.FailField(n, "trust",
+			"is empty, want the networks of the proxies that report the addresses of their clients: all clients would count as one")
 	}
 	for _, one := range made.routes {
 		text := string(bytes.Join(one.path, []byte("*")))
@@ -93,14 +94,14 @@ func (w *web) looksAtAddresses() bool {
 	return slices.ContainsFunc(w.routes, func(one route) bool { return one.has("address") })
 }
 
-// has reports whether an entry is made of a part of the request.
+// has reports whether an entry uses a part of the request.
 func (one *route) has(part string) bool {
 	return slices.ContainsFunc(one.entries, func(e webEntry) bool { return e.from == part })
 }
 
 func (one *route) looksAtPaths() bool { return one.path != nil || one.has("path") }
 
-// headerName reads the name of a header.
+// headerName decodes the name of a header.
 func (r *reader) headerName(n *rulefile.Node) string {
 	text := r.text(n)
 	if text == "" {
@@ -145,7 +146,7 @@ func (r *reader) route(n *rulefile.Node) (made route) {
 	return made
 }
 
-// entryFile is the fields of an entry, of which one says what it is made of.
+// entryFile is an entry in a file. One of its fields defines the value.
 type entryFile struct {
 	webEntry
 	ways int
@@ -173,7 +174,7 @@ func (r *reader) webEntry(n *rulefile.Node) webEntry {
 	return f.webEntry
 }
 
-// descriptor makes the descriptor of a route, nil if the request lacks a header for it.
+// descriptor returns the descriptor of a route, nil if the request lacks a header for it.
 func (w *web) descriptor(r *http.Request, one *route, o *original, path string) (*common.RateLimitDescriptor, error) {
 	made := new(common.RateLimitDescriptor)
 	for _, e := range one.entries {
@@ -193,7 +194,7 @@ func matches(pattern [][]byte, text string) bool {
 	return matchesWild(pattern, []byte(text))
 }
 
-// value is what an entry says of a request, or that the request has none.
+// value returns the value of an entry for a request, or that the request has none.
 func (w *web) value(r *http.Request, e webEntry, o *original, path string) (value string, ok bool, err error) {
 	if e.header != "" {
 		values := r.Header.Values(e.header)

@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	mostNodes = 1 << 20 // values of a file, aliases counted each time
-	mostDepth = 1000    // values within each other
+	mostNodes = 1 << 20 // values of a file; an alias counts each time
+	mostDepth = 1000    // of nested values
 )
 
-// reader reads one file.
+// reader decodes one file.
 type reader struct {
 	rulefile.Decoder
 	rules int // descriptors so far
@@ -46,8 +46,8 @@ func parseYAML(data []byte) ([]*rulefile.Node, *rulefile.Problem) {
 	return all, nil
 }
 
-// converter converts values of the YAML library. It resolves aliases and merges mappings, and bounds both: with them, a small
-// file can have any number of values.
+// converter converts values of the YAML library. It resolves aliases and merges mappings, and
+// bounds both, since with them a small file can have any number of values.
 type converter struct {
 	nodes   int
 	problem *rulefile.Problem
@@ -79,7 +79,7 @@ func (c *converter) node(n *yaml.Node, depth int) *rulefile.Node {
 	return converted
 }
 
-// mapping converts the fields of a mapping, and those that it merges behind them.
+// mapping converts the fields of a mapping, followed by those that it merges.
 func (c *converter) mapping(n *yaml.Node, depth int, into *rulefile.Node) {
 	var merged []*yaml.Node
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -116,7 +116,7 @@ func hasField(n *rulefile.Node, name string) bool {
 	return false
 }
 
-// resolve returns the value that an alias stands for.
+// resolve returns the value of an alias.
 func resolve(n *yaml.Node) *yaml.Node {
 	for n.Kind == yaml.AliasNode && n.Alias != nil {
 		n = n.Alias
@@ -124,13 +124,13 @@ func resolve(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// text reads a text, "" where it is left out or wrong.
+// text decodes a text, "" if it is missing or wrong.
 func (r *reader) text(n *rulefile.Node) string {
 	text, _ := r.Text(n, "a text")
 	return text
 }
 
-// oneOf reads a text that is one of some, "" where it is left out or wrong.
+// oneOf decodes one of some texts, "" if it is missing or wrong.
 func (r *reader) oneOf(n *rulefile.Node, options ...string) string {
 	text, _ := r.OneOf(n, options...)
 	return text

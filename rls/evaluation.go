@@ -11,41 +11,41 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// asked is a descriptor of a request, and what becomes of it.
-type asked struct {
+// evaluation is a descriptor of a request, with its result.
+type evaluation struct {
 	entries []*common.RateLimitDescriptor_Entry
-	rule    *rule // nil where the request brings its own limit, and where nothing matches
+	rule    *rule // nil if the request brings its own limit, and if no rule matches
 	limits  []*oneLimit
-	stored  []string // what stands for values of entries in the limiter's name
+	stored  []string // replacements of entries' values in the limiter's name
 	act     act
 	hits    uint64
 
 	name, slot string // in Redis
 	status     *ratelimit.RateLimitResponse_DescriptorStatus
-	over       bool // also where its status does not say so, in shadow mode
+	over       bool // even if the status hides it, in shadow mode
 
-	space struct { // of status
+	space struct { // for status
 		status ratelimit.RateLimitResponse_DescriptorStatus
 		reset  durationpb.Duration
 	}
 }
 
-// act is what a descriptor wants of its limits.
+// act is what a descriptor does with its limits.
 type act int
 
 const (
 	take act = iota
-	look     // takes nothing
-	give     // gives back
+	look     // takes no permits
+	give     // releases permits
 )
 
-// enforced reports whether a descriptor by itself can refuse the request.
-func (a *asked) enforced(quotaMode bool) bool {
+// enforced reports whether a descriptor can deny the request.
+func (a *evaluation) enforced(quotaMode bool) bool {
 	return a.act != give && (a.rule == nil || !a.rule.shadow && !a.rule.quota && !quotaMode)
 }
 
 // understand finds the limits of each descriptor.
-func (d *domain) understand(request *ratelimit.RateLimitRequest, all []asked) error {
+func (d *domain) understand(request *ratelimit.RateLimitRequest, all []evaluation) error {
 	var replaced []string
 	for i, descriptor := range request.GetDescriptors() {
 		a := &all[i]
@@ -65,7 +65,8 @@ func (d *domain) understand(request *ratelimit.RateLimitRequest, all []asked) er
 		if own := descriptor.GetLimit(); own != nil {
 			one, ok := override(own)
 			if !ok {
-				return wrong("descriptor %d brings a limit of unit %v, want SECOND, MINUTE, HOUR, DAY, MONTH or YEAR", i, own.GetUnit())
+				return wrong("descriptor %d brings a limit of unit %v, want SECOND, MINUTE, HOUR, DAY, MONTH or YEAR", i,
+					own.GetUnit())
 			}
 			a.limits = []*oneLimit{one}
 			continue
@@ -76,7 +77,7 @@ func (d *domain) understand(request *ratelimit.RateLimitRequest, all []asked) er
 		a.limits = a.rule.limits
 		for _, one := range a.limits {
 			for _, name := range one.replaces {
-				if !slices.Contains(replaced, name) { // a request may have very many descriptors
+				if !slices.Contains(replaced, name) { // a request may have many descriptors
 					replaced = append(replaced, name)
 				}
 			}
@@ -90,8 +91,8 @@ func (d *domain) understand(request *ratelimit.RateLimitRequest, all []asked) er
 	return nil
 }
 
-// drop leaves limits out that another descriptor's limit replaces.
-func (a *asked) drop(replaced []string) {
+// drop removes limits that another descriptor's limit replaces.
+func (a *evaluation) drop(replaced []string) {
 	gone := func(one *oneLimit) bool {
 		return one.name != "" && !one.unlimited && slices.Contains(replaced, one.name)
 	}
@@ -100,12 +101,13 @@ func (a *asked) drop(replaced []string) {
 	}
 }
 
-func (a *asked) unlimited() bool { return len(a.limits) > 0 && a.limits[0].unlimited }
+func (a *evaluation) unlimited() bool { return len(a.limits) > 0 && a.limits[0].unlimited }
 
-// decided sets the status of what needs no answer of Redis.
-func (a *asked) decided() bool {
+// decided sets the status of a descriptor that needs no call to Redis.
+func (a *evaluation) decided() bool {
 	if a.unlimited() {
-		a.status = &ratelimit.RateLimitResponse_DescriptorStatus{Code: ratelimit.RateLimitResponse_OK, LimitRemaining: math.MaxUint32}
+		a.status = &ratelimit.RateLimitResponse_DescriptorStatus{Code: ratelimit.RateLimitResponse_OK,
+			LimitRemaining: math.MaxUint32}
 		return true
 	}
 	if a.act == give {
@@ -117,7 +119,7 @@ func (a *asked) decided() bool {
 		if !never {
 			continue
 		}
-		a.tell(one, rratelimiter.Decision{})
+		a.setStatus(one, rratelimiter.Decision{})
 		return true
 	}
 	return false
