@@ -112,11 +112,11 @@ func BenchmarkMatch(b *testing.B) {
 			for b.Loop() {
 				var found []match
 				if name == "grpc" {
-					found = v.grpc.find(&overGRPC{ctx: ctx, call: grpclimit.Call{Method: "/a.B/C"}}, "/a.B/C", v.all)
+					found = v.grpc.find(&grpcRequest{ctx: ctx, call: grpclimit.Call{Method: "/a.B/C"}}, "/a.B/C", v.all)
 				} else {
 					path, err := target.ReadURL(r.URL, false)
 					require.NoError(b, err)
-					found = v.http.find(&overHTTP{Request: r, address: &v.address}, path.Text, v.all)
+					found = v.http.find(&httpRequest{Request: r, address: &v.address}, path.Text, v.all)
 				}
 				require.Len(b, found, 1)
 				require.Equal(b, 900, found[0].rule)
@@ -129,11 +129,11 @@ func BenchmarkMatch(b *testing.B) {
 func BenchmarkPass(b *testing.B) {
 	next := new(ok)
 	handler := parsed(b, large(10_000)).Middleware(nowhere)(next)
-	r, asked := request("GET /other"), 0
+	r, requests := request("GET /other"), 0
 	b.ReportAllocs()
 	for b.Loop() {
-		asked++
+		requests++
 		handler.ServeHTTP(nil, r)
 	}
-	require.Equal(b, asked, next.served)
+	require.Equal(b, requests, next.served)
 }

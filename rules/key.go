@@ -147,7 +147,7 @@ func (d *decoder) keyOfAddress(addr netip.Addr) string {
 }
 
 // keyOf returns the key of a request that meets a condition.
-func keyOf(parts []keyPart, r asked, path string, c *condition) (string, error) {
+func keyOf(parts []keyPart, r requestInfo, path string, c *condition) (string, error) {
 	if len(parts) == 1 {
 		return parts[0].of(r, path, c) // the same as keyOfTexts, without a slice
 	}
@@ -169,7 +169,7 @@ func keyOfTexts(texts []string) string {
 	return guard.Join(texts...)
 }
 
-func (p keyPart) of(r asked, path string, c *condition) (string, error) {
+func (p keyPart) of(r requestInfo, path string, c *condition) (string, error) {
 	switch p.kind {
 	case "ip":
 		return r.clientKey()

@@ -106,11 +106,11 @@ func (d *decoder) limits(n *rulefile.Node, policy string) *limits {
 
 // described returns the description of a rule's limits. Concurrent requests may each make one.
 func (l *limits) described(o *opener, r *rule) *description {
-	if made := l.descriptions[o.door].Load(); made != nil && made.client == o.client {
+	if made := l.descriptions[o.protocol].Load(); made != nil && made.client == o.client {
 		return made
 	}
 	made := &description{client: o.client, policies: l.named()}
-	made.of = o.door.describe(made.policies)
+	made.of = o.protocol.describe(made.policies)
 	if r.key == nil {
 		all := limit.New(o.client, r.prefix, l.policies...)
 		made.limiter = func(string) *limit.Limiter { return all }
@@ -118,7 +118,7 @@ func (l *limits) described(o *opener, r *rule) *description {
 		keyed := limit.NewKeyed(o.client, r.prefix, l.policies...)
 		made.limiter = func(key string) *limit.Limiter { return keyed.Limiter(guard.Key(key)) }
 	}
-	l.descriptions[o.door].Store(made)
+	l.descriptions[o.protocol].Store(made)
 	return made
 }
 

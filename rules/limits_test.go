@@ -54,7 +54,7 @@ func TestCost_ContentLength_IsRoundedUp(t *testing.T) {
 		for length, permits := range want {
 			r := request("PUT /")
 			r.ContentLength = length
-			got, err := rule.cost.of(&overHTTP{Request: r})
+			got, err := rule.cost.of(&httpRequest{Request: r})
 			if permits < 0 {
 				assert.ErrorIs(t, err, httplimit.ErrLengthRequired)
 				continue
@@ -104,9 +104,9 @@ rules:
 
 // Others decide one after another.
 func TestMiddleware_Cluster_JoinsRulesOfOneSlot(t *testing.T) {
-	o := newOpener(nowhereCluster, httpDoor)
+	o := newOpener(nowhereCluster, protocolHTTP)
 	require.True(t, o.cluster)
-	require.False(t, newOpener(nowhere, httpDoor).cluster)
+	require.False(t, newOpener(nowhere, protocolHTTP).cluster)
 	steps := func(o *opener, file string) [][]string {
 		v := parsed(t, file).current.Load()
 		var names [][]string
@@ -118,7 +118,7 @@ func TestMiddleware_Cluster_JoinsRulesOfOneSlot(t *testing.T) {
 		return names
 	}
 	file := "match: all\nrules: [{name: a, key: ip, limits: 1/h}, {name: b, key: all, limits: [2/h, {redisson: r}]}]"
-	assert.Equal(t, [][]string{{"a", "b"}}, steps(newOpener(nowhere, httpDoor), file))
+	assert.Equal(t, [][]string{{"a", "b"}}, steps(newOpener(nowhere, protocolHTTP), file))
 	assert.Equal(t, [][]string{{"a"}, {"b"}, nil}, steps(o, file))
 	assert.Equal(t, [][]string{{"a", "b"}, nil}, steps(o, "domain: '{shop}'\n"+file))
 	assert.Equal(t, [][]string{{"a", "b"}}, steps(o, strings.Replace("domain: '{shop}'\n"+file, "redisson: r", "redisson: '{shop}:r'", 1)))

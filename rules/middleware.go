@@ -31,7 +31,7 @@ func (s *Set) Middleware(client *rratelimiter.Client, opts ...httplimit.Option) 
 	if client == nil {
 		panic("rules: Middleware: the client is nil")
 	}
-	d := &httpDoors{set: s, opener: newOpener(client, httpDoor)}
+	d := &httpGuards{set: s, opener: newOpener(client, protocolHTTP)}
 	d.open = func(s settings) func(http.Handler) http.Handler {
 		shared, _ := guard.ShareHTTP(d.sharing(s)).(httplimit.Option)
 		return httplimit.Middleware(limiterOf, slices.Concat(opts, s.options(), []httplimit.Option{shared})...)
@@ -39,11 +39,11 @@ func (s *Set) Middleware(client *rratelimiter.Client, opts ...httplimit.Option) 
 	return func(next http.Handler) http.Handler { return &middleware{d, next} }
 }
 
-// httpDoors are the Middlewares of httplimit.
-type httpDoors = doors[func(http.Handler) http.Handler]
+// httpGuards are the Middlewares of httplimit.
+type httpGuards = guards[func(http.Handler) http.Handler]
 
 type middleware struct {
-	*httpDoors
+	*httpGuards
 	next http.Handler
 }
 
@@ -53,14 +53,14 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m.next.ServeHTTP(w, r)
 		return
 	}
-	c := &visit{Context: r.Context(), doors: m.httpDoors, steps: steps, next: m.next}
+	c := &visit{Context: r.Context(), guards: m.httpGuards, steps: steps, next: m.next}
 	c.decide(w, r.WithContext(c))
 }
 
 // visit is a request that passes through its steps. It is the context of all of them.
 type visit struct {
 	context.Context
-	doors  *httpDoors
+	guards *httpGuards
 	steps  []step
 	next   http.Handler
 	passed []context.Context // of the steps that admitted it
@@ -91,7 +91,7 @@ func costOf(r *http.Request) int64 { return stepOf(r.Context()).cost }
 
 // decide runs the next step.
 func (c *visit) decide(w http.ResponseWriter, r *http.Request) {
-	c.doors.of(c.steps[len(c.passed)].settings)(http.HandlerFunc(c.granted)).ServeHTTP(w, r)
+	c.guards.of(c.steps[len(c.passed)].settings)(http.HandlerFunc(c.granted)).ServeHTTP(w, r)
 }
 
 // granted continues after a step that admitted the request. If a later step denies it, the permits

@@ -14,22 +14,22 @@ import (
 
 // opener opens the limiters of requests.
 type opener struct {
-	door    doorKind
-	client  *rratelimiter.Client
-	cluster bool
+	protocol protocol
+	client   *rratelimiter.Client
+	cluster  bool
 }
 
-// doorKind is HTTP or gRPC.
-type doorKind int
+// protocol is HTTP or gRPC.
+type protocol int
 
 const (
-	httpDoor doorKind = iota
-	grpcDoor
+	protocolHTTP protocol = iota
+	protocolGRPC
 )
 
 // describe returns the function that describes limiters of some policies to a middleware.
-func (k doorKind) describe(policies []limit.Policy) func(guard.Limiter) guard.Limiter {
-	if k == grpcDoor {
+func (k protocol) describe(policies []limit.Policy) func(guard.Limiter) guard.Limiter {
+	if k == protocolGRPC {
 		describe := grpclimit.Describe(policies...)
 		return func(l guard.Limiter) guard.Limiter { return describe(l) }
 	}
@@ -57,9 +57,9 @@ func single(limiter limit.Joinable, shared bool, policies []limit.Policy) group 
 
 var errNoKey = guard.Invalidf("rules: the key of the request is empty")
 
-func newOpener(client *rratelimiter.Client, at doorKind) *opener {
+func newOpener(client *rratelimiter.Client, at protocol) *opener {
 	c, err := inside.Open(client)
-	return &opener{door: at, client: client, cluster: err == nil && c.Engine.Cluster()}
+	return &opener{protocol: at, client: client, cluster: err == nil && c.Engine.Cluster()}
 }
 
 // groups opens the limiters of a rule for a key: one group, if all share a slot.

@@ -30,7 +30,7 @@ func (c *changes) add(up bool, _ error) {
 	c.all = append(c.all, up)
 }
 
-// doing returns how many doors do without Redis.
+// doing returns how many guards do without Redis.
 func (c *changes) doing() (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,7 +82,7 @@ func TestMiddleware_ReloadInOutage_ShareStays(t *testing.T) {
 	})
 }
 
-// TestMiddleware_ReloadInOutage_EndIsReported: no door counts as one without Redis for ever, wherever the reloads come.
+// TestMiddleware_ReloadInOutage_EndIsReported: no guard counts as one without Redis for ever, wherever the reloads come.
 func TestMiddleware_ReloadInOutage_EndIsReported(t *testing.T) {
 	one := "rules: [{name: a, key: all, limits: 9/h, on_failure: open"
 	for name, c := range map[string]struct {
@@ -124,7 +124,7 @@ func TestMiddleware_ReloadInOutage_EndIsReported(t *testing.T) {
 	}
 }
 
-// TestMiddleware_RequestOfAnOlderFile_ReportsNothing of doors that the newest file does not have.
+// TestMiddleware_RequestOfAnOlderFile_ReportsNothing of guards that the newest file does not have.
 func TestMiddleware_RequestOfAnOlderFile_ReportsNothing(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		var heard changes
@@ -137,7 +137,7 @@ func TestMiddleware_RequestOfAnOlderFile_ReportsNothing(t *testing.T) {
 		m.now()
 		b.Redis.SetError("LOADING")
 		r := request("GET /")
-		v := &visit{Context: r.Context(), doors: m.httpDoors, steps: older.steps(m.opener, r), next: &ok{}}
+		v := &visit{Context: r.Context(), guards: m.httpGuards, steps: older.steps(m.opener, r), next: &ok{}}
 		v.decide(&discard{}, r.WithContext(v))
 		assert.True(b, v.served)
 		redistest.Pass(2 * time.Minute)
@@ -155,7 +155,7 @@ func (discard) Header() http.Header         { return http.Header{} }
 func (discard) Write(b []byte) (int, error) { return len(b), nil }
 func (discard) WriteHeader(int)             {}
 
-// TestMiddleware_CallbackBlocks_OtherRequestsGoOn while a reload reports that a door is gone.
+// TestMiddleware_CallbackBlocks_OtherRequestsGoOn while a reload reports that a guard is gone.
 func TestMiddleware_CallbackBlocks_OtherRequestsGoOn(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		release := make(chan bool)

@@ -25,7 +25,7 @@ import (
 // take precedence.
 func (s *Set) UnaryServerInterceptor(client *rratelimiter.Client,
 	opts ...grpclimit.Option) grpc.UnaryServerInterceptor {
-	d := newRPCDoors("UnaryServerInterceptor", s, client, opts)
+	d := newInterceptors("UnaryServerInterceptor", s, client, opts)
 	return func(ctx context.Context, message any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		c := &rpcVisit{steps: d.now().rpcSteps(d.opener, ctx, grpclimit.Call{Method: info.FullMethod, Message: message})}
 		if len(c.steps) == 0 {
@@ -40,7 +40,7 @@ func (s *Set) UnaryServerInterceptor(client *rratelimiter.Client,
 			if c.passes(ctx) {
 				return handler(ctx, message)
 			}
-			defer c.giveBack(ctx)
+			defer c.release(ctx)
 			return decide(ctx, message)
 		}
 		return decide(ctx, message)
@@ -53,7 +53,7 @@ func (s *Set) UnaryServerInterceptor(client *rratelimiter.Client,
 // are released when the next message is received or the stream ends.
 func (s *Set) StreamServerInterceptor(client *rratelimiter.Client,
 	opts ...grpclimit.Option) grpc.StreamServerInterceptor {
-	d := newRPCDoors("StreamServerInterceptor", s, client, opts)
+	d := newInterceptors("StreamServerInterceptor", s, client, opts)
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		c := &rpcVisit{steps: d.now().rpcSteps(d.opener, ss.Context(), grpclimit.Call{Method: info.FullMethod})}
 		if len(c.steps) == 0 {
@@ -68,7 +68,7 @@ func (s *Set) StreamServerInterceptor(client *rratelimiter.Client,
 			if c.passes(ss.Context()) {
 				return handler(srv, c.received(ss))
 			}
-			defer c.giveBack(ss.Context())
+			defer c.release(ss.Context())
 			return decide(srv, ss)
 		}
 		return decide(srv, ss)
@@ -129,11 +129,11 @@ type interceptors struct {
 	stream grpc.StreamServerInterceptor
 }
 
-func newRPCDoors(name string, s *Set, client *rratelimiter.Client, opts []grpclimit.Option) *doors[interceptors] {
+func newInterceptors(name string, s *Set, client *rratelimiter.Client, opts []grpclimit.Option) *guards[interceptors] {
 	if client == nil {
 		panic("rules: " + name + ": the client is nil")
 	}
-	d := &doors[interceptors]{set: s, opener: newOpener(client, grpcDoor)}
+	d := &guards[interceptors]{set: s, opener: newOpener(client, protocolGRPC)}
 	d.open = func(s settings) interceptors {
 		shared, _ := guard.ShareGRPC(d.sharing(s)).(grpclimit.Option)
 		all := slices.Concat(opts, s.rpcOptions(), []grpclimit.Option{shared, grpclimit.HealthAndReflection()})
@@ -213,8 +213,8 @@ func (c *rpcVisit) passes(ctx context.Context) bool {
 	return c.served
 }
 
-// giveBack releases the permits of a step if a later one has denied the call.
-func (c *rpcVisit) giveBack(ctx context.Context) {
+// release releases the permits of a step if a later one has denied the call.
+func (c *rpcVisit) release(ctx context.Context) {
 	if !c.served {
 		_ = grpclimit.Settle(ctx, 0) // the limiters of this package support it
 	}
@@ -231,31 +231,31 @@ func (s *snapshot) rpcSteps(o *opener, ctx context.Context, call grpclimit.Call)
 	if !strings.HasPrefix(call.Method, "/") { // some servers accept such a method
 		call.Method = "/" + call.Method
 	}
-	return s.stepsOf(o, &s.grpc, &overGRPC{ctx: ctx, call: call, address: address}, target.Path{Text: call.Method})
+	return s.stepsOf(o, &s.grpc, &grpcRequest{ctx: ctx, call: call, address: address}, target.Path{Text: call.Method})
 }
 
-// overGRPC is a call of gRPC.
-type overGRPC struct {
+// grpcRequest is a call of gRPC.
+type grpcRequest struct {
 	ctx     context.Context
 	call    grpclimit.Call
 	address grpclimit.Address
-	from    remembered
+	from    cachedAddress
 	headers http.Header // the metadata, made on first use
 	last    lastHeader
 }
 
-func (a *overGRPC) method() string { return a.call.Method }
+func (a *grpcRequest) method() string { return a.call.Method }
 
-func (a *overGRPC) methodKey() string { return a.call.Method }
+func (a *grpcRequest) methodKey() string { return a.call.Method }
 
-func (a *overGRPC) host() string {
+func (a *grpcRequest) host() string {
 	if values := metadata.ValueFromIncomingContext(a.ctx, ":authority"); len(values) > 0 {
 		return target.Host(values[0])
 	}
 	return ""
 }
 
-func (a *overGRPC) values(header string) []string {
+func (a *grpcRequest) values(header string) []string {
 	if a.headers == nil {
 		a.headers = make(http.Header)
 		md, _ := metadata.FromIncomingContext(a.ctx) // without metadata there are no headers
@@ -267,17 +267,17 @@ func (a *overGRPC) values(header string) []string {
 	return a.last.of(a.headers, header)
 }
 
-func (a *overGRPC) client() (netip.Addr, error) {
+func (a *grpcRequest) client() (netip.Addr, error) {
 	if !a.from.known {
 		a.from.set(a.address.Client(a.ctx))
 	}
 	return a.from.addr, a.from.err
 }
 
-func (a *overGRPC) clientKey() (string, error) { return a.address.Key(a.ctx, a.call) }
+func (a *grpcRequest) clientKey() (string, error) { return a.address.Key(a.ctx, a.call) }
 
 // length returns the size of a unary call's message.
-func (a *overGRPC) length() int64 {
+func (a *grpcRequest) length() int64 {
 	if m, ok := a.call.Message.(proto.Message); ok {
 		return int64(proto.Size(m))
 	}

@@ -148,7 +148,7 @@ func (d *decoder) cost(n *rulefile.Node) *cost {
 }
 
 // of returns the cost of a request, at least 1, or an error if the request is invalid.
-func (c *cost) of(r asked) (int64, error) {
+func (c *cost) of(r requestInfo) (int64, error) {
 	switch {
 	case c == nil:
 		return 1, nil
@@ -203,7 +203,7 @@ var skipFields = map[string]field[skip]{
 
 // skips reports whether a rule lets a request pass. A path is skipped if all its readings are. An
 // unknown address is in no range.
-func (s *skip) skips(r asked, path target.Path) bool {
+func (s *skip) skips(r requestInfo, path target.Path) bool {
 	if s == nil {
 		return false
 	}

@@ -27,11 +27,11 @@ func (s *snapshot) steps(o *opener, r *http.Request) []step {
 	if err != nil && s.looksAtPaths {
 		return []step{{settings: refusing(settings{}), cost: 1, err: guard.Invalidf("rules: %v", err)}}
 	}
-	return s.stepsOf(o, &s.http, &overHTTP{Request: r, address: &s.address}, path)
+	return s.stepsOf(o, &s.http, &httpRequest{Request: r, address: &s.address}, path)
 }
 
 // stepsOf returns the steps of a request. Each reading of its path has its rules, and its keys.
-func (s *snapshot) stepsOf(o *opener, rules *matcher, request asked, path target.Path) []step {
+func (s *snapshot) stepsOf(o *opener, rules *matcher, request requestInfo, path target.Path) []step {
 	var steps []step
 	path.All(func(reading string) bool {
 		for _, m := range rules.find(request, reading, s.all) {
@@ -46,7 +46,7 @@ func (s *snapshot) stepsOf(o *opener, rules *matcher, request asked, path target
 
 // append adds a step, or several if the limits of the rule do not share a slot. A rule has one step
 // for each key.
-func (r *rule) append(steps []step, o *opener, request asked, path string, m match) []step {
+func (r *rule) append(steps []step, o *opener, request requestInfo, path string, m match) []step {
 	s := step{settings: r.settings, rules: []string{r.name}, cost: 1, err: m.unknown}
 	if s.err != nil {
 		return append(steps, s)
@@ -119,7 +119,7 @@ func joinable(steps []step, o *opener) []step {
 	}
 	for i := range kept {
 		if kept[i].limiter == nil && kept[i].err == nil {
-			kept[i].limiter = o.door.describe(kept[i].group.policies)(kept[i].group.limiter())
+			kept[i].limiter = o.protocol.describe(kept[i].group.policies)(kept[i].group.limiter())
 		}
 	}
 	return kept

@@ -8,8 +8,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
-// asked is a request of HTTP or gRPC as rules read it.
-type asked interface {
+// requestInfo is a request of HTTP or gRPC as rules read it.
+type requestInfo interface {
 	method() string                // of HTTP in upper case; of gRPC the full method
 	methodKey() string             // the method as a key
 	host() string                  // without port and final dot, in lower case
@@ -19,14 +19,14 @@ type asked interface {
 	length() int64                 // of the body, -1 if unknown
 }
 
-// remembered caches the address of a client, which many rules may need.
-type remembered struct {
+// cachedAddress caches the address of a client, which many rules may need.
+type cachedAddress struct {
 	known bool
 	addr  netip.Addr
 	err   error
 }
 
-func (c *remembered) set(addr netip.Addr, err error) { *c = remembered{true, addr, err} }
+func (c *cachedAddress) set(addr netip.Addr, err error) { *c = cachedAddress{true, addr, err} }
 
 // lastHeader caches the last header, since many rules may name the same one.
 type lastHeader struct {
@@ -41,26 +41,26 @@ func (l *lastHeader) of(headers http.Header, name string) []string {
 	return l.values
 }
 
-// overHTTP is a request of HTTP.
-type overHTTP struct {
+// httpRequest is a request of HTTP.
+type httpRequest struct {
 	*http.Request
 	address *httplimit.Address
-	from    remembered
+	from    cachedAddress
 	last    lastHeader
 }
 
-func (a *overHTTP) method() string    { return target.Method(a.Method) }
-func (a *overHTTP) methodKey() string { return target.MethodKey(a.method()) }
+func (a *httpRequest) method() string    { return target.Method(a.Method) }
+func (a *httpRequest) methodKey() string { return target.MethodKey(a.method()) }
 
-func (a *overHTTP) host() string                  { return target.Host(a.Host) }
-func (a *overHTTP) values(header string) []string { return a.last.of(a.Header, header) }
+func (a *httpRequest) host() string                  { return target.Host(a.Host) }
+func (a *httpRequest) values(header string) []string { return a.last.of(a.Header, header) }
 
-func (a *overHTTP) client() (netip.Addr, error) {
+func (a *httpRequest) client() (netip.Addr, error) {
 	if !a.from.known {
 		a.from.set(a.address.Client(a.Request))
 	}
 	return a.from.addr, a.from.err
 }
 
-func (a *overHTTP) clientKey() (string, error) { return a.address.Key(a.Request) }
-func (a *overHTTP) length() int64              { return a.ContentLength }
+func (a *httpRequest) clientKey() (string, error) { return a.address.Key(a.Request) }
+func (a *httpRequest) length() int64              { return a.ContentLength }

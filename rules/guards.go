@@ -8,9 +8,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
-// doors decides by a file that changes. It has one D for all rules with the same settings. The
+// guards decides by a file that changes. It has one D for all rules with the same settings. The
 // first request that needs a D opens it.
-type doors[D any] struct {
+type guards[D any] struct {
 	set *Set
 	*opener
 	open func(settings) D
@@ -20,14 +20,14 @@ type doors[D any] struct {
 	opened  sync.Map   // settings to D
 
 	// The state of Redis, by the deadline of the settings. It is kept as long as the file has the
-	// deadline, even if a door with other settings replaces one. Permits granted without Redis are
+	// deadline, even if a guard with other settings replaces one. Permits granted without Redis are
 	// shared by all, and kept longer.
 	shared map[time.Duration]*guard.Shared
 	first  *guard.Shared
 }
 
-// now returns the current file. A door is kept if its settings are.
-func (d *doors[D]) now() *snapshot {
+// now returns the current file. A guard is kept if its settings are.
+func (d *guards[D]) now() *snapshot {
 	file := d.set.file()
 	if d.current.Load() != file {
 		d.adopt()
@@ -35,16 +35,16 @@ func (d *doors[D]) now() *snapshot {
 	return file
 }
 
-// adopt closes the doors with settings that the file no longer has.
-func (d *doors[D]) adopt() {
+// adopt closes the guards with settings that the file no longer has.
+func (d *guards[D]) adopt() {
 	for _, shared := range d.close() {
 		defer shared.Retire() // without the lock, since it calls a callback
 	}
 }
 
-// close drops the doors with settings that the newest file does not have. It uses the newest file,
-// since a request may have read an older one. It returns the state that no other door shares.
-func (d *doors[D]) close() []*guard.Shared {
+// close drops the guards with settings that the newest file does not have. It uses the newest file,
+// since a request may have read an older one. It returns the state that no other guard shares.
+func (d *guards[D]) close() []*guard.Shared {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	file := d.set.file()
@@ -71,8 +71,8 @@ func (d *doors[D]) close() []*guard.Shared {
 	return dropped
 }
 
-// of returns the door of some settings.
-func (d *doors[D]) of(s settings) D {
+// of returns the guard of some settings.
+func (d *guards[D]) of(s settings) D {
 	if opened, ok := d.opened.Load(s); ok {
 		return opened.(D) //nolint:errcheck,forcetypeassert // nothing else is kept there
 	}
@@ -90,14 +90,14 @@ func (d *doors[D]) of(s settings) D {
 
 // has reports whether the file has some settings. A request of an older file may need others. The
 // lock is held.
-func (d *doors[D]) has(s settings) bool {
+func (d *guards[D]) has(s settings) bool {
 	_, ok := d.current.Load().settings[s]
 	return ok
 }
 
-// sharing returns what a door of some settings shares with others. The lock is held when it is
+// sharing returns what a guard of some settings shares with others. The lock is held when it is
 // called.
-func (d *doors[D]) sharing(s settings) guard.Sharing {
+func (d *guards[D]) sharing(s settings) guard.Sharing {
 	if s.refuses {
 		return guard.NewShared // it does not depend on Redis
 	}

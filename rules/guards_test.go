@@ -24,7 +24,7 @@ func TestMiddleware_RequestOfAnOlderFile_KeepsTheNewState(t *testing.T) {
 	for range 2000 {
 		before, _ := of(time.Second)
 		now, kept := of(time.Minute)
-		d := &doors[*int]{set: newSet(before), open: func(settings) *int { return new(int) }}
+		d := &guards[*int]{set: newSet(before), open: func(settings) *int { return new(int) }}
 		var others sync.WaitGroup
 		var begun, over atomic.Bool
 		others.Go(func() {
@@ -37,11 +37,11 @@ func TestMiddleware_RequestOfAnOlderFile_KeepsTheNewState(t *testing.T) {
 		}
 		d.set.current.Store(now)
 		d.now()
-		door := d.of(kept)
+		guard := d.of(kept)
 		over.Store(true)
 		others.Wait()
 		d.now()
-		if d.of(kept) != door {
+		if d.of(kept) != guard {
 			closed++
 		}
 	}
