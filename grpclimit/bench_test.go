@@ -52,7 +52,8 @@ func BenchmarkNoLimiter(b *testing.B) {
 	benchmark(b, grpclimit.UnaryServerInterceptor(grpclimit.All(nil)), codes.OK)
 }
 
-// BenchmarkDenied is a denial from the denial cache, with its details, and one of Shadow, which has none.
+// BenchmarkDenied is a denial from the denial cache, with its details, and one of Shadow, which has
+// none.
 func BenchmarkDenied(b *testing.B) {
 	client, fromMemory := guardtest.NewDenied(b, "denied", "denied:192.0.2.1")
 	limiter := limit.New(client, "denied", guardtest.Day)

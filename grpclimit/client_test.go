@@ -44,11 +44,13 @@ func TestErrNotSent_Status_SaysWhenToRetry(t *testing.T) {
 		opts []grpclimit.Option
 		want string
 	}{
-		"context":          {nil, "DeadlineExceeded: the call ended before it was admitted\n"},
-		"wait":             {[]grpclimit.Option{grpclimit.Wait(time.Second)}, over + "RetryInfo: retry_delay 1h0m0s\n"},
-		"at once":          {[]grpclimit.Option{grpclimit.AtOnce()}, over + "RetryInfo: retry_delay 1h0m0s\n"},
-		"the last counts":  {[]grpclimit.Option{grpclimit.Wait(time.Hour), grpclimit.AtOnce()}, over + "RetryInfo: retry_delay 1h0m0s\n"},
-		"more than all is": {[]grpclimit.Option{grpclimit.Cost(func(context.Context, grpclimit.Call) int64 { return 2 })}, over},
+		"context": {nil, "DeadlineExceeded: the call ended before it was admitted\n"},
+		"wait":    {[]grpclimit.Option{grpclimit.Wait(time.Second)}, over + "RetryInfo: retry_delay 1h0m0s\n"},
+		"at once": {[]grpclimit.Option{grpclimit.AtOnce()}, over + "RetryInfo: retry_delay 1h0m0s\n"},
+		"the last counts": {[]grpclimit.Option{grpclimit.Wait(time.Hour), grpclimit.AtOnce()},
+			over + "RetryInfo: retry_delay 1h0m0s\n"},
+		"more than all is": {[]grpclimit.Option{grpclimit.Cost(func(context.Context, grpclimit.Call) int64 { return 2 })},
+			over},
 	} {
 		guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 			calls := limited(serve(b, new(service)), perHost(client, hour(1)), append(c.opts,
@@ -81,7 +83,8 @@ func TestUnaryClientInterceptor_RetryPolicy_TakesPermitsOnce(t *testing.T) {
 			}
 			return nil
 		}}
-		c := serve(b, s).dial(grpc.WithDefaultServiceConfig(retries), grpc.WithUnaryInterceptor(grpclimit.UnaryClientInterceptor(perHost(client, hour(1)))))
+		c := serve(b, s).dial(grpc.WithDefaultServiceConfig(retries),
+			grpc.WithUnaryInterceptor(grpclimit.UnaryClientInterceptor(perHost(client, hour(1)))))
 		assert.NoError(b, ask(b, c, "one", time.Minute))
 		assert.EqualValues(b, 3, tries.Load())
 	})

@@ -32,7 +32,8 @@ var message = new(test.StreamingOutputCallRequest)
 // While another goroutine receives.
 func TestStreamClientInterceptor_EachMessage_WaitsForItsPermit(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-		c := limited(serve(b, new(service)), perHost(client, limit.FixedWindow{Permits: 2, Interval: time.Second}), grpclimit.EachMessage(),
+		c := limited(serve(b, new(service)), perHost(client, limit.FixedWindow{Permits: 2, Interval: time.Second}),
+			grpclimit.EachMessage(),
 			grpclimit.Report(func(_ context.Context, call grpclimit.Call, _ grpclimit.Outcome) {
 				assert.Same(b, message, call.Message)
 			}))
@@ -86,7 +87,8 @@ func TestStreamClientInterceptor_StreamEnds_FreesTheSender(t *testing.T) {
 			redistest.Pass(time.Second)
 			return statusOf(codes.ResourceExhausted, retryIn(10*time.Second))
 		}}
-		c := limited(serve(b, s), perHost(client, limit.TokenBucket{Capacity: 1, Refill: 1, Interval: 5 * time.Second}), grpclimit.EachMessage())
+		c := limited(serve(b, s), perHost(client, limit.TokenBucket{Capacity: 1, Refill: 1, Interval: 5 * time.Second}),
+			grpclimit.EachMessage())
 		ss, err := c.FullDuplexCall(to(b.Context(), "one"))
 		require.NoError(b, err)
 		require.NoError(b, ss.Send(message))
@@ -117,9 +119,10 @@ func TestStreamClientInterceptor_FreeMessageBeforeThePause_PausesTheLimiter(t *t
 			}
 			return statusOf(codes.ResourceExhausted, retryIn(10*time.Second))
 		}}
-		c := limited(serve(b, s), perHost(client, hour(9)), grpclimit.EachMessage(), grpclimit.Cost(func(_ context.Context, call grpclimit.Call) int64 {
-			return int64(len(call.Message.(*test.StreamingOutputCallRequest).GetResponseParameters()))
-		}))
+		c := limited(serve(b, s), perHost(client, hour(9)), grpclimit.EachMessage(),
+			grpclimit.Cost(func(_ context.Context, call grpclimit.Call) int64 {
+				return int64(len(call.Message.(*test.StreamingOutputCallRequest).GetResponseParameters()))
+			}))
 		costs := &test.StreamingOutputCallRequest{ResponseParameters: []*test.ResponseParameters{{}}}
 		ss, err := c.FullDuplexCall(to(b.Context(), "one"))
 		require.NoError(b, err)

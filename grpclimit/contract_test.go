@@ -61,10 +61,11 @@ func FuzzUntrusted(f *testing.F) { guardtest.FuzzUntrusted(f, middleware) }
 func newUnaryServer(s guardtest.Settings) guardtest.Server {
 	limited := grpclimit.UnaryServerInterceptor(choose(s), options(s)...)
 	return func(ctx context.Context, key string) guardtest.Reply {
-		_, err := limited(incoming(ctx, key), nil, &grpc.UnaryServerInfo{FullMethod: method}, func(ctx context.Context, _ any) (any, error) {
-			handle(s, ctx)
-			return nil, nil
-		})
+		_, err := limited(incoming(ctx, key), nil, &grpc.UnaryServerInfo{FullMethod: method},
+			func(ctx context.Context, _ any) (any, error) {
+				handle(s, ctx)
+				return nil, nil
+			})
 		return replyOf(err)
 	}
 }
@@ -84,14 +85,15 @@ func newClient(s guardtest.Settings, upstream func() guardtest.Reply) guardtest.
 	limited := grpclimit.UnaryClientInterceptor(choose(s), options(s)...)
 	return func(ctx context.Context, key string) (guardtest.Reply, error) {
 		ctx = metadata.AppendToOutgoingContext(ctx, "key", key)
-		err := limited(ctx, method, nil, nil, nil, func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
-			reply := upstream()
-			if code := codeOf[reply.Status]; reply.RetryAfter > 0 {
-				return statusOf(code, retryIn(reply.RetryAfter))
-			} else {
-				return status.Error(code, "")
-			}
-		})
+		err := limited(ctx, method, nil, nil, nil,
+			func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
+				reply := upstream()
+				if code := codeOf[reply.Status]; reply.RetryAfter > 0 {
+					return statusOf(code, retryIn(reply.RetryAfter))
+				} else {
+					return status.Error(code, "")
+				}
+			})
 		if errors.Is(err, grpclimit.ErrNotSent) {
 			return guardtest.Reply{}, err
 		}

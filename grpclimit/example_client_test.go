@@ -40,7 +40,8 @@ func ExampleAtOnce() {
 	defer closeClient()
 
 	perServer := grpclimit.Each(client, "calls", grpclimit.ByTarget(), limit.FixedWindow{Permits: 1, Interval: time.Hour})
-	c, stop := start(nil, grpc.WithUnaryInterceptor(grpclimit.UnaryClientInterceptor(perServer, unhurried, grpclimit.AtOnce())))
+	c, stop := start(nil,
+		grpc.WithUnaryInterceptor(grpclimit.UnaryClientInterceptor(perServer, unhurried, grpclimit.AtOnce())))
 	defer stop()
 	for range 2 {
 		err := call(noContext, c)
@@ -57,7 +58,8 @@ func ExampleStreamClientInterceptor() {
 	defer closeClient()
 
 	perServer := grpclimit.Each(client, "calls", grpclimit.ByTarget(), limit.FixedWindow{Permits: 1, Interval: time.Hour})
-	c, stop := start(nil, grpc.WithStreamInterceptor(grpclimit.StreamClientInterceptor(perServer, unhurried, grpclimit.AtOnce())))
+	c, stop := start(nil,
+		grpc.WithStreamInterceptor(grpclimit.StreamClientInterceptor(perServer, unhurried, grpclimit.AtOnce())))
 	defer stop()
 	for range 2 {
 		_, err := c.FullDuplexCall(noContext)
@@ -72,18 +74,19 @@ func ExampleStreamClientInterceptor() {
 var uploads = grpc.ServiceDesc{
 	ServiceName: "example.Uploads",
 	HandlerType: (*any)(nil),
-	Streams: []grpc.StreamDesc{{StreamName: "Upload", ClientStreams: true, Handler: func(_ any, ss grpc.ServerStream) error {
-		for n := 0; ; n++ {
-			err := ss.RecvMsg(new(test.SimpleRequest))
-			if errors.Is(err, io.EOF) {
-				fmt.Println(n, "messages")
-				return nil
-			} else if err != nil {
-				fmt.Println(n, "messages, and one too many")
-				return err
+	Streams: []grpc.StreamDesc{{StreamName: "Upload", ClientStreams: true,
+		Handler: func(_ any, ss grpc.ServerStream) error {
+			for n := 0; ; n++ {
+				err := ss.RecvMsg(new(test.SimpleRequest))
+				if errors.Is(err, io.EOF) {
+					fmt.Println(n, "messages")
+					return nil
+				} else if err != nil {
+					fmt.Println(n, "messages, and one too many")
+					return err
+				}
 			}
-		}
-	}}},
+		}}},
 }
 
 // Two messages an hour, in however many streams.
@@ -92,7 +95,8 @@ func ExampleEachMessage() {
 	defer closeClient()
 
 	perClient := grpclimit.Each(client, "messages", grpclimit.ByIP(), limit.FixedWindow{Permits: 2, Interval: time.Hour})
-	conn, stop := startDesc(&uploads, grpc.StreamInterceptor(grpclimit.StreamServerInterceptor(perClient, unhurried, grpclimit.EachMessage())))
+	conn, stop := startDesc(&uploads,
+		grpc.StreamInterceptor(grpclimit.StreamServerInterceptor(perClient, unhurried, grpclimit.EachMessage())))
 	defer stop()
 	for range 2 {
 		upload, err := conn.NewStream(noContext, &uploads.Streams[0], "/example.Uploads/Upload")

@@ -16,12 +16,16 @@ func ExampleDescribe() {
 	client, closeClient := connect()
 	defer closeClient()
 
-	policies := []limit.Policy{limit.FixedWindow{Permits: 5, Interval: time.Second}, grpclimit.Named("quota", limit.FixedWindow{Permits: 1, Interval: time.Minute})}
+	policies := []limit.Policy{limit.FixedWindow{Permits: 5, Interval: time.Second},
+		grpclimit.Named("quota", limit.FixedWindow{Permits: 1, Interval: time.Minute})}
 	describe := grpclimit.Describe(policies...)
 	choose := func(context.Context, grpclimit.Call) (grpclimit.Limiter, error) {
-		return describe(limit.New(client, "all", limit.FixedWindow{Permits: 5, Interval: time.Second}, limit.FixedWindow{Permits: 1, Interval: time.Minute})), nil
+		return describe(limit.New(client, "all", limit.FixedWindow{Permits: 5, Interval: time.Second},
+			limit.FixedWindow{Permits: 1, Interval: time.Minute})), nil
 	}
-	report := grpclimit.Report(func(_ context.Context, _ grpclimit.Call, o grpclimit.Outcome) { fmt.Println(o.Result, o.Violated()) })
+	report := grpclimit.Report(func(_ context.Context, _ grpclimit.Call, o grpclimit.Outcome) {
+		fmt.Println(o.Result, o.Violated())
+	})
 	intercept := grpclimit.UnaryServerInterceptor(choose, unhurried, report)
 	for range 2 {
 		_, _ = intercept(noContext, nil, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) { return nil, nil }) // what is reported is of interest here

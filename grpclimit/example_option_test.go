@@ -33,7 +33,8 @@ func ExampleCost() {
 	bytes := grpclimit.Cost(func(_ context.Context, call grpclimit.Call) int64 {
 		return int64(call.Message.(*test.SimpleRequest).GetResponseSize())
 	})
-	perClient := grpclimit.Each(client, "bytes", grpclimit.ByIP(), limit.TokenBucket{Capacity: 3, Refill: 1, Interval: time.Minute})
+	perClient := grpclimit.Each(client, "bytes", grpclimit.ByIP(),
+		limit.TokenBucket{Capacity: 3, Refill: 1, Interval: time.Minute})
 	c, stop := start(limitedBy(perClient, bytes))
 	defer stop()
 	for _, size := range []int32{0, 2, 2, 4} {
@@ -91,7 +92,8 @@ func ExampleWait() {
 	client, closeClient := inMemory()
 	defer closeClient()
 
-	perClient := grpclimit.Each(client, "api", grpclimit.ByIP(), limit.TokenBucket{Capacity: 1, Refill: 100, Interval: time.Second})
+	perClient := grpclimit.Each(client, "api", grpclimit.ByIP(),
+		limit.TokenBucket{Capacity: 1, Refill: 100, Interval: time.Second})
 	c, stop := start(limitedBy(perClient, grpclimit.Wait(time.Minute)))
 	defer stop()
 	for range 3 {
@@ -128,7 +130,8 @@ func ExampleSubject() {
 	client, closeClient := connect()
 	defer closeClient()
 
-	c, stop := start(limitedBy(one(client), grpclimit.Subject(func(context.Context, grpclimit.Call) string { return "tenant:gold" })))
+	c, stop := start(limitedBy(one(client),
+		grpclimit.Subject(func(context.Context, grpclimit.Call) string { return "tenant:gold" })))
 	defer stop()
 	for range 2 {
 		for _, detail := range status.Convert(call(noContext, c)).Details() {
@@ -154,7 +157,8 @@ func (down) Name() string { return "down" }
 func ExampleOnFailure() {
 	for _, mode := range []grpclimit.FailureMode{grpclimit.Open, grpclimit.Closed} {
 		c, stop := start([]grpc.ServerOption{grpc.UnaryInterceptor(
-			grpclimit.UnaryServerInterceptor(grpclimit.All(down{}), grpclimit.OnFailure(mode), grpclimit.Deadline(20*time.Millisecond)))})
+			grpclimit.UnaryServerInterceptor(grpclimit.All(down{}), grpclimit.OnFailure(mode),
+				grpclimit.Deadline(20*time.Millisecond)))})
 		fmt.Println(call(noContext, c))
 		stop()
 	}
@@ -163,9 +167,11 @@ func ExampleOnFailure() {
 	// rpc error: code = Unavailable desc = calls cannot be admitted at the moment
 }
 
-// Four processes share a limit of eight a minute, so each grants two of them by itself while Redis is down.
+// Four processes share a limit of eight a minute, so each grants two of them by itself while Redis
+// is down.
 func ExampleLocal() {
-	c, stop := start(limitedBy(grpclimit.All(down{}), grpclimit.Policies(limit.FixedWindow{Permits: 8, Interval: time.Minute}),
+	c, stop := start(limitedBy(grpclimit.All(down{}),
+		grpclimit.Policies(limit.FixedWindow{Permits: 8, Interval: time.Minute}),
 		grpclimit.OnFailure(grpclimit.Local(0.25)),
 		grpclimit.OnStoreChange(func(up bool, err error) { fmt.Println("up:", up, err) })))
 	defer stop()
@@ -189,7 +195,8 @@ func ExampleFromContext() {
 		}
 		return next(ctx, req)
 	}
-	c, stop := start([]grpc.ServerOption{grpc.ChainUnaryInterceptor(grpclimit.UnaryServerInterceptor(one(client), unhurried), handler)})
+	c, stop := start([]grpc.ServerOption{grpc.ChainUnaryInterceptor(grpclimit.UnaryServerInterceptor(one(client),
+		unhurried), handler)})
 	defer stop()
 	fmt.Println(status.Code(call(noContext, c)))
 	// Output:
@@ -212,7 +219,8 @@ func ExampleSettle() {
 		}
 		return answer, err
 	}
-	c, stop := start([]grpc.ServerOption{grpc.ChainUnaryInterceptor(grpclimit.UnaryServerInterceptor(one(client), unhurried,
+	c, stop := start([]grpc.ServerOption{grpc.ChainUnaryInterceptor(grpclimit.UnaryServerInterceptor(one(client),
+		unhurried,
 		grpclimit.OnSettleError(func(_ context.Context, _ grpclimit.Call, err error) { fmt.Println(err) })), handler)})
 	defer stop()
 	for _, guesses := range []bool{false, false, true, false} {

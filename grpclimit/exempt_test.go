@@ -21,9 +21,12 @@ import (
 func TestHealthAndReflection_CallsOfServers_PassUnlessLimited(t *testing.T) {
 	for method, exempt := range map[string]bool{
 		"/grpc.health.v1.Health/Check": true, "/grpc.health.v1.Health/Watch": true, "/grpc.health.v1.Health/List": true,
-		"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo": true, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": true,
-		"/shop.Orders/Create": false, "/grpc.health.v1.Health": false, "/grpc.health.v1.Health/Check/x": false, "/grpc.health.v1.HealthX/Check": false,
-		"/x/grpc.health.v1.Health/Check": false, "/grpc.reflection.x/ServerReflection": false, "grpc.health.v1.Health/Check": true,
+		"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo":      true,
+		"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": true,
+		"/shop.Orders/Create": false, "/grpc.health.v1.Health": false, "/grpc.health.v1.Health/Check/x": false,
+		"/grpc.health.v1.HealthX/Check":  false,
+		"/x/grpc.health.v1.Health/Check": false, "/grpc.reflection.x/ServerReflection": false,
+		"grpc.health.v1.Health/Check": true,
 	} {
 		guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 			refuses := grpclimit.All(fake(func(context.Context, int64) (rratelimiter.Decision, error) {
@@ -34,10 +37,12 @@ func TestHealthAndReflection_CallsOfServers_PassUnlessLimited(t *testing.T) {
 				if exempt && opts == nil {
 					want = codes.OK
 				}
-				_, err := grpclimit.UnaryServerInterceptor(refuses, opts...)(b.Context(), nil, &grpc.UnaryServerInfo{FullMethod: method},
+				_, err := grpclimit.UnaryServerInterceptor(refuses, opts...)(b.Context(), nil,
+					&grpc.UnaryServerInfo{FullMethod: method},
 					func(context.Context, any) (any, error) { return nil, nil })
 				assert.Equal(b, want, status.Code(err), method)
-				err = grpclimit.StreamServerInterceptor(refuses, opts...)(nil, &stream{ctx: b.Context()}, &grpc.StreamServerInfo{FullMethod: method},
+				err = grpclimit.StreamServerInterceptor(refuses, opts...)(nil, &stream{ctx: b.Context()},
+					&grpc.StreamServerInfo{FullMethod: method},
 					func(any, grpc.ServerStream) error { return nil })
 				assert.Equal(b, want, status.Code(err), method)
 			}

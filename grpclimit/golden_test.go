@@ -32,20 +32,24 @@ func documented(b *redistest.Fixture, client *rratelimiter.Client) map[string]te
 	each := func(name string, policies ...limit.Policy) choice {
 		return grpclimit.Each(client, name, grpclimit.ByIP(), policies...)
 	}
-	second, minute := limit.FixedWindow{Permits: 2, Interval: time.Second}, limit.SlidingWindow{Permits: 100, Interval: time.Minute}
+	second, minute := limit.FixedWindow{Permits: 2, Interval: time.Second}, limit.SlidingWindow{Permits: 100,
+		Interval: time.Minute}
 	servers := make(map[string]test.TestServiceClient)
 	serve := func(name string, choose choice, opts ...grpclimit.Option) {
-		servers[name] = unary(b, new(service), choose, append(opts, grpclimit.Cost(func(_ context.Context, call grpclimit.Call) int64 {
-			return int64(call.Message.(*test.SimpleRequest).GetResponseSize())
-		}))...)
+		servers[name] = unary(b, new(service), choose,
+			append(opts, grpclimit.Cost(func(_ context.Context, call grpclimit.Call) int64 {
+				return int64(call.Message.(*test.SimpleRequest).GetResponseSize())
+			}))...)
 	}
 	serve("two", each("two", second, minute))
-	serve("both", each("both", limit.FixedWindow{Permits: 4, Interval: time.Second}, limit.TokenBucket{Capacity: 5, Refill: 1, Interval: 10 * time.Second}))
+	serve("both", each("both", limit.FixedWindow{Permits: 4, Interval: time.Second},
+		limit.TokenBucket{Capacity: 5, Refill: 1, Interval: 10 * time.Second}))
 	serve("named", each("named", grpclimit.Named("pages per day", limit.Calendar{Permits: 50, Unit: limit.Day})),
 		grpclimit.Subject(func(context.Context, grpclimit.Call) string { return "tenant:gold" }))
 	serve("closed", grpclimit.All(down{}))
 	serve("open", grpclimit.All(down{}), grpclimit.OnFailure(grpclimit.Open))
-	serve("local", grpclimit.All(down{}), grpclimit.Policies(limit.FixedWindow{Permits: 10, Interval: time.Minute}), grpclimit.OnFailure(grpclimit.Local(0.1)))
+	serve("local", grpclimit.All(down{}), grpclimit.Policies(limit.FixedWindow{Permits: 10, Interval: time.Minute}),
+		grpclimit.OnFailure(grpclimit.Local(0.1)))
 	serve("keyed", grpclimit.Each(client, "keyed", grpclimit.ByMetadata("tenant"), second))
 	serve("unknown", func(context.Context, grpclimit.Call) (grpclimit.Limiter, error) {
 		return nil, errors.New("a peer of the network \"unix\"")

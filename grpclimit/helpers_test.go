@@ -126,8 +126,11 @@ func serve(b *redistest.Fixture, s test.TestServiceServer, opts ...grpc.ServerOp
 
 // dial connects a client.
 func (s *server) dial(opts ...grpc.DialOption) test.TestServiceClient {
-	conn, err := grpc.NewClient("passthrough:///server", append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return s.listener.DialContext(ctx) }))...)
+	conn, err := grpc.NewClient("passthrough:///server",
+		append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+				return s.listener.DialContext(ctx)
+			}))...)
 	require.NoError(s.b, err)
 	s.b.Cleanup(func() { conn.Close() })
 	return test.NewTestServiceClient(conn)

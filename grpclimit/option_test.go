@@ -18,9 +18,11 @@ import (
 
 func TestWait_ContextEnds_StatusNamesTheReason(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-		limiter := grpclimit.UnaryServerInterceptor(perIP(client, limit.FixedWindow{Permits: 1, Interval: 3 * time.Second}), grpclimit.Wait(time.Hour))
+		limiter := grpclimit.UnaryServerInterceptor(perIP(client, limit.FixedWindow{Permits: 1, Interval: 3 * time.Second}),
+			grpclimit.Wait(time.Hour))
 		ask := func(ctx context.Context) error {
-			_, err := limiter(from(ctx, "192.0.2.1:1"), nil, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) { return nil, nil })
+			_, err := limiter(from(ctx, "192.0.2.1:1"), nil, &grpc.UnaryServerInfo{},
+				func(context.Context, any) (any, error) { return nil, nil })
 			return err
 		}
 		require.NoError(b, ask(b.Context()))

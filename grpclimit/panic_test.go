@@ -37,7 +37,8 @@ func TestUnaryServerInterceptor_CallbackPanics_NextCallPasses(t *testing.T) {
 				}
 				choose := perIP(client, hour(permits))
 				s := &service{unary: func(context.Context, *test.SimpleRequest) error { breaks("handler"); return nil }}
-				recovers := func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (_ any, err error) {
+				recovers := func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (_ any,
+					err error) {
 					defer func() {
 						if p := recover(); p != nil {
 							err = status.Errorf(codes.Internal, "%v", p)

@@ -80,7 +80,8 @@ func TestRetryInfo_AnyStatus_PausesUntilThen(t *testing.T) {
 // A call that an inner interceptor has not sent says nothing of the server.
 func TestRetryInfo_OfAnInnerInterceptor_PausesNothing(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-		inner := grpclimit.UnaryClientInterceptor(grpclimit.Each(client, "inner", grpclimit.ByMethod(), hour(1)), grpclimit.AtOnce())
+		inner := grpclimit.UnaryClientInterceptor(grpclimit.Each(client, "inner", grpclimit.ByMethod(), hour(1)),
+			grpclimit.AtOnce())
 		outer := grpclimit.UnaryClientInterceptor(perHost(client, hour(9)), grpclimit.AtOnce())
 		c := serve(b, new(service)).dial(grpc.WithChainUnaryInterceptor(outer, inner))
 		require.NoError(b, ask(b, c, "one", time.Minute))

@@ -27,8 +27,10 @@ const retries = `{"methodConfig": [{"name": [{}], "retryPolicy": {
 // A client with a retry policy waits as long as the trailer of the denial says.
 func TestRetryPolicy_DeniedCall_PassesAtFirstRetry(t *testing.T) {
 	for name, policy := range map[string]limit.Policy{
-		"window": limit.FixedWindow{Permits: 1, Interval: 2500 * time.Millisecond}, "log": limit.SlidingLog{Permits: 1, Interval: 1100 * time.Millisecond},
-		"bucket": limit.TokenBucket{Capacity: 1, Refill: 3, Interval: 10 * time.Second}, "minute": limit.FixedWindow{Permits: 1, Interval: time.Minute},
+		"window": limit.FixedWindow{Permits: 1, Interval: 2500 * time.Millisecond},
+		"log":    limit.SlidingLog{Permits: 1, Interval: 1100 * time.Millisecond},
+		"bucket": limit.TokenBucket{Capacity: 1, Refill: 3, Interval: 10 * time.Second},
+		"minute": limit.FixedWindow{Permits: 1, Interval: time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
@@ -65,13 +67,15 @@ func TestRetryPolicy_RetryTooLateOrUseless_FailsAtOnce(t *testing.T) {
 		cost   int64
 		tries  int
 	}{
-		"later": {limit.FixedWindow{Permits: 1, Interval: 61 * time.Second}, 1, 1}, "never": {hour(1), 2, 1}, "soon": {limit.FixedWindow{Permits: 1, Interval: 60 * time.Second}, 1, 2},
+		"later": {limit.FixedWindow{Permits: 1, Interval: 61 * time.Second}, 1, 1}, "never": {hour(1), 2, 1},
+		"soon": {limit.FixedWindow{Permits: 1, Interval: 60 * time.Second}, 1, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 				cost := int64(1)
 				tries := 0
-				calls := unaryRetrying(b, new(service), perIP(client, c.policy), grpclimit.Cost(func(context.Context, grpclimit.Call) int64 { return cost }),
+				calls := unaryRetrying(b, new(service), perIP(client, c.policy),
+					grpclimit.Cost(func(context.Context, grpclimit.Call) int64 { return cost }),
 					grpclimit.Report(func(context.Context, grpclimit.Call, grpclimit.Outcome) { tries++ }))
 				require.Equal(b, "OK", get(b, calls))
 				cost, tries = c.cost, 0
@@ -88,9 +92,10 @@ func TestRetryPolicy_RedisDown_RetriesAfterASecond(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		var at []string
 		begin := time.Now()
-		calls := unaryRetrying(b, new(service), perIP(client, hour(9)), grpclimit.Report(func(_ context.Context, _ grpclimit.Call, o grpclimit.Outcome) {
-			at = append(at, fmt.Sprint(o.Result, " ", time.Since(begin).Round(time.Millisecond)))
-		}))
+		calls := unaryRetrying(b, new(service), perIP(client, hour(9)),
+			grpclimit.Report(func(_ context.Context, _ grpclimit.Call, o grpclimit.Outcome) {
+				at = append(at, fmt.Sprint(o.Result, " ", time.Since(begin).Round(time.Millisecond)))
+			}))
 		b.Latency.Store(int64(700 * time.Millisecond))
 		time.AfterFunc(500*time.Millisecond, func() { b.Latency.Store(0) })
 		assert.Equal(b, "OK", get(b, calls), "%v", at)
@@ -100,5 +105,6 @@ func TestRetryPolicy_RedisDown_RetriesAfterASecond(t *testing.T) {
 
 // unaryRetrying is a server whose unary calls are limited, and a client of it that tries again.
 func unaryRetrying(b *redistest.Fixture, s *service, choose choice, opts ...grpclimit.Option) test.TestServiceClient {
-	return serve(b, s, grpc.UnaryInterceptor(grpclimit.UnaryServerInterceptor(choose, opts...))).dial(grpc.WithDefaultServiceConfig(retries))
+	return serve(b, s,
+		grpc.UnaryInterceptor(grpclimit.UnaryServerInterceptor(choose, opts...))).dial(grpc.WithDefaultServiceConfig(retries))
 }

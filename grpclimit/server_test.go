@@ -30,12 +30,15 @@ func TestUnaryServerInterceptor_Denied_StatusNamesThePolicies(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		subject := "tenant:gold"
 		choose := grpclimit.Each(client, "api", grpclimit.ByIP(), grpclimit.Named("calls", hour(1)),
-			limit.TokenBucket{Capacity: 1, Refill: 1, Interval: time.Second}, limit.FixedWindow{Permits: 9, Interval: 24 * time.Hour})
-		c := unary(b, new(service), choose, grpclimit.Subject(func(context.Context, grpclimit.Call) string { return subject }))
+			limit.TokenBucket{Capacity: 1, Refill: 1, Interval: time.Second}, limit.FixedWindow{Permits: 9,
+				Interval: 24 * time.Hour})
+		c := unary(b, new(service), choose,
+			grpclimit.Subject(func(context.Context, grpclimit.Call) string { return subject }))
 		require.Equal(b, "OK", get(b, c))
 		two := `QuotaFailure: subject "tenant:gold", description "the limit \"calls\" of 1 has too few permits left", quota_metric "permits", quota_id "calls", quota_value 1` + "\n" +
 			`QuotaFailure: subject "tenant:gold", description "the limit \"bucket\" of 1 has too few permits left", quota_metric "permits", quota_id "bucket", quota_value 1` + "\n"
-		assert.Equal(b, "ResourceExhausted: the call is over its limit\nRetryInfo: retry_delay 1h0m0s\n"+two+"grpc-retry-pushback-ms: -1\n", get(b, c))
+		assert.Equal(b,
+			"ResourceExhausted: the call is over its limit\nRetryInfo: retry_delay 1h0m0s\n"+two+"grpc-retry-pushback-ms: -1\n", get(b, c))
 		subject = "\xff"
 		assert.Contains(b, get(b, c), `QuotaFailure: subject "", description "the limit \"calls\"`)
 

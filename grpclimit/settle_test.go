@@ -48,7 +48,8 @@ func TestSettle_EachMessage_SettlesTheLastOne(t *testing.T) {
 			}
 			return nil
 		}}
-		calls := serve(b, s, grpc.StreamInterceptor(grpclimit.StreamServerInterceptor(perIP(client, hour(10)), grpclimit.EachMessage()))).dial()
+		calls := serve(b, s,
+			grpc.StreamInterceptor(grpclimit.StreamServerInterceptor(perIP(client, hour(10)), grpclimit.EachMessage()))).dial()
 		ss, err := calls.FullDuplexCall(b.Context())
 		require.NoError(b, err)
 		for range 4 {

@@ -103,7 +103,8 @@ func TestRetryPolicy_OnSockets_PassesAtFirstRetry(t *testing.T) {
 	var results []string
 	var mu sync.Mutex
 	addr, stop := listen(new(service), grpc.UnaryInterceptor(grpclimit.UnaryServerInterceptor(
-		grpclimit.Each(client, "api", grpclimit.ByIP(), limit.FixedWindow{Permits: 1, Interval: 500 * time.Millisecond}), unhurried,
+		grpclimit.Each(client, "api", grpclimit.ByIP(), limit.FixedWindow{Permits: 1, Interval: 500 * time.Millisecond}),
+		unhurried,
 		grpclimit.Report(func(_ context.Context, _ grpclimit.Call, o grpclimit.Outcome) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -111,7 +112,8 @@ func TestRetryPolicy_OnSockets_PassesAtFirstRetry(t *testing.T) {
 			results = append(results, o.Result.String())
 		}))))
 	defer stop()
-	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultServiceConfig(retries))
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultServiceConfig(retries))
 	require.NoError(t, err)
 	defer conn.Close()
 	c := test.NewTestServiceClient(conn)

@@ -52,9 +52,10 @@ func exchange(b *redistest.Fixture, c test.TestServiceClient, messages int) (ans
 func TestStreamServerInterceptor_Start_TakesPermitsOnce(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		s := new(service)
-		c := streams(b, s, perIP(client, hour(1)), grpclimit.Report(func(_ context.Context, call grpclimit.Call, _ grpclimit.Outcome) {
-			assert.Equal(b, grpclimit.Call{Method: "/grpc.testing.TestService/FullDuplexCall"}, call)
-		}))
+		c := streams(b, s, perIP(client, hour(1)),
+			grpclimit.Report(func(_ context.Context, call grpclimit.Call, _ grpclimit.Outcome) {
+				assert.Equal(b, grpclimit.Call{Method: "/grpc.testing.TestService/FullDuplexCall"}, call)
+			}))
 		answered, end := exchange(b, c, 5)
 		assert.Equal(b, 5, answered)
 		assert.Equal(b, "OK", end)
@@ -70,7 +71,8 @@ func TestEachMessage_OverTheLimit_EndsTheStream(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		const over = "ResourceExhausted: the call is over its limit\nRetryInfo: retry_delay 10s\n" +
 			`QuotaFailure: subject "", description "the limit \"10s\" of 3 has too few permits left", quota_metric "permits", quota_id "10s", quota_value 3` + "\n"
-		c := streams(b, new(service), perIP(client, limit.FixedWindow{Permits: 3, Interval: 10 * time.Second}), grpclimit.EachMessage(),
+		c := streams(b, new(service), perIP(client, limit.FixedWindow{Permits: 3, Interval: 10 * time.Second}),
+			grpclimit.EachMessage(),
 			grpclimit.Cost(func(_ context.Context, call grpclimit.Call) int64 {
 				assert.NotNil(b, call.Message.(*test.StreamingOutputCallRequest))
 				return 1
@@ -132,7 +134,8 @@ func TestEachMessage_ConcurrentHandler_IsSafe(t *testing.T) {
 			stays.Go(func() { _, _ = ss.Recv() })
 			return nil
 		}}
-		c := streams(b, s, perIP(client, limit.TokenBucket{Capacity: 1000, Refill: 1, Interval: time.Hour}), grpclimit.EachMessage())
+		c := streams(b, s, perIP(client, limit.TokenBucket{Capacity: 1000, Refill: 1, Interval: time.Hour}),
+			grpclimit.EachMessage())
 		ss, err := c.FullDuplexCall(b.Context())
 		require.NoError(b, err)
 		for range 60 {
@@ -169,7 +172,8 @@ func TestStreamServerInterceptor_HandlerPanics_SettlesAndPanics(t *testing.T) {
 				defer func() { err = status.Errorf(codes.Internal, "%v", recover()) }()
 				return handler(srv, ss)
 			}
-			c := serve(b, s, grpc.ChainStreamInterceptor(recovers, grpclimit.StreamServerInterceptor(perIP(client, hour(1)), opts...))).dial()
+			c := serve(b, s,
+				grpc.ChainStreamInterceptor(recovers, grpclimit.StreamServerInterceptor(perIP(client, hour(1)), opts...))).dial()
 			for range 2 {
 				_, end := exchange(b, c, 1)
 				assert.Equal(b, "Internal: a handler\n", end)

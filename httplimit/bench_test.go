@@ -53,7 +53,8 @@ func BenchmarkDenied(b *testing.B) {
 		})
 	}
 	for name, style := range map[string]httplimit.HeaderStyle{
-		"Draft11": httplimit.Draft11, "ThreeHeaders": httplimit.ThreeHeaders, "XRateLimit": httplimit.XRateLimit, "NoHeaders": httplimit.NoHeaders,
+		"Draft11": httplimit.Draft11, "ThreeHeaders": httplimit.ThreeHeaders, "XRateLimit": httplimit.XRateLimit,
+		"NoHeaders": httplimit.NoHeaders,
 	} {
 		run(name, httplimit.Middleware(httplimit.All(limiter), httplimit.Policies(guardtest.Day), httplimit.Headers(style)))
 	}

@@ -43,7 +43,8 @@ func TestTransport_Contract(t *testing.T) { guardtest.TestClient(t, middleware) 
 func FuzzUntrusted(f *testing.F) { guardtest.FuzzUntrusted(f, middleware) }
 
 func newServer(s guardtest.Settings) guardtest.Server {
-	handler := httplimit.Middleware(choice(s), options(s)...)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	handler := httplimit.Middleware(choice(s),
+		options(s)...)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if s.Handler != nil {
 			s.Handler(r.Context())
 		}

@@ -36,7 +36,8 @@ func ExampleCost() {
 	defer closeClient()
 
 	items := httplimit.Cost(func(r *http.Request) int64 { return int64(len(r.URL.Query()["id"])) })
-	perClient := httplimit.Each(client, "batch", httplimit.ByIP(), limit.TokenBucket{Capacity: 3, Refill: 1, Interval: time.Minute})
+	perClient := httplimit.Each(client, "batch", httplimit.ByIP(),
+		limit.TokenBucket{Capacity: 3, Refill: 1, Interval: time.Minute})
 	handler := httplimit.Middleware(perClient, unhurried, items)(hello)
 	for _, path := range []string{"/", "/?id=1&id=2", "/?id=1&id=2", "/?id=1&id=2&id=3&id=4"} {
 		resp := get(handler, path)
@@ -72,7 +73,8 @@ func ExampleWait() {
 	client, closeClient := connect()
 	defer closeClient()
 
-	perClient := httplimit.Each(client, "web", httplimit.ByIP(), limit.TokenBucket{Capacity: 1, Refill: 100, Interval: time.Second})
+	perClient := httplimit.Each(client, "web", httplimit.ByIP(),
+		limit.TokenBucket{Capacity: 1, Refill: 100, Interval: time.Second})
 	handler := httplimit.Middleware(perClient, unhurried, httplimit.Wait(time.Second))(hello)
 	for range 3 {
 		fmt.Println(get(handler, "/").Status)
@@ -147,7 +149,8 @@ func ExampleOnFailure() {
 	// 503 Service Unavailable
 }
 
-// Four processes share a limit of eight a minute, so each grants two of them by itself while Redis is down.
+// Four processes share a limit of eight a minute, so each grants two of them by itself while Redis
+// is down.
 func ExampleLocal() {
 	handler := httplimit.Middleware(httplimit.All(down{}),
 		httplimit.Policies(limit.FixedWindow{Permits: 8, Interval: time.Minute}),
@@ -178,7 +181,8 @@ func ExampleSettle() {
 		}
 	})
 	failed := httplimit.Each(client, "failed", httplimit.ByIP(), limit.FixedWindow{Permits: 2, Interval: time.Minute})
-	handler := httplimit.Middleware(failed, unhurried, httplimit.OnSettleError(func(_ *http.Request, err error) { fmt.Println(err) }))(login)
+	handler := httplimit.Middleware(failed, unhurried,
+		httplimit.OnSettleError(func(_ *http.Request, err error) { fmt.Println(err) }))(login)
 	for _, password := range []string{"secret", "secret", "guess", "secret", "guess", "secret"} {
 		fmt.Println(get(handler, "/?password="+password).Status)
 	}
@@ -206,13 +210,15 @@ func ExampleFromContext() {
 	// Output: 0 of 1 left
 }
 
-// Limiters of a chooser of one's own, each with the names and numbers of its policies for clients to see.
+// Limiters of a chooser of one's own, each with the names and numbers of its policies for clients
+// to see.
 func ExampleDescribe() {
 	client, closeClient := connect()
 	defer closeClient()
 
 	gold := []limit.Policy{limit.FixedWindow{Permits: 1000, Interval: time.Minute}}
-	others := []limit.Policy{limit.FixedWindow{Permits: 5, Interval: time.Second}, limit.FixedWindow{Permits: 10, Interval: time.Minute}}
+	others := []limit.Policy{limit.FixedWindow{Permits: 5, Interval: time.Second},
+		limit.FixedWindow{Permits: 10, Interval: time.Minute}}
 	describeGold, describeOthers := httplimit.Describe(gold...), httplimit.Describe(others...)
 	handler := httplimit.Middleware(func(r *http.Request) (httplimit.Limiter, error) {
 		if r.Header.Get("X-Tenant") == "gold" { // set by what authenticates

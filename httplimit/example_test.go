@@ -26,7 +26,8 @@ func connect(opts ...rratelimiter.Option) (*rratelimiter.Client, func()) {
 	if err != nil {
 		panic(err)
 	}
-	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+		DisableCache: true})
 	if err != nil {
 		panic(err)
 	}
@@ -52,7 +53,8 @@ func get(handler http.Handler, path string, headers ...string) *http.Response {
 	return w.Result()
 }
 
-// Ten requests a second and a hundred a minute for each client, behind a load balancer that writes X-Forwarded-For.
+// Ten requests a second and a hundred a minute for each client, behind a load balancer that writes
+// X-Forwarded-For.
 func Example() {
 	client, closeClient := connect()
 	defer closeClient()
@@ -82,7 +84,8 @@ func ExampleAll() {
 	if err := quota.SetRate(noContext, rratelimiter.Rate{Permits: 1, Interval: time.Hour}); err != nil {
 		panic(err)
 	}
-	reports := httplimit.Middleware(httplimit.All(quota), unhurried, httplimit.Policies(limit.SlidingLog{Permits: 1, Interval: time.Hour}))(hello)
+	reports := httplimit.Middleware(httplimit.All(quota), unhurried,
+		httplimit.Policies(limit.SlidingLog{Permits: 1, Interval: time.Hour}))(hello)
 	for range 2 {
 		resp := get(reports, "/reports")
 		fmt.Println(resp.Status, resp.Header["Retry-After"])
@@ -182,7 +185,8 @@ func ExampleByHeader() {
 }
 
 func ExampleCombined() {
-	perTenantAndMethod := httplimit.Combined(httplimit.ByHeader("X-Tenant"), func(r *http.Request) (string, error) { return r.Method, nil })
+	perTenantAndMethod := httplimit.Combined(httplimit.ByHeader("X-Tenant"),
+		func(r *http.Request) (string, error) { return r.Method, nil })
 	r := httptest.NewRequest(http.MethodDelete, "/", nil)
 	r.Header.Set("X-Tenant", "gold")
 	fmt.Println(perTenantAndMethod(r))

@@ -30,7 +30,8 @@ func documented(client *rratelimiter.Client) http.Handler {
 	each := func(name string, policies ...limit.Policy) func(*http.Request) (httplimit.Limiter, error) {
 		return httplimit.Each(client, name, httplimit.ByIP(), policies...)
 	}
-	two := []limit.Policy{limit.FixedWindow{Permits: 2, Interval: time.Second}, limit.SlidingWindow{Permits: 100, Interval: time.Minute}}
+	two := []limit.Policy{limit.FixedWindow{Permits: 2, Interval: time.Second},
+		limit.SlidingWindow{Permits: 100, Interval: time.Minute}}
 	behind := httplimit.Each(client, "proxied", httplimit.ByIP(netip.MustParsePrefix("192.0.2.0/24")), two...)
 	broken := httplimit.All(down{})
 	ten := httplimit.Policies(limit.FixedWindow{Permits: 10, Interval: time.Minute})
@@ -40,8 +41,10 @@ func documented(client *rratelimiter.Client) http.Handler {
 		"/three":   httplimit.Middleware(each("three", two...), httplimit.Headers(httplimit.ThreeHeaders)),
 		"/x":       httplimit.Middleware(each("x", two...), httplimit.Headers(httplimit.XRateLimit)),
 		"/proxied": httplimit.Middleware(behind),
-		"/none":    httplimit.Middleware(each("none", limit.FixedWindow{Permits: 1, Interval: time.Minute}), httplimit.Headers(httplimit.NoHeaders)),
-		"/named": httplimit.Middleware(each("named", httplimit.Named(`pages "per" day`, limit.Calendar{Permits: 50, Unit: limit.Day}),
+		"/none": httplimit.Middleware(each("none", limit.FixedWindow{Permits: 1, Interval: time.Minute}),
+			httplimit.Headers(httplimit.NoHeaders)),
+		"/named": httplimit.Middleware(each("named",
+			httplimit.Named(`pages "per" day`, limit.Calendar{Permits: 50, Unit: limit.Day}),
 			httplimit.Named("tokens", limit.TokenBucket{Capacity: 20, Refill: 5, Interval: time.Second})),
 			httplimit.Cost(func(r *http.Request) int64 { return int64(len(r.URL.Query().Get("text"))) })),
 		"/keyed":  httplimit.Middleware(httplimit.Each(client, "keyed", httplimit.ByHeader("X-Api-Key"), two...)),

@@ -16,7 +16,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// TestMiddleware_InvalidRequest_IsAnsweredWithAProblem: 411 if the length of the body is not known, else 400.
+// TestMiddleware_InvalidRequest_IsAnsweredWithAProblem: 411 if the length of the body is not known,
+// else 400.
 func TestMiddleware_InvalidRequest_IsAnsweredWithAProblem(t *testing.T) {
 	own := func(*http.Request) (string, error) {
 		return "", fmt.Errorf("no tenant: %w", httplimit.ErrInvalidRequest)
@@ -49,7 +50,8 @@ func TestMiddleware_InvalidRequest_IsAnsweredWithAProblem(t *testing.T) {
 	}
 }
 
-// TestMiddleware_EmptyWildcard_IsRefused, while a path without the wildcard is the server's own mistake.
+// TestMiddleware_EmptyWildcard_IsRefused, while a path without the wildcard is the server's own
+// mistake.
 func TestMiddleware_EmptyWildcard_IsRefused(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		limited := httplimit.Middleware(httplimit.Each(client, "web", httplimit.ByPathValue("rest"), hour(1)))(new(ok))
@@ -67,7 +69,8 @@ func TestTransport_CostThatIsUnknown_FollowsTheFailureMode(t *testing.T) {
 	for mode, sent := range map[httplimit.FailureMode]bool{httplimit.Open: true, httplimit.Closed: false} {
 		base := roundTrip(func(*http.Request) (*http.Response, error) { return new(http.Response), nil })
 		below := httplimit.Cost(func(*http.Request) int64 { return -1 })
-		_, err := httplimit.Transport(base, httplimit.All(new(limit.Limiter)), below, httplimit.OnFailure(mode)).RoundTrip(request())
+		_, err := httplimit.Transport(base, httplimit.All(new(limit.Limiter)), below,
+			httplimit.OnFailure(mode)).RoundTrip(request())
 		assert.Equal(t, sent, err == nil, "%v", err)
 		if !sent {
 			assert.ErrorIs(t, err, httplimit.ErrNotSent)

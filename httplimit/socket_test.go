@@ -88,7 +88,8 @@ func TestMiddleware_ManyClientsOnSockets_GetTheirPermits(t *testing.T) {
 			}
 			assert.Equal(t, want, got)
 			assert.EqualValues(t, keys*permits, served.Load())
-			// They stay, but for a few on a busy machine: net/http gives one up where it has not heard from its writer for 50 ms.
+			// They stay, but for a few on a busy machine: net/http gives one up where it has not
+			// heard from its writer for 50 ms.
 			assert.Less(t, conns.Load(), int64(2*clients), "connections")
 		})
 	}
@@ -107,8 +108,8 @@ func TestMiddleware_ResponseWriter_IsThatOfTheServer(t *testing.T) {
 		w.(http.Flusher).Flush()
 		assert.NoError(t, controller.SetWriteDeadline(time.Now().Add(time.Minute)))
 		assert.NoError(t, controller.SetReadDeadline(time.Now().Add(time.Minute)))
-		// The client sends a line when it has the first one. In full duplex, the server panics now and then if the
-		// handler leaves a rest of the body.
+		// The client sends a line when it has the first one. In full duplex, the server panics now
+		// and then if the handler leaves a rest of the body.
 		rest, err := io.ReadAll(r.Body)
 		assert.NoError(t, err)
 		_, err = w.Write(rest)

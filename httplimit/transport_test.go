@@ -52,7 +52,8 @@ func TestTransport_RetryAfter_PausesUntilThen(t *testing.T) {
 		"below zero":        {map[string]string{"Retry-After": "-7"}, 0},
 		"no number":         {map[string]string{"Retry-After": "soon"}, 0},
 		"a date by the server's clock": {
-			map[string]string{"Retry-After": "Sun, 02 Jan 2005 00:00:05 GMT", "Date": "Sun, 02 Jan 2005 00:00:00 GMT"}, 5 * time.Second,
+			map[string]string{"Retry-After": "Sun, 02 Jan 2005 00:00:05 GMT", "Date": "Sun, 02 Jan 2005 00:00:00 GMT"},
+			5 * time.Second,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -74,7 +75,8 @@ func TestTransport_RetryAfter_PausesUntilThen(t *testing.T) {
 	}
 }
 
-// TestTransport_CloseIdleConnections_ReachesBase: http.Client.CloseIdleConnections finds the method.
+// TestTransport_CloseIdleConnections_ReachesBase: http.Client.CloseIdleConnections finds the
+// method.
 func TestTransport_CloseIdleConnections_ReachesBase(t *testing.T) {
 	base := &closing{}
 	one := fake(func(context.Context, int64) (rratelimiter.Decision, error) {

@@ -42,7 +42,8 @@ func TestRateLimit_EffectiveWindow_HasNoMorePermits(t *testing.T) {
 					if mode == ", second of two" {
 						policies = []limit.Policy{limit.TokenBucket{Capacity: 3, Refill: 3, Interval: 3 * second}, policy}
 					}
-					handler := httplimit.Middleware(perIP(client, policies...), httplimit.Cost(func(*http.Request) int64 { return cost }),
+					handler := httplimit.Middleware(perIP(client, policies...),
+						httplimit.Cost(func(*http.Request) int64 { return cost }),
 						httplimit.OnFailure(httplimit.Local(1)))(new(ok))
 					if outage {
 						b.Redis.SetError("LOADING")
@@ -97,19 +98,24 @@ func parse(b *redistest.Fixture, text string) (r int64, t time.Duration) {
 	return r, t
 }
 
-// TestHeaders_SeveralMiddlewares_ShowFewestPermits, or those of the one that denies: the older styles have room for one policy.
+// TestHeaders_SeveralMiddlewares_ShowFewestPermits, or those of the one that denies: the older
+// styles have room for one policy.
 func TestHeaders_SeveralMiddlewares_ShowFewestPermits(t *testing.T) {
-	for style, prefix := range map[httplimit.HeaderStyle]string{httplimit.ThreeHeaders: "RateLimit-", httplimit.XRateLimit: "X-RateLimit-"} {
+	for style, prefix := range map[httplimit.HeaderStyle]string{httplimit.ThreeHeaders: "RateLimit-",
+		httplimit.XRateLimit: "X-RateLimit-"} {
 		for _, c := range []struct {
 			outer, inner int64
 			cost         int64 // of the inner one
 			want         string
 		}{
-			{10, 100, 1, "200 9 of 10"}, {100, 10, 1, "200 9 of 10"}, {10, 100, 101, "429 9 of 10"}, {3, 100, 60, "429 40 of 100"}, {1, 1, 1, "200 0 of 1"},
+			{10, 100, 1, "200 9 of 10"}, {100, 10, 1, "200 9 of 10"}, {10, 100, 101, "429 9 of 10"},
+			{3, 100, 60, "429 40 of 100"}, {1, 1, 1, "200 0 of 1"},
 		} {
 			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-				outer := httplimit.Middleware(httplimit.Each(client, "outer", httplimit.ByIP(), hour(c.outer)), httplimit.Headers(style))
-				inner := httplimit.Middleware(httplimit.Each(client, "inner", httplimit.ByIP(), hour(c.inner)), httplimit.Headers(style),
+				outer := httplimit.Middleware(httplimit.Each(client, "outer", httplimit.ByIP(), hour(c.outer)),
+					httplimit.Headers(style))
+				inner := httplimit.Middleware(httplimit.Each(client, "inner", httplimit.ByIP(), hour(c.inner)),
+					httplimit.Headers(style),
 					httplimit.Cost(func(*http.Request) int64 { return c.cost }))
 				w := serve(outer(inner(new(ok))), request())
 				if c.cost == 60 {
@@ -123,11 +129,12 @@ func TestHeaders_SeveralMiddlewares_ShowFewestPermits(t *testing.T) {
 	}
 }
 
-// TestRateLimit_AnotherPolicyDenies_LeavesUnknownWindowOut: the request took nothing, so that the permits of a sliding log are those
-// of earlier requests.
+// TestRateLimit_AnotherPolicyDenies_LeavesUnknownWindowOut: the request took nothing, so that the
+// permits of a sliding log are those of earlier requests.
 func TestRateLimit_AnotherPolicyDenies_LeavesUnknownWindowOut(t *testing.T) {
 	for _, policy := range []limit.Policy{
-		limit.SlidingLog{Permits: 10, Interval: 20 * time.Second}, limit.SlidingWindow{Permits: 10, Interval: 20 * time.Second},
+		limit.SlidingLog{Permits: 10, Interval: 20 * time.Second},
+		limit.SlidingWindow{Permits: 10, Interval: 20 * time.Second},
 	} {
 		guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 			cost := int64(1)

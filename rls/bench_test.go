@@ -17,7 +17,8 @@ func BenchmarkLoad(b *testing.B) {
 	var text strings.Builder
 	text.WriteString("domain: many\ndescriptors:\n")
 	for i := range 10_000 {
-		fmt.Fprintf(&text, "  - key: tenant\n    value: t%d\n    rate_limit:\n      unit: minute\n      requests_per_unit: %d\n", i, i+1)
+		fmt.Fprintf(&text,
+			"  - key: tenant\n    value: t%d\n    rate_limit:\n      unit: minute\n      requests_per_unit: %d\n", i, i+1)
 	}
 	file := filepath.Join(folder(b, text.String()), "0.yaml")
 	for b.Loop() {
@@ -27,10 +28,12 @@ func BenchmarkLoad(b *testing.B) {
 	}
 }
 
-// BenchmarkUnlimited is a request that asks nothing of Redis: what the service itself costs, gRPC apart.
+// BenchmarkUnlimited is a request that asks nothing of Redis: what the service itself costs, gRPC
+// apart.
 func BenchmarkUnlimited(b *testing.B) {
 	client, redis := guardtest.Connect(b)
-	s := newServer(b, client, "domain: x\ndescriptors:\n  - key: a\n    value: v*\n    descriptors:\n      - {key: b, rate_limit: {unlimited: true}}\n")
+	s := newServer(b, client,
+		"domain: x\ndescriptors:\n  - key: a\n    value: v*\n    descriptors:\n      - {key: b, rate_limit: {unlimited: true}}\n")
 	req := request(b, "x | a=value b=other")
 	b.ReportAllocs()
 	before := redis.CommandCount()

@@ -57,8 +57,8 @@ func overGRPC(t testing.TB, register func(grpc.ServiceRegistrar), opts ...grpc.S
 
 const method = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 
-// TestRegister_LargeRequest_IsRefusedBeforeItIsDecoded: 4 MiB of descriptors, or of entries, do not become some
-// hundred of them.
+// TestRegister_LargeRequest_IsRefusedBeforeItIsDecoded: 4 MiB of descriptors, or of entries, do not
+// become some hundred of them.
 func TestRegister_LargeRequest_IsRefusedBeforeItIsDecoded(t *testing.T) {
 	client, _ := guardtest.Connect(t)
 	conn := overGRPC(t, newServer(t, client, simple).Register)
@@ -117,13 +117,19 @@ func TestHandler_LargeJSON_IsRefused(t *testing.T) {
 		want int
 	}{
 		"as many as are taken": {`{"domain":"shop","descriptors":[{}` + strings.Repeat(",{}", 255) + `]}`, http.StatusOK},
-		"one more":             {`{"domain":"shop","descriptors":[{}` + strings.Repeat(",{}", 256) + `]}`, http.StatusRequestEntityTooLarge},
-		"entries":              {`{"domain":"shop","descriptors":[{"entries":[{}` + strings.Repeat(",{}", 64) + `]}]}`, http.StatusRequestEntityTooLarge},
-		"bytes":                {`{"domain":"` + strings.Repeat("x", 64<<10) + `"}`, http.StatusRequestEntityTooLarge},
-		"4 MiB":                {`{"domain":"shop","descriptors":[{}` + strings.Repeat(",{}", 4<<20/3-20) + `]}`, http.StatusRequestEntityTooLarge},
+		"one more": {`{"domain":"shop","descriptors":[{}` + strings.Repeat(",{}", 256) + `]}`,
+			http.StatusRequestEntityTooLarge},
+		"entries": {`{"domain":"shop","descriptors":[{"entries":[{}` + strings.Repeat(",{}", 64) + `]}]}`,
+			http.StatusRequestEntityTooLarge},
+		"bytes": {`{"domain":"` + strings.Repeat("x", 64<<10) + `"}`, http.StatusRequestEntityTooLarge},
+		"4 MiB": {`{"domain":"shop","descriptors":[{}` + strings.Repeat(",{}", 4<<20/3-20) + `]}`,
+			http.StatusRequestEntityTooLarge},
 	} {
 		w := httptest.NewRecorder()
-		took := allocated(func() { handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/json", strings.NewReader(c.body))) })
+		took := allocated(func() {
+			handler.ServeHTTP(w,
+				httptest.NewRequest(http.MethodPost, "/json", strings.NewReader(c.body)))
+		})
 		assert.Equal(t, c.want, w.Code, name)
 		assert.Less(t, took, uint64(16<<20), name)
 	}

@@ -43,13 +43,15 @@ func TestServe_Drain_ReportsNotServingAndAnswers(t *testing.T) {
 		return conn
 	}
 	health := func() grpc_health_v1.HealthCheckResponse_ServingStatus {
-		answer, err := grpc_health_v1.NewHealthClient(dial()).Check(soon, &grpc_health_v1.HealthCheckRequest{}, grpc.WaitForReady(true))
+		answer, err := grpc_health_v1.NewHealthClient(dial()).Check(soon, &grpc_health_v1.HealthCheckRequest{},
+			grpc.WaitForReady(true))
 		require.NoError(t, err)
 		return answer.GetStatus()
 	}
 	require.Equal(t, grpc_health_v1.HealthCheckResponse_SERVING, health())
 	cancel()
-	require.Eventually(t, func() bool { return health() == grpc_health_v1.HealthCheckResponse_NOT_SERVING }, 9*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return health() == grpc_health_v1.HealthCheckResponse_NOT_SERVING },
+		9*time.Second, 10*time.Millisecond)
 	code, _ := get(t, "http://"+forHTTP.Addr().String()+"/healthcheck")
 	assert.Equal(t, http.StatusInternalServerError, code)
 	answer, err := ratelimit.NewRateLimitServiceClient(dial()).ShouldRateLimit(soon, request(t, "shop | user=ann"))
@@ -75,7 +77,8 @@ func TestServe_Drain_Ends(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	begin := time.Now()
-	require.NoError(t, rls.Serve(ctx, rls.Config{Client: client, Path: folder(t, simple), Log: quiet(), Drain: 50 * time.Millisecond}))
+	require.NoError(t,
+		rls.Serve(ctx, rls.Config{Client: client, Path: folder(t, simple), Log: quiet(), Drain: 50 * time.Millisecond}))
 	assert.GreaterOrEqual(t, time.Since(begin), 50*time.Millisecond)
 	assert.Error(t, rls.Serve(ctx, rls.Config{Client: client, Path: folder(t, simple), Drain: -1}))
 }

@@ -45,7 +45,8 @@ func FuzzConfig(f *testing.F) {
 	})
 }
 
-// A request is answered with a status for each descriptor, or refused with a status of gRPC, whatever stands in it.
+// A request is answered with a status for each descriptor, or refused with a status of gRPC,
+// whatever stands in it.
 func FuzzRequest(f *testing.F) {
 	for _, stories := range [][]story{matching, units, hits, modes, beyond} {
 		for _, s := range stories {
@@ -102,7 +103,8 @@ func FuzzForwardAuth(f *testing.F) {
 	handler := newServer(f, client, strings.Replace(webConfig, "FAILURE", "closed", 1)).Handler()
 	f.Fuzz(func(t *testing.T, method, uri, forwarded, key string) {
 		r := httptest.NewRequest(http.MethodGet, "/auth/web", nil)
-		r.Header = http.Header{"X-Forwarded-Method": {method}, "X-Forwarded-Uri": {uri}, "X-Forwarded-For": {forwarded}, "X-Api-Key": {key}}
+		r.Header = http.Header{"X-Forwarded-Method": {method}, "X-Forwarded-Uri": {uri}, "X-Forwarded-For": {forwarded},
+			"X-Api-Key": {key}}
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, r)
 		switch w.Code {

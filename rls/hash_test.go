@@ -27,7 +27,8 @@ descriptors:
   - {key: shared, value: s*, hash_value: true, share_threshold: true, rate_limit: {unit: year, requests_per_unit: 1}}
 `)
 		for ask, want := range map[string][]string{
-			"x | key=secret-1": {"OK", "OVER"}, "x | key=secret-2": {"OK", "OVER"}, "x | key=secret-gold": {"OK", "OK", "OVER"}, "x | path=a key=secret-1": {"OK", "OVER"},
+			"x | key=secret-1": {"OK", "OVER"}, "x | key=secret-2": {"OK", "OVER"},
+			"x | key=secret-gold": {"OK", "OK", "OVER"}, "x | path=a key=secret-1": {"OK", "OVER"},
 			"x | shared=secret": {"OK", "OVER"},
 		} {
 			for _, code := range want {

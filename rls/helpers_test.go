@@ -69,9 +69,11 @@ func request(t testing.TB, text string) *ratelimit.RateLimitRequest {
 			case slash && !equals:
 				number64, ok := typev3.RateLimitUnit_value[strings.ToUpper(unit)]
 				require.True(t, ok, unit)
-				d.Limit = &common.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: uint32(number(t, amount)), Unit: typev3.RateLimitUnit(number64)}
+				d.Limit = &common.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: uint32(number(t, amount)),
+					Unit: typev3.RateLimitUnit(number64)}
 			default:
-				d.Entries = append(d.Entries, &common.RateLimitDescriptor_Entry{Key: key, Value: strings.ReplaceAll(value, "_SPACE_", " ")})
+				d.Entries = append(d.Entries,
+					&common.RateLimitDescriptor_Entry{Key: key, Value: strings.ReplaceAll(value, "_SPACE_", " ")})
 			}
 		}
 		made.Descriptors = append(made.Descriptors, d)
@@ -86,7 +88,8 @@ func number(t testing.TB, text string) uint64 {
 	return n
 }
 
-// summary returns an answer in a short form: "OVER | OK 4/5 minute 60s | OVER 0/1 day 3600s name | OK | OK unlimited".
+// summary returns an answer in a short form: "OVER | OK 4/5 minute 60s | OVER 0/1 day 3600s name |
+// OK | OK unlimited".
 func summary(response *ratelimit.RateLimitResponse, err error) string {
 	if err != nil {
 		return "error: " + err.Error()
@@ -96,7 +99,8 @@ func summary(response *ratelimit.RateLimitResponse, err error) string {
 	for _, s := range response.GetStatuses() {
 		part := code(s.GetCode())
 		if l := s.GetCurrentLimit(); l != nil {
-			part += fmt.Sprintf(" %d/%d %s %ds", s.GetLimitRemaining(), l.GetRequestsPerUnit(), strings.ToLower(l.GetUnit().String()), s.GetDurationUntilReset().GetSeconds())
+			part += fmt.Sprintf(" %d/%d %s %ds", s.GetLimitRemaining(), l.GetRequestsPerUnit(),
+				strings.ToLower(l.GetUnit().String()), s.GetDurationUntilReset().GetSeconds())
 			if l.GetName() != "" {
 				part += " " + l.GetName()
 			}

@@ -25,7 +25,8 @@ descriptors:
 			return summary(s.ShouldRateLimit(context.Background(), request(t, text)))
 		}
 		assert.Equal(t, "OK | OK 0/1 unknown 10s", ask("x | slow=1 +0"))
-		assert.Equal(t, "OVER | OK 0/1 unknown 10s | OVER 0/0 second 1s", ask("x x3 | slow=1 | ban=1"), "refused by another, which takes nothing")
+		assert.Equal(t, "OVER | OK 0/1 unknown 10s | OVER 0/0 second 1s", ask("x x3 | slow=1 | ban=1"),
+			"refused by another, which takes nothing")
 		assert.Equal(t, "OK", ask("x | slow=1")[:2])
 		assert.Equal(t, "OVER", ask("x | slow=1 +0")[:4])
 		assert.Equal(t, "OVER", ask("x | slow=1")[:4])
@@ -76,6 +77,7 @@ descriptors:
   - {key: free, rate_limit: {unlimited: true}}
   - {key: ban, rate_limit: {unit: second, requests_per_unit: 0}}
 `, func(c *rls.Config) { c.Quota = true })
-		assert.Equal(t, "OVER | OK unlimited | OVER 0/0 second 1s", summary(s.ShouldRateLimit(context.Background(), request(t, "x | free=1 | ban=1"))))
+		assert.Equal(t, "OVER | OK unlimited | OVER 0/0 second 1s",
+			summary(s.ShouldRateLimit(context.Background(), request(t, "x | free=1 | ban=1"))))
 	})
 }

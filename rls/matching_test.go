@@ -239,6 +239,7 @@ descriptors:
 		{0, "own | user=ann 0/second", "OVER | OVER 0/0 second 1s"},
 		{0, "own | nobody=knows deep=too 1/minute", "OK | OK 0/1 minute 60s"},
 		{0, "own | nobody=knows deep=too 1/minute", "OVER | OVER 0/1 minute 60s"},
-		{0, "own | user=ann 1/unknown", "error: rpc error: code = InvalidArgument desc = rls: descriptor 0 brings a limit of unit UNKNOWN, want SECOND, MINUTE, HOUR, DAY, MONTH or YEAR"},
+		{0, "own | user=ann 1/unknown",
+			"error: rpc error: code = InvalidArgument desc = rls: descriptor 0 brings a limit of unit UNKNOWN, want SECOND, MINUTE, HOUR, DAY, MONTH or YEAR"},
 	}},
 }

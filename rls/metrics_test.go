@@ -59,19 +59,26 @@ descriptors:
 		}
 		got := metricsOf(s)
 		for _, want := range []string{
-			`total_hits{domain="shop",key1="user"} 12`, `over_limit{domain="shop",key1="user"} 2`, `within_limit{domain="shop",key1="user"} 10`, `near_limit{domain="shop",key1="user"} 2`,
+			`total_hits{domain="shop",key1="user"} 12`, `over_limit{domain="shop",key1="user"} 2`,
+			`within_limit{domain="shop",key1="user"} 10`, `near_limit{domain="shop",key1="user"} 2`,
 			`total_hits{domain="shop",key1="user_10_0_0_1"} 2`, `over_limit{domain="shop",key1="user_10_0_0_1"} 1`,
-			`total_hits{domain="shop",key1="a_x_y",key2="b"} 2`, `shadow_mode{domain="shop",key1="a_x_y",key2="b"} 1`, `over_limit{domain="shop",key1="a_x_y",key2="b"} 1`,
-			`total_hits{domain="shop",key1="detail"} 1`, `total_hits{domain="shop",key1="detail_one"} 1`, `total_hits{domain="shop",key1="detail_two"} 1`,
-			`total_hits{domain="shop",key1="route_/a",key2="method"} 1`, `total_hits{domain="shop",key1="route_/b",key2="method"} 1`,
-			`total_hits{domain="shop",key1="files_f/*"} 2`, `total_hits{domain="shop",key1="wild_w*"} 2`, `within_limit{domain="shop",key1="free"} 1`,
+			`total_hits{domain="shop",key1="a_x_y",key2="b"} 2`, `shadow_mode{domain="shop",key1="a_x_y",key2="b"} 1`,
+			`over_limit{domain="shop",key1="a_x_y",key2="b"} 1`,
+			`total_hits{domain="shop",key1="detail"} 1`, `total_hits{domain="shop",key1="detail_one"} 1`,
+			`total_hits{domain="shop",key1="detail_two"} 1`,
+			`total_hits{domain="shop",key1="route_/a",key2="method"} 1`,
+			`total_hits{domain="shop",key1="route_/b",key2="method"} 1`,
+			`total_hits{domain="shop",key1="files_f/*"} 2`, `total_hits{domain="shop",key1="wild_w*"} 2`,
+			`within_limit{domain="shop",key1="free"} 1`,
 			`total_hits{domain="shop",key1="own_limit"} 1`, `domain_not_found 1`,
 		} {
 			assert.Contains(t, got, "\nratelimit_service_rate_limit_"+want+"\n")
 		}
 		for _, want := range []string{
-			`should_rate_limit_error{err_type="service_error"} 1`, `should_rate_limit_error{err_type="redis_error"} 0`, `total_requests{grpc_method="ShouldRateLimit"} 22`,
-			`config_load_success 1`, `config_load_error 0`, `response_time_seconds_count{grpc_method="ShouldRateLimit"} 22`, `response_time_seconds_bucket{grpc_method="ShouldRateLimit",le="+Inf"} 22`,
+			`should_rate_limit_error{err_type="service_error"} 1`, `should_rate_limit_error{err_type="redis_error"} 0`,
+			`total_requests{grpc_method="ShouldRateLimit"} 22`,
+			`config_load_success 1`, `config_load_error 0`, `response_time_seconds_count{grpc_method="ShouldRateLimit"} 22`,
+			`response_time_seconds_bucket{grpc_method="ShouldRateLimit",le="+Inf"} 22`,
 		} {
 			assert.Contains(t, got, "\nratelimit_service_"+want+"\n")
 		}
@@ -85,7 +92,9 @@ descriptors:
 // What requests say makes so many series, and no more: others count at their rule.
 func TestSeriesAreBounded(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-		s := newServer(t, client, "domain: x\ndescriptors:\n  - {key: k, detailed_metric: true, rate_limit: {unlimited: true}}\n", func(c *rls.Config) { c.MaxSeries = 5 })
+		s := newServer(t, client,
+			"domain: x\ndescriptors:\n  - {key: k, detailed_metric: true, rate_limit: {unlimited: true}}\n",
+			func(c *rls.Config) { c.MaxSeries = 5 })
 		for i := range 20 {
 			_, _ = s.ShouldRateLimit(context.Background(), request(t, fmt.Sprintf("x | k=%d", i)))
 			_, _ = s.ShouldRateLimit(context.Background(), request(t, fmt.Sprintf("x | k%d=v 1/hour", i)))
@@ -111,7 +120,8 @@ descriptors:
 		for range 2 {
 			answer, err := s.ShouldRateLimit(ctx, request(t, "x | b=1 | a=1"))
 			assert.NoError(t, err)
-			assert.Equal(t, map[string]any{"team": map[string]any{"lead": "eve", "name": "blue"}, "n": 2.0}, answer.GetDynamicMetadata().AsMap()["metadata"])
+			assert.Equal(t, map[string]any{"team": map[string]any{"lead": "eve", "name": "blue"}, "n": 2.0},
+				answer.GetDynamicMetadata().AsMap()["metadata"])
 			assert.Equal(t, "RateLimit-Limit", answer.GetResponseHeadersToAdd()[0].GetKey())
 			assert.Equal(t, "1", answer.GetResponseHeadersToAdd()[0].GetValue())
 			assert.Equal(t, "0", answer.GetResponseHeadersToAdd()[1].GetValue())
@@ -121,13 +131,16 @@ descriptors:
 		}
 		answer, err := s.ShouldRateLimit(ctx, request(t, "x x2 | a=over"))
 		assert.NoError(t, err)
-		assert.Equal(t, map[string]any{"domain": "x", "hitsAddend": 2.0, "descriptors": []any{map[string]any{"entries": []any{"a=over"}}}}, answer.GetDynamicMetadata().AsMap())
+		assert.Equal(t,
+			map[string]any{"domain": "x", "hitsAddend": 2.0, "descriptors": []any{map[string]any{"entries": []any{"a=over"}}}},
+			answer.GetDynamicMetadata().AsMap())
 
 		shadow := newServer(t, client, config, func(c *rls.Config) { c.Shadow = true })
 		assert.Equal(t, "OK | OVER 0/1 hour 3600s", summary(shadow.ShouldRateLimit(ctx, request(t, "x x2 | a=1"))))
 		assert.Contains(t, metricsOf(shadow), "\nratelimit_service_global_shadow_mode 1\n")
 		quota := newServer(t, client, config, func(c *rls.Config) { c.Quota = true })
-		assert.Equal(t, "OK | OVER 0/1 hour 3600s | OK", summary(quota.ShouldRateLimit(ctx, request(t, "x x2 | a=1 | unknown"))))
+		assert.Equal(t, "OK | OVER 0/1 hour 3600s | OK",
+			summary(quota.ShouldRateLimit(ctx, request(t, "x x2 | a=1 | unknown"))))
 		assert.Equal(t, "OVER | OVER 0/1 hour 3600s", summary(quota.ShouldRateLimit(ctx, request(t, "x x2 | a=1"))))
 	})
 }

@@ -18,7 +18,8 @@ descriptors:
 		{0, "add x10 | a=2", "OK | OK 0/10 minute 60s"},
 		{0, "add x2 | a=3 +4 | b=3", "OK | OK 6/10 minute 60s | OK 3/5 minute 60s"}, // a descriptor's own comes first
 		{0, "add | a=4 +10 | b=4 +5 | free +99", "OK | OK 0/10 minute 60s | OK 0/5 minute 60s | OK"},
-		{0, "add | a=5 +18446744073709551615", "error: rpc error: code = InvalidArgument desc = rls: descriptor 0 has hits_addend 18446744073709551615, want at most 2^53"},
+		{0, "add | a=5 +18446744073709551615",
+			"error: rpc error: code = InvalidArgument desc = rls: descriptor 0 has hits_addend 18446744073709551615, want at most 2^53"},
 	}},
 	{"a look takes nothing", `
 domain: look
@@ -122,7 +123,8 @@ descriptors:
 		{0, "replace | class=read user=bob", "OK | OK 0/1 minute 60s reads"}, // it was left alone
 		{0, "replace | both | class=read user=bob", "OK | OK 8/9 minute 60s b | OK"},
 		{0, "replace | over | both | class=read user=bob", "OK | OK 7/8 minute 60s | OK | OK"}, // who is replaced replaces all the same
-		{0, "replace | path=/big user=ann 1/hour | class=read user=ann", "OVER | OK 1/1 hour 3600s | OVER 0/1 minute 60s reads"},
+		{0, "replace | path=/big user=ann 1/hour | class=read user=ann",
+			"OVER | OK 1/1 hour 3600s | OVER 0/1 minute 60s reads"},
 	}},
 }
 

@@ -31,7 +31,8 @@ descriptors:
 	entry := func(key, value string) *common.RateLimitDescriptor {
 		return &common.RateLimitDescriptor{Entries: []*common.RateLimitDescriptor_Entry{{Key: key, Value: value}}}
 	}
-	for _, value := range []string{"", "\x00", "\xff\xfe", "{a}", "{}", strings.Repeat("x", 1<<20), strings.Repeat("{", 1000), "a\nb", "*", "%sha256:"} {
+	for _, value := range []string{"", "\x00", "\xff\xfe", "{a}", "{}", strings.Repeat("x", 1<<20),
+		strings.Repeat("{", 1000), "a\nb", "*", "%sha256:"} {
 		first, err := ask(entry("k", value))
 		require.NoError(t, err)
 		assert.Equal(t, ratelimit.RateLimitResponse_OK, first.GetOverallCode(), "%.20q counts by itself", value)
@@ -39,7 +40,8 @@ descriptors:
 		require.NoError(t, err)
 		assert.Equal(t, ratelimit.RateLimitResponse_OVER_LIMIT, second.GetOverallCode())
 	}
-	for _, d := range []*common.RateLimitDescriptor{nil, {}, {Entries: []*common.RateLimitDescriptor_Entry{nil}}, entry("", ""), entry("", "k"), entry("w", strings.Repeat("ab", 1<<19))} {
+	for _, d := range []*common.RateLimitDescriptor{nil, {}, {Entries: []*common.RateLimitDescriptor_Entry{nil}},
+		entry("", ""), entry("", "k"), entry("w", strings.Repeat("ab", 1<<19))} {
 		_, err := ask(d)
 		require.NoError(t, err)
 	}
@@ -49,8 +51,11 @@ func TestShouldRateLimit_EqualDescriptors_CountInOrder(t *testing.T) {
 	client, _ := guardtest.Connect(t)
 	s := newServer(t, client, "domain: x\ndescriptors:\n  - {key: k, rate_limit: {unit: year, requests_per_unit: 5}}\n")
 	for i := range 100 {
-		entry := &common.RateLimitDescriptor{Entries: []*common.RateLimitDescriptor_Entry{{Key: "k", Value: strings.Repeat("x", i)}}}
-		answer, err := s.ShouldRateLimit(t.Context(), &ratelimit.RateLimitRequest{Domain: "x", Descriptors: []*common.RateLimitDescriptor{entry, entry, entry, entry, entry}})
+		entry := &common.RateLimitDescriptor{Entries: []*common.RateLimitDescriptor_Entry{{Key: "k",
+			Value: strings.Repeat("x", i)}}}
+		answer, err := s.ShouldRateLimit(t.Context(),
+			&ratelimit.RateLimitRequest{Domain: "x",
+				Descriptors: []*common.RateLimitDescriptor{entry, entry, entry, entry, entry}})
 		require.NoError(t, err)
 		for n, one := range answer.GetStatuses() {
 			require.EqualValues(t, 4-n, one.GetLimitRemaining(), "round %d", i)
@@ -77,7 +82,8 @@ descriptors:
 			assert.EqualValues(t, 4, one.GetLimitRemaining())
 		}
 		summary(s.ShouldRateLimit(context.Background(), request(t, "x | two=1")))
-		assert.Equal(t, "OVER | OVER 0/1 hour 3600s", summary(s.ShouldRateLimit(context.Background(), request(t, "x | two=1"))))
+		assert.Equal(t, "OVER | OVER 0/1 hour 3600s",
+			summary(s.ShouldRateLimit(context.Background(), request(t, "x | two=1"))))
 	})
 }
 
@@ -94,8 +100,10 @@ descriptors:
       - {key: j, rate_limit: {unit: year, requests_per_unit: 1}}
   - {key: w, value: "*b*b*", rate_limit: {unit: second, requests_per_unit: 0}}
 `)
-	for text, want := range map[string]string{"x | k=v j=w": "OK", "x | k=v|j|w": "OK", "x | w=xbx": "OK", "x | w=xbbx": "OVER", "x | k=" + strings.Repeat("y", 300): "OK"} {
-		assert.Equal(t, want, strings.Split(summary(s.ShouldRateLimit(t.Context(), request(t, text))), " | ")[0], "%.30s", text)
+	for text, want := range map[string]string{"x | k=v j=w": "OK", "x | k=v|j|w": "OK", "x | w=xbx": "OK",
+		"x | w=xbbx": "OVER", "x | k=" + strings.Repeat("y", 300): "OK"} {
+		assert.Equal(t, want, strings.Split(summary(s.ShouldRateLimit(t.Context(), request(t, text))), " | ")[0], "%.30s",
+			text)
 	}
 	w := httptest.NewRecorder()
 	s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))

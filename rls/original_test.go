@@ -16,7 +16,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/rls"
 )
 
-// authCall is a question of a proxy: its headers as "Name: value; ...", and the status that answers it.
+// authCall is a question of a proxy: its headers as "Name: value; ...", and the status that answers
+// it.
 type authCall struct {
 	headers string
 	want    int
@@ -131,7 +132,8 @@ http:
 	})
 }
 
-// TestAuth_RefusedPath_IsToldToNginxAsDenied, which knows no 400. A file whose requests need no path refuses none.
+// TestAuth_RefusedPath_IsToldToNginxAsDenied, which knows no 400. A file whose requests need no
+// path refuses none.
 func TestAuth_RefusedPath_IsToldToNginxAsDenied(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		file := "domain: web\ndescriptors: [{key: k, " + once + "}]\nhttp: {requests: [{PATH descriptor: [{key: k, value: v}]}]}"
@@ -160,7 +162,8 @@ http:
 		{"X-Forwarded-Method: POST; X-Forwarded-Host: a.example; X-Original-URI: /login", 503}, // the proxy does not say the path
 		{"X-Forwarded-Method: POST; X-Forwarded-Host: b.example; X-Original-URI: /login", 200}, // and need not
 	})
-	auth(t, strings.Replace(file, "OPTIONS", "uri_header: x-original-url\n  method_header: X-Original-Method\n  host_header: X-Original-Host", 1), []authCall{
+	auth(t, strings.Replace(file, "OPTIONS",
+		"uri_header: x-original-url\n  method_header: X-Original-Method\n  host_header: X-Original-Host", 1), []authCall{
 		{"X-Original-Method: POST; X-Original-Host: a.example; X-Original-Url: /login", 200},
 		{"X-Original-Method: POST; X-Original-Host: a.example; X-Original-Url: /login; X-Forwarded-Uri: /x; X-Forwarded-Method: GET; X-Forwarded-Host: x", 429},
 		{"X-Original-Method: POST; X-Original-Host: a.example; X-Original-Uri: /x; X-Original-Url: /x; X-Original-Url: /login", 429}, // the proxy's is last
@@ -195,7 +198,8 @@ http:
 	})
 }
 
-// TestAuth_SeveralValuesOfAHeader_AreRefused: each server picks another one, and all together are a new key each time.
+// TestAuth_SeveralValuesOfAHeader_AreRefused: each server picks another one, and all together are a
+// new key each time.
 func TestAuth_SeveralValuesOfAHeader_AreRefused(t *testing.T) {
 	auth(t, "domain: web\ndescriptors: [{key: api, "+once+"}]\nhttp: {requests: [{descriptor: [{key: api, header: X-Api-Key}]}]}", []authCall{
 		{"X-Api-Key: k", 200},

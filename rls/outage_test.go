@@ -76,7 +76,8 @@ func TestShouldRateLimit_SeveralCalls_ShareTheDeadline(t *testing.T) {
 func TestLog_SomeRequestsFail_IsWrittenEveryHalfMinute(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		var log bytes.Buffer
-		s := newServer(t, client, simple, func(c *rls.Config) { c.Log, c.Deadline = slog.New(slog.NewTextHandler(&log, nil)), 50*time.Millisecond })
+		s := newServer(t, client, simple,
+			func(c *rls.Config) { c.Log, c.Deadline = slog.New(slog.NewTextHandler(&log, nil)), 50*time.Millisecond })
 		ask := func(user string) codes.Code {
 			_, err := s.ShouldRateLimit(context.Background(), request(t, "shop | user="+user))
 			return status.Code(err)

@@ -17,7 +17,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/rls"
 )
 
-// A client that begins requests and does not end them holds a bounded number of them on a connection.
+// A client that begins requests and does not end them holds a bounded number of them on a
+// connection.
 func TestServeGRPC_RequestsWithoutAMessage_AreBounded(t *testing.T) {
 	client, _ := guardtest.Connect(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

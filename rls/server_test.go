@@ -58,7 +58,8 @@ func run(t testing.TB, c rls.Config) *running {
 		conn.Close()
 		assert.NoError(t, stop())
 	})
-	return &running{ratelimit.NewRateLimitServiceClient(conn), grpc_health_v1.NewHealthClient(conn), "http://" + c.HTTP.Addr().String(), stop}
+	return &running{ratelimit.NewRateLimitServiceClient(conn), grpc_health_v1.NewHealthClient(conn),
+		"http://" + c.HTTP.Addr().String(), stop}
 }
 
 func get(t testing.TB, url string) (int, string) {

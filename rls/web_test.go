@@ -101,7 +101,8 @@ func TestForwardAuth_RedisDown_FollowsTheFile(t *testing.T) {
 		guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 			handler := newServer(t, client, strings.Replace(webConfig, "FAILURE", failure, 1)).Handler()
 			b.Redis.SetError("LOADING")
-			for _, headers := range []http.Header{{"X-Forwarded-Uri": {"/api/x"}, "X-Api-Key": {"k"}}, {"X-Forwarded-Uri": {"/login"}, "X-Forwarded-Method": {"POST"}}} {
+			for _, headers := range []http.Header{{"X-Forwarded-Uri": {"/api/x"}, "X-Api-Key": {"k"}},
+				{"X-Forwarded-Uri": {"/login"}, "X-Forwarded-Method": {"POST"}}} {
 				r := httptest.NewRequest(http.MethodGet, "/auth/web", nil)
 				r.Header = headers
 				w := httptest.NewRecorder()

@@ -18,13 +18,16 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
-// large is a file of so many rules, each with a path, two keys, two limits and a failure mode of its own.
+// large is a file of so many rules, each with a path, two keys, two limits and a failure mode of
+// its own.
 func large(rules int) string {
 	var b strings.Builder
 	b.WriteString("domain: shop\nrules:\n")
 	for i := range rules {
-		fmt.Fprintf(&b, "  - name: rule-%d\n    match: GET /api/v1/service-%d/{id}\n    key: [ip, \"header:X-Tenant\"]\n    limits:\n", i, i)
-		fmt.Fprintf(&b, "      - %d/s\n      - {policy: token_bucket, capacity: 20, rate: 100/m}\n    on_failure: open\n", 10+i)
+		fmt.Fprintf(&b,
+			"  - name: rule-%d\n    match: GET /api/v1/service-%d/{id}\n    key: [ip, \"header:X-Tenant\"]\n    limits:\n", i, i)
+		fmt.Fprintf(&b, "      - %d/s\n      - {policy: token_bucket, capacity: 20, rate: 100/m}\n    on_failure: open\n",
+			10+i)
 	}
 	return b.String()
 }
@@ -44,7 +47,8 @@ func BenchmarkParse(b *testing.B) {
 func BenchmarkReload(b *testing.B) {
 	text := large(10_000)
 	for name, changed := range map[string]string{
-		"one": strings.Replace(text, "5010/s", "7/s", 1), "all": strings.ReplaceAll(text, "on_failure: open", "on_failure: closed"),
+		"one": strings.Replace(text, "5010/s", "7/s", 1),
+		"all": strings.ReplaceAll(text, "on_failure: open", "on_failure: closed"),
 	} {
 		b.Run(name, func(b *testing.B) {
 			set := parsed(b, text)

@@ -52,7 +52,8 @@ func TestMiddleware_Requests_MeetTheirRules(t *testing.T) {
 rules:
   - {name: a, match: POST /login, key: ip, limits: 1/h}
   - {name: b, match: /, key: ip, limits: 2/h}`,
-			[]call{{"POST /login", nil, good}, {"POST /login", nil, many}, {"GET /login", nil, good}, {"GET /x", nil, good}, {"GET /x", nil, many}}},
+			[]call{{"POST /login", nil, good}, {"POST /login", nil, many}, {"GET /login", nil, good}, {"GET /x", nil, good},
+				{"GET /x", nil, many}}},
 		"the first rule decides, also where a later one wants more": {`
 rules:
   - {name: a, match: [/, /deep/], key: all, limits: 1/h}
@@ -64,13 +65,15 @@ match: all
 rules:
   - {name: wide, key: all, limits: 3/h, deadline: 1s}
   - {name: narrow, match: /a, key: all, limits: 1/h}`,
-			[]call{{"GET /a", nil, good}, {"GET /a", nil, many}, {"GET /a", nil, many}, {"GET /b", nil, good}, {"GET /b", nil, good}, {"GET /b", nil, many}}},
+			[]call{{"GET /a", nil, good}, {"GET /a", nil, many}, {"GET /a", nil, many}, {"GET /b", nil, good},
+				{"GET /b", nil, good}, {"GET /b", nil, many}}},
 		"all rules decide together": {`
 match: all
 rules:
   - {name: wide, key: all, limits: 3/h}
   - {name: narrow, match: /a, key: all, limits: 1/h}`,
-			[]call{{"GET /a", nil, good}, {"GET /a", nil, many}, {"GET /a", nil, many}, {"GET /b", nil, good}, {"GET /b", nil, good}, {"GET /b", nil, many}}},
+			[]call{{"GET /a", nil, good}, {"GET /a", nil, many}, {"GET /a", nil, many}, {"GET /b", nil, good},
+				{"GET /b", nil, good}, {"GET /b", nil, many}}},
 		"several limits decide together": {`
 rules: [{name: a, key: all, limits: [3/h, {rate: 1/m, policy: fixed_window}]}]`,
 			[]call{{"GET /", nil, good}, {"GET /", nil, many}, {"GET /", nil, many}}},
@@ -82,7 +85,8 @@ rules:
   - {name: m, match: /m, key: method, limits: 1/h}
   - {name: c, match: /c, key: [constant:x, method], limits: 1/h}`,
 			[]call{
-				{"GET /h", h("X-Tenant", "a"), good}, {"GET /h", h("X-Tenant", "b"), good}, {"GET /h", h("X-Tenant", "a"), many}, {"GET /h", nil, bad},
+				{"GET /h", h("X-Tenant", "a"), good}, {"GET /h", h("X-Tenant", "b"), good}, {"GET /h", h("X-Tenant", "a"), many},
+				{"GET /h", nil, bad},
 				{"GET /p/1", nil, good}, {"GET /p/2", nil, good}, {"GET /p/%31", nil, many},
 				{"GET /r/a/b", nil, good}, {"GET /r/a", nil, good}, {"GET /r/a/b", nil, many}, {"GET /r/", nil, bad},
 				{"GET /m", nil, good}, {"PUT /m", nil, good}, {"PUT /m", nil, many},
@@ -99,7 +103,8 @@ rules:
       - {key: zero, limits: 0/h}
       - {key: self, unlimited: true}`,
 			[]call{
-				{"GET /", h("X-Tenant", "gold"), good}, {"GET /", h("X-Tenant", "gold"), good}, {"GET /", h("X-Tenant", "gold"), many},
+				{"GET /", h("X-Tenant", "gold"), good}, {"GET /", h("X-Tenant", "gold"), good},
+				{"GET /", h("X-Tenant", "gold"), many},
 				{"GET /", h("X-Tenant", "iron"), good}, {"GET /", h("X-Tenant", "iron"), many},
 				{"GET /", h("X-Tenant", "evil"), many}, {"GET /", h("X-Tenant", "zero"), many},
 				{"GET /", h("X-Tenant", "self"), good}, {"GET /", h("X-Tenant", "self"), good},
@@ -110,7 +115,8 @@ rules:
   - {name: two, match: /two, key: [header:K, method], limits: 9/h, overrides: [{key: ['a|b', GET], ban: true}, {key: ['a', GET], ban: true}]}`,
 			[]call{
 				{"GET /one", h("K", "a|b"), many}, {"GET /one", h("K", `DOM\me`), many}, {"GET /one", h("K", "a"), good},
-				{"GET /two", h("K", "a|b"), many}, {"GET /two", h("K", `a\|b`), good}, {"PUT /two", h("K", "a|b"), good}, {"GET /two", h("K", "a"), many},
+				{"GET /two", h("K", "a|b"), many}, {"GET /two", h("K", `a\|b`), good}, {"PUT /two", h("K", "a|b"), good},
+				{"GET /two", h("K", "a"), many},
 			}},
 		"a key of the defaults is no matter of limits that count by none": {`
 defaults: {key: header:K}
@@ -126,7 +132,8 @@ rules:
     on_failure: open
     overrides: [{key: gold, limits: 1/h}, {key: self, unlimited: true}]`,
 			[]call{
-				{"GET /", h("X-Tenant", "gold"), good}, {"GET /", h("X-Tenant", "gold"), many}, {"GET /", h("X-Tenant", "self"), good},
+				{"GET /", h("X-Tenant", "gold"), good}, {"GET /", h("X-Tenant", "gold"), many},
+				{"GET /", h("X-Tenant", "self"), good},
 				{"GET /", h("X-Tenant", "iron"), many}, {"GET /", nil, many},
 			}},
 		"methods that a client makes up are one": {`
@@ -141,9 +148,12 @@ rules:
     overrides: [{key: "2001:db8::1", limits: 2/h}]
 address: {trusted: [192.0.2.0/24], header: X-Real-IP}`,
 			[]call{
-				{"GET /", h("X-Real-IP", "198.51.100.7"), many}, {"GET /", h("X-Real-IP", "203.0.113.1"), good}, {"GET /", h("X-Real-IP", "203.0.113.1"), many},
-				{"GET /", nil, down}, {"GET /", h("X-Real-IP", "2001:db8::1"), good}, {"GET /", h("X-Real-IP", "2001:db8::2"), good},
-				{"GET /", h("X-Real-IP", "2001:db8::3"), many}, {"GET /", h("X-Real-IP", "2001:db8:0:1::1"), good}, {"GET /", h("X-Real-IP", "2001:db8:0:1::1"), many},
+				{"GET /", h("X-Real-IP", "198.51.100.7"), many}, {"GET /", h("X-Real-IP", "203.0.113.1"), good},
+				{"GET /", h("X-Real-IP", "203.0.113.1"), many},
+				{"GET /", nil, down}, {"GET /", h("X-Real-IP", "2001:db8::1"), good},
+				{"GET /", h("X-Real-IP", "2001:db8::2"), good},
+				{"GET /", h("X-Real-IP", "2001:db8::3"), many}, {"GET /", h("X-Real-IP", "2001:db8:0:1::1"), good},
+				{"GET /", h("X-Real-IP", "2001:db8:0:1::1"), many},
 			}},
 		"costs": {`
 rules:
@@ -152,7 +162,8 @@ rules:
   - {name: l, match: /l, key: all, limits: 5/h, cost: content_length/10}`,
 			[]call{
 				{"GET /c", nil, good}, {"GET /c", nil, many},
-				{"GET /h", h("X-Cost", "4"), good}, {"GET /h", h("X-Cost", "2"), many}, {"GET /h", h("X-Cost", "-2"), bad}, {"GET /h", nil, bad},
+				{"GET /h", h("X-Cost", "4"), good}, {"GET /h", h("X-Cost", "2"), many}, {"GET /h", h("X-Cost", "-2"), bad},
+				{"GET /h", nil, bad},
 				{"GET /h", h("X-Cost", "0"), good}, {"GET /h", h("X-Cost", "0"), many}, // 1 at least
 				{"GET /l", nil, good},
 			}},
@@ -161,7 +172,8 @@ defaults: {skip: {paths: [/health, /static/], methods: [OPTIONS]}}
 rules:
   - {name: a, key: all, limits: 1/h}
   - {name: b, match: /never, key: all, limits: 1/h}`,
-			[]call{{"GET /health", nil, good}, {"GET /static/x", nil, good}, {"OPTIONS /x", nil, good}, {"GET /x", nil, good}, {"GET /healthy", nil, many}}},
+			[]call{{"GET /health", nil, good}, {"GET /static/x", nil, good}, {"OPTIONS /x", nil, good}, {"GET /x", nil, good},
+				{"GET /healthy", nil, many}}},
 		"a range is skipped": {`
 rules: [{name: a, key: all, limits: 1/h, skip: {ranges: [192.0.2.0/24]}}]`,
 			[]call{{"GET /", nil, good}, {"GET /", nil, good}}},
@@ -188,10 +200,12 @@ rules:
 			[]call{{"GET /", nil, good}, {"GET /", nil, good}, {"GET /", nil, many}}},
 		"a ban whose cost cannot be told": {`
 rules: [{name: a, key: header:K, limits: 9/h, cost: header:X-Cost, overrides: [{key: x, ban: true}]}]`,
-			[]call{{"GET /", h("K", "x"), many}, {"GET /", h("K", "y"), bad}, {"GET /", h("K", "y", "X-Cost", "1", "X-Cost", "1"), bad}, {"GET /", h("K", "y", "X-Cost", "x"), bad}}},
+			[]call{{"GET /", h("K", "x"), many}, {"GET /", h("K", "y"), bad},
+				{"GET /", h("K", "y", "X-Cost", "1", "X-Cost", "1"), bad}, {"GET /", h("K", "y", "X-Cost", "x"), bad}}},
 		"a header with spaces around it, or there twice": {`
 rules: [{name: a, key: header:K, limits: 1/h}]`,
-			[]call{{"GET /", h("K", "x"), good}, {"GET /", h("K", " x "), many}, {"GET /", h("K", "x", "K", "y"), bad}, {"GET /", h("K", " "), bad}}},
+			[]call{{"GET /", h("K", "x"), good}, {"GET /", h("K", " x "), many}, {"GET /", h("K", "x", "K", "y"), bad},
+				{"GET /", h("K", " "), bad}}},
 		"more limits than decide at once": {`
 match: all
 rules:
@@ -205,13 +219,16 @@ rules:
   - {name: a, match: {headers: {X-Plan: free}}, key: all, limits: 1/h}
   - {name: b, match: {pattern: /b, headers: {X-Plan: "*"}, methods: [PUT, POST]}, key: all, limits: 1/h}`,
 			[]call{
-				{"GET /", nil, good}, {"GET /", h("X-Plan", "free"), good}, {"GET /b", h("X-Plan", "gold"), good}, {"PUT /b", h("X-Plan", "gold"), good},
-				{"PUT /b", h("X-Plan", "gold"), many}, {"GET /", h("X-Plan", "free"), many}, {"GET /", h("X-Plan", "gold", "X-Plan", "free"), many},
+				{"GET /", nil, good}, {"GET /", h("X-Plan", "free"), good}, {"GET /b", h("X-Plan", "gold"), good},
+				{"PUT /b", h("X-Plan", "gold"), good},
+				{"PUT /b", h("X-Plan", "gold"), many}, {"GET /", h("X-Plan", "free"), many},
+				{"GET /", h("X-Plan", "gold", "X-Plan", "free"), many},
 			}},
 	})
 }
 
-// TestMiddleware_UnknownAddress_IsDecidedByTheFailureModeOfTheRule: it never falls through to the next rule.
+// TestMiddleware_UnknownAddress_IsDecidedByTheFailureModeOfTheRule: it never falls through to the
+// next rule.
 func TestMiddleware_UnknownAddress_IsDecidedByTheFailureModeOfTheRule(t *testing.T) {
 	for file, want := range map[string][]int{
 		"{name: a, match: {ranges: 198.51.100.0/24}, ban: true}":                                     {down, down},
@@ -231,7 +248,8 @@ func TestMiddleware_UnknownAddress_IsDecidedByTheFailureModeOfTheRule(t *testing
 				for i, status := range want {
 					r := request("GET /", "X", "y")
 					r.RemoteAddr = "@"
-					if passesOn := strings.Contains(file, "open") || strings.Contains(file, "shadow"); passesOn && match == "all" && i > 0 {
+					if passesOn := strings.Contains(file, "open") || strings.Contains(file,
+						"shadow"); passesOn && match == "all" && i > 0 {
 						status = many // of the next rule
 					}
 					assert.Equal(b, status, serve(handler, r).Code, "%s %d", file, i)

@@ -20,7 +20,8 @@ func TestPage_File_HasEveryField(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 7, s.Len())
 	for _, fields := range [][]string{
-		names(fileFields), names(ruleFields), names(matchFields), names(limitFields), names(overrideFields), names(skipFields), names(addressFields),
+		names(fileFields), names(ruleFields), names(matchFields), names(limitFields), names(overrideFields),
+		names(skipFields), names(addressFields),
 		names(localFields), policyNames(),
 	} {
 		for _, field := range fields {

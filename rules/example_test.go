@@ -33,12 +33,14 @@ func connect() (*rratelimiter.Client, func()) {
 	if err != nil {
 		panic(err)
 	}
-	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
+		DisableCache: true})
 	if err != nil {
 		panic(err)
 	}
 	now := time.Now()
-	return rratelimiter.New(redis, rratelimiter.WithClock(func() time.Time { return now })), func() { redis.Close(); server.Close() }
+	return rratelimiter.New(redis,
+		rratelimiter.WithClock(func() time.Time { return now })), func() { redis.Close(); server.Close() }
 }
 
 // unhurried is for machines that have other things to do than to run examples.
@@ -136,7 +138,8 @@ func ExampleSet_Middleware() {
 	client, closeClient := connect()
 	defer closeClient()
 
-	set, err := rules.Parse("rules.yaml", []byte("rules: [{name: all, key: ip, limits: {rate: 10/h, policy: fixed_window}}]"))
+	set, err := rules.Parse("rules.yaml",
+		[]byte("rules: [{name: all, key: ip, limits: {rate: 10/h, policy: fixed_window}}]"))
 	if err != nil {
 		panic(err)
 	}
@@ -150,14 +153,16 @@ func ExampleSet_UnaryServerInterceptor() {
 	client, closeClient := connect()
 	defer closeClient()
 
-	set, err := rules.Parse("rules.yaml", []byte("rules: [{name: orders, match: {grpc: /shop.Orders/*}, key: all, limits: 1/h}]"))
+	set, err := rules.Parse("rules.yaml",
+		[]byte("rules: [{name: orders, match: {grpc: /shop.Orders/*}, key: all, limits: 1/h}]"))
 	if err != nil {
 		panic(err)
 	}
 	intercept := set.UnaryServerInterceptor(client, grpclimit.Deadline(time.Minute)) // for grpc.NewServer(grpc.UnaryInterceptor(intercept))
 	call := &grpc.UnaryServerInfo{FullMethod: "/shop.Orders/Create"}
 	for range 2 {
-		_, err := intercept(context.Background(), nil, call, func(context.Context, any) (any, error) { return "created", nil })
+		_, err := intercept(context.Background(), nil, call,
+			func(context.Context, any) (any, error) { return "created", nil })
 		fmt.Println(status.Code(err))
 	}
 	// Output:
@@ -169,7 +174,8 @@ func ExampleSet_StreamServerInterceptor() {
 	client, closeClient := connect()
 	defer closeClient()
 
-	set, err := rules.Parse("rules.yaml", []byte("rules: [{name: orders, match: {grpc: /shop.Orders/Follow}, key: ip, limits: 1/h}]"))
+	set, err := rules.Parse("rules.yaml",
+		[]byte("rules: [{name: orders, match: {grpc: /shop.Orders/Follow}, key: ip, limits: 1/h}]"))
 	if err != nil {
 		panic(err)
 	}

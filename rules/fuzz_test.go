@@ -13,7 +13,8 @@ import (
 // FuzzParse: no file makes Parse panic, and every error says where.
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{
-		"rules: []", large(2), one("key: ip, limits: 1/s"), `{"rules": [{"name": "a", "ban": true, "match": {"grpc": "/a/b"}}]}`,
+		"rules: []", large(2), one("key: ip, limits: 1/s"),
+		`{"rules": [{"name": "a", "ban": true, "match": {"grpc": "/a/b"}}]}`,
 		"address: {trusted: [10.0.0.0/8], header: Forwarded, ipv6_bits: 48}\ndefaults: {key: ip, policy: smooth, skip: {paths: [/a/, '/{$}'], ranges: ['::1'], methods: GET}}\nmatch: all\nrules: [{name: a, limits: [5/s, {redisson: q, rate: 2/d}], wait: 1s, on_failure: {local: 0.5}}]",
 		"rules: [{name: a, match: ['GET a.b/{x}/{y...}', {headers: {A: '*'}, ranges: 10.0.0.0/8}], key: [path:y, constant:z], limits: {permits: 3, per: 1m, policy: calendar}, overrides: [{key: [a, z], unlimited: true}]}]",
 	} {

@@ -51,7 +51,8 @@ func TestMiddleware_RequestOfAnOlderFile_KeepsTheNewState(t *testing.T) {
 // Those of no rule are let go after a reload.
 func TestMiddleware_Settings_AreOpenedOnUse(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-		set := parsed(b, "rules: [{name: a, match: /a, key: ip, limits: 9/h, deadline: 1s}, {name: b, match: /b, key: ip, limits: 9/h, deadline: 2s}]")
+		set := parsed(b,
+			"rules: [{name: a, match: /a, key: ip, limits: 9/h, deadline: 1s}, {name: b, match: /b, key: ip, limits: 9/h, deadline: 2s}]")
 		handler := set.Middleware(client)(&ok{})
 		opened := func() (deadlines []time.Duration) {
 			handler.(*middleware).opened.Range(func(s, _ any) bool {

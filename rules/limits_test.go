@@ -25,15 +25,22 @@ func TestParse_Limits_AreThePoliciesOfPackageLimit(t *testing.T) {
 		`{permits: 10, per: 30s}`:              limit.SlidingWindow{Permits: 10, Interval: 30 * time.Second},
 		`{rate: 10/1m30s, cells: 9}`:           limit.SlidingWindow{Permits: 10, Interval: 90 * time.Second, Cells: 9},
 		`{rate: 10/min, policy: fixed_window}`: limit.FixedWindow{Permits: 10, Interval: time.Minute},
-		`{rate: 10/2d, policy: fixed_window, aligned: true}`:         limit.FixedWindow{Permits: 10, Interval: 48 * time.Hour, Aligned: true},
-		`{rate: 10/month, policy: calendar}`:                         limit.Calendar{Permits: 10, Unit: limit.Month},
-		`{rate: 10/week, policy: calendar, in: UTC}`:                 limit.Calendar{Permits: 10, Unit: limit.Week, In: time.UTC},
-		`{rate: 10/h, policy: sliding_log}`:                          limit.SlidingLog{Permits: 10, Interval: time.Hour},
-		`{rate: 5/s, policy: token_bucket}`:                          limit.TokenBucket{Capacity: 5, Refill: 5, Interval: time.Second},
-		`{rate: 5/s, policy: token_bucket, capacity: 20}`:            limit.TokenBucket{Capacity: 20, Refill: 5, Interval: time.Second},
-		`{rate: 5/s, policy: leaky_bucket, capacity: 20}`:            limit.LeakyBucket{Capacity: 20, Leak: 5, Interval: time.Second},
-		`{rate: 5/s, policy: smooth, burst: 2s}`:                     limit.Smooth{Permits: 5, Interval: time.Second, Burst: 2 * time.Second},
-		`{rate: 5/s, policy: smooth, warm_up: 3s, cold_factor: 2.5}`: limit.Smooth{Permits: 5, Interval: time.Second, WarmUp: 3 * time.Second, ColdFactor: 2.5},
+		`{rate: 10/2d, policy: fixed_window, aligned: true}`: limit.FixedWindow{Permits: 10,
+			Interval: 48 * time.Hour, Aligned: true},
+		`{rate: 10/month, policy: calendar}`: limit.Calendar{Permits: 10, Unit: limit.Month},
+		`{rate: 10/week, policy: calendar, in: UTC}`: limit.Calendar{Permits: 10, Unit: limit.Week,
+			In: time.UTC},
+		`{rate: 10/h, policy: sliding_log}`: limit.SlidingLog{Permits: 10, Interval: time.Hour},
+		`{rate: 5/s, policy: token_bucket}`: limit.TokenBucket{Capacity: 5, Refill: 5,
+			Interval: time.Second},
+		`{rate: 5/s, policy: token_bucket, capacity: 20}`: limit.TokenBucket{Capacity: 20, Refill: 5,
+			Interval: time.Second},
+		`{rate: 5/s, policy: leaky_bucket, capacity: 20}`: limit.LeakyBucket{Capacity: 20, Leak: 5,
+			Interval: time.Second},
+		`{rate: 5/s, policy: smooth, burst: 2s}`: limit.Smooth{Permits: 5, Interval: time.Second,
+			Burst: 2 * time.Second},
+		`{rate: 5/s, policy: smooth, warm_up: 3s, cold_factor: 2.5}`: limit.Smooth{Permits: 5, Interval: time.Second,
+			WarmUp: 3 * time.Second, ColdFactor: 2.5},
 	} {
 		s := parsed(t, "rules: [{name: a, key: ip, limits: "+text+"}]").current.Load()
 		assert.Equal(t, []limit.Policy{want}, s.rules[0].limits.policies, text)
@@ -42,7 +49,9 @@ func TestParse_Limits_AreThePoliciesOfPackageLimit(t *testing.T) {
 	p := s.rules[0].limits.policies[0].(limit.Calendar)
 	assert.Equal(t, berlin.String(), p.In.String())
 	r := parsed(t, `rules: [{name: a, limits: {redisson: q, rate: 5/s, type: per_client, keep_alive: 1h}}]`).current.Load()
-	assert.Equal(t, rratelimiter.Rate{Type: rratelimiter.PerClient, Permits: 5, Interval: time.Second, KeepAlive: time.Hour}, *r.rules[0].limits.redisson[0].rate)
+	assert.Equal(t,
+		rratelimiter.Rate{Type: rratelimiter.PerClient, Permits: 5, Interval: time.Second, KeepAlive: time.Hour},
+		*r.rules[0].limits.redisson[0].rate)
 }
 
 // A request costs a permit at least.
@@ -121,5 +130,6 @@ func TestMiddleware_Cluster_JoinsRulesOfOneSlot(t *testing.T) {
 	assert.Equal(t, [][]string{{"a", "b"}}, steps(newOpener(nowhere, protocolHTTP), file))
 	assert.Equal(t, [][]string{{"a"}, {"b"}, nil}, steps(o, file))
 	assert.Equal(t, [][]string{{"a", "b"}, nil}, steps(o, "domain: '{shop}'\n"+file))
-	assert.Equal(t, [][]string{{"a", "b"}}, steps(o, strings.Replace("domain: '{shop}'\n"+file, "redisson: r", "redisson: '{shop}:r'", 1)))
+	assert.Equal(t, [][]string{{"a", "b"}},
+		steps(o, strings.Replace("domain: '{shop}'\n"+file, "redisson: r", "redisson: '{shop}:r'", 1)))
 }

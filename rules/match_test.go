@@ -14,18 +14,22 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
-// isOf reports whether a request meets a condition. An address that is not valid may be in any range.
+// isOf reports whether a request meets a condition. An address that is not valid may be in any
+// range.
 func (c *condition) isOf(r *http.Request, from netip.Addr) bool {
 	return (c.host == "" || c.host == target.Host(r.Host)) && c.hasPath(segmentsOf(r.URL.Path)) && c.hasMethod(r.Method) &&
-		(c.methods == nil || slices.Contains(c.methods, r.Method) || slices.Contains(c.methods, "GET") && r.Method == "HEAD") &&
+		(c.methods == nil || slices.Contains(c.methods, r.Method) || slices.Contains(c.methods, "GET") &&
+			r.Method == "HEAD") &&
 		!slices.ContainsFunc(c.headers, func(h header) bool {
 			values := r.Header.Values(h.name)
 			return len(values) == 0 || h.value != "*" && !slices.Contains(values, h.value)
 		}) &&
-		(c.ranges == nil || !from.IsValid() || slices.ContainsFunc(c.ranges, func(p netip.Prefix) bool { return p.Contains(from) }))
+		(c.ranges == nil || !from.IsValid() ||
+			slices.ContainsFunc(c.ranges, func(p netip.Prefix) bool { return p.Contains(from) }))
 }
 
-// TestMatcher_RandomRules_FindsThoseOfTheRequest compares the first rule, and all rules, with a look at each.
+// TestMatcher_RandomRules_FindsThoseOfTheRequest compares the first rule, and all rules, with a
+// look at each.
 func TestMatcher_RandomRules_FindsThoseOfTheRequest(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	pick := func(from ...string) string { return from[random.IntN(len(from))] }
@@ -33,7 +37,8 @@ func TestMatcher_RandomRules_FindsThoseOfTheRequest(t *testing.T) {
 		if random.IntN(3) == 0 {
 			return fmt.Sprintf("'2001:db8:%d::/48'", random.IntN(3))
 		}
-		return pick("10.0.0.0/8", fmt.Sprintf("10.%d.0.0/16", random.IntN(3)), fmt.Sprintf("10.%d.%d.0/24", random.IntN(3), random.IntN(3)), "10.1.1.1", "0.0.0.0/0", "'::/0'")
+		return pick("10.0.0.0/8", fmt.Sprintf("10.%d.0.0/16", random.IntN(3)),
+			fmt.Sprintf("10.%d.%d.0/24", random.IntN(3), random.IntN(3)), "10.1.1.1", "0.0.0.0/0", "'::/0'")
 	}
 	one := func() string {
 		var says []string
@@ -44,7 +49,8 @@ func TestMatcher_RandomRules_FindsThoseOfTheRequest(t *testing.T) {
 			says = append(says, "methods: [GET, PUT]")
 		}
 		if random.IntN(3) == 0 {
-			says = append(says, "headers: {"+pick("X: '*'", "X: '1'", "X: '2'", "Y: '1'", "X: '*', Y: '1'", "Y: '1', X: '2'")+"}")
+			says = append(says,
+				"headers: {"+pick("X: '*'", "X: '1'", "X: '2'", "Y: '1'", "X: '*', Y: '1'", "Y: '1', X: '2'")+"}")
 		}
 		if random.IntN(3) == 0 {
 			var all []string
@@ -64,7 +70,8 @@ func TestMatcher_RandomRules_FindsThoseOfTheRequest(t *testing.T) {
 		}
 		v := parsed(t, file.String()).file()
 		for range 20 {
-			r := request(pick("GET", "HEAD", "POST", "PUT") + " http://" + pick("h.example", "H.example:80", "j.example") + pick("/", "/a", "/a/", "/a/b", "/b/a", "/a/b/c", "/c"))
+			r := request(pick("GET", "HEAD", "POST", "PUT") + " http://" + pick("h.example", "H.example:80",
+				"j.example") + pick("/", "/a", "/a/", "/a/b", "/b/a", "/a/b/c", "/c"))
 			for range random.IntN(3) {
 				r.Header.Add(pick("X", "Y"), pick("1", "2", "3"))
 			}

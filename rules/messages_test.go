@@ -28,27 +28,29 @@ func (s *endless) Context() context.Context { return s.ctx }
 
 func (*endless) RecvMsg(any) error { return nil }
 
-// received returns how many of some messages of a stream pass the rules of a file. The handler receives on after a denial, and
-// calls Settle with a cost of 1 after each message.
+// received returns how many of some messages of a stream pass the rules of a file. The handler
+// receives on after a denial, and calls Settle with a cost of 1 after each message.
 func received(b *redistest.Fixture, client *rratelimiter.Client, file string, messages int) (passed int) {
 	set := parsed(b, file)
 	info := &grpc.StreamServerInfo{FullMethod: "/shop.Orders/Upload"}
-	err := set.StreamServerInterceptor(client, grpclimit.EachMessage())(nil, &endless{ctx: b.Context()}, info, func(_ any, ss grpc.ServerStream) error {
-		for range messages {
-			if err := ss.RecvMsg(nil); err == nil {
-				passed++
-			} else {
-				assert.Equal(b, codes.ResourceExhausted, grpcstatus.Code(err))
+	err := set.StreamServerInterceptor(client, grpclimit.EachMessage())(nil, &endless{ctx: b.Context()}, info,
+		func(_ any, ss grpc.ServerStream) error {
+			for range messages {
+				if err := ss.RecvMsg(nil); err == nil {
+					passed++
+				} else {
+					assert.Equal(b, codes.ResourceExhausted, grpcstatus.Code(err))
+				}
+				assert.NoError(b, Settle(ss.Context(), 1))
 			}
-			assert.NoError(b, Settle(ss.Context(), 1))
-		}
-		return nil
-	})
+			return nil
+		})
 	assert.NoError(b, err)
 	return passed
 }
 
-// TestStreamServerInterceptor_LaterRuleDeniesMessage_RefundsEarlierRules, and no permits of the messages that passed.
+// TestStreamServerInterceptor_LaterRuleDeniesMessage_RefundsEarlierRules, and no permits of the
+// messages that passed.
 func TestStreamServerInterceptor_LaterRuleDeniesMessage_RefundsEarlierRules(t *testing.T) {
 	const wide, middle = "{name: wide, key: all, limits: {policy: fixed_window, rate: 10/h}, deadline: 1s}",
 		"{name: middle, key: all, limits: {policy: fixed_window, rate: 9/h}, deadline: 2s}"
@@ -73,10 +75,12 @@ func TestStreamServerInterceptor_LaterRuleDeniesMessage_RefundsEarlierRules(t *t
 	}
 }
 
-// TestStreamServerInterceptor_HealthAndReflection_PassUnlessNamed: a rule for all methods does not limit them.
+// TestStreamServerInterceptor_HealthAndReflection_PassUnlessNamed: a rule for all methods does not
+// limit them.
 func TestStreamServerInterceptor_HealthAndReflection_PassUnlessNamed(t *testing.T) {
 	for method, limits := range map[string]map[string]bool{
-		"/grpc.health.v1.Health/Check":                              {"/grpc.health.v1.Health/Check": true, "/grpc.health.v1.Health/*": true},
+		"/grpc.health.v1.Health/Check": {"/grpc.health.v1.Health/Check": true,
+			"/grpc.health.v1.Health/*": true},
 		"grpc.health.v1.Health/Watch":                               {"/grpc.health.v1.Health/*": true},
 		"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo": {"/grpc.reflection.v1.ServerReflection/*": true},
 		"/shop.Orders/Create":                                       {"": true, `"*"`: true},

@@ -43,7 +43,8 @@ rules:
 
 func TestMiddleware_Ban_DoesNotAskRedis(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-		handler := parsed(b, "match: all\nrules: [{name: wide, key: ip, limits: 1/h}, {name: a, ban: true}]").Middleware(client)(&ok{})
+		handler := parsed(b,
+			"match: all\nrules: [{name: wide, key: ip, limits: 1/h}, {name: a, ban: true}]").Middleware(client)(&ok{})
 		sent := b.Sent.Load()
 		w := serve(handler, request("GET /"))
 		assert.Equal(b, many, w.Code)
@@ -57,7 +58,8 @@ func TestMiddleware_Ban_DoesNotAskRedis(t *testing.T) {
 func TestMiddleware_BanOfAFreeRequest_Denies(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		free := httplimit.Cost(func(*http.Request) int64 { return 0 })
-		handler := parsed(b, "rules: [{name: a, match: /ban, ban: true}, {name: b, key: ip, limits: 1/h}]").Middleware(client, free)(&ok{})
+		handler := parsed(b,
+			"rules: [{name: a, match: /ban, ban: true}, {name: b, key: ip, limits: 1/h}]").Middleware(client, free)(&ok{})
 		assert.Equal(b, many, status(handler, "GET /ban"))
 		assert.Equal(b, good, status(handler, "GET /"))
 		assert.Equal(b, good, status(handler, "GET /"))
@@ -66,7 +68,8 @@ func TestMiddleware_BanOfAFreeRequest_Denies(t *testing.T) {
 
 func TestMiddleware_Wait_DelaysTheRequest(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-		handler := parsed(b, "rules: [{name: a, key: ip, limits: {policy: token_bucket, rate: 1/s}, wait: 2s}]").Middleware(client)(&ok{})
+		handler := parsed(b,
+			"rules: [{name: a, key: ip, limits: {policy: token_bucket, rate: 1/s}, wait: 2s}]").Middleware(client)(&ok{})
 		begin := time.Now()
 		assert.Equal(b, good, status(handler, "GET /"))
 		assert.Equal(b, good, status(handler, "GET /"))
@@ -91,7 +94,8 @@ rules:
   - {name: three, key: all, limits: 9/h, shadow: true}`).Middleware(client, report)(next)
 		serve(handler, request("GET /"))
 		assert.Equal(b, []string{"one", "two", "three"}, seen)
-		assert.Equal(b, []string{"shop:one:192.0.2.1 + shop:two acquired one,two,three", "shop:three acquired one,two,three"}, reported)
+		assert.Equal(b,
+			[]string{"shop:one:192.0.2.1 + shop:two acquired one,two,three", "shop:three acquired one,two,three"}, reported)
 		assert.Nil(b, Matched(context.Background()))
 	})
 }

@@ -47,7 +47,8 @@ func (c *changes) doing() (n int) {
 // reload puts another text in force.
 func reload(b *redistest.Fixture, set *Set, text string) { set.current.Store(parsed(b, text).file()) }
 
-// TestMiddleware_ReloadInOutage_ShareStays: whatever setting a reload changes, what was granted without Redis counts on.
+// TestMiddleware_ReloadInOutage_ShareStays: whatever setting a reload changes, what was granted
+// without Redis counts on.
 func TestMiddleware_ReloadInOutage_ShareStays(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		rule := func(fields string) string {
@@ -63,7 +64,8 @@ func TestMiddleware_ReloadInOutage_ShareStays(t *testing.T) {
 			}
 		}
 		for _, fields := range []string{
-			"", ", wait: 1ms", ", deadline: 1s", ", deadline: 1s, wait: 2ms", ", max_waiting: 7", ", cost: 1", ", on_invalid: on_failure", "",
+			"", ", wait: 1ms", ", deadline: 1s", ", deadline: 1s, wait: 2ms", ", max_waiting: 7", ", cost: 1",
+			", on_invalid: on_failure", "",
 		} {
 			reload(b, set, rule(fields))
 			take()
@@ -82,20 +84,22 @@ func TestMiddleware_ReloadInOutage_ShareStays(t *testing.T) {
 	})
 }
 
-// TestMiddleware_ReloadInOutage_EndIsReported: no guard counts as one without Redis for ever, wherever the reloads come.
+// TestMiddleware_ReloadInOutage_EndIsReported: no guard counts as one without Redis for ever,
+// wherever the reloads come.
 func TestMiddleware_ReloadInOutage_EndIsReported(t *testing.T) {
 	one := "rules: [{name: a, key: all, limits: 9/h, on_failure: open"
 	for name, c := range map[string]struct {
 		before, after string
 		changes       []bool
 	}{
-		"another mode":          {one + "}]", strings.Replace(one, "open", "{local: 0.5}", 1) + "}]", []bool{false, true}},
-		"another wait":          {one + "}]", one + ", wait: 1s}]", []bool{false, true}},
-		"another limit":         {one + "}]", strings.Replace(one, "9/h", "8/h", 1) + "}]", []bool{false, true}},
-		"another deadline":      {one + "}]", one + ", deadline: 1s}]", []bool{false, true, false, true}},
-		"no rule":               {one + "}]", "rules: []", []bool{false, true}},
-		"a ban":                 {one + "}]", "rules: [{name: a, ban: true}]", []bool{false, true}},
-		"a rule of two is left": {one + ", deadline: 1s}, {name: b, match: /b, key: all, limits: 1/h}]", one + ", deadline: 1s}]", []bool{false, true}},
+		"another mode":     {one + "}]", strings.Replace(one, "open", "{local: 0.5}", 1) + "}]", []bool{false, true}},
+		"another wait":     {one + "}]", one + ", wait: 1s}]", []bool{false, true}},
+		"another limit":    {one + "}]", strings.Replace(one, "9/h", "8/h", 1) + "}]", []bool{false, true}},
+		"another deadline": {one + "}]", one + ", deadline: 1s}]", []bool{false, true, false, true}},
+		"no rule":          {one + "}]", "rules: []", []bool{false, true}},
+		"a ban":            {one + "}]", "rules: [{name: a, ban: true}]", []bool{false, true}},
+		"a rule of two is left": {one + ", deadline: 1s}, {name: b, match: /b, key: all, limits: 1/h}]",
+			one + ", deadline: 1s}]", []bool{false, true}},
 	} {
 		for _, length := range []time.Duration{0, 10 * time.Minute} {
 			t.Run(fmt.Sprint(name, length), func(t *testing.T) {

@@ -18,11 +18,13 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-// The file changes without a pause. No request is lost or sees half of a file, and permits that were taken stay taken.
+// The file changes without a pause. No request is lost or sees half of a file, and permits that
+// were taken stay taken.
 func TestWatch_ReloadsUnderLoad_LoseNothing(t *testing.T) {
 	client := connected(t)
 
-	// One version bans what the other has no limit for, and the rule "count" stands somewhere else in each.
+	// One version bans what the other has no limit for, and the rule "count" stands somewhere else
+	// in each.
 	filler := strings.ReplaceAll(strings.TrimPrefix(named("f1", "f2", "f3"), "rules:\n"), "key: ip", "match: /f, key: ip")
 	count := "  - {name: count, match: /count, key: all, limits: {rate: 100/h, policy: fixed_window}}\n"
 	pair := func(limits string) string { return "  - {name: a, match: /pair, key: all, limits: " + limits + "}\n" }
@@ -36,7 +38,8 @@ func TestWatch_ReloadsUnderLoad_LoseNothing(t *testing.T) {
 	set, err := Watch(t.Context(), path, OnReload(func(err error) { reloads <- err }))
 	require.NoError(t, err)
 	var served atomic.Int64
-	handler := set.Middleware(client, httplimit.Deadline(time.Minute))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served.Add(1) }))
+	handler := set.Middleware(client,
+		httplimit.Deadline(time.Minute))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served.Add(1) }))
 
 	var granted, passed atomic.Int64
 	stop := make(chan struct{})
@@ -87,7 +90,8 @@ func TestMiddleware_Reload_KeepsTheState(t *testing.T) {
 		handler := set.Middleware(client)(&ok{})
 		assert.Equal(b, good, status(handler, "GET /a"))
 		assert.Equal(b, good, status(handler, "GET /a"))
-		set.current.Store(parsed(b, "rules: [{name: b, match: /b, key: ip, limits: 1/h}, {name: a, match: /a, key: ip, limits: 4/h}]").current.Load())
+		set.current.Store(parsed(b,
+			"rules: [{name: b, match: /b, key: ip, limits: 1/h}, {name: a, match: /a, key: ip, limits: 4/h}]").current.Load())
 		assert.Equal(b, "1", serve(handler, request("GET /a")).Header().Get("Ratelimit")[len(`"hour";r=`):][:1])
 		assert.Equal(b, good, status(handler, "GET /a"))
 		assert.Equal(b, many, status(handler, "GET /a"))

@@ -19,7 +19,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/grpclimit"
 )
 
-// healthy is a server of two methods: a unary one and a stream, which answers once for each of its names.
+// healthy is a server of two methods: a unary one and a stream, which answers once for each of its
+// names.
 type healthy struct {
 	health.UnimplementedHealthServer
 	matched []string
@@ -40,11 +41,13 @@ func (h *healthy) Watch(_ *health.HealthCheckRequest, s grpc.ServerStreamingServ
 }
 
 // rpc serves by rules, over a socket.
-func rpc(t *testing.T, client *rratelimiter.Client, h *healthy, file string, opts ...grpclimit.Option) health.HealthClient {
+func rpc(t *testing.T, client *rratelimiter.Client, h *healthy, file string,
+	opts ...grpclimit.Option) health.HealthClient {
 	set := parsed(t, file)
 	opts = append([]grpclimit.Option{grpclimit.Deadline(time.Minute)}, opts...)
 	server := grpc.NewServer(
-		grpc.UnaryInterceptor(set.UnaryServerInterceptor(client, opts...)), grpc.StreamInterceptor(set.StreamServerInterceptor(client, opts...)))
+		grpc.UnaryInterceptor(set.UnaryServerInterceptor(client,
+			opts...)), grpc.StreamInterceptor(set.StreamServerInterceptor(client, opts...)))
 	health.RegisterHealthServer(server, h)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -82,7 +85,8 @@ rules:
 		tenant string
 		want   codes.Code
 	}{
-		{"iron", codes.OK}, {"iron", codes.ResourceExhausted}, {"gold", codes.OK}, {"gold", codes.OK}, {"gold", codes.ResourceExhausted},
+		{"iron", codes.OK}, {"iron", codes.ResourceExhausted}, {"gold", codes.OK}, {"gold", codes.OK},
+		{"gold", codes.ResourceExhausted},
 		{"gone", codes.ResourceExhausted}, {"", codes.OK},
 	} {
 		assert.Equal(t, tt.want, check(tt.tenant), "%d %s", i, tt.tenant)
@@ -160,17 +164,21 @@ func TestUnaryServerInterceptor_RedisDown_FollowsTheModeOfEachRule(t *testing.T)
 func TestUnaryServerInterceptor_MethodWithoutSlash_MeetsItsRule(t *testing.T) {
 	limited := parsed(t, one("match: {grpc: /shop.Orders/Create}, ban: true")).UnaryServerInterceptor(nowhere)
 	for _, method := range []string{"/shop.Orders/Create", "shop.Orders/Create"} {
-		_, err := limited(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: method}, func(context.Context, any) (any, error) { return nil, nil })
+		_, err := limited(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: method},
+			func(context.Context, any) (any, error) { return nil, nil })
 		assert.Equal(t, codes.ResourceExhausted, grpcstatus.Code(err), method)
 	}
 }
 
-// TestUnaryServerInterceptor_InvalidCall_IsRefused, or decided by the failure mode where the file says so.
+// TestUnaryServerInterceptor_InvalidCall_IsRefused, or decided by the failure mode where the file
+// says so.
 func TestUnaryServerInterceptor_InvalidCall_IsRefused(t *testing.T) {
 	for fields, want := range map[string]codes.Code{
-		"on_failure: open": codes.InvalidArgument, "on_invalid: on_failure": codes.Unavailable, "on_invalid: on_failure, on_failure: open": codes.OK,
+		"on_failure: open": codes.InvalidArgument, "on_invalid: on_failure": codes.Unavailable,
+		"on_invalid: on_failure, on_failure: open": codes.OK,
 	} {
-		c := rpc(t, connected(t), &healthy{}, one("match: {grpc: /grpc.health.v1.Health/*}, key: header:X-Tenant, limits: 1/h, "+fields))
+		c := rpc(t, connected(t), &healthy{},
+			one("match: {grpc: /grpc.health.v1.Health/*}, key: header:X-Tenant, limits: 1/h, "+fields))
 		_, err := c.Check(t.Context(), new(health.HealthCheckRequest))
 		assert.Equal(t, want, grpcstatus.Code(err), fields)
 	}

@@ -30,7 +30,8 @@ type schema struct {
 	Enum        []any             `json:"enum"`
 }
 
-// TestTheSchemaIsTheFormat: it has the fields that are read, each with a description, and no others.
+// TestTheSchemaIsTheFormat: it has the fields that are read, each with a description, and no
+// others.
 func TestTheSchemaIsTheFormat(t *testing.T) {
 	text, err := os.ReadFile("schema.json")
 	require.NoError(t, err)
@@ -69,7 +70,8 @@ func TestTheSchemaIsTheFormat(t *testing.T) {
 
 func policyNames() []string { return strings.Split(policy.Names(), ", ") }
 
-// TestTheSchemaAndTheParserAgree on what is right, and on what is wrong as far as a schema can say so.
+// TestTheSchemaAndTheParserAgree on what is right, and on what is wrong as far as a schema can say
+// so.
 func TestTheSchemaAndTheParserAgree(t *testing.T) {
 	compiler := jsonschema.NewCompiler()
 	s, err := compiler.Compile("schema.json")
@@ -90,13 +92,20 @@ func TestTheSchemaAndTheParserAgree(t *testing.T) {
 		return one("key: method, limits: 1/s, overrides: [{key: GET, " + text + "}]")
 	}
 	for _, file := range []string{
-		string(documented), large(3), "rules: []", "domain: '{shop}'\nrules: []", "escaped_slashes: allow\nrules: []", "address: {header: x-Real-IP, trusted: '::1', ipv6_bits: 128}\nrules: []",
-		limit("' 10 / s '"), limit("10/1m30s"), limit("1/.5s"), limit("1/1000000us"), limit("2/2w"), limit("0/s"), limit("[1/s, {rate: 1/s, policy: fixed_window, aligned: true}]"),
-		limit("{permits: 0, per: 5.s}"), limit("{rate: 1/month, policy: calendar, in: UTC}"), limit("{rate: 1/s, policy: smooth, burst: 1s, warm_up: 1s, cold_factor: 1.5}"),
-		limit("{rate: 1/s, name: 'a b'}"), one("limits: {redisson: q}"), one("limits: {redisson: q, permits: 1, per: s, type: per_client, keep_alive: 1d}"),
-		one("key: [all], limits: 1/s"), one("key: [ip, 'constant: ', path:x], match: '/{x}', limits: 1/s"), one("ban: true, match: {}"), one("ban: true, skip: {}"),
-		one("ban: true, match: [a.b/, POST  /ä], key: ip"), one("ban: true, match: {grpc: '*', headers: {X: y z}, ranges: 10.0.0.0/8}"),
-		one("ban: true, on_failure: {local: 1}, shadow: false, wait: 1s, deadline: 1w"), override("ban: true"), override("unlimited: true"), override("limits: [1/s]"),
+		string(documented), large(3), "rules: []", "domain: '{shop}'\nrules: []", "escaped_slashes: allow\nrules: []",
+		"address: {header: x-Real-IP, trusted: '::1', ipv6_bits: 128}\nrules: []",
+		limit("' 10 / s '"), limit("10/1m30s"), limit("1/.5s"), limit("1/1000000us"), limit("2/2w"), limit("0/s"),
+		limit("[1/s, {rate: 1/s, policy: fixed_window, aligned: true}]"),
+		limit("{permits: 0, per: 5.s}"), limit("{rate: 1/month, policy: calendar, in: UTC}"),
+		limit("{rate: 1/s, policy: smooth, burst: 1s, warm_up: 1s, cold_factor: 1.5}"),
+		limit("{rate: 1/s, name: 'a b'}"), one("limits: {redisson: q}"),
+		one("limits: {redisson: q, permits: 1, per: s, type: per_client, keep_alive: 1d}"),
+		one("key: [all], limits: 1/s"), one("key: [ip, 'constant: ', path:x], match: '/{x}', limits: 1/s"),
+		one("ban: true, match: {}"), one("ban: true, skip: {}"),
+		one("ban: true, match: [a.b/, POST  /ä], key: ip"),
+		one("ban: true, match: {grpc: '*', headers: {X: y z}, ranges: 10.0.0.0/8}"),
+		one("ban: true, on_failure: {local: 1}, shadow: false, wait: 1s, deadline: 1w"), override("ban: true"),
+		override("unlimited: true"), override("limits: [1/s]"),
 		one("key: ip, limits: 1/s, cost: content_length/010"), one("key: ip, limits: 1/s, cost: header:X"),
 		one("key: [hashed_header:X-Api-Key, ip], limits: 1/s, on_invalid: on_failure"),
 	} {
@@ -105,24 +114,43 @@ func TestTheSchemaAndTheParserAgree(t *testing.T) {
 		assert.NoError(t, valid(file), file)
 	}
 	for _, file := range []string{
-		"escaped_slashes: both\nrules: []", one("ban: true, on_invalid: open"), one("key: 'hashed_header:', limits: 1/s"), "domain: a b\nrules: []", "domain: x", "rules: {}", "match: every\nrules: []", "x: 1\nrules: []", "address: {header: a b}\nrules: []", "address: {trusted: x}\nrules: []",
-		"address: {trusted: []}\nrules: []", "address: {ipv6_bits: 129}\nrules: []", "defaults: {name: x}\nrules: []", "domain: " + strings.Repeat("x", 129) + "\nrules: []",
-		limit("10"), limit("10/x"), limit("-1/s"), limit("1.5/s"), limit("[]"), limit("1/+5s"), limit("1/5S"), limit("{}"), limit("{permits: 1}"), limit("{per: s}"),
-		limit("{rate: 1/s, permits: 1}"), limit("{rate: 1/s, per: s}"), limit("{permits: -1, per: s}"), limit("{permits: 1.5, per: s}"), limit("{permits: 1, per: x}"),
-		limit("{rate: 1/s, policy: bucket}"), limit("{rate: 1/s, cells: 1}"), limit("{rate: 1/s, policy: fixed_window, cells: 5}"), limit("{rate: 1/s, policy: smooth, capacity: 5}"),
-		limit("{rate: 1/s, policy: sliding_log, aligned: true}"), limit("{rate: 1/s, policy: token_bucket, in: UTC}"), limit("{rate: 1/s, policy: calendar, burst: 1s}"),
-		limit("{rate: 1/s, type: overall}"), limit("{rate: 1/s, keep_alive: 1h}"), limit("{rate: 1/s, name: ä}"), limit("{rate: 1/s, policy: smooth, cold_factor: 0.5}"),
-		one("limits: {redisson: ''}"), one("limits: {redisson: q, policy: smooth}"), one("limits: {redisson: q, rate: 1/s, cells: 5}"), one("limits: {redisson: q, type: overall}"),
-		one("limits: {redisson: q, permits: 5}"), one("limits: {redisson: q, rate: 1/s, type: all}"), one("limits: {redisson: q, rate: 1/s, keep_alive: 1}"),
-		one("key: [all, ip], limits: 1/s"), one("key: 'header:a b', limits: 1/s"), one("key: query, limits: 1/s"), one("key: 'path:', limits: 1/s"), one("key: [], limits: 1/s"),
-		one("ban: false"), one("ban: true, limits: 1/s"), one("x: y, ban: true"), "rules: [{name: a}]", "rules: [{name: 'a:b', ban: true}]", "rules: [{ban: true}]",
-		one("ban: true, match: x"), one("ban: true, match: post /x"), one("ban: true, match: '/a?b'"), one("ban: true, match: 'ü.de/'"), one("ban: true, match: '*.de/'"),
-		one("ban: true, match: {pattern: /a, grpc: /a/b}"), one("ban: true, match: {grpc: /a/b, methods: GET}"), one("ban: true, match: {grpc: Create}"), one("ban: true, match: {methods: get}"),
-		one("ban: true, match: {headers: {Host: x}}"), one("ban: true, match: {headers: {a b: x}}"), one("ban: true, match: {headers: {X: ' y'}}"), one("ban: true, match: {headers: {X: 1}}"),
-		one("ban: true, match: {ranges: x}"), one("ban: true, match: {host: x}"), one("ban: true, skip: {paths: GET /x}"), one("ban: true, skip: {methods: get}"), one("ban: true, skip: {x: y}"),
-		one("ban: true, on_failure: maybe"), one("ban: true, on_failure: {}"), one("ban: true, on_failure: {local: 0}"), one("ban: true, deadline: 5"), one("ban: true, wait: -1s"),
-		one("ban: true, deadline: +1s"), one("ban: true, shadow: 1"), one("ban: true, cost: 0"), one("ban: true, cost: bytes"), one("ban: true, cost: content_length/0"),
-		override("ban: false"), override("ban: true, unlimited: true"), override("x: y"), one("key: method, limits: 1/s, overrides: []"),
+		"escaped_slashes: both\nrules: []", one("ban: true, on_invalid: open"), one("key: 'hashed_header:', limits: 1/s"),
+		"domain: a b\nrules: []", "domain: x", "rules: {}", "match: every\nrules: []", "x: 1\nrules: []",
+		"address: {header: a b}\nrules: []", "address: {trusted: x}\nrules: []",
+		"address: {trusted: []}\nrules: []", "address: {ipv6_bits: 129}\nrules: []", "defaults: {name: x}\nrules: []",
+		"domain: " + strings.Repeat("x", 129) + "\nrules: []",
+		limit("10"), limit("10/x"), limit("-1/s"), limit("1.5/s"), limit("[]"), limit("1/+5s"), limit("1/5S"), limit("{}"),
+		limit("{permits: 1}"), limit("{per: s}"),
+		limit("{rate: 1/s, permits: 1}"), limit("{rate: 1/s, per: s}"), limit("{permits: -1, per: s}"),
+		limit("{permits: 1.5, per: s}"), limit("{permits: 1, per: x}"),
+		limit("{rate: 1/s, policy: bucket}"), limit("{rate: 1/s, cells: 1}"),
+		limit("{rate: 1/s, policy: fixed_window, cells: 5}"), limit("{rate: 1/s, policy: smooth, capacity: 5}"),
+		limit("{rate: 1/s, policy: sliding_log, aligned: true}"), limit("{rate: 1/s, policy: token_bucket, in: UTC}"),
+		limit("{rate: 1/s, policy: calendar, burst: 1s}"),
+		limit("{rate: 1/s, type: overall}"), limit("{rate: 1/s, keep_alive: 1h}"), limit("{rate: 1/s, name: ä}"),
+		limit("{rate: 1/s, policy: smooth, cold_factor: 0.5}"),
+		one("limits: {redisson: ''}"), one("limits: {redisson: q, policy: smooth}"),
+		one("limits: {redisson: q, rate: 1/s, cells: 5}"), one("limits: {redisson: q, type: overall}"),
+		one("limits: {redisson: q, permits: 5}"), one("limits: {redisson: q, rate: 1/s, type: all}"),
+		one("limits: {redisson: q, rate: 1/s, keep_alive: 1}"),
+		one("key: [all, ip], limits: 1/s"), one("key: 'header:a b', limits: 1/s"), one("key: query, limits: 1/s"),
+		one("key: 'path:', limits: 1/s"), one("key: [], limits: 1/s"),
+		one("ban: false"), one("ban: true, limits: 1/s"), one("x: y, ban: true"), "rules: [{name: a}]",
+		"rules: [{name: 'a:b', ban: true}]", "rules: [{ban: true}]",
+		one("ban: true, match: x"), one("ban: true, match: post /x"), one("ban: true, match: '/a?b'"),
+		one("ban: true, match: 'ü.de/'"), one("ban: true, match: '*.de/'"),
+		one("ban: true, match: {pattern: /a, grpc: /a/b}"), one("ban: true, match: {grpc: /a/b, methods: GET}"),
+		one("ban: true, match: {grpc: Create}"), one("ban: true, match: {methods: get}"),
+		one("ban: true, match: {headers: {Host: x}}"), one("ban: true, match: {headers: {a b: x}}"),
+		one("ban: true, match: {headers: {X: ' y'}}"), one("ban: true, match: {headers: {X: 1}}"),
+		one("ban: true, match: {ranges: x}"), one("ban: true, match: {host: x}"), one("ban: true, skip: {paths: GET /x}"),
+		one("ban: true, skip: {methods: get}"), one("ban: true, skip: {x: y}"),
+		one("ban: true, on_failure: maybe"), one("ban: true, on_failure: {}"), one("ban: true, on_failure: {local: 0}"),
+		one("ban: true, deadline: 5"), one("ban: true, wait: -1s"),
+		one("ban: true, deadline: +1s"), one("ban: true, shadow: 1"), one("ban: true, cost: 0"),
+		one("ban: true, cost: bytes"), one("ban: true, cost: content_length/0"),
+		override("ban: false"), override("ban: true, unlimited: true"), override("x: y"),
+		one("key: method, limits: 1/s, overrides: []"),
 	} {
 		_, err := Parse("f.yaml", []byte(file))
 		assert.Error(t, err, file)

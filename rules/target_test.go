@@ -14,8 +14,8 @@ import (
 
 const bad = http.StatusBadRequest
 
-// TestMiddleware_PathThatServersReadDifferently_IsRefused: no spelling of a path is served by the handler of one
-// rule and decided by another.
+// TestMiddleware_PathThatServersReadDifferently_IsRefused: no spelling of a path is served by the
+// handler of one rule and decided by another.
 func TestMiddleware_PathThatServersReadDifferently_IsRefused(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		for _, file := range []string{
@@ -38,11 +38,12 @@ func TestMiddleware_PathThatServersReadDifferently_IsRefused(t *testing.T) {
 	})
 }
 
-// TestMiddleware_RawPath_IsRead: net/url drops the escapes of a path that has a character which should have been
-// escaped.
+// TestMiddleware_RawPath_IsRead: net/url drops the escapes of a path that has a character which
+// should have been escaped.
 func TestMiddleware_RawPath_IsRead(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-		set := parsed(b, "rules: [{name: a, key: all, limits: 2/h, skip: {paths: [/static/]}}, {name: b, match: /login, key: all, limits: 1/h}]")
+		set := parsed(b,
+			"rules: [{name: a, key: all, limits: 2/h, skip: {paths: [/static/]}}, {name: b, match: /login, key: all, limits: 1/h}]")
 		handler := set.Middleware(client)(&ok{})
 		for _, path := range []string{"/static%2F#", "/static%2f\xc3\xa9", `/static%2fx\`, "/static/..%2Flogin#"} {
 			assert.Equal(b, bad, status(handler, "GET "+path), path)
@@ -57,11 +58,13 @@ func TestMiddleware_RawPath_IsRead(t *testing.T) {
 	})
 }
 
-// TestMiddleware_PathOfNoMatter_Passes: where no rule looks at paths, or those that do are shadows, none is refused.
+// TestMiddleware_PathOfNoMatter_Passes: where no rule looks at paths, or those that do are shadows,
+// none is refused.
 func TestMiddleware_PathOfNoMatter_Passes(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		for _, file := range []string{
-			"rules: []", "rules: [{name: a, key: ip, limits: 99/h}]", "rules: [{name: a, match: api.example.com/, key: ip, limits: 99/h}]",
+			"rules: []", "rules: [{name: a, key: ip, limits: 99/h}]",
+			"rules: [{name: a, match: api.example.com/, key: ip, limits: 99/h}]",
 			"rules: [{name: a, match: /a, key: ip, limits: 99/h, shadow: true}, {name: b, key: ip, limits: 99/h}]",
 		} {
 			handler := parsed(b, file).Middleware(client)(&ok{})
@@ -76,7 +79,10 @@ func TestMiddleware_RefusedPath_IsReported(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		var reported []error
 		report := httplimit.Report(func(_ *http.Request, o httplimit.Outcome) { reported = append(reported, o.Err) })
-		refuse := httplimit.Refuse(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
+		refuse := httplimit.Refuse(http.HandlerFunc(func(w http.ResponseWriter,
+			_ *http.Request) {
+			w.WriteHeader(http.StatusTeapot)
+		}))
 		handler := parsed(b, "rules: [{name: a, match: /a, key: ip, limits: 9/h}]").Middleware(client, report, refuse)(&ok{})
 		assert.Equal(b, http.StatusTeapot, status(handler, "GET /a%2Fb"))
 		if assert.Len(b, reported, 1) {
@@ -86,7 +92,8 @@ func TestMiddleware_RefusedPath_IsReported(t *testing.T) {
 	})
 }
 
-// TestDecisions_EscapedSlashesAllowed: routers differ on them, so that the rules of both readings decide.
+// TestDecisions_EscapedSlashesAllowed: routers differ on them, so that the rules of both readings
+// decide.
 func TestDecisions_EscapedSlashesAllowed(t *testing.T) {
 	decisions(t, map[string]decisionTest{
 		"both readings": {`
@@ -95,7 +102,8 @@ rules:
   - {name: a, match: "/repos/{name}", key: "path:name", limits: 1/h}
   - {name: b, match: /repos/, key: all, limits: 3/h, skip: {paths: "/repos/{name}"}}`,
 			[]call{
-				{"GET /repos/a%2Fb", nil, good}, {"GET /repos/a%2fb", nil, many}, {"GET /repos/a%5Cb", nil, good}, {"GET /repos/a/b", nil, good},
+				{"GET /repos/a%2Fb", nil, good}, {"GET /repos/a%2fb", nil, many}, {"GET /repos/a%5Cb", nil, good},
+				{"GET /repos/a/b", nil, good},
 				{"GET /repos/a/b", nil, many}, {"GET /repos/c%2Fd", nil, many}, {"GET /repos/c", nil, good},
 				{"GET /x/%2e%2e/y", nil, bad}, {"GET /repos/..%2Fy", nil, bad},
 			}},
@@ -105,20 +113,23 @@ rules:
   - {name: a, match: /admin/, ban: true}
   - {name: b, match: "/x%2Fy", ban: true}`,
 			[]call{
-				{"GET /admin%2Fx", nil, many}, {"GET /admin%5cx", nil, many}, {`GET /admin\x`, nil, many}, {"GET /x%2fy", nil, many}, {"GET /x/y", nil, good},
+				{"GET /admin%2Fx", nil, many}, {"GET /admin%5cx", nil, many}, {`GET /admin\x`, nil, many},
+				{"GET /x%2fy", nil, many}, {"GET /x/y", nil, good},
 				{"GET /x/admin%2Fx", nil, good},
 			}},
 	})
 }
 
-// TestDecisions_SeveralReadings: the rules of all readings of a path decide, and a skip is for all of them or none.
+// TestDecisions_SeveralReadings: the rules of all readings of a path decide, and a skip is for all
+// of them or none.
 func TestDecisions_SeveralReadings(t *testing.T) {
 	decisions(t, map[string]decisionTest{
 		"both rules of a path with parameters decide": {`
 rules:
   - {name: login, match: /login, key: all, limits: 2/h}
   - {name: rest, match: /, key: all, limits: 3/h}`,
-			[]call{{"GET /login;v=1", nil, good}, {"GET /login%3Bv=2", nil, good}, {"GET /login", nil, many}, {"GET /x", nil, good}, {"GET /x", nil, many}}},
+			[]call{{"GET /login;v=1", nil, good}, {"GET /login%3Bv=2", nil, good}, {"GET /login", nil, many},
+				{"GET /x", nil, good}, {"GET /x", nil, many}}},
 		"both rules of a path with empty segments decide": {`
 rules:
   - {name: health, match: /health, key: all, limits: 9/h}
@@ -132,7 +143,8 @@ rules:
     limits: 1/h
     overrides: [{key: gone, ban: true}, {key: self, unlimited: true}]`,
 			[]call{
-				{"GET /t/a;x", nil, good}, {"GET /t/a", nil, many}, {"GET /t/a;x", nil, many}, {"GET /t/gone;x", nil, many}, {"GET /t//gone", nil, many},
+				{"GET /t/a;x", nil, good}, {"GET /t/a", nil, many}, {"GET /t/a;x", nil, many}, {"GET /t/gone;x", nil, many},
+				{"GET /t//gone", nil, many},
 				{"GET /t/self;x", nil, good}, {"GET /t/self;x", nil, many},
 			}},
 		"one rule counts once": {`
@@ -140,17 +152,20 @@ rules: [{name: a, key: all, limits: 2/h}]`,
 			[]call{{"GET //a;b", nil, good}, {"GET //a;b", nil, good}, {"GET //a;b", nil, many}}},
 		"a skip is for all readings": {`
 rules: [{name: a, key: all, limits: 1/h, skip: {paths: [/static/, /health]}}]`,
-			[]call{{"GET /static/x;v=1", nil, good}, {"GET /static/x;v=1", nil, good}, {"GET /health;x", nil, good}, {"GET //static/x", nil, many}, {"GET /;x/static/y", nil, many}}},
+			[]call{{"GET /static/x;v=1", nil, good}, {"GET /static/x;v=1", nil, good}, {"GET /health;x", nil, good},
+				{"GET //static/x", nil, many}, {"GET /;x/static/y", nil, many}}},
 	})
 }
 
-// TestDecisions_HostAndMethod: another spelling of the host or the method meets the same rule and the same counter.
+// TestDecisions_HostAndMethod: another spelling of the host or the method meets the same rule and
+// the same counter.
 func TestDecisions_HostAndMethod(t *testing.T) {
 	decisions(t, map[string]decisionTest{
 		"hosts": {`
 rules: [{name: a, match: api.example.com/, key: all, limits: 1/h}]`,
 			[]call{
-				{"GET http://api.example.com/", nil, good}, {"GET http://api.example.com:443/", nil, many}, {"GET http://api.example.com./", nil, many},
+				{"GET http://api.example.com/", nil, good}, {"GET http://api.example.com:443/", nil, many},
+				{"GET http://api.example.com./", nil, many},
 				{"GET http://Api.Example.com..:80/", nil, many}, {"GET http://api.example.com:/", nil, many},
 			}},
 		"methods in small letters": {`
@@ -162,14 +177,15 @@ rules:
   - {name: s, match: /s, key: all, limits: 1/h, skip: {methods: [GET]}}
   - {name: k, match: /k, key: method, limits: 1/h}`,
 			[]call{
-				{"HEAD /m", nil, good}, {"GET /m", nil, many}, {"HEAD /s", nil, good}, {"GET /s", nil, good}, {"HEAD /s", nil, good},
+				{"HEAD /m", nil, good}, {"GET /m", nil, many}, {"HEAD /s", nil, good}, {"GET /s", nil, good},
+				{"HEAD /s", nil, good},
 				{"HEAD /k", nil, good}, {"GET /k", nil, many}, {"get /k", nil, many}, {"PUT /k", nil, good},
 			}},
 	})
 }
 
-// TestDecisions_InvalidRequests: what lacks a key or a length gets no 503, since no retry helps; on_invalid
-// changes that.
+// TestDecisions_InvalidRequests: what lacks a key or a length gets no 503, since no retry helps;
+// on_invalid changes that.
 func TestDecisions_InvalidRequests(t *testing.T) {
 	decisions(t, map[string]decisionTest{
 		"by default": {`

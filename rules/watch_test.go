@@ -21,7 +21,8 @@ type watched struct {
 	told chan error
 }
 
-// following follows a file by the notifications of the system, without a poll unless options set one.
+// following follows a file by the notifications of the system, without a poll unless options set
+// one.
 func following(t *testing.T, path string, opts ...WatchOption) *watched {
 	w := &watched{t, nil, path, make(chan error, 100)}
 	ctx, end := context.WithCancel(t.Context())

@@ -22,7 +22,8 @@ func TestShape_AnyInterval_GrantsAtMostTheShare(t *testing.T) {
 		burst   int
 		most    int
 	}{
-		{10, 1, 5, 10}, {10, 0.5, 3, 5}, {10, 0.1, 1, 1}, {10, 0.25, 1, 2}, {3, 1, 2, 3}, {1, 1, 1, 1}, {100, 0.29, 15, 29}, {9, 0.1, 0, 0}, {1000, 0.7, 350, 700},
+		{10, 1, 5, 10}, {10, 0.5, 3, 5}, {10, 0.1, 1, 1}, {10, 0.25, 1, 2}, {3, 1, 2, 3}, {1, 1, 1, 1}, {100, 0.29, 15, 29},
+		{9, 0.1, 0, 0}, {1000, 0.7, 350, 700},
 	} {
 		t.Run(fmt.Sprintf("%v of %d", c.share, c.permits), func(t *testing.T) {
 			s, ok := shapeOf(limit.SlidingLog{Permits: c.permits, Interval: interval}, c.share)
@@ -37,7 +38,8 @@ func TestShape_AnyInterval_GrantsAtMostTheShare(t *testing.T) {
 						full = s.take(full, now, 1)
 						granted = append(granted, now)
 					} else if c.most > 0 {
-						if next := now + int64(d.RetryAfter); next == now || !s.decide(full, next, 1).Allowed || s.decide(full, next-1, 1).Allowed {
+						if next := now + int64(d.RetryAfter); next == now || !s.decide(full, next, 1).Allowed || s.decide(full, next-1,
+							1).Allowed {
 							t.Fatalf("after %v it is to be had, not before", d.RetryAfter)
 						} else if seed%2 == 0 {
 							now = next // a caller that asks again at the stated time
@@ -100,14 +102,19 @@ func TestShapeOf_Policies_AreBuckets(t *testing.T) {
 		share  float64
 		want   shape
 	}{
-		{limit.TokenBucket{Capacity: 20, Refill: 10, Interval: time.Second}, 0.5, shape{limit: 10, holds: 10, period: 200 * time.Millisecond}},
-		{limit.LeakyBucket{Capacity: 20, Leak: 10, Interval: time.Second}, 0.1, shape{limit: 2, holds: 2, period: time.Second}},
-		{limit.TokenBucket{Capacity: 5, Refill: 5, Interval: time.Second}, 0.1, shape{limit: 0, holds: 0, period: 2 * time.Second}},
-		{limit.Smooth{Permits: 10, Interval: time.Second}, 0.5, shape{limit: 5, holds: 5, period: 200 * time.Millisecond, owes: true}},
+		{limit.TokenBucket{Capacity: 20, Refill: 10, Interval: time.Second}, 0.5,
+			shape{limit: 10, holds: 10, period: 200 * time.Millisecond}},
+		{limit.LeakyBucket{Capacity: 20, Leak: 10, Interval: time.Second}, 0.1,
+			shape{limit: 2, holds: 2, period: time.Second}},
+		{limit.TokenBucket{Capacity: 5, Refill: 5, Interval: time.Second}, 0.1,
+			shape{limit: 0, holds: 0, period: 2 * time.Second}},
+		{limit.Smooth{Permits: 10, Interval: time.Second}, 0.5,
+			shape{limit: 5, holds: 5, period: 200 * time.Millisecond, owes: true}},
 		{limit.Smooth{Permits: 1, Interval: time.Hour}, 0.5, shape{limit: 0, holds: 1, period: 2 * time.Hour, owes: true}},
 		{limit.Calendar{Permits: 2, Unit: limit.Day}, 0.5, shape{limit: 1, holds: 1, period: 25 * time.Hour}},
 		{limit.Calendar{Permits: 1, Unit: limit.Year}, 1, shape{limit: 1, holds: 1, period: (366*24 + 1) * time.Hour}},
-		{limit.FixedWindow{Permits: 1 << 53, Interval: time.Millisecond}, 1, shape{limit: 1 << 53, holds: 1 << 52, period: 1}},
+		{limit.FixedWindow{Permits: 1 << 53, Interval: time.Millisecond}, 1,
+			shape{limit: 1 << 53, holds: 1 << 52, period: 1}},
 	} {
 		got, ok := shapeOf(c.policy, c.share)
 		assert.True(t, ok)

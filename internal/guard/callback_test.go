@@ -22,8 +22,9 @@ func (t *recorder) changed(up bool, err error) {
 	t.changes = append(t.changes, fmt.Sprint(up, " ", err))
 }
 
-// A callback that blocks holds up its caller and no other request. The changes that come meanwhile are reported after it, in order. A
-// panic reaches the request that called the callback; that of the prober is dropped.
+// A callback that blocks holds up its caller and no other request. The changes that come meanwhile
+// are reported after it, in order. A panic reaches the request that called the callback; that of
+// the prober is dropped.
 func TestOnStoreChange_CallbackBlocks_ChangesComeInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, reports, release := new(redis), new(recorder), make(chan bool)

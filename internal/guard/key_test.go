@@ -83,15 +83,19 @@ func TestNames_Policies_AreUnique(t *testing.T) {
 		limit.FixedWindow{Permits: 1, Interval: time.Second}, limit.SlidingWindow{Permits: 1, Interval: time.Minute},
 		limit.SlidingLog{Permits: 1, Interval: time.Hour}, limit.Calendar{Permits: 1, Unit: limit.Month},
 		limit.FixedWindow{Permits: 1, Interval: 90 * time.Second}, limit.FixedWindow{Permits: 1, Interval: 2 * time.Hour},
-		limit.FixedWindow{Permits: 1, Interval: 10 * time.Minute}, limit.FixedWindow{Permits: 1, Interval: 250 * time.Millisecond},
-		limit.TokenBucket{Capacity: 1, Refill: 1, Interval: time.Second}, limit.LeakyBucket{Capacity: 1, Leak: 1, Interval: time.Second},
-		limit.Smooth{Permits: 1, Interval: time.Second}, limit.SlidingLog{Permits: 2, Interval: time.Second}, limit.FixedWindow{Permits: 1, Interval: time.Second, Aligned: true},
+		limit.FixedWindow{Permits: 1, Interval: 10 * time.Minute},
+		limit.FixedWindow{Permits: 1, Interval: 250 * time.Millisecond},
+		limit.TokenBucket{Capacity: 1, Refill: 1, Interval: time.Second},
+		limit.LeakyBucket{Capacity: 1, Leak: 1, Interval: time.Second},
+		limit.Smooth{Permits: 1, Interval: time.Second}, limit.SlidingLog{Permits: 2, Interval: time.Second},
+		limit.FixedWindow{Permits: 1, Interval: time.Second, Aligned: true},
 		limit.FixedWindow{Permits: 1, Interval: 24 * time.Hour}, limit.FixedWindow{Permits: 1, Interval: 7 * 24 * time.Hour},
 	}
 	given := make([]string, len(policies))
 	given[1], given[11] = "mine", "second-2"
 	assert.Equal(t, []string{
-		"second", "mine", "hour", "month", "1m30s", "2h", "10m", "250ms", "bucket", "leaky", "smooth", "second-2", "second-3", "day", "week",
+		"second", "mine", "hour", "month", "1m30s", "2h", "10m", "250ms", "bucket", "leaky", "smooth", "second-2",
+		"second-3", "day", "week",
 	}, Names(policies, given))
 }
 

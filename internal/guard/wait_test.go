@@ -13,7 +13,8 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// errDialTimeout is what rueidis gives where a connection could not be made in time: it is a context.DeadlineExceeded too.
+// errDialTimeout is what rueidis gives where a connection could not be made in time: it is a
+// context.DeadlineExceeded too.
 var errDialTimeout = fmt.Errorf("wrapped: %w", &net.OpError{Op: "dial", Err: context.DeadlineExceeded})
 
 // A late connection is an outage, late permits are not. Both errors are context.DeadlineExceeded.
@@ -24,8 +25,9 @@ func TestGuard_DeadlineExceeded_DependsOnWhatIsLate(t *testing.T) {
 		want Result
 	}{
 		"dialed at once": {errDialTimeout, 0, FailedOpen}, "dialed while it waits": {errDialTimeout, time.Second, FailedOpen},
-		"dialed in line": {errDialTimeout, Forever, FailedOpen}, "no permits while it waits": {context.DeadlineExceeded, time.Second, Canceled},
-		"no permits in line": {context.DeadlineExceeded, Forever, Canceled},
+		"dialed in line":            {errDialTimeout, Forever, FailedOpen},
+		"no permits while it waits": {context.DeadlineExceeded, time.Second, Canceled},
+		"no permits in line":        {context.DeadlineExceeded, Forever, Canceled},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

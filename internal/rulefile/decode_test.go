@@ -40,14 +40,19 @@ func TestDecoder_Lax_AcceptsYAML11(t *testing.T) {
 		read func(d *Decoder, n *Node) any
 		want any // by a lax decoder; nil for a problem
 	}{
-		"yes":           {scalar(Text, "Yes"), func(d *Decoder, n *Node) any { return d.Boolean(n) }, true},
-		"off":           {scalar(Text, "off"), func(d *Decoder, n *Node) any { return d.Boolean(n) }, false},
-		"quoted yes":    {quoted, func(d *Decoder, n *Node) any { return d.Boolean(n) }, nil},
-		"hexadecimal":   {scalar(Int, "0x10"), func(d *Decoder, n *Node) any { return d.Number(n, 0, 100, "a number") }, int64(16)},
-		"underscore":    {scalar(Int, "1_0"), func(d *Decoder, n *Node) any { return d.Number(n, 0, 100, "a number") }, int64(10)},
-		"above":         {scalar(Int, "0x100"), func(d *Decoder, n *Node) any { return d.Number(n, 0, 100, "a number") }, nil},
-		"number":        {scalar(Int, "404"), func(d *Decoder, n *Node) any { text, _ := d.Text(n, "a text"); return text }, "404"},
-		"nothing":       {scalar(Null, "~"), func(d *Decoder, n *Node) any { text, _ := d.Text(n, "a text"); return text }, ""},
+		"yes":        {scalar(Text, "Yes"), func(d *Decoder, n *Node) any { return d.Boolean(n) }, true},
+		"off":        {scalar(Text, "off"), func(d *Decoder, n *Node) any { return d.Boolean(n) }, false},
+		"quoted yes": {quoted, func(d *Decoder, n *Node) any { return d.Boolean(n) }, nil},
+		"hexadecimal": {scalar(Int, "0x10"), func(d *Decoder, n *Node) any { return d.Number(n, 0, 100, "a number") },
+			int64(16)},
+		"underscore": {scalar(Int, "1_0"), func(d *Decoder, n *Node) any { return d.Number(n, 0, 100, "a number") },
+			int64(10)},
+		"above": {scalar(Int, "0x100"), func(d *Decoder, n *Node) any { return d.Number(n, 0, 100, "a number") },
+			nil},
+		"number": {scalar(Int, "404"), func(d *Decoder, n *Node) any { text, _ := d.Text(n, "a text"); return text },
+			"404"},
+		"nothing": {scalar(Null, "~"), func(d *Decoder, n *Node) any { text, _ := d.Text(n, "a text"); return text },
+			""},
 		"list, nothing": {scalar(Null, ""), func(d *Decoder, n *Node) any { d.List(n, "a list", nil); return 0 }, 0},
 		"a mapping":     {mapping(), func(d *Decoder, n *Node) any { text, _ := d.Text(n, "a text"); return text }, nil},
 	} {

@@ -19,7 +19,8 @@ func TestPlaces(t *testing.T) {
 	circle := filepath.Join(base, "circle")
 	require.NoError(t, os.Symlink("./circle", circle))
 	assert.Equal(t, []string{base}, placesOf(circle))
-	assert.Equal(t, []string{filepath.Join(base, "no", "where")}, placesOf(filepath.Join(base, "no", "where", "rules.yaml")))
+	assert.Equal(t, []string{filepath.Join(base, "no", "where")},
+		placesOf(filepath.Join(base, "no", "where", "rules.yaml")))
 	far := filepath.Join(base, "far")
 	require.NoError(t, os.Symlink(filepath.Join(base, "no", "rules.yaml"), far))
 	assert.Equal(t, []string{base, filepath.Join(base, "no")}, placesOf(far))

@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRead_FolderThatChanges_IsReadAtOneMoment: never some files of a ConfigMap before a change and some after it.
+// TestRead_FolderThatChanges_IsReadAtOneMoment: never some files of a ConfigMap before a change and
+// some after it.
 func TestRead_FolderThatChanges_IsReadAtOneMoment(t *testing.T) {
 	top := t.TempDir()
 	version := func(n int) {
