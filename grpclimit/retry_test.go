@@ -21,7 +21,8 @@ import (
 
 // retries is the service config of a client that tries again, and by itself would do so too early.
 const retries = `{"methodConfig": [{"name": [{}], "retryPolicy": {
-	"maxAttempts": 3, "initialBackoff": "0.001s", "maxBackoff": "0.001s", "backoffMultiplier": 1, "retryableStatusCodes": ["RESOURCE_EXHAUSTED", "UNAVAILABLE"]
+	"maxAttempts": 3, "initialBackoff": "0.001s", "maxBackoff": "0.001s", "backoffMultiplier": 1,
+	"retryableStatusCodes": ["RESOURCE_EXHAUSTED", "UNAVAILABLE"]
 }}]}`
 
 // A client with a retry policy waits as long as the trailer of the denial says.

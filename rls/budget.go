@@ -171,7 +171,8 @@ func (r *reader) length(n *rulefile.Node, f *limitFile,
 		}
 	default:
 		name := r.text(f.unit)
-		unit = ratelimit.RateLimitResponse_RateLimit_Unit(ratelimit.RateLimitResponse_RateLimit_Unit_value[strings.ToUpper(name)])
+		number := ratelimit.RateLimitResponse_RateLimit_Unit_value[strings.ToUpper(name)]
+		unit = ratelimit.RateLimitResponse_RateLimit_Unit(number)
 		if l.Per = unitLengths[unit]; l.Per == 0 {
 			r.FailField(n, "unit", "is %q, want second, minute, hour, day, week, month or year; or per, for any interval",
 				rulefile.Clip(name))

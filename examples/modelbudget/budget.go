@@ -27,7 +27,8 @@ func newHandler(client *rratelimiter.Client, c config, log *slog.Logger) http.Ha
 		)...)
 	}
 	requests := perUser("requests", c.requests)
-	tokens := perUser("tokens", c.tokens, httplimit.Cost(func(r *http.Request) int64 { return billOf(r.Context()).estimate() }))
+	tokens := perUser("tokens", c.tokens,
+		httplimit.Cost(func(r *http.Request) int64 { return billOf(r.Context()).estimate() }))
 
 	proxy := newProxy(c, log)
 	metered := requests(billed(c, log, tokens(proxy)))

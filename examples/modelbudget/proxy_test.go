@@ -135,7 +135,8 @@ func TestServer_SlowClients_AreDisconnected(t *testing.T) {
 
 func TestStream_AnySplit_IsTheSameAndCostsTheSame(t *testing.T) {
 	long := "data: {\"x\":\"" + strings.Repeat("x", 3<<19) + "\"}\n\n"
-	text := "\n\n\r\n: c\n\ndata: {\"choices\":[{}]}\r\n\r\n" + long + "data: {\"choices\":[{}],\"usage\":{\"prompt_tokens\":5}}\n\ndata: {\"usage\":{\"completion_tokens\":7}}\n\nevent: end"
+	text := "\n\n\r\n: c\n\ndata: {\"choices\":[{}]}\r\n\r\n" + long +
+		"data: {\"choices\":[{}],\"usage\":{\"prompt_tokens\":5}}\n\ndata: {\"usage\":{\"completion_tokens\":7}}\n\nevent: end"
 	for name, reader := range map[string]io.Reader{
 		"at once": strings.NewReader(text), "bytes": iotest.OneByteReader(strings.NewReader(text)),
 		"halves":         iotest.HalfReader(strings.NewReader(text)),
@@ -171,7 +172,8 @@ func TestUsers_UnknownKey_Is401(t *testing.T) {
 		r.Header = http.Header{header[0]: {header[1]}}
 		resp, body := p.send(r)
 		assert.Equal(t, 401, resp.StatusCode, header)
-		assert.JSONEq(t, `{"type":"error","error":{"type":"authentication_error","message":"There is no user with this key."}}`, body)
+		assert.JSONEq(t,
+			`{"type":"error","error":{"type":"authentication_error","message":"There is no user with this key."}}`, body)
 	}
 	assert.Empty(t, p.redis.Keys())
 }
@@ -203,7 +205,8 @@ func TestRefuse_OverTheLimitOfRequests_Is429(t *testing.T) {
 	resp, body := p.ask(chat, "{}")
 	assert.Equal(t, 429, resp.StatusCode)
 	assert.Equal(t, "6", resp.Header.Get("Retry-After"))
-	assert.JSONEq(t, `{"error":{"type":"rate_limit_error","message":"The request is over the limit of 10 requests per minute. Retry in 6s."}}`, body)
+	assert.JSONEq(t,
+		`{"error":{"type":"rate_limit_error","message":"The request is over the limit of 10 requests per minute. Retry in 6s."}}`, body)
 	r := p.request(chat, strings.NewReader("{}"))
 	r.Header.Set("Authorization", "Bearer sk-bob")
 	resp, _ = p.send(r)
@@ -219,7 +222,8 @@ func TestRefuse_OverTheLimitOfTokens_ReleasesTheRequest(t *testing.T) {
 		require.Equal(t, 429, resp.StatusCode)
 		assert.Equal(t, "3", resp.Header.Get("Retry-After"))
 		assert.Empty(t, resp.Header["X-Should-Retry"])
-		assert.JSONEq(t, `{"type":"error","error":{"type":"rate_limit_error","message":"The request is over the limit of 2000 tokens per minute. Retry in 2.97s."}}`, body)
+		assert.JSONEq(t,
+			`{"type":"error","error":{"type":"rate_limit_error","message":"The request is over the limit of 2000 tokens per minute. Retry in 2.97s."}}`, body)
 	}
 	resp, body := p.ask(messages, `{"max_tokens":1e9}`)
 	assert.Equal(t, 429, resp.StatusCode)
@@ -249,7 +253,9 @@ func TestRedis_Down_FailureModeDecides(t *testing.T) {
 			resp, body := p.ask(messages, "{}")
 			assert.Equal(t, want, resp.StatusCode)
 			if want == 503 {
-				assert.JSONEq(t, `{"type":"error","error":{"type":"overloaded_error","message":"Requests cannot be admitted at the moment."}}`, body)
+				assert.JSONEq(t,
+					`{"type":"error","error":{"type":"overloaded_error","message":"Requests cannot be admitted at the moment."}}`,
+					body)
 			}
 		}
 		for _, change := range []string{"up=false", "up=true"} {

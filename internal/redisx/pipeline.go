@@ -108,7 +108,8 @@ func send(ctx context.Context, redis rueidis.Client, calls []Call) {
 	commands := make(rueidis.Commands, len(calls))
 	for i := range calls {
 		c := &calls[i]
-		commands[i] = redis.B().Evalsha().Sha1(c.Script.sha1).Numkeys(int64(len(c.Keys))).Key(c.Keys...).Arg(c.Args...).Build()
+		call := redis.B().Evalsha().Sha1(c.Script.sha1).Numkeys(int64(len(c.Keys)))
+		commands[i] = call.Key(c.Keys...).Arg(c.Args...).Build()
 	}
 	var unknown []*Call
 	for i, result := range redis.DoMulti(ctx, commands...) {

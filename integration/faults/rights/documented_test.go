@@ -152,7 +152,8 @@ func TestRedisson_DocumentedRights_AreEnough(t *testing.T) {
 	weak := s.allowed(t, rights, rratelimiter.WithClock(s.clock))
 	s.all = rratelimiter.New(s.redis, rratelimiter.WithClock(s.clock))
 	for _, r := range []rratelimiter.Rate{
-		{Permits: rate, Interval: interval}, {Permits: rate, Interval: interval, KeepAlive: 2 * interval}, {Type: rratelimiter.PerClient, Permits: rate, Interval: interval},
+		{Permits: rate, Interval: interval}, {Permits: rate, Interval: interval, KeepAlive: 2 * interval},
+		{Type: rratelimiter.PerClient, Permits: rate, Interval: interval},
 	} {
 		for _, before := range states {
 			for _, c := range calls(r) {

@@ -199,7 +199,8 @@ func (c *checker) members(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
 
 // idle checks whether a client has ended: its pair stays if the limiter does not expire.
 func (c *checker) idle(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
-	if l.Config.Type != rratelimiter.PerClient || !p.Exists() || p.ValueTTL >= 0 || p.PermitsTTL >= 0 || ledger.Strange > 0 || !ledger.Whole {
+	if l.Config.Type != rratelimiter.PerClient || !p.Exists() || p.ValueTTL >= 0 || p.PermitsTTL >= 0 ||
+		ledger.Strange > 0 || !ledger.Whole {
 		return
 	}
 	if ledger.Newest > c.Now().UnixMilli()-l.Config.Interval.Milliseconds() {

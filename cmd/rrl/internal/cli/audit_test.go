@@ -34,7 +34,8 @@ func put(s *server, name, value string, members ...string) {
 		s.run("SET {" + name + "}:value " + value)
 	}
 	for i, member := range members {
-		s.words("ZADD", "{"+name+"}:permits", strconv.FormatInt(time.Now().Add(time.Duration(i-len(members))*time.Minute).UnixMilli(), 10), member)
+		s.words("ZADD", "{"+name+"}:permits",
+			strconv.FormatInt(time.Now().Add(time.Duration(i-len(members))*time.Minute).UnixMilli(), 10), member)
 	}
 }
 

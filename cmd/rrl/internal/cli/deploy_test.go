@@ -32,7 +32,8 @@ func edgeEnvoy(t *testing.T) (*bootstrap.Bootstrap, *manager.HttpConnectionManag
 	require.NoError(t, protojson.Unmarshal(asJSON(t, "envoy.yaml")[0], config))
 	require.NoError(t, config.ValidateAll())
 	http := new(manager.HttpConnectionManager)
-	require.NoError(t, config.GetStaticResources().GetListeners()[0].GetFilterChains()[0].GetFilters()[0].GetTypedConfig().UnmarshalTo(http))
+	first := config.GetStaticResources().GetListeners()[0].GetFilterChains()[0].GetFilters()[0]
+	require.NoError(t, first.GetTypedConfig().UnmarshalTo(http))
 	limit := new(filter.RateLimit)
 	require.NoError(t, http.GetHttpFilters()[0].GetTypedConfig().UnmarshalTo(limit))
 	return config, http, limit

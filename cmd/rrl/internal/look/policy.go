@@ -242,7 +242,8 @@ func (r *Reader) log(ctx context.Context, p *Policy, told rueidis.RedisResult, n
 			break
 		}
 		start += int64(len(texts))
-		if texts, err = r.Redis.Do(ctx, r.Redis.B().Lrange().Key(p.Key).Start(start).Stop(start+page-1).Build()).AsStrSlice(); err != nil {
+		if texts, err = r.Redis.Do(ctx,
+			r.Redis.B().Lrange().Key(p.Key).Start(start).Stop(start+page-1).Build()).AsStrSlice(); err != nil {
 			return false, r.Redis.Explain(err)
 		}
 	}
