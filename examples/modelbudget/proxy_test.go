@@ -136,7 +136,8 @@ func TestServer_SlowClients_AreDisconnected(t *testing.T) {
 func TestStream_AnySplit_IsTheSameAndCostsTheSame(t *testing.T) {
 	long := "data: {\"x\":\"" + strings.Repeat("x", 3<<19) + "\"}\n\n"
 	text := "\n\n\r\n: c\n\ndata: {\"choices\":[{}]}\r\n\r\n" + long +
-		"data: {\"choices\":[{}],\"usage\":{\"prompt_tokens\":5}}\n\ndata: {\"usage\":{\"completion_tokens\":7}}\n\nevent: end"
+		"data: {\"choices\":[{}],\"usage\":{\"prompt_tokens\":5}}" +
+		"\n\ndata: {\"usage\":{\"completion_tokens\":7}}\n\nevent: end"
 	for name, reader := range map[string]io.Reader{
 		"at once": strings.NewReader(text), "bytes": iotest.OneByteReader(strings.NewReader(text)),
 		"halves":         iotest.HalfReader(strings.NewReader(text)),
