@@ -210,7 +210,7 @@ func TestStateError_CorruptState_NamesKeyAndField(t *testing.T) {
 	}
 }
 
-func TestTryAcquire_MostPermitsOfAGrant(t *testing.T) {
+func TestTryAcquire_MostPermitsOfAGrant_AreTheBound(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		l := b.limiter(Rate{Permits: 1 << 40, Interval: second})
 		b.Take(l, maxGrant)

@@ -67,9 +67,9 @@ func unitOf(unit Unit, in *time.Location, t time.Time) (begin, end time.Time) {
 	return dawn(noon(back)), dawn(noon(ahead))
 }
 
-// TestTheLastDayOfALeapYear: a place's data list clock changes to 2037 or so, or fewer; behind them
-// Go tells that the offset of such a day ends before it begins.
-func TestTheLastDayOfALeapYear(t *testing.T) {
+// TestCalendar_LastDayOfALeapYear_EndsAtMidnight: a place's data list clock changes to 2037 or so,
+// or fewer; behind them Go tells that the offset of such a day ends before it begins.
+func TestCalendar_LastDayOfALeapYear_EndsAtMidnight(t *testing.T) {
 	for _, name := range []string{"America/New_York", "Europe/Berlin", "America/Santiago", "Australia/Lord_Howe"} {
 		for _, unit := range []Unit{Day, Week, Month, Year} {
 			for hour := range 3 * 24 {
@@ -186,9 +186,9 @@ var moments = []struct {
 	{"Pacific/Kiritimati", "2026-05-31T10:00:00Z", 24 * time.Hour, "2026-06-01T00:00:00"},
 }
 
-// TestCalendarUnits: the units of strange moments are those that are to be expected, and those that
-// the model walks to.
-func TestCalendarUnits(t *testing.T) {
+// TestCalendar_ClockChanges_UnitsMatchTheModel: the units of strange moments are those that are to
+// be expected, and those that the model walks to.
+func TestCalendar_ClockChanges_UnitsMatchTheModel(t *testing.T) {
 	for _, test := range moments {
 		at, err := time.Parse(time.RFC3339, test.at)
 		require.NoError(t, err)
@@ -220,9 +220,9 @@ func TestCalendarUnits(t *testing.T) {
 	assert.Equal(t, fmt.Sprint(noon.Add(-12*time.Hour).UnixMilli()), Calendar{1, Day, far}.arguments(nil, noon)[2])
 }
 
-// TestCalendarOnTheServersClock: the unit is that of the server's time, however wrong the host's
-// clock is, for every call.
-func TestCalendarOnTheServersClock(t *testing.T) {
+// TestCalendar_ServerTime_UnitIsTheServers: the unit is that of the server's time, however wrong
+// the host's clock is, for every call.
+func TestCalendar_ServerTime_UnitIsTheServers(t *testing.T) {
 	b := newBench(t)
 	b.client = rratelimiter.New(New(b.client, "name", SlidingLog{1, time.Second}).client.Engine.Redis(),
 		rratelimiter.WithServerTime())
@@ -256,8 +256,9 @@ func TestCalendarOnTheServersClock(t *testing.T) {
 	}
 }
 
-// TestCalendarIsOneByName: what is shared is the name of the location, nil and UTC alike.
-func TestCalendarIsOneByName(t *testing.T) {
+// TestCalendar_LocationsOfOneName_ShareTheirWindows: what is shared is the name of the location,
+// nil and UTC alike.
+func TestCalendar_LocationsOfOneName_ShareTheirWindows(t *testing.T) {
 	b := newBench(t)
 	one, other := New(b.client, "name", Calendar{3, Day, nil}), New(b.client, "name",
 		Calendar{3, Day, time.FixedZone("UTC", 3600)})
@@ -268,9 +269,9 @@ func TestCalendarIsOneByName(t *testing.T) {
 	assert.True(t, policy == Policy(Calendar{3, Day, nil}))
 }
 
-// TestCalendarEarliest: what a month has no room for goes into the next ones, with the lengths that
-// they have.
-func TestCalendarEarliest(t *testing.T) {
+// TestCalendarForecast_Earliest_UsesCalendarLengths: what a month has no room for goes into the
+// next ones, with the lengths that they have.
+func TestCalendarForecast_Earliest_UsesCalendarLengths(t *testing.T) {
 	now := time.Date(2024, 1, 20, 0, 0, 0, 0, time.UTC)
 	end := time.Date(2024, 2, 1, 0, 0, 0, 0, time.UTC)
 	o, ok := Calendar{10, Month, nil}.forecast(0, []int64{4, end.Sub(now).Microseconds(), end.UnixMilli()})
@@ -286,7 +287,7 @@ func TestCalendarEarliest(t *testing.T) {
 	}
 }
 
-func TestCalendarThatIsNotOurs(t *testing.T) {
+func TestCalendar_ForeignState_IsAStateError(t *testing.T) {
 	b := newBench(t)
 	for _, text := range []string{"x", "1", "1 2", "1 2 3 4", "a -2 3", "a 2 -3", "a 2.5 3", " a 2 3", "a 2 3 ",
 		"a 9999999999999999 3", "a 9000000000000 99999999999999999"} {

@@ -11,10 +11,10 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// TestClockJumps: where the clock goes back by an hour nothing fails and nothing more is granted
-// until it is where it was; where it goes forward it is as if the hour had passed, whether keys
-// have expired meanwhile or not, and nothing more is granted when it comes back.
-func TestClockJumps(t *testing.T) {
+// TestClocks_Jump_GrantNoMore: where the clock goes back by an hour nothing fails and nothing more
+// is granted until it is where it was; where it goes forward it is as if the hour had passed,
+// whether keys have expired meanwhile or not, and nothing more is granted when it comes back.
+func TestClocks_Jump_GrantNoMore(t *testing.T) {
 	const minute = time.Minute
 	half := time.Date(2025, time.November, 21, 23, 30, 0, 0, time.UTC)
 	for name, test := range map[string]struct {
@@ -95,8 +95,8 @@ func clockJumps(b *bench, l *Limiter, most int64, ahead time.Duration, together 
 	assert.Equal(b, most, all(), "a day further ahead")
 }
 
-// TestReservationsWhereAClockGoesBack are behind all that was reserved before.
-func TestReservationsWhereAClockGoesBack(t *testing.T) {
+// TestReserve_ClockSetBack_QueuesBehindEarlierOnes are behind all that was reserved before.
+func TestReserve_ClockSetBack_QueuesBehindEarlierOnes(t *testing.T) {
 	for _, p := range reservables {
 		b := newBench(t)
 		b.back = true

@@ -15,9 +15,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// TestNoNameSharesTheCallsOfOthers, though it is made to look like the reservations of another
+// TestID_SimilarNames_DoNotShareCalls, though it is made to look like the reservations of another
 // name, or like two names at once.
-func TestNoNameSharesTheCallsOfOthers(t *testing.T) {
+func TestID_SimilarNames_DoNotShareCalls(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		p := TokenBucket{5, 1, time.Hour}
 		one, two := New(b.client, "{a}", p), New(b.client, "{a}b", p)
@@ -99,8 +99,9 @@ func TestID_NameOfAJoinedLimiterInAnother_IDsDiffer(t *testing.T) {
 	assert.NotEqual(t, both.calls.ID, one.calls.ID)
 }
 
-// TestNames_AreDistinct: no two names share a key, and all keys of a name are in its cluster slot.
-func TestNames_AreDistinct(t *testing.T) {
+// TestKeys_DifferentNames_AreDistinct: no two names share a key, and all keys of a name are in its
+// cluster slot.
+func TestKeys_DifferentNames_AreDistinct(t *testing.T) {
 	b := newBench(t)
 	names := []string{"bob", "{bob}", "{bob}:", ":{bob}", "{bob}::", "{bob}:day:UTC", "{bob}::day:UTC", "a{bob}", "bob}",
 		"bob:", ":bob", "{bob", "{}", "{}bob", "bob:day:UTC", "{bob}:day"}

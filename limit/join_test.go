@@ -13,8 +13,8 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// TestAJoinTakesOfAllOrOfNone, a limiter of Redisson's layout among them.
-func TestAJoinTakesOfAllOrOfNone(t *testing.T) {
+// TestJoin_OneMemberDenies_NothingIsTaken, a limiter of Redisson's layout among them.
+func TestJoin_OneMemberDenies_NothingIsTaken(t *testing.T) {
 	b := newBench(t)
 	ctx := t.Context()
 	shared := b.client.Limiter("{tenant}:shared")
@@ -65,9 +65,9 @@ func TestAJoinTakesOfAllOrOfNone(t *testing.T) {
 	assert.Equal(t, "{tenant}:second + {tenant}:shared + {tenant}:day", join.Name())
 }
 
-// TestAJoinOfOneIsThatOne: random calls give the same answers as the limiter of Redisson's layout
-// by itself, and leave the same.
-func TestAJoinOfOneIsThatOne(t *testing.T) {
+// TestJoin_OneRedissonLimiter_BehavesAsThatLimiter: random calls give the same answers as the
+// limiter of Redisson's layout by itself, and leave the same.
+func TestJoin_OneRedissonLimiter_BehavesAsThatLimiter(t *testing.T) {
 	for _, kind := range []rratelimiter.RateType{rratelimiter.Overall, rratelimiter.PerClient} {
 		t.Run(kind.String(), func(t *testing.T) {
 			b := newBench(t)
@@ -107,8 +107,9 @@ func TestAJoinOfOneIsThatOne(t *testing.T) {
 	}
 }
 
-// TestJoin_RedissonLimitersWithoutValues counts the grants of each, a page in a call.
-func TestJoin_RedissonLimitersWithoutValues(t *testing.T) {
+// TestJoin_RedissonLimitersWithoutValues_CountsTheirGrants counts the grants of each, a page in a
+// call.
+func TestJoin_RedissonLimitersWithoutValues_CountsTheirGrants(t *testing.T) {
 	const grants = 1000
 	withRedis(t, func(b *fixture) {
 		var members []Joinable
@@ -136,7 +137,7 @@ func TestJoin_RedissonLimitersWithoutValues(t *testing.T) {
 	})
 }
 
-// TestABadJoin has a typed error before Redis is asked.
+// TestJoin_InvalidMembers_IsRefusedUnsent has a typed error before Redis is asked.
 // TestJoin_ServerIsSlowBehindAGrant_TimeoutEndsTheCall: the call that corrects drift is not waited
 // for longer.
 func TestJoin_ServerIsSlowBehindAGrant_TimeoutEndsTheCall(t *testing.T) {
@@ -156,7 +157,7 @@ func TestJoin_ServerIsSlowBehindAGrant_TimeoutEndsTheCall(t *testing.T) {
 	})
 }
 
-func TestABadJoin(t *testing.T) {
+func TestJoin_InvalidMembers_IsRefusedUnsent(t *testing.T) {
 	b, other := newBench(t), newBench(t)
 	ctx := context.Background()
 	window := FixedWindow{1, time.Second, false}
@@ -194,8 +195,8 @@ func TestABadJoin(t *testing.T) {
 	assert.NoError(t, err, "joins can be joined")
 }
 
-// TestAJoinNamesTheKeyThatIsOfAnotherType, of a limiter of Redisson's layout.
-func TestAJoinNamesTheKeyThatIsOfAnotherType(t *testing.T) {
+// TestJoin_KeyOfAnotherType_IsNamedInTheError, of a limiter of Redisson's layout.
+func TestJoin_KeyOfAnotherType_IsNamedInTheError(t *testing.T) {
 	for kind, own := range map[rratelimiter.RateType]bool{rratelimiter.Overall: false, rratelimiter.PerClient: true} {
 		b := newBench(t)
 		shared := b.client.Limiter("{t}:shared")

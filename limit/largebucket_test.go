@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReservationsOfALargeBucket, in which permits times the microseconds of the interval are more
-// than 2^63: bytes an hour, say.
-func TestReservationsOfALargeBucket(t *testing.T) {
+// TestReserve_LargeBucket_DelaysAreExact, in which permits times the microseconds of the interval
+// are more than 2^63: bytes an hour, say.
+func TestReserve_LargeBucket_DelaysAreExact(t *testing.T) {
 	for _, p := range []Policy{TokenBucket{4e9, 4e9, time.Hour}, LeakyBucket{4e9, 4e9, time.Hour}} {
 		b := newBench(t)
 		l := New(b.client, "name", p)
@@ -29,8 +29,9 @@ func TestReservationsOfALargeBucket(t *testing.T) {
 	}
 }
 
-// TestEveryPermitOfALargeBucketCounts, though permits times microseconds are more than 2^53.
-func TestEveryPermitOfALargeBucketCounts(t *testing.T) {
+// TestTokenBucket_ProductAbove2To53_EveryPermitCounts, though permits times microseconds are more
+// than 2^53.
+func TestTokenBucket_ProductAbove2To53_EveryPermitCounts(t *testing.T) {
 	for _, test := range []struct{ permits, days int64 }{{66037722, 30}, {236846727, 30}, {534702879, 7},
 		{3728210266, 1}} {
 		b := newBench(t)
@@ -45,8 +46,9 @@ func TestEveryPermitOfALargeBucketCounts(t *testing.T) {
 	}
 }
 
-// TestAFastBucket, whose permits come back within less than a double tells of a time.
-func TestAFastBucket(t *testing.T) {
+// TestTokenBucket_FastRefill_FillsWithinAMicrosecond, whose permits come back within less than a
+// double tells of a time.
+func TestTokenBucket_FastRefill_FillsWithinAMicrosecond(t *testing.T) {
 	for _, p := range []Policy{TokenBucket{1e9, 1e9, time.Second}, LeakyBucket{1e9, 1e9, time.Second},
 		TokenBucket{1 << 53, 1 << 53, ms}} {
 		b := newBench(t)
@@ -58,8 +60,8 @@ func TestAFastBucket(t *testing.T) {
 	}
 }
 
-// TestADebtBeyond2To53 is one of 2^53.
-func TestADebtBeyond2To53(t *testing.T) {
+// TestCharge_DebtBeyond2To53_CanBeReleased is one of 2^53.
+func TestCharge_DebtBeyond2To53_CanBeReleased(t *testing.T) {
 	for _, p := range []Policy{TokenBucket{5, 1, time.Millisecond}, LeakyBucket{5, 1, time.Millisecond}} {
 		b := newBench(t)
 		l := New(b.client, "name", p)
@@ -76,7 +78,8 @@ func TestADebtBeyond2To53(t *testing.T) {
 	}
 }
 
-// TestTokenBucket_DebtIsReleasedAgainAndAgain_StateIsItsOwn: the sum of all refunds is in the state.
+// TestTokenBucket_DebtIsReleasedAgainAndAgain_StateIsItsOwn: the sum of all refunds is in the
+// state.
 func TestTokenBucket_DebtIsReleasedAgainAndAgain_StateIsItsOwn(t *testing.T) {
 	b := newBench(t)
 	l := New(b.client, "name", TokenBucket{1, 1, maxInterval})
@@ -87,8 +90,8 @@ func TestTokenBucket_DebtIsReleasedAgainAndAgain_StateIsItsOwn(t *testing.T) {
 	}
 }
 
-// TestBucketThatIsNotOurs: numbers that no bucket can have.
-func TestBucketThatIsNotOurs(t *testing.T) {
+// TestTokenBucket_ForeignState_IsAStateError: numbers that no bucket can have.
+func TestTokenBucket_ForeignState_IsAStateError(t *testing.T) {
 	b := newBench(t)
 	long := strings.Repeat("9", 400)
 	for _, text := range []string{

@@ -41,9 +41,9 @@ func inLease(t *testing.T, policies []Policy, test func(b *redistest.Fixture, l 
 	})
 }
 
-// TestLeasesOfWindows: what is leased counts in the window in which it is used, and what is not
-// goes back.
-func TestLeasesOfWindows(t *testing.T) {
+// TestLease_Windows_CountTheirPermits: what is leased counts in the window in which it is used, and
+// what is not goes back.
+func TestLease_Windows_CountTheirPermits(t *testing.T) {
 	for name, policies := range map[string][]Policy{
 		"FixedWindow": {FixedWindow{100_000, time.Hour, false}},
 		"Aligned":     {FixedWindow{100_000, time.Hour, true}},
@@ -70,9 +70,9 @@ func TestLeasesOfWindows(t *testing.T) {
 	}
 }
 
-// TestEachOfSeveralIsToldFromMemory too: what is leased for those who ask for each has to serve
-// them.
-func TestEachOfSeveralIsToldFromMemory(t *testing.T) {
+// TestTakeEach_Lease_IsGrantedFromMemory too: what is leased for those who ask for each has to
+// serve them.
+func TestTakeEach_Lease_IsGrantedFromMemory(t *testing.T) {
 	policies := []Policy{FixedWindow{200_000, time.Hour, false}, Calendar{100_000, Day, nil}}
 	inLease(t, policies, func(b *redistest.Fixture, l *Limiter) {
 		before := b.Scripts.Load()
@@ -94,9 +94,9 @@ func TestEachOfSeveralIsToldFromMemory(t *testing.T) {
 	})
 }
 
-// TestALeaseServesLimitersThatAreOpenedForARequest, as doors join them: what is leased has to serve
+// TestLease_LimitersOpenedForARequest_ShareIt, as doors join them: what is leased has to serve
 // whoever asks for the name.
-func TestALeaseServesLimitersThatAreOpenedForARequest(t *testing.T) {
+func TestLease_LimitersOpenedForARequest_ShareIt(t *testing.T) {
 	inLease(t, []Policy{FixedWindow{100_000, time.Hour, true}}, func(b *redistest.Fixture, l *Limiter) {
 		client := rratelimiter.New(b.Conn, rratelimiter.WithLease(10*time.Millisecond))
 		before := b.Scripts.Load()
@@ -113,8 +113,8 @@ func TestALeaseServesLimitersThatAreOpenedForARequest(t *testing.T) {
 	})
 }
 
-// TestNoLeaseOutlivesItsWindow: what is used in a window was counted in it.
-func TestNoLeaseOutlivesItsWindow(t *testing.T) {
+// TestLease_WindowEnds_LeaseEnds: what is used in a window was counted in it.
+func TestLease_WindowEnds_LeaseEnds(t *testing.T) {
 	const permits = 1000
 	inLease(t, []Policy{FixedWindow{permits, 200 * time.Millisecond, true}}, func(b *redistest.Fixture, l *Limiter) {
 		used := make(map[int64]int)
@@ -192,9 +192,9 @@ func TestLease_AnotherClockAhead_EndsWithinTheSkew(t *testing.T) {
 	}
 }
 
-// TestPoliciesThatLeaseNothing: a bucket would be refilled before what was leased is used, and a
-// log or cells know the time as far as it was seen.
-func TestPoliciesThatLeaseNothing(t *testing.T) {
+// TestLease_BucketsAndLogs_LeaseNothing: a bucket would be refilled before what was leased is used,
+// and a log or cells know the time as far as it was seen.
+func TestLease_BucketsAndLogs_LeaseNothing(t *testing.T) {
 	for _, p := range []Policy{
 		TokenBucket{100_000, 100_000, time.Hour}, LeakyBucket{100_000, 100_000, time.Hour}, SlidingLog{100_000, time.Hour},
 		SlidingWindow{100_000, time.Hour, 0}, Smooth{Permits: 1_000_000_000, Interval: time.Second},
@@ -209,8 +209,8 @@ func TestPoliciesThatLeaseNothing(t *testing.T) {
 	}
 }
 
-// TestALeaseOfAWindowGoesBack before this client changes the limiter.
-func TestALeaseOfAWindowGoesBack(t *testing.T) {
+// TestLease_ClientChangesTheLimiter_IsReleasedFirst before this client changes the limiter.
+func TestLease_ClientChangesTheLimiter_IsReleasedFirst(t *testing.T) {
 	for name, change := range map[string]func(ctx context.Context, l *Limiter) error{
 		"Release": func(ctx context.Context, l *Limiter) error { return l.Release(ctx, 1) },
 		"Charge":  func(ctx context.Context, l *Limiter) error { _, err := l.Charge(ctx, 1); return err },

@@ -14,8 +14,9 @@ import (
 
 const ms = time.Millisecond
 
-// TestWorkedExamples are those of the contract: when, how many permits, and what the answer is.
-func TestWorkedExamples(t *testing.T) {
+// TestPolicies_WorkedExamples_Decisions are those of the contract: when, how many permits, and what
+// the answer is.
+func TestPolicies_WorkedExamples_Decisions(t *testing.T) {
 	type call struct {
 		at      time.Duration
 		permits int64
@@ -101,8 +102,8 @@ func TestWorkedExamples(t *testing.T) {
 	}
 }
 
-// TestEachTellsWhichPolicyRefused, and a refusal by one takes from none.
-func TestEachTellsWhichPolicyRefused(t *testing.T) {
+// TestTakeEach_OnePolicyDenies_ReportsWhich, and a refusal by one takes from none.
+func TestTakeEach_OnePolicyDenies_ReportsWhich(t *testing.T) {
 	b := newBench(t)
 	l := New(b.client, "name", FixedWindow{10, time.Second, false}, TokenBucket{100, 1, time.Second})
 	each, err := l.TakeEach(t.Context(), 8)
@@ -124,8 +125,8 @@ func TestEachTellsWhichPolicyRefused(t *testing.T) {
 	assert.EqualValues(t, 92, seen[1].Remaining)
 }
 
-// TestBadInput has a typed error before Redis is asked.
-func TestBadInput(t *testing.T) {
+// TestLimiter_InvalidInput_IsRefusedUnsent has a typed error before Redis is asked.
+func TestLimiter_InvalidInput_IsRefusedUnsent(t *testing.T) {
 	b := newBench(t)
 	ctx := t.Context()
 	good := FixedWindow{1, time.Second, false}
@@ -214,8 +215,8 @@ func TestBadInput(t *testing.T) {
 	assert.Empty(t, b.redis.Keys())
 }
 
-// TestStateThatIsNotOursIsAnError that names the key, and nothing is taken by any policy.
-func TestStateThatIsNotOursIsAnError(t *testing.T) {
+// TestLimiter_ForeignState_IsAStateError that names the key, and nothing is taken by any policy.
+func TestLimiter_ForeignState_IsAStateError(t *testing.T) {
 	b := newBench(t)
 	l := New(b.client, "name", TokenBucket{5, 1, time.Second}, FixedWindow{5, time.Second, false})
 	const key = "{name}:window:1000"
@@ -244,8 +245,8 @@ func TestStateThatIsNotOursIsAnError(t *testing.T) {
 	assert.Empty(t, b.redis.Keys())
 }
 
-// TestMostPolicies: a script has room for as many as there may be.
-func TestMostPolicies(t *testing.T) {
+// TestNew_MostPolicies_FitInAScript: a script has room for as many as there may be.
+func TestNew_MostPolicies_FitInAScript(t *testing.T) {
 	b := newBench(t)
 	for _, kind := range []func(time.Duration) Policy{
 		func(d time.Duration) Policy { return SlidingLog{5, d} },

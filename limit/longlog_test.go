@@ -14,8 +14,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-// TestSlidingLogIsAnOverallLimiter: the same calls of both, on one clock, have the same answers.
-func TestSlidingLogIsAnOverallLimiter(t *testing.T) {
+// TestSlidingLog_SameCalls_DecidesAsOverall: the same calls of both, on one clock, have the same
+// answers.
+func TestSlidingLog_SameCalls_DecidesAsOverall(t *testing.T) {
 	for _, rate := range []SlidingLog{{10, time.Second}, {3, 7 * ms}, {1000, time.Minute}} {
 		t.Run(fmt.Sprintf("%+v", rate), func(t *testing.T) {
 			b := newBench(t)
@@ -51,8 +52,8 @@ func TestSlidingLogIsAnOverallLimiter(t *testing.T) {
 	}
 }
 
-// TestDenseLog: random calls on a log of more entries than a page.
-func TestDenseLog(t *testing.T) {
+// TestSlidingLog_DenseEntries_MatchesTheModel: random calls on a log of more entries than a page.
+func TestSlidingLog_DenseEntries_MatchesTheModel(t *testing.T) {
 	b := newBench(t)
 	policy := SlidingLog{3000, time.Second}
 	l, m := New(b.client, "name", policy), &logModel{permits: policy.Permits, interval: 1e6}
@@ -92,9 +93,9 @@ func TestDenseLog(t *testing.T) {
 	assert.Greater(t, most, 400)
 }
 
-// TestSlidingLog_ManyEntries: of logs around the size of a page, all that has expired goes, and all
-// that is released.
-func TestSlidingLog_ManyEntries(t *testing.T) {
+// TestSlidingLog_ManyEntries_AllAreRemoved: of logs around the size of a page, all that has expired
+// goes, and all that is released.
+func TestSlidingLog_ManyEntries_AllAreRemoved(t *testing.T) {
 	const key = "{name}:log:10000"
 	for _, entries := range []int64{1, 2, 6, 7, 8, 9, 10, 255, 256, 257, 258, 1100} {
 		b := newBench(t)

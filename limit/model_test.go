@@ -86,8 +86,9 @@ func (b *bench) pass(d time.Duration) {
 	}
 }
 
-// TestPoliciesAreTheirModels: random calls and times, with answers that are all of a Decision.
-func TestPoliciesAreTheirModels(t *testing.T) {
+// TestPolicies_RandomCalls_MatchTheirModels: random calls and times, with answers that are all of a
+// Decision.
+func TestPolicies_RandomCalls_MatchTheirModels(t *testing.T) {
 	for _, p := range []struct {
 		policy Policy
 		limit  int64

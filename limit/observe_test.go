@@ -74,8 +74,8 @@ func observed(t *testing.T, test func(b *fixture, client *rratelimiter.Client, o
 	})
 }
 
-// TestAnObserverIsToldOfEveryDecision once, and of the call to Redis that it came of.
-func TestAnObserverIsToldOfEveryDecision(t *testing.T) {
+// TestObserver_Decisions_AreReportedOnce once, and of the call to Redis that it came of.
+func TestObserver_Decisions_AreReportedOnce(t *testing.T) {
 	const trip = 10 * ms
 	for name, ask := range map[string]func(ctx context.Context, l *Limiter, permits int64) error{
 		"TryAcquire": func(ctx context.Context, l *Limiter, n int64) error { _, err := l.TryAcquire(ctx, n); return err },
@@ -148,9 +148,9 @@ func TestAnObserverIsToldOfEveryDecision(t *testing.T) {
 	}
 }
 
-// TestAnObserverIsToldOfReservations: who waits for a moment waits, and is counted with the others
-// of that limiter.
-func TestAnObserverIsToldOfReservations(t *testing.T) {
+// TestObserver_Reservations_AreReported: who waits for a moment waits, and is counted with the
+// others of that limiter.
+func TestObserver_Reservations_AreReported(t *testing.T) {
 	observed(t, func(b *fixture, client *rratelimiter.Client, o *told) {
 		l := New(client, "name", TokenBucket{1, 10, time.Second})
 		r, err := l.Reserve(b.Context(), 1)
@@ -223,9 +223,9 @@ func TestAnObserverIsToldOfReservations(t *testing.T) {
 	})
 }
 
-// TestAChargeIsToldWithTheErrorThatItGets, as every call to Redis is, where a key holds what is not
-// the limiter's.
-func TestAChargeIsToldWithTheErrorThatItGets(t *testing.T) {
+// TestObserver_ChargeFails_ReportsTheError, as every call to Redis is, where a key holds what is
+// not the limiter's.
+func TestObserver_ChargeFails_ReportsTheError(t *testing.T) {
 	observed(t, func(b *fixture, client *rratelimiter.Client, o *told) {
 		l := New(client, "name", FixedWindow{10, time.Hour, false})
 		require.NoError(b, b.Redis.Set(l.keys[0], "not ours"))
@@ -240,8 +240,8 @@ func TestAChargeIsToldWithTheErrorThatItGets(t *testing.T) {
 	})
 }
 
-// TestWhoWaitsIsCountedByItsLimiter, not by its name alone, whichever value it holds.
-func TestWhoWaitsIsCountedByItsLimiter(t *testing.T) {
+// TestObserver_Waiting_CountsByLimiter, not by its name alone, whichever value it holds.
+func TestObserver_Waiting_CountsByLimiter(t *testing.T) {
 	observed(t, func(b *fixture, client *rratelimiter.Client, o *told) {
 		var callers sync.WaitGroup
 		for _, policy := range []Policy{FixedWindow{1, time.Second, false}, SlidingLog{1, time.Second},
@@ -260,8 +260,8 @@ func TestWhoWaitsIsCountedByItsLimiter(t *testing.T) {
 	})
 }
 
-// TestPoliciesAreToldByTheirKinds, few of them in all.
-func TestPoliciesAreToldByTheirKinds(t *testing.T) {
+// TestObserver_Policy_IsTheirKinds, few of them in all.
+func TestObserver_Policy_IsTheirKinds(t *testing.T) {
 	observed(t, func(b *fixture, client *rratelimiter.Client, o *told) {
 		java := client.Limiter("java")
 		require.NoError(b, java.SetRate(b.Context(), rratelimiter.Rate{Permits: 1, Interval: time.Hour}))

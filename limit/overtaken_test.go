@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAnOvertakenCall: calls overtake each other on their way to Redis. One that is some
-// microseconds older than what Redis has seen is as late as that, and owes nothing for it.
-func TestAnOvertakenCall(t *testing.T) {
+// TestTake_OvertakenCall_OwesNothing: calls overtake each other on their way to Redis. One that is
+// some microseconds older than what Redis has seen is as late as that, and owes nothing for it.
+func TestTake_OvertakenCall_OwesNothing(t *testing.T) {
 	for _, p := range []Policy{
 		FixedWindow{5, time.Second, false}, FixedWindow{5, time.Second, true}, Calendar{5, Day, nil},
 		SlidingLog{5, time.Second},

@@ -50,8 +50,8 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// TestReserveByTheServersClock.
-func TestReserveByTheServersClock(t *testing.T) {
+// TestReserve_ServerTime_ReturnsTheDelay.
+func TestReserve_ServerTime_ReturnsTheDelay(t *testing.T) {
 	b := newBench(t)
 	b.redis.SetTime(time.UnixMicro(begin))
 	conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{b.redis.Addr()}, DisableCache: true,
@@ -66,8 +66,8 @@ func TestReserveByTheServersClock(t *testing.T) {
 	}
 }
 
-// TestReserveBadInput has a typed error, and nothing is taken.
-func TestReserveBadInput(t *testing.T) {
+// TestReserve_InvalidInput_TakesNothing has a typed error, and nothing is taken.
+func TestReserve_InvalidInput_TakesNothing(t *testing.T) {
 	b := newBench(t)
 	ctx := t.Context()
 	bucket := TokenBucket{5, 1, time.Second}
@@ -106,8 +106,8 @@ func TestReserveBadInput(t *testing.T) {
 	assert.NoError(t, r.Cancel(ctx), "a second time")
 }
 
-// TestReservationsBeyondAnyTime are refused, and what the key holds stays in order.
-func TestReservationsBeyondAnyTime(t *testing.T) {
+// TestReserve_DelayIsTooLong_IsRefused are refused, and what the key holds stays in order.
+func TestReserve_DelayIsTooLong_IsRefused(t *testing.T) {
 	for _, p := range []Policy{TokenBucket{1<<32 - 1, 1, time.Hour}, LeakyBucket{1<<32 - 1, 1, time.Hour}} {
 		b := newBench(t)
 		l := New(b.client, "name", p)
@@ -120,8 +120,8 @@ func TestReservationsBeyondAnyTime(t *testing.T) {
 	}
 }
 
-// TestADeadlineBeforeTheMomentReservesNothing and fails at once.
-func TestADeadlineBeforeTheMomentReservesNothing(t *testing.T) {
+// TestReserve_DeadlineIsEarlier_ReservesNothing and fails at once.
+func TestReserve_DeadlineIsEarlier_ReservesNothing(t *testing.T) {
 	for _, p := range []Policy{TokenBucket{5, 1, time.Minute}, LeakyBucket{5, 1, time.Minute},
 		Smooth{Permits: 1, Interval: time.Minute}} {
 		b := newBench(t)
@@ -148,9 +148,9 @@ func TestADeadlineBeforeTheMomentReservesNothing(t *testing.T) {
 	}
 }
 
-// TestCancelRefundsWhatNobodyBuiltOn: all of the last reservation, and of others what they have
-// more than those behind.
-func TestCancelRefundsWhatNobodyBuiltOn(t *testing.T) {
+// TestCancel_LaterReservations_KeepTheirPermits: all of the last reservation, and of others what
+// they have more than those behind.
+func TestCancel_LaterReservations_KeepTheirPermits(t *testing.T) {
 	for _, p := range []Policy{TokenBucket{5, 1, time.Minute}, LeakyBucket{5, 1, time.Minute},
 		Smooth{Permits: 1, Interval: time.Minute, Burst: 5 * time.Minute}} {
 		b := newBench(t)
@@ -196,9 +196,9 @@ func TestCancelRefundsWhatNobodyBuiltOn(t *testing.T) {
 	}
 }
 
-// TestWhatAResetHasForgottenIsNotCancelled, though others wait by then: nothing goes back of what
+// TestCancel_AfterReset_ReturnsNothing, though others wait by then: nothing goes back of what
 // they hold.
-func TestWhatAResetHasForgottenIsNotCancelled(t *testing.T) {
+func TestCancel_AfterReset_ReturnsNothing(t *testing.T) {
 	for _, p := range []Policy{
 		TokenBucket{5, 1, time.Minute}, LeakyBucket{5, 1, time.Minute},
 		Smooth{Permits: 1, Interval: time.Minute, Burst: 5 * time.Minute},
@@ -232,8 +232,9 @@ func TestWhatAResetHasForgottenIsNotCancelled(t *testing.T) {
 	}
 }
 
-// TestWhoIsServedAtOnceMakesNobodyForgotten who still waits, since somebody before has cancelled.
-func TestWhoIsServedAtOnceMakesNobodyForgotten(t *testing.T) {
+// TestReserve_GrantedAtOnce_KeepsWaitingReservations who still waits, since somebody before has
+// cancelled.
+func TestReserve_GrantedAtOnce_KeepsWaitingReservations(t *testing.T) {
 	b := newBench(t)
 	l := New(b.client, "name", TokenBucket{5, 1, time.Minute})
 	var made []*Reservation
@@ -254,8 +255,8 @@ func TestWhoIsServedAtOnceMakesNobodyForgotten(t *testing.T) {
 	assert.Equal(t, before[0].ResetAfter-time.Minute, after[0].ResetAfter)
 }
 
-// TestAllThatACallLostGoesBack, since the last reservation goes first.
-func TestAllThatACallLostGoesBack(t *testing.T) {
+// TestReserve_AllCallersLeave_AllIsReturned, since the last reservation goes first.
+func TestReserve_AllCallersLeave_AllIsReturned(t *testing.T) {
 	for _, p := range []Policy{TokenBucket{5, 1, time.Minute}, LeakyBucket{5, 1, time.Minute},
 		Smooth{3, time.Minute, 0, time.Hour, 0}} {
 		b := newBench(t)
@@ -301,8 +302,8 @@ func (c endsOnceAsked) Err() error {
 	return c.Context.Err()
 }
 
-// TestACancelThatAskedNothingCanBeRepeated: its context had ended before.
-func TestACancelThatAskedNothingCanBeRepeated(t *testing.T) {
+// TestCancel_ContextHadEnded_CanBeRepeated: its context had ended before.
+func TestCancel_ContextHadEnded_CanBeRepeated(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		l := New(b.client, "name", TokenBucket{1, 1, time.Minute})
 		_, err := l.Reserve(b.Context(), 1)

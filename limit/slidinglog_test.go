@@ -99,8 +99,9 @@ func (m *logModel) reset(now int64) int64 {
 	return 0
 }
 
-// TestRelease_LongLogs gives back more entries than a page in one call, to each policy.
-func TestRelease_LongLogs(t *testing.T) {
+// TestRelease_LongLogs_TakesOneCall gives back more entries than a page in one call, to each
+// policy.
+func TestRelease_LongLogs_TakesOneCall(t *testing.T) {
 	b := newBench(t)
 	policies := []Policy{SlidingLog{2000, 10 * time.Second}, FixedWindow{2000, 10 * time.Second, false},
 		SlidingLog{2000, 20 * time.Second}}
@@ -172,7 +173,7 @@ func (b *bench) foreign(policy Policy, text string) {
 	b.redis.FlushAll()
 }
 
-func TestLogThatIsNotOurs(t *testing.T) {
+func TestSlidingLog_ForeignState_IsAStateError(t *testing.T) {
 	b := newBench(t)
 	policy := SlidingLog{5, time.Second}
 	const key = "{name}:log:1000"
@@ -194,9 +195,9 @@ func TestLogThatIsNotOurs(t *testing.T) {
 	b.foreign(policy, "string")
 }
 
-// TestReturnsEarliest: who wants more than there is waits an interval more for each time that all
-// have to come back.
-func TestReturnsEarliest(t *testing.T) {
+// TestReturnsForecast_Earliest_AddsIntervals: who wants more than there is waits an interval more
+// for each time that all have to come back.
+func TestReturnsForecast_Earliest_AddsIntervals(t *testing.T) {
 	o, ok := newReturns(10, time.Second, []int64{7, 900_000, 100_000, 3, 900_000, 4})
 	require.True(t, ok)
 	for permits, want := range map[int64]time.Duration{

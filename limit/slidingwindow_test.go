@@ -103,9 +103,9 @@ func (m *slidingModel) reset(now int64) int64 {
 	return (newest+1+m.cells)*m.cell - now
 }
 
-// TestSlidingWindowIsStrict: whatever is asked for and when, no interval sees more than the
-// permits, and a permit is back an interval and a cell after it was taken.
-func TestSlidingWindowIsStrict(t *testing.T) {
+// TestSlidingWindow_AnyInterval_KeepsTheLimit: whatever is asked for and when, no interval sees
+// more than the permits, and a permit is back an interval and a cell after it was taken.
+func TestSlidingWindow_AnyInterval_KeepsTheLimit(t *testing.T) {
 	b := newBench(t)
 	policy := SlidingWindow{20, 100 * ms, 5}
 	l := New(b.client, "name", policy)
@@ -166,8 +166,8 @@ func TestRefund_SlidingWindow_ComesFromItsOwnCell(t *testing.T) {
 	assert.EqualValues(t, 10, b.refund(l, marks[2], 1).Remaining)
 }
 
-// TestPermitsOfASlidingWindowChange: more or fewer count at once, with what was taken.
-func TestPermitsOfASlidingWindowChange(t *testing.T) {
+// TestSlidingWindow_PermitsChange_GrantsCount: more or fewer count at once, with what was taken.
+func TestSlidingWindow_PermitsChange_GrantsCount(t *testing.T) {
 	for _, policies := range [][3]Policy{
 		{SlidingWindow{10, time.Second, 10}, SlidingWindow{5, time.Second, 0}, SlidingWindow{20, time.Second, 10}},
 		{SlidingLog{10, time.Second}, SlidingLog{5, time.Second}, SlidingLog{20, time.Second}},
@@ -187,8 +187,8 @@ func TestPermitsOfASlidingWindowChange(t *testing.T) {
 	}
 }
 
-// TestRelease_ExpiredByThisClock changes nothing: another clock may be behind it.
-func TestRelease_ExpiredByThisClock(t *testing.T) {
+// TestRelease_ExpiredByThisClock_ChangesNothing changes nothing: another clock may be behind it.
+func TestRelease_ExpiredByThisClock_ChangesNothing(t *testing.T) {
 	for _, policy := range []Policy{
 		SlidingWindow{10, time.Second, 10}, SlidingLog{10, time.Second}, Calendar{10, Day, nil},
 		FixedWindow{10, time.Second, false}, FixedWindow{10, time.Second, true},
@@ -206,7 +206,7 @@ func TestRelease_ExpiredByThisClock(t *testing.T) {
 	}
 }
 
-func TestCellsThatAreNotOurs(t *testing.T) {
+func TestSlidingWindow_ForeignState_IsAStateError(t *testing.T) {
 	b := newBench(t)
 	policy := SlidingWindow{5, time.Second, 10}
 	const key = "{name}:sliding:1000:10"

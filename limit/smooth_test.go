@@ -172,8 +172,8 @@ func (m *smoothModel) reset(now int64) int64 {
 	return next - now + int64(math.Ceil((m.size-stored)*m.cool))
 }
 
-// TestSmoothJudgesEachOfACall as if it had come alone behind those before it.
-func TestSmoothJudgesEachOfACall(t *testing.T) {
+// TestSmooth_RequestsOfOneCall_AreDecidedInTurn as if it had come alone behind those before it.
+func TestSmooth_RequestsOfOneCall_AreDecidedInTurn(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for _, p := range []struct {
 		policy Smooth
@@ -222,8 +222,8 @@ func TestSmoothJudgesEachOfACall(t *testing.T) {
 	}
 }
 
-// TestSmoothStateThatIsNotOurs.
-func TestSmoothStateThatIsNotOurs(t *testing.T) {
+// TestSmooth_ForeignState_IsAStateError.
+func TestSmooth_ForeignState_IsAStateError(t *testing.T) {
 	b := newBench(t)
 	l := New(b.client, "name", Smooth{Permits: 1, Interval: time.Second})
 	for _, text := range []string{

@@ -32,8 +32,8 @@ var reservables = []Policy{
 	Smooth{Permits: 10, Interval: time.Second, Burst: ms},
 }
 
-// TestAcquireWaitsForItsReservation: each at its moment, at one call at most.
-func TestAcquireWaitsForItsReservation(t *testing.T) {
+// TestAcquire_Reservation_WaitsForItsTime: each at its moment, at one call at most.
+func TestAcquire_Reservation_WaitsForItsTime(t *testing.T) {
 	for _, p := range reservables {
 		withRedis(t, func(b *fixture) {
 			const callers = 50
@@ -63,8 +63,8 @@ func TestAcquireWaitsForItsReservation(t *testing.T) {
 	}
 }
 
-// TestReservationsShareCalls, and no call is long.
-func TestReservationsShareCalls(t *testing.T) {
+// TestReserve_ManyCallers_ShareCalls, and no call is long.
+func TestReserve_ManyCallers_ShareCalls(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		l := New(b.client, "name", TokenBucket{1, 10, time.Second})
 		_, err := l.Reserve(b.Context(), 1)
@@ -86,8 +86,8 @@ func TestReservationsShareCalls(t *testing.T) {
 	})
 }
 
-// TestAcquireThatEndsGivesItsReservationBack, at once and to whoever comes next.
-func TestAcquireThatEndsGivesItsReservationBack(t *testing.T) {
+// TestAcquire_ContextEnds_CancelsItsReservation, at once and to whoever comes next.
+func TestAcquire_ContextEnds_CancelsItsReservation(t *testing.T) {
 	for _, p := range reservables {
 		withRedis(t, func(b *fixture) {
 			l := New(b.client, "name", p)
@@ -110,9 +110,9 @@ func TestAcquireThatEndsGivesItsReservationBack(t *testing.T) {
 	}
 }
 
-// TestWhatArrivesForACallerThatHasGone is given back, whether its moment would have been at once or
-// later.
-func TestWhatArrivesForACallerThatHasGone(t *testing.T) {
+// TestReserve_CallerHasLeft_IsCancelled is given back, whether its moment would have been at once
+// or later.
+func TestReserve_CallerHasLeft_IsCancelled(t *testing.T) {
 	for _, p := range []Policy{TokenBucket{3, 1, time.Hour}, LeakyBucket{3, 1, time.Hour},
 		Smooth{Permits: 1, Interval: time.Hour, Burst: 3 * time.Hour}} {
 		withRedis(t, func(b *fixture) {
@@ -152,9 +152,9 @@ func TestWhatArrivesForACallerThatHasGone(t *testing.T) {
 	}
 }
 
-// TestAMomentThatTheCallItselfLeftNoTimeFor is as one behind the deadline: told at once, and given
-// back.
-func TestAMomentThatTheCallItselfLeftNoTimeFor(t *testing.T) {
+// TestAcquire_SlowCallMissesTheTime_IsCancelled is as one behind the deadline: told at once, and
+// given back.
+func TestAcquire_SlowCallMissesTheTime_IsCancelled(t *testing.T) {
 	for _, p := range reservables {
 		for name, call := range map[string]func(*Limiter, context.Context) error{
 			"Reserve": func(l *Limiter, ctx context.Context) error { _, err := l.Reserve(ctx, 1); return err },
@@ -181,8 +181,8 @@ func TestAMomentThatTheCallItselfLeftNoTimeFor(t *testing.T) {
 	}
 }
 
-// TestTryAcquireWithinWaitsForItsReservation, or says at once that it is too late.
-func TestTryAcquireWithinWaitsForItsReservation(t *testing.T) {
+// TestTryAcquireWithin_Reservation_WaitsForItsTime, or says at once that it is too late.
+func TestTryAcquireWithin_Reservation_WaitsForItsTime(t *testing.T) {
 	for _, p := range reservables {
 		withRedis(t, func(b *fixture) {
 			l := New(b.client, "name", p)
@@ -231,8 +231,8 @@ func TestTryAcquireWithin_Reservation_TimeoutCountsFromTheCall(t *testing.T) {
 	}
 }
 
-// TestTheLongestTimeout is no shorter than others.
-func TestTheLongestTimeout(t *testing.T) {
+// TestTryAcquireWithin_LongestTimeout_DoesNotOverflow is no shorter than others.
+func TestTryAcquireWithin_LongestTimeout_DoesNotOverflow(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		for _, p := range append(reservables, FixedWindow{1, 100 * ms, false}) {
 			for range 2 {
@@ -244,8 +244,8 @@ func TestTheLongestTimeout(t *testing.T) {
 	})
 }
 
-// TestSeveralPoliciesStandInLine, since there are no reservations for them.
-func TestSeveralPoliciesStandInLine(t *testing.T) {
+// TestAcquire_SeveralPolicies_WaitsInTheQueue, since there are no reservations for them.
+func TestAcquire_SeveralPolicies_WaitsInTheQueue(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		l := New(b.client, "name", TokenBucket{1, 10, time.Second}, Smooth{Permits: 5, Interval: time.Second, Burst: ms},
 			LeakyBucket{3, 10, time.Second})

@@ -127,8 +127,8 @@ func TestCall_ScriptNeverFinishes_EndsWithAnError(t *testing.T) {
 	}
 }
 
-// TestUnattended_LastsAMinute: refunds are not repeated for ever.
-func TestUnattended_LastsAMinute(t *testing.T) {
+// TestUnattended_Context_EndsAfterAMinute: refunds are not repeated for ever.
+func TestUnattended_Context_EndsAfterAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()

@@ -14,9 +14,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-// TestThoseWhoWaitAreServedInTheirOrder, when each policy has permits for them, and Redis is asked
-// about as often as it has.
-func TestThoseWhoWaitAreServedInTheirOrder(t *testing.T) {
+// TestAcquire_ManyCallers_AreServedInOrder, when each policy has permits for them, and Redis is
+// asked about as often as it has.
+func TestAcquire_ManyCallers_AreServedInOrder(t *testing.T) {
 	for name, test := range map[string]struct {
 		policies []Policy
 		want     []time.Duration
@@ -58,9 +58,9 @@ func TestThoseWhoWaitAreServedInTheirOrder(t *testing.T) {
 	}
 }
 
-// TestWhoCannotBeServedInTimeIsToldAtOnce, and whoever can is not: behind others, over the ends of
-// windows.
-func TestWhoCannotBeServedInTimeIsToldAtOnce(t *testing.T) {
+// TestTryAcquireWithin_UnreachableTimeout_ReturnsAtOnce, and whoever can is not: behind others,
+// over the ends of windows.
+func TestTryAcquireWithin_UnreachableTimeout_ReturnsAtOnce(t *testing.T) {
 	for name, policy := range map[string]Policy{
 		"FixedWindow": FixedWindow{4, time.Second, false}, "SlidingLog": SlidingLog{4, time.Second},
 		"SlidingWindow": SlidingWindow{4, time.Second, 0},
@@ -92,9 +92,9 @@ func TestWhoCannotBeServedInTimeIsToldAtOnce(t *testing.T) {
 	}
 }
 
-// TestWhoWaitsForAJoinIsToldOfALoweredRate at once, behind others: a limiter of Redisson's layout
+// TestJoin_RateIsLowered_WaitersFailAtOnce at once, behind others: a limiter of Redisson's layout
 // can change.
-func TestWhoWaitsForAJoinIsToldOfALoweredRate(t *testing.T) {
+func TestJoin_RateIsLowered_WaitersFailAtOnce(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		quota := b.client.Limiter("quota")
 		require.NoError(b, quota.SetRate(b.Context(), rratelimiter.Rate{Permits: 10, Interval: 10 * time.Second}))
@@ -118,9 +118,9 @@ func TestWhoWaitsForAJoinIsToldOfALoweredRate(t *testing.T) {
 	})
 }
 
-// TestACancelledCallerLosesNoPermits: what arrives for it goes back, to each policy and to a
-// limiter of Redisson's layout.
-func TestACancelledCallerLosesNoPermits(t *testing.T) {
+// TestLimiter_CallerLeaves_PermitsAreRefunded: what arrives for it goes back, to each policy and to
+// a limiter of Redisson's layout.
+func TestLimiter_CallerLeaves_PermitsAreRefunded(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		quota := b.client.Limiter("{t}:quota")
 		require.NoError(b, quota.SetRate(b.Context(), rratelimiter.Rate{Permits: 10, Interval: time.Hour}))
@@ -151,9 +151,9 @@ func TestACancelledCallerLosesNoPermits(t *testing.T) {
 	})
 }
 
-// TestGivenBackThoughAnotherClockIsAhead: what was taken counts at the time that the other clock
+// TestRefund_AnotherClockIsAhead_ReturnsAll: what was taken counts at the time that the other clock
 // has shown, and goes back from there.
-func TestGivenBackThoughAnotherClockIsAhead(t *testing.T) {
+func TestRefund_AnotherClockIsAhead_ReturnsAll(t *testing.T) {
 	for _, policies := range [][]Policy{
 		{SlidingLog{10, time.Hour}}, {SlidingWindow{10, time.Hour, 0}}, {Calendar{10, Day, nil}},
 		{TokenBucket{10, 1, time.Hour}}, {FixedWindow{10, time.Hour, false}},
@@ -194,8 +194,8 @@ func TestGivenBackThoughAnotherClockIsAhead(t *testing.T) {
 	}
 }
 
-// TestWhoWaitedAndHasGoneRefundsItsOwn by the server's clock, too, and not what others took.
-func TestWhoWaitedAndHasGoneRefundsItsOwn(t *testing.T) {
+// TestAcquire_WaiterLeaves_RefundsItsOwnGrant by the server's clock, too, and not what others took.
+func TestAcquire_WaiterLeaves_RefundsItsOwnGrant(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		client := rratelimiter.New(b.Conn, rratelimiter.WithServerTime())
 		l := New(client, "name", SlidingLog{10, time.Hour})
@@ -217,9 +217,9 @@ func TestWhoWaitedAndHasGoneRefundsItsOwn(t *testing.T) {
 	})
 }
 
-// TestDenialsAreAnsweredFromMemory for all policies, until something changes that this client knows
-// of.
-func TestDenialsAreAnsweredFromMemory(t *testing.T) {
+// TestDenialCache_Policies_DeniesUntilAChange for all policies, until something changes that this
+// client knows of.
+func TestDenialCache_Policies_DeniesUntilAChange(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		client := rratelimiter.New(b.Conn, rratelimiter.WithDenialCache(time.Hour))
 		l := New(client, "name", FixedWindow{5, time.Hour, false}, TokenBucket{10, 1, time.Hour})
