@@ -1,33 +1,38 @@
--- The scripts of Redisson's rate limiter. Every change of a limiter's state is one call of one of them.
+-- The scripts of Redisson's rate limiter. Every change of a limiter's state is one call of one of
+-- them.
 --
--- A script consists of the parts that script.go lists. A part starts at its line "--@ name  in: ...  out: ...", which
--- names what it reads and what it sets for the parts behind it; "--+" continues that line, and a line "--@name" includes
--- another part. testdata/scripts has the assembled scripts. Parts are straight code, since a closure costs more per call
--- than the lines that it saves; functions are made on rare paths alone. The work of one call is bounded by page, however
--- many grants a limiter holds.
+-- A script consists of the parts that script.go lists. A part starts at its line "--@ name  in: ...
+-- out: ...". That line names the locals that the part reads, and those that it sets for later
+-- parts. "--+" continues the line, and a line "--@name" includes another part. testdata/scripts has
+-- the assembled scripts. Parts are code without functions, since a closure costs more per call than
+-- the lines that it saves. Only rare paths create functions. The constant page bounds the work of
+-- one call, however many grants a limiter has.
 --
--- KEYS: 1 configuration   2 value   3 permits   4 this client's value   5 this client's permits
--- acquire, refund and available get the first three for a limiter that is taken for OVERALL.
+-- KEYS: 1 configuration   2 value   3 permits   4 this client's value   5 this client's permits.
+-- acquire, refund and available get the first three if the client expects the limiter to be
+-- OVERALL.
 -- ARGV[1], of every script that needs the time: Unix milliseconds, or '' for the server's clock.
 -- ARGV[6], of every script that replies {1, cursor}: the cursor, or absent.
 --
 -- Replies of the scripts that start with the part limiter:
 --   {1, cursor}             the work exceeds one call: call again with cursor as ARGV[6]
 --   {2}                     the limiter is not initialised
---   {3, key, field, text}   text is no valid content of KEYS[key], or of its field; nothing was taken or set
+--   {3, key, field, text}   text is not valid in KEYS[key] or its field; nothing was taken or set
 --   {6}                     the limiter is PER_CLIENT: call again with all keys
 --   and the reply that the last part documents
 --
--- Writes. An ACL user without the right for a command is refused when the script reaches it. So every read precedes the
--- first write, and the writes can stop anywhere: the value is written first; in the permits set, members are added
--- before others are removed, so that the set never holds less than is taken. If a write of the set is refused, the value
--- is deleted: the free permits are then counted from the set, which heals as its grants expire.
+-- Writes. If an ACL user may not run a command, the script fails at that command. So all reads
+-- precede the first write, and a script can stop after any write. It writes the value first. In the
+-- permits set, it adds members before it removes others, so that the set never has fewer permits
+-- than are taken. If a write of the set is refused, the script deletes the value. The free permits
+-- are then counted from the set, and are right again when its grants have expired.
 --
--- Expiry. State never expires before its configuration, since a missing set means that nothing is taken. If the
--- configuration has no TTL, a set that a script writes has none, nor has the value beside it. If the configuration has a
--- TTL, the state's TTL is a millisecond longer: a key exists until its last millisecond is over, but a PEXPIRE that runs
--- in that millisecond deletes it. The client's own keys of a PER_CLIENT limiter outlive the configuration by slack, an
--- interval and a day: other clients can extend the limiter and cannot name these keys.
+-- Expiry. State never expires before its configuration, since a missing set means that nothing is
+-- taken. If the configuration has no TTL, a set that a script writes has no TTL, and neither has
+-- its value. If the configuration has a TTL, the state's TTL is a millisecond longer. The reason: a
+-- key exists until the end of its last millisecond, but a PEXPIRE in that millisecond deletes it.
+-- The client's own keys of a PER_CLIENT limiter have a TTL that is longer by slack: an interval and
+-- a day. Other clients can extend the limiter, and cannot name these keys.
 
 --@ names  out: call find match page
 -- Locals, since every access to a global costs a lookup.
@@ -57,8 +62,9 @@ local hintRate, hintInterval
 
 --@ limiter  in: hintInterval hintRate  out: hinted interval keepAlive now nowText permitsAt permitsKey rate
 --+ valueAt valueKey
--- Reads the configuration. Sets rate, interval, keepAlive, now, nowText, the keys of the rate type (valueKey and
--- permitsKey, with their KEYS indexes valueAt and permitsAt) and hinted (the hint holds).
+-- Reads the configuration. Sets rate, interval, keepAlive, now, nowText, the keys of the rate type
+-- (valueKey and permitsKey, with their KEYS indexes valueAt and permitsAt) and hinted (the hint
+-- holds).
 local KEYS, ARGV = KEYS, ARGV
 local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
 local rate, interval, kind, keepAlive = config[1], config[2], config[3], config[4] or '0'
@@ -78,14 +84,14 @@ local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
 local hinted = hintRate and hintRate ~= '' and rate == hintRate and interval == hintInterval
 if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$'))
     or not (keepAlive == '0' or #keepAlive < 16 and match(keepAlive, '^[1-9]%d*$')) then
-  -- From 2^53 on, a number may not be the text's.
+  -- From 2^53 on, the number can differ from the text.
   if not find(rate, '^%d+$') or (rate + 0 >= 9007199254740992 and rate ~= '9007199254740992') then
     return {3, 1, 'rate', rate}
   end
   if not find(interval, '^%d+$') then
     return {3, 1, 'interval', interval}
   end
-  -- PEXPIRE refuses leading zeros, and would do so after permits are taken.
+  -- PEXPIRE refuses leading zeros: it would fail after permits are taken.
   if keepAlive ~= '0' and not find(keepAlive, '^[1-9]%d*$') or #keepAlive > 15 then
     return {3, 1, 'keepAliveTime', keepAlive}
   end
@@ -109,8 +115,8 @@ else
 end
 
 --@ refuse  in: hinted interval now rate total valueAt wanted
--- Replies at once if every request exceeds the rate: such a call changes nothing and does not extend a TTL. Arguments and
--- reply are those of acquire.
+-- Replies at once if every request exceeds the rate. Such a call changes nothing and does not
+-- extend a TTL. Arguments and reply are those of acquire.
 if total > rate then
   local answers, runs = {}, ARGV[8]
   if not runs or runs == '' then
@@ -130,8 +136,8 @@ if total > rate then
 end
 
 --@ window  in: interval keepAlive now permitsKey  out: expired limit setTTL ttl
--- Reads the permits set's sizes and TTLs. Sets ttl (of a configuration without keepAliveTime), setTTL (-2: no set), limit
--- (grants up to this score have expired) and expired (their number).
+-- Reads the permits set's sizes and TTLs. Sets ttl (of a configuration without keepAliveTime),
+-- setTTL (-2: no set), limit (grants up to this score have expired) and expired (their number).
 local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
 local limit = now - interval
 local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', limit), call('PTTL', permitsKey)
@@ -146,14 +152,18 @@ local value = stored and stored + 0
 
 --@ reclaim  in: expired permitsAt permitsKey rate setTTL stored ttl value  out: add dirty drop gone grants more
 --+ score spent value wipe
--- Adds expired grants to value, the free permits. Only reads. Sets dirty (value is to be written), wipe (all grants
--- have expired), drop (as many of the oldest grants are in value and are to be removed), more (other expired grants
--- remain), grants (the size of the set, or nil if unknown) and spent (nil: acquire sets it if DECRBY is enough).
+-- Adds expired grants to value, the free permits. Only reads. Sets:
+--   dirty   value is to be written.
+--   wipe    All grants have expired.
+--   drop    So many of the oldest grants are in value and are to be removed.
+--   more    Other expired grants remain.
+--   grants  The size of the set, or nil if unknown.
+--   spent   nil: acquire sets it if DECRBY is enough.
 local spent = nil
 local grants = setTTL == -2 and 0 or expired > 0 and call('ZCARD', permitsKey) or nil
 local dirty, more, wipe, drop = not stored or setTTL ~= -1 and ttl == -1, false, false, 0
 if expired == grants then
-  -- Nothing is taken, whatever the value is: all grants have expired, or the set was evicted.
+  -- No permit is taken, whatever the value is: all grants have expired, or the set was evicted.
   wipe = expired > 0
   if value ~= rate then
     value, dirty = rate, true
@@ -176,8 +186,8 @@ else
     end
   end
   if not value then
-    -- The value alone was lost: value = rate - grants. The count starts at the newest grant, so that grants that expire
-    -- meanwhile do not move those already counted.
+    -- Only the value was lost: value = rate - grants. The count starts at the newest grant. So
+    -- grants that expire meanwhile do not shift those already counted.
     if more then
       call('ZREMRANGEBYRANK', permitsKey, 0, drop - 1)
       return {1, ''}
@@ -214,8 +224,9 @@ if value > rate then
 end
 
 --@ cut  in: add count drop gone grants newest permitsAt resized rest score  out: add drop gone rest score
--- Takes rest permits off the oldest grants, which grants lists with their scores, up to the score newest: whole grants
--- increase drop, and one shrinks: it is in gone, and add is its new member, with the score score.
+-- Takes rest permits off the oldest grants with scores up to newest. The table grants lists the
+-- grants with their scores. Whole grants increase drop. One grant shrinks: gone gets its member,
+-- add its new member and score its score.
 for i = 1, #grants, 2 do
   if rest == 0 or tonumber(grants[i + 1]) > newest then
     break
@@ -233,20 +244,29 @@ end
 
 --@ drift  in: add dirty drop gone grants hinted more now permitsAt permitsKey rate score stored value wipe
 --+ out: add counted cursor dirty drop gone grants score value
--- Corrects drift: value + permits in the set should be the rate. excess is by how much it is more.
---   excess > 0, stored > rate   the rate was lowered: value = rate - permits in the set
---   excess > 0                  Redisson released permits: the oldest grants worth excess leave the set, and the stored
---                               value stays. Grants that have expired are the oldest, and return as much less.
---   excess < 0                  the rate was raised, or permits were lost: value = rate - permits in the set
--- A set of at most a page is counted at once. A larger one is counted over several calls:
+-- Corrects drift: value + permits in the set should be the rate. excess is the difference.
+--   excess > 0, stored > rate: the rate was lowered. value = rate - permits in the set.
+--   excess > 0: Redisson released permits. The oldest grants, of excess permits, are removed from
+--               the set, and the stored value stays. Expired grants are the oldest of these, and
+--               return as many permits less.
+--   excess < 0: the rate was raised, or permits were lost. value = rate - permits in the set.
+-- A set of at most a page is counted at once. A larger one is counted over several calls.
 -- ARGV[9] the cursor of the count, or absent
--- Sets counted, for the reply: '' (not counted), 'done', 'due' (count with the next call), 'again' (start again later),
--- or the cursor of the next call, which is
---   'low high members sum sure found'   the grants with a score of low to high are counted: so many members, of sum
---                   permits; sure is n if others were added among them; found is the excess of the count before
---   'found excess'  a count found this excess: the next one is to confirm it
---   'cut permits newest'   the count is done, and grants worth permits are still to be removed, with a score up to newest.
---                   The value is lower by as much until then, so that no other client removes grants for the same excess.
+-- Sets counted, for the reply:
+--   ''       not counted.
+--   'done'   counted.
+--   'due'    The next call is to count.
+--   'again'  The count is to start again later.
+-- Or it is the cursor of the next call:
+--   'low high members sum sure found'
+--                   The grants with scores of low to high are counted. Their number is members,
+--                   and they have sum permits. sure is n if other grants were added among them.
+--                   found is the excess of the previous count.
+--   'found excess'  A count found this excess, and the next one confirms it.
+--   'cut permits newest'
+--                   The count has ended. Grants of so many permits, with scores up to newest,
+--                   remain to be removed. Until then the value is lower by as many, so that no
+--                   other client removes grants for the same excess.
 local counted, cursor = '', hinted and ARGV[9] or ''
 if more then
   counted = not hinted and 'due' or cursor
@@ -288,13 +308,18 @@ elseif not hinted or value > rate or cursor ~= '' then
 end
 
 --@ pages  in: counted cursor excess permitsKey rate size stored  out: counted excess
--- Counts a page of the grants below low, and a page of those above high while they are more than two. No other call moves
--- excess: a grant lowers the value and raises the set, an expired grant does the reverse. So a page can be counted at a
--- time; the value is read at the end, together with the oldest page and the grants above high. Clients whose clocks are
--- late, refunds and releases change the grants that are counted: then their number differs. If there are fewer, the count
--- starts again. If there are more, sum is too low, and so is excess: it must not raise the value. As many added as removed
--- go unnoticed, and a counted grant that shrinks makes excess too large. So the value rises only if two counts find the
--- same, and grants are removed for the smaller excess of two counts: a grant that is in use must not leave the set.
+-- Counts a page of the grants below low. If the grants above high are more than two pages, counts a
+-- page of these too. Other calls do not change excess, so that the pages can be counted one by one.
+-- A grant lowers the value and raises the set. An expired grant does the reverse. The last call
+-- reads the value, the oldest page and the grants above high.
+--
+-- Clients with late clocks, refunds and releases change grants that are already counted. Then the
+-- number of these grants differs. If there are fewer, the count starts again. If there are more,
+-- sum is too low, and so is excess: it must not raise the value. If as many were added as removed,
+-- the count does not notice it. If a counted grant shrinks, excess is too large.
+--
+-- So the value rises only if two counts agree. Grants are removed only for the smaller excess of
+-- two counts, so that no grant in use leaves the set.
 local low, high, members, sum, sure, found = match(cursor, '^(%S+) (%S+) (%d+) (%d+) ([yn]) (%-?%d+)$')
 local whole, lists = true, {}
 if low then
@@ -306,7 +331,8 @@ else
   low, members, sum, sure, found = '(' .. high, 0, 0, 'y', match(cursor, '^found (%-?%d+)$') or '0'
 end
 local newer = call('ZCOUNT', permitsKey, '(' .. high, '+inf')
--- All grants of a score are counted in one call, so that one that is added to them later is noticed.
+-- All grants of a score are counted in one call, so that the count notices a grant that is added
+-- later.
 if newer > page * 2 then
   local top = call('ZREVRANGE', permitsKey, newer - page, newer - page, 'WITHSCORES')[2]
   local n = call('ZCOUNT', permitsKey, '(' .. high, top)
@@ -352,22 +378,26 @@ end
 --@ acquire  in: dirty more nowText rate spent total value wanted  out: above answers dated dirty flags granted
 --+ spent value want
 -- Decides requests for permits, in their order.
--- ARGV[2] the member of a grant of all of them
--- ARGV[3], ARGV[4] the hint: if it does not hold, or is '', the drift is counted and the reply is the long one
--- ARGV[5] the permits of all requests; absent or '' for 1
--- ARGV[7] letters: d reports rate and reset even if all is granted, w reports waits,
---         o keeps the order: behind a request that is denied none is granted, a reports all waits
--- ARGV[8] the requests, with runs of equal ones counted: '1*200 3*1'; absent or '' for a single one
+-- ARGV[2] the member of a grant of all of them.
+-- ARGV[3], ARGV[4] the hint: if it does not hold, or is '', drift is counted and the reply is long.
+-- ARGV[5] the permits of all requests; absent or '' for 1.
+-- ARGV[7] letters:
+--   d  reports rate and reset even if all is granted.
+--   w  reports waits.
+--   o  keeps the order: behind a denied request none is granted.
+--   a  reports all waits.
+-- ARGV[8] the requests, run-length encoded: '1*200 3*1'; absent or '' for a single one.
 -- Replies, without letters, the permits left if all were granted and -1 if none was; else
---   {0, left, rate, interval, reset, now, answers, counted, wait, permits, wait, permits, ...}, with 5 instead of 0 if the
---   limiter is PER_CLIENT
--- interval: of the rate, milliseconds, at most 2^53
--- reset: milliseconds until the newest grant expires, 0 without d
--- now: Unix milliseconds, which waits and reset count from
--- answers: a letter for each request: g granted, n denied, x above the rate; or '*', all granted
--- counted: see drift
--- wait, permits: so many permits return after so many milliseconds; as many pairs as the denied requests need (all,
---         for o and a), and at most a page of them. Permits of a lease return when it ends, as far as they are unused.
+--   {0, left, rate, interval, reset, now, answers, counted, wait, permits, wait, permits, ...}.
+--   The first element is 5 if the limiter is PER_CLIENT.
+-- interval: of the rate, milliseconds, at most 2^53.
+-- reset: milliseconds until the newest grant expires, 0 without d.
+-- now: Unix milliseconds; waits and reset count from now.
+-- answers: a letter for each request: g granted, n denied, x above the rate; or '*', all granted.
+-- counted: see drift.
+-- wait, permits: so many permits return after so many milliseconds. There are as many pairs as the
+--         denied requests need (all pairs for o and a), at most a page. Unused permits of a lease
+--         return when it ends.
 local granted, flags, dated = 0, ARGV[7] or '', nowText
 local answers, want, above
 if total <= value then
@@ -414,10 +444,11 @@ end
 
 --@ lease  in: dated flags granted interval keepAlive now rate spent total ttl value  out: dated granted leased
 --+ span spent value
--- Follows acquire: if all was granted and much is left, grants more, for the client to hand out. The whole grant is dated
--- at the lease's end, so that it stays taken until an interval after the last moment at which a permit of it can be used.
--- Nothing is leased if the limiter may expire before that, nor for longer than a sixteenth of the interval, nor more than
--- half of the free permits, nor the last eighth of the rate. One member holds the whole grant.
+-- Follows acquire. If all requests were granted and many permits are free, leases more of them. One
+-- member has the whole grant, dated at the lease's end. So each permit stays taken until an
+-- interval after its last possible use. A lease lasts at most a sixteenth of the interval. It takes
+-- at most half of the free permits, and never the last eighth of the rate. If the limiter may
+-- expire sooner than an interval after the lease, there is none.
 -- ARGV[10] the permits
 -- ARGV[11] milliseconds
 local leased, span = 0, math.min(tonumber(ARGV[11]), math.floor(interval / 16))
@@ -431,14 +462,15 @@ if granted == total and flags and span > 0 and (ends < 0 or ends >= interval + s
 end
 
 --@ leased  in: interval leased rate reply span value  out: reply
--- The reply of a call that leased permits: {4, permits, milliseconds, rate, interval, free, reply of acquire}.
+-- The reply of a call that leased permits: {4, permits, milliseconds, rate, interval, free, reply
+-- of acquire}.
 if leased > 0 then
   reply = {4, leased, span, rate, math.min(interval, 9007199254740992), value, reply}
 end
 
 --@ store  in: dirty drop permitsKey spent value valueKey wipe  out: failed
--- Writes value, and removes the grants that are in it. Sets failed, an error if a write of the set was refused: the parts
--- up to checked write no more then.
+-- Writes value, and removes the expired grants that it includes. Sets failed, an error if a write
+-- of the set was refused. Then the parts up to checked write no more.
 if dirty then
   call('SET', valueKey, string.format('%d', value))
 elseif spent then
@@ -452,7 +484,8 @@ elseif drop > 0 then
 end
 
 --@ grant  in: dated failed granted permitsKey total  out: failed
--- Adds the grant of acquire to the set. Redisson's member counts to 4294967295, and no call asks for more.
+-- Adds the grant of acquire to the set. Redisson's member counts to 4294967295, and no call
+-- requests more.
 if granted > 0 and (not failed or type(failed) ~= 'table') then
   local member = ARGV[2]
   if granted ~= total then
@@ -474,8 +507,8 @@ if gone and type(failed) ~= 'table' then
 end
 
 --@ checked  in: failed valueKey
--- Ends the script if a write of the set was refused. The value expires instead of being deleted, since DEL may be the
--- right that is missing. A plain grant's reply is 1, which is no error.
+-- Ends the script if a write of the set was refused. The value expires instead of being deleted,
+-- since the user may lack the right for DEL. The reply of a plain grant is 1, which is no error.
 if failed and failed ~= 1 and type(failed) == 'table' then
   call('SET', valueKey, '0', 'PX', '1')
   return failed
@@ -504,13 +537,13 @@ elseif answers or flags ~= '' or counted ~= '' then
 end
 
 --@ waits  in: interval need now permitsKey reply  out: need reply
--- Appends to reply when need permits return. The unused permits of a lease, a grant with a score in the future, return
--- when it ends: 50 ms later they are back at the latest.
+-- Appends to reply when need permits return. The unused permits of a lease, a grant with a score in
+-- the future, return when it ends, and at the latest 50 ms later.
 --@count
 local last = nil
 local leases = call('ZRANGEBYSCORE', permitsKey, string.format('(%d', now), '+inf', 'WITHSCORES', 'LIMIT', 0, page)
 local grants = call('ZRANGE', permitsKey, 0, need > 1 and page - 1 or 0, 'WITHSCORES')
--- The oldest grant alone is enough for one permit, unless it has none: Redisson grants requests for 0.
+-- For one permit the oldest grant suffices, unless it has none: Redisson grants requests for 0.
 if need == 1 and string.sub(grants[1] or '', -4) == '\0\0\0\0' then
   grants = call('ZRANGE', permitsKey, 0, page - 1, 'WITHSCORES')
 end
@@ -541,11 +574,12 @@ end
 
 --@ release  in: add dirty drop gone more now permitsAt permitsKey rate score value wipe  out: add dirty drop gone
 --+ reply score value wipe
--- Returns permits: the oldest grants shrink by as much, so that no permit returns twice. Leased permits, whose score is in
--- the future, are returned last, those of other clients behind those of this one.
+-- Returns permits: the oldest grants shrink by as much, so that no permit returns twice. Leased
+-- permits, whose score is in the future, are returned last: first those of this client, then those
+-- of others.
 -- ARGV[2] the permits
 -- ARGV[3] the mark of this client's leases
--- Replies {0, rest}: rest, mostly 0, is what another call has to return
+-- Replies {0, rest}: another call has to return rest permits, usually 0
 local n, reply = tonumber(ARGV[2]), {0, 0}
 if value + n >= rate then
   value, wipe = rate, true
@@ -580,12 +614,13 @@ end
 dirty = true
 
 --@ refund  in: add dirty drop gone limit permitsKey rate score value  out: add dirty gone reply score value
--- Returns permits of one grant, whose callers have left. If the grant is not there, its permits are free already: it has
--- expired, was released, or was lost in a failover. What is taken then belongs to others. Another client's release may
--- have shrunk it: then it is among the oldest, with the same random bytes.
+-- Returns permits of one grant, whose callers have left. If the grant is not in the set, it has
+-- expired, was released, or was lost in a failover. Its permits are free then, and all taken
+-- permits belong to others. If another client's release has shrunk the grant, it is among the
+-- oldest, with the same random bytes.
 -- ARGV[2] the permits
 -- ARGV[3] the member of the grant
--- ARGV[4] the member of what stays taken of it, or ''
+-- ARGV[4] the member of the permits that stay taken, or ''
 local reply, n = {0, 0}, tonumber(ARGV[2])
 local member = ARGV[3]
 add, score = ARGV[4] ~= '' and ARGV[4] or nil, call('ZSCORE', permitsKey, member)
@@ -611,8 +646,8 @@ if score and tonumber(score) > limit then
 end
 
 --@ expiry  in: interval keepAlive permitsKey reply setTTL ttl valueAt valueKey
--- Gives the state the TTL of the configuration: keepAliveTime from now, or the expiry that was set. The client's own keys
--- get slack more.
+-- Gives the state the TTL of the configuration: keepAliveTime from now, or the expiry that was set.
+-- The TTL of the client's own keys is longer by slack.
 local stateTTL
 if keepAlive ~= '0' then
   call('PEXPIRE', KEYS[1], keepAlive)
@@ -632,8 +667,8 @@ end
 return reply
 
 --@ available  in: interval now permitsAt permitsKey rate value
--- Replies {0, free}. Only reads: if grants have expired or the value is lost, it counts a page, and the next call goes on
--- as long as the grant that the count began with is there.
+-- Replies {0, free}. Only reads. If grants have expired or the value is lost, it counts a page. The
+-- next call continues if the first grant of the count still exists.
 local free = value
 local first, final = 'ZRANGE', 'ZREVRANGE'
 if not value then
@@ -679,7 +714,7 @@ return {0, math.max(0, math.min(rate, free))}
 --@ trysetrate
 -- Sets the rate of a limiter that has none.
 -- ARGV: rate, interval, type, keepAliveTime
--- Replies 1 if it was set, 0 if the limiter had a rate, in which case nothing changes, or {3, ...}
+-- Replies 1 if it set the rate, 0 if the limiter had a rate (nothing changes), or {3, ...}
 local fields = {'rate', 'interval', 'type', 'keepAliveTime'}
 local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
 if config[3] then
@@ -699,17 +734,17 @@ end
 return 1
 
 --@ setrate  out: expired interval keepAlive permitsAt permitsKey reply setTTL ttl value valueAt valueKey
--- Sets the rate, whatever it was.
+-- Sets the rate, whether the limiter has one or not.
 -- ARGV[2] to ARGV[5]: rate, interval, type, keepAliveTime
--- ARGV[6] letters: e only where the limiter exists, k keeps what is taken
--- Replies 1 where it was set, 0 where not, or {3, ...}
+-- ARGV[6] letters: e sets it only if the limiter exists, k keeps the grants
+-- Replies 1 if it set the rate, 0 if not, or {3, ...}
 local interval, keepAlive, ttl, setTTL = tonumber(ARGV[3]), ARGV[5], -1, 0
 local keep = find(ARGV[6], 'k', 1, true)
 local old = call('HMGET', KEYS[1], 'rate', 'type', 'keepAliveTime')
 if find(ARGV[6], 'e', 1, true) and call('EXISTS', KEYS[1]) == 0 then
   return 0
 end
--- A TTL that came from the old keepAliveTime would delete a limiter that is to stay.
+-- The TTL of the old keepAliveTime would delete a limiter that no longer expires.
 local stays = keepAlive == '0' and (tonumber(old[3] or '0') or 0) > 0
 if keepAlive == '0' and not stays then
   ttl = call('PTTL', KEYS[1])
@@ -720,7 +755,7 @@ if ARGV[4] == '1' then
 end
 local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
 local value, expired
--- Where the configuration was lost, what is left of the state is still what was taken.
+-- If the configuration was lost, the rest of the state still counts.
 if keep and (not old[2] or old[2] == ARGV[4]) then
   local rate, now = tonumber(ARGV[2]), tonumber(ARGV[1])
   if not now then
@@ -746,15 +781,17 @@ if keep and (not old[2] or old[2] == ARGV[4]) then
         used = used + n
       end
     end
-    -- Below 0 where more is taken than the new rate: those permits come back before any is granted.
+    -- Below 0 if more permits are taken than the new rate: they return before any permit is
+    -- granted.
     value = rate - used
   elseif stored and tonumber(old[1]) then
-    -- Too many grants to count in one call: as many as the old rate and value say. Those that have left the
-    -- new interval are given back by the calls that come.
+    -- The grants are too many for one call. The old rate and value give the number of their
+    -- permits. Later calls return those that have expired by the new interval.
     value = math.min(rate, tonumber(stored) + rate - tonumber(old[1]))
   end
 end
--- Without a value it is the set that counts, under the old rate as under the new one, wherever the writes stop.
+-- Without a value, permits are counted from the set, for the old rate and for the new one. So the
+-- writes can stop anywhere.
 call('UNLINK', valueKey)
 call('HSET', KEYS[1], 'rate', ARGV[2], 'interval', ARGV[3], 'type', ARGV[4], 'keepAliveTime', ARGV[5])
 if keepAlive ~= '0' then
@@ -779,19 +816,19 @@ end
 local reply = 1
 
 --@ slack  out: base interval slack ttl
--- Sets slack, by how much this client's own pair outlives the configuration, ttl of the configuration, and base, behind
--- which the keys stand of the limiter that the script leaves.
+-- Sets slack, the additional TTL of this client's own keys, and ttl, of the configuration. Sets
+-- base: the keys of the limiter that the script leaves begin after KEYS[base].
 local base = #KEYS - 5
 local ttl = call('PTTL', KEYS[1])
 local interval = tonumber(call('HMGET', KEYS[1], 'interval')[1] or '0') or 0
 local slack = math.floor(math.max(0, math.min(interval, 1e15))) + 86400000
 
 --@ each  in: slack ttl  out: reply ttl
--- Runs one command on every key, for what Redisson does to the five keys alike. Where it gives an expiry, the state gets
--- it with a millisecond, and this client's own pair with slack besides. Whether one is later (GT) or earlier (LT), the
--- configuration says for its own pair, too.
--- ARGV: the command and what follows its key
--- Replies the number of keys that it changed, or -2 where the server does not know the conditions
+-- Runs one command on every key: Redisson treats the five keys alike. If the command sets an
+-- expiry, the state expires a millisecond later, and this client's own keys later by slack too.
+-- With GT or LT, the reply does not count this client's own keys: the configuration decides.
+-- ARGV: the command and its arguments after the key.
+-- Replies the number of changed keys, or -2 if the server does not know the conditions.
 local time, life, own = tonumber(ARGV[2]), ARGV[2], ARGV[2]
 local reply = redis.pcall(ARGV[1], KEYS[1], unpack(ARGV, 2))
 if type(reply) == 'table' then
@@ -817,7 +854,8 @@ for i = 2, 5 do
 end
 
 --@ expiretime
--- Replies when the configuration expires, Unix milliseconds, -1 for never, -2 where there is none.
+-- Replies the Unix milliseconds at which the configuration expires, -1 if it has no TTL, -2 if it
+-- does not exist.
 local at = redis.pcall('PEXPIRETIME', KEYS[1])
 if type(at) ~= 'number' then
   -- A server older than 7.0.
@@ -830,11 +868,12 @@ end
 return at
 
 --@ move  in: ttl  out: reply
--- Renames or copies a limiter with all its state. The new name's old state goes, so that the two cannot mix.
+-- Renames or copies a limiter with all its state. It deletes the old state of the new name, so that
+-- the two cannot mix.
 -- KEYS[6] to KEYS[10]: the keys of the new name
 -- ARGV[1] RENAME or COPY, ARGV[2] 1 to replace a limiter of the new name
--- Replies 1 where it moved, 0 where the new name has a limiter that must stay, -1 where there is none to move, -2 where
--- the server has no COPY
+-- Replies 1 if it moved the limiter, 0 if the new name has a limiter that must stay, -1 if no
+-- limiter exists,\n--   -2 if the server has no COPY
 local reply = 1
 if ttl == -2 then
   return -1
@@ -846,13 +885,13 @@ if KEYS[1] == KEYS[6] then
   return 1
 end
 if ARGV[1] == 'COPY' then
-  -- The other way round, and without REPLACE, it changes nothing: there is KEYS[1].
+  -- In this direction and without REPLACE, COPY changes nothing, since KEYS[1] exists.
   local able = redis.pcall('COPY', KEYS[6], KEYS[1])
   if type(able) == 'table' then
     return string.find(able.err, 'nknown') and -2 or able
   end
 end
--- Without values it is the sets that count, should RENAME be refused.
+-- Without values, permits are counted from the sets, even if RENAME is refused.
 call('UNLINK', KEYS[7], KEYS[9])
 for i = 1, 5 do
   if i > 1 then
@@ -868,7 +907,8 @@ for i = 1, 5 do
 end
 
 --@ outlive  in: base reply slack ttl
--- Lets no state of this client that has a TTL die before the configuration.
+-- If state of this client has a TTL, extends it so that the state does not expire before the
+-- configuration.
 for i = base + 2, base + 5 do
   local life = call('PTTL', KEYS[i])
   if ttl ~= -2 and life >= 0 then

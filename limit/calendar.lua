@@ -1,8 +1,8 @@
--- Calendar. ARGV: permits; four moments in milliseconds, with three successive calendar units between them. The key holds a
--- FixedWindow's text. The sections that are not here are FixedWindow's.
+-- Calendar. ARGV: permits; four times in milliseconds, which bound three successive calendar units.
+-- The text of the key is FixedWindow's. The other sections are FixedWindow's.
 
 --@ read  out: ask@ count@ end@ free@ head@ length@ most@ renews@ text@
--- Sets ask@ if now is in none of the units.
+-- Sets ask@ if none of the units contains now.
 local most@, begin@, end@, renews@ = tonumber(ARGV[@1]), tonumber(ARGV[@3]), tonumber(ARGV[@4]), true
 --@window
 if not head@ and millis >= end@ then

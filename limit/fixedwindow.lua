@@ -1,10 +1,12 @@
--- FixedWindow. ARGV: permits; interval in milliseconds; 'aligned' or ''. The key holds "<epoch> <end, ms> <count>".
+-- FixedWindow. ARGV: permits; interval in milliseconds; 'aligned' or ''. The key holds "<epoch>
+-- <end, ms> <count>".
 --
--- TTL: an interval from the first grant of a window. An aligned window and a calendar unit renew it with each grant: a clock
--- that is set back meets the same window again.
+-- TTL: an interval from the first grant of a window. An aligned window and a calendar unit renew it
+-- with each grant, since a clock that is set back meets the same window again.
 
 --@ read  out: count@ end@ free@ head@ length@ most@ renews@ text@
--- Sets head@, the text before the count, or false if no window is open; renews@, whether a grant renews the TTL; length@, the TTL.
+-- Sets head@, the text before the count, or false if no window is open. Sets length@, the TTL, and
+-- renews@, whether a grant renews the TTL.
 local most@, end@, length@, renews@ = ARGV[@1] + 0, nil, ARGV[@2], ARGV[@3] ~= ''
 --@window
 if not head@ then
@@ -22,14 +24,15 @@ if text@ ~= '' then
   if not head or #finish > 15 or #count > 16 then
     return {3, @, text@}
   end
-  -- The window counts until its end by every clock, also by one that is behind its begin.
+  -- The window counts until its end by every clock, also by one that is before its begin.
   if finish + 0 > millis then
     end@, count@, head@ = finish + 0, count + 0, head
   end
 end
 
 --@ lease  in: end@ head@ length@ renews@ span  out: span
--- Leased permits are used in the window that counts them: before it ends by this clock, and before its key expires.
+-- Leased permits are used in the window that counts them: before it ends by this clock, and before
+-- its key expires.
 span = min(span, floor(length@ / 16), floor(end@ - now / 1000), head@ and not renews@ and call('PTTL', KEYS[@]) or length@ + 0)
 
 --@ take  in: count@ end@ epoch granted head@ length@ renews@ text@  out: count@ text@

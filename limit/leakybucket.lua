@@ -1,10 +1,10 @@
--- LeakyBucket. ARGV and the text of the key are TokenBucket's: the level is what is missing there. The sections that are not here
--- are TokenBucket's.
+-- LeakyBucket. ARGV and the text of the key are TokenBucket's: the level is the number of missing
+-- permits. The other sections are TokenBucket's.
 
 --@ ahead  out: ahead@
 local ahead@ = 0
 
 --@ due  in: at@ delay interval@ missing@ n refill@  out: delay due
--- Until all that was there before has leaked away.
+-- Until all permits that were taken before have leaked.
 local due = missing@
 --@wait

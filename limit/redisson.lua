@@ -1,9 +1,10 @@
--- A limiter of Redisson's layout that is joined with others. KEYS: its five. ARGV: the beginning of the name of a grant, and
--- the cursor of the call before, or ''.
+-- A limiter of Redisson's layout that is joined with others. KEYS: its five keys. ARGV: the
+-- beginning of the member of a grant; the cursor of the previous call, or ''.
 
 --@ limiter  in: interval more nowText permitsKey rate spent value  out: spent value
--- The end of the function redisson, behind the parts limiter, value, window and reclaim of the root package's script.lua, which return what
--- they reply, or read the limiter into locals. A closure holds these here, since a script may have several such limiters.
+-- The end of the function redisson. Before it are the parts limiter, value, window and reclaim of
+-- the root package's script.lua. They return their reply, or read the limiter into locals. Here a
+-- closure has these locals, since a script may have several such limiters.
 local limiter = {free = value, most = rate, more = more}
 function limiter.settle(granted)
   local total, reply, dated = -1, false, nowText
@@ -41,7 +42,7 @@ if total > free and limiter@.more then
 end
 
 --@ settle  in: answers granted limiter@
--- What asks for more than can ever be granted changes nothing.
+-- Requests for more permits than can ever be granted change nothing.
 local failed = (not answers or match(answers, '[gn]')) and limiter@.settle(granted)
 if failed then
   return failed

@@ -1,15 +1,19 @@
--- SlidingLog. ARGV: permits, interval in milliseconds. The key holds a list of entries "<epoch> <time, ms> <ahead, ms> <count> <total>",
--- one for each millisecond with grants, the oldest first. Total is the permits of all entries up to this one, modulo 2^53. Ahead,
--- of the newest entry, is by how much a clock was seen beyond its time.
+-- SlidingLog. ARGV: permits, interval in milliseconds. The key is a list of entries "<epoch> <time,
+-- ms> <ahead, ms> <count> <total>". Each millisecond with grants has an entry, the oldest first.
+-- Total is the number of permits of all entries up to this one, modulo 2^53. Ahead, of the newest
+-- entry, is how far after its time the latest clock was.
 --
--- What is taken is the difference of two totals, so there is no sum to keep in step. Each write changes one entry or one end of the
--- list. Wherever a script is stopped, the log is correct, or it counts too much until those entries expire.
+-- The number of taken permits is the difference of two totals, so no sum has to be updated. Each
+-- write changes one entry or one end of the list. If a script is stopped, the log is correct, or it
+-- counts too many permits until those entries expire.
 --
--- TTL: an interval from the last grant. A grant whose PEXPIRE is refused fails, so what callers hold has renewed it.
+-- TTL: an interval from the last grant. If PEXPIRE is refused, the grant fails. So each successful
+-- grant has renewed the TTL.
 
 --@ read  out: at@ base@ count@ epoch@ first@ free@ length@ most@ sum@ text@ time@ total@
--- Sets at@, the time; first@, the index of the oldest entry in the interval, and base@, the total before it; length@, the number of
--- entries; and of the newest entry time@, count@ and total@. If epoch@ is false, nothing is taken.
+-- Sets at@, the time, and length@, the number of entries. Sets first@, the index of the oldest
+-- entry in the interval, and base@, the total before it. Sets time@, count@ and total@ of the
+-- newest entry. If epoch@ is false, no permit is taken.
 local most@, at@, first@, base@, length@, sum@ = tonumber(ARGV[@1]), millis, 0, 0, 0, 0
 local time@, count@, total@, epoch@, text@ = 0, 0, 0, false, ''
 do
@@ -28,7 +32,8 @@ do
   local limit = at@ - ARGV[@2]
   if word and tonumber(time) > limit then
     epoch@, time@, count@, total@ = word, tonumber(time), tonumber(count), tonumber(total)
-    -- The entry at high is in the interval. Mostly one of the first is the oldest that is. Else the rest of the list is halved.
+    -- The entry at high is in the interval. The oldest one in it is usually among the first
+    -- entries. Otherwise a binary search finds it.
     local high, oldest = length@ - 1, text@
     while first@ < high do
       local index = first@ < 7 and first@ or floor((first@ + high) / 2)
@@ -81,8 +86,8 @@ if first@ > 0 then
 end
 
 --@ release  in: at@ base@ count@ epoch@ first@ length@ mark n sum@ time@ total@
--- The oldest permits, or with a mark those of its entry. The newest entry keeps the time that a clock has seen, before entries go
--- that have expired by it.
+-- Returns the oldest permits, or with a mark those of its entry. The newest entry stores the latest
+-- time before entries that have expired by it are removed.
 local word, moment = match(mark or '', '^(%w+) (%d+) ')
 if sum@ > 0 and not mark and n >= sum@ then
   call('UNLINK', KEYS[@])
@@ -115,7 +120,7 @@ elseif sum@ > 0 and not mark then
   end
   call('LSET', KEYS[@], 0, oldest)
 elseif word and word == epoch@ and moment + 0 > at@ - ARGV[@2] then
-  -- The totals from its entry on fall, that of the newest at last.
+  -- The totals from its entry on decrease, that of the newest last.
   local entries, own, back, last = call('LRANGE', KEYS[@], -256, -1), nil, 0, 0
   for i = 1, #entries do
     local time, count, total = match(entries[i], '^%w+ (%d+) %d+ (%d+) (%d+)$')
@@ -149,8 +154,8 @@ elseif word and word == epoch@ and moment + 0 > at@ - ARGV[@2] then
 end
 
 --@ tell  in: first@ most@ sum@ text@ time@ want  out: told@
--- The permits that are taken, the time until the last of them come back, and if more are wanted than are free, pairs: after so long, so
--- many come back, at most a page of them.
+-- The taken permits, and the time until the last of them return. If more are wanted than are free,
+-- pairs follow, at most a page: the time until permits return, and their number.
 local told@ = {text@, sum@, 0}
 if sum@ > 0 then
   told@[3] = (time@ + ARGV[@2]) * 1000 - now

@@ -1,12 +1,14 @@
--- SlidingWindow. ARGV: permits, milliseconds of a cell, cells. The key holds "<epoch> <sum> <newest> <count>": the permits of all
--- cells, the newest cell, whose number counts from the Unix epoch, and its permits. Behind it stand the older cells, the oldest first:
--- " <cell>:<permits>".
+-- SlidingWindow. ARGV: permits, milliseconds of a cell, cells. The key holds "<epoch> <sum>
+-- <newest> <count>". Sum is the permits of all cells. Newest is the newest cell, whose number
+-- counts from the Unix epoch, and count its permits. The older cells follow, the oldest first: "
+-- <cell>:<permits>".
 --
 -- TTL: an interval and a cell from the last grant.
 
 --@ read  out: cell@ count@ epoch@ free@ from@ gone@ most@ newest@ older@ sum@ text@
--- Sets cell@, the cell of now; newest@ and count@, the newest cell and its permits; older@, the text of the others, of which
--- the first from@ - 1 bytes are cells that have expired; gone@, their permits. If epoch@ is false, nothing is taken.
+-- Sets cell@, the cell of now. Sets newest@ and count@, the newest cell and its permits. Sets
+-- older@, the text of the others: its first from@ - 1 bytes are expired cells, with gone@ permits.
+-- If epoch@ is false, no permit is taken.
 local most@, cell@, sum@, newest@, count@, older@ = tonumber(ARGV[@1]), floor(millis / ARGV[@2]), 0, 0, 0, ''
 local from@, gone@, epoch@, text@ = 1, 0, false, call('GET', KEYS[@]) or ''
 if text@ ~= '' then
@@ -53,7 +55,8 @@ sum@, count@ = sum@ + n, count@ + n
 call('SET', KEYS[@], text@, 'PX', (ARGV[@3] + 1) * ARGV[@2])
 
 --@ release  in: cell@ count@ epoch@ gone@ mark n newest@ older@ sum@ text@  out: count@ older@ sum@ text@
--- The newest permits, or with a mark those of its cell. What has expired stays in the text: another clock may be behind this one.
+-- Returns the newest permits, or with a mark those of its cell. Expired cells stay in the text,
+-- since another clock may be behind this one.
 local word, only = match(mark or '', '^(%w+) %d+ (%d+) ')
 if sum@ > 0 and (not mark or word == epoch@) then
   local first, cells, rest = cell@ - ARGV[@3], {}, n

@@ -1,7 +1,9 @@
--- Smooth. ARGV: what a permit costs in microseconds; the most stored permits; the microseconds until another one is stored; and with a
--- warm-up the number of stored permits above which they cost more, and how much more each, else '' twice. All are doubles. The key
--- holds "<epoch> <stored permits> <at, us> <wait, us>": what was stored at that time, and the time until the next permits were
--- free. While reservations wait, " <last>" follows: the free moment after the newest of them.
+-- Smooth. ARGV: the cost of a permit in microseconds; the most stored permits; the microseconds
+-- until another one is stored. With a warm-up two more follow: the number of stored permits above
+-- which they cost more, and how much more each costs. Without one they are ''. All are doubles. The
+-- key holds "<epoch> <stored permits> <at, us> <wait, us>". That is the number of stored permits at
+-- that time, and the time until the next permits were free. While reservations wait, " <last>"
+-- follows: the time at which permits are free after the newest of them.
 --
 -- TTL: until all permits are stored.
 
@@ -26,10 +28,11 @@ if text@ ~= '' then
   end
   epoch@ = (next@ > at@ or stored@ < size@) and word
 end
--- A caller that comes when it is free is granted everything, and so is a caller behind one that found enough stored.
+-- A request is granted whatever its size if the limiter is free, or if the request before it found
+-- enough stored permits.
 local free@, most@, credit@, left@ = 9007199254740992, 9007199254740992, -1, 0
 if next@ <= at@ then
-  -- What takes less than a microsecond is no wait.
+  -- Less than a microsecond is no wait.
   credit@, left@ = ceil(1 / (stable@ + (slope@ and slope@ * (size@ - threshold@) or 0))) - 1 + (slope@ and 0 or stored@), stored@
 end
 
@@ -54,7 +57,7 @@ if next@ > at@ or stored@ < size@ then
   if last@ > at@ then
     text@ = text@ .. format(' %d', last@)
   end
-  -- A moment longer than it takes: rounding must not leave a trace of a permit behind.
+  -- A little longer than it takes: rounding must not leave a part of a permit.
   call('SET', KEYS[@], text@, 'PX', floor((next@ - now + ceil((size@ - stored@) * cool@)) / 1000) + 1)
 else
   text@ = ''
@@ -65,12 +68,14 @@ end
 --+ out: epoch@ left@ n next@ stored@ text@
 local n = granted
 --@spend
--- Below 0 it is how much more than was stored the last request took: those before it saw what was left then.
+-- Below 0 it is by how many permits the last request exceeded the stored ones. The requests before
+-- it saw those that were left then.
 left@ = slope@ and next@ > at@ and 0 or left@ - n
 --@write
 
 --@ release  in: at@ cool@ epoch@ last@ mark n next@ size@ stable@ stored@ text@  out: next@ text@
--- At once, or with a mark less all the time since the grant, which may have paid for it. Reservations that wait keep their moments.
+-- Returns permits at once. With a mark, subtracts all time since the grant, which may have paid for
+-- it. Reservations that wait keep their times.
 local back = n * stable@
 if mark then
   local word, at = match(mark, '^(%w+) %S+ (%d+) ')
@@ -90,7 +95,8 @@ end
 
 --@ book  in: at@ epoch epoch@ last@ n next@ slope@ stable@ stored@ threshold@ ticket  out: epoch@ last@ next@
 --+ stored@ ticket
--- The ticket is "<epoch> <next free moment> <cost> <stored permits spent>", as the reservation left them.
+-- The ticket is "<epoch> <next free time> <cost> <stored permits spent>", as the reservation left
+-- them.
 --@spend
 if next@ > at@ then
   last@ = next@
@@ -98,13 +104,13 @@ end
 ticket = format('%s %d %d %.17g', epoch@, next@, wait, spent)
 
 --@ undo  in: at@ changed cool@ epoch@ last@ next@ size@ stored@ text  out: changed last@ next@ stored@
--- Later is what was reserved after it.
+-- later is the cost of the reservations after it.
 local word, own, cost, spent = match(text, '^%d+ (%w+) (%d+) (%d+) (%S+)$')
 if word and word == epoch@ then
   own, cost, spent = tonumber(own), tonumber(cost), tonumber(spent)
   local later, unused = max(0, last@ - own), spent
   if own <= at@ then
-    -- It is paid for. What was stored would have been so again, little by little.
+    -- It is paid for. Its stored permits would have been stored again over time.
     later, unused = 0, spent - (at@ - own) / cool@
   elseif last@ == own then
     last@ = own - cost

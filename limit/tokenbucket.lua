@@ -1,15 +1,17 @@
--- TokenBucket. ARGV: capacity, refill, interval in microseconds. The key holds "<epoch> <at, us> <taken> <part>": at that time so many
--- permits were missing to a full bucket, and part of an interval's refill of another one. All other amounts are in such parts.
--- Unless they are what a first take leaves, " <low> <since, us> <back>" follows, for refunds: since that time no grant found less missing
--- than low, and refunds have given back so much in this epoch. While reservations wait, " <last>" follows: what was missing
--- when the newest of them was made and is at that time.
+-- TokenBucket. ARGV: capacity, refill, interval in microseconds. The key holds "<epoch> <at, us>
+-- <taken> <part>". At that time taken permits and part of another one were missing from a full
+-- bucket. A permit has as many parts as the interval has microseconds. All other amounts are in
+-- parts. " <low> <since, us> <back>" follows for refunds, unless the values are those of a first
+-- take. No grant since that time found less missing than low, and refunds have returned back in
+-- this epoch. While reservations wait, " <last>" follows: the amount that was missing when the
+-- newest of them was made, and still is.
 --
 -- TTL: until the bucket is full.
 
 --@ read  out: ahead@ at@ back@ capacity@ epoch@ free@ interval@ last@ low@ missing@ most@ part@ refill@ since@
 --+ taken@ text@
 local capacity@, refill@, interval@ = ARGV[@1] + 0, ARGV[@2] + 0, ARGV[@3] + 0
--- Missing is a whole number, as long as it is below 2^53. Format takes numbers below 2^63 for %d.
+-- missing is a whole number while it is below 2^53. format accepts numbers below 2^63 for %d.
 local at@, missing@, epoch@, text@ = now, 0, false, call('GET', KEYS[@]) or ''
 local low@, since@, back@, last@ = 0, now, 0, 0
 if text@ ~= '' then
@@ -18,7 +20,7 @@ if text@ ~= '' then
   if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not low or #low > 33 or #since > 18 or #back > 99 or #last > 33) then
     return {3, @, text@}
   end
-  -- The base is 10 for leading zeros. miniredis reads numbers from 2^63 on with a point only.
+  -- The base 10 is for leading zeros. miniredis reads numbers from 2^63 on only with a point.
   at@, missing@ = at + 0, tonumber(taken, 10) * interval@ + part
   low@, since@ = missing@, at@
   if low then
@@ -35,12 +37,14 @@ local taken@ = floor((missing@ - part@) / interval@ + 0.5)
 local free@, most@ = capacity@ - taken@ - (part@ > 0 and 1 or 0), capacity@
 
 --@ ahead  in: capacity@ interval@  out: ahead@
--- Reservations wait while more than this is missing of what was missing when they were made.
+-- A reservation waits while more than this is missing of the amount that was missing when it was
+-- made.
 local ahead@ = capacity@ * interval@
 
 --@ add  in: at@ back@ epoch epoch@ interval@ last@ low@ missing@ n since@  out: back@ epoch@ last@ low@ missing@
 --+ since@
--- Takes n more. If the bucket was much fuller than low, low starts again: grants before that are refunded without it.
+-- Takes n more. If the bucket was much fuller than low, low starts again, and refunds of grants
+-- before that do not use it.
 if not epoch@ then
   epoch@, low@, back@, last@ = epoch, 0, 0, 0
 end
@@ -81,9 +85,12 @@ local n = granted
 
 --@ release  in: ahead@ at@ back@ epoch@ interval@ last@ low@ mark missing@ n part@ refill@ since@ taken@ text@
 --+ out: back@ due low@ missing@ part@ taken@ text@
--- At once, or with a mark what is missing because of the grant: no more than the least that was missing since. Each of these is no more
--- than that: the grant less all refill since; what the grant left missing less all refill and all refunds since; low, if the grant is in it.
--- Reservations that wait keep their moments.
+-- Returns permits at once. With a mark, returns the amount that is missing because of the grant: at
+-- most the least amount that was missing since. Each of these is at most that:
+--   - the grant less all refill since.
+--   - the amount that was missing after the grant, less all refill and all refunds since.
+--   - low, if the grant is not older than since.
+-- Reservations that wait keep their times.
 local due = n * interval@
 if mark then
   local word, at, taken, part, rest = match(mark, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
@@ -101,7 +108,8 @@ if due > 0 then
 end
 
 --@ due  in: ahead@ at@ delay interval@ missing@ n refill@  out: delay due
--- Until the bucket would hold n, after all that was taken before. Permits beyond 2^53 in all are not counted any more.
+-- Until the bucket would hold n, after all permits that were taken before. Permits above a total of
+-- 2^53 are not counted.
 local due = missing@ + n * interval@ - ahead@
 --@wait
 
@@ -122,7 +130,8 @@ ticket = format('%s %d %.0f %.0f', epoch@, at@, missing@, back@)
 
 --@ undo  in: ahead@ at@ back@ changed epoch@ interval@ last@ low@ missing@ refill@ since@ text  out: back@ changed
 --+ last@ low@ missing@
--- Own is what was missing when the reservation was made and is still missing. Later is what was reserved after it.
+-- own is the amount that was missing when the reservation was made and still is. later is the
+-- amount that was reserved after it.
 local permits, word, at, missing, back = match(text, '^(%d+) (%w+) (%d+) (%d+) (%d+)$')
 if word and word == epoch@ then
   local n, refilled = permits * interval@, (at@ - at) * refill@
