@@ -25,9 +25,9 @@ type wire struct {
 	hinted atomic.Pointer[hint]
 }
 
-// Call returns the acquire script, with the keys of an OVERALL limiter unless the limiter is known
-// to be PER_CLIENT: two keys less save a tenth of a call's server time. The script asks for the
-// others if it needs them.
+// Call returns the acquire script. It names only the keys of an OVERALL limiter, unless the limiter
+// is known to be PER_CLIENT: fewer keys cost the server less time. If the script needs the other
+// keys, it replies so.
 func (w *wire) Call(b *engine.Batch) (script *redisx.Script, keys []string) {
 	script = acquireScript
 	if b.Lease.Span > 0 {
@@ -147,7 +147,7 @@ func (w *wire) Refund(b *engine.Batch) func(context.Context) {
 	permits, granted := b.LostPermits, b.Granted
 	random := b.Args[memberArg][:len(b.Args[memberArg])-4]
 	return func(ctx context.Context) {
-		_ = w.refund(ctx, permits, random, granted) // else they return after the interval
+		_ = w.refund(ctx, permits, random, granted) // otherwise they return after the interval
 	}
 }
 

@@ -160,10 +160,10 @@ func WithDenialCache(maxAge time.Duration) Option {
 // released: they return when they expire. The same holds for the leased permits of a process that
 // died.
 //
-// A change by another client is seen when the lease ends: if Java lowers the rate, at most the
-// leased permits are used beyond the new rate, until the lease ends. No permit is granted after a
-// lease's end by the process's clocks, except one whose check had just passed: usually some
-// nanoseconds. In package limit, windows and calendars lease.
+// The Client sees a change by another client when the lease ends: if Java lowers the rate, at most
+// the leased permits are used beyond the new rate. No permit is granted after a lease's end by the
+// process's clocks. Only a permit whose check has just passed can be used some nanoseconds later.
+// In package limit, windows and calendars lease.
 func WithLease(d time.Duration) Option {
 	return func(c *Client) {
 		if d < time.Millisecond || d > time.Second || d%time.Millisecond != 0 {
@@ -173,7 +173,7 @@ func WithLease(d time.Duration) Option {
 	}
 }
 
-// Flush releases the unused permits of all leases, and of leases whose calls are under way. Call it
+// Flush releases the unused permits of all leases, and of leases whose calls are in flight. Call it
 // when the program ends. Without [WithLease] it does nothing. If Redis fails or ctx ends first,
 // Flush returns the error, and the permits return when they expire.
 func (c *Client) Flush(ctx context.Context) error {

@@ -23,8 +23,8 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// recording is a file of testdata: what one release of real Redisson answered and left in Redis.
-// integration/tools/golden wrote it, and says what the fields are.
+// recording is a file of testdata: the answers of one release of Redisson, and the state that it
+// left in Redis. integration/tools/golden writes it and documents the fields.
 type recording struct {
 	Redisson string `json:"redisson"`
 	Anew     string `json:"anew"`
@@ -123,7 +123,7 @@ func load(t *testing.T, server *miniredis.Miniredis, keys []recordedKey) {
 	}
 }
 
-// dump reads all that there is.
+// dump reads the whole state.
 func dump(t *testing.T, server *miniredis.Miniredis) []recordedKey {
 	all := []recordedKey{}
 	for _, key := range server.Keys() {
@@ -154,7 +154,7 @@ func dump(t *testing.T, server *miniredis.Miniredis) []recordedKey {
 	return all
 }
 
-// call makes a recorded call and gives its answer in the words of the recording.
+// call makes a recorded call and returns its answer as the recording has it.
 func call(t *testing.T, l *rratelimiter.Limiter, step recordedStep) string {
 	ctx, args := context.Background(), step.Args
 	rate := rratelimiter.Rate{
@@ -210,7 +210,7 @@ func call(t *testing.T, l *rratelimiter.Limiter, step recordedStep) string {
 	return fmt.Sprint(reply)
 }
 
-// compare compares what we left with what Redisson left, and says how many new grants there were.
+// compare compares the state of this library with Redisson's, and returns the number of new grants.
 func compare(t *testing.T, step recordedStep, got []recordedKey, about string) (grants int) {
 	want := slices.Clone(step.After)
 	names := func(keys []recordedKey) (names []string) {
@@ -234,7 +234,7 @@ func compare(t *testing.T, step recordedStep, got []recordedKey, about string) (
 		require.Equal(t, w.String, g.String, "%s: %q", about, w.Key)
 		seconds := w.Seconds
 		if ownPair(step) && expires && w.Hash == nil {
-			// Our own pair outlives a limiter that expires, by an interval and a day.
+			// The client's own state keys outlive a limiter that expires, by an interval and a day.
 			seconds += intervalOf(step)/1000 + 24*60*60
 		}
 		require.Equal(t, seconds, g.Seconds, "%s: seconds that %q has to live", about, w.Key)
@@ -246,8 +246,8 @@ func compare(t *testing.T, step recordedStep, got []recordedKey, about string) (
 		for i := range wantNew {
 			require.Equal(t, wantNew[i].Score, gotNew[i].Score, about)
 			recorded, ours := unhex(t, wantNew[i].Member), unhex(t, gotNew[i].Member)
-			// The permits stand in the last four bytes of every layout. Ours is that of releases
-			// since 3.21: a byte of 16, 16 random bytes, the permits.
+			// The last four bytes of every layout are the permits. This library uses the layout of
+			// releases since 3.21: a byte of 16, 16 random bytes, the permits.
 			require.Equal(t, recorded[len(recorded)-4:], ours[len(ours)-4:], about)
 			require.Len(t, ours, 21, about)
 			require.Equal(t, byte(16), ours[0], about)
@@ -260,7 +260,7 @@ func compare(t *testing.T, step recordedStep, got []recordedKey, about string) (
 	return grants
 }
 
-// fieldsOfToday adds what releases before 3.38 did not write and this library does.
+// fieldsOfToday adds the fields that this library writes and releases before 3.38 did not.
 func fieldsOfToday(hash map[string]string, step recordedStep) map[string]string {
 	if hash == nil || hash["keepAliveTime"] != "" {
 		return hash
@@ -272,7 +272,7 @@ func fieldsOfToday(hash map[string]string, step recordedStep) map[string]string 
 	return hash
 }
 
-// ownPair says whether a call is one that gives the client's own pair its time to live.
+// ownPair reports whether a call sets the TTL of the client's own state keys.
 func ownPair(step recordedStep) bool {
 	takes := step.Reply != "above the rate" && slices.Contains([]string{"tryAcquire()", "tryAcquire(permits)",
 		"acquire(permits)", "expire"}, step.Call)
@@ -298,7 +298,7 @@ func intervalOf(step recordedStep) (ms int64) {
 	return ms
 }
 
-// split tells the grants that were there before a call from the new ones, both in the order of the
+// split separates the grants that existed before a call from the new ones, both in the order of the
 // set.
 func split(k recordedKey, old map[string]bool) (before, added []recordedGrant) {
 	for _, g := range k.Grants {

@@ -28,16 +28,16 @@
 // callers first.
 //
 // A caller is never denied on stale state. If the last known state would deny it, the Client asks
-// Redis, with one call for all callers that arrive together. Permits that another process releases
-// are noticed at the next call for the waiting callers: when the first of them could be served, or
-// within a second of a new caller's arrival.
+// Redis, with one call for all callers that arrive together. The Client notices permits that
+// another process releases with its next call for the waiting callers. That call is made when the
+// first of them could be served, or within a second of a new caller's arrival.
 //
 // # Shared calls
 //
-// Callers that ask for permits of one limiter at the same time share one call to Redis, whichever
-// [Limiter] value they hold. Each gets its own result and its own error. The requests of a call are
-// decided in the order of their arrival. A lone caller never waits for company. On a slow link
-// several calls may be under way, and one may overtake another. A call carries at most 1,024
+// Callers that request permits of one limiter at the same time share one call to Redis, even with
+// different [Limiter] values. Each gets its own result and its own error. The requests of a call
+// are decided in the order of their arrival. A lone caller never waits for other callers. On a slow
+// link several calls may be in flight, and one may overtake another. A call has at most 1,024
 // requests, so that it never blocks the server for long.
 //
 // # Denials from memory
@@ -62,9 +62,9 @@
 // # Keys
 //
 // The configuration of the limiter "name" is the hash "name". Its state is "{name}:value", the free
-// permits, and "{name}:permits", the grants. For a PerClient limiter each client has its own pair
-// of state keys, which end in its ID. If a name contains "{", its braces stay as they are: the
-// state of "{tenant7}:minute" is "{tenant7}:minute:value" and "{tenant7}:minute:permits".
+// permits, and "{name}:permits", the grants. For a PerClient limiter each client has its own two
+// state keys, which end in its ID. If a name contains "{", its braces stay as they are: the state
+// of "{tenant7}:minute" is "{tenant7}:minute:value" and "{tenant7}:minute:permits".
 //
 // An unused limiter stays in Redis unless its Rate has a KeepAlive or [Limiter.Expire] was called.
 // Give a KeepAlive to limiters that are created per user or per request. State never expires before
@@ -124,17 +124,18 @@
 //
 // Every call ends as soon as its context does, and TryAcquireWithin with its timeout: a timeout
 // below the round trip grants nothing. A command that was sent may still be executed. If permits
-// arrive for a caller that has gone, the Client releases exactly that grant.
+// arrive for a caller that has left, the Client releases exactly that grant.
 //
-// After the last caller of a call has gone, only the command that was sent goes on. It is not sent
-// again, and ends with its reply or when rueidis gives up the connection: at once if the server
-// refuses connections, else after its ConnWriteTimeout (10 seconds by default), or its Dialer's
-// timeout (5 seconds) while it connects. A call without a deadline lasts as long on a server that
-// hangs. An idle Client has no goroutine: the last one ends within a tenth of a second.
+// When the last caller of a call has left, only the command that was sent continues. It is not sent
+// again. It ends with its reply or when rueidis closes the connection: at once if the server
+// refuses connections. Otherwise that takes up to its ConnWriteTimeout (10 seconds by default), or
+// its Dialer's timeout (5 seconds) while it connects. On a server that hangs, a call without a
+// deadline lasts as long. An idle Client has no goroutine: the last one ends within a tenth of a
+// second.
 //
-// If a clock ([WithClock]), name mapper ([WithNameMapper]) or hook ([WithObserver]) panics, the
-// panic reaches the program: on the goroutine of a caller, or on a goroutine of the Client. Other
-// callers that shared the call are not left waiting.
+// The program's clock ([WithClock]), name mapper ([WithNameMapper]) or hook ([WithObserver]) may
+// panic. The panic reaches the program: on the goroutine of a caller, or on a goroutine of the
+// Client. Other callers that shared the call are not left waiting.
 //
 // # Observability
 //
@@ -143,12 +144,13 @@
 //
 // # Errors
 //
-// Invalid arguments and names fail before Redis is asked: [ErrInvalidPermits], [ErrInvalidRate],
-// [ErrInvalidName], [ErrInvalidOption], [ErrCrossSlot], [ErrNoClient]. A limiter without a rate is
-// [ErrNotInitialized], a request above the rate [ErrPermitsExceedRate], and a server too old for a
-// call [ErrUnsupported]. A key of the limiter that holds other data is a [*StateError], with key
-// and field. All other errors come from Redis or the network and are wrapped: *rueidis.RedisError
-// is an error reply of the server.
+// Errors without a call to Redis are [ErrInvalidPermits], [ErrInvalidRate], [ErrInvalidName],
+// [ErrInvalidOption], [ErrCrossSlot] and [ErrNoClient].
+//
+// Redis determines the others. A limiter without a rate is [ErrNotInitialized]. A request above the
+// rate is [ErrPermitsExceedRate]. A server that is too old for a call is [ErrUnsupported]. A key of
+// the limiter with other data is a [*StateError], with key and field. All other errors come from
+// Redis or the network and are wrapped: *rueidis.RedisError is an error reply of the server.
 //
 // A script call whose reply was lost is never sent again, since Redis may have executed it. Its
 // permits return after the interval.
@@ -156,6 +158,6 @@
 // # Other policies
 //
 // Package [github.com/rratelimiter/rratelimiter/limit] has policies that need no Java interop, on
-// the same [Client]: fixed and sliding windows, calendar quotas, token and leaky buckets, and
-// several of them joined, a [Limiter] of this package included.
+// the same [Client]: fixed and sliding windows, calendar quotas, token and leaky buckets. It can
+// join several of them, and a [Limiter] of this package.
 package rratelimiter

@@ -36,8 +36,8 @@ const (
 	claimLasts = 1000
 )
 
-// ask returns the hint arguments of a call that leaves now: the rate and the interval, empty if the
-// call is to count the permits, and the cursor of a count that goes on.
+// ask returns the hint arguments of a call that leaves now. They are the rate and the interval, or
+// empty texts if the call is to count the permits. The cursor is that of a count that continues.
 func (h *hint) ask(now int64) (rate, interval, cursor string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -89,7 +89,7 @@ func (h *hint) learn(now, rate, interval int64, perClient bool, counted string) 
 	h.claimed = 0
 }
 
-// needsAllKeys keeps that a limiter was taken for OVERALL, and is PER_CLIENT.
+// needsAllKeys records that a limiter is PER_CLIENT although the hint was OVERALL.
 func (h *hint) needsAllKeys() {
 	h.mu.Lock()
 	h.perClient = true
@@ -106,7 +106,7 @@ func (h *hint) allKeys() bool {
 // limiter that is joined with others needs it, since their call does not count.
 func (w *wire) countDrift(ctx context.Context) {
 	if ctx.Err() != nil {
-		return // it would claim the count for a call that is not made
+		return // otherwise it would claim the count for a call that is not made
 	}
 	b := new(engine.Batch)
 	w.Arguments(b, w.client.engine.Now())

@@ -32,9 +32,8 @@ func suffixed(name, part, id string) string {
 	return string(append(append(appendTag(space[:0], name), part...), id...))
 }
 
-// appendTag appends what the state keys of a name begin with. A name without a brace becomes the
-// hash tag, so that its keys share its slot on a cluster; in a name with a brace the user has set
-// the tag.
+// appendTag appends the prefix of the state keys of a name. A name without a brace becomes the hash
+// tag, so that all keys share a slot on a cluster. In a name with a brace the user has set the tag.
 func appendTag(text []byte, name string) []byte {
 	if strings.Contains(name, "{") {
 		return append(append(text, name...), ':')

@@ -200,9 +200,9 @@ func (l *Limiter) ExpireTime(ctx context.Context) (time.Time, error) {
 // process has leased under the old name cannot be released: they return when they expire, an
 // interval after the lease.
 //
-// Errors: [ErrNotInitialized] if the limiter has no configuration; on a cluster [ErrCrossSlot] if
-// the names are in different slots; [ErrInvalidName] if the names share state keys, as "x" and
-// "{x}" do.
+// The error is [ErrNotInitialized] if the limiter has no configuration. On a cluster it is
+// [ErrCrossSlot] if the names are in different slots. It is [ErrInvalidName] if the names share
+// state keys, as "x" and "{x}" do.
 func (l *Limiter) Rename(ctx context.Context, newName string) error {
 	_, err := l.move(ctx, "RENAME", newName, true)
 	return err

@@ -18,7 +18,7 @@ const maxGrant = 1<<32 - 1
 // A Limiter is safe for concurrent use. Calls of the zero Limiter fail with [ErrNoClient].
 //
 // Every call ends as soon as its context does, with the context's error. A change that was sent may
-// still take effect. If permits arrive for a caller that has gone, the Client releases them.
+// still take effect. If permits arrive for a caller that has left, the Client releases them.
 type Limiter struct {
 	wire  wire
 	err   error // of an invalid name or client

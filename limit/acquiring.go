@@ -57,7 +57,7 @@ func (p acquiring) Arguments(b *engine.Batch, now time.Time) {
 // allGranted stands for the letters of a batch of which every request was granted.
 const allGranted = "*"
 
-// Answer reads what the acquire script replied.
+// Answer reads the reply of the acquire script.
 func (p acquiring) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {
 	if message.IsInt64() { // -1: none was granted
 		return false, nil

@@ -13,9 +13,9 @@ import (
 
 // Calendar grants Permits in each day, week, month or year of the calendar of a location. It is a
 // [FixedWindow] with windows as long as in the calendar: a day on which clocks change has 23 or 25
-// hours. A unit begins at its first midnight; if clocks skip that midnight, at the first time after
-// it, such as 01:00. If clocks go back over midnight, the repeated hours belong to the unit that
-// has begun.
+// hours. A unit begins at its first midnight. If clocks skip that midnight, the unit begins at the
+// first time after it, such as 01:00. If clocks go back over midnight, the repeated hours belong to
+// the unit that has begun.
 //
 // Windows are shared by the name of the location: two locations with one name share a key, whatever
 // their rules. time.Local is named "Local" on all hosts: use it only if all hosts are set to the
@@ -61,7 +61,7 @@ var _ = register(policy.Kind{
 	}
 })
 
-// window is the length of a unit that nearly always has the same one, else 0.
+// window returns the length of a unit whose length is nearly always the same, else 0.
 func (u Unit) window() time.Duration {
 	switch u {
 	case Day:
@@ -73,7 +73,7 @@ func (u Unit) window() time.Duration {
 	}
 }
 
-// longest is the longest that a unit lasts, with the hour that clocks go back.
+// longest returns the longest duration of a unit, with the hour that clocks go back.
 func (u Unit) longest() time.Duration {
 	days := map[Unit]time.Duration{Day: 1, Week: 7, Month: 31, Year: 366}
 	return days[u]*24*time.Hour + time.Hour
@@ -120,18 +120,18 @@ func (p Calendar) arguments(args []string, now time.Time) []string {
 	return append(append(args, strconv.FormatInt(p.Permits, 10)), found.moments[:]...)
 }
 
-// foundUnit is what the script gets of a unit of a place, from a second to another.
+// foundUnit is the script's arguments for a unit of a location, and the seconds at which they hold.
 type foundUnit struct {
 	in         *time.Location
 	begin, end int64
 	moments    [4]string
 }
 
-// recent is the units that were found last: to find one takes as long as all else that a lone call
-// costs its caller.
+// recent caches the units that were found last: to find one takes as long as the rest of a lone
+// call.
 var recent [Year + 1]atomic.Pointer[foundUnit]
 
-// find finds the unit of a time.
+// find returns the unit of a time.
 func (p Calendar) find(now time.Time) *foundUnit {
 	date := p.date(now)
 	for p.begin(date, 1) <= now.Unix() {
@@ -144,8 +144,8 @@ func (p Calendar) find(now time.Time) *foundUnit {
 	return found
 }
 
-// date returns the midnight at which the unit of a time begins, as a clock shows it: the clock time
-// of the place, as if in UTC.
+// date returns the midnight at which the unit of a time begins: the location's clock time, as if in
+// UTC.
 func (p Calendar) date(t time.Time) time.Time {
 	year, month, day := t.In(p.location()).Date()
 	switch p.Unit {
@@ -167,7 +167,7 @@ func (p Calendar) location() *time.Location {
 	return p.In
 }
 
-// next is the midnight that so many units later begin with.
+// next returns the midnight at which the unit that many units later begins.
 func (p Calendar) next(date time.Time, units int) time.Time {
 	switch p.Unit {
 	case Week:
@@ -181,11 +181,12 @@ func (p Calendar) next(date time.Time, units int) time.Time {
 	}
 }
 
-// begin is the first moment, in Unix seconds, at which the clocks show at least the midnight of a
-// number of units later.
+// begin returns the first time, in Unix seconds, at which the clocks show at least the midnight of
+// a number of units later.
 func (p Calendar) begin(date time.Time, units int) int64 {
 	midnight := p.next(date, units).Unix()
-	// Two days before, that is not yet shown: no place has moved its clocks by more than one.
+	// Two days before, the clocks do not show it yet: no location has moved its clocks by more than
+	// a day.
 	at := time.Unix(midnight, 0).In(p.location())
 	_, about := at.Zone()
 	at = at.Add(-time.Duration(about)*time.Second - 48*time.Hour)
@@ -193,8 +194,8 @@ func (p Calendar) begin(date time.Time, units int) int64 {
 		_, offset := at.Zone()
 		_, end := at.ZoneBounds()
 		if !end.IsZero() && !end.After(at) {
-			// Behind the last change that the data of a place list, Go has the last day of a leap
-			// year end before it begins (golang/go#81583).
+			// After the last change in the data of a location, the last day of a leap year ends
+			// before it begins in Go (golang/go#81583).
 			end = time.Date(at.UTC().Year()+1, time.January, 1, 0, 0, 0, 0, time.UTC).In(p.location())
 		}
 		first := max(at.Unix(), midnight-int64(offset))
@@ -223,7 +224,7 @@ type calendarForecast struct {
 	ends   int64 // Unix milliseconds
 }
 
-// earliest: what this unit has no room for goes into the next ones, as full as they can be.
+// earliest fills this unit and then the next ones.
 func (o calendarForecast) earliest(wanted int64) time.Duration {
 	left := max(0, o.left())
 	if wanted <= left {

@@ -10,8 +10,8 @@ const (
 	leastEpoch = 36 * 36 * 36 * 36 * 36 // of six digits, as all are
 )
 
-// appendEpoch appends a random word. The call that begins a state brings it, and a refund names it:
-// so no refund reaches a state that began after its grant, as one does after a Reset. Two states of
+// appendEpoch appends a random word. The call that begins a state sets it, and a refund names it.
+// So no refund changes a state that began after its grant, as one does after a Reset. Two states of
 // a name share an epoch in one of two billion cases.
 func appendEpoch(text []byte) []byte {
 	return strconv.AppendUint(text, leastEpoch+rand.Uint64N((epochBase-1)*leastEpoch), epochBase)

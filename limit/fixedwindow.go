@@ -12,7 +12,7 @@ import (
 // and the next one with the first permit after its end. Aligned windows begin at multiples of the
 // interval since the Unix epoch, on every host alike.
 //
-// It is the cheapest policy. Around the end of a window, an interval can see twice the permits. If
+// It is the cheapest policy. An interval around the end of a window can have twice the permits. If
 // it must not, use [SlidingWindow] or [SlidingLog].
 type FixedWindow struct {
 	Permits  int64         // a window, 1 to 2^53
@@ -94,7 +94,7 @@ func (o windowForecast) reset() time.Duration {
 	return o.end
 }
 
-// earliest: what this window has no room for goes into the next ones, as full as they can be.
+// earliest fills this window and then the next ones.
 func (o windowForecast) earliest(wanted int64) time.Duration {
 	left := max(0, o.left())
 	if wanted <= left {

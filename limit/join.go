@@ -21,15 +21,15 @@ type Joinable interface {
 	Take(ctx context.Context, permits int64) (rratelimiter.Decision, error)
 }
 
-// Join returns a limiter that takes the permits of a request from all limiters or, if one has not
-// enough, from none. One script call decides. The limiters must be of one Client. Java programs may
+// Join returns a limiter that takes the permits of a request from all limiters, or from none if one
+// has not enough. One script call decides. The limiters must be of one Client. Java programs may
 // use a *rratelimiter.Limiter among them.
 //
 // On a Redis Cluster all names need the same hash tag, as "{tenant:7}:second" and "{tenant:7}:day"
-// have; else calls fail with [rratelimiter.ErrCrossSlot]. Other errors:
-// [rratelimiter.ErrInvalidRate] for no limiters, more than 10 policies in all, or one limiter
-// twice; [rratelimiter.ErrInvalidOption] for limiters of several Clients, or a Joinable of another
-// type; and the error of an invalid member.
+// have; otherwise calls fail with [rratelimiter.ErrCrossSlot]. No limiters, more than 10 policies
+// in all, or one limiter twice are [rratelimiter.ErrInvalidRate]. Limiters of several Clients, or a
+// Joinable of another type, are [rratelimiter.ErrInvalidOption]. An invalid member has its own
+// error.
 //
 // Release and Reset act on one member after another. If Redis fails meanwhile, they may act on some
 // members only.

@@ -15,7 +15,7 @@ import (
 // A Limiter is safe for concurrent use. Calls of the zero Limiter fail with
 // [rratelimiter.ErrNoClient]. Every call ends as soon as its context does, with the context's
 // error. A change that was sent may still take effect. If permits arrive for a caller that has
-// gone, the Client releases them.
+// left, the Client releases them.
 type Limiter struct {
 	wire
 	err      error // of the client, the name or the policies
@@ -31,9 +31,9 @@ type member struct {
 }
 
 // New opens the limiter with a name. It sends nothing and is cheap: open one per user, tenant or
-// address as needed. With invalid arguments, calls fail with [rratelimiter.ErrInvalidRate] (an
-// invalid field of a policy, no policy, or two that share a key), [rratelimiter.ErrInvalidName] or
-// [rratelimiter.ErrNoClient].
+// address as needed. With invalid arguments, calls fail with [rratelimiter.ErrInvalidRate],
+// [rratelimiter.ErrInvalidName] or [rratelimiter.ErrNoClient]. ErrInvalidRate means an invalid
+// field of a policy, no policy, or two policies that share a key.
 func New(client *rratelimiter.Client, name string, policies ...Policy) *Limiter {
 	p, err := newPlan(client, policies)
 	if err != nil {
@@ -188,8 +188,8 @@ func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout t
 
 // Acquire waits until permits are free and takes them. Callers that wait for one name on one Client
 // are served first come, first served, a large request before smaller ones behind it. With a single
-// [TokenBucket], [LeakyBucket] or [Smooth], Acquire makes a reservation and waits for its time:
-// then callers of all programs are served in the order in which Redis received them, with at most
+// [TokenBucket], [LeakyBucket] or [Smooth], Acquire makes a reservation and waits for its time.
+// Then callers of all programs are served in the order in which Redis received them, with at most
 // one call each.
 //
 // Acquire ends with ctx. If the permits cannot be free before the deadline of ctx, it fails at once

@@ -7,8 +7,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 )
 
-// policyOf names what members limit by: each kind once, by the alphabet, so that there are few such
-// names.
+// policyOf names the kinds of the members, each once and sorted, so that there are few such names.
 func policyOf(members []member) string {
 	if len(members) == 1 {
 		return nameOf(members[0].policy)

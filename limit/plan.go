@@ -11,7 +11,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// plan is what limiters with the same policies have in common.
+// plan is the part that limiters with the same policies share.
 type plan struct {
 	client      inside.Client
 	members     []member       // without names and keys
@@ -23,7 +23,7 @@ type plan struct {
 	observed    string         // the policies, for an Observer
 }
 
-// mostPolicies is how many policies a script has room for: Lua counts 200 locals, and Smooth has
+// mostPolicies is the largest number of policies of a script: Lua allows 200 locals, and Smooth has
 // 16.
 const mostPolicies = 10
 
@@ -61,9 +61,9 @@ func planOf(client inside.Client, members []member) *plan {
 	return p
 }
 
-// Validate returns the error that [New] would report for these policies: an
-// [rratelimiter.ErrInvalidRate] for an invalid field, no policy, more than 10, or two that would
-// count in the same key; nil if they are valid.
+// Validate returns the error that [New] would report for these policies, or nil if they are valid.
+// An invalid field, no policy, more than 10 policies, or two that would share a key are
+// [rratelimiter.ErrInvalidRate].
 func Validate(policies ...Policy) error {
 	if n := len(policies); n < 1 || n > mostPolicies {
 		return invalid("%d policies, want 1 to %d", n, mostPolicies)

@@ -19,8 +19,8 @@ type Policy interface {
 	// kind names the policy's part of the scripts: the file of its name.
 	kind() string
 
-	// suffix appends the policy's part of its key: its kind, and what must not be mixed with
-	// others.
+	// suffix appends the policy's part of its key: its kind, and the settings that must not be
+	// mixed with others.
 	suffix(text []byte) []byte
 
 	// settings appends the other fields of the policy that affect its answers. Limiters with the

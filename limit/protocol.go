@@ -12,14 +12,14 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// wire is the keys and the policies of one limiter: what its scripts are sent, and how their
-// replies are read.
+// wire is the keys and the policies of one limiter. It makes the arguments of its scripts and reads
+// their replies.
 type wire struct {
 	*plan
 	name     string // that the limiter was opened with
 	members  []member
 	keys     []string // of the members, in their order
-	subjects []string // what other limiters of the Client may change too
+	subjects []string // the invalidation keys, which other limiters of the Client may change too
 }
 
 // arguments appends the arguments of members at a time.

@@ -42,9 +42,9 @@ func briefTexts(message rueidis.RedisMessage) []string {
 	return texts
 }
 
-// goOn returns the arguments with which a script is called again, if its reply wants that: those of
-// the members at the time that it replied, and the cursors of limiters of Redisson's layout. Each
-// keeps its own while another one is counted.
+// goOn returns the arguments of the next call, if the reply of a script requires one. They are
+// those of the members at the time of the reply, and the cursors of limiters of Redisson's layout.
+// Each limiter keeps its cursor while another one is counted.
 func goOn(c call, members []member, message rueidis.RedisMessage, args []string) (next []string, again bool) {
 	reply, err := message.ToArray()
 	if err != nil || len(reply) != 2 && len(reply) != 4 {

@@ -15,8 +15,8 @@ import (
 // [LeakyBucket] or [Smooth].
 var ErrNotReservable = errors.New("rratelimiter: the limiter has no reservations")
 
-// Reservation is permits that a caller may use from a time on. The zero Reservation is one whose
-// time has come: its Delay is 0, and its Cancel does nothing.
+// Reservation is permits that a caller may use from a time on. The time of the zero Reservation has
+// passed: its Delay is 0, and its Cancel does nothing.
 //
 // A Reservation is safe for concurrent use.
 type Reservation struct {
@@ -24,7 +24,7 @@ type Reservation struct {
 	permits   int64
 	delay     time.Duration // when it was made
 	moment    time.Time     // by the process' clock
-	ticket    string        // what the cancel script needs to know
+	ticket    string        // the argument of the cancel script
 	cancelled atomic.Bool
 }
 
@@ -39,8 +39,8 @@ func (r *Reservation) Delay() time.Duration {
 
 // Cancel returns the permits of the reservation, less those that were reserved later, which keep
 // their times. So the last reservation returns whole, and one with more permits reserved behind it
-// than it holds returns nothing. Cancel does nothing once the time has come, and nothing a second
-// time, even if the first one failed. After Cancel the caller must not act.
+// than it holds returns nothing. Cancel does nothing after the time of the reservation. A second
+// Cancel does nothing either, even if the first one failed. After Cancel the caller must not act.
 func (r *Reservation) Cancel(ctx context.Context) error {
 	if r.Delay() == 0 {
 		return nil
@@ -62,7 +62,7 @@ func (r *Reservation) revoke(ctx context.Context) error {
 	return err
 }
 
-// appendTicket appends what the cancel script needs to know.
+// appendTicket appends the argument of the cancel script.
 func (r *Reservation) appendTicket(text []byte) []byte {
 	return append(append(strconv.AppendInt(text, r.permits, 10), ' '), r.ticket...)
 }
@@ -105,19 +105,20 @@ func (r *Reservation) revokeLater(ctx context.Context) {
 	go func() { _ = r.revoke(engine.Unattended(ctx)) }()
 }
 
-// Reserve takes permits for the time at which they are free, and returns how long that takes:
-// callers of all programs get their times in the order in which Redis received them. A later caller
-// gets an earlier time only if a reservation was cancelled. Callers that reserve at the same time
-// share one call to Redis.
+// Reserve takes permits for the time at which they are free, and returns that Reservation. Callers
+// of all programs get their times in the order in which Redis received them. A later caller gets an
+// earlier time only if a reservation was cancelled. Callers that reserve at the same time share one
+// call to Redis.
 //
-// With a [TokenBucket] the time is when the bucket holds the permits after all that was taken and
-// reserved before, so that its tokens go below 0, as with ReserveN of golang.org/x/time/rate. With
-// a [LeakyBucket] it is when all permits that were taken before have leaked. With [Smooth] it is
-// the next free time, whatever the permits.
+// With a [TokenBucket] the time is when the bucket has the permits, after all that were taken and
+// reserved before. Its tokens go below 0, as with ReserveN of golang.org/x/time/rate. With a
+// [LeakyBucket] it is when all permits that were taken before have leaked. With [Smooth] it is the
+// next free time, whatever the permits.
 //
 // If the deadline of ctx is before that time, Reserve fails at once with [context.DeadlineExceeded]
-// and reserves nothing; so does a time more than 285 years ahead. If ctx ends during the call, the
-// reservation is cancelled. Other errors: [ErrNotReservable], and those of [Limiter.TryAcquire].
+// and reserves nothing. A time more than 285 years ahead is the same error. If ctx ends during the
+// call, the reservation is cancelled. Other errors: [ErrNotReservable], and those of
+// [Limiter.TryAcquire].
 func (l *Limiter) Reserve(ctx context.Context, permits int64) (*Reservation, error) {
 	if err := l.checkPermits(ctx, permits); err != nil {
 		return nil, err

@@ -16,8 +16,8 @@ import (
 // reserving is the engine's protocol of calls that reserve permits.
 type reserving struct{ *wire }
 
-// mostReservations is how many go in one call: each costs the server more than a microsecond,
-// however many are alike.
+// mostReservations is the largest number in one call: each costs the server more than a
+// microsecond, even equal ones.
 const mostReservations = 256
 
 // Call is the script that reserves permits.
@@ -25,7 +25,7 @@ func (p reserving) Call(*engine.Batch) (script *redisx.Script, keys []string) {
 	return scriptFor(reserve, p.members), p.keys
 }
 
-// Arguments makes the arguments of the reserve script.
+// Arguments sets the arguments of the reserve script.
 func (p reserving) Arguments(b *engine.Batch, now time.Time) {
 	text := p.client.Engine.AppendMicros(b.Text[:0], now)
 	nowEnd := len(text)
@@ -47,7 +47,7 @@ func (p reserving) Arguments(b *engine.Batch, now time.Time) {
 	b.Args = p.members[0].policy.arguments(append(b.Args[:0], all[:nowEnd], all[nowEnd:], newEpoch()), now)
 }
 
-// Answer reads what the reserve script replied.
+// Answer reads the reply of the reserve script.
 func (p reserving) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {
 	reply, err := message.ToArray()
 	if err != nil || len(reply) != 3 {

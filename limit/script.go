@@ -53,7 +53,7 @@ func sourceText(name string) string {
 	return string(text)
 }
 
-// The calls that scripts are put together for.
+// The calls that scripts are assembled for.
 type call string
 
 const (

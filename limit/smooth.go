@@ -15,8 +15,8 @@ import (
 //
 // Unused time is stored as permits, up to Burst, which cost nothing (SmoothBursty). With WarmUp,
 // unused time makes permits more expensive, up to ColdFactor times, and it takes WarmUp to return
-// to the steady rate (SmoothWarmingUp): for a cache or a pool of connections that is slow at first.
-// A new name counts as unused for long: all of Burst is stored, or it is coldest.
+// to the steady rate (SmoothWarmingUp). This suits a cache or a pool of connections that is slow at
+// first. A new name counts as unused for long: all of Burst is stored, or it is coldest.
 //
 // In a Decision, Limit is Permits, Remaining the stored permits (0 during a wait), RetryAfter the
 // wait, and ResetAfter the time until it is as unused for long. No time is beyond 2^53
@@ -84,12 +84,12 @@ func (p Smooth) validate() error {
 	return nil
 }
 
-// mostCost is the most that a request costs: sums of a few are microseconds below 2^53.
+// mostCost is the largest cost of a request: sums of a few are microseconds below 2^53.
 const mostCost = 1 << 52 * time.Microsecond
 
 func (p Smooth) kind() string { return "smooth" }
 
-// suffix: permits that are stored cost nothing with one and more with the other.
+// suffix has a kind for each: stored permits cost nothing without a warm-up, and more with one.
 func (p Smooth) suffix(text []byte) []byte {
 	if p.WarmUp > 0 {
 		return named(text, "warmup", p.Interval)
@@ -101,8 +101,8 @@ func (p Smooth) settings(text []byte) []byte {
 	return strconv.AppendFloat(numbers(text, p.Permits, int64(p.Burst), int64(p.WarmUp)), p.ColdFactor, 'g', -1, 64)
 }
 
-// curve is what stored permits cost, in doubles and in the order in which Guava computes it. Times
-// are microseconds.
+// curve is the cost of stored permits, in doubles and in the order in which Guava computes it.
+// Times are microseconds.
 type curve struct {
 	stable    float64 // a permit costs at the steady rate
 	most      float64 // permits that can be stored
@@ -150,7 +150,7 @@ func (p Smooth) arguments(args []string, _ time.Time) []string {
 
 func (p Smooth) keeps() []string { return inString }
 
-// most is the permits that cost mostCost, each at the highest price.
+// most returns the permits that cost mostCost, each at the highest price.
 func (p Smooth) most() int64 {
 	c := p.curve()
 	price := c.stable + c.slope*(c.most-c.threshold)

@@ -19,7 +19,7 @@ type state struct {
 	lasts  time.Duration
 }
 
-// add adds what the script replied about a policy. It reports whether the policy can read that.
+// add adds the script's reply about a policy. It reports whether the reply is valid.
 func (s *state) add(p Policy, told rueidis.RedisMessage) bool {
 	texts, err := told.ToArray()
 	if err != nil || len(texts) == 0 {
@@ -40,7 +40,7 @@ func (s *state) add(p Policy, told rueidis.RedisMessage) bool {
 		return false
 	}
 	if r, ok := o.(redissonForecast); ok {
-		s.most = min(s.most, r.Limit()) // only Redis knows that
+		s.most = min(s.most, r.Limit()) // its rate is only in Redis
 	}
 	s.policies, s.marks = append(s.policies, o), append(s.marks, mark)
 	return true
@@ -109,7 +109,7 @@ func (s *state) Free() int64 {
 	return free
 }
 
-// Denied returns the answer to a request for more than is free.
+// Denied returns the answer to a request for more permits than are free.
 func (s *state) Denied(permits int64) (engine.Answer, bool) { return s.denied(permits, 0) }
 
 // Parts returns the answer of each policy to such a request.
