@@ -5,7 +5,7 @@ import (
 	"math"
 	"testing"
 	"time"
-	_ "time/tzdata" // the test's places are there on every host
+	_ "time/tzdata" // the locations of the test, on every host
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -23,14 +23,14 @@ func place(name string) *time.Location {
 	return in
 }
 
-// shown is the date that the clocks of a place show, as a number that grows with it.
+// shown is the date that the clocks of a location show, as an increasing number.
 func shown(t time.Time, in *time.Location) int {
 	year, month, day := t.In(in).Date()
 	return year*10000 + int(month)*100 + day
 }
 
-// unitOf finds the unit of a time: it walks from noon to noon to the first day of it and of the
-// next one, and from minute to minute to the first at which that is shown.
+// unitOf finds the unit of a time. It walks from noon to noon to its first day and to that of the
+// next one. Then it walks from minute to minute to the first one at which clocks show that day.
 func unitOf(unit Unit, in *time.Location, t time.Time) (begin, end time.Time) {
 	first := func(day time.Time) bool {
 		switch unit {
@@ -67,8 +67,8 @@ func unitOf(unit Unit, in *time.Location, t time.Time) (begin, end time.Time) {
 	return dawn(noon(back)), dawn(noon(ahead))
 }
 
-// TestCalendar_LastDayOfALeapYear_EndsAtMidnight: a place's data list clock changes to 2037 or so,
-// or fewer; behind them Go tells that the offset of such a day ends before it begins.
+// TestCalendar_LastDayOfALeapYear_EndsAtMidnight: the data of a location list clock changes to
+// about 2037. After these, the offset of such a day ends before it begins in Go.
 func TestCalendar_LastDayOfALeapYear_EndsAtMidnight(t *testing.T) {
 	for _, name := range []string{"America/New_York", "Europe/Berlin", "America/Santiago", "Australia/Lord_Howe"} {
 		for _, unit := range []Unit{Day, Week, Month, Year} {
@@ -90,7 +90,7 @@ type calendarModel struct {
 	unit              Unit
 	in                *time.Location
 	begin, end, count int64
-	known             [2]int64 // the unit that was found last
+	known             [2]int64 // the last unit
 }
 
 func newCalendarModel(permits int64, unit Unit, in string) *calendarModel {
@@ -147,7 +147,7 @@ func (m *calendarModel) reset(now int64) int64 {
 	return 0
 }
 
-// moments are those at which calendars are strange, and what a day has there.
+// moments are times of unusual days, with the begin and the end of each day.
 var moments = []struct {
 	in, at string // Unix time's, as RFC 3339
 	day    time.Duration
@@ -171,23 +171,24 @@ var moments = []struct {
 	{"America/Sao_Paulo", "2018-11-04T03:00:00Z", 23 * time.Hour, "2018-11-04T01:00:00"},
 	{"America/Sao_Paulo", "2018-11-04T02:59:59Z", 24 * time.Hour, "2018-11-03T00:00:00"},
 	{"Africa/Cairo", "2024-04-26T12:00:00Z", 23 * time.Hour, "2024-04-26T01:00:00"},
-	// 23:00 to midnight comes twice.
+	// 23:00 to midnight is repeated.
 	{"America/Sao_Paulo", "2018-02-18T02:30:00Z", 25 * time.Hour, "2018-02-17T00:00:00"},
 	{"Africa/Cairo", "2024-10-31T21:30:00Z", 25 * time.Hour, "2024-10-31T00:00:00"},
-	// Midnight itself does, as the clocks go from 01:00 back to it.
+	// Midnight is repeated: the clocks go from 01:00 back to it.
 	{"America/Havana", "2025-11-02T05:30:00Z", 25 * time.Hour, "2025-11-02T00:00:00"},
-	// And from 00:01 back to 23:01 of the day before, which is of the day that had begun.
+	// The clocks go from 00:01 back to 23:01 of the day before, which belongs to the day that has
+	// begun.
 	{"America/St_Johns", "2010-11-07T02:45:00Z", 25 * time.Hour, "2010-11-07T00:00:00"},
 	{"America/St_Johns", "2010-11-07T03:45:00Z", 25 * time.Hour, "2010-11-07T00:00:00"},
-	// December 30 was none there.
+	// There was no December 30.
 	{"Pacific/Apia", "2011-12-30T09:59:59Z", 24 * time.Hour, "2011-12-29T00:00:00"},
 	{"Pacific/Apia", "2011-12-30T10:00:00Z", 24 * time.Hour, "2011-12-31T00:00:00"},
 	{"Australia/Lord_Howe", "2026-04-04T16:00:00Z", 24*time.Hour + 30*time.Minute, "2026-04-05T00:00:00"},
 	{"Pacific/Kiritimati", "2026-05-31T10:00:00Z", 24 * time.Hour, "2026-06-01T00:00:00"},
 }
 
-// TestCalendar_ClockChanges_UnitsMatchTheModel: the units of strange moments are those that are to
-// be expected, and those that the model walks to.
+// TestCalendar_ClockChanges_UnitsMatchTheModel: the units of unusual times are the expected ones
+// and those of the model.
 func TestCalendar_ClockChanges_UnitsMatchTheModel(t *testing.T) {
 	for _, test := range moments {
 		at, err := time.Parse(time.RFC3339, test.at)
@@ -214,7 +215,7 @@ func TestCalendar_ClockChanges_UnitsMatchTheModel(t *testing.T) {
 	}
 	args := Calendar{1, Day, place("Pacific/Apia")}.arguments(nil, time.Date(2011, 12, 30, 9, 0, 0, 0, time.UTC))
 	assert.Equal(t, []string{"1325066400000", "1325152800000", "1325239200000", "1325239200000"}, args[1:])
-	// A location can be of the program's own making.
+	// A program can make its own location.
 	far := time.FixedZone("Far", 100*3600)
 	noon := time.Date(2026, 5, 5, 12, 0, 0, 0, far)
 	assert.Equal(t, fmt.Sprint(noon.Add(-12*time.Hour).UnixMilli()), Calendar{1, Day, far}.arguments(nil, noon)[2])
@@ -256,8 +257,7 @@ func TestCalendar_ServerTime_UnitIsTheServers(t *testing.T) {
 	}
 }
 
-// TestCalendar_LocationsOfOneName_ShareTheirWindows: what is shared is the name of the location,
-// nil and UTC alike.
+// TestCalendar_LocationsOfOneName_ShareTheirWindows: nil and UTC have one name.
 func TestCalendar_LocationsOfOneName_ShareTheirWindows(t *testing.T) {
 	b := newBench(t)
 	one, other := New(b.client, "name", Calendar{3, Day, nil}), New(b.client, "name",
@@ -269,8 +269,8 @@ func TestCalendar_LocationsOfOneName_ShareTheirWindows(t *testing.T) {
 	assert.True(t, policy == Policy(Calendar{3, Day, nil}))
 }
 
-// TestCalendarForecast_Earliest_UsesCalendarLengths: what a month has no room for goes into the
-// next ones, with the lengths that they have.
+// TestCalendarForecast_Earliest_UsesCalendarLengths: permits above those of a month use the next
+// months, with their own lengths.
 func TestCalendarForecast_Earliest_UsesCalendarLengths(t *testing.T) {
 	now := time.Date(2024, 1, 20, 0, 0, 0, 0, time.UTC)
 	end := time.Date(2024, 2, 1, 0, 0, 0, 0, time.UTC)

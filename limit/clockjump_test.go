@@ -11,9 +11,9 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// TestClocks_Jump_GrantNoMore: where the clock goes back by an hour nothing fails and nothing more
-// is granted until it is where it was; where it goes forward it is as if the hour had passed,
-// whether keys have expired meanwhile or not, and nothing more is granted when it comes back.
+// TestClocks_Jump_GrantNoMore: the clock goes back by an hour. No call fails, and no more is
+// granted until it is where it was. Or it goes forward, as if the hour had passed, whether keys
+// have expired or not. No more is granted when it is set back.
 func TestClocks_Jump_GrantNoMore(t *testing.T) {
 	const minute = time.Minute
 	half := time.Date(2025, time.November, 21, 23, 30, 0, 0, time.UTC)
@@ -30,7 +30,7 @@ func TestClocks_Jump_GrantNoMore(t *testing.T) {
 		"SlidingLog":               {half, 7, []Policy{SlidingLog{7, 10 * minute}}},
 		"TokenBucket":              {half, 7, []Policy{TokenBucket{7, 2, 10 * minute}}},
 		"LeakyBucket":              {half, 7, []Policy{LeakyBucket{7, 2, 10 * minute}}},
-		"Smooth":                   {half, 8, []Policy{Smooth{7, 10 * minute, 10 * minute, 0, 0}}}, // and one that is not paid for yet
+		"Smooth":                   {half, 8, []Policy{Smooth{7, 10 * minute, 10 * minute, 0, 0}}}, // and one that is not yet paid for
 		"Smooth, warming up":       {half, 1, []Policy{Smooth{7, 10 * minute, 0, 10 * minute, 0}}},
 		"all windows and buckets": {half, 7,
 			[]Policy{FixedWindow{9, 10 * minute, false}, SlidingWindow{9, 10 * minute, 0}, SlidingLog{7, 10 * minute},
@@ -57,8 +57,8 @@ func TestClocks_Jump_GrantNoMore(t *testing.T) {
 	})
 }
 
-// clockJumps turns the clock, ahead by as much as makes everything free. The server's clock goes
-// ahead with it, or stands still.
+// clockJumps moves the clock ahead until all permits are free. The server's clock moves with it, or
+// stands still.
 func clockJumps(b *bench, l *Limiter, most int64, ahead time.Duration, together bool) {
 	b.Helper()
 	b.back = true
@@ -95,7 +95,7 @@ func clockJumps(b *bench, l *Limiter, most int64, ahead time.Duration, together 
 	assert.Equal(b, most, all(), "a day further ahead")
 }
 
-// TestReserve_ClockSetBack_QueuesBehindEarlierOnes are behind all that was reserved before.
+// TestReserve_ClockSetBack_QueuesBehindEarlierOnes: their times are after all earlier reservations.
 func TestReserve_ClockSetBack_QueuesBehindEarlierOnes(t *testing.T) {
 	for _, p := range reservables {
 		b := newBench(t)

@@ -114,17 +114,17 @@ func ExampleJoin() {
 	// 98 left of the quota: a refusal by the tenant's limit takes nothing of it
 }
 
-// A model's tokens, which are counted once the answer is there.
+// The tokens of a model are counted when its answer is known.
 func ExampleLimiter_Charge() {
 	client, closeClient := connect()
 	defer closeClient()
 	ctx := context.Background()
 
 	tokens := limit.New(client, "tokens:alice", limit.TokenBucket{Capacity: 1000, Refill: 1000, Interval: time.Minute})
-	if allowed, err := tokens.TryAcquire(ctx, 100); err != nil || !allowed { // the least that a request costs
+	if allowed, err := tokens.TryAcquire(ctx, 100); err != nil || !allowed { // the least cost of a request
 		panic(err)
 	}
-	d, err := tokens.Charge(ctx, 1400) // the rest of what it has cost
+	d, err := tokens.Charge(ctx, 1400) // the rest of its cost
 	if err != nil {
 		panic(err)
 	}

@@ -7,7 +7,7 @@ type fixedModel struct {
 	begin, count      int64 // of the last window
 }
 
-// at is the window of a moment.
+// at is the window of a time.
 func (m *fixedModel) at(now int64) (begin, count int64) {
 	now -= now % 1000
 	if m.count > 0 && now < m.begin+m.interval {

@@ -11,8 +11,8 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// FuzzState: whatever a key holds, a call gives a Decision that can be, or a *StateError, and no
-// call makes it worse.
+// FuzzState: for any text of a key, a call returns a possible Decision or a *StateError. No call
+// makes a valid text invalid.
 func FuzzState(f *testing.F) {
 	policies := []Policy{
 		FixedWindow{10, time.Second, false}, FixedWindow{10, time.Second, true}, Calendar{10, Day, nil},

@@ -15,8 +15,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// TestID_SimilarNames_DoNotShareCalls, though it is made to look like the reservations of another
-// name, or like two names at once.
+// TestID_SimilarNames_DoNotShareCalls: a name is made to look like the reservations of another
+// name, or like two names.
 func TestID_SimilarNames_DoNotShareCalls(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		p := TokenBucket{5, 1, time.Hour}
@@ -87,8 +87,8 @@ func TestID_RedissonLimiterNamedLikeAnother_NotServedFromItsLease(t *testing.T) 
 	})
 }
 
-// TestID_NameOfAJoinedLimiterInAnother_IDsDiffer: a name mapper may give names that say something
-// else than their keys.
+// TestID_NameOfAJoinedLimiterInAnother_IDsDiffer: a name mapper may return names that differ from
+// their keys.
 func TestID_NameOfAJoinedLimiterInAnother_IDsDiffer(t *testing.T) {
 	mapped := map[string]string{"a": "{k}", "b": "{k}2", "a\n4 {k}2 b": "{k}"}
 	b := newBench(t, rratelimiter.WithNameMapper(func(name string) string { return mapped[name] }))

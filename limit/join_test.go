@@ -13,7 +13,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// TestJoin_OneMemberDenies_NothingIsTaken, a limiter of Redisson's layout among them.
+// TestJoin_OneMemberDenies_NothingIsTaken: one member is a limiter of Redisson's layout.
 func TestJoin_OneMemberDenies_NothingIsTaken(t *testing.T) {
 	b := newBench(t)
 	ctx := t.Context()
@@ -65,8 +65,8 @@ func TestJoin_OneMemberDenies_NothingIsTaken(t *testing.T) {
 	assert.Equal(t, "{tenant}:second + {tenant}:shared + {tenant}:day", join.Name())
 }
 
-// TestJoin_OneRedissonLimiter_BehavesAsThatLimiter: random calls give the same answers as the
-// limiter of Redisson's layout by itself, and leave the same.
+// TestJoin_OneRedissonLimiter_BehavesAsThatLimiter: random calls have the same answers as those of
+// the limiter of Redisson's layout alone, and leave the same state.
 func TestJoin_OneRedissonLimiter_BehavesAsThatLimiter(t *testing.T) {
 	for _, kind := range []rratelimiter.RateType{rratelimiter.Overall, rratelimiter.PerClient} {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -107,8 +107,7 @@ func TestJoin_OneRedissonLimiter_BehavesAsThatLimiter(t *testing.T) {
 	}
 }
 
-// TestJoin_RedissonLimitersWithoutValues_CountsTheirGrants counts the grants of each, a page in a
-// call.
+// TestJoin_RedissonLimitersWithoutValues_CountsTheirGrants: a page in a call.
 func TestJoin_RedissonLimitersWithoutValues_CountsTheirGrants(t *testing.T) {
 	const grants = 1000
 	withRedis(t, func(b *fixture) {
@@ -137,18 +136,17 @@ func TestJoin_RedissonLimitersWithoutValues_CountsTheirGrants(t *testing.T) {
 	})
 }
 
-// TestJoin_InvalidMembers_IsRefusedUnsent has a typed error before Redis is asked.
-// TestJoin_ServerIsSlowBehindAGrant_TimeoutEndsTheCall: the call that corrects drift is not waited
-// for longer.
+// TestJoin_ServerIsSlowBehindAGrant_TimeoutEndsTheCall: the timeout ends the call that corrects
+// drift, too.
 func TestJoin_ServerIsSlowBehindAGrant_TimeoutEndsTheCall(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		l := b.client.Limiter("{t}:shared")
 		require.NoError(b, l.SetRate(b.Context(), rratelimiter.Rate{Permits: 10, Interval: time.Hour}))
 		join := Join(l, New(b.client, "{t}:hour", FixedWindow{10, time.Hour, false}))
 		b.Take(join, 1)
-		time.Sleep(40*time.Minute + 500*ms) // the next count is due, and no ping of rueidis is under way
+		time.Sleep(40*time.Minute + 500*ms) // the next count is due, and no ping of rueidis is in flight
 		b.Latency.Store(int64(100 * ms))
-		defer time.Sleep(time.Minute) // what is under way is answered
+		defer time.Sleep(time.Minute) // the calls in flight have their replies
 		before := time.Now()
 		ok, err := join.TryAcquireWithin(context.Background(), 1, 150*ms)
 		require.NoError(b, err)
@@ -195,7 +193,7 @@ func TestJoin_InvalidMembers_IsRefusedUnsent(t *testing.T) {
 	assert.NoError(t, err, "joins can be joined")
 }
 
-// TestJoin_KeyOfAnotherType_IsNamedInTheError, of a limiter of Redisson's layout.
+// TestJoin_KeyOfAnotherType_IsNamedInTheError: the key is of a limiter of Redisson's layout.
 func TestJoin_KeyOfAnotherType_IsNamedInTheError(t *testing.T) {
 	for kind, own := range map[rratelimiter.RateType]bool{rratelimiter.Overall: false, rratelimiter.PerClient: true} {
 		b := newBench(t)

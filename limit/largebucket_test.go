@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReserve_LargeBucket_DelaysAreExact, in which permits times the microseconds of the interval
-// are more than 2^63: bytes an hour, say.
+// TestReserve_LargeBucket_DelaysAreExact: permits times the microseconds of the interval are more
+// than 2^63. Such a limit counts bytes an hour, for instance.
 func TestReserve_LargeBucket_DelaysAreExact(t *testing.T) {
 	for _, p := range []Policy{TokenBucket{4e9, 4e9, time.Hour}, LeakyBucket{4e9, 4e9, time.Hour}} {
 		b := newBench(t)
@@ -29,8 +29,8 @@ func TestReserve_LargeBucket_DelaysAreExact(t *testing.T) {
 	}
 }
 
-// TestTokenBucket_ProductAbove2To53_EveryPermitCounts, though permits times microseconds are more
-// than 2^53.
+// TestTokenBucket_ProductAbove2To53_EveryPermitCounts: permits times microseconds are more than
+// 2^53.
 func TestTokenBucket_ProductAbove2To53_EveryPermitCounts(t *testing.T) {
 	for _, test := range []struct{ permits, days int64 }{{66037722, 30}, {236846727, 30}, {534702879, 7},
 		{3728210266, 1}} {
@@ -46,8 +46,8 @@ func TestTokenBucket_ProductAbove2To53_EveryPermitCounts(t *testing.T) {
 	}
 }
 
-// TestTokenBucket_FastRefill_FillsWithinAMicrosecond, whose permits come back within less than a
-// double tells of a time.
+// TestTokenBucket_FastRefill_FillsWithinAMicrosecond: a permit returns in less than the precision
+// of a time.
 func TestTokenBucket_FastRefill_FillsWithinAMicrosecond(t *testing.T) {
 	for _, p := range []Policy{TokenBucket{1e9, 1e9, time.Second}, LeakyBucket{1e9, 1e9, time.Second},
 		TokenBucket{1 << 53, 1 << 53, ms}} {
@@ -60,7 +60,7 @@ func TestTokenBucket_FastRefill_FillsWithinAMicrosecond(t *testing.T) {
 	}
 }
 
-// TestCharge_DebtBeyond2To53_CanBeReleased is one of 2^53.
+// TestCharge_DebtBeyond2To53_CanBeReleased: such a debt counts as 2^53.
 func TestCharge_DebtBeyond2To53_CanBeReleased(t *testing.T) {
 	for _, p := range []Policy{TokenBucket{5, 1, time.Millisecond}, LeakyBucket{5, 1, time.Millisecond}} {
 		b := newBench(t)
@@ -78,8 +78,8 @@ func TestCharge_DebtBeyond2To53_CanBeReleased(t *testing.T) {
 	}
 }
 
-// TestTokenBucket_DebtIsReleasedAgainAndAgain_StateIsItsOwn: the sum of all refunds is in the
-// state.
+// TestTokenBucket_DebtIsReleasedAgainAndAgain_StateIsItsOwn: the sum of all refunds stays valid in
+// the state.
 func TestTokenBucket_DebtIsReleasedAgainAndAgain_StateIsItsOwn(t *testing.T) {
 	b := newBench(t)
 	l := New(b.client, "name", TokenBucket{1, 1, maxInterval})
@@ -90,7 +90,7 @@ func TestTokenBucket_DebtIsReleasedAgainAndAgain_StateIsItsOwn(t *testing.T) {
 	}
 }
 
-// TestTokenBucket_ForeignState_IsAStateError: numbers that no bucket can have.
+// TestTokenBucket_ForeignState_IsAStateError: numbers that are impossible in a bucket.
 func TestTokenBucket_ForeignState_IsAStateError(t *testing.T) {
 	b := newBench(t)
 	long := strings.Repeat("9", 400)

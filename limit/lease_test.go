@@ -16,7 +16,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-// often takes permits one by one with so long between them, and counts those that were granted.
+// often takes permits one by one at a distance, and returns how many were granted.
 func often(b *redistest.Fixture, l *Limiter, times int, pause time.Duration) (granted int) {
 	b.Helper()
 	for range times {
@@ -41,8 +41,8 @@ func inLease(t *testing.T, policies []Policy, test func(b *redistest.Fixture, l 
 	})
 }
 
-// TestLease_Windows_CountTheirPermits: what is leased counts in the window in which it is used, and
-// what is not goes back.
+// TestLease_Windows_CountTheirPermits: leased permits count in the window in which they are used,
+// and unused ones are released.
 func TestLease_Windows_CountTheirPermits(t *testing.T) {
 	for name, policies := range map[string][]Policy{
 		"FixedWindow": {FixedWindow{100_000, time.Hour, false}},
@@ -70,8 +70,7 @@ func TestLease_Windows_CountTheirPermits(t *testing.T) {
 	}
 }
 
-// TestTakeEach_Lease_IsGrantedFromMemory too: what is leased for those who ask for each has to
-// serve them.
+// TestTakeEach_Lease_IsGrantedFromMemory: a lease for calls of TakeEach serves calls of TakeEach.
 func TestTakeEach_Lease_IsGrantedFromMemory(t *testing.T) {
 	policies := []Policy{FixedWindow{200_000, time.Hour, false}, Calendar{100_000, Day, nil}}
 	inLease(t, policies, func(b *redistest.Fixture, l *Limiter) {
@@ -94,8 +93,8 @@ func TestTakeEach_Lease_IsGrantedFromMemory(t *testing.T) {
 	})
 }
 
-// TestLease_LimitersOpenedForARequest_ShareIt, as doors join them: what is leased has to serve
-// whoever asks for the name.
+// TestLease_LimitersOpenedForARequest_ShareIt: the middleware joins such limiters, and leased
+// permits serve all callers of the name.
 func TestLease_LimitersOpenedForARequest_ShareIt(t *testing.T) {
 	inLease(t, []Policy{FixedWindow{100_000, time.Hour, true}}, func(b *redistest.Fixture, l *Limiter) {
 		client := rratelimiter.New(b.Conn, rratelimiter.WithLease(10*time.Millisecond))
@@ -113,13 +112,13 @@ func TestLease_LimitersOpenedForARequest_ShareIt(t *testing.T) {
 	})
 }
 
-// TestLease_WindowEnds_LeaseEnds: what is used in a window was counted in it.
+// TestLease_WindowEnds_LeaseEnds: permits that are used in a window were counted in it.
 func TestLease_WindowEnds_LeaseEnds(t *testing.T) {
 	const permits = 1000
 	inLease(t, []Policy{FixedWindow{permits, 200 * time.Millisecond, true}}, func(b *redistest.Fixture, l *Limiter) {
 		used := make(map[int64]int)
 		for range 5 {
-			// A lease is under way as the window ends; the next one is used up.
+			// The call of a lease is in flight when the window ends. The next lease is used up.
 			redistest.Pass(time.Until(time.Now().Truncate(400 * time.Millisecond).Add(550 * time.Millisecond)))
 			for range 2000 {
 				redistest.Pass(100 * time.Microsecond)
@@ -192,8 +191,8 @@ func TestLease_AnotherClockAhead_EndsWithinTheSkew(t *testing.T) {
 	}
 }
 
-// TestLease_BucketsAndLogs_LeaseNothing: a bucket would be refilled before what was leased is used,
-// and a log or cells know the time as far as it was seen.
+// TestLease_BucketsAndLogs_LeaseNothing: a bucket would be refilled before the leased permits are
+// used. Logs and cells keep the latest time that they have seen.
 func TestLease_BucketsAndLogs_LeaseNothing(t *testing.T) {
 	for _, p := range []Policy{
 		TokenBucket{100_000, 100_000, time.Hour}, LeakyBucket{100_000, 100_000, time.Hour}, SlidingLog{100_000, time.Hour},
@@ -209,7 +208,7 @@ func TestLease_BucketsAndLogs_LeaseNothing(t *testing.T) {
 	}
 }
 
-// TestLease_ClientChangesTheLimiter_IsReleasedFirst before this client changes the limiter.
+// TestLease_ClientChangesTheLimiter_IsReleasedFirst: unused permits are free before the change.
 func TestLease_ClientChangesTheLimiter_IsReleasedFirst(t *testing.T) {
 	for name, change := range map[string]func(ctx context.Context, l *Limiter) error{
 		"Release": func(ctx context.Context, l *Limiter) error { return l.Release(ctx, 1) },

@@ -14,13 +14,12 @@ import (
 
 const ms = time.Millisecond
 
-// TestPolicies_WorkedExamples_Decisions are those of the contract: when, how many permits, and what
-// the answer is.
+// TestPolicies_WorkedExamples_Decisions: the examples are times, permits and answers.
 func TestPolicies_WorkedExamples_Decisions(t *testing.T) {
 	type call struct {
 		at      time.Duration
 		permits int64
-		want    rratelimiter.Decision // Limit and ResetAfter where they are given
+		want    rratelimiter.Decision // Limit and ResetAfter if they are not 0
 	}
 	allowed := func(remaining int64) rratelimiter.Decision {
 		return rratelimiter.Decision{Allowed: true, Remaining: remaining}
@@ -67,8 +66,8 @@ func TestPolicies_WorkedExamples_Decisions(t *testing.T) {
 			{0, 1, allowed(2)}, {0, 1, allowed(1)}, {500 * ms, 1, allowed(0)}, {500 * ms, 1, allowed(0)},
 			{500 * ms, 1, refused(0, 500*ms)},
 		}},
-		// Of four stored permits the first costs what lies between 3 s and 2 s, the second between
-		// 2 s and 1 s, and the others 1 s.
+		// Of four stored permits the first costs between 3 s and 2 s, the second between 2 s and 1
+		// s. The others cost 1 s each.
 		"Smooth, warming up": {[]Policy{Smooth{Permits: 1, Interval: time.Second, WarmUp: 4 * time.Second}}, []call{
 			{0, 1, allowed(0)}, {0, 1, refused(0, 2500*ms)}, {2500 * ms, 1, allowed(0)}, {4000 * ms, 1, allowed(0)},
 			{5000 * ms, 1, rratelimiter.Decision{Allowed: true, ResetAfter: 5 * time.Second}},
@@ -102,7 +101,7 @@ func TestPolicies_WorkedExamples_Decisions(t *testing.T) {
 	}
 }
 
-// TestTakeEach_OnePolicyDenies_ReportsWhich, and a refusal by one takes from none.
+// TestTakeEach_OnePolicyDenies_ReportsWhich: a denial by one policy takes no permits of the others.
 func TestTakeEach_OnePolicyDenies_ReportsWhich(t *testing.T) {
 	b := newBench(t)
 	l := New(b.client, "name", FixedWindow{10, time.Second, false}, TokenBucket{100, 1, time.Second})
@@ -125,7 +124,7 @@ func TestTakeEach_OnePolicyDenies_ReportsWhich(t *testing.T) {
 	assert.EqualValues(t, 92, seen[1].Remaining)
 }
 
-// TestLimiter_InvalidInput_IsRefusedUnsent has a typed error before Redis is asked.
+// TestLimiter_InvalidInput_IsRefusedUnsent: each error has a type, and Redis receives no command.
 func TestLimiter_InvalidInput_IsRefusedUnsent(t *testing.T) {
 	b := newBench(t)
 	ctx := t.Context()
@@ -215,7 +214,7 @@ func TestLimiter_InvalidInput_IsRefusedUnsent(t *testing.T) {
 	assert.Empty(t, b.redis.Keys())
 }
 
-// TestLimiter_ForeignState_IsAStateError that names the key, and nothing is taken by any policy.
+// TestLimiter_ForeignState_IsAStateError: the error names the key, and no policy takes permits.
 func TestLimiter_ForeignState_IsAStateError(t *testing.T) {
 	b := newBench(t)
 	l := New(b.client, "name", TokenBucket{5, 1, time.Second}, FixedWindow{5, time.Second, false})
@@ -245,7 +244,7 @@ func TestLimiter_ForeignState_IsAStateError(t *testing.T) {
 	assert.Empty(t, b.redis.Keys())
 }
 
-// TestNew_MostPolicies_FitInAScript: a script has room for as many as there may be.
+// TestNew_MostPolicies_FitInAScript: Lua limits the locals of a script.
 func TestNew_MostPolicies_FitInAScript(t *testing.T) {
 	b := newBench(t)
 	for _, kind := range []func(time.Duration) Policy{
@@ -270,7 +269,7 @@ func TestNew_MostPolicies_FitInAScript(t *testing.T) {
 	}
 }
 
-// TestReset_SlotMoves_AsksAgain for a quarter of a second, as every other call.
+// TestReset_SlotMoves_AsksAgain: for a quarter of a second, as all other calls do.
 func TestReset_SlotMoves_AsksAgain(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		l := New(b.client, "name", FixedWindow{5, time.Hour, false}, TokenBucket{5, 1, time.Hour})

@@ -93,8 +93,8 @@ func TestSlidingLog_DenseEntries_MatchesTheModel(t *testing.T) {
 	assert.Greater(t, most, 400)
 }
 
-// TestSlidingLog_ManyEntries_AllAreRemoved: of logs around the size of a page, all that has expired
-// goes, and all that is released.
+// TestSlidingLog_ManyEntries_AllAreRemoved: in logs of about a page, all expired and all released
+// entries are removed.
 func TestSlidingLog_ManyEntries_AllAreRemoved(t *testing.T) {
 	const key = "{name}:log:10000"
 	for _, entries := range []int64{1, 2, 6, 7, 8, 9, 10, 255, 256, 257, 258, 1100} {
@@ -106,7 +106,7 @@ func TestSlidingLog_ManyEntries_AllAreRemoved(t *testing.T) {
 			require.NoError(t, l.Reset(t.Context()))
 			m = &logModel{permits: policy.Permits, interval: 1e7}
 			var list []string
-			// The totals pass 2^53, where they begin at 0.
+			// The totals pass 2^53 and begin at 0 again.
 			total := uint64(1<<53) - uint64(entries)
 			for range entries {
 				b.pass(ms)
@@ -131,7 +131,7 @@ func TestSlidingLog_ManyEntries_AllAreRemoved(t *testing.T) {
 		}
 		fill()
 		take(policy.Permits)
-		// Released are the oldest.
+		// Release removes the oldest.
 		require.NoError(t, l.Release(t.Context(), 2*entries-1))
 		m.release(b.now, 2*entries-1)
 		require.Equal(t, 1, length())
@@ -144,14 +144,14 @@ func TestSlidingLog_ManyEntries_AllAreRemoved(t *testing.T) {
 		require.Equal(t, 2, length())
 		b.pass(ms)
 		take(policy.Permits - 1)
-		// A call that grants nothing leaves them, for a clock that is behind it.
+		// A call that grants no permits keeps them, for a clock that is behind.
 		fill()
 		b.pass(10*time.Second - ms)
 		b.back = true
 		take(policy.Permits)
 		b.pass(-5 * time.Second)
 		take(policy.Permits)
-		// One that grants or releases makes that clock stand still.
+		// A call that grants or releases makes that clock stand still.
 		b.pass(5 * time.Second)
 		require.NoError(t, l.Release(t.Context(), 1))
 		m.release(b.now, 1)

@@ -18,32 +18,32 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// model is what a policy is, in plain Go: the reference of its script. Times are Unix microseconds.
+// model is a policy in plain Go: the reference of its script. Times are Unix microseconds.
 type model interface {
 	// take takes permits, if they are free.
 	take(now, permits int64) bool
-	// charge takes them, whether they are free or not.
+	// charge takes permits, whether they are free or not.
 	charge(now, permits int64)
-	// release gives back, at most what is taken.
+	// release returns permits, at most those that are taken.
 	release(now, permits int64)
-	// free is how many are free, below 0 where more are taken than there are.
+	// free returns the free permits, below 0 if more are taken than exist.
 	free(now int64) int64
-	// wait is how many microseconds it takes until permits are free.
+	// wait returns the microseconds until permits are free.
 	wait(now, permits int64) int64
-	// reset is how many microseconds it takes until nothing is taken.
+	// reset returns the microseconds until no permit is taken.
 	reset(now int64) int64
 }
 
 // reserver is a model of a policy with reservations.
 type reserver interface {
-	// reserve takes permits, and says in how many microseconds they can be had, and what undo needs
-	// to know.
+	// reserve takes permits, and returns the microseconds until they are free, and the argument of
+	// undo.
 	reserve(now, permits int64) (delay int64, ticket any)
 	// undo is Cancel.
 	undo(now int64, ticket any)
 }
 
-// decision is what a model says of a request, after it.
+// decision is the answer of a model to a request.
 func decision(m model, limit, now, permits int64, allowed bool) rratelimiter.Decision {
 	d := rratelimiter.Decision{Allowed: allowed, Limit: limit, Remaining: max(0, m.free(now)),
 		ResetAfter: micros(m.reset(now))}
@@ -53,7 +53,7 @@ func decision(m model, limit, now, permits int64, allowed bool) rratelimiter.Dec
 	return d
 }
 
-// bench is a Redis in memory and a clock, which tests turn.
+// bench is a Redis in memory and a clock, which tests set.
 type bench struct {
 	testing.TB
 	redis  *miniredis.Miniredis
@@ -62,7 +62,7 @@ type bench struct {
 	back   bool  // the clock may go back: the server's stands still then, so that nothing expires
 }
 
-// begin is a moment that is no multiple of anything.
+// begin is a time that is no multiple of any unit.
 const begin = 1_763_740_123_456_789
 
 func newBench(t *testing.T, opts ...rratelimiter.Option) *bench { return newBenchOf(t, opts...) }
@@ -86,7 +86,7 @@ func (b *bench) pass(d time.Duration) {
 	}
 }
 
-// TestPolicies_RandomCalls_MatchTheirModels: random calls and times, with answers that are all of a
+// TestPolicies_RandomCalls_MatchTheirModels: random calls at random times, with all fields of a
 // Decision.
 func TestPolicies_RandomCalls_MatchTheirModels(t *testing.T) {
 	for _, p := range []struct {
@@ -135,7 +135,7 @@ func TestPolicies_RandomCalls_MatchTheirModels(t *testing.T) {
 	}
 }
 
-// steps is how many calls a sequence has: POLICY_STEPS, by default some for every day.
+// steps returns the number of calls of a sequence: POLICY_STEPS, or a default for daily runs.
 var steps = func() int {
 	n, err := strconv.Atoi(cmp.Or(os.Getenv("POLICY_STEPS"), "400"))
 	if err != nil || n < 1 {
@@ -163,7 +163,7 @@ func sequence(b *bench, l *Limiter, p Policy, limit int64, begins func() model, 
 			b.now, m, made, tickets = begin, begins(), nil, nil
 			reserves, _ = m.(reserver)
 		}
-		// Mostly as far as something happens.
+		// Usually until permits return.
 		switch random.IntN(12) {
 		case 0:
 			b.pass(micros(m.wait(b.now, 1+random.Int64N(most))))
@@ -199,7 +199,7 @@ func sequence(b *bench, l *Limiter, p Policy, limit int64, begins func() model, 
 			call = "Peek"
 			got, want, err = look(ctx, b, l, m, limit)
 		case kind >= 23 && len(made) > 0:
-			// Mostly one of the last.
+			// Usually one of the last.
 			which := max(random.IntN(len(made)), random.IntN(len(made)))
 			call = fmt.Sprintf("Cancel of %d %v", made[which].permits, made[which].ticket)
 			require.NoError(b, made[which].revoke(ctx))
@@ -226,7 +226,7 @@ func sequence(b *bench, l *Limiter, p Policy, limit int64, begins func() model, 
 		log = append(log, fmt.Sprintf("%d: at %d %s %d: %+v", step, b.now-begin, call, n, got))
 		require.NoError(b, err, "%v", log[max(0, len(log)-5):])
 		require.Equal(b, want, got, "%v", log[max(0, len(log)-5):])
-		// Nothing stays behind, and nothing goes too early.
+		// No key stays too long, and none expires too early.
 		for _, key := range b.redis.Keys() {
 			if b.back {
 				continue
@@ -237,7 +237,7 @@ func sequence(b *bench, l *Limiter, p Policy, limit int64, begins func() model, 
 	}
 }
 
-// stays is how long the key of a policy can live after a grant, though nothing is taken any more.
+// stays returns how long the key of a policy can exist after a grant although no permit is taken.
 func stays(p Policy) time.Duration {
 	switch p := p.(type) {
 	case FixedWindow:
@@ -253,7 +253,7 @@ func stays(p Policy) time.Duration {
 	return 0
 }
 
-// look is what a limiter and its model say of one permit.
+// look returns the answers of a limiter and its model to a request for one permit.
 func look(ctx context.Context, b *bench, l *Limiter, m model, limit int64) (got, want rratelimiter.Decision,
 	err error) {
 	all, err := l.Peek(ctx)

@@ -11,7 +11,8 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// BenchmarkNew is what a limiter for one request costs: programs open one for each user that calls.
+// BenchmarkNew is the cost of a limiter for one request: programs open one for each request of a
+// user.
 func BenchmarkNew(b *testing.B) {
 	redis := miniredis.RunT(b)
 	conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{redis.Addr()}, DisableCache: true,

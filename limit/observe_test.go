@@ -15,7 +15,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-// told is what an Observer was told since it was last looked at.
+// told has the reports of an Observer since the last look.
 type told struct {
 	mu        sync.Mutex
 	decisions []rratelimiter.DecisionInfo
@@ -52,7 +52,7 @@ func (o *told) all() (decisions []rratelimiter.DecisionInfo, calls []rratelimite
 	return decisions, calls, waiting
 }
 
-// observed runs a test with limiters that somebody is told of, on a link of 10 ms.
+// observed runs a test with limiters that an Observer reports, on a link of 10 ms.
 func observed(t *testing.T, test func(b *fixture, client *rratelimiter.Client, o *told), opts ...rratelimiter.Option) {
 	withRedis(t, func(b *fixture) {
 		o := new(told)
@@ -74,7 +74,7 @@ func observed(t *testing.T, test func(b *fixture, client *rratelimiter.Client, o
 	})
 }
 
-// TestObserver_Decisions_AreReportedOnce once, and of the call to Redis that it came of.
+// TestObserver_Decisions_AreReportedOnce: so are the calls to Redis that made them.
 func TestObserver_Decisions_AreReportedOnce(t *testing.T) {
 	const trip = 10 * ms
 	for name, ask := range map[string]func(ctx context.Context, l *Limiter, permits int64) error{
@@ -129,7 +129,7 @@ func TestObserver_Decisions_AreReportedOnce(t *testing.T) {
 				_, calls, _ := o.all()
 				assert.Len(b, calls, 1, "told by a goroutine of its own")
 
-				// What is refused before anything is asked.
+				// Calls that are refused without a call to Redis.
 				require.Error(b, ask(leaves, l, 1))
 				require.Error(b, ask(leaves, l, 11))
 				require.Error(b, ask(b.Context(), l, 0))
@@ -148,8 +148,8 @@ func TestObserver_Decisions_AreReportedOnce(t *testing.T) {
 	}
 }
 
-// TestObserver_Reservations_AreReported: who waits for a moment waits, and is counted with the
-// others of that limiter.
+// TestObserver_Reservations_AreReported: a call that waits for its reservation counts as a waiting
+// call of that limiter.
 func TestObserver_Reservations_AreReported(t *testing.T) {
 	observed(t, func(b *fixture, client *rratelimiter.Client, o *told) {
 		l := New(client, "name", TokenBucket{1, 10, time.Second})
@@ -223,8 +223,7 @@ func TestObserver_Reservations_AreReported(t *testing.T) {
 	})
 }
 
-// TestObserver_ChargeFails_ReportsTheError, as every call to Redis is, where a key holds what is
-// not the limiter's.
+// TestObserver_ChargeFails_ReportsTheError: a key has data that is not the limiter's.
 func TestObserver_ChargeFails_ReportsTheError(t *testing.T) {
 	observed(t, func(b *fixture, client *rratelimiter.Client, o *told) {
 		l := New(client, "name", FixedWindow{10, time.Hour, false})
@@ -240,7 +239,7 @@ func TestObserver_ChargeFails_ReportsTheError(t *testing.T) {
 	})
 }
 
-// TestObserver_Waiting_CountsByLimiter, not by its name alone, whichever value it holds.
+// TestObserver_Waiting_CountsByLimiter: by name and policies, and not by Limiter value.
 func TestObserver_Waiting_CountsByLimiter(t *testing.T) {
 	observed(t, func(b *fixture, client *rratelimiter.Client, o *told) {
 		var callers sync.WaitGroup
@@ -260,7 +259,7 @@ func TestObserver_Waiting_CountsByLimiter(t *testing.T) {
 	})
 }
 
-// TestObserver_Policy_IsTheirKinds, few of them in all.
+// TestObserver_Policy_IsTheirKinds: so the number of such names is small.
 func TestObserver_Policy_IsTheirKinds(t *testing.T) {
 	observed(t, func(b *fixture, client *rratelimiter.Client, o *told) {
 		java := client.Limiter("java")

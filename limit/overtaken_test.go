@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTake_OvertakenCall_OwesNothing: calls overtake each other on their way to Redis. One that is
-// some microseconds older than what Redis has seen is as late as that, and owes nothing for it.
+// TestTake_OvertakenCall_OwesNothing: calls overtake each other on their way to Redis. A call that
+// is some microseconds older than the state counts as one at the state's time, and owes nothing.
 func TestTake_OvertakenCall_OwesNothing(t *testing.T) {
 	for _, p := range []Policy{
 		FixedWindow{5, time.Second, false}, FixedWindow{5, time.Second, true}, Calendar{5, Day, nil},

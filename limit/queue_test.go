@@ -14,8 +14,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-// TestAcquire_ManyCallers_AreServedInOrder, when each policy has permits for them, and Redis is
-// asked about as often as it has.
+// TestAcquire_ManyCallers_AreServedInOrder: each is served when all policies have permits, with
+// about one call to Redis for each time that permits return.
 func TestAcquire_ManyCallers_AreServedInOrder(t *testing.T) {
 	for name, test := range map[string]struct {
 		policies []Policy
@@ -58,8 +58,8 @@ func TestAcquire_ManyCallers_AreServedInOrder(t *testing.T) {
 	}
 }
 
-// TestTryAcquireWithin_UnreachableTimeout_ReturnsAtOnce, and whoever can is not: behind others,
-// over the ends of windows.
+// TestTryAcquireWithin_UnreachableTimeout_ReturnsAtOnce: a caller that can be served in time waits,
+// behind others and over the ends of windows.
 func TestTryAcquireWithin_UnreachableTimeout_ReturnsAtOnce(t *testing.T) {
 	for name, policy := range map[string]Policy{
 		"FixedWindow": FixedWindow{4, time.Second, false}, "SlidingLog": SlidingLog{4, time.Second},
@@ -92,8 +92,8 @@ func TestTryAcquireWithin_UnreachableTimeout_ReturnsAtOnce(t *testing.T) {
 	}
 }
 
-// TestJoin_RateIsLowered_WaitersFailAtOnce at once, behind others: a limiter of Redisson's layout
-// can change.
+// TestJoin_RateIsLowered_WaitersFailAtOnce: even behind others. A limiter of Redisson's layout can
+// change.
 func TestJoin_RateIsLowered_WaitersFailAtOnce(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		quota := b.client.Limiter("quota")
@@ -118,8 +118,8 @@ func TestJoin_RateIsLowered_WaitersFailAtOnce(t *testing.T) {
 	})
 }
 
-// TestLimiter_CallerLeaves_PermitsAreRefunded: what arrives for it goes back, to each policy and to
-// a limiter of Redisson's layout.
+// TestLimiter_CallerLeaves_PermitsAreRefunded: permits that arrive later return to each policy and
+// to a limiter of Redisson's layout.
 func TestLimiter_CallerLeaves_PermitsAreRefunded(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		quota := b.client.Limiter("{t}:quota")
@@ -151,8 +151,8 @@ func TestLimiter_CallerLeaves_PermitsAreRefunded(t *testing.T) {
 	})
 }
 
-// TestRefund_AnotherClockIsAhead_ReturnsAll: what was taken counts at the time that the other clock
-// has shown, and goes back from there.
+// TestRefund_AnotherClockIsAhead_ReturnsAll: the permits count at the time of the other clock, and
+// return from there.
 func TestRefund_AnotherClockIsAhead_ReturnsAll(t *testing.T) {
 	for _, policies := range [][]Policy{
 		{SlidingLog{10, time.Hour}}, {SlidingWindow{10, time.Hour, 0}}, {Calendar{10, Day, nil}},
@@ -194,7 +194,8 @@ func TestRefund_AnotherClockIsAhead_ReturnsAll(t *testing.T) {
 	}
 }
 
-// TestAcquire_WaiterLeaves_RefundsItsOwnGrant by the server's clock, too, and not what others took.
+// TestAcquire_WaiterLeaves_RefundsItsOwnGrant: by the server's clock, too, and no permits of
+// others.
 func TestAcquire_WaiterLeaves_RefundsItsOwnGrant(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		client := rratelimiter.New(b.Conn, rratelimiter.WithServerTime())
@@ -217,8 +218,7 @@ func TestAcquire_WaiterLeaves_RefundsItsOwnGrant(t *testing.T) {
 	})
 }
 
-// TestDenialCache_Policies_DeniesUntilAChange for all policies, until something changes that this
-// client knows of.
+// TestDenialCache_Policies_DeniesUntilAChange: the change is one by this Client.
 func TestDenialCache_Policies_DeniesUntilAChange(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		client := rratelimiter.New(b.Conn, rratelimiter.WithDenialCache(time.Hour))
@@ -250,7 +250,7 @@ func TestDenialCache_Policies_DeniesUntilAChange(t *testing.T) {
 			{Allowed: true, Limit: 10, Remaining: 6, ResetAfter: told.ResetAfter},
 		}, each)
 
-		// A change of one of its keys, by another limiter that has it.
+		// A change of one of its keys, by another limiter with that key.
 		require.NoError(b, Join(New(client, "name", FixedWindow{7, time.Hour, false})).Release(b.Context(), 4))
 		d, err := l.Take(b.Context(), 2)
 		require.NoError(b, err)

@@ -18,7 +18,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-// everyPolicy has 10 permits of each policy, none of which comes back within a minute.
+// everyPolicy has 10 permits of each policy, none of which returns within a minute.
 var everyPolicy = []Policy{
 	FixedWindow{10, time.Hour, false}, FixedWindow{10, time.Hour, true}, Calendar{10, Year, nil},
 	SlidingWindow{10, time.Hour, 0},
@@ -53,7 +53,7 @@ func (b *bench) take(l *Limiter, permits int64) []string {
 	return briefTexts(batch.Reply)
 }
 
-// refund gives permits of a grant back and returns what the first policy has then.
+// refund returns permits of a grant, and reports the free permits of the first policy.
 func (b *bench) refund(l *Limiter, marks []string, permits int64) rratelimiter.Decision {
 	b.Helper()
 	require.NoError(b, l.release(b.Context(), permits, marks, nil))
@@ -62,7 +62,7 @@ func (b *bench) refund(l *Limiter, marks []string, permits int64) rratelimiter.D
 	return all[0]
 }
 
-// lose takes permits for a caller that leaves, and returns what gives them back.
+// lose takes permits for a caller that leaves, and returns the function that refunds them.
 func (b *bench) lose(l *Limiter, permits int64, detail bool) (refund func(context.Context)) {
 	b.Helper()
 	batch := b.ask(l, engine.Request{Permits: permits, Detail: detail})
@@ -71,16 +71,16 @@ func (b *bench) lose(l *Limiter, permits int64, detail bool) (refund func(contex
 	return acquiring{&l.wire}.Refund(batch)
 }
 
-// forget is what ends a state.
+// forget are the ways in which a state ends.
 var forget = map[string]func(b *bench, l *Limiter){
 	"Reset":    func(b *bench, l *Limiter) { require.NoError(b, l.Reset(b.Context())) },
 	"expiry":   func(b *bench, l *Limiter) { b.redis.FastForward(1000 * 24 * time.Hour) },
 	"eviction": func(b *bench, l *Limiter) { b.redis.FlushAll() },
 }
 
-// TestRefund_StateBeganSince_GivesNothingBack: the clock stands still, so that no time tells the
-// states apart.
-func TestRefund_StateBeganSince_GivesNothingBack(t *testing.T) {
+// TestRefund_StateBeganSince_ReturnsNothing: the clock stands still, so that the states have the
+// same time.
+func TestRefund_StateBeganSince_ReturnsNothing(t *testing.T) {
 	type lose func(b *bench, l *Limiter) (refund func(context.Context))
 	kinds := map[string]lose{
 		"a caller that left":        func(b *bench, l *Limiter) func(context.Context) { return b.lose(l, 4, false) },
@@ -120,16 +120,15 @@ func each(policies []Policy) func(yield func([]Policy) bool) {
 	}
 }
 
-// TestRefund_SameState_GivesAllBack, so that the test above is not met by a refund that never
-// works.
-func TestRefund_SameState_GivesAllBack(t *testing.T) {
+// TestRefund_SameState_ReturnsAll, so that a refund that never works fails a test.
+func TestRefund_SameState_ReturnsAll(t *testing.T) {
 	for _, p := range everyPolicy {
 		for _, detail := range []bool{false, true} {
 			b := newBench(t)
 			l := New(b.client, "name", p)
 			b.take(l, 2)
 			if _, ok := p.(Smooth); ok {
-				b.take(l, 8) // all that was stored
+				b.take(l, 8) // all stored permits
 			}
 			refund := b.lose(l, 4, detail)
 			refund(t.Context())
@@ -144,8 +143,8 @@ func TestRefund_SameState_GivesAllBack(t *testing.T) {
 	}
 }
 
-// TestCancel_StateBeganSince_GivesNothingBack, also while others wait.
-func TestCancel_StateBeganSince_GivesNothingBack(t *testing.T) {
+// TestCancel_StateBeganSince_ReturnsNothing, also while others wait.
+func TestCancel_StateBeganSince_ReturnsNothing(t *testing.T) {
 	for name, end := range forget {
 		for _, p := range everyPolicy[5:] {
 			for _, before := range []int64{0, 1, 15} {
@@ -175,8 +174,8 @@ func TestCancel_StateBeganSince_GivesNothingBack(t *testing.T) {
 	}
 }
 
-// TestLease_ReturnedAfterReset_GivesNothingBack of what others took since.
-func TestLease_ReturnedAfterReset_GivesNothingBack(t *testing.T) {
+// TestLease_ReturnedAfterReset_ReturnsNothing: others have taken permits since.
+func TestLease_ReturnedAfterReset_ReturnsNothing(t *testing.T) {
 	const permits = 1000
 	for _, p := range []Policy{FixedWindow{permits, time.Hour, false}, FixedWindow{permits, time.Hour, true},
 		Calendar{permits, Year, nil}} {
@@ -195,8 +194,8 @@ func TestLease_ReturnedAfterReset_GivesNothingBack(t *testing.T) {
 	}
 }
 
-// TestRefund_OvertakenCalls_AreWholeAndOnce: clocks are behind one another, and some go back. A
-// refund comes back at once, and never is more free than the others have left.
+// TestRefund_OvertakenCalls_AreWholeAndOnce: clocks are behind one another, and some go back.
+// Refunded permits return at once, and no more are free than the others have left.
 func TestRefund_OvertakenCalls_AreWholeAndOnce(t *testing.T) {
 	type grant struct {
 		at, dated, permits int64
@@ -216,7 +215,7 @@ func TestRefund_OvertakenCalls_AreWholeAndOnce(t *testing.T) {
 			l := New(b.client, "name", test.policy)
 			random := rand.New(rand.NewPCG(11, 12))
 			var grants []grant
-			taken := func() (sum int64) { // by all that have no refund
+			taken := func() (sum int64) { // by all grants without a refund
 				for _, g := range grants {
 					if g.at >= grants[len(grants)-1].at-test.counted {
 						sum += g.permits
@@ -247,7 +246,8 @@ func TestRefund_OvertakenCalls_AreWholeAndOnce(t *testing.T) {
 					before, err := l.Peek(t.Context())
 					require.NoError(t, err)
 					after := b.refund(l, grants[which].marks, grants[which].permits)
-					// If it has expired by a clock that is ahead, it is back already.
+					// If it has expired by a clock that is ahead, its permits have returned
+					// already.
 					if b.now-grants[which].dated < 500_000 {
 						assert.Equal(t, grants[which].permits, after.Remaining-before[0].Remaining)
 						back++

@@ -13,7 +13,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// TestReserve has the worked examples: the delays of reservations that are made at one moment.
+// TestReserve has examples: the delays of reservations that are made at the same time.
 func TestReserve(t *testing.T) {
 	type made struct {
 		at      time.Duration
@@ -66,7 +66,7 @@ func TestReserve_ServerTime_ReturnsTheDelay(t *testing.T) {
 	}
 }
 
-// TestReserve_InvalidInput_TakesNothing has a typed error, and nothing is taken.
+// TestReserve_InvalidInput_TakesNothing: each error has a type.
 func TestReserve_InvalidInput_TakesNothing(t *testing.T) {
 	b := newBench(t)
 	ctx := t.Context()
@@ -106,7 +106,7 @@ func TestReserve_InvalidInput_TakesNothing(t *testing.T) {
 	assert.NoError(t, r.Cancel(ctx), "a second time")
 }
 
-// TestReserve_DelayIsTooLong_IsRefused are refused, and what the key holds stays in order.
+// TestReserve_DelayIsTooLong_IsRefused: the state stays valid.
 func TestReserve_DelayIsTooLong_IsRefused(t *testing.T) {
 	for _, p := range []Policy{TokenBucket{1<<32 - 1, 1, time.Hour}, LeakyBucket{1<<32 - 1, 1, time.Hour}} {
 		b := newBench(t)
@@ -120,7 +120,7 @@ func TestReserve_DelayIsTooLong_IsRefused(t *testing.T) {
 	}
 }
 
-// TestReserve_DeadlineIsEarlier_ReservesNothing and fails at once.
+// TestReserve_DeadlineIsEarlier_ReservesNothing: the call fails at once.
 func TestReserve_DeadlineIsEarlier_ReservesNothing(t *testing.T) {
 	for _, p := range []Policy{TokenBucket{5, 1, time.Minute}, LeakyBucket{5, 1, time.Minute},
 		Smooth{Permits: 1, Interval: time.Minute}} {
@@ -148,8 +148,8 @@ func TestReserve_DeadlineIsEarlier_ReservesNothing(t *testing.T) {
 	}
 }
 
-// TestCancel_LaterReservations_KeepTheirPermits: all of the last reservation, and of others what
-// they have more than those behind.
+// TestCancel_LaterReservations_KeepTheirPermits: the last reservation returns whole. Others return
+// the permits that they have more than those behind them.
 func TestCancel_LaterReservations_KeepTheirPermits(t *testing.T) {
 	for _, p := range []Policy{TokenBucket{5, 1, time.Minute}, LeakyBucket{5, 1, time.Minute},
 		Smooth{Permits: 1, Interval: time.Minute, Burst: 5 * time.Minute}} {
@@ -196,8 +196,7 @@ func TestCancel_LaterReservations_KeepTheirPermits(t *testing.T) {
 	}
 }
 
-// TestCancel_AfterReset_ReturnsNothing, though others wait by then: nothing goes back of what
-// they hold.
+// TestCancel_AfterReset_ReturnsNothing: others wait by then, and keep their permits.
 func TestCancel_AfterReset_ReturnsNothing(t *testing.T) {
 	for _, p := range []Policy{
 		TokenBucket{5, 1, time.Minute}, LeakyBucket{5, 1, time.Minute},
@@ -232,8 +231,8 @@ func TestCancel_AfterReset_ReturnsNothing(t *testing.T) {
 	}
 }
 
-// TestReserve_GrantedAtOnce_KeepsWaitingReservations who still waits, since somebody before has
-// cancelled.
+// TestReserve_GrantedAtOnce_KeepsWaitingReservations: an earlier reservation was cancelled, and a
+// later one still waits.
 func TestReserve_GrantedAtOnce_KeepsWaitingReservations(t *testing.T) {
 	b := newBench(t)
 	l := New(b.client, "name", TokenBucket{5, 1, time.Minute})
@@ -255,7 +254,7 @@ func TestReserve_GrantedAtOnce_KeepsWaitingReservations(t *testing.T) {
 	assert.Equal(t, before[0].ResetAfter-time.Minute, after[0].ResetAfter)
 }
 
-// TestReserve_AllCallersLeave_AllIsReturned, since the last reservation goes first.
+// TestReserve_AllCallersLeave_AllIsReturned: the last reservation is cancelled first.
 func TestReserve_AllCallersLeave_AllIsReturned(t *testing.T) {
 	for _, p := range []Policy{TokenBucket{5, 1, time.Minute}, LeakyBucket{5, 1, time.Minute},
 		Smooth{3, time.Minute, 0, time.Hour, 0}} {
@@ -291,7 +290,7 @@ func TestReserve_AllCallersLeave_AllIsReturned(t *testing.T) {
 	}
 }
 
-// endsOnceAsked is a context that ends as soon as somebody has been told that it has not.
+// endsOnceAsked is a context that ends once it has reported that it has not.
 type endsOnceAsked struct {
 	context.Context
 	end context.CancelFunc
@@ -302,7 +301,7 @@ func (c endsOnceAsked) Err() error {
 	return c.Context.Err()
 }
 
-// TestCancel_ContextHadEnded_CanBeRepeated: its context had ended before.
+// TestCancel_ContextHadEnded_CanBeRepeated: such a Cancel makes no call.
 func TestCancel_ContextHadEnded_CanBeRepeated(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		l := New(b.client, "name", TokenBucket{1, 1, time.Minute})

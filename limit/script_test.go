@@ -54,7 +54,7 @@ func limitersToAssemble(b *bench) map[string]*Limiter {
 func TestScripts_Assembled_AreGolden(t *testing.T) {
 	for name, l := range limitersToAssemble(newBench(t)) {
 		if strings.HasSuffix(name, "+fixedwindow") && name != "tokenbucket+fixedwindow" {
-			continue // one of several policies is enough to read
+			continue // one script of several policies is enough to read
 		}
 		var text strings.Builder
 		scripts := scriptsOf(l)

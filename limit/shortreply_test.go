@@ -12,8 +12,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// TestTake_OnePolicyGranted_GetsAShortReply: what the policy tells has all of a Decision, if the
-// time of the call is known here.
+// TestTake_OnePolicyGranted_GetsAShortReply: the state of the policy determines the whole Decision,
+// if the Client's clock dates the call.
 func TestTake_OnePolicyGranted_GetsAShortReply(t *testing.T) {
 	aligned := FixedWindow{5, 10 * time.Second, true}
 	for _, p := range everyPolicy {

@@ -19,10 +19,10 @@ import (
 type logModel struct {
 	permits, interval int64
 	entries           [][2]int64 // time and permits
-	last              int64      // as far as a clock was seen that changed anything
+	last              int64      // the latest clock of a change
 }
 
-// at is the entries that have not left, and the time as the log knows it.
+// at returns the entries that have not expired, and the time by the log.
 func (m *logModel) at(now int64) (entries [][2]int64, moment int64) {
 	moment = now - now%1000
 	if len(m.entries) > 0 {
@@ -77,7 +77,7 @@ func (m *logModel) free(now int64) int64 {
 	return free
 }
 
-// wait looks at a page of entries.
+// wait reads a page of entries.
 func (m *logModel) wait(now, n int64) int64 {
 	need := n - m.free(now)
 	entries, _ := m.at(now)
@@ -99,8 +99,7 @@ func (m *logModel) reset(now int64) int64 {
 	return 0
 }
 
-// TestRelease_LongLogs_TakesOneCall gives back more entries than a page in one call, to each
-// policy.
+// TestRelease_LongLogs_TakesOneCall: Release returns more entries than a page, to each policy.
 func TestRelease_LongLogs_TakesOneCall(t *testing.T) {
 	b := newBench(t)
 	policies := []Policy{SlidingLog{2000, 10 * time.Second}, FixedWindow{2000, 10 * time.Second, false},
@@ -120,7 +119,7 @@ func TestRelease_LongLogs_TakesOneCall(t *testing.T) {
 	}
 }
 
-// TestRefund_SlidingLog_ComesFromItsOwnEntry, if that is there.
+// TestRefund_SlidingLog_ComesFromItsOwnEntry: if it still exists.
 func TestRefund_SlidingLog_ComesFromItsOwnEntry(t *testing.T) {
 	b := newBench(t)
 	l := New(b.client, "name", SlidingLog{10, time.Second})
@@ -155,7 +154,7 @@ func TestRefund_SlidingLog_ComesFromItsOwnEntry(t *testing.T) {
 	assert.EqualValues(t, 10, b.refund(l, marks[2], 1).Remaining)
 }
 
-// foreign says that every call fails with a *StateError that tells a text, and changes nothing.
+// foreign checks that all calls fail with a *StateError that contains a text, and change nothing.
 func (b *bench) foreign(policy Policy, text string) {
 	b.Helper()
 	before := b.redis.Dump()
@@ -195,8 +194,8 @@ func TestSlidingLog_ForeignState_IsAStateError(t *testing.T) {
 	b.foreign(policy, "string")
 }
 
-// TestReturnsForecast_Earliest_AddsIntervals: who wants more than there is waits an interval more
-// for each time that all have to come back.
+// TestReturnsForecast_Earliest_AddsIntervals: a request for more permits than the limit waits an
+// interval more for each time that all return.
 func TestReturnsForecast_Earliest_AddsIntervals(t *testing.T) {
 	o, ok := newReturns(10, time.Second, []int64{7, 900_000, 100_000, 3, 900_000, 4})
 	require.True(t, ok)

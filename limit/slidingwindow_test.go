@@ -16,11 +16,11 @@ import (
 // slidingModel is SlidingWindow.
 type slidingModel struct {
 	permits, cell, cells int64
-	held                 map[int64]int64 // by the number of the cell, above 0; nil: nothing is taken
+	held                 map[int64]int64 // by the number of the cell, above 0; nil: no permit is taken
 	last                 int64           // the newest cell with a grant
 }
 
-// at is the cell of a moment, and the first one that overlaps the interval before it.
+// at returns the cell of a time, and the first one that overlaps the interval before it.
 func (m *slidingModel) at(now int64) (first, cell int64) {
 	cell = now / m.cell
 	if m.held != nil {
@@ -103,8 +103,8 @@ func (m *slidingModel) reset(now int64) int64 {
 	return (newest+1+m.cells)*m.cell - now
 }
 
-// TestSlidingWindow_AnyInterval_KeepsTheLimit: whatever is asked for and when, no interval sees
-// more than the permits, and a permit is back an interval and a cell after it was taken.
+// TestSlidingWindow_AnyInterval_KeepsTheLimit: after any requests at any times, no interval has
+// more than the permits. A permit returns an interval and a cell after it was taken.
 func TestSlidingWindow_AnyInterval_KeepsTheLimit(t *testing.T) {
 	b := newBench(t)
 	policy := SlidingWindow{20, 100 * ms, 5}
@@ -136,7 +136,7 @@ func TestSlidingWindow_AnyInterval_KeepsTheLimit(t *testing.T) {
 	assert.Less(t, len(grants), steps*9/10)
 }
 
-// TestRefund_SlidingWindow_ComesFromItsOwnCell, if that is there.
+// TestRefund_SlidingWindow_ComesFromItsOwnCell: if it still exists.
 func TestRefund_SlidingWindow_ComesFromItsOwnCell(t *testing.T) {
 	b := newBench(t)
 	l := New(b.client, "name", SlidingWindow{10, time.Second, 10})
@@ -166,7 +166,8 @@ func TestRefund_SlidingWindow_ComesFromItsOwnCell(t *testing.T) {
 	assert.EqualValues(t, 10, b.refund(l, marks[2], 1).Remaining)
 }
 
-// TestSlidingWindow_PermitsChange_GrantsCount: more or fewer count at once, with what was taken.
+// TestSlidingWindow_PermitsChange_GrantsCount: more or fewer permits take effect at once, and the
+// grants count.
 func TestSlidingWindow_PermitsChange_GrantsCount(t *testing.T) {
 	for _, policies := range [][3]Policy{
 		{SlidingWindow{10, time.Second, 10}, SlidingWindow{5, time.Second, 0}, SlidingWindow{20, time.Second, 10}},
@@ -187,7 +188,7 @@ func TestSlidingWindow_PermitsChange_GrantsCount(t *testing.T) {
 	}
 }
 
-// TestRelease_ExpiredByThisClock_ChangesNothing changes nothing: another clock may be behind it.
+// TestRelease_ExpiredByThisClock_ChangesNothing: another clock may be behind this one.
 func TestRelease_ExpiredByThisClock_ChangesNothing(t *testing.T) {
 	for _, policy := range []Policy{
 		SlidingWindow{10, time.Second, 10}, SlidingLog{10, time.Second}, Calendar{10, Day, nil},
@@ -216,7 +217,7 @@ func TestSlidingWindow_ForeignState_IsAStateError(t *testing.T) {
 		"a " + strings.Repeat("9", 400) + " 2 3", "a 1 2 " + strings.Repeat("9", 400), fmt.Sprintf("a 5 %d 1 4",
 			cell), fmt.Sprintf("a 5 %d 1 %d:1:1", cell, cell-12)} {
 		if text == "a 1 2 3 4" || text == "a 1 2 3 4:" || text == "a 1 2 3 " {
-			text = strings.Replace(text, "2", fmt.Sprint(cell), 1) // of cells that have expired nothing is read
+			text = strings.Replace(text, "2", fmt.Sprint(cell), 1) // expired cells are not read
 		}
 		require.NoError(t, b.redis.Set(key, text))
 		b.foreign(policy, text)

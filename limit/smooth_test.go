@@ -24,10 +24,10 @@ type smoothModel struct {
 	threshold, slope   float64
 
 	seen   bool
-	last   int64 // as far as a clock was seen that changed anything
+	last   int64 // the latest clock of a change
 	stored float64
-	next   int64 // the moment from which it is free
-	end    int64 // that behind the newest reservation
+	next   int64 // the time from which it is free
+	end    int64 // that after the newest reservation
 	epoch  int   // how often it was idle
 }
 
@@ -45,8 +45,8 @@ func newSmoothModel(rate, burst, warmUp, coldFactor float64) *smoothModel {
 	return m
 }
 
-// at is what is stored at a moment, the next free one, and that moment as the limiter knows it: no
-// clock takes back what another one has seen.
+// at returns the stored permits at a time, the next free time, and the time by the limiter: a later
+// clock prevails.
 func (m *smoothModel) at(now int64) (stored float64, next, at int64) {
 	if !m.seen {
 		return m.size, now, now
@@ -57,7 +57,7 @@ func (m *smoothModel) at(now int64) (stored float64, next, at int64) {
 	return m.stored, m.next, at
 }
 
-// cost is how long the next caller waits for permits of which so many are stored.
+// cost returns how long the next caller waits for permits of which so many are stored.
 func (m *smoothModel) cost(stored float64, permits int64) (micros int64, spent float64) {
 	spent = min(float64(permits), stored)
 	if m.warm {
@@ -94,7 +94,7 @@ func (m *smoothModel) charge(now, n int64) {
 func (m *smoothModel) release(now, n int64) {
 	stored, next, at := m.at(now)
 	first := at
-	if m.end > at { // those who wait keep their moments
+	if m.end > at { // reservations that wait keep their times
 		first = min(m.end, next)
 	}
 	if back := min(next-first, int64(float64(n)*m.stable)); back > 0 {
@@ -103,11 +103,11 @@ func (m *smoothModel) release(now, n int64) {
 	}
 }
 
-// settle forgets a name of which nothing is taken.
+// settle forgets a name without taken permits.
 func (m *smoothModel) settle() { m.seen = m.next > m.last || m.stored < m.size }
 
-// smoothTicket is a reservation of a model: the next free moment behind it, what it cost, and the
-// stored permits it found.
+// smoothTicket is a reservation of a model: the next free time after it, its cost, and the stored
+// permits it found.
 type smoothTicket struct {
 	end, cost int64
 	spent     float64
@@ -131,7 +131,7 @@ func (m *smoothModel) undo(now int64, ticket any) {
 	unused, back := made.spent, int64(0)
 	switch later := max(0, m.end-made.end); {
 	case made.epoch != m.epoch, next == at && stored == m.size:
-		return // it was idle since
+		return // it was idle in between
 	case made.end <= at:
 		unused -= float64(at-made.end) / m.cool
 	case later > 0:
@@ -172,7 +172,7 @@ func (m *smoothModel) reset(now int64) int64 {
 	return next - now + int64(math.Ceil((m.size-stored)*m.cool))
 }
 
-// TestSmooth_RequestsOfOneCall_AreDecidedInTurn as if it had come alone behind those before it.
+// TestSmooth_RequestsOfOneCall_AreDecidedInTurn: as if each came alone after those before it.
 func TestSmooth_RequestsOfOneCall_AreDecidedInTurn(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for _, p := range []struct {
@@ -209,7 +209,7 @@ func TestSmooth_RequestsOfOneCall_AreDecidedInTurn(t *testing.T) {
 			for i, r := range batch.Requests {
 				where := fmt.Sprintf("%+v, step %d, request %d of %v", p.policy, step, i, batch.Args)
 				require.Equal(t, want[i], r.Allowed, where)
-				// A call tells of the time behind all of its requests.
+				// A call reports the time after all of its requests.
 				if i == len(want)-1 || want[i+1] {
 					require.Equal(t, remaining[i], r.Remaining, where)
 				}
@@ -239,8 +239,8 @@ func TestSmooth_ForeignState_IsAStateError(t *testing.T) {
 	}
 }
 
-// TestSmooth_CostAboveABound_IsRefused with a typed error, before and after it would have shut the
-// limiter.
+// TestSmooth_CostAboveABound_IsRefused: the error has a type. Without it, the limiter would grant
+// no more.
 func TestSmooth_CostAboveABound_IsRefused(t *testing.T) {
 	b := newBench(t)
 	l := New(b.client, "name", Smooth{Permits: 1, Interval: time.Hour})
@@ -261,8 +261,8 @@ func TestSmooth_CostAboveABound_IsRefused(t *testing.T) {
 	}
 }
 
-// TestSmooth_LargestCosts_AreCancelledWhole: no cost is more than a ticket can say, and no sum of
-// costs is lost.
+// TestSmooth_LargestCosts_AreCancelledWhole: a ticket can represent each cost, and no sum of costs
+// is lost.
 func TestSmooth_LargestCosts_AreCancelledWhole(t *testing.T) {
 	for _, p := range []Smooth{{Permits: 1, Interval: time.Hour}, {Permits: 1, Interval: 100 * 365 * 24 * time.Hour},
 		{Permits: 3, Interval: time.Hour, WarmUp: time.Hour, ColdFactor: 1e6}} {

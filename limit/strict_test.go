@@ -15,11 +15,11 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// strictGrant is permits that a caller holds, or that were charged.
+// strictGrant is permits of a caller, or permits that were charged.
 type strictGrant struct {
 	server  int64 // Unix microseconds of the server's clock
 	seen    int64 // as the state dates it, in units of the policy
-	permits int64 // less those that were given back
+	permits int64 // without those that were refunded
 	marks   []string
 }
 
@@ -32,11 +32,11 @@ type strictLife struct {
 
 // strictPolicy is a policy with what it promises.
 type strictPolicy struct {
-	policies [2]Policy // that change under the name
+	policies [2]Policy // that the name has in turn
 	word     int       // of the text, that dates a grant
-	// above is by how many permits a grant is too many. It is the last of the life.
+	// above returns by how many permits a grant is too large. It is the last one of the life.
 	above func(p Policy, life *strictLife) float64
-	// left is the permits of a life that still count for a clock and the server's.
+	// left returns the permits of a life that still count for a clock and the server's.
 	left func(p Policy, life *strictLife, clock, server int64) float64
 }
 
@@ -53,8 +53,8 @@ func counted(span int64) func(Policy, *strictLife) float64 {
 	}
 }
 
-// leftOf sums the grants that count by both clocks. By the client's they do while its date is less
-// than a span later; by the server's for so many microseconds.
+// leftOf sums the grants that count by both clocks. By the client's clock a grant counts while the
+// date is less than a span later; by the server's, for so many microseconds.
 func leftOf(unit, span, micros int64) func(Policy, *strictLife, int64, int64) float64 {
 	return func(_ Policy, life *strictLife, clock, server int64) float64 {
 		sum := int64(0)
@@ -67,8 +67,8 @@ func leftOf(unit, span, micros int64) func(Policy, *strictLife, int64, int64) fl
 	}
 }
 
-// missing is what the grants of a life take of a bucket at the last one, which is not counted, if
-// nothing else was ever taken.
+// missing returns the permits that the grants of a life take of a bucket at the time of the last
+// one, which is not counted, without other grants.
 func missing(life *strictLife, perMicro float64) (before float64) {
 	taken, at := 0.0, int64(0)
 	for _, g := range life.grants {
@@ -113,10 +113,10 @@ func windowPolicy(aligned bool) strictPolicy {
 	}
 }
 
-// TestPolicies_RefundsResetsAndClocks_KeepTheLimit: clients whose clocks differ and jump take and
-// charge permits and give them back, now or later, in part or as a whole, while the state is reset,
-// evicted or expires. What callers hold is never more than the policy grants, and no state begins
-// while another one counts.
+// TestPolicies_RefundsResetsAndClocks_KeepTheLimit: the clocks of clients differ and jump. The
+// clients take and charge permits and refund them, now or later, in part or as a whole. Meanwhile
+// the state is reset, evicted or expires. Callers never have more permits than the policy grants,
+// and no state begins while another one counts.
 func TestPolicies_RefundsResetsAndClocks_KeepTheLimit(t *testing.T) {
 	for _, test := range []strictPolicy{
 		windowPolicy(false), windowPolicy(true),
@@ -239,7 +239,7 @@ func (s *strictRun) text() string {
 	return text
 }
 
-// hold notes a grant, and checks it.
+// hold records a grant, and checks it.
 func (s *strictRun) hold(l *Limiter, permits int64, marks []string, check bool, about string) {
 	words := strings.Fields(s.text())
 	require.NotEmpty(s, words, about)
@@ -264,7 +264,7 @@ func (s *strictRun) hold(l *Limiter, permits int64, marks []string, check bool, 
 	}
 }
 
-// forget ends all lives. Callers can give back what they hold of these.
+// forget ends all lives. Callers can refund their permits of these.
 func (s *strictRun) forget() {
 	for _, life := range s.lives {
 		s.gone = append(s.gone, life.grants...)
@@ -272,7 +272,7 @@ func (s *strictRun) forget() {
 	s.lives, s.last = make(map[string]*strictLife), ""
 }
 
-// refund gives a grant back, as a whole or in part: of this life, an older one, or one that was
+// refund refunds a grant, as a whole or in part: of this life, an older one, or one that was
 // forgotten.
 func (s *strictRun) refund(l *Limiter) string {
 	var all []*strictGrant

@@ -9,22 +9,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tokenModel is TokenBucket, and LeakyBucket, whose level is what a bucket lacks: the tokens are a
-// fraction, so that nothing is rounded.
+// tokenModel is TokenBucket and LeakyBucket, whose level is the number of missing tokens. The
+// tokens are a fraction, so that nothing is rounded.
 type tokenModel struct {
 	capacity, refill, interval int64
 	last                       int64    // when tokens changed
 	tokens                     *big.Rat // nil: full
 	leaky                      bool
-	end                        *big.Rat // when the newest reservation will be made up for; nil: none waits
+	end                        *big.Rat // when the newest reservation is refilled; nil: none waits
 	epoch                      int      // how often the bucket was full
-	back                       *big.Rat // what refunds have given back since
+	back                       *big.Rat // permits that refunds have returned since
 	low                        *big.Rat // no grant found less missing since that time
 	since                      int64
 }
 
-// at is the tokens at a moment, and that moment as the bucket knows it: no clock takes back what
-// another one has seen. It forgets the time once it is full.
+// at returns the tokens at a time, and the time by the bucket: a later clock prevails. A full
+// bucket forgets the time.
 func (m *tokenModel) at(now int64) (tokens *big.Rat, moment int64) {
 	full := new(big.Rat).SetInt64(m.capacity)
 	if m.tokens == nil {
@@ -66,7 +66,7 @@ func (m *tokenModel) release(now, n int64) {
 	before := *m
 	m.settle(now)
 	back := new(big.Rat).SetInt64(n)
-	if m.end != nil { // those who wait keep their moments
+	if m.end != nil { // reservations that wait keep their times
 		waits := new(big.Rat).Mul(m.until(m.end), big.NewRat(m.refill, m.interval))
 		if most := waits.Sub(m.missing(), waits); back.Cmp(most) > 0 {
 			back = most
@@ -79,7 +79,7 @@ func (m *tokenModel) release(now, n int64) {
 	m.restore(back)
 }
 
-// settle makes a moment the one that the tokens are of.
+// settle computes the tokens at a time.
 func (m *tokenModel) settle(now int64) {
 	m.tokens, m.last = m.at(now)
 	if m.missing().Sign() == 0 || m.end != nil && m.ahead().Cmp(m.until(m.end)) >= 0 {
@@ -107,12 +107,12 @@ func (m *tokenModel) per(permits *big.Rat) *big.Rat {
 	return new(big.Rat).Mul(permits, big.NewRat(m.interval, m.refill))
 }
 
-// until is the time from the tokens' moment on.
+// until is the time from that of the tokens on.
 func (m *tokenModel) until(moment *big.Rat) *big.Rat {
 	return new(big.Rat).Sub(moment, new(big.Rat).SetInt64(m.last))
 }
 
-// ahead is how long before it is made up for a reservation's moment comes at the latest.
+// ahead is the longest duration between the time of a reservation and its refill.
 func (m *tokenModel) ahead() *big.Rat {
 	if m.leaky {
 		return new(big.Rat)
@@ -120,7 +120,7 @@ func (m *tokenModel) ahead() *big.Rat {
 	return m.per(new(big.Rat).SetInt64(m.capacity))
 }
 
-// bucketTicket is a reservation of a model, and when it will be made up for.
+// bucketTicket is a reservation of a model, and the time of its refill.
 type bucketTicket struct {
 	permits *big.Rat
 	end     *big.Rat
@@ -178,8 +178,8 @@ func (m *tokenModel) undo(now int64, ticket any) {
 	m.restore(new(big.Rat).Quo(back, m.per(big.NewRat(1, 1))))
 }
 
-// missingOf is what is missing because of a reservation that does not wait, as the time of its
-// refill, as far as the bucket knows.
+// missingOf returns the amount that is missing because of a reservation that does not wait, as the
+// time of its refill. The bucket's state bounds it.
 func (m *tokenModel) missingOf(made bucketTicket) *big.Rat {
 	most := new(big.Rat).Sub(m.per(made.permits), new(big.Rat).SetInt64(m.last-made.at))
 	own := new(big.Rat).Sub(m.until(made.end), m.per(new(big.Rat).Sub(m.back, made.back)))
@@ -213,7 +213,7 @@ func floor(r *big.Rat) int64 {
 	return new(big.Int).Div(r.Num(), r.Denom()).Int64() // rounded down for a denominator above 0
 }
 
-// TestRefund_Bucket_ReturnsWhatIsStillMissing because of the grant.
+// TestRefund_Bucket_ReturnsWhatIsStillMissing: because of the grant.
 func TestRefund_Bucket_ReturnsWhatIsStillMissing(t *testing.T) {
 	type step struct {
 		after  time.Duration

@@ -32,7 +32,7 @@ var reservables = []Policy{
 	Smooth{Permits: 10, Interval: time.Second, Burst: ms},
 }
 
-// TestAcquire_Reservation_WaitsForItsTime: each at its moment, at one call at most.
+// TestAcquire_Reservation_WaitsForItsTime: with one call at most.
 func TestAcquire_Reservation_WaitsForItsTime(t *testing.T) {
 	for _, p := range reservables {
 		withRedis(t, func(b *fixture) {
@@ -63,7 +63,7 @@ func TestAcquire_Reservation_WaitsForItsTime(t *testing.T) {
 	}
 }
 
-// TestReserve_ManyCallers_ShareCalls, and no call is long.
+// TestReserve_ManyCallers_ShareCalls: no call is long.
 func TestReserve_ManyCallers_ShareCalls(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		l := New(b.client, "name", TokenBucket{1, 10, time.Second})
@@ -86,7 +86,7 @@ func TestReserve_ManyCallers_ShareCalls(t *testing.T) {
 	})
 }
 
-// TestAcquire_ContextEnds_CancelsItsReservation, at once and to whoever comes next.
+// TestAcquire_ContextEnds_CancelsItsReservation: at once, and the next caller gets the permits.
 func TestAcquire_ContextEnds_CancelsItsReservation(t *testing.T) {
 	for _, p := range reservables {
 		withRedis(t, func(b *fixture) {
@@ -110,8 +110,7 @@ func TestAcquire_ContextEnds_CancelsItsReservation(t *testing.T) {
 	}
 }
 
-// TestReserve_CallerHasLeft_IsCancelled is given back, whether its moment would have been at once
-// or later.
+// TestReserve_CallerHasLeft_IsCancelled: whether its time would have been at once or later.
 func TestReserve_CallerHasLeft_IsCancelled(t *testing.T) {
 	for _, p := range []Policy{TokenBucket{3, 1, time.Hour}, LeakyBucket{3, 1, time.Hour},
 		Smooth{Permits: 1, Interval: time.Hour, Burst: 3 * time.Hour}} {
@@ -152,8 +151,8 @@ func TestReserve_CallerHasLeft_IsCancelled(t *testing.T) {
 	}
 }
 
-// TestAcquire_SlowCallMissesTheTime_IsCancelled is as one behind the deadline: told at once, and
-// given back.
+// TestAcquire_SlowCallMissesTheTime_IsCancelled: the reservation is treated as one after the
+// deadline.
 func TestAcquire_SlowCallMissesTheTime_IsCancelled(t *testing.T) {
 	for _, p := range reservables {
 		for name, call := range map[string]func(*Limiter, context.Context) error{
@@ -181,7 +180,7 @@ func TestAcquire_SlowCallMissesTheTime_IsCancelled(t *testing.T) {
 	}
 }
 
-// TestTryAcquireWithin_Reservation_WaitsForItsTime, or says at once that it is too late.
+// TestTryAcquireWithin_Reservation_WaitsForItsTime: or returns false at once if that is too late.
 func TestTryAcquireWithin_Reservation_WaitsForItsTime(t *testing.T) {
 	for _, p := range reservables {
 		withRedis(t, func(b *fixture) {
@@ -207,8 +206,8 @@ func TestTryAcquireWithin_Reservation_WaitsForItsTime(t *testing.T) {
 	}
 }
 
-// TestTryAcquireWithin_Reservation_TimeoutCountsFromTheCall, not from the reply: no permit is
-// granted behind it.
+// TestTryAcquireWithin_Reservation_TimeoutCountsFromTheCall: and not from the reply. No permit is
+// granted after it.
 func TestTryAcquireWithin_Reservation_TimeoutCountsFromTheCall(t *testing.T) {
 	for _, p := range reservables {
 		withRedis(t, func(b *fixture) {
@@ -231,7 +230,7 @@ func TestTryAcquireWithin_Reservation_TimeoutCountsFromTheCall(t *testing.T) {
 	}
 }
 
-// TestTryAcquireWithin_LongestTimeout_DoesNotOverflow is no shorter than others.
+// TestTryAcquireWithin_LongestTimeout_DoesNotOverflow: it is no shorter than others.
 func TestTryAcquireWithin_LongestTimeout_DoesNotOverflow(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		for _, p := range append(reservables, FixedWindow{1, 100 * ms, false}) {
@@ -244,7 +243,7 @@ func TestTryAcquireWithin_LongestTimeout_DoesNotOverflow(t *testing.T) {
 	})
 }
 
-// TestAcquire_SeveralPolicies_WaitsInTheQueue, since there are no reservations for them.
+// TestAcquire_SeveralPolicies_WaitsInTheQueue: they have no reservations.
 func TestAcquire_SeveralPolicies_WaitsInTheQueue(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		l := New(b.client, "name", TokenBucket{1, 10, time.Second}, Smooth{Permits: 5, Interval: time.Second, Burst: ms},
