@@ -37,7 +37,7 @@ func TestWithNameMapper_MapperPanics_PanicsInItsCaller(t *testing.T) {
 	})
 }
 
-// ofACluster is a client of a Redis Cluster, as far as it says.
+// ofACluster is a client that reports the mode of a Redis Cluster.
 type ofACluster struct{ rueidis.Client }
 
 func (ofACluster) Mode() rueidis.ClientMode { return rueidis.ClientModeCluster }
@@ -109,7 +109,7 @@ func TestKeys_UnusualBrace_ShareNoSlot(t *testing.T) {
 }
 
 func TestSlot_Keys_AreThoseOfRedisCluster(t *testing.T) {
-	// What CLUSTER KEYSLOT of a real server answers.
+	// The replies of CLUSTER KEYSLOT of a real server.
 	for key, want := range map[string]uint16{
 		"": 0, "123456789": 12739, "foo": 12182, "bar": 5061, "{foo}": 12182, "x{foo}y{bar}": 12182,
 		"}{foo}": 12182, "{}foo": 9500, "foo{": 7673, "{foo": 13308, "{{foo}}": 13308,
@@ -118,11 +118,11 @@ func TestSlot_Keys_AreThoseOfRedisCluster(t *testing.T) {
 	}
 }
 
-// tag is the hash tag of a key by the words of the Redis Cluster specification.
+// tag is the hash tag of a key by the Redis Cluster specification.
 var tag = regexp.MustCompile(`(?s)^[^{]*\{([^}]+)\}`)
 
-// slotBySpecification is CRC-16/XMODEM bit by bit, with the tag found by a regular expression: all
-// that slot does not do.
+// slotBySpecification is CRC-16/XMODEM bit by bit, with the tag by a regular expression: an
+// independent implementation of slot.
 func slotBySpecification(key string) int {
 	if found := tag.FindStringSubmatch(key); found != nil {
 		key = found[1]
@@ -139,7 +139,7 @@ func slotBySpecification(key string) int {
 	return remainder % 16384
 }
 
-// withMode is a client that says what it talks to.
+// withMode is a client that reports a mode.
 type withMode struct {
 	rueidis.Client
 	mode rueidis.ClientMode
@@ -154,7 +154,7 @@ func FuzzNames(f *testing.F) {
 		f.Add(name, "{tenant7}:minute")
 	}
 	id := uuid.MustParse("0198f1a2-7c3d-7e4f-8a5b-6c7d8e9fa0b1")
-	// A client with nothing behind it panics where it is asked anything.
+	// A client without a server panics on any call.
 	f.Fuzz(func(t *testing.T, name, other string) {
 		single := New(withMode{mode: rueidis.ClientModeStandalone}, WithClientID(id))
 		cluster := New(withMode{mode: rueidis.ClientModeCluster}, WithClientID(id))
@@ -220,7 +220,7 @@ func TestWithClock_ClockIsWrong_WindowIsKept(t *testing.T) {
 			b.Take(l, 4)
 			b.Full(l, 1)
 			pass(10 * second)
-			b.Free(l, 4) // those dated by the clock that is back; the 6 stay for the hour that it jumped
+			b.Free(l, 4) // those dated by the clock that was set back; the 6 stay for the hour of its jump
 			pass(time.Hour)
 			b.Take(l, 10)
 		})

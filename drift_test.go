@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// drift is what another client does to the state of a busy limiter.
+// drift is a change of the state of a busy limiter by another client.
 type drift struct {
 	rate, later int64 // before and after
 	rateType    RateType
@@ -104,9 +104,10 @@ func TestTryAcquire_Drift_HealsWithinAnInterval(t *testing.T) {
 	}
 }
 
-// TestDrift_RandomCallsOfManyClients_FreesNothing: whatever clients with clocks apart do while
-// others count a set of several pages, no call leaves more drift than it found, except for permits
-// that another program released. When all but one stop, the drift is gone within an interval.
+// TestDrift_RandomCallsOfManyClients_FreesNothing: clients whose clocks differ make random calls
+// while others count a set of several pages. No call leaves more drift than it found, except for
+// permits that another program released. When all but one stop, the drift is gone within an
+// interval.
 func TestDrift_RandomCallsOfManyClients_FreesNothing(t *testing.T) {
 	seeds := []int{0, 11}
 	if n, err := strconv.Atoi(os.Getenv("DRIFT_SEEDS")); err == nil {
@@ -168,7 +169,7 @@ func (b *fixture) randomDrift(random *rand.Rand, drifts bool) {
 			n := size()
 			member := string(c.wire.client.appendMember(nil, n, false))
 			what = fmt.Sprintf("client %v takes %d", c.off, n)
-			if random.IntN(10) == 0 { // a grant of a caller that will have left
+			if random.IntN(10) == 0 { // a grant whose caller leaves
 				config := b.config()
 				now := strconv.FormatInt(time.Now().Add(c.off).UnixMilli(), 10)
 				reply, err := b.run(acquireScript, c.Limiter, now, member, config.rate, config.interval, fmt.Sprint(n))

@@ -202,7 +202,7 @@ func TestExpire_Conditions_AreCheckedForEachKey(t *testing.T) {
 			}
 			l := b.limiter(Rate{Type: typ, Permits: 10, Interval: second})
 			for _, step := range []struct {
-				config, state time.Duration // before, 0 for ever
+				config, state time.Duration // before, 0 for none
 				expiry        time.Duration
 				when          ExpireOption
 				changed       bool
@@ -274,7 +274,7 @@ func TestExpire_Conditions_AreCheckedForEachKey(t *testing.T) {
 func TestExpire_LongestDurations_DoNotOverflow(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		ctx := b.Context()
-		// This server adds lives up as Durations: no more than fits in three of them.
+		// This server adds TTLs as Durations: three of them must not overflow.
 		const longest = time.Duration(math.MaxInt64) / 3 / time.Millisecond * time.Millisecond
 		for _, typ := range []RateType{Overall, PerClient} {
 			l := b.limiter(Rate{Type: typ, Permits: 10, Interval: longest, KeepAlive: longest})
@@ -287,7 +287,7 @@ func TestExpire_LongestDurations_DoNotOverflow(t *testing.T) {
 			require.NoError(b, err)
 			assert.Equal(b, Decision{Limit: 10, Remaining: 1, RetryAfter: longest, ResetAfter: longest}, decision)
 
-			// As Java may leave it: 64 bits of milliseconds.
+			// Java may leave this: 64 bits of milliseconds.
 			b.Redis.HSet("limiter", "interval", "9223372036854775807")
 			b.Full(l, 10)
 			decision, err = l.Take(ctx, 10)
@@ -300,7 +300,7 @@ func TestExpire_LongestDurations_DoNotOverflow(t *testing.T) {
 				assert.GreaterOrEqual(b, ttl, time.Hour, key)
 			}
 
-			// A moment that is further away than numbers of Lua are exact: the state has no end
+			// The time is so far ahead that numbers of Lua are not exact: the state has no TTL
 			// then.
 			far := "8000000000000000000"
 			b.Reply("PTTL", "limiter", func(peer *server.Peer, _ []string) { peer.WriteInt(8000000000000000000) })
@@ -348,7 +348,7 @@ func TestExpire_TTLOfTheStateAlone_IsRemoved(t *testing.T) {
 			assert.Zero(b, b.Redis.TTL(value), name)
 			assert.Zero(b, b.Redis.TTL(permits), name)
 		}
-		// The value alone is left.
+		// Only the value exists.
 		b.Redis.Del(permits)
 		b.Redis.SetTTL(value, time.Minute)
 		b.Take(l, 10)
@@ -371,8 +371,8 @@ func TestExpire_ValueExpiresBeforeItsSet_GrantsCount(t *testing.T) {
 	})
 }
 
-// TestExpire_TTLOfTheConfigurationAlone_IsCopiedToTheState: so Redisson leaves a limiter with a TTL
-// that it renames to a name with state.
+// TestExpire_TTLOfTheConfigurationAlone_IsCopiedToTheState: Redisson leaves such a limiter when it
+// renames one with a TTL to a name with state.
 func TestExpire_TTLOfTheConfigurationAlone_IsCopiedToTheState(t *testing.T) {
 	for kind, life := range map[RateType]time.Duration{
 		Overall: time.Hour + time.Millisecond, PerClient: 25*time.Hour + time.Minute + time.Millisecond,

@@ -18,11 +18,11 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// fixture is a Redis in memory inside a synctest bubble, with the helpers of this package's tests.
+// fixture is a Redis in memory inside a synctest.Test, with the helpers of this package's tests.
 type fixture struct{ *redistest.Fixture }
 
-// withRedis runs a test with a Redis in memory and a clock of its own. It fails if a goroutine is
-// left.
+// withRedis runs a test with a Redis in memory and a clock of its own. It fails if a goroutine
+// remains.
 func withRedis(t *testing.T, test func(b *fixture)) {
 	redistest.Run(t, func(m *redistest.Fixture) {
 		// The scripts that take permits are loaded, so that each call is one round trip.
@@ -109,7 +109,7 @@ func (b *fixture) granted(l *Limiter, letter string, permits int64) {
 	require.GreaterOrEqual(b, left, int64(0))
 }
 
-// grants are the permits of all members of the overall set, by the letter that they are made of.
+// grants returns the permits of all members of the overall set, by their letters.
 func (b *fixture) grants() map[string]int64 {
 	all := make(map[string]int64)
 	if !b.Redis.Exists("{limiter}:permits") {
@@ -129,7 +129,7 @@ func firstMember(b *fixture) string {
 	return members[0]
 }
 
-// ttls are the times to live of all keys, by the end of their names; 0 is for ever.
+// ttls returns the TTLs of all keys, by the end of their names; 0 is none.
 func (b *fixture) ttls() map[string]time.Duration {
 	all := make(map[string]time.Duration)
 	for _, key := range b.Redis.Keys() {
@@ -163,7 +163,7 @@ func texts(t require.TestingT, reply rueidis.RedisMessage, err error) string {
 	return strings.Join(all, " ")
 }
 
-// fuzzEpoch is the moment at which the clocks of the fuzzed limiters begin.
+// fuzzEpoch is the time at which the clocks of the fuzzed limiters begin.
 var fuzzEpoch = time.UnixMilli(1_700_000_000_000)
 
 // fuzzServer is an in-memory Redis and a client of it, for all inputs of one target.

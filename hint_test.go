@@ -25,7 +25,7 @@ func TestScripts_Overall_NameNoKeysOfAClient(t *testing.T) {
 		t.Run(kind.String(), func(t *testing.T) {
 			withRedis(t, func(b *fixture) {
 				l := b.limiter(Rate{Type: kind, Permits: 10, Interval: time.Hour})
-				b.Take(l, 1) // and the hint is there
+				b.Take(l, 1) // and then the hint exists
 				var mu sync.Mutex
 				named := make(map[int]int)
 				b.Redis.Server().SetPreHook(func(_ *server.Peer, command string, args ...string) bool {
@@ -53,8 +53,8 @@ func TestScripts_Overall_NameNoKeysOfAClient(t *testing.T) {
 	}
 }
 
-// TestRefund_SlotIsMoving_IsRepeated: a refund that the cluster refuses unread is repeated after
-// the quarter of a second that a call of a waiting caller is.
+// TestRefund_SlotIsMoving_IsRepeated: a refund that the cluster refuses unread is repeated for
+// longer than the quarter of a second of other calls.
 func TestRefund_SlotIsMoving_IsRepeated(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		l := b.limiter(Rate{Permits: 10, Interval: time.Hour})
@@ -224,7 +224,7 @@ func TestDrift_LargeSetChangesWhileCounted_NothingIsRaised(t *testing.T) {
 // TestDrift_ReleasedGrantsExpireFirst_ReleaseStays: Redisson released 8 of 10 permits, and 4 of
 // them expire before the next call: their expiry returns nothing.
 func TestDrift_ReleasedGrantsExpireFirst_ReleaseStays(t *testing.T) {
-	for _, counted := range []bool{false, true} { // the limiter was counted a moment before
+	for _, counted := range []bool{false, true} { // the limiter was counted just before
 		withRedis(t, func(b *fixture) {
 			l := b.limiter(Rate{Permits: 10, Interval: 10 * second})
 			for _, n := range []int64{4, 4, 2} {

@@ -30,7 +30,7 @@ func TestSetRate_State_IsReset(t *testing.T) {
 		require.NoError(b, err)
 		assert.Equal(b, Rate{Permits: 5, Interval: second}, got)
 
-		// Another type: nothing of the old one stays.
+		// Another type: no state of the old one stays.
 		ok, err = l.UpdateRate(ctx, Rate{Type: PerClient, Permits: 2, Interval: second}, KeepState())
 		require.NoError(b, err)
 		assert.True(b, ok)
@@ -272,7 +272,7 @@ func FuzzOptions(f *testing.F) {
 		ctx := t.Context()
 		timeout := time.Duration(duration)
 		if timeout > 0 {
-			timeout = max(timeout, time.Minute) // a shorter one may be over before Redis was asked
+			timeout = max(timeout, time.Minute) // a shorter one may end before the call to Redis
 		}
 
 		rate := Rate{Type: RateType(rateType), Permits: ratePermits, Interval: time.Duration(interval),
@@ -306,7 +306,7 @@ func FuzzOptions(f *testing.F) {
 			require.ErrorIs(t, only(l.TryAcquire(ctx, permits)), ErrPermitsExceedRate)
 			require.ErrorIs(t, only(l.TryAcquireWithin(ctx, permits, timeout)), ErrPermitsExceedRate)
 			require.ErrorIs(t, l.Acquire(ctx, permits), ErrPermitsExceedRate)
-		case permits <= 1<<36: // more than that is many members, for which this server takes long
+		case permits <= 1<<36: // more permits are many members, for which this server takes long
 			granted, err := l.TryAcquireWithin(ctx, permits, timeout)
 			require.NoError(t, err)
 			require.True(t, granted)
@@ -335,7 +335,7 @@ func FuzzOptions(f *testing.F) {
 	})
 }
 
-// kind is the class of an error that a caller can tell apart; "other" is one that it cannot.
+// kind is the class of an error that a caller can distinguish, or "other".
 func kind(err error) string {
 	var state *StateError
 	switch {
@@ -351,8 +351,7 @@ func kind(err error) string {
 	return "other: " + err.Error()
 }
 
-// wholeNumber is what Redis itself takes for a number where it counts, up to a length that no rate
-// has.
+// wholeNumber matches texts that Redis itself accepts as numbers, up to a length that no rate has.
 var wholeNumber = regexp.MustCompile(`^(0|-?[1-9][0-9]{0,15}|[1-9][0-9]{16})$`)
 
 func FuzzConfigurations(f *testing.F) {
@@ -378,9 +377,8 @@ func FuzzConfigurations(f *testing.F) {
 		texts := map[string]string{}
 		for i, field := range []string{"rate", "interval", "type", "keepAliveTime"} {
 			text := []string{rate, interval, rateType, keepAlive}[i]
-			// This server tells a script that an empty field is absent, and its Lua has no numbers
-			// above the largest int64. What a real one makes of those is looked at in
-			// integration/faults/corruption.
+			// In a script of this server an empty field is absent, and its Lua has no numbers above
+			// the largest int64. integration/faults/corruption tests a real server with these.
 			_, err := strconv.ParseInt(text, 10, 64)
 			if present>>i&1 == 1 && text != "" && !errors.Is(err, strconv.ErrRange) {
 				texts[field] = text

@@ -36,7 +36,7 @@ func TestTryAcquire_Window_Slides(t *testing.T) {
 					{3 * second, 5, true, 1},
 					{4 * second, 2, false, 1},
 					{10*second - time.Millisecond, 2, false, 1},
-					{10 * second, 2, true, 3}, // the 4 of the start are back
+					{10 * second, 2, true, 3}, // the 4 of the start have returned
 					{13*second - time.Millisecond, 4, false, 3},
 					{13 * second, 8, true, 0}, // the 5 too
 					{20*second - time.Millisecond, 1, false, 0},
@@ -96,11 +96,11 @@ func TestKeepAlive_LimiterIsUnused_IsDeleted(t *testing.T) {
 	})
 }
 
-// TestLimiter_ContextEnds_CallReturns: however long Redis takes.
+// TestLimiter_ContextEnds_CallReturns: even if Redis does not reply.
 func TestLimiter_ContextEnds_CallReturns(t *testing.T) {
 	for name := range everyCall(new(Limiter)) {
 		if name == "Release(0)" {
-			continue // asks nothing
+			continue // makes no call
 		}
 		t.Run(name, func(t *testing.T) {
 			withRedis(t, func(b *fixture) {
@@ -237,7 +237,7 @@ func TestTryAcquire_StateIsLost_WindowIsKept(t *testing.T) {
 		b.Free(l, 10)
 		b.Take(l, 10)
 
-		// More than the rate, as a lowered rate of another client leaves it.
+		// More than the rate, as after another client has lowered the rate.
 		pass(second)
 		b.Redis.Set("{limiter}:value", "50")
 		b.Take(l, 10)
@@ -265,8 +265,8 @@ func TestTryAcquire_ManyGrants_AreCountedOverSeveralCalls(t *testing.T) {
 		assert.EqualValues(b, 4, b.Scripts.Load()-before)
 		b.Full(l, 1)
 
-		// 1000 grants leave the window while others stay: a call takes back a page of them, and no
-		// more than it needs.
+		// 1000 grants expire while others stay: a call removes a page of them, and only as many
+		// more as it needs.
 		pass(5 * second)
 		b.Free(l, 2000)
 		before = b.Scripts.Load()
@@ -279,7 +279,7 @@ func TestTryAcquire_ManyGrants_AreCountedOverSeveralCalls(t *testing.T) {
 		b.Take(l, 1997)
 		b.Full(l, 1)
 
-		// All have left: nothing is read one by one.
+		// All have expired: no grant is read one by one.
 		pass(10 * second)
 		before = b.Scripts.Load()
 		b.Take(l, 10_000)
@@ -379,7 +379,7 @@ func TestLimiter_RequestAboveTheRate_ChangesNothing(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, granted)
 	now = now.Add(2 * time.Minute)
-	unchanged() // the grant has left the window, and stays until the next grant
+	unchanged() // the grant has expired, and stays until the next grant
 }
 
 // TestLimiter_EveryCall_IsOneRoundTrip: once its script is loaded. After SCRIPT FLUSH or a restart
@@ -445,7 +445,7 @@ func TestLimiter_Outage_CallsEndWithTheirCallers(t *testing.T) {
 					pass(second)
 					require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 10, Interval: time.Hour}))
 					down.Store(true)
-					b.Redis.Server().Close() // the connections that there are end
+					b.Redis.Server().Close() // the existing connections end
 
 					var callers sync.WaitGroup
 					call := everyCall(l)[name]

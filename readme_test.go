@@ -23,7 +23,7 @@ func TestDocumentation_Readme_ShowsTheExample(t *testing.T) {
 	_, code, found := strings.Cut(string(readme), "```go\n")
 	require.True(t, found)
 	code, _, _ = strings.Cut(code, "```")
-	_, code, found = strings.Cut(code, "}\n") // how to connect is shown there in a comment
+	_, code, found = strings.Cut(code, "}\n") // that file shows in a comment how to connect
 	require.True(t, found)
 	for line := range strings.Lines(code) {
 		assert.Contains(t, string(example), strings.TrimSpace(line))

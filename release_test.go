@@ -102,12 +102,12 @@ func TestRelease_Grants_OldestIsReleasedFirst(t *testing.T) {
 		require.NoError(b, l.Release(ctx, 5)) // the 4, and 1 of the 6
 		b.Free(l, 5)
 		b.Take(l, 5)
-		pass(9 * second) // the 4 would be back now, had they not come before
+		pass(9 * second) // the 4 would return now, but have returned before
 		b.Full(l, 1)
 		pass(second)
 		b.Free(l, 10)
 
-		require.NoError(b, l.Release(ctx, 3)) // of nothing
+		require.NoError(b, l.Release(ctx, 3)) // no permit is taken
 		b.Take(l, 10)
 		require.NoError(b, l.Release(ctx, 100))
 		b.Take(l, 10)
@@ -161,7 +161,7 @@ func TestRelease_GrantsHaveExpired_ReleasesThoseInTheWindow(t *testing.T) {
 	})
 }
 
-// refund gives back some permits of a grant of so many.
+// refund refunds some permits of a grant of so many.
 func (b *fixture) refund(l *Limiter, letter string, permits, of int64) error {
 	rest := ""
 	if of > permits {
@@ -263,7 +263,7 @@ func TestRefund_CommandIsNotPermitted_FreesNothing(t *testing.T) {
 				require.Error(b, b.refund(l, "b", 3, 5))
 				require.Equal(b, 1, *refused)
 				b.Reply("", "none", nil)
-				pass(2 * time.Millisecond) // a value that was given up
+				pass(2 * time.Millisecond) // a deleted value
 				free, err := l.AvailablePermits(b.Context())
 				require.NoError(b, err)
 				assert.LessOrEqual(b, free, int64(8))

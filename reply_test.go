@@ -109,7 +109,7 @@ func TestAnswer_ReplyOfAnotherShape_IsAnError(t *testing.T) {
 	})
 }
 
-// answering is a client whose Redis gives one answer to everything.
+// answering is a client whose Redis has one reply for all commands.
 type answering struct {
 	rueidis.Client
 	text string
@@ -183,7 +183,7 @@ func TestForecast_MoreThanTheRate_TakesAnIntervalForEachRate(t *testing.T) {
 	}
 }
 
-// TestForecast_Denied_HasTheReturnOfThosePermits: or reports that it does not know it.
+// TestForecast_Denied_HasTheReturnOfThosePermits: or false if it is unknown.
 func TestForecast_Denied_HasTheReturnOfThosePermits(t *testing.T) {
 	for name, test := range map[string]struct {
 		free, permits int64
@@ -234,8 +234,8 @@ func TestForecast_Worse_LowerRateOrLongerInterval(t *testing.T) {
 	}
 }
 
-// replies makes one well-formed RESP3 message out of any bytes: a server that answers what no
-// script of ours does.
+// replies makes one well-formed RESP3 message out of any bytes: replies that no script of this
+// library has.
 type replies struct{ source []byte }
 
 func (r *replies) next() byte {

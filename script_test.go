@@ -262,7 +262,7 @@ func TestScripts_Page_Is256Grants(t *testing.T) {
 			require.NoError(b, l.Release(b.Context(), int64(2*n)))
 			b.Free(l, 9999)
 
-			// As many leave the window, and one does not.
+			// As many expire, and one does not.
 			fill(n)
 			pass(5 * second)
 			b.Take(l, 1)
@@ -329,7 +329,7 @@ func TestScripts_CursorOfAnotherSet_StartsAgain(t *testing.T) {
 		assert.Contains(b, counted("256 262 "+member("y", 7)), "1 256 262")
 		assert.Equal(b, "-1 ", counted("256 262 "+newest))
 
-		// With a value it is what has left the window that is counted, the oldest first.
+		// With a value, expired grants are counted, the oldest first.
 		pass(9 * second)
 		assert.Equal(b, "1 256", taken(""))
 		assert.Equal(b, "0 993", taken("256 256 "+first))
@@ -362,7 +362,7 @@ func FuzzMembers(f *testing.F) {
 		_, err := server.ZAdd(l.wire.keys[permitsKey], float64(now.UnixMilli()), string(found))
 		require.NoError(t, err)
 
-		// The value is lost, so that the member alone says what is taken.
+		// The value is lost, so that only the member has the taken permits.
 		if len(found) < 4 {
 			want := &StateError{Key: l.wire.keys[permitsKey], Field: "member", Value: string(found)}
 			var state *StateError

@@ -147,7 +147,7 @@ func (m *calendarModel) reset(now int64) int64 {
 	return 0
 }
 
-// moments are times of unusual days, with the begin and the end of each day.
+// moments are times of unusual days, with the length and the begin of each day.
 var moments = []struct {
 	in, at string // Unix time's, as RFC 3339
 	day    time.Duration

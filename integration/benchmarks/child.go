@@ -12,9 +12,9 @@ import (
 	"github.com/alicebob/miniredis/v2"
 )
 
-// childEnv makes the program be a server that benchmarks need, in a process of its own so that what
-// it costs is not counted as a client's: "link ADDR" is a slow link to that address, "miniredis" an
-// in-memory Redis.
+// childEnv makes the program a server for benchmarks: "link ADDR" is a slow link to that address,
+// "miniredis" an in-memory Redis. It has a process of its own, so that its cost does not count as a
+// client's.
 const childEnv = "BENCHMARK_CHILD"
 
 type child struct {

@@ -15,7 +15,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// A crowd is callers who all wait in Acquire for a limiter that gives few permits.
+// A crowd is callers that all wait in Acquire for a limiter with few permits.
 const (
 	crowdCallers = 500
 	crowdApart   = 2 * time.Millisecond // between one caller and the next, so that their order is known on a busy machine too
@@ -26,12 +26,12 @@ const (
 
 var crowdLimit = limit{50, time.Second}
 
-// permitTime is how much later a permit comes than the one before it. Who is served so much earlier
-// than a caller that came before has overtaken; one that is served less earlier may have been
-// granted permits by the same call, and have been woken first.
+// permitTime is the time between two permits. A caller that is served earlier than a previous one
+// by so much has overtaken it. If the difference is smaller, the same call may have granted both,
+// and the later caller was woken first.
 const permitTime = 20 * time.Millisecond
 
-// crowdKinds are the ways in which the permits that the crowd finds taken come back.
+// crowdKinds are the ways in which the taken permits return.
 var crowdKinds = []struct {
 	name  string
 	apart time.Duration // one permit and the next
@@ -49,11 +49,12 @@ type crowdRuns struct {
 type crowdFigures struct {
 	refused   string
 	requests  float64 // a granted permit
-	overtaken int     // callers who were served after one who had come later
-	unserved  int     // callers who were not served at all
+	overtaken int     // callers that were served after one that came later
+	unserved  int     // callers that were not served at all
 }
 
-// crowdSides are those who can wait for permits. Acquire is called at once by all callers.
+// crowdSides are the contenders that can wait for permits. All callers call Acquire at the same
+// time.
 var crowdSides = []struct {
 	key    string
 	strict bool // every caller must be served in order
@@ -90,7 +91,7 @@ var crowdSides = []struct {
 	}},
 }
 
-// wait does what Redisson does: it sleeps for as long as the script said, and asks again.
+// wait does as Redisson does: it sleeps for the time that the script replied, and calls again.
 func (s *acquireScript) wait(ctx context.Context, redis rueidis.Client, keys []string) error {
 	for {
 		granted, after, err := s.take(ctx, redis, keys, 1, time.Now())
@@ -126,8 +127,8 @@ func (b *bench) crowds(ctx context.Context, only []string) ([]crowdRuns, error) 
 	return all, nil
 }
 
-// crowd lets callers wait who come back to the end of the line whenever they were served, so that
-// it stays as long as it is.
+// crowd runs callers that queue again as soon as they are served, so that the length of the queue
+// is constant.
 func (b *bench) crowd(ctx context.Context, side int, apart time.Duration) (crowdFigures, error) {
 	if err := b.server.clear(ctx); err != nil {
 		return crowdFigures{}, err
@@ -148,7 +149,7 @@ func (b *bench) crowd(ctx context.Context, side int, apart time.Duration) (crowd
 		return crowdFigures{}, err
 	}
 
-	// Without a deadline, which this library would answer at once where it cannot be met.
+	// Without a deadline: if a deadline cannot be met, this library would answer at once.
 	waitCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	start := time.Now()
@@ -189,7 +190,7 @@ func (b *bench) crowd(ctx context.Context, side int, apart time.Duration) (crowd
 			return crowdFigures{}, err
 		}
 	}
-	// Callers in Java wait on, and end when they find no limiter any more.
+	// Callers in Java continue to wait, and end when the limiter no longer exists.
 	if err := b.server.clear(ctx); err != nil {
 		return crowdFigures{}, err
 	}
@@ -199,7 +200,7 @@ func (b *bench) crowd(ctx context.Context, side int, apart time.Duration) (crowd
 
 func judgeCrowd(first []time.Time, took time.Duration, granted int64, requests float64, strict bool) crowdFigures {
 	f := crowdFigures{requests: requests / float64(granted)}
-	var earliest time.Time // of those who came later
+	var earliest time.Time // of the callers that came later
 	for _, at := range slices.Backward(first) {
 		switch {
 		case at.IsZero():
@@ -213,7 +214,7 @@ func judgeCrowd(first []time.Time, took time.Duration, granted int64, requests f
 			earliest = at
 		}
 	}
-	// All permits were taken at first, so the first window's come back while it passes.
+	// All permits were taken at first, so they return during the first window.
 	most := (int64(took/crowdLimit.interval) + 1) * crowdLimit.permits
 	switch {
 	case granted > most:
@@ -224,7 +225,7 @@ func judgeCrowd(first []time.Time, took time.Duration, granted int64, requests f
 	return f
 }
 
-// takeAll sets the crowd's limiter up with every permit taken, the oldest about to come back.
+// takeAll sets up the crowd's limiter with all permits taken, the oldest about to return.
 func (b *bench) takeAll(ctx context.Context, name string, apart time.Duration) error {
 	if err := setRates(ctx, b.server.redis, load{names: []string{name}, limit: crowdLimit}); err != nil {
 		return err
@@ -237,7 +238,7 @@ func (b *bench) takeAll(ctx context.Context, name string, apart time.Duration) e
 	return b.prepare(ctx, name, 0, grants)
 }
 
-// preparedGrant is a grant that is written into Redis as it would be there.
+// preparedGrant is a grant that is written to Redis in Redisson's layout.
 type preparedGrant struct {
 	at      time.Time
 	permits uint32

@@ -12,14 +12,13 @@ import (
 	"time"
 )
 
-// limit is a rate as every side can set it.
+// limit is a rate that every contender can set.
 type limit struct {
 	permits  int64
 	interval time.Duration
 }
 
-// expectation is what a load is meant to measure. A run in which it was something else is not
-// reported.
+// expectation is the intended result of a load. A run with another result is not reported.
 type expectation int
 
 const (
@@ -28,7 +27,7 @@ const (
 	someDenied
 )
 
-// load is what callers do to limiters.
+// load describes the calls of the callers.
 type load struct {
 	addr       string
 	callers    int
@@ -37,12 +36,12 @@ type load struct {
 	limit      limit
 	expect     expectation
 	context    contextKind
-	warmup     time.Duration // where a side needs more than the usual one
+	warmup     time.Duration // if a contender needs more than the usual one
 }
 
-// contextKind is what callers pass to their calls. It decides how rueidis carries out a call: on
-// the caller's goroutine, or, where the context can end and has no deadline, on two others. A side
-// that returns to a caller as soon as its context ends needs another one, too.
+// contextKind is the context of the calls. It decides how rueidis runs a call: on the caller's
+// goroutine or, if the context can end and has no deadline, on two others. A contender that returns
+// as soon as the context ends needs another goroutine, too.
 type contextKind int
 
 const (
@@ -67,8 +66,8 @@ func (k contextKind) make(ctx context.Context) (context.Context, context.CancelF
 	}
 }
 
-// Hardly any run grants a milliard permits, and an hour-long window keeps all grants of a run: each
-// can be accounted for.
+// Few runs grant a milliard permits, and a window of an hour keeps all grants of a run: each can be
+// checked.
 var (
 	generous = limit{1_000_000_000, time.Hour}
 	scarce   = limit{10, time.Hour}
@@ -84,7 +83,7 @@ func names(n int) []string {
 	return list
 }
 
-// tally is what the calls of a run came to.
+// tally is the result of the calls of a run.
 type tally struct {
 	decisions, granted, permits int64
 	failed                      int64
@@ -92,19 +91,19 @@ type tally struct {
 	elapsed                     time.Duration
 	latency                     histogram
 	clientCPU                   time.Duration
-	allocs                      float64 // of all calls; negative where it cannot be known
+	allocs                      float64 // of all calls; negative if unknown
 	allPermits                  int64   // granted since the session began, warm-up and preparation included
-	grants                      []grant // only where windows are checked by time
+	grants                      []grant // only if windows are checked by time
 }
 
-// caller is one goroutine that asks again and again. Its figures are its own until it has ended.
+// caller is one goroutine that calls in a loop. Its figures are its own until it has ended.
 type caller struct {
 	tally
 	_ [64]byte
 }
 
-// drive lets the callers loose: for warmup, and then for d while everything is counted. began and
-// ended are called around that.
+// drive runs the callers for warmup, and then for d with counting. began and ended are called
+// around that.
 func drive(ctx context.Context, s *session, l load, warmup, d time.Duration, began func() error,
 	ended func() error) (tally, error) {
 	ctx = context.WithoutCancel(ctx) // the callers end by stop
@@ -147,9 +146,8 @@ func (t *tally) add(other *tally) {
 	}
 }
 
-// With many callers, one call in so many is timed. To read the clock for each, and to count it in a
-// histogram for each caller, all of them more than a cache holds, costs a shared call a tenth of
-// its rate.
+// With many callers, one call in so many is timed. To time each call costs a shared call a part of
+// its rate: the histograms of all callers are larger than a cache.
 const (
 	manyCallers = 64
 	timedOf     = 8
@@ -208,9 +206,9 @@ func (t *tally) count(granted bool, permits int64, err error) {
 	}
 }
 
-// exhaust takes what a scarce limit has, so that only denials follow. One call with a context that
-// can end would put a connection of rueidis into pipelining for good, before the first call that is
-// measured.
+// exhaust takes the permits of a scarce limit, so that only denials follow. A call with a context
+// that can end would put a connection of rueidis into pipelining permanently, before the first
+// measured call.
 func exhaust(ctx context.Context, s *session, l load) (permits int64, err error) {
 	ctx = context.WithoutCancel(ctx)
 	for name := range l.names {

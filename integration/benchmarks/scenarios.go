@@ -42,9 +42,9 @@ var (
 // together are ways to send calls that are made at once together: a lone caller has none.
 var together = []string{"redis_rate-auto", "ulule-auto"}
 
-// allOf are those who are measured with so many callers. Where they are granted, throttled is not
-// with the most of them: its callers compare and swap one value, one of them with success, and a
-// run would have to wait for a minute until each of them was that one.
+// allOf returns the contenders that are measured with so many callers. If their requests are
+// granted, throttled is not measured with the most callers. Its callers compare and swap one value,
+// and only one succeeds at a time. A run would have to wait for a minute until each has succeeded.
 func allOf(callers int, expect expectation) []string {
 	who := slices.Clone(everybody)
 	if callers == 1 {
@@ -162,9 +162,9 @@ func (p plan) scenarios() []scenario {
 	return chosen
 }
 
-// These have so many times as many rounds. A lone caller waits nearly all the time, for the host to
-// let a process run, and that differs more from second to second than the sides do from each other.
-// With very many names the sides are near each other.
+// These scenarios have so many times as many rounds. A lone caller mostly waits for the host to run
+// a process. That time differs more from second to second than the contenders do from each other.
+// With very many names the contenders are near each other.
 const loneRounds, namesRounds = 4, 3
 
 // compare gives every side its turn in each round. Who begins changes from round to round.

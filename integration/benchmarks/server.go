@@ -85,9 +85,9 @@ func requests(before, after usage, weights map[string]float64) float64 {
 	return n
 }
 
-// clear empties the server, so that no side meets what another one left: keys, and in the memory of
-// Lua, where a script that has read a million members leaves garbage that scripts after it have to
-// collect.
+// clear empties the server, so that no contender meets the state of another one: its keys, and
+// garbage in the memory of Lua. A script that has read a million members leaves garbage that later
+// scripts have to collect.
 func (s *server) clear(ctx context.Context) error {
 	return errors.Join(
 		s.redis.Do(ctx, s.redis.B().Flushall().Sync().Build()).Error(),

@@ -33,8 +33,8 @@ var asking = map[string]func(ctx context.Context, l *window) error{
 	"Wait": func(ctx context.Context, l *window) error { _, err := l.Wait(ctx, 1, time.Time{}); return err },
 }
 
-// TestCall_CallersGone_IsNotRepeated: the script has more to do, and nobody is there for what it
-// comes to.
+// TestCall_CallersGone_IsNotRepeated: the script has more to do, and no caller waits for the
+// result.
 func TestCall_CallersGone_IsNotRepeated(t *testing.T) {
 	for name, ask := range asking {
 		for _, others := range []int{0, 2 * pipelined} { // so that calls leave in pipelines
@@ -64,7 +64,7 @@ func TestCall_CallersGone_IsNotRepeated(t *testing.T) {
 	}
 }
 
-// TestCall_OneOfItsCallersGone_GoesOn for the others.
+// TestCall_OneOfItsCallersGone_GoesOn: for the others.
 func TestCall_OneOfItsCallersGone_GoesOn(t *testing.T) {
 	for name, ask := range asking {
 		t.Run(name, func(t *testing.T) {
@@ -231,7 +231,7 @@ func TestCall_Context_KeepsItsValuesAfterTheCall(t *testing.T) {
 				pass(time.Second)
 				for caller, ctx := range conn.kept {
 					assert.NotPanics(b, func() {
-						if name == "Try" { // the calls of a queue are nobody's
+						if name == "Try" { // the calls of a queue have no caller
 							assert.Equal(b, caller, ctx.Value(key{}))
 						} else {
 							assert.Nil(b, ctx.Value(key{}))

@@ -14,7 +14,7 @@ import (
 
 // On a fast link, two calls keep the server busy, and more calls would each be smaller. If calls
 // take long, a caller must not wait for the call before, so more calls are in flight. A call waits
-// for the callers that a reply has woken, but for no more than fullBatch: otherwise all callers
+// for the callers that a reply has woken, but for no more than fullBatch. Otherwise all callers
 // would share one call, and all would be idle while it is in flight. make bench measures it.
 const (
 	mostCalls = 8                // calls in flight if calls are slow

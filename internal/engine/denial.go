@@ -49,7 +49,7 @@ func newDenials(maxAge time.Duration, now func() time.Time, ownClock bool) *deni
 // serverTick is the precision of the server's time, which scripts round down.
 const serverTick = time.Millisecond
 
-// age returns how long ago the call of a denial was sent: the larger of two clocks, since the
+// age returns how long ago the call of a denial was sent. It is the larger age of two clocks: the
 // monotonic one may stop while the machine sleeps, and the wall clock may be set back.
 func (d *denial) age(now time.Time) time.Duration {
 	return max(now.Sub(d.sent), now.Round(0).Sub(d.sent.Round(0)))

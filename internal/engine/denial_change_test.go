@@ -17,7 +17,8 @@ func change(ctx context.Context, g *Engine, subjects ...string) {
 	_, _ = Changing(ctx, g, subjects, func(context.Context) (any, error) { return nil, nil })
 }
 
-// TestDenials_Change_ForgetsWhatWasReadBefore, and what is read before and kept after it.
+// TestDenials_Change_ForgetsWhatWasReadBefore: also a denial that is read before the change and
+// stored after it.
 func TestDenials_Change_ForgetsWhatWasReadBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(Settings{Denials: time.Hour})
@@ -37,8 +38,8 @@ func TestDenials_Change_ForgetsWhatWasReadBefore(t *testing.T) {
 	})
 }
 
-// No caller is denied by what was read before a change, not for the moment either that it takes to
-// see the change.
+// No caller is denied by a state from before a change, not even for the time that it takes to see
+// the change.
 func TestDenials_ConcurrentChange_NeverDeniesByWhatWasBefore(t *testing.T) {
 	g := New(Settings{Denials: time.Hour})
 	l := named(g, "a")

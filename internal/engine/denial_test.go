@@ -19,7 +19,7 @@ func denialOf(g *Engine, id string) *denial {
 	return found.(*denial)
 }
 
-// deniedNow is a reply of this moment that denied so many permits for a time.
+// deniedNow is a reply of now that denies so many permits for a time.
 func deniedNow(g *Engine, permits int64, after time.Duration) *Batch {
 	b := &Batch{Forecast: &view{limit: 10, after: after}, Denied: permits, sent: time.Now()}
 	if now := g.Now(); !now.IsZero() {
@@ -35,7 +35,7 @@ func TestDenial_Request_AnsweredWhereTheDenialCoversIt(t *testing.T) {
 		free          int64
 		since         time.Duration
 		ask           Ask
-		want          time.Duration // RetryAfter; below 0 where Redis is asked
+		want          time.Duration // RetryAfter; below 0 if Redis is asked
 	}{
 		"the fewest that were denied": {10, 2, 0, second, Ask{Permits: 2}, second},
 		"fewer":                       {10, 2, 0, second, Ask{Permits: 1}, -1},
@@ -80,7 +80,7 @@ func TestDenial_Clock_DeniesOnlyWhileNoPermitIsFreeByIt(t *testing.T) {
 	for name, test := range map[string]struct {
 		passes time.Duration // on the process's clock
 		moves  time.Duration // the limiter's clock, besides
-		want   time.Duration // RetryAfter; 0 where Redis is asked
+		want   time.Duration // RetryAfter; 0 if Redis is asked
 	}{
 		"at once":                                  {0, 0, until},
 		"the process's clock passes, both do":      {2 * second, 0, until - 2*second},
@@ -134,7 +134,7 @@ func TestDenial_CallWithinAMillisecond_EndsAtTheMillisecond(t *testing.T) {
 	})
 }
 
-// By the server's clock, which is read in whole milliseconds at some moment after the call left.
+// By the server's clock, which is read in whole milliseconds some time after the call left.
 func TestDenial_ServerTime_EndsBeforeTheServerCouldGrant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(Settings{Denials: time.Hour, ServerTime: true})

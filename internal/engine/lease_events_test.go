@@ -39,7 +39,7 @@ func TestLease_CallersLeaveDuringTheCall_PermitsAreLeased(t *testing.T) {
 			cancel()
 			callers.Wait()
 			require.NoError(b, b.client.Flush(b.Context()))
-			pass(2 * time.Millisecond) // what is on its way goes back
+			pass(2 * time.Millisecond) // permits that are still on their way are released
 		}
 		require.Less(b, taken, int64(1100), "some have left")
 		b.Free(l, 10_000-taken)
@@ -169,7 +169,8 @@ func TestLease_ClockJumps_EndsByMonotonicTime(t *testing.T) {
 					assert.LessOrEqual(b, granted, rate+1000, "what was taken or leased before the jump is forgotten, once")
 				}
 
-				// Whatever the clock says: of a limiter that is gone a lease is used until its end.
+				// At any time of the clock: if a limiter was deleted, its lease is used until the
+				// end.
 				changed := rratelimiter.Rate{Permits: 1_000_000, Interval: time.Hour}
 				require.NoError(b, rratelimiter.New(b.QuickConn()).Limiter("limiter").SetRate(b.Context(), changed))
 				require.Equal(b, 1000, b.often(l, 1000, 20*time.Microsecond))

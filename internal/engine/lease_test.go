@@ -230,7 +230,7 @@ func TestLease_ArrivesWhileCallersWait_ServesThemFirst(t *testing.T) {
 	assert.True(t, served)
 }
 
-// TestLease_CallersWait_CallsOfOthersBringNone: what is free then is for those who wait.
+// TestLease_CallersWait_CallsOfOthersBringNone: free permits are for the waiters.
 func TestLease_CallersWait_CallsOfOthersBringNone(t *testing.T) {
 	for waits, want := range map[bool]time.Duration{false: time.Hour, true: 0} {
 		g := New(Settings{Lease: time.Hour})

@@ -90,7 +90,7 @@ func TestObserver_Waited_CountsFromTheFirstAnswer(t *testing.T) {
 		assert.Equal(b, [][2]time.Duration{{0, trip}}, waited(3))
 		leaves, leave := context.WithTimeout(ctx, trip/2)
 		defer leave()
-		acquire(leaves, 1) // gone before the first answer
+		acquire(leaves, 1) // leaves before the first answer
 		callers.Wait()
 		assert.Equal(b, [2]time.Duration{0, trip / 2}, waited(1)[1])
 		pass(trip)
@@ -101,7 +101,7 @@ func TestObserver_Waited_CountsFromTheFirstAnswer(t *testing.T) {
 		acquire(ctx, 1)     // behind it
 		within(2, second/2) // refused there
 		gone, goes := context.WithCancel(ctx)
-		acquire(gone, 3) // gone from there
+		acquire(gone, 3) // leaves from there
 		pass(5 * trip)
 		goes()
 		callers.Wait()

@@ -19,7 +19,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// sending sees what is sent in pipelines.
+// sending records the pipelines that are sent.
 type sending struct {
 	rueidis.Client
 	mu        sync.Mutex

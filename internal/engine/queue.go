@@ -277,7 +277,7 @@ func (q *queue) deliver(err error) (done []*waiter) {
 	return done
 }
 
-// changedFor reports whether a waiter that was checked before may now miss its deadline: the
+// changedFor reports whether a waiter that was checked before may now miss its deadline. Either the
 // limiter was reconfigured, or the first waiter should have been served by now and was not.
 func (q *queue) changedFor(b *Batch) bool {
 	first := q.inCall[0]

@@ -72,7 +72,7 @@ func inQueue(t *testing.T, rate rratelimiter.Rate, test func(q *line, l *rrateli
 
 func TestQueue_LargeRequestAtTheHead_IsServedFirst(t *testing.T) {
 	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
-		for range 10 { // one permit comes back a second, from the 10th on
+		for range 10 { // one permit returns each second, from the 10th on
 			q.Take(l, 1)
 			pass(second)
 		}

@@ -149,7 +149,7 @@ func TestQueue_TimeoutEndsDuringACallForAnother_IsATimeout(t *testing.T) {
 			synctest.Wait()
 		}
 		var after time.Duration
-		callers.Go(func() { // may be served at that very moment
+		callers.Go(func() { // may be served at the same time
 			granted, err := l.Wait(b.Context(), 1, start.Add(30*second))
 			assert.NoError(b, err)
 			assert.False(b, granted)

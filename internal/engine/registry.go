@@ -93,7 +93,7 @@ type entry struct {
 
 	queue *queue // the callers that wait, or nil
 
-	leases *leaseSet // what is leased, or nil
+	leases *leaseSet // the leased permits, or nil
 }
 
 // lock returns the entry of a limiter, locked. It is to be unlocked with unlock.

@@ -126,7 +126,7 @@ func TestRegistry_SlowName_DoesNotDelayOthers(t *testing.T) {
 		g := b.engine()
 		l, other := open(g, "limiter", 10, time.Hour), open(g, "other", 10, time.Hour)
 		e := g.registry.lock(&l.Limiter)
-		granted, err := other.Wait(b.Context(), 1, time.Time{}) // hangs where the names share a lock
+		granted, err := other.Wait(b.Context(), 1, time.Time{}) // hangs if the names share a lock
 		require.NoError(b, err)
 		require.True(b, granted)
 		b.take(other, 1)

@@ -35,7 +35,8 @@ func open(g *Engine, name string, limit int64, every time.Duration) *window {
 }
 
 // ARGV: now, limit, length of the window, o if no request overtakes a denied one, requests.
-// Replies when the window began, what is free, in how long it ends, and a letter for each request.
+// Replies the begin of the window, the free permits, the time until its end, and a letter for each
+// request.
 var windowScript = redisx.NewScript(`
 local now, limit, every = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 if not now then
@@ -64,7 +65,7 @@ redis.call('HSET', KEYS[1], 'began', string.format('%.0f', began), 'used', strin
 return {began, limit - used, began + every - now, table.concat(letters)}
 `)
 
-// ARGV: permits, and a moment of the window that they were granted in.
+// ARGV: permits, and a time in the window in which they were granted.
 var backScript = redisx.NewScript(`
 local state = redis.call('HMGET', KEYS[1], 'began', 'used')
 if state[1] and tonumber(state[1]) <= tonumber(ARGV[2]) then
@@ -127,7 +128,7 @@ func (l *window) Refund(b *Batch) func(context.Context) {
 	return func(ctx context.Context) { _ = l.release(ctx, permits, now) }
 }
 
-// release takes permits back that were granted in the window of a moment.
+// release returns permits that were granted in the window of a time.
 func (l *window) release(ctx context.Context, permits int64, now string) error {
 	_, err := Changing(ctx, l.Engine, []string{l.ID}, func(ctx context.Context) (rueidis.RedisMessage, error) {
 		return l.Engine.Eval(ctx, backScript, []string{l.ID}, []string{strconv.FormatInt(permits, 10), now}, nil)
@@ -186,14 +187,14 @@ func (v *view) TighterThan(than Forecast) bool {
 // fixture is a Redis in memory inside a synctest bubble, and what tests do with a window there.
 type fixture struct{ *redistest.Fixture }
 
-// withRedis runs a test with a Redis in memory and a clock of its own, and fails where a goroutine
-// is left.
+// withRedis runs a test with a Redis in memory and a clock of its own, and fails if a goroutine is
+// left.
 func withRedis(t *testing.T, test func(b *fixture)) {
 	redistest.Run(t, func(m *redistest.Fixture) {
 		b := &fixture{m}
 		// The script is loaded, so that each call is one round trip.
 		b.take(open(b.engine(), "none", 1, time.Millisecond), 1)
-		// What is on its way arrives before the connection is closed: rueidis may spin until it
+		// Replies on their way arrive before the connection is closed: rueidis may spin until it
 		// has, and no time passes.
 		defer func() {
 			b.Latency.Store(0)

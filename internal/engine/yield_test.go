@@ -18,7 +18,7 @@ func TestYields_ProcessIsBusy_CallsDoNotYield(t *testing.T) {
 		for !stop.Load() {
 		}
 	}()
-	for c.yield() { // now and then the scheduler comes back at once
+	for c.yield() { // sometimes the scheduler returns at once
 	}
 	stop.Store(true)
 	for range busyCalls {
