@@ -124,10 +124,9 @@ lint:
 	go vet $(addsuffix /...,$(MODULES))
 	go run $(STATICCHECK) $(addsuffix /...,$(MODULES))
 	go run $(GOLANGCI_LINT) run --config .golangci.yml $(addsuffix /...,$(MODULES))
-	go run $(VALE) --output line $$(git ls-files '*.md')
+	go run $(VALE) --output line $$(git ls-files '*.md' '*.go' '*.lua')
 
-# Prose lint of Markdown and comments, by the rules in .vale. make lint checks only Markdown until the comments are
-# clean.
+# Prose lint of Markdown and comments, by the rules in .vale. make lint includes it.
 prose:
 	@go run $(VALE) --output line $$(git ls-files '*.md' '*.go' '*.lua')
 
