@@ -13,8 +13,8 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// allocation is what one lone TryAcquire allocates in this process, of the client library's
-// goroutines too.
+// allocation is the memory that one lone TryAcquire allocates in this process, in the client
+// library's goroutines too.
 type allocation struct {
 	server, answer string
 	count          float64
@@ -24,8 +24,8 @@ type allocations []allocation
 
 const allocationCalls = 5000
 
-// allocations counts them on Redis and on an in-memory one in another process. BenchmarkTryAcquire
-// does the same.
+// allocations counts allocations with Redis and with an in-memory one in another process.
+// BenchmarkTryAcquire does the same.
 func (b *bench) allocations(ctx context.Context) (found allocations, err error) {
 	mini, err := openChild("miniredis")
 	if err != nil {

@@ -13,14 +13,14 @@ import (
 
 const redissonVersion = "4.7.0"
 
-// bench is what all measurements share: one Redis, the slow link to it, and one JVM.
+// bench has the servers that all measurements share: one Redis, the slow link to it, and one JVM.
 type bench struct {
 	redis  *servers.Server
 	server *server
 	link   *child
 	rounds int
 	warmup time.Duration
-	length time.Duration // of what is measured after the warm-up
+	length time.Duration // of the measurement after the warm-up
 
 	redisson *oracle.Redisson
 	script   *acquireScript
@@ -85,21 +85,21 @@ func (b *bench) redissonScript(ctx context.Context) (*acquireScript, error) {
 	return b.script, nil
 }
 
-// figures are what one run of a side came to, or why it is not reported.
+// figures are the results of one run of a contender, or why it is not reported.
 type figures struct {
 	refused        string
 	rate           float64 // decisions a second
 	p50, p99, p999 time.Duration
 	serverCPU      float64 // microseconds a decision, as clientCPU
 	clientCPU      float64
-	allocs         float64 // a decision; negative where it cannot be known
+	allocs         float64 // a decision; negative if unknown
 	bytes          float64 // a decision, both ways
 	requests       float64 // a decision
 	share          float64 // of decisions that granted
 	checked        bool    // its windows were, and hold no more than the rate
 }
 
-// measure runs a load against a side, once.
+// measure runs a load against a contender, once.
 func (b *bench) measure(ctx context.Context, s side, l load) (figures, error) {
 	if _, err := b.redissonScript(ctx); s.key == "script" && err != nil {
 		return figures{}, err

@@ -12,7 +12,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// Issue 9, point 18: each call gets a context of the kind that its scenario names.
+// Each call gets a context of the kind that its scenario names.
 func TestCallsGetTheContextOfTheirScenario(t *testing.T) {
 	for _, c := range []struct {
 		kind          contextKind
@@ -40,7 +40,7 @@ func TestCallsGetTheContextOfTheirScenario(t *testing.T) {
 	}
 }
 
-// Issue 9, point 19: one call with a context that can end puts a connection of rueidis into
+// One call with a context that can end puts a connection of rueidis into
 // pipelining.
 func TestExhaustCallsWithAContextThatCannotEnd(t *testing.T) {
 	calls := 0
@@ -55,7 +55,7 @@ func TestExhaustCallsWithAContextThatCannotEnd(t *testing.T) {
 	require.Equal(t, 4, calls)
 }
 
-// Issue 9, points 19 and 20: every peer works with its settings, and none gives up where callers
+// Every peer works with its settings, and none fails if callers
 // are several.
 func TestPeersGrantAndDeny(t *testing.T) {
 	addr := servers.Single(t).Addr()

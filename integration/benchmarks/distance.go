@@ -7,8 +7,8 @@ import (
 )
 
 // distance is how long a line of cache takes from one processor to another and back, in
-// nanoseconds. Where a host moves its virtual processors about it changes from minute to minute,
-// and with it what callers that share anything can do.
+// nanoseconds. If a host moves its virtual processors, it changes from minute to minute, and with
+// it the speed of callers that share memory.
 func distance() float64 {
 	// The two sides may begin on one processor, where each trip takes a time slice.
 	shortest := distanceNow()
@@ -20,7 +20,7 @@ func distance() float64 {
 
 func distanceNow() float64 {
 	const trips = 500
-	var turn atomic.Int64 // odd where the other side has to move
+	var turn atomic.Int64 // odd if the other goroutine has to move
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()

@@ -18,7 +18,7 @@ import (
 //go:embed tables.md.tmpl
 var documentText string
 
-// results are everything that a run measured; what it did not measure is empty.
+// results are the measurements of a run; those that it did not make are empty.
 type results struct {
 	Command     string
 	Machine     []string
@@ -71,7 +71,7 @@ func (r *results) document() (string, error) {
 	return text.String(), nil
 }
 
-// The methods below are what the template shows. Each answers nothing where nothing was measured.
+// The template shows the methods below. Each returns nothing without a measurement.
 
 func (r *results) Goals() string {
 	all := r.goals()
@@ -98,8 +98,8 @@ func (r *results) Plots() []figure { return r.plotted }
 func (f figure) File() string  { return f.file }
 func (f figure) Title() string { return f.title }
 
-// Part gives the tables of a part, and before them its ratios to Redisson's script where it has
-// several numbers of callers.
+// Part returns the tables of a part, after its ratios to Redisson's script if it has several
+// numbers of callers.
 func (r *results) Part(part string) string {
 	var chosen []runs
 	for _, found := range r.runs {
@@ -194,7 +194,7 @@ func (r *results) Crowd() string {
 	return t.String()
 }
 
-// requests is not known of a side one of whose rounds was refused.
+// requests is unknown if a round of the contender was refused.
 func (c crowdRuns) requests(key string) spread {
 	var values []float64
 	for _, f := range c.figures[key] {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A run takes half an hour: what it measured must not be lost to a slip in the template.
+// A run takes half an hour: its results must not be lost by an error in the template.
 func TestDocumentShowsAllThatWasMeasured(t *testing.T) {
 	r := &results{Command: "go run", Rounds: 2, Grants: "1,000", pings: []float64{0.002}}
 	for _, s := range scenarios() {

@@ -24,7 +24,7 @@ func (g goal) met() bool {
 // peers of ours that are Go libraries and talk to Redis.
 var goPeers = append([]string{"rueidislimiter", "redis_rate", "throttled", "redisstore", "ulule"}, otherWays...)
 
-// find is the scenario of a part for so many callers, and whether it was measured.
+// find returns the scenario of a part for so many callers, and whether it was measured.
 func (r *results) find(part string, callers int, expect expectation) (runs, bool) {
 	return r.findWith(endless, part, callers, expect)
 }
@@ -39,7 +39,7 @@ func (r *results) findWith(ctx contextKind, part string, callers int, expect exp
 	return runs{}, false
 }
 
-// goals lists what was measured of what is to be reached.
+// goals lists the measured targets.
 func (r *results) goals() []goal {
 	var all []goal
 	add := func(atLeast bool, want, got float64, format string, args ...any) {
@@ -98,7 +98,7 @@ func (r *results) goals() []goal {
 				expect)
 		}
 		if run, ok := r.find("link", 2048, expect); ok {
-			// No caller asks again before the answer is there.
+			// No caller calls again before it has the answer.
 			bound := float64(run.load.callers) / spreadOf(r.pings).median
 			add(true, 0.4, run.spread("ours", rateOf).median/bound,
 				"2 ms link, %s, 2048 callers: decisions a second to the bound, %s a second, one for each caller in a round trip",
@@ -140,7 +140,7 @@ func (r *results) goals() []goal {
 	return all
 }
 
-// alike is what is wanted of granting and of denying.
+// alike returns the target for granting and for denying.
 func alike(want float64) map[expectation]float64 {
 	return map[expectation]float64{allGranted: want, allDenied: want}
 }

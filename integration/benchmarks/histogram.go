@@ -20,7 +20,7 @@ func (h *histogram) merge(other *histogram) {
 	}
 }
 
-// calls is how many were counted.
+// calls returns the number of counted calls.
 func (h *histogram) calls() (total uint64) {
 	for _, n := range h {
 		total += uint64(n)
@@ -28,7 +28,7 @@ func (h *histogram) calls() (total uint64) {
 	return total
 }
 
-// quantile is the latency that the share q of all calls did not exceed.
+// quantile returns the latency that the share q of all calls did not exceed.
 func (h *histogram) quantile(q float64) time.Duration {
 	total := h.calls()
 	var seen uint64

@@ -2,7 +2,7 @@ package main
 
 import "time"
 
-// leaseScenarios is what a lease saves: the round trip.
+// leaseScenarios measure what a lease saves: the round trip.
 func leaseScenarios() []scenario {
 	var all []scenario
 	for _, slow := range []bool{false, true} {
@@ -10,7 +10,7 @@ func leaseScenarios() []scenario {
 			title := "leased, " + callersText(callers)
 			who := []string{"leased", "script", "xtime"}
 			if slow {
-				who = []string{"leased", "xtime"} // what is to be reached is the rate without the link
+				who = []string{"leased", "xtime"} // the target is the rate without the link
 				title = "2 ms link, " + title
 			}
 			all = append(all, scenario{
@@ -19,8 +19,8 @@ func leaseScenarios() []scenario {
 			})
 		}
 	}
-	// A lease of a second follows the demand of the second before: it is as large as
-	// it gets after some of them.
+	// A lease of a second follows the demand of the second before: it has its full size after some
+	// of them.
 	return append(all, scenario{
 		part: "leases", title: "leased, 256 callers on 256 names",
 		sides: []string{"leased", "leased-long", "script", "xtime"},
@@ -29,7 +29,7 @@ func leaseScenarios() []scenario {
 	})
 }
 
-// leaseGoals is what of it is to be reached.
+// leaseGoals returns its targets.
 func (r *results) leaseGoals(add func(atLeast bool, want, got float64, format string, args ...any)) {
 	near := make(map[int]runs)
 	for _, run := range r.runs {
@@ -44,8 +44,7 @@ func (r *results) leaseGoals(add func(atLeast bool, want, got float64, format st
 					"%s: decisions a second to those without the link", run.title)
 			}
 		case len(run.load.names) > 1:
-			// 256 leases of 10 ms are 50,000 calls a second: with those the server is what is
-			// measured.
+			// 256 leases of 10 ms are 50,000 calls a second: these would measure the server.
 			add(true, 0.7, run.ratio("leased-long", "xtime", rateOf).median,
 				"%s, for a second: decisions a second to x/time/rate", run.title)
 		default:

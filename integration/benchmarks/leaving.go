@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// leaving is how long the server stands still when very many grants expire at once.
+// leaving is how long the server is blocked when very many grants expire at once.
 type leaving struct {
 	grants int
 	cases  []leavingCase
@@ -21,13 +21,13 @@ type leavingCase struct {
 	their   []leavingRun
 }
 
-// leavingRun is one side's round.
+// leavingRun is one round of a contender.
 type leavingRun struct {
-	longest time.Duration // of its calls, as SLOWLOG tells
+	longest time.Duration // of its calls, by SLOWLOG
 	calls   int           // until all permits that had expired were counted as free
 }
 
-// slowest is from what duration on SLOWLOG takes note: logging itself takes time.
+// slowest is the duration from which SLOWLOG records a call: logging itself takes time.
 const slowest = 100 * time.Microsecond
 
 func (b *bench) leaving(ctx context.Context, grants int) (leaving, error) {
@@ -51,7 +51,8 @@ func (b *bench) leaving(ctx context.Context, grants int) (leaving, error) {
 	return result, nil
 }
 
-// leave lets all grants expire at once, and acquires until the limiter has taken note of all of it.
+// leave lets all grants expire at once, and acquires until the limiter has counted all their
+// permits as free.
 func (b *bench) leave(ctx context.Context, count, staying int, ours bool) (leavingRun, error) {
 	rate := limit{2 * int64(count), time.Minute}
 	then := time.Now().Add(-rate.interval)
@@ -111,7 +112,8 @@ func (b *bench) leave(ctx context.Context, count, staying int, ours bool) (leavi
 	return run, err
 }
 
-// longestScript is the longest call of a script that SLOWLOG holds, or what none exceeded.
+// longestScript returns the longest call of a script in SLOWLOG, or the bound that no call
+// exceeded.
 func (b *bench) longestScript(ctx context.Context) (time.Duration, error) {
 	log, err := b.server.do(ctx, "SLOWLOG", "GET", "-1")
 	if err != nil {
@@ -123,7 +125,7 @@ func (b *bench) longestScript(ctx context.Context) (time.Duration, error) {
 	}
 	longest := slowest.Microseconds()
 	for _, entry := range entries {
-		// Id, time, microseconds, arguments, and more that does not matter here.
+		// Id, time, microseconds, arguments, and other fields that are not used here.
 		fields, err := entry.ToArray()
 		if err != nil || len(fields) < 4 {
 			return 0, fmt.Errorf("an entry of SLOWLOG with %d fields: %w", len(fields), err)

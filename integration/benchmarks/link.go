@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// oneWay is how long the slow link takes a byte to the other end: half of its round trip.
+// oneWay is how long a byte takes over the slow link: half of its round trip.
 const oneWay = time.Millisecond
 
 // ping is how long a lone PING takes over the link, the median of some.
@@ -56,13 +56,13 @@ func serveLink(target string) error {
 	return err
 }
 
-// parcel is what was read at once.
+// parcel is the bytes of one read.
 type parcel struct {
 	due  time.Time
 	data []byte
 }
 
-// pass hands on what comes from one end, each byte oneWay later.
+// pass forwards the bytes from one end, each oneWay later.
 func pass(from, to net.Conn) {
 	parcels := make(chan parcel, 1024)
 	go func() {
@@ -85,7 +85,7 @@ func pass(from, to net.Conn) {
 			break
 		}
 	}
-	// Either end that goes takes the other one with it; the reader above ends with its connection.
+	// If one end closes, so does the other one; the reader above ends with its connection.
 	_ = to.Close()
 	_ = from.Close()
 	for range parcels {

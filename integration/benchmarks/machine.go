@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// machine is where the figures come from.
+// machine describes the host of the measurements.
 func (b *bench) machine(ctx context.Context) ([]string, error) {
 	fields, err := b.server.info(ctx, "server")
 	if err != nil {

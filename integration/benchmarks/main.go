@@ -111,8 +111,8 @@ func docs() (string, error) {
 	return filepath.Join(root, "docs"), nil
 }
 
-// refusals is an error where a run of this library, or of what it is compared with, was not what
-// was meant to be measured.
+// refusals returns an error if a run of this library, or of one that it is compared with, did not
+// have the expected result.
 func (r *results) refusals() error {
 	var errs []error
 	for _, run := range r.runs {

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 )
 
-// memory is what Redis needs for a million grants, in bytes a grant, by side and round.
+// memory is the memory of Redis for a million grants, in bytes a grant, by contender and round.
 type memory map[string][]float64
 
 const memoryCallers = 256

@@ -7,7 +7,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// observedScenario is the cost of an Observer, beside none.
+// observedScenario compares an Observer with none.
 func observedScenario() scenario {
 	return scenario{
 		part: "observer", title: "with an Observer, 256 callers", sides: []string{"ours", "observed", "script"},
@@ -15,7 +15,7 @@ func observedScenario() scenario {
 	}
 }
 
-// observerGoals is what of it is to be reached.
+// observerGoals returns its targets.
 func (r *results) observerGoals(add func(atLeast bool, want, got float64, format string, args ...any)) {
 	if run, ok := r.find("observer", 256, allGranted); ok {
 		add(true, 0.95, run.ratio("observed", "ours", rateOf).median, "%s: decisions a second to those without one",
@@ -23,8 +23,8 @@ func (r *results) observerGoals(add func(atLeast bool, want, got float64, format
 	}
 }
 
-// openObserved sets every hook. They read their arguments and do nothing else: what is
-// measured is the telling, and not two processors that count in one place.
+// openObserved sets every hook. They only read their arguments: the measurement is of the reports,
+// and not of two processors that share a counter.
 func openObserved(ctx context.Context, _ *bench, l load) (*session, error) {
 	var odd atomic.Int64
 	return openShared(ctx, l, rratelimiter.WithObserver(&rratelimiter.Observer{

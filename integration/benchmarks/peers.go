@@ -19,11 +19,10 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// The peers run with the options that their users get by default, but where that would fail under
-// the load. Where the client that they run on offers to share round trips at the price of latency,
-// they are sides of their own with each of its ways.
+// The peers run with their default options, unless these would fail under the load. If their client
+// can share round trips at the price of latency, each way to do so is a contender of its own.
 
-// For how long a write waits for those that come after it, as each client's documentation has it.
+// How long a write waits for later ones, as in each client's documentation.
 const (
 	goRedisDelay = 100 * time.Microsecond
 	rueidisDelay = 20 * time.Microsecond
@@ -32,13 +31,13 @@ const (
 // goRedis opens a client of go-redis.
 type goRedis func(addr string) (redis goredis.UniversalClient, closeRedis func(), err error)
 
-// plain asks for a connection of its pool for each call.
+// plain takes a connection of its pool for each call.
 func plain(addr string) (goredis.UniversalClient, func(), error) {
 	redis := goredis.NewClient(&goredis.Options{Addr: addr})
 	return redis, func() { _ = redis.Close() }, nil
 }
 
-// autoPipeline puts calls that are made at once into pipelines.
+// autoPipeline puts calls that are made at the same time into pipelines.
 func autoPipeline(change func(*goredis.AutoPipelineOptions)) goRedis {
 	return func(addr string) (goredis.UniversalClient, func(), error) {
 		redis := goredis.NewClient(&goredis.Options{Addr: addr})
@@ -111,8 +110,8 @@ func openThrottled(_ context.Context, _ *bench, l load) (*session, error) {
 	if err != nil {
 		return &session{close: closeRedis}, err
 	}
-	// Of many callers that compare and swap at once one is lucky, and its default of 10 attempts
-	// ends in errors.
+	// Of many callers that compare and swap at the same time one succeeds, and its default of 10
+	// attempts ends in errors.
 	limiter.SetMaxCASAttemptsLimit(math.MaxInt32)
 	return &session{
 		take: func(ctx context.Context, _, name int, permits int64) (bool, error) {
@@ -175,7 +174,7 @@ func openUlule(dial goRedis) opener {
 	}
 }
 
-// openXTime is the floor of a limiter that shares nothing between processes.
+// openXTime opens the baseline: a limiter that shares nothing between processes.
 func openXTime(_ context.Context, _ *bench, l load) (*session, error) {
 	limiters := make([]*rate.Limiter, len(l.names))
 	for i := range limiters {

@@ -10,7 +10,7 @@ import (
 	"strconv"
 )
 
-// figure is a plot over the number of callers, both axes logarithmic, a line for each side.
+// figure is a plot over the number of callers, both axes logarithmic, a line for each contender.
 type figure struct {
 	file, title, axis string
 	part              string // "link" for the slow link, else the part of the report
@@ -29,13 +29,13 @@ var plots = []figure{
 	{"link.svg", "One name, granting, over a link of 2 ms", "decisions a second", "link", allGranted, rateOf},
 }
 
-// series is the line of a side: callers and figures.
+// series is the line of a contender: callers and figures.
 type series struct {
 	side   side
 	points [][2]float64
 }
 
-// save writes the plot; false where there is nothing to plot.
+// save writes the plot, or returns false without data.
 func (f figure) save(dir string, all []runs) (bool, error) {
 	lines := f.series(all)
 	if len(lines) == 0 {
@@ -51,7 +51,7 @@ const (
 	bestPeer = "best-peer"
 )
 
-// shown returns the sides of the plot.
+// shown returns the contenders of the plot.
 func (f figure) shown() []side {
 	if f.file != overview {
 		return sides
@@ -88,7 +88,7 @@ func (f figure) series(all []runs) []series {
 			if len(r.figures[s.key]) == 0 || r.refused(s.key) != "" {
 				continue
 			}
-			// A side that uses no Redis has no cost there: a logarithm has no place for it.
+			// A contender without Redis costs the server nothing, which a logarithm cannot show.
 			if y := r.spread(s.key, f.pick).median; y > 0 && (!s.inMemory || f.file != "server.svg") {
 				line.points = append(line.points, [2]float64{float64(r.load.callers), y})
 			}
@@ -100,12 +100,12 @@ func (f figure) series(all []runs) []series {
 	return lines
 }
 
-// Where things are in a plot. The labels have a third of it for themselves.
+// Positions in a plot. The labels have a third of it.
 const (
 	plotWidth, plotHeight = 1000, 480
 	left, right           = 110, 620
 	top, bottom           = 50, 425
-	labels                = right + 36 // where the text of the lines begins
+	labels                = right + 36 // begin of the text of the lines
 	labelStep             = fontSize + 5
 )
 
@@ -186,8 +186,7 @@ func finding(lines []series) string {
 		thousands(last["ours"][0]), last["ours"][1]/last["script"][1])
 }
 
-// stroke is heavy for this library, and broken for the floors and for what a peer can do besides
-// its default.
+// stroke is heavy for this library, and dashed for the baselines and for the other ways of a peer.
 func (s side) stroke() string {
 	switch {
 	case s.key == "ours":
@@ -201,8 +200,8 @@ func (s side) stroke() string {
 	}
 }
 
-// apart moves places away from each other, in their order, until step lies between them, and keeps
-// them between low and high.
+// apart moves places away from each other, in their order, to a distance of step. It keeps them
+// between low and high.
 func apart(wanted []float64, low, high, step float64) []float64 {
 	order := make([]int, len(wanted))
 	for i := range order {
@@ -223,7 +222,7 @@ func apart(wanted []float64, low, high, step float64) []float64 {
 	return places
 }
 
-// colors are grey for the floors, warm for Redisson, and cold for the other libraries.
+// colors are grey for the baselines, warm for Redisson, and cold for the other libraries.
 var colors = map[string]string{
 	"ours":                 "var(--ink)",
 	"cached":               "var(--ink)",

@@ -11,8 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Issue 9, point 22: what is written must be inside of the picture with the widest of fonts, and
-// away from what is written beside it.
+// Texts must be inside the picture with the widest of fonts, and must not overlap.
 func TestPlotsHaveRoomForAnyFont(t *testing.T) {
 	const widest = 0.8 // of its size, the mean width of a letter: more than that of a bold and wide font
 	var all []runs

@@ -8,7 +8,7 @@ import (
 	policies "github.com/rratelimiter/rratelimiter/limit"
 )
 
-// windowPeers and bucketPeers are the peers that do the job of a policy, in all their ways.
+// windowPeers and bucketPeers are the peers of a policy, in all their ways.
 var (
 	windowPeers = []string{"rueidislimiter", "rueidislimiter-pool", "rueidislimiter-delay", "redisstore", "ulule",
 		"ulule-auto", "ulule-many", "ulule-delay"}
@@ -16,7 +16,7 @@ var (
 	ourPolicies = []string{"fixed", "sliding", "log", "bucket", "leaky", "smooth", "both"}
 )
 
-// policyScenarios is the policies beside those who do the same job.
+// policyScenarios compare the policies with their peers.
 func policyScenarios() []scenario {
 	who := slices.Concat(ourPolicies, []string{"script"}, windowPeers, bucketPeers, []string{"empty"})
 	lone := slices.DeleteFunc(slices.Clone(who),
@@ -35,7 +35,7 @@ func policyScenarios() []scenario {
 	return all
 }
 
-// policyGoals is what of it is to be reached.
+// policyGoals returns their targets.
 func (r *results) policyGoals(add func(atLeast bool, want, got float64, format string, args ...any)) {
 	for _, run := range r.runs {
 		if run.part != "policies" || run.load.callers != 256 {

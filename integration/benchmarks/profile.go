@@ -12,7 +12,7 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// costs says where the processor time of a decision goes, in microseconds, on the client and on the
+// costs are the parts of a decision's processor time, in microseconds, on the client and on the
 // server.
 type costs struct {
 	callers        int
@@ -27,8 +27,8 @@ type cost struct {
 	us   float64
 }
 
-// clientParts gives the part of the client's work that a function belongs to; a function that none
-// names belongs to its caller's.
+// clientParts maps functions to parts of the client's work. A function without a part belongs to
+// its caller's.
 var clientParts = []struct {
 	what     string
 	prefixes []string
@@ -105,7 +105,7 @@ func (b *bench) costs(ctx context.Context, callers int) (costs, error) {
 	return c, nil
 }
 
-// serverCosts splits the server's time by what Redis counts: scripts, and the commands within them.
+// serverCosts splits the server's time as Redis counts it: scripts, and the commands within them.
 func serverCosts(before, after usage, decisions float64) []cost {
 	per := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 / decisions }
 	script := after.commands["evalsha"].time - before.commands["evalsha"].time

@@ -14,7 +14,7 @@ import (
 const jvmWarmup = 10 * time.Second
 
 // openRedisson measures the real client: its callers are threads of the JVM, or for async so many
-// calls under way at once.
+// calls in flight.
 func openRedisson(mode string) opener {
 	return func(ctx context.Context, b *bench, l load) (*session, error) {
 		redisson, err := b.jvm(ctx)
@@ -59,7 +59,7 @@ func openRedisson(mode string) opener {
 	}
 }
 
-// javaVersion is that of the java command, as it tells itself.
+// javaVersion returns the version that the java command reports.
 func javaVersion() string {
 	output, err := exec.Command("java", "-version").CombinedOutput()
 	if err != nil {

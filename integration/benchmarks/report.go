@@ -20,7 +20,7 @@ func spreadOf(values []float64) spread {
 	return spread{(sorted[(n-1)/2] + sorted[n/2]) / 2, sorted[0], sorted[n-1]}
 }
 
-// refused says why a side's rounds are not reported, or nothing.
+// refused returns why a contender's rounds are not reported, or "".
 func (r runs) refused(key string) string {
 	for _, f := range r.figures[key] {
 		if f.refused != "" {
@@ -38,7 +38,7 @@ func (r runs) spread(key string, pick func(figures) float64) spread {
 	return spreadOf(values)
 }
 
-// ratio compares two sides within each round.
+// ratio compares two contenders within each round.
 func (r runs) ratio(key, to string, pick func(figures) float64) spread {
 	var values []float64
 	if r.refused(key) == "" && r.refused(to) == "" {
@@ -92,7 +92,7 @@ func (s spread) String() string {
 	return fmt.Sprintf("%s (%s..%s)", short(s.median), short(s.low), short(s.high))
 }
 
-// short writes a number with three digits that matter, and – where there is none.
+// short formats a number with three significant digits, and – for none.
 func short(n float64) string {
 	switch {
 	case math.IsNaN(n) || n < 0:
@@ -110,7 +110,7 @@ func short(n float64) string {
 	}
 }
 
-// thousands writes a whole number with commas.
+// thousands formats a whole number with commas.
 func thousands(n float64) string {
 	text := fmt.Sprintf("%.0f", n)
 	for i := len(text) - 3; i > 0; i -= 3 {

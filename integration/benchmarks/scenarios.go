@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// scenario is a load, and those who are measured under it.
+// scenario is a load, and the contenders that are measured under it.
 type scenario struct {
 	part  string
 	title string
@@ -19,7 +19,7 @@ type scenario struct {
 	sides []string
 }
 
-// runs are the figures of every side of a scenario, by round.
+// runs are the figures of every contender of a scenario, by round.
 type runs struct {
 	scenario
 	figures map[string][]figures
@@ -39,7 +39,7 @@ var (
 	otherWays = slices.Concat([]string{"rueidislimiter-pool"}, together, tuned)
 )
 
-// together are ways to send calls that are made at once together: a lone caller has none.
+// together are ways to send simultaneous calls in one pipeline: a lone caller has none.
 var together = []string{"redis_rate-auto", "ulule-auto"}
 
 // allOf returns the contenders that are measured with so many callers. If their requests are
@@ -59,7 +59,7 @@ func allOf(callers int, expect expectation) []string {
 	return who
 }
 
-// scenarios lists what is measured, in the order of the report.
+// scenarios lists the scenarios in the order of the report.
 func scenarios() []scenario {
 	var all []scenario
 	for _, kind := range []struct {
@@ -124,7 +124,7 @@ func scenarios() []scenario {
 	return slices.Concat(all, leaseScenarios(), policyScenarios())
 }
 
-// plan is what of all that is measured in this run; empty lists mean everything.
+// plan selects the measurements of this run; empty lists mean all.
 type plan struct {
 	only, parts, callers []string
 	grants               int // how many expire at once, and how many the memory is measured of
@@ -167,7 +167,7 @@ func (p plan) scenarios() []scenario {
 // With very many names the contenders are near each other.
 const loneRounds, namesRounds = 4, 3
 
-// compare gives every side its turn in each round. Who begins changes from round to round.
+// compare measures all contenders in turn in each round. The first one changes from round to round.
 func (b *bench) compare(ctx context.Context, s scenario) (runs, error) {
 	r := runs{s, make(map[string][]figures)}
 	rounds := b.rounds
@@ -207,7 +207,7 @@ func (b *bench) compare(ctx context.Context, s scenario) (runs, error) {
 	return r, nil
 }
 
-// run measures what the plan includes.
+// run makes the measurements of the plan.
 func (p plan) run(ctx context.Context, b *bench) (*results, error) {
 	r := &results{Rounds: b.rounds, Seconds: b.length.Seconds(), Warmup: b.warmup.Seconds(),
 		Grants: thousands(float64(p.grants))}
@@ -234,7 +234,7 @@ func (p plan) run(ctx context.Context, b *bench) (*results, error) {
 	return r, err
 }
 
-// parts are what is measured besides scenarios.
+// parts are the measurements besides scenarios.
 var parts = []struct {
 	name    string
 	measure func(ctx context.Context, b *bench, p plan, r *results) error

@@ -12,14 +12,14 @@ import (
 )
 
 // scriptTimes is the server's time of one lone acquire, in microseconds as Redis itself counts
-// them, for each way that it can go.
+// them, for each case.
 type scriptTimes struct {
 	cases               []scriptCase
 	ours, their, ratios map[string][]float64 // one of each round
 }
 
-// scriptCase is one way that an acquire can go. The clock of both sides is injected: step is how
-// far it moves with each call.
+// scriptCase is one case of an acquire. The clock of both sides is injected: it moves by step with
+// each call.
 type scriptCase struct {
 	name     string
 	limit    limit
@@ -32,7 +32,7 @@ type scriptCase struct {
 var scriptCases = []scriptCase{
 	{name: "a grant", limit: generous, granted: true},
 	{name: "a denial", limit: scarce, before: 10},
-	// Each call finds that the oldest of the grants in the window has left it.
+	// In each call the oldest grant of the window has expired.
 	{name: "a grant that reclaims", limit: limit{1_000_000, time.Second}, step: time.Millisecond, before: 1000,
 		granted: true},
 	{name: "a grant by FixedWindow", limit: generous, granted: true, policies: fixedWindow},
@@ -101,7 +101,7 @@ func (b *bench) scriptTime(ctx context.Context, c scriptCase) (ours, their, rati
 	for chunk := range scriptChunks {
 		var both [2]float64
 		for i := range sides {
-			side := (chunk + i) % 2 // who goes first changes
+			side := (chunk + i) % 2 // the first one changes
 			if both[side], err = b.scriptChunk(ctx, c, sides[side]); err != nil {
 				return 0, 0, 0, err
 			}
@@ -109,7 +109,7 @@ func (b *bench) scriptTime(ctx context.Context, c scriptCase) (ours, their, rati
 		}
 		ratios = append(ratios, both[0]/both[1])
 	}
-	// Medians, since a moment in which the server does not have its processor would tell in a mean.
+	// Medians, since a mean would include the times in which the server has no processor.
 	return spreadOf(took[0]).median, spreadOf(took[1]).median, spreadOf(ratios).median, nil
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// server is the Redis that all sides are measured on, as seen by the benchmark itself.
+// server is the Redis of all contenders, as the benchmark itself uses it.
 type server struct {
 	redis rueidis.Client
 }
@@ -76,7 +76,7 @@ func (s *server) usage(ctx context.Context) (usage, error) {
 	return u, err
 }
 
-// requests counts the requests that came in between two moments.
+// requests counts the requests between two times.
 func requests(before, after usage, weights map[string]float64) float64 {
 	var n float64
 	for name, weight := range weights {
@@ -95,7 +95,7 @@ func (s *server) clear(ctx context.Context) error {
 	)
 }
 
-// do runs a command and answers whatever it says.
+// do runs a command and returns its reply.
 func (s *server) do(ctx context.Context, args ...string) (rueidis.RedisMessage, error) {
 	return s.redis.Do(ctx, s.redis.B().Arbitrary(args...).Build()).ToMessage()
 }

@@ -16,25 +16,25 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/compatibility/oracle"
 )
 
-// side is one of those that are measured beside each other.
+// side is one contender.
 type side struct {
-	key   string // as flags name it
+	key   string // its name in flags
 	title string
-	// commands says how many requests each counted Redis command stands for. Commands that a script
-	// runs are counted by Redis under their own names, so the default counts the scripts alone.
+	// commands is the number of requests for each counted Redis command. Redis counts the commands
+	// of a script under their own names, so the default counts only the scripts.
 	commands map[string]float64
-	inMemory bool // asks nothing of Redis
+	inMemory bool // makes no calls to Redis
 	open     opener
 }
 
 type opener func(ctx context.Context, b *bench, l load) (*session, error)
 
-// session is a side that is connected, with its limiters set.
+// session is a connected contender, with its limiters set.
 type session struct {
-	// take asks for permits of the name with that index. Calls of different callers run at once;
-	// those of one caller do not.
+	// take requests permits of the name with that index. Calls of different callers run at the same
+	// time; those of one caller do not.
 	take func(ctx context.Context, caller, name int, permits int64) (bool, error)
-	// run, where it is set, is drive for callers that live in another process.
+	// run, if set, is drive for callers in another process.
 	run    func(ctx context.Context, warmup, d time.Duration, began, ended func() error) (tally, error)
 	settle func(ctx context.Context) error // before Redis is compared with the answers of the callers; may be nil
 	close  func()
@@ -42,7 +42,7 @@ type session struct {
 
 var scripts = map[string]float64{"eval": 1, "evalsha": 1}
 
-// sides are all of them, in the order of the report.
+// sides are all contenders, in the order of the report.
 var sides = []side{
 	{key: "ours", title: "this library", commands: scripts, open: openOurs},
 	{key: "cached", title: "this library, WithDenialCache", commands: scripts, open: openCached},
@@ -83,12 +83,13 @@ var sides = []side{
 	{key: "xtime", title: "floor: x/time/rate, in process", inMemory: true, open: openXTime},
 }
 
-// dial opens a rueidis client with its default options, the same for every side that uses rueidis.
+// dial opens a rueidis client with its default options, the same for every contender that uses
+// rueidis.
 func dial(addr string) (rueidis.Client, error) {
 	return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}})
 }
 
-// dialPatient opens a client that waits for calls which hold up the server for seconds.
+// dialPatient opens a client that waits for calls that block the server for seconds.
 func dialPatient(addr string) (rueidis.Client, error) {
 	return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ConnWriteTimeout: time.Minute})
 }
@@ -110,7 +111,7 @@ func openLeased(d time.Duration) opener {
 		s := sharedSession(redis, client, l)
 		s.settle = func(ctx context.Context) error {
 			err := client.Flush(ctx)
-			time.Sleep(50 * time.Millisecond) // a call that brings one more lease may be under way, and gives that back
+			time.Sleep(50 * time.Millisecond) // a call that brings one more lease may be in flight, and releases it
 			return err
 		}
 		return s, setRates(ctx, redis, l)
@@ -187,8 +188,8 @@ type acquireScript struct {
 
 const capturedName = "limiter-to-capture"
 
-// captureScript takes the script off the wire while the real client acquires: it is Redisson's and
-// not in this repository.
+// captureScript captures the script while the real client acquires: it is Redisson's and not in
+// this repository.
 func captureScript(ctx context.Context, r *oracle.Redisson, addr string) (*acquireScript, error) {
 	l := r.Limiter(capturedName)
 	if _, err := l.TrySetRate(ctx, oracle.Rate{Permits: 10, Interval: time.Hour}); err != nil {
@@ -216,8 +217,8 @@ func (s *acquireScript) keysOf(name string) []string {
 	return keys
 }
 
-// take runs the script as Redisson does, once. It answers how long to wait where the permits are
-// not free.
+// take runs the script as Redisson does, once. It returns how long to wait if the permits are not
+// free.
 func (s *acquireScript) take(ctx context.Context, redis rueidis.Client, keys []string, permits int64,
 	now time.Time) (bool, time.Duration, error) {
 	var random [16]byte
@@ -253,8 +254,8 @@ func openScript(ctx context.Context, b *bench, l load) (*session, error) {
 	}, setRates(ctx, redis, l)
 }
 
-// openEmpty is the floor of every side that runs one script a decision. What it answers is what the
-// scenario expects.
+// openEmpty opens the baseline of all contenders that run one script a decision. Its answer is the
+// one that the scenario expects.
 func openEmpty(_ context.Context, _ *bench, l load) (*session, error) {
 	redis, err := dial(l.addr)
 	if err != nil {

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// preciseSleep gives a way to sleep that is late by microseconds. time.Sleep is late by up to a
-// millisecond where nothing else runs, since Go waits for the network in whole milliseconds. It
-// binds the goroutine to its thread.
+// preciseSleep returns a sleep function that is late by microseconds. time.Sleep is late by up to a
+// millisecond if nothing else runs, since Go waits for the network in whole milliseconds. It binds
+// the goroutine to its thread.
 func preciseSleep() func(time.Duration) {
 	runtime.LockOSThread()
 	// Without it the kernel may add 50 microseconds.
@@ -16,7 +16,7 @@ func preciseSleep() func(time.Duration) {
 	return func(d time.Duration) {
 		if d > 0 {
 			wait := syscall.NsecToTimespec(d.Nanoseconds())
-			// What interrupts it early makes a byte come early, which is no harm.
+			// An interruption makes a byte arrive early, which does no harm.
 			_ = syscall.Nanosleep(&wait, nil)
 		}
 	}

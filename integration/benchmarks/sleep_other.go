@@ -4,5 +4,5 @@ package main
 
 import "time"
 
-// preciseSleep is time.Sleep where that is precise.
+// preciseSleep is time.Sleep, which is precise on these systems.
 func preciseSleep() func(time.Duration) { return time.Sleep }

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// svg is a picture that does not know its reader's fonts: each text is anchored where it must not
-// move, and has room to be wider. The unit is a pixel.
+// svg is a picture for unknown fonts: each text is anchored at its fixed end, and has room to be
+// wider. The unit is a pixel.
 type svg struct {
 	width, height float64
 	text          strings.Builder
@@ -14,7 +14,7 @@ type svg struct {
 
 const fontSize = 11
 
-// anchor says which end of a text stays where it is.
+// anchor is the fixed end of a text.
 type anchor string
 
 const (

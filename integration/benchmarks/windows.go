@@ -16,8 +16,8 @@ type grant struct {
 	permits    int64
 }
 
-// fullest answers the most permits that were granted for certain within one window of that length.
-// Windows are looked at from every millisecond on in which a grant began.
+// fullest returns the most permits that were granted for certain within one window of that length.
+// It checks a window from each millisecond in which a grant began.
 func fullest(grants []grant, window time.Duration) int64 {
 	sort.Slice(grants, func(i, j int) bool { return grants[i].start.Before(grants[j].start) })
 	var most int64
@@ -41,8 +41,8 @@ func fullest(grants []grant, window time.Duration) int64 {
 	return most
 }
 
-// account compares what Redis remembers of the grants of a run with the answers of the callers,
-// where all of it lies in one window.
+// account compares the grants in Redis with the answers of the callers, if the whole run is in one
+// window.
 func (s *server) account(ctx context.Context, names []string, l limit, told int64) error {
 	var remembered int64
 	for _, name := range names {
@@ -64,7 +64,7 @@ func (s *server) account(ctx context.Context, names []string, l limit, told int6
 	return nil
 }
 
-// state reads the permits that are taken, and the free ones or -1 where none was ever taken.
+// state reads the permits that are taken, and the free ones, or -1 if none was ever taken.
 func (s *server) state(ctx context.Context, name string) (taken, free int64, err error) {
 	free, err = s.redis.Do(ctx, s.redis.B().Get().Key("{"+name+"}:value").Build()).AsInt64()
 	if rueidis.IsRedisNil(err) {
