@@ -74,7 +74,7 @@
 //
 //   - If the limiter can expire, this client's keys outlive it by the interval and a day. Other
 //     clients can prolong the limiter and lengthen its interval, and cannot name these keys.
-//   - Else they stay until they are deleted, also after the client has gone.
+//   - Otherwise they stay until they are deleted, also after the client has ended.
 //   - Grants of this client still count if the limiter expires and is set again within the
 //     interval.
 //   - If another client lengthens the interval by more than a day, these keys can expire too early

@@ -280,7 +280,7 @@ func TestCopy_ServerLacksTheCommand_IsUnsupported(t *testing.T) {
 	for _, test := range []struct {
 		command, text string
 		call          func(b *fixture, l *Limiter) error
-		want          []string // in the error, with ErrUnsupported; nil where that is not the reason
+		want          []string // in the error, with ErrUnsupported; nil if that is not the reason
 	}{
 		{"COPY", "ERR unknown command 'COPY'", func(b *fixture, l *Limiter) error {
 			_, err := l.Copy(b.Context(), "copy", Replace())

@@ -189,7 +189,7 @@ func TestRefund_PartOfAGrant_RestStays(t *testing.T) {
 		pass(second - time.Millisecond)
 		b.Take(l, 1)
 		pass(time.Millisecond)
-		require.NoError(b, b.refund(l, "a", 1, 67_000), "it has left the window at this moment")
+		require.NoError(b, b.refund(l, "a", 1, 67_000), "it has just expired")
 		b.Free(l, 99_999)
 	})
 }

@@ -187,7 +187,7 @@ func TestForecast_MoreThanTheRate_TakesAnIntervalForEachRate(t *testing.T) {
 func TestForecast_Denied_HasTheReturnOfThosePermits(t *testing.T) {
 	for name, test := range map[string]struct {
 		free, permits int64
-		want          time.Duration // RetryAfter; below 0 where it is not known
+		want          time.Duration // RetryAfter; below 0 if unknown
 	}{
 		"the first return":              {0, 2, 2 * second},
 		"all of it":                     {0, 3, 2 * second},

@@ -256,7 +256,7 @@ func TestScripts_Page_Is256Grants(t *testing.T) {
 		}
 		for n, pages := range map[int]int64{255: 1, 256: 1, 257: 2, 512: 2, 513: 3} {
 			fill(n)
-			assert.Equal(b, 6+2*1, len(strings.Fields(b.ask(l, "w", "10000*1"))), "all of one moment")
+			assert.Equal(b, 6+2*1, len(strings.Fields(b.ask(l, "w", "10000*1"))), "all of one millisecond")
 			b.Redis.Del("{limiter}:value")
 			calls(pages, func() { b.Take(l, 1) })
 			require.NoError(b, l.Release(b.Context(), int64(2*n)))

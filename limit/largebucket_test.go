@@ -25,7 +25,7 @@ func TestReserve_LargeBucket_DelaysAreExact(t *testing.T) {
 		require.NoError(t, last.Cancel(t.Context()))
 		again, err := l.Reserve(t.Context(), 4e9)
 		require.NoError(t, err, "%T", p)
-		assert.Equal(t, last.delay, again.delay, "%T: all of the last goes back", p)
+		assert.Equal(t, last.delay, again.delay, "%T: the last one returns whole", p)
 	}
 }
 

@@ -58,7 +58,7 @@ func TestLease_Windows_CountTheirPermits(t *testing.T) {
 				assert.LessOrEqual(b, b.Scripts.Load()-before, int64(30), "calls in a tenth of a second")
 				d, err := l.Take(b.Context(), 1)
 				require.NoError(b, err)
-				assert.InDelta(b, 100_000-5501, d.Remaining, 300, "what is given back at this moment is not known")
+				assert.InDelta(b, 100_000-5501, d.Remaining, 300, "leases may return at this time")
 				redistest.Pass(50 * time.Millisecond)
 				all, err := l.Peek(b.Context())
 				require.NoError(b, err)
@@ -83,7 +83,7 @@ func TestTakeEach_Lease_IsGrantedFromMemory(t *testing.T) {
 			for i, d := range each {
 				require.True(b, d.Allowed)
 				require.Equal(b, policies[i].most(), d.Limit)
-				require.InDelta(b, policies[i].most()-taken, d.Remaining, 300, "what is given back at this moment is not known")
+				require.InDelta(b, policies[i].most()-taken, d.Remaining, 300, "leases may return at this time")
 				require.Positive(b, d.ResetAfter)
 			}
 			require.LessOrEqual(b, each[0].ResetAfter, time.Hour)

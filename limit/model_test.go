@@ -158,7 +158,7 @@ func sequence(b *bench, l *Limiter, p Policy, limit int64, begins func() model, 
 	var tickets []any
 	granted := b.now
 	for step := range steps {
-		if b.now > 8e15 { // soon the year 2255, where microseconds are no longer whole numbers
+		if b.now > 8e15 { // near the year 2255, after which microseconds are not whole numbers
 			b.redis.FlushAll()
 			b.now, m, made, tickets = begin, begins(), nil, nil
 			reserves, _ = m.(reserver)

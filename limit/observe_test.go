@@ -127,7 +127,7 @@ func TestObserver_Decisions_AreReportedOnce(t *testing.T) {
 				synctest.Wait()
 				redistest.Pass(time.Second)
 				_, calls, _ := o.all()
-				assert.Len(b, calls, 1, "told by a goroutine of its own")
+				assert.Len(b, calls, 1, "reported by a goroutine of its own")
 
 				// Calls that are refused without a call to Redis.
 				require.Error(b, ask(leaves, l, 1))

@@ -187,12 +187,12 @@ func TestCancel_LaterReservations_KeepTheirPermits(t *testing.T) {
 		require.NoError(t, lost.Cancel(t.Context()))
 		got, err := l.Peek(t.Context())
 		require.NoError(t, err)
-		assert.Equal(t, want, got, "%T: what a Reset has forgotten does not come back", p)
+		assert.Equal(t, want, got, "%T: a reservation from before a Reset does not return", p)
 
 		past := reserve(1)
 		past.moment = time.Now()
 		require.NoError(t, past.Cancel(t.Context()))
-		assert.False(t, past.cancelled.Load(), "%T: its moment has come", p)
+		assert.False(t, past.cancelled.Load(), "%T: its time has passed", p)
 	}
 }
 
@@ -314,6 +314,6 @@ func TestCancel_ContextHadEnded_CanBeRepeated(t *testing.T) {
 		require.NoError(b, r.Cancel(b.Context()))
 		next, err := l.Reserve(b.Context(), 1)
 		require.NoError(b, err)
-		assert.Equal(b, time.Minute, next.Delay(), "the moment of the one that was cancelled")
+		assert.Equal(b, time.Minute, next.Delay(), "the time of the one that was cancelled")
 	})
 }

@@ -102,7 +102,7 @@ func (o bucketForecast) after(permits int64) time.Duration {
 	if uint64(o.taken)+uint64(permits) < uint64(o.capacity) {
 		return 0
 	}
-	// So many parts of an interval's refill have to come back, refill of them a microsecond.
+	// So many parts of an interval's refill have to return, refill of them a microsecond.
 	need := uint64(o.taken) + uint64(permits) - uint64(o.capacity)
 	high, low := bits.Mul64(need, uint64(o.interval))
 	low, carry := bits.Add64(low, uint64(o.part), 0)

@@ -16,7 +16,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-// fixture is a Redis in memory inside a synctest bubble, and a Client on it.
+// fixture is a Redis in memory inside a synctest.Test, and a Client on it.
 type fixture struct {
 	*redistest.Fixture
 	client *rratelimiter.Client

@@ -55,8 +55,7 @@ func TestExhaustCallsWithAContextThatCannotEnd(t *testing.T) {
 	require.Equal(t, 4, calls)
 }
 
-// Every peer works with its settings, and none fails if callers
-// are several.
+// Every peer works with its settings, and none fails with several callers.
 func TestPeersGrantAndDeny(t *testing.T) {
 	addr := servers.Single(t).Addr()
 	redis, err := dial(addr)

@@ -72,7 +72,7 @@ func TestBatch_Requests_AreBounded(t *testing.T) {
 	assert.Nil(t, e.first)
 	assert.Nil(t, e.last)
 
-	// No call of several requests asks for more than a grant holds.
+	// No call of several requests is for more permits than a grant can have.
 	gather(e, 1, MostPermits-1, 1, MostPermits, 1)
 	_, _, permits = sums(e)
 	assert.Equal(t, []int64{MostPermits, 1, MostPermits, 1}, permits)

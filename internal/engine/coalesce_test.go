@@ -214,7 +214,7 @@ func TestBatch_Full_LeavesBeforeLaterOnes(t *testing.T) {
 		for range 4 { // each alone in its batch
 			ask(engine.MostPermits)
 		}
-		pass(15 * time.Millisecond) // one call was slow, so more may fly
+		pass(15 * time.Millisecond) // one call was slow, so more may be in flight
 		for range 10 {
 			ask(2)
 		}

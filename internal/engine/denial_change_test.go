@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// change is a change of limiters by this client, of which Redis is not asked.
+// change is a change of limiters by this client, without a call to Redis.
 func change(ctx context.Context, g *Engine, subjects ...string) {
 	_, _ = Changing(ctx, g, subjects, func(context.Context) (any, error) { return nil, nil })
 }
@@ -97,7 +97,7 @@ func TestDenials_AnySubjectChanges_DenialEnds(t *testing.T) {
 				synctest.Wait()
 				assert.Empty(b, g.denials.index.ids.all, "nothing is kept of what is forgotten")
 
-				// What changed while the call was under way is not remembered either.
+				// A denial is not stored if its limiter changed during the call.
 				b.Latency.Store(int64(100 * time.Millisecond))
 				time.AfterFunc(50*time.Millisecond, func() { change(b.Context(), g, "b") })
 				b.full(limiters[0], 1)

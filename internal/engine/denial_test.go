@@ -28,7 +28,7 @@ func deniedNow(g *Engine, permits int64, after time.Duration) *Batch {
 	return b
 }
 
-// At its very end, and for permits of which a denial knows nothing, Redis is asked.
+// At the end of a denial, and for permits that it does not cover, Redis is asked.
 func TestDenial_Request_AnsweredWhereTheDenialCoversIt(t *testing.T) {
 	for name, test := range map[string]struct {
 		limit, fewest int64
@@ -74,7 +74,7 @@ func TestDenial_Request_AnsweredWhereTheDenialCoversIt(t *testing.T) {
 	}
 }
 
-// The limiter's clock says when permits return. Both clocks bound the age.
+// The limiter's clock determines when permits return. Both clocks bound the age.
 func TestDenial_Clock_DeniesOnlyWhileNoPermitIsFreeByIt(t *testing.T) {
 	const maxAge, until = 10 * second, 5 * second
 	for name, test := range map[string]struct {
@@ -118,7 +118,7 @@ func TestDenial_Clock_DeniesOnlyWhileNoPermitIsFreeByIt(t *testing.T) {
 }
 
 // Scripts get the time in whole milliseconds, so permits return when the clock shows the next one,
-// not so long after the call.
+// and not that long after the call.
 func TestDenial_CallWithinAMillisecond_EndsAtTheMillisecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(900 * time.Microsecond)

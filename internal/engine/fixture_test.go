@@ -19,7 +19,7 @@ const second = time.Second
 // requestsArg is the index of the requests in the arguments of the acquire script.
 const requestsArg = 7
 
-// fixture is a Redis in memory inside a synctest bubble, and the Client of the last limiter.
+// fixture is a Redis in memory inside a synctest.Test, and the Client of the last limiter.
 type fixture struct {
 	*redistest.Fixture
 	client *rratelimiter.Client

@@ -148,8 +148,8 @@ func TestLease_OldBurst_IsNoDemand(t *testing.T) {
 	})
 }
 
-// TestLease_ClockJumps_EndsByMonotonicTime: a jump by an hour grants no more than the rate besides
-// what was taken or leased before.
+// TestLease_ClockJumps_EndsByMonotonicTime: a jump by an hour grants at most the rate, in addition
+// to permits that were taken or leased before.
 func TestLease_ClockJumps_EndsByMonotonicTime(t *testing.T) {
 	for name, jump := range map[string]time.Duration{"forward": time.Hour, "back": -time.Hour} {
 		t.Run(name, func(t *testing.T) {

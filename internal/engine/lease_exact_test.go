@@ -68,7 +68,7 @@ func TestLease_RequestExceedsWhatIsFree_UsesTheLeaseToo(t *testing.T) {
 }
 
 // TestLease_OthersReleasedSinceItCame_LargeRequestIsServedOfBoth: the reply that denies it reports
-// what is free, not the lease.
+// the free permits, not the lease.
 func TestLease_OthersReleasedSinceItCame_LargeRequestIsServedOfBoth(t *testing.T) {
 	for name, acquire := range map[string]func(ctx context.Context, l *rratelimiter.Limiter, permits int64) error{
 		"TryAcquire": func(ctx context.Context, l *rratelimiter.Limiter, permits int64) error {

@@ -16,8 +16,8 @@ import (
 // later is a time after another one, by the wall clock and by the monotonic clock.
 func later(t *testing.T, from time.Time, wall, monotonic time.Duration) time.Time {
 	at := from.Add(monotonic)
-	// The first word of a Time is the wall clock's seconds, behind its nanoseconds of 30 bits,
-	// where there is a monotonic clock.
+	// The first word of a Time is the wall clock's seconds, above its nanoseconds of 30 bits, if
+	// there is a monotonic clock.
 	*(*uint64)(unsafe.Pointer(&at)) += uint64((wall-monotonic)/time.Second) << 30
 	require.Equal(t, monotonic, at.Sub(from))
 	require.Equal(t, wall, time.Duration(at.UnixNano()-from.UnixNano()))
@@ -108,7 +108,7 @@ func TestLease_Demand_IsThatOfTheLastSpan(t *testing.T) {
 	const span = 10 * time.Millisecond
 	now := time.Now()
 	for _, test := range []struct {
-		turned, later time.Duration // before and after now, when 100 more were asked for
+		turned, later time.Duration // before and after now, when 100 more were requested
 		demand        int64
 	}{
 		{5 * time.Millisecond, 0, 400},
@@ -133,7 +133,7 @@ func TestLease_RunsOut_NextIsFetchedBefore(t *testing.T) {
 		fetching bool
 		out      bool
 	}{
-		{left: 20, out: true}, // as many as are asked for in two round trips
+		{left: 20, out: true}, // as many as are requested in two round trips
 		{left: 21},
 		{left: 500, old: 97 * time.Millisecond},
 		{left: 500, old: 98 * time.Millisecond, out: true},

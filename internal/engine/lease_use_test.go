@@ -101,8 +101,8 @@ func TestLease_LastPermits_AreForOthers(t *testing.T) {
 	})
 }
 
-// use is a permit that a caller was granted, in Unix milliseconds as in Redis: at some time from
-// when it was asked for until when it was granted.
+// use is a permit that a caller was granted, in Unix milliseconds as in Redis: at some time between
+// its request and its grant.
 type use struct{ asked, granted int64 }
 
 // worst returns the most uses that certainly lie in one window of so many milliseconds.

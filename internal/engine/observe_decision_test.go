@@ -82,7 +82,7 @@ func observed(
 
 const trip = 10 * time.Millisecond
 
-// asks is the calls that ask for permits.
+// asks are the calls that request permits.
 var asks = []struct {
 	name   string
 	waits  bool
@@ -110,7 +110,7 @@ var asks = []struct {
 	}},
 }
 
-// call is what an observer learns of a call to Redis for one request.
+// call is the report of a call to Redis for one request.
 func call(permits int64, took time.Duration, err error) []rratelimiter.RedisCallInfo {
 	return []rratelimiter.RedisCallInfo{
 		{Name: "limiter", Policy: "redisson", Requests: 1, Permits: permits, Took: took, Err: err},

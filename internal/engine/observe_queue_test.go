@@ -96,7 +96,7 @@ func TestObserver_Waited_CountsFromTheFirstAnswer(t *testing.T) {
 		pass(trip)
 		o.all()
 
-		acquire(ctx, 4) // left in line
+		acquire(ctx, 4) // stays queued
 		pass(trip * 2)
 		acquire(ctx, 1)     // behind it
 		within(2, second/2) // refused there
@@ -116,7 +116,7 @@ func TestObserver_Waited_CountsFromTheFirstAnswer(t *testing.T) {
 		require.True(b, ok)
 		o.all()
 
-		acquire(ctx, 2) // left in line
+		acquire(ctx, 2) // stays queued
 		pass(trip * 2)
 		for sent := b.Sent.Load(); b.Sent.Load() == sent; { // until it is asked for again
 			pass(time.Millisecond)
@@ -174,7 +174,7 @@ func TestObserver_NamesOfOneLimiter_CallHasTheNameOfItsCaller(t *testing.T) {
 		for _, waits := range []bool{false, true} {
 			clear(reported)
 			var callers sync.WaitGroup
-			for _, name := range []string{"a", "b", "c", "d"} { // two calls may fly at once, so that a goroutine carries several
+			for _, name := range []string{"a", "b", "c", "d"} { // two calls may be in flight, so that a goroutine sends several
 				ctx := context.WithValue(b.Context(), callerKey{}, name)
 				callers.Go(func() {
 					if waits {

@@ -17,7 +17,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// sums is what an Observer saw in all, beside what happened.
+// sums has the totals of an Observer, beside the actual ones.
 type sums struct {
 	mu sync.Mutex
 	numbers
@@ -187,7 +187,7 @@ func TestObserver_CallIsRepeated_IsReportedOnce(t *testing.T) {
 	})
 }
 
-// torn is a window whose replies break off behind what they grant.
+// torn is a window whose replies break off after the granted requests.
 type torn struct{ *window }
 
 func (l torn) Answer(b *Batch, _ rueidis.RedisMessage) (bool, error) {

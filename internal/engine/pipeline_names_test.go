@@ -87,7 +87,7 @@ func TestPipeline_ManyNames_ShareIt(t *testing.T) {
 				b.Take(c.Limiter("limiter:1"), 1)
 				assert.Equal(b, before, counting.sent.Load(), "a lone call goes alone")
 
-				// So it does while others wait for their turn, and ask nothing.
+				// It does so while others wait for their turn without a call.
 				ctx, cancel := context.WithCancel(b.Context())
 				for i := range names / 10 {
 					l := c.Limiter(fmt.Sprint("limiter:", i))
