@@ -49,7 +49,7 @@ type DecisionInfo struct {
 	// first in the queue and had its result with the first reply.
 	Waited time.Duration
 
-	Source Source // FromNobody if Err is not nil
+	Source Source // FromNone if Err is not nil
 	Err    error  // as the caller gets it
 }
 
@@ -61,7 +61,7 @@ const (
 	FromRedis  Source = "redis"  // a reply of Redis to this request
 	FromMemory Source = "memory" // the denial cache ([WithDenialCache])
 	FromLease  Source = "lease"  // leased permits ([WithLease])
-	FromNobody Source = ""       // no decision: an error, or the context ended
+	FromNone   Source = ""       // no decision: an error, or the context ended
 )
 
 // RedisCallInfo is one call to Redis.
@@ -98,7 +98,7 @@ func (o *Observer) hooks() *engine.Observer {
 	if hooks.Decision != nil {
 		result.Decided = func(ctx context.Context, d engine.Decision) {
 			info := DecisionInfo{d.Limiter.Name, d.Limiter.Policy, d.Permits, d.Granted, d.Charged, d.Took, d.Waited,
-				FromNobody, d.Err}
+				FromNone, d.Err}
 			if d.Err == nil {
 				info.Source = sources[d.From]
 			}

@@ -218,7 +218,7 @@ func TestForecast_Denied_HasTheReturnOfThosePermits(t *testing.T) {
 	assert.False(t, known, "no return is known")
 }
 
-func TestForecast_Worse_LowerRateOrLongerInterval(t *testing.T) {
+func TestForecast_TighterThan_LowerRateOrLongerInterval(t *testing.T) {
 	before := &forecast{rate: 10, interval: 10 * second}
 	for name, test := range map[string]struct {
 		o    forecast

@@ -199,7 +199,7 @@ func TestObserver_Reservations_AreReported(t *testing.T) {
 			case errors.Is(d.Err, left):
 				assert.Equal(b, 90*ms, d.Waited)
 				assert.Equal(b, 100*ms, d.Took)
-				assert.Equal(b, rratelimiter.FromNobody, d.Source)
+				assert.Equal(b, rratelimiter.FromNone, d.Source)
 			case errors.Is(d.Err, refused):
 				assert.Zero(b, d.Waited)
 			default:

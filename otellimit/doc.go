@@ -62,6 +62,6 @@
 //
 // # Costs
 //
-// A decision takes two or three measurements and does not allocate; docs/observability.md has
+// A decision takes two to four measurements and does not allocate; docs/observability.md has
 // figures. Without a MeterProvider they cost next to nothing.
 package otellimit

@@ -77,7 +77,7 @@ func denied(name, policy string) rratelimiter.DecisionInfo {
 
 func broken(name, policy string, err error) rratelimiter.DecisionInfo {
 	d := denied(name, policy)
-	d.Err, d.Source = err, rratelimiter.FromNobody
+	d.Err, d.Source = err, rratelimiter.FromNone
 	return d
 }
 

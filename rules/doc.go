@@ -38,6 +38,5 @@
 // # Several rules
 //
 // If several rules match a request, the first one decides, or with "match: all" every one, see
-// [Set.Middleware]. [Matched] returns their names, and [Settle] settles with all.
-// them, and [Settle] settles with all.
+// [Set.Middleware]. [Matched] returns their names, and [Settle] settles with all of them.
 package rules

@@ -38,7 +38,7 @@ func Unattended(ctx context.Context) context.Context {
 	}}
 }
 
-// MostPages is the largest number of calls for one run of a script. No state needs as many.
+// MostPages is the largest number of calls for one run of a script: enough for 16 million grants.
 const MostPages = 1 << 16
 
 // errEndless is the error of a script that does not finish.

@@ -27,7 +27,7 @@ type story struct {
 	steps []step
 }
 
-// step is a call and what must be seen afterwards. Where protocol section 7 lets Go answer
+// step is a call and what must be seen afterwards. Where docs/compatibility.md lets Go answer
 // something else than Java, goReply and goKeeps say what.
 type step struct {
 	later   time.Duration // time that passes before the call

@@ -8,9 +8,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/state"
 )
 
-// difference is a row of protocol section 7, or something that only old releases of Redisson do. A
-// model decides at the place of each by the one rule or the other, so that what a difference comes
-// to is computed to the last field.
+// difference is a row of the differences in docs/compatibility.md, or something that only old
+// releases of Redisson do. A model decides at the place of each by the one rule or the other, so
+// that what a difference comes to is computed to the last field.
 type difference int
 
 const (

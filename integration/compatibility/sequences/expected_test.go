@@ -30,8 +30,8 @@ func meet(deed []calls.Call, batches []int, before outcome, at time.Time) meetin
 	return m
 }
 
-// play is what the deed must answer and leave by a law: the protocol with its section 7, written
-// down without the library's code.
+// play is what the deed must answer and leave by a law: the protocol with the documented
+// differences, written down without the library's code.
 func (m meeting) play(l law) outcome {
 	after := m.before.clone()
 	model := &model{State: &after.main, other: &after.other, now: m.at.UnixMilli(), law: l}

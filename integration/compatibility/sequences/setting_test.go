@@ -63,7 +63,7 @@ func (m *model) setRate(c calls.Call) {
 	}
 }
 
-// live is the expiry of section 6, and for a client's own pair that of section 7.
+// live sets the TTLs, also those of per-client state.
 func (m *model) live(v view) {
 	ttl := m.ConfigTTL
 	if v.keepAlive > 0 {

@@ -29,12 +29,12 @@ func (r *run) stories(t *testing.T) {
 		// The configuration is gone and set again; the state still has the time to live of the old
 		// one. Redisson's SET removes it from the value, and its set is deleted before the grants
 		// in it have expired.
-		"Issue 9, point 17: the state has a time to live, the configuration none": {
+		"the state has a time to live, the configuration none": {
 			golang(ten(calls.TrySetRate, false)), golang(try(4)), golang(calls.Call{Op: calls.Expire, Expiry: soon}),
 			{event: &configEvicted}, java(ten(calls.TrySetRate,
 				false)), golang(try(1)), golang(try(10)), golang(try(5)),
 		},
-		"Issue 9, point 17: of a client's own pair": {
+		"of a client's own pair": {
 			golang(ten(calls.TrySetRate, true)), golang(try(4)), java(calls.Call{Op: calls.Expire, Expiry: soon}),
 			{event: &configEvicted}, java(ten(calls.TrySetRate, true)), golang(try(10)), golang(try(5)),
 		},
@@ -44,7 +44,7 @@ func (r *run) stories(t *testing.T) {
 		},
 		// A grant of nothing was the oldest, and the reply to a caller of one permit named the time
 		// when it expires.
-		"Issue 9, point 16: Take behind a grant of nothing": {
+		"Take behind a grant of nothing": {
 			golang(ten(calls.TrySetRate, false)), java(try(0)), golang(try(10)),
 			golang(take(1)), golang(take(1), try(1), take(2)),
 		},

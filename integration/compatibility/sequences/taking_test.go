@@ -140,7 +140,7 @@ func (m *model) acquire(requests ...calls.Call) []calls.Reply {
 // mostPermits is what a member counts.
 const mostPermits = 1<<32 - 1
 
-// correct corrects drift by section 8 of the protocol, returned being the permits of the grants
+// correct corrects drift as docs/compatibility.md says, returned being the permits of the grants
 // that have expired. It returns the permits that are free.
 func (m *model) correct(v view, stored, returned int64) int64 {
 	taken, _ := v.pair.Taken(m.now - v.interval)

@@ -18,7 +18,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// Issue 9, points 7 and 10: a server that hangs again and again, and callers who leave at every
+// A server that hangs again and again, and callers who leave at every
 // moment: all permits are accounted for.
 func TestHungAndCancelled(t *testing.T) {
 	s := servers.Single(t)

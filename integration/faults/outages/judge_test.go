@@ -20,7 +20,7 @@ func (r *refusal) Logf(string, ...any)   {}
 func (r *refusal) Errorf(string, ...any) { r.failed = true }
 func (r *refusal) FailNow()              { panic(r) }
 
-// Issue 9, point 16: what a run must not come to is refused.
+// The results that a run must not have are refused.
 func TestRequireCalm(t *testing.T) {
 	begin := time.Now()
 	at := func(s float64) time.Time { return begin.Add(time.Duration(s * float64(time.Second))) }

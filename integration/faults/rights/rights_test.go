@@ -130,7 +130,6 @@ func calls(r rratelimiter.Rate) []call {
 	}
 }
 
-// Issue 9, point 13.
 func TestARightThatIsMissing(t *testing.T) {
 	server := servers.Single(t)
 	redis := server.Client(t)

@@ -27,7 +27,7 @@ const (
 	interval = time.Hour // nothing comes back by itself while a limiter lives
 )
 
-// redisson does what tryAcquire of Redisson does, in words of our own: protocol sections 5 and 6.
+// redisson does what tryAcquire of Redisson does, in words of our own.
 // The last milliseconds differ. A PEXPIRE deletes a key when its time has begun, while the
 // configuration exists until that time is over. So Redisson itself loses state now and then, and no
 // other client can fix that.
@@ -87,7 +87,7 @@ type life struct {
 
 var errOver = errors.New("the limiter has ended")
 
-// EXPIRIES limiters, by default 400. Issue 9, points 1 and 2, on a real server.
+// EXPIRIES limiters, by default 400. On a real server.
 func TestNothingIsGrantedTwiceAroundTheEnd(t *testing.T) {
 	limiters := int(env.Number("EXPIRIES", 400))
 	server := servers.Single(t)

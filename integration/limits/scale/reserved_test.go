@@ -24,7 +24,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// Issue 10: 5,000 callers in two processes wait in Acquire for one bucket that fills by 1,000 a
+// 5,000 callers in two processes wait in Acquire for one bucket that fills by 1,000 a
 // second.
 const (
 	reservers   = 5000
