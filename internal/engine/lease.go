@@ -44,9 +44,9 @@ func (s *activeLease) remains(now time.Time) time.Duration {
 	return s.Lasts - max(now.Sub(s.sent), time.Duration(now.UnixNano()-s.sent.UnixNano()))
 }
 
-// take takes the permits of a request from a lease. It reports whether it is time to fetch the next
-// one. The entry is locked.
-func (h *leaseSet) take(ask Ask) (answer Answer, parts []Answer, ok, fetch bool) {
+// take takes the permits of a request from a lease and sets the result. It reports whether it did, and
+// whether it is time to fetch the next lease. The entry is locked.
+func (h *leaseSet) take(ask Ask, result *Result) (ok, fetch bool) {
 	now := time.Now()
 	for i := range h.leases {
 		s := &h.leases[i]
@@ -55,18 +55,18 @@ func (h *leaseSet) take(ask Ask) (answer Answer, parts []Answer, ok, fetch bool)
 			continue
 		}
 		s.unused -= ask.Permits
-		answer.Allowed = true
+		result.Allowed, result.From = true, FromLease
 		if ask.Detail {
-			answer.Limit, answer.Remaining = s.Limit, h.leases[len(h.leases)-1].Free+h.unused(now)
-			answer.ResetAfter = s.Reset - now.Sub(s.sent)
+			result.Limit, result.Remaining = s.Limit, h.leases[len(h.leases)-1].Free+h.unused(now)
+			result.ResetAfter = s.Reset - now.Sub(s.sent)
 		}
 		if ask.Each {
-			parts = h.parts(now)
+			result.Extra = h.parts(now)
 		}
 		h.countDemand(now, ask.Permits)
-		return answer, parts, true, i == len(h.leases)-1 && h.runsOut(s, now, remains)
+		return true, i == len(h.leases)-1 && h.runsOut(s, now, remains)
 	}
-	return answer, nil, false, false
+	return false, false
 }
 
 // parts returns the answer of each part, by the newest lease, for a request that was served.

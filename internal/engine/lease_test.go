@@ -57,7 +57,7 @@ func TestLease_TimerIsLate_IsNotUsed(t *testing.T) {
 		h := &leaseSet{span: time.Hour, fetching: true, leases: []activeLease{{Lease{Lasts: time.Hour}, 2, sent}}}
 		e := &entry{id: "name", leases: h}
 		l.Engine.registry.entries.Store("name", e)
-		_, _, served := l.fromLease(Ask{Permits: 1})
+		_, served := l.fromLease(Ask{Permits: 1})
 		assert.Equal(t, !over, served)
 		q := &queue{}
 		q.waiters.push(&waiter{Request: Request{Permits: 1}})
@@ -76,7 +76,7 @@ func TestLease_SeveralLeases_RemainingIsOfTheNewest(t *testing.T) {
 			{Lease{Lasts: time.Hour, Limit: 1000, Free: 900}, 20, now},
 			{Lease{Lasts: time.Hour, Limit: 1000, Free: 850}, 50, now},
 		}}})
-	answer, _, served := l.fromLease(Ask{Permits: 3, Detail: true})
+	answer, served := l.fromLease(Ask{Permits: 3, Detail: true})
 	assert.True(t, served)
 	assert.Equal(t, int64(850+17+50), answer.Remaining)
 }
@@ -91,8 +91,9 @@ func TestLease_SeveralLeases_PartsAreOfTheNewest(t *testing.T) {
 		leases: []activeLease{{Lease{Lasts: time.Hour}, 20, now}, {newest, 50, now.Add(-time.Second)}}}
 	l.Engine.registry.entries.Store("name", &entry{id: "name", leases: h})
 	for taken := int64(3); taken <= 6; taken += 3 {
-		_, parts, served := l.fromLease(Ask{Permits: 3, Detail: true, Each: true})
+		result, served := l.fromLease(Ask{Permits: 3, Detail: true, Each: true})
 		require.True(t, served)
+		parts := result.Parts()
 		require.Len(t, parts, 2)
 		assert.Equal(t, Answer{Allowed: true, Limit: 9, Remaining: 7 + 20 + 50 - taken, ResetAfter: parts[1].ResetAfter},
 			parts[1])
@@ -219,14 +220,14 @@ func TestLease_ArrivesWhileCallersWait_ServesThemFirst(t *testing.T) {
 	e.mu.Unlock()
 	l.complete(t.Context(), e, b, nil)
 	assert.Len(t, q.changed, 1, "the queue is woken")
-	_, _, served := l.fromLease(Ask{Permits: 1})
+	_, served := l.fromLease(Ask{Permits: 1})
 	assert.False(t, served, "behind a caller that waits")
 
 	e.mu.Lock()
 	assert.Equal(t, []*waiter{waiting}, q.serveFrom(h))
 	e.queue = nil
 	e.mu.Unlock()
-	_, _, served = l.fromLease(Ask{Permits: 1})
+	_, served = l.fromLease(Ask{Permits: 1})
 	assert.True(t, served)
 }
 

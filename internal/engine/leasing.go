@@ -7,25 +7,20 @@ import (
 
 // fromLease answers a request from the leases of this process, if it can, and fetches the next
 // lease in time. While the limiter has waiters, it serves no other caller: waiters come first.
-func (l *Limiter) fromLease(ask Ask) (answer Answer, parts []Answer, ok bool) {
-	answer, parts, ok, fetch := l.takeLeased(ask)
+func (l *Limiter) fromLease(ask Ask) (result Result, ok bool) {
+	e := l.Engine.registry.find(l.ID)
+	if e == nil {
+		return result, false
+	}
+	fetch := false
+	if e.leases != nil && e.queue == nil {
+		ok, fetch = e.leases.take(ask, &result)
+	}
+	e.mu.Unlock()
 	if fetch {
 		l.fetch()
 	}
-	return answer, parts, ok
-}
-
-// takeLeased is fromLease, and reports whether it is time to fetch the next lease.
-func (l *Limiter) takeLeased(ask Ask) (answer Answer, parts []Answer, ok, fetch bool) {
-	e := l.Engine.registry.find(l.ID)
-	if e == nil {
-		return answer, nil, false, false
-	}
-	defer e.mu.Unlock()
-	if e.leases == nil || e.queue != nil {
-		return answer, nil, false, false
-	}
-	return e.leases.take(ask)
+	return result, ok
 }
 
 // fetch sends a call for the next lease, unless a call that is about to be sent asks for it.

@@ -8,6 +8,9 @@ import (
 // Try asks for permits once, in one call with all callers that ask at the same time. It ends with
 // ctx. If the call was sent by then, permits that arrive are released.
 func (l *Limiter) Try(ctx context.Context, ask Ask) (Result, error) {
+	if l.Engine.observer == nil {
+		return l.Ask(ctx, ask)
+	}
 	asking := l.Asking(ask.Permits)
 	result, err := l.Ask(ctx, ask)
 	asking.Tell(ctx, result.Allowed, result.From, err)
@@ -31,12 +34,8 @@ func (l *Limiter) Ask(ctx context.Context, ask Ask) (Result, error) {
 
 // tryLeased is try that is answered from leases first.
 func (l *Limiter) tryLeased(ctx context.Context, ask Ask) (Result, error) {
-	if answer, parts, ok := l.fromLease(ask); ok {
-		r := Result{Answer: answer, From: FromLease}
-		if parts != nil {
-			r.Extra = parts
-		}
-		return r, nil
+	if result, ok := l.fromLease(ask); ok {
+		return result, nil
 	}
 	return l.try(ctx, ask)
 }

@@ -31,7 +31,7 @@ func (l *Limiter) Wait(ctx context.Context, permits int64, deadline time.Time) (
 // wait is Wait, with *errDeadline if the deadline or that of the context cannot be met.
 func (l *Limiter) wait(ctx context.Context, permits int64, deadline time.Time, asking *Asking) (Source, error) {
 	if l.leases() {
-		if _, _, ok := l.fromLease(Ask{Permits: permits}); ok {
+		if _, ok := l.fromLease(Ask{Permits: permits}); ok {
 			return FromLease, nil
 		}
 	}
