@@ -61,6 +61,14 @@ func (w waits) TryAcquireWithin(context.Context, int64, time.Duration) (bool, er
 
 func (w waits) Acquire(context.Context, int64) error { return w.err }
 
+// Peek is what the prober calls: it finds Redis as down as the calls do.
+func (w waits) Peek(context.Context) ([]rratelimiter.Decision, error) {
+	if w.err == errDialTimeout { //nolint:errorlint // the value itself
+		return nil, w.err
+	}
+	return nil, nil
+}
+
 // The numbers of the decision are unknown.
 func TestGuard_PermitsAfterAWait_AreGranted(t *testing.T) {
 	a := New(Closed, deadline, nil).Ask(t.Context(), Request{Limiter: waits{}, Permits: 1, Wait: Forever})
