@@ -33,12 +33,13 @@ func newPlan(client *rratelimiter.Client, policies []Policy) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := Validate(policies...); err != nil {
+	described, err := describe(policies)
+	if err != nil {
 		return nil, err
 	}
 	members, suffixes := make([]member, len(policies)), make([]string, len(policies))
 	for i, p := range policies {
-		members[i].policy, suffixes[i] = p, string(p.suffix(nil))
+		members[i].policy, suffixes[i] = p, described[i].Key
 	}
 	p := planOf(opened, members)
 	p.suffixes = suffixes
@@ -65,29 +66,35 @@ func planOf(client inside.Client, members []member) *plan {
 // An invalid field, no policy, more than 10 policies, or two that would share a key are
 // [rratelimiter.ErrInvalidRate].
 func Validate(policies ...Policy) error {
+	_, err := describe(policies)
+	return err
+}
+
+// describe returns the descriptions of valid policies, or the error of Validate.
+func describe(policies []Policy) ([]policy.Description, error) {
 	if n := len(policies); n < 1 || n > mostPolicies {
-		return invalid("%d policies, want 1 to %d", n, mostPolicies)
+		return nil, invalid("%d policies, want 1 to %d", n, mostPolicies)
 	}
 	described := make([]policy.Description, len(policies))
 	for i, p := range policies {
 		d, ok := policy.Of(p)
 		if !ok {
-			return invalid("policy %d is a %T, give a policy of this package by value", i+1, p)
+			return nil, invalid("policy %d is a %T, give a policy of this package by value", i+1, p)
 		}
 		if err := p.validate(); err != nil {
-			return err
+			return nil, err
 		}
 		if err := d.Check(); err != nil {
-			return invalid("policy %d: %v", i+1, err)
+			return nil, invalid("policy %d: %v", i+1, err)
 		}
 		for before := range i {
 			if described[before].Key == d.Key {
-				return invalid("%+v and %+v would count in the same key", policies[before], p)
+				return nil, invalid("%+v and %+v would count in the same key", policies[before], p)
 			}
 		}
 		described[i] = d
 	}
-	return nil
+	return described, nil
 }
 
 // appendPrefix appends the beginning of the keys of a name, in the cluster slot of the name. A name

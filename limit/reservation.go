@@ -185,8 +185,8 @@ func (l *Limiter) reserveAndWait(ctx context.Context, permits int64, asking *eng
 }
 
 // reserveWithin makes a reservation until a deadline, which is no error, and waits for it.
-func (l *Limiter) reserveWithin(ctx context.Context, permits int64, deadline time.Time, asking *engine.Asking) (bool,
-	error) {
+func (l *Limiter) reserveWithin(ctx context.Context, permits int64, deadline time.Time,
+	asking *engine.Asking) (bool, error) {
 	if end, ok := ctx.Deadline(); ok && !end.After(deadline) {
 		err := l.reserveAndWait(ctx, permits, asking)
 		return err == nil, err

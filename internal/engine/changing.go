@@ -9,8 +9,8 @@ import (
 // Changing runs a call that changes the limiters with these subjects. It revokes their leases
 // before and after. When the call has ended, even with an error, their queues ask Redis again and
 // no denial from before is used.
-func Changing[T any](ctx context.Context, g *Engine, subjects []string, call func(context.Context) (T, error)) (T,
-	error) {
+func Changing[T any](ctx context.Context, g *Engine, subjects []string,
+	call func(context.Context) (T, error)) (T, error) {
 	return Returning(ctx, g, subjects, func(ctx context.Context) (T, error) {
 		revoke := func() {
 			for _, subject := range subjects {
@@ -24,8 +24,8 @@ func Changing[T any](ctx context.Context, g *Engine, subjects []string, call fun
 }
 
 // Returning is Changing for a call that returns permits. It leaves leases as they are.
-func Returning[T any](ctx context.Context, g *Engine, subjects []string, call func(context.Context) (T, error)) (T,
-	error) {
+func Returning[T any](ctx context.Context, g *Engine, subjects []string,
+	call func(context.Context) (T, error)) (T, error) {
 	return Detached(ctx, func(ctx context.Context) (T, error) {
 		defer func() {
 			for _, subject := range subjects {

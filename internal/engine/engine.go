@@ -83,9 +83,6 @@ func (g *Engine) Redis() rueidis.Client { return g.redis }
 // Cluster reports whether Redis is a Redis Cluster.
 func (g *Engine) Cluster() bool { return g.cluster }
 
-// RemembersDenials reports whether denials may be answered from memory.
-func (g *Engine) RemembersDenials() bool { return g.denials != nil }
-
 // Leases reports whether permits may be leased.
 func (g *Engine) Leases() bool { return g.lease > 0 }
 

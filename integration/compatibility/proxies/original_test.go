@@ -61,8 +61,8 @@ type counting struct {
 	redis rueidis.Client
 }
 
-func (c *counting) ShouldRateLimit(ctx context.Context, r *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse,
-	error) {
+func (c *counting) ShouldRateLimit(ctx context.Context,
+	r *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, error) {
 	entry := r.GetDescriptors()[0].GetEntries()[0]
 	now := time.Now().Unix()
 	key := r.GetDomain() + "_" + entry.GetKey() + "_" + entry.GetValue() + "_" + strconv.FormatInt(now/3600*3600, 10)
