@@ -61,7 +61,7 @@ test-servers: deps
 # expire, each missing permission with each kind of rate, 50,000 calls of each policy beside its model, and a hundred
 # seeds of random sequences beside Redisson.
 test-faults: deps
-	cd integration && OUTAGE=1m $(GO_TEST) -v -count=1 -timeout 30m -run TestEveryCallInAnOutage ./faults/outages
+	cd integration && OUTAGE=1m $(GO_TEST) -v -count=1 -timeout 30m -run TestOutage_EveryCall_FailsInTime ./faults/outages
 	cd integration && $(GO_TEST) -v -count=10 -timeout 120m ./faults/outages ./faults/network ./faults/joined
 	cd integration && LEASE_LOAD=30s $(GO_TEST) -v -count=1 -timeout 30m ./limits/leases
 	cd integration && STRICT=10s $(GO_TEST) -v -timeout 60m ./limits/strict

@@ -13,7 +13,7 @@ import (
 )
 
 // Each call gets a context of the kind that its scenario names.
-func TestCallsGetTheContextOfTheirScenario(t *testing.T) {
+func TestCaller_ContextKind_GetsItsContext(t *testing.T) {
 	for _, c := range []struct {
 		kind          contextKind
 		ends, hasTime bool
@@ -42,7 +42,7 @@ func TestCallsGetTheContextOfTheirScenario(t *testing.T) {
 
 // One call with a context that can end puts a connection of rueidis into
 // pipelining.
-func TestExhaustCallsWithAContextThatCannotEnd(t *testing.T) {
+func TestExhaust_Context_CannotEnd(t *testing.T) {
 	calls := 0
 	s := &session{take: func(ctx context.Context, _, _ int, _ int64) (bool, error) {
 		require.Nil(t, ctx.Done())
@@ -56,7 +56,7 @@ func TestExhaustCallsWithAContextThatCannotEnd(t *testing.T) {
 }
 
 // Every peer works with its settings, and none fails with several callers.
-func TestPeersGrantAndDeny(t *testing.T) {
+func TestPeers_EachSetting_GrantsAndDenies(t *testing.T) {
 	addr := servers.Single(t).Addr()
 	redis, err := dial(addr)
 	require.NoError(t, err)

@@ -10,7 +10,7 @@ import (
 )
 
 // A run takes half an hour: its results must not be lost by an error in the template.
-func TestDocumentShowsAllThatWasMeasured(t *testing.T) {
+func TestDocument_AllParts_AreShown(t *testing.T) {
 	r := &results{Command: "go run", Rounds: 2, Grants: "1,000", pings: []float64{0.002}}
 	for _, s := range scenarios() {
 		run := runs{s, make(map[string][]figures)}
@@ -66,7 +66,7 @@ func TestDocumentShowsAllThatWasMeasured(t *testing.T) {
 	}
 }
 
-func TestDocumentOfNothingHasNoEmptySections(t *testing.T) {
+func TestDocument_NoParts_HasNoEmptySections(t *testing.T) {
 	text, err := new(results).document()
 	require.NoError(t, err)
 	require.NotContains(t, text, "## ")

@@ -12,7 +12,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-func TestHistogramFindsQuantiles(t *testing.T) {
+func TestHistogram_Quantiles_AreFound(t *testing.T) {
 	var h histogram
 	for i := 1; i <= 1000; i++ {
 		h.add(time.Duration(i) * time.Microsecond)
@@ -28,7 +28,7 @@ func TestHistogramFindsQuantiles(t *testing.T) {
 	require.Greater(t, h.quantile(1), 16*time.Second, "what is longer than the histogram counts as the longest")
 }
 
-func TestFullestWindowCountsOnlyWhatLiesInIt(t *testing.T) {
+func TestFullest_GrantOverTheEdge_IsNotCounted(t *testing.T) {
 	start := time.Now()
 	at := func(from, to time.Duration, permits int64) grant {
 		return grant{start.Add(from), start.Add(to), permits}
@@ -43,7 +43,7 @@ func TestFullestWindowCountsOnlyWhatLiesInIt(t *testing.T) {
 	}, time.Second))
 }
 
-func TestRunsThatWereNotWhatWasMeantAreRefused(t *testing.T) {
+func TestMeasure_UnexpectedResult_IsRefused(t *testing.T) {
 	ctx := t.Context()
 	redis, err := dial(servers.Single(t).Addr())
 	require.NoError(t, err)
@@ -83,7 +83,7 @@ func TestRunsThatWereNotWhatWasMeantAreRefused(t *testing.T) {
 	}
 }
 
-func TestAccountFindsLostAndDoubledPermits(t *testing.T) {
+func TestAccount_LostOrDoubledPermits_IsAnError(t *testing.T) {
 	ctx := t.Context()
 	redis, err := dial(servers.Single(t).Addr())
 	require.NoError(t, err)
@@ -105,7 +105,7 @@ func TestAccountFindsLostAndDoubledPermits(t *testing.T) {
 	require.ErrorContains(t, account(0, 11), "11 permits of one lie in one window")
 }
 
-func TestRatiosAreTakenWithinARound(t *testing.T) {
+func TestRatio_Rounds_IsTheirMedian(t *testing.T) {
 	r := runs{figures: map[string][]figures{
 		"ours":   {{rate: 10}, {rate: 40}, {rate: 90}},
 		"script": {{rate: 5}, {rate: 10}, {rate: 30}},
@@ -116,7 +116,7 @@ func TestRatiosAreTakenWithinARound(t *testing.T) {
 	require.InDelta(t, 3, r.toBest([]string{"broken", "script"}), 0)
 }
 
-func TestACrowdThatWasOvertakenIsRefused(t *testing.T) {
+func TestCrowd_Overtaken_IsRefused(t *testing.T) {
 	start := time.Now()
 	served := func(after ...time.Duration) []time.Time {
 		var times []time.Time
@@ -137,7 +137,7 @@ func TestACrowdThatWasOvertakenIsRefused(t *testing.T) {
 }
 
 // The slow link is what makes its scenarios slow.
-func TestLinkDelays(t *testing.T) {
+func TestLink_EachByte_IsDelayed(t *testing.T) {
 	slow, err := openChild("link " + servers.Single(t).Addr())
 	require.NoError(t, err)
 	defer func() { require.NoError(t, slow.close()) }()

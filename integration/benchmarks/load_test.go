@@ -11,7 +11,7 @@ import (
 
 // With many callers one call in so many is timed, but every one counts. Windows can only be checked
 // where all are timed.
-func TestCallsThatAreTimed(t *testing.T) {
+func TestCaller_ManyCallers_TimesSomeCalls(t *testing.T) {
 	const calls = 10 * timedOf
 	for _, c := range []struct {
 		name    string

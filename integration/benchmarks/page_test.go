@@ -9,8 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPerformancePage_Figures_AreThoseOfTheTables: each row of the page is a row of the targets,
-// with the same figure.
+// Each row of the page is a row of the targets, with the same figure.
 func TestPerformancePage_Figures_AreThoseOfTheTables(t *testing.T) {
 	page, err := os.ReadFile("../../docs/performance.md")
 	require.NoError(t, err)

@@ -12,7 +12,7 @@ import (
 )
 
 // Texts must be inside the picture with the widest of fonts, and must not overlap.
-func TestPlotsHaveRoomForAnyFont(t *testing.T) {
+func TestPlots_WideFont_HaveRoom(t *testing.T) {
 	const widest = 0.8 // of its size, the mean width of a letter: more than that of a bold and wide font
 	var all []runs
 	for _, s := range scenarios() {

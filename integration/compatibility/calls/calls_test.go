@@ -16,8 +16,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/state"
 )
 
-// TestRelease plays the stories and the calls that no story has against each release of Redisson.
-func TestRelease(t *testing.T) {
+// Each release of Redisson plays the stories, and the calls that no story has.
+func TestCalls_EveryRelease_GoAndJavaAgree(t *testing.T) {
 	eachVersion(t, func(t *testing.T, w *world) {
 		t.Run("InTurn", w.inTurn)
 		t.Run("GrantsOfTheOtherSide", w.grantsOfTheOtherSide)
@@ -250,7 +250,7 @@ func (w *world) waits(t *testing.T) {
 }
 
 // Every call has a story, so that none is forgotten.
-func TestEveryCallIsInAStory(t *testing.T) {
+func TestCalls_Stories_CoverEveryCall(t *testing.T) {
 	told := make(map[calls.Op]bool)
 	for _, s := range stories {
 		for _, st := range s.steps {

@@ -14,7 +14,7 @@ import (
 
 // A thousand limiters, one in each thousandth of the slots, so that each master serves some. On
 // each, Go and Java take turns with every call.
-func TestEveryCallOnAThousandNames(t *testing.T) {
+func TestCalls_NamesInEverySlotRange_GoAndJavaAgree(t *testing.T) {
 	const names, workers = 1000, 8
 	sayWhatIsLacking(t)
 	spread := namesInEverySlotRange(t, names)
@@ -28,7 +28,7 @@ func TestEveryCallOnAThousandNames(t *testing.T) {
 	}
 }
 
-func TestEveryCallOnTaggedNames(t *testing.T) {
+func TestCalls_HashTags_GoAndJavaAgree(t *testing.T) {
 	sayWhatIsLacking(t)
 	for _, name := range []string{"{tenant7}:second", "{tenant7}:minute", "api:{tenant8}", "{a}{b}", "{a}}",
 		"{user 1}:ü", "a{b}c{"} {
@@ -37,7 +37,7 @@ func TestEveryCallOnTaggedNames(t *testing.T) {
 	}
 }
 
-func TestEveryCallOfPerClientLimiters(t *testing.T) {
+func TestCalls_PerClient_GoAndJavaAgree(t *testing.T) {
 	sayWhatIsLacking(t)
 	for _, name := range namesInEverySlotRange(t, 50) {
 		everyCall(t, name, rratelimiter.PerClient)
@@ -201,7 +201,7 @@ func everyCall(t *testing.T, name string, kind rratelimiter.RateType) {
 	require.Greater(t, size, javaSize, "%q: Go counts all keys, Java the configuration alone", name)
 
 	// A rename to itself is the only one that an untagged name has within its slot: see
-	// moving_test.go for the others.
+	// rename_test.go for the others.
 	require.NoError(t, l.Rename(ctx, name))
 	no("RenameNX")(l.RenameNX(ctx, name))
 	no("Copy")(l.Copy(ctx, name))

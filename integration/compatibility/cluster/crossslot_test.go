@@ -25,7 +25,7 @@ var badNames = []struct{ name, value string }{
 
 // No call can work on a name whose keys do not share a slot. Redisson lets the server refuse it.
 // Here nothing is sent, and the error names the slot of each key.
-func TestNamesWhoseKeysDoNotShareASlot(t *testing.T) {
+func TestLimiter_KeysInDifferentSlots_ReturnsErrCrossSlot(t *testing.T) {
 	ctx := t.Context()
 	for _, bad := range badNames {
 		slots := slotsOf(t, bad.name, bad.value)
@@ -49,7 +49,7 @@ func TestNamesWhoseKeysDoNotShareASlot(t *testing.T) {
 }
 
 // A good name with an odd brace is no error: the keys share a slot.
-func TestOddNamesWhoseKeysShareASlot(t *testing.T) {
+func TestLimiter_OddNameInOneSlot_Works(t *testing.T) {
 	ctx := t.Context()
 	for _, name := range []string{"{a}}", "{a}{", "x{{a}}y", "{{}", "a}{b}"} {
 		l := client.Limiter(name)

@@ -12,7 +12,7 @@ import (
 // A service that limits each tenant by the second and by the minute gives both limiters the tenant
 // as hash tag. All their keys are in one slot, so a limiter can be renamed to the other, and both
 // fail or work together.
-func TestLimitersOfOneTagLandTogether(t *testing.T) {
+func TestLimiter_SharedHashTag_SharesASlot(t *testing.T) {
 	second, minute := "{tenant7}:second", "{tenant7}:minute"
 	both := append(keysOf(second, second, client.ID()), keysOf(minute, minute, client.ID())...)
 	slots := slotsOf(t, append(both, "tenant7")...)

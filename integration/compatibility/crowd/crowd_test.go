@@ -46,7 +46,7 @@ var duration = env.Duration("CROWD", 3*time.Second)
 // Two JVMs and two Go processes take 1 to 3 permits at a time, in every way there is. Together they
 // never get more than the rate in an interval, and once all have stopped every permit is back
 // within an interval.
-func TestMixedCrowd(t *testing.T) {
+func TestCrowd_GoAndJava_KeepTheRate(t *testing.T) {
 	for _, version := range oracle.VersionsToTest() {
 		if strings.HasPrefix(version, "3.16.") {
 			continue // such a release cannot read the grants of any later one, nor ours

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAvailablePermitsWrites(t *testing.T) {
+func TestAvailablePermits_AnyState_OnlyReads(t *testing.T) {
 	theirs, ours := pair(t, perMinute(10))
 	for _, name := range []string{theirs.Name(), ours.Name()} {
 		ask(t, "PEXPIRE", name, "3600000")
@@ -27,7 +27,7 @@ func TestAvailablePermitsWrites(t *testing.T) {
 }
 
 // The permits that Redisson released and those that expire add up to more than the rate.
-func TestAvailablePermitsAboveTheRate(t *testing.T) {
+func TestAvailablePermits_AfterRelease_IsAtMostTheRate(t *testing.T) {
 	theirs := java.Limiter(t.Name())
 	require.NoError(t, theirs.SetRate(t.Context(), inJava(perMinute(10))))
 	take(t, theirs, 10)

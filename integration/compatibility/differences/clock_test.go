@@ -22,7 +22,7 @@ func requireGrantedAt(t *testing.T, l acquirer, name string, clock func() time.T
 	require.Equal(t, serverAsked, called(t, "time") > asked)
 }
 
-func TestClock(t *testing.T) {
+func TestTryAcquire_EachClock_DatesTheGrant(t *testing.T) {
 	anHourAhead := func() time.Time { return time.Now().Add(time.Hour) }
 	theirs, ours := pair(t, perMinute(10))
 	requireGrantedAt(t, theirs, theirs.Name(), time.Now, false)

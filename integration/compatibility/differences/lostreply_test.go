@@ -91,7 +91,7 @@ func (w *wire) accept() {
 }
 
 // The server grants, and the connection breaks before the answer is through.
-func TestReplyLost(t *testing.T) {
+func TestTryAcquire_ReplyLost_IsSentOnce(t *testing.T) {
 	theirs, ours := pair(t, perMinute(10))
 
 	toJava := layWire(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-func TestNoPermitsAndNegativePermits(t *testing.T) {
+func TestTryAcquire_ZeroOrNegativePermits_AreRejected(t *testing.T) {
 	theirs, ours := pair(t, perMinute(10))
 
 	take(t, theirs, 0)
@@ -30,7 +30,7 @@ func TestNoPermitsAndNegativePermits(t *testing.T) {
 	requireFree(t, ours, 10)
 }
 
-func TestMorePermitsThanAMemberCounts(t *testing.T) {
+func TestTryAcquire_PermitsAboveMember_AreRejected(t *testing.T) {
 	const rate, permits = 1 << 34, 1<<32 + 5
 	theirs, ours := pair(t, perMinute(rate))
 
@@ -52,7 +52,7 @@ func TestMorePermitsThanAMemberCounts(t *testing.T) {
 	requireFree(t, ours, rate)
 }
 
-func TestRateThatALuaNumberRounds(t *testing.T) {
+func TestSetRate_RateAboveLuaNumber_IsRejected(t *testing.T) {
 	const rate = 1<<53 + 1
 	theirs := java.Limiter(t.Name() + " in Java")
 	require.NoError(t, theirs.SetRate(t.Context(), inJava(perMinute(rate))))

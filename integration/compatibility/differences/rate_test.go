@@ -10,7 +10,7 @@ import (
 )
 
 // The rate falls from 10 to 4 while 10 permits are taken, 3 of them long ago.
-func TestKeptStateAboveTheNewRate(t *testing.T) {
+func TestUpdateRate_TakenAboveNewRate_KeepsTheExcess(t *testing.T) {
 	theirs, ours := pair(t, perMinute(10))
 	takeInTurn(t, theirs, permitsKey(theirs.Name()), 3, 7)
 	takeInTurn(t, ours, permitsKey(ours.Name()), 3, 7)
@@ -36,7 +36,7 @@ func TestKeptStateAboveTheNewRate(t *testing.T) {
 }
 
 // A limiter as releases before 3.38 make it, without keepAliveTime.
-func TestFailedTrySetRate(t *testing.T) {
+func TestTrySetRate_LimiterHasRate_ChangesNothing(t *testing.T) {
 	lasting := perMinute(5)
 	lasting.KeepAlive = time.Hour
 	theirs, ours := pair(t, perMinute(10))
@@ -59,7 +59,7 @@ func TestFailedTrySetRate(t *testing.T) {
 	require.Equal(t, int64(-1), number(t, "PTTL", ours.Name()))
 }
 
-func TestKeepAliveTakenAway(t *testing.T) {
+func TestSetRate_KeepAliveRemoved_RemovesTheExpiry(t *testing.T) {
 	lasting := perMinute(10)
 	lasting.KeepAlive = time.Hour
 	theirs, ours := pair(t, lasting)
@@ -81,7 +81,7 @@ func TestKeepAliveTakenAway(t *testing.T) {
 	require.Positive(t, number(t, "PTTL", ours.Name()), "what Expire set stays")
 }
 
-func TestTypeChanged(t *testing.T) {
+func TestSetRate_TypeChanged_RemovesState(t *testing.T) {
 	perClient := perMinute(10)
 	perClient.Type = rratelimiter.PerClient
 	theirs, ours := pair(t, perMinute(10))

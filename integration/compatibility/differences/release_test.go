@@ -8,7 +8,7 @@ import (
 )
 
 // Ten permits are taken and released, and then the window that they were taken in is over.
-func TestReleasedGrants(t *testing.T) {
+func TestRelease_WindowOver_RateIsFree(t *testing.T) {
 	theirs, ours := pair(t, perMinute(10))
 
 	take(t, theirs, 10)
@@ -29,7 +29,7 @@ func TestReleasedGrants(t *testing.T) {
 }
 
 // The same if the permits are taken again before: no call asks for the free permits.
-func TestReleasedGrantsTakenAgain(t *testing.T) {
+func TestRelease_PermitsTakenAgain_WindowHoldsTheRate(t *testing.T) {
 	theirs, ours := pair(t, perMinute(10))
 
 	takeInTurn(t, theirs, permitsKey(theirs.Name()), 10)

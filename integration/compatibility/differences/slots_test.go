@@ -11,7 +11,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-func TestNamesWithoutACommonSlot(t *testing.T) {
+func TestTryAcquire_KeysInDifferentSlots_SendsNothing(t *testing.T) {
 	cluster := servers.NewCluster(t)
 	redis := servers.Connect(t, rueidis.ClientOption{InitAddress: cluster.Addrs()})
 	client := rratelimiter.New(redis)

@@ -9,7 +9,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/compatibility/oracle"
 )
 
-func TestStateThatIsNoLimiters(t *testing.T) {
+func TestTryAcquire_CorruptState_ReturnsStateError(t *testing.T) {
 	for name, spoil := range map[string]struct {
 		command func(name string) []string
 		theirs  string

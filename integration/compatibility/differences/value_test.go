@@ -11,7 +11,7 @@ import (
 
 // Another client lowers the rate of a PerClient limiter. The value of this one, which it cannot
 // name, stays what it was.
-func TestValueAboveTheRate(t *testing.T) {
+func TestTryAcquire_ValueAboveRate_CountsGrants(t *testing.T) {
 	high := perMinute(50)
 	high.Type = rratelimiter.PerClient
 	low := high
@@ -33,7 +33,7 @@ func TestValueAboveTheRate(t *testing.T) {
 }
 
 // Permits were released, and the grants that Redisson leaves in the set return besides.
-func TestReturnedPermitsBeyondTheRate(t *testing.T) {
+func TestTryAcquire_ReturnedPermitsAboveRate_StayFree(t *testing.T) {
 	theirs, ours := java.Limiter(t.Name()+" in Java"), here.Limiter(t.Name()+" here")
 	for _, name := range []string{theirs.Name(), ours.Name()} {
 		l := java.Limiter(name)
@@ -53,7 +53,7 @@ func TestReturnedPermitsBeyondTheRate(t *testing.T) {
 	require.ElementsMatch(t, []int64{2, 8}, counts(t, permitsKey(ours.Name())))
 }
 
-func TestValueLost(t *testing.T) {
+func TestTryAcquire_ValueLost_CountsGrants(t *testing.T) {
 	theirs, ours := pair(t, perMinute(10))
 	take(t, theirs, 7)
 	take(t, ours, 7)
@@ -67,7 +67,7 @@ func TestValueLost(t *testing.T) {
 	deny(t, ours, 1)
 }
 
-func TestPermitsSetLost(t *testing.T) {
+func TestTryAcquire_GrantsLost_FreesAllPermits(t *testing.T) {
 	theirs, ours := pair(t, perMinute(10))
 	take(t, theirs, 7)
 	take(t, ours, 7)

@@ -12,7 +12,7 @@ import (
 
 // Five grants of 2 expire one by one, from half a second on and a fifth of a second apart. A caller
 // wants all 10 permits.
-func TestWaitingForAllPermits(t *testing.T) {
+func TestTryAcquireWithin_AllPermits_WaitsOnce(t *testing.T) {
 	const first, apart = 500 * time.Millisecond, 200 * time.Millisecond
 	theirs, ours := pair(t, perMinute(10))
 	spread := func(name string) {
@@ -45,7 +45,7 @@ func TestWaitingForAllPermits(t *testing.T) {
 	require.Equal(t, int64(2), asked, "at the start, and when the permits are there")
 }
 
-func TestTimeoutOfMinusOneMillisecond(t *testing.T) {
+func TestTryAcquireWithin_MinusOneMillisecond_TriesOnce(t *testing.T) {
 	theirs, ours := pair(t, rratelimiter.Rate{Permits: 1, Interval: 2 * time.Second})
 
 	take(t, theirs, 1)
@@ -66,7 +66,7 @@ func TestTimeoutOfMinusOneMillisecond(t *testing.T) {
 }
 
 // The server answers half a second later than the timeout ends.
-func TestTimeoutThatEndsDuringACall(t *testing.T) {
+func TestTryAcquireWithin_TimeoutDuringCall_ReleasesPermits(t *testing.T) {
 	theirs, ours := pair(t, perMinute(10))
 	const timeout = 100 * time.Millisecond
 

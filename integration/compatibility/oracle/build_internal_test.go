@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestLockIsForOneAlone(t *testing.T) {
+func TestLock_Held_IsExclusive(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	unlock, err := lock(t.Context(), path)
 	require.NoError(t, err)
@@ -26,7 +26,7 @@ func TestLockIsForOneAlone(t *testing.T) {
 	require.NoError(t, unlock())
 }
 
-func TestHashChangesWithTheSources(t *testing.T) {
+func TestHashSources_ChangedSource_Differs(t *testing.T) {
 	dir := t.TempDir()
 	source := filepath.Join(dir, "src", "A.java")
 	require.NoError(t, os.MkdirAll(filepath.Dir(source), 0o755))
@@ -49,12 +49,12 @@ func TestHashChangesWithTheSources(t *testing.T) {
 	require.NotEqual(t, two, renamed)
 }
 
-func TestNoMavenSaysWhatToInstall(t *testing.T) {
+func TestCompile_NoMaven_SaysWhatToInstall(t *testing.T) {
 	t.Setenv("PATH", "")
 	require.ErrorContains(t, compile(t.Context(), t.TempDir(), "4.7.0"), "install Maven 3 and a JDK 17")
 }
 
-func TestFailedBuildShowsMavensOutput(t *testing.T) {
+func TestCompile_BuildFails_ShowsMavenOutput(t *testing.T) {
 	err := compile(t.Context(), t.TempDir(), "4.7.0")
 	require.ErrorContains(t, err, "building against Redisson 4.7.0")
 	require.ErrorContains(t, err, "no POM")

@@ -32,7 +32,7 @@ func TestParseMonitor(t *testing.T) {
 	}
 }
 
-func TestSplit(t *testing.T) {
+func TestSplit_InvalidKeyCount_ReturnsError(t *testing.T) {
 	script, keys, args, err := (&evaluation{script: "s", rest: []string{"1", "k", "a", "b"}}).split()
 	require.NoError(t, err)
 	require.Equal(t, "s", script)

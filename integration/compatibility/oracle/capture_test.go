@@ -45,13 +45,13 @@ func (r *release) scriptIsCaptured(t *testing.T) {
 	require.EqualValues(t, 2, free)
 }
 
-func TestCaptureScriptWithoutAScript(t *testing.T) {
+func TestCaptureScript_NoScript_Fails(t *testing.T) {
 	server := servers.Single(t)
 	_, _, _, err := oracle.CaptureScript(t.Context(), server.Addr(), func() {})
 	require.ErrorContains(t, err, "no script was run")
 }
 
-func TestCaptureScriptEndsWithItsContext(t *testing.T) {
+func TestCaptureScript_ContextCancelled_Fails(t *testing.T) {
 	server := servers.Single(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	_, _, _, err := oracle.CaptureScript(ctx, server.Addr(), cancel)

@@ -27,8 +27,8 @@ type release struct {
 	server *servers.Server
 }
 
-// TestRelease_EveryCall_ReachesRedisson: each release limits, and answers each call or lacks it.
-func TestRelease_EveryCall_ReachesRedisson(t *testing.T) {
+// Each release limits, and answers each call or lacks it.
+func TestRedisson_EveryRelease_AnswersEveryCall(t *testing.T) {
 	server := servers.Single(t)
 	for _, version := range oracle.VersionsToTest() {
 		t.Run(version, func(t *testing.T) {
@@ -156,7 +156,7 @@ func (r *release) answersEveryCall(t *testing.T) {
 	}
 }
 
-func TestCallsDoNotWaitForEachOther(t *testing.T) {
+func TestRedisson_SlowCall_DelaysNoOther(t *testing.T) {
 	server := servers.Single(t)
 	r := oracle.Start(t, "4.7.0", oracle.Single(server.Addr()))
 	l := r.Limiter("slow")
@@ -174,7 +174,7 @@ func TestCallsDoNotWaitForEachOther(t *testing.T) {
 	require.ErrorIs(t, <-waited, context.Canceled)
 }
 
-func TestCrowd(t *testing.T) {
+func TestCrowd_Threads_ReportGrantsAndErrors(t *testing.T) {
 	server := servers.Single(t)
 	r := oracle.Start(t, "4.7.0", oracle.Single(server.Addr()), oracle.WithNamePrefix("p:"))
 	l := r.Limiter("crowded")
@@ -205,7 +205,7 @@ func TestCrowd(t *testing.T) {
 	}
 }
 
-func TestEndedRedissonFailsItsCalls(t *testing.T) {
+func TestRedisson_Killed_FailsItsCalls(t *testing.T) {
 	server := servers.Single(t)
 	r, err := oracle.Open(t.Context(), "4.7.0", oracle.Single(server.Addr()))
 	require.NoError(t, err)
@@ -221,7 +221,7 @@ func TestEndedRedissonFailsItsCalls(t *testing.T) {
 	r.Close()
 }
 
-func TestNoServerFailsTheStart(t *testing.T) {
+func TestOpen_NoServer_Fails(t *testing.T) {
 	server := servers.Single(t)
 	require.NoError(t, server.Kill())
 	_, err := oracle.Open(t.Context(), "4.7.0", oracle.Single(server.Addr()), oracle.WithTimeout(time.Second),
@@ -230,12 +230,12 @@ func TestNoServerFailsTheStart(t *testing.T) {
 	require.ErrorContains(t, err, "Unable to connect")
 }
 
-func TestUnknownReleaseFailsTheStart(t *testing.T) {
+func TestOpen_UnknownRelease_Fails(t *testing.T) {
 	_, err := oracle.Open(t.Context(), "../4.7.0", oracle.Single("127.0.0.1:1"))
 	require.ErrorContains(t, err, "no version of Redisson")
 }
 
-func TestVersionsToTest(t *testing.T) {
+func TestVersionsToTest_Variable_IsParsed(t *testing.T) {
 	t.Setenv("REDISSON_VERSIONS", " 3.16.8, 4.0.0 ,")
 	require.Equal(t, []string{"3.16.8", "4.0.0"}, oracle.VersionsToTest())
 	t.Setenv("REDISSON_VERSIONS", "")

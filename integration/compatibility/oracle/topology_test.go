@@ -38,7 +38,7 @@ func failoverVersions() []string {
 	return oracle.VersionsToTest()
 }
 
-func TestRedissonOnACluster(t *testing.T) {
+func TestRedisson_ClusterFailover_GrantsAgain(t *testing.T) {
 	c := servers.NewCluster(t)
 	for _, version := range failoverVersions() {
 		t.Run(version, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestRedissonOnACluster(t *testing.T) {
 	}
 }
 
-func TestRedissonUnderSentinels(t *testing.T) {
+func TestRedisson_SentinelFailover_GrantsAgain(t *testing.T) {
 	s := servers.NewSentinel(t)
 	for _, version := range failoverVersions() {
 		t.Run(version, func(t *testing.T) {

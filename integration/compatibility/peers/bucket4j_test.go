@@ -27,10 +27,9 @@ type bucketAnswer struct {
 	Left    int64 `json:"left"`
 }
 
-// TestTokenBucketIsBucket4js: tryConsume, and consume with the time that it would sleep, of a
-// Bucket with a greedy refill, to the microsecond. Bucket4j reports waits in nanoseconds, which are
-// rounded up here.
-func TestTokenBucketIsBucket4js(t *testing.T) {
+// tryConsume, and consume with the time that it would sleep, of a Bucket with a greedy refill, to
+// the microsecond. Bucket4j reports waits in nanoseconds, which are rounded up here.
+func TestTokenBucket_Bucket4j_AnswersAlike(t *testing.T) {
 	theirs := startPeer[bucketRequest, bucketAnswer](t, "io.github.rratelimiter.peers.BucketLines")
 	for _, p := range []limit.TokenBucket{
 		{Capacity: 20, Refill: 5, Interval: 10 * time.Minute},

@@ -31,11 +31,10 @@ type guavaAnswer struct {
 	Stored  float64 `json:"stored"`
 }
 
-// TestSmoothIsGuavas: tryAcquire and acquire of Guava's own RateLimiter, on a clock of the test's,
-// to the microsecond and with the stored permits to the last digit. A RateLimiter of Guava that is
-// new has none stored; here it has been idle long before the first call, as a name that was never
-// seen counts.
-func TestSmoothIsGuavas(t *testing.T) {
+// tryAcquire and acquire of Guava's RateLimiter, on an injected clock, to the microsecond and with
+// the stored permits to the last digit. A new RateLimiter has no stored permits. Here it has been
+// idle long before the first call, because that is the state of a new name.
+func TestSmooth_Guava_AnswersAlike(t *testing.T) {
 	theirs := startPeer[guavaRequest, guavaAnswer](t, "com.google.common.util.concurrent.RateLimiterLines")
 	for _, p := range []limit.Smooth{
 		{Permits: 7, Interval: 10 * time.Minute, Burst: 30 * time.Minute},

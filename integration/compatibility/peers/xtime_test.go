@@ -23,16 +23,17 @@ type reserved struct {
 	act     time.Time
 }
 
-// TestTokenBucketIsXTimeRate: AllowN, ReserveN and CancelAt, with rates that a float64 holds
-// exactly. x/time/rate counts in nanoseconds and float64: with others it is off by a rounding.
+// AllowN, ReserveN and CancelAt, with rates that a float64 holds exactly. x/time/rate counts in
+// float64, so other rates differ by a rounding.
 //
-// Cancel differs if a caller has cancelled in the midst of others before, so that there are free
-// tokens while others wait:
-//   - "forgotten": x/time/rate takes a call granted at once for the last reservation, and those that still wait can then
-//     be refunded whole, although others wait behind them. Here they cannot.
-//   - "more than it held": it refunds more than was reserved to one that has an earlier one made after it. Here it is all
-//     that was reserved.
-func TestTokenBucketIsXTimeRate(t *testing.T) {
+// Cancel differs after a caller has cancelled between others, so that there are free tokens while
+// others wait:
+//   - "forgotten": x/time/rate takes a call granted at once for the last reservation. Waiting
+//     reservations can then be refunded completely, although others wait behind them. Here they
+//     cannot.
+//   - "more than reserved": x/time/rate refunds more than was reserved if a later reservation acts
+//     earlier. Here it refunds what was reserved.
+func TestTokenBucket_XTimeRate_AnswersAlike(t *testing.T) {
 	for _, p := range []limit.TokenBucket{
 		{Capacity: 8, Refill: 1, Interval: 64 * time.Second},
 		{Capacity: 3, Refill: 4, Interval: 1024 * time.Second},
@@ -95,7 +96,7 @@ func TestTokenBucketIsXTimeRate(t *testing.T) {
 					which := max(random.IntN(len(waiting)), random.IntN(len(waiting)))
 					r := waiting[which]
 					if r.act.After(last) {
-						count["more than it held"]++
+						count["more than reserved"]++
 						continue
 					}
 					waiting = slices.Delete(waiting, which, which+1)

@@ -33,7 +33,7 @@ http://LISTEN {
 `
 
 // Caddy lets requests through as long as the service does, and passes its refusals on.
-func TestCaddy(t *testing.T) {
+func TestCaddy_ForwardAuth_LimitsRequests(t *testing.T) {
 	program, err := exec.LookPath("caddy")
 	require.NoError(t, err, "no caddy: install it, as make test-proxies does")
 	s := start(t)

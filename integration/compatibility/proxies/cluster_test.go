@@ -20,7 +20,7 @@ import (
 )
 
 // On a cluster descriptors decide each by itself, but those that slot_by brings together.
-func TestCluster(t *testing.T) {
+func TestService_Cluster_JoinsOneSlot(t *testing.T) {
 	const descriptors = `
 descriptors:
   - {key: wide, rate_limit: {unit: year, requests_per_unit: 3}}

@@ -61,7 +61,7 @@ func envoy(t *testing.T) string {
 
 // Envoy asks the service, shows the remaining permits, and does as failure_mode_deny says while
 // Redis is away.
-func TestEnvoy(t *testing.T) {
+func TestEnvoy_RateLimitService_LimitsRequests(t *testing.T) {
 	binary := envoy(t)
 	for _, deny := range []bool{false, true} {
 		t.Run(fmt.Sprintf("failure_mode_deny %v", deny), func(t *testing.T) {

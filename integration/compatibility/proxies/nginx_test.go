@@ -54,7 +54,7 @@ http {
 
 // nginx lets requests through as long as the service does, and makes a 429 of what it knows as a
 // 403.
-func TestNginx(t *testing.T) {
+func TestNginx_AuthRequest_LimitsRequests(t *testing.T) {
 	program, err := exec.LookPath("nginx")
 	if err != nil {
 		program = "/usr/sbin/nginx"

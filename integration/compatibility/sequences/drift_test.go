@@ -49,10 +49,10 @@ func (d *drift) take(t *testing.T, most int) {
 	}
 }
 
-// TestDriftHeals: Java, or another Go Client, changes a busy limiter so that value and grants are
-// not the rate any more. Go alone calls it after that. Every window that begins an interval later
-// holds at most the rate, and in every such window the rate can be taken.
-func TestDriftHeals(t *testing.T) {
+// Java, or another Go Client, changes a busy limiter so that value and grants do not add up to the
+// rate. After that, only Go calls it. Every window that begins an interval later holds at most the
+// rate, and in every such window the rate can be taken.
+func TestDrift_EachChange_IsCorrected(t *testing.T) {
 	eachRelease(t, func(t *testing.T, r *run) {
 		for _, change := range driftChanges() {
 			t.Run(change.name, func(t *testing.T) {

@@ -38,13 +38,13 @@ const (
 	half = tick / 2
 )
 
-// TestRandomSequences plays the stories and random sequences of calls on every release of Redisson,
-// twice. On limiter A each call is made by Go or by Java, on limiter B by Java. After every step
-// the replies and all keys must be those of Redisson's protocol, A's with the differences of
-// docs/compatibility.md and B's without them. This includes the keys of the limiter that it may be
-// renamed or copied to. Where A and B differ, the differences that cause this are known by name and
-// counted, and only what they may change differs. The two limiters are then made equal again.
-func TestRandomSequences(t *testing.T) {
+// The stories and random sequences of calls run on every release of Redisson. On limiter A each
+// call is made by Go or by Java, on limiter B by Java. After every step the replies and all keys
+// must be those of Redisson's protocol, A's with the differences of docs/compatibility.md and B's
+// without them. This includes the keys of the limiter that A or B may be renamed or copied to. If A
+// and B differ, the test names and counts the differences that explain it, and only what these may
+// change differs. Then the two limiters are made equal again.
+func TestSequences_RandomCalls_MatchTheModel(t *testing.T) {
 	first := env.Seed("SEQUENCE_SEED", uint64(time.Now().UnixNano()))
 	count := uint64(env.Number("SEQUENCE_SEEDS", seeds))
 	eachRelease(t, func(t *testing.T, r *run) {

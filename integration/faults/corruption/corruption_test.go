@@ -21,7 +21,7 @@ import (
 
 // Random corruption of the five keys between calls: each call works or names what it found, nothing
 // is granted above the rate, and the limiter can be repaired.
-func TestEveryCallWorksOrNamesTheCorruption(t *testing.T) {
+func TestCorruption_EveryCall_WorksOrReturnsStateError(t *testing.T) {
 	seed := env.Seed("CORRUPTION_SEED", rand.Uint64())
 	rounds := int(env.Number("CORRUPTION_ROUNDS", 1500))
 	t.Logf("CORRUPTION_SEED=%d", seed)

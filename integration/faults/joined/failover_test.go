@@ -14,7 +14,7 @@ import (
 // The master of the limiters' slot hands over to its replica, as an operator asks for: nothing is
 // lost. Then the new one is killed before it can, and the old one serves again: what the dead one
 // granted last may be forgotten, by all parts alike.
-func TestClusterFailover(t *testing.T) {
+func TestJoin_ClusterFailover_PartsAgree(t *testing.T) {
 	cluster := servers.NewCluster(t)
 	slot, err := cluster.SlotOf(t.Context(), "{shop}")
 	require.NoError(t, err)

@@ -20,7 +20,7 @@ func single(addr string) rueidis.ClientOption {
 
 // The server hangs for longer than any caller waits, and goes on where it was: it answers calls
 // whose callers have long gone, and what it granted them goes back.
-func TestServerPaused(t *testing.T) {
+func TestJoin_ServerPaused_PermitsAreReleased(t *testing.T) {
 	server := servers.Single(t)
 	l := start(t, single(server.Addr()))
 	time.Sleep(500 * time.Millisecond)
@@ -33,7 +33,7 @@ func TestServerPaused(t *testing.T) {
 }
 
 // The script cache is emptied again and again, and no caller notices.
-func TestScriptFlush(t *testing.T) {
+func TestJoin_ScriptFlush_HasNoEffect(t *testing.T) {
 	server := servers.Single(t)
 	l := start(t, single(server.Addr()))
 	for range 50 {
@@ -47,7 +47,7 @@ func TestScriptFlush(t *testing.T) {
 
 // The server is killed while it writes every change to its disk before it answers, and starts
 // again. What it answered it still knows.
-func TestServerKilled(t *testing.T) {
+func TestJoin_ServerKilled_PartsAgree(t *testing.T) {
 	server := servers.Single(t, "--appendonly", "yes", "--appendfsync", "always")
 	l := start(t, single(server.Addr()))
 	for range 2 {
@@ -63,7 +63,7 @@ func TestServerKilled(t *testing.T) {
 }
 
 // Every connection is cut, again and again.
-func TestConnectionsCut(t *testing.T) {
+func TestJoin_ConnectionsCut_PartsAgree(t *testing.T) {
 	server := servers.Single(t)
 	l := start(t, single(server.Addr()))
 	for range 15 {
@@ -77,7 +77,7 @@ func TestConnectionsCut(t *testing.T) {
 }
 
 // Calls are carried out and their replies are lost with their connections, again and again.
-func TestRepliesLost(t *testing.T) {
+func TestJoin_RepliesLost_PartsAgree(t *testing.T) {
 	server := servers.Single(t)
 	proxy := toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), t.Name(),
 		"127.0.0.1:0", server.Addr())

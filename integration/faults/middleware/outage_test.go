@@ -14,8 +14,7 @@ import (
 
 const outage = 2 * time.Second
 
-// TestOutages_FailureModes_DecideAsDocumented: Redis dies, or hangs, and comes back while both
-// middlewares are under load.
+// Redis dies or hangs, and comes back, while both middlewares are under load.
 func TestOutages_FailureModes_DecideAsDocumented(t *testing.T) {
 	modes := map[string]httplimit.FailureMode{
 		"open": httplimit.Open, "closed": httplimit.Closed, "local": httplimit.Local(share),

@@ -8,7 +8,7 @@ import (
 )
 
 // Connections that are reset again and again while calls are under way.
-func TestCutConnections(t *testing.T) {
+func TestNetwork_ConnectionsCut_NoPermitIsLost(t *testing.T) {
 	l := newLink(t, manyConnections)
 	l.load(500*time.Millisecond, func() {
 		for range 20 {
@@ -24,7 +24,7 @@ func TestCutConnections(t *testing.T) {
 }
 
 // A network that is gone for a while: nothing listens, then it is back.
-func TestOutage(t *testing.T) {
+func TestNetwork_Outage_NoPermitIsLost(t *testing.T) {
 	l := newLink(t, manyConnections)
 	addr := l.proxy.Listen
 	l.load(500*time.Millisecond, func() {
@@ -43,7 +43,7 @@ func TestOutage(t *testing.T) {
 
 // Connections end in the middle of what Redis sends. Replies are lost though the calls were carried
 // out, and no caller knows which.
-func TestConnectionsThatEndWithinReplies(t *testing.T) {
+func TestNetwork_ReplyCutShort_NoPermitIsLost(t *testing.T) {
 	l := newLink(t, manyConnections)
 	l.poison(t, "limit_data", "downstream", `"bytes": 1500`)
 	l.load(500*time.Millisecond, func() { time.Sleep(3 * time.Second) })

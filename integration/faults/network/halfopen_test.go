@@ -11,7 +11,7 @@ import (
 // Connections look open while nothing passes, as after a firewall has dropped their state. Calls
 // end with their contexts. Once the link works again, the connections that were given up are
 // replaced.
-func TestHalfOpenConnections(t *testing.T) {
+func TestNetwork_HalfOpenConnection_IsGivenUp(t *testing.T) {
 	l := newLink(t, manyConnections)
 	l.load(500*time.Millisecond, func() {
 		for range 2 {
@@ -29,7 +29,7 @@ func TestHalfOpenConnections(t *testing.T) {
 }
 
 // Without a deadline a call waits for as long as rueidis waits for a connection, and then says so.
-func TestHalfOpenConnectionWithoutDeadline(t *testing.T) {
+func TestNetwork_HalfOpenWithoutDeadline_IsGivenUp(t *testing.T) {
 	l := newLink(t, manyConnections)
 	l.poison(t, "timeout", "upstream", `"timeout": 0`)
 	for _, call := range []func() (bool, error){

@@ -20,7 +20,7 @@ import (
 
 // A server that hangs again and again, and callers who leave at every
 // moment: all permits are accounted for.
-func TestHungAndCancelled(t *testing.T) {
+func TestNetwork_HungAndCancelled_LeavesNoGoroutines(t *testing.T) {
 	s := servers.Single(t)
 	conn := servers.Connect(t, rueidis.ClientOption{InitAddress: []string{s.Addr()}})
 	for _, opts := range [][]rratelimiter.Option{nil, {rratelimiter.WithDenialCache(time.Hour)}} {

@@ -13,7 +13,7 @@ import (
 
 // The server acts and its reply is lost. The permits are taken once, the call is not sent again
 // however its connection ends, and one interval later the permits are back.
-func TestLostReplies(t *testing.T) {
+func TestNetwork_ReplyLost_CallIsSentOnce(t *testing.T) {
 	l := newLink(t, 1)
 	const permits = 7
 	limiter := l.limiter
@@ -85,7 +85,7 @@ func TestLostReplies(t *testing.T) {
 
 // Calls for many names leave in pipelines. Where the replies are lost each of them has its error
 // and none is sent again.
-func TestLostRepliesOfManyNames(t *testing.T) {
+func TestNetwork_RepliesOfPipelineLost_CallsAreSentOnce(t *testing.T) {
 	l := newLink(t, 1)
 	const names, permits = 200, 7
 	client := rratelimiter.New(l.redis)

@@ -9,7 +9,7 @@ import (
 
 // A slow link whose delay changes from packet to packet: everything takes longer and nothing fails
 // but for impatience.
-func TestLatencyAndJitter(t *testing.T) {
+func TestNetwork_LatencyAndJitter_NoCallFails(t *testing.T) {
 	l := newLink(t, manyConnections)
 	l.poison(t, "latency", "upstream", `"latency": 20, "jitter": 15`)
 	l.poison(t, "latency", "downstream", `"latency": 40, "jitter": 30`)
@@ -22,7 +22,7 @@ func TestLatencyAndJitter(t *testing.T) {
 
 // A link so slow that most callers have gone before their answer arrives: what it brings them goes
 // back.
-func TestAnswersThatComeTooLate(t *testing.T) {
+func TestNetwork_LateReplies_PermitsAreReleased(t *testing.T) {
 	l := newLink(t, manyConnections)
 	l.poison(t, "latency", "downstream", `"latency": 300, "jitter": 100`)
 	l.load(300*time.Millisecond, func() { time.Sleep(3 * time.Second) })

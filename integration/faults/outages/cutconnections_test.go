@@ -12,7 +12,7 @@ import (
 // Every connection of every client is cut, ten times: those of Go and those of Java. A call whose
 // connection is cut may have been carried out or not; it fails and is never sent again, and what it
 // was granted comes back after the interval.
-func TestAllConnectionsCut(t *testing.T) {
+func TestOutage_ConnectionsCut_CallsAreSentOnce(t *testing.T) {
 	cluster := servers.NewCluster(t)
 	load := Start(t, "CLIENT KILL of all connections, ten times", OnCluster(cluster))
 

@@ -13,7 +13,7 @@ import (
 // A server without persistence crashes and comes back empty. The limiter is gone, and every call
 // reports this until its rate is set again. It starts with all permits free: a window that spans
 // the crash may hold one more rate, and no more.
-func TestRestartThatLostTheData(t *testing.T) {
+func TestOutage_DataLoss_GrantsAtMostTwice(t *testing.T) {
 	server := servers.Single(t)
 	load := Start(t, "restart that lost the data", OnSingle(server))
 

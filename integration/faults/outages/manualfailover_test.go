@@ -10,7 +10,7 @@ import (
 // An operator makes the replica of the limiter's master the new master, for maintenance of the old
 // one. The old one stops, hands over all that it has, and only then does the new one serve: nothing
 // is lost, and no window is too full.
-func TestManualFailover(t *testing.T) {
+func TestOutage_ManualFailover_NoPermitIsLost(t *testing.T) {
 	cluster := servers.NewCluster(t)
 	slot, _, replica := limiterSlot(t, cluster)
 	load := Start(t, "CLUSTER FAILOVER", OnCluster(cluster))

@@ -12,7 +12,7 @@ import (
 // The limiter's master dies, and the cluster makes its replica the new one. Redis replicates after
 // it has answered: what the master granted in its last moments the replica may never have heard of.
 // The limiter has forgotten these grants, and nothing else.
-func TestMasterKilled(t *testing.T) {
+func TestOutage_MasterKilled_BoundsTheLoss(t *testing.T) {
 	cluster := servers.NewCluster(t)
 	slot, master, replica := limiterSlot(t, cluster)
 	load := Start(t, "kill -9 of the master", OnCluster(cluster))
@@ -40,7 +40,7 @@ func (o *Outcome) mostOfLostMaster() Most {
 // dies, as on a broken link. An operator makes it the master at once. All that the old master
 // granted in that time is lost: a window may hold as much more than the rate, and no more than
 // that.
-func TestMasterKilledBeforeItsReplicaCaughtUp(t *testing.T) {
+func TestOutage_ReplicaBehind_BoundsTheLoss(t *testing.T) {
 	cluster := servers.NewCluster(t)
 	slot, master, replica := limiterSlot(t, cluster)
 	load := Start(t, "kill -9 of the master, takeover by a replica 300 ms behind", OnCluster(cluster))

@@ -20,7 +20,7 @@ import (
 // The limiter's slot moves to another master while all callers take permits, by the steps of
 // redis-cli. For half a second the slot belongs to two nodes, and one of them redirects callers to
 // the other (ASK). Afterwards the old one redirects them for good (MOVED).
-func TestSlotMigration(t *testing.T) {
+func TestOutage_SlotMigration_NoPermitIsLost(t *testing.T) {
 	cluster := servers.NewCluster(t)
 	slot, from, _ := limiterSlot(t, cluster)
 	to := masterOfAnotherSlot(t, cluster, from)

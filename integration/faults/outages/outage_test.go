@@ -38,10 +38,10 @@ const (
 	impatience = 100 * time.Millisecond
 )
 
-// TestEveryCallInAnOutage: the server is down for OUTAGE. Meanwhile every call is made again and
-// again, with a deadline, with a context that is cancelled, and with one that cannot end. Each has
-// its error in time. Once the last caller has gone, nothing goes on for it.
-func TestEveryCallInAnOutage(t *testing.T) {
+// The server is down for OUTAGE. Meanwhile every call is repeated with a deadline, with a context
+// that is cancelled, and with one that cannot end. Each returns its error in time. After the last
+// caller has returned, no goroutine works for it.
+func TestOutage_EveryCall_FailsInTime(t *testing.T) {
 	length := env.Duration("OUTAGE", 5*time.Second)
 	for name, test := range map[string]struct {
 		fail    func(*servers.Server) error

@@ -12,7 +12,7 @@ import (
 // The servers are full and evict nothing. Redis refuses a call that would write more before it has
 // written anything, with an error that says so. Once there is room again, the limiter continues as
 // it was.
-func TestOutOfMemory(t *testing.T) {
+func TestOutage_OutOfMemory_NothingIsWritten(t *testing.T) {
 	cluster := servers.NewCluster(t)
 	load := Start(t, "maxmemory reached, noeviction", OnCluster(cluster))
 

@@ -14,7 +14,7 @@ import (
 // A server that stands alone hangs for three seconds, longer than any caller is willing to wait:
 // its connections stay open and nothing answers. Each call ends with its context. When the server
 // wakes up it answers calls whose callers have long gone: what it grants them goes back.
-func TestServerPaused(t *testing.T) {
+func TestOutage_ServerPaused_PermitsAreReleased(t *testing.T) {
 	server := servers.Single(t)
 	load := Start(t, "SIGSTOP of the only server for 3 s", OnSingle(server))
 
@@ -31,7 +31,7 @@ func TestServerPaused(t *testing.T) {
 // In a cluster three seconds are enough for the others to give the limiter's slot to its replica.
 // The old master resumes and does not know this yet. It grants what waited in its sockets, and
 // loses all of that when it becomes the new master's replica.
-func TestMasterPaused(t *testing.T) {
+func TestOutage_MasterPaused_ReplicaTakesOver(t *testing.T) {
 	cluster := servers.NewCluster(t)
 	slot, master, replica := limiterSlot(t, cluster)
 	load := Start(t, "SIGSTOP of the master for 3 s", OnCluster(cluster))

@@ -11,7 +11,7 @@ import (
 
 // The script caches of all nodes are emptied, again and again. The next call of each script brings
 // its text along, and no caller notices.
-func TestScriptFlush(t *testing.T) {
+func TestOutage_ScriptFlush_HasNoEffect(t *testing.T) {
 	cluster := servers.NewCluster(t)
 	load := Start(t, "SCRIPT FLUSH on all nodes, ten times", OnCluster(cluster))
 

@@ -14,7 +14,7 @@ import (
 // The master dies, and the sentinels make one of its two replicas the new one. The limiter may have
 // lost what the master granted in its last moments, as in a cluster. This is at most what the
 // replica that is furthest behind lacks.
-func TestSentinelMasterKilled(t *testing.T) {
+func TestOutage_SentinelMasterKilled_BoundsTheLoss(t *testing.T) {
 	sentinel := servers.NewSentinel(t)
 	load := Start(t, "kill -9 of the master under sentinels", OnSentinel(sentinel))
 

@@ -77,7 +77,7 @@ func acts() map[string]func(ctx context.Context, l *limit.Limiter) error {
 	}
 }
 
-// TestPolicies_DocumentedRights_AreEnough, and each of them is needed.
+// Each documented right is needed, too.
 func TestPolicies_DocumentedRights_AreEnough(t *testing.T) {
 	s := newStage(t)
 	s.do(t, "SCRIPT", "FLUSH")
@@ -137,7 +137,7 @@ func TestPolicies_DocumentedRights_AreEnough(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestRedisson_DocumentedRights_AreEnough for the calls of package rratelimiter.
+// The calls of package rratelimiter.
 func TestRedisson_DocumentedRights_AreEnough(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/compatibility.md")
 	require.NoError(t, err)

@@ -60,9 +60,9 @@ func limited(t *testing.T, err error, about string) bool {
 	return true
 }
 
-// TestPolicies_RightMissingForAMoment_KeepTheLimit: some calls lack a right, so that their scripts
-// stop before any of their writes. The others never get more than the policy grants, none of them
-// fails, and an interval after the last call all is free.
+// Some calls lack a right, so that their scripts stop before any of their writes. The others never
+// get more than the policy grants, none of them fails, and an interval after the last call all
+// permits are free.
 func TestPolicies_RightMissingForAMoment_KeepTheLimit(t *testing.T) {
 	type grant struct {
 		at      time.Time
@@ -128,7 +128,7 @@ func TestPolicies_RightMissingForAMoment_KeepTheLimit(t *testing.T) {
 	}
 }
 
-// TestPolicies_RightMissingInARelease_FreesNoMore than was released.
+// A release that stops before a write frees at most the released permits.
 func TestPolicies_RightMissingInARelease_FreesNoMore(t *testing.T) {
 	s := newStage(t)
 	for _, command := range policyCommands(t) {

@@ -130,7 +130,7 @@ func calls(r rratelimiter.Rate) []call {
 	}
 }
 
-func TestARightThatIsMissing(t *testing.T) {
+func TestRedisson_RightMissing_FreesNoPermits(t *testing.T) {
 	server := servers.Single(t)
 	redis := server.Client(t)
 	s := &stage{server: server, redis: redis, id: uuid.New()}

@@ -45,7 +45,7 @@ func denied(t *testing.T, limiter *rratelimiter.Limiter) bool {
 	return !allowed
 }
 
-// TestDenialCache_ChangeByAnotherClient_SeenAfterMaxAge: each kind of change.
+// Each kind of change.
 func TestDenialCache_ChangeByAnotherClient_SeenAfterMaxAge(t *testing.T) {
 	const maxAge = 2 * time.Second
 	rate := rratelimiter.Rate{Permits: 10, Interval: time.Hour}
@@ -81,8 +81,7 @@ func TestDenialCache_ChangeByAnotherClient_SeenAfterMaxAge(t *testing.T) {
 	}
 }
 
-// TestDenialCache_HungServer_DeniesAtOnce: no denied call waits for Redis, and none leaves a
-// goroutine.
+// No denied call waits for Redis, and none leaves a goroutine.
 func TestDenialCache_HungServer_DeniesAtOnce(t *testing.T) {
 	server := servers.Single(t)
 	limiter := exhausted(t, connect(t, server.Addr()), time.Hour, rratelimiter.Overall)
@@ -91,7 +90,7 @@ func TestDenialCache_HungServer_DeniesAtOnce(t *testing.T) {
 	require.NoError(t, server.Resume())
 }
 
-// TestDenialCache_HalfOpenConnection_DeniesAtOnce: the server is there, and nothing arrives.
+// The server runs, and nothing arrives from it.
 func TestDenialCache_HalfOpenConnection_DeniesAtOnce(t *testing.T) {
 	server := servers.Single(t)
 	var frozen atomic.Bool
@@ -154,8 +153,7 @@ func denyAll(t *testing.T, limiter *rratelimiter.Limiter) {
 	assert.LessOrEqual(t, leaks.ClientsNow(), goroutines, "goroutines of 1,000 denials")
 }
 
-// TestDenialCache_SlotMoves_SendsNoOtherCommands: a denial through ASK costs its call, and those
-// from memory nothing.
+// A denial through ASK costs its call, and a denial from memory nothing.
 func TestDenialCache_SlotMoves_SendsNoOtherCommands(t *testing.T) {
 	cluster := servers.NewCluster(t)
 	redis := servers.Connect(t, rueidis.ClientOption{InitAddress: cluster.Addrs()})

@@ -88,7 +88,7 @@ type life struct {
 var errOver = errors.New("the limiter has ended")
 
 // EXPIRIES limiters, by default 400. On a real server.
-func TestNothingIsGrantedTwiceAroundTheEnd(t *testing.T) {
+func TestExpire_CallsAroundTheEnd_GrantNothingTwice(t *testing.T) {
 	limiters := int(env.Number("EXPIRIES", 400))
 	server := servers.Single(t)
 	redis := server.Client(t)

@@ -14,7 +14,7 @@ import (
 
 // Java lowers the rate while a Go process holds a lease of the old one. What is used beyond the new
 // rate is what was leased, and used before the lease's end.
-func TestJavaSetsTheRate(t *testing.T) {
+func TestLease_JavaSetsRate_BoundsTheExcess(t *testing.T) {
 	const before, after = 20_000, 50
 	server := servers.Single(t)
 	redis := servers.Connect(t, single(server.Addr()))

@@ -17,9 +17,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// TestNamesOfATokenBucket are small in Redis, and nothing is left of them once they are full again.
-// NAMES says how many.
-func TestNamesOfATokenBucket(t *testing.T) {
+// NAMES names are small in Redis, and their keys expire once their buckets are full again.
+func TestTokenBucket_ManyNames_AreSmallAndExpire(t *testing.T) {
 	names := int(env.Number("NAMES", 5_000))
 	server := servers.Single(t)
 	conn := servers.Connect(t, rueidis.ClientOption{InitAddress: []string{server.Addr()}})

@@ -18,9 +18,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// TestAServerAnswersAsTheOneInMemory does, which is held against the models: random calls, all of
-// every Decision.
-func TestAServerAnswersAsTheOneInMemory(t *testing.T) {
+// Package limit compares its policies with models on miniredis. Here random calls get equal
+// Decisions from a real server and from miniredis.
+func TestPolicies_RealServer_AnswersAsMiniredis(t *testing.T) {
 	const hour = time.Hour
 	for name, policies := range map[string][]limit.Policy{
 		"FixedWindow":          {limit.FixedWindow{Permits: 10, Interval: hour}},
@@ -80,8 +80,8 @@ func TestAServerAnswersAsTheOneInMemory(t *testing.T) {
 	}
 }
 
-// TestMostPoliciesOnAServer: a script has room for as many as a limiter can have, of each kind.
-func TestMostPoliciesOnAServer(t *testing.T) {
+// A Lua function has a limited number of local variables.
+func TestNew_MostPolicies_FitOneScript(t *testing.T) {
 	const most = 10
 	b := newBench(t)
 	for i, kind := range []func(time.Duration) limit.Policy{
@@ -124,8 +124,8 @@ func TestMostPoliciesOnAServer(t *testing.T) {
 	}
 }
 
-// TestKeysExpireOnAServer as soon as nothing is taken, by the server's clock too.
-func TestKeysExpireOnAServer(t *testing.T) {
+// Keys expire on the host's clock and on the server's.
+func TestPolicies_NothingTaken_KeysExpire(t *testing.T) {
 	server := servers.Single(t)
 	conn := servers.Connect(t, rueidis.ClientOption{InitAddress: []string{server.Addr()}})
 	for name, client := range map[string]*rratelimiter.Client{"host": rratelimiter.New(conn),
@@ -155,9 +155,8 @@ func TestKeysExpireOnAServer(t *testing.T) {
 	}
 }
 
-// TestOnACluster keys of a limiter share a slot, and a Join across slots is refused before anything
-// is sent.
-func TestOnACluster(t *testing.T) {
+// The keys of a limiter share a slot. A Join across slots is rejected before anything is sent.
+func TestPolicies_Cluster_KeysShareASlot(t *testing.T) {
 	cluster := servers.NewCluster(t)
 	conn := servers.Connect(t, rueidis.ClientOption{InitAddress: cluster.Addrs()})
 	client := rratelimiter.New(conn)

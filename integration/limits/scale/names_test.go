@@ -19,7 +19,7 @@ import (
 // NAMES limiters, each made with a KeepAlive and used once. While they live, what they cost is
 // counted; once their time is over, Redis holds no key of them, and the process, which never
 // remembered any, holds nothing.
-func TestManyNamesLeaveNothing(t *testing.T) {
+func TestLimiter_ManyNames_LeaveNothing(t *testing.T) {
 	count := int(env.Number("NAMES", 15_000))
 	server := servers.Single(t)
 	goroutines := runtime.NumGoroutine()

@@ -32,7 +32,7 @@ const (
 // 5,000 goroutines wait in Acquire and TryAcquireWithin for the time in WAITS, each call with a
 // random timeout or cancelled at a random moment. Each ends in time, grants of callers that have
 // gone are released, and nothing of any of them remains.
-func TestCrowdOfImpatientCallers(t *testing.T) {
+func TestAcquire_ImpatientCallers_ReturnInTime(t *testing.T) {
 	callers, length := 5000, env.Duration("WAITS", 8*time.Second)
 	server := servers.Single(t)
 	goroutines := runtime.NumGoroutine()

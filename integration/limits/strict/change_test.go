@@ -13,10 +13,10 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// TestAPolicyChangesWhileAllTake: from one moment on all callers have another policy for the name,
-// with fewer permits, and later a third one with more. Permits taken before still count. No caller
-// is granted anything above the policy it has, and no call fails.
-func TestAPolicyChangesWhileAllTake(t *testing.T) {
+// All callers switch to a policy with fewer permits for the same name, and later to a third one
+// with more. Permits taken before still count. No caller gets more than its own policy grants, and
+// no call fails.
+func TestPolicies_PolicyChanged_TakenPermitsCount(t *testing.T) {
 	server := servers.Single(t)
 	waiting := []way{tryAcquire, take, takeEach, acquire}
 	asking := waiting[:3]
@@ -82,9 +82,8 @@ func by(grants []grant, permits int64) []grant {
 	return all
 }
 
-// TestACalendarChangesWhileAllTake: the quota of the day is raised and then lowered again, below
-// the permits taken.
-func TestACalendarChangesWhileAllTake(t *testing.T) {
+// The quota of the day is raised and then lowered below the taken permits.
+func TestCalendar_QuotaChanged_TakenPermitsCount(t *testing.T) {
 	noon := time.Date(2026, time.March, 2, 12, 0, 0, 0, time.UTC)
 	s := newScene(t, servers.Single(t), func() time.Time { return noon })
 	var stages [][]*limit.Limiter
@@ -108,9 +107,8 @@ func TestACalendarChangesWhileAllTake(t *testing.T) {
 	assert.Equal(t, map[int64]int64{50: 50, 200: 150}, held)
 }
 
-// TestASmoothChangesWhileAllTake: from the first call with the slower one on, all that is granted
-// is paid for at its pace.
-func TestASmoothChangesWhileAllTake(t *testing.T) {
+// From the first call with the slower policy, all grants are paid for at its pace.
+func TestSmooth_PaceChanged_GrantsArePaidFor(t *testing.T) {
 	fast, slow := limit.Smooth{Permits: 200, Interval: interval, Burst: interval / 2}, limit.Smooth{Permits: 50,
 		Interval: interval, Burst: interval / 2}
 	s := newScene(t, servers.Single(t), nil)

@@ -129,8 +129,8 @@ func inUnits(grants []grant, begin func(time.Time) time.Time) int64 {
 	return worst
 }
 
-// TestChecks sees one permit too many, and one too few to see one.
-func TestChecks(t *testing.T) {
+// Each check also reports that a load was too small to show one permit too many.
+func TestChecks_OnePermitTooMany_IsFound(t *testing.T) {
 	const second = 1_000_000
 	grants := func(permits ...int64) (all []grant) { // every 100 ms, of a limit of 3
 		for i, n := range permits {

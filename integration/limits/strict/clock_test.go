@@ -13,9 +13,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// TestTheClockJumpsWhileAllTake: an hour back nothing is granted, and no call fails. An hour
-// forward it is as if the hour had passed, and back again nothing more is granted.
-func TestTheClockJumpsWhileAllTake(t *testing.T) {
+// One hour back, nothing is granted and no call fails. One hour forward, permits return as if the
+// hour had passed, and back again nothing more is granted.
+func TestPolicies_ClockJumps_GrantNothingTwice(t *testing.T) {
 	const length = 10 * time.Minute
 	server := servers.Single(t)
 	for name, test := range map[string]struct {

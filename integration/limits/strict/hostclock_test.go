@@ -12,9 +12,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// TestOnTheHostsClock: calls are dated as they leave, and one may overtake another. What is certain
-// is that a grant counts at some moment of its call.
-func TestOnTheHostsClock(t *testing.T) {
+// Calls are dated when they leave, and one may overtake another. A grant counts at some moment of
+// its call.
+func TestPolicies_HostClock_NoPermitTooMany(t *testing.T) {
 	server := servers.Single(t)
 	waiting := []way{tryAcquire, take, takeEach, acquire}
 	asking := waiting[:3]
@@ -49,9 +49,9 @@ func TestOnTheHostsClock(t *testing.T) {
 	}
 }
 
-// TestDaysOfACalendar pass in 300 ms each, on a clock that runs so fast, over the end of a March in
-// which a night of Berlin has an hour less.
-func TestDaysOfACalendar(t *testing.T) {
+// Days pass in 300 ms each, on a fast clock. One of them is the day in March on which Berlin's
+// clocks skip an hour.
+func TestCalendar_DaysPass_EachGrantsItsQuota(t *testing.T) {
 	const day = 300 * time.Millisecond
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	require.NoError(t, err)

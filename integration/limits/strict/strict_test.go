@@ -39,9 +39,8 @@ func full(t testing.TB, above float64) {
 	assert.Greater(t, above, -1+1e-6, "one permit too many would not have been seen")
 }
 
-// TestOnTheServersClock: no moment of it sees more than the policy promises. Every call is dated by
-// the server, in the order in which it runs them, so that the check is exact.
-func TestOnTheServersClock(t *testing.T) {
+// The server dates every call in the order in which it runs them, so the check is exact.
+func TestPolicies_ServerClock_NoPermitTooMany(t *testing.T) {
 	server := servers.Single(t)
 	waiting := []way{tryAcquire, take, takeEach, acquire}
 	asking := waiting[:3]
@@ -97,9 +96,8 @@ func TestOnTheServersClock(t *testing.T) {
 	}
 }
 
-// TestAJoinOfRedissonsLimiters on the server's clock: the rate of neither is ever exceeded, in any
-// interval.
-func TestAJoinOfRedissonsLimiters(t *testing.T) {
+// On the server's clock, no interval exceeds the rate of either limiter.
+func TestJoin_RedissonLimiters_NoPermitTooMany(t *testing.T) {
 	s := newScene(t, servers.Single(t), nil)
 	rates := map[string]rratelimiter.Rate{
 		"{crowded}:short": {Permits: permits, Interval: interval},

@@ -11,7 +11,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-func TestGoroutines(t *testing.T) {
+func TestGoroutines_OneLeft_IsCounted(t *testing.T) {
 	// The main one and this test's. A test before may have told that it ended while its goroutine
 	// still was about to.
 	const before = 2
@@ -23,7 +23,7 @@ func TestGoroutines(t *testing.T) {
 	require.Zero(t, Goroutines(before, 10*time.Second), "it has time to end")
 }
 
-func TestOfLimiters(t *testing.T) {
+func TestOfLimiters_BusyCall_IsCounted(t *testing.T) {
 	require.Zero(t, OfLimiters(0))
 	asked, stop := make(chan struct{}), make(chan struct{})
 	// The mapper runs within the limiter's package.
@@ -42,7 +42,7 @@ func TestOfLimiters(t *testing.T) {
 	require.Zero(t, OfLimiters(10*time.Second))
 }
 
-func TestHeap(t *testing.T) {
+func TestHeap_KeptBytes_AreCounted(t *testing.T) {
 	before := Heap()
 	kept := make([]byte, 10<<20)
 	require.Greater(t, Heap()-before, int64(9<<20))

@@ -52,7 +52,7 @@ func TestWorst(t *testing.T) {
 	}
 }
 
-func TestWorstTellsTheWindow(t *testing.T) {
+func TestWorst_TwoWindows_ReturnsTheFullest(t *testing.T) {
 	got := Worst([]Grant{grant(0, 0, 1), grant(5*time.Second, 5*time.Second, 2),
 		grant(5500*time.Millisecond, 5500*time.Millisecond, 2)}, time.Second)
 	require.Equal(t, int64(4), got.Permits)
@@ -61,7 +61,7 @@ func TestWorstTellsTheWindow(t *testing.T) {
 }
 
 // The sweep and the plain definition, every start against every grant, agree.
-func TestWorstAgreesWithTheDefinition(t *testing.T) {
+func TestWorst_RandomGrants_MatchesTheDefinition(t *testing.T) {
 	for seed := range uint64(500) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		grants := make([]Grant, random.IntN(60))
@@ -92,7 +92,7 @@ func worstByDefinition(grants []Grant, interval time.Duration) (worst int64) {
 	return worst
 }
 
-func TestTimeBooksWhatACallComesTo(t *testing.T) {
+func TestTime_EachResult_IsBooked(t *testing.T) {
 	l := New(nil)
 	before := time.Now()
 	granted, err := l.Time("go", 3, func() (bool, error) { return true, nil })
@@ -120,7 +120,7 @@ func TestTimeBooksWhatACallComesTo(t *testing.T) {
 	require.False(t, failures[0].End.Before(failures[0].Start))
 }
 
-func TestErrorsAreCountedByKind(t *testing.T) {
+func TestErrors_Kinds_AreCounted(t *testing.T) {
 	l := New(func(err error) string {
 		if errors.Is(err, context.DeadlineExceeded) {
 			return "timeout"
@@ -134,7 +134,7 @@ func TestErrorsAreCountedByKind(t *testing.T) {
 	require.Len(t, l.Unclassified(), 1)
 }
 
-func TestMerge(t *testing.T) {
+func TestMerge_SeveralLedgers_AddsUp(t *testing.T) {
 	one := New(func(err error) string {
 		if errors.Is(err, context.Canceled) {
 			return "canceled"
@@ -158,7 +158,7 @@ func TestMerge(t *testing.T) {
 	require.Len(t, all.Unclassified(), 10, "the first few")
 }
 
-func TestConcurrentUse(t *testing.T) {
+func TestLedger_ConcurrentUse_CountsAll(t *testing.T) {
 	var l Ledger
 	var wg sync.WaitGroup
 	for range 8 {
@@ -177,7 +177,7 @@ func TestConcurrentUse(t *testing.T) {
 	require.Equal(t, int64(800), f.Worst)
 }
 
-func TestTable(t *testing.T) {
+func TestTable_TwoRuns_AlignsColumns(t *testing.T) {
 	got := Table(
 		Figures{Run: "calm", Grants: 900, Denials: 100, Worst: 50, Rate: 50},
 		Figures{Run: "master lost", Grants: 10, Denials: 2,

@@ -30,8 +30,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestWatchGrants: the monitor sees real calls on a real server, any bytes included.
-func TestWatchGrants(t *testing.T) {
+// The monitor sees real calls on a real server, with any bytes.
+func TestWatchGrants_RealServer_SeesEveryGrant(t *testing.T) {
 	server := servers.Single(t)
 	client := server.Client(t)
 	limiter := rratelimiter.New(client).Limiter("watched")

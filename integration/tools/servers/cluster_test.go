@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestCluster(t *testing.T) {
+func TestCluster_MasterKilled_FailsOver(t *testing.T) {
 	c := NewCluster(t)
 	require.Len(t, c.Addrs(), clusterNodes)
 	slot, err := c.SlotOf(t.Context(), "{x}:value")
@@ -48,7 +48,7 @@ func TestCluster(t *testing.T) {
 	require.Same(t, master, now)
 }
 
-func TestOpenCluster(t *testing.T) {
+func TestOpenCluster_Close_EndsEveryNode(t *testing.T) {
 	c, err := OpenCluster(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, c.Close())

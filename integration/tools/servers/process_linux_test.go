@@ -15,9 +15,8 @@ import (
 
 const childEnv = "SERVERS_TEST_CHILD"
 
-// TestServerDiesWithTheProcessThatStartedIt kills another run of this test, which has a server,
-// where no cleanup can run.
-func TestServerDiesWithTheProcessThatStartedIt(t *testing.T) {
+// It kills another run of itself, which has a server and cannot clean up.
+func TestSingle_ProcessKilled_ServerEnds(t *testing.T) {
 	if os.Getenv(childEnv) != "" {
 		fmt.Printf("\nPID %d\n", Single(t).PID())
 		<-t.Context().Done()

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestSentinel(t *testing.T) {
+func TestSentinel_MasterKilled_FailsOver(t *testing.T) {
 	s := NewSentinel(t)
 	require.Len(t, s.Addrs(), sentinels)
 	require.Len(t, s.Servers(), 1+sentinelReplicas)
@@ -36,7 +36,7 @@ func TestSentinel(t *testing.T) {
 	require.Equal(t, "v", text(t, master, "GET", "k"), "the old master has the new one's data")
 }
 
-func TestOpenSentinel(t *testing.T) {
+func TestOpenSentinel_Close_EndsEveryServer(t *testing.T) {
 	s, err := OpenSentinel(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, s.Close())

@@ -16,7 +16,7 @@ func text(t *testing.T, s *Server, args ...string) string {
 	return got
 }
 
-func TestSingle(t *testing.T) {
+func TestSingle_PauseRestartKill_WorksOn(t *testing.T) {
 	s := Single(t, "--maxmemory", "100mb")
 	require.Equal(t, "OK", text(t, s, "SET", "k", "v"))
 	_, err := s.Do(t.Context(), "CONFIG", "GET", "save")
@@ -47,7 +47,7 @@ func TestSingle(t *testing.T) {
 	require.Equal(t, "PONG", text(t, s, "PING"))
 }
 
-func TestPausedServerCanBeKilled(t *testing.T) {
+func TestSingle_Paused_CanBeKilled(t *testing.T) {
 	s := Single(t)
 	require.NoError(t, s.Pause())
 	require.NoError(t, s.Kill())
@@ -58,20 +58,20 @@ func TestPausedServerCanBeKilled(t *testing.T) {
 	require.Equal(t, "PONG", text(t, s, "PING"))
 }
 
-func TestSinglePersistsWhereAsked(t *testing.T) {
+func TestSingle_AppendOnly_KeepsData(t *testing.T) {
 	s := Single(t, "--appendonly", "yes", "--appendfsync", "always")
 	require.Equal(t, "OK", text(t, s, "SET", "k", "v"))
 	require.NoError(t, s.Restart())
 	require.Equal(t, "v", text(t, s, "GET", "k"))
 }
 
-func TestSingleEndsWithItsTest(t *testing.T) {
+func TestSingle_TestEnds_ServerEnds(t *testing.T) {
 	var pid int
 	t.Run("started", func(t *testing.T) { pid = Single(t).PID() })
 	require.ErrorIs(t, syscall.Kill(pid, 0), syscall.ESRCH)
 }
 
-func TestOpenSingle(t *testing.T) {
+func TestOpenSingle_Close_RemovesItsFolder(t *testing.T) {
 	s, err := OpenSingle(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, "PONG", text(t, s, "PING"))
@@ -80,12 +80,12 @@ func TestOpenSingle(t *testing.T) {
 	require.False(t, s.Running())
 }
 
-func TestBadArgumentsShowTheLog(t *testing.T) {
+func TestOpenSingle_InvalidArgument_ShowsTheLog(t *testing.T) {
 	_, err := OpenSingle(t.Context(), "--no-such-option", "1")
 	require.ErrorContains(t, err, "no-such-option")
 }
 
-func TestNoServerSaysWhatToInstall(t *testing.T) {
+func TestOpenSingle_NoServer_SaysWhatToInstall(t *testing.T) {
 	t.Setenv("REDIS_CONTAINER", "")
 	t.Setenv("REDIS_SERVER", "no-such-redis-server")
 	_, err := OpenSingle(t.Context())
@@ -93,7 +93,7 @@ func TestNoServerSaysWhatToInstall(t *testing.T) {
 }
 
 // A port that was free when it was chosen and taken when it was bound is given up for another one.
-func TestTakenPortIsGivenUpForAnother(t *testing.T) {
+func TestStartServer_PortTaken_UsesAnother(t *testing.T) {
 	taken := Single(t)
 	l := &unlucky{launcher: launcherAskedFor(), taken: taken.Port()}
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)

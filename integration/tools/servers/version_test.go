@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestVersionsAsServersTellThem(t *testing.T) {
+func TestParseVersion(t *testing.T) {
 	for _, test := range []struct {
 		info, version                 string
 		copies, conditions, expireAts bool
@@ -31,7 +31,7 @@ func TestVersionsAsServersTellThem(t *testing.T) {
 }
 
 // What a server is said to lack it refuses, and the rest it has.
-func TestServersLackWhatTheirVersionSays(t *testing.T) {
+func TestLacks_RunningServer_RejectsTheCommand(t *testing.T) {
 	s := Single(t)
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.Addr()}, ForceSingleClient: true})
 	require.NoError(t, err)

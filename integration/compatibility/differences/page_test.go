@@ -10,7 +10,7 @@ import (
 )
 
 // The table of docs/compatibility.md names every test of this folder, and no other.
-func TestTheTableNamesTheTests(t *testing.T) {
+func TestCompatibilityPage_Tables_NameEveryTest(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "compatibility.md"))
 	require.NoError(t, err)
 	var named []string

@@ -18,7 +18,7 @@ func takenOf(t *testing.T) (theirs, ours string) {
 	return a.Name(), b.Name()
 }
 
-func TestRenameTakesTheWholeLimiter(t *testing.T) {
+func TestRename_TakenPermits_MovesAllKeys(t *testing.T) {
 	for call, rename := range map[string]struct{ theirs, ours func(from, to string) error }{
 		"rename": {
 			func(from, to string) error { return java.Limiter(from).Rename(t.Context(), to) },
@@ -43,7 +43,7 @@ func TestRenameTakesTheWholeLimiter(t *testing.T) {
 	}
 }
 
-func TestNameAfterRename(t *testing.T) {
+func TestRename_SameLimiter_KeepsItsName(t *testing.T) {
 	theirs, ours := takenOf(t)
 	name, err := java.Limiter(theirs).NameAfterRename(t.Context(), theirs+"2")
 	require.NoError(t, err)
@@ -65,7 +65,7 @@ func TestNameAfterRename(t *testing.T) {
 	require.Equal(t, ours+"2", l.Name())
 }
 
-func TestCopyTakesTheWholeLimiter(t *testing.T) {
+func TestCopy_TakenPermits_CopiesAllKeys(t *testing.T) {
 	theirs, ours := takenOf(t)
 	if version.Lacks(t, servers.CopyCommand) {
 		refuseToCopy(t, theirs, ours)
@@ -83,7 +83,7 @@ func TestCopyTakesTheWholeLimiter(t *testing.T) {
 	requireFree(t, here.Limiter(ours), 6)
 }
 
-func TestCopyOfNothing(t *testing.T) {
+func TestCopy_MissingLimiter_ReturnsErrNotInitialized(t *testing.T) {
 	copied, err := java.Limiter(t.Name()).Copy(t.Context(), t.Name()+"2")
 	if version.Lacks(t, servers.CopyCommand) {
 		require.ErrorContains(t, err, "unknown command")
@@ -99,7 +99,7 @@ func TestCopyOfNothing(t *testing.T) {
 
 // A limiter that is copied over another one: what was taken of that one must not count against the
 // copy.
-func TestCopyReplacesTheWholeLimiter(t *testing.T) {
+func TestCopy_Replace_RemovesOldState(t *testing.T) {
 	theirs, ours := takenOf(t)
 	for _, name := range []string{theirs + "2", ours + "2"} {
 		old := java.Limiter(name)
@@ -134,7 +134,7 @@ func refuseToCopy(t *testing.T, theirs, ours string) {
 	requireFree(t, here.Limiter(ours), 6)
 }
 
-func TestUnlinkTakesTheWholeLimiter(t *testing.T) {
+func TestUnlink_TakenPermits_RemovesAllKeys(t *testing.T) {
 	theirs, ours := takenOf(t)
 	unlinked, err := java.Limiter(theirs).Unlink(t.Context())
 	require.NoError(t, err)
@@ -147,7 +147,7 @@ func TestUnlinkTakesTheWholeLimiter(t *testing.T) {
 	require.Zero(t, number(t, "EXISTS", ours, valueKey(ours), permitsKey(ours)))
 }
 
-func TestTouchTakesTheWholeLimiter(t *testing.T) {
+func TestTouch_StateAlone_TouchesAllKeys(t *testing.T) {
 	theirs, ours := takenOf(t)
 	for _, name := range []string{theirs, ours} {
 		ask(t, "DEL", name)
@@ -161,7 +161,7 @@ func TestTouchTakesTheWholeLimiter(t *testing.T) {
 	require.True(t, touched, "the state counts")
 }
 
-func TestSizeInMemoryCountsTheWholeLimiter(t *testing.T) {
+func TestSizeInMemory_TakenPermits_CountsAllKeys(t *testing.T) {
 	theirs, ours := takenOf(t)
 	usage := func(keys ...string) (sum int64) {
 		for _, key := range keys {

@@ -13,7 +13,7 @@ import (
 
 // The state of a limiter that expired, and was set again, keeps the time to live of the old one:
 // here 30 s of a minute's interval.
-func TestStateOfALimiterThatStays(t *testing.T) {
+func TestTryAcquire_StateWithTTL_RemovesTheTTL(t *testing.T) {
 	theirs, ours := pair(t, perMinute(10))
 	take(t, theirs, 6)
 	take(t, ours, 6)
@@ -37,7 +37,7 @@ func TestStateOfALimiterThatStays(t *testing.T) {
 }
 
 // The configuration lives for an hour. Only what has no expiry gets one: the state, of a second.
-func TestStateLivesAsLongAsTheLimiter(t *testing.T) {
+func TestExpire_Condition_AppliesToAllKeys(t *testing.T) {
 	theirs, ours := pair(t, perMinute(10))
 	take(t, theirs, 6)
 	take(t, ours, 6)
@@ -70,7 +70,7 @@ func TestStateLivesAsLongAsTheLimiter(t *testing.T) {
 	}
 }
 
-func TestOwnStateOutlivesTheLimiter(t *testing.T) {
+func TestExpire_PerClientState_LivesLonger(t *testing.T) {
 	rate := rratelimiter.Rate{Type: rratelimiter.PerClient, Permits: 10, Interval: time.Minute, KeepAlive: time.Hour}
 	theirs, ours := pair(t, rate)
 	take(t, theirs, 1)

@@ -16,7 +16,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-func TestNoWindowIsTooFull(t *testing.T) {
+func TestLease_NoFault_KeepsTheRate(t *testing.T) {
 	l := start(t, outages.OnSingle(servers.Single(t)))
 	time.Sleep(loadTime)
 	l.judge()
@@ -24,7 +24,7 @@ func TestNoWindowIsTooFull(t *testing.T) {
 
 // A server that hangs keeps grants for callers who have long gone, and leases whose end has come
 // when their reply does.
-func TestServerPaused(t *testing.T) {
+func TestLease_ServerPaused_KeepsTheRate(t *testing.T) {
 	server := servers.Single(t)
 	l := start(t, outages.OnSingle(server))
 	for range max(1, int(loadTime/(4*time.Second))) {
@@ -40,7 +40,7 @@ func TestServerPaused(t *testing.T) {
 }
 
 // The server dies and is started again, with all that it had granted.
-func TestServerKilledAndRestarted(t *testing.T) {
+func TestLease_ServerRestarted_KeepsTheRate(t *testing.T) {
 	server := servers.Single(t, "--appendonly", "yes", "--appendfsync", "always")
 	l := start(t, outages.OnSingle(server))
 	time.Sleep(loadTime / 3)
@@ -74,7 +74,7 @@ func (c losing) Read(p []byte) (int, error) {
 }
 
 // The server acts and its reply is lost, with a lease or without.
-func TestRepliesAreLost(t *testing.T) {
+func TestLease_RepliesLost_KeepsTheRate(t *testing.T) {
 	on := outages.OnSingle(servers.Single(t))
 	var losses losses
 	on.Redis.DialCtxFn = func(ctx context.Context, addr string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
@@ -90,7 +90,7 @@ func TestRepliesAreLost(t *testing.T) {
 }
 
 // An operator makes the replica the master, and nothing is lost.
-func TestManualFailover(t *testing.T) {
+func TestLease_ManualFailover_KeepsTheRate(t *testing.T) {
 	cluster := servers.NewCluster(t)
 	l := start(t, outages.OnCluster(cluster))
 	time.Sleep(loadTime / 3)
@@ -112,7 +112,7 @@ func TestManualFailover(t *testing.T) {
 
 // The master dies with grants that its replicas have not heard of: those of its last moments, and
 // what was leased of them.
-func TestMasterKilledUnderSentinels(t *testing.T) {
+func TestLease_SentinelMasterKilled_BoundsTheLoss(t *testing.T) {
 	sentinel := servers.NewSentinel(t)
 	l := start(t, outages.OnSentinel(sentinel))
 	time.Sleep(loadTime / 3)

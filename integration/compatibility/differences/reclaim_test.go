@@ -35,7 +35,7 @@ func fill(t *testing.T, name string) {
 	ask(t, "SET", valueKey(name), "0")
 }
 
-func TestManyGrantsExpireAtOnce(t *testing.T) {
+func TestTryAcquire_ManyExpiredGrants_ReclaimsOnePage(t *testing.T) {
 	theirs, ours := pair(t, perMinute(many+1))
 	fill(t, theirs.Name())
 	fill(t, ours.Name())
@@ -55,7 +55,7 @@ func TestManyGrantsExpireAtOnce(t *testing.T) {
 }
 
 // If even the newest grant has expired, nothing is read at all: the set is unlinked.
-func TestAllGrantsExpireAtOnce(t *testing.T) {
+func TestTryAcquire_AllGrantsExpired_UnlinksTheSet(t *testing.T) {
 	ours := here.Limiter(t.Name())
 	require.NoError(t, ours.SetRate(t.Context(), perMinute(many+1)))
 	fill(t, ours.Name())

@@ -15,7 +15,7 @@ import (
 
 // A process that holds a lease is stopped, and the limiter deleted meanwhile, so that whatever it
 // grants afterwards was leased before. That ends when the lease does, whenever the process goes on.
-func TestAStoppedProcessUsesNoLeaseAfterItsEnd(t *testing.T) {
+func TestLease_ProcessStopped_EndsInTime(t *testing.T) {
 	const leased = 400 * time.Millisecond
 	server := servers.Single(t)
 	redis := servers.Connect(t, single(server.Addr()))
@@ -55,7 +55,7 @@ func TestAStoppedProcessUsesNoLeaseAfterItsEnd(t *testing.T) {
 
 // A process that dies with leases costs what it had leased until the window has passed, and leaves
 // nothing else.
-func TestAKilledProcessLosesItsLeaseForAnInterval(t *testing.T) {
+func TestLease_ProcessKilled_PermitsReturn(t *testing.T) {
 	server := servers.Single(t)
 	redis := servers.Connect(t, single(server.Addr()))
 	for range 3 {

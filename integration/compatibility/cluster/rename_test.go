@@ -56,7 +56,7 @@ func limiterWithAllKeys(t *testing.T, name string) *rratelimiter.Limiter {
 }
 
 // Within a slot a limiter moves with everything that it has.
-func TestMovesWithinASlot(t *testing.T) {
+func TestRename_SameSlot_MovesAllKeys(t *testing.T) {
 	ctx := t.Context()
 	for call, move := range moves {
 		t.Run(call, func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestMovesWithinASlot(t *testing.T) {
 
 // A limiter that has the new name already: Rename and Copy with Replace put all of theirs in its
 // place, RenameNX and Copy leave all ten keys alone.
-func TestMovesOntoAnotherLimiterOfTheSlot(t *testing.T) {
+func TestRename_NameTaken_ReplacesAllKeysOrNone(t *testing.T) {
 	ctx := t.Context()
 	for call, move := range moves {
 		t.Run(call, func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestMovesOntoAnotherLimiterOfTheSlot(t *testing.T) {
 
 // From slot to slot no script can go. The call says so, with both slots, and not one of the ten
 // keys has changed.
-func TestMovesAcrossSlots(t *testing.T) {
+func TestRename_OtherSlot_ReturnsErrCrossSlot(t *testing.T) {
 	ctx := t.Context()
 	for call, move := range moves {
 		t.Run(call, func(t *testing.T) {
@@ -161,7 +161,7 @@ func TestMovesAcrossSlots(t *testing.T) {
 }
 
 // A new name that is no good name on a cluster is refused before anything moves.
-func TestMovesToANameWhoseKeysDoNotShareASlot(t *testing.T) {
+func TestRename_KeysInDifferentSlots_ReturnsErrCrossSlot(t *testing.T) {
 	ctx := t.Context()
 	l := limiterWithAllKeys(t, "{tenant9}:good")
 	keys := keysOf("{tenant9}:good", "{tenant9}:good", client.ID())

@@ -34,7 +34,7 @@ const slow = 2 * time.Millisecond
 // large is so in every round, since most of the crowd waits to the end: so the quietest of several
 // rounds decides. The delay of the other name is a median, compared with as many idle goroutines.
 // So is the time that the cancelled need.
-func TestAHundredThousandWaiters(t *testing.T) {
+func TestAcquire_HundredThousandWaiters_DelayNoOtherName(t *testing.T) {
 	server := servers.Single(t, "--slowlog-log-slower-than", strconv.FormatInt(slow.Microseconds(), 10),
 		"--slowlog-max-len", "100000")
 	c := connect(t, server)
@@ -95,7 +95,7 @@ func TestAHundredThousandWaiters(t *testing.T) {
 }
 
 // 100,000 calls are cancelled while the server hangs. They leave no memory and no goroutine.
-func TestAHundredThousandAbandonedCalls(t *testing.T) {
+func TestTryAcquire_HundredThousandCancelled_LeaveNothing(t *testing.T) {
 	const mostHeld, mostGoroutines = 1 << 20, 32
 	server := servers.Single(t)
 	c := connect(t, server)

@@ -85,9 +85,9 @@ func reserver(spec string) error {
 	return json.NewEncoder(os.Stdout).Encode(log)
 }
 
-// TestCallersOfTwoProcessesAreServedInTheirOrder of arrival at Redis, each by one call at most. How
-// late they are is in the log: that is the machine's affair, but for what no machine explains.
-func TestCallersOfTwoProcessesAreServedInTheirOrder(t *testing.T) {
+// Callers are served in the order of their arrival at Redis, each by at most one call. The log
+// shows how late they are, which depends on the machine.
+func TestAcquire_TwoProcesses_AreServedInOrder(t *testing.T) {
 	server := servers.Single(t)
 	calls := -scriptCalls(t, server)
 	stalled := machine()
