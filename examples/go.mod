@@ -2,11 +2,6 @@ module github.com/rratelimiter/rratelimiter/examples
 
 go 1.26.0
 
-replace (
-	github.com/rratelimiter/rratelimiter => ../
-	github.com/rratelimiter/rratelimiter/otellimit => ../otellimit
-)
-
 require (
 	github.com/alicebob/miniredis/v2 v2.40.0
 	github.com/dunglas/httpsfv v1.1.2
@@ -16,8 +11,8 @@ require (
 	github.com/prometheus/client_golang v1.24.1
 	github.com/quic-go/quic-go v0.65.0
 	github.com/redis/rueidis v1.0.79
-	github.com/rratelimiter/rratelimiter v0.0.0-00010101000000-000000000000
-	github.com/rratelimiter/rratelimiter/otellimit v0.0.0-00010101000000-000000000000
+	github.com/rratelimiter/rratelimiter v0.1.0
+	github.com/rratelimiter/rratelimiter/otellimit v0.1.0
 	github.com/stretchr/testify v1.12.1
 	go.opentelemetry.io/otel v1.46.0
 	go.opentelemetry.io/otel/exporters/prometheus v0.68.0

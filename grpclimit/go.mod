@@ -2,12 +2,10 @@ module github.com/rratelimiter/rratelimiter/grpclimit
 
 go 1.25.0
 
-replace github.com/rratelimiter/rratelimiter => ../
-
 require (
 	github.com/alicebob/miniredis/v2 v2.40.0
 	github.com/redis/rueidis v1.0.79
-	github.com/rratelimiter/rratelimiter v0.0.0-00010101000000-000000000000
+	github.com/rratelimiter/rratelimiter v0.1.0
 	github.com/stretchr/testify v1.12.1
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260706201446-f0a921348800
 	google.golang.org/grpc v1.84.0

@@ -15,9 +15,9 @@ require (
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.79
 	github.com/redis/rueidis/rueidislimiter v1.0.67
-	github.com/rratelimiter/rratelimiter v0.0.0-00010101000000-000000000000
-	github.com/rratelimiter/rratelimiter/grpclimit v0.0.0-00010101000000-000000000000
-	github.com/rratelimiter/rratelimiter/rls v0.0.0-00010101000000-000000000000
+	github.com/rratelimiter/rratelimiter v0.1.0
+	github.com/rratelimiter/rratelimiter/grpclimit v0.1.0
+	github.com/rratelimiter/rratelimiter/rls v0.1.0
 	github.com/rs/zerolog v1.28.0
 	github.com/sethvargo/go-redisstore v0.3.0
 	github.com/stretchr/testify v1.12.1
@@ -99,9 +99,3 @@ require (
 	golang.org/x/text v0.41.0 // indirect
 	gopkg.in/tomb.v1 v1.0.0-20141024135613-dd632973f1e7 // indirect
 )
-
-replace github.com/rratelimiter/rratelimiter => ../
-
-replace github.com/rratelimiter/rratelimiter/grpclimit => ../grpclimit
-
-replace github.com/rratelimiter/rratelimiter/rls => ../rls

@@ -2,14 +2,12 @@ module github.com/rratelimiter/rratelimiter/otellimit
 
 go 1.25.0
 
-replace github.com/rratelimiter/rratelimiter => ../
-
 require (
 	github.com/alicebob/miniredis/v2 v2.40.0
 	github.com/prometheus/client_golang v1.24.1
 	github.com/prometheus/common v0.70.1
 	github.com/redis/rueidis v1.0.79
-	github.com/rratelimiter/rratelimiter v0.0.0-00010101000000-000000000000
+	github.com/rratelimiter/rratelimiter v0.1.0
 	github.com/stretchr/testify v1.12.1
 	go.opentelemetry.io/otel v1.46.0
 	go.opentelemetry.io/otel/exporters/prometheus v0.68.0

@@ -2,14 +2,12 @@ module github.com/rratelimiter/rratelimiter/rls
 
 go 1.25.0
 
-replace github.com/rratelimiter/rratelimiter => ../
-
 require (
 	github.com/alicebob/miniredis/v2 v2.40.0
 	github.com/envoyproxy/go-control-plane/envoy v1.39.0
 	github.com/fsnotify/fsnotify v1.10.1
 	github.com/redis/rueidis v1.0.79
-	github.com/rratelimiter/rratelimiter v0.0.0-00010101000000-000000000000
+	github.com/rratelimiter/rratelimiter v0.1.0
 	github.com/stretchr/testify v1.12.1
 	go.yaml.in/yaml/v4 v4.0.0
 	golang.org/x/net v0.57.0

@@ -2,16 +2,12 @@ module github.com/rratelimiter/rratelimiter/rules
 
 go 1.25.0
 
-replace github.com/rratelimiter/rratelimiter => ../
-
-replace github.com/rratelimiter/rratelimiter/grpclimit => ../grpclimit
-
 require (
 	github.com/alicebob/miniredis/v2 v2.40.0
 	github.com/fsnotify/fsnotify v1.10.1
 	github.com/redis/rueidis v1.0.79
-	github.com/rratelimiter/rratelimiter v0.0.0-00010101000000-000000000000
-	github.com/rratelimiter/rratelimiter/grpclimit v0.0.0-00010101000000-000000000000
+	github.com/rratelimiter/rratelimiter v0.1.0
+	github.com/rratelimiter/rratelimiter/grpclimit v0.1.0
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
 	github.com/stretchr/testify v1.12.1
 	go.yaml.in/yaml/v4 v4.0.0

@@ -2,22 +2,14 @@ module github.com/rratelimiter/rratelimiter/cmd/rrl
 
 go 1.25.0
 
-replace github.com/rratelimiter/rratelimiter => ../../
-
-replace github.com/rratelimiter/rratelimiter/grpclimit => ../../grpclimit
-
-replace github.com/rratelimiter/rratelimiter/rls => ../../rls
-
-replace github.com/rratelimiter/rratelimiter/rules => ../../rules
-
 require (
 	github.com/alicebob/miniredis/v2 v2.40.0
 	github.com/envoyproxy/go-control-plane/envoy v1.39.0
 	github.com/google/uuid v1.6.0
 	github.com/redis/rueidis v1.0.79
-	github.com/rratelimiter/rratelimiter v0.0.0-00010101000000-000000000000
-	github.com/rratelimiter/rratelimiter/rls v0.0.0-00010101000000-000000000000
-	github.com/rratelimiter/rratelimiter/rules v0.0.0-00010101000000-000000000000
+	github.com/rratelimiter/rratelimiter v0.1.0
+	github.com/rratelimiter/rratelimiter/rls v0.1.0
+	github.com/rratelimiter/rratelimiter/rules v0.1.0
 	github.com/spf13/cobra v1.10.2
 	github.com/stretchr/testify v1.12.1
 	go.yaml.in/yaml/v4 v4.0.0
@@ -35,7 +27,7 @@ require (
 	github.com/fsnotify/fsnotify v1.10.1 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/planetscale/vtprotobuf v0.6.1-0.20240319094008-0393e58bdf10 // indirect
-	github.com/rratelimiter/rratelimiter/grpclimit v0.0.0-00010101000000-000000000000 // indirect
+	github.com/rratelimiter/rratelimiter/grpclimit v0.1.0 // indirect
 	github.com/spf13/pflag v1.0.9 // indirect
 	github.com/yuin/gopher-lua v1.1.1 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
