@@ -161,7 +161,7 @@ func (w *wire) refund(ctx context.Context, permits int64, random string, granted
 		rest = string(appendUint32([]byte(random), granted-permits))
 	}
 	args := []string{w.client.nowText(), strconv.FormatInt(permits, 10), grant, rest}
-	_, err := engine.Returning(ctx, w.client.engine, w.keys[:1],
+	_, err := engine.Refund(ctx, w.client.engine, w.keys[:1],
 		func(ctx context.Context) ([]rueidis.RedisMessage, error) { return w.repeatRefund(ctx, args) })
 	return err
 }

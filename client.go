@@ -85,7 +85,7 @@ func (c *Client) Limiter(name string) *Limiter {
 	l.wire.keys, l.err = c.open(name)
 	l.calls.Engine, l.calls.ID, l.calls.Name, l.calls.Protocol = c.engine, "redisson "+l.wire.keys[configKey], name,
 		&l.wire
-	l.calls.Key, l.calls.Subjects = l.calls.ID, l.wire.keys[:1]
+	l.calls.Key, l.calls.DependsOn = l.calls.ID, l.wire.keys[:1]
 	l.calls.Leases, l.calls.Policy = true, "redisson"
 	return l
 }

@@ -114,7 +114,7 @@ func (w *wire) countDrift(ctx context.Context) {
 		return
 	}
 	// An error has no consequence: the call that follows meets it, too.
-	_, _ = engine.Detached(ctx, func(ctx context.Context) (struct{}, error) {
+	_, _ = engine.Detach(ctx, func(ctx context.Context) (struct{}, error) {
 		for range mostPages {
 			message, err := w.eval(ctx, acquireScript, w.namedKeys(b.AllKeys), b.Args)
 			if err != nil {

@@ -30,7 +30,7 @@ func (l *Limiter) Delete(ctx context.Context) (bool, error) {
 	if err := l.check(ctx); err != nil {
 		return false, err
 	}
-	n, err := engine.Changing(ctx, l.wire.client.engine, l.wire.keys[:1],
+	n, err := engine.Change(ctx, l.wire.client.engine, l.wire.keys[:1],
 		l.run(l.wire.client.redis.B().Unlink().Key(l.wire.keys[:]...).Build()))
 	return n > 0, err
 }
@@ -51,7 +51,7 @@ func (l *Limiter) Touch(ctx context.Context) (bool, error) {
 // do runs a command that returns a number. It is built so that rueidis does not repeat it: reads
 // are repeated for as long as an outage lasts, also after their caller has left.
 func (l *Limiter) do(ctx context.Context, command rueidis.Completed) (int64, error) {
-	return engine.Detached(ctx, l.run(command))
+	return engine.Detach(ctx, l.run(command))
 }
 
 func (l *Limiter) run(command rueidis.Completed) func(context.Context) (int64, error) {
@@ -70,7 +70,7 @@ func (l *Limiter) SizeInMemory(ctx context.Context) (int64, error) {
 	if err := l.check(ctx); err != nil {
 		return 0, err
 	}
-	return engine.Detached(ctx, func(ctx context.Context) (int64, error) {
+	return engine.Detach(ctx, func(ctx context.Context) (int64, error) {
 		commands := make(rueidis.Commands, len(l.wire.keys))
 		for i, key := range l.wire.keys {
 			commands[i] = l.wire.client.redis.B().Arbitrary("MEMORY", "USAGE").Keys(key).Build()

@@ -96,7 +96,7 @@ func (o *Observer) hooks() *engine.Observer {
 	}
 	result, hooks := new(engine.Observer), *o
 	if hooks.Decision != nil {
-		result.Decided = func(ctx context.Context, d engine.Decision) {
+		result.Decision = func(ctx context.Context, d engine.Decision) {
 			info := DecisionInfo{d.Limiter.Name, d.Limiter.Policy, d.Permits, d.Granted, d.Charged, d.Took, d.Waited,
 				FromNone, d.Err}
 			if d.Err == nil {
@@ -106,12 +106,12 @@ func (o *Observer) hooks() *engine.Observer {
 		}
 	}
 	if hooks.RedisCall != nil {
-		result.Called = func(ctx context.Context, c engine.Call) {
+		result.RedisCall = func(ctx context.Context, c engine.Call) {
 			hooks.RedisCall(ctx, RedisCallInfo{c.Limiter.Name, c.Limiter.Policy, c.Requests, c.Permits, c.Leased, c.Took, c.Err})
 		}
 	}
 	if hooks.Waiting != nil {
-		result.Waits = func(ctx context.Context, w engine.Waiting) {
+		result.Waiting = func(ctx context.Context, w engine.Waiting) {
 			hooks.Waiting(ctx, WaitingInfo{w.Limiter.Name, w.Limiter.Policy, w.Change, w.Length})
 		}
 	}

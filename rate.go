@@ -89,7 +89,7 @@ func (l *Limiter) Config(ctx context.Context) (Rate, error) {
 	if err := l.check(ctx); err != nil {
 		return Rate{}, err
 	}
-	return engine.Detached(ctx, func(ctx context.Context) (Rate, error) {
+	return engine.Detach(ctx, func(ctx context.Context) (Rate, error) {
 		read := l.wire.client.redis.B().Arbitrary("HMGET").Keys(l.wire.keys[configKey]).Args("rate", "interval", "type",
 			"keepAliveTime").Build()
 		fields, err := l.wire.client.redis.Do(ctx, read).ToArray()

@@ -46,7 +46,7 @@ func (l *Limiter) checkAcquire(ctx context.Context, permits int64) error {
 	if permits > maxGrant {
 		err := fmt.Errorf("%w: %w", ErrInvalidPermits, l.wire.AboveLimit(permits, maxGrant))
 		if l.check(ctx) == nil {
-			l.calls.Refused(ctx, permits, err)
+			l.calls.ReportRefusal(ctx, permits, err)
 		}
 		return err
 	}

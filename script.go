@@ -96,7 +96,7 @@ const leaseSpanArg = 10
 // cursorArg is the index of the cursor with which a script continues an earlier call: ARGV[6].
 const cursorArg = 5
 
-// eval runs a script. Its caller must wait for ctx at most (see engine.Detached).
+// eval runs a script. Its caller must wait for ctx at most (see engine.Detach).
 func (w *wire) eval(ctx context.Context, script *redisx.Script, keys, args []string) (rueidis.RedisMessage, error) {
 	var renew func([]string)
 	if slices.Contains(dated, script) {
@@ -111,13 +111,13 @@ func (w *wire) eval(ctx context.Context, script *redisx.Script, keys, args []str
 
 // ask runs a script that only reads and replies {0, ...}, askChange one that changes the limiter.
 func (w *wire) ask(ctx context.Context, script *redisx.Script, args ...string) ([]rueidis.RedisMessage, error) {
-	return engine.Detached(ctx, func(detached context.Context) ([]rueidis.RedisMessage, error) {
+	return engine.Detach(ctx, func(detached context.Context) ([]rueidis.RedisMessage, error) {
 		return w.pages(detached, ctx.Err, script, args)
 	})
 }
 
 func (w *wire) askChange(ctx context.Context, script *redisx.Script, args ...string) ([]rueidis.RedisMessage, error) {
-	return engine.Changing(ctx, w.client.engine, w.keys[:1],
+	return engine.Change(ctx, w.client.engine, w.keys[:1],
 		func(detached context.Context) ([]rueidis.RedisMessage, error) {
 			return w.pages(detached, ctx.Err, script, args)
 		})
@@ -171,7 +171,7 @@ func never() error { return nil }
 // askInt runs a script that replies a number and changes the limiters with the changed keys.
 func (w *wire) askInt(ctx context.Context, changed []string, script *redisx.Script, keys []string,
 	args ...string) (int64, error) {
-	message, err := engine.Changing(ctx, w.client.engine, changed,
+	message, err := engine.Change(ctx, w.client.engine, changed,
 		func(ctx context.Context) (rueidis.RedisMessage, error) {
 			return w.eval(ctx, script, keys, args)
 		})

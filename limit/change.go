@@ -89,15 +89,15 @@ func (l *Limiter) Charge(ctx context.Context, permits int64) (rratelimiter.Decis
 				m.name)
 		}
 	}
-	asking := l.calls.Asking(permits)
-	asking.Charged = true
+	observation := l.calls.Observe(permits)
+	observation.Charged = true
 	decision, err := l.charge(ctx, permits)
-	asking.Tell(ctx, err == nil, engine.FromRedis, err)
+	observation.Report(ctx, err == nil, engine.FromRedis, err)
 	return decision, err
 }
 
 func (l *Limiter) charge(ctx context.Context, permits int64) (rratelimiter.Decision, error) {
-	o, err := engine.Taking(ctx, &l.calls, permits, func(ctx context.Context) (*state, error) {
+	o, err := engine.Charge(ctx, &l.calls, permits, func(ctx context.Context) (*state, error) {
 		message, err := l.eval(ctx, charge, l.members, []string{strconv.FormatInt(permits, 10), newEpoch()})
 		if err != nil {
 			return nil, err
@@ -121,7 +121,7 @@ func (l *Limiter) Peek(ctx context.Context) ([]rratelimiter.Decision, error) {
 	if err := l.check(ctx); err != nil {
 		return nil, err
 	}
-	message, err := engine.Detached(ctx, func(ctx context.Context) (rueidis.RedisMessage, error) {
+	message, err := engine.Detach(ctx, func(ctx context.Context) (rueidis.RedisMessage, error) {
 		return l.eval(ctx, peek, l.members, nil)
 	})
 	if err != nil {
@@ -150,7 +150,7 @@ func (l *Limiter) Reset(ctx context.Context) error {
 			keys = append(keys, m.keys...)
 		}
 	}
-	_, err := engine.Changing(ctx, l.client.Engine, l.calls.Subjects, func(ctx context.Context) (int64, error) {
+	_, err := engine.Change(ctx, l.client.Engine, l.calls.DependsOn, func(ctx context.Context) (int64, error) {
 		message, err := l.client.Engine.Eval(ctx, resetScript, keys, nil, nil)
 		if err != nil {
 			return 0, l.Explain(ctx, err)
@@ -163,7 +163,7 @@ func (l *Limiter) Reset(ctx context.Context) error {
 // change runs a script that changes members of the limiter.
 func (w *wire) change(ctx context.Context, c call, members []member, own []string,
 	last ...string) (rueidis.RedisMessage, error) {
-	return engine.Changing(ctx, w.client.Engine, w.subjects, func(ctx context.Context) (rueidis.RedisMessage, error) {
+	return engine.Change(ctx, w.client.Engine, w.subjects, func(ctx context.Context) (rueidis.RedisMessage, error) {
 		return w.eval(ctx, c, members, own, last...)
 	})
 }

@@ -25,7 +25,7 @@ func TestKeyed_KeyWithoutBraces_IsTheLimiterOfThatName(t *testing.T) {
 			require.NoError(t, of.err)
 			assert.Equal(t, want.keys, of.keys)
 			assert.Equal(t, want.calls.ID, of.calls.ID)
-			assert.Equal(t, want.calls.Subjects, of.calls.Subjects)
+			assert.Equal(t, want.calls.DependsOn, of.calls.DependsOn)
 			assert.Equal(t, want.Name(), of.Name())
 		}
 	}

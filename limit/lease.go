@@ -22,7 +22,7 @@ func (p acquiring) lease(b *engine.Batch, o *state) {
 		answer.Remaining, answer.ResetAfter
 	b.Lease.Parts = o.each(0, 0, true)
 	b.Lease.Return = func(ctx context.Context, permits int64) error {
-		_, err := engine.Returning(ctx, p.client.Engine, p.subjects, func(ctx context.Context) (rueidis.RedisMessage, error) {
+		_, err := engine.Refund(ctx, p.client.Engine, p.subjects, func(ctx context.Context) (rueidis.RedisMessage, error) {
 			return p.eval(ctx, release, p.members, []string{strconv.FormatInt(permits, 10)}, marks...)
 		})
 		return err

@@ -79,7 +79,7 @@ func (l *Limiter) checkPermits(ctx context.Context, permits int64) error {
 		if permits > engine.MostPermits {
 			err = fmt.Errorf("%w: %w", rratelimiter.ErrInvalidPermits, err)
 		}
-		l.calls.Refused(ctx, permits, err)
+		l.calls.ReportRefusal(ctx, permits, err)
 		return err
 	}
 	return nil
@@ -178,9 +178,9 @@ func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout t
 		return false, err
 	}
 	if l.reservable {
-		asking := l.calls.Asking(permits)
-		granted, err := l.reserveWithin(ctx, permits, deadline, &asking)
-		asking.Tell(ctx, granted, engine.FromRedis, err)
+		observation := l.calls.Observe(permits)
+		granted, err := l.reserveWithin(ctx, permits, deadline, &observation)
+		observation.Report(ctx, granted, engine.FromRedis, err)
 		return granted, err
 	}
 	return l.wait(ctx, permits, deadline)
@@ -200,9 +200,9 @@ func (l *Limiter) Acquire(ctx context.Context, permits int64) error {
 		return err
 	}
 	if l.reservable {
-		asking := l.calls.Asking(permits)
-		err := l.reserveAndWait(ctx, permits, &asking)
-		asking.Tell(ctx, err == nil, engine.FromRedis, err)
+		observation := l.calls.Observe(permits)
+		err := l.reserveAndWait(ctx, permits, &observation)
+		observation.Report(ctx, err == nil, engine.FromRedis, err)
 		return err
 	}
 	_, err := l.wait(ctx, permits, time.Time{})

@@ -139,12 +139,12 @@ func (l *Limiter) open() {
 	}
 	id := string(text)
 	l.calls = engine.Limiter{
-		Engine: l.client.Engine, ID: id, Key: id, Name: l.name, Policy: l.observed, Subjects: l.subjects,
+		Engine: l.client.Engine, ID: id, Key: id, Name: l.name, Policy: l.observed, DependsOn: l.subjects,
 		Protocol: acquiring{&l.wire}, Leases: l.leaseScript != nil,
 	}
 	if l.reservable {
 		l.reserves = engine.Limiter{
-			Engine: l.client.Engine, ID: "reserve " + l.calls.ID, Name: l.name, Policy: l.observed, Subjects: l.subjects,
+			Engine: l.client.Engine, ID: "reserve " + l.calls.ID, Name: l.name, Policy: l.observed, DependsOn: l.subjects,
 			Protocol: reserving{&l.wire}, Most: mostReservations,
 		}
 	}

@@ -53,7 +53,7 @@ func (r *Reservation) Cancel(ctx context.Context) error {
 
 // revoke is Cancel at any time, even after the reserved one.
 func (r *Reservation) revoke(ctx context.Context) error {
-	_, err := engine.Detached(ctx, func(ctx context.Context) (struct{}, error) {
+	_, err := engine.Detach(ctx, func(ctx context.Context) (struct{}, error) {
 		if r.cancelled.Swap(true) {
 			return struct{}{}, nil
 		}
@@ -78,11 +78,11 @@ func (w *wire) cancel(ctx context.Context, tickets string) error {
 
 // wait waits for the reserved time on behalf of a call. If ctx ends before, it cancels the
 // reservation in the background.
-func (r *Reservation) wait(ctx context.Context, asking *engine.Asking) error {
+func (r *Reservation) wait(ctx context.Context, observation *engine.Observation) error {
 	if r.Delay() == 0 {
 		return nil
 	}
-	return asking.Wait(ctx, func() (bool, error) { return true, r.stand(ctx) })
+	return observation.Wait(ctx, func() (bool, error) { return true, r.stand(ctx) })
 }
 
 func (r *Reservation) stand(ctx context.Context) error {
@@ -126,9 +126,9 @@ func (l *Limiter) Reserve(ctx context.Context, permits int64) (*Reservation, err
 	if !l.reservable {
 		return nil, fmt.Errorf("%w: %q is none of one TokenBucket, LeakyBucket or Smooth", ErrNotReservable, l.Name())
 	}
-	asking := l.calls.Asking(permits)
+	observation := l.calls.Observe(permits)
 	r, err := l.reserve(ctx, permits)
-	asking.Tell(ctx, err == nil, engine.FromRedis, err)
+	observation.Report(ctx, err == nil, engine.FromRedis, err)
 	return r, err
 }
 
@@ -176,19 +176,19 @@ func (l *Limiter) reserve(ctx context.Context, permits int64) (*Reservation, err
 }
 
 // reserveAndWait makes a reservation within the deadline of ctx and waits for it.
-func (l *Limiter) reserveAndWait(ctx context.Context, permits int64, asking *engine.Asking) error {
+func (l *Limiter) reserveAndWait(ctx context.Context, permits int64, observation *engine.Observation) error {
 	r, err := l.reserve(ctx, permits)
 	if err != nil {
 		return err
 	}
-	return r.wait(ctx, asking)
+	return r.wait(ctx, observation)
 }
 
 // reserveWithin makes a reservation until a deadline, which is no error, and waits for it.
 func (l *Limiter) reserveWithin(ctx context.Context, permits int64, deadline time.Time,
-	asking *engine.Asking) (bool, error) {
+	observation *engine.Observation) (bool, error) {
 	if end, ok := ctx.Deadline(); ok && !end.After(deadline) {
-		err := l.reserveAndWait(ctx, permits, asking)
+		err := l.reserveAndWait(ctx, permits, observation)
 		return err == nil, err
 	}
 	bound, stop := context.WithDeadline(ctx, deadline)
@@ -204,6 +204,6 @@ func (l *Limiter) reserveWithin(ctx context.Context, permits int64, deadline tim
 	case err != nil:
 		return false, err
 	}
-	err = r.wait(ctx, asking)
+	err = r.wait(ctx, observation)
 	return err == nil, err
 }

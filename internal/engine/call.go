@@ -27,7 +27,7 @@ func (g *Engine) run(ctx context.Context, script *redisx.Script, keys, args []st
 }
 
 // Eval runs a script. While the slot of its keys moves, Eval repeats the call; renew, if not nil,
-// sets the arguments of a repeated call. Callers run it under Detached, which ends with their
+// sets the arguments of a repeated call. Callers run it under Detach, which ends with their
 // context.
 func (g *Engine) Eval(ctx context.Context, script *redisx.Script, keys, args []string,
 	renew func(args []string)) (rueidis.RedisMessage, error) {

@@ -27,8 +27,8 @@ func openEndless(g *Engine, name string) *window {
 	return l
 }
 
-// asking is the ways to ask for a permit.
-var asking = map[string]func(ctx context.Context, l *window) error{
+// permitCalls are the ways to request a permit.
+var permitCalls = map[string]func(ctx context.Context, l *window) error{
 	"Try":  func(ctx context.Context, l *window) error { _, err := l.Try(ctx, Ask{Permits: 1}); return err },
 	"Wait": func(ctx context.Context, l *window) error { _, err := l.Wait(ctx, 1, time.Time{}); return err },
 }
@@ -36,7 +36,7 @@ var asking = map[string]func(ctx context.Context, l *window) error{
 // TestCall_CallersGone_IsNotRepeated: the script has more to do, and no caller waits for the
 // result.
 func TestCall_CallersGone_IsNotRepeated(t *testing.T) {
-	for name, ask := range asking {
+	for name, ask := range permitCalls {
 		for _, others := range []int{0, 2 * pipelined} { // so that calls leave in pipelines
 			t.Run(fmt.Sprint(name, " beside ", others), func(t *testing.T) {
 				withRedis(t, func(b *fixture) {
@@ -66,7 +66,7 @@ func TestCall_CallersGone_IsNotRepeated(t *testing.T) {
 
 // TestCall_OneOfItsCallersGone_GoesOn: for the others.
 func TestCall_OneOfItsCallersGone_GoesOn(t *testing.T) {
-	for name, ask := range asking {
+	for name, ask := range permitCalls {
 		t.Run(name, func(t *testing.T) {
 			withRedis(t, func(b *fixture) {
 				l := open(b.engine(), "limiter", 1000, time.Hour) // each page takes permits
@@ -114,7 +114,7 @@ func (c *answersAll) Do(context.Context, rueidis.Completed) rueidis.RedisResult 
 
 // TestCall_ScriptNeverFinishes_EndsWithAnError.
 func TestCall_ScriptNeverFinishes_EndsWithAnError(t *testing.T) {
-	for name, ask := range asking {
+	for name, ask := range permitCalls {
 		t.Run(name, func(t *testing.T) {
 			withRedis(t, func(b *fixture) {
 				conn := &answersAll{Client: b.Conn, reply: b.Conn.Do(b.Context(), b.Conn.B().Ping().Build())}
@@ -177,13 +177,13 @@ func TestCluster_NodesSendEachCallToAnother_EndsWithItsCallers(t *testing.T) {
 	g := New(Settings{Redis: redis})
 	asks := map[string]func(ctx context.Context) error{
 		"a call that has no script": func(ctx context.Context) error {
-			_, err := Detached(ctx, func(ctx context.Context) (int64, error) {
+			_, err := Detach(ctx, func(ctx context.Context) (int64, error) {
 				return redis.Do(ctx, redis.B().Arbitrary("PTTL").Keys("limiter").Build()).AsInt64()
 			})
 			return err
 		},
 	}
-	for name, ask := range asking {
+	for name, ask := range permitCalls {
 		asks[name] = func(ctx context.Context) error { return ask(ctx, open(g, "limiter", 10, time.Hour)) }
 	}
 	for name, ask := range asks {
@@ -219,7 +219,7 @@ func (c *keeping) Do(ctx context.Context, command rueidis.Completed) rueidis.Red
 
 // TestCall_Context_KeepsItsValuesAfterTheCall: the batch of the call is used again.
 func TestCall_Context_KeepsItsValuesAfterTheCall(t *testing.T) {
-	for name, ask := range asking {
+	for name, ask := range permitCalls {
 		t.Run(name, func(t *testing.T) {
 			withRedis(t, func(b *fixture) {
 				type key struct{}

@@ -53,7 +53,7 @@ func TestCall_ConnectionEndsItsGoroutine_NoCallerIsLeftWaiting(t *testing.T) {
 		for kind, ctx := range contexts(b) {
 			b.Latency.Store(int64(10 * time.Millisecond))
 			var broken atomic.Int64 // calls that an observer has seen
-			l := open(&Observer{Called: func(_ context.Context, c Call) {
+			l := open(&Observer{RedisCall: func(_ context.Context, c Call) {
 				if errors.Is(c.Err, redisx.ErrNoReply) {
 					broken.Add(1)
 				}
@@ -161,7 +161,7 @@ func TestLease_ReturnEndsItsGoroutine_OtherLeasesReturn(t *testing.T) {
 		"waiter":  func(b *fixture, l *window) { _, _ = l.Wait(b.Context(), 2, time.Now().Add(time.Second)) },
 		"request": func(b *fixture, l *window) { go func() { _, _ = l.Try(b.Context(), Ask{Permits: 2}) }() },
 		"change": func(b *fixture, l *window) {
-			_, _ = Changing(b.Context(), l.Engine, []string{l.ID}, func(context.Context) (int, error) { return 0, nil })
+			_, _ = Change(b.Context(), l.Engine, []string{l.ID}, func(context.Context) (int, error) { return 0, nil })
 		},
 		"expiry": func(*fixture, *window) { pass(2 * time.Second) },
 	} {
@@ -194,12 +194,12 @@ func TestLease_ReturnEndsItsGoroutine_OtherLeasesReturn(t *testing.T) {
 // caller's goroutine.
 func TestDetached_CallPanics_PanicsInItsCaller(t *testing.T) {
 	assert.PanicsWithValue(t, "broken", func() {
-		_, _ = Detached(context.Background(), func(context.Context) (int, error) { panic("broken") })
+		_, _ = Detach(context.Background(), func(context.Context) (int, error) { panic("broken") })
 	})
 }
 
 func TestDetached_CallEndsItsGoroutine_ReturnsAnError(t *testing.T) {
-	_, err := Detached(t.Context(), func(context.Context) (int, error) {
+	_, err := Detach(t.Context(), func(context.Context) (int, error) {
 		runtime.Goexit()
 		return 1, nil
 	})
@@ -213,7 +213,7 @@ func TestDetached_ContextEnds_ReturnsAtOnce(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), second/2)
 		defer cancel()
 		var ended atomic.Bool
-		_, err := Detached(ctx, func(ctx context.Context) (int, error) {
+		_, err := Detach(ctx, func(ctx context.Context) (int, error) {
 			_, limited := ctx.Deadline()
 			assert.False(t, limited, "rueidis would answer the deadline by closing a connection that others use")
 			assert.Nil(t, ctx.Done())
@@ -224,7 +224,7 @@ func TestDetached_ContextEnds_ReturnsAtOnce(t *testing.T) {
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		pass(second)
 		assert.True(t, ended.Load())
-		_, err = Detached(ctx, func(context.Context) (int, error) { panic("called") })
+		_, err = Detach(ctx, func(context.Context) (int, error) { panic("called") })
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 	})
 }

@@ -53,9 +53,9 @@ func Repeat(ctx context.Context, calls int) error {
 	return ctx.Err()
 }
 
-// Detached runs a call and returns its result, or the error of ctx as soon as ctx ends. A command
+// Detach runs a call and returns its result, or the error of ctx as soon as ctx ends. A command
 // that was sent by then is completed, and no other is sent: see callContext.
-func Detached[T any](ctx context.Context, call func(context.Context) (T, error)) (T, error) {
+func Detach[T any](ctx context.Context, call func(context.Context) (T, error)) (T, error) {
 	var none T
 	if err := ctx.Err(); err != nil {
 		return none, err

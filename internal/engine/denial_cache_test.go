@@ -94,7 +94,7 @@ func (b *fixture) changed() {
 	opened, err := inside.Open(b.client)
 	require.NoError(b, err)
 	nothing := func(context.Context) (any, error) { return nil, nil }
-	_, _ = engine.Changing(b.Context(), opened.Engine, []string{"limiter"}, nothing)
+	_, _ = engine.Change(b.Context(), opened.Engine, []string{"limiter"}, nothing)
 }
 
 // TestWithDenialCache_ChangeDuringTheCall_DenialIsNotStored: the version from before the call

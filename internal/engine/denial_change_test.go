@@ -14,7 +14,7 @@ import (
 
 // change is a change of limiters by this client, without a call to Redis.
 func change(ctx context.Context, g *Engine, subjects ...string) {
-	_, _ = Changing(ctx, g, subjects, func(context.Context) (any, error) { return nil, nil })
+	_, _ = Change(ctx, g, subjects, func(context.Context) (any, error) { return nil, nil })
 }
 
 // TestDenials_Change_ForgetsWhatWasReadBefore: also a denial that is read before the change and
@@ -82,7 +82,7 @@ func TestDenials_AnySubjectChanges_DenialEnds(t *testing.T) {
 			withRedis(t, func(b *fixture) {
 				g := b.remembering()
 				limiters := []*window{open(g, "both", 10, time.Hour), open(g, "a", 10, time.Hour), open(g, "b", 10, time.Hour)}
-				limiters[0].Subjects = []string{"a", "b"}
+				limiters[0].DependsOn = []string{"a", "b"}
 				for _, l := range limiters {
 					b.take(l, 10)
 					b.full(l, 1)
@@ -117,7 +117,7 @@ func TestChanging_ServerHasAnswered_NotifiesThen(t *testing.T) {
 	g := New(Settings{Denials: time.Hour})
 	l := named(g, "a")
 	var known uint64
-	_, err := Changing(t.Context(), g, []string{"a"}, func(context.Context) (any, error) {
+	_, err := Change(t.Context(), g, []string{"a"}, func(context.Context) (any, error) {
 		known = g.denials.version(l)
 		return nil, nil
 	})

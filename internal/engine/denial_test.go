@@ -178,7 +178,7 @@ func TestDenials_Full_RememberNoMore(t *testing.T) {
 		}
 		for i := range mostDenials + 100 {
 			l := named(g, strconv.Itoa(i))
-			l.Subjects = []string{"s" + l.ID}
+			l.DependsOn = []string{"s" + l.ID}
 			l.remember(deniedNow(g, 1, 10*second), 0)
 		}
 		assert.Equal(t, mostDenials, held())

@@ -10,7 +10,7 @@ const returnsFor = 16
 // Flush releases all leases, including those of calls in flight, and waits for releases that have
 // begun before. It returns the first error.
 func (g *Engine) Flush(ctx context.Context) error {
-	_, err := Detached(ctx, func(ctx context.Context) (struct{}, error) {
+	_, err := Detach(ctx, func(ctx context.Context) (struct{}, error) {
 		var releases, awaited []release
 		for _, id := range g.registry.ids() {
 			e := g.registry.find(id)

@@ -64,7 +64,7 @@ func (l *Limiter) releaseFor(ctx context.Context, permits int64) (bool, error) {
 	if releases == nil {
 		return false, nil
 	}
-	// Not Detached, which sends nothing once ctx has ended: these permits would be lost.
+	// Not Detach, which sends nothing once ctx has ended: these permits would be lost.
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -12,17 +12,17 @@ import (
 // Limiter is a limiter as the engine sees it. Limiters with one ID share their calls. An ID begins
 // with the kind of its limiter and a space, so that limiters of two kinds never share an ID.
 //
-// A Limiter is not copied. Only Key, Subjects and Most are optional.
+// A Limiter is not copied. Only Key, DependsOn and Most are optional.
 type Limiter struct {
-	Engine   *Engine
-	ID       string
-	Key      any      // the ID as a key of the registry; set once, since the conversion allocates
-	Name     string   // in errors
-	Policy   string   // for an Observer
-	Subjects []string // the names whose changes affect it, see Changing; nil for its ID
-	Protocol Protocol
-	Most     int  // requests of Try in one call; 0 for MostRequests
-	Leases   bool // its script can lease permits
+	Engine    *Engine
+	ID        string
+	Key       any      // the ID as a key of the registry; set once, since the conversion allocates
+	Name      string   // in errors
+	Policy    string   // for an Observer
+	DependsOn []string // the names whose changes affect it, see Change; nil for its ID
+	Protocol  Protocol
+	Most      int  // requests of Try in one call; 0 for MostRequests
+	Leases    bool // its script can lease permits
 }
 
 // Protocol translates between batches and the script of a limiter.
@@ -59,10 +59,10 @@ func (l *Limiter) key() any {
 
 // subjects returns the names whose changes affect the limiter.
 func (l *Limiter) subjects() []string {
-	if l.Subjects == nil {
+	if l.DependsOn == nil {
 		return []string{l.ID}
 	}
-	return l.Subjects
+	return l.DependsOn
 }
 
 // leases reports whether the limiter's permits may be leased.

@@ -9,9 +9,9 @@ import (
 // Observer receives the events of an Engine, as rratelimiter.Observer documents. Its functions may
 // be nil.
 type Observer struct {
-	Decided func(context.Context, Decision)
-	Called  func(context.Context, Call)
-	Waits   func(context.Context, Waiting)
+	Decision  func(context.Context, Decision)
+	RedisCall func(context.Context, Call)
+	Waiting   func(context.Context, Waiting)
 }
 
 // Decision is the result of a call for permits.
@@ -63,7 +63,7 @@ type observer struct {
 
 // newObserver returns nil for an Observer without functions.
 func newObserver(o *Observer) *observer {
-	if o == nil || o.Decided == nil && o.Called == nil && o.Waits == nil {
+	if o == nil || o.Decision == nil && o.RedisCall == nil && o.Waiting == nil {
 		return nil
 	}
 	return &observer{Observer: *o, made: time.Now(), waiting: make(map[string]int)}
@@ -84,8 +84,8 @@ func (o *observer) count(id string, change int) int {
 	return n
 }
 
-// Asking observes a call for permits. The zero Asking reports nothing.
-type Asking struct {
+// Observation observes a call for permits. The zero Observation reports nothing.
+type Observation struct {
 	Charged bool
 
 	observer      *observer
@@ -94,53 +94,53 @@ type Asking struct {
 	began, waited time.Duration
 }
 
-// Asking begins to observe a call for permits.
-func (l *Limiter) Asking(permits int64) Asking {
+// Observe begins to observe a call for permits.
+func (l *Limiter) Observe(permits int64) Observation {
 	o := l.Engine.observer
 	if o == nil {
-		return Asking{}
+		return Observation{}
 	}
-	return Asking{observer: o, limiter: l, permits: permits, began: o.clock()}
+	return Observation{observer: o, limiter: l, permits: permits, began: o.clock()}
 }
 
-// Tell reports the result of the call, after which the engine does nothing more for it: a hook that
-// panics affects no other caller.
-func (a *Asking) Tell(ctx context.Context, granted bool, from Source, err error) {
-	if o := a.observer; o != nil && o.Decided != nil {
-		o.Decided(ctx, Decision{a.limiter, a.permits, granted && err == nil, a.Charged, o.clock() - a.began, a.waited, from,
+// Report reports the result of the call. The engine does nothing more for the call after that: a
+// hook that panics affects no other caller.
+func (v *Observation) Report(ctx context.Context, granted bool, from Source, err error) {
+	if o := v.observer; o != nil && o.Decision != nil {
+		o.Decision(ctx, Decision{v.limiter, v.permits, granted && err == nil, v.Charged, o.clock() - v.began, v.waited, from,
 			err})
 	}
 }
 
-// Refused reports a call for permits that was refused without a call to Redis.
-func (l *Limiter) Refused(ctx context.Context, permits int64, err error) {
-	asking := l.Asking(permits)
-	asking.Tell(ctx, false, FromRedis, err)
+// ReportRefusal reports a call for permits that was refused without a call to Redis.
+func (l *Limiter) ReportRefusal(ctx context.Context, permits int64, err error) {
+	observation := l.Observe(permits)
+	observation.Report(ctx, false, FromRedis, err)
 }
 
 // Wait runs wait, and reports its begin and its end. The time counts as waiting if wait returns
 // true: it waited for permits.
-func (a *Asking) Wait(ctx context.Context, wait func() (waited bool, err error)) error {
-	o := a.observer
+func (v *Observation) Wait(ctx context.Context, wait func() (waited bool, err error)) error {
+	o := v.observer
 	if o == nil {
 		_, err := wait()
 		return err
 	}
-	if o.Waits != nil {
-		defer func() { o.Waits(ctx, Waiting{a.limiter, -1, o.count(a.limiter.ID, -1)}) }()
-		o.Waits(ctx, Waiting{a.limiter, 1, o.count(a.limiter.ID, 1)})
+	if o.Waiting != nil {
+		defer func() { o.Waiting(ctx, Waiting{v.limiter, -1, o.count(v.limiter.ID, -1)}) }()
+		o.Waiting(ctx, Waiting{v.limiter, 1, o.count(v.limiter.ID, 1)})
 	}
 	began := o.clock()
 	waited, err := wait()
 	if waited {
-		a.waited = o.clock() - began
+		v.waited = o.clock() - began
 	}
 	return err
 }
 
 // begin records that a batch is sent. A batch is sent again while its slot moves.
 func (o *observer) begin(l *Limiter, b *Batch) {
-	if o == nil || o.Called == nil {
+	if o == nil || o.RedisCall == nil {
 		return
 	}
 	if b.call == nil {
@@ -164,7 +164,7 @@ func (c *Call) finish(leased int64, err error) {
 func (c *Call) report(ctx context.Context, l *Limiter) {
 	if c != nil {
 		c.Limiter = l
-		l.Engine.observer.Called(ctx, *c)
+		l.Engine.observer.RedisCall(ctx, *c)
 	}
 }
 

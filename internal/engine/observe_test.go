@@ -44,7 +44,7 @@ type callerKey struct{}
 
 func (s *sums) observer() *Observer {
 	return &Observer{
-		Decided: func(_ context.Context, d Decision) {
+		Decision: func(_ context.Context, d Decision) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.decided++
@@ -52,7 +52,7 @@ func (s *sums) observer() *Observer {
 				s.granted++
 			}
 		},
-		Called: func(ctx context.Context, c Call) {
+		RedisCall: func(ctx context.Context, c Call) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.calls++
@@ -64,7 +64,7 @@ func (s *sums) observer() *Observer {
 				s.alone++
 			}
 		},
-		Waits: func(_ context.Context, w Waiting) {
+		Waiting: func(_ context.Context, w Waiting) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			if w.Change > 0 {
@@ -213,7 +213,7 @@ func TestObserver_CallOfOneCaller_IsReportedOnce(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		l, s := b.counted(20, time.Hour)
 		take := func(ctx context.Context) error {
-			_, err := Taking(ctx, &l.Limiter, 5, func(context.Context) (int, error) {
+			_, err := Charge(ctx, &l.Limiter, 5, func(context.Context) (int, error) {
 				pass(second)
 				return 0, nil
 			})
@@ -243,16 +243,16 @@ func TestObserver_NoHooks_NothingIsReported(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		var seen atomic.Int64
 		for _, o := range []*Observer{
-			{Decided: func(context.Context, Decision) { seen.Add(1) }},
-			{Called: func(context.Context, Call) { seen.Add(1) }},
-			{Waits: func(context.Context, Waiting) { seen.Add(1) }},
+			{Decision: func(context.Context, Decision) { seen.Add(1) }},
+			{RedisCall: func(context.Context, Call) { seen.Add(1) }},
+			{Waiting: func(context.Context, Waiting) { seen.Add(1) }},
 		} {
 			l := open(New(Settings{Redis: b.Conn, Observer: o}), "limiter", 100, time.Hour)
 			before := seen.Load()
 			b.take(l, 1)
 			_, err := l.Wait(b.Context(), 1, time.Time{})
 			require.NoError(b, err)
-			_, err = Taking(b.Context(), &l.Limiter, 1, func(context.Context) (int, error) { return 0, nil })
+			_, err = Charge(b.Context(), &l.Limiter, 1, func(context.Context) (int, error) { return 0, nil })
 			require.NoError(b, err)
 			assert.Greater(b, seen.Load(), before)
 		}

@@ -175,7 +175,7 @@ func TestQueue_SubjectChanges_QueueCallsAgain(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		g := b.engine()
 		l := open(g, "both", 10, time.Hour)
-		l.Subjects = []string{"a", "b"}
+		l.DependsOn = []string{"a", "b"}
 		b.take(l, 10)
 		served := make(chan error, 1)
 		go func() { _, err := l.Wait(b.Context(), 1, time.Time{}); served <- err }()

@@ -31,7 +31,7 @@ func TestRegistry_PeakOfNamesOver_FreesItsMemory(t *testing.T) {
 			names := func(from int, change func(e *entry, l *Limiter)) {
 				for i := from; i < peak; i++ {
 					l := named(g, fmt.Sprint("user:", i))
-					l.Subjects = []string{l.ID}
+					l.DependsOn = []string{l.ID}
 					e := n.lock(l)
 					change(e, l)
 					n.unlock(e)

@@ -11,13 +11,13 @@ func (l *Limiter) Try(ctx context.Context, ask Ask) (Result, error) {
 	if l.Engine.observer == nil {
 		return l.Ask(ctx, ask)
 	}
-	asking := l.Asking(ask.Permits)
+	observation := l.Observe(ask.Permits)
 	result, err := l.Ask(ctx, ask)
-	asking.Tell(ctx, result.Allowed, result.From, err)
+	observation.Report(ctx, result.Allowed, result.From, err)
 	return result, err
 }
 
-// Ask is Try without a report of the decision, for a caller that reports it: see Asking.
+// Ask is Try without a report of the decision, for a caller that reports it: see Observation.
 func (l *Limiter) Ask(ctx context.Context, ask Ask) (Result, error) {
 	if !l.leases() {
 		return l.try(ctx, ask)

@@ -15,8 +15,8 @@ import (
 // deadline cannot be met. If the deadline of ctx is earlier, the error is that of ctx. If Redis has
 // not replied by the deadline, the error is context.DeadlineExceeded.
 func (l *Limiter) Wait(ctx context.Context, permits int64, deadline time.Time) (bool, error) {
-	asking := l.Asking(permits)
-	from, err := l.wait(ctx, permits, deadline, &asking)
+	observation := l.Observe(permits)
+	from, err := l.wait(ctx, permits, deadline, &observation)
 	granted := err == nil
 	var late *errDeadline
 	if !deadline.IsZero() && errors.As(err, &late) {
@@ -24,19 +24,19 @@ func (l *Limiter) Wait(ctx context.Context, permits int64, deadline time.Time) (
 			err = nil
 		}
 	}
-	asking.Tell(ctx, granted, from, err)
+	observation.Report(ctx, granted, from, err)
 	return granted, err
 }
 
 // wait is Wait, with *errDeadline if the deadline or that of the context cannot be met.
-func (l *Limiter) wait(ctx context.Context, permits int64, deadline time.Time, asking *Asking) (Source, error) {
+func (l *Limiter) wait(ctx context.Context, permits int64, deadline time.Time, observation *Observation) (Source, error) {
 	if l.leases() {
 		if _, ok := l.fromLease(Ask{Permits: permits}); ok {
 			return FromLease, nil
 		}
 	}
 	var result Result
-	err := asking.Wait(ctx, func() (stood bool, err error) {
+	err := observation.Wait(ctx, func() (stood bool, err error) {
 		result, stood, err = l.waitInQueue(ctx, permits, deadline)
 		return stood, err
 	})

@@ -1,0 +1,95 @@
+package engine
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+)
+
+// Change runs a call that changes the limiters that depend on these keys. It revokes their leases
+// before and after. When the call has ended, even with an error, their queues ask Redis again and
+// no denial from before is used.
+func Change[T any](ctx context.Context, g *Engine, keys []string,
+	call func(context.Context) (T, error)) (T, error) {
+	return Refund(ctx, g, keys, func(ctx context.Context) (T, error) {
+		revoke := func() {
+			for _, key := range keys {
+				runAll(ctx, g.revoke(key))
+			}
+		}
+		revoke()
+		defer revoke() // leases that arrived meanwhile
+		return call(ctx)
+	})
+}
+
+// Refund is Change for a call that refunds permits. It leaves leases as they are.
+func Refund[T any](ctx context.Context, g *Engine, keys []string,
+	call func(context.Context) (T, error)) (T, error) {
+	return Detach(ctx, func(ctx context.Context) (T, error) {
+		defer func() {
+			for _, key := range keys {
+				g.changed(key)
+			}
+		}()
+		return call(ctx)
+	})
+}
+
+// Charge is Change for a call that takes permits, which it reports to the Observer: on the
+// goroutine of its caller, if that still waits.
+func Charge[T any](ctx context.Context, l *Limiter, permits int64, call func(context.Context) (T, error)) (T, error) {
+	o := l.Engine.observer
+	if o == nil || o.RedisCall == nil {
+		return Change(ctx, l.Engine, l.DependsOn, call)
+	}
+	c := &Call{Limiter: l, Requests: 1, Permits: permits}
+	var ended atomic.Int32 // the call, and the caller's wait for it: the second reports
+	value, err := Change(ctx, l.Engine, l.DependsOn, func(ctx context.Context) (T, error) {
+		c.began = time.Now()
+		value, err := call(ctx)
+		if c.finish(0, err); ended.Add(1) == 2 {
+			c.reportAlone()
+		}
+		return value, err
+	})
+	if ended.Add(1) == 2 {
+		c.report(ctx, l)
+	}
+	return value, err
+}
+
+// changed forgets the denials of limiters that depend on a key, and has their queues ask Redis at once.
+func (g *Engine) changed(key string) {
+	g.denials.forget(key)
+	for _, id := range g.waiting.of(key) {
+		g.wake(id)
+	}
+}
+
+// wake has the queue of a limiter ask Redis at once.
+func (g *Engine) wake(id string) {
+	e := g.registry.find(id)
+	if e == nil {
+		return
+	}
+	if e.queue != nil {
+		e.queue.ask = true
+		e.queue.wake()
+	}
+	g.registry.unlock(e)
+}
+
+// revoke revokes the leases of all limiters that depend on a key, and returns the releases to run.
+func (g *Engine) revoke(key string) (releases []release) {
+	if g.lease == 0 {
+		return nil
+	}
+	for _, id := range g.holders.of(key) {
+		if e := g.registry.find(id); e != nil {
+			releases = e.leases.revoke(releases)
+			g.registry.unlock(e)
+		}
+	}
+	return releases
+}
