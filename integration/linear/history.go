@@ -1,0 +1,152 @@
+package linear
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/rratelimiter/rratelimiter"
+)
+
+// Call names a call of a limiter.
+type Call string
+
+// The calls of a history.
+const (
+	TryAcquire       Call = "TryAcquire"
+	Take             Call = "Take"
+	Release          Call = "Release"
+	SetRate          Call = "SetRate"
+	KeepState        Call = "SetRate with KeepState"
+	AvailablePermits Call = "AvailablePermits"
+	Delete           Call = "Delete"
+	Peek             Call = "Peek"
+	Charge           Call = "Charge"
+	Reset            Call = "Reset"
+)
+
+// Input is what a caller asks for.
+type Input struct {
+	Call    Call
+	Permits int64 // of SetRate the rate
+	// From and To are the readings of the clock before and after the call, Unix microseconds. If
+	// Exact, the call read either one of Readings; otherwise any time from From to To.
+	From, To int64
+	Readings []int64
+	// Leases is set if the caller's Client leases permits.
+	Leases bool
+	// Java is set if the caller is Redisson.
+	Java bool
+}
+
+// Output is the answer.
+type Output struct {
+	Allowed   bool // of TryAcquire and Take; of Delete, whether the limiter existed
+	Available int64
+	Decision  rratelimiter.Decision
+	Err       error
+}
+
+// lost reports whether the call failed such that it may have taken effect or not.
+func (o Output) lost() bool {
+	return o.Err != nil && !errors.Is(o.Err, rratelimiter.ErrNotInitialized) &&
+		!errors.Is(o.Err, rratelimiter.ErrPermitsExceedRate)
+}
+
+// Clock is the clock of a history. Its zero value is the clock of the host.
+type Clock struct {
+	mu       sync.Mutex
+	readings []int64 // Unix microseconds, not decreasing; nil: the host's clock
+}
+
+// NewClock returns a clock that shows a time until Advance.
+func NewClock(unixMicro int64) *Clock { return &Clock{readings: []int64{unixMicro}} }
+
+// Now returns the time.
+func (c *Clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.readings == nil {
+		return time.Now()
+	}
+	return time.UnixMicro(c.readings[len(c.readings)-1])
+}
+
+// Advance sets the clock, unless it is set back.
+func (c *Clock) Advance(unixMicro int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if unixMicro > c.readings[len(c.readings)-1] {
+		c.readings = append(c.readings, unixMicro)
+	}
+}
+
+// Seen returns the readings so far, nil for the host's clock.
+func (c *Clock) Seen() []int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.readings[:len(c.readings):len(c.readings)]
+}
+
+// History is the calls of many callers. Its methods are safe for concurrent use.
+type History struct {
+	Clock *Clock
+	order atomic.Int64
+	mu    sync.Mutex
+	calls []porcupine.Operation
+}
+
+// Do makes a call and records it.
+func (h *History) Do(caller int, in Input, call func(ctx context.Context, in Input) Output) Output {
+	seen := h.Clock.Seen()
+	in.From = h.Clock.Now().UnixMicro()
+	start := h.order.Add(1)
+	out := call(context.Background(), in)
+	end := h.order.Add(1)
+	in.To = h.Clock.Now().UnixMicro()
+	if all := h.Clock.Seen(); all != nil {
+		in.Readings = all[max(0, len(seen)-1):]
+	}
+	if out.lost() {
+		end = math.MaxInt64 // a call that is cut off can take effect later
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.calls = append(h.calls, porcupine.Operation{ClientId: caller, Input: in, Output: out, Call: start, Return: end})
+	return out
+}
+
+// Calls returns the recorded calls.
+func (h *History) Calls() []porcupine.Operation {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.calls[:len(h.calls):len(h.calls)]
+}
+
+// describe prints a call and its answer.
+func describe(input, output any) string {
+	in, out := input.(Input), output.(Output)
+	who := "Go"
+	switch {
+	case in.Java:
+		who = "Java"
+	case in.Leases:
+		who = "Go with leases"
+	}
+	text := fmt.Sprintf("%s: %s(%d) at %d..%d", who, in.Call, in.Permits, in.From/1000, in.To/1000)
+	switch {
+	case out.Err != nil:
+		return fmt.Sprintf("%s: %v", text, out.Err)
+	case in.Call == Take || in.Call == Peek || in.Call == Charge:
+		return fmt.Sprintf("%s: %+v", text, out.Decision)
+	case in.Call == AvailablePermits:
+		return fmt.Sprintf("%s: %d", text, out.Available)
+	}
+	return fmt.Sprintf("%s: %t", text, out.Allowed)
+}

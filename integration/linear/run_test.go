@@ -1,0 +1,162 @@
+package linear
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/integration/compatibility/oracle"
+	"github.com/rratelimiter/rratelimiter/integration/tools/env"
+	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+)
+
+// What all histories share.
+var (
+	nodes    *servers.Cluster
+	conns    []rueidis.Client // one for each Client of a history
+	redisson *oracle.Redisson
+)
+
+const clients = 3
+
+func TestMain(m *testing.M) {
+	code, err := testMain(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func testMain(m *testing.M) (code int, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // the first build of Java's program
+	defer cancel()
+	if nodes, err = servers.OpenCluster(ctx); err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, nodes.Close()) }()
+	for range clients {
+		conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: nodes.Addrs()})
+		if err != nil {
+			return 0, err
+		}
+		defer conn.Close()
+		conns = append(conns, conn)
+	}
+	if redisson, err = oracle.Open(ctx, "4.7.0", oracle.Cluster(nodes.Addrs()...), oracle.WithRetryAttempts(0)); err != nil {
+		return 0, err
+	}
+	defer redisson.Close()
+	return m.Run(), nil
+}
+
+// histories returns how many histories a test checks: HISTORIES, or a number for daily runs.
+func histories(daily int64) int { return int(env.Number("HISTORIES", daily)) }
+
+// seed is that of the first history: SEED replays one.
+func seed() uint64 { return env.Seed("SEED", 1) }
+
+// fault is what happens during a history.
+type fault func(t *testing.T, name string, random *rand.Rand)
+
+// none is no fault.
+func none(*testing.T, string, *rand.Rand) {}
+
+// cut closes the connections of all clients to all masters.
+func cut(t *testing.T, _ string, random *rand.Rand) {
+	for range 1 + random.IntN(3) {
+		time.Sleep(time.Duration(random.IntN(4000)) * time.Microsecond)
+		for _, node := range nodes.Nodes() {
+			_, err := node.Do(t.Context(), "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+			require.NoError(t, err)
+		}
+	}
+}
+
+// failover makes the replica of a limiter its master. Nothing is lost.
+func failover(t *testing.T, name string, random *rand.Rand) {
+	time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond)
+	slot, err := nodes.SlotOf(t.Context(), name)
+	require.NoError(t, err)
+	replica, err := nodes.ReplicaOf(t.Context(), slot)
+	require.NoError(t, err)
+	_, err = replica.Do(t.Context(), "CLUSTER", "FAILOVER")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		master, err := nodes.MasterOf(t.Context(), slot)
+		return err == nil && master.Addr() == replica.Addr()
+	}, 10*time.Second, 5*time.Millisecond)
+}
+
+// caller makes the calls of one goroutine.
+type caller struct {
+	number int
+	random *rand.Rand
+	calls  int
+	pause  time.Duration // the longest one before a call
+}
+
+// each runs callers at once, each with random numbers of its own, and the fault.
+func each(t *testing.T, seed uint64, name string, happens fault, callers int, call func(c *caller)) {
+	var done sync.WaitGroup
+	for i := range callers {
+		random := rand.New(rand.NewPCG(seed, uint64(i)))
+		done.Go(func() { call(&caller{number: i, random: random}) })
+	}
+	done.Go(func() { happens(t, name, rand.New(rand.NewPCG(seed, 99))) })
+	done.Wait()
+}
+
+// advance sets the clock of a history now and then: a little ahead, or to where permits return.
+func advance(clock *Clock, random *rand.Rand, interval time.Duration) {
+	seen := clock.Seen()
+	now := seen[len(seen)-1]
+	switch random.IntN(12) {
+	case 0:
+		clock.Advance(now + 1000*random.Int64N(interval.Milliseconds()/8))
+	case 1, 2:
+		clock.Advance(seen[random.IntN(len(seen))] + interval.Microseconds() - 1000*random.Int64N(2))
+	}
+}
+
+// set sets the rate of a limiter, also if a connection was cut before.
+func set(t *testing.T, l *rratelimiter.Limiter, rate rratelimiter.Rate) {
+	require.EventuallyWithT(t, func(c *assert.CollectT) { require.NoError(c, l.SetRate(t.Context(), rate)) },
+		10*time.Second, time.Millisecond)
+}
+
+// limiterCall makes a call of a limiter in Go.
+func limiterCall(l *rratelimiter.Limiter, interval time.Duration) func(context.Context, Input) Output {
+	return func(ctx context.Context, in Input) (out Output) {
+		rate := rratelimiter.Rate{Permits: in.Permits, Interval: interval}
+		switch in.Call {
+		case TryAcquire:
+			out.Allowed, out.Err = l.TryAcquire(ctx, in.Permits)
+		case Take:
+			out.Decision, out.Err = l.Take(ctx, in.Permits)
+		case Release:
+			out.Err = l.Release(ctx, in.Permits)
+		case SetRate:
+			out.Err = l.SetRate(ctx, rate)
+		case KeepState:
+			out.Err = l.SetRate(ctx, rate, rratelimiter.KeepState())
+		case AvailablePermits:
+			out.Available, out.Err = l.AvailablePermits(ctx)
+		case Delete:
+			out.Allowed, out.Err = l.Delete(ctx)
+		default:
+			panic(in.Call)
+		}
+		return out
+	}
+}
