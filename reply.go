@@ -143,6 +143,8 @@ func (w *wire) answer(b *engine.Batch, reply []rueidis.RedisMessage) error {
 		case 'x':
 			r.Answer, r.Err = engine.Answer{}, w.AboveLimit(r.Permits, o.rate)
 		default:
+			// RetryAfter is that of the end of the call, so Remaining is too.
+			r.Remaining = max(0, o.free)
 			r.RetryAfter, _ = o.after(r.Permits)
 			if b.Denied == 0 || r.Permits < b.Denied {
 				b.Denied = r.Permits

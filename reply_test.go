@@ -35,7 +35,7 @@ func TestAnswer_SeveralRequests_EachHasItsOwn(t *testing.T) {
 	}{
 		"all granted": {4, nil, []int64{1, 2, 3}, "*", []Decision{granted(9), granted(7), granted(4)}},
 		"some granted": {1, []pair{{second, 5}, {2 * second, 1}, {3 * second, 3}}, []int64{1, 7, 2, 8}, "gngn",
-			[]Decision{granted(3), denied(3, 2*second), granted(1), denied(1, 3*second)}},
+			[]Decision{granted(3), denied(1, 2*second), granted(1), denied(1, 3*second)}},
 		"none granted": {1, []pair{{second, 1}, {2 * second, 8}}, []int64{2, 3}, "nn",
 			[]Decision{denied(1, second), denied(1, 2*second)}},
 		"more than the rate": {-3, []pair{{second, 3}, {2 * second, 1}, {3 * second, 9}}, []int64{1, 2}, "nn",

@@ -109,17 +109,21 @@ func (p acquiring) answer(b *engine.Batch, o *state, letters string) {
 		if letters != allGranted {
 			letter = letters[i]
 		}
-		if r.Each && letter != 'x' {
-			r.Extra = o.each(r.Permits, later, letter == 'g')
-		}
 		switch letter {
 		case 'g':
+			if r.Each {
+				r.Extra = o.each(r.Permits, later, true)
+			}
 			r.Answer = o.granted(later)
 			later += r.Permits
 		case 'x':
 			r.Err = p.AboveLimit(r.Permits, o.most)
 		default:
-			r.Answer, _ = o.denied(r.Permits, later)
+			// RetryAfter is that of the end of the call, so Remaining is too.
+			if r.Each {
+				r.Extra = o.each(r.Permits, 0, false)
+			}
+			r.Answer, _ = o.Denied(r.Permits)
 			if b.Denied == 0 || r.Permits < b.Denied {
 				b.Denied = r.Permits
 			}

@@ -108,7 +108,7 @@ func (l *Limiter) charge(ctx context.Context, permits int64) (rratelimiter.Decis
 	if err != nil {
 		return rratelimiter.Decision{}, err
 	}
-	answer, _ := o.denied(1, 0)
+	answer, _ := o.Denied(1)
 	if answer.RetryAfter == 0 {
 		answer = o.granted(0)
 	}

@@ -257,3 +257,24 @@ func TestDenialCache_Policies_DeniesUntilAChange(t *testing.T) {
 		assert.True(b, d.Allowed)
 	})
 }
+
+// TestTake_CallsShareAScript_DeniedAnswerIsOfItsEnd: RetryAfter counts the permits of requests behind
+// a denied one, and so does Remaining.
+func TestTake_CallsShareAScript_DeniedAnswerIsOfItsEnd(t *testing.T) {
+	withRedis(t, func(b *fixture) {
+		l := New(b.client, "name", SlidingLog{10, 10 * time.Second})
+		b.Take(l, 2)
+		redistest.Pass(time.Second)
+		b.Latency.Store(int64(ms)) // the others share the call that follows the first one's
+		permits := []int64{1, 1, 1, 7, 1}
+		answers, errs := redistest.Crowd(len(permits), func(i int) ([]rratelimiter.Decision, error) {
+			return l.TakeEach(b.Context(), permits[i])
+		})
+		require.Equal(b, make([]error, len(permits)), errs)
+		for _, denied := range answers[3] {
+			assert.False(b, denied.Allowed)
+			assert.Equal(b, int64(4), denied.Remaining)
+			assert.InDelta(b, 10*time.Second, denied.RetryAfter, float64(3*ms))
+		}
+	})
+}

@@ -58,9 +58,9 @@ func (s *state) granted(later int64) engine.Answer {
 	return engine.Answer{Allowed: true, Limit: fewest.limit(), Remaining: remaining(fewest, later), ResetAfter: s.reset()}
 }
 
-// denied returns the answer to a request that was not granted. It returns false if RetryAfter is
+// Denied returns the answer to a request that was not granted. It returns false if RetryAfter is
 // only a lower bound.
-func (s *state) denied(permits, later int64) (engine.Answer, bool) {
+func (s *state) Denied(permits int64) (engine.Answer, bool) {
 	longest, known := s.policies[0], true
 	after := time.Duration(-1)
 	for _, p := range s.policies {
@@ -70,7 +70,7 @@ func (s *state) denied(permits, later int64) (engine.Answer, bool) {
 			longest, after = p, wait
 		}
 	}
-	return engine.Answer{Limit: longest.limit(), Remaining: remaining(longest, later), RetryAfter: after,
+	return engine.Answer{Limit: longest.limit(), Remaining: remaining(longest, 0), RetryAfter: after,
 		ResetAfter: s.reset()}, known
 }
 
@@ -108,9 +108,6 @@ func (s *state) Free() int64 {
 	}
 	return free
 }
-
-// Denied returns the answer to a request for more permits than are free.
-func (s *state) Denied(permits int64) (engine.Answer, bool) { return s.denied(permits, 0) }
 
 // Parts returns the answer of each policy to such a request.
 func (s *state) Parts(permits int64) []engine.Answer { return s.each(permits, 0, false) }
