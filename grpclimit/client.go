@@ -129,9 +129,8 @@ func (e *notSent) Unwrap() error              { return e.reason }
 func (e *notSent) GRPCStatus() *status.Status { return e.status }
 
 func newNotSent(ctx context.Context, o *Outcome) error {
-	after := retryAfter(o)
-	e := &notSent{status: status.FromProto(newStatus(ctx, o, after))}
-	switch {
+	e := &notSent{status: status.FromProto(newStatus(ctx, o))}
+	switch after := retryAfter(o); {
 	case o.Err != nil:
 		e.reason = fmt.Errorf("%w: %w", ErrNotSent, o.Err)
 	case after > 0:

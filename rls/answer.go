@@ -1,8 +1,6 @@
 package rls
 
 import (
-	"maps"
-	"slices"
 	"strconv"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -45,60 +43,50 @@ func (s *Server) headersOf(all []evaluation) []*core.HeaderValue {
 // metadataOf returns the metadata for Envoy's filters: the request, and the metadata of the
 // descriptors that are within their limits.
 func metadataOf(request *ratelimit.RateLimitRequest, all []evaluation) *structpb.Struct {
-	descriptors := make([]*structpb.Value, len(all))
-	passed := new(structpb.Struct)
+	descriptors := make([]any, len(all))
+	admitted := make(map[string]any)
 	for i, descriptor := range request.GetDescriptors() {
-		fields := make(map[string]*structpb.Value)
-		var entries []*structpb.Value
+		entries := []any{}
 		for _, entry := range descriptor.GetEntries() {
-			entries = append(entries, structpb.NewStringValue(entry.GetKey()+"="+entry.GetValue()))
+			entries = append(entries, entry.GetKey()+"="+entry.GetValue())
 		}
-		fields["entries"] = structpb.NewListValue(&structpb.ListValue{Values: entries})
+		fields := map[string]any{"entries": entries}
 		if own := descriptor.GetLimit(); own != nil {
-			fields["limit"] = structpb.NewStringValue(own.String())
+			fields["limit"] = own.String()
 		}
 		if hits := descriptor.GetHitsAddend(); hits != nil {
-			fields["hitsAddend"] = structpb.NewNumberValue(float64(hits.GetValue()))
+			fields["hitsAddend"] = float64(hits.GetValue())
 		}
-		descriptors[i] = structpb.NewStructValue(&structpb.Struct{Fields: fields})
+		descriptors[i] = fields
 		a := &all[i]
 		if a.rule != nil && len(a.limits) > 0 && !a.unlimited() && a.status.GetCode() == ratelimit.RateLimitResponse_OK {
-			blend(passed, a.rule.metadata)
+			mergeMetadata(admitted, a.rule.metadata)
 		}
 	}
-	made := map[string]*structpb.Value{
-		"domain":      structpb.NewStringValue(request.GetDomain()),
-		"descriptors": structpb.NewListValue(&structpb.ListValue{Values: descriptors}),
-	}
+	made := map[string]any{"domain": request.GetDomain(), "descriptors": descriptors}
 	if hits := request.GetHitsAddend(); hits != 0 {
-		made["hitsAddend"] = structpb.NewNumberValue(float64(hits))
+		made["hitsAddend"] = float64(hits)
 	}
-	if len(passed.GetFields()) > 0 {
-		made["metadata"] = structpb.NewStructValue(passed)
+	if len(admitted) > 0 {
+		made["metadata"] = admitted
 	}
-	return &structpb.Struct{Fields: made}
+	metadata, _ := structpb.NewStruct(made) // nil if the request is not UTF-8, which gRPC rejects
+	return metadata
 }
 
-// blend adds the fields of one struct to another one that lacks them. It descends into structs that
-// both have.
-func blend(into, from *structpb.Struct) {
-	for _, key := range slices.Sorted(maps.Keys(from.GetFields())) {
-		value := from.GetFields()[key]
-		there, ok := into.GetFields()[key]
-		if !ok {
-			if into.Fields == nil {
-				into.Fields = make(map[string]*structpb.Value)
-			}
-			if inner := value.GetStructValue(); inner != nil {
-				copied := new(structpb.Struct)
-				blend(copied, inner) // a copy, since later additions must not change the rule's own
-				value = structpb.NewStructValue(copied)
-			}
-			into.Fields[key] = value
-			continue
+// mergeMetadata adds the fields that a mapping lacks, at any depth.
+func mergeMetadata(into, from map[string]any) {
+	for key, value := range from {
+		inner, isMapping := value.(map[string]any)
+		existing, exists := into[key]
+		if isMapping && !exists {
+			existing = make(map[string]any) // a copy, since later additions must not change the rule
+			into[key] = existing
 		}
-		if a, b := there.GetStructValue(), value.GetStructValue(); a != nil && b != nil {
-			blend(a, b)
+		if outer, ok := existing.(map[string]any); ok && isMapping {
+			mergeMetadata(outer, inner)
+		} else if !exists {
+			into[key] = value
 		}
 	}
 }

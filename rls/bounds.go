@@ -5,7 +5,6 @@ import (
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
 )
@@ -20,11 +19,11 @@ const (
 // checkSize returns an error for a request with too many parts.
 func checkSize(request *ratelimit.RateLimitRequest) error {
 	if n := len(request.GetDescriptors()); n > mostDescriptors {
-		return wrong("the request has %d descriptors, want at most %d", n, mostDescriptors)
+		return invalidf("the request has %d descriptors, want at most %d", n, mostDescriptors)
 	}
 	for i, d := range request.GetDescriptors() {
 		if n := len(d.GetEntries()); n > mostEntries {
-			return wrong("descriptor %d has %d entries, want at most %d", i, n, mostEntries)
+			return invalidf("descriptor %d has %d entries, want at most %d", i, n, mostEntries)
 		}
 	}
 	return nil
@@ -53,7 +52,7 @@ func shouldRateLimit(
 	return interceptor(ctx, request, info, func(ctx context.Context, request any) (any, error) {
 		req, ok := request.(*ratelimit.RateLimitRequest)
 		if !ok {
-			return nil, wrong("an interceptor made a %T of the request", request)
+			return nil, invalidf("an interceptor made a %T of the request", request)
 		}
 		return service.ShouldRateLimit(ctx, req)
 	})
@@ -68,31 +67,11 @@ func bounded(decode func(any) error) (*ratelimit.RateLimitRequest, error) {
 	}
 	text := received.ProtoReflect().GetUnknown()
 	if len(text) > mostRequest {
-		return nil, wrong("the request has %d bytes, want at most %d (%d KiB)", len(text), mostRequest, mostRequest>>10)
-	}
-	if count(text) > mostDescriptors {
-		return nil, wrong("the request has more than %d descriptors", mostDescriptors)
+		return nil, invalidf("the request has %d bytes, want at most %d (%d KiB)", len(text), mostRequest, mostRequest>>10)
 	}
 	request := new(ratelimit.RateLimitRequest)
 	if err := proto.Unmarshal(text, request); err != nil {
-		return nil, wrong("the request is no RateLimitRequest")
+		return nil, invalidf("the request is no RateLimitRequest")
 	}
 	return request, nil
 }
-
-// count returns the number of descriptors of an encoded request, up to the first malformed part.
-func count(text []byte) (descriptors int) {
-	for len(text) > 0 {
-		number, _, length := protowire.ConsumeField(text)
-		if length < 0 {
-			break
-		}
-		if text = text[length:]; number == descriptorsField {
-			descriptors++
-		}
-	}
-	return descriptors
-}
-
-// descriptorsField is the number of RateLimitRequest.descriptors.
-const descriptorsField = 2

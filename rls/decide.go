@@ -9,6 +9,7 @@ import (
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/rratelimiter/rratelimiter"
 )
@@ -18,7 +19,8 @@ const (
 	mostHits   = 1 << 53
 )
 
-func wrong(format string, values ...any) error {
+// invalidf returns the error of an invalid request.
+func invalidf(format string, values ...any) error {
 	return status.Errorf(codes.InvalidArgument, "rls: "+format, values...)
 }
 
@@ -26,18 +28,18 @@ func wrong(format string, values ...any) error {
 func (s *Server) decide(ctx context.Context, d *domain,
 	request *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, []evaluation, error) {
 	if request.GetDomain() == "" {
-		return nil, nil, wrong("the request has no domain")
+		return nil, nil, invalidf("the request has no domain")
 	}
 	if len(request.GetDescriptors()) == 0 {
-		return nil, nil, wrong("the request has no descriptors")
+		return nil, nil, invalidf("the request has no descriptors")
 	}
 	all := make([]evaluation, len(request.GetDescriptors()))
 	if d == nil {
 		s.metrics.domainNotFound.Add(1)
-	} else if err := d.understand(request, all); err != nil {
+	} else if err := d.resolve(request, all); err != nil {
 		return nil, nil, err
 	}
-	if err := s.ask(ctx, d, all); err != nil {
+	if err := s.evaluate(ctx, d, all); err != nil {
 		return nil, nil, err
 	}
 	response := &ratelimit.RateLimitResponse{OverallCode: ratelimit.RateLimitResponse_OK,
@@ -46,12 +48,11 @@ func (s *Server) decide(ctx context.Context, d *domain,
 	for i := range all {
 		a := &all[i]
 		if a.status == nil {
-			a.status = &a.space.status
-			a.status.Code = ratelimit.RateLimitResponse_OK
+			a.status = &ratelimit.RateLimitResponse_DescriptorStatus{Code: ratelimit.RateLimitResponse_OK}
 		}
 		if len(a.limits) > 0 {
 			s.metrics.count(d, a)
-			s.advise(a)
+			s.warnOfCharge(a)
 		}
 		if a.over && a.rule != nil && a.rule.shadow {
 			a.status.Code = ratelimit.RateLimitResponse_OK
@@ -76,20 +77,19 @@ func (s *Server) decide(ctx context.Context, d *domain,
 	return response, all, nil
 }
 
-// advise logs a rule once if a request looks at it, but the rule does not charge hits over the
+// warnOfCharge logs a rule once if a request peeks at it, but the rule does not charge hits over the
 // limit afterwards.
-func (s *Server) advise(a *evaluation) {
-	if a.hits == 0 && a.rule != nil && !a.rule.overdraw && !a.unlimited() && a.rule.advised.CompareAndSwap(false, true) {
+func (s *Server) warnOfCharge(a *evaluation) {
+	if a.hits == 0 && a.rule != nil && !a.rule.overdraw && !a.unlimited() && a.rule.warned.CompareAndSwap(false, true) {
 		s.config.Log.Warn("rls: a request has hits_addend 0: if it charges costs after the response, "+
 			"set overdraw: true for the descriptor, or costs over the limit are not counted",
 			"file", a.rule.file, "line", a.rule.line)
 	}
 }
 
-// ask decides the limits of each descriptor, with calls to Redis.
-func (s *Server) ask(ctx context.Context, d *domain, all []evaluation) error {
-	var space [4]*group
-	groups := space[:0]
+// evaluate decides the limits of each descriptor, with calls to Redis.
+func (s *Server) evaluate(ctx context.Context, d *domain, all []evaluation) error {
+	var groups []*group
 	limits := 0
 	for i := range all {
 		a := &all[i]
@@ -97,7 +97,7 @@ func (s *Server) ask(ctx context.Context, d *domain, all []evaluation) error {
 			continue
 		}
 		if limits += len(a.limits); limits > mostLimits {
-			return wrong("the descriptors have more than %d limits to ask", mostLimits)
+			return invalidf("the descriptors have more than %d limits to evaluate", mostLimits)
 		}
 		a.name, a.slot = d.nameOf(a.entries, a.stored)
 		if s.cluster && a.slot == "" {
@@ -107,21 +107,21 @@ func (s *Server) ask(ctx context.Context, d *domain, all []evaluation) error {
 	}
 	for i := range all {
 		if a := &all[i]; a.over && a.enforced(s.config.Quota) {
-			onlyLook(groups, a.slotOn(s, d))
+			onlyPeek(groups, a.slotOn(s, d))
 		}
 	}
-	return s.each(ctx, groups)
+	return s.callAll(ctx, groups)
 }
 
-// onlyLook makes the groups of a slot take no permits, since the request is denied in that slot
+// onlyPeek makes the groups of a slot take no permits, since the request is denied in that slot
 // without a call.
-func onlyLook(groups []*group, slot string) {
+func onlyPeek(groups []*group, slot string) {
 	for _, g := range groups {
 		if !g.joint || g.members[0].slot != slot {
 			continue
 		}
 		for _, a := range g.members {
-			a.act = look
+			a.action = peek
 		}
 	}
 }
@@ -141,28 +141,28 @@ func (a *evaluation) slotOn(s *Server, d *domain) string {
 	return a.slot
 }
 
-// each decides all groups in parallel. Groups with a limiter of an earlier group follow, within the
+// callAll decides all groups in parallel. Groups with a limiter of an earlier group follow, within the
 // rest of the deadline.
-func (s *Server) each(ctx context.Context, groups []*group) error {
+func (s *Server) callAll(ctx context.Context, groups []*group) error {
 	switch len(groups) {
 	case 0:
 		return nil
 	case 1:
-		return groups[0].ask(ctx, s)
+		return groups[0].call(ctx, s)
 	}
 	bounded, cancel := context.WithTimeout(ctx, s.config.Deadline)
 	defer cancel()
 	var others sync.WaitGroup
 	for _, g := range groups[1:] {
-		if !g.again {
-			others.Go(func() { g.err = g.ask(ctx, s) })
+		if !g.follows {
+			others.Go(func() { g.err = g.call(ctx, s) })
 		}
 	}
-	groups[0].err = groups[0].ask(ctx, s)
+	groups[0].err = groups[0].call(ctx, s)
 	others.Wait()
 	for _, g := range groups {
-		if g.again {
-			if g.err = g.ask(bounded, s); status.Code(g.err) == codes.DeadlineExceeded && ctx.Err() == nil {
+		if g.follows {
+			if g.err = g.call(bounded, s); status.Code(g.err) == codes.DeadlineExceeded && ctx.Err() == nil {
 				g.err = s.failed(context.DeadlineExceeded)
 			}
 		}
@@ -174,9 +174,10 @@ func (s *Server) each(ctx context.Context, groups []*group) error {
 }
 
 // setStatus sets a descriptor's status by the decision of a limit.
-func (a *evaluation) setStatus(one *oneLimit, d rratelimiter.Decision) {
-	result := &a.space.status
-	result.Code, result.CurrentLimit = ratelimit.RateLimitResponse_OK, one.shown
+func (a *evaluation) setStatus(one *rateLimit, d rratelimiter.Decision) {
+	result := &ratelimit.RateLimitResponse_DescriptorStatus{
+		Code: ratelimit.RateLimitResponse_OK, CurrentLimit: one.shown,
+	}
 	left := d.ResetAfter
 	if d.Allowed {
 		result.LimitRemaining = uint32(min(max(d.Remaining, 0), math.MaxUint32))
@@ -184,13 +185,13 @@ func (a *evaluation) setStatus(one *oneLimit, d rratelimiter.Decision) {
 		result.Code, left = ratelimit.RateLimitResponse_OVER_LIMIT, d.RetryAfter
 	}
 	if left <= 0 {
-		left = one.budget.rest(time.Now())
+		left = one.reset(time.Now())
 	}
-	a.space.reset.Seconds = int64(left / time.Second)
+	seconds := int64(left / time.Second)
 	if left%time.Second > 0 {
-		a.space.reset.Seconds++
+		seconds++
 	}
-	result.DurationUntilReset = &a.space.reset
+	result.DurationUntilReset = &durationpb.Duration{Seconds: seconds}
 	a.status, a.over = result, !d.Allowed
 }
 
@@ -198,7 +199,7 @@ func (a *evaluation) setStatus(one *oneLimit, d rratelimiter.Decision) {
 func (a *evaluation) conclude(each []rratelimiter.Decision) {
 	shown := 0
 	for i := range each {
-		if a.act == look && a.hits > 1 && !a.limits[i].budget.onCredit {
+		if a.action == peek && a.hits > 1 && !a.limits[i].onCredit {
 			each[i].Allowed = each[i].Remaining >= int64(a.hits)
 		}
 		switch one, best := each[i], each[shown]; {

@@ -6,7 +6,6 @@ import (
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/rratelimiter/rratelimiter"
 )
@@ -15,37 +14,32 @@ import (
 type evaluation struct {
 	entries []*common.RateLimitDescriptor_Entry
 	rule    *rule // nil if the request brings its own limit, and if no rule matches
-	limits  []*oneLimit
+	limits  []*rateLimit
 	stored  []string // replacements of entries' values in the limiter's name
-	act     act
+	action  action
 	hits    uint64
 
 	name, slot string // in Redis
 	status     *ratelimit.RateLimitResponse_DescriptorStatus
 	over       bool // even if the status hides it, in shadow mode
-
-	space struct { // for status
-		status ratelimit.RateLimitResponse_DescriptorStatus
-		reset  durationpb.Duration
-	}
 }
 
-// act is what a descriptor does with its limits.
-type act int
+// action is what a descriptor does with its limits.
+type action int
 
 const (
-	take act = iota
-	look     // takes no permits
-	give     // releases permits
+	take action = iota
+	peek        // takes no permits
+	release
 )
 
 // enforced reports whether a descriptor can deny the request.
 func (a *evaluation) enforced(quotaMode bool) bool {
-	return a.act != give && (a.rule == nil || !a.rule.shadow && !a.rule.quota && !quotaMode)
+	return a.action != release && (a.rule == nil || !a.rule.shadow && !a.rule.quota && !quotaMode)
 }
 
-// understand finds the limits of each descriptor.
-func (d *domain) understand(request *ratelimit.RateLimitRequest, all []evaluation) error {
+// resolve finds the limits of each descriptor.
+func (d *domain) resolve(request *ratelimit.RateLimitRequest, all []evaluation) error {
 	var replaced []string
 	for i, descriptor := range request.GetDescriptors() {
 		a := &all[i]
@@ -56,19 +50,19 @@ func (d *domain) understand(request *ratelimit.RateLimitRequest, all []evaluatio
 		}
 		switch {
 		case a.hits > mostHits:
-			return wrong("descriptor %d has hits_addend %d, want at most 2^53", i, a.hits)
+			return invalidf("descriptor %d has hits_addend %d, want at most 2^53", i, a.hits)
 		case a.hits == 0:
-			a.act = look
+			a.action = peek
 		case descriptor.GetIsNegativeHits():
-			a.act = give
+			a.action = release
 		}
 		if own := descriptor.GetLimit(); own != nil {
 			one, ok := override(own)
 			if !ok {
-				return wrong("descriptor %d brings a limit of unit %v, want SECOND, MINUTE, HOUR, DAY, MONTH or YEAR", i,
+				return invalidf("descriptor %d brings a limit of unit %v, want SECOND, MINUTE, HOUR, DAY, MONTH or YEAR", i,
 					own.GetUnit())
 			}
-			a.limits = []*oneLimit{one}
+			a.limits = []*rateLimit{one}
 			continue
 		}
 		if a.rule, a.stored = d.match(a.entries); a.rule == nil {
@@ -93,7 +87,7 @@ func (d *domain) understand(request *ratelimit.RateLimitRequest, all []evaluatio
 
 // drop removes limits that another descriptor's limit replaces.
 func (a *evaluation) drop(replaced []string) {
-	gone := func(one *oneLimit) bool {
+	gone := func(one *rateLimit) bool {
 		return one.name != "" && !one.unlimited && slices.Contains(replaced, one.name)
 	}
 	if slices.ContainsFunc(a.limits, gone) {
@@ -110,12 +104,12 @@ func (a *evaluation) decided() bool {
 			LimitRemaining: math.MaxUint32}
 		return true
 	}
-	if a.act == give {
-		return slices.ContainsFunc(a.limits, func(one *oneLimit) bool { return one.budget.policy == nil })
+	if a.action == release {
+		return slices.ContainsFunc(a.limits, func(one *rateLimit) bool { return one.policy == nil })
 	}
 	overdraw := a.rule != nil && a.rule.overdraw
 	for _, one := range a.limits {
-		never := one.budget.policy == nil || a.hits > one.budget.most && !overdraw
+		never := one.policy == nil || a.hits > one.most && !overdraw
 		if !never {
 			continue
 		}

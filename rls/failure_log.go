@@ -13,20 +13,20 @@ import (
 // failureLog limits the log lines about requests that fail while Redis answers others. Causes are a
 // key of another type, or a node of a cluster that is down.
 type failureLog struct {
-	away atomic.Bool               // Redis is down, which has a log line of its own
+	down atomic.Bool               // Redis is down, which has a log line of its own
 	last atomic.Pointer[time.Time] // the time of the last line
 }
 
-// remind is the time between equal log lines.
-const remind = 30 * time.Second
+// logInterval is the time between equal log lines.
+const logInterval = 30 * time.Second
 
 // due reports whether a log line is due. It returns true to one caller only.
-func (u *failureLog) due() bool {
-	if u.away.Load() {
+func (l *failureLog) due() bool {
+	if l.down.Load() {
 		return false
 	}
-	now, last := time.Now(), u.last.Load()
-	return (last == nil || now.Sub(*last) >= remind) && u.last.CompareAndSwap(last, &now)
+	now, last := time.Now(), l.last.Load()
+	return (last == nil || now.Sub(*last) >= logInterval) && l.last.CompareAndSwap(last, &now)
 }
 
 // failed returns the error of a request that Redis did not decide.

@@ -18,10 +18,8 @@ type group struct {
 	members  []*evaluation
 	joint    bool // other descriptors may join
 	policies int
-	again    bool // an earlier group has one of its limiters too
+	follows  bool // an earlier group has one of its limiters too
 	err      error
-
-	space [1]*evaluation // for members
 }
 
 // mostJoined is the largest number of policies of a limit.Join.
@@ -30,24 +28,24 @@ const mostJoined = 10
 // place adds a descriptor to a group that it can be decided with, or to a new one. Descriptors of a
 // group share a slot and a cost. Two equal descriptors are decided one after the other.
 func place(groups []*group, a *evaluation, joint bool) []*group {
-	again := false
+	follows := false
 	for _, g := range groups {
 		if g.has(a.name) {
-			again = true
-		} else if joint && g.takes(a) && !again {
+			follows = true
+		} else if joint && g.takes(a) && !follows {
 			g.members = append(g.members, a)
 			g.policies += len(a.limits)
 			return groups
 		}
 	}
-	g := &group{joint: joint, policies: len(a.limits), again: again}
-	g.members = append(g.space[:0], a)
-	return append(groups, g)
+	return append(groups, &group{
+		members: []*evaluation{a}, joint: joint, policies: len(a.limits), follows: follows,
+	})
 }
 
 func (g *group) takes(a *evaluation) bool {
 	first := g.members[0]
-	return g.joint && !g.again && first.slot == a.slot && first.hits == a.hits && first.act == a.act &&
+	return g.joint && !g.follows && first.slot == a.slot && first.hits == a.hits && first.action == a.action &&
 		g.policies+len(a.limits) <= mostJoined
 }
 
@@ -55,8 +53,8 @@ func (g *group) has(name string) bool {
 	return slices.ContainsFunc(g.members, func(m *evaluation) bool { return m.name == name })
 }
 
-// ask calls Redis, and sets the status of each member.
-func (g *group) ask(ctx context.Context, s *Server) error {
+// call calls Redis, and sets the status of each member.
+func (g *group) call(ctx context.Context, s *Server) error {
 	first := g.members[0]
 	limiter, policies := first.limiter(s.config.Client)
 	if len(g.members) > 1 {
@@ -68,9 +66,9 @@ func (g *group) ask(ctx context.Context, s *Server) error {
 		limiter = limit.Join(joined...)
 	}
 	request := guard.Request{Limiter: limiter, Policies: policies, Permits: int64(max(1, first.hits))}
-	overdraw := first.act == take && first.rule != nil && first.rule.overdraw
-	if overdraw || first.act != take {
-		request.Limiter = &operation{limiter, first.act, int64(first.hits), overdraw}
+	overdraw := first.action == take && first.rule != nil && first.rule.overdraw
+	if overdraw || first.action != take {
+		request.Limiter = &operation{limiter, first.action, int64(first.hits), overdraw}
 		request.Policies = append(slices.Clone(policies), nil) // two or more make the guard call TakeEach
 	}
 	answer := s.guard.Ask(ctx, request)
@@ -105,26 +103,26 @@ func (a *evaluation) limiter(client *rratelimiter.Client) (*limit.Limiter, []lim
 	return limit.New(client, a.name, policies...), policies
 }
 
-func policiesOf(limits []*oneLimit) []limit.Policy {
+func policiesOf(limits []*rateLimit) []limit.Policy {
 	policies := make([]limit.Policy, len(limits))
 	for i, one := range limits {
-		policies[i] = one.budget.policy
+		policies[i] = one.policy
 	}
 	return policies
 }
 
-// operation wraps a limiter for a look, a release, or a take with overdraw.
+// operation wraps a limiter that peeks, releases, or takes with overdraw.
 type operation struct {
 	*limit.Limiter
-	act      act
+	action   action
 	hits     int64
 	overdraw bool
 }
 
-// TakeEach performs the act.
+// TakeEach performs the action.
 func (l *operation) TakeEach(ctx context.Context, _ int64) ([]rratelimiter.Decision, error) {
-	switch l.act {
-	case give:
+	switch l.action {
+	case release:
 		if err := l.Release(ctx, l.hits); err != nil {
 			return nil, err
 		}
@@ -133,7 +131,7 @@ func (l *operation) TakeEach(ctx context.Context, _ int64) ([]rratelimiter.Decis
 			each[i].Allowed = true
 		}
 		return each, err
-	case look:
+	case peek:
 		return l.Peek(ctx)
 	}
 	each, err := l.Limiter.TakeEach(ctx, l.hits)

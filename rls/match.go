@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
-	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
@@ -39,8 +38,7 @@ const namePrefix = "rls"
 // nameOf returns the name of a descriptor's limiter in Redis. Different descriptors have different
 // names, unless they share the limiter of a wildcard.
 func (d *domain) nameOf(entries []*common.RateLimitDescriptor_Entry, stored []string) (name, slot string) {
-	var space [16]string
-	parts := append(space[:0], d.name)
+	parts := []string{d.name}
 	prefix := namePrefix
 	for i, entry := range entries {
 		value := entry.GetValue()
@@ -54,17 +52,4 @@ func (d *domain) nameOf(entries []*common.RateLimitDescriptor_Entry, stored []st
 		}
 	}
 	return guard.Name(prefix, guard.Join(parts...)), slot
-}
-
-// override returns the limit that a request brings.
-func override(brought *common.RateLimitDescriptor_RateLimitOverride) (*oneLimit, bool) {
-	unit := ratelimit.RateLimitResponse_RateLimit_Unit(brought.GetUnit()) // both enums have the same numbers
-	length, ok := unitLengths[unit]
-	if !ok {
-		return nil, false
-	}
-	return &oneLimit{
-		budget: windows(uint64(brought.GetRequestsPerUnit()), length),
-		shown:  &ratelimit.RateLimitResponse_RateLimit{RequestsPerUnit: brought.GetRequestsPerUnit(), Unit: unit},
-	}, true
 }

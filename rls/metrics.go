@@ -159,7 +159,7 @@ func (a *evaluation) level(at *level, i int, entry *common.RateLimitDescriptor_E
 // count counts the result of a descriptor.
 func (m *metrics) count(d *domain, a *evaluation) {
 	s := m.seriesOf(d, a)
-	if s == nil || a.act == give || a.hits == 0 {
+	if s == nil || a.action == release || a.hits == 0 {
 		return
 	}
 	s.totalHits.Add(a.hits)
@@ -171,7 +171,7 @@ func (m *metrics) count(d *domain, a *evaluation) {
 		}
 	default:
 		s.withinLimit.Add(a.hits)
-		if near := m.near(a); near > 0 && a.act == take {
+		if near := m.near(a); near > 0 && a.action == take {
 			s.nearLimit.Add(near)
 		}
 	}

@@ -21,13 +21,6 @@ type original struct {
 	unknown      error    // why there are none
 }
 
-// The headers with which proxies describe a request, unless a file names others.
-const (
-	methodHeader = "X-Forwarded-Method"
-	hostHeader   = "X-Forwarded-Host"
-	uriHeader    = "X-Forwarded-Uri"
-)
-
 var errNoPath = errors.New("rls: the proxy sent no header with the path: see uri_header")
 
 // originalOf parses a proxy's description of a request.
@@ -95,7 +88,7 @@ func (w *web) descriptors(r *http.Request) ([]*common.RateLimitDescriptor, error
 		}
 		before := len(all)
 		for _, path := range paths {
-			if one.path != nil && !matches(one.path, path) {
+			if one.path != nil && !matchesWild(one.path, path) {
 				continue
 			}
 			made, err := w.descriptor(r, one, o, path)

@@ -1,16 +1,12 @@
 package rls
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
-
-	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/limit"
@@ -24,9 +20,9 @@ type rule struct {
 	key    string
 	value  string
 	levels []string // key and value of each descriptor from the top to this one, for metrics
-	wild   [][]byte // the key and value, split at each "*"; nil without wildcards
+	wild   []string // the key and value, split at each "*"; nil without wildcards
 
-	limits      []*oneLimit    // empty means no limit
+	limits      []*rateLimit   // empty means no limit
 	limiters    *limit.Keyed   // of the limits, once a Server has the rule; nil if a limit needs no Redis
 	policies    []limit.Policy // of the limits
 	shadow      bool
@@ -37,11 +33,11 @@ type rule struct {
 	dynamic     bool // the names of its metrics depend on requests
 	shared      bool // share_threshold
 	hashed      bool // hash_value
-	metadata    *structpb.Struct
+	metadata    map[string]any
 	below       level
 	series      *series // its counters
 
-	advised atomic.Bool // advise has logged the rule
+	warned atomic.Bool // warnOfCharge has logged the rule
 }
 
 // level is the rules of one depth below the same rule.
@@ -114,17 +110,6 @@ func (l *level) limits() (n int) {
 	return n
 }
 
-// oneLimit is one limit of a rule.
-type oneLimit struct {
-	line     int
-	name     string
-	replaces []string
-
-	unlimited bool
-	budget    budget
-	shown     *ratelimit.RateLimitResponse_RateLimit
-}
-
 // open opens the limiters of a level.
 func (l *level) open(client *rratelimiter.Client) {
 	for _, r := range l.exact {
@@ -137,31 +122,24 @@ func (l *level) open(client *rratelimiter.Client) {
 }
 
 // matchesWild reports whether a text matches a pattern that was split at each "*".
-func matchesWild(parts [][]byte, text []byte) bool {
-	first, last := parts[0], parts[len(parts)-1]
-	if len(text) < len(first)+len(last) || !bytes.HasPrefix(text, first) || !bytes.HasSuffix(text, last) {
-		return false
+func matchesWild(parts []string, text string) bool {
+	rest, ok := strings.CutPrefix(text, parts[0])
+	if len(parts) == 1 {
+		return ok && rest == ""
 	}
-	rest := text[len(first) : len(text)-len(last)]
-	for _, part := range parts[1 : len(parts)-1] {
-		i := bytes.Index(rest, part)
-		if i < 0 {
-			return false
-		}
-		rest = rest[i+len(part):]
+	last := len(parts) - 1
+	for _, part := range parts[1:last] {
+		_, behind, found := strings.Cut(rest, part)
+		ok, rest = ok && found, behind
 	}
-	return true
+	return ok && strings.HasSuffix(rest, parts[last])
 }
 
 // find returns the rule of a key and value: an exact one, else the first whose wildcards match,
 // else that of the key alone.
 func (l *level) find(key, value string) *rule {
-	if len(l.exact) == 0 {
-		return nil
-	}
-	var space [128]byte
-	both := append(append(append(space[:0], key...), '_'), value...)
-	if r := l.exact[string(both)]; r != nil {
+	both := key + "_" + value
+	if r := l.exact[both]; r != nil {
 		return r
 	}
 	for _, r := range l.wild {
@@ -176,12 +154,12 @@ func (l *level) find(key, value string) *rule {
 func (r *Rules) String() string {
 	var b strings.Builder
 	for _, d := range r.order {
-		d.rules.tell(&b, d.name)
+		d.rules.write(&b, d.name)
 	}
 	return b.String()
 }
 
-func (l *level) tell(b *strings.Builder, above string) {
+func (l *level) write(b *strings.Builder, above string) {
 	ordered := slices.SortedFunc(maps.Values(l.exact),
 		func(a, b *rule) int { return cmp.Or(cmp.Compare(a.file, b.file), cmp.Compare(a.place, b.place)) })
 	for _, r := range ordered {
@@ -189,18 +167,6 @@ func (l *level) tell(b *strings.Builder, above string) {
 		for _, one := range r.limits {
 			fmt.Fprintf(b, "%s: %s, shadow_mode: %t, quota_mode: %t\n", name, one, r.shadow, r.quota)
 		}
-		r.below.tell(b, name)
+		r.below.write(b, name)
 	}
-}
-
-func (o *oneLimit) String() string {
-	if o.unlimited {
-		return "unlimited"
-	}
-	text := fmt.Sprintf("unit=%s requests_per_unit=%d", o.shown.GetUnit(), o.shown.GetRequestsPerUnit())
-	if o.budget.kind != "" && o.budget.kind != fixedWindow ||
-		o.shown.GetUnit() == ratelimit.RateLimitResponse_RateLimit_UNKNOWN {
-		text += fmt.Sprintf(" policy=%T%+v", o.budget.policy, o.budget.policy)
-	}
-	return text
 }

@@ -93,7 +93,7 @@ func New(c Config) (*Server, error) {
 	s := &Server{config: c, cluster: client.Engine.Cluster(), health: health.NewServer()}
 	s.metrics.nearRatio, s.metrics.most = cmp.Or(c.NearLimit, 0.8), cmp.Or(c.MaxSeries, 10_000)
 	s.guard = guard.New(guard.Closed, c.Deadline, func(up bool, err error) {
-		s.failureLog.away.Store(!up)
+		s.failureLog.down.Store(!up)
 		if up {
 			c.Log.Info("rls: Redis answers again")
 		} else {

@@ -1,7 +1,6 @@
 package rls
 
 import (
-	"bytes"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -33,8 +32,7 @@ type web struct {
 type route struct {
 	method  string
 	host    string
-	path    [][]byte // unescaped, split at each "*"; nil for any
-	pathAt  *rulefile.Node
+	path    []string // unescaped, split at each "*"; nil for any
 	entries []webEntry
 }
 
@@ -45,49 +43,38 @@ type webEntry struct {
 	from       string // or the part of the request with the value
 }
 
-var requestParts = []string{"address", "host", "method", "path"}
-
-var webFields = map[string]field[web]{
-	"on_failure": func(r *reader, n *rulefile.Node, w *web) {
-		w.open = r.oneOf(n, "open", "closed") == "open"
-	},
-	"header":        func(r *reader, n *rulefile.Node, w *web) { w.address.Header = r.text(n) },
-	"method_header": func(r *reader, n *rulefile.Node, w *web) { w.methodHeader = r.headerName(n) },
-	"host_header":   func(r *reader, n *rulefile.Node, w *web) { w.hostHeader = r.headerName(n) },
-	"uri_header":    func(r *reader, n *rulefile.Node, w *web) { w.uriHeader = r.headerName(n) },
-	"escaped_slashes": func(r *reader, n *rulefile.Node, w *web) {
-		w.allowSlashes = r.oneOf(n, "refuse", "allow") == "allow"
-	},
-	"trust": func(r *reader, n *rulefile.Node, w *web) {
-		r.List(n, "a list", func(n *rulefile.Node) { w.address.Trusted = append(w.address.Trusted, r.network(n)) })
-	},
-	"requests": func(r *reader, n *rulefile.Node, w *web) {
-		r.List(n, "a list", func(n *rulefile.Node) { w.routes = append(w.routes, r.route(n)) })
-	},
-}
-
 // web decodes the part http of a file.
-func (r *reader) web(n *rulefile.Node) *web {
-	made := &web{methodHeader: methodHeader, hostHeader: hostHeader, uriHeader: uriHeader}
-	before := len(r.Problems)
-	rulefile.Fields(r, n, webFields, made)
-	if len(r.Problems) > before {
+func (d *decoder) web(n *rulefile.Node) *web {
+	if n == nil {
 		return nil
 	}
-	if len(made.routes) == 0 {
-		r.FailField(n, "requests", "is empty, want at least one descriptor to make of requests")
+	var file struct {
+		OnFailure, Header, MethodHeader, HostHeader, EscapedSlashes, Trust, Requests *rulefile.Node
+
+		URIHeader *rulefile.Node `file:"uri_header"`
 	}
-	if made.looksAtAddresses() && len(made.address.Trusted) == 0 {
-		r.FailField(n, "trust",
+	before := len(d.Problems)
+	d.Fields(n, &file)
+	w := &web{
+		open: d.OneOf(file.OnFailure, "open", "closed") == "open", address: httplimit.Address{Header: d.text(file.Header)},
+		methodHeader: d.headerName(file.MethodHeader, "X-Forwarded-Method"),
+		hostHeader:   d.headerName(file.HostHeader, "X-Forwarded-Host"),
+		uriHeader:    d.headerName(file.URIHeader, "X-Forwarded-Uri"),
+		allowSlashes: d.OneOf(file.EscapedSlashes, "refuse", "allow") == "allow",
+	}
+	d.List(file.Trust, "a list", func(n *rulefile.Node) { w.address.Trusted = append(w.address.Trusted, d.network(n)) })
+	d.List(file.Requests, "a list", func(n *rulefile.Node) { w.routes = append(w.routes, d.route(n, w.allowSlashes)) })
+	if len(d.Problems) > before {
+		return nil
+	}
+	if len(w.routes) == 0 {
+		d.FailField(n, "requests", "is empty, want at least one descriptor to make of requests")
+	}
+	if w.looksAtAddresses() && len(w.address.Trusted) == 0 {
+		d.FailField(n, "trust",
 			"is empty, want the networks of the proxies that report the addresses of their clients: all clients would count as one")
 	}
-	for _, one := range made.routes {
-		text := string(bytes.Join(one.path, []byte("*")))
-		if _, err := target.ReadPath(text, made.allowSlashes); err != nil {
-			r.Fail(one.pathAt, "is %q, with which all requests are refused: %v", rulefile.Clip(text), err)
-		}
-	}
-	return made
+	return w
 }
 
 func (w *web) looksAtAddresses() bool {
@@ -101,22 +88,25 @@ func (one *route) has(part string) bool {
 
 func (one *route) looksAtPaths() bool { return one.path != nil || one.has("path") }
 
-// headerName decodes the name of a header.
-func (r *reader) headerName(n *rulefile.Node) string {
-	text := r.text(n)
+// headerName decodes the name of a header, which is a default if the file has none.
+func (d *decoder) headerName(n *rulefile.Node, byDefault string) string {
+	if n == nil {
+		return byDefault
+	}
+	text := d.text(n)
 	if text == "" {
-		r.Fail(n, "is empty, want the name of a header")
+		d.Fail(n, "is empty, want the name of a header")
 	}
 	return http.CanonicalHeaderKey(text)
 }
 
-func (r *reader) network(n *rulefile.Node) netip.Prefix {
-	text := r.text(n)
+func (d *decoder) network(n *rulefile.Node) netip.Prefix {
+	text := d.text(n)
 	network, err := netip.ParsePrefix(text)
 	if err != nil {
 		addr, err := netip.ParseAddr(text)
 		if err != nil {
-			r.Fail(n, "is %q, want an address or a network, as 10.0.0.0/8", rulefile.Clip(text))
+			d.Fail(n, "is %q, want an address or a network, as 10.0.0.0/8", rulefile.Clip(text))
 			return netip.Prefix{}
 		}
 		network = netip.PrefixFrom(addr, addr.BitLen())
@@ -124,54 +114,42 @@ func (r *reader) network(n *rulefile.Node) netip.Prefix {
 	return network
 }
 
-var routeFields = map[string]field[route]{
-	"method": func(r *reader, n *rulefile.Node, made *route) {
-		made.method = target.Method(r.text(n))
-	},
-	"host": func(r *reader, n *rulefile.Node, made *route) { made.host = target.Host(r.text(n)) },
-	"path": func(r *reader, n *rulefile.Node, made *route) {
-		made.pathAt = n
-		made.path = bytes.Split([]byte(target.Unescape(r.text(n))), []byte("*"))
-	},
-	"descriptor": func(r *reader, n *rulefile.Node, made *route) {
-		r.List(n, "a list", func(n *rulefile.Node) { made.entries = append(made.entries, r.webEntry(n)) })
-	},
-}
-
-func (r *reader) route(n *rulefile.Node) (made route) {
-	rulefile.Fields(r, n, routeFields, &made)
-	if len(made.entries) == 0 && len(r.Problems) == 0 {
-		r.FailField(n, "descriptor", "is empty, want its entries")
+func (d *decoder) route(n *rulefile.Node, allowSlashes bool) route {
+	var file struct{ Method, Host, Path, Descriptor *rulefile.Node }
+	d.Fields(n, &file)
+	one := route{method: target.Method(d.text(file.Method)), host: target.Host(d.text(file.Host))}
+	if file.Path != nil {
+		text := target.Unescape(d.text(file.Path))
+		if _, err := target.ReadPath(text, allowSlashes); err != nil {
+			d.Fail(file.Path, "is %q, with which all requests are refused: %v", rulefile.Clip(text), err)
+		}
+		one.path = strings.Split(text, "*")
 	}
-	return made
-}
-
-// entryFile is an entry in a file. One of its fields defines the value.
-type entryFile struct {
-	webEntry
-	ways int
-}
-
-var entryFields = map[string]field[entryFile]{
-	"key":   func(r *reader, n *rulefile.Node, f *entryFile) { f.key = r.text(n) },
-	"value": func(r *reader, n *rulefile.Node, f *entryFile) { f.value = r.text(n); f.ways++ },
-	"header": func(r *reader, n *rulefile.Node, f *entryFile) {
-		f.header = http.CanonicalHeaderKey(r.text(n))
-		f.ways++
-	},
-	"from": func(r *reader, n *rulefile.Node, f *entryFile) {
-		f.from = r.oneOf(n, requestParts...)
-		f.ways++
-	},
-}
-
-func (r *reader) webEntry(n *rulefile.Node) webEntry {
-	f := entryFile{}
-	rulefile.Fields(r, n, entryFields, &f)
-	if len(r.Problems) == 0 && (f.key == "" || f.ways != 1) {
-		r.Fail(n, "wants a key, and one of value, header and from")
+	d.List(file.Descriptor, "a list", func(n *rulefile.Node) { one.entries = append(one.entries, d.webEntry(n)) })
+	if len(one.entries) == 0 && len(d.Problems) == 0 {
+		d.FailField(n, "descriptor", "is empty, want its entries")
 	}
-	return f.webEntry
+	return one
+}
+
+func (d *decoder) webEntry(n *rulefile.Node) webEntry {
+	var file struct{ Key, Value, Header, From *rulefile.Node }
+	d.Fields(n, &file)
+	ways := 0
+	for _, way := range []*rulefile.Node{file.Value, file.Header, file.From} {
+		if way != nil {
+			ways++
+		}
+	}
+	e := webEntry{
+		key: d.text(file.Key), value: d.text(file.Value),
+		header: http.CanonicalHeaderKey(d.text(file.Header)),
+		from:   d.OneOf(file.From, "address", "host", "method", "path"),
+	}
+	if len(d.Problems) == 0 && (e.key == "" || ways != 1) {
+		d.Fail(n, "wants a key, and one of value, header and from")
+	}
+	return e
 }
 
 // descriptor returns the descriptor of a route, nil if the request lacks a header for it.
@@ -185,13 +163,6 @@ func (w *web) descriptor(r *http.Request, one *route, o *original, path string) 
 		made.Entries = append(made.Entries, &common.RateLimitDescriptor_Entry{Key: e.key, Value: value})
 	}
 	return made, nil
-}
-
-func matches(pattern [][]byte, text string) bool {
-	if len(pattern) == 1 {
-		return string(pattern[0]) == text
-	}
-	return matchesWild(pattern, []byte(text))
 }
 
 // value returns the value of an entry for a request, or that the request has none.

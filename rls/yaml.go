@@ -14,14 +14,6 @@ const (
 	mostDepth = 1000    // of nested values
 )
 
-// reader decodes one file.
-type reader struct {
-	rulefile.Decoder
-	rules int // descriptors so far
-}
-
-type field[T any] = rulefile.Field[*reader, T]
-
 // parseYAML parses the documents of a text.
 func parseYAML(data []byte) ([]*rulefile.Node, *rulefile.Problem) {
 	var documents []yaml.Node
@@ -125,13 +117,7 @@ func resolve(n *yaml.Node) *yaml.Node {
 }
 
 // text decodes a text, "" if it is missing or wrong.
-func (r *reader) text(n *rulefile.Node) string {
-	text, _ := r.Text(n, "a text")
-	return text
-}
-
-// oneOf decodes one of some texts, "" if it is missing or wrong.
-func (r *reader) oneOf(n *rulefile.Node, options ...string) string {
-	text, _ := r.OneOf(n, options...)
+func (d *decoder) text(n *rulefile.Node) string {
+	text, _ := d.Text(n, "a text")
 	return text
 }

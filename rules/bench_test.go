@@ -116,11 +116,11 @@ func BenchmarkMatch(b *testing.B) {
 			for b.Loop() {
 				var found []match
 				if name == "grpc" {
-					found = v.grpc.find(&grpcRequest{ctx: ctx, call: grpclimit.Call{Method: "/a.B/C"}}, "/a.B/C", v.all)
+					found = v.grpc.find(ofGRPC(ctx, grpclimit.Call{Method: "/a.B/C"}, &v.address), "/a.B/C", v.all)
 				} else {
 					path, err := target.ReadURL(r.URL, false)
 					require.NoError(b, err)
-					found = v.http.find(&httpRequest{Request: r, address: &v.address}, path.Text, v.all)
+					found = v.http.find(ofHTTP(r, &v.address), path.Text, v.all)
 				}
 				require.Len(b, found, 1)
 				require.Equal(b, 900, found[0].rule)

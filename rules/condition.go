@@ -19,7 +19,6 @@ type condition struct {
 	headers []header
 	methods []string
 	ranges  []netip.Prefix
-	source  *rulefile.Node // until the rule is decoded
 }
 
 // header is a header that a request must have.
@@ -30,39 +29,6 @@ type header struct {
 
 // errNoValue is the error of a request whose path leaves a wildcard empty.
 var errNoValue = guard.Invalidf("rules: a wildcard of the path is empty")
-
-type matchFile struct {
-	condition
-	pattern, grpc *rulefile.Node
-}
-
-var matchFields = map[string]field[matchFile]{
-	"pattern": func(_ *decoder, n *rulefile.Node, m *matchFile) { m.pattern = n },
-	"grpc":    func(_ *decoder, n *rulefile.Node, m *matchFile) { m.grpc = n },
-	"headers": func(d *decoder, n *rulefile.Node, m *matchFile) {
-		if n.Tag != rulefile.Mapping {
-			d.Wrong(n, "a mapping of headers and their values")
-			return
-		}
-		if len(n.Content)/2 > mostHeaders {
-			d.Fail(n, "%d headers, want %d at most", len(n.Content)/2, mostHeaders)
-			return
-		}
-		d.Pairs(n, func(name, value *rulefile.Node) {
-			text, _ := d.Text(value, "a text, the header's value, or * for any")
-			if text != strings.TrimSpace(text) {
-				d.Fail(value, "%q has spaces around it, which no header's value has", rulefile.Clip(text))
-			}
-			h := header{d.headerName(name, name.Value), text}
-			if slices.ContainsFunc(m.headers, func(other header) bool { return other.name == h.name }) {
-				d.Fail(name, "the header %s is there twice", h.name)
-			}
-			m.headers = append(m.headers, h)
-		})
-	},
-	"methods": func(d *decoder, n *rulefile.Node, m *matchFile) { m.methods = d.methods(n) },
-	"ranges":  func(d *decoder, n *rulefile.Node, m *matchFile) { m.ranges = d.clientRanges(n) },
-}
 
 // mostHeaders is the largest number of headers of a condition.
 const mostHeaders = 32
@@ -80,57 +46,85 @@ func (d *decoder) methods(n *rulefile.Node) []string {
 	return all
 }
 
-// match decodes the conditions of a rule.
-func (d *decoder) match(n *rulefile.Node) []*condition {
-	var all []*condition
-	one := func(n *rulefile.Node) {
-		m := matchFile{pattern: n}
-		if n.Tag == rulefile.Mapping {
-			m.pattern = nil
-			if !rulefile.Fields(d, n, matchFields, &m) {
-				return
-			}
-		}
-		m.source = n
-		switch {
-		case m.pattern != nil && m.grpc != nil:
-			d.Fail(n, "pattern and grpc: a request is one or the other, give a list of two")
-			return
-		case m.grpc != nil && m.methods != nil:
-			d.Fail(n, "grpc and methods, which are those of HTTP: leave out methods")
-			return
-		case m.grpc != nil:
-			text, ok := d.Text(m.grpc, wantGRPC)
-			if !ok || !d.grpc(m.grpc, text, &m.condition) {
-				return
-			}
-		case m.pattern != nil:
-			text, ok := d.Text(m.pattern, wantPattern)
-			if !ok {
-				return
-			}
-			var err error
-			if m.condition.pattern, err = parsePattern(text); err != nil {
-				d.Fail(m.pattern, "the pattern %q: %v", rulefile.Clip(text), err)
-				return
-			}
-			if slices.ContainsFunc(m.segments, hasSlash) && !d.allowSlashes {
-				d.Fail(m.pattern, "the pattern %q %s", rulefile.Clip(text), refusedSlash)
-			}
-			if m.methods != nil && !slices.ContainsFunc(m.methods, m.mayHave) {
-				d.Fail(n, "no request is of the pattern's method %s and of one in methods: name methods once", m.method)
-			}
-		default:
-			m.condition.pattern = anyPath
-		}
-		all = append(all, &m.condition)
+// headers decodes the headers of a condition.
+func (d *decoder) headers(n *rulefile.Node) (all []header) {
+	switch {
+	case n == nil:
+		return nil
+	case n.Tag != rulefile.Mapping:
+		d.Wrong(n, "a mapping of headers and their values")
+		return nil
+	case len(n.Content)/2 > mostHeaders:
+		d.Fail(n, "%d headers, want %d at most", len(n.Content)/2, mostHeaders)
+		return nil
 	}
-	if n.Tag == rulefile.List {
-		d.List(n, "a pattern", one)
-	} else {
-		one(n)
-	}
+	d.Pairs(n, func(name, value *rulefile.Node) {
+		text, _ := d.Text(value, "a text, the header's value, or * for any")
+		if text != strings.TrimSpace(text) {
+			d.Fail(value, "%q has spaces around it, which no header's value has", rulefile.Clip(text))
+		}
+		h := header{d.headerName(name, name.Value), text}
+		if slices.ContainsFunc(all, func(other header) bool { return other.name == h.name }) {
+			d.Fail(name, "the header %s is there twice", h.name)
+		}
+		all = append(all, h)
+	})
 	return all
+}
+
+// match decodes the conditions of a rule.
+func (d *decoder) match(n *rulefile.Node) (all []*condition) {
+	if n.Tag != rulefile.List {
+		return []*condition{d.condition(n)}
+	}
+	d.List(n, "a pattern", func(n *rulefile.Node) { all = append(all, d.condition(n)) })
+	return all
+}
+
+// condition decodes one alternative of a match.
+func (d *decoder) condition(n *rulefile.Node) *condition {
+	var file struct {
+		Pattern, Headers, Methods, Ranges *rulefile.Node
+
+		GRPC *rulefile.Node `file:"grpc"`
+	}
+	c := &condition{pattern: anyPath}
+	if n.Tag != rulefile.Mapping {
+		file.Pattern = n
+	} else if !d.Fields(n, &file) {
+		return c
+	}
+	c.headers, c.methods, c.ranges = d.headers(file.Headers), d.methods(file.Methods), d.clientRanges(file.Ranges)
+	switch {
+	case file.Pattern != nil && file.GRPC != nil:
+		d.Fail(n, "pattern and grpc: a request is one or the other, give a list of two")
+	case file.GRPC != nil && file.Methods != nil:
+		d.Fail(n, "grpc and methods, which are those of HTTP: leave out methods")
+	case file.GRPC != nil:
+		d.grpc(file.GRPC, c)
+	case file.Pattern != nil:
+		if c.pattern = d.pattern(file.Pattern); c.methods != nil && !slices.ContainsFunc(c.methods, c.mayHave) {
+			d.Fail(n, "no request is of the pattern's method %s and of one in methods: name methods once", c.method)
+		}
+	}
+	return c
+}
+
+// pattern decodes a pattern.
+func (d *decoder) pattern(n *rulefile.Node) pattern {
+	text, ok := d.Text(n, wantPattern)
+	if !ok {
+		return anyPath
+	}
+	p, err := parsePattern(text)
+	if err != nil {
+		d.Fail(n, "the pattern %q: %v", rulefile.Clip(text), err)
+		return anyPath
+	}
+	if slices.ContainsFunc(p.segments, hasSlash) && !d.allowSlashes {
+		d.Fail(n, "the pattern %q %s", rulefile.Clip(text), refusedSlash)
+	}
+	return p
 }
 
 const (
@@ -145,23 +139,22 @@ const refusedSlash = "has an escaped slash or a backslash: requests with it are 
 var anyPath = pattern{end: endRest}
 
 // grpc decodes the full name of a method of gRPC, which is a path.
-func (d *decoder) grpc(n *rulefile.Node, text string, c *condition) bool {
+func (d *decoder) grpc(n *rulefile.Node, c *condition) {
 	c.rpc = true
-	if text == "*" {
-		c.pattern = anyPath
-		return true
+	text, ok := d.Text(n, wantGRPC)
+	if !ok || text == "*" {
+		return
 	}
 	service, method, ok := strings.Cut(strings.TrimPrefix(text, "/"), "/")
 	if !ok || text[0] != '/' || service == "" || method == "" ||
 		strings.ContainsAny(text, " {}%") || strings.Contains(method, "/") {
 		d.Fail(n, "%q is no method of gRPC, want %s", rulefile.Clip(text), wantGRPC)
-		return false
+		return
 	}
-	c.segments = []string{service, method}
 	if method == "*" {
-		c.segments[1] = ""
+		method = ""
 	}
-	return true
+	c.pattern = pattern{segments: []string{service, method}}
 }
 
 // mayHave reports whether the pattern accepts requests with a method of the list.
@@ -171,12 +164,12 @@ func (c *condition) mayHave(method string) bool {
 
 // holds reports whether a request meets the parts of the condition besides the pattern's path and
 // host. It returns an error if that depends on the client's address, and the address is unknown.
-func (c *condition) holds(r requestInfo, method string) (bool, error) {
+func (c *condition) holds(r *requestInfo, method string) (bool, error) {
 	if !c.hasMethod(method) || len(c.methods) > 0 && !hasMethod(c.methods, method) {
 		return false, nil
 	}
 	for _, h := range c.headers {
-		values := r.values(h.name)
+		values := r.headers()[h.name]
 		if len(values) == 0 || h.value != "*" && !slices.Contains(values, h.value) {
 			return false, nil
 		}

@@ -19,11 +19,11 @@ func TestPage_File_HasEveryField(t *testing.T) {
 	s, err := Load("testdata/rules.yaml")
 	require.NoError(t, err)
 	assert.Equal(t, 7, s.Len())
-	for _, fields := range [][]string{
-		names(fileFields), names(ruleFields), names(matchFields), names(limitFields), names(overrideFields),
-		names(skipFields), names(addressFields),
-		names(localFields), policyNames(),
-	} {
+	fields := [][]string{policyNames()}
+	for _, place := range places {
+		fields = append(fields, fieldsAt(t, place))
+	}
+	for _, fields := range fields {
 		for _, field := range fields {
 			assert.Contains(t, string(file), field)
 			assert.Contains(t, string(page), "`"+field, "docs/rules.md does not tell of it")

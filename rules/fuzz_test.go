@@ -32,7 +32,7 @@ func FuzzParse(f *testing.F) {
 		r := request("GET /")
 		r.URL.Path = target
 		r.URL.RawPath = target
-		for _, step := range v.steps(newOpener(nowhere, protocolHTTP), r) {
+		for _, step := range v.evaluateHTTP(newOpener(nowhere, describeHTTP), r) {
 			if step.err == nil {
 				_, _ = step.limiter.Take(over, 1)
 			}
@@ -57,7 +57,7 @@ func FuzzPath(f *testing.F) {
 		var rules matcher
 		rules.add(0, &condition{pattern: p})
 		readings.All(func(reading string) bool {
-			found := rules.find(&httpRequest{Request: request("GET /"), address: &httplimit.Address{}}, reading, false)
+			found := rules.find(ofHTTP(request("GET /"), &httplimit.Address{}), reading, false)
 			require.Equal(t, p.hasPath(segmentsOf(reading)), len(found) == 1, "%q %q", reading, text)
 			return true
 		})

@@ -24,7 +24,7 @@ const wantKey = "a text: ip, header:NAME, hashed_header:NAME, path:WILDCARD, met
 
 // key decodes a key, nil for all requests together.
 func (d *decoder) key(n *rulefile.Node) []keyPart {
-	parts := make([]keyPart, 0, max(1, len(n.Content)))
+	var parts []keyPart
 	all := false
 	d.Texts(n, wantKey, func(n *rulefile.Node, text string) {
 		kind, name, named := strings.Cut(text, ":")
@@ -147,7 +147,7 @@ func (d *decoder) keyOfAddress(addr netip.Addr) string {
 }
 
 // keyOf returns the key of a request that meets a condition.
-func keyOf(parts []keyPart, r requestInfo, path string, c *condition) (string, error) {
+func keyOf(parts []keyPart, r *requestInfo, path string, c *condition) (string, error) {
 	if len(parts) == 1 {
 		return parts[0].of(r, path, c) // the same as keyOfTexts, without a slice
 	}
@@ -169,12 +169,12 @@ func keyOfTexts(texts []string) string {
 	return guard.Join(texts...)
 }
 
-func (p keyPart) of(r requestInfo, path string, c *condition) (string, error) {
+func (p keyPart) of(r *requestInfo, path string, c *condition) (string, error) {
 	switch p.kind {
 	case "ip":
 		return r.clientKey()
 	case "header", "hashed_header":
-		values := r.values(p.name)
+		values := r.headers()[p.name]
 		if len(values) != 1 || strings.TrimSpace(values[0]) == "" {
 			return "", guard.Invalidf("rules: %d values of the header %s, want one that is not empty", len(values), p.name)
 		}
@@ -189,7 +189,7 @@ func (p keyPart) of(r requestInfo, path string, c *condition) (string, error) {
 		}
 		return "", errNoValue
 	case "method":
-		return r.methodKey(), nil
+		return r.methodKey, nil
 	}
 	return p.name, nil
 }

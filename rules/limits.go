@@ -3,14 +3,11 @@ package rules
 import (
 	"cmp"
 	"slices"
-	"sync/atomic"
 
-	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -21,16 +18,6 @@ type limits struct {
 	names    []string // of both, from the file
 	refuse   bool     // all requests, without a call to Redis
 	pass     bool     // all requests
-
-	descriptions [2]atomic.Pointer[description] // by the kind of middleware, made on first use
-}
-
-// description is what a middleware needs to know about limits.
-type description struct {
-	client   *rratelimiter.Client
-	policies []limit.Policy // with their names
-	of       func(guard.Limiter) guard.Limiter
-	limiter  func(key string) *limit.Limiter // of the policies
 }
 
 // redisson is a limiter that is shared with Java programs.
@@ -41,33 +28,10 @@ type redisson struct {
 
 // limitFile is a limit in a file.
 type limitFile struct {
-	name                       string
-	policy, rate, permits, per *rulefile.Node
-	redisson, kind, keep       *rulefile.Node
-	own                        map[string]*rulefile.Node // fields of single policies
-}
+	Name, Policy, Rate, Permits, Per, Redisson, Type, KeepAlive *rulefile.Node
 
-var limitFields = func() map[string]field[limitFile] {
-	known := map[string]field[limitFile]{
-		"name":       func(d *decoder, n *rulefile.Node, l *limitFile) { l.name = d.printable(n) },
-		"permits":    func(_ *decoder, n *rulefile.Node, l *limitFile) { l.permits = n },
-		"policy":     func(_ *decoder, n *rulefile.Node, l *limitFile) { l.policy = n },
-		"rate":       func(_ *decoder, n *rulefile.Node, l *limitFile) { l.rate = n },
-		"per":        func(_ *decoder, n *rulefile.Node, l *limitFile) { l.per = n },
-		"redisson":   func(_ *decoder, n *rulefile.Node, l *limitFile) { l.redisson = n },
-		"type":       func(_ *decoder, n *rulefile.Node, l *limitFile) { l.kind = n },
-		"keep_alive": func(_ *decoder, n *rulefile.Node, l *limitFile) { l.keep = n },
-	}
-	for _, name := range policy.Fields() {
-		known[name] = func(_ *decoder, n *rulefile.Node, l *limitFile) {
-			if l.own == nil {
-				l.own = make(map[string]*rulefile.Node)
-			}
-			l.own[name] = n
-		}
-	}
-	return known
-}()
+	Own rulefile.PolicyFields
+}
 
 // printable decodes a name that clients may see.
 func (d *decoder) printable(n *rulefile.Node) string {
@@ -104,24 +68,6 @@ func (d *decoder) limits(n *rulefile.Node, policy string) *limits {
 	return all
 }
 
-// described returns the description of a rule's limits. Concurrent requests may each make one.
-func (l *limits) described(o *opener, r *rule) *description {
-	if made := l.descriptions[o.protocol].Load(); made != nil && made.client == o.client {
-		return made
-	}
-	made := &description{client: o.client, policies: l.named()}
-	made.of = o.protocol.describe(made.policies)
-	if r.key == nil {
-		all := limit.New(o.client, r.prefix, l.policies...)
-		made.limiter = func(string) *limit.Limiter { return all }
-	} else {
-		keyed := limit.NewKeyed(o.client, r.prefix, l.policies...)
-		made.limiter = func(key string) *limit.Limiter { return keyed.Limiter(guard.Key(key)) }
-	}
-	l.descriptions[o.protocol].Store(made)
-	return made
-}
-
 // named returns the policies with their names.
 func (l *limits) named() []limit.Policy {
 	if l.refuse {
@@ -152,86 +98,67 @@ func (l *limits) named() []limit.Policy {
 
 // limit decodes a limit.
 func (d *decoder) limit(n *rulefile.Node, policy string, into *limits) {
-	l := limitFile{}
+	file := limitFile{}
 	if n.IsScalar() {
-		if l.rate = n; n.Tag != rulefile.Text {
+		if file.Rate = n; n.Tag != rulefile.Text {
 			d.Wrong(n, "a text like 10/s, or a mapping")
 			return
 		}
-	} else if !rulefile.Fields(d, n, limitFields, &l) {
+	} else if !d.Fields(n, &file) {
 		return
 	}
-	if l.redisson != nil {
-		d.redisson(n, &l, into)
-		return
-	}
-	if given := cmp.Or(l.kind, l.keep); given != nil {
-		d.Fail(given, "type and keep_alive are for limits with redisson")
-		return
-	}
-	if l.policy != nil {
-		var ok bool
-		if policy, ok = d.PolicyName(l.policy); !ok {
-			return
+	name := d.printable(file.Name)
+	if file.Redisson != nil {
+		if r := d.redisson(n, &file); r.name != "" {
+			into.redisson, into.names = append(into.redisson, r), append(into.names, name)
 		}
+		return
 	}
-	rate, ok := d.rate(n, &l, rulefile.HasUnit(policy))
+	if stated := cmp.Or(file.Type, file.KeepAlive); stated != nil {
+		d.Fail(stated, "type and keep_alive are for limits with redisson")
+		return
+	}
+	policy, ok := d.PolicyName(file.Policy, policy)
+	if !ok {
+		return
+	}
+	rate, ok := d.rate(n, &file, rulefile.HasUnit(policy))
 	if !ok {
 		return
 	}
 	if rate.permits == 0 {
 		into.refuse = true
 	}
-	p := d.Policy(n, &rulefile.Limit{Policy: policy, Permits: rate.permits, Per: rate.per, Unit: rate.unit, Fields: l.own})
+	p := d.Policy(n, &rulefile.Limit{Policy: policy, Permits: rate.permits, Per: rate.per, Unit: rate.unit, Fields: file.Own})
 	if p == nil {
 		return
 	}
 	at := len(into.policies) // the names of Redisson's limiters follow
 	into.policies = append(into.policies, p)
-	into.names = slices.Insert(into.names, at, l.name)
+	into.names = slices.Insert(into.names, at, name)
 }
 
 // redisson decodes a limit with a limiter of Redisson's.
-func (d *decoder) redisson(n *rulefile.Node, l *limitFile, into *limits) {
-	name, ok := d.Text(l.redisson, "a text, the name of a limiter")
-	if !ok {
-		return
+func (d *decoder) redisson(n *rulefile.Node, file *limitFile) (r redisson) {
+	r.name, _ = d.Text(file.Redisson, "a text, the name of a limiter")
+	if file.Policy != nil {
+		d.Fail(file.Policy, "a limit with redisson has no policy: its rate is in Redis, as a sliding log")
 	}
-	if l.policy != nil {
-		d.Fail(l.policy, "a limit with redisson has no policy: its rate is in Redis, as a sliding log")
-		return
-	}
-	d.Unused(l.own, "redisson")
-	r := redisson{name: name}
-	if l.rate != nil || l.permits != nil || l.per != nil {
-		rate, ok := d.rate(n, l, false)
-		if !ok {
-			return
+	d.Unused(file.Own, "redisson")
+	if file.Rate == nil && file.Permits == nil && file.Per == nil {
+		if file.Type != nil || file.KeepAlive != nil {
+			d.Fail(n, "type and keep_alive are of a rate: state it too, or neither")
 		}
-		r.rate = &rratelimiter.Rate{Permits: rate.permits, Interval: rate.per}
+		return r
 	}
-	if l.kind != nil {
-		kind, ok := d.OneOf(l.kind, "overall", "per_client")
-		if !ok {
-			return
-		}
-		if kind == "per_client" && r.rate != nil {
-			r.rate.Type = rratelimiter.PerClient
-		}
+	stated, ok := d.rate(n, file, false)
+	rate := rratelimiter.Rate{Permits: stated.permits, Interval: stated.per, KeepAlive: d.Duration(file.KeepAlive)}
+	if d.OneOf(file.Type, "overall", "per_client") == "per_client" {
+		rate.Type = rratelimiter.PerClient
 	}
-	if l.keep != nil && r.rate != nil {
-		r.rate.KeepAlive = d.Duration(l.keep)
+	if err := checkRate(rate); ok && err != nil {
+		d.Fail(n, "%s", rulefile.ReasonOf(err))
 	}
-	if r.rate == nil && (l.kind != nil || l.keep != nil) {
-		d.Fail(n, "type and keep_alive are of a rate: state it too, or neither")
-		return
-	}
-	if r.rate != nil {
-		if err := checkRate(*r.rate); err != nil {
-			d.Fail(n, "%s", rulefile.ReasonOf(err))
-			return
-		}
-	}
-	into.redisson = append(into.redisson, r)
-	into.names = append(into.names, l.name)
+	r.rate = &rate
+	return r
 }

@@ -63,7 +63,7 @@ func TestCost_ContentLength_IsRoundedUp(t *testing.T) {
 		for length, permits := range want {
 			r := request("PUT /")
 			r.ContentLength = length
-			got, err := rule.cost.of(&httpRequest{Request: r})
+			got, err := rule.cost.of(ofHTTP(r, &httplimit.Address{}))
 			if permits < 0 {
 				assert.ErrorIs(t, err, httplimit.ErrLengthRequired)
 				continue
@@ -113,13 +113,13 @@ rules:
 
 // Others decide one after another.
 func TestMiddleware_Cluster_JoinsRulesOfOneSlot(t *testing.T) {
-	o := newOpener(nowhereCluster, protocolHTTP)
+	o := newOpener(nowhereCluster, describeHTTP)
 	require.True(t, o.cluster)
-	require.False(t, newOpener(nowhere, protocolHTTP).cluster)
+	require.False(t, newOpener(nowhere, describeHTTP).cluster)
 	steps := func(o *opener, file string) [][]string {
 		v := parsed(t, file).current.Load()
 		var names [][]string
-		for _, s := range v.steps(o, request("GET /")) {
+		for _, s := range v.evaluateHTTP(o, request("GET /")) {
 			_, err := s.limiter.Take(over, 1)
 			require.True(t, errors.Is(err, context.Canceled), "%v", err)
 			names = append(names, s.rules)
@@ -127,7 +127,7 @@ func TestMiddleware_Cluster_JoinsRulesOfOneSlot(t *testing.T) {
 		return names
 	}
 	file := "match: all\nrules: [{name: a, key: ip, limits: 1/h}, {name: b, key: all, limits: [2/h, {redisson: r}]}]"
-	assert.Equal(t, [][]string{{"a", "b"}}, steps(newOpener(nowhere, protocolHTTP), file))
+	assert.Equal(t, [][]string{{"a", "b"}}, steps(newOpener(nowhere, describeHTTP), file))
 	assert.Equal(t, [][]string{{"a"}, {"b"}, nil}, steps(o, file))
 	assert.Equal(t, [][]string{{"a", "b"}, nil}, steps(o, "domain: '{shop}'\n"+file))
 	assert.Equal(t, [][]string{{"a", "b"}},

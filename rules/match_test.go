@@ -94,7 +94,7 @@ func TestMatcher_RandomRules_FindsThoseOfTheRequest(t *testing.T) {
 			}
 			for _, all := range []bool{true, false} {
 				var got []result
-				for _, m := range v.http.find(&httpRequest{Request: r, address: &v.address}, r.URL.Path, all) {
+				for _, m := range v.http.find(ofHTTP(r, &v.address), r.URL.Path, all) {
 					got = append(got, result{m.rule, m.unknown != nil})
 				}
 				require.Equal(t, want, got, "%s%s %s of %v: %v", file.String(), r.Method, r.URL, from, r.Header)

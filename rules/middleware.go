@@ -1,15 +1,13 @@
 package rules
 
 import (
-	"context"
-	"errors"
 	"net/http"
 	"slices"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/grpclimit"
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // Middleware limits the requests to a handler by the rules. Each request is decided by the file at
@@ -28,118 +26,58 @@ import (
 //
 // [Matched] returns the rules that decided, for a Report or the handler.
 func (s *Set) Middleware(client *rratelimiter.Client, opts ...httplimit.Option) func(http.Handler) http.Handler {
+	m := s.middlewares(client, opts...)
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { serveHTTP(m.now(), w, r, next) })
+	}
+}
+
+// httpMiddleware is a middleware of httplimit.
+type httpMiddleware = func(http.Handler) http.Handler
+
+func (s *Set) middlewares(client *rratelimiter.Client, opts ...httplimit.Option) *middlewares[httpMiddleware] {
 	if client == nil {
 		panic("rules: Middleware: the client is nil")
 	}
-	d := &httpGuards{set: s, opener: newOpener(client, protocolHTTP)}
-	d.open = func(s settings) func(http.Handler) http.Handler {
-		shared, _ := guard.ShareHTTP(d.sharing(s)).(httplimit.Option)
+	m := &middlewares[httpMiddleware]{set: s, opener: newOpener(client, describeHTTP)}
+	m.open = func(s settings, sharing guard.Sharing) httpMiddleware {
+		shared, _ := guard.ShareHTTP(sharing).(httplimit.Option)
 		return httplimit.Middleware(limiterOf, slices.Concat(opts, s.options(), []httplimit.Option{shared})...)
 	}
-	return func(next http.Handler) http.Handler { return &middleware{d, next} }
+	return m
 }
 
-// httpGuards are the Middlewares of httplimit.
-type httpGuards = guards[func(http.Handler) http.Handler]
-
-type middleware struct {
-	*httpGuards
-	next http.Handler
-}
-
-func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	steps := m.now().steps(m.opener, r)
-	if len(steps) == 0 {
-		m.next.ServeHTTP(w, r)
+// serveHTTP passes a request through its evaluations.
+func serveHTTP(current *version[httpMiddleware], w http.ResponseWriter, r *http.Request, next http.Handler) {
+	v := &visit{evaluations: current.file.evaluateHTTP(current.opener, r), settle: httplimit.Settle}
+	if len(v.evaluations) == 0 {
+		next.ServeHTTP(w, r)
 		return
 	}
-	c := &visit{Context: r.Context(), guards: m.httpGuards, steps: steps, next: m.next}
-	c.decide(w, r.WithContext(c))
-}
-
-// visit is a request that passes through its steps. It is the context of all of them.
-type visit struct {
-	context.Context
-	guards *httpGuards
-	steps  []step
-	next   http.Handler
-	passed []context.Context // of the steps that admitted it
-	served bool
-}
-
-type visitKey struct{}
-
-func (c *visit) Value(key any) any {
-	if key == (visitKey{}) {
-		return c
+	var admitted http.HandlerFunc
+	decide := func(w http.ResponseWriter, r *http.Request) {
+		c := v.next(r.Context())
+		current.of(c.settings)(admitted).ServeHTTP(w, r.WithContext(c))
 	}
-	return c.Context.Value(key)
+	admitted = func(w http.ResponseWriter, r *http.Request) {
+		if v.admit(r.Context()) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		defer v.release(r.Context())
+		decide(w, r)
+	}
+	decide(w, r)
 }
 
-// stepOf returns the step that decides now.
-func stepOf(ctx context.Context) *step {
-	c := ctx.Value(visitKey{}).(*visit) //nolint:errcheck,forcetypeassert // only called in decide
-	return &c.steps[len(c.passed)]
+func describeHTTP(policies []limit.Policy) func(guard.Limiter) guard.Limiter {
+	describe := httplimit.Describe(policies...)
+	return func(l guard.Limiter) guard.Limiter { return describe(l) }
 }
 
 func limiterOf(r *http.Request) (httplimit.Limiter, error) {
-	s := stepOf(r.Context())
-	return s.limiter, s.err
+	c := evaluationOf(r.Context())
+	return c.limiter, c.err
 }
 
-func costOf(r *http.Request) int64 { return stepOf(r.Context()).cost }
-
-// decide runs the next step.
-func (c *visit) decide(w http.ResponseWriter, r *http.Request) {
-	c.guards.of(c.steps[len(c.passed)].settings)(http.HandlerFunc(c.granted)).ServeHTTP(w, r)
-}
-
-// granted continues after a step that admitted the request. If a later step denies it, the permits
-// of this one are released.
-func (c *visit) granted(w http.ResponseWriter, r *http.Request) {
-	if c.passed = append(c.passed, r.Context()); len(c.passed) == len(c.steps) {
-		c.served = true
-		c.next.ServeHTTP(w, r)
-		return
-	}
-	defer func() {
-		if !c.served {
-			// Only a limiter without Release fails here, and the limiters of this package have it.
-			_ = httplimit.Settle(r.Context(), 0)
-		}
-	}()
-	c.decide(w, r)
-}
-
-// Matched returns the names of the rules that decide a request, in order, nil if there are none.
-// Call it with the context of the request, in its handler or in a callback of an option of
-// [Set.Middleware] or [Set.UnaryServerInterceptor].
-func Matched(ctx context.Context) []string {
-	var steps []step
-	if c, ok := ctx.Value(visitKey{}).(*visit); ok {
-		steps = c.steps
-	} else if s := rpcStepOf(ctx); s != nil {
-		steps = s.visit.steps
-	}
-	var names []string
-	for i := range steps {
-		names = append(names, steps[i].rules...)
-	}
-	return names
-}
-
-// Settle sets the final cost of a request for all rules that admitted it. httplimit.Settle and
-// grpclimit.Settle settle only with the last rule.
-func Settle(ctx context.Context, cost int64) error {
-	var failed []error
-	if c, ok := ctx.Value(visitKey{}).(*visit); ok && c.served {
-		for _, passed := range c.passed {
-			failed = append(failed, httplimit.Settle(passed, cost))
-		}
-	} else if s := rpcStepOf(ctx); s != nil && s.visit.served && !s.visit.denied.Load() {
-		for _, passed := range s.visit.passed {
-			failed = append(failed, grpclimit.Settle(passed, cost))
-		}
-	}
-	return errors.Join(failed...)
-}
+func costOf(r *http.Request) int64 { return evaluationOf(r.Context()).cost }

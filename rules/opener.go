@@ -1,125 +1,94 @@
 package rules
 
 import (
-	"slices"
 	"strings"
+	"sync"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/grpclimit"
-	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// opener opens the limiters of requests.
+// opener opens the limiters of requests for one version of the file.
 type opener struct {
-	protocol protocol
 	client   *rratelimiter.Client
 	cluster  bool
+	describe describer
+	opened   sync.Map // *limits to *openLimits
 }
 
-// protocol is HTTP or gRPC.
-type protocol int
+// describer returns the function that describes limiters of some policies to a middleware.
+type describer func([]limit.Policy) func(guard.Limiter) guard.Limiter
 
-const (
-	protocolHTTP protocol = iota
-	protocolGRPC
-)
+func newOpener(client *rratelimiter.Client, describe describer) *opener {
+	c, err := inside.Open(client)
+	return &opener{client: client, cluster: err == nil && c.Engine.Cluster(), describe: describe}
+}
 
-// describe returns the function that describes limiters of some policies to a middleware.
-func (k protocol) describe(policies []limit.Policy) func(guard.Limiter) guard.Limiter {
-	if k == protocolGRPC {
-		describe := grpclimit.Describe(policies...)
-		return func(l guard.Limiter) guard.Limiter { return describe(l) }
+// again returns an opener for another version of the file.
+func (o *opener) again() *opener {
+	return &opener{client: o.client, cluster: o.cluster, describe: o.describe}
+}
+
+// openLimits opens limiters of the same limits.
+type openLimits struct {
+	policies []limit.Policy // with their names
+	describe func(guard.Limiter) guard.Limiter
+	limiter  func(key string) *limit.Limiter // of the policies
+}
+
+// limits returns what opens the limiters of a rule. Concurrent requests may each make one.
+func (o *opener) limits(r *rule, l *limits) *openLimits {
+	if opened, ok := o.opened.Load(l); ok {
+		return opened.(*openLimits) //nolint:errcheck,forcetypeassert // it has nothing else
 	}
-	describe := httplimit.Describe(policies...)
-	return func(l guard.Limiter) guard.Limiter { return describe(l) }
+	opened := &openLimits{policies: l.named()}
+	opened.describe = o.describe(opened.policies)
+	if r.key == nil {
+		all := limit.New(o.client, r.prefix, l.policies...)
+		opened.limiter = func(string) *limit.Limiter { return all }
+	} else {
+		keyed := limit.NewKeyed(o.client, r.prefix, l.policies...)
+		opened.limiter = func(key string) *limit.Limiter { return keyed.Limiter(guard.Key(key)) }
+	}
+	o.opened.Store(l, opened)
+	return opened
 }
 
-// group is limiters that decide atomically.
-type group struct {
-	members  []member
-	tag      string         // the part of the name that decides the slot
-	policies []limit.Policy // of all members, named
-}
-
-// member is a limiter of a group.
+// member is a limiter that may decide together with others.
 type member struct {
 	limiter  limit.Joinable
-	shared   bool // of Redisson's layout
-	policies []limit.Policy
+	redisson bool
+	policies []limit.Policy // named
 }
 
-func single(limiter limit.Joinable, shared bool, policies []limit.Policy) group {
-	return group{[]member{{limiter, shared, policies}}, tagOf(limiter.Name()), policies}
-}
-
-var errNoKey = guard.Invalidf("rules: the key of the request is empty")
-
-func newOpener(client *rratelimiter.Client, at protocol) *opener {
-	c, err := inside.Open(client)
-	return &opener{protocol: at, client: client, cluster: err == nil && c.Engine.Cluster()}
-}
-
-// groups opens the limiters of a rule for a key: one group, if all share a slot.
-func (o *opener) groups(r *rule, l *limits, key string) []group {
-	var groups []group
-	described := l.described(o, r)
-	policies := described.policies
-	if own := len(l.policies); own > 0 {
-		groups = append(groups, single(described.limiter(key), false, policies[:own]))
+// members opens the limiters of a rule for a key.
+func (o *opener) members(r *rule, l *limits, key string) []member {
+	var all []member
+	opened := o.limits(r, l)
+	own := len(l.policies)
+	if own > 0 {
+		all = append(all, member{opened.limiter(key), false, opened.policies[:own]})
 	}
 	for i, shared := range l.redisson {
-		at := len(l.policies) + i
-		groups = append(groups, single(o.client.Limiter(shared.name), true, policies[at:at+1]))
+		all = append(all, member{o.client.Limiter(shared.name), true, opened.policies[own+i : own+i+1]})
 	}
-	kept := groups[:1]
-	for _, g := range groups[1:] {
-		if joined := kept[len(kept)-1].with(&g, o.cluster); joined != nil {
-			kept[len(kept)-1] = *joined
-		} else {
-			kept = append(kept, g)
-		}
-	}
-	return kept
+	return all
 }
 
-// mostPolicies is the largest number of policies that decide atomically, see limit.New.
-const mostPolicies = 10
-
-// with joins two groups. It returns nil if they cannot decide atomically. A limiter in both groups
-// is taken from once.
-func (g *group) with(other *group, cluster bool) *group {
-	if cluster && g.tag != other.tag {
-		return nil
+// join returns one limiter for all members, and their policies.
+func join(members []member) (guard.Limiter, []limit.Policy) {
+	if len(members) == 1 {
+		limiter, _ := members[0].limiter.(guard.Limiter) // both kinds implement it
+		return limiter, members[0].policies
 	}
-	joined := &group{slices.Clone(g.members), g.tag, slices.Clone(g.policies)}
-	for _, m := range other.members {
-		if m.shared && slices.ContainsFunc(g.members,
-			func(own member) bool { return own.shared && own.limiter.Name() == m.limiter.Name() }) {
-			continue
-		}
-		joined.members = append(joined.members, m)
-		joined.policies = append(joined.policies, m.policies...)
+	var limiters []limit.Joinable
+	var policies []limit.Policy
+	for _, m := range members {
+		limiters, policies = append(limiters, m.limiter), append(policies, m.policies...)
 	}
-	if len(joined.policies) > mostPolicies {
-		return nil
-	}
-	return joined
-}
-
-// limiter returns one limiter for the group.
-func (g *group) limiter() guard.Limiter {
-	if len(g.members) == 1 {
-		limiter, _ := g.members[0].limiter.(guard.Limiter) // both kinds implement it
-		return limiter
-	}
-	all := make([]limit.Joinable, len(g.members))
-	for i, m := range g.members {
-		all[i] = m.limiter
-	}
-	return limit.Join(all...)
+	return limit.Join(limiters...), policies
 }
 
 // tagOf returns the part of a name that decides its slot: the hash tag, or all of it.

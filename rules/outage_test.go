@@ -2,7 +2,7 @@ package rules
 
 import (
 	"fmt"
-	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -134,30 +134,22 @@ func TestMiddleware_RequestOfAnOlderFile_ReportsNothing(t *testing.T) {
 		var heard changes
 		one := "rules: [{name: a, key: all, limits: 9/h, on_failure: open, deadline: 1s}]"
 		set := parsed(b, one)
-		handler := set.Middleware(client, httplimit.OnStoreChange(heard.add))(&ok{})
-		m, _ := handler.(*middleware)
+		m := set.middlewares(client, httplimit.OnStoreChange(heard.add))
 		older := m.now()
 		reload(b, set, strings.Replace(one, "1s", "2s", 1))
 		m.now()
 		b.Redis.SetError("LOADING")
-		r := request("GET /")
-		v := &visit{Context: r.Context(), guards: m.httpGuards, steps: older.steps(m.opener, r), next: &ok{}}
-		v.decide(&discard{}, r.WithContext(v))
-		assert.True(b, v.served)
+		next := new(ok)
+		serveHTTP(older, httptest.NewRecorder(), request("GET /"), next)
+		assert.Equal(b, 1, next.served)
 		redistest.Pass(2 * time.Minute)
 		assert.Empty(b, heard.all)
 		b.Redis.SetError("")
-		assert.Equal(b, good, status(handler, "GET /"))
+		serveHTTP(m.now(), httptest.NewRecorder(), request("GET /"), next)
+		assert.Equal(b, 2, next.served)
 		assert.Empty(b, heard.all)
 	})
 }
-
-// discard is a response that goes nowhere.
-type discard struct{}
-
-func (discard) Header() http.Header         { return http.Header{} }
-func (discard) Write(b []byte) (int, error) { return len(b), nil }
-func (discard) WriteHeader(int)             {}
 
 // TestMiddleware_CallbackBlocks_OtherRequestsGoOn while a reload reports that a guard is gone.
 func TestMiddleware_CallbackBlocks_OtherRequestsGoOn(t *testing.T) {

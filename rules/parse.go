@@ -2,8 +2,8 @@ package rules
 
 import (
 	"fmt"
-	"runtime"
 	"strings"
+	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 
@@ -13,10 +13,10 @@ import (
 
 // snapshot is a decoded file of rules. It is immutable.
 type snapshot struct {
-	rules    []*rule
-	settings map[settings]bool // of all rules; the value reports whether a rule needs Redis
-	address  httplimit.Address
-	all      bool // all rules that match decide, not only the first
+	rules     []*rule
+	deadlines map[time.Duration]bool // of the rules that need Redis
+	address   httplimit.Address
+	all       bool // all rules that match decide, not only the first
 
 	allowSlashes bool // paths may have escaped slashes and backslashes
 	looksAtPaths bool // a rule without shadow depends on the path
@@ -25,64 +25,89 @@ type snapshot struct {
 	grpc matcher
 }
 
-// fileFile is the top level of a file.
-type fileFile struct {
-	domain, match, address, slashes, defaults, rules *rulefile.Node
-}
+// decoder decodes a file of rules.
+type decoder struct {
+	rulefile.Decoder
 
-var fileFields = map[string]field[fileFile]{
-	"domain":          func(_ *decoder, n *rulefile.Node, f *fileFile) { f.domain = n },
-	"match":           func(_ *decoder, n *rulefile.Node, f *fileFile) { f.match = n },
-	"address":         func(_ *decoder, n *rulefile.Node, f *fileFile) { f.address = n },
-	"escaped_slashes": func(_ *decoder, n *rulefile.Node, f *fileFile) { f.slashes = n },
-	"defaults":        func(_ *decoder, n *rulefile.Node, f *fileFile) { f.defaults = n },
-	"rules":           func(_ *decoder, n *rulefile.Node, f *fileFile) { f.rules = n },
+	domain       string
+	address      httplimit.Address
+	allowSlashes bool
+	defaults     defaultsFile
 }
 
 // parse decodes a file.
 func parse(name string, data []byte) (*snapshot, error) {
-	if len(data) > rulefile.MostBytes {
-		problem := rulefile.TooLarge(int64(len(data)))
-		problem.File = name
-		return nil, (*Error)(problem)
+	d := &decoder{Decoder: rulefile.Decoder{File: name}}
+	s := &snapshot{deadlines: make(map[time.Duration]bool)}
+	if d.Load(data, parseYAML) {
+		d.snapshot(s)
 	}
-	d, err := newDecoder(name, data)
-	if err != nil {
-		return nil, err
-	}
-	s := d.snapshot()
 	if err := joined(d.Problems); err != nil {
 		return nil, err
 	}
+	s.build()
 	return s, nil
 }
 
-// snapshot decodes the rules of the document.
-func (d *decoder) snapshot() *snapshot {
-	file := fileFile{}
-	rulefile.Fields(d, d.Root, fileFields, &file)
-	s := &snapshot{}
-	domain := d.head(&file, s)
-	if len(d.Problems) > 0 {
-		return s // problems of the rules could be consequences
+// snapshot decodes the document.
+func (d *decoder) snapshot(s *snapshot) {
+	var file struct{ Domain, Match, Address, EscapedSlashes, Defaults, Rules *rulefile.Node }
+	isMapping := d.Fields(d.Root, &file)
+	s.all = d.OneOf(file.Match, "first", "all") == "all"
+	d.allowSlashes = d.OneOf(file.EscapedSlashes, "refuse", "allow") == "allow"
+	d.head(file.Domain, file.Address)
+	s.address, s.allowSlashes = d.address, d.allowSlashes
+	d.readDefaults(file.Defaults)
+	switch {
+	case len(d.Problems) > 0: // problems of the rules could be consequences
+	case file.Rules == nil && isMapping:
+		d.Fail(d.Root, "no rules: give a list, which may be empty")
+	case file.Rules.Tag != rulefile.List:
+		d.Wrong(file.Rules, "a list of rules")
+	default:
+		s.rules = d.rules(file.Rules)
+		d.rates(s)
 	}
-	if file.rules == nil {
-		if d.Root.Tag == rulefile.Mapping {
-			d.Fail(d.Root, "no rules: give a list, which may be empty")
-		}
-		return s
+}
+
+// head decodes the domain and the address.
+func (d *decoder) head(domain, address *rulefile.Node) {
+	d.domain, _ = d.Text(domain, "a text, what the names of all limiters begin with")
+	if !rulefile.IsPrintable(d.domain) || strings.Contains(d.domain, " ") || len(d.domain) > longestName {
+		d.Fail(domain, "the domain %q, want printable ASCII without spaces, at most %d characters",
+			rulefile.Clip(d.domain), longestName)
+	} else if err := checkName(d.domain); err != nil {
+		d.Fail(domain, "%v", err)
 	}
-	if file.rules.Tag != rulefile.List {
-		d.Wrong(file.rules, "a list of rules")
-		return s
+	var file struct {
+		Trusted, Header *rulefile.Node
+		Bits            *rulefile.Node `file:"ipv6_bits"`
 	}
-	lines := make(map[string]int, len(file.rules.Content))
-	s.rules = make([]*rule, 0, len(file.rules.Content))
-	for i, n := range file.rules.Content {
+	d.Fields(address, &file)
+	d.address.Trusted = d.ranges(file.Trusted)
+	d.address.IPv6Bits = int(d.Number(file.Bits, 1, 128, "bits of an address, 1 to 128"))
+	if name, ok := d.Text(file.Header, "a text, the header that proxies write"); ok && file.Header != nil {
+		d.address.Header = d.headerName(file.Header, name)
+	}
+}
+
+// readDefaults decodes the defaults, and reports their problems once.
+func (d *decoder) readDefaults(n *rulefile.Node) {
+	d.Fields(n, &d.defaults)
+	d.settings(&d.defaults, &rule{})
+	d.key(d.defaults.Key)
+	d.PolicyName(d.defaults.Policy, defaultPolicy)
+}
+
+// rules decodes the rules, whose names must be unique.
+func (d *decoder) rules(list *rulefile.Node) []*rule {
+	lines := make(map[string]int, len(list.Content))
+	all := make([]*rule, 0, len(list.Content))
+	for _, n := range list.Content {
 		if d.Full() {
-			return s
+			break
 		}
-		r := d.rule(n, domain)
+		r := d.rule(n)
 		if r == nil {
 			continue
 		}
@@ -91,38 +116,10 @@ func (d *decoder) snapshot() *snapshot {
 			continue
 		}
 		lines[r.name] = r.line
-		s.rules = append(s.rules, r)
-		if i%rulesAtOnce == rulesAtOnce-1 {
-			runtime.Gosched()
-		}
+		all = append(all, r)
 	}
-	d.rates(s)
-	s.build()
-	return s
+	return all
 }
-
-// build indexes the rules for requests.
-func (s *snapshot) build() {
-	s.settings = settingsOf(s.rules)
-	s.settings[refusing(settings{})] = false
-	for i, r := range s.rules {
-		s.looksAtPaths = s.looksAtPaths || !r.settings.shadow && r.looksAtPaths()
-		for _, c := range r.conditions {
-			if c.rpc {
-				s.grpc.add(i, c)
-			} else {
-				s.http.add(i, c)
-			}
-		}
-		if i%rulesAtOnce == rulesAtOnce-1 {
-			runtime.Gosched()
-		}
-	}
-}
-
-// rulesAtOnce is the number of rules after which a reload yields the processor, so that it does not
-// delay requests.
-const rulesAtOnce = 16
 
 // rates reports limiters for which two rules state different rates.
 func (d *decoder) rates(s *snapshot) {
@@ -138,47 +135,19 @@ func (d *decoder) rates(s *snapshot) {
 	}
 }
 
-// head decodes all fields besides the rules.
-func (d *decoder) head(file *fileFile, s *snapshot) (domain string) {
-	if file.domain != nil {
-		domain, _ = d.Text(file.domain, "a text, what the names of all limiters begin with")
-		if !rulefile.IsPrintable(domain) || strings.Contains(domain, " ") || len(domain) > longestName {
-			d.Fail(file.domain, "the domain %q, want printable ASCII without spaces, at most %d characters",
-				rulefile.Clip(domain), longestName)
-		} else if err := checkName(domain); err != nil {
-			d.Fail(file.domain, "%v", err)
+// build indexes the rules for requests.
+func (s *snapshot) build() {
+	for i, r := range s.rules {
+		s.looksAtPaths = s.looksAtPaths || !r.settings.shadow && r.looksAtPaths()
+		if r.needsRedis() {
+			s.deadlines[r.settings.deadline] = true
 		}
-	}
-	if file.match != nil {
-		text, _ := d.OneOf(file.match, "first", "all")
-		s.all = text == "all"
-	}
-	if file.address != nil {
-		rulefile.Fields(d, file.address, addressFields, &d.address)
-		s.address = d.address
-	}
-	if file.slashes != nil {
-		text, _ := d.OneOf(file.slashes, "refuse", "allow")
-		d.allowSlashes = text == "allow"
-		s.allowSlashes = d.allowSlashes
-	}
-	if file.defaults != nil {
-		d.readDefaults(file.defaults)
-	}
-	return domain
-}
-
-// readDefaults decodes the defaults, and reports their problems once.
-func (d *decoder) readDefaults(n *rulefile.Node) {
-	file := ruleFile{}
-	before := len(d.Problems)
-	rulefile.Fields(d, n, defaultFields, &file)
-	d.settings(&file, &rule{})
-	if file.key != nil {
-		d.key(file.key)
-	}
-	d.policy(file.policy)
-	if len(d.Problems) == before {
-		d.defaults = file
+		for _, c := range r.conditions {
+			if c.rpc {
+				s.grpc.add(i, c)
+			} else {
+				s.http.add(i, c)
+			}
+		}
 	}
 }

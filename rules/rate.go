@@ -34,24 +34,24 @@ var calendarUnits = map[string]limit.Unit{
 }
 
 // rate decodes the permits and the time of a limit: rate, or permits and per.
-func (d *decoder) rate(n *rulefile.Node, l *limitFile, calendar bool) (r rate, ok bool) {
-	if l.rate == nil {
-		if l.permits == nil || l.per == nil {
+func (d *decoder) rate(n *rulefile.Node, file *limitFile, calendar bool) (r rate, ok bool) {
+	if file.Rate == nil {
+		if file.Permits == nil || file.Per == nil {
 			d.Fail(n, "no rate: give rate, %s, or both permits and per", wantRate)
 			return r, false
 		}
-		text, ok := d.Text(l.per, "a text like second, 30s or day")
+		text, ok := d.Text(file.Per, "a text like second, 30s or day")
 		if !ok {
 			return r, false
 		}
-		r.permits = d.Number(l.permits, 0, rulefile.MostPermits, "a whole number of permits, 0 to 2^53")
-		return r, d.per(l.per, text, &r, calendar)
+		r.permits = d.Number(file.Permits, 0, rulefile.MostPermits, "a whole number of permits, 0 to 2^53")
+		return r, d.per(file.Per, text, &r, calendar)
 	}
-	if l.permits != nil || l.per != nil {
+	if file.Permits != nil || file.Per != nil {
 		d.Fail(n, "rate and permits or per: give rate, %s, or both permits and per", wantRate)
 		return r, false
 	}
-	text, ok := d.Text(l.rate, wantRate)
+	text, ok := d.Text(file.Rate, wantRate)
 	if !ok {
 		return r, false
 	}
@@ -59,11 +59,11 @@ func (d *decoder) rate(n *rulefile.Node, l *limitFile, calendar bool) (r rate, o
 	count, unit = strings.TrimSpace(count), strings.TrimSpace(unit)
 	permits, err := strconv.ParseUint(count, 10, 63)
 	if !found || err != nil || permits > rulefile.MostPermits {
-		d.Fail(l.rate, "%q is no rate, want %s", rulefile.Clip(text), wantRate)
+		d.Fail(file.Rate, "%q is no rate, want %s", rulefile.Clip(text), wantRate)
 		return r, false
 	}
 	r.permits = int64(permits)
-	return r, d.per(l.rate, unit, &r, calendar)
+	return r, d.per(file.Rate, unit, &r, calendar)
 }
 
 // per decodes the time of a rate: a unit, or a duration.

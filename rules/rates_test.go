@@ -3,11 +3,9 @@ package rules
 import (
 	"context"
 	"path/filepath"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -66,39 +64,6 @@ func TestRates_FileChanges_AreSet(t *testing.T) {
 		pass(time.Minute)
 		assert.EqualValues(f, 8, permits(f, client))
 		require.Len(f, p.reported(), 4)
-		assert.NoError(f, p.reported()[3])
-	})
-}
-
-// holding is a connection that holds one script call back for a while.
-type holding struct {
-	rueidis.Client
-	next  atomic.Bool // the next call is held back
-	while time.Duration
-}
-
-func (c *holding) Do(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
-	if command.Commands()[0] == "EVALSHA" && c.next.CompareAndSwap(true, false) {
-		pass(c.while)
-	}
-	return c.Client.Do(ctx, command)
-}
-
-func TestRates_OlderCallEndsLast_NewestRateStays(t *testing.T) {
-	guardtest.Run(t, func(f *redistest.Fixture, _ *rratelimiter.Client) {
-		slow := &holding{Client: f.Conn, while: 35 * time.Second} // until after the newer one
-		client := rratelimiter.New(slow)
-		p := newPolled(f, rated("5/s"), Rates(client))
-		require.NoError(f, p.setRates(f.Context()))
-		p.run()
-		slow.next.Store(true)
-		p.put(rated("7/s"))
-		pass(p.files.Every + 2*time.Second)
-		p.put(rated("8/s"))
-		pass(3 * time.Minute)
-		assert.EqualValues(f, 8, permits(f, client))
-		require.Len(f, p.reported(), 4)
-		assert.ErrorIs(f, p.reported()[1], context.DeadlineExceeded, "of the 7/s")
 		assert.NoError(f, p.reported()[3])
 	})
 }

@@ -1,66 +1,70 @@
 package rules
 
 import (
+	"context"
 	"net/http"
 	"net/netip"
+	"strings"
+	"sync"
 
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/rratelimiter/rratelimiter/grpclimit"
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
 // requestInfo is a request of HTTP or gRPC as rules read it.
-type requestInfo interface {
-	method() string                // of HTTP in upper case; of gRPC the full method
-	methodKey() string             // the method as a key
-	host() string                  // without port and final dot, in lower case
-	values(header string) []string // by the canonical name
-	client() (netip.Addr, error)   // the client's address
-	clientKey() (string, error)    // the client's address as a key
-	length() int64                 // of the body, -1 if unknown
+type requestInfo struct {
+	method    string                       // of HTTP in upper case; of gRPC the full method
+	methodKey string                       // the method as a key
+	host      string                       // without port and final dot, in lower case
+	headers   func() http.Header           // by the canonical name
+	client    func() (netip.Addr, error)   // the client's address
+	clientKey func() (key string, _ error) // the client's address as a key
+	length    int64                        // of the body, -1 if unknown
 }
 
-// cachedAddress caches the address of a client, which many rules may need.
-type cachedAddress struct {
-	known bool
-	addr  netip.Addr
-	err   error
-}
-
-func (c *cachedAddress) set(addr netip.Addr, err error) { *c = cachedAddress{true, addr, err} }
-
-// lastHeader caches the last header, since many rules may name the same one.
-type lastHeader struct {
-	name   string
-	values []string
-}
-
-func (l *lastHeader) of(headers http.Header, name string) []string {
-	if l.name != name {
-		l.name, l.values = name, headers[name]
+// ofHTTP returns a request of HTTP.
+func ofHTTP(r *http.Request, address *httplimit.Address) *requestInfo {
+	method := target.Method(r.Method)
+	return &requestInfo{
+		method: method, methodKey: target.MethodKey(method), host: target.Host(r.Host), length: r.ContentLength,
+		headers:   func() http.Header { return r.Header },
+		client:    sync.OnceValues(func() (netip.Addr, error) { return address.Client(r) }), // many rules may need it
+		clientKey: func() (string, error) { return address.Key(r) },
 	}
-	return l.values
 }
 
-// httpRequest is a request of HTTP.
-type httpRequest struct {
-	*http.Request
-	address *httplimit.Address
-	from    cachedAddress
-	last    lastHeader
-}
-
-func (a *httpRequest) method() string    { return target.Method(a.Method) }
-func (a *httpRequest) methodKey() string { return target.MethodKey(a.method()) }
-
-func (a *httpRequest) host() string                  { return target.Host(a.Host) }
-func (a *httpRequest) values(header string) []string { return a.last.of(a.Header, header) }
-
-func (a *httpRequest) client() (netip.Addr, error) {
-	if !a.from.known {
-		a.from.set(a.address.Client(a.Request))
+// ofGRPC returns a call of gRPC.
+func ofGRPC(ctx context.Context, call grpclimit.Call, from *httplimit.Address) *requestInfo {
+	address := grpclimit.Address{Trusted: from.Trusted, Header: from.Header, IPv6Bits: from.IPv6Bits}
+	if !strings.HasPrefix(call.Method, "/") { // some servers accept such a method
+		call.Method = "/" + call.Method
 	}
-	return a.from.addr, a.from.err
+	r := &requestInfo{
+		method: call.Method, methodKey: call.Method, length: -1,
+		headers:   sync.OnceValue(func() http.Header { return headersOf(ctx) }),
+		client:    sync.OnceValues(func() (netip.Addr, error) { return address.Client(ctx) }),
+		clientKey: func() (string, error) { return address.Key(ctx, call) },
+	}
+	if values := metadata.ValueFromIncomingContext(ctx, ":authority"); len(values) > 0 {
+		r.host = target.Host(values[0])
+	}
+	if message, ok := call.Message.(proto.Message); ok {
+		r.length = int64(proto.Size(message))
+	}
+	return r
 }
 
-func (a *httpRequest) clientKey() (string, error) { return a.address.Key(a.Request) }
-func (a *httpRequest) length() int64              { return a.ContentLength }
+// headersOf returns the metadata of a call.
+func headersOf(ctx context.Context) http.Header {
+	headers := make(http.Header)
+	md, _ := metadata.FromIncomingContext(ctx) // without metadata there are no headers
+	for name, values := range md {
+		name = http.CanonicalHeaderKey(name)
+		headers[name] = append(headers[name], values...)
+	}
+	return headers
+}

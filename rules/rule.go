@@ -27,127 +27,69 @@ func (r *rule) looksAtPaths() bool {
 		slices.ContainsFunc(r.conditions, func(c *condition) bool { return !c.rpc && !c.anyOf() })
 }
 
-// asks reports whether a request of the rule may need Redis.
-func (r *rule) asks() bool {
-	if r.limits.asks() {
-		return true
+// allLimits returns the limits of a rule and of its overrides.
+func (r *rule) allLimits() []*limits {
+	all := []*limits{r.limits}
+	for _, l := range r.overrides {
+		all = append(all, l)
 	}
-	for _, own := range r.overrides {
-		if own.asks() {
-			return true
+	return all
+}
+
+// needsRedis reports whether a request of the rule may need Redis.
+func (r *rule) needsRedis() bool {
+	return slices.ContainsFunc(r.allLimits(), func(l *limits) bool { return !l.refuse && !l.pass })
+}
+
+// stated returns the Redisson limiters whose rate the rule states.
+func (r *rule) stated() []redisson {
+	var all []redisson
+	for _, l := range r.allLimits() {
+		for _, limiter := range l.redisson {
+			if limiter.rate != nil {
+				all = append(all, limiter)
+			}
 		}
 	}
-	return false
+	return all
 }
 
-// asks reports whether the limits need Redis.
-func (l *limits) asks() bool { return !l.refuse && !l.pass }
-
-// ruleFile is a rule, or the defaults, in a file.
+// ruleFile is a rule in a file.
 type ruleFile struct {
-	name, match, key, limits, ban, overrides *rulefile.Node
-	policy, cost, skip                       *rulefile.Node
-	onFailure, onInvalid                     *rulefile.Node
-	deadline, shadow, wait, maxWaiting       *rulefile.Node
+	Name, Match, Limits, Ban, Overrides *rulefile.Node
+	defaultsFile
 }
 
-// ruleFields are the fields of a rule, and defaultFields those of defaults.
-var ruleFields, defaultFields = func() (rule, defaults map[string]field[ruleFile]) {
-	node := func(place func(*ruleFile) **rulefile.Node) field[ruleFile] {
-		return func(_ *decoder, n *rulefile.Node, r *ruleFile) { *place(r) = n }
-	}
-	defaults = map[string]field[ruleFile]{
-		"key":        node(func(r *ruleFile) **rulefile.Node { return &r.key }),
-		"policy":     node(func(r *ruleFile) **rulefile.Node { return &r.policy }),
-		"cost":       node(func(r *ruleFile) **rulefile.Node { return &r.cost }),
-		"skip":       node(func(r *ruleFile) **rulefile.Node { return &r.skip }),
-		"on_failure": node(func(r *ruleFile) **rulefile.Node { return &r.onFailure }),
-		"on_invalid": node(func(r *ruleFile) **rulefile.Node { return &r.onInvalid }),
-		"deadline":   node(func(r *ruleFile) **rulefile.Node { return &r.deadline }),
-		"shadow":     node(func(r *ruleFile) **rulefile.Node { return &r.shadow }),
-		"wait":       node(func(r *ruleFile) **rulefile.Node { return &r.wait }),
-
-		"max_waiting": node(func(r *ruleFile) **rulefile.Node { return &r.maxWaiting }),
-	}
-	rule = map[string]field[ruleFile]{
-		"name":      node(func(r *ruleFile) **rulefile.Node { return &r.name }),
-		"match":     node(func(r *ruleFile) **rulefile.Node { return &r.match }),
-		"limits":    node(func(r *ruleFile) **rulefile.Node { return &r.limits }),
-		"ban":       node(func(r *ruleFile) **rulefile.Node { return &r.ban }),
-		"overrides": node(func(r *ruleFile) **rulefile.Node { return &r.overrides }),
-	}
-	for name, f := range defaults {
-		rule[name] = f
-	}
-	return rule, defaults
-}()
+// defaultsFile is the fields that a rule takes from the defaults if it does not have them.
+type defaultsFile struct {
+	Key, Policy, Cost, Skip, OnFailure, OnInvalid *rulefile.Node
+	Deadline, Shadow, Wait, MaxWaiting            *rulefile.Node
+}
 
 // defaultPolicy is the policy if neither the limit nor the defaults name one: it is strict, and its
 // state is bounded.
 const defaultPolicy = "sliding_window"
 
-// given fills in the defaults for values that a rule does not have.
-func (r *ruleFile) given(defaults *ruleFile) {
-	for _, f := range []struct{ own, other **rulefile.Node }{
-		{&r.key, &defaults.key}, {&r.policy, &defaults.policy}, {&r.cost, &defaults.cost}, {&r.skip, &defaults.skip},
-		{&r.onFailure, &defaults.onFailure}, {&r.onInvalid, &defaults.onInvalid}, {&r.deadline, &defaults.deadline},
-		{&r.shadow, &defaults.shadow},
-		{&r.wait, &defaults.wait}, {&r.maxWaiting, &defaults.maxWaiting},
-	} {
-		if *f.own == nil {
-			*f.own = *f.other
-		}
-	}
-}
-
-// rule decodes a rule of a domain. It returns nil if it has a problem.
-func (d *decoder) rule(n *rulefile.Node, domain string) *rule {
+// rule decodes a rule. It returns nil if it has a problem.
+func (d *decoder) rule(n *rulefile.Node) *rule {
 	before := len(d.Problems)
-	file := ruleFile{}
-	if !rulefile.Fields(d, n, ruleFields, &file) {
+	file := ruleFile{defaultsFile: d.defaults}
+	if !d.Fields(n, &file) {
 		return nil
 	}
 	r := &rule{line: n.Line}
-	if file.name == nil {
-		d.Fail(n, "no name: limits count under it, and keep what was taken when the rule moves")
-	} else if name, ok := d.Text(file.name, wantName); ok {
-		if strings.Trim(name, nameLetters) != "" || len(name) > longestName {
-			d.Fail(file.name, "the name %q, want %s", rulefile.Clip(name), wantName)
-		}
-		r.name, r.line = name, file.name.Line
-	}
-	r.prefix = r.name
-	if domain != "" {
-		r.prefix = domain + ":" + r.name
-	}
-	if file.match == nil {
+	d.name(n, file.Name, r)
+	if file.Match == nil {
 		r.conditions = []*condition{{pattern: anyPath}, {pattern: anyPath, rpc: true}}
 	} else {
-		r.conditions = d.match(file.match)
+		r.conditions = d.match(file.Match)
 	}
-	ownKey := file.key != nil
-	file.given(&d.defaults)
-	d.settings(&file, r)
-	policy := d.policy(file.policy)
-	d.what(n, &file, r, policy)
-	if !ownKey && file.overrides == nil && r.limits != nil && len(r.limits.policies) == 0 {
-		file.key = nil // bans and Redisson limiters do not use it
-	}
-	if file.key != nil {
-		r.key = d.key(file.key)
-		if !ownKey && !d.possible(r) {
-			d.Fail(n, "the key of the defaults is of a wildcard that match does not have: give a key")
-		} else if ownKey {
-			d.checkWildcards(file.key, r)
-		}
-	} else if r.limits != nil && len(r.limits.policies) > 0 {
-		d.Fail(n, "no key: say whose requests count together, ip or header:NAME for instance, or all")
-	}
-	if file.overrides != nil {
-		d.overrides(&file, r, policy)
-	}
-	for _, c := range r.conditions {
-		c.source = nil
+	d.settings(&file.defaultsFile, r)
+	policy, _ := d.PolicyName(file.Policy, defaultPolicy)
+	r.limits = d.limitsOrBan(n, &file, policy)
+	d.ruleKey(n, &file, r)
+	if file.Overrides != nil {
+		d.overrides(file.Overrides, r, policy)
 	}
 	if len(d.Problems) > before {
 		return nil
@@ -161,96 +103,65 @@ const (
 	wantName    = "a text of letters, digits, dots, dashes and underscores, at most 128"
 )
 
-// mostWaiting is the largest bound on requests that wait.
-const mostWaiting = 1_000_000
-
-// settings decodes the settings of a rule.
-func (d *decoder) settings(file *ruleFile, r *rule) {
-	s := &r.settings
-	if file.onFailure != nil {
-		d.onFailure(file.onFailure, s)
+// name decodes the name of a rule.
+func (d *decoder) name(n, stated *rulefile.Node, r *rule) {
+	if stated == nil {
+		d.Fail(n, "no name: limits count under it, and keep what was taken when the rule moves")
+		return
 	}
-	if file.onInvalid != nil {
-		d.onInvalid(file.onInvalid, s)
+	name, ok := d.Text(stated, wantName)
+	if ok && (strings.Trim(name, nameLetters) != "" || len(name) > longestName) {
+		d.Fail(stated, "the name %q, want %s", rulefile.Clip(name), wantName)
 	}
-	if file.deadline != nil {
-		s.deadline = d.Duration(file.deadline)
-	}
-	if file.wait != nil {
-		s.wait = d.Duration(file.wait)
-	}
-	if file.maxWaiting != nil {
-		s.maxWaiting = int(d.Number(file.maxWaiting, 1, mostWaiting, "a whole number of requests, 1 to 1,000,000"))
-	}
-	if file.shadow != nil {
-		s.shadow = d.Boolean(file.shadow)
-	}
-	if file.cost != nil {
-		r.cost = d.cost(file.cost)
-		s.costs = true
-	}
-	if file.skip != nil {
-		r.skip = &skip{}
-		rulefile.Fields(d, file.skip, skipFields, r.skip)
+	r.name, r.line, r.prefix = name, stated.Line, name
+	if d.domain != "" {
+		r.prefix = d.domain + ":" + name
 	}
 }
 
-// what decodes limits or ban.
-func (d *decoder) what(n *rulefile.Node, file *ruleFile, r *rule, policy string) {
+// ruleKey decodes the key of a rule. Bans and Redisson limiters do not use the key of the defaults.
+func (d *decoder) ruleKey(n *rulefile.Node, file *ruleFile, r *rule) {
+	needed := r.limits != nil && len(r.limits.policies) > 0
+	own := file.Key != d.defaults.Key
 	switch {
-	case file.ban != nil && file.limits != nil:
-		d.Fail(file.ban, "ban and limits: a rule has one of the two")
-	case file.ban != nil:
-		if !d.Boolean(file.ban) {
-			d.Fail(file.ban, "want true, or no ban at all")
+	case file.Key == nil:
+		if needed {
+			d.Fail(n, "no key: say whose requests count together, ip or header:NAME for instance, or all")
 		}
-		r.limits = &limits{refuse: true}
-	case file.limits != nil:
-		r.limits = d.limits(file.limits, policy)
+		return
+	case !own && !needed && r.limits != nil && file.Overrides == nil:
+		return
+	case own:
+		n = file.Key
+	}
+	r.key = d.key(file.Key)
+	for _, part := range r.key {
+		lacks := func(c *condition) bool { return !c.hasWildcard(part.name) }
+		if part.kind == "path" && slices.ContainsFunc(r.conditions, lacks) {
+			d.Fail(n, "the key needs the wildcard {%s} in each pattern of match", rulefile.Clip(part.name))
+		}
+	}
+}
+
+// limitsOrBan decodes what a rule does with requests. It returns nil for a problem.
+func (d *decoder) limitsOrBan(n *rulefile.Node, file *ruleFile, policy string) *limits {
+	switch {
+	case file.Ban != nil && file.Limits != nil:
+		d.Fail(file.Ban, "ban and limits: a rule has one of the two")
+	case file.Ban != nil:
+		d.flag(file.Ban)
+		return &limits{refuse: true}
+	case file.Limits != nil:
+		return d.limits(file.Limits, policy)
 	default:
 		d.Fail(n, "no limits: give limits, or ban: true")
 	}
+	return nil
 }
 
-// policy returns the default policy of limits that name none.
-func (d *decoder) policy(n *rulefile.Node) string {
-	if n == nil {
-		return defaultPolicy
-	}
-	name, ok := d.PolicyName(n)
-	if !ok {
-		return defaultPolicy
-	}
-	return name
-}
-
-// possible reports whether all conditions of a rule have the wildcards of its key.
-func (d *decoder) possible(r *rule) bool {
-	for _, part := range r.key {
-		for _, c := range r.conditions {
-			if part.kind == "path" && !c.hasWildcard(part.name) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// checkWildcards reports the condition that lacks a wildcard of the key.
-func (d *decoder) checkWildcards(n *rulefile.Node, r *rule) {
-	for _, part := range r.key {
-		for _, c := range r.conditions {
-			if part.kind != "path" || c.hasWildcard(part.name) {
-				continue
-			}
-			at := n
-			if c.source != nil {
-				at = c.source
-			}
-			d.Fail(at, "no wildcard {%s} here, of which the key of the rule is", rulefile.Clip(part.name))
-			if c.source == nil {
-				return // match is not there at all
-			}
-		}
+// flag decodes a field that is true or left out.
+func (d *decoder) flag(n *rulefile.Node) {
+	if !d.Boolean(n) {
+		d.Fail(n, "want true, or leave it out")
 	}
 }

@@ -55,23 +55,6 @@ var nothing = new(snapshot)
 // Len returns the number of rules.
 func (s *Set) Len() int { return len(s.file().rules) }
 
-// stated returns the Redisson limiters whose rate the rule states.
-func (r *rule) stated() []redisson {
-	var all []redisson
-	add := func(l *limits) {
-		for _, limiter := range l.redisson {
-			if limiter.rate != nil {
-				all = append(all, limiter)
-			}
-		}
-	}
-	add(r.limits)
-	for _, l := range r.overrides {
-		add(l)
-	}
-	return all
-}
-
 // SetRates sets the rates that the file states for Redisson limiters, so that Java programs use
 // them too. A limiter that has the rate already is not changed. A limiter with another rate keeps
 // the permits taken ([rratelimiter.KeepState]). A limiter without a rate gets it. With [Rates],
@@ -79,24 +62,15 @@ func (r *rule) stated() []redisson {
 //
 // If one limiter fails, the others are set nevertheless. All errors are returned together.
 func (s *Set) SetRates(ctx context.Context, client *rratelimiter.Client) error {
-	return s.file().setRates(ctx, ctx, client)
-}
-
-// setRates sets the rates until ctx ends. Its calls to Redis have the context calls.
-func (s *snapshot) setRates(ctx, calls context.Context, client *rratelimiter.Client) error {
 	var failed []error
 	done := make(map[string]bool)
-	for _, r := range s.rules {
+	for _, r := range s.file().rules {
 		for _, stated := range r.stated() {
 			if done[stated.name] {
 				continue
 			}
 			done[stated.name] = true
-			err := ctx.Err()
-			if err == nil {
-				err = setRate(calls, client.Limiter(stated.name), *stated.rate)
-			}
-			if err != nil {
+			if err := setRate(ctx, client.Limiter(stated.name), *stated.rate); err != nil {
 				failed = append(failed, fmt.Errorf("rules: the rate of %q, of the rule %q: %w", stated.name, r.name, err))
 			}
 		}

@@ -64,54 +64,49 @@ func (s settings) options() []httplimit.Option {
 // refusing returns the settings of a rule for requests that it refuses without Redis.
 func refusing(s settings) settings { return settings{shadow: s.shadow, costs: true, refuses: true} }
 
-// settingsOf returns the settings of all rules. The value reports whether a rule with these
-// settings needs Redis.
-func settingsOf(rules []*rule) map[settings]bool {
-	all := make(map[settings]bool)
-	for _, r := range rules {
-		all[r.settings] = all[r.settings] || r.asks()
-		all[refusing(r.settings)] = false
+// settings decodes the settings of a rule, its cost and what it skips.
+func (d *decoder) settings(file *defaultsFile, r *rule) {
+	r.settings = settings{
+		onFailure: d.onFailure(file.OnFailure),
+		modeGiven: file.OnFailure != nil,
+		deadline:  d.Duration(file.Deadline),
+		wait:      d.Duration(file.Wait),
+		maxWaiting: int(d.Number(file.MaxWaiting, 1, mostWaiting,
+			"a whole number of requests, 1 to 1,000,000")),
+		shadow:       d.Boolean(file.Shadow),
+		invalidFails: d.OneOf(file.OnInvalid, "refuse", "on_failure") == "on_failure",
+		costs:        file.Cost != nil,
 	}
-	return all
+	r.cost, r.skip = d.cost(file.Cost), d.skip(file.Skip)
 }
 
-// onInvalid decodes the treatment of requests that lack what a rule needs.
-func (d *decoder) onInvalid(n *rulefile.Node, s *settings) {
-	text, _ := d.OneOf(n, "refuse", "on_failure")
-	s.invalidFails = text == "on_failure"
-}
+// mostWaiting is the largest bound on requests that wait.
+const mostWaiting = 1_000_000
 
 // onFailure decodes a failure mode: open, closed, or {local: share}.
-func (d *decoder) onFailure(n *rulefile.Node, s *settings) {
+func (d *decoder) onFailure(n *rulefile.Node) httplimit.FailureMode {
 	const want = "open, closed, or a mapping like {local: 0.1}"
-	s.modeGiven = true
-	if n.Tag == rulefile.Mapping {
-		share := 0.0
-		rulefile.Fields(d, n, localFields, &share)
-		if len(n.Content) == 0 {
-			d.Fail(n, "an empty mapping, want %s", want)
+	if n != nil && n.Tag == rulefile.Mapping {
+		var file struct{ Local *rulefile.Node }
+		if d.Fields(n, &file); file.Local == nil {
+			d.Fail(n, "want %s", want)
+			return httplimit.Closed
 		}
-		if share > 0 {
-			s.onFailure = httplimit.Local(share)
+		share := d.Fraction(file.Local, "a share of the limit, above 0, at most 1",
+			func(x float64) bool { return x > 0 && x <= 1 })
+		if share == 0 {
+			return httplimit.Closed
 		}
-		return
+		return httplimit.Local(share)
 	}
 	text, ok := d.Text(n, "a text, "+want)
 	switch {
-	case !ok:
 	case text == "open":
-		s.onFailure = httplimit.Open
-	case text == "closed":
-		s.onFailure = httplimit.Closed
-	default:
+		return httplimit.Open
+	case ok && n != nil && text != "closed":
 		d.Fail(n, "%q, want %s", rulefile.Clip(text), want)
 	}
-}
-
-var localFields = map[string]field[float64]{
-	"local": func(d *decoder, n *rulefile.Node, share *float64) {
-		*share = d.Fraction(n, "a share of the limit, above 0, at most 1", func(x float64) bool { return x > 0 && x <= 1 })
-	},
+	return httplimit.Closed
 }
 
 // cost is the cost of a request: a number of permits, a header, or the size of its body.
@@ -124,6 +119,9 @@ type cost struct {
 // cost decodes the cost of a request.
 func (d *decoder) cost(n *rulefile.Node) *cost {
 	const want = "a whole number of permits from 1 on, header:NAME, content_length, or content_length/BYTES"
+	if n == nil {
+		return nil
+	}
 	if n.Tag == rulefile.Int {
 		permits := d.Number(n, 1, rulefile.MostPermits, want)
 		return &cost{permits: permits}
@@ -148,12 +146,12 @@ func (d *decoder) cost(n *rulefile.Node) *cost {
 }
 
 // of returns the cost of a request, at least 1, or an error if the request is invalid.
-func (c *cost) of(r requestInfo) (int64, error) {
+func (c *cost) of(r *requestInfo) (int64, error) {
 	switch {
 	case c == nil:
 		return 1, nil
 	case c.header != "":
-		values := r.values(c.header)
+		values := r.headers()[c.header]
 		if len(values) != 1 {
 			return 1, guard.Invalidf("rules: %d values of the header %s, want one, the cost", len(values), c.header)
 		}
@@ -164,7 +162,7 @@ func (c *cost) of(r requestInfo) (int64, error) {
 		}
 		return max(1, int64(permits)), nil
 	case c.bytes > 0:
-		length := r.length()
+		length := r.length
 		if length < 0 {
 			return 1, fmt.Errorf("rules: cost: %w", httplimit.ErrLengthRequired)
 		}
@@ -180,34 +178,38 @@ type skip struct {
 	methods []string
 }
 
-var skipFields = map[string]field[skip]{
-	"ranges":  func(d *decoder, n *rulefile.Node, s *skip) { s.ranges = d.clientRanges(n) },
-	"methods": func(d *decoder, n *rulefile.Node, s *skip) { s.methods = d.methods(n) },
-	"paths": func(d *decoder, n *rulefile.Node, s *skip) {
-		const want = "a text, a path like /health or /static/"
-		d.Texts(n, want, func(n *rulefile.Node, text string) {
-			p, err := parsePattern(text)
-			switch {
-			case err != nil:
-				d.Fail(n, "the path %q: %v", rulefile.Clip(text), err)
-			case slices.ContainsFunc(p.segments, hasSlash) && !d.allowSlashes:
-				d.Fail(n, "the path %q %s", rulefile.Clip(text), refusedSlash)
-			case p.method != "" || p.host != "":
-				d.Fail(n, "%q, want %s", rulefile.Clip(text), want)
-			default:
-				s.paths = append(s.paths, p)
-			}
-		})
-	},
+// skip decodes the requests that a rule lets pass.
+func (d *decoder) skip(n *rulefile.Node) *skip {
+	const want = "a text, a path like /health or /static/"
+	if n == nil {
+		return nil
+	}
+	var file struct{ Ranges, Paths, Methods *rulefile.Node }
+	d.Fields(n, &file)
+	s := &skip{ranges: d.clientRanges(file.Ranges), methods: d.methods(file.Methods)}
+	d.Texts(file.Paths, want, func(n *rulefile.Node, text string) {
+		p, err := parsePattern(text)
+		switch {
+		case err != nil:
+			d.Fail(n, "the path %q: %v", rulefile.Clip(text), err)
+		case slices.ContainsFunc(p.segments, hasSlash) && !d.allowSlashes:
+			d.Fail(n, "the path %q %s", rulefile.Clip(text), refusedSlash)
+		case p.method != "" || p.host != "":
+			d.Fail(n, "%q, want %s", rulefile.Clip(text), want)
+		default:
+			s.paths = append(s.paths, p)
+		}
+	})
+	return s
 }
 
 // skips reports whether a rule lets a request pass. A path is skipped if all its readings are. An
 // unknown address is in no range.
-func (s *skip) skips(r requestInfo, path target.Path) bool {
+func (s *skip) skips(r *requestInfo, path target.Path) bool {
 	if s == nil {
 		return false
 	}
-	if hasMethod(s.methods, r.method()) || len(s.paths) > 0 && path.All(s.hasPath) {
+	if hasMethod(s.methods, r.method) || len(s.paths) > 0 && path.All(s.hasPath) {
 		return true
 	}
 	if len(s.ranges) == 0 {
@@ -221,18 +223,4 @@ func (s *skip) skips(r requestInfo, path target.Path) bool {
 func (s *skip) hasPath(path string) bool {
 	segments := segmentsOf(path)
 	return slices.ContainsFunc(s.paths, func(p pattern) bool { return p.hasPath(segments) })
-}
-
-// addressFields are the fields of address.
-var addressFields = map[string]field[httplimit.Address]{
-	"trusted": func(d *decoder, n *rulefile.Node, a *httplimit.Address) { a.Trusted = d.ranges(n) },
-	"header": func(d *decoder, n *rulefile.Node, a *httplimit.Address) {
-		if text, ok := d.Text(n, "a text, the header that proxies write"); ok {
-			a.Header = d.headerName(n, text)
-		}
-	},
-	"ipv6_bits": func(d *decoder, n *rulefile.Node, a *httplimit.Address) {
-		bits := d.Number(n, 1, 128, "bits of an address, 1 to 128")
-		a.IPv6Bits = int(bits)
-	},
 }

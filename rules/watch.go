@@ -2,7 +2,6 @@ package rules
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -57,8 +56,7 @@ func PollEvery(d time.Duration) WatchOption {
 //   - Write it in place. It is taken once two reads, a tenth of a second apart, are equal. A writer
 //     that pauses for longer in the middle of a file is not detected.
 //
-// A reload takes only processor time from requests, and yields in between. Requests use the old
-// rules until the new ones are ready, and one request never uses both. Permits stay taken, since
+// Requests use the old rules until the new ones are ready, and one request never uses both. Permits stay taken, since
 // limiters are named by the domain, the rule's name and the key. A limit that keeps its policy and
 // its interval continues to count.
 func Watch(ctx context.Context, path string, opts ...WatchOption) (*Set, error) {
@@ -86,13 +84,10 @@ type watch struct {
 	client   *rratelimiter.Client
 	onReload func(error)
 
-	set   *Set
-	wrong string // what was reported last of the file, "" for nothing
-	unset bool   // rates are to be set
-	// trying is closed at the end of the last attempt to set the rates, if no call waited for it;
-	// nil if its result is known.
-	trying     <-chan struct{}
-	wrongRates string // what was reported last of them
+	set        *Set
+	wrong      string // what was reported last of the file, "" for nothing
+	wrongRates string // of the rates
+	unset      bool   // rates are to be set
 }
 
 func newWatch(path string, opts []WatchOption) *watch {
@@ -126,12 +121,7 @@ func (w *watch) take(sources []rulefile.Source, problem *rulefile.Problem) error
 
 // report reports new rules, and each problem once.
 func (w *watch) report(err error) {
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
-	if err == nil || text != w.wrong {
-		w.wrong = text
+	if changed(&w.wrong, err) || err == nil {
 		w.onReload(err)
 	}
 }
@@ -146,7 +136,7 @@ func (w *watch) setRates(ctx context.Context) error {
 	}
 	limited, end := context.WithTimeout(ctx, patience)
 	defer end()
-	err := w.tryRates(limited)
+	err := w.set.SetRates(limited, w.client)
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -154,41 +144,20 @@ func (w *watch) setRates(ctx context.Context) error {
 	return err
 }
 
-// tryRates sets the rates after the attempt before has ended. A call that takes longer than ctx may
-// still take effect, and must not come after a newer one.
-func (w *watch) tryRates(ctx context.Context) error {
-	late := fmt.Errorf("rules: rates were not set within %v: %w", patience, context.DeadlineExceeded)
-	if w.trying != nil {
-		select {
-		case <-w.trying:
-		case <-ctx.Done():
-			return late
-		}
-	}
-	var err error
-	file, done := w.set.file(), make(chan struct{})
-	w.trying = done
-	go func() {
-		defer close(done)
-		err = file.setRates(ctx, context.WithoutCancel(ctx), w.client)
-	}()
-	select {
-	case <-done:
-		w.trying = nil
-		return err
-	case <-ctx.Done():
-		return late
+// reportRates reports once that rates could not be set, or that they are set now.
+func (w *watch) reportRates(err error) {
+	if changed(&w.wrongRates, err) {
+		w.onReload(err)
 	}
 }
 
-// reportRates reports once that rates could not be set, or that they are set now.
-func (w *watch) reportRates(err error) {
+// changed reports whether an error differs from the last one, and stores it.
+func changed(last *string, err error) bool {
 	text := ""
 	if err != nil {
 		text = err.Error()
 	}
-	if text != w.wrongRates {
-		w.wrongRates = text
-		w.onReload(err)
-	}
+	before := *last
+	*last = text
+	return text != before
 }

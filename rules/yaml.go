@@ -6,28 +6,8 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
-
-// decoder decodes a file of rules.
-type decoder struct {
-	rulefile.Decoder
-
-	address      httplimit.Address
-	allowSlashes bool
-	defaults     ruleFile
-}
-
-// field decodes the value of a name in a mapping into a T.
-type field[T any] = rulefile.Field[*decoder, T]
-
-// newDecoder parses a document.
-func newDecoder(name string, data []byte) (*decoder, error) {
-	d := &decoder{Decoder: rulefile.Decoder{File: name}}
-	d.Load(data, parseYAML)
-	return d, joined(d.Problems)
-}
 
 // parseYAML parses the documents of a text.
 func parseYAML(data []byte) ([]*rulefile.Node, *rulefile.Problem) {

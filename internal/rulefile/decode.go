@@ -3,13 +3,13 @@ package rulefile
 import (
 	"bytes"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// Decoder decodes the values of a document, and collects problems.
+// Decoder decodes the values of a document, and collects problems. A value that is nil is left out
+// of the file: its decoded value is zero.
 type Decoder struct {
 	File     string
 	Root     *Node
@@ -18,12 +18,7 @@ type Decoder struct {
 	// Lax accepts the YAML of files of Envoy's rate limit service: any scalar as a text, absent
 	// values as null, and numbers and booleans of YAML 1.1.
 	Lax bool
-	// Misplaced maps a field that belongs elsewhere in the file to its place.
-	Misplaced map[string]string
 }
-
-// Base returns the decoder, for types that embed it.
-func (d *Decoder) Base() *Decoder { return d }
 
 // Load parses a text of one document with a YAML library. It reports whether there is no problem so
 // far.
@@ -40,6 +35,9 @@ func (d *Decoder) Load(data []byte, parse func(data []byte) ([]*Node, *Problem))
 }
 
 func load(data []byte, parse func(data []byte) ([]*Node, *Problem)) (*Node, *Problem) {
+	if len(data) > MostBytes { // a file may have grown since its size was checked
+		return nil, tooLarge(int64(len(data)))
+	}
 	data = bytes.TrimPrefix(data, []byte("\ufeff")) // editors on Windows write it
 	if len(bytes.TrimSpace(data)) == 0 {
 		return nil, &Problem{Reason: "the file is empty"}
@@ -106,31 +104,6 @@ func (d *Decoder) Wrong(n *Node, want string) {
 	d.Fail(n, "%s, want %s%s", n, want, hint)
 }
 
-// Field decodes the value of a mapping's field into a T.
-type Field[D, T any] func(d D, n *Node, into *T)
-
-// Fields decodes a mapping of known names, and reports whether it is a mapping.
-func Fields[D interface{ Base() *Decoder }, T any](from D, n *Node, known map[string]Field[D, T], into *T) bool {
-	d := from.Base()
-	if d.IsAbsent(n) {
-		return true
-	}
-	if n.Tag != Mapping {
-		d.Wrong(n, "a mapping")
-		return false
-	}
-	d.Pairs(n, func(name, value *Node) {
-		if read, ok := known[name.Value]; ok {
-			read(from, value, into)
-		} else if place, ok := d.Misplaced[name.Value]; ok {
-			d.Fail(name, "has no meaning here, it belongs to %s", place)
-		} else {
-			d.Fail(name, "unknown field %q, want %s", Clip(name.Value), ListOf(known))
-		}
-	})
-	return true
-}
-
 // IsAbsent reports whether a value counts as left out.
 func (d *Decoder) IsAbsent(n *Node) bool { return n == nil || d.Lax && n.Tag == Null }
 
@@ -165,8 +138,11 @@ func (d *Decoder) Text(n *Node, want string) (string, bool) {
 	return n.Value, true
 }
 
-// OneOf decodes one of some texts.
-func (d *Decoder) OneOf(n *Node, options ...string) (string, bool) {
+// OneOf decodes one of some texts. It returns "" for none of them.
+func (d *Decoder) OneOf(n *Node, options ...string) string {
+	if d.IsAbsent(n) {
+		return ""
+	}
 	want := "one of " + strings.Join(options, ", ")
 	if len(options) == 2 {
 		want = strings.Join(options, " or ")
@@ -174,9 +150,9 @@ func (d *Decoder) OneOf(n *Node, options ...string) (string, bool) {
 	text, ok := d.Text(n, "a text, "+want)
 	if ok && !slices.Contains(options, text) {
 		d.Fail(n, "%q, want %s", Clip(text), want)
-		return "", false
+		return ""
 	}
-	return text, ok
+	return text
 }
 
 // Texts decodes a text or a list of texts.
@@ -185,6 +161,9 @@ func (d *Decoder) Texts(n *Node, want string, each func(n *Node, text string)) {
 		if text, ok := d.Text(n, want); ok {
 			each(n, text)
 		}
+	}
+	if d.IsAbsent(n) {
+		return
 	}
 	if n.IsScalar() {
 		one(n)
@@ -219,6 +198,9 @@ func (d *Decoder) List(n *Node, want string, each func(n *Node)) {
 
 // Number decodes a decimal integer.
 func (d *Decoder) Number(n *Node, least, most int64, want string) int64 {
+	if n == nil {
+		return 0
+	}
 	if n.Tag != Int {
 		d.Wrong(n, want)
 		return 0
@@ -252,10 +234,11 @@ func (d *Decoder) Fraction(n *Node, want string, ok func(x float64) bool) float6
 
 // Boolean decodes true or false.
 func (d *Decoder) Boolean(n *Node) bool {
+	if d.IsAbsent(n) {
+		return false
+	}
 	text := strings.ToLower(n.Value)
 	switch {
-	case d.IsAbsent(n):
-		return false
 	case n.Tag == Bool:
 		return text == "true"
 	case d.Lax && n.Plain && slices.Contains([]string{"yes", "on", "y"}, text):
@@ -265,9 +248,4 @@ func (d *Decoder) Boolean(n *Node) bool {
 	}
 	d.Wrong(n, "true or false")
 	return false
-}
-
-// ListOf joins the names of a map in alphabetical order.
-func ListOf[T any](known map[string]T) string {
-	return strings.Join(slices.Sorted(maps.Keys(known)), ", ")
 }

@@ -10,7 +10,7 @@ import (
 // Duration decodes a duration above 0.
 func (d *Decoder) Duration(n *Node) time.Duration {
 	text, ok := d.Text(n, WantDuration)
-	if !ok {
+	if !ok || n == nil {
 		return 0
 	}
 	length, ok := ParseDuration(text)

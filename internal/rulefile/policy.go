@@ -16,10 +16,10 @@ import (
 type Limit struct {
 	Policy  string
 	Permits int64
-	Per     time.Duration    // unless the policy has a unit
-	Unit    limit.Unit       // if it has
-	Aligned bool             // the field "aligned", if the policy has it and the file does not state it
-	Fields  map[string]*Node // fields of policies that the file has
+	Per     time.Duration // unless the policy has a unit
+	Unit    limit.Unit    // if it has
+	Aligned bool          // the field "aligned", if the policy has it and the file does not state it
+	Fields  PolicyFields
 }
 
 // HasUnit reports whether a policy's rate has a unit of the calendar.
@@ -28,14 +28,20 @@ func HasUnit(name string) bool {
 	return kind.Unit
 }
 
-// PolicyName decodes the name of a policy.
-func (d *Decoder) PolicyName(n *Node) (string, bool) {
+// PolicyName decodes the name of a policy. It returns the default name if the file states none, or
+// none that exists, and reports whether there is no problem.
+func (d *Decoder) PolicyName(n *Node, byDefault string) (string, bool) {
+	if n == nil {
+		return byDefault, true
+	}
 	name, ok := d.Text(n, "a text, one of "+policy.Names())
 	if _, known := policy.Lookup(name); ok && !known {
 		d.Fail(n, "no policy %q, want one of %s", Clip(name), policy.Names())
-		return "", false
+		return byDefault, false
+	} else if !ok {
+		return byDefault, false
 	}
-	return name, ok
+	return name, true
 }
 
 // Policy decodes the policy of a limit. It returns nil for a rate of 0, and for a problem.
@@ -87,7 +93,7 @@ func (d *Decoder) field(n *Node, f policy.Field) any {
 }
 
 // Unused reports fields that the policy does not have.
-func (d *Decoder) Unused(fields map[string]*Node, name string, own ...string) {
+func (d *Decoder) Unused(fields PolicyFields, name string, own ...string) {
 	for _, field := range policy.Fields() {
 		if n := fields[field]; n != nil && !slices.Contains(own, field) {
 			d.Fail(n, "%s means nothing to %s", field, name)

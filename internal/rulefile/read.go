@@ -94,7 +94,7 @@ func (f file) read() ([]byte, *Problem) {
 	case !f.info.Mode().IsRegular():
 		return nil, &Problem{Reason: fmt.Sprintf("it is no regular file (%v)", f.info.Mode().Type())}
 	case f.info.Size() > MostBytes:
-		return nil, TooLarge(f.info.Size())
+		return nil, tooLarge(f.info.Size())
 	}
 	opened, err := os.Open(f.name)
 	if err != nil {
@@ -108,8 +108,8 @@ func (f file) read() ([]byte, *Problem) {
 	return data, nil
 }
 
-// TooLarge returns the problem of a file of more than MostBytes.
-func TooLarge(size int64) *Problem {
+// tooLarge returns the problem of a file of more than MostBytes.
+func tooLarge(size int64) *Problem {
 	return &Problem{Reason: fmt.Sprintf("it has %d bytes, want at most %d (%d MiB)", size, MostBytes, MostBytes>>20)}
 }
 

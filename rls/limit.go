@@ -1,0 +1,174 @@
+package rls
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+
+	"github.com/rratelimiter/rratelimiter/internal/policy"
+	"github.com/rratelimiter/rratelimiter/internal/rulefile"
+
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// fixedWindow is the policy of a limit without one.
+const fixedWindow = "fixed_window"
+
+// unitLengths are the lengths of the protocol's units.
+var unitLengths = map[ratelimit.RateLimitResponse_RateLimit_Unit]time.Duration{
+	ratelimit.RateLimitResponse_RateLimit_SECOND: time.Second,
+	ratelimit.RateLimitResponse_RateLimit_MINUTE: time.Minute,
+	ratelimit.RateLimitResponse_RateLimit_HOUR:   time.Hour,
+	ratelimit.RateLimitResponse_RateLimit_DAY:    24 * time.Hour,
+	ratelimit.RateLimitResponse_RateLimit_WEEK:   7 * 24 * time.Hour,
+	ratelimit.RateLimitResponse_RateLimit_MONTH:  30 * 24 * time.Hour,
+	ratelimit.RateLimitResponse_RateLimit_YEAR:   365 * 24 * time.Hour,
+}
+
+var calendarUnits = map[ratelimit.RateLimitResponse_RateLimit_Unit]limit.Unit{
+	ratelimit.RateLimitResponse_RateLimit_DAY:   limit.Day,
+	ratelimit.RateLimitResponse_RateLimit_WEEK:  limit.Week,
+	ratelimit.RateLimitResponse_RateLimit_MONTH: limit.Month,
+	ratelimit.RateLimitResponse_RateLimit_YEAR:  limit.Year,
+}
+
+// rateLimit is a limit of a rule.
+type rateLimit struct {
+	name      string
+	replaces  []string // names of limits
+	unlimited bool
+	kind      string       // of the policy
+	policy    limit.Policy // nil grants nothing
+	interval  time.Duration
+	most      uint64 // the largest grant at once
+	onCredit  bool   // a request may take more than is free
+	shown     *ratelimit.RateLimitResponse_RateLimit
+}
+
+// override returns the limit that a request brings. Its windows are aligned.
+func override(brought *common.RateLimitDescriptor_RateLimitOverride) (*rateLimit, bool) {
+	unit := ratelimit.RateLimitResponse_RateLimit_Unit(brought.GetUnit()) // both enums have the same numbers
+	interval, ok := unitLengths[unit]
+	permits := brought.GetRequestsPerUnit()
+	l := &rateLimit{
+		kind: fixedWindow, interval: interval, most: uint64(permits),
+		shown: &ratelimit.RateLimitResponse_RateLimit{RequestsPerUnit: permits, Unit: unit},
+	}
+	if permits > 0 {
+		l.policy = limit.FixedWindow{Permits: int64(permits), Interval: interval, Aligned: true}
+	}
+	return l, ok
+}
+
+// reset returns the remaining time of the current window, for a status without a call to Redis.
+func (l *rateLimit) reset(now time.Time) time.Duration {
+	if p, ok := l.policy.(limit.FixedWindow); ok && !p.Aligned || !ok && l.policy != nil || l.interval <= 0 {
+		return l.interval
+	}
+	return l.interval - time.Duration(now.UnixNano()%int64(l.interval))
+}
+
+func (l *rateLimit) String() string {
+	if l.unlimited {
+		return "unlimited"
+	}
+	text := fmt.Sprintf("unit=%s requests_per_unit=%d", l.shown.GetUnit(), l.shown.GetRequestsPerUnit())
+	if l.kind != fixedWindow || l.shown.GetUnit() == ratelimit.RateLimitResponse_RateLimit_UNKNOWN {
+		text += fmt.Sprintf(" policy=%T%+v", l.policy, l.policy)
+	}
+	return text
+}
+
+// limitFile is a limit in a file.
+type limitFile struct {
+	Name, Replaces, Unlimited, RequestsPerUnit, Unit, Per, Policy *rulefile.Node
+
+	Own rulefile.PolicyFields
+}
+
+// limit decodes a limit. It returns nil for a problem.
+func (d *decoder) limit(n *rulefile.Node) *rateLimit {
+	file := limitFile{}
+	before := len(d.Problems)
+	d.Fields(n, &file)
+	l := &rateLimit{name: d.text(file.Name), replaces: d.replaces(file.Replaces), unlimited: d.Boolean(file.Unlimited)}
+	if slices.Contains(l.replaces, l.name) {
+		d.FailField(n, "replaces", "names %q, which is this limit itself", l.name)
+	}
+	if len(d.Problems) > before {
+		return nil
+	}
+	if l.unlimited {
+		if stated := cmp.Or(file.Unit, file.Per, file.Policy); stated != nil {
+			d.Fail(stated, "is %q, but the limit is unlimited: take one of them away", rulefile.Clip(stated.Value))
+		}
+		return l
+	}
+	spec := rulefile.Limit{Aligned: true, Fields: file.Own}
+	if file.RequestsPerUnit == nil {
+		d.FailField(n, "requests_per_unit", "is missing; 0 refuses everything")
+	}
+	spec.Permits = d.Number(file.RequestsPerUnit, 0, math.MaxUint32,
+		fmt.Sprintf("a whole number, 0 to %d", uint32(math.MaxUint32)))
+	spec.Policy, _ = d.PolicyName(file.Policy, fixedWindow)
+	unit := d.interval(n, &file, &spec)
+	if len(d.Problems) > before {
+		return nil
+	}
+	l.kind, l.policy, l.interval = spec.Policy, d.Policy(n, &spec), spec.Per
+	if p, ok := policy.Of(l.policy); ok {
+		l.most, l.onCredit = uint64(p.Most), p.Refill == policy.OnCredit
+	}
+	l.shown = &ratelimit.RateLimitResponse_RateLimit{RequestsPerUnit: uint32(spec.Permits), Unit: unit, Name: l.name}
+	return l
+}
+
+// replaces decodes the names of limits.
+func (d *decoder) replaces(n *rulefile.Node) (names []string) {
+	d.List(n, "a list", func(n *rulefile.Node) {
+		var file struct{ Name *rulefile.Node }
+		d.Fields(n, &file)
+		name := d.text(file.Name)
+		if name == "" && len(d.Problems) == 0 {
+			d.FailField(n, "name", "is empty, want the name of the limit that is replaced")
+		}
+		names = append(names, name)
+	})
+	return names
+}
+
+// interval decodes unit and per. It returns the protocol's unit of that length, if there is one.
+func (d *decoder) interval(n *rulefile.Node, file *limitFile,
+	into *rulefile.Limit) (unit ratelimit.RateLimitResponse_RateLimit_Unit) {
+	switch {
+	case file.Unit != nil && file.Per != nil:
+		d.Fail(file.Per, "stands beside unit, take one of them away")
+	case file.Per != nil:
+		into.Per = d.Duration(file.Per)
+		for u, length := range unitLengths {
+			if length == into.Per {
+				unit = u
+			}
+		}
+	default:
+		name := d.text(file.Unit)
+		number := ratelimit.RateLimitResponse_RateLimit_Unit_value[strings.ToUpper(name)]
+		unit = ratelimit.RateLimitResponse_RateLimit_Unit(number)
+		if into.Per = unitLengths[unit]; into.Per == 0 {
+			d.FailField(n, "unit", "is %q, want second, minute, hour, day, week, month or year; or per, for any interval",
+				rulefile.Clip(name))
+		}
+	}
+	if rulefile.HasUnit(into.Policy) && into.Per > 0 {
+		if into.Unit = calendarUnits[unit]; into.Unit == 0 || file.Per != nil {
+			d.FailField(n, "unit", "is %q, want day, week, month or year for policy: calendar", strings.ToLower(unit.String()))
+		}
+	}
+	return unit
+}
