@@ -129,8 +129,9 @@ func (e *notSent) Unwrap() error              { return e.reason }
 func (e *notSent) GRPCStatus() *status.Status { return e.status }
 
 func newNotSent(ctx context.Context, o *Outcome) error {
-	e := &notSent{status: status.FromProto(newStatus(ctx, o))}
-	switch after := retryAfter(o); {
+	after := retryAfter(o)
+	e := &notSent{status: status.FromProto(newStatus(ctx, o, after))}
+	switch {
 	case o.Err != nil:
 		e.reason = fmt.Errorf("%w: %w", ErrNotSent, o.Err)
 	case after > 0:

@@ -165,6 +165,8 @@ func options(s guardtest.Settings) []grpclimit.Option {
 	})
 	add(s.Wait != 0, func() grpclimit.Option { return grpclimit.Wait(s.Wait) })
 	add(s.MaxWaiting != 0, func() grpclimit.Option { return grpclimit.MaxWaiting(s.MaxWaiting) })
+	add(s.Spread != 0, func() grpclimit.Option { return grpclimit.Spread(s.Spread) })
+	add(s.Random != nil, func() grpclimit.Option { return grpclimit.WithRandom(s.Random) })
 	add(s.Shadow, grpclimit.Shadow)
 	add(s.InvalidAsFailure, grpclimit.InvalidAsFailure)
 	add(s.Deadline != 0, func() grpclimit.Option { return grpclimit.Deadline(s.Deadline) })

@@ -105,6 +105,23 @@ func ExampleWait() {
 	// OK
 }
 
+// Clients that were refused together retry at different times.
+func ExampleSpread() {
+	client, closeClient := connect()
+	defer closeClient()
+
+	c, stop := start(limitedBy(one(client), grpclimit.Spread(time.Minute)))
+	defer stop()
+	_ = call(noContext, c)
+	for _, d := range status.Convert(call(noContext, c)).Details() {
+		if info, ok := d.(*errdetails.RetryInfo); ok {
+			after := info.GetRetryDelay().AsDuration().Round(time.Second)
+			fmt.Println(after >= time.Hour && after <= time.Hour+time.Minute)
+		}
+	}
+	// Output: true
+}
+
 // What a limit would refuse, before it does.
 func ExampleShadow() {
 	client, closeClient := connect()

@@ -28,8 +28,10 @@ func newGate(interceptor string, choose func(context.Context, Call) (Limiter, er
 		panic(fmt.Sprintf("grpclimit: %s: choose is nil: pass All, Each or a function that returns a Limiter", interceptor))
 	}
 	g := &gate{
-		settings: settings{deadline: DefaultDeadline, sharing: guard.NewShared, known: describe(nil)},
-		choose:   choose,
+		settings: settings{
+			deadline: DefaultDeadline, sharing: guard.NewShared, known: describe(nil), spread: guard.NewSpread(),
+		},
+		choose: choose,
 	}
 	for _, opt := range opts {
 		if opt != nil {
@@ -126,7 +128,7 @@ func (g *gate) admit(ctx context.Context, call Call) (*visit, *refusal) {
 		if g.subject != nil && o.Result == Rejected {
 			subject = g.subject(ctx, call)
 		}
-		return nil, newRefusal(ctx, &o, subject)
+		return nil, newRefusal(ctx, &o, subject, g.spread)
 	}
 	return guard.NewVisit(ctx, g.guard, q, a, o), nil
 }

@@ -19,6 +19,7 @@ type settings struct {
 	skip      func(context.Context, Call) bool
 	subject   func(context.Context, Call) string
 	wait      time.Duration
+	spread    guard.Spread
 	atOnce    bool
 	each      bool
 	shadow    bool
@@ -109,6 +110,17 @@ func MaxWaiting(n int) Option {
 // takes a healthy server out of service.
 func HealthAndReflection() Option {
 	return func(s *settings) { s.exemptNone = true }
+}
+
+// Spread adds a random part of less than d to the RetryInfo and the retry pushback of each call that
+// a server refuses. So clients that were refused together do not return together. The sum is never
+// below the exact time. A refusal without a RetryInfo stays without one. There is no random part by
+// default, or if d is 0. Spread panics if d is below 0.
+func Spread(d time.Duration) Option {
+	if d < 0 {
+		panic(fmt.Sprintf("grpclimit: Spread: the duration is negative: %v: pass 0 or more", d))
+	}
+	return func(s *settings) { s.spread.Most = d }
 }
 
 // AtOnce lets a client's call fail at once instead of waiting. Servers always do.

@@ -3,6 +3,7 @@ package grpclimit_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -85,6 +86,24 @@ func TestRetryPolicy_RetryTooLateOrUseless_FailsAtOnce(t *testing.T) {
 				assert.Equal(b, c.tries, tries)
 				assert.Equal(b, time.Duration(c.tries-1)*time.Minute, time.Since(begin).Truncate(time.Second))
 			})
+		})
+	}
+}
+
+// The pushback is the RetryInfo in milliseconds. The exact time alone decides whether retries stop.
+func TestSpread_Pushback_FollowsRetryInfo(t *testing.T) {
+	for interval, want := range map[time.Duration]string{
+		time.Minute:               "RetryInfo: retry_delay 1m30s\n;grpc-retry-pushback-ms: 90000\n",
+		time.Minute + time.Second: "RetryInfo: retry_delay 1m31s\n;grpc-retry-pushback-ms: -1\n",
+	} {
+		guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+			calls := unary(b, new(service), perIP(client, limit.FixedWindow{Permits: 1, Interval: interval}),
+				grpclimit.Spread(time.Minute), grpclimit.WithRandom(func(n int64) int64 { return n / 2 }))
+			require.Equal(b, "OK", get(b, calls))
+			got := get(b, calls)
+			for line := range strings.SplitSeq(want, ";") {
+				assert.Contains(b, got, line)
+			}
 		})
 	}
 }

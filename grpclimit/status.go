@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
 // Messages of statuses. They do not include errors.
@@ -59,8 +60,9 @@ type refusal struct {
 	trailer metadata.MD
 }
 
-// newStatus returns the status of a refused call, of a server or a client.
-func newStatus(ctx context.Context, o *Outcome) *spb.Status {
+// newStatus returns the status of a refused call, of a server or a client. after is the time to
+// retry, 0 for never.
+func newStatus(ctx context.Context, o *Outcome, after time.Duration) *spb.Status {
 	s := &spb.Status{Code: int32(code(ctx, o)), Message: reduced}
 	switch {
 	case o.Result == Rejected:
@@ -70,18 +72,24 @@ func newStatus(ctx context.Context, o *Outcome) *spb.Status {
 	case o.invalid:
 		s.Message = lacking
 	}
-	if after := retryAfter(o); after > 0 {
+	if after > 0 {
 		s.Details = detail(&errdetails.RetryInfo{RetryDelay: durationpb.New(after)})
 	}
 	return s
 }
 
-func newRefusal(ctx context.Context, o *Outcome, subject string) *refusal {
-	s := newStatus(ctx, o)
+func newRefusal(ctx context.Context, o *Outcome, subject string, spread guard.Spread) *refusal {
+	exact := retryAfter(o)
+	after := spread.Add(exact)
+	s := newStatus(ctx, o, after)
 	if o.Result == Rejected {
 		s.Details = append(s.Details, quotaFailure(o, subject)...)
 	}
-	return &refusal{status.ErrorProto(s), pushback(retryAfter(o))}
+	trailer := pushback(after)
+	if exact > longestPushback {
+		trailer = pushback(0)
+	}
+	return &refusal{status.ErrorProto(s), trailer}
 }
 
 // quotaFailure describes each policy that denied.

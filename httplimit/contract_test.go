@@ -112,6 +112,8 @@ func options(s guardtest.Settings) []httplimit.Option {
 	add(s.Skip != nil, func() httplimit.Option { return httplimit.Skip(func(*http.Request) bool { return s.Skip() }) })
 	add(s.Wait != 0, func() httplimit.Option { return httplimit.Wait(s.Wait) })
 	add(s.MaxWaiting != 0, func() httplimit.Option { return httplimit.MaxWaiting(s.MaxWaiting) })
+	add(s.Spread != 0, func() httplimit.Option { return httplimit.Spread(s.Spread) })
+	add(s.Random != nil, func() httplimit.Option { return httplimit.WithRandom(s.Random) })
 	add(s.Shadow, httplimit.Shadow)
 	add(s.InvalidAsFailure, httplimit.InvalidAsFailure)
 	add(s.Deadline != 0, func() httplimit.Option { return httplimit.Deadline(s.Deadline) })

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
@@ -83,6 +84,18 @@ func ExampleWait() {
 	// 200 OK
 	// 200 OK
 	// 200 OK
+}
+
+// Clients that were refused together retry at different times.
+func ExampleSpread() {
+	client, closeClient := connect()
+	defer closeClient()
+
+	handler := httplimit.Middleware(one(client), unhurried, httplimit.Spread(time.Minute))(hello)
+	get(handler, "/")
+	after, err := strconv.Atoi(get(handler, "/").Header.Get("Retry-After"))
+	fmt.Println(after >= 3600 && after <= 3660, err)
+	// Output: true <nil>
 }
 
 // What a limit would refuse, before it does.

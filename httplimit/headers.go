@@ -90,7 +90,8 @@ func (m *middleware) setHeaders(h http.Header, o *Outcome, document bool) {
 	f := pool.Get().(*fields)
 	defer pool.Put(f)
 	f.clear()
-	retry := retryAfter(o)
+	after := m.spread.Add(retryAfter(o))
+	retry := guard.RoundUp(after, time.Second)
 	switch numbers := o.Decision.Limit > 0; {
 	case o.Result != Acquired && o.Result != Rejected:
 	case m.style == Draft11:
@@ -103,9 +104,9 @@ func (m *middleware) setHeaders(h http.Header, o *Outcome, document bool) {
 			f.limits(m.guard, o, retry)
 		}
 	case m.style == ThreeHeaders && numbers:
-		f.three(h, threeFields, o, seconds(reset(o)))
+		f.three(h, threeFields, o, guard.RoundUp(reset(o, after), time.Second))
 	case m.style == XRateLimit && numbers:
-		f.three(h, xLimitFields, o, unixSeconds(time.Now().Add(reset(o))))
+		f.three(h, xLimitFields, o, unixSeconds(time.Now().Add(reset(o, after))))
 	}
 	if retry > 0 {
 		f.number(retryField, retry)
@@ -205,11 +206,11 @@ func (f *fields) three(h http.Header, names [3]string, o *Outcome, reset int64) 
 	f.number(names[2], reset)
 }
 
-// reset returns when Remaining changes: at Retry-After for a denied request, else when all permits
-// of the reported policy are free.
-func reset(o *Outcome) time.Duration {
+// reset returns when Remaining changes: for a denied request after the time of its Retry-After, else
+// when all permits of the reported policy are free.
+func reset(o *Outcome, retryAfter time.Duration) time.Duration {
 	if o.Result == Rejected {
-		return max(o.Decision.RetryAfter, time.Second)
+		return max(retryAfter, time.Second)
 	}
 	for _, d := range o.Each {
 		if d.Limit == o.Decision.Limit && d.Remaining == o.Decision.Remaining {
@@ -219,24 +220,15 @@ func reset(o *Outcome) time.Duration {
 	return o.Decision.ResetAfter
 }
 
-// retryAfter returns the seconds of Retry-After, 0 for none.
-func retryAfter(o *Outcome) int64 {
+// retryAfter returns the time after which a retry could succeed, 0 for never.
+func retryAfter(o *Outcome) time.Duration {
 	switch {
 	case o.Result == FailedClosed && o.invalid == nil:
-		return 1
-	case o.Result == Rejected && o.Decision.RetryAfter > 0:
-		return seconds(o.Decision.RetryAfter)
+		return time.Second
+	case o.Result == Rejected:
+		return o.Decision.RetryAfter
 	}
 	return 0
-}
-
-// seconds returns d in whole seconds, rounded up.
-func seconds(d time.Duration) int64 {
-	s := int64(d / time.Second)
-	if d%time.Second > 0 {
-		s++
-	}
-	return s
 }
 
 // unixSeconds returns t as Unix time in whole seconds, rounded up.

@@ -41,6 +41,28 @@ func TestHeaders_Times_AreRoundedUp(t *testing.T) {
 	})
 }
 
+// In a denial, Reset is the time of Retry-After. RateLimit describes the limit, whose time is exact.
+func TestSpread_HeaderStyles_DelayResetButNotWindow(t *testing.T) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+		get := func(style httplimit.HeaderStyle) http.Header {
+			return serve(httplimit.Middleware(perIP(client, hour(1)), httplimit.Headers(style),
+				httplimit.Spread(time.Minute), httplimit.WithRandom(func(n int64) int64 { return n / 2 }),
+			)(new(ok)), request()).Header()
+		}
+		h := get(httplimit.ThreeHeaders)
+		assert.Equal(b, "3600", h.Get("RateLimit-Reset"), "of a grant")
+		assert.Empty(b, h.Get("Retry-After"))
+		h = get(httplimit.ThreeHeaders)
+		assert.Equal(b, "3630", h.Get("RateLimit-Reset"))
+		assert.Equal(b, "3630", h.Get("Retry-After"))
+		h = get(httplimit.XRateLimit)
+		assert.Equal(b, time.Now().Add(3630*time.Second).Unix(), unixOf(b, h.Get("X-RateLimit-Reset")))
+		h = get(httplimit.Draft11)
+		assert.Equal(b, []string{`"hour";r=0;t=3600`}, h["Ratelimit"])
+		assert.Equal(b, "3630", h.Get("Retry-After"))
+	})
+}
+
 func unixOf(b *redistest.Fixture, text string) int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	assert.NoError(b, err)

@@ -19,6 +19,7 @@ type settings struct {
 	cost      func(*http.Request) int64
 	skip      func(*http.Request) bool
 	wait      time.Duration
+	spread    guard.Spread
 	shadow    bool
 	report    func(*http.Request, Outcome)
 	refuse    http.Handler
@@ -48,7 +49,7 @@ const DefaultMaxWaiting = 1000
 // newSettings applies the options. It returns the guard too. Unless an option changes it,
 // maxWaiting bounds the requests that wait at once; 0 means no bound.
 func newSettings(opts []Option, maxWaiting int) (*settings, *guard.Guard) {
-	s := &settings{deadline: DefaultDeadline, sharing: guard.NewShared, known: describe(nil)}
+	s := &settings{deadline: DefaultDeadline, sharing: guard.NewShared, known: describe(nil), spread: guard.NewSpread()}
 	for _, opt := range opts {
 		if opt != nil {
 			opt(s)
@@ -128,6 +129,19 @@ func MaxWaiting(n int) Option {
 		panic(fmt.Sprintf("httplimit: MaxWaiting: %d, want 1 or more", n))
 	}
 	return func(s *settings) { s.maxWaiting = n }
+}
+
+// Spread adds a random part of less than d to the Retry-After of each request that a Middleware
+// refuses. So clients that were refused together do not return together. The sum is rounded up to
+// seconds and never below the exact time. It is also the Reset of ThreeHeaders and XRateLimit in a
+// denial. The parameter t of Draft11 stays exact, since it describes the limit and not the retry. A
+// refusal without a Retry-After stays without one. There is no random part by default, or if d is
+// 0. Spread panics if d is below 0.
+func Spread(d time.Duration) Option {
+	if d < 0 {
+		panic(fmt.Sprintf("httplimit: Spread: the duration is negative: %v: pass 0 or more", d))
+	}
+	return func(s *settings) { s.spread.Most = d }
 }
 
 // Shadow lets all requests pass, and sets no headers. Requests still take permits and are decided,

@@ -181,6 +181,7 @@ func testInvalidSettings(t *testing.T, m Middleware) {
 			"a share above 1":                  {Mode: 1.1},
 			"a deadline below 0":               {Deadline: -1},
 			"a wait below 0":                   {Wait: -1},
+			"a spread below 0":                 {Spread: -1},
 			"a bound below 1":                  {MaxWaiting: -1},
 		} {
 			before := f.Scripts.Load()

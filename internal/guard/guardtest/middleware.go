@@ -55,6 +55,8 @@ type Settings struct {
 	Skip             func() bool
 	Wait             time.Duration
 	MaxWaiting       int
+	Spread           time.Duration
+	Random           func(n int64) int64 // of Spread
 	Shadow           bool
 	Mode             guard.Mode
 	InvalidAsFailure bool
@@ -98,6 +100,8 @@ func TestServer(t *testing.T, m Middleware) {
 		"Wait_PermitsInTime_DelaysTheRequest":          testWait,
 		"Wait_LimiterOfAnotherKind_DelaysTheRequest":   testWaitForAnotherKind,
 		"MaxWaiting_BoundReached_DeniesAtOnce":         testMaxWaiting,
+		"Spread_Refused_DelaysTheRetry":                testSpread,
+		"Spread_ManyRefused_RetryAtDifferentTimes":     testSpreadOfMany,
 		"Shadow_Rejected_Passes":                       testShadow,
 		"OnFailure_SlowRedis_DelaysUpToTheDeadline":    testSlowRedis,
 		"Local_SharesPolicies_TellsTheShare":           testShare,
