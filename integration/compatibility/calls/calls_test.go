@@ -2,17 +2,14 @@ package calls_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/stretchr/testify/assert"
-
 	"github.com/rratelimiter/rratelimiter/integration/compatibility/calls"
-	"github.com/rratelimiter/rratelimiter/integration/compatibility/oracle"
 	"github.com/rratelimiter/rratelimiter/integration/tools/state"
 )
 
@@ -22,7 +19,6 @@ func TestCalls_EveryRelease_GoAndJavaAgree(t *testing.T) {
 		t.Run("InTurn", w.inTurn)
 		t.Run("GrantsOfTheOtherSide", w.grantsOfTheOtherSide)
 		t.Run("ClientsCountApart", w.clientsCountApart)
-		t.Run("RenameAndCopy", w.renameAndCopy)
 		t.Run("Waits", w.waits)
 	})
 }
@@ -127,91 +123,6 @@ func (w *world) clientsCountApart(t *testing.T) {
 	keeps("client value 0; client permits 5@0s", "nothing")
 }
 
-// Copies and new names have the configuration; the state goes along in Go alone.
-func (w *world) renameAndCopy(t *testing.T) {
-	full := ten + "; value 6; permits 4@0s"
-	tests := []struct {
-		op               calls.Op
-		target           string // what there is under the new name before: all, or nothing
-		reply            calls.Reply
-		goOld, goNew     string
-		javaOld, javaNew string
-	}{
-		{op: calls.Rename, target: "nothing", reply: calls.Done, goOld: "nothing", goNew: full,
-			javaOld: "value 6; permits 4@0s", javaNew: ten},
-		{op: calls.RenameNX, target: "nothing", reply: "true", goOld: "nothing", goNew: full,
-			javaOld: "value 6; permits 4@0s", javaNew: ten},
-		{op: calls.RenameNX, target: "other", reply: "false", goOld: full, goNew: "other", javaOld: full,
-			javaNew: "other"},
-		{op: calls.Copy, target: "nothing", reply: "true", goOld: full, goNew: full, javaOld: full, javaNew: ten},
-		{op: calls.Copy, target: "other", reply: "false", goOld: full, goNew: "other", javaOld: full, javaNew: "other"},
-		{op: calls.CopyAndReplace, target: "nothing", reply: "true", goOld: full, goNew: full, javaOld: full,
-			javaNew: ten},
-		{op: calls.CopyAndReplace, target: "other", reply: "true", goOld: full, goNew: full, javaOld: full,
-			javaNew: ten + "; value 1; permits 6@0s"},
-		{op: calls.Rename, target: "other", reply: calls.Done, goOld: "nothing", goNew: full,
-			javaOld: "value 6; permits 4@0s",
-			javaNew: ten + "; value 1; permits 6@0s"},
-	}
-	const other = "rate=7 interval=3600000 type=0 keepAliveTime=0; value 1; permits 6@0s"
-	ctx := t.Context()
-	for i, test := range tests {
-		for _, by := range []string{"Go", "Java"} {
-			t.Run(fmt.Sprintf("%s by %s onto %s", test.op, by, test.target), func(t *testing.T) {
-				name := fmt.Sprintf("%s/%d/%s", w.version, i, by)
-				newName := name + "/new"
-				read := func(name string) string {
-					s, err := state.Read(ctx, w.redis, state.KeysOf(name, w.java.ID()))
-					require.NoError(t, err)
-					return s.String()
-				}
-				golang, java := w.sides(name)
-				set := func(by calls.Side, rate calls.Call, permits int64) {
-					for _, call := range []calls.Call{rate, take(calls.TryAcquire, permits)} {
-						_, err := by.Do(ctx, call)
-						require.NoError(t, err)
-					}
-				}
-				// What a limiter is made of was made by the other side, but for the fields that old
-				// releases do not write.
-				set(golang, setTen(calls.SetRate), 4)
-				require.Equal(t, full, read(name))
-				if test.target == "other" {
-					set(calls.Go(w.golang.Limiter(newName)), rate(calls.SetRate, 7, time.Hour), 6)
-					require.Equal(t, other, read(newName))
-				}
-				side, wantOld, wantNew := golang, test.goOld, test.goNew
-				if by == "Java" {
-					side, wantOld, wantNew = java, test.javaOld, test.javaNew
-				}
-				if wantNew == "other" {
-					wantNew = other
-				}
-				got, err := side.Do(ctx, calls.Call{Op: test.op, NewName: newName})
-				if errors.Is(err, oracle.ErrUnsupported) {
-					t.Logf("Redisson %s lacks %s", w.version, test.op)
-					return
-				}
-				require.NoError(t, err)
-				wantReply := test.reply
-				if need, some := calls.Needs(side, test.op); some && w.server.Lacks(t, need) {
-					wantReply, wantOld, wantNew = calls.Lacking, full, test.target
-					if test.target == "other" {
-						wantNew = other
-					}
-					// Where there is nothing to copy the server is not asked to.
-					if by == "Go" && test.reply == "false" {
-						wantReply = test.reply
-					}
-				}
-				require.Equal(t, wantReply, got)
-				require.Equal(t, wantOld, read(name))
-				require.Equal(t, wantNew, read(newName))
-			})
-		}
-	}
-}
-
 // The waits are real, and short: each side is served once the permits that the other one took are
 // back.
 func (w *world) waits(t *testing.T) {
@@ -257,10 +168,9 @@ func TestCalls_Stories_CoverEveryCall(t *testing.T) {
 			told[st.call.Op] = true
 		}
 	}
-	for _, op := range []calls.Op{calls.Copy, calls.CopyAndReplace} {
-		told[op] = true // in renameAndCopy, which looks at two limiters
+	for _, op := range []calls.Op{calls.Copy, calls.CopyAndReplace, calls.Take} {
+		told[op] = true // in package sequences, which compares two limiters, and has a model of Take
 	}
-	told[calls.Take] = true // Redisson has no such call: the random sequences hold it to a model
 	for _, op := range calls.Ops {
 		assert.True(t, told[op], op)
 	}

@@ -158,6 +158,9 @@ func (w *world) report(t *testing.T) {
 	}
 	t.Logf("Redisson %s: %d steps, of which Go made %d for Java, which lacks the call: %s", w.version, w.steps, sum,
 		strings.Join(steps, ", "))
+	if w.version == "4.7.0" {
+		require.Empty(t, steps, "the newest release has every call")
+	}
 }
 
 // perClient retells what was said of an OVERALL limiter.
@@ -270,4 +273,20 @@ func shortenOwn(s *state.State, ttl *int64) bool {
 	}
 	*ttl -= slack
 	return true
+}
+
+// withoutFeature does what a call would have come to, had the server what it needs, so that the
+// story goes on.
+func (w *world) withoutFeature(ctx context.Context, t *testing.T, by calls.Side, call calls.Call,
+	want calls.Reply) calls.Reply {
+	t.Helper()
+	if call.Op != calls.ExpireTime {
+		if want == "false" {
+			return want
+		}
+		call.Op = calls.Expire
+	}
+	reply, err := by.Do(ctx, call)
+	require.NoError(t, err, call)
+	return reply
 }

@@ -47,20 +47,3 @@ func TestLimiter_KeysInDifferentSlots_ReturnsErrCrossSlot(t *testing.T) {
 		require.Contains(t, thrown.Message, "CROSSSLOT", "what Redisson says of %q", bad.name)
 	}
 }
-
-// A good name with an odd brace is no error: the keys share a slot.
-func TestLimiter_OddNameInOneSlot_Works(t *testing.T) {
-	ctx := t.Context()
-	for _, name := range []string{"{a}}", "{a}{", "x{{a}}y", "{{}", "a}{b}"} {
-		l := client.Limiter(name)
-		require.NoError(t, l.SetRate(ctx, rratelimiter.Rate{Permits: 2, Interval: time.Hour}), name)
-		granted, err := redisson.Limiter(name).TryAcquire(ctx, 1)
-		require.NoError(t, err, name)
-		require.True(t, granted, name)
-		free, err := l.AvailablePermits(ctx)
-		require.NoError(t, err, name)
-		require.EqualValues(t, 1, free, name)
-		_, err = l.Delete(ctx)
-		require.NoError(t, err)
-	}
-}

@@ -167,12 +167,7 @@ func ageOldest(t *testing.T, key string, n int, by time.Duration) {
 // called counts how often the server ran a command so far, from a client or within a script.
 func called(t *testing.T, command string) int64 {
 	t.Helper()
-	return calls(t, text(t, "INFO", "commandstats"), command)
-}
-
-// calls finds the count of a command in what a server answers to INFO commandstats.
-func calls(t *testing.T, stats, command string) int64 {
-	t.Helper()
+	stats := text(t, "INFO", "commandstats")
 	line := regexp.MustCompile(`cmdstat_` + command + `:calls=(\d+)`).FindStringSubmatch(stats)
 	if line == nil {
 		return 0

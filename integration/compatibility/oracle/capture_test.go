@@ -16,13 +16,14 @@ import (
 
 // The captured acquire script can be replayed: run again with its own keys and arguments it takes
 // permits again.
-func (r *release) scriptIsCaptured(t *testing.T) {
-	l := r.Limiter("c-" + r.Version())
+func TestCaptureScript_TryAcquire_CanBeReplayed(t *testing.T) {
+	server := servers.Single(t)
+	l := oracle.Start(t, "4.7.0", oracle.Single(server.Addr())).Limiter("captured")
 	_, err := l.TrySetRate(t.Context(), oracle.Rate{Permits: 10, Interval: time.Hour})
 	require.NoError(t, err)
 	// Twice: the second time the client thinks that the server knows the script.
 	for range 2 {
-		script, keys, args, err := oracle.CaptureScript(t.Context(), r.server.Addr(), func() {
+		script, keys, args, err := oracle.CaptureScript(t.Context(), server.Addr(), func() {
 			granted, err := l.TryAcquire(t.Context(), 2)
 			assert.NoError(t, err)
 			assert.True(t, granted)
@@ -36,7 +37,7 @@ func (r *release) scriptIsCaptured(t *testing.T) {
 		require.Contains(t, []int{8, 16}, len(args[2]), "the random bytes")
 
 		eval := append([]string{"EVAL", script, strconv.Itoa(len(keys))}, append(keys, args...)...)
-		_, err = r.server.Do(t.Context(), eval...)
+		_, err = server.Do(t.Context(), eval...)
 		// A grant answers nil, which rueidis hands over as an error.
 		require.True(t, rueidis.IsRedisNil(err), "%v", err)
 	}

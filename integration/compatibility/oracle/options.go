@@ -36,9 +36,6 @@ func WithTimeout(d time.Duration) Option {
 // out.
 func WithRetryAttempts(n int) Option { return flag("--retry-attempts", strconv.Itoa(n)) }
 
-// WithNamePrefix sets a NameMapper that puts the prefix before every name.
-func WithNamePrefix(prefix string) Option { return flag("--name-prefix", prefix) }
-
 // WithDefaultPools uses the defaults of Redisson for threads and for connections to a single
 // server, and all compilers of the JVM, as benchmarks need. Without it there are few threads and
 // connections, and the JVM starts faster: a test starts several Redissons on a small machine.

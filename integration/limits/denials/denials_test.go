@@ -4,8 +4,6 @@ package denials
 
 import (
 	"context"
-	"crypto/tls"
-	"net"
 	"strconv"
 	"strings"
 	"sync"
@@ -88,35 +86,6 @@ func TestDenialCache_HungServer_DeniesAtOnce(t *testing.T) {
 	require.NoError(t, server.Pause())
 	denyAll(t, limiter)
 	require.NoError(t, server.Resume())
-}
-
-// The server runs, and nothing arrives from it.
-func TestDenialCache_HalfOpenConnection_DeniesAtOnce(t *testing.T) {
-	server := servers.Single(t)
-	var frozen atomic.Bool
-	redis := servers.Connect(t, rueidis.ClientOption{
-		InitAddress: []string{server.Addr()},
-		DialCtxFn: func(ctx context.Context, addr string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
-			conn, err := dialer.DialContext(ctx, "tcp", addr)
-			return &halfOpen{conn, &frozen}, err
-		},
-	})
-	limiter := exhausted(t, redis, time.Hour, rratelimiter.Overall)
-	frozen.Store(true)
-	denyAll(t, limiter)
-}
-
-// halfOpen is a connection of which nothing arrives any more, once it is frozen.
-type halfOpen struct {
-	net.Conn
-	frozen *atomic.Bool
-}
-
-func (c *halfOpen) Write(p []byte) (int, error) {
-	if c.frozen.Load() {
-		return len(p), nil
-	}
-	return c.Conn.Write(p)
 }
 
 // denyAll denies callers that are in a hurry, from memory.

@@ -1,8 +1,5 @@
 package io.github.rratelimiter.oracle;
 
-import java.lang.reflect.InvocationHandler;
-import java.lang.reflect.Method;
-import java.lang.reflect.Proxy;
 import java.util.Arrays;
 import org.redisson.client.codec.StringCodec;
 import org.redisson.config.BaseConfig;
@@ -25,7 +22,6 @@ final class Options {
     private String[] sentinels;
     private Integer timeoutMillis;
     private Integer retryAttempts;
-    private String namePrefix;
     private boolean defaultPools;
 
     /** @throws IllegalArgumentException for arguments that name no target, or are unknown */
@@ -50,9 +46,6 @@ final class Options {
                     break;
                 case "--retry-attempts":
                     o.retryAttempts = Integer.valueOf(value(args, i++, flag));
-                    break;
-                case "--name-prefix":
-                    o.namePrefix = value(args, i++, flag);
                     break;
                 case "--default-pools":
                     o.defaultPools = true;
@@ -136,33 +129,5 @@ final class Options {
         if (retryAttempts != null) {
             servers.setRetryAttempts(retryAttempts);
         }
-        if (namePrefix != null) {
-            setNameMapper(servers);
-        }
-    }
-
-    /** By reflection, since the interface NameMapper moved from org.redisson.api to org.redisson.config. */
-    private void setNameMapper(BaseConfig<?> servers) {
-        Method setter = Arrays.stream(BaseConfig.class.getMethods())
-                .filter(m -> m.getName().equals("setNameMapper") && m.getParameterCount() == 1)
-                .findFirst()
-                .orElseThrow(() -> new Unsupported("setNameMapper"));
-        Class<?> mapperType = setter.getParameterTypes()[0];
-        InvocationHandler mapper = (proxy, method, args) -> {
-            switch (method.getName()) {
-                case "map":
-                    return namePrefix + args[0];
-                case "unmap":
-                    return ((String) args[0]).substring(namePrefix.length());
-                case "hashCode":
-                    return System.identityHashCode(proxy);
-                case "equals":
-                    return proxy == args[0];
-                default:
-                    return "prefix " + namePrefix;
-            }
-        };
-        Object proxy = Proxy.newProxyInstance(mapperType.getClassLoader(), new Class<?>[] {mapperType}, mapper);
-        Reflect.call(BaseConfig.class, servers, "setNameMapper", new Class<?>[] {mapperType}, proxy);
     }
 }
