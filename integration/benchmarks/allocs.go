@@ -1,8 +1,8 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -16,44 +16,36 @@ import (
 // allocation is the memory that one lone TryAcquire allocates in this process, in the client
 // library's goroutines too.
 type allocation struct {
-	server, answer string
-	count          float64
+	answer string
+	count  float64
 }
 
 type allocations []allocation
 
 const allocationCalls = 5000
 
-// allocations counts allocations with Redis and with an in-memory one in another process.
-// BenchmarkTryAcquire does the same.
+// allocations counts the allocations of a granted and of a denied call.
 func (b *bench) allocations(ctx context.Context) (found allocations, err error) {
-	mini, err := openChild("miniredis")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, mini.close()) }()
 	if err := b.server.clear(ctx); err != nil {
 		return nil, err
 	}
-	for _, server := range []struct{ name, addr string }{{"Redis", b.redis.Addr()}, {"miniredis", mini.addr}} {
-		redis, err := rueidis.NewClient(rueidis.ClientOption{
-			InitAddress: []string{server.addr}, ForceSingleClient: true, DisableCache: true,
-		})
-		if err != nil {
-			return nil, err
+	redis, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{b.redis.Addr()}, ForceSingleClient: true, DisableCache: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer redis.Close()
+	for _, granting := range []bool{true, false} {
+		one := allocation{answer: "denied"}
+		rate := scarce
+		if granting {
+			one.answer, rate = "granted", generous
 		}
-		defer redis.Close()
-		for _, granting := range []bool{true, false} {
-			one := allocation{server: server.name, answer: "denied"}
-			rate := scarce
-			if granting {
-				one.answer, rate = "granted", generous
-			}
-			if one.count, err = allocationsOf(ctx, redis, one.answer, rate, granting); err != nil {
-				return nil, fmt.Errorf("allocations on %s: %w", server.name, err)
-			}
-			found = append(found, one)
+		if one.count, err = allocationsOf(ctx, redis, one.answer, rate, granting); err != nil {
+			return nil, fmt.Errorf("allocations: %w", err)
 		}
+		found = append(found, one)
 	}
 	return found, nil
 }
@@ -95,16 +87,11 @@ func (a allocations) table() string {
 	var t strings.Builder
 	t.WriteString("| one TryAcquire, alone | allocations |\n| --- | --: |\n")
 	for _, one := range a {
-		fmt.Fprintf(&t, "| %s, %s | %s |\n", one.server, one.answer, short(one.count))
+		fmt.Fprintf(&t, "| %s | %s |\n", one.answer, short(one.count))
 	}
 	return t.String()
 }
 
 func (a allocations) most() float64 {
-	return slices.MaxFunc(a, func(x, y allocation) int {
-		if x.count < y.count {
-			return -1
-		}
-		return 1
-	}).count
+	return slices.MaxFunc(a, func(x, y allocation) int { return cmp.Compare(x.count, y.count) }).count
 }

@@ -8,13 +8,10 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-
-	"github.com/alicebob/miniredis/v2"
 )
 
-// childEnv makes the program a server for benchmarks: "link ADDR" is a slow link to that address,
-// "miniredis" an in-memory Redis. It has a process of its own, so that its cost does not count as a
-// client's.
+// childEnv makes the program a slow link to the address in it. The link is a process of its own, so
+// that its cost does not count as a client's.
 const childEnv = "BENCHMARK_CHILD"
 
 type child struct {
@@ -23,13 +20,14 @@ type child struct {
 	stdin io.Closer
 }
 
-func openChild(role string) (*child, error) {
+// openLink starts a slow link to an address.
+func openLink(target string) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	c := &child{cmd: exec.Command(self)}
-	c.cmd.Env = append(os.Environ(), childEnv+"="+role)
+	c.cmd.Env = append(os.Environ(), childEnv+"="+target)
 	c.cmd.Stderr = os.Stderr
 	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -43,30 +41,10 @@ func openChild(role string) (*child, error) {
 	}
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%s did not start: %w", role, err), c.close())
+		return nil, errors.Join(fmt.Errorf("the link did not start: %w", err), c.close())
 	}
 	c.addr = strings.TrimSpace(line)
 	return c, nil
 }
 
 func (c *child) close() error { return errors.Join(c.stdin.Close(), c.cmd.Wait()) }
-
-// serveChild is the child's process. It writes its address and ends with its standard input.
-func serveChild(role string) error {
-	name, target, _ := strings.Cut(role, " ")
-	switch name {
-	case "link":
-		return serveLink(target)
-	case "miniredis":
-		server, err := miniredis.Run()
-		if err != nil {
-			return err
-		}
-		defer server.Close()
-		fmt.Println(server.Addr())
-		_, err = io.Copy(io.Discard, os.Stdin)
-		return err
-	default:
-		return fmt.Errorf("%s=%q names no role", childEnv, role)
-	}
-}

@@ -40,7 +40,7 @@ var crowdKinds = []struct {
 	{"all at once", 0},
 }
 
-// crowdRuns are the figures of each side, by round.
+// crowdRuns are the figures of each contender, by round.
 type crowdRuns struct {
 	name    string
 	figures map[string][]crowdFigures
@@ -53,12 +53,12 @@ type crowdFigures struct {
 	unserved  int     // callers that were not served at all
 }
 
-// crowdSides are the contenders that can wait for permits. All callers call Acquire at the same
+// crowdContenders are the contenders that can wait for permits. All callers call Acquire at the same
 // time.
-var crowdSides = []struct {
+var crowdContenders = []struct {
 	key    string
 	strict bool // every caller must be served in order
-	open   func(ctx context.Context, b *bench, name string) (acquire func(context.Context) error, closeSide func(),
+	open   func(ctx context.Context, b *bench, name string) (acquire func(context.Context) error, closeContender func(),
 		err error)
 }{
 	{"ours", true, func(_ context.Context, b *bench, name string) (func(context.Context) error, func(), error) {
@@ -111,13 +111,13 @@ func (b *bench) crowds(ctx context.Context, only []string) ([]crowdRuns, error) 
 	for _, kind := range crowdKinds {
 		r := crowdRuns{kind.name, make(map[string][]crowdFigures)}
 		for range b.rounds {
-			for i, s := range crowdSides {
+			for i, s := range crowdContenders {
 				if len(only) > 0 && !slices.Contains(only, s.key) {
 					continue
 				}
 				f, err := b.crowd(ctx, i, kind.apart)
 				if err != nil {
-					return all, fmt.Errorf("a waiting crowd, %s, %s: %w", kind.name, s.key, err)
+					return all, fmt.Errorf("waiting callers, %s, %s: %w", kind.name, s.key, err)
 				}
 				r.figures[s.key] = append(r.figures[s.key], f)
 			}
@@ -129,18 +129,18 @@ func (b *bench) crowds(ctx context.Context, only []string) ([]crowdRuns, error) 
 
 // crowd runs callers that queue again as soon as they are served, so that the length of the queue
 // is constant.
-func (b *bench) crowd(ctx context.Context, side int, apart time.Duration) (crowdFigures, error) {
+func (b *bench) crowd(ctx context.Context, index int, apart time.Duration) (crowdFigures, error) {
 	if err := b.server.clear(ctx); err != nil {
 		return crowdFigures{}, err
 	}
 	b.crowdsSeen++
 	name := fmt.Sprintf("crowd-%d", b.crowdsSeen)
-	s := crowdSides[side]
-	acquire, closeSide, err := s.open(context.WithoutCancel(ctx), b, name)
+	s := crowdContenders[index]
+	acquire, closeContender, err := s.open(context.WithoutCancel(ctx), b, name)
 	if err != nil {
 		return crowdFigures{}, err
 	}
-	defer closeSide()
+	defer closeContender()
 	if err := b.takeAll(ctx, name, apart); err != nil {
 		return crowdFigures{}, err
 	}
@@ -195,10 +195,10 @@ func (b *bench) crowd(ctx context.Context, side int, apart time.Duration) (crowd
 		return crowdFigures{}, err
 	}
 	time.Sleep(crowdLimit.interval + crowdLimit.interval/2)
-	return judgeCrowd(first, took, count, requests(before, after, scripts), s.strict), nil
+	return checkCrowd(first, took, count, requests(before, after, scripts), s.strict), nil
 }
 
-func judgeCrowd(first []time.Time, took time.Duration, granted int64, requests float64, strict bool) crowdFigures {
+func checkCrowd(first []time.Time, took time.Duration, granted int64, requests float64, strict bool) crowdFigures {
 	f := crowdFigures{requests: requests / float64(granted)}
 	var earliest time.Time // of the callers that came later
 	for _, at := range slices.Backward(first) {

@@ -29,10 +29,9 @@ type results struct {
 	runs        []runs
 	crowds      []crowdRuns
 	script      *scriptTimes
-	leaving     *leaving
+	expiry      *expiry
 	memory      memory
 	allocations allocations
-	costs       []costs
 	pings       []float64
 	plotted     []figure
 }
@@ -73,12 +72,12 @@ func (r *results) document() (string, error) {
 
 // The template shows the methods below. Each returns nothing without a measurement.
 
-func (r *results) Goals() string {
-	all := r.goals()
+func (r *results) Targets() string {
+	all := r.targets()
 	if len(all) == 0 {
 		return ""
 	}
-	return goalTable(all)
+	return targetTable(all)
 }
 
 // Pools returns how many connections each client has.
@@ -117,16 +116,16 @@ func (r *results) Part(part string) string {
 	return strings.Join(tables, "\n")
 }
 
-// ratioTable shows how decisions a second compare with those of Redisson's script, scenario by
+// ratioTable shows how decisions per second compare with those of Redisson's script, scenario by
 // scenario.
 func ratioTable(all []runs) string {
 	var t strings.Builder
-	t.WriteString("Decisions a second, to Redisson's script in the same round: median (lowest..highest)\n\n| |")
+	t.WriteString("Decisions per second, to Redisson's script in the same round: median (lowest..highest)\n\n| |")
 	for _, r := range all {
 		t.WriteString(" " + r.title + " |")
 	}
 	t.WriteString("\n| --- |" + strings.Repeat(" --: |", len(all)) + "\n")
-	for _, s := range sides {
+	for _, s := range contenders {
 		row, measured := "| "+s.title+" |", false
 		for _, r := range all {
 			cell := ""
@@ -155,7 +154,7 @@ func (r *results) Bound() string {
 		return ""
 	}
 	ping := spreadOf(r.pings).median
-	text := fmt.Sprintf("A lone PING takes %s. %s callers that each wait for their answer can have no more than %s decisions a second, "+
+	text := fmt.Sprintf("A lone PING takes %s. %s callers that each wait for their answer can have no more than %s decisions per second, "+
 		"then, which is %s times Redisson's script as measured below", seconds(ping), thousands(callers),
 		thousands(callers/ping), short(callers/ping/script))
 	if near, ok := r.find("granting", callers, allGranted); ok {
@@ -171,9 +170,9 @@ func (r *results) Crowd() string {
 		return ""
 	}
 	var t strings.Builder
-	t.WriteString("| permits return | | Redis calls a granted permit | callers overtaken | not served at all |\n| --- | --- | --: | --: | --: |\n")
+	t.WriteString("| permits return | | Redis calls per granted permit | callers overtaken | not served at all |\n| --- | --- | --: | --: | --: |\n")
 	for _, c := range r.crowds {
-		for _, s := range sides {
+		for _, s := range contenders {
 			all := c.figures[s.key]
 			if len(all) == 0 {
 				continue
@@ -213,24 +212,24 @@ func (r *results) Script() string {
 	return r.script.table()
 }
 
-func (r *results) Leaving() string {
-	if r.leaving == nil {
+func (r *results) Expiry() string {
+	if r.expiry == nil {
 		return ""
 	}
 	var t strings.Builder
 	fmt.Fprintf(&t,
-		"| of %s grants leave | | longest call | calls until all are given back |\n| --- | --- | --: | --: |\n",
-		thousands(float64(r.leaving.grants)))
-	for _, c := range r.leaving.cases {
-		for _, side := range []struct {
+		"| of %s grants expire | | longest call | calls until all have returned |\n| --- | --- | --: | --: |\n",
+		thousands(float64(r.expiry.grants)))
+	for _, c := range r.expiry.cases {
+		for _, one := range []struct {
 			title string
-			runs  []leavingRun
+			runs  []expiryRun
 		}{{"this library", c.ours}, {"Redisson's script", c.their}} {
 			calls := 0
-			for _, run := range side.runs {
+			for _, run := range one.runs {
 				calls = max(calls, run.calls)
 			}
-			fmt.Fprintf(&t, "| %s | %s | %s ms | %s |\n", c.name, side.title, longest(side.runs), thousands(float64(calls)))
+			fmt.Fprintf(&t, "| %s | %s | %s ms | %s |\n", c.name, one.title, longest(one.runs), thousands(float64(calls)))
 		}
 	}
 	return t.String()
@@ -240,7 +239,7 @@ func (r *results) Memory() string {
 	if r.memory == nil {
 		return ""
 	}
-	return fmt.Sprintf("| | bytes a grant |\n| --- | --: |\n| this library | %s |\n| Redisson's script | %s |\n\nRatio: %s.\n",
+	return fmt.Sprintf("| | bytes per grant |\n| --- | --: |\n| this library | %s |\n| Redisson's script | %s |\n\nRatio: %s.\n",
 		spreadOf(r.memory["ours"]), spreadOf(r.memory["script"]), r.memory.ratio())
 }
 
@@ -257,12 +256,4 @@ func (r *results) Allocations() string {
 		return ""
 	}
 	return r.allocations.table()
-}
-
-func (r *results) Costs() string {
-	var tables []string
-	for _, c := range r.costs {
-		tables = append(tables, c.table())
-	}
-	return strings.Join(tables, "\n")
 }

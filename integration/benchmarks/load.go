@@ -24,7 +24,6 @@ type expectation int
 const (
 	allGranted expectation = iota
 	allDenied
-	someDenied
 )
 
 // load describes the calls of the callers.
@@ -93,7 +92,6 @@ type tally struct {
 	clientCPU                   time.Duration
 	allocs                      float64 // of all calls; negative if unknown
 	allPermits                  int64   // granted since the session began, warm-up and preparation included
-	grants                      []grant // only if windows are checked by time
 }
 
 // caller is one goroutine that calls in a loop. Its figures are its own until it has ended.
@@ -139,7 +137,6 @@ func (t *tally) add(other *tally) {
 	t.permits += other.permits
 	t.failed += other.failed
 	t.allPermits += other.allPermits
-	t.grants = append(t.grants, other.grants...)
 	t.latency.merge(&other.latency)
 	if other.err != nil {
 		t.err = other.err
@@ -156,7 +153,7 @@ const (
 func (c *caller) call(ctx context.Context, s *session, self int, l load, counting, stop *atomic.Bool) {
 	random := rand.New(rand.NewPCG(uint64(self), 1))
 	every := 1
-	if l.callers >= manyCallers && l.expect != someDenied {
+	if l.callers >= manyCallers {
 		every = timedOf
 	}
 	start := time.Now()
@@ -179,9 +176,6 @@ func (c *caller) call(ctx context.Context, s *session, self int, l load, countin
 			end := time.Now()
 			if counted {
 				c.latency.add(end.Sub(start))
-			}
-			if granted && l.expect == someDenied {
-				c.grants = append(c.grants, grant{start, end, permits})
 			}
 			start = end
 		}

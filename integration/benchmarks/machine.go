@@ -20,10 +20,6 @@ func (b *bench) machine(ctx context.Context) ([]string, error) {
 		"Redis " + fields["redis_version"] + " on loopback, without persistence",
 		strings.Replace(runtime.Version(), "go", "Go ", 1) + fmt.Sprintf(", GOMAXPROCS %d", runtime.GOMAXPROCS(0)),
 	}
-	if len(b.distances) > 0 && runtime.NumCPU() > 1 {
-		lines = append(lines,
-			fmt.Sprintf("a line of cache from one processor to the other and back: %s ns over the run", spreadOf(b.distances)))
-	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return lines, nil

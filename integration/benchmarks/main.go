@@ -27,8 +27,8 @@ import (
 )
 
 func main() {
-	if role := os.Getenv(childEnv); role != "" {
-		exit(serveChild(role))
+	if target := os.Getenv(childEnv); target != "" {
+		exit(serveLink(target))
 	}
 	exit(run(os.Args[1:]))
 }
@@ -45,10 +45,10 @@ func run(args []string) error {
 	flags := flag.NewFlagSet("benchmarks", flag.ExitOnError)
 	quick := flags.Bool("quick", false,
 		"a short run: this library, Redisson's script and an empty script; nothing is written")
-	rounds := flags.Int("rounds", 5, "rounds; in each every side has its turn")
-	seconds := flags.Float64("seconds", 0.4, "how long a side is measured in each round")
-	warmup := flags.Float64("warmup", 0.15, "seconds that a side runs before it is measured")
-	only := flags.String("only", "", "sides to measure, by comma: "+keys(sides))
+	rounds := flags.Int("rounds", 5, "rounds; in each every contender has its turn")
+	seconds := flags.Float64("seconds", 0.4, "how long a contender is measured in each round")
+	warmup := flags.Float64("warmup", 0.15, "seconds that a contender runs before it is measured")
+	only := flags.String("only", "", "contenders to measure, by comma: "+keys(contenders))
 	part := flags.String("part", "", "parts to measure, by comma: "+strings.Join(partNames(), ", "))
 	grants := flags.Int("grants", 1_000_000, "how many grants expire at once, and how many the memory is measured of")
 	out := flags.String("out", "",
@@ -125,7 +125,7 @@ func (r *results) refusals() error {
 	for _, c := range r.crowds {
 		for _, f := range c.figures["ours"] {
 			if f.refused != "" {
-				errs = append(errs, fmt.Errorf("a waiting crowd, %s: not reported: %s", c.name, f.refused))
+				errs = append(errs, fmt.Errorf("waiting callers, %s: not reported: %s", c.name, f.refused))
 			}
 		}
 	}
@@ -144,7 +144,7 @@ func list(text string) []string {
 	return slices.DeleteFunc(strings.Split(text, ","), func(s string) bool { return s == "" })
 }
 
-func keys(all []side) string {
+func keys(all []contender) string {
 	var names []string
 	for _, s := range all {
 		names = append(names, s.key)

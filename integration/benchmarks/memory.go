@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 )
 
-// memory is the memory of Redis for a million grants, in bytes a grant, by contender and round.
+// memory is the memory of Redis for a million grants, in bytes per grant, by contender and round.
 type memory map[string][]float64
 
 const memoryCallers = 256
@@ -16,7 +16,7 @@ const memoryCallers = 256
 func (b *bench) memory(ctx context.Context, grants int64) (memory, error) {
 	m := make(memory)
 	for range b.rounds {
-		for _, s := range sides {
+		for _, s := range contenders {
 			if s.key != "ours" && s.key != "script" {
 				continue
 			}
@@ -30,7 +30,7 @@ func (b *bench) memory(ctx context.Context, grants int64) (memory, error) {
 	return m, nil
 }
 
-func (b *bench) memoryOf(ctx context.Context, s side, grants int64) (bytes float64, err error) {
+func (b *bench) memoryOf(ctx context.Context, s contender, grants int64) (bytes float64, err error) {
 	if _, err := b.redissonScript(ctx); err != nil {
 		return 0, err
 	}

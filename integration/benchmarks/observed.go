@@ -10,15 +10,15 @@ import (
 // observedScenario compares an Observer with none.
 func observedScenario() scenario {
 	return scenario{
-		part: "observer", title: "with an Observer, 256 callers", sides: []string{"ours", "observed", "script"},
+		part: "observer", title: "with an Observer, 256 callers", contenders: []string{"ours", "observed", "script"},
 		load: load{callers: 256, names: names(1), maxPermits: 1, limit: generous, expect: allGranted},
 	}
 }
 
-// observerGoals returns its targets.
-func (r *results) observerGoals(add func(atLeast bool, want, got float64, format string, args ...any)) {
+// observerTargets returns its targets.
+func (r *results) observerTargets(add func(atLeast bool, want, got float64, format string, args ...any)) {
 	if run, ok := r.find("observer", 256, allGranted); ok {
-		add(true, 0.95, run.ratio("observed", "ours", rateOf).median, "%s: decisions a second to those without one",
+		add(true, 0.95, run.ratio("observed", "ours", rateOf).median, "%s: decisions per second to those without one",
 			run.title)
 	}
 }

@@ -19,19 +19,19 @@ type figure struct {
 }
 
 var plots = []figure{
-	{overview, "", "decisions a second", "granting", allGranted, rateOf},
-	{"granting.svg", "One name, granting", "decisions a second", "granting", allGranted, rateOf},
-	{"denying.svg", "One name, denying", "decisions a second", "denying", allDenied, rateOf},
+	{overview, "", "decisions per second", "granting", allGranted, rateOf},
+	{"granting.svg", "One name, granting", "decisions per second", "granting", allGranted, rateOf},
+	{"denying.svg", "One name, denying", "decisions per second", "denying", allDenied, rateOf},
 	{"granting-p99.svg", "One name, granting: the slowest 1 %", "p99, milliseconds", "granting", allGranted,
 		func(f figures) float64 { return 1e3 * p99Of(f) }},
-	{"server.svg", "One name, granting: what it costs Redis", "server CPU a decision, microseconds", "granting",
+	{"server.svg", "One name, granting: what it costs Redis", "server CPU per decision, microseconds", "granting",
 		allGranted, func(f figures) float64 { return f.serverCPU }},
-	{"link.svg", "One name, granting, over a link of 2 ms", "decisions a second", "link", allGranted, rateOf},
+	{"link.svg", "One name, granting, over a link of 2 ms", "decisions per second", "link", allGranted, rateOf},
 }
 
 // series is the line of a contender: callers and figures.
 type series struct {
-	side   side
+	contender
 	points [][2]float64
 }
 
@@ -44,20 +44,20 @@ func (f figure) save(dir string, all []runs) (bool, error) {
 	return true, os.WriteFile(filepath.Join(dir, f.file), []byte(f.draw(lines).String()), 0o644)
 }
 
-// overview is the picture of the README. It has four sides, one of them the best Go peer for each
+// overview is the picture of the README. It has four contenders, one of them the best other Go library for each
 // number of callers.
 const (
-	overview = "overview.svg"
-	bestPeer = "best-peer"
+	overview    = "overview.svg"
+	bestLibrary = "best-library"
 )
 
 // shown returns the contenders of the plot.
-func (f figure) shown() []side {
+func (f figure) shown() []contender {
 	if f.file != overview {
-		return sides
+		return contenders
 	}
-	shown := []side{{key: bestPeer, title: "the best other Go limiter on Redis"}}
-	for _, s := range sides {
+	shown := []contender{{key: bestLibrary, title: "the best other Go limiter on Redis"}}
+	for _, s := range contenders {
 		if s.key == "ours" || s.key == "script" || s.key == "xtime" {
 			shown = append(shown, s)
 		}
@@ -68,14 +68,14 @@ func (f figure) shown() []side {
 func (f figure) series(all []runs) []series {
 	var lines []series
 	for _, s := range f.shown() {
-		line := series{side: s}
+		line := series{contender: s}
 		for _, r := range all {
 			if r.part != f.part || r.load.expect != f.expect {
 				continue
 			}
-			if s.key == bestPeer {
+			if s.key == bestLibrary {
 				best := 0.0
-				for _, peer := range goPeers {
+				for _, peer := range goLibraries {
 					if rate := r.spread(peer, f.pick).median; r.refused(peer) == "" && rate > best {
 						best = rate
 					}
@@ -166,12 +166,12 @@ func (f figure) draw(lines []series) *svg {
 		for j, p := range line.points {
 			points[j] = [2]float64{x.at(p[0]), y.at(p[1])}
 		}
-		color := colors[line.side.key]
+		color := colors[line.key]
 		end := points[len(points)-1]
 		s.line(end[0], end[1], labels-4, places[i],
 			fmt.Sprintf(`style="stroke: %s" stroke-width="0.7" stroke-dasharray="1 3"`, color))
-		s.path(points, color, line.side.stroke())
-		s.write(labels, places[i]+4, atStart, fmt.Sprintf(`style="fill: %s"`, color), line.side.title)
+		s.path(points, color, line.stroke())
+		s.write(labels, places[i]+4, atStart, fmt.Sprintf(`style="fill: %s"`, color), line.title)
 	}
 	return s
 }
@@ -180,20 +180,20 @@ func (f figure) draw(lines []series) *svg {
 func finding(lines []series) string {
 	last := make(map[string][2]float64)
 	for _, line := range lines {
-		last[line.side.key] = line.points[len(line.points)-1]
+		last[line.key] = line.points[len(line.points)-1]
 	}
 	return fmt.Sprintf("%s callers on one limiter: %.0f times the decisions of Redisson's script",
 		thousands(last["ours"][0]), last["ours"][1]/last["script"][1])
 }
 
 // stroke is heavy for this library, and dashed for the baselines and for the other ways of a peer.
-func (s side) stroke() string {
+func (s contender) stroke() string {
 	switch {
 	case s.key == "ours":
 		return `stroke-width="3"`
 	case s.key == "empty" || s.inMemory:
 		return `stroke-width="1.5" stroke-dasharray="5 4"`
-	case slices.Contains(otherWays, s.key):
+	case slices.Contains(variants, s.key):
 		return `stroke-width="1.2" stroke-dasharray="9 3"`
 	default:
 		return `stroke-width="1.5"`
@@ -226,7 +226,7 @@ func apart(wanted []float64, low, high, step float64) []float64 {
 var colors = map[string]string{
 	"ours":                 "var(--ink)",
 	"cached":               "var(--ink)",
-	bestPeer:               "#2f81f7",
+	bestLibrary:            "#2f81f7",
 	"off":                  "#783ca0",
 	"script":               "#e5484d",
 	"jvm-sync":             "#ef8a00",

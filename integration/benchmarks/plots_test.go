@@ -17,7 +17,7 @@ func TestPlots_WideFont_HaveRoom(t *testing.T) {
 	var all []runs
 	for _, s := range scenarios() {
 		run := runs{s, make(map[string][]figures)}
-		for i, key := range s.sides {
+		for i, key := range s.contenders {
 			rate := float64(1000*(i/3+1)) + float64(s.load.callers)
 			run.figures[key] = []figures{{rate: 1e3 * rate, p99: 1e6, serverCPU: rate}}
 		}

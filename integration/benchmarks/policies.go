@@ -8,54 +8,54 @@ import (
 	policies "github.com/rratelimiter/rratelimiter/limit"
 )
 
-// windowPeers and bucketPeers are the peers of a policy, in all their ways.
+// windowLibraries and bucketLibraries are the peers of a policy, in all their ways.
 var (
-	windowPeers = []string{"rueidislimiter", "rueidislimiter-pool", "rueidislimiter-delay", "redisstore", "ulule",
+	windowLibraries = []string{"rueidislimiter", "rueidislimiter-pool", "rueidislimiter-delay", "redisstore", "ulule",
 		"ulule-auto", "ulule-many", "ulule-delay"}
-	bucketPeers = []string{"redis_rate", "redis_rate-auto", "redis_rate-many", "redis_rate-delay", "throttled"}
-	ourPolicies = []string{"fixed", "sliding", "log", "bucket", "leaky", "smooth", "both"}
+	bucketLibraries = []string{"redis_rate", "redis_rate-auto", "redis_rate-many", "redis_rate-delay", "throttled"}
+	ourPolicies     = []string{"fixed", "sliding", "log", "bucket", "leaky", "smooth", "both"}
 )
 
 // policyScenarios compare the policies with their peers.
 func policyScenarios() []scenario {
-	who := slices.Concat(ourPolicies, []string{"script"}, windowPeers, bucketPeers, []string{"empty"})
+	who := slices.Concat(ourPolicies, []string{"script"}, windowLibraries, bucketLibraries, []string{"empty"})
 	lone := slices.DeleteFunc(slices.Clone(who),
-		func(key string) bool { return slices.Contains(together, key) || slices.Contains(tuned, key) })
+		func(key string) bool { return slices.Contains(autoPipelined, key) || slices.Contains(tuned, key) })
 	var all []scenario
 	for _, many := range []struct {
 		title          string
 		callers, names int
-		sides          []string
+		contenders     []string
 	}{{"1 caller", 1, 1, lone}, {"256 callers", 256, 1, who}, {"10,000 names, 256 callers", 256, 10_000, who}} {
 		all = append(all, scenario{
-			part: "policies", title: "policies, " + many.title, sides: many.sides,
+			part: "policies", title: "policies, " + many.title, contenders: many.contenders,
 			load: load{callers: many.callers, names: names(many.names), maxPermits: 1, limit: generous, expect: allGranted},
 		})
 	}
 	return all
 }
 
-// policyGoals returns their targets.
-func (r *results) policyGoals(add func(atLeast bool, want, got float64, format string, args ...any)) {
+// policyTargets returns their targets.
+func (r *results) policyTargets(add func(atLeast bool, want, got float64, format string, args ...any)) {
 	for _, run := range r.runs {
 		if run.part != "policies" || run.load.callers != 256 {
 			continue
 		}
 		if len(run.load.names) == 1 {
 			for _, key := range ourPolicies {
-				add(true, 12, run.ratio(key, "script", rateOf).median, "%s, %s: decisions a second to Redisson's script",
+				add(true, 12, run.ratio(key, "script", rateOf).median, "%s, %s: decisions per second to Redisson's script",
 					run.title, titleOf(key))
 			}
-			add(true, 6, run.best("fixed", windowPeers),
-				"%s, FixedWindow: decisions a second to the best fixed window of the peers", run.title)
-			add(true, 10, run.best("bucket", bucketPeers),
-				"%s, TokenBucket: decisions a second to the best bucket of the peers", run.title)
+			add(true, 6, run.best("fixed", windowLibraries),
+				"%s, FixedWindow: decisions per second to the best other fixed window", run.title)
+			add(true, 10, run.best("bucket", bucketLibraries),
+				"%s, TokenBucket: decisions per second to the best other bucket", run.title)
 			continue
 		}
-		add(true, 1, run.best("fixed", windowPeers),
-			"%s, FixedWindow: decisions a second to the best fixed window of the peers", run.title)
-		add(true, 1.5, run.best("bucket", bucketPeers),
-			"%s, TokenBucket: decisions a second to the best bucket of the peers", run.title)
+		add(true, 1, run.best("fixed", windowLibraries),
+			"%s, FixedWindow: decisions per second to the best other fixed window", run.title)
+		add(true, 1.5, run.best("bucket", bucketLibraries),
+			"%s, TokenBucket: decisions per second to the best other bucket", run.title)
 	}
 	if r.script == nil {
 		return
@@ -69,7 +69,7 @@ func (r *results) policyGoals(add func(atLeast bool, want, got float64, format s
 }
 
 func titleOf(key string) string {
-	return sides[slices.IndexFunc(sides, func(s side) bool { return s.key == key })].title
+	return contenders[slices.IndexFunc(contenders, func(s contender) bool { return s.key == key })].title
 }
 
 // The policies of package limit, as many permits an interval as the load has.

@@ -62,7 +62,7 @@ func (r runs) table() string {
 	fmt.Fprintf(&t, "**%s**\n\n", r.title)
 	t.WriteString("| | decisions/s | x script (min..max) | p50 | p99 | p99.9 | server CPU us | client CPU us | allocations | bytes | requests |\n")
 	t.WriteString("| --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |\n")
-	for _, s := range sides {
+	for _, s := range contenders {
 		if len(r.figures[s.key]) == 0 {
 			continue
 		}

@@ -12,11 +12,11 @@ import (
 
 // scenario is a load, and the contenders that are measured under it.
 type scenario struct {
-	part  string
-	title string
-	load  load
-	slow  bool // over the link
-	sides []string
+	part       string
+	title      string
+	load       load
+	slow       bool // over the link
+	contenders []string
 }
 
 // runs are the figures of every contender of a scenario, by round.
@@ -26,29 +26,29 @@ type runs struct {
 }
 
 var (
-	references = []string{"ours", "script", "empty"}
-	everybody  = []string{
+	references    = []string{"ours", "script", "empty"}
+	allContenders = []string{
 		"ours", "off", "script", "jvm-sync", "jvm-async",
 		"rueidislimiter", "rueidislimiter-pool", "redis_rate", "redis_rate-auto", "throttled", "redisstore", "ulule",
 		"ulule-auto",
 		"empty", "xtime",
 	}
-	// tuned are peers in ways that are for many callers alone, otherWays all ways that are not a
+	// tuned are peers in ways that are for many callers alone, variants all ways that are not a
 	// peer's default.
-	tuned     = []string{"rueidislimiter-delay", "redis_rate-many", "redis_rate-delay", "ulule-many", "ulule-delay"}
-	otherWays = slices.Concat([]string{"rueidislimiter-pool"}, together, tuned)
+	tuned    = []string{"rueidislimiter-delay", "redis_rate-many", "redis_rate-delay", "ulule-many", "ulule-delay"}
+	variants = slices.Concat([]string{"rueidislimiter-pool"}, autoPipelined, tuned)
 )
 
 // together are ways to send simultaneous calls in one pipeline: a lone caller has none.
-var together = []string{"redis_rate-auto", "ulule-auto"}
+var autoPipelined = []string{"redis_rate-auto", "ulule-auto"}
 
 // allOf returns the contenders that are measured with so many callers. If their requests are
 // granted, throttled is not measured with the most callers. Its callers compare and swap one value,
 // and only one succeeds at a time. A run would have to wait for a minute until each has succeeded.
 func allOf(callers int, expect expectation) []string {
-	who := slices.Clone(everybody)
+	who := slices.Clone(allContenders)
 	if callers == 1 {
-		who = slices.DeleteFunc(who, func(key string) bool { return slices.Contains(together, key) })
+		who = slices.DeleteFunc(who, func(key string) bool { return slices.Contains(autoPipelined, key) })
 	}
 	if callers >= 256 {
 		who = append(who, tuned...)
@@ -72,7 +72,7 @@ func scenarios() []scenario {
 				who = allOf(callers, kind.expect)
 			}
 			all = append(all, scenario{
-				part: kind.expect.String(), title: kind.expect.String() + ", " + callersText(callers), sides: who,
+				part: kind.expect.String(), title: kind.expect.String() + ", " + callersText(callers), contenders: who,
 				load: load{callers: callers, names: names(1), maxPermits: 1, limit: kind.limit, expect: kind.expect},
 			})
 		}
@@ -83,7 +83,7 @@ func scenarios() []scenario {
 	}{{generous, allGranted}, {scarce, allDenied}} {
 		for _, callers := range []int{16, 256, 2048} {
 			all = append(all, scenario{
-				part: "link", title: fmt.Sprintf("2 ms link, %s, %d callers", kind.expect, callers), slow: true, sides: references,
+				part: "link", title: fmt.Sprintf("2 ms link, %s, %d callers", kind.expect, callers), slow: true, contenders: references,
 				load: load{callers: callers, names: names(1), maxPermits: 1, limit: kind.limit, expect: kind.expect},
 			})
 		}
@@ -95,7 +95,7 @@ func scenarios() []scenario {
 		for _, ctx := range []contextKind{deadline, cancellable} {
 			for _, callers := range []int{1, 4} {
 				all = append(all, scenario{
-					part: "contexts", title: fmt.Sprintf("%s, %s, %s", ctx, kind.expect, callersText(callers)), sides: references,
+					part: "contexts", title: fmt.Sprintf("%s, %s, %s", ctx, kind.expect, callersText(callers)), contenders: references,
 					load: load{callers: callers, names: names(1), maxPermits: 1, limit: kind.limit, expect: kind.expect, context: ctx},
 				})
 			}
@@ -103,20 +103,15 @@ func scenarios() []scenario {
 	}
 	all = append(all,
 		scenario{
-			part: "denial cache", title: "denying, 256 callers", sides: []string{"ours", "cached", "script"},
+			part: "denial cache", title: "denying, 256 callers", contenders: []string{"ours", "cached", "script"},
 			load: load{callers: 256, names: names(1), maxPermits: 1, limit: scarce, expect: allDenied},
 		},
 		scenario{
-			part: "mixed", title: "1 to 3 permits a call, 256 callers", sides: []string{"ours", "off", "script"},
+			part: "mixed", title: "1 to 3 permits a call, 256 callers", contenders: []string{"ours", "off", "script"},
 			load: load{callers: 256, names: names(1), maxPermits: 3, limit: generous, expect: allGranted},
 		},
 		scenario{
-			part: "edge", title: "a limit of 1,000 permits in 100 ms, 256 callers", sides: []string{"ours", "off", "script"},
-			load: load{callers: 256, names: names(1), maxPermits: 1, limit: limit{1000, 100 * time.Millisecond},
-				expect: someDenied},
-		},
-		scenario{
-			part: "names", title: "10,000 names, 256 callers", sides: allOf(256, allGranted),
+			part: "names", title: "10,000 names, 256 callers", contenders: allOf(256, allGranted),
 			load: load{callers: 256, names: names(10_000), maxPermits: 1, limit: generous, expect: allGranted},
 		},
 	)
@@ -132,8 +127,8 @@ type plan struct {
 
 func (p plan) check() error {
 	for _, key := range p.only {
-		if !slices.ContainsFunc(sides, func(s side) bool { return s.key == key }) {
-			return fmt.Errorf("-only %s: no such side, there are %s", key, keys(sides))
+		if !slices.ContainsFunc(contenders, func(s contender) bool { return s.key == key }) {
+			return fmt.Errorf("-only %s: no such contender, there are %s", key, keys(contenders))
 		}
 	}
 	for _, part := range p.parts {
@@ -152,10 +147,10 @@ func (p plan) scenarios() []scenario {
 		if !p.includes(s.part) || len(p.callers) > 0 && !slices.Contains(p.callers, strconv.Itoa(s.load.callers)) {
 			continue
 		}
-		s.sides = slices.DeleteFunc(slices.Clone(s.sides), func(key string) bool {
+		s.contenders = slices.DeleteFunc(slices.Clone(s.contenders), func(key string) bool {
 			return len(p.only) > 0 && !slices.Contains(p.only, key)
 		})
-		if len(s.sides) > 0 {
+		if len(s.contenders) > 0 {
 			chosen = append(chosen, s)
 		}
 	}
@@ -178,7 +173,6 @@ func (b *bench) compare(ctx context.Context, s scenario) (runs, error) {
 		rounds *= namesRounds
 	}
 	for round := range rounds {
-		b.distances = append(b.distances, distance())
 		if s.slow {
 			took, err := b.ping(ctx)
 			if err != nil {
@@ -186,15 +180,15 @@ func (b *bench) compare(ctx context.Context, s scenario) (runs, error) {
 			}
 			b.pings = append(b.pings, took.Seconds())
 		}
-		for i := range s.sides {
-			key := s.sides[(round+i)%len(s.sides)]
-			side := sides[slices.IndexFunc(sides, func(s side) bool { return s.key == key })]
+		for i := range s.contenders {
+			key := s.contenders[(round+i)%len(s.contenders)]
+			chosen := contenders[slices.IndexFunc(contenders, func(s contender) bool { return s.key == key })]
 			l := s.load
 			l.addr = b.redis.Addr()
 			if s.slow {
 				l.addr = b.link.addr
 			}
-			f, err := b.measure(ctx, side, l)
+			f, err := b.measure(ctx, chosen, l)
 			if err == nil {
 				err = ctx.Err()
 			}
@@ -248,9 +242,9 @@ var parts = []struct {
 		r.script = &times
 		return err
 	}},
-	{"leaving", func(ctx context.Context, b *bench, p plan, r *results) error {
-		leaving, err := b.leaving(ctx, p.grants)
-		r.leaving = &leaving
+	{"expiry", func(ctx context.Context, b *bench, p plan, r *results) error {
+		found, err := b.expiry(ctx, p.grants)
+		r.expiry = &found
 		return err
 	}},
 	{"memory", func(ctx context.Context, b *bench, p plan, r *results) (err error) {
@@ -260,16 +254,6 @@ var parts = []struct {
 	{"allocations", func(ctx context.Context, b *bench, _ plan, r *results) (err error) {
 		r.allocations, err = b.allocations(ctx)
 		return err
-	}},
-	{"costs", func(ctx context.Context, b *bench, _ plan, r *results) error {
-		for _, callers := range []int{1, 256} {
-			c, err := b.costs(ctx, callers)
-			if err != nil {
-				return err
-			}
-			r.costs = append(r.costs, c)
-		}
-		return nil
 	}},
 }
 
@@ -290,9 +274,9 @@ func partNames() []string {
 	return all
 }
 
-func (s side) isRRateLimiter() bool {
+func (s contender) isRRateLimiter() bool {
 	return slices.Contains([]string{"ours", "cached", "observed", "leased", "leased-long", "off", "script", "jvm-sync",
 		"jvm-async"}, s.key)
 }
 
-func (s side) inOtherProcess() bool { return strings.HasPrefix(s.key, "jvm-") }
+func (s contender) inOtherProcess() bool { return strings.HasPrefix(s.key, "jvm-") }

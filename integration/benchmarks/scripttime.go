@@ -18,8 +18,8 @@ type scriptTimes struct {
 	ours, their, ratios map[string][]float64 // one of each round
 }
 
-// scriptCase is one case of an acquire. The clock of both sides is injected: it moves by step with
-// each call.
+// scriptCase is one case of an acquire. The clock of both contenders is injected and
+// moves by step with each call.
 type scriptCase struct {
 	name     string
 	limit    limit
@@ -49,7 +49,7 @@ const scriptRounds, scriptChunks, scriptCalls = 9, 40, 50
 // clock is a time that the test moves.
 type clock struct{ now time.Time }
 
-// attempt is one acquire of either side at the clock's time.
+// attempt is one acquire at the clock's time.
 type attempt func(ctx context.Context) (bool, error)
 
 func (b *bench) scriptTimes(ctx context.Context) (scriptTimes, error) {
@@ -73,14 +73,14 @@ func (b *bench) scriptTime(ctx context.Context, c scriptCase) (ours, their, rati
 	if err := b.server.clear(ctx); err != nil {
 		return 0, 0, 0, err
 	}
-	var sides [2]func() (bool, error)
+	var attempts [2]func() (bool, error)
 	for i, name := range names(2) {
 		now := &clock{time.Now()}
-		acquire, closeSide, err := b.lone(ctx, c, name, now, i == 0)
+		acquire, closeContender, err := b.lone(ctx, c, name, now, i == 0)
 		if err != nil {
 			return 0, 0, 0, err
 		}
-		defer closeSide()
+		defer closeContender()
 		next := func() (bool, error) {
 			now.now = now.now.Add(c.step)
 			return acquire(ctx)
@@ -94,18 +94,18 @@ func (b *bench) scriptTime(ctx context.Context, c scriptCase) (ours, their, rati
 		if _, err := next(); err != nil {
 			return 0, 0, 0, err
 		}
-		sides[i] = next
+		attempts[i] = next
 	}
 	var took [2][]float64
 	var ratios []float64
 	for chunk := range scriptChunks {
 		var both [2]float64
-		for i := range sides {
-			side := (chunk + i) % 2 // the first one changes
-			if both[side], err = b.scriptChunk(ctx, c, sides[side]); err != nil {
+		for i := range attempts {
+			turn := (chunk + i) % 2 // the first one alternates
+			if both[turn], err = b.scriptChunk(ctx, c, attempts[turn]); err != nil {
 				return 0, 0, 0, err
 			}
-			took[side] = append(took[side], both[side])
+			took[turn] = append(took[turn], both[turn])
 		}
 		ratios = append(ratios, both[0]/both[1])
 	}
@@ -140,13 +140,13 @@ func (b *bench) scriptChunk(ctx context.Context, c scriptCase, next func() (bool
 	return float64((is.time - was.time).Nanoseconds()) / 1e3 / scriptCalls, nil
 }
 
-// lone opens one side, its limiter set and its clock injected.
+// lone opens one contender with its limiter set and its clock injected.
 func (b *bench) lone(ctx context.Context, c scriptCase, name string, now *clock, ours bool) (attempt, func(), error) {
 	script, err := b.redissonScript(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	redis, err := dialPatient(b.redis.Addr())
+	redis, err := dialPatiently(b.redis.Addr())
 	if err != nil {
 		return nil, nil, err
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/compatibility/oracle"
 )
 
-// side is one contender.
-type side struct {
+// contender is a library in one of its settings.
+type contender struct {
 	key   string // its name in flags
 	title string
 	// commands is the number of requests for each counted Redis command. Redis counts the commands
@@ -42,8 +42,8 @@ type session struct {
 
 var scripts = map[string]float64{"eval": 1, "evalsha": 1}
 
-// sides are all contenders, in the order of the report.
-var sides = []side{
+// contenders are in the order of the report.
+var contenders = []contender{
 	{key: "ours", title: "this library", commands: scripts, open: openOurs},
 	{key: "cached", title: "this library, WithDenialCache", commands: scripts, open: openCached},
 	{key: "observed", title: "this library, WithObserver", commands: scripts, open: openObserved},
@@ -79,8 +79,8 @@ var sides = []side{
 	{key: "leaky", title: "LeakyBucket", commands: scripts, open: openPolicies(leakyBucket)},
 	{key: "smooth", title: "Smooth", commands: scripts, open: openPolicies(smooth)},
 	{key: "both", title: "FixedWindow and TokenBucket at once", commands: scripts, open: openPolicies(both)},
-	{key: "empty", title: "floor: an empty script", commands: scripts, open: openEmpty},
-	{key: "xtime", title: "floor: x/time/rate, in process", inMemory: true, open: openXTime},
+	{key: "empty", title: "baseline: an empty script", commands: scripts, open: openEmpty},
+	{key: "xtime", title: "baseline: x/time/rate, in process", inMemory: true, open: openXTime},
 }
 
 // dial opens a rueidis client with its default options, the same for every contender that uses
@@ -89,8 +89,8 @@ func dial(addr string) (rueidis.Client, error) {
 	return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}})
 }
 
-// dialPatient opens a client that waits for calls that block the server for seconds.
-func dialPatient(addr string) (rueidis.Client, error) {
+// dialPatiently opens a client that waits for calls that block the server for seconds.
+func dialPatiently(addr string) (rueidis.Client, error) {
 	return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ConnWriteTimeout: time.Minute})
 }
 
@@ -254,7 +254,7 @@ func openScript(ctx context.Context, b *bench, l load) (*session, error) {
 	}, setRates(ctx, redis, l)
 }
 
-// openEmpty opens the baseline of all contenders that run one script a decision. Its answer is the
+// openEmpty opens the baseline of all contenders that run one script per decision. Its answer is the
 // one that the scenario expects.
 func openEmpty(_ context.Context, _ *bench, l load) (*session, error) {
 	redis, err := dial(l.addr)

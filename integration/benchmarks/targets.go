@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// goal is a ratio that this library is meant to reach.
-type goal struct {
+// target is a ratio that this library is meant to reach.
+type target struct {
 	what    string
 	got     float64
 	atLeast bool
 	want    float64
 }
 
-func (g goal) met() bool {
+func (g target) met() bool {
 	if g.atLeast {
 		return g.got >= g.want
 	}
@@ -22,7 +22,7 @@ func (g goal) met() bool {
 }
 
 // peers of ours that are Go libraries and talk to Redis.
-var goPeers = append([]string{"rueidislimiter", "redis_rate", "throttled", "redisstore", "ulule"}, otherWays...)
+var goLibraries = append([]string{"rueidislimiter", "redis_rate", "throttled", "redisstore", "ulule"}, variants...)
 
 // find returns the scenario of a part for so many callers, and whether it was measured.
 func (r *results) find(part string, callers int, expect expectation) (runs, bool) {
@@ -39,12 +39,12 @@ func (r *results) findWith(ctx contextKind, part string, callers int, expect exp
 	return runs{}, false
 }
 
-// goals lists the measured targets.
-func (r *results) goals() []goal {
-	var all []goal
+// targets lists the measured targets.
+func (r *results) targets() []target {
+	var all []target
 	add := func(atLeast bool, want, got float64, format string, args ...any) {
 		if !math.IsNaN(got) {
-			all = append(all, goal{fmt.Sprintf(format, args...), got, atLeast, want})
+			all = append(all, target{fmt.Sprintf(format, args...), got, atLeast, want})
 		}
 	}
 	for _, expect := range []expectation{allGranted, allDenied} {
@@ -59,17 +59,17 @@ func (r *results) goals() []goal {
 				continue
 			}
 			add(true, step.want[expect], run.ratio("ours", "script", rateOf).median,
-				"%s, %s: decisions a second to Redisson's script", expect, callersText(step.callers))
+				"%s, %s: decisions per second to Redisson's script", expect, callersText(step.callers))
 			if step.callers == 256 {
 				add(false, 1.0/30, run.ratio("ours", "script", func(f figures) float64 { return f.serverCPU }).median,
 					"%s, 256 callers: server CPU to Redisson's script", expect)
 				add(false, 1.0/5, run.ratio("ours", "script", p99Of).median, "%s, 256 callers: p99 to Redisson's script", expect)
 				add(true, 12, run.toBest([]string{"jvm-sync", "jvm-async"}),
-					"%s, 256 callers: decisions a second to Redisson on the JVM", expect)
+					"%s, 256 callers: decisions per second to Redisson on the JVM", expect)
 			}
 			want := map[int]float64{16: 1, 256: 7, 2048: 6}[step.callers]
 			if want > 0 {
-				add(true, want, run.toBest(goPeers), "%s, %s: decisions a second to the best Go peer", expect,
+				add(true, want, run.toBest(goLibraries), "%s, %s: decisions per second to the best other Go library", expect,
 					callersText(step.callers))
 			}
 		}
@@ -78,22 +78,22 @@ func (r *results) goals() []goal {
 		for _, ctx := range []contextKind{deadline, cancellable} {
 			if run, ok := r.findWith(ctx, "contexts", 1, expect); ok {
 				add(true, 1, run.ratio("ours", "script", rateOf).median,
-					"%s, %s, 1 caller: decisions a second to Redisson's script with the same context", ctx, expect)
+					"%s, %s, 1 caller: decisions per second to Redisson's script with the same context", ctx, expect)
 			}
 		}
 	}
 	if run, ok := r.find("mixed", 256, allGranted); ok {
 		add(true, 10, run.ratio("ours", "script", rateOf).median,
-			"1 to 3 permits a call, 256 callers: decisions a second to Redisson's script")
+			"1 to 3 permits a call, 256 callers: decisions per second to Redisson's script")
 	}
 	if run, ok := r.find("names", 256, allGranted); ok {
 		add(true, 1.25, run.ratio("ours", "script", rateOf).median,
-			"10,000 names, 256 callers: decisions a second to Redisson's script")
+			"10,000 names, 256 callers: decisions per second to Redisson's script")
 	}
 	for _, expect := range []expectation{allGranted, allDenied} {
 		if run, ok := r.find("link", 16, expect); ok {
 			add(true, 1, run.ratio("ours", "script", rateOf).median,
-				"2 ms link, %s, 16 callers: decisions a second to Redisson's script", expect)
+				"2 ms link, %s, 16 callers: decisions per second to Redisson's script", expect)
 			add(false, 1.2, run.ratio("ours", "script", p50Of).median, "2 ms link, %s, 16 callers: p50 to Redisson's script",
 				expect)
 		}
@@ -101,18 +101,18 @@ func (r *results) goals() []goal {
 			// No caller calls again before it has the answer.
 			bound := float64(run.load.callers) / spreadOf(r.pings).median
 			add(true, 0.4, run.spread("ours", rateOf).median/bound,
-				"2 ms link, %s, 2048 callers: decisions a second to the bound, %s a second, one for each caller in a round trip",
+				"2 ms link, %s, 2048 callers: decisions per second to the bound, %s per second, one for each caller and round trip",
 				expect, thousands(bound))
 		}
 	}
 	if run, ok := r.find("denial cache", 256, allDenied); ok {
-		add(true, 2e6, run.spread("cached", rateOf).median, "denial cache, 256 callers: denials a second")
+		add(true, 2e6, run.spread("cached", rateOf).median, "denial cache, 256 callers: denials per second")
 		add(false, 2, run.spread("cached", func(f figures) float64 { return f.requests * f.rate }).median,
-			"denial cache, 256 callers: Redis calls a second")
+			"denial cache, 256 callers: Redis calls per second")
 	}
 	for i, c := range r.crowds {
 		add(false, []float64{1.05, 0.05}[i], c.requests("ours").median,
-			"a waiting crowd, permits returning %s: Redis calls a granted permit", c.name)
+			"waiting callers, permits returning %s: Redis calls per granted permit", c.name)
 	}
 	if r.script != nil {
 		for i, c := range r.script.cases[:2] {
@@ -120,13 +120,13 @@ func (r *results) goals() []goal {
 				"server time of one call, %s: to Redisson's script", c.name)
 		}
 	}
-	r.observerGoals(add)
-	r.leaseGoals(add)
-	r.policyGoals(add)
-	if r.leaving != nil {
-		for _, c := range r.leaving.cases {
+	r.observerTargets(add)
+	r.leaseTargets(add)
+	r.policyTargets(add)
+	if r.expiry != nil {
+		for _, c := range r.expiry.cases {
 			add(false, 2, longest(c.ours).median, "%s grants expire at once, %s: longest call, ms",
-				thousands(float64(r.leaving.grants)), c.name)
+				thousands(float64(r.expiry.grants)), c.name)
 		}
 	}
 	if r.memory != nil {
@@ -145,10 +145,10 @@ func alike(want float64) map[expectation]float64 {
 	return map[expectation]float64{allGranted: want, allDenied: want}
 }
 
-// toBest compares this library with whichever of the others has the most decisions a second.
+// toBest compares this library with whichever of the others has the most decisions per second.
 func (r runs) toBest(others []string) float64 { return r.best("ours", others) }
 
-// best compares a side with whichever of the others has the most decisions a second.
+// best compares a contender with whichever of the others has the most decisions per second.
 func (r runs) best(key string, others []string) float64 {
 	best, most := math.NaN(), 0.0
 	for _, other := range others {
@@ -160,7 +160,7 @@ func (r runs) best(key string, others []string) float64 {
 }
 
 func (e expectation) String() string {
-	return []string{"granting", "denying", "granting and denying"}[e]
+	return []string{"granting", "denying"}[e]
 }
 
 func callersText(n int) string {
@@ -171,7 +171,7 @@ func callersText(n int) string {
 }
 
 // longest is the longest call of each round, in milliseconds.
-func longest(runs []leavingRun) spread {
+func longest(runs []expiryRun) spread {
 	var took []float64
 	for _, r := range runs {
 		took = append(took, r.longest.Seconds()*1e3)
@@ -179,9 +179,9 @@ func longest(runs []leavingRun) spread {
 	return spreadOf(took)
 }
 
-func goalTable(all []goal) string {
+func targetTable(all []target) string {
 	var t strings.Builder
-	t.WriteString("| | to reach | measured | |\n| --- | --: | --: | --- |\n")
+	t.WriteString("| | target | measured | |\n| --- | --: | --: | --- |\n")
 	for _, g := range all {
 		sign, verdict := "at most", "reached"
 		if g.atLeast {

@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// leaving is how long the server is blocked when very many grants expire at once.
-type leaving struct {
+// expiry is how long the server is blocked when very many grants expire at once.
+type expiry struct {
 	grants int
-	cases  []leavingCase
+	cases  []expiryCase
 }
 
-type leavingCase struct {
+type expiryCase struct {
 	name    string
 	staying int // of the grants, those that are still in the window
-	ours    []leavingRun
-	their   []leavingRun
+	ours    []expiryRun
+	their   []expiryRun
 }
 
-// leavingRun is one round of a contender.
-type leavingRun struct {
+// expiryRun is one round of a contender.
+type expiryRun struct {
 	longest time.Duration // of its calls, by SLOWLOG
 	calls   int           // until all permits that had expired were counted as free
 }
@@ -30,15 +30,15 @@ type leavingRun struct {
 // slowest is the duration from which SLOWLOG records a call: logging itself takes time.
 const slowest = 100 * time.Microsecond
 
-func (b *bench) leaving(ctx context.Context, grants int) (leaving, error) {
-	result := leaving{grants: grants, cases: []leavingCase{{name: "all of them"}, {name: "all but one", staying: 1}}}
+func (b *bench) expiry(ctx context.Context, grants int) (expiry, error) {
+	result := expiry{grants: grants, cases: []expiryCase{{name: "all of them"}, {name: "all but one", staying: 1}}}
 	for i := range result.cases {
 		c := &result.cases[i]
 		for range b.rounds {
 			for _, ours := range []bool{true, false} {
-				run, err := b.leave(ctx, grants, c.staying, ours)
+				run, err := b.expire(ctx, grants, c.staying, ours)
 				if err != nil {
-					return result, fmt.Errorf("%d grants leave the window, %s: %w", grants, c.name, err)
+					return result, fmt.Errorf("%d grants expire, %s: %w", grants, c.name, err)
 				}
 				if ours {
 					c.ours = append(c.ours, run)
@@ -51,45 +51,45 @@ func (b *bench) leaving(ctx context.Context, grants int) (leaving, error) {
 	return result, nil
 }
 
-// leave lets all grants expire at once, and acquires until the limiter has counted all their
+// expire lets all grants expire at once, and acquires until the limiter has counted all their
 // permits as free.
-func (b *bench) leave(ctx context.Context, count, staying int, ours bool) (leavingRun, error) {
+func (b *bench) expire(ctx context.Context, count, staying int, ours bool) (expiryRun, error) {
 	rate := limit{2 * int64(count), time.Minute}
 	then := time.Now().Add(-rate.interval)
 	now := &clock{then.Add(rate.interval)}
 	if err := b.server.clear(ctx); err != nil {
-		return leavingRun{}, err
+		return expiryRun{}, err
 	}
 	name := names(1)[0]
-	acquire, closeSide, err := b.lone(ctx, scriptCase{limit: rate}, name, now, ours)
+	acquire, closeContender, err := b.lone(ctx, scriptCase{limit: rate}, name, now, ours)
 	if err != nil {
-		return leavingRun{}, err
+		return expiryRun{}, err
 	}
-	defer closeSide()
+	defer closeContender()
 	// The first call may have to send the script's text, which SLOWLOG would count as a long one.
 	if _, err := acquire(ctx); err != nil {
-		return leavingRun{}, err
+		return expiryRun{}, err
 	}
 	if _, err := b.server.do(ctx, "DEL", "{"+name+"}:permits", "{"+name+"}:value"); err != nil {
-		return leavingRun{}, err
+		return expiryRun{}, err
 	}
 	grants := slices.Repeat([]preparedGrant{{then, 1}}, count)
 	for i := range staying {
 		grants[i].at = now.now
 	}
 	if err := b.prepare(ctx, name, rate.permits-int64(count), grants); err != nil {
-		return leavingRun{}, err
+		return expiryRun{}, err
 	}
 	for _, config := range [][]string{{"slowlog-log-slower-than", strconv.FormatInt(slowest.Microseconds(), 10)},
 		{"slowlog-max-len", "100000"}} {
 		if _, err := b.server.do(ctx, "CONFIG", "SET", config[0], config[1]); err != nil {
-			return leavingRun{}, err
+			return expiryRun{}, err
 		}
 	}
 	if _, err := b.server.do(ctx, "SLOWLOG", "RESET"); err != nil {
-		return leavingRun{}, err
+		return expiryRun{}, err
 	}
-	run := leavingRun{}
+	run := expiryRun{}
 	limit := strconv.FormatInt(then.UnixMilli(), 10)
 	for left := int64(1); left > 0; {
 		granted, err := acquire(ctx)

@@ -63,8 +63,8 @@ func TestPeers_EachSetting_GrantsAndDenies(t *testing.T) {
 	defer redis.Close()
 	b := &bench{server: &server{redis}, script: new(acquireScript), warmup: 20 * time.Millisecond,
 		length: 20 * time.Millisecond}
-	for _, s := range sides {
-		if !slices.Contains(goPeers, s.key) {
+	for _, s := range contenders {
+		if !slices.Contains(goLibraries, s.key) {
 			continue
 		}
 		for _, expect := range []expectation{allGranted, allDenied} {

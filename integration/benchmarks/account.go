@@ -3,47 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
-	"sort"
 	"strconv"
-	"time"
 
 	"github.com/redis/rueidis"
 )
 
-// grant is one call that got its permits, somewhere between its start and its end.
-type grant struct {
-	start, end time.Time
-	permits    int64
-}
-
-// fullest returns the most permits that were granted for certain within one window of that length.
-// It checks a window from each millisecond in which a grant began.
-func fullest(grants []grant, window time.Duration) int64 {
-	sort.Slice(grants, func(i, j int) bool { return grants[i].start.Before(grants[j].start) })
-	var most int64
-	var from time.Time
-	for i, first := range grants {
-		if i > 0 && first.start.Sub(from) < time.Millisecond {
-			continue
-		}
-		from = first.start
-		var sum int64
-		for _, g := range grants[i:] {
-			if g.start.Sub(from) >= window {
-				break
-			}
-			if g.end.Sub(from) < window-time.Millisecond { // a grant is dated in whole milliseconds
-				sum += g.permits
-			}
-		}
-		most = max(most, sum)
-	}
-	return most
-}
-
 // account compares the grants in Redis with the answers of the callers, if the whole run is in one
 // window.
-func (s *server) account(ctx context.Context, names []string, l limit, told int64) error {
+func (s *server) account(ctx context.Context, names []string, l limit, granted int64) error {
 	var remembered int64
 	for _, name := range names {
 		permits, free, err := s.state(ctx, name)
@@ -58,8 +25,8 @@ func (s *server) account(ctx context.Context, names []string, l limit, told int6
 		}
 		remembered += permits
 	}
-	if remembered != told {
-		return fmt.Errorf("callers were granted %d permits, Redis remembers %d", told, remembered)
+	if remembered != granted {
+		return fmt.Errorf("callers were granted %d permits, Redis remembers %d", granted, remembered)
 	}
 	return nil
 }
