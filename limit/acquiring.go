@@ -66,43 +66,33 @@ func (p acquiring) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 		b.GrantAll(0, engine.Answer{})
 		return false, nil
 	}
-	if len(p.members) == 1 && isTold(message) {
-		// All was granted, and the time of the reply is that of the call.
-		now, err := strconv.ParseInt(b.Args[0], 10, 64)
-		o := &state{now: now, most: p.most}
-		if err != nil || !o.add(p.members[0].policy, message) {
-			return false, p.unexpected(message)
-		}
-		p.answer(b, o, allGranted)
-		return false, nil
-	}
 	c := acquire
 	if b.Lease.Span > 0 {
 		c = lease
 	}
-	if next, again := goOn(c, p.members, message, b.Args); again {
+	if next, again := nextCall(c, p.members, message, b.Args); again {
 		b.Args = next
 		return true, nil
 	}
-	o, letters, err := p.read(c, p.members, message)
+	s, letters, err := p.read(c, p.members, message)
 	if err != nil {
 		return false, err
 	}
-	if o.leased > 0 {
-		p.lease(b, o)
+	if s.leased > 0 {
+		p.lease(b, s)
 	}
 	if letters != allGranted && len(letters) != len(b.Requests) {
 		return false, p.unexpected(message)
 	}
-	p.answer(b, o, letters)
+	p.answer(b, s, letters)
 	return false, nil
 }
 
 // answer sets the answers of a batch from the state that its call left, and a letter for each
 // request.
-func (p acquiring) answer(b *engine.Batch, o *state, letters string) {
-	b.Forecast = o
-	later := o.leased // permits granted behind the request, or to no caller yet
+func (p acquiring) answer(b *engine.Batch, s *state, letters string) {
+	b.Forecast = s
+	later := s.leased // permits granted behind the request, or to no caller yet
 	for i := len(b.Requests) - 1; i >= 0; i-- {
 		r := b.Requests[i]
 		letter := byte('g')
@@ -112,18 +102,18 @@ func (p acquiring) answer(b *engine.Batch, o *state, letters string) {
 		switch letter {
 		case 'g':
 			if r.Each {
-				r.Extra = o.each(r.Permits, later, true)
+				r.Extra = s.grantedParts(later)
 			}
-			r.Answer = o.granted(later)
+			r.Answer = s.granted(later)
 			later += r.Permits
 		case 'x':
-			r.Err = p.AboveLimit(r.Permits, o.most)
+			r.Err = p.AboveLimit(r.Permits, s.most)
 		default:
 			// RetryAfter is that of the end of the call, so Remaining is too.
 			if r.Each {
-				r.Extra = o.each(r.Permits, 0, false)
+				r.Extra = s.Parts(r.Permits)
 			}
-			r.Answer, _ = o.Denied(r.Permits)
+			r.Answer, _ = s.Denied(r.Permits)
 			if b.Denied == 0 || r.Permits < b.Denied {
 				b.Denied = r.Permits
 			}
@@ -131,19 +121,32 @@ func (p acquiring) answer(b *engine.Batch, o *state, letters string) {
 	}
 }
 
-// Refund refunds the grants of callers that have left: the permits that those grants still take.
+// lease describes a lease that a call has brought.
+func (p acquiring) lease(b *engine.Batch, s *state) {
+	answer := s.granted(0)
+	b.Lease.Granted, b.Lease.Lasts, b.Lease.Parts = s.leased, s.lasts, s.grantedParts(0)
+	b.Lease.Limit, b.Lease.Free, b.Lease.Reset = answer.Limit, answer.Remaining, answer.ResetAfter
+	b.Lease.Return = func(ctx context.Context, permits int64) error { return p.refund(ctx, permits, s.marks) }
+}
+
+// Refund refunds the grants of callers that have left.
 func (p acquiring) Refund(b *engine.Batch) func(context.Context) {
 	permits, granted := b.LostPermits, b.Granted
 	marks, args := briefTexts(b.Reply), slices.Clone(b.Args)
-	if o, ok := b.Forecast.(*state); ok {
-		marks = o.marks
+	if s, ok := b.Forecast.(*state); ok {
+		marks = s.marks
 	}
 	if len(marks) != len(p.members) {
 		return nil
 	}
 	return func(ctx context.Context) {
-		_ = p.release(ctx, permits, marks, func(ctx context.Context, at int, r redisson) error {
-			return r.limiter.Refund(ctx, permits, args[argument(acquire, p.members, at)+randomArg], granted)
-		})
+		for i, m := range p.members {
+			if r, ok := m.policy.(redisson); ok {
+				if r.limiter.Refund(ctx, permits, args[argument(acquire, p.members, i)+randomArg], granted) != nil {
+					return
+				}
+			}
+		}
+		_ = p.refund(ctx, permits, marks)
 	}
 }

@@ -37,14 +37,25 @@ const (
 	Year
 )
 
-var unitNames = [...]string{Day: "Day", Week: "Week", Month: "Month", Year: "Year"}
+// units describes each unit: its dates, and its length with the hour that clocks may go back.
+var units = map[Unit]struct {
+	name                string
+	years, months, days int
+	window              time.Duration // the usual length; 0 if the lengths differ
+	longest             time.Duration
+}{
+	Day:   {name: "Day", days: 1, window: 24 * time.Hour, longest: 25 * time.Hour},
+	Week:  {name: "Week", days: 7, window: 7 * 24 * time.Hour, longest: 7*24*time.Hour + time.Hour},
+	Month: {name: "Month", months: 1, longest: 31*24*time.Hour + time.Hour},
+	Year:  {name: "Year", years: 1, longest: 366*24*time.Hour + time.Hour},
+}
 
 // String returns the unit's name.
 func (u Unit) String() string {
-	if u < Day || u > Year {
-		return fmt.Sprintf("Unit(%d)", int(u))
+	if name := units[u].name; name != "" {
+		return name
 	}
-	return unitNames[u]
+	return fmt.Sprintf("Unit(%d)", int(u))
 }
 
 var _ = register(policy.Kind{
@@ -56,28 +67,10 @@ var _ = register(policy.Kind{
 	},
 }, func(p Calendar) policy.Description {
 	return policy.Description{
-		Label: strings.ToLower(p.Unit.String()), Quota: p.Permits, Window: p.Unit.window(), Refill: policy.Together,
-		Local: windowShare(p.Permits, p.Unit.longest()),
+		Label: strings.ToLower(p.Unit.String()), Quota: p.Permits, Window: units[p.Unit].window, Refill: policy.Together,
+		Local: windowShare(p.Permits, units[p.Unit].longest),
 	}
 })
-
-// window returns the length of a unit whose length is nearly always the same, else 0.
-func (u Unit) window() time.Duration {
-	switch u {
-	case Day:
-		return 24 * time.Hour
-	case Week:
-		return 7 * 24 * time.Hour
-	default:
-		return 0
-	}
-}
-
-// longest returns the longest duration of a unit, with the hour that clocks go back.
-func (u Unit) longest() time.Duration {
-	days := map[Unit]time.Duration{Day: 1, Week: 7, Month: 31, Year: 366}
-	return days[u]*24*time.Hour + time.Hour
-}
 
 func (p Calendar) validate() error {
 	if err := checkPermits("Calendar", "Permits", p.Permits); err != nil {
@@ -96,14 +89,12 @@ func (p Calendar) GoString() string {
 
 func (p Calendar) kind() string { return "calendar" }
 
-func (p Calendar) suffix(text []byte) []byte {
-	return append(append(append(text, strings.ToLower(p.Unit.String())...), ':'), noColons.Replace(p.In.String())...)
+func (p Calendar) suffix() string {
+	return strings.ToLower(p.Unit.String()) + ":" + noColons.Replace(p.In.String())
 }
 
 // noColons keeps the name of a location from looking like another suffix.
 var noColons = strings.NewReplacer("%", "%25", ":", "%3A")
-
-func (p Calendar) settings(text []byte) []byte { return numbers(text, p.Permits) }
 
 // arguments appends the begins of the unit of a time, of the one before and of the next one. With
 // the server's clock, the host's units are those of the server too, except near their ends; then
@@ -112,36 +103,36 @@ func (p Calendar) arguments(args []string, now time.Time) []string {
 	if now.IsZero() {
 		now = time.Now()
 	}
-	found := recent[p.Unit].Load()
-	if found == nil || found.in != p.In || now.Unix() < found.begin || now.Unix() >= found.end {
-		found = p.find(now)
-		recent[p.Unit].Store(found)
+	current := recent[p.Unit].Load()
+	if current == nil || current.in != p.In || now.Unix() < current.begin || now.Unix() >= current.end {
+		current = p.unitOf(now)
+		recent[p.Unit].Store(current)
 	}
-	return append(append(args, strconv.FormatInt(p.Permits, 10)), found.moments[:]...)
+	return append(append(args, strconv.FormatInt(p.Permits, 10)), current.arguments[:]...)
 }
 
-// foundUnit is the script's arguments for a unit of a location, and the seconds at which they hold.
-type foundUnit struct {
+// calendarUnit is the script's arguments for a unit of a location, and the seconds at which they
+// hold.
+type calendarUnit struct {
 	in         *time.Location
 	begin, end int64
-	moments    [4]string
+	arguments  [4]string
 }
 
-// recent caches the units that were found last: to find one takes as long as the rest of a lone
-// call.
-var recent [Year + 1]atomic.Pointer[foundUnit]
+// recent caches the latest units: to compute one takes as long as the rest of a lone call.
+var recent [Year + 1]atomic.Pointer[calendarUnit]
 
-// find returns the unit of a time.
-func (p Calendar) find(now time.Time) *foundUnit {
+// unitOf returns the unit of a time.
+func (p Calendar) unitOf(now time.Time) *calendarUnit {
 	date := p.date(now)
 	for p.begin(date, 1) <= now.Unix() {
 		date = p.next(date, 1) // the clocks have gone back over midnight
 	}
-	found := &foundUnit{in: p.In, begin: p.begin(date, 0), end: p.begin(date, 1)}
-	for i := range found.moments {
-		found.moments[i] = strconv.FormatInt(p.begin(date, i-1)*1000, 10)
+	u := &calendarUnit{in: p.In, begin: p.begin(date, 0), end: p.begin(date, 1)}
+	for i := range u.arguments {
+		u.arguments[i] = strconv.FormatInt(p.begin(date, i-1)*1000, 10)
 	}
-	return found
+	return u
 }
 
 // date returns the midnight at which the unit of a time begins: the location's clock time, as if in
@@ -168,23 +159,15 @@ func (p Calendar) location() *time.Location {
 }
 
 // next returns the midnight at which the unit that many units later begins.
-func (p Calendar) next(date time.Time, units int) time.Time {
-	switch p.Unit {
-	case Week:
-		return date.AddDate(0, 0, 7*units)
-	case Month:
-		return date.AddDate(0, units, 0)
-	case Year:
-		return date.AddDate(units, 0, 0)
-	default:
-		return date.AddDate(0, 0, units)
-	}
+func (p Calendar) next(date time.Time, n int) time.Time {
+	u := units[p.Unit]
+	return date.AddDate(n*u.years, n*u.months, n*u.days)
 }
 
 // begin returns the first time, in Unix seconds, at which the clocks show at least the midnight of
 // a number of units later.
-func (p Calendar) begin(date time.Time, units int) int64 {
-	midnight := p.next(date, units).Unix()
+func (p Calendar) begin(date time.Time, later int) int64 {
+	midnight := p.next(date, later).Unix()
 	// Two days before, the clocks do not show it yet: no location has moved its clocks by more than
 	// a day.
 	at := time.Unix(midnight, 0).In(p.location())
@@ -210,32 +193,18 @@ func (p Calendar) keeps() []string { return inString }
 
 func (p Calendar) most() int64 { return p.Permits }
 
-func (p Calendar) forecast(_ int64, told []int64) (forecast, bool) {
-	if len(told) != 3 {
+func (p Calendar) forecast(reply []int64) (forecast, bool) {
+	if len(reply) != 3 {
 		return nil, false
 	}
-	return calendarForecast{windowForecast{permits: p.Permits, count: told[0], end: micros(told[1])}, p, told[2]}, true
-}
-
-// calendarForecast is a window whose next ones have the calendar's lengths.
-type calendarForecast struct {
-	windowForecast
-	policy Calendar
-	ends   int64 // Unix milliseconds
-}
-
-// earliest fills this unit and then the next ones.
-func (o calendarForecast) earliest(wanted int64) time.Duration {
-	left := max(0, o.left())
-	if wanted <= left {
-		return 0
+	end := time.UnixMilli(reply[2])
+	next := func(windows int64) time.Duration {
+		const most = 292 * 366 // days that a time.Duration can hold
+		if windows > most {
+			return engine.Never
+		}
+		last := time.Unix(p.begin(p.date(end), int(windows)), 0)
+		return max(0, last.Sub(end))
 	}
-	const most = 292 * 366 // days that a time.Duration can hold
-	windows := (wanted - left - 1) / o.permits
-	if windows > most {
-		return engine.Never
-	}
-	end := time.UnixMilli(o.ends)
-	last := time.Unix(o.policy.begin(o.policy.date(end), int(windows)), 0)
-	return later(o.end, max(0, last.Sub(end)))
+	return windowForecast{usage{p.Permits, reply[0]}, micros(reply[1]), next}, true
 }

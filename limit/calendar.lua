@@ -22,5 +22,5 @@ end
 -- Leased permits are used in the unit that counts them.
 span = min(span, floor(end@ - now / 1000))
 
---@ tell  in: count@ end@ text@  out: told@
-local told@ = {text@, count@, end@ * 1000 - now, end@}
+--@ report  in: count@ end@ text@  out: report@
+local report@ = {text@, count@, end@ * 1000 - now, end@}

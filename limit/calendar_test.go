@@ -76,7 +76,7 @@ func TestCalendar_LastDayOfALeapYear_EndsAtMidnight(t *testing.T) {
 				p := Calendar{1, unit, place(name)}
 				at := time.Date(2040, 12, 30, hour, 30, 0, 0, time.UTC)
 				begin, end := unitOf(unit, p.In, at)
-				found := p.find(at)
+				found := p.unitOf(at)
 				assert.Equal(t, begin.Unix(), found.begin, "%s %v %v", name, unit, at)
 				assert.Equal(t, end.Unix(), found.end, "%s %v %v", name, unit, at)
 			}
@@ -274,7 +274,7 @@ func TestCalendar_LocationsOfOneName_ShareTheirWindows(t *testing.T) {
 func TestCalendarForecast_Earliest_UsesCalendarLengths(t *testing.T) {
 	now := time.Date(2024, 1, 20, 0, 0, 0, 0, time.UTC)
 	end := time.Date(2024, 2, 1, 0, 0, 0, 0, time.UTC)
-	o, ok := Calendar{10, Month, nil}.forecast(0, []int64{4, end.Sub(now).Microseconds(), end.UnixMilli()})
+	o, ok := Calendar{10, Month, nil}.forecast([]int64{4, end.Sub(now).Microseconds(), end.UnixMilli()})
 	require.True(t, ok)
 	for permits, want := range map[int64]time.Time{
 		6: now, 7: end, 16: end, 17: time.Date(2024, 3, 1, 0, 0, 0, 0, time.UTC),

@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -20,52 +21,59 @@ import (
 func (l *Limiter) Release(ctx context.Context, permits int64) error {
 	if permits < 0 || permits > maxPermits {
 		return fmt.Errorf("%w: %d permits of %q to release, want 0 to 2^53", rratelimiter.ErrInvalidPermits, permits,
-			l.Name())
+			l.name)
 	}
-	if err := l.check(ctx); err != nil {
+	if err := l.check(ctx); err != nil || permits == 0 {
 		return err
 	}
-	if permits == 0 {
-		return nil
-	}
-	return l.release(ctx, permits, nil,
-		func(ctx context.Context, _ int, p redisson) error { return p.limiter.Release(ctx, permits) })
-}
-
-// release returns permits to the members. With marks it is a refund: each member returns the
-// permits that the grant with its mark still takes. Other does the same for a limiter of Redisson's
-// layout.
-func (w *wire) release(ctx context.Context, permits int64, marks []string,
-	other func(ctx context.Context, member int, p redisson) error) error {
-	var own []member
-	var ownMarks []string
-	for i, m := range w.members {
-		p, ok := m.policy.(redisson)
-		if !ok {
-			own = append(own, m)
-			if marks != nil {
-				ownMarks = append(ownMarks, marks[i])
+	for _, m := range l.members {
+		if p, ok := m.policy.(redisson); ok {
+			if err := p.limiter.Release(ctx, permits); err != nil {
+				return err
 			}
-		} else if err := other(ctx, i, p); err != nil {
-			return err
 		}
 	}
-	if own == nil {
+	return l.release(ctx, engine.Change, permits, nil)
+}
+
+// refund returns permits of a grant to each member, as far as the grant with its mark still takes
+// them. As a refund of the root package, it leaves leases as they are.
+func (w *wire) refund(ctx context.Context, permits int64, marks []string) error {
+	return w.release(ctx, engine.Refund, permits, marks)
+}
+
+// release returns permits to the members of this package. With marks it is a refund.
+func (w *wire) release(ctx context.Context, change change, permits int64, marks []string) error {
+	var members []member
+	var last []string
+	for i, m := range w.members {
+		if _, ok := m.policy.(redisson); !ok {
+			members = append(members, m)
+			if marks != nil {
+				last = append(last, marks[i])
+			}
+		}
+	}
+	if members == nil {
 		return nil
 	}
-	message, err := w.change(ctx, release, own, []string{strconv.FormatInt(permits, 10)}, ownMarks...)
+	return w.run(ctx, change, release, members, []string{strconv.FormatInt(permits, 10)}, last...)
+}
+
+// change is engine.Change or engine.Refund.
+type change func(ctx context.Context, g *engine.Engine, keys []string,
+	call func(context.Context) (rueidis.RedisMessage, error)) (rueidis.RedisMessage, error)
+
+// run runs a script that changes members and replies 1.
+func (w *wire) run(ctx context.Context, change change, c call, members []member, own []string, last ...string) error {
+	message, err := change(ctx, w.client.Engine, w.dependsOn, func(ctx context.Context) (rueidis.RedisMessage, error) {
+		return w.eval(ctx, c, members, own, last...)
+	})
 	if err != nil || message.IsInt64() {
 		return err
 	}
-	return w.strange(own, message)
-}
-
-// strange returns the error of an unexpected reply: the one that it reports, if any.
-func (w *wire) strange(members []member, message rueidis.RedisMessage) error {
-	if _, _, err := w.read(release, members, message); err != nil {
-		return err
-	}
-	return w.unexpected(message)
+	_, _, err = w.read(c, members, message) // why it stopped
+	return cmp.Or(err, w.unexpected(message))
 }
 
 // Charge takes permits whether they are free or not, for a cost that is known later: the bytes that
@@ -91,26 +99,16 @@ func (l *Limiter) Charge(ctx context.Context, permits int64) (rratelimiter.Decis
 	}
 	observation := l.calls.Observe(permits)
 	observation.Charged = true
-	decision, err := l.charge(ctx, permits)
-	observation.Report(ctx, err == nil, engine.FromRedis, err)
-	return decision, err
-}
-
-func (l *Limiter) charge(ctx context.Context, permits int64) (rratelimiter.Decision, error) {
-	o, err := engine.Charge(ctx, &l.calls, permits, func(ctx context.Context) (*state, error) {
-		message, err := l.eval(ctx, charge, l.members, []string{strconv.FormatInt(permits, 10), newEpoch()})
-		if err != nil {
-			return nil, err
-		}
-		o, _, err := l.read(charge, l.members, message)
-		return o, err
+	s, err := engine.Charge(ctx, &l.calls, permits, func(ctx context.Context) (*state, error) {
+		return l.ask(ctx, charge, strconv.FormatInt(permits, 10), newEpoch())
 	})
+	observation.Report(ctx, err == nil, engine.FromRedis, err)
 	if err != nil {
 		return rratelimiter.Decision{}, err
 	}
-	answer, _ := o.Denied(1)
+	answer, _ := s.Denied(1)
 	if answer.RetryAfter == 0 {
-		answer = o.granted(0)
+		answer = s.granted(0)
 	}
 	return rratelimiter.Decision(answer), nil
 }
@@ -121,17 +119,11 @@ func (l *Limiter) Peek(ctx context.Context) ([]rratelimiter.Decision, error) {
 	if err := l.check(ctx); err != nil {
 		return nil, err
 	}
-	message, err := engine.Detach(ctx, func(ctx context.Context) (rueidis.RedisMessage, error) {
-		return l.eval(ctx, peek, l.members, nil)
-	})
+	s, err := engine.Detach(ctx, func(ctx context.Context) (*state, error) { return l.ask(ctx, peek) })
 	if err != nil {
 		return nil, err
 	}
-	o, _, err := l.read(peek, l.members, message)
-	if err != nil {
-		return nil, err
-	}
-	return decisions(o.each(1, 0, false)), nil
+	return decisions(s.Parts(1)), nil
 }
 
 // resetScript is a script because engine.Eval repeats those while a slot moves.
@@ -150,7 +142,7 @@ func (l *Limiter) Reset(ctx context.Context) error {
 			keys = append(keys, m.keys...)
 		}
 	}
-	_, err := engine.Change(ctx, l.client.Engine, l.calls.DependsOn, func(ctx context.Context) (int64, error) {
+	_, err := engine.Change(ctx, l.client.Engine, l.dependsOn, func(ctx context.Context) (int64, error) {
 		message, err := l.client.Engine.Eval(ctx, resetScript, keys, nil, nil)
 		if err != nil {
 			return 0, l.Explain(ctx, err)
@@ -160,12 +152,14 @@ func (l *Limiter) Reset(ctx context.Context) error {
 	return err
 }
 
-// change runs a script that changes members of the limiter.
-func (w *wire) change(ctx context.Context, c call, members []member, own []string,
-	last ...string) (rueidis.RedisMessage, error) {
-	return engine.Change(ctx, w.client.Engine, w.subjects, func(ctx context.Context) (rueidis.RedisMessage, error) {
-		return w.eval(ctx, c, members, own, last...)
-	})
+// ask runs a script that replies the state of all members.
+func (w *wire) ask(ctx context.Context, c call, own ...string) (*state, error) {
+	message, err := w.eval(ctx, c, w.members, own)
+	if err != nil {
+		return nil, err
+	}
+	s, _, err := w.read(c, w.members, message)
+	return s, err
 }
 
 // eval runs a script for members, and repeats it as often as the script wants. Its arguments are
@@ -187,7 +181,7 @@ func (w *wire) eval(ctx context.Context, c call, members []member, own []string,
 		if err != nil {
 			return message, w.Explain(ctx, err)
 		}
-		next, again := goOn(c, members, message, args)
+		next, again := nextCall(c, members, message, args)
 		if !again {
 			return message, nil
 		}

@@ -27,7 +27,8 @@
 //
 // Policies count by the Client's clock. The default is the host's clock; [rratelimiter.WithClock]
 // sets another one. With [rratelimiter.WithServerTime] it is the clock of the Redis server, so that
-// the skew between hosts does not matter. The time must be after 1970 and before 2255.
+// the skew between hosts does not matter. The time must be before 2255. Before 1970 time stands
+// still.
 //
 // If a clock goes back or is behind another one, the time of a state stands still until that clock
 // has caught up. No call fails, and no more permits are granted. A clock that goes forward frees

@@ -1,10 +1,10 @@
 package limit
 
 import (
+	"cmp"
 	"strconv"
 	"time"
 
-	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 )
 
@@ -33,22 +33,19 @@ var _ = register(policy.Kind{
 })
 
 func (p FixedWindow) validate() error {
-	if err := checkPermits("FixedWindow", "Permits", p.Permits); err != nil {
-		return err
-	}
-	return checkInterval("FixedWindow", "Interval", p.Interval)
+	return cmp.Or(
+		checkPermits("FixedWindow", "Permits", p.Permits),
+		checkInterval("FixedWindow", "Interval", p.Interval))
 }
 
 func (p FixedWindow) kind() string { return "fixedwindow" }
 
-func (p FixedWindow) suffix(text []byte) []byte {
+func (p FixedWindow) suffix() string {
 	if p.Aligned {
-		return named(text, "aligned", p.Interval)
+		return keyPart("aligned", p.Interval)
 	}
-	return named(text, "window", p.Interval)
+	return keyPart("window", p.Interval)
 }
-
-func (p FixedWindow) settings(text []byte) []byte { return numbers(text, p.Permits) }
 
 func (p FixedWindow) arguments(args []string, _ time.Time) []string {
 	aligned := ""
@@ -62,33 +59,37 @@ func (p FixedWindow) keeps() []string { return inString }
 
 func (p FixedWindow) most() int64 { return p.Permits }
 
-func (p FixedWindow) forecast(_ int64, told []int64) (forecast, bool) {
-	if len(told) != 2 {
+func (p FixedWindow) forecast(reply []int64) (forecast, bool) {
+	if len(reply) != 2 {
 		return nil, false
 	}
-	return windowForecast{p.Permits, told[0], micros(told[1]), p.Interval}, true
+	next := func(windows int64) time.Duration { return repeat(p.Interval, windows) }
+	return windowForecast{usage{p.Permits, reply[0]}, micros(reply[1]), next}, true
 }
 
-// windowForecast is a window that all permits leave at once.
+// usage is the permits of a policy, and how many of them are taken.
+type usage struct{ permits, taken int64 }
+
+func (o usage) limit() int64 { return o.permits }
+
+func (o usage) free() int64 { return o.permits - o.taken }
+
+// windowForecast is a window at whose end all permits return.
 type windowForecast struct {
-	permits, count int64
-	end            time.Duration // from now
-	length         time.Duration // of the windows behind it
+	usage
+	end  time.Duration                           // from now
+	next func(windows int64) (end time.Duration) // from the end of this window: when so many more have begun
 }
-
-func (o windowForecast) limit() int64 { return o.permits }
-
-func (o windowForecast) left() int64 { return o.permits - o.count }
 
 func (o windowForecast) wait(permits int64) (time.Duration, bool) {
-	if permits <= o.left() {
+	if permits <= o.free() {
 		return 0, true
 	}
 	return o.end, true
 }
 
 func (o windowForecast) reset() time.Duration {
-	if o.count == 0 {
+	if o.taken == 0 {
 		return 0
 	}
 	return o.end
@@ -96,13 +97,9 @@ func (o windowForecast) reset() time.Duration {
 
 // earliest fills this window and then the next ones.
 func (o windowForecast) earliest(wanted int64) time.Duration {
-	left := max(0, o.left())
-	if wanted <= left {
+	free := max(0, o.free())
+	if wanted <= free {
 		return 0
 	}
-	windows := (wanted - left - 1) / o.permits
-	if windows > int64(engine.Never/o.length) {
-		return engine.Never
-	}
-	return later(o.end, time.Duration(windows)*o.length)
+	return add(o.end, o.next((wanted-free-1)/o.permits))
 }

@@ -53,5 +53,5 @@ if count@ > 0 and (not mark or match(mark, '^%w+ ') == match(head@, '^%w+ ')) th
   end
 end
 
---@ tell  in: count@ end@ text@  out: told@
-local told@ = {text@, count@, end@ * 1000 - now}
+--@ report  in: count@ end@ text@  out: report@
+local report@ = {text@, count@, end@ * 1000 - now}

@@ -13,7 +13,7 @@ import (
 
 // ErrNotChargeable is returned by Charge of a Join with a *rratelimiter.Limiter, which cannot owe
 // permits.
-var ErrNotChargeable = errors.New("rratelimiter: a limiter of Redisson's layout cannot be charged")
+var ErrNotChargeable = errors.New("limit: a limiter of Redisson's layout cannot be charged")
 
 // Joinable is a *[Limiter] or a *[rratelimiter.Limiter]. [Join] accepts no other type.
 type Joinable interface {
@@ -52,7 +52,6 @@ func Join(limiters ...Joinable) *Limiter {
 	if n := len(l.members); n < 1 || n > mostPolicies {
 		return failed(name, invalid("%d policies for %q, want 1 to %d", n, name, mostPolicies))
 	}
-	subjects := make([]string, len(l.members))
 	for i, m := range l.members {
 		for _, before := range l.members[:i] {
 			if shared := slices.IndexFunc(m.keys,
@@ -61,10 +60,9 @@ func Join(limiters ...Joinable) *Limiter {
 					before.policy, before.name, m.policy, m.name, m.keys[shared]))
 			}
 		}
-		subjects[i] = m.keys[0]
 		l.keys = append(l.keys, m.keys...)
 	}
-	l.plan, l.name, l.subjects = planOf(client, l.members), name, subjects
+	l.plan, l.name = planOf(client, l.members), name
 	l.open()
 	return l
 }
@@ -82,7 +80,8 @@ func opened(joinable Joinable) (inside.Client, []member, error) {
 		if err != nil {
 			return inside.Client{}, nil, err
 		}
-		return l.Client, []member{{redisson{&l, limiter.Name()}, limiter.Name(), l.Keys}}, nil
+		p := redisson{&l, limiter.Name()}
+		return l.Client, []member{{policy: p, settings: p.String(), name: p.name, keys: l.Keys}}, nil
 	}
 	return inside.Client{}, nil, fmt.Errorf("%w: a %T cannot be joined, give *limit.Limiter and *rratelimiter.Limiter",
 		rratelimiter.ErrInvalidOption, joinable)

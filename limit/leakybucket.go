@@ -40,9 +40,7 @@ func (p LeakyBucket) validate() error {
 
 func (p LeakyBucket) kind() string { return "leakybucket" }
 
-func (p LeakyBucket) suffix(text []byte) []byte { return named(text, "leaky", p.Interval) }
-
-func (p LeakyBucket) settings(text []byte) []byte { return p.token().settings(text) }
+func (p LeakyBucket) suffix() string { return keyPart("leaky", p.Interval) }
 
 // token is the TokenBucket that grants the same at once.
 func (p LeakyBucket) token() TokenBucket { return TokenBucket{p.Capacity, p.Leak, p.Interval} }
@@ -55,6 +53,6 @@ func (p LeakyBucket) keeps() []string { return inString }
 
 func (p LeakyBucket) most() int64 { return p.Capacity }
 
-func (p LeakyBucket) forecast(now int64, told []int64) (forecast, bool) {
-	return p.token().forecast(now, told)
+func (p LeakyBucket) forecast(reply []int64) (forecast, bool) {
+	return p.token().forecast(reply)
 }

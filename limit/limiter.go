@@ -23,13 +23,6 @@ type Limiter struct {
 	reserves engine.Limiter // of reservations, if the policy has them
 }
 
-// member is one policy of a limiter.
-type member struct {
-	policy Policy
-	name   string // that it was opened with
-	keys   []string
-}
-
 // New opens the limiter with a name. It sends nothing and is cheap: open one per user, tenant or
 // address as needed. With invalid arguments, calls fail with [rratelimiter.ErrInvalidRate],
 // [rratelimiter.ErrInvalidName] or [rratelimiter.ErrNoClient]. ErrInvalidRate means an invalid

@@ -1,6 +1,9 @@
 package limit
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,12 +18,20 @@ import (
 type plan struct {
 	client      inside.Client
 	members     []member       // without names and keys
-	suffixes    []string       // of the members' keys; none for a Join
 	most        int64          // permits that can be granted at once, by the policies
 	script      *redisx.Script // takes permits
 	leaseScript *redisx.Script // takes and leases permits; nil if the client or a policy does not lease
 	reservable  bool           // one policy, whose script can reserve permits
-	observed    string         // the policies, for an Observer
+	kinds       string         // of the policies, for an Observer
+}
+
+// member is one policy of a limiter.
+type member struct {
+	policy   Policy
+	settings string   // all fields of the policy
+	suffix   string   // of its key
+	name     string   // that it was opened with
+	keys     []string // one, but those of a limiter of Redisson's layout
 }
 
 // mostPolicies is the largest number of policies of a script: Lua allows 200 locals, and Smooth has
@@ -37,29 +48,34 @@ func newPlan(client *rratelimiter.Client, policies []Policy) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	members, suffixes := make([]member, len(policies)), make([]string, len(policies))
+	members := make([]member, len(policies))
 	for i, p := range policies {
-		members[i].policy, suffixes[i] = p, described[i].Key
+		members[i] = member{policy: p, settings: fmt.Sprintf("%#v", p), suffix: described[i].Key}
 	}
-	p := planOf(opened, members)
-	p.suffixes = suffixes
-	return p, nil
+	return planOf(opened, members), nil
 }
 
 // planOf returns the plan of valid policies.
 func planOf(client inside.Client, members []member) *plan {
 	p := &plan{client: client, members: members, most: engine.MostPermits, script: scriptFor(acquire, members)}
-	for _, m := range members {
+	kinds := make([]string, len(members))
+	for i, m := range members {
 		p.most = min(p.most, m.policy.most())
+		d, _ := policy.Of(m.policy)
+		kinds[i] = cmp.Or(d.Name, m.policy.kind())
 	}
+	slices.Sort(kinds)
+	p.kinds = strings.Join(slices.Compact(kinds), "+")
 	if client.Engine.Leases() && canLease(members) {
 		p.leaseScript = scriptFor(lease, members)
 	}
 	p.reservable = len(members) == 1 && sections[members[0].policy.kind()]["book"] != ""
-	if client.Engine.Observed() {
-		p.observed = policyOf(members)
-	}
 	return p
+}
+
+// canLease reports whether permits of all members can be leased.
+func canLease(members []member) bool {
+	return !slices.ContainsFunc(members, func(m member) bool { return sections[m.policy.kind()]["lease"] == "" })
 }
 
 // Validate returns the error that [New] would report for these policies, or nil if they are valid.
@@ -110,19 +126,18 @@ func appendPrefix(text []byte, name string) []byte {
 
 // limiter opens the limiter with a name, whose keys begin with prefix.
 func (p *plan) limiter(name string, prefix []byte) *Limiter {
-	l := &Limiter{wire: wire{plan: p, name: name, members: make([]member, len(p.members)),
-		keys: make([]string, len(p.members))}}
-	for i, m := range p.members {
-		l.keys[i] = string(append(prefix[:len(prefix):len(prefix)], p.suffixes[i]...))
-		l.members[i] = member{m.policy, name, l.keys[i : i+1 : i+1]}
+	l := &Limiter{wire: wire{plan: p, name: name, members: slices.Clone(p.members), keys: make([]string, len(p.members))}}
+	for i := range l.members {
+		m := &l.members[i]
+		l.keys[i] = string(append(prefix[:len(prefix):len(prefix)], m.suffix...))
+		m.name, m.keys = name, l.keys[i:i+1:i+1]
 	}
-	l.subjects = l.keys
 	l.open()
 	return l
 }
 
 // open opens a limiter with its members. Its calls share those of limiters with the same keys and
-// settings; its answers depend on the subjects.
+// settings. A change of the first key of a member revokes its leases and denials.
 func (l *Limiter) open() {
 	if l.client.Engine.Cluster() {
 		if err := l.client.SameSlot(l.keys...); err != nil {
@@ -130,21 +145,22 @@ func (l *Limiter) open() {
 			return
 		}
 	}
-	text := append(make([]byte, 0, 128), "policies "...)
+	text := append(make([]byte, 0, 256), "policies "...)
 	for _, m := range l.members {
+		l.dependsOn = append(l.dependsOn, m.keys[0])
 		// With its length, so that no name can look like the keys of several, or like an ID with
 		// something before it.
 		text = append(append(strconv.AppendInt(text, int64(len(m.keys[0])), 10), ' '), m.keys[0]...)
-		text = append(m.policy.settings(append(text, ' ')), '\n')
+		text = append(append(append(text, ' '), m.settings...), '\n')
 	}
 	id := string(text)
 	l.calls = engine.Limiter{
-		Engine: l.client.Engine, ID: id, Key: id, Name: l.name, Policy: l.observed, DependsOn: l.subjects,
+		Engine: l.client.Engine, ID: id, Key: id, Name: l.name, Policy: l.kinds, DependsOn: l.dependsOn,
 		Protocol: acquiring{&l.wire}, Leases: l.leaseScript != nil,
 	}
 	if l.reservable {
 		l.reserves = engine.Limiter{
-			Engine: l.client.Engine, ID: "reserve " + l.calls.ID, Name: l.name, Policy: l.observed, DependsOn: l.subjects,
+			Engine: l.client.Engine, ID: "reserve " + id, Name: l.name, Policy: l.kinds, DependsOn: l.dependsOn,
 			Protocol: reserving{&l.wire}, Most: mostReservations,
 		}
 	}

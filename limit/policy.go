@@ -19,13 +19,9 @@ type Policy interface {
 	// kind names the policy's part of the scripts: the file of its name.
 	kind() string
 
-	// suffix appends the policy's part of its key: its kind, and the settings that must not be
+	// suffix returns the policy's part of its key: its kind, and the settings that must not be
 	// mixed with others.
-	suffix(text []byte) []byte
-
-	// settings appends the other fields of the policy that affect its answers. Limiters with the
-	// same keys and settings share their calls.
-	settings(text []byte) []byte
+	suffix() string
 
 	// arguments appends the policy's arguments of a script, always the same number. The time is
 	// zero if the server's clock is used and its time is not known yet.
@@ -34,9 +30,9 @@ type Policy interface {
 	// most returns the largest number of permits that can be granted at once.
 	most() int64
 
-	// forecast reads the script's reply about the policy at a time, in Unix microseconds. It
-	// returns false if the reply is not valid.
-	forecast(now int64, told []int64) (forecast, bool)
+	// forecast reads the numbers that the script's section "report" sets. It returns false if they
+	// are not valid.
+	forecast(reply []int64) (forecast, bool)
 
 	// keeps returns the type of each of the policy's keys, as TYPE names it.
 	keeps() []string
@@ -52,7 +48,7 @@ var (
 func register[P Policy](k policy.Kind, describe func(P) policy.Description) struct{} {
 	policy.Register(k, func(p P) policy.Description {
 		d := describe(p)
-		d.Key, d.Most = string(p.suffix(nil)), p.most()
+		d.Key, d.Most = p.suffix(), p.most()
 		return d
 	})
 	return struct{}{}
@@ -68,8 +64,8 @@ type forecast interface {
 	// limit returns the Limit of a Decision.
 	limit() int64
 
-	// left returns the free permits. It is below 0 if more are taken than exist.
-	left() int64
+	// free returns the free permits. It is below 0 if more are taken than exist.
+	free() int64
 
 	// wait returns the time until so many permits are free. If known is false, the script did not
 	// report that far, and the time is a lower bound.
@@ -108,15 +104,7 @@ func checkInterval(policy, field string, d time.Duration) error {
 	return nil
 }
 
-// named appends the name of a policy in its key, and an interval in milliseconds.
-func named(text []byte, name string, interval time.Duration) []byte {
-	return strconv.AppendInt(append(append(text, name...), ':'), interval.Milliseconds(), 10)
-}
-
-// numbers appends numbers that settings are.
-func numbers(text []byte, all ...int64) []byte {
-	for _, n := range all {
-		text = append(strconv.AppendInt(text, n, 10), ' ')
-	}
-	return text
+// keyPart returns the suffix of a policy that mixes with others of the same kind and interval.
+func keyPart(kind string, interval time.Duration) string {
+	return kind + ":" + strconv.FormatInt(interval.Milliseconds(), 10)
 }

@@ -16,10 +16,10 @@ import (
 // their replies.
 type wire struct {
 	*plan
-	name     string // that the limiter was opened with
-	members  []member
-	keys     []string // of the members, in their order
-	subjects []string // the invalidation keys, which other limiters of the Client may change too
+	name      string // that the limiter was opened with
+	members   []member
+	keys      []string // of the members, in their order
+	dependsOn []string // as in engine.Limiter
 }
 
 // arguments appends the arguments of members at a time.
@@ -53,5 +53,5 @@ func (w *wire) Explain(ctx context.Context, err error) error {
 			}
 		}
 	}
-	return fmt.Errorf("rratelimiter: limiter %q: %w", w.name, err)
+	return fmt.Errorf("limit: limiter %q: %w", w.name, err)
 }

@@ -2,7 +2,6 @@ package limit
 
 import (
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
@@ -20,10 +19,7 @@ func (p redisson) validate() error { return nil }
 
 func (p redisson) kind() string { return "redisson" }
 
-func (p redisson) suffix(text []byte) []byte { return text }
-
-// settings is the name in quotes, so that it can look like nothing else of an ID.
-func (p redisson) settings(text []byte) []byte { return strconv.AppendQuote(text, p.name) }
+func (p redisson) suffix() string { return "" }
 
 // The arguments of a redisson, by their place among its own.
 const (
@@ -37,14 +33,15 @@ func (p redisson) arguments(args []string, _ time.Time) []string {
 
 func (p redisson) most() int64 { return engine.MostPermits }
 
+// String quotes the name, so that it can look like nothing else of an ID.
 func (p redisson) String() string { return fmt.Sprintf("the rate of %q", p.name) }
 
-func (p redisson) forecast(_ int64, told []int64) (forecast, bool) {
-	if len(told) < 4 || len(told)%2 != 0 {
+func (p redisson) forecast(reply []int64) (forecast, bool) {
+	if len(reply) < 4 || len(reply)%2 != 0 {
 		return nil, false
 	}
-	reply := inside.Reply{Rate: told[0], Interval: told[1], Free: told[2], Reset: told[3], Returns: told[4:]}
-	return redissonForecast{p.limiter.Forecast(reply), reply.Free, time.Duration(reply.Reset) * time.Millisecond}, true
+	r := inside.Reply{Rate: reply[0], Interval: reply[1], Free: reply[2], Reset: reply[3], Returns: reply[4:]}
+	return redissonForecast{p.limiter.Forecast(r), time.Duration(r.Reset) * time.Millisecond}, true
 }
 
 func (p redisson) keeps() []string { return p.limiter.Types }
@@ -52,18 +49,14 @@ func (p redisson) keeps() []string { return p.limiter.Types }
 // redissonForecast is a limiter of Redisson's layout as a call left it.
 type redissonForecast struct {
 	engine.Forecast
-	free    int64
 	resetIn time.Duration
 }
 
 func (o redissonForecast) limit() int64 { return o.Limit() }
 
-func (o redissonForecast) left() int64 { return o.free }
+func (o redissonForecast) free() int64 { return o.Free() }
 
 func (o redissonForecast) wait(permits int64) (time.Duration, bool) {
-	if permits <= o.free {
-		return 0, true
-	}
 	answer, known := o.Denied(permits)
 	return answer.RetryAfter, known
 }

@@ -13,15 +13,15 @@ function limiter.settle(granted)
   end
 --@settled
 end
-function limiter.tell(denied)
+function limiter.report(denied)
   local newest = call('ZRANGE', permitsKey, -1, -1, 'WITHSCORES')[2]
   local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
-  local told = {'', rate, math.min(interval, 9007199254740992), value, reset}
+  local report = {'', rate, math.min(interval, 9007199254740992), value, reset}
   if denied then
-    local reply, need = told, rate + 1 - value
+    local reply, need = report, rate + 1 - value
 --@waits
   end
-  return told
+  return report
 end
 return limiter
 
@@ -48,5 +48,5 @@ if failed then
   return failed
 end
 
---@ tell  in: answers limiter@  out: told@
-local told@ = limiter@.tell(answers)
+--@ report  in: answers limiter@  out: report@
+local report@ = limiter@.report(answers)

@@ -56,7 +56,7 @@ func (b *bench) take(l *Limiter, permits int64) []string {
 // refund returns permits of a grant, and reports the free permits of the first policy.
 func (b *bench) refund(l *Limiter, marks []string, permits int64) rratelimiter.Decision {
 	b.Helper()
-	require.NoError(b, l.release(b.Context(), permits, marks, nil))
+	require.NoError(b, l.refund(b.Context(), permits, marks))
 	all, err := l.Peek(b.Context())
 	require.NoError(b, err)
 	return all[0]
@@ -192,6 +192,26 @@ func TestLease_ReturnedAfterReset_ReturnsNothing(t *testing.T) {
 			assert.Zero(b, after[0].Remaining, "%T", p)
 		})
 	}
+}
+
+// TestRefund_Lease_Stays: the permits of a caller that left return, and leased ones are granted from
+// memory all the same, as with a rratelimiter.Limiter.
+func TestRefund_Lease_Stays(t *testing.T) {
+	inLease(t, []Policy{FixedWindow{100_000, time.Hour, false}}, func(b *redistest.Fixture, l *Limiter) {
+		other := New(rratelimiter.New(b.Conn), "name", FixedWindow{100_000, time.Hour, false})
+		lost, err := other.ask(b.Context(), charge, "7", newEpoch())
+		require.NoError(b, err)
+		require.Equal(b, 100, often(b, l, 100, 20*time.Microsecond))
+		before, err := other.Peek(b.Context())
+		require.NoError(b, err)
+		require.NoError(b, l.refund(b.Context(), 7, lost.marks))
+		calls := b.Scripts.Load()
+		require.Equal(b, 5, often(b, l, 5, 0))
+		assert.Equal(b, calls, b.Scripts.Load(), "granted from the lease")
+		after, err := other.Peek(b.Context())
+		require.NoError(b, err)
+		assert.Equal(b, before[0].Remaining+7, after[0].Remaining)
+	})
 }
 
 // TestRefund_OvertakenCalls_AreWholeAndOnce: clocks are behind one another, and some go back.

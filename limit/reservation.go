@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -13,7 +13,7 @@ import (
 
 // ErrNotReservable is returned by Reserve of a limiter that is not a single [TokenBucket],
 // [LeakyBucket] or [Smooth].
-var ErrNotReservable = errors.New("rratelimiter: the limiter has no reservations")
+var ErrNotReservable = errors.New("limit: the limiter has no reservations")
 
 // Reservation is permits that a caller may use from a time on. The time of the zero Reservation has
 // passed: its Delay is 0, and its Cancel does nothing.
@@ -21,10 +21,9 @@ var ErrNotReservable = errors.New("rratelimiter: the limiter has no reservations
 // A Reservation is safe for concurrent use.
 type Reservation struct {
 	wire      *wire
-	permits   int64
 	delay     time.Duration // when it was made
-	moment    time.Time     // by the process' clock
-	ticket    string        // the argument of the cancel script
+	at        time.Time     // by the clock of this process
+	receipt   string        // names it in the cancel script
 	cancelled atomic.Bool
 }
 
@@ -34,7 +33,7 @@ func (r *Reservation) Delay() time.Duration {
 	if r.wire == nil {
 		return 0
 	}
-	return max(0, time.Until(r.moment))
+	return max(0, time.Until(r.at))
 }
 
 // Cancel returns the permits of the reservation, less those that were reserved later, which keep
@@ -57,23 +56,14 @@ func (r *Reservation) revoke(ctx context.Context) error {
 		if r.cancelled.Swap(true) {
 			return struct{}{}, nil
 		}
-		return struct{}{}, r.wire.cancel(engine.Unattended(ctx), string(r.appendTicket(nil))) // it cannot be repeated
+		return struct{}{}, r.wire.cancel(engine.Unattended(ctx), r.receipt) // it cannot be repeated
 	})
 	return err
 }
 
-// appendTicket appends the argument of the cancel script.
-func (r *Reservation) appendTicket(text []byte) []byte {
-	return append(append(strconv.AppendInt(text, r.permits, 10), ' '), r.ticket...)
-}
-
 // cancel runs the cancel script.
-func (w *wire) cancel(ctx context.Context, tickets string) error {
-	message, err := w.change(ctx, cancel, w.members, []string{tickets})
-	if err != nil || message.IsInt64() {
-		return err
-	}
-	return w.strange(w.members, message)
+func (w *wire) cancel(ctx context.Context, receipts ...string) error {
+	return w.run(ctx, engine.Refund, cancel, w.members, []string{strings.Join(receipts, ",")})
 }
 
 // wait waits for the reserved time on behalf of a call. If ctx ends before, it cancels the
@@ -82,22 +72,20 @@ func (r *Reservation) wait(ctx context.Context, observation *engine.Observation)
 	if r.Delay() == 0 {
 		return nil
 	}
-	return observation.Wait(ctx, func() (bool, error) { return true, r.stand(ctx) })
-}
-
-func (r *Reservation) stand(ctx context.Context) error {
-	timer := time.NewTimer(r.Delay())
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		if r.Delay() == 0 {
-			return nil
+	return observation.Wait(ctx, func() (bool, error) {
+		timer := time.NewTimer(r.Delay())
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			return true, nil
+		case <-ctx.Done():
+			if r.Delay() == 0 {
+				return true, nil
+			}
+			r.revokeLater(ctx)
+			return true, ctx.Err()
 		}
-		r.revokeLater(ctx)
-		return ctx.Err()
-	}
+	})
 }
 
 // revokeLater is revoke in the background.
@@ -135,20 +123,14 @@ func (l *Limiter) Reserve(ctx context.Context, permits int64) (*Reservation, err
 // longestDelay is the longest that a reservation can be made for.
 const longestDelay = (maxPermits - 1) * time.Microsecond
 
-// tooLate is the error of a reservation whose time is after the deadline.
-type tooLate struct {
-	permits int64
-	name    string
-	after   time.Duration
-}
+// errTooLate is part of the error of a reservation whose time is after the deadline: the error that
+// the context would return in the end.
+var errTooLate = fmt.Errorf("after the deadline: %w", context.DeadlineExceeded)
 
-func (e *tooLate) Error() string {
-	return fmt.Sprintf("rratelimiter: %d permits of %q cannot be had before the deadline, in %v at the earliest",
-		e.permits, e.name, e.after)
+func (l *Limiter) tooLate(permits int64, after time.Duration) error {
+	return fmt.Errorf("limit: limiter %q: %d permits are free in %v at the earliest, %w", l.name, permits, after,
+		errTooLate)
 }
-
-// Unwrap makes it the error that the context would have returned in the end.
-func (e *tooLate) Unwrap() error { return context.DeadlineExceeded }
 
 // reserve makes a reservation within the deadline of ctx.
 func (l *Limiter) reserve(ctx context.Context, permits int64) (*Reservation, error) {
@@ -164,13 +146,13 @@ func (l *Limiter) reserve(ctx context.Context, permits int64) (*Reservation, err
 		return nil, err
 	}
 	if !result.Allowed {
-		return nil, &tooLate{permits, l.Name(), result.RetryAfter}
+		return nil, l.tooLate(permits, result.RetryAfter)
 	}
 	r := result.Extra.(*Reservation)
-	if bound && r.delay > 0 && r.moment.After(deadline) {
+	if bound && r.delay > 0 && r.at.After(deadline) {
 		// The call itself took the rest of the time.
 		r.revokeLater(ctx)
-		return nil, &tooLate{permits, l.Name(), r.delay}
+		return nil, l.tooLate(permits, r.delay)
 	}
 	return r, nil
 }
@@ -194,12 +176,11 @@ func (l *Limiter) reserveWithin(ctx context.Context, permits int64, deadline tim
 	bound, stop := context.WithDeadline(ctx, deadline)
 	defer stop()
 	r, err := l.reserve(bound, permits)
-	var late *tooLate
 	switch {
-	case errors.As(err, &late):
+	case errors.Is(err, errTooLate):
 		return false, nil
 	case err != nil && bound.Err() != nil && ctx.Err() == nil:
-		return false, fmt.Errorf("rratelimiter: limiter %q: Redis has not answered before the timeout: %w", l.Name(),
+		return false, fmt.Errorf("limit: limiter %q: Redis has not answered before the timeout: %w", l.name,
 			context.DeadlineExceeded)
 	case err != nil:
 		return false, err

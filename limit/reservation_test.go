@@ -190,7 +190,7 @@ func TestCancel_LaterReservations_KeepTheirPermits(t *testing.T) {
 		assert.Equal(t, want, got, "%T: a reservation from before a Reset does not return", p)
 
 		past := reserve(1)
-		past.moment = time.Now()
+		past.at = time.Now()
 		require.NoError(t, past.Cancel(t.Context()))
 		assert.False(t, past.cancelled.Load(), "%T: its time has passed", p)
 	}

@@ -49,22 +49,17 @@ func (p reserving) Arguments(b *engine.Batch, now time.Time) {
 
 // Answer reads the reply of the reserve script.
 func (p reserving) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {
-	reply, err := message.ToArray()
-	if err != nil || len(reply) != 3 {
-		return false, p.unexpected(message)
+	reply := readerOf(message)
+	if kind := reply.number(); kind != replyDone {
+		return false, p.stopped(p.members, kind, reply, message)
 	}
-	kind, err := reply[0].AsInt64()
-	if err == nil && kind != replyDone {
-		return false, p.stopped(p.members, kind, reply[1:], message)
-	}
-	text, textErr := reply[2].ToString()
-	answers := strings.Split(text, ",")
-	if err != nil || textErr != nil || len(answers) != len(b.Requests) {
+	answers := strings.Split(reply.text(), ",")
+	if !reply.ended() || len(answers) != len(b.Requests) {
 		return false, p.unexpected(message)
 	}
 	now := time.Now()
 	for i, r := range b.Requests {
-		first, ticket, _ := strings.Cut(answers[i], " ")
+		first, receipt, _ := strings.Cut(answers[i], " ")
 		delay, err := strconv.ParseInt(first, 10, 64)
 		if err != nil {
 			return false, p.unexpected(message)
@@ -74,8 +69,10 @@ func (p reserving) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 			continue
 		}
 		r.Allowed = true
-		r.Extra = &Reservation{wire: p.wire, permits: r.Permits, delay: micros(delay), moment: now.Add(micros(delay)),
-			ticket: ticket}
+		r.Extra = &Reservation{
+			wire: p.wire, delay: micros(delay), at: now.Add(micros(delay)),
+			receipt: strconv.FormatInt(r.Permits, 10) + " " + receipt,
+		}
 	}
 	return false, nil
 }
@@ -83,14 +80,11 @@ func (p reserving) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 // Refund cancels the reservations of callers that have left. It begins with the last one, so that
 // each returns whole unless another caller has reserved behind it.
 func (p reserving) Refund(b *engine.Batch) func(context.Context) {
-	var tickets []byte
+	var receipts []string
 	for _, r := range slices.Backward(b.Lost) {
-		if len(tickets) > 0 {
-			tickets = append(tickets, ',')
-		}
-		tickets = r.Extra.(*Reservation).appendTicket(tickets)
+		receipts = append(receipts, r.Extra.(*Reservation).receipt)
 	}
 	return func(ctx context.Context) {
-		_ = p.cancel(ctx, string(tickets))
+		_ = p.cancel(ctx, receipts...)
 	}
 }

@@ -116,16 +116,13 @@ func assemble(c call, members []member) string {
 		}
 		return "min(" + strings.Join(all, ", ") + ")"
 	}
-	tell := func() {
-		each("tell", "", "")
-		if c == acquire && len(members) == 1 {
-			text.WriteString(parts["told"])
-		}
-		text.WriteString(strings.ReplaceAll(parts["reply"], "@", ", "+strings.Join(list("told"), ", ")))
+	reply := func() {
+		each("report", "", "")
+		values := list("report")
 		if c == lease {
-			text.WriteString(parts["leased"])
+			values = append(values, "leased", "span")
 		}
-		text.WriteString(parts["return"])
+		text.WriteString(strings.ReplaceAll(parts["reply"], "@", strings.Join(values, ", ")))
 	}
 	if at := slices.IndexFunc(members, func(m member) bool { return m.policy.kind() == "redisson" }); at >= 0 {
 		root := members[at].policy.(redisson).limiter.Script
@@ -147,7 +144,7 @@ func assemble(c call, members []member) string {
 		fmt.Fprintf(&text, "local free, most, credit = %s, %s, %s\n", least(list("free"), ""), least(list("most"), ""),
 			least(credits, fmt.Sprint(maxPermits)))
 		last := argument(c, members, len(members))
-		fmt.Fprintf(&text, "local runs, letters = ARGV[%d] or '', ARGV[%d] or ''\n", last+1, last+2)
+		fmt.Fprintf(&text, "local runs, flags = ARGV[%d] or '', ARGV[%d] or ''\n", last+1, last+2)
 		text.WriteString(parts["acquire"])
 		each("more", "", "")
 		if c == lease {
@@ -166,11 +163,11 @@ func assemble(c call, members []member) string {
 			}
 			text.WriteString(strings.ReplaceAll(parts["plain"], "@", texts))
 		}
-		tell()
+		reply()
 	case charge:
 		text.WriteString(parts["charge"])
 		each("take", "do\n", "end\n")
-		tell()
+		reply()
 	case release:
 		text.WriteString(parts["release"])
 		fmt.Fprintf(&text, "local marks = %d\n", argument(c, members, len(members)))
@@ -178,7 +175,7 @@ func assemble(c call, members []member) string {
 		text.WriteString("return 1\n")
 	case peek:
 		text.WriteString("local answers, want = '*', 1\n")
-		tell()
+		reply()
 	case reserve, cancel:
 		each(string(c), "", "")
 	}

@@ -18,7 +18,7 @@
 --   take     Takes granted permits, more than 0, and sets text@.
 --   release  Returns n permits, at most those that are taken. With mark it is a refund: mark is
 --            text@ as the grant left it, and only permits that this grant still takes return.
---   tell     Sets told@, which the Go side reads: first text@, then numbers, up to those that
+--   report   Sets report@, which the Go side reads: first text@, then numbers, up to those that
 --            determine when want permits are free.
 --
 -- Epochs. The text of a state begins with an epoch, a random word of the call that began it. A
@@ -33,6 +33,7 @@
 --
 -- ARGV[1]: Unix microseconds, or '' to read the server's clock. Times are microseconds, unless they
 -- are named as milliseconds. If a clock goes back, time stands still until the clock has caught up.
+-- A time before 1970 is the begin of 1970.
 --
 -- Every script replies {3, policy, text} if text is not a state of the policy. If the policy has
 -- several keys, it replies {3, policy, key, field, text}. If the policy has no rate, it replies {2,
@@ -47,32 +48,31 @@ local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
+now = max(0, now)
 local millis = floor(now / 1000)
 
---@ acquire  in: credit free letters most runs  out: above answers epoch granted total want
+--@ acquire  in: credit flags free most runs  out: above answers epoch granted total want
 -- Decides requests for permits, in their order: all policies grant a request, or none does. Its
 -- inputs are minimums over all policies. free is the number of free permits, and most the number
 -- that a policy can ever have. credit is the number of permits that may be taken before another
 -- request: a caller behind more waits until they are paid for. Sets granted.
 -- ARGV[2] the permits of all requests together.
 -- ARGV[3] the epoch of a state that begins with this call.
--- After the arguments of the policies, and absent for a single request without letters:
+-- After the arguments of the policies, and absent for a single request without flags:
 --   runs     The requests, run-length encoded: '1*200 3*1'.
---   letters  d replies all, o keeps the order: behind a denied request none is granted.
--- If all was granted and letters has no d, replies the text of the only policy, or an array of the
--- texts of several. If none was granted for now, and there are no letters, replies -1. Else:
---   {0, now, answers, told, told, ...}, or told alone, of the only policy, if all was granted.
+--   flags    d replies all, o keeps the order: behind a denied request none is granted.
+-- If all was granted and flags has no d, replies the text of the only policy, or an array of the
+-- texts of several. If none was granted for now, and there are no flags, replies -1. Else:
+--   {0, answers, report, report, ...}
 -- answers has a letter for each request: g granted, n not now, x above the most. '*' is all granted.
 local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
-local want = letters == 'do' and most or 0
+local want = flags == 'do' and most or 0
 if total <= free and (total <= credit or runs == '' and credit >= 0) then
   granted = total
 elseif runs ~= '' or total > most then
   answers = {}
-  local shut, ordered = false, letters == 'do'
+  local shut, ordered = false, flags == 'do'
   if runs == '' then
     runs = ARGV[2] .. '*1'
   end
@@ -126,12 +126,12 @@ local n = tonumber(ARGV[2])
 
 --@ reserve  out: changed epoch
 -- Decides reservations, in their order, of a single policy that has the sections for them. due sets
--- delay, the microseconds until n permits are free. book takes them and sets ticket, the argument
--- of cancel.
+-- delay, the microseconds until n permits are free. book takes them and sets receipt, which names
+-- the reservation in cancel.
 -- ARGV[2] the requests, run-length encoded, with the longest delays that they accept:
 --         '1*200<0 3*1<5000000'.
 -- ARGV[3] the epoch of a state that begins with this call
--- Replies {0, now, answers}: for each request its delay and its ticket, separated by commas. If the
+-- Replies {0, answers}: for each request its delay and its receipt, separated by commas. If the
 -- delay was too long, it is negative and nothing is reserved.
 local epoch = ARGV[3]
 local answers, changed = {}, false
@@ -139,11 +139,11 @@ for text, times, within in string.gmatch(ARGV[2], '(%d+)%*(%d+)<(%d+)') do
   local n = tonumber(text)
   within = tonumber(within)
   for _ = 1, tonumber(times) do
-    local delay, ticket
+    local delay, receipt
     --@due
     if delay <= within then
       --@book
-      answers[#answers + 1], changed = format('%d ', delay) .. ticket, true
+      answers[#answers + 1], changed = format('%d ', delay) .. receipt, true
     else
       answers[#answers + 1] = format('%d', -min(delay, 9007199254740992))
     end
@@ -152,12 +152,12 @@ end
 if changed then
   --@write
 end
-return {0, format('%d', now), table.concat(answers, ',')}
+return {0, table.concat(answers, ',')}
 
 --@ cancel  out: changed
 -- Cancels reservations, except for permits that were reserved after them. undo cancels one, and
 -- sets changed.
--- ARGV[2] permits and ticket of each, the last reserved first, separated by commas
+-- ARGV[2] permits and receipt of each, the last reserved first, separated by commas
 -- Replies 1
 local changed = false
 for text in string.gmatch(ARGV[2], '[^,]+') do
@@ -168,28 +168,17 @@ if changed then
 end
 return 1
 
---@ plain  in: above granted letters total
+--@ plain  in: above flags granted total
 -- Ends acquire for callers that need no more. "@" is replaced by the texts.
-if letters ~= 'd' and letters ~= 'do' and not above then
+if flags ~= 'd' and flags ~= 'do' and not above then
   if granted == total then
     return @
-  elseif granted == 0 and letters == '' then
+  elseif granted == 0 and flags == '' then
     return -1
   end
 end
 
---@ told  in: granted letters told1 total
--- If all was granted, told@ of a single policy is enough, unless the caller does not know the time.
-if granted == total and letters == 'd' and ARGV[1] ~= '' then
-  return told1
-end
-
---@ reply  in: answers  out: told
--- The end of a script that replies all: told@ of every policy follows.
-local told = {0, now, answers or '*'@}
-
---@ leased  in: leased span told
-told[#told + 1], told[#told + 2] = leased, span
-
---@ return  in: told
-return told
+--@ reply  in: answers
+-- Ends a script that replies all. "@" is replaced by the reports of the policies, and in lease by
+-- the leased permits and the duration of the lease.
+return {0, answers or '*', @}

@@ -1,11 +1,12 @@
 package limit
 
 import (
+	"cmp"
+	"slices"
 	"sort"
 	"strconv"
 	"time"
 
-	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 )
 
@@ -33,17 +34,14 @@ var _ = register(policy.Kind{
 })
 
 func (p SlidingLog) validate() error {
-	if err := checkPermits("SlidingLog", "Permits", p.Permits); err != nil {
-		return err
-	}
-	return checkInterval("SlidingLog", "Interval", p.Interval)
+	return cmp.Or(
+		checkPermits("SlidingLog", "Permits", p.Permits),
+		checkInterval("SlidingLog", "Interval", p.Interval))
 }
 
 func (p SlidingLog) kind() string { return "slidinglog" }
 
-func (p SlidingLog) suffix(text []byte) []byte { return named(text, "log", p.Interval) }
-
-func (p SlidingLog) settings(text []byte) []byte { return numbers(text, p.Permits) }
+func (p SlidingLog) suffix() string { return keyPart("log", p.Interval) }
 
 func (p SlidingLog) arguments(args []string, _ time.Time) []string {
 	return append(args, strconv.FormatInt(p.Permits, 10), strconv.FormatInt(p.Interval.Milliseconds(), 10))
@@ -53,46 +51,42 @@ func (p SlidingLog) keeps() []string { return inList }
 
 func (p SlidingLog) most() int64 { return p.Permits }
 
-func (p SlidingLog) forecast(_ int64, told []int64) (forecast, bool) {
-	return newReturns(p.Permits, p.Interval, told)
+func (p SlidingLog) forecast(reply []int64) (forecast, bool) {
+	return returnsOf(p.Permits, p.Interval, reply)
 }
 
 // returnsForecast is the state of permits that return one after another, an interval after they
 // were taken or later.
 type returnsForecast struct {
-	permits, taken int64
-	interval       time.Duration
-	end            time.Duration // from now until the last ones return
-	returns        []returning   // the earliest first, as far as the script reported
+	usage
+	interval time.Duration
+	end      time.Duration   // from now until the last ones return
+	returns  []permitsReturn // the earliest first, as far as the script reported
 }
 
-// returning is the number of permits that return within a time, earlier ones included.
-type returning struct {
+// permitsReturn is the number of permits that return within a time, earlier ones included.
+type permitsReturn struct {
 	after   time.Duration
 	permits int64
 }
 
-// newReturns reads the taken permits, the time at which the last of them return, and then when and
-// how many return.
-func newReturns(permits int64, interval time.Duration, told []int64) (forecast, bool) {
-	if len(told) < 2 || len(told)%2 != 0 {
+// returnsOf reads the taken permits, the time at which the last of them return, and then pairs of a
+// time and the permits that return then.
+func returnsOf(permits int64, interval time.Duration, reply []int64) (forecast, bool) {
+	if len(reply) < 2 || len(reply)%2 != 0 {
 		return nil, false
 	}
-	o := returnsForecast{permits: permits, taken: told[0], end: micros(told[1]), interval: interval}
-	var back int64
-	for i := 2; i < len(told); i += 2 {
-		back = min(back, maxPermits) + told[i+1]
-		o.returns = append(o.returns, returning{micros(told[i]), back})
+	o := returnsForecast{usage: usage{permits, reply[0]}, end: micros(reply[1]), interval: interval}
+	var sum int64
+	for pair := range slices.Chunk(reply[2:], 2) {
+		sum = min(sum, maxPermits) + pair[1]
+		o.returns = append(o.returns, permitsReturn{micros(pair[0]), sum})
 	}
 	return o, true
 }
 
-func (o returnsForecast) limit() int64 { return o.permits }
-
-func (o returnsForecast) left() int64 { return o.permits - o.taken }
-
 func (o returnsForecast) wait(permits int64) (after time.Duration, known bool) {
-	need := permits - o.left()
+	need := permits - o.free()
 	if need <= 0 || len(o.returns) == 0 {
 		return 0, need <= 0
 	}
@@ -107,9 +101,6 @@ func (o returnsForecast) reset() time.Duration { return o.end }
 // takes an interval each time.
 func (o returnsForecast) earliest(wanted int64) time.Duration {
 	rounds := (wanted - 1) / o.permits
-	if rounds > int64(engine.Never/o.interval) {
-		return engine.Never
-	}
 	after, _ := o.wait(wanted - rounds*o.permits)
-	return later(after, time.Duration(rounds)*o.interval)
+	return add(after, repeat(o.interval, rounds))
 }

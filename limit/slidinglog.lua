@@ -153,12 +153,12 @@ elseif word and word == epoch@ and moment + 0 > at@ - ARGV[@2] then
   end
 end
 
---@ tell  in: first@ most@ sum@ text@ time@ want  out: told@
+--@ report  in: first@ most@ sum@ text@ time@ want  out: report@
 -- The taken permits, and the time until the last of them return. If more are wanted than are free,
 -- pairs follow, at most a page: the time until permits return, and their number.
-local told@ = {text@, sum@, 0}
+local report@ = {text@, sum@, 0}
 if sum@ > 0 then
-  told@[3] = (time@ + ARGV[@2]) * 1000 - now
+  report@[3] = (time@ + ARGV[@2]) * 1000 - now
   local need, found, i = want - most@ + sum@, {}, 1
   if need > 0 then
     found = call('LRANGE', KEYS[@], first@, first@ + 7)
@@ -168,10 +168,10 @@ if sum@ > 0 then
     if not time then
       break
     end
-    told@[#told@ + 1] = (time + ARGV[@2]) * 1000 - now
-    told@[#told@ + 1] = tonumber(count)
+    report@[#report@ + 1] = (time + ARGV[@2]) * 1000 - now
+    report@[#report@ + 1] = tonumber(count)
     need, i = need - count, i + 1
-    if i == 9 and #told@ == 19 then
+    if i == 9 and #report@ == 19 then
       found, i = call('LRANGE', KEYS[@], first@ + 8, first@ + 255), 1
     end
   end

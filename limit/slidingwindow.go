@@ -35,10 +35,8 @@ var _ = register(policy.Kind{
 })
 
 func (p SlidingWindow) validate() error {
-	if err := checkPermits("SlidingWindow", "Permits", p.Permits); err != nil {
-		return err
-	}
-	if err := checkInterval("SlidingWindow", "Interval", p.Interval); err != nil {
+	if err := cmp.Or(checkPermits("SlidingWindow", "Permits", p.Permits),
+		checkInterval("SlidingWindow", "Interval", p.Interval)); err != nil {
 		return err
 	}
 	cells := p.cells()
@@ -56,11 +54,9 @@ func (p SlidingWindow) cells() int64 { return int64(cmp.Or(p.Cells, 10)) }
 
 func (p SlidingWindow) kind() string { return "slidingwindow" }
 
-func (p SlidingWindow) suffix(text []byte) []byte {
-	return strconv.AppendInt(append(named(text, "sliding", p.Interval), ':'), p.cells(), 10)
+func (p SlidingWindow) suffix() string {
+	return keyPart("sliding", p.Interval) + ":" + strconv.FormatInt(p.cells(), 10)
 }
-
-func (p SlidingWindow) settings(text []byte) []byte { return numbers(text, p.Permits) }
 
 func (p SlidingWindow) arguments(args []string, _ time.Time) []string {
 	cell := p.Interval.Milliseconds() / p.cells()
@@ -71,6 +67,6 @@ func (p SlidingWindow) keeps() []string { return inString }
 
 func (p SlidingWindow) most() int64 { return p.Permits }
 
-func (p SlidingWindow) forecast(_ int64, told []int64) (forecast, bool) {
-	return newReturns(p.Permits, p.Interval, told)
+func (p SlidingWindow) forecast(reply []int64) (forecast, bool) {
+	return returnsOf(p.Permits, p.Interval, reply)
 }

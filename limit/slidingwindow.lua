@@ -86,21 +86,21 @@ if sum@ > 0 and (not mark or word == epoch@) then
   end
 end
 
---@ tell  in: count@ from@ most@ newest@ older@ sum@ text@ want  out: told@
+--@ report  in: count@ from@ most@ newest@ older@ sum@ text@ want  out: report@
 -- As SlidingLog's.
-local told@ = {text@, sum@, 0}
+local report@ = {text@, sum@, 0}
 if sum@ > 0 then
   local last, need = count@ > 0 and newest@ or match(older@, ' (%d+):%d+$'), want - most@ + sum@
-  told@[3] = (last + ARGV[@3] + 1) * ARGV[@2] * 1000 - now
+  report@[3] = (last + ARGV[@3] + 1) * ARGV[@2] * 1000 - now
   for cell, held in string.gmatch(need > 0 and string.sub(older@, from@) or '', '(%d+):(%d+)') do
     if need > 0 then
-      told@[#told@ + 1] = (cell + ARGV[@3] + 1) * ARGV[@2] * 1000 - now
-      told@[#told@ + 1] = tonumber(held)
+      report@[#report@ + 1] = (cell + ARGV[@3] + 1) * ARGV[@2] * 1000 - now
+      report@[#report@ + 1] = tonumber(held)
       need = need - held
     end
   end
   if need > 0 and count@ > 0 then
-    told@[#told@ + 1] = told@[3]
-    told@[#told@ + 1] = count@
+    report@[#report@ + 1] = report@[3]
+    report@[#report@ + 1] = count@
   end
 end

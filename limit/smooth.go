@@ -58,21 +58,12 @@ const (
 )
 
 func (p Smooth) validate() error {
-	if err := checkPermits("Smooth", "Permits", p.Permits); err != nil {
+	if err := cmp.Or(
+		checkPermits("Smooth", "Permits", p.Permits),
+		checkInterval("Smooth", "Interval", p.Interval),
+		checkInterval("Smooth", "Burst", cmp.Or(p.Burst, defaultBurst)),
+		checkInterval("Smooth", "WarmUp", cmp.Or(p.WarmUp, time.Second))); err != nil {
 		return err
-	}
-	if err := checkInterval("Smooth", "Interval", p.Interval); err != nil {
-		return err
-	}
-	if p.Burst != 0 {
-		if err := checkInterval("Smooth", "Burst", p.Burst); err != nil {
-			return err
-		}
-	}
-	if p.WarmUp != 0 {
-		if err := checkInterval("Smooth", "WarmUp", p.WarmUp); err != nil {
-			return err
-		}
 	}
 	if p.ColdFactor != 0 && !(p.ColdFactor >= 1 && p.ColdFactor <= maxColdFactor) {
 		return invalid("Smooth.ColdFactor is %v, want 0 or 1 to %v", p.ColdFactor, int64(maxColdFactor))
@@ -90,15 +81,11 @@ const mostCost = 1 << 52 * time.Microsecond
 func (p Smooth) kind() string { return "smooth" }
 
 // suffix has a kind for each: stored permits cost nothing without a warm-up, and more with one.
-func (p Smooth) suffix(text []byte) []byte {
+func (p Smooth) suffix() string {
 	if p.WarmUp > 0 {
-		return named(text, "warmup", p.Interval)
+		return keyPart("warmup", p.Interval)
 	}
-	return named(text, "smooth", p.Interval)
-}
-
-func (p Smooth) settings(text []byte) []byte {
-	return strconv.AppendFloat(numbers(text, p.Permits, int64(p.Burst), int64(p.WarmUp)), p.ColdFactor, 'g', -1, 64)
+	return keyPart("smooth", p.Interval)
 }
 
 // curve is the cost of stored permits, in doubles and in the order in which Guava computes it.
@@ -118,10 +105,7 @@ func (p Smooth) curve() curve {
 		c.most, c.cool = cmp.Or(p.Burst, defaultBurst).Seconds()*rate, c.stable
 		return c
 	}
-	factor := p.ColdFactor
-	if factor == 0 {
-		factor = defaultColdFactor
-	}
+	factor := cmp.Or(p.ColdFactor, defaultColdFactor)
 	// The conversions keep a compiler from joining a product and a sum, which would round
 	// otherwise.
 	warmUp, cold := float64(p.WarmUp.Microseconds()), float64(c.stable*factor)
@@ -157,25 +141,25 @@ func (p Smooth) most() int64 {
 	return int64(min(maxPermits, float64(mostCost.Microseconds())/price))
 }
 
-func (p Smooth) forecast(_ int64, told []int64) (forecast, bool) {
-	if len(told) != 3 {
+func (p Smooth) forecast(reply []int64) (forecast, bool) {
+	if len(reply) != 3 {
 		return nil, false
 	}
-	return smoothForecast{p.Permits, told[0], micros(told[1]), micros(told[2])}, true
+	return smoothForecast{p.Permits, reply[0], micros(reply[1]), micros(reply[2])}, true
 }
 
 // smoothForecast is a time from which the next request is granted.
 type smoothForecast struct {
 	permits, stored int64
-	free, idle      time.Duration // from now
+	next, idle      time.Duration // from now
 }
 
 func (o smoothForecast) limit() int64 { return o.permits }
 
-func (o smoothForecast) left() int64 { return o.stored }
+func (o smoothForecast) free() int64 { return o.stored }
 
-func (o smoothForecast) wait(int64) (time.Duration, bool) { return o.free, true }
+func (o smoothForecast) wait(int64) (time.Duration, bool) { return o.next, true }
 
 func (o smoothForecast) reset() time.Duration { return o.idle }
 
-func (o smoothForecast) earliest(int64) time.Duration { return o.free }
+func (o smoothForecast) earliest(int64) time.Duration { return o.next }

@@ -93,15 +93,15 @@ if next@ + n * (stable@ + (slope@ and slope@ * (size@ - threshold@) or 0)) > 900
   delay = 9007199254740992
 end
 
---@ book  in: at@ epoch epoch@ last@ n next@ slope@ stable@ stored@ threshold@ ticket  out: epoch@ last@ next@
---+ stored@ ticket
--- The ticket is "<epoch> <next free time> <cost> <stored permits spent>", as the reservation left
+--@ book  in: at@ epoch epoch@ last@ n next@ slope@ stable@ stored@ threshold@ receipt  out: epoch@ last@ next@
+--+ stored@ receipt
+-- The receipt is "<epoch> <next free time> <cost> <stored permits spent>", as the reservation left
 -- them.
 --@spend
 if next@ > at@ then
   last@ = next@
 end
-ticket = format('%s %d %d %.17g', epoch@, next@, wait, spent)
+receipt = format('%s %d %d %.17g', epoch@, next@, wait, spent)
 
 --@ undo  in: at@ changed cool@ epoch@ last@ next@ size@ stored@ text  out: changed last@ next@ stored@
 -- later is the cost of the reservations after it.
@@ -126,8 +126,8 @@ if word and word == epoch@ then
   end
 end
 
---@ tell  in: at@ cool@ left@ next@ size@ stored@ text@  out: told@
-local told@ = {text@, floor(left@), 0, 0}
+--@ report  in: at@ cool@ left@ next@ size@ stored@ text@  out: report@
+local report@ = {text@, floor(left@), 0, 0}
 if next@ > at@ or stored@ < size@ then
-  told@[3], told@[4] = next@ > at@ and next@ - now or 0, next@ - now + ceil((size@ - stored@) * cool@)
+  report@[3], report@[4] = next@ > at@ and next@ - now or 0, next@ - now + ceil((size@ - stored@) * cool@)
 end

@@ -3,14 +3,11 @@ package limit
 import (
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
 // state is the forecasts of a limiter's policies after a call.
 type state struct {
-	now      int64 // Unix microseconds
 	most     int64
 	policies []forecast
 	marks    []string // the texts of the policies: a refund of what the call took names them
@@ -19,31 +16,23 @@ type state struct {
 	lasts  time.Duration
 }
 
-// add adds the script's reply about a policy. It reports whether the reply is valid.
-func (s *state) add(p Policy, told rueidis.RedisMessage) bool {
-	texts, err := told.ToArray()
-	if err != nil || len(texts) == 0 {
-		return false
-	}
-	mark, err := texts[0].ToString()
-	if err != nil {
-		return false
-	}
-	numbers := make([]int64, len(texts)-1)
+// add reads the script's reply about a policy.
+func (s *state) add(p Policy, r *reader) {
+	values := readerOf(r.next())
+	mark := values.text()
+	numbers := make([]int64, len(values.rest))
 	for i := range numbers {
-		if numbers[i], err = texts[i+1].AsInt64(); err != nil {
-			return false
-		}
+		numbers[i] = values.number()
 	}
-	o, ok := p.forecast(s.now, numbers)
-	if !ok {
-		return false
+	f, ok := p.forecast(numbers)
+	if !ok || values.bad {
+		r.bad = true
+		return
 	}
-	if r, ok := o.(redissonForecast); ok {
-		s.most = min(s.most, r.Limit()) // its rate is only in Redis
+	if shared, ok := f.(redissonForecast); ok {
+		s.most = min(s.most, shared.Limit()) // its rate is only in Redis
 	}
-	s.policies, s.marks = append(s.policies, o), append(s.marks, mark)
-	return true
+	s.policies, s.marks = append(s.policies, f), append(s.marks, mark)
 }
 
 // granted returns the answer to a request that was granted. The same call granted later permits to
@@ -51,7 +40,7 @@ func (s *state) add(p Policy, told rueidis.RedisMessage) bool {
 func (s *state) granted(later int64) engine.Answer {
 	fewest := s.policies[0]
 	for _, p := range s.policies[1:] {
-		if p.left() < fewest.left() {
+		if p.free() < fewest.free() {
 			fewest = p
 		}
 	}
@@ -74,21 +63,26 @@ func (s *state) Denied(permits int64) (engine.Answer, bool) {
 		ResetAfter: s.reset()}, known
 }
 
-// each returns the answers of all policies to one request.
-func (s *state) each(permits, later int64, granted bool) []engine.Answer {
+// grantedParts returns the answer of each policy to such a request.
+func (s *state) grantedParts(later int64) []engine.Answer {
 	answers := make([]engine.Answer, len(s.policies))
 	for i, p := range s.policies {
-		a := engine.Answer{Allowed: granted, Limit: p.limit(), Remaining: remaining(p, later), ResetAfter: p.reset()}
-		if !granted {
-			a.RetryAfter, _ = p.wait(permits)
-			a.Allowed = a.RetryAfter == 0
-		}
-		answers[i] = a
+		answers[i] = engine.Answer{Allowed: true, Limit: p.limit(), Remaining: remaining(p, later), ResetAfter: p.reset()}
 	}
 	return answers
 }
 
-func remaining(p forecast, later int64) int64 { return max(0, p.left()+later) }
+// Parts returns the answer of each policy to a request that was not granted.
+func (s *state) Parts(permits int64) []engine.Answer {
+	answers := s.grantedParts(0)
+	for i, p := range s.policies {
+		answers[i].RetryAfter, _ = p.wait(permits)
+		answers[i].Allowed = answers[i].RetryAfter == 0
+	}
+	return answers
+}
+
+func remaining(p forecast, later int64) int64 { return max(0, p.free()+later) }
 
 func (s *state) reset() (after time.Duration) {
 	for _, p := range s.policies {
@@ -102,15 +96,12 @@ func (s *state) Limit() int64 { return s.most }
 
 // Free returns the free permits of the policy that has the fewest.
 func (s *state) Free() int64 {
-	free := s.policies[0].left()
+	free := s.policies[0].free()
 	for _, p := range s.policies[1:] {
-		free = min(free, p.left())
+		free = min(free, p.free())
 	}
 	return free
 }
-
-// Parts returns the answer of each policy to such a request.
-func (s *state) Parts(permits int64) []engine.Answer { return s.each(permits, 0, false) }
 
 // Earliest returns the time at which the last policy could have granted so many.
 func (s *state) Earliest(wanted int64) (after time.Duration) {

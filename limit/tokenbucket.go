@@ -49,20 +49,13 @@ func (p TokenBucket) validate() error {
 }
 
 func checkBucket(policy, rate string, capacity, refill int64, interval time.Duration) error {
-	if err := checkPermits(policy, "Capacity", capacity); err != nil {
-		return err
-	}
-	if err := checkPermits(policy, rate, refill); err != nil {
-		return err
-	}
-	return checkInterval(policy, "Interval", interval)
+	return cmp.Or(checkPermits(policy, "Capacity", capacity), checkPermits(policy, rate, refill),
+		checkInterval(policy, "Interval", interval))
 }
 
 func (p TokenBucket) kind() string { return "tokenbucket" }
 
-func (p TokenBucket) suffix(text []byte) []byte { return named(text, "bucket", p.Interval) }
-
-func (p TokenBucket) settings(text []byte) []byte { return numbers(text, p.Capacity, p.Refill) }
+func (p TokenBucket) suffix() string { return keyPart("bucket", p.Interval) }
 
 func (p TokenBucket) arguments(args []string, _ time.Time) []string {
 	return append(args, strconv.FormatInt(p.Capacity, 10), strconv.FormatInt(p.Refill, 10),
@@ -73,37 +66,32 @@ func (p TokenBucket) keeps() []string { return inString }
 
 func (p TokenBucket) most() int64 { return p.Capacity }
 
-func (p TokenBucket) forecast(_ int64, told []int64) (forecast, bool) {
-	if len(told) != 3 {
+func (p TokenBucket) forecast(reply []int64) (forecast, bool) {
+	if len(reply) != 3 {
 		return nil, false
 	}
-	return bucketForecast{p.Capacity, p.Refill, p.Interval.Microseconds(), told[0], told[1], micros(told[2])}, true
+	return bucketForecast{
+		usage{p.Capacity, reply[0]}, p.Refill, p.Interval.Microseconds(), reply[1], micros(reply[2]),
+	}, true
 }
 
 // bucketForecast is a bucket that fills, or empties, evenly.
 type bucketForecast struct {
-	capacity, refill, interval int64
-	taken, part                int64         // of a permit, in parts of an interval
-	begins                     time.Duration // from now, if the clock was set back
+	usage
+	refill, interval int64
+	part             int64         // of another permit that is taken, in parts of an interval
+	begins           time.Duration // from now, if the clock was set back
 }
 
-func (o bucketForecast) limit() int64 { return o.capacity }
-
-func (o bucketForecast) left() int64 {
-	left := o.capacity - o.taken
-	if o.part > 0 {
-		left--
-	}
-	return left
-}
+func (o bucketForecast) free() int64 { return o.usage.free() - min(o.part, 1) }
 
 // after returns the time until so many permits are free.
 func (o bucketForecast) after(permits int64) time.Duration {
-	if uint64(o.taken)+uint64(permits) < uint64(o.capacity) {
+	if uint64(o.taken)+uint64(permits) < uint64(o.permits) {
 		return 0
 	}
 	// So many parts of an interval's refill have to return, refill of them a microsecond.
-	need := uint64(o.taken) + uint64(permits) - uint64(o.capacity)
+	need := uint64(o.taken) + uint64(permits) - uint64(o.permits)
 	high, low := bits.Mul64(need, uint64(o.interval))
 	low, carry := bits.Add64(low, uint64(o.part), 0)
 	if high += carry; high == 0 && low == 0 {
@@ -114,12 +102,12 @@ func (o bucketForecast) after(permits int64) time.Duration {
 		return engine.Never
 	}
 	after, _ := bits.Div64(high, low, uint64(o.refill))
-	return later(micros(int64(min(after, math.MaxInt64))), o.begins)
+	return add(micros(int64(min(after, math.MaxInt64))), o.begins)
 }
 
 func (o bucketForecast) wait(permits int64) (time.Duration, bool) { return o.after(permits), true }
 
-func (o bucketForecast) reset() time.Duration { return o.after(o.capacity) }
+func (o bucketForecast) reset() time.Duration { return o.after(o.permits) }
 
 func (o bucketForecast) earliest(wanted int64) time.Duration { return o.after(wanted) }
 
@@ -131,10 +119,18 @@ func micros(n int64) time.Duration {
 	return time.Duration(n) * time.Microsecond
 }
 
-// later returns the sum of two durations, at most engine.Never.
-func later(a, b time.Duration) time.Duration {
+// add returns the sum of two durations, at most engine.Never.
+func add(a, b time.Duration) time.Duration {
 	if a > engine.Never-b {
 		return engine.Never
 	}
 	return a + b
+}
+
+// repeat returns a duration so many times, at most engine.Never.
+func repeat(d time.Duration, times int64) time.Duration {
+	if times > int64(engine.Never/d) {
+		return engine.Never
+	}
+	return d * time.Duration(times)
 }

@@ -18,9 +18,7 @@ type tokenModel struct {
 	leaky                      bool
 	end                        *big.Rat // when the newest reservation is refilled; nil: none waits
 	epoch                      int      // how often the bucket was full
-	back                       *big.Rat // permits that refunds have returned since
-	low                        *big.Rat // no grant found less missing since that time
-	since                      int64
+	refunded                   *big.Rat // permits that refunds have returned since
 }
 
 // at returns the tokens at a time, and the time by the bucket: a later clock prevails. A full
@@ -48,18 +46,11 @@ func (m *tokenModel) take(now, n int64) bool {
 
 func (m *tokenModel) charge(now, n int64) {
 	m.settle(now)
-	found := m.missing()
-	if found.Sign() == 0 {
+	if m.missing().Sign() == 0 {
 		m.epoch++
-		m.back, m.low, m.end = new(big.Rat), new(big.Rat), nil
+		m.refunded, m.end = new(big.Rat), nil
 	}
 	m.tokens.Sub(m.tokens, new(big.Rat).SetInt64(n))
-	switch half := new(big.Rat).Quo(m.low, big.NewRat(2, 1)); {
-	case found.Sign() == 0 || found.Cmp(half) < 0:
-		m.low, m.since = m.missing(), m.last
-	case found.Cmp(m.low) < 0:
-		m.low = found
-	}
 }
 
 func (m *tokenModel) release(now, n int64) {
@@ -92,10 +83,7 @@ func (m *tokenModel) restore(n *big.Rat) {
 		m.tokens, m.end = nil, nil
 		return
 	}
-	m.back = new(big.Rat).Add(m.back, n)
-	if m.low = new(big.Rat).Sub(m.low, n); m.low.Sign() < 0 {
-		m.low.SetInt64(0)
-	}
+	m.refunded = new(big.Rat).Add(m.refunded, n)
 }
 
 func (m *tokenModel) missing() *big.Rat {
@@ -120,20 +108,20 @@ func (m *tokenModel) ahead() *big.Rat {
 	return m.per(new(big.Rat).SetInt64(m.capacity))
 }
 
-// bucketTicket is a reservation of a model, and the time of its refill.
-type bucketTicket struct {
-	permits *big.Rat
-	end     *big.Rat
-	at      int64
-	back    *big.Rat
-	epoch   int
+// bucketReceipt is a reservation of a model, and the time of its refill.
+type bucketReceipt struct {
+	permits  *big.Rat
+	end      *big.Rat
+	at       int64
+	refunded *big.Rat
+	epoch    int
 }
 
 func (m *tokenModel) reserve(now, n int64) (delay int64, ticket any) {
 	m.settle(now)
 	due := m.per(m.missing())
 	m.charge(now, n)
-	made := bucketTicket{permits: new(big.Rat).SetInt64(n), end: m.per(m.missing()), at: m.last, back: m.back,
+	made := bucketReceipt{permits: new(big.Rat).SetInt64(n), end: m.per(m.missing()), at: m.last, refunded: m.refunded,
 		epoch: m.epoch}
 	if !m.leaky {
 		due.Sub(made.end, m.ahead())
@@ -149,7 +137,7 @@ func (m *tokenModel) reserve(now, n int64) (delay int64, ticket any) {
 }
 
 func (m *tokenModel) undo(now int64, ticket any) {
-	made, before := ticket.(bucketTicket), *m
+	made, before := ticket.(bucketReceipt), *m
 	m.settle(now)
 	if m.epoch != made.epoch || m.missing().Sign() == 0 {
 		*m = before // another bucket
@@ -180,14 +168,11 @@ func (m *tokenModel) undo(now int64, ticket any) {
 
 // missingOf returns the amount that is missing because of a reservation that does not wait, as the
 // time of its refill. The bucket's state bounds it.
-func (m *tokenModel) missingOf(made bucketTicket) *big.Rat {
+func (m *tokenModel) missingOf(made bucketReceipt) *big.Rat {
 	most := new(big.Rat).Sub(m.per(made.permits), new(big.Rat).SetInt64(m.last-made.at))
-	own := new(big.Rat).Sub(m.until(made.end), m.per(new(big.Rat).Sub(m.back, made.back)))
+	own := new(big.Rat).Sub(m.until(made.end), m.per(new(big.Rat).Sub(m.refunded, made.refunded)))
 	if most.Cmp(own) < 0 {
 		most = own
-	}
-	if low := m.per(m.low); m.since <= made.at && most.Cmp(low) < 0 {
-		most = low
 	}
 	return most
 }
@@ -229,12 +214,8 @@ func TestRefund_Bucket_ReturnsWhatIsStillMissing(t *testing.T) {
 		"the grant is repaid in part": {{take: 60, want: 940}, {after: 20 * ms, refund: 1, want: 1000}},
 		"others took since": {{take: 60, want: 940}, {after: 20 * ms, take: 500, want: 460},
 			{refund: 1, want: 500}},
-		"others took at once": {{take: 60, want: 940}, {take: 500, want: 440},
-			{after: 100 * ms, refund: 1, want: 600}},
-		"others took a little later": {{take: 60, want: 940}, {after: 20 * ms, take: 500, want: 460},
-			{after: 100 * ms, refund: 1, want: 600}},
-		"it was nearly full since": {{take: 60, want: 940}, {after: 50 * ms, take: 500, want: 490},
-			{after: 100 * ms, refund: 1, want: 590}},
+		"more was refilled since": {{take: 60, want: 940}, {after: 20 * ms, take: 500, want: 460},
+			{after: 100 * ms, refund: 1, want: 560}},
 		"it was full since": {{take: 60, want: 940}, {after: 100 * ms, take: 500, want: 500},
 			{refund: 1, want: 500}},
 		"an older grant was refunded": {

@@ -5,9 +5,8 @@ local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
+now = max(0, now)
 local millis = floor(now / 1000)
 local most1, begin1, end1, renews1 = tonumber(ARGV[4]), tonumber(ARGV[6]), tonumber(ARGV[7]), true
 local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
@@ -31,14 +30,14 @@ if ask1 then
   return {1, format('%d', now)}
 end
 local free, most, credit = free1, most1, 9007199254740992
-local runs, letters = ARGV[9] or '', ARGV[10] or ''
+local runs, flags = ARGV[9] or '', ARGV[10] or ''
 local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
-local want = letters == 'do' and most or 0
+local want = flags == 'do' and most or 0
 if total <= free and (total <= credit or runs == '' and credit >= 0) then
   granted = total
 elseif runs ~= '' or total > most then
   answers = {}
-  local shut, ordered = false, letters == 'do'
+  local shut, ordered = false, flags == 'do'
   if runs == '' then
     runs = ARGV[2] .. '*1'
   end
@@ -74,19 +73,15 @@ else
 end
 end
 end
-if letters ~= 'd' and letters ~= 'do' and not above then
+if flags ~= 'd' and flags ~= 'do' and not above then
   if granted == total then
     return text1
-  elseif granted == 0 and letters == '' then
+  elseif granted == 0 and flags == '' then
     return -1
   end
 end
-local told1 = {text1, count1, end1 * 1000 - now, end1}
-if granted == total and letters == 'd' and ARGV[1] ~= '' then
-  return told1
-end
-local told = {0, now, answers or '*', told1}
-return told
+local report1 = {text1, count1, end1 * 1000 - now, end1}
+return {0, answers or '*', report1}
 
 ---- lease
 local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
@@ -95,9 +90,8 @@ local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
+now = max(0, now)
 local millis = floor(now / 1000)
 local most1, begin1, end1, renews1 = tonumber(ARGV[6]), tonumber(ARGV[8]), tonumber(ARGV[9]), true
 local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
@@ -121,14 +115,14 @@ if ask1 then
   return {1, format('%d', now)}
 end
 local free, most, credit = free1, most1, 9007199254740992
-local runs, letters = ARGV[11] or '', ARGV[12] or ''
+local runs, flags = ARGV[11] or '', ARGV[12] or ''
 local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
-local want = letters == 'do' and most or 0
+local want = flags == 'do' and most or 0
 if total <= free and (total <= credit or runs == '' and credit >= 0) then
   granted = total
 elseif runs ~= '' or total > most then
   answers = {}
-  local shut, ordered = false, letters == 'do'
+  local shut, ordered = false, flags == 'do'
   if runs == '' then
     runs = ARGV[2] .. '*1'
   end
@@ -171,10 +165,8 @@ else
 end
 end
 end
-local told1 = {text1, count1, end1 * 1000 - now, end1}
-local told = {0, now, answers or '*', told1}
-told[#told + 1], told[#told + 2] = leased, span
-return told
+local report1 = {text1, count1, end1 * 1000 - now, end1}
+return {0, answers or '*', report1, leased, span}
 
 ---- charge
 local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
@@ -183,9 +175,8 @@ local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
+now = max(0, now)
 local millis = floor(now / 1000)
 local most1, begin1, end1, renews1 = tonumber(ARGV[4]), tonumber(ARGV[6]), tonumber(ARGV[7]), true
 local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
@@ -218,9 +209,8 @@ else
   call('SET', KEYS[1], text1, 'PX', length1)
 end
 end
-local told1 = {text1, count1, end1 * 1000 - now, end1}
-local told = {0, now, answers or '*', told1}
-return told
+local report1 = {text1, count1, end1 * 1000 - now, end1}
+return {0, answers or '*', report1}
 
 ---- release
 local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
@@ -229,9 +219,8 @@ local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
+now = max(0, now)
 local millis = floor(now / 1000)
 local most1, begin1, end1, renews1 = tonumber(ARGV[3]), tonumber(ARGV[5]), tonumber(ARGV[6]), true
 local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
@@ -275,9 +264,8 @@ local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
+now = max(0, now)
 local millis = floor(now / 1000)
 local most1, begin1, end1, renews1 = tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[5]), true
 local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
@@ -301,7 +289,6 @@ if ask1 then
   return {1, format('%d', now)}
 end
 local answers, want = '*', 1
-local told1 = {text1, count1, end1 * 1000 - now, end1}
-local told = {0, now, answers or '*', told1}
-return told
+local report1 = {text1, count1, end1 * 1000 - now, end1}
+return {0, answers or '*', report1}
 

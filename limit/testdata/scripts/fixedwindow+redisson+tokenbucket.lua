@@ -5,9 +5,8 @@ local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
+now = max(0, now)
 local millis = floor(now / 1000)
 local function redisson(KEYS, ARGV)
 local redis, string = redis, string
@@ -171,12 +170,12 @@ elseif setTTL >= 0 then
 end
 return reply
 end
-function limiter.tell(denied)
+function limiter.report(denied)
   local newest = call('ZRANGE', permitsKey, -1, -1, 'WITHSCORES')[2]
   local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
-  local told = {'', rate, math.min(interval, 9007199254740992), value, reset}
+  local report = {'', rate, math.min(interval, 9007199254740992), value, reset}
   if denied then
-    local reply, need = told, rate + 1 - value
+    local reply, need = report, rate + 1 - value
 local function count(member)
   local a, b, c, d = string.byte(member, -4, -1)
   return d and a + b * 256 + c * 65536 + d * 16777216
@@ -212,7 +211,7 @@ while need > 0 do
   need = need - n
 end
   end
-  return told
+  return report
 end
 return limiter
 end
@@ -244,18 +243,16 @@ elseif limiter2[1] then
 end
 local free2, most2, text2 = limiter2.free, limiter2.most, ''
 local capacity3, refill3, interval3 = ARGV[9] + 0, ARGV[10] + 0, ARGV[11] + 0
-local at3, missing3, epoch3, text3 = now, 0, false, call('GET', KEYS[7]) or ''
-local low3, since3, back3, last3 = 0, now, 0, 0
+local at3, missing3, refunded3, last3, epoch3, text3 = now, 0, 0, 0, false, call('GET', KEYS[7]) or ''
 if text3 ~= '' then
   local word, at, taken, part, rest = match(text3, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local low, since, back, last = match(rest or '', '^ (%d+) (%d+) (%d+) ?(%d*)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not low or #low > 33 or #since > 18 or #back > 99 or #last > 33) then
+  local refunded, last = match(rest or '', '^ (%d+) ?(%d*)$')
+  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
     return {3, 3, text3}
   end
   at3, missing3 = at + 0, tonumber(taken, 10) * interval3 + part
-  low3, since3 = missing3, at3
-  if low then
-    low3, since3, back3, last3 = tonumber(low .. '.'), since + 0, tonumber(back .. '.'), tonumber('0' .. last .. '.')
+  if refunded then
+    refunded3, last3 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.')
   end
   if at3 < now then
     missing3, last3, at3 = max(0, missing3 - (now - at3) * refill3), last3 - (now - at3) * refill3, now
@@ -267,14 +264,14 @@ local part3 = fmod(missing3, interval3)
 local taken3 = floor((missing3 - part3) / interval3 + 0.5)
 local free3, most3 = capacity3 - taken3 - (part3 > 0 and 1 or 0), capacity3
 local free, most, credit = min(free1, free2, free3), min(most1, most2, most3), 9007199254740992
-local runs, letters = ARGV[12] or '', ARGV[13] or ''
+local runs, flags = ARGV[12] or '', ARGV[13] or ''
 local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
-local want = letters == 'do' and most or 0
+local want = flags == 'do' and most or 0
 if total <= free and (total <= credit or runs == '' and credit >= 0) then
   granted = total
 elseif runs ~= '' or total > most then
   answers = {}
-  local shut, ordered = false, letters == 'do'
+  local shut, ordered = false, flags == 'do'
   if runs == '' then
     runs = ARGV[2] .. '*1'
   end
@@ -321,24 +318,17 @@ end
 do
 local n = granted
 if not epoch3 then
-  epoch3, low3, back3, last3 = epoch, 0, 0, 0
+  epoch3, refunded3, last3 = epoch, 0, 0
 end
-local found = missing3
 missing3 = min(9007199254740992 * interval3, missing3 + n * interval3) -- only Charge reaches this
-if found == 0 or found < low3 / 2 then
-  low3, since3 = missing3, at3
-else
-  low3 = min(low3, found)
-end
 part3 = fmod(missing3, interval3)
 taken3 = floor((missing3 - part3) / interval3 + 0.5)
 if missing3 > 0 then
   text3 = format('%s %d %d %d', epoch3, at3, taken3, part3)
-  if low3 ~= missing3 or since3 ~= at3 or back3 > 0 or last3 > ahead3 then
-    text3 = text3 .. format(' %.0f %d %.0f', low3, since3, back3)
-    if last3 > ahead3 then
-      text3 = text3 .. format(' %.0f', last3)
-    end
+  if last3 > ahead3 then
+    text3 = text3 .. format(' %.0f %.0f', refunded3, last3)
+  elseif refunded3 > 0 then
+    text3 = text3 .. format(' %.0f', refunded3)
   end
   call('SET', KEYS[7], text3, 'PX', format('%d', min(9007199254740, ceil((missing3 / refill3 + (at3 - now)) / 1000))))
 else
@@ -347,18 +337,17 @@ else
 end
 end
 end
-if letters ~= 'd' and letters ~= 'do' and not above then
+if flags ~= 'd' and flags ~= 'do' and not above then
   if granted == total then
     return {text1, text2, text3}
-  elseif granted == 0 and letters == '' then
+  elseif granted == 0 and flags == '' then
     return -1
   end
 end
-local told1 = {text1, count1, end1 * 1000 - now}
-local told2 = limiter2.tell(answers)
-local told3 = {text3, taken3, part3, at3 - now}
-local told = {0, now, answers or '*', told1, told2, told3}
-return told
+local report1 = {text1, count1, end1 * 1000 - now}
+local report2 = limiter2.report(answers)
+local report3 = {text3, taken3, part3, at3 - now}
+return {0, answers or '*', report1, report2, report3}
 
 ---- charge
 local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
@@ -367,9 +356,8 @@ local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
+now = max(0, now)
 local millis = floor(now / 1000)
 local function redisson(KEYS, ARGV)
 local redis, string = redis, string
@@ -533,12 +521,12 @@ elseif setTTL >= 0 then
 end
 return reply
 end
-function limiter.tell(denied)
+function limiter.report(denied)
   local newest = call('ZRANGE', permitsKey, -1, -1, 'WITHSCORES')[2]
   local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
-  local told = {'', rate, math.min(interval, 9007199254740992), value, reset}
+  local report = {'', rate, math.min(interval, 9007199254740992), value, reset}
   if denied then
-    local reply, need = told, rate + 1 - value
+    local reply, need = report, rate + 1 - value
 local function count(member)
   local a, b, c, d = string.byte(member, -4, -1)
   return d and a + b * 256 + c * 65536 + d * 16777216
@@ -574,7 +562,7 @@ while need > 0 do
   need = need - n
 end
   end
-  return told
+  return report
 end
 return limiter
 end
@@ -606,18 +594,16 @@ elseif limiter2[1] then
 end
 local free2, most2, text2 = limiter2.free, limiter2.most, ''
 local capacity3, refill3, interval3 = ARGV[9] + 0, ARGV[10] + 0, ARGV[11] + 0
-local at3, missing3, epoch3, text3 = now, 0, false, call('GET', KEYS[7]) or ''
-local low3, since3, back3, last3 = 0, now, 0, 0
+local at3, missing3, refunded3, last3, epoch3, text3 = now, 0, 0, 0, false, call('GET', KEYS[7]) or ''
 if text3 ~= '' then
   local word, at, taken, part, rest = match(text3, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local low, since, back, last = match(rest or '', '^ (%d+) (%d+) (%d+) ?(%d*)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not low or #low > 33 or #since > 18 or #back > 99 or #last > 33) then
+  local refunded, last = match(rest or '', '^ (%d+) ?(%d*)$')
+  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
     return {3, 3, text3}
   end
   at3, missing3 = at + 0, tonumber(taken, 10) * interval3 + part
-  low3, since3 = missing3, at3
-  if low then
-    low3, since3, back3, last3 = tonumber(low .. '.'), since + 0, tonumber(back .. '.'), tonumber('0' .. last .. '.')
+  if refunded then
+    refunded3, last3 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.')
   end
   if at3 < now then
     missing3, last3, at3 = max(0, missing3 - (now - at3) * refill3), last3 - (now - at3) * refill3, now
@@ -641,24 +627,17 @@ end
 do
 local n = granted
 if not epoch3 then
-  epoch3, low3, back3, last3 = epoch, 0, 0, 0
+  epoch3, refunded3, last3 = epoch, 0, 0
 end
-local found = missing3
 missing3 = min(9007199254740992 * interval3, missing3 + n * interval3) -- only Charge reaches this
-if found == 0 or found < low3 / 2 then
-  low3, since3 = missing3, at3
-else
-  low3 = min(low3, found)
-end
 part3 = fmod(missing3, interval3)
 taken3 = floor((missing3 - part3) / interval3 + 0.5)
 if missing3 > 0 then
   text3 = format('%s %d %d %d', epoch3, at3, taken3, part3)
-  if low3 ~= missing3 or since3 ~= at3 or back3 > 0 or last3 > ahead3 then
-    text3 = text3 .. format(' %.0f %d %.0f', low3, since3, back3)
-    if last3 > ahead3 then
-      text3 = text3 .. format(' %.0f', last3)
-    end
+  if last3 > ahead3 then
+    text3 = text3 .. format(' %.0f %.0f', refunded3, last3)
+  elseif refunded3 > 0 then
+    text3 = text3 .. format(' %.0f', refunded3)
   end
   call('SET', KEYS[7], text3, 'PX', format('%d', min(9007199254740, ceil((missing3 / refill3 + (at3 - now)) / 1000))))
 else
@@ -666,11 +645,10 @@ else
   call('UNLINK', KEYS[7])
 end
 end
-local told1 = {text1, count1, end1 * 1000 - now}
-local told2 = limiter2.tell(answers)
-local told3 = {text3, taken3, part3, at3 - now}
-local told = {0, now, answers or '*', told1, told2, told3}
-return told
+local report1 = {text1, count1, end1 * 1000 - now}
+local report2 = limiter2.report(answers)
+local report3 = {text3, taken3, part3, at3 - now}
+return {0, answers or '*', report1, report2, report3}
 
 ---- release
 local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
@@ -679,9 +657,8 @@ local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
+now = max(0, now)
 local millis = floor(now / 1000)
 local function redisson(KEYS, ARGV)
 local redis, string = redis, string
@@ -845,12 +822,12 @@ elseif setTTL >= 0 then
 end
 return reply
 end
-function limiter.tell(denied)
+function limiter.report(denied)
   local newest = call('ZRANGE', permitsKey, -1, -1, 'WITHSCORES')[2]
   local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
-  local told = {'', rate, math.min(interval, 9007199254740992), value, reset}
+  local report = {'', rate, math.min(interval, 9007199254740992), value, reset}
   if denied then
-    local reply, need = told, rate + 1 - value
+    local reply, need = report, rate + 1 - value
 local function count(member)
   local a, b, c, d = string.byte(member, -4, -1)
   return d and a + b * 256 + c * 65536 + d * 16777216
@@ -886,7 +863,7 @@ while need > 0 do
   need = need - n
 end
   end
-  return told
+  return report
 end
 return limiter
 end
@@ -918,18 +895,16 @@ elseif limiter2[1] then
 end
 local free2, most2, text2 = limiter2.free, limiter2.most, ''
 local capacity3, refill3, interval3 = ARGV[8] + 0, ARGV[9] + 0, ARGV[10] + 0
-local at3, missing3, epoch3, text3 = now, 0, false, call('GET', KEYS[7]) or ''
-local low3, since3, back3, last3 = 0, now, 0, 0
+local at3, missing3, refunded3, last3, epoch3, text3 = now, 0, 0, 0, false, call('GET', KEYS[7]) or ''
 if text3 ~= '' then
   local word, at, taken, part, rest = match(text3, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local low, since, back, last = match(rest or '', '^ (%d+) (%d+) (%d+) ?(%d*)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not low or #low > 33 or #since > 18 or #back > 99 or #last > 33) then
+  local refunded, last = match(rest or '', '^ (%d+) ?(%d*)$')
+  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
     return {3, 3, text3}
   end
   at3, missing3 = at + 0, tonumber(taken, 10) * interval3 + part
-  low3, since3 = missing3, at3
-  if low then
-    low3, since3, back3, last3 = tonumber(low .. '.'), since + 0, tonumber(back .. '.'), tonumber('0' .. last .. '.')
+  if refunded then
+    refunded3, last3 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.')
   end
   if at3 < now then
     missing3, last3, at3 = max(0, missing3 - (now - at3) * refill3), last3 - (now - at3) * refill3, now
@@ -958,24 +933,23 @@ local due = n * interval3
 if mark then
   local word, at, taken, part, rest = match(mark, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
   if word and word == epoch3 then
-    local refilled, before = (at3 - at) * refill3, tonumber((match(rest, '^ %d+ %d+ (%d+)') or '0') .. '.')
-    due = min(due, max(due - refilled, tonumber(taken, 10) * interval3 + part - refilled - back3 + before, since3 <= at + 0 and low3 or 0))
+    local refilled, before = (at3 - at) * refill3, tonumber((match(rest, '^ (%d+)') or '0') .. '.')
+    due = min(due, max(due, tonumber(taken, 10) * interval3 + part - refunded3 + before) - refilled)
   else
     due = 0
   end
 end
 due = min(due, missing3 - (last3 > ahead3 and min(last3, missing3) or 0))
 if due > 0 then
-  missing3, low3, back3 = missing3 - due, max(0, low3 - due), back3 + due
+  missing3, refunded3 = missing3 - due, refunded3 + due
   part3 = fmod(missing3, interval3)
   taken3 = floor((missing3 - part3) / interval3 + 0.5)
   if missing3 > 0 then
     text3 = format('%s %d %d %d', epoch3, at3, taken3, part3)
-    if low3 ~= missing3 or since3 ~= at3 or back3 > 0 or last3 > ahead3 then
-      text3 = text3 .. format(' %.0f %d %.0f', low3, since3, back3)
-      if last3 > ahead3 then
-        text3 = text3 .. format(' %.0f', last3)
-      end
+    if last3 > ahead3 then
+      text3 = text3 .. format(' %.0f %.0f', refunded3, last3)
+    elseif refunded3 > 0 then
+      text3 = text3 .. format(' %.0f', refunded3)
     end
     call('SET', KEYS[7], text3, 'PX', format('%d', min(9007199254740, ceil((missing3 / refill3 + (at3 - now)) / 1000))))
   else
@@ -993,9 +967,8 @@ local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
+now = max(0, now)
 local millis = floor(now / 1000)
 local function redisson(KEYS, ARGV)
 local redis, string = redis, string
@@ -1159,12 +1132,12 @@ elseif setTTL >= 0 then
 end
 return reply
 end
-function limiter.tell(denied)
+function limiter.report(denied)
   local newest = call('ZRANGE', permitsKey, -1, -1, 'WITHSCORES')[2]
   local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
-  local told = {'', rate, math.min(interval, 9007199254740992), value, reset}
+  local report = {'', rate, math.min(interval, 9007199254740992), value, reset}
   if denied then
-    local reply, need = told, rate + 1 - value
+    local reply, need = report, rate + 1 - value
 local function count(member)
   local a, b, c, d = string.byte(member, -4, -1)
   return d and a + b * 256 + c * 65536 + d * 16777216
@@ -1200,7 +1173,7 @@ while need > 0 do
   need = need - n
 end
   end
-  return told
+  return report
 end
 return limiter
 end
@@ -1232,18 +1205,16 @@ elseif limiter2[1] then
 end
 local free2, most2, text2 = limiter2.free, limiter2.most, ''
 local capacity3, refill3, interval3 = ARGV[7] + 0, ARGV[8] + 0, ARGV[9] + 0
-local at3, missing3, epoch3, text3 = now, 0, false, call('GET', KEYS[7]) or ''
-local low3, since3, back3, last3 = 0, now, 0, 0
+local at3, missing3, refunded3, last3, epoch3, text3 = now, 0, 0, 0, false, call('GET', KEYS[7]) or ''
 if text3 ~= '' then
   local word, at, taken, part, rest = match(text3, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local low, since, back, last = match(rest or '', '^ (%d+) (%d+) (%d+) ?(%d*)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not low or #low > 33 or #since > 18 or #back > 99 or #last > 33) then
+  local refunded, last = match(rest or '', '^ (%d+) ?(%d*)$')
+  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
     return {3, 3, text3}
   end
   at3, missing3 = at + 0, tonumber(taken, 10) * interval3 + part
-  low3, since3 = missing3, at3
-  if low then
-    low3, since3, back3, last3 = tonumber(low .. '.'), since + 0, tonumber(back .. '.'), tonumber('0' .. last .. '.')
+  if refunded then
+    refunded3, last3 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.')
   end
   if at3 < now then
     missing3, last3, at3 = max(0, missing3 - (now - at3) * refill3), last3 - (now - at3) * refill3, now
@@ -1255,9 +1226,8 @@ local part3 = fmod(missing3, interval3)
 local taken3 = floor((missing3 - part3) / interval3 + 0.5)
 local free3, most3 = capacity3 - taken3 - (part3 > 0 and 1 or 0), capacity3
 local answers, want = '*', 1
-local told1 = {text1, count1, end1 * 1000 - now}
-local told2 = limiter2.tell(answers)
-local told3 = {text3, taken3, part3, at3 - now}
-local told = {0, now, answers or '*', told1, told2, told3}
-return told
+local report1 = {text1, count1, end1 * 1000 - now}
+local report2 = limiter2.report(answers)
+local report3 = {text3, taken3, part3, at3 - now}
+return {0, answers or '*', report1, report2, report3}
 

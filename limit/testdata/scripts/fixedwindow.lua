@@ -5,9 +5,8 @@ local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
+now = max(0, now)
 local millis = floor(now / 1000)
 local most1, end1, length1, renews1 = ARGV[4] + 0, nil, ARGV[5], ARGV[6] ~= ''
 local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
@@ -28,14 +27,14 @@ if not head1 then
 end
 local free1 = most1 - count1
 local free, most, credit = free1, most1, 9007199254740992
-local runs, letters = ARGV[7] or '', ARGV[8] or ''
+local runs, flags = ARGV[7] or '', ARGV[8] or ''
 local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
-local want = letters == 'do' and most or 0
+local want = flags == 'do' and most or 0
 if total <= free and (total <= credit or runs == '' and credit >= 0) then
   granted = total
 elseif runs ~= '' or total > most then
   answers = {}
-  local shut, ordered = false, letters == 'do'
+  local shut, ordered = false, flags == 'do'
   if runs == '' then
     runs = ARGV[2] .. '*1'
   end
@@ -71,19 +70,15 @@ else
 end
 end
 end
-if letters ~= 'd' and letters ~= 'do' and not above then
+if flags ~= 'd' and flags ~= 'do' and not above then
   if granted == total then
     return text1
-  elseif granted == 0 and letters == '' then
+  elseif granted == 0 and flags == '' then
     return -1
   end
 end
-local told1 = {text1, count1, end1 * 1000 - now}
-if granted == total and letters == 'd' and ARGV[1] ~= '' then
-  return told1
-end
-local told = {0, now, answers or '*', told1}
-return told
+local report1 = {text1, count1, end1 * 1000 - now}
+return {0, answers or '*', report1}
 
 ---- lease
 local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
@@ -92,9 +87,8 @@ local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
+now = max(0, now)
 local millis = floor(now / 1000)
 local most1, end1, length1, renews1 = ARGV[6] + 0, nil, ARGV[7], ARGV[8] ~= ''
 local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
@@ -115,14 +109,14 @@ if not head1 then
 end
 local free1 = most1 - count1
 local free, most, credit = free1, most1, 9007199254740992
-local runs, letters = ARGV[9] or '', ARGV[10] or ''
+local runs, flags = ARGV[9] or '', ARGV[10] or ''
 local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
-local want = letters == 'do' and most or 0
+local want = flags == 'do' and most or 0
 if total <= free and (total <= credit or runs == '' and credit >= 0) then
   granted = total
 elseif runs ~= '' or total > most then
   answers = {}
-  local shut, ordered = false, letters == 'do'
+  local shut, ordered = false, flags == 'do'
   if runs == '' then
     runs = ARGV[2] .. '*1'
   end
@@ -165,10 +159,8 @@ else
 end
 end
 end
-local told1 = {text1, count1, end1 * 1000 - now}
-local told = {0, now, answers or '*', told1}
-told[#told + 1], told[#told + 2] = leased, span
-return told
+local report1 = {text1, count1, end1 * 1000 - now}
+return {0, answers or '*', report1, leased, span}
 
 ---- charge
 local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
@@ -177,9 +169,8 @@ local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
+now = max(0, now)
 local millis = floor(now / 1000)
 local most1, end1, length1, renews1 = ARGV[4] + 0, nil, ARGV[5], ARGV[6] ~= ''
 local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
@@ -209,9 +200,8 @@ else
   call('SET', KEYS[1], text1, 'PX', length1)
 end
 end
-local told1 = {text1, count1, end1 * 1000 - now}
-local told = {0, now, answers or '*', told1}
-return told
+local report1 = {text1, count1, end1 * 1000 - now}
+return {0, answers or '*', report1}
 
 ---- release
 local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
@@ -220,9 +210,8 @@ local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
+now = max(0, now)
 local millis = floor(now / 1000)
 local most1, end1, length1, renews1 = ARGV[3] + 0, nil, ARGV[4], ARGV[5] ~= ''
 local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
@@ -263,9 +252,8 @@ local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
+now = max(0, now)
 local millis = floor(now / 1000)
 local most1, end1, length1, renews1 = ARGV[2] + 0, nil, ARGV[3], ARGV[4] ~= ''
 local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
@@ -286,7 +274,6 @@ if not head1 then
 end
 local free1 = most1 - count1
 local answers, want = '*', 1
-local told1 = {text1, count1, end1 * 1000 - now}
-local told = {0, now, answers or '*', told1}
-return told
+local report1 = {text1, count1, end1 * 1000 - now}
+return {0, answers or '*', report1}
 

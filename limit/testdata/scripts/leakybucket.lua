@@ -5,23 +5,20 @@ local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
+now = max(0, now)
 local millis = floor(now / 1000)
 local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
-local at1, missing1, epoch1, text1 = now, 0, false, call('GET', KEYS[1]) or ''
-local low1, since1, back1, last1 = 0, now, 0, 0
+local at1, missing1, refunded1, last1, epoch1, text1 = now, 0, 0, 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local low, since, back, last = match(rest or '', '^ (%d+) (%d+) (%d+) ?(%d*)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not low or #low > 33 or #since > 18 or #back > 99 or #last > 33) then
+  local refunded, last = match(rest or '', '^ (%d+) ?(%d*)$')
+  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
-  low1, since1 = missing1, at1
-  if low then
-    low1, since1, back1, last1 = tonumber(low .. '.'), since + 0, tonumber(back .. '.'), tonumber('0' .. last .. '.')
+  if refunded then
+    refunded1, last1 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.')
   end
   if at1 < now then
     missing1, last1, at1 = max(0, missing1 - (now - at1) * refill1), last1 - (now - at1) * refill1, now
@@ -33,14 +30,14 @@ local part1 = fmod(missing1, interval1)
 local taken1 = floor((missing1 - part1) / interval1 + 0.5)
 local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0), capacity1
 local free, most, credit = free1, most1, 9007199254740992
-local runs, letters = ARGV[7] or '', ARGV[8] or ''
+local runs, flags = ARGV[7] or '', ARGV[8] or ''
 local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
-local want = letters == 'do' and most or 0
+local want = flags == 'do' and most or 0
 if total <= free and (total <= credit or runs == '' and credit >= 0) then
   granted = total
 elseif runs ~= '' or total > most then
   answers = {}
-  local shut, ordered = false, letters == 'do'
+  local shut, ordered = false, flags == 'do'
   if runs == '' then
     runs = ARGV[2] .. '*1'
   end
@@ -69,24 +66,17 @@ if granted > 0 then
 do
 local n = granted
 if not epoch1 then
-  epoch1, low1, back1, last1 = epoch, 0, 0, 0
+  epoch1, refunded1, last1 = epoch, 0, 0
 end
-local found = missing1
 missing1 = min(9007199254740992 * interval1, missing1 + n * interval1) -- only Charge reaches this
-if found == 0 or found < low1 / 2 then
-  low1, since1 = missing1, at1
-else
-  low1 = min(low1, found)
-end
 part1 = fmod(missing1, interval1)
 taken1 = floor((missing1 - part1) / interval1 + 0.5)
 if missing1 > 0 then
   text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
-  if low1 ~= missing1 or since1 ~= at1 or back1 > 0 or last1 > ahead1 then
-    text1 = text1 .. format(' %.0f %d %.0f', low1, since1, back1)
-    if last1 > ahead1 then
-      text1 = text1 .. format(' %.0f', last1)
-    end
+  if last1 > ahead1 then
+    text1 = text1 .. format(' %.0f %.0f', refunded1, last1)
+  elseif refunded1 > 0 then
+    text1 = text1 .. format(' %.0f', refunded1)
   end
   call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000))))
 else
@@ -95,19 +85,15 @@ else
 end
 end
 end
-if letters ~= 'd' and letters ~= 'do' and not above then
+if flags ~= 'd' and flags ~= 'do' and not above then
   if granted == total then
     return text1
-  elseif granted == 0 and letters == '' then
+  elseif granted == 0 and flags == '' then
     return -1
   end
 end
-local told1 = {text1, taken1, part1, at1 - now}
-if granted == total and letters == 'd' and ARGV[1] ~= '' then
-  return told1
-end
-local told = {0, now, answers or '*', told1}
-return told
+local report1 = {text1, taken1, part1, at1 - now}
+return {0, answers or '*', report1}
 
 ---- charge
 local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
@@ -116,23 +102,20 @@ local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
+now = max(0, now)
 local millis = floor(now / 1000)
 local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
-local at1, missing1, epoch1, text1 = now, 0, false, call('GET', KEYS[1]) or ''
-local low1, since1, back1, last1 = 0, now, 0, 0
+local at1, missing1, refunded1, last1, epoch1, text1 = now, 0, 0, 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local low, since, back, last = match(rest or '', '^ (%d+) (%d+) (%d+) ?(%d*)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not low or #low > 33 or #since > 18 or #back > 99 or #last > 33) then
+  local refunded, last = match(rest or '', '^ (%d+) ?(%d*)$')
+  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
-  low1, since1 = missing1, at1
-  if low then
-    low1, since1, back1, last1 = tonumber(low .. '.'), since + 0, tonumber(back .. '.'), tonumber('0' .. last .. '.')
+  if refunded then
+    refunded1, last1 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.')
   end
   if at1 < now then
     missing1, last1, at1 = max(0, missing1 - (now - at1) * refill1), last1 - (now - at1) * refill1, now
@@ -147,24 +130,17 @@ local granted, epoch, answers, want = ARGV[2] + 0, ARGV[3], nil, 1
 do
 local n = granted
 if not epoch1 then
-  epoch1, low1, back1, last1 = epoch, 0, 0, 0
+  epoch1, refunded1, last1 = epoch, 0, 0
 end
-local found = missing1
 missing1 = min(9007199254740992 * interval1, missing1 + n * interval1) -- only Charge reaches this
-if found == 0 or found < low1 / 2 then
-  low1, since1 = missing1, at1
-else
-  low1 = min(low1, found)
-end
 part1 = fmod(missing1, interval1)
 taken1 = floor((missing1 - part1) / interval1 + 0.5)
 if missing1 > 0 then
   text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
-  if low1 ~= missing1 or since1 ~= at1 or back1 > 0 or last1 > ahead1 then
-    text1 = text1 .. format(' %.0f %d %.0f', low1, since1, back1)
-    if last1 > ahead1 then
-      text1 = text1 .. format(' %.0f', last1)
-    end
+  if last1 > ahead1 then
+    text1 = text1 .. format(' %.0f %.0f', refunded1, last1)
+  elseif refunded1 > 0 then
+    text1 = text1 .. format(' %.0f', refunded1)
   end
   call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000))))
 else
@@ -172,9 +148,8 @@ else
   call('UNLINK', KEYS[1])
 end
 end
-local told1 = {text1, taken1, part1, at1 - now}
-local told = {0, now, answers or '*', told1}
-return told
+local report1 = {text1, taken1, part1, at1 - now}
+return {0, answers or '*', report1}
 
 ---- release
 local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
@@ -183,23 +158,20 @@ local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
+now = max(0, now)
 local millis = floor(now / 1000)
 local capacity1, refill1, interval1 = ARGV[3] + 0, ARGV[4] + 0, ARGV[5] + 0
-local at1, missing1, epoch1, text1 = now, 0, false, call('GET', KEYS[1]) or ''
-local low1, since1, back1, last1 = 0, now, 0, 0
+local at1, missing1, refunded1, last1, epoch1, text1 = now, 0, 0, 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local low, since, back, last = match(rest or '', '^ (%d+) (%d+) (%d+) ?(%d*)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not low or #low > 33 or #since > 18 or #back > 99 or #last > 33) then
+  local refunded, last = match(rest or '', '^ (%d+) ?(%d*)$')
+  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
-  low1, since1 = missing1, at1
-  if low then
-    low1, since1, back1, last1 = tonumber(low .. '.'), since + 0, tonumber(back .. '.'), tonumber('0' .. last .. '.')
+  if refunded then
+    refunded1, last1 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.')
   end
   if at1 < now then
     missing1, last1, at1 = max(0, missing1 - (now - at1) * refill1), last1 - (now - at1) * refill1, now
@@ -218,24 +190,23 @@ local due = n * interval1
 if mark then
   local word, at, taken, part, rest = match(mark, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
   if word and word == epoch1 then
-    local refilled, before = (at1 - at) * refill1, tonumber((match(rest, '^ %d+ %d+ (%d+)') or '0') .. '.')
-    due = min(due, max(due - refilled, tonumber(taken, 10) * interval1 + part - refilled - back1 + before, since1 <= at + 0 and low1 or 0))
+    local refilled, before = (at1 - at) * refill1, tonumber((match(rest, '^ (%d+)') or '0') .. '.')
+    due = min(due, max(due, tonumber(taken, 10) * interval1 + part - refunded1 + before) - refilled)
   else
     due = 0
   end
 end
 due = min(due, missing1 - (last1 > ahead1 and min(last1, missing1) or 0))
 if due > 0 then
-  missing1, low1, back1 = missing1 - due, max(0, low1 - due), back1 + due
+  missing1, refunded1 = missing1 - due, refunded1 + due
   part1 = fmod(missing1, interval1)
   taken1 = floor((missing1 - part1) / interval1 + 0.5)
   if missing1 > 0 then
     text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
-    if low1 ~= missing1 or since1 ~= at1 or back1 > 0 or last1 > ahead1 then
-      text1 = text1 .. format(' %.0f %d %.0f', low1, since1, back1)
-      if last1 > ahead1 then
-        text1 = text1 .. format(' %.0f', last1)
-      end
+    if last1 > ahead1 then
+      text1 = text1 .. format(' %.0f %.0f', refunded1, last1)
+    elseif refunded1 > 0 then
+      text1 = text1 .. format(' %.0f', refunded1)
     end
     call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000))))
   else
@@ -253,23 +224,20 @@ local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
+now = max(0, now)
 local millis = floor(now / 1000)
 local capacity1, refill1, interval1 = ARGV[2] + 0, ARGV[3] + 0, ARGV[4] + 0
-local at1, missing1, epoch1, text1 = now, 0, false, call('GET', KEYS[1]) or ''
-local low1, since1, back1, last1 = 0, now, 0, 0
+local at1, missing1, refunded1, last1, epoch1, text1 = now, 0, 0, 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local low, since, back, last = match(rest or '', '^ (%d+) (%d+) (%d+) ?(%d*)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not low or #low > 33 or #since > 18 or #back > 99 or #last > 33) then
+  local refunded, last = match(rest or '', '^ (%d+) ?(%d*)$')
+  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
-  low1, since1 = missing1, at1
-  if low then
-    low1, since1, back1, last1 = tonumber(low .. '.'), since + 0, tonumber(back .. '.'), tonumber('0' .. last .. '.')
+  if refunded then
+    refunded1, last1 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.')
   end
   if at1 < now then
     missing1, last1, at1 = max(0, missing1 - (now - at1) * refill1), last1 - (now - at1) * refill1, now
@@ -281,9 +249,8 @@ local part1 = fmod(missing1, interval1)
 local taken1 = floor((missing1 - part1) / interval1 + 0.5)
 local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0), capacity1
 local answers, want = '*', 1
-local told1 = {text1, taken1, part1, at1 - now}
-local told = {0, now, answers or '*', told1}
-return told
+local report1 = {text1, taken1, part1, at1 - now}
+return {0, answers or '*', report1}
 
 ---- reserve
 local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
@@ -292,23 +259,20 @@ local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
+now = max(0, now)
 local millis = floor(now / 1000)
 local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
-local at1, missing1, epoch1, text1 = now, 0, false, call('GET', KEYS[1]) or ''
-local low1, since1, back1, last1 = 0, now, 0, 0
+local at1, missing1, refunded1, last1, epoch1, text1 = now, 0, 0, 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local low, since, back, last = match(rest or '', '^ (%d+) (%d+) (%d+) ?(%d*)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not low or #low > 33 or #since > 18 or #back > 99 or #last > 33) then
+  local refunded, last = match(rest or '', '^ (%d+) ?(%d*)$')
+  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
-  low1, since1 = missing1, at1
-  if low then
-    low1, since1, back1, last1 = tonumber(low .. '.'), since + 0, tonumber(back .. '.'), tonumber('0' .. last .. '.')
+  if refunded then
+    refunded1, last1 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.')
   end
   if at1 < now then
     missing1, last1, at1 = max(0, missing1 - (now - at1) * refill1), last1 - (now - at1) * refill1, now
@@ -325,7 +289,7 @@ for text, times, within in string.gmatch(ARGV[2], '(%d+)%*(%d+)<(%d+)') do
   local n = tonumber(text)
   within = tonumber(within)
   for _ = 1, tonumber(times) do
-    local delay, ticket
+    local delay, receipt
     local due = missing1
     delay = due > 0 and at1 - now + ceil(due / refill1) or 0
     if missing1 / interval1 + n > 9007199254740992 then
@@ -333,20 +297,14 @@ for text, times, within in string.gmatch(ARGV[2], '(%d+)%*(%d+)<(%d+)') do
     end
     if delay <= within then
       if not epoch1 then
-        epoch1, low1, back1, last1 = epoch, 0, 0, 0
+        epoch1, refunded1, last1 = epoch, 0, 0
       end
-      local found = missing1
       missing1 = min(9007199254740992 * interval1, missing1 + n * interval1) -- only Charge reaches this
-      if found == 0 or found < low1 / 2 then
-        low1, since1 = missing1, at1
-      else
-        low1 = min(low1, found)
-      end
       if missing1 > ahead1 then
         last1 = missing1
       end
-      ticket = format('%s %d %.0f %.0f', epoch1, at1, missing1, back1)
-      answers[#answers + 1], changed = format('%d ', delay) .. ticket, true
+      receipt = format('%s %d %.0f %.0f', epoch1, at1, missing1, refunded1)
+      answers[#answers + 1], changed = format('%d ', delay) .. receipt, true
     else
       answers[#answers + 1] = format('%d', -min(delay, 9007199254740992))
     end
@@ -357,11 +315,10 @@ if changed then
   taken1 = floor((missing1 - part1) / interval1 + 0.5)
   if missing1 > 0 then
     text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
-    if low1 ~= missing1 or since1 ~= at1 or back1 > 0 or last1 > ahead1 then
-      text1 = text1 .. format(' %.0f %d %.0f', low1, since1, back1)
-      if last1 > ahead1 then
-        text1 = text1 .. format(' %.0f', last1)
-      end
+    if last1 > ahead1 then
+      text1 = text1 .. format(' %.0f %.0f', refunded1, last1)
+    elseif refunded1 > 0 then
+      text1 = text1 .. format(' %.0f', refunded1)
     end
     call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000))))
   else
@@ -369,7 +326,7 @@ if changed then
     call('UNLINK', KEYS[1])
   end
 end
-return {0, format('%d', now), table.concat(answers, ',')}
+return {0, table.concat(answers, ',')}
 
 ---- cancel
 local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
@@ -378,23 +335,20 @@ local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
+now = max(0, now)
 local millis = floor(now / 1000)
 local capacity1, refill1, interval1 = ARGV[3] + 0, ARGV[4] + 0, ARGV[5] + 0
-local at1, missing1, epoch1, text1 = now, 0, false, call('GET', KEYS[1]) or ''
-local low1, since1, back1, last1 = 0, now, 0, 0
+local at1, missing1, refunded1, last1, epoch1, text1 = now, 0, 0, 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local low, since, back, last = match(rest or '', '^ (%d+) (%d+) (%d+) ?(%d*)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not low or #low > 33 or #since > 18 or #back > 99 or #last > 33) then
+  local refunded, last = match(rest or '', '^ (%d+) ?(%d*)$')
+  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
-  low1, since1 = missing1, at1
-  if low then
-    low1, since1, back1, last1 = tonumber(low .. '.'), since + 0, tonumber(back .. '.'), tonumber('0' .. last .. '.')
+  if refunded then
+    refunded1, last1 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.')
   end
   if at1 < now then
     missing1, last1, at1 = max(0, missing1 - (now - at1) * refill1), last1 - (now - at1) * refill1, now
@@ -407,21 +361,20 @@ local taken1 = floor((missing1 - part1) / interval1 + 0.5)
 local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0), capacity1
 local changed = false
 for text in string.gmatch(ARGV[2], '[^,]+') do
-  local permits, word, at, missing, back = match(text, '^(%d+) (%w+) (%d+) (%d+) (%d+)$')
+  local permits, word, at, missing, refunded = match(text, '^(%d+) (%w+) (%d+) (%d+) (%d+)$')
   if word and word == epoch1 then
     local n, refilled = permits * interval1, (at1 - at) * refill1
     local own = tonumber(missing .. '.') - refilled
     local due = own
     if own <= ahead1 then -- it does not wait: as a refund of a grant
-      due = max(n - refilled, own - back1 + tonumber(back .. '.'), since1 <= at + 0 and low1 or 0)
+      due = max(n - refilled, own - refunded1 + tonumber(refunded .. '.'))
     end
     due = min(due, n - max(0, last1 > ahead1 and last1 - own or 0), missing1)
     if due > 0 then
       if last1 == own then
         last1 = own - n
       end
-      changed = true
-      missing1, low1, back1 = missing1 - due, max(0, low1 - due), back1 + due
+      missing1, refunded1, changed = missing1 - due, refunded1 + due, true
     end
   end
 end
@@ -430,11 +383,10 @@ if changed then
   taken1 = floor((missing1 - part1) / interval1 + 0.5)
   if missing1 > 0 then
     text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
-    if low1 ~= missing1 or since1 ~= at1 or back1 > 0 or last1 > ahead1 then
-      text1 = text1 .. format(' %.0f %d %.0f', low1, since1, back1)
-      if last1 > ahead1 then
-        text1 = text1 .. format(' %.0f', last1)
-      end
+    if last1 > ahead1 then
+      text1 = text1 .. format(' %.0f %.0f', refunded1, last1)
+    elseif refunded1 > 0 then
+      text1 = text1 .. format(' %.0f', refunded1)
     end
     call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000))))
   else

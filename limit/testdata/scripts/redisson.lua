@@ -5,9 +5,8 @@ local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
+now = max(0, now)
 local millis = floor(now / 1000)
 local function redisson(KEYS, ARGV)
 local redis, string = redis, string
@@ -171,12 +170,12 @@ elseif setTTL >= 0 then
 end
 return reply
 end
-function limiter.tell(denied)
+function limiter.report(denied)
   local newest = call('ZRANGE', permitsKey, -1, -1, 'WITHSCORES')[2]
   local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
-  local told = {'', rate, math.min(interval, 9007199254740992), value, reset}
+  local report = {'', rate, math.min(interval, 9007199254740992), value, reset}
   if denied then
-    local reply, need = told, rate + 1 - value
+    local reply, need = report, rate + 1 - value
 local function count(member)
   local a, b, c, d = string.byte(member, -4, -1)
   return d and a + b * 256 + c * 65536 + d * 16777216
@@ -212,7 +211,7 @@ while need > 0 do
   need = need - n
 end
   end
-  return told
+  return report
 end
 return limiter
 end
@@ -226,14 +225,14 @@ elseif limiter1[1] then
 end
 local free1, most1, text1 = limiter1.free, limiter1.most, ''
 local free, most, credit = free1, most1, 9007199254740992
-local runs, letters = ARGV[6] or '', ARGV[7] or ''
+local runs, flags = ARGV[6] or '', ARGV[7] or ''
 local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
-local want = letters == 'do' and most or 0
+local want = flags == 'do' and most or 0
 if total <= free and (total <= credit or runs == '' and credit >= 0) then
   granted = total
 elseif runs ~= '' or total > most then
   answers = {}
-  local shut, ordered = false, letters == 'do'
+  local shut, ordered = false, flags == 'do'
   if runs == '' then
     runs = ARGV[2] .. '*1'
   end
@@ -269,19 +268,15 @@ end
 end
 if granted > 0 then
 end
-if letters ~= 'd' and letters ~= 'do' and not above then
+if flags ~= 'd' and flags ~= 'do' and not above then
   if granted == total then
     return text1
-  elseif granted == 0 and letters == '' then
+  elseif granted == 0 and flags == '' then
     return -1
   end
 end
-local told1 = limiter1.tell(answers)
-if granted == total and letters == 'd' and ARGV[1] ~= '' then
-  return told1
-end
-local told = {0, now, answers or '*', told1}
-return told
+local report1 = limiter1.report(answers)
+return {0, answers or '*', report1}
 
 ---- charge
 local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
@@ -290,9 +285,8 @@ local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
+now = max(0, now)
 local millis = floor(now / 1000)
 local function redisson(KEYS, ARGV)
 local redis, string = redis, string
@@ -456,12 +450,12 @@ elseif setTTL >= 0 then
 end
 return reply
 end
-function limiter.tell(denied)
+function limiter.report(denied)
   local newest = call('ZRANGE', permitsKey, -1, -1, 'WITHSCORES')[2]
   local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
-  local told = {'', rate, math.min(interval, 9007199254740992), value, reset}
+  local report = {'', rate, math.min(interval, 9007199254740992), value, reset}
   if denied then
-    local reply, need = told, rate + 1 - value
+    local reply, need = report, rate + 1 - value
 local function count(member)
   local a, b, c, d = string.byte(member, -4, -1)
   return d and a + b * 256 + c * 65536 + d * 16777216
@@ -497,7 +491,7 @@ while need > 0 do
   need = need - n
 end
   end
-  return told
+  return report
 end
 return limiter
 end
@@ -511,9 +505,8 @@ elseif limiter1[1] then
 end
 local free1, most1, text1 = limiter1.free, limiter1.most, ''
 local granted, epoch, answers, want = ARGV[2] + 0, ARGV[3], nil, 1
-local told1 = limiter1.tell(answers)
-local told = {0, now, answers or '*', told1}
-return told
+local report1 = limiter1.report(answers)
+return {0, answers or '*', report1}
 
 ---- release
 local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
@@ -522,9 +515,8 @@ local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
+now = max(0, now)
 local millis = floor(now / 1000)
 local function redisson(KEYS, ARGV)
 local redis, string = redis, string
@@ -688,12 +680,12 @@ elseif setTTL >= 0 then
 end
 return reply
 end
-function limiter.tell(denied)
+function limiter.report(denied)
   local newest = call('ZRANGE', permitsKey, -1, -1, 'WITHSCORES')[2]
   local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
-  local told = {'', rate, math.min(interval, 9007199254740992), value, reset}
+  local report = {'', rate, math.min(interval, 9007199254740992), value, reset}
   if denied then
-    local reply, need = told, rate + 1 - value
+    local reply, need = report, rate + 1 - value
 local function count(member)
   local a, b, c, d = string.byte(member, -4, -1)
   return d and a + b * 256 + c * 65536 + d * 16777216
@@ -729,7 +721,7 @@ while need > 0 do
   need = need - n
 end
   end
-  return told
+  return report
 end
 return limiter
 end
@@ -753,9 +745,8 @@ local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
+now = max(0, now)
 local millis = floor(now / 1000)
 local function redisson(KEYS, ARGV)
 local redis, string = redis, string
@@ -919,12 +910,12 @@ elseif setTTL >= 0 then
 end
 return reply
 end
-function limiter.tell(denied)
+function limiter.report(denied)
   local newest = call('ZRANGE', permitsKey, -1, -1, 'WITHSCORES')[2]
   local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
-  local told = {'', rate, math.min(interval, 9007199254740992), value, reset}
+  local report = {'', rate, math.min(interval, 9007199254740992), value, reset}
   if denied then
-    local reply, need = told, rate + 1 - value
+    local reply, need = report, rate + 1 - value
 local function count(member)
   local a, b, c, d = string.byte(member, -4, -1)
   return d and a + b * 256 + c * 65536 + d * 16777216
@@ -960,7 +951,7 @@ while need > 0 do
   need = need - n
 end
   end
-  return told
+  return report
 end
 return limiter
 end
@@ -974,7 +965,6 @@ elseif limiter1[1] then
 end
 local free1, most1, text1 = limiter1.free, limiter1.most, ''
 local answers, want = '*', 1
-local told1 = limiter1.tell(answers)
-local told = {0, now, answers or '*', told1}
-return told
+local report1 = limiter1.report(answers)
+return {0, answers or '*', report1}
 

@@ -5,9 +5,8 @@ local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
+now = max(0, now)
 local millis = floor(now / 1000)
 local most1, at1, first1, base1, length1, sum1 = tonumber(ARGV[4]), millis, 0, 0, 0, 0
 local time1, count1, total1, epoch1, text1 = 0, 0, 0, false, ''
@@ -50,14 +49,14 @@ do
 end
 local free1 = most1 - sum1
 local free, most, credit = free1, most1, 9007199254740992
-local runs, letters = ARGV[6] or '', ARGV[7] or ''
+local runs, flags = ARGV[6] or '', ARGV[7] or ''
 local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
-local want = letters == 'do' and most or 0
+local want = flags == 'do' and most or 0
 if total <= free and (total <= credit or runs == '' and credit >= 0) then
   granted = total
 elseif runs ~= '' or total > most then
   answers = {}
-  local shut, ordered = false, letters == 'do'
+  local shut, ordered = false, flags == 'do'
   if runs == '' then
     runs = ARGV[2] .. '*1'
   end
@@ -111,16 +110,16 @@ if first1 > 0 then
 end
 end
 end
-if letters ~= 'd' and letters ~= 'do' and not above then
+if flags ~= 'd' and flags ~= 'do' and not above then
   if granted == total then
     return text1
-  elseif granted == 0 and letters == '' then
+  elseif granted == 0 and flags == '' then
     return -1
   end
 end
-local told1 = {text1, sum1, 0}
+local report1 = {text1, sum1, 0}
 if sum1 > 0 then
-  told1[3] = (time1 + ARGV[5]) * 1000 - now
+  report1[3] = (time1 + ARGV[5]) * 1000 - now
   local need, found, i = want - most1 + sum1, {}, 1
   if need > 0 then
     found = call('LRANGE', KEYS[1], first1, first1 + 7)
@@ -130,19 +129,15 @@ if sum1 > 0 then
     if not time then
       break
     end
-    told1[#told1 + 1] = (time + ARGV[5]) * 1000 - now
-    told1[#told1 + 1] = tonumber(count)
+    report1[#report1 + 1] = (time + ARGV[5]) * 1000 - now
+    report1[#report1 + 1] = tonumber(count)
     need, i = need - count, i + 1
-    if i == 9 and #told1 == 19 then
+    if i == 9 and #report1 == 19 then
       found, i = call('LRANGE', KEYS[1], first1 + 8, first1 + 255), 1
     end
   end
 end
-if granted == total and letters == 'd' and ARGV[1] ~= '' then
-  return told1
-end
-local told = {0, now, answers or '*', told1}
-return told
+return {0, answers or '*', report1}
 
 ---- charge
 local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
@@ -151,9 +146,8 @@ local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
+now = max(0, now)
 local millis = floor(now / 1000)
 local most1, at1, first1, base1, length1, sum1 = tonumber(ARGV[4]), millis, 0, 0, 0, 0
 local time1, count1, total1, epoch1, text1 = 0, 0, 0, false, ''
@@ -223,9 +217,9 @@ if first1 > 0 then
   first1 = 0
 end
 end
-local told1 = {text1, sum1, 0}
+local report1 = {text1, sum1, 0}
 if sum1 > 0 then
-  told1[3] = (time1 + ARGV[5]) * 1000 - now
+  report1[3] = (time1 + ARGV[5]) * 1000 - now
   local need, found, i = want - most1 + sum1, {}, 1
   if need > 0 then
     found = call('LRANGE', KEYS[1], first1, first1 + 7)
@@ -235,16 +229,15 @@ if sum1 > 0 then
     if not time then
       break
     end
-    told1[#told1 + 1] = (time + ARGV[5]) * 1000 - now
-    told1[#told1 + 1] = tonumber(count)
+    report1[#report1 + 1] = (time + ARGV[5]) * 1000 - now
+    report1[#report1 + 1] = tonumber(count)
     need, i = need - count, i + 1
-    if i == 9 and #told1 == 19 then
+    if i == 9 and #report1 == 19 then
       found, i = call('LRANGE', KEYS[1], first1 + 8, first1 + 255), 1
     end
   end
 end
-local told = {0, now, answers or '*', told1}
-return told
+return {0, answers or '*', report1}
 
 ---- release
 local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
@@ -253,9 +246,8 @@ local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
+now = max(0, now)
 local millis = floor(now / 1000)
 local most1, at1, first1, base1, length1, sum1 = tonumber(ARGV[3]), millis, 0, 0, 0, 0
 local time1, count1, total1, epoch1, text1 = 0, 0, 0, false, ''
@@ -373,9 +365,8 @@ local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
+now = max(0, now)
 local millis = floor(now / 1000)
 local most1, at1, first1, base1, length1, sum1 = tonumber(ARGV[2]), millis, 0, 0, 0, 0
 local time1, count1, total1, epoch1, text1 = 0, 0, 0, false, ''
@@ -418,9 +409,9 @@ do
 end
 local free1 = most1 - sum1
 local answers, want = '*', 1
-local told1 = {text1, sum1, 0}
+local report1 = {text1, sum1, 0}
 if sum1 > 0 then
-  told1[3] = (time1 + ARGV[3]) * 1000 - now
+  report1[3] = (time1 + ARGV[3]) * 1000 - now
   local need, found, i = want - most1 + sum1, {}, 1
   if need > 0 then
     found = call('LRANGE', KEYS[1], first1, first1 + 7)
@@ -430,14 +421,13 @@ if sum1 > 0 then
     if not time then
       break
     end
-    told1[#told1 + 1] = (time + ARGV[3]) * 1000 - now
-    told1[#told1 + 1] = tonumber(count)
+    report1[#report1 + 1] = (time + ARGV[3]) * 1000 - now
+    report1[#report1 + 1] = tonumber(count)
     need, i = need - count, i + 1
-    if i == 9 and #told1 == 19 then
+    if i == 9 and #report1 == 19 then
       found, i = call('LRANGE', KEYS[1], first1 + 8, first1 + 255), 1
     end
   end
 end
-local told = {0, now, answers or '*', told1}
-return told
+return {0, answers or '*', report1}
 

@@ -5,9 +5,8 @@ local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
+now = max(0, now)
 local millis = floor(now / 1000)
 local most1, cell1, sum1, newest1, count1, older1 = tonumber(ARGV[4]), floor(millis / ARGV[5]), 0, 0, 0, ''
 local from1, gone1, epoch1, text1 = 1, 0, false, call('GET', KEYS[1]) or ''
@@ -34,14 +33,14 @@ if text1 ~= '' then
 end
 local free1 = most1 - sum1
 local free, most, credit = free1, most1, 9007199254740992
-local runs, letters = ARGV[7] or '', ARGV[8] or ''
+local runs, flags = ARGV[7] or '', ARGV[8] or ''
 local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
-local want = letters == 'do' and most or 0
+local want = flags == 'do' and most or 0
 if total <= free and (total <= credit or runs == '' and credit >= 0) then
   granted = total
 elseif runs ~= '' or total > most then
   answers = {}
-  local shut, ordered = false, letters == 'do'
+  local shut, ordered = false, flags == 'do'
   if runs == '' then
     runs = ARGV[2] .. '*1'
   end
@@ -84,34 +83,30 @@ text1 = format('%s %d %d %d', epoch1, sum1, newest1, count1) .. older1
 call('SET', KEYS[1], text1, 'PX', (ARGV[6] + 1) * ARGV[5])
 end
 end
-if letters ~= 'd' and letters ~= 'do' and not above then
+if flags ~= 'd' and flags ~= 'do' and not above then
   if granted == total then
     return text1
-  elseif granted == 0 and letters == '' then
+  elseif granted == 0 and flags == '' then
     return -1
   end
 end
-local told1 = {text1, sum1, 0}
+local report1 = {text1, sum1, 0}
 if sum1 > 0 then
   local last, need = count1 > 0 and newest1 or match(older1, ' (%d+):%d+$'), want - most1 + sum1
-  told1[3] = (last + ARGV[6] + 1) * ARGV[5] * 1000 - now
+  report1[3] = (last + ARGV[6] + 1) * ARGV[5] * 1000 - now
   for cell, held in string.gmatch(need > 0 and string.sub(older1, from1) or '', '(%d+):(%d+)') do
     if need > 0 then
-      told1[#told1 + 1] = (cell + ARGV[6] + 1) * ARGV[5] * 1000 - now
-      told1[#told1 + 1] = tonumber(held)
+      report1[#report1 + 1] = (cell + ARGV[6] + 1) * ARGV[5] * 1000 - now
+      report1[#report1 + 1] = tonumber(held)
       need = need - held
     end
   end
   if need > 0 and count1 > 0 then
-    told1[#told1 + 1] = told1[3]
-    told1[#told1 + 1] = count1
+    report1[#report1 + 1] = report1[3]
+    report1[#report1 + 1] = count1
   end
 end
-if granted == total and letters == 'd' and ARGV[1] ~= '' then
-  return told1
-end
-local told = {0, now, answers or '*', told1}
-return told
+return {0, answers or '*', report1}
 
 ---- charge
 local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
@@ -120,9 +115,8 @@ local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
+now = max(0, now)
 local millis = floor(now / 1000)
 local most1, cell1, sum1, newest1, count1, older1 = tonumber(ARGV[4]), floor(millis / ARGV[5]), 0, 0, 0, ''
 local from1, gone1, epoch1, text1 = 1, 0, false, call('GET', KEYS[1]) or ''
@@ -165,24 +159,23 @@ sum1, count1 = sum1 + n, count1 + n
 text1 = format('%s %d %d %d', epoch1, sum1, newest1, count1) .. older1
 call('SET', KEYS[1], text1, 'PX', (ARGV[6] + 1) * ARGV[5])
 end
-local told1 = {text1, sum1, 0}
+local report1 = {text1, sum1, 0}
 if sum1 > 0 then
   local last, need = count1 > 0 and newest1 or match(older1, ' (%d+):%d+$'), want - most1 + sum1
-  told1[3] = (last + ARGV[6] + 1) * ARGV[5] * 1000 - now
+  report1[3] = (last + ARGV[6] + 1) * ARGV[5] * 1000 - now
   for cell, held in string.gmatch(need > 0 and string.sub(older1, from1) or '', '(%d+):(%d+)') do
     if need > 0 then
-      told1[#told1 + 1] = (cell + ARGV[6] + 1) * ARGV[5] * 1000 - now
-      told1[#told1 + 1] = tonumber(held)
+      report1[#report1 + 1] = (cell + ARGV[6] + 1) * ARGV[5] * 1000 - now
+      report1[#report1 + 1] = tonumber(held)
       need = need - held
     end
   end
   if need > 0 and count1 > 0 then
-    told1[#told1 + 1] = told1[3]
-    told1[#told1 + 1] = count1
+    report1[#report1 + 1] = report1[3]
+    report1[#report1 + 1] = count1
   end
 end
-local told = {0, now, answers or '*', told1}
-return told
+return {0, answers or '*', report1}
 
 ---- release
 local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
@@ -191,9 +184,8 @@ local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
+now = max(0, now)
 local millis = floor(now / 1000)
 local most1, cell1, sum1, newest1, count1, older1 = tonumber(ARGV[3]), floor(millis / ARGV[4]), 0, 0, 0, ''
 local from1, gone1, epoch1, text1 = 1, 0, false, call('GET', KEYS[1]) or ''
@@ -261,9 +253,8 @@ local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
+now = max(0, now)
 local millis = floor(now / 1000)
 local most1, cell1, sum1, newest1, count1, older1 = tonumber(ARGV[2]), floor(millis / ARGV[3]), 0, 0, 0, ''
 local from1, gone1, epoch1, text1 = 1, 0, false, call('GET', KEYS[1]) or ''
@@ -290,22 +281,21 @@ if text1 ~= '' then
 end
 local free1 = most1 - sum1
 local answers, want = '*', 1
-local told1 = {text1, sum1, 0}
+local report1 = {text1, sum1, 0}
 if sum1 > 0 then
   local last, need = count1 > 0 and newest1 or match(older1, ' (%d+):%d+$'), want - most1 + sum1
-  told1[3] = (last + ARGV[4] + 1) * ARGV[3] * 1000 - now
+  report1[3] = (last + ARGV[4] + 1) * ARGV[3] * 1000 - now
   for cell, held in string.gmatch(need > 0 and string.sub(older1, from1) or '', '(%d+):(%d+)') do
     if need > 0 then
-      told1[#told1 + 1] = (cell + ARGV[4] + 1) * ARGV[3] * 1000 - now
-      told1[#told1 + 1] = tonumber(held)
+      report1[#report1 + 1] = (cell + ARGV[4] + 1) * ARGV[3] * 1000 - now
+      report1[#report1 + 1] = tonumber(held)
       need = need - held
     end
   end
   if need > 0 and count1 > 0 then
-    told1[#told1 + 1] = told1[3]
-    told1[#told1 + 1] = count1
+    report1[#report1 + 1] = report1[3]
+    report1[#report1 + 1] = count1
   end
 end
-local told = {0, now, answers or '*', told1}
-return told
+return {0, answers or '*', report1}
 

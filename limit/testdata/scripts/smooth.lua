@@ -5,9 +5,8 @@ local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
+now = max(0, now)
 local millis = floor(now / 1000)
 local stable1, size1, cool1, threshold1, slope1 = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local at1, stored1, next1, last1, epoch1, text1 = now, size1, now, 0, false, call('GET', KEYS[1]) or ''
@@ -33,14 +32,14 @@ if next1 <= at1 then
   credit1, left1 = ceil(1 / (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0))) - 1 + (slope1 and 0 or stored1), stored1
 end
 local free, most, credit = free1, most1, credit1
-local runs, letters = ARGV[9] or '', ARGV[10] or ''
+local runs, flags = ARGV[9] or '', ARGV[10] or ''
 local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
-local want = letters == 'do' and most or 0
+local want = flags == 'do' and most or 0
 if total <= free and (total <= credit or runs == '' and credit >= 0) then
   granted = total
 elseif runs ~= '' or total > most then
   answers = {}
-  local shut, ordered = false, letters == 'do'
+  local shut, ordered = false, flags == 'do'
   if runs == '' then
     runs = ARGV[2] .. '*1'
   end
@@ -94,22 +93,18 @@ else
 end
 end
 end
-if letters ~= 'd' and letters ~= 'do' and not above then
+if flags ~= 'd' and flags ~= 'do' and not above then
   if granted == total then
     return text1
-  elseif granted == 0 and letters == '' then
+  elseif granted == 0 and flags == '' then
     return -1
   end
 end
-local told1 = {text1, floor(left1), 0, 0}
+local report1 = {text1, floor(left1), 0, 0}
 if next1 > at1 or stored1 < size1 then
-  told1[3], told1[4] = next1 > at1 and next1 - now or 0, next1 - now + ceil((size1 - stored1) * cool1)
+  report1[3], report1[4] = next1 > at1 and next1 - now or 0, next1 - now + ceil((size1 - stored1) * cool1)
 end
-if granted == total and letters == 'd' and ARGV[1] ~= '' then
-  return told1
-end
-local told = {0, now, answers or '*', told1}
-return told
+return {0, answers or '*', report1}
 
 ---- charge
 local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
@@ -118,9 +113,8 @@ local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
+now = max(0, now)
 local millis = floor(now / 1000)
 local stable1, size1, cool1, threshold1, slope1 = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local at1, stored1, next1, last1, epoch1, text1 = now, size1, now, 0, false, call('GET', KEYS[1]) or ''
@@ -173,12 +167,11 @@ else
   call('UNLINK', KEYS[1])
 end
 end
-local told1 = {text1, floor(left1), 0, 0}
+local report1 = {text1, floor(left1), 0, 0}
 if next1 > at1 or stored1 < size1 then
-  told1[3], told1[4] = next1 > at1 and next1 - now or 0, next1 - now + ceil((size1 - stored1) * cool1)
+  report1[3], report1[4] = next1 > at1 and next1 - now or 0, next1 - now + ceil((size1 - stored1) * cool1)
 end
-local told = {0, now, answers or '*', told1}
-return told
+return {0, answers or '*', report1}
 
 ---- release
 local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
@@ -187,9 +180,8 @@ local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
+now = max(0, now)
 local millis = floor(now / 1000)
 local stable1, size1, cool1, threshold1, slope1 = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local at1, stored1, next1, last1, epoch1, text1 = now, size1, now, 0, false, call('GET', KEYS[1]) or ''
@@ -247,9 +239,8 @@ local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
+now = max(0, now)
 local millis = floor(now / 1000)
 local stable1, size1, cool1, threshold1, slope1 = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local at1, stored1, next1, last1, epoch1, text1 = now, size1, now, 0, false, call('GET', KEYS[1]) or ''
@@ -275,12 +266,11 @@ if next1 <= at1 then
   credit1, left1 = ceil(1 / (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0))) - 1 + (slope1 and 0 or stored1), stored1
 end
 local answers, want = '*', 1
-local told1 = {text1, floor(left1), 0, 0}
+local report1 = {text1, floor(left1), 0, 0}
 if next1 > at1 or stored1 < size1 then
-  told1[3], told1[4] = next1 > at1 and next1 - now or 0, next1 - now + ceil((size1 - stored1) * cool1)
+  report1[3], report1[4] = next1 > at1 and next1 - now or 0, next1 - now + ceil((size1 - stored1) * cool1)
 end
-local told = {0, now, answers or '*', told1}
-return told
+return {0, answers or '*', report1}
 
 ---- reserve
 local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
@@ -289,9 +279,8 @@ local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
+now = max(0, now)
 local millis = floor(now / 1000)
 local stable1, size1, cool1, threshold1, slope1 = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local at1, stored1, next1, last1, epoch1, text1 = now, size1, now, 0, false, call('GET', KEYS[1]) or ''
@@ -322,7 +311,7 @@ for text, times, within in string.gmatch(ARGV[2], '(%d+)%*(%d+)<(%d+)') do
   local n = tonumber(text)
   within = tonumber(within)
   for _ = 1, tonumber(times) do
-    local delay, ticket
+    local delay, receipt
     delay = next1 > at1 and next1 - now or 0
     if next1 + n * (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0)) > 9007199254740992 then
       delay = 9007199254740992
@@ -344,8 +333,8 @@ for text, times, within in string.gmatch(ARGV[2], '(%d+)%*(%d+)<(%d+)') do
       if next1 > at1 then
         last1 = next1
       end
-      ticket = format('%s %d %d %.17g', epoch1, next1, wait, spent)
-      answers[#answers + 1], changed = format('%d ', delay) .. ticket, true
+      receipt = format('%s %d %d %.17g', epoch1, next1, wait, spent)
+      answers[#answers + 1], changed = format('%d ', delay) .. receipt, true
     else
       answers[#answers + 1] = format('%d', -min(delay, 9007199254740992))
     end
@@ -363,7 +352,7 @@ if changed then
     call('UNLINK', KEYS[1])
   end
 end
-return {0, format('%d', now), table.concat(answers, ',')}
+return {0, table.concat(answers, ',')}
 
 ---- cancel
 local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
@@ -372,9 +361,8 @@ local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
+now = max(0, now)
 local millis = floor(now / 1000)
 local stable1, size1, cool1, threshold1, slope1 = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local at1, stored1, next1, last1, epoch1, text1 = now, size1, now, 0, false, call('GET', KEYS[1]) or ''

@@ -5,23 +5,20 @@ local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
+now = max(0, now)
 local millis = floor(now / 1000)
 local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
-local at1, missing1, epoch1, text1 = now, 0, false, call('GET', KEYS[1]) or ''
-local low1, since1, back1, last1 = 0, now, 0, 0
+local at1, missing1, refunded1, last1, epoch1, text1 = now, 0, 0, 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local low, since, back, last = match(rest or '', '^ (%d+) (%d+) (%d+) ?(%d*)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not low or #low > 33 or #since > 18 or #back > 99 or #last > 33) then
+  local refunded, last = match(rest or '', '^ (%d+) ?(%d*)$')
+  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
-  low1, since1 = missing1, at1
-  if low then
-    low1, since1, back1, last1 = tonumber(low .. '.'), since + 0, tonumber(back .. '.'), tonumber('0' .. last .. '.')
+  if refunded then
+    refunded1, last1 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.')
   end
   if at1 < now then
     missing1, last1, at1 = max(0, missing1 - (now - at1) * refill1), last1 - (now - at1) * refill1, now
@@ -51,14 +48,14 @@ if not head2 then
 end
 local free2 = most2 - count2
 local free, most, credit = min(free1, free2), min(most1, most2), 9007199254740992
-local runs, letters = ARGV[10] or '', ARGV[11] or ''
+local runs, flags = ARGV[10] or '', ARGV[11] or ''
 local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
-local want = letters == 'do' and most or 0
+local want = flags == 'do' and most or 0
 if total <= free and (total <= credit or runs == '' and credit >= 0) then
   granted = total
 elseif runs ~= '' or total > most then
   answers = {}
-  local shut, ordered = false, letters == 'do'
+  local shut, ordered = false, flags == 'do'
   if runs == '' then
     runs = ARGV[2] .. '*1'
   end
@@ -87,24 +84,17 @@ if granted > 0 then
 do
 local n = granted
 if not epoch1 then
-  epoch1, low1, back1, last1 = epoch, 0, 0, 0
+  epoch1, refunded1, last1 = epoch, 0, 0
 end
-local found = missing1
 missing1 = min(9007199254740992 * interval1, missing1 + n * interval1) -- only Charge reaches this
-if found == 0 or found < low1 / 2 then
-  low1, since1 = missing1, at1
-else
-  low1 = min(low1, found)
-end
 part1 = fmod(missing1, interval1)
 taken1 = floor((missing1 - part1) / interval1 + 0.5)
 if missing1 > 0 then
   text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
-  if low1 ~= missing1 or since1 ~= at1 or back1 > 0 or last1 > ahead1 then
-    text1 = text1 .. format(' %.0f %d %.0f', low1, since1, back1)
-    if last1 > ahead1 then
-      text1 = text1 .. format(' %.0f', last1)
-    end
+  if last1 > ahead1 then
+    text1 = text1 .. format(' %.0f %.0f', refunded1, last1)
+  elseif refunded1 > 0 then
+    text1 = text1 .. format(' %.0f', refunded1)
   end
   call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000))))
 else
@@ -122,17 +112,16 @@ else
 end
 end
 end
-if letters ~= 'd' and letters ~= 'do' and not above then
+if flags ~= 'd' and flags ~= 'do' and not above then
   if granted == total then
     return {text1, text2}
-  elseif granted == 0 and letters == '' then
+  elseif granted == 0 and flags == '' then
     return -1
   end
 end
-local told1 = {text1, taken1, part1, at1 - now}
-local told2 = {text2, count2, end2 * 1000 - now}
-local told = {0, now, answers or '*', told1, told2}
-return told
+local report1 = {text1, taken1, part1, at1 - now}
+local report2 = {text2, count2, end2 * 1000 - now}
+return {0, answers or '*', report1, report2}
 
 ---- charge
 local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
@@ -141,23 +130,20 @@ local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
+now = max(0, now)
 local millis = floor(now / 1000)
 local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
-local at1, missing1, epoch1, text1 = now, 0, false, call('GET', KEYS[1]) or ''
-local low1, since1, back1, last1 = 0, now, 0, 0
+local at1, missing1, refunded1, last1, epoch1, text1 = now, 0, 0, 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local low, since, back, last = match(rest or '', '^ (%d+) (%d+) (%d+) ?(%d*)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not low or #low > 33 or #since > 18 or #back > 99 or #last > 33) then
+  local refunded, last = match(rest or '', '^ (%d+) ?(%d*)$')
+  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
-  low1, since1 = missing1, at1
-  if low then
-    low1, since1, back1, last1 = tonumber(low .. '.'), since + 0, tonumber(back .. '.'), tonumber('0' .. last .. '.')
+  if refunded then
+    refunded1, last1 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.')
   end
   if at1 < now then
     missing1, last1, at1 = max(0, missing1 - (now - at1) * refill1), last1 - (now - at1) * refill1, now
@@ -190,24 +176,17 @@ local granted, epoch, answers, want = ARGV[2] + 0, ARGV[3], nil, 1
 do
 local n = granted
 if not epoch1 then
-  epoch1, low1, back1, last1 = epoch, 0, 0, 0
+  epoch1, refunded1, last1 = epoch, 0, 0
 end
-local found = missing1
 missing1 = min(9007199254740992 * interval1, missing1 + n * interval1) -- only Charge reaches this
-if found == 0 or found < low1 / 2 then
-  low1, since1 = missing1, at1
-else
-  low1 = min(low1, found)
-end
 part1 = fmod(missing1, interval1)
 taken1 = floor((missing1 - part1) / interval1 + 0.5)
 if missing1 > 0 then
   text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
-  if low1 ~= missing1 or since1 ~= at1 or back1 > 0 or last1 > ahead1 then
-    text1 = text1 .. format(' %.0f %d %.0f', low1, since1, back1)
-    if last1 > ahead1 then
-      text1 = text1 .. format(' %.0f', last1)
-    end
+  if last1 > ahead1 then
+    text1 = text1 .. format(' %.0f %.0f', refunded1, last1)
+  elseif refunded1 > 0 then
+    text1 = text1 .. format(' %.0f', refunded1)
   end
   call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000))))
 else
@@ -224,10 +203,9 @@ else
   call('SET', KEYS[2], text2, 'PX', length2)
 end
 end
-local told1 = {text1, taken1, part1, at1 - now}
-local told2 = {text2, count2, end2 * 1000 - now}
-local told = {0, now, answers or '*', told1, told2}
-return told
+local report1 = {text1, taken1, part1, at1 - now}
+local report2 = {text2, count2, end2 * 1000 - now}
+return {0, answers or '*', report1, report2}
 
 ---- release
 local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
@@ -236,23 +214,20 @@ local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
+now = max(0, now)
 local millis = floor(now / 1000)
 local capacity1, refill1, interval1 = ARGV[3] + 0, ARGV[4] + 0, ARGV[5] + 0
-local at1, missing1, epoch1, text1 = now, 0, false, call('GET', KEYS[1]) or ''
-local low1, since1, back1, last1 = 0, now, 0, 0
+local at1, missing1, refunded1, last1, epoch1, text1 = now, 0, 0, 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local low, since, back, last = match(rest or '', '^ (%d+) (%d+) (%d+) ?(%d*)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not low or #low > 33 or #since > 18 or #back > 99 or #last > 33) then
+  local refunded, last = match(rest or '', '^ (%d+) ?(%d*)$')
+  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
-  low1, since1 = missing1, at1
-  if low then
-    low1, since1, back1, last1 = tonumber(low .. '.'), since + 0, tonumber(back .. '.'), tonumber('0' .. last .. '.')
+  if refunded then
+    refunded1, last1 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.')
   end
   if at1 < now then
     missing1, last1, at1 = max(0, missing1 - (now - at1) * refill1), last1 - (now - at1) * refill1, now
@@ -289,24 +264,23 @@ local due = n * interval1
 if mark then
   local word, at, taken, part, rest = match(mark, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
   if word and word == epoch1 then
-    local refilled, before = (at1 - at) * refill1, tonumber((match(rest, '^ %d+ %d+ (%d+)') or '0') .. '.')
-    due = min(due, max(due - refilled, tonumber(taken, 10) * interval1 + part - refilled - back1 + before, since1 <= at + 0 and low1 or 0))
+    local refilled, before = (at1 - at) * refill1, tonumber((match(rest, '^ (%d+)') or '0') .. '.')
+    due = min(due, max(due, tonumber(taken, 10) * interval1 + part - refunded1 + before) - refilled)
   else
     due = 0
   end
 end
 due = min(due, missing1 - (last1 > ahead1 and min(last1, missing1) or 0))
 if due > 0 then
-  missing1, low1, back1 = missing1 - due, max(0, low1 - due), back1 + due
+  missing1, refunded1 = missing1 - due, refunded1 + due
   part1 = fmod(missing1, interval1)
   taken1 = floor((missing1 - part1) / interval1 + 0.5)
   if missing1 > 0 then
     text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
-    if low1 ~= missing1 or since1 ~= at1 or back1 > 0 or last1 > ahead1 then
-      text1 = text1 .. format(' %.0f %d %.0f', low1, since1, back1)
-      if last1 > ahead1 then
-        text1 = text1 .. format(' %.0f', last1)
-      end
+    if last1 > ahead1 then
+      text1 = text1 .. format(' %.0f %.0f', refunded1, last1)
+    elseif refunded1 > 0 then
+      text1 = text1 .. format(' %.0f', refunded1)
     end
     call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000))))
   else
@@ -334,23 +308,20 @@ local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
+now = max(0, now)
 local millis = floor(now / 1000)
 local capacity1, refill1, interval1 = ARGV[2] + 0, ARGV[3] + 0, ARGV[4] + 0
-local at1, missing1, epoch1, text1 = now, 0, false, call('GET', KEYS[1]) or ''
-local low1, since1, back1, last1 = 0, now, 0, 0
+local at1, missing1, refunded1, last1, epoch1, text1 = now, 0, 0, 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local low, since, back, last = match(rest or '', '^ (%d+) (%d+) (%d+) ?(%d*)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not low or #low > 33 or #since > 18 or #back > 99 or #last > 33) then
+  local refunded, last = match(rest or '', '^ (%d+) ?(%d*)$')
+  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
-  low1, since1 = missing1, at1
-  if low then
-    low1, since1, back1, last1 = tonumber(low .. '.'), since + 0, tonumber(back .. '.'), tonumber('0' .. last .. '.')
+  if refunded then
+    refunded1, last1 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.')
   end
   if at1 < now then
     missing1, last1, at1 = max(0, missing1 - (now - at1) * refill1), last1 - (now - at1) * refill1, now
@@ -380,8 +351,7 @@ if not head2 then
 end
 local free2 = most2 - count2
 local answers, want = '*', 1
-local told1 = {text1, taken1, part1, at1 - now}
-local told2 = {text2, count2, end2 * 1000 - now}
-local told = {0, now, answers or '*', told1, told2}
-return told
+local report1 = {text1, taken1, part1, at1 - now}
+local report2 = {text2, count2, end2 * 1000 - now}
+return {0, answers or '*', report1, report2}
 
