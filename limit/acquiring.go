@@ -132,13 +132,14 @@ func (p acquiring) lease(b *engine.Batch, s *state) {
 // Refund refunds the grants of callers that have left.
 func (p acquiring) Refund(b *engine.Batch) func(context.Context) {
 	permits, granted := b.LostPermits, b.Granted
-	marks, args := briefTexts(b.Reply), slices.Clone(b.Args)
+	marks, _ := b.Reply.AsStrSlice() // of a brief reply
 	if s, ok := b.Forecast.(*state); ok {
 		marks = s.marks
 	}
 	if len(marks) != len(p.members) {
 		return nil
 	}
+	args := slices.Clone(b.Args)
 	return func(ctx context.Context) {
 		for i, m := range p.members {
 			if r, ok := m.policy.(redisson); ok {

@@ -103,3 +103,29 @@ func TestClocks_SetBack_GrantsOnce(t *testing.T) {
 		assert.False(t, ok, name)
 	}
 }
+
+// TestClock_Before1970_TimeStandsStill: such a clock writes states that other calls can read.
+func TestClock_Before1970_TimeStandsStill(t *testing.T) {
+	for _, p := range everyPolicy {
+		b := newBench(t)
+		b.now, b.back = time.Date(1969, time.July, 20, 20, 17, 40, 0, time.UTC).UnixMicro(), true
+		l := New(b.client, "name", p)
+		for _, want := range []int64{8, 6} {
+			d, err := l.Take(t.Context(), 2)
+			require.NoError(t, err, "%T", p)
+			assert.True(t, d.Allowed, "%T", p)
+			assert.Equal(t, want, d.Remaining, "%T", p)
+			b.pass(24 * time.Hour)
+		}
+		require.NoError(t, l.Release(t.Context(), 1), "%T", p)
+		if l.reservable {
+			r, err := l.Reserve(t.Context(), 7)
+			require.NoError(t, err, "%T", p)
+			require.NoError(t, r.revoke(t.Context()))
+		}
+		b.now = begin
+		d, err := l.Take(t.Context(), 10)
+		require.NoError(t, err, "%T", p)
+		assert.True(t, d.Allowed, "%T", p)
+	}
+}

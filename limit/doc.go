@@ -64,11 +64,20 @@
 //
 // # Keys
 //
-// Each policy of the name "user:7" has one key: "{user:7}:", its kind and its interval, in the
-// cluster slot of the name. If a name contains "{", its braces stay, and its keys have two colons:
-// "{tenant}:7::". No two names share a key. Two policies of a name that differ only in their
-// permits would share a key, which is an error. A key expires when it no longer counts any permit,
-// so each user can have a name.
+// Each policy of the name "user:7" has one key, in the cluster slot of the name: "{user:7}:" and its
+// kind with the interval in milliseconds:
+//   - [FixedWindow]: "window:60000", or "aligned:60000" with Aligned
+//   - [Calendar]: "day:UTC", the unit and the location
+//   - [SlidingWindow]: "sliding:60000:10", with the number of cells
+//   - [SlidingLog]: "log:60000"
+//   - [TokenBucket]: "bucket:1000"
+//   - [LeakyBucket]: "leaky:1000"
+//   - [Smooth]: "smooth:1000", or "warmup:1000" with WarmUp
+//
+// If a name contains "{", its braces stay, and its keys have two colons: "{tenant}:7::". No two
+// names share a key. Two policies of a name that differ only in their permits would share a key,
+// which is an error. A key expires when it no longer counts any permit, so each user can have a
+// name.
 //
 // If a deployment changes the policies of a name, they take effect with the next call. A policy of
 // the same kind and interval keeps its grants; others begin with all permits free.

@@ -45,12 +45,18 @@ func (b *bench) ask(l *Limiter, requests ...engine.Request) *engine.Batch {
 	return batch
 }
 
+// brief returns the texts of a brief reply.
+func brief(batch *engine.Batch) []string {
+	texts, _ := batch.Reply.AsStrSlice()
+	return texts
+}
+
 // take takes permits and returns the marks of the grant.
 func (b *bench) take(l *Limiter, permits int64) []string {
 	b.Helper()
 	batch := b.ask(l, engine.Request{Permits: permits})
 	require.True(b, batch.Requests[0].Allowed)
-	return briefTexts(batch.Reply)
+	return brief(batch)
 }
 
 // refund returns permits of a grant, and reports the free permits of the first policy.
@@ -250,7 +256,7 @@ func TestRefund_OvertakenCalls_AreWholeAndOnce(t *testing.T) {
 				b.pass(-behind)
 				batch := b.ask(l, engine.Request{Permits: 1 + random.Int64N(6)})
 				if r := batch.Requests[0]; r.Allowed {
-					marks := briefTexts(batch.Reply)
+					marks := brief(batch)
 					at, err := strconv.ParseInt(strings.Fields(marks[0])[test.word], 10, 64)
 					require.NoError(t, err)
 					grants = append(grants, grant{at, b.now, r.Permits, marks})

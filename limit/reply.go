@@ -57,20 +57,8 @@ func (r *reader) ended() bool { return !r.bad && len(r.rest) == 0 }
 
 // isBrief reports whether a reply has only the texts of the policies: all requests were granted.
 func isBrief(message rueidis.RedisMessage) bool {
-	if message.IsString() {
-		return true
-	}
 	texts, err := message.ToArray()
 	return err == nil && len(texts) > 0 && texts[0].IsString()
-}
-
-// briefTexts returns the texts of a brief reply.
-func briefTexts(message rueidis.RedisMessage) []string {
-	if text, err := message.ToString(); err == nil {
-		return []string{text}
-	}
-	texts, _ := message.AsStrSlice()
-	return texts
 }
 
 // nextCall returns the arguments of the next call, if the reply of a script requires one. They are

@@ -169,22 +169,22 @@ func (l *Limiter) reserveAndWait(ctx context.Context, permits int64, observation
 // reserveWithin makes a reservation until a deadline, which is no error, and waits for it.
 func (l *Limiter) reserveWithin(ctx context.Context, permits int64, deadline time.Time,
 	observation *engine.Observation) (bool, error) {
-	if end, ok := ctx.Deadline(); ok && !end.After(deadline) {
-		err := l.reserveAndWait(ctx, permits, observation)
-		return err == nil, err
-	}
 	bound, stop := context.WithDeadline(ctx, deadline)
 	defer stop()
 	r, err := l.reserve(bound, permits)
-	switch {
-	case errors.Is(err, errTooLate):
-		return false, nil
-	case err != nil && bound.Err() != nil && ctx.Err() == nil:
-		return false, fmt.Errorf("limit: limiter %q: Redis has not answered before the timeout: %w", l.name,
-			context.DeadlineExceeded)
-	case err != nil:
-		return false, err
+	if err == nil {
+		err = r.wait(ctx, observation)
+		return err == nil, err
 	}
-	err = r.wait(ctx, observation)
-	return err == nil, err
+	if end, ok := ctx.Deadline(); ok && !end.After(deadline) || ctx.Err() != nil {
+		return false, err // the context is why
+	}
+	if errors.Is(err, errTooLate) {
+		return false, nil
+	}
+	if bound.Err() != nil {
+		err = fmt.Errorf("limit: limiter %q: Redis has not answered before the timeout: %w", l.name,
+			context.DeadlineExceeded)
+	}
+	return false, err
 }

@@ -17,18 +17,20 @@ var sources embed.FS
 
 // parts are the parts of script.lua, and sections those of each kind of policy: of each other file.
 var (
-	parts    = source("script")
+	parts    = redisx.ParseParts(source("script"))
 	sections = func() map[string]redisx.Parts {
 		all := make(map[string]redisx.Parts)
 		files, _ := sources.ReadDir(".") // which cannot fail
 		for _, file := range files {
-			kind, _ := strings.CutSuffix(file.Name(), ".lua")
+			kind := strings.TrimSuffix(file.Name(), ".lua")
 			if kind == "script" {
 				continue
 			}
 			all[kind] = redisx.Parts{string(reserve): parts[string(reserve)], string(cancel): parts[string(cancel)]}
-			maps.Copy(all[kind], source(inherits[kind])) // nothing for most
-			maps.Copy(all[kind], source(kind))
+			if base, ok := inherits[kind]; ok {
+				maps.Copy(all[kind], redisx.ParseParts(source(base)))
+			}
+			maps.Copy(all[kind], redisx.ParseParts(source(kind)))
 		}
 		return all
 	}()
@@ -37,15 +39,8 @@ var (
 // inherits names the kinds that have the sections of another one, but for their own.
 var inherits = map[string]string{"leakybucket": "tokenbucket", "calendar": "fixedwindow"}
 
-// source returns the parts of a .lua file, none for no name.
-func source(name string) redisx.Parts {
-	if name == "" {
-		return nil
-	}
-	return redisx.ParseParts(sourceText(name))
-}
-
-func sourceText(name string) string {
+// source returns the text of a .lua file.
+func source(name string) string {
 	text, err := sources.ReadFile(name + ".lua")
 	if err != nil {
 		panic(err)
@@ -95,7 +90,7 @@ func assemble(c call, members []member) string {
 			keys, arguments := len(m.policy.keeps()), len(m.policy.arguments(nil, time.Time{}))
 			if all := sections[m.policy.kind()]; all[section] != "" {
 				fmt.Fprint(&text, strings.ReplaceAll(begin, "@", fmt.Sprint(i+1)),
-					number(all.Text(section), i+1, key, keys, argument, arguments), end)
+					bind(all.Text(section), i+1, key, keys, argument, arguments), end)
 			}
 			key += keys
 			argument += arguments
@@ -107,11 +102,8 @@ func assemble(c call, members []member) string {
 		}
 		return all
 	}
-	least := func(all []string, none string) string {
-		switch len(all) {
-		case 0:
-			return none
-		case 1:
+	least := func(all ...string) string {
+		if len(all) == 1 {
 			return all[0]
 		}
 		return "min(" + strings.Join(all, ", ") + ")"
@@ -135,14 +127,14 @@ func assemble(c call, members []member) string {
 	each("again", "", "")
 	switch c {
 	case acquire, lease:
-		var credits []string
+		credits := []string{fmt.Sprint(maxPermits)}
 		for i, m := range members {
 			if strings.Contains(sections[m.policy.kind()]["read"], "credit@") {
 				credits = append(credits, fmt.Sprint("credit", i+1))
 			}
 		}
-		fmt.Fprintf(&text, "local free, most, credit = %s, %s, %s\n", least(list("free"), ""), least(list("most"), ""),
-			least(credits, fmt.Sprint(maxPermits)))
+		fmt.Fprintf(&text, "local free, most, credit = %s, %s, %s\n", least(list("free")...), least(list("most")...),
+			least(credits...))
 		last := argument(c, members, len(members))
 		fmt.Fprintf(&text, "local runs, flags = ARGV[%d] or '', ARGV[%d] or ''\n", last+1, last+2)
 		text.WriteString(parts["acquire"])
@@ -157,11 +149,7 @@ func assemble(c call, members []member) string {
 		each("take", "do\n", "end\n")
 		text.WriteString("end\n")
 		if c == acquire {
-			texts := "text1"
-			if len(members) > 1 {
-				texts = "{" + strings.Join(list("text"), ", ") + "}"
-			}
-			text.WriteString(strings.ReplaceAll(parts["plain"], "@", texts))
+			text.WriteString(strings.ReplaceAll(parts["brief"], "@", strings.Join(list("text"), ", ")))
 		}
 		reply()
 	case charge:
@@ -182,9 +170,9 @@ func assemble(c call, members []member) string {
 	return parts.Text("head") + text.String()
 }
 
-// number returns a section for the policy of a number, whose keys and arguments follow so many
-// others.
-func number(section string, policy, otherKeys, keys, others, arguments int) string {
+// bind returns a section for a policy: its number, and its keys and arguments in those of the
+// script, which follow so many others.
+func bind(section string, policy, otherKeys, keys, others, arguments int) string {
 	pairs := []string{"KEYS[@]", fmt.Sprintf("KEYS[%d]", otherKeys+1)}
 	for i := range keys {
 		pairs = append(pairs, fmt.Sprintf("KEYS[@%d]", i+1), fmt.Sprintf("KEYS[%d]", otherKeys+i+1))
@@ -192,6 +180,5 @@ func number(section string, policy, otherKeys, keys, others, arguments int) stri
 	for i := range arguments {
 		pairs = append(pairs, fmt.Sprintf("ARGV[@%d]", i+1), fmt.Sprintf("ARGV[%d]", others+i+1))
 	}
-	pairs = append(pairs, "@", fmt.Sprint(policy))
-	return strings.NewReplacer(pairs...).Replace(section)
+	return strings.NewReplacer(append(pairs, "@", fmt.Sprint(policy))...).Replace(section)
 }

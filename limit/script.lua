@@ -62,8 +62,8 @@ local millis = floor(now / 1000)
 -- After the arguments of the policies, and absent for a single request without flags:
 --   runs     The requests, run-length encoded: '1*200 3*1'.
 --   flags    d replies all, o keeps the order: behind a denied request none is granted.
--- If all was granted and flags has no d, replies the text of the only policy, or an array of the
--- texts of several. If none was granted for now, and there are no flags, replies -1. Else:
+-- If all was granted and flags has no d, replies {text, text, ...}, those of the policies. If none was
+-- granted for now, and there are no flags, replies -1. Else:
 --   {0, answers, report, report, ...}
 -- answers has a letter for each request: g granted, n not now, x above the most. '*' is all granted.
 local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
@@ -168,11 +168,11 @@ if changed then
 end
 return 1
 
---@ plain  in: above flags granted total
+--@ brief  in: above flags granted total
 -- Ends acquire for callers that need no more. "@" is replaced by the texts.
 if flags ~= 'd' and flags ~= 'do' and not above then
   if granted == total then
-    return @
+    return {@}
   elseif granted == 0 and flags == '' then
     return -1
   end

@@ -80,18 +80,18 @@ func TestScripts_Names_AreDeclared(t *testing.T) {
 			assert.Empty(t, used, "undeclared names in script %s of %s", c, name)
 		}
 	}
-	common := luanames.Declared(sourceText("script"))["head"].Out
+	common := luanames.Declared(source("script"))["head"].Out
 	check := func(file, name, body string, declared luanames.Part) {
 		used, sets := luanames.Find(body)
 		used = slices.DeleteFunc(used, func(n string) bool { return slices.Contains(common, n) })
 		assert.ElementsMatch(t, used, declared.In, "in: of %s in %s.lua", name, file)
 		assert.Subset(t, append(sets, used...), declared.Out, "out: of %s in %s.lua", name, file)
 	}
-	for name, declared := range luanames.Declared(sourceText("script")) {
+	for name, declared := range luanames.Declared(source("script")) {
 		check("script", name, parts[name], declared)
 	}
 	for kind := range sections {
-		for name, declared := range luanames.Declared(sourceText(kind)) {
+		for name, declared := range luanames.Declared(source(kind)) {
 			body := sections[kind][name]
 			if kind != "redisson" { // whose sections include parts of the root's
 				body = sections[kind].Text(name)

@@ -3,7 +3,6 @@ package limit
 import (
 	"cmp"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/policy"
@@ -118,13 +117,7 @@ func (p Smooth) curve() curve {
 
 func (p Smooth) arguments(args []string, _ time.Time) []string {
 	c := p.curve()
-	text := func(x float64) string {
-		t := strconv.FormatFloat(x, 'g', -1, 64)
-		if !strings.Contains(t, ".") {
-			t = strings.Replace(t, "e", ".0e", 1) // miniredis reads an exponent behind a point only
-		}
-		return t
-	}
+	text := func(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
 	args = append(args, text(c.stable), text(c.most), text(c.cool))
 	if p.WarmUp == 0 {
 		return append(args, "", "")

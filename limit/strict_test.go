@@ -212,7 +212,7 @@ func (s *strictRun) run(about string) {
 			if o, ok := batch.Forecast.(*state); ok {
 				marks = o.marks
 			} else {
-				marks = briefTexts(batch.Reply)
+				marks = brief(batch)
 			}
 			what += fmt.Sprint(" ", marks)
 			s.hold(l, n, marks, true,

@@ -3,7 +3,6 @@ package limit
 import (
 	"cmp"
 	"math"
-	"math/bits"
 	"strconv"
 	"time"
 
@@ -85,24 +84,16 @@ type bucketForecast struct {
 
 func (o bucketForecast) free() int64 { return o.usage.free() - min(o.part, 1) }
 
-// after returns the time until so many permits are free.
+// after returns the time until so many permits are free. As in the script, amounts are in parts and
+// as exact as a double.
 func (o bucketForecast) after(permits int64) time.Duration {
-	if uint64(o.taken)+uint64(permits) < uint64(o.permits) {
+	missing := float64(o.taken-o.permits) + float64(permits)
+	missing = float64(missing*float64(o.interval)) + float64(o.part)
+	if missing <= 0 {
 		return 0
 	}
-	// So many parts of an interval's refill have to return, refill of them a microsecond.
-	need := uint64(o.taken) + uint64(permits) - uint64(o.permits)
-	high, low := bits.Mul64(need, uint64(o.interval))
-	low, carry := bits.Add64(low, uint64(o.part), 0)
-	if high += carry; high == 0 && low == 0 {
-		return 0
-	}
-	low, carry = bits.Add64(low, uint64(o.refill)-1, 0) // rounded up
-	if high += carry; high >= uint64(o.refill) {
-		return engine.Never
-	}
-	after, _ := bits.Div64(high, low, uint64(o.refill))
-	return add(micros(int64(min(after, math.MaxInt64))), o.begins)
+	after := math.Ceil(missing / float64(o.refill))
+	return add(micros(int64(min(after, math.MaxInt64/2))), o.begins)
 }
 
 func (o bucketForecast) wait(permits int64) (time.Duration, bool) { return o.after(permits), true }

@@ -31,7 +31,7 @@ local free1, most1, credit1, left1 = 9007199254740992, 9007199254740992, -1, 0
 if next1 <= at1 then
   credit1, left1 = ceil(1 / (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0))) - 1 + (slope1 and 0 or stored1), stored1
 end
-local free, most, credit = free1, most1, credit1
+local free, most, credit = free1, most1, min(9007199254740992, credit1)
 local runs, flags = ARGV[9] or '', ARGV[10] or ''
 local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
 local want = flags == 'do' and most or 0
@@ -95,7 +95,7 @@ end
 end
 if flags ~= 'd' and flags ~= 'do' and not above then
   if granted == total then
-    return text1
+    return {text1}
   elseif granted == 0 and flags == '' then
     return -1
   end
