@@ -45,10 +45,13 @@ func (b *bench) ask(l *Limiter, requests ...engine.Request) *engine.Batch {
 	return batch
 }
 
-// brief returns the texts of a brief reply.
-func brief(batch *engine.Batch) []string {
-	texts, _ := batch.Reply.AsStrSlice()
-	return texts
+// marksOf returns the marks of the grants of a batch.
+func marksOf(batch *engine.Batch) []string {
+	if s, ok := batch.Forecast.(*state); ok {
+		return s.marks
+	}
+	marks, _ := batch.Reply.AsStrSlice()
+	return marks
 }
 
 // take takes permits and returns the marks of the grant.
@@ -56,7 +59,7 @@ func (b *bench) take(l *Limiter, permits int64) []string {
 	b.Helper()
 	batch := b.ask(l, engine.Request{Permits: permits})
 	require.True(b, batch.Requests[0].Allowed)
-	return brief(batch)
+	return marksOf(batch)
 }
 
 // refund returns permits of a grant, and reports the free permits of the first policy.
@@ -256,7 +259,7 @@ func TestRefund_OvertakenCalls_AreWholeAndOnce(t *testing.T) {
 				b.pass(-behind)
 				batch := b.ask(l, engine.Request{Permits: 1 + random.Int64N(6)})
 				if r := batch.Requests[0]; r.Allowed {
-					marks := brief(batch)
+					marks := marksOf(batch)
 					at, err := strconv.ParseInt(strings.Fields(marks[0])[test.word], 10, 64)
 					require.NoError(t, err)
 					grants = append(grants, grant{at, b.now, r.Permits, marks})

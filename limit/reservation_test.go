@@ -196,41 +196,6 @@ func TestCancel_LaterReservations_KeepTheirPermits(t *testing.T) {
 	}
 }
 
-// TestCancel_AfterReset_ReturnsNothing: others wait by then, and keep their permits.
-func TestCancel_AfterReset_ReturnsNothing(t *testing.T) {
-	for _, p := range []Policy{
-		TokenBucket{5, 1, time.Minute}, LeakyBucket{5, 1, time.Minute},
-		Smooth{Permits: 1, Interval: time.Minute, Burst: 5 * time.Minute},
-	} {
-		for _, reserved := range []int64{3, 5} {
-			b := newBench(t)
-			l := New(b.client, "name", p)
-			reserve := func(permits int64) *Reservation {
-				t.Helper()
-				r, err := l.Reserve(t.Context(), permits)
-				require.NoError(t, err)
-				return r
-			}
-			reserve(5)
-			reserve(5)
-			forgotten := reserve(5)
-			require.NoError(t, l.Reset(t.Context()))
-			b.pass(ms)
-			reserve(5)
-			reserve(5)
-			last := reserve(reserved)
-			want, err := l.Peek(t.Context())
-			require.NoError(t, err)
-			require.NoError(t, forgotten.Cancel(t.Context()))
-			got, err := l.Peek(t.Context())
-			require.NoError(t, err)
-			assert.Equal(t, want, got, "%T, %d", p, reserved)
-			require.NoError(t, last.Cancel(t.Context()))
-			assert.Equal(t, last.delay, reserve(reserved).delay, "%T", p)
-		}
-	}
-}
-
 // TestReserve_GrantedAtOnce_KeepsWaitingReservations: an earlier reservation was cancelled, and a
 // later one still waits.
 func TestReserve_GrantedAtOnce_KeepsWaitingReservations(t *testing.T) {

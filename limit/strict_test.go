@@ -2,6 +2,7 @@ package limit
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -177,11 +178,10 @@ func (s *strictRun) run(about string) {
 			offsets[who] = 0
 		}
 		s.now = s.server + offsets[who]
-		which := 0
+		l, what := limiters[0], ""
 		if s.random.IntN(10) == 0 {
-			which = 1
+			l = limiters[1]
 		}
-		l, what := limiters[which], ""
 		switch kind := s.random.IntN(40); {
 		case kind == 0:
 			what = "Reset"
@@ -208,16 +208,9 @@ func (s *strictRun) run(about string) {
 				break
 			}
 			s.count["granted"]++
-			var marks []string
-			if o, ok := batch.Forecast.(*state); ok {
-				marks = o.marks
-			} else {
-				marks = brief(batch)
-			}
-			what += fmt.Sprint(" ", marks)
-			s.hold(l, n, marks, true,
-				fmt.Sprintf("%s, step %d at %d by %d: %s after %s", about, step, s.server-begin, s.now-begin, what,
-					strings.Join(log[max(0, len(log)-12):], "; ")))
+			what += fmt.Sprint(" ", marksOf(batch))
+			s.hold(l, n, marksOf(batch), true, fmt.Sprintf("%s, step %d at %d by %d: %s after %s", about, step,
+				s.server-begin, s.now-begin, what, strings.Join(log[max(0, len(log)-12):], "; ")))
 		}
 		log = append(log, fmt.Sprintf("%d at %d by %d: %s -> %q", step, s.server-begin, s.now-begin, what, s.text()))
 	}
@@ -276,13 +269,7 @@ func (s *strictRun) forget() {
 // forgotten.
 func (s *strictRun) refund(l *Limiter) string {
 	var all []*strictGrant
-	for _, epoch := range slices.Sorted(func(yield func(string) bool) {
-		for epoch := range s.lives {
-			if !yield(epoch) {
-				return
-			}
-		}
-	}) {
+	for _, epoch := range slices.Sorted(maps.Keys(s.lives)) {
 		for i := range s.lives[epoch].grants {
 			all = append(all, &s.lives[epoch].grants[i])
 		}
