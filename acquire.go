@@ -47,14 +47,17 @@ func (w *wire) namedKeys(all bool) []string {
 // Arguments sets the arguments of the acquire script.
 func (w *wire) Arguments(b *engine.Batch, now time.Time) {
 	total, detail := b.Wants()
-	rate, interval, cursor := w.hint().ask(millisOf(now))
+	hint, limit, cursor := w.hint().ask(millisOf(now))
 	a := arguments{text: b.Text[:0]}
 	a.text = w.client.engine.AppendMillis(a.text, now)
 	a.end()
 	a.text = w.client.appendMember(a.text, total, b.Lease.Span > 0)
 	a.end()
-	a.add(rate)
-	a.add(interval)
+	a.add(hint)
+	if hint != "" && !w.client.engine.ServerTime() {
+		a.text = strconv.AppendInt(a.text, limit, 10)
+	}
+	a.end()
 	if total != 1 || b.Lease.Span > 0 {
 		a.text = strconv.AppendInt(a.text, total, 10)
 	}

@@ -170,9 +170,8 @@ func (b *fixture) randomDrift(random *rand.Rand, drifts bool) {
 			member := string(c.wire.client.appendMember(nil, n, false))
 			what = fmt.Sprintf("client %v takes %d", c.off, n)
 			if random.IntN(10) == 0 { // a grant whose caller leaves
-				config := b.config()
 				now := strconv.FormatInt(time.Now().Add(c.off).UnixMilli(), 10)
-				reply, err := b.run(acquireScript, c.Limiter, now, member, config.rate, config.interval, fmt.Sprint(n))
+				reply, err := b.run(acquireScript, c.Limiter, now, member, b.hint(), "", fmt.Sprint(n))
 				require.NoError(b, err)
 				if left, err := reply.AsInt64(); err == nil && left >= 0 {
 					c.grants, c.sizes = append(c.grants, member), append(c.sizes, n)

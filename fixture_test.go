@@ -80,9 +80,16 @@ func everyCall(l *Limiter) map[string]func(context.Context) error {
 	}
 }
 
-// config reads the limiter's rate and interval.
-func (b *fixture) config() struct{ rate, interval string } {
-	return struct{ rate, interval string }{b.Redis.HGet("limiter", "rate"), b.Redis.HGet("limiter", "interval")}
+func (b *fixture) rate() int64 {
+	b.Helper()
+	rate, err := strconv.ParseInt(b.Redis.HGet("limiter", "rate"), 10, 64)
+	require.NoError(b, err)
+	return rate
+}
+
+// hint returns the hint of a Client that knows the limiter.
+func (b *fixture) hint() string {
+	return b.Redis.HGet("limiter", "rate") + " " + b.Redis.HGet("limiter", "interval")
 }
 
 // run runs a script as it is.
@@ -100,9 +107,7 @@ func member(letter string, permits int64) string {
 // granted takes permits under a member of that letter.
 func (b *fixture) granted(l *Limiter, letter string, permits int64) {
 	b.Helper()
-	config := b.config()
-	reply, err := b.run(acquireScript, l,
-		b.nowText(), member(letter, permits), config.rate, config.interval, fmt.Sprint(permits))
+	reply, err := b.run(acquireScript, l, b.nowText(), member(letter, permits), b.hint(), "", fmt.Sprint(permits))
 	require.NoError(b, err)
 	left, err := reply.AsInt64()
 	require.NoError(b, err)
@@ -182,9 +187,7 @@ func (b *fixture) drift() int64 {
 	b.Helper()
 	synctest.Wait() // a lease that arrives between the two reads below would look like drift
 	value := b.Stored("{limiter}:value")
-	rate, err := strconv.ParseInt(b.config().rate, 10, 64)
-	require.NoError(b, err)
-	return value + b.sum() - rate
+	return value + b.sum() - b.rate()
 }
 
 // sum returns the permits in the set.
@@ -204,7 +207,5 @@ func (b *fixture) sum() (sum int64) {
 func (b *fixture) redissonReleases(permits int64) {
 	b.Helper()
 	value := b.Stored("{limiter}:value")
-	rate, err := strconv.ParseInt(b.config().rate, 10, 64)
-	require.NoError(b, err)
-	require.NoError(b, b.Redis.Set("{limiter}:value", strconv.FormatInt(min(rate, value+permits), 10)))
+	require.NoError(b, b.Redis.Set("{limiter}:value", strconv.FormatInt(min(b.rate(), value+permits), 10)))
 }

@@ -16,9 +16,9 @@ type hint struct {
 	mu        sync.Mutex
 	known     bool
 	perClient bool
+	rate      int64
 	interval  int64  // milliseconds
-	rateText  string // as the script compares them
-	spanText  string
+	text      string // rate and interval, as the script compares them
 
 	due     int64  // from then on the permits are counted; Unix milliseconds
 	cursor  string // of a count that takes several calls
@@ -36,25 +36,27 @@ const (
 	claimLasts = 1000
 )
 
-// ask returns the hint arguments of a call that leaves now. They are the rate and the interval, or
-// empty texts if the call is to count the permits. The cursor is that of a count that continues.
-func (h *hint) ask(now int64) (rate, interval, cursor string) {
+// ask returns the hint of a call that leaves now, and the score up to which grants have expired
+// then. The hint is empty if the call is to count the permits. The cursor is that of a count that
+// continues.
+func (h *hint) ask(now int64) (text string, limit int64, cursor string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.known {
-		return "", "", ""
+		return "", 0, ""
 	}
+	limit = now - h.interval
 	// A clock that was set back makes the count due as well.
 	due := now >= h.due || h.due-now > max(1, h.interval)
 	free := h.claimed == 0 || now >= h.claimed+min(claimLasts, h.interval) || now < h.claimed
 	if !due || !free {
-		return h.rateText, h.spanText, ""
+		return h.text, limit, ""
 	}
 	h.claimed = now
 	if h.cursor == "" || now-h.due >= h.interval || now < h.due { // or the cursor is too old
-		return "", "", ""
+		return "", 0, ""
 	}
-	return h.rateText, h.spanText, h.cursor
+	return h.text, limit, h.cursor
 }
 
 // What a reply reports about the count, besides a cursor.
@@ -69,11 +71,10 @@ const (
 func (h *hint) learn(now, rate, interval int64, perClient bool, counted string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	rateText := strconv.FormatInt(rate, 10)
-	if !h.known || rateText != h.rateText || interval != h.interval {
-		h.rateText, h.spanText = rateText, strconv.FormatInt(interval, 10)
+	if rate != h.rate || interval != h.interval {
+		h.text = strconv.FormatInt(rate, 10) + " " + strconv.FormatInt(interval, 10)
 	}
-	h.known, h.perClient, h.interval = true, perClient, interval
+	h.known, h.perClient, h.rate, h.interval = true, perClient, rate, interval
 	switch counted {
 	case notCounted:
 		return

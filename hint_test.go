@@ -76,8 +76,12 @@ func TestHint_Count_IsDueOncePerInterval(t *testing.T) {
 	h := new(hint)
 	check := func(now int64, rate, cursor string) {
 		t.Helper()
-		gotRate, _, gotCursor := h.ask(now)
+		text, limit, gotCursor := h.ask(now)
+		gotRate, gotInterval, hinted := strings.Cut(text, " ")
 		assert.Equal(t, rate, gotRate, "at %d", now)
+		if hinted {
+			assert.Equal(t, strconv.FormatInt(now-limit, 10), gotInterval, "at %d", now)
+		}
 		assert.Equal(t, cursor, gotCursor, "at %d", now)
 	}
 	check(0, "", "")
@@ -246,13 +250,13 @@ func TestDrift_ReleasedGrantsExpireFirst_ReleaseStays(t *testing.T) {
 // counted runs the acquire script for permits, and returns what it reports about the count.
 func (b *fixture) counted(l *Limiter, hinted bool, permits int64, cursor string) string {
 	b.Helper()
-	rate, interval := b.config().rate, b.config().interval
+	hint := b.hint()
 	if !hinted {
-		rate, interval = "", ""
+		hint = ""
 	}
 	m := string(l.wire.client.appendMember(nil, permits, false))
 	reply, err := b.run(acquireScript, l,
-		b.nowText(), m, rate, interval, strconv.FormatInt(permits, 10), "", "dw", "", cursor)
+		b.nowText(), m, hint, "", strconv.FormatInt(permits, 10), "", "dw", "", cursor)
 	require.NoError(b, err)
 	parts, err := reply.ToArray()
 	require.NoError(b, err)

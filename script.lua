@@ -27,6 +27,9 @@
 -- than are taken. If a write of the set is refused, the script deletes the value. The free permits
 -- are then counted from the set, and are right again when its grants have expired.
 --
+-- Numbers. To convert a number to the text that Redis takes costs as much as a short command. So
+-- constants are texts, and the texts of Redis and of the client stay texts where they can.
+--
 -- Expiry. State never expires before its configuration, since a missing set means that nothing is
 -- taken. If the configuration has no TTL, a set that a script writes has no TTL, and neither has
 -- its value. If the configuration has a TTL, the state's TTL is a millisecond longer. The reason: a
@@ -36,7 +39,7 @@
 
 --@ names  out: call find match page
 -- Locals, since every access to a global costs a lookup.
-local redis, string = redis, string
+local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
 local call, find, match, page = redis.call, string.find, string.match, 256
 
 --@ count  out: count
@@ -53,19 +56,20 @@ local function resized(member, n)
     math.floor(n / 65536) % 256, math.floor(n / 16777216))
 end
 
---@ hint  out: hintInterval hintRate
--- The rate and the interval that the client last saw, or '' if the drift is to be counted.
-local hintRate, hintInterval = ARGV[3], ARGV[4]
+--@ hint  out: hint limit
+-- The hint is the rate and the interval that the client last saw, or '' if the drift is to be
+-- counted. If it holds, limit is ARGV[1] less the interval: the client computes it, since Redis
+-- needs it as a text, and a number costs as much as a command to convert.
+local hint, limit = ARGV[3], ARGV[4]
 
---@ unhinted  out: hintInterval hintRate
-local hintRate, hintInterval
+--@ unhinted  out: hint limit
+local hint, limit
 
---@ limiter  in: hintInterval hintRate  out: hinted interval keepAlive now nowText permitsAt permitsKey rate
---+ valueAt valueKey
--- Reads the configuration. Sets rate, interval, keepAlive, now, nowText, the keys of the rate type
--- (valueKey and permitsKey, with their KEYS indexes valueAt and permitsAt) and hinted (the hint
--- holds).
-local KEYS, ARGV = KEYS, ARGV
+--@ limiter  in: hint limit  out: hinted interval keepAlive limit now permitsAt permitsKey rate valueAt valueKey
+-- Reads the configuration. Sets rate, interval, keepAlive, now, limit (grants with scores up to it
+-- have expired), the keys of the rate type (valueKey and permitsKey, with their KEYS indexes valueAt
+-- and permitsAt) and hinted (the hint holds). interval and now are texts, since most calls do not
+-- need their numbers. Arithmetic converts a text; a comparison does not.
 local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
 local rate, interval, kind, keepAlive = config[1], config[2], config[3], config[4] or '0'
 if not (rate and interval and kind) then
@@ -81,7 +85,7 @@ elseif kind ~= '0' then
   return {3, 1, 'type', kind}
 end
 local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
-local hinted = hintRate and hintRate ~= '' and rate == hintRate and interval == hintInterval
+local hinted = hint and hint ~= '' and hint == rate .. ' ' .. interval
 if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$'))
     or not (keepAlive == '0' or #keepAlive < 16 and match(keepAlive, '^[1-9]%d*$')) then
   -- From 2^53 on, the number can differ from the text.
@@ -97,13 +101,15 @@ if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$
   end
 end
 -- + 0 converts a text in half of tonumber's time.
-rate, interval = rate + 0, interval + 0
-local nowText = ARGV[1]
-if nowText == '' then
+rate = rate + 0
+local now = ARGV[1]
+if now == '' then
   local time = call('TIME')
-  nowText = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
+  now = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
 end
-local now = nowText + 0
+if not hinted or not limit or limit == '' then
+  limit = now - interval
+end
 
 --@ wanted  out: total wanted
 -- Reads the permits that acquire wants: sets total, and wanted, its text.
@@ -130,16 +136,15 @@ if total > rate then
     answers[#answers + 1] = string.rep('x', tonumber(times))
   end
   if answers then
-    return {valueAt == 2 and 0 or 5, 0, rate, math.min(interval, 9007199254740992), 0, now, table.concat(answers),
+    return {valueAt == 2 and 0 or 5, 0, rate, math.min(interval, 9007199254740992), 0, now + 0, table.concat(answers),
       not hinted and 'due' or ARGV[9] or ''}
   end
 end
 
---@ window  in: interval keepAlive now permitsKey  out: expired limit setTTL ttl
+--@ window  in: keepAlive limit permitsKey  out: expired setTTL ttl
 -- Reads the permits set's sizes and TTLs. Sets ttl (of a configuration without keepAliveTime),
--- setTTL (-2: no set), limit (grants up to this score have expired) and expired (their number).
+-- setTTL (-2: no set) and expired (the number of expired grants).
 local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
-local limit = now - interval
 local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', limit), call('PTTL', permitsKey)
 
 --@ value  in: valueAt valueKey  out: stored value
@@ -170,15 +175,14 @@ if expired == grants then
   end
 else
   if expired > 0 then
-    --@count
     more, drop = expired > page, math.min(expired, page)
-    local returned, sum = call('ZRANGE', permitsKey, 0, drop - 1), 0
+    local returned, sum = call('ZRANGE', permitsKey, '0', drop > 1 and drop - 1 or '0'), 0
     for i = 1, #returned do
-      local n = count(returned[i])
-      if not n then
+      local a, b, c, d = string.byte(returned[i], -4, -1)
+      if not d then
         return {3, permitsAt, 'member', returned[i]}
       end
-      sum = sum + n
+      sum = sum + a + b * 256 + c * 65536 + d * 16777216
     end
     dirty = true
     if value then
@@ -189,12 +193,12 @@ else
     -- Only the value was lost: value = rate - grants. The count starts at the newest grant. So
     -- grants that expire meanwhile do not shift those already counted.
     if more then
-      call('ZREMRANGEBYRANK', permitsKey, 0, drop - 1)
+      call('ZREMRANGEBYRANK', permitsKey, '0', drop > 1 and drop - 1 or '0')
       return {1, ''}
     end
     --@count
     local inside = (grants or call('ZCARD', permitsKey)) - expired
-    local newest = call('ZRANGE', permitsKey, -1, -1)[1]
+    local newest = call('ZRANGE', permitsKey, '-1', '-1')[1]
     local skip, sum, mark = string.match(ARGV[6] or '', '^(%d+) (%d+) (.*)$')
     if mark == newest and tonumber(skip) <= inside then
       skip, sum = tonumber(skip), tonumber(sum)
@@ -272,11 +276,10 @@ if more then
   counted = not hinted and 'due' or cursor
 elseif not hinted or value > rate or cursor ~= '' then
   local size, excess = wipe and 0 or grants or call('ZCARD', permitsKey), nil
-  --@count
-  --@resized
   local rest, newest, returned = 0, math.huge, stored and value - stored
   if size - drop <= page then
-    counted, excess, grants = 'done', value - rate, size > drop and call('ZRANGE', permitsKey, drop, -1) or {}
+    --@count
+    counted, excess, grants = 'done', value - rate, size > drop and call('ZRANGE', permitsKey, drop, '-1') or {}
     for i = 1, #grants do
       excess = excess + (count(grants[i]) or 0) -- an invalid member is an error when it expires
     end
@@ -293,6 +296,8 @@ elseif not hinted or value > rate or cursor ~= '' then
     rest = excess > 0 and stored + 0 <= rate and excess or 0
   end
   if rest > 0 then
+    --@count
+    --@resized
     rest = math.max(0, rest - returned)
     value, dirty = value + rest, true
     grants = rest > 0 and call('ZRANGE', permitsKey, drop, drop + page - 1, 'WITHSCORES') or {}
@@ -323,9 +328,9 @@ end
 local low, high, members, sum, sure, found = match(cursor, '^(%S+) (%S+) (%d+) (%d+) ([yn]) (%-?%d+)$')
 local whole, lists = true, {}
 if low then
-  local now = call('ZCOUNT', permitsKey, low, high)
-  whole, sure = now >= members + 0, now > members + 0 and 'n' or sure
-  members, sum = now, sum + 0
+  local present = call('ZCOUNT', permitsKey, low, high)
+  whole, sure = present >= members + 0, present > members + 0 and 'n' or sure
+  members, sum = present, sum + 0
 else
   high = call('ZREVRANGE', permitsKey, page, page, 'WITHSCORES')[2]
   low, members, sum, sure, found = '(' .. high, 0, 0, 'y', match(cursor, '^found (%-?%d+)$') or '0'
@@ -350,7 +355,7 @@ if bottom or last then
   lists[#lists + 1] = whole and n > 0 and call('ZREVRANGE', permitsKey, first, first + n - 1) or nil
 end
 if last and newer > 0 then
-  lists[#lists + 1] = call('ZREVRANGE', permitsKey, 0, newer - 1)
+  lists[#lists + 1] = call('ZREVRANGE', permitsKey, '0', newer - 1)
 end
 local byte = string.byte
 for _, list in ipairs(lists) do
@@ -375,11 +380,12 @@ else
   counted = string.format('%s %s %d %.0f %s %s', low, high, members, sum, sure, found)
 end
 
---@ acquire  in: dirty more nowText rate spent total value wanted  out: above answers dated dirty flags granted
+--@ acquire  in: dirty more now rate spent total value wanted  out: above answers dated dirty flags granted
 --+ spent value want
 -- Decides requests for permits, in their order.
 -- ARGV[2] the member of a grant of all of them.
--- ARGV[3], ARGV[4] the hint: if it does not hold, or is '', drift is counted and the reply is long.
+-- ARGV[3] the hint: if it does not hold, or is '', drift is counted and the reply is long.
+-- ARGV[4] limit; absent or '' for the server's clock.
 -- ARGV[5] the permits of all requests; absent or '' for 1.
 -- ARGV[7] letters:
 --   d  reports rate and reset even if all is granted.
@@ -398,7 +404,7 @@ end
 -- wait, permits: so many permits return after so many milliseconds. There are as many pairs as the
 --         denied requests need (all pairs for o and a), at most a page. Unused permits of a lease
 --         return when it ends.
-local granted, flags, dated = 0, ARGV[7] or '', nowText
+local granted, flags, dated = 0, ARGV[7] or '', now
 local answers, want, above
 if total <= value then
   granted = total
@@ -480,7 +486,7 @@ local failed
 if wipe then
   failed = redis.pcall('UNLINK', permitsKey)
 elseif drop > 0 then
-  failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, 0, drop - 1)
+  failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, '0', drop > 1 and drop - 1 or '0')
 end
 
 --@ grant  in: dated failed granted permitsKey total  out: failed
@@ -522,10 +528,10 @@ if not flags then
 elseif granted == 0 and flags == '' and not above and counted == '' then
   reply = -1
 elseif answers or flags ~= '' or counted ~= '' then
-  reply = {valueAt == 2 and 0 or 5, value, rate, math.min(interval, 9007199254740992), 0, now,
+  reply = {valueAt == 2 and 0 or 5, value, rate, math.min(interval, 9007199254740992), 0, now + 0,
     answers and table.concat(answers) or granted < total and 'n' or '*', counted}
   if find(flags, 'd', 1, true) then
-    local newest = call('ZRANGE', permitsKey, -1, -1, 'WITHSCORES')[2]
+    local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
     if newest then
       reply[5] = math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992)
     end
@@ -540,17 +546,17 @@ end
 -- Appends to reply when need permits return. The unused permits of a lease, a grant with a score in
 -- the future, return when it ends, and at the latest 50 ms later.
 --@count
-local last = nil
-local leases = call('ZRANGEBYSCORE', permitsKey, string.format('(%d', now), '+inf', 'WITHSCORES', 'LIMIT', 0, page)
-local grants = call('ZRANGE', permitsKey, 0, need > 1 and page - 1 or 0, 'WITHSCORES')
+local last, nowNumber = nil, now + 0
+local leases = call('ZRANGEBYSCORE', permitsKey, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', '0', page)
+local grants = call('ZRANGE', permitsKey, '0', need > 1 and page - 1 or '0', 'WITHSCORES')
 -- For one permit the oldest grant suffices, unless it has none: Redisson grants requests for 0.
 if need == 1 and string.sub(grants[1] or '', -4) == '\0\0\0\0' then
-  grants = call('ZRANGE', permitsKey, 0, page - 1, 'WITHSCORES')
+  grants = call('ZRANGE', permitsKey, '0', page - 1, 'WITHSCORES')
 end
 local at, leaseAt = 1, 1
 while need > 0 do
   local wait, lease = grants[at] and tonumber(grants[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
-  if wait and wait > now then
+  if wait and wait > nowNumber then
     wait = nil -- a lease
   end
   wait = wait and wait + interval - now
@@ -588,11 +594,11 @@ elseif more then
 else
   --@count
   --@resized
-  local rest, newest, grants = n, now, call('ZRANGE', permitsKey, drop, drop + page - 1, 'WITHSCORES')
+  local rest, newest, grants = n, now + 0, call('ZRANGE', permitsKey, drop, drop + page - 1, 'WITHSCORES')
   --@cut
   for _, own in ipairs({true, false}) do
     for i = 1, #grants, 2 do
-      if rest > 0 and tonumber(grants[i + 1]) > now and (string.sub(grants[i], 2, 9) == ARGV[3]) == own then
+      if rest > 0 and tonumber(grants[i + 1]) > newest and (string.sub(grants[i], 2, 9) == ARGV[3]) == own then
         local n = count(grants[i])
         if not n then
           return {3, permitsAt, 'member', grants[i]}
@@ -666,7 +672,7 @@ elseif setTTL >= 0 then
 end
 return reply
 
---@ available  in: interval now permitsAt permitsKey rate value
+--@ available  in: limit permitsAt permitsKey rate value
 -- Replies {0, free}. Only reads. If grants have expired or the value is lost, it counts a page. The
 -- next call continues if the first grant of the count still exists.
 local free = value
@@ -674,12 +680,11 @@ local first, final = 'ZRANGE', 'ZREVRANGE'
 if not value then
   first, final = final, first
 end
-local begin = call(first, permitsKey, 0, 0, 'WITHSCORES')
+local begin = call(first, permitsKey, '0', '0', 'WITHSCORES')
 if not begin[1] then
   return {0, rate}
 end
-local limit = now - interval
-local newest = value and call('ZRANGE', permitsKey, -1, -1, 'WITHSCORES')[2] or begin[2]
+local newest = value and call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2] or begin[2]
 if tonumber(newest) <= limit then
   return {0, rate}
 end
@@ -768,7 +773,7 @@ if keep and (not old[2] or old[2] == ARGV[4]) then
   end
   if call('ZCARD', permitsKey) <= page then
     --@count
-    local grants, used = call('ZRANGE', permitsKey, 0, -1, 'WITHSCORES'), 0
+    local grants, used = call('ZRANGE', permitsKey, '0', '-1', 'WITHSCORES'), 0
     expired = 0
     for i = 1, #grants, 2 do
       local n = count(grants[i])
@@ -808,7 +813,7 @@ if not keep then
   return 1
 end
 if expired and expired > 0 then
-  call('ZREMRANGEBYRANK', permitsKey, 0, expired - 1)
+  call('ZREMRANGEBYRANK', permitsKey, '0', expired - 1)
 end
 if value then
   call('SET', valueKey, value)

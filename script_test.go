@@ -64,10 +64,8 @@ func (b *fixture) ask(l *Limiter, flags, runs string) string {
 		_, _ = fmt.Sscanf(run, "%d*%d", &permits, &times)
 		total += permits * times
 	}
-	config := b.config()
 	member := string(l.wire.client.appendMember(nil, total, false))
-	reply, err := b.run(acquireScript, l,
-		b.nowText(), member, config.rate, config.interval, fmt.Sprint(total), "", flags, runs)
+	reply, err := b.run(acquireScript, l, b.nowText(), member, b.hint(), "", fmt.Sprint(total), "", flags, runs)
 	parts := strings.Split(texts(b, reply, err), " ")
 	if len(parts) > 1 {
 		now, err := strconv.ParseInt(parts[5], 10, 64)
@@ -169,7 +167,7 @@ func TestLeaseScript_Requests_Replies(t *testing.T) {
 				now := time.Now().UnixMilli()
 				member := string(new(Client).appendMember(nil, test.permits, false))
 				message, err := l.wire.client.engine.Eval(b.Context(), leaseScript, l.wire.keys[:], []string{
-					strconv.FormatInt(now, 10), member, b.config().rate, b.config().interval,
+					strconv.FormatInt(now, 10), member, b.hint(), "",
 					strconv.FormatInt(test.permits, 10), "", "", runs, "",
 					strconv.FormatInt(test.wanted, 10), "10",
 				}, nil)
@@ -322,7 +320,7 @@ func TestScripts_CursorOfAnotherSet_StartsAgain(t *testing.T) {
 		assert.Equal(b, "1 256", taken("256 262 "+member("y", 7)), "starts again, as another grant is the newest")
 
 		counted := func(cursor string) string {
-			reply, err := b.run(acquireScript, l, b.nowText(), member("n", 1000), "1000", "10000", "1000", cursor)
+			reply, err := b.run(acquireScript, l, b.nowText(), member("n", 1000), "1000 10000", "", "1000", cursor)
 			return strings.Fields(texts(b, reply, err))[0] + " " + strings.Join(strings.Fields(texts(b, reply, err))[1:], " ")
 		}
 		assert.Contains(b, counted("400 0 "+newest), "1 256 262", "starts again, as there are no 400")

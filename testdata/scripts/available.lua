@@ -1,7 +1,6 @@
-local redis, string = redis, string
+local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
 local call, find, match, page = redis.call, string.find, string.match, 256
-local hintRate, hintInterval
-local KEYS, ARGV = KEYS, ARGV
+local hint, limit
 local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
 local rate, interval, kind, keepAlive = config[1], config[2], config[3], config[4] or '0'
 if not (rate and interval and kind) then
@@ -17,7 +16,7 @@ elseif kind ~= '0' then
   return {3, 1, 'type', kind}
 end
 local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
-local hinted = hintRate and hintRate ~= '' and rate == hintRate and interval == hintInterval
+local hinted = hint and hint ~= '' and hint == rate .. ' ' .. interval
 if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$'))
     or not (keepAlive == '0' or #keepAlive < 16 and match(keepAlive, '^[1-9]%d*$')) then
   if not find(rate, '^%d+$') or (rate + 0 >= 9007199254740992 and rate ~= '9007199254740992') then
@@ -30,13 +29,15 @@ if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$
     return {3, 1, 'keepAliveTime', keepAlive}
   end
 end
-rate, interval = rate + 0, interval + 0
-local nowText = ARGV[1]
-if nowText == '' then
+rate = rate + 0
+local now = ARGV[1]
+if now == '' then
   local time = call('TIME')
-  nowText = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
+  now = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
 end
-local now = nowText + 0
+if not hinted or not limit or limit == '' then
+  limit = now - interval
+end
 local stored = call('GET', valueKey)
 if stored and stored ~= '0' and not (#stored < 18 and match(stored, '^%-?[1-9]%d*$')) then
   return {3, valueAt, '', stored}
@@ -47,12 +48,11 @@ local first, final = 'ZRANGE', 'ZREVRANGE'
 if not value then
   first, final = final, first
 end
-local begin = call(first, permitsKey, 0, 0, 'WITHSCORES')
+local begin = call(first, permitsKey, '0', '0', 'WITHSCORES')
 if not begin[1] then
   return {0, rate}
 end
-local limit = now - interval
-local newest = value and call('ZRANGE', permitsKey, -1, -1, 'WITHSCORES')[2] or begin[2]
+local newest = value and call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2] or begin[2]
 if tonumber(newest) <= limit then
   return {0, rate}
 end

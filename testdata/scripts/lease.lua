@@ -1,7 +1,6 @@
-local redis, string = redis, string
+local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
 local call, find, match, page = redis.call, string.find, string.match, 256
-local hintRate, hintInterval = ARGV[3], ARGV[4]
-local KEYS, ARGV = KEYS, ARGV
+local hint, limit = ARGV[3], ARGV[4]
 local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
 local rate, interval, kind, keepAlive = config[1], config[2], config[3], config[4] or '0'
 if not (rate and interval and kind) then
@@ -17,7 +16,7 @@ elseif kind ~= '0' then
   return {3, 1, 'type', kind}
 end
 local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
-local hinted = hintRate and hintRate ~= '' and rate == hintRate and interval == hintInterval
+local hinted = hint and hint ~= '' and hint == rate .. ' ' .. interval
 if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$'))
     or not (keepAlive == '0' or #keepAlive < 16 and match(keepAlive, '^[1-9]%d*$')) then
   if not find(rate, '^%d+$') or (rate + 0 >= 9007199254740992 and rate ~= '9007199254740992') then
@@ -30,13 +29,15 @@ if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$
     return {3, 1, 'keepAliveTime', keepAlive}
   end
 end
-rate, interval = rate + 0, interval + 0
-local nowText = ARGV[1]
-if nowText == '' then
+rate = rate + 0
+local now = ARGV[1]
+if now == '' then
   local time = call('TIME')
-  nowText = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
+  now = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
 end
-local now = nowText + 0
+if not hinted or not limit or limit == '' then
+  limit = now - interval
+end
 local wanted, total = ARGV[5], 1
 if wanted and wanted ~= '' then
   total = wanted + 0
@@ -44,7 +45,6 @@ else
   wanted = '1'
 end
 local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
-local limit = now - interval
 local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', limit), call('PTTL', permitsKey)
 local stored = call('GET', valueKey)
 if stored and stored ~= '0' and not (#stored < 18 and match(stored, '^%-?[1-9]%d*$')) then
@@ -64,7 +64,7 @@ if total > rate then
     answers[#answers + 1] = string.rep('x', tonumber(times))
   end
   if answers then
-    return {valueAt == 2 and 0 or 5, 0, rate, math.min(interval, 9007199254740992), 0, now, table.concat(answers),
+    return {valueAt == 2 and 0 or 5, 0, rate, math.min(interval, 9007199254740992), 0, now + 0, table.concat(answers),
       not hinted and 'due' or ARGV[9] or ''}
   end
 end
@@ -78,18 +78,14 @@ if expired == grants then
   end
 else
   if expired > 0 then
-    local function count(member)
-      local a, b, c, d = string.byte(member, -4, -1)
-      return d and a + b * 256 + c * 65536 + d * 16777216
-    end
     more, drop = expired > page, math.min(expired, page)
-    local returned, sum = call('ZRANGE', permitsKey, 0, drop - 1), 0
+    local returned, sum = call('ZRANGE', permitsKey, '0', drop > 1 and drop - 1 or '0'), 0
     for i = 1, #returned do
-      local n = count(returned[i])
-      if not n then
+      local a, b, c, d = string.byte(returned[i], -4, -1)
+      if not d then
         return {3, permitsAt, 'member', returned[i]}
       end
-      sum = sum + n
+      sum = sum + a + b * 256 + c * 65536 + d * 16777216
     end
     dirty = true
     if value then
@@ -98,7 +94,7 @@ else
   end
   if not value then
     if more then
-      call('ZREMRANGEBYRANK', permitsKey, 0, drop - 1)
+      call('ZREMRANGEBYRANK', permitsKey, '0', drop > 1 and drop - 1 or '0')
       return {1, ''}
     end
     local function count(member)
@@ -106,7 +102,7 @@ else
       return d and a + b * 256 + c * 65536 + d * 16777216
     end
     local inside = (grants or call('ZCARD', permitsKey)) - expired
-    local newest = call('ZRANGE', permitsKey, -1, -1)[1]
+    local newest = call('ZRANGE', permitsKey, '-1', '-1')[1]
     local skip, sum, mark = string.match(ARGV[6] or '', '^(%d+) (%d+) (.*)$')
     if mark == newest and tonumber(skip) <= inside then
       skip, sum = tonumber(skip), tonumber(sum)
@@ -134,17 +130,13 @@ if more then
   counted = not hinted and 'due' or cursor
 elseif not hinted or value > rate or cursor ~= '' then
   local size, excess = wipe and 0 or grants or call('ZCARD', permitsKey), nil
-  local function count(member)
-    local a, b, c, d = string.byte(member, -4, -1)
-    return d and a + b * 256 + c * 65536 + d * 16777216
-  end
-  local function resized(member, n)
-    return string.sub(member, 1, -5) .. string.char(n % 256, math.floor(n / 256) % 256,
-      math.floor(n / 65536) % 256, math.floor(n / 16777216))
-  end
   local rest, newest, returned = 0, math.huge, stored and value - stored
   if size - drop <= page then
-    counted, excess, grants = 'done', value - rate, size > drop and call('ZRANGE', permitsKey, drop, -1) or {}
+    local function count(member)
+      local a, b, c, d = string.byte(member, -4, -1)
+      return d and a + b * 256 + c * 65536 + d * 16777216
+    end
+    counted, excess, grants = 'done', value - rate, size > drop and call('ZRANGE', permitsKey, drop, '-1') or {}
     for i = 1, #grants do
       excess = excess + (count(grants[i]) or 0) -- an invalid member is an error when it expires
     end
@@ -157,9 +149,9 @@ elseif not hinted or value > rate or cursor ~= '' then
     local low, high, members, sum, sure, found = match(cursor, '^(%S+) (%S+) (%d+) (%d+) ([yn]) (%-?%d+)$')
     local whole, lists = true, {}
     if low then
-      local now = call('ZCOUNT', permitsKey, low, high)
-      whole, sure = now >= members + 0, now > members + 0 and 'n' or sure
-      members, sum = now, sum + 0
+      local present = call('ZCOUNT', permitsKey, low, high)
+      whole, sure = present >= members + 0, present > members + 0 and 'n' or sure
+      members, sum = present, sum + 0
     else
       high = call('ZREVRANGE', permitsKey, page, page, 'WITHSCORES')[2]
       low, members, sum, sure, found = '(' .. high, 0, 0, 'y', match(cursor, '^found (%-?%d+)$') or '0'
@@ -182,7 +174,7 @@ elseif not hinted or value > rate or cursor ~= '' then
       lists[#lists + 1] = whole and n > 0 and call('ZREVRANGE', permitsKey, first, first + n - 1) or nil
     end
     if last and newer > 0 then
-      lists[#lists + 1] = call('ZREVRANGE', permitsKey, 0, newer - 1)
+      lists[#lists + 1] = call('ZREVRANGE', permitsKey, '0', newer - 1)
     end
     local byte = string.byte
     for _, list in ipairs(lists) do
@@ -212,6 +204,14 @@ elseif not hinted or value > rate or cursor ~= '' then
     rest = excess > 0 and stored + 0 <= rate and excess or 0
   end
   if rest > 0 then
+    local function count(member)
+      local a, b, c, d = string.byte(member, -4, -1)
+      return d and a + b * 256 + c * 65536 + d * 16777216
+    end
+    local function resized(member, n)
+      return string.sub(member, 1, -5) .. string.char(n % 256, math.floor(n / 256) % 256,
+        math.floor(n / 65536) % 256, math.floor(n / 16777216))
+    end
     rest = math.max(0, rest - returned)
     value, dirty = value + rest, true
     grants = rest > 0 and call('ZRANGE', permitsKey, drop, drop + page - 1, 'WITHSCORES') or {}
@@ -238,7 +238,7 @@ elseif not hinted or value > rate or cursor ~= '' then
     value, dirty = rate, true
   end
 end
-local granted, flags, dated = 0, ARGV[7] or '', nowText
+local granted, flags, dated = 0, ARGV[7] or '', now
 local answers, want, above
 if total <= value then
   granted = total
@@ -299,7 +299,7 @@ local failed
 if wipe then
   failed = redis.pcall('UNLINK', permitsKey)
 elseif drop > 0 then
-  failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, 0, drop - 1)
+  failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, '0', drop > 1 and drop - 1 or '0')
 end
 if granted > 0 and (not failed or type(failed) ~= 'table') then
   local member = ARGV[2]
@@ -330,10 +330,10 @@ if not flags then
 elseif granted == 0 and flags == '' and not above and counted == '' then
   reply = -1
 elseif answers or flags ~= '' or counted ~= '' then
-  reply = {valueAt == 2 and 0 or 5, value, rate, math.min(interval, 9007199254740992), 0, now,
+  reply = {valueAt == 2 and 0 or 5, value, rate, math.min(interval, 9007199254740992), 0, now + 0,
     answers and table.concat(answers) or granted < total and 'n' or '*', counted}
   if find(flags, 'd', 1, true) then
-    local newest = call('ZRANGE', permitsKey, -1, -1, 'WITHSCORES')[2]
+    local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
     if newest then
       reply[5] = math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992)
     end
@@ -344,16 +344,16 @@ elseif answers or flags ~= '' or counted ~= '' then
       local a, b, c, d = string.byte(member, -4, -1)
       return d and a + b * 256 + c * 65536 + d * 16777216
     end
-    local last = nil
-    local leases = call('ZRANGEBYSCORE', permitsKey, string.format('(%d', now), '+inf', 'WITHSCORES', 'LIMIT', 0, page)
-    local grants = call('ZRANGE', permitsKey, 0, need > 1 and page - 1 or 0, 'WITHSCORES')
+    local last, nowNumber = nil, now + 0
+    local leases = call('ZRANGEBYSCORE', permitsKey, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', '0', page)
+    local grants = call('ZRANGE', permitsKey, '0', need > 1 and page - 1 or '0', 'WITHSCORES')
     if need == 1 and string.sub(grants[1] or '', -4) == '\0\0\0\0' then
-      grants = call('ZRANGE', permitsKey, 0, page - 1, 'WITHSCORES')
+      grants = call('ZRANGE', permitsKey, '0', page - 1, 'WITHSCORES')
     end
     local at, leaseAt = 1, 1
     while need > 0 do
       local wait, lease = grants[at] and tonumber(grants[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
-      if wait and wait > now then
+      if wait and wait > nowNumber then
         wait = nil -- a lease
       end
       wait = wait and wait + interval - now

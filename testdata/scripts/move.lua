@@ -1,4 +1,4 @@
-local redis, string = redis, string
+local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
 local call, find, match, page = redis.call, string.find, string.match, 256
 local base = #KEYS - 5
 local ttl = call('PTTL', KEYS[1])

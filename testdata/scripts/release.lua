@@ -1,7 +1,6 @@
-local redis, string = redis, string
+local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
 local call, find, match, page = redis.call, string.find, string.match, 256
-local hintRate, hintInterval
-local KEYS, ARGV = KEYS, ARGV
+local hint, limit
 local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
 local rate, interval, kind, keepAlive = config[1], config[2], config[3], config[4] or '0'
 if not (rate and interval and kind) then
@@ -17,7 +16,7 @@ elseif kind ~= '0' then
   return {3, 1, 'type', kind}
 end
 local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
-local hinted = hintRate and hintRate ~= '' and rate == hintRate and interval == hintInterval
+local hinted = hint and hint ~= '' and hint == rate .. ' ' .. interval
 if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$'))
     or not (keepAlive == '0' or #keepAlive < 16 and match(keepAlive, '^[1-9]%d*$')) then
   if not find(rate, '^%d+$') or (rate + 0 >= 9007199254740992 and rate ~= '9007199254740992') then
@@ -30,20 +29,21 @@ if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$
     return {3, 1, 'keepAliveTime', keepAlive}
   end
 end
-rate, interval = rate + 0, interval + 0
-local nowText = ARGV[1]
-if nowText == '' then
+rate = rate + 0
+local now = ARGV[1]
+if now == '' then
   local time = call('TIME')
-  nowText = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
+  now = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
 end
-local now = nowText + 0
+if not hinted or not limit or limit == '' then
+  limit = now - interval
+end
 local stored = call('GET', valueKey)
 if stored and stored ~= '0' and not (#stored < 18 and match(stored, '^%-?[1-9]%d*$')) then
   return {3, valueAt, '', stored}
 end
 local value = stored and stored + 0
 local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
-local limit = now - interval
 local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', limit), call('PTTL', permitsKey)
 local spent = nil
 local grants = setTTL == -2 and 0 or expired > 0 and call('ZCARD', permitsKey) or nil
@@ -55,18 +55,14 @@ if expired == grants then
   end
 else
   if expired > 0 then
-    local function count(member)
-      local a, b, c, d = string.byte(member, -4, -1)
-      return d and a + b * 256 + c * 65536 + d * 16777216
-    end
     more, drop = expired > page, math.min(expired, page)
-    local returned, sum = call('ZRANGE', permitsKey, 0, drop - 1), 0
+    local returned, sum = call('ZRANGE', permitsKey, '0', drop > 1 and drop - 1 or '0'), 0
     for i = 1, #returned do
-      local n = count(returned[i])
-      if not n then
+      local a, b, c, d = string.byte(returned[i], -4, -1)
+      if not d then
         return {3, permitsAt, 'member', returned[i]}
       end
-      sum = sum + n
+      sum = sum + a + b * 256 + c * 65536 + d * 16777216
     end
     dirty = true
     if value then
@@ -75,7 +71,7 @@ else
   end
   if not value then
     if more then
-      call('ZREMRANGEBYRANK', permitsKey, 0, drop - 1)
+      call('ZREMRANGEBYRANK', permitsKey, '0', drop > 1 and drop - 1 or '0')
       return {1, ''}
     end
     local function count(member)
@@ -83,7 +79,7 @@ else
       return d and a + b * 256 + c * 65536 + d * 16777216
     end
     local inside = (grants or call('ZCARD', permitsKey)) - expired
-    local newest = call('ZRANGE', permitsKey, -1, -1)[1]
+    local newest = call('ZRANGE', permitsKey, '-1', '-1')[1]
     local skip, sum, mark = string.match(ARGV[6] or '', '^(%d+) (%d+) (.*)$')
     if mark == newest and tonumber(skip) <= inside then
       skip, sum = tonumber(skip), tonumber(sum)
@@ -123,7 +119,7 @@ else
     return string.sub(member, 1, -5) .. string.char(n % 256, math.floor(n / 256) % 256,
       math.floor(n / 65536) % 256, math.floor(n / 16777216))
   end
-  local rest, newest, grants = n, now, call('ZRANGE', permitsKey, drop, drop + page - 1, 'WITHSCORES')
+  local rest, newest, grants = n, now + 0, call('ZRANGE', permitsKey, drop, drop + page - 1, 'WITHSCORES')
   for i = 1, #grants, 2 do
     if rest == 0 or tonumber(grants[i + 1]) > newest then
       break
@@ -140,7 +136,7 @@ else
   end
   for _, own in ipairs({true, false}) do
     for i = 1, #grants, 2 do
-      if rest > 0 and tonumber(grants[i + 1]) > now and (string.sub(grants[i], 2, 9) == ARGV[3]) == own then
+      if rest > 0 and tonumber(grants[i + 1]) > newest and (string.sub(grants[i], 2, 9) == ARGV[3]) == own then
         local n = count(grants[i])
         if not n then
           return {3, permitsAt, 'member', grants[i]}
@@ -169,7 +165,7 @@ local failed
 if wipe then
   failed = redis.pcall('UNLINK', permitsKey)
 elseif drop > 0 then
-  failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, 0, drop - 1)
+  failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, '0', drop > 1 and drop - 1 or '0')
 end
 if gone and type(failed) ~= 'table' then
   if add then

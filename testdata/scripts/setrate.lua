@@ -1,4 +1,4 @@
-local redis, string = redis, string
+local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
 local call, find, match, page = redis.call, string.find, string.match, 256
 local interval, keepAlive, ttl, setTTL = tonumber(ARGV[3]), ARGV[5], -1, 0
 local keep = find(ARGV[6], 'k', 1, true)
@@ -31,7 +31,7 @@ if keep and (not old[2] or old[2] == ARGV[4]) then
       local a, b, c, d = string.byte(member, -4, -1)
       return d and a + b * 256 + c * 65536 + d * 16777216
     end
-    local grants, used = call('ZRANGE', permitsKey, 0, -1, 'WITHSCORES'), 0
+    local grants, used = call('ZRANGE', permitsKey, '0', '-1', 'WITHSCORES'), 0
     expired = 0
     for i = 1, #grants, 2 do
       local n = count(grants[i])
@@ -65,7 +65,7 @@ if not keep then
   return 1
 end
 if expired and expired > 0 then
-  call('ZREMRANGEBYRANK', permitsKey, 0, expired - 1)
+  call('ZREMRANGEBYRANK', permitsKey, '0', expired - 1)
 end
 if value then
   call('SET', valueKey, value)

@@ -1,4 +1,4 @@
-local redis, string = redis, string
+local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
 local call, find, match, page = redis.call, string.find, string.match, 256
 local fields = {'rate', 'interval', 'type', 'keepAliveTime'}
 local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
