@@ -116,6 +116,22 @@ func TestHint_Count_IsDueOncePerInterval(t *testing.T) {
 	check(interval+100, "", "") // a count that is not answered delays the next by an interval at most
 }
 
+// TestHint_IntervalIsShorter_GrantsExpireByIt: the Client computes which grants have expired by the
+// interval that it knows.
+func TestHint_IntervalIsShorter_GrantsExpireByIt(t *testing.T) {
+	withRedis(t, func(b *fixture) {
+		l := b.limiter(Rate{Permits: 10, Interval: time.Minute})
+		b.Take(l, 10)
+		b.Full(l, 1)
+		b.Redis.HSet("limiter", "interval", "1000")
+		pass(second)
+		b.Take(l, 10)
+		b.Redis.HSet("limiter", "interval", "60000")
+		pass(second)
+		b.Full(l, 1)
+	})
+}
+
 // TestHints_ManyNames_AreBounded: two generations of hints, and a Limiter keeps its own.
 func TestHints_ManyNames_AreBounded(t *testing.T) {
 	var s hints

@@ -57,15 +57,15 @@ local function resized(member, n)
 end
 
 --@ hint  out: hint limit
--- The hint is the rate and the interval that the client last saw, or '' if the drift is to be
--- counted. If it holds, limit is ARGV[1] less the interval: the client computes it, since Redis
--- needs it as a text, and a number costs as much as a command to convert.
+-- The hint is the rate and the interval that the client last saw, '10 60000', or '' if drift is to be
+-- counted. limit is ARGV[1] less that interval, as a text that Redis takes.
 local hint, limit = ARGV[3], ARGV[4]
 
 --@ unhinted  out: hint limit
 local hint, limit
 
---@ limiter  in: hint limit  out: hinted interval keepAlive limit now permitsAt permitsKey rate valueAt valueKey
+--@ limiter  in: hint limit  out: hinted interval keepAlive limit now permitsAt permitsKey rate
+--+ valueAt valueKey
 -- Reads the configuration. Sets rate, interval, keepAlive, now, limit (grants with scores up to it
 -- have expired), the keys of the rate type (valueKey and permitsKey, with their KEYS indexes valueAt
 -- and permitsAt) and hinted (the hint holds). interval and now are texts, since most calls do not
@@ -111,22 +111,22 @@ if not hinted or not limit or limit == '' then
   limit = now - interval
 end
 
---@ wanted  out: total wanted
--- Reads the permits that acquire wants: sets total, and wanted, its text.
-local wanted, total = ARGV[5], 1
-if wanted and wanted ~= '' then
-  total = wanted + 0
+--@ wanted  out: total totalText
+-- Reads the permits of all requests: sets total, and totalText, its text.
+local totalText, total = ARGV[5], 1
+if totalText and totalText ~= '' then
+  total = totalText + 0
 else
-  wanted = '1'
+  totalText = '1'
 end
 
---@ refuse  in: hinted interval now rate total valueAt wanted
+--@ refuse  in: hinted interval now rate total totalText valueAt
 -- Replies at once if every request exceeds the rate. Such a call changes nothing and does not
 -- extend a TTL. Arguments and reply are those of acquire.
 if total > rate then
   local answers, runs = {}, ARGV[8]
   if not runs or runs == '' then
-    runs = wanted .. '*1'
+    runs = totalText .. '*1'
   end
   for text, times in string.gmatch(runs, '(%d+)%*(%d+)') do
     if tonumber(text) <= rate then
@@ -155,8 +155,8 @@ if stored and stored ~= '0' and not (#stored < 18 and match(stored, '^%-?[1-9]%d
 end
 local value = stored and stored + 0
 
---@ reclaim  in: expired permitsAt permitsKey rate setTTL stored ttl value  out: add dirty drop gone grants more
---+ score spent value wipe
+--@ reclaim  in: expired permitsAt permitsKey rate setTTL stored ttl value  out: added dirty drop
+--+ grants more removed score spent value wipe
 -- Adds expired grants to value, the free permits. Only reads. Sets:
 --   dirty   value is to be written.
 --   wipe    All grants have expired.
@@ -164,6 +164,8 @@ local value = stored and stored + 0
 --   more    Other expired grants remain.
 --   grants  The size of the set, or nil if unknown.
 --   spent   nil: acquire sets it if DECRBY is enough.
+--   removed, added, score
+--           nil: other members to remove, a member to add, and its score.
 local spent = nil
 local grants = setTTL == -2 and 0 or expired > 0 and call('ZCARD', permitsKey) or nil
 local dirty, more, wipe, drop = not stored or setTTL ~= -1 and ttl == -1, false, false, 0
@@ -206,11 +208,11 @@ else
       skip, sum = 0, 0
     end
     local stop = math.min(skip + page, inside)
-    local counted = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
-    for i = 1, #counted do
-      local n = count(counted[i])
+    local members = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
+    for i = 1, #members do
+      local n = count(members[i])
       if not n then
-        return {3, permitsAt, 'member', counted[i]}
+        return {3, permitsAt, 'member', members[i]}
       end
       sum = sum + n
     end
@@ -220,17 +222,18 @@ else
     value = rate - sum
   end
 end
-local gone, add, score
+local removed, added, score
 
 --@ cap  in: dirty rate value  out: dirty value
 if value > rate then
   value, dirty = rate, true
 end
 
---@ cut  in: add count drop gone grants newest permitsAt resized rest score  out: add drop gone rest score
+--@ cut  in: added count drop grants newest permitsAt removed resized rest score  out: added drop
+--+ removed rest score
 -- Takes rest permits off the oldest grants with scores up to newest. The table grants lists the
--- grants with their scores. Whole grants increase drop. One grant shrinks: gone gets its member,
--- add its new member and score its score.
+-- grants with their scores. Whole grants increase drop. One grant shrinks: removed gets its member,
+-- added its new member, and score its score.
 for i = 1, #grants, 2 do
   if rest == 0 or tonumber(grants[i + 1]) > newest then
     break
@@ -240,14 +243,14 @@ for i = 1, #grants, 2 do
     return {3, permitsAt, 'member', grants[i]}
   end
   if n > rest then
-    gone, add, score, rest = {grants[i]}, resized(grants[i], n - rest), grants[i + 1], 0
+    removed, added, score, rest = {grants[i]}, resized(grants[i], n - rest), grants[i + 1], 0
   else
     drop, rest = drop + 1, rest - n
   end
 end
 
---@ drift  in: add dirty drop gone grants hinted more now permitsAt permitsKey rate score stored value wipe
---+ out: add counted cursor dirty drop gone grants score value
+--@ drift  in: added dirty drop grants hinted more now permitsAt permitsKey rate removed score
+--+ stored value wipe  out: added counted cursor dirty drop grants removed score value
 -- Corrects drift: value + permits in the set should be the rate. excess is the difference.
 --   excess > 0, stored > rate: the rate was lowered. value = rate - permits in the set.
 --   excess > 0: Redisson released permits. The oldest grants, of excess permits, are removed from
@@ -262,10 +265,10 @@ end
 --   'due'    The next call is to count.
 --   'again'  The count is to start again later.
 -- Or it is the cursor of the next call:
---   'low high members sum sure found'
+--   'low high members sum exact earlier'
 --                   The grants with scores of low to high are counted. Their number is members,
---                   and they have sum permits. sure is n if other grants were added among them.
---                   found is the excess of the previous count.
+--                   and they have sum permits. exact is n if other grants were added among them,
+--                   otherwise y. earlier is the excess of the previous count.
 --   'found excess'  A count found this excess, and the next one confirms it.
 --   'cut permits newest'
 --                   The count has ended. Grants of so many permits, with scores up to newest,
@@ -325,15 +328,15 @@ end
 --
 -- So the value rises only if two counts agree. Grants are removed only for the smaller excess of
 -- two counts, so that no grant in use leaves the set.
-local low, high, members, sum, sure, found = match(cursor, '^(%S+) (%S+) (%d+) (%d+) ([yn]) (%-?%d+)$')
-local whole, lists = true, {}
+local low, high, members, sum, exact, earlier = match(cursor, '^(%S+) (%S+) (%d+) (%d+) ([yn]) (%-?%d+)$')
+local complete, pages = true, {}
 if low then
   local present = call('ZCOUNT', permitsKey, low, high)
-  whole, sure = present >= members + 0, present > members + 0 and 'n' or sure
+  complete, exact = present >= members + 0, present > members + 0 and 'n' or exact
   members, sum = present, sum + 0
 else
   high = call('ZREVRANGE', permitsKey, page, page, 'WITHSCORES')[2]
-  low, members, sum, sure, found = '(' .. high, 0, 0, 'y', match(cursor, '^found (%-?%d+)$') or '0'
+  low, members, sum, exact, earlier = '(' .. high, 0, 0, 'y', match(cursor, '^found (%-?%d+)$') or '0'
 end
 local newer = call('ZCOUNT', permitsKey, '(' .. high, '+inf')
 -- All grants of a score are counted in one call, so that the count notices a grant that is added
@@ -342,7 +345,7 @@ if newer > page * 2 then
   local top = call('ZREVRANGE', permitsKey, newer - page, newer - page, 'WITHSCORES')[2]
   local n = call('ZCOUNT', permitsKey, '(' .. high, top)
   if n <= page * 2 then
-    lists[1] = call('ZREVRANGE', permitsKey, newer - n, newer - 1)
+    pages[1] = call('ZREVRANGE', permitsKey, newer - n, newer - 1)
     high, members, newer = top, members + n, newer - n
   end
 end
@@ -351,37 +354,37 @@ local bottom = call('ZREVRANGE', permitsKey, first + page - 1, first + page - 1,
 local last = not bottom and newer <= page * 2
 if bottom or last then
   local n = bottom and call('ZCOUNT', permitsKey, bottom, high) - members or size - first
-  low, members, whole = bottom or '-inf', members + n, whole and n <= page * 2
-  lists[#lists + 1] = whole and n > 0 and call('ZREVRANGE', permitsKey, first, first + n - 1) or nil
+  low, members, complete = bottom or '-inf', members + n, complete and n <= page * 2
+  pages[#pages + 1] = complete and n > 0 and call('ZREVRANGE', permitsKey, first, first + n - 1) or nil
 end
 if last and newer > 0 then
-  lists[#lists + 1] = call('ZREVRANGE', permitsKey, '0', newer - 1)
+  pages[#pages + 1] = call('ZREVRANGE', permitsKey, '0', newer - 1)
 end
 local byte = string.byte
-for _, list in ipairs(lists) do
+for _, list in ipairs(pages) do
   for i = 1, #list do
     local a, b, c, d = byte(list[i], -4, -1)
     sum = sum + (d and a + b * 256 + c * 65536 + d * 16777216 or 0)
   end
 end
-if not whole then
+if not complete then
   counted = 'again'
 elseif last then
-  excess, found = stored + sum - rate, found + 0
+  excess, earlier = stored + sum - rate, earlier + 0
   counted = excess > 0 and 'again' or 'done'
-  if excess > 0 and stored + 0 <= rate and found > 0 then
-    excess = math.min(excess, found)
-  elseif excess > 0 and stored + 0 <= rate or excess < 0 and sure == 'y' and excess ~= found then
+  if excess > 0 and stored + 0 <= rate and earlier > 0 then
+    excess = math.min(excess, earlier)
+  elseif excess > 0 and stored + 0 <= rate or excess < 0 and exact == 'y' and excess ~= earlier then
     counted, excess = string.format('found %.0f', excess), nil
-  elseif excess < 0 and sure == 'n' then
+  elseif excess < 0 and exact == 'n' then
     excess = nil
   end
 else
-  counted = string.format('%s %s %d %.0f %s %s', low, high, members, sum, sure, found)
+  counted = string.format('%s %s %d %.0f %s %s', low, high, members, sum, exact, earlier)
 end
 
---@ acquire  in: dirty more now rate spent total value wanted  out: above answers dated dirty flags granted
---+ spent value want
+--@ acquire  in: dirty more now rate spent total totalText value  out: above answers awaited dirty
+--+ flags granted grantedAt spent value
 -- Decides requests for permits, in their order.
 -- ARGV[2] the member of a grant of all of them.
 -- ARGV[3] the hint: if it does not hold, or is '', drift is counted and the reply is long.
@@ -404,52 +407,52 @@ end
 -- wait, permits: so many permits return after so many milliseconds. There are as many pairs as the
 --         denied requests need (all pairs for o and a), at most a page. Unused permits of a lease
 --         return when it ends.
-local granted, flags, dated = 0, ARGV[7] or '', now
-local answers, want, above
+local granted, flags, grantedAt = 0, ARGV[7] or '', now
+local answers, awaited, above
 if total <= value then
   granted = total
 elseif more then
   flags = nil
 elseif ARGV[8] or total > rate then
   answers = {}
-  local shut, ordered, runs = false, find(flags, 'o', 1, true), ARGV[8]
+  local blocked, ordered, runs = false, find(flags, 'o', 1, true), ARGV[8]
   if not runs or runs == '' then
-    runs = wanted .. '*1'
+    runs = totalText .. '*1'
   end
   for text, times in string.gmatch(runs, '(%d+)%*(%d+)') do
-    local n, got = tonumber(text), 0
+    local n, fitting = tonumber(text), 0
     times = tonumber(times)
     if n > rate then
       answers[#answers + 1] = string.rep('x', times)
       above = true
     else
-      if not shut and n <= value - granted then
-        got = math.min(times, math.floor((value - granted) / n))
-        granted = granted + got * n
-        answers[#answers + 1] = string.rep('g', got)
+      if not blocked and n <= value - granted then
+        fitting = math.min(times, math.floor((value - granted) / n))
+        granted = granted + fitting * n
+        answers[#answers + 1] = string.rep('g', fitting)
       end
-      if got < times then
-        answers[#answers + 1] = string.rep('n', times - got)
-        want = math.max(want or 0, n)
-        shut = ordered
+      if fitting < times then
+        answers[#answers + 1] = string.rep('n', times - fitting)
+        awaited = math.max(awaited or 0, n)
+        blocked = ordered
       end
     end
   end
-  if want and (ordered or find(flags, 'a', 1, true)) then
-    want = rate
+  if awaited and (ordered or find(flags, 'a', 1, true)) then
+    awaited = rate
   end
 end
 if granted > 0 then
   value = value - granted
   if granted == total then
-    spent = wanted -- DECRBY, unless dirty
+    spent = totalText -- DECRBY, unless dirty
   else
     dirty = true
   end
 end
 
---@ lease  in: dated flags granted interval keepAlive now rate spent total ttl value  out: dated granted leased
---+ span spent value
+--@ lease  in: flags granted grantedAt interval keepAlive now rate spent total ttl value
+--+ out: granted grantedAt leased span spent value
 -- Follows acquire. If all requests were granted and many permits are free, leases more of them. One
 -- member has the whole grant, dated at the lease's end. So each permit stays taken until an
 -- interval after its last possible use. A lease lasts at most a sixteenth of the interval. It takes
@@ -463,7 +466,7 @@ if granted == total and flags and span > 0 and (ends < 0 or ends >= interval + s
   leased = math.max(0, math.min(tonumber(ARGV[10]), math.floor(value / 2), value - math.ceil(rate / 8), 4294967295 - granted))
   if leased > 0 then
     value, granted = value - leased, granted + leased
-    spent, dated = string.format('%d', granted), string.format('%d', now + span)
+    spent, grantedAt = string.format('%d', granted), string.format('%d', now + span)
   end
 end
 
@@ -489,7 +492,7 @@ elseif drop > 0 then
   failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, '0', drop > 1 and drop - 1 or '0')
 end
 
---@ grant  in: dated failed granted permitsKey total  out: failed
+--@ grant  in: failed granted grantedAt permitsKey total  out: failed
 -- Adds the grant of acquire to the set. Redisson's member counts to 4294967295, and no call
 -- requests more.
 if granted > 0 and (not failed or type(failed) ~= 'table') then
@@ -498,17 +501,17 @@ if granted > 0 and (not failed or type(failed) ~= 'table') then
     --@resized
     member = resized(member, granted)
   end
-  failed = redis.pcall('ZADD', permitsKey, dated, member)
+  failed = redis.pcall('ZADD', permitsKey, grantedAt, member)
 end
 
---@ swap  in: add failed gone permitsKey score  out: failed
--- Replaces the members gone by add, if that is not nil.
-if gone and type(failed) ~= 'table' then
-  if add then
-    failed = redis.pcall('ZADD', permitsKey, score, add)
+--@ swap  in: added failed permitsKey removed score  out: failed
+-- Removes the members of the list removed. Adds the member added with its score, if there is one.
+if removed and type(failed) ~= 'table' then
+  if added then
+    failed = redis.pcall('ZADD', permitsKey, score, added)
   end
   if type(failed) ~= 'table' then
-    failed = redis.pcall('ZREM', permitsKey, unpack(gone))
+    failed = redis.pcall('ZREM', permitsKey, unpack(removed))
   end
 end
 
@@ -520,7 +523,8 @@ if failed and failed ~= 1 and type(failed) == 'table' then
   return failed
 end
 
---@ answer  in: above answers counted flags granted interval now permitsKey rate total value valueAt want  out: reply
+--@ answer  in: above answers awaited counted flags granted interval now permitsKey rate total value
+--+ valueAt  out: reply
 -- Builds the reply of acquire.
 local reply = value
 if not flags then
@@ -536,8 +540,8 @@ elseif answers or flags ~= '' or counted ~= '' then
       reply[5] = math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992)
     end
   end
-  if want and find(flags, 'w', 1, true) then
-    local need = want - value
+  if awaited and find(flags, 'w', 1, true) then
+    local need = awaited - value
     --@waits
   end
 end
@@ -578,8 +582,8 @@ while need > 0 do
   need = need - n
 end
 
---@ release  in: add dirty drop gone more now permitsAt permitsKey rate score value wipe  out: add dirty drop gone
---+ reply score value wipe
+--@ release  in: added dirty drop more now permitsAt permitsKey rate removed score value wipe
+--+ out: added dirty drop removed reply score value wipe
 -- Returns permits: the oldest grants shrink by as much, so that no permit returns twice. Leased
 -- permits, whose score is in the future, are returned last: first those of this client, then those
 -- of others.
@@ -603,10 +607,10 @@ else
         if not n then
           return {3, permitsAt, 'member', grants[i]}
         end
-        gone = gone or {}
-        gone[#gone + 1] = grants[i]
+        removed = removed or {}
+        removed[#removed + 1] = grants[i]
         if n > rest then
-          add, score = resized(grants[i], n - rest), grants[i + 1]
+          added, score = resized(grants[i], n - rest), grants[i + 1]
         end
         rest = math.max(0, rest - n)
       end
@@ -619,7 +623,8 @@ else
 end
 dirty = true
 
---@ refund  in: add dirty drop gone limit permitsKey rate score value  out: add dirty gone reply score value
+--@ refund  in: added dirty drop limit permitsKey rate removed score value  out: added dirty removed
+--+ reply score value
 -- Returns permits of one grant, whose callers have left. If the grant is not in the set, it has
 -- expired, was released, or was lost in a failover. Its permits are free then, and all taken
 -- permits belong to others. If another client's release has shrunk the grant, it is among the
@@ -629,7 +634,7 @@ dirty = true
 -- ARGV[4] the member of the permits that stay taken, or ''
 local reply, n = {0, 0}, tonumber(ARGV[2])
 local member = ARGV[3]
-add, score = ARGV[4] ~= '' and ARGV[4] or nil, call('ZSCORE', permitsKey, member)
+added, score = ARGV[4] ~= '' and ARGV[4] or nil, call('ZSCORE', permitsKey, member)
 if not score then
   --@count
   --@resized
@@ -637,9 +642,9 @@ if not score then
   for i = 1, #grants, 2 do
     if string.sub(grants[i], 1, 17) == random and #grants[i] == 21 then
       local held = count(grants[i])
-      member, score, add = grants[i], grants[i + 1], nil
+      member, score, added = grants[i], grants[i + 1], nil
       if held > n then
-        add = resized(member, held - n)
+        added = resized(member, held - n)
       else
         n = held
       end
@@ -648,7 +653,7 @@ if not score then
   end
 end
 if score and tonumber(score) > limit then
-  gone, value, dirty = {member}, math.min(rate, value + n), true
+  removed, value, dirty = {member}, math.min(rate, value + n), true
 end
 
 --@ expiry  in: interval keepAlive permitsKey reply setTTL ttl valueAt valueKey

@@ -38,11 +38,11 @@ end
 if not hinted or not limit or limit == '' then
   limit = now - interval
 end
-local wanted, total = ARGV[5], 1
-if wanted and wanted ~= '' then
-  total = wanted + 0
+local totalText, total = ARGV[5], 1
+if totalText and totalText ~= '' then
+  total = totalText + 0
 else
-  wanted = '1'
+  totalText = '1'
 end
 local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
 local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', limit), call('PTTL', permitsKey)
@@ -54,7 +54,7 @@ local value = stored and stored + 0
 if total > rate then
   local answers, runs = {}, ARGV[8]
   if not runs or runs == '' then
-    runs = wanted .. '*1'
+    runs = totalText .. '*1'
   end
   for text, times in string.gmatch(runs, '(%d+)%*(%d+)') do
     if tonumber(text) <= rate then
@@ -110,11 +110,11 @@ else
       skip, sum = 0, 0
     end
     local stop = math.min(skip + page, inside)
-    local counted = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
-    for i = 1, #counted do
-      local n = count(counted[i])
+    local members = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
+    for i = 1, #members do
+      local n = count(members[i])
       if not n then
-        return {3, permitsAt, 'member', counted[i]}
+        return {3, permitsAt, 'member', members[i]}
       end
       sum = sum + n
     end
@@ -124,7 +124,7 @@ else
     value = rate - sum
   end
 end
-local gone, add, score
+local removed, added, score
 local counted, cursor = '', hinted and ARGV[9] or ''
 if more then
   counted = not hinted and 'due' or cursor
@@ -146,22 +146,22 @@ elseif not hinted or value > rate or cursor ~= '' then
     local permits, score = match(cursor, '^cut (%d+) (%d+)$')
     counted, rest, newest = 'again', permits + 0, score + 0
   elseif not hinted or cursor ~= '' then
-    local low, high, members, sum, sure, found = match(cursor, '^(%S+) (%S+) (%d+) (%d+) ([yn]) (%-?%d+)$')
-    local whole, lists = true, {}
+    local low, high, members, sum, exact, earlier = match(cursor, '^(%S+) (%S+) (%d+) (%d+) ([yn]) (%-?%d+)$')
+    local complete, pages = true, {}
     if low then
       local present = call('ZCOUNT', permitsKey, low, high)
-      whole, sure = present >= members + 0, present > members + 0 and 'n' or sure
+      complete, exact = present >= members + 0, present > members + 0 and 'n' or exact
       members, sum = present, sum + 0
     else
       high = call('ZREVRANGE', permitsKey, page, page, 'WITHSCORES')[2]
-      low, members, sum, sure, found = '(' .. high, 0, 0, 'y', match(cursor, '^found (%-?%d+)$') or '0'
+      low, members, sum, exact, earlier = '(' .. high, 0, 0, 'y', match(cursor, '^found (%-?%d+)$') or '0'
     end
     local newer = call('ZCOUNT', permitsKey, '(' .. high, '+inf')
     if newer > page * 2 then
       local top = call('ZREVRANGE', permitsKey, newer - page, newer - page, 'WITHSCORES')[2]
       local n = call('ZCOUNT', permitsKey, '(' .. high, top)
       if n <= page * 2 then
-        lists[1] = call('ZREVRANGE', permitsKey, newer - n, newer - 1)
+        pages[1] = call('ZREVRANGE', permitsKey, newer - n, newer - 1)
         high, members, newer = top, members + n, newer - n
       end
     end
@@ -170,33 +170,33 @@ elseif not hinted or value > rate or cursor ~= '' then
     local last = not bottom and newer <= page * 2
     if bottom or last then
       local n = bottom and call('ZCOUNT', permitsKey, bottom, high) - members or size - first
-      low, members, whole = bottom or '-inf', members + n, whole and n <= page * 2
-      lists[#lists + 1] = whole and n > 0 and call('ZREVRANGE', permitsKey, first, first + n - 1) or nil
+      low, members, complete = bottom or '-inf', members + n, complete and n <= page * 2
+      pages[#pages + 1] = complete and n > 0 and call('ZREVRANGE', permitsKey, first, first + n - 1) or nil
     end
     if last and newer > 0 then
-      lists[#lists + 1] = call('ZREVRANGE', permitsKey, '0', newer - 1)
+      pages[#pages + 1] = call('ZREVRANGE', permitsKey, '0', newer - 1)
     end
     local byte = string.byte
-    for _, list in ipairs(lists) do
+    for _, list in ipairs(pages) do
       for i = 1, #list do
         local a, b, c, d = byte(list[i], -4, -1)
         sum = sum + (d and a + b * 256 + c * 65536 + d * 16777216 or 0)
       end
     end
-    if not whole then
+    if not complete then
       counted = 'again'
     elseif last then
-      excess, found = stored + sum - rate, found + 0
+      excess, earlier = stored + sum - rate, earlier + 0
       counted = excess > 0 and 'again' or 'done'
-      if excess > 0 and stored + 0 <= rate and found > 0 then
-        excess = math.min(excess, found)
-      elseif excess > 0 and stored + 0 <= rate or excess < 0 and sure == 'y' and excess ~= found then
+      if excess > 0 and stored + 0 <= rate and earlier > 0 then
+        excess = math.min(excess, earlier)
+      elseif excess > 0 and stored + 0 <= rate or excess < 0 and exact == 'y' and excess ~= earlier then
         counted, excess = string.format('found %.0f', excess), nil
-      elseif excess < 0 and sure == 'n' then
+      elseif excess < 0 and exact == 'n' then
         excess = nil
       end
     else
-      counted = string.format('%s %s %d %.0f %s %s', low, high, members, sum, sure, found)
+      counted = string.format('%s %s %d %.0f %s %s', low, high, members, sum, exact, earlier)
     end
   end
   if excess and excess ~= 0 then
@@ -224,7 +224,7 @@ elseif not hinted or value > rate or cursor ~= '' then
         return {3, permitsAt, 'member', grants[i]}
       end
       if n > rest then
-        gone, add, score, rest = {grants[i]}, resized(grants[i], n - rest), grants[i + 1], 0
+        removed, added, score, rest = {grants[i]}, resized(grants[i], n - rest), grants[i + 1], 0
       else
         drop, rest = drop + 1, rest - n
       end
@@ -238,45 +238,45 @@ elseif not hinted or value > rate or cursor ~= '' then
     value, dirty = rate, true
   end
 end
-local granted, flags, dated = 0, ARGV[7] or '', now
-local answers, want, above
+local granted, flags, grantedAt = 0, ARGV[7] or '', now
+local answers, awaited, above
 if total <= value then
   granted = total
 elseif more then
   flags = nil
 elseif ARGV[8] or total > rate then
   answers = {}
-  local shut, ordered, runs = false, find(flags, 'o', 1, true), ARGV[8]
+  local blocked, ordered, runs = false, find(flags, 'o', 1, true), ARGV[8]
   if not runs or runs == '' then
-    runs = wanted .. '*1'
+    runs = totalText .. '*1'
   end
   for text, times in string.gmatch(runs, '(%d+)%*(%d+)') do
-    local n, got = tonumber(text), 0
+    local n, fitting = tonumber(text), 0
     times = tonumber(times)
     if n > rate then
       answers[#answers + 1] = string.rep('x', times)
       above = true
     else
-      if not shut and n <= value - granted then
-        got = math.min(times, math.floor((value - granted) / n))
-        granted = granted + got * n
-        answers[#answers + 1] = string.rep('g', got)
+      if not blocked and n <= value - granted then
+        fitting = math.min(times, math.floor((value - granted) / n))
+        granted = granted + fitting * n
+        answers[#answers + 1] = string.rep('g', fitting)
       end
-      if got < times then
-        answers[#answers + 1] = string.rep('n', times - got)
-        want = math.max(want or 0, n)
-        shut = ordered
+      if fitting < times then
+        answers[#answers + 1] = string.rep('n', times - fitting)
+        awaited = math.max(awaited or 0, n)
+        blocked = ordered
       end
     end
   end
-  if want and (ordered or find(flags, 'a', 1, true)) then
-    want = rate
+  if awaited and (ordered or find(flags, 'a', 1, true)) then
+    awaited = rate
   end
 end
 if granted > 0 then
   value = value - granted
   if granted == total then
-    spent = wanted -- DECRBY, unless dirty
+    spent = totalText -- DECRBY, unless dirty
   else
     dirty = true
   end
@@ -287,7 +287,7 @@ if granted == total and flags and span > 0 and (ends < 0 or ends >= interval + s
   leased = math.max(0, math.min(tonumber(ARGV[10]), math.floor(value / 2), value - math.ceil(rate / 8), 4294967295 - granted))
   if leased > 0 then
     value, granted = value - leased, granted + leased
-    spent, dated = string.format('%d', granted), string.format('%d', now + span)
+    spent, grantedAt = string.format('%d', granted), string.format('%d', now + span)
   end
 end
 if dirty then
@@ -310,14 +310,14 @@ if granted > 0 and (not failed or type(failed) ~= 'table') then
     end
     member = resized(member, granted)
   end
-  failed = redis.pcall('ZADD', permitsKey, dated, member)
+  failed = redis.pcall('ZADD', permitsKey, grantedAt, member)
 end
-if gone and type(failed) ~= 'table' then
-  if add then
-    failed = redis.pcall('ZADD', permitsKey, score, add)
+if removed and type(failed) ~= 'table' then
+  if added then
+    failed = redis.pcall('ZADD', permitsKey, score, added)
   end
   if type(failed) ~= 'table' then
-    failed = redis.pcall('ZREM', permitsKey, unpack(gone))
+    failed = redis.pcall('ZREM', permitsKey, unpack(removed))
   end
 end
 if failed and failed ~= 1 and type(failed) == 'table' then
@@ -338,8 +338,8 @@ elseif answers or flags ~= '' or counted ~= '' then
       reply[5] = math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992)
     end
   end
-  if want and find(flags, 'w', 1, true) then
-    local need = want - value
+  if awaited and find(flags, 'w', 1, true) then
+    local need = awaited - value
     local function count(member)
       local a, b, c, d = string.byte(member, -4, -1)
       return d and a + b * 256 + c * 65536 + d * 16777216

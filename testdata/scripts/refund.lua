@@ -87,11 +87,11 @@ else
       skip, sum = 0, 0
     end
     local stop = math.min(skip + page, inside)
-    local counted = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
-    for i = 1, #counted do
-      local n = count(counted[i])
+    local members = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
+    for i = 1, #members do
+      local n = count(members[i])
       if not n then
-        return {3, permitsAt, 'member', counted[i]}
+        return {3, permitsAt, 'member', members[i]}
       end
       sum = sum + n
     end
@@ -101,13 +101,13 @@ else
     value = rate - sum
   end
 end
-local gone, add, score
+local removed, added, score
 if value > rate then
   value, dirty = rate, true
 end
 local reply, n = {0, 0}, tonumber(ARGV[2])
 local member = ARGV[3]
-add, score = ARGV[4] ~= '' and ARGV[4] or nil, call('ZSCORE', permitsKey, member)
+added, score = ARGV[4] ~= '' and ARGV[4] or nil, call('ZSCORE', permitsKey, member)
 if not score then
   local function count(member)
     local a, b, c, d = string.byte(member, -4, -1)
@@ -121,9 +121,9 @@ if not score then
   for i = 1, #grants, 2 do
     if string.sub(grants[i], 1, 17) == random and #grants[i] == 21 then
       local held = count(grants[i])
-      member, score, add = grants[i], grants[i + 1], nil
+      member, score, added = grants[i], grants[i + 1], nil
       if held > n then
-        add = resized(member, held - n)
+        added = resized(member, held - n)
       else
         n = held
       end
@@ -132,7 +132,7 @@ if not score then
   end
 end
 if score and tonumber(score) > limit then
-  gone, value, dirty = {member}, math.min(rate, value + n), true
+  removed, value, dirty = {member}, math.min(rate, value + n), true
 end
 if dirty then
   call('SET', valueKey, string.format('%d', value))
@@ -145,12 +145,12 @@ if wipe then
 elseif drop > 0 then
   failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, '0', drop > 1 and drop - 1 or '0')
 end
-if gone and type(failed) ~= 'table' then
-  if add then
-    failed = redis.pcall('ZADD', permitsKey, score, add)
+if removed and type(failed) ~= 'table' then
+  if added then
+    failed = redis.pcall('ZADD', permitsKey, score, added)
   end
   if type(failed) ~= 'table' then
-    failed = redis.pcall('ZREM', permitsKey, unpack(gone))
+    failed = redis.pcall('ZREM', permitsKey, unpack(removed))
   end
 end
 if failed and failed ~= 1 and type(failed) == 'table' then

@@ -87,11 +87,11 @@ else
       skip, sum = 0, 0
     end
     local stop = math.min(skip + page, inside)
-    local counted = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
-    for i = 1, #counted do
-      local n = count(counted[i])
+    local members = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
+    for i = 1, #members do
+      local n = count(members[i])
       if not n then
-        return {3, permitsAt, 'member', counted[i]}
+        return {3, permitsAt, 'member', members[i]}
       end
       sum = sum + n
     end
@@ -101,7 +101,7 @@ else
     value = rate - sum
   end
 end
-local gone, add, score
+local removed, added, score
 if value > rate then
   value, dirty = rate, true
 end
@@ -129,7 +129,7 @@ else
       return {3, permitsAt, 'member', grants[i]}
     end
     if n > rest then
-      gone, add, score, rest = {grants[i]}, resized(grants[i], n - rest), grants[i + 1], 0
+      removed, added, score, rest = {grants[i]}, resized(grants[i], n - rest), grants[i + 1], 0
     else
       drop, rest = drop + 1, rest - n
     end
@@ -141,10 +141,10 @@ else
         if not n then
           return {3, permitsAt, 'member', grants[i]}
         end
-        gone = gone or {}
-        gone[#gone + 1] = grants[i]
+        removed = removed or {}
+        removed[#removed + 1] = grants[i]
         if n > rest then
-          add, score = resized(grants[i], n - rest), grants[i + 1]
+          added, score = resized(grants[i], n - rest), grants[i + 1]
         end
         rest = math.max(0, rest - n)
       end
@@ -167,12 +167,12 @@ if wipe then
 elseif drop > 0 then
   failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, '0', drop > 1 and drop - 1 or '0')
 end
-if gone and type(failed) ~= 'table' then
-  if add then
-    failed = redis.pcall('ZADD', permitsKey, score, add)
+if removed and type(failed) ~= 'table' then
+  if added then
+    failed = redis.pcall('ZADD', permitsKey, score, added)
   end
   if type(failed) ~= 'table' then
-    failed = redis.pcall('ZREM', permitsKey, unpack(gone))
+    failed = redis.pcall('ZREM', permitsKey, unpack(removed))
   end
 end
 if failed and failed ~= 1 and type(failed) == 'table' then
