@@ -57,8 +57,8 @@ local function resized(member, n)
 end
 
 --@ hint  out: hint limit
--- The hint is the rate and the interval that the client last saw, '10 60000', or '' if drift is to be
--- counted. limit is ARGV[1] less that interval, as a text that Redis takes.
+-- The hint is the rate and the interval that the client last saw, for example '10 60000', or '' if
+-- drift is to be counted. limit is ARGV[1] less that interval, as a text that Redis takes.
 local hint, limit = ARGV[3], ARGV[4]
 
 --@ unhinted  out: hint limit
