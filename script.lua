@@ -66,10 +66,13 @@ local hint, limit
 
 --@ limiter  in: hint limit  out: hinted interval keepAlive limit now permitsAt permitsKey rate
 --+ valueAt valueKey
--- Reads the configuration. Sets rate, interval, keepAlive, now, limit (grants with scores up to it
--- have expired), the keys of the rate type (valueKey and permitsKey, with their KEYS indexes valueAt
--- and permitsAt) and hinted (the hint holds). interval and now are texts, since most calls do not
--- need their numbers. Arithmetic converts a text; a comparison does not.
+-- Reads the configuration. Sets rate, interval, keepAlive, now and:
+--   limit     Grants with scores up to limit have expired.
+--   valueKey, permitsKey
+--             The keys of the rate type; valueAt and permitsAt are their indexes in KEYS.
+--   hinted    The hint holds.
+-- interval and now are texts, since most calls do not need their numbers. Arithmetic converts a
+-- text; a comparison does not.
 local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
 local rate, interval, kind, keepAlive = config[1], config[2], config[3], config[4] or '0'
 if not (rate and interval and kind) then
