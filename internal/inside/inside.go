@@ -1,4 +1,5 @@
-// Package inside gives package limit access to unexported parts of package rratelimiter.
+// Package inside gives packages limit and rratelimitertest access to unexported parts of package
+// rratelimiter.
 package inside
 
 import (

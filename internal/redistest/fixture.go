@@ -3,8 +3,6 @@
 package redistest
 
 import (
-	"context"
-	"crypto/tls"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -16,6 +14,8 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/memredis"
 )
 
 // Fixture is a test, its Redis and a connection to that.
@@ -58,15 +58,9 @@ func (f *Fixture) count(command string) {
 }
 
 func (f *Fixture) dial() rueidis.Client {
-	conn, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress:       []string{"in-memory"},
-		ForceSingleClient: true,
-		DisableCache:      true,
-		PipelineMultiplex: -1, // one connection, so that calls in flight arrive in order
-		DialCtxFn: func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
-			conn, err := f.Redis.Dial()
-			return slowConn{conn, f}, err
-		},
+	conn, err := memredis.Connect(func() (net.Conn, error) {
+		conn, err := f.Redis.Dial()
+		return slowConn{conn, f}, err
 	})
 	require.NoError(f, err)
 	return conn

@@ -2,8 +2,6 @@ package redistest
 
 import (
 	"context"
-	"crypto/tls"
-	"net"
 	"strconv"
 	"strings"
 	"sync"
@@ -12,6 +10,8 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/memredis"
 )
 
 // Limiter is a limiter that answers at once.
@@ -57,14 +57,7 @@ func (f *Fixture) Stored(key string) int64 {
 
 // QuickConn connects another program, which Latency does not slow down.
 func (f *Fixture) QuickConn() rueidis.Client {
-	conn, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress:       []string{"in-memory"},
-		ForceSingleClient: true,
-		DisableCache:      true,
-		DialCtxFn: func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
-			return f.Redis.Dial()
-		},
-	})
+	conn, err := memredis.Connect(f.Redis.Dial)
 	require.NoError(f, err)
 	f.Cleanup(conn.Close)
 	return conn

@@ -1,0 +1,70 @@
+package rratelimitertest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+)
+
+// Clock is the clock of an Env. It is safe for concurrent use.
+type Clock struct {
+	bubble bool // the clock of a synctest bubble; the fields below are for the other kind
+
+	advancing sync.Mutex
+	mu        sync.Mutex
+	now       time.Time
+	server    *miniredis.Miniredis
+	flush     func(context.Context) error // releases the leases of the Client
+	moved     func()                      // has the Client ask Redis for its waiting callers
+}
+
+func newClock() *Clock {
+	return &Clock{bubble: inBubble(), now: time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)}
+}
+
+// inBubble reports whether the goroutine is in a synctest bubble: outside one, Wait panics.
+func inBubble() (in bool) {
+	defer func() { in = recover() == nil }()
+	synctest.Wait()
+	return true
+}
+
+// Now returns the time, in UTC.
+func (c *Clock) Now() time.Time {
+	if c.bubble {
+		return time.Now().UTC()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+// Advance moves the clock forward, and returns when the waiting callers whose permits have returned
+// are granted them. The package documentation describes what else follows the clock.
+func (c *Clock) Advance(d time.Duration) {
+	if d < 0 {
+		panic(fmt.Sprintf("rratelimitertest: Advance(%v), want 0 or more", d))
+	}
+	if c.bubble {
+		time.Sleep(d)
+		synctest.Wait()
+		return
+	}
+	c.advancing.Lock()
+	defer c.advancing.Unlock()
+	_ = c.flush(context.Background()) // if Redis fails, the permits return when they expire
+	c.set(c.Now().Add(d))
+	c.moved()
+}
+
+// set sets the time, of the server too.
+func (c *Clock) set(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = now
+	c.server.SetTime(now)
+}

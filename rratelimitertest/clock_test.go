@@ -1,0 +1,131 @@
+package rratelimitertest_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/limit"
+	"github.com/rratelimiter/rratelimiter/rratelimitertest"
+)
+
+// TestClock_Advance_ServesWaitingCallers one after another, as their permits return.
+func TestClock_Advance_ServesWaitingCallers(t *testing.T) {
+	for name, opts := range map[string][]rratelimiter.Option{
+		"none":        nil,
+		"server time": {rratelimiter.WithServerTime()},
+		"lease":       {rratelimiter.WithLease(time.Second)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			insideAndOutside(t, func(t *testing.T) {
+				env := rratelimitertest.New(t, opts...)
+				l := perMinute(t, env, 1)
+				w := limit.New(env.Client, "window", limit.FixedWindow{Permits: 1, Interval: time.Minute})
+				require.NoError(t, l.Acquire(t.Context(), 1))
+				require.NoError(t, w.Acquire(t.Context(), 1))
+				var served atomic.Int64
+				ended := make(chan error)
+				within := func(try func(context.Context, int64, time.Duration) (bool, error)) {
+					ok, err := try(t.Context(), 1, time.Hour)
+					if ok {
+						served.Add(1)
+					}
+					ended <- err
+				}
+				const waiters = 6
+				for range waiters / 2 {
+					go within(l.TryAcquireWithin)
+					go within(w.TryAcquireWithin)
+				}
+				for minute := range int64(waiters / 2) {
+					env.Clock.Advance(59 * time.Second)
+					assert.Equal(t, 2*minute, served.Load())
+					env.Clock.Advance(time.Second)
+					require.NoError(t, <-ended)
+					require.NoError(t, <-ended)
+					assert.Equal(t, 2*minute+2, served.Load())
+				}
+			})
+		})
+	}
+}
+
+// TestClock_Advance_KeepsTheRateWithLeases: a lease does not outlive an Advance, and its unused
+// permits return at once.
+func TestClock_Advance_KeepsTheRateWithLeases(t *testing.T) {
+	env := rratelimitertest.New(t, rratelimiter.WithLease(time.Second))
+	l := perMinute(t, env, 200)
+	take := func(n int) (granted int) {
+		for range n {
+			if try(t, l.TryAcquire) {
+				granted++
+			}
+		}
+		return granted
+	}
+	require.Equal(t, 100, take(100))
+	env.Clock.Advance(2 * time.Second) // beyond the end of any lease
+	free, err := l.AvailablePermits(t.Context())
+	require.NoError(t, err)
+	assert.EqualValues(t, 100, free, "unused permits of leases were released")
+	require.Equal(t, 100, take(150))
+	env.Clock.Advance(58*time.Second - time.Millisecond)
+	assert.Zero(t, take(10), "the grants of the first 100 are still in the window")
+	env.Clock.Advance(5 * time.Second)
+	assert.Equal(t, 200, take(300), "all have expired, at most a lease's length later")
+}
+
+// TestClock_BubbleSleep_IsAdvance: outside a bubble, real time does not move the clock.
+func TestClock_BubbleSleep_IsAdvance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		env := rratelimitertest.New(t)
+		before := env.Clock.Now()
+		time.Sleep(time.Minute)
+		assert.Equal(t, time.Minute, env.Clock.Now().Sub(before))
+	})
+	env := rratelimitertest.New(t)
+	before := env.Clock.Now()
+	perMinute(t, env, 1) // takes some real time
+	assert.Equal(t, before, env.Clock.Now())
+}
+
+// TestClock_Calendar_BeginsAtMidnight: quotas of a day are reproducible.
+func TestClock_Calendar_BeginsAtMidnight(t *testing.T) {
+	insideAndOutside(t, func(t *testing.T) {
+		env := rratelimitertest.New(t)
+		daily := limit.New(env.Client, "daily", limit.Calendar{Permits: 1, Unit: limit.Day})
+		assert.True(t, try(t, daily.TryAcquire))
+		env.Clock.Advance(24*time.Hour - time.Millisecond)
+		assert.False(t, try(t, daily.TryAcquire))
+		env.Clock.Advance(time.Millisecond)
+		assert.True(t, try(t, daily.TryAcquire))
+	})
+}
+
+func TestClock_AdvanceBelowZero_Panics(t *testing.T) {
+	insideAndOutside(t, func(t *testing.T) {
+		env := rratelimitertest.New(t)
+		assert.PanicsWithValue(t, "rratelimitertest: Advance(-1s), want 0 or more", func() { env.Clock.Advance(-time.Second) })
+	})
+}
+
+// TestClock_OtherClient_SharesTheLimit: a program that creates its own Client.
+func TestClock_OtherClient_SharesTheLimit(t *testing.T) {
+	insideAndOutside(t, func(t *testing.T) {
+		env := rratelimitertest.New(t)
+		perMinute(t, env, 1)
+		other := rratelimiter.New(env.Redis.Client(), rratelimiter.WithClock(env.Clock.Now)).Limiter("limiter")
+		ours := env.Client.Limiter("limiter")
+		assert.True(t, try(t, other.TryAcquire))
+		assert.False(t, try(t, ours.TryAcquire))
+		env.Clock.Advance(time.Minute)
+		assert.True(t, try(t, ours.TryAcquire))
+		assert.False(t, try(t, other.TryAcquire))
+	})
+}

@@ -1,0 +1,133 @@
+package rratelimitertest_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/limit"
+	"github.com/rratelimiter/rratelimiter/rratelimitertest"
+)
+
+// insideAndOutside runs a test in a bubble and outside one.
+func insideAndOutside(t *testing.T, test func(t *testing.T)) {
+	t.Run("bubble", func(t *testing.T) { synctest.Test(t, test) })
+	t.Run("outside", test)
+}
+
+// perMinute sets the rate of a limiter.
+func perMinute(t *testing.T, env *rratelimitertest.Env, permits int64) *rratelimiter.Limiter {
+	t.Helper()
+	l := env.Client.Limiter("limiter")
+	require.NoError(t, l.SetRate(t.Context(), rratelimiter.Rate{Permits: permits, Interval: time.Minute}))
+	return l
+}
+
+// taker is TryAcquire of a limiter.
+type taker func(ctx context.Context, permits int64) (bool, error)
+
+// try takes a permit, and reports whether it was granted.
+func try(t *testing.T, tryAcquire taker) bool {
+	t.Helper()
+	granted, err := tryAcquire(t.Context(), 1)
+	require.NoError(t, err)
+	return granted
+}
+
+// TestNew_ClientOptions_Apply: a Client's ID, its clock and the server's clock.
+func TestNew_ClientOptions_Apply(t *testing.T) {
+	for name, opts := range map[string][]rratelimiter.Option{
+		"none":           nil,
+		"server time":    {rratelimiter.WithServerTime()},
+		"denial cache":   {rratelimiter.WithDenialCache(time.Hour)},
+		"server denials": {rratelimiter.WithServerTime(), rratelimiter.WithDenialCache(time.Hour)},
+		"lease":          {rratelimiter.WithLease(time.Second)},
+		"server leases":  {rratelimiter.WithLease(time.Second), rratelimiter.WithServerTime()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			insideAndOutside(t, func(t *testing.T) {
+				env := rratelimitertest.New(t, opts...)
+				redisson := perMinute(t, env, 2)
+				window := limit.New(env.Client, "window", limit.SlidingLog{Permits: 2, Interval: time.Minute})
+				for _, l := range []taker{redisson.TryAcquire, window.TryAcquire} {
+					for i, step := range []struct {
+						after   time.Duration
+						granted bool
+					}{
+						{0, true}, {30 * time.Second, true}, {0, false}, {29 * time.Second, false},
+						{2 * time.Second, true}, {0, false}, {2 * time.Minute, true}, {0, true}, {0, false},
+					} {
+						env.Clock.Advance(step.after)
+						assert.Equal(t, step.granted, try(t, l), "step %d", i)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestNew_Keys_ExpireWithTheClock: the server deletes an unused limiter.
+func TestNew_Keys_ExpireWithTheClock(t *testing.T) {
+	insideAndOutside(t, func(t *testing.T) {
+		env := rratelimitertest.New(t)
+		l := env.Client.Limiter("limiter")
+		rate := rratelimiter.Rate{Permits: 1, Interval: time.Minute, KeepAlive: time.Hour}
+		require.NoError(t, l.SetRate(t.Context(), rate))
+		env.Clock.Advance(time.Hour - time.Millisecond)
+		_, err := l.TryAcquire(t.Context(), 1)
+		require.NoError(t, err)
+		left, err := l.RemainTimeToLive(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, time.Hour, left)
+		at, err := l.ExpireTime(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, env.Clock.Now().Add(time.Hour), at.UTC())
+		env.Clock.Advance(time.Hour)
+		_, err = l.TryAcquire(t.Context(), 1)
+		require.ErrorIs(t, err, rratelimiter.ErrNotInitialized)
+	})
+}
+
+// TestNew_ManyTests_ShareNothing: parallel tests, each with its own Redis and clock.
+func TestNew_ManyTests_ShareNothing(t *testing.T) {
+	for i := range 8 {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			env := rratelimitertest.New(t)
+			l := perMinute(t, env, 1)
+			for range i {
+				assert.True(t, try(t, l.TryAcquire))
+				assert.False(t, try(t, l.TryAcquire))
+				env.Clock.Advance(time.Minute)
+			}
+			assert.Equal(t, time.Date(2000, 1, 1, 0, i, 0, 0, time.UTC), env.Clock.Now())
+		})
+	}
+}
+
+// TestNew_EndOfTest_LeavesNoGoroutine also holds in a bubble, where synctest checks it.
+func TestNew_EndOfTest_LeavesNoGoroutine(t *testing.T) {
+	t.Run("inner", func(t *testing.T) {
+		env := rratelimitertest.New(t, rratelimiter.WithLease(time.Second), rratelimiter.WithDenialCache(time.Second))
+		l := perMinute(t, env, 100)
+		for range 200 {
+			_, err := l.TryAcquire(t.Context(), 1)
+			require.NoError(t, err)
+		}
+		env.Redis.Fail(errDown)
+	})
+	assert.Eventually(t, func() bool {
+		stacks := make([]byte, 1<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		return !strings.Contains(string(stacks), "/rueidis.") && !strings.Contains(string(stacks), "/miniredis/") &&
+			!strings.Contains(string(stacks), "/internal/engine.")
+	}, 10*time.Second, 10*time.Millisecond)
+}

@@ -1,0 +1,108 @@
+package rratelimitertest
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+
+	"github.com/rratelimiter/rratelimiter/internal/memredis"
+)
+
+// Redis is the Redis in memory of an Env.
+type Redis struct {
+	server *miniredis.Miniredis
+	client failing
+}
+
+// start starts a Redis that follows a clock.
+func start(clock *Clock) (*Redis, error) {
+	r := &Redis{server: miniredis.NewMiniRedis()}
+	clock.server = r.server
+	if !clock.bubble {
+		clock.set(clock.now)
+	}
+	r.server.ClockTTL(true)
+	client, err := memredis.Connect(r.server.Dial)
+	r.client = failing{client, new(atomic.Pointer[error])}
+	return r, err
+}
+
+func (r *Redis) close() {
+	r.client.Close()
+	r.server.Close()
+}
+
+// Client returns the rueidis client of the Env, for a program that creates its own
+// rratelimiter.Client or uses Redis for other data. Fail affects it. The end of the test closes it.
+func (r *Redis) Client() rueidis.Client { return r.client }
+
+// Fail makes every call fail with err at once, until Recover. The errors of the limiters wrap err.
+// Nothing reaches the Redis in memory, and it keeps its data. Calls in flight complete. A nil err
+// is Recover.
+func (r *Redis) Fail(err error) {
+	if err == nil {
+		r.client.failure.Store(nil)
+		return
+	}
+	r.client.failure.Store(&err)
+}
+
+// Recover ends Fail.
+func (r *Redis) Recover() { r.Fail(nil) }
+
+// failing is a client whose calls fail while failure is set.
+type failing struct {
+	rueidis.Client
+	failure *atomic.Pointer[error]
+}
+
+// Do implements rueidis.Client.
+func (c failing) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	if err := c.failure.Load(); err != nil {
+		return rueidis.NewErrorResult(*err)
+	}
+	return c.Client.Do(ctx, cmd)
+}
+
+// DoMulti implements rueidis.Client.
+func (c failing) DoMulti(ctx context.Context, multi ...rueidis.Completed) []rueidis.RedisResult {
+	if err := c.failure.Load(); err != nil {
+		return failed(len(multi), *err)
+	}
+	return c.Client.DoMulti(ctx, multi...)
+}
+
+// DoCache implements rueidis.Client.
+func (c failing) DoCache(ctx context.Context, cmd rueidis.Cacheable, ttl time.Duration) rueidis.RedisResult {
+	if err := c.failure.Load(); err != nil {
+		return rueidis.NewErrorResult(*err)
+	}
+	return c.Client.DoCache(ctx, cmd, ttl)
+}
+
+// DoMultiCache implements rueidis.Client.
+func (c failing) DoMultiCache(ctx context.Context, multi ...rueidis.CacheableTTL) []rueidis.RedisResult {
+	if err := c.failure.Load(); err != nil {
+		return failed(len(multi), *err)
+	}
+	return c.Client.DoMultiCache(ctx, multi...)
+}
+
+// Receive implements rueidis.Client.
+func (c failing) Receive(ctx context.Context, subscribe rueidis.Completed, fn func(rueidis.PubSubMessage)) error {
+	if err := c.failure.Load(); err != nil {
+		return *err
+	}
+	return c.Client.Receive(ctx, subscribe, fn)
+}
+
+func failed(calls int, err error) []rueidis.RedisResult {
+	results := make([]rueidis.RedisResult, calls)
+	for i := range results {
+		results[i] = rueidis.NewErrorResult(err)
+	}
+	return results
+}

@@ -1,0 +1,129 @@
+package rratelimitertest_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/limit"
+	"github.com/rratelimiter/rratelimiter/rratelimitertest"
+)
+
+var errDown = errors.New("connection refused")
+
+// TestRedis_Fail_FailsEveryCall of limiters and of the rueidis client, until Recover.
+func TestRedis_Fail_FailsEveryCall(t *testing.T) {
+	insideAndOutside(t, func(t *testing.T) {
+		env := rratelimitertest.New(t)
+		l := perMinute(t, env, 100)
+		w := limit.New(env.Client, "window", limit.FixedWindow{Permits: 100, Interval: time.Minute})
+		b := limit.New(env.Client, "bucket", limit.TokenBucket{Capacity: 100, Refill: 100, Interval: time.Minute})
+		redis := env.Redis.Client()
+		errOf := func(_ any, err error) error { return err }
+		calls := map[string]func(context.Context) error{
+			"TryAcquire":       func(ctx context.Context) error { return errOf(l.TryAcquire(ctx, 1)) },
+			"TryAcquireWithin": func(ctx context.Context) error { return errOf(l.TryAcquireWithin(ctx, 1, time.Hour)) },
+			"Acquire":          func(ctx context.Context) error { return l.Acquire(ctx, 1) },
+			"AvailablePermits": func(ctx context.Context) error { return errOf(l.AvailablePermits(ctx)) },
+			"Config":           func(ctx context.Context) error { return errOf(l.Config(ctx)) },
+			"SetRate": func(ctx context.Context) error {
+				return l.SetRate(ctx, rratelimiter.Rate{Permits: 100, Interval: time.Minute})
+			},
+			"limit Take":    func(ctx context.Context) error { return errOf(w.Take(ctx, 1)) },
+			"limit Acquire": func(ctx context.Context) error { return w.Acquire(ctx, 1) },
+			"limit Reserve": func(ctx context.Context) error { return errOf(b.Reserve(ctx, 1)) },
+			"joined":        func(ctx context.Context) error { return errOf(limit.Join(w).TryAcquire(ctx, 1)) },
+			"Do":            func(ctx context.Context) error { return redis.Do(ctx, redis.B().Ping().Build()).Error() },
+			"DoMulti": func(ctx context.Context) error {
+				return redis.DoMulti(ctx, redis.B().Ping().Build(), redis.B().Ping().Build())[1].Error()
+			},
+			"DoCache": func(ctx context.Context) error {
+				return unlessNil(redis.DoCache(ctx, redis.B().Get().Key("k").Cache(), time.Minute).Error())
+			},
+			"DoMultiCache": func(ctx context.Context) error {
+				get := rueidis.CT(redis.B().Get().Key("k").Cache(), time.Minute)
+				return unlessNil(redis.DoMultiCache(ctx, get)[0].Error())
+			},
+		}
+		for name, call := range calls {
+			require.NoError(t, call(t.Context()), name)
+		}
+		env.Redis.Fail(errDown)
+		for name, call := range calls {
+			assert.ErrorIs(t, call(t.Context()), errDown, name)
+		}
+		subscribe := redis.B().Subscribe().Channel("c").Build()
+		assert.ErrorIs(t, redis.Receive(t.Context(), subscribe, nil), errDown)
+		env.Redis.Recover()
+		for name, call := range calls {
+			assert.NoError(t, call(t.Context()), name)
+		}
+	})
+}
+
+// unlessNil drops the error of a key that does not exist.
+func unlessNil(err error) error {
+	if rueidis.IsRedisNil(err) {
+		return nil
+	}
+	return err
+}
+
+// TestRedis_Fail_EndsWaits: a waiting caller fails with its next call.
+func TestRedis_Fail_EndsWaits(t *testing.T) {
+	insideAndOutside(t, func(t *testing.T) {
+		env := rratelimitertest.New(t)
+		l := perMinute(t, env, 1)
+		require.NoError(t, l.Acquire(t.Context(), 1))
+		ended := make(chan error, 1)
+		go func() { ended <- l.Acquire(t.Context(), 1) }()
+		env.Clock.Advance(time.Second)
+		env.Redis.Fail(errDown)
+		env.Clock.Advance(time.Minute)
+		assert.ErrorIs(t, <-ended, errDown)
+	})
+}
+
+// TestRedis_Fail_ReachesMiddleware: each failure mode, and the way back.
+func TestRedis_Fail_ReachesMiddleware(t *testing.T) {
+	for name, c := range map[string]struct {
+		mode   httplimit.FailureMode
+		during int
+	}{
+		"open":   {httplimit.Open, http.StatusCreated},
+		"closed": {httplimit.Closed, http.StatusServiceUnavailable},
+		"local":  {httplimit.Local(1), http.StatusCreated},
+	} {
+		t.Run(name, func(t *testing.T) {
+			insideAndOutside(t, func(t *testing.T) {
+				env := rratelimitertest.New(t)
+				changes := make(chan bool, 2)
+				handler := httplimit.Middleware(
+					httplimit.Each(env.Client, "web", httplimit.ByIP(), limit.FixedWindow{Permits: 2, Interval: time.Hour}),
+					httplimit.OnFailure(c.mode), httplimit.Deadline(time.Second),
+					httplimit.OnStoreChange(func(up bool, err error) {
+						assert.True(t, up || errors.Is(err, errDown))
+						changes <- up
+					}),
+				)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) }))
+				env.Redis.Fail(errDown)
+				assert.Equal(t, c.during, post(handler))
+				assert.False(t, <-changes)
+				env.Redis.Recover()
+				env.Clock.Advance(time.Second)
+				assert.True(t, <-changes, "outside a bubble after a second")
+				for _, want := range []int{http.StatusCreated, http.StatusCreated, http.StatusTooManyRequests} {
+					assert.Equal(t, want, post(handler))
+				}
+			})
+		})
+	}
+}
